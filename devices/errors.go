@@ -1,0 +1,33 @@
+package devices
+
+import (
+	"errors"
+	"fmt"
+)
+
+// What callers tell apart. All else that a device reports is ErrDevice.
+var (
+	ErrOutOfMemory = errors.New("devices: out of memory")
+	ErrRange       = errors.New("devices: range outside the memory")
+	ErrLost        = errors.New("devices: memory lost")
+	ErrClosed      = errors.New("devices: closed")
+	ErrDevice      = errors.New("devices: device failure")
+	ErrUnsupported = errors.New("devices: not supported by this device")
+	ErrNoDevice    = errors.New("devices: no such device")
+)
+
+// OutOfMemoryError tells how much was asked and how much is there. It is
+// ErrOutOfMemory.
+type OutOfMemoryError struct {
+	Device Name
+	Asked  Size
+	Free   Size
+}
+
+// Error names the device, the figures and the way out.
+func (e *OutOfMemoryError) Error() string {
+	return fmt.Sprintf("%s: out of memory: %v asked, %v free; remove files or mount with a larger size=", e.Device, e.Asked, e.Free)
+}
+
+// Is makes errors.Is(err, ErrOutOfMemory) true.
+func (e *OutOfMemoryError) Is(target error) bool { return target == ErrOutOfMemory }

@@ -1,0 +1,101 @@
+package devices
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sort"
+	"strings"
+)
+
+// Found is a device that a family sees on this machine, opened or not.
+type Found struct {
+	Info  Info  `json:"info"`
+	Usage Usage `json:"usage"`
+}
+
+// Driver opens the devices of one family.
+type Driver interface {
+	// Family names the family, as specs do.
+	Family() Family
+	// Discover lists what is there without opening it. An error tells why
+	// there is none ("libcuda.so.1 is not installed"): not a failure.
+	Discover(ctx context.Context) ([]Found, error)
+	// Open opens the device that the spec names.
+	Open(ctx context.Context, spec Spec) (Device, error)
+}
+
+// Registry is the explicit list of the families that a program knows. It does
+// not change once made.
+type Registry struct {
+	drivers []Driver
+}
+
+// NewRegistry lists the families in the order in which they are shown.
+func NewRegistry(drivers ...Driver) *Registry {
+	return &Registry{drivers: drivers}
+}
+
+// Drivers returns the families in order.
+func (r *Registry) Drivers() []Driver { return r.drivers }
+
+// Open opens the device of a specification text.
+func (r *Registry) Open(ctx context.Context, text string) (Device, error) {
+	spec, err := ParseSpec(text)
+	if err != nil {
+		return nil, err
+	}
+	for _, d := range r.drivers {
+		if d.Family() == spec.Family {
+			dev, err := d.Open(ctx, spec)
+			if err != nil {
+				return nil, fmt.Errorf("open device %q: %w", text, err)
+			}
+			return dev, nil
+		}
+	}
+	return nil, fmt.Errorf("device %q: unknown family %q; known are %s: %w",
+		text, spec.Family, strings.Join(r.families(), ", "), ErrNoDevice)
+}
+
+// OpenAll opens every spec, or none: with one fault, what is already open is
+// closed. Two specs with one name are refused.
+func (r *Registry) OpenAll(ctx context.Context, texts []string) (devs []Device, err error) {
+	defer func() {
+		if err != nil {
+			err = errors.Join(append([]error{err}, closeAll(devs))...)
+			devs = nil
+		}
+	}()
+	seen := map[Name]string{}
+	for _, text := range texts {
+		dev, err := r.Open(ctx, text)
+		if err != nil {
+			return devs, err
+		}
+		devs = append(devs, dev)
+		name := dev.Info().Name
+		if first, twice := seen[name]; twice {
+			return devs, fmt.Errorf("devices %q and %q are both %s; leave one out", first, text, name)
+		}
+		seen[name] = text
+	}
+	return devs, nil
+}
+
+func (r *Registry) families() []string {
+	var names []string
+	for _, d := range r.drivers {
+		names = append(names, string(d.Family()))
+	}
+	sort.Strings(names)
+	return names
+}
+
+func closeAll(devs []Device) error {
+	var errs []error
+	for _, d := range devs {
+		errs = append(errs, d.Close())
+	}
+	return errors.Join(errs...)
+}

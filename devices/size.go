@@ -1,0 +1,115 @@
+package devices
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+)
+
+// Size is a length in bytes.
+type Size uint64
+
+// The binary units.
+const (
+	KiB Size = 1 << 10
+	MiB Size = 1 << 20
+	GiB Size = 1 << 30
+	TiB Size = 1 << 40
+)
+
+// String writes the size as a person reads it, with one decimal: "12.0 GiB".
+func (s Size) String() string {
+	switch {
+	case s >= TiB:
+		return fmt.Sprintf("%.1f TiB", float64(s)/float64(TiB))
+	case s >= GiB:
+		return fmt.Sprintf("%.1f GiB", float64(s)/float64(GiB))
+	case s >= MiB:
+		return fmt.Sprintf("%.1f MiB", float64(s)/float64(MiB))
+	case s >= KiB:
+		return fmt.Sprintf("%.1f KiB", float64(s)/float64(KiB))
+	}
+	return fmt.Sprintf("%d B", uint64(s))
+}
+
+// sizeUnit maps a unit's letters, lower case, to bytes. A bare letter is
+// binary, as in dd and truncate.
+func sizeUnit(unit string) (float64, bool) {
+	switch strings.ToLower(unit) {
+	case "", "b":
+		return 1, true
+	case "k", "kib":
+		return float64(KiB), true
+	case "m", "mib":
+		return float64(MiB), true
+	case "g", "gib":
+		return float64(GiB), true
+	case "t", "tib":
+		return float64(TiB), true
+	case "kb":
+		return 1e3, true
+	case "mb":
+		return 1e6, true
+	case "gb":
+		return 1e9, true
+	case "tb":
+		return 1e12, true
+	}
+	return 0, false
+}
+
+// ParseSize reads "4GiB", "512M", "1.5gib", "2GB" or plain bytes. A bare
+// letter is binary (M = MiB), MB is decimal.
+func ParseSize(text string) (Size, error) {
+	t := strings.TrimSpace(text)
+	cut := strings.IndexFunc(t, func(r rune) bool { return (r < '0' || r > '9') && r != '.' })
+	if cut < 0 {
+		cut = len(t)
+	}
+	factor, known := sizeUnit(strings.TrimSpace(t[cut:]))
+	if !known {
+		return 0, fmt.Errorf("size %q: unknown unit %q; use B, KiB, MiB, GiB, TiB or KB, MB, GB, TB", text, t[cut:])
+	}
+	if whole, err := strconv.ParseUint(t[:cut], 10, 64); err == nil && factor == 1 {
+		return Size(whole), nil
+	}
+	n, err := strconv.ParseFloat(t[:cut], 64)
+	if err != nil || n < 0 || n*factor >= math.MaxInt64 {
+		return 0, fmt.Errorf("size %q: not a number of bytes such as 512MiB or 4GiB", text)
+	}
+	return Size(n * factor), nil
+}
+
+// Offset is a position in bytes from the start of an allocation.
+type Offset uint64
+
+// Range is a half-open stretch of bytes: [Off, Off+Len).
+type Range struct {
+	Off Offset
+	Len Size
+}
+
+// WellFormed says whether the end of the range fits 63 bits, so that no sum
+// made from it overflows.
+func (r Range) WellFormed() bool {
+	return uint64(r.Off) <= math.MaxInt64 && uint64(r.Len) <= math.MaxInt64-uint64(r.Off)
+}
+
+// End is the first offset behind the range.
+func (r Range) End() Offset { return r.Off + Offset(r.Len) }
+
+// Within says whether the range lies inside n bytes.
+func (r Range) Within(n Size) bool {
+	return r.WellFormed() && uint64(r.End()) <= uint64(n)
+}
+
+// Overlaps says whether two ranges share a byte.
+func (r Range) Overlaps(o Range) bool {
+	return r.Off < o.End() && o.Off < r.End()
+}
+
+// String writes the range as [off, end).
+func (r Range) String() string {
+	return fmt.Sprintf("[%d, %d)", uint64(r.Off), uint64(r.End()))
+}
