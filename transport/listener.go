@@ -1,0 +1,39 @@
+package transport
+
+import (
+	"time"
+
+	"github.com/hmcfs/hmcfs/devices"
+)
+
+// CopyInfo tells of one copy, view or fill that has ended.
+type CopyInfo struct {
+	// Path is the way that the bytes took, or would have taken.
+	Path Path
+	// Device is the device that the copy is counted for: the accelerator of
+	// an H2D or D2H transfer, the destination of one between two devices.
+	// It is empty for a copy between two slices of host bytes.
+	Device devices.Name
+	// Peer is the other end; empty for host bytes of the caller.
+	Peer devices.Name
+	// Bytes is the length of the copy. After an error, some of them may
+	// have been moved.
+	Bytes devices.Size
+	// Duration is the time from the call to its end.
+	Duration time.Duration
+	// Err is the copy's error, nil when every byte was moved.
+	Err error
+}
+
+// Listener is told what the engine does. Its functions run on the goroutine
+// of the copy, at the same time as others, and must not block.
+type Listener struct {
+	// Copied is called once for each ended Copy, View and Fill.
+	Copied func(CopyInfo)
+}
+
+func (l *Listener) ensureDefaults() {
+	if l.Copied == nil {
+		l.Copied = func(CopyInfo) {}
+	}
+}

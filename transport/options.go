@@ -1,0 +1,81 @@
+package transport
+
+import (
+	"errors"
+	"fmt"
+
+	"go.uber.org/zap"
+
+	"github.com/hmcfs/hmcfs/devices"
+)
+
+// The defaults of Options. doc.go tells how they were found.
+const (
+	DefaultChunkSize = 512 * devices.KiB
+	DefaultSlots     = 4
+	DefaultMaxPinned = 64 * devices.MiB
+)
+
+// The bounds of Options.
+const (
+	minSlots     = 3
+	maxSlots     = 64
+	pageSize     = 4 * devices.KiB
+	maxChunkSize = devices.GiB
+)
+
+// Options tunes an Engine. The zero value is good: New fills in every
+// default.
+type Options struct {
+	// ChunkSize is the bytes of one piece of a staged copy, a multiple of
+	// 4 KiB. Small pieces stay in the processor's cache between their two
+	// stages; large ones cost fewer calls to the device. Default 512 KiB.
+	ChunkSize devices.Size
+	// Slots is how many pinned slots one staged copy keeps in flight, from 3
+	// to 64: one being filled, one being emptied, one between. Default 4.
+	Slots int
+	// MaxPinned is the most bytes of pinned slots that the pool holds, in
+	// use and kept for reuse, at least Slots * ChunkSize. Default 64 MiB.
+	MaxPinned devices.Size
+	// Listener is told of every copy. A nil function is not called.
+	Listener Listener
+	// Logger gets a debug line for each failed copy; nil is none.
+	Logger *zap.Logger
+}
+
+// EnsureDefaults fills in what is left at its zero value.
+func (o *Options) EnsureDefaults() {
+	if o.ChunkSize == 0 {
+		o.ChunkSize = DefaultChunkSize
+	}
+	if o.Slots == 0 {
+		o.Slots = DefaultSlots
+	}
+	if o.MaxPinned == 0 {
+		o.MaxPinned = DefaultMaxPinned
+	}
+	if o.Logger == nil {
+		o.Logger = zap.NewNop()
+	}
+	o.Listener.ensureDefaults()
+}
+
+// Validate reports every fault of the options at once, joined.
+func (o *Options) Validate() error {
+	var faults []error
+	if o.ChunkSize == 0 || o.ChunkSize%pageSize != 0 || o.ChunkSize > maxChunkSize {
+		faults = append(faults, fmt.Errorf("transport: chunk size %d is not a multiple of 4 KiB up to %v", uint64(o.ChunkSize), maxChunkSize))
+	}
+	if o.Slots < minSlots || o.Slots > maxSlots {
+		faults = append(faults, fmt.Errorf("transport: %d slots; use %d to %d", o.Slots, minSlots, maxSlots))
+	}
+	if need := devices.Size(max(o.Slots, 0)) * o.ChunkSize; o.MaxPinned < need {
+		faults = append(faults, fmt.Errorf("transport: at most %v pinned is less than %d slots of %v; use %v or more", o.MaxPinned, o.Slots, o.ChunkSize, need))
+	}
+	return errors.Join(faults...)
+}
+
+// String writes the options on one line, for the log.
+func (o *Options) String() string {
+	return fmt.Sprintf("chunk-size=%v slots=%d max-pinned=%v", o.ChunkSize, o.Slots, o.MaxPinned)
+}
