@@ -2,6 +2,7 @@ package fault
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 )
 
@@ -17,7 +18,7 @@ func EachIndex[Op ~string](
 ) {
 	t.Helper()
 	for n := range limit {
-		inj := New[Op](Fail(err, append(when[:len(when):len(when)], OnIndex(n))...))
+		inj := New[Op](Fail(err, append(slices.Clip(when), OnIndex(n))...))
 		ok := t.Run(fmt.Sprintf("fail=%d", n), func(t *testing.T) { body(t, inj) })
 		if !ok || inj.Injected() == 0 {
 			return

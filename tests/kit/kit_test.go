@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -42,8 +43,8 @@ func (r *recorder) run(body func()) {
 		if p := recover(); p != nil && p != any(ended{}) {
 			panic(p)
 		}
-		for i := len(r.cleanups) - 1; i >= 0; i-- {
-			r.cleanups[i]()
+		for _, cleanup := range slices.Backward(r.cleanups) {
+			cleanup()
 		}
 	}()
 	body()

@@ -85,7 +85,7 @@ func missingFUSE() error {
 	if err != nil {
 		return err
 	}
-	if err := f.Close(); err != nil {
+	if err = f.Close(); err != nil {
 		return err
 	}
 	if missingRoot() == nil {
