@@ -63,6 +63,14 @@ func openMapped(t testing.TB) *mappedDevice {
 	return dev
 }
 
+// openShared opens the first device as if it were a GPU in the host's memory.
+func openShared(t testing.TB) *mappedDevice {
+	t.Helper()
+	dev := openMapped(t)
+	dev.entry.kind = clDeviceTypeGPU
+	return dev
+}
+
 // openDiscrete opens the first device as if its memory were its own.
 func openDiscrete(t testing.TB) *device {
 	t.Helper()
@@ -84,6 +92,7 @@ func kinds(t *testing.T, fn func(t *testing.T, dev devices.Device)) {
 	t.Helper()
 	t.Run("map=auto", func(t *testing.T) { fn(t, open(t, "size=1GiB")) })
 	t.Run("map=off", func(t *testing.T) { fn(t, open(t, "size=1GiB,map=off")) })
+	t.Run("shared", func(t *testing.T) { fn(t, openShared(t)) })
 	t.Run("discrete", func(t *testing.T) { fn(t, openDiscrete(t)) })
 }
 
