@@ -85,7 +85,7 @@ func BenchmarkCopy(b *testing.B) {
 }
 
 func BenchmarkMapHost(b *testing.B) {
-	dev := openMapped(b)
+	dev := openMapped(b, "size=1GiB")
 	mem := alloc(b, dev, 64*devices.MiB)
 	span := part(b, mem, 3<<20, 1<<20)
 	b.Run("mapped", func(b *testing.B) {

@@ -91,7 +91,7 @@ func TestAllocFails(t *testing.T) {
 }
 
 func TestMapFails(t *testing.T) {
-	dev := openMapped(t)
+	dev := openMapped(t, "size=1GiB")
 	mem := alloc(t, dev, 1<<20)
 	want := noise(1<<20, 1)
 	put(t, mem, want)
