@@ -124,17 +124,17 @@ func (a *Arena) AllocSome(ctx context.Context, n, least devices.Size) (Lease, er
 func (a *Arena) Extend(l Lease, by devices.Size) devices.Size {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	s, page, n, err := a.locate(l.Slab, l.Span.Range)
-	if err != nil || by == 0 || l.Span.Mem != s.mem || !s.pages.isTaken(page+n-1, 1) {
+	at, err := a.locate(l.Slab, l.Span.Range)
+	if err != nil || by == 0 || l.Span.Mem != at.slab.mem || !at.taken() {
 		return 0
 	}
-	end := page + n
-	want := min(by, s.size)
-	more := s.pages.freeAfter(end, a.toPages(roundUp(want, a.opts.PageSize)))
+	end := at.page + at.n
+	want := roundUp(min(by, at.slab.size), a.opts.PageSize)
+	more := at.slab.pages.freeAfter(end, a.toPages(want))
 	if more == 0 {
 		return 0
 	}
-	a.take(s, end, more)
+	a.take(at.slab, end, more)
 	return a.toBytes(more)
 }
 
@@ -148,15 +148,15 @@ func (a *Arena) Extend(l Lease, by devices.Size) devices.Size {
 // pages are free all the same.
 func (a *Arena) Free(l Lease) error {
 	a.mu.Lock()
-	s, page, n, err := a.locate(l.Slab, l.Span.Range)
+	at, err := a.locate(l.Slab, l.Span.Range)
 	switch {
 	case err != nil:
-	case l.Span.Mem != s.mem:
+	case l.Span.Mem != at.slab.mem:
 		err = fmt.Errorf("slab %d of %s with foreign memory: %w", l.Slab, a.info.Name, ErrNotLeased)
-	case !s.pages.isTaken(page, n):
+	case !at.taken():
 		err = fmt.Errorf("%v of slab %d of %s: %w", l.Span.Range, l.Slab, a.info.Name, ErrNotLeased)
 	default:
-		a.give(s, page, n)
+		a.give(at.slab, at.page, at.n)
 	}
 	leaving := len(a.leaving) > 0
 	a.mu.Unlock()
@@ -178,12 +178,12 @@ func (a *Arena) Free(l Lease) error {
 func (a *Arena) Resolve(id SlabID, r devices.Range) (Lease, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	s, page, n, err := a.locate(id, r)
+	at, err := a.locate(id, r)
 	if err != nil {
 		return Lease{}, err
 	}
-	if !s.pages.isTaken(page, n) {
+	if !at.taken() {
 		return Lease{}, fmt.Errorf("%v of slab %d of %s: %w", r, id, a.info.Name, ErrNotLeased)
 	}
-	return Lease{Slab: id, Span: devices.Span{Mem: s.mem, Range: r}}, nil
+	return Lease{Slab: id, Span: devices.Span{Mem: at.slab.mem, Range: r}}, nil
 }

@@ -24,18 +24,15 @@ func (a *Arena) growFor(ctx context.Context, n, least devices.Size) (Lease, erro
 	if !errors.Is(err, devices.ErrOutOfMemory) {
 		return l, err
 	}
-	if n > least || a.couldGiveBack() {
-		emptied, emptyErr := a.emptyOut()
-		freeErr = errors.Join(freeErr, emptyErr)
-		if emptied {
-			l, err = a.grow(ctx, n)
-		}
-		if errors.Is(err, devices.ErrOutOfMemory) {
-			l, err = a.settle(ctx, n, least)
-		}
+	emptied, emptyErr := a.emptyOut()
+	if emptied {
+		l, err = a.grow(ctx, n)
 	}
-	if err != nil && freeErr != nil {
-		return Lease{}, errors.Join(err, freeErr)
+	if errors.Is(err, devices.ErrOutOfMemory) {
+		l, err = a.settle(ctx, n, least)
+	}
+	if err != nil {
+		err = errors.Join(err, freeErr, emptyErr)
 	}
 	return l, err
 }
@@ -56,45 +53,41 @@ func (a *Arena) takeTurn(ctx context.Context) error {
 // settle gives the longest piece there is, of at least least bytes, where n
 // can't be had: free pages at hand, or a smaller slab where that gives more.
 func (a *Arena) settle(ctx context.Context, n, least devices.Size) (Lease, error) {
-	for size := n; ; size /= 2 {
-		size = roundDown(size, a.opts.PageSize)
-		l, room, ok, err := a.fromLongest(min(size, n), least)
-		if ok || err != nil {
+	for refused := n; ; {
+		l, next, err := a.lessThan(refused, n, least)
+		if l.Span.Mem != nil || err != nil {
 			return l, err
 		}
-		if size = min(size, room); size < least {
-			size = least
+		if refused == least {
+			return Lease{}, a.outOfMemory(least)
 		}
-		l, err = a.grow(ctx, size)
+		l, err = a.grow(ctx, next)
 		if !errors.Is(err, devices.ErrOutOfMemory) {
 			return l, err
 		}
-		if size == least {
-			break
-		}
+		refused = next
 	}
-	if l, _, ok, err := a.fromLongest(least, least); ok || err != nil {
-		return l, err
-	}
-	return Lease{}, a.outOfMemory(least)
 }
 
-// fromLongest leases from the longest free run at hand, up to n bytes, if it
-// has at least least and no slab of n bytes could give more. room is how much
-// the device may still be asked for.
-func (a *Arena) fromLongest(n, least devices.Size) (l Lease, room devices.Size, ok bool, err error) {
+// lessThan decides what comes after the device has refused a slab: the next
+// smaller size to ask for, down to least; or a lease of the longest free run
+// at hand, where that is no shorter.
+func (a *Arena) lessThan(refused, n, least devices.Size) (l Lease, next devices.Size, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if err := a.ready(); err != nil {
-		return Lease{}, 0, false, err
+		return Lease{}, 0, err
 	}
-	room = a.total - a.held
+	next = roundDown(refused/2, a.opts.PageSize)
+	if room := a.total - a.held; room < refused {
+		next = room
+	}
+	next = max(next, least)
 	longest := a.toBytes(a.slots.longest())
-	if longest < least || longest < min(n, room) {
-		return Lease{}, room, false, nil
+	if longest >= next {
+		l, _ = a.lease(a.toPages(min(n, longest)))
 	}
-	l, ok = a.lease(a.toPages(min(n, longest)))
-	return l, room, ok, nil
+	return l, next, nil
 }
 
 // grow takes a new slab and leases n bytes of it: a slab of the usual size,
@@ -138,8 +131,7 @@ func (a *Arena) newSlab(ctx context.Context, size, n devices.Size) (Lease, error
 		a.refuse(mem, size)
 		return Lease{}, fmt.Errorf("take a slab of %s: %w", a.info.Name, devices.ErrLost)
 	}
-	a.add(mem, size)
-	l, ok := a.lease(a.toPages(n))
+	l, ok := a.leaseFrom(a.add(mem, size), a.toPages(n))
 	if !ok {
 		return Lease{}, &devices.OutOfMemoryError{Device: a.info.Name, Asked: n, Free: a.total - a.leased}
 	}
@@ -150,13 +142,6 @@ func (a *Arena) newSlab(ctx context.Context, size, n devices.Size) (Lease, error
 // mu.
 func (a *Arena) refuse(mem *devices.Memory, size devices.Size) {
 	a.leaving = append(a.leaving, &slab{mem: mem, size: size})
-}
-
-// couldGiveBack says whether a wholly free slab is held, or one is leaving.
-func (a *Arena) couldGiveBack() bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.retained > 0 || len(a.leaving) > 0
 }
 
 // emptyOut gives every wholly free slab back to the device. done says whether

@@ -27,6 +27,11 @@ func (a *Arena) ready() error {
 	}
 	if now := a.dev.Epoch(); now != a.epoch {
 		a.epoch = now
+		for _, s := range a.slabs {
+			// The device does not count what it has lost.
+			a.held -= s.size
+			s.size = 0
+		}
 		a.dropAll()
 	}
 	return nil
@@ -49,6 +54,10 @@ func (a *Arena) lease(n uint32) (l Lease, ok bool) {
 	if s == nil {
 		return Lease{}, false
 	}
+	return a.leaseFrom(s, n)
+}
+
+func (a *Arena) leaseFrom(s *slab, n uint32) (l Lease, ok bool) {
 	page, ok := s.pages.find(n)
 	if !ok {
 		return Lease{}, false
@@ -84,12 +93,13 @@ func (a *Arena) give(s *slab, page, n uint32) {
 }
 
 // add makes a wholly free slab out of fresh memory.
-func (a *Arena) add(mem *devices.Memory, size devices.Size) {
+func (a *Arena) add(mem *devices.Memory, size devices.Size) *slab {
 	s := &slab{id: a.nextID, mem: mem, size: size, pages: newPageMap(a.toPages(size))}
 	a.nextID++
 	a.slabs[s.id] = s
 	a.slots.add(s)
 	a.retained += size
+	return s
 }
 
 // detach takes a wholly free slab out, to be given back.
@@ -100,23 +110,33 @@ func (a *Arena) detach(s *slab) {
 	a.leaving = append(a.leaving, s)
 }
 
+// spot is a range of pages in a slab.
+type spot struct {
+	slab    *slab
+	page, n uint32
+}
+
+func (p spot) taken() bool { return p.slab.pages.isTaken(p.page, p.n) }
+
 // locate finds the slab and the pages of a range.
-func (a *Arena) locate(id SlabID, r devices.Range) (s *slab, page, n uint32, err error) {
+func (a *Arena) locate(id SlabID, r devices.Range) (spot, error) {
 	if err := a.ready(); err != nil {
-		return nil, 0, 0, err
+		return spot{}, err
 	}
 	s, ok := a.slabs[id]
 	switch {
 	case !ok && id > 0 && id < a.lostBelow:
-		return nil, 0, 0, fmt.Errorf("slab %d of %s: %w", id, a.info.Name, devices.ErrLost)
+		return spot{}, fmt.Errorf("slab %d of %s: %w", id, a.info.Name, devices.ErrLost)
 	case !ok:
-		return nil, 0, 0, fmt.Errorf("no slab %d on %s: %w", id, a.info.Name, ErrNotLeased)
+		return spot{}, fmt.Errorf("no slab %d on %s: %w", id, a.info.Name, ErrNotLeased)
 	case r.Len == 0 || (uint64(r.Off)|uint64(r.Len))&uint64(a.opts.PageSize-1) != 0:
-		return nil, 0, 0, fmt.Errorf("%v of slab %d of %s is not made of pages: %w", r, id, a.info.Name, devices.ErrRange)
+		return spot{}, fmt.Errorf("%v of slab %d of %s is not made of pages: %w",
+			r, id, a.info.Name, devices.ErrRange)
 	case !r.Within(s.size):
-		return nil, 0, 0, fmt.Errorf("%v of slab %d of %s, %d bytes long: %w", r, id, a.info.Name, uint64(s.size), devices.ErrRange)
+		return spot{}, fmt.Errorf("%v of slab %d of %s, %d bytes long: %w",
+			r, id, a.info.Name, uint64(s.size), devices.ErrRange)
 	}
-	return s, a.toPages(devices.Size(r.Off)), a.toPages(r.Len), nil
+	return spot{slab: s, page: a.toPages(devices.Size(r.Off)), n: a.toPages(r.Len)}, nil
 }
 
 func (a *Arena) outOfMemory(asked devices.Size) error {

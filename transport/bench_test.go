@@ -1,0 +1,135 @@
+package transport_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/devices/sim"
+	"github.com/hmcfs/hmcfs/transport"
+)
+
+func memoryOn(tb testing.TB, d devices.Device, n devices.Size) devices.Span {
+	tb.Helper()
+	m, err := d.Alloc(context.Background(), n)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = m.Release() })
+	if err := d.Fill(context.Background(), m.All(), 1); err != nil {
+		tb.Fatal(err)
+	}
+	return m.All()
+}
+
+// BenchmarkStaged prints the staged pipeline's rate between two devices of
+// 20 GB/s, that of each of its stages alone, and the pipeline's ratio to the
+// slower of the two, all as medians. Stages and pipeline take turns, so that
+// a busy machine hits all three.
+func BenchmarkStaged(b *testing.B) {
+	for _, chunk := range []devices.Size{256 * devices.KiB, 512 * devices.KiB, devices.MiB, 2 * devices.MiB, 4 * devices.MiB} {
+		for _, slots := range []int{3, 4, 6} {
+			b.Run(fmt.Sprintf("chunk=%dKiB/slots=%d", chunk/devices.KiB, slots), func(b *testing.B) {
+				benchStaged(b, transport.Options{ChunkSize: chunk, Slots: slots})
+			})
+		}
+	}
+}
+
+func benchStaged(b *testing.B, o transport.Options) {
+	const size = 256 * devices.MiB
+	p := sim.Params{Size: devices.GiB, Bandwidth: 20e9}
+	src, dst := sim.New(0, p), sim.New(1, p)
+	from, to := memoryOn(b, src, size), memoryOn(b, dst, size)
+	e := newEngine(b, o)
+	slot, err := e.Slots().Get(b.Context(), o.ChunkSize)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer slot.Release()
+	stage := func(all devices.Span, copyPart func(part devices.Span) error) float64 {
+		start := time.Now()
+		for off := devices.Size(0); off < size; off += o.ChunkSize {
+			part, err := all.Sub(devices.Offset(off), o.ChunkSize)
+			if err := errors.Join(err, copyPart(part)); err != nil {
+				b.Fatal(err)
+			}
+		}
+		return float64(size) / time.Since(start).Seconds() / 1e9
+	}
+	var outs, ins, both, ratios []float64
+	for b.Loop() {
+		out := stage(from, func(part devices.Span) error { return src.CopyOut(b.Context(), slot.Bytes(), part) })
+		start := time.Now()
+		if path, err := e.Copy(b.Context(), transport.DeviceSpan(to), transport.DeviceSpan(from)); err != nil || path != transport.PathStaged {
+			b.Fatal(path, err)
+		}
+		staged := float64(size) / time.Since(start).Seconds() / 1e9
+		in := stage(to, func(part devices.Span) error { return dst.CopyIn(b.Context(), part, slot.Bytes()) })
+		outs, ins, both = append(outs, out), append(ins, in), append(both, staged)
+		ratios = append(ratios, staged/min(out, in))
+	}
+	b.ReportMetric(median(outs), "out-GB/s")
+	b.ReportMetric(median(ins), "in-GB/s")
+	b.ReportMetric(median(both), "staged-GB/s")
+	b.ReportMetric(median(ratios), "ratio")
+	b.ReportMetric(0, "ns/op")
+}
+
+func median(x []float64) float64 {
+	slices.Sort(x)
+	return x[len(x)/2]
+}
+
+// BenchmarkHostCopy is what the mapped paths reach: Go's copy in 1 MiB
+// pieces, device to device.
+func BenchmarkHostCopy(b *testing.B) {
+	const size = 256 * devices.MiB
+	e := newEngine(b, transport.Options{})
+	p := sim.Params{Size: devices.GiB, Mapped: true}
+	from, to := memoryOn(b, sim.New(0, p), size), memoryOn(b, sim.New(1, p), size)
+	host := transport.HostSpan(make([]byte, devices.MiB))
+	part := func(s devices.Span, off devices.Size) transport.Span {
+		sub, err := s.Sub(devices.Offset(off), devices.MiB)
+		if err != nil {
+			b.Fatal(err)
+		}
+		return transport.DeviceSpan(sub)
+	}
+	for name, spans := range map[string]func(off devices.Size) (dst, src transport.Span){
+		"mapped": func(off devices.Size) (dst, src transport.Span) { return part(to, off), part(from, off) },
+		"d2h":    func(off devices.Size) (dst, src transport.Span) { return host, part(from, off) },
+		"h2d":    func(off devices.Size) (dst, src transport.Span) { return part(to, off), host },
+	} {
+		b.Run(name, func(b *testing.B) {
+			b.SetBytes(int64(devices.MiB))
+			for off := devices.Size(0); b.Loop(); off = (off + devices.MiB) % size {
+				dst, src := spans(off)
+				if _, err := e.Copy(b.Context(), dst, src); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkFileCopy is a copy inside the host tier, by the kernel.
+func BenchmarkFileCopy(b *testing.B) {
+	const size = 256 * devices.MiB
+	e := newEngine(b, transport.Options{})
+	src, dst := memFile(b), memFile(b)
+	from, to := transport.FileSpan("host", src, 0, size), transport.FileSpan("host", dst, 0, size)
+	if err := errors.Join(e.Fill(b.Context(), from, 1), e.Fill(b.Context(), to, 2)); err != nil {
+		b.Fatal(err)
+	}
+	b.SetBytes(int64(size))
+	for b.Loop() {
+		if _, err := e.Copy(b.Context(), to, from); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
