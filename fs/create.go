@@ -10,8 +10,7 @@ import (
 )
 
 // create makes an inode of any type. The kernel has applied the caller's
-// umask; the store applies what a set-group-id directory asks for. The new
-// inode comes with the reference that the answer gives to the kernel.
+// umask; the store applies what a set-group-id directory asks for.
 func (f *filesystem) create(header *fuse.InHeader, name string, n metadata.Node, out *fuse.EntryOut) (objects.Attr, fuse.Status) {
 	parent := metadata.Ino(header.NodeId)
 	if isReserved(parent) {
@@ -23,8 +22,7 @@ func (f *filesystem) create(header *fuse.InHeader, name string, n metadata.Node,
 	if err != nil {
 		return objects.Attr{}, f.errs.status(err)
 	}
-	f.fillEntry(out, &a)
-	return a, fuse.OK
+	return a, f.enter(out, &a)
 }
 
 // Mknod makes a file or a special file.
