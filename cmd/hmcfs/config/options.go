@@ -60,8 +60,8 @@ func (o *Options) Validate(families []string) error {
 	for _, d := range o.Devices {
 		add(checkDevice(d, families))
 	}
-	if o.MaxWrite < 4*devices.KiB || o.MaxWrite%(4*devices.KiB) != 0 || o.MaxWrite > 16*devices.MiB {
-		add(fmt.Errorf("max-write: %d bytes is not a multiple of 4 KiB up to 16 MiB; leave it out for 1MiB", uint64(o.MaxWrite)))
+	if o.MaxWrite < 128*devices.KiB || o.MaxWrite%(4*devices.KiB) != 0 || o.MaxWrite > 16*devices.MiB {
+		add(fmt.Errorf("max-write: %d bytes is not a multiple of 4 KiB from 128 KiB to 16 MiB; leave it out for 1MiB", uint64(o.MaxWrite)))
 	}
 	if o.ReadAhead > devices.GiB {
 		add(fmt.Errorf("read-ahead: %v is more than 1GiB; each open file may take as much pinned memory", o.ReadAhead))
