@@ -116,6 +116,22 @@ func (p *Params) Duration(key string, byDefault time.Duration) time.Duration {
 	return d
 }
 
+// Bool reads true or false.
+func (p *Params) Bool(key string, byDefault bool) bool {
+	text, ok := p.take(key)
+	if !ok {
+		return byDefault
+	}
+	switch text {
+	case "true", "yes", "1":
+		return true
+	case "false", "no", "0":
+		return false
+	}
+	p.fault(fmt.Errorf("%s=%s is not true or false", key, text))
+	return byDefault
+}
+
 // Text reads a plain word.
 func (p *Params) Text(key, byDefault string) string {
 	if text, ok := p.take(key); ok {

@@ -2,136 +2,209 @@ package metadata
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/binary"
 	"errors"
+	"fmt"
+	"time"
+
+	"go.uber.org/zap"
 )
 
-var errTODO = errors.New("metadata: not built yet")
-
-// Store is the namespace.
-type Store struct{ kv KV }
-
-// Open opens a store.
-func Open(ctx context.Context, kv KV, opts Options) (*Store, error) { return nil, errTODO }
-
-// Close closes the store and its KV.
-func (s *Store) Close() error { return errTODO }
-
-// Generation returns the generation of the store.
-func (s *Store) Generation() Generation { return 0 }
-
-// NextIno returns the lowest number that has not been given yet.
-func (s *Store) NextIno() Ino { return 0 }
-
-// EnsureDevice makes the root directory of a device.
-func (s *Store) EnsureDevice(ctx context.Context, name DeviceName, mode Mode, uid, gid uint32) (Inode, error) {
-	return Inode{}, errTODO
+// Store is the namespace and the object records of one mount. All methods are
+// safe for concurrent use, but none may be called after Close. A context that
+// ends makes a method fail before it changed anything, never in between,
+// except where a method says that it works in steps.
+type Store struct {
+	kv    KV
+	log   *zap.Logger
+	now   func() time.Time
+	super superblock // immutable
+	// hash places a name in its directory; tests make it collide.
+	hash  func(name string) uint64
+	alloc allocator
+	locks lockTable
 }
 
-// Devices lists.
-func (s *Store) Devices(ctx context.Context) ([]DeviceRecord, error) { return nil, errTODO }
+// Open takes over the KV, which Close closes. An empty KV gets a superblock
+// and a root directory. When Open fails the KV stays open, and stays the
+// caller's.
+//
+// Errors: ErrNewer (a *VersionError) when a newer hmcfs wrote the store,
+// ErrCorrupt when it cannot be understood.
+func Open(ctx context.Context, kv KV, opts Options) (*Store, error) {
+	if err := opts.Validate(); err != nil {
+		return nil, err
+	}
+	opts.EnsureDefaults()
+	s := &Store{kv: kv, log: opts.Logger.Named("metadata"), now: opts.Now}
+	if err := s.begin(ctx); err != nil {
+		return nil, fmt.Errorf("open store: %w", err)
+	}
+	if err := s.purgeAll(ctx); err != nil {
+		return nil, fmt.Errorf("finish removals: %w", err)
+	}
+	return s, nil
+}
 
-// SetDeviceEpoch records.
-func (s *Store) SetDeviceEpoch(ctx context.Context, name DeviceName, e Epoch) error { return errTODO }
+// begin reads the superblock, or writes the first records of a new store.
+func (s *Store) begin(ctx context.Context) error {
+	fresh, err := s.drawSuperblock()
+	if err != nil {
+		return err
+	}
+	err = s.kv.Update(ctx, func(kv KVTxn) error {
+		data, err := kv.Get([]byte{kindSuper})
+		if errors.Is(err, ErrNoKey) {
+			s.super = fresh
+			return s.create(kv)
+		}
+		if err != nil {
+			return err
+		}
+		if s.super, err = decodeSuperblock(data); err != nil {
+			return err
+		}
+		data, err = kv.Get([]byte{kindAlloc})
+		if err != nil {
+			return corruptIfMissing(err, "inode counter")
+		}
+		next, err := decodeNumber("inode counter", data)
+		s.alloc.start(Ino(next))
+		return err
+	})
+	s.hash = s.super.hashKey.sum
+	return err
+}
 
-// DeviceEpoch tells.
-func (s *Store) DeviceEpoch(ctx context.Context, name DeviceName) (Epoch, error) { return 0, errTODO }
+// create writes the records of an empty store.
+func (s *Store) create(kv KVTxn) error {
+	t := s.begunTxn(kv)
+	root := record{Inode: Inode{
+		Ino: RootIno, Gen: s.super.gen, Mode: TypeDir | 0o755, Nlink: 2,
+		Atime: t.now, Mtime: t.now, Ctime: t.now, Btime: t.now,
+	}}
+	s.alloc.start(FirstIno)
+	return errors.Join(
+		t.putInode(&root),
+		kv.Set([]byte{kindAlloc}, encodeNumber(nil, uint64(FirstIno))),
+		kv.Set([]byte{kindSuper}, s.super.encode(nil)),
+	)
+}
 
-// Get reads an inode.
-func (s *Store) Get(ctx context.Context, ino Ino) (Inode, error) { return Inode{}, errTODO }
+// drawSuperblock makes the superblock that a new store would get.
+func (s *Store) drawSuperblock() (superblock, error) {
+	sb := superblock{format: formatVersion, created: TimespecOf(s.now())}
+	var gen [8]byte
+	if _, err := rand.Read(gen[:]); err != nil {
+		return sb, err
+	}
+	if _, err := rand.Read(sb.hashKey[:]); err != nil {
+		return sb, err
+	}
+	sb.gen = Generation(binary.BigEndian.Uint64(gen[:]))
+	return sb, nil
+}
 
-// Lookup finds a name.
+// corruptIfMissing turns the absence of a record that must be there into
+// ErrCorrupt.
+func corruptIfMissing(err error, what string) error {
+	if errors.Is(err, ErrNoKey) {
+		return fmt.Errorf("%w: %s: missing", ErrCorrupt, what)
+	}
+	return err
+}
+
+// Close closes the KV. All other methods have returned when it is called.
+func (s *Store) Close() error { return s.kv.Close() }
+
+// Generation returns what tells this store's inodes from those of another
+// store. It is drawn once, when the store is created.
+func (s *Store) Generation() Generation { return s.super.gen }
+
+// Get returns an inode.
+//
+// Errors: ErrNotExist.
+func (s *Store) Get(ctx context.Context, ino Ino) (Inode, error) {
+	var rec record
+	err := s.view(ctx, func(t *txn) (err error) {
+		rec, err = t.inode(ino)
+		return err
+	})
+	return rec.Inode, err
+}
+
+// Lookup returns the inode that has a name in a directory. "." and ".." are
+// not stored, so they are invalid names here.
+//
+// Errors: ErrNotExist, also when the directory itself is gone; ErrNotDir;
+// ErrNameTooLong; ErrInvalidName.
 func (s *Store) Lookup(ctx context.Context, parent Ino, name string) (Inode, error) {
-	return Inode{}, errTODO
+	if err := validName(name); err != nil {
+		return Inode{}, err
+	}
+	var rec record
+	err := s.view(ctx, func(t *txn) error {
+		sl, err := t.findDirent(parent, name)
+		if err != nil {
+			return err
+		}
+		if !sl.found {
+			_, err := t.dir(parent)
+			if err != nil {
+				return err
+			}
+			return ErrNotExist
+		}
+		rec, err = t.target(sl.dirent)
+		return err
+	})
+	return rec.Inode, err
 }
 
-// Create makes an inode of any type.
-func (s *Store) Create(ctx context.Context, parent Ino, name string, n Node) (Inode, error) {
-	return Inode{}, errTODO
-}
-
-// Link adds a name.
-func (s *Store) Link(ctx context.Context, ino, parent Ino, name string) (Inode, error) {
-	return Inode{}, errTODO
-}
-
-// Unlink removes a name.
-func (s *Store) Unlink(ctx context.Context, parent Ino, name string) (Inode, error) {
-	return Inode{}, errTODO
-}
-
-// Rmdir removes a directory.
-func (s *Store) Rmdir(ctx context.Context, parent Ino, name string) (Inode, error) {
-	return Inode{}, errTODO
-}
-
-// Rename moves a name.
-func (s *Store) Rename(ctx context.Context, r Rename) (RenameResult, error) {
-	return RenameResult{}, errTODO
-}
-
-// MoveDevice moves a name to another device.
-func (s *Store) MoveDevice(ctx context.Context, r Rename, device DeviceName, epoch Epoch, maps []Mapping) (RenameResult, error) {
-	return RenameResult{}, errTODO
-}
-
-// Update changes an inode.
+// Update reads, changes and writes one inode in a transaction, and returns it
+// as it was written. fn may set the permission bits of the mode, the owner,
+// the times, the size of what is not a directory, the epoch, the allocated
+// bytes and the path; it may run more than once, each time on what is stored.
+// An error of fn is returned as it is, and nothing is written.
+//
+// Errors: ErrNotExist; ErrInvalid when fn changed anything else.
 func (s *Store) Update(ctx context.Context, ino Ino, fn func(*Inode) error) (Inode, error) {
-	return Inode{}, errTODO
+	defer s.locks.lock(ino)()
+	var rec record
+	err := s.update(ctx, func(t *txn) (err error) {
+		if rec, err = t.inode(ino); err != nil {
+			return err
+		}
+		if err = rec.apply(fn); err != nil {
+			return err
+		}
+		return t.putInode(&rec)
+	})
+	return rec.Inode, err
 }
 
-// ReadDir lists.
-func (s *Store) ReadDir(ctx context.Context, dir Ino, after Cookie, limit int) ([]Entry, error) {
-	return nil, errTODO
+// apply runs fn on the inode and refuses changes that belong to other
+// operations.
+func (i *record) apply(fn func(*Inode) error) error {
+	if fn == nil {
+		return nil
+	}
+	was := i.Inode
+	if err := fn(&i.Inode); err != nil {
+		return err
+	}
+	fixed := was
+	fixed.Mode = was.Mode.Type() | i.Mode.Perm()
+	fixed.UID, fixed.GID = i.UID, i.GID
+	fixed.Atime, fixed.Mtime = i.Atime, i.Mtime
+	fixed.Ctime, fixed.Btime = i.Ctime, i.Btime
+	fixed.Epoch, fixed.Allocated, fixed.Path = i.Epoch, i.Allocated, i.Path
+	if !was.IsDir() {
+		fixed.Size = i.Size
+	}
+	if fixed != i.Inode {
+		return fmt.Errorf("%w: update of a field that is not the caller's", ErrInvalid)
+	}
+	return nil
 }
-
-// GetXattr reads an attribute.
-func (s *Store) GetXattr(ctx context.Context, ino Ino, name string) ([]byte, error) {
-	return nil, errTODO
-}
-
-// SetXattr writes an attribute.
-func (s *Store) SetXattr(ctx context.Context, ino Ino, name string, value []byte, flags XattrFlags) error {
-	return errTODO
-}
-
-// ListXattr lists names in order.
-func (s *Store) ListXattr(ctx context.Context, ino Ino) ([]string, error) { return nil, errTODO }
-
-// RemoveXattr removes an attribute.
-func (s *Store) RemoveXattr(ctx context.Context, ino Ino, name string) error { return errTODO }
-
-// BindKey gives an inode a key.
-func (s *Store) BindKey(ctx context.Context, ino Ino, key string) error { return errTODO }
-
-// KeyIno tells which inode carries a key.
-func (s *Store) KeyIno(ctx context.Context, key string) (Ino, error) { return 0, errTODO }
-
-// Keys lists keys.
-func (s *Store) Keys(ctx context.Context, after string, limit int) ([]KeyEntry, error) {
-	return nil, errTODO
-}
-
-// PathOf builds a path.
-func (s *Store) PathOf(ctx context.Context, ino Ino) (string, error) { return "", errTODO }
-
-// SaveContent replaces the mappings and updates the inode.
-func (s *Store) SaveContent(ctx context.Context, ino Ino, fn func(*Inode) error, maps []Mapping) (Inode, error) {
-	return Inode{}, errTODO
-}
-
-// Mappings lists, ordered by FileOff.
-func (s *Store) Mappings(ctx context.Context, ino Ino) ([]Mapping, error) { return nil, errTODO }
-
-// DropDevice removes all of a device.
-func (s *Store) DropDevice(ctx context.Context, name DeviceName, keepTree bool) (int, error) {
-	return 0, errTODO
-}
-
-// Walk visits all inodes.
-func (s *Store) Walk(ctx context.Context, fn func(Inode) error) error { return errTODO }
-
-// Check finds contradictions.
-func (s *Store) Check(ctx context.Context, fn func(Problem)) error { return errTODO }
-
-// Repair mends one.
-func (s *Store) Repair(ctx context.Context, p Problem) error { return errTODO }

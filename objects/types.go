@@ -1,9 +1,6 @@
 package objects
 
-import (
-	"github.com/hmcfs/hmcfs/devices"
-	"github.com/hmcfs/hmcfs/metadata"
-)
+import "github.com/hmcfs/hmcfs/metadata"
 
 // Ino is the number of an object, a directory or any other inode.
 type Ino = metadata.Ino
@@ -91,15 +88,4 @@ type Views struct {
 	Len int
 	// Release must be called exactly once.
 	Release func()
-}
-
-// DeviceStatus is one device of a store, for status, df and metrics.
-type DeviceStatus struct {
-	Info  devices.Info  `json:"info"`
-	Epoch devices.Epoch `json:"epoch"`
-	Usage devices.Usage `json:"usage"`
-	Root  Ino           `json:"root"`
-	// Passthrough says that the device's objects are files that the kernel
-	// can serve by itself.
-	Passthrough bool `json:"passthrough"`
 }

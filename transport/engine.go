@@ -2,46 +2,146 @@ package transport
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
 
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-// Engine moves bytes between spans and counts them. All methods may be
-// called from any goroutine.
+// Engine moves bytes between spans, picks the way, and counts. All methods
+// may be called from any goroutine.
 type Engine struct {
-	slots *SlotPool
+	opts     Options
+	log      *zap.Logger
+	slots    *SlotPool
+	counters counters
+	gate     *gate
+	// close closes the engine once.
+	close func() error
 }
 
-// New makes an engine. Close gives its pinned memory back.
+// New makes an engine. It holds no memory before the first copy that needs
+// it; Close gives that back. Close the engine before its devices: its slots
+// may be pinned for them.
 func New(o Options) (*Engine, error) {
 	o.EnsureDefaults()
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	return &Engine{slots: &SlotPool{}}, nil
+	e := &Engine{
+		opts:  o,
+		log:   o.Logger.Named("transport"),
+		slots: newSlotPool(o.MaxPinned),
+		gate:  newGate(),
+	}
+	e.close = sync.OnceValue(func() error {
+		// Whoever waits for a slot fails first; then the copies that have
+		// theirs end, and give them back to a closed pool, which frees them.
+		err := e.slots.close()
+		e.gate.close()
+		return err
+	})
+	return e, nil
 }
 
-// Copy moves every byte of src to dst, whose lengths must be equal, and says
-// which way they took.
+// Copy moves every byte of src to dst and says which way they took; doc.go
+// has the table. Spans of one device's memory, of one file, or of the
+// caller's bytes may overlap: dst then holds what src held before.
+//
+// A copy of 0 bytes checks its spans, takes no path and is not counted.
+//
+// Errors: devices.ErrRange for lengths that differ or a file that ends before
+// its span does; devices.ErrClosed after Close; the context's, when it ends
+// first; devices.ErrOutOfMemory, and the kernel's ENOSPC with it, when a
+// file can't grow; the device's for all else. After an error dst, and nothing
+// outside it, holds unspecified bytes.
 func (e *Engine) Copy(ctx context.Context, dst, src Span) (Path, error) {
-	return "", devices.ErrUnsupported
+	if !e.gate.enter() {
+		return "", errEngineClosed()
+	}
+	defer e.gate.leave()
+	if dst.n != src.n {
+		return "", fmt.Errorf("copy %d bytes into %d: %w", uint64(src.n), uint64(dst.n), devices.ErrRange)
+	}
+	r := e.route(dst, src)
+	start := time.Now()
+	path, err := r.run(ctx, dst, src)
+	if dst.n == 0 && err == nil {
+		return "", nil
+	}
+	if err != nil {
+		err = fmt.Errorf("copy %v from %s to %s (%s): %w", dst.n, src.place(), dst.place(), path, err)
+	}
+	e.ended(CopyInfo{
+		Path: path, Device: r.device, Peer: r.peer,
+		Bytes: dst.n, Duration: time.Since(start), Err: err,
+	})
+	return path, err
 }
 
-// View shows device memory to the host without a copy, read only.
+// View shows device memory to the host without a copy. It is read only; the
+// span's memory must outlive it. It counts as a D2H copy of its length.
+//
+// Errors: devices.ErrUnsupported, which is not counted, when the device
+// can't map this memory; the device's for all else.
 func (e *Engine) View(ctx context.Context, s devices.Span) (devices.View, error) {
-	return devices.View{}, devices.ErrUnsupported
+	if !e.gate.enter() {
+		return devices.View{}, errEngineClosed()
+	}
+	defer e.gate.leave()
+	src := DeviceSpan(s)
+	if err := src.check(); err != nil {
+		return devices.View{}, fmt.Errorf("view of %v: %w", s.Len, err)
+	}
+	if s.Len == 0 {
+		return devices.View{Release: func() {}}, nil
+	}
+	start := time.Now()
+	view, err := devices.MapHost(ctx, s, devices.ReadOnly)
+	if errors.Is(err, devices.ErrUnsupported) {
+		return devices.View{}, err
+	}
+	if err != nil {
+		err = fmt.Errorf("view of %v on %s: %w", s.Len, src.Device(), err)
+	}
+	e.ended(CopyInfo{
+		Path: PathD2H, Device: src.Device(),
+		Bytes: s.Len, Duration: time.Since(start), Err: err,
+	})
+	return view, err
 }
 
-// Fill sets every byte of dst.
-func (e *Engine) Fill(ctx context.Context, dst Span, value byte) error {
-	return devices.ErrUnsupported
-}
-
-// Slots returns the engine's pinned buffers.
+// Slots returns the engine's pinned buffers, for those who keep reads and
+// writes of their own in flight.
 func (e *Engine) Slots() *SlotPool { return e.slots }
 
-// Stats returns the counters.
-func (e *Engine) Stats() Stats { return Stats{} }
+// Stats returns a snapshot of the counters.
+func (e *Engine) Stats() Stats {
+	used, total := e.slots.pinned()
+	return Stats{Paths: e.counters.snapshot(), PinnedInUse: used, PinnedTotal: total}
+}
 
-// Close ends the engine.
-func (e *Engine) Close() error { return nil }
+// Close waits for the copies that are under way and gives the pinned memory
+// back. Slots that somebody still holds stay whole until their Release, and
+// views until theirs.
+func (e *Engine) Close() error { return e.close() }
+
+func (e *Engine) ended(info CopyInfo) {
+	e.counters.add(info)
+	e.opts.Listener.Copied(info)
+	if info.Err == nil {
+		return
+	}
+	if line := e.log.Check(zap.DebugLevel, "copy failed"); line != nil {
+		line.Write(zap.String("path", string(info.Path)), zap.String("device", string(info.Device)),
+			zap.Uint64("bytes", uint64(info.Bytes)), zap.Error(info.Err))
+	}
+}
+
+func errEngineClosed() error {
+	return fmt.Errorf("transport engine: %w", devices.ErrClosed)
+}

@@ -35,7 +35,8 @@ type Options struct {
 	// to 64: one being filled, one being emptied, one between. Default 4.
 	Slots int
 	// MaxPinned is the most bytes of pinned slots that the pool holds, in
-	// use and kept for reuse, at least Slots * ChunkSize. Default 64 MiB.
+	// use and kept for reuse: at least Slots times ChunkSize, rounded up to
+	// a power of two. Default 64 MiB.
 	MaxPinned devices.Size
 	// Listener is told of every copy. A nil function is not called.
 	Listener Listener
@@ -69,7 +70,7 @@ func (o *Options) Validate() error {
 	if o.Slots < minSlots || o.Slots > maxSlots {
 		faults = append(faults, fmt.Errorf("transport: %d slots; use %d to %d", o.Slots, minSlots, maxSlots))
 	}
-	if need := devices.Size(max(o.Slots, 0)) * o.ChunkSize; o.MaxPinned < need {
+	if need := devices.Size(max(o.Slots, 0)) * slotSize(min(o.ChunkSize, maxChunkSize)); o.MaxPinned < need {
 		faults = append(faults, fmt.Errorf("transport: at most %v pinned is less than %d slots of %v; use %v or more", o.MaxPinned, o.Slots, o.ChunkSize, need))
 	}
 	return errors.Join(faults...)

@@ -19,6 +19,9 @@ const (
 	PathMapped Path = "mapped"
 	// PathStaged is a copy between two devices through pinned host slots.
 	PathStaged Path = "staged"
+	// PathFill is a device, or the host for a file, setting bytes to one value.
+	// It moves nothing between the two.
+	PathFill Path = "fill"
 	// PathPassthrough is the kernel moving bytes from and to a file of the
 	// host tier by itself; hmcfs never sees them and can't count them.
 	PathPassthrough Path = "passthrough"

@@ -1,25 +1,257 @@
 package transport
 
 import (
+	"container/list"
 	"context"
+	"fmt"
+	"sync"
 
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-// SlotPool hands out pinned host buffers and takes them back for reuse.
-type SlotPool struct{}
+// SlotPool hands out pinned host buffers and takes them back for reuse. Sizes
+// are rounded up to a power of two, at least a page, so that few kinds of
+// slots serve every request. It may be used from any goroutine.
+//
+// Whoever waits is served in order of arrival. A holder of one slot that
+// waits for another can wait for itself: take what more is needed with
+// TryGet.
+type SlotPool struct {
+	max devices.Size
 
-// Slot is one pinned host buffer, page aligned, of unspecified content.
-type Slot struct{}
+	mu sync.Mutex
+	// idle are the slots kept for reuse, by size; the last one given back is
+	// the first one taken, since the cache may still hold it.
+	// +checklocks:mu
+	idle map[devices.Size][]*Slot
+	// +checklocks:mu
+	total devices.Size
+	// +checklocks:mu
+	used devices.Size
+	// waiting are *waiter, first come first.
+	// +checklocks:mu
+	waiting list.List
+	// +checklocks:mu
+	closed bool
+}
 
-// Get waits until n bytes are to be had.
-func (p *SlotPool) Get(ctx context.Context, n devices.Size) (*Slot, error) { return nil, devices.ErrUnsupported }
+// waiter is a Get that found the pool exhausted. Its channel has room for the
+// one grant that it gets.
+type waiter struct {
+	size    devices.Size
+	granted chan grant
+}
 
-// TryGet is Get without waiting.
-func (p *SlotPool) TryGet(n devices.Size) (*Slot, bool) { return nil, false }
+// grant is the right to hold size bytes: by an idle slot, or, where slot is
+// nil, by making one. Victims are idle slots that had to go for it.
+type grant struct {
+	slot    *Slot
+	victims []*Slot
+	err     error
+}
 
-// Bytes returns the buffer, n bytes long.
-func (s *Slot) Bytes() []byte { return nil }
+func newSlotPool(limit devices.Size) *SlotPool {
+	return &SlotPool{max: limit, idle: map[devices.Size][]*Slot{}}
+}
 
-// Release gives the slot back, once.
-func (s *Slot) Release() {}
+// slotSize is the bytes that a slot for n bytes takes.
+func slotSize(n devices.Size) devices.Size {
+	size := pageSize
+	for size < n {
+		size *= 2
+	}
+	return size
+}
+
+// Get returns a slot of n bytes, and waits for one while the pool is
+// exhausted.
+//
+// Errors: the context's, when it ends first; devices.ErrRange for n = 0 or
+// more than the pool may ever hold; devices.ErrClosed; and the kernel's when
+// it has no memory.
+func (p *SlotPool) Get(ctx context.Context, n devices.Size) (*Slot, error) {
+	if n == 0 || n > p.max || slotSize(n) > p.max {
+		return nil, fmt.Errorf("pinned slot of %d bytes, the pool holds at most %v: %w", uint64(n), p.max, devices.ErrRange)
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("pinned slot: %w", err)
+	}
+	size := slotSize(n)
+	p.mu.Lock()
+	if p.closed {
+		p.mu.Unlock()
+		return nil, errPoolClosed()
+	}
+	if p.waiting.Len() == 0 {
+		if g, ok := p.grantLocked(size); ok {
+			p.mu.Unlock()
+			return p.redeem(g, size, n)
+		}
+	}
+	w := &waiter{size: size, granted: make(chan grant, 1)}
+	place := p.waiting.PushBack(w)
+	p.mu.Unlock()
+	select {
+	case g := <-w.granted:
+		return p.redeem(g, size, n)
+	case <-ctx.Done():
+		p.abandon(w, place, n)
+		return nil, fmt.Errorf("wait for a pinned slot: %w", ctx.Err())
+	}
+}
+
+// TryGet is Get without the wait: ok is false where Get would wait or fail.
+func (p *SlotPool) TryGet(n devices.Size) (*Slot, bool) {
+	if n == 0 || n > p.max || slotSize(n) > p.max {
+		return nil, false
+	}
+	size := slotSize(n)
+	p.mu.Lock()
+	if p.closed || p.waiting.Len() > 0 {
+		p.mu.Unlock()
+		return nil, false
+	}
+	g, ok := p.grantLocked(size)
+	p.mu.Unlock()
+	if !ok {
+		return nil, false
+	}
+	s, err := p.redeem(g, size, n)
+	return s, err == nil
+}
+
+// grantLocked books size bytes if the pool may hold them now.
+//
+// +checklocks:p.mu
+func (p *SlotPool) grantLocked(size devices.Size) (grant, bool) {
+	if kept := p.idle[size]; len(kept) > 0 {
+		p.idle[size] = kept[:len(kept)-1]
+		p.used += size
+		return grant{slot: kept[len(kept)-1]}, true
+	}
+	if p.used+size > p.max {
+		return grant{}, false
+	}
+	var victims []*Slot
+	for other, kept := range p.idle {
+		for len(kept) > 0 && p.total+size > p.max {
+			victims = append(victims, kept[0])
+			kept = kept[1:]
+			p.total -= other
+		}
+		p.idle[other] = kept
+	}
+	p.total += size
+	p.used += size
+	return grant{victims: victims}, true
+}
+
+// serveLocked grants what the first waiters in line can now have.
+//
+// +checklocks:p.mu
+func (p *SlotPool) serveLocked() {
+	for front := p.waiting.Front(); front != nil; front = p.waiting.Front() {
+		w, ok := front.Value.(*waiter)
+		if !ok {
+			return
+		}
+		g, ok := p.grantLocked(w.size)
+		if !ok {
+			return
+		}
+		p.waiting.Remove(front)
+		w.granted <- g
+	}
+}
+
+// redeem turns a grant into a slot of n bytes.
+func (p *SlotPool) redeem(g grant, size, n devices.Size) (*Slot, error) {
+	if g.err != nil {
+		return nil, g.err
+	}
+	err := destroy(g.victims)
+	s := g.slot
+	if err == nil && s == nil {
+		s, err = newSlot(p, size)
+	}
+	if err != nil {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.used -= size
+		p.total -= size
+		p.serveLocked()
+		return nil, err
+	}
+	s.n = n
+	s.held.Store(true)
+	return s, nil
+}
+
+// abandon takes a waiter out of the line, or gives back what it was granted
+// in the meantime.
+func (p *SlotPool) abandon(w *waiter, place *list.Element, n devices.Size) {
+	p.mu.Lock()
+	select {
+	case g := <-w.granted:
+		p.mu.Unlock()
+		if s, err := p.redeem(g, w.size, n); err == nil {
+			s.Release()
+		}
+		return
+	default:
+	}
+	p.waiting.Remove(place)
+	p.serveLocked()
+	p.mu.Unlock()
+}
+
+// giveBack keeps a slot for reuse, or frees it when the pool is closed.
+func (p *SlotPool) giveBack(s *Slot) {
+	size := devices.Size(len(s.mem))
+	p.mu.Lock()
+	p.used -= size
+	closed := p.closed
+	if closed {
+		p.total -= size
+	} else {
+		p.idle[size] = append(p.idle[size], s)
+		p.serveLocked()
+	}
+	p.mu.Unlock()
+	if closed {
+		// The kernel refuses to unmap only what isn't mapped.
+		_ = s.destroy()
+	}
+}
+
+// pinned returns the bytes held and the bytes of all slots.
+func (p *SlotPool) pinned() (used, total devices.Size) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.used, p.total
+}
+
+// close frees the idle slots and fails those who wait. Slots that are held
+// stay whole until their Release.
+func (p *SlotPool) close() error {
+	p.mu.Lock()
+	p.closed = true
+	for front := p.waiting.Front(); front != nil; front = p.waiting.Front() {
+		if w, ok := front.Value.(*waiter); ok {
+			w.granted <- grant{err: errPoolClosed()}
+		}
+		p.waiting.Remove(front)
+	}
+	var victims []*Slot
+	for size, kept := range p.idle {
+		p.total -= size * devices.Size(len(kept))
+		victims = append(victims, kept...)
+	}
+	clear(p.idle)
+	p.mu.Unlock()
+	return destroy(victims)
+}
+
+func errPoolClosed() error {
+	return fmt.Errorf("pinned slots of the engine: %w", devices.ErrClosed)
+}

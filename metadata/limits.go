@@ -95,19 +95,3 @@ type KeyEntry struct {
 	Key string
 	Ino Ino
 }
-
-// ProblemKind is a way in which the records contradict each other.
-type ProblemKind int
-
-// Problem is one contradiction that Check found and Repair mends.
-type Problem struct {
-	Kind   ProblemKind
-	Ino    Ino // the inode concerned, or 0
-	Parent Ino // the directory concerned, or 0
-	Name   string
-	Key    string
-	Device DeviceName
-	Want   uint64 // what a count should be
-	Got    uint64 // what it is
-	cookie Cookie
-}

@@ -1,0 +1,7 @@
+package arena
+
+import "errors"
+
+// ErrNotLeased is the answer to freeing, extending or resolving pages that
+// nobody has leased.
+var ErrNotLeased = errors.New("arena: not leased")

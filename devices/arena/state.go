@@ -1,0 +1,152 @@
+package arena
+
+import (
+	"fmt"
+
+	"github.com/hmcfs/hmcfs/devices"
+)
+
+// The functions of this file need mu, but for fromSlabs and outOfMemory,
+// which take it.
+
+// fromSlabs leases n bytes from the slabs at hand, if one has room.
+func (a *Arena) fromSlabs(n devices.Size) (l Lease, ok bool, err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err := a.ready(); err != nil {
+		return Lease{}, false, err
+	}
+	l, ok = a.lease(a.toPages(n))
+	return l, ok, nil
+}
+
+// ready says whether the arena is open, and drops what the device has lost.
+func (a *Arena) ready() error {
+	if a.closed {
+		return fmt.Errorf("arena on %s: %w", a.info.Name, devices.ErrClosed)
+	}
+	if now := a.dev.Epoch(); now != a.epoch {
+		a.epoch = now
+		for _, s := range a.slabs {
+			// The device does not count what it has lost.
+			a.held -= s.size
+			s.size = 0
+		}
+		a.dropAll()
+	}
+	return nil
+}
+
+// dropAll forgets every slab and leaves its memory to be given back.
+func (a *Arena) dropAll() {
+	for _, s := range a.slabs {
+		a.leaving = append(a.leaving, s)
+	}
+	clear(a.slabs)
+	a.slots = newSlots()
+	a.leased, a.retained = 0, 0
+	a.lostBelow = a.nextID
+}
+
+// lease takes n pages in a row from the first slab that has them.
+func (a *Arena) lease(n uint32) (l Lease, ok bool) {
+	s := a.slots.find(n)
+	if s == nil {
+		return Lease{}, false
+	}
+	return a.leaseFrom(s, n)
+}
+
+func (a *Arena) leaseFrom(s *slab, n uint32) (l Lease, ok bool) {
+	page, ok := s.pages.find(n)
+	if !ok {
+		return Lease{}, false
+	}
+	a.take(s, page, n)
+	return Lease{Slab: s.id, Span: devices.Span{Mem: s.mem, Range: devices.Range{
+		Off: devices.Offset(a.toBytes(page)), Len: a.toBytes(n),
+	}}}, true
+}
+
+func (a *Arena) take(s *slab, page, n uint32) {
+	if s.whollyFree() {
+		a.retained -= s.size
+	}
+	s.pages.take(page, n)
+	a.slots.update(s)
+	a.leased += a.toBytes(n)
+}
+
+// give frees pages; a slab that is wholly free then stays only as far as
+// Retain goes.
+func (a *Arena) give(s *slab, page, n uint32) {
+	s.pages.give(page, n)
+	a.slots.update(s)
+	a.leased -= a.toBytes(n)
+	if !s.whollyFree() {
+		return
+	}
+	a.retained += s.size
+	if a.retained > a.opts.Retain {
+		a.detach(s)
+	}
+}
+
+// add makes a wholly free slab out of fresh memory.
+func (a *Arena) add(mem *devices.Memory, size devices.Size) *slab {
+	s := &slab{id: a.nextID, mem: mem, size: size, pages: newPageMap(a.toPages(size))}
+	a.nextID++
+	a.slabs[s.id] = s
+	a.slots.add(s)
+	a.retained += size
+	return s
+}
+
+// detach takes a wholly free slab out, to be given back.
+func (a *Arena) detach(s *slab) {
+	a.retained -= s.size
+	a.slots.remove(s)
+	delete(a.slabs, s.id)
+	a.leaving = append(a.leaving, s)
+}
+
+// spot is a range of pages in a slab.
+type spot struct {
+	slab    *slab
+	page, n uint32
+}
+
+func (p spot) taken() bool { return p.slab.pages.isTaken(p.page, p.n) }
+
+// locate finds the slab and the pages of a range.
+func (a *Arena) locate(id SlabID, r devices.Range) (spot, error) {
+	if err := a.ready(); err != nil {
+		return spot{}, err
+	}
+	s, ok := a.slabs[id]
+	switch {
+	case !ok && id > 0 && id < a.lostBelow:
+		return spot{}, fmt.Errorf("slab %d of %s: %w", id, a.info.Name, devices.ErrLost)
+	case !ok:
+		return spot{}, fmt.Errorf("no slab %d on %s: %w", id, a.info.Name, ErrNotLeased)
+	case r.Len == 0 || (uint64(r.Off)|uint64(r.Len))&uint64(a.opts.PageSize-1) != 0:
+		return spot{}, fmt.Errorf("%v of slab %d of %s is not made of pages: %w",
+			r, id, a.info.Name, devices.ErrRange)
+	case !r.Within(s.size):
+		return spot{}, fmt.Errorf("%v of slab %d of %s, %d bytes long: %w",
+			r, id, a.info.Name, uint64(s.size), devices.ErrRange)
+	}
+	return spot{slab: s, page: a.toPages(devices.Size(r.Off)), n: a.toPages(r.Len)}, nil
+}
+
+func (a *Arena) outOfMemory(asked devices.Size) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return &devices.OutOfMemoryError{Device: a.info.Name, Asked: asked, Free: a.total - a.leased}
+}
+
+func (a *Arena) toPages(n devices.Size) uint32 { return uint32(n / a.opts.PageSize) }
+
+func (a *Arena) toBytes(pages uint32) devices.Size {
+	return devices.Size(pages) * a.opts.PageSize
+}

@@ -1,0 +1,40 @@
+package arena
+
+import "github.com/hmcfs/hmcfs/devices"
+
+// Usage is an arena's memory at one moment, in bytes.
+type Usage struct {
+	// Total is how much can be leased at most: the device's total in pages.
+	Total devices.Size `json:"total"`
+	// Leased is what is in use; Total - Leased is free to the user.
+	Leased devices.Size `json:"leased"`
+	// Held is what the slabs take from the device.
+	Held devices.Size `json:"held"`
+	// Retained is the part of Held in slabs that are wholly free.
+	Retained devices.Size `json:"retained"`
+	// Slabs is how many there are.
+	Slabs int `json:"slabs"`
+	// LargestFree is the longest free run inside the slabs. A new slab may
+	// have more.
+	LargestFree devices.Size `json:"largest_free"`
+	// Fragmentation is the part of the free bytes inside the slabs that lies
+	// outside their longest run: 0 is none, towards 1 is dust.
+	Fragmentation float64 `json:"fragmentation"`
+}
+
+// Usage tells what is leased and held now.
+func (a *Arena) Usage() Usage {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	u := Usage{Total: a.total}
+	if err := a.ready(); err != nil {
+		return u
+	}
+	u.Leased, u.Held, u.Retained = a.leased, a.held, a.retained
+	u.Slabs = len(a.slabs)
+	u.LargestFree = a.toBytes(a.slots.longest())
+	if free := u.Held - u.Leased; free > 0 && u.Slabs > 0 {
+		u.Fragmentation = 1 - float64(u.LargestFree)/float64(free)
+	}
+	return u
+}

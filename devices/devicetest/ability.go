@@ -1,0 +1,136 @@
+package devicetest
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"io/fs"
+
+	"github.com/hmcfs/hmcfs/devices"
+)
+
+// checkMapHost holds views beside copies: both show the same bytes.
+func checkMapHost(e *env) {
+	shadow := Bytes(e.within(200*kib+1), 1)
+	mem := e.filled(shadow)
+	defer e.release(mem)
+	if _, ok := e.dev.(devices.HostMapper); !ok {
+		_, err := devices.MapHost(e.ctx, mem.All(), devices.ReadOnly)
+		e.fails("MapHost without the ability", err, devices.ErrUnsupported)
+		return
+	}
+	whole := e.view(mem.All(), devices.ReadOnly)
+	e.ok(Compare(whole.Bytes, shadow))
+	whole.Release()
+
+	for _, at := range [][2]int{{0, 1}, {4095, 5000}, {len(shadow) / 2, len(shadow) / 3}} {
+		off, n := at[0], min(at[1], len(shadow)-at[0])
+		v := e.view(e.span(mem, off, n), devices.ReadWrite)
+		e.ok(Compare(v.Bytes, shadow[off:off+n]))
+		Pattern(v.Bytes, 9, uint64(off))
+		copy(shadow[off:off+n], v.Bytes)
+		v.Release()
+		e.holds(mem, shadow)
+	}
+	e.ok(e.dev.Fill(e.ctx, e.span(mem, 0, 100), 7))
+	v := e.view(e.span(mem, 0, 100), devices.ReadOnly)
+	e.ok(Compare(v.Bytes, bytes.Repeat([]byte{7}, 100)))
+	w := e.view(e.span(mem, 50, 100), devices.ReadOnly)
+	other := e.filled(shadow)
+	w.Release()
+	v.Release()
+	e.holds(other, shadow)
+	e.release(other)
+	e.view(e.span(mem, 10, 0), devices.ReadOnly).Release()
+}
+
+func (e *env) view(s devices.Span, access devices.Access) devices.View {
+	e.Helper()
+	v, err := devices.MapHost(e.ctx, s, access)
+	e.ok(err)
+	if len(v.Bytes) != int(s.Len) {
+		e.Fatalf("a view of %d bytes for %v", len(v.Bytes), s.Range)
+	}
+	return v
+}
+
+// checkPinHost copies from and to a buffer that is pinned where the device
+// can.
+func checkPinHost(e *env) {
+	buf := Bytes(3*64*kib, 1)
+	want := bytes.Clone(buf)
+	unpin, pinned := devices.PinHost(e.dev, buf)
+	e.Logf("pinned: %v", pinned)
+	mem := e.filled(buf)
+	clear(buf)
+	e.ok(e.dev.CopyOut(e.ctx, buf, mem.All()))
+	unpin()
+	e.ok(Compare(buf, want))
+	e.holds(mem, want)
+	e.release(mem)
+}
+
+func checkCopyPeer(e *env) {
+	want := Bytes(e.within(100*kib+1), 1)
+	src := e.filled(want)
+	peer := &env{T: e.T, open: e.open, ctx: e.ctx, dev: e.another()}
+	dst := peer.alloc(len(want))
+	err := devices.CopyPeer(e.ctx, dst.All(), src.All())
+	_, able := peer.dev.(devices.PeerCopier)
+	switch {
+	case err == nil && able:
+		peer.holds(dst, want)
+	case !errors.Is(err, devices.ErrUnsupported):
+		e.Errorf("copy between two devices of a family: %v", err)
+	}
+	e.holds(src, want)
+	e.release(src)
+	peer.release(dst)
+}
+
+// checkFiles checks the file tier of a device that has one.
+func checkFiles(e *env) {
+	files, ok := devices.FilesOf(e.dev)
+	if !ok {
+		return
+	}
+	_, err := files.Open(5, false)
+	e.fails("open of a missing file", err, fs.ErrNotExist)
+	want := Bytes(100*kib, 1)
+	ids := []uint64{0, 5, 1 << 40, ^uint64(0)}
+	for _, id := range ids {
+		f, err := files.Open(id, true)
+		e.ok(err)
+		_, err = f.Write(want)
+		e.ok(err)
+		e.ok(f.Close())
+	}
+	if e.used() < devices.Size(len(ids)*len(want)) {
+		e.Errorf("%d files are not counted", len(ids))
+	}
+	seen := map[uint64]bool{}
+	e.ok(files.Each(func(id uint64) error { seen[id] = true; return nil }))
+	if len(seen) != len(ids) {
+		e.Errorf("files %v, want %v", seen, ids)
+	}
+	stop := errors.New("stop")
+	e.fails("Each with an error", files.Each(func(uint64) error { return stop }), stop)
+	f, err := files.Open(5, false)
+	e.ok(err)
+	e.ok(files.Remove(5))
+	e.ok(files.Remove(5))
+	got, err := io.ReadAll(f)
+	e.ok(err)
+	e.ok(Compare(got, want))
+	e.ok(f.Close())
+	for _, id := range ids {
+		e.ok(files.Remove(id))
+	}
+	e.ok(files.Reserve(0))
+	if err := files.Reserve(e.dev.Info().Total + 1); err != nil {
+		e.fails("Reserve of more than there is", err, devices.ErrOutOfMemory)
+	}
+	if used := e.used(); used != 0 {
+		e.Errorf("%v in use after all files are gone", used)
+	}
+}

@@ -1,0 +1,46 @@
+package dl
+
+import (
+	"unsafe"
+
+	"github.com/ebitengine/purego"
+)
+
+// Func is the address of a C function. Zero is a function that the library
+// does not have; calling it panics.
+type Func uintptr
+
+// Present says whether the library has the function.
+func (f Func) Present() bool { return f != 0 }
+
+// Call calls the function with words for arguments: integers, and pointers
+// converted in the argument list itself. A result narrower than a word, such
+// as a C int, is in the low bits, and the other bits mean nothing. There are
+// no floating-point arguments.
+//
+//go:uintptrescapes
+func (f Func) Call(args ...uintptr) uintptr {
+	r, _, _ := purego.SyscallN(uintptr(f), args...)
+	return r
+}
+
+// Bytes shows n bytes at an address that a library returned. The memory must
+// not be Go's, and must not be touched once the library has taken it back.
+func Bytes(addr uintptr, n int) []byte {
+	// The detour by a pointer's own bits is what tells vet and checkptr that
+	// the address is not one of Go's heap.
+	return unsafe.Slice(*(**byte)(unsafe.Pointer(&addr)), n)
+}
+
+// String copies a C string that a library returned: "" for a null address.
+func String(addr uintptr) string {
+	if addr == 0 {
+		return ""
+	}
+	p := *(*unsafe.Pointer)(unsafe.Pointer(&addr))
+	n := 0
+	for *(*byte)(unsafe.Add(p, n)) != 0 {
+		n++
+	}
+	return string(unsafe.Slice((*byte)(p), n))
+}

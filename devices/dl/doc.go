@@ -1,0 +1,40 @@
+// Package dl opens the vendors' libraries at run time, so that one static Go
+// binary serves every vendor and starts on a machine that has none of them.
+//
+// A family lists the functions that it needs in a struct, its function table,
+// and has it filled:
+//
+//	type api struct {
+//		Init   dl.Func `dl:"cuInit"`
+//		Export dl.Func `dl:"cuMemExportToShareableHandle,optional"`
+//	}
+//
+//	lib, err := dl.Open(dl.Library{
+//		Names: []string{"libcuda.so.1", "libcuda.so"},
+//		Hint:  "install the NVIDIA driver",
+//	})
+//	var fns api
+//	err = lib.Resolve(&fns)
+//
+// A table is a plain value: two drivers may hold two of them, and a test may
+// point one at a stand-in library.
+//
+// A library stays open until the process ends. The libraries that this
+// package is for keep threads and exit handlers of their own, and closing one
+// under them crashes the process.
+//
+// # Calls
+//
+// A [Func] takes and returns machine words, as C does. Pointers to Go memory
+// are converted in the argument list itself, uintptr(unsafe.Pointer(&x)),
+// which makes the compiler keep x where it is until the call returns. A call
+// costs about 0.1 µs; the goroutine's processor is handed on while it
+// blocks.
+//
+// # What the binary depends on
+//
+// Opening libraries needs the system's dynamic loader. A program that
+// imports this package is built without cgo and with no C compiler, and is
+// still linked dynamically against the C library's loader (libc.so.6,
+// libdl.so.2, libpthread.so.0) and nothing else.
+package dl

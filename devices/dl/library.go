@@ -1,0 +1,130 @@
+package dl
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"runtime"
+	"strings"
+
+	"github.com/ebitengine/purego"
+)
+
+// What callers tell apart.
+var (
+	// ErrNotInstalled says that no library of the given names was found.
+	ErrNotInstalled = errors.New("dl: library not installed")
+	// ErrNoSymbol says that a library lacks a function.
+	ErrNoSymbol = errors.New("dl: symbol missing")
+)
+
+// Library says which library to open.
+type Library struct {
+	// Names are tried in order. A bare name is searched as the system's
+	// loader does, a path is opened as it is.
+	Names []string
+	// Hint tells a person how to get the library.
+	Hint string
+}
+
+// Handle is an open library. It may be used from any goroutine.
+type Handle struct {
+	name   string
+	handle uintptr
+	hint   string
+}
+
+// NotInstalledError tells which library is missing and how to get it. It is
+// ErrNotInstalled.
+type NotInstalledError struct {
+	Library Library
+	// Reasons are the loader's own words, one for each name.
+	Reasons []string
+}
+
+// Error names the library, the way to get it and what the loader said about
+// a file that is there and could not be loaded.
+func (e *NotInstalledError) Error() string {
+	var text strings.Builder
+	fmt.Fprintf(&text, "%s is not installed", e.Library.Names[0])
+	for _, reason := range e.Reasons {
+		if !strings.Contains(reason, "No such file") {
+			fmt.Fprintf(&text, " or does not load: %s", reason)
+			break
+		}
+	}
+	if e.Library.Hint != "" {
+		fmt.Fprintf(&text, "; %s", e.Library.Hint)
+	}
+	return text.String()
+}
+
+// Is makes errors.Is(err, ErrNotInstalled) true.
+func (e *NotInstalledError) Is(target error) bool { return target == ErrNotInstalled }
+
+// Open opens the first library of the list that loads.
+//
+// Errors:
+//   - ErrNotInstalled (as *NotInstalledError) when none loads.
+func Open(library Library) (*Handle, error) {
+	if len(library.Names) == 0 {
+		return nil, fmt.Errorf("library without a name: %w", ErrNotInstalled)
+	}
+	// The loader keeps the text of its last error for each thread.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var reasons []string
+	for _, name := range library.Names {
+		handle, err := purego.Dlopen(name, purego.RTLD_NOW|purego.RTLD_LOCAL)
+		if err == nil {
+			return &Handle{name: name, handle: handle, hint: library.Hint}, nil
+		}
+		reasons = append(reasons, err.Error())
+	}
+	return nil, &NotInstalledError{Library: library, Reasons: reasons}
+}
+
+// Name returns the name that the library was opened by.
+func (h *Handle) Name() string { return h.name }
+
+// Lookup finds one function.
+//
+// Errors:
+//   - ErrNoSymbol when the library has none of that name.
+func (h *Handle) Lookup(symbol string) (Func, error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	addr, err := purego.Dlsym(h.handle, symbol)
+	if err != nil {
+		text := fmt.Sprintf("%s has no %s, it is too old or another vendor's", h.name, symbol)
+		if h.hint != "" {
+			text += "; " + h.hint
+		}
+		return 0, fmt.Errorf("%s: %w", text, ErrNoSymbol)
+	}
+	return Func(addr), nil
+}
+
+// Resolve fills a function table: table is a pointer to a struct whose fields
+// are of type Func with the tag `dl:"symbol"`. A field tagged
+// `dl:"symbol,optional"` stays zero where the library lacks the symbol. Every
+// missing symbol is reported at once, and the table is of no use then.
+//
+// It panics if table is not such a pointer: that is a bug of the caller.
+func (h *Handle) Resolve(table any) error {
+	v := reflect.ValueOf(table).Elem()
+	var faults []error
+	for i := range v.NumField() {
+		tag, ok := v.Type().Field(i).Tag.Lookup("dl")
+		if !ok {
+			continue
+		}
+		symbol, option, _ := strings.Cut(tag, ",")
+		fn, err := h.Lookup(symbol)
+		if err != nil && option != "optional" {
+			faults = append(faults, err)
+		}
+		v.Field(i).SetUint(uint64(fn))
+	}
+	return errors.Join(faults...)
+}

@@ -1,0 +1,137 @@
+package dl
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func libc() Library {
+	return Library{Names: []string{"libnothere.so.9", "libc.so.6"}, Hint: "apt install libc6"}
+}
+
+func TestOpenTakesTheFirstThatLoads(t *testing.T) {
+	h, err := Open(libc())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if h.Name() != "libc.so.6" {
+		t.Errorf("opened %s", h.Name())
+	}
+}
+
+func TestOpenSaysHowToGetIt(t *testing.T) {
+	_, err := Open(Library{Names: []string{"libnothere.so.9"}, Hint: "apt install nothere"})
+	if !errors.Is(err, ErrNotInstalled) {
+		t.Fatalf("got %v", err)
+	}
+	if got, want := err.Error(), "libnothere.so.9 is not installed; apt install nothere"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestOpenSaysWhyAFileDoesNotLoad(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "libbroken.so")
+	if err := os.WriteFile(path, []byte("not a library"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := Open(Library{Names: []string{path}})
+	if !errors.Is(err, ErrNotInstalled) || !strings.Contains(err.Error(), "does not load") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestOpenWithoutNames(t *testing.T) {
+	if _, err := Open(Library{}); !errors.Is(err, ErrNotInstalled) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestResolve(t *testing.T) {
+	h, err := Open(libc())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var table struct {
+		Getpid  Func `dl:"getpid"`
+		Missing Func `dl:"no_such_function,optional"`
+		Note    string
+	}
+	if err := h.Resolve(&table); err != nil {
+		t.Fatal(err)
+	}
+	if table.Missing.Present() || !table.Getpid.Present() {
+		t.Errorf("table %+v", table)
+	}
+	if got := int(int32(table.Getpid.Call())); got != os.Getpid() {
+		t.Errorf("getpid says %d, it is %d", got, os.Getpid())
+	}
+}
+
+func TestResolveNamesEveryMissingSymbol(t *testing.T) {
+	h, err := Open(libc())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var table struct {
+		A Func `dl:"no_such_a"`
+		B Func `dl:"no_such_b"`
+	}
+	err = h.Resolve(&table)
+	if !errors.Is(err, ErrNoSymbol) {
+		t.Fatalf("got %v", err)
+	}
+	for _, want := range []string{"no_such_a", "no_such_b", "libc.so.6", "apt install libc6"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%q lacks %q", err, want)
+		}
+	}
+}
+
+func TestStringAndBytes(t *testing.T) {
+	h, err := Open(libc())
+	if err != nil {
+		t.Fatal(err)
+	}
+	strerror, err := h.Lookup("strerror")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := strerror.Call(2)
+	if got := String(addr); !strings.Contains(got, "No such file") {
+		t.Errorf("strerror(2) = %q", got)
+	}
+	if got := string(Bytes(addr, 2)); got != "No" {
+		t.Errorf("bytes %q", got)
+	}
+	if got := String(0); got != "" {
+		t.Errorf("null is %q", got)
+	}
+}
+
+func BenchmarkCall(b *testing.B) {
+	h, err := Open(libc())
+	if err != nil {
+		b.Fatal(err)
+	}
+	fn, err := h.Lookup("getppid")
+	if err != nil {
+		b.Fatal(err)
+	}
+	abs, err := h.Lookup("labs")
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Run("getppid", func(b *testing.B) {
+		for b.Loop() {
+			fn.Call()
+		}
+	})
+	b.Run("labs", func(b *testing.B) {
+		for b.Loop() {
+			abs.Call(42)
+		}
+	})
+}

@@ -1,0 +1,144 @@
+package opencl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"go.uber.org/zap"
+
+	"github.com/hmcfs/hmcfs/devices"
+)
+
+// Alloc makes a buffer and has the driver take its memory at once, so that a
+// driver that does so late, at the first use, fails here.
+func (d *device) Alloc(ctx context.Context, n devices.Size) (*devices.Memory, error) {
+	leave, err := d.enter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	if n == 0 {
+		return nil, fmt.Errorf("allocate 0 bytes on %s: %w", d.info.Name, devices.ErrRange)
+	}
+	if n > d.info.MaxAlloc && n <= d.info.Total {
+		return nil, fmt.Errorf("one allocation is at most %v: %w", d.info.MaxAlloc, d.outOfMemory(n, d.info.MaxAlloc))
+	}
+	if err := d.reserve(n); err != nil {
+		return nil, err
+	}
+	b, err := d.newBuffer(ctx, n)
+	if err != nil {
+		d.unreserve(n)
+		return nil, err
+	}
+	return devices.NewMemory(devices.MemorySpec{
+		Device: d.self, Size: n, Epoch: d.epoch, Handle: b,
+		Free: func() error { return d.retire(b) },
+	}), nil
+}
+
+func (d *device) outOfMemory(asked, free devices.Size) error {
+	return &devices.OutOfMemoryError{Device: d.info.Name, Asked: asked, Free: free}
+}
+
+// reserve counts n bytes as used if they fit the size that was set and, for
+// memory shared with the host, what the host has: the host would not refuse
+// later, it would kill.
+func (d *device) reserve(n devices.Size) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	left := d.info.Total - d.used
+	if n > left {
+		return d.outOfMemory(n, left)
+	}
+	if d.entry.unified {
+		if host, ok := d.system.available(); ok && n > host {
+			return d.outOfMemory(n, host)
+		}
+	}
+	d.used += n
+	return nil
+}
+
+func (d *device) unreserve(n devices.Size) {
+	d.mu.Lock()
+	d.used -= n
+	d.mu.Unlock()
+}
+
+// newBuffer makes a buffer whose memory is there.
+func (d *device) newBuffer(ctx context.Context, n devices.Size) (*buffer, error) {
+	flags := uintptr(clMemReadWrite)
+	if d.entry.unified {
+		flags |= clMemAllocHostPtr
+	}
+	mem, err := d.api.createBuffer(d.context, flags, uint64(n))
+	if err != nil {
+		return nil, d.allocError(n, err)
+	}
+	b := &buffer{mem: mem, size: n}
+	d.mu.Lock()
+	d.buffers[b] = struct{}{}
+	d.mu.Unlock()
+	if err := d.commit(ctx, b); err != nil {
+		return nil, errors.Join(d.allocError(n, err), d.drop(b))
+	}
+	return b, nil
+}
+
+// allocError makes the driver's out of memory ours.
+func (d *device) allocError(n devices.Size, err error) error {
+	if !isOutOfMemory(err) {
+		return fmt.Errorf("allocate %v on %s: %w", n, d.info.Name, err)
+	}
+	d.mu.Lock()
+	left := d.info.Total - (d.used - n)
+	d.mu.Unlock()
+	free := d.api.free(d.entry, d.system, left)
+	return fmt.Errorf("%w (the driver says %w)", d.outOfMemory(n, free), err)
+}
+
+// touch makes the driver take the memory: all of it where that is the host's,
+// which is given out page by page, else a byte, which brings the whole.
+func (d *device) touch(ctx context.Context, b *buffer) error {
+	n := devices.Size(1)
+	if d.entry.unified {
+		n = b.size
+	}
+	return d.fillCommands(ctx, place{mem: b.mem}, n, 0)
+}
+
+// retire destroys a buffer that nobody wants any more, now or when its last
+// user leaves.
+func (d *device) retire(b *buffer) error {
+	if !d.gate.retire(b) {
+		return nil
+	}
+	return d.destroy(b)
+}
+
+// destroy gives a buffer without users back.
+func (d *device) destroy(b *buffer) error {
+	err := d.drop(b)
+	d.unreserve(b.size)
+	return errors.Join(err, d.releaseLast())
+}
+
+// destroyLast destroys the buffers that a user was the last one of.
+func (d *device) destroyLast(bufs []*buffer) {
+	for _, b := range bufs {
+		if err := d.destroy(b); err != nil {
+			d.log.Warn("buffer not given back", zap.Error(err))
+		}
+	}
+}
+
+// drop ends the map and gives the buffer to the driver.
+func (d *device) drop(b *buffer) error {
+	err := errors.Join(d.unmap(b), d.api.releaseBuffer(b.mem))
+	d.mu.Lock()
+	delete(d.buffers, b)
+	d.mu.Unlock()
+	return err
+}

@@ -1,0 +1,63 @@
+package opencl
+
+import (
+	"fmt"
+
+	"github.com/hmcfs/hmcfs/devices/dl"
+)
+
+// The handles of OpenCL objects. All are pointers of the library's own.
+type (
+	platformID   uintptr
+	deviceID     uintptr
+	contextID    uintptr
+	queueID      uintptr
+	memID        uintptr
+	eventPointer = uintptr
+)
+
+// api is the function table of an OpenCL library. Every function in it is
+// part of OpenCL 1.2, and may be called from any thread.
+type api struct {
+	GetPlatformIDs      dl.Func `dl:"clGetPlatformIDs"`
+	GetPlatformInfo     dl.Func `dl:"clGetPlatformInfo"`
+	GetDeviceIDs        dl.Func `dl:"clGetDeviceIDs"`
+	GetDeviceInfo       dl.Func `dl:"clGetDeviceInfo"`
+	CreateContext       dl.Func `dl:"clCreateContext"`
+	ReleaseContext      dl.Func `dl:"clReleaseContext"`
+	CreateCommandQueue  dl.Func `dl:"clCreateCommandQueue"`
+	ReleaseCommandQueue dl.Func `dl:"clReleaseCommandQueue"`
+	CreateBuffer        dl.Func `dl:"clCreateBuffer"`
+	ReleaseMemObject    dl.Func `dl:"clReleaseMemObject"`
+	EnqueueReadBuffer   dl.Func `dl:"clEnqueueReadBuffer"`
+	EnqueueWriteBuffer  dl.Func `dl:"clEnqueueWriteBuffer"`
+	EnqueueCopyBuffer   dl.Func `dl:"clEnqueueCopyBuffer"`
+	EnqueueFillBuffer   dl.Func `dl:"clEnqueueFillBuffer"`
+	EnqueueMapBuffer    dl.Func `dl:"clEnqueueMapBuffer"`
+	EnqueueUnmap        dl.Func `dl:"clEnqueueUnmapMemObject"`
+	WaitForEvents       dl.Func `dl:"clWaitForEvents"`
+	GetEventInfo        dl.Func `dl:"clGetEventInfo"`
+	ReleaseEvent        dl.Func `dl:"clReleaseEvent"`
+}
+
+// library is where the loader of OpenCL drivers is found.
+func library() dl.Library {
+	return dl.Library{
+		Names: []string{"libOpenCL.so.1", "libOpenCL.so"},
+		Hint: "apt install ocl-icd-libopencl1, and the driver of the device " +
+			"(pocl-opencl-icd makes the CPU one)",
+	}
+}
+
+// load opens the library and fills its table.
+func load(from dl.Library) (*api, error) {
+	lib, err := dl.Open(from)
+	if err != nil {
+		return nil, err
+	}
+	a := &api{}
+	if err := lib.Resolve(a); err != nil {
+		return nil, fmt.Errorf("OpenCL 1.2 is needed: %w", err)
+	}
+	return a, nil
+}

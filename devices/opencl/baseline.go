@@ -1,0 +1,81 @@
+package opencl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hmcfs/hmcfs/devices"
+)
+
+// BaselineOptions says what to measure.
+type BaselineOptions struct {
+	// Size is how many bytes each pass moves; 256 MiB by default.
+	Size devices.Size
+	// Chunk is how many bytes each read and write command moves; 1 MiB by
+	// default. It is at most Size. A copy is one command.
+	Chunk devices.Size
+}
+
+// Baseline is what a device does with plain OpenCL calls, in bytes a second:
+// what everything above it is measured against.
+type Baseline struct {
+	Read  float64 `json:"read"`
+	Write float64 `json:"write"`
+	Copy  float64 `json:"copy"`
+}
+
+// Baseline measures the device of a spec by blocking clEnqueueReadBuffer and
+// clEnqueueWriteBuffer from ordinary memory and by clEnqueueCopyBuffer, on two
+// buffers, a queue and a context of its own. Each figure is the second of two
+// passes, the first having brought in the pages.
+func (d *Driver) Baseline(ctx context.Context, spec devices.Spec, opts BaselineOptions) (result Baseline, err error) {
+	if opts.Size == 0 {
+		opts.Size = 256 * devices.MiB
+	}
+	if opts.Chunk == 0 {
+		opts.Chunk = devices.MiB
+	}
+	dev, _, err := d.open(ctx, spec)
+	if err != nil {
+		return Baseline{}, err
+	}
+	dev.self = dev
+	defer func() { err = errors.Join(err, dev.Close()) }()
+	var bufs [2]*buffer
+	for i := range bufs {
+		mem, err := dev.Alloc(ctx, opts.Size)
+		if err != nil {
+			return Baseline{}, fmt.Errorf("measure %s: %w", dev.info.Name, err)
+		}
+		bufs[i] = dev.buffer(mem.All())
+	}
+	host := make([]byte, min(opts.Chunk, opts.Size))
+	chunks := func(move func(off, n devices.Size) error) func() error {
+		return func() error { return pieces(ctx, opts.Size, devices.Size(len(host)), move) }
+	}
+	for _, m := range []struct {
+		rate *float64
+		pass func() error
+	}{
+		{&result.Write, chunks(func(off, n devices.Size) error {
+			return dev.api.write(dev.in, bufs[0].mem, uint64(off), host[:n])
+		})},
+		{&result.Read, chunks(func(off, n devices.Size) error {
+			return dev.api.read(dev.out, bufs[0].mem, uint64(off), host[:n])
+		})},
+		{&result.Copy, func() error {
+			return dev.api.copy(dev.within, place{mem: bufs[1].mem}, place{mem: bufs[0].mem}, uint64(opts.Size))
+		}},
+	} {
+		for range 2 {
+			begin := time.Now()
+			if err := m.pass(); err != nil {
+				return Baseline{}, err
+			}
+			*m.rate = float64(opts.Size) / time.Since(begin).Seconds()
+		}
+	}
+	return result, nil
+}

@@ -1,0 +1,109 @@
+package opencl
+
+import "unsafe"
+
+// createContext makes a context of one device.
+func (a *api) createContext(d deviceID) (contextID, error) {
+	var code Code
+	c := a.CreateContext.Call(0, 1, uintptr(unsafe.Pointer(&d)), 0, 0, uintptr(unsafe.Pointer(&code)))
+	return contextID(c), check("clCreateContext", code)
+}
+
+func (a *api) releaseContext(c contextID) error {
+	return check("clReleaseContext", Code(a.ReleaseContext.Call(uintptr(c))))
+}
+
+// createQueue makes a queue that works in order.
+func (a *api) createQueue(c contextID, d deviceID) (queueID, error) {
+	var code Code
+	q := a.CreateCommandQueue.Call(uintptr(c), uintptr(d), 0, uintptr(unsafe.Pointer(&code)))
+	return queueID(q), check("clCreateCommandQueue", code)
+}
+
+func (a *api) releaseQueue(q queueID) error {
+	return check("clReleaseCommandQueue", Code(a.ReleaseCommandQueue.Call(uintptr(q))))
+}
+
+func (a *api) createBuffer(c contextID, flags uintptr, n uint64) (memID, error) {
+	var code Code
+	m := a.CreateBuffer.Call(uintptr(c), flags, uintptr(n), 0, uintptr(unsafe.Pointer(&code)))
+	return memID(m), check("clCreateBuffer", code)
+}
+
+func (a *api) releaseBuffer(m memID) error {
+	return check("clReleaseMemObject", Code(a.ReleaseMemObject.Call(uintptr(m))))
+}
+
+// read fills p, which is not empty, from the buffer and returns when that is
+// done.
+func (a *api) read(q queueID, m memID, off uint64, p []byte) error {
+	return check("clEnqueueReadBuffer", Code(a.EnqueueReadBuffer.Call(uintptr(q), uintptr(m), clTrue,
+		uintptr(off), uintptr(len(p)), uintptr(unsafe.Pointer(&p[0])), 0, 0, 0)))
+}
+
+// write moves p, which is not empty, into the buffer and returns when that
+// is done.
+func (a *api) write(q queueID, m memID, off uint64, p []byte) error {
+	return check("clEnqueueWriteBuffer", Code(a.EnqueueWriteBuffer.Call(uintptr(q), uintptr(m), clTrue,
+		uintptr(off), uintptr(len(p)), uintptr(unsafe.Pointer(&p[0])), 0, 0, 0)))
+}
+
+// place is a position in a buffer.
+type place struct {
+	mem memID
+	off uint64
+}
+
+// copy moves n bytes between ranges that don't overlap and returns when that
+// is done.
+func (a *api) copy(q queueID, dst, src place, n uint64) error {
+	var event eventPointer
+	code := Code(a.EnqueueCopyBuffer.Call(uintptr(q), uintptr(src.mem), uintptr(dst.mem),
+		uintptr(src.off), uintptr(dst.off), uintptr(n), 0, 0, uintptr(unsafe.Pointer(&event))))
+	return a.await("clEnqueueCopyBuffer", code, event)
+}
+
+// fill repeats the pattern over n bytes and returns when that is done. Both
+// offset and n are multiples of the pattern's length, which is a power of
+// two up to 128.
+func (a *api) fill(q queueID, dst place, n uint64, pattern []byte) error {
+	var event eventPointer
+	code := Code(a.EnqueueFillBuffer.Call(uintptr(q), uintptr(dst.mem), uintptr(unsafe.Pointer(&pattern[0])),
+		uintptr(len(pattern)), uintptr(dst.off), uintptr(n), 0, 0, uintptr(unsafe.Pointer(&event))))
+	return a.await("clEnqueueFillBuffer", code, event)
+}
+
+// mapBuffer shows the first n bytes of the buffer to the host, for reading
+// and writing.
+func (a *api) mapBuffer(q queueID, m memID, n uint64) (uintptr, error) {
+	var code Code
+	addr := a.EnqueueMapBuffer.Call(uintptr(q), uintptr(m), clTrue, clMapRead|clMapWrite,
+		0, uintptr(n), 0, 0, 0, uintptr(unsafe.Pointer(&code)))
+	return addr, check("clEnqueueMapBuffer", code)
+}
+
+// unmap ends a map and returns when the device may use the buffer again.
+func (a *api) unmap(q queueID, m memID, addr uintptr) error {
+	var event eventPointer
+	code := Code(a.EnqueueUnmap.Call(uintptr(q), uintptr(m), addr, 0, 0, uintptr(unsafe.Pointer(&event))))
+	return a.await("clEnqueueUnmapMemObject", code, event)
+}
+
+// await waits for the event of an enqueued command and returns the command's
+// own failure if it has one.
+func (a *api) await(call string, code Code, event eventPointer) error {
+	if err := check(call, code); err != nil {
+		return err
+	}
+	code = Code(a.WaitForEvents.Call(1, uintptr(unsafe.Pointer(&event))))
+	if code == codeExecStatus {
+		var status Code
+		a.GetEventInfo.Call(event, clEventCommandExecutionStatus,
+			unsafe.Sizeof(status), uintptr(unsafe.Pointer(&status)), 0)
+		if status < 0 {
+			code = status
+		}
+	}
+	a.ReleaseEvent.Call(event)
+	return check(call, code)
+}

@@ -1,0 +1,187 @@
+package opencl
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/hmcfs/hmcfs/devices"
+)
+
+// overlapPiece is the least step by which overlapping ranges are moved in
+// place; closer ones go through a buffer of at most hostPiece.
+const overlapPiece = 4 * devices.MiB
+
+// CopyIn moves bytes host to device by write commands.
+func (d *device) CopyIn(ctx context.Context, dst devices.Span, src []byte) error {
+	leave, err := d.begin(ctx, dst, len(src))
+	if err != nil {
+		return err
+	}
+	defer leave()
+	b := d.buffer(dst)
+	return pieces(ctx, dst.Len, hostPiece, func(off, n devices.Size) error {
+		return d.api.write(d.in, b.mem, uint64(dst.Off)+uint64(off), src[off:off+n])
+	})
+}
+
+// CopyOut moves bytes device to host by read commands.
+func (d *device) CopyOut(ctx context.Context, dst []byte, src devices.Span) error {
+	leave, err := d.begin(ctx, src, len(dst))
+	if err != nil {
+		return err
+	}
+	defer leave()
+	b := d.buffer(src)
+	return pieces(ctx, src.Len, hostPiece, func(off, n devices.Size) error {
+		return d.api.read(d.out, b.mem, uint64(src.Off)+uint64(off), dst[off:off+n])
+	})
+}
+
+// Copy moves bytes inside the device by copy commands.
+func (d *device) Copy(ctx context.Context, dst, src devices.Span) error {
+	leave, err := d.beginCopy(ctx, dst, src)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	to, from := d.place(dst), d.place(src)
+	if to == from {
+		return nil
+	}
+	if dst.Mem != src.Mem || !dst.Overlaps(src.Range) {
+		return d.copyForward(ctx, to, from, src.Len, d.piece())
+	}
+	return d.copyOverlap(ctx, to, from, src.Len)
+}
+
+// Fill sets every byte of the span by fill commands.
+func (d *device) Fill(ctx context.Context, dst devices.Span, value byte) error {
+	leave, err := d.begin(ctx, dst, int(dst.Len))
+	if err != nil {
+		return err
+	}
+	defer leave()
+	return d.fillCommands(ctx, d.place(dst), dst.Len, value)
+}
+
+// begin checks the span of an operation with n bytes of the host's and begins
+// it.
+func (d *device) begin(ctx context.Context, s devices.Span, n int) (leave func(), err error) {
+	if err := s.Check(d.self); err != nil {
+		return nil, err
+	}
+	if devices.Size(n) != s.Len {
+		return nil, fmt.Errorf("%d bytes for %v on %s: %w", n, s.Range, d.info.Name, devices.ErrRange)
+	}
+	return d.enter(ctx)
+}
+
+// beginCopy checks both spans of a copy and begins it.
+func (d *device) beginCopy(ctx context.Context, dst, src devices.Span) (leave func(), err error) {
+	if err := src.Check(d.self); err != nil {
+		return nil, err
+	}
+	if dst.Len != src.Len {
+		return nil, fmt.Errorf("copy of %v to %v on %s: %w", src.Range, dst.Range, d.info.Name, devices.ErrRange)
+	}
+	return d.begin(ctx, dst, int(dst.Len))
+}
+
+func (d *device) place(s devices.Span) place {
+	return place{mem: d.buffer(s).mem, off: uint64(s.Off)}
+}
+
+// piece is how much is moved inside the device at once.
+func (d *device) piece() devices.Size {
+	if d.entry.unified {
+		return sharedPiece
+	}
+	return devicePiece
+}
+
+// pieces cuts n bytes and calls fn for each piece in order, until one fails or
+// the context ends.
+func pieces(ctx context.Context, n, piece devices.Size, fn func(off, n devices.Size) error) error {
+	for off := devices.Size(0); off < n; off += piece {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := fn(off, min(piece, n-off)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// copyForward moves n bytes from the first to the last.
+func (d *device) copyForward(ctx context.Context, dst, src place, n, piece devices.Size) error {
+	return pieces(ctx, n, piece, func(off, n devices.Size) error {
+		return d.api.copy(d.within, dst.at(off), src.at(off), uint64(n))
+	})
+}
+
+// copyOverlap moves n bytes between ranges of one buffer that overlap, which
+// no single command may do: in pieces that don't, begun at the end that the
+// move does not overwrite first.
+func (d *device) copyOverlap(ctx context.Context, dst, src place, n devices.Size) error {
+	up := dst.off > src.off
+	distance := devices.Size(max(dst.off, src.off) - min(dst.off, src.off))
+	step := func(off, n devices.Size) error {
+		return d.api.copy(d.within, dst.at(off), src.at(off), uint64(n))
+	}
+	piece := min(distance, d.piece())
+	if distance < overlapPiece {
+		piece = min(n, hostPiece)
+		scratch, err := d.api.createBuffer(d.context, clMemReadWrite, uint64(piece))
+		if err != nil {
+			return err
+		}
+		defer func() { _ = d.api.releaseBuffer(scratch) }()
+		step = func(off, n devices.Size) error {
+			if err := d.api.copy(d.within, place{mem: scratch}, src.at(off), uint64(n)); err != nil {
+				return err
+			}
+			return d.api.copy(d.within, dst.at(off), place{mem: scratch}, uint64(n))
+		}
+	}
+	return pieces(ctx, n, piece, func(off, length devices.Size) error {
+		if up {
+			off = n - off - length
+		}
+		return step(off, length)
+	})
+}
+
+// fillCommands sets n bytes. A pattern of several bytes is what GPUs are fast
+// with, and must be aligned, so the edges are set byte by byte; a driver on
+// the host's processor is faster with one byte throughout.
+func (d *device) fillCommands(ctx context.Context, dst place, n devices.Size, value byte) error {
+	pattern := make([]byte, 16)
+	if d.entry.unified {
+		pattern = pattern[:1]
+	}
+	for i := range pattern {
+		pattern[i] = value
+	}
+	wide := uint64(len(pattern))
+	end := dst.off + uint64(n)
+	head := min((dst.off+wide-1)/wide*wide, end)
+	tail := max(end/wide*wide, head)
+	for _, part := range []struct {
+		from, to uint64
+		width    int
+	}{{dst.off, head, 1}, {head, tail, len(pattern)}, {tail, end, 1}} {
+		err := pieces(ctx, devices.Size(part.to-part.from), d.piece(), func(off, n devices.Size) error {
+			return d.api.fill(d.within, place{mem: dst.mem, off: part.from}.at(off), uint64(n), pattern[:part.width])
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// at is the place off bytes on.
+func (p place) at(off devices.Size) place {
+	return place{mem: p.mem, off: p.off + uint64(off)}
+}

@@ -1,0 +1,170 @@
+package opencl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/hmcfs/hmcfs/devices"
+)
+
+// Pieces of work, between two of which a context is looked at.
+const (
+	hostPiece   = 16 * devices.MiB  // moved between host and device
+	sharedPiece = 64 * devices.MiB  // moved inside memory that the host shares
+	devicePiece = 512 * devices.MiB // moved inside a device's own memory
+)
+
+// device is an OpenCL device that moves all bytes by commands. What is
+// mapped is wrapped by mappedDevice.
+type device struct {
+	api    *api
+	entry  entry
+	info   devices.Info
+	epoch  devices.Epoch
+	system system
+	log    *zap.Logger
+	// self is the device as its users know it, commit makes the driver take
+	// the memory of a fresh buffer. Both are set once, before any use.
+	self   devices.Device
+	commit func(context.Context, *buffer) error
+
+	context contextID
+	// Each direction has a queue of its own, so that they overlap.
+	in, out, within queueID
+
+	gate gate
+
+	// life is held for reading by every operation, and for writing by Close
+	// while it sets closed.
+	life   sync.RWMutex
+	closed atomic.Bool
+
+	mu sync.Mutex
+	// +checklocks:mu
+	used devices.Size
+	// buffers are those that the driver still has.
+	// +checklocks:mu
+	buffers map[*buffer]struct{}
+	// done says that context and queues have been given back.
+	// +checklocks:mu
+	done bool
+}
+
+// newDevice makes the context and the queues.
+func newDevice(a *api, e entry, info devices.Info, d *Driver) (dev *device, err error) {
+	dev = &device{
+		api: a, entry: e, info: info, system: d.system,
+		log: d.log.With(zap.String("device", string(info.Name))),
+		// The memory is gone with the process, so that no other incarnation
+		// begins in the same nanosecond.
+		epoch:   devices.Epoch(time.Now().UnixNano()),
+		buffers: map[*buffer]struct{}{},
+	}
+	dev.commit = dev.touch
+	if dev.context, err = a.createContext(e.id); err != nil {
+		return nil, err
+	}
+	for _, q := range []*queueID{&dev.in, &dev.out, &dev.within} {
+		if *q, err = a.createQueue(dev.context, e.id); err != nil {
+			return nil, errors.Join(err, dev.releaseAll())
+		}
+	}
+	return dev, nil
+}
+
+// Info returns the facts.
+func (d *device) Info() devices.Info { return d.info }
+
+// Epoch returns the incarnation, which lasts from Open to Close.
+func (d *device) Epoch() devices.Epoch { return d.epoch }
+
+// enter begins an operation; leave ends it. Between the two the device is
+// not closed.
+func (d *device) enter(ctx context.Context) (leave func(), err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	d.life.RLock()
+	if d.closed.Load() {
+		d.life.RUnlock()
+		return nil, fmt.Errorf("%s: %w", d.info.Name, devices.ErrClosed)
+	}
+	return d.life.RUnlock, nil
+}
+
+// buffer returns the buffer of a span that has been checked.
+func (d *device) buffer(s devices.Span) *buffer { return s.Mem.Handle().(*buffer) }
+
+// Usage tells what this device has allocated, and how much is left of it and,
+// where that is known, of the machine.
+func (d *device) Usage() (devices.Usage, error) {
+	leave, err := d.enter(context.Background())
+	if err != nil {
+		return devices.Usage{}, err
+	}
+	defer leave()
+	d.mu.Lock()
+	used := d.used
+	d.mu.Unlock()
+	left := d.info.Total - used
+	return devices.Usage{Total: d.info.Total, Used: used, Free: d.api.free(d.entry, d.system, left)}, nil
+}
+
+// Close waits for the operations in flight and gives everything back. A
+// buffer of which a view is still held goes with the view.
+func (d *device) Close() error {
+	d.life.Lock()
+	before := d.closed.Swap(true)
+	d.life.Unlock()
+	if before {
+		return nil
+	}
+
+	d.mu.Lock()
+	left := make([]*buffer, 0, len(d.buffers))
+	for b := range d.buffers {
+		left = append(left, b)
+	}
+	d.mu.Unlock()
+	var errs []error
+	for _, b := range left {
+		errs = append(errs, d.retire(b))
+	}
+	errs = append(errs, d.releaseLast())
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("close %s: %w", d.info.Name, err)
+	}
+	return nil
+}
+
+// releaseLast gives context and queues back once the device is closed and no
+// buffer is left.
+func (d *device) releaseLast() error {
+	d.mu.Lock()
+	last := d.closed.Load() && len(d.buffers) == 0 && !d.done
+	if last {
+		d.done = true
+	}
+	d.mu.Unlock()
+	if !last {
+		return nil
+	}
+	return d.releaseAll()
+}
+
+// releaseAll gives context and queues back, those that there are.
+func (d *device) releaseAll() error {
+	var errs []error
+	for _, q := range []queueID{d.in, d.out, d.within} {
+		if q != 0 {
+			errs = append(errs, d.api.releaseQueue(q))
+		}
+	}
+	return errors.Join(append(errs, d.api.releaseContext(d.context))...)
+}

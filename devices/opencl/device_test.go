@@ -1,0 +1,269 @@
+package opencl
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/hmcfs/hmcfs/devices"
+)
+
+func TestRoundTrip(t *testing.T) {
+	kinds(t, func(t *testing.T, dev devices.Device) {
+		for _, n := range []int{1, 3, 4095, 4097, 1<<20 + 13, 35<<20 + 1} {
+			mem := alloc(t, dev, devices.Size(n))
+			want := noise(n, uint64(n))
+			put(t, mem, want)
+			if !bytes.Equal(get(t, mem), want) {
+				t.Errorf("%d bytes differ", n)
+			}
+			off, m := n/3, n/2
+			p := make([]byte, m)
+			if err := dev.CopyOut(t.Context(), p, part(t, mem, off, m)); err != nil {
+				t.Fatal(err)
+			}
+			if !bytes.Equal(p, want[off:off+m]) {
+				t.Errorf("%d bytes at %d of %d differ", m, off, n)
+			}
+		}
+	})
+}
+
+func TestCopyBetweenMemories(t *testing.T) {
+	kinds(t, func(t *testing.T, dev devices.Device) {
+		const n = 70<<20 + 7
+		a, b := alloc(t, dev, n), alloc(t, dev, n)
+		want, other := noise(n, 1), noise(n, 2)
+		put(t, a, want)
+		put(t, b, other)
+		if err := dev.Copy(t.Context(), part(t, b, 5, n-10), part(t, a, 3, n-10)); err != nil {
+			t.Fatal(err)
+		}
+		copy(other[5:n-5], want[3:])
+		if !bytes.Equal(get(t, b), other) || !bytes.Equal(get(t, a), want) {
+			t.Error("bytes differ")
+		}
+	})
+}
+
+func TestCopyOverlapIsMemmove(t *testing.T) {
+	const n = 40<<20 + 5
+	first := noise(n, 3)
+	kinds(t, func(t *testing.T, dev devices.Device) {
+		mem := alloc(t, dev, n)
+		for _, distance := range []int{0, 1, 13, 4096, 1<<20 + 1, int(overlapPiece), 30 << 20} {
+			for _, up := range []bool{false, true} {
+				dst, src := 0, distance
+				if up {
+					dst, src = distance, 0
+				}
+				want := bytes.Clone(first)
+				copy(want[dst:], want[src:src+n-distance])
+				put(t, mem, first)
+				if err := dev.Copy(t.Context(), part(t, mem, dst, n-distance), part(t, mem, src, n-distance)); err != nil {
+					t.Fatal(err)
+				}
+				if !bytes.Equal(get(t, mem), want) {
+					t.Errorf("distance %d, up %v: bytes differ", distance, up)
+				}
+			}
+		}
+	})
+}
+
+func TestCopyInsideOneMemory(t *testing.T) {
+	kinds(t, func(t *testing.T, dev devices.Device) {
+		mem := alloc(t, dev, 3<<20)
+		want := noise(3<<20, 4)
+		put(t, mem, want)
+		if err := dev.Copy(t.Context(), part(t, mem, 2<<20+1, 1<<20-1), part(t, mem, 0, 1<<20-1)); err != nil {
+			t.Fatal(err)
+		}
+		copy(want[2<<20+1:], want[:1<<20-1])
+		if !bytes.Equal(get(t, mem), want) {
+			t.Error("bytes differ")
+		}
+	})
+}
+
+func TestFill(t *testing.T) {
+	kinds(t, func(t *testing.T, dev devices.Device) {
+		const n = 1 << 20
+		mem := alloc(t, dev, n)
+		want := noise(n, 5)
+		put(t, mem, want)
+		for i, r := range [][2]int{{0, 0}, {0, 1}, {7, 3}, {15, 18}, {16, 16}, {31, 1000}, {n / 2, n / 2}, {n - 1, 1}} {
+			value := byte(0xA0 + i)
+			if err := dev.Fill(t.Context(), part(t, mem, r[0], r[1]), value); err != nil {
+				t.Fatal(err)
+			}
+			copy(want[r[0]:], bytes.Repeat([]byte{value}, r[1]))
+			if !bytes.Equal(get(t, mem), want) {
+				t.Fatalf("fill %v: bytes differ", r)
+			}
+		}
+	})
+}
+
+func TestRangesAreChecked(t *testing.T) {
+	kinds(t, func(t *testing.T, dev devices.Device) {
+		mem := alloc(t, dev, 100)
+		outside := devices.Span{Mem: mem, Range: devices.Range{Off: 50, Len: 51}}
+		other := devices.Span{Mem: alloc(t, open(t, "size=64MiB"), 100), Range: devices.Range{Len: 10}}
+		ctx := t.Context()
+		for name, err := range map[string]error{
+			"in":      dev.CopyIn(ctx, outside, make([]byte, 51)),
+			"out":     dev.CopyOut(ctx, make([]byte, 51), outside),
+			"short":   dev.CopyOut(ctx, make([]byte, 9), part(t, mem, 0, 10)),
+			"copy":    dev.Copy(ctx, part(t, mem, 0, 10), part(t, mem, 20, 11)),
+			"fill":    dev.Fill(ctx, outside, 1),
+			"foreign": dev.Copy(ctx, part(t, mem, 0, 10), other),
+			"none":    dev.Fill(ctx, devices.Span{}, 1),
+		} {
+			if !errors.Is(err, devices.ErrRange) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		if _, err := dev.Alloc(ctx, 0); !errors.Is(err, devices.ErrRange) {
+			t.Errorf("alloc 0: %v", err)
+		}
+	})
+}
+
+func TestOutOfMemory(t *testing.T) {
+	kinds(t, func(t *testing.T, dev devices.Device) {
+		info := dev.Info()
+		held := alloc(t, dev, 600*devices.MiB)
+		_, err := dev.Alloc(t.Context(), 500*devices.MiB)
+		var oom *devices.OutOfMemoryError
+		if !errors.As(err, &oom) || !errors.Is(err, devices.ErrOutOfMemory) {
+			t.Fatalf("got %v", err)
+		}
+		want := devices.OutOfMemoryError{Device: info.Name, Asked: 500 * devices.MiB, Free: info.Total - 600*devices.MiB}
+		if *oom != want {
+			t.Errorf("got %+v, want %+v", *oom, want)
+		}
+		u, err := dev.Usage()
+		if err != nil || u.Used != held.Size() || u.Total != info.Total || u.Free > u.Total-u.Used {
+			t.Errorf("usage %+v, %v", u, err)
+		}
+		core(dev).info.MaxAlloc = devices.MiB
+		if _, err := dev.Alloc(t.Context(), 2*devices.MiB); !errors.Is(err, devices.ErrOutOfMemory) {
+			t.Errorf("above MaxAlloc: %v", err)
+		}
+	})
+}
+
+func TestHostMemoryLimits(t *testing.T) {
+	dev := openMapped(t)
+	dev.system = fakeSystem(t, "MemAvailable:      10240 kB\n")
+	_, err := dev.Alloc(t.Context(), 11*devices.MiB)
+	var oom *devices.OutOfMemoryError
+	if !errors.As(err, &oom) || oom.Free != 10*devices.MiB {
+		t.Errorf("got %v", err)
+	}
+	u, err := dev.Usage()
+	if err != nil || u.Free != 10*devices.MiB || u.Used != 0 {
+		t.Errorf("usage %+v, %v", u, err)
+	}
+}
+
+func TestContextEndsTheWork(t *testing.T) {
+	kinds(t, func(t *testing.T, dev devices.Device) {
+		mem := alloc(t, dev, 100)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, allocErr := dev.Alloc(ctx, 10)
+		for name, err := range map[string]error{
+			"alloc": allocErr,
+			"in":    dev.CopyIn(ctx, mem.All(), make([]byte, 100)),
+			"out":   dev.CopyOut(ctx, make([]byte, 100), mem.All()),
+			"copy":  dev.Copy(ctx, part(t, mem, 0, 10), part(t, mem, 20, 10)),
+			"fill":  dev.Fill(ctx, mem.All(), 1),
+		} {
+			if !errors.Is(err, context.Canceled) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	})
+}
+
+// countdown is a context that ends after it has been asked n times.
+type countdown struct {
+	context.Context
+	n int
+}
+
+func (c *countdown) Err() error {
+	c.n--
+	if c.n < 0 {
+		return context.Canceled
+	}
+	return nil
+}
+
+func TestContextIsLookedAtBetweenPieces(t *testing.T) {
+	kinds(t, func(t *testing.T, dev devices.Device) {
+		const n = 200 << 20
+		mem := alloc(t, dev, n)
+		p := make([]byte, n)
+		if err := dev.CopyIn(&countdown{t.Context(), 3}, mem.All(), p); !errors.Is(err, context.Canceled) {
+			t.Errorf("in: %v", err)
+		}
+		if err := dev.CopyOut(&countdown{t.Context(), 3}, p, mem.All()); !errors.Is(err, context.Canceled) {
+			t.Errorf("out: %v", err)
+		}
+		err := dev.Copy(&countdown{t.Context(), 3}, part(t, mem, 1, n-1), part(t, mem, 0, n-1))
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("copy: %v", err)
+		}
+	})
+}
+
+func TestClosed(t *testing.T) {
+	kinds(t, func(t *testing.T, dev devices.Device) {
+		mem, err := dev.Alloc(t.Context(), 100)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(dev.Close(), dev.Close()); err != nil {
+			t.Fatal(err)
+		}
+		_, allocErr := dev.Alloc(t.Context(), 10)
+		_, usageErr := dev.Usage()
+		_, mapErr := devices.MapHost(t.Context(), mem.All(), devices.ReadOnly)
+		if _, can := dev.(devices.HostMapper); !can {
+			mapErr = devices.ErrClosed
+		}
+		for name, err := range map[string]error{
+			"alloc": allocErr, "usage": usageErr, "map": mapErr,
+			"in":   dev.CopyIn(t.Context(), mem.All(), make([]byte, 100)),
+			"fill": dev.Fill(t.Context(), mem.All(), 1),
+		} {
+			if !errors.Is(err, devices.ErrClosed) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		if err := mem.Release(); err != nil {
+			t.Error(err)
+		}
+		if core(dev).used != 0 || !core(dev).done {
+			t.Error("something is left after Close")
+		}
+	})
+}
+
+func TestInfo(t *testing.T) {
+	dev := open(t, "size=1GiB")
+	info := dev.Info()
+	if info.Name != "ocl0" || info.Family != Family || info.Total != devices.GiB || info.Model == "" ||
+		info.MaxAlloc == 0 || info.MaxAlloc > info.Total || info.Align == 0 {
+		t.Errorf("info %+v", info)
+	}
+	t.Log(fmt.Sprintf("%+v", info))
+	if dev.Epoch() == 0 || dev.Epoch() == open(t, "size=1GiB").Epoch() {
+		t.Errorf("epoch %d", dev.Epoch())
+	}
+}

@@ -1,0 +1,138 @@
+package opencl
+
+import (
+	"context"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/hmcfs/hmcfs/devices"
+)
+
+// require skips the test for a reason, or fails it where HMCFS_REQUIRE says
+// that OpenCL must be there.
+func require(t testing.TB, what string, err error) {
+	t.Helper()
+	if err == nil {
+		return
+	}
+	for want := range strings.SplitSeq(os.Getenv("HMCFS_REQUIRE"), ",") {
+		if want == "opencl" || want == "all" {
+			t.Fatalf("HMCFS_REQUIRE: no %s: %v", what, err)
+		}
+	}
+	t.Skipf("no %s: %v", what, err)
+}
+
+func parse(t testing.TB, text string) devices.Spec {
+	t.Helper()
+	spec, err := devices.ParseSpec(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return spec
+}
+
+// open opens the first device with the parameters and closes it with the
+// test.
+func open(t testing.TB, params string) devices.Device {
+	t.Helper()
+	d := NewDriver(Options{})
+	_, err := d.Discover(context.Background())
+	require(t, "OpenCL device", err)
+	dev, err := d.Open(context.Background(), parse(t, "opencl:0,"+params))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := dev.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return dev
+}
+
+// openMapped opens the first device and skips if it can't map.
+func openMapped(t testing.TB) *mappedDevice {
+	t.Helper()
+	dev, ok := open(t, "size=1GiB").(*mappedDevice)
+	if !ok {
+		t.Skip("the device does not share the host's memory")
+	}
+	return dev
+}
+
+// openDiscrete opens the first device as if its memory were its own.
+func openDiscrete(t testing.TB) *device {
+	t.Helper()
+	dev := core(open(t, "size=1GiB,map=off"))
+	dev.entry.unified = false
+	return dev
+}
+
+// core is the device under the mapping one.
+func core(dev devices.Device) *device {
+	if m, ok := dev.(*mappedDevice); ok {
+		return m.device
+	}
+	return dev.(*device)
+}
+
+// kinds runs a test on each kind of device that the first one can be.
+func kinds(t *testing.T, fn func(t *testing.T, dev devices.Device)) {
+	t.Helper()
+	t.Run("map=auto", func(t *testing.T) { fn(t, open(t, "size=1GiB")) })
+	t.Run("map=off", func(t *testing.T) { fn(t, open(t, "size=1GiB,map=off")) })
+	t.Run("discrete", func(t *testing.T) { fn(t, openDiscrete(t)) })
+}
+
+// noise is n random bytes, the same for the same seed.
+func noise(n int, seed uint64) []byte {
+	p := make([]byte, n)
+	_, _ = rand.NewChaCha8([32]byte{byte(seed), byte(seed >> 8)}).Read(p)
+	return p
+}
+
+// alloc takes memory and releases it with the test.
+func alloc(t testing.TB, dev devices.Device, n devices.Size) *devices.Memory {
+	t.Helper()
+	mem, err := dev.Alloc(t.Context(), n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := mem.Release(); err != nil {
+			t.Error(err)
+		}
+	})
+	return mem
+}
+
+// part is a span of a memory.
+func part(t testing.TB, mem *devices.Memory, off, n int) devices.Span {
+	t.Helper()
+	s, err := mem.Span(devices.Range{Off: devices.Offset(off), Len: devices.Size(n)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// put puts p into the memory.
+func put(t testing.TB, mem *devices.Memory, p []byte) {
+	t.Helper()
+	if err := mem.Device().CopyIn(t.Context(), part(t, mem, 0, len(p)), p); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// get reads the whole memory.
+func get(t testing.TB, mem *devices.Memory) []byte {
+	t.Helper()
+	p := make([]byte, mem.Size())
+	if err := mem.Device().CopyOut(t.Context(), p, mem.All()); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}

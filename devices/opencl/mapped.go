@@ -1,0 +1,173 @@
+package opencl
+
+import (
+	"context"
+	"sync"
+
+	"github.com/hmcfs/hmcfs/devices"
+)
+
+// mappedDevice is a device whose memory is the host's own: it shows it without
+// a copy, and lets the host move what the host can reach. doc.go tells the
+// rule by which host and device share a buffer.
+type mappedDevice struct {
+	*device
+}
+
+var (
+	_ devices.Device     = (*mappedDevice)(nil)
+	_ devices.HostMapper = (*mappedDevice)(nil)
+	_ devices.Device     = (*device)(nil)
+)
+
+// MapHost shows the span. The view keeps the memory alive until it is
+// released.
+func (d *mappedDevice) MapHost(ctx context.Context, s devices.Span, _ devices.Access) (devices.View, error) {
+	leave, err := d.begin(ctx, s, int(s.Len))
+	if err != nil {
+		return devices.View{}, err
+	}
+	defer leave()
+	b := d.buffer(s)
+	if err := d.hold(ctx, b); err != nil {
+		return devices.View{}, err
+	}
+	s.Mem.Retain()
+	var once sync.Once
+	return devices.View{
+		Bytes: b.bytes(s.Range),
+		Release: func() {
+			once.Do(func() {
+				d.letGo(b)
+				d.releaseMemory(s.Mem)
+			})
+		},
+	}, nil
+}
+
+// CopyIn moves bytes host to device through the map.
+func (d *mappedDevice) CopyIn(ctx context.Context, dst devices.Span, src []byte) error {
+	leave, err := d.begin(ctx, dst, len(src))
+	if err != nil {
+		return err
+	}
+	defer leave()
+	b := d.buffer(dst)
+	if err := d.hold(ctx, b); err != nil {
+		return err
+	}
+	defer d.letGo(b)
+	to := b.bytes(dst.Range)
+	return pieces(ctx, dst.Len, hostPiece, func(off, n devices.Size) error {
+		copy(to[off:off+n], src[off:off+n])
+		return nil
+	})
+}
+
+// CopyOut moves bytes device to host through the map.
+func (d *mappedDevice) CopyOut(ctx context.Context, dst []byte, src devices.Span) error {
+	leave, err := d.begin(ctx, src, len(dst))
+	if err != nil {
+		return err
+	}
+	defer leave()
+	b := d.buffer(src)
+	if err := d.hold(ctx, b); err != nil {
+		return err
+	}
+	defer d.letGo(b)
+	from := b.bytes(src.Range)
+	return pieces(ctx, src.Len, hostPiece, func(off, n devices.Size) error {
+		copy(dst[off:off+n], from[off:off+n])
+		return nil
+	})
+}
+
+// Copy moves bytes inside the device, piece by piece: by the device's command
+// while the host uses neither buffer, else by the host through the maps.
+// Overlapping ranges are always the host's.
+func (d *mappedDevice) Copy(ctx context.Context, dst, src devices.Span) error {
+	leave, err := d.beginCopy(ctx, dst, src)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	to, from := d.buffer(dst), d.buffer(src)
+	overlap := to == from && dst.Overlaps(src.Range)
+	up := overlap && dst.Off > src.Off
+	return pieces(ctx, src.Len, sharedPiece, func(off, n devices.Size) error {
+		if up {
+			off = src.Len - off - n
+		}
+		dstPart := devices.Range{Off: dst.Off + devices.Offset(off), Len: n}
+		srcPart := devices.Range{Off: src.Off + devices.Offset(off), Len: n}
+		command := func() error {
+			return d.api.copy(d.within, place{to.mem, uint64(dstPart.Off)}, place{from.mem, uint64(srcPart.Off)}, uint64(n))
+		}
+		if overlap {
+			command = nil
+		}
+		host := func() error {
+			copy(to.bytes(dstPart), from.bytes(srcPart))
+			return nil
+		}
+		return d.either(ctx, command, host, to, from)
+	})
+}
+
+// Fill sets every byte of the span, by the device or by the host as Copy does.
+func (d *mappedDevice) Fill(ctx context.Context, dst devices.Span, value byte) error {
+	leave, err := d.begin(ctx, dst, int(dst.Len))
+	if err != nil {
+		return err
+	}
+	defer leave()
+	b := d.buffer(dst)
+	return pieces(ctx, dst.Len, sharedPiece, func(off, n devices.Size) error {
+		part := devices.Range{Off: dst.Off + devices.Offset(off), Len: n}
+		command := func() error {
+			return d.fillCommands(ctx, place{b.mem, uint64(part.Off)}, n, value)
+		}
+		host := func() error {
+			setAll(b.bytes(part), value)
+			return nil
+		}
+		return d.either(ctx, command, host, b)
+	})
+}
+
+// either does a piece of work by the device's command if the host uses none of
+// the buffers, else by the host. A nil command is one that must not be.
+func (d *mappedDevice) either(ctx context.Context, command, host func() error, bufs ...*buffer) error {
+	if command != nil && d.gate.tryCommand(bufs...) {
+		defer func() { d.destroyLast(d.gate.leaveCommand(bufs...)) }()
+		for _, b := range bufs {
+			if err := d.unmap(b); err != nil {
+				return err
+			}
+		}
+		return command()
+	}
+	if err := d.hold(ctx, bufs...); err != nil {
+		return err
+	}
+	defer d.letGo(bufs...)
+	return host()
+}
+
+// hold makes the caller a host user of buffers that are mapped; letGo ends
+// that.
+func (d *device) hold(ctx context.Context, bufs ...*buffer) error {
+	if err := d.gate.enterHost(ctx, bufs...); err != nil {
+		return err
+	}
+	for _, b := range bufs {
+		if err := d.mapWhole(b); err != nil {
+			d.letGo(bufs...)
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *device) letGo(bufs ...*buffer) { d.destroyLast(d.gate.leaveHost(bufs...)) }

@@ -1,0 +1,208 @@
+package opencl
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hmcfs/hmcfs/devices"
+)
+
+func view(t testing.TB, s devices.Span, access devices.Access) devices.View {
+	t.Helper()
+	v, err := devices.MapHost(t.Context(), s, access)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func TestMapOffHasNoMap(t *testing.T) {
+	mem := alloc(t, open(t, "size=64MiB,map=off"), 100)
+	if _, err := devices.MapHost(t.Context(), mem.All(), devices.ReadOnly); !errors.Is(err, devices.ErrUnsupported) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestViewShowsTheBytes(t *testing.T) {
+	dev := openMapped(t)
+	mem, other := alloc(t, dev, 1<<20), alloc(t, dev, 1<<20)
+	want := noise(1<<20, 6)
+	put(t, mem, want)
+	v := view(t, part(t, mem, 1000, 5000), devices.ReadWrite)
+	if !bytes.Equal(v.Bytes, want[1000:6000]) {
+		t.Error("view differs")
+	}
+	copy(v.Bytes, want)
+	v.Release()
+	copy(want[1000:6000], want)
+	// A command must see what was written through the view.
+	if err := dev.Copy(t.Context(), other.All(), mem.All()); err != nil {
+		t.Fatal(err)
+	}
+	if b := dev.buffer(mem.All()); b.addr != 0 {
+		t.Error("the copy was not a command")
+	}
+	if !bytes.Equal(get(t, mem), want) || !bytes.Equal(get(t, other), want) {
+		t.Error("bytes differ")
+	}
+}
+
+// TestCopyUnderViews holds views of source and destination, in the same
+// goroutine, during copies and fills: none may block, and all are seen.
+func TestCopyUnderViews(t *testing.T) {
+	dev := openMapped(t)
+	const n = 70 << 20
+	a, b := alloc(t, dev, n), alloc(t, dev, n)
+	want := noise(n, 7)
+	put(t, a, want)
+	for _, held := range [][]*devices.Memory{{a}, {b}, {a, b}} {
+		if err := dev.Fill(t.Context(), b.All(), 0); err != nil {
+			t.Fatal(err)
+		}
+		var views []devices.View
+		for _, m := range held {
+			views = append(views, view(t, m.All(), devices.ReadOnly))
+		}
+		if err := dev.Copy(t.Context(), b.All(), a.All()); err != nil {
+			t.Fatal(err)
+		}
+		for _, v := range views {
+			if !bytes.Equal(v.Bytes, want) {
+				t.Error("a view does not show the copy")
+			}
+		}
+		if err := dev.Fill(t.Context(), part(t, b, 1, n-2), 9); err != nil {
+			t.Fatal(err)
+		}
+		for _, v := range views {
+			v.Release()
+		}
+		if p := get(t, b); p[0] != want[0] || p[1] != 9 || p[n-2] != 9 || p[n-1] != want[n-1] {
+			t.Error("the fill is wrong")
+		}
+	}
+}
+
+func TestViewOutlivesMemoryAndDevice(t *testing.T) {
+	dev := openMapped(t)
+	mem, err := dev.Alloc(t.Context(), 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := noise(1<<20, 8)
+	put(t, mem, want)
+	v := view(t, mem.All(), devices.ReadOnly)
+	if err := errors.Join(mem.Release(), dev.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(v.Bytes, want) {
+		t.Error("the view lost its bytes")
+	}
+	if dev.done {
+		t.Error("the context is gone under a view")
+	}
+	v.Release()
+	if !dev.done || dev.used != 0 {
+		t.Error("something is left after the last view")
+	}
+}
+
+// TestReadersAndWriters lets readers without a pause run against copies and
+// fills of their neighbours in the same buffers. Nobody may starve, and the
+// readers' own bytes stay.
+func TestReadersAndWriters(t *testing.T) {
+	dev := openMapped(t)
+	const n, keep = 32 << 20, 1 << 20
+	a, b := alloc(t, dev, n), alloc(t, dev, n)
+	want := noise(n, 9)
+	put(t, a, want)
+	put(t, b, want)
+	ctx, stop := context.WithTimeout(t.Context(), time.Second)
+	defer stop()
+	var reads, writes atomic.Int64
+	var group sync.WaitGroup
+	read := func(mem *devices.Memory, seed uint64) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		for ctx.Err() == nil {
+			off := r.IntN(keep - 4096)
+			v, err := dev.MapHost(ctx, part(t, mem, off, 4096), devices.ReadOnly)
+			if err != nil {
+				break
+			}
+			if !bytes.Equal(v.Bytes, want[off:off+4096]) {
+				t.Error("a reader saw wrong bytes")
+			}
+			v.Release()
+			reads.Add(1)
+		}
+	}
+	write := func(dst, src *devices.Memory) {
+		for ctx.Err() == nil {
+			err := dev.Copy(ctx, part(t, dst, keep, n-keep), part(t, src, keep, n-keep))
+			if err == nil {
+				err = dev.Fill(ctx, part(t, dst, n-4096, 4096), 0)
+			}
+			if err == nil {
+				writes.Add(1)
+			}
+		}
+	}
+	for i, mem := range []*devices.Memory{a, b, a, b} {
+		group.Go(func() { read(mem, uint64(i)) })
+	}
+	group.Go(func() { write(a, b) })
+	group.Go(func() { write(b, a) })
+	group.Wait()
+	t.Logf("%d reads, %d copies", reads.Load(), writes.Load())
+	if reads.Load() < 100 || writes.Load() < 3 {
+		t.Error("somebody starved")
+	}
+	if p := get(t, a); !bytes.Equal(p[:keep], want[:keep]) {
+		t.Error("the readers' bytes changed")
+	}
+}
+
+func TestCloseDuringWork(t *testing.T) {
+	kinds(t, func(t *testing.T, dev devices.Device) {
+		mem, err := dev.Alloc(t.Context(), 32<<20)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var group sync.WaitGroup
+		var began sync.WaitGroup
+		for i := range 4 {
+			began.Add(1)
+			group.Go(func() {
+				p := make([]byte, 1<<20)
+				for round := 0; ; round++ {
+					if round == 1 {
+						began.Done()
+					}
+					s := part(t, mem, i<<20, 1<<20)
+					err := errors.Join(dev.CopyOut(t.Context(), p, s), dev.Fill(t.Context(), s, 1))
+					if errors.Is(err, devices.ErrClosed) {
+						return
+					}
+					if err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			})
+		}
+		began.Wait()
+		if err := dev.Close(); err != nil {
+			t.Error(err)
+		}
+		group.Wait()
+		if err := mem.Release(); err != nil {
+			t.Error(err)
+		}
+	})
+}

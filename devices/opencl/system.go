@@ -1,0 +1,85 @@
+package opencl
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/hmcfs/hmcfs/devices"
+)
+
+// system is where the kernel tells of the machine.
+type system struct {
+	sys  string // "/sys"
+	proc string // "/proc"
+}
+
+// numaNode is the node of the host that a PCI device hangs on, -1 where
+// unknown.
+func (s system) numaNode(pci string) int {
+	if pci == "" {
+		return -1
+	}
+	text, err := os.ReadFile(filepath.Join(s.sys, "bus/pci/devices", pci, "numa_node"))
+	if err != nil {
+		return -1
+	}
+	node, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		return -1
+	}
+	return node
+}
+
+// available is how much memory the host can still give out; ok is false
+// where the kernel does not tell.
+func (s system) available() (n devices.Size, ok bool) {
+	f, err := os.Open(filepath.Join(s.proc, "meminfo"))
+	if err != nil {
+		return 0, false
+	}
+	defer func() { _ = f.Close() }()
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		text, is := strings.CutPrefix(lines.Text(), "MemAvailable:")
+		if !is {
+			continue
+		}
+		kib, err := strconv.ParseUint(strings.TrimSpace(strings.TrimSuffix(text, "kB")), 10, 64)
+		return devices.Size(kib) * devices.KiB, err == nil
+	}
+	return 0, false
+}
+
+// pciAddress is the bus address as sysfs writes it, empty where the driver
+// does not tell.
+func (a *api) pciAddress(id deviceID, extensions string) string {
+	if hasExtension(extensions, "cl_khr_pci_bus_info") {
+		if p, err := a.devicePCI(id); err == nil {
+			return p.String()
+		}
+	}
+	if !hasExtension(extensions, "cl_nv_device_attribute_query") {
+		return ""
+	}
+	bus, err1 := a.deviceUint(id, clDevicePCIBusIDNV)
+	slot, err2 := a.deviceUint(id, clDevicePCISlotIDNV)
+	if err1 != nil || err2 != nil {
+		return ""
+	}
+	// Old drivers don't tell the domain, which is 0 on nearly all machines.
+	domain, err := a.deviceUint(id, clDevicePCIDomainIDNV)
+	if err != nil {
+		domain = 0
+	}
+	// A slot is the device's number over three bits of function.
+	return pciBusInfo{Domain: domain, Bus: bus, Device: slot >> 3, Function: slot & 7}.String()
+}
+
+// String writes the address as sysfs does.
+func (p pciBusInfo) String() string {
+	return fmt.Sprintf("%04x:%02x:%02x.%x", p.Domain, p.Bus, p.Device, p.Function)
+}

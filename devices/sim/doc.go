@@ -1,0 +1,24 @@
+// Package sim is the device family "sim": private memory of this process
+// that behaves like a card of set size and speed. It stands in for hardware
+// in tests, demonstrations and measurements.
+//
+//	sim:0,size=1GiB,bandwidth=20GB/s,latency=5us,mapped=true
+//
+// # Speed
+//
+// Each direction (host to device, device to host, inside the device) is a
+// channel of its own. A copy of n bytes takes latency + n/bandwidth, or as
+// long as the real copy in memory where that is more. Copies of one direction
+// share its bandwidth, those of different directions do not disturb each
+// other, and latency does not occupy a channel.
+//
+// # Loss
+//
+// Crash loses all memory, as the reset of a card does. Copies that are under
+// way end as they would have, into memory that nobody will see again.
+//
+// # Lock order
+//
+// Device.mu and each channel's lock are leaves. Nothing is copied, mapped or
+// waited for with one of them held.
+package sim

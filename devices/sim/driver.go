@@ -1,0 +1,98 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hmcfs/hmcfs/devices"
+)
+
+// Family is the name of the family in specs.
+const Family devices.Family = "sim"
+
+// pageSize is what allocations are aligned to.
+const pageSize = 4 * devices.KiB
+
+// Params are a simulated device's facts.
+type Params struct {
+	// Size is the memory, 1 GiB by default.
+	Size devices.Size
+	// MaxAlloc is the largest allocation; 0 is Size.
+	MaxAlloc devices.Size
+	// Bandwidth is that of each direction between host and device, in bytes
+	// a second; 0 is no limit.
+	Bandwidth devices.Size
+	// CopyBandwidth is that inside the device; 0 is no limit. The spec's
+	// default is Bandwidth.
+	CopyBandwidth devices.Size
+	// Latency is the time before the first byte of each copy.
+	Latency time.Duration
+	// Mapped makes a device whose memory the host can map.
+	Mapped bool
+}
+
+// Driver opens simulated devices. It is stateless.
+type Driver struct{}
+
+// NewDriver returns the family's driver.
+func NewDriver() Driver { return Driver{} }
+
+// Family returns "sim".
+func (Driver) Family() devices.Family { return Family }
+
+// Discover finds none: a simulated device is there when it is asked for.
+func (Driver) Discover(context.Context) ([]devices.Found, error) {
+	return nil, errors.New("simulated devices are made on request: --device sim:0,size=1GiB")
+}
+
+// Open makes the device that the spec describes, with fresh memory.
+func (Driver) Open(_ context.Context, spec devices.Spec) (devices.Device, error) {
+	read := spec.Read()
+	p := Params{
+		Size:      read.Size("size", devices.GiB),
+		MaxAlloc:  read.Size("maxalloc", 0),
+		Bandwidth: read.Rate("bandwidth", 0),
+		Latency:   read.Duration("latency", 0),
+		Mapped:    read.Bool("mapped", false),
+	}
+	p.CopyBandwidth = read.Rate("copybandwidth", p.Bandwidth)
+	if err := read.Err(); err != nil {
+		return nil, err
+	}
+	if p.MaxAlloc > p.Size {
+		return nil, fmt.Errorf("device %q: maxalloc %v is more than the size %v", spec.Text, p.MaxAlloc, p.Size)
+	}
+	return New(spec.Ordinal, p), nil
+}
+
+// New makes device simN: a *Device, or a *MappedDevice where p.Mapped is set.
+func New(ordinal devices.Ordinal, p Params) devices.Device {
+	d := &Device{
+		info: devices.Info{
+			Name:       devices.Name(fmt.Sprintf("%s%d", Family, ordinal)),
+			Family:     Family,
+			Ordinal:    ordinal,
+			Model:      "simulated device",
+			Total:      p.Size,
+			MaxAlloc:   p.MaxAlloc,
+			Align:      pageSize,
+			NUMA:       -1,
+			HostMemory: p.Mapped,
+		},
+		blocks: newBlocks(),
+	}
+	now := time.Now()
+	d.hostToDevice = channel{base: now, rate: p.Bandwidth, latency: p.Latency}
+	d.deviceToHost = channel{base: now, rate: p.Bandwidth, latency: p.Latency}
+	d.inside = channel{base: now, rate: p.CopyBandwidth, latency: p.Latency}
+	d.epoch.Store(uint64(devices.NextEpoch(0)))
+	d.self = d
+	if !p.Mapped {
+		return d
+	}
+	m := &MappedDevice{Device: d}
+	d.self = m
+	return m
+}

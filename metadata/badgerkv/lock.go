@@ -1,0 +1,57 @@
+package badgerkv
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// pidFile holds the number of the process that has the directory open. It has
+// the name that Badger's own lock gives it; the lock itself is on the
+// directory, and goes with the process whatever its end.
+const pidFile = "LOCK"
+
+// lockDir takes the same lock that Badger would. It is taken here because
+// Badger does not tell apart why it could not be taken.
+//
+// Errors: ErrLocked (a *LockedError).
+func lockDir(dir string) (*os.File, error) {
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	pid := filepath.Join(dir, pidFile)
+	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		err = &LockedError{Dir: dir, PID: readPID(pid)}
+	}
+	if err == nil {
+		err = os.WriteFile(pid, []byte(strconv.Itoa(os.Getpid())+"\n"), 0o600)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+func readPID(path string) int {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return 0
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(data)))
+	if err != nil {
+		return 0
+	}
+	return pid
+}
+
+// unlockDir releases the lock. The pid file goes first, while it is still
+// certain to be ours.
+func unlockDir(f *os.File) error {
+	return errors.Join(os.Remove(filepath.Join(f.Name(), pidFile)), f.Close())
+}

@@ -1,0 +1,28 @@
+package badgerkv
+
+import (
+	"fmt"
+	"strings"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+)
+
+// logger gives Badger's messages to zap. Badger's infos are its internals, so
+// they become debug messages; what nobody listens to is not even formatted.
+type logger struct{ log *zap.Logger }
+
+func (l logger) write(level zapcore.Level, format string, args []any) {
+	if entry := l.log.Check(level, "badger"); entry != nil {
+		text := strings.TrimSpace(fmt.Sprintf(format, args...))
+		entry.Write(zap.String("message", text))
+	}
+}
+
+func (l logger) Errorf(format string, args ...any) { l.write(zap.ErrorLevel, format, args) }
+
+func (l logger) Warningf(format string, args ...any) { l.write(zap.WarnLevel, format, args) }
+
+func (l logger) Infof(format string, args ...any) { l.write(zap.DebugLevel, format, args) }
+
+func (l logger) Debugf(format string, args ...any) { l.write(zap.DebugLevel, format, args) }

@@ -1,0 +1,149 @@
+package metadata
+
+import (
+	"context"
+	"slices"
+)
+
+func (c *checker) readXattrs(ctx context.Context) error {
+	var last Ino
+	return c.scan(ctx, kindXattr, func(key, value []byte) error {
+		node := c.nodes[keyIno(key)]
+		if node == nil {
+			c.dangling(keyIno(key), &last)
+			return nil
+		}
+		node.xattrs++
+		_, err := decodeXattr(value)
+		return err
+	})
+}
+
+func (c *checker) readMappings(ctx context.Context) error {
+	var last Ino
+	return c.scan(ctx, kindMapping, func(key, value []byte) error {
+		node := c.nodes[keyIno(key)]
+		if node == nil {
+			c.dangling(keyIno(key), &last)
+			return nil
+		}
+		if node.maps == 0 {
+			node.firstMap = keySecond(key)
+		}
+		node.maps++
+		_, err := decodeMapping(keySecond(key), value)
+		return err
+	})
+}
+
+func (c *checker) readKeys(ctx context.Context) error {
+	return c.scan(ctx, kindKey, func(key, value []byte) error {
+		ino, err := decodeNumber("key", value)
+		if err != nil {
+			return err
+		}
+		node := c.nodes[Ino(ino)]
+		if name := string(key[1:]); node == nil || node.rec.Key != name {
+			c.report(Problem{Kind: DanglingKey, Ino: Ino(ino), Key: name})
+			return nil
+		}
+		node.keyed = true
+		return nil
+	})
+}
+
+func (c *checker) readDevices(ctx context.Context) error {
+	return c.scan(ctx, kindDevice, func(key, value []byte) error {
+		d, err := decodeDevice(DeviceName(key[1:]), value)
+		if err != nil {
+			return err
+		}
+		node := c.nodes[d.Ino]
+		if node == nil || !node.rec.IsDir() || node.rec.Device != d.Name {
+			c.report(Problem{Kind: DanglingDevice, Ino: d.Ino, Device: d.Name})
+			return nil
+		}
+		node.device = true
+		return nil
+	})
+}
+
+// judge compares what the inodes say with what was found.
+func (c *checker) judge() {
+	for _, n := range c.sorted() {
+		c.judgeLinks(n)
+		c.judgeCounts(n)
+		if n.rec.Key != "" && !n.keyed {
+			c.report(Problem{Kind: MissingKey, Ino: n.rec.Ino, Key: n.rec.Key})
+		}
+		if n.primary && n.rec.Parent == RootIno && !n.device {
+			c.report(Problem{
+				Kind: MissingDevice, Ino: n.rec.Ino, Parent: RootIno, Name: n.rec.Name,
+				Device: n.rec.Device,
+			})
+		}
+	}
+	c.judgeCircles()
+}
+
+func (c *checker) judgeLinks(n *checkNode) {
+	rec := &n.rec
+	p := Problem{Ino: rec.Ino, Parent: rec.Parent, Name: rec.Name}
+	if rec.Ino != RootIno {
+		switch {
+		case n.links == 0:
+			p.Kind = Orphan
+			c.report(p)
+		case !n.primary:
+			p.Kind, p.Parent, p.Name, p.cookie = WrongPrimary, n.place.dir, n.place.name, n.place.at
+			c.report(p)
+		}
+	}
+	want := n.links
+	if rec.IsDir() {
+		want = 2 + n.subdirs
+		if rec.Size != n.entries {
+			c.report(Problem{Kind: WrongSize, Ino: rec.Ino, Want: n.entries, Got: rec.Size})
+		}
+	}
+	if uint64(rec.Nlink) != want && want > 0 {
+		c.report(Problem{Kind: WrongNlink, Ino: rec.Ino, Want: want, Got: uint64(rec.Nlink)})
+	}
+}
+
+func (c *checker) judgeCounts(n *checkNode) {
+	rec := &n.rec
+	if uint64(rec.xattrs) != n.xattrs {
+		c.report(Problem{Kind: WrongCount, Ino: rec.Ino, Want: n.xattrs, Got: uint64(rec.xattrs)})
+	}
+	if rec.maps != n.maps || n.maps > 0 && rec.firstMap != n.firstMap {
+		c.report(Problem{Kind: WrongCount, Ino: rec.Ino, Want: n.maps, Got: rec.maps})
+	}
+}
+
+// judgeCircles finds directories from which the way up leads back to them,
+// and reports one of each circle.
+func (c *checker) judgeCircles() {
+	const onThisWay, done = 1, 2
+	state := map[Ino]int{}
+	for _, n := range c.sorted() {
+		var way []Ino
+		at := n
+		for at != nil && at.rec.IsDir() && at.links > 0 && state[at.rec.Ino] == 0 {
+			state[at.rec.Ino] = onThisWay
+			way = append(way, at.rec.Ino)
+			at = c.nodes[at.place.dir]
+		}
+		if at != nil && state[at.rec.Ino] == onThisWay {
+			circle := way[slices.Index(way, at.rec.Ino):]
+			worst := c.nodes[slices.Min(circle)]
+			c.report(Problem{
+				Kind: Circle, Ino: worst.rec.Ino,
+				Parent: worst.place.dir, Name: worst.place.name, cookie: worst.place.at,
+			})
+		}
+		for _, ino := range way {
+			state[ino] = done
+		}
+	}
+}

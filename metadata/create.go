@@ -1,0 +1,118 @@
+package metadata
+
+import (
+	"context"
+	"fmt"
+)
+
+// Create makes an inode of any type and gives it a name. The inode belongs to
+// the device of its directory. In a directory with the set-group-id bit it
+// gets the directory's group, and if it is a directory, the bit too.
+//
+// Errors: ErrNotExist when the directory is gone; ErrNotDir; ErrExist;
+// ErrPermission in the root; ErrNameTooLong, also for a symlink's target;
+// ErrInvalidName; ErrInvalid for an unknown type or an empty target.
+func (s *Store) Create(ctx context.Context, parent Ino, name string, n Node) (Inode, error) {
+	if err := validName(name); err != nil {
+		return Inode{}, err
+	}
+	if err := n.normalize(); err != nil {
+		return Inode{}, err
+	}
+	ino, err := s.newIno(ctx)
+	if err != nil {
+		return Inode{}, err
+	}
+	defer s.locks.lock(parent)()
+	var rec record
+	err = s.update(ctx, func(t *txn) error {
+		dir, err := t.dir(parent)
+		if err != nil {
+			return err
+		}
+		sl, err := t.findDirent(parent, name)
+		switch {
+		case err != nil:
+			return err
+		case sl.found:
+			return ErrExist
+		case parent == RootIno:
+			return ErrPermission
+		}
+		rec = t.newRecord(ino, &dir, name, n)
+		return t.enter(&dir, name, sl, &rec)
+	})
+	return rec.Inode, err
+}
+
+// enter stores a new inode with its entry and its directory.
+func (t *txn) enter(dir *record, name string, sl slot, rec *record) error {
+	if err := t.addDirent(dir.Ino, name, sl, rec); err != nil {
+		return err
+	}
+	if err := t.putInode(rec); err != nil {
+		return err
+	}
+	t.touchDir(dir, 1, subdirs(rec))
+	return t.putInode(dir)
+}
+
+// subdirs is how many directories an entry is.
+func subdirs(rec *record) int {
+	if rec.IsDir() {
+		return 1
+	}
+	return 0
+}
+
+func (t *txn) newRecord(ino Ino, dir *record, name string, n Node) record {
+	rec := record{Inode: Inode{
+		Ino: ino, Gen: t.s.super.gen, Mode: n.Mode,
+		UID: n.UID, GID: n.GID, Nlink: 1, Rdev: n.Rdev, Target: n.Target,
+		Atime: t.now, Mtime: t.now, Ctime: t.now, Btime: t.now,
+		Device: dir.Device, Parent: dir.Ino, Name: name,
+	}}
+	if rec.IsDir() {
+		rec.Nlink = 2
+	}
+	if rec.IsSymlink() {
+		rec.Size = uint64(len(n.Target))
+	}
+	if dir.Mode&ModeSetGID != 0 {
+		rec.GID = dir.GID
+		if rec.IsDir() {
+			rec.Mode |= ModeSetGID
+		}
+	}
+	return rec
+}
+
+// normalize checks a node and leaves in it only what its type has.
+func (n *Node) normalize() error {
+	if n.Mode.Type() == 0 {
+		n.Mode |= TypeRegular
+	}
+	if n.Mode&^(sIFMT|0o7777) != 0 {
+		return fmt.Errorf("%w: mode %o", ErrInvalid, uint32(n.Mode))
+	}
+	typ := n.Mode.Type()
+	if typ != TypeChar && typ != TypeBlock {
+		n.Rdev = 0
+	}
+	if typ != TypeSymlink {
+		n.Target = ""
+	}
+	switch typ {
+	case TypeRegular, TypeDir, TypeFIFO, TypeSocket, TypeChar, TypeBlock:
+		return nil
+	case TypeSymlink:
+		switch {
+		case n.Target == "":
+			return fmt.Errorf("%w: symlink to nothing", ErrInvalid)
+		case len(n.Target) > MaxTarget:
+			return ErrNameTooLong
+		}
+		return nil
+	}
+	return fmt.Errorf("%w: file type %o", ErrInvalid, uint32(typ))
+}

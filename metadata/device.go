@@ -1,0 +1,103 @@
+package metadata
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// EnsureDevice returns the root directory of a device, and makes it when the
+// store does not know the device yet. One that exists keeps its mode, owner
+// and entries.
+//
+// Errors: ErrNameTooLong; ErrInvalidName.
+func (s *Store) EnsureDevice(ctx context.Context, name DeviceName, mode Mode, uid, gid uint32) (Inode, error) {
+	if err := validName(string(name)); err != nil {
+		return Inode{}, err
+	}
+	if in, err := s.Lookup(ctx, RootIno, string(name)); !errors.Is(err, ErrNotExist) {
+		return in, err
+	}
+	ino, err := s.newIno(ctx)
+	if err != nil {
+		return Inode{}, err
+	}
+	defer s.locks.lock(RootIno)()
+	var rec record
+	err = s.update(ctx, func(t *txn) error {
+		root, err := t.dir(RootIno)
+		if err != nil {
+			return err
+		}
+		sl, err := t.findDirent(RootIno, string(name))
+		if err != nil {
+			return err
+		}
+		if sl.found {
+			rec, err = t.target(sl.dirent)
+			return err
+		}
+		node := Node{Mode: TypeDir | mode.Perm(), UID: uid, GID: gid}
+		rec = t.newRecord(ino, &root, string(name), node)
+		rec.Device = name
+		if err := t.putDevice(&DeviceRecord{Name: name, Ino: ino}); err != nil {
+			return err
+		}
+		return t.enter(&root, string(name), sl, &rec)
+	})
+	return rec.Inode, err
+}
+
+func (t *txn) putDevice(d *DeviceRecord) error {
+	return t.kv.Set(t.keyString(kindDevice, string(d.Name)), d.encode(nil))
+}
+
+func (t *txn) device(name DeviceName) (DeviceRecord, error) {
+	data, err := t.kv.Get(t.keyString(kindDevice, string(name)))
+	if errors.Is(err, ErrNoKey) {
+		return DeviceRecord{}, fmt.Errorf("device %q: %w", name, ErrNotExist)
+	}
+	if err != nil {
+		return DeviceRecord{}, err
+	}
+	return decodeDevice(name, data)
+}
+
+// Devices lists all devices that the store knows, by name.
+func (s *Store) Devices(ctx context.Context) ([]DeviceRecord, error) {
+	var devices []DeviceRecord
+	err := s.view(ctx, func(t *txn) error {
+		return t.kv.Scan([]byte{kindDevice}, nil, func(key, value []byte) (bool, error) {
+			d, err := decodeDevice(DeviceName(key[1:]), value)
+			devices = append(devices, d)
+			return true, err
+		})
+	})
+	return devices, err
+}
+
+// SetDeviceEpoch records the epoch in which a device is.
+//
+// Errors: ErrNotExist when the device is not known.
+func (s *Store) SetDeviceEpoch(ctx context.Context, name DeviceName, e Epoch) error {
+	return s.update(ctx, func(t *txn) error {
+		d, err := t.device(name)
+		if err != nil {
+			return err
+		}
+		d.Epoch = e
+		return t.putDevice(&d)
+	})
+}
+
+// DeviceEpoch returns the epoch that was recorded last, 0 when none was.
+//
+// Errors: ErrNotExist when the device is not known.
+func (s *Store) DeviceEpoch(ctx context.Context, name DeviceName) (Epoch, error) {
+	var d DeviceRecord
+	err := s.view(ctx, func(t *txn) (err error) {
+		d, err = t.device(name)
+		return err
+	})
+	return d.Epoch, err
+}

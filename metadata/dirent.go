@@ -1,0 +1,218 @@
+package metadata
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+const (
+	slotBits = 8
+	lastSlot = 1<<slotBits - 1
+	// bucketPrefix is the length of the part of an entry's key that all slots
+	// of one hash have in common.
+	bucketPrefix = inoKeyLen + 7
+)
+
+// slot is a place in a directory for a name: the one where it is, or where it
+// would go.
+type slot struct {
+	dirent
+	cookie Cookie
+	found  bool
+	// mark is set when the entry in slot 0, head, has to be marked as chained
+	// for the name to be found in a later slot.
+	mark bool
+	head dirent
+	// tombstone says that the place is that of a tombstone.
+	tombstone bool
+}
+
+// firstCookie is the cookie of slot 0 for a name.
+func (s *Store) firstCookie(name string) Cookie {
+	c := Cookie(s.hash(name) >> (slotBits + 1) << slotBits)
+	if c == 0 { // 0 means the start of the directory
+		c = 1 << slotBits
+	}
+	return c
+}
+
+func validName(name string) error {
+	switch {
+	case len(name) > MaxName:
+		return ErrNameTooLong
+	case name == "" || name == "." || name == "..":
+		return ErrInvalidName
+	case strings.ContainsAny(name, "/\x00"):
+		return ErrInvalidName
+	}
+	return nil
+}
+
+// findDirent looks for a name. That there is none is no error: the slot then
+// tells where it would go.
+func (t *txn) findDirent(parent Ino, name string) (slot, error) {
+	sl := slot{cookie: t.s.firstCookie(name)}
+	data, err := t.kv.Get(t.key2(kindDirent, uint64(parent), uint64(sl.cookie)))
+	if errors.Is(err, ErrNoKey) {
+		return sl, nil
+	}
+	if err != nil {
+		return sl, err
+	}
+	if sl.head, err = t.readDirent(parent, data); err != nil {
+		return sl, err
+	}
+	switch {
+	case sl.head.ino != 0 && sl.head.name == name:
+		sl.dirent, sl.found = sl.head, true
+		return sl, nil
+	case sl.head.ino != 0 && !sl.head.chained:
+		sl.cookie, sl.mark = sl.cookie+1, true
+		return sl, nil
+	}
+	return t.searchBucket(parent, name, sl)
+}
+
+func (t *txn) readDirent(parent Ino, data []byte) (dirent, error) {
+	d, err := decodeDirent(data)
+	if err != nil {
+		err = fmt.Errorf("directory %d: %w", parent, err)
+	}
+	return d, err
+}
+
+// searchBucket looks for a name in all slots of its hash, of which the first
+// is sl.head.
+func (t *txn) searchBucket(parent Ino, name string, sl slot) (slot, error) {
+	first := sl.cookie
+	free := first // the lowest slot that is free so far
+	if sl.head.ino != 0 {
+		free++
+	}
+	prefix := t.key2(kindDirent, uint64(parent), uint64(first))[:bucketPrefix]
+	err := t.kv.Scan(prefix, nil, func(key, value []byte) (bool, error) {
+		cookie := Cookie(keySecond(key))
+		d, err := t.readDirent(parent, value)
+		if err != nil {
+			return false, err
+		}
+		if d.ino != 0 && d.name == name {
+			sl.dirent, sl.found, sl.cookie = d, true, cookie
+			return false, nil
+		}
+		if cookie == free && cookie != first {
+			free++
+		}
+		return true, nil
+	})
+	if err != nil || sl.found {
+		return sl, err
+	}
+	if free > first+lastSlot {
+		return sl, ErrFull
+	}
+	sl.cookie = free
+	sl.tombstone = free == first
+	return sl, nil
+}
+
+// addDirent puts an entry where findDirent said that it would go.
+func (t *txn) addDirent(parent Ino, name string, sl slot, rec *record) error {
+	if sl.mark {
+		sl.head.chained = true
+		if err := t.putDirent(parent, sl.cookie-1, &sl.head); err != nil {
+			return err
+		}
+	}
+	d := dirent{ino: rec.Ino, mode: rec.Mode.Type(), name: name}
+	d.chained = sl.tombstone && sl.head.chained
+	return t.putDirent(parent, sl.cookie, &d)
+}
+
+// setDirent makes an entry that exists name another inode.
+func (t *txn) setDirent(parent Ino, sl slot, rec *record) error {
+	d := sl.dirent
+	d.ino, d.mode = rec.Ino, rec.Mode.Type()
+	return t.putDirent(parent, sl.cookie, &d)
+}
+
+func (t *txn) putDirent(parent Ino, at Cookie, d *dirent) error {
+	value := d.encode(t.room(24 + len(d.name)))
+	return t.kv.Set(t.key2(kindDirent, uint64(parent), uint64(at)), value)
+}
+
+// removeDirent removes an entry that findDirent has found. Tombstones go with
+// the last entry of their hash.
+func (t *txn) removeDirent(parent Ino, sl slot) error {
+	key := t.key2(kindDirent, uint64(parent), uint64(sl.cookie))
+	first := sl.cookie &^ lastSlot
+	if sl.cookie == first && !sl.chained {
+		return t.kv.Delete(key)
+	}
+	keys, err := t.keysUnder(key[:bucketPrefix], 3)
+	if err != nil {
+		return err
+	}
+	if sl.cookie == first {
+		if len(keys) == 1 {
+			return t.kv.Delete(key)
+		}
+		return t.putDirent(parent, first, &dirent{chained: true})
+	}
+	if sl.head.ino == 0 && len(keys) == 2 {
+		headKey := t.key2(kindDirent, uint64(parent), uint64(first))
+		if err := t.kv.Delete(headKey); err != nil {
+			return err
+		}
+	}
+	return t.kv.Delete(key)
+}
+
+// ReadDir lists the entries of a directory that come after a cookie, at most
+// limit of them, in the order of their cookies; fewer than limit means that
+// the end is reached. A name that does not change while a directory is listed
+// in several calls is listed exactly once, whatever happens beside it. "." and
+// ".." are not among the entries. A limit of 0 or less means 1024.
+//
+// Errors: ErrNotExist, ErrNotDir.
+func (s *Store) ReadDir(ctx context.Context, dir Ino, after Cookie, limit int) ([]Entry, error) {
+	if limit <= 0 {
+		limit = 1024
+	}
+	var entries []Entry
+	err := s.view(ctx, func(t *txn) error {
+		rec, err := t.dir(dir)
+		if err != nil {
+			return err
+		}
+		if after+1 == 0 {
+			return nil
+		}
+		entries = make([]Entry, 0, min(uint64(limit), rec.Size))
+		entries, err = t.list(dir, after, limit, entries)
+		return err
+	})
+	return entries, err
+}
+
+// list appends entries of a directory.
+func (t *txn) list(dir Ino, after Cookie, limit int, entries []Entry) ([]Entry, error) {
+	prefix := t.key1(kindDirent, uint64(dir))
+	from := t.key2(kindDirent, uint64(dir), uint64(after)+1)
+	err := t.kv.Scan(prefix, from, func(key, value []byte) (bool, error) {
+		d, err := t.readDirent(dir, value)
+		if err != nil {
+			return false, err
+		}
+		if d.ino == 0 {
+			return true, nil
+		}
+		entries = append(entries, Entry{
+			Name: d.name, Ino: d.ino, Type: d.mode, Cookie: Cookie(keySecond(key)),
+		})
+		return len(entries) < limit, nil
+	})
+	return entries, err
+}

@@ -1,0 +1,114 @@
+package metadata
+
+import (
+	"context"
+	"errors"
+	"strings"
+)
+
+const keyPunctuation = "-_!@#%^*()+=:;."
+
+// ValidKey says whether a key can be bound.
+//
+// Errors: ErrInvalidKey for more than MaxKey bytes, none, or a byte other
+// than letters, digits and -_!@#%^*()+=:;.
+func ValidKey(key string) error {
+	if key == "" || len(key) > MaxKey {
+		return ErrInvalidKey
+	}
+	for i := range len(key) {
+		c := key[i]
+		switch {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
+		case strings.IndexByte(keyPunctuation, c) >= 0:
+		default:
+			return ErrInvalidKey
+		}
+	}
+	return nil
+}
+
+// BindKey gives an inode its key, in place of the one that it carries; an
+// empty key only takes that one away. The inode's ctime changes.
+//
+// Errors: ErrNotExist; ErrExist when another inode carries the key;
+// ErrInvalidKey.
+func (s *Store) BindKey(ctx context.Context, ino Ino, key string) error {
+	if key != "" {
+		if err := ValidKey(key); err != nil {
+			return err
+		}
+	}
+	defer s.locks.lock(ino)()
+	return s.update(ctx, func(t *txn) error {
+		rec, err := t.inode(ino)
+		if err != nil || rec.Key == key {
+			return err
+		}
+		if key != "" {
+			if _, err := t.keyIno(key); err == nil {
+				return ErrExist
+			} else if !errors.Is(err, ErrNotExist) {
+				return err
+			}
+			value := encodeNumber(t.room(12), uint64(ino))
+			if err := t.kv.Set(t.keyString(kindKey, key), value); err != nil {
+				return err
+			}
+		}
+		if rec.Key != "" {
+			if err := t.kv.Delete(t.keyString(kindKey, rec.Key)); err != nil {
+				return err
+			}
+		}
+		rec.Key = key
+		rec.Ctime = t.now
+		return t.putInode(&rec)
+	})
+}
+
+func (t *txn) keyIno(key string) (Ino, error) {
+	data, err := t.kv.Get(t.keyString(kindKey, key))
+	if errors.Is(err, ErrNoKey) {
+		return 0, ErrNotExist
+	}
+	if err != nil {
+		return 0, err
+	}
+	ino, err := decodeNumber("key", data)
+	return Ino(ino), err
+}
+
+// KeyIno returns the inode that carries a key.
+//
+// Errors: ErrNotExist.
+func (s *Store) KeyIno(ctx context.Context, key string) (Ino, error) {
+	var ino Ino
+	err := s.view(ctx, func(t *txn) (err error) {
+		ino, err = t.keyIno(key)
+		return err
+	})
+	return ino, err
+}
+
+// Keys lists the keys that sort after one, at most limit of them, in ascending
+// order; fewer than limit means that the end is reached. A limit of 0 or less
+// means 1024.
+func (s *Store) Keys(ctx context.Context, after string, limit int) ([]KeyEntry, error) {
+	if limit <= 0 {
+		limit = 1024
+	}
+	var entries []KeyEntry
+	err := s.view(ctx, func(t *txn) error {
+		from := append(t.keyString(kindKey, after), 0)
+		return t.kv.Scan([]byte{kindKey}, from, func(key, value []byte) (bool, error) {
+			ino, err := decodeNumber("key", value)
+			if err != nil {
+				return false, err
+			}
+			entries = append(entries, KeyEntry{Key: string(key[1:]), Ino: Ino(ino)})
+			return len(entries) < limit, nil
+		})
+	})
+	return entries, err
+}

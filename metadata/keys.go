@@ -1,0 +1,57 @@
+package metadata
+
+import "encoding/binary"
+
+// The first byte of a key tells the kind of its record; see doc.go.
+const (
+	kindSuper   = 'S'
+	kindAlloc   = 'A'
+	kindDevice  = 'v'
+	kindInode   = 'i'
+	kindDirent  = 'd'
+	kindLink    = 'l'
+	kindXattr   = 'x'
+	kindMapping = 'm'
+	kindKey     = 'k'
+	kindPurge   = 'z'
+)
+
+const inoKeyLen = 1 + 8
+
+func appendKey1(b []byte, kind byte, a uint64) []byte {
+	return binary.BigEndian.AppendUint64(append(b, kind), a)
+}
+
+func appendKey2(b []byte, kind byte, a, c uint64) []byte {
+	return binary.BigEndian.AppendUint64(appendKey1(b, kind, a), c)
+}
+
+func appendKey3(b []byte, kind byte, a, c, d uint64) []byte {
+	return binary.BigEndian.AppendUint64(appendKey2(b, kind, a, c), d)
+}
+
+// keyIno reads the inode number that follows the kind; 0 when the key is too
+// short to have one.
+func keyIno(key []byte) Ino {
+	if len(key) < inoKeyLen {
+		return 0
+	}
+	return Ino(binary.BigEndian.Uint64(key[1:]))
+}
+
+// keySecond reads the number that follows the inode number, 0 when there is
+// none.
+func keySecond(key []byte) uint64 {
+	if len(key) < inoKeyLen+8 {
+		return 0
+	}
+	return binary.BigEndian.Uint64(key[inoKeyLen:])
+}
+
+// keyThird reads the number after the second.
+func keyThird(key []byte) uint64 {
+	if len(key) < inoKeyLen+16 {
+		return 0
+	}
+	return binary.BigEndian.Uint64(key[inoKeyLen+8:])
+}

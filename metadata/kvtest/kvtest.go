@@ -1,0 +1,68 @@
+// Package kvtest is the conformance suite of metadata.KV: what its contract
+// says, as tests that every implementation runs.
+package kvtest
+
+import (
+	"testing"
+
+	"github.com/hmcfs/hmcfs/metadata"
+)
+
+// Opener opens the store of one test. What it opened is closed by the test.
+type Opener func(t *testing.T) metadata.KV
+
+// Suite says how stores are opened.
+type Suite struct {
+	// Open opens an empty store; each call another one.
+	Open Opener
+	// Persistent returns a function that opens one and the same store each
+	// time that it is called, the previous one having been closed; nil when
+	// nothing outlives Close.
+	Persistent func(t *testing.T) Opener
+}
+
+// Run runs the suite with stores that open returns, each empty.
+func Run(t *testing.T, open Opener) {
+	t.Helper()
+	RunSuite(t, Suite{Open: open})
+}
+
+// RunSuite runs the suite, and where stores are persistent, the tests of
+// that too.
+func RunSuite(t *testing.T, s Suite) {
+	t.Helper()
+	tests := []struct {
+		name string
+		run  func(t *testing.T, kv metadata.KV)
+	}{
+		{"get set delete", testGetSetDelete},
+		{"own writes", testOwnWrites},
+		{"scan", testScan},
+		{"scan own writes", testScanOwnWrites},
+		{"scan random", testScanRandom},
+		{"rollback", testRollback},
+		{"view does not write", testViewReadOnly},
+		{"view is a snapshot", testViewSnapshot},
+		{"view within update", testViewWithinUpdate},
+		{"big values", testBigValues},
+		{"big transaction", testBigTransaction},
+		{"increments", testIncrements},
+		{"write skew", testWriteSkew},
+		{"absent key", testAbsentKey},
+		{"transfers", testTransfers},
+		{"context", testContext},
+		{"values are kept", testValuesKept},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			kv := s.Open(t)
+			test.run(t, kv)
+			mustClose(t, kv)
+		})
+	}
+	t.Run("closed", func(t *testing.T) { testClosed(t, s.Open(t)) })
+	if s.Persistent == nil {
+		return
+	}
+	t.Run("reopen", func(t *testing.T) { testReopen(t, s.Persistent(t)) })
+}

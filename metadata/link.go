@@ -1,0 +1,132 @@
+package metadata
+
+import (
+	"context"
+	"fmt"
+)
+
+// Link gives an inode a further name.
+//
+// Errors: ErrNotExist when the inode or the directory is gone; ErrNotDir;
+// ErrExist; ErrIsDir when the inode is a directory; ErrCrossDevice when the
+// directory is on another device; ErrTooManyLinks; ErrNameTooLong;
+// ErrInvalidName.
+func (s *Store) Link(ctx context.Context, ino, parent Ino, name string) (Inode, error) {
+	if err := validName(name); err != nil {
+		return Inode{}, err
+	}
+	defer s.locks.lock2(ino, parent)()
+	var rec record
+	err := s.update(ctx, func(t *txn) (err error) {
+		rec, err = t.link(ino, parent, name)
+		return err
+	})
+	return rec.Inode, err
+}
+
+func (t *txn) link(ino, parent Ino, name string) (record, error) {
+	rec, err := t.inode(ino)
+	if err != nil {
+		return rec, err
+	}
+	dir, err := t.dir(parent)
+	if err != nil {
+		return rec, err
+	}
+	sl, err := t.findDirent(parent, name)
+	switch {
+	case err != nil:
+		return rec, err
+	case sl.found:
+		return rec, ErrExist
+	case rec.IsDir():
+		return rec, ErrIsDir
+	case rec.Device != dir.Device:
+		return rec, ErrCrossDevice
+	case rec.Nlink >= MaxLinks:
+		return rec, ErrTooManyLinks
+	}
+	rec.Nlink++
+	rec.Ctime = t.now
+	if err := t.putLink(ino, parent, sl.cookie, name); err != nil {
+		return rec, err
+	}
+	return rec, t.enter(&dir, name, sl, &rec)
+}
+
+// putLink records a link besides the primary one.
+func (t *txn) putLink(ino, parent Ino, at Cookie, name string) error {
+	value := encodeLink(t.room(3+len(name)), name)
+	return t.kv.Set(t.key3(kindLink, uint64(ino), uint64(parent), uint64(at)), value)
+}
+
+func (t *txn) deleteLink(ino, parent Ino, at Cookie) error {
+	return t.kv.Delete(t.key3(kindLink, uint64(ino), uint64(parent), uint64(at)))
+}
+
+// isPrimary says whether a name is the inode's primary link.
+func (i *record) isPrimary(parent Ino, name string) bool {
+	return i.Parent == parent && i.Name == name
+}
+
+// dropLink takes one link off an inode that is no directory and stores the
+// inode, or removes it with its last link. The entry itself is the caller's.
+func (t *txn) dropLink(rec *record, parent Ino, at Cookie, name string) error {
+	rec.Ctime = t.now
+	if rec.Nlink <= 1 {
+		rec.Nlink = 0
+		return t.removeInode(rec)
+	}
+	rec.Nlink--
+	var err error
+	if rec.isPrimary(parent, name) {
+		err = t.promoteLink(rec)
+	} else {
+		err = t.deleteLink(rec.Ino, parent, at)
+	}
+	if err != nil {
+		return err
+	}
+	return t.putInode(rec)
+}
+
+// promoteLink makes one of the further links the primary one.
+func (t *txn) promoteLink(rec *record) error {
+	var link []byte
+	var name string
+	err := t.kv.Scan(t.key1(kindLink, uint64(rec.Ino)), nil, func(key, value []byte) (bool, error) {
+		link = append(t.room(len(key)), key...)
+		var err error
+		name, err = decodeLink(value)
+		return false, err
+	})
+	if err != nil {
+		return err
+	}
+	if link == nil {
+		return fmt.Errorf("%w: inode %d: links are missing", ErrCorrupt, rec.Ino)
+	}
+	rec.Parent, rec.Name = Ino(keySecond(link)), name
+	return t.kv.Delete(link)
+}
+
+// linkPlace is one name of an inode.
+type linkPlace struct {
+	dir  Ino
+	at   Cookie
+	name string
+}
+
+// moveLink notes that one link of an inode has gone elsewhere. The entries
+// and the inode are the caller's to store.
+func (t *txn) moveLink(rec *record, from, to linkPlace) error {
+	rec.Ctime = t.now
+	if rec.isPrimary(from.dir, from.name) {
+		rec.Parent, rec.Name = to.dir, to.name
+		return nil
+	}
+	if err := t.deleteLink(rec.Ino, from.dir, from.at); err != nil {
+		return err
+	}
+	return t.putLink(rec.Ino, to.dir, to.at, to.name)
+}

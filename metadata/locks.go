@@ -1,0 +1,40 @@
+package metadata
+
+import "sync"
+
+const lockStripes = 128
+
+// lockTable keeps operations on one inode from running into each other's
+// transactions. Different inodes may share a lock.
+type lockTable struct {
+	mu [lockStripes]sync.Mutex
+}
+
+func (l *lockTable) index(ino Ino) int {
+	// Numbers given one after the other fall on different locks anyhow.
+	return int(ino % lockStripes)
+}
+
+// lock locks one inode and returns what unlocks it.
+func (l *lockTable) lock(ino Ino) (unlock func()) {
+	mu := &l.mu[l.index(ino)]
+	mu.Lock()
+	return mu.Unlock
+}
+
+// lock2 locks two inodes, which may be one, in ascending order of the locks.
+func (l *lockTable) lock2(a, b Ino) (unlock func()) {
+	i, j := l.index(a), l.index(b)
+	if i == j {
+		return l.lock(a)
+	}
+	if i > j {
+		i, j = j, i
+	}
+	l.mu[i].Lock()
+	l.mu[j].Lock()
+	return func() {
+		l.mu[j].Unlock()
+		l.mu[i].Unlock()
+	}
+}

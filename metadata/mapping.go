@@ -1,0 +1,149 @@
+package metadata
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+)
+
+// sortedMappings returns the mappings by file offset.
+//
+// Errors: ErrInvalid when one is empty, ends beyond the largest offset, or
+// overlaps another.
+func sortedMappings(maps []Mapping) ([]Mapping, error) {
+	maps = slices.Clone(maps)
+	slices.SortFunc(maps, func(a, b Mapping) int { return cmp.Compare(a.FileOff, b.FileOff) })
+	var end uint64
+	for i := range maps {
+		m := &maps[i]
+		switch {
+		case m.Len == 0 || m.FileOff+m.Len < m.FileOff:
+			return nil, fmt.Errorf("%w: mapping of %d bytes at %d", ErrInvalid, m.Len, m.FileOff)
+		case m.FileOff < end:
+			return nil, fmt.Errorf("%w: mappings overlap at %d", ErrInvalid, m.FileOff)
+		}
+		end = m.FileOff + m.Len
+	}
+	return maps, nil
+}
+
+// SaveContent makes maps all the mappings of an inode, and changes the inode
+// with fn, as in Update, in one transaction. fn may be nil. Mappings that are
+// stored already are not written again, so saving a large object again costs
+// what has changed.
+//
+// Errors: those of Update; ErrInvalid when mappings are empty or overlap;
+// ErrTooLarge when more has changed than the KV takes at once.
+func (s *Store) SaveContent(ctx context.Context, ino Ino, fn func(*Inode) error, maps []Mapping) (Inode, error) {
+	maps, err := sortedMappings(maps)
+	if err != nil {
+		return Inode{}, err
+	}
+	defer s.locks.lock(ino)()
+	var rec record
+	err = s.update(ctx, func(t *txn) (err error) {
+		if rec, err = t.inode(ino); err != nil {
+			return err
+		}
+		if err = rec.apply(fn); err != nil {
+			return err
+		}
+		if err = t.replaceMappings(&rec, maps); err != nil {
+			return err
+		}
+		return t.putInode(&rec)
+	})
+	return rec.Inode, err
+}
+
+// Mappings returns the mappings of an inode, ordered by FileOff.
+//
+// Errors: ErrNotExist.
+func (s *Store) Mappings(ctx context.Context, ino Ino) ([]Mapping, error) {
+	var maps []Mapping
+	err := s.view(ctx, func(t *txn) error {
+		rec, err := t.inode(ino)
+		if err != nil {
+			return err
+		}
+		maps, err = t.mappings(&rec)
+		return err
+	})
+	return maps, err
+}
+
+// mappings reads the mappings of an inode in order.
+func (t *txn) mappings(rec *record) ([]Mapping, error) {
+	switch rec.maps {
+	case 0:
+		return nil, nil
+	case 1: // by far the most frequent, and cheaper than a scan
+		data, err := t.kv.Get(t.key2(kindMapping, uint64(rec.Ino), rec.firstMap))
+		if err != nil {
+			return nil, corruptIfMissing(err, fmt.Sprintf("inode %d: mapping", rec.Ino))
+		}
+		m, err := decodeMapping(rec.firstMap, data)
+		if err != nil {
+			return nil, fmt.Errorf("inode %d: %w", rec.Ino, err)
+		}
+		return []Mapping{m}, nil
+	}
+	return t.scanMappings(rec.Ino)
+}
+
+func (t *txn) scanMappings(ino Ino) ([]Mapping, error) {
+	var maps []Mapping
+	prefix := t.key1(kindMapping, uint64(ino))
+	err := t.kv.Scan(prefix, nil, func(key, value []byte) (bool, error) {
+		m, err := decodeMapping(keySecond(key), value)
+		if err != nil {
+			return false, fmt.Errorf("inode %d: %w", ino, err)
+		}
+		maps = append(maps, m)
+		return true, nil
+	})
+	return maps, err
+}
+
+// replaceMappings writes the difference between what is stored and maps, and
+// counts in rec, which is the caller's to store.
+func (t *txn) replaceMappings(rec *record, maps []Mapping) error {
+	old, err := t.mappings(rec)
+	if err != nil {
+		return err
+	}
+	rec.firstMap = 0
+	if len(maps) > 0 {
+		rec.firstMap = maps[0].FileOff
+	}
+	for len(old) > 0 || len(maps) > 0 {
+		switch {
+		case len(maps) == 0 || len(old) > 0 && old[0].FileOff < maps[0].FileOff:
+			key := t.key2(kindMapping, uint64(rec.Ino), old[0].FileOff)
+			if err := t.kv.Delete(key); err != nil {
+				return err
+			}
+			rec.maps--
+			old = old[1:]
+			continue
+		case len(old) == 0 || maps[0].FileOff < old[0].FileOff:
+			rec.maps++
+		case old[0] == maps[0]:
+			old, maps = old[1:], maps[1:]
+			continue
+		default:
+			old = old[1:]
+		}
+		value := encodeMapping(t.room(mappingRoom), &maps[0])
+		key := t.key2(kindMapping, uint64(rec.Ino), maps[0].FileOff)
+		if err := t.kv.Set(key, value); err != nil {
+			return err
+		}
+		maps = maps[1:]
+	}
+	return nil
+}
+
+// mappingRoom is more than most mapping records take.
+const mappingRoom = 48

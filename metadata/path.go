@@ -1,0 +1,35 @@
+package metadata
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// maxDepth bounds the walk up from a directory, against records that form a
+// circle.
+const maxDepth = 1 << 20
+
+// PathOf returns the path of an inode's primary link, relative to the root
+// and without a leading slash, for example "sim0/a/b"; empty for the root.
+//
+// Errors: ErrNotExist.
+func (s *Store) PathOf(ctx context.Context, ino Ino) (string, error) {
+	var names []string
+	err := s.view(ctx, func(t *txn) error {
+		for at := ino; at != RootIno; {
+			rec, err := t.inode(at)
+			if err != nil {
+				return err
+			}
+			if names = append(names, rec.Name); len(names) > maxDepth {
+				return fmt.Errorf("%w: inode %d is not under the root", ErrCorrupt, ino)
+			}
+			at = rec.Parent
+		}
+		return nil
+	})
+	slices.Reverse(names)
+	return strings.Join(names, "/"), err
+}

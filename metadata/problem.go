@@ -1,0 +1,120 @@
+package metadata
+
+import (
+	"fmt"
+	"strings"
+)
+
+// ProblemKind is a way in which the records contradict each other.
+type ProblemKind int
+
+// The kinds of problems. None of them can come from a crash; they tell of a
+// fault in the program or in the KV.
+const (
+	// CorruptRecord is a record that cannot be decoded. Repair removes it.
+	CorruptRecord ProblemKind = iota + 1
+	// DanglingEntry is an entry whose inode or directory is missing. Repair
+	// removes it.
+	DanglingEntry
+	// WrongEntryType is an entry that tells another file type than its inode.
+	WrongEntryType
+	// SecondEntry is a further entry of a directory. Repair removes it.
+	SecondEntry
+	// Orphan is an inode without an entry. Repair puts it back where it says
+	// it was, or else into its device's directory as #NUMBER, or else removes
+	// it.
+	Orphan
+	// Circle is a directory that lies within itself. Repair puts it into its
+	// device's directory as #NUMBER.
+	Circle
+	// WrongPrimary is an inode whose primary link is not one of its entries.
+	WrongPrimary
+	// MissingLink is an entry that its inode does not know of.
+	MissingLink
+	// DanglingLink is a link that an inode believes to have. Repair removes it.
+	DanglingLink
+	// WrongNlink is a link count that differs from the number of links.
+	WrongNlink
+	// WrongSize is a directory's size that is not the number of its entries.
+	WrongSize
+	// WrongCount is a wrong count of an inode's attributes or mappings.
+	WrongCount
+	// DanglingKey is a key that names an inode that does not carry it. Repair
+	// removes it.
+	DanglingKey
+	// MissingKey is a key that an inode carries but that does not name it.
+	// Repair lets the key name it, unless it is another's by now.
+	MissingKey
+	// DanglingRecords are attributes, mappings or links without an inode.
+	// Repair removes them.
+	DanglingRecords
+	// DanglingDevice is a device whose directory is missing. Repair removes
+	// the device.
+	DanglingDevice
+	// MissingDevice is a directory in the root that is no device's. Repair
+	// makes it one.
+	MissingDevice
+)
+
+var problemNames = [...]string{
+	CorruptRecord:   "corrupt record",
+	DanglingEntry:   "entry without inode or directory",
+	WrongEntryType:  "entry of the wrong type",
+	SecondEntry:     "directory with a second entry",
+	Orphan:          "inode without entry",
+	Circle:          "directory within itself",
+	WrongPrimary:    "wrong primary link",
+	MissingLink:     "missing link",
+	DanglingLink:    "link without entry",
+	WrongNlink:      "wrong link count",
+	WrongSize:       "wrong directory size",
+	WrongCount:      "wrong count of attributes or mappings",
+	DanglingKey:     "key without inode",
+	MissingKey:      "missing key",
+	DanglingRecords: "attributes, mappings or links without inode",
+	DanglingDevice:  "device without directory",
+	MissingDevice:   "directory without device",
+}
+
+// String says what kind it is, in words.
+func (k ProblemKind) String() string {
+	if k > 0 && int(k) < len(problemNames) {
+		return problemNames[k]
+	}
+	return fmt.Sprintf("problem %d", int(k))
+}
+
+// Problem is one contradiction that Check found and Repair mends.
+type Problem struct {
+	Kind   ProblemKind
+	Ino    Ino // the inode concerned, or 0
+	Parent Ino // the directory concerned, or 0
+	Name   string
+	Key    string // the key concerned; of a corrupt record, where it is stored
+	Device DeviceName
+	Want   uint64 // what a count should be
+	Got    uint64 // what it is
+	cookie Cookie
+}
+
+// String tells all that is known of the problem in one line.
+func (p Problem) String() string {
+	var b strings.Builder
+	b.WriteString(p.Kind.String())
+	if p.Ino != 0 {
+		fmt.Fprintf(&b, ": inode %d", p.Ino)
+	}
+	if p.Parent != 0 {
+		fmt.Fprintf(&b, ": entry %q in directory %d", p.Name, p.Parent)
+	}
+	if p.Key != "" {
+		fmt.Fprintf(&b, ": key %q", p.Key)
+	}
+	if p.Device != "" {
+		fmt.Fprintf(&b, ": device %q", p.Device)
+	}
+	if p.Want != p.Got {
+		fmt.Fprintf(&b, ": %d instead of %d", p.Got, p.Want)
+	}
+	return b.String()
+}

@@ -1,0 +1,99 @@
+package metadata
+
+import (
+	"context"
+
+	"go.uber.org/zap"
+)
+
+// purgeBatch is how many mappings or attributes of an inode one transaction
+// removes, so that it stays within what every KV takes.
+const purgeBatch = 2048
+
+// leftover says that an inode that was removed has more records than one
+// transaction removes.
+func (i *record) leftover() bool {
+	return i.Nlink == 0 && i.maps+uint64(i.xattrs) > purgeBatch
+}
+
+// removeInode removes an inode's record and all that hangs on it. What is too
+// much for one transaction is announced for purge.
+func (t *txn) removeInode(rec *record) error {
+	if err := t.kv.Delete(t.key1(kindInode, uint64(rec.Ino))); err != nil {
+		return err
+	}
+	if rec.Key != "" {
+		if err := t.kv.Delete(t.keyString(kindKey, rec.Key)); err != nil {
+			return err
+		}
+	}
+	if rec.leftover() {
+		key := t.key1(kindPurge, uint64(rec.Ino))
+		return t.kv.Set(key, encodeNumber(t.room(2), 1))
+	}
+	if rec.xattrs > 0 {
+		if _, err := t.deleteUnder(t.key1(kindXattr, uint64(rec.Ino)), 0); err != nil {
+			return err
+		}
+	}
+	switch rec.maps {
+	case 0:
+		return nil
+	case 1:
+		return t.kv.Delete(t.key2(kindMapping, uint64(rec.Ino), rec.firstMap))
+	}
+	_, err := t.deleteUnder(t.key1(kindMapping, uint64(rec.Ino)), 0)
+	return err
+}
+
+// purgeSoon removes what is left of an inode that is gone. A failure is no
+// failure of the operation that removed the inode: the next Open tries again,
+// and nothing is reached through these records meanwhile.
+func (s *Store) purgeSoon(ctx context.Context, ino Ino) {
+	if err := s.purge(ctx, ino); err != nil {
+		s.log.Warn("records of a removed inode are left for the next start",
+			zap.Uint64("ino", uint64(ino)), zap.Error(err))
+	}
+}
+
+// purge removes the records that a removed inode left, in steps.
+func (s *Store) purge(ctx context.Context, ino Ino) error {
+	for more := true; more; {
+		err := s.update(ctx, func(t *txn) error {
+			n, err := t.deleteUnder(t.key1(kindXattr, uint64(ino)), purgeBatch)
+			if err != nil {
+				return err
+			}
+			if n < purgeBatch {
+				m, err := t.deleteUnder(t.key1(kindMapping, uint64(ino)), purgeBatch-n)
+				if err != nil {
+					return err
+				}
+				n += m
+			}
+			if more = n == purgeBatch; more {
+				return nil
+			}
+			return t.kv.Delete(t.key1(kindPurge, uint64(ino)))
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// purgeAll finishes the removals that an earlier process announced.
+func (s *Store) purgeAll(ctx context.Context) error {
+	var keys [][]byte
+	err := s.view(ctx, func(t *txn) (err error) {
+		keys, err = t.keysUnder([]byte{kindPurge}, 0)
+		return err
+	})
+	for _, key := range keys {
+		if err == nil {
+			err = s.purge(ctx, keyIno(key))
+		}
+	}
+	return err
+}

@@ -1,0 +1,315 @@
+package metadata
+
+import (
+	"context"
+	"fmt"
+)
+
+// Rename moves a name as POSIX and renameat2 have it: what had the new name
+// is replaced, two names of one inode are left alone, and with Exchange the
+// names are swapped.
+//
+// Errors: ErrNotExist; ErrNotDir; ErrIsDir; ErrNotEmpty; ErrExist with
+// NoReplace; ErrCrossDevice, after all that would fail on one device too;
+// ErrInvalid for a directory that would move into itself, or unknown flags;
+// ErrPermission for names in the root; ErrNameTooLong; ErrInvalidName.
+func (s *Store) Rename(ctx context.Context, r Rename) (RenameResult, error) {
+	return s.rename(ctx, r, func(op *renameOp) error {
+		if op.from.Device != op.to.Device {
+			return ErrCrossDevice
+		}
+		return nil
+	})
+}
+
+// MoveDevice is Rename of one inode to a directory of another device, where
+// its content has been copied to: in the same transaction the inode gets the
+// device, the epoch and the mappings. Allocated becomes the sum of the
+// mappings' lengths. The inode has one link and is no directory.
+//
+// Errors: those of Rename; ErrIsDir for a directory; ErrTooManyLinks for an
+// inode with more than one link; ErrInvalid with Exchange, when the directory
+// is not one of the device, or when mappings overlap.
+func (s *Store) MoveDevice(ctx context.Context, r Rename, device DeviceName,
+	epoch Epoch, maps []Mapping,
+) (RenameResult, error) {
+	if r.Flags&Exchange != 0 {
+		return RenameResult{}, fmt.Errorf("%w: exchange across devices", ErrInvalid)
+	}
+	maps, err := sortedMappings(maps)
+	if err != nil {
+		return RenameResult{}, err
+	}
+	return s.rename(ctx, r, func(op *renameOp) error {
+		switch {
+		case op.to.Device != device:
+			return fmt.Errorf("%w: directory of another device", ErrInvalid)
+		case op.moved.IsDir():
+			return ErrIsDir
+		case op.moved.Nlink > 1:
+			return ErrTooManyLinks
+		}
+		op.moved.Device, op.moved.Epoch = device, epoch
+		op.moved.Allocated = 0
+		for i := range maps {
+			op.moved.Allocated += maps[i].Len
+		}
+		return op.t.replaceMappings(&op.moved, maps)
+	})
+}
+
+// renameOp is a rename under way.
+type renameOp struct {
+	Rename
+	t        *txn
+	from, to *record // the directories, maybe one record
+	src, dst slot
+	moved    record
+	other    record // what has the new name, when dst.found
+}
+
+func (op *renameOp) oldPlace() linkPlace {
+	return linkPlace{dir: op.From, at: op.src.cookie, name: op.Name}
+}
+
+func (op *renameOp) newPlace() linkPlace {
+	return linkPlace{dir: op.To, at: op.dst.cookie, name: op.NewName}
+}
+
+// rename runs a rename; place decides whether the inode may go to the
+// directory, and changes what the move changes besides the names.
+func (s *Store) rename(ctx context.Context, r Rename, place func(*renameOp) error) (RenameResult, error) {
+	if err := r.validate(); err != nil {
+		return RenameResult{}, err
+	}
+	defer s.locks.lock2(r.From, r.To)()
+	var res RenameResult
+	var leftover bool
+	err := s.update(ctx, func(t *txn) (err error) {
+		op := &renameOp{Rename: r, t: t}
+		res, err = op.run(place)
+		leftover = op.dst.found && op.other.leftover()
+		return err
+	})
+	if err != nil {
+		return RenameResult{}, err
+	}
+	if leftover {
+		s.purgeSoon(ctx, res.Replaced.Ino)
+	}
+	return res, nil
+}
+
+func (r *Rename) validate() error {
+	if err := validName(r.Name); err != nil {
+		return err
+	}
+	if err := validName(r.NewName); err != nil {
+		return err
+	}
+	if r.Flags > Exchange || r.Flags == NoReplace|Exchange {
+		return fmt.Errorf("%w: rename flags %#x", ErrInvalid, uint32(r.Flags))
+	}
+	return nil
+}
+
+func (op *renameOp) run(place func(*renameOp) error) (RenameResult, error) {
+	if err := op.read(); err != nil {
+		return RenameResult{}, err
+	}
+	if op.dst.found && op.dst.ino == op.src.ino {
+		if op.Flags == NoReplace {
+			return RenameResult{}, ErrExist
+		}
+		return RenameResult{Moved: op.moved.Inode}, nil
+	}
+	if err := op.permit(); err != nil {
+		return RenameResult{}, err
+	}
+	if err := place(op); err != nil {
+		return RenameResult{}, err
+	}
+	if op.Flags == Exchange {
+		return op.exchange()
+	}
+	return op.move()
+}
+
+// read finds all that the rename is about.
+func (op *renameOp) read() error {
+	t := op.t
+	from, err := t.dir(op.From)
+	if err != nil {
+		return err
+	}
+	op.from, op.to = &from, &from
+	if op.To != op.From {
+		to, err := t.dir(op.To)
+		if err != nil {
+			return err
+		}
+		op.to = &to
+	}
+	if op.src, err = t.findDirent(op.From, op.Name); err != nil {
+		return err
+	}
+	if !op.src.found {
+		return ErrNotExist
+	}
+	if op.dst, err = t.findDirent(op.To, op.NewName); err != nil {
+		return err
+	}
+	if op.moved, err = t.target(op.src.dirent); err != nil || !op.dst.found {
+		return err
+	}
+	op.other, err = t.target(op.dst.dirent)
+	return err
+}
+
+// permit applies the rules that hold on any device.
+func (op *renameOp) permit() error {
+	switch {
+	case op.Flags == NoReplace && op.dst.found:
+		return ErrExist
+	case op.Flags == Exchange && !op.dst.found:
+		return ErrNotExist
+	case op.From == RootIno || op.To == RootIno:
+		return ErrPermission
+	}
+	if err := op.t.outside(&op.moved, op.To); err != nil {
+		return err
+	}
+	if !op.dst.found {
+		return nil
+	}
+	if op.Flags == Exchange {
+		return op.t.outside(&op.other, op.From)
+	}
+	switch {
+	case op.moved.IsDir() && !op.other.IsDir():
+		return ErrNotDir
+	case !op.moved.IsDir() && op.other.IsDir():
+		return ErrIsDir
+	case op.other.IsDir() && op.other.Size != 0:
+		return ErrNotEmpty
+	}
+	return nil
+}
+
+// outside makes sure that a directory does not lie inside rec, nor is it.
+// Each directory on the way is read in this transaction, so no concurrent
+// rename can make the answer wrong.
+func (t *txn) outside(rec *record, dir Ino) error {
+	if !rec.IsDir() {
+		return nil
+	}
+	for depth := 0; dir != RootIno; depth++ {
+		if dir == rec.Ino {
+			return fmt.Errorf("%w: directory would move into itself", ErrInvalid)
+		}
+		if depth > maxDepth {
+			return fmt.Errorf("%w: directory %d is not under the root", ErrCorrupt, dir)
+		}
+		up, err := t.inode(dir)
+		if err != nil {
+			return err
+		}
+		dir = up.Parent
+	}
+	return nil
+}
+
+// move gives the inode its new name, replacing what has it.
+func (op *renameOp) move() (RenameResult, error) {
+	t := op.t
+	var res RenameResult
+	if op.dst.found {
+		if err := op.dropOther(); err != nil {
+			return res, err
+		}
+		res.Replaced = &op.other.Inode
+	} else if err := t.addDirent(op.To, op.NewName, op.dst, &op.moved); err != nil {
+		return res, err
+	}
+	if err := op.removeSource(); err != nil {
+		return res, err
+	}
+	err := t.moveLink(&op.moved, op.oldPlace(), op.newPlace())
+	if err != nil {
+		return res, err
+	}
+	dirs := subdirs(&op.moved)
+	t.touchDir(op.from, -1, -dirs)
+	t.touchDir(op.to, 1, dirs)
+	res.Moved = op.moved.Inode
+	return res, op.store()
+}
+
+// removeSource removes the old name. When the new one has the same hash, the
+// old entry may have been marked for it, so it is read again.
+func (op *renameOp) removeSource() error {
+	src := op.src
+	if op.From == op.To && src.cookie|lastSlot == op.dst.cookie|lastSlot {
+		var err error
+		if src, err = op.t.findDirent(op.From, op.Name); err != nil {
+			return err
+		}
+	}
+	return op.t.removeDirent(op.From, src)
+}
+
+// dropOther takes the new name from what has it and gives it to the inode
+// that moves.
+func (op *renameOp) dropOther() error {
+	t := op.t
+	var err error
+	if op.other.IsDir() {
+		err = t.removeDir(&op.other)
+	} else {
+		err = t.dropLink(&op.other, op.To, op.dst.cookie, op.NewName)
+	}
+	if err != nil {
+		return err
+	}
+	t.touchDir(op.to, -1, -subdirs(&op.other))
+	return t.setDirent(op.To, op.dst, &op.moved)
+}
+
+// exchange swaps the two names.
+func (op *renameOp) exchange() (RenameResult, error) {
+	t := op.t
+	var res RenameResult
+	if err := t.setDirent(op.From, op.src, &op.other); err != nil {
+		return res, err
+	}
+	if err := t.setDirent(op.To, op.dst, &op.moved); err != nil {
+		return res, err
+	}
+	err := t.moveLink(&op.moved, op.oldPlace(), op.newPlace())
+	if err != nil {
+		return res, err
+	}
+	err = t.moveLink(&op.other, op.newPlace(), op.oldPlace())
+	if err != nil {
+		return res, err
+	}
+	dirs := subdirs(&op.moved) - subdirs(&op.other)
+	t.touchDir(op.from, 0, -dirs)
+	t.touchDir(op.to, 0, dirs)
+	if err := t.putInode(&op.other); err != nil {
+		return res, err
+	}
+	res.Moved, res.Exchanged = op.moved.Inode, &op.other.Inode
+	return res, op.store()
+}
+
+// store writes the inode that moved and the directories.
+func (op *renameOp) store() error {
+	if err := op.t.putInode(&op.moved); err != nil {
+		return err
+	}
+	if err := op.t.putInode(op.from); err != nil || op.from == op.to {
+		return err
+	}
+	return op.t.putInode(op.to)
+}

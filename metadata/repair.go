@@ -1,0 +1,180 @@
+package metadata
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// Repair mends one problem as the constants of ProblemKind say, in one
+// transaction. Mending one problem may bring another to light, or mend it
+// too, so callers repeat Check and Repair until Check finds nothing. Nothing
+// else changes the tree meanwhile, or ErrChanged may be the answer.
+//
+// Errors: ErrChanged when the problem is not there any more; ErrInvalid for
+// an unknown kind.
+func (s *Store) Repair(ctx context.Context, p Problem) error {
+	if p.Kind == DanglingRecords {
+		return s.repairDangling(ctx, p)
+	}
+	repairs := map[ProblemKind]func(*txn, Problem) error{
+		CorruptRecord:  (*txn).repairCorrupt,
+		DanglingEntry:  (*txn).repairDanglingEntry,
+		WrongEntryType: (*txn).repairEntryType,
+		SecondEntry:    (*txn).repairSecondEntry,
+		Orphan:         (*txn).repairOrphan,
+		Circle:         (*txn).repairCircle,
+		WrongPrimary:   (*txn).repairPrimary,
+		MissingLink:    (*txn).repairMissingLink,
+		DanglingLink:   (*txn).repairDanglingLink,
+		WrongNlink:     (*txn).repairNlink,
+		WrongSize:      (*txn).repairSize,
+		WrongCount:     (*txn).repairCount,
+		DanglingKey:    (*txn).repairDanglingKey,
+		MissingKey:     (*txn).repairMissingKey,
+		DanglingDevice: (*txn).repairDanglingDevice,
+		MissingDevice:  (*txn).repairMissingDevice,
+	}
+	repair := repairs[p.Kind]
+	if repair == nil {
+		return fmt.Errorf("%w: %v", ErrInvalid, p.Kind)
+	}
+	err := s.update(ctx, func(t *txn) error { return repair(t, p) })
+	if errors.Is(err, ErrNotExist) {
+		err = ErrChanged
+	}
+	if err != nil {
+		return fmt.Errorf("repair %v: %w", p, err)
+	}
+	return nil
+}
+
+func (s *Store) repairDangling(ctx context.Context, p Problem) error {
+	err := s.update(ctx, func(t *txn) error {
+		_, err := t.inode(p.Ino)
+		if err == nil {
+			return ErrChanged
+		}
+		if !errors.Is(err, ErrNotExist) {
+			return err
+		}
+		if _, err := t.deleteUnder(t.key1(kindLink, uint64(p.Ino)), purgeBatch); err != nil {
+			return err
+		}
+		return t.kv.Set(t.key1(kindPurge, uint64(p.Ino)), encodeNumber(nil, 1))
+	})
+	if err != nil {
+		return fmt.Errorf("repair %v: %w", p, err)
+	}
+	return s.purge(ctx, p.Ino)
+}
+
+func (t *txn) repairCorrupt(p Problem) error {
+	if p.Key == "" {
+		return ErrInvalid
+	}
+	return t.kv.Delete([]byte(p.Key))
+}
+
+// entryOf reads the entry that a problem is about, with its inode and its
+// directory where there are such.
+func (t *txn) entryOf(p Problem) (d dirent, rec, dir *record, err error) {
+	if d, err = t.direntAt(p.Parent, p.cookie); err != nil {
+		return d, nil, nil, err
+	}
+	if d.ino != p.Ino || d.ino == 0 || d.name != p.Name {
+		return d, nil, nil, ErrChanged
+	}
+	if rec, err = t.maybe(d.ino); err != nil {
+		return d, nil, nil, err
+	}
+	dir, err = t.maybe(p.Parent)
+	return d, rec, dir, err
+}
+
+// maybe reads an inode; nil when there is none.
+func (t *txn) maybe(ino Ino) (*record, error) {
+	rec, err := t.inode(ino)
+	if errors.Is(err, ErrNotExist) {
+		return nil, nil
+	}
+	return &rec, err
+}
+
+// eraseEntry removes an entry, and counts its directory anew if there is one.
+func (t *txn) eraseEntry(p Problem, d dirent, dir *record) error {
+	if dir == nil {
+		return t.kv.Delete(t.key2(kindDirent, uint64(p.Parent), uint64(p.cookie)))
+	}
+	sl := slot{dirent: d, cookie: p.cookie, found: true}
+	if first := p.cookie &^ lastSlot; first != p.cookie {
+		var err error
+		if sl.head, err = t.direntAt(p.Parent, first); err != nil {
+			return err
+		}
+	}
+	if err := t.removeDirent(p.Parent, sl); err != nil {
+		return err
+	}
+	return t.recount(dir)
+}
+
+// recount counts a directory's entries and stores it.
+func (t *txn) recount(dir *record) error {
+	dir.Size, dir.Nlink = 0, 2
+	prefix := t.key1(kindDirent, uint64(dir.Ino))
+	err := t.kv.Scan(prefix, nil, func(_, value []byte) (bool, error) {
+		d, err := t.readDirent(dir.Ino, value)
+		if err == nil && d.ino != 0 {
+			dir.Size++
+			if d.mode == TypeDir {
+				dir.Nlink++
+			}
+		}
+		return true, err
+	})
+	if err != nil {
+		return err
+	}
+	return t.putInode(dir)
+}
+
+func (t *txn) repairDanglingEntry(p Problem) error {
+	d, rec, dir, err := t.entryOf(p)
+	if err != nil {
+		return err
+	}
+	if dir != nil && !dir.IsDir() {
+		dir = nil
+	}
+	if rec != nil && dir != nil {
+		return ErrChanged
+	}
+	return t.eraseEntry(p, d, dir)
+}
+
+func (t *txn) repairEntryType(p Problem) error {
+	d, rec, dir, err := t.entryOf(p)
+	if err != nil {
+		return err
+	}
+	if rec == nil || dir == nil {
+		return ErrChanged
+	}
+	d.mode = rec.Mode.Type()
+	if err := t.putDirent(p.Parent, p.cookie, &d); err != nil {
+		return err
+	}
+	return t.recount(dir)
+}
+
+func (t *txn) repairSecondEntry(p Problem) error {
+	d, rec, dir, err := t.entryOf(p)
+	if err != nil {
+		return err
+	}
+	if rec == nil || dir == nil || !rec.IsDir() {
+		return ErrChanged
+	}
+	return t.eraseEntry(p, d, dir)
+}

@@ -1,0 +1,96 @@
+package metadata
+
+import "context"
+
+// Unlink removes a name that is no directory's, and returns the inode as it
+// is after. When its Nlink is 0, its records are gone too: what is left of it
+// is what was returned.
+//
+// Errors: ErrNotExist; ErrNotDir; ErrIsDir; ErrNameTooLong; ErrInvalidName.
+func (s *Store) Unlink(ctx context.Context, parent Ino, name string) (Inode, error) {
+	return s.remove(ctx, parent, name, (*txn).unlink)
+}
+
+// Rmdir removes an empty directory, and returns it as it is after: Nlink is 0
+// and the records are gone.
+//
+// Errors: ErrNotExist; ErrNotDir; ErrNotEmpty; ErrPermission for the
+// directory of a device; ErrNameTooLong; ErrInvalidName.
+func (s *Store) Rmdir(ctx context.Context, parent Ino, name string) (Inode, error) {
+	return s.remove(ctx, parent, name, (*txn).rmdir)
+}
+
+// remove runs the removal of one name, and of what that leaves behind.
+func (s *Store) remove(ctx context.Context, parent Ino, name string,
+	fn func(t *txn, dir *record, sl slot) (record, error),
+) (Inode, error) {
+	if err := validName(name); err != nil {
+		return Inode{}, err
+	}
+	defer s.locks.lock(parent)()
+	var rec record
+	var leftover bool
+	err := s.update(ctx, func(t *txn) error {
+		dir, err := t.dir(parent)
+		if err != nil {
+			return err
+		}
+		sl, err := t.findDirent(parent, name)
+		if err != nil {
+			return err
+		}
+		if !sl.found {
+			return ErrNotExist
+		}
+		if rec, err = fn(t, &dir, sl); err != nil {
+			return err
+		}
+		leftover = rec.leftover()
+		return t.putInode(&dir)
+	})
+	if err == nil && leftover {
+		s.purgeSoon(ctx, rec.Ino)
+	}
+	return rec.Inode, err
+}
+
+func (t *txn) unlink(dir *record, sl slot) (record, error) {
+	rec, err := t.target(sl.dirent)
+	if err != nil {
+		return rec, err
+	}
+	if rec.IsDir() {
+		return rec, ErrIsDir
+	}
+	if err := t.dropLink(&rec, dir.Ino, sl.cookie, sl.name); err != nil {
+		return rec, err
+	}
+	t.touchDir(dir, -1, 0)
+	return rec, t.removeDirent(dir.Ino, sl)
+}
+
+func (t *txn) rmdir(dir *record, sl slot) (record, error) {
+	rec, err := t.target(sl.dirent)
+	switch {
+	case err != nil:
+		return rec, err
+	case !rec.IsDir():
+		return rec, ErrNotDir
+	case dir.Ino == RootIno:
+		return rec, ErrPermission
+	case rec.Size != 0:
+		return rec, ErrNotEmpty
+	}
+	if err := t.removeDir(&rec); err != nil {
+		return rec, err
+	}
+	t.touchDir(dir, -1, -1)
+	return rec, t.removeDirent(dir.Ino, sl)
+}
+
+// removeDir removes the inode of an empty directory.
+func (t *txn) removeDir(rec *record) error {
+	rec.Nlink = 0
+	rec.Ctime = t.now
+	return t.removeInode(rec)
+}

@@ -1,0 +1,133 @@
+package metadata
+
+import (
+	"context"
+	"errors"
+	"slices"
+)
+
+func validXattr(name string) error {
+	if name == "" || len(name) > MaxName {
+		return ErrRange
+	}
+	return nil
+}
+
+func (t *txn) xattrKey(ino Ino, name string) []byte {
+	return append(appendKey1(t.room(inoKeyLen+len(name)), kindXattr, uint64(ino)), name...)
+}
+
+// GetXattr returns the value of an extended attribute; the slice is the
+// caller's.
+//
+// Errors: ErrNotExist; ErrNoXattr; ErrRange.
+func (s *Store) GetXattr(ctx context.Context, ino Ino, name string) ([]byte, error) {
+	if err := validXattr(name); err != nil {
+		return nil, err
+	}
+	var value []byte
+	err := s.view(ctx, func(t *txn) error {
+		data, err := t.kv.Get(t.xattrKey(ino, name))
+		if errors.Is(err, ErrNoKey) {
+			if _, err := t.inode(ino); err != nil {
+				return err
+			}
+			return ErrNoXattr
+		}
+		if err != nil {
+			return err
+		}
+		data, err = decodeXattr(data)
+		value = slices.Clone(data)
+		return err
+	})
+	return value, err
+}
+
+// SetXattr sets an extended attribute. The inode's ctime changes.
+//
+// Errors: ErrNotExist; ErrExist with XattrCreate; ErrNoXattr with
+// XattrReplace; ErrRange; ErrTooLarge; ErrInvalid for unknown flags.
+func (s *Store) SetXattr(ctx context.Context, ino Ino, name string, value []byte, flags XattrFlags) error {
+	switch {
+	case flags > XattrReplace:
+		return ErrInvalid
+	case len(value) > MaxXattr:
+		return ErrTooLarge
+	}
+	if err := validXattr(name); err != nil {
+		return err
+	}
+	defer s.locks.lock(ino)()
+	return s.update(ctx, func(t *txn) error {
+		rec, err := t.inode(ino)
+		if err != nil {
+			return err
+		}
+		key := t.xattrKey(ino, name)
+		_, err = t.kv.Get(key)
+		switch {
+		case err == nil && flags == XattrCreate:
+			return ErrExist
+		case err == nil:
+		case !errors.Is(err, ErrNoKey):
+			return err
+		case flags == XattrReplace:
+			return ErrNoXattr
+		default:
+			rec.xattrs++
+		}
+		rec.Ctime = t.now
+		if err := t.kv.Set(key, encodeXattr(t.room(1+len(value)), value)); err != nil {
+			return err
+		}
+		return t.putInode(&rec)
+	})
+}
+
+// ListXattr returns the names of all extended attributes, in ascending order.
+//
+// Errors: ErrNotExist.
+func (s *Store) ListXattr(ctx context.Context, ino Ino) ([]string, error) {
+	var names []string
+	err := s.view(ctx, func(t *txn) error {
+		rec, err := t.inode(ino)
+		if err != nil || rec.xattrs == 0 {
+			return err
+		}
+		prefix := t.key1(kindXattr, uint64(ino))
+		return t.kv.Scan(prefix, nil, func(key, _ []byte) (bool, error) {
+			names = append(names, string(key[inoKeyLen:]))
+			return true, nil
+		})
+	})
+	return names, err
+}
+
+// RemoveXattr removes an extended attribute. The inode's ctime changes.
+//
+// Errors: ErrNotExist; ErrNoXattr; ErrRange.
+func (s *Store) RemoveXattr(ctx context.Context, ino Ino, name string) error {
+	if err := validXattr(name); err != nil {
+		return err
+	}
+	defer s.locks.lock(ino)()
+	return s.update(ctx, func(t *txn) error {
+		rec, err := t.inode(ino)
+		if err != nil {
+			return err
+		}
+		key := t.xattrKey(ino, name)
+		if _, err := t.kv.Get(key); errors.Is(err, ErrNoKey) {
+			return ErrNoXattr
+		} else if err != nil {
+			return err
+		}
+		rec.xattrs--
+		rec.Ctime = t.now
+		if err := t.kv.Delete(key); err != nil {
+			return err
+		}
+		return t.putInode(&rec)
+	})
+}

@@ -1,0 +1,267 @@
+package objects
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hmcfs/hmcfs/metadata"
+)
+
+// maxSize is the largest size of an object: what lseek can reach.
+const maxSize = 1<<63 - 1
+
+// overlayStat lays what a file of the host tier knows over its record.
+func overlayStat(in *metadata.Inode, st unix.Stat_t) {
+	in.Size = uint64(st.Size)
+	in.Allocated = uint64(st.Blocks) * 512
+	in.Atime = metadata.Timespec{Sec: st.Atim.Sec, Nsec: uint32(st.Atim.Nsec)}
+	in.Mtime = metadata.Timespec{Sec: st.Mtim.Sec, Nsec: uint32(st.Mtim.Nsec)}
+	if ctime := (metadata.Timespec{Sec: st.Ctim.Sec, Nsec: uint32(st.Ctim.Nsec)}); ctime.After(in.Ctime) {
+		in.Ctime = ctime
+	}
+}
+
+// Attr returns an inode as it is now, also one that is unlinked but referenced.
+func (s *Store) Attr(ctx context.Context, ino Ino) (Attr, error) {
+	in, err := s.meta.Get(ctx, ino)
+	if errors.Is(err, metadata.ErrNotExist) {
+		orphan, ok := s.orphanOf(ino)
+		if !ok {
+			return Attr{}, fmt.Errorf("attributes of inode %d: %w", ino, err)
+		}
+		in, err = orphan, nil
+	}
+	if err != nil {
+		return Attr{}, fmt.Errorf("attributes of inode %d: %w", ino, err)
+	}
+	return s.attrOf(ctx, in)
+}
+
+// attrOf lays over a record what is known beyond it.
+func (s *Store) attrOf(ctx context.Context, in metadata.Inode) (Attr, error) {
+	a := Attr{Inode: in, State: StateLive}
+	if !in.IsRegular() {
+		return a, nil
+	}
+	t, err := s.tierOf(in.Device)
+	if err != nil {
+		return Attr{}, err
+	}
+	if o := s.pinLoaded(in.Ino); o != nil {
+		err = o.overlay(&a.Inode)
+		s.unpin(ctx, o, pinUse)
+	} else if t.files != nil && !isLost(t, in) {
+		var st unix.Stat_t
+		var ok bool
+		if st, ok, err = hostStat(t, uint64(in.Ino)); ok {
+			overlayStat(&a.Inode, st)
+		}
+	}
+	if err != nil {
+		return Attr{}, err
+	}
+	a.Resident = a.Allocated
+	if isLost(t, a.Inode) {
+		a.State, a.Resident = StateLost, 0
+	}
+	return a, nil
+}
+
+// SetAttr changes attributes, and the size with the content.
+func (s *Store) SetAttr(ctx context.Context, ino Ino, c Change) (Attr, error) {
+	before, err := s.Attr(ctx, ino)
+	if err != nil {
+		return Attr{}, err
+	}
+	if c.Size != nil && !before.IsRegular() {
+		return Attr{}, fmt.Errorf("set the size of inode %d: %w", ino, ErrInvalid)
+	}
+	if !before.IsRegular() || c.Size == nil && c.Atime == nil && c.Mtime == nil {
+		return s.setRecord(ctx, ino, c)
+	}
+	o, err := s.pin(ctx, ino, pinUse)
+	if err != nil {
+		return Attr{}, err
+	}
+	defer s.unpin(ctx, o, pinUse)
+	var after Attr
+	err = o.setAttr(ctx, c, func() (err error) {
+		after, err = s.setRecord(ctx, ino, c)
+		return err
+	})
+	return after, err
+}
+
+// setAttr changes size and times, which the object itself knows, and then the
+// record with commit.
+func (o *object) setAttr(ctx context.Context, c Change, commit func() error) error {
+	if err := o.lane.enter(ctx); err != nil {
+		return err
+	}
+	defer o.lane.leave()
+	if c.Size != nil {
+		o.version.Add(1)
+		defer o.version.Add(1)
+		if err := o.resize(ctx, *c.Size); err != nil {
+			return err
+		}
+	}
+	if err := o.setTimes(c); err != nil {
+		return err
+	}
+	return commit()
+}
+
+// resize cuts or grows the object. The caller has the lane.
+func (o *object) resize(ctx context.Context, size uint64) error {
+	if size > maxSize {
+		return fmt.Errorf("resize object %d to %d bytes: %w", o.ino, size, ErrTooLarge)
+	}
+	if size == 0 {
+		o.revive()
+	}
+	_, body := o.place()
+	if err := body.cut(ctx, size); err != nil {
+		return err
+	}
+	now := o.store.now()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.body.backing() == nil {
+		o.size, o.mtime, o.ctime = size, now, now
+		o.dirty.Store(true)
+	}
+	return nil
+}
+
+// revive gives an object whose bytes are lost, and which nobody needs any
+// more since it is cut to nothing, a new life in the present epoch.
+func (o *object) revive() {
+	t, body := o.place()
+	x, inDevice := body.(*extents)
+	_, gone := body.(lost)
+	if !gone && !(inDevice && x.live() != nil) {
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if t.files == nil {
+		o.body = o.store.emptyContent(t)
+		o.epoch = 0
+		o.dirty.Store(true)
+		return
+	}
+	h, err := openHostFile(t, o.store.engine, uint64(o.ino))
+	if err == nil {
+		o.body, o.epoch = h, t.epoch()
+		o.dirty.Store(true)
+	}
+}
+
+func (o *object) setTimes(c Change) error {
+	if c.Atime == nil && c.Mtime == nil {
+		return nil
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if h, ok := o.body.(*hostFile); ok {
+		return h.setTimes(c)
+	}
+	if c.Atime != nil {
+		o.atime = *c.Atime
+	}
+	if c.Mtime != nil {
+		o.mtime = *c.Mtime
+	}
+	o.dirty.Store(true)
+	return nil
+}
+
+func (h *hostFile) setTimes(c Change) error {
+	omit := unix.Timespec{Nsec: unix.UTIME_OMIT}
+	ts := [2]unix.Timespec{omit, omit}
+	for i, t := range []*metadata.Timespec{c.Atime, c.Mtime} {
+		if t != nil {
+			ts[i] = unix.Timespec{Sec: t.Sec, Nsec: int64(t.Nsec)}
+		}
+	}
+	if err := utimensFd(int(h.file.Fd()), &ts); err != nil {
+		return fmt.Errorf("set the times of object %d: %w", h.id, err)
+	}
+	return nil
+}
+
+// setRecord changes the record, or the orphan that has none any more.
+func (s *Store) setRecord(ctx context.Context, ino Ino, c Change) (Attr, error) {
+	apply := func(in *metadata.Inode) error {
+		c.apply(in, s.now())
+		return nil
+	}
+	in, err := s.meta.Update(ctx, ino, apply)
+	if errors.Is(err, metadata.ErrNotExist) {
+		var ok bool
+		if in, ok, err = s.changeOrphan(ino, apply); !ok {
+			err = metadata.ErrNotExist
+		}
+	}
+	if err != nil {
+		return Attr{}, fmt.Errorf("set attributes of inode %d: %w", ino, err)
+	}
+	return s.attrOf(ctx, in)
+}
+
+// apply changes an inode's fields. Size is the content's to know: the record
+// gets it when it is saved.
+func (c Change) apply(in *metadata.Inode, now metadata.Timespec) {
+	if c.Mode != nil {
+		in.Mode = in.Mode.Type() | c.Mode.Perm()
+	}
+	if c.UID != nil {
+		in.UID = *c.UID
+	}
+	if c.GID != nil {
+		in.GID = *c.GID
+	}
+	if c.Atime != nil {
+		in.Atime = *c.Atime
+	}
+	if c.Mtime != nil {
+		in.Mtime = *c.Mtime
+	}
+	if c.KillPriv {
+		in.Mode = withoutSetID(in.Mode)
+	}
+	in.Ctime = now
+	if c.Ctime != nil {
+		in.Ctime = *c.Ctime
+	}
+}
+
+const (
+	modeSetUID    metadata.Mode = 0o4000
+	modeSetGID    metadata.Mode = 0o2000
+	modeGroupExec metadata.Mode = 0o010
+)
+
+// withoutSetID clears what a write by another user clears: set-user-id, and
+// set-group-id unless it means mandatory locking (no group execution).
+func withoutSetID(m metadata.Mode) metadata.Mode {
+	m &^= modeSetUID
+	if m&modeGroupExec != 0 {
+		m &^= modeSetGID
+	}
+	return m
+}
+
+// killPriv clears set-id bits of an inode that has any.
+func (s *Store) killPriv(ctx context.Context, ino Ino) error {
+	a, err := s.Attr(ctx, ino)
+	if err != nil || withoutSetID(a.Mode) == a.Mode {
+		return err
+	}
+	_, err = s.setRecord(context.WithoutCancel(ctx), ino, Change{KillPriv: true})
+	return err
+}

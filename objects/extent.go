@@ -1,0 +1,251 @@
+package objects
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+
+	"github.com/tidwall/btree"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/devices/arena"
+	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/transport"
+)
+
+// extent is a stretch of an object in one lease. Its offset and length are
+// whole pages.
+//
+// INVARIANT: only its first written bytes hold data of this object. The rest
+// may hold another object's old bytes, and is never shown: it reads as zeros.
+type extent struct {
+	off     uint64
+	len     uint64
+	written uint64
+	lease   arena.Lease
+}
+
+func (e extent) end() uint64 { return e.off + e.len }
+
+// part is the extent's range [from, to), in whole pages of the object.
+func (e extent) part(from, to uint64) extent {
+	p := extent{off: from, len: to - from, lease: e.lease}
+	p.lease.Span.Off += devices.Offset(from - e.off)
+	p.lease.Span.Len = devices.Size(to - from)
+	if data := e.off + e.written; data > from {
+		p.written = min(data-from, p.len)
+	}
+	return p
+}
+
+// span is the device memory of n bytes of the object from off on.
+func (e extent) span(off, n uint64) devices.Span {
+	s := e.lease.Span
+	s.Off += devices.Offset(off - e.off)
+	s.Len = devices.Size(n)
+	return s
+}
+
+// extents is content in device memory.
+//
+// The lane of the object makes changes follow one another, so a change reads
+// the map without mu and takes it only to alter it.
+type extents struct {
+	tier   *tier
+	engine *transport.Engine
+	epoch  metadata.Epoch // of the device when the content began
+	page   uint64
+	gate   gate
+	logf   func(msg string, err error)
+
+	mu    sync.RWMutex
+	tree  btree.Map[uint64, extent] // by offset; never overlapping
+	bytes uint64                    // sum of the lengths
+	// ahead is where memory begins that was taken before it was needed; 0
+	// for none.
+	ahead uint64
+	// bad are ranges that a failed copy left with unknown bytes.
+	bad []devices.Range
+}
+
+func newExtents(t *tier, e *transport.Engine, logf func(string, error)) *extents {
+	return &extents{tier: t, engine: e, epoch: t.epoch(), page: uint64(t.arena.PageSize()), logf: logf}
+}
+
+// live fails when the device lost the memory that the content began in.
+func (x *extents) live() error {
+	if x.tier.epoch() != x.epoch {
+		return ErrLost
+	}
+	return nil
+}
+
+// load rebuilds the content from its records.
+func (x *extents) load(maps []metadata.Mapping) error {
+	for _, m := range maps {
+		lease, err := x.tier.arena.Resolve(arena.SlabID(m.Allocation),
+			devices.Range{Off: devices.Offset(m.Off), Len: devices.Size(m.Len)})
+		if err != nil {
+			return fmt.Errorf("find memory of %s from its record: %w", x.tier.name, err)
+		}
+		x.insertLocked(extent{off: m.FileOff, len: m.Len, written: m.Written, lease: lease})
+	}
+	return nil
+}
+
+func (x *extents) insertLocked(e extent) {
+	x.tree.Set(e.off, e)
+	x.bytes += e.len
+}
+
+func (x *extents) removeLocked(e extent) {
+	x.tree.Delete(e.off)
+	x.bytes -= e.len
+}
+
+// at returns the extent that holds off.
+func (x *extents) at(off uint64) (extent, bool) {
+	var found extent
+	var ok bool
+	x.tree.Descend(off, func(_ uint64, e extent) bool {
+		found, ok = e, off < e.end()
+		return false
+	})
+	return found, ok
+}
+
+// from visits the extents that hold a byte of [off, end), in order.
+func (x *extents) from(off, end uint64, visit func(e extent) bool) {
+	start := off
+	if e, ok := x.at(off); ok {
+		start = e.off
+	}
+	x.tree.Ascend(start, func(_ uint64, e extent) bool {
+		return e.off < end && visit(e)
+	})
+}
+
+// overlapping is from, gathered, for changes that alter the map.
+func (x *extents) overlapping(off, end uint64) []extent {
+	var found []extent
+	x.from(off, end, func(e extent) bool {
+		found = append(found, e)
+		return true
+	})
+	return found
+}
+
+// free gives a lease back once no reader can be using it.
+func (x *extents) free(l arena.Lease) {
+	x.gate.after(func() {
+		if err := x.tier.arena.Free(l); err != nil && !errors.Is(err, devices.ErrLost) {
+			x.logf("device memory could not be given back", err)
+		}
+	})
+}
+
+func (x *extents) find(off, n uint64, _ bool) ([]piece, func(), error) {
+	if err := x.live(); err != nil {
+		return nil, nil, err
+	}
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	end := off + n
+	for _, r := range x.bad {
+		if uint64(r.Off) < end && off < uint64(r.End()) {
+			return nil, nil, fmt.Errorf("read bytes %v: %w", r, ErrDamaged)
+		}
+	}
+	pieces := make([]piece, 0, 2)
+	at := off
+	hole := func(to uint64) {
+		if to > at {
+			pieces = append(pieces, piece{off: at, n: to - at, hole: true})
+			at = to
+		}
+	}
+	x.from(off, end, func(e extent) bool {
+		hole(min(e.off, end))
+		if data := min(e.off+e.written, end); data > at {
+			s := e.span(at, data-at)
+			pieces = append(pieces, piece{off: at, n: data - at, span: transport.DeviceSpan(s), dev: s})
+			at = data
+		}
+		return true
+	})
+	hole(end)
+	in := x.gate.enter()
+	return pieces, func() { x.gate.leave(in) }, nil
+}
+
+func (x *extents) usage() uint64 {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	return x.bytes
+}
+
+func (x *extents) backing() *os.File { return nil }
+
+func (x *extents) settle(size uint64) []metadata.Mapping {
+	if x.ahead > 0 {
+		x.dropTail(max(x.ahead, x.ceil(size)))
+		x.ahead = 0
+	}
+	return x.records()
+}
+
+// records describes the extents as they are.
+func (x *extents) records() []metadata.Mapping {
+	var maps []metadata.Mapping
+	x.tree.Scan(func(_ uint64, e extent) bool {
+		maps = append(maps, metadata.Mapping{
+			FileOff: e.off, Len: e.len, Written: e.written,
+			Device: x.tier.name, Epoch: x.epoch,
+			Allocation: metadata.AllocationID(e.lease.Slab), Off: uint64(e.lease.Span.Off),
+		})
+		return true
+	})
+	return maps
+}
+
+func (x *extents) discard() error {
+	x.dropTail(0)
+	return nil
+}
+
+// dropTail gives back every page from off, which is a page boundary, on.
+func (x *extents) dropTail(off uint64) {
+	x.drop(off, ^uint64(0)>>1, false)
+}
+
+// drop gives back the pages of [from, to), page boundaries both, or keeps
+// them as memory that holds no data.
+func (x *extents) drop(from, to uint64, keep bool) {
+	var freed []arena.Lease
+	x.mu.Lock()
+	for _, e := range x.overlapping(from, to) {
+		x.removeLocked(e)
+		a, b := max(from, e.off), min(to, e.end())
+		if a > e.off {
+			x.insertLocked(e.part(e.off, a))
+		}
+		if b < e.end() {
+			x.insertLocked(e.part(b, e.end()))
+		}
+		middle := e.part(a, b)
+		if !keep {
+			freed = append(freed, middle.lease)
+			continue
+		}
+		middle.written = 0
+		x.insertLocked(middle)
+	}
+	x.mu.Unlock()
+	for _, l := range freed {
+		x.free(l)
+	}
+}
+
+func (x *extents) floor(off uint64) uint64 { return off &^ (x.page - 1) }
+func (x *extents) ceil(off uint64) uint64  { return (off + x.page - 1) &^ (x.page - 1) }

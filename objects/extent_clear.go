@@ -1,0 +1,113 @@
+package objects
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/transport"
+)
+
+func (x *extents) cut(_ context.Context, size uint64) error {
+	if err := x.live(); err != nil {
+		return err
+	}
+	x.dropTail(x.ceil(size))
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if e, ok := x.at(size); ok && e.off+e.written > size {
+		e.written = size - e.off
+		x.tree.Set(e.off, e)
+	}
+	x.healLocked(size, ^uint64(0)>>1)
+	return nil
+}
+
+func (x *extents) clear(ctx context.Context, off, n uint64, keep bool) error {
+	if err := x.live(); err != nil {
+		return err
+	}
+	end := off + n
+	from, to := x.ceil(off), x.floor(end)
+	if from >= to {
+		return x.zero(ctx, off, end)
+	}
+	if err := x.zero(ctx, off, from); err != nil {
+		return err
+	}
+	if err := x.zero(ctx, to, end); err != nil {
+		return err
+	}
+	x.drop(from, to, keep)
+	x.mu.Lock()
+	x.healLocked(from, to)
+	x.mu.Unlock()
+	return nil
+}
+
+// zero makes bytes read as zeros where they are.
+func (x *extents) zero(ctx context.Context, off, end uint64) error {
+	for _, e := range x.overlapping(off, end) {
+		a, b := max(off, e.off), min(end, e.off+e.written)
+		if a >= b {
+			continue
+		}
+		if b == e.off+e.written {
+			e.written = a - e.off
+			x.put(e)
+			continue
+		}
+		if err := x.engine.Fill(ctx, transport.DeviceSpan(e.span(a, b-a)), 0); err != nil {
+			x.damage(a, b-a)
+			return fmt.Errorf("zero %d bytes on %s: %w", b-a, x.tier.name, err)
+		}
+	}
+	x.mu.Lock()
+	x.healLocked(off, end)
+	x.mu.Unlock()
+	return nil
+}
+
+// put replaces an extent by one with the same offset and length.
+func (x *extents) put(e extent) {
+	x.mu.Lock()
+	x.tree.Set(e.off, e)
+	x.mu.Unlock()
+}
+
+// damage notes bytes that nobody knows any more.
+func (x *extents) damage(off, n uint64) {
+	x.mu.Lock()
+	x.bad = append(x.bad, devices.Range{Off: devices.Offset(off), Len: devices.Size(n)})
+	x.mu.Unlock()
+}
+
+// healLocked forgets damage in [off, end), which has new bytes.
+func (x *extents) healLocked(off, end uint64) {
+	if len(x.bad) == 0 {
+		return
+	}
+	var left []devices.Range
+	for _, r := range x.bad {
+		a, b := uint64(r.Off), uint64(r.End())
+		if a < off {
+			left = append(left, rangeOf(a, min(b, off)))
+		}
+		if b > end {
+			left = append(left, rangeOf(max(a, end), b))
+		}
+	}
+	x.bad = left
+}
+
+func rangeOf(from, to uint64) devices.Range {
+	return devices.Range{Off: devices.Offset(from), Len: devices.Size(to - from)}
+}
+
+// damaged says whether there are bytes that nobody knows. Such content is
+// kept in memory, since the records can't tell of it.
+func (x *extents) damaged() bool {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	return len(x.bad) > 0
+}

@@ -1,0 +1,221 @@
+package objects
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/devices/arena"
+	"github.com/hmcfs/hmcfs/transport"
+)
+
+const (
+	// maxPiece is the most that one device call moves, so that an interrupted
+	// copy ends soon: 16 MiB are a few milliseconds on any device.
+	maxPiece = 16 << 20
+	// maxGap is the longest stretch that is zeroed to write behind it. A
+	// longer one is split off and stays unwritten.
+	maxGap = 256 << 10
+	// maxAhead is how much memory a growing object takes ahead of need at
+	// most, so that a stream of small writes ends in few long extents.
+	maxAhead = 16 << 20
+	// minAhead is the size from which an object is taken to be growing.
+	minAhead = 1 << 20
+)
+
+func (x *extents) write(ctx context.Context, off uint64, src transport.Span) (uint64, transport.Path, error) {
+	var done uint64
+	var path transport.Path
+	if err := x.live(); err != nil {
+		return 0, path, err
+	}
+	for total := uint64(src.Len()); done < total; {
+		if err := ctx.Err(); err != nil {
+			return done, path, err
+		}
+		e, err := x.ready(ctx, off+done, off+total)
+		if err != nil {
+			return done, path, err
+		}
+		n := min(e.end()-off-done, total-done, maxPiece)
+		from, err := src.Part(devices.Offset(done), devices.Size(n))
+		if err != nil {
+			return done, path, err
+		}
+		path, err = x.engine.Copy(ctx, transport.DeviceSpan(e.span(off+done, n)), from)
+		if err != nil {
+			x.failed(e, off+done, n)
+			return done, path, err
+		}
+		x.wrote(e, off+done, n)
+		done += n
+	}
+	return done, path, nil
+}
+
+// failed notes what a failed copy into [off, off+n) leaves: bytes that were
+// data before are unknown now, all others still read as zeros.
+func (x *extents) failed(e extent, off, n uint64) {
+	if data := e.off + e.written; data > off {
+		x.damage(off, min(data, off+n)-off)
+	}
+}
+
+func (x *extents) wrote(e extent, off, n uint64) {
+	e.written = max(e.written, off+n-e.off)
+	x.mu.Lock()
+	x.tree.Set(e.off, e)
+	x.healLocked(off, off+n)
+	x.mu.Unlock()
+}
+
+// ready returns the extent that holds off, with no unwritten gap before it.
+// It takes memory where there is none, for bytes up to end at most.
+func (x *extents) ready(ctx context.Context, off, end uint64) (extent, error) {
+	e, ok := x.at(off)
+	if !ok {
+		var err error
+		if e, err = x.grow(ctx, off, end); err != nil {
+			return extent{}, err
+		}
+	}
+	data := e.off + e.written
+	if off <= data {
+		return e, nil
+	}
+	if off-data > maxGap {
+		e = x.split(e, x.floor(off))
+		data = e.off
+	}
+	if off > data {
+		if err := x.engine.Fill(ctx, transport.DeviceSpan(e.span(data, off-data)), 0); err != nil {
+			return extent{}, fmt.Errorf("zero %d bytes on %s: %w", off-data, x.tier.name, err)
+		}
+		e.written = off - e.off
+		x.put(e)
+	}
+	return e, nil
+}
+
+// split cuts an extent in two at a page boundary and returns the second.
+func (x *extents) split(e extent, at uint64) extent {
+	if at == e.off {
+		return e
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.removeLocked(e)
+	x.insertLocked(e.part(e.off, at))
+	second := e.part(at, e.end())
+	x.insertLocked(second)
+	return second
+}
+
+// grow takes memory for off, and up to end as far as it comes in one piece:
+// behind the extent before, where that can be longer, else a new one.
+func (x *extents) grow(ctx context.Context, off, end uint64) (extent, error) {
+	from, to, last := x.floor(off), x.ceil(end), true
+	x.tree.Ascend(from, func(_ uint64, next extent) bool {
+		to, last = min(to, next.off), false
+		return false
+	})
+	want := to - from
+	extra := uint64(0)
+	if last && x.bytes >= minAhead {
+		extra = min(x.ceil(x.bytes), maxAhead)
+	}
+	if e, ok := x.longer(from, want+extra); ok {
+		x.noteAhead(e, to)
+		return e, nil
+	}
+	lease, err := x.take(ctx, want, extra)
+	if err != nil {
+		return extent{}, fmt.Errorf("take memory for %d bytes: %w", want, err)
+	}
+	e := extent{off: from, len: uint64(lease.Span.Len), lease: lease}
+	x.mu.Lock()
+	x.insertLocked(e)
+	x.mu.Unlock()
+	x.noteAhead(e, to)
+	return e, nil
+}
+
+// longer makes the extent that ends at from longer in place.
+func (x *extents) longer(from, want uint64) (extent, bool) {
+	if from == 0 {
+		return extent{}, false
+	}
+	e, ok := x.at(from - 1)
+	if !ok {
+		return extent{}, false
+	}
+	by := uint64(x.tier.arena.Extend(e.lease, devices.Size(want)))
+	if by == 0 {
+		return extent{}, false
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.removeLocked(e)
+	e.len += by
+	e.lease.Span.Len += devices.Size(by)
+	x.insertLocked(e)
+	return e, true
+}
+
+// take leases memory: with something extra if there is enough, else what is
+// wanted, else whatever comes in one piece.
+func (x *extents) take(ctx context.Context, want, extra uint64) (arena.Lease, error) {
+	if extra > 0 {
+		lease, err := x.tier.arena.Alloc(ctx, devices.Size(want+extra))
+		if err == nil || !errors.Is(err, devices.ErrOutOfMemory) {
+			return lease, err
+		}
+	}
+	return x.tier.arena.AllocSome(ctx, devices.Size(want), devices.Size(x.page))
+}
+
+// noteAhead remembers from where on memory was taken ahead of need.
+func (x *extents) noteAhead(e extent, needed uint64) {
+	if e.end() > needed {
+		x.ahead = needed
+	}
+}
+
+func (x *extents) reserve(ctx context.Context, off, n uint64) error {
+	if err := x.live(); err != nil {
+		return err
+	}
+	end := off + n
+	for at := x.floor(off); at < end; {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		e, ok := x.at(at)
+		if !ok {
+			var err error
+			if e, err = x.grow(ctx, at, end); err != nil {
+				return err
+			}
+		}
+		at = e.end()
+	}
+	x.settleAhead(end)
+	return nil
+}
+
+// settleAhead keeps what a reservation took and what holds data, and gives
+// back what grow took beyond.
+func (x *extents) settleAhead(end uint64) {
+	if x.ahead == 0 {
+		return
+	}
+	x.tree.Reverse(func(_ uint64, e extent) bool {
+		if e.written > 0 {
+			end = max(end, e.off+e.written)
+		}
+		return e.written == 0
+	})
+	x.dropTail(max(x.ahead, x.ceil(end)))
+	x.ahead = 0
+}

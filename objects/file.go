@@ -1,0 +1,290 @@
+package objects
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/transport"
+)
+
+// File is an open object. Its methods may be called from any goroutine.
+type File struct {
+	store *Store
+	obj   *object
+}
+
+// OpenFile opens a regular file's content.
+func (s *Store) OpenFile(ctx context.Context, ino Ino) (*File, error) {
+	o, err := s.pin(ctx, ino, pinOpen)
+	if err != nil {
+		return nil, fmt.Errorf("open: %w", err)
+	}
+	return &File{store: s, obj: o}, nil
+}
+
+// Close ends the handle and writes the object's record if it changed.
+func (f *File) Close(ctx context.Context) error {
+	f.store.unpin(ctx, f.obj, pinOpen)
+	return nil
+}
+
+// Ino returns the object's number.
+func (f *File) Ino() Ino { return f.obj.ino }
+
+// Version changes before and after every change of the content: bytes read
+// between two equal versions are the content at the second.
+func (f *File) Version() uint64 { return f.obj.version.Load() }
+
+// Size returns the present size in bytes.
+func (f *File) Size() uint64 {
+	n, err := f.obj.end()
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// Backing returns the host-tier file that holds the content, for the kernel
+// to serve by itself; ok is false for objects in device memory. The file
+// stays the object's.
+func (f *File) Backing() (backing *os.File, ok bool) {
+	backing = f.obj.content().backing()
+	return backing, backing != nil
+}
+
+// clip shortens a read to the object's end.
+func (o *object) clip(off uint64, n int) (uint64, error) {
+	end, err := o.end()
+	if err != nil || off >= end || n <= 0 {
+		return 0, err
+	}
+	return min(uint64(n), end-off), nil
+}
+
+// ReadAt copies bytes out. It reads fewer than len(p) only at the end.
+func (f *File) ReadAt(ctx context.Context, p []byte, off uint64) (int, error) {
+	n, err := f.obj.clip(off, len(p))
+	if err != nil || n == 0 {
+		return 0, err
+	}
+	pieces, release, err := f.obj.content().find(off, n, false)
+	if err != nil {
+		return 0, fmt.Errorf("read object %d: %w", f.obj.ino, err)
+	}
+	defer release()
+	f.obj.accessed()
+	for _, at := range pieces {
+		part := p[at.off-off : at.off-off+at.n]
+		if at.hole {
+			clear(part)
+			continue
+		}
+		if _, err := f.store.engine.Copy(ctx, transport.HostSpan(part), at.span); err != nil {
+			return 0, fmt.Errorf("read object %d: %w", f.obj.ino, err)
+		}
+	}
+	return int(n), nil
+}
+
+// Views shows n bytes in place where the device's memory can be mapped; else
+// the error is devices.ErrUnsupported.
+func (f *File) Views(ctx context.Context, off uint64, n int) (Views, error) {
+	body := f.obj.content()
+	if body.backing() != nil {
+		return Views{}, fmt.Errorf("map a file of host memory: %w", devices.ErrUnsupported)
+	}
+	length, err := f.obj.clip(off, n)
+	if err != nil || length == 0 {
+		return Views{Release: func() {}}, err
+	}
+	pieces, release, err := body.find(off, length, false)
+	if err != nil {
+		return Views{}, fmt.Errorf("read object %d: %w", f.obj.ino, err)
+	}
+	v, err := f.store.views(ctx, pieces)
+	if err != nil {
+		release()
+		return Views{}, err
+	}
+	f.obj.accessed()
+	unmap := v.Release
+	v.Release = func() { unmap(); release() }
+	return v, nil
+}
+
+// views maps pieces one by one.
+func (s *Store) views(ctx context.Context, pieces []piece) (Views, error) {
+	var v Views
+	var held []devices.View
+	v.Release = func() {
+		for _, h := range held {
+			h.Release()
+		}
+	}
+	for _, at := range pieces {
+		v.Len += int(at.n)
+		if at.hole {
+			v.Slices = appendZeros(v.Slices, s.hole[:], at.n)
+			continue
+		}
+		view, err := s.engine.View(ctx, at.dev)
+		if err != nil {
+			v.Release()
+			return Views{}, err
+		}
+		held = append(held, view)
+		v.Slices = append(v.Slices, view.Bytes)
+	}
+	return v, nil
+}
+
+func appendZeros(slices [][]byte, hole []byte, n uint64) [][]byte {
+	for n > 0 {
+		k := min(n, uint64(len(hole)))
+		slices = append(slices, hole[:k])
+		n -= k
+	}
+	return slices
+}
+
+// WriteAt copies bytes in and returns how many. Fewer than len(p) without an
+// error means that the device is full, or the context ended, after those.
+func (f *File) WriteAt(ctx context.Context, p []byte, w Write) (int, error) {
+	o := f.obj
+	var n uint64
+	err := o.change(ctx, func() (err error) {
+		off := w.Off
+		if w.Append {
+			if off, err = o.end(); err != nil {
+				return err
+			}
+		}
+		n, err = o.put(ctx, off, transport.HostSpan(p), w.KillPriv)
+		return err
+	})
+	if n > 0 && stopped(err) {
+		err = nil
+	}
+	if err != nil {
+		return int(n), fmt.Errorf("write object %d: %w", o.ino, err)
+	}
+	return int(n), nil
+}
+
+// put writes a span at off. The caller has the lane.
+func (o *object) put(ctx context.Context, off uint64, src transport.Span, killPriv bool) (uint64, error) {
+	if off > maxSize || uint64(src.Len()) > maxSize-off {
+		return 0, fmt.Errorf("%d bytes at %d: %w", src.Len(), off, ErrTooLarge)
+	}
+	if src.Len() == 0 {
+		return 0, nil
+	}
+	if killPriv {
+		if err := o.store.killPriv(ctx, o.ino); err != nil {
+			return 0, err
+		}
+	}
+	if err := o.mark(ctx); err != nil {
+		return 0, err
+	}
+	n, path, err := o.content().write(ctx, off, src)
+	if n > 0 {
+		o.touch(off+n, path)
+	}
+	return n, err
+}
+
+// stopped says whether an error means that no more could be moved, while all
+// that was moved is good.
+func stopped(err error) bool {
+	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) ||
+		errors.Is(err, devices.ErrOutOfMemory)
+}
+
+// Allocate is fallocate(2).
+func (f *File) Allocate(ctx context.Context, mode AllocateMode, off, n uint64) error {
+	if n == 0 || off > maxSize || n > maxSize-off {
+		return fmt.Errorf("allocate %d bytes at %d: %w", n, off, ErrTooLarge)
+	}
+	o := f.obj
+	err := o.change(ctx, func() error {
+		if err := o.mark(ctx); err != nil {
+			return err
+		}
+		return o.allocate(ctx, mode, off, n)
+	})
+	if err != nil {
+		return fmt.Errorf("allocate in object %d: %w", o.ino, err)
+	}
+	return nil
+}
+
+func (o *object) allocate(ctx context.Context, mode AllocateMode, off, n uint64) error {
+	body := o.content()
+	var err error
+	switch mode {
+	case AllocateExtend, AllocateKeepSize:
+		err = body.reserve(ctx, off, n)
+	case AllocatePunch:
+		err = body.clear(ctx, off, n, false)
+	case AllocateZero, AllocateZeroKeepSize:
+		if err = body.clear(ctx, off, n, true); err == nil {
+			err = body.reserve(ctx, off, n)
+		}
+	default:
+		err = ErrInvalid
+	}
+	if err != nil {
+		return err
+	}
+	end := uint64(0)
+	if mode == AllocateExtend || mode == AllocateZero {
+		end = off + n
+	}
+	return o.extend(end)
+}
+
+// extend makes the object at least end bytes long.
+func (o *object) extend(end uint64) error {
+	body := o.content()
+	if body.backing() == nil {
+		o.touch(end, "")
+		return nil
+	}
+	size, err := o.end()
+	if err != nil || size >= end {
+		return err
+	}
+	return body.cut(context.Background(), end)
+}
+
+// Seek finds data or a hole at or behind off; ErrNoData beyond the end.
+func (f *File) Seek(ctx context.Context, off uint64, w Whence) (uint64, error) {
+	end, err := f.obj.end()
+	if err != nil {
+		return 0, err
+	}
+	if off >= end {
+		return 0, fmt.Errorf("seek to %d of %d bytes: %w", off, end, ErrNoData)
+	}
+	pieces, release, err := f.obj.content().find(off, end-off, true)
+	if err != nil {
+		return 0, fmt.Errorf("seek in object %d: %w", f.obj.ino, err)
+	}
+	release()
+	for _, at := range pieces {
+		if at.hole == (w == SeekHole) {
+			return at.off, nil
+		}
+	}
+	if w == SeekHole {
+		return end, nil
+	}
+	return 0, fmt.Errorf("seek to data behind %d: %w", off, ErrNoData)
+}
+
+// Sync writes the object's record.
+func (f *File) Sync(ctx context.Context) error { return f.obj.save(ctx) }

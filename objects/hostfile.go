@@ -1,0 +1,174 @@
+package objects
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/transport"
+)
+
+// hostFile is content in a file of the host tier. The kernel may be reading
+// and writing the file at the same time by passthrough, so the file alone
+// knows its size and times.
+type hostFile struct {
+	tier   *tier
+	engine *transport.Engine
+	id     uint64
+	file   *os.File
+}
+
+func openHostFile(t *tier, e *transport.Engine, id uint64) (*hostFile, error) {
+	f, err := t.files.Open(id, true)
+	if err != nil {
+		return nil, fmt.Errorf("open the host memory of object %d: %w", id, err)
+	}
+	return &hostFile{tier: t, engine: e, id: id, file: f}, nil
+}
+
+// stat is what the file knows.
+func (h *hostFile) stat() (unix.Stat_t, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(h.file.Fd()), &st); err != nil {
+		return st, fmt.Errorf("stat the host memory of object %d: %w", h.id, err)
+	}
+	return st, nil
+}
+
+func (h *hostFile) span(off, n uint64) transport.Span {
+	return transport.FileSpan(devices.Name(h.tier.name), h.file, int64(off), devices.Size(n))
+}
+
+func (h *hostFile) find(off, n uint64, sparse bool) ([]piece, func(), error) {
+	if !sparse {
+		return []piece{{off: off, n: n, span: h.span(off, n)}}, func() {}, nil
+	}
+	var pieces []piece
+	for end := off + n; off < end; {
+		data, err := h.seek(off, unix.SEEK_DATA)
+		if errors.Is(err, unix.ENXIO) {
+			data, err = end, nil
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		if data = min(data, end); data > off {
+			pieces = append(pieces, piece{off: off, n: data - off, hole: true})
+			off = data
+			continue
+		}
+		hole, err := h.seek(off, unix.SEEK_HOLE)
+		if err != nil {
+			return nil, nil, err
+		}
+		hole = min(hole, end)
+		pieces = append(pieces, piece{off: off, n: hole - off, span: h.span(off, hole-off)})
+		off = hole
+	}
+	return pieces, func() {}, nil
+}
+
+// seek moves the file's own position, which nothing else uses.
+func (h *hostFile) seek(off uint64, whence int) (uint64, error) {
+	at, err := unix.Seek(int(h.file.Fd()), int64(off), whence)
+	if err != nil {
+		return 0, fmt.Errorf("seek in the host memory of object %d: %w", h.id, err)
+	}
+	return uint64(at), nil
+}
+
+func (h *hostFile) write(ctx context.Context, off uint64, src transport.Span) (uint64, transport.Path, error) {
+	var done uint64
+	var path transport.Path
+	if err := h.tier.files.Reserve(src.Len()); err != nil {
+		return 0, path, fmt.Errorf("write %v to host memory: %w", src.Len(), err)
+	}
+	for total := uint64(src.Len()); done < total; {
+		if err := ctx.Err(); err != nil {
+			return done, path, err
+		}
+		n := min(total-done, maxPiece)
+		from, err := src.Part(devices.Offset(done), devices.Size(n))
+		if err != nil {
+			return done, path, err
+		}
+		if path, err = h.engine.Copy(ctx, h.span(off+done, n), from); err != nil {
+			return done, path, err
+		}
+		done += n
+	}
+	return done, path, nil
+}
+
+func (h *hostFile) cut(_ context.Context, size uint64) error {
+	if err := h.file.Truncate(int64(size)); err != nil {
+		return h.failed("truncate", err)
+	}
+	return nil
+}
+
+func (h *hostFile) clear(ctx context.Context, off, n uint64, keep bool) error {
+	err := unix.Fallocate(int(h.file.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, int64(off), int64(n))
+	if err != nil {
+		return h.failed("clear a range of", err)
+	}
+	if keep {
+		return h.reserve(ctx, off, n)
+	}
+	return nil
+}
+
+func (h *hostFile) reserve(_ context.Context, off, n uint64) error {
+	if err := h.tier.files.Reserve(devices.Size(n)); err != nil {
+		return err
+	}
+	if err := unix.Fallocate(int(h.file.Fd()), unix.FALLOC_FL_KEEP_SIZE, int64(off), int64(n)); err != nil {
+		return h.failed("reserve", err)
+	}
+	return nil
+}
+
+// failed wraps an error of the tmpfs; a full one is out of memory.
+func (h *hostFile) failed(what string, err error) error {
+	if errors.Is(err, unix.ENOSPC) {
+		return fmt.Errorf("%s host memory: %w: %w", what, devices.ErrOutOfMemory, err)
+	}
+	return fmt.Errorf("%s the host memory of object %d: %w", what, h.id, err)
+}
+
+func (h *hostFile) usage() uint64 {
+	st, err := h.stat()
+	if err != nil {
+		return 0
+	}
+	return uint64(st.Blocks) * 512
+}
+
+func (h *hostFile) settle(uint64) []metadata.Mapping { return nil }
+
+func (h *hostFile) discard() error {
+	return errors.Join(h.tier.files.Remove(h.id), h.file.Close())
+}
+
+func (h *hostFile) backing() *os.File { return h.file }
+
+// hostStat asks for what the file of an object that is not open knows; ok is
+// false when it has none yet.
+func hostStat(t *tier, id uint64) (st unix.Stat_t, ok bool, err error) {
+	f, err := t.files.Open(id, false)
+	if errors.Is(err, fs.ErrNotExist) {
+		return st, false, nil
+	}
+	if err != nil {
+		return st, false, fmt.Errorf("open the host memory of object %d: %w", id, err)
+	}
+	h := hostFile{tier: t, id: id, file: f}
+	st, err = h.stat()
+	return st, err == nil, errors.Join(err, f.Close())
+}

@@ -1,0 +1,208 @@
+package objects
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/hmcfs/hmcfs/metadata"
+)
+
+// nameStripes is how many locks the directories share. A power of two.
+const nameStripes = 64
+
+// names makes operations that may remove a name follow one another in each
+// directory, so that what such an operation finds behind the name is what it
+// removes. No device copy runs under these locks.
+type names struct {
+	stripes [nameStripes]sync.Mutex
+}
+
+func stripe(dir Ino) int { return int(uint64(dir) % nameStripes) }
+
+// lock takes the directories' locks in order and returns what releases them.
+func (n *names) lock(a, b Ino) (unlock func()) {
+	i, j := stripe(a), stripe(b)
+	if i > j {
+		i, j = j, i
+	}
+	n.stripes[i].Lock()
+	if i == j {
+		return n.stripes[i].Unlock
+	}
+	n.stripes[j].Lock()
+	return func() {
+		n.stripes[j].Unlock()
+		n.stripes[i].Unlock()
+	}
+}
+
+// Lookup finds a name.
+func (s *Store) Lookup(ctx context.Context, parent Ino, name string) (Attr, error) {
+	in, err := s.meta.Lookup(ctx, parent, name)
+	if err != nil {
+		return Attr{}, fmt.Errorf("look up %q: %w", name, err)
+	}
+	if _, err := s.tierOf(in.Device); err != nil {
+		return Attr{}, fmt.Errorf("look up %q: %w", name, metadata.ErrNotExist)
+	}
+	return s.attrOf(ctx, in)
+}
+
+// Create makes a file, directory, symlink or special file.
+func (s *Store) Create(ctx context.Context, parent Ino, name string, n metadata.Node) (Attr, error) {
+	in, err := s.meta.Create(ctx, parent, name, n)
+	if err != nil {
+		return Attr{}, fmt.Errorf("create %q: %w", name, err)
+	}
+	return s.attrOf(ctx, in)
+}
+
+// Link adds a name to an inode.
+func (s *Store) Link(ctx context.Context, ino, parent Ino, name string) (Attr, error) {
+	in, err := s.meta.Link(ctx, ino, parent, name)
+	if err != nil {
+		return Attr{}, fmt.Errorf("link %q: %w", name, err)
+	}
+	return s.attrOf(ctx, in)
+}
+
+// Unlink removes a name. Content goes with the last name and the last handle.
+func (s *Store) Unlink(ctx context.Context, parent Ino, name string) error {
+	unlock := s.names.lock(parent, parent)
+	victim, err := s.victim(ctx, parent, name)
+	if err == nil {
+		var after metadata.Inode
+		if after, err = s.meta.Unlink(ctx, parent, name); err == nil {
+			victim.removed(after)
+		}
+	}
+	unlock()
+	victim.release(ctx)
+	if err != nil {
+		return fmt.Errorf("remove %q: %w", name, err)
+	}
+	return nil
+}
+
+// Rmdir removes an empty directory.
+func (s *Store) Rmdir(ctx context.Context, parent Ino, name string) error {
+	after, err := s.meta.Rmdir(ctx, parent, name)
+	if err != nil {
+		return fmt.Errorf("remove directory %q: %w", name, err)
+	}
+	s.orphaned(after)
+	return nil
+}
+
+// victim is an inode whose last name an operation may take. Its content is
+// loaded before, because its records go with the name.
+type victim struct {
+	store *Store
+	obj   *object
+}
+
+func (s *Store) victim(ctx context.Context, parent Ino, name string) (*victim, error) {
+	v := &victim{store: s}
+	in, err := s.meta.Lookup(ctx, parent, name)
+	if err != nil {
+		return v, err
+	}
+	if !in.IsRegular() || in.Nlink > 1 {
+		return v, nil
+	}
+	if v.obj = s.pinLoaded(in.Ino); v.obj != nil || in.Epoch == 0 {
+		return v, nil
+	}
+	v.obj, err = s.pin(ctx, in.Ino, pinUse)
+	if errors.Is(err, ErrLost) {
+		return v, nil
+	}
+	return v, err
+}
+
+// removed tells what became of the inode that had the name.
+func (v *victim) removed(after metadata.Inode) {
+	if after.Nlink == 0 {
+		v.store.forgetHost(after, v.obj)
+		v.store.orphaned(after)
+	}
+}
+
+func (v *victim) release(ctx context.Context) {
+	if v.obj != nil {
+		v.store.unpin(ctx, v.obj, pinUse)
+	}
+}
+
+// forgetHost removes the host-tier file of an object that is not loaded.
+func (s *Store) forgetHost(in metadata.Inode, loaded *object) {
+	t, err := s.tierOf(in.Device)
+	if loaded != nil || err != nil || t.files == nil || !in.IsRegular() {
+		return
+	}
+	if err := t.files.Remove(uint64(in.Ino)); err != nil {
+		s.log.Warn("host memory of a removed object not given back: " + err.Error())
+	}
+}
+
+// Rename moves a name. Between devices it copies the content device to
+// device and is refused with metadata.ErrCrossDevice for a directory, a file
+// with several names, one that is open, and an exchange.
+func (s *Store) Rename(ctx context.Context, r metadata.Rename) error {
+	err := s.rename(ctx, r)
+	if errors.Is(err, metadata.ErrCrossDevice) && r.Flags&metadata.Exchange == 0 {
+		err = s.moveBetween(ctx, r)
+	}
+	if err != nil {
+		return fmt.Errorf("rename %q to %q: %w", r.Name, r.NewName, err)
+	}
+	return nil
+}
+
+func (s *Store) rename(ctx context.Context, r metadata.Rename) error {
+	return s.replace(ctx, r, func() (metadata.RenameResult, error) {
+		return s.meta.Rename(ctx, r)
+	})
+}
+
+// replace runs a rename that may take the last name of what is at its new
+// name.
+func (s *Store) replace(ctx context.Context, r metadata.Rename, run func() (metadata.RenameResult, error)) error {
+	unlock := s.names.lock(r.From, r.To)
+	v := &victim{store: s}
+	var err error
+	if r.Flags == 0 {
+		if v, err = s.victim(ctx, r.To, r.NewName); errors.Is(err, metadata.ErrNotExist) {
+			err = nil
+		}
+	}
+	if err == nil {
+		var result metadata.RenameResult
+		if result, err = run(); err == nil && result.Replaced != nil {
+			v.removed(*result.Replaced)
+		}
+	}
+	unlock()
+	v.release(ctx)
+	return err
+}
+
+// ReadDir lists a directory behind a cookie.
+func (s *Store) ReadDir(ctx context.Context, dir Ino, after metadata.Cookie, limit int) ([]metadata.Entry, error) {
+	entries, err := s.meta.ReadDir(ctx, dir, after, limit)
+	if err != nil {
+		return nil, fmt.Errorf("list directory %d: %w", dir, err)
+	}
+	if dir != metadata.RootIno {
+		return entries, nil
+	}
+	var present []metadata.Entry
+	for _, e := range entries {
+		if _, err := s.tierOf(metadata.DeviceName(e.Name)); err == nil {
+			present = append(present, e)
+		}
+	}
+	return present, nil
+}

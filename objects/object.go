@@ -1,0 +1,252 @@
+package objects
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"go.uber.org/zap"
+
+	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/transport"
+)
+
+// object is a regular file in use.
+//
+// For content in device memory the object is what knows size and times, and
+// the record follows when the last user goes. For the host tier the tmpfs
+// file knows them, since the kernel writes to it by itself.
+type object struct {
+	store *Store
+	ino   Ino
+	lane  lane
+	// version is raised when a change of the content begins and ends.
+	version atomic.Uint64
+	// dirty says that the record is behind what is here.
+	dirty atomic.Bool
+
+	mu   sync.RWMutex
+	tier *tier
+	body content
+	facts
+}
+
+// facts are what an object in device memory knows better than its record.
+type facts struct {
+	size  uint64
+	atime metadata.Timespec
+	mtime metadata.Timespec
+	ctime metadata.Timespec
+	epoch metadata.Epoch
+	path  transport.Path
+}
+
+// load reads an object from its records.
+func (s *Store) load(ctx context.Context, ino Ino) (*object, error) {
+	in, err := s.meta.Get(ctx, ino)
+	if err != nil {
+		return nil, fmt.Errorf("load object %d: %w", ino, err)
+	}
+	if !in.IsRegular() {
+		return nil, fmt.Errorf("load inode %d of mode %o: %w", ino, in.Mode, ErrInvalid)
+	}
+	t, err := s.tierOf(in.Device)
+	if err != nil {
+		return nil, err
+	}
+	o := &object{store: s, ino: ino, lane: newLane(), tier: t, facts: facts{
+		size: in.Size, atime: in.Atime, mtime: in.Mtime, ctime: in.Ctime,
+		epoch: in.Epoch, path: transport.Path(in.Path),
+	}}
+	o.body, err = s.loadContent(ctx, t, in)
+	if err != nil {
+		return nil, fmt.Errorf("load object %d: %w", ino, err)
+	}
+	return o, nil
+}
+
+func (s *Store) loadContent(ctx context.Context, t *tier, in metadata.Inode) (content, error) {
+	if isLost(t, in) {
+		return lost{}, nil
+	}
+	if t.files != nil {
+		return openHostFile(t, s.engine, uint64(in.Ino))
+	}
+	x := s.emptyContent(t)
+	if in.Epoch != t.epoch() {
+		return x, nil
+	}
+	maps, err := s.meta.Mappings(ctx, in.Ino)
+	if err != nil {
+		return nil, err
+	}
+	return x, x.load(maps)
+}
+
+func (s *Store) emptyContent(t *tier) *extents {
+	return newExtents(t, s.engine, func(msg string, err error) { s.log.Warn(msg, zap.Error(err)) })
+}
+
+// isLost says whether an inode's content was in memory that is gone.
+func isLost(t *tier, in metadata.Inode) bool {
+	return in.IsRegular() && in.Epoch != 0 && in.Epoch != t.epoch()
+}
+
+func (o *object) content() content {
+	o.mu.RLock()
+	defer o.mu.RUnlock()
+	return o.body
+}
+
+func (o *object) place() (*tier, content) {
+	o.mu.RLock()
+	defer o.mu.RUnlock()
+	return o.tier, o.body
+}
+
+// mustStay says that the content can't be rebuilt from the records.
+func (o *object) mustStay() bool {
+	if o.dirty.Load() {
+		return true
+	}
+	x, ok := o.content().(*extents)
+	return ok && x.damaged()
+}
+
+// overlay lays what the object knows over its record.
+func (o *object) overlay(in *metadata.Inode) error {
+	o.mu.RLock()
+	defer o.mu.RUnlock()
+	if o.path != "" {
+		in.Path = string(o.path)
+	}
+	if h, ok := o.body.(*hostFile); ok {
+		st, err := h.stat()
+		if err != nil {
+			return err
+		}
+		overlayStat(in, st)
+		return nil
+	}
+	in.Size, in.Atime, in.Mtime = o.size, o.atime, o.mtime
+	if o.ctime.After(in.Ctime) {
+		in.Ctime = o.ctime
+	}
+	in.Epoch = o.epoch
+	in.Allocated = o.body.usage()
+	return nil
+}
+
+// change runs fn as the only one that changes the content.
+func (o *object) change(ctx context.Context, fn func() error) error {
+	if err := o.lane.enter(ctx); err != nil {
+		return err
+	}
+	defer o.lane.leave()
+	o.version.Add(1)
+	defer o.version.Add(1)
+	return fn()
+}
+
+// end is the present size.
+func (o *object) end() (uint64, error) {
+	o.mu.RLock()
+	defer o.mu.RUnlock()
+	if h, ok := o.body.(*hostFile); ok {
+		st, err := h.stat()
+		return uint64(st.Size), err
+	}
+	return o.size, nil
+}
+
+// mark makes the record say that there is content in the present epoch,
+// before the first byte of it: if the daemon dies, the object is lost and not
+// empty. The caller has the lane.
+func (o *object) mark(ctx context.Context) error {
+	o.mu.RLock()
+	now, known, t := o.tier.epoch(), o.epoch, o.tier
+	o.mu.RUnlock()
+	if t.files != nil || known == now {
+		return nil
+	}
+	if known != 0 {
+		return fmt.Errorf("object %d on %s: %w", o.ino, t.name, ErrLost)
+	}
+	_, err := o.store.meta.Update(context.WithoutCancel(ctx), o.ino, func(in *metadata.Inode) error {
+		in.Epoch = now
+		return nil
+	})
+	if err != nil && !errors.Is(err, metadata.ErrNotExist) {
+		return fmt.Errorf("note that object %d has content: %w", o.ino, err)
+	}
+	o.mu.Lock()
+	o.epoch = now
+	o.mu.Unlock()
+	return nil
+}
+
+// touch notes a change of the content that ended at end, by a path.
+func (o *object) touch(end uint64, path transport.Path) {
+	now := o.store.now()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.size = max(o.size, end)
+	o.mtime, o.ctime = now, now
+	if path != "" {
+		o.path = path
+	}
+	o.dirty.Store(true)
+}
+
+// accessed notes a read, as relatime does: only if the last one noted is
+// older than the last change, or than a day.
+func (o *object) accessed() {
+	o.mu.RLock()
+	_, host := o.body.(*hostFile)
+	stale := !o.atime.After(o.mtime) || !o.atime.After(o.ctime)
+	last := o.atime
+	o.mu.RUnlock()
+	now := o.store.now()
+	if host || !(stale || now.Sec-last.Sec > 24*60*60) || now == last {
+		return
+	}
+	o.mu.Lock()
+	o.atime = now
+	o.mu.Unlock()
+	o.dirty.Store(true)
+}
+
+// save writes the record.
+func (o *object) save(ctx context.Context) error {
+	ctx = context.WithoutCancel(ctx)
+	if err := o.lane.enter(ctx); err != nil {
+		return err
+	}
+	defer o.lane.leave()
+	if !o.dirty.Swap(false) {
+		return nil
+	}
+	o.mu.RLock()
+	f, body := o.facts, o.body
+	o.mu.RUnlock()
+	maps := body.settle(f.size)
+	_, err := o.store.meta.SaveContent(ctx, o.ino, func(in *metadata.Inode) error {
+		in.Path, in.Epoch = string(f.path), f.epoch
+		if body.backing() != nil {
+			return nil
+		}
+		in.Size, in.Atime, in.Mtime = f.size, f.atime, f.mtime
+		if f.ctime.After(in.Ctime) {
+			in.Ctime = f.ctime
+		}
+		in.Allocated = body.usage()
+		return nil
+	}, maps)
+	if err != nil && !errors.Is(err, metadata.ErrNotExist) {
+		o.dirty.Store(true)
+		return fmt.Errorf("write the record of object %d: %w", o.ino, err)
+	}
+	return nil
+}

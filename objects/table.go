@@ -1,0 +1,283 @@
+package objects
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"go.uber.org/zap"
+
+	"github.com/hmcfs/hmcfs/metadata"
+)
+
+// tableShards spreads the entries over locks. A power of two.
+const tableShards = 64
+
+// table holds what the store knows of inodes beyond their records: who
+// refers to them, and the content of those that are in use. An inode that
+// nobody uses has no entry and costs no memory.
+type table struct {
+	shards [tableShards]tableShard
+}
+
+type tableShard struct {
+	mu      sync.Mutex
+	entries map[Ino]*entry
+}
+
+// entry is one inode in use. The shard's mu guards all fields.
+type entry struct {
+	// lookups counts the kernel's references.
+	lookups uint64
+	// pins counts handles and operations that use obj. opens counts the
+	// handles among them.
+	pins, opens int
+	obj         *object
+	// loading is closed when the goroutine that loads obj has ended.
+	loading chan struct{}
+	// moving is closed when a move to another device has ended. Nobody opens
+	// the object before.
+	moving chan struct{}
+	// orphan is the inode after its last name went; nil while it has names.
+	orphan *metadata.Inode
+}
+
+func (e *entry) idle() bool {
+	return e.lookups == 0 && e.pins == 0 && e.obj == nil && e.loading == nil && e.moving == nil
+}
+
+func (t *table) shard(ino Ino) *tableShard {
+	return &t.shards[uint64(ino)%tableShards]
+}
+
+func (s *tableShard) getLocked(ino Ino) *entry {
+	e := s.entries[ino]
+	if e == nil {
+		if s.entries == nil {
+			s.entries = map[Ino]*entry{}
+		}
+		e = &entry{}
+		s.entries[ino] = e
+	}
+	return e
+}
+
+func (s *tableShard) sweepLocked(ino Ino, e *entry) {
+	if e.idle() {
+		delete(s.entries, ino)
+	}
+}
+
+// Reference counts n references that the kernel holds to an inode. While
+// there are any, the attributes of an inode without names can still be asked
+// for.
+func (s *Store) Reference(ino Ino, n uint64) {
+	sh := s.table.shard(ino)
+	sh.mu.Lock()
+	sh.getLocked(ino).lookups += n
+	sh.mu.Unlock()
+}
+
+// Forget drops n references of the kernel's.
+func (s *Store) Forget(ino Ino, n uint64) {
+	sh := s.table.shard(ino)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if e := sh.entries[ino]; e != nil {
+		e.lookups -= min(n, e.lookups)
+		sh.sweepLocked(ino, e)
+	}
+}
+
+// orphanOf returns the inode that has lost its last name but is in use.
+func (s *Store) orphanOf(ino Ino) (metadata.Inode, bool) {
+	sh := s.table.shard(ino)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if e := sh.entries[ino]; e != nil && e.orphan != nil {
+		return *e.orphan, true
+	}
+	return metadata.Inode{}, false
+}
+
+// changeOrphan alters the inode of an orphan; ok is false if it is none.
+func (s *Store) changeOrphan(ino Ino, fn func(*metadata.Inode) error) (in metadata.Inode, ok bool, err error) {
+	sh := s.table.shard(ino)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	e := sh.entries[ino]
+	if e == nil || e.orphan == nil {
+		return metadata.Inode{}, false, nil
+	}
+	changed := *e.orphan
+	if err := fn(&changed); err != nil {
+		return metadata.Inode{}, true, err
+	}
+	e.orphan = &changed
+	return changed, true, nil
+}
+
+// pinMode says how pin takes an object.
+type pinMode int
+
+const (
+	// pinUse is an operation's.
+	pinUse pinMode = iota
+	// pinOpen is a handle's: it waits for a move and hinders the next.
+	pinOpen
+)
+
+// pin returns the object of a regular file, loaded, and keeps it so until
+// unpin.
+func (s *Store) pin(ctx context.Context, ino Ino, mode pinMode) (*object, error) {
+	sh := s.table.shard(ino)
+	for {
+		sh.mu.Lock()
+		e := sh.getLocked(ino)
+		wait := e.loading
+		if wait == nil && mode == pinOpen {
+			wait = e.moving
+		}
+		switch {
+		case wait != nil:
+			sh.mu.Unlock()
+			select {
+			case <-wait:
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+			continue
+		case e.obj == nil && e.orphan != nil:
+			sh.mu.Unlock()
+			return nil, fmt.Errorf("open object %d: %w", ino, metadata.ErrNotExist)
+		case e.obj == nil:
+			e.loading = make(chan struct{})
+			sh.mu.Unlock()
+			if err := s.fill(ctx, ino, e); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		e.pins++
+		if mode == pinOpen {
+			e.opens++
+		}
+		sh.mu.Unlock()
+		return e.obj, nil
+	}
+}
+
+// fill loads the object of an entry whose loading this goroutine has set.
+func (s *Store) fill(ctx context.Context, ino Ino, e *entry) error {
+	obj, err := s.load(ctx, ino)
+	sh := s.table.shard(ino)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	close(e.loading)
+	e.loading = nil
+	e.obj = obj
+	if err != nil {
+		sh.sweepLocked(ino, e)
+	}
+	return err
+}
+
+// pinLoaded pins an object if its content is in memory, without loading it.
+func (s *Store) pinLoaded(ino Ino) *object {
+	sh := s.table.shard(ino)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	e := sh.entries[ino]
+	if e == nil || e.obj == nil {
+		return nil
+	}
+	e.pins++
+	return e.obj
+}
+
+// unpin ends one use. With the last one the record is written if it must be,
+// and the content leaves memory; that of an orphan is given back.
+func (s *Store) unpin(ctx context.Context, o *object, mode pinMode) {
+	sh := s.table.shard(o.ino)
+	sh.mu.Lock()
+	e := sh.entries[o.ino]
+	for failed := false; e.pins == 1 && e.orphan == nil && o.dirty.Load() && !failed; {
+		sh.mu.Unlock()
+		if err := o.save(ctx); err != nil {
+			failed = true
+			s.log.Warn("record of an object not written", zap.Uint64("ino", uint64(o.ino)), zap.Error(err))
+		}
+		sh.mu.Lock()
+	}
+	e.pins--
+	if mode == pinOpen {
+		e.opens--
+	}
+	var gone *object
+	if e.pins == 0 && (e.orphan != nil || !o.mustStay()) {
+		gone, e.obj = o, nil
+	}
+	orphan := e.orphan != nil
+	sh.sweepLocked(o.ino, e)
+	sh.mu.Unlock()
+	if gone != nil {
+		s.retire(gone, orphan)
+	}
+}
+
+// retire ends an object that nobody uses any more.
+func (s *Store) retire(o *object, discard bool) {
+	body := o.content()
+	var err error
+	if discard {
+		err = body.discard()
+	} else if f := body.backing(); f != nil {
+		err = f.Close()
+	}
+	if err != nil {
+		s.log.Warn("memory of an object not given back", zap.Uint64("ino", uint64(o.ino)), zap.Error(err))
+	}
+}
+
+// orphaned notes that an inode has lost its last name. Its content goes at
+// once if nobody uses it.
+func (s *Store) orphaned(in metadata.Inode) {
+	sh := s.table.shard(in.Ino)
+	sh.mu.Lock()
+	e := sh.entries[in.Ino]
+	if e == nil {
+		sh.mu.Unlock()
+		return
+	}
+	e.orphan = &in
+	var gone *object
+	if e.pins == 0 && e.obj != nil {
+		gone, e.obj = e.obj, nil
+	}
+	sh.sweepLocked(in.Ino, e)
+	sh.mu.Unlock()
+	if gone != nil {
+		s.retire(gone, true)
+	}
+}
+
+// beginMove keeps everybody from opening the object until the result is
+// called. ok is false when somebody has it open, or it moves already.
+func (s *Store) beginMove(ino Ino) (end func(), ok bool) {
+	sh := s.table.shard(ino)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	e := sh.getLocked(ino)
+	if e.opens > 0 || e.moving != nil {
+		sh.sweepLocked(ino, e)
+		return nil, false
+	}
+	e.moving = make(chan struct{})
+	return func() {
+		sh.mu.Lock()
+		defer sh.mu.Unlock()
+		close(e.moving)
+		e.moving = nil
+		sh.sweepLocked(ino, e)
+	}, true
+}

@@ -1,0 +1,55 @@
+package objects
+
+import (
+	"fmt"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/devices/arena"
+	"github.com/hmcfs/hmcfs/metadata"
+)
+
+// tier is one device as the store uses it: files of the host tier, or an
+// arena in device memory, which starts empty with every epoch.
+type tier struct {
+	dev   devices.Device
+	name  metadata.DeviceName
+	root  Ino
+	files devices.Files // nil for device memory
+	arena *arena.Arena  // nil for the host tier
+}
+
+func newTier(dev devices.Device, o arena.Options) (*tier, error) {
+	t := &tier{dev: dev, name: metadata.DeviceName(dev.Info().Name)}
+	if files, ok := devices.FilesOf(dev); ok {
+		t.files = files
+		return t, nil
+	}
+	a, err := arena.New(dev, o)
+	if err != nil {
+		return nil, fmt.Errorf("set up the memory of %s: %w", t.name, err)
+	}
+	t.arena = a
+	return t, nil
+}
+
+// epoch is the device's present incarnation as the records keep it.
+func (t *tier) epoch() metadata.Epoch { return metadata.Epoch(t.dev.Epoch()) }
+
+// usage is what df shows: the files' memory on the host tier, leased pages on
+// all others. Pages that the arena holds and nobody leases are free.
+func (t *tier) usage() (devices.Usage, error) {
+	device, err := t.dev.Usage()
+	if err != nil || t.files != nil {
+		return device, err
+	}
+	a := t.arena.Usage()
+	free := min(a.Total-a.Leased, device.Free+a.Held-a.Leased)
+	return devices.Usage{Total: a.Total, Used: a.Total - free, Free: free}, nil
+}
+
+func (t *tier) close() error {
+	if t.arena == nil {
+		return nil
+	}
+	return t.arena.Close()
+}

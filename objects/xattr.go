@@ -1,0 +1,204 @@
+package objects
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/hmcfs/hmcfs/metadata"
+)
+
+// hmcPrefix begins the names of the attributes that are an object's own
+// interface.
+const hmcPrefix = "user.hmc."
+
+// The attributes of an object.
+const (
+	xattrDevice   = hmcPrefix + "device"
+	xattrResident = hmcPrefix + "resident"
+	xattrState    = hmcPrefix + "state"
+	xattrPath     = hmcPrefix + "path"
+	xattrKey      = hmcPrefix + "key"
+	xattrDtype    = hmcPrefix + "dtype"
+	xattrShape    = hmcPrefix + "shape"
+	xattrBlobs    = hmcPrefix + "blobs"
+)
+
+// told returns the attributes that are computed, in the order in which they
+// are listed; an empty one is not there.
+func (a Attr) told() []struct{ name, value string } {
+	return []struct{ name, value string }{
+		{xattrDevice, string(a.Device)},
+		{xattrResident, strconv.FormatUint(a.Resident, 10)},
+		{xattrState, string(a.State)},
+		{xattrPath, a.Path},
+		{xattrKey, a.Key},
+	}
+}
+
+// GetXattr reads an extended attribute by its full name.
+func (s *Store) GetXattr(ctx context.Context, ino Ino, name string) ([]byte, error) {
+	if !strings.HasPrefix(name, hmcPrefix) {
+		return s.meta.GetXattr(ctx, ino, name)
+	}
+	a, err := s.Attr(ctx, ino)
+	if err != nil {
+		return nil, err
+	}
+	if !a.IsRegular() {
+		return nil, fmt.Errorf("attribute %s of inode %d: %w", name, ino, metadata.ErrNoXattr)
+	}
+	for _, t := range a.told() {
+		if t.name == name && t.value != "" {
+			return []byte(t.value), nil
+		}
+	}
+	switch name {
+	case xattrDtype, xattrShape, xattrBlobs:
+		return s.meta.GetXattr(ctx, ino, name)
+	case hmcPrefix + "handle", hmcPrefix + "bind":
+		return nil, fmt.Errorf("attribute %s: %w", name, ErrUnsupported)
+	}
+	return nil, fmt.Errorf("attribute %s of inode %d: %w", name, ino, metadata.ErrNoXattr)
+}
+
+// SetXattr sets one.
+func (s *Store) SetXattr(ctx context.Context, ino Ino, name string, value []byte, flags metadata.XattrFlags) error {
+	if !strings.HasPrefix(name, hmcPrefix) {
+		return s.meta.SetXattr(ctx, ino, name, value, flags)
+	}
+	a, err := s.Attr(ctx, ino)
+	if err != nil {
+		return err
+	}
+	if !a.IsRegular() {
+		return fmt.Errorf("attribute %s of inode %d: %w", name, ino, ErrUnsupported)
+	}
+	switch name {
+	case xattrKey:
+		return s.setKey(ctx, a, string(value), flags)
+	case xattrDtype, xattrShape, xattrBlobs:
+		if err := s.checkTensor(ctx, a, name, string(value)); err != nil {
+			return fmt.Errorf("set %s: %w", name, err)
+		}
+		return s.meta.SetXattr(ctx, ino, name, value, flags)
+	case xattrDevice, xattrResident, xattrState, xattrPath:
+		return fmt.Errorf("set %s: %w", name, ErrReadOnly)
+	case hmcPrefix + "handle", hmcPrefix + "bind":
+		return fmt.Errorf("set %s: %w", name, ErrUnsupported)
+	}
+	return fmt.Errorf("set %s, which is not an attribute of hmcfs: %w", name, ErrUnsupported)
+}
+
+func (s *Store) setKey(ctx context.Context, a Attr, key string, flags metadata.XattrFlags) error {
+	switch {
+	case flags&metadata.XattrCreate != 0 && a.Key != "":
+		return fmt.Errorf("set %s: %w", xattrKey, metadata.ErrExist)
+	case flags&metadata.XattrReplace != 0 && a.Key == "":
+		return fmt.Errorf("set %s: %w", xattrKey, metadata.ErrNoXattr)
+	case key == "":
+		return fmt.Errorf("set %s to nothing: %w", xattrKey, metadata.ErrInvalidKey)
+	}
+	if err := s.meta.BindKey(ctx, a.Ino, key); err != nil {
+		return fmt.Errorf("set %s to %q: %w", xattrKey, key, err)
+	}
+	return nil
+}
+
+// checkTensor says whether dtype, shape and blobs are sound, the new value
+// beside the old ones.
+func (s *Store) checkTensor(ctx context.Context, a Attr, name, value string) error {
+	switch name {
+	case xattrBlobs:
+		return checkBlobs(value, a.Size)
+	case xattrShape:
+		dtype, err := s.textXattr(ctx, a.Ino, xattrDtype)
+		if err != nil {
+			return err
+		}
+		return checkShape(value, dtype, a.Size)
+	}
+	if err := checkDtype(value); err != nil {
+		return err
+	}
+	shape, err := s.meta.GetXattr(ctx, a.Ino, xattrShape)
+	if errors.Is(err, metadata.ErrNoXattr) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return checkShape(string(shape), value, a.Size)
+}
+
+// textXattr reads an attribute; one that is not there is empty.
+func (s *Store) textXattr(ctx context.Context, ino Ino, name string) (string, error) {
+	value, err := s.meta.GetXattr(ctx, ino, name)
+	if errors.Is(err, metadata.ErrNoXattr) {
+		return "", nil
+	}
+	return string(value), err
+}
+
+// ListXattr lists the names, those of user.hmc.* that have a value included.
+func (s *Store) ListXattr(ctx context.Context, ino Ino) ([]string, error) {
+	a, err := s.Attr(ctx, ino)
+	if err != nil {
+		return nil, err
+	}
+	names, err := s.meta.ListXattr(ctx, ino)
+	if errors.Is(err, metadata.ErrNotExist) {
+		names, err = nil, nil // an orphan
+	}
+	if err != nil || !a.IsRegular() {
+		return names, err
+	}
+	for _, t := range a.told() {
+		if t.value != "" {
+			names = append(names, t.name)
+		}
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+// RemoveXattr removes one.
+func (s *Store) RemoveXattr(ctx context.Context, ino Ino, name string) error {
+	switch name {
+	case xattrKey:
+		a, err := s.Attr(ctx, ino)
+		if err != nil {
+			return err
+		}
+		if a.Key == "" {
+			return fmt.Errorf("remove %s: %w", name, metadata.ErrNoXattr)
+		}
+		return s.meta.BindKey(ctx, ino, "")
+	case xattrDevice, xattrResident, xattrState, xattrPath:
+		return fmt.Errorf("remove %s: %w", name, ErrReadOnly)
+	}
+	return s.meta.RemoveXattr(ctx, ino, name)
+}
+
+// Keys lists the keys behind after, in order.
+func (s *Store) Keys(ctx context.Context, after string, limit int) ([]metadata.KeyEntry, error) {
+	return s.meta.Keys(ctx, after, limit)
+}
+
+// KeyIno returns the inode that carries the key.
+func (s *Store) KeyIno(ctx context.Context, key string) (Ino, error) {
+	return s.meta.KeyIno(ctx, key)
+}
+
+// KeyPath returns the path, from the root of the mount, of the object that
+// carries the key ("sim0/a/b").
+func (s *Store) KeyPath(ctx context.Context, key string) (string, error) {
+	ino, err := s.meta.KeyIno(ctx, key)
+	if err != nil {
+		return "", err
+	}
+	return s.meta.PathOf(ctx, ino)
+}

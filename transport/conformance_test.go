@@ -1,0 +1,97 @@
+package transport_test
+
+import (
+	"testing"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/transport"
+	"github.com/hmcfs/hmcfs/transport/transporttest"
+)
+
+const testChunk = 16 * devices.KiB
+
+func newEngine(tb testing.TB, o transport.Options) *transport.Engine {
+	tb.Helper()
+	e, err := transport.New(o)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := e.Close(); err != nil {
+			tb.Error(err)
+		}
+		if s := e.Stats(); s.PinnedInUse != 0 || s.PinnedTotal != 0 {
+			tb.Errorf("slots left behind: %v in use, %v in all", s.PinnedInUse, s.PinnedTotal)
+		}
+	})
+	return e
+}
+
+// ends makes one end of each kind. Two of one kind are two devices.
+func ends(tb testing.TB) map[string]transporttest.End {
+	tb.Helper()
+	return map[string]transporttest.End{
+		"host":    transporttest.HostBytes(),
+		"file":    transporttest.Files("host", tb.TempDir()),
+		"file2":   transporttest.Files("host2", tb.TempDir()),
+		"plain":   transporttest.Device(newRAM("plain")),
+		"plain2":  transporttest.Device(newRAM("plain2")),
+		"mapped":  transporttest.Device(newMappedRAM("mapped")),
+		"mapped2": transporttest.Device(newMappedRAM("mapped2")),
+		"peer":    transporttest.Device(newPeerRAM("peer")),
+	}
+}
+
+// pairs is the table of doc.go: from, to, the way, and whom it is counted
+// for.
+func pairs() []struct {
+	src, dst string
+	path     transport.Path
+	device   devices.Name
+} {
+	return []struct {
+		src, dst string
+		path     transport.Path
+		device   devices.Name
+	}{
+		{"host", "host", transport.PathMapped, ""},
+		{"host", "plain", transport.PathH2D, "plain"},
+		{"host", "mapped", transport.PathH2D, "mapped"},
+		{"host", "file", transport.PathH2D, "host"},
+		{"plain", "host", transport.PathD2H, "plain"},
+		{"mapped", "host", transport.PathD2H, "mapped"},
+		{"file", "host", transport.PathD2H, "host"},
+		{"plain", "plain", transport.PathD2D, "plain"},
+		{"mapped", "mapped", transport.PathD2D, "mapped"},
+		{"file", "file", transport.PathD2D, "host"},
+		{"plain", "peer", transport.PathPeer, "peer"},
+		{"mapped", "mapped2", transport.PathMapped, "mapped2"},
+		{"plain", "mapped", transport.PathMapped, "mapped"},
+		{"mapped", "plain", transport.PathMapped, "plain"},
+		{"peer", "plain", transport.PathStaged, "plain"},
+		{"plain", "plain2", transport.PathStaged, "plain2"},
+		{"file", "file2", transport.PathStaged, "host2"},
+		{"file", "plain", transport.PathH2D, "plain"},
+		{"file", "mapped", transport.PathH2D, "mapped"},
+		{"plain", "file", transport.PathD2H, "plain"},
+		{"mapped", "file", transport.PathD2H, "mapped"},
+	}
+}
+
+func TestConformance(t *testing.T) {
+	for _, c := range pairs() {
+		t.Run(c.src+"-"+c.dst, func(t *testing.T) {
+			t.Parallel()
+			transporttest.Run(t, func(t *testing.T) transporttest.Pair {
+				all := ends(t)
+				return transporttest.Pair{
+					Engine: newEngine(t, transport.Options{ChunkSize: testChunk}),
+					Chunk:  testChunk,
+					Src:    all[c.src], Dst: all[c.dst],
+					Path: c.path, Device: c.device,
+					SameEnd: c.src == c.dst,
+				}
+			})
+		})
+	}
+}

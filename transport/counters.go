@@ -1,0 +1,109 @@
+package transport
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hmcfs/hmcfs/devices"
+)
+
+// The histogram's bounds grow fourfold from 1 us; the last is 16.8 s.
+const (
+	firstBound  = time.Microsecond
+	boundFactor = 4
+	bounds      = 13
+)
+
+// counters counts copies. Adding to a row that exists takes no lock.
+type counters struct {
+	// rows is replaced, never changed, when a row is added.
+	rows atomic.Pointer[map[rowKey]*row]
+	// adding lets one goroutine at a time replace rows.
+	adding sync.Mutex
+}
+
+type rowKey struct {
+	path   Path
+	device devices.Name
+}
+
+// row is the atomics of one path and device.
+type row struct {
+	operations, bytes, errors, nanos atomic.Uint64
+	latency                          [bounds]atomic.Uint64
+}
+
+func (c *counters) row(key rowKey) *row {
+	if rows := c.rows.Load(); rows != nil {
+		if r, ok := (*rows)[key]; ok {
+			return r
+		}
+	}
+	c.adding.Lock()
+	defer c.adding.Unlock()
+	next := map[rowKey]*row{}
+	if rows := c.rows.Load(); rows != nil {
+		next = maps.Clone(*rows)
+	}
+	if next[key] == nil {
+		next[key] = &row{}
+	}
+	c.rows.Store(&next)
+	return next[key]
+}
+
+func (c *counters) add(info CopyInfo) {
+	r := c.row(rowKey{info.Path, info.Device})
+	if info.Err != nil {
+		r.errors.Add(1)
+		return
+	}
+	r.operations.Add(1)
+	r.bytes.Add(uint64(info.Bytes))
+	r.nanos.Add(uint64(max(info.Duration, 0)))
+	bound := firstBound
+	for i := range r.latency {
+		if info.Duration <= bound {
+			r.latency[i].Add(1)
+			return
+		}
+		bound *= boundFactor
+	}
+}
+
+// snapshot reads each counter once. Counters of a copy that ends meanwhile
+// may be in it in part.
+func (c *counters) snapshot() []PathStats {
+	out := []PathStats{}
+	rows := c.rows.Load()
+	if rows == nil {
+		return out
+	}
+	for key, r := range *rows {
+		out = append(out, r.snapshot(key))
+	}
+	slices.SortFunc(out, func(a, b PathStats) int {
+		return cmp.Or(cmp.Compare(a.Path, b.Path), cmp.Compare(a.Device, b.Device))
+	})
+	return out
+}
+
+func (r *row) snapshot(key rowKey) PathStats {
+	s := PathStats{
+		Path: key.path, Device: key.device,
+		Operations: r.operations.Load(), Bytes: r.bytes.Load(), Errors: r.errors.Load(),
+		Seconds: time.Duration(r.nanos.Load()).Seconds(),
+		Latency: make([]Bucket, 0, bounds),
+	}
+	bound, sum := firstBound, uint64(0)
+	for i := range r.latency {
+		sum += r.latency[i].Load()
+		s.Latency = append(s.Latency, Bucket{LE: bound.Seconds(), Count: sum})
+		bound *= boundFactor
+	}
+	return s
+}

@@ -1,0 +1,184 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hmcfs/hmcfs/devices"
+)
+
+// rangePiece is how much one copy_file_range is asked for.
+const rangePiece = 16 * devices.MiB
+
+// readFile fills p from the file span's start. Bytes are read and never
+// mapped: a mapped page of a full tmpfs is a SIGBUS.
+func readFile(p []byte, src Span) error {
+	n, err := src.file.ReadAt(p, src.off)
+	if n == len(p) {
+		return nil
+	}
+	if errors.Is(err, io.EOF) {
+		return fmt.Errorf("file ends at %d, %d bytes early: %w: %w", src.off+int64(n), len(p)-n, devices.ErrRange, io.ErrUnexpectedEOF)
+	}
+	return err
+}
+
+// writeFile writes p at the file span's start.
+func writeFile(dst Span, p []byte) error {
+	_, err := dst.file.WriteAt(p, dst.off)
+	return fileError(err)
+}
+
+// fileError makes a full file system, or a spent quota, the out of memory
+// that it is for a host tier. The kernel's errno stays visible.
+func fileError(err error) error {
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		return fmt.Errorf("%w: %w", devices.ErrOutOfMemory, err)
+	}
+	return err
+}
+
+func fileToHost(ctx context.Context, dst, src Span) error {
+	return inPieces(ctx, src.n, piece, func(off, n devices.Size) error {
+		return readFile(dst.host[off:off+n], src.sub(off, n))
+	})
+}
+
+func hostToFile(ctx context.Context, dst, src Span) error {
+	return inPieces(ctx, dst.n, piece, func(off, n devices.Size) error {
+		return writeFile(dst.sub(off, n), src.host[off:off+n])
+	})
+}
+
+func (e *Engine) fileToDevice(ctx context.Context, dst, src Span) error {
+	view, ok, err := mapped(ctx, dst, devices.ReadWrite)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return e.staged(ctx, dst, src)
+	}
+	defer view.Release()
+	return fileToHost(ctx, HostSpan(view.Bytes), src)
+}
+
+func (e *Engine) deviceToFile(ctx context.Context, dst, src Span) error {
+	view, ok, err := mapped(ctx, src, devices.ReadOnly)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return e.staged(ctx, dst, src)
+	}
+	defer view.Release()
+	return hostToFile(ctx, dst, HostSpan(view.Bytes))
+}
+
+// fileToFile lets the kernel copy, and copies itself what the kernel can't.
+func (e *Engine) fileToFile(ctx context.Context, dst, src Span) error {
+	overlap, err := overlapping(dst, src)
+	if err != nil {
+		return err
+	}
+	if overlap {
+		return e.withinFile(ctx, dst, src)
+	}
+	done, err := kernelCopy(ctx, dst, src)
+	if err != nil || done == src.n {
+		return err
+	}
+	return e.staged(ctx, dst.sub(done, dst.n-done), src.sub(done, src.n-done))
+}
+
+// overlapping says whether two file spans share bytes of one file.
+func overlapping(dst, src Span) (bool, error) {
+	to := devices.Range{Off: devices.Offset(dst.off), Len: dst.n}
+	from := devices.Range{Off: devices.Offset(src.off), Len: src.n}
+	if !to.Overlaps(from) {
+		return false, nil
+	}
+	if dst.file == src.file {
+		return true, nil
+	}
+	a, err := dst.file.Stat()
+	if err != nil {
+		return false, err
+	}
+	b, err := src.file.Stat()
+	if err != nil {
+		return false, err
+	}
+	return os.SameFile(a, b), nil
+}
+
+// withinFile is memmove inside one file, through one slot.
+func (e *Engine) withinFile(ctx context.Context, dst, src Span) error {
+	slot, err := e.slots.Get(ctx, min(e.opts.ChunkSize, src.n))
+	if err != nil {
+		return err
+	}
+	defer slot.Release()
+	walk := inPieces
+	if dst.off > src.off {
+		walk = inPiecesBackward
+	}
+	return walk(ctx, src.n, devices.Size(len(slot.Bytes())), func(off, n devices.Size) error {
+		p := slot.Bytes()[:n]
+		if err := readFile(p, src.sub(off, n)); err != nil {
+			return err
+		}
+		return writeFile(dst.sub(off, n), p)
+	})
+}
+
+// kernelCopy copies as much as copy_file_range can and says how much that
+// was: 0 between two file systems, less than all where the source ends.
+func kernelCopy(ctx context.Context, dst, src Span) (done devices.Size, err error) {
+	for done < src.n {
+		if err := ctx.Err(); err != nil {
+			return done, err
+		}
+		n, err := copyFileRange(dst.sub(done, dst.n-done), src.sub(done, src.n-done))
+		switch {
+		case errors.Is(err, syscall.EINTR):
+			continue
+		case errors.Is(err, syscall.EXDEV), errors.Is(err, syscall.EINVAL),
+			errors.Is(err, syscall.EOPNOTSUPP), errors.Is(err, syscall.ENOSYS):
+			return done, nil
+		case err != nil:
+			return done, fmt.Errorf("copy_file_range: %w", fileError(err))
+		case n == 0:
+			return done, nil
+		}
+		done += n
+	}
+	return done, nil
+}
+
+// copyFileRange is one call of the kernel. It holds both descriptors, so that
+// a close by somebody else can't make them mean other files.
+func copyFileRange(dst, src Span) (devices.Size, error) {
+	to, err := dst.file.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	from, err := src.file.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	var copied int
+	var innerErr, copyErr error
+	outerErr := to.Control(func(toFD uintptr) {
+		innerErr = from.Control(func(fromFD uintptr) {
+			copied, copyErr = unix.CopyFileRange(int(fromFD), &src.off, int(toFD), &dst.off,
+				int(min(src.n, rangePiece)), 0)
+		})
+	})
+	return devices.Size(max(copied, 0)), errors.Join(outerErr, innerErr, copyErr)
+}

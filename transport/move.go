@@ -1,0 +1,137 @@
+package transport
+
+import (
+	"context"
+	"errors"
+
+	"github.com/hmcfs/hmcfs/devices"
+)
+
+// piece is how much the host's processor moves between two looks at the
+// context: long enough to cost nothing, short enough that an interrupt is
+// answered within milliseconds.
+const piece = 4 * devices.MiB
+
+// inPieces calls fn for one piece of n bytes after the other.
+func inPieces(ctx context.Context, n, size devices.Size, fn func(off, n devices.Size) error) error {
+	for off := devices.Size(0); off < n; off += size {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := fn(off, min(size, n-off)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// inPiecesBackward is inPieces from the end to the start.
+func inPiecesBackward(ctx context.Context, n, size devices.Size, fn func(off, n devices.Size) error) error {
+	for end := n; end > 0; {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		length := min(size, end)
+		end -= length
+		if err := fn(end, length); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// moveBytes is memmove that gives up between two pieces.
+func moveBytes(ctx context.Context, dst, src []byte) error {
+	walk := inPieces
+	if startsInside(dst, src) {
+		walk = inPiecesBackward
+	}
+	return walk(ctx, devices.Size(len(src)), piece, func(off, n devices.Size) error {
+		copy(dst[off:off+n], src[off:off+n])
+		return nil
+	})
+}
+
+// mapped shows a device span to the host; ok is false where the device can't.
+func mapped(ctx context.Context, s Span, access devices.Access) (view devices.View, ok bool, err error) {
+	view, err = devices.MapHost(ctx, s.dev, access)
+	if errors.Is(err, devices.ErrUnsupported) {
+		return devices.View{}, false, nil
+	}
+	return view, err == nil, err
+}
+
+func hostToHost(ctx context.Context, dst, src Span) error {
+	return moveBytes(ctx, dst.host, src.host)
+}
+
+func hostToDevice(ctx context.Context, dst, src Span) error {
+	view, ok, err := mapped(ctx, dst, devices.ReadWrite)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return copyIn(ctx, dst, src.host)
+	}
+	defer view.Release()
+	return moveBytes(ctx, view.Bytes, src.host)
+}
+
+func deviceToHost(ctx context.Context, dst, src Span) error {
+	view, ok, err := mapped(ctx, src, devices.ReadOnly)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return copyOut(ctx, dst.host, src)
+	}
+	defer view.Release()
+	return moveBytes(ctx, dst.host, view.Bytes)
+}
+
+func withinDevice(ctx context.Context, dst, src Span) error {
+	return dst.dev.Mem.Device().Copy(ctx, dst.dev, src.dev)
+}
+
+// acrossDevices tries the ways between two devices, the shortest first.
+func (e *Engine) acrossDevices(ctx context.Context, dst, src Span) (Path, error) {
+	err := devices.CopyPeer(ctx, dst.dev, src.dev)
+	if !errors.Is(err, devices.ErrUnsupported) {
+		return PathPeer, err
+	}
+	from, fromMaps, err := mapped(ctx, src, devices.ReadOnly)
+	if err != nil {
+		return PathMapped, err
+	}
+	if fromMaps {
+		defer from.Release()
+	}
+	to, toMaps, err := mapped(ctx, dst, devices.ReadWrite)
+	if err != nil {
+		return PathMapped, err
+	}
+	if toMaps {
+		defer to.Release()
+	}
+	switch {
+	case fromMaps && toMaps:
+		return PathMapped, moveBytes(ctx, to.Bytes, from.Bytes)
+	case toMaps:
+		return PathMapped, inPieces(ctx, src.n, piece, func(off, n devices.Size) error {
+			return copyOut(ctx, to.Bytes[off:off+n], src.sub(off, n))
+		})
+	case fromMaps:
+		return PathMapped, inPieces(ctx, dst.n, piece, func(off, n devices.Size) error {
+			return copyIn(ctx, dst.sub(off, n), from.Bytes[off:off+n])
+		})
+	}
+	return PathStaged, e.staged(ctx, dst, src)
+}
+
+func copyIn(ctx context.Context, dst Span, src []byte) error {
+	return dst.dev.Mem.Device().CopyIn(ctx, dst.dev, src)
+}
+
+func copyOut(ctx context.Context, dst []byte, src Span) error {
+	return src.dev.Mem.Device().CopyOut(ctx, dst, src.dev)
+}

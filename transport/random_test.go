@@ -1,0 +1,59 @@
+package transport_test
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/transport"
+	"github.com/hmcfs/hmcfs/transport/transporttest"
+)
+
+// TestRandomCopies copies and fills random spans of all kinds of places, and
+// compares them with plain slices that went through the same.
+func TestRandomCopies(t *testing.T) {
+	const size = 6 * int(testChunk)
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	e := newEngine(t, transport.Options{ChunkSize: testChunk, MaxPinned: 4 * testChunk})
+	var names []string
+	places, models := map[string]transporttest.Stretch{}, map[string][]byte{}
+	for name, end := range ends(t) {
+		names = append(names, name)
+		models[name] = transporttest.Pattern(seed+uint64(len(names)), size)
+		places[name] = end.Make(t, models[name])
+	}
+	steps := 3000
+	if testing.Short() {
+		steps = 300
+	}
+	for step := range steps {
+		src, dst := names[random.IntN(len(names))], names[random.IntN(len(names))]
+		n := random.IntN(size)
+		if random.IntN(2) == 0 {
+			n = random.IntN(5000)
+		}
+		from, to := random.IntN(size-n+1), random.IntN(size-n+1)
+		if random.IntN(10) == 0 {
+			value := byte(random.UintN(256))
+			if err := e.Fill(t.Context(), places[dst].Span(t, to, n), value); err != nil {
+				t.Fatal(err)
+			}
+			copy(models[dst][to:to+n], bytes.Repeat([]byte{value}, n))
+		} else {
+			if _, err := e.Copy(t.Context(), places[dst].Span(t, to, n), places[src].Span(t, from, n)); err != nil {
+				t.Fatal(err)
+			}
+			copy(models[dst][to:to+n], models[src][from:from+n])
+		}
+		if !bytes.Equal(places[dst].Read(t), models[dst]) {
+			t.Fatalf("step %d: %d bytes from %s at %d to %s at %d went wrong", step, n, src, from, dst, to)
+		}
+	}
+	if used := e.Stats().PinnedInUse; used != devices.Size(0) {
+		t.Errorf("%v of slots still held", used)
+	}
+}

@@ -1,0 +1,138 @@
+package transport
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/hmcfs/hmcfs/devices"
+)
+
+// kind is what a span is made of.
+type kind int
+
+const (
+	kindHost kind = iota
+	kindFile
+	kindDevice
+)
+
+func (s Span) kind() kind {
+	switch {
+	case s.dev.Mem != nil:
+		return kindDevice
+	case s.file != nil:
+		return kindFile
+	}
+	return kindHost
+}
+
+// check says whether the span may be used now.
+func (s Span) check() error {
+	switch s.kind() {
+	case kindDevice:
+		return s.dev.Check(s.dev.Mem.Device())
+	case kindFile:
+		r := devices.Range{Off: devices.Offset(s.off), Len: s.n}
+		if s.off < 0 || !r.WellFormed() {
+			return fmt.Errorf("%d bytes of a file from %d: %w", uint64(s.n), s.off, devices.ErrRange)
+		}
+	}
+	if s.kind() == kindHost && s.n != devices.Size(len(s.host)) {
+		return fmt.Errorf("span of %d bytes without memory: %w", uint64(s.n), devices.ErrRange)
+	}
+	return nil
+}
+
+// place names the end of a copy, for messages.
+func (s Span) place() string {
+	switch s.kind() {
+	case kindDevice:
+		return string(s.Device())
+	case kindFile:
+		return "a file of " + string(s.name)
+	}
+	return "host memory"
+}
+
+// sub is the n bytes from off. The caller stays inside the span.
+func (s Span) sub(off, n devices.Size) Span {
+	switch s.kind() {
+	case kindDevice:
+		s.dev.Off += devices.Offset(off)
+		s.dev.Len = n
+	case kindFile:
+		s.off += int64(off)
+	case kindHost:
+		s.host = s.host[off : off+n]
+	}
+	s.n = n
+	return s
+}
+
+// mover moves every byte of a span that is not empty, and says which way.
+type mover func(ctx context.Context, dst, src Span) (Path, error)
+
+// route is how a copy is done and for whom it is counted.
+type route struct {
+	// path is the way that is meant, for a copy that fails before it has
+	// taken one.
+	path         Path
+	device, peer devices.Name
+	move         mover
+}
+
+// run checks the spans and moves the bytes, if there are any.
+func (r route) run(ctx context.Context, dst, src Span) (Path, error) {
+	if err := ctx.Err(); err != nil {
+		return r.path, err
+	}
+	if err := src.check(); err != nil {
+		return r.path, err
+	}
+	if err := dst.check(); err != nil {
+		return r.path, err
+	}
+	if dst.n == 0 {
+		return r.path, nil
+	}
+	return r.move(ctx, dst, src)
+}
+
+// along is the mover of a way that is certain beforehand.
+func along(path Path, move func(ctx context.Context, dst, src Span) error) mover {
+	return func(ctx context.Context, dst, src Span) (Path, error) {
+		return path, move(ctx, dst, src)
+	}
+}
+
+// route picks the way by what the two ends are. doc.go shows the same as a
+// table; what a device can do in addition is asked by the mover.
+func (e *Engine) route(dst, src Span) route {
+	type ends struct{ dst, src kind }
+	to, from := dst.Device(), src.Device()
+	switch (ends{dst.kind(), src.kind()}) {
+	case ends{kindDevice, kindHost}:
+		return route{PathH2D, to, "", along(PathH2D, hostToDevice)}
+	case ends{kindHost, kindDevice}:
+		return route{PathD2H, from, "", along(PathD2H, deviceToHost)}
+	case ends{kindDevice, kindDevice}:
+		if dst.dev.Mem.Device() == src.dev.Mem.Device() {
+			return route{PathD2D, to, from, along(PathD2D, withinDevice)}
+		}
+		return route{PathStaged, to, from, e.acrossDevices}
+	case ends{kindDevice, kindFile}:
+		return route{PathH2D, to, from, along(PathH2D, e.fileToDevice)}
+	case ends{kindFile, kindDevice}:
+		return route{PathD2H, from, to, along(PathD2H, e.deviceToFile)}
+	case ends{kindFile, kindHost}:
+		return route{PathH2D, to, "", along(PathH2D, hostToFile)}
+	case ends{kindHost, kindFile}:
+		return route{PathD2H, from, "", along(PathD2H, fileToHost)}
+	case ends{kindFile, kindFile}:
+		if to == from {
+			return route{PathD2D, to, from, along(PathD2D, e.fileToFile)}
+		}
+		return route{PathStaged, to, from, along(PathStaged, e.fileToFile)}
+	}
+	return route{PathMapped, to, from, along(PathMapped, hostToHost)}
+}

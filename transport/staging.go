@@ -1,0 +1,180 @@
+package transport
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+
+	"github.com/hmcfs/hmcfs/devices"
+)
+
+// chunk is a part of a staged copy that lies in a slot.
+type chunk struct {
+	slot *Slot
+	off  devices.Size
+	n    devices.Size
+}
+
+// staged copies through pinned slots, one worker for each, side by side:
+//
+//	worker 0   read chunk 0 │ write chunk 0 │ read chunk 2 │ write chunk 2
+//	worker 1                │ read chunk 1  │ write chunk 1 │ read chunk 3 …
+//
+// A worker reads a chunk from src and writes the same chunk to dst, so that
+// the chunk is still in the cache of the worker's core. No more than half of
+// the workers are in one stage, so both ends are always busy.
+//
+// The workers stop at the first error of any. All have ended, and every slot
+// is given back, when it returns.
+func (e *Engine) staged(ctx context.Context, dst, src Span) error {
+	slots, err := e.takeSlots(ctx, dst, src)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		for _, s := range slots {
+			s.Release()
+		}
+	}()
+	if len(slots) == 1 {
+		return oneByOne(ctx, dst, src, slots[0])
+	}
+	return sideBySide(ctx, dst, src, slots)
+}
+
+// takeSlots takes what the copy can use, Options.Slots at most. It waits for
+// the first slot only: a copy that holds some and waits for more could wait
+// for another that does the same.
+func (e *Engine) takeSlots(ctx context.Context, dst, src Span) ([]*Slot, error) {
+	size := min(e.opts.ChunkSize, src.n)
+	first, err := e.slots.Get(ctx, size)
+	if err != nil {
+		return nil, err
+	}
+	slots := []*Slot{first}
+	for len(slots) < e.opts.Slots && devices.Size(len(slots))*size < src.n {
+		next, ok := e.slots.TryGet(size)
+		if !ok {
+			break
+		}
+		slots = append(slots, next)
+	}
+	for _, s := range slots {
+		for _, end := range []Span{src, dst} {
+			if end.kind() == kindDevice {
+				s.Pin(end.dev.Mem.Device())
+			}
+		}
+	}
+	return slots, nil
+}
+
+// fill and drain are the two stages for one chunk.
+func fill(ctx context.Context, src Span, c chunk) error {
+	p, part := c.slot.Bytes()[:c.n], src.sub(c.off, c.n)
+	if part.kind() == kindDevice {
+		return copyOut(ctx, p, part)
+	}
+	return readFile(p, part)
+}
+
+func drain(ctx context.Context, dst Span, c chunk) error {
+	p, part := c.slot.Bytes()[:c.n], dst.sub(c.off, c.n)
+	if part.kind() == kindDevice {
+		return copyIn(ctx, part, p)
+	}
+	return writeFile(part, p)
+}
+
+// oneByOne is the copy when there is one slot.
+func oneByOne(ctx context.Context, dst, src Span, slot *Slot) error {
+	size := devices.Size(len(slot.Bytes()))
+	return inPieces(ctx, src.n, size, func(off, n devices.Size) error {
+		c := chunk{slot: slot, off: off, n: n}
+		if err := fill(ctx, src, c); err != nil {
+			return err
+		}
+		return drain(ctx, dst, c)
+	})
+}
+
+// pipeline is one staged copy under way.
+type pipeline struct {
+	dst, src Span
+	size     devices.Size
+	// next is where the next chunk begins.
+	next atomic.Uint64
+	// reading and writing hold a token for each worker in that stage.
+	reading, writing chan struct{}
+	cancel           context.CancelFunc
+	first            sync.Once
+	err              error
+}
+
+// sideBySide runs one worker for each slot, the first on the caller's
+// goroutine.
+func sideBySide(ctx context.Context, dst, src Span, slots []*Slot) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	width := (len(slots) + 1) / 2
+	p := &pipeline{
+		dst: dst, src: src,
+		size:    devices.Size(len(slots[0].Bytes())),
+		reading: make(chan struct{}, width),
+		writing: make(chan struct{}, width),
+		cancel:  cancel,
+	}
+	var workers sync.WaitGroup
+	for _, s := range slots[1:] {
+		workers.Go(func() { p.work(ctx, s) })
+	}
+	p.work(ctx, slots[0])
+	workers.Wait()
+	return p.err
+}
+
+// work moves chunk after chunk through one slot.
+func (p *pipeline) work(ctx context.Context, slot *Slot) {
+	for {
+		end := p.next.Add(uint64(p.size))
+		c := chunk{slot: slot, off: devices.Size(end) - p.size}
+		if c.off >= p.src.n {
+			return
+		}
+		c.n = min(p.size, p.src.n-c.off)
+		if err := p.move(ctx, c); err != nil {
+			p.fail(err)
+			return
+		}
+	}
+}
+
+// move takes one chunk through both stages.
+func (p *pipeline) move(ctx context.Context, c chunk) error {
+	err := within(ctx, p.reading, func() error { return fill(ctx, p.src, c) })
+	if err != nil {
+		return err
+	}
+	return within(ctx, p.writing, func() error { return drain(ctx, p.dst, c) })
+}
+
+// within runs fn while it holds a token of the stage.
+func within(ctx context.Context, stage chan struct{}, fn func() error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	select {
+	case stage <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { <-stage }()
+	return fn()
+}
+
+// fail keeps the first error of all workers, since the later ones are mostly
+// its cancellation, and stops the rest.
+func (p *pipeline) fail(err error) {
+	p.first.Do(func() { p.err = err })
+	p.cancel()
+}

@@ -1,0 +1,7 @@
+// Package transporttest is the conformance list of the copy paths: what every
+// pair of ends must do, whichever way the bytes take.
+//
+// A test of an engine calls [Run] once for each pair of ends that it can
+// join. The ends of this package, [HostBytes], [Files] and [Device], cover
+// one machine; a transport to a peer brings its own.
+package transporttest

@@ -1,0 +1,140 @@
+package transporttest
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/transport"
+)
+
+// End is one end of a copy: a place that spans are made of.
+type End interface {
+	// Make returns a stretch of the place that holds the content.
+	Make(t testing.TB, content []byte) Stretch
+}
+
+// Stretch is some bytes of an End.
+type Stretch interface {
+	// Span is the n bytes from off.
+	Span(t testing.TB, off, n int) transport.Span
+	// Read returns all bytes, read without the engine.
+	Read(t testing.TB) []byte
+}
+
+// HostBytes is the end of the caller's own bytes.
+func HostBytes() End { return hostEnd{} }
+
+type (
+	hostEnd     struct{}
+	hostStretch []byte
+)
+
+// Make copies the content.
+func (hostEnd) Make(_ testing.TB, content []byte) Stretch {
+	return hostStretch(append([]byte(nil), content...))
+}
+
+// Span is a part of the slice.
+func (s hostStretch) Span(_ testing.TB, off, n int) transport.Span {
+	return transport.HostSpan(s[off : off+n])
+}
+
+// Read is the slice.
+func (s hostStretch) Read(testing.TB) []byte { return s }
+
+// Files is the end of files below a directory that belong to the device of
+// that name.
+func Files(device devices.Name, dir string) End { return fileEnd{device: device, dir: dir} }
+
+type fileEnd struct {
+	device devices.Name
+	dir    string
+}
+
+type fileStretch struct {
+	device devices.Name
+	file   *os.File
+}
+
+// Make writes a new file.
+func (e fileEnd) Make(t testing.TB, content []byte) Stretch {
+	t.Helper()
+	f, err := os.CreateTemp(e.dir, filepath.Base(t.Name())+"-*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = f.Close()
+		_ = os.Remove(f.Name())
+	})
+	if _, err := f.WriteAt(content, 0); err != nil {
+		t.Fatal(err)
+	}
+	return fileStretch{device: e.device, file: f}
+}
+
+// Span is a part of the file.
+func (s fileStretch) Span(_ testing.TB, off, n int) transport.Span {
+	return transport.FileSpan(s.device, s.file, int64(off), devices.Size(n))
+}
+
+// Read reads the whole file.
+func (s fileStretch) Read(t testing.TB) []byte {
+	t.Helper()
+	p, err := os.ReadFile(s.file.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// Device is the end of a device's memory.
+func Device(d devices.Device) End { return deviceEnd{d} }
+
+type deviceEnd struct{ device devices.Device }
+
+type deviceStretch struct{ mem *devices.Memory }
+
+// Make allocates memory and copies the content in.
+func (e deviceEnd) Make(t testing.TB, content []byte) Stretch {
+	t.Helper()
+	// An allocation has at least one byte, a content may have none.
+	m, err := e.device.Alloc(context.Background(), devices.Size(max(len(content), 1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := m.Release(); err != nil {
+			t.Error(err)
+		}
+	})
+	if len(content) > 0 {
+		if err := e.device.CopyIn(context.Background(), m.All(), content); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return deviceStretch{m}
+}
+
+// Span is a part of the allocation.
+func (s deviceStretch) Span(t testing.TB, off, n int) transport.Span {
+	t.Helper()
+	d, err := s.mem.Span(devices.Range{Off: devices.Offset(off), Len: devices.Size(n)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return transport.DeviceSpan(d)
+}
+
+// Read copies the memory out.
+func (s deviceStretch) Read(t testing.TB) []byte {
+	t.Helper()
+	p := make([]byte, s.mem.Size())
+	if err := s.mem.Device().CopyOut(context.Background(), p, s.mem.All()); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
