@@ -85,11 +85,11 @@ func ClearMountPoint(path string) error {
 		case !found:
 			return place.CheckMountPoint(path)
 		case !m.IsHMCFS():
-			if m.MountPoint == path && m.Type != "" && place.CheckMountPoint(path) == nil {
-				// An empty file system of another kind may be mounted over.
-				return nil
+			// An empty file system of another kind may be mounted over.
+			if err := place.CheckMountPoint(path); err != nil {
+				return fmt.Errorf("mount point %s is in use: a %s file system is mounted there; unmount it or give another directory", path, m.Type)
 			}
-			return fmt.Errorf("mount point %s is in use: a %s file system is mounted there; unmount it or give another directory", path, m.Type)
+			return nil
 		case !place.IsDead(path):
 			return fmt.Errorf("%s is mounted already with hmcfs; unmount it first: hmcfs umount %s", path, path)
 		}
@@ -194,6 +194,10 @@ func (d *Daemon) mount(ctx context.Context, back *undo) error {
 		return mountFault(d.opts.Places.MountPoint, err)
 	}
 	d.server = server
+	go func() {
+		server.Wait()
+		close(d.gone)
+	}()
 	if m, found, err := place.MountAt(d.opts.Places.MountPoint); err == nil && found {
 		d.dev = m.Dev
 	}

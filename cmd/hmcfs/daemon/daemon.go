@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -44,10 +43,8 @@ type Daemon struct {
 	// over is closed when Run serves no more wishes.
 	over chan struct{}
 
-	mu sync.Mutex
-	// counted is the last count of objects.
-	// +checklocks:mu
-	counted counts
+	// warned is what the person who mounts is told. Only build writes it.
+	warned []string
 }
 
 type umountCall struct {
@@ -76,10 +73,6 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	d.log.Info("mounted", zap.String("mount_point", o.Places.MountPoint), zap.String("version", o.Version))
-	go func() {
-		d.server.Wait()
-		close(d.gone)
-	}()
 	o.Ready(d.warnings())
 	return d.serve(ctx)
 }

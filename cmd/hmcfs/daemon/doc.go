@@ -13,6 +13,6 @@
 //
 // # Lock order
 //
-// Daemon.mu guards the counters of a cached count alone; no call leaves the
-// package while it is held.
+// There is no lock: what is built is written before the mount is ready and
+// only read after, and wishes to unmount reach Run by a channel.
 package daemon

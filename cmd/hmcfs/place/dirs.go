@@ -89,3 +89,14 @@ func privateDir(path string, uid int) error {
 	}
 	return nil
 }
+
+// CleanSocket removes the admin socket.
+func (p Paths) CleanSocket() { os.Remove(p.Socket()) }
+
+// RemoveMetadata removes the records.
+func (p Paths) RemoveMetadata() error {
+	if err := os.RemoveAll(p.Metadata()); err != nil {
+		return fmt.Errorf("remove the records: %w", err)
+	}
+	return nil
+}
