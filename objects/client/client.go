@@ -158,6 +158,12 @@ func (c *Client) explain(err error) error {
 	if errors.Is(err, syscall.ENOENT) || errors.Is(err, syscall.ECONNREFUSED) {
 		return fmt.Errorf("%s: %w", c.socket, ErrNoDaemon)
 	}
+	if errors.Is(err, syscall.EACCES) {
+		return &Error{
+			Status: http.StatusForbidden, Code: adminapi.CodeForbidden,
+			Text: "only root and the user who mounted may ask; run this as one of them",
+		}
+	}
 	return fmt.Errorf("ask the daemon: %w", err)
 }
 
