@@ -73,7 +73,41 @@ func (t *txn) repairCorrupt(p Problem) error {
 	if p.Key == "" {
 		return ErrInvalid
 	}
-	return t.kv.Delete([]byte(p.Key))
+	key := []byte(p.Key)
+	value, err := t.kv.Get(key)
+	if errors.Is(err, ErrNoKey) {
+		return ErrChanged
+	}
+	if err != nil {
+		return err
+	}
+	if err := decodable(key, value); err == nil {
+		return ErrChanged
+	} else if !errors.Is(err, ErrCorrupt) {
+		return err
+	}
+	return t.kv.Delete(key)
+}
+
+// decodable tries to decode any record that Check decodes.
+func decodable(key, value []byte) (err error) {
+	switch key[0] {
+	case kindInode:
+		_, err = decodeRecord(keyIno(key), value)
+	case kindDirent:
+		_, err = decodeDirent(value)
+	case kindLink:
+		_, err = decodeLink(value)
+	case kindXattr:
+		_, err = decodeXattr(value)
+	case kindMapping:
+		_, err = decodeMapping(keySecond(key), value)
+	case kindKey:
+		_, err = decodeNumber("key", value)
+	case kindDevice:
+		_, err = decodeDevice("", value)
+	}
+	return err
 }
 
 // entryOf reads the entry that a problem is about, with its inode and its

@@ -200,12 +200,14 @@ func (t *txn) repairMissingKey(p Problem) error {
 	if rec.Key != p.Key {
 		return ErrChanged
 	}
-	_, err = t.keyIno(p.Key)
-	if errors.Is(err, ErrNotExist) {
+	owner, err := t.keyIno(p.Key)
+	switch {
+	case errors.Is(err, ErrNotExist):
 		return t.kv.Set(t.keyString(kindKey, p.Key), encodeNumber(nil, uint64(p.Ino)))
-	}
-	if err != nil {
+	case err != nil:
 		return err
+	case owner == p.Ino:
+		return ErrChanged
 	}
 	rec.Key = ""
 	return t.putInode(&rec)

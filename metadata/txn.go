@@ -49,7 +49,7 @@ func (t *txn) room(n int) []byte {
 	}
 	at := len(t.arena)
 	t.arena = t.arena[:at+n]
-	return t.arena[at:at:at+n]
+	return t.arena[at : at : at+n]
 }
 
 func (t *txn) key1(kind byte, a uint64) []byte {

@@ -138,7 +138,9 @@ func (x *extents) overlapping(off, end uint64) []extent {
 
 // free gives a lease back once no reader can be using it.
 func (x *extents) free(l arena.Lease) {
+	x.tier.late.begin()
 	x.gate.after(func() {
+		defer x.tier.late.end()
 		if err := x.tier.arena.Free(l); err != nil && !errors.Is(err, devices.ErrLost) {
 			x.logf("device memory could not be given back", err)
 		}

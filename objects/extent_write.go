@@ -172,7 +172,18 @@ func (x *extents) take(ctx context.Context, want, extra uint64) (arena.Lease, er
 			return lease, err
 		}
 	}
-	return x.tier.arena.AllocSome(ctx, devices.Size(want), devices.Size(x.page))
+	for {
+		coming := x.tier.late.next()
+		lease, err := x.tier.arena.AllocSome(ctx, devices.Size(want), devices.Size(x.page))
+		if coming == nil || !errors.Is(err, devices.ErrOutOfMemory) {
+			return lease, err
+		}
+		select {
+		case <-coming:
+		case <-ctx.Done():
+			return arena.Lease{}, ctx.Err()
+		}
+	}
 }
 
 // noteAhead remembers from where on memory was taken ahead of need.

@@ -147,7 +147,11 @@ func (o *object) change(ctx context.Context, fn func() error) error {
 	defer o.lane.leave()
 	o.version.Add(1)
 	defer o.version.Add(1)
-	return fn()
+	err := fn()
+	if err != nil && !errors.Is(err, ErrLost) {
+		o.dirty.Store(true) // memory may have been taken all the same
+	}
+	return err
 }
 
 // end is the present size.

@@ -2,6 +2,7 @@ package objects
 
 import (
 	"fmt"
+	"sync"
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/devices/arena"
@@ -16,6 +17,7 @@ type tier struct {
 	root  Ino
 	files devices.Files // nil for device memory
 	arena *arena.Arena  // nil for the host tier
+	late  late
 }
 
 func newTier(dev devices.Device, o arena.Options) (*tier, error) {
@@ -52,4 +54,43 @@ func (t *tier) close() error {
 		return nil
 	}
 	return t.arena.Close()
+}
+
+// late counts frees that wait for readers, so that a writer who finds the
+// device full waits for them too, instead of failing while memory that nobody
+// names any more is on its way back.
+type late struct {
+	mu    sync.Mutex
+	count int
+	// came is closed, and made anew, when a free has happened.
+	came chan struct{}
+}
+
+func (l *late) begin() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.count++
+}
+
+func (l *late) end() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.count--
+	if l.came != nil {
+		close(l.came)
+		l.came = nil
+	}
+}
+
+// next is closed with the next late free; nil when none is on its way.
+func (l *late) next() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.count == 0 {
+		return nil
+	}
+	if l.came == nil {
+		l.came = make(chan struct{})
+	}
+	return l.came
 }

@@ -1,0 +1,106 @@
+# hmcfs: make help
+
+PREFIX   ?= /usr/local
+BINDIR   ?= $(PREFIX)/bin
+DATADIR  ?= $(PREFIX)/share
+# mount(8) looks for its helpers here and nowhere else.
+SBINDIR  ?= /sbin
+DESTDIR  ?=
+
+GO       ?= go
+MODULE   := github.com/hmcfs/hmcfs
+VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+LDFLAGS  := -X $(MODULE)/cmd/hmcfs/cli.version=$(VERSION)
+BIN      := bin/hmcfs
+TOOLS    := bin/tools/golangci-lint bin/tools/checklocks
+
+# One static binary: no cgo but where the race detector needs it.
+export CGO_ENABLED := 0
+
+# What must not be skipped by make test. Who is not root can't test what root
+# may do; everything else is installed by make deps.
+HMCFS_REQUIRE ?= fuse,opencl,numpy$(shell test "$$(id -u)" -ne 0 || echo ,root)
+PKGS          ?= ./...
+TALLY         := $(GO) run ./tests/tally
+TALLYFLAGS    ?=
+FUZZTIME      ?= 10s
+
+.DEFAULT_GOAL := help
+.PHONY: help deps build demo test race bench fuzz cover lint vet tools generate install uninstall clean
+
+help: ## Show this help
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+deps: ## Install what tests and demo need (Debian, Ubuntu)
+	@tests/deps.sh
+
+build: ## Build bin/hmcfs
+	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN) ./cmd/hmcfs
+
+demo: deps build ## Mount, copy tensors across devices, show it, unmount
+	@HMCFS=$(CURDIR)/$(BIN) tests/demo/demo.sh
+
+test: deps build ## Run every test
+	@HMCFS_REQUIRE=$(HMCFS_REQUIRE) $(TALLY) $(TALLYFLAGS) -- -timeout 14m $(PKGS)
+
+race: deps ## Run the tests with the race detector and the invariant checks
+	@CGO_ENABLED=1 $(TALLY) $(TALLYFLAGS) -- -race -tags invariants -short -timeout 25m $(PKGS)
+
+bench: deps build ## Measure, for docs/benchmarks.md
+	$(GO) test -run '^$$' -bench . -benchmem -timeout 60m $(PKGS)
+
+fuzz: ## Run every fuzz target for FUZZTIME (10s)
+	@$(GO) list -f '{{if .TestGoFiles}}{{.ImportPath}}{{end}}{{if .XTestGoFiles}} {{.ImportPath}}{{end}}' $(PKGS) | \
+	tr ' ' '\n' | sort -u | sed '/^$$/d' | while read -r pkg; do \
+		$(GO) test -list '^Fuzz' "$$pkg" | grep '^Fuzz' | while read -r target; do \
+			echo "fuzz $$pkg $$target"; \
+			$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "$$pkg" </dev/null || exit 1; \
+		done || exit 1; \
+	done
+
+cover: deps build ## Say how much of the code the tests reach
+	$(GO) test -short -timeout 14m -coverpkg=$(MODULE)/... -coverprofile=coverage.out $(PKGS)
+	@$(GO) tool cover -func=coverage.out | tail -n 1
+
+# Only what is annotated is checked: the checker's guesses at what a lock may
+# guard take fields that never change for guarded ones.
+vet: bin/tools/checklocks ## Run go vet and the lock annotations' checker
+	$(GO) vet $(PKGS)
+	$(GO) vet -tags invariants $(PKGS)
+	$(GO) vet -vettool=$(CURDIR)/bin/tools/checklocks -inferred=false $(PKGS)
+
+lint: vet bin/tools/golangci-lint ## Run the linters of .golangci.yml
+	bin/tools/golangci-lint run $(PKGS)
+
+tools: $(TOOLS)
+
+# Pinned by tests/tools/go.mod and built from source; the go command's cache
+# makes a second build quick.
+$(TOOLS) &: tests/tools/go.mod tests/tools/go.sum
+	cd tests/tools && $(GO) build -o $(CURDIR)/bin/tools/ tool
+	@touch $(TOOLS)
+
+generate: build ## Write docs/cli.md and docs/config.md from the commands
+	$(BIN) docs cli docs
+	$(BIN) docs config docs
+
+install: build ## Install under PREFIX (/usr/local), and the mount helper
+	install -D -m 0755 $(BIN) $(DESTDIR)$(BINDIR)/hmcfs
+	install -d $(DESTDIR)$(SBINDIR) $(DESTDIR)$(DATADIR)/man/man1
+	ln -sf $(BINDIR)/hmcfs $(DESTDIR)$(SBINDIR)/mount.hmcfs
+	install -d $(DESTDIR)$(DATADIR)/bash-completion/completions \
+		$(DESTDIR)$(DATADIR)/zsh/site-functions $(DESTDIR)$(DATADIR)/fish/vendor_completions.d
+	$(BIN) completion bash >$(DESTDIR)$(DATADIR)/bash-completion/completions/hmcfs
+	$(BIN) completion zsh >$(DESTDIR)$(DATADIR)/zsh/site-functions/_hmcfs
+	$(BIN) completion fish >$(DESTDIR)$(DATADIR)/fish/vendor_completions.d/hmcfs.fish
+	$(BIN) docs man $(DESTDIR)$(DATADIR)/man/man1
+
+uninstall: ## Remove what install has put there
+	rm -f $(DESTDIR)$(BINDIR)/hmcfs $(DESTDIR)$(SBINDIR)/mount.hmcfs \
+		$(DESTDIR)$(DATADIR)/bash-completion/completions/hmcfs \
+		$(DESTDIR)$(DATADIR)/zsh/site-functions/_hmcfs \
+		$(DESTDIR)$(DATADIR)/fish/vendor_completions.d/hmcfs.fish \
+		$(DESTDIR)$(DATADIR)/man/man1/hmcfs.1 $(DESTDIR)$(DATADIR)/man/man1/hmcfs-*.1
+
+clean: ## Remove what was built
+	rm -rf bin dist coverage.out

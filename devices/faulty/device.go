@@ -1,0 +1,153 @@
+package faulty
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/hmcfs/hmcfs/devices"
+)
+
+// Wrap returns a device that asks the hook before every operation of dev. It
+// owns dev: closing it closes dev. A nil hook lets everything happen.
+func Wrap(dev devices.Device, hook Hook) devices.Device {
+	c := &core{inner: dev, hook: hook}
+	c.self = c.with(abilitiesOf(dev))
+	return c.self
+}
+
+// core is the wrapper without abilities.
+type core struct {
+	inner devices.Device
+	hook  Hook
+	seq   atomic.Uint64
+	// self is core with the abilities of inner: what memories name as their
+	// device.
+	self devices.Device
+}
+
+// handle is that of the wrapper's memories.
+type handle struct{ inner *devices.Memory }
+
+// Unwrap returns the device inside.
+func (c *core) Unwrap() devices.Device { return c.inner }
+
+// ask lets the hook decide.
+func (c *core) ask(kind Kind, bytes devices.Size, write bool) error {
+	seq := c.seq.Add(1)
+	if c.hook == nil {
+		return nil
+	}
+	name := c.inner.Info().Name
+	err := c.hook(Op{Kind: kind, Device: name, Bytes: bytes, Write: write, Seq: seq})
+	switch {
+	case err == nil:
+		return nil
+	case known(err):
+		return fmt.Errorf("%v on %s: %w", kind, name, err)
+	}
+	return fmt.Errorf("%v on %s: %w: %w", kind, name, devices.ErrDevice, err)
+}
+
+// open checks a span of the wrapper and returns it as one of the inner
+// device.
+func (c *core) open(s devices.Span) (devices.Span, error) {
+	if err := s.Check(c.self); err != nil {
+		return devices.Span{}, err
+	}
+	h, ok := s.Mem.Handle().(handle)
+	if !ok {
+		return devices.Span{}, fmt.Errorf("memory with a foreign handle: %w", devices.ErrRange)
+	}
+	return devices.Span{Mem: h.inner, Range: s.Range}, nil
+}
+
+// Info returns the facts of the inner device.
+func (c *core) Info() devices.Info { return c.inner.Info() }
+
+// Epoch returns the incarnation of the inner device.
+func (c *core) Epoch() devices.Epoch { return c.inner.Epoch() }
+
+// Alloc takes memory of the inner device and wraps it.
+func (c *core) Alloc(ctx context.Context, n devices.Size) (*devices.Memory, error) {
+	if err := c.ask(Alloc, n, true); err != nil {
+		return nil, err
+	}
+	inner, err := c.inner.Alloc(ctx, n)
+	if err != nil {
+		return nil, err
+	}
+	return devices.NewMemory(devices.MemorySpec{
+		Device: c.self,
+		Size:   inner.Size(),
+		Epoch:  inner.Epoch(),
+		Handle: handle{inner: inner},
+		Free: func() error {
+			return errors.Join(c.ask(Free, n, false), inner.Release())
+		},
+	}), nil
+}
+
+// CopyIn copies host to device.
+func (c *core) CopyIn(ctx context.Context, dst devices.Span, src []byte) error {
+	to, err := c.open(dst)
+	if err != nil {
+		return err
+	}
+	if err := c.ask(CopyIn, dst.Len, true); err != nil {
+		return err
+	}
+	return c.inner.CopyIn(ctx, to, src)
+}
+
+// CopyOut copies device to host.
+func (c *core) CopyOut(ctx context.Context, dst []byte, src devices.Span) error {
+	from, err := c.open(src)
+	if err != nil {
+		return err
+	}
+	if err := c.ask(CopyOut, src.Len, false); err != nil {
+		return err
+	}
+	return c.inner.CopyOut(ctx, dst, from)
+}
+
+// Copy copies inside the device.
+func (c *core) Copy(ctx context.Context, dst, src devices.Span) error {
+	to, err := c.open(dst)
+	if err != nil {
+		return err
+	}
+	from, err := c.open(src)
+	if err != nil {
+		return err
+	}
+	if err := c.ask(Copy, dst.Len, true); err != nil {
+		return err
+	}
+	return c.inner.Copy(ctx, to, from)
+}
+
+// Fill sets bytes.
+func (c *core) Fill(ctx context.Context, dst devices.Span, value byte) error {
+	to, err := c.open(dst)
+	if err != nil {
+		return err
+	}
+	if err := c.ask(Fill, dst.Len, true); err != nil {
+		return err
+	}
+	return c.inner.Fill(ctx, to, value)
+}
+
+// Usage asks the inner device.
+func (c *core) Usage() (devices.Usage, error) {
+	if err := c.ask(Usage, 0, false); err != nil {
+		return devices.Usage{}, err
+	}
+	return c.inner.Usage()
+}
+
+// Close closes the inner device. It is never made to fail.
+func (c *core) Close() error { return c.inner.Close() }

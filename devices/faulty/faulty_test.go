@@ -1,0 +1,147 @@
+package faulty
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/devices/devicetest"
+	"github.com/hmcfs/hmcfs/devices/sim"
+)
+
+func TestConformance(t *testing.T) {
+	for name, p := range map[string]sim.Params{
+		"plain":  {Size: 16 * devices.MiB},
+		"mapped": {Size: 16 * devices.MiB, Mapped: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			devicetest.Run(t, func(*testing.T) devices.Device { return Wrap(sim.New(0, p), nil) })
+		})
+	}
+}
+
+// able is a device with the abilities of its parts.
+type (
+	plain   struct{ devices.Device }
+	canMap  struct{ devices.HostMapper }
+	canPeer struct{ devices.PeerCopier }
+	canPin  struct{ devices.Pinner }
+	canFile struct{ devices.FileTier }
+)
+
+func TestAbilitiesStay(t *testing.T) {
+	base := plain{sim.New(0, sim.Params{Size: devices.MiB})}
+	for _, dev := range []devices.Device{
+		base,
+		struct {
+			plain
+			canMap
+		}{plain: base},
+		struct {
+			plain
+			canPeer
+		}{plain: base},
+		struct {
+			plain
+			canPin
+			canFile
+		}{plain: base},
+		struct {
+			plain
+			canMap
+			canPin
+			canFile
+		}{plain: base},
+		struct {
+			plain
+			canMap
+			canPeer
+			canPin
+			canFile
+		}{plain: base},
+	} {
+		want := abilitiesOf(dev)
+		if got := abilitiesOf(Wrap(dev, nil)); got != want {
+			t.Errorf("abilities %+v, the inner device has %+v", got, want)
+		}
+	}
+	// Every combination has its type.
+	for bits := range 16 {
+		h := has{bits&1 > 0, bits&2 > 0, bits&4 > 0, bits&8 > 0}
+		if got := abilitiesOf((&core{}).with(h)); got != h {
+			t.Errorf("abilities %+v, want %+v", got, h)
+		}
+	}
+}
+
+// TestEachKind fails one kind at a time and checks that no other is touched.
+func TestEachKind(t *testing.T) {
+	ctx := context.Background()
+	boom := errors.New("boom")
+	for kind := Alloc; kind <= Map; kind++ {
+		t.Run(kind.String(), func(t *testing.T) {
+			armed := false
+			dev := Wrap(sim.New(0, sim.Params{Size: devices.MiB, Mapped: true}), func(op Op) error {
+				if armed && op.Kind == kind {
+					return fmt.Errorf("%w at %d", boom, op.Seq)
+				}
+				return nil
+			})
+			defer func() { _ = dev.Close() }()
+			mem, err := dev.Alloc(ctx, 100)
+			if err != nil {
+				t.Fatal(err)
+			}
+			armed = true
+			buf := make([]byte, 100)
+			_, allocErr := dev.Alloc(ctx, 1)
+			_, mapErr := devices.MapHost(ctx, mem.All(), devices.ReadOnly)
+			_, usageErr := dev.Usage()
+			got := []error{
+				Alloc: allocErr, CopyIn: dev.CopyIn(ctx, mem.All(), buf), CopyOut: dev.CopyOut(ctx, buf, mem.All()),
+				Copy: dev.Copy(ctx, mem.All(), mem.All()), Fill: dev.Fill(ctx, mem.All(), 1),
+				Usage: usageErr, Map: mapErr, Free: mem.Release(),
+			}
+			for k, err := range got {
+				if failed := errors.Is(err, boom) && errors.Is(err, devices.ErrDevice); failed != (Kind(k) == kind) {
+					t.Errorf("%v: %v", Kind(k), err)
+				}
+			}
+		})
+	}
+}
+
+// TestFreeFaultFrees checks that a fault in free leaks nothing.
+func TestFreeFaultFrees(t *testing.T) {
+	inner := sim.New(0, sim.Params{Size: devices.MiB})
+	dev := Wrap(inner, EveryNth(1, Free, devices.ErrDevice))
+	mem, err := dev.Alloc(context.Background(), 4096)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := mem.Release(); !errors.Is(err, devices.ErrDevice) {
+		t.Error(err)
+	}
+	if u, err := inner.Usage(); err != nil || u.Used != 0 {
+		t.Errorf("%+v, %v", u, err)
+	}
+}
+
+func TestEveryNthAndSentinels(t *testing.T) {
+	ctx := context.Background()
+	oom := &devices.OutOfMemoryError{Device: "sim0", Asked: 1}
+	dev := Wrap(sim.New(0, sim.Params{Size: devices.MiB}), EveryNth(3, Alloc, oom))
+	defer func() { _ = dev.Close() }()
+	for i := 1; i <= 9; i++ {
+		_, err := dev.Alloc(ctx, 1)
+		var typed *devices.OutOfMemoryError
+		if failed := errors.As(err, &typed); failed != (i%3 == 0) || errors.Is(err, devices.ErrDevice) {
+			t.Errorf("allocation %d: %v", i, err)
+		}
+	}
+	if sim.As(dev) == nil {
+		t.Error("the simulated device can't be reached through the wrapper")
+	}
+}

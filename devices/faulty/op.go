@@ -1,0 +1,84 @@
+package faulty
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/hmcfs/hmcfs/devices"
+)
+
+// Kind is what an operation does.
+type Kind int
+
+// The operations of a device and of its abilities.
+const (
+	Alloc Kind = iota
+	Free
+	CopyIn
+	CopyOut
+	Copy
+	Fill
+	Usage
+	Map
+	CopyPeer
+	Pin
+	OpenFile
+	RemoveFile
+	ListFiles
+	ReserveFile
+)
+
+// String names the operation.
+func (k Kind) String() string {
+	names := [...]string{
+		"alloc", "free", "copy in", "copy out", "copy", "fill", "usage", "map",
+		"peer copy", "pin", "open file", "remove file", "list files", "reserve file",
+	}
+	if k < 0 || int(k) >= len(names) {
+		return fmt.Sprintf("operation %d", int(k))
+	}
+	return names[k]
+}
+
+// Op is one operation that is about to happen.
+type Op struct {
+	Kind   Kind
+	Device devices.Name
+	// Bytes is how many it moves, takes or frees; 0 where that says nothing.
+	Bytes devices.Size
+	// Write says that it changes bytes or takes memory, for Map that the view
+	// may be written.
+	Write bool
+	// Seq counts the operations of the device from 1.
+	Seq uint64
+}
+
+// Hook decides about an operation: nil lets it happen, an error is its
+// result. An error that is none of the devices package's becomes an
+// ErrDevice.
+type Hook func(op Op) error
+
+// EveryNth is a hook that fails each n-th operation of a kind with err.
+func EveryNth(n uint64, kind Kind, err error) Hook {
+	var seen atomic.Uint64
+	return func(op Op) error {
+		if op.Kind == kind && seen.Add(1)%n == 0 {
+			return err
+		}
+		return nil
+	}
+}
+
+// known says whether callers can tell the error apart.
+func known(err error) bool {
+	for _, sentinel := range []error{
+		devices.ErrOutOfMemory, devices.ErrRange, devices.ErrLost, devices.ErrClosed,
+		devices.ErrDevice, devices.ErrUnsupported, devices.ErrNoDevice,
+	} {
+		if errors.Is(err, sentinel) {
+			return true
+		}
+	}
+	return false
+}

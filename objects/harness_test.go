@@ -1,0 +1,174 @@
+package objects_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/devices/arena"
+	"github.com/hmcfs/hmcfs/devices/sim"
+	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/metadata/memkv"
+	"github.com/hmcfs/hmcfs/objects"
+	"github.com/hmcfs/hmcfs/transport"
+)
+
+// rig is a store over simulated devices and metadata in memory.
+type rig struct {
+	t      *testing.T
+	store  *objects.Store
+	meta   *metadata.Store
+	engine *transport.Engine
+	devs   []devices.Device
+}
+
+// params of a small device whose slabs are small too, so that extents split,
+// end and meet often.
+func small(mapped bool) sim.Params { return sim.Params{Size: 32 * devices.MiB, Mapped: mapped} }
+
+func newRig(t *testing.T, params ...sim.Params) *rig {
+	t.Helper()
+	r := &rig{t: t}
+	for i, p := range params {
+		r.devs = append(r.devs, sim.New(devices.Ordinal(i), p))
+	}
+	r.start()
+	t.Cleanup(r.stop)
+	return r
+}
+
+// wrapped is newRig over devices made by the caller.
+func wrapped(t *testing.T, devs ...devices.Device) *rig {
+	t.Helper()
+	r := &rig{t: t, devs: devs}
+	r.start()
+	t.Cleanup(r.stop)
+	return r
+}
+
+func (r *rig) start() {
+	r.t.Helper()
+	var err error
+	if r.meta, err = metadata.Open(r.ctx(), memkv.New(), metadata.Options{}); err != nil {
+		r.t.Fatal(err)
+	}
+	if r.engine, err = transport.New(transport.Options{}); err != nil {
+		r.t.Fatal(err)
+	}
+	r.reopen()
+}
+
+// reopen makes a new store over the same records and devices, as the next
+// mount does.
+func (r *rig) reopen() {
+	r.t.Helper()
+	var err error
+	r.store, err = objects.Open(r.ctx(), objects.Options{
+		Meta: r.meta, Engine: r.engine, Devices: r.devs,
+		Arena: arena.Options{SlabSize: devices.MiB, Retain: 4 * devices.MiB},
+	})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r *rig) stop() {
+	if err := r.store.Close(context.Background(), objects.CloseOptions{}); err != nil {
+		r.t.Error(err)
+	}
+	if err := r.engine.Close(); err != nil {
+		r.t.Error(err)
+	}
+	for _, d := range r.devs {
+		if u, err := d.Usage(); err != nil || u.Used != 0 {
+			r.t.Errorf("%s: %v in use after the store closed, %v", d.Info().Name, u.Used, err)
+		}
+		if err := d.Close(); err != nil {
+			r.t.Error(err)
+		}
+	}
+	if err := r.meta.Close(); err != nil {
+		r.t.Error(err)
+	}
+}
+
+func (r *rig) ctx() context.Context { return r.t.Context() }
+
+// root is the directory of a device.
+func (r *rig) root(name string) objects.Ino {
+	r.t.Helper()
+	a, err := r.store.Lookup(r.ctx(), metadata.RootIno, name)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return a.Ino
+}
+
+// create makes a file on a device and opens it.
+func (r *rig) create(device, name string) *objects.File {
+	r.t.Helper()
+	a, err := r.store.Create(r.ctx(), r.root(device), name, metadata.Node{Mode: metadata.TypeRegular | 0o644})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return r.open(a.Ino)
+}
+
+func (r *rig) open(ino objects.Ino) *objects.File {
+	r.t.Helper()
+	f, err := r.store.OpenFile(r.ctx(), ino)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return f
+}
+
+func (r *rig) close(f *objects.File) {
+	r.t.Helper()
+	if err := f.Close(r.ctx()); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r *rig) write(f *objects.File, off uint64, p []byte) {
+	r.t.Helper()
+	n, err := f.WriteAt(r.ctx(), p, objects.Write{Off: off})
+	if err != nil || n != len(p) {
+		r.t.Fatalf("write %d bytes at %d: %d, %v", len(p), off, n, err)
+	}
+}
+
+func (r *rig) read(f *objects.File, off uint64, n int) []byte {
+	r.t.Helper()
+	p := make([]byte, n)
+	got, err := f.ReadAt(r.ctx(), p, off)
+	if err != nil {
+		r.t.Fatalf("read %d bytes at %d: %v", n, off, err)
+	}
+	return p[:got]
+}
+
+func (r *rig) attr(ino objects.Ino) objects.Attr {
+	r.t.Helper()
+	a, err := r.store.Attr(r.ctx(), ino)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return a
+}
+
+// used is what df shows of a device.
+func (r *rig) used(name devices.Name) devices.Size {
+	r.t.Helper()
+	all, err := r.store.Devices(r.ctx())
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	for _, d := range all {
+		if d.Info.Name == name {
+			return d.Usage.Used
+		}
+	}
+	r.t.Fatalf("no device %s", name)
+	return 0
+}

@@ -1,0 +1,307 @@
+package objects_test
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/devices/sim"
+	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/objects"
+	"github.com/hmcfs/hmcfs/tests/kit"
+)
+
+func TestUnlinkedObjectLivesUntilItsLastHandle(t *testing.T) {
+	kit.Check(t)
+	r := newRig(t, small(false))
+	want := kit.Bytes(1, 0, 3<<20+17)
+	f := r.create("sim0", "a")
+	r.write(f, 0, want)
+	second := r.open(f.Ino())
+	r.store.Reference(f.Ino(), 1)
+	if err := r.store.Unlink(r.ctx(), r.root("sim0"), "a"); err != nil {
+		t.Fatal(err)
+	}
+	if a := r.attr(f.Ino()); a.Nlink != 0 || a.Size != uint64(len(want)) {
+		t.Errorf("nlink %d, size %d after unlink", a.Nlink, a.Size)
+	}
+	r.close(f)
+	if d := kit.FirstDiff(r.read(second, 0, len(want)), want); d >= 0 {
+		t.Errorf("byte %d of an unlinked object differs", d)
+	}
+	r.close(second)
+	if used := r.used("sim0"); used != 0 {
+		t.Errorf("%v in use after the last handle", used)
+	}
+	if a := r.attr(f.Ino()); a.Nlink != 0 {
+		t.Errorf("nlink %d while the kernel refers to it", a.Nlink)
+	}
+	r.store.Forget(f.Ino(), 1)
+	if _, err := r.store.Attr(r.ctx(), f.Ino()); !errors.Is(err, metadata.ErrNotExist) {
+		t.Errorf("attributes after the last reference: %v", err)
+	}
+}
+
+func TestReplacedAndClosedObjectsGiveMemoryBack(t *testing.T) {
+	kit.Check(t)
+	r := newRig(t, small(false))
+	root := r.root("sim0")
+	for i, name := range []string{"old", "new"} {
+		f := r.create("sim0", name)
+		r.write(f, 0, kit.Bytes(uint64(i), 0, 2<<20))
+		r.close(f)
+	}
+	if err := r.store.Rename(r.ctx(), metadata.Rename{From: root, Name: "new", To: root, NewName: "old"}); err != nil {
+		t.Fatal(err)
+	}
+	if used := r.used("sim0"); used != 2*devices.MiB {
+		t.Errorf("%v in use, want one object's 2 MiB", used)
+	}
+	a, err := r.store.Lookup(r.ctx(), root, "old")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := r.open(a.Ino)
+	defer r.close(f)
+	if d := kit.FirstDiff(r.read(f, 0, 2<<20), kit.Bytes(1, 0, 2<<20)); d >= 0 {
+		t.Errorf("byte %d differs", d)
+	}
+}
+
+func TestDeviceFull(t *testing.T) {
+	kit.Check(t)
+	r := newRig(t, sim.Params{Size: 4 * devices.MiB})
+	f := r.create("sim0", "a")
+	p := kit.Bytes(7, 0, 6<<20)
+	n, err := f.WriteAt(r.ctx(), p, objects.Write{})
+	if n != 4<<20 || err != nil {
+		t.Fatalf("write of 6 MiB to 4 MiB: %d, %v", n, err)
+	}
+	var full *devices.OutOfMemoryError
+	if n, err := f.WriteAt(r.ctx(), p, objects.Write{Off: 4 << 20}); n != 0 || !errors.As(err, &full) {
+		t.Fatalf("write to a full device: %d, %v", n, err)
+	}
+	if d := kit.FirstDiff(r.read(f, 0, 4<<20), p[:4<<20]); d >= 0 {
+		t.Errorf("byte %d written before the device was full differs", d)
+	}
+	r.close(f)
+	if err := r.store.Unlink(r.ctx(), r.root("sim0"), "a"); err != nil {
+		t.Fatal(err)
+	}
+	if used := r.used("sim0"); used != 0 {
+		t.Errorf("%v in use after rm", used)
+	}
+}
+
+func TestMoveBetweenDevices(t *testing.T) {
+	kit.Check(t)
+	r := newRig(t, small(false), small(true))
+	want := kit.Bytes(3, 0, 5<<20+3)
+	f := r.create("sim0", "a")
+	r.write(f, 8192, want)
+	before := r.attr(f.Ino())
+	move := metadata.Rename{From: r.root("sim0"), Name: "a", To: r.root("sim1"), NewName: "b"}
+	if err := r.store.Rename(r.ctx(), move); !errors.Is(err, metadata.ErrCrossDevice) {
+		t.Fatalf("move of an open object: %v", err)
+	}
+	r.close(f)
+	if err := r.store.Rename(r.ctx(), move); err != nil {
+		t.Fatal(err)
+	}
+	a, err := r.store.Lookup(r.ctx(), r.root("sim1"), "b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a.Ino != before.Ino || a.Device != "sim1" || a.Size != before.Size || a.Mtime != before.Mtime || a.Path != "mapped" {
+		t.Errorf("after the move: %+v", a)
+	}
+	if used := r.used("sim0"); used != 0 {
+		t.Errorf("%v left on the device it came from", used)
+	}
+	f = r.open(a.Ino)
+	defer r.close(f)
+	if d := kit.FirstDiff(r.read(f, 8192, len(want)), want); d >= 0 {
+		t.Errorf("byte %d differs", d)
+	}
+	if off, err := f.Seek(r.ctx(), 0, objects.SeekData); err != nil || off != 8192 {
+		t.Errorf("the hole before the data was filled: data at %d, %v", off, err)
+	}
+}
+
+func TestCrashLosesContentAndSaysSo(t *testing.T) {
+	kit.Check(t)
+	dev := sim.New(0, small(false))
+	r := wrapped(t, dev)
+	kept := r.create("sim0", "kept")
+	r.write(kept, 0, kit.Bytes(1, 0, 100))
+	empty := r.create("sim0", "empty")
+	r.close(empty)
+	dev.(*sim.Device).Crash()
+	if _, err := kept.ReadAt(r.ctx(), make([]byte, 10), 0); !errors.Is(err, objects.ErrLost) {
+		t.Errorf("read after the crash: %v", err)
+	}
+	if _, err := kept.WriteAt(r.ctx(), []byte("x"), objects.Write{}); !errors.Is(err, objects.ErrLost) {
+		t.Errorf("write after the crash: %v", err)
+	}
+	if a := r.attr(kept.Ino()); a.State != objects.StateLost || a.Resident != 0 || a.Size != 100 {
+		t.Errorf("state %s, resident %d, size %d", a.State, a.Resident, a.Size)
+	}
+	if a := r.attr(empty.Ino()); a.State != objects.StateLive {
+		t.Errorf("an empty object is %s", a.State)
+	}
+	zero := uint64(0)
+	if a, err := r.store.SetAttr(r.ctx(), kept.Ino(), objects.Change{Size: &zero}); err != nil || a.State != objects.StateLive {
+		t.Errorf("cut to nothing: %s, %v", a.State, err)
+	}
+	r.write(kept, 0, kit.Bytes(2, 0, 5000))
+	if d := kit.FirstDiff(r.read(kept, 0, 5000), kit.Bytes(2, 0, 5000)); d >= 0 {
+		t.Errorf("byte %d of the object's new life differs", d)
+	}
+	r.close(kept)
+}
+
+// A daemon that dies leaves records whose content was never closed; the next
+// one must call every one of them lost, and none of them empty.
+func TestReopenInAnotherEpoch(t *testing.T) {
+	kit.Check(t)
+	dev := sim.New(0, small(false))
+	r := wrapped(t, dev)
+	var files []*objects.File
+	for i := range 20 {
+		f := r.create("sim0", fmt.Sprint("f", i))
+		r.write(f, uint64(i)*3000, kit.Bytes(uint64(i), 0, 1+i*100))
+		files = append(files, f)
+	}
+	dead := r.store
+	dev.(*sim.Device).Crash()
+	r.reopen()
+	var lost []objects.LostObject
+	if err := r.store.Lost(r.ctx(), func(o objects.LostObject) error { lost = append(lost, o); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if len(lost) != len(files) || lost[0].Path == "" {
+		t.Errorf("%d objects lost of %d: %+v", len(lost), len(files), lost)
+	}
+	f := r.open(files[3].Ino())
+	if n, err := f.ReadAt(r.ctx(), make([]byte, 10), 0); err == nil && n > 0 {
+		t.Errorf("read %d bytes of an object of a dead daemon", n)
+	}
+	r.close(f)
+	removed, err := r.store.RemoveLost(r.ctx())
+	if err != nil || len(removed) != len(files) {
+		t.Errorf("removed %d: %v", len(removed), err)
+	}
+	if err := r.store.Check(r.ctx(), func(p metadata.Problem) { t.Errorf("%+v", p) }); err != nil {
+		t.Error(err)
+	}
+	if err := dead.Close(r.ctx(), objects.CloseOptions{}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestWritersAndReadersOfOneObject(t *testing.T) {
+	kit.Check(t)
+	r := newRig(t, small(false))
+	f := r.create("sim0", "a")
+	defer r.close(f)
+	const blocks, block = 64, 4096 + 13
+	var all sync.WaitGroup
+	for w := range 8 {
+		all.Go(func() {
+			for b := w; b < blocks; b += 8 {
+				if _, err := f.WriteAt(r.ctx(), kit.Bytes(9, int64(b*block), block), objects.Write{Off: uint64(b * block)}); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+		all.Go(func() {
+			for range 50 {
+				p := make([]byte, 3*block)
+				n, err := f.ReadAt(r.ctx(), p, uint64(w*block))
+				if err != nil {
+					t.Error(err)
+				}
+				for i, c := range p[:n] {
+					if want := kit.Bytes(9, int64(w*block+i), 1)[0]; c != 0 && c != want {
+						t.Errorf("byte %d is %#x: neither unwritten nor %#x", w*block+i, c, want)
+						return
+					}
+				}
+			}
+		})
+		all.Go(func() {
+			for range 20 {
+				if _, err := r.store.Attr(r.ctx(), f.Ino()); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if d := kit.FirstDiff(r.read(f, 0, blocks*block), kit.Bytes(9, 0, blocks*block)); d >= 0 {
+		t.Errorf("byte %d differs", d)
+	}
+}
+
+// Readers race with truncation and with other objects that take the freed
+// memory: no reader may see another object's bytes.
+func TestNoForeignBytes(t *testing.T) {
+	kit.Check(t)
+	r := newRig(t, sim.Params{Size: 2 * devices.MiB})
+	a := r.create("sim0", "a")
+	b := r.create("sim0", "b")
+	defer r.close(a)
+	defer r.close(b)
+	const n = 512 << 10
+	fill := func(f *objects.File, c byte) {
+		p := make([]byte, n)
+		for i := range p {
+			p[i] = c
+		}
+		if _, err := f.WriteAt(r.ctx(), p, objects.Write{}); err != nil {
+			t.Error(err)
+		}
+		zero := uint64(0)
+		if _, err := r.store.SetAttr(r.ctx(), f.Ino(), objects.Change{Size: &zero}); err != nil {
+			t.Error(err)
+		}
+	}
+	stop := make(chan struct{})
+	var readers sync.WaitGroup
+	for f, own := range map[*objects.File]byte{a: 'a', b: 'b'} {
+		readers.Go(func() {
+			p := make([]byte, n)
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				got, err := f.ReadAt(r.ctx(), p, 0)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				for i, c := range p[:got] {
+					if c != 0 && c != own {
+						t.Errorf("byte %d of %q is %q", i, own, c)
+						return
+					}
+				}
+			}
+		})
+	}
+	var writers sync.WaitGroup
+	for f, own := range map[*objects.File]byte{a: 'a', b: 'b'} {
+		writers.Go(func() {
+			for range 60 {
+				fill(f, own)
+			}
+		})
+	}
+	writers.Wait()
+	close(stop)
+	readers.Wait()
+}

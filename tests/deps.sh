@@ -1,0 +1,47 @@
+#!/bin/sh
+# Installs what the tests and the demo need from Debian or Ubuntu. Does
+# nothing, and takes no time, when all of it is there.
+set -eu
+
+packages="
+	acl attr e2fsprogs fuse3 gcc git libc6-dev make
+	ocl-icd-libopencl1 opencl-headers pocl-opencl-icd
+	python3-numpy rsync sqlite3 tar
+"
+
+installed() {
+	dpkg-query -W -f '${db:Status-Status}\n' "$1" 2>/dev/null | grep -qx installed
+}
+
+if ! command -v dpkg-query >/dev/null; then
+	echo "deps: this is no Debian; what is needed by its names there:" $packages >&2
+	exit 0
+fi
+
+missing=
+for p in $packages; do
+	installed "$p" || missing="$missing $p"
+done
+[ -n "$missing" ] || exit 0
+
+if [ "$(id -u)" -eq 0 ]; then
+	as_root=
+elif command -v sudo >/dev/null && sudo -n true 2>/dev/null; then
+	as_root=sudo
+else
+	echo "deps: missing:$missing; install them as root: apt-get install$missing" >&2
+	exit 1
+fi
+
+install_missing() {
+	# env, because sudo drops what is set outside of it.
+	$as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq update &&
+		$as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq install \
+			-y --no-install-recommends -o DPkg::Lock::Timeout=120 $missing
+}
+
+echo "deps: installing$missing"
+install_missing || {
+	echo "deps: trying once more" >&2
+	install_missing
+}

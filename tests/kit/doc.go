@@ -1,0 +1,7 @@
+// Package kit holds what tests share: leak checks, waiting without sleeping,
+// content that depends on its position, and the rule that says when a test
+// may be skipped.
+//
+// It is imported by _test.go files, by the fault wrappers and by the
+// conformance suites, never by code that is shipped.
+package kit

@@ -1,0 +1,198 @@
+package kit
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// RequireEnv is the environment variable that turns a skip into a failure: a
+// comma separated list of needs, or "all".
+const RequireEnv = "HMCFS_REQUIRE"
+
+// Require skips the test unless the machine has every need, or fails it if
+// HMCFS_REQUIRE says that the need must be there. The needs are:
+//
+//	fuse         /dev/fuse can be opened, and mounted with
+//	passthrough  the kernel takes FUSE passthrough from this process
+//	opencl       an OpenCL loader and at least one driver
+//	cuda         an NVIDIA driver and a card
+//	root         effective uid 0 with CAP_SYS_ADMIN
+//	numpy        python3 with NumPy
+//	tool:NAME    a program in the PATH
+func Require(t testing.TB, needs ...string) {
+	t.Helper()
+	for _, need := range needs {
+		err := Missing(need)
+		switch {
+		case err == nil:
+		case errors.Is(err, errUnknownNeed) || Demanded(os.Getenv(RequireEnv), need):
+			t.Fatalf("need %s: %v", need, err)
+		default:
+			t.Skipf("need %s: %v", need, err)
+		}
+	}
+}
+
+// Demanded says whether a value of HMCFS_REQUIRE names the need. "all"
+// names every need but cuda, which no test machine can be given by a package.
+func Demanded(list, need string) bool {
+	for name := range strings.SplitSeq(list, ",") {
+		name = strings.TrimSpace(name)
+		if name == need || name == "all" && need != "cuda" {
+			return true
+		}
+	}
+	return false
+}
+
+// errUnknownNeed is a mistake in the test itself.
+var errUnknownNeed = errors.New("kit: no such need")
+
+// Missing returns nil if the machine has the need, else why it has not. It
+// is also what the conditions of scripts are made from.
+func Missing(need string) error {
+	switch need {
+	case "fuse":
+		return missingFUSE()
+	case "passthrough":
+		return missingPassthrough()
+	case "opencl":
+		return missingOpenCL()
+	case "cuda":
+		return missingCUDA()
+	case "root":
+		return missingRoot()
+	case "numpy":
+		return missingNumPy()
+	}
+	if tool, ok := strings.CutPrefix(need, "tool:"); ok {
+		_, err := exec.LookPath(tool)
+		return err
+	}
+	return fmt.Errorf("%w: %q", errUnknownNeed, need)
+}
+
+func missingFUSE() error {
+	f, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	if err = f.Close(); err != nil {
+		return err
+	}
+	if missingRoot() == nil {
+		return nil
+	}
+	_, err = exec.LookPath("fusermount3")
+	return err
+}
+
+// passthroughSince is the first kernel with FUSE passthrough, as major and
+// minor number.
+const passthroughSince = "6.9"
+
+func missingPassthrough() error {
+	if err := errors.Join(missingFUSE(), missingRoot()); err != nil {
+		return err
+	}
+	var name unix.Utsname
+	if err := unix.Uname(&name); err != nil {
+		return err
+	}
+	release := unix.ByteSliceToString(name.Release[:])
+	var major, minor int
+	if _, err := fmt.Sscanf(release, "%d.%d", &major, &minor); err != nil {
+		return fmt.Errorf("parse kernel release %q: %w", release, err)
+	}
+	if major < 6 || major == 6 && minor < 9 {
+		return fmt.Errorf("kernel %s is older than %s", release, passthroughSince)
+	}
+	return nil
+}
+
+func missingOpenCL() error {
+	if err := missingLibrary("libOpenCL.so.1"); err != nil {
+		return err
+	}
+	drivers, err := filepath.Glob("/etc/OpenCL/vendors/*.icd")
+	if err != nil {
+		return err
+	}
+	if len(drivers) == 0 && os.Getenv("OCL_ICD_VENDORS") == "" {
+		return errors.New("no OpenCL driver in /etc/OpenCL/vendors")
+	}
+	return nil
+}
+
+func missingCUDA() error {
+	if err := missingLibrary("libcuda.so.1"); err != nil {
+		return err
+	}
+	_, err := os.Stat("/dev/nvidiactl")
+	return err
+}
+
+// missingLibrary looks for a shared library where Debian's and the other
+// distributions' loaders look.
+func missingLibrary(name string) error {
+	dirs := strings.Split(os.Getenv("LD_LIBRARY_PATH"), ":")
+	for _, pattern := range []string{"/lib/*-linux-gnu", "/usr/lib/*-linux-gnu", "/usr/local/cuda/lib64"} {
+		found, err := filepath.Glob(pattern)
+		if err != nil {
+			return err
+		}
+		dirs = append(dirs, found...)
+	}
+	dirs = append(dirs, "/lib64", "/usr/lib64", "/usr/lib", "/usr/local/lib")
+	if slices.ContainsFunc(dirs, func(dir string) bool {
+		_, err := os.Stat(filepath.Join(dir, name))
+		return dir != "" && err == nil
+	}) {
+		return nil
+	}
+	return fmt.Errorf("no %s", name)
+}
+
+// capSysAdmin is the number of CAP_SYS_ADMIN, which mounting needs.
+const capSysAdmin = 21
+
+func missingRoot() error {
+	if uid := os.Geteuid(); uid != 0 {
+		return fmt.Errorf("effective uid is %d", uid)
+	}
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return err
+	}
+	for line := range strings.Lines(string(status)) {
+		value, ok := strings.CutPrefix(line, "CapEff:")
+		if !ok {
+			continue
+		}
+		var caps uint64
+		if _, err := fmt.Sscanf(strings.TrimSpace(value), "%x", &caps); err != nil {
+			return fmt.Errorf("parse %q: %w", line, err)
+		}
+		if caps&(1<<capSysAdmin) == 0 {
+			return errors.New("CAP_SYS_ADMIN is not in the effective set")
+		}
+		return nil
+	}
+	return errors.New("no CapEff line in /proc/self/status")
+}
+
+func missingNumPy() error {
+	out, err := exec.Command("python3", "-c", "import numpy").CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%w: %s", err, strings.TrimSpace(string(out)))
+	}
+	return nil
+}

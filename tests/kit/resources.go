@@ -1,0 +1,110 @@
+package kit
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+)
+
+// stackLimit bounds the memory that a dump of all stacks may take.
+const stackLimit = 64 << 20
+
+// goroutines returns the stack of every goroutine that a test can answer
+// for, by goroutine number.
+func goroutines() map[string]string {
+	out := make(map[string]string)
+	for stack := range strings.SplitSeq(allStacks(), "\n\n") {
+		head, body, ok := strings.Cut(stack, "\n")
+		if !ok || ofTheRuntime(body) {
+			continue
+		}
+		id, _, _ := strings.Cut(strings.TrimPrefix(head, "goroutine "), " ")
+		out[id] = head + "\n" + body
+	}
+	return out
+}
+
+// allStacks dumps the stacks of all goroutines.
+func allStacks() string {
+	for size := 1 << 20; ; size *= 2 {
+		buf := make([]byte, size)
+		if n := runtime.Stack(buf, true); n < size || size >= stackLimit {
+			return string(buf[:n])
+		}
+	}
+}
+
+// ofTheRuntime says whether a stack belongs to a goroutine that the standard
+// library starts once for the whole process and never ends.
+func ofTheRuntime(stack string) bool {
+	for _, frame := range []string{
+		"os/signal.signal_recv",
+		"os/signal.loop",
+		"runtime.ensureSigM",
+		"testing.(*M).startAlarm",
+		"runtime/pprof.profileWriter",
+	} {
+		if strings.Contains(stack, frame) {
+			return true
+		}
+	}
+	return false
+}
+
+// openDescriptors returns what each open file descriptor points to.
+func openDescriptors() (map[string]string, error) {
+	if err := startPoller(); err != nil {
+		return nil, err
+	}
+	const dir = "/proc/self/fd"
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	own := fmt.Sprintf("/proc/%d/fd", os.Getpid())
+	out := make(map[string]string, len(entries))
+	for _, e := range entries {
+		target, err := os.Readlink(filepath.Join(dir, e.Name()))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // closed since the directory was read
+		}
+		if err != nil {
+			return nil, err
+		}
+		if target != own {
+			out[e.Name()] = target
+		}
+	}
+	return out, nil
+}
+
+// startPoller makes the Go runtime open the descriptors of its network
+// poller, which it does on first use, so that no test is blamed for them.
+func startPoller() error {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	return errors.Join(r.Close(), w.Close())
+}
+
+// mountPoints returns the mount points of the process's mount namespace by
+// mount number.
+func mountPoints() (map[string]string, error) {
+	data, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return nil, err
+	}
+	out := make(map[string]string)
+	for line := range strings.Lines(string(data)) {
+		// Number, parent, device, root and mount point come first.
+		if f := strings.Fields(line); len(f) >= 5 {
+			out[f[0]] = f[4]
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,46 @@
+package lint
+
+import (
+	"bytes"
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+// checkTodo finds work that is left and that no issue knows of.
+func checkTodo(t *Tree) []Offence {
+	left := regexp.MustCompile(`\b(TODO|FIXME|XXX)\b`)
+	issue := regexp.MustCompile(`#\d+|\bissue \d+`)
+	return t.each(func(f *File) []Offence {
+		var out []Offence
+		for _, group := range f.Syntax.Comments {
+			for _, c := range group.List {
+				if word := left.FindString(c.Text); word != "" && !issue.MatchString(c.Text) {
+					out = append(out, f.offence(c.Pos(), "%s without the number of an issue", word))
+				}
+			}
+		}
+		return out
+	})
+}
+
+// checkMachinePaths finds paths that only exist on the machine of whoever
+// wrote them.
+func checkMachinePaths(t *Tree) []Offence {
+	// Put together so that this file is not an offender.
+	private := regexp.MustCompile(`(^|[\s"'` + "`" + `(=:,])(/` + `work/|/` + `root/|/` + `home/\w+/|/` + `Users/\w+/)`)
+	var out []Offence
+	for _, text := range t.Texts {
+		n := 0
+		for line := range bytes.Lines(text.Data) {
+			n++
+			if m := private.FindSubmatch(line); m != nil {
+				out = append(out, Offence{
+					Path: text.Path, Line: n,
+					Text: fmt.Sprintf("%s… is a path of one machine", strings.TrimSpace(string(m[2]))),
+				})
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,188 @@
+// Tally runs go test and counts: it prints a line for each package, the
+// output of what failed and the reason of each skip, and ends with
+//
+//	N passed, N failed, N skipped
+//
+// where subtests count like tests, and a package that doesn't build or dies
+// counts as one failure. Arguments go to go test. With -counts FILE the
+// numbers are appended to a file too.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strings"
+	"syscall"
+)
+
+func main() {
+	counts := flag.String("counts", "", "append the numbers to this `file`")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, os.Stdout, *counts, flag.Args())
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "tally:", err)
+		os.Exit(1)
+	}
+}
+
+// run runs go test and fails if it does, or if anything failed in it.
+func run(ctx context.Context, out io.Writer, counts string, args []string) error {
+	cmd := exec.CommandContext(ctx, "go", append([]string{"test", "-json"}, args...)...)
+	cmd.Stderr = os.Stderr
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	events, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	t := newTally(out)
+	readErr := t.read(events)
+	waitErr := cmd.Wait()
+	if waitErr != nil && t.failed == 0 {
+		t.failed = 1 // it failed before there was anything to count
+	}
+	fmt.Fprintf(out, "%d passed, %d failed, %d skipped\n", t.passed, t.failed, t.skipped)
+	return errors.Join(readErr, waitErr, appendCounts(counts, t))
+}
+
+// appendCounts adds the numbers as a line to the file, if there is one.
+func appendCounts(file string, t *tally) error {
+	if file == "" {
+		return nil
+	}
+	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o666)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(f, t.passed, t.failed, t.skipped)
+	return errors.Join(err, f.Close())
+}
+
+// event is what go test -json says; see go doc test2json.
+type event struct {
+	Action     string
+	Package    string
+	ImportPath string
+	Test       string
+	Output     string
+	Elapsed    float64
+}
+
+// tally counts events and keeps the output of tests until it is known
+// whether somebody wants to read it.
+type tally struct {
+	out                     io.Writer
+	passed, failed, skipped int
+	pending                 map[string]*strings.Builder // by package and test
+	broken                  map[string]bool             // packages with a failed test
+}
+
+// newTally starts from nothing.
+func newTally(out io.Writer) *tally {
+	return &tally{out: out, pending: make(map[string]*strings.Builder), broken: make(map[string]bool)}
+}
+
+// read counts all events of a stream.
+func (t *tally) read(r io.Reader) error {
+	for dec := json.NewDecoder(r); ; {
+		var e event
+		switch err := dec.Decode(&e); {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			_, _ = io.Copy(io.Discard, r) // go test must not block
+			return fmt.Errorf("read the events of go test: %w", err)
+		}
+		t.add(e)
+	}
+}
+
+// add counts one event.
+func (t *tally) add(e event) {
+	key := e.Package + "\x00" + e.Test
+	switch e.Action {
+	case "build-output":
+		t.print(e.Output)
+	case "output":
+		if t.pending[key] == nil {
+			t.pending[key] = new(strings.Builder)
+		}
+		t.pending[key].WriteString(e.Output)
+	case "pass", "skip", "fail":
+		if e.Test == "" {
+			t.addPackage(e, t.take(key))
+		} else {
+			t.addTest(e, t.take(key))
+		}
+	}
+}
+
+// addTest counts the end of a test.
+func (t *tally) addTest(e event, output string) {
+	switch e.Action {
+	case "pass":
+		t.passed++
+	case "skip":
+		t.skipped++
+		t.print(fmt.Sprintf("skip\t%s %s%s\n", e.Package, e.Test, reason(output)))
+	case "fail":
+		t.failed++
+		t.broken[e.Package] = true
+		t.print(output)
+	}
+}
+
+// addPackage counts the end of a package. One that failed without a failed
+// test did not build, or was killed: then what its tests have printed so far
+// is all there is to go by.
+func (t *tally) addPackage(e event, output string) {
+	switch {
+	case e.Action == "pass":
+		t.print(fmt.Sprintf("ok\t%s\t%.1fs\n", e.Package, e.Elapsed))
+	case e.Action == "fail" && !t.broken[e.Package]:
+		t.failed++
+		for key := range t.pending {
+			if strings.HasPrefix(key, e.Package+"\x00") {
+				t.print(t.take(key))
+			}
+		}
+		fallthrough
+	case e.Action == "fail":
+		t.print(output)
+	}
+}
+
+// take returns the output that was kept and forgets it.
+func (t *tally) take(key string) string {
+	b := t.pending[key]
+	delete(t.pending, key)
+	if b == nil {
+		return ""
+	}
+	return b.String()
+}
+
+// print writes a text as it is.
+func (t *tally) print(s string) { fmt.Fprint(t.out, s) }
+
+// reason finds why a test was skipped in its output.
+func reason(output string) string {
+	for line := range strings.Lines(output) {
+		line = strings.TrimSpace(line)
+		if line != "" && !strings.HasPrefix(line, "=== ") && !strings.HasPrefix(line, "--- ") {
+			return ": " + line
+		}
+	}
+	return ""
+}
