@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hmcfs/hmcfs/cmd/hmcfs/config"
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/place"
 )
 
@@ -42,7 +43,12 @@ func (a *app) root() *cobra.Command {
 			"look like files: one directory for each device.",
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args:          cobra.NoArgs,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			return unknownVerb(cmd, args[0])
+		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return cmd.Help()
 		},
@@ -56,6 +62,18 @@ func (a *app) root() *cobra.Command {
 		return usage(fmt.Errorf("%w; see %s --help", err, cmd.CommandPath()))
 	})
 	return root
+}
+
+func unknownVerb(root *cobra.Command, word string) error {
+	var names []string
+	for _, c := range root.Commands() {
+		names = append(names, c.Name())
+	}
+	hint := "see hmcfs --help"
+	if near := config.Nearest(word, names); near != "" {
+		hint = fmt.Sprintf("did you mean %q?", near)
+	}
+	return usage(fmt.Errorf("unknown verb %q; %s", word, hint))
 }
 
 // Run runs one command and returns its exit code.
