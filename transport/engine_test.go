@@ -42,7 +42,7 @@ func TestOptions(t *testing.T) {
 	}
 	var o transport.Options
 	o.EnsureDefaults()
-	if got, want := o.String(), "chunk-size=512.0 KiB slots=4 max-pinned=64.0 MiB"; got != want {
+	if got, want := o.String(), "chunk-size=1.0 MiB slots=4 max-pinned=64.0 MiB"; got != want {
 		t.Errorf("options %q, want %q", got, want)
 	}
 }

@@ -198,12 +198,7 @@ func TestFileEnds(t *testing.T) {
 // TestTwoFileSystems copies between files that the kernel can't copy
 // between by itself.
 func TestTwoFileSystems(t *testing.T) {
-	fd, err := unix.MemfdCreate("transport-test", unix.MFD_CLOEXEC)
-	if err != nil {
-		t.Skip(err)
-	}
-	mem := os.NewFile(uintptr(fd), "memfd")
-	t.Cleanup(func() { _ = mem.Close() })
+	mem := memFile(t)
 	want := transporttest.Pattern(1, 5*int(testChunk)+9)
 	disk := tempFile(t, want)
 	e := newEngine(t, transport.Options{ChunkSize: testChunk})
@@ -252,6 +247,18 @@ func TestBadSpans(t *testing.T) {
 			}
 		})
 	}
+}
+
+// memFile is an empty file in memory.
+func memFile(tb testing.TB) *os.File {
+	tb.Helper()
+	fd, err := unix.MemfdCreate("transport-test", unix.MFD_CLOEXEC)
+	if err != nil {
+		tb.Skip(err)
+	}
+	f := os.NewFile(uintptr(fd), "memfd")
+	tb.Cleanup(func() { _ = f.Close() })
+	return f
 }
 
 func tempFile(t *testing.T, content []byte) *os.File {

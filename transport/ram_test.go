@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
-	"time"
 
 	"github.com/hmcfs/hmcfs/devices"
 )
@@ -17,8 +16,6 @@ var errInjected = errors.New("injected")
 // before its first use.
 type ram struct {
 	name devices.Name
-	// total bounds a transfer's rate; 0 is no limit.
-	bandwidth devices.Size
 	// before is called at the start of every operation that moves bytes;
 	// its error fails the operation after half of its bytes.
 	before func(op string) error
@@ -59,7 +56,6 @@ func (d *ram) move(ctx context.Context, op string, dst, src []byte) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	start := time.Now()
 	if d.before != nil {
 		if err := d.before(op); err != nil {
 			copy(dst, src[:len(src)/2])
@@ -67,11 +63,6 @@ func (d *ram) move(ctx context.Context, op string, dst, src []byte) error {
 		}
 	}
 	copy(dst, src)
-	if d.bandwidth > 0 {
-		least := time.Duration(float64(len(src)) / float64(d.bandwidth) * float64(time.Second))
-		for time.Since(start) < least {
-		}
-	}
 	return nil
 }
 
