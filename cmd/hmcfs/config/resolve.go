@@ -70,10 +70,8 @@ func Resolve(in Inputs) (*Settings, error) {
 		faults = append(faults, err)
 		s.List = append(s.List, setting)
 	}
+	faults = append(faults, s.Validate(in.Families))
 	if err := errors.Join(faults...); err != nil {
-		return nil, err
-	}
-	if err := s.Validate(in.Families); err != nil {
 		return nil, err
 	}
 	return s, nil
@@ -93,6 +91,10 @@ func (s *Settings) apply(p *Option, given []Given) (Setting, error) {
 	}
 	source := given[len(given)-1].Source
 	if err := p.set(&s.Options, texts); err != nil {
+		// The default stands in, so that the other checks go on.
+		if p.Default != "" {
+			p.set(&s.Options, []string{p.Default}) //nolint:errcheck // a default is right
+		}
 		return Setting{}, fmt.Errorf("%s: %w", source, err)
 	}
 	return Setting{Option: p, Source: source}, nil

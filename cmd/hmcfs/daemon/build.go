@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/admin"
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/place"
 	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/devices/host"
 	"github.com/hmcfs/hmcfs/fs"
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/metadata/badgerkv"
@@ -85,11 +87,7 @@ func ClearMountPoint(path string) error {
 		case !found:
 			return place.CheckMountPoint(path)
 		case !m.IsHMCFS():
-			// An empty file system of another kind may be mounted over.
-			if err := place.CheckMountPoint(path); err != nil {
-				return fmt.Errorf("mount point %s is in use: a %s file system is mounted there; unmount it or give another directory", path, m.Type)
-			}
-			return nil
+			return fmt.Errorf("mount point %s is in use: a %s file system is mounted there; unmount it or give another directory", path, m.Type)
 		case !place.IsDead(path):
 			return fmt.Errorf("%s is mounted already with hmcfs; unmount it first: hmcfs umount %s", path, path)
 		}
@@ -100,13 +98,23 @@ func ClearMountPoint(path string) error {
 }
 
 func (d *Daemon) openDevices(ctx context.Context, back *undo) error {
-	reg := Families(d.opts.Places.Runtime, d.opts.Logger)
-	raw, err := d.openListed(ctx, reg)
+	runtime := d.opts.Places.Runtime
+	left, err := host.Leftover(host.Options{Dir: runtime})
+	if err != nil {
+		return err
+	}
+	// A failed mount leaves the tier of a mount before it as it was, and
+	// takes its own away again, also when a later device is at fault.
+	back.push(func() {
+		if len(left) == 0 {
+			removeTier(runtime)
+		}
+	})
+	raw, err := d.openListed(ctx, Families(runtime, d.opts.Logger))
 	if err != nil {
 		return err
 	}
 	d.raw = raw
-	// A failed mount leaves the memory of a mount before it as it was.
 	back.push(func() {
 		for _, dev := range d.raw {
 			dev.Close() //nolint:errcheck // the failure that led here is told
@@ -121,8 +129,22 @@ func (d *Daemon) openDevices(ctx context.Context, back *undo) error {
 	return nil
 }
 
+// removeTier frees a host tier that nobody has open.
+func removeTier(runtimeDir string) {
+	left, err := host.Leftover(host.Options{Dir: runtimeDir})
+	if err != nil {
+		return
+	}
+	for _, l := range left {
+		l.Remove() //nolint:errcheck // the failure that led here is told
+	}
+}
+
 func (d *Daemon) openRecords(ctx context.Context, back *undo) error {
 	dir := d.opts.Places.Metadata()
+	if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
+		back.push(func() { d.opts.Places.RemoveMetadata() }) //nolint:errcheck // the failure that led here is told
+	}
 	kv, err := badgerkv.Open(ctx, badgerkv.Options{Dir: dir, Logger: d.opts.Logger})
 	if err != nil {
 		return d.recordsFault(err)

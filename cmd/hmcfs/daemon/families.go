@@ -8,6 +8,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/devices/host"
 	"github.com/hmcfs/hmcfs/devices/opencl"
 	"github.com/hmcfs/hmcfs/devices/sim"
 )
@@ -16,6 +17,7 @@ import (
 // which they are shown. runtimeDir is where the host tier goes.
 func Families(runtimeDir string, log *zap.Logger) *devices.Registry {
 	return devices.NewRegistry(
+		host.NewDriver(host.Options{Dir: runtimeDir}),
 		opencl.NewDriver(opencl.Options{Logger: log}),
 		sim.NewDriver(),
 	)
@@ -30,34 +32,28 @@ func FamilyNames() []string {
 	return names
 }
 
-// The families that the choice of devices knows by name.
-const (
-	hostFamily = "host"
-	simFamily  = "sim"
-)
-
 // withHost puts the host device first where the specs do not name it: it is
 // always there.
 func withHost(specs []string) []string {
 	for _, s := range specs {
-		if family, _, _ := strings.Cut(s, ","); strings.HasPrefix(family+":", hostFamily+":") {
+		if family, _, _ := strings.Cut(s, ","); strings.HasPrefix(family+":", string(host.Family)+":") {
 			return specs
 		}
 	}
-	return append([]string{hostFamily}, specs...)
+	return append([]string{string(host.Family)}, specs...)
 }
 
 // openFound opens the host device and every accelerator that is there. One
 // that can't be opened is left out, with a warning.
 func (d *Daemon) openFound(ctx context.Context, reg *devices.Registry) ([]devices.Device, error) {
-	host, err := reg.Open(ctx, hostFamily)
+	first, err := reg.Open(ctx, string(host.Family))
 	if err != nil {
 		return nil, err
 	}
-	devs := []devices.Device{host}
+	devs := []devices.Device{first}
 	for _, driver := range reg.Drivers() {
 		family := driver.Family()
-		if family == hostFamily || family == simFamily {
+		if family == host.Family || family == sim.Family {
 			continue
 		}
 		found, err := driver.Discover(ctx)

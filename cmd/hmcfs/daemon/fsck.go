@@ -7,9 +7,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"syscall"
 
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/place"
+	"github.com/hmcfs/hmcfs/devices/host"
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/metadata/badgerkv"
 	"github.com/hmcfs/hmcfs/objects/adminapi"
@@ -169,7 +171,24 @@ func (c *checker) removeNames(ctx context.Context, ino metadata.Ino, one func(me
 }
 
 // survivingEpochs tells which memory outlives a daemon: the host tier's
-// alone, if it is still there.
-func survivingEpochs(place.Holder) map[metadata.DeviceName]metadata.Epoch {
-	return nil
+// alone, if it is still where the last holder had it.
+func survivingEpochs(last place.Holder) map[metadata.DeviceName]metadata.Epoch {
+	out := map[metadata.DeviceName]metadata.Epoch{}
+	if last.RuntimeDir == "" {
+		return out
+	}
+	left, err := host.Leftover(host.Options{Dir: last.RuntimeDir})
+	if err != nil {
+		return out
+	}
+	for _, l := range left {
+		text, err := os.Readlink(filepath.Join(l.Path, "epoch"))
+		if err != nil {
+			continue
+		}
+		if n, err := strconv.ParseUint(text, 10, 64); err == nil {
+			out[metadata.DeviceName(host.Family)] = metadata.Epoch(n)
+		}
+	}
+	return out
 }

@@ -141,7 +141,7 @@ func (d *Daemon) Object(ctx context.Context, ino metadata.Ino) (adminapi.Object,
 			*field = string(value)
 		}
 	}
-	maps, err := d.meta.Mappings(ctx, ino)
+	maps, err := d.store.Extents(ctx, ino)
 	if err != nil && !errors.Is(err, metadata.ErrNotExist) {
 		return adminapi.Object{}, fmt.Errorf("extents of inode %d: %w", ino, err)
 	}
