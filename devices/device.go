@@ -70,10 +70,10 @@ type Usage struct {
 type Device interface {
 	// Info returns the facts. It does not block.
 	Info() Info
-	// Epoch returns the present incarnation of the memory.
+	// Epoch returns the present incarnation of the memory. It does not block.
 	Epoch() Epoch
 	// Alloc takes n bytes, n > 0, of unspecified content: the caller must
-	// not show them to anyone before it has written them.
+	// not show them to anyone before it has written them. n = 0 is ErrRange.
 	Alloc(ctx context.Context, n Size) (*Memory, error)
 	// CopyIn moves bytes host to device (H2D). len(src) must be dst.Len. src
 	// is not kept.
@@ -88,7 +88,7 @@ type Device interface {
 	// Usage tells how much memory is used and free now.
 	Usage() (Usage, error)
 	// Close gives everything back. Memories that are still held become
-	// ErrClosed.
+	// ErrClosed. Closing twice is harmless.
 	Close() error
 }
 

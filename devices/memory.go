@@ -62,7 +62,7 @@ func (m *Memory) Handle() any { return m.handle }
 // Retain adds a reference.
 func (m *Memory) Retain() {
 	if m.refs.Add(1) <= 1 {
-		panic(fmt.Sprintf("devices: memory of %s retained after its last release", m.name))
+		panic(fmt.Errorf("devices: memory of %s retained after its last release", m.name))
 	}
 }
 
@@ -70,7 +70,7 @@ func (m *Memory) Retain() {
 func (m *Memory) Release() error {
 	left := m.refs.Add(-1)
 	if left < 0 {
-		panic(fmt.Sprintf("devices: memory of %s released too often", m.name))
+		panic(fmt.Errorf("devices: memory of %s released too often", m.name))
 	}
 	if left > 0 || m.free == nil {
 		return nil

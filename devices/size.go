@@ -33,20 +33,20 @@ func (s Size) String() string {
 	return fmt.Sprintf("%d B", uint64(s))
 }
 
-// sizeUnit maps a unit's letters, lower case, to bytes. A bare letter is
+// sizeUnit maps a unit's letters, in any case, to bytes. A bare letter is
 // binary, as in dd and truncate.
-func sizeUnit(unit string) (float64, bool) {
+func sizeUnit(unit string) (Size, bool) {
 	switch strings.ToLower(unit) {
 	case "", "b":
 		return 1, true
 	case "k", "kib":
-		return float64(KiB), true
+		return KiB, true
 	case "m", "mib":
-		return float64(MiB), true
+		return MiB, true
 	case "g", "gib":
-		return float64(GiB), true
+		return GiB, true
 	case "t", "tib":
-		return float64(TiB), true
+		return TiB, true
 	case "kb":
 		return 1e3, true
 	case "mb":
@@ -59,26 +59,34 @@ func sizeUnit(unit string) (float64, bool) {
 	return 0, false
 }
 
+// maxSize is the largest size that is taken from a user: every sum of an
+// offset and a length inside it fits 64 bits.
+const maxSize Size = math.MaxInt64
+
 // ParseSize reads "4GiB", "512M", "1.5gib", "2GB" or plain bytes. A bare
-// letter is binary (M = MiB), MB is decimal.
+// letter is binary (M = MiB), MB is decimal. Whole numbers are exact, and no
+// size is 2^63 or more.
 func ParseSize(text string) (Size, error) {
 	t := strings.TrimSpace(text)
 	cut := strings.IndexFunc(t, func(r rune) bool { return (r < '0' || r > '9') && r != '.' })
 	if cut < 0 {
 		cut = len(t)
 	}
-	factor, known := sizeUnit(strings.TrimSpace(t[cut:]))
+	unit, known := sizeUnit(strings.TrimSpace(t[cut:]))
 	if !known {
 		return 0, fmt.Errorf("size %q: unknown unit %q; use B, KiB, MiB, GiB, TiB or KB, MB, GB, TB", text, t[cut:])
 	}
-	if whole, err := strconv.ParseUint(t[:cut], 10, 64); err == nil && factor == 1 {
-		return Size(whole), nil
+	if whole, err := strconv.ParseUint(t[:cut], 10, 64); err == nil {
+		if Size(whole) > maxSize/unit {
+			return 0, fmt.Errorf("size %q: more than any device has", text)
+		}
+		return Size(whole) * unit, nil
 	}
 	n, err := strconv.ParseFloat(t[:cut], 64)
-	if err != nil || n < 0 || n*factor >= math.MaxInt64 {
+	if err != nil || n*float64(unit) >= float64(maxSize) {
 		return 0, fmt.Errorf("size %q: not a number of bytes such as 512MiB or 4GiB", text)
 	}
-	return Size(n * factor), nil
+	return Size(n * float64(unit)), nil
 }
 
 // Offset is a position in bytes from the start of an allocation.
@@ -104,12 +112,15 @@ func (r Range) Within(n Size) bool {
 	return r.WellFormed() && uint64(r.End()) <= uint64(n)
 }
 
-// Overlaps says whether two ranges share a byte.
+// Overlaps says whether two well-formed ranges share a byte.
 func (r Range) Overlaps(o Range) bool {
-	return r.Off < o.End() && o.Off < r.End()
+	return r.Len > 0 && o.Len > 0 && r.Off < o.End() && o.Off < r.End()
 }
 
 // String writes the range as [off, end).
 func (r Range) String() string {
+	if !r.WellFormed() {
+		return fmt.Sprintf("[%d, +%d)", uint64(r.Off), uint64(r.Len))
+	}
 	return fmt.Sprintf("[%d, %d)", uint64(r.Off), uint64(r.End()))
 }

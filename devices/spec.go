@@ -2,6 +2,8 @@ package devices
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -28,8 +30,8 @@ func ParseSpec(text string) (Spec, error) {
 		return Spec{}, fmt.Errorf("device %q: no family; write for example sim:0,size=1GiB", text)
 	}
 	if hasOrdinal {
-		n, err := strconv.Atoi(ordinal)
-		if err != nil || n < 0 {
+		n, err := strconv.ParseUint(ordinal, 10, 31)
+		if err != nil {
 			return Spec{}, fmt.Errorf("device %q: %q is not a device number; write for example %s:0", text, ordinal, family)
 		}
 		spec.Ordinal = Ordinal(n)
@@ -83,7 +85,7 @@ func (p *Params) Size(key string, byDefault Size) Size {
 	}
 	n, err := ParseSize(text)
 	if err != nil {
-		p.fault(err)
+		p.fault(fmt.Errorf("%s: %w", key, err))
 	} else if n == 0 {
 		p.fault(fmt.Errorf("%s is 0", key))
 	}
@@ -98,7 +100,7 @@ func (p *Params) Rate(key string, byDefault Size) Size {
 	}
 	n, err := ParseSize(strings.TrimSuffix(text, "/s"))
 	if err != nil {
-		p.fault(err)
+		p.fault(fmt.Errorf("%s: %w", key, err))
 	}
 	return n
 }
@@ -140,13 +142,15 @@ func (p *Params) Text(key, byDefault string) string {
 	return byDefault
 }
 
-// Err returns every fault found and every parameter that nobody read.
+// Err returns every fault found and every parameter that nobody read, the
+// latter by name.
 func (p *Params) Err() error {
-	for key := range p.unread {
-		p.faults = append(p.faults, fmt.Sprintf("%s has no parameter %q", p.spec.Family, key))
+	faults := slices.Clone(p.faults)
+	for _, key := range slices.Sorted(maps.Keys(p.unread)) {
+		faults = append(faults, fmt.Sprintf("%s has no parameter %q", p.spec.Family, key))
 	}
-	if len(p.faults) == 0 {
+	if len(faults) == 0 {
 		return nil
 	}
-	return fmt.Errorf("device %q: %s", p.spec.Text, strings.Join(p.faults, "; "))
+	return fmt.Errorf("device %q: %s", p.spec.Text, strings.Join(faults, "; "))
 }

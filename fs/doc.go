@@ -1,3 +1,31 @@
 // Package fs is POSIX over objects: the only importer of go-fuse and the only
 // place that knows errno.
+//
+// The kernel's node id is the inode number, which the metadata never gives
+// twice. So the package keeps nothing for an inode that is not open, a file
+// handle of the kernel's survives a remount, and there is no table of nodes
+// to lock. docs/adr/0002-raw-fuse.md tells why.
+//
+// The numbers are divided so:
+//
+//	1                root: the devices' directories, keys/ and .hmcfs/
+//	2 … 1023         keys/, .hmcfs/ and what is in it
+//	1024 …           the store's inodes, as metadata numbers them
+//	1<<62 | ino      the symlink keys/KEY of the object ino
+//
+// # The way of a request
+//
+// go-fuse calls a method of filesystem on a goroutine of the request's own.
+// The method turns the request into one call of objects.Store or
+// objects.File and its error into an errno (errno.go). Operations of the
+// namespace can't be interrupted; those that move bytes stop when the kernel
+// says so, and answer with what they moved.
+//
+// # Lock order
+//
+// No lock is held across a call of the store, of the engine or of the kernel,
+// apart from backing.mu, which is held while one backing file is registered
+// with the kernel. A readAhead.mu, a dirHandle.mu and the locks of the handle
+// tables are leaves; dirHandle.mu is held while its directory is read, which
+// orders readers of one open directory and nothing else.
 package fs

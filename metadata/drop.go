@@ -132,7 +132,7 @@ func (t *txn) dropFiles(dir Ino, files []Entry) (step dropStep, err error) {
 	if err != nil {
 		return step, err
 	}
-	for weight := 0; step.done < len(files) && weight < purgeBatch; step.done++ {
+	for weight := 0; step.done < len(files) && weight < t.s.purgeBatch; step.done++ {
 		sl, err := t.findDirent(dir, files[step.done].Name)
 		if err != nil {
 			return step, err
@@ -146,7 +146,7 @@ func (t *txn) dropFiles(dir Ino, files []Entry) (step dropStep, err error) {
 		}
 		weight += 4
 		switch {
-		case file.leftover():
+		case t.s.leftover(&file):
 			step.left = append(step.left, file.Ino)
 		case file.Nlink == 0:
 			weight += int(file.maps) + int(file.xattrs)

@@ -12,8 +12,8 @@ const purgeBatch = 2048
 
 // leftover says that an inode that was removed has more records than one
 // transaction removes.
-func (i *record) leftover() bool {
-	return i.Nlink == 0 && i.maps+uint64(i.xattrs) > purgeBatch
+func (s *Store) leftover(rec *record) bool {
+	return rec.Nlink == 0 && rec.maps+uint64(rec.xattrs) > uint64(s.purgeBatch)
 }
 
 // removeInode removes an inode's record and all that hangs on it. What is too
@@ -27,7 +27,7 @@ func (t *txn) removeInode(rec *record) error {
 			return err
 		}
 	}
-	if rec.leftover() {
+	if t.s.leftover(rec) {
 		key := t.key1(kindPurge, uint64(rec.Ino))
 		return t.kv.Set(key, encodeNumber(t.room(2), 1))
 	}
@@ -48,9 +48,10 @@ func (t *txn) removeInode(rec *record) error {
 
 // purgeSoon removes what is left of an inode that is gone. A failure is no
 // failure of the operation that removed the inode: the next Open tries again,
-// and nothing is reached through these records meanwhile.
+// and nothing is reached through these records meanwhile. The end of the
+// context does not stop it, since the operation as such has been done.
 func (s *Store) purgeSoon(ctx context.Context, ino Ino) {
-	if err := s.purge(ctx, ino); err != nil {
+	if err := s.purge(context.WithoutCancel(ctx), ino); err != nil {
 		s.log.Warn("records of a removed inode are left for the next start",
 			zap.Uint64("ino", uint64(ino)), zap.Error(err))
 	}
@@ -60,18 +61,18 @@ func (s *Store) purgeSoon(ctx context.Context, ino Ino) {
 func (s *Store) purge(ctx context.Context, ino Ino) error {
 	for more := true; more; {
 		err := s.update(ctx, func(t *txn) error {
-			n, err := t.deleteUnder(t.key1(kindXattr, uint64(ino)), purgeBatch)
+			n, err := t.deleteUnder(t.key1(kindXattr, uint64(ino)), s.purgeBatch)
 			if err != nil {
 				return err
 			}
-			if n < purgeBatch {
-				m, err := t.deleteUnder(t.key1(kindMapping, uint64(ino)), purgeBatch-n)
+			if n < s.purgeBatch {
+				m, err := t.deleteUnder(t.key1(kindMapping, uint64(ino)), s.purgeBatch-n)
 				if err != nil {
 					return err
 				}
 				n += m
 			}
-			if more = n == purgeBatch; more {
+			if more = n == s.purgeBatch; more {
 				return nil
 			}
 			return t.kv.Delete(t.key1(kindPurge, uint64(ino)))

@@ -3,6 +3,7 @@ package metadata_test
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"math/rand/v2"
 	"os"
@@ -353,18 +354,32 @@ func openBadger(t testing.TB, dir string) metadata.KV {
 	return kv
 }
 
+// copyDir copies a database that is in use to an empty directory. Badger goes
+// on flushing meanwhile, so it copies until nothing has come, gone or been
+// entered in the manifest; then the copy is what a kill would have left.
 func copyDir(t *testing.T, from, to string) {
 	t.Helper()
-	entries, err := os.ReadDir(from)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, e := range entries {
-		data, err := os.ReadFile(filepath.Join(from, e.Name()))
+	state := func() string {
+		manifest, err := os.ReadFile(filepath.Join(from, "MANIFEST"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(filepath.Join(to, e.Name()), data, 0o600); err != nil {
+		entries, err := os.ReadDir(from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return fmt.Sprint(entries, manifest)
+	}
+	for {
+		before := state()
+		err := os.CopyFS(to, os.DirFS(from))
+		if err == nil && state() == before {
+			return
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			t.Fatal(err)
+		}
+		if err := errors.Join(os.RemoveAll(to), os.Mkdir(to, 0o700)); err != nil {
 			t.Fatal(err)
 		}
 	}

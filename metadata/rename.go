@@ -66,6 +66,7 @@ type renameOp struct {
 	src, dst slot
 	moved    record
 	other    record // what has the new name, when dst.found
+	replaced bool   // other has lost the new name
 }
 
 func (op *renameOp) oldPlace() linkPlace {
@@ -88,7 +89,7 @@ func (s *Store) rename(ctx context.Context, r Rename, place func(*renameOp) erro
 	err := s.update(ctx, func(t *txn) (err error) {
 		op := &renameOp{Rename: r, t: t}
 		res, err = op.run(place)
-		leftover = op.dst.found && op.other.leftover()
+		leftover = op.replaced && s.leftover(&op.other)
 		return err
 	})
 	if err != nil {
@@ -262,6 +263,7 @@ func (op *renameOp) removeSource() error {
 // that moves.
 func (op *renameOp) dropOther() error {
 	t := op.t
+	op.replaced = true
 	var err error
 	if op.other.IsDir() {
 		err = t.removeDir(&op.other)

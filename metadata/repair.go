@@ -58,7 +58,7 @@ func (s *Store) repairDangling(ctx context.Context, p Problem) error {
 		if !errors.Is(err, ErrNotExist) {
 			return err
 		}
-		if _, err := t.deleteUnder(t.key1(kindLink, uint64(p.Ino)), purgeBatch); err != nil {
+		if _, err := t.deleteUnder(t.key1(kindLink, uint64(p.Ino)), t.s.purgeBatch); err != nil {
 			return err
 		}
 		return t.kv.Set(t.key1(kindPurge, uint64(p.Ino)), encodeNumber(nil, 1))

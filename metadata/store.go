@@ -21,9 +21,11 @@ type Store struct {
 	now   func() time.Time
 	super superblock // immutable
 	// hash places a name in its directory; tests make it collide.
-	hash  func(name string) uint64
-	alloc allocator
-	locks lockTable
+	hash func(name string) uint64
+	// purgeBatch is the constant, but in tests.
+	purgeBatch int
+	alloc      allocator
+	locks      lockTable
 }
 
 // Open takes over the KV, which Close closes. An empty KV gets a superblock
@@ -37,7 +39,9 @@ func Open(ctx context.Context, kv KV, opts Options) (*Store, error) {
 		return nil, err
 	}
 	opts.EnsureDefaults()
-	s := &Store{kv: kv, log: opts.Logger.Named("metadata"), now: opts.Now}
+	s := &Store{
+		kv: kv, log: opts.Logger.Named("metadata"), now: opts.Now, purgeBatch: purgeBatch,
+	}
 	if err := s.begin(ctx); err != nil {
 		return nil, fmt.Errorf("open store: %w", err)
 	}
@@ -165,8 +169,9 @@ func (s *Store) Lookup(ctx context.Context, parent Ino, name string) (Inode, err
 // Update reads, changes and writes one inode in a transaction, and returns it
 // as it was written. fn may set the permission bits of the mode, the owner,
 // the times, the size of what is not a directory, the epoch, the allocated
-// bytes and the path; it may run more than once, each time on what is stored.
-// An error of fn is returned as it is, and nothing is written.
+// bytes and the path; it may run more than once, each time on what is stored,
+// and does not use the store. An error of fn is returned as it is, and nothing
+// is written.
 //
 // Errors: ErrNotExist; ErrInvalid when fn changed anything else.
 func (s *Store) Update(ctx context.Context, ino Ino, fn func(*Inode) error) (Inode, error) {

@@ -45,7 +45,7 @@ func (s *Store) remove(ctx context.Context, parent Ino, name string,
 		if rec, err = fn(t, &dir, sl); err != nil {
 			return err
 		}
-		leftover = rec.leftover()
+		leftover = s.leftover(&rec)
 		return t.putInode(&dir)
 	})
 	if err == nil && leftover {

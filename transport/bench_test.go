@@ -41,6 +41,7 @@ func BenchmarkStaged(b *testing.B) {
 }
 
 func benchStaged(b *testing.B, o transport.Options) {
+	b.Helper()
 	const size = 256 * devices.MiB
 	p := sim.Params{Size: devices.GiB, Bandwidth: 20e9}
 	src, dst := sim.New(0, p), sim.New(1, p)
@@ -54,9 +55,9 @@ func benchStaged(b *testing.B, o transport.Options) {
 	stage := func(all devices.Span, copyPart func(part devices.Span) error) float64 {
 		start := time.Now()
 		for off := devices.Size(0); off < size; off += o.ChunkSize {
-			part, err := all.Sub(devices.Offset(off), o.ChunkSize)
-			if err := errors.Join(err, copyPart(part)); err != nil {
-				b.Fatal(err)
+			part, subErr := all.Sub(devices.Offset(off), o.ChunkSize)
+			if failed := errors.Join(subErr, copyPart(part)); failed != nil {
+				b.Fatal(failed)
 			}
 		}
 		return float64(size) / time.Since(start).Seconds() / 1e9

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/devices/sim"
 	"github.com/hmcfs/hmcfs/transport"
 	"github.com/hmcfs/hmcfs/transport/transporttest"
 )
@@ -39,7 +40,21 @@ func ends(tb testing.TB) map[string]transporttest.End {
 		"mapped":  transporttest.Device(newMappedRAM("mapped")),
 		"mapped2": transporttest.Device(newMappedRAM("mapped2")),
 		"peer":    transporttest.Device(newPeerRAM("peer")),
+		"sim0":    transporttest.Device(newSim(tb, 0, false)),
+		"sim1":    transporttest.Device(newSim(tb, 1, true)),
+		"sim2":    transporttest.Device(newSim(tb, 2, false)),
 	}
+}
+
+func newSim(tb testing.TB, ordinal devices.Ordinal, mapped bool) devices.Device {
+	tb.Helper()
+	d := sim.New(ordinal, sim.Params{Size: devices.GiB, Mapped: mapped})
+	tb.Cleanup(func() {
+		if err := d.Close(); err != nil {
+			tb.Error(err)
+		}
+	})
+	return d
 }
 
 // pairs is the table of doc.go: from, to, the way, and whom it is counted
@@ -75,10 +90,19 @@ func pairs() []struct {
 		{"file", "mapped", transport.PathH2D, "mapped"},
 		{"plain", "file", transport.PathD2H, "plain"},
 		{"mapped", "file", transport.PathD2H, "mapped"},
+		{"host", "sim0", transport.PathH2D, "sim0"},
+		{"sim1", "host", transport.PathD2H, "sim1"},
+		{"sim1", "sim1", transport.PathD2D, "sim1"},
+		{"sim0", "sim1", transport.PathMapped, "sim1"},
+		{"sim1", "sim0", transport.PathMapped, "sim0"},
+		{"sim0", "sim2", transport.PathStaged, "sim2"},
+		{"sim0", "file", transport.PathD2H, "sim0"},
+		{"file", "sim1", transport.PathH2D, "sim1"},
 	}
 }
 
 func TestConformance(t *testing.T) {
+	t.Parallel()
 	for _, c := range pairs() {
 		t.Run(c.src+"-"+c.dst, func(t *testing.T) {
 			t.Parallel()

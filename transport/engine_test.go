@@ -42,7 +42,7 @@ func TestOptions(t *testing.T) {
 	}
 	var o transport.Options
 	o.EnsureDefaults()
-	if got, want := o.String(), "chunk-size=1.0 MiB slots=4 max-pinned=64.0 MiB"; got != want {
+	if got, want := o.String(), "chunk-size=256.0 KiB slots=4 max-pinned=64.0 MiB"; got != want {
 		t.Errorf("options %q, want %q", got, want)
 	}
 }
@@ -60,14 +60,14 @@ func TestView(t *testing.T) {
 		t.Fatalf("view of %d bytes, error %v", len(view.Bytes), err)
 	}
 	view.Release()
-	if _, err := e.View(t.Context(), memoryOn(t, newRAM("plain"), 10)); !errors.Is(err, devices.ErrUnsupported) {
+	if _, err = e.View(t.Context(), memoryOn(t, newRAM("plain"), 10)); !errors.Is(err, devices.ErrUnsupported) {
 		t.Errorf("view of memory that can't be mapped: %v, want %v", err, devices.ErrUnsupported)
 	}
 	if rows := e.Stats().Paths; len(rows) != 1 || rows[0].Path != transport.PathD2H || rows[0].Bytes != 100 || rows[0].Operations != 1 {
 		t.Errorf("counters %+v, want one D2H of 100 bytes", rows)
 	}
 	d.before = func(string) error { return errInjected }
-	if _, err := e.View(t.Context(), part); !errors.Is(err, errInjected) {
+	if _, err = e.View(t.Context(), part); !errors.Is(err, errInjected) {
 		t.Errorf("failed view: %v", err)
 	}
 	d.before = nil

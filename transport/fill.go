@@ -37,6 +37,7 @@ func (e *Engine) fill(ctx context.Context, dst Span, value byte) error {
 		return dst.dev.Mem.Device().Fill(ctx, dst.dev, value)
 	case kindFile:
 		return e.fillFile(ctx, dst, value)
+	case kindHost:
 	}
 	return inPieces(ctx, dst.n, piece, func(off, n devices.Size) error {
 		setBytes(dst.host[off:off+n], value)

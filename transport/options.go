@@ -11,7 +11,7 @@ import (
 
 // The defaults of Options. doc.go tells how they were found.
 const (
-	DefaultChunkSize = devices.MiB
+	DefaultChunkSize = 256 * devices.KiB
 	DefaultSlots     = 4
 	DefaultMaxPinned = 64 * devices.MiB
 )
@@ -29,7 +29,7 @@ const (
 type Options struct {
 	// ChunkSize is the bytes of one piece of a staged copy, a multiple of
 	// 4 KiB. Small pieces stay in the processor's cache between their two
-	// stages; large ones cost fewer calls to the device. Default 1 MiB.
+	// stages; large ones cost fewer calls to the device. Default 256 KiB.
 	ChunkSize devices.Size
 	// Slots is how many pinned slots one staged copy keeps in flight, from 3
 	// to 64: one being filled, one being emptied, one between. Default 4.

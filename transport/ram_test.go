@@ -130,5 +130,8 @@ func (d *peerRAM) Alloc(_ context.Context, n devices.Size) (*devices.Memory, err
 }
 
 func (d *peerRAM) CopyPeer(ctx context.Context, dst, src devices.Span) error {
+	if _, ok := src.Mem.Handle().([]byte); !ok {
+		return devices.ErrUnsupported
+	}
 	return d.move(ctx, "peer", bytesOf(dst), bytesOf(src))
 }

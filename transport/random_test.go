@@ -2,7 +2,9 @@ package transport_test
 
 import (
 	"bytes"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -19,12 +21,12 @@ func TestRandomCopies(t *testing.T) {
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
 	e := newEngine(t, transport.Options{ChunkSize: testChunk, MaxPinned: 4 * testChunk})
-	var names []string
 	places, models := map[string]transporttest.Stretch{}, map[string][]byte{}
-	for name, end := range ends(t) {
-		names = append(names, name)
-		models[name] = transporttest.Pattern(seed+uint64(len(names)), size)
-		places[name] = end.Make(t, models[name])
+	all := ends(t)
+	names := slices.Sorted(maps.Keys(all))
+	for i, name := range names {
+		models[name] = transporttest.Pattern(seed+uint64(i), size)
+		places[name] = all[name].Make(t, models[name])
 	}
 	steps := 3000
 	if testing.Short() {

@@ -36,9 +36,10 @@ func (s Span) check() error {
 		if s.off < 0 || !r.WellFormed() {
 			return fmt.Errorf("%d bytes of a file from %d: %w", uint64(s.n), s.off, devices.ErrRange)
 		}
-	}
-	if s.kind() == kindHost && s.n != devices.Size(len(s.host)) {
-		return fmt.Errorf("span of %d bytes without memory: %w", uint64(s.n), devices.ErrRange)
+	case kindHost:
+		if s.n != devices.Size(len(s.host)) {
+			return fmt.Errorf("span of %d bytes without memory: %w", uint64(s.n), devices.ErrRange)
+		}
 	}
 	return nil
 }
@@ -50,6 +51,7 @@ func (s Span) place() string {
 		return string(s.Device())
 	case kindFile:
 		return "a file of " + string(s.name)
+	case kindHost:
 	}
 	return "host memory"
 }

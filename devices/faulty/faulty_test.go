@@ -8,6 +8,7 @@ import (
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/devices/devicetest"
+	"github.com/hmcfs/hmcfs/devices/host"
 	"github.com/hmcfs/hmcfs/devices/sim"
 )
 
@@ -20,6 +21,23 @@ func TestConformance(t *testing.T) {
 			devicetest.Run(t, func(*testing.T) devices.Device { return Wrap(sim.New(0, p), nil) })
 		})
 	}
+}
+
+// TestConformanceOfFiles wraps a device with a file tier.
+func TestConformanceOfFiles(t *testing.T) {
+	devicetest.Run(t, func(t *testing.T) devices.Device {
+		reg := devices.NewRegistry(host.NewDriver(host.Options{Dir: t.TempDir(), NoMount: true}))
+		inner, err := reg.Open(t.Context(), "host,size=16MiB")
+		if err != nil {
+			t.Skipf("needs a tmpfs: %v", err)
+		}
+		t.Cleanup(func() {
+			if err := inner.(*host.Device).Destroy(); err != nil {
+				t.Error(err)
+			}
+		})
+		return Wrap(inner, nil)
+	})
 }
 
 // able is a device with the abilities of its parts.

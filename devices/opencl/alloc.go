@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
 
 	"github.com/hmcfs/hmcfs/devices"
 )
@@ -69,15 +70,10 @@ func (d *device) unreserve(n devices.Size) {
 
 // newBuffer makes a buffer whose memory is there.
 func (d *device) newBuffer(ctx context.Context, n devices.Size) (*buffer, error) {
-	flags := uintptr(clMemReadWrite)
-	if d.entry.unified {
-		flags |= clMemAllocHostPtr
-	}
-	mem, err := d.api.createBuffer(d.context, flags, uint64(n))
+	b, err := d.makeBuffer(n)
 	if err != nil {
 		return nil, d.allocError(n, err)
 	}
-	b := &buffer{mem: mem, size: n}
 	d.mu.Lock()
 	d.buffers[b] = struct{}{}
 	d.mu.Unlock()
@@ -85,6 +81,38 @@ func (d *device) newBuffer(ctx context.Context, n devices.Size) (*buffer, error)
 		return nil, errors.Join(d.allocError(n, err), d.drop(b))
 	}
 	return b, nil
+}
+
+// makeBuffer has the driver make a buffer. Where the device is the host's
+// processor its memory is taken from the kernel here, and goes back to it at
+// the release: a driver takes it from malloc, which keeps what is freed.
+func (d *device) makeBuffer(n devices.Size) (*buffer, error) {
+	flags := uintptr(clMemReadWrite)
+	var own []byte
+	switch {
+	case d.entry.isHost():
+		var err error
+		own, err = unix.Mmap(-1, 0, int(n), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+		if err != nil {
+			return nil, check("mmap ("+err.Error()+")", codeOutOfHostMemory)
+		}
+		flags |= clMemUseHostPtr
+	case d.entry.unified:
+		flags |= clMemAllocHostPtr
+	}
+	mem, err := d.api.createBuffer(d.context, flags, uint64(n), own)
+	if err != nil {
+		return nil, errors.Join(err, unmapOwn(own))
+	}
+	return &buffer{mem: mem, size: n, own: own}, nil
+}
+
+// unmapOwn gives memory that makeBuffer took back, if it took any.
+func unmapOwn(own []byte) error {
+	if own == nil {
+		return nil
+	}
+	return unix.Munmap(own)
 }
 
 // allocError makes the driver's out of memory ours.
@@ -137,6 +165,10 @@ func (d *device) destroyLast(bufs []*buffer) {
 // drop ends the map and gives the buffer to the driver.
 func (d *device) drop(b *buffer) error {
 	err := errors.Join(d.unmap(b), d.api.releaseBuffer(b.mem))
+	if err == nil {
+		// Memory that the driver may still use is better lost than gone.
+		err = unmapOwn(b.own)
+	}
 	d.mu.Lock()
 	delete(d.buffers, b)
 	d.mu.Unlock()

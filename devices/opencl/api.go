@@ -35,6 +35,7 @@ type api struct {
 	EnqueueFillBuffer   dl.Func `dl:"clEnqueueFillBuffer"`
 	EnqueueMapBuffer    dl.Func `dl:"clEnqueueMapBuffer"`
 	EnqueueUnmap        dl.Func `dl:"clEnqueueUnmapMemObject"`
+	Finish              dl.Func `dl:"clFinish"`
 	WaitForEvents       dl.Func `dl:"clWaitForEvents"`
 	GetEventInfo        dl.Func `dl:"clGetEventInfo"`
 	ReleaseEvent        dl.Func `dl:"clReleaseEvent"`

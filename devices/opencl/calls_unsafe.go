@@ -1,6 +1,9 @@
 package opencl
 
-import "unsafe"
+import (
+	"runtime"
+	"unsafe"
+)
 
 // createContext makes a context of one device.
 func (a *api) createContext(d deviceID) (contextID, error) {
@@ -24,9 +27,13 @@ func (a *api) releaseQueue(q queueID) error {
 	return check("clReleaseCommandQueue", Code(a.ReleaseCommandQueue.Call(uintptr(q))))
 }
 
-func (a *api) createBuffer(c contextID, flags uintptr, n uint64) (memID, error) {
+// createBuffer makes a buffer of n bytes, in the driver's memory unless own is
+// given: that is n bytes outside Go's heap, which the buffer uses until it is
+// released.
+func (a *api) createBuffer(c contextID, flags uintptr, n uint64, own []byte) (memID, error) {
 	var code Code
-	m := a.CreateBuffer.Call(uintptr(c), flags, uintptr(n), 0, uintptr(unsafe.Pointer(&code)))
+	m := a.CreateBuffer.Call(uintptr(c), flags, uintptr(n),
+		uintptr(unsafe.Pointer(unsafe.SliceData(own))), uintptr(unsafe.Pointer(&code)))
 	return memID(m), check("clCreateBuffer", code)
 }
 
@@ -37,15 +44,17 @@ func (a *api) releaseBuffer(m memID) error {
 // read fills p, which is not empty, from the buffer and returns when that is
 // done.
 func (a *api) read(q queueID, m memID, off uint64, p []byte) error {
-	return check("clEnqueueReadBuffer", Code(a.EnqueueReadBuffer.Call(uintptr(q), uintptr(m), clTrue,
-		uintptr(off), uintptr(len(p)), uintptr(unsafe.Pointer(&p[0])), 0, 0, 0)))
+	code := Code(a.EnqueueReadBuffer.Call(uintptr(q), uintptr(m), clTrue,
+		uintptr(off), uintptr(len(p)), uintptr(unsafe.Pointer(&p[0])), 0, 0, 0))
+	return a.blocked(q, "clEnqueueReadBuffer", code, p)
 }
 
 // write moves p, which is not empty, into the buffer and returns when that
 // is done.
 func (a *api) write(q queueID, m memID, off uint64, p []byte) error {
-	return check("clEnqueueWriteBuffer", Code(a.EnqueueWriteBuffer.Call(uintptr(q), uintptr(m), clTrue,
-		uintptr(off), uintptr(len(p)), uintptr(unsafe.Pointer(&p[0])), 0, 0, 0)))
+	code := Code(a.EnqueueWriteBuffer.Call(uintptr(q), uintptr(m), clTrue,
+		uintptr(off), uintptr(len(p)), uintptr(unsafe.Pointer(&p[0])), 0, 0, 0))
+	return a.blocked(q, "clEnqueueWriteBuffer", code, p)
 }
 
 // place is a position in a buffer.
@@ -60,7 +69,7 @@ func (a *api) copy(q queueID, dst, src place, n uint64) error {
 	var event eventPointer
 	code := Code(a.EnqueueCopyBuffer.Call(uintptr(q), uintptr(src.mem), uintptr(dst.mem),
 		uintptr(src.off), uintptr(dst.off), uintptr(n), 0, 0, uintptr(unsafe.Pointer(&event))))
-	return a.await("clEnqueueCopyBuffer", code, event)
+	return a.await(q, "clEnqueueCopyBuffer", code, event)
 }
 
 // fill repeats the pattern over n bytes and returns when that is done. Both
@@ -70,7 +79,7 @@ func (a *api) fill(q queueID, dst place, n uint64, pattern []byte) error {
 	var event eventPointer
 	code := Code(a.EnqueueFillBuffer.Call(uintptr(q), uintptr(dst.mem), uintptr(unsafe.Pointer(&pattern[0])),
 		uintptr(len(pattern)), uintptr(dst.off), uintptr(n), 0, 0, uintptr(unsafe.Pointer(&event))))
-	return a.await("clEnqueueFillBuffer", code, event)
+	return a.await(q, "clEnqueueFillBuffer", code, event)
 }
 
 // mapBuffer shows the first n bytes of the buffer to the host, for reading
@@ -86,16 +95,30 @@ func (a *api) mapBuffer(q queueID, m memID, n uint64) (uintptr, error) {
 func (a *api) unmap(q queueID, m memID, addr uintptr) error {
 	var event eventPointer
 	code := Code(a.EnqueueUnmap.Call(uintptr(q), uintptr(m), addr, 0, 0, uintptr(unsafe.Pointer(&event))))
-	return a.await("clEnqueueUnmapMemObject", code, event)
+	return a.await(q, "clEnqueueUnmapMemObject", code, event)
+}
+
+// blocked ends a blocking command that moves p. After a failure the queue is
+// waited for, so that the driver never touches p after the return.
+func (a *api) blocked(q queueID, call string, code Code, p []byte) error {
+	if code != codeSuccess {
+		a.Finish.Call(uintptr(q))
+	}
+	runtime.KeepAlive(p)
+	return check(call, code)
 }
 
 // await waits for the event of an enqueued command and returns the command's
-// own failure if it has one.
-func (a *api) await(call string, code Code, event eventPointer) error {
+// own failure if it has one. However it ends, the command is not running any
+// more.
+func (a *api) await(q queueID, call string, code Code, event eventPointer) error {
 	if err := check(call, code); err != nil {
 		return err
 	}
 	code = Code(a.WaitForEvents.Call(1, uintptr(unsafe.Pointer(&event))))
+	if code != codeSuccess {
+		a.Finish.Call(uintptr(q))
+	}
 	if code == codeExecStatus {
 		var status Code
 		a.GetEventInfo.Call(event, clEventCommandExecutionStatus,

@@ -132,7 +132,7 @@ func (d *device) copyOverlap(ctx context.Context, dst, src place, n devices.Size
 	piece := min(distance, d.piece())
 	if distance < overlapPiece {
 		piece = min(n, hostPiece)
-		scratch, err := d.api.createBuffer(d.context, clMemReadWrite, uint64(piece))
+		scratch, err := d.api.createBuffer(d.context, clMemReadWrite, uint64(piece), nil)
 		if err != nil {
 			return err
 		}

@@ -27,6 +27,7 @@ const (
 	clDeviceFreeMemoryAMD = 0x4039 // cl_amd_device_attribute_query, in KiB
 
 	clMemReadWrite    = 1 << 0
+	clMemUseHostPtr   = 1 << 3
 	clMemAllocHostPtr = 1 << 4
 
 	clMapRead  = 1 << 0

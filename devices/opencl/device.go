@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"go.uber.org/zap"
 
@@ -60,10 +59,8 @@ type device struct {
 func newDevice(a *api, e entry, info devices.Info, d *Driver) (dev *device, err error) {
 	dev = &device{
 		api: a, entry: e, info: info, system: d.system,
-		log: d.log.With(zap.String("device", string(info.Name))),
-		// The memory is gone with the process, so that no other incarnation
-		// begins in the same nanosecond.
-		epoch:   devices.Epoch(time.Now().UnixNano()),
+		log:     d.log.With(zap.String("device", string(info.Name))),
+		epoch:   devices.NextEpoch(0),
 		buffers: map[*buffer]struct{}{},
 	}
 	dev.commit = dev.touch

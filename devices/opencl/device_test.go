@@ -8,7 +8,16 @@ import (
 	"testing"
 
 	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/devices/devicetest"
 )
+
+func TestConformance(t *testing.T) {
+	for name, opener := range openers("size=64MiB") {
+		t.Run(name, func(t *testing.T) {
+			devicetest.Run(t, func(t *testing.T) devices.Device { return opener(t) })
+		})
+	}
+}
 
 func TestRoundTrip(t *testing.T) {
 	kinds(t, func(t *testing.T, dev devices.Device) {
@@ -157,7 +166,7 @@ func TestOutOfMemory(t *testing.T) {
 }
 
 func TestHostMemoryLimits(t *testing.T) {
-	dev := openMapped(t)
+	dev := openMapped(t, "size=1GiB")
 	dev.system = fakeSystem(t, "MemAvailable:      10240 kB\n")
 	_, err := dev.Alloc(t.Context(), 11*devices.MiB)
 	var oom *devices.OutOfMemoryError

@@ -39,6 +39,9 @@ func (e entry) rank() int {
 	return 2
 }
 
+// isHost says that the device is the host's processor in the host's memory.
+func (e entry) isHost() bool { return e.unified && e.kind&clDeviceTypeCPU != 0 }
+
 // byDefault is how much of its memory a device lends when the spec does not
 // say: a device that shares the host's memory leaves half to the host.
 func (e entry) byDefault() devices.Size {

@@ -12,6 +12,7 @@ import (
 type buffer struct {
 	mem  memID
 	size devices.Size
+	own  []byte // the memory itself where it is ours, else nil
 
 	// +checklocks:gate.mu
 	use usage

@@ -54,21 +54,39 @@ func open(t testing.TB, params string) devices.Device {
 }
 
 // openMapped opens the first device and skips if it can't map.
-func openMapped(t testing.TB) *mappedDevice {
+func openMapped(t testing.TB, params string) *mappedDevice {
 	t.Helper()
-	dev, ok := open(t, "size=1GiB").(*mappedDevice)
+	dev, ok := open(t, params).(*mappedDevice)
 	if !ok {
 		t.Skip("the device does not share the host's memory")
 	}
 	return dev
 }
 
-// openDiscrete opens the first device as if its memory were its own.
-func openDiscrete(t testing.TB) *device {
+// openShared opens the first device as if it were a GPU in the host's memory.
+func openShared(t testing.TB, params string) *mappedDevice {
 	t.Helper()
-	dev := core(open(t, "size=1GiB,map=off"))
+	dev := openMapped(t, params)
+	dev.entry.kind = clDeviceTypeGPU
+	return dev
+}
+
+// openDiscrete opens the first device as if its memory were its own.
+func openDiscrete(t testing.TB, params string) *device {
+	t.Helper()
+	dev := core(open(t, params+",map=off"))
 	dev.entry.unified = false
 	return dev
+}
+
+// openers opens each kind of device that the first one can be.
+func openers(params string) map[string]func(testing.TB) devices.Device {
+	return map[string]func(testing.TB) devices.Device{
+		"map=auto": func(t testing.TB) devices.Device { return open(t, params) },
+		"map=off":  func(t testing.TB) devices.Device { return open(t, params+",map=off") },
+		"shared":   func(t testing.TB) devices.Device { return openShared(t, params) },
+		"discrete": func(t testing.TB) devices.Device { return openDiscrete(t, params) },
+	}
 }
 
 // core is the device under the mapping one.
@@ -82,9 +100,9 @@ func core(dev devices.Device) *device {
 // kinds runs a test on each kind of device that the first one can be.
 func kinds(t *testing.T, fn func(t *testing.T, dev devices.Device)) {
 	t.Helper()
-	t.Run("map=auto", func(t *testing.T) { fn(t, open(t, "size=1GiB")) })
-	t.Run("map=off", func(t *testing.T) { fn(t, open(t, "size=1GiB,map=off")) })
-	t.Run("discrete", func(t *testing.T) { fn(t, openDiscrete(t)) })
+	for name, opener := range openers("size=1GiB") {
+		t.Run(name, func(t *testing.T) { fn(t, opener(t)) })
+	}
 }
 
 // noise is n random bytes, the same for the same seed.

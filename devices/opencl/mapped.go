@@ -85,7 +85,8 @@ func (d *mappedDevice) CopyOut(ctx context.Context, dst []byte, src devices.Span
 
 // Copy moves bytes inside the device, piece by piece: by the device's command
 // while the host uses neither buffer, else by the host through the maps.
-// Overlapping ranges are always the host's.
+// Overlapping ranges are always the host's, and so is all work of a device
+// that is the host.
 func (d *mappedDevice) Copy(ctx context.Context, dst, src devices.Span) error {
 	leave, err := d.beginCopy(ctx, dst, src)
 	if err != nil {
@@ -139,7 +140,7 @@ func (d *mappedDevice) Fill(ctx context.Context, dst devices.Span, value byte) e
 // either does a piece of work by the device's command if the host uses none of
 // the buffers, else by the host. A nil command is one that must not be.
 func (d *mappedDevice) either(ctx context.Context, command, host func() error, bufs ...*buffer) error {
-	if command != nil && d.gate.tryCommand(bufs...) {
+	if command != nil && !d.entry.isHost() && d.gate.tryCommand(bufs...) {
 		defer func() { d.destroyLast(d.gate.leaveCommand(bufs...)) }()
 		for _, b := range bufs {
 			if err := d.unmap(b); err != nil {

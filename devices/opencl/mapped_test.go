@@ -30,7 +30,7 @@ func TestMapOffHasNoMap(t *testing.T) {
 }
 
 func TestViewShowsTheBytes(t *testing.T) {
-	dev := openMapped(t)
+	dev := openShared(t, "size=1GiB")
 	mem, other := alloc(t, dev, 1<<20), alloc(t, dev, 1<<20)
 	want := noise(1<<20, 6)
 	put(t, mem, want)
@@ -56,7 +56,12 @@ func TestViewShowsTheBytes(t *testing.T) {
 // TestCopyUnderViews holds views of source and destination, in the same
 // goroutine, during copies and fills: none may block, and all are seen.
 func TestCopyUnderViews(t *testing.T) {
-	dev := openMapped(t)
+	t.Run("host", func(t *testing.T) { copyUnderViews(t, openMapped(t, "size=1GiB")) })
+	t.Run("shared", func(t *testing.T) { copyUnderViews(t, openShared(t, "size=1GiB")) })
+}
+
+func copyUnderViews(t *testing.T, dev *mappedDevice) {
+	t.Helper()
 	const n = 70 << 20
 	a, b := alloc(t, dev, n), alloc(t, dev, n)
 	want := noise(n, 7)
@@ -90,7 +95,7 @@ func TestCopyUnderViews(t *testing.T) {
 }
 
 func TestViewOutlivesMemoryAndDevice(t *testing.T) {
-	dev := openMapped(t)
+	dev := openMapped(t, "size=1GiB")
 	mem, err := dev.Alloc(t.Context(), 1<<20)
 	if err != nil {
 		t.Fatal(err)
@@ -117,7 +122,7 @@ func TestViewOutlivesMemoryAndDevice(t *testing.T) {
 // fills of their neighbours in the same buffers. Nobody may starve, and the
 // readers' own bytes stay.
 func TestReadersAndWriters(t *testing.T) {
-	dev := openMapped(t)
+	dev := openShared(t, "size=1GiB")
 	const n, keep = 32 << 20, 1 << 20
 	a, b := alloc(t, dev, n), alloc(t, dev, n)
 	want := noise(n, 9)

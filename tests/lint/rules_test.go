@@ -39,11 +39,11 @@ func examples() map[string]example {
 		},
 		"meeting-point": {
 			bad: map[string]string{
-				"fs/a.go": "package fs\nimport _ " + ours + `metadata" // BAD`,
-				"fs/b.go": "package fs\nimport _ " + ours + `devices" // BAD`,
+				"transport/a.go": "package transport\nimport _ " + ours + `metadata" // BAD`,
+				"transport/b.go": "package transport\nimport _ " + ours + `devices" // BAD`,
 			},
 			good: map[string]string{
-				"fs/a.go":            "package fs\nimport _ " + ours + `metadata"`,
+				"fs/a.go":            "package fs\nimport (\n_ " + ours + "metadata\"\n_ " + ours + "devices\"\n)",
 				"objects/a.go":       "package objects\nimport (\n_ " + ours + "metadata\"\n_ " + ours + "transport\"\n)",
 				"cmd/hmcfs/cli/a.go": "package cli\nimport (\n_ " + ours + "metadata\"\n_ " + ours + "devices\"\n)",
 			},

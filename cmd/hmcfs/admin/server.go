@@ -1,0 +1,241 @@
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"go.uber.org/zap"
+
+	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/objects/adminapi"
+)
+
+// The failures of a Backend that have a status of their own.
+var (
+	ErrBusy     = errors.New("busy")
+	ErrNotFound = errors.New("no such object")
+)
+
+// Backend answers. Its methods may be called from any goroutine.
+type Backend interface {
+	Version() adminapi.Version
+	Status(ctx context.Context, count bool) (adminapi.Status, error)
+	// Object fails with ErrNotFound for a number that no file has.
+	Object(ctx context.Context, ino metadata.Ino) (adminapi.Object, error)
+	Config() []adminapi.Setting
+	Fsck(ctx context.Context, r adminapi.FsckRequest) (adminapi.FsckReport, error)
+	// Umount ends the mount and returns when everything but the admin socket
+	// is cleaned up. It fails with ErrBusy, and nothing has changed then.
+	Umount(ctx context.Context, r adminapi.UmountRequest) (adminapi.UmountAnswer, error)
+}
+
+// Options are what a server is made of.
+type Options struct {
+	// Socket is the path to listen at. What is there is removed: the caller
+	// holds the lock of the directory.
+	Socket string
+	// Backend answers. Required.
+	Backend Backend
+	// Owner is the user who mounted.
+	Owner int
+	// PeerUID tells who is at the other end; nil asks the kernel.
+	PeerUID func(net.Conn) (int, error)
+	// Gatherer has the metrics; nil serves none.
+	Gatherer prometheus.Gatherer
+	// Debug serves profiles.
+	Debug bool
+	// Logger gets what went wrong; nil is silent.
+	Logger *zap.Logger
+}
+
+// Server is a running admin server.
+type Server struct {
+	opts Options
+	http *http.Server
+	done chan struct{}
+}
+
+type peerKey struct{}
+
+// Listen starts a server.
+func Listen(ctx context.Context, o Options) (*Server, error) {
+	if o.PeerUID == nil {
+		o.PeerUID = peerUID
+	}
+	if o.Logger == nil {
+		o.Logger = zap.NewNop()
+	}
+	if err := os.Remove(o.Socket); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("admin socket: %w", err)
+	}
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "unix", o.Socket)
+	if err != nil {
+		return nil, fmt.Errorf("admin socket: %w", err)
+	}
+	// Whoever may connect is told by the check of the peer; the directory
+	// around the socket is private too.
+	if err := os.Chmod(o.Socket, 0o600); err != nil {
+		return nil, errors.Join(fmt.Errorf("admin socket: %w", err), l.Close())
+	}
+	s := &Server{opts: o, done: make(chan struct{})}
+	s.http = &http.Server{
+		Handler:           s.checked(s.routes()),
+		ConnContext:       s.withPeer,
+		ReadHeaderTimeout: 10 * time.Second,
+		ErrorLog:          zap.NewStdLog(o.Logger),
+	}
+	go func() {
+		defer close(s.done)
+		if err := s.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			o.Logger.Error("admin server ended", zap.Error(err))
+		}
+	}()
+	return s, nil
+}
+
+// Close lets the answers under way finish, for as long as the context lasts,
+// and ends the server. The socket is removed.
+func (s *Server) Close(ctx context.Context) error {
+	err := s.http.Shutdown(ctx)
+	if err != nil {
+		err = errors.Join(err, s.http.Close())
+	}
+	<-s.done
+	return err
+}
+
+func (s *Server) withPeer(ctx context.Context, c net.Conn) context.Context {
+	uid, err := s.opts.PeerUID(c)
+	if err != nil {
+		s.opts.Logger.Warn("can't tell who connects to the admin socket", zap.Error(err))
+		uid = -1
+	}
+	return context.WithValue(ctx, peerKey{}, uid)
+}
+
+// checked lets only root and the owner through.
+func (s *Server) checked(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		uid, ok := r.Context().Value(peerKey{}).(int)
+		if !ok || (uid != 0 && uid != s.opts.Owner) {
+			writeError(w, http.StatusForbidden, adminapi.CodeForbidden,
+				"only root and the user who mounted may ask; run this as one of them")
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func (s *Server) routes() http.Handler {
+	mux := http.NewServeMux()
+	b := s.opts.Backend
+	mux.HandleFunc("GET "+adminapi.PathVersion, func(w http.ResponseWriter, _ *http.Request) {
+		writeJSON(w, b.Version())
+	})
+	mux.HandleFunc("GET "+adminapi.PathConfig, func(w http.ResponseWriter, _ *http.Request) {
+		writeJSON(w, b.Config())
+	})
+	mux.HandleFunc("GET "+adminapi.PathStatus, func(w http.ResponseWriter, r *http.Request) {
+		st, err := b.Status(r.Context(), r.URL.Query().Get("count") == "1")
+		s.answer(w, st, err)
+	})
+	mux.HandleFunc("GET "+adminapi.PathObject, s.object)
+	mux.HandleFunc("POST "+adminapi.PathFsck, func(w http.ResponseWriter, r *http.Request) {
+		var req adminapi.FsckRequest
+		if readJSON(w, r, &req) {
+			report, err := b.Fsck(r.Context(), req)
+			s.answer(w, report, err)
+		}
+	})
+	mux.HandleFunc("POST "+adminapi.PathUmount, func(w http.ResponseWriter, r *http.Request) {
+		var req adminapi.UmountRequest
+		if readJSON(w, r, &req) {
+			done, err := b.Umount(r.Context(), req)
+			s.answer(w, done, err)
+		}
+	})
+	if s.opts.Gatherer != nil {
+		mux.Handle("GET "+adminapi.PathMetrics, promhttp.HandlerFor(s.opts.Gatherer, promhttp.HandlerOpts{}))
+	}
+	if s.opts.Debug {
+		addProfiles(mux)
+	}
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		writeError(w, http.StatusNotFound, adminapi.CodeNotFound, fmt.Sprintf("no %s %s here", r.Method, r.URL.Path))
+	})
+	return mux
+}
+
+func addProfiles(mux *http.ServeMux) {
+	mux.HandleFunc("/debug/pprof/", pprof.Index)
+	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+}
+
+func (s *Server) object(w http.ResponseWriter, r *http.Request) {
+	text := r.URL.Query().Get("ino")
+	ino, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		writeError(w, http.StatusBadRequest, adminapi.CodeInvalid, fmt.Sprintf("ino=%q is not an inode number", text))
+		return
+	}
+	o, err := s.opts.Backend.Object(r.Context(), metadata.Ino(ino))
+	s.answer(w, o, err)
+}
+
+func (s *Server) answer(w http.ResponseWriter, value any, err error) {
+	switch {
+	case err == nil:
+		writeJSON(w, value)
+	case errors.Is(err, ErrBusy):
+		writeError(w, http.StatusConflict, adminapi.CodeBusy, err.Error())
+	case errors.Is(err, ErrNotFound):
+		writeError(w, http.StatusNotFound, adminapi.CodeNotFound, err.Error())
+	default:
+		s.opts.Logger.Warn("admin request failed", zap.Error(err))
+		writeError(w, http.StatusInternalServerError, adminapi.CodeInternal, err.Error())
+	}
+}
+
+// readJSON reads a request's body; an empty one is the zero value.
+func readJSON(w http.ResponseWriter, r *http.Request, into any) bool {
+	dec := json.NewDecoder(http.MaxBytesReader(w, r.Body, 1<<20))
+	dec.DisallowUnknownFields()
+	if r.ContentLength == 0 {
+		return true
+	}
+	if err := dec.Decode(into); err != nil {
+		writeError(w, http.StatusBadRequest, adminapi.CodeInvalid, "the request's body: "+err.Error())
+		return false
+	}
+	return true
+}
+
+func writeJSON(w http.ResponseWriter, value any) {
+	data, err := json.Marshal(value)
+	if err != nil {
+		writeError(w, http.StatusInternalServerError, adminapi.CodeInternal, err.Error())
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Write(append(data, '\n')) //nolint:errcheck // the peer is gone: nobody to tell
+}
+
+func writeError(w http.ResponseWriter, status int, code, text string) {
+	data, _ := json.Marshal(adminapi.Error{Text: text, Code: code}) //nolint:errchkjson // two strings
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	w.Write(append(data, '\n')) //nolint:errcheck // the peer is gone: nobody to tell
+}

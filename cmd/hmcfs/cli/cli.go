@@ -1,0 +1,172 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hmcfs/hmcfs/cmd/hmcfs/config"
+	"github.com/hmcfs/hmcfs/cmd/hmcfs/place"
+)
+
+// version is set when the program is linked:
+//
+//	go build -ldflags "-X github.com/hmcfs/hmcfs/cmd/hmcfs/cli.version=v1.2.3"
+var version = "dev"
+
+// app is one run of the command line.
+type app struct {
+	Env
+	// force is closed when a second signal has come.
+	force chan struct{}
+}
+
+// verbs lists every verb, in the order in which help shows them.
+func (a *app) verbs() []*cobra.Command {
+	return []*cobra.Command{
+		a.mountVerb(), a.umountVerb(), a.statusVerb(), a.devicesVerb(), a.statVerb(), a.cpVerb(),
+		a.fsckVerb(), a.benchVerb(), a.configVerb(), a.versionVerb(), a.docsVerb(),
+	}
+}
+
+// root is the tree of all commands.
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "hmcfs",
+		Short: "Mount device memory as files",
+		Long: "hmcfs makes the memory of GPUs and other accelerators, and pinned host memory,\n" +
+			"look like files: one directory for each device.",
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			return unknownVerb(cmd, args[0])
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return cmd.Help()
+		},
+	}
+	root.SetIn(a.Stdin)
+	root.SetOut(a.Stdout)
+	root.SetErr(a.Stderr)
+	root.CompletionOptions.DisableDescriptions = false
+	root.AddCommand(a.verbs()...)
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usage(fmt.Errorf("%w; see %s --help", err, cmd.CommandPath()))
+	})
+	return root
+}
+
+func unknownVerb(root *cobra.Command, word string) error {
+	var names []string
+	for _, c := range root.Commands() {
+		names = append(names, c.Name())
+	}
+	hint := "see hmcfs --help"
+	if near := config.Nearest(word, names); near != "" {
+		hint = fmt.Sprintf("did you mean %q?", near)
+	}
+	return usage(fmt.Errorf("unknown verb %q; %s", word, hint))
+}
+
+// Run runs one command and returns its exit code.
+func Run(ctx context.Context, env Env) int {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	a := &app{Env: env, force: make(chan struct{})}
+	if isHelper(env.Args) {
+		return a.runHelper(ctx, cancel)
+	}
+	return a.runWithSignals(ctx, cancel)
+}
+
+// patience is how long a verb has to end after a second signal.
+const patience = 3 * time.Second
+
+// runWithSignals runs the verb while it listens for signals: the first ends
+// the context, the second closes force, and then the verb isn't waited for.
+func (a *app) runWithSignals(ctx context.Context, cancel context.CancelFunc) int {
+	done := make(chan int, 1)
+	go func() { done <- a.execute(ctx) }()
+	var late <-chan time.Time
+	for count := 0; ; {
+		select {
+		case code := <-done:
+			return code
+		case <-late:
+			fmt.Fprintln(a.Stderr, "hmcfs: ended without waiting for what is under way")
+			return exitFailure
+		case <-a.Signals:
+			switch count++; count {
+			case 1:
+				cancel()
+			case 2:
+				close(a.force)
+				late = time.After(patience)
+			}
+		}
+	}
+}
+
+func (a *app) execute(ctx context.Context) int {
+	root := a.root()
+	root.SetArgs(a.Args[1:])
+	err := root.ExecuteContext(ctx)
+	var ran *ranError
+	if err != nil && !errors.As(err, &ran) && exitCode(err) == exitFailure {
+		// It is cobra's: an unknown verb, or a wrong number of arguments.
+		err = usage(err)
+	}
+	if err != nil {
+		printError(a.Stderr, err)
+	}
+	return exitCode(err)
+}
+
+// ranError marks the errors of verbs that were called rightly.
+type ranError struct{ err error }
+
+func (e *ranError) Error() string { return e.err.Error() }
+
+func (e *ranError) Unwrap() error { return e.err }
+
+// running makes a verb's function one for cobra.
+func running(fn func(ctx context.Context, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		if err := fn(cmd.Context(), args); err != nil {
+			return &ranError{err: err}
+		}
+		return nil
+	}
+}
+
+// arguments wants between least and most arguments; most < 0 is no bound.
+func arguments(least, most int, what string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) >= least && (most < 0 || len(args) <= most) {
+			return nil
+		}
+		return usage(fmt.Errorf("%s needs %s, %d given; see %s --help", cmd.CommandPath(), what, len(args), cmd.CommandPath()))
+	}
+}
+
+// note tells a person something beside the answer.
+func (a *app) note(format string, args ...any) {
+	fmt.Fprintf(a.Stderr, "hmcfs: "+format+"\n", args...)
+}
+
+// host is what the places of mounts depend on.
+func (a *app) host() place.Host { return place.Host{UID: a.UID, Getenv: a.Getenv} }
+
+// program is the name under which the program was called.
+func (a *app) program() string { return filepath.Base(a.Args[0]) }
+
+// out is where answers go.
+func (a *app) out() io.Writer { return a.Stdout }

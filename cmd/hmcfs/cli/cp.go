@@ -1,0 +1,101 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hmcfs/hmcfs/cmd/hmcfs/copier"
+	"github.com/hmcfs/hmcfs/devices"
+)
+
+func (a *app) cpVerb() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "cp [-r] [-f] [--json] SRC... DST",
+		Short: "Copy files in, out and between devices",
+		Long: "Copy like cp(1), with large requests and a progress bar. Inside one mount the devices copy\n" +
+			"by themselves; at the end stands which way the bytes took.\n\n" +
+			"When a copy fails or is interrupted, a target that is new is removed, and one that was\n" +
+			"there is cut to what was copied. Modes are kept, holes stay holes, and dtype, shape and\n" +
+			"blobs go along.",
+		Args: arguments(2, -1, "SRC and DST"),
+	}
+	var o copier.Options
+	cmd.Flags().BoolVarP(&o.Recursive, "recursive", "r", false, "Copy directories with what is in them.")
+	cmd.Flags().BoolVarP(&o.Force, "force", "f", false, "Remove a target that can't be opened, and try again.")
+	asJSON := addJSON(cmd)
+	cmd.RunE = running(func(ctx context.Context, args []string) error {
+		return a.cp(ctx, args[:len(args)-1], args[len(args)-1], o, *asJSON)
+	})
+	return cmd
+}
+
+func (a *app) cp(ctx context.Context, sources []string, target string, o copier.Options, asJSON bool) error {
+	bar := newProgress(a.Stderr, shortName(sources))
+	o.Started, o.Moved = bar.begin, bar.add
+	o.Ended = func(f copier.File) {
+		if f.Err != nil {
+			bar.say(fmt.Sprintf("hmcfs: %v", f.Err))
+		}
+	}
+	s, err := copier.Copy(ctx, sources, target, o)
+	bar.end()
+	var wrong *copier.UsageError
+	if errors.As(err, &wrong) {
+		return usage(err)
+	}
+	if err != nil && len(s.Files) == 0 {
+		return err
+	}
+	if asJSON {
+		if err := printJSON(a.out(), s); err != nil {
+			return err
+		}
+	} else {
+		a.printCopy(s)
+	}
+	switch {
+	case err == nil:
+		return nil
+	case s.Failed < len(s.Files):
+		return &codeError{code: exitPartial, err: errSilent}
+	}
+	return &codeError{code: exitFailure, err: errSilent}
+}
+
+// printCopy writes a line for each file, and the sum of several.
+func (a *app) printCopy(s copier.Summary) {
+	good := 0
+	for _, f := range s.Files {
+		if f.Err != nil {
+			continue
+		}
+		good++
+		fmt.Fprintf(a.out(), "%s -> %s: %s\n", f.Source, f.Target, figures(f.Bytes, f.Seconds, f.Path))
+	}
+	if len(s.Files) > 1 {
+		fmt.Fprintf(a.out(), "%d files: %s\n", good, figures(s.Bytes, s.Seconds, ""))
+	}
+}
+
+func figures(bytes int64, seconds float64, path string) string {
+	parts := []string{
+		fmt.Sprintf("%d bytes (%v)", bytes, devices.Size(bytes)),
+		fmt.Sprintf("%.3f s", seconds),
+		rate(uint64(bytes), seconds),
+	}
+	if path != "" {
+		parts = append(parts, path)
+	}
+	return strings.Join(parts, ", ")
+}
+
+func shortName(sources []string) string {
+	if len(sources) == 1 {
+		return sources[0]
+	}
+	return fmt.Sprintf("%d sources", len(sources))
+}

@@ -1,0 +1,124 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+
+	"github.com/hmcfs/hmcfs/cmd/hmcfs/config"
+	"github.com/hmcfs/hmcfs/cmd/hmcfs/place"
+)
+
+// readyMessage is what a daemon tells the command that started it, once.
+type readyMessage struct {
+	Ready    bool     `json:"ready"`
+	Warnings []string `json:"warnings,omitempty"`
+	Error    string   `json:"error,omitempty"`
+	Code     int      `json:"code,omitempty"`
+}
+
+func writeReady(w io.Writer, msg readyMessage) {
+	data, err := json.Marshal(msg)
+	if err != nil {
+		return
+	}
+	w.Write(append(data, '\n')) //nolint:errcheck // whoever started the daemon is gone
+}
+
+// daemonise starts the program again as a daemon and returns when the mount
+// answers, or with the daemon's own error.
+func (m *mountRun) daemonise(ctx context.Context, s *config.Settings, p place.Paths) error {
+	if err := p.Prepare(m.UID); err != nil {
+		return err
+	}
+	log, err := openLog(logPath(s, p))
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	from, to, err := os.Pipe()
+	if err != nil {
+		return fmt.Errorf("start the daemon: %w", err)
+	}
+	defer from.Close()
+	cmd := m.daemonCommand(log, to)
+	err = cmd.Start()
+	to.Close()
+	if err != nil {
+		return fmt.Errorf("start the daemon: %w", err)
+	}
+	msg, err := awaitReady(ctx, cmd, from)
+	if err == nil && msg.Ready {
+		for _, w := range msg.Warnings {
+			m.note("%s", w)
+		}
+		return cmd.Process.Release()
+	}
+	cmd.Wait() //nolint:errcheck // what it told, or that it told nothing, is the error
+	p.Clean()
+	switch {
+	case ctx.Err() != nil:
+		return fmt.Errorf("mount %s: interrupted; nothing is mounted", p.MountPoint)
+	case err != nil:
+		return fmt.Errorf("mount %s: the daemon ended without a word; its log is %s", p.MountPoint, log.Name())
+	}
+	return &codeError{code: msg.Code, err: errors.New(msg.Error)}
+}
+
+// daemonCommand is this program once more, in a session of its own, with the
+// log for its streams and the pipe as descriptor 3.
+func (m *mountRun) daemonCommand(log, ready *os.File) *exec.Cmd {
+	path := m.Executable
+	if path == "" {
+		path = "/proc/self/exe"
+	}
+	cmd := exec.Command(path)
+	args := append([]string{}, m.Args[1:]...)
+	// Before a "--" that ends the flags, so right behind the verb.
+	args = append([]string{args[0], "--ready-fd=3"}, args[1:]...)
+	cmd.Args = append([]string{m.Args[0]}, args...)
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.ExtraFiles = []*os.File{ready}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	return cmd
+}
+
+// awaitReady reads the daemon's message. When the context ends first, the
+// daemon is asked to end, and waited for: it cleans up after itself.
+func awaitReady(ctx context.Context, cmd *exec.Cmd, from io.Reader) (readyMessage, error) {
+	type result struct {
+		msg readyMessage
+		err error
+	}
+	got := make(chan result, 1)
+	go func() {
+		var r result
+		line, err := bufio.NewReader(from).ReadBytes('\n')
+		if err == nil {
+			err = json.Unmarshal(line, &r.msg)
+		}
+		r.err = err
+		got <- r
+	}()
+	select {
+	case r := <-got:
+		return r.msg, r.err
+	case <-ctx.Done():
+		cmd.Process.Signal(syscall.SIGTERM) //nolint:errcheck // it has ended by itself
+		r := <-got
+		r.msg.Ready = false
+		return r.msg, r.err
+	}
+}
+
+// isHelper says whether the program was called by mount(8), as mount.hmcfs.
+func isHelper(args []string) bool {
+	return len(args) > 0 && filepath.Base(args[0]) == helperName
+}

@@ -1,0 +1,84 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hmcfs/hmcfs/cmd/hmcfs/daemon"
+	"github.com/hmcfs/hmcfs/devices"
+)
+
+// familyRow is one family of `hmcfs devices --json`.
+type familyRow struct {
+	Family  devices.Family `json:"family"`
+	Devices []deviceRow    `json:"devices"`
+	// Reason says why there is none.
+	Reason string `json:"reason,omitempty"`
+}
+
+type deviceRow struct {
+	Name  devices.Name `json:"name"`
+	Spec  string       `json:"spec"`
+	Model string       `json:"model"`
+	Total devices.Size `json:"total"`
+	Free  devices.Size `json:"free"`
+	PCI   string       `json:"pci,omitempty"`
+	NUMA  int          `json:"numa"`
+}
+
+func (a *app) devicesVerb() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "devices [--json]",
+		Short: "List the devices that this machine has",
+		Long:  "List the devices of every family, and for a family that has none, why.",
+		Args:  arguments(0, 0, "no argument"),
+	}
+	asJSON := addJSON(cmd)
+	cmd.RunE = running(func(ctx context.Context, _ []string) error {
+		rows := discover(ctx, daemon.Families("", nil))
+		if *asJSON {
+			return printJSON(a.out(), rows)
+		}
+		return printDevices(a.out(), rows)
+	})
+	return cmd
+}
+
+func discover(ctx context.Context, reg *devices.Registry) []familyRow {
+	var rows []familyRow
+	for _, driver := range reg.Drivers() {
+		row := familyRow{Family: driver.Family(), Devices: []deviceRow{}}
+		found, err := driver.Discover(ctx)
+		switch {
+		case err != nil:
+			row.Reason = strings.ReplaceAll(err.Error(), "\n", "; ")
+		case len(found) == 0:
+			row.Reason = "none found"
+		}
+		for _, f := range found {
+			row.Devices = append(row.Devices, deviceRow{
+				Name: f.Info.Name, Spec: fmt.Sprintf("%s:%d", f.Info.Family, f.Info.Ordinal), Model: f.Info.Model,
+				Total: f.Usage.Total, Free: f.Usage.Free, PCI: f.Info.PCI, NUMA: f.Info.NUMA,
+			})
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+func printDevices(w io.Writer, rows []familyRow) error {
+	t := newTable(w, "FAMILY", "DEVICE", "SPEC", "MODEL", "TOTAL", "FREE", "PCI", "NUMA")
+	for _, r := range rows {
+		for _, d := range r.Devices {
+			t.row(r.Family, d.Name, d.Spec, d.Model, d.Total, d.Free, d.PCI, numaText(d.NUMA))
+		}
+		if len(r.Devices) == 0 {
+			t.row(r.Family, "none", "", r.Reason, "", "", "", "")
+		}
+	}
+	return t.Flush()
+}

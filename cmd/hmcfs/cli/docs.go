@@ -1,0 +1,186 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/hmcfs/hmcfs/cmd/hmcfs/config"
+)
+
+// docsVerb writes what is made from the command tree. People call it through
+// the Makefile.
+func (a *app) docsVerb() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:    "docs (cli | config | man DIR)",
+		Short:  "Write the documents that are made from the commands and options",
+		Hidden: true,
+		Args:   arguments(1, 2, "cli, config, or man DIR"),
+	}
+	cmd.RunE = running(func(_ context.Context, args []string) error {
+		root := a.root()
+		switch {
+		case args[0] == "cli" && len(args) == 1:
+			_, err := fmt.Fprint(a.out(), cliDoc(root))
+			return err
+		case args[0] == "config" && len(args) == 1:
+			_, err := fmt.Fprint(a.out(), configDoc())
+			return err
+		case args[0] == "man" && len(args) == 2:
+			return writeMan(root, args[1])
+		}
+		return usage(fmt.Errorf("hmcfs docs: %q is unknown; use cli, config, or man DIR", strings.Join(args, " ")))
+	})
+	return cmd
+}
+
+// walk calls fn with every command that people see, parents first.
+func walk(cmd *cobra.Command, fn func(*cobra.Command)) {
+	fn(cmd)
+	for _, c := range cmd.Commands() {
+		if c.IsAvailableCommand() && c.Name() != "help" && c.Name() != "completion" {
+			walk(c, fn)
+		}
+	}
+}
+
+const generated = "<!-- Made by `hmcfs docs`; change the commands instead. -->\n\n"
+
+// cliDoc is docs/cli.md.
+func cliDoc(root *cobra.Command) string {
+	var b strings.Builder
+	b.WriteString(generated + "# The command line\n\n" + cliIntro)
+	walk(root, func(c *cobra.Command) {
+		if c == root || c.Name() == "config" {
+			return
+		}
+		fmt.Fprintf(&b, "## %s\n\n%s.\n\n```\n%s\n```\n\n", c.CommandPath(), c.Short, useLine(c))
+		if c.Long != "" {
+			fmt.Fprintf(&b, "%s\n\n", c.Long)
+		}
+		if c.Example != "" {
+			fmt.Fprintf(&b, "```\n%s\n```\n\n", c.Example)
+		}
+		writeFlags(&b, c)
+	})
+	return strings.TrimRight(b.String(), "\n") + "\n"
+}
+
+const cliIntro = `Answers go to standard output; warnings, progress and errors go to standard
+error. An error is one line for each fault, and names the thing, the cause and
+the way out. What ` + "`--json`" + ` prints only ever gets new fields.
+
+| exit code | meaning |
+| --- | --- |
+| 0 | done |
+| 1 | failed |
+| 2 | a fault in the flags, the environment or a config file; nothing was touched |
+| 3 | the path is on no hmcfs mount |
+| 4 | some of several failed (cp, stat), or there are lost objects (fsck) |
+| 5 | fsck found records that contradict each other |
+
+As ` + "`mount.hmcfs`" + ` the program is what mount(8) calls for ` + "`mount -t hmcfs`" + ` and
+fstab; it answers with the exit codes of mount(8) then: 0, 1 for a fault in
+the options, 32 for a failure. ` + "`hmcfs completion`" + ` prints completions for bash,
+zsh, fish and PowerShell.
+
+`
+
+func useLine(c *cobra.Command) string {
+	if c.HasParent() {
+		return c.Parent().CommandPath() + " " + c.Use
+	}
+	return c.Use
+}
+
+func writeFlags(b *strings.Builder, c *cobra.Command) {
+	var rows []string
+	c.NonInheritedFlags().VisitAll(func(f *pflag.Flag) {
+		if f.Hidden || f.Name == "help" {
+			return
+		}
+		rows = append(rows, fmt.Sprintf("| %s | %s | %s |", flagName(f), defaultText(f), cell(f.Usage)))
+	})
+	if len(rows) == 0 {
+		return
+	}
+	b.WriteString("| flag | default | meaning |\n| --- | --- | --- |\n" + strings.Join(rows, "\n") + "\n\n")
+}
+
+func flagName(f *pflag.Flag) string {
+	name := "--" + f.Name
+	if f.Shorthand != "" {
+		name = "-" + f.Shorthand + ", " + name
+	}
+	if f.Value.Type() != "bool" {
+		name += " " + strings.ToUpper(f.Value.Type())
+	}
+	return "`" + name + "`"
+}
+
+func defaultText(f *pflag.Flag) string {
+	if f.DefValue == "" || f.DefValue == "[]" || f.Value.Type() == "bool" {
+		return ""
+	}
+	return "`" + f.DefValue + "`"
+}
+
+func cell(text string) string { return strings.ReplaceAll(text, "|", `\|`) }
+
+// configDoc is docs/config.md.
+func configDoc() string {
+	var b strings.Builder
+	b.WriteString(generated + "# Options\n\n" + configIntro)
+	b.WriteString("| option | key and `-o` word | environment | type | default | meaning |\n| --- | --- | --- | --- | --- | --- |\n")
+	for _, p := range config.Table() {
+		byDefault := ""
+		if p.Default != "" {
+			byDefault = "`" + p.Default + "`"
+		}
+		fmt.Fprintf(&b, "| `--%s` | `%s` | `%s` | %s | %s | %s |\n", p.Name, p.Key(), p.Env(), p.Kind, byDefault, cell(p.Doc))
+	}
+	return b.String()
+}
+
+const configIntro = `Every option of a mount can be set by a flag, in fstab's options, in the
+environment or in a config file. The strongest source wins whole: a flag over
+the environment, that over the user's config file, that over the machine's,
+that over the default. ` + "`hmcfs config show`" + ` tells each value and its source.
+
+Config files are ` + "`/etc/hmcfs/config.yaml`" + ` and ` + "`$XDG_CONFIG_HOME/hmcfs/config.yaml`" + `,
+or the one that ` + "`--config`" + ` or ` + "`HMCFS_CONFIG`" + ` names instead of both:
+
+` + "```yaml" + `
+device:
+  - host,size=4GiB
+  - opencl:0,size=2GiB
+read_ahead: 8MiB
+allow_other: true
+` + "```" + `
+
+Unknown keys are refused, and all faults are told at once. Sizes are written
+as 512MiB or 2GB (MiB and a bare M are binary, MB is decimal), times as 1s or
+500ms. In the environment, the parts of a list stand apart by spaces or
+semicolons.
+
+`
+
+// writeMan writes a man page for each command into a directory.
+func writeMan(root *cobra.Command, dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("write man pages: %w", err)
+	}
+	var first error
+	walk(root, func(c *cobra.Command) {
+		name := strings.ReplaceAll(c.CommandPath(), " ", "-") + ".1"
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(manPage(c)), 0o644); err != nil && first == nil {
+			first = fmt.Errorf("write man pages: %w", err)
+		}
+	})
+	return first
+}

@@ -1,0 +1,71 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/hmcfs/hmcfs/cmd/hmcfs/place"
+	"github.com/hmcfs/hmcfs/objects/client"
+)
+
+// findMount returns the hmcfs mount that a path lies on.
+func findMount(path string) (place.Mount, error) {
+	abs, err := place.Absolute(path)
+	if err != nil {
+		return place.Mount{}, err
+	}
+	m, found, err := place.MountOf(abs)
+	if err != nil {
+		return place.Mount{}, err
+	}
+	if !found {
+		return place.Mount{}, notMounted("%s is not on an hmcfs mount; mount it first: hmcfs mount %s", path, path)
+	}
+	return m, nil
+}
+
+// connect returns a client of the daemon that serves a mount.
+func (a *app) connect(ctx context.Context, m place.Mount) (*client.Client, error) {
+	var last error
+	for _, p := range a.host().Find(m.MountPoint, m.Owner()) {
+		c := client.New(p.Socket())
+		_, err := c.Version(ctx)
+		if err == nil {
+			return c, nil
+		}
+		if last == nil || !errors.Is(err, client.ErrNoDaemon) {
+			last = err
+		}
+	}
+	if place.IsDead(m.MountPoint) {
+		return nil, fmt.Errorf("the daemon of %s is dead; mount it again, or take it away: hmcfs umount %s: %w",
+			m.MountPoint, m.MountPoint, client.ErrNoDaemon)
+	}
+	// The mount itself tells where its socket is, if it lets this user in.
+	if socket := socketOf(m.MountPoint); socket != "" {
+		c := client.New(socket)
+		if _, err := c.Version(ctx); err == nil {
+			return c, nil
+		}
+	}
+	return nil, fmt.Errorf("%s: %w", m.MountPoint, last)
+}
+
+// socketOf reads the path of the admin socket from the mount's own files.
+func socketOf(mountPoint string) string {
+	data, err := os.ReadFile(filepath.Join(mountPoint, ".hmcfs", "config"))
+	if err != nil {
+		return ""
+	}
+	var c struct {
+		Socket string `json:"socket"`
+	}
+	if json.Unmarshal(data, &c) != nil {
+		return ""
+	}
+	return c.Socket
+}

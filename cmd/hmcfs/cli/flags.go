@@ -1,0 +1,62 @@
+package cli
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/hmcfs/hmcfs/cmd/hmcfs/config"
+	"github.com/hmcfs/hmcfs/cmd/hmcfs/daemon"
+)
+
+// optionFlags are the flags of the options' table. They only take notes: all
+// values are checked together, with those of the other sources.
+type optionFlags struct {
+	given  map[string][]config.Given
+	config string
+}
+
+// addOptions gives a verb all flags of the table, and --config.
+func addOptions(cmd *cobra.Command) *optionFlags {
+	f := &optionFlags{given: map[string][]config.Given{}}
+	cmd.Flags().StringVar(&f.config, "config", "", "The config file to read instead of "+config.SystemFile+" and the user's.")
+	for _, p := range config.Table() {
+		flag := cmd.Flags().VarPF(&noteValue{option: p, into: f}, p.Name, p.Short, p.Doc)
+		flag.DefValue = p.Default
+		if p.IsBool() {
+			flag.NoOptDefVal = "true"
+		}
+	}
+	return f
+}
+
+// resolve works out every option from all sources.
+func (f *optionFlags) resolve(a *app) (*config.Settings, error) {
+	s, err := config.Resolve(config.Inputs{
+		Flags: f.given, Getenv: a.Getenv, Files: config.Files(f.config, a.Getenv), Families: daemon.FamilyNames(),
+	})
+	if err != nil {
+		return nil, usage(err)
+	}
+	return s, nil
+}
+
+// noteValue is a flag that notes what was written.
+type noteValue struct {
+	option *config.Option
+	into   *optionFlags
+}
+
+// Set notes one value.
+func (v *noteValue) Set(text string) error {
+	source := "flag --" + v.option.Name
+	if v.option.Short != "" {
+		source = "flag -" + v.option.Short
+	}
+	v.into.given[v.option.Name] = append(v.into.given[v.option.Name], config.Given{Text: text, Source: source})
+	return nil
+}
+
+// String is the value's text before anything is set.
+func (v *noteValue) String() string { return "" }
+
+// Type names the kind of the value in help texts.
+func (v *noteValue) Type() string { return v.option.Kind }

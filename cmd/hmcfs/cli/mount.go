@@ -1,0 +1,122 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hmcfs/hmcfs/cmd/hmcfs/config"
+	"github.com/hmcfs/hmcfs/cmd/hmcfs/daemon"
+	"github.com/hmcfs/hmcfs/cmd/hmcfs/place"
+)
+
+func (a *app) mountVerb() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "mount [flags] MOUNTPOINT",
+		Short: "Mount the devices of this machine",
+		Long: "Mount the devices of this machine at an empty directory. The command returns when the\n" +
+			"mount answers, and leaves a daemon in the background; with -f it stays and serves.",
+		Example: "  hmcfs mount /mnt/hmc\n" +
+			"  hmcfs mount -f --device host,size=4GiB --device opencl:0,size=2GiB --device sim:0 /mnt/hmc",
+		Args: arguments(1, 1, "one MOUNTPOINT"),
+	}
+	m := &mountRun{app: a, flags: addOptions(cmd)}
+	cmd.Flags().BoolVarP(&m.foreground, "foreground", "f", false, "Stay in the foreground and log to standard error.")
+	cmd.Flags().IntVar(&m.readyFD, "ready-fd", -1, "The descriptor by which a daemon tells that it is ready.")
+	cmd.Flags().Lookup("ready-fd").Hidden = true
+	cmd.RunE = running(m.run)
+	return cmd
+}
+
+// mountRun is one run of the verb: of the one that a person calls, or of the
+// daemon that this one starts.
+type mountRun struct {
+	*app
+	flags      *optionFlags
+	foreground bool
+	readyFD    int
+}
+
+func (m *mountRun) run(ctx context.Context, args []string) error {
+	settings, err := m.flags.resolve(m.app)
+	if err != nil {
+		return err
+	}
+	mountPoint, err := place.Absolute(args[0])
+	if err != nil {
+		return err
+	}
+	places, err := m.host().Of(mountPoint, settings.StateDir, settings.RuntimeDir)
+	if err != nil {
+		return usage(err)
+	}
+	switch {
+	case m.readyFD >= 0:
+		return m.background(ctx, settings, places)
+	case m.foreground:
+		return m.inForeground(ctx, settings, places)
+	default:
+		return m.daemonise(ctx, settings, places)
+	}
+}
+
+// inForeground serves until a signal comes or the mount is gone.
+func (m *mountRun) inForeground(ctx context.Context, s *config.Settings, p place.Paths) error {
+	var to io.Writer = m.Stderr
+	if s.LogFile != "" {
+		f, err := openLog(s.LogFile)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		to = f
+	}
+	log := newLogger(to, s.LogLevel, s.LogFile == "")
+	return daemon.Run(ctx, daemon.Options{
+		Settings: s, Places: p, UID: m.UID, Version: version, WrapDevice: m.WrapDevice,
+		LogFile: s.LogFile, Logger: log, Force: m.force,
+		Ready: func(warnings []string) {
+			for _, w := range warnings {
+				m.note("%s", w)
+			}
+			m.note("%s is mounted; end it with ^C or hmcfs umount %s", p.MountPoint, p.MountPoint)
+		},
+	})
+}
+
+// background is the daemon's side of daemonise: its standard streams are the
+// log already.
+func (m *mountRun) background(ctx context.Context, s *config.Settings, p place.Paths) error {
+	pipe := os.NewFile(uintptr(m.readyFD), "ready")
+	if pipe == nil {
+		return usage(fmt.Errorf("--ready-fd %d is not open", m.readyFD))
+	}
+	defer pipe.Close()
+	// The directory that the daemon was started in must not be kept busy.
+	if err := os.Chdir("/"); err != nil {
+		return fmt.Errorf("start the daemon: %w", err)
+	}
+	err := daemon.Run(ctx, daemon.Options{
+		Settings: s, Places: p, UID: m.UID, Version: version, WrapDevice: m.WrapDevice,
+		LogFile: logPath(s, p), Logger: newLogger(m.Stderr, s.LogLevel, false), Force: m.force,
+		Ready: func(warnings []string) {
+			writeReady(pipe, readyMessage{Ready: true, Warnings: warnings})
+			pipe.Close()
+		},
+	})
+	if err != nil {
+		writeReady(pipe, readyMessage{Error: err.Error(), Code: exitCode(err)})
+	}
+	return err
+}
+
+// logPath is where a daemon in the background logs to.
+func logPath(s *config.Settings, p place.Paths) string {
+	if s.LogFile != "" {
+		return s.LogFile
+	}
+	return p.Log()
+}

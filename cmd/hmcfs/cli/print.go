@@ -1,0 +1,76 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hmcfs/hmcfs/devices"
+)
+
+// addJSON gives a verb its --json.
+func addJSON(cmd *cobra.Command) *bool {
+	return cmd.Flags().Bool("json", false, "Print JSON. Fields are only ever added.")
+}
+
+// printJSON writes one value, indented.
+func printJSON(w io.Writer, v any) error {
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return fmt.Errorf("write the answer: %w", err)
+	}
+	return nil
+}
+
+// table writes aligned columns.
+type table struct{ *tabwriter.Writer }
+
+func newTable(w io.Writer, heads ...string) table {
+	t := table{tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)}
+	t.row(toAny(heads)...)
+	return t
+}
+
+func (t table) row(cells ...any) {
+	texts := make([]string, len(cells))
+	for i, c := range cells {
+		if texts[i] = fmt.Sprint(c); texts[i] == "" {
+			texts[i] = "-"
+		}
+	}
+	fmt.Fprintln(t, strings.Join(texts, "\t"))
+}
+
+func toAny(texts []string) []any {
+	out := make([]any, len(texts))
+	for i, t := range texts {
+		out[i] = t
+	}
+	return out
+}
+
+// field writes one "name: value" line of a report, aligned.
+func field(w io.Writer, name string, value any) {
+	fmt.Fprintf(w, "%-14s %v\n", name+":", value)
+}
+
+func numaText(n int) string {
+	if n < 0 {
+		return "-"
+	}
+	return fmt.Sprint(n)
+}
+
+// rate writes bytes a second.
+func rate(bytes uint64, seconds float64) string {
+	if seconds <= 0 {
+		return "-"
+	}
+	return devices.Size(float64(bytes)/seconds).String() + "/s"
+}

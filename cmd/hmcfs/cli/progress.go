@@ -1,0 +1,69 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/vbauerster/mpb/v8"
+	"github.com/vbauerster/mpb/v8/decor"
+	"golang.org/x/term"
+)
+
+// progress is a bar on a terminal, and nothing elsewhere. Its methods are
+// called from one goroutine at a time.
+type progress struct {
+	to   io.Writer
+	name string
+	// bars and bar are nil where there is no terminal.
+	bars *mpb.Progress
+	bar  *mpb.Bar
+}
+
+func newProgress(to io.Writer, name string) *progress {
+	return &progress{to: to, name: name}
+}
+
+// begin draws the bar.
+func (p *progress) begin(total int64) {
+	f, ok := p.to.(*os.File)
+	if !ok || !term.IsTerminal(int(f.Fd())) || total <= 0 {
+		return
+	}
+	p.bars = mpb.New(mpb.WithOutput(f), mpb.WithWidth(40))
+	p.bar = p.bars.New(total, mpb.BarStyle(),
+		mpb.PrependDecorators(decor.Name(p.name+" ")),
+		mpb.AppendDecorators(
+			decor.CountersKibiByte("% .1f / % .1f "),
+			decor.AverageSpeed(decor.SizeB1024(0), "% .1f "),
+			decor.AverageETA(decor.ET_STYLE_GO),
+		),
+	)
+}
+
+// add moves the bar on.
+func (p *progress) add(n int64) {
+	if p.bar != nil {
+		p.bar.IncrInt64(n)
+	}
+}
+
+// say writes a line above the bar.
+func (p *progress) say(line string) {
+	if p.bars != nil {
+		fmt.Fprintln(p.bars, line)
+		return
+	}
+	fmt.Fprintln(p.to, line)
+}
+
+// end leaves the bar as it is, full or not.
+func (p *progress) end() {
+	if p.bar == nil {
+		return
+	}
+	if !p.bar.Completed() {
+		p.bar.Abort(false)
+	}
+	p.bars.Wait()
+}

@@ -1,0 +1,190 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/hmcfs/hmcfs/cmd/hmcfs/place"
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/objects/adminapi"
+	"github.com/hmcfs/hmcfs/objects/client"
+)
+
+func (a *app) statVerb() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "stat [--json] FILE...",
+		Short: "Show where a file's bytes are",
+		Long: "Show size, device, extents, dtype, shape, blobs, key, state, and the path of the last\n" +
+			"transfer. Extents are shown to root and to the user who mounted.",
+		Args: arguments(1, -1, "at least one FILE"),
+	}
+	asJSON := addJSON(cmd)
+	cmd.RunE = running(func(ctx context.Context, args []string) error {
+		return a.statAll(ctx, args, *asJSON)
+	})
+	return cmd
+}
+
+// statRow is one file of `hmcfs stat --json`.
+type statRow struct {
+	File string `json:"file"`
+	adminapi.Object
+	// ExtentsKnown says whether this user may see the extents.
+	ExtentsKnown bool `json:"extents_known"`
+}
+
+func (a *app) statAll(ctx context.Context, files []string, asJSON bool) error {
+	rows := []statRow{}
+	var first error
+	for _, f := range files {
+		row, err := a.stat(ctx, f)
+		if err != nil {
+			if len(files) == 1 {
+				return err
+			}
+			printError(a.Stderr, err)
+			first = err
+			continue
+		}
+		rows = append(rows, row)
+	}
+	if asJSON {
+		if err := printJSON(a.out(), rows); err != nil {
+			return err
+		}
+	} else {
+		for i, r := range rows {
+			if i > 0 {
+				fmt.Fprintln(a.out())
+			}
+			if err := printStat(a.out(), r); err != nil {
+				return err
+			}
+		}
+	}
+	switch {
+	case first == nil:
+		return nil
+	case len(rows) == 0:
+		return &codeError{code: exitCode(first), err: errSilent}
+	}
+	return &codeError{code: exitPartial, err: errSilent}
+}
+
+func (a *app) stat(ctx context.Context, file string) (statRow, error) {
+	st, err := os.Stat(file)
+	if err != nil {
+		return statRow{}, err
+	}
+	sys, ok := st.Sys().(*syscall.Stat_t)
+	if !ok {
+		return statRow{}, fmt.Errorf("%s: no inode number", file)
+	}
+	m, err := mountOfDev(file, sys.Dev)
+	if err != nil {
+		return statRow{}, err
+	}
+	row := statRow{File: file, Object: objectFromXattrs(file)}
+	row.Ino, row.Size, row.Allocated = metadata.Ino(sys.Ino), uint64(st.Size()), uint64(sys.Blocks)*512
+	c, err := a.connect(ctx, m)
+	if client.IsForbidden(err) {
+		return row, nil
+	}
+	if err != nil {
+		return row, err
+	}
+	o, err := c.Object(ctx, row.Ino)
+	switch {
+	case client.IsNotFound(err):
+		// It is one of hmcfs's own, such as .hmcfs/stats.
+		return row, nil
+	case err != nil:
+		return row, err
+	}
+	row.Object, row.ExtentsKnown = o, true
+	return row, nil
+}
+
+// mountOfDev finds the mount that a file lies on by its device number, which
+// holds through symbolic links and bind mounts.
+func mountOfDev(file string, dev uint64) (place.Mount, error) {
+	all, err := place.Mounts()
+	if err != nil {
+		return place.Mount{}, err
+	}
+	want := fmt.Sprintf("%d:%d", unix.Major(dev), unix.Minor(dev))
+	for _, m := range all {
+		if m.Dev == want && m.IsHMCFS() {
+			return m, nil
+		}
+	}
+	return place.Mount{}, notMounted("%s is not on an hmcfs mount", file)
+}
+
+// objectFromXattrs is what anyone who may read the file can know of it.
+func objectFromXattrs(file string) adminapi.Object {
+	get := func(name string) string { return xattr(file, "user.hmc."+name) }
+	o := adminapi.Object{
+		Device: metadata.DeviceName(get("device")), State: get("state"), Dtype: get("dtype"), Shape: get("shape"),
+		Blobs: get("blobs"), Key: get("key"), LastPath: get("path"), Extents: []adminapi.Extent{},
+	}
+	o.Resident, _ = strconv.ParseUint(get("resident"), 10, 64) //nolint:errcheck // 0 tells that it is unknown
+	return o
+}
+
+// xattr reads an extended attribute; "" where there is none.
+func xattr(file, name string) string {
+	buf := make([]byte, 4096)
+	for {
+		n, err := unix.Getxattr(file, name, buf)
+		switch {
+		case errors.Is(err, unix.ERANGE) && len(buf) < metadata.MaxXattr:
+			buf = make([]byte, metadata.MaxXattr)
+		case err != nil:
+			return ""
+		default:
+			return strings.TrimRight(string(buf[:n]), "\x00\n")
+		}
+	}
+}
+
+func printStat(w io.Writer, r statRow) error {
+	field(w, "file", r.File)
+	if r.Path != "" {
+		field(w, "path", r.Path)
+	}
+	field(w, "size", fmt.Sprintf("%d (%v)", r.Size, devices.Size(r.Size)))
+	field(w, "allocated", fmt.Sprintf("%d (%v)", r.Allocated, devices.Size(r.Allocated)))
+	for _, f := range []struct{ name, value string }{
+		{"device", string(r.Device)}, {"state", r.State}, {"dtype", r.Dtype}, {"shape", r.Shape},
+		{"blobs", r.Blobs}, {"key", r.Key}, {"last transfer", r.LastPath},
+	} {
+		if f.value != "" {
+			field(w, f.name, f.value)
+		}
+	}
+	switch {
+	case !r.ExtentsKnown:
+		field(w, "extents", "shown to root and the user who mounted")
+		return nil
+	case len(r.Extents) == 0:
+		field(w, "extents", "none")
+		return nil
+	}
+	field(w, "extents", len(r.Extents))
+	t := newTable(w, "  FILE OFFSET", "LENGTH", "WRITTEN", "ALLOCATION", "OFFSET", "PINNED")
+	for _, e := range r.Extents {
+		t.row(fmt.Sprintf("  %d", e.FileOff), e.Len, e.Written, e.Allocation, e.Off, e.Pinned)
+	}
+	return t.Flush()
+}

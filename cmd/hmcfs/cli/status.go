@@ -1,0 +1,105 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/objects/adminapi"
+)
+
+func (a *app) statusVerb() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "status [--json] MOUNTPOINT",
+		Short: "Show a mount: its devices, what was moved and how",
+		Args:  arguments(1, 1, "one MOUNTPOINT"),
+	}
+	asJSON := addJSON(cmd)
+	cmd.RunE = running(func(ctx context.Context, args []string) error {
+		m, err := findMount(args[0])
+		if err != nil {
+			return err
+		}
+		c, err := a.connect(ctx, m)
+		if err != nil {
+			return err
+		}
+		st, err := c.Status(ctx, true)
+		if err != nil {
+			return err
+		}
+		if *asJSON {
+			return printJSON(a.out(), st)
+		}
+		return printStatus(a.out(), st)
+	})
+	return cmd
+}
+
+func printStatus(w io.Writer, st adminapi.Status) error {
+	field(w, "mount point", st.MountPoint)
+	field(w, "version", st.Version)
+	field(w, "process", fmt.Sprintf("%d of user %d, up %s", st.PID, st.UID,
+		(time.Duration(st.UptimeSeconds)*time.Second).String()))
+	field(w, "passthrough", passthroughText(st.Passthrough))
+	field(w, "access", accessText(st))
+	field(w, "at unmount", map[bool]string{true: "keeps the host tier and the records", false: "frees everything"}[st.Keep])
+	field(w, "state", st.StateDir)
+	field(w, "runtime", st.RuntimeDir)
+	field(w, "socket", st.Socket)
+	if st.LogFile != "" {
+		field(w, "log", st.LogFile)
+	}
+	field(w, "daemon memory", fmt.Sprintf("%v resident, %v heap, %v pinned, %d goroutines, %d descriptors",
+		st.Memory.Resident, st.Memory.Heap, st.Memory.Pinned, st.Memory.Goroutines, st.Memory.Files))
+	fmt.Fprintln(w)
+	t := newTable(w, "DEVICE", "MODEL", "TOTAL", "USED", "FREE", "OBJECTS", "LOST")
+	for _, d := range st.Devices {
+		t.row(d.Name, d.Model, d.Total, d.Used, d.Free, optional(d.Objects), optional(d.Lost))
+	}
+	if err := t.Flush(); err != nil {
+		return fmt.Errorf("write the answer: %w", err)
+	}
+	if len(st.Paths) == 0 {
+		return nil
+	}
+	fmt.Fprintln(w)
+	t = newTable(w, "PATH", "DEVICE", "OPERATIONS", "BYTES", "ERRORS", "RATE")
+	for _, p := range st.Paths {
+		t.row(p.Path, p.Device, p.Operations, devices.Size(p.Bytes), p.Errors, rate(p.Bytes, p.Seconds))
+	}
+	return t.Flush()
+}
+
+func passthroughText(p adminapi.Passthrough) string {
+	switch {
+	case p.On:
+		return "on: the kernel serves host files by itself"
+	case p.Reason != "":
+		return "off: " + p.Reason
+	default:
+		return "off"
+	}
+}
+
+func accessText(st adminapi.Status) string {
+	who, how := "the mounting user only", "read and write"
+	if st.AllowOther {
+		who = "all users, by modes"
+	}
+	if st.ReadOnly {
+		how = "read only"
+	}
+	return who + ", " + how
+}
+
+func optional(n *int) string {
+	if n == nil {
+		return "?"
+	}
+	return fmt.Sprint(*n)
+}

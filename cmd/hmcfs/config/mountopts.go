@@ -1,0 +1,94 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// spreadMountOptions takes -o lists apart: words for the kernel stay in
+// "option", words that name an option of the table become that option.
+func spreadMountOptions(flags map[string][]Given) (map[string][]Given, error) {
+	out := maps.Clone(flags)
+	if out == nil {
+		out = map[string][]Given{}
+	}
+	lists := out["option"]
+	delete(out, "option")
+	byKey := map[string]*Option{}
+	for _, p := range Table() {
+		if p.Name != "option" {
+			byKey[p.Key()] = p
+		}
+	}
+	var faults []error
+	for _, g := range lists {
+		words, err := SplitMountOptions(g.Text)
+		faults = append(faults, err)
+		for _, w := range words {
+			faults = append(faults, spreadWord(out, byKey, g.Source, w))
+		}
+	}
+	return out, errors.Join(faults...)
+}
+
+func spreadWord(out map[string][]Given, byKey map[string]*Option, source, word string) error {
+	key, value, hasValue := strings.Cut(word, "=")
+	if slices.Contains(mountWords, word) {
+		out["option"] = append(out["option"], Given{Text: word, Source: source})
+		return nil
+	}
+	if ignoredMountWord(word) {
+		return nil
+	}
+	p := byKey[key]
+	if p == nil {
+		known := append(slices.Sorted(maps.Keys(byKey)), mountWords...)
+		return fmt.Errorf("%s: unknown mount option %q%s", source, key, didYouMean(key, known))
+	}
+	if !hasValue {
+		if !p.IsBool() {
+			return fmt.Errorf("%s: mount option %s needs a value: %s=…", source, key, key)
+		}
+		value = "true"
+	}
+	out[p.Name] = append(out[p.Name], Given{Text: value, Source: source})
+	return nil
+}
+
+// ignoredMountWord says whether a word of fstab is for mount(8) itself or for
+// systemd, and not for a file system.
+func ignoredMountWord(word string) bool {
+	for _, w := range []string{"defaults", "auto", "noauto", "user", "nouser", "users", "owner", "group", "_netdev", "nofail"} {
+		if word == w {
+			return true
+		}
+	}
+	return strings.HasPrefix(word, "x-") || strings.HasPrefix(word, "X-") || strings.HasPrefix(word, "comment=")
+}
+
+// SplitMountOptions splits at the commas that are not inside double quotes,
+// and takes the quotes away.
+func SplitMountOptions(text string) ([]string, error) {
+	var words []string
+	var word strings.Builder
+	quoted := false
+	for _, r := range text {
+		switch {
+		case r == '"':
+			quoted = !quoted
+		case r == ',' && !quoted:
+			words = append(words, word.String())
+			word.Reset()
+		default:
+			word.WriteRune(r)
+		}
+	}
+	if quoted {
+		return nil, fmt.Errorf("mount options %q: a double quote is not closed", text)
+	}
+	words = append(words, word.String())
+	return slices.DeleteFunc(words, func(w string) bool { return w == "" }), nil
+}

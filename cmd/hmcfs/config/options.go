@@ -1,0 +1,115 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/transport"
+)
+
+// Options are all values that a person can set for a mount. The table says
+// what each one means.
+type Options struct {
+	Devices       []string
+	StateDir      string
+	RuntimeDir    string
+	AllowOther    bool
+	Keep          bool
+	Passthrough   string
+	ReadAhead     devices.Size
+	MaxWrite      devices.Size
+	MaxBackground int
+	CacheTimeout  time.Duration
+	ChunkSize     devices.Size
+	Slots         int
+	MaxPinned     devices.Size
+	MountOptions  []string
+	LogLevel      string
+	LogFile       string
+	Debug         bool
+}
+
+// The words that some options take.
+var (
+	passthroughWords = []string{"auto", "off"}
+	logLevelWords    = []string{"debug", "info", "warn", "error"}
+	// mountWords are what the kernel is told as it is.
+	mountWords = []string{"ro", "rw", "nosuid", "suid", "nodev", "dev", "noexec", "exec", "noatime", "relatime", "sync", "dirsync"}
+)
+
+// Validate reports every fault of the values at once, joined, each naming its
+// option. families are the device families that the program knows; nil skips
+// that check.
+func (o *Options) Validate(families []string) error {
+	var faults []error
+	add := func(err error) {
+		if err != nil {
+			faults = append(faults, err)
+		}
+	}
+	add(oneOf("passthrough", o.Passthrough, passthroughWords))
+	add(oneOf("log-level", o.LogLevel, logLevelWords))
+	for _, w := range o.MountOptions {
+		add(oneOf("option", w, mountWords))
+	}
+	for _, d := range o.Devices {
+		add(checkDevice(d, families))
+	}
+	if o.MaxWrite < 128*devices.KiB || o.MaxWrite%(4*devices.KiB) != 0 || o.MaxWrite > 16*devices.MiB {
+		add(fmt.Errorf("max-write: %d bytes is not a multiple of 4 KiB from 128 KiB to 16 MiB; leave it out for 1MiB", uint64(o.MaxWrite)))
+	}
+	if o.ReadAhead > devices.GiB {
+		add(fmt.Errorf("read-ahead: %v is more than 1GiB; each open file may take as much pinned memory", o.ReadAhead))
+	}
+	if o.MaxBackground < 1 || o.MaxBackground > 65535 {
+		add(fmt.Errorf("max-background: %d is not between 1 and 65535", o.MaxBackground))
+	}
+	for _, p := range []struct{ name, path string }{
+		{"state-dir", o.StateDir}, {"runtime-dir", o.RuntimeDir}, {"log-file", o.LogFile},
+	} {
+		if p.path != "" && !filepath.IsAbs(p.path) {
+			add(fmt.Errorf("%s: %q is not an absolute path", p.name, p.path))
+		}
+	}
+	t := transport.Options{ChunkSize: o.ChunkSize, Slots: o.Slots, MaxPinned: o.MaxPinned}
+	add(t.Validate())
+	return errors.Join(faults...)
+}
+
+// ReadOnly says whether the mount is to refuse changes.
+func (o *Options) ReadOnly() bool {
+	ro := false
+	for _, w := range o.MountOptions {
+		switch w {
+		case "ro":
+			ro = true
+		case "rw":
+			ro = false
+		}
+	}
+	return ro
+}
+
+func oneOf(name, value string, words []string) error {
+	if slices.Contains(words, value) {
+		return nil
+	}
+	return fmt.Errorf("%s: %q is unknown; use %s%s", name, value, strings.Join(words, ", "), didYouMean(value, words))
+}
+
+func checkDevice(text string, families []string) error {
+	spec, err := devices.ParseSpec(text)
+	if err != nil {
+		return err
+	}
+	if families == nil || slices.Contains(families, string(spec.Family)) {
+		return nil
+	}
+	return fmt.Errorf("device %q: unknown family %q; known are %s%s",
+		text, spec.Family, strings.Join(families, ", "), didYouMean(string(spec.Family), families))
+}

@@ -1,0 +1,115 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Inputs are where values are looked for.
+type Inputs struct {
+	// Flags holds what was given on the command line, by option name.
+	Flags map[string][]Given
+	// Getenv reads the environment; nil is an empty one.
+	Getenv func(string) string
+	// Files are read in order, later ones over earlier ones. See Files.
+	Files []File
+	// ReadFile reads one of them; nil is os.ReadFile.
+	ReadFile func(string) ([]byte, error)
+	// Families are the device families that the program knows.
+	Families []string
+}
+
+// Given is one value as it was written, and where.
+type Given struct {
+	Text string
+	// Source is what `config show` prints: "flag --read-ahead".
+	Source string
+}
+
+// Setting is one option with its value's source.
+type Setting struct {
+	Option *Option
+	Source string
+}
+
+// Settings are the values of all options and where each came from.
+type Settings struct {
+	Options
+	List []Setting
+}
+
+// Resolve works out every value and checks them all. Every fault of every
+// source is in the error, one line each.
+func Resolve(in Inputs) (*Settings, error) {
+	if in.Getenv == nil {
+		in.Getenv = func(string) string { return "" }
+	}
+	given := map[string][]Given{}
+	var faults []error
+	for _, f := range in.Files {
+		values, err := f.read(in.ReadFile)
+		faults = append(faults, err)
+		for name, v := range values {
+			given[name] = v
+		}
+	}
+	for _, p := range Table() {
+		if v := in.Getenv(p.Env()); v != "" {
+			given[p.Name] = fromEnv(p, v)
+		}
+	}
+	flags, err := spreadMountOptions(in.Flags)
+	faults = append(faults, err)
+	for name, v := range flags {
+		given[name] = v
+	}
+	s := &Settings{}
+	for _, p := range Table() {
+		setting, err := s.apply(p, given[p.Name])
+		faults = append(faults, err)
+		s.List = append(s.List, setting)
+	}
+	faults = append(faults, s.Validate(in.Families))
+	if err := errors.Join(faults...); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// apply sets one option from what was given, or from its default.
+func (s *Settings) apply(p *Option, given []Given) (Setting, error) {
+	if len(given) == 0 {
+		if p.Default == "" {
+			return Setting{Option: p, Source: "default"}, nil
+		}
+		return Setting{Option: p, Source: "default"}, p.set(&s.Options, []string{p.Default})
+	}
+	texts := make([]string, len(given))
+	for i, g := range given {
+		texts[i] = g.Text
+	}
+	source := given[len(given)-1].Source
+	if err := p.set(&s.Options, texts); err != nil {
+		// The default stands in, so that the other checks go on.
+		if p.Default != "" {
+			p.set(&s.Options, []string{p.Default}) //nolint:errcheck // a default is right
+		}
+		return Setting{}, fmt.Errorf("%s: %w", source, err)
+	}
+	return Setting{Option: p, Source: source}, nil
+}
+
+// fromEnv splits a variable: the parts of a list stand apart by spaces or
+// semicolons, as device specifications have commas of their own.
+func fromEnv(p *Option, value string) []Given {
+	source := "environment " + p.Env()
+	if !p.IsList() {
+		return []Given{{Text: value, Source: source}}
+	}
+	var out []Given
+	for _, part := range strings.FieldsFunc(value, func(r rune) bool { return r == ' ' || r == ';' || r == '\n' }) {
+		out = append(out, Given{Text: part, Source: source})
+	}
+	return out
+}

@@ -1,0 +1,229 @@
+package config
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hmcfs/hmcfs/devices"
+)
+
+// Option is one row of the table.
+type Option struct {
+	// Name is the flag without its dashes: "read-ahead".
+	Name string
+	// Short is the flag's one letter, empty for most.
+	Short string
+	// Kind says how the value is written: text, list, bool, size, number,
+	// time or words.
+	Kind string
+	// Default is the default as a user would write it; empty where it is
+	// worked out, which Doc explains then.
+	Default string
+	// Doc says what the option does, in one sentence or two.
+	Doc string
+
+	set func(o *Options, texts []string) error
+	get func(o *Options) any
+}
+
+// Key is the option's key in the config file and its word for -o.
+func (p *Option) Key() string { return strings.ReplaceAll(p.Name, "-", "_") }
+
+// Env is the option's environment variable.
+func (p *Option) Env() string {
+	return "HMCFS_" + strings.ToUpper(p.Key())
+}
+
+// IsList says whether the option may be given several times.
+func (p *Option) IsList() bool { return p.Kind == kindList }
+
+// IsBool says whether the option may be given without a value.
+func (p *Option) IsBool() bool { return p.Kind == kindBool }
+
+// Value returns the option's value, for JSON.
+func (p *Option) Value(o *Options) any { return p.get(o) }
+
+// Show returns the option's value as a user would write it.
+func (p *Option) Show(o *Options) string {
+	switch v := p.get(o).(type) {
+	case []string:
+		return strings.Join(v, " ")
+	case devices.Size:
+		return showSize(v)
+	default:
+		return fmt.Sprint(v)
+	}
+}
+
+const (
+	kindText   = "text"
+	kindList   = "list"
+	kindBool   = "bool"
+	kindSize   = "size"
+	kindNumber = "number"
+	kindTime   = "time"
+	kindWords  = "word"
+)
+
+// Table lists every option, in the order in which people read them.
+func Table() []*Option {
+	return []*Option{
+		list("device", "", func(o *Options) *[]string { return &o.Devices },
+			"A device to mount, such as host,size=4GiB or opencl:0,size=2GiB or sim:0,size=1GiB; may be given several times. "+
+				"The host device is always there. Default: host and every accelerator found; no simulated ones."),
+		text("state-dir", kindText, "", func(o *Options) *string { return &o.StateDir },
+			"Directory of the metadata and the log. Default: one for each mount point below $XDG_STATE_HOME/hmcfs, for root below /var/lib/hmcfs."),
+		text("runtime-dir", kindText, "", func(o *Options) *string { return &o.RuntimeDir },
+			"Directory of the admin socket and the host tier. Default: one for each mount point below $XDG_RUNTIME_DIR/hmcfs, for root below /run/hmcfs."),
+		flag("allow-other", "false", func(o *Options) *bool { return &o.AllowOther },
+			"Let other users in, as modes and owners allow. An unprivileged user needs user_allow_other in /etc/fuse.conf."),
+		flag("keep", "false", func(o *Options) *bool { return &o.Keep },
+			"At the unmount, leave the host tier and all records for the next mount instead of removing them."),
+		text("passthrough", kindWords, "auto", func(o *Options) *string { return &o.Passthrough },
+			"auto lets the kernel serve host files by itself where it can; off serves them from the daemon."),
+		size("read-ahead", "4MiB", func(o *Options) *devices.Size { return &o.ReadAhead },
+			"How many bytes ahead of a sequential reader of a device file are copied to the host; 0 is none."),
+		size("max-write", "1MiB", func(o *Options) *devices.Size { return &o.MaxWrite },
+			"The largest request of the kernel, a multiple of 4 KiB; above 1 MiB the kernel needs a larger fs.fuse.max_pages_limit."),
+		number("max-background", "64", func(o *Options) *int { return &o.MaxBackground },
+			"How many requests in the background the kernel keeps in flight."),
+		duration("cache-timeout", "1h", func(o *Options) *time.Duration { return &o.CacheTimeout },
+			"How long the kernel keeps names and attributes without asking again."),
+		size("chunk-size", "512KiB", func(o *Options) *devices.Size { return &o.ChunkSize },
+			"The bytes of one piece of a copy that is staged through the host, a multiple of 4 KiB."),
+		number("slots", "4", func(o *Options) *int { return &o.Slots },
+			"How many pieces of one staged copy are in flight, from 3 to 64."),
+		size("max-pinned", "64MiB", func(o *Options) *devices.Size { return &o.MaxPinned },
+			"The most bytes of pinned buffers that the daemon holds for copies."),
+		words("option", "o", func(o *Options) *[]string { return &o.MountOptions },
+			"Mount options as in fstab, separated by commas: ro, nosuid, nodev, noexec, noatime, or any option of this table by its key "+
+				`(allow_other, state_dir=DIR, device="sim:0,size=1GiB" with the quotes).`),
+		text("log-level", kindWords, "info", func(o *Options) *string { return &o.LogLevel },
+			"The least severe messages that are logged: debug, info, warn or error."),
+		text("log-file", kindText, "", func(o *Options) *string { return &o.LogFile },
+			"Where the daemon logs to. Default: hmcfs.log in the state directory, or standard error with -f."),
+		flag("debug", "false", func(o *Options) *bool { return &o.Debug },
+			"Log every request of the kernel and serve /debug/pprof/ on the admin socket."),
+	}
+}
+
+func text(name, kind, byDefault string, field func(*Options) *string, doc string) *Option {
+	return &Option{
+		Name: name, Kind: kind, Default: byDefault, Doc: doc,
+		set: func(o *Options, t []string) error { *field(o) = last(t); return nil },
+		get: func(o *Options) any { return *field(o) },
+	}
+}
+
+func list(name, short string, field func(*Options) *[]string, doc string) *Option {
+	return &Option{
+		Name: name, Short: short, Kind: kindList, Doc: doc,
+		set: func(o *Options, t []string) error { *field(o) = t; return nil },
+		get: func(o *Options) any { return append([]string{}, *field(o)...) },
+	}
+}
+
+// words is a list whose values may hold several words between commas.
+func words(name, short string, field func(*Options) *[]string, doc string) *Option {
+	p := list(name, short, field, doc)
+	p.set = func(o *Options, texts []string) error {
+		all := []string{}
+		for _, t := range texts {
+			split, err := SplitMountOptions(t)
+			if err != nil {
+				return err
+			}
+			all = append(all, split...)
+		}
+		*field(o) = all
+		return nil
+	}
+	return p
+}
+
+func flag(name, byDefault string, field func(*Options) *bool, doc string) *Option {
+	return &Option{
+		Name: name, Kind: kindBool, Default: byDefault, Doc: doc,
+		set: func(o *Options, t []string) error {
+			v, err := parseBool(last(t))
+			if err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+			*field(o) = v
+			return nil
+		},
+		get: func(o *Options) any { return *field(o) },
+	}
+}
+
+func size(name, byDefault string, field func(*Options) *devices.Size, doc string) *Option {
+	return &Option{
+		Name: name, Kind: kindSize, Default: byDefault, Doc: doc,
+		set: func(o *Options, t []string) error {
+			v, err := devices.ParseSize(last(t))
+			if err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+			*field(o) = v
+			return nil
+		},
+		get: func(o *Options) any { return *field(o) },
+	}
+}
+
+func number(name, byDefault string, field func(*Options) *int, doc string) *Option {
+	return &Option{
+		Name: name, Kind: kindNumber, Default: byDefault, Doc: doc,
+		set: func(o *Options, t []string) error {
+			v, err := strconv.Atoi(last(t))
+			if err != nil {
+				return fmt.Errorf("%s: %q is not a whole number", name, last(t))
+			}
+			*field(o) = v
+			return nil
+		},
+		get: func(o *Options) any { return *field(o) },
+	}
+}
+
+func duration(name, byDefault string, field func(*Options) *time.Duration, doc string) *Option {
+	return &Option{
+		Name: name, Kind: kindTime, Default: byDefault, Doc: doc,
+		set: func(o *Options, t []string) error {
+			v, err := time.ParseDuration(last(t))
+			if err != nil || v < 0 {
+				return fmt.Errorf("%s: %q is not a time such as 1s or 500ms", name, last(t))
+			}
+			*field(o) = v
+			return nil
+		},
+		get: func(o *Options) any { return (*field(o)).String() },
+	}
+}
+
+func last(texts []string) string { return texts[len(texts)-1] }
+
+func parseBool(text string) (bool, error) {
+	switch strings.ToLower(text) {
+	case "true", "yes", "on", "1":
+		return true, nil
+	case "false", "no", "off", "0":
+		return false, nil
+	}
+	return false, fmt.Errorf("%q is neither true nor false", text)
+}
+
+// showSize writes a size so that ParseSize reads the same number.
+func showSize(s devices.Size) string {
+	for _, u := range []struct {
+		unit devices.Size
+		name string
+	}{{devices.TiB, "TiB"}, {devices.GiB, "GiB"}, {devices.MiB, "MiB"}, {devices.KiB, "KiB"}} {
+		if s >= u.unit && s%u.unit == 0 {
+			return strconv.FormatUint(uint64(s/u.unit), 10) + u.name
+		}
+	}
+	return strconv.FormatUint(uint64(s), 10)
+}

@@ -1,0 +1,217 @@
+package copier
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/hmcfs/hmcfs/devices"
+)
+
+// Options say how to copy.
+type Options struct {
+	// Recursive copies directories with what is in them.
+	Recursive bool
+	// Force removes a target that can't be opened, and tries again.
+	Force bool
+	// Buffer is the size of one read and write. Default 4 MiB.
+	Buffer devices.Size
+	// Started is told the size of all regular files before the first is
+	// copied; Moved of bytes as they move; Ended of each file. Nil is not
+	// called. They come from one goroutine at a time.
+	Started func(total int64)
+	Moved   func(n int64)
+	Ended   func(File)
+}
+
+// File is what became of one file.
+type File struct {
+	Source string `json:"source"`
+	Target string `json:"target"`
+	Bytes  int64  `json:"bytes"`
+	// Seconds is how long the copy took.
+	Seconds float64 `json:"seconds"`
+	// Path is the way that the bytes took, as hmcfs tells it; empty where
+	// neither file is on a mount.
+	Path string `json:"path,omitempty"`
+	// Ranged says that the kernel copied, by copy_file_range.
+	Ranged bool `json:"copy_file_range"`
+	// Fault is the error's text.
+	Fault string `json:"error,omitempty"`
+	// Err is the error.
+	Err error `json:"-"`
+}
+
+// Summary is what became of a whole copy.
+type Summary struct {
+	Files          []File  `json:"files"`
+	Bytes          int64   `json:"bytes"`
+	Seconds        float64 `json:"seconds"`
+	BytesPerSecond float64 `json:"bytes_per_second"`
+	// Failed counts the files that were not copied.
+	Failed int `json:"failed"`
+}
+
+// UsageError says that sources and target do not go together. Nothing has
+// been touched.
+type UsageError struct{ text string }
+
+// Error is the fault.
+func (e *UsageError) Error() string { return e.text }
+
+func usagef(format string, args ...any) error {
+	return &UsageError{text: fmt.Sprintf(format, args...)}
+}
+
+// job is one file or directory to copy.
+type job struct {
+	source, target string
+	info           fs.FileInfo
+}
+
+// Copy copies every source to the target, or into it if it is a directory.
+// A file that fails does not stop the others; its error is in the summary,
+// and the returned error is the first.
+func Copy(ctx context.Context, sources []string, target string, o Options) (Summary, error) {
+	if o.Buffer == 0 {
+		o.Buffer = 4 * devices.MiB
+	}
+	c := &copier{opts: o}
+	roots, err := c.plan(sources, target)
+	if err != nil {
+		return Summary{}, err
+	}
+	if o.Started != nil {
+		o.Started(c.total(roots))
+	}
+	begun := time.Now()
+	for _, r := range roots {
+		c.tree(ctx, r)
+	}
+	s := &c.summary
+	s.Seconds = time.Since(begun).Seconds()
+	if s.Seconds > 0 {
+		s.BytesPerSecond = float64(s.Bytes) / s.Seconds
+	}
+	return c.summary, c.first
+}
+
+type copier struct {
+	opts    Options
+	summary Summary
+	first   error
+}
+
+// plan pairs sources with targets and finds what can't work before anything
+// is touched.
+func (c *copier) plan(sources []string, target string) ([]job, error) {
+	into := false
+	if st, err := os.Stat(target); err == nil {
+		into = st.IsDir()
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	if len(sources) > 1 && !into {
+		return nil, usagef("%s is not a directory; several sources need one", target)
+	}
+	var jobs []job
+	for _, s := range sources {
+		info, err := os.Stat(s)
+		if err != nil {
+			return nil, err
+		}
+		j := job{source: s, target: target, info: info}
+		if into {
+			j.target = filepath.Join(target, filepath.Base(filepath.Clean(s)))
+		}
+		if err := c.check(j); err != nil {
+			return nil, err
+		}
+		jobs = append(jobs, j)
+	}
+	return jobs, nil
+}
+
+func (c *copier) check(j job) error {
+	if j.info.IsDir() && !c.opts.Recursive {
+		return usagef("%s is a directory; copy it with -r", j.source)
+	}
+	st, err := os.Stat(j.target)
+	switch {
+	case err == nil && os.SameFile(st, j.info):
+		return usagef("%s and %s are the same file", j.source, j.target)
+	case err == nil && st.IsDir() && !j.info.IsDir():
+		return usagef("%s is a directory; %s is not", j.target, j.source)
+	case err == nil && !st.IsDir() && j.info.IsDir():
+		return usagef("%s is a directory; %s is not", j.source, j.target)
+	}
+	if j.info.IsDir() && liesIn(j.target, j.info) {
+		return usagef("%s lies in %s, which would copy without end", j.target, j.source)
+	}
+	return nil
+}
+
+// liesIn says whether a path, which need not be there yet, is below a
+// directory.
+func liesIn(path string, dir fs.FileInfo) bool {
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return false
+	}
+	for {
+		if st, err := os.Stat(abs); err == nil && os.SameFile(st, dir) {
+			return true
+		}
+		up := filepath.Dir(abs)
+		if up == abs {
+			return false
+		}
+		abs = up
+	}
+}
+
+// total adds up the regular files.
+func (c *copier) total(roots []job) int64 {
+	var sum int64
+	for _, r := range roots {
+		if !r.info.IsDir() {
+			sum += r.info.Size()
+			continue
+		}
+		filepath.WalkDir(r.source, func(_ string, d fs.DirEntry, err error) error { //nolint:errcheck // only for the bar
+			if err != nil || !d.Type().IsRegular() {
+				return nil
+			}
+			if info, err := d.Info(); err == nil {
+				sum += info.Size()
+			}
+			return nil
+		})
+	}
+	return sum
+}
+
+func (c *copier) ended(f File) {
+	if f.Err != nil {
+		f.Fault = f.Err.Error()
+		c.summary.Failed++
+		if c.first == nil {
+			c.first = f.Err
+		}
+	}
+	c.summary.Bytes += f.Bytes
+	c.summary.Files = append(c.summary.Files, f)
+	if c.opts.Ended != nil {
+		c.opts.Ended(f)
+	}
+}
+
+func (c *copier) moved(n int64) {
+	if c.opts.Moved != nil {
+		c.opts.Moved(n)
+	}
+}

@@ -1,0 +1,181 @@
+package copier
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// file copies one regular file.
+func (c *copier) file(ctx context.Context, j job) (out File) {
+	out = File{Source: j.source, Target: j.target}
+	begun := time.Now()
+	defer func() { out.Seconds = time.Since(begun).Seconds() }()
+	src, err := os.Open(j.source)
+	if err != nil {
+		out.Err = err
+		return out
+	}
+	defer src.Close()
+	info, err := src.Stat()
+	if err != nil {
+		out.Err = err
+		return out
+	}
+	dst, made, err := c.target(j, info)
+	if err != nil {
+		out.Err = err
+		return out
+	}
+	m := &mover{c: c, src: src, dst: dst, size: info.Size()}
+	out.Err = m.run(ctx, info)
+	out.Bytes, out.Ranged = m.done, m.ranged
+	if out.Err == nil {
+		out.Err = finish(dst, info)
+	}
+	if out.Err == nil {
+		copyTensorFacts(src, dst)
+		out.Path = pathTaken(src, dst)
+	}
+	if out.Err != nil {
+		giveUp(dst, made, m.consistent)
+	}
+	if err := dst.Close(); out.Err == nil && err != nil {
+		out.Err = err
+	}
+	if out.Err != nil && ctx.Err() != nil {
+		out.Err = interrupted(j)
+	}
+	return out
+}
+
+// target opens the file to write; made says that it was not there.
+func (c *copier) target(j job, info fs.FileInfo) (dst *os.File, made bool, err error) {
+	const create = os.O_RDWR | os.O_CREATE | os.O_EXCL
+	dst, err = os.OpenFile(j.target, create, 0o600)
+	if err == nil || !errors.Is(err, fs.ErrExist) {
+		return dst, err == nil, err
+	}
+	dst, err = os.OpenFile(j.target, os.O_RDWR, 0)
+	if err != nil && errors.Is(err, fs.ErrPermission) {
+		// Writing needs no right to read.
+		dst, err = os.OpenFile(j.target, os.O_WRONLY, 0)
+	}
+	if err != nil && c.opts.Force {
+		if err := os.Remove(j.target); err != nil {
+			return nil, false, err
+		}
+		dst, err = os.OpenFile(j.target, create, 0o600)
+		return dst, err == nil, err
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	// A link in the tree may lead to the source itself, which must not be
+	// cut before it is read.
+	if now, serr := dst.Stat(); serr != nil || os.SameFile(now, info) {
+		return nil, false, errors.Join(usagef("%s and %s are the same file", j.source, j.target), dst.Close())
+	}
+	if err := dst.Truncate(0); err != nil {
+		return nil, false, errors.Join(err, dst.Close())
+	}
+	return dst, false, nil
+}
+
+// finish gives the target its mode. The set-id bits do not go along: the
+// target's owner may be another.
+func finish(dst *os.File, info fs.FileInfo) error {
+	err := dst.Chmod(info.Mode().Perm())
+	if errors.Is(err, syscall.EPERM) {
+		return nil // a file of another user's that we may write keeps its mode
+	}
+	return err
+}
+
+// giveUp removes a target that was made for this copy, and cuts another to
+// what was copied.
+func giveUp(dst *os.File, made bool, consistent int64) {
+	if !made {
+		dst.Truncate(consistent) //nolint:errcheck // the failure that led here is told
+		return
+	}
+	named, err := os.Lstat(dst.Name())
+	held, herr := dst.Stat()
+	if err == nil && herr == nil && os.SameFile(named, held) {
+		os.Remove(dst.Name())
+	}
+}
+
+// copyTensorFacts hands on what hmcfs knows of the bytes, where both files
+// are on a mount.
+func copyTensorFacts(src, dst *os.File) {
+	for _, name := range []string{"user.hmc.dtype", "user.hmc.shape", "user.hmc.blobs"} {
+		if value := fileXattr(src, name); value != "" {
+			unix.Fsetxattr(int(dst.Fd()), name, []byte(value), 0) //nolint:errcheck // the target is no hmcfs file
+		}
+	}
+}
+
+// pathTaken asks hmcfs which way the bytes took: of the target if it is on a
+// mount, else of the source, whose bytes came to the host.
+func pathTaken(src, dst *os.File) string {
+	if path := fileXattr(dst, "user.hmc.path"); path != "" {
+		return path
+	}
+	switch device := fileXattr(src, "user.hmc.device"); device {
+	case "", "host":
+		return device
+	default:
+		return "d2h"
+	}
+}
+
+func fileXattr(f *os.File, name string) string {
+	buf := make([]byte, 4096)
+	n, err := unix.Fgetxattr(int(f.Fd()), name, buf)
+	if err != nil {
+		return ""
+	}
+	return string(buf[:n])
+}
+
+// segment is a stretch of a file that holds data.
+type segment struct{ off, end int64 }
+
+// segments lists where a file has data. A file without holes is one segment.
+func segments(f *os.File, info fs.FileInfo) ([]segment, error) {
+	size := info.Size()
+	sys, ok := info.Sys().(*syscall.Stat_t)
+	if size == 0 {
+		return nil, nil
+	}
+	if !ok || sys.Blocks*512 >= size {
+		return []segment{{0, size}}, nil
+	}
+	var out []segment
+	for off := int64(0); off < size; {
+		data, err := unix.Seek(int(f.Fd()), off, unix.SEEK_DATA)
+		if errors.Is(err, unix.ENXIO) {
+			break
+		}
+		if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EOPNOTSUPP) {
+			return []segment{{0, size}}, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("look for holes in %s: %w", f.Name(), err)
+		}
+		hole, err := unix.Seek(int(f.Fd()), data, unix.SEEK_HOLE)
+		if err != nil {
+			return nil, fmt.Errorf("look for holes in %s: %w", f.Name(), err)
+		}
+		out = append(out, segment{data, min(hole, size)})
+		off = hole
+	}
+	return out, nil
+}

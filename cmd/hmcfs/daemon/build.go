@@ -1,0 +1,255 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/hmcfs/hmcfs/cmd/hmcfs/admin"
+	"github.com/hmcfs/hmcfs/cmd/hmcfs/place"
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/devices/host"
+	"github.com/hmcfs/hmcfs/fs"
+	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/metadata/badgerkv"
+	"github.com/hmcfs/hmcfs/objects"
+	"github.com/hmcfs/hmcfs/transport"
+)
+
+// build puts the layers together, or leaves nothing behind.
+func (d *Daemon) build(ctx context.Context) error {
+	var back undo
+	defer back.run()
+	steps := []func(context.Context, *undo) error{
+		d.takePlaces, d.openDevices, d.openRecords, d.openStore, d.mount, d.listen,
+	}
+	for _, step := range steps {
+		if err := ctx.Err(); err != nil {
+			return fmt.Errorf("mount %s: %w", d.opts.Places.MountPoint, err)
+		}
+		if err := step(ctx, &back); err != nil {
+			return err
+		}
+	}
+	back.release()
+	return nil
+}
+
+// takePlaces makes and locks the directories, and removes what a dead daemon
+// left.
+func (d *Daemon) takePlaces(_ context.Context, back *undo) error {
+	p := d.opts.Places
+	if err := p.Prepare(d.opts.UID); err != nil {
+		return err
+	}
+	holder := place.Holder{
+		PID: unixPID(), MountPoint: p.MountPoint, StateDir: p.State, RuntimeDir: p.Runtime,
+	}
+	var err error
+	if d.lock, err = place.Acquire(p.Lock(), holder); err != nil {
+		return refused(p.MountPoint+" is mounted already", err, "unmount it first: hmcfs umount "+p.MountPoint)
+	}
+	back.push(func() {
+		d.lock.Remove()
+		p.Clean()
+	})
+	if d.stateLock, err = place.Acquire(p.StateLock(), holder); err != nil {
+		return refused("state directory "+p.State+" is in use", err, "unmount that mount, or give another --state-dir")
+	}
+	back.push(d.stateLock.Release)
+	return ClearMountPoint(p.MountPoint)
+}
+
+// refused words the failure to take a lock: the thing, who has it, the way
+// out.
+func refused(what string, err error, remedy string) error {
+	var held *place.HeldError
+	if !errors.As(err, &held) {
+		return err
+	}
+	if held.Holder.PID == 0 {
+		return fmt.Errorf("%s by another process; %s", what, remedy)
+	}
+	return fmt.Errorf("%s by process %d, which serves %s; %s", what, held.Holder.PID, held.Holder.MountPoint, remedy)
+}
+
+// ClearMountPoint checks that a mount may begin at the path. A mount of
+// hmcfs whose daemon is dead is taken away first; anything else that is
+// mounted there is refused.
+func ClearMountPoint(path string) error {
+	for {
+		m, found, err := place.MountAt(path)
+		if err != nil {
+			return err
+		}
+		switch {
+		case !found:
+			return place.CheckMountPoint(path)
+		case !m.IsHMCFS():
+			return fmt.Errorf("mount point %s is in use: a %s file system is mounted there; unmount it or give another directory", path, m.Type)
+		case !place.IsDead(path):
+			return fmt.Errorf("%s is mounted already with hmcfs; unmount it first: hmcfs umount %s", path, path)
+		}
+		if err := place.Detach(path, true); err != nil {
+			return fmt.Errorf("take away the mount that a dead daemon left: %w", err)
+		}
+	}
+}
+
+func (d *Daemon) openDevices(ctx context.Context, back *undo) error {
+	runtime := d.opts.Places.Runtime
+	left, err := host.Leftover(host.Options{Dir: runtime})
+	if err != nil {
+		return err
+	}
+	// A failed mount leaves the tier of a mount before it as it was, and
+	// takes its own away again, also when a later device is at fault.
+	back.push(func() {
+		if len(left) == 0 {
+			removeTier(runtime)
+		}
+	})
+	raw, err := d.openListed(ctx, Families(runtime, d.opts.Logger))
+	if err != nil {
+		return err
+	}
+	d.raw = raw
+	back.push(func() {
+		for _, dev := range d.raw {
+			dev.Close() //nolint:errcheck // the failure that led here is told
+		}
+	})
+	for _, dev := range raw {
+		if d.opts.WrapDevice != nil {
+			dev = d.opts.WrapDevice(dev)
+		}
+		d.devs = append(d.devs, dev)
+	}
+	return nil
+}
+
+// removeTier frees a host tier that nobody has open.
+func removeTier(runtimeDir string) {
+	left, err := host.Leftover(host.Options{Dir: runtimeDir})
+	if err != nil {
+		return
+	}
+	for _, l := range left {
+		l.Remove() //nolint:errcheck // the failure that led here is told
+	}
+}
+
+func (d *Daemon) openRecords(ctx context.Context, back *undo) error {
+	dir := d.opts.Places.Metadata()
+	if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
+		back.push(func() { d.opts.Places.RemoveMetadata() }) //nolint:errcheck // the failure that led here is told
+	}
+	kv, err := badgerkv.Open(ctx, badgerkv.Options{Dir: dir, Logger: d.opts.Logger})
+	if err != nil {
+		return d.recordsFault(err)
+	}
+	d.meta, err = metadata.Open(ctx, kv, metadata.Options{Logger: d.opts.Logger})
+	if err != nil {
+		return errors.Join(d.recordsFault(err), kv.Close())
+	}
+	back.push(func() { d.meta.Close() }) //nolint:errcheck // the failure that led here is told
+	return nil
+}
+
+// recordsFault names the directory and the way out.
+func (d *Daemon) recordsFault(err error) error {
+	dir := d.opts.Places.Metadata()
+	switch {
+	case errors.Is(err, badgerkv.ErrLocked):
+		return fmt.Errorf("state directory %s is in use by another process; unmount that mount, or give another --state-dir", d.opts.Places.State)
+	case errors.Is(err, metadata.ErrNewer):
+		return fmt.Errorf("metadata in %s: %w; mount with that version, or give another --state-dir", dir, err)
+	default:
+		return fmt.Errorf("metadata in %s can't be read: %w; see hmcfs fsck --state-dir %s, or remove the directory to begin empty", dir, err, d.opts.Places.State)
+	}
+}
+
+func (d *Daemon) openStore(ctx context.Context, back *undo) error {
+	s := d.opts.Settings
+	engine, err := transport.New(transport.Options{
+		ChunkSize: s.ChunkSize, Slots: s.Slots, MaxPinned: s.MaxPinned, Logger: d.opts.Logger,
+	})
+	if err != nil {
+		return err
+	}
+	d.engine = engine
+	back.push(func() { engine.Close() }) //nolint:errcheck // the failure that led here is told
+	d.store, err = objects.Open(ctx, objects.Options{
+		Meta: d.meta, Devices: d.devs, Engine: engine,
+		DirMode: d.rootMode(), UID: uint32(d.opts.UID), GID: uint32(unixGID()), Logger: d.opts.Logger,
+	})
+	if err != nil {
+		return fmt.Errorf("recover the objects of %s: %w", d.opts.Places.State, err)
+	}
+	back.push(func() {
+		d.store.Close(context.Background(), objects.CloseOptions{Keep: true}) //nolint:errcheck // the failure that led here is told
+	})
+	return nil
+}
+
+// rootMode is the mode of a new device directory: with other users let in by
+// root, each may make files, as in /tmp.
+func (d *Daemon) rootMode() metadata.Mode {
+	if d.opts.Settings.AllowOther && d.opts.UID == 0 {
+		return 0o1777
+	}
+	return 0o755
+}
+
+func (d *Daemon) mount(ctx context.Context, back *undo) error {
+	s := d.opts.Settings
+	server, err := fs.Mount(ctx, fs.Options{
+		Store: d.store, Engine: d.engine, MountPoint: d.opts.Places.MountPoint,
+		AllowOther: s.AllowOther, Passthrough: fs.PassthroughMode(s.Passthrough),
+		ReadAhead: s.ReadAhead, NoReadAhead: s.ReadAhead == 0,
+		MaxWrite: s.MaxWrite, MaxBackground: s.MaxBackground, CacheTimeout: cacheTimeout(s.CacheTimeout),
+		MountOptions: s.MountOptions, AllowNonEmpty: true, Version: d.opts.Version,
+		Config: d.configJSON, Stats: d.statsJSON, Logger: d.opts.Logger, Debug: s.Debug,
+	})
+	if err != nil {
+		return mountFault(d.opts.Places.MountPoint, err)
+	}
+	d.server = server
+	go func() {
+		server.Wait()
+		close(d.gone)
+	}()
+	if m, found, err := place.MountAt(d.opts.Places.MountPoint); err == nil && found {
+		d.dev = m.Dev
+	}
+	back.push(d.unmountForSure)
+	return nil
+}
+
+func mountFault(mountPoint string, err error) error {
+	if errors.Is(err, fs.ErrNoFUSE) {
+		return fmt.Errorf("mount %s: %w; load the fuse module, and install fuse3 or give this user /dev/fuse", mountPoint, err)
+	}
+	return fmt.Errorf("mount %s: %w", mountPoint, err)
+}
+
+func (d *Daemon) listen(ctx context.Context, _ *undo) error {
+	metrics := admin.Metrics{
+		Version: d.opts.Version, Transfers: d.engine.Stats, Devices: d.store.Devices, Operations: d.operations,
+	}
+	var err error
+	d.admin, err = admin.Listen(ctx, admin.Options{
+		Socket: d.opts.Places.Socket(), Backend: d, Owner: d.opts.UID,
+		Gatherer: metrics.Registry(), Debug: d.opts.Settings.Debug, Logger: d.opts.Logger.Named("admin"),
+	})
+	return err
+}
+
+// openListed opens the devices that were asked for, or those that are there.
+func (d *Daemon) openListed(ctx context.Context, reg *devices.Registry) ([]devices.Device, error) {
+	if specs := d.opts.Settings.Devices; len(specs) > 0 {
+		return reg.OpenAll(ctx, withHost(specs))
+	}
+	return d.openFound(ctx, reg)
+}

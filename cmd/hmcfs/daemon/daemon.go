@@ -1,0 +1,177 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
+
+	"github.com/hmcfs/hmcfs/cmd/hmcfs/admin"
+	"github.com/hmcfs/hmcfs/cmd/hmcfs/place"
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/fs"
+	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/objects"
+	"github.com/hmcfs/hmcfs/objects/adminapi"
+	"github.com/hmcfs/hmcfs/transport"
+)
+
+// Daemon is one running mount.
+type Daemon struct {
+	opts    Options
+	log     *zap.Logger
+	started time.Time
+
+	lock, stateLock *place.Lock
+	// raw are the devices as they were opened, devs what the layers see.
+	raw, devs []devices.Device
+	meta      *metadata.Store
+	engine    *transport.Engine
+	store     *objects.Store
+	server    *fs.Server
+	admin     *admin.Server
+	// dev is the mount's device number, by which its connection is aborted.
+	dev string
+
+	// asked carries the wishes to unmount from the admin socket to Run.
+	asked chan umountCall
+	// gone is closed when the mount is gone, whoever unmounted it.
+	gone chan struct{}
+	// over is closed when Run serves no more wishes.
+	over chan struct{}
+
+	// warned is what the person who mounts is told. Only build writes it.
+	warned []string
+}
+
+type umountCall struct {
+	request adminapi.UmountRequest
+	reply   chan umountReply
+}
+
+type umountReply struct {
+	answer adminapi.UmountAnswer
+	err    error
+}
+
+// Run mounts, serves until the mount is gone, and cleans up. The end of the
+// context is a wish to unmount.
+func Run(ctx context.Context, o Options) error {
+	o.ensureDefaults()
+	d := &Daemon{
+		opts: o, log: o.Logger.Named("daemon"), started: time.Now(),
+		asked: make(chan umountCall), gone: make(chan struct{}), over: make(chan struct{}),
+	}
+	// The modes that users ask for are theirs: the kernel has applied their
+	// umask already.
+	unix.Umask(0)
+	raiseFileLimit()
+	if err := d.build(ctx); err != nil {
+		return err
+	}
+	d.log.Info("mounted", zap.String("mount_point", o.Places.MountPoint), zap.String("version", o.Version))
+	o.Ready(d.warnings())
+	return d.serve(ctx)
+}
+
+// serve waits for whichever end comes first and cleans up.
+func (d *Daemon) serve(ctx context.Context) error {
+	keep := d.opts.Settings.Keep
+	for {
+		select {
+		case <-d.gone:
+			d.log.Info("unmounted from outside")
+			return d.finish(keep, nil)
+		case <-ctx.Done():
+			d.log.Info("asked to end by a signal")
+			d.unmountForSure()
+			return d.finish(keep, nil)
+		case call := <-d.asked:
+			if err := d.unmount(call.request.Lazy); err != nil {
+				call.reply <- umountReply{err: err}
+				continue
+			}
+			return d.finish(keep || call.request.Keep, call.reply)
+		}
+	}
+}
+
+// finish takes the mount apart, tells whoever asked for it, and only then
+// ends the admin socket and lets go of the locks.
+func (d *Daemon) finish(keep bool, reply chan<- umountReply) error {
+	close(d.over)
+	err := d.teardown(keep)
+	if err != nil {
+		d.log.Error("clean-up failed", zap.Error(err))
+	}
+	if reply != nil {
+		reply <- umountReply{answer: adminapi.UmountAnswer{PID: unix.Getpid(), Kept: keep}, err: err}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	if aerr := d.admin.Close(ctx); aerr != nil {
+		d.log.Warn("admin server did not end by itself", zap.Error(aerr))
+	}
+	d.opts.Places.CleanSocket()
+	d.stateLock.Release()
+	d.lock.Remove()
+	d.opts.Places.Clean()
+	d.log.Info("ended", zap.Bool("kept", keep))
+	return err
+}
+
+// teardown closes the layers from the top down.
+func (d *Daemon) teardown(keep bool) error {
+	ctx := context.Background()
+	var errs []error
+	note := func(what string, err error) {
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", what, err))
+		}
+	}
+	note("close the store", d.store.Close(ctx, objects.CloseOptions{Keep: keep}))
+	note("close the records", d.meta.Close())
+	note("close the engine", d.engine.Close())
+	note("close the devices", d.closeDevices(keep))
+	if !keep && len(errs) == 0 {
+		note("remove the records", d.opts.Places.RemoveMetadata())
+	}
+	return errors.Join(errs...)
+}
+
+// destroyer is a device whose memory outlives the process unless it is told
+// otherwise.
+type destroyer interface{ Destroy() error }
+
+func (d *Daemon) closeDevices(keep bool) error {
+	var errs []error
+	for _, dev := range d.raw {
+		if t, ok := dev.(destroyer); ok && !keep {
+			errs = append(errs, t.Destroy())
+			continue
+		}
+		errs = append(errs, dev.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// raiseFileLimit allows as many open files as the machine lets us: each host
+// file that is open takes one.
+func raiseFileLimit() {
+	var lim unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &lim) != nil {
+		return
+	}
+	const wanted = 1 << 20
+	if lim.Max < wanted {
+		raised := unix.Rlimit{Cur: wanted, Max: wanted}
+		if unix.Setrlimit(unix.RLIMIT_NOFILE, &raised) == nil {
+			return
+		}
+	}
+	lim.Cur = lim.Max
+	unix.Setrlimit(unix.RLIMIT_NOFILE, &lim) //nolint:errcheck // it works with fewer
+}

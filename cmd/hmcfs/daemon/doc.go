@@ -1,0 +1,18 @@
+// Package daemon joins the layers to a mount and takes them apart again.
+//
+// # The life of a daemon
+//
+//	directories, locks ──> what a dead daemon left ──> devices ──> records
+//	  ──> engine ──> store ──> mount ──> admin socket ──> ready
+//
+//	ready ──> unmounted (by the admin socket, a signal, or umount(8))
+//	  ──> store ──> engine ──> records ──> devices ──> directories, locks
+//
+// Each step of the way up pushes its undoing; a failure runs them in reverse,
+// so that nothing stays mounted, locked or listening.
+//
+// # Lock order
+//
+// There is no lock: what is built is written before the mount is ready and
+// only read after, and wishes to unmount reach Run by a channel.
+package daemon

@@ -1,0 +1,194 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+
+	"github.com/hmcfs/hmcfs/cmd/hmcfs/place"
+	"github.com/hmcfs/hmcfs/devices/host"
+	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/metadata/badgerkv"
+	"github.com/hmcfs/hmcfs/objects/adminapi"
+)
+
+// Fsck checks the records of the running mount. Lost objects are removed
+// through the mount itself, so that the kernel forgets their names.
+func (d *Daemon) Fsck(ctx context.Context, r adminapi.FsckRequest) (adminapi.FsckReport, error) {
+	devs, err := d.store.Devices(ctx)
+	if err != nil {
+		return adminapi.FsckReport{}, err
+	}
+	c := checker{meta: d.meta, epochs: epochsOf(devs)}
+	report, err := c.check(ctx)
+	if err != nil || !r.RemoveLost || len(report.Lost) == 0 {
+		return report, err
+	}
+	root, err := os.OpenRoot(d.opts.Places.MountPoint)
+	if err != nil {
+		return report, fmt.Errorf("remove lost objects: %w", err)
+	}
+	defer root.Close()
+	return report, c.remove(ctx, &report, func(i metadata.Inode) error {
+		return removeBelow(ctx, d.meta, root, i)
+	})
+}
+
+// removeBelow removes one name of an inode. The tree below root may change
+// meanwhile: the name is left alone if it is another file's by now, and no
+// symbolic link leads out of the mount.
+func removeBelow(ctx context.Context, meta *metadata.Store, root *os.Root, i metadata.Inode) error {
+	path, err := meta.PathOf(ctx, i.Ino)
+	if err != nil {
+		return err
+	}
+	st, err := root.Lstat(path)
+	if err != nil {
+		return err
+	}
+	if sys, ok := st.Sys().(*syscall.Stat_t); !ok || metadata.Ino(sys.Ino) != i.Ino {
+		return fmt.Errorf("%s is another file by now", path)
+	}
+	return root.Remove(path)
+}
+
+// CheckState checks the records in a state directory that no daemon uses.
+func CheckState(ctx context.Context, stateDir string, r adminapi.FsckRequest) (report adminapi.FsckReport, err error) {
+	p := place.Paths{State: stateDir}
+	if _, err := os.Stat(p.Metadata()); errors.Is(err, fs.ErrNotExist) {
+		return report, fmt.Errorf("state directory %s has no records: nothing was kept there, or it is another directory", stateDir)
+	}
+	last, _, _ := place.ReadHolder(p.StateLock()) //nolint:errcheck // no note is a fact too
+	lock, err := place.Acquire(p.StateLock(), last)
+	if err != nil {
+		var held *place.HeldError
+		if errors.As(err, &held) {
+			return report, fmt.Errorf("state directory %s is in use by process %d; check the running mount instead: hmcfs fsck %s",
+				stateDir, held.Holder.PID, held.Holder.MountPoint)
+		}
+		return report, err
+	}
+	defer lock.Release()
+	kv, err := badgerkv.Open(ctx, badgerkv.Options{Dir: p.Metadata()})
+	if err != nil {
+		return report, stateFault(stateDir, err)
+	}
+	meta, err := metadata.Open(ctx, kv, metadata.Options{})
+	if err != nil {
+		return report, errors.Join(stateFault(stateDir, err), kv.Close())
+	}
+	defer func() { err = errors.Join(err, meta.Close()) }()
+	c := checker{meta: meta, epochs: survivingEpochs(last)}
+	report, err = c.check(ctx)
+	if err != nil || !r.RemoveLost {
+		return report, err
+	}
+	return report, c.remove(ctx, &report, func(i metadata.Inode) error {
+		_, err := meta.Unlink(ctx, i.Parent, i.Name)
+		return err
+	})
+}
+
+func stateFault(dir string, err error) error {
+	switch {
+	case errors.Is(err, badgerkv.ErrLocked):
+		return fmt.Errorf("state directory %s: %w; check the running mount instead: hmcfs fsck MOUNTPOINT", dir, err)
+	case errors.Is(err, metadata.ErrNewer):
+		return fmt.Errorf("state directory %s: %w; use that version", dir, err)
+	}
+	return fmt.Errorf("state directory %s can't be read: %w; what can't be saved is removed with the directory", dir, err)
+}
+
+// checker looks through the records of a store.
+type checker struct {
+	meta *metadata.Store
+	// epochs are the incarnations of the devices whose memory is there.
+	epochs map[metadata.DeviceName]metadata.Epoch
+}
+
+func (c *checker) check(ctx context.Context) (adminapi.FsckReport, error) {
+	report := adminapi.FsckReport{Problems: []adminapi.Problem{}, Lost: []adminapi.LostObject{}}
+	err := c.meta.Check(ctx, func(p metadata.Problem) {
+		report.Problems = append(report.Problems, adminapi.Problem{Text: p.String(), Ino: p.Ino})
+	})
+	if err != nil {
+		return report, fmt.Errorf("check the records: %w", err)
+	}
+	err = c.meta.Walk(ctx, func(i metadata.Inode) error {
+		report.Checked++
+		if !isLost(i, c.epochs) {
+			return nil
+		}
+		path, err := c.meta.PathOf(ctx, i.Ino)
+		if err != nil {
+			path = filepath.Join(string(i.Device), fmt.Sprintf("#%d", i.Ino))
+		}
+		report.Lost = append(report.Lost, adminapi.LostObject{Path: path, Ino: i.Ino, Device: i.Device, Size: i.Size})
+		return nil
+	})
+	if err != nil && len(report.Problems) == 0 {
+		return report, fmt.Errorf("read the records: %w", err)
+	}
+	return report, nil
+}
+
+// remove removes every name of every lost object.
+func (c *checker) remove(ctx context.Context, report *adminapi.FsckReport, one func(metadata.Inode) error) error {
+	var faults []error
+	for n := range report.Lost {
+		l := &report.Lost[n]
+		if err := c.removeNames(ctx, l.Ino, one); err != nil {
+			faults = append(faults, fmt.Errorf("remove lost object %s: %w", l.Path, err))
+			continue
+		}
+		l.Removed = true
+		report.Removed++
+	}
+	return errors.Join(faults...)
+}
+
+func (c *checker) removeNames(ctx context.Context, ino metadata.Ino, one func(metadata.Inode) error) error {
+	for {
+		i, err := c.meta.Get(ctx, ino)
+		if errors.Is(err, metadata.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if i.Nlink == 0 {
+			return nil
+		}
+		if err := one(i); err != nil {
+			return err
+		}
+	}
+}
+
+// survivingEpochs tells which memory outlives a daemon: the host tier's
+// alone, if it is still where the last holder had it.
+func survivingEpochs(last place.Holder) map[metadata.DeviceName]metadata.Epoch {
+	out := map[metadata.DeviceName]metadata.Epoch{}
+	if last.RuntimeDir == "" {
+		return out
+	}
+	left, err := host.Leftover(host.Options{Dir: last.RuntimeDir})
+	if err != nil {
+		return out
+	}
+	for _, l := range left {
+		text, err := os.Readlink(filepath.Join(l.Path, "epoch"))
+		if err != nil {
+			continue
+		}
+		if n, err := strconv.ParseUint(text, 10, 64); err == nil {
+			out[metadata.DeviceName(host.Family)] = metadata.Epoch(n)
+		}
+	}
+	return out
+}

@@ -1,0 +1,43 @@
+package daemon
+
+import (
+	"go.uber.org/zap"
+
+	"github.com/hmcfs/hmcfs/cmd/hmcfs/config"
+	"github.com/hmcfs/hmcfs/cmd/hmcfs/place"
+	"github.com/hmcfs/hmcfs/devices"
+)
+
+// Options are what a daemon is made of.
+type Options struct {
+	// Settings are the mount's options. Required.
+	Settings *config.Settings
+	// Places are where the mount's things go. Required.
+	Places place.Paths
+	// UID is the user whose mount it is.
+	UID int
+	// Version is the program's.
+	Version string
+	// WrapDevice, if not nil, is put around every device: tests inject
+	// faults with it.
+	WrapDevice func(devices.Device) devices.Device
+	// LogFile is where the log goes, for status.
+	LogFile string
+	// Logger gets the messages of all layers; nil is silent.
+	Logger *zap.Logger
+	// Ready is called once, when the mount answers, with what the user
+	// should know of it.
+	Ready func(warnings []string)
+	// Force is closed when a person has lost patience: what is under way at
+	// the end is not waited for.
+	Force <-chan struct{}
+}
+
+func (o *Options) ensureDefaults() {
+	if o.Logger == nil {
+		o.Logger = zap.NewNop()
+	}
+	if o.Ready == nil {
+		o.Ready = func([]string) {}
+	}
+}

@@ -1,0 +1,219 @@
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hmcfs/hmcfs/cmd/hmcfs/admin"
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/objects"
+	"github.com/hmcfs/hmcfs/objects/adminapi"
+)
+
+// Daemon answers the admin socket.
+var _ admin.Backend = (*Daemon)(nil)
+
+// Version tells which program this is.
+func (d *Daemon) Version() adminapi.Version { return VersionOf(d.opts.Version) }
+
+// VersionOf completes a version with what it was built with.
+func VersionOf(version string) adminapi.Version {
+	return adminapi.Version{Version: version, Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
+}
+
+// Config lists the options of the mount.
+func (d *Daemon) Config() []adminapi.Setting { return Settings(d.opts.Settings) }
+
+// Status tells what the mount is and does.
+func (d *Daemon) Status(ctx context.Context, count bool) (adminapi.Status, error) {
+	p, s := d.opts.Places, d.opts.Settings
+	mounted, moved := d.server.Status(), d.engine.Stats()
+	out := adminapi.Status{
+		Version: d.opts.Version, PID: os.Getpid(), UID: d.opts.UID,
+		Started: d.started, UptimeSeconds: time.Since(d.started).Seconds(),
+		MountPoint: p.MountPoint, StateDir: p.State, RuntimeDir: p.Runtime, Socket: p.Socket(),
+		LogFile: d.opts.LogFile, Keep: s.Keep, AllowOther: s.AllowOther, ReadOnly: s.ReadOnly(),
+		Passthrough: adminapi.Passthrough{On: mounted.Passthrough, Reason: mounted.PassthroughReason},
+		Paths:       moved.Paths,
+		Memory:      memory(moved.PinnedTotal),
+	}
+	devs, err := d.store.Devices(ctx)
+	if err != nil {
+		return adminapi.Status{}, fmt.Errorf("status of the devices: %w", err)
+	}
+	var counted counts
+	if count {
+		counted = d.count(ctx, devs)
+	}
+	for _, dev := range devs {
+		out.Devices = append(out.Devices, describe(dev, counted))
+	}
+	return out, nil
+}
+
+func describe(dev objects.DeviceStatus, counted counts) adminapi.Device {
+	i := dev.Info
+	out := adminapi.Device{
+		Name: i.Name, Family: i.Family, Model: i.Model, PCI: i.PCI, NUMA: i.NUMA, Epoch: dev.Epoch,
+		Total: dev.Usage.Total, Used: dev.Usage.Used, Free: dev.Usage.Free, FileTier: dev.Passthrough,
+	}
+	if counted != nil {
+		c := counted[metadata.DeviceName(i.Name)]
+		out.Objects, out.Lost = &c.objects, &c.lost
+	}
+	return out
+}
+
+// counts are a mount's files with content, by device.
+type counts map[metadata.DeviceName]deviceCount
+
+type deviceCount struct{ objects, lost int }
+
+// countLimit bounds the time of one count; a million files take about a
+// second.
+const countLimit = 5 * time.Second
+
+// count counts the objects of each device; nil when it takes too long.
+func (d *Daemon) count(ctx context.Context, devs []objects.DeviceStatus) counts {
+	ctx, cancel := context.WithTimeout(ctx, countLimit)
+	defer cancel()
+	epochs := epochsOf(devs)
+	out := counts{}
+	err := d.meta.Walk(ctx, func(i metadata.Inode) error {
+		if !i.IsRegular() {
+			return nil
+		}
+		c := out[i.Device]
+		c.objects++
+		if isLost(i, epochs) {
+			c.lost++
+		}
+		out[i.Device] = c
+		return nil
+	})
+	if err != nil {
+		return nil
+	}
+	return out
+}
+
+func epochsOf(devs []objects.DeviceStatus) map[metadata.DeviceName]metadata.Epoch {
+	out := map[metadata.DeviceName]metadata.Epoch{}
+	for _, dev := range devs {
+		out[metadata.DeviceName(dev.Info.Name)] = metadata.Epoch(dev.Epoch)
+	}
+	return out
+}
+
+// isLost says whether an object's bytes are of another incarnation of its
+// device than the present one. A device that is not there has none.
+func isLost(i metadata.Inode, epochs map[metadata.DeviceName]metadata.Epoch) bool {
+	return i.IsRegular() && i.Epoch != 0 && i.Epoch != epochs[i.Device]
+}
+
+// Object tells where one file's bytes are.
+func (d *Daemon) Object(ctx context.Context, ino metadata.Ino) (adminapi.Object, error) {
+	a, err := d.store.Attr(ctx, ino)
+	switch {
+	case errors.Is(err, metadata.ErrNotExist):
+		return adminapi.Object{}, fmt.Errorf("inode %d: %w", ino, admin.ErrNotFound)
+	case err != nil:
+		return adminapi.Object{}, err
+	}
+	out := adminapi.Object{
+		Ino: ino, Device: a.Device, Size: a.Size, Allocated: a.Allocated, Resident: a.Resident,
+		State: string(a.State), Key: a.Key, LastPath: a.Path, Extents: []adminapi.Extent{},
+	}
+	// An unlinked file that is still open has no path any more.
+	out.Path, _ = d.meta.PathOf(ctx, ino) //nolint:errcheck // told by an empty path
+	for name, field := range map[string]*string{
+		"user.hmc.dtype": &out.Dtype, "user.hmc.shape": &out.Shape, "user.hmc.blobs": &out.Blobs,
+	} {
+		if value, err := d.store.GetXattr(ctx, ino, name); err == nil {
+			*field = string(value)
+		}
+	}
+	maps, err := d.store.Extents(ctx, ino)
+	if err != nil && !errors.Is(err, metadata.ErrNotExist) {
+		return adminapi.Object{}, fmt.Errorf("extents of inode %d: %w", ino, err)
+	}
+	for _, m := range maps {
+		out.Extents = append(out.Extents, adminapi.Extent{
+			FileOff: m.FileOff, Len: m.Len, Written: m.Written, Allocation: m.Allocation,
+			Off: m.Off, Epoch: m.Epoch, Pinned: m.Pinned,
+		})
+	}
+	return out, nil
+}
+
+func (d *Daemon) operations() []admin.Operation {
+	var out []admin.Operation
+	for _, o := range d.server.Status().Operations {
+		out = append(out, admin.Operation{Name: o.Name, Count: o.Count, Errors: o.Errors, Seconds: o.Seconds})
+	}
+	return out
+}
+
+// configJSON is .hmcfs/config.
+func (d *Daemon) configJSON() ([]byte, error) {
+	values := map[string]any{}
+	for _, s := range d.Config() {
+		values[s.Name] = s.Value
+	}
+	p := d.opts.Places
+	values["state-dir"], values["runtime-dir"], values["socket"] = p.State, p.Runtime, p.Socket()
+	values["mount-point"] = p.MountPoint
+	return indented(values)
+}
+
+// statsJSON is .hmcfs/stats.
+func (d *Daemon) statsJSON() ([]byte, error) {
+	devs, err := d.store.Devices(context.Background())
+	if err != nil {
+		return nil, err
+	}
+	moved := d.engine.Stats()
+	out := map[string]any{
+		"transfers": moved, "memory": memory(moved.PinnedTotal),
+		"uptime_seconds": time.Since(d.started).Seconds(),
+	}
+	var list []adminapi.Device
+	for _, dev := range devs {
+		list = append(list, describe(dev, nil))
+	}
+	out["devices"] = list
+	if s := d.server; s != nil {
+		out["mount"] = s.Status()
+	}
+	return indented(out)
+}
+
+func indented(v any) ([]byte, error) {
+	data, err := json.MarshalIndent(v, "", "  ")
+	return append(data, '\n'), err
+}
+
+// memory measures this process.
+func memory(pinned devices.Size) adminapi.Memory {
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	out := adminapi.Memory{Heap: devices.Size(m.HeapInuse), Pinned: pinned, Goroutines: runtime.NumGoroutine()}
+	if data, err := os.ReadFile("/proc/self/statm"); err == nil {
+		if f := strings.Fields(string(data)); len(f) > 1 {
+			pages, _ := strconv.ParseUint(f[1], 10, 64) //nolint:errcheck // 0 tells that it is unknown
+			out.Resident = devices.Size(pages) * devices.Size(os.Getpagesize())
+		}
+	}
+	if fds, err := os.ReadDir("/proc/self/fd"); err == nil {
+		out.Files = len(fds)
+	}
+	return out
+}

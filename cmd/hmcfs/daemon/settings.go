@@ -1,0 +1,52 @@
+package daemon
+
+import (
+	"os"
+	"time"
+
+	"github.com/hmcfs/hmcfs/cmd/hmcfs/config"
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/objects/adminapi"
+)
+
+// Settings lists options as the admin API and `config show` have them: sizes
+// in bytes, times as text.
+func Settings(s *config.Settings) []adminapi.Setting {
+	out := make([]adminapi.Setting, 0, len(s.List))
+	for _, l := range s.List {
+		value := l.Option.Value(&s.Options)
+		if n, ok := value.(devices.Size); ok {
+			value = uint64(n)
+		}
+		out = append(out, adminapi.Setting{Name: l.Option.Name, Value: value, Source: l.Source})
+	}
+	return out
+}
+
+// cacheTimeout gives the file system its word for no cache at all.
+func cacheTimeout(d time.Duration) time.Duration {
+	if d == 0 {
+		return -1
+	}
+	return d
+}
+
+// warn notes something that the person who mounts should know.
+func (d *Daemon) warn(text string) {
+	d.warned = append(d.warned, text)
+	d.log.Warn(text)
+}
+
+// warnings are what was noted, and what of the mount is slower than it could
+// be.
+func (d *Daemon) warnings() []string {
+	st := d.server.Status()
+	if !st.Passthrough && d.opts.Settings.Passthrough != "off" {
+		d.warn("host files are served by the daemon, without passthrough: " + st.PassthroughReason)
+	}
+	return d.warned
+}
+
+func unixPID() int { return os.Getpid() }
+
+func unixGID() int { return os.Getgid() }

@@ -1,0 +1,101 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/hmcfs/hmcfs/cmd/hmcfs/admin"
+	"github.com/hmcfs/hmcfs/cmd/hmcfs/place"
+	"github.com/hmcfs/hmcfs/fs"
+	"github.com/hmcfs/hmcfs/objects/adminapi"
+)
+
+// grace is how long whoever still has files open may go on after a lazy
+// unmount, before the connection is cut.
+const grace = 5 * time.Second
+
+// unmountLimit bounds one try of a plain unmount.
+const unmountLimit = 30 * time.Second
+
+// Umount hands the wish to Run and returns when everything is cleaned up, or
+// with admin.ErrBusy.
+func (d *Daemon) Umount(ctx context.Context, r adminapi.UmountRequest) (adminapi.UmountAnswer, error) {
+	call := umountCall{request: r, reply: make(chan umountReply, 1)}
+	select {
+	case d.asked <- call:
+	case <-d.over:
+		return adminapi.UmountAnswer{}, errors.New("the mount is ending already")
+	case <-ctx.Done():
+		return adminapi.UmountAnswer{}, ctx.Err()
+	}
+	got := <-call.reply
+	return got.answer, got.err
+}
+
+// unmount takes the mount away and waits until it is gone.
+func (d *Daemon) unmount(lazy bool) error {
+	ctx, cancel := context.WithTimeout(context.Background(), unmountLimit)
+	defer cancel()
+	err := d.server.Unmount(ctx)
+	if err == nil {
+		d.awaitGone(unmountLimit)
+		return nil
+	}
+	if !lazy {
+		if errors.Is(err, fs.ErrBusy) {
+			return fmt.Errorf("%s: %w", d.opts.Places.MountPoint, admin.ErrBusy)
+		}
+		return err
+	}
+	return d.detach()
+}
+
+// unmountForSure ends the mount whatever happens: politely, then by name
+// only, then by cutting the connection.
+func (d *Daemon) unmountForSure() {
+	if err := d.unmount(true); err != nil {
+		d.log.Warn("unmount failed; cutting the connection", zap.Error(err))
+		d.abort()
+	}
+}
+
+// detach takes the name away, gives the users of open files some time, and
+// cuts the connection then.
+func (d *Daemon) detach() error {
+	if err := place.Detach(d.opts.Places.MountPoint, true); err != nil {
+		return err
+	}
+	d.log.Info("mount point detached; waiting for open files", zap.Duration("at_most", grace))
+	if !d.awaitGone(grace) {
+		d.log.Warn("files are still open; cutting the connection")
+		d.abort()
+	}
+	return nil
+}
+
+func (d *Daemon) abort() {
+	if err := place.Abort(d.dev); err != nil {
+		d.log.Warn("connection can't be cut; it ends with the process", zap.Error(err))
+		return
+	}
+	d.awaitGone(grace)
+}
+
+// awaitGone waits for the mount to be gone; false when the time was up, or a
+// person lost patience, first.
+func (d *Daemon) awaitGone(limit time.Duration) bool {
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-d.gone:
+		return true
+	case <-timer.C:
+		return false
+	case <-d.opts.Force:
+		return false
+	}
+}

@@ -1,0 +1,51 @@
+package place
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// AwaitEnd waits until a daemon has let go of its lock and its process has
+// ended. A daemon inside this very process only lets go of its lock.
+func AwaitEnd(ctx context.Context, pid int, lock string, limit time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if !isHeld(lock) && hasEnded(pid) {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("process %d has not ended: %w", pid, ctx.Err())
+		}
+	}
+}
+
+func isHeld(lock string) bool {
+	_, living, err := ReadHolder(lock)
+	return err == nil && living
+}
+
+// hasEnded says whether a process runs no more; one that waits to be reaped
+// by its parent has ended.
+func hasEnded(pid int) bool {
+	if pid == os.Getpid() {
+		return true
+	}
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return errors.Is(err, unix.ESRCH) || !errors.Is(err, unix.ENOSYS)
+	}
+	defer unix.Close(fd)
+	polled := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+	n, err := unix.Poll(polled, 0)
+	return err == nil && n > 0
+}

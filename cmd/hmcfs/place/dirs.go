@@ -1,0 +1,102 @@
+package place
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+// longestSocket is how long the path of a Unix socket can be.
+const longestSocket = 107
+
+// Prepare makes the state and runtime directories, for this user alone, and
+// the link by which others find a runtime directory of its own.
+//
+// A directory that belongs to another user is refused: in a place that all
+// may write to, somebody could have made it first.
+func (p Paths) Prepare(uid int) error {
+	if err := privateDir(p.State, uid); err != nil {
+		return fmt.Errorf("state directory: %w", err)
+	}
+	// The base is where the link goes, and what a default lies in.
+	if err := privateDir(filepath.Dir(p.DefaultRuntime), uid); err != nil {
+		return fmt.Errorf("runtime directory: %w", err)
+	}
+	if err := privateDir(p.Runtime, uid); err != nil {
+		return fmt.Errorf("runtime directory: %w", err)
+	}
+	if n := len(p.Socket()); n > longestSocket {
+		return fmt.Errorf("runtime directory: %s is too long for a socket's path by %d bytes; give a shorter --runtime-dir", p.Runtime, n-longestSocket)
+	}
+	if p.Runtime == p.DefaultRuntime {
+		return nil
+	}
+	return p.link()
+}
+
+func (p Paths) link() error {
+	if now, err := os.Readlink(p.DefaultRuntime); err == nil && now == p.Runtime {
+		return nil
+	}
+	if err := os.Remove(p.DefaultRuntime); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("runtime directory: %s is in the way of a link to %s: %w", p.DefaultRuntime, p.Runtime, bare(err))
+	}
+	if err := os.Symlink(p.Runtime, p.DefaultRuntime); err != nil {
+		return fmt.Errorf("runtime directory: %w", err)
+	}
+	return nil
+}
+
+// Clean removes what a daemon leaves in the runtime directory, and the
+// directory when nothing else is in it.
+func (p Paths) Clean() {
+	os.Remove(p.Socket())
+	os.Remove(p.Runtime)
+	if p.Runtime != p.DefaultRuntime {
+		if now, err := os.Readlink(p.DefaultRuntime); err == nil && now == p.Runtime {
+			os.Remove(p.DefaultRuntime)
+		}
+	}
+}
+
+// privateDir makes a directory and the missing ones above it, and checks that
+// it is this user's own.
+func privateDir(path string, uid int) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	st, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	if !st.IsDir() {
+		return fmt.Errorf("%s is not a directory", path)
+	}
+	sys, ok := st.Sys().(*syscall.Stat_t)
+	if !ok || int(sys.Uid) != uid {
+		return fmt.Errorf("%s belongs to another user; remove it or give another directory", path)
+	}
+	if st.Mode().Perm()&0o077 != 0 {
+		if err := os.Chmod(path, 0o700); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// CleanSocket removes the admin socket.
+func (p Paths) CleanSocket() { os.Remove(p.Socket()) }
+
+// RemoveMetadata removes the records.
+func (p Paths) RemoveMetadata() error {
+	if err := os.RemoveAll(p.Metadata()); err != nil {
+		return fmt.Errorf("remove the records: %w", err)
+	}
+	return nil
+}

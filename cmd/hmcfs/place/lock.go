@@ -1,0 +1,126 @@
+package place
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Holder is what a lock file tells of the process that holds it.
+type Holder struct {
+	PID        int    `json:"pid"`
+	MountPoint string `json:"mount_point"`
+	StateDir   string `json:"state_dir,omitempty"`
+	RuntimeDir string `json:"runtime_dir,omitempty"`
+}
+
+// HeldError says that a living process holds a lock.
+type HeldError struct {
+	Path   string
+	Holder Holder
+}
+
+// Error names the file and the process.
+func (e *HeldError) Error() string {
+	if e.Holder.PID == 0 {
+		return fmt.Sprintf("%s is locked by another process", e.Path)
+	}
+	return fmt.Sprintf("%s is locked by process %d, which serves %s", e.Path, e.Holder.PID, e.Holder.MountPoint)
+}
+
+// Lock is a lock file that this process holds. The kernel lets go of it when
+// the process dies, however that happens.
+type Lock struct {
+	file *os.File
+	path string
+}
+
+// Acquire locks the file, or fails with a *HeldError at once.
+func Acquire(path string, h Holder) (*Lock, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("lock: %w", err)
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		defer f.Close()
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			return nil, &HeldError{Path: path, Holder: readHolder(f)}
+		}
+		return nil, fmt.Errorf("lock %s: %w", path, err)
+	}
+	l := &Lock{file: f, path: path}
+	if !l.isStillAt(path) {
+		f.Close()
+		return Acquire(path, h)
+	}
+	if err := l.write(h); err != nil {
+		l.Release()
+		return nil, err
+	}
+	return l, nil
+}
+
+// isStillAt says whether the locked file is the one that has the name: its
+// last holder may have removed it in between.
+func (l *Lock) isStillAt(path string) bool {
+	named, err := os.Stat(path)
+	if err != nil {
+		return false
+	}
+	held, err := l.file.Stat()
+	return err == nil && os.SameFile(named, held)
+}
+
+func (l *Lock) write(h Holder) error {
+	data, err := json.Marshal(h)
+	if err != nil {
+		return fmt.Errorf("write lock %s: %w", l.path, err)
+	}
+	if err := l.file.Truncate(0); err != nil {
+		return fmt.Errorf("write lock %s: %w", l.path, err)
+	}
+	if _, err := l.file.WriteAt(append(data, '\n'), 0); err != nil {
+		return fmt.Errorf("write lock %s: %w", l.path, err)
+	}
+	return nil
+}
+
+// Release unlocks and leaves the file, with its last holder's note.
+func (l *Lock) Release() { l.file.Close() }
+
+// Remove removes the file and unlocks, in this order, so that nobody takes a
+// file for locked that has no name any more.
+func (l *Lock) Remove() {
+	os.Remove(l.path)
+	l.file.Close()
+}
+
+// ReadHolder tells who holds a lock file; living is false when nobody does,
+// and the note is then of who held it last.
+func ReadHolder(path string) (h Holder, living bool, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return Holder{}, false, fmt.Errorf("read lock: %w", err)
+	}
+	defer f.Close()
+	h = readHolder(f)
+	err = unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB)
+	if err != nil && !errors.Is(err, syscall.EWOULDBLOCK) {
+		return h, false, fmt.Errorf("read lock %s: %w", path, err)
+	}
+	return h, err != nil, nil
+}
+
+func readHolder(f *os.File) Holder {
+	var h Holder
+	data, err := io.ReadAll(io.NewSectionReader(f, 0, 1<<16))
+	if err != nil || json.Unmarshal(data, &h) != nil {
+		return Holder{}
+	}
+	return h
+}

@@ -1,0 +1,163 @@
+package place
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// Host is what the names of directories depend on.
+type Host struct {
+	// UID is whose daemon it is.
+	UID int
+	// Getenv reads the environment.
+	Getenv func(string) string
+}
+
+// Paths are the places of one mount.
+type Paths struct {
+	MountPoint string
+	State      string
+	Runtime    string
+	// DefaultRuntime is where other commands look first. It is Runtime, or a
+	// link to it.
+	DefaultRuntime string
+}
+
+// Socket is the admin socket.
+func (p Paths) Socket() string { return filepath.Join(p.Runtime, "admin.sock") }
+
+// Lock is the file that a living daemon holds locked.
+func (p Paths) Lock() string { return filepath.Join(p.Runtime, "lock") }
+
+// StateLock is the file that whoever uses the records holds locked.
+func (p Paths) StateLock() string { return filepath.Join(p.State, "lock") }
+
+// Metadata is the directory of the records.
+func (p Paths) Metadata() string { return filepath.Join(p.State, "metadata") }
+
+// Log is the daemon's log.
+func (p Paths) Log() string { return filepath.Join(p.State, "hmcfs.log") }
+
+// Of returns the places of a mount. state and runtime override the defaults.
+func (h Host) Of(mountPoint, state, runtime string) (Paths, error) {
+	p := Paths{MountPoint: mountPoint, State: state, Runtime: runtime}
+	p.DefaultRuntime = filepath.Join(h.runtimeBase(), Escape(mountPoint))
+	if p.Runtime == "" {
+		p.Runtime = p.DefaultRuntime
+	}
+	if p.State == "" {
+		base, err := h.stateBase()
+		if err != nil {
+			return Paths{}, err
+		}
+		p.State = filepath.Join(base, Escape(mountPoint))
+	}
+	return p, nil
+}
+
+func (h Host) runtimeBase() string {
+	switch dir := h.Getenv("XDG_RUNTIME_DIR"); {
+	case h.UID == 0:
+		return "/run/hmcfs"
+	case filepath.IsAbs(dir):
+		return filepath.Join(dir, "hmcfs")
+	default:
+		return filepath.Join(os.TempDir(), "hmcfs-"+strconv.Itoa(h.UID))
+	}
+}
+
+func (h Host) stateBase() (string, error) {
+	dir := h.Getenv("XDG_STATE_HOME")
+	switch {
+	case filepath.IsAbs(dir):
+		return filepath.Join(dir, "hmcfs"), nil
+	case h.UID == 0:
+		return "/var/lib/hmcfs", nil
+	case h.Getenv("HOME") != "":
+		return filepath.Join(h.Getenv("HOME"), ".local", "state", "hmcfs"), nil
+	}
+	return "", fmt.Errorf("no place for the state: neither XDG_STATE_HOME nor HOME is set; give --state-dir DIR")
+}
+
+// Find returns the places of a mount whose daemon belongs to owner: where a
+// daemon of that user puts its link, whatever environment it had.
+func (h Host) Find(mountPoint string, owner int) []Paths {
+	name := Escape(mountPoint)
+	bases := []string{
+		Host{UID: owner, Getenv: h.Getenv}.runtimeBase(),
+		filepath.Join("/run/user", strconv.Itoa(owner), "hmcfs"),
+		filepath.Join(os.TempDir(), "hmcfs-"+strconv.Itoa(owner)),
+	}
+	var out []Paths
+	for _, base := range bases {
+		dir := filepath.Join(base, name)
+		out = append(out, Paths{MountPoint: mountPoint, Runtime: followLink(dir), DefaultRuntime: dir})
+	}
+	return out
+}
+
+func followLink(path string) string {
+	if target, err := os.Readlink(path); err == nil && filepath.IsAbs(target) {
+		return target
+	}
+	return path
+}
+
+// Escape makes one file name of a path: slashes become dashes, a dash and
+// whatever else is not plain becomes %XX. Two paths never share a name.
+func Escape(path string) string {
+	var b strings.Builder
+	trimmed := strings.Trim(path, "/")
+	for i := range len(trimmed) {
+		switch c := trimmed[i]; {
+		case c == '/':
+			b.WriteByte('-')
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '_', c == '.' && i > 0:
+			b.WriteByte(c)
+		default:
+			fmt.Fprintf(&b, "%%%02X", c)
+		}
+	}
+	if b.Len() == 0 {
+		return "%2F"
+	}
+	return shorten(b.String(), path)
+}
+
+// shorten keeps a long name inside what a file name, and a socket's path, can
+// have: the end of it and a hash of the whole.
+func shorten(name, path string) string {
+	const longest = 48
+	if len(name) <= longest {
+		return name
+	}
+	return fmt.Sprintf("%016x-%s", fnv64(path), name[len(name)-longest+17:])
+}
+
+func fnv64(s string) uint64 {
+	h := uint64(14695981039346656037)
+	for i := range len(s) {
+		h = (h ^ uint64(s[i])) * 1099511628211
+	}
+	return h
+}
+
+// Absolute returns the path without links or dots. The last part may be a
+// dead mount, which can't be looked at, so only its parent is followed then.
+func Absolute(path string) (string, error) {
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return "", fmt.Errorf("find %s: %w", path, err)
+	}
+	if whole, err := filepath.EvalSymlinks(abs); err == nil {
+		return whole, nil
+	}
+	parent, err := filepath.EvalSymlinks(filepath.Dir(abs))
+	if err != nil {
+		return abs, nil //nolint:nilerror // the mount table is asked by the name as given
+	}
+	return filepath.Join(parent, filepath.Base(abs)), nil
+}

@@ -1,0 +1,184 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/devices/internal/hostmem"
+)
+
+// Mode says how the tier is kept.
+type Mode string
+
+// The modes.
+const (
+	// ModeTmpfs is a private tmpfs, whose files the kernel can serve.
+	ModeTmpfs Mode = "tmpfs"
+	// ModeQuota is a directory in shared memory; files must ask Reserve
+	// before they grow.
+	ModeQuota Mode = "quota"
+)
+
+// limit is who counts the tier's bytes.
+type limit interface {
+	usage() (devices.Usage, error)
+	// take counts n bytes for an allocation, give uncounts them.
+	take(n devices.Size) error
+	give(n devices.Size)
+	// reserve asks for n bytes of a file; removed tells that a file of n bytes
+	// is gone.
+	reserve(n devices.Size) error
+	removed(n devices.Size)
+	// destroy removes the tier, whose store is closed.
+	destroy() error
+}
+
+// Device is the host's memory.
+type Device struct {
+	info  devices.Info
+	store *store
+	mode  Mode
+	why   string
+	limit limit
+	mlock bool
+
+	// mu is held shared by everything that uses the store, and exclusively to
+	// close it.
+	mu     sync.RWMutex
+	closed bool
+
+	blocksMu sync.Mutex
+	blocks   map[*hostmem.Block]struct{}
+}
+
+func newDevice(s *store, mode Mode, why string, l limit) *Device {
+	d := &Device{store: s, mode: mode, why: why, limit: l, blocks: map[*hostmem.Block]struct{}{}}
+	switch l := l.(type) {
+	case *tmpfsLimit:
+		d.info = info(l.total)
+	case *quotaLimit:
+		d.info = info(l.total)
+	}
+	return d
+}
+
+// Mode tells how the tier is kept.
+func (d *Device) Mode() Mode { return d.mode }
+
+// Why tells the reason for the mode, for people.
+func (d *Device) Why() string { return d.why }
+
+// Path is the directory that the tier is kept in.
+func (d *Device) Path() string { return d.store.path }
+
+// Info returns the facts.
+func (d *Device) Info() devices.Info { return d.info }
+
+// Epoch returns the incarnation of the files: an adopted tier keeps it.
+func (d *Device) Epoch() devices.Epoch { return d.store.epoch }
+
+// Files returns the files of the tier.
+func (d *Device) Files() devices.Files { return files{d} }
+
+// enter keeps the store open until leave is called.
+func (d *Device) enter() (leave func(), err error) {
+	d.mu.RLock()
+	if d.closed {
+		d.mu.RUnlock()
+		return nil, d.errClosed()
+	}
+	return d.mu.RUnlock, nil
+}
+
+// Usage tells how much memory is used and free now. In mode quota it looks at
+// every file.
+func (d *Device) Usage() (devices.Usage, error) {
+	leave, err := d.enter()
+	if err != nil {
+		return devices.Usage{}, err
+	}
+	defer leave()
+	return d.limit.usage()
+}
+
+// CopyIn copies into the memory.
+func (d *Device) CopyIn(ctx context.Context, dst devices.Span, src []byte) error {
+	return hostmem.CopyIn(ctx, d, dst, src, nil)
+}
+
+// CopyOut copies out of the memory.
+func (d *Device) CopyOut(ctx context.Context, dst []byte, src devices.Span) error {
+	return hostmem.CopyOut(ctx, d, dst, src, nil)
+}
+
+// Copy copies inside the memory.
+func (d *Device) Copy(ctx context.Context, dst, src devices.Span) error {
+	return hostmem.Copy(ctx, d, dst, src, nil)
+}
+
+// Fill sets bytes of the memory.
+func (d *Device) Fill(ctx context.Context, dst devices.Span, value byte) error {
+	return hostmem.Fill(ctx, d, dst, value, nil)
+}
+
+// MapHost shows the memory itself; nothing is copied.
+func (d *Device) MapHost(ctx context.Context, s devices.Span, _ devices.Access) (devices.View, error) {
+	return hostmem.MapHost(ctx, d, s)
+}
+
+// PinHost locks p into memory, as far as RLIMIT_MEMLOCK allows. Pages are
+// locked whole: unpinning one of two neighbours may unlock the page that both
+// share.
+func (d *Device) PinHost(p []byte) (unpin func(), err error) {
+	if len(p) == 0 {
+		return func() {}, nil
+	}
+	if err := unix.Mlock(p); err != nil {
+		return nil, fmt.Errorf("lock %v of memory: %w", devices.Size(len(p)), err)
+	}
+	return sync.OnceFunc(func() { _ = unix.Munlock(p) }), nil
+}
+
+// Close ends all allocations and leaves the files for the next Open. Closing
+// twice is harmless.
+func (d *Device) Close() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return nil
+	}
+	d.closed = true
+	d.blocksMu.Lock()
+	defer d.blocksMu.Unlock()
+	var errs []error
+	for block := range maps.Keys(d.blocks) {
+		errs = append(errs, block.End(d.errClosed()))
+	}
+	clear(d.blocks)
+	return errors.Join(append(errs, d.store.close())...)
+}
+
+// Destroy closes the device and removes the tier with all files: what a clean
+// unmount does, unless the files shall be kept.
+func (d *Device) Destroy() error {
+	return errors.Join(d.Close(), d.limit.destroy())
+}
+
+func (d *Device) errClosed() error {
+	return fmt.Errorf("%s: %w", d.info.Name, devices.ErrClosed)
+}
+
+// outOfMemory tells the figures of now. The store must be open.
+func (d *Device) outOfMemory(asked devices.Size) error {
+	u, err := d.limit.usage()
+	if err != nil {
+		return err
+	}
+	return &devices.OutOfMemoryError{Device: d.info.Name, Asked: asked, Free: u.Free}
+}

@@ -1,0 +1,141 @@
+package host
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hmcfs/hmcfs/devices"
+)
+
+// Family is the name of the family in specs, and of its only device.
+const Family devices.Family = "host"
+
+const pageSize = 4 * devices.KiB
+
+// Options say where the tier lives. Dir is required.
+type Options struct {
+	// Dir is the runtime directory of this mount of hmcfs. It is made where
+	// it is missing.
+	Dir string
+	// ID tells this mount from others of the same user in mode quota, where
+	// they share a directory. By default it is Dir.
+	ID string
+	// SharedMemory is the tmpfs that everybody may write to: /dev/shm by
+	// default.
+	SharedMemory string
+	// NoMount makes a fresh tier one of mode quota, although the privilege to
+	// mount may be there.
+	NoMount bool
+}
+
+// mountFunc is unix.Mount, or a test's.
+type mountFunc func(source, target, fstype string, flags uintptr, data string) error
+
+// Driver opens the host device.
+type Driver struct {
+	opts  Options
+	mount mountFunc
+}
+
+// NewDriver returns the family's driver for one mount of hmcfs.
+func NewDriver(o Options) *Driver {
+	if o.ID == "" {
+		o.ID = o.Dir
+	}
+	if o.SharedMemory == "" {
+		o.SharedMemory = "/dev/shm"
+	}
+	return &Driver{opts: o, mount: unix.Mount}
+}
+
+// Family returns "host".
+func (d *Driver) Family() devices.Family { return Family }
+
+// Discover finds the machine's memory.
+func (d *Driver) Discover(context.Context) ([]devices.Found, error) {
+	mem, err := readMemInfo("/proc/meminfo")
+	if err != nil {
+		return nil, err
+	}
+	return []devices.Found{{
+		Info:  info(mem.total),
+		Usage: devices.Usage{Total: mem.total, Used: mem.total - mem.available, Free: mem.available},
+	}}, nil
+}
+
+func info(total devices.Size) devices.Info {
+	return devices.Info{
+		Name:       devices.Name(Family),
+		Family:     Family,
+		Model:      "pinned host memory",
+		Total:      total,
+		Align:      pageSize,
+		NUMA:       -1,
+		HostMemory: true,
+	}
+}
+
+// Open mounts or adopts the tier of the spec "host[,size=SIZE][,mlock=BOOL]".
+//
+// Without a size, an adopted tier keeps its own, and a fresh one gets half of
+// the memory that is available now. mlock also locks allocations into memory
+// by mlock, for machines whose tmpfs may be swapped, and fails where
+// RLIMIT_MEMLOCK does not allow it.
+func (d *Driver) Open(ctx context.Context, spec devices.Spec) (devices.Device, error) {
+	read := spec.Read()
+	size := read.Size("size", 0)
+	mlock := read.Bool("mlock", false)
+	if err := read.Err(); err != nil {
+		return nil, err
+	}
+	if spec.Ordinal != 0 {
+		return nil, fmt.Errorf("device %q: there is one host; write host,size=4GiB: %w", spec.Text, devices.ErrNoDevice)
+	}
+	if d.opts.Dir == "" {
+		return nil, fmt.Errorf("device %q: no runtime directory is set", spec.Text)
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	dev, err := d.open(roundUp(size))
+	if err != nil {
+		return nil, err
+	}
+	dev.mlock = mlock
+	return dev, nil
+}
+
+// open tries the modes in order: what is there already, a fresh tmpfs, a
+// directory. size 0 is the default.
+func (d *Driver) open(size devices.Size) (*Device, error) {
+	if err := os.MkdirAll(d.opts.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("host tier: %w", err)
+	}
+	p, err := d.place()
+	if err != nil {
+		return nil, err
+	}
+	var why string
+	switch {
+	case !p.mounted && d.opts.NoMount:
+		why = "mounting is turned off"
+	case !p.mounted && p.quotaExists():
+		why = "adopted what an earlier mount without CAP_SYS_ADMIN left in " + p.quotaDir
+	default:
+		var dev *Device
+		if dev, why, err = d.openTmpfs(p, size); dev != nil || err != nil {
+			return dev, err
+		}
+	}
+	dev, err := openQuota(p, size)
+	if err != nil {
+		return nil, err
+	}
+	dev.why = why
+	return dev, nil
+}
+
+func roundUp(n devices.Size) devices.Size { return (n + pageSize - 1) &^ (pageSize - 1) }

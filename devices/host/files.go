@@ -1,0 +1,132 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hmcfs/hmcfs/devices"
+)
+
+// files is the device's file set: flat, named by 16 hex digits, reached from
+// an open directory so that no path is walked.
+type files struct{ d *Device }
+
+func fileName(id uint64) string { return fmt.Sprintf("%016x", id) }
+
+// fileID reads a name; foreign ones are not ours to touch.
+func fileID(name string) (id uint64, ok bool) {
+	id, err := strconv.ParseUint(name, 16, 64)
+	return id, err == nil && name == fileName(id)
+}
+
+// Open opens a file for reading and writing.
+func (f files) Open(id uint64, create bool) (*os.File, error) {
+	leave, err := f.d.enter()
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	flags := unix.O_RDWR | unix.O_CLOEXEC | unix.O_NOFOLLOW
+	if create {
+		flags |= unix.O_CREAT
+	}
+	name := fileName(id)
+	fd, err := unix.Openat(int(f.d.store.files.Fd()), name, flags, 0o600)
+	if errors.Is(err, unix.ENOSPC) {
+		return nil, f.d.outOfMemory(0)
+	}
+	if err != nil {
+		return nil, &os.PathError{Op: "open host file", Path: name, Err: err}
+	}
+	return os.NewFile(uintptr(fd), name), nil
+}
+
+// Remove gives the file's memory back.
+func (f files) Remove(id uint64) error {
+	leave, err := f.d.enter()
+	if err != nil {
+		return err
+	}
+	defer leave()
+	name := fileName(id)
+	var freed devices.Size
+	if f.d.mode == ModeQuota {
+		freed = blocksOf(f.d.store, name)
+	}
+	err = unix.Unlinkat(int(f.d.store.files.Fd()), name, 0)
+	switch {
+	case errors.Is(err, unix.ENOENT):
+		return nil
+	case err != nil:
+		return &os.PathError{Op: "remove host file", Path: name, Err: err}
+	}
+	f.d.limit.removed(freed)
+	return nil
+}
+
+// Each calls fn with the number of every file. fn may remove files.
+func (f files) Each(fn func(id uint64) error) error {
+	dir, err := f.d.openFiles()
+	if err != nil {
+		return err
+	}
+	return eachName(dir, func(_ string, id uint64) error { return fn(id) })
+}
+
+// Reserve asks whether a file may grow by n bytes.
+func (f files) Reserve(n devices.Size) error {
+	leave, err := f.d.enter()
+	if err != nil {
+		return err
+	}
+	defer leave()
+	return f.d.limit.reserve(n)
+}
+
+// openFiles opens the directory anew, so that each reader has a position of
+// its own and is not disturbed by Close.
+func (d *Device) openFiles() (*os.File, error) {
+	leave, err := d.enter()
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	return openDir(int(d.store.files.Fd()), ".")
+}
+
+// eachFile calls fn with every file of a store.
+func eachFile(s *store, fn func(name string, id uint64) error) error {
+	dir, err := openDir(int(s.files.Fd()), ".")
+	if err != nil {
+		return err
+	}
+	return eachName(dir, fn)
+}
+
+// eachName reads a directory to its end, and closes it.
+func eachName(dir *os.File, fn func(name string, id uint64) error) error {
+	defer func() { _ = dir.Close() }()
+	for {
+		names, err := dir.Readdirnames(1024)
+		for _, name := range names {
+			id, ok := fileID(name)
+			if !ok {
+				continue
+			}
+			if err := fn(name, id); err != nil {
+				return err
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("list the host tier: %w", err)
+		}
+	}
+}

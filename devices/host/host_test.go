@@ -1,0 +1,243 @@
+package host
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/devices/devicetest"
+)
+
+func TestConformance(t *testing.T) {
+	each(t, func(t *testing.T, mode Mode) {
+		devicetest.Run(t, func(t *testing.T) devices.Device {
+			d := open(t, options(t, mode), "host,size=48MiB")
+			if d.Mode() != mode {
+				t.Fatalf("mode %s, because %s", d.Mode(), d.Why())
+			}
+			return d
+		})
+	})
+}
+
+// TestAdopt closes a tier and opens it again with other sizes.
+func TestAdopt(t *testing.T) {
+	each(t, func(t *testing.T, mode Mode) {
+		o := options(t, mode)
+		want := devicetest.Bytes(3<<20, 1)
+		d := open(t, o, "host,size=16MiB")
+		epoch := d.Epoch()
+		write(t, d, 7, want)
+		mem, err := d.Alloc(t.Context(), devices.MiB)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := d.Close(); err != nil {
+			t.Fatal(err)
+		}
+		for _, size := range []devices.Size{32, 8} {
+			d = open(t, o, fmt.Sprintf("host,size=%dMiB", size))
+			holds(t, d, 7, want)
+			if u, err := d.Usage(); err != nil || u.Total != size*devices.MiB || u.Used < 3*devices.MiB || u.Used > 4*devices.MiB {
+				t.Errorf("%+v, %v", u, err)
+			}
+			if d.Epoch() != epoch || d.Mode() != mode {
+				t.Errorf("epoch %d, was %d; mode %s, because %s", d.Epoch(), epoch, d.Mode(), d.Why())
+			}
+			if err := d.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := openErr(o, "host,size=2MiB"); err == nil || !strings.Contains(err.Error(), "is less than") {
+			t.Errorf("a size below what is used: %v", err)
+		}
+		d = open(t, o, "host")
+		holds(t, d, 7, want)
+		if err := mem.Release(); err != nil {
+			t.Error(err)
+		}
+		path := d.Path()
+		if err := d.Destroy(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s after Destroy: %v", path, err)
+		}
+		d = open(t, o, "host,size=16MiB")
+		if d.Epoch() == epoch {
+			t.Error("a fresh tier has the epoch of the old one")
+		}
+		if _, err := d.Files().Open(7, false); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("a file of the old tier: %v", err)
+		}
+	})
+}
+
+func TestInUse(t *testing.T) {
+	each(t, func(t *testing.T, mode Mode) {
+		o := options(t, mode)
+		d := open(t, o, "host,size=8MiB")
+		if _, err := openErr(o, "host,size=8MiB"); !errors.Is(err, errInUse) {
+			t.Errorf("opened twice: %v", err)
+		}
+		left, err := Leftover(o)
+		if err != nil || len(left) != 1 || !left[0].InUse || left[0].Mode != mode {
+			t.Errorf("leftover %+v, %v", left, err)
+		}
+		if err := left[0].Remove(); !errors.Is(err, errInUse) {
+			t.Errorf("remove a tier in use: %v", err)
+		}
+		// A failed second Open must not have harmed the first.
+		write(t, d, 1, []byte("alive"))
+		holds(t, d, 1, []byte("alive"))
+	})
+}
+
+// TestKilled opens a tier in another process, which is killed.
+func TestKilled(t *testing.T) {
+	each(t, func(t *testing.T, mode Mode) {
+		o := options(t, mode)
+		cmd := exec.Command(os.Args[0], "-test.run=^TestHelper$", "-test.v")
+		cmd.Env = append(os.Environ(), "HOST_TEST_DIR="+o.Dir, "HOST_TEST_MODE="+string(mode))
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		ready := false
+		for lines := bufio.NewScanner(out); !ready && lines.Scan(); {
+			ready = lines.Text() == "ready"
+		}
+		if err := errors.Join(cmd.Process.Kill()); err != nil {
+			t.Fatal(err)
+		}
+		_ = cmd.Wait()
+		if !ready {
+			t.Fatal("the helper did not open the tier")
+		}
+		left, err := Leftover(o)
+		if err != nil || len(left) != 1 || left[0].InUse {
+			t.Errorf("leftover %+v, %v", left, err)
+		}
+		d := open(t, o, "host,size=16MiB")
+		holds(t, d, 42, devicetest.Bytes(5<<20, 42))
+		// The allocation died with the process.
+		if u, err := d.Usage(); err != nil || u.Used != 5*devices.MiB {
+			t.Errorf("%+v, %v", u, err)
+		}
+	})
+}
+
+// TestHelper is the process that TestKilled kills.
+func TestHelper(t *testing.T) {
+	dir := os.Getenv("HOST_TEST_DIR")
+	if dir == "" {
+		t.Skip("a part of TestKilled")
+	}
+	mode := Mode(os.Getenv("HOST_TEST_MODE"))
+	d, err := openErr(Options{Dir: dir, NoMount: mode == ModeQuota}, "host,size=16MiB")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Alloc(t.Context(), 4*devices.MiB); err != nil {
+		t.Fatal(err)
+	}
+	write(t, d, 42, devicetest.Bytes(5<<20, 42))
+	fmt.Println("\nready")
+	select {}
+}
+
+// TestNoPrivilege has the mount refused.
+func TestNoPrivilege(t *testing.T) {
+	needsSharedMemory(t)
+	o := options(t, ModeQuota)
+	o.NoMount = false
+	driver := NewDriver(o)
+	driver.mount = func(string, string, string, uintptr, string) error { return unix.EPERM }
+	dev, err := devices.NewRegistry(driver).Open(t.Context(), "host,size=8MiB")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := dev.(*Device)
+	if d.Mode() != ModeQuota || !strings.Contains(d.Why(), "no CAP_SYS_ADMIN") {
+		t.Errorf("%s, because %q", d.Mode(), d.Why())
+	}
+	write(t, d, 3, []byte("kept"))
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	// With the privilege back, the files are still found.
+	again := open(t, o, "host,size=8MiB")
+	holds(t, again, 3, []byte("kept"))
+	if again.Mode() != ModeQuota || !strings.Contains(again.Why(), "adopted") {
+		t.Errorf("%s, because %q", again.Mode(), again.Why())
+	}
+}
+
+func TestForeignMountIsRefused(t *testing.T) {
+	mounted(t)
+	o := Options{Dir: t.TempDir()}
+	dir := filepath.Join(o.Dir, "host")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount("somebody", dir, "tmpfs", 0, "size=4k"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(dir, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	if _, err := openErr(o, "host,size=8MiB"); err == nil || !strings.Contains(err.Error(), "somebody (tmpfs)") {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestForeignDirectoryIsRefused puts something else where the quota's
+// directory would be.
+func TestForeignDirectoryIsRefused(t *testing.T) {
+	o := options(t, ModeQuota)
+	path, err := NewDriver(o).quotaDir(filepath.Join(o.Dir, "host"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(t.TempDir(), path); err != nil {
+		t.Fatal(err)
+	}
+	_, err = openErr(o, "host,size=8MiB")
+	if rm := os.Remove(path); rm != nil {
+		t.Fatal(rm)
+	}
+	if err == nil || !strings.Contains(err.Error(), "not a directory of user") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestBadSpecs(t *testing.T) {
+	o := options(t, ModeQuota)
+	for spec, says := range map[string]string{
+		"host:1,size=1MiB": "there is one host",
+		"host,sise=1MiB":   `no parameter "sise"`,
+		"host,size=1PB":    "unknown unit",
+		"host,size=900TiB": "has room for",
+		"host,mlock=maybe": "not true or false",
+	} {
+		if _, err := openErr(o, spec); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v; want %q", spec, err, says)
+		}
+	}
+	if _, err := openErr(Options{}, "host"); err == nil {
+		t.Error("opened without a runtime directory")
+	}
+}

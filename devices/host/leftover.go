@@ -1,0 +1,71 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// Left is a tier that exists although it was not opened here.
+type Left struct {
+	Mode Mode
+	Path string
+	// InUse says that a living process has it open.
+	InUse bool
+}
+
+// Leftover looks for the tiers of the options. Those that are not in use were
+// left by a dead process, or kept by a clean one for the next Open.
+func Leftover(o Options) ([]Left, error) {
+	if _, err := os.Stat(o.Dir); errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	p, err := NewDriver(o).place()
+	if err != nil {
+		return nil, err
+	}
+	var left []Left
+	if p.mounted {
+		left = append(left, Left{Mode: ModeTmpfs, Path: p.mountDir})
+	}
+	if p.quotaExists() {
+		left = append(left, Left{Mode: ModeQuota, Path: p.quotaDir})
+	}
+	for i, l := range left {
+		if left[i].InUse, err = inUse(l.Path); err != nil {
+			return nil, err
+		}
+	}
+	return left, nil
+}
+
+// Remove frees the memory of the tier with all its files. It refuses one that
+// is in use.
+func (l Left) Remove() error {
+	busy, err := inUse(l.Path)
+	switch {
+	case err != nil:
+		return err
+	case busy:
+		return fmt.Errorf("host tier %s: %w", l.Path, errInUse)
+	case l.Mode == ModeTmpfs:
+		return destroyTmpfs(l.Path)
+	}
+	return os.RemoveAll(l.Path)
+}
+
+// inUse tries the lock.
+func inUse(path string) (bool, error) {
+	dir, err := openDir(unix.AT_FDCWD, path)
+	if err != nil {
+		return false, fmt.Errorf("host tier: %w", err)
+	}
+	defer func() { _ = dir.Close() }()
+	err = unix.Flock(int(dir.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return true, nil
+	}
+	return false, err
+}

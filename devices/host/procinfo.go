@@ -1,0 +1,99 @@
+package host
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/hmcfs/hmcfs/devices"
+)
+
+// memInfo is what the kernel tells about memory.
+type memInfo struct {
+	total, available devices.Size
+}
+
+func readMemInfo(path string) (memInfo, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return memInfo{}, fmt.Errorf("read the machine's memory: %w", err)
+	}
+	var m memInfo
+	for line := range strings.Lines(string(text)) {
+		var kib uint64
+		if _, err := fmt.Sscanf(line, "MemTotal: %d kB", &kib); err == nil {
+			m.total = devices.Size(kib) * devices.KiB
+		}
+		if _, err := fmt.Sscanf(line, "MemAvailable: %d kB", &kib); err == nil {
+			m.available = devices.Size(kib) * devices.KiB
+		}
+	}
+	if m.total == 0 || m.available > m.total {
+		return memInfo{}, fmt.Errorf("read the machine's memory: %s makes no sense", path)
+	}
+	return m, nil
+}
+
+// mountPoint is a line of mountinfo.
+type mountPoint struct {
+	fsType, source string
+	// options are those of the file system itself.
+	options []string
+}
+
+// mountSource is what our tmpfs is called in mountinfo.
+const mountSource = "hmcfs-host"
+
+func (m mountPoint) ours() bool { return m.fsType == "tmpfs" && m.source == mountSource }
+
+func (m mountPoint) describe() string { return fmt.Sprintf("%s (%s)", m.source, m.fsType) }
+
+func (m mountPoint) has(option string) bool {
+	for _, o := range m.options {
+		if o == option {
+			return true
+		}
+	}
+	return false
+}
+
+// findMount returns the topmost mount at dir, an absolute path without
+// symlinks.
+func findMount(mountinfo, dir string) (m mountPoint, found bool, err error) {
+	f, err := os.Open(mountinfo)
+	if err != nil {
+		return mountPoint{}, false, fmt.Errorf("read the mounts: %w", err)
+	}
+	defer func() { _ = f.Close() }()
+	lines := bufio.NewScanner(f)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		if at, parsed, ok := parseMount(lines.Text()); ok && at == dir {
+			m, found = parsed, true
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return mountPoint{}, false, fmt.Errorf("read the mounts: %w", err)
+	}
+	return m, found, nil
+}
+
+// parseMount reads "ID PARENT DEV ROOT DIR OPTIONS … - TYPE SOURCE OPTIONS".
+func parseMount(line string) (dir string, m mountPoint, ok bool) {
+	left, right, ok := strings.Cut(line, " - ")
+	head, tail := strings.Fields(left), strings.Fields(right)
+	if !ok || len(head) < 5 || len(tail) < 2 {
+		return "", mountPoint{}, false
+	}
+	m = mountPoint{fsType: tail[0], source: unescape(tail[1])}
+	if len(tail) > 2 {
+		m.options = strings.Split(tail[2], ",")
+	}
+	return unescape(head[4]), m, true
+}
+
+// unescape undoes the octal escapes that the kernel writes.
+func unescape(s string) string {
+	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(s)
+}

@@ -1,0 +1,196 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hmcfs/hmcfs/devices"
+)
+
+// openQuota opens or makes the directory of mode quota.
+func openQuota(p place, size devices.Size) (dev *Device, err error) {
+	if p.quotaDir == "" {
+		return nil, p.noQuota
+	}
+	if err := ownDir(p.quotaDir); err != nil {
+		return nil, err
+	}
+	s, err := openStore(p.quotaDir)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.close())
+		}
+	}()
+	limit := &quotaLimit{store: s}
+	if err := limit.recount(); err != nil {
+		return nil, err
+	}
+	if limit.total, err = limit.sizeFor(size); err != nil {
+		return nil, err
+	}
+	return newDevice(s, ModeQuota, "", limit), nil
+}
+
+// ownDir makes a directory that only this user gets into. Shared memory is
+// open to all: somebody else's directory of that name is refused.
+func ownDir(path string) error {
+	if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+		return fmt.Errorf("host tier: %w", err)
+	}
+	var st unix.Stat_t
+	if err := unix.Lstat(path, &st); err != nil {
+		return fmt.Errorf("host tier %s: %w", path, err)
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFDIR || int(st.Uid) != os.Geteuid() {
+		return fmt.Errorf("host tier %s: not a directory of user %d; remove it or choose another runtime directory", path, os.Geteuid())
+	}
+	if st.Mode&0o777 != 0o700 {
+		// Made under a umask, or opened up since.
+		return os.Chmod(path, 0o700)
+	}
+	return nil
+}
+
+// quotaLimit counts by itself what is in the tier.
+type quotaLimit struct {
+	store *store
+	total devices.Size
+
+	mu sync.Mutex
+	// allocated is exact. filed is the files' blocks at the last count, and
+	// reserved what has been promised since.
+	allocated, filed, reserved devices.Size
+}
+
+// sizeFor checks the size that is asked for, or chooses one, against what the
+// file system below has.
+func (l *quotaLimit) sizeFor(size devices.Size) (devices.Size, error) {
+	var st unix.Statfs_t
+	if err := unix.Fstatfs(int(l.store.root.Fd()), &st); err != nil {
+		return 0, fmt.Errorf("host tier %s: %w", l.store.path, err)
+	}
+	block := devices.Size(st.Bsize)
+	room := devices.Size(st.Bavail)*block + l.filed
+	switch {
+	case size != 0 && size < l.filed:
+		return 0, tooSmall(l.store.path, size, l.filed)
+	case size != 0 && st.Blocks > 0 && size > room:
+		return 0, fmt.Errorf("host tier %s: size=%d is more than the %d bytes (%v) that its file system has room for",
+			l.store.path, uint64(size), uint64(room), room)
+	case size != 0:
+		return size, nil
+	}
+	size, err := defaultSize()
+	if st.Blocks > 0 {
+		size = min(size, room)
+	}
+	return max(size, l.filed), err
+}
+
+// recount measures the files. What is reserved while it runs stays reserved.
+func (l *quotaLimit) recount() error {
+	l.mu.Lock()
+	seen := l.reserved
+	l.mu.Unlock()
+	var sum devices.Size
+	err := eachFile(l.store, func(name string, _ uint64) error {
+		sum += blocksOf(l.store, name)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.filed = sum
+	l.reserved -= min(seen, l.reserved)
+	return nil
+}
+
+// blocksOf returns a file's memory; 0 where it is gone.
+func blocksOf(s *store, name string) devices.Size {
+	var st unix.Stat_t
+	if err := unix.Fstatat(int(s.files.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return 0
+	}
+	return devices.Size(st.Blocks) * 512
+}
+
+func (l *quotaLimit) usage() (devices.Usage, error) {
+	if err := l.recount(); err != nil {
+		return devices.Usage{}, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	used := min(l.allocated+l.filed, l.total)
+	return devices.Usage{Total: l.total, Used: used, Free: l.total - used}, nil
+}
+
+func (l *quotaLimit) take(n devices.Size) error {
+	return l.count(n, &l.allocated)
+}
+
+func (l *quotaLimit) reserve(n devices.Size) error {
+	return l.count(n, &l.reserved)
+}
+
+// count adds n to one of the counters if the sum stays in the limit, if need
+// be after a fresh look at the files.
+func (l *quotaLimit) count(n devices.Size, to *devices.Size) error {
+	if l.tryCount(n, to) {
+		return nil
+	}
+	if err := l.recount(); err != nil {
+		return err
+	}
+	if l.tryCount(n, to) {
+		return nil
+	}
+	return &devices.OutOfMemoryError{Device: devices.Name(Family), Asked: n, Free: l.free()}
+}
+
+func (l *quotaLimit) tryCount(n devices.Size, to *devices.Size) bool {
+	free := l.free()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if n > free || l.sum() > l.total-n {
+		return false
+	}
+	*to += n
+	return true
+}
+
+func (l *quotaLimit) sum() devices.Size { return l.allocated + l.filed + l.reserved }
+
+func (l *quotaLimit) free() devices.Size {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.total - min(l.sum(), l.total)
+}
+
+func (l *quotaLimit) give(n devices.Size) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.allocated -= n
+}
+
+// removed takes a removed file off the count.
+func (l *quotaLimit) removed(n devices.Size) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.filed -= min(n, l.filed)
+}
+
+func (l *quotaLimit) destroy() error {
+	if err := os.RemoveAll(l.store.path); err != nil {
+		return fmt.Errorf("remove the host tier: %w", err)
+	}
+	return nil
+}

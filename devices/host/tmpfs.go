@@ -1,0 +1,181 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hmcfs/hmcfs/devices"
+)
+
+// openTmpfs mounts our tmpfs, or adopts it. Where mounting is not allowed
+// there is no device and no error, and why says so.
+func (d *Driver) openTmpfs(p place, size devices.Size) (dev *Device, why string, err error) {
+	why = "a private tmpfs, served by the kernel"
+	switch {
+	case !p.mounted:
+		if size == 0 {
+			if size, err = defaultSize(); err != nil {
+				return nil, "", err
+			}
+		}
+		if err := d.mountFresh(p.mountDir, size); err != nil {
+			return nil, refusal(err), nil
+		}
+	default:
+		why = "the private tmpfs of an earlier mount, adopted with its files"
+	}
+	s, err := openStore(p.mountDir)
+	if err != nil {
+		return nil, "", errors.Join(err, d.undoMount(p))
+	}
+	if p.mounted && size != 0 {
+		if err := d.resize(p, size); err != nil {
+			return nil, "", errors.Join(err, s.close())
+		}
+	}
+	limit := &tmpfsLimit{store: s}
+	u, err := limit.usage()
+	if err != nil {
+		return nil, "", errors.Join(err, s.close(), d.undoMount(p))
+	}
+	limit.total = u.Total
+	return newDevice(s, ModeTmpfs, why, limit), "", nil
+}
+
+// refusal says why there is no tmpfs.
+func refusal(err error) string {
+	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) {
+		return fmt.Sprintf("no CAP_SYS_ADMIN: %v", err)
+	}
+	return err.Error()
+}
+
+// mountFresh mounts a tmpfs that nobody else gets into, out of swap where the
+// kernel can (since 6.4).
+func (d *Driver) mountFresh(dir string, size devices.Size) error {
+	const flags = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
+	// No bound on inodes: an empty file must not be refused while bytes are
+	// free.
+	data := fmt.Sprintf("size=%d,mode=0700,nr_inodes=0", uint64(size))
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	err := d.mount(mountSource, dir, "tmpfs", flags, data+",noswap")
+	if errors.Is(err, unix.EINVAL) {
+		err = d.mount(mountSource, dir, "tmpfs", flags, data)
+	}
+	if err != nil {
+		// It is empty, or it is not ours to remove.
+		_ = os.Remove(dir)
+		return fmt.Errorf("mount a tmpfs at %s: %w", dir, err)
+	}
+	// Where this fails the mount also shows in other namespaces, unreadable.
+	_ = d.mount("", dir, "", unix.MS_PRIVATE, "")
+	return nil
+}
+
+// undoMount takes back what mountFresh did, after a failure.
+func (d *Driver) undoMount(p place) error {
+	if p.mounted {
+		return nil
+	}
+	return unix.Unmount(p.mountDir, unix.MNT_DETACH)
+}
+
+// resize gives an adopted tmpfs the size that is asked for now.
+func (d *Driver) resize(p place, size devices.Size) error {
+	var st unix.Statfs_t
+	if err := unix.Statfs(p.mountDir, &st); err != nil {
+		return fmt.Errorf("host tier %s: %w", p.mountDir, err)
+	}
+	total := devices.Size(st.Blocks) * devices.Size(st.Bsize)
+	used := devices.Size(st.Blocks-st.Bfree) * devices.Size(st.Bsize)
+	switch {
+	case total == size:
+		return nil
+	case size < used:
+		return tooSmall(p.mountDir, size, used)
+	}
+	data := fmt.Sprintf("size=%d", uint64(size))
+	if p.mount.has("noswap") {
+		data += ",noswap"
+	}
+	const flags = unix.MS_REMOUNT | unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
+	if err := d.mount(mountSource, p.mountDir, "tmpfs", flags, data); err != nil {
+		return fmt.Errorf("host tier %s: change the size from %v to %v: %w", p.mountDir, total, size, err)
+	}
+	return nil
+}
+
+func tooSmall(path string, size, used devices.Size) error {
+	return fmt.Errorf("host tier %s: size=%d is less than the %d bytes (%v) that its files use; give at least that, or remove files first",
+		path, uint64(size), uint64(used), used)
+}
+
+// defaultSize is half of what is available now.
+func defaultSize() (devices.Size, error) {
+	mem, err := readMemInfo("/proc/meminfo")
+	if err != nil {
+		return 0, err
+	}
+	return max(roundUp(mem.available/2), devices.MiB), nil
+}
+
+// tmpfsLimit leaves the counting to the kernel.
+type tmpfsLimit struct {
+	store *store
+	total devices.Size
+}
+
+func (l *tmpfsLimit) usage() (devices.Usage, error) {
+	var st unix.Statfs_t
+	if err := unix.Fstatfs(int(l.store.root.Fd()), &st); err != nil {
+		return devices.Usage{}, fmt.Errorf("host tier %s: %w", l.store.path, err)
+	}
+	block := devices.Size(st.Bsize)
+	total, free := devices.Size(st.Blocks)*block, devices.Size(st.Bfree)*block
+	return devices.Usage{Total: total, Used: total - free, Free: free}, nil
+}
+
+// take only looks: the kernel counts when the blocks are there. Without the
+// look, a large request would fill the tier for a moment before it fails.
+func (l *tmpfsLimit) take(n devices.Size) error {
+	u, err := l.usage()
+	if err != nil {
+		return err
+	}
+	if n > u.Free {
+		return &devices.OutOfMemoryError{Device: devices.Name(Family), Asked: n, Free: u.Free}
+	}
+	return nil
+}
+
+func (l *tmpfsLimit) give(devices.Size) {}
+
+func (l *tmpfsLimit) reserve(devices.Size) error { return nil }
+
+func (l *tmpfsLimit) removed(devices.Size) {}
+
+func (l *tmpfsLimit) destroy() error {
+	return destroyTmpfs(l.store.path)
+}
+
+// destroyTmpfs unmounts our tmpfs, which frees its memory. Where a file of it
+// is still open, the rest is freed now and that file with its last user.
+func destroyTmpfs(dir string) error {
+	err := unix.Unmount(dir, unix.UMOUNT_NOFOLLOW)
+	if errors.Is(err, unix.EBUSY) {
+		err = errors.Join(os.RemoveAll(filepath.Join(dir, "files")), unix.Unmount(dir, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW))
+	}
+	if err != nil {
+		return fmt.Errorf("unmount the host tier %s: %w", dir, err)
+	}
+	if err := os.Remove(dir); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("remove the host tier: %w", err)
+	}
+	return nil
+}

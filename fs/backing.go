@@ -1,0 +1,141 @@
+package fs
+
+import (
+	"errors"
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+
+	"go.uber.org/zap"
+
+	"github.com/hmcfs/hmcfs/metadata"
+)
+
+// registrar hands a file to the kernel, which then serves an open file from
+// it by itself, and takes it back.
+type registrar interface {
+	register(file *os.File) (id int32, err error)
+	unregister(id int32) error
+}
+
+// backings are the files of the host tier that are open. All opens of one
+// inode are served the same way, since the kernel does not mix them, and by
+// one registration.
+type backings struct {
+	log *zap.Logger
+	// kernel is nil where passthrough is off.
+	kernel registrar
+	// reason tells why passthrough is off; nil when it is on.
+	reason atomic.Pointer[string]
+	// writers counts the handles open for writing, of all inodes: most of
+	// the time there is none, and then isWritten need not look.
+	writers atomic.Int64
+
+	mu sync.Mutex
+	// +checklocks:mu
+	open map[metadata.Ino]*backing
+}
+
+// backing is one inode of the host tier that is open.
+type backing struct {
+	// refs and writers count open handles, protected by backings.mu.
+	refs, writers int
+
+	mu sync.Mutex
+	// tried says that registering was tried. +checklocks:mu
+	tried bool
+	// id is the kernel's number; 0 when it did not take the file.
+	// +checklocks:mu
+	id int32
+}
+
+// acquire counts an open of an inode and returns the kernel's number for its
+// file, or 0 when the daemon serves it.
+func (b *backings) acquire(ino metadata.Ino, file *os.File, writable bool) int32 {
+	b.mu.Lock()
+	entry := b.open[ino]
+	if entry == nil {
+		entry = &backing{}
+		b.open[ino] = entry
+	}
+	entry.refs++
+	if writable {
+		entry.writers++
+		b.writers.Add(1)
+	}
+	b.mu.Unlock()
+
+	entry.mu.Lock()
+	defer entry.mu.Unlock()
+	if !entry.tried {
+		entry.tried = true
+		entry.id = b.register(file)
+	}
+	return entry.id
+}
+
+func (b *backings) register(file *os.File) int32 {
+	if b.reason.Load() != nil {
+		return 0
+	}
+	id, err := b.kernel.register(file)
+	if err == nil {
+		return id
+	}
+	if errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.EOPNOTSUPP) || errors.Is(err, syscall.ENOTTY) {
+		b.disable(passthroughRefusal(err))
+		return 0
+	}
+	b.log.Warn("file not handed to the kernel; the daemon serves it, slower", zap.Error(err))
+	return 0
+}
+
+// release undoes one acquire.
+func (b *backings) release(ino metadata.Ino, writable bool) {
+	b.mu.Lock()
+	entry := b.open[ino]
+	entry.refs--
+	if writable {
+		entry.writers--
+		b.writers.Add(-1)
+	}
+	last := entry.refs == 0
+	if last {
+		delete(b.open, ino)
+	}
+	b.mu.Unlock()
+	if last {
+		b.unregister(entry)
+	}
+}
+
+func (b *backings) unregister(entry *backing) {
+	entry.mu.Lock()
+	defer entry.mu.Unlock()
+	if entry.id == 0 {
+		return
+	}
+	if err := b.kernel.unregister(entry.id); err != nil {
+		b.log.Warn("file not taken back from the kernel", zap.Error(err))
+	}
+}
+
+// isWritten says that an inode is open for writing in the host tier.
+func (b *backings) isWritten(ino metadata.Ino) bool {
+	if b.writers.Load() == 0 {
+		return false
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	entry := b.open[ino]
+	return entry != nil && entry.writers > 0
+}
+
+// disable turns passthrough off for the files that are not open yet, and
+// says so once.
+func (b *backings) disable(reason string) {
+	if b.reason.CompareAndSwap(nil, &reason) {
+		b.log.Warn("host-tier files are served by the daemon, slower", zap.String("reason", reason))
+	}
+}

@@ -1,0 +1,91 @@
+package fs
+
+import (
+	"time"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"github.com/hmcfs/hmcfs/metadata"
+)
+
+// OpenDir opens a directory.
+func (f *filesystem) OpenDir(_ <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) (status fuse.Status) {
+	defer f.ops.done(opOpenDir, time.Now(), &status)
+	out.Fh = f.dirs.put(f.newDirHandle(metadata.Ino(in.NodeId)))
+	return fuse.OK
+}
+
+// ReleaseDir ends a handle.
+func (f *filesystem) ReleaseDir(in *fuse.ReleaseIn) {
+	status := fuse.OK
+	defer f.ops.done(opReleaseDir, time.Now(), &status)
+	if _, ok := f.dirs.take(in.Fh); !ok {
+		status = fuse.EBADF
+	}
+}
+
+// FsyncDir has nothing to do: a change of the namespace is as durable as it
+// gets when it returns.
+func (f *filesystem) FsyncDir(<-chan struct{}, *fuse.FsyncIn) (status fuse.Status) {
+	defer f.ops.done(opFsyncDir, time.Now(), &status)
+	return fuse.OK
+}
+
+// ReadDir lists names behind an offset.
+func (f *filesystem) ReadDir(_ <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryList) (status fuse.Status) {
+	defer f.ops.done(opReadDir, time.Now(), &status)
+	return f.list(in, func(e *dirEntry) bool { return out.AddDirEntry(e.fuse()) })
+}
+
+// ReadDirPlus lists names with attributes, each of which counts one
+// reference of the kernel's.
+func (f *filesystem) ReadDirPlus(_ <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryList) (status fuse.Status) {
+	defer f.ops.done(opReadDirPlus, time.Now(), &status)
+	return f.list(in, func(e *dirEntry) bool { return f.addPlus(e, out) })
+}
+
+// list gives entries to add until it has no room.
+func (f *filesystem) list(in *fuse.ReadIn, add func(*dirEntry) bool) fuse.Status {
+	h, ok := f.dirs.get(in.Fh)
+	if !ok {
+		return fuse.EBADF
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for at := in.Offset; ; {
+		entries, err := h.after(at, f.names.Load())
+		if err != nil {
+			return f.errs.status(err)
+		}
+		if len(entries) == 0 {
+			return fuse.OK
+		}
+		for i := range entries {
+			if !add(&entries[i]) {
+				return fuse.OK
+			}
+			at = entries[i].offset
+		}
+	}
+}
+
+// addPlus adds an entry. The kernel may keep what it is told here as if it
+// had looked the name up, so the inode has to be the one that the name has
+// now: pages of a directory are read again when any name has changed, and
+// the kernel holds the directory's lock. An entry without attributes is
+// looked up when somebody asks for it.
+func (f *filesystem) addPlus(e *dirEntry, out *fuse.DirEntryList) bool {
+	if e.name == "." || e.name == ".." || isReserved(e.ino) {
+		return out.AddDirLookupEntry(e.fuse()) != nil
+	}
+	// The reference goes first, so that the inode stays until it is told.
+	f.store.Reference(e.ino, 1)
+	a, err := f.store.Attr(background(), e.ino)
+	entry := out.AddDirLookupEntry(e.fuse())
+	if entry == nil || err != nil {
+		f.store.Forget(e.ino, 1)
+		return entry != nil
+	}
+	f.fillEntry(entry, &a)
+	return true
+}

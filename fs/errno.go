@@ -1,0 +1,139 @@
+package fs
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"sync"
+	"syscall"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"go.uber.org/zap"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/objects"
+)
+
+// errnoRule says which errno an error is told by.
+type errnoRule struct {
+	err   error
+	errno syscall.Errno
+}
+
+// errnoRules is the whole mapping, in order: the first error that matches
+// decides. ENOSYS is not in it, since the kernel takes it to mean that the
+// operation does not exist and stops asking for the life of the mount.
+func errnoRules() []errnoRule {
+	return []errnoRule{
+		{context.Canceled, syscall.EINTR},
+		{context.DeadlineExceeded, syscall.ETIMEDOUT},
+
+		{metadata.ErrNotExist, syscall.ENOENT},
+		{metadata.ErrExist, syscall.EEXIST},
+		{metadata.ErrNotDir, syscall.ENOTDIR},
+		{metadata.ErrIsDir, syscall.EISDIR},
+		{metadata.ErrNotEmpty, syscall.ENOTEMPTY},
+		{metadata.ErrNameTooLong, syscall.ENAMETOOLONG},
+		{metadata.ErrInvalidName, syscall.EINVAL},
+		{metadata.ErrInvalid, syscall.EINVAL},
+		{metadata.ErrInvalidKey, syscall.EINVAL},
+		{metadata.ErrPermission, syscall.EPERM},
+		{metadata.ErrCrossDevice, syscall.EXDEV},
+		{metadata.ErrTooManyLinks, syscall.EMLINK},
+		{metadata.ErrNoXattr, syscall.ENODATA},
+		{metadata.ErrRange, syscall.ERANGE},
+		{metadata.ErrFull, syscall.ENOSPC},
+		{metadata.ErrTooLarge, syscall.E2BIG},
+
+		{devices.ErrOutOfMemory, syscall.ENOSPC},
+		{objects.ErrLost, syscall.EIO},
+		{objects.ErrDamaged, syscall.EIO},
+		{objects.ErrUnsupported, syscall.EOPNOTSUPP},
+		{objects.ErrReadOnly, syscall.EOPNOTSUPP},
+		{objects.ErrInvalid, syscall.EINVAL},
+		{objects.ErrNoData, syscall.ENXIO},
+		{objects.ErrTooLarge, syscall.EFBIG},
+
+		{devices.ErrLost, syscall.EIO},
+		{devices.ErrClosed, syscall.EIO},
+		{devices.ErrNoDevice, syscall.EIO},
+		{devices.ErrRange, syscall.EIO},
+		{devices.ErrDevice, syscall.EIO},
+		{devices.ErrUnsupported, syscall.EOPNOTSUPP},
+
+		{metadata.ErrNoKey, syscall.EIO},
+		{metadata.ErrReadOnly, syscall.EIO},
+		{metadata.ErrClosed, syscall.EIO},
+		{metadata.ErrChanged, syscall.EIO},
+		{metadata.ErrNewer, syscall.EIO},
+		{metadata.ErrCorrupt, syscall.EIO},
+
+		{fs.ErrClosed, syscall.EIO},
+	}
+}
+
+// maxWarned bounds how many different texts are remembered.
+const maxWarned = 256
+
+// errnoTable turns errors into errnos.
+type errnoTable struct {
+	log   *zap.Logger
+	rules []errnoRule
+
+	mu sync.Mutex
+	// warned are the texts that a warning was written for.
+	// +checklocks:mu
+	warned map[string]struct{}
+}
+
+func newErrnoTable(log *zap.Logger) *errnoTable {
+	return &errnoTable{log: log, rules: errnoRules(), warned: map[string]struct{}{}}
+}
+
+// errno is total: nil is 0, and an error that nothing is known of is EIO. What
+// is answered as EIO is logged, once for each text, since the user sees
+// nothing but the number.
+func (t *errnoTable) errno(err error) syscall.Errno {
+	if err == nil {
+		return 0
+	}
+	number := t.find(err)
+	if number == syscall.EIO {
+		t.warn(err)
+	}
+	return number
+}
+
+func (t *errnoTable) find(err error) syscall.Errno {
+	for i := range t.rules {
+		if errors.Is(err, t.rules[i].err) {
+			return t.rules[i].errno
+		}
+	}
+	if number, ok := errors.AsType[syscall.Errno](err); ok && number != 0 && number != syscall.ENOSYS {
+		return number
+	}
+	return syscall.EIO
+}
+
+// status is errno as go-fuse wants it.
+func (t *errnoTable) status(err error) fuse.Status { return fuse.Status(t.errno(err)) }
+
+func (t *errnoTable) warn(err error) {
+	if t.first(err.Error()) {
+		t.log.Warn("request failed with an input/output error", zap.Error(err))
+	}
+}
+
+// first says whether a text comes for the first time. When too many have
+// come, it says no.
+func (t *errnoTable) first(text string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if _, seen := t.warned[text]; seen || len(t.warned) >= maxWarned {
+		return false
+	}
+	t.warned[text] = struct{}{}
+	return true
+}

@@ -1,0 +1,91 @@
+package fs
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"go.uber.org/zap"
+
+	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/objects"
+	"github.com/hmcfs/hmcfs/transport"
+)
+
+// filesystem answers the kernel's requests. Its methods run at the same time
+// on any goroutine.
+type filesystem struct {
+	// RawFileSystem is only there for methods that a later go-fuse adds:
+	// every method of today's is overridden, since its own ones answer
+	// ENOSYS, on which the kernel stops asking for good.
+	fuse.RawFileSystem
+
+	opts  Options
+	store *objects.Store
+	slots *transport.SlotPool
+	log   *zap.Logger
+	errs  *errnoTable
+	// timeout is how long the kernel keeps names and attributes.
+	timeout time.Duration
+	// born is the time that the directories of hmcfs's own show.
+	born metadata.Timespec
+	// request is the largest request in bytes.
+	request int
+
+	// kernel is told of what changes without it. It is set in Init.
+	kernel Kernel
+
+	ops      counters
+	files    table[*fileHandle]
+	dirs     table[*dirHandle]
+	backings backings
+	ahead    aheadBudget
+	// names grows before every change of a name, so that a page of a
+	// directory read under an older number is known to be stale.
+	names atomic.Uint64
+	// statsLen is the length of .hmcfs/stats when it was last produced.
+	statsLen atomic.Uint64
+}
+
+func newFilesystem(o Options) *filesystem {
+	log := o.Logger.Named("fs")
+	f := &filesystem{
+		RawFileSystem: fuse.NewDefaultRawFileSystem(),
+		opts:          o,
+		store:         o.Store,
+		slots:         o.Engine.Slots(),
+		log:           log,
+		errs:          newErrnoTable(log),
+		timeout:       max(o.CacheTimeout, 0),
+		born:          metadata.TimespecOf(time.Now()),
+		request:       int(o.MaxWrite),
+		kernel:        noKernel{},
+		ahead:         aheadBudget{max: int64(maxAhead)},
+	}
+	f.backings.log = log
+	f.backings.open = map[metadata.Ino]*backing{}
+	return f
+}
+
+// String names the filesystem in go-fuse's messages.
+func (f *filesystem) String() string { return "hmcfs" }
+
+// SetDebug does nothing: Options.Debug decides.
+func (f *filesystem) SetDebug(bool) {}
+
+// OnUnmount is called after the last request.
+func (f *filesystem) OnUnmount() {}
+
+// background is the context of what must not be interrupted: namespace
+// operations, which are short and must happen whole or not at all.
+func background() context.Context { return context.Background() }
+
+// closeHandles ends what the kernel left open: it releases nothing when the
+// connection is cut.
+func (f *filesystem) closeHandles() {
+	for _, h := range f.files.drain() {
+		f.closeFile(h)
+	}
+	f.dirs.drain()
+}

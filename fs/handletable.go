@@ -1,0 +1,108 @@
+package fs
+
+import (
+	"sync"
+	"sync/atomic"
+)
+
+// tableShards is how many parts a table has, each with a lock of its own, so
+// that requests on different handles do not meet.
+const tableShards = 16
+
+// table gives handles their numbers. A number is given once in the life of a
+// mount, and a number that the table does not know is refused: what the
+// kernel or a forger sends is never followed as a pointer. The zero table is
+// empty and ready.
+type table[T any] struct {
+	last   atomic.Uint64
+	shards [tableShards]shard[T]
+}
+
+type shard[T any] struct {
+	mu sync.RWMutex
+	// +checklocks:mu
+	handles map[uint64]T
+	_       [32]byte // keeps the locks on different cache lines
+}
+
+func (t *table[T]) shard(id uint64) *shard[T] { return &t.shards[id%tableShards] }
+
+// put keeps a handle and returns its number, which is never 0.
+func (t *table[T]) put(h T) uint64 {
+	id := t.last.Add(1)
+	s := t.shard(id)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.handles == nil {
+		s.handles = make(map[uint64]T)
+	}
+	s.handles[id] = h
+	return id
+}
+
+// get finds a handle.
+func (t *table[T]) get(id uint64) (T, bool) {
+	s := t.shard(id)
+	s.mu.RLock()
+	h, ok := s.handles[id]
+	s.mu.RUnlock()
+	return h, ok
+}
+
+// take removes a handle and returns it.
+func (t *table[T]) take(id uint64) (T, bool) {
+	s := t.shard(id)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	h, ok := s.handles[id]
+	delete(s.handles, id)
+	return h, ok
+}
+
+// len counts the handles.
+func (t *table[T]) len() int {
+	n := 0
+	for i := range t.shards {
+		s := &t.shards[i]
+		s.mu.RLock()
+		n += len(s.handles)
+		s.mu.RUnlock()
+	}
+	return n
+}
+
+// any says whether a handle satisfies is.
+func (t *table[T]) any(is func(T) bool) bool {
+	for i := range t.shards {
+		if t.shards[i].any(is) {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *shard[T]) any(is func(T) bool) bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	for _, h := range s.handles {
+		if is(h) {
+			return true
+		}
+	}
+	return false
+}
+
+// drain removes all handles and returns them.
+func (t *table[T]) drain() []T {
+	var all []T
+	for i := range t.shards {
+		s := &t.shards[i]
+		s.mu.Lock()
+		for _, h := range s.handles {
+			all = append(all, h)
+		}
+		s.handles = nil
+		s.mu.Unlock()
+	}
+	return all
+}

@@ -1,0 +1,39 @@
+package fs
+
+import (
+	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"github.com/hmcfs/hmcfs/metadata"
+)
+
+// Kernel is told of what changes without it, so that it drops what it keeps.
+// No lock of this package is held when it is called.
+type Kernel interface {
+	// InvalidateEntry drops a name of a directory. It waits for the kernel's
+	// lock of the directory, so a request's handler must not call it.
+	InvalidateEntry(parent metadata.Ino, name string)
+	// InvalidateInode drops the attributes of an inode. It takes no lock of
+	// the kernel's that a request can hold, so a handler may call it.
+	InvalidateInode(ino metadata.Ino)
+}
+
+// noKernel is there before the mount is.
+type noKernel struct{}
+
+func (noKernel) InvalidateEntry(metadata.Ino, string) {}
+func (noKernel) InvalidateInode(metadata.Ino)         {}
+
+// fuseKernel is the kernel behind a connection. A name or an inode that the
+// kernel does not have is no error.
+type fuseKernel struct{ server *fuse.Server }
+
+func (k fuseKernel) InvalidateEntry(parent metadata.Ino, name string) {
+	k.server.EntryNotify(uint64(parent), name)
+}
+
+// attributesOnly is the offset that leaves the pages of an inode alone.
+const attributesOnly = -1
+
+func (k fuseKernel) InvalidateInode(ino metadata.Ino) {
+	k.server.InodeNotify(uint64(ino), attributesOnly, 0)
+}

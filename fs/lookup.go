@@ -1,0 +1,138 @@
+package fs
+
+import (
+	"errors"
+	"time"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/objects"
+)
+
+// Lookup finds a name and counts one reference of the kernel's. A name that
+// is not there is answered with inode 0, which the kernel remembers as long
+// as a name that is there.
+//
+// Errors: ENAMETOOLONG, ENOTDIR.
+func (f *filesystem) Lookup(_ <-chan struct{}, header *fuse.InHeader, name string, out *fuse.EntryOut) (status fuse.Status) {
+	defer f.ops.done(opLookup, time.Now(), &status)
+	parent := metadata.Ino(header.NodeId)
+	if name == "." || name == ".." {
+		return f.lookupDot(parent, name, out)
+	}
+	if isReserved(parent) {
+		if done, status := f.lookupReserved(parent, name, out); done {
+			return status
+		}
+	}
+	a, err := f.store.Lookup(background(), parent, name)
+	if errors.Is(err, metadata.ErrNotExist) {
+		out.SetEntryTimeout(f.timeout)
+		return fuse.OK
+	}
+	if err != nil {
+		return f.errs.status(err)
+	}
+	return f.enter(out, &a)
+}
+
+// enter answers an inode and counts the reference that the kernel gets by
+// that. The kernel keeps the directory locked until the answer is there, so
+// the name, and with it the inode, can't go before the reference is counted.
+func (f *filesystem) enter(out *fuse.EntryOut, a *objects.Attr) fuse.Status {
+	f.store.Reference(a.Ino, 1)
+	f.fillEntry(out, a)
+	return fuse.OK
+}
+
+// lookupDot finds an inode by its number, or its parent. The kernel asks so
+// for a file handle of open_by_handle_at or NFS whose inode it has dropped.
+func (f *filesystem) lookupDot(ino metadata.Ino, name string, out *fuse.EntryOut) fuse.Status {
+	if isReserved(ino) {
+		if name == ".." {
+			ino = reservedParent(ino)
+		}
+		a, err := f.reservedAttr(ino)
+		if err != nil {
+			return f.errs.status(err)
+		}
+		f.fillEntry(out, &a)
+		return fuse.OK
+	}
+	// The reference goes first: no lock of the kernel's holds the inode.
+	f.store.Reference(ino, 1)
+	a, err := f.store.Attr(background(), ino)
+	if err == nil && name == "." {
+		f.fillEntry(out, &a)
+		return fuse.OK
+	}
+	f.store.Forget(ino, 1)
+	if err != nil {
+		return f.errs.status(err)
+	}
+	return f.lookupDot(a.Parent, ".", out)
+}
+
+// Forget drops references of the kernel's.
+func (f *filesystem) Forget(nodeid, nlookup uint64) {
+	ino := metadata.Ino(nodeid)
+	if isReserved(ino) {
+		return
+	}
+	var status fuse.Status
+	defer f.ops.done(opForget, time.Now(), &status)
+	f.store.Forget(ino, nlookup)
+}
+
+// GetAttr answers stat.
+func (f *filesystem) GetAttr(_ <-chan struct{}, in *fuse.GetAttrIn, out *fuse.AttrOut) (status fuse.Status) {
+	defer f.ops.done(opGetAttr, time.Now(), &status)
+	a, err := f.attr(metadata.Ino(in.NodeId))
+	if err != nil {
+		return f.errs.status(err)
+	}
+	f.fillAttrOut(out, &a)
+	return fuse.OK
+}
+
+// attr returns any inode as it is now.
+func (f *filesystem) attr(ino metadata.Ino) (objects.Attr, error) {
+	if isReserved(ino) {
+		return f.reservedAttr(ino)
+	}
+	return f.store.Attr(background(), ino)
+}
+
+// Statx answers statx with the time of birth, which GetAttr has no room for.
+func (f *filesystem) Statx(_ <-chan struct{}, in *fuse.StatxIn, out *fuse.StatxOut) (status fuse.Status) {
+	defer f.ops.done(opStatx, time.Now(), &status)
+	a, err := f.attr(metadata.Ino(in.NodeId))
+	if err != nil {
+		return f.errs.status(err)
+	}
+	fillStatx(&out.Statx, &a)
+	if a.State != objects.StateLost && !isReserved(a.Ino) && f.mayCacheAttr(&a) {
+		out.SetTimeout(f.timeout)
+	}
+	return fuse.OK
+}
+
+// Access is not asked under default_permissions: the kernel decides by modes.
+func (f *filesystem) Access(<-chan struct{}, *fuse.AccessIn) (status fuse.Status) {
+	defer f.ops.done(opAccess, time.Now(), &status)
+	return fuse.OK
+}
+
+// Readlink returns the target of a symlink.
+func (f *filesystem) Readlink(_ <-chan struct{}, header *fuse.InHeader) (out []byte, status fuse.Status) {
+	defer f.ops.done(opReadlink, time.Now(), &status)
+	a, err := f.attr(metadata.Ino(header.NodeId))
+	switch {
+	case err != nil:
+		return nil, f.errs.status(err)
+	case !a.IsSymlink():
+		return nil, fuse.EINVAL
+	}
+	return []byte(a.Target), fuse.OK
+}

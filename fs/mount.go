@@ -1,0 +1,87 @@
+package fs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
+)
+
+// Mount mounts and returns when the mount answers. On an error nothing stays
+// mounted. The caller must have set the process's umask to 0: the kernel
+// applies the umasks of those who create.
+//
+// Errors: ErrMountPoint and ErrNoFUSE with the cause and the way out, the
+// faults of the options, and the kernel's.
+func Mount(ctx context.Context, o Options) (*Server, error) {
+	o.EnsureDefaults()
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	path, err := checkMountPoint(o.MountPoint, o.AllowNonEmpty)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkFUSE(o.AllowOther); err != nil {
+		return nil, err
+	}
+	o.MountPoint = path
+	o.MaxWrite = min(o.MaxWrite, kernelMaxWrite())
+	o.MountOptions = slices.Clone(o.MountOptions)
+
+	s := &Server{fs: newFilesystem(o), path: path, gone: make(chan struct{})}
+	s.fuse, err = fuse.NewServer(s.fs, path, fuseOptions(&o, s.fs))
+	if err != nil {
+		// A mount whose INIT failed is still in the kernel's table.
+		if kind, _ := mountedAt(path); kind == fsType {
+			_ = unix.Unmount(path, unix.MNT_DETACH) // nothing better is left to do
+		}
+		return nil, mountError(path, &o, err)
+	}
+	go s.serve()
+	if err := s.answer(ctx); err != nil {
+		s.abort()
+		return nil, fmt.Errorf("mount at %s does not answer: %w", path, err)
+	}
+	s.fs.log.Info("mounted", zap.String("mount_point", path), zap.Bool("passthrough", s.fs.backings.reason.Load() == nil))
+	return s, nil
+}
+
+// Init is called before the first request, when kernel and daemon have
+// agreed on the protocol.
+func (f *filesystem) Init(server *fuse.Server) {
+	f.kernel = fuseKernel{server}
+	r := fuseRegistrar{server}
+	f.backings.kernel = r
+	reason := probePassthrough(f.opts.Passthrough, server.KernelSettings(), r)
+	switch {
+	case reason == "":
+	case f.opts.Passthrough == PassthroughOff:
+		f.backings.reason.Store(&reason)
+	default:
+		f.backings.disable(reason)
+	}
+}
+
+// mountError tells a person why the kernel, or fusermount3, refused.
+func mountError(path string, o *Options, err error) error {
+	options := strings.Join(o.MountOptions, ",")
+	switch {
+	case errors.Is(err, syscall.EPERM):
+		return fmt.Errorf("%w: the kernel does not let this process mount at %s: it has no CAP_SYS_ADMIN; run as a user with fusermount3, or start the container with: --cap-add SYS_ADMIN", ErrNoFUSE, path)
+	case errors.Is(err, syscall.EINVAL) && options != "":
+		return fmt.Errorf("mount at %s: the kernel knows not all of the options %q; take those out that are no FUSE or mount options", path, options)
+	case errors.Is(err, syscall.ENODEV):
+		return fmt.Errorf("%w: the kernel has no FUSE; load it with: modprobe fuse", ErrNoFUSE)
+	case os.Geteuid() != 0:
+		return fmt.Errorf("mount at %s by fusermount3, which says why above: %w", path, err)
+	}
+	return fmt.Errorf("mount at %s: %w", path, err)
+}

@@ -1,0 +1,135 @@
+package fs
+
+import (
+	"bytes"
+	"log"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
+
+	"github.com/hmcfs/hmcfs/devices"
+)
+
+// capabilities are what is asked of the kernel beyond go-fuse's own.
+//
+//   - EXPORT_SUPPORT: LOOKUP of "." finds an inode by its number.
+//   - DIRECT_IO_ALLOW_MMAP: shared maps of files opened for direct I/O.
+//   - ASYNC_DIO: io_uring and libaio have several requests in flight.
+//   - READDIRPLUS_AUTO: attributes come with names where they are used.
+//   - HANDLE_KILLPRIV_V2: the kernel tells with each write, truncation and
+//     change of owner whether set-id bits must go, instead of asking for
+//     security.capability before each write (see changeOf).
+//
+// Left out: ATOMIC_O_TRUNC saves one request for each overwritten file and
+// would do truncation in a second place; WRITEBACK_CACHE rules passthrough
+// out; DONT_MASK would make the umask ours to apply.
+func capabilities() uint64 {
+	return fuse.CAP_EXPORT_SUPPORT | fuse.CAP_DIRECT_IO_ALLOW_MMAP |
+		fuse.CAP_ASYNC_DIO | fuse.CAP_READDIRPLUS_AUTO |
+		fuse.CAP_HANDLE_KILLPRIV_V2
+}
+
+// fuseOptions converts the options for go-fuse.
+func fuseOptions(o *Options, f *filesystem) *fuse.MountOptions {
+	flags, rest := mountFlags(o.MountOptions)
+	direct := os.Geteuid() == 0
+	if !direct {
+		rest = o.MountOptions
+	}
+	return &fuse.MountOptions{
+		AllowOther:        o.AllowOther,
+		Options:           append([]string{"default_permissions"}, rest...),
+		MaxBackground:     o.MaxBackground,
+		MaxWrite:          int(o.MaxWrite),
+		FsName:            "hmcfs",
+		Name:              "hmcfs",
+		DirectMountStrict: direct,
+		DirectMountFlags:  flags,
+		// Spliced answers came back short under direct I/O.
+		DisableSplice:     true,
+		ExtraCapabilities: capabilities(),
+		PanicHandler:      f.panicked,
+		Logger:            fuseLogger(f.log, o.Debug),
+		Debug:             o.Debug,
+	}
+}
+
+// mountFlags turns the options that mount(2) takes as bits into those, and
+// returns the others.
+func mountFlags(options []string) (flags uintptr, rest []string) {
+	set := map[string]uintptr{
+		"ro": unix.MS_RDONLY, "nosuid": unix.MS_NOSUID, "nodev": unix.MS_NODEV,
+		"noexec": unix.MS_NOEXEC, "sync": unix.MS_SYNCHRONOUS,
+		"dirsync": unix.MS_DIRSYNC, "noatime": unix.MS_NOATIME,
+		"nodiratime": unix.MS_NODIRATIME, "relatime": unix.MS_RELATIME,
+		"strictatime": unix.MS_STRICTATIME,
+	}
+	cleared := map[string]uintptr{
+		"rw": unix.MS_RDONLY, "suid": unix.MS_NOSUID, "dev": unix.MS_NODEV,
+		"exec": unix.MS_NOEXEC, "async": unix.MS_SYNCHRONOUS,
+		"atime": unix.MS_NOATIME,
+	}
+	// As fusermount does: what users can put into a mount gains no power.
+	flags = unix.MS_NOSUID | unix.MS_NODEV
+	for _, option := range options {
+		switch {
+		case set[option] != 0:
+			flags |= set[option]
+		case cleared[option] != 0:
+			flags &^= cleared[option]
+		case option == "defaults" || option == "default_permissions":
+		default:
+			rest = append(rest, option)
+		}
+	}
+	if flags == 0 {
+		flags = unix.MS_MGC_VAL // go-fuse takes 0 for its own default
+	}
+	return flags, rest
+}
+
+// panicked answers EIO when a handler panics, so that the others go on.
+func (f *filesystem) panicked(reason any) fuse.Status {
+	f.log.Error("request handler panicked", zap.Any("reason", reason), zap.Stack("stack"))
+	return fuse.EIO
+}
+
+// fuseLogger brings go-fuse's lines into our log.
+func fuseLogger(to *zap.Logger, debug bool) *log.Logger {
+	return log.New(&lineWriter{to: to.Named("go-fuse"), debug: debug}, "", 0)
+}
+
+type lineWriter struct {
+	to    *zap.Logger
+	debug bool
+}
+
+// Write logs one line. go-fuse has no handler for STATX and says so once;
+// the kernel then asks GETATTR, so that is no degradation.
+func (w *lineWriter) Write(p []byte) (int, error) {
+	line := zap.ByteString("line", bytes.TrimSpace(p))
+	if w.debug || bytes.HasPrefix(p, []byte("Unimplemented opcode")) {
+		w.to.Debug("protocol", line)
+	} else {
+		w.to.Warn("protocol", line)
+	}
+	return len(p), nil
+}
+
+// kernelMaxWrite is the largest request that the kernel makes.
+func kernelMaxWrite() devices.Size {
+	const pages = 256 // of kernels where it can't be set
+	text, err := os.ReadFile("/proc/sys/fs/fuse/max_pages_limit")
+	if err != nil {
+		return pages * pageSize
+	}
+	n, err := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 32)
+	if err != nil || n == 0 {
+		return pages * pageSize
+	}
+	return devices.Size(n) * devices.Size(os.Getpagesize())
+}

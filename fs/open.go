@@ -1,0 +1,149 @@
+package fs
+
+import (
+	"os"
+	"sync/atomic"
+	"time"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
+
+	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/objects"
+)
+
+// fileHandle is one open file: of the store's, or of .hmcfs/.
+type fileHandle struct {
+	// file is nil for a file of .hmcfs/, whose content was produced at open.
+	file    *objects.File
+	content []byte
+	// unmappable says that the device can't show its memory in place, so
+	// that it is not asked again.
+	unmappable atomic.Bool
+	ahead      readAhead
+
+	// backed says that the file counts in filesystem.backings, written that
+	// it does as one open for writing.
+	backed, written bool
+}
+
+// Open opens a file.
+//
+// Errors: EPERM for writing to a file of .hmcfs/.
+func (f *filesystem) Open(_ <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) (status fuse.Status) {
+	defer f.ops.done(opOpen, time.Now(), &status)
+	ino := metadata.Ino(in.NodeId)
+	if isReserved(ino) {
+		return f.openControl(ino, in.Flags, out)
+	}
+	status = f.open(ino, in.Flags, out)
+	if isWriting(in.Flags) && out.OpenFlags&fuse.FOPEN_PASSTHROUGH != 0 {
+		// A store through a map tells nobody: what the kernel keeps of
+		// size and times is not to be trusted from here on.
+		f.kernel.InvalidateInode(ino)
+	}
+	return status
+}
+
+func isWriting(flags uint32) bool { return flags&unix.O_ACCMODE != unix.O_RDONLY }
+
+// open opens a file of the store's. What is in device memory is read and
+// written past the page cache, which would only be a copy more; a map of it
+// still works, through the page cache (DIRECT_IO_ALLOW_MMAP). Closing has
+// nothing to report, so the kernel need not send FLUSH.
+func (f *filesystem) open(ino metadata.Ino, flags uint32, out *fuse.OpenOut) fuse.Status {
+	file, err := f.store.OpenFile(background(), ino)
+	if err != nil {
+		return f.errs.status(err)
+	}
+	h := &fileHandle{file: file}
+	h.ahead.init(f, file)
+	out.OpenFlags = fuse.FOPEN_DIRECT_IO | fuse.FOPEN_NOFLUSH
+	if backing, ok := file.Backing(); ok {
+		f.openBacked(h, backing, isWriting(flags), out)
+	}
+	out.Fh = f.files.put(h)
+	return fuse.OK
+}
+
+// openBacked lets the kernel serve the file by itself where it can.
+func (f *filesystem) openBacked(h *fileHandle, backing *os.File, writing bool, out *fuse.OpenOut) {
+	ino := h.file.Ino()
+	h.backed, h.written = true, writing
+	id := f.backings.acquire(ino, backing, writing)
+	if id == 0 {
+		return
+	}
+	out.OpenFlags = fuse.FOPEN_PASSTHROUGH | fuse.FOPEN_NOFLUSH
+	out.BackingID = id
+}
+
+// openControl opens a file of .hmcfs/. It is read past the page cache, so
+// that its size need not be known before.
+func (f *filesystem) openControl(ino metadata.Ino, flags uint32, out *fuse.OpenOut) fuse.Status {
+	if isWriting(flags) || flags&unix.O_TRUNC != 0 {
+		return fuse.EPERM
+	}
+	content, err := f.controlContent(ino)
+	if err != nil {
+		return f.errs.status(err)
+	}
+	out.OpenFlags = fuse.FOPEN_DIRECT_IO | fuse.FOPEN_NOFLUSH
+	out.Fh = f.files.put(&fileHandle{content: content})
+	return fuse.OK
+}
+
+// Release ends a handle. The kernel does not wait for it and does not hear
+// its result.
+func (f *filesystem) Release(_ <-chan struct{}, in *fuse.ReleaseIn) {
+	status := fuse.OK
+	defer f.ops.done(opRelease, time.Now(), &status)
+	h, ok := f.files.take(in.Fh)
+	if !ok {
+		status = fuse.EBADF
+		return
+	}
+	status = f.closeFile(h)
+}
+
+func (f *filesystem) closeFile(h *fileHandle) fuse.Status {
+	if h.file == nil {
+		return fuse.OK
+	}
+	h.ahead.close()
+	if h.backed {
+		f.backings.release(h.file.Ino(), h.written)
+	}
+	return f.errs.status(h.file.Close(background()))
+}
+
+// fileOf returns the open file of the store's behind a handle.
+func (f *filesystem) fileOf(fh uint64) (*fileHandle, fuse.Status) {
+	h, ok := f.files.get(fh)
+	switch {
+	case !ok:
+		return nil, fuse.EBADF
+	case h.file == nil:
+		return nil, errNotSupported
+	}
+	return h, fuse.OK
+}
+
+// Flush has nothing to do: bytes are where they belong when a write returns.
+func (f *filesystem) Flush(<-chan struct{}, *fuse.FlushIn) (status fuse.Status) {
+	defer f.ops.done(opFlush, time.Now(), &status)
+	return fuse.OK
+}
+
+// Fsync writes the object's record. Device memory is as durable as it gets.
+func (f *filesystem) Fsync(_ <-chan struct{}, in *fuse.FsyncIn) (status fuse.Status) {
+	defer f.ops.done(opFsync, time.Now(), &status)
+	h, ok := f.files.get(in.Fh)
+	switch {
+	case !ok:
+		return fuse.EBADF
+	case h.file == nil:
+		return fuse.OK
+	}
+	return f.errs.status(h.file.Sync(background()))
+}

@@ -1,0 +1,119 @@
+package fs
+
+import (
+	"cmp"
+	"slices"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+)
+
+// operation is a kind of request.
+type operation uint8
+
+// The kinds of requests, as the kernel has them.
+const (
+	opLookup operation = iota
+	opForget
+	opGetAttr
+	opSetAttr
+	opReadlink
+	opSymlink
+	opMknod
+	opMkdir
+	opUnlink
+	opRmdir
+	opRename
+	opLink
+	opOpen
+	opRead
+	opWrite
+	opStatFs
+	opRelease
+	opFlush
+	opFsync
+	opSetXattr
+	opGetXattr
+	opListXattr
+	opRemoveXattr
+	opOpenDir
+	opReadDir
+	opReadDirPlus
+	opReleaseDir
+	opFsyncDir
+	opAccess
+	opCreate
+	opTmpfile
+	opIoctl
+	opFallocate
+	opLseek
+	opCopyFileRange
+	opStatx
+	opLock
+	operations // how many there are
+)
+
+func (o operation) String() string {
+	return [operations]string{
+		"lookup", "forget", "getattr", "setattr", "readlink", "symlink",
+		"mknod", "mkdir", "unlink", "rmdir", "rename", "link", "open", "read",
+		"write", "statfs", "release", "flush", "fsync", "setxattr",
+		"getxattr", "listxattr", "removexattr", "opendir", "readdir",
+		"readdirplus", "releasedir", "fsyncdir", "access", "create",
+		"tmpfile", "ioctl", "fallocate", "lseek", "copy_file_range", "statx",
+		"lock",
+	}[o]
+}
+
+// counters counts requests of every kind.
+type counters [operations]struct {
+	count, errors, nanos, bytes atomic.Uint64
+	_                           [32]byte // one cache line for each kind
+}
+
+// done counts a request that ended with status. It is deferred at the
+// request's start.
+func (c *counters) done(o operation, start time.Time, status *fuse.Status) {
+	row := &c[o]
+	row.count.Add(1)
+	row.nanos.Add(uint64(time.Since(start)))
+	if isFailure(*status) {
+		row.errors.Add(1)
+	}
+}
+
+// moved counts bytes.
+func (c *counters) moved(o operation, n int) { c[o].bytes.Add(uint64(n)) }
+
+// isFailure tells failures from answers that only say that something is not
+// there or does not fit.
+func isFailure(status fuse.Status) bool {
+	switch syscall.Errno(status) {
+	case 0, syscall.ENOENT, syscall.ENODATA, syscall.ERANGE, syscall.ENXIO, syscall.EOPNOTSUPP, syscall.ENOTTY:
+		return false
+	}
+	return true
+}
+
+// rows returns the counters of the kinds that were seen, by name.
+func (c *counters) rows() []OperationStats {
+	rows := []OperationStats{}
+	for o := range operations {
+		row := &c[o]
+		count := row.count.Load()
+		if count == 0 {
+			continue
+		}
+		rows = append(rows, OperationStats{
+			Name:    o.String(),
+			Count:   count,
+			Errors:  row.errors.Load(),
+			Seconds: time.Duration(row.nanos.Load()).Seconds(),
+			Bytes:   row.bytes.Load(),
+		})
+	}
+	slices.SortFunc(rows, func(a, b OperationStats) int { return cmp.Compare(a.Name, b.Name) })
+	return rows
+}

@@ -1,0 +1,166 @@
+package fs
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/objects"
+	"github.com/hmcfs/hmcfs/transport"
+)
+
+// PassthroughMode says whether files of the host tier are handed to the
+// kernel.
+type PassthroughMode string
+
+// The modes of passthrough.
+const (
+	// PassthroughAuto hands them over where kernel and privilege allow it.
+	PassthroughAuto PassthroughMode = "auto"
+	// PassthroughOff serves them by the daemon.
+	PassthroughOff PassthroughMode = "off"
+)
+
+// The defaults of Options.
+const (
+	DefaultReadAhead     = 4 * devices.MiB
+	DefaultMaxWrite      = 1 * devices.MiB
+	DefaultMaxBackground = 64
+	DefaultCacheTimeout  = time.Hour
+)
+
+// The bounds of Options.
+const (
+	minMaxWrite      = 128 * devices.KiB
+	maxMaxWrite      = 16 * devices.MiB
+	maxReadAhead     = devices.GiB
+	maxMaxBackground = 65535
+	pageSize         = 4 * devices.KiB
+)
+
+// Options are what a mount is made of.
+type Options struct {
+	// Store is what the mount shows. Required. The mount does not close it.
+	Store *objects.Store
+	// Engine lends the pinned buffers of read-ahead. Required.
+	Engine *transport.Engine
+	// MountPoint is an existing, empty directory. Required.
+	MountPoint string
+	// AllowOther lets users other than the mounting one in, as modes allow.
+	AllowOther bool
+	// Passthrough says whether the kernel serves files of the host tier by
+	// itself. Default auto.
+	Passthrough PassthroughMode
+	// ReadAhead is how many bytes the daemon reads ahead of a sequential
+	// reader of a device that cannot be mapped, from 0 to 1 GiB, rounded
+	// down to whole requests; less than MaxWrite is none. Default 4 MiB;
+	// NoReadAhead turns it off.
+	ReadAhead devices.Size
+	// NoReadAhead turns read-ahead off.
+	NoReadAhead bool
+	// MaxWrite is the largest read or write request, from 128 KiB to
+	// 16 MiB, a multiple of 4 KiB. The kernel's fs.fuse.max_pages_limit
+	// lowers it. Default 1 MiB.
+	MaxWrite devices.Size
+	// MaxBackground is how many asynchronous requests the kernel keeps in
+	// flight, from 1 to 65535. Default 64.
+	MaxBackground int
+	// CacheTimeout is how long the kernel may keep names and attributes
+	// without asking. Nothing but the mount changes them, so it can be long.
+	// Default 1 h; less than 0 is not to keep them at all.
+	CacheTimeout time.Duration
+	// MountOptions are options of the kernel's: ro, nosuid, nodev, noexec,
+	// noatime and their like.
+	MountOptions []string
+	// AllowNonEmpty mounts over a directory that has entries, hiding them.
+	AllowNonEmpty bool
+	// Version is the content of .hmcfs/version.
+	Version string
+	// Config and Stats return the contents of .hmcfs/config and stats, JSON.
+	// They are called when the file is opened, from any goroutine. Nil is an
+	// empty object.
+	Config, Stats func() ([]byte, error)
+	// Logger gets life-cycle messages, degradations and failures; nil is
+	// silent.
+	Logger *zap.Logger
+	// Debug logs every request at debug level.
+	Debug bool
+}
+
+// EnsureDefaults fills in what is left at its zero value.
+func (o *Options) EnsureDefaults() {
+	if o.Passthrough == "" {
+		o.Passthrough = PassthroughAuto
+	}
+	if o.ReadAhead == 0 && !o.NoReadAhead {
+		o.ReadAhead = DefaultReadAhead
+	}
+	if o.NoReadAhead {
+		o.ReadAhead = 0
+	}
+	if o.MaxWrite == 0 {
+		o.MaxWrite = DefaultMaxWrite
+	}
+	if o.MaxBackground == 0 {
+		o.MaxBackground = DefaultMaxBackground
+	}
+	if o.CacheTimeout == 0 {
+		o.CacheTimeout = DefaultCacheTimeout
+	}
+	if o.Config == nil {
+		o.Config = emptyObject
+	}
+	if o.Stats == nil {
+		o.Stats = emptyObject
+	}
+	if o.Logger == nil {
+		o.Logger = zap.NewNop()
+	}
+}
+
+func emptyObject() ([]byte, error) { return []byte("{}\n"), nil }
+
+// Validate reports every fault of the options at once, joined.
+func (o *Options) Validate() error {
+	var faults []error
+	fault := func(format string, args ...any) {
+		faults = append(faults, fmt.Errorf("fs: "+format, args...))
+	}
+	if o.Store == nil {
+		fault("no object store")
+	}
+	if o.Engine == nil {
+		fault("no transport engine")
+	}
+	if o.MountPoint == "" {
+		fault("no mount point")
+	}
+	if o.Passthrough != PassthroughAuto && o.Passthrough != PassthroughOff {
+		fault("passthrough %q; use auto or off", string(o.Passthrough))
+	}
+	if o.ReadAhead > maxReadAhead {
+		fault("read-ahead of %v; use at most %v", o.ReadAhead, maxReadAhead)
+	}
+	if o.MaxWrite < minMaxWrite || o.MaxWrite > maxMaxWrite || o.MaxWrite%pageSize != 0 {
+		fault("largest request of %d bytes; use a multiple of 4 KiB from %v to %v", uint64(o.MaxWrite), minMaxWrite, maxMaxWrite)
+	}
+	if o.MaxBackground < 1 || o.MaxBackground > maxMaxBackground {
+		fault("%d background requests; use 1 to %d", o.MaxBackground, maxMaxBackground)
+	}
+	for _, option := range o.MountOptions {
+		if option == "" || strings.ContainsAny(option, ",\x00") {
+			fault("mount option %q; give one option without commas for each", option)
+		}
+	}
+	return errors.Join(faults...)
+}
+
+// String writes the options on one line, for the log.
+func (o *Options) String() string {
+	return fmt.Sprintf("mount-point=%s allow-other=%t passthrough=%s read-ahead=%v max-write=%v max-background=%d cache-timeout=%v options=%s",
+		o.MountPoint, o.AllowOther, o.Passthrough, o.ReadAhead, o.MaxWrite, o.MaxBackground, o.CacheTimeout, strings.Join(o.MountOptions, ","))
+}

@@ -1,0 +1,62 @@
+package fs
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
+)
+
+// fuseRegistrar is the kernel behind a connection.
+type fuseRegistrar struct{ server *fuse.Server }
+
+func (r fuseRegistrar) register(file *os.File) (int32, error) {
+	id, errno := r.server.RegisterBackingFd(&fuse.BackingMap{Fd: int32(file.Fd())})
+	if errno != 0 {
+		return 0, fmt.Errorf("register %s as a backing file: %w", file.Name(), errno)
+	}
+	return id, nil
+}
+
+func (r fuseRegistrar) unregister(id int32) error {
+	if errno := r.server.UnregisterBackingFd(id); errno != 0 {
+		return fmt.Errorf("unregister backing file %d: %w", id, errno)
+	}
+	return nil
+}
+
+// passthroughRefusal tells a person why the kernel refused.
+func passthroughRefusal(err error) string {
+	if errors.Is(err, syscall.EPERM) {
+		return "the kernel lets only CAP_SYS_ADMIN do it; mount as root"
+	}
+	return fmt.Sprintf("%v; passthrough needs Linux 6.9 or newer", err)
+}
+
+// probePassthrough decides before the first open whether the kernel takes
+// files, by handing it one. It returns why not, or "".
+func probePassthrough(mode PassthroughMode, settings *fuse.InitIn, r registrar) string {
+	switch {
+	case mode == PassthroughOff:
+		return "turned off by the option passthrough=off"
+	case settings.Flags64()&fuse.CAP_PASSTHROUGH == 0:
+		return "this kernel has no FUSE passthrough; Linux 6.9 and newer have it"
+	}
+	fd, err := unix.MemfdCreate("hmcfs-probe", unix.MFD_CLOEXEC)
+	if err != nil {
+		return fmt.Sprintf("no file to try it with: %v", err)
+	}
+	file := os.NewFile(uintptr(fd), "memfd:hmcfs-probe")
+	defer func() { _ = file.Close() }() // nothing was written to it
+	id, err := r.register(file)
+	if err != nil {
+		return passthroughRefusal(err)
+	}
+	if err := r.unregister(id); err != nil {
+		return passthroughRefusal(err)
+	}
+	return ""
+}

@@ -1,0 +1,106 @@
+package fs
+
+import (
+	"time"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
+
+	"github.com/hmcfs/hmcfs/objects"
+)
+
+// maxCopy is the most bytes that one CopyFileRange moves. The caller asks
+// again for the rest; between two calls it can be interrupted, and go-fuse's
+// answer has only 32 bits.
+const maxCopy = 1 << 30
+
+// CopyFileRange copies between two files, from device to device.
+//
+// Errors: EBADF, EINVAL for flags, ENOSPC, EIO; EINTR when nothing was
+// copied; EOPNOTSUPP for a file of .hmcfs/, which the kernel then reads and
+// writes.
+func (f *filesystem) CopyFileRange(cancel <-chan struct{}, in *fuse.CopyFileRangeIn) (written uint32, status fuse.Status) {
+	defer f.ops.done(opCopyFileRange, time.Now(), &status)
+	if in.Flags != 0 {
+		return 0, fuse.EINVAL
+	}
+	src, status := f.fileOf(in.FhIn)
+	if status != fuse.OK {
+		return 0, status
+	}
+	dst, status := f.fileOf(in.FhOut)
+	if status != fuse.OK {
+		return 0, status
+	}
+	n, err := f.store.CopyRange(requestContext(cancel), objects.CopyRange{
+		Dst: dst.file, DstOff: in.OffOut,
+		Src: src.file, SrcOff: in.OffIn,
+		N: min(in.Len, maxCopy),
+	})
+	if err != nil && n == 0 {
+		return 0, f.errs.status(err)
+	}
+	f.ops.moved(opCopyFileRange, int(n))
+	return uint32(n), fuse.OK
+}
+
+// Fallocate takes, frees or zeroes a range.
+//
+// Errors: EBADF, ENOSPC, EFBIG, EOPNOTSUPP for modes that are not known.
+func (f *filesystem) Fallocate(cancel <-chan struct{}, in *fuse.FallocateIn) (status fuse.Status) {
+	defer f.ops.done(opFallocate, time.Now(), &status)
+	h, status := f.fileOf(in.Fh)
+	if status != fuse.OK {
+		return status
+	}
+	mode, ok := allocateMode(in.Mode)
+	if !ok {
+		return errNotSupported
+	}
+	err := h.file.Allocate(requestContext(cancel), mode, in.Offset, in.Length)
+	return f.errs.status(err)
+}
+
+// allocateMode converts the mode of fallocate(2).
+func allocateMode(mode uint32) (objects.AllocateMode, bool) {
+	switch mode {
+	case 0:
+		return objects.AllocateExtend, true
+	case unix.FALLOC_FL_KEEP_SIZE:
+		return objects.AllocateKeepSize, true
+	case unix.FALLOC_FL_PUNCH_HOLE | unix.FALLOC_FL_KEEP_SIZE:
+		return objects.AllocatePunch, true
+	case unix.FALLOC_FL_ZERO_RANGE:
+		return objects.AllocateZero, true
+	case unix.FALLOC_FL_ZERO_RANGE | unix.FALLOC_FL_KEEP_SIZE:
+		return objects.AllocateZeroKeepSize, true
+	}
+	return 0, false
+}
+
+// Lseek finds data or a hole. The kernel does the other ways of seeking by
+// itself.
+//
+// Errors: EBADF, EINVAL, ENXIO beyond the end.
+func (f *filesystem) Lseek(_ <-chan struct{}, in *fuse.LseekIn, out *fuse.LseekOut) (status fuse.Status) {
+	defer f.ops.done(opLseek, time.Now(), &status)
+	h, status := f.fileOf(in.Fh)
+	if status != fuse.OK {
+		return status
+	}
+	var whence objects.Whence
+	switch in.Whence {
+	case unix.SEEK_DATA:
+		whence = objects.SeekData
+	case unix.SEEK_HOLE:
+		whence = objects.SeekHole
+	default:
+		return fuse.EINVAL
+	}
+	off, err := h.file.Seek(background(), in.Offset, whence)
+	if err != nil {
+		return f.errs.status(err)
+	}
+	out.Offset = off
+	return fuse.OK
+}

@@ -1,0 +1,65 @@
+package fs
+
+import (
+	"errors"
+	"time"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"github.com/hmcfs/hmcfs/devices"
+)
+
+// Read reads, in the cheapest way that the device has: its memory in place;
+// else what was read ahead; else a copy into pinned or plain memory.
+//
+// Errors: EBADF, EIO; EINTR when nothing was read.
+func (f *filesystem) Read(cancel <-chan struct{}, in *fuse.ReadIn, buf []byte) (result fuse.ReadResult, status fuse.Status) {
+	defer f.ops.done(opRead, time.Now(), &status)
+	h, ok := f.files.get(in.Fh)
+	if !ok {
+		return nil, fuse.EBADF
+	}
+	n := min(int(in.Size), len(buf))
+	switch {
+	case n == 0:
+		return nothing(), fuse.OK
+	case h.file == nil:
+		result = readContent(h.content, in.Offset, n)
+	default:
+		var err error
+		result, err = f.readFile(requestContext(cancel), h, in.Offset, buf[:n])
+		if err != nil {
+			return nil, f.errs.status(err)
+		}
+	}
+	f.ops.moved(opRead, result.Size())
+	return result, fuse.OK
+}
+
+func readContent(content []byte, off uint64, n int) fuse.ReadResult {
+	if off >= uint64(len(content)) {
+		return nothing()
+	}
+	content = content[off:]
+	return fuse.ReadResultData(content[:min(n, len(content))])
+}
+
+// readFile reads len(buf) bytes; buf is the request's own memory and may be
+// used for them.
+func (f *filesystem) readFile(ctx requestContext, h *fileHandle, off uint64, buf []byte) (fuse.ReadResult, error) {
+	if h.unmappable.Load() {
+		return h.ahead.read(ctx, off, buf)
+	}
+	views, err := h.file.Views(ctx, off, len(buf))
+	switch {
+	case err == nil && len(views.Slices) <= maxSlices:
+		return viewResult(views), nil
+	case err == nil:
+		views.Release()
+	case !errors.Is(err, devices.ErrUnsupported):
+		return nil, err
+	default:
+		h.unmappable.Store(true)
+	}
+	return h.ahead.read(ctx, off, buf)
+}

@@ -1,0 +1,150 @@
+package fs
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/transport"
+)
+
+const (
+	// bulkRead is the size from which one request that goes on where the
+	// last one ended begins to read ahead; smaller ones take smallRun of
+	// them in a row.
+	bulkRead = 32 << 10
+	smallRun = 8
+	// pinnedRead is the size from which a read that was not foreseen is made
+	// into pinned memory, which is then worth the trip to the pool.
+	pinnedRead = 128 << 10
+	// idleWindow is how long a reader may pause before its window is dropped.
+	idleWindow = 2 * time.Second
+)
+
+// readAhead reads ahead of one open file. The kernel asks for one request
+// after the other under direct I/O, so while it copies one, the next are on
+// their way from the device.
+//
+// A chunk that was read ahead is used only if the file has not changed since
+// before it was read, so nobody sees older bytes than without read-ahead.
+type readAhead struct {
+	src    source
+	slots  slotSource
+	budget *aheadBudget
+	// request is the size of a chunk, window how far to be ahead.
+	request, window int
+
+	mu sync.Mutex
+	// next is where a sequential reader goes on.
+	// +checklocks:mu
+	next uint64
+	// run counts the requests that went on where the one before had ended.
+	// +checklocks:mu
+	run int
+	// chunks are the window, without gaps, in order.
+	// +checklocks:mu
+	chunks []*chunk
+	// ctx is that of the fetches under way; it ends with the window.
+	// +checklocks:mu
+	ctx context.Context //nolint:containedctx // it lives as long as the window
+	// +checklocks:mu
+	cancel context.CancelFunc
+	// idle drops the window of a reader who pauses.
+	// +checklocks:mu
+	idle *time.Timer
+	// +checklocks:mu
+	closed bool
+
+	fetches sync.WaitGroup
+}
+
+// init prepares read-ahead for a file that was just opened.
+func (r *readAhead) init(f *filesystem, src source) {
+	r.src = src
+	r.slots = f.slots
+	r.budget = &f.ahead
+	r.request = f.request
+	r.window = int(f.opts.ReadAhead) / r.request * r.request
+}
+
+// read reads len(buf) bytes, less only at the end of the file. buf may be
+// used for them.
+func (r *readAhead) read(ctx context.Context, off uint64, buf []byte) (fuse.ReadResult, error) {
+	var result *sliceResult
+	if pieces := r.plan(off, len(buf)); len(pieces) > 0 {
+		result = &sliceResult{chunks: pieces}
+		ended, err := r.collect(ctx, result, off, len(buf))
+		if ended || err != nil && result.n > 0 {
+			return result.finish(), nil
+		}
+		if err != nil {
+			result.Done()
+			return nil, err
+		}
+		if result.n == len(buf) {
+			return result, nil
+		}
+	}
+	return r.readRest(ctx, result, off, buf)
+}
+
+// collect adds the chunks that are still good to the result. It has ended
+// when the file does. An error means that the request was interrupted.
+func (r *readAhead) collect(ctx context.Context, result *sliceResult, off uint64, n int) (ended bool, err error) {
+	for _, c := range result.chunks {
+		select {
+		case <-c.done:
+		case <-ctx.Done():
+			return false, ctx.Err()
+		}
+		if !c.valid(r.src) {
+			r.drop()
+			return false, nil
+		}
+		from := off + uint64(result.n) - c.off
+		if from > uint64(c.n) {
+			from = uint64(c.n)
+		}
+		to := min(uint64(c.n), from+uint64(n-result.n))
+		result.add(c.slot.Bytes()[from:to])
+		if c.n < c.want && to == uint64(c.n) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// readRest reads what the result lacks.
+func (r *readAhead) readRest(ctx context.Context, result *sliceResult, off uint64, buf []byte) (fuse.ReadResult, error) {
+	got := 0
+	if result != nil {
+		got = result.n
+	}
+	buf = buf[got:]
+	var slot *transport.Slot
+	if len(buf) >= pinnedRead {
+		if s, ok := r.slots.TryGet(devices.Size(len(buf))); ok {
+			slot, buf = s, s.Bytes()[:len(buf)]
+		}
+	}
+	n, err := r.src.ReadAt(ctx, buf, off+uint64(got))
+	if slot == nil && result == nil {
+		if n == 0 && err != nil {
+			return nil, err
+		}
+		return fuse.ReadResultData(buf[:n]), nil
+	}
+	if result == nil {
+		result = &sliceResult{}
+	}
+	result.slot = slot
+	result.add(buf[:n])
+	if result.n == 0 && err != nil {
+		result.Done()
+		return nil, err
+	}
+	return result.finish(), nil
+}

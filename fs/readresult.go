@@ -1,0 +1,86 @@
+package fs
+
+import (
+	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"github.com/hmcfs/hmcfs/objects"
+	"github.com/hmcfs/hmcfs/transport"
+)
+
+// maxSlices is how many pieces an answer is written in at most: the kernel
+// takes 1024 in one writev, two of which are go-fuse's.
+const maxSlices = 512
+
+// nothing is an answer of no bytes. It must not be a sliceResult: go-fuse
+// does not call Done on one that is empty.
+func nothing() fuse.ReadResult { return fuse.ReadResultData(nil) }
+
+// sliceResult hands bytes to the kernel where they are. go-fuse writes its
+// Slices with one writev and calls Done after.
+type sliceResult struct {
+	slices [][]byte
+	n      int
+
+	// What Done gives back; any of them may be missing.
+	views  func()
+	chunks []*chunk
+	slot   *transport.Slot
+}
+
+var _ fuse.ReadResult = (*sliceResult)(nil)
+
+// Slices returns the bytes in order, the same ones each time.
+func (r *sliceResult) Slices() ([][]byte, fuse.Status) { return r.slices, fuse.OK }
+
+// Bytes copies them into buf, for ways of go-fuse that do not use Slices.
+func (r *sliceResult) Bytes(buf []byte) ([]byte, fuse.Status) {
+	if cap(buf) < r.n {
+		buf = make([]byte, 0, r.n)
+	}
+	buf = buf[:0]
+	for _, s := range r.slices {
+		buf = append(buf, s...)
+	}
+	return buf, fuse.OK
+}
+
+// Size is how many bytes there are.
+func (r *sliceResult) Size() int { return r.n }
+
+// Done gives the bytes back.
+func (r *sliceResult) Done() {
+	if r.views != nil {
+		r.views()
+		r.views = nil
+	}
+	for _, c := range r.chunks {
+		c.unref()
+	}
+	r.chunks = nil
+	if r.slot != nil {
+		r.slot.Release()
+		r.slot = nil
+	}
+}
+
+// add appends bytes.
+func (r *sliceResult) add(p []byte) {
+	if len(p) > 0 {
+		r.slices = append(r.slices, p)
+		r.n += len(p)
+	}
+}
+
+// finish returns the result, or nothing when it has no bytes.
+func (r *sliceResult) finish() fuse.ReadResult {
+	if r.n > 0 {
+		return r
+	}
+	r.Done()
+	return nothing()
+}
+
+// viewResult is an answer of device memory in place.
+func viewResult(v objects.Views) fuse.ReadResult {
+	return (&sliceResult{slices: v.Slices, n: v.Len, views: v.Release}).finish()
+}

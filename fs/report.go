@@ -1,0 +1,64 @@
+package fs
+
+import (
+	"fmt"
+
+	"github.com/hmcfs/hmcfs/devices"
+)
+
+// Status is the state of a mount, for status, metrics and .hmcfs/stats.
+type Status struct {
+	MountPoint string `json:"mount_point"`
+	// Passthrough says that the kernel serves host-tier files by itself;
+	// PassthroughReason says why it does not.
+	Passthrough       bool         `json:"passthrough"`
+	PassthroughReason string       `json:"passthrough_reason,omitempty"`
+	MaxWrite          devices.Size `json:"max_write"`
+	ReadAhead         devices.Size `json:"read_ahead"`
+	MaxBackground     int          `json:"max_background"`
+	AllowOther        bool         `json:"allow_other"`
+	// KernelVersion is the FUSE protocol of the kernel, such as "7.45".
+	KernelVersion string `json:"kernel_fuse"`
+	// OpenFiles and OpenDirs count handles.
+	OpenFiles int `json:"open_files"`
+	OpenDirs  int `json:"open_dirs"`
+	// Operations has one row for each kind of request that was seen,
+	// ordered by name.
+	Operations []OperationStats `json:"operations"`
+}
+
+// OperationStats counts the requests of one kind.
+type OperationStats struct {
+	// Name is the kernel's, lower case: "lookup", "read".
+	Name string `json:"name"`
+	// Count is how many have ended, Errors those of them that failed. That
+	// something is not there, or not supported, is no failure.
+	Count  uint64 `json:"count"`
+	Errors uint64 `json:"errors"`
+	// Seconds is the time that they took in the daemon, together.
+	Seconds float64 `json:"seconds"`
+	// Bytes is how many bytes they moved; 0 for those that move none.
+	Bytes uint64 `json:"bytes,omitempty"`
+}
+
+// Status tells the state of the mount.
+func (s *Server) Status() Status {
+	f := s.fs
+	kernel := s.fuse.KernelSettings()
+	status := Status{
+		MountPoint:    s.path,
+		Passthrough:   true,
+		MaxWrite:      f.opts.MaxWrite,
+		ReadAhead:     f.opts.ReadAhead,
+		MaxBackground: f.opts.MaxBackground,
+		AllowOther:    f.opts.AllowOther,
+		KernelVersion: fmt.Sprintf("%d.%d", kernel.Major, kernel.Minor),
+		OpenFiles:     f.files.len(),
+		OpenDirs:      f.dirs.len(),
+		Operations:    f.ops.rows(),
+	}
+	if reason := f.backings.reason.Load(); reason != nil {
+		status.Passthrough, status.PassthroughReason = false, *reason
+	}
+	return status
+}

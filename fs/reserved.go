@@ -1,0 +1,163 @@
+package fs
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/objects"
+)
+
+// The inode numbers and names that belong to hmcfs.
+const (
+	keysIno    metadata.Ino = 2
+	controlIno metadata.Ino = 3
+	versionIno metadata.Ino = 4
+	configIno  metadata.Ino = 5
+	statsIno   metadata.Ino = 6
+
+	// keyBit marks the symlink under keys/ of the object with the other bits.
+	keyBit metadata.Ino = 1 << 62
+
+	keysName    = "keys"
+	controlName = ".hmcfs"
+)
+
+// isReserved says that an inode is not one of the store's that users may
+// change: the root, keys/, .hmcfs/ and what is in them.
+func isReserved(ino metadata.Ino) bool {
+	return ino < metadata.FirstIno || ino >= keyBit
+}
+
+// isKey says that an inode is a symlink under keys/.
+func isKey(ino metadata.Ino) bool { return ino >= keyBit }
+
+// reservedParent returns the directory of a reserved inode.
+func reservedParent(ino metadata.Ino) metadata.Ino {
+	switch {
+	case isKey(ino):
+		return keysIno
+	case ino == versionIno, ino == configIno, ino == statsIno:
+		return controlIno
+	}
+	return metadata.RootIno
+}
+
+// lookupReserved finds a name in a directory of hmcfs's own. It is not done
+// with a name of the root that the store has to know.
+func (f *filesystem) lookupReserved(parent metadata.Ino, name string, out *fuse.EntryOut) (done bool, status fuse.Status) {
+	ino, err := f.findReserved(parent, name)
+	if parent == metadata.RootIno && ino == 0 {
+		return false, fuse.OK
+	}
+	if err != nil {
+		return true, f.errs.status(err)
+	}
+	a, err := f.reservedAttr(ino)
+	if err != nil {
+		return true, f.errs.status(err)
+	}
+	f.fillEntry(out, &a)
+	return true, fuse.OK
+}
+
+// findReserved returns the number behind a name.
+func (f *filesystem) findReserved(parent metadata.Ino, name string) (metadata.Ino, error) {
+	if len(name) > metadata.MaxName {
+		return 0, metadata.ErrNameTooLong
+	}
+	switch parent {
+	case metadata.RootIno:
+		for _, e := range rootEntries() {
+			if e.name == name {
+				return e.ino, nil
+			}
+		}
+	case controlIno:
+		for _, e := range controlEntries() {
+			if e.name == name {
+				return e.ino, nil
+			}
+		}
+	case keysIno:
+		ino, err := f.store.KeyIno(background(), name)
+		if errors.Is(err, metadata.ErrInvalidKey) {
+			err = metadata.ErrNotExist // no object can carry such a key
+		}
+		return ino | keyBit, err
+	default:
+		return 0, metadata.ErrNotDir
+	}
+	return 0, metadata.ErrNotExist
+}
+
+// rootEntries are the entries of the root beside the devices.
+func rootEntries() []dirEntry {
+	return []dirEntry{
+		{name: controlName, ino: controlIno, mode: metadata.TypeDir, offset: dotsEnd + 1},
+		{name: keysName, ino: keysIno, mode: metadata.TypeDir, offset: dotsEnd + 2},
+	}
+}
+
+// controlEntries are the files of .hmcfs/.
+func controlEntries() []dirEntry {
+	return []dirEntry{
+		{name: "config", ino: configIno, mode: metadata.TypeRegular, offset: dotsEnd + 1},
+		{name: "stats", ino: statsIno, mode: metadata.TypeRegular, offset: dotsEnd + 2},
+		{name: "version", ino: versionIno, mode: metadata.TypeRegular, offset: dotsEnd + 3},
+	}
+}
+
+// reservedAttr makes the attributes of a reserved inode. Its owner is the
+// root's.
+func (f *filesystem) reservedAttr(ino metadata.Ino) (objects.Attr, error) {
+	if isKey(ino) {
+		return f.keyAttr(ino)
+	}
+	a, err := f.store.Attr(background(), metadata.RootIno)
+	if err != nil {
+		return objects.Attr{}, err
+	}
+	if ino == metadata.RootIno {
+		a.Nlink += uint32(len(rootEntries()))
+		return a, nil
+	}
+	own := metadata.Inode{
+		Ino: ino, Gen: a.Gen, UID: a.UID, GID: a.GID,
+		Atime: f.born, Mtime: f.born, Ctime: f.born, Btime: f.born,
+	}
+	switch ino {
+	case keysIno, controlIno:
+		own.Mode, own.Nlink = metadata.TypeDir|0o555, 2
+	case versionIno, configIno, statsIno:
+		own.Mode, own.Nlink = metadata.TypeRegular|0o444, 1
+		own.Size = f.controlSize(ino)
+	default:
+		return objects.Attr{}, metadata.ErrNotExist
+	}
+	return objects.Attr{Inode: own, State: objects.StateLive}, nil
+}
+
+// keyAttr makes the attributes of keys/KEY. The symlink is there as long as
+// the object carries a key.
+func (f *filesystem) keyAttr(ino metadata.Ino) (objects.Attr, error) {
+	a, err := f.store.Attr(background(), ino&^keyBit)
+	if err != nil {
+		return objects.Attr{}, err
+	}
+	if a.Key == "" {
+		return objects.Attr{}, metadata.ErrNotExist
+	}
+	path, err := f.store.KeyPath(background(), a.Key)
+	if err != nil {
+		return objects.Attr{}, err
+	}
+	a.Ino = ino
+	a.Mode = metadata.TypeSymlink | 0o777
+	a.Nlink = 1
+	a.Allocated = 0
+	a.Target = "../" + strings.TrimPrefix(path, "/")
+	return a, nil
+}

@@ -1,0 +1,163 @@
+package fs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"syscall"
+	"time"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
+
+	"github.com/hmcfs/hmcfs/metadata"
+)
+
+// What callers of Mount and Unmount tell apart.
+var (
+	// ErrBusy says that files of the mount are open, or that a process is in
+	// one of its directories.
+	ErrBusy = errors.New("fs: mount is in use")
+	// ErrMountPoint says that the mount point can't be used as it is.
+	ErrMountPoint = errors.New("fs: mount point unusable")
+	// ErrNoFUSE says that the machine or the user can't mount FUSE
+	// filesystems.
+	ErrNoFUSE = errors.New("fs: no FUSE")
+)
+
+// Server is one mount. Its methods may be called from any goroutine.
+type Server struct {
+	fs   *filesystem
+	fuse *fuse.Server
+	path string
+	// gone is closed when the mount is, and all handles are.
+	gone chan struct{}
+}
+
+// serve answers requests until the mount is gone.
+func (s *Server) serve() {
+	defer close(s.gone)
+	s.fuse.Serve()
+	s.fs.closeHandles()
+	s.fs.log.Info("unmounted", zap.String("mount_point", s.path))
+}
+
+// answer waits until the mount answers.
+func (s *Server) answer(ctx context.Context) error {
+	answered := make(chan error, 1)
+	go func() { answered <- s.fuse.WaitMount() }()
+	select {
+	case err := <-answered:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// abort takes a mount away that nobody has seen.
+func (s *Server) abort() {
+	if err := s.unmount(unix.MNT_DETACH); err != nil {
+		s.fs.log.Error("mount that failed to start stays", zap.Error(err))
+		return
+	}
+	<-s.gone
+}
+
+// Wait returns when the mount is gone, whoever unmounted it, and its handles
+// are closed.
+func (s *Server) Wait() { <-s.gone }
+
+const (
+	// unmountTries is how often a busy mount is tried: the kernel releases
+	// files that were just closed a moment later.
+	unmountTries = 6
+	unmountPause = 10 * time.Millisecond
+)
+
+// Unmount ends the mount and returns when its handles are closed. On a mount
+// that is gone already it does nothing.
+//
+// Errors: ErrBusy, the context's, and the kernel's.
+func (s *Server) Unmount(ctx context.Context) error {
+	pause := unmountPause
+	for try := 1; ; try++ {
+		err := s.unmount(0)
+		if err == nil || s.isGone() {
+			break
+		}
+		if !errors.Is(err, ErrBusy) || try == unmountTries {
+			return err
+		}
+		select {
+		case <-time.After(pause):
+			pause *= 2
+		case <-s.gone:
+		case <-ctx.Done():
+			return fmt.Errorf("unmount %s: %w", s.path, ctx.Err())
+		}
+	}
+	select {
+	case <-s.gone:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("unmount %s: %w", s.path, ctx.Err())
+	}
+}
+
+func (s *Server) isGone() bool {
+	select {
+	case <-s.gone:
+		return true
+	default:
+		return false
+	}
+}
+
+// unmount tries once.
+func (s *Server) unmount(flags int) error {
+	if os.Geteuid() != 0 {
+		return s.unmountAsUser(flags)
+	}
+	err := unix.Unmount(s.path, flags)
+	switch {
+	case errors.Is(err, syscall.EBUSY):
+		return fmt.Errorf("unmount %s: %w: close what is open there (lsof +f -- %s shows it)", s.path, ErrBusy, s.path)
+	case err != nil:
+		return fmt.Errorf("unmount %s: %w", s.path, err)
+	}
+	return nil
+}
+
+func (s *Server) unmountAsUser(flags int) error {
+	helper, err := fusermount()
+	if err != nil {
+		return err
+	}
+	args := []string{"-u", s.path}
+	if flags&unix.MNT_DETACH != 0 {
+		args = []string{"-u", "-z", s.path}
+	}
+	out, err := exec.Command(helper, args...).CombinedOutput()
+	if err == nil {
+		return nil
+	}
+	if kind, _ := mountedAt(s.path); kind == fsType && s.fs.files.len()+s.fs.dirs.len() > 0 {
+		return fmt.Errorf("unmount %s: %w: %s", s.path, ErrBusy, out)
+	}
+	return fmt.Errorf("unmount %s: %w: %s", s.path, err, out)
+}
+
+// EntryChanged tells the kernel that a name of a directory was made, removed
+// or moved by the daemon itself. It waits for requests on that directory, so
+// it must not be called with a lock held that those need.
+func (s *Server) EntryChanged(parent metadata.Ino, name string) {
+	s.fs.names.Add(1)
+	s.fs.kernel.InvalidateEntry(parent, name)
+}
+
+// InodeChanged tells the kernel that the daemon itself has changed an
+// inode's attributes, such as those of an object that is lost.
+func (s *Server) InodeChanged(ino metadata.Ino) { s.fs.kernel.InvalidateInode(ino) }

@@ -1,0 +1,73 @@
+package fs
+
+import (
+	"time"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/objects"
+)
+
+// settable are the bits of SETATTR that name something to set. The others
+// say how.
+const settable = fuse.FATTR_MODE | fuse.FATTR_UID | fuse.FATTR_GID |
+	fuse.FATTR_SIZE | fuse.FATTR_ATIME | fuse.FATTR_MTIME | fuse.FATTR_CTIME
+
+// SetAttr is chmod, chown, truncate and utimensat.
+//
+// Errors: EPERM for what belongs to hmcfs, EFBIG, ENOSPC, EIO.
+func (f *filesystem) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.AttrOut) (status fuse.Status) {
+	defer f.ops.done(opSetAttr, time.Now(), &status)
+	ino := metadata.Ino(in.NodeId)
+	if isReserved(ino) {
+		return fuse.EPERM
+	}
+	a, err := f.store.SetAttr(background(), ino, changeOf(in))
+	if err != nil {
+		return f.errs.status(err)
+	}
+	f.fillAttrOut(out, &a)
+	return fuse.OK
+}
+
+// changeOf converts a request.
+//
+// A request that names nothing to set is the kernel's way to have set-id bits
+// cleared: it found them before a write that it does itself (passthrough) or
+// before fallocate and copy_file_range, and since hmcfs has said that it
+// clears them (HANDLE_KILLPRIV_V2), the kernel has taken the mode out.
+func changeOf(in *fuse.SetAttrIn) objects.Change {
+	c := objects.Change{
+		KillPriv: in.Valid&fuse.FATTR_KILL_SUIDGID != 0 || in.Valid&settable == 0,
+	}
+	if mode, ok := in.GetMode(); ok {
+		perm := metadata.Mode(mode)
+		c.Mode = &perm
+	}
+	if uid, ok := in.GetUID(); ok {
+		c.UID = &uid
+	}
+	if gid, ok := in.GetGID(); ok {
+		c.GID = &gid
+	}
+	if size, ok := in.GetSize(); ok {
+		c.Size = &size
+	}
+	now := metadata.TimespecOf(time.Now())
+	c.Atime = timeOf(in.Valid, fuse.FATTR_ATIME, fuse.FATTR_ATIME_NOW, in.Atime, in.Atimensec, now)
+	c.Mtime = timeOf(in.Valid, fuse.FATTR_MTIME, fuse.FATTR_MTIME_NOW, in.Mtime, in.Mtimensec, now)
+	c.Ctime = timeOf(in.Valid, fuse.FATTR_CTIME, 0, in.Ctime, in.Ctimensec, now)
+	return c
+}
+
+// timeOf returns the time to set, or nil.
+func timeOf(valid, set, setNow uint32, sec uint64, nsec uint32, now metadata.Timespec) *metadata.Timespec {
+	switch {
+	case valid&set == 0:
+		return nil
+	case valid&setNow != 0:
+		return &now
+	}
+	return &metadata.Timespec{Sec: int64(sec), Nsec: nsec}
+}

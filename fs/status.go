@@ -1,0 +1,15 @@
+package fs
+
+import (
+	"syscall"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+)
+
+// The answers that go-fuse has no name for.
+const (
+	errNameTooLong  = fuse.Status(syscall.ENAMETOOLONG)
+	errNotSupported = fuse.Status(syscall.EOPNOTSUPP)
+	errNoTTY        = fuse.Status(syscall.ENOTTY)
+	errTooBig       = fuse.Status(syscall.E2BIG)
+)

@@ -1,0 +1,51 @@
+package fs
+
+import (
+	"time"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/objects"
+)
+
+// Write is Writev of one piece.
+func (f *filesystem) Write(cancel <-chan struct{}, in *fuse.WriteIn, data []byte) (written uint32, status fuse.Status) {
+	return f.Writev(cancel, in, [][]byte{data})
+}
+
+// Writev writes, and returns how many bytes it wrote when that is any: the
+// error of the rest comes with the next write.
+//
+// Errors: EBADF, ENOSPC, EFBIG, EIO; EINTR when nothing was written.
+func (f *filesystem) Writev(cancel <-chan struct{}, in *fuse.WriteIn, data [][]byte) (written uint32, status fuse.Status) {
+	defer f.ops.done(opWrite, time.Now(), &status)
+	h, status := f.fileOf(in.Fh)
+	if status != fuse.OK {
+		return 0, status
+	}
+	w := objects.Write{
+		Off: in.Offset,
+		// The pages of a map go back to where they came from.
+		Append:   in.Flags&unix.O_APPEND != 0 && in.WriteFlags&fuse.WRITE_CACHE == 0,
+		KillPriv: in.WriteFlags&fuse.WRITE_KILL_SUIDGID != 0,
+	}
+	for _, piece := range data {
+		n, err := h.file.WriteAt(requestContext(cancel), piece, w)
+		written += uint32(n)
+		w.Off += uint64(n)
+		if n == len(piece) && err == nil {
+			continue
+		}
+		if written > 0 {
+			break
+		}
+		if err == nil { // a write of nothing would be tried for ever
+			err = devices.ErrOutOfMemory
+		}
+		return 0, f.errs.status(err)
+	}
+	f.ops.moved(opWrite, int(written))
+	return written, fuse.OK
+}

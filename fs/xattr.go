@@ -1,0 +1,139 @@
+package fs
+
+import (
+	"strings"
+	"time"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"github.com/hmcfs/hmcfs/metadata"
+)
+
+// The attributes that have a meaning to the kernel which hmcfs does not give
+// them. They are refused whole, so that nobody believes in an access list or
+// a capability that has no effect.
+const (
+	aclPrefix      = "system.posix_acl_"
+	capabilityName = "security.capability"
+	keyXattr       = "user.hmc.key"
+)
+
+// checkXattr says whether the store may be asked for an attribute.
+func checkXattr(name string) fuse.Status {
+	prefix, rest, _ := strings.Cut(name, ".")
+	switch prefix {
+	case "user", "trusted", "security":
+	default:
+		return errNotSupported
+	}
+	switch {
+	case rest == "":
+		return fuse.EINVAL
+	case len(name) > metadata.MaxName:
+		return fuse.ERANGE
+	}
+	return fuse.OK
+}
+
+// GetXAttr reads an extended attribute. The kernel asks for
+// security.capability before it clears set-id bits, so that one is answered
+// without the store.
+//
+// Errors: ENODATA, ERANGE when dest is too small, EOPNOTSUPP for namespaces
+// that are not kept.
+func (f *filesystem) GetXAttr(_ <-chan struct{}, header *fuse.InHeader, name string, dest []byte) (n uint32, status fuse.Status) {
+	defer f.ops.done(opGetXattr, time.Now(), &status)
+	if name == capabilityName {
+		return 0, fuse.ENODATA
+	}
+	if status := checkXattr(name); status != fuse.OK {
+		return 0, status
+	}
+	ino := metadata.Ino(header.NodeId)
+	if isReserved(ino) {
+		return 0, fuse.ENODATA
+	}
+	value, err := f.store.GetXattr(background(), ino, name)
+	if err != nil {
+		return 0, f.errs.status(err)
+	}
+	return reply(dest, value)
+}
+
+// reply copies a value where it fits, or tells its length.
+func reply(dest, value []byte) (uint32, fuse.Status) {
+	if len(dest) < len(value) {
+		return uint32(len(value)), fuse.ERANGE
+	}
+	copy(dest, value)
+	return uint32(len(value)), fuse.OK
+}
+
+// ListXAttr lists the names, each with a zero byte behind it.
+func (f *filesystem) ListXAttr(_ <-chan struct{}, header *fuse.InHeader, dest []byte) (n uint32, status fuse.Status) {
+	defer f.ops.done(opListXattr, time.Now(), &status)
+	ino := metadata.Ino(header.NodeId)
+	if isReserved(ino) {
+		return 0, fuse.OK
+	}
+	names, err := f.store.ListXattr(background(), ino)
+	if err != nil {
+		return 0, f.errs.status(err)
+	}
+	var list []byte
+	for _, name := range names {
+		list = append(append(list, name...), 0)
+	}
+	return reply(dest, list)
+}
+
+// SetXAttr sets an extended attribute.
+//
+// Errors: EEXIST and ENODATA by the flags, E2BIG, EINVAL, EPERM, EOPNOTSUPP
+// for access lists, capabilities, and what is hmcfs's own to set.
+func (f *filesystem) SetXAttr(_ <-chan struct{}, in *fuse.SetXAttrIn, name string, value []byte) (status fuse.Status) {
+	defer f.ops.done(opSetXattr, time.Now(), &status)
+	ino := metadata.Ino(in.NodeId)
+	if status := f.checkXattrChange(ino, name); status != fuse.OK {
+		return status
+	}
+	if len(value) > metadata.MaxXattr {
+		return errTooBig
+	}
+	f.noteKey(name)
+	flags := metadata.XattrFlags(in.Flags)
+	// The store may keep the value; go-fuse uses its bytes again.
+	value = append([]byte(nil), value...)
+	return f.errs.status(f.store.SetXattr(background(), ino, name, value, flags))
+}
+
+// RemoveXAttr removes an extended attribute.
+func (f *filesystem) RemoveXAttr(_ <-chan struct{}, header *fuse.InHeader, name string) (status fuse.Status) {
+	defer f.ops.done(opRemoveXattr, time.Now(), &status)
+	ino := metadata.Ino(header.NodeId)
+	if name == capabilityName || strings.HasPrefix(name, aclPrefix) {
+		return fuse.ENODATA // none can have been set
+	}
+	if status := f.checkXattrChange(ino, name); status != fuse.OK {
+		return status
+	}
+	f.noteKey(name)
+	return f.errs.status(f.store.RemoveXattr(background(), ino, name))
+}
+
+func (f *filesystem) checkXattrChange(ino metadata.Ino, name string) fuse.Status {
+	switch {
+	case isReserved(ino):
+		return fuse.EPERM
+	case name == capabilityName:
+		return errNotSupported
+	}
+	return checkXattr(name)
+}
+
+// noteKey makes listings of keys/ read again when a key changes.
+func (f *filesystem) noteKey(name string) {
+	if name == keyXattr {
+		f.names.Add(1)
+	}
+}

@@ -1,0 +1,186 @@
+package adminapi
+
+import (
+	"time"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/transport"
+)
+
+// The paths of the API.
+const (
+	PathVersion = "/v1/version"
+	PathStatus  = "/v1/status"
+	PathObject  = "/v1/object"
+	PathConfig  = "/v1/config"
+	PathFsck    = "/v1/fsck"
+	PathUmount  = "/v1/umount"
+	PathMetrics = "/metrics"
+)
+
+// Version tells which program serves the mount.
+type Version struct {
+	Version string `json:"version"`
+	Go      string `json:"go"`
+	OS      string `json:"os"`
+	Arch    string `json:"arch"`
+}
+
+// Status is what a mount is and does now.
+type Status struct {
+	Version       string      `json:"version"`
+	PID           int         `json:"pid"`
+	UID           int         `json:"uid"`
+	Started       time.Time   `json:"started"`
+	UptimeSeconds float64     `json:"uptime_seconds"`
+	MountPoint    string      `json:"mount_point"`
+	StateDir      string      `json:"state_dir"`
+	RuntimeDir    string      `json:"runtime_dir"`
+	Socket        string      `json:"socket"`
+	LogFile       string      `json:"log_file,omitempty"`
+	Keep          bool        `json:"keep"`
+	AllowOther    bool        `json:"allow_other"`
+	ReadOnly      bool        `json:"read_only"`
+	Passthrough   Passthrough `json:"passthrough"`
+	Devices       []Device    `json:"devices"`
+	// Paths has one row for each way that bytes took and device.
+	Paths  []transport.PathStats `json:"paths"`
+	Memory Memory                `json:"memory"`
+}
+
+// Passthrough tells whether the kernel serves host files by itself.
+type Passthrough struct {
+	On bool `json:"on"`
+	// Reason says why not.
+	Reason string `json:"reason,omitempty"`
+}
+
+// Device is one device of a mount.
+type Device struct {
+	Name     devices.Name   `json:"name"`
+	Family   devices.Family `json:"family"`
+	Model    string         `json:"model"`
+	PCI      string         `json:"pci,omitempty"`
+	NUMA     int            `json:"numa"`
+	Epoch    devices.Epoch  `json:"epoch"`
+	Total    devices.Size   `json:"total"`
+	Used     devices.Size   `json:"used"`
+	Free     devices.Size   `json:"free"`
+	FileTier bool           `json:"file_tier"`
+	// Objects and Lost count the device's files with content; nil where they
+	// were not asked for, or took too long to count.
+	Objects *int `json:"objects,omitempty"`
+	Lost    *int `json:"lost,omitempty"`
+}
+
+// Memory is what the daemon itself takes, in bytes, beside the objects.
+type Memory struct {
+	// Resident is the process's resident memory: with the objects that
+	// devices keep in the process, such as simulated ones.
+	Resident devices.Size `json:"resident"`
+	Heap     devices.Size `json:"heap"`
+	Pinned   devices.Size `json:"pinned"`
+	// Goroutines and Files count the daemon's goroutines and descriptors.
+	Goroutines int `json:"goroutines"`
+	Files      int `json:"files"`
+}
+
+// Object is one file and the memory that holds it.
+type Object struct {
+	Ino       metadata.Ino        `json:"ino"`
+	Path      string              `json:"path"`
+	Device    metadata.DeviceName `json:"device"`
+	Size      uint64              `json:"size"`
+	Allocated uint64              `json:"allocated"`
+	Resident  uint64              `json:"resident"`
+	State     string              `json:"state"`
+	Dtype     string              `json:"dtype,omitempty"`
+	Shape     string              `json:"shape,omitempty"`
+	Blobs     string              `json:"blobs,omitempty"`
+	Key       string              `json:"key,omitempty"`
+	LastPath  string              `json:"last_path,omitempty"`
+	Extents   []Extent            `json:"extents"`
+}
+
+// Extent is one piece of an object in device memory.
+type Extent struct {
+	FileOff    uint64                `json:"file_off"`
+	Len        uint64                `json:"len"`
+	Written    uint64                `json:"written"`
+	Allocation metadata.AllocationID `json:"allocation"`
+	Off        uint64                `json:"off"`
+	Epoch      metadata.Epoch        `json:"epoch"`
+	Pinned     bool                  `json:"pinned"`
+}
+
+// Setting is one option of a mount, its value and its source.
+type Setting struct {
+	Name   string `json:"name"`
+	Value  any    `json:"value"`
+	Source string `json:"source"`
+}
+
+// FsckRequest asks for a check.
+type FsckRequest struct {
+	// RemoveLost removes every lost object.
+	RemoveLost bool `json:"remove_lost"`
+}
+
+// FsckReport is what a check found.
+type FsckReport struct {
+	// Checked counts the inodes that were looked at.
+	Checked int `json:"checked"`
+	// Problems are contradictions in the records.
+	Problems []Problem `json:"problems"`
+	// Lost are the objects whose bytes are gone.
+	Lost []LostObject `json:"lost"`
+	// Removed counts the lost objects that were removed.
+	Removed int `json:"removed"`
+}
+
+// Problem is one contradiction in the records.
+type Problem struct {
+	Text string       `json:"text"`
+	Ino  metadata.Ino `json:"ino,omitempty"`
+	// Repaired says that it is mended now.
+	Repaired bool `json:"repaired"`
+}
+
+// LostObject is a file whose bytes are gone with its device's memory.
+type LostObject struct {
+	Path    string              `json:"path"`
+	Ino     metadata.Ino        `json:"ino"`
+	Device  metadata.DeviceName `json:"device"`
+	Size    uint64              `json:"size"`
+	Removed bool                `json:"removed"`
+}
+
+// UmountRequest asks the daemon to end.
+type UmountRequest struct {
+	// Keep leaves the host tier and the records, as the mount's --keep does.
+	Keep bool `json:"keep"`
+	// Lazy takes the name away at once, even when the mount is in use.
+	Lazy bool `json:"lazy"`
+}
+
+// UmountAnswer comes when everything is cleaned up.
+type UmountAnswer struct {
+	PID  int  `json:"pid"`
+	Kept bool `json:"kept"`
+}
+
+// The codes of an Error.
+const (
+	CodeBusy      = "busy"
+	CodeForbidden = "forbidden"
+	CodeNotFound  = "not_found"
+	CodeInvalid   = "invalid"
+	CodeInternal  = "internal"
+)
+
+// Error is the body of every answer that is not a success.
+type Error struct {
+	Text string `json:"error"`
+	Code string `json:"code"`
+}

@@ -1,0 +1,176 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"syscall"
+
+	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/objects/adminapi"
+)
+
+// ErrNoDaemon says that nobody answers at the socket.
+var ErrNoDaemon = errors.New("no daemon answers")
+
+// maxBody bounds what is taken from an answer.
+const maxBody = 256 << 20
+
+// Error is a failure that the daemon answered with.
+type Error struct {
+	Status int
+	Text   string
+	Code   string
+}
+
+// Error is the daemon's own words.
+func (e *Error) Error() string { return e.Text }
+
+// IsBusy says whether the daemon refused because the mount is in use.
+func IsBusy(err error) bool { return hasCode(err, adminapi.CodeBusy) }
+
+// IsForbidden says whether the daemon serves this user nothing.
+func IsForbidden(err error) bool { return hasCode(err, adminapi.CodeForbidden) }
+
+// IsNotFound says whether there is no such object.
+func IsNotFound(err error) bool { return hasCode(err, adminapi.CodeNotFound) }
+
+func hasCode(err error, code string) bool {
+	var e *Error
+	return errors.As(err, &e) && e.Code == code
+}
+
+// Client speaks to one socket. It may be used from any goroutine.
+type Client struct {
+	socket string
+	http   *http.Client
+}
+
+// New makes a client; nothing is connected before the first call.
+func New(socket string) *Client {
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+		var d net.Dialer
+		return d.DialContext(ctx, "unix", socket)
+	}
+	return &Client{
+		socket: socket,
+		http:   &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}},
+	}
+}
+
+// Version asks which program serves.
+func (c *Client) Version(ctx context.Context) (v adminapi.Version, err error) {
+	err = c.do(ctx, http.MethodGet, adminapi.PathVersion, nil, &v)
+	return v, err
+}
+
+// Status asks for the state of the mount, with the objects counted if count.
+func (c *Client) Status(ctx context.Context, count bool) (s adminapi.Status, err error) {
+	path := adminapi.PathStatus
+	if count {
+		path += "?count=1"
+	}
+	err = c.do(ctx, http.MethodGet, path, nil, &s)
+	return s, err
+}
+
+// Object asks for one file's memory.
+func (c *Client) Object(ctx context.Context, ino metadata.Ino) (o adminapi.Object, err error) {
+	query := url.Values{"ino": {strconv.FormatUint(uint64(ino), 10)}}
+	err = c.do(ctx, http.MethodGet, adminapi.PathObject+"?"+query.Encode(), nil, &o)
+	return o, err
+}
+
+// Config asks for the options of the mount.
+func (c *Client) Config(ctx context.Context) (s []adminapi.Setting, err error) {
+	err = c.do(ctx, http.MethodGet, adminapi.PathConfig, nil, &s)
+	return s, err
+}
+
+// Fsck asks for a check.
+func (c *Client) Fsck(ctx context.Context, r adminapi.FsckRequest) (f adminapi.FsckReport, err error) {
+	err = c.do(ctx, http.MethodPost, adminapi.PathFsck, r, &f)
+	return f, err
+}
+
+// Umount asks the daemon to end, and returns when all is cleaned up.
+func (c *Client) Umount(ctx context.Context, r adminapi.UmountRequest) (a adminapi.UmountAnswer, err error) {
+	err = c.do(ctx, http.MethodPost, adminapi.PathUmount, r, &a)
+	return a, err
+}
+
+// Metrics returns the text for Prometheus.
+func (c *Client) Metrics(ctx context.Context) (text string, err error) {
+	var b bytes.Buffer
+	err = c.do(ctx, http.MethodGet, adminapi.PathMetrics, nil, &b)
+	return b.String(), err
+}
+
+// do sends a request and reads the answer: into a buffer as it is, into all
+// else as JSON.
+func (c *Client) do(ctx context.Context, method, path string, in, out any) error {
+	var body io.Reader
+	if in != nil {
+		data, err := json.Marshal(in)
+		if err != nil {
+			return fmt.Errorf("ask the daemon: %w", err)
+		}
+		body = bytes.NewReader(data)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, "http://hmcfs"+path, body)
+	if err != nil {
+		return fmt.Errorf("ask the daemon: %w", err)
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return c.explain(err)
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(io.LimitReader(resp.Body, maxBody))
+	if err != nil {
+		return fmt.Errorf("read the daemon's answer: %w", err)
+	}
+	if resp.StatusCode/100 != 2 {
+		return failure(resp.StatusCode, data)
+	}
+	if text, ok := out.(*bytes.Buffer); ok {
+		text.Write(data)
+		return nil
+	}
+	if err := json.Unmarshal(data, out); err != nil {
+		return fmt.Errorf("read the daemon's answer: %w", err)
+	}
+	return nil
+}
+
+func (c *Client) explain(err error) error {
+	var uerr *url.Error
+	if errors.As(err, &uerr) {
+		err = uerr.Err
+	}
+	if errors.Is(err, syscall.ENOENT) || errors.Is(err, syscall.ECONNREFUSED) {
+		return fmt.Errorf("%s: %w", c.socket, ErrNoDaemon)
+	}
+	if errors.Is(err, syscall.EACCES) {
+		return &Error{
+			Status: http.StatusForbidden, Code: adminapi.CodeForbidden,
+			Text: "only root and the user who mounted may ask; run this as one of them",
+		}
+	}
+	return fmt.Errorf("ask the daemon: %w", err)
+}
+
+func failure(status int, body []byte) error {
+	var said adminapi.Error
+	if json.Unmarshal(body, &said) != nil || said.Text == "" {
+		said = adminapi.Error{Text: fmt.Sprintf("the daemon answered %d", status), Code: adminapi.CodeInternal}
+	}
+	return &Error{Status: status, Text: said.Text, Code: said.Code}
+}

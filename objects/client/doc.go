@@ -1,0 +1,3 @@
+// Package client speaks to the admin socket of a mount. Its types are those
+// of package adminapi.
+package client
