@@ -62,7 +62,7 @@ func (s *Slot) Pin(d devices.Device) {
 // caller and panics: going on would give one buffer to two holders.
 func (s *Slot) Release() {
 	if !s.held.CompareAndSwap(true, false) {
-		panic("transport: slot released twice")
+		panic(errors.New("transport: slot released twice"))
 	}
 	s.pool.giveBack(s)
 }

@@ -62,7 +62,6 @@ func (m *mountRun) daemonise(ctx context.Context, s *config.Settings, p place.Pa
 		return cmd.Process.Release()
 	}
 	cmd.Wait() //nolint:errcheck // what it told, or that it told nothing, is the error
-	p.Clean()
 	switch {
 	case ctx.Err() != nil:
 		return fmt.Errorf("mount %s: interrupted; nothing is mounted", p.MountPoint)

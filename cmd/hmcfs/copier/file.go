@@ -43,14 +43,15 @@ func (c *copier) file(ctx context.Context, j job) (out File) {
 		copyTensorFacts(src, dst)
 		out.Path = pathTaken(src, dst)
 	}
+	left := ""
 	if out.Err != nil {
-		giveUp(dst, made, m.consistent)
+		left = giveUp(dst, made, m.consistent)
 	}
 	if err := dst.Close(); out.Err == nil && err != nil {
 		out.Err = err
 	}
 	if out.Err != nil && ctx.Err() != nil {
-		out.Err = interrupted(j)
+		out.Err = &interruptedError{j.source, left}
 	}
 	return out
 }
@@ -99,17 +100,18 @@ func finish(dst *os.File, info fs.FileInfo) error {
 }
 
 // giveUp removes a target that was made for this copy, and cuts another to
-// what was copied.
-func giveUp(dst *os.File, made bool, consistent int64) {
+// what was copied. It tells which.
+func giveUp(dst *os.File, made bool, consistent int64) string {
 	if !made {
 		dst.Truncate(consistent) //nolint:errcheck // the failure that led here is told
-		return
+		return fmt.Sprintf("%s is cut to the %d bytes that were copied", dst.Name(), consistent)
 	}
 	named, err := os.Lstat(dst.Name())
 	held, herr := dst.Stat()
 	if err == nil && herr == nil && os.SameFile(named, held) {
 		os.Remove(dst.Name())
 	}
+	return dst.Name() + " is removed"
 }
 
 // copyTensorFacts hands on what hmcfs knows of the bytes, where both files

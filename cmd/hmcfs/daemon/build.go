@@ -213,7 +213,7 @@ func (d *Daemon) mount(ctx context.Context, back *undo) error {
 		Config: d.configJSON, Stats: d.statsJSON, Logger: d.opts.Logger, Debug: s.Debug,
 	})
 	if err != nil {
-		return mountFault(d.opts.Places.MountPoint, err)
+		return fmt.Errorf("mount %s: %w", d.opts.Places.MountPoint, err)
 	}
 	d.server = server
 	go func() {
@@ -225,13 +225,6 @@ func (d *Daemon) mount(ctx context.Context, back *undo) error {
 	}
 	back.push(d.unmountForSure)
 	return nil
-}
-
-func mountFault(mountPoint string, err error) error {
-	if errors.Is(err, fs.ErrNoFUSE) {
-		return fmt.Errorf("mount %s: %w; load the fuse module, and install fuse3 or give this user /dev/fuse", mountPoint, err)
-	}
-	return fmt.Errorf("mount %s: %w", mountPoint, err)
 }
 
 func (d *Daemon) listen(ctx context.Context, _ *undo) error {
