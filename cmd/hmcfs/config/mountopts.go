@@ -66,7 +66,8 @@ func ignoredMountWord(word string) bool {
 			return true
 		}
 	}
-	return strings.HasPrefix(word, "x-") || strings.HasPrefix(word, "X-") || strings.HasPrefix(word, "comment=")
+	return strings.HasPrefix(word, "x-") || strings.HasPrefix(word, "X-") || strings.HasPrefix(word, "comment=") ||
+		strings.HasPrefix(word, "user=")
 }
 
 // SplitMountOptions splits at the commas that are not inside double quotes,

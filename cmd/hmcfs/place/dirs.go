@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 )
 
@@ -71,15 +72,16 @@ func privateDir(path string, uid int) error {
 	if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
+	if link, err := os.Lstat(path); err != nil || !belongsTo(link, uid, 0) {
+		return errors.Join(err, fmt.Errorf("%s belongs to another user; remove it or give another directory", path))
+	}
 	st, err := os.Stat(path)
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
-	}
-	if !st.IsDir() {
+	case !st.IsDir():
 		return fmt.Errorf("%s is not a directory", path)
-	}
-	sys, ok := st.Sys().(*syscall.Stat_t)
-	if !ok || int(sys.Uid) != uid {
+	case !belongsTo(st, uid):
 		return fmt.Errorf("%s belongs to another user; remove it or give another directory", path)
 	}
 	if st.Mode().Perm()&0o077 != 0 {
@@ -88,6 +90,11 @@ func privateDir(path string, uid int) error {
 		}
 	}
 	return nil
+}
+
+func belongsTo(st fs.FileInfo, uids ...int) bool {
+	sys, ok := st.Sys().(*syscall.Stat_t)
+	return ok && slices.Contains(uids, int(sys.Uid))
 }
 
 // CleanSocket removes the admin socket.
