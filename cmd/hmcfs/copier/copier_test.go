@@ -17,7 +17,7 @@ import (
 func content(n int) []byte {
 	r := rand.NewChaCha8([32]byte{1})
 	p := make([]byte, n)
-	r.Read(p)
+	_, _ = r.Read(p)
 	return p
 }
 
@@ -50,11 +50,11 @@ func same(t *testing.T, a, b string) {
 // that the kernel can't copy by itself.
 func elsewhere(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("/dev/shm", "copier-")
+	dir, err := os.MkdirTemp("/dev/shm", "copier-") //nolint:usetesting // on tmpfs, whatever the test's own is on
 	if err != nil {
 		t.Skip("no second file system: ", err)
 	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	return dir
 }
 
@@ -96,11 +96,11 @@ func TestHolesStayHoles(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, off := range []int64{1 << 20, 9 << 20} {
-		if _, err := f.WriteAt(content(8192), off); err != nil {
+		if _, err = f.WriteAt(content(8192), off); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := errors.Join(f.Truncate(size), f.Close()); err != nil {
+	if err = errors.Join(f.Truncate(size), f.Close()); err != nil {
 		t.Fatal(err)
 	}
 	write(t, dst, content(20<<20))
@@ -113,7 +113,11 @@ func TestHolesStayHoles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if blocks := st.Sys().(*syscall.Stat_t).Blocks; blocks*512 > size/4 || s.Bytes > size/4 {
+	sys, ok := st.Sys().(*syscall.Stat_t)
+	if !ok {
+		t.Fatal("no blocks to count")
+	}
+	if blocks := sys.Blocks; blocks*512 > size/4 || s.Bytes > size/4 {
 		t.Errorf("%d bytes copied, %d blocks taken", s.Bytes, blocks)
 	}
 }
@@ -140,8 +144,8 @@ func TestTree(t *testing.T) {
 			t.Errorf("mode of a directory: %v, %v", st, err)
 		}
 	}
-	os.Chmod(filepath.Join(src, "a/b"), 0o755)
-	os.Chmod(filepath.Join(dst, "src/a/b"), 0o755)
+	_ = os.Chmod(filepath.Join(src, "a/b"), 0o755)
+	_ = os.Chmod(filepath.Join(dst, "src/a/b"), 0o755)
 }
 
 func TestRefusals(t *testing.T) {
@@ -223,7 +227,7 @@ func TestOneOfTwoFails(t *testing.T) {
 	var ended int
 	s, err := copier.Copy(t.Context(), []string{a, b}, dst, copier.Options{Ended: func(f copier.File) {
 		if ended++; ended == 1 {
-			os.Remove(b)
+			_ = os.Remove(b)
 		}
 	}})
 	if err == nil || s.Failed != 1 || len(s.Files) != 2 || s.Files[1].Fault == "" || s.Bytes != 10 {

@@ -54,11 +54,11 @@ func (p Paths) link() error {
 // Clean removes what a daemon leaves in the runtime directory, and the
 // directory when nothing else is in it.
 func (p Paths) Clean() {
-	os.Remove(p.Socket())
-	os.Remove(p.Runtime)
+	_ = os.Remove(p.Socket())
+	_ = os.Remove(p.Runtime)
 	if p.Runtime != p.DefaultRuntime {
 		if now, err := os.Readlink(p.DefaultRuntime); err == nil && now == p.Runtime {
-			os.Remove(p.DefaultRuntime)
+			_ = os.Remove(p.DefaultRuntime)
 		}
 	}
 }
@@ -98,7 +98,7 @@ func belongsTo(st fs.FileInfo, uids ...int) bool {
 }
 
 // CleanSocket removes the admin socket.
-func (p Paths) CleanSocket() { os.Remove(p.Socket()) }
+func (p Paths) CleanSocket() { _ = os.Remove(p.Socket()) }
 
 // RemoveMetadata removes the records.
 func (p Paths) RemoveMetadata() error {
@@ -120,7 +120,7 @@ func (p Paths) CleanState() {
 	if _, living, err := ReadHolder(p.StateLock()); err == nil && living {
 		return
 	}
-	os.Remove(p.Log())
-	os.Remove(p.StateLock())
-	os.Remove(p.State)
+	_ = os.Remove(p.Log())
+	_ = os.Remove(p.StateLock())
+	_ = os.Remove(p.State)
 }
