@@ -53,6 +53,12 @@ func (m *mountRun) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return usage(err)
 	}
+	if err := daemon.CheckMountPoint(mountPoint); err != nil {
+		return err
+	}
+	if settings.Debug {
+		settings.LogLevel = "debug"
+	}
 	switch {
 	case m.readyFD >= 0:
 		return m.background(ctx, settings, places)

@@ -125,10 +125,14 @@ func copyTensorFacts(src, dst *os.File) {
 }
 
 // pathTaken asks hmcfs which way the bytes took: of the target if it is on a
-// mount, else of the source, whose bytes came to the host.
+// mount, else of the source, whose bytes came to the host. What the kernel
+// moves by itself, from and to the host tier, is "host".
 func pathTaken(src, dst *os.File) string {
 	if path := fileXattr(dst, "user.hmc.path"); path != "" {
 		return path
+	}
+	if device := fileXattr(dst, "user.hmc.device"); device != "" {
+		return device
 	}
 	switch device := fileXattr(src, "user.hmc.device"); device {
 	case "", "host":

@@ -58,7 +58,7 @@ func (d *Daemon) takePlaces(_ context.Context, back *undo) error {
 		return refused("state directory "+p.State+" is in use", err, "unmount that mount, or give another --state-dir")
 	}
 	back.push(d.stateLock.Release)
-	return ClearMountPoint(p.MountPoint)
+	return clearMountPoint(p.MountPoint)
 }
 
 // refused words the failure to take a lock: the thing, who has it, the way
@@ -72,29 +72,6 @@ func refused(what string, err error, remedy string) error {
 		return fmt.Errorf("%s by another process; %s", what, remedy)
 	}
 	return fmt.Errorf("%s by process %d, which serves %s; %s", what, held.Holder.PID, held.Holder.MountPoint, remedy)
-}
-
-// ClearMountPoint checks that a mount may begin at the path. A mount of
-// hmcfs whose daemon is dead is taken away first; anything else that is
-// mounted there is refused.
-func ClearMountPoint(path string) error {
-	for {
-		m, found, err := place.MountAt(path)
-		if err != nil {
-			return err
-		}
-		switch {
-		case !found:
-			return place.CheckMountPoint(path)
-		case !m.IsHMCFS():
-			return fmt.Errorf("mount point %s is in use: a %s file system is mounted there; unmount it or give another directory", path, m.Type)
-		case !place.IsDead(path):
-			return fmt.Errorf("%s is mounted already with hmcfs; unmount it first: hmcfs umount %s", path, path)
-		}
-		if err := place.Detach(path, true); err != nil {
-			return fmt.Errorf("take away the mount that a dead daemon left: %w", err)
-		}
-	}
 }
 
 func (d *Daemon) openDevices(ctx context.Context, back *undo) error {

@@ -100,3 +100,20 @@ func (p Paths) RemoveMetadata() error {
 	}
 	return nil
 }
+
+// HasState says whether the state directory is there.
+func (p Paths) HasState() bool {
+	_, err := os.Stat(p.State)
+	return err == nil
+}
+
+// CleanState removes a state directory in which a failed mount has put
+// nothing but its log.
+func (p Paths) CleanState() {
+	if _, living, err := ReadHolder(p.StateLock()); err == nil && living {
+		return
+	}
+	os.Remove(p.Log())
+	os.Remove(p.StateLock())
+	os.Remove(p.State)
+}
