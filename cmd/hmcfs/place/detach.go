@@ -65,10 +65,11 @@ func fusermount(mountPoint string, lazy bool) error {
 }
 
 // IsDead says whether a mount's daemon is gone: the kernel answers for it
-// that the transport endpoint is not connected.
+// that the transport endpoint is not connected. It is asked by statfs, which
+// the kernel always hands on; stat may be answered from what it has kept.
 func IsDead(mountPoint string) bool {
-	var st unix.Stat_t
-	err := unix.Stat(mountPoint, &st)
+	var st unix.Statfs_t
+	err := unix.Statfs(mountPoint, &st)
 	return errors.Is(err, unix.ENOTCONN) || errors.Is(err, unix.ECONNABORTED)
 }
 
