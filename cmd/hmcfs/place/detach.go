@@ -65,10 +65,12 @@ func fusermount(mountPoint string, lazy bool) error {
 }
 
 // IsDead says whether a mount's daemon is gone: the kernel answers for it
-// that the transport endpoint is not connected.
+// that the transport endpoint is not connected. It asks for what the kernel
+// never answers from its caches, as it does with attributes. A user whom the
+// mount does not let in is not told.
 func IsDead(mountPoint string) bool {
-	var st unix.Stat_t
-	err := unix.Stat(mountPoint, &st)
+	var st unix.Statfs_t
+	err := unix.Statfs(mountPoint, &st)
 	return errors.Is(err, unix.ENOTCONN) || errors.Is(err, unix.ECONNABORTED)
 }
 
