@@ -165,7 +165,7 @@ func (d *Daemon) openStore(ctx context.Context, back *undo) error {
 		return fmt.Errorf("recover the objects of %s: %w", d.opts.Places.State, err)
 	}
 	back.push(func() {
-		d.store.Close(context.Background(), objects.CloseOptions{Keep: true}) //nolint:errcheck // the failure that led here is told
+		d.store.Close(context.WithoutCancel(ctx), objects.CloseOptions{Keep: true}) //nolint:errcheck // the failure that led here is told
 	})
 	return nil
 }
@@ -200,7 +200,7 @@ func (d *Daemon) mount(ctx context.Context, back *undo) error {
 	if m, found, err := place.MountAt(d.opts.Places.MountPoint); err == nil && found {
 		d.dev = m.Dev
 	}
-	back.push(d.unmountForSure)
+	back.push(func() { d.unmountForSure(context.WithoutCancel(ctx)) })
 	return nil
 }
 

@@ -89,7 +89,7 @@ func CheckMountPoint(path string) error {
 	if err != nil {
 		return fmt.Errorf("mount point %s: %w", path, bare(err))
 	}
-	defer d.Close()
+	defer func() { _ = d.Close() }()
 	if names, _ := d.Readdirnames(1); len(names) > 0 {
 		return fmt.Errorf("mount point %s is not empty (it has %q); give an empty directory", path, names[0])
 	}
@@ -98,8 +98,7 @@ func CheckMountPoint(path string) error {
 
 // bare takes the operation and the path off an error that names them itself.
 func bare(err error) error {
-	var pe *os.PathError
-	if errors.As(err, &pe) {
+	if pe, ok := errors.AsType[*os.PathError](err); ok {
 		return pe.Err
 	}
 	return err
