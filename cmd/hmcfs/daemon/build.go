@@ -126,7 +126,7 @@ func (d *Daemon) openRecords(ctx context.Context, back *undo) error {
 	if err != nil {
 		return d.recordsFault(err)
 	}
-	d.meta, err = metadata.Open(ctx, kv, metadata.Options{Logger: d.opts.Logger})
+	d.meta, err = metadata.Open(ctx, kv, metadata.Options{Logger: d.opts.Logger, Now: coarseNow})
 	if err != nil {
 		return errors.Join(d.recordsFault(err), kv.Close())
 	}
