@@ -49,13 +49,13 @@ func fillAttr(out *fuse.Attr, a *objects.Attr) {
 
 // fillEntry answers an inode by a name. Nothing else changes the tree, so
 // the kernel may keep it, apart from what can change without it: an object
-// that is lost, and one that is written past the daemon (attrTimeout).
+// that is lost, a key, and what is written past the daemon (attrTimeout).
 func (f *filesystem) fillEntry(out *fuse.EntryOut, a *objects.Attr) {
 	fillAttr(&out.Attr, a)
 	out.NodeId = uint64(a.Ino)
 	out.Generation = uint64(a.Gen)
 	out.SetAttrTimeout(f.attrTimeout(a))
-	if a.State == objects.StateLost || isReserved(a.Ino) {
+	if a.State == objects.StateLost || isKey(a.Ino) {
 		out.SetEntryTimeout(0)
 	} else {
 		out.SetEntryTimeout(f.timeout)
@@ -72,7 +72,10 @@ func (f *filesystem) fillAttrOut(out *fuse.AttrOut, a *objects.Attr) {
 // those of a file that is open for writing and that it serves by itself: a
 // store through a map of such a file changes its times and tells nobody.
 func (f *filesystem) attrTimeout(a *objects.Attr) time.Duration {
-	if a.State == objects.StateLost || isReserved(a.Ino) || a.IsRegular() && f.backings.isWritten(a.Ino) {
+	switch {
+	case a.State == objects.StateLost, isKey(a.Ino), a.Ino == statsIno:
+		return 0
+	case a.IsRegular() && f.backings.isWritten(a.Ino):
 		return 0
 	}
 	return f.timeout

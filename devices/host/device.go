@@ -87,6 +87,8 @@ func (d *Device) Epoch() devices.Epoch { return d.store.epoch }
 func (d *Device) Files() devices.Files { return files{d} }
 
 // enter keeps the store open until leave is called.
+//
+// +checklocksignore: what it locks is the caller's to unlock, by leave.
 func (d *Device) enter() (leave func(), err error) {
 	d.mu.RLock()
 	if d.closed {

@@ -64,12 +64,11 @@ func TestAdopt(t *testing.T) {
 		if err := mem.Release(); err != nil {
 			t.Error(err)
 		}
-		path := d.Path()
 		if err := d.Destroy(); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("%s after Destroy: %v", path, err)
+		if _, err := os.Lstat(d.Path()); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s after Destroy: %v", d.Path(), err)
 		}
 		d = open(t, o, "host,size=16MiB")
 		if d.Epoch() == epoch {

@@ -1,0 +1,93 @@
+package mnt
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/hmcfs/hmcfs/fs"
+	"github.com/hmcfs/hmcfs/objects/adminapi"
+	"github.com/hmcfs/hmcfs/objects/client"
+	"github.com/hmcfs/hmcfs/transport"
+)
+
+// Stats is the content of .hmcfs/stats.
+type Stats struct {
+	Transfers transport.Stats   `json:"transfers"`
+	Devices   []adminapi.Device `json:"devices"`
+	Memory    adminapi.Memory   `json:"memory"`
+	Mount     fs.Status         `json:"mount"`
+}
+
+// Bytes returns how many bytes went through the host, and how many in all
+// ways, for device to device copies to be told apart.
+func (s Stats) Bytes(path string) uint64 {
+	var n uint64
+	for _, p := range s.Transfers.Paths {
+		if string(p.Path) == path {
+			n += uint64(p.Bytes)
+		}
+	}
+	return n
+}
+
+// Status asks the daemon over its admin socket.
+func (m *M) Status() adminapi.Status {
+	m.t.Helper()
+	s, err := m.status()
+	if err != nil {
+		m.t.Fatalf("status: %v", err)
+	}
+	return s
+}
+
+func (m *M) status() (adminapi.Status, error) { return m.Client().Status(m.t.Context(), true) }
+
+// Client speaks to the daemon's admin socket.
+func (m *M) Client() *client.Client {
+	return client.New(filepath.Join(m.RuntimeDir, "admin.sock"))
+}
+
+// Device returns the state of one device.
+func (m *M) Device(name string) adminapi.Device {
+	m.t.Helper()
+	for _, d := range m.Status().Devices {
+		if string(d.Name) == name {
+			return d
+		}
+	}
+	m.t.Fatalf("the mount has no device %s", name)
+	return adminapi.Device{}
+}
+
+// Stats reads .hmcfs/stats.
+func (m *M) Stats() Stats {
+	m.t.Helper()
+	data, err := os.ReadFile(m.Path(".hmcfs", "stats"))
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	var s Stats
+	if err := json.Unmarshal(data, &s); err != nil {
+		m.t.Fatalf("%s: %v\n%s", m.Path(".hmcfs", "stats"), err, data)
+	}
+	return s
+}
+
+// PID is the daemon's process.
+func (m *M) PID() int { return m.daemon.process.Pid }
+
+// Run runs hmcfs and returns its standard output. The error has what it wrote
+// to its standard error.
+func (m *M) Run(args ...string) (string, error) {
+	cmd := itself(programName, args...)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := cmd.Run(); err != nil {
+		return out.String(), fmt.Errorf("hmcfs %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(errs.String()))
+	}
+	return out.String(), nil
+}

@@ -1,0 +1,95 @@
+package mnt
+
+import (
+	"os"
+	"os/exec"
+	"runtime"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// daemon is one run of hmcfs mount -f.
+type daemon struct {
+	process *os.Process
+	// done is closed when it has ended, with err.
+	done chan struct{}
+	err  error
+}
+
+// startDaemon starts hmcfs with its output in the log.
+func (m *M) startDaemon(args, env []string) *daemon {
+	m.t.Helper()
+	log, err := os.OpenFile(m.logPath(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	defer log.Close()
+	cmd := itself(programName, args...)
+	cmd.Env, cmd.Dir = env, "/"
+	cmd.Stdout, cmd.Stderr = log, log
+	// A signal at the tests' terminal is not the daemon's.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
+	d := &daemon{done: make(chan struct{})}
+	started := make(chan error)
+	go d.run(cmd, started)
+	if err := <-started; err != nil {
+		m.t.Fatalf("start the daemon: %v", err)
+	}
+	return d
+}
+
+// run starts the command and waits for its end on one thread: a parent's death
+// signal comes with the end of the thread that has started the child.
+func (d *daemon) run(cmd *exec.Cmd, started chan<- error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	err := cmd.Start()
+	if err != nil {
+		close(d.done)
+		started <- err
+		return
+	}
+	d.process = cmd.Process
+	started <- nil
+	d.err = cmd.Wait()
+	close(d.done)
+}
+
+// ended says whether the daemon is dead.
+func (d *daemon) ended() bool {
+	select {
+	case <-d.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// endsWithin waits for the end, no longer than the timeout.
+func (d *daemon) endsWithin(timeout time.Duration) bool {
+	timer := time.NewTimer(timeout)
+	defer timer.Stop()
+	select {
+	case <-d.done:
+		return true
+	case <-timer.C:
+		return false
+	}
+}
+
+// await waits for the end and fails the test if it does not come.
+func (d *daemon) await(t testing.TB) {
+	t.Helper()
+	if !d.endsWithin(patience) {
+		t.Fatalf("the daemon has not ended within %v", patience)
+	}
+}
+
+// signal sends a signal to a daemon that may have ended already.
+func (d *daemon) signal(t testing.TB, s syscall.Signal) {
+	t.Helper()
+	if err := d.process.Signal(s); err != nil && !d.ended() {
+		t.Errorf("signal the daemon: %v", err)
+	}
+}

@@ -1,0 +1,165 @@
+package mnt
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/devices/faulty"
+	"github.com/hmcfs/hmcfs/tests/fault"
+)
+
+// faultsEnv names the file with the faults of the daemon's devices. The
+// daemon looks at it before each operation of a device, so that a test turns
+// faults on and off while the mount is up.
+const faultsEnv = "HMCFS_TEST_FAULTS"
+
+// Faults is the file that tells a daemon which operations of its devices go
+// wrong. Each line is one rule:
+//
+//	DEVICE KIND every N ERROR     each N-th operation
+//	DEVICE KIND at N ERROR        the N-th from now on, from 0
+//	DEVICE KIND delay DURATION    all are late
+//
+// DEVICE is a name or *, KIND one of faulty's kinds with dashes for spaces
+// (copy-in, copy-out, copy, peer-copy, alloc, fill, map, …) or *, ERROR is
+// error, memory (out of memory) or lost.
+type Faults string
+
+// Set replaces the rules; none lets everything happen. Counting begins anew.
+func (f Faults) Set(t testing.TB, rules ...string) {
+	t.Helper()
+	if err := os.WriteFile(string(f)+".new", []byte(strings.Join(rules, "\n")), 0o644); err != nil {
+		t.Fatalf("write faults: %v", err)
+	}
+	if err := os.Rename(string(f)+".new", string(f)); err != nil {
+		t.Fatalf("write faults: %v", err)
+	}
+}
+
+// Env is the environment of a daemon that obeys the file.
+func (f Faults) Env() string { return faultsEnv + "=" + string(f) }
+
+// NewFaults returns an empty file of faults in a directory.
+func NewFaults(t testing.TB, dir string) Faults {
+	t.Helper()
+	f := Faults(filepath.Join(dir, "faults"))
+	f.Set(t)
+	return f
+}
+
+// wrapDevice puts the faults that the file tells around devices; no file is
+// no wrapper.
+func wrapDevice(file string) func(devices.Device) devices.Device {
+	if file == "" {
+		return nil
+	}
+	return func(dev devices.Device) devices.Device {
+		w := &watcher{file: file, device: string(dev.Info().Name)}
+		return faulty.Wrap(dev, w.before)
+	}
+}
+
+// watcher follows the file of faults for one device.
+type watcher struct {
+	file, device string
+
+	mu sync.Mutex
+	// +checklocks:mu
+	inode os.FileInfo
+	// +checklocks:mu
+	rules *fault.Injector[string]
+}
+
+// before decides about one operation.
+func (w *watcher) before(op faulty.Op) error {
+	rules, err := w.current()
+	if err != nil {
+		return err
+	}
+	return rules.Before(context.Background(), strings.ReplaceAll(op.Kind.String(), " ", "-"))
+}
+
+// current returns the rules of the file as it is now.
+func (w *watcher) current() (*fault.Injector[string], error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now, err := os.Stat(w.file)
+	if err != nil {
+		return nil, fmt.Errorf("faults: %w", err)
+	}
+	if w.inode != nil && os.SameFile(w.inode, now) && w.inode.ModTime().Equal(now.ModTime()) {
+		return w.rules, nil
+	}
+	data, err := os.ReadFile(w.file)
+	if err != nil {
+		return nil, fmt.Errorf("faults: %w", err)
+	}
+	rules, err := parseFaults(string(data), w.device)
+	if err != nil {
+		return nil, err
+	}
+	w.inode, w.rules = now, rules
+	return rules, nil
+}
+
+// parseFaults reads the rules for one device.
+func parseFaults(text, device string) (*fault.Injector[string], error) {
+	var rules []fault.Rule
+	for line := range strings.Lines(text) {
+		words := strings.Fields(line)
+		if len(words) == 0 {
+			continue
+		}
+		if len(words) < 4 {
+			return nil, fmt.Errorf("fault %q: too few words", line)
+		}
+		if words[0] != "*" && words[0] != device {
+			continue
+		}
+		rule, err := parseFault(words[1:])
+		if err != nil {
+			return nil, fmt.Errorf("fault %q: %w", line, err)
+		}
+		rules = append(rules, rule)
+	}
+	return fault.New[string](rules...), nil
+}
+
+// parseFault reads KIND, effect and its arguments.
+func parseFault(words []string) (fault.Rule, error) {
+	var when []fault.Matcher
+	if words[0] != "*" {
+		when = append(when, fault.OnOp(words[0]))
+	}
+	if words[1] == "delay" {
+		d, err := time.ParseDuration(words[2])
+		return fault.Delay(d, when...), err
+	}
+	n, err := strconv.ParseInt(words[2], 10, 64)
+	if err != nil || len(words) != 4 {
+		return fault.Rule{}, fmt.Errorf("want a number and an error: %w", err)
+	}
+	switch words[1] {
+	case "every":
+		when = append(when, fault.Every(n))
+	case "at":
+		when = append(when, fault.OnIndex(n))
+	default:
+		return fault.Rule{}, fmt.Errorf("unknown effect %q", words[1])
+	}
+	injected, ok := map[string]error{
+		"error": devices.ErrDevice, "memory": devices.ErrOutOfMemory, "lost": devices.ErrLost,
+	}[words[3]]
+	if !ok {
+		return fault.Rule{}, fmt.Errorf("unknown error %q", words[3])
+	}
+	return fault.Fail(injected, when...), nil
+}

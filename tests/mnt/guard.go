@@ -1,0 +1,155 @@
+package mnt
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hmcfs/hmcfs/cmd/hmcfs/place"
+)
+
+// Base is the directory below which everything of this test process lies. It
+// and what is mounted below it are gone when the process is.
+func Base() string { return os.Getenv(baseEnv) }
+
+// startGuard makes the base directory and starts the process that clears it
+// away when this one ends: it holds the other end of a pipe.
+func startGuard() (stop func(), err error) {
+	base, err := os.MkdirTemp("", "hmcfs-test-")
+	if err != nil {
+		return nil, err
+	}
+	// Tests go in as other users.
+	if err := os.Chmod(base, 0o755); err != nil {
+		return nil, err
+	}
+	if err := os.Setenv(baseEnv, base); err != nil {
+		return nil, err
+	}
+	cmd := itself(guardName, append([]string{base}, programDir()...)...)
+	cmd.Stderr = os.Stderr
+	// A ^C is for the tests; the guard outlives it to clear up.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	end, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	return func() {
+		_ = end.Close()
+		_ = cmd.Wait() // what it could not do it has said
+	}, nil
+}
+
+// programDir is where testscript.Main has put the program, for the case that
+// it can't clear up by itself.
+func programDir() []string {
+	path, err := exec.LookPath(programName)
+	if err != nil {
+		return nil
+	}
+	dir := filepath.Dir(filepath.Dir(path))
+	if !strings.HasPrefix(filepath.Base(dir), "testscript-main") {
+		return nil
+	}
+	return []string{dir}
+}
+
+// guard waits for the end of the test process and clears up after it.
+func guard() {
+	signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	if len(os.Args) < 2 || !filepath.IsAbs(os.Args[1]) {
+		fmt.Fprintln(os.Stderr, "the guard needs the directory that it clears")
+		os.Exit(2)
+	}
+	_, _ = io.Copy(io.Discard, os.Stdin) // its end is the end of the tests
+	if err := clear(os.Args[1]); err != nil {
+		fmt.Fprintf(os.Stderr, "clear up after the tests: %v\n", err)
+		os.Exit(1)
+	}
+	for _, dir := range os.Args[2:] {
+		_ = os.RemoveAll(dir) // gone already, unless the tests were killed
+	}
+}
+
+// clear ends every daemon that serves a mount below base, unmounts what is
+// mounted there and removes the directory.
+func clear(base string) error {
+	killDaemons(base)
+	if err := unmountBelow(base); err != nil {
+		return err
+	}
+	removeLinks(base)
+	return os.RemoveAll(base)
+}
+
+// killDaemons kills the processes under the program's name whose arguments or
+// working files name the base directory.
+func killDaemons(base string) {
+	dirs, err := filepath.Glob("/proc/[0-9]*")
+	if err != nil {
+		return
+	}
+	for _, dir := range dirs {
+		line, err := os.ReadFile(filepath.Join(dir, "cmdline"))
+		if err != nil {
+			continue
+		}
+		args := strings.Split(string(line), "\x00")
+		below := func(arg string) bool { return strings.Contains(arg, base+"/") }
+		if filepath.Base(args[0]) != programName || !slices.ContainsFunc(args[1:], below) {
+			continue
+		}
+		if pid, err := strconv.Atoi(filepath.Base(dir)); err == nil {
+			_ = unix.Kill(pid, unix.SIGKILL) // it has ended by itself
+		}
+	}
+}
+
+// unmountBelow takes away every mount below a directory, the last first.
+func unmountBelow(base string) error {
+	mounts, err := place.Mounts()
+	if err != nil {
+		return err
+	}
+	for _, m := range slices.Backward(mounts) {
+		if strings.HasPrefix(m.MountPoint, base+"/") {
+			if err := unix.Unmount(m.MountPoint, unix.MNT_DETACH); err != nil {
+				return fmt.Errorf("unmount %s: %w", m.MountPoint, err)
+			}
+		}
+	}
+	return nil
+}
+
+// removeLinks removes the links in the user's runtime directory that lead
+// below base: those of daemons that were killed.
+func removeLinks(base string) {
+	host := place.Host{UID: os.Geteuid(), Getenv: os.Getenv}
+	paths, err := host.Of(base, base, "")
+	if err != nil {
+		return
+	}
+	dir := filepath.Dir(paths.DefaultRuntime)
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		name := filepath.Join(dir, e.Name())
+		if target, err := os.Readlink(name); err == nil && strings.HasPrefix(target, base+"/") {
+			_ = os.Remove(name) // a link to nothing, at worst
+		}
+	}
+}

@@ -1,0 +1,79 @@
+package mnt
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strconv"
+	"syscall"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"golang.org/x/sys/unix"
+
+	"github.com/hmcfs/hmcfs/cmd/hmcfs/cli"
+)
+
+// The names under which the test binary is something else than the tests.
+const (
+	programName = "hmcfs"
+	helperName  = "mount.hmcfs"
+	guardName   = "hmcfs-test-guard"
+)
+
+// The environment of the program under test.
+const (
+	// umaskEnv is the umask, in octal, that the program starts with.
+	umaskEnv = "HMCFS_TEST_UMASK"
+	// baseEnv is where everything of one test process lies.
+	baseEnv = "HMCFS_TEST_BASE"
+)
+
+// Main runs the tests of a package, or the program, by the name that the
+// process was started under. It does not return.
+func Main(m *testing.M) {
+	testscript.Main(tests{m}, map[string]func(){
+		programName: program, helperName: program, guardName: guard,
+	})
+}
+
+// tests are a package's tests with the guard around them.
+type tests struct{ m *testing.M }
+
+// Run runs them.
+func (r tests) Run() int {
+	stop, err := startGuard()
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "start the guard of the tests' mounts: %v\n", err)
+		return 1
+	}
+	defer stop()
+	return r.m.Run()
+}
+
+// program is hmcfs.
+func program() {
+	if text := os.Getenv(umaskEnv); text != "" {
+		mask, err := strconv.ParseUint(text, 8, 12)
+		if err != nil {
+			fmt.Fprintf(os.Stderr, "%s=%q: %v\n", umaskEnv, text, err)
+			os.Exit(1)
+		}
+		unix.Umask(int(mask))
+	}
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	env := cli.SystemEnv()
+	env.Signals = signals
+	env.WrapDevice = wrapDevice(os.Getenv(faultsEnv))
+	os.Exit(cli.Run(context.Background(), env))
+}
+
+// itself is a command that runs the test binary under one of its names.
+func itself(name string, args ...string) *exec.Cmd {
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Args = append([]string{name}, args...)
+	return cmd
+}

@@ -1,0 +1,239 @@
+package mnt
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hmcfs/hmcfs/cmd/hmcfs/place"
+	"github.com/hmcfs/hmcfs/tests/kit"
+)
+
+// patience is how long a daemon may take to mount or to end. It is generous:
+// the race detector and a busy machine slow both.
+const patience = 60 * time.Second
+
+// Options are what a test mounts.
+type Options struct {
+	// Devices are the devices' specs. Default: host, sim:0 and sim:1 of
+	// 64 MiB each.
+	Devices []string
+	// AllowOther lets other users in.
+	AllowOther bool
+	// Extra are more flags of hmcfs mount.
+	Extra []string
+	// Env is added to the daemon's environment.
+	Env []string
+	// Umask is what the daemon is started with; 0 is 022.
+	Umask int
+	// Faulty puts a wrapper around each device that obeys M.Faults. Default
+	// is the devices as they are.
+	Faulty bool
+}
+
+// DefaultDevices are mounted where Options name none.
+func DefaultDevices() []string {
+	return []string{"host,size=64MiB", "sim:0,size=64MiB", "sim:1,size=64MiB"}
+}
+
+// M is a mount of a test.
+type M struct {
+	// Dir is the mount point.
+	Dir string
+	// StateDir and RuntimeDir are the daemon's.
+	StateDir, RuntimeDir string
+	// Faults are those of the devices, with Options.Faulty.
+	Faults Faults
+
+	t      testing.TB
+	opts   Options
+	root   string
+	daemon *daemon
+}
+
+// Mount mounts and returns when the mount answers. The mount, its daemon and
+// all that they leave are gone at the end of the test.
+func Mount(t testing.TB, o Options) *M {
+	t.Helper()
+	m := Prepare(t, o)
+	m.Start()
+	return m
+}
+
+// Prepare makes the directories of a mount without mounting.
+func Prepare(t testing.TB, o Options) *M {
+	t.Helper()
+	kit.Require(t, "fuse", "root")
+	if len(o.Devices) == 0 {
+		o.Devices = DefaultDevices()
+	}
+	if o.Umask == 0 {
+		o.Umask = 0o022
+	}
+	root := TempDir(t)
+	m := &M{
+		Dir: filepath.Join(root, "mnt"), StateDir: filepath.Join(root, "state"), RuntimeDir: filepath.Join(root, "run"),
+		t: t, opts: o, root: root,
+	}
+	if err := os.Mkdir(m.Dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if o.Faulty {
+		m.Faults = NewFaults(t, root)
+	}
+	t.Cleanup(m.clear)
+	return m
+}
+
+// TempDir returns a directory of the test's own that all users may enter,
+// unlike that of testing. It is short enough for a socket, and gone with all
+// that is mounted in it at the end of the test.
+func TempDir(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp(Base(), "")
+	if err != nil {
+		t.Fatalf("is TestMain mnt.Main? %v", err)
+	}
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := clear(dir); err != nil {
+			t.Errorf("clear up: %v", err)
+		}
+	})
+	return dir
+}
+
+// Path returns a path in the mount: m.Path("sim0", "a").
+func (m *M) Path(elem ...string) string {
+	return filepath.Join(append([]string{m.Dir}, elem...)...)
+}
+
+// Start mounts again where a mount was ended or killed, with the same
+// options.
+func (m *M) Start() {
+	m.t.Helper()
+	if m.daemon != nil && !m.daemon.ended() {
+		m.t.Fatal("the daemon is still there")
+	}
+	m.daemon = m.startDaemon(m.args(), m.env())
+	kit.Eventually(m.t, patience, m.answers)
+	if m.daemon.ended() {
+		m.t.Fatalf("hmcfs mount ended: %v\n%s", m.daemon.err, m.Log())
+	}
+}
+
+// answers says that the mount can be used; a daemon that has ended ends the
+// wait too.
+func (m *M) answers() error {
+	if m.daemon.ended() {
+		return nil
+	}
+	if _, err := m.status(); err != nil {
+		return fmt.Errorf("the mount does not answer: %w\n%s", err, m.Log())
+	}
+	_, err := os.Stat(m.Path(".hmcfs", "version"))
+	return err
+}
+
+func (m *M) args() []string {
+	args := []string{"mount", "-f", "--state-dir", m.StateDir, "--runtime-dir", m.RuntimeDir}
+	for _, d := range m.opts.Devices {
+		args = append(args, "--device", d)
+	}
+	if m.opts.AllowOther {
+		args = append(args, "--allow-other")
+	}
+	return append(append(args, m.opts.Extra...), "--", m.Dir)
+}
+
+func (m *M) env() []string {
+	env := append(os.Environ(), fmt.Sprintf("%s=%o", umaskEnv, m.opts.Umask))
+	if m.Faults != "" {
+		env = append(env, m.Faults.Env())
+	}
+	return append(env, m.opts.Env...)
+}
+
+// Kill ends the daemon with SIGKILL and returns when it is dead. What it had
+// mounted stays, dead.
+func (m *M) Kill() {
+	m.t.Helper()
+	m.daemon.signal(m.t, syscall.SIGKILL)
+	m.daemon.await(m.t)
+}
+
+// Umount runs hmcfs umount with more flags, such as --keep, and returns when
+// the daemon has ended; it ends with code 0.
+func (m *M) Umount(flags ...string) {
+	m.t.Helper()
+	args := append(append([]string{"umount"}, flags...), "--", m.Dir)
+	if _, err := m.Run(args...); err != nil {
+		m.t.Fatalf("hmcfs umount: %v\nthe daemon's log:\n%s", err, m.Log())
+	}
+	m.daemon.await(m.t)
+	if m.daemon.err != nil {
+		m.t.Fatalf("the daemon ended: %v\n%s", m.daemon.err, m.Log())
+	}
+}
+
+// Remount unmounts, keeping what outlives a mount, and mounts again.
+func (m *M) Remount() {
+	m.t.Helper()
+	m.Umount("--keep")
+	m.Start()
+}
+
+// Log is what the daemon, and those before it, have written.
+func (m *M) Log() string {
+	data, err := os.ReadFile(m.logPath())
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		m.t.Errorf("read the daemon's log: %v", err)
+	}
+	return string(data)
+}
+
+func (m *M) logPath() string { return filepath.Join(m.root, "log") }
+
+// clear ends the mount in the way of a user, or if that fails by force. A
+// test that has failed gets the daemon's log.
+func (m *M) clear() {
+	m.t.Helper()
+	if m.daemon == nil {
+		return
+	}
+	if m.mounted() && !m.daemon.ended() {
+		out, err := m.Run("umount", "--", m.Dir)
+		if err != nil {
+			m.t.Errorf("unmount at the end of the test: %v\n%s", err, out)
+		}
+	}
+	if m.mounted() {
+		_ = unix.Unmount(m.Dir, unix.MNT_DETACH) // clear of TempDir tells it
+	}
+	if !m.daemon.endsWithin(patience) {
+		m.t.Errorf("the daemon does not end after the unmount; its goroutines are in its log")
+		m.daemon.signal(m.t, syscall.SIGQUIT)
+		if !m.daemon.endsWithin(patience) {
+			m.daemon.signal(m.t, syscall.SIGKILL)
+			m.daemon.endsWithin(patience)
+		}
+	}
+	if m.t.Failed() {
+		m.t.Logf("the daemon's log:\n%s", m.Log())
+	}
+}
+
+// mounted says whether something is mounted at the mount point.
+func (m *M) mounted() bool {
+	mounts, err := place.Mounts()
+	return err != nil || slices.ContainsFunc(mounts, func(p place.Mount) bool { return p.MountPoint == m.Dir })
+}

@@ -1,0 +1,71 @@
+package mnt
+
+import (
+	"fmt"
+	"runtime"
+	"syscall"
+	"testing"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// User is who does something in a test.
+type User struct {
+	UID, GID int
+	// Groups are the supplementary groups.
+	Groups []int
+}
+
+// Credential is the user for a command's SysProcAttr.
+func (u User) Credential() *syscall.Credential {
+	c := &syscall.Credential{Uid: uint32(u.UID), Gid: uint32(u.GID)}
+	for _, g := range u.Groups {
+		c.Groups = append(c.Groups, uint32(g))
+	}
+	return c
+}
+
+// AsUser runs fn on a thread that belongs to the user, without any
+// capability, and returns when fn has. The rest of the process keeps its
+// rights: fn must not start goroutines that need the user's. A process that fn
+// starts is the user's. The caller is root.
+//
+// fn may call t.Errorf, but neither t.Fatal nor t.Skip.
+func AsUser(t testing.TB, u User, fn func()) {
+	t.Helper()
+	done := make(chan error)
+	go func() {
+		// Never unlocked: the thread ends with the goroutine, and nobody else
+		// runs on it.
+		runtime.LockOSThread()
+		err := become(u)
+		if err == nil {
+			fn()
+		}
+		done <- err
+	}()
+	if err := <-done; err != nil {
+		t.Fatalf("become user %d: %v", u.UID, err)
+	}
+}
+
+// become gives the calling thread, and no other, the user's rights. The
+// wrappers of packages syscall and unix would do it to the whole process.
+func become(u User) error {
+	groups := make([]uint32, len(u.Groups), len(u.Groups)+1)
+	for i, g := range u.Groups {
+		groups[i] = uint32(g)
+	}
+	if _, _, e := syscall.RawSyscall(unix.SYS_SETGROUPS, uintptr(len(groups)), uintptr(unsafe.Pointer(unsafe.SliceData(groups))), 0); e != 0 {
+		return fmt.Errorf("set groups: %w", e)
+	}
+	gid, uid := uintptr(u.GID), uintptr(u.UID)
+	if _, _, e := syscall.RawSyscall(unix.SYS_SETRESGID, gid, gid, gid); e != 0 {
+		return fmt.Errorf("set gid: %w", e)
+	}
+	if _, _, e := syscall.RawSyscall(unix.SYS_SETRESUID, uid, uid, uid); e != 0 {
+		return fmt.Errorf("set uid: %w", e)
+	}
+	return nil
+}
