@@ -16,7 +16,7 @@ func openQuota(p place, size devices.Size) (dev *Device, err error) {
 	if p.quotaDir == "" {
 		return nil, p.noQuota
 	}
-	if err := ownDir(p.quotaDir); err != nil {
+	if err = ownDir(p.quotaDir); err != nil {
 		return nil, err
 	}
 	s, err := openStore(p.quotaDir)
@@ -29,7 +29,7 @@ func openQuota(p place, size devices.Size) (dev *Device, err error) {
 		}
 	}()
 	limit := &quotaLimit{store: s}
-	if err := limit.recount(); err != nil {
+	if err = limit.recount(); err != nil {
 		return nil, err
 	}
 	if limit.total, err = limit.sizeFor(size); err != nil {
