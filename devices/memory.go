@@ -62,6 +62,7 @@ func (m *Memory) Handle() any { return m.handle }
 // Retain adds a reference.
 func (m *Memory) Retain() {
 	if m.refs.Add(1) <= 1 {
+		m.refs.Add(-1)
 		panic(fmt.Errorf("devices: memory of %s retained after its last release", m.name))
 	}
 }

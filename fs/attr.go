@@ -1,6 +1,8 @@
 package fs
 
 import (
+	"time"
+
 	"github.com/hanwen/go-fuse/v2/fuse"
 
 	"github.com/hmcfs/hmcfs/metadata"
@@ -47,31 +49,34 @@ func fillAttr(out *fuse.Attr, a *objects.Attr) {
 
 // fillEntry answers an inode by a name. Nothing else changes the tree, so
 // the kernel may keep it, apart from what can change without it: an object
-// that is lost, and one that is written past the daemon (attrTimeout).
+// that is lost, a key, and what is written past the daemon (attrTimeout).
 func (f *filesystem) fillEntry(out *fuse.EntryOut, a *objects.Attr) {
 	fillAttr(&out.Attr, a)
 	out.NodeId = uint64(a.Ino)
 	out.Generation = uint64(a.Gen)
-	if a.State == objects.StateLost || isReserved(a.Ino) {
-		return
-	}
-	out.SetEntryTimeout(f.timeout)
-	if f.mayCacheAttr(a) {
-		out.SetAttrTimeout(f.timeout)
+	out.SetAttrTimeout(f.attrTimeout(a))
+	if a.State == objects.StateLost || isKey(a.Ino) {
+		out.SetEntryTimeout(0)
+	} else {
+		out.SetEntryTimeout(f.timeout)
 	}
 }
 
 // fillAttrOut answers the attributes of an inode.
 func (f *filesystem) fillAttrOut(out *fuse.AttrOut, a *objects.Attr) {
 	fillAttr(&out.Attr, a)
-	if a.State != objects.StateLost && !isReserved(a.Ino) && f.mayCacheAttr(a) {
-		out.SetTimeout(f.timeout)
-	}
+	out.SetTimeout(f.attrTimeout(a))
 }
 
-// mayCacheAttr says whether the kernel may keep the attributes. It may not
-// while a file is open for writing that it serves by itself: a store through
-// a map of such a file changes size and times and tells nobody.
-func (f *filesystem) mayCacheAttr(a *objects.Attr) bool {
-	return !a.IsRegular() || !f.backings.isWritten(a.Ino)
+// attrTimeout is how long the kernel may keep attributes. It may not keep
+// those of a file that is open for writing and that it serves by itself: a
+// store through a map of such a file changes its times and tells nobody.
+func (f *filesystem) attrTimeout(a *objects.Attr) time.Duration {
+	switch {
+	case a.State == objects.StateLost, isKey(a.Ino), a.Ino == statsIno:
+		return 0
+	case a.IsRegular() && f.backings.isWritten(a.Ino):
+		return 0
+	}
+	return f.timeout
 }

@@ -112,9 +112,7 @@ func (f *filesystem) Statx(_ <-chan struct{}, in *fuse.StatxIn, out *fuse.StatxO
 		return f.errs.status(err)
 	}
 	fillStatx(&out.Statx, &a)
-	if a.State != objects.StateLost && !isReserved(a.Ino) && f.mayCacheAttr(&a) {
-		out.SetTimeout(f.timeout)
-	}
+	out.SetTimeout(f.attrTimeout(&a))
 	return fuse.OK
 }
 

@@ -108,11 +108,10 @@ type lineWriter struct {
 	debug bool
 }
 
-// Write logs one line. go-fuse has no handler for STATX and says so once;
-// the kernel then asks GETATTR, so that is no degradation.
+// Write logs one line.
 func (w *lineWriter) Write(p []byte) (int, error) {
 	line := zap.ByteString("line", bytes.TrimSpace(p))
-	if w.debug || bytes.HasPrefix(p, []byte("Unimplemented opcode")) {
+	if w.debug {
 		w.to.Debug("protocol", line)
 	} else {
 		w.to.Warn("protocol", line)

@@ -1,7 +1,52 @@
 package metadata
 
+import "context"
+
 // CollideNames makes the store place names by another hash.
 func CollideNames(s *Store, hash func(string) uint64) { s.hash = hash }
 
 // SetPurgeBatch changes how many records a removal takes along at once.
 func SetPurgeBatch(s *Store, n int) { s.purgeBatch = n }
+
+// BulkFile is a file that BulkCreate makes.
+type BulkFile struct {
+	Name string
+	Key  string
+	Map  Mapping
+}
+
+// BulkCreate makes files in one transaction, which is far faster than one for
+// each and leaves the same records.
+func BulkCreate(ctx context.Context, s *Store, parent Ino, node Node, files []BulkFile) error {
+	inos := make([]Ino, len(files))
+	for i := range inos {
+		var err error
+		if inos[i], err = s.newIno(ctx); err != nil {
+			return err
+		}
+	}
+	return s.update(ctx, func(t *txn) error {
+		dir, err := t.dir(parent)
+		if err != nil {
+			return err
+		}
+		for i, f := range files {
+			sl, err := t.findDirent(parent, f.Name)
+			if err != nil {
+				return err
+			}
+			rec := t.newRecord(inos[i], &dir, f.Name, node)
+			rec.Key = f.Key
+			if err := t.kv.Set(t.keyString(kindKey, f.Key), encodeNumber(nil, uint64(rec.Ino))); err != nil {
+				return err
+			}
+			if err := t.replaceMappings(&rec, []Mapping{f.Map}); err != nil {
+				return err
+			}
+			if err := t.enter(&dir, f.Name, sl, &rec); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}

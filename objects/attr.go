@@ -143,7 +143,7 @@ func (o *object) revive() {
 	t, body := o.place()
 	x, inDevice := body.(*extents)
 	_, gone := body.(lost)
-	if !gone && !(inDevice && x.live() != nil) {
+	if !gone && (!inDevice || x.live() == nil) {
 		return
 	}
 	o.mu.Lock()

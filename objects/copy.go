@@ -37,14 +37,16 @@ func (s *Store) CopyRange(ctx context.Context, r CopyRange) (uint64, error) {
 	}
 	dst := r.Dst.obj
 	var done uint64
-	err = dst.change(ctx, func() error {
+	err = dst.change(ctx, func() (err error) {
 		if r.KillPriv {
-			if err := s.killPriv(ctx, dst.ino); err != nil {
-				return err
-			}
+			err = s.killPriv(ctx, dst.ino)
 		}
-		return copyContent(ctx, r.Src.obj, r.SrcOff, r.N, func(at piece) error {
-			n, err := dst.receive(ctx, r.DstOff+at.off-r.SrcOff, at)
+		if err != nil {
+			return err
+		}
+		return copyContent(ctx, r.Src.obj, r.SrcOff, r.N, func(at piece) (err error) {
+			var n uint64
+			n, err = dst.receive(ctx, r.DstOff+at.off-r.SrcOff, at)
 			done += n
 			return err
 		})
@@ -92,7 +94,7 @@ func (o *object) receive(ctx context.Context, off uint64, at piece) (uint64, err
 	if err := body.clear(ctx, off, at.n, false); err != nil {
 		return 0, err
 	}
-	return at.n, o.extend(off + at.n)
+	return at.n, o.extend(ctx, off+at.n)
 }
 
 // duplicate makes a second content with the bytes of an object, on a tier.
@@ -105,13 +107,13 @@ func (o *object) duplicate(ctx context.Context, to content) error {
 		if at.hole {
 			return nil
 		}
-		_, path, err := to.write(ctx, at.off, at.span)
+		_, path, failure := to.write(ctx, at.off, at.span)
 		if path != "" {
 			o.mu.Lock()
 			o.path = path
 			o.mu.Unlock()
 		}
-		return err
+		return failure
 	})
 	if err != nil || to.backing() == nil {
 		return err

@@ -88,7 +88,7 @@ func TestMetadataErrors(t *testing.T) {
 
 // script is a life of two objects in which every step may fail.
 type script struct {
-	rig    *rig
+	rig *rig
 	// arm lets the failure come from here on, and disarm none.
 	arm    func()
 	disarm func()

@@ -244,11 +244,11 @@ func (o *object) allocate(ctx context.Context, mode AllocateMode, off, n uint64)
 	if mode == AllocateExtend || mode == AllocateZero {
 		end = off + n
 	}
-	return o.extend(end)
+	return o.extend(ctx, end)
 }
 
 // extend makes the object at least end bytes long.
-func (o *object) extend(end uint64) error {
+func (o *object) extend(ctx context.Context, end uint64) error {
 	body := o.content()
 	if body.backing() == nil {
 		o.touch(end, "")
@@ -258,7 +258,7 @@ func (o *object) extend(end uint64) error {
 	if err != nil || size >= end {
 		return err
 	}
-	return body.cut(context.Background(), end)
+	return body.cut(ctx, end)
 }
 
 // Seek finds data or a hole at or behind off; ErrNoData beyond the end.

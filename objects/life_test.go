@@ -1,6 +1,7 @@
 package objects_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"sync"
@@ -138,7 +139,7 @@ func TestCrashLosesContentAndSaysSo(t *testing.T) {
 	r.write(kept, 0, kit.Bytes(1, 0, 100))
 	empty := r.create("sim0", "empty")
 	r.close(empty)
-	dev.(*sim.Device).Crash()
+	sim.As(dev).Crash()
 	if _, err := kept.ReadAt(r.ctx(), make([]byte, 10), 0); !errors.Is(err, objects.ErrLost) {
 		t.Errorf("read after the crash: %v", err)
 	}
@@ -175,7 +176,7 @@ func TestReopenInAnotherEpoch(t *testing.T) {
 		files = append(files, f)
 	}
 	dead := r.store
-	dev.(*sim.Device).Crash()
+	sim.As(dev).Crash()
 	r.reopen()
 	var lost []objects.LostObject
 	if err := r.store.Lost(r.ctx(), func(o objects.LostObject) error { lost = append(lost, o); return nil }); err != nil {
@@ -206,31 +207,18 @@ func TestWritersAndReadersOfOneObject(t *testing.T) {
 	r := newRig(t, small(false))
 	f := r.create("sim0", "a")
 	defer r.close(f)
-	const blocks, block = 64, 4096 + 13
+	const blocks, block, seed = 64, 4096 + 13, 9
 	var all sync.WaitGroup
 	for w := range 8 {
 		all.Go(func() {
 			for b := w; b < blocks; b += 8 {
-				if _, err := f.WriteAt(r.ctx(), kit.Bytes(9, int64(b*block), block), objects.Write{Off: uint64(b * block)}); err != nil {
+				off := int64(b * block)
+				if _, err := f.WriteAt(r.ctx(), kit.Bytes(seed, off, block), objects.Write{Off: uint64(off)}); err != nil {
 					t.Error(err)
 				}
 			}
 		})
-		all.Go(func() {
-			for range 50 {
-				p := make([]byte, 3*block)
-				n, err := f.ReadAt(r.ctx(), p, uint64(w*block))
-				if err != nil {
-					t.Error(err)
-				}
-				for i, c := range p[:n] {
-					if want := kit.Bytes(9, int64(w*block+i), 1)[0]; c != 0 && c != want {
-						t.Errorf("byte %d is %#x: neither unwritten nor %#x", w*block+i, c, want)
-						return
-					}
-				}
-			}
-		})
+		all.Go(func() { readUnwrittenOr(r, f, seed, w*block, 3*block) })
 		all.Go(func() {
 			for range 20 {
 				if _, err := r.store.Attr(r.ctx(), f.Ino()); err != nil {
@@ -240,8 +228,27 @@ func TestWritersAndReadersOfOneObject(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if d := kit.FirstDiff(r.read(f, 0, blocks*block), kit.Bytes(9, 0, blocks*block)); d >= 0 {
+	if d := kit.FirstDiff(r.read(f, 0, blocks*block), kit.Bytes(seed, 0, blocks*block)); d >= 0 {
 		t.Errorf("byte %d differs", d)
+	}
+}
+
+// readUnwrittenOr reads a range again and again: each byte must be zero, as
+// long as it is not written, or what is written there.
+func readUnwrittenOr(r *rig, f *objects.File, seed uint64, off, n int) {
+	want := kit.Bytes(seed, int64(off), n)
+	for range 50 {
+		p := make([]byte, n)
+		got, err := f.ReadAt(r.ctx(), p, uint64(off))
+		if err != nil {
+			r.t.Error(err)
+		}
+		for i, c := range p[:got] {
+			if c != 0 && c != want[i] {
+				r.t.Errorf("byte %d is %#x: neither unwritten nor %#x", off+i, c, want[i])
+				return
+			}
+		}
 	}
 }
 
@@ -250,58 +257,52 @@ func TestWritersAndReadersOfOneObject(t *testing.T) {
 func TestNoForeignBytes(t *testing.T) {
 	kit.Check(t)
 	r := newRig(t, sim.Params{Size: 2 * devices.MiB})
-	a := r.create("sim0", "a")
-	b := r.create("sim0", "b")
-	defer r.close(a)
-	defer r.close(b)
-	const n = 512 << 10
-	fill := func(f *objects.File, c byte) {
-		p := make([]byte, n)
-		for i := range p {
-			p[i] = c
-		}
-		if _, err := f.WriteAt(r.ctx(), p, objects.Write{}); err != nil {
-			t.Error(err)
-		}
-		zero := uint64(0)
-		if _, err := r.store.SetAttr(r.ctx(), f.Ino(), objects.Change{Size: &zero}); err != nil {
-			t.Error(err)
-		}
-	}
 	stop := make(chan struct{})
-	var readers sync.WaitGroup
-	for f, own := range map[*objects.File]byte{a: 'a', b: 'b'} {
-		readers.Go(func() {
-			p := make([]byte, n)
-			for {
-				select {
-				case <-stop:
-					return
-				default:
-				}
-				got, err := f.ReadAt(r.ctx(), p, 0)
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				for i, c := range p[:got] {
-					if c != 0 && c != own {
-						t.Errorf("byte %d of %q is %q", i, own, c)
-						return
-					}
-				}
-			}
-		})
-	}
-	var writers sync.WaitGroup
-	for f, own := range map[*objects.File]byte{a: 'a', b: 'b'} {
-		writers.Go(func() {
-			for range 60 {
-				fill(f, own)
-			}
-		})
+	var readers, writers sync.WaitGroup
+	for _, own := range []byte("ab") {
+		f := r.create("sim0", string(own))
+		defer r.close(f)
+		readers.Go(func() { readOnly(r, f, own, stop) })
+		writers.Go(func() { rewrite(r, f, own) })
 	}
 	writers.Wait()
 	close(stop)
 	readers.Wait()
+}
+
+const foreignSize = 512 << 10
+
+// rewrite fills an object and cuts it to nothing, again and again.
+func rewrite(r *rig, f *objects.File, own byte) {
+	p := bytes.Repeat([]byte{own}, foreignSize)
+	zero := uint64(0)
+	for range 60 {
+		if _, err := f.WriteAt(r.ctx(), p, objects.Write{}); err != nil {
+			r.t.Error(err)
+		}
+		if _, err := r.store.SetAttr(r.ctx(), f.Ino(), objects.Change{Size: &zero}); err != nil {
+			r.t.Error(err)
+		}
+	}
+}
+
+// readOnly reads until it is stopped, and finds nothing but zeros and own.
+func readOnly(r *rig, f *objects.File, own byte, stop <-chan struct{}) {
+	p := make([]byte, foreignSize)
+	for {
+		select {
+		case <-stop:
+			return
+		default:
+		}
+		got, err := f.ReadAt(r.ctx(), p, 0)
+		if err != nil {
+			r.t.Error(err)
+			return
+		}
+		if rest := bytes.Trim(p[:got], string([]byte{0, own})); len(rest) > 0 {
+			r.t.Errorf("a byte of %q is %q", own, rest[0])
+			return
+		}
+	}
 }

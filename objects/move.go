@@ -31,7 +31,7 @@ func (s *Store) moveBetween(ctx context.Context, r metadata.Rename) error {
 	}
 	if !in.IsRegular() {
 		return s.replace(ctx, r, func() (metadata.RenameResult, error) {
-			return s.moveName(ctx, r, in.Ino, to, 0, nil)
+			return s.moveName(ctx, r, in.Ino, home{tier: to}, nil)
 		})
 	}
 	end, ok := s.beginMove(in.Ino)
@@ -44,7 +44,7 @@ func (s *Store) moveBetween(ctx context.Context, r metadata.Rename) error {
 
 // moveName is metadata.MoveDevice for a name that must still be what was
 // copied. The caller has the names' locks.
-func (s *Store) moveName(ctx context.Context, r metadata.Rename, ino Ino, to *tier, epoch metadata.Epoch, maps []metadata.Mapping) (metadata.RenameResult, error) {
+func (s *Store) moveName(ctx context.Context, r metadata.Rename, ino Ino, to home, maps []metadata.Mapping) (metadata.RenameResult, error) {
 	now, err := s.meta.Lookup(ctx, r.From, r.Name)
 	if err != nil {
 		return metadata.RenameResult{}, err
@@ -52,7 +52,7 @@ func (s *Store) moveName(ctx context.Context, r metadata.Rename, ino Ino, to *ti
 	if now.Ino != ino {
 		return metadata.RenameResult{}, fmt.Errorf("%q was replaced meanwhile: %w", r.Name, metadata.ErrNotExist)
 	}
-	return s.meta.MoveDevice(ctx, r, to.name, epoch, maps)
+	return s.meta.MoveDevice(ctx, r, to.tier.name, to.epoch, maps)
 }
 
 func (s *Store) moveObject(ctx context.Context, r metadata.Rename, ino Ino, to *tier) error {
@@ -66,33 +66,51 @@ func (s *Store) moveObject(ctx context.Context, r metadata.Rename, ino Ino, to *
 		return err
 	}
 	var old content
-	err = o.change(ctx, func() error {
-		if err := o.duplicate(ctx, fresh); err != nil {
-			return err
-		}
-		size, err := o.end()
-		if err != nil {
-			return err
-		}
-		if fresh.usage() == 0 && fresh.backing() == nil {
-			epoch = 0
-		}
-		err = s.replace(ctx, r, func() (metadata.RenameResult, error) {
-			return s.moveName(ctx, r, ino, to, epoch, fresh.settle(size))
-		})
-		if err != nil {
-			return err
-		}
-		old, err = o.rehome(to, fresh, epoch)
+	err = o.change(ctx, func() (err error) {
+		old, err = s.transplant(ctx, r, o, home{tier: to, body: fresh, epoch: epoch})
 		return err
 	})
-	if err != nil && old == nil {
+	if err != nil {
 		return errors.Join(err, fresh.discard())
 	}
-	if err := errors.Join(err, old.discard()); err != nil {
+	if err = old.discard(); err != nil {
 		s.log.Warn("memory of a moved object not given back", zap.Uint64("ino", uint64(ino)), zap.Error(err))
 	}
 	return nil
+}
+
+// home is where content is, or shall be.
+type home struct {
+	tier  *tier
+	body  content
+	epoch metadata.Epoch // what the record says of the content
+}
+
+// transplant copies the object's content to a new home and moves the name
+// there. It returns the old content, or an error and nothing has changed.
+func (s *Store) transplant(ctx context.Context, r metadata.Rename, o *object, to home) (content, error) {
+	if err := o.duplicate(ctx, to.body); err != nil {
+		return nil, err
+	}
+	var in metadata.Inode
+	if err := o.overlay(&in); err != nil {
+		return nil, err
+	}
+	if h, ok := to.body.(*hostFile); ok {
+		if err := h.setTimes(Change{Atime: &in.Atime, Mtime: &in.Mtime}); err != nil {
+			return nil, err
+		}
+	} else if to.body.usage() == 0 {
+		to.epoch = 0
+	}
+	maps := to.body.settle(in.Size)
+	err := s.replace(ctx, r, func() (metadata.RenameResult, error) {
+		return s.moveName(ctx, r, o.ino, to, maps)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return o.rehome(to, in), nil
 }
 
 // newContent makes empty content on a tier for an object that lives on
@@ -106,21 +124,13 @@ func (s *Store) newContent(to *tier, ino Ino) (content, metadata.Epoch, error) {
 }
 
 // rehome gives the object its new content and returns the old one. Times and
-// size stay as they were: a rename changes neither.
-func (o *object) rehome(to *tier, fresh content, epoch metadata.Epoch) (content, error) {
-	in := metadata.Inode{}
-	if err := o.overlay(&in); err != nil {
-		return nil, err
-	}
+// size stay as they were, as in says: a rename changes neither.
+func (o *object) rehome(to home, in metadata.Inode) content {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	old := o.body
-	o.tier, o.body, o.epoch = to, fresh, epoch
+	o.tier, o.body, o.epoch = to.tier, to.body, to.epoch
 	o.size, o.atime, o.mtime = in.Size, in.Atime, in.Mtime
 	o.dirty.Store(true)
-	h, ok := fresh.(*hostFile)
-	if !ok {
-		return old, nil
-	}
-	return old, h.setTimes(Change{Atime: &in.Atime, Mtime: &in.Mtime})
+	return old
 }

@@ -213,7 +213,7 @@ func (o *object) accessed() {
 	last := o.atime
 	o.mu.RUnlock()
 	now := o.store.now()
-	if host || !(stale || now.Sec-last.Sec > 24*60*60) || now == last {
+	if host || now == last || !stale && now.Sec-last.Sec <= 24*60*60 {
 		return
 	}
 	o.mu.Lock()

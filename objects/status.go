@@ -95,7 +95,7 @@ func (s *Store) Lost(ctx context.Context, visit func(LostObject) error) error {
 			return nil
 		}
 		if o := s.pinLoaded(in.Ino); o != nil {
-			err := o.overlay(&in)
+			err = o.overlay(&in)
 			s.unpin(ctx, o, pinUse)
 			if err != nil {
 				return err

@@ -50,11 +50,13 @@ type Device struct {
 
 	// mu is held shared by everything that uses the store, and exclusively to
 	// close it.
-	mu     sync.RWMutex
+	mu sync.RWMutex
+	// +checklocks:mu
 	closed bool
 
 	blocksMu sync.Mutex
-	blocks   map[*hostmem.Block]struct{}
+	// +checklocks:blocksMu
+	blocks map[*hostmem.Block]struct{}
 }
 
 func newDevice(s *store, mode Mode, why string, l limit) *Device {
@@ -87,6 +89,8 @@ func (d *Device) Epoch() devices.Epoch { return d.store.epoch }
 func (d *Device) Files() devices.Files { return files{d} }
 
 // enter keeps the store open until leave is called.
+//
+// +checklocksignore: what it locks is the caller's to unlock, by leave.
 func (d *Device) enter() (leave func(), err error) {
 	d.mu.RLock()
 	if d.closed {

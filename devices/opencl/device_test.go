@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"testing"
 
 	"github.com/hmcfs/hmcfs/devices"
@@ -201,8 +200,8 @@ func TestContextEndsTheWork(t *testing.T) {
 
 // countdown is a context that ends after it has been asked n times.
 type countdown struct {
-	context.Context
-	n int
+	context.Context //nolint:containedctx // it is a context itself
+	n               int
 }
 
 func (c *countdown) Err() error {
@@ -258,7 +257,7 @@ func TestClosed(t *testing.T) {
 		if err := mem.Release(); err != nil {
 			t.Error(err)
 		}
-		if core(dev).used != 0 || !core(dev).done {
+		if leftOf(dev) != (left{done: true}) {
 			t.Error("something is left after Close")
 		}
 	})
@@ -271,7 +270,7 @@ func TestInfo(t *testing.T) {
 		info.MaxAlloc == 0 || info.MaxAlloc > info.Total || info.Align == 0 {
 		t.Errorf("info %+v", info)
 	}
-	t.Log(fmt.Sprintf("%+v", info))
+	t.Logf("%+v", info)
 	if dev.Epoch() == 0 || dev.Epoch() == open(t, "size=1GiB").Epoch() {
 		t.Errorf("epoch %d", dev.Epoch())
 	}

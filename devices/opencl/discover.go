@@ -1,10 +1,11 @@
 package opencl
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"sort"
+	"slices"
 	"strings"
 
 	"github.com/hmcfs/hmcfs/devices"
@@ -91,12 +92,8 @@ func (a *api) list(ctx context.Context, files system) ([]entry, error) {
 	if len(found) == 0 {
 		return nil, errors.New(strings.Join(reasons, "; "))
 	}
-	sort.SliceStable(found, func(i, j int) bool {
-		x, y := found[i], found[j]
-		if x.rank() != y.rank() {
-			return x.rank() < y.rank()
-		}
-		return x.platform < y.platform
+	slices.SortStableFunc(found, func(x, y entry) int {
+		return cmp.Or(cmp.Compare(x.rank(), y.rank()), cmp.Compare(x.platform, y.platform))
 	})
 	return found, nil
 }
@@ -182,10 +179,5 @@ func atLeast12(version string) bool {
 }
 
 func hasExtension(list, name string) bool {
-	for e := range strings.FieldsSeq(list) {
-		if e == name {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(strings.Fields(list), name)
 }

@@ -3,6 +3,7 @@ package opencl
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/hmcfs/hmcfs/devices"
 )
@@ -18,7 +19,6 @@ const (
 	codeOutOfResources   Code = -5
 	codeOutOfHostMemory  Code = -6
 	codeExecStatus       Code = -14
-	codeInvalidValue     Code = -30
 	codeBufferSize       Code = -61
 	codePlatformNotFound Code = -1001
 )
@@ -57,15 +57,7 @@ func check(call string, code Code) error {
 // isCode says whether err is one of the codes.
 func isCode(err error, codes ...Code) bool {
 	var e *Error
-	if !errors.As(err, &e) {
-		return false
-	}
-	for _, c := range codes {
-		if e.Code == c {
-			return true
-		}
-	}
-	return false
+	return errors.As(err, &e) && slices.Contains(codes, e.Code)
 }
 
 // isOutOfMemory says whether a failed allocation is for want of memory.

@@ -83,8 +83,8 @@ func TestAllocFails(t *testing.T) {
 				!strings.Contains(err.Error(), "CL_MEM_OBJECT_ALLOCATION_FAILURE") {
 				t.Errorf("got %v", err)
 			}
-			if d := core(dev); d.used != 0 || len(d.buffers) != 0 {
-				t.Errorf("%d bytes, %d buffers left", d.used, len(d.buffers))
+			if still := leftOf(dev); still != (left{}) {
+				t.Errorf("left %+v", still)
 			}
 		})
 	}

@@ -14,7 +14,8 @@ type buffer struct {
 	size devices.Size
 	own  []byte // the memory itself where it is ours, else nil
 
-	// +checklocks:gate.mu
+	// use is guarded by the mu of its device's gate. An annotation can name a
+	// lock of the same object only; the methods of gate are all that touches it.
 	use usage
 
 	// mapMu is held while the map is made or ended.
@@ -59,7 +60,7 @@ func (g *gate) enterHost(ctx context.Context, bufs ...*buffer) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for {
-		changed := busy(bufs)
+		changed := g.busyLocked(bufs)
 		if changed == nil {
 			each(bufs, func(b *buffer) { b.use.hosts++ })
 			return nil
@@ -78,11 +79,11 @@ func (g *gate) enterHost(ctx context.Context, bufs ...*buffer) error {
 	}
 }
 
-// busy returns what is closed when the first buffer that the device works on
-// is done, nil if there is none.
+// busyLocked returns what is closed when the first buffer that the device
+// works on is done, nil if there is none.
 //
-// Preconditions: gate.mu is held.
-func busy(bufs []*buffer) chan struct{} {
+// +checklocks:g.mu
+func (g *gate) busyLocked(bufs []*buffer) chan struct{} {
 	for _, b := range bufs {
 		if b.use.commands > 0 {
 			if b.use.changed == nil {

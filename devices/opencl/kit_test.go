@@ -82,19 +82,43 @@ func openDiscrete(t testing.TB, params string) *device {
 // openers opens each kind of device that the first one can be.
 func openers(params string) map[string]func(testing.TB) devices.Device {
 	return map[string]func(testing.TB) devices.Device{
-		"map=auto": func(t testing.TB) devices.Device { return open(t, params) },
-		"map=off":  func(t testing.TB) devices.Device { return open(t, params+",map=off") },
-		"shared":   func(t testing.TB) devices.Device { return openShared(t, params) },
-		"discrete": func(t testing.TB) devices.Device { return openDiscrete(t, params) },
+		"map=auto": func(t testing.TB) devices.Device { t.Helper(); return open(t, params) },
+		"map=off":  func(t testing.TB) devices.Device { t.Helper(); return open(t, params+",map=off") },
+		"shared":   func(t testing.TB) devices.Device { t.Helper(); return openShared(t, params) },
+		"discrete": func(t testing.TB) devices.Device { t.Helper(); return openDiscrete(t, params) },
 	}
 }
 
 // core is the device under the mapping one.
 func core(dev devices.Device) *device {
-	if m, ok := dev.(*mappedDevice); ok {
-		return m.device
+	switch d := dev.(type) {
+	case *mappedDevice:
+		return d.device
+	case *device:
+		return d
 	}
-	return dev.(*device)
+	panic("not a device of this package")
+}
+
+// left is what a device has not given back yet.
+type left struct {
+	used    devices.Size
+	buffers int
+	done    bool // context and queues are given back
+}
+
+func leftOf(dev devices.Device) left {
+	d := core(dev)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return left{used: d.used, buffers: len(d.buffers), done: d.done}
+}
+
+// isMapped says whether the host sees the buffer.
+func isMapped(b *buffer) bool {
+	b.mapMu.Lock()
+	defer b.mapMu.Unlock()
+	return b.addr != 0
 }
 
 // kinds runs a test on each kind of device that the first one can be.

@@ -10,7 +10,9 @@
 // channel of its own. A copy of n bytes takes latency + n/bandwidth, or as
 // long as the real copy in memory where that is more. Copies of one direction
 // share its bandwidth, those of different directions do not disturb each
-// other, and latency does not occupy a channel.
+// other, and latency does not occupy a channel. A copy that wakes up late,
+// because the machine is busy, is made up for by the next one of its channel,
+// up to 2 ms: the speed is right on average.
 //
 // # Loss
 //

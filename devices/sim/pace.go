@@ -19,6 +19,9 @@ const (
 	// twice its time.
 	timerSlack = 2 * time.Millisecond
 	sleepSlack = 80 * time.Microsecond
+	// creditLimit bounds what a late wake-up gives to the next copy. Without
+	// it a busy machine would slow the channel down for good.
+	creditLimit = 2 * time.Millisecond
 )
 
 // channel is one direction of transfer, in virtual time: busy says until when
@@ -28,8 +31,12 @@ type channel struct {
 	rate    devices.Size // bytes a second; 0 is no limit
 	latency time.Duration
 
-	mu   sync.Mutex
+	mu sync.Mutex
+	// +checklocks:mu
 	busy time.Duration // since base
+	// credit is by how much the last wait woke up too late.
+	// +checklocks:mu
+	credit time.Duration
 }
 
 // pace begins a copy now. The function that it returns takes the channel for
@@ -40,11 +47,30 @@ func (c *channel) pace() hostmem.Pace {
 	}
 	// at is where this copy is in virtual time, so that what a wait oversleeps
 	// is not added to the pieces after it.
-	at := time.Since(c.base)
+	at := c.begin()
 	return func(ctx context.Context, n int) error {
 		at = c.take(at, n)
-		return waitUntil(ctx, c.base.Add(at+c.latency))
+		late, err := waitUntil(ctx, c.base.Add(at+c.latency))
+		c.owe(late)
+		return err
 	}
+}
+
+// begin returns when a copy that is called for now begins: earlier, if the
+// one before it was held up only by its waking.
+func (c *channel) begin() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	credit := c.credit
+	c.credit = 0
+	return time.Since(c.base) - credit
+}
+
+// owe notes how late a wait ended, for the next copy.
+func (c *channel) owe(late time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.credit = min(late, creditLimit)
 }
 
 // take occupies the channel for n bytes, not before from, and returns when
@@ -59,21 +85,19 @@ func (c *channel) take(from time.Duration, n int) time.Duration {
 	return c.busy
 }
 
-// waitUntil returns at the time given, to some microseconds, or when the
-// context ends.
-func waitUntil(ctx context.Context, when time.Time) error {
-	for {
+// waitUntil returns at the time given or when the context ends. late is by how
+// much it overslept; that the time was past at the call is not its doing.
+func waitUntil(ctx context.Context, when time.Time) (late time.Duration, err error) {
+	for waited := false; ; waited = true {
 		left := time.Until(when)
 		switch {
+		case left <= 0 && waited:
+			return -left, nil
 		case left <= 0:
-			return nil
+			return 0, nil
 		case left > timerSlack:
-			timer := time.NewTimer(left - timerSlack)
-			select {
-			case <-timer.C:
-			case <-ctx.Done():
-				timer.Stop()
-				return ctx.Err()
+			if err := sleepWith(ctx, left-timerSlack); err != nil {
+				return 0, err
 			}
 		case left > sleepSlack:
 			// A signal ends the sleep early; the loop looks again.
@@ -82,5 +106,17 @@ func waitUntil(ctx context.Context, when time.Time) error {
 		default:
 			runtime.Gosched()
 		}
+	}
+}
+
+// sleepWith sleeps until the context ends.
+func sleepWith(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }

@@ -55,7 +55,7 @@ func TestSpec(t *testing.T) {
 	for text, says := range map[string]string{
 		"sim:0,size=0":                     "size is 0",
 		"sim:0,latency=fast":               "not a time",
-		"sim:0,bandwith=1GB/s":             `no parameter "bandwith"`,
+		"sim:0,speed=1GB/s":                `no parameter "speed"`,
 		"sim:0,mapped=maybe":               "not true or false",
 		"sim:0,size=1MiB,maxalloc=2MiB":    "more than the size",
 		"sim:0,latency=-1s,bandwidth=much": "; ",
@@ -176,13 +176,45 @@ func timed(f func()) time.Duration {
 	return time.Since(start)
 }
 
-// between checks a time; the upper bound is loose, since others may use the
-// machine.
-func between(t *testing.T, what string, got, want time.Duration) {
+// takes checks that f never beats the model, and is near it in the best of
+// some tries, since others may use the machine.
+func takes(t *testing.T, what string, want time.Duration, f func()) {
 	t.Helper()
-	t.Logf("%s: %v, modelled %v", what, got, want)
-	if got < want*99/100 || got > want*2+20*time.Millisecond {
-		t.Errorf("%s took %v, the model says %v", what, got, want)
+	best := time.Duration(1 << 62)
+	for range 20 {
+		got := timed(f)
+		if got < want*99/100-creditLimit {
+			t.Errorf("%s took %v, the model says %v", what, got, want)
+		}
+		if best = min(best, got); best < want*5/4 {
+			break
+		}
+	}
+	t.Logf("%s: %v, modelled %v", what, best, want)
+	if best > want*3/2 {
+		t.Errorf("%s took %v at best, the model says %v", what, best, want)
+	}
+}
+
+// repeat returns a function that calls f n times.
+func repeat(t *testing.T, n int, f func() error) func() {
+	t.Helper()
+	return func() {
+		for range n {
+			if err := f(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+// together returns a function that runs both at the same time.
+func together(f, g func()) func() {
+	return func() {
+		var wg sync.WaitGroup
+		wg.Go(f)
+		wg.Go(g)
+		wg.Wait()
 	}
 }
 
@@ -202,45 +234,27 @@ func TestBandwidth(t *testing.T) {
 	}
 	whole := mem.All()
 	big := make([]byte, whole.Len)
-	loop := func(f func() error) func() {
-		return func() {
-			for range chunks {
-				if err := f(); err != nil {
-					t.Error(err)
-				}
-			}
-		}
-	}
 	rest, err := mem.Span(devices.Range{Off: devices.Offset(devices.MiB), Len: devices.MiB})
 	if err != nil {
 		t.Fatal(err)
 	}
 	other := make([]byte, devices.MiB)
-	in := loop(func() error { return dev.CopyIn(ctx, part, buf) })
-	in2 := loop(func() error { return dev.CopyIn(ctx, rest, buf) })
-	out := loop(func() error { return dev.CopyOut(ctx, buf, part) })
-	inside := loop(func() error { return dev.Copy(ctx, part, part) })
-	both := func(f, g func()) func() {
-		return func() {
-			var wg sync.WaitGroup
-			wg.Go(f)
-			wg.Go(g)
-			wg.Wait()
-		}
-	}
+	in := repeat(t, chunks, func() error { return dev.CopyIn(ctx, part, buf) })
+	in2 := repeat(t, chunks, func() error { return dev.CopyIn(ctx, rest, buf) })
+	out := repeat(t, chunks, func() error { return dev.CopyOut(ctx, buf, part) })
+	inside := repeat(t, chunks, func() error { return dev.Copy(ctx, part, part) })
 	perMiB := time.Duration(float64(devices.MiB) / 1e9 * 1e9)
 	const latency = 100 * time.Microsecond
-	between(t, "H2D", timed(in), chunks*(perMiB+latency))
-	between(t, "D2H", timed(out), chunks*(perMiB+latency))
-	between(t, "D2D", timed(inside), chunks*(perMiB/2+latency))
-	between(t, "two H2D", timed(both(in, in2)), 2*chunks*perMiB)
-	between(t, "H2D in one piece", timed(func() {
-		if err := dev.CopyIn(ctx, whole, big); err != nil {
-			t.Error(err)
-		}
-	}), 4*perMiB+latency)
-	out2 := loop(func() error { return dev.CopyOut(ctx, other, rest) })
-	between(t, "H2D beside D2H", timed(both(in, out2)), chunks*(perMiB+latency))
+	takes(t, "H2D", chunks*(perMiB+latency), in)
+	takes(t, "D2H", chunks*(perMiB+latency), out)
+	takes(t, "D2D", chunks*(perMiB/2+latency), inside)
+	takes(t, "two H2D", 2*chunks*perMiB, together(in, in2))
+	takes(t, "H2D in one piece", 4*perMiB+latency, repeat(t, 1, func() error {
+		return dev.CopyIn(ctx, whole, big)
+	}))
+	// H2D beside D2H: other spans, or they would race.
+	out2 := repeat(t, chunks, func() error { return dev.CopyOut(ctx, other, rest) })
+	takes(t, "H2D beside D2H", chunks*(perMiB+latency), together(in, out2))
 }
 
 func TestCancelWhileWaiting(t *testing.T) {
@@ -257,37 +271,5 @@ func TestCancelWhileWaiting(t *testing.T) {
 	})
 	if !errors.Is(err, context.DeadlineExceeded) || took > 2*time.Second {
 		t.Errorf("%v after %v", err, took)
-	}
-}
-
-func BenchmarkCopy(b *testing.B) {
-	for _, spec := range []string{"sim:0", "sim:0,bandwidth=5GB/s", "sim:0,bandwidth=20GB/s"} {
-		for _, n := range []devices.Size{64 * devices.KiB, devices.MiB, 16 * devices.MiB} {
-			dev := open(b, spec)
-			mem, err := dev.Alloc(b.Context(), n)
-			if err != nil {
-				b.Fatal(err)
-			}
-			buf := make([]byte, n)
-			b.Run(spec+"/in/"+n.String(), func(b *testing.B) {
-				b.SetBytes(int64(n))
-				for b.Loop() {
-					if err := dev.CopyIn(b.Context(), mem.All(), buf); err != nil {
-						b.Fatal(err)
-					}
-				}
-			})
-			b.Run(spec+"/out/"+n.String(), func(b *testing.B) {
-				b.SetBytes(int64(n))
-				for b.Loop() {
-					if err := dev.CopyOut(b.Context(), buf, mem.All()); err != nil {
-						b.Fatal(err)
-					}
-				}
-			})
-			if err := mem.Release(); err != nil {
-				b.Fatal(err)
-			}
-		}
 	}
 }

@@ -95,6 +95,9 @@ func openBadger(opts Options) (db *badger.DB, err error) {
 			db, err = nil, fmt.Errorf("badger panicked: %v", p)
 		}
 	}()
+	if err := verifyTables(opts.Dir); err != nil {
+		return nil, err
+	}
 	o := badger.DefaultOptions(opts.Dir)
 	o.Logger = logger{opts.Logger.Named("badger")}
 	o.BypassLockGuard = true // lockDir holds that lock
@@ -108,6 +111,7 @@ func openBadger(opts Options) (db *badger.DB, err error) {
 	o.BaseTableSize = memTableSize / 2
 	o.BlockCacheSize = cacheSize
 	o.NumCompactors = 2
+	o.ChecksumVerificationMode = options.OnBlockRead
 	o.ValueThreshold = maxValue
 	o.ValueLogFileSize = valueLogSize
 	return badger.Open(o)

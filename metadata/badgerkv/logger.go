@@ -13,6 +13,9 @@ import (
 type logger struct{ log *zap.Logger }
 
 func (l logger) write(level zapcore.Level, format string, args []any) {
+	if !l.log.Core().Enabled(level) {
+		return
+	}
 	if entry := l.log.Check(level, "badger"); entry != nil {
 		text := strings.TrimSpace(fmt.Sprintf(format, args...))
 		entry.Write(zap.String("message", text))

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"slices"
@@ -34,7 +35,7 @@ func startGuard() (stop func(), err error) {
 	if err := os.Setenv(baseEnv, base); err != nil {
 		return nil, err
 	}
-	cmd := itself(guardName, base)
+	cmd := itself(guardName, append([]string{base}, programDir()...)...)
 	cmd.Stderr = os.Stderr
 	// A ^C is for the tests; the guard outlives it to clear up.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -51,10 +52,24 @@ func startGuard() (stop func(), err error) {
 	}, nil
 }
 
+// programDir is where testscript.Main has put the program, for the case that
+// it can't clear up by itself.
+func programDir() []string {
+	path, err := exec.LookPath(programName)
+	if err != nil {
+		return nil
+	}
+	dir := filepath.Dir(filepath.Dir(path))
+	if !strings.HasPrefix(filepath.Base(dir), "testscript-main") {
+		return nil
+	}
+	return []string{dir}
+}
+
 // guard waits for the end of the test process and clears up after it.
 func guard() {
 	signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
-	if len(os.Args) != 2 || !filepath.IsAbs(os.Args[1]) {
+	if len(os.Args) < 2 || !filepath.IsAbs(os.Args[1]) {
 		fmt.Fprintln(os.Stderr, "the guard needs the directory that it clears")
 		os.Exit(2)
 	}
@@ -62,6 +77,9 @@ func guard() {
 	if err := clear(os.Args[1]); err != nil {
 		fmt.Fprintf(os.Stderr, "clear up after the tests: %v\n", err)
 		os.Exit(1)
+	}
+	for _, dir := range os.Args[2:] {
+		_ = os.RemoveAll(dir) // gone already, unless the tests were killed
 	}
 }
 

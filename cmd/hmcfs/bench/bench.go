@@ -4,84 +4,53 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
-	"text/tabwriter"
-	"time"
-
-	"github.com/hmcfs/hmcfs/devices"
 )
-
-// Options say what to measure.
-type Options struct {
-	// MountPoint is the mount.
-	MountPoint string
-	// Devices are the directories to measure; none is all.
-	Devices []string
-	// Size is how large the files are.
-	Size devices.Size
-	// Baseline is a directory on tmpfs.
-	Baseline string
-	// Rounds is how often each row is measured. Default 5.
-	Rounds int
-	// Progress is told what is measured next; nil is not called.
-	Progress func(line string)
-}
-
-// Row is the median of one measurement.
-type Row struct {
-	Device string `json:"device"`
-	What   string `json:"what"`
-	// Value is in Unit: bytes or operations a second.
-	Value float64 `json:"value"`
-	Unit  string  `json:"unit"`
-	// Ratio is Value to that of the baseline; 0 where that has none.
-	Ratio float64 `json:"ratio,omitempty"`
-	// All are the values of each round.
-	All []float64 `json:"all"`
-}
-
-// Report is what a run measured.
-type Report struct {
-	MountPoint string       `json:"mount_point"`
-	Size       devices.Size `json:"size"`
-	Rounds     int          `json:"rounds"`
-	Rows       []Row        `json:"rows"`
-}
 
 // baseName is what the baseline's rows are called.
 const baseName = "tmpfs"
 
 // Run measures. What it writes is removed, also after a failure.
-func Run(ctx context.Context, o Options) (Report, error) {
-	if o.Rounds == 0 {
-		o.Rounds = 5
-	}
-	if o.Progress == nil {
-		o.Progress = func(string) {}
+func Run(ctx context.Context, o Options) (report Report, err error) {
+	o.EnsureDefaults()
+	if err := o.Validate(); err != nil {
+		return Report{}, err
 	}
 	names, err := o.names()
 	if err != nil {
 		return Report{}, err
 	}
-	r := Report{MountPoint: o.MountPoint, Size: o.Size, Rounds: o.Rounds}
-	dirs := []struct{ name, dir string }{{baseName, o.Baseline}}
-	for _, n := range names {
-		dirs = append(dirs, struct{ name, dir string }{n, filepath.Join(o.MountPoint, n)})
+	base, done, err := o.baseline()
+	if err != nil {
+		return Report{}, err
 	}
-	for _, d := range dirs {
-		if err := r.directory(ctx, o, d.name, d.dir); err != nil {
-			return r, err
+	defer func() { err = errors.Join(err, done()) }()
+	r := &run{opts: &o, report: Report{MountPoint: o.MountPoint, Size: o.Size, Files: o.Files, Rounds: o.Rounds}}
+	defer func() { err = errors.Join(err, r.close()) }()
+	if err := r.open(baseName, base); err != nil {
+		return Report{}, err
+	}
+	for _, n := range names {
+		if err := r.open(n, filepath.Join(o.MountPoint, n)); err != nil {
+			return Report{}, err
 		}
 	}
-	return r, nil
+	if os.Geteuid() != 0 {
+		r.report.Notes = append(r.report.Notes, "stat: only root can make the kernel forget names, so they were known to it")
+	}
+	if err := r.each(ctx); err != nil {
+		return Report{}, err
+	}
+	if err := r.across(ctx); err != nil {
+		return Report{}, err
+	}
+	return r.report, nil
 }
 
 // names lists the device directories.
-func (o Options) names() ([]string, error) {
+func (o *Options) names() ([]string, error) {
 	if len(o.Devices) > 0 {
 		for _, n := range o.Devices {
 			if _, err := os.Stat(filepath.Join(o.MountPoint, n)); err != nil {
@@ -103,69 +72,87 @@ func (o Options) names() ([]string, error) {
 	return out, nil
 }
 
-func (r *Report) directory(ctx context.Context, o Options, name, parent string) (err error) {
-	dir, err := os.MkdirTemp(parent, "hmcfs-bench-")
+// run is one run; its first subject is the baseline.
+type run struct {
+	opts     *Options
+	subjects []*subject
+	report   Report
+}
+
+func (r *run) open(name, dir string) error {
+	s, err := newSubject(name, dir, r.opts)
 	if err != nil {
-		return fmt.Errorf("measure %s: %w", name, err)
+		return err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	s := &subject{dir: dir, size: int64(o.Size)}
-	for _, m := range measurements() {
-		o.Progress(fmt.Sprintf("%s: %s", name, m.what))
-		row := Row{Device: name, What: m.what, Unit: m.unit}
-		for range o.Rounds {
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			v, err := s.time(ctx, m)
-			if err != nil {
-				return fmt.Errorf("measure %s of %s: %w", m.what, name, err)
-			}
-			row.All = append(row.All, v)
+	r.subjects = append(r.subjects, s)
+	return nil
+}
+
+func (r *run) close() error {
+	var errs []error
+	for _, s := range r.subjects {
+		errs = append(errs, s.close())
+	}
+	return errors.Join(errs...)
+}
+
+// each measures the rows that every directory has.
+func (r *run) each(ctx context.Context) error {
+	names := make([]string, len(r.subjects))
+	for i, s := range r.subjects {
+		names[i] = s.name
+	}
+	for _, w := range workloads() {
+		probes := make([]Probe, len(r.subjects))
+		for i, s := range r.subjects {
+			probes[i] = w.probe(s)
+			probes[i].Name = w.what + " of " + s.name
 		}
-		row.Value = median(row.All)
-		if base := r.value(baseName, m.what); base > 0 {
-			row.Ratio = row.Value / base
+		if err := r.measure(ctx, w.what, w.unit, names, probes); err != nil {
+			return err
 		}
-		r.Rows = append(r.Rows, row)
 	}
 	return nil
 }
 
-// time runs one measurement once and returns units a second.
-func (s *subject) time(ctx context.Context, m measurement) (float64, error) {
-	begun := time.Now()
-	n, err := m.run(ctx, s)
+// across measures copies between devices, beside a copy inside the baseline.
+func (r *run) across(ctx context.Context) error {
+	const what = "copy across"
+	base := r.subjects[0]
+	names, probes := []string{base.name}, []Probe{base.copyInside()}
+	for _, p := range pairs(r.subjects[1:]) {
+		names = append(names, p[0].name+" to "+p[1].name)
+		probes = append(probes, p[0].copyTo(p[1]))
+	}
+	if len(probes) == 1 {
+		return nil
+	}
+	for i := range probes {
+		probes[i].Name = what + ", " + names[i]
+	}
+	return r.measure(ctx, what, bytesPerSecond, names, probes)
+}
+
+// pairs lists between which devices is copied: the first two in both
+// directions, then from one to the next, at most four.
+func pairs(devs []*subject) [][2]*subject {
+	const most = 4
+	var out [][2]*subject
+	for i := 1; i < len(devs) && len(out) < most; i++ {
+		out = append(out, [2]*subject{devs[i-1], devs[i]})
+		if i == 1 {
+			out = append(out, [2]*subject{devs[1], devs[0]})
+		}
+	}
+	return out
+}
+
+func (r *run) measure(ctx context.Context, what, unit string, names []string, probes []Probe) error {
+	r.opts.Progress(what)
+	all, err := Interleave(ctx, r.opts.Rounds, probes)
 	if err != nil {
-		return 0, err
+		return err
 	}
-	return float64(n) / time.Since(begun).Seconds(), nil
-}
-
-func (r *Report) value(device, what string) float64 {
-	for _, row := range r.Rows {
-		if row.Device == device && row.What == what {
-			return row.Value
-		}
-	}
-	return 0
-}
-
-func median(values []float64) float64 {
-	sorted := slices.Sorted(slices.Values(values))
-	return sorted[len(sorted)/2]
-}
-
-// Print writes the report as a table.
-func (r *Report) Print(w io.Writer) error {
-	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(t, strings.Join([]string{"DEVICE", "WHAT", "MEDIAN", "OF TMPFS"}, "\t"))
-	for _, row := range r.Rows {
-		value := fmt.Sprintf("%.0f %s", row.Value, row.Unit)
-		if row.Unit == bytesPerSecond {
-			value = fmt.Sprintf("%.2f GB/s", row.Value/1e9)
-		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%.2f\n", row.Device, row.What, value, row.Ratio)
-	}
-	return t.Flush()
+	r.report.add(what, unit, names, all)
+	return nil
 }

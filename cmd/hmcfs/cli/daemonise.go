@@ -35,6 +35,7 @@ func writeReady(w io.Writer, msg readyMessage) {
 // daemonise starts the program again as a daemon and returns when the mount
 // answers, or with the daemon's own error.
 func (m *mountRun) daemonise(ctx context.Context, s *config.Settings, p place.Paths) error {
+	fresh := !p.HasState()
 	if err := p.Prepare(m.UID); err != nil {
 		return err
 	}
@@ -42,15 +43,15 @@ func (m *mountRun) daemonise(ctx context.Context, s *config.Settings, p place.Pa
 	if err != nil {
 		return err
 	}
-	defer log.Close()
+	defer func() { _ = log.Close() }()
 	from, to, err := os.Pipe()
 	if err != nil {
 		return fmt.Errorf("start the daemon: %w", err)
 	}
-	defer from.Close()
+	defer func() { _ = from.Close() }()
 	cmd := m.daemonCommand(log, to)
 	err = cmd.Start()
-	to.Close()
+	_ = to.Close()
 	if err != nil {
 		return fmt.Errorf("start the daemon: %w", err)
 	}
@@ -62,12 +63,14 @@ func (m *mountRun) daemonise(ctx context.Context, s *config.Settings, p place.Pa
 		return cmd.Process.Release()
 	}
 	cmd.Wait() //nolint:errcheck // what it told, or that it told nothing, is the error
-	p.Clean()
-	switch {
-	case ctx.Err() != nil:
-		return fmt.Errorf("mount %s: interrupted; nothing is mounted", p.MountPoint)
-	case err != nil:
+	if err != nil && ctx.Err() == nil {
 		return fmt.Errorf("mount %s: the daemon ended without a word; its log is %s", p.MountPoint, log.Name())
+	}
+	if fresh {
+		p.CleanState()
+	}
+	if ctx.Err() != nil {
+		return fmt.Errorf("mount %s: interrupted; nothing is mounted", p.MountPoint)
 	}
 	return &codeError{code: msg.Code, err: errors.New(msg.Error)}
 }

@@ -50,7 +50,7 @@ func (a *app) umount(ctx context.Context, path string, r adminapi.UmountRequest)
 	}
 	c, err := a.connect(ctx, m)
 	if errors.Is(err, client.ErrNoDaemon) {
-		return a.umountDead(m, r.Lazy)
+		return a.umountDead(ctx, m, r.Lazy)
 	}
 	if err != nil {
 		return err
@@ -85,7 +85,7 @@ func lockOf(st adminapi.Status) string {
 
 // umountDead takes away a mount that nobody serves. The records and the host
 // tier stay: they are what the next mount goes on with.
-func (a *app) umountDead(m place.Mount, lazy bool) error {
+func (a *app) umountDead(ctx context.Context, m place.Mount, lazy bool) error {
 	if err := place.Detach(m.MountPoint, lazy || place.IsDead(m.MountPoint)); err != nil {
 		if errors.Is(err, place.ErrBusy) {
 			return busy(m.MountPoint)
@@ -93,7 +93,14 @@ func (a *app) umountDead(m place.Mount, lazy bool) error {
 		return err
 	}
 	for _, p := range a.host().Find(m.MountPoint, m.Owner()) {
-		p.CleanSocket()
+		holder, living, err := place.ReadHolder(p.Lock())
+		if err == nil && living && holder.MountPoint == m.MountPoint {
+			// It only did not answer; it ends by itself without its mount.
+			return place.AwaitEnd(ctx, holder.PID, p.Lock(), endLimit)
+		}
+		if err == nil {
+			p.CleanSocket()
+		}
 	}
 	a.note("the daemon of %s was dead; the mount is gone, and a next mount there finds what can be saved", m.MountPoint)
 	return nil

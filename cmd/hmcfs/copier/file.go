@@ -22,7 +22,7 @@ func (c *copier) file(ctx context.Context, j job) (out File) {
 		out.Err = err
 		return out
 	}
-	defer src.Close()
+	defer func() { _ = src.Close() }()
 	info, err := src.Stat()
 	if err != nil {
 		out.Err = err
@@ -43,14 +43,15 @@ func (c *copier) file(ctx context.Context, j job) (out File) {
 		copyTensorFacts(src, dst)
 		out.Path = pathTaken(src, dst)
 	}
+	left := ""
 	if out.Err != nil {
-		giveUp(dst, made, m.consistent)
+		left = giveUp(dst, made, m.consistent)
 	}
 	if err := dst.Close(); out.Err == nil && err != nil {
 		out.Err = err
 	}
 	if out.Err != nil && ctx.Err() != nil {
-		out.Err = interrupted(j)
+		out.Err = &interruptedError{j.source, left}
 	}
 	return out
 }
@@ -68,7 +69,7 @@ func (c *copier) target(j job, info fs.FileInfo) (dst *os.File, made bool, err e
 		dst, err = os.OpenFile(j.target, os.O_WRONLY, 0)
 	}
 	if err != nil && c.opts.Force {
-		if err := os.Remove(j.target); err != nil {
+		if err = os.Remove(j.target); err != nil {
 			return nil, false, err
 		}
 		dst, err = os.OpenFile(j.target, create, 0o600)
@@ -99,17 +100,18 @@ func finish(dst *os.File, info fs.FileInfo) error {
 }
 
 // giveUp removes a target that was made for this copy, and cuts another to
-// what was copied.
-func giveUp(dst *os.File, made bool, consistent int64) {
+// what was copied. It tells which.
+func giveUp(dst *os.File, made bool, consistent int64) string {
 	if !made {
 		dst.Truncate(consistent) //nolint:errcheck // the failure that led here is told
-		return
+		return fmt.Sprintf("%s is cut to the %d bytes that were copied", dst.Name(), consistent)
 	}
 	named, err := os.Lstat(dst.Name())
 	held, herr := dst.Stat()
 	if err == nil && herr == nil && os.SameFile(named, held) {
-		os.Remove(dst.Name())
+		_ = os.Remove(dst.Name())
 	}
+	return dst.Name() + " is removed"
 }
 
 // copyTensorFacts hands on what hmcfs knows of the bytes, where both files
@@ -123,10 +125,14 @@ func copyTensorFacts(src, dst *os.File) {
 }
 
 // pathTaken asks hmcfs which way the bytes took: of the target if it is on a
-// mount, else of the source, whose bytes came to the host.
+// mount, else of the source, whose bytes came to the host. What the kernel
+// moves by itself, from and to the host tier, is "host".
 func pathTaken(src, dst *os.File) string {
 	if path := fileXattr(dst, "user.hmc.path"); path != "" {
 		return path
+	}
+	if device := fileXattr(dst, "user.hmc.device"); device != "" {
+		return device
 	}
 	switch device := fileXattr(src, "user.hmc.device"); device {
 	case "", "host":

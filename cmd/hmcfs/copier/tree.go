@@ -14,7 +14,7 @@ import (
 func (c *copier) tree(ctx context.Context, j job) {
 	switch {
 	case ctx.Err() != nil:
-		c.ended(File{Source: j.source, Target: j.target, Err: interrupted(j)})
+		c.ended(File{Source: j.source, Target: j.target, Err: &interruptedError{j.source, "it was not begun"}})
 	case j.info.IsDir():
 		c.directory(ctx, j)
 	case j.info.Mode()&fs.ModeSymlink != 0:
@@ -26,9 +26,16 @@ func (c *copier) tree(ctx context.Context, j job) {
 	}
 }
 
-func interrupted(j job) error {
-	return fmt.Errorf("copy %s: interrupted: %w", j.source, context.Canceled)
+// interruptedError is a copy that a person stopped. It is context.Canceled.
+type interruptedError struct{ source, left string }
+
+// Error tells what is left of the target.
+func (e *interruptedError) Error() string {
+	return fmt.Sprintf("copy %s: interrupted; %s", e.source, e.left)
 }
+
+// Is makes errors.Is(err, context.Canceled) true.
+func (e *interruptedError) Is(target error) bool { return target == context.Canceled }
 
 // directory makes the directory and copies what is in it. Its mode is set at
 // the end, so that one without write permission can be filled.

@@ -24,7 +24,8 @@ func (u User) String() string {
 }
 
 // Users lists the processes that keep a mount busy, as far as this user may
-// see them. It reads only /proc and never asks the mount.
+// see them. This process is left
+// out. It reads only /proc and never asks the mount.
 func Users(mountPoint string) []User {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -33,7 +34,7 @@ func Users(mountPoint string) []User {
 	var out []User
 	for _, e := range entries {
 		pid, err := strconv.Atoi(e.Name())
-		if err != nil {
+		if err != nil || pid == os.Getpid() {
 			continue
 		}
 		if u, ok := userOf(pid, mountPoint); ok {

@@ -1,0 +1,70 @@
+package bench
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/hmcfs/hmcfs/devices"
+)
+
+// The defaults of Options.
+const (
+	DefaultSize   = 256 * devices.MiB
+	DefaultFiles  = 1000
+	DefaultRounds = 5
+)
+
+// Options say what to measure.
+type Options struct {
+	// MountPoint is the mount.
+	MountPoint string
+	// Devices are the directories to measure; none is all.
+	Devices []string
+	// Size is how large the files are, at least 1 MiB. Default 256 MiB.
+	// Every directory needs room for two of them.
+	Size devices.Size
+	// Files is how many empty files are made, looked at and removed.
+	// Default 1000.
+	Files int
+	// Baseline is a directory on tmpfs. Empty is a tmpfs that is mounted for
+	// the run, or /dev/shm where that may not be done.
+	Baseline string
+	// Rounds is how often each row is measured. Default 5.
+	Rounds int
+	// Progress is told what is measured next; nil is not called.
+	Progress func(line string)
+}
+
+// EnsureDefaults fills in what is left at its zero value.
+func (o *Options) EnsureDefaults() {
+	if o.Size == 0 {
+		o.Size = DefaultSize
+	}
+	if o.Files == 0 {
+		o.Files = DefaultFiles
+	}
+	if o.Rounds == 0 {
+		o.Rounds = DefaultRounds
+	}
+	if o.Progress == nil {
+		o.Progress = func(string) {}
+	}
+}
+
+// Validate reports every fault of the options at once, joined.
+func (o *Options) Validate() error {
+	var faults []error
+	if o.MountPoint == "" {
+		faults = append(faults, errors.New("bench: no mount point"))
+	}
+	if o.Size < request {
+		faults = append(faults, fmt.Errorf("bench: files of %v; use at least %v", o.Size, request))
+	}
+	if o.Files < 1 {
+		faults = append(faults, fmt.Errorf("bench: %d files; use at least 1", o.Files))
+	}
+	if o.Rounds < 1 {
+		faults = append(faults, fmt.Errorf("bench: %d rounds; use at least 1", o.Rounds))
+	}
+	return errors.Join(faults...)
+}

@@ -1,0 +1,131 @@
+package bench
+
+import (
+	"context"
+	"time"
+)
+
+// The units of rows.
+const (
+	bytesPerSecond = "B/s"
+	opsPerSecond   = "ops/s"
+	times          = "x"
+)
+
+// randomReads is how many 4 KiB reads one round makes.
+const randomReads = 5000
+
+// workload is a row of every directory.
+type workload struct {
+	what, unit string
+	probe      func(s *subject) Probe
+}
+
+// workloads lists the rows. What one leaves behind another may use.
+func workloads() []workload {
+	return []workload{
+		{"write 1 MiB", bytesPerSecond, (*subject).write},
+		{"read 1 MiB", bytesPerSecond, (*subject).read},
+		{"mmap read", bytesPerSecond, (*subject).readMapped},
+		{"random read 4 KiB", opsPerSecond, (*subject).randomRead},
+		{"copy inside", bytesPerSecond, (*subject).copyInside},
+		{"two readers of one", times, (*subject).twoReaders},
+		{"create and unlink", opsPerSecond, (*subject).createUnlink},
+		{"stat", opsPerSecond, (*subject).stat},
+	}
+}
+
+func (s *subject) write() Probe {
+	return Probe{Prepare: s.fresh("a"), Run: Timed(func(ctx context.Context) (int64, error) {
+		return Write(ctx, s.path("a"), int64(s.opts.Size))
+	})}
+}
+
+func (s *subject) read() Probe {
+	return Probe{Prepare: s.with("a"), Run: Timed(func(ctx context.Context) (int64, error) {
+		return Read(ctx, s.path("a"))
+	})}
+}
+
+func (s *subject) readMapped() Probe {
+	return Probe{Prepare: s.with("a"), Run: Timed(func(ctx context.Context) (int64, error) {
+		return ReadMapped(ctx, s.path("a"))
+	})}
+}
+
+func (s *subject) randomRead() Probe {
+	return Probe{Prepare: s.with("a"), Run: Timed(func(ctx context.Context) (int64, error) {
+		return RandomRead(ctx, s.path("a"), randomReads)
+	})}
+}
+
+func (s *subject) copyInside() Probe {
+	prepare := func(ctx context.Context) error {
+		if err := s.ensure(ctx, "a"); err != nil {
+			return err
+		}
+		return s.remove("b")
+	}
+	return Probe{Prepare: prepare, Run: Timed(func(ctx context.Context) (int64, error) {
+		return Copy(ctx, s.path("b"), s.path("a"))
+	})}
+}
+
+// copyTo is a copy into another directory.
+func (s *subject) copyTo(dst *subject) Probe {
+	prepare := func(ctx context.Context) error {
+		if err := s.ensure(ctx, "a"); err != nil {
+			return err
+		}
+		return dst.remove("b")
+	}
+	return Probe{Prepare: prepare, Run: Timed(func(ctx context.Context) (int64, error) {
+		return Copy(ctx, dst.path("b"), s.path("a"))
+	})}
+}
+
+// twoReaders tells how much faster two readers of a file each are together
+// than one alone.
+func (s *subject) twoReaders() Probe {
+	rate := func(ctx context.Context, paths ...string) (float64, error) {
+		begin := time.Now()
+		n, err := ReadAll(ctx, paths...)
+		return float64(n) / time.Since(begin).Seconds(), err
+	}
+	return Probe{Prepare: s.with("a", "b"), Run: func(ctx context.Context) (float64, error) {
+		one, err := rate(ctx, s.path("a"))
+		if err != nil {
+			return 0, err
+		}
+		two, err := rate(ctx, s.path("a"), s.path("b"))
+		return two / one, err
+	}}
+}
+
+func (s *subject) createUnlink() Probe {
+	return Probe{Run: Timed(func(ctx context.Context) (int64, error) {
+		return CreateUnlink(ctx, s.path("names"), s.opts.Files)
+	})}
+}
+
+// stat looks at files whose names the kernel has forgotten, where it may be
+// told to.
+func (s *subject) stat() Probe {
+	n := s.opts.Files
+	prepare := func(ctx context.Context) error {
+		if err := MakeFiles(ctx, s.path("names"), n); err != nil {
+			return err
+		}
+		_ = DropNames() // a note of the report says so
+		return nil
+	}
+	return Probe{Prepare: prepare, Run: func(ctx context.Context) (float64, error) {
+		rate, err := Timed(func(ctx context.Context) (int64, error) {
+			return StatFiles(ctx, s.path("names"), n)
+		})(ctx)
+		if err != nil {
+			return 0, err
+		}
+		return rate, RemoveFiles(ctx, s.path("names"), n)
+	}}
+}

@@ -1,0 +1,225 @@
+package place
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+func env(values map[string]string) func(string) string {
+	return func(name string) string { return values[name] }
+}
+
+func TestEscapeIsDifferentForEveryPath(t *testing.T) {
+	paths := []string{
+		"/", "/a", "/a/b", "/a-b", "/a%2Db", "/a b", "/a/.b", "/.a", "/mnt/hmc", "/mnt/hmc2", "/ä",
+		"/" + strings.Repeat("x", 200), "/y" + strings.Repeat("x", 199), "/" + strings.Repeat("x", 200) + "/z",
+	}
+	seen := map[string]string{}
+	for _, p := range paths {
+		name := Escape(p)
+		if other, twice := seen[name]; twice {
+			t.Errorf("%q and %q are both %q", p, other, name)
+		}
+		seen[name] = p
+		if strings.ContainsAny(name, "/ ") || len(name) > 48 || name == "." || name == ".." {
+			t.Errorf("Escape(%q) = %q", p, name)
+		}
+	}
+	if got := Escape("/mnt/hmc"); got != "mnt-hmc" {
+		t.Errorf("Escape(/mnt/hmc) = %q", got)
+	}
+}
+
+func TestPlaces(t *testing.T) {
+	for name, c := range map[string]struct {
+		uid                        int
+		env                        map[string]string
+		state, runtime             string
+		wantState, wantRun, wantAt string
+	}{
+		"root":       {wantState: "/var/lib/hmcfs/mnt-hmc", wantRun: "/run/hmcfs/mnt-hmc", wantAt: "/run/hmcfs/mnt-hmc"},
+		"given":      {state: "/s", runtime: "/r", wantState: "/s", wantRun: "/r", wantAt: "/run/hmcfs/mnt-hmc"},
+		"user":       {uid: 5, env: map[string]string{"HOME": "/h"}, wantState: "/h/.local/state/hmcfs/mnt-hmc", wantRun: filepath.Join(os.TempDir(), "hmcfs-5/mnt-hmc"), wantAt: filepath.Join(os.TempDir(), "hmcfs-5/mnt-hmc")},
+		"user's XDG": {uid: 5, env: map[string]string{"XDG_STATE_HOME": "/x", "XDG_RUNTIME_DIR": "/y"}, wantState: "/x/hmcfs/mnt-hmc", wantRun: "/y/hmcfs/mnt-hmc", wantAt: "/y/hmcfs/mnt-hmc"},
+		"root's XDG": {env: map[string]string{"XDG_STATE_HOME": "/x", "XDG_RUNTIME_DIR": "/y"}, wantState: "/x/hmcfs/mnt-hmc", wantRun: "/run/hmcfs/mnt-hmc", wantAt: "/run/hmcfs/mnt-hmc"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, err := Host{UID: c.uid, Getenv: env(c.env)}.Of("/mnt/hmc", c.state, c.runtime)
+			if err != nil || p.State != c.wantState || p.Runtime != c.wantRun || p.DefaultRuntime != c.wantAt {
+				t.Errorf("places %+v, %v", p, err)
+			}
+		})
+	}
+	if _, err := (Host{UID: 5, Getenv: env(nil)}).Of("/m", "", ""); err == nil {
+		t.Error("a user without a home got a state directory")
+	}
+}
+
+func TestPrepareAndClean(t *testing.T) {
+	dir := t.TempDir()
+	h := Host{UID: os.Geteuid(), Getenv: env(map[string]string{"XDG_RUNTIME_DIR": dir})}
+	p := Paths{State: filepath.Join(dir, "s", "state"), Runtime: filepath.Join(dir, "own"), DefaultRuntime: filepath.Join(dir, "hmcfs", "m")}
+	if err := p.Prepare(os.Geteuid()); err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range []string{p.State, p.Runtime} {
+		if st, err := os.Stat(d); err != nil || st.Mode().Perm() != 0o700 {
+			t.Errorf("%s: %v, %v", d, st, err)
+		}
+	}
+	if h.UID != 0 {
+		if found := h.Find("/m", h.UID); found[0].Runtime != p.Runtime {
+			t.Errorf("found %+v", found)
+		}
+	}
+	if got := followLink(p.DefaultRuntime); got != p.Runtime {
+		t.Errorf("the link leads to %s", got)
+	}
+	if err := p.Prepare(os.Geteuid()); err != nil {
+		t.Errorf("again: %v", err)
+	}
+	p.Clean()
+	if _, err := os.Lstat(p.DefaultRuntime); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the link is still there: %v", err)
+	}
+	if err := p.Prepare(os.Geteuid() + 1); err == nil || !strings.Contains(err.Error(), "belongs to another user") {
+		t.Errorf("directory of another user: %v", err)
+	}
+	p.Runtime = filepath.Join(dir, strings.Repeat("x", 100))
+	if err := p.Prepare(os.Geteuid()); err == nil || !strings.Contains(err.Error(), "too long for a socket's path") {
+		t.Errorf("long directory: %v", err)
+	}
+}
+
+func TestLock(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lock")
+	me := Holder{PID: os.Getpid(), MountPoint: "/m"}
+	l, err := Acquire(path, me)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var held *HeldError
+	if _, err = Acquire(path, Holder{PID: 1}); !errors.As(err, &held) || held.Holder != me {
+		t.Errorf("second lock: %v", err)
+	}
+	if h, living, herr := ReadHolder(path); h != me || !living || herr != nil {
+		t.Errorf("holder %+v, living %t, %v", h, living, herr)
+	}
+	l.Release()
+	if h, living, herr := ReadHolder(path); h != me || living || herr != nil {
+		t.Errorf("after the release: holder %+v, living %t, %v", h, living, herr)
+	}
+	if err = AwaitEnd(t.Context(), os.Getpid(), path, time.Second); err != nil {
+		t.Error(err)
+	}
+	l, err = Acquire(path, Holder{PID: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := AwaitEnd(t.Context(), os.Getpid(), path, 20*time.Millisecond); err == nil {
+		t.Error("AwaitEnd did not wait for the lock")
+	}
+	l.Remove()
+	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the lock file is still there: %v", err)
+	}
+}
+
+func TestParseMounts(t *testing.T) {
+	const table = `36 35 98:0 / /mnt1 rw,noatime master:1 - ext3 /dev/root rw,errors=continue
+40 35 0:42 / /mnt/with\040space rw,nosuid shared:2 - fuse.hmcfs hmcfs rw,user_id=1000,group_id=0
+nonsense
+41 35 0:43 / /mnt\134x rw - tmpfs none rw
+`
+	all, err := parseMounts(strings.NewReader(table))
+	if err != nil || len(all) != 3 {
+		t.Fatalf("%+v, %v", all, err)
+	}
+	if m := all[1]; m.MountPoint != "/mnt/with space" || !m.IsHMCFS() || m.Owner() != 1000 || m.Dev != "0:42" || m.Source != "hmcfs" {
+		t.Errorf("%+v", m)
+	}
+	if all[2].MountPoint != `/mnt\x` || all[2].Owner() != -1 {
+		t.Errorf("%+v", all[2])
+	}
+}
+
+func TestMountOf(t *testing.T) {
+	if m, found, err := MountAt("/proc"); err != nil || !found || m.Type != "proc" {
+		t.Errorf("/proc: %+v, %t, %v", m, found, err)
+	}
+	if _, found, err := MountOf("/proc/self"); err != nil || found {
+		t.Errorf("/proc/self is on hmcfs: %v", err)
+	}
+}
+
+func TestCheckMountPoint(t *testing.T) {
+	dir := t.TempDir()
+	if err := CheckMountPoint(dir); err != nil {
+		t.Error(err)
+	}
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{
+		dir:         `is not empty (it has "file"); give an empty directory`,
+		file:        "is not a directory; give an empty directory",
+		dir + "/no": "is not there; make it: mkdir -p",
+	} {
+		if err := CheckMountPoint(path); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", path, err, want)
+		}
+	}
+}
+
+func TestUsersNameWhoHoldsAFile(t *testing.T) {
+	dir := t.TempDir()
+	f, err := os.Create(filepath.Join(dir, "open"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }()
+	if u, ok := userOf(os.Getpid(), dir); !ok || u.Path != f.Name() || u.How != "open" {
+		t.Errorf("%+v, %t", u, ok)
+	}
+	if u, ok := userOf(os.Getpid(), dir+"x"); ok {
+		t.Errorf("another directory: %+v", u)
+	}
+	if users := Users(dir); len(users) != 0 {
+		t.Errorf("this process itself is named: %+v", users)
+	}
+}
+
+func TestAbsoluteFollowsLinks(t *testing.T) {
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(dir, filepath.Join(dir, "link")); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{
+		filepath.Join(dir, "link"):         dir,
+		filepath.Join(dir, "link", "none"): filepath.Join(dir, "none"),
+		dir + "//./":                       dir,
+	} {
+		if got, err := Absolute(path); err != nil || got != want {
+			t.Errorf("Absolute(%s) = %s, %v", path, got, err)
+		}
+	}
+}
+
+func TestDetachOfWhatIsNotMounted(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("asks the kernel as root")
+	}
+	if err := Detach(t.TempDir(), false); !errors.Is(err, unix.EINVAL) {
+		t.Errorf("error %v", err)
+	}
+}

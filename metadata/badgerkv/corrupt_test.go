@@ -1,0 +1,108 @@
+package badgerkv_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/metadata/badgerkv"
+)
+
+// first is one file of a store.
+func first(t *testing.T, dir, pattern string) string {
+	t.Helper()
+	found, err := filepath.Glob(filepath.Join(dir, pattern))
+	if err != nil || len(found) == 0 {
+		t.Fatalf("no %s: %v", pattern, err)
+	}
+	return found[0]
+}
+
+// corruption is one way to damage the files of a store.
+type corruption struct {
+	name   string
+	damage func(t *testing.T, dir string) error
+}
+
+func corruptions() []corruption {
+	return []corruption{
+		{"manifest overwritten", func(t *testing.T, dir string) error {
+			t.Helper()
+			return os.WriteFile(first(t, dir, "MANIFEST"), []byte("no manifest at all, but some text"), 0o600)
+		}},
+		{"table missing", func(t *testing.T, dir string) error {
+			t.Helper()
+			return os.Remove(first(t, dir, "*.sst"))
+		}},
+		{"table cut", func(t *testing.T, dir string) error {
+			t.Helper()
+			return os.Truncate(first(t, dir, "*.sst"), 100)
+		}},
+		{"table overwritten", func(t *testing.T, dir string) error {
+			t.Helper()
+			name := first(t, dir, "*.sst")
+			info, err := os.Stat(name)
+			if err != nil {
+				return err
+			}
+			return os.WriteFile(name, []byte(strings.Repeat("garbage ", int(info.Size()/8))), 0o600)
+		}},
+		{"last block damaged", func(t *testing.T, dir string) error {
+			t.Helper()
+			f, err := os.OpenFile(first(t, dir, "*.sst"), os.O_RDWR, 0)
+			if err != nil {
+				return err
+			}
+			_, err = f.WriteAt([]byte("some damage"), 20)
+			return errors.Join(err, f.Close())
+		}},
+		{"key registry overwritten", func(t *testing.T, dir string) error {
+			t.Helper()
+			return os.WriteFile(first(t, dir, "KEYREGISTRY"), []byte("x"), 0o600)
+		}},
+	}
+}
+
+// fill makes a store with a table.
+func fill(t *testing.T, dir string) {
+	t.Helper()
+	kv := open(t, dir)
+	for i := range 100 {
+		err := kv.Update(t.Context(), func(tx metadata.KVTxn) error {
+			return tx.Set(fmt.Appendf(nil, "key%d", i), []byte(strings.Repeat("v", i%7)))
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := kv.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestCorrupt damages the files of a store one way each.
+func TestCorrupt(t *testing.T) {
+	for _, test := range corruptions() {
+		t.Run(test.name, func(t *testing.T) {
+			dir := t.TempDir()
+			fill(t, dir)
+			if err := test.damage(t, dir); err != nil {
+				t.Fatal(err)
+			}
+			_, err := badgerkv.Open(t.Context(), badgerkv.Options{Dir: dir})
+			var corrupt *badgerkv.CorruptError
+			if !errors.Is(err, metadata.ErrCorrupt) || !errors.As(err, &corrupt) || corrupt.Dir != dir {
+				t.Fatalf("Open = %v, want a CorruptError", err)
+			}
+			// The lock must be free again, or nobody could repair anything.
+			_, err = badgerkv.Open(t.Context(), badgerkv.Options{Dir: dir})
+			if errors.Is(err, badgerkv.ErrLocked) {
+				t.Errorf("after a failed Open the directory stays locked: %v", err)
+			}
+		})
+	}
+}

@@ -1,0 +1,178 @@
+package badgerkv_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/metadata/badgerkv"
+)
+
+// crashDir tells a test binary that it is the process to be killed.
+const crashDir = "HMCFS_BADGERKV_CRASH_DIR"
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(crashDir); dir != "" {
+		fmt.Println("error", victim(context.Background(), dir))
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
+
+// pairs is how many keys one transaction of the victim writes; they always
+// hold the same number.
+const pairs = 5
+
+// victim counts up, and says each number once it is committed.
+func victim(ctx context.Context, dir string) error {
+	kv, err := badgerkv.Open(ctx, badgerkv.Options{Dir: dir})
+	if err != nil {
+		return err
+	}
+	for {
+		var n int
+		err := kv.Update(ctx, func(tx metadata.KVTxn) (err error) {
+			if n, err = number(tx, 0); err != nil {
+				return err
+			}
+			n++
+			for i := range pairs {
+				value := strconv.Itoa(n) + strings.Repeat(" ", n*i%900)
+				if err := tx.Set(fmt.Appendf(nil, "n%d", i), []byte(value)); err != nil {
+					return err
+				}
+			}
+			return tx.Set(fmt.Appendf(nil, "log%09d", n), []byte("said"))
+		})
+		if err != nil {
+			return err
+		}
+		fmt.Println(n)
+	}
+}
+
+func number(tx metadata.KVTxn, i int) (int, error) {
+	data, err := tx.Get(fmt.Appendf(nil, "n%d", i))
+	if errors.Is(err, metadata.ErrNoKey) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(strings.TrimSpace(string(data)))
+}
+
+// TestKilled kills a process that writes, with SIGKILL: what it said to be
+// committed is there whole, and at most one transaction more.
+func TestKilled(t *testing.T) {
+	dir := t.TempDir()
+	rounds := 5
+	if testing.Short() {
+		rounds = 2
+	}
+	for range rounds {
+		said := killVictim(t, dir, 1+rand.IntN(8000))
+		kv := open(t, dir)
+		err := kv.View(t.Context(), func(tx metadata.KVTxn) error {
+			n, err := number(tx, 0)
+			if err != nil {
+				return err
+			}
+			if n < said || n > said+1 {
+				t.Errorf("%d was committed, but %d is there", said, n)
+			}
+			for i := range pairs {
+				if m, err := number(tx, i); m != n || err != nil {
+					t.Errorf("key %d holds %d, but key 0 holds %d (%v)", i, m, n, err)
+				}
+			}
+			logged := 0
+			err = tx.Scan([]byte("log"), nil, func(key, _ []byte) (bool, error) {
+				logged++
+				if want := fmt.Sprintf("log%09d", logged); string(key) != want {
+					return false, fmt.Errorf("found %s where %s should be", key, want)
+				}
+				return true, nil
+			})
+			if logged != n {
+				t.Errorf("%d of %d transactions are there", logged, n)
+			}
+			return err
+		})
+		if err != nil {
+			t.Error(err)
+		}
+		if err := kv.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// killVictim runs a victim, kills it after some lines, and returns the last
+// number that it said.
+func killVictim(t *testing.T, dir string, lines int) int {
+	t.Helper()
+	cmd := exec.Command(os.Args[0], "-test.run", "^$")
+	cmd.Env = append(os.Environ(), crashDir+"="+dir)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	last := 0
+	for scan := bufio.NewScanner(out); scan.Scan(); lines-- {
+		if last, err = strconv.Atoi(scan.Text()); err != nil {
+			t.Fatalf("the victim says %q", scan.Text())
+		}
+		if lines == 0 {
+			if err := cmd.Process.Kill(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := cmd.Wait(); err == nil || !strings.Contains(cmd.ProcessState.String(), "killed") {
+		t.Fatalf("the victim ended with %v", cmd.ProcessState)
+	}
+	return last
+}
+
+// TestLockedByProcess opens a directory that another process has open, and
+// again once that one has been killed.
+func TestLockedByProcess(t *testing.T) {
+	dir := t.TempDir()
+	cmd := exec.Command(os.Args[0], "-test.run", "^$")
+	cmd.Env = append(os.Environ(), crashDir+"="+dir)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	scan := bufio.NewScanner(out)
+	scan.Scan() // it has committed something, so it has the lock
+	_, err = badgerkv.Open(t.Context(), badgerkv.Options{Dir: dir})
+	var locked *badgerkv.LockedError
+	if !errors.As(err, &locked) || locked.PID != cmd.Process.Pid {
+		t.Errorf("Open = %v, want that process %d has it", err, cmd.Process.Pid)
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	for scan.Scan() {
+	}
+	_ = cmd.Wait() // which tells that it was killed
+	if err := open(t, dir).Close(); err != nil {
+		t.Error(err)
+	}
+}

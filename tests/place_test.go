@@ -1,0 +1,127 @@
+package tests
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hmcfs/hmcfs/tests/kit"
+	"github.com/hmcfs/hmcfs/tests/mnt"
+)
+
+// place is a directory in which a test of POSIX runs.
+type place struct {
+	// name is tmpfs, host, sim0 and so on.
+	name string
+	// dir is an empty directory of mode 0777 in it.
+	dir string
+	// m is the mount, nil for tmpfs.
+	m *mnt.M
+}
+
+// path returns a path in the place.
+func (p place) path(elem ...string) string {
+	return filepath.Join(append([]string{p.dir}, elem...)...)
+}
+
+// isTmpfs says whether it is the kernel's own.
+func (p place) isTmpfs() bool { return p.m == nil }
+
+// everywhere runs a test on tmpfs, which shows that the test is right, on the
+// host tier, which the kernel serves, and on a device, which the daemon does.
+// Other users are let in.
+func everywhere(t *testing.T, fn func(t *testing.T, p place)) {
+	t.Helper()
+	everywhereWith(t, mnt.Options{AllowOther: true}, fn)
+}
+
+// everywhereWith is everywhere with the options of the mount.
+func everywhereWith(t *testing.T, o mnt.Options, fn func(t *testing.T, p place)) {
+	t.Helper()
+	kit.Check(t)
+	m := mnt.Mount(t, o)
+	tmpfs := mnt.Tmpfs(t, "64m")
+	for _, p := range []place{
+		{name: "tmpfs", dir: tmpfs},
+		{name: "host", dir: m.Path("host"), m: m},
+		{name: "sim0", dir: m.Path("sim0"), m: m},
+	} {
+		t.Run(p.name, func(t *testing.T) {
+			p.dir = openDir(t, p.dir)
+			fn(t, p)
+		})
+	}
+}
+
+// openDir makes a directory that all may write to.
+func openDir(t *testing.T, parent string) string {
+	t.Helper()
+	dir, err := os.MkdirTemp(parent, "")
+	must(t, err)
+	must(t, os.Chmod(dir, 0o777))
+	return dir
+}
+
+// must fails the test at once on an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// wantErrno demands an error with the errno.
+func wantErrno(t testing.TB, err error, want unix.Errno) {
+	t.Helper()
+	if !errors.Is(err, want) {
+		t.Errorf("got %v, want %v", err, want)
+	}
+}
+
+// create makes a file with n bytes of the content that the seed names.
+func create(t testing.TB, path string, seed uint64, n int) {
+	t.Helper()
+	must(t, os.WriteFile(path, kit.Bytes(seed, 0, n), 0o644))
+}
+
+// wantContent demands that a file has exactly n bytes of the content that the
+// seed names.
+func wantContent(t testing.TB, path string, seed uint64, n int) {
+	t.Helper()
+	got, err := os.ReadFile(path)
+	must(t, err)
+	if len(got) != n {
+		t.Errorf("%s has %d bytes, want %d", path, len(got), n)
+	}
+	if i := kit.DiffAt(got, seed, 0); i >= 0 {
+		t.Errorf("%s differs at %d of %d", path, i, len(got))
+	}
+}
+
+// open opens a file until the end of the test.
+func open(t testing.TB, path string, flags int) *os.File {
+	t.Helper()
+	f, err := os.OpenFile(path, flags, 0o644)
+	must(t, err)
+	t.Cleanup(func() { _ = f.Close() }) // most tests close it themselves
+	return f
+}
+
+// lstat returns what the kernel tells of a file.
+func lstat(t testing.TB, path string) unix.Stat_t {
+	t.Helper()
+	var st unix.Stat_t
+	if err := unix.Lstat(path, &st); err != nil {
+		t.Fatalf("stat %s: %v", path, err)
+	}
+	return st
+}
+
+// mode returns the permission bits of a file with set-id bits and sticky.
+func mode(t testing.TB, path string) uint32 {
+	t.Helper()
+	return lstat(t, path).Mode & 0o7777
+}
