@@ -144,6 +144,9 @@ func doHoles(r *runner, o Op) Step {
 		if err := unix.Fstat(fd, &st); err != nil {
 			return answer(err, "")
 		}
+		if st.Mode&unix.S_IFMT != unix.S_IFREG {
+			return answer(nil, "not a regular file")
+		}
 		err := followHoles(fd, st.Size)
 		_, beyond := unix.Seek(fd, st.Size, unix.SEEK_DATA)
 		_, seekErr := unix.Seek(fd, 0, unix.SEEK_SET)
