@@ -194,13 +194,7 @@ func checkOffline(t *testing.T, m *mnt.M) {
 // checkFsck checks that the records are sound and which objects are lost.
 func checkFsck(t *testing.T, m *mnt.M, lost []string) {
 	t.Helper()
-	report, err := m.Client().Fsck(t.Context(), adminapi.FsckRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, p := range report.Problems {
-		t.Errorf("fsck: %s", p.Text)
-	}
+	report := checkFsckProblems(t, m)
 	var got []string
 	for _, l := range report.Lost {
 		got = append(got, strings.TrimPrefix(l.Path, "/"))
@@ -210,6 +204,19 @@ func checkFsck(t *testing.T, m *mnt.M, lost []string) {
 	if !slices.Equal(got, lost) {
 		t.Errorf("fsck lists as lost %q; lost are %q", got, lost)
 	}
+}
+
+// checkFsckProblems checks that the records are sound.
+func checkFsckProblems(t *testing.T, m *mnt.M) adminapi.FsckReport {
+	t.Helper()
+	report, err := m.Client().Fsck(t.Context(), adminapi.FsckRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range report.Problems {
+		t.Errorf("fsck: %s", p.Text)
+	}
+	return report
 }
 
 // checkKeys checks that keys/ has these keys and no other.
