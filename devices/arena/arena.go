@@ -32,19 +32,33 @@ type Arena struct {
 	// turn holds one token: who has it may call the device.
 	turn chan struct{}
 
-	mu     sync.Mutex
+	mu sync.Mutex
+	// +checklocks:mu
 	closed bool
-	epoch  devices.Epoch
+	// +checklocks:mu
+	epoch devices.Epoch
 	// lostBelow is the first id that is not from an epoch that is gone.
+	// +checklocks:mu
 	lostBelow SlabID
-	nextID    SlabID
-	slabs     map[SlabID]*slab
-	slots     *slots
-	// leased and held count bytes; retained those of wholly free slabs. held
-	// also counts a slab that is being taken or given back.
-	leased, held, retained devices.Size
+	// +checklocks:mu
+	nextID SlabID
+	// +checklocks:mu
+	slabs map[SlabID]*slab
+	// +checklocks:mu
+	slots *slots
+	// leased counts the bytes that are in use.
+	// +checklocks:mu
+	leased devices.Size
+	// held counts those of all slabs, also of one that is being taken or given
+	// back.
+	// +checklocks:mu
+	held devices.Size
+	// retained counts those of wholly free slabs.
+	// +checklocks:mu
+	retained devices.Size
 	// leaving are slabs that nobody can find any more and whose memory the
 	// next holder of the turn gives back.
+	// +checklocks:mu
 	leaving []*slab
 }
 

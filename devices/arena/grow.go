@@ -138,8 +138,9 @@ func (a *Arena) newSlab(ctx context.Context, size, n devices.Size) (Lease, error
 	return l, nil
 }
 
-// refuse leaves memory to be given back that never became a slab. It needs
-// mu.
+// refuse leaves memory to be given back that never became a slab.
+//
+// +checklocks:a.mu
 func (a *Arena) refuse(mem *devices.Memory, size devices.Size) {
 	a.leaving = append(a.leaving, &slab{mem: mem, size: size})
 }

@@ -215,6 +215,8 @@ func (m *model) check() {
 	if used := m.dev.inUse(); used != u.Held {
 		m.t.Fatalf("held %d, the device has %d in use", u.Held, used)
 	}
+	m.arena.mu.Lock()
+	defer m.arena.mu.Unlock()
 	var longest uint32
 	for id, s := range m.arena.slabs {
 		m.checkSlab(id, s)

@@ -6,9 +6,6 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-// The functions of this file need mu, but for fromSlabs and outOfMemory,
-// which take it.
-
 // fromSlabs leases n bytes from the slabs at hand, if one has room.
 func (a *Arena) fromSlabs(n devices.Size) (l Lease, ok bool, err error) {
 	a.mu.Lock()
@@ -21,6 +18,8 @@ func (a *Arena) fromSlabs(n devices.Size) (l Lease, ok bool, err error) {
 }
 
 // ready says whether the arena is open, and drops what the device has lost.
+//
+// +checklocks:a.mu
 func (a *Arena) ready() error {
 	if a.closed {
 		return fmt.Errorf("arena on %s: %w", a.info.Name, devices.ErrClosed)
@@ -38,6 +37,8 @@ func (a *Arena) ready() error {
 }
 
 // dropAll forgets every slab and leaves its memory to be given back.
+//
+// +checklocks:a.mu
 func (a *Arena) dropAll() {
 	for _, s := range a.slabs {
 		a.leaving = append(a.leaving, s)
@@ -49,6 +50,8 @@ func (a *Arena) dropAll() {
 }
 
 // lease takes n pages in a row from the first slab that has them.
+//
+// +checklocks:a.mu
 func (a *Arena) lease(n uint32) (l Lease, ok bool) {
 	s := a.slots.find(n)
 	if s == nil {
@@ -57,6 +60,7 @@ func (a *Arena) lease(n uint32) (l Lease, ok bool) {
 	return a.leaseFrom(s, n)
 }
 
+// +checklocks:a.mu
 func (a *Arena) leaseFrom(s *slab, n uint32) (l Lease, ok bool) {
 	page, ok := s.pages.find(n)
 	if !ok {
@@ -68,6 +72,7 @@ func (a *Arena) leaseFrom(s *slab, n uint32) (l Lease, ok bool) {
 	}}}, true
 }
 
+// +checklocks:a.mu
 func (a *Arena) take(s *slab, page, n uint32) {
 	if s.whollyFree() {
 		a.retained -= s.size
@@ -79,6 +84,8 @@ func (a *Arena) take(s *slab, page, n uint32) {
 
 // give frees pages; a slab that is wholly free then stays only as far as
 // Retain goes.
+//
+// +checklocks:a.mu
 func (a *Arena) give(s *slab, page, n uint32) {
 	s.pages.give(page, n)
 	a.slots.update(s)
@@ -93,6 +100,8 @@ func (a *Arena) give(s *slab, page, n uint32) {
 }
 
 // add makes a wholly free slab out of fresh memory.
+//
+// +checklocks:a.mu
 func (a *Arena) add(mem *devices.Memory, size devices.Size) *slab {
 	s := &slab{id: a.nextID, mem: mem, size: size, pages: newPageMap(a.toPages(size))}
 	a.nextID++
@@ -103,6 +112,8 @@ func (a *Arena) add(mem *devices.Memory, size devices.Size) *slab {
 }
 
 // detach takes a wholly free slab out, to be given back.
+//
+// +checklocks:a.mu
 func (a *Arena) detach(s *slab) {
 	a.retained -= s.size
 	a.slots.remove(s)
@@ -119,6 +130,8 @@ type spot struct {
 func (p spot) taken() bool { return p.slab.pages.isTaken(p.page, p.n) }
 
 // locate finds the slab and the pages of a range.
+//
+// +checklocks:a.mu
 func (a *Arena) locate(id SlabID, r devices.Range) (spot, error) {
 	if err := a.ready(); err != nil {
 		return spot{}, err

@@ -99,11 +99,7 @@ func checkFiles(e *env) {
 	want := Bytes(100*kib, 1)
 	ids := []uint64{0, 5, 1 << 40, ^uint64(0)}
 	for _, id := range ids {
-		f, err := files.Open(id, true)
-		e.ok(err)
-		_, err = f.Write(want)
-		e.ok(err)
-		e.ok(f.Close())
+		e.createFile(files, id, want)
 	}
 	if e.used() < devices.Size(len(ids)*len(want)) {
 		e.Errorf("%d files are not counted", len(ids))
@@ -133,4 +129,14 @@ func checkFiles(e *env) {
 	if used := e.used(); used != 0 {
 		e.Errorf("%v in use after all files are gone", used)
 	}
+}
+
+// createFile makes a file of the tier with the content given.
+func (e *env) createFile(files devices.Files, id uint64, content []byte) {
+	e.Helper()
+	f, err := files.Open(id, true)
+	e.ok(err)
+	_, err = f.Write(content)
+	e.ok(err)
+	e.ok(f.Close())
 }

@@ -31,8 +31,12 @@ func TestConformanceOfFiles(t *testing.T) {
 		if err != nil {
 			t.Skipf("needs a tmpfs: %v", err)
 		}
+		tier, ok := inner.(*host.Device)
+		if !ok {
+			t.Fatalf("the host is a %T", inner)
+		}
 		t.Cleanup(func() {
-			if err := inner.(*host.Device).Destroy(); err != nil {
+			if err := tier.Destroy(); err != nil {
 				t.Error(err)
 			}
 		})

@@ -50,8 +50,7 @@ func (d *Device) allocBlock(ctx context.Context, n devices.Size) (*hostmem.Block
 		return nil, d.outOfMemory(n)
 	}
 	if err := d.limit.take(roundUp(n)); err != nil {
-		var oom *devices.OutOfMemoryError
-		if errors.As(err, &oom) {
+		if oom, ok := errors.AsType[*devices.OutOfMemoryError](err); ok {
 			oom.Asked = n
 		}
 		return nil, err
@@ -87,10 +86,10 @@ func (d *Device) mapUnlinked(ctx context.Context, n devices.Size) ([]byte, error
 	// The mapping keeps the file.
 	defer func() { _ = unix.Close(fd) }()
 	for off := devices.Size(0); off < n; off += allocPiece {
-		if err := ctx.Err(); err != nil {
+		if err = ctx.Err(); err != nil {
 			return nil, err
 		}
-		if err := takeBlocks(fd, off, min(allocPiece, n-off)); err != nil {
+		if err = takeBlocks(fd, off, min(allocPiece, n-off)); err != nil {
 			return nil, fmt.Errorf("take %v of %s: %w: %w", n, d.info.Name, devices.ErrDevice, err)
 		}
 	}

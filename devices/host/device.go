@@ -50,11 +50,13 @@ type Device struct {
 
 	// mu is held shared by everything that uses the store, and exclusively to
 	// close it.
-	mu     sync.RWMutex
+	mu sync.RWMutex
+	// +checklocks:mu
 	closed bool
 
 	blocksMu sync.Mutex
-	blocks   map[*hostmem.Block]struct{}
+	// +checklocks:blocksMu
+	blocks map[*hostmem.Block]struct{}
 }
 
 func newDevice(s *store, mode Mode, why string, l limit) *Device {

@@ -118,8 +118,8 @@ func eachName(dir *os.File, fn func(name string, id uint64) error) error {
 			if !ok {
 				continue
 			}
-			if err := fn(name, id); err != nil {
-				return err
+			if stop := fn(name, id); stop != nil {
+				return stop
 			}
 		}
 		if errors.Is(err, io.EOF) {

@@ -64,20 +64,27 @@ func TestAdopt(t *testing.T) {
 		if err := mem.Release(); err != nil {
 			t.Error(err)
 		}
-		if err := d.Destroy(); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := os.Lstat(d.Path()); !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("%s after Destroy: %v", d.Path(), err)
-		}
-		d = open(t, o, "host,size=16MiB")
-		if d.Epoch() == epoch {
-			t.Error("a fresh tier has the epoch of the old one")
-		}
-		if _, err := d.Files().Open(7, false); !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("a file of the old tier: %v", err)
-		}
+		destroyed(t, o, d)
 	})
+}
+
+// destroyed destroys a tier that has file 7, and opens a fresh one, which has
+// nothing of it.
+func destroyed(t *testing.T, o Options, d *Device) {
+	t.Helper()
+	if err := d.Destroy(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Lstat(d.Path()); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("%s after Destroy: %v", d.Path(), err)
+	}
+	fresh := open(t, o, "host,size=16MiB")
+	if fresh.Epoch() == d.Epoch() {
+		t.Error("a fresh tier has the epoch of the old one")
+	}
+	if _, err := fresh.Files().Open(7, false); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a file of the old tier: %v", err)
+	}
 }
 
 func TestInUse(t *testing.T) {
@@ -110,14 +117,14 @@ func TestKilled(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := cmd.Start(); err != nil {
+		if err = cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
 		ready := false
 		for lines := bufio.NewScanner(out); !ready && lines.Scan(); {
 			ready = lines.Text() == "ready"
 		}
-		if err := errors.Join(cmd.Process.Kill()); err != nil {
+		if err = cmd.Process.Kill(); err != nil {
 			t.Fatal(err)
 		}
 		_ = cmd.Wait()
@@ -152,7 +159,7 @@ func TestHelper(t *testing.T) {
 		t.Fatal(err)
 	}
 	write(t, d, 42, devicetest.Bytes(5<<20, 42))
-	fmt.Println("\nready")
+	fmt.Fprintln(os.Stdout, "\nready")
 	select {}
 }
 
@@ -167,7 +174,10 @@ func TestNoPrivilege(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := dev.(*Device)
+	d, ok := dev.(*Device)
+	if !ok {
+		t.Fatalf("the host is a %T", dev)
+	}
 	if d.Mode() != ModeQuota || !strings.Contains(d.Why(), "no CAP_SYS_ADMIN") {
 		t.Errorf("%s, because %q", d.Mode(), d.Why())
 	}
@@ -211,7 +221,7 @@ func TestForeignDirectoryIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Symlink(t.TempDir(), path); err != nil {
+	if err = os.Symlink(t.TempDir(), path); err != nil {
 		t.Fatal(err)
 	}
 	_, err = openErr(o, "host,size=8MiB")

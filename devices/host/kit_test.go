@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"fmt"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -58,7 +59,11 @@ func openErr(o Options, spec string) (*Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	return dev.(*Device), nil
+	d, ok := dev.(*Device)
+	if !ok {
+		return nil, fmt.Errorf("the host is a %T", dev)
+	}
+	return d, nil
 }
 
 // open opens a tier that is closed with the test at the latest.

@@ -22,7 +22,7 @@ func TestTmpfsIsTheLimit(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = f.Close() }()
-	if err := d.Files().Reserve(devices.GiB); err != nil {
+	if err = d.Files().Reserve(devices.GiB); err != nil {
 		t.Errorf("the kernel sets the limit, yet: %v", err)
 	}
 	n, err := f.Write(make([]byte, 9<<20))
@@ -30,19 +30,19 @@ func TestTmpfsIsTheLimit(t *testing.T) {
 		t.Errorf("%d bytes written, %v", n, err)
 	}
 	var oom *devices.OutOfMemoryError
-	if _, err := d.Alloc(t.Context(), 1); !errors.As(err, &oom) || oom.Asked != 1 || oom.Free != 0 {
+	if _, err = d.Alloc(t.Context(), 1); !errors.As(err, &oom) || oom.Asked != 1 || oom.Free != 0 {
 		t.Errorf("%v", err)
 	}
 	// An empty file needs no memory.
-	if f, err := d.Files().Open(2, true); err != nil {
-		t.Error(err)
-	} else {
-		_ = f.Close()
+	empty, err := d.Files().Open(2, true)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if err := d.Files().Remove(1); err != nil {
+	_ = empty.Close()
+	if err = d.Files().Remove(1); err != nil {
 		t.Error(err)
 	}
-	if err := f.Close(); err != nil {
+	if err = f.Close(); err != nil {
 		t.Error(err)
 	}
 	mem, err := d.Alloc(t.Context(), 8*devices.MiB)
@@ -114,11 +114,11 @@ func TestQuotaRace(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				if err := d.Files().Reserve(100000); err == nil {
-					if _, err := f.Write(make([]byte, 100000)); err != nil {
-						t.Error(err)
-					}
-				} else if !errors.Is(err, devices.ErrOutOfMemory) {
+				err = d.Files().Reserve(100000)
+				if err == nil {
+					_, err = f.Write(make([]byte, 100000))
+				}
+				if err != nil && !errors.Is(err, devices.ErrOutOfMemory) {
 					t.Error(err)
 				}
 				if err := errors.Join(f.Close(), d.Files().Remove(id)); err != nil {

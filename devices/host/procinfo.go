@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/hmcfs/hmcfs/devices"
@@ -50,12 +51,7 @@ func (m mountPoint) ours() bool { return m.fsType == "tmpfs" && m.source == moun
 func (m mountPoint) describe() string { return fmt.Sprintf("%s (%s)", m.source, m.fsType) }
 
 func (m mountPoint) has(option string) bool {
-	for _, o := range m.options {
-		if o == option {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(m.options, option)
 }
 
 // findMount returns the topmost mount at dir, an absolute path without

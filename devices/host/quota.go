@@ -16,7 +16,7 @@ func openQuota(p place, size devices.Size) (dev *Device, err error) {
 	if p.quotaDir == "" {
 		return nil, p.noQuota
 	}
-	if err := ownDir(p.quotaDir); err != nil {
+	if err = ownDir(p.quotaDir); err != nil {
 		return nil, err
 	}
 	s, err := openStore(p.quotaDir)
@@ -29,7 +29,7 @@ func openQuota(p place, size devices.Size) (dev *Device, err error) {
 		}
 	}()
 	limit := &quotaLimit{store: s}
-	if err := limit.recount(); err != nil {
+	if err = limit.recount(); err != nil {
 		return nil, err
 	}
 	if limit.total, err = limit.sizeFor(size); err != nil {
@@ -64,10 +64,24 @@ type quotaLimit struct {
 	total devices.Size
 
 	mu sync.Mutex
-	// allocated is exact. filed is the files' blocks at the last count, and
-	// reserved what has been promised since.
-	allocated, filed, reserved devices.Size
+	// allocated is exact.
+	// +checklocks:mu
+	allocated devices.Size
+	// filed is the files' blocks at the last count.
+	// +checklocks:mu
+	filed devices.Size
+	// reserved is what files have been promised since.
+	// +checklocks:mu
+	reserved devices.Size
 }
+
+// account is what bytes are counted for.
+type account int
+
+const (
+	forAllocations account = iota
+	forFiles
+)
 
 // sizeFor checks the size that is asked for, or chooses one, against what the
 // file system below has.
@@ -76,11 +90,14 @@ func (l *quotaLimit) sizeFor(size devices.Size) (devices.Size, error) {
 	if err := unix.Fstatfs(int(l.store.root.Fd()), &st); err != nil {
 		return 0, fmt.Errorf("host tier %s: %w", l.store.path, err)
 	}
+	l.mu.Lock()
+	filed := l.filed
+	l.mu.Unlock()
 	block := devices.Size(st.Bsize)
-	room := devices.Size(st.Bavail)*block + l.filed
+	room := devices.Size(st.Bavail)*block + filed
 	switch {
-	case size != 0 && size < l.filed:
-		return 0, tooSmall(l.store.path, size, l.filed)
+	case size != 0 && size < filed:
+		return 0, tooSmall(l.store.path, size, filed)
 	case size != 0 && st.Blocks > 0 && size > room:
 		return 0, fmt.Errorf("host tier %s: size=%d is more than the %d bytes (%v) that its file system has room for",
 			l.store.path, uint64(size), uint64(room), room)
@@ -91,7 +108,7 @@ func (l *quotaLimit) sizeFor(size devices.Size) (devices.Size, error) {
 	if st.Blocks > 0 {
 		size = min(size, room)
 	}
-	return max(size, l.filed), err
+	return max(size, filed), err
 }
 
 // recount measures the files. What is reserved while it runs stays reserved.
@@ -134,16 +151,16 @@ func (l *quotaLimit) usage() (devices.Usage, error) {
 }
 
 func (l *quotaLimit) take(n devices.Size) error {
-	return l.count(n, &l.allocated)
+	return l.count(n, forAllocations)
 }
 
 func (l *quotaLimit) reserve(n devices.Size) error {
-	return l.count(n, &l.reserved)
+	return l.count(n, forFiles)
 }
 
-// count adds n to one of the counters if the sum stays in the limit, if need
+// count adds n to one of the accounts if the sum stays in the limit, if need
 // be after a fresh look at the files.
-func (l *quotaLimit) count(n devices.Size, to *devices.Size) error {
+func (l *quotaLimit) count(n devices.Size, to account) error {
 	if l.tryCount(n, to) {
 		return nil
 	}
@@ -156,17 +173,23 @@ func (l *quotaLimit) count(n devices.Size, to *devices.Size) error {
 	return &devices.OutOfMemoryError{Device: devices.Name(Family), Asked: n, Free: l.free()}
 }
 
-func (l *quotaLimit) tryCount(n devices.Size, to *devices.Size) bool {
+func (l *quotaLimit) tryCount(n devices.Size, to account) bool {
 	free := l.free()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if n > free || l.sum() > l.total-n {
 		return false
 	}
-	*to += n
+	switch to {
+	case forAllocations:
+		l.allocated += n
+	case forFiles:
+		l.reserved += n
+	}
 	return true
 }
 
+// +checklocks:l.mu
 func (l *quotaLimit) sum() devices.Size { return l.allocated + l.filed + l.reserved }
 
 func (l *quotaLimit) free() devices.Size {

@@ -22,7 +22,7 @@ func (d *Driver) openTmpfs(p place, size devices.Size) (dev *Device, why string,
 				return nil, "", err
 			}
 		}
-		if err := d.mountFresh(p.mountDir, size); err != nil {
+		if err = d.mountFresh(p.mountDir, size); err != nil {
 			return nil, refusal(err), nil
 		}
 	default:
@@ -33,7 +33,7 @@ func (d *Driver) openTmpfs(p place, size devices.Size) (dev *Device, why string,
 		return nil, "", errors.Join(err, d.undoMount(p))
 	}
 	if p.mounted && size != 0 {
-		if err := d.resize(p, size); err != nil {
+		if err = d.resize(p, size); err != nil {
 			return nil, "", errors.Join(err, s.close())
 		}
 	}

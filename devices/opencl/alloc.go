@@ -25,7 +25,7 @@ func (d *device) Alloc(ctx context.Context, n devices.Size) (*devices.Memory, er
 	if n > d.info.MaxAlloc && n <= d.info.Total {
 		return nil, fmt.Errorf("one allocation is at most %v: %w", d.info.MaxAlloc, d.outOfMemory(n, d.info.MaxAlloc))
 	}
-	if err := d.reserve(n); err != nil {
+	if err = d.reserve(n); err != nil {
 		return nil, err
 	}
 	b, err := d.newBuffer(ctx, n)

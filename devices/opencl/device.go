@@ -100,7 +100,9 @@ func (d *device) enter(ctx context.Context) (leave func(), err error) {
 }
 
 // buffer returns the buffer of a span that has been checked.
-func (d *device) buffer(s devices.Span) *buffer { return s.Mem.Handle().(*buffer) }
+func (d *device) buffer(s devices.Span) *buffer {
+	return s.Mem.Handle().(*buffer) //nolint:errcheck // Alloc gives each memory of this device one
+}
 
 // Usage tells what this device has allocated, and how much is left of it and,
 // where that is known, of the machine.

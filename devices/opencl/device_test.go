@@ -200,8 +200,8 @@ func TestContextEndsTheWork(t *testing.T) {
 
 // countdown is a context that ends after it has been asked n times.
 type countdown struct {
-	context.Context
-	n int
+	context.Context //nolint:containedctx // it is a context itself
+	n               int
 }
 
 func (c *countdown) Err() error {

@@ -102,7 +102,7 @@ func TestSpecFaults(t *testing.T) {
 	d := NewDriver(Options{})
 	_, err := d.Discover(t.Context())
 	require(t, "OpenCL device", err)
-	if _, err := d.Open(t.Context(), parse(t, "opencl:99")); !errors.Is(err, devices.ErrNoDevice) {
+	if _, err = d.Open(t.Context(), parse(t, "opencl:99")); !errors.Is(err, devices.ErrNoDevice) {
 		t.Errorf("no such ordinal: %v", err)
 	}
 	_, err = d.Open(t.Context(), parse(t, "opencl:0,size=100TiB,map=maybe,speed=1"))

@@ -179,27 +179,10 @@ func TestCloseDuringWork(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var group sync.WaitGroup
-		var began sync.WaitGroup
+		var group, began sync.WaitGroup
 		for i := range 4 {
 			began.Add(1)
-			group.Go(func() {
-				p := make([]byte, 1<<20)
-				for round := 0; ; round++ {
-					if round == 1 {
-						began.Done()
-					}
-					s := part(t, mem, i<<20, 1<<20)
-					err := errors.Join(dev.CopyOut(t.Context(), p, s), dev.Fill(t.Context(), s, 1))
-					if errors.Is(err, devices.ErrClosed) {
-						return
-					}
-					if err != nil {
-						t.Error(err)
-						return
-					}
-				}
-			})
+			group.Go(func() { workUntilClosed(t, part(t, mem, i<<20, 1<<20), began.Done) })
 		}
 		began.Wait()
 		if err := dev.Close(); err != nil {
@@ -210,4 +193,24 @@ func TestCloseDuringWork(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// workUntilClosed reads and fills the span until its device is closed, and
+// calls began after the first round.
+func workUntilClosed(t *testing.T, s devices.Span, began func()) {
+	t.Helper()
+	dev, p := s.Mem.Device(), make([]byte, s.Len)
+	began = sync.OnceFunc(began)
+	defer began()
+	for {
+		err := errors.Join(dev.CopyOut(t.Context(), p, s), dev.Fill(t.Context(), s, 1))
+		if errors.Is(err, devices.ErrClosed) {
+			return
+		}
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		began()
+	}
 }

@@ -20,16 +20,16 @@ func TestProcess(t *testing.T) {
 	d := NewDriver(Options{})
 	found, err := d.Discover(t.Context())
 	if err != nil {
-		fmt.Printf("reason: %v\n", err)
+		fmt.Fprintf(os.Stdout, "reason: %v\n", err)
 		return
 	}
-	fmt.Printf("total: %d\n", uint64(found[0].Info.Total))
+	fmt.Fprintf(os.Stdout, "total: %d\n", uint64(found[0].Info.Total))
 	mem := alloc(t, open(t, "size=64MiB"), devices.MiB)
 	put(t, mem, noise(1<<20, 1))
 	if string(get(t, mem)) != string(noise(1<<20, 1)) {
 		t.Error("bytes differ")
 	}
-	fmt.Println("moved: yes")
+	fmt.Fprintln(os.Stdout, "moved: yes")
 }
 
 // process runs TestProcess with exactly this environment.

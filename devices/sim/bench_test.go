@@ -15,25 +15,24 @@ func BenchmarkCopy(b *testing.B) {
 				b.Fatal(err)
 			}
 			buf := make([]byte, n)
-			b.Run(spec+"/in/"+n.String(), func(b *testing.B) {
-				b.SetBytes(int64(n))
-				for b.Loop() {
-					if err := dev.CopyIn(b.Context(), mem.All(), buf); err != nil {
-						b.Fatal(err)
-					}
-				}
-			})
-			b.Run(spec+"/out/"+n.String(), func(b *testing.B) {
-				b.SetBytes(int64(n))
-				for b.Loop() {
-					if err := dev.CopyOut(b.Context(), buf, mem.All()); err != nil {
-						b.Fatal(err)
-					}
-				}
-			})
+			benchCopy(b, spec+"/in/"+n.String(), n, func() error { return dev.CopyIn(b.Context(), mem.All(), buf) })
+			benchCopy(b, spec+"/out/"+n.String(), n, func() error { return dev.CopyOut(b.Context(), buf, mem.All()) })
 			if err := mem.Release(); err != nil {
 				b.Fatal(err)
 			}
 		}
 	}
+}
+
+// benchCopy measures a copy of n bytes.
+func benchCopy(b *testing.B, name string, n devices.Size, copyOnce func() error) {
+	b.Helper()
+	b.Run(name, func(b *testing.B) {
+		b.SetBytes(int64(n))
+		for b.Loop() {
+			if err := copyOnce(); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
 }

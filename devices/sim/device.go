@@ -22,11 +22,16 @@ type Device struct {
 	info  devices.Info
 	epoch atomic.Uint64
 
-	hostToDevice, deviceToHost, inside channel
+	hostToDevice channel
+	deviceToHost channel
+	inside       channel
 
-	mu     sync.Mutex
+	mu sync.Mutex
+	// +checklocks:mu
 	closed bool
-	used   devices.Size
+	// +checklocks:mu
+	used devices.Size
+	// +checklocks:mu
 	blocks map[*hostmem.Block]devices.Size
 }
 
@@ -184,7 +189,9 @@ func (d *Device) Close() error {
 	return errors.Join(errs...)
 }
 
-// takeBlocks empties the books. It needs mu.
+// takeBlocks empties the books.
+//
+// +checklocks:d.mu
 func (d *Device) takeBlocks() map[*hostmem.Block]devices.Size {
 	blocks := d.blocks
 	d.blocks = newBlocks()

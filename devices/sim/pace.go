@@ -31,9 +31,11 @@ type channel struct {
 	rate    devices.Size // bytes a second; 0 is no limit
 	latency time.Duration
 
-	mu   sync.Mutex
+	mu sync.Mutex
+	// +checklocks:mu
 	busy time.Duration // since base
 	// credit is by how much the last wait woke up too late.
+	// +checklocks:mu
 	credit time.Duration
 }
 

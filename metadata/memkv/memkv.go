@@ -35,7 +35,9 @@ var _ metadata.KV = (*KV)(nil)
 // New returns an empty store.
 func New() *KV {
 	kv := &KV{}
-	kv.current.Store(btree.NewBTreeGOptions(less, btree.Options{NoLocks: true}))
+	// Small nodes, since every transaction copies those that it changes.
+	options := btree.Options{NoLocks: true, Degree: 16}
+	kv.current.Store(btree.NewBTreeGOptions(less, options))
 	return kv
 }
 

@@ -86,7 +86,7 @@ func figures(bytes int64, seconds float64, path string) string {
 		fmt.Sprintf("%.3f s", seconds),
 		rate(uint64(bytes), seconds),
 	}
-	if path != "" {
+	if path != "" && bytes > 0 {
 		parts = append(parts, path)
 	}
 	return strings.Join(parts, ", ")

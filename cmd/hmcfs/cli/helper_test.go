@@ -22,6 +22,7 @@ func TestHelperArguments(t *testing.T) {
 		{args: []string{"hmcfs", "/m", "-f"}, want: []string{"mount", "--", "/m"}, fake: true},
 		{args: []string{file, "-weird", "/m"}, err: "unknown flag -weird"},
 		{args: []string{file, "/m"}, want: []string{"mount", "--config", file, "--", "/m"}},
+		{args: []string{"/somewhere/hmcfs", "/m"}, want: []string{"mount", "--", "/m"}},
 		{args: []string{"/m"}, err: "needs SOURCE and MOUNTPOINT, 1 given"},
 		{args: []string{"hmcfs", "/m", "-o"}, err: "-o needs a value"},
 	} {

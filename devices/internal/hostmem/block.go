@@ -10,10 +10,13 @@ import (
 // Block is mapped host memory that is unmapped once, after it was ended and
 // its last user has left. It may be used from any goroutine.
 type Block struct {
-	mu    sync.Mutex
+	mu sync.Mutex
+	// +checklocks:mu
 	bytes []byte
+	// +checklocks:mu
 	users int
-	gone  error
+	// +checklocks:mu
+	gone error
 }
 
 // NewBlock owns a mapping made by unix.Mmap.
@@ -53,6 +56,7 @@ func (b *Block) End(why error) error {
 	return b.unmapIfUnused()
 }
 
+// +checklocks:b.mu
 func (b *Block) unmapIfUnused() error {
 	if b.gone == nil || b.users > 0 || b.bytes == nil {
 		return nil

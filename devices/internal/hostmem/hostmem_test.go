@@ -19,6 +19,12 @@ func newBlock(t *testing.T, n int) *Block {
 	return NewBlock(m)
 }
 
+func isMapped(b *Block) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.bytes != nil
+}
+
 func TestBlockOutlivesItsEnd(t *testing.T) {
 	b := newBlock(t, 4096)
 	first, err := b.Enter()
@@ -36,11 +42,11 @@ func TestBlockOutlivesItsEnd(t *testing.T) {
 	}
 	b.Leave()
 	first[4095] = 1 // still mapped
-	if b.bytes == nil {
+	if !isMapped(b) {
 		t.Error("unmapped below its last user")
 	}
 	b.Leave()
-	if b.bytes != nil {
+	if isMapped(b) {
 		t.Error("mapped without users after its end")
 	}
 }
