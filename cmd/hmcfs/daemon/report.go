@@ -63,7 +63,7 @@ func describe(dev objects.DeviceStatus, counted counts) adminapi.Device {
 	i := dev.Info
 	out := adminapi.Device{
 		Name: i.Name, Family: i.Family, Model: i.Model, PCI: i.PCI, NUMA: i.NUMA, Epoch: dev.Epoch,
-		Total: dev.Usage.Total, Used: dev.Usage.Used, Free: dev.Usage.Free, FileTier: dev.Passthrough,
+		Total: dev.Usage.Total, Used: dev.Usage.Used, Free: dev.Usage.Free, Held: dev.Held, FileTier: dev.Passthrough,
 	}
 	if counted != nil {
 		c := counted[metadata.DeviceName(i.Name)]
