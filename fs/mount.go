@@ -12,6 +12,8 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
+
+	"github.com/hmcfs/hmcfs/objects"
 )
 
 // Mount mounts and returns when the mount answers. On an error nothing stays
@@ -29,7 +31,7 @@ func Mount(ctx context.Context, o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := checkFUSE(o.AllowOther); err != nil {
+	if err = checkFUSE(o.AllowOther); err != nil {
 		return nil, err
 	}
 	o.MountPoint = path
@@ -45,7 +47,7 @@ func Mount(ctx context.Context, o Options) (*Server, error) {
 		}
 		return nil, mountError(path, &o, err)
 	}
-	go s.serve()
+	go s.serve() //nolint:contextcheck // the mount outlives the call that made it
 	if err := s.answer(ctx); err != nil {
 		s.abort()
 		return nil, fmt.Errorf("mount at %s does not answer: %w", path, err)
@@ -63,11 +65,17 @@ func (f *filesystem) Init(server *fuse.Server) {
 	reason := probePassthrough(f.opts.Passthrough, server.KernelSettings(), r)
 	switch {
 	case reason == "":
-	case f.opts.Passthrough == PassthroughOff:
-		f.backings.reason.Store(&reason)
+	case f.opts.Passthrough == PassthroughOff || !f.hasHostTier():
+		f.backings.reason.Store(&reason) // nobody misses it
 	default:
 		f.backings.disable(reason)
 	}
+}
+
+// hasHostTier says whether any device has files for the kernel to serve.
+func (f *filesystem) hasHostTier() bool {
+	all, err := f.store.Devices(background())
+	return err != nil || slices.ContainsFunc(all, func(d objects.DeviceStatus) bool { return d.Passthrough })
 }
 
 // mountError tells a person why the kernel, or fusermount3, refused.

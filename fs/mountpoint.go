@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // fsType is the type of the mounts as the kernel lists them.
@@ -26,7 +28,7 @@ func checkMountPoint(path string, allowNonEmpty bool) (string, error) {
 	info, err := os.Stat(abs)
 	switch {
 	case errors.Is(err, syscall.ENOTCONN):
-		return "", fmt.Errorf("%w: %s is a dead mount, whose daemon is gone; clean it up with: hmcfs umount %s", ErrMountPoint, abs, abs)
+		return "", deadMount(abs)
 	case errors.Is(err, os.ErrNotExist):
 		return "", fmt.Errorf("%w: %s does not exist; make it with: mkdir -p %s", ErrMountPoint, abs, abs)
 	case err != nil:
@@ -51,12 +53,25 @@ func checkNotMounted(path string) error {
 	switch {
 	case err != nil:
 		return fmt.Errorf("look for a mount at %s: %w", path, err)
+	case kind == fsType && isDead(path):
+		return deadMount(path)
 	case kind == fsType:
 		return fmt.Errorf("%w: %s is an hmcfs mount already; see it with: hmcfs status %s, or end it with: hmcfs umount %s", ErrMountPoint, path, path, path)
 	case kind != "":
 		return fmt.Errorf("%w: %s is a mount of type %s already; unmount it or name another directory", ErrMountPoint, path, kind)
 	}
 	return nil
+}
+
+// isDead says that no daemon answers for a mount. The kernel answers stat of
+// its root from what it keeps, but never statfs.
+func isDead(path string) bool {
+	var st unix.Statfs_t
+	return errors.Is(unix.Statfs(path, &st), syscall.ENOTCONN)
+}
+
+func deadMount(path string) error {
+	return fmt.Errorf("%w: %s is a dead mount, whose daemon is gone; clean it up with: hmcfs umount %s", ErrMountPoint, path, path)
 }
 
 func checkEmpty(path string) error {

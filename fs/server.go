@@ -1,6 +1,7 @@
 package fs
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -141,6 +142,7 @@ func (s *Server) unmountAsUser(flags int) error {
 		args = []string{"-u", "-z", s.path}
 	}
 	out, err := exec.Command(helper, args...).CombinedOutput()
+	out = bytes.TrimSpace(out)
 	if err == nil {
 		return nil
 	}

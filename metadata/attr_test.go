@@ -107,7 +107,7 @@ func TestSaveContentDelta(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	in, err := s.Create(t.Context(), dev.Ino, "file", benchFile)
+	in, err := s.Create(t.Context(), dev.Ino, "file", benchFile())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,11 +141,20 @@ func TestSaveContentDelta(t *testing.T) {
 			t.Errorf("%s: mappings are %v, %v", step.name, got, err)
 		}
 	}
+}
+
+func TestSaveContentRefuses(t *testing.T) {
+	f := newFixture(t)
+	ino := f.touch(f.sim0, "file")
+	f.must(f.SaveContent(t.Context(), ino, nil, bigMappings(3)))
 	bad := [][]metadata.Mapping{
 		{{FileOff: 5, Len: 0}}, {{FileOff: 1<<64 - 2, Len: 3}}, {{Len: 10}, {FileOff: 9, Len: 1}},
 	}
 	for _, maps := range bad {
-		_, err := s.SaveContent(t.Context(), in.Ino, nil, maps)
+		_, err := f.SaveContent(t.Context(), ino, nil, maps)
 		fails(t, "SaveContent", err, metadata.ErrInvalid)
+	}
+	if got, err := f.Mappings(t.Context(), ino); err != nil || !slices.Equal(got, bigMappings(3)) {
+		t.Errorf("refused mappings were saved: %v, %v", got, err)
 	}
 }

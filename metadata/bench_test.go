@@ -42,7 +42,10 @@ func benchStores(b *testing.B, fn func(b *testing.B, s *metadata.Store, dir meta
 	}
 }
 
-var benchFile = metadata.Node{Mode: metadata.TypeRegular | 0o644, UID: 1000, GID: 1000}
+// benchFile is a plain file.
+func benchFile() metadata.Node {
+	return metadata.Node{Mode: metadata.TypeRegular | 0o644, UID: 1000, GID: 1000}
+}
 
 // BenchmarkCreateUnlink makes and removes one file per operation, in a
 // directory where 1000 others stay.
@@ -50,7 +53,7 @@ func BenchmarkCreateUnlink(b *testing.B) {
 	benchStores(b, func(b *testing.B, s *metadata.Store, dir metadata.Ino) {
 		const window = 1000
 		for i := range b.N {
-			if _, err := s.Create(b.Context(), dir, fmt.Sprintf("file%d", i), benchFile); err != nil {
+			if _, err := s.Create(b.Context(), dir, fmt.Sprintf("file%d", i), benchFile()); err != nil {
 				b.Fatal(err)
 			}
 			if i < window {
@@ -69,7 +72,7 @@ func BenchmarkCreateParallel(b *testing.B) {
 		b.RunParallel(func(pb *testing.PB) {
 			for i := 0; pb.Next(); i++ {
 				name := fmt.Sprintf("%p%d", pb, i)
-				if _, err := s.Create(b.Context(), dir, name, benchFile); err != nil {
+				if _, err := s.Create(b.Context(), dir, name, benchFile()); err != nil {
 					b.Error(err)
 				}
 			}
@@ -84,7 +87,7 @@ func BenchmarkLookup(b *testing.B) {
 		names := make([]string, files)
 		for i := range names {
 			names[i] = fmt.Sprintf("file%d", i)
-			if _, err := s.Create(b.Context(), dir, names[i], benchFile); err != nil {
+			if _, err := s.Create(b.Context(), dir, names[i], benchFile()); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -101,7 +104,7 @@ func BenchmarkLookup(b *testing.B) {
 func BenchmarkReadDir(b *testing.B) {
 	benchStores(b, func(b *testing.B, s *metadata.Store, dir metadata.Ino) {
 		for i := range 10_000 {
-			if _, err := s.Create(b.Context(), dir, fmt.Sprintf("file%d", i), benchFile); err != nil {
+			if _, err := s.Create(b.Context(), dir, fmt.Sprintf("file%d", i), benchFile()); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -124,7 +127,7 @@ func BenchmarkReadDir(b *testing.B) {
 // BenchmarkUpdate changes one inode again and again.
 func BenchmarkUpdate(b *testing.B) {
 	benchStores(b, func(b *testing.B, s *metadata.Store, dir metadata.Ino) {
-		in, err := s.Create(b.Context(), dir, "file", benchFile)
+		in, err := s.Create(b.Context(), dir, "file", benchFile())
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
+//nolint:gochecknoglobals // a flag of this test
 var rewrite = flag.Bool("rewrite", false, "write the golden files anew")
 
 // sample is one record in plain form and encoded.

@@ -51,7 +51,7 @@ func TestOneWinner(t *testing.T) {
 		for round := range 10 {
 			var won atomic.Int32
 			workers(32, func(int) {
-				_, err := s.Create(t.Context(), dev, fmt.Sprint("name", round), benchFile)
+				_, err := s.Create(t.Context(), dev, fmt.Sprint("name", round), benchFile())
 				switch {
 				case err == nil:
 					won.Add(1)
@@ -73,7 +73,7 @@ func TestListWhileChanging(t *testing.T) {
 		metadata.CollideNames(s, weakHash)
 		const still = 60
 		for i := range still {
-			if _, err := s.Create(t.Context(), dev, fmt.Sprint("still", i), benchFile); err != nil {
+			if _, err := s.Create(t.Context(), dev, fmt.Sprint("still", i), benchFile()); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -103,7 +103,7 @@ func churn(t *testing.T, s *metadata.Store, dev metadata.Ino, worker int, stop *
 	t.Helper()
 	for i := 0; !stop.Load(); i++ {
 		a, b := fmt.Sprintf("a%d-%d", worker, i%20), fmt.Sprintf("b%d-%d", worker, i%7)
-		if _, err := s.Create(t.Context(), dev, a, benchFile); err != nil && !errors.Is(err, metadata.ErrExist) {
+		if _, err := s.Create(t.Context(), dev, a, benchFile()); err != nil && !errors.Is(err, metadata.ErrExist) {
 			t.Errorf("Create: %v", err)
 			return
 		}
@@ -125,7 +125,7 @@ func TestNoCircle(t *testing.T) {
 	onBoth(t, func(t *testing.T, s *metadata.Store, dev metadata.Ino) {
 		var dirs []metadata.Ino
 		for i := range 6 {
-			in, err := s.Create(t.Context(), dev, fmt.Sprint("d", i), dirNode)
+			in, err := s.Create(t.Context(), dev, fmt.Sprint("d", i), dirNode())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -164,7 +164,7 @@ func TestConcurrentMix(t *testing.T) {
 		ctx := t.Context()
 		dirs := []metadata.Ino{dev}
 		for i := range 3 {
-			in, err := s.Create(ctx, dev, fmt.Sprint("dir", i), dirNode)
+			in, err := s.Create(ctx, dev, fmt.Sprint("dir", i), dirNode())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -197,7 +197,7 @@ func mixedStep(t *testing.T, s *metadata.Store, r *rand.Rand, dirs []metadata.In
 	name, other := fmt.Sprint("n", r.IntN(6)), fmt.Sprint("n", r.IntN(6))
 	in, err := s.Lookup(ctx, from, name)
 	if err != nil {
-		_, err = s.Create(ctx, from, name, []metadata.Node{benchFile, dirNode}[r.IntN(2)])
+		_, err = s.Create(ctx, from, name, []metadata.Node{benchFile(), dirNode()}[r.IntN(2)])
 		return err
 	}
 	switch r.IntN(8) {
@@ -227,7 +227,7 @@ func TestInosAreUnique(t *testing.T) {
 		seen := map[metadata.Ino]bool{}
 		workers(8, func(worker int) {
 			for i := range 700 { // more than one batch in all
-				in, err := s.Create(t.Context(), dev, fmt.Sprint(worker, "-", i), benchFile)
+				in, err := s.Create(t.Context(), dev, fmt.Sprint(worker, "-", i), benchFile())
 				if err != nil {
 					t.Error(err)
 					return

@@ -69,7 +69,7 @@ func TestCost(t *testing.T) {
 		reads, writes, scans int
 		run                  func() error
 	}{
-		{"create", 2, 3, 0, func() (err error) { in, err = s.Create(ctx, dev.Ino, "f", benchFile); return err }},
+		{"create", 2, 3, 0, func() (err error) { in, err = s.Create(ctx, dev.Ino, "f", benchFile()); return err }},
 		{"lookup", 2, 0, 0, func() error { _, err := s.Lookup(ctx, dev.Ino, "f"); return err }},
 		{"get", 1, 0, 0, func() error { _, err := s.Get(ctx, in.Ino); return err }},
 		{"save", 1, 2, 0, func() error { _, err := s.SaveContent(ctx, in.Ino, nil, one); return err }},

@@ -42,13 +42,13 @@ func victim(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	sub, err := s.Create(ctx, dev.Ino, fmt.Sprintf("dir%d", s.NextIno()), dirNode)
+	sub, err := s.Create(ctx, dev.Ino, fmt.Sprintf("dir%d", s.NextIno()), dirNode())
 	if err != nil {
 		return err
 	}
 	for i := 0; ; i++ {
 		file, done := fmt.Sprintf("file%d", i), fmt.Sprintf("done%d", i)
-		in, err := s.Create(ctx, sub.Ino, file, benchFile)
+		in, err := s.Create(ctx, sub.Ino, file, benchFile())
 		if err != nil {
 			return err
 		}

@@ -83,15 +83,18 @@ func bigMappings(n int) []metadata.Mapping {
 	return maps
 }
 
-var dirNode = metadata.Node{Mode: metadata.TypeDir | 0o755}
+// dirNode is a plain directory.
+func dirNode() metadata.Node { return metadata.Node{Mode: metadata.TypeDir | 0o755} }
 
 // errorsScript touches every operation that writes. All names fall on a few
 // places, so that chains of colliding entries are made and broken as well.
-func errorsScript() []scriptOp {
+func errorsScript() []scriptOp { return append(buildScript(), changeScript()...) }
+
+func buildScript() []scriptOp {
 	regular := metadata.Node{Mode: metadata.TypeRegular | 0o644}
 	return []scriptOp{
-		{"mkdir a", func(e *errorsEnv) error { return e.create("sim0", "a", dirNode) }},
-		{"mkdir a/b", func(e *errorsEnv) error { return e.create("sim0/a", "b", dirNode) }},
+		{"mkdir a", func(e *errorsEnv) error { return e.create("sim0", "a", dirNode()) }},
+		{"mkdir a/b", func(e *errorsEnv) error { return e.create("sim0/a", "b", dirNode()) }},
 		{"create f", func(e *errorsEnv) error { return e.create("sim0/a", "f", regular) }},
 		{"create g", func(e *errorsEnv) error { return e.create("sim0/a", "g", regular) }},
 		{"create h", func(e *errorsEnv) error { return e.create("sim0/a", "h", regular) }},
@@ -122,6 +125,11 @@ func errorsScript() []scriptOp {
 		}},
 		{"bind key", func(e *errorsEnv) error { return e.s.BindKey(e.t.Context(), e.ino("sim0/a/f"), "k") }},
 		{"bind another key", func(e *errorsEnv) error { return e.s.BindKey(e.t.Context(), e.ino("sim0/a/f"), "k2") }},
+	}
+}
+
+func changeScript() []scriptOp {
+	return []scriptOp{
 		{"rename file", func(e *errorsEnv) error { return e.rename("sim0/a", "f", "sim0/a/b", "moved", 0) }},
 		{"rename back", func(e *errorsEnv) error { return e.rename("sim0/a/b", "moved", "sim0/a", "f", 0) }},
 		{"rename link", func(e *errorsEnv) error { return e.rename("sim0/a/b", "f2", "sim0/a", "f3", 0) }},

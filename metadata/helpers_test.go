@@ -52,12 +52,12 @@ func (f *fixture) ok(err error) {
 
 func (f *fixture) mkdir(parent metadata.Ino, name string) metadata.Ino {
 	f.t.Helper()
-	return f.must(f.Create(f.t.Context(), parent, name, dirNode)).Ino
+	return f.must(f.Create(f.t.Context(), parent, name, dirNode())).Ino
 }
 
 func (f *fixture) touch(parent metadata.Ino, name string) metadata.Ino {
 	f.t.Helper()
-	return f.must(f.Create(f.t.Context(), parent, name, benchFile)).Ino
+	return f.must(f.Create(f.t.Context(), parent, name, benchFile())).Ino
 }
 
 // fails fails the test unless an operation failed with want.

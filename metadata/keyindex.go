@@ -10,10 +10,11 @@ const keyPunctuation = "-_!@#%^*()+=:;."
 
 // ValidKey says whether a key can be bound.
 //
-// Errors: ErrInvalidKey for more than MaxKey bytes, none, or a byte other
-// than letters, digits and -_!@#%^*()+=:;.
+// Errors: ErrInvalidKey for more than MaxKey bytes, none, a byte other than
+// letters, digits and -_!@#%^*()+=:;. and for "." and "..", which can't be
+// the name of a link.
 func ValidKey(key string) error {
-	if key == "" || len(key) > MaxKey {
+	if key == "" || key == "." || key == ".." || len(key) > MaxKey {
 		return ErrInvalidKey
 	}
 	for i := range len(key) {

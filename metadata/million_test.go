@@ -104,7 +104,7 @@ func fillMillion(b *testing.B, dir string) {
 				Map: metadata.Mapping{Len: 1 << 20, Device: "sim0", Epoch: 7, Off: uint64(i+j) << 20},
 			}
 		}
-		if err := metadata.BulkCreate(ctx, s, dev.Ino, benchFile, files); err != nil {
+		if err := metadata.BulkCreate(ctx, s, dev.Ino, benchFile(), files); err != nil {
 			b.Fatal(err)
 		}
 	}

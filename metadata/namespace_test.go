@@ -15,9 +15,9 @@ func TestRootBelongsToHmcfs(t *testing.T) {
 	f := newFixture(t)
 	ctx := t.Context()
 	file := f.touch(f.sim0, "file")
-	_, err := f.Create(ctx, metadata.RootIno, "x", dirNode)
+	_, err := f.Create(ctx, metadata.RootIno, "x", dirNode())
 	fails(t, "Create in the root", err, metadata.ErrPermission)
-	_, err = f.Create(ctx, metadata.RootIno, "sim0", dirNode)
+	_, err = f.Create(ctx, metadata.RootIno, "sim0", dirNode())
 	fails(t, "Create of a device's name", err, metadata.ErrExist)
 	_, err = f.Rmdir(ctx, metadata.RootIno, "sim1")
 	fails(t, "Rmdir of a device", err, metadata.ErrPermission)
@@ -44,7 +44,7 @@ func TestDeadDirectory(t *testing.T) {
 	if gone.Nlink != 0 || gone.Ino != dir {
 		t.Errorf("Rmdir answers %+v", gone)
 	}
-	_, err := f.Create(ctx, dir, "x", benchFile)
+	_, err := f.Create(ctx, dir, "x", benchFile())
 	fails(t, "Create", err, metadata.ErrNotExist)
 	_, err = f.Link(ctx, file, dir, "x")
 	fails(t, "Link", err, metadata.ErrNotExist)
@@ -54,7 +54,7 @@ func TestDeadDirectory(t *testing.T) {
 	fails(t, "ReadDir", err, metadata.ErrNotExist)
 	_, err = f.Rename(ctx, metadata.Rename{From: f.sim0, Name: "file", To: dir, NewName: "x"})
 	fails(t, "Rename", err, metadata.ErrNotExist)
-	_, err = f.Create(ctx, file, "x", benchFile)
+	_, err = f.Create(ctx, file, "x", benchFile())
 	fails(t, "Create in a file", err, metadata.ErrNotDir)
 	_, err = f.Lookup(ctx, file, "x")
 	fails(t, "Lookup in a file", err, metadata.ErrNotDir)
@@ -135,7 +135,7 @@ func TestFullBucket(t *testing.T) {
 	for i := range 256 {
 		f.touch(f.sim0, name(i))
 	}
-	_, err := f.Create(ctx, f.sim0, "one more", benchFile)
+	_, err := f.Create(ctx, f.sim0, "one more", benchFile())
 	fails(t, "Create in a full place", err, metadata.ErrFull)
 	if n := len(listAll(t, f.Store, f.sim0, 7)); n != 256 {
 		t.Errorf("%d entries are listed", n)
@@ -144,7 +144,7 @@ func TestFullBucket(t *testing.T) {
 	f.must(f.Unlink(ctx, f.sim0, name(100)))
 	f.touch(f.sim0, "again 0")
 	f.touch(f.sim0, "again 100")
-	_, err = f.Create(ctx, f.sim0, "one more", benchFile)
+	_, err = f.Create(ctx, f.sim0, "one more", benchFile())
 	fails(t, "Create in a full place", err, metadata.ErrFull)
 	for i := range 256 {
 		_, err := f.Lookup(ctx, f.sim0, name(i))

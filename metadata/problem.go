@@ -56,30 +56,29 @@ const (
 	MissingDevice
 )
 
-var problemNames = [...]string{
-	CorruptRecord:   "corrupt record",
-	DanglingEntry:   "entry without inode or directory",
-	WrongEntryType:  "entry of the wrong type",
-	SecondEntry:     "directory with a second entry",
-	Orphan:          "inode without entry",
-	Circle:          "directory within itself",
-	WrongPrimary:    "wrong primary link",
-	MissingLink:     "missing link",
-	DanglingLink:    "link without entry",
-	WrongNlink:      "wrong link count",
-	WrongSize:       "wrong directory size",
-	WrongCount:      "wrong count of attributes or mappings",
-	DanglingKey:     "key without inode",
-	MissingKey:      "missing key",
-	DanglingRecords: "attributes, mappings or links without inode",
-	DanglingDevice:  "device without directory",
-	MissingDevice:   "directory without device",
-}
-
 // String says what kind it is, in words.
 func (k ProblemKind) String() string {
-	if k > 0 && int(k) < len(problemNames) {
-		return problemNames[k]
+	names := [...]string{
+		CorruptRecord:   "corrupt record",
+		DanglingEntry:   "entry without inode or directory",
+		WrongEntryType:  "entry of the wrong type",
+		SecondEntry:     "directory with a second entry",
+		Orphan:          "inode without entry",
+		Circle:          "directory within itself",
+		WrongPrimary:    "wrong primary link",
+		MissingLink:     "missing link",
+		DanglingLink:    "link without entry",
+		WrongNlink:      "wrong link count",
+		WrongSize:       "wrong directory size",
+		WrongCount:      "wrong count of attributes or mappings",
+		DanglingKey:     "key without inode",
+		MissingKey:      "missing key",
+		DanglingRecords: "attributes, mappings or links without inode",
+		DanglingDevice:  "device without directory",
+		MissingDevice:   "directory without device",
+	}
+	if k > 0 && int(k) < len(names) {
+		return names[k]
 	}
 	return fmt.Sprintf("problem %d", int(k))
 }

@@ -110,20 +110,26 @@ func decodable(key, value []byte) (err error) {
 	return err
 }
 
-// entryOf reads the entry that a problem is about, with its inode and its
-// directory where there are such.
-func (t *txn) entryOf(p Problem) (d dirent, rec, dir *record, err error) {
-	if d, err = t.direntAt(p.Parent, p.cookie); err != nil {
-		return d, nil, nil, err
+// foundEntry is the entry that a problem is about, with its inode and its
+// directory, which are nil when they are missing.
+type foundEntry struct {
+	dirent
+	rec, dir *record
+}
+
+// entryOf reads the entry that a problem is about.
+func (t *txn) entryOf(p Problem) (e foundEntry, err error) {
+	if e.dirent, err = t.direntAt(p.Parent, p.cookie); err != nil {
+		return e, err
 	}
-	if d.ino != p.Ino || d.ino == 0 || d.name != p.Name {
-		return d, nil, nil, ErrChanged
+	if e.ino != p.Ino || e.ino == 0 || e.name != p.Name {
+		return e, ErrChanged
 	}
-	if rec, err = t.maybe(d.ino); err != nil {
-		return d, nil, nil, err
+	if e.rec, err = t.maybe(e.ino); err != nil {
+		return e, err
 	}
-	dir, err = t.maybe(p.Parent)
-	return d, rec, dir, err
+	e.dir, err = t.maybe(p.Parent)
+	return e, err
 }
 
 // maybe reads an inode; nil when there is none.
@@ -136,11 +142,11 @@ func (t *txn) maybe(ino Ino) (*record, error) {
 }
 
 // eraseEntry removes an entry, and counts its directory anew if there is one.
-func (t *txn) eraseEntry(p Problem, d dirent, dir *record) error {
-	if dir == nil {
+func (t *txn) eraseEntry(p Problem, e foundEntry) error {
+	if e.dir == nil {
 		return t.kv.Delete(t.key2(kindDirent, uint64(p.Parent), uint64(p.cookie)))
 	}
-	sl := slot{dirent: d, cookie: p.cookie, found: true}
+	sl := slot{dirent: e.dirent, cookie: p.cookie, found: true}
 	if first := p.cookie &^ lastSlot; first != p.cookie {
 		var err error
 		if sl.head, err = t.direntAt(p.Parent, first); err != nil {
@@ -150,7 +156,7 @@ func (t *txn) eraseEntry(p Problem, d dirent, dir *record) error {
 	if err := t.removeDirent(p.Parent, sl); err != nil {
 		return err
 	}
-	return t.recount(dir)
+	return t.recount(e.dir)
 }
 
 // recount counts a directory's entries and stores it.
@@ -174,41 +180,41 @@ func (t *txn) recount(dir *record) error {
 }
 
 func (t *txn) repairDanglingEntry(p Problem) error {
-	d, rec, dir, err := t.entryOf(p)
+	e, err := t.entryOf(p)
 	if err != nil {
 		return err
 	}
-	if dir != nil && !dir.IsDir() {
-		dir = nil
+	if e.dir != nil && !e.dir.IsDir() {
+		e.dir = nil
 	}
-	if rec != nil && dir != nil {
+	if e.rec != nil && e.dir != nil {
 		return ErrChanged
 	}
-	return t.eraseEntry(p, d, dir)
+	return t.eraseEntry(p, e)
 }
 
 func (t *txn) repairEntryType(p Problem) error {
-	d, rec, dir, err := t.entryOf(p)
+	e, err := t.entryOf(p)
 	if err != nil {
 		return err
 	}
-	if rec == nil || dir == nil {
+	if e.rec == nil || e.dir == nil {
 		return ErrChanged
 	}
-	d.mode = rec.Mode.Type()
-	if err := t.putDirent(p.Parent, p.cookie, &d); err != nil {
+	e.mode = e.rec.Mode.Type()
+	if err := t.putDirent(p.Parent, p.cookie, &e.dirent); err != nil {
 		return err
 	}
-	return t.recount(dir)
+	return t.recount(e.dir)
 }
 
 func (t *txn) repairSecondEntry(p Problem) error {
-	d, rec, dir, err := t.entryOf(p)
+	e, err := t.entryOf(p)
 	if err != nil {
 		return err
 	}
-	if rec == nil || dir == nil || !rec.IsDir() {
+	if e.rec == nil || e.dir == nil || !e.rec.IsDir() {
 		return ErrChanged
 	}
-	return t.eraseEntry(p, d, dir)
+	return t.eraseEntry(p, e)
 }

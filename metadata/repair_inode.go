@@ -70,44 +70,45 @@ func (t *txn) adoptAs(rec *record, parent Ino, name string) (ok bool, err error)
 
 // repairCircle takes a directory out of the circle that it is part of.
 func (t *txn) repairCircle(p Problem) error {
-	d, rec, dir, err := t.entryOf(p)
+	e, err := t.entryOf(p)
 	if err != nil {
 		return err
 	}
-	if rec == nil || dir == nil {
+	if e.rec == nil || e.dir == nil {
 		return ErrChanged
 	}
-	if err := t.eraseEntry(p, d, dir); err != nil {
+	if err := t.eraseEntry(p, e); err != nil {
 		return err
 	}
 	// The directory may be its own parent, and then it was just stored.
-	if rec, err = t.maybe(p.Ino); err != nil {
-		return err
-	}
-	return t.adopt(rec)
-}
-
-func (t *txn) repairPrimary(p Problem) error {
-	_, rec, _, err := t.entryOf(p)
+	rec, err := t.inode(p.Ino)
 	if err != nil {
 		return err
 	}
-	if rec == nil || rec.isPrimary(p.Parent, p.Name) {
+	return t.adopt(&rec)
+}
+
+func (t *txn) repairPrimary(p Problem) error {
+	e, err := t.entryOf(p)
+	if err != nil {
+		return err
+	}
+	if e.rec == nil || e.rec.isPrimary(p.Parent, p.Name) {
 		return ErrChanged
 	}
 	if err := t.deleteLink(p.Ino, p.Parent, p.cookie); err != nil {
 		return err
 	}
-	rec.Parent, rec.Name = p.Parent, p.Name
-	return t.putInode(rec)
+	e.rec.Parent, e.rec.Name = p.Parent, p.Name
+	return t.putInode(e.rec)
 }
 
 func (t *txn) repairMissingLink(p Problem) error {
-	_, rec, _, err := t.entryOf(p)
+	e, err := t.entryOf(p)
 	if err != nil {
 		return err
 	}
-	if rec == nil || rec.isPrimary(p.Parent, p.Name) {
+	if e.rec == nil || e.rec.isPrimary(p.Parent, p.Name) {
 		return ErrChanged
 	}
 	return t.putLink(p.Ino, p.Parent, p.cookie, p.Name)

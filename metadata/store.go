@@ -213,3 +213,6 @@ func (i *record) apply(fn func(*Inode) error) error {
 	}
 	return nil
 }
+
+// Now is the present by the store's clock, which also stamps its records.
+func (s *Store) Now() Timespec { return TimespecOf(s.now()) }

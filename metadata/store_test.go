@@ -28,7 +28,7 @@ func TestReopenKeepsAll(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	made, err := s.Create(ctx, dev.Ino, "f", benchFile)
+	made, err := s.Create(ctx, dev.Ino, "f", benchFile())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +112,7 @@ func TestNames(t *testing.T) {
 	f.touch(f.sim0, "file")
 	for _, test := range tests {
 		ctx, name := t.Context(), test.name
-		_, err := f.Create(ctx, f.sim0, name, benchFile)
+		_, err := f.Create(ctx, f.sim0, name, benchFile())
 		fails(t, "Create "+name, err, test.want)
 		if test.want == nil {
 			f.must(f.Lookup(ctx, f.sim0, name))
@@ -245,7 +245,7 @@ func TestContextEnds(t *testing.T) {
 	cancel()
 	var errs []error
 	add := func(_ any, err error) { errs = append(errs, err) }
-	add(f.Create(ctx, f.sim0, "x", benchFile))
+	add(f.Create(ctx, f.sim0, "x", benchFile()))
 	add(f.Unlink(ctx, f.sim0, "file"))
 	add(f.Rename(ctx, metadata.Rename{From: f.sim0, Name: "file", To: f.sim0, NewName: "y"}))
 	add(f.Update(ctx, ino, func(in *metadata.Inode) error { in.Size = 1; return nil }))

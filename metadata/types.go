@@ -113,11 +113,23 @@ func (m Mode) Perm() Mode { return m & 0o7777 }
 // FileMode converts to the standard library's mode, type bits included.
 func (m Mode) FileMode() fs.FileMode {
 	out := fs.FileMode(m & 0o777)
-	switch m & sIFMT {
-	case sIFDIR:
-		out |= fs.ModeDir
-	case sIFLNK:
-		out |= fs.ModeSymlink
+	for _, c := range []struct {
+		mask, bits Mode
+		mode       fs.FileMode
+	}{
+		{sIFMT, TypeDir, fs.ModeDir},
+		{sIFMT, TypeSymlink, fs.ModeSymlink},
+		{sIFMT, TypeFIFO, fs.ModeNamedPipe},
+		{sIFMT, TypeSocket, fs.ModeSocket},
+		{sIFMT, TypeBlock, fs.ModeDevice},
+		{sIFMT, TypeChar, fs.ModeDevice | fs.ModeCharDevice},
+		{0o4000, 0o4000, fs.ModeSetuid},
+		{ModeSetGID, ModeSetGID, fs.ModeSetgid},
+		{0o1000, 0o1000, fs.ModeSticky},
+	} {
+		if m&c.mask == c.bits {
+			out |= c.mode
+		}
 	}
 	return out
 }

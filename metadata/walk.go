@@ -8,6 +8,8 @@ const walkBatch = 1024
 // ends with fn's first error. It reads in batches, so fn may use the store;
 // inodes that come or go meanwhile may be seen or not, all others are seen
 // once.
+//
+// Errors: fn's; ErrCorrupt at a record that Check would report.
 func (s *Store) Walk(ctx context.Context, fn func(Inode) error) error {
 	batch := make([]Inode, 0, walkBatch)
 	for next := Ino(0); ; {

@@ -92,15 +92,17 @@ func (s *Store) Rmdir(ctx context.Context, parent Ino, name string) error {
 	if err != nil {
 		return fmt.Errorf("remove directory %q: %w", name, err)
 	}
-	s.orphaned(after)
+	s.orphaned(after, nil)
 	return nil
 }
 
 // victim is an inode whose last name an operation may take. Its content is
-// loaded before, because its records go with the name.
+// loaded before, and its attributes if it is open, because its records go
+// with the name.
 type victim struct {
-	store *Store
-	obj   *object
+	store  *Store
+	obj    *object
+	xattrs map[string][]byte
 }
 
 func (s *Store) victim(ctx context.Context, parent Ino, name string) (*victim, error) {
@@ -111,6 +113,11 @@ func (s *Store) victim(ctx context.Context, parent Ino, name string) (*victim, e
 	}
 	if !in.IsRegular() || in.Nlink > 1 {
 		return v, nil
+	}
+	if s.isOpen(in.Ino) {
+		if v.xattrs, err = s.allXattrs(ctx, in.Ino); err != nil {
+			return v, err
+		}
 	}
 	if v.obj = s.pinLoaded(in.Ino); v.obj != nil || in.Epoch == 0 {
 		return v, nil
@@ -126,7 +133,7 @@ func (s *Store) victim(ctx context.Context, parent Ino, name string) (*victim, e
 func (v *victim) removed(after metadata.Inode) {
 	if after.Nlink == 0 {
 		v.store.forgetHost(after, v.obj)
-		v.store.orphaned(after)
+		v.store.orphaned(after, v.xattrs)
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"time"
 
 	"go.uber.org/zap"
 
@@ -47,6 +46,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
 	s.stop = stop
 	s.startSweep(background)
+	s.startTrim(background, o.TrimEvery)
 	return s, nil
 }
 
@@ -129,5 +129,6 @@ func (s *Store) tierOf(name metadata.DeviceName) (*tier, error) {
 	return nil, fmt.Errorf("device %q is not part of this mount: %w", name, ErrLost)
 }
 
-// now is the time that inodes get.
-func (s *Store) now() metadata.Timespec { return metadata.TimespecOf(time.Now()) }
+// now is the time that inodes get: by the records' clock, so that times of
+// one inode can be compared.
+func (s *Store) now() metadata.Timespec { return s.meta.Now() }

@@ -39,7 +39,9 @@ type entry struct {
 	// the object before.
 	moving chan struct{}
 	// orphan is the inode after its last name went; nil while it has names.
+	// xattrs are its attributes, if it was open then.
 	orphan *metadata.Inode
+	xattrs map[string][]byte
 }
 
 func (e *entry) idle() bool {
@@ -239,9 +241,19 @@ func (s *Store) retire(o *object, discard bool) {
 	}
 }
 
-// orphaned notes that an inode has lost its last name. Its content goes at
-// once if nobody uses it.
-func (s *Store) orphaned(in metadata.Inode) {
+// isOpen says whether anybody has a handle of the inode.
+func (s *Store) isOpen(ino Ino) bool {
+	sh := s.table.shard(ino)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	e := sh.entries[ino]
+	return e != nil && e.opens > 0
+}
+
+// orphaned notes that an inode has lost its last name, and with it its
+// records, of which xattrs are what its handles can still ask for. Its
+// content goes at once if nobody uses it.
+func (s *Store) orphaned(in metadata.Inode, xattrs map[string][]byte) {
 	sh := s.table.shard(in.Ino)
 	sh.mu.Lock()
 	e := sh.entries[in.Ino]
@@ -249,7 +261,7 @@ func (s *Store) orphaned(in metadata.Inode) {
 		sh.mu.Unlock()
 		return
 	}
-	e.orphan = &in
+	e.orphan, e.xattrs = &in, xattrs
 	var gone *object
 	if e.pins == 0 && e.obj != nil {
 		gone, e.obj = e.obj, nil

@@ -42,7 +42,7 @@ func (a Attr) told() []struct{ name, value string } {
 // GetXattr reads an extended attribute by its full name.
 func (s *Store) GetXattr(ctx context.Context, ino Ino, name string) ([]byte, error) {
 	if !strings.HasPrefix(name, hmcPrefix) {
-		return s.meta.GetXattr(ctx, ino, name)
+		return s.getXattr(ctx, ino, name)
 	}
 	a, err := s.Attr(ctx, ino)
 	if err != nil {
@@ -58,7 +58,7 @@ func (s *Store) GetXattr(ctx context.Context, ino Ino, name string) ([]byte, err
 	}
 	switch name {
 	case xattrDtype, xattrShape, xattrBlobs:
-		return s.meta.GetXattr(ctx, ino, name)
+		return s.getXattr(ctx, ino, name)
 	case hmcPrefix + "handle", hmcPrefix + "bind":
 		return nil, fmt.Errorf("attribute %s: %w", name, ErrUnsupported)
 	}
@@ -68,7 +68,7 @@ func (s *Store) GetXattr(ctx context.Context, ino Ino, name string) ([]byte, err
 // SetXattr sets one.
 func (s *Store) SetXattr(ctx context.Context, ino Ino, name string, value []byte, flags metadata.XattrFlags) error {
 	if !strings.HasPrefix(name, hmcPrefix) {
-		return s.meta.SetXattr(ctx, ino, name, value, flags)
+		return s.setXattr(ctx, ino, name, value, flags)
 	}
 	a, err := s.Attr(ctx, ino)
 	if err != nil {
@@ -84,7 +84,7 @@ func (s *Store) SetXattr(ctx context.Context, ino Ino, name string, value []byte
 		if err := s.checkTensor(ctx, a, name, string(value)); err != nil {
 			return fmt.Errorf("set %s: %w", name, err)
 		}
-		return s.meta.SetXattr(ctx, ino, name, value, flags)
+		return s.setXattr(ctx, ino, name, value, flags)
 	case xattrDevice, xattrResident, xattrState, xattrPath:
 		return fmt.Errorf("set %s: %w", name, ErrReadOnly)
 	case hmcPrefix + "handle", hmcPrefix + "bind":
@@ -124,7 +124,7 @@ func (s *Store) checkTensor(ctx context.Context, a Attr, name, value string) err
 	if err := checkDtype(value); err != nil {
 		return err
 	}
-	shape, err := s.meta.GetXattr(ctx, a.Ino, xattrShape)
+	shape, err := s.getXattr(ctx, a.Ino, xattrShape)
 	if errors.Is(err, metadata.ErrNoXattr) {
 		return nil
 	}
@@ -136,7 +136,7 @@ func (s *Store) checkTensor(ctx context.Context, a Attr, name, value string) err
 
 // textXattr reads an attribute; one that is not there is empty.
 func (s *Store) textXattr(ctx context.Context, ino Ino, name string) (string, error) {
-	value, err := s.meta.GetXattr(ctx, ino, name)
+	value, err := s.getXattr(ctx, ino, name)
 	if errors.Is(err, metadata.ErrNoXattr) {
 		return "", nil
 	}
@@ -149,10 +149,7 @@ func (s *Store) ListXattr(ctx context.Context, ino Ino) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	names, err := s.meta.ListXattr(ctx, ino)
-	if errors.Is(err, metadata.ErrNotExist) {
-		names, err = nil, nil // an orphan
-	}
+	names, err := s.listXattr(ctx, ino)
 	if err != nil || !a.IsRegular() {
 		return names, err
 	}
@@ -180,7 +177,7 @@ func (s *Store) RemoveXattr(ctx context.Context, ino Ino, name string) error {
 	case xattrDevice, xattrResident, xattrState, xattrPath:
 		return fmt.Errorf("remove %s: %w", name, ErrReadOnly)
 	}
-	return s.meta.RemoveXattr(ctx, ino, name)
+	return s.removeXattr(ctx, ino, name)
 }
 
 // Keys lists the keys behind after, in order.

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -125,3 +126,7 @@ func mode(t testing.TB, path string) uint32 {
 	t.Helper()
 	return lstat(t, path).Mode & 0o7777
 }
+
+// mntPatience is how long a test waits for what the daemon does in the
+// background.
+const mntPatience = 30 * time.Second

@@ -12,20 +12,24 @@ import (
 	"github.com/hmcfs/hmcfs/metadata/badgerkv"
 )
 
-// TestCorrupt damages the files of a store one way each.
-func TestCorrupt(t *testing.T) {
-	first := func(t *testing.T, dir, pattern string) string {
-		t.Helper()
-		found, err := filepath.Glob(filepath.Join(dir, pattern))
-		if err != nil || len(found) == 0 {
-			t.Fatalf("no %s: %v", pattern, err)
-		}
-		return found[0]
+// first is one file of a store.
+func first(t *testing.T, dir, pattern string) string {
+	t.Helper()
+	found, err := filepath.Glob(filepath.Join(dir, pattern))
+	if err != nil || len(found) == 0 {
+		t.Fatalf("no %s: %v", pattern, err)
 	}
-	tests := []struct {
-		name   string
-		damage func(t *testing.T, dir string) error
-	}{
+	return found[0]
+}
+
+// corruption is one way to damage the files of a store.
+type corruption struct {
+	name   string
+	damage func(t *testing.T, dir string) error
+}
+
+func corruptions() []corruption {
+	return []corruption{
 		{"manifest overwritten", func(t *testing.T, dir string) error {
 			t.Helper()
 			return os.WriteFile(first(t, dir, "MANIFEST"), []byte("no manifest at all, but some text"), 0o600)
@@ -61,21 +65,31 @@ func TestCorrupt(t *testing.T) {
 			return os.WriteFile(first(t, dir, "KEYREGISTRY"), []byte("x"), 0o600)
 		}},
 	}
-	for _, test := range tests {
+}
+
+// fill makes a store with a table.
+func fill(t *testing.T, dir string) {
+	t.Helper()
+	kv := open(t, dir)
+	for i := range 100 {
+		err := kv.Update(t.Context(), func(tx metadata.KVTxn) error {
+			return tx.Set(fmt.Appendf(nil, "key%d", i), []byte(strings.Repeat("v", i%7)))
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := kv.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestCorrupt damages the files of a store one way each.
+func TestCorrupt(t *testing.T) {
+	for _, test := range corruptions() {
 		t.Run(test.name, func(t *testing.T) {
 			dir := t.TempDir()
-			kv := open(t, dir)
-			for i := range 100 {
-				err := kv.Update(t.Context(), func(tx metadata.KVTxn) error {
-					return tx.Set(fmt.Appendf(nil, "key%d", i), []byte(strings.Repeat("v", i%7)))
-				})
-				if err != nil {
-					t.Fatal(err)
-				}
-			}
-			if err := kv.Close(); err != nil {
-				t.Fatal(err)
-			}
+			fill(t, dir)
 			if err := test.damage(t, dir); err != nil {
 				t.Fatal(err)
 			}

@@ -1,6 +1,3 @@
-// Package memkv is a metadata.KV in memory, for tests and for mounts that
-// keep nothing. Readers see snapshots of a copy-on-write tree and never wait;
-// writers run one after the other, so no transaction is ever repeated.
 package memkv
 
 import (
@@ -35,7 +32,9 @@ var _ metadata.KV = (*KV)(nil)
 // New returns an empty store.
 func New() *KV {
 	kv := &KV{}
-	kv.current.Store(btree.NewBTreeGOptions(less, btree.Options{NoLocks: true}))
+	// Small nodes, since every transaction copies those that it changes.
+	options := btree.Options{NoLocks: true, Degree: 16}
+	kv.current.Store(btree.NewBTreeGOptions(less, options))
 	return kv
 }
 

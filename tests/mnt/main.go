@@ -34,6 +34,10 @@ const (
 // Main runs the tests of a package, or the program, by the name that the
 // process was started under. It does not return.
 func Main(m *testing.M) {
+	if err := isolate(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 	testscript.Main(tests{m}, map[string]func(){
 		programName: program, helperName: program, guardName: guard,
 	})

@@ -23,7 +23,7 @@ func peerUID(c net.Conn) (int, error) {
 	err = raw.Control(func(fd uintptr) {
 		cred, inner = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
 	})
-	if err := errors.Join(err, inner); err != nil {
+	if err = errors.Join(err, inner); err != nil {
 		return 0, fmt.Errorf("peer: %w", err)
 	}
 	return int(cred.Uid), nil

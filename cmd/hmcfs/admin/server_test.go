@@ -125,7 +125,7 @@ func TestKernelTellsThePeer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.Close(context.Background())
+	defer func() { _ = s.Close(context.Background()) }()
 	if _, err := client.New(socket).Version(t.Context()); err != nil {
 		t.Error(err)
 	}
@@ -238,7 +238,7 @@ func get(t *testing.T, socket, method, path, body string) (code int, text string
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer resp.Body.Close()
+	defer func() { _ = resp.Body.Close() }()
 	data, err := io.ReadAll(resp.Body)
 	if err != nil {
 		t.Fatal(err)

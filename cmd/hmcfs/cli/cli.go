@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -116,7 +115,7 @@ func (a *app) runWithSignals(ctx context.Context, cancel context.CancelFunc) int
 }
 
 func (a *app) execute(ctx context.Context) int {
-	root := a.root()
+	root := a.root() //nolint:contextcheck // cobra hands the context to the verb
 	root.SetArgs(a.Args[1:])
 	err := root.ExecuteContext(ctx)
 	var ran *ranError
@@ -164,9 +163,6 @@ func (a *app) note(format string, args ...any) {
 
 // host is what the places of mounts depend on.
 func (a *app) host() place.Host { return place.Host{UID: a.UID, Getenv: a.Getenv} }
-
-// program is the name under which the program was called.
-func (a *app) program() string { return filepath.Base(a.Args[0]) }
 
 // out is where answers go.
 func (a *app) out() io.Writer { return a.Stdout }

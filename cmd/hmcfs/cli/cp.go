@@ -43,16 +43,15 @@ func (a *app) cp(ctx context.Context, sources []string, target string, o copier.
 	}
 	s, err := copier.Copy(ctx, sources, target, o)
 	bar.end()
-	var wrong *copier.UsageError
-	if errors.As(err, &wrong) {
+	if _, ok := errors.AsType[*copier.UsageError](err); ok {
 		return usage(err)
 	}
 	if err != nil && len(s.Files) == 0 {
 		return err
 	}
 	if asJSON {
-		if err := printJSON(a.out(), s); err != nil {
-			return err
+		if jerr := printJSON(a.out(), s); jerr != nil {
+			return jerr
 		}
 	} else {
 		a.printCopy(s)
@@ -87,7 +86,7 @@ func figures(bytes int64, seconds float64, path string) string {
 		fmt.Sprintf("%.3f s", seconds),
 		rate(uint64(bytes), seconds),
 	}
-	if path != "" {
+	if path != "" && bytes > 0 {
 		parts = append(parts, path)
 	}
 	return strings.Join(parts, ", ")

@@ -43,15 +43,15 @@ func (m *mountRun) daemonise(ctx context.Context, s *config.Settings, p place.Pa
 	if err != nil {
 		return err
 	}
-	defer log.Close()
+	defer func() { _ = log.Close() }()
 	from, to, err := os.Pipe()
 	if err != nil {
 		return fmt.Errorf("start the daemon: %w", err)
 	}
-	defer from.Close()
+	defer func() { _ = from.Close() }()
 	cmd := m.daemonCommand(log, to)
 	err = cmd.Start()
-	to.Close()
+	_ = to.Close()
 	if err != nil {
 		return fmt.Errorf("start the daemon: %w", err)
 	}

@@ -23,7 +23,7 @@ func (a *app) docsVerb() *cobra.Command {
 		Args:   arguments(1, 2, "cli, config, or man DIR"),
 	}
 	cmd.RunE = running(func(_ context.Context, args []string) error {
-		root := a.root()
+		root := a.root() //nolint:contextcheck // cobra hands the context to the verb
 		switch {
 		case args[0] == "cli" && len(args) == 1:
 			_, err := fmt.Fprint(a.out(), cliDoc(root))

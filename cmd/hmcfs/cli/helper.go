@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 )
@@ -81,11 +80,12 @@ func parseHelper(args []string) (helperCall, error) {
 	return call, nil
 }
 
-// args are the arguments of `hmcfs` that do the same. A source that is a file
-// is the config file.
+// args are the arguments of `hmcfs` that do the same. A source that is the
+// path of a YAML file is the config file; any other is only a name, of which
+// mount(8) makes a path when a file happens to be called so.
 func (c helperCall) args() []string {
 	args := []string{"mount"}
-	if st, err := os.Stat(c.source); err == nil && st.Mode().IsRegular() && filepath.IsAbs(c.source) {
+	if ext := filepath.Ext(c.source); filepath.IsAbs(c.source) && (ext == ".yaml" || ext == ".yml") {
 		args = append(args, "--config", c.source)
 	}
 	for _, o := range c.options {

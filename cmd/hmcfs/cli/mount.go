@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"io"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -71,13 +70,13 @@ func (m *mountRun) run(ctx context.Context, args []string) error {
 
 // inForeground serves until a signal comes or the mount is gone.
 func (m *mountRun) inForeground(ctx context.Context, s *config.Settings, p place.Paths) error {
-	var to io.Writer = m.Stderr
+	to := m.Stderr
 	if s.LogFile != "" {
 		f, err := openLog(s.LogFile)
 		if err != nil {
 			return err
 		}
-		defer f.Close()
+		defer func() { _ = f.Close() }()
 		to = f
 	}
 	log := newLogger(to, s.LogLevel, s.LogFile == "")
@@ -100,7 +99,7 @@ func (m *mountRun) background(ctx context.Context, s *config.Settings, p place.P
 	if pipe == nil {
 		return usage(fmt.Errorf("--ready-fd %d is not open", m.readyFD))
 	}
-	defer pipe.Close()
+	defer func() { _ = pipe.Close() }()
 	// The directory that the daemon was started in must not be kept busy.
 	if err := os.Chdir("/"); err != nil {
 		return fmt.Errorf("start the daemon: %w", err)
@@ -110,7 +109,7 @@ func (m *mountRun) background(ctx context.Context, s *config.Settings, p place.P
 		LogFile: logPath(s, p), Logger: newLogger(m.Stderr, s.LogLevel, false), Force: m.force,
 		Ready: func(warnings []string) {
 			writeReady(pipe, readyMessage{Ready: true, Warnings: warnings})
-			pipe.Close()
+			_ = pipe.Close()
 		},
 	})
 	if err != nil {

@@ -138,7 +138,7 @@ func objectFromXattrs(file string) adminapi.Object {
 		Device: metadata.DeviceName(get("device")), State: get("state"), Dtype: get("dtype"), Shape: get("shape"),
 		Blobs: get("blobs"), Key: get("key"), LastPath: get("path"), Extents: []adminapi.Extent{},
 	}
-	o.Resident, _ = strconv.ParseUint(get("resident"), 10, 64) //nolint:errcheck // 0 tells that it is unknown
+	o.Resident, _ = strconv.ParseUint(get("resident"), 10, 64)
 	return o
 }
 
@@ -166,8 +166,13 @@ func printStat(w io.Writer, r statRow) error {
 	field(w, "size", fmt.Sprintf("%d (%v)", r.Size, devices.Size(r.Size)))
 	field(w, "allocated", fmt.Sprintf("%d (%v)", r.Allocated, devices.Size(r.Allocated)))
 	for _, f := range []struct{ name, value string }{
-		{"device", string(r.Device)}, {"state", r.State}, {"dtype", r.Dtype}, {"shape", r.Shape},
-		{"blobs", r.Blobs}, {"key", r.Key}, {"last transfer", r.LastPath},
+		{"device", string(r.Device)},
+		{"state", r.State},
+		{"dtype", r.Dtype},
+		{"shape", r.Shape},
+		{"blobs", r.Blobs},
+		{"key", r.Key},
+		{"last transfer", r.LastPath},
 	} {
 		if f.value != "" {
 			field(w, f.name, f.value)

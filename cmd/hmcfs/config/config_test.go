@@ -64,12 +64,12 @@ func TestTable(t *testing.T) {
 }
 
 func TestStrongestSourceWins(t *testing.T) {
-	const system, user = "/etc/hmcfs/config.yaml", "/home/u/.config/hmcfs/config.yaml"
+	const system, user = "/etc/hmcfs/config.yaml", "/user/.config/hmcfs/config.yaml"
 	files := reader(map[string]string{
 		system: "read_ahead: 1MiB\nslots: 5\nmax_background: 10\nallow_other: true\ndevice: sim:0\n",
 		user:   "# mine\nslots: 6\nmax_background: 11\ndevice:\n  - sim:1,size=1GiB\n  - host\n",
 	})
-	env := map[string]string{"HMCFS_MAX_BACKGROUND": "12", "HOME": "/home/u", "HMCFS_CACHE_TIMEOUT": "2s"}
+	env := map[string]string{"HMCFS_MAX_BACKGROUND": "12", "HOME": "/user", "HMCFS_CACHE_TIMEOUT": "2s"}
 	s, err := config.Resolve(config.Inputs{
 		Files: config.Files("", environment(env)), Getenv: environment(env), ReadFile: files,
 		Flags: map[string][]config.Given{
@@ -128,10 +128,10 @@ func TestFaults(t *testing.T) {
 		want  []string
 	}{
 		"unknown keys": {
-			file: "read_ahed: 1MiB\nslots: 4\nbandwith: 3\n",
+			file: "read_ahed: 1MiB\nslots: 4\nbandwidth: 3\n",
 			want: []string{
 				`config file /c line 1: unknown key "read_ahed" (did you mean "read_ahead"?)`,
-				`config file /c line 3: unknown key "bandwith"`,
+				`config file /c line 3: unknown key "bandwidth"`,
 			},
 		},
 		"all sources at once": {

@@ -36,7 +36,7 @@ func spreadMountOptions(flags map[string][]Given) (map[string][]Given, error) {
 
 func spreadWord(out map[string][]Given, byKey map[string]*Option, source, word string) error {
 	key, value, hasValue := strings.Cut(word, "=")
-	if slices.Contains(mountWords, word) {
+	if slices.Contains(mountWords(), word) {
 		out["option"] = append(out["option"], Given{Text: word, Source: source})
 		return nil
 	}
@@ -45,7 +45,7 @@ func spreadWord(out map[string][]Given, byKey map[string]*Option, source, word s
 	}
 	p := byKey[key]
 	if p == nil {
-		known := append(slices.Sorted(maps.Keys(byKey)), mountWords...)
+		known := append(slices.Sorted(maps.Keys(byKey)), mountWords()...)
 		return fmt.Errorf("%s: unknown mount option %q%s", source, key, didYouMean(key, known))
 	}
 	if !hasValue {
@@ -61,12 +61,11 @@ func spreadWord(out map[string][]Given, byKey map[string]*Option, source, word s
 // ignoredMountWord says whether a word of fstab is for mount(8) itself or for
 // systemd, and not for a file system.
 func ignoredMountWord(word string) bool {
-	for _, w := range []string{"defaults", "auto", "noauto", "user", "nouser", "users", "owner", "group", "_netdev", "nofail"} {
-		if word == w {
-			return true
-		}
+	if slices.Contains([]string{"defaults", "auto", "noauto", "user", "nouser", "users", "owner", "group", "_netdev", "nofail"}, word) {
+		return true
 	}
-	return strings.HasPrefix(word, "x-") || strings.HasPrefix(word, "X-") || strings.HasPrefix(word, "comment=")
+	return strings.HasPrefix(word, "x-") || strings.HasPrefix(word, "X-") || strings.HasPrefix(word, "comment=") ||
+		strings.HasPrefix(word, "user=")
 }
 
 // SplitMountOptions splits at the commas that are not inside double quotes,

@@ -35,12 +35,15 @@ type Options struct {
 }
 
 // The words that some options take.
-var (
-	passthroughWords = []string{"auto", "off"}
-	logLevelWords    = []string{"debug", "info", "warn", "error"}
-	// mountWords are what the kernel is told as it is.
-	mountWords = []string{"ro", "rw", "nosuid", "suid", "nodev", "dev", "noexec", "exec", "noatime", "relatime", "sync", "dirsync"}
-)
+
+func passthroughWords() []string { return []string{"auto", "off"} }
+
+func logLevelWords() []string { return []string{"debug", "info", "warn", "error"} }
+
+// mountWords are what the kernel is told as it is.
+func mountWords() []string {
+	return []string{"ro", "rw", "nosuid", "suid", "nodev", "dev", "noexec", "exec", "noatime", "relatime", "sync", "dirsync"}
+}
 
 // Validate reports every fault of the values at once, joined, each naming its
 // option. families are the device families that the program knows; nil skips
@@ -52,10 +55,10 @@ func (o *Options) Validate(families []string) error {
 			faults = append(faults, err)
 		}
 	}
-	add(oneOf("passthrough", o.Passthrough, passthroughWords))
-	add(oneOf("log-level", o.LogLevel, logLevelWords))
+	add(oneOf("passthrough", o.Passthrough, passthroughWords()))
+	add(oneOf("log-level", o.LogLevel, logLevelWords()))
 	for _, w := range o.MountOptions {
-		add(oneOf("option", w, mountWords))
+		add(oneOf("option", w, mountWords()))
 	}
 	for _, d := range o.Devices {
 		add(checkDevice(d, families))

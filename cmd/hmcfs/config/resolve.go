@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 )
 
@@ -50,9 +51,7 @@ func Resolve(in Inputs) (*Settings, error) {
 	for _, f := range in.Files {
 		values, err := f.read(in.ReadFile)
 		faults = append(faults, err)
-		for name, v := range values {
-			given[name] = v
-		}
+		maps.Copy(given, values)
 	}
 	for _, p := range Table() {
 		if v := in.Getenv(p.Env()); v != "" {
@@ -61,9 +60,7 @@ func Resolve(in Inputs) (*Settings, error) {
 	}
 	flags, err := spreadMountOptions(in.Flags)
 	faults = append(faults, err)
-	for name, v := range flags {
-		given[name] = v
-	}
+	maps.Copy(given, flags)
 	s := &Settings{}
 	for _, p := range Table() {
 		setting, err := s.apply(p, given[p.Name])

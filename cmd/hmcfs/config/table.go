@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/fs"
+	"github.com/hmcfs/hmcfs/transport"
 )
 
 // Option is one row of the table.
@@ -83,19 +85,19 @@ func Table() []*Option {
 			"At the unmount, leave the host tier and all records for the next mount instead of removing them."),
 		text("passthrough", kindWords, "auto", func(o *Options) *string { return &o.Passthrough },
 			"auto lets the kernel serve host files by itself where it can; off serves them from the daemon."),
-		size("read-ahead", "4MiB", func(o *Options) *devices.Size { return &o.ReadAhead },
+		size("read-ahead", showSize(fs.DefaultReadAhead), func(o *Options) *devices.Size { return &o.ReadAhead },
 			"How many bytes ahead of a sequential reader of a device file are copied to the host; 0 is none."),
-		size("max-write", "1MiB", func(o *Options) *devices.Size { return &o.MaxWrite },
+		size("max-write", showSize(fs.DefaultMaxWrite), func(o *Options) *devices.Size { return &o.MaxWrite },
 			"The largest request of the kernel, a multiple of 4 KiB; above 1 MiB the kernel needs a larger fs.fuse.max_pages_limit."),
-		number("max-background", "64", func(o *Options) *int { return &o.MaxBackground },
+		number("max-background", strconv.Itoa(fs.DefaultMaxBackground), func(o *Options) *int { return &o.MaxBackground },
 			"How many requests in the background the kernel keeps in flight."),
-		duration("cache-timeout", "1h", func(o *Options) *time.Duration { return &o.CacheTimeout },
+		duration("cache-timeout", fs.DefaultCacheTimeout.String(), func(o *Options) *time.Duration { return &o.CacheTimeout },
 			"How long the kernel keeps names and attributes without asking again."),
-		size("chunk-size", "512KiB", func(o *Options) *devices.Size { return &o.ChunkSize },
+		size("chunk-size", showSize(transport.DefaultChunkSize), func(o *Options) *devices.Size { return &o.ChunkSize },
 			"The bytes of one piece of a copy that is staged through the host, a multiple of 4 KiB."),
-		number("slots", "4", func(o *Options) *int { return &o.Slots },
+		number("slots", strconv.Itoa(transport.DefaultSlots), func(o *Options) *int { return &o.Slots },
 			"How many pieces of one staged copy are in flight, from 3 to 64."),
-		size("max-pinned", "64MiB", func(o *Options) *devices.Size { return &o.MaxPinned },
+		size("max-pinned", showSize(transport.DefaultMaxPinned), func(o *Options) *devices.Size { return &o.MaxPinned },
 			"The most bytes of pinned buffers that the daemon holds for copies."),
 		words("option", "o", func(o *Options) *[]string { return &o.MountOptions },
 			"Mount options as in fstab, separated by commas: ro, nosuid, nodev, noexec, noatime, or any option of this table by its key "+

@@ -22,7 +22,7 @@ func (c *copier) file(ctx context.Context, j job) (out File) {
 		out.Err = err
 		return out
 	}
-	defer src.Close()
+	defer func() { _ = src.Close() }()
 	info, err := src.Stat()
 	if err != nil {
 		out.Err = err
@@ -69,7 +69,7 @@ func (c *copier) target(j job, info fs.FileInfo) (dst *os.File, made bool, err e
 		dst, err = os.OpenFile(j.target, os.O_WRONLY, 0)
 	}
 	if err != nil && c.opts.Force {
-		if err := os.Remove(j.target); err != nil {
+		if err = os.Remove(j.target); err != nil {
 			return nil, false, err
 		}
 		dst, err = os.OpenFile(j.target, create, 0o600)
@@ -109,7 +109,7 @@ func giveUp(dst *os.File, made bool, consistent int64) string {
 	named, err := os.Lstat(dst.Name())
 	held, herr := dst.Stat()
 	if err == nil && herr == nil && os.SameFile(named, held) {
-		os.Remove(dst.Name())
+		_ = os.Remove(dst.Name())
 	}
 	return dst.Name() + " is removed"
 }

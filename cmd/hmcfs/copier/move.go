@@ -41,18 +41,18 @@ func (m *mover) run(ctx context.Context, info fs.FileInfo) error {
 		return err
 	}
 	if len(parts) == 1 && parts[0].end == m.size && parts[0].off == 0 {
-		if err := m.reserve(); err != nil {
+		if err = m.reserve(); err != nil {
 			return err
 		}
 	}
 	m.rangeSize = firstRange
 	m.noRange = !oneFileSystem(m.src, m.dst)
 	for _, p := range parts {
-		if err := m.segment(ctx, p); err != nil {
+		if err = m.segment(ctx, p); err != nil {
 			return err
 		}
 	}
-	if err := ctx.Err(); err != nil {
+	if err = ctx.Err(); err != nil {
 		return err
 	}
 	// The size is that of the source as it was copied, a hole at the end
@@ -185,11 +185,11 @@ func (m *mover) byBuffers(ctx context.Context, p segment) error {
 		}
 		free <- got.bytes[:cap(got.bytes)]
 	}
+	rerr := <-read
 	if werr != nil {
-		<-read
 		return werr
 	}
-	return <-read
+	return rerr
 }
 
 func (m *mover) write(p piece) error {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"time"
 
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/admin"
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/place"
@@ -38,7 +39,7 @@ func (d *Daemon) build(ctx context.Context) error {
 
 // takePlaces makes and locks the directories, and removes what a dead daemon
 // left.
-func (d *Daemon) takePlaces(_ context.Context, back *undo) error {
+func (d *Daemon) takePlaces(ctx context.Context, back *undo) error {
 	p := d.opts.Places
 	if err := p.Prepare(d.opts.UID); err != nil {
 		return err
@@ -47,18 +48,43 @@ func (d *Daemon) takePlaces(_ context.Context, back *undo) error {
 		PID: unixPID(), MountPoint: p.MountPoint, StateDir: p.State, RuntimeDir: p.Runtime,
 	}
 	var err error
-	if d.lock, err = place.Acquire(p.Lock(), holder); err != nil {
+	if d.lock, err = acquire(ctx, p.Lock(), holder); err != nil {
 		return refused(p.MountPoint+" is mounted already", err, "unmount it first: hmcfs umount "+p.MountPoint)
 	}
 	back.push(func() {
 		d.lock.Remove()
 		p.Clean()
 	})
-	if d.stateLock, err = place.Acquire(p.StateLock(), holder); err != nil {
+	if d.stateLock, err = acquire(ctx, p.StateLock(), holder); err != nil {
 		return refused("state directory "+p.State+" is in use", err, "unmount that mount, or give another --state-dir")
 	}
 	back.push(d.stateLock.Release)
 	return clearMountPoint(p.MountPoint)
+}
+
+// endingLimit is how long a daemon that ends is waited for.
+const endingLimit = 15 * time.Second
+
+// acquire locks a file. A holder without a mount is about to end, as after
+// umount(8), which doesn't wait for the daemon; that one is waited for.
+func acquire(ctx context.Context, path string, h place.Holder) (*place.Lock, error) {
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for limit := time.Now().Add(endingLimit); ; {
+		l, err := place.Acquire(path, h)
+		held, isHeld := errors.AsType[*place.HeldError](err)
+		if !isHeld || held.Holder.MountPoint == "" || time.Now().After(limit) {
+			return l, err
+		}
+		if m, found, merr := place.MountAt(held.Holder.MountPoint); merr != nil || found && m.IsHMCFS() {
+			return nil, err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil, err
+		}
+	}
 }
 
 // refused words the failure to take a lock: the thing, who has it, the way
@@ -126,7 +152,7 @@ func (d *Daemon) openRecords(ctx context.Context, back *undo) error {
 	if err != nil {
 		return d.recordsFault(err)
 	}
-	d.meta, err = metadata.Open(ctx, kv, metadata.Options{Logger: d.opts.Logger})
+	d.meta, err = metadata.Open(ctx, kv, metadata.Options{Logger: d.opts.Logger, Now: coarseNow})
 	if err != nil {
 		return errors.Join(d.recordsFault(err), kv.Close())
 	}
@@ -165,7 +191,7 @@ func (d *Daemon) openStore(ctx context.Context, back *undo) error {
 		return fmt.Errorf("recover the objects of %s: %w", d.opts.Places.State, err)
 	}
 	back.push(func() {
-		d.store.Close(context.Background(), objects.CloseOptions{Keep: true}) //nolint:errcheck // the failure that led here is told
+		d.store.Close(context.WithoutCancel(ctx), objects.CloseOptions{Keep: true}) //nolint:errcheck // the failure that led here is told
 	})
 	return nil
 }
@@ -200,7 +226,7 @@ func (d *Daemon) mount(ctx context.Context, back *undo) error {
 	if m, found, err := place.MountAt(d.opts.Places.MountPoint); err == nil && found {
 		d.dev = m.Dev
 	}
-	back.push(d.unmountForSure)
+	back.push(func() { d.unmountForSure(context.WithoutCancel(ctx)) })
 	return nil
 }
 

@@ -80,37 +80,39 @@ func Run(ctx context.Context, o Options) error {
 // serve waits for whichever end comes first and cleans up.
 func (d *Daemon) serve(ctx context.Context) error {
 	keep := d.opts.Settings.Keep
+	// What comes after the end of the context still has to be done.
+	calm := context.WithoutCancel(ctx)
 	for {
 		select {
 		case <-d.gone:
 			d.log.Info("unmounted from outside")
-			return d.finish(keep, nil)
+			return d.finish(calm, keep, nil)
 		case <-ctx.Done():
 			d.log.Info("asked to end by a signal")
-			d.unmountForSure()
-			return d.finish(keep, nil)
+			d.unmountForSure(calm)
+			return d.finish(calm, keep, nil)
 		case call := <-d.asked:
-			if err := d.unmount(call.request.Lazy); err != nil {
+			if err := d.unmount(calm, call.request.Lazy); err != nil {
 				call.reply <- umountReply{err: err}
 				continue
 			}
-			return d.finish(keep || call.request.Keep, call.reply)
+			return d.finish(calm, keep || call.request.Keep, call.reply)
 		}
 	}
 }
 
 // finish takes the mount apart, tells whoever asked for it, and only then
 // ends the admin socket and lets go of the locks.
-func (d *Daemon) finish(keep bool, reply chan<- umountReply) error {
+func (d *Daemon) finish(ctx context.Context, keep bool, reply chan<- umountReply) error {
 	close(d.over)
-	err := d.teardown(keep)
+	err := d.teardown(ctx, keep)
 	if err != nil {
 		d.log.Error("clean-up failed", zap.Error(err))
 	}
 	if reply != nil {
 		reply <- umountReply{answer: adminapi.UmountAnswer{PID: unix.Getpid(), Kept: keep}, err: err}
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	if aerr := d.admin.Close(ctx); aerr != nil {
 		d.log.Warn("admin server did not end by itself", zap.Error(aerr))
@@ -124,8 +126,7 @@ func (d *Daemon) finish(keep bool, reply chan<- umountReply) error {
 }
 
 // teardown closes the layers from the top down.
-func (d *Daemon) teardown(keep bool) error {
-	ctx := context.Background()
+func (d *Daemon) teardown(ctx context.Context, keep bool) error {
 	var errs []error
 	note := func(what string, err error) {
 		if err != nil {

@@ -33,7 +33,7 @@ func (d *Daemon) Fsck(ctx context.Context, r adminapi.FsckRequest) (adminapi.Fsc
 	if err != nil {
 		return report, fmt.Errorf("remove lost objects: %w", err)
 	}
-	defer root.Close()
+	defer func() { _ = root.Close() }()
 	return report, c.remove(ctx, &report, func(i metadata.Inode) error {
 		return removeBelow(ctx, d.meta, root, i)
 	})
@@ -60,14 +60,13 @@ func removeBelow(ctx context.Context, meta *metadata.Store, root *os.Root, i met
 // CheckState checks the records in a state directory that no daemon uses.
 func CheckState(ctx context.Context, stateDir string, r adminapi.FsckRequest) (report adminapi.FsckReport, err error) {
 	p := place.Paths{State: stateDir}
-	if _, err := os.Stat(p.Metadata()); errors.Is(err, fs.ErrNotExist) {
+	if _, err = os.Stat(p.Metadata()); errors.Is(err, fs.ErrNotExist) {
 		return report, fmt.Errorf("state directory %s has no records: nothing was kept there, or it is another directory", stateDir)
 	}
-	last, _, _ := place.ReadHolder(p.StateLock()) //nolint:errcheck // no note is a fact too
+	last, _, _ := place.ReadHolder(p.StateLock())
 	lock, err := place.Acquire(p.StateLock(), last)
 	if err != nil {
-		var held *place.HeldError
-		if errors.As(err, &held) {
+		if held, ok := errors.AsType[*place.HeldError](err); ok {
 			return report, fmt.Errorf("state directory %s is in use by process %d; check the running mount instead: hmcfs fsck %s",
 				stateDir, held.Holder.PID, held.Holder.MountPoint)
 		}
@@ -124,8 +123,8 @@ func (c *checker) check(ctx context.Context) (adminapi.FsckReport, error) {
 		if !isLost(i, c.epochs) {
 			return nil
 		}
-		path, err := c.meta.PathOf(ctx, i.Ino)
-		if err != nil {
+		path, perr := c.meta.PathOf(ctx, i.Ino)
+		if perr != nil {
 			path = filepath.Join(string(i.Device), fmt.Sprintf("#%d", i.Ino))
 		}
 		report.Lost = append(report.Lost, adminapi.LostObject{Path: path, Ino: i.Ino, Device: i.Device, Size: i.Size})

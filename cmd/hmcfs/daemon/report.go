@@ -63,7 +63,7 @@ func describe(dev objects.DeviceStatus, counted counts) adminapi.Device {
 	i := dev.Info
 	out := adminapi.Device{
 		Name: i.Name, Family: i.Family, Model: i.Model, PCI: i.PCI, NUMA: i.NUMA, Epoch: dev.Epoch,
-		Total: dev.Usage.Total, Used: dev.Usage.Used, Free: dev.Usage.Free, FileTier: dev.Passthrough,
+		Total: dev.Usage.Total, Used: dev.Usage.Used, Free: dev.Usage.Free, Held: dev.Held, FileTier: dev.Passthrough,
 	}
 	if counted != nil {
 		c := counted[metadata.DeviceName(i.Name)]
@@ -133,13 +133,16 @@ func (d *Daemon) Object(ctx context.Context, ino metadata.Ino) (adminapi.Object,
 		State: string(a.State), Key: a.Key, LastPath: a.Path, Extents: []adminapi.Extent{},
 	}
 	// An unlinked file that is still open has no path any more.
-	out.Path, _ = d.meta.PathOf(ctx, ino) //nolint:errcheck // told by an empty path
+	out.Path, _ = d.meta.PathOf(ctx, ino)
 	for name, field := range map[string]*string{
 		"user.hmc.dtype": &out.Dtype, "user.hmc.shape": &out.Shape, "user.hmc.blobs": &out.Blobs,
 	} {
-		if value, err := d.store.GetXattr(ctx, ino, name); err == nil {
+		if value, xerr := d.store.GetXattr(ctx, ino, name); xerr == nil {
 			*field = string(value)
 		}
+	}
+	if !a.IsRegular() {
+		return out, nil
 	}
 	maps, err := d.store.Extents(ctx, ino)
 	if err != nil && !errors.Is(err, metadata.ErrNotExist) {
@@ -208,7 +211,7 @@ func memory(pinned devices.Size) adminapi.Memory {
 	out := adminapi.Memory{Heap: devices.Size(m.HeapInuse), Pinned: pinned, Goroutines: runtime.NumGoroutine()}
 	if data, err := os.ReadFile("/proc/self/statm"); err == nil {
 		if f := strings.Fields(string(data)); len(f) > 1 {
-			pages, _ := strconv.ParseUint(f[1], 10, 64) //nolint:errcheck // 0 tells that it is unknown
+			pages, _ := strconv.ParseUint(f[1], 10, 64)
 			out.Resident = devices.Size(pages) * devices.Size(os.Getpagesize())
 		}
 	}

@@ -37,8 +37,8 @@ func (d *Daemon) Umount(ctx context.Context, r adminapi.UmountRequest) (adminapi
 }
 
 // unmount takes the mount away and waits until it is gone.
-func (d *Daemon) unmount(lazy bool) error {
-	ctx, cancel := context.WithTimeout(context.Background(), unmountLimit)
+func (d *Daemon) unmount(ctx context.Context, lazy bool) error {
+	ctx, cancel := context.WithTimeout(ctx, unmountLimit)
 	defer cancel()
 	err := d.server.Unmount(ctx)
 	if err == nil {
@@ -56,8 +56,8 @@ func (d *Daemon) unmount(lazy bool) error {
 
 // unmountForSure ends the mount whatever happens: politely, then by name
 // only, then by cutting the connection.
-func (d *Daemon) unmountForSure() {
-	if err := d.unmount(true); err != nil {
+func (d *Daemon) unmountForSure(ctx context.Context) {
+	if err := d.unmount(ctx, true); err != nil {
 		d.log.Warn("unmount failed; cutting the connection", zap.Error(err))
 		d.abort()
 	}

@@ -44,7 +44,7 @@ func hasEnded(pid int) bool {
 	if err != nil {
 		return errors.Is(err, unix.ESRCH) || !errors.Is(err, unix.ENOSYS)
 	}
-	defer unix.Close(fd)
+	defer func() { _ = unix.Close(fd) }()
 	polled := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
 	n, err := unix.Poll(polled, 0)
 	return err == nil && n > 0

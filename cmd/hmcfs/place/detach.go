@@ -65,10 +65,12 @@ func fusermount(mountPoint string, lazy bool) error {
 }
 
 // IsDead says whether a mount's daemon is gone: the kernel answers for it
-// that the transport endpoint is not connected.
+// that the transport endpoint is not connected. It is asked by statfs, which
+// the kernel always hands on; stat may be answered from what it has kept.
+// A user whom the mount does not let in is not told.
 func IsDead(mountPoint string) bool {
-	var st unix.Stat_t
-	err := unix.Stat(mountPoint, &st)
+	var st unix.Statfs_t
+	err := unix.Statfs(mountPoint, &st)
 	return errors.Is(err, unix.ENOTCONN) || errors.Is(err, unix.ECONNABORTED)
 }
 
@@ -88,7 +90,7 @@ func CheckMountPoint(path string) error {
 	if err != nil {
 		return fmt.Errorf("mount point %s: %w", path, bare(err))
 	}
-	defer d.Close()
+	defer func() { _ = d.Close() }()
 	if names, _ := d.Readdirnames(1); len(names) > 0 {
 		return fmt.Errorf("mount point %s is not empty (it has %q); give an empty directory", path, names[0])
 	}
@@ -97,8 +99,7 @@ func CheckMountPoint(path string) error {
 
 // bare takes the operation and the path off an error that names them itself.
 func bare(err error) error {
-	var pe *os.PathError
-	if errors.As(err, &pe) {
+	if pe, ok := errors.AsType[*os.PathError](err); ok {
 		return pe.Err
 	}
 	return err

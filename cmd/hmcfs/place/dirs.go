@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 )
 
@@ -53,11 +54,11 @@ func (p Paths) link() error {
 // Clean removes what a daemon leaves in the runtime directory, and the
 // directory when nothing else is in it.
 func (p Paths) Clean() {
-	os.Remove(p.Socket())
-	os.Remove(p.Runtime)
+	_ = os.Remove(p.Socket())
+	_ = os.Remove(p.Runtime)
 	if p.Runtime != p.DefaultRuntime {
 		if now, err := os.Readlink(p.DefaultRuntime); err == nil && now == p.Runtime {
-			os.Remove(p.DefaultRuntime)
+			_ = os.Remove(p.DefaultRuntime)
 		}
 	}
 }
@@ -71,15 +72,16 @@ func privateDir(path string, uid int) error {
 	if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
+	if link, err := os.Lstat(path); err != nil || !belongsTo(link, uid, 0) {
+		return errors.Join(err, fmt.Errorf("%s belongs to another user; remove it or give another directory", path))
+	}
 	st, err := os.Stat(path)
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
-	}
-	if !st.IsDir() {
+	case !st.IsDir():
 		return fmt.Errorf("%s is not a directory", path)
-	}
-	sys, ok := st.Sys().(*syscall.Stat_t)
-	if !ok || int(sys.Uid) != uid {
+	case !belongsTo(st, uid):
 		return fmt.Errorf("%s belongs to another user; remove it or give another directory", path)
 	}
 	if st.Mode().Perm()&0o077 != 0 {
@@ -90,8 +92,13 @@ func privateDir(path string, uid int) error {
 	return nil
 }
 
+func belongsTo(st fs.FileInfo, uids ...int) bool {
+	sys, ok := st.Sys().(*syscall.Stat_t)
+	return ok && slices.Contains(uids, int(sys.Uid))
+}
+
 // CleanSocket removes the admin socket.
-func (p Paths) CleanSocket() { os.Remove(p.Socket()) }
+func (p Paths) CleanSocket() { _ = os.Remove(p.Socket()) }
 
 // RemoveMetadata removes the records.
 func (p Paths) RemoveMetadata() error {
@@ -113,7 +120,7 @@ func (p Paths) CleanState() {
 	if _, living, err := ReadHolder(p.StateLock()); err == nil && living {
 		return
 	}
-	os.Remove(p.Log())
-	os.Remove(p.StateLock())
-	os.Remove(p.State)
+	_ = os.Remove(p.Log())
+	_ = os.Remove(p.StateLock())
+	_ = os.Remove(p.State)
 }

@@ -47,7 +47,7 @@ func Acquire(path string, h Holder) (*Lock, error) {
 		return nil, fmt.Errorf("lock: %w", err)
 	}
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		defer f.Close()
+		defer func() { _ = f.Close() }()
 		if errors.Is(err, unix.EWOULDBLOCK) {
 			return nil, &HeldError{Path: path, Holder: readHolder(f)}
 		}
@@ -55,7 +55,7 @@ func Acquire(path string, h Holder) (*Lock, error) {
 	}
 	l := &Lock{file: f, path: path}
 	if !l.isStillAt(path) {
-		f.Close()
+		_ = f.Close()
 		return Acquire(path, h)
 	}
 	if err := l.write(h); err != nil {
@@ -91,13 +91,13 @@ func (l *Lock) write(h Holder) error {
 }
 
 // Release unlocks and leaves the file, with its last holder's note.
-func (l *Lock) Release() { l.file.Close() }
+func (l *Lock) Release() { _ = l.file.Close() }
 
 // Remove removes the file and unlocks, in this order, so that nobody takes a
 // file for locked that has no name any more.
 func (l *Lock) Remove() {
-	os.Remove(l.path)
-	l.file.Close()
+	_ = os.Remove(l.path)
+	_ = l.file.Close()
 }
 
 // ReadHolder tells who holds a lock file; living is false when nobody does,
@@ -107,7 +107,7 @@ func ReadHolder(path string) (h Holder, living bool, err error) {
 	if err != nil {
 		return Holder{}, false, fmt.Errorf("read lock: %w", err)
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	h = readHolder(f)
 	err = unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB)
 	if err != nil && !errors.Is(err, syscall.EWOULDBLOCK) {

@@ -45,7 +45,7 @@ func Mounts() ([]Mount, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the mount table: %w", err)
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	return parseMounts(f)
 }
 

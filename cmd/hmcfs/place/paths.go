@@ -152,7 +152,7 @@ func Absolute(path string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("find %s: %w", path, err)
 	}
-	if whole, err := filepath.EvalSymlinks(abs); err == nil {
+	if whole, werr := filepath.EvalSymlinks(abs); werr == nil {
 		return whole, nil
 	}
 	parent, err := filepath.EvalSymlinks(filepath.Dir(abs))

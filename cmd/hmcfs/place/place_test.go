@@ -105,17 +105,17 @@ func TestLock(t *testing.T) {
 		t.Fatal(err)
 	}
 	var held *HeldError
-	if _, err := Acquire(path, Holder{PID: 1}); !errors.As(err, &held) || held.Holder != me {
+	if _, err = Acquire(path, Holder{PID: 1}); !errors.As(err, &held) || held.Holder != me {
 		t.Errorf("second lock: %v", err)
 	}
-	if h, living, err := ReadHolder(path); h != me || !living || err != nil {
-		t.Errorf("holder %+v, living %t, %v", h, living, err)
+	if h, living, herr := ReadHolder(path); h != me || !living || herr != nil {
+		t.Errorf("holder %+v, living %t, %v", h, living, herr)
 	}
 	l.Release()
-	if h, living, err := ReadHolder(path); h != me || living || err != nil {
-		t.Errorf("after the release: holder %+v, living %t, %v", h, living, err)
+	if h, living, herr := ReadHolder(path); h != me || living || herr != nil {
+		t.Errorf("after the release: holder %+v, living %t, %v", h, living, herr)
 	}
-	if err := AwaitEnd(t.Context(), os.Getpid(), path, time.Second); err != nil {
+	if err = AwaitEnd(t.Context(), os.Getpid(), path, time.Second); err != nil {
 		t.Error(err)
 	}
 	l, err = Acquire(path, Holder{PID: 2})
@@ -184,7 +184,7 @@ func TestUsersNameWhoHoldsAFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	if u, ok := userOf(os.Getpid(), dir); !ok || u.Path != f.Name() || u.How != "open" {
 		t.Errorf("%+v, %t", u, ok)
 	}

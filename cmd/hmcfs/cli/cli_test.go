@@ -1,0 +1,282 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/hmcfs/hmcfs/cmd/hmcfs/config"
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/objects/adminapi"
+	"github.com/hmcfs/hmcfs/transport"
+)
+
+func update() bool { return flag.Lookup("update").Value.String() == "true" }
+
+func TestMain(m *testing.M) {
+	flag.Bool("update", false, "write the golden files and the generated documents anew")
+	flag.Parse()
+	os.Exit(m.Run())
+}
+
+// result is what one run of the command line gave.
+type result struct {
+	code        int
+	out, errors string
+}
+
+// run runs the command line in this process, with no environment.
+func run(t *testing.T, args ...string) result {
+	t.Helper()
+	return runIn(t, map[string]string{"HMCFS_CONFIG": emptyConfig(t), "HOME": t.TempDir()}, args...)
+}
+
+// emptyConfig keeps the machine's own config file out of a test.
+func emptyConfig(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "config.yaml")
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func runIn(t *testing.T, env map[string]string, args ...string) result {
+	t.Helper()
+	var out, errs bytes.Buffer
+	code := Run(t.Context(), Env{
+		Args: append([]string{"hmcfs"}, args...), Stdin: strings.NewReader(""), Stdout: &out, Stderr: &errs,
+		Getenv: func(name string) string { return env[name] }, UID: os.Geteuid(),
+	})
+	return result{code, out.String(), errs.String()}
+}
+
+// golden compares a text with a file in testdata, or writes it.
+func golden(t *testing.T, path, text string) {
+	t.Helper()
+	if update() {
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(want) != text {
+		t.Errorf("%s differs; if that is meant, write it anew: go test ./cmd/hmcfs/cli -update\n--- got\n%s", path, text)
+	}
+}
+
+func TestGeneratedDocumentsAreFresh(t *testing.T) {
+	golden(t, filepath.FromSlash("../../../docs/cli.md"), run(t, "docs", "cli").out)
+	golden(t, filepath.FromSlash("../../../docs/config.md"), run(t, "docs", "config").out)
+}
+
+// TestFaults keeps the words in which people are told of their mistakes.
+func TestFaults(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	bad := filepath.Join(dir, "bad.yaml")
+	if err := os.WriteFile(bad, []byte("slots: 4\nread_ahed: 1MiB\nkeeps: true\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	for _, args := range [][]string{
+		{"mout", "/mnt"},
+		{"mount"},
+		{"mount", "--nope", "/mnt"},
+		{"mount", "--device", "smi:0", "--slots", "99", "--read-ahead", "3q", dir},
+		{"mount", "--device", "sim:0,size", dir},
+		{"mount", "-o", "ro,devize=sim:0", dir},
+		{"mount", "--config", bad, dir},
+		{"mount", "--config", filepath.Join(dir, "none.yaml"), dir},
+		{"mount", filepath.Join(dir, "none")},
+		{"mount", file},
+		{"mount", dir},
+		{"mount", "/proc"},
+		{"umount"},
+		{"umount", dir},
+		{"umount", "/proc"},
+		{"status", dir},
+		{"status", "--json", dir},
+		{"stat", file},
+		{"stat", filepath.Join(dir, "none")},
+		{"fsck"},
+		{"fsck", "--state-dir", dir, dir},
+		{"fsck", "--state-dir", dir},
+		{"fsck", dir},
+		{"cp", file},
+		{"cp", file, file},
+		{"cp", file, file, filepath.Join(dir, "none")},
+		{"cp", dir, filepath.Join(dir, "x")},
+		{"bench", dir},
+		{"bench", "--size", "3q", dir},
+		{"config", "show", "--cache-timeout", "soon"},
+		{"devices", "all"},
+		{"docs", "all"},
+	} {
+		r := run(t, args...)
+		text := strings.ReplaceAll("$ hmcfs "+strings.Join(args, " ")+"\n"+r.out+r.errors, dir, "DIR")
+		b.WriteString(text + "exit " + string(rune('0'+r.code)) + "\n\n")
+		if r.code == 0 || r.out != "" {
+			t.Errorf("%v: exit code %d, output %q", args, r.code, r.out)
+		}
+	}
+	golden(t, "testdata/faults.txt", b.String())
+	left, err := os.ReadDir(dir)
+	if err != nil || len(left) != 2 {
+		t.Errorf("something was left in the directory: %v, %v", left, err)
+	}
+}
+
+func TestConfigShow(t *testing.T) {
+	env := map[string]string{"HMCFS_CONFIG": emptyConfig(t), "HMCFS_SLOTS": "7"}
+	r := runIn(t, env, "config", "show", "--keep", "--read-ahead", "2M")
+	if r.code != 0 {
+		t.Fatalf("%+v", r)
+	}
+	golden(t, "testdata/config_show.txt", r.out)
+	r = runIn(t, env, "config", "show", "--json")
+	var rows []adminapi.Setting
+	if err := json.Unmarshal([]byte(r.out), &rows); err != nil || len(rows) != len(config.Table()) {
+		t.Errorf("%d rows, %v", len(rows), err)
+	}
+}
+
+func TestEveryOptionIsAFlagOfMount(t *testing.T) {
+	help := run(t, "mount", "--help").out
+	for _, p := range config.Table() {
+		if !strings.Contains(help, "--"+p.Name) {
+			t.Errorf("mount has no --%s", p.Name)
+		}
+	}
+}
+
+func TestVersion(t *testing.T) {
+	if r := run(t, "version"); r.code != 0 || !regexp.MustCompile(`^hmcfs \S+ \(go\S+, linux/\w+\)\n$`).MatchString(r.out) {
+		t.Errorf("%+v", r)
+	}
+	var v adminapi.Version
+	if r := run(t, "version", "--json"); json.Unmarshal([]byte(r.out), &v) != nil || v.Version != version {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestDevicesTellWhyThereAreNone(t *testing.T) {
+	var rows []familyRow
+	r := run(t, "devices", "--json")
+	if err := json.Unmarshal([]byte(r.out), &rows); err != nil || r.code != 0 {
+		t.Fatalf("%v, %+v", err, r)
+	}
+	for _, row := range rows {
+		if (len(row.Devices) == 0) == (row.Reason == "") {
+			t.Errorf("%s: %d devices, reason %q", row.Family, len(row.Devices), row.Reason)
+		}
+	}
+	if rows[0].Family != "host" || len(rows[0].Devices) != 1 {
+		t.Errorf("the host is not there: %+v", rows[0])
+	}
+}
+
+func TestManPagesAndCompletions(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "man")
+	if r := run(t, "docs", "man", dir); r.code != 0 {
+		t.Fatalf("%+v", r)
+	}
+	for _, name := range []string{"hmcfs.1", "hmcfs-mount.1", "hmcfs-config-show.1"} {
+		text, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil || !strings.HasPrefix(string(text), ".TH HMCFS") {
+			t.Errorf("%s: %.40s, %v", name, text, err)
+		}
+	}
+	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
+		if r := run(t, "completion", shell); r.code != 0 || !strings.Contains(r.out, "hmcfs") {
+			t.Errorf("%s: exit code %d", shell, r.code)
+		}
+	}
+}
+
+func TestPrintStatus(t *testing.T) {
+	n := 3
+	var b bytes.Buffer
+	err := printStatus(&b, adminapi.Status{
+		Version: "v1", PID: 42, UID: 1000, UptimeSeconds: 3725, MountPoint: "/mnt/hmc", StateDir: "/s", RuntimeDir: "/r",
+		Socket: "/r/admin.sock", LogFile: "/s/hmcfs.log", AllowOther: true, ReadOnly: true,
+		Passthrough: adminapi.Passthrough{Reason: "needs CAP_SYS_ADMIN"},
+		Devices: []adminapi.Device{
+			{Name: "host", Model: "pinned host memory", Total: 4 * devices.GiB, Used: devices.MiB, Free: 4*devices.GiB - devices.MiB, Objects: &n, Lost: new(int)},
+			{Name: "sim0", Total: devices.GiB, Free: devices.GiB},
+		},
+		Paths: []transport.PathStats{{Path: "h2d", Device: "sim0", Operations: 2, Bytes: 1 << 30, Seconds: 0.5}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "testdata/status.txt", b.String())
+}
+
+func TestPrintStatAndFsck(t *testing.T) {
+	var b bytes.Buffer
+	rows := []statRow{
+		{File: "/mnt/hmc/sim0/t", ExtentsKnown: true, Object: adminapi.Object{
+			Path: "sim0/t", Device: "sim0", Size: 4096, Allocated: 8192, State: "live", Dtype: "float32", Shape: "32,32",
+			LastPath: "h2d", Extents: []adminapi.Extent{{Len: 4096, Written: 4096, Allocation: 7}},
+		}},
+		{File: "x", Object: adminapi.Object{State: "lost", Device: "sim0"}},
+	}
+	for _, r := range rows {
+		if err := printStat(&b, r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	err := printFsck(&b, adminapi.FsckReport{
+		Checked: 5, Removed: 1, Problems: []adminapi.Problem{{Text: "wrong link count: inode 7"}},
+		Lost: []adminapi.LostObject{{Path: "sim0/a", Size: 1 << 20}, {Path: "sim0/b", Size: 5, Removed: true}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "testdata/stat_fsck.txt", b.String())
+}
+
+func TestProgressIsQuietWithoutATerminal(t *testing.T) {
+	dir := t.TempDir()
+	src := filepath.Join(dir, "a")
+	if err := os.WriteFile(src, make([]byte, 1<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := run(t, "cp", src, filepath.Join(dir, "b"))
+	if r.code != 0 || r.errors != "" || !strings.Contains(r.out, "1048576 bytes (1.0 MiB)") || strings.Contains(r.out, "\r") {
+		t.Errorf("%+v", r)
+	}
+	var s struct{ Bytes int64 }
+	if r := run(t, "cp", "--json", src, filepath.Join(dir, "c")); json.Unmarshal([]byte(r.out), &s) != nil || s.Bytes != 1<<20 {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestSecondSignalEndsAtOnce(t *testing.T) {
+	signals := make(chan os.Signal, 2)
+	var out, errs bytes.Buffer
+	a := &app{Env: Env{Args: []string{"hmcfs"}, Stdout: &out, Stderr: &errs, Signals: signals}, force: make(chan struct{})}
+	ctx, cancel := context.WithCancel(t.Context())
+	signals <- os.Interrupt
+	signals <- os.Interrupt
+	if code := a.runWithSignals(ctx, cancel); code != 0 {
+		t.Errorf("exit code %d: %s", code, errs.String())
+	}
+}

@@ -1,0 +1,137 @@
+package fs
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+
+	"go.uber.org/zap/zaptest"
+
+	"github.com/hmcfs/hmcfs/metadata"
+)
+
+// fakeRegistrar is a kernel that takes files, or does not.
+type fakeRegistrar struct {
+	mu     sync.Mutex
+	refuse error
+	last   int32
+	held   map[int32]bool
+}
+
+func (r *fakeRegistrar) register(*os.File) (int32, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.refuse != nil {
+		return 0, r.refuse
+	}
+	r.last++
+	r.held[r.last] = true
+	return r.last, nil
+}
+
+func (r *fakeRegistrar) unregister(id int32) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.held[id] {
+		return errors.New("unregistered twice")
+	}
+	delete(r.held, id)
+	return nil
+}
+
+func newBackings(t *testing.T) (*backings, *fakeRegistrar, *os.File) {
+	t.Helper()
+	r := &fakeRegistrar{held: map[int32]bool{}}
+	file, err := os.Create(filepath.Join(t.TempDir(), "backing"))
+	must(t, err)
+	t.Cleanup(func() { must(t, file.Close()) })
+	return &backings{log: zaptest.NewLogger(t), kernel: r, open: map[metadata.Ino]*backing{}}, r, file
+}
+
+func TestBackingsShareOneRegistration(t *testing.T) {
+	b, r, file := newBackings(t)
+	first := b.acquire(5, file, false)
+	if first == 0 || b.acquire(5, file, true) != first {
+		t.Fatal("two opens of one inode have two registrations")
+	}
+	if b.acquire(6, file, false) == first {
+		t.Fatal("two inodes share a registration")
+	}
+	if !b.isWritten(5) || b.isWritten(6) || b.isWritten(7) {
+		t.Error("wrong inodes are open for writing")
+	}
+	b.release(5, true)
+	if b.isWritten(5) || !r.held[first] {
+		t.Error("the last writer is gone, a reader is not")
+	}
+	b.release(5, false)
+	b.release(6, false)
+	if len(r.held) != 0 || len(b.open) != 0 {
+		t.Errorf("%d registrations and %d inodes left", len(r.held), len(b.open))
+	}
+}
+
+// TestBackingsKeepTheMode loses the privilege while files are open.
+func TestBackingsKeepTheMode(t *testing.T) {
+	b, r, file := newBackings(t)
+	first := b.acquire(5, file, false)
+	r.refuse = syscall.EPERM
+	if b.acquire(6, file, false) != 0 {
+		t.Error("registered without the privilege")
+	}
+	if b.reason.Load() == nil {
+		t.Error("no reason is kept")
+	}
+	r.refuse = nil
+	if b.acquire(6, file, false) != 0 || b.acquire(7, file, false) != 0 {
+		t.Error("one inode is served in two ways, or passthrough came back")
+	}
+	if b.acquire(5, file, false) != first {
+		t.Error("an open file lost its registration")
+	}
+	for _, ino := range []metadata.Ino{5, 5, 6, 6, 7} {
+		b.release(ino, false)
+	}
+	if len(r.held) != 0 {
+		t.Errorf("%d registrations left", len(r.held))
+	}
+}
+
+// TestBackingsAfterAnotherError goes on with passthrough for other files.
+func TestBackingsAfterAnotherError(t *testing.T) {
+	b, r, file := newBackings(t)
+	r.refuse = syscall.ENFILE
+	if b.acquire(5, file, false) != 0 || b.reason.Load() != nil {
+		t.Error("one failure turns passthrough off")
+	}
+	r.refuse = nil
+	if b.acquire(6, file, false) == 0 {
+		t.Error("the next file is not registered")
+	}
+	if b.acquire(5, file, false) != 0 {
+		t.Error("one inode is served in two ways")
+	}
+}
+
+func TestBackingsInParallel(t *testing.T) {
+	b, r, file := newBackings(t)
+	var group sync.WaitGroup
+	for range 8 {
+		group.Go(func() {
+			for i := range 500 {
+				ino := metadata.Ino(i % 3)
+				if b.acquire(ino, file, i%2 == 0) == 0 {
+					t.Error("not registered")
+				}
+				b.release(ino, i%2 == 0)
+			}
+		})
+	}
+	group.Wait()
+	if len(r.held) != 0 || b.writers.Load() != 0 {
+		t.Errorf("%d registrations, %d writers left", len(r.held), b.writers.Load())
+	}
+}

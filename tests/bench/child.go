@@ -1,0 +1,141 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/metadata/badgerkv"
+)
+
+// childArg is the first argument of a process that the benchmark starts for
+// one task on a state directory.
+const childArg = "hmcfs-bench-child"
+
+// runChild does the task if this process was started for one, and says so.
+// A task prints one number.
+func runChild(args []string, out, said io.Writer) bool {
+	if len(args) < 4 || args[1] != childArg {
+		return false
+	}
+	number, err := task(context.Background(), args[2], args[3], args[4:])
+	if err != nil {
+		fmt.Fprintln(said, err)
+		os.Exit(1)
+	}
+	fmt.Fprint(out, number)
+	return true
+}
+
+func task(ctx context.Context, name, state string, args []string) (float64, error) {
+	switch {
+	case name == "open":
+		return openRecords(ctx, state)
+	case name == "build" && len(args) == 1:
+		n, err := strconv.Atoi(args[0])
+		if err != nil {
+			return 0, err
+		}
+		return float64(n), buildRecords(ctx, state, n)
+	}
+	return 0, fmt.Errorf("no task %q", name)
+}
+
+// openStore opens the records of a state directory as a daemon does.
+func openStore(ctx context.Context, state string) (*metadata.Store, error) {
+	kv, err := badgerkv.Open(ctx, badgerkv.Options{Dir: filepath.Join(state, "metadata")})
+	if err != nil {
+		return nil, err
+	}
+	s, err := metadata.Open(ctx, kv, metadata.Options{})
+	if err != nil {
+		return nil, errors.Join(err, kv.Close())
+	}
+	return s, nil
+}
+
+// openRecords opens the records and returns how many seconds that took.
+func openRecords(ctx context.Context, state string) (float64, error) {
+	begin := time.Now()
+	s, err := openStore(ctx, state)
+	if err != nil {
+		return 0, err
+	}
+	took := time.Since(begin).Seconds()
+	return took, s.Close()
+}
+
+const (
+	// perDir is how many files a directory gets.
+	perDir = 1000
+	// builders is how many goroutines make files.
+	builders = 4
+)
+
+// buildRecords makes a state directory with n files, each with one buffer
+// mapping and a key.
+func buildRecords(ctx context.Context, state string, n int) (err error) {
+	if err := os.MkdirAll(state, 0o700); err != nil {
+		return err
+	}
+	s, err := openStore(ctx, state)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	root, err := s.EnsureDevice(ctx, "sim0", 0o755, 0, 0)
+	if err != nil {
+		return err
+	}
+	errs := make([]error, builders)
+	var all sync.WaitGroup
+	for i := range builders {
+		all.Go(func() {
+			for first := i * perDir; first < n && errs[i] == nil; first += builders * perDir {
+				errs[i] = buildDir(ctx, s, root.Ino, first, min(perDir, n-first))
+			}
+		})
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
+
+func buildDir(ctx context.Context, s *metadata.Store, root metadata.Ino, first, n int) error {
+	dir, err := s.Create(ctx, root, fmt.Sprintf("dir%06d", first), metadata.Node{Mode: metadata.TypeDir | 0o755})
+	if err != nil {
+		return err
+	}
+	for i := first; i < first+n; i++ {
+		if err := buildFile(ctx, s, dir.Ino, i); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// buildFile makes file i: 4 KiB in a page of its own.
+func buildFile(ctx context.Context, s *metadata.Store, dir metadata.Ino, i int) error {
+	const size, epoch = 4096, 1
+	f, err := s.Create(ctx, dir, fmt.Sprintf("tensor-%08d.bin", i), metadata.Node{Mode: metadata.TypeRegular | 0o644})
+	if err != nil {
+		return err
+	}
+	_, err = s.SaveContent(ctx, f.Ino, func(in *metadata.Inode) error {
+		in.Size, in.Allocated, in.Epoch, in.Path = size, size, epoch, "h2d"
+		return nil
+	}, []metadata.Mapping{{
+		Len: size, Written: size, Device: "sim0", Epoch: epoch,
+		Allocation: metadata.AllocationID(1 + i/16384), Off: uint64(i%16384) * size,
+	}})
+	if err != nil {
+		return err
+	}
+	return s.BindKey(ctx, f.Ino, fmt.Sprintf("model:layer%d:tensor%d", i%100, i))
+}

@@ -1,0 +1,164 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/hmcfs/hmcfs/cmd/hmcfs/bench"
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/tests/kit"
+)
+
+func TestMain(m *testing.M) {
+	if runChild(os.Args, os.Stdout, os.Stderr) {
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// BenchmarkTargets measures every row once and prints the table.
+func BenchmarkTargets(b *testing.B) {
+	kit.Require(b, "fuse", "root", "opencl")
+	o := defaults()
+	o.hmcfs = "../../bin/hmcfs"
+	if err := run(b.Context(), o, os.Stdout, os.Stderr); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// TestSmall measures every row on little, so that the program works when it
+// is wanted.
+func TestSmall(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes some seconds")
+	}
+	kit.Require(t, "fuse", "root", "opencl")
+	o := defaults()
+	o.hmcfs = filepath.Join(t.TempDir(), "hmcfs")
+	build := exec.Command("go", "build", "-o", o.hmcfs, "../../cmd/hmcfs")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if text, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build hmcfs: %v\n%s", err, text)
+	}
+	t.Setenv("TMPDIR", t.TempDir())
+	o.doc = filepath.Join(t.TempDir(), "doc.md")
+	if err := os.WriteFile(o.doc, []byte("before\n"+sectionBegin+"MEASURED BEFORE\n"+sectionEnd+"after\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	o.sizeArg, o.rounds, o.files, o.reads, o.keys = "4MiB", 1, 20, 50, 2000
+	o.through, o.write = 16*devices.MiB, true
+	var out, said strings.Builder
+	if err := run(t.Context(), o, &out, &said); err != nil {
+		t.Fatalf("%v\n%s", err, said.String())
+	}
+	doc, err := os.ReadFile(o.doc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(doc)
+	if !strings.HasPrefix(text, "before\n") || !strings.HasSuffix(text, "after\n") || strings.Contains(text, "MEASURED BEFORE") {
+		t.Errorf("the document is\n%s", text)
+	}
+	for _, row := range new(lab).rowNames() {
+		if !strings.Contains(text, row) {
+			t.Errorf("no row %q in\n%s", row, text)
+		}
+	}
+	// Mounts are below it, so none of them is left either.
+	if left, err := os.ReadDir(os.Getenv("TMPDIR")); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+// rowNames lists the rows without measuring any.
+func (l *lab) rowNames() []string {
+	l.mnt = &mount{point: "mnt"}
+	var names []string
+	for _, r := range l.rows() {
+		names = append(names, r.name)
+	}
+	return names
+}
+
+func TestDDRate(t *testing.T) {
+	for text, want := range map[string]float64{
+		"1024+0 records in\n1024+0 records out\n1073741824 bytes (1.1 GB, 1.0 GiB) copied, 0.5 s, 2.1 GB/s\n": 2 << 30,
+		"1000 bytes (1.0 kB, 1000 B) copied, 4.0e-05 s, 1 MB/s\n":                                             25e6,
+	} {
+		got, err := ddRate(text)
+		if diff := got/want - 1; err != nil || diff < -1e-9 || diff > 1e-9 {
+			t.Errorf("rate of %q = %v, %v; want %v", text, got, err, want)
+		}
+	}
+	if _, err := ddRate("dd: no space"); err == nil {
+		t.Error("no report has a rate")
+	}
+}
+
+func TestJudge(t *testing.T) {
+	r := result{figures: []figure{{"a", bench.Series{1, 2, 9}}, {"b", bench.Series{2, 2, 10}}}}
+	for _, c := range []struct {
+		w       want
+		reached float64
+		ok      bool
+	}{
+		{want{of: "a", against: "b", bound: 0.9}, 0.9, true},
+		{want{of: "a", against: "b", bound: 0.91}, 0.9, false},
+		{want{of: "a", bound: 2}, 2, true},
+		{want{of: "a", bound: 2, atMost: true}, 2, false},
+		{want{of: "a", bound: 3, atMost: true}, 2, true},
+		{want{of: "none", bound: 3, atMost: true}, 0, false},
+	} {
+		if v := r.judge(c.w); v.reached != c.reached || v.ok != c.ok {
+			t.Errorf("%+v: reached %v, %v", c.w, v.reached, v.ok)
+		}
+	}
+}
+
+func TestReplaceSection(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "doc.md")
+	if err := os.WriteFile(file, []byte("nothing here\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := replaceSection(file, "new"); err == nil || !strings.Contains(err.Error(), "no measured part") {
+		t.Errorf("replaceSection = %v", err)
+	}
+	if err := replaceSection(file+"x", "new"); err == nil {
+		t.Error("a document that is missing is replaced")
+	}
+}
+
+func TestChild(t *testing.T) {
+	kit.Check(t)
+	state := t.TempDir()
+	if n, err := task(t.Context(), "build", state, []string{"2500"}); err != nil || n != 2500 {
+		t.Fatalf("build = %v, %v", n, err)
+	}
+	if took, err := task(t.Context(), "open", state, nil); err != nil || took <= 0 {
+		t.Errorf("open = %v, %v", took, err)
+	}
+	s, err := openStore(t.Context(), state)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ino, err := s.KeyIno(t.Context(), "model:layer99:tensor2499")
+	if err != nil {
+		t.Errorf("the last key: %v", err)
+	}
+	maps, err := s.Mappings(t.Context(), ino)
+	if err != nil || len(maps) != 1 || maps[0].Len != 4096 {
+		t.Errorf("mappings of the last file: %v, %v", maps, err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := task(t.Context(), "dance", state, nil); err == nil {
+		t.Error("a task that is none is done")
+	}
+	if runChild([]string{"bench", "-rows", "x", "y"}, nil, nil) {
+		t.Error("a plain run is taken for a child")
+	}
+}

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
+	"strconv"
+	"time"
+)
+
+// ddWrite writes a new file by dd in calls of 1 MiB.
+func (l *lab) ddWrite(path string) side {
+	return side{
+		prepare: func(context.Context) error { return removeAll(path) },
+		run: func(ctx context.Context) (float64, error) {
+			return dd(ctx, "if=/dev/zero", "of="+path, "bs=1M", fmt.Sprintf("count=%d", uint64(l.opts.size)>>20))
+		},
+	}
+}
+
+// ddRead reads a file by dd in calls of 1 MiB.
+func (l *lab) ddRead(path string) side {
+	return side{
+		prepare: func(ctx context.Context) error { return l.ensure(ctx, path) },
+		run: func(ctx context.Context) (float64, error) {
+			return dd(ctx, "if="+path, "of=/dev/null", "bs=1M")
+		},
+	}
+}
+
+// named gives a side its name.
+func (s side) named(name string) side {
+	s.name = name
+	return s
+}
+
+// dd runs the program and returns bytes a second as it tells them.
+func dd(ctx context.Context, args ...string) (float64, error) {
+	cmd := exec.CommandContext(ctx, "dd", args...)
+	cmd.Env = append(os.Environ(), "LC_ALL=C")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return 0, fmt.Errorf("dd %v: %w: %s", args, err, out)
+	}
+	return ddRate(string(out))
+}
+
+// ddRate reads dd's report: "1073741824 bytes (…) copied, 0.12 s, 9.2 GB/s".
+func ddRate(report string) (float64, error) {
+	m := regexp.MustCompile(`(?m)^(\d+) bytes .*copied, ([0-9.e-]+) s,`).FindStringSubmatch(report)
+	if m == nil {
+		return 0, fmt.Errorf("dd says %q", report)
+	}
+	bytes, err1 := strconv.ParseFloat(m[1], 64)
+	took, err2 := strconv.ParseFloat(m[2], 64)
+	if err := errors.Join(err1, err2); err != nil {
+		return 0, err
+	}
+	return bytes / took, nil
+}
+
+// ensure writes a file of the lab's size by dd unless it is there.
+func (l *lab) ensure(ctx context.Context, path string) error {
+	info, err := os.Stat(path)
+	if err == nil && info.Size() == int64(l.opts.size) {
+		return nil
+	}
+	_, err = l.ddWrite(path).run(ctx)
+	return err
+}
+
+// cp copies by the program into a new file.
+func (l *lab) cp(src, dst string) side {
+	return side{
+		prepare: func(ctx context.Context) error { return errors.Join(l.ensure(ctx, src), removeAll(dst)) },
+		run: func(ctx context.Context) (float64, error) {
+			begin := time.Now()
+			_, err := output(exec.CommandContext(ctx, "cp", src, dst))
+			return float64(l.opts.size) / time.Since(begin).Seconds(), err
+		},
+	}
+}
+
+// removeAll removes files that may be there.
+func removeAll(paths ...string) error {
+	var errs []error
+	for _, p := range paths {
+		errs = append(errs, os.RemoveAll(p))
+	}
+	return errors.Join(errs...)
+}
+
+// removing is an after that removes files.
+func removing(paths ...string) func() error {
+	return func() error { return removeAll(paths...) }
+}

@@ -1,0 +1,137 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/hmcfs/hmcfs/cmd/hmcfs/bench"
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/devices/opencl"
+	"github.com/hmcfs/hmcfs/devices/sim"
+	"github.com/hmcfs/hmcfs/transport"
+)
+
+// copyRows are the copies inside a device and between two.
+func (l *lab) copyRows() []row {
+	src, dst := l.in("ocl0", "file"), l.in("ocl0", "copy")
+	rawCopy := l.raw(func(b opencl.Baseline) float64 { return b.Copy })
+	warm := l.cp(src, dst)
+	fresh := warm.prepare
+	warm.prepare = func(ctx context.Context) error {
+		// A file that was there gives its memory to the copy.
+		return errors.Join(l.ensure(ctx, dst), fresh(ctx))
+	}
+	return []row{
+		{
+			name: "D2D, cp inside one OpenCL device", unit: gigabytes, after: removing(src, dst),
+			sides: []side{warm.named("cp"), {name: "clEnqueueCopyBuffer", run: rawCopy}},
+			wants: []want{{of: "cp", against: "clEnqueueCopyBuffer", bound: 0.85}},
+			notes: []string{
+				"Both into memory that has its pages: the raw copy is the second pass over its buffers, and before each cp a file",
+				"of the same size was removed. The whole of the process cp is timed.",
+			},
+		},
+		l.staged(),
+		{
+			name: "D2D, cp between two sim devices", unit: gigabytes,
+			after: removing(l.in("sim1", "file"), l.in("sim2", "file")),
+			sides: []side{
+				l.cp(l.in("sim1", "file"), l.in("sim2", "file")).named("cp"),
+				l.ddRead(l.in("sim1", "file")).named("dd read of the source"),
+			},
+			notes: []string{"The same as a user sees it, through the mount."},
+		},
+	}
+}
+
+// stagedChunk is the piece in which the stages alone are measured: that of
+// the pipeline.
+const stagedChunk = transport.DefaultChunkSize
+
+// staged measures the engine between two simulated devices, and each of its
+// stages alone.
+func (l *lab) staged() row {
+	return row{
+		name: "D2D, staged pipeline between two sim devices of 20 GB/s", unit: gigabytes,
+		custom: l.measureStaged,
+		wants:  []want{{of: "staged", against: "slower stage", bound: 0.80}},
+		notes: []string{
+			fmt.Sprintf("In this process, by the transport engine with its defaults. A stage alone is all pieces of %v one after the", stagedChunk),
+			"other between the device and one slot. On this machine each stage is bounded by the processor's copy, not by 20 GB/s.",
+		},
+	}
+}
+
+func (l *lab) measureStaged(ctx context.Context, rounds int) (res result, err error) {
+	p := sim.Params{Size: 2 * l.opts.size, Bandwidth: 20e9}
+	src, dst := sim.New(1, p), sim.New(2, p)
+	defer func() { err = errors.Join(err, src.Close(), dst.Close()) }()
+	engine, err := transport.New(transport.Options{})
+	if err != nil {
+		return res, err
+	}
+	defer func() { err = errors.Join(err, engine.Close()) }()
+	from, err := filled(ctx, src, l.opts.size)
+	if err != nil {
+		return res, err
+	}
+	to, err := filled(ctx, dst, l.opts.size)
+	if err != nil {
+		return res, err
+	}
+	slot, err := engine.Slots().Get(ctx, stagedChunk)
+	if err != nil {
+		return res, err
+	}
+	defer slot.Release()
+	all, err := bench.Interleave(ctx, rounds, []bench.Probe{
+		{Name: "staged", Run: bench.Timed(func(ctx context.Context) (int64, error) {
+			path, err := engine.Copy(ctx, transport.DeviceSpan(to), transport.DeviceSpan(from))
+			if err == nil && path != transport.PathStaged {
+				err = fmt.Errorf("the path was %s", path)
+			}
+			return int64(to.Len), err
+		})},
+		{Name: "D2H alone", Run: pieces(from, func(ctx context.Context, part devices.Span) error {
+			return src.CopyOut(ctx, slot.Bytes()[:part.Len], part)
+		})},
+		{Name: "H2D alone", Run: pieces(to, func(ctx context.Context, part devices.Span) error {
+			return dst.CopyIn(ctx, part, slot.Bytes()[:part.Len])
+		})},
+	})
+	if err != nil {
+		return res, err
+	}
+	var slower bench.Series
+	for i := range all[1] {
+		slower = append(slower, min(all[1][i], all[2][i]))
+	}
+	res.figures = []figure{{"staged", all[0]}, {"D2H alone", all[1]}, {"H2D alone", all[2]}, {"slower stage", slower}}
+	return res, nil
+}
+
+// filled allocates memory that has its pages.
+func filled(ctx context.Context, d devices.Device, n devices.Size) (devices.Span, error) {
+	mem, err := d.Alloc(ctx, n)
+	if err != nil {
+		return devices.Span{}, err
+	}
+	return mem.All(), d.Fill(ctx, mem.All(), 1)
+}
+
+// pieces times a copy of a span piece by piece.
+func pieces(all devices.Span, move func(context.Context, devices.Span) error) func(context.Context) (float64, error) {
+	return bench.Timed(func(ctx context.Context) (int64, error) {
+		for off := devices.Size(0); off < all.Len; off += stagedChunk {
+			part, err := all.Sub(devices.Offset(off), min(stagedChunk, all.Len-off))
+			if err != nil {
+				return 0, err
+			}
+			if err := move(ctx, part); err != nil {
+				return 0, err
+			}
+		}
+		return int64(all.Len), nil
+	})
+}

@@ -1,0 +1,132 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+
+	"github.com/hmcfs/hmcfs/cmd/hmcfs/bench"
+)
+
+// keyRows tell what keys cost that nobody uses.
+func (l *lab) keyRows() []row {
+	k := &keyStores{lab: l}
+	return []row{
+		{
+			name: "keys: time to open the records", unit: seconds,
+			sides: []side{
+				{name: "all keys", prepare: k.build, run: k.open("full")},
+				{name: "no keys", prepare: k.build, run: k.open("empty")},
+				{name: "hmcfs mount, all keys", prepare: k.build, run: k.mount("full", tookToMount)},
+				{name: "hmcfs mount, no keys", prepare: k.build, run: k.mount("empty", tookToMount)},
+			},
+			wants: []want{
+				{of: "all keys", bound: 2, atMost: true},
+				{of: "hmcfs mount, all keys", bound: 2, atMost: true},
+			},
+			notes: []string{
+				fmt.Sprintf("%d files with a buffer mapping and a key each, in directories of 1000, in Badger. Opened in a new process by", l.opts.keys),
+				"metadata.Open, and by mounting that state directory.",
+			},
+		},
+		{
+			name: "keys: daemon memory of each", unit: byteUnit,
+			custom: k.memory,
+			wants:  []want{{of: "of each key", bound: 600, atMost: true}},
+			notes: []string{
+				"Pss of the daemon that mounted that state directory − Pss of one that mounted an empty one, divided by the keys,",
+				"right after the mount.",
+			},
+			after: k.remove,
+		},
+	}
+}
+
+// keyStores are two state directories: full has the keys, empty has none.
+type keyStores struct {
+	lab   *lab
+	built bool
+}
+
+func (k *keyStores) state(name string) string { return filepath.Join(k.lab.dir, "keys-"+name) }
+
+// build makes both state directories once, in a process of its own.
+func (k *keyStores) build(ctx context.Context) error {
+	if k.built {
+		return nil
+	}
+	for name, n := range map[string]int{"full": k.lab.opts.keys, "empty": 0} {
+		if _, err := child(ctx, "build", k.state(name), strconv.Itoa(n)); err != nil {
+			return err
+		}
+	}
+	k.built = true
+	return nil
+}
+
+// open opens the records in a process of its own and returns the seconds.
+func (k *keyStores) open(name string) func(context.Context) (float64, error) {
+	return func(ctx context.Context) (float64, error) { return child(ctx, "open", k.state(name)) }
+}
+
+// mount mounts a state directory, measures, and unmounts so that the records
+// stay.
+func (k *keyStores) mount(name string, measure func(context.Context, *mount) (float64, error)) func(context.Context) (float64, error) {
+	return func(ctx context.Context) (v float64, err error) {
+		m, err := k.lab.mountOn(ctx, "keys", k.state(name), "host,size=64MiB", "sim:0,size=64MiB")
+		if err != nil {
+			return 0, err
+		}
+		defer func() {
+			err = errors.Join(err, m.unmount("--keep"))
+			m.dropHost()
+		}()
+		return measure(ctx, m)
+	}
+}
+
+func tookToMount(_ context.Context, m *mount) (float64, error) { return m.took.Seconds(), nil }
+
+func takenMemory(ctx context.Context, m *mount) (float64, error) {
+	s, err := m.sample(ctx)
+	return s.pss, err
+}
+
+func (k *keyStores) memory(ctx context.Context, rounds int) (result, error) {
+	all, err := bench.Interleave(ctx, rounds, []bench.Probe{
+		{Name: "all keys", Prepare: k.build, Run: k.mount("full", takenMemory)},
+		{Name: "no keys", Prepare: k.build, Run: k.mount("empty", takenMemory)},
+	})
+	if err != nil {
+		return result{}, err
+	}
+	var each bench.Series
+	for i := range all[0] {
+		each = append(each, (all[0][i]-all[1][i])/float64(k.lab.opts.keys))
+	}
+	return result{figures: []figure{
+		{"of each key", each}, {"daemon with all keys", all[0]}, {"daemon with none", all[1]},
+	}}, nil
+}
+
+func (k *keyStores) remove() error {
+	k.built = false
+	return removeAll(k.state("full"), k.state("empty"))
+}
+
+// child runs this program for one task and returns the number that it prints.
+func child(ctx context.Context, args ...string) (float64, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return 0, err
+	}
+	out, err := output(exec.CommandContext(ctx, self, append([]string{childArg}, args...)...))
+	if err != nil {
+		return 0, err
+	}
+	return strconv.ParseFloat(string(out), 64)
+}

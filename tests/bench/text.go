@@ -1,0 +1,89 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+)
+
+// value writes a figure as a person reads it.
+func value(v float64, unit string) string {
+	switch unit {
+	case gigabytes:
+		return fmt.Sprintf("%.2f GB/s", v/1e9)
+	case perSecond:
+		return fmt.Sprintf("%.0f/s", v)
+	case seconds:
+		return fmt.Sprintf("%.2f s", v)
+	case mebibytes:
+		return fmt.Sprintf("%.0f MiB", v)
+	case byteUnit:
+		return fmt.Sprintf("%.0f B", v)
+	}
+	return fmt.Sprintf("%.2f", v)
+}
+
+// text writes a result in lines.
+func (r *result) text() string {
+	var b strings.Builder
+	for _, f := range r.figures {
+		fmt.Fprintf(&b, "    %-24s %s\n", f.name, value(f.series.Median(), r.unit))
+	}
+	for _, v := range r.verdicts {
+		fmt.Fprintf(&b, "    %-24s %.2f, wanted %s%s\n", v.text, v.reached, v.bound, map[bool]string{false: "  MISSED"}[v.ok])
+	}
+	return b.String()
+}
+
+// document writes the table and the facts as Markdown.
+func document(f *facts, results []result) string {
+	var b strings.Builder
+	b.WriteString(f.markdown())
+	b.WriteString("| what | target | reached | |\n| --- | --- | --- | --- |\n")
+	for _, r := range results {
+		for _, v := range r.verdicts {
+			fmt.Fprintf(&b, "| %s: %s | %s | %.2f | %s |\n", r.name, v.text, v.bound, v.reached, mark(v.ok))
+		}
+	}
+	b.WriteString("\n### What was measured\n\n")
+	for _, r := range results {
+		figures := make([]string, len(r.figures))
+		for i, fig := range r.figures {
+			figures[i] = fig.name + " " + value(fig.series.Median(), r.unit)
+		}
+		fmt.Fprintf(&b, "- **%s**: %s.", r.name, strings.Join(figures, ", "))
+		for _, note := range r.notes {
+			b.WriteString("\n  " + note)
+		}
+		b.WriteString("\n")
+	}
+	return b.String()
+}
+
+func mark(ok bool) string {
+	if ok {
+		return "reached"
+	}
+	return "**missed**"
+}
+
+// The lines of the document between which the measured part stands.
+const (
+	sectionBegin = "<!-- measured: go run ./tests/bench -write -->\n"
+	sectionEnd   = "<!-- end of what was measured -->\n"
+)
+
+// replaceSection puts a text in place of the measured part of a document.
+func replaceSection(path, text string) error {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	before, rest, found := strings.Cut(string(data), sectionBegin)
+	_, after, ended := strings.Cut(rest, sectionEnd)
+	if !found || !ended {
+		return errors.New(path + " has no measured part")
+	}
+	return os.WriteFile(path, []byte(before+sectionBegin+"\n"+text+"\n"+sectionEnd+after), 0o644)
+}

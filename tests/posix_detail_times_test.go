@@ -1,0 +1,228 @@
+package tests
+
+import (
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hmcfs/hmcfs/tests/kit"
+)
+
+// timeCase is an operation on the file f (10 000 bytes, of which /l is
+// another name) of the directory that it gets, and which times move.
+type timeCase struct {
+	do func(dir string) error
+	// file and dir are which times of f and of the directory move: "m", "c",
+	// "mc" or none.
+	file, dir string
+	// unseen says that the kernel's tmpfs, of which host files are made, does
+	// not notice: it does not see stores in maps.
+	unseen bool
+}
+
+//nolint:funlen // a table
+func timeCases() map[string]timeCase {
+	at := unix.AT_FDCWD
+	rw := func(fn func(f *os.File) error) func(string) error {
+		return func(d string) error { return withFile(d+"/f", unix.O_RDWR, fn) }
+	}
+	return map[string]timeCase{
+		"read":  {do: func(d string) error { _, err := os.ReadFile(d + "/f"); return err }},
+		"stat":  {do: func(d string) error { _, err := os.Stat(d + "/f"); return err }},
+		"list":  {do: func(d string) error { _, err := os.ReadDir(d); return err }},
+		"write": {do: rw(func(f *os.File) error { _, err := f.WriteAt([]byte("x"), 5); return err }), file: "mc"},
+		"write nothing": {do: rw(func(f *os.File) error {
+			_, err := unix.Pwrite(int(f.Fd()), nil, 5)
+			return err
+		})},
+		"append": {do: func(d string) error {
+			return withFile(d+"/f", unix.O_WRONLY|unix.O_APPEND, func(f *os.File) error {
+				_, err := f.WriteString("x")
+				return err
+			})
+		}, file: "mc"},
+		"truncate":         {do: func(d string) error { return unix.Truncate(d+"/f", 5) }, file: "mc"},
+		"truncate to more": {do: func(d string) error { return unix.Truncate(d+"/f", 50_000) }, file: "mc"},
+		"truncate to same": {do: func(d string) error { return unix.Truncate(d+"/f", 10_000) }, file: "mc"},
+		"ftruncate":        {do: rw(func(f *os.File) error { return f.Truncate(5) }), file: "mc"},
+		"open O_TRUNC": {do: func(d string) error {
+			return withFile(d+"/f", unix.O_WRONLY|unix.O_TRUNC, func(*os.File) error { return nil })
+		}, file: "mc"},
+		"fallocate":        {do: rw(func(f *os.File) error { return fallocate(f, 0, 0, 20_000) }), file: "mc"},
+		"punch hole":       {do: rw(func(f *os.File) error { return fallocate(f, punchHole, 0, 4096) }), file: "mc"},
+		"store in a map":   {do: rw(storeInMap), file: "mc", unseen: true},
+		"copy_file_range":  {do: copyInto("/other", "/f"), file: "mc"},
+		"copied elsewhere": {do: copyInto("/f", "/other")},
+		"chmod":            {do: func(d string) error { return unix.Chmod(d+"/f", 0o600) }, file: "c"},
+		"chown":            {do: func(d string) error { return os.Chown(d+"/f", alice, -1) }, file: "c"},
+		"setxattr":         {do: func(d string) error { return unix.Setxattr(d+"/f", "user.b", []byte("1"), 0) }, file: "c"},
+		"removexattr":      {do: func(d string) error { return unix.Removexattr(d+"/f", "user.a") }, file: "c"},
+		"utimens atime": {do: func(d string) error {
+			return unix.UtimesNanoAt(at, d+"/f", []unix.Timespec{{Sec: 1}, {Nsec: unix.UTIME_OMIT}}, 0)
+		}, file: "c"},
+		"utimens now": {do: func(d string) error {
+			return unix.UtimesNanoAt(at, d+"/f", []unix.Timespec{{Nsec: unix.UTIME_NOW}, {Nsec: unix.UTIME_NOW}}, 0)
+		}, file: "mc"},
+		"link":            {do: func(d string) error { return os.Link(d+"/f", d+"/new") }, file: "c", dir: "mc"},
+		"unlink":          {do: func(d string) error { return os.Remove(d + "/l") }, file: "c", dir: "mc"},
+		"rename":          {do: func(d string) error { return rename(d, "f", "g", 0, "g", "f") }, file: "c", dir: "mc"},
+		"rename over":     {do: func(d string) error { return os.Rename(d+"/f", d+"/other") }, file: "c", dir: "mc"},
+		"overwritten":     {do: func(d string) error { return os.Rename(d+"/other", d+"/f") }, file: "c", dir: "mc"},
+		"exchange":        {do: func(d string) error { return rename(d, "f", "other", unix.RENAME_EXCHANGE) }, file: "c", dir: "mc"},
+		"create":          {do: func(d string) error { return os.WriteFile(d+"/new", nil, 0o644) }, dir: "mc"},
+		"mkdir":           {do: func(d string) error { return os.Mkdir(d+"/new", 0o755) }, dir: "mc"},
+		"rmdir":           {do: func(d string) error { return unix.Rmdir(d + "/sub") }, dir: "mc"},
+		"symlink":         {do: func(d string) error { return os.Symlink("a", d+"/new") }, dir: "mc"},
+		"mkfifo":          {do: func(d string) error { return unix.Mkfifo(d+"/new", 0o644) }, dir: "mc"},
+		"create in below": {do: func(d string) error { return os.WriteFile(d+"/sub/new", nil, 0o644) }},
+		"failing create":  {do: func(d string) error { return ignoring(unix.Mkdir(d+"/f", 0o755), unix.EEXIST) }},
+		"failing remove":  {do: func(d string) error { return ignoring(unix.Unlink(d+"/none"), unix.ENOENT) }},
+	}
+}
+
+// rename renames and, with two more names, renames back.
+func rename(dir, from, to string, flags uint, back ...string) error {
+	err := unix.Renameat2(unix.AT_FDCWD, dir+"/"+from, unix.AT_FDCWD, dir+"/"+to, flags)
+	if err != nil || len(back) == 0 {
+		return err
+	}
+	return os.Rename(dir+"/"+back[0], dir+"/"+back[1])
+}
+
+func copyInto(from, to string) func(string) error {
+	return func(d string) error {
+		return withFile(d+from, unix.O_RDONLY, func(src *os.File) error {
+			return withFile(d+to, unix.O_WRONLY, func(dst *os.File) error {
+				_, err := unix.CopyFileRange(int(src.Fd()), nil, int(dst.Fd()), nil, 100, 0)
+				return err
+			})
+		})
+	}
+}
+
+func storeInMap(f *os.File) error {
+	mem, err := unix.Mmap(int(f.Fd()), 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return err
+	}
+	mem[7]++
+	if err := unix.Msync(mem, unix.MS_SYNC); err != nil {
+		return err
+	}
+	return unix.Munmap(mem)
+}
+
+func ignoring(err, expected error) error {
+	if err == expected { //nolint:errorlint // package unix returns it bare
+		return nil
+	}
+	return err
+}
+
+func TestTimesOfEveryOperation(t *testing.T) {
+	everywhere(t, func(t *testing.T, p place) {
+		cases := timeCases()
+		for _, what := range slices.Sorted(maps.Keys(cases)) {
+			t.Run(what, func(t *testing.T) {
+				c := cases[what]
+				if c.unseen && p.name != "sim0" {
+					c.file = ""
+				}
+				checkTimes(t, openDir(t, p.dir), c)
+			})
+		}
+	})
+}
+
+func checkTimes(t *testing.T, dir string, c timeCase) {
+	t.Helper()
+	create(t, dir+"/f", 1, 10_000)
+	create(t, dir+"/other", 2, 10_000)
+	must(t, unix.Setxattr(dir+"/f", "user.a", []byte("1"), 0))
+	must(t, os.Link(dir+"/f", dir+"/l"))
+	must(t, os.Mkdir(dir+"/sub", 0o755))
+	f := open(t, dir+"/f", os.O_RDONLY)
+	defer f.Close()
+	file, parent := fstat(t, f), lstat(t, dir)
+	tick(t)
+	must(t, c.do(dir))
+	fileNow, parentNow := fstat(t, f), lstat(t, dir)
+	if got := moved(file, fileNow); got != c.file {
+		t.Errorf("of the file moved %q, want %q", got, c.file)
+	}
+	if got := moved(parent, parentNow); got != c.dir {
+		t.Errorf("of the directory moved %q, want %q", got, c.dir)
+	}
+	// What a program sees by the name is what it sees by the descriptor, now
+	// and when the kernel has to ask again.
+	if st, err := os.Lstat(dir + "/l"); err == nil {
+		if byName := lstat(t, dir+"/l"); byName.Mtim != fileNow.Mtim || byName.Ctim != fileNow.Ctim {
+			t.Errorf("by name %v %v, by descriptor %v %v (%v)", byName.Mtim, byName.Ctim, fileNow.Mtim, fileNow.Ctim, st.Name())
+		}
+	}
+}
+
+// tick returns when the clock that the kernel stamps files with has passed
+// the present: it lags behind the one that the daemon reads.
+func tick(t testing.TB) {
+	t.Helper()
+	start := time.Now().UnixNano()
+	kit.Eventually(t, 5*time.Second, func() bool {
+		var coarse unix.Timespec
+		must(t, unix.ClockGettime(unix.CLOCK_REALTIME_COARSE, &coarse))
+		return coarse.Nano() > start
+	})
+}
+
+// moved tells which times are later than they were; one that went back is
+// told with a minus.
+func moved(before, after unix.Stat_t) string {
+	var b strings.Builder
+	for _, c := range []struct {
+		name        string
+		then, later unix.Timespec
+	}{{"m", before.Mtim, after.Mtim}, {"c", before.Ctim, after.Ctim}} {
+		switch then, now := c.then.Nano(), c.later.Nano(); {
+		case now > then:
+			b.WriteString(c.name)
+		case now < then:
+			b.WriteString("-" + c.name)
+		}
+	}
+	return b.String()
+}
+
+func TestTimesSetAreKeptToTheNanosecond(t *testing.T) {
+	everywhere(t, func(t *testing.T, p place) {
+		create(t, p.path("f"), 1, 100)
+		must(t, os.Mkdir(p.path("d"), 0o755))
+		must(t, os.Symlink("f", p.path("l")))
+		for _, want := range [][2]unix.Timespec{
+			{{Sec: 1, Nsec: 2}, {Sec: 3, Nsec: 4}},
+			{{Sec: 1_234_567_890, Nsec: 123_456_789}, {Sec: 1_999_999_999, Nsec: 999_999_999}},
+			{{Sec: 0, Nsec: 0}, {Sec: 1 << 32, Nsec: 1}},
+			{{Sec: -5, Nsec: 7}, {Sec: -1, Nsec: 999_999_999}},
+		} {
+			for _, name := range []string{"f", "d", "l"} {
+				must(t, unix.UtimesNanoAt(unix.AT_FDCWD, p.path(name), want[:], unix.AT_SYMLINK_NOFOLLOW))
+				st := lstat(t, p.path(name))
+				if st.Atim != want[0] || st.Mtim != want[1] {
+					t.Errorf("%s: got %v %v, want %v", name, st.Atim, st.Mtim, want)
+				}
+			}
+		}
+		f := open(t, p.path("f"), os.O_RDWR)
+		writeRange(t, f, 2, 0, 10)
+		want := []unix.Timespec{{Sec: 11, Nsec: 12}, {Sec: 13, Nsec: 14}}
+		must(t, unix.UtimesNanoAt(unix.AT_FDCWD, p.path("f"), want, 0))
+		must(t, f.Close())
+		if st := lstat(t, p.path("f")); st.Mtim != want[1] {
+			t.Errorf("mtime set while the file was open is %v after close, want %v", st.Mtim, want[1])
+		}
+	})
+}

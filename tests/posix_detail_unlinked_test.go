@@ -1,0 +1,196 @@
+package tests
+
+import (
+	"io"
+	"os"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hmcfs/hmcfs/tests/kit"
+)
+
+// losingName are the ways in which a file loses its name while it is open.
+func losingName(p place) map[string]func(name string) error {
+	return map[string]func(name string) error{
+		"unlinked": os.Remove,
+		"renamed over": func(name string) error {
+			if err := os.WriteFile(p.path("new"), []byte("new"), 0o644); err != nil {
+				return err
+			}
+			return os.Rename(p.path("new"), name)
+		},
+	}
+}
+
+func TestOpenFileWithoutAName(t *testing.T) {
+	everywhere(t, func(t *testing.T, p place) {
+		for how, lose := range losingName(p) {
+			t.Run(how, func(t *testing.T) {
+				name := p.path(how)
+				create(t, name, 1, 100_000)
+				f := open(t, name, os.O_RDWR)
+				before := fstat(t, f)
+				must(t, lose(name))
+				after := fstat(t, f)
+				if after.Ino != before.Ino || after.Nlink != 0 || after.Size != 100_000 || after.Mode != before.Mode {
+					t.Errorf("before %+v\nafter  %+v", before, after)
+				}
+				useWithoutName(t, f)
+				must(t, f.Close())
+			})
+		}
+		wantContentOf(t, p.path("renamed over"), "new")
+	})
+}
+
+// useWithoutName does with an open file of 100 000 bytes of content 1 all
+// that can be done with an open file.
+func useWithoutName(t *testing.T, f *os.File) {
+	t.Helper()
+	wantRange(t, f, 1, 0, 100_000)
+	writeRange(t, f, 2, 50_000, 100_000)
+	wantRange(t, f, 1, 0, 50_000)
+	wantRange(t, f, 2, 50_000, 100_000)
+	must(t, f.Truncate(60_000))
+	must(t, f.Chmod(0o600))
+	must(t, fallocate(f, punchHole, 0, 4096))
+	must(t, f.Sync())
+	if st := fstat(t, f); st.Size != 60_000 || st.Mode&0o7777 != 0o600 || st.Nlink != 0 {
+		t.Errorf("size %d, mode %o, %d links", st.Size, st.Mode, st.Nlink)
+	}
+	wantZeros(t, f, 0, 4096)
+	wantRange(t, f, 1, 4096, 50_000-4096)
+	mem, err := unix.Mmap(int(f.Fd()), 0, 60_000, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	must(t, err)
+	if i := kit.DiffAt(mem[50_000:], 2, 50_000); i >= 0 {
+		t.Errorf("the map differs at %d", i)
+	}
+	mem[1] = 7
+	must(t, unix.Munmap(mem))
+	var b [1]byte
+	if _, err := f.ReadAt(b[:], 1); err != nil || b[0] != 7 {
+		t.Errorf("read %d, %v after a store through the map", b[0], err)
+	}
+}
+
+func TestXattrsOfAFileWithoutAName(t *testing.T) {
+	everywhere(t, func(t *testing.T, p place) {
+		create(t, p.path("a"), 1, 10)
+		must(t, unix.Setxattr(p.path("a"), "user.old", []byte("1"), 0))
+		f := open(t, p.path("a"), os.O_RDWR)
+		fd := int(f.Fd())
+		must(t, os.Remove(p.path("a")))
+		must(t, unix.Fsetxattr(fd, "user.new", []byte("22"), 0))
+		for name, want := range map[string]string{"user.old": "1", "user.new": "22"} {
+			var b [10]byte
+			n, err := unix.Fgetxattr(fd, name, b[:])
+			if err != nil || string(b[:n]) != want {
+				t.Errorf("%s: %q, %v", name, b[:max(n, 0)], err)
+			}
+		}
+		must(t, f.Close())
+	})
+}
+
+func TestHardLinkKeepsAnOpenFile(t *testing.T) {
+	everywhere(t, func(t *testing.T, p place) {
+		create(t, p.path("a"), 1, 5000)
+		must(t, os.Link(p.path("a"), p.path("b")))
+		f := open(t, p.path("a"), os.O_RDWR)
+		must(t, os.Remove(p.path("a")))
+		writeRange(t, f, 1, 5000, 5000)
+		must(t, f.Close())
+		wantContent(t, p.path("b"), 1, 10_000)
+		if st := lstat(t, p.path("b")); st.Nlink != 1 {
+			t.Errorf("%d links", st.Nlink)
+		}
+	})
+}
+
+func TestRemovedDirectoryIsEmptyAndTakesNothing(t *testing.T) {
+	everywhere(t, func(t *testing.T, p place) {
+		must(t, os.Mkdir(p.path("d"), 0o755))
+		d := open(t, p.path("d"), os.O_RDONLY)
+		must(t, os.Remove(p.path("d")))
+		if st := fstat(t, d); st.Nlink != 0 {
+			t.Errorf("%d links", st.Nlink)
+		}
+		names, err := d.Readdirnames(-1)
+		if len(names) != 0 {
+			t.Errorf("listed %q", names)
+		}
+		wantErrno(t, err, unix.ENOENT)
+		_, err = unix.Openat(int(d.Fd()), "new", unix.O_CREAT|unix.O_WRONLY, 0o644)
+		wantErrno(t, err, unix.ENOENT)
+	})
+}
+
+func TestTmpfile(t *testing.T) {
+	everywhere(t, func(t *testing.T, p place) {
+		fd, err := unix.Open(p.dir, unix.O_TMPFILE|unix.O_RDWR, 0o600)
+		if err != nil && !p.isTmpfs() {
+			// Refused whole, as docs/semantics.md says.
+			wantErrno(t, err, unix.EOPNOTSUPP)
+			return
+		}
+		must(t, err)
+		must(t, unix.Close(fd))
+	})
+}
+
+func fstat(t testing.TB, f *os.File) unix.Stat_t {
+	t.Helper()
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		t.Fatalf("fstat: %v", err)
+	}
+	return st
+}
+
+// writeRange writes the bytes of a content to where they belong.
+func writeRange(t testing.TB, f *os.File, seed uint64, off int64, n int) {
+	t.Helper()
+	if _, err := f.WriteAt(kit.Bytes(seed, off, n), off); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// wantRange demands that a range of a file has the bytes of a content.
+func wantRange(t testing.TB, f io.ReaderAt, seed uint64, off int64, n int) {
+	t.Helper()
+	got := readRange(t, f, off, n)
+	if i := kit.DiffAt(got, seed, off); i >= 0 {
+		t.Errorf("differs at %d from content %d", off+int64(i), seed)
+	}
+}
+
+// wantZeros demands that a range of a file is zeros.
+func wantZeros(t testing.TB, f io.ReaderAt, off int64, n int) {
+	t.Helper()
+	got := readRange(t, f, off, n)
+	for i, b := range got {
+		if b != 0 {
+			t.Errorf("%#x at %d, want 0", b, off+int64(i))
+			return
+		}
+	}
+}
+
+func readRange(t testing.TB, f io.ReaderAt, off int64, n int) []byte {
+	t.Helper()
+	got := make([]byte, n)
+	if _, err := f.ReadAt(got, off); err != nil {
+		t.Fatalf("read %d bytes at %d: %v", n, off, err)
+	}
+	return got
+}
+
+func wantContentOf(t testing.TB, path, want string) {
+	t.Helper()
+	got, err := os.ReadFile(path)
+	must(t, err)
+	if string(got) != want {
+		t.Errorf("%s has %q, want %q", path, got, want)
+	}
+}
