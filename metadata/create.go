@@ -42,7 +42,11 @@ func (s *Store) Create(ctx context.Context, parent Ino, name string, n Node) (In
 		rec = t.newRecord(ino, &dir, name, n)
 		return t.enter(&dir, name, sl, &rec)
 	})
-	return rec.Inode, err
+	if err != nil {
+		return Inode{}, err
+	}
+	s.cache.putFresh(rec.Inode)
+	return rec.Inode, nil
 }
 
 // enter stores a new inode with its entry and its directory.
