@@ -213,8 +213,9 @@ func (s *Store) setRecord(ctx context.Context, ino Ino, c Change) (Attr, error) 
 	return s.attrOf(ctx, in)
 }
 
-// apply changes an inode's fields. Size is the content's to know: the record
-// gets it when it is saved.
+// apply changes an inode's fields. The size is the content's to know; the
+// record gets it all the same, for the case that the daemon dies before the
+// object is saved.
 func (c Change) apply(in *metadata.Inode, now metadata.Timespec) {
 	if c.Mode != nil {
 		in.Mode = in.Mode.Type() | c.Mode.Perm()
@@ -230,6 +231,9 @@ func (c Change) apply(in *metadata.Inode, now metadata.Timespec) {
 	}
 	if c.Mtime != nil {
 		in.Mtime = *c.Mtime
+	}
+	if c.Size != nil {
+		in.Size = *c.Size
 	}
 	if c.KillPriv {
 		in.Mode = withoutSetID(in.Mode)

@@ -30,9 +30,17 @@ func (x *extents) write(ctx context.Context, off uint64, src transport.Span) (ui
 	if err := x.live(); err != nil {
 		return 0, path, err
 	}
+	// A piece that was begun is finished: of an interrupted one it would not
+	// be known what is where. And a write of one request is not cut short by
+	// a signal, on which few programs count.
+	interrupted, look := ctx.Err, uint64(0)
+	ctx = context.WithoutCancel(ctx)
 	for total := uint64(src.Len()); done < total; {
-		if err := ctx.Err(); err != nil {
-			return done, path, err
+		if done >= look {
+			if err := interrupted(); err != nil {
+				return done, path, err
+			}
+			look = done + maxPiece
 		}
 		e, err := x.ready(ctx, off+done, off+total)
 		if err != nil {

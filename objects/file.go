@@ -187,7 +187,7 @@ func (o *object) put(ctx context.Context, off uint64, src transport.Span, killPr
 			return 0, err
 		}
 	}
-	if err := o.mark(ctx); err != nil {
+	if err := o.mark(ctx, off+uint64(src.Len())); err != nil {
 		return 0, err
 	}
 	n, path, err := o.content().write(ctx, off, src)
@@ -211,7 +211,7 @@ func (f *File) Allocate(ctx context.Context, mode AllocateMode, off, n uint64) e
 	}
 	o := f.obj
 	err := o.change(ctx, func() error {
-		if err := o.mark(ctx); err != nil {
+		if err := o.mark(ctx, 0); err != nil {
 			return err
 		}
 		return o.allocate(ctx, mode, off, n)

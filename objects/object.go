@@ -154,10 +154,16 @@ func (o *object) change(ctx context.Context, fn func() error) error {
 	return err
 }
 
-// end is the present size.
+// end is the present size. That of a lost object is not known: the record has
+// it as of the last time that somebody closed the object.
+//
+// Errors: ErrLost.
 func (o *object) end() (uint64, error) {
 	o.mu.RLock()
 	defer o.mu.RUnlock()
+	if _, gone := o.body.(lost); gone {
+		return 0, fmt.Errorf("size of object %d: %w", o.ino, ErrLost)
+	}
 	if h, ok := o.body.(*hostFile); ok {
 		st, err := h.stat()
 		return uint64(st.Size), err
@@ -165,10 +171,10 @@ func (o *object) end() (uint64, error) {
 	return o.size, nil
 }
 
-// mark makes the record say that there is content in the present epoch,
-// before the first byte of it: if the daemon dies, the object is lost and not
-// empty. The caller has the lane.
-func (o *object) mark(ctx context.Context) error {
+// mark makes the record say that there is content in the present epoch, up to
+// end at least, before the first byte of it: if the daemon dies, the object is
+// lost and not empty. The caller has the lane.
+func (o *object) mark(ctx context.Context, end uint64) error {
 	o.mu.RLock()
 	now, known, t := o.tier.epoch(), o.epoch, o.tier
 	o.mu.RUnlock()
@@ -179,7 +185,7 @@ func (o *object) mark(ctx context.Context) error {
 		return fmt.Errorf("object %d on %s: %w", o.ino, t.name, ErrLost)
 	}
 	_, err := o.store.meta.Update(context.WithoutCancel(ctx), o.ino, func(in *metadata.Inode) error {
-		in.Epoch = now
+		in.Epoch, in.Size = now, max(in.Size, end)
 		return nil
 	})
 	if err != nil && !errors.Is(err, metadata.ErrNotExist) {
