@@ -62,27 +62,30 @@ func (s *Store) begin(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = s.kv.Update(ctx, func(kv KVTxn) error {
-		data, err := kv.Get([]byte{kindSuper})
-		if errors.Is(err, ErrNoKey) {
-			s.super = fresh
-			return s.create(kv)
-		}
-		if err != nil {
-			return err
-		}
-		if s.super, err = decodeSuperblock(data); err != nil {
-			return err
-		}
-		data, err = kv.Get([]byte{kindAlloc})
-		if err != nil {
-			return corruptIfMissing(err, "inode counter")
-		}
-		next, err := decodeNumber("inode counter", data)
-		s.alloc.start(Ino(next))
-		return err
-	})
+	err = s.kv.Update(ctx, func(kv KVTxn) error { return s.readFirst(kv, fresh) })
 	s.hash = s.super.hashKey.sum
+	return err
+}
+
+// readFirst reads the superblock and the inode counter, or makes them.
+func (s *Store) readFirst(kv KVTxn, fresh superblock) error {
+	data, err := kv.Get([]byte{kindSuper})
+	if errors.Is(err, ErrNoKey) {
+		s.super = fresh
+		return s.create(kv)
+	}
+	if err != nil {
+		return err
+	}
+	if s.super, err = decodeSuperblock(data); err != nil {
+		return err
+	}
+	data, err = kv.Get([]byte{kindAlloc})
+	if err != nil {
+		return corruptIfMissing(err, "inode counter")
+	}
+	next, err := decodeNumber("inode counter", data)
+	s.alloc.start(Ino(next))
 	return err
 }
 
@@ -205,6 +208,12 @@ func (s *Store) lookup(ctx context.Context, parent Ino, name string) (Inode, err
 			return err
 		}
 		if !sl.found {
+<<<<<<< HEAD
+=======
+			if _, err = t.dir(parent); err != nil {
+				return err
+			}
+>>>>>>> polish
 			return ErrNotExist
 		}
 		rec, err = t.target(sl.dirent)
