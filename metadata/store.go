@@ -208,12 +208,6 @@ func (s *Store) lookup(ctx context.Context, parent Ino, name string) (Inode, err
 			return err
 		}
 		if !sl.found {
-<<<<<<< HEAD
-=======
-			if _, err = t.dir(parent); err != nil {
-				return err
-			}
->>>>>>> polish
 			return ErrNotExist
 		}
 		rec, err = t.target(sl.dirent)
