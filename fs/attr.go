@@ -5,7 +5,6 @@ import (
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 
-	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/objects"
 )
 
@@ -39,10 +38,10 @@ func fillAttr(out *fuse.Attr, a *objects.Attr) {
 		Rdev:      a.Rdev,
 		Blksize:   otherIOSize,
 	}
-	switch a.Mode.Type() {
-	case metadata.TypeRegular:
+	if a.IsRegular() {
 		out.Blksize = fileIOSize
-	case metadata.TypeSymlink:
+	}
+	if a.IsSymlink() {
 		out.Size = uint64(len(a.Target))
 	}
 }

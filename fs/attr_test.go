@@ -22,7 +22,7 @@ func setAttr(ino uint64, valid uint32) *fuse.SetAttrIn {
 func TestSetAttr(t *testing.T) {
 	r := newRig(t)
 	f := r.create(r.root("sim0"), "a")
-	f.write(pattern(10000, 1), 0)
+	f.write(pattern(10000, 1))
 	in := setAttr(f.ino, fuse.FATTR_MODE|fuse.FATTR_UID|fuse.FATTR_GID|fuse.FATTR_SIZE|fuse.FATTR_ATIME|fuse.FATTR_MTIME)
 	in.Mode, in.Uid, in.Gid, in.Size = syscall.S_IFREG|0o640, 7, 8, 5000
 	in.Atime, in.Atimensec = 1000, 999_999_999
@@ -201,7 +201,7 @@ func TestStatFs(t *testing.T) {
 		}
 	}
 	f := r.create(r.root("sim0"), "a")
-	f.write(pattern(8<<20, 1), 0)
+	f.write(pattern(8<<20, 1))
 	if after := stat(f.ino); after.Bfree > before.Bfree-8<<20/fragment {
 		t.Errorf("%d blocks free after 8 MiB were written, %d before", after.Bfree, before.Bfree)
 	}

@@ -18,8 +18,9 @@ func (f *filesystem) controlContent(ino metadata.Ino) ([]byte, error) {
 		content, err := f.produce("stats", f.opts.Stats)
 		f.statsLen.Store(uint64(len(content)))
 		return content, err
+	default:
+		return nil, metadata.ErrIsDir
 	}
-	return nil, metadata.ErrIsDir
 }
 
 func (f *filesystem) produce(name string, content func() ([]byte, error)) ([]byte, error) {

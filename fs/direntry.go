@@ -60,12 +60,12 @@ type dirHandle struct {
 func (f *filesystem) newDirHandle(ino metadata.Ino) *dirHandle {
 	h := &dirHandle{ino: ino}
 	h.dots = func() []dirEntry { return f.dots(ino) }
-	switch {
-	case ino == metadata.RootIno:
+	switch ino {
+	case metadata.RootIno:
 		h.list = f.listRoot
-	case ino == controlIno:
+	case controlIno:
 		h.list = listFixed(controlEntries())
-	case ino == keysIno:
+	case keysIno:
 		h.list = (&keyLister{store: f.store}).list
 	default:
 		h.list = func(after uint64, limit int) ([]dirEntry, error) {

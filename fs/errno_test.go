@@ -124,7 +124,11 @@ func errorVars(decl ast.Decl) []string {
 	}
 	var names []string
 	for _, spec := range group.Specs {
-		for _, name := range spec.(*ast.ValueSpec).Names {
+		values, ok := spec.(*ast.ValueSpec)
+		if !ok {
+			continue
+		}
+		for _, name := range values.Names {
 			if strings.HasPrefix(name.Name, "Err") {
 				names = append(names, name.Name)
 			}
@@ -159,15 +163,15 @@ func TestErrnoWarnsOnceForEachText(t *testing.T) {
 	core, logs := observer.New(zapcore.WarnLevel)
 	table := newErrnoTable(zap.New(core))
 	for range 3 {
-		table.errno(errors.New("first"))
-		table.errno(errors.New("second"))
-		table.errno(metadata.ErrNotExist)
+		table.status(errors.New("first"))
+		table.status(errors.New("second"))
+		table.status(metadata.ErrNotExist)
 	}
 	if n := logs.Len(); n != 2 {
 		t.Errorf("%d warnings, want 2", n)
 	}
 	for i := range 2 * maxWarned {
-		table.errno(fmt.Errorf("offset %d", i))
+		table.status(fmt.Errorf("offset %d", i))
 	}
 	if n := logs.Len(); n > maxWarned {
 		t.Errorf("%d warnings, want at most %d", n, maxWarned)

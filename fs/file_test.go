@@ -23,7 +23,7 @@ func TestReadWrite(t *testing.T) {
 	eachDevice(t, func(t *testing.T, r *rig, root uint64) {
 		f := r.create(root, "a")
 		want := pattern(9<<20+4321, 1)
-		f.write(want, 0)
+		f.write(want)
 		for _, step := range []int{testRequest, 128 << 10, 4096} {
 			var got []byte
 			for len(got) < len(want) {
@@ -77,7 +77,7 @@ func TestStaleHandlesAreRefused(t *testing.T) {
 func TestAppend(t *testing.T) {
 	r := newRig(t)
 	f := r.create(r.root("sim0"), "a")
-	f.write([]byte("0123456789"), 0)
+	f.write([]byte("0123456789"))
 	appendAt := func(off uint64, flags uint32, text string) {
 		in := fuse.WriteIn{InHeader: header(f.ino), Fh: f.fh, Offset: off, Flags: syscall.O_APPEND | syscall.O_WRONLY, WriteFlags: flags}
 		_, status := r.Writev(nil, &in, [][]byte{[]byte(text[:1]), []byte(text[1:])})
@@ -150,7 +150,7 @@ func TestCopyFileRange(t *testing.T) {
 	r := newRig(t)
 	src := r.create(r.root("sim0"), "src")
 	want := pattern(5<<20+77, 4)
-	src.write(want, 0)
+	src.write(want)
 	for _, device := range []string{"sim0", "sim1"} {
 		dst := r.create(r.root(device), "dst")
 		in := fuse.CopyFileRangeIn{InHeader: header(src.ino), FhIn: src.fh, NodeIdOut: dst.ino, FhOut: dst.fh, Len: 1 << 40}
@@ -180,7 +180,7 @@ func TestCopyFileRange(t *testing.T) {
 func TestFallocateAndLseek(t *testing.T) {
 	eachDevice(t, func(t *testing.T, r *rig, root uint64) {
 		f := r.create(root, "a")
-		f.write(pattern(4<<20, 5), 0)
+		f.write(pattern(4<<20, 5))
 		allocate := func(mode uint32, off, n uint64) fuse.Status {
 			return r.Fallocate(nil, &fuse.FallocateIn{InHeader: header(f.ino), Fh: f.fh, Mode: mode, Offset: off, Length: n})
 		}
@@ -218,7 +218,7 @@ func TestFallocateAndLseek(t *testing.T) {
 func TestFilesInParallel(t *testing.T) {
 	eachDevice(t, func(t *testing.T, r *rig, root uint64) {
 		f := r.create(root, "a")
-		f.write(bytes.Repeat([]byte{1}, 4<<20), 0)
+		f.write(bytes.Repeat([]byte{1}, 4<<20))
 		var group sync.WaitGroup
 		for i := range 4 {
 			group.Go(func() {

@@ -31,7 +31,7 @@ func Mount(ctx context.Context, o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := checkFUSE(o.AllowOther); err != nil {
+	if err = checkFUSE(o.AllowOther); err != nil {
 		return nil, err
 	}
 	o.MountPoint = path
@@ -47,7 +47,7 @@ func Mount(ctx context.Context, o Options) (*Server, error) {
 		}
 		return nil, mountError(path, &o, err)
 	}
-	go s.serve()
+	go s.serve() //nolint:contextcheck // the mount outlives the call that made it
 	if err := s.answer(ctx); err != nil {
 		s.abort()
 		return nil, fmt.Errorf("mount at %s does not answer: %w", path, err)

@@ -1,8 +1,6 @@
 package fs
 
 import (
-	"bytes"
-	"log"
 	"os"
 	"strconv"
 	"strings"
@@ -40,7 +38,7 @@ func fuseOptions(o *Options, f *filesystem) *fuse.MountOptions {
 	if !direct {
 		rest = o.MountOptions
 	}
-	return &fuse.MountOptions{
+	out := &fuse.MountOptions{
 		AllowOther:        o.AllowOther,
 		Options:           append([]string{"default_permissions"}, rest...),
 		MaxBackground:     o.MaxBackground,
@@ -53,9 +51,18 @@ func fuseOptions(o *Options, f *filesystem) *fuse.MountOptions {
 		DisableSplice:     true,
 		ExtraCapabilities: capabilities(),
 		PanicHandler:      f.panicked,
-		Logger:            fuseLogger(f.log, o.Debug),
 		Debug:             o.Debug,
 	}
+	// go-fuse's lines are warnings, apart from those that Debug asks for. An
+	// error is only possible for a level that does not exist.
+	level := zap.WarnLevel
+	if o.Debug {
+		level = zap.DebugLevel
+	}
+	if logger, err := zap.NewStdLogAt(f.log.Named("go-fuse"), level); err == nil {
+		out.Logger = logger
+	}
+	return out
 }
 
 // mountFlags turns the options that mount(2) takes as bits into those, and
@@ -96,27 +103,6 @@ func mountFlags(options []string) (flags uintptr, rest []string) {
 func (f *filesystem) panicked(reason any) fuse.Status {
 	f.log.Error("request handler panicked", zap.Any("reason", reason), zap.Stack("stack"))
 	return fuse.EIO
-}
-
-// fuseLogger brings go-fuse's lines into our log.
-func fuseLogger(to *zap.Logger, debug bool) *log.Logger {
-	return log.New(&lineWriter{to: to.Named("go-fuse"), debug: debug}, "", 0)
-}
-
-type lineWriter struct {
-	to    *zap.Logger
-	debug bool
-}
-
-// Write logs one line.
-func (w *lineWriter) Write(p []byte) (int, error) {
-	line := zap.ByteString("line", bytes.TrimSpace(p))
-	if w.debug {
-		w.to.Debug("protocol", line)
-	} else {
-		w.to.Warn("protocol", line)
-	}
-	return len(p), nil
 }
 
 // kernelMaxWrite is the largest request that the kernel makes.

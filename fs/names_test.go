@@ -177,7 +177,7 @@ func TestRename(t *testing.T) {
 	r := newRig(t)
 	sim0, sim1 := r.root("sim0"), r.root("sim1")
 	a := r.create(sim0, "a")
-	a.write(pattern(3<<20, 1), 0)
+	a.write(pattern(3<<20, 1))
 	rename := func(from uint64, name string, to uint64, newName string, flags uint32) fuse.Status {
 		in := fuse.RenameIn{InHeader: header(from), Newdir: to, Flags: flags}
 		return r.Rename(nil, &in, name, newName)

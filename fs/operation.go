@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"slices"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
@@ -90,11 +89,12 @@ func (c *counters) moved(o operation, n int) { c[o].bytes.Add(uint64(n)) }
 // isFailure tells failures from answers that only say that something is not
 // there or does not fit.
 func isFailure(status fuse.Status) bool {
-	switch syscall.Errno(status) {
-	case 0, syscall.ENOENT, syscall.ENODATA, syscall.ERANGE, syscall.ENXIO, syscall.EOPNOTSUPP, syscall.ENOTTY:
+	switch status {
+	case fuse.OK, fuse.ENOENT, fuse.ENODATA, fuse.ERANGE, errNoData, errNotSupported, errNoTTY:
 		return false
+	default:
+		return true
 	}
-	return true
 }
 
 // rows returns the counters of the kinds that were seen, by name.

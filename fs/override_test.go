@@ -26,10 +26,9 @@ func TestEveryMethodIsOverridden(t *testing.T) {
 			}
 		}
 	}
-	raw := reflect.TypeFor[fuse.RawFileSystem]()
-	for i := range raw.NumMethod() {
-		if name := raw.Method(i).Name; !own[name] {
-			t.Errorf("filesystem does not override %s", name)
+	for method := range reflect.TypeFor[fuse.RawFileSystem]().Methods() {
+		if !own[method.Name] {
+			t.Errorf("filesystem does not override %s", method.Name)
 		}
 	}
 }

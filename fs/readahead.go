@@ -74,7 +74,8 @@ func (r *readAhead) init(f *filesystem, src source) {
 // used for them.
 func (r *readAhead) read(ctx context.Context, off uint64, buf []byte) (fuse.ReadResult, error) {
 	var result *sliceResult
-	if pieces := r.plan(off, len(buf)); len(pieces) > 0 {
+	pieces := r.plan(off, len(buf)) //nolint:contextcheck // what is read ahead outlives the request
+	if len(pieces) > 0 {
 		result = &sliceResult{chunks: pieces}
 		ended, err := r.collect(ctx, result, off, len(buf))
 		if ended || err != nil && result.n > 0 {
@@ -104,10 +105,7 @@ func (r *readAhead) collect(ctx context.Context, result *sliceResult, off uint64
 			r.drop()
 			return false, nil
 		}
-		from := off + uint64(result.n) - c.off
-		if from > uint64(c.n) {
-			from = uint64(c.n)
-		}
+		from := min(off+uint64(result.n)-c.off, uint64(c.n))
 		to := min(uint64(c.n), from+uint64(n-result.n))
 		result.add(c.slot.Bytes()[from:to])
 		if c.n < c.want && to == uint64(c.n) {

@@ -68,13 +68,13 @@ type reader struct {
 	engine *transport.Engine
 }
 
-func newReader(t *testing.T, src source, request, window int, budget int64) *reader {
+func newReader(t *testing.T, src source, budget int64) *reader {
 	t.Helper()
 	engine, err := transport.New(transport.Options{})
 	must(t, err)
 	r := &reader{t: t, engine: engine}
 	r.src, r.slots, r.budget = src, engine.Slots(), &aheadBudget{max: budget}
-	r.request, r.window = request, window
+	r.request, r.window = chunkSize, ahead
 	t.Cleanup(func() {
 		r.close()
 		if n := r.budget.used.Load(); n != 0 {
@@ -122,7 +122,7 @@ func TestReadAheadSequential(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			src := &fakeSource{content: pattern(size, 1)}
 			for _, step := range []int{chunkSize, chunkSize / 2, 3 * chunkSize / 2, 1000} {
-				r := newReader(t, src, chunkSize, ahead, plenty)
+				r := newReader(t, src, plenty)
 				var got []byte
 				for {
 					p := r.at(uint64(len(got)), step)
@@ -141,7 +141,7 @@ func TestReadAheadSequential(t *testing.T) {
 
 func TestReadAheadIsAhead(t *testing.T) {
 	src := &fakeSource{content: pattern(64*chunkSize, 2)}
-	r := newReader(t, src, chunkSize, ahead, plenty)
+	r := newReader(t, src, plenty)
 	r.at(0, chunkSize)
 	r.fetches.Wait()
 	if n := src.reads.Load(); n != 1+ahead/chunkSize {
@@ -156,7 +156,7 @@ func TestReadAheadIsAhead(t *testing.T) {
 
 func TestReadAheadLeavesRandomReadersAlone(t *testing.T) {
 	src := &fakeSource{content: pattern(64*chunkSize, 3)}
-	r := newReader(t, src, chunkSize, ahead, plenty)
+	r := newReader(t, src, plenty)
 	rng := rand.New(rand.NewPCG(1, 2))
 	const requests = 500
 	for range requests {
@@ -175,7 +175,7 @@ func TestReadAheadLeavesRandomReadersAlone(t *testing.T) {
 
 func TestReadAheadNeverServesOldBytes(t *testing.T) {
 	src := &fakeSource{content: pattern(32*chunkSize, 4)}
-	r := newReader(t, src, chunkSize, ahead, plenty)
+	r := newReader(t, src, plenty)
 	for i := range 31 {
 		off := uint64(i) * chunkSize
 		if got := r.at(off, chunkSize); !bytes.Equal(got, src.content[off:off+chunkSize]) {
@@ -188,7 +188,7 @@ func TestReadAheadNeverServesOldBytes(t *testing.T) {
 
 func TestReadAheadAfterTruncationAndGrowth(t *testing.T) {
 	src := &fakeSource{content: pattern(8*chunkSize, 5)}
-	r := newReader(t, src, chunkSize, ahead, plenty)
+	r := newReader(t, src, plenty)
 	r.at(0, chunkSize)
 	r.fetches.Wait()
 	src.change(func(c []byte) []byte { return c[:chunkSize+100] })
@@ -203,7 +203,7 @@ func TestReadAheadAfterTruncationAndGrowth(t *testing.T) {
 
 func TestReadAheadErrorsWaitUntilTheyAreAskedFor(t *testing.T) {
 	src := &fakeSource{content: pattern(8*chunkSize, 6)}
-	r := newReader(t, src, chunkSize, ahead, plenty)
+	r := newReader(t, src, plenty)
 	src.mu.Lock()
 	src.fail = nil
 	src.mu.Unlock()
@@ -228,7 +228,7 @@ func TestReadAheadErrorsWaitUntilTheyAreAskedFor(t *testing.T) {
 
 func TestReadAheadWithoutPinnedMemory(t *testing.T) {
 	src := &fakeSource{content: pattern(16*chunkSize, 7)}
-	r := newReader(t, src, chunkSize, ahead, 0)
+	r := newReader(t, src, 0)
 	for off := uint64(0); off < 16*chunkSize; off += chunkSize {
 		if p := r.at(off, chunkSize); !bytes.Equal(p, src.content[off:off+chunkSize]) {
 			t.Fatalf("bytes at %d differ", off)
@@ -241,7 +241,7 @@ func TestReadAheadWithoutPinnedMemory(t *testing.T) {
 
 func TestReadAheadInterrupted(t *testing.T) {
 	src := &fakeSource{content: pattern(16*chunkSize, 8)}
-	r := newReader(t, src, chunkSize, ahead, plenty)
+	r := newReader(t, src, plenty)
 	r.at(0, chunkSize)
 	r.fetches.Wait()
 	r.drop()
@@ -263,7 +263,7 @@ func TestReadAheadInterrupted(t *testing.T) {
 
 func TestReadAheadOfManyReadersAndAWriter(t *testing.T) {
 	src := &fakeSource{content: bytes.Repeat([]byte{0}, 32*chunkSize)}
-	r := newReader(t, src, chunkSize, ahead, plenty)
+	r := newReader(t, src, plenty)
 	var least atomic.Int64 // every byte is at least this
 	stop := make(chan struct{})
 	var writer, readers sync.WaitGroup

@@ -61,7 +61,7 @@ func newRig(t *testing.T) *rig {
 	r := &rig{filesystem: newFilesystem(o), t: t}
 	r.filesystem.kernel = &r.kernel
 	t.Cleanup(func() {
-		r.closeHandles()
+		r.closeHandles() //nolint:contextcheck // handles close without one
 		if n := r.ahead.used.Load(); n != 0 {
 			t.Errorf("%d bytes of read-ahead are still held", n)
 		}
@@ -153,10 +153,10 @@ func (f *file) writeAt(p []byte, off uint64) {
 	}
 }
 
-// write writes any length in requests.
-func (f *file) write(p []byte, off uint64) {
+// write writes any length in requests, from the start of the file.
+func (f *file) write(p []byte) {
 	f.r.t.Helper()
-	for len(p) > 0 {
+	for off := uint64(0); len(p) > 0; {
 		n := min(len(p), testRequest)
 		f.writeAt(p[:n], off)
 		p, off = p[n:], off+uint64(n)

@@ -10,6 +10,7 @@ import (
 const (
 	errNameTooLong  = fuse.Status(syscall.ENAMETOOLONG)
 	errNotSupported = fuse.Status(syscall.EOPNOTSUPP)
+	errNoData       = fuse.Status(syscall.ENXIO)
 	errNoTTY        = fuse.Status(syscall.ENOTTY)
 	errTooBig       = fuse.Status(syscall.E2BIG)
 )

@@ -40,7 +40,7 @@ func BulkCreate(ctx context.Context, s *Store, parent Ino, node Node, files []Bu
 			if err := t.kv.Set(t.keyString(kindKey, f.Key), encodeNumber(nil, uint64(rec.Ino))); err != nil {
 				return err
 			}
-			if err := t.replaceMappings(&rec, []Mapping{f.Map}); err != nil {
+			if _, err := t.replaceMappings(&rec, []Mapping{f.Map}, 1); err != nil {
 				return err
 			}
 			if err := t.enter(&dir, f.Name, sl, &rec); err != nil {

@@ -28,13 +28,18 @@ func sortedMappings(maps []Mapping) ([]Mapping, error) {
 	return maps, nil
 }
 
+// saveBatch is how many mappings one transaction changes at most.
+const saveBatch = 2048
+
 // SaveContent makes maps all the mappings of an inode, and changes the inode
-// with fn, as in Update, in one transaction. fn may be nil. Mappings that are
-// stored already are not written again, so saving a large object again costs
-// what has changed.
+// with fn, as in Update. fn may be nil. Mappings that are stored already are
+// not written again, so saving a large object again costs what has changed.
 //
-// Errors: those of Update; ErrInvalid when mappings are empty or overlap;
-// ErrTooLarge when more has changed than the KV takes at once.
+// It is one transaction, unless more than saveBatch mappings change: then
+// those go first, in several, and the inode with the last. A death in between
+// leaves a mix of old and new mappings, all of an epoch that is over.
+//
+// Errors: those of Update; ErrInvalid when mappings are empty or overlap.
 func (s *Store) SaveContent(ctx context.Context, ino Ino, fn func(*Inode) error, maps []Mapping) (Inode, error) {
 	maps, err := sortedMappings(maps)
 	if err != nil {
@@ -42,19 +47,27 @@ func (s *Store) SaveContent(ctx context.Context, ino Ino, fn func(*Inode) error,
 	}
 	defer s.locks.lock(ino)()
 	var rec record
-	err = s.update(ctx, func(t *txn) (err error) {
-		if rec, err = t.inode(ino); err != nil {
-			return err
+	for whole := false; !whole; {
+		err = s.update(ctx, func(t *txn) (err error) {
+			if rec, err = t.inode(ino); err != nil {
+				return err
+			}
+			if whole, err = t.replaceMappings(&rec, maps, saveBatch); err != nil {
+				return err
+			}
+			if whole {
+				err = rec.apply(fn)
+			}
+			if err != nil {
+				return err
+			}
+			return t.putInode(&rec)
+		})
+		if err != nil {
+			return Inode{}, err
 		}
-		if err = rec.apply(fn); err != nil {
-			return err
-		}
-		if err = t.replaceMappings(&rec, maps); err != nil {
-			return err
-		}
-		return t.putInode(&rec)
-	})
-	return rec.Inode, err
+	}
+	return rec.Inode, nil
 }
 
 // Mappings returns the mappings of an inode, ordered by FileOff.
@@ -106,43 +119,52 @@ func (t *txn) scanMappings(ino Ino) ([]Mapping, error) {
 	return maps, err
 }
 
-// replaceMappings writes the difference between what is stored and maps, and
-// counts in rec, which is the caller's to store.
-func (t *txn) replaceMappings(rec *record, maps []Mapping) error {
+// replaceMappings writes the difference between what is stored and maps, at
+// most limit records of it, and counts in rec, which is the caller's to
+// store. whole says that nothing is left to write.
+func (t *txn) replaceMappings(rec *record, maps []Mapping, limit int) (whole bool, err error) {
 	old, err := t.mappings(rec)
 	if err != nil {
-		return err
+		return false, err
 	}
+	all := maps
 	rec.firstMap = 0
 	if len(maps) > 0 {
 		rec.firstMap = maps[0].FileOff
 	}
 	for len(old) > 0 || len(maps) > 0 {
-		switch {
-		case len(maps) == 0 || len(old) > 0 && old[0].FileOff < maps[0].FileOff:
-			key := t.key2(kindMapping, uint64(rec.Ino), old[0].FileOff)
-			if err := t.kv.Delete(key); err != nil {
-				return err
-			}
-			rec.maps--
-			old = old[1:]
-			continue
-		case len(old) == 0 || maps[0].FileOff < old[0].FileOff:
-			rec.maps++
-		case old[0] == maps[0]:
+		if len(old) > 0 && len(maps) > 0 && old[0] == maps[0] {
 			old, maps = old[1:], maps[1:]
 			continue
-		default:
-			old = old[1:]
 		}
-		value := encodeMapping(t.room(mappingRoom), &maps[0])
-		key := t.key2(kindMapping, uint64(rec.Ino), maps[0].FileOff)
-		if err := t.kv.Set(key, value); err != nil {
-			return err
+		if limit--; limit < 0 {
+			if len(maps) == len(all) && len(old) > 0 {
+				rec.firstMap = old[0].FileOff
+			}
+			return false, nil
 		}
-		maps = maps[1:]
+		if old, maps, err = t.replaceMapping(rec, old, maps); err != nil {
+			return false, err
+		}
 	}
-	return nil
+	return true, nil
+}
+
+// replaceMapping writes one record: it removes the first of old, or stores
+// the first of maps, perhaps in the former's place. It returns what is left
+// of both.
+func (t *txn) replaceMapping(rec *record, old, maps []Mapping) (restOld, rest []Mapping, err error) {
+	if len(maps) == 0 || len(old) > 0 && old[0].FileOff < maps[0].FileOff {
+		rec.maps--
+		return old[1:], maps, t.kv.Delete(t.key2(kindMapping, uint64(rec.Ino), old[0].FileOff))
+	}
+	if len(old) > 0 && old[0].FileOff == maps[0].FileOff {
+		old = old[1:]
+	} else {
+		rec.maps++
+	}
+	value := encodeMapping(t.room(mappingRoom), &maps[0])
+	return old, maps[1:], t.kv.Set(t.key2(kindMapping, uint64(rec.Ino), maps[0].FileOff), value)
 }
 
 // mappingRoom is more than most mapping records take.

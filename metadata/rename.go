@@ -3,6 +3,7 @@ package metadata
 import (
 	"context"
 	"fmt"
+	"math"
 )
 
 // Rename moves a name as POSIX and renameat2 have it: what had the new name
@@ -54,7 +55,8 @@ func (s *Store) MoveDevice(ctx context.Context, r Rename, device DeviceName,
 		for i := range maps {
 			op.moved.Allocated += maps[i].Len
 		}
-		return op.t.replaceMappings(&op.moved, maps)
+		_, err := op.t.replaceMappings(&op.moved, maps, math.MaxInt)
+		return err
 	})
 }
 
@@ -145,8 +147,8 @@ func (op *renameOp) read() error {
 	}
 	op.from, op.to = &from, &from
 	if op.To != op.From {
-		to, err := t.dir(op.To)
-		if err != nil {
+		var to record
+		if to, err = t.dir(op.To); err != nil {
 			return err
 		}
 		op.to = &to

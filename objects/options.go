@@ -2,6 +2,7 @@ package objects
 
 import (
 	"errors"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -21,6 +22,9 @@ type Options struct {
 	Engine *transport.Engine
 	// Arena says how device memory is cut. The zero value is good.
 	Arena arena.Options
+	// TrimEvery is how long device memory that no object uses is kept for the
+	// next one: between one and two of these. Default 10 s.
+	TrimEvery time.Duration
 	// DirMode, UID and GID are what a device's root directory gets when it is
 	// made. DirMode 0 is 0755.
 	DirMode metadata.Mode
@@ -34,6 +38,9 @@ type Options struct {
 func (o *Options) EnsureDefaults() {
 	if o.DirMode == 0 {
 		o.DirMode = 0o755
+	}
+	if o.TrimEvery <= 0 {
+		o.TrimEvery = 10 * time.Second
 	}
 	if o.Logger == nil {
 		o.Logger = zap.NewNop()

@@ -46,6 +46,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
 	s.stop = stop
 	s.startSweep(background)
+	s.startTrim(background, o.TrimEvery)
 	return s, nil
 }
 

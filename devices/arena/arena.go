@@ -69,6 +69,8 @@ type slab struct {
 	mem   *devices.Memory
 	size  devices.Size
 	pages *pageMap
+	// idle says that the slab is wholly free, and was at the last Trim.
+	idle bool
 }
 
 func (s *slab) whollyFree() bool { return s.pages.free == s.pages.pages }

@@ -162,6 +162,26 @@ func (a *Arena) emptyOut() (done bool, err error) {
 	return a.held < before, err
 }
 
+// Trim gives those slabs back to the device that have been wholly free since
+// the Trim before. Called at intervals, it returns what is kept for a next
+// lease that does not come.
+func (a *Arena) Trim() error {
+	a.turn <- struct{}{}
+	defer func() { <-a.turn }()
+	a.mu.Lock()
+	for _, s := range a.slabs {
+		switch {
+		case !s.whollyFree():
+		case s.idle:
+			a.detach(s)
+		default:
+			s.idle = true
+		}
+	}
+	a.mu.Unlock()
+	return a.sendOff()
+}
+
 // sendOff gives the memory of the leaving slabs back. It needs the turn.
 func (a *Arena) sendOff() error {
 	a.mu.Lock()

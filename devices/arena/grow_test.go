@@ -126,3 +126,37 @@ func TestDeviceSaysNo(t *testing.T) {
 		t.Errorf("held %v, device has %v", u.Held, dev.inUse())
 	}
 }
+
+func TestTrimLeavesWhatIsInUse(t *testing.T) {
+	dev := newFake(64*devices.MiB, 0)
+	a := newArena(t, dev, Options{SlabSize: devices.MiB, Retain: 64 * devices.MiB})
+	kept := mustAlloc(t, a, devices.MiB)
+	gone := mustAlloc(t, a, devices.MiB)
+	back := mustAlloc(t, a, devices.MiB)
+	for _, l := range []Lease{gone, back} {
+		if err := a.Free(l); err != nil {
+			t.Fatal(err)
+		}
+	}
+	held := func() devices.Size { return a.Usage().Held }
+	if err := a.Trim(); err != nil || held() != 3*devices.MiB {
+		t.Fatalf("the first trim gave back: %v held, %v", held(), err)
+	}
+	again := mustAlloc(t, a, devices.MiB)
+	if err := a.Trim(); err != nil || held() != 2*devices.MiB {
+		t.Fatalf("the second trim: %v held, want the two slabs in use, %v", held(), err)
+	}
+	for _, l := range []Lease{kept, again} {
+		if err := a.Free(l); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 {
+		if err := a.Trim(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if u := a.Usage(); u.Held != 0 || u.Slabs != 0 || u.Retained != 0 {
+		t.Errorf("after two trims without leases: %+v", u)
+	}
+}

@@ -77,6 +77,7 @@ func (a *Arena) take(s *slab, page, n uint32) {
 	if s.whollyFree() {
 		a.retained -= s.size
 	}
+	s.idle = false
 	s.pages.take(page, n)
 	a.slots.update(s)
 	a.leased += a.toBytes(n)

@@ -1,6 +1,3 @@
-// Package memkv is a metadata.KV in memory, for tests and for mounts that
-// keep nothing. Readers see snapshots of a copy-on-write tree and never wait;
-// writers run one after the other, so no transaction is ever repeated.
 package memkv
 
 import (

@@ -58,16 +58,19 @@ type Passthrough struct {
 
 // Device is one device of a mount.
 type Device struct {
-	Name     devices.Name   `json:"name"`
-	Family   devices.Family `json:"family"`
-	Model    string         `json:"model"`
-	PCI      string         `json:"pci,omitempty"`
-	NUMA     int            `json:"numa"`
-	Epoch    devices.Epoch  `json:"epoch"`
-	Total    devices.Size   `json:"total"`
-	Used     devices.Size   `json:"used"`
-	Free     devices.Size   `json:"free"`
-	FileTier bool           `json:"file_tier"`
+	Name   devices.Name   `json:"name"`
+	Family devices.Family `json:"family"`
+	Model  string         `json:"model"`
+	PCI    string         `json:"pci,omitempty"`
+	NUMA   int            `json:"numa"`
+	Epoch  devices.Epoch  `json:"epoch"`
+	Total  devices.Size   `json:"total"`
+	Used   devices.Size   `json:"used"`
+	Free   devices.Size   `json:"free"`
+	// Held is what hmcfs has taken from the device and not given back: Used
+	// and what it keeps for new objects. 0 for a file tier.
+	Held     devices.Size `json:"held"`
+	FileTier bool         `json:"file_tier"`
 	// Objects and Lost count the device's files with content; nil where they
 	// were not asked for, or took too long to count.
 	Objects *int `json:"objects,omitempty"`

@@ -36,12 +36,18 @@ type Faults string
 // Set replaces the rules; none lets everything happen. Counting begins anew.
 func (f Faults) Set(t testing.TB, rules ...string) {
 	t.Helper()
-	if err := os.WriteFile(string(f)+".new", []byte(strings.Join(rules, "\n")), 0o644); err != nil {
+	if err := f.Write(rules...); err != nil {
 		t.Fatalf("write faults: %v", err)
 	}
-	if err := os.Rename(string(f)+".new", string(f)); err != nil {
-		t.Fatalf("write faults: %v", err)
+}
+
+// Write is Set for those who have no test.
+func (f Faults) Write(rules ...string) error {
+	next := string(f) + ".new"
+	if err := os.WriteFile(next, []byte(strings.Join(rules, "\n")), 0o644); err != nil {
+		return err
 	}
+	return os.Rename(next, string(f))
 }
 
 // Env is the environment of a daemon that obeys the file.

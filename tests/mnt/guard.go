@@ -74,7 +74,7 @@ func guard() {
 		os.Exit(2)
 	}
 	_, _ = io.Copy(io.Discard, os.Stdin) // its end is the end of the tests
-	if err := clear(os.Args[1]); err != nil {
+	if err := Clear(os.Args[1]); err != nil {
 		fmt.Fprintf(os.Stderr, "clear up after the tests: %v\n", err)
 		os.Exit(1)
 	}
@@ -83,9 +83,9 @@ func guard() {
 	}
 }
 
-// clear ends every daemon that serves a mount below base, unmounts what is
+// Clear ends every daemon that serves a mount below base, unmounts what is
 // mounted there and removes the directory.
-func clear(base string) error {
+func Clear(base string) error {
 	killDaemons(base)
 	if err := unmountBelow(base); err != nil {
 		return err

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -105,7 +105,7 @@ func TempDir(t testing.TB) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := clear(dir); err != nil {
+		if err := Clear(dir); err != nil {
 			t.Errorf("clear up: %v", err)
 		}
 	})
@@ -217,7 +217,7 @@ func (m *M) clear() {
 		}
 	}
 	if m.mounted() {
-		_ = unix.Unmount(m.Dir, unix.MNT_DETACH) // clear of TempDir tells it
+		_ = unix.Unmount(m.Dir, unix.MNT_DETACH) // Clear of TempDir tells it
 	}
 	if !m.daemon.endsWithin(patience) {
 		m.t.Errorf("the daemon does not end after the unmount; its goroutines are in its log")
@@ -233,7 +233,19 @@ func (m *M) clear() {
 }
 
 // mounted says whether something is mounted at the mount point.
-func (m *M) mounted() bool {
+func (m *M) mounted() bool { return len(MountedBelow(m.Dir)) > 0 }
+
+// MountedBelow lists the mount points at and below a directory.
+func MountedBelow(dir string) []string {
 	mounts, err := place.Mounts()
-	return err != nil || slices.ContainsFunc(mounts, func(p place.Mount) bool { return p.MountPoint == m.Dir })
+	if err != nil {
+		return []string{err.Error()}
+	}
+	var out []string
+	for _, m := range mounts {
+		if m.MountPoint == dir || strings.HasPrefix(m.MountPoint, dir+"/") {
+			out = append(out, m.MountPoint)
+		}
+	}
+	return out
 }

@@ -44,11 +44,12 @@ func (m Metrics) Registry() *prometheus.Registry {
 type collector struct {
 	from Metrics
 
-	info                                          *prometheus.Desc
-	bytes, operations, failures, latency          *prometheus.Desc
-	pinnedUsed, pinnedTotal                       *prometheus.Desc
-	memoryTotal, memoryUsed, memoryFree, devEpoch *prometheus.Desc
-	fsCount, fsErrors, fsSeconds                  *prometheus.Desc
+	info                                            *prometheus.Desc
+	bytes, operations, failures, latency            *prometheus.Desc
+	pinnedUsed, pinnedTotal                         *prometheus.Desc
+	memoryTotal, memoryUsed, memoryFree, memoryHeld *prometheus.Desc
+	devEpoch                                        *prometheus.Desc
+	fsCount, fsErrors, fsSeconds                    *prometheus.Desc
 }
 
 func newCollector(m Metrics) *collector {
@@ -67,6 +68,7 @@ func newCollector(m Metrics) *collector {
 		memoryTotal: d("device_memory_bytes", "Memory that hmcfs may use of a device.", "device", "family"),
 		memoryUsed:  d("device_memory_used_bytes", "Memory of a device that objects take.", "device", "family"),
 		memoryFree:  d("device_memory_free_bytes", "Memory of a device that is free.", "device", "family"),
+		memoryHeld:  d("device_memory_held_bytes", "Memory taken from a device and not given back, that for new objects included.", "device", "family"),
 		devEpoch:    d("device_epoch_info", "Always 1; the label tells the incarnation of a device's memory.", "device", "epoch"),
 		fsCount:     d("fs_operations_total", "Requests of the kernel, by operation.", "operation"),
 		fsErrors:    d("fs_errors_total", "Requests that were answered with an error, by operation.", "operation"),
@@ -78,7 +80,7 @@ func newCollector(m Metrics) *collector {
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		c.info, c.bytes, c.operations, c.failures, c.latency, c.pinnedUsed, c.pinnedTotal,
-		c.memoryTotal, c.memoryUsed, c.memoryFree, c.devEpoch, c.fsCount, c.fsErrors, c.fsSeconds,
+		c.memoryTotal, c.memoryUsed, c.memoryFree, c.memoryHeld, c.devEpoch, c.fsCount, c.fsErrors, c.fsSeconds,
 	} {
 		ch <- d
 	}
@@ -134,6 +136,7 @@ func (c *collector) devices(ch chan<- prometheus.Metric) {
 		gauge(ch, c.memoryTotal, float64(d.Usage.Total), labels...)
 		gauge(ch, c.memoryUsed, float64(d.Usage.Used), labels...)
 		gauge(ch, c.memoryFree, float64(d.Usage.Free), labels...)
+		gauge(ch, c.memoryHeld, float64(d.Held), labels...)
 		gauge(ch, c.devEpoch, 1, string(d.Info.Name), strconv.FormatUint(uint64(d.Epoch), 10))
 	}
 }

@@ -52,7 +52,9 @@ func TestHelperExitCodes(t *testing.T) {
 		var out, errs bytes.Buffer
 		code := Run(context.Background(), Env{
 			Args: append([]string{"/sbin/mount.hmcfs"}, c.args...), Stdout: &out, Stderr: &errs,
-			Getenv: func(name string) string { return map[string]string{"HMCFS_CONFIG": emptyConfig(t)}[name] }, UID: os.Geteuid(),
+			Getenv: func(name string) string {
+				return map[string]string{"HMCFS_CONFIG": emptyConfig(t), "HOME": t.TempDir()}[name]
+			}, UID: os.Geteuid(),
 		})
 		if code != c.want {
 			t.Errorf("%v: exit code %d, want %d: %s", c.args, code, c.want, errs.String())

@@ -63,7 +63,7 @@ func describe(dev objects.DeviceStatus, counted counts) adminapi.Device {
 	i := dev.Info
 	out := adminapi.Device{
 		Name: i.Name, Family: i.Family, Model: i.Model, PCI: i.PCI, NUMA: i.NUMA, Epoch: dev.Epoch,
-		Total: dev.Usage.Total, Used: dev.Usage.Used, Free: dev.Usage.Free, FileTier: dev.Passthrough,
+		Total: dev.Usage.Total, Used: dev.Usage.Used, Free: dev.Usage.Free, Held: dev.Held, FileTier: dev.Passthrough,
 	}
 	if counted != nil {
 		c := counted[metadata.DeviceName(i.Name)]
@@ -140,6 +140,9 @@ func (d *Daemon) Object(ctx context.Context, ino metadata.Ino) (adminapi.Object,
 		if value, xerr := d.store.GetXattr(ctx, ino, name); xerr == nil {
 			*field = string(value)
 		}
+	}
+	if !a.IsRegular() {
+		return out, nil
 	}
 	maps, err := d.store.Extents(ctx, ino)
 	if err != nil && !errors.Is(err, metadata.ErrNotExist) {

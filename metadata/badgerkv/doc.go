@@ -1,0 +1,10 @@
+// Package badgerkv is a metadata.KV kept in a directory by Badger.
+//
+// A commit is in the page cache when Update returns: it outlives the process,
+// kill -9 included, but not the machine. That is all that is asked for, since
+// the device memory that the records describe does not outlive it either.
+//
+// Badger is set up for little memory: small tables, a small block cache, no
+// compression, and all values in the tables, so that its value log stays
+// empty and needs no collection.
+package badgerkv

@@ -1,0 +1,38 @@
+package objects
+
+import (
+	"context"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+// startTrim gives device memory back, in the background, that objects have
+// left and no other has taken: a file removed and written again finds its
+// memory ready, and other programs get what is not needed any more.
+func (s *Store) startTrim(ctx context.Context, every time.Duration) {
+	s.work.Go(func() {
+		tick := time.NewTicker(every)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				return
+			}
+			for _, t := range s.tiers {
+				if err := t.trim(); err != nil {
+					s.log.Warn("device memory could not be given back",
+						zap.String("device", string(t.name)), zap.Error(err))
+				}
+			}
+		}
+	})
+}
+
+func (t *tier) trim() error {
+	if t.arena == nil {
+		return nil
+	}
+	return t.arena.Trim()
+}
