@@ -33,26 +33,25 @@ func secrets(off int64, n int) []byte {
 // bytes there were room for.
 func fillDevice(t *testing.T, path string) int64 {
 	t.Helper()
-	f, err := os.Create(path)
-	must(t, err)
-	defer f.Close()
 	const chunk = 1 << 20
-	for off := int64(0); ; {
-		n, err := f.WriteAt(secrets(off, chunk), off)
-		off += int64(n)
-		if err != nil {
-			wantErrno(t, err, unix.ENOSPC)
-			return off
+	var off int64
+	err := withFile(path, os.O_WRONLY|os.O_CREATE, func(f *os.File) error {
+		for {
+			n, err := f.WriteAt(secrets(off, chunk), off)
+			if off += int64(n); err != nil {
+				return err
+			}
 		}
-	}
+	})
+	wantErrno(t, err, unix.ENOSPC)
+	return off
 }
 
 // wantOnlyZeros reads a whole file in pieces of an odd size.
 func wantOnlyZeros(t *testing.T, path string) {
 	t.Helper()
-	f, err := os.Open(path)
-	must(t, err)
-	defer f.Close()
+	f := open(t, path, os.O_RDONLY)
+	defer func() { must(t, f.Close()) }()
 	buf := make([]byte, 300_001)
 	for off := int64(0); ; {
 		n, err := f.ReadAt(buf, off)
@@ -62,7 +61,7 @@ func wantOnlyZeros(t *testing.T, path string) {
 			}
 		}
 		off += int64(n)
-		if err == io.EOF { //nolint:errorlint // the reader's own
+		if err == io.EOF {
 			return
 		}
 		must(t, err)
