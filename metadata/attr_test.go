@@ -31,7 +31,7 @@ func TestXattrLimits(t *testing.T) {
 	if again, _ := f.GetXattr(ctx, ino, long); !bytes.Equal(again, big) {
 		t.Error("a caller's change reaches the store")
 	}
-	if got, err := f.GetXattr(ctx, ino, "empty"); err != nil || len(got) != 0 {
+	if got, err = f.GetXattr(ctx, ino, "empty"); err != nil || len(got) != 0 {
 		t.Errorf("the empty value is %q, %v", got, err)
 	}
 	_, err = f.GetXattr(ctx, ino, "absent")

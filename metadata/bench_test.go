@@ -9,8 +9,15 @@ import (
 	"github.com/hmcfs/hmcfs/metadata/memkv"
 )
 
-// benchStores runs a benchmark over both KVs, each with an empty device.
-func benchStores(b *testing.B, fn func(b *testing.B, s *metadata.Store, dir metadata.Ino)) {
+// storeBench is a benchmark on a store, with the directory of an empty device.
+type storeBench struct {
+	*testing.B
+	s   *metadata.Store
+	dir metadata.Ino
+}
+
+// benchStores runs a benchmark over both KVs.
+func benchStores(b *testing.B, run func(storeBench)) {
 	b.Helper()
 	opens := map[string]func() (metadata.KV, error){
 		"mem": func() (metadata.KV, error) { return memkv.New(), nil },
@@ -33,7 +40,7 @@ func benchStores(b *testing.B, fn func(b *testing.B, s *metadata.Store, dir meta
 				b.Fatal(err)
 			}
 			b.ResetTimer()
-			fn(b, s, dev.Ino)
+			run(storeBench{b, s, dev.Ino})
 			b.StopTimer()
 			if err := s.Close(); err != nil {
 				b.Fatal(err)
@@ -50,17 +57,17 @@ func benchFile() metadata.Node {
 // BenchmarkCreateUnlink makes and removes one file per operation, in a
 // directory where 1000 others stay.
 func BenchmarkCreateUnlink(b *testing.B) {
-	benchStores(b, func(b *testing.B, s *metadata.Store, dir metadata.Ino) {
+	benchStores(b, func(x storeBench) {
 		const window = 1000
-		for i := range b.N {
-			if _, err := s.Create(b.Context(), dir, fmt.Sprintf("file%d", i), benchFile()); err != nil {
-				b.Fatal(err)
+		for i := range x.N {
+			if _, err := x.s.Create(x.Context(), x.dir, fmt.Sprintf("file%d", i), benchFile()); err != nil {
+				x.Fatal(err)
 			}
 			if i < window {
 				continue
 			}
-			if _, err := s.Unlink(b.Context(), dir, fmt.Sprintf("file%d", i-window)); err != nil {
-				b.Fatal(err)
+			if _, err := x.s.Unlink(x.Context(), x.dir, fmt.Sprintf("file%d", i-window)); err != nil {
+				x.Fatal(err)
 			}
 		}
 	})
@@ -68,12 +75,12 @@ func BenchmarkCreateUnlink(b *testing.B) {
 
 // BenchmarkCreateParallel makes files of many goroutines in one directory.
 func BenchmarkCreateParallel(b *testing.B) {
-	benchStores(b, func(b *testing.B, s *metadata.Store, dir metadata.Ino) {
-		b.RunParallel(func(pb *testing.PB) {
+	benchStores(b, func(x storeBench) {
+		x.RunParallel(func(pb *testing.PB) {
 			for i := 0; pb.Next(); i++ {
 				name := fmt.Sprintf("%p%d", pb, i)
-				if _, err := s.Create(b.Context(), dir, name, benchFile()); err != nil {
-					b.Error(err)
+				if _, err := x.s.Create(x.Context(), x.dir, name, benchFile()); err != nil {
+					x.Error(err)
 				}
 			}
 		})
@@ -82,19 +89,19 @@ func BenchmarkCreateParallel(b *testing.B) {
 
 // BenchmarkLookup finds files of a directory with 10 000.
 func BenchmarkLookup(b *testing.B) {
-	benchStores(b, func(b *testing.B, s *metadata.Store, dir metadata.Ino) {
+	benchStores(b, func(x storeBench) {
 		const files = 10_000
 		names := make([]string, files)
 		for i := range names {
 			names[i] = fmt.Sprintf("file%d", i)
-			if _, err := s.Create(b.Context(), dir, names[i], benchFile()); err != nil {
-				b.Fatal(err)
+			if _, err := x.s.Create(x.Context(), x.dir, names[i], benchFile()); err != nil {
+				x.Fatal(err)
 			}
 		}
-		b.ResetTimer()
-		for i := range b.N {
-			if _, err := s.Lookup(b.Context(), dir, names[i*7919%files]); err != nil {
-				b.Fatal(err)
+		x.ResetTimer()
+		for i := range x.N {
+			if _, err := x.s.Lookup(x.Context(), x.dir, names[i*7919%files]); err != nil {
+				x.Fatal(err)
 			}
 		}
 	})
@@ -102,19 +109,19 @@ func BenchmarkLookup(b *testing.B) {
 
 // BenchmarkReadDir lists a directory with 10 000 files whole.
 func BenchmarkReadDir(b *testing.B) {
-	benchStores(b, func(b *testing.B, s *metadata.Store, dir metadata.Ino) {
+	benchStores(b, func(x storeBench) {
 		for i := range 10_000 {
-			if _, err := s.Create(b.Context(), dir, fmt.Sprintf("file%d", i), benchFile()); err != nil {
-				b.Fatal(err)
+			if _, err := x.s.Create(x.Context(), x.dir, fmt.Sprintf("file%d", i), benchFile()); err != nil {
+				x.Fatal(err)
 			}
 		}
-		b.ResetTimer()
-		for range b.N {
+		x.ResetTimer()
+		for range x.N {
 			var after metadata.Cookie
 			for n := 1000; n == 1000; {
-				entries, err := s.ReadDir(b.Context(), dir, after, 1000)
+				entries, err := x.s.ReadDir(x.Context(), x.dir, after, 1000)
 				if err != nil {
-					b.Fatal(err)
+					x.Fatal(err)
 				}
 				if n = len(entries); n > 0 {
 					after = entries[n-1].Cookie
@@ -126,19 +133,19 @@ func BenchmarkReadDir(b *testing.B) {
 
 // BenchmarkUpdate changes one inode again and again.
 func BenchmarkUpdate(b *testing.B) {
-	benchStores(b, func(b *testing.B, s *metadata.Store, dir metadata.Ino) {
-		in, err := s.Create(b.Context(), dir, "file", benchFile())
+	benchStores(b, func(x storeBench) {
+		in, err := x.s.Create(x.Context(), x.dir, "file", benchFile())
 		if err != nil {
-			b.Fatal(err)
+			x.Fatal(err)
 		}
-		b.ResetTimer()
-		for i := range b.N {
-			_, err := s.Update(b.Context(), in.Ino, func(in *metadata.Inode) error {
+		x.ResetTimer()
+		for i := range x.N {
+			_, err := x.s.Update(x.Context(), in.Ino, func(in *metadata.Inode) error {
 				in.Size = uint64(i)
 				return nil
 			})
 			if err != nil {
-				b.Fatal(err)
+				x.Fatal(err)
 			}
 		}
 	})

@@ -48,11 +48,8 @@ func TestCheckAndRepair(t *testing.T) {
 				}
 				for _, p := range found {
 					seen[p.Kind] = true
-					err := d.s.Repair(t.Context(), p)
-					if err != nil && !errors.Is(err, ErrChanged) {
-						t.Fatalf("Repair: %v", err)
-					}
 				}
+				repair(t, d.s, found)
 				found = problems(t, d.s)
 			}
 			useWhole(t, d.s)
@@ -61,6 +58,16 @@ func TestCheckAndRepair(t *testing.T) {
 	for kind := CorruptRecord; kind <= MissingDevice; kind++ {
 		if !seen[kind] {
 			t.Errorf("no damage leads to %q", kind)
+		}
+	}
+}
+
+// repair mends problems, or finds that they are gone.
+func repair(t *testing.T, s *Store, found []Problem) {
+	t.Helper()
+	for _, p := range found {
+		if err := s.Repair(t.Context(), p); err != nil && !errors.Is(err, ErrChanged) {
+			t.Fatalf("Repair: %v", err)
 		}
 	}
 }
@@ -116,11 +123,7 @@ func TestRepairKeepsContent(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 3 {
-		for _, p := range problems(t, d.s) {
-			if err := d.s.Repair(t.Context(), p); err != nil && !errors.Is(err, ErrChanged) {
-				t.Fatal(err)
-			}
-		}
+		repair(t, d.s, problems(t, d.s))
 	}
 	in, err := d.s.Lookup(t.Context(), d.dir.Ino, "file")
 	if err != nil || in.Ino != d.file.Ino || in.Nlink != 1 || in.Key != "key" {
@@ -151,7 +154,7 @@ func TestRepairStale(t *testing.T) {
 			}
 		}
 	}
-	s, _ := newMapStore(t)
+	s := newMapStore(t)
 	if err := s.Repair(context.Background(), Problem{Kind: 99}); !errors.Is(err, ErrInvalid) {
 		t.Errorf("Repair of an unknown kind = %v", err)
 	}

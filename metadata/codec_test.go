@@ -15,7 +15,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-//nolint:gochecknoglobals // a flag of this test
 var rewrite = flag.Bool("rewrite", false, "write the golden files anew")
 
 // sample is one record in plain form and encoded.
@@ -34,7 +33,11 @@ func (h hide) Equal(o hide) bool { return fmt.Sprintf("%#v", h.v) == fmt.Sprintf
 func readRecord(data []byte) (any, error) { r, err := decodeRecord(77, data); return hide{r}, err }
 func readSuper(data []byte) (any, error)  { r, err := decodeSuperblock(data); return hide{r}, err }
 func readDirent(data []byte) (any, error) { r, err := decodeDirent(data); return hide{r}, err }
-func readMap(data []byte) (any, error)    { r, err := decodeMapping(1<<40, data); return hide{r}, err }
+func readMap(data []byte) (any, error) {
+	r, err := decodeMapping(1<<40, data)
+	return hide{r}, err
+}
+
 func readDevice(data []byte) (any, error) { r, err := decodeDevice("sim0", data); return hide{r}, err }
 func readLink(data []byte) (any, error)   { r, err := decodeLink(data); return hide{r}, err }
 func readXattr(data []byte) (any, error)  { r, err := decodeXattr(data); return hide{r}, err }
@@ -171,44 +174,53 @@ func fuzz(f *testing.F, prefix string, read func([]byte) (any, error), write fun
 			}
 			return
 		}
-		again, err := read(write(v.(hide).v))
+		again, err := read(write(as[hide](v).v))
 		if err != nil {
 			t.Fatalf("what was read is written unreadable: %v", err)
 		}
-		if !v.(hide).Equal(again.(hide)) {
+		if !as[hide](v).Equal(as[hide](again)) {
 			t.Fatalf("%#v comes back as %#v", v, again)
 		}
 	})
 }
 
+// as is v's value of a type that it is known to have.
+func as[T any](v any) T {
+	value, ok := v.(T)
+	if !ok {
+		panic(fmt.Sprintf("%T is no %T", v, value))
+	}
+	return value
+}
+
 func FuzzInode(f *testing.F) {
-	fuzz(f, "inode", readRecord, func(v any) []byte { r := v.(record); return r.encode(nil) })
+	fuzz(f, "inode", readRecord, func(v any) []byte { r := as[record](v); return r.encode(nil) })
 }
 
 func FuzzSuperblock(f *testing.F) {
-	fuzz(f, "superblock", readSuper, func(v any) []byte { r := v.(superblock); return r.encode(nil) })
+	fuzz(f, "superblock", readSuper, func(v any) []byte { r := as[superblock](v); return r.encode(nil) })
 }
 
 func FuzzDirent(f *testing.F) {
-	fuzz(f, "dirent", readDirent, func(v any) []byte { r := v.(dirent); return r.encode(nil) })
+	fuzz(f, "dirent", readDirent, func(v any) []byte { r := as[dirent](v); return r.encode(nil) })
 }
 
 func FuzzMapping(f *testing.F) {
-	fuzz(f, "mapping", readMap, func(v any) []byte { r := v.(Mapping); return encodeMapping(nil, &r) })
+	fuzz(f, "mapping", readMap, func(v any) []byte { r := as[Mapping](v); return encodeMapping(nil, &r) })
 }
 
 func FuzzDevice(f *testing.F) {
-	fuzz(f, "device", readDevice, func(v any) []byte { r := v.(DeviceRecord); return r.encode(nil) })
+	fuzz(f, "device", readDevice, func(v any) []byte { r := as[DeviceRecord](v); return r.encode(nil) })
 }
 
 func FuzzLink(f *testing.F) {
-	fuzz(f, "link", readLink, func(v any) []byte { return encodeLink(nil, v.(string)) })
+	fuzz(f, "link", readLink, func(v any) []byte { return encodeLink(nil, as[string](v)) })
 }
 
 func FuzzXattr(f *testing.F) {
-	fuzz(f, "xattr", readXattr, func(v any) []byte { return encodeXattr(nil, v.([]byte)) })
+	fuzz(f, "xattr", readXattr, func(v any) []byte { return encodeXattr(nil, as[[]byte](v)) })
 }
 
 func FuzzNumber(f *testing.F) {
-	fuzz(f, "number", readNumber, func(v any) []byte { return encodeNumber(nil, v.(uint64)) })
+	fuzz(f, "number", readNumber, func(v any) []byte { return encodeNumber(nil, as[uint64](v)) })
 }

@@ -20,7 +20,7 @@ const crashDir = "HMCFS_METADATA_CRASH_DIR"
 
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(crashDir); dir != "" {
-		fmt.Println("error", victim(context.Background(), dir))
+		fmt.Fprintln(os.Stdout, "error", victim(context.Background(), dir))
 		os.Exit(1)
 	}
 	os.Exit(m.Run())
@@ -59,14 +59,14 @@ func victim(ctx context.Context, dir string) error {
 		if _, err := s.Rename(ctx, r); err != nil {
 			return err
 		}
-		fmt.Println("done", sub.Ino, i, in.Ino)
+		fmt.Fprintln(os.Stdout, "done", sub.Ino, i, in.Ino)
 		if i < 10 {
 			continue
 		}
 		if _, err := s.Unlink(ctx, sub.Ino, fmt.Sprintf("done%d", i-10)); err != nil {
 			return err
 		}
-		fmt.Println("gone", sub.Ino, i-10, 0)
+		fmt.Fprintln(os.Stdout, "gone", sub.Ino, i-10, 0)
 	}
 }
 

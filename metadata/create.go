@@ -25,24 +25,34 @@ func (s *Store) Create(ctx context.Context, parent Ino, name string, n Node) (In
 	}
 	defer s.locks.lock(parent)()
 	var rec record
-	err = s.update(ctx, func(t *txn) error {
-		dir, err := t.dir(parent)
-		if err != nil {
-			return err
-		}
-		sl, err := t.findDirent(parent, name)
-		switch {
-		case err != nil:
-			return err
-		case sl.found:
-			return ErrExist
-		case parent == RootIno:
-			return ErrPermission
-		}
-		rec = t.newRecord(ino, &dir, name, n)
-		return t.enter(&dir, name, sl, &rec)
+	err = s.update(ctx, func(t *txn) (err error) {
+		rec, err = t.create(ino, parent, name, n)
+		return err
 	})
-	return rec.Inode, err
+	if err != nil {
+		return Inode{}, err
+	}
+	s.cache.putFresh(rec.Inode)
+	return rec.Inode, nil
+}
+
+// create makes an inode of a number that was drawn for it.
+func (t *txn) create(ino, parent Ino, name string, n Node) (record, error) {
+	dir, err := t.dir(parent)
+	if err != nil {
+		return record{}, err
+	}
+	sl, err := t.findDirent(parent, name)
+	switch {
+	case err != nil:
+		return record{}, err
+	case sl.found:
+		return record{}, ErrExist
+	case parent == RootIno:
+		return record{}, ErrPermission
+	}
+	rec := t.newRecord(ino, &dir, name, n)
+	return rec, t.enter(&dir, name, sl, &rec)
 }
 
 // enter stores a new inode with its entry and its directory.
@@ -113,6 +123,7 @@ func (n *Node) normalize() error {
 			return ErrNameTooLong
 		}
 		return nil
+	default:
+		return fmt.Errorf("%w: file type %o", ErrInvalid, uint32(typ))
 	}
-	return fmt.Errorf("%w: file type %o", ErrInvalid, uint32(typ))
 }

@@ -20,7 +20,7 @@ type damaged struct {
 
 func newDamaged(t *testing.T) *damaged {
 	t.Helper()
-	s, _ := newMapStore(t)
+	s := newMapStore(t)
 	d := &damaged{s: s}
 	ctx := t.Context()
 	var errs []error

@@ -24,28 +24,33 @@ func (s *Store) EnsureDevice(ctx context.Context, name DeviceName, mode Mode, ui
 	}
 	defer s.locks.lock(RootIno)()
 	var rec record
-	err = s.update(ctx, func(t *txn) error {
-		root, err := t.dir(RootIno)
-		if err != nil {
-			return err
-		}
-		sl, err := t.findDirent(RootIno, string(name))
-		if err != nil {
-			return err
-		}
-		if sl.found {
-			rec, err = t.target(sl.dirent)
-			return err
-		}
-		node := Node{Mode: TypeDir | mode.Perm(), UID: uid, GID: gid}
-		rec = t.newRecord(ino, &root, string(name), node)
-		rec.Device = name
-		if err := t.putDevice(&DeviceRecord{Name: name, Ino: ino}); err != nil {
-			return err
-		}
-		return t.enter(&root, string(name), sl, &rec)
+	err = s.update(ctx, func(t *txn) (err error) {
+		rec, err = t.ensureDevice(name, ino, Node{Mode: TypeDir | mode.Perm(), UID: uid, GID: gid})
+		return err
 	})
 	return rec.Inode, err
+}
+
+// ensureDevice returns a device's directory, and makes it, with the number,
+// where there is none.
+func (t *txn) ensureDevice(name DeviceName, ino Ino, n Node) (record, error) {
+	root, err := t.dir(RootIno)
+	if err != nil {
+		return record{}, err
+	}
+	sl, err := t.findDirent(RootIno, string(name))
+	if err != nil {
+		return record{}, err
+	}
+	if sl.found {
+		return t.target(sl.dirent)
+	}
+	rec := t.newRecord(ino, &root, string(name), n)
+	rec.Device = name
+	if err := t.putDevice(&DeviceRecord{Name: name, Ino: ino}); err != nil {
+		return record{}, err
+	}
+	return rec, t.enter(&root, string(name), sl, &rec)
 }
 
 func (t *txn) putDevice(d *DeviceRecord) error {

@@ -16,6 +16,8 @@ func (l *lockTable) index(ino Ino) int {
 }
 
 // lock locks one inode and returns what unlocks it.
+//
+// +checklocksignore: the lock is held when it returns.
 func (l *lockTable) lock(ino Ino) (unlock func()) {
 	mu := &l.mu[l.index(ino)]
 	mu.Lock()
@@ -23,6 +25,8 @@ func (l *lockTable) lock(ino Ino) (unlock func()) {
 }
 
 // lock2 locks two inodes, which may be one, in ascending order of the locks.
+//
+// +checklocksignore: the locks are held when it returns.
 func (l *lockTable) lock2(a, b Ino) (unlock func()) {
 	i, j := l.index(a), l.index(b)
 	if i == j {

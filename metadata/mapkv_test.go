@@ -59,10 +59,9 @@ func (t mapTxn) Scan(prefix, from []byte, fn func(key, value []byte) (bool, erro
 }
 
 // newMapStore opens a store on a mapKV, with two devices.
-func newMapStore(t *testing.T) (*Store, *mapKV) {
+func newMapStore(t *testing.T) *Store {
 	t.Helper()
-	kv := &mapKV{data: map[string]string{}}
-	s, err := Open(t.Context(), kv, Options{})
+	s, err := Open(t.Context(), &mapKV{data: map[string]string{}}, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,5 +70,5 @@ func newMapStore(t *testing.T) (*Store, *mapKV) {
 			t.Fatal(err)
 		}
 	}
-	return s, kv
+	return s
 }

@@ -143,26 +143,28 @@ func (t *txn) replaceMappings(rec *record, maps []Mapping, limit int) (whole boo
 			}
 			return false, nil
 		}
-		if len(maps) == 0 || len(old) > 0 && old[0].FileOff < maps[0].FileOff {
-			if err := t.kv.Delete(t.key2(kindMapping, uint64(rec.Ino), old[0].FileOff)); err != nil {
-				return false, err
-			}
-			rec.maps--
-			old = old[1:]
-			continue
-		}
-		if len(old) > 0 && old[0].FileOff == maps[0].FileOff {
-			old = old[1:]
-		} else {
-			rec.maps++
-		}
-		value := encodeMapping(t.room(mappingRoom), &maps[0])
-		if err := t.kv.Set(t.key2(kindMapping, uint64(rec.Ino), maps[0].FileOff), value); err != nil {
+		if old, maps, err = t.replaceMapping(rec, old, maps); err != nil {
 			return false, err
 		}
-		maps = maps[1:]
 	}
 	return true, nil
+}
+
+// replaceMapping writes one record: it removes the first of old, or stores
+// the first of maps, perhaps in the former's place. It returns what is left
+// of both.
+func (t *txn) replaceMapping(rec *record, old, maps []Mapping) (restOld, rest []Mapping, err error) {
+	if len(maps) == 0 || len(old) > 0 && old[0].FileOff < maps[0].FileOff {
+		rec.maps--
+		return old[1:], maps, t.kv.Delete(t.key2(kindMapping, uint64(rec.Ino), old[0].FileOff))
+	}
+	if len(old) > 0 && old[0].FileOff == maps[0].FileOff {
+		old = old[1:]
+	} else {
+		rec.maps++
+	}
+	value := encodeMapping(t.room(mappingRoom), &maps[0])
+	return old, maps[1:], t.kv.Set(t.key2(kindMapping, uint64(rec.Ino), maps[0].FileOff), value)
 }
 
 // mappingRoom is more than most mapping records take.

@@ -21,8 +21,8 @@ func TestManyMappings(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
+		if cerr := s.Close(); cerr != nil {
+			t.Error(cerr)
 		}
 	}()
 	root, err := s.EnsureDevice(ctx, "sim0", 0o755, 0, 0)

@@ -79,7 +79,7 @@ func TestLinksAndPaths(t *testing.T) {
 		t.Errorf("PathOf = %q, %v", path, err)
 	}
 	for n := 3; n > 0; n-- {
-		path, err := f.PathOf(ctx, ino)
+		path, err = f.PathOf(ctx, ino)
 		if err != nil || !slices.Contains(left, path) {
 			t.Fatalf("with %d links PathOf = %q, %v, want one of %q", n, path, err, left)
 		}
@@ -192,11 +192,11 @@ func TestMoveDevice(t *testing.T) {
 	if diff := cmp.Diff([]metadata.Mapping{maps[1], maps[0]}, got); diff != "" || err != nil {
 		t.Errorf("mappings after the move (%v):\n%s", err, diff)
 	}
-	if value, err := f.GetXattr(ctx, file, "user.x"); string(value) != "kept" || err != nil {
-		t.Errorf("the attribute is %q, %v", value, err)
+	if value, xerr := f.GetXattr(ctx, file, "user.x"); string(value) != "kept" || xerr != nil {
+		t.Errorf("the attribute is %q, %v", value, xerr)
 	}
-	if ino, err := f.KeyIno(ctx, "key"); ino != file || err != nil {
-		t.Errorf("the key names %d, %v", ino, err)
+	if ino, kerr := f.KeyIno(ctx, "key"); ino != file || kerr != nil {
+		t.Errorf("the key names %d, %v", ino, kerr)
 	}
 	_, err = f.KeyIno(ctx, "old")
 	fails(t, "KeyIno of what was replaced", err, metadata.ErrNotExist)

@@ -24,11 +24,11 @@ func TestPurgeAtOpen(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := e.s.SaveContent(ctx, in.Ino, nil, bigMappings(50)); err != nil {
+		if _, err = e.s.SaveContent(ctx, in.Ino, nil, bigMappings(50)); err != nil {
 			t.Fatal(err)
 		}
 		for n := range 40 {
-			if err := e.s.SetXattr(ctx, in.Ino, fmt.Sprint("user.", n), nil, 0); err != nil {
+			if err = e.s.SetXattr(ctx, in.Ino, fmt.Sprint("user.", n), nil, 0); err != nil {
 				t.Fatal(err)
 			}
 		}

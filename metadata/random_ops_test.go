@@ -20,6 +20,8 @@ func (x *randomRun) create() {
 		node.Target = fmt.Sprint("to/", x.r.Uint32())
 	case metadata.TypeBlock:
 		node.Rdev = x.r.Uint32()
+	default:
+		// The others have nothing of their own.
 	}
 	dir := x.dir()
 	name := x.name(dir)

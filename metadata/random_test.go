@@ -121,9 +121,17 @@ func (x *randomRun) step() {
 		weight int
 		run    func()
 	}{
-		{30, x.create}, {10, x.link}, {14, x.unlink}, {5, x.rmdir}, {30, x.rename},
-		{8, x.moveDevice}, {8, x.update}, {8, x.setXattr}, {4, x.removeXattr},
-		{8, x.bindKey}, {10, x.saveContent},
+		{30, x.create},
+		{10, x.link},
+		{14, x.unlink},
+		{5, x.rmdir},
+		{30, x.rename},
+		{8, x.moveDevice},
+		{8, x.update},
+		{8, x.setXattr},
+		{4, x.removeXattr},
+		{8, x.bindKey},
+		{10, x.saveContent},
 	}
 	total := 0
 	for _, s := range steps {
@@ -225,7 +233,7 @@ func copyDir(t *testing.T, from, to string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return fmt.Sprint(entries, manifest)
+		return fmt.Sprint(entries, string(manifest))
 	}
 	for {
 		before := state()

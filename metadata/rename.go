@@ -147,8 +147,8 @@ func (op *renameOp) read() error {
 	}
 	op.from, op.to = &from, &from
 	if op.To != op.From {
-		to, err := t.dir(op.To)
-		if err != nil {
+		var to record
+		if to, err = t.dir(op.To); err != nil {
 			return err
 		}
 		op.to = &to

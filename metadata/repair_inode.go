@@ -77,7 +77,7 @@ func (t *txn) repairCircle(p Problem) error {
 	if e.rec == nil || e.dir == nil {
 		return ErrChanged
 	}
-	if err := t.eraseEntry(p, e); err != nil {
+	if err = t.eraseEntry(p, e); err != nil {
 		return err
 	}
 	// The directory may be its own parent, and then it was just stored.

@@ -26,6 +26,7 @@ type Store struct {
 	purgeBatch int
 	alloc      allocator
 	locks      lockTable
+	cache      *cache
 }
 
 // Open takes over the KV, which Close closes. An empty KV gets a superblock
@@ -39,8 +40,12 @@ func Open(ctx context.Context, kv KV, opts Options) (*Store, error) {
 		return nil, err
 	}
 	opts.EnsureDefaults()
+	cache, err := newCache()
+	if err != nil {
+		return nil, fmt.Errorf("open store: %w", err)
+	}
 	s := &Store{
-		kv: kv, log: opts.Logger.Named("metadata"), now: opts.Now, purgeBatch: purgeBatch,
+		kv: kv, log: opts.Logger.Named("metadata"), now: opts.Now, purgeBatch: purgeBatch, cache: cache,
 	}
 	if err := s.begin(ctx); err != nil {
 		return nil, fmt.Errorf("open store: %w", err)
@@ -57,27 +62,30 @@ func (s *Store) begin(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = s.kv.Update(ctx, func(kv KVTxn) error {
-		data, err := kv.Get([]byte{kindSuper})
-		if errors.Is(err, ErrNoKey) {
-			s.super = fresh
-			return s.create(kv)
-		}
-		if err != nil {
-			return err
-		}
-		if s.super, err = decodeSuperblock(data); err != nil {
-			return err
-		}
-		data, err = kv.Get([]byte{kindAlloc})
-		if err != nil {
-			return corruptIfMissing(err, "inode counter")
-		}
-		next, err := decodeNumber("inode counter", data)
-		s.alloc.start(Ino(next))
-		return err
-	})
+	err = s.kv.Update(ctx, func(kv KVTxn) error { return s.readFirst(kv, fresh) })
 	s.hash = s.super.hashKey.sum
+	return err
+}
+
+// readFirst reads the superblock and the inode counter, or makes them.
+func (s *Store) readFirst(kv KVTxn, fresh superblock) error {
+	data, err := kv.Get([]byte{kindSuper})
+	if errors.Is(err, ErrNoKey) {
+		s.super = fresh
+		return s.create(kv)
+	}
+	if err != nil {
+		return err
+	}
+	if s.super, err = decodeSuperblock(data); err != nil {
+		return err
+	}
+	data, err = kv.Get([]byte{kindAlloc})
+	if err != nil {
+		return corruptIfMissing(err, "inode counter")
+	}
+	next, err := decodeNumber("inode counter", data)
+	s.alloc.start(Ino(next))
 	return err
 }
 
@@ -130,11 +138,18 @@ func (s *Store) Generation() Generation { return s.super.gen }
 //
 // Errors: ErrNotExist.
 func (s *Store) Get(ctx context.Context, ino Ino) (Inode, error) {
+	in, ok, drops := s.cache.inode(ino)
+	if ok {
+		return in, ctx.Err()
+	}
 	var rec record
 	err := s.view(ctx, func(t *txn) (err error) {
 		rec, err = t.inode(ino)
 		return err
 	})
+	if err == nil {
+		s.cache.putInode(rec.Inode, drops)
+	}
 	return rec.Inode, err
 }
 
@@ -147,6 +162,45 @@ func (s *Store) Lookup(ctx context.Context, parent Ino, name string) (Inode, err
 	if err := validName(name); err != nil {
 		return Inode{}, err
 	}
+	ino, err := s.findName(ctx, parent, name)
+	if err != nil {
+		return Inode{}, err
+	}
+	in, err := s.Get(ctx, ino)
+	if errors.Is(err, ErrNotExist) {
+		// The name has gone since, or the records contradict each other: one
+		// snapshot tells.
+		return s.lookup(ctx, parent, name)
+	}
+	return in, err
+}
+
+// findName returns the number behind a name.
+func (s *Store) findName(ctx context.Context, parent Ino, name string) (Ino, error) {
+	place := nameKey{parent, s.firstCookie(name)}
+	ino, ok, drops := s.cache.name(place, name)
+	if ok {
+		return ino, ctx.Err()
+	}
+	var sl slot
+	err := s.view(ctx, func(t *txn) (err error) {
+		sl, err = t.findDirent(parent, name)
+		if err != nil || sl.found {
+			return err
+		}
+		if _, err = t.dir(parent); err != nil {
+			return err
+		}
+		return ErrNotExist
+	})
+	if err == nil && sl.cookie == place.cookie {
+		s.cache.putName(place, cachedName{name, sl.ino}, drops)
+	}
+	return sl.ino, err
+}
+
+// lookup is Lookup in one snapshot.
+func (s *Store) lookup(ctx context.Context, parent Ino, name string) (Inode, error) {
 	var rec record
 	err := s.view(ctx, func(t *txn) error {
 		sl, err := t.findDirent(parent, name)
@@ -154,10 +208,6 @@ func (s *Store) Lookup(ctx context.Context, parent Ino, name string) (Inode, err
 			return err
 		}
 		if !sl.found {
-			_, err := t.dir(parent)
-			if err != nil {
-				return err
-			}
 			return ErrNotExist
 		}
 		rec, err = t.target(sl.dirent)

@@ -33,7 +33,7 @@ func TestReopenKeepsAll(t *testing.T) {
 		t.Fatal(err)
 	}
 	gen, next := s.Generation(), s.NextIno()
-	if err := s.Close(); err != nil {
+	if err = s.Close(); err != nil {
 		t.Fatal(err)
 	}
 	if s, err = metadata.Open(ctx, kv, metadata.Options{}); err != nil {
@@ -105,9 +105,16 @@ func TestNames(t *testing.T) {
 		name string
 		want error
 	}{
-		{"", metadata.ErrInvalidName}, {".", metadata.ErrInvalidName}, {"..", metadata.ErrInvalidName},
-		{"a/b", metadata.ErrInvalidName}, {"a\x00", metadata.ErrInvalidName},
-		{long, metadata.ErrNameTooLong}, {long[:255], nil}, {"...", nil}, {"\xff\xfe\n", nil}, {" ", nil},
+		{"", metadata.ErrInvalidName},
+		{".", metadata.ErrInvalidName},
+		{"..", metadata.ErrInvalidName},
+		{"a/b", metadata.ErrInvalidName},
+		{"a\x00", metadata.ErrInvalidName},
+		{long, metadata.ErrNameTooLong},
+		{long[:255], nil},
+		{"...", nil},
+		{"\xff\xfe\n", nil},
+		{" ", nil},
 	}
 	f.touch(f.sim0, "file")
 	for _, test := range tests {
@@ -219,7 +226,7 @@ func TestUpdate(t *testing.T) {
 		"generation": func(in *metadata.Inode) { in.Gen++ }, "target": func(in *metadata.Inode) { in.Target = "x" },
 	}
 	for name, change := range forbidden {
-		_, err := f.Update(ctx, ino, func(in *metadata.Inode) error {
+		_, err = f.Update(ctx, ino, func(in *metadata.Inode) error {
 			change(in)
 			return nil
 		})

@@ -37,7 +37,7 @@ func (s *Store) view(ctx context.Context, fn func(*txn) error) error {
 }
 
 func (s *Store) update(ctx context.Context, fn func(*txn) error) error {
-	return s.kv.Update(ctx, func(kv KVTxn) error {
+	return s.updateKV(ctx, func(kv KVTxn) error {
 		return fn(s.begunTxn(kv))
 	})
 }

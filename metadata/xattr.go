@@ -29,7 +29,7 @@ func (s *Store) GetXattr(ctx context.Context, ino Ino, name string) ([]byte, err
 	err := s.view(ctx, func(t *txn) error {
 		data, err := t.kv.Get(t.xattrKey(ino, name))
 		if errors.Is(err, ErrNoKey) {
-			if _, err := t.inode(ino); err != nil {
+			if _, err = t.inode(ino); err != nil {
 				return err
 			}
 			return ErrNoXattr

@@ -22,6 +22,8 @@ type names struct {
 func stripe(dir Ino) int { return int(uint64(dir) % nameStripes) }
 
 // lock takes the directories' locks in order and returns what releases them.
+//
+// +checklocksignore: the locks are held when it returns.
 func (n *names) lock(a, b Ino) (unlock func()) {
 	i, j := stripe(a), stripe(b)
 	if i > j {

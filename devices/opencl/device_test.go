@@ -11,7 +11,12 @@ import (
 )
 
 func TestConformance(t *testing.T) {
-	for name, opener := range openers("size=64MiB") {
+	// The longest move of the suite takes a quarter of a device of 40 MiB.
+	params := "size=40MiB"
+	if testing.Short() {
+		params = "size=16MiB"
+	}
+	for name, opener := range openers(params) {
 		t.Run(name, func(t *testing.T) {
 			devicetest.Run(t, func(t *testing.T) devices.Device { return opener(t) })
 		})
@@ -40,45 +45,71 @@ func TestRoundTrip(t *testing.T) {
 }
 
 func TestCopyBetweenMemories(t *testing.T) {
+	// More than a piece of what moves inside shared memory.
+	const n = int(sharedPiece) + 1<<20 + 7
+	source, old, got := noise(n, 1), noise(n, 2), make([]byte, n)
+	want := bytes.Clone(old)
+	copy(want[5:n-5], source[3:])
 	kinds(t, func(t *testing.T, dev devices.Device) {
-		const n = 70<<20 + 7
-		a, b := alloc(t, dev, n), alloc(t, dev, n)
-		want, other := noise(n, 1), noise(n, 2)
-		put(t, a, want)
-		put(t, b, other)
+		a, b := alloc(t, dev, devices.Size(n)), alloc(t, dev, devices.Size(n))
+		put(t, a, source)
+		put(t, b, old)
 		if err := dev.Copy(t.Context(), part(t, b, 5, n-10), part(t, a, 3, n-10)); err != nil {
 			t.Fatal(err)
 		}
-		copy(other[5:n-5], want[3:])
-		if !bytes.Equal(get(t, b), other) || !bytes.Equal(get(t, a), want) {
-			t.Error("bytes differ")
+		for mem, want := range map[*devices.Memory][]byte{a: source, b: want} {
+			if getInto(t, got, mem); !bytes.Equal(got, want) {
+				t.Error("bytes differ")
+			}
 		}
 	})
 }
 
 func TestCopyOverlapIsMemmove(t *testing.T) {
-	const n = 40<<20 + 5
-	first := noise(n, 3)
+	// More than a piece that is moved through a buffer, and than two that are
+	// moved in place.
+	const n = int(hostPiece) + 2<<20 + 5
+	first, want, got := noise(n, 3), make([]byte, n), make([]byte, n)
 	kinds(t, func(t *testing.T, dev devices.Device) {
-		mem := alloc(t, dev, n)
-		for _, distance := range []int{0, 1, 13, 4096, 1<<20 + 1, int(overlapPiece), 30 << 20} {
+		mem := alloc(t, dev, devices.Size(n))
+		for _, distance := range []int{0, 1, 13, 4096, 1<<20 + 1, int(overlapPiece), 13 << 20} {
 			for _, up := range []bool{false, true} {
 				dst, src := 0, distance
 				if up {
 					dst, src = distance, 0
 				}
-				want := bytes.Clone(first)
-				copy(want[dst:], want[src:src+n-distance])
+				copy(want, first)
+				copy(want[dst:], first[src:src+n-distance])
 				put(t, mem, first)
 				if err := dev.Copy(t.Context(), part(t, mem, dst, n-distance), part(t, mem, src, n-distance)); err != nil {
 					t.Fatal(err)
 				}
-				if !bytes.Equal(get(t, mem), want) {
+				if getInto(t, got, mem); !bytes.Equal(got, want) {
 					t.Errorf("distance %d, up %v: bytes differ", distance, up)
 				}
 			}
 		}
 	})
+}
+
+// TestCopyOverlapInPieces moves more than a piece through the maps, up and
+// down.
+func TestCopyOverlapInPieces(t *testing.T) {
+	dev := openShared(t, "size=1GiB")
+	const n, distance = int(sharedPiece) + 2<<20, 1 << 20
+	mem := alloc(t, dev, devices.Size(n))
+	want, got := noise(n, 10), make([]byte, n)
+	put(t, mem, want)
+	for _, move := range [][2]int{{distance, 0}, {0, distance}} {
+		dst, src := move[0], move[1]
+		if err := dev.Copy(t.Context(), part(t, mem, dst, n-distance), part(t, mem, src, n-distance)); err != nil {
+			t.Fatal(err)
+		}
+		copy(want[dst:n-distance+dst], want[src:n-distance+src])
+		if getInto(t, got, mem); !bytes.Equal(got, want) {
+			t.Errorf("%d to %d: bytes differ", src, dst)
+		}
+	}
 }
 
 func TestCopyInsideOneMemory(t *testing.T) {
@@ -141,15 +172,15 @@ func TestRangesAreChecked(t *testing.T) {
 }
 
 func TestOutOfMemory(t *testing.T) {
-	kinds(t, func(t *testing.T, dev devices.Device) {
+	kindsOf(t, "size=100MiB", func(t *testing.T, dev devices.Device) {
 		info := dev.Info()
-		held := alloc(t, dev, 600*devices.MiB)
-		_, err := dev.Alloc(t.Context(), 500*devices.MiB)
+		held := alloc(t, dev, 60*devices.MiB)
+		_, err := dev.Alloc(t.Context(), 50*devices.MiB)
 		var oom *devices.OutOfMemoryError
 		if !errors.As(err, &oom) || !errors.Is(err, devices.ErrOutOfMemory) {
 			t.Fatalf("got %v", err)
 		}
-		want := devices.OutOfMemoryError{Device: info.Name, Asked: 500 * devices.MiB, Free: info.Total - 600*devices.MiB}
+		want := devices.OutOfMemoryError{Device: info.Name, Asked: 50 * devices.MiB, Free: info.Total - 60*devices.MiB}
 		if *oom != want {
 			t.Errorf("got %+v, want %+v", *oom, want)
 		}
@@ -213,17 +244,18 @@ func (c *countdown) Err() error {
 }
 
 func TestContextIsLookedAtBetweenPieces(t *testing.T) {
+	// Every move has two pieces or more, and the context ends after the first.
+	const n = int(sharedPiece) + 1<<20
+	p := make([]byte, n)
 	kinds(t, func(t *testing.T, dev devices.Device) {
-		const n = 200 << 20
-		mem := alloc(t, dev, n)
-		p := make([]byte, n)
-		if err := dev.CopyIn(&countdown{t.Context(), 3}, mem.All(), p); !errors.Is(err, context.Canceled) {
+		mem := alloc(t, dev, devices.Size(n))
+		if err := dev.CopyIn(&countdown{t.Context(), 2}, mem.All(), p); !errors.Is(err, context.Canceled) {
 			t.Errorf("in: %v", err)
 		}
-		if err := dev.CopyOut(&countdown{t.Context(), 3}, p, mem.All()); !errors.Is(err, context.Canceled) {
+		if err := dev.CopyOut(&countdown{t.Context(), 2}, p, mem.All()); !errors.Is(err, context.Canceled) {
 			t.Errorf("out: %v", err)
 		}
-		err := dev.Copy(&countdown{t.Context(), 3}, part(t, mem, 1, n-1), part(t, mem, 0, n-1))
+		err := dev.Copy(&countdown{t.Context(), 2}, part(t, mem, 1, n-1), part(t, mem, 0, n-1))
 		if !errors.Is(err, context.Canceled) {
 			t.Errorf("copy: %v", err)
 		}

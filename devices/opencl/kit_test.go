@@ -121,10 +121,16 @@ func isMapped(b *buffer) bool {
 	return b.addr != 0
 }
 
-// kinds runs a test on each kind of device that the first one can be.
+// kinds runs a test on each kind of device that the first one can be, of 1 GiB.
 func kinds(t *testing.T, fn func(t *testing.T, dev devices.Device)) {
 	t.Helper()
-	for name, opener := range openers("size=1GiB") {
+	kindsOf(t, "size=1GiB", fn)
+}
+
+// kindsOf is kinds with other parameters.
+func kindsOf(t *testing.T, params string, fn func(t *testing.T, dev devices.Device)) {
+	t.Helper()
+	for name, opener := range openers(params) {
 		t.Run(name, func(t *testing.T) { fn(t, opener(t)) })
 	}
 }
@@ -173,8 +179,15 @@ func put(t testing.TB, mem *devices.Memory, p []byte) {
 func get(t testing.TB, mem *devices.Memory) []byte {
 	t.Helper()
 	p := make([]byte, mem.Size())
+	getInto(t, p, mem)
+	return p
+}
+
+// getInto reads the whole memory into p, which large tests use again: fresh
+// pages take longer than the copy.
+func getInto(t testing.TB, p []byte, mem *devices.Memory) {
+	t.Helper()
 	if err := mem.Device().CopyOut(t.Context(), p, mem.All()); err != nil {
 		t.Fatal(err)
 	}
-	return p
 }

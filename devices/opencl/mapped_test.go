@@ -62,8 +62,8 @@ func TestCopyUnderViews(t *testing.T) {
 
 func copyUnderViews(t *testing.T, dev *mappedDevice) {
 	t.Helper()
-	const n = 70 << 20
-	a, b := alloc(t, dev, n), alloc(t, dev, n)
+	const n = int(sharedPiece) + 1<<20
+	a, b := alloc(t, dev, devices.Size(n)), alloc(t, dev, devices.Size(n))
 	want := noise(n, 7)
 	put(t, a, want)
 	for _, held := range [][]*devices.Memory{{a}, {b}, {a, b}} {
@@ -119,58 +119,78 @@ func TestViewOutlivesMemoryAndDevice(t *testing.T) {
 }
 
 // TestReadersAndWriters lets readers without a pause run against copies and
-// fills of their neighbours in the same buffers. Nobody may starve, and the
-// readers' own bytes stay.
+// fills of their neighbours in the same buffers, until each of them has had
+// its share. Nobody may starve, and the readers' own bytes stay.
 func TestReadersAndWriters(t *testing.T) {
 	dev := openShared(t, "size=1GiB")
 	const n, keep = 32 << 20, 1 << 20
+	reads, copies := 1000, 20
+	if testing.Short() {
+		copies = 5
+	}
 	a, b := alloc(t, dev, n), alloc(t, dev, n)
 	want := noise(n, 9)
 	put(t, a, want)
 	put(t, b, want)
-	ctx, stop := context.WithTimeout(t.Context(), time.Second)
+	ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
 	defer stop()
-	var reads, writes atomic.Int64
 	var group sync.WaitGroup
-	read := func(mem *devices.Memory, seed uint64) {
-		r := rand.New(rand.NewPCG(seed, 1))
-		for ctx.Err() == nil {
-			off := r.IntN(keep - 4096)
-			v, err := dev.MapHost(ctx, part(t, mem, off, 4096), devices.ReadOnly)
-			if err != nil {
-				break
+	var hungry atomic.Int64
+	until := func(share int, fn func() error) {
+		hungry.Add(1)
+		group.Go(func() {
+			for done := 1; ctx.Err() == nil; done++ {
+				if err := fn(); err != nil && ctx.Err() == nil {
+					t.Error(err)
+					return
+				}
+				if done == share && hungry.Add(-1) == 0 {
+					stop()
+				}
 			}
-			if !bytes.Equal(v.Bytes, want[off:off+4096]) {
-				t.Error("a reader saw wrong bytes")
-			}
-			v.Release()
-			reads.Add(1)
-		}
+		})
 	}
-	write := func(dst, src *devices.Memory) {
-		for ctx.Err() == nil {
-			err := dev.Copy(ctx, part(t, dst, keep, n-keep), part(t, src, keep, n-keep))
-			if err == nil {
-				err = dev.Fill(ctx, part(t, dst, n-4096, 4096), 0)
-			}
-			if err == nil {
-				writes.Add(1)
-			}
-		}
-	}
+	// Nobody is fed before all are at the table.
+	hungry.Add(1)
 	for i, mem := range []*devices.Memory{a, b, a, b} {
-		group.Go(func() { read(mem, uint64(i)) })
+		r := rand.New(rand.NewPCG(uint64(i), 1))
+		until(reads, func() error {
+			off := r.IntN(keep - 4096)
+			return sees(ctx, part(t, mem, off, 4096), want[off:off+4096])
+		})
 	}
-	group.Go(func() { write(a, b) })
-	group.Go(func() { write(b, a) })
+	for _, pair := range [][2]*devices.Memory{{a, b}, {b, a}} {
+		dst, src := pair[0], pair[1]
+		until(copies, func() error {
+			if err := dev.Copy(ctx, part(t, dst, keep, n-keep), part(t, src, keep, n-keep)); err != nil {
+				return err
+			}
+			return dev.Fill(ctx, part(t, dst, n-4096, 4096), 0)
+		})
+	}
+	if hungry.Add(-1) == 0 {
+		stop()
+	}
 	group.Wait()
-	t.Logf("%d reads, %d copies", reads.Load(), writes.Load())
-	if reads.Load() < 100 || writes.Load() < 3 {
-		t.Error("somebody starved")
+	if left := hungry.Load(); left != 0 {
+		t.Errorf("%d of 6 starved", left)
 	}
 	if p := get(t, a); !bytes.Equal(p[:keep], want[:keep]) {
 		t.Error("the readers' bytes changed")
 	}
+}
+
+// sees looks at a span through a view.
+func sees(ctx context.Context, s devices.Span, want []byte) error {
+	v, err := devices.MapHost(ctx, s, devices.ReadOnly)
+	if err != nil {
+		return err
+	}
+	defer v.Release()
+	if !bytes.Equal(v.Bytes, want) {
+		return errors.New("a reader saw wrong bytes")
+	}
+	return nil
 }
 
 func TestCloseDuringWork(t *testing.T) {

@@ -21,7 +21,7 @@ const crashDir = "HMCFS_BADGERKV_CRASH_DIR"
 
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(crashDir); dir != "" {
-		fmt.Println("error", victim(context.Background(), dir))
+		fmt.Fprintln(os.Stdout, "error", victim(context.Background(), dir))
 		os.Exit(1)
 	}
 	os.Exit(m.Run())
@@ -55,7 +55,7 @@ func victim(ctx context.Context, dir string) error {
 		if err != nil {
 			return err
 		}
-		fmt.Println(n)
+		fmt.Fprintln(os.Stdout, n)
 	}
 }
 
@@ -81,39 +81,42 @@ func TestKilled(t *testing.T) {
 	for range rounds {
 		said := killVictim(t, dir, 1+rand.IntN(8000))
 		kv := open(t, dir)
-		err := kv.View(t.Context(), func(tx metadata.KVTxn) error {
-			n, err := number(tx, 0)
-			if err != nil {
-				return err
-			}
-			if n < said || n > said+1 {
-				t.Errorf("%d was committed, but %d is there", said, n)
-			}
-			for i := range pairs {
-				if m, err := number(tx, i); m != n || err != nil {
-					t.Errorf("key %d holds %d, but key 0 holds %d (%v)", i, m, n, err)
-				}
-			}
-			logged := 0
-			err = tx.Scan([]byte("log"), nil, func(key, _ []byte) (bool, error) {
-				logged++
-				if want := fmt.Sprintf("log%09d", logged); string(key) != want {
-					return false, fmt.Errorf("found %s where %s should be", key, want)
-				}
-				return true, nil
-			})
-			if logged != n {
-				t.Errorf("%d of %d transactions are there", logged, n)
-			}
-			return err
-		})
-		if err != nil {
+		if err := kv.View(t.Context(), func(tx metadata.KVTxn) error { return allIsThere(tx, said) }); err != nil {
 			t.Error(err)
 		}
 		if err := kv.Close(); err != nil {
 			t.Error(err)
 		}
 	}
+}
+
+// allIsThere looks for what a victim that said a number must have left.
+func allIsThere(tx metadata.KVTxn, said int) error {
+	n, err := number(tx, 0)
+	if err != nil {
+		return err
+	}
+	if n < said || n > said+1 {
+		return fmt.Errorf("%d was committed, but %d is there", said, n)
+	}
+	for i := range pairs {
+		var m int
+		if m, err = number(tx, i); m != n || err != nil {
+			return fmt.Errorf("key %d holds %d, but key 0 holds %d (%w)", i, m, n, err)
+		}
+	}
+	logged := 0
+	err = tx.Scan([]byte("log"), nil, func(key, _ []byte) (bool, error) {
+		logged++
+		if want := fmt.Sprintf("log%09d", logged); string(key) != want {
+			return false, fmt.Errorf("found %s where %s should be", key, want)
+		}
+		return true, nil
+	})
+	if err == nil && logged != n {
+		err = fmt.Errorf("%d of %d transactions are there", logged, n)
+	}
+	return err
 }
 
 // killVictim runs a victim, kills it after some lines, and returns the last
@@ -126,7 +129,7 @@ func killVictim(t *testing.T, dir string, lines int) int {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Start(); err != nil {
+	if err = cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	last := 0
@@ -156,7 +159,7 @@ func TestLockedByProcess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Start(); err != nil {
+	if err = cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	scan := bufio.NewScanner(out)

@@ -38,7 +38,7 @@ func verifyTable(name string) error {
 	if err != nil {
 		return err
 	}
-	defer f.Close() // only read
+	defer func() { _ = f.Close() }() // only read
 	info, err := f.Stat()
 	if err != nil {
 		return err

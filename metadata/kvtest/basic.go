@@ -175,23 +175,12 @@ func testReopen(t *testing.T, open Opener) {
 	for range 4 {
 		kv := open(t)
 		for range 50 {
-			mustUpdate(t, kv, func(tx metadata.KVTxn) error {
-				for range 20 {
-					key := fmt.Sprintf("k%03d", r.IntN(400))
-					if r.IntN(3) == 0 {
-						delete(model, key)
-						if err := tx.Delete([]byte(key)); err != nil {
-							return err
-						}
-						continue
-					}
-					value := randomBytes(r, r.IntN(3000))
-					model[key] = string(value)
-					if err := tx.Set([]byte(key), value); err != nil {
-						return err
-					}
+			changeRandomly(t, kv, model, 20, func() (key string, value []byte) {
+				key = fmt.Sprintf("k%03d", r.IntN(400))
+				if r.IntN(3) == 0 {
+					return key, nil
 				}
-				return nil
+				return key, randomBytes(r, r.IntN(3000))
 			})
 		}
 		mustClose(t, kv)

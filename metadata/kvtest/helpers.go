@@ -30,12 +30,35 @@ func mustView(t *testing.T, kv metadata.KV, fn func(metadata.KVTxn) error) {
 	}
 }
 
-// put sets pairs given as key, value, key, value, …
+// put sets pairs given as key, value, key, value and so on.
 func put(t *testing.T, kv metadata.KV, pairs ...string) {
 	t.Helper()
 	mustUpdate(t, kv, func(tx metadata.KVTxn) error {
 		for i := 0; i < len(pairs); i += 2 {
 			if err := tx.Set([]byte(pairs[i]), []byte(pairs[i+1])); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// changeRandomly makes changes that draw gives, a nil value for a removal, in
+// one transaction, and in a model too.
+func changeRandomly(t *testing.T, kv metadata.KV, model map[string]string, changes int, draw func() (string, []byte)) {
+	t.Helper()
+	mustUpdate(t, kv, func(tx metadata.KVTxn) error {
+		for range changes {
+			key, value := draw()
+			var err error
+			if value == nil {
+				delete(model, key)
+				err = tx.Delete([]byte(key))
+			} else {
+				model[key] = string(value)
+				err = tx.Set([]byte(key), value)
+			}
+			if err != nil {
 				return err
 			}
 		}

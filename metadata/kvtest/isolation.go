@@ -202,7 +202,7 @@ func transfer(t *testing.T, kv metadata.KV, from, to []byte, amount uint64) erro
 		if err != nil || a < amount {
 			return err
 		}
-		if err := setCounter(tx, from, a-amount); err != nil {
+		if err = setCounter(tx, from, a-amount); err != nil {
 			return err
 		}
 		b, err := counter(tx, to)

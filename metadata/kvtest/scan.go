@@ -66,17 +66,16 @@ func testScanOwnWrites(t *testing.T, kv metadata.KV) {
 			return err
 		}
 		pairs, err := collect(tx, "p", "p1", 0)
-		got := fmt.Sprint(pairs)
-		if got != "[[p1 old1] [p2 new2] [p5 new5]]" {
-			t.Errorf("scan with own writes = %s", got)
+		if got := fmt.Sprint(pairs); got != "[[p1 old1] [p2 new2] [p5 new5]]" || err != nil {
+			t.Errorf("scan with own writes = %s, %v", got, err)
 		}
 		// A scan may read, and the transaction goes on after it.
 		err = tx.Scan([]byte("p"), nil, func(key, value []byte) (bool, error) {
-			again, err := tx.Get(key)
+			again, gerr := tx.Get(key)
 			if string(again) != string(value) {
 				t.Errorf("Get within Scan = %q, want %q", again, value)
 			}
-			return true, err
+			return true, gerr
 		})
 		return errors.Join(err, tx.Set([]byte("p7"), []byte("new7")))
 	})
@@ -101,22 +100,12 @@ func testScanRandom(t *testing.T, kv metadata.KV) {
 		return string(b)
 	}
 	for round := range 20 {
-		mustUpdate(t, kv, func(tx metadata.KVTxn) error {
-			for range 40 {
-				key := randomKey(1)
-				if r.IntN(4) == 0 {
-					delete(model, key)
-					if err := tx.Delete([]byte(key)); err != nil {
-						return err
-					}
-					continue
-				}
-				model[key] = fmt.Sprint(round, r.Uint32())
-				if err := tx.Set([]byte(key), []byte(model[key])); err != nil {
-					return err
-				}
+		changeRandomly(t, kv, model, 40, func() (key string, value []byte) {
+			key = randomKey(1)
+			if r.IntN(4) == 0 {
+				return key, nil
 			}
-			return nil
+			return key, fmt.Append(nil, round, r.Uint32())
 		})
 		prefix, from, limit := randomKey(0), randomKey(0), r.IntN(10)
 		var expect [][2]string

@@ -15,7 +15,7 @@ const baseName = "tmpfs"
 // Run measures. What it writes is removed, also after a failure.
 func Run(ctx context.Context, o Options) (report Report, err error) {
 	o.EnsureDefaults()
-	if err := o.Validate(); err != nil {
+	if err = o.Validate(); err != nil {
 		return Report{}, err
 	}
 	names, err := o.names()
