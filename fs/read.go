@@ -1,6 +1,7 @@
 package fs
 
 import (
+	"context"
 	"errors"
 	"time"
 
@@ -12,8 +13,11 @@ import (
 // Read reads, in the cheapest way that the device has: its memory in place;
 // else what was read ahead; else a copy into pinned or plain memory.
 //
-// Errors: EBADF, EIO; EINTR when nothing was read.
-func (f *filesystem) Read(cancel <-chan struct{}, in *fuse.ReadIn, buf []byte) (result fuse.ReadResult, status fuse.Status) {
+// It is not interrupted: a request is short, and few programs expect EINTR,
+// or a short count in the middle of a file.
+//
+// Errors: EBADF, EIO.
+func (f *filesystem) Read(_ <-chan struct{}, in *fuse.ReadIn, buf []byte) (result fuse.ReadResult, status fuse.Status) {
 	defer f.ops.done(opRead, time.Now(), &status)
 	h, ok := f.files.get(in.Fh)
 	if !ok {
@@ -27,7 +31,7 @@ func (f *filesystem) Read(cancel <-chan struct{}, in *fuse.ReadIn, buf []byte) (
 		result = readContent(h.content, in.Offset, n)
 	default:
 		var err error
-		result, err = f.readFile(requestContext(cancel), h, in.Offset, buf[:n])
+		result, err = f.readFile(background(), h, in.Offset, buf[:n])
 		if err != nil {
 			return nil, f.errs.status(err)
 		}
@@ -46,7 +50,7 @@ func readContent(content []byte, off uint64, n int) fuse.ReadResult {
 
 // readFile reads len(buf) bytes; buf is the request's own memory and may be
 // used for them.
-func (f *filesystem) readFile(ctx requestContext, h *fileHandle, off uint64, buf []byte) (fuse.ReadResult, error) {
+func (f *filesystem) readFile(ctx context.Context, h *fileHandle, off uint64, buf []byte) (fuse.ReadResult, error) {
 	if h.unmappable.Load() {
 		return h.ahead.read(ctx, off, buf)
 	}

@@ -18,7 +18,8 @@ func (f *filesystem) Write(cancel <-chan struct{}, in *fuse.WriteIn, data []byte
 // Writev writes, and returns how many bytes it wrote when that is any: the
 // error of the rest comes with the next write.
 //
-// Errors: EBADF, ENOSPC, EFBIG, EIO; EINTR when nothing was written.
+// Errors: EBADF, ENOSPC, EFBIG, EIO; EINTR when a signal came before the
+// file's other writers were done.
 func (f *filesystem) Writev(cancel <-chan struct{}, in *fuse.WriteIn, data [][]byte) (written uint32, status fuse.Status) {
 	defer f.ops.done(opWrite, time.Now(), &status)
 	h, status := f.fileOf(in.Fh)

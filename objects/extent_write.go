@@ -31,9 +31,10 @@ func (x *extents) write(ctx context.Context, off uint64, src transport.Span) (ui
 		return 0, path, err
 	}
 	// A piece that was begun is finished: of an interrupted one it would not
-	// be known what is where. And a write of one request is not cut short by
-	// a signal, on which few programs count.
-	interrupted, look := ctx.Err, uint64(0)
+	// be known what is where. And what is no longer than a piece, as the
+	// kernel's requests are, is not interrupted at all: few programs expect
+	// EINTR or a short count of a write to a file.
+	interrupted, look := ctx.Err, uint64(maxPiece)
 	ctx = context.WithoutCancel(ctx)
 	for total := uint64(src.Len()); done < total; {
 		if done >= look {
