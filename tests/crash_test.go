@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	mountinfo "github.com/hmcfs/hmcfs/cmd/hmcfs/place"
 	"github.com/hmcfs/hmcfs/objects/adminapi"
 	"github.com/hmcfs/hmcfs/tests/kit"
 	"github.com/hmcfs/hmcfs/tests/mnt"
@@ -240,23 +239,7 @@ func checkKeys(t *testing.T, m *mnt.M, want []string) {
 // checkOneMount checks that nothing is left of the mounts before.
 func checkOneMount(t *testing.T, m *mnt.M) {
 	t.Helper()
-	if points := mountsBelow(t, filepath.Dir(m.Dir)); len(points) != 2 {
+	if points := mnt.MountedBelow(filepath.Dir(m.Dir)); len(points) != 2 {
 		t.Errorf("want the mount and the host tier, mounted are %q", points)
 	}
-}
-
-// mountsBelow lists the mount points below a directory.
-func mountsBelow(t *testing.T, dir string) []string {
-	t.Helper()
-	mounts, err := mountinfo.Mounts()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var out []string
-	for _, p := range mounts {
-		if strings.HasPrefix(p.MountPoint, dir+"/") {
-			out = append(out, p.MountPoint)
-		}
-	}
-	return out
 }

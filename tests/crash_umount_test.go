@@ -40,7 +40,7 @@ func TestUmountLeavesNothing(t *testing.T) {
 				writeSome(t, m.Path(dev))
 			}
 			tc.end(t, m)
-			if left := mountsBelow(t, filepath.Dir(m.Dir)); len(left) > 0 {
+			if left := mnt.MountedBelow(filepath.Dir(m.Dir)); len(left) > 0 {
 				t.Errorf("still mounted: %q", left)
 			}
 			if left, err := os.ReadDir(m.RuntimeDir); len(left) > 0 || err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -91,7 +91,7 @@ func TestKeep(t *testing.T) {
 		writeSome(t, m.Path(dev))
 	}
 	m.Umount("--keep")
-	if left := mountsBelow(t, filepath.Dir(m.Dir)); len(left) != 1 {
+	if left := mnt.MountedBelow(filepath.Dir(m.Dir)); len(left) != 1 {
 		t.Errorf("want the host tier alone, mounted are %q", left)
 	}
 	m.Start()
@@ -104,7 +104,7 @@ func TestKeep(t *testing.T) {
 		}
 	}
 	m.Umount()
-	if left := mountsBelow(t, filepath.Dir(m.Dir)); len(left) > 0 {
+	if left := mnt.MountedBelow(filepath.Dir(m.Dir)); len(left) > 0 {
 		t.Errorf("still mounted: %q", left)
 	}
 }

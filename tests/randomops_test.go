@@ -57,7 +57,7 @@ func opsConfigs() []opsConfig {
 func TestRandomOps(t *testing.T) {
 	kit.Check(t)
 	programs := opsPrograms(t)
-	tmpfs := mountTmpfs(t)
+	tmpfs := mnt.Tmpfs(t, "512m")
 	want := make([][]randomops.Step, len(programs))
 	for i, p := range programs {
 		runBelow(t, tmpfs, tmpfs, func(target randomops.Target) { want[i] = randomops.Run(p.ops, target) })
@@ -129,20 +129,6 @@ func readProgram(t *testing.T, file string) namedProgram {
 		t.Fatalf("%s: %v", file, err)
 	}
 	return namedProgram{name: file, ops: p}
-}
-
-// mountTmpfs mounts a tmpfs of the test's own, which is gone at its end.
-func mountTmpfs(t *testing.T) string {
-	t.Helper()
-	kit.Require(t, "root")
-	dir := filepath.Join(mnt.TempDir(t), "tmpfs")
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Mount("tmpfs", dir, "tmpfs", unix.MS_NOSUID, "size=512m,mode=755"); err != nil {
-		t.Fatalf("mount a tmpfs: %v", err)
-	}
-	return dir
 }
 
 // runBelow calls run with empty directories below a and b, which it removes.

@@ -1,0 +1,287 @@
+package tests
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hmcfs/hmcfs/objects/adminapi"
+	"github.com/hmcfs/hmcfs/tests/kit"
+	"github.com/hmcfs/hmcfs/tests/mnt"
+)
+
+func TestOthersDoWhatModesAllow(t *testing.T) {
+	withoutUmask(t)
+	everywhere(t, func(t *testing.T, p place) {
+		for _, tc := range []struct {
+			mode        uint32
+			gid         int
+			read, write bool
+		}{
+			{mode: 0o600}, {mode: 0o660}, {mode: 0o604, read: true}, {mode: 0o602, write: true},
+			{mode: 0o666, read: true, write: true}, {mode: 0o640, gid: alice, read: true},
+			// The class of the group decides, also where others may more.
+			{mode: 0o606, gid: alice}, {mode: 0o660, gid: alice, read: true, write: true},
+		} {
+			file := p.path(fmt.Sprintf("%o-%d", tc.mode, tc.gid))
+			must(t, os.WriteFile(file, []byte("of root"), 0o600))
+			must(t, os.Chown(file, 0, tc.gid))
+			must(t, os.Chmod(file, os.FileMode(tc.mode)))
+			mnt.AsUser(t, userAlice(), func() {
+				wantAllowed(t, tc.read, file, os.O_RDONLY)
+				wantAllowed(t, tc.write, file, os.O_WRONLY)
+				wantAllowed(t, tc.read && tc.write, file, os.O_RDWR)
+				wantAllowed(t, tc.write, file, os.O_WRONLY|os.O_TRUNC)
+				wantErrno(t, unix.Chmod(file, 0o777), unix.EPERM)
+				wantErrno(t, unix.Chown(file, alice, alice), unix.EPERM)
+				if !tc.write {
+					wantErrno(t, unix.Truncate(file, 0), unix.EACCES)
+					wantErrno(t, unix.Setxattr(file, "user.a", []byte("x"), 0), unix.EACCES)
+				}
+			})
+		}
+		closed := p.path("closed")
+		must(t, os.Mkdir(closed, 0o700))
+		must(t, os.WriteFile(filepath.Join(closed, "f"), []byte("x"), 0o666))
+		must(t, os.Mkdir(p.path("search"), 0o711))
+		must(t, os.WriteFile(p.path("search", "f"), []byte("x"), 0o666))
+		mnt.AsUser(t, userAlice(), func() {
+			wantAllowed(t, false, filepath.Join(closed, "f"), os.O_RDONLY)
+			wantAllowed(t, true, p.path("search", "f"), os.O_RDWR)
+			_, err := os.ReadDir(p.path("search"))
+			wantErrno(t, err, unix.EACCES)
+			wantErrno(t, os.Remove(p.path("search", "f")), unix.EACCES)
+			wantErrno(t, os.Mkdir(p.path("search", "d"), 0o777), unix.EACCES)
+		})
+	})
+}
+
+// wantAllowed opens a file for an access and demands that it is, or is not,
+// allowed.
+func wantAllowed(t *testing.T, allowed bool, path string, flags int) {
+	t.Helper()
+	f, err := os.OpenFile(path, flags, 0)
+	if err == nil {
+		_ = f.Close() // nothing was written
+	}
+	if allowed != (err == nil) || err != nil && !os.IsPermission(err) {
+		t.Errorf("open %s with flags %#x: %v; allowed is %v", path, flags, err, allowed)
+	}
+}
+
+// TestAdminSocketRefusesOthers has another user ask: the directory keeps him
+// out, and where it does not, the daemon looks at who asks.
+func TestAdminSocketRefusesOthers(t *testing.T) {
+	kit.Check(t)
+	m := mnt.Mount(t, mnt.Options{AllowOther: true})
+	socket := filepath.Join(m.RuntimeDir, "admin.sock")
+	mnt.AsUser(t, userAlice(), func() {
+		if _, err := askRaw(socket, "GET", adminapi.PathStatus); !os.IsPermission(err) {
+			t.Errorf("another user reaches the admin socket: %v", err)
+		}
+	})
+	must(t, os.Chmod(m.RuntimeDir, 0o755))
+	must(t, os.Chmod(socket, 0o666))
+	for _, request := range [][2]string{
+		{"GET", adminapi.PathStatus}, {"GET", adminapi.PathConfig}, {"GET", adminapi.PathVersion},
+		{"GET", adminapi.PathMetrics}, {"POST", adminapi.PathFsck}, {"POST", adminapi.PathUmount},
+	} {
+		mnt.AsUser(t, userAlice(), func() {
+			answer, err := askRaw(socket, request[0], request[1])
+			if err != nil || !strings.HasPrefix(answer, "HTTP/1.1 403 ") {
+				t.Errorf("%s %s as another user: %v\n%s", request[0], request[1], err, answer)
+			}
+		})
+		if answer, err := askRaw(socket, "GET", adminapi.PathVersion); err != nil || !strings.HasPrefix(answer, "HTTP/1.1 200 ") {
+			t.Errorf("GET %s as root: %v\n%s", adminapi.PathVersion, err, answer)
+		}
+	}
+}
+
+// askRaw sends a request over a Unix socket, on this thread alone, and
+// returns the beginning of the answer.
+func askRaw(socket, method, path string) (string, error) {
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return "", err
+	}
+	defer unix.Close(fd)
+	if err := unix.Connect(fd, &unix.SockaddrUnix{Name: socket}); err != nil {
+		return "", err
+	}
+	request := method + " " + path + " HTTP/1.1\r\nHost: hmcfs\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}"
+	if _, err := unix.Write(fd, []byte(request)); err != nil {
+		return "", err
+	}
+	answer := make([]byte, 4096)
+	n, err := unix.Read(fd, answer)
+	return string(answer[:max(n, 0)]), err
+}
+
+// userMount is a mount by a user without any privilege.
+type userMount struct {
+	t         *testing.T
+	who       mnt.User
+	root, dir string
+	cmd       *exec.Cmd
+}
+
+// TestDaemonOfAnUnprivilegedUser mounts as a user who has nothing but
+// /dev/fuse and fusermount3.
+func TestDaemonOfAnUnprivilegedUser(t *testing.T) {
+	kit.Check(t)
+	kit.Require(t, "fuse", "root", "tool:fusermount3")
+	deviceForAll(t)
+	u := &userMount{t: t, who: mnt.User{UID: 65534, GID: 65534}, root: mnt.TempDir(t)}
+	u.dir = filepath.Join(u.root, "mnt")
+	for _, d := range []string{"mnt", "state", "run", "home"} {
+		must(t, os.Mkdir(filepath.Join(u.root, d), 0o700))
+		must(t, os.Chown(filepath.Join(u.root, d), u.who.UID, u.who.GID))
+	}
+	u.start()
+	s := u.status()
+	if s.Passthrough.On || s.Passthrough.Reason == "" || s.UID != u.who.UID {
+		t.Errorf("the status says of passthrough %+v and of the user %d", s.Passthrough, s.UID)
+	}
+	_, err := os.ReadDir(u.dir)
+	wantErrno(t, err, unix.EACCES) // root too is another user
+	want := kit.Bytes(1, 0, 3<<20+7)
+	mnt.AsUser(t, u.who, func() { u.write(want) })
+	u.kill()
+	u.start()
+	mnt.AsUser(t, u.who, func() { u.checkAfterDeath(want) })
+	if out, err := u.command("fsck", "--remove-lost", u.dir).CombinedOutput(); err != nil {
+		t.Errorf("fsck: %v: %s", err, out)
+	}
+	if out, err := u.command("umount", u.dir).CombinedOutput(); err != nil {
+		t.Errorf("umount: %v: %s", err, out)
+	}
+	_ = u.cmd.Wait() // it has told of failures already
+	if left := mnt.MountedBelow(u.root); len(left) > 0 {
+		t.Errorf("still mounted: %q", left)
+	}
+	if left, err := filepath.Glob("/dev/shm/hmcfs-65534-*"); len(left) > 0 || err != nil {
+		t.Errorf("left in shared memory: %q, %v", left, err)
+	}
+}
+
+// write writes to both tiers, in the ways that need no passthrough.
+func (u *userMount) write(want []byte) {
+	for _, name := range []string{"host/a", "sim0/b"} {
+		path := filepath.Join(u.dir, name)
+		if err := os.WriteFile(path, want, 0o600); err != nil {
+			u.t.Error(err)
+		}
+		got, err := os.ReadFile(path)
+		if i := kit.FirstDiff(got, want); err != nil || i >= 0 {
+			u.t.Errorf("%s: differs at %d, %v", path, i, err)
+		}
+		var st unix.Stat_t
+		if err := unix.Stat(path, &st); err != nil || int(st.Uid) != u.who.UID || st.Mode != unix.S_IFREG|0o600 {
+			u.t.Errorf("%s: owner %d, mode %o, %v", path, st.Uid, st.Mode, err)
+		}
+	}
+	f, err := os.OpenFile(filepath.Join(u.dir, "host/a"), os.O_RDWR, 0)
+	if err != nil {
+		u.t.Error(err)
+		return
+	}
+	defer f.Close()
+	m, err := unix.Mmap(int(f.Fd()), 0, len(want), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		u.t.Error(err)
+		return
+	}
+	copy(m[4090:], "stored through a map")
+	copy(want[4090:], "stored through a map")
+	if err := unix.Msync(m, unix.MS_SYNC); err != nil {
+		u.t.Error(err)
+	}
+	if err := unix.Munmap(m); err != nil {
+		u.t.Error(err)
+	}
+}
+
+// checkAfterDeath looks at what a killed daemon has left.
+func (u *userMount) checkAfterDeath(want []byte) {
+	got, err := os.ReadFile(filepath.Join(u.dir, "host/a"))
+	if i := kit.FirstDiff(got, want); err != nil || i >= 0 {
+		u.t.Errorf("host/a after kill -9: %d bytes, differs at %d, %v", len(got), i, err)
+	}
+	_, err = os.ReadFile(filepath.Join(u.dir, "sim0/b"))
+	wantErrno(u.t, err, unix.EIO)
+}
+
+// command is hmcfs as the user runs it.
+func (u *userMount) command(args ...string) *exec.Cmd {
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Args = append([]string{"hmcfs"}, args...)
+	cmd.Dir = "/"
+	home := filepath.Join(u.root, "home")
+	cmd.Env = append(os.Environ(), "HOME="+home, "XDG_RUNTIME_DIR="+home, "XDG_STATE_HOME="+home)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: u.who.Credential()}
+	return cmd
+}
+
+// start mounts and waits for the mount to answer.
+func (u *userMount) start() {
+	u.t.Helper()
+	cmd := u.command("mount", "-f", "--state-dir", filepath.Join(u.root, "state"), "--runtime-dir", filepath.Join(u.root, "run"),
+		"--device", "host,size=32MiB", "--device", "sim:0,size=32MiB", u.dir)
+	var log strings.Builder
+	cmd.Stdout, cmd.Stderr = &log, &log
+	must(u.t, cmd.Start())
+	u.cmd = cmd
+	u.t.Cleanup(func() {
+		_ = cmd.Process.Kill() // it has ended when all went well
+		_ = cmd.Wait()
+		if u.t.Failed() {
+			u.t.Logf("the user's daemon:\n%s", log.String())
+		}
+	})
+	kit.Eventually(u.t, 30*time.Second, func() error { return u.command("status", u.dir).Run() })
+}
+
+func (u *userMount) kill() {
+	u.t.Helper()
+	must(u.t, u.cmd.Process.Kill())
+	_ = u.cmd.Wait() // killed
+}
+
+func (u *userMount) status() (s adminapi.Status) {
+	u.t.Helper()
+	out, err := u.command("status", "--json", u.dir).Output()
+	must(u.t, err)
+	must(u.t, json.Unmarshal(out, &s))
+	return s
+}
+
+// deviceForAll lets every user open /dev/fuse, in this process's own mount
+// namespace and for this test alone.
+func deviceForAll(t *testing.T) {
+	t.Helper()
+	if os.Getenv("HMCFS_TEST_ISOLATED") == "" {
+		t.Skip("no mount namespace of our own")
+	}
+	dir := filepath.Join(mnt.TempDir(t), "dev") // unmounted with the directory
+	must(t, os.Mkdir(dir, 0o755))
+	must(t, unix.Mount("tmpfs", dir, "tmpfs", unix.MS_NOSUID, "mode=755"))
+	node := filepath.Join(dir, "fuse")
+	const major, minor = 10, 229
+	must(t, unix.Mknod(node, unix.S_IFCHR|0o666, int(unix.Mkdev(major, minor))))
+	must(t, os.Chmod(node, 0o666))
+	must(t, unix.Mount(node, "/dev/fuse", "", unix.MS_BIND, ""))
+	t.Cleanup(func() {
+		if err := unix.Unmount("/dev/fuse", unix.MNT_DETACH); err != nil {
+			t.Errorf("give /dev/fuse back: %v", err)
+		}
+	})
+}
