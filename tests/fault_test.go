@@ -23,27 +23,29 @@ func faultyMount(t *testing.T) *mnt.M {
 	}})
 }
 
+// faultySize is the size of the files of faultyWork.
+const faultySize = 2<<20 + 100
+
 // faultyWork is what the tests do on devices that break down: it ends at the
 // first error, having checked every byte that it was given.
 func faultyWork(m *mnt.M, device, other string) error {
-	const size = 2<<20 + 100
 	a, b, c := m.Path(device, "a"), m.Path(device, "b"), m.Path(other, "c")
-	if err := os.WriteFile(a, kit.Bytes(1, 0, size), 0o644); err != nil {
+	if err := os.WriteFile(a, kit.Bytes(1, 0, faultySize), 0o644); err != nil {
 		return err
 	}
-	if err := wantBytes(a, 1, size); err != nil {
+	if err := wantBytes(a); err != nil {
 		return err
 	}
-	if err := copyFile(a, b, size); err != nil {
+	if err := copyFile(a, b); err != nil {
 		return err
 	}
-	if err := wantBytes(b, 1, size); err != nil {
+	if err := wantBytes(b); err != nil {
 		return err
 	}
-	if err := copyFile(b, c, size); err != nil {
+	if err := copyFile(b, c); err != nil {
 		return err
 	}
-	if err := wantBytes(c, 1, size); err != nil {
+	if err := wantBytes(c); err != nil {
 		return err
 	}
 	if err := os.Remove(c); err != nil {
@@ -52,7 +54,7 @@ func faultyWork(m *mnt.M, device, other string) error {
 	if err := os.Rename(b, c); err != nil {
 		return err
 	}
-	if err := wantBytes(c, 1, size); err != nil {
+	if err := wantBytes(c); err != nil {
 		return err
 	}
 	return withFile(a, os.O_RDWR, func(f *os.File) error {
@@ -62,20 +64,20 @@ func faultyWork(m *mnt.M, device, other string) error {
 		if err := f.Truncate(500_000); err != nil {
 			return err
 		}
-		return f.Truncate(size)
+		return f.Truncate(faultySize)
 	})
 }
 
 // errWrong says that a read went well, with other bytes than were written.
 var errWrong = errors.New("wrong bytes")
 
-// wantBytes reads a file in pieces of an odd size.
-func wantBytes(name string, seed uint64, size int) error {
+// wantBytes demands content 1 of a file, read in pieces of an odd size.
+func wantBytes(name string) error {
 	return withFile(name, os.O_RDONLY, func(f *os.File) error {
 		buf := make([]byte, 300_001)
-		for off := 0; off < size; {
-			n, err := f.ReadAt(buf[:min(len(buf), size-off)], int64(off))
-			if i := kit.DiffAt(buf[:n], seed, int64(off)); i >= 0 {
+		for off := 0; off < faultySize; {
+			n, err := f.ReadAt(buf[:min(len(buf), faultySize-off)], int64(off))
+			if i := kit.DiffAt(buf[:n], 1, int64(off)); i >= 0 {
 				return fmt.Errorf("%s at %d: %w", name, off+i, errWrong)
 			}
 			if off += n; err != nil {
@@ -86,17 +88,17 @@ func wantBytes(name string, seed uint64, size int) error {
 	})
 }
 
-func copyFile(from, to string, size int) error {
+func copyFile(from, to string) error {
 	return withFile(from, os.O_RDONLY, func(in *os.File) error {
 		out, err := os.Create(to)
 		if err != nil {
 			return err
 		}
-		for done := 0; done < size && err == nil; {
+		for done := 0; done < faultySize && err == nil; {
 			var n int
-			n, err = unix.CopyFileRange(int(in.Fd()), nil, int(out.Fd()), nil, size-done, 0)
+			n, err = unix.CopyFileRange(int(in.Fd()), nil, int(out.Fd()), nil, faultySize-done, 0)
 			if n == 0 && err == nil {
-				err = fmt.Errorf("copied %d of %d: %w", done, size, unix.EIO)
+				err = fmt.Errorf("copied %d of %d: %w", done, faultySize, unix.EIO)
 			}
 			done += max(n, 0)
 		}
@@ -197,7 +199,7 @@ func wantSound(t *testing.T, m *mnt.M, device string) {
 		return
 	}
 	must(t, err)
-	defer f.Close()
+	defer func() { _ = f.Close() }() // it was only read
 	size := fstat(t, f).Size
 	page := make([]byte, 4096)
 	for off := int64(0); off < size; off += 4096 {

@@ -57,7 +57,9 @@ func interrupted(t *testing.T, m *mnt.M, device string, cmd *exec.Cmd) {
 	case <-timer.C:
 		t.Errorf("%q did not end within %v of the signal", cmd.Args, stopsWithin)
 		_ = cmd.Process.Kill() // it has ended now
-		<-done
+		if err := <-done; err == nil {
+			t.Error("it was not killed either")
+		}
 	}
 }
 
@@ -110,15 +112,14 @@ func wantPrefix(t *testing.T, name string) {
 
 func wantContentInPieces(t *testing.T, name string, size int64) {
 	t.Helper()
-	f, err := os.Open(name)
-	must(t, err)
-	defer f.Close()
+	f := open(t, name, os.O_RDONLY)
 	for off := int64(0); off < size; off += 1 << 20 {
 		wantRange(t, f, 1, off, int(min(1<<20, size-off)))
 	}
 	if st := fstat(t, f); st.Size != size {
 		t.Errorf("%s has %d bytes, want %d", name, st.Size, size)
 	}
+	must(t, f.Close())
 }
 
 func TestInterruptedDeviceCopyStops(t *testing.T) {

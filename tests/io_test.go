@@ -72,10 +72,14 @@ func TestSeekDataAndHole(t *testing.T) {
 			whence    int
 			off, want int64
 		}{
-			{unix.SEEK_DATA, 0, 2 * mib}, {unix.SEEK_HOLE, 0, 0},
-			{unix.SEEK_DATA, 2*mib + 7, 2*mib + 7}, {unix.SEEK_HOLE, 2*mib + 7, 3 * mib},
-			{unix.SEEK_DATA, 3 * mib, 5 * mib}, {unix.SEEK_HOLE, 5 * mib, 6 * mib},
-			{unix.SEEK_HOLE, 7 * mib, 7 * mib}, {unix.SEEK_HOLE, 8*mib - 1, 8*mib - 1},
+			{unix.SEEK_DATA, 0, 2 * mib},
+			{unix.SEEK_HOLE, 0, 0},
+			{unix.SEEK_DATA, 2*mib + 7, 2*mib + 7},
+			{unix.SEEK_HOLE, 2*mib + 7, 3 * mib},
+			{unix.SEEK_DATA, 3 * mib, 5 * mib},
+			{unix.SEEK_HOLE, 5 * mib, 6 * mib},
+			{unix.SEEK_HOLE, 7 * mib, 7 * mib},
+			{unix.SEEK_HOLE, 8*mib - 1, 8*mib - 1},
 		} {
 			got, err := unix.Seek(int(f.Fd()), tc.off, tc.whence)
 			if err != nil || got != tc.want {

@@ -60,7 +60,7 @@ func everywhereWith(t *testing.T, o mnt.Options, fn func(t *testing.T, p place))
 // openDir makes a directory that all may write to.
 func openDir(t *testing.T, parent string) string {
 	t.Helper()
-	dir, err := os.MkdirTemp(parent, "")
+	dir, err := os.MkdirTemp(parent, "") //nolint:usetesting // it is to be in the mount
 	must(t, err)
 	must(t, os.Chmod(dir, 0o777))
 	return dir

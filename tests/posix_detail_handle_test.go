@@ -24,16 +24,15 @@ func handleOf(t testing.TB, path string) unix.FileHandle {
 
 // openHandle opens what a handle names, on the file system that dir is on.
 func openHandle(dir string, h unix.FileHandle) (*os.File, error) {
-	d, err := os.Open(dir)
-	if err != nil {
-		return nil, err
-	}
-	defer d.Close()
-	fd, err := unix.OpenByHandleAt(int(d.Fd()), h, unix.O_RDONLY)
-	if err != nil {
-		return nil, err
-	}
-	return os.NewFile(uintptr(fd), "by handle"), nil
+	var f *os.File
+	err := withFile(dir, os.O_RDONLY, func(d *os.File) error {
+		fd, err := unix.OpenByHandleAt(int(d.Fd()), h, unix.O_RDONLY)
+		if err == nil {
+			f = os.NewFile(uintptr(fd), "by handle")
+		}
+		return err
+	})
+	return f, err
 }
 
 // forget makes the kernel drop the names and inodes that nobody uses.
@@ -49,7 +48,7 @@ func wantByHandle(t testing.TB, dir string, h unix.FileHandle, ino uint64, seed 
 		t.Errorf("open by handle: %v", err)
 		return
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }() // it was only read
 	if st := fstat(t, f); st.Ino != ino {
 		t.Errorf("inode %d, want %d", st.Ino, ino)
 	}

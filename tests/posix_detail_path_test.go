@@ -62,10 +62,10 @@ func TestDeeperThanAPathCanName(t *testing.T) {
 		must(t, err)
 		for range levels {
 			must(t, root.Mkdir(name, 0o755))
-			next, err := root.OpenRoot(name)
+			above := root
+			root, err = above.OpenRoot(name)
 			must(t, err)
-			must(t, root.Close())
-			root = next
+			must(t, above.Close())
 		}
 		must(t, root.WriteFile("leaf", []byte("deep"), 0o644))
 		got, err := root.ReadFile("leaf")

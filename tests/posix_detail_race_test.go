@@ -214,11 +214,11 @@ func renameUntil(t *testing.T, p place, moving int, stop <-chan struct{}) {
 // change exactly once.
 func wantListedOnce(t *testing.T, dir string, fixed int) {
 	t.Helper()
-	d, err := os.Open(dir)
-	must(t, err)
-	defer d.Close()
-	names, err := d.Readdirnames(-1)
-	must(t, err)
+	var names []string
+	must(t, withFile(dir, os.O_RDONLY, func(d *os.File) (err error) {
+		names, err = d.Readdirnames(-1)
+		return err
+	}))
 	count := make(map[string]int)
 	for _, n := range names {
 		count[n]++

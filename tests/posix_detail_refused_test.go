@@ -61,8 +61,11 @@ func acl() []byte {
 		tag, perm uint16
 		id        uint32
 	}{
-		{0x01, 6, nobodyInParticular}, {0x02, 4, alice}, {0x04, 0, nobodyInParticular},
-		{0x10, 4, nobodyInParticular}, {0x20, 0, nobodyInParticular},
+		{0x01, 6, nobodyInParticular},
+		{0x02, 4, alice},
+		{0x04, 0, nobodyInParticular},
+		{0x10, 4, nobodyInParticular},
+		{0x20, 0, nobodyInParticular},
 	} {
 		b = binary.LittleEndian.AppendUint16(b, e.tag)
 		b = binary.LittleEndian.AppendUint16(b, e.perm)

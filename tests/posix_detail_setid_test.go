@@ -78,19 +78,13 @@ func TestSetGroupIDBitIsNotForNonMembers(t *testing.T) {
 		} {
 			made, changed := dir+"/made-by-"+tc.name, dir+"/changed-by-"+tc.name
 			mnt.AsUser(t, tc.user, func() {
-				for _, name := range []string{made, changed} {
-					perm := uint32(0o775)
-					if name == made {
-						perm = 0o2775
-					}
-					if fd, err := unix.Open(name, unix.O_CREAT|unix.O_EXCL|unix.O_WRONLY, perm); err != nil {
-						t.Error(err)
-					} else if err := unix.Close(fd); err != nil {
+				for _, err := range []error{
+					unix.Mknod(made, unix.S_IFREG|0o2775, 0), unix.Mknod(changed, unix.S_IFREG|0o775, 0),
+					unix.Chmod(changed, 0o2775),
+				} {
+					if err != nil {
 						t.Error(err)
 					}
-				}
-				if err := unix.Chmod(changed, 0o2775); err != nil {
-					t.Error(err)
 				}
 			})
 			for _, name := range []string{made, changed} {

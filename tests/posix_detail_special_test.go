@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"errors"
 	"net"
 	"os"
 	"testing"
@@ -55,13 +56,19 @@ func TestStatxOfSpecialFiles(t *testing.T) {
 			if st.Mask&unix.STATX_BTIME == 0 || time.Unix(st.Btime.Sec, int64(st.Btime.Nsec)).Before(started) {
 				t.Errorf("%s: no time of birth: mask %#x, %v", name, st.Mask, st.Btime)
 			}
-			plain := lstat(t, p.path(name))
-			if plain.Ino != st.Ino || plain.Mode != uint32(st.Mode) || uint64(plain.Size) != st.Size ||
-				plain.Mtim.Nano() != st.Mtime.Sec*1e9+int64(st.Mtime.Nsec) || plain.Blocks != int64(st.Blocks) {
-				t.Errorf("%s: stat %+v\nstatx %+v", name, plain, st)
-			}
+			wantSameAsStat(t, p.path(name), &st)
 		}
 	})
+}
+
+// wantSameAsStat demands that stat tells what statx told.
+func wantSameAsStat(t *testing.T, path string, st *unix.Statx_t) {
+	t.Helper()
+	plain := lstat(t, path)
+	if plain.Ino != st.Ino || plain.Mode != uint32(st.Mode) || uint64(plain.Size) != st.Size ||
+		plain.Mtim.Nano() != st.Mtime.Sec*1e9+int64(st.Mtime.Nsec) || plain.Blocks != int64(st.Blocks) {
+		t.Errorf("%s: stat %+v\nstatx %+v", path, plain, st)
+	}
 }
 
 func TestFifoCarriesBytes(t *testing.T) {
@@ -87,12 +94,7 @@ func TestUnixSocket(t *testing.T) {
 		must(t, err)
 		served := make(chan error, 1)
 		go func() {
-			c, err := l.Accept()
-			if err == nil {
-				_, err = c.Write([]byte("hello"))
-				_ = c.Close()
-			}
-			served <- err
+			served <- greet(l)
 		}()
 		c, err := net.Dial("unix", "sock")
 		must(t, err)
@@ -107,6 +109,16 @@ func TestUnixSocket(t *testing.T) {
 			t.Errorf("the closed socket: %v", err)
 		}
 	})
+}
+
+// greet serves one connection.
+func greet(l net.Listener) error {
+	c, err := l.Accept()
+	if err != nil {
+		return err
+	}
+	_, err = c.Write([]byte("hello"))
+	return errors.Join(err, c.Close())
 }
 
 func TestHardLinksWithinADevice(t *testing.T) {

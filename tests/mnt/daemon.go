@@ -24,7 +24,7 @@ func (m *M) startDaemon(args, env []string) *daemon {
 	if err != nil {
 		m.t.Fatal(err)
 	}
-	defer log.Close()
+	defer func() { _ = log.Close() }() // the daemon has its own
 	cmd := itself(programName, args...)
 	cmd.Env, cmd.Dir = env, "/"
 	cmd.Stdout, cmd.Stderr = log, log
@@ -66,9 +66,9 @@ func (d *daemon) ended() bool {
 	}
 }
 
-// endsWithin waits for the end, no longer than the timeout.
-func (d *daemon) endsWithin(timeout time.Duration) bool {
-	timer := time.NewTimer(timeout)
+// ends waits for the end, no longer than patience.
+func (d *daemon) ends() bool {
+	timer := time.NewTimer(patience)
 	defer timer.Stop()
 	select {
 	case <-d.done:
@@ -81,7 +81,7 @@ func (d *daemon) endsWithin(timeout time.Duration) bool {
 // await waits for the end and fails the test if it does not come.
 func (d *daemon) await(t testing.TB) {
 	t.Helper()
-	if !d.endsWithin(patience) {
+	if !d.ends() {
 		t.Fatalf("the daemon has not ended within %v", patience)
 	}
 }

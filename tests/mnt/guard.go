@@ -29,10 +29,10 @@ func startGuard() (stop func(), err error) {
 		return nil, err
 	}
 	// Tests go in as other users.
-	if err := os.Chmod(base, 0o755); err != nil {
+	if err = os.Chmod(base, 0o755); err != nil {
 		return nil, err
 	}
-	if err := os.Setenv(baseEnv, base); err != nil {
+	if err = os.Setenv(baseEnv, base); err != nil {
 		return nil, err
 	}
 	cmd := itself(guardName, append([]string{base}, programDir()...)...)

@@ -97,7 +97,7 @@ func Prepare(t testing.TB, o Options) *M {
 // that is mounted in it at the end of the test.
 func TempDir(t testing.TB) string {
 	t.Helper()
-	dir, err := os.MkdirTemp(Base(), "")
+	dir, err := os.MkdirTemp(Base(), "") //nolint:usetesting // that one is closed to others, and too long
 	if err != nil {
 		t.Fatalf("is TestMain mnt.Main? %v", err)
 	}
@@ -219,12 +219,12 @@ func (m *M) clear() {
 	if m.mounted() {
 		_ = unix.Unmount(m.Dir, unix.MNT_DETACH) // Clear of TempDir tells it
 	}
-	if !m.daemon.endsWithin(patience) {
+	if !m.daemon.ends() {
 		m.t.Errorf("the daemon does not end after the unmount; its goroutines are in its log")
 		m.daemon.signal(m.t, syscall.SIGQUIT)
-		if !m.daemon.endsWithin(patience) {
+		if !m.daemon.ends() {
 			m.daemon.signal(m.t, syscall.SIGKILL)
-			m.daemon.endsWithin(patience)
+			m.daemon.ends()
 		}
 	}
 	if m.t.Failed() {

@@ -35,19 +35,34 @@ func (u User) Credential() *syscall.Credential {
 func AsUser(t testing.TB, u User, fn func()) {
 	t.Helper()
 	done := make(chan error)
-	go func() {
-		// Never unlocked: the thread ends with the goroutine, and nobody else
-		// runs on it.
-		runtime.LockOSThread()
+	go onThread(func() {
 		err := become(u)
 		if err == nil {
 			fn()
 		}
 		done <- err
-	}()
+	})
 	if err := <-done; err != nil {
 		t.Fatalf("become user %d: %v", u.UID, err)
 	}
+}
+
+// onThread runs fn on a thread that nobody else uses and that ends with the
+// goroutine, since it is never unlocked. That must not be the main thread: it
+// never ends, and its rights are those that /proc tells of the process.
+func onThread(fn func()) {
+	runtime.LockOSThread()
+	if unix.Gettid() != unix.Getpid() {
+		fn()
+		return
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		onThread(fn)
+	}()
+	<-done
+	runtime.UnlockOSThread()
 }
 
 // become gives the calling thread, and no other, the user's rights. The
