@@ -244,7 +244,11 @@ func TestPrintStatAndFsck(t *testing.T) {
 		}
 	}
 	err := printFsck(&b, adminapi.FsckReport{
-		Checked: 5, Removed: 1, Problems: []adminapi.Problem{{Text: "wrong link count: inode 7"}},
+		Checked: 5, Removed: 1, Repaired: 1, Problems: []adminapi.Problem{
+			{Text: "wrong link count: inode 7"},
+			{Text: "inode without entry: inode 8", Repaired: true, Done: "it is put back as sim0/#8"},
+			{Text: "missing key: inode 9", Fault: "it comes back"},
+		},
 		Lost: []adminapi.LostObject{{Path: "sim0/a", Size: 1 << 20}, {Path: "sim0/b", Size: 5, Removed: true}},
 	})
 	if err != nil {
