@@ -248,7 +248,7 @@ func (d *Daemon) listen(ctx context.Context, _ *undo) error {
 // openListed opens the devices that were asked for, or those that are there.
 func (d *Daemon) openListed(ctx context.Context, reg *devices.Registry) ([]devices.Device, error) {
 	if specs := d.opts.Settings.Devices; len(specs) > 0 {
-		return reg.OpenAll(ctx, withHost(specs))
+		return openSpecs(ctx, reg, withHost(specs))
 	}
 	return d.openFound(ctx, reg)
 }
