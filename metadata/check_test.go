@@ -66,6 +66,9 @@ func TestCheckAndRepair(t *testing.T) {
 func repair(t *testing.T, s *Store, found []Problem) {
 	t.Helper()
 	for _, p := range found {
+		if p.Remedy() == "" {
+			t.Errorf("nobody is told what is done about %v", p)
+		}
 		if err := s.Repair(t.Context(), p); err != nil && !errors.Is(err, ErrChanged) {
 			t.Fatalf("Repair: %v", err)
 		}

@@ -117,3 +117,52 @@ func (p Problem) String() string {
 	}
 	return b.String()
 }
+
+// Remedy says in words what Repair has done about the problem.
+func (p Problem) Remedy() string {
+	if p.Kind == CorruptRecord {
+		return p.corruptRemedy()
+	}
+	remedies := [...]string{
+		DanglingEntry:   "the entry is removed",
+		WrongEntryType:  "the entry tells the inode's type",
+		SecondEntry:     "the further entry is removed",
+		Orphan:          "it has an entry again",
+		Circle:          "it is taken out of itself",
+		WrongPrimary:    "the primary link is one of its entries",
+		MissingLink:     "the inode knows of the link",
+		DanglingLink:    "the link is removed",
+		WrongNlink:      "counted anew",
+		WrongSize:       "counted anew",
+		WrongCount:      "counted anew",
+		DanglingKey:     "the key is removed",
+		MissingKey:      "the key names the inode, unless it is another's by now",
+		DanglingRecords: "they are removed",
+		DanglingDevice:  "the device is removed",
+		MissingDevice:   "the directory is the device's",
+	}
+	if p.Kind > 0 && int(p.Kind) < len(remedies) {
+		return remedies[p.Kind]
+	}
+	return ""
+}
+
+// corruptRemedy says what went with a record that cannot be decoded.
+func (p Problem) corruptRemedy() string {
+	if p.Key == "" {
+		return ""
+	}
+	switch p.Key[0] {
+	case kindInode:
+		return "the inode is removed"
+	case kindDirent:
+		return "the entry is removed"
+	case kindLink:
+		return "the link is removed"
+	case kindXattr:
+		return "the attribute is removed"
+	case kindMapping:
+		return "the mapping is removed: that part of the file reads as zeros"
+	}
+	return "the record is removed"
+}

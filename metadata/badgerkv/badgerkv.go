@@ -86,9 +86,6 @@ func openBadger(opts Options) (db *badger.DB, err error) {
 			db, err = nil, fmt.Errorf("badger panicked: %v", p)
 		}
 	}()
-	if err := verifyTables(opts.Dir); err != nil {
-		return nil, err
-	}
 	o := badger.DefaultOptions(opts.Dir)
 	o.Logger = logger{opts.Logger.Named("badger")}
 	o.BypassLockGuard = true // lockDir holds that lock
@@ -105,6 +102,9 @@ func openBadger(opts Options) (db *badger.DB, err error) {
 	o.ChecksumVerificationMode = options.OnBlockRead
 	o.ValueThreshold = maxValue
 	o.ValueLogFileSize = valueLogSize
+	if err := verifyTables(o); err != nil {
+		return nil, err
+	}
 	return badger.Open(o)
 }
 

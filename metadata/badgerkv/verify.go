@@ -2,13 +2,17 @@ package badgerkv
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 
+	"github.com/dgraph-io/badger/v4"
 	"github.com/dgraph-io/badger/v4/fb"
 	"github.com/dgraph-io/badger/v4/pb"
+	"github.com/dgraph-io/badger/v4/table"
 	"github.com/dgraph-io/badger/v4/y"
 	"google.golang.org/protobuf/proto"
 )
@@ -17,14 +21,25 @@ import (
 // opens them: the index and the last block. Badger opens tables in goroutines
 // of its own and panics there when it cannot read one, which would end the
 // process; so a damaged table has to be found before.
-func verifyTables(dir string) error {
-	names, err := filepath.Glob(filepath.Join(dir, "*.sst"))
+//
+// Only tables that the manifest lists count. A death may leave one half
+// written that is not listed yet; Badger removes it and replays its log.
+func verifyTables(opts badger.Options) error {
+	manifest, err := os.Open(filepath.Join(opts.Dir, badger.ManifestFilename))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // a new store
+	}
 	if err != nil {
 		return err
 	}
-	for _, name := range names {
-		if err := verifyTable(name); err != nil {
-			return fmt.Errorf("table %s: %w", filepath.Base(name), err)
+	listed, _, err := badger.ReplayManifestFile(manifest, opts.ExternalMagicVersion, opts)
+	if err = errors.Join(err, manifest.Close()); err != nil {
+		return fmt.Errorf("manifest: %w", err)
+	}
+	for id := range listed.Tables {
+		name := table.IDToFilename(id)
+		if err := verifyTable(filepath.Join(opts.Dir, name)); err != nil {
+			return fmt.Errorf("table %s: %w", name, err)
 		}
 	}
 	return nil

@@ -128,14 +128,20 @@ type Setting struct {
 type FsckRequest struct {
 	// RemoveLost removes every lost object.
 	RemoveLost bool `json:"remove_lost"`
+	// Repair mends the contradictions in the records, before lost objects
+	// are looked for.
+	Repair bool `json:"repair,omitempty"`
 }
 
 // FsckReport is what a check found.
 type FsckReport struct {
 	// Checked counts the inodes that were looked at.
 	Checked int `json:"checked"`
-	// Problems are contradictions in the records.
+	// Problems are contradictions in the records: with Repair, also those
+	// that came to light by mending others.
 	Problems []Problem `json:"problems"`
+	// Repaired counts the problems that are mended now.
+	Repaired int `json:"repaired"`
 	// Lost are the objects whose bytes are gone.
 	Lost []LostObject `json:"lost"`
 	// Removed counts the lost objects that were removed.
@@ -146,8 +152,11 @@ type FsckReport struct {
 type Problem struct {
 	Text string       `json:"text"`
 	Ino  metadata.Ino `json:"ino,omitempty"`
-	// Repaired says that it is mended now.
-	Repaired bool `json:"repaired"`
+	// Repaired says that it is mended now, and Done how. Fault is why it is
+	// not, although that was asked for.
+	Repaired bool   `json:"repaired"`
+	Done     string `json:"done,omitempty"`
+	Fault    string `json:"error,omitempty"`
 }
 
 // LostObject is a file whose bytes are gone with its device's memory.

@@ -101,6 +101,10 @@ func TestFaults(t *testing.T) {
 		{"mount", "--nope", "/mnt"},
 		{"mount", "--device", "smi:0", "--slots", "99", "--read-ahead", "3q", dir},
 		{"mount", "--device", "sim:0,size", dir},
+		{"mount", "--device", "sim:1,sise=3", dir},
+		{"mount", "--device", "sim:1,size=3q,mapped=maybe,flavour=sweet", dir},
+		{"mount", "--device", "opencl:0,map=of", dir},
+		{"mount", "--device", "sim:0", "--device", "sim,size=1MiB", dir},
 		{"mount", "-o", "ro,devize=sim:0", dir},
 		{"mount", "--config", bad, dir},
 		{"mount", "--config", filepath.Join(dir, "none.yaml"), dir},
@@ -244,7 +248,11 @@ func TestPrintStatAndFsck(t *testing.T) {
 		}
 	}
 	err := printFsck(&b, adminapi.FsckReport{
-		Checked: 5, Removed: 1, Problems: []adminapi.Problem{{Text: "wrong link count: inode 7"}},
+		Checked: 5, Removed: 1, Repaired: 1, Problems: []adminapi.Problem{
+			{Text: "wrong link count: inode 7"},
+			{Text: "inode without entry: inode 8", Repaired: true, Done: "it is put back as sim0/#8"},
+			{Text: "missing key: inode 9", Fault: "it comes back"},
+		},
 		Lost: []adminapi.LostObject{{Path: "sim0/a", Size: 1 << 20}, {Path: "sim0/b", Size: 5, Removed: true}},
 	})
 	if err != nil {

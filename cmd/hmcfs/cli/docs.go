@@ -82,7 +82,7 @@ the way out. What ` + "`--json`" + ` prints only ever gets new fields.
 | 2 | a fault in the flags, the environment or a config file; nothing was touched |
 | 3 | the path is on no hmcfs mount |
 | 4 | some of several failed (cp, stat), or there are lost objects (fsck) |
-| 5 | fsck found records that contradict each other |
+| 5 | fsck found records that contradict each other, and did not mend them all |
 
 As ` + "`mount.hmcfs`" + ` the program is what mount(8) calls for ` + "`mount -t hmcfs`" + ` and
 fstab; it answers with the exit codes of mount(8) then: 0, 1 for a fault in

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/hmcfs/hmcfs/cmd/hmcfs/daemon"
 )
 
 // The exit codes. docs/cli.md promises them.
@@ -44,11 +46,14 @@ var errSilent = errors.New("")
 
 func exitCode(err error) int {
 	var c *codeError
+	var spec *daemon.SpecError
 	switch {
 	case err == nil:
 		return exitOK
 	case errors.As(err, &c):
 		return c.code
+	case errors.As(err, &spec):
+		return exitUsage
 	}
 	return exitFailure
 }

@@ -31,7 +31,7 @@ func addOptions(cmd *cobra.Command) *optionFlags {
 // resolve works out every option from all sources.
 func (f *optionFlags) resolve(a *app) (*config.Settings, error) {
 	s, err := config.Resolve(config.Inputs{
-		Flags: f.given, Getenv: a.Getenv, Files: config.Files(f.config, a.Getenv), Families: daemon.FamilyNames(),
+		Flags: f.given, Getenv: a.Getenv, Files: config.Files(f.config, a.Getenv), Families: daemon.FamilyParams(),
 	})
 	if err != nil {
 		return nil, usage(err)

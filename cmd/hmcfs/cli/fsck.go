@@ -15,18 +15,23 @@ import (
 
 func (a *app) fsckVerb() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "fsck [--remove-lost] [--json] (--state-dir DIR | MOUNTPOINT)",
-		Short: "Check the records, and list or remove lost objects",
+		Use:   "fsck [--repair] [--remove-lost] [--json] (--state-dir DIR | MOUNTPOINT)",
+		Short: "Check and repair the records, and list or remove lost objects",
 		Long: "Check a running mount, or the records that one left in its state directory. A lost object\n" +
-			"is a file whose bytes were in device memory that is gone.\n\n" +
-			"Exit codes: 0 nothing to tell, or all lost objects removed; 4 lost objects are there;\n" +
-			"5 the records contradict each other.",
+			"is a file whose bytes were in device memory that is gone. Records that contradict each\n" +
+			"other do not come from a crash; they tell of a fault in hmcfs or of the disk below.\n\n" +
+			"--repair mends them: a file without a name gets its name back, or one such as\n" +
+			"ocl0/#1234; counts are counted anew; what can't be read, and names of nothing, are\n" +
+			"removed. Every step is listed. Check without it first.\n\n" +
+			"Exit codes: 0 nothing to tell, or all of it repaired and removed; 4 lost objects are\n" +
+			"there; 5 the records contradict each other.",
 		Args: arguments(0, 1, "one MOUNTPOINT or --state-dir DIR"),
 	}
 	var stateDir string
 	var r adminapi.FsckRequest
 	cmd.Flags().StringVar(&stateDir, "state-dir", "", "Check the records in this state directory, which no daemon uses.")
 	cmd.Flags().BoolVar(&r.RemoveLost, "remove-lost", false, "Remove every lost object.")
+	cmd.Flags().BoolVar(&r.Repair, "repair", false, "Mend records that contradict each other, before lost objects are looked for.")
 	asJSON := addJSON(cmd)
 	cmd.RunE = func(c *cobra.Command, args []string) error {
 		if (stateDir == "") == (len(args) == 0) {
@@ -52,12 +57,23 @@ func (a *app) fsck(ctx context.Context, args []string, stateDir string, r admina
 	switch {
 	case err != nil:
 		return err
-	case len(report.Problems) > 0:
+	case len(report.Problems) > report.Repaired:
+		if !r.Repair {
+			a.note("to mend what contradicts: hmcfs fsck --repair %s", where(args, stateDir))
+		}
 		return &codeError{code: exitProblems, err: errSilent}
 	case len(report.Lost) > report.Removed:
 		return &codeError{code: exitPartial, err: errSilent}
 	}
 	return nil
+}
+
+// where is how a person named what was checked.
+func where(args []string, stateDir string) string {
+	if stateDir != "" {
+		return "--state-dir " + stateDir
+	}
+	return args[0]
 }
 
 func (a *app) check(ctx context.Context, args []string, stateDir string, r adminapi.FsckRequest) (adminapi.FsckReport, error) {
@@ -77,16 +93,23 @@ func (a *app) check(ctx context.Context, args []string, stateDir string, r admin
 
 func printFsck(w io.Writer, r adminapi.FsckReport) error {
 	for _, p := range r.Problems {
-		fmt.Fprintf(w, "problem: %s\n", p.Text)
+		switch {
+		case p.Repaired:
+			fmt.Fprintf(w, "repaired: %s: %s\n", p.Text, p.Done)
+		case p.Fault != "":
+			fmt.Fprintf(w, "problem:  %s: not repaired: %s\n", p.Text, p.Fault)
+		default:
+			fmt.Fprintf(w, "problem:  %s\n", p.Text)
+		}
 	}
 	for _, l := range r.Lost {
-		word := "lost:    "
+		word := "lost:     "
 		if l.Removed {
-			word = "removed: "
+			word = "removed:  "
 		}
 		fmt.Fprintf(w, "%s%s (%d bytes, %v)\n", word, l.Path, l.Size, devices.Size(l.Size))
 	}
-	_, err := fmt.Fprintf(w, "%d checked, %d problems, %d lost, %d removed\n",
-		r.Checked, len(r.Problems), len(r.Lost), r.Removed)
+	_, err := fmt.Fprintf(w, "%d checked, %d problems, %d repaired, %d lost, %d removed\n",
+		r.Checked, len(r.Problems), r.Repaired, len(r.Lost), r.Removed)
 	return err
 }

@@ -159,7 +159,7 @@ func TestFaults(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			in := config.Inputs{
 				Files: []config.File{{Path: "/c"}}, ReadFile: reader(map[string]string{"/c": c.file}),
-				Getenv: environment(c.env), Flags: map[string][]config.Given{}, Families: []string{"host", "sim"},
+				Getenv: environment(c.env), Flags: map[string][]config.Given{}, Families: []config.Family{{Name: "host"}, {Name: "sim", Params: []config.Param{{Name: "size", Kind: config.ParamSize}}}},
 			}
 			for k, v := range c.flags {
 				in.Flags[k] = []config.Given{{Text: v, Source: "flag --" + k}}

@@ -48,7 +48,7 @@ func mountWords() []string {
 // Validate reports every fault of the values at once, joined, each naming its
 // option. families are the device families that the program knows; nil skips
 // that check.
-func (o *Options) Validate(families []string) error {
+func (o *Options) Validate(families []Family) error {
 	var faults []error
 	add := func(err error) {
 		if err != nil {
@@ -60,9 +60,7 @@ func (o *Options) Validate(families []string) error {
 	for _, w := range o.MountOptions {
 		add(oneOf("option", w, mountWords()))
 	}
-	for _, d := range o.Devices {
-		add(checkDevice(d, families))
-	}
+	faults = append(faults, checkDevices(o.Devices, families)...)
 	if o.MaxWrite < 128*devices.KiB || o.MaxWrite%(4*devices.KiB) != 0 || o.MaxWrite > 16*devices.MiB {
 		add(fmt.Errorf("max-write: %d bytes is not a multiple of 4 KiB from 128 KiB to 16 MiB; leave it out for 1MiB", uint64(o.MaxWrite)))
 	}
@@ -103,16 +101,4 @@ func oneOf(name, value string, words []string) error {
 		return nil
 	}
 	return fmt.Errorf("%s: %q is unknown; use %s%s", name, value, strings.Join(words, ", "), didYouMean(value, words))
-}
-
-func checkDevice(text string, families []string) error {
-	spec, err := devices.ParseSpec(text)
-	if err != nil {
-		return err
-	}
-	if families == nil || slices.Contains(families, string(spec.Family)) {
-		return nil
-	}
-	return fmt.Errorf("device %q: unknown family %q; known are %s%s",
-		text, spec.Family, strings.Join(families, ", "), didYouMean(string(spec.Family), families))
 }

@@ -18,7 +18,7 @@ type Inputs struct {
 	// ReadFile reads one of them; nil is os.ReadFile.
 	ReadFile func(string) ([]byte, error)
 	// Families are the device families that the program knows.
-	Families []string
+	Families []Family
 }
 
 // Given is one value as it was written, and where.

@@ -169,7 +169,7 @@ func (d *Daemon) recordsFault(err error) error {
 	case errors.Is(err, metadata.ErrNewer):
 		return fmt.Errorf("metadata in %s: %w; mount with that version, or give another --state-dir", dir, err)
 	default:
-		return fmt.Errorf("metadata in %s can't be read: %w; see hmcfs fsck --state-dir %s, or remove the directory to begin empty", dir, err, d.opts.Places.State)
+		return fmt.Errorf("metadata in %s can't be read: %w; see hmcfs fsck --repair --state-dir %s, or remove the directory to begin empty", dir, err, d.opts.Places.State)
 	}
 }
 
@@ -188,6 +188,9 @@ func (d *Daemon) openStore(ctx context.Context, back *undo) error {
 		DirMode: d.rootMode(), UID: uint32(d.opts.UID), GID: uint32(unixGID()), Logger: d.opts.Logger,
 	})
 	if err != nil {
+		if errors.Is(err, metadata.ErrCorrupt) {
+			return d.recordsFault(err)
+		}
 		return fmt.Errorf("recover the objects of %s: %w", d.opts.Places.State, err)
 	}
 	back.push(func() {
@@ -245,7 +248,7 @@ func (d *Daemon) listen(ctx context.Context, _ *undo) error {
 // openListed opens the devices that were asked for, or those that are there.
 func (d *Daemon) openListed(ctx context.Context, reg *devices.Registry) ([]devices.Device, error) {
 	if specs := d.opts.Settings.Devices; len(specs) > 0 {
-		return reg.OpenAll(ctx, withHost(specs))
+		return openSpecs(ctx, reg, withHost(specs))
 	}
 	return d.openFound(ctx, reg)
 }

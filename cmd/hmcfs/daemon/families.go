@@ -2,11 +2,14 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
+	"syscall"
 
 	"go.uber.org/zap"
 
+	"github.com/hmcfs/hmcfs/cmd/hmcfs/config"
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/devices/host"
 	"github.com/hmcfs/hmcfs/devices/opencl"
@@ -23,13 +26,81 @@ func Families(runtimeDir string, log *zap.Logger) *devices.Registry {
 	)
 }
 
-// FamilyNames lists the families by name, for checks and messages.
-func FamilyNames() []string {
-	var names []string
-	for _, d := range Families("", nil).Drivers() {
-		names = append(names, string(d.Family()))
+// FamilyParams tells what a specification may say, so that a wrong one is
+// refused before anything is touched.
+func FamilyParams() []config.Family {
+	return []config.Family{
+		{Name: string(host.Family), Params: []config.Param{
+			{Name: "size", Kind: config.ParamSize},
+			{Name: "mlock", Kind: config.ParamBool},
+		}},
+		{Name: string(opencl.Family), Params: []config.Param{
+			{Name: "size", Kind: config.ParamSize},
+			{Name: "map", Kind: config.ParamWord, Words: []string{"auto", "off"}},
+		}},
+		{Name: string(sim.Family), Params: []config.Param{
+			{Name: "size", Kind: config.ParamSize},
+			{Name: "maxalloc", Kind: config.ParamSize},
+			{Name: "bandwidth", Kind: config.ParamRate},
+			{Name: "copybandwidth", Kind: config.ParamRate},
+			{Name: "latency", Kind: config.ParamTime},
+			{Name: "mapped", Kind: config.ParamBool},
+		}},
 	}
-	return names
+}
+
+// SpecError is a device specification that this machine can't fulfil, such
+// as one of a device that is not there.
+type SpecError struct{ err error }
+
+// Error names the device, the cause and the way out.
+func (e *SpecError) Error() string { return e.err.Error() }
+
+// Unwrap is the driver's error.
+func (e *SpecError) Unwrap() error { return e.err }
+
+// openSpecs opens every device that was asked for, or none.
+func openSpecs(ctx context.Context, reg *devices.Registry, specs []string) (devs []devices.Device, err error) {
+	defer func() {
+		if err != nil {
+			for _, dev := range devs {
+				err = errors.Join(err, dev.Close())
+			}
+			devs = nil
+		}
+	}()
+	for _, text := range specs {
+		dev, oerr := openSpec(ctx, reg, text)
+		if oerr != nil {
+			return devs, oerr
+		}
+		devs = append(devs, dev)
+	}
+	return devs, nil
+}
+
+// openSpec opens one device. The drivers name the device in what they say of
+// a specification; of the machine's own faults they don't.
+func openSpec(ctx context.Context, reg *devices.Registry, text string) (devices.Device, error) {
+	spec, err := devices.ParseSpec(text)
+	if err != nil {
+		return nil, &SpecError{err}
+	}
+	for _, driver := range reg.Drivers() {
+		if driver.Family() != spec.Family {
+			continue
+		}
+		dev, oerr := driver.Open(ctx, spec)
+		_, system := errors.AsType[syscall.Errno](oerr)
+		switch {
+		case oerr == nil:
+			return dev, nil
+		case errors.Is(oerr, devices.ErrDevice) || system || ctx.Err() != nil:
+			return nil, fmt.Errorf("open device %q: %w", text, oerr)
+		}
+		return nil, &SpecError{oerr}
+	}
+	return nil, &SpecError{fmt.Errorf("device %q: unknown family %q: %w", text, spec.Family, devices.ErrNoDevice)}
 }
 
 // withHost puts the host device first where the specs do not name it: it is

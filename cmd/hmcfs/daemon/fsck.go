@@ -18,14 +18,15 @@ import (
 )
 
 // Fsck checks the records of the running mount. Lost objects are removed
-// through the mount itself, so that the kernel forgets their names.
+// through the mount itself, and what is repaired is told to the kernel, so
+// that it forgets the names and attributes that it keeps.
 func (d *Daemon) Fsck(ctx context.Context, r adminapi.FsckRequest) (adminapi.FsckReport, error) {
 	devs, err := d.store.Devices(ctx)
 	if err != nil {
 		return adminapi.FsckReport{}, err
 	}
-	c := checker{meta: d.meta, epochs: epochsOf(devs)}
-	report, err := c.check(ctx)
+	c := checker{meta: d.meta, epochs: epochsOf(devs), kernel: d.server}
+	report, err := c.check(ctx, r)
 	if err != nil || !r.RemoveLost || len(report.Lost) == 0 {
 		return report, err
 	}
@@ -82,8 +83,8 @@ func CheckState(ctx context.Context, stateDir string, r adminapi.FsckRequest) (r
 		return report, errors.Join(stateFault(stateDir, err), kv.Close())
 	}
 	defer func() { err = errors.Join(err, meta.Close()) }()
-	c := checker{meta: meta, epochs: survivingEpochs(last)}
-	report, err = c.check(ctx)
+	c := checker{meta: meta, epochs: survivingEpochs(last), kernel: noKernel{}}
+	report, err = c.check(ctx, r)
 	if err != nil || !r.RemoveLost {
 		return report, err
 	}
@@ -108,15 +109,26 @@ type checker struct {
 	meta *metadata.Store
 	// epochs are the incarnations of the devices whose memory is there.
 	epochs map[metadata.DeviceName]metadata.Epoch
+	kernel kernel
 }
 
-func (c *checker) check(ctx context.Context) (adminapi.FsckReport, error) {
+// check finds contradictions, which it mends if that is asked for, and lost
+// objects.
+func (c *checker) check(ctx context.Context, r adminapi.FsckRequest) (adminapi.FsckReport, error) {
 	report := adminapi.FsckReport{Problems: []adminapi.Problem{}, Lost: []adminapi.LostObject{}}
-	err := c.meta.Check(ctx, func(p metadata.Problem) {
-		report.Problems = append(report.Problems, adminapi.Problem{Text: p.String(), Ino: p.Ino})
-	})
+	found, err := c.problems(ctx)
 	if err != nil {
-		return report, fmt.Errorf("check the records: %w", err)
+		return report, err
+	}
+	if r.Repair {
+		err = c.repair(ctx, &report, found)
+	} else {
+		for _, p := range found {
+			report.Problems = append(report.Problems, adminapi.Problem{Text: p.String(), Ino: p.Ino})
+		}
+	}
+	if err != nil {
+		return report, err
 	}
 	err = c.meta.Walk(ctx, func(i metadata.Inode) error {
 		report.Checked++
@@ -130,10 +142,19 @@ func (c *checker) check(ctx context.Context) (adminapi.FsckReport, error) {
 		report.Lost = append(report.Lost, adminapi.LostObject{Path: path, Ino: i.Ino, Device: i.Device, Size: i.Size})
 		return nil
 	})
-	if err != nil && len(report.Problems) == 0 {
+	if err != nil && len(report.Problems) == report.Repaired {
 		return report, fmt.Errorf("read the records: %w", err)
 	}
 	return report, nil
+}
+
+func (c *checker) problems(ctx context.Context) ([]metadata.Problem, error) {
+	var found []metadata.Problem
+	err := c.meta.Check(ctx, func(p metadata.Problem) { found = append(found, p) })
+	if err != nil {
+		return nil, fmt.Errorf("check the records: %w", err)
+	}
+	return found, nil
 }
 
 // remove removes every name of every lost object.

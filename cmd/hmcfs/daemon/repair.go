@@ -1,0 +1,111 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+
+	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/objects/adminapi"
+)
+
+// kernel is told of what a repair changes, so that it drops what it keeps.
+type kernel interface {
+	EntryChanged(parent metadata.Ino, name string)
+	InodeChanged(ino metadata.Ino)
+}
+
+// noKernel is there when nothing is mounted.
+type noKernel struct{}
+
+func (noKernel) EntryChanged(metadata.Ino, string) {}
+func (noKernel) InodeChanged(metadata.Ino)         {}
+
+// mostRounds bounds how often the records are checked anew: mending one
+// problem may bring another to light.
+const mostRounds = 10
+
+// repair mends what was found, round by round until nothing is left to find,
+// and writes every problem into the report once.
+func (c *checker) repair(ctx context.Context, report *adminapi.FsckReport, found []metadata.Problem) error {
+	index := map[string]int{}
+	at := func(p metadata.Problem) *adminapi.Problem {
+		n, ok := index[p.String()]
+		if !ok {
+			n = len(report.Problems)
+			index[p.String()] = n
+			report.Problems = append(report.Problems, adminapi.Problem{Text: p.String(), Ino: p.Ino})
+		}
+		return &report.Problems[n]
+	}
+	for round := 0; len(found) > 0 && round < mostRounds; round++ {
+		for _, p := range found {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			c.mend(ctx, p, at(p))
+		}
+		var err error
+		if found, err = c.problems(ctx); err != nil {
+			return err
+		}
+	}
+	for _, p := range found {
+		row := at(p)
+		row.Repaired, row.Done = false, ""
+		if row.Fault == "" {
+			row.Fault = "it comes back"
+		}
+	}
+	for _, p := range report.Problems {
+		if p.Repaired {
+			report.Repaired++
+		}
+	}
+	return nil
+}
+
+// mend repairs one problem and notes what was done.
+func (c *checker) mend(ctx context.Context, p metadata.Problem, row *adminapi.Problem) {
+	err := c.meta.Repair(ctx, p)
+	if errors.Is(err, metadata.ErrChanged) {
+		row.Repaired, row.Fault = true, ""
+		if row.Done == "" {
+			row.Done = "gone together with another"
+		}
+		return
+	}
+	if err != nil {
+		row.Repaired, row.Done, row.Fault = false, "", err.Error()
+		return
+	}
+	row.Repaired, row.Done, row.Fault = true, p.Remedy(), ""
+	if p.Parent != 0 && p.Name != "" {
+		c.kernel.EntryChanged(p.Parent, p.Name)
+	}
+	for _, ino := range []metadata.Ino{p.Parent, p.Ino} {
+		if ino != 0 {
+			c.kernel.InodeChanged(ino)
+		}
+	}
+	if p.Kind == metadata.Orphan || p.Kind == metadata.Circle {
+		row.Done = c.adopted(ctx, p)
+	}
+}
+
+// adopted tells where an inode that had no place was put.
+func (c *checker) adopted(ctx context.Context, p metadata.Problem) string {
+	i, err := c.meta.Get(ctx, p.Ino)
+	if errors.Is(err, metadata.ErrNotExist) {
+		return "it is removed, as its device is not there either"
+	}
+	if err != nil {
+		return p.Remedy()
+	}
+	c.kernel.EntryChanged(i.Parent, i.Name)
+	c.kernel.InodeChanged(i.Parent)
+	path, err := c.meta.PathOf(ctx, p.Ino)
+	if err != nil {
+		return p.Remedy()
+	}
+	return "it is put back as " + path
+}

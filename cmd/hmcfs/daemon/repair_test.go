@@ -1,0 +1,128 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/hmcfs/hmcfs/cmd/hmcfs/place"
+	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/metadata/badgerkv"
+	"github.com/hmcfs/hmcfs/metadata/memkv"
+	"github.com/hmcfs/hmcfs/objects/adminapi"
+)
+
+// cut removes the first record of a kind whose value holds a text.
+func cut(ctx context.Context, kv metadata.KV, kind byte, text string) error {
+	return kv.Update(ctx, func(tx metadata.KVTxn) error {
+		var key []byte
+		err := tx.Scan([]byte{kind}, nil, func(k, value []byte) (bool, error) {
+			if strings.Contains(string(value), text) {
+				key = slices.Clone(k)
+			}
+			return key == nil, nil
+		})
+		if err == nil && key == nil {
+			err = fmt.Errorf("no %c record with %q", kind, text)
+		}
+		return errors.Join(err, tx.Delete(key))
+	})
+}
+
+// damage takes the entries of a file and of an empty one away.
+func damage(t *testing.T, p place.Paths) {
+	t.Helper()
+	kv, err := badgerkv.Open(t.Context(), badgerkv.Options{Dir: p.Metadata()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(cut(t.Context(), kv, 'd', "empty"), cut(t.Context(), kv, 'i', "file"), kv.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestCheckStateRepairs(t *testing.T) {
+	p := makeState(t)
+	damage(t, p)
+	before, err := CheckState(t.Context(), p.State, adminapi.FsckRequest{})
+	if err != nil || len(before.Problems) < 3 || before.Repaired != 0 {
+		t.Fatalf("%+v, %v", before, err)
+	}
+	report, err := CheckState(t.Context(), p.State, adminapi.FsckRequest{Repair: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(report.Problems) < len(before.Problems) || report.Repaired != len(report.Problems) {
+		t.Errorf("%d of %d problems are repaired, %d were there", report.Repaired, len(report.Problems), len(before.Problems))
+	}
+	back := false
+	for _, row := range report.Problems {
+		back = back || row.Done == "it is put back as sim0/empty"
+		if !row.Repaired || row.Done == "" || row.Fault != "" {
+			t.Errorf("%+v", row)
+		}
+	}
+	if !back {
+		t.Errorf("nobody is told where the file without a name went: %+v", report.Problems)
+	}
+	after, err := CheckState(t.Context(), p.State, adminapi.FsckRequest{Repair: true})
+	if err != nil || len(after.Problems) != 0 || after.Checked != report.Checked {
+		t.Errorf("%+v, %v", after, err)
+	}
+}
+
+// told is a kernel that remembers what it was told.
+type told struct{ entries, inodes []string }
+
+func (k *told) EntryChanged(parent metadata.Ino, name string) {
+	k.entries = append(k.entries, fmt.Sprintf("%d/%s", parent, name))
+}
+
+func (k *told) InodeChanged(ino metadata.Ino) { k.inodes = append(k.inodes, fmt.Sprint(ino)) }
+
+func TestRepairTellsTheKernel(t *testing.T) {
+	ctx := t.Context()
+	kv := memkv.New()
+	meta, err := metadata.Open(ctx, kv, metadata.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	root, err := meta.EnsureDevice(ctx, "sim0", 0o755, 0, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := meta.Create(ctx, root.Ino, "a file", metadata.Node{Mode: metadata.TypeRegular | 0o644})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err = cut(ctx, kv, 'd', "a file"); err != nil {
+		t.Fatal(err)
+	}
+	k := &told{}
+	c := checker{meta: meta, kernel: k}
+	report, err := c.check(ctx, adminapi.FsckRequest{Repair: true})
+	if err != nil || report.Repaired == 0 || report.Repaired != len(report.Problems) {
+		t.Fatalf("%+v, %v", report, err)
+	}
+	if want := fmt.Sprintf("%d/a file", root.Ino); !slices.Contains(k.entries, want) {
+		t.Errorf("told of the entries %q, not of %q", k.entries, want)
+	}
+	for _, want := range []metadata.Ino{root.Ino, file.Ino} {
+		if !slices.Contains(k.inodes, fmt.Sprint(want)) {
+			t.Errorf("told of the inodes %q, not of %d", k.inodes, want)
+		}
+	}
+}
+
+func TestRepairStopsWhenInterrupted(t *testing.T) {
+	p := makeState(t)
+	damage(t, p)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if report, err := CheckState(ctx, p.State, adminapi.FsckRequest{Repair: true}); !errors.Is(err, context.Canceled) || report.Repaired != 0 {
+		t.Errorf("%+v, %v", report, err)
+	}
+}
