@@ -58,7 +58,8 @@ func (s *Store) Create(ctx context.Context, parent Ino, name string, n metadata.
 	if err != nil {
 		return Attr{}, fmt.Errorf("create %q: %w", name, err)
 	}
-	return s.attrOf(ctx, in)
+	// There is no content yet that knows more than the record.
+	return Attr{Inode: in, State: StateLive}, nil
 }
 
 // Link adds a name to an inode.
@@ -125,10 +126,17 @@ func (s *Store) victim(ctx context.Context, parent Ino, name string) (*victim, e
 		return v, nil
 	}
 	v.obj, err = s.pin(ctx, in.Ino, pinUse)
-	if errors.Is(err, ErrLost) {
+	if errors.Is(err, ErrLost) || err != nil && s.inHostTier(in) {
+		// A host file goes by its number: one that can't be opened, when
+		// there are no descriptors left, can be removed all the same.
 		return v, nil
 	}
 	return v, err
+}
+
+func (s *Store) inHostTier(in metadata.Inode) bool {
+	t, err := s.tierOf(in.Device)
+	return err == nil && t.files != nil
 }
 
 // removed tells what became of the inode that had the name.

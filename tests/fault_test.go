@@ -297,6 +297,9 @@ func TestFaultsOfTheHostTier(t *testing.T) {
 		}
 		wantContent(t, m.Path("host", "kept"), 1, 1<<20)
 	}
+	// What can't be opened can be removed.
+	m.Faults.Set(t, "host open-file every 1 error")
 	must(t, os.Remove(m.Path("host", "kept")))
+	m.Faults.Set(t)
 	kit.Eventually(t, mntPatience, func() bool { return m.Device("host").Used <= 1<<20 })
 }
