@@ -65,7 +65,7 @@ func TestLostBeforeItWasSaved(t *testing.T) {
 		t.Fatal(err)
 	}
 	dead := r.store
-	dev.(*sim.Device).Crash()
+	dev.(*sim.Device).Crash() //nolint:errcheck // it is one
 	r.reopen()
 	if a := r.attr(unsaved.Ino()); a.State != objects.StateLost || a.Size != 5000 {
 		t.Errorf("the object that was written to: %s, %d bytes", a.State, a.Size)

@@ -98,7 +98,7 @@ func writeStripes(path string, first, writers, stripe, passes, size int) error {
 	if err != nil {
 		return err
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }() // the second time when all went well
 	for p := 1; p <= passes; p++ {
 		for at := first * stripe; at < size; at += writers * stripe {
 			n := min(stripe, size-at)
@@ -319,7 +319,7 @@ func pass(a, b string, seed uint64) error {
 		if err == nil {
 			err = callWhole(size, func() (int, error) { return unix.Pread(int(f.Fd()), got, 0) })
 		}
-		if err := errors.Join(err, f.Close()); err != nil {
+		if err = errors.Join(err, f.Close()); err != nil {
 			return fmt.Errorf("%s: %w", path, err)
 		}
 		if i := kit.FirstDiff(got, want); i >= 0 {
@@ -359,13 +359,13 @@ func copyAndSync(from, to string) error {
 	if err != nil {
 		return err
 	}
-	defer in.Close()
+	defer func() { _ = in.Close() }() // it was only read
 	out, err := os.OpenFile(to, os.O_WRONLY|os.O_TRUNC, 0)
 	if err != nil {
 		return err
 	}
 	_, err = io.Copy(out, in)
-	if err := errors.Join(err, out.Sync(), out.Close()); err != nil {
+	if err = errors.Join(err, out.Sync(), out.Close()); err != nil {
 		return fmt.Errorf("copy %s to %s: %w", from, to, err)
 	}
 	return nil

@@ -37,10 +37,10 @@ func (w *bytesWriter) work(stop func() bool) error {
 	if err != nil {
 		return deadOr(err)
 	}
-	defer func() { f.Close() }() // of a daemon that is dead
+	defer func() { _ = f.Close() }() // of a daemon that is dead
 	for !stop() {
 		if w.rng.IntN(20) == 0 {
-			if err := f.Close(); err != nil {
+			if err = f.Close(); err != nil {
 				return deadOr(err)
 			}
 			if f, err = os.OpenFile(w.path, os.O_RDWR, 0); err != nil {
@@ -163,7 +163,7 @@ func (w *bytesWriter) checkLost() error {
 	if err != nil {
 		return err
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }() // it was only read
 	for _, off := range []int64{0, 4096, int64(w.rng.IntN(maxCrashFile))} {
 		n, err := f.ReadAt(make([]byte, 100), off)
 		if n > 0 || !errors.Is(err, unix.EIO) && !errors.Is(err, io.EOF) {

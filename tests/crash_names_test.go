@@ -53,7 +53,7 @@ func (w *namesWriter) choose() func() error {
 		w.next = map[string]entry{}
 	}
 	name := fmt.Sprintf("n%d", w.rng.IntN(12))
-	path, e := filepath.Join(w.dir, name), entry{}
+	path := filepath.Join(w.dir, name)
 	e, there := w.next[name]
 	switch {
 	case !there && w.rng.IntN(3) == 0:

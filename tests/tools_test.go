@@ -45,7 +45,7 @@ func TestTools(t *testing.T) {
 					if err := os.Mkdir(d, 0o755); err != nil {
 						t.Fatal(err)
 					}
-					defer os.RemoveAll(d)
+					t.Cleanup(func() { _ = os.RemoveAll(d) }) // the mount goes too
 				}
 				runScript(t, dir, tc.script, "SRC="+src, "TMP="+t.TempDir(), "OTHER="+other)
 			})

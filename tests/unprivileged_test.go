@@ -26,10 +26,15 @@ func TestOthersDoWhatModesAllow(t *testing.T) {
 			gid         int
 			read, write bool
 		}{
-			{mode: 0o600}, {mode: 0o660}, {mode: 0o604, read: true}, {mode: 0o602, write: true},
-			{mode: 0o666, read: true, write: true}, {mode: 0o640, gid: alice, read: true},
+			{mode: 0o600},
+			{mode: 0o660},
+			{mode: 0o604, read: true},
+			{mode: 0o602, write: true},
+			{mode: 0o666, read: true, write: true},
+			{mode: 0o640, gid: alice, read: true},
+			{mode: 0o660, gid: alice, read: true, write: true},
 			// The class of the group decides, also where others may more.
-			{mode: 0o606, gid: alice}, {mode: 0o660, gid: alice, read: true, write: true},
+			{mode: 0o606, gid: alice},
 		} {
 			file := p.path(fmt.Sprintf("%o-%d", tc.mode, tc.gid))
 			must(t, os.WriteFile(file, []byte("of root"), 0o600))
@@ -91,8 +96,12 @@ func TestAdminSocketRefusesOthers(t *testing.T) {
 	must(t, os.Chmod(m.RuntimeDir, 0o755))
 	must(t, os.Chmod(socket, 0o666))
 	for _, request := range [][2]string{
-		{"GET", adminapi.PathStatus}, {"GET", adminapi.PathConfig}, {"GET", adminapi.PathVersion},
-		{"GET", adminapi.PathMetrics}, {"POST", adminapi.PathFsck}, {"POST", adminapi.PathUmount},
+		{"GET", adminapi.PathStatus},
+		{"GET", adminapi.PathConfig},
+		{"GET", adminapi.PathVersion},
+		{"GET", adminapi.PathMetrics},
+		{"POST", adminapi.PathFsck},
+		{"POST", adminapi.PathUmount},
 	} {
 		mnt.AsUser(t, userAlice(), func() {
 			answer, err := askRaw(socket, request[0], request[1])
@@ -113,12 +122,12 @@ func askRaw(socket, method, path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer unix.Close(fd)
-	if err := unix.Connect(fd, &unix.SockaddrUnix{Name: socket}); err != nil {
+	defer func() { _ = unix.Close(fd) }() // all was said
+	if err = unix.Connect(fd, &unix.SockaddrUnix{Name: socket}); err != nil {
 		return "", err
 	}
 	request := method + " " + path + " HTTP/1.1\r\nHost: hmcfs\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}"
-	if _, err := unix.Write(fd, []byte(request)); err != nil {
+	if _, err = unix.Write(fd, []byte(request)); err != nil {
 		return "", err
 	}
 	answer := make([]byte, 4096)
@@ -194,7 +203,7 @@ func (u *userMount) write(want []byte) {
 		u.t.Error(err)
 		return
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }() // the map was synced
 	m, err := unix.Mmap(int(f.Fd()), 0, len(want), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
 		u.t.Error(err)

@@ -95,7 +95,7 @@ func contentSum(path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer unix.Close(fd)
+	defer func() { _ = unix.Close(fd) }() // it was only read
 	content, err := readAll(fd)
 	h := fnv.New64a()
 	_, _ = h.Write(content)
@@ -165,7 +165,7 @@ func followHoles(fd int, size int64) error {
 		if data < at || data > size {
 			return fmt.Errorf("SEEK_DATA from %d of %d found %d", at, size, data)
 		}
-		if err := zeros(fd, at, data); err != nil || data == size {
+		if err = zeros(fd, at, data); err != nil || data == size {
 			return err
 		}
 		if at, err = unix.Seek(fd, data, unix.SEEK_HOLE); err != nil {

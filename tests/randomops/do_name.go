@@ -97,8 +97,8 @@ func copyOver(from, to string) error {
 	if err != nil {
 		return err
 	}
-	defer in.Close()
-	if err := os.Remove(to); err != nil && !errors.Is(err, os.ErrNotExist) {
+	defer func() { _ = in.Close() }() // it is only read
+	if err = os.Remove(to); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
 	out, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
@@ -106,11 +106,11 @@ func copyOver(from, to string) error {
 		return err
 	}
 	_, err = io.Copy(out, in)
-	if err := errors.Join(err, out.Close()); err != nil {
+	if err = errors.Join(err, out.Close()); err != nil {
 		return err
 	}
 	var st unix.Stat_t
-	if err := unix.Stat(from, &st); err != nil {
+	if err = unix.Stat(from, &st); err != nil {
 		return err
 	}
 	names, err := xattrNames(from)

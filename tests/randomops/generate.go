@@ -65,14 +65,14 @@ func weights() []choice {
 	return []choice{
 		{40, (*generator).openFile},
 		{15, func(g *generator) { g.closeSlot(g.handle()) }},
-		{120, func(g *generator) { off, n := g.span(); g.sized("write", off, n, g.content()) }},
+		{120, func(g *generator) { off, n := g.span(); g.sized(off+n, "write", off, n, g.content()) }},
 		{40, func(g *generator) { g.add("put", g.handle(), g.length(), g.content()) }},
 		{70, func(g *generator) { h := g.handle(); off, n := g.spanOf(h); g.add("read", h, off, n) }},
 		{30, func(g *generator) { g.add("get", g.handle(), g.length()) }},
 		{15, func(g *generator) { h := g.handle(); off, _ := g.spanOf(h); g.add("seek", h, off) }},
-		{30, func(g *generator) { g.sized("truncate", g.offset()) }},
+		{30, func(g *generator) { size := g.offset(); g.sized(size, "truncate", size) }},
 		{10, func(g *generator) { g.add("cut", g.file(), g.offset()) }},
-		{15, func(g *generator) { off, n := g.span(); g.sized(g.pick("alloc", "zero"), off, n) }},
+		{15, func(g *generator) { off, n := g.span(); g.sized(off+n, g.pick("alloc", "zero"), off, n) }},
 		{50, (*generator).clearRange},
 		{60, (*generator).copyRange},
 		{30, (*generator).mapFile},
@@ -99,15 +99,10 @@ func weights() []choice {
 
 func (g *generator) add(verb string, args ...any) { g.program = append(g.program, op(verb, args...)) }
 
-// sized adds a verb that takes a handle first and may grow its file up to
-// the sum of the next two arguments, or to the one.
-func (g *generator) sized(verb string, args ...any) {
+// sized adds a verb that takes a handle first and may grow its file to end.
+func (g *generator) sized(end int64, verb string, args ...any) {
 	h := g.handle()
 	g.add(verb, append([]any{h}, args...)...)
-	end := args[0].(int64)
-	if len(args) > 1 {
-		end += args[1].(int64)
-	}
 	if g.handles[h].used {
 		g.sizes[g.handles[h].path] = end
 	}

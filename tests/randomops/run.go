@@ -162,8 +162,7 @@ func answer(err error, format string, args ...any) Step {
 
 // errnoName names an errno as manuals do.
 func errnoName(err error) string {
-	var errno unix.Errno
-	if errors.As(err, &errno) {
+	if errno, ok := errors.AsType[unix.Errno](err); ok {
 		return unix.ErrnoName(errno)
 	}
 	return err.Error()
