@@ -61,17 +61,20 @@ func (s *Store) moveObject(ctx context.Context, r metadata.Rename, ino Ino, to *
 		return err
 	}
 	defer s.unpin(ctx, o, pinUse)
-	fresh, epoch, err := s.newContent(to, ino)
-	if err != nil {
-		return err
-	}
-	var old content
+	var old, fresh content
 	err = o.change(ctx, func() (err error) {
+		var epoch metadata.Epoch
+		if fresh, epoch, err = s.newContent(ctx, to, ino); err != nil {
+			return err
+		}
 		old, err = s.transplant(ctx, r, o, home{tier: to, body: fresh, epoch: epoch})
 		return err
 	})
-	if err != nil {
+	switch {
+	case err != nil && fresh != nil:
 		return errors.Join(err, fresh.discard())
+	case err != nil:
+		return err
 	}
 	if err = old.discard(); err != nil {
 		s.log.Warn("memory of a moved object not given back", zap.Uint64("ino", uint64(ino)), zap.Error(err))
@@ -114,13 +117,21 @@ func (s *Store) transplant(ctx context.Context, r metadata.Rename, o *object, to
 }
 
 // newContent makes empty content on a tier for an object that lives on
-// another.
-func (s *Store) newContent(to *tier, ino Ino) (content, metadata.Epoch, error) {
+// another. The caller has the object's lane: what is in the tier for an object
+// that lives elsewhere is swept away else.
+func (s *Store) newContent(ctx context.Context, to *tier, ino Ino) (content, metadata.Epoch, error) {
 	if to.files == nil {
 		return s.emptyContent(to), to.epoch(), nil
 	}
 	h, err := openHostFile(to, s.engine, uint64(ino))
-	return h, to.epoch(), err
+	if err != nil {
+		return nil, 0, err
+	}
+	// A move that died may have left its bytes there.
+	if err = h.cut(ctx, 0); err != nil {
+		return nil, 0, errors.Join(err, h.discard())
+	}
+	return h, to.epoch(), nil
 }
 
 // rehome gives the object its new content and returns the old one. Times and

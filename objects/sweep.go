@@ -10,7 +10,8 @@ import (
 )
 
 // startSweep removes, in the background, the host-tier files of objects that
-// were removed when the daemon before this one died: their record went first.
+// were removed, or were moving to or from another device, when the daemon
+// before this one died: their record went first, or names the other device.
 func (s *Store) startSweep(ctx context.Context) {
 	limit := s.meta.NextIno()
 	for _, t := range s.tiers {
@@ -37,14 +38,45 @@ func (s *Store) sweep(ctx context.Context, t *tier, limit Ino) (int, error) {
 		if err := ctx.Err(); err != nil || Ino(id) >= limit {
 			return err
 		}
-		_, err := s.meta.Get(ctx, Ino(id))
-		if !errors.Is(err, metadata.ErrNotExist) {
+		in, err := s.meta.Get(ctx, Ino(id))
+		switch {
+		case err == nil && in.Device == t.name:
+			return nil
+		case err == nil:
+			var gone bool
+			if gone, err = s.sweepMoved(ctx, t, Ino(id)); gone {
+				removed++
+			}
+			return err
+		case !errors.Is(err, metadata.ErrNotExist):
 			return err
 		}
 		removed++
 		return t.files.Remove(id)
 	})
 	return removed, err
+}
+
+// sweepMoved removes a host-tier file of an object that lives on another
+// device. A move to this tier, which would use the file, waits, or is over
+// and the file stays.
+func (s *Store) sweepMoved(ctx context.Context, t *tier, ino Ino) (gone bool, err error) {
+	o, err := s.pin(ctx, ino, pinUse)
+	if errors.Is(err, metadata.ErrNotExist) {
+		return true, t.files.Remove(uint64(ino))
+	}
+	if err != nil {
+		return false, err
+	}
+	defer s.unpin(ctx, o, pinUse)
+	if err = o.lane.enter(ctx); err != nil {
+		return false, err
+	}
+	defer o.lane.leave()
+	if now, _ := o.place(); now == t {
+		return false, nil
+	}
+	return true, t.files.Remove(uint64(ino))
 }
 
 // loseHost marks the objects of a host tier whose files are gone, as after a

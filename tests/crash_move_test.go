@@ -16,7 +16,10 @@ import (
 )
 
 // moveSize takes a slow device's bandwidth about a tenth of a second.
-const moveSize = 6 << 20
+const (
+	moveSize = 6 << 20
+	moveHalf = 60 * time.Millisecond
+)
 
 // TestKillWhileMoving kills the daemon while a file moves from device to
 // device: it is whole under one of its names, or lost under one.
@@ -41,15 +44,42 @@ func TestKillWhileMoving(t *testing.T) {
 		}
 		t.Run(fmt.Sprintf("%d-%s-%s", i, ways[i%len(ways)][0], ways[i%len(ways)][1]), v.run)
 	}
-	if testing.Short() {
-		return
+	// The last one dies in its middle, so that half of the file is on the host.
+	half := &move{
+		m: m, from: m.Path("sim0", "from"), to: m.Path("host", "to"), content: kit.Bytes(rng.Uint64(), 0, moveSize), after: moveHalf,
 	}
+	t.Run("half", half.run)
 	kit.Eventually(t, 10*time.Second, func() error {
 		if used := m.Device("host").Used; used > 0 {
 			return fmt.Errorf("%d bytes of host memory are used by no file", used)
 		}
 		return nil
 	})
+}
+
+// TestHalfAMoveIsNeverSeen moves a file again whose first move has died, when
+// it has become one of holes: none of the first one's bytes are in them.
+func TestHalfAMoveIsNeverSeen(t *testing.T) {
+	kit.Check(t)
+	m := mnt.Mount(t, mnt.Options{Devices: []string{"host,size=64MiB", "sim:0,size=64MiB,bandwidth=60MB/s"}})
+	from, to := m.Path("sim0", "from"), m.Path("host", "to")
+	must(t, os.WriteFile(from, kit.Bytes(1, 0, moveSize), 0o644))
+	result := make(chan error, 1)
+	go func() { result <- renameAcross(from, to) }()
+	kit.Eventually(t, 10*time.Second, func() bool { return m.Device("host").Used > moveSize/4 })
+	m.Kill()
+	t.Logf("the move that was killed: %v", <-result)
+	m.Start()
+	if _, err := os.Lstat(from); err != nil {
+		t.Skip("the move was over")
+	}
+	must(t, os.Truncate(from, 0))
+	must(t, os.Truncate(from, moveSize))
+	must(t, renameAcross(from, to))
+	got, err := os.ReadFile(to)
+	if i := kit.FirstDiff(got, make([]byte, moveSize)); err != nil || i >= 0 {
+		t.Errorf("%d bytes, byte %d is not zero, %v", len(got), i, err)
+	}
 }
 
 // move is one move of a file that is killed.
