@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -23,6 +25,8 @@ type app struct {
 	Env
 	// force is closed when a second signal has come.
 	force chan struct{}
+	// signal is the number of the first signal that came; 0 is none.
+	signal atomic.Int32
 }
 
 // verbs lists every verb, in the order in which help shows them.
@@ -101,10 +105,13 @@ func (a *app) runWithSignals(ctx context.Context, cancel context.CancelFunc) int
 			return code
 		case <-late:
 			fmt.Fprintln(a.Stderr, "hmcfs: ended without waiting for what is under way")
-			return exitFailure
-		case <-a.Signals:
+			return a.interrupted()
+		case got := <-a.Signals:
 			switch count++; count {
 			case 1:
+				if n, ok := got.(syscall.Signal); ok {
+					a.signal.Store(int32(n))
+				}
 				cancel()
 			case 2:
 				close(a.force)
@@ -118,6 +125,10 @@ func (a *app) execute(ctx context.Context) int {
 	root := a.root() //nolint:contextcheck // cobra hands the context to the verb
 	root.SetArgs(a.Args[1:])
 	err := root.ExecuteContext(ctx)
+	if errors.Is(err, context.Canceled) && a.signal.Load() != 0 {
+		a.note("interrupted")
+		return a.interrupted()
+	}
 	var ran *ranError
 	if err != nil && !errors.As(err, &ran) && exitCode(err) == exitFailure {
 		// It is cobra's: an unknown verb, or a wrong number of arguments.

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/config"
@@ -286,5 +287,28 @@ func TestSecondSignalEndsAtOnce(t *testing.T) {
 	signals <- os.Interrupt
 	if code := a.runWithSignals(ctx, cancel); code != 0 {
 		t.Errorf("exit code %d: %s", code, errs.String())
+	}
+}
+
+func TestInterruptedCopyTellsTheSignal(t *testing.T) {
+	dir := t.TempDir()
+	src, dst := filepath.Join(dir, "a"), filepath.Join(dir, "b")
+	if err := os.WriteFile(src, make([]byte, 32<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for signal, want := range map[os.Signal]int{os.Interrupt: 130, syscall.SIGTERM: 143} {
+		signals := make(chan os.Signal, 1)
+		signals <- signal
+		var out, errs bytes.Buffer
+		code := Run(t.Context(), Env{
+			Args: []string{"hmcfs", "cp", src, dst}, Stdout: &out, Stderr: &errs, Signals: signals,
+			Getenv: func(string) string { return "" },
+		})
+		if code != want || !strings.Contains(errs.String(), "interrupted") || strings.Count(errs.String(), "\n") != 1 {
+			t.Errorf("%v: exit code %d, %q, %q", signal, code, out.String(), errs.String())
+		}
+		if _, err := os.Stat(dst); !os.IsNotExist(err) {
+			t.Errorf("%v: the target is there: %v", signal, err)
+		}
 	}
 }

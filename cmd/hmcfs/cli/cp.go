@@ -20,7 +20,8 @@ func (a *app) cpVerb() *cobra.Command {
 			"by themselves; at the end stands which way the bytes took.\n\n" +
 			"When a copy fails or is interrupted, a target that is new is removed, and one that was\n" +
 			"there is cut to what was copied. Modes are kept, holes stay holes, and dtype, shape and\n" +
-			"blobs go along.",
+			"blobs go along. A copy that ^C stops ends with exit code 130, one that SIGTERM stops\n" +
+			"with 143.",
 		Args: arguments(2, -1, "SRC and DST"),
 	}
 	var o copier.Options
@@ -59,6 +60,8 @@ func (a *app) cp(ctx context.Context, sources []string, target string, o copier.
 	switch {
 	case err == nil:
 		return nil
+	case ctx.Err() != nil:
+		return &codeError{code: a.interrupted(), err: errSilent}
 	case s.Failed < len(s.Files):
 		return &codeError{code: exitPartial, err: errSilent}
 	}

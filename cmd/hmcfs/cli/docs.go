@@ -83,6 +83,7 @@ the way out. What ` + "`--json`" + ` prints only ever gets new fields.
 | 3 | the path is on no hmcfs mount |
 | 4 | some of several failed (cp, stat), or there are lost objects (fsck) |
 | 5 | fsck found records that contradict each other, and did not mend them all |
+| 130, 143 | stopped by SIGINT (^C) or SIGTERM; what a copy leaves behind stands below |
 
 As ` + "`mount.hmcfs`" + ` the program is what mount(8) calls for ` + "`mount -t hmcfs`" + ` and
 fstab; it answers with the exit codes of mount(8) then: 0, 1 for a fault in

@@ -23,6 +23,9 @@ const (
 	exitPartial = 4
 	// exitProblems is contradictions that fsck found in the records.
 	exitProblems = 5
+	// exitSignal and the number of a signal is the end of what that signal
+	// stopped: 130 for SIGINT, 143 for SIGTERM.
+	exitSignal = 128
 )
 
 // codeError is an error with an exit code other than 1.
@@ -43,6 +46,14 @@ func notMounted(format string, args ...any) error {
 
 // errSilent ends with a code when everything has been said already.
 var errSilent = errors.New("")
+
+// interrupted is the exit code after a signal.
+func (a *app) interrupted() int {
+	if n := int(a.signal.Load()); n > 0 {
+		return exitSignal + n
+	}
+	return exitFailure
+}
 
 func exitCode(err error) int {
 	var c *codeError

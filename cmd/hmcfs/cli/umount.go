@@ -44,7 +44,7 @@ func (a *app) umount(ctx context.Context, path string, r adminapi.UmountRequest)
 	case err != nil:
 		return err
 	case !found:
-		return notMounted("%s is not mounted", mountPoint)
+		return a.umountNameless(ctx, mountPoint, r)
 	case !m.IsHMCFS():
 		return notMounted("%s is mounted, but with %s, not with hmcfs", mountPoint, m.Type)
 	}
@@ -56,6 +56,21 @@ func (a *app) umount(ctx context.Context, path string, r adminapi.UmountRequest)
 		return err
 	}
 	return a.umountLiving(ctx, c, m, r)
+}
+
+// umountNameless ends a daemon whose mount is not in this mount namespace:
+// it was taken away by name, and a container has a copy of it, or it was
+// mounted inside of one.
+func (a *app) umountNameless(ctx context.Context, mountPoint string, r adminapi.UmountRequest) error {
+	for _, p := range a.host().Find(mountPoint, a.UID) {
+		c := client.New(p.Socket())
+		st, err := c.Status(ctx, false)
+		if err != nil || st.MountPoint != mountPoint {
+			continue
+		}
+		return a.umountLiving(ctx, c, place.Mount{MountPoint: mountPoint}, r)
+	}
+	return notMounted("%s is not mounted", mountPoint)
 }
 
 func (a *app) umountLiving(ctx context.Context, c *client.Client, m place.Mount, r adminapi.UmountRequest) error {

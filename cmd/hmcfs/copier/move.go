@@ -10,15 +10,17 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hmcfs/hmcfs/devices"
 )
 
-// The sizes of one copy_file_range: it can't be interrupted, so that each is
-// to take about rangeTime.
+// The sizes of one copy_file_range: as much as hmcfs copies at once, unless
+// that takes so long that the progress bar stands still; then what takes
+// about rangeTime.
 const (
-	firstRange = 64 << 20
 	leastRange = 1 << 20
 	mostRange  = 1 << 30
-	rangeTime  = 200 * time.Millisecond
+	rangeTime  = time.Second
 )
 
 // mover moves one file's bytes.
@@ -40,12 +42,10 @@ func (m *mover) run(ctx context.Context, info fs.FileInfo) error {
 	if err != nil {
 		return err
 	}
-	if len(parts) == 1 && parts[0].end == m.size && parts[0].off == 0 {
-		if err = m.reserve(); err != nil {
-			return err
-		}
+	if err = m.fits(parts); err != nil {
+		return err
 	}
-	m.rangeSize = firstRange
+	m.rangeSize = mostRange
 	m.noRange = !oneFileSystem(m.src, m.dst)
 	for _, p := range parts {
 		if err = m.segment(ctx, p); err != nil {
@@ -67,15 +67,25 @@ func (m *mover) run(ctx context.Context, info fs.FileInfo) error {
 	return nil
 }
 
-// reserve takes the memory of the whole target at once: that is one
-// allocation, and a device that is full says so before any byte moves.
-func (m *mover) reserve() error {
-	if m.size == 0 {
+// fits fails early where the target's file system has too little room for
+// the data. Its figures alone are not trusted, as memory may be on its way
+// back: only what can't be taken either does not fit. Taking it always would
+// cost one large allocation, which is slower than many that are at hand.
+func (m *mover) fits(parts []segment) error {
+	var need int64
+	for _, p := range parts {
+		need += p.end - p.off
+	}
+	var st unix.Statfs_t
+	if need == 0 || unix.Fstatfs(int(m.dst.Fd()), &st) != nil || st.Bavail >= uint64(need)/uint64(st.Bsize)+1 {
 		return nil
 	}
-	err := unix.Fallocate(int(m.dst.Fd()), unix.FALLOC_FL_KEEP_SIZE, 0, m.size)
-	if errors.Is(err, unix.ENOSPC) {
-		return fmt.Errorf("%s: no space for %d bytes: %w", m.dst.Name(), m.size, err)
+	for _, p := range parts {
+		err := unix.Fallocate(int(m.dst.Fd()), unix.FALLOC_FL_KEEP_SIZE, p.off, p.end-p.off)
+		if errors.Is(err, unix.ENOSPC) {
+			free := devices.Size(st.Bavail) * devices.Size(st.Bsize)
+			return fmt.Errorf("%s: no space for %d bytes (%v), %v are free: %w", m.dst.Name(), need, devices.Size(need), free, err)
+		}
 	}
 	return nil
 }
@@ -109,7 +119,11 @@ func (m *mover) byRange(ctx context.Context, p segment) (int64, error) {
 			return out, err
 		}
 		begun := time.Now()
-		n, err := unix.CopyFileRange(int(m.src.Fd()), &in, int(m.dst.Fd()), &out, int(min(p.end-out, int64(m.rangeSize))), 0)
+		var n int
+		var err error
+		interruptibly(ctx, func() {
+			n, err = unix.CopyFileRange(int(m.src.Fd()), &in, int(m.dst.Fd()), &out, int(min(p.end-out, int64(m.rangeSize))), 0)
+		})
 		switch {
 		case errors.Is(err, unix.EINTR):
 			continue
@@ -133,13 +147,12 @@ func isNoRange(err error) bool {
 		errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EINVAL)
 }
 
-// adapt sets the next range's size by how long this one took.
+// adapt sets the next range's size by how long this one took: whole again as
+// long as nobody waits for the bar to move.
 func (m *mover) adapt(n int, took time.Duration) {
-	switch {
-	case took > 2*rangeTime:
-		m.rangeSize = max(m.rangeSize/2, leastRange)
-	case took < rangeTime/2 && n >= m.rangeSize:
-		m.rangeSize = min(m.rangeSize*2, mostRange)
+	m.rangeSize = mostRange
+	if took > rangeTime {
+		m.rangeSize = min(mostRange, max(leastRange, int(float64(n)*rangeTime.Seconds()/took.Seconds())))
 	}
 }
 

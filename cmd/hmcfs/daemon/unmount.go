@@ -19,7 +19,7 @@ import (
 const grace = 5 * time.Second
 
 // unmountLimit bounds one try of a plain unmount.
-const unmountLimit = 30 * time.Second
+const unmountLimit = 10 * time.Second
 
 // Umount hands the wish to Run and returns when everything is cleaned up, or
 // with admin.ErrBusy.
@@ -38,11 +38,19 @@ func (d *Daemon) Umount(ctx context.Context, r adminapi.UmountRequest) (adminapi
 
 // unmount takes the mount away and waits until it is gone.
 func (d *Daemon) unmount(ctx context.Context, lazy bool) error {
+	if d.nameless() {
+		d.cutNameless()
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, unmountLimit)
 	defer cancel()
 	err := d.server.Unmount(ctx)
 	if err == nil {
 		d.awaitGone(unmountLimit)
+		return nil
+	}
+	if errors.Is(err, context.DeadlineExceeded) && d.nameless() {
+		d.cutNameless()
 		return nil
 	}
 	if !lazy {
@@ -52,6 +60,28 @@ func (d *Daemon) unmount(ctx context.Context, lazy bool) error {
 		return err
 	}
 	return d.detach()
+}
+
+// nameless says that the mount is in this mount namespace no more, while the
+// kernel keeps its connection: another namespace, such as a container that
+// began while it was mounted, has a copy of it.
+func (d *Daemon) nameless() bool {
+	m, found, err := place.MountAt(d.opts.Places.MountPoint)
+	if err != nil || found && m.IsHMCFS() && (m.Dev == d.dev || d.dev == "") {
+		return false
+	}
+	select {
+	case <-d.gone:
+		return false
+	default:
+		return true
+	}
+}
+
+// cutNameless ends a connection of which only copies are left.
+func (d *Daemon) cutNameless() {
+	d.log.Warn("the mount is gone here, but another mount namespace has a copy; cutting the connection")
+	d.abort()
 }
 
 // unmountForSure ends the mount whatever happens: politely, then by name

@@ -1,0 +1,36 @@
+package copier
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestInterruptiblyEndsASystemCall(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(50*time.Millisecond, cancel)
+	var err error
+	begun := time.Now()
+	interruptibly(ctx, func() {
+		_, err = unix.Ppoll(nil, &unix.Timespec{Sec: 60}, nil)
+	})
+	if err != unix.EINTR {
+		t.Errorf("the call ended with %v", err)
+	}
+	if took := time.Since(begun); took > 10*time.Second {
+		t.Errorf("it took %v", took)
+	}
+}
+
+func TestInterruptiblyLetsACallEnd(t *testing.T) {
+	ran := false
+	interruptibly(t.Context(), func() { ran = true })
+	if !ran {
+		t.Error("the call did not run")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	interruptibly(ctx, func() {}) // nudged at once, and nothing is left behind
+}
