@@ -82,7 +82,7 @@ const (
 // buildRecords makes a state directory with n files, each with one buffer
 // mapping and a key.
 func buildRecords(ctx context.Context, state string, n int) (err error) {
-	if err := os.MkdirAll(state, 0o700); err != nil {
+	if err = os.MkdirAll(state, 0o700); err != nil {
 		return err
 	}
 	s, err := openStore(ctx, state)

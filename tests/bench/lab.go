@@ -19,7 +19,8 @@ type lab struct {
 	opts    options
 	dir     string // everything temporary
 	tmpfs   string
-	loop    string
+	loop    string // the example as it is
+	checked string // the example with default_permissions
 	mnt     *mount
 	opencl  *opencl.Driver
 	cleanup []func() error
@@ -49,7 +50,7 @@ func newLab(ctx context.Context, o options) (l *lab, err error) {
 	}
 	l.tmpfs = tmpfs
 	l.later(done)
-	if err := l.startLoopback(ctx); err != nil {
+	if err = l.startLoopbacks(ctx); err != nil {
 		return l, fmt.Errorf("loopback: %w", err)
 	}
 	size := func(n devices.Size) string { return fmt.Sprintf("size=%d", uint64(n)) }

@@ -17,20 +17,27 @@ import (
 // built with.
 const loopbackPackage = "github.com/hanwen/go-fuse/v2/example/loopback"
 
-// startLoopback builds the example and mounts a directory of the tmpfs by it.
-func (l *lab) startLoopback(ctx context.Context) error {
+// startLoopbacks builds the example and mounts a directory of the tmpfs by it
+// twice: as it is, and with the kernel checking permissions as for hmcfs.
+func (l *lab) startLoopbacks(ctx context.Context) error {
 	program := filepath.Join(l.dir, "loopback")
 	build := exec.CommandContext(ctx, "go", "build", "-o", program, loopbackPackage)
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if _, err := output(build); err != nil {
 		return err
 	}
-	l.loop = filepath.Join(l.dir, "loop")
-	origin := l.on("loop")
-	if err := errors.Join(os.Mkdir(l.loop, 0o700), os.Mkdir(origin, 0o700)); err != nil {
+	l.loop, l.checked = filepath.Join(l.dir, "loop"), filepath.Join(l.dir, "checked")
+	// The example has default_permissions with this flag only.
+	return errors.Join(l.startLoopback(program, l.loop), l.startLoopback(program, l.checked, "-allow-other"))
+}
+
+// startLoopback mounts a new directory of the tmpfs at a point.
+func (l *lab) startLoopback(program, point string, flags ...string) error {
+	origin := l.on(filepath.Base(point))
+	if err := errors.Join(os.Mkdir(point, 0o700), os.Mkdir(origin, 0o700)); err != nil {
 		return err
 	}
-	cmd := exec.Command(program, "-directmount", l.loop, origin)
+	cmd := exec.Command(program, append(flags, "-directmount", point, origin)...)
 	said, err := cmd.StdoutPipe()
 	if err != nil {
 		return err
@@ -39,9 +46,9 @@ func (l *lab) startLoopback(ctx context.Context) error {
 		return err
 	}
 	l.later(func() error {
-		if err := unix.Unmount(l.loop, 0); err != nil {
-			return errors.Join(fmt.Errorf("unmount %s: %w", l.loop, err),
-				unix.Unmount(l.loop, unix.MNT_DETACH), cmd.Process.Kill(), cmd.Wait())
+		if err := unix.Unmount(point, 0); err != nil {
+			return errors.Join(fmt.Errorf("unmount %s: %w", point, err),
+				unix.Unmount(point, unix.MNT_DETACH), cmd.Process.Kill(), cmd.Wait())
 		}
 		return cmd.Wait()
 	})

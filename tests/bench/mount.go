@@ -29,7 +29,7 @@ type mount struct {
 func (l *lab) mountAt(ctx context.Context, name string, specs ...string) (*mount, error) {
 	m, err := l.mountOn(ctx, name, filepath.Join(l.dir, name+".state"), specs...)
 	if err == nil {
-		l.later(func() error { return m.unmount() })
+		l.later(func() error { return m.unmount(ctx) })
 	}
 	return m, err
 }
@@ -52,7 +52,7 @@ func (l *lab) mountOn(ctx context.Context, name, state string, specs ...string) 
 	}
 	st, err := m.status(ctx)
 	if err != nil {
-		return m, errors.Join(err, m.unmount())
+		return m, errors.Join(err, m.unmount(ctx))
 	}
 	m.pid = st.PID
 	return m, nil
@@ -67,8 +67,10 @@ func (m *mount) runtime() string { return m.point + ".run" }
 
 // unmount ends the daemon. One that does not end is killed, and its mounts
 // are detached.
-func (m *mount) unmount(flags ...string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+//
+// It works after the context has ended, too: it is how a run cleans up.
+func (m *mount) unmount(ctx context.Context, flags ...string) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()
 	args := append(append([]string{"umount"}, flags...), m.point)
 	_, err := output(exec.CommandContext(ctx, m.hmcfs, args...))

@@ -87,11 +87,11 @@ func (l *lab) measureStaged(ctx context.Context, rounds int) (res result, err er
 	defer slot.Release()
 	all, err := bench.Interleave(ctx, rounds, []bench.Probe{
 		{Name: "staged", Run: bench.Timed(func(ctx context.Context) (int64, error) {
-			path, err := engine.Copy(ctx, transport.DeviceSpan(to), transport.DeviceSpan(from))
-			if err == nil && path != transport.PathStaged {
-				err = fmt.Errorf("the path was %s", path)
+			path, failed := engine.Copy(ctx, transport.DeviceSpan(to), transport.DeviceSpan(from))
+			if failed == nil && path != transport.PathStaged {
+				failed = fmt.Errorf("the path was %s", path)
 			}
-			return int64(to.Len), err
+			return int64(to.Len), failed
 		})},
 		{Name: "D2H alone", Run: pieces(from, func(ctx context.Context, part devices.Span) error {
 			return src.CopyOut(ctx, slot.Bytes()[:part.Len], part)

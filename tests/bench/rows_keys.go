@@ -82,7 +82,7 @@ func (k *keyStores) mount(name string, measure func(context.Context, *mount) (fl
 			return 0, err
 		}
 		defer func() {
-			err = errors.Join(err, m.unmount("--keep"))
+			err = errors.Join(err, m.unmount(ctx, "--keep"))
 			m.dropHost()
 		}()
 		return measure(ctx, m)

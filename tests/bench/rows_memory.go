@@ -32,14 +32,14 @@ func (l *lab) measureMemory(ctx context.Context, _ int) (res result, err error) 
 	if err != nil {
 		return res, err
 	}
-	defer func() { err = errors.Join(err, m.unmount()) }()
+	defer func() { err = errors.Join(err, m.unmount(ctx)) }()
 	start, err := m.sample(ctx)
 	if err != nil {
 		return res, err
 	}
 	files := []string{m.point + "/ocl0/file", m.point + "/sim0/file"}
 	for done, i := devices.Size(0), 0; done < l.opts.through; done, i = done+l.opts.size, i+1 {
-		if err := writeAndRead(ctx, files[i%2], int64(l.opts.size)); err != nil {
+		if err = writeAndRead(ctx, files[i%2], int64(l.opts.size)); err != nil {
 			return res, err
 		}
 	}
@@ -47,7 +47,7 @@ func (l *lab) measureMemory(ctx context.Context, _ int) (res result, err error) 
 	if err != nil {
 		return res, err
 	}
-	if err := removeAll(files...); err != nil {
+	if err = removeAll(files...); err != nil {
 		return res, err
 	}
 	empty, err := m.sample(ctx)

@@ -36,8 +36,8 @@ func demo(t *testing.T, hmcfs string, change func(env []string) []string) (strin
 		t.Fatal(err)
 	}
 	// Mounts are below it, so none of them is left either.
-	if left, err := filepath.Glob(scratch + "/*"); err != nil || len(left) > 0 {
-		t.Errorf("left behind: %v, %v", left, err)
+	if left, failed := filepath.Glob(scratch + "/*"); failed != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, failed)
 	}
 	return string(out), err
 }
