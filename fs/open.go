@@ -66,10 +66,13 @@ func (f *filesystem) open(ino metadata.Ino, flags uint32, out *fuse.OpenOut) fus
 	return fuse.OK
 }
 
-// openBacked lets the kernel serve the file by itself where it can.
+// openBacked lets the kernel serve the file by itself where it can. Where it
+// can't, nothing is read ahead: the bytes are in the host's memory already, and
+// reading them sets the file's access time, also after somebody else has.
 func (f *filesystem) openBacked(h *fileHandle, backing *os.File, writing bool, out *fuse.OpenOut) {
 	ino := h.file.Ino()
 	h.backed, h.written = true, writing
+	h.ahead.window = 0
 	id := f.backings.acquire(ino, backing, writing)
 	if id == 0 {
 		return
