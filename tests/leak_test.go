@@ -21,14 +21,14 @@ import (
 func TestNothingLeaks(t *testing.T) {
 	kit.Check(t)
 	m := mnt.Mount(t, mnt.Options{Faulty: true})
-	cycles := 2000
+	warm, cycles := 200, 2000
 	if testing.Short() {
-		cycles = 400
+		warm, cycles = 50, 250
 	}
 	m.Faults.Set(t, "sim0 copy-in every 7 error", "sim0 copy-out every 11 error", "sim0 alloc every 5 memory",
 		"sim1 copy every 3 error", "sim1 fill every 3 error")
 	l := &leaker{m: m, buf: make([]byte, 300_000)}
-	for n := range 200 { // what is kept for later is there then
+	for n := range warm { // what is kept for later is there then
 		l.cycle(n)
 	}
 	before := l.held(t)
