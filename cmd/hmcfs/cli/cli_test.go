@@ -192,7 +192,7 @@ func TestDevicesTellWhyThereAreNone(t *testing.T) {
 			t.Errorf("%s: %d devices, reason %q", row.Family, len(row.Devices), row.Reason)
 		}
 	}
-	if rows[0].Family != "host" || len(rows[0].Devices) != 1 {
+	if rows[0].Family != "host" || len(rows[0].Devices) != 1 || rows[0].Devices[0].Spec != "host" {
 		t.Errorf("the host is not there: %+v", rows[0])
 	}
 }
@@ -224,9 +224,12 @@ func TestPrintStatus(t *testing.T) {
 		Passthrough: adminapi.Passthrough{Reason: "needs CAP_SYS_ADMIN"},
 		Devices: []adminapi.Device{
 			{Name: "host", Model: "pinned host memory", Total: 4 * devices.GiB, Used: devices.MiB, Free: 4*devices.GiB - devices.MiB, Objects: &n, Lost: new(int)},
-			{Name: "sim0", Total: devices.GiB, Free: devices.GiB},
+			{Name: "sim0", Total: devices.GiB, Free: devices.GiB, Held: devices.MiB, InDaemon: true},
+			{Name: "ocl0", Total: devices.GiB, Free: devices.GiB, Held: 2 * devices.GiB},
+			{Name: "ocl1", Total: devices.GiB, Free: devices.GiB, InDaemon: true},
 		},
-		Paths: []transport.PathStats{{Path: "h2d", Device: "sim0", Operations: 2, Bytes: 1 << 30, Seconds: 0.5}},
+		Memory: adminapi.Memory{Resident: 88 * devices.MiB, Devices: devices.MiB, Heap: 25 * devices.MiB, Pinned: devices.MiB, Goroutines: 24, Files: 23},
+		Paths:  []transport.PathStats{{Path: "h2d", Device: "sim0", Operations: 2, Bytes: 1 << 30, Seconds: 0.5}},
 	})
 	if err != nil {
 		t.Fatal(err)
