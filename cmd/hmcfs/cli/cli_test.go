@@ -100,6 +100,8 @@ func TestFaults(t *testing.T) {
 		{"mout", "/mnt"},
 		{"mount"},
 		{"mount", "--nope", "/mnt"},
+		{"mount", "--devices", "sim:0", "/mnt"},
+		{"mount", ""},
 		{"mount", "--device", "smi:0", "--slots", "99", "--read-ahead", "3q", dir},
 		{"mount", "--device", "sim:0,size", dir},
 		{"mount", "--device", "sim:1,sise=3", dir},
@@ -130,6 +132,8 @@ func TestFaults(t *testing.T) {
 		{"cp", dir, filepath.Join(dir, "x")},
 		{"bench", dir},
 		{"bench", "--size", "3q", dir},
+		{"cp", file, filepath.Join(dir, "none") + "/"},
+		{"config", "shw"},
 		{"config", "show", "--cache-timeout", "soon"},
 		{"devices", "all"},
 		{"docs", "all"},
@@ -174,6 +178,9 @@ func TestEveryOptionIsAFlagOfMount(t *testing.T) {
 func TestVersion(t *testing.T) {
 	if r := run(t, "version"); r.code != 0 || !regexp.MustCompile(`^hmcfs \S+ \(go\S+, linux/\w+\)\n$`).MatchString(r.out) {
 		t.Errorf("%+v", r)
+	}
+	if a, b := run(t, "--version"), run(t, "version"); a != b {
+		t.Errorf("--version says %+v, version %+v", a, b)
 	}
 	var v adminapi.Version
 	if r := run(t, "version", "--json"); json.Unmarshal([]byte(r.out), &v) != nil || v.Version != version {
@@ -240,11 +247,12 @@ func TestPrintStatus(t *testing.T) {
 func TestPrintStatAndFsck(t *testing.T) {
 	var b bytes.Buffer
 	rows := []statRow{
-		{File: "/mnt/hmc/sim0/t", ExtentsKnown: true, Object: adminapi.Object{
+		{File: "/mnt/hmc/sim0", Type: "directory", Object: adminapi.Object{Path: "sim0", Device: "sim0"}},
+		{File: "/mnt/hmc/sim0/t", Type: "file", ExtentsKnown: true, Object: adminapi.Object{
 			Path: "sim0/t", Device: "sim0", Size: 4096, Allocated: 8192, State: "live", Dtype: "float32", Shape: "32,32",
 			LastPath: "h2d", Extents: []adminapi.Extent{{Len: 4096, Written: 4096, Allocation: 7}},
 		}},
-		{File: "x", Object: adminapi.Object{State: "lost", Device: "sim0"}},
+		{File: "x", Type: "file", Object: adminapi.Object{State: "lost", Device: "sim0"}},
 	}
 	for _, r := range rows {
 		if err := printStat(&b, r); err != nil {

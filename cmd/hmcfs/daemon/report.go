@@ -149,6 +149,9 @@ func (d *Daemon) Object(ctx context.Context, ino metadata.Ino) (adminapi.Object,
 			*field = string(value)
 		}
 	}
+	if !a.IsRegular() {
+		return out, nil
+	}
 	maps, err := d.store.Extents(ctx, ino)
 	if err != nil && !errors.Is(err, metadata.ErrNotExist) {
 		return adminapi.Object{}, fmt.Errorf("extents of inode %d: %w", ino, err)
