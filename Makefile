@@ -26,7 +26,7 @@ TALLYFLAGS    ?=
 FUZZTIME      ?= 10s
 
 .DEFAULT_GOAL := help
-.PHONY: help deps build demo test race bench fuzz cover lint vet tools generate install uninstall clean
+.PHONY: help deps build demo test race bench microbench fuzz cover lint vet tools generate install uninstall clean
 
 help: ## Show this help
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -46,7 +46,10 @@ test: deps build ## Run every test
 race: deps ## Run the tests with the race detector and the invariant checks
 	@CGO_ENABLED=1 $(TALLY) $(TALLYFLAGS) -- -race -tags invariants -short -timeout 25m $(PKGS)
 
-bench: deps build ## Measure, for docs/benchmarks.md
+bench: deps build ## Measure, and write the table of docs/benchmarks.md
+	$(GO) run ./tests/bench -write
+
+microbench: ## Run the Go benchmarks of all packages
 	$(GO) test -run '^$$' -bench . -benchmem -timeout 60m $(PKGS)
 
 fuzz: ## Run every fuzz target for FUZZTIME (10s)
@@ -81,8 +84,8 @@ $(TOOLS) &: tests/tools/go.mod tests/tools/go.sum
 	@touch $(TOOLS)
 
 generate: build ## Write docs/cli.md and docs/config.md from the commands
-	$(BIN) docs cli docs
-	$(BIN) docs config docs
+	$(BIN) docs cli >docs/cli.md
+	$(BIN) docs config >docs/config.md
 
 install: build ## Install under PREFIX (/usr/local), and the mount helper
 	install -D -m 0755 $(BIN) $(DESTDIR)$(BINDIR)/hmcfs

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/transport"
 )
 
 // maxSize is the largest size of an object: what lseek can reach.
@@ -17,6 +18,10 @@ const maxSize = 1<<63 - 1
 func overlayStat(in *metadata.Inode, st unix.Stat_t) {
 	in.Size = uint64(st.Size)
 	in.Allocated = uint64(st.Blocks) * 512
+	if in.Path == "" && in.Allocated > 0 {
+		// Nothing came through hmcfs, so the kernel wrote it by itself.
+		in.Path = string(transport.PathPassthrough)
+	}
 	in.Atime = metadata.Timespec{Sec: st.Atim.Sec, Nsec: uint32(st.Atim.Nsec)}
 	in.Mtime = metadata.Timespec{Sec: st.Mtim.Sec, Nsec: uint32(st.Mtim.Nsec)}
 	if ctime := (metadata.Timespec{Sec: st.Ctim.Sec, Nsec: uint32(st.Ctim.Nsec)}); ctime.After(in.Ctime) {

@@ -64,11 +64,20 @@ func (s *Store) Create(ctx context.Context, parent Ino, name string, n metadata.
 
 // Link adds a name to an inode.
 func (s *Store) Link(ctx context.Context, ino, parent Ino, name string) (Attr, error) {
+	// What may fail goes first: a link that was made can't be refused.
+	a, err := s.Attr(ctx, ino)
+	if err != nil {
+		return Attr{}, fmt.Errorf("link %q: %w", name, err)
+	}
 	in, err := s.meta.Link(ctx, ino, parent, name)
 	if err != nil {
 		return Attr{}, fmt.Errorf("link %q: %w", name, err)
 	}
-	return s.attrOf(ctx, in)
+	a.Nlink, a.Parent, a.Name = in.Nlink, in.Parent, in.Name
+	if in.Ctime.After(a.Ctime) {
+		a.Ctime = in.Ctime
+	}
+	return a, nil
 }
 
 // Unlink removes a name. Content goes with the last name and the last handle.

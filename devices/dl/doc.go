@@ -1,4 +1,4 @@
-// Package dl opens the vendors' libraries at run time, so that one static Go
+// Package dl opens the vendors' libraries at run time, so that one Go
 // binary serves every vendor and starts on a machine that has none of them.
 //
 // A family lists the functions that it needs in a struct, its function table,

@@ -71,17 +71,22 @@ type Device struct {
 	// and what it keeps for new objects. 0 for a file tier.
 	Held     devices.Size `json:"held"`
 	FileTier bool         `json:"file_tier"`
+	// InDaemon says that what is held is memory of the daemon's process: a
+	// simulated device's, or that of one that shares the host's memory.
+	InDaemon bool `json:"in_daemon"`
 	// Objects and Lost count the device's files with content; nil where they
 	// were not asked for, or took too long to count.
 	Objects *int `json:"objects,omitempty"`
 	Lost    *int `json:"lost,omitempty"`
 }
 
-// Memory is what the daemon itself takes, in bytes, beside the objects.
+// Memory is what the daemon's process takes, in bytes.
 type Memory struct {
-	// Resident is the process's resident memory: with the objects that
-	// devices keep in the process, such as simulated ones.
+	// Resident is the process's resident memory, and Devices the part of it
+	// that is no overhead: what the devices hold that keep their memory in
+	// the process. Heap and Pinned are the daemon's own.
 	Resident devices.Size `json:"resident"`
+	Devices  devices.Size `json:"devices"`
 	Heap     devices.Size `json:"heap"`
 	Pinned   devices.Size `json:"pinned"`
 	// Goroutines and Files count the daemon's goroutines and descriptors.

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/config"
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/place"
@@ -61,10 +63,26 @@ func (a *app) root() *cobra.Command {
 	root.SetErr(a.Stderr)
 	root.CompletionOptions.DisableDescriptions = false
 	root.AddCommand(a.verbs()...)
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return usage(fmt.Errorf("%w; see %s --help", err, cmd.CommandPath()))
-	})
+	root.SetFlagErrorFunc(flagFault)
+	root.Version = version
+	root.SetVersionTemplate(versionText() + "\n")
 	return root
+}
+
+func flagFault(cmd *cobra.Command, err error) error {
+	hint := ""
+	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok && unknown.GetSpecifiedShortnames() == "" {
+		var names []string
+		cmd.Flags().VisitAll(func(f *pflag.Flag) {
+			if !f.Hidden {
+				names = append(names, f.Name)
+			}
+		})
+		if near := config.Nearest(unknown.GetSpecifiedName(), names); near != "" {
+			hint = fmt.Sprintf(" (did you mean --%s?)", near)
+		}
+	}
+	return usage(fmt.Errorf("%w%s; see %s --help", err, hint, cmd.CommandPath()))
 }
 
 func unknownVerb(root *cobra.Command, word string) error {
@@ -72,7 +90,7 @@ func unknownVerb(root *cobra.Command, word string) error {
 	for _, c := range root.Commands() {
 		names = append(names, c.Name())
 	}
-	hint := "see hmcfs --help"
+	hint := fmt.Sprintf("see %s --help", root.CommandPath())
 	if near := config.Nearest(word, names); near != "" {
 		hint = fmt.Sprintf("did you mean %q?", near)
 	}
@@ -160,6 +178,9 @@ func running(fn func(ctx context.Context, args []string) error) func(*cobra.Comm
 // arguments wants between least and most arguments; most < 0 is no bound.
 func arguments(least, most int, what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
+		if slices.Contains(args, "") {
+			return usage(fmt.Errorf("%s: an argument is empty; was a variable not set?", cmd.CommandPath()))
+		}
 		if len(args) >= least && (most < 0 || len(args) <= most) {
 			return nil
 		}

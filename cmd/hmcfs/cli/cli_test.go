@@ -100,6 +100,8 @@ func TestFaults(t *testing.T) {
 		{"mout", "/mnt"},
 		{"mount"},
 		{"mount", "--nope", "/mnt"},
+		{"mount", "--devices", "sim:0", "/mnt"},
+		{"mount", ""},
 		{"mount", "--device", "smi:0", "--slots", "99", "--read-ahead", "3q", dir},
 		{"mount", "--device", "sim:0,size", dir},
 		{"mount", "--device", "sim:1,sise=3", dir},
@@ -130,6 +132,8 @@ func TestFaults(t *testing.T) {
 		{"cp", dir, filepath.Join(dir, "x")},
 		{"bench", dir},
 		{"bench", "--size", "3q", dir},
+		{"cp", file, filepath.Join(dir, "none") + "/"},
+		{"config", "shw"},
 		{"config", "show", "--cache-timeout", "soon"},
 		{"devices", "all"},
 		{"docs", "all"},
@@ -175,6 +179,9 @@ func TestVersion(t *testing.T) {
 	if r := run(t, "version"); r.code != 0 || !regexp.MustCompile(`^hmcfs \S+ \(go\S+, linux/\w+\)\n$`).MatchString(r.out) {
 		t.Errorf("%+v", r)
 	}
+	if a, b := run(t, "--version"), run(t, "version"); a != b {
+		t.Errorf("--version says %+v, version %+v", a, b)
+	}
 	var v adminapi.Version
 	if r := run(t, "version", "--json"); json.Unmarshal([]byte(r.out), &v) != nil || v.Version != version {
 		t.Errorf("%+v", r)
@@ -192,7 +199,7 @@ func TestDevicesTellWhyThereAreNone(t *testing.T) {
 			t.Errorf("%s: %d devices, reason %q", row.Family, len(row.Devices), row.Reason)
 		}
 	}
-	if rows[0].Family != "host" || len(rows[0].Devices) != 1 {
+	if rows[0].Family != "host" || len(rows[0].Devices) != 1 || rows[0].Devices[0].Spec != "host" {
 		t.Errorf("the host is not there: %+v", rows[0])
 	}
 }
@@ -224,9 +231,12 @@ func TestPrintStatus(t *testing.T) {
 		Passthrough: adminapi.Passthrough{Reason: "needs CAP_SYS_ADMIN"},
 		Devices: []adminapi.Device{
 			{Name: "host", Model: "pinned host memory", Total: 4 * devices.GiB, Used: devices.MiB, Free: 4*devices.GiB - devices.MiB, Objects: &n, Lost: new(int)},
-			{Name: "sim0", Total: devices.GiB, Free: devices.GiB},
+			{Name: "sim0", Total: devices.GiB, Free: devices.GiB, Held: devices.MiB, InDaemon: true},
+			{Name: "ocl0", Total: devices.GiB, Free: devices.GiB, Held: 2 * devices.GiB},
+			{Name: "ocl1", Total: devices.GiB, Free: devices.GiB, InDaemon: true},
 		},
-		Paths: []transport.PathStats{{Path: "h2d", Device: "sim0", Operations: 2, Bytes: 1 << 30, Seconds: 0.5}},
+		Memory: adminapi.Memory{Resident: 88 * devices.MiB, Devices: devices.MiB, Heap: 25 * devices.MiB, Pinned: devices.MiB, Goroutines: 24, Files: 23},
+		Paths:  []transport.PathStats{{Path: "h2d", Device: "sim0", Operations: 2, Bytes: 1 << 30, Seconds: 0.5}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -237,11 +247,12 @@ func TestPrintStatus(t *testing.T) {
 func TestPrintStatAndFsck(t *testing.T) {
 	var b bytes.Buffer
 	rows := []statRow{
-		{File: "/mnt/hmc/sim0/t", ExtentsKnown: true, Object: adminapi.Object{
+		{File: "/mnt/hmc/sim0", Type: "directory", Object: adminapi.Object{Path: "sim0", Device: "sim0"}},
+		{File: "/mnt/hmc/sim0/t", Type: "file", ExtentsKnown: true, Object: adminapi.Object{
 			Path: "sim0/t", Device: "sim0", Size: 4096, Allocated: 8192, State: "live", Dtype: "float32", Shape: "32,32",
 			LastPath: "h2d", Extents: []adminapi.Extent{{Len: 4096, Written: 4096, Allocation: 7}},
 		}},
-		{File: "x", Object: adminapi.Object{State: "lost", Device: "sim0"}},
+		{File: "x", Type: "file", Object: adminapi.Object{State: "lost", Device: "sim0"}},
 	}
 	for _, r := range rows {
 		if err := printStat(&b, r); err != nil {

@@ -16,7 +16,9 @@ func (a *app) configVerb() *cobra.Command {
 		Use:   "config",
 		Short: "Show the options",
 		Args:  arguments(1, 1, "a verb: show"),
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return unknownVerb(cmd, args[0])
+		},
 	}
 	show := &cobra.Command{
 		Use:   "show [flags of mount]",

@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/copier"
+	"github.com/hmcfs/hmcfs/cmd/hmcfs/place"
 	"github.com/hmcfs/hmcfs/devices"
 )
 
@@ -35,6 +38,9 @@ func (a *app) cpVerb() *cobra.Command {
 }
 
 func (a *app) cp(ctx context.Context, sources []string, target string, o copier.Options, asJSON bool) error {
+	if err := checkTarget(target); err != nil {
+		return err
+	}
 	bar := newProgress(a.Stderr, shortName(sources))
 	o.Started, o.Moved = bar.begin, bar.add
 	o.Ended = func(f copier.File) {
@@ -66,6 +72,35 @@ func (a *app) cp(ctx context.Context, sources []string, target string, o copier.
 		return &codeError{code: exitPartial, err: errSilent}
 	}
 	return &codeError{code: exitFailure, err: errSilent}
+}
+
+// checkTarget refuses a target at the root of a mount, where only devices'
+// directories are, and names those.
+func checkTarget(target string) error {
+	abs, err := place.Absolute(target)
+	if err != nil {
+		return err
+	}
+	m, found, err := place.MountOf(abs)
+	if err != nil || !found {
+		return nil //nolint:nilerror // the copy itself tells what is wrong
+	}
+	if abs != m.MountPoint {
+		if _, err = os.Lstat(abs); err == nil || filepath.Dir(abs) != m.MountPoint {
+			return nil
+		}
+	}
+	entries, err := os.ReadDir(m.MountPoint)
+	if err != nil {
+		return nil //nolint:nilerror // the copy itself tells what is wrong
+	}
+	var dirs []string
+	for _, e := range entries {
+		if e.IsDir() && e.Name() != "keys" && !strings.HasPrefix(e.Name(), ".") {
+			dirs = append(dirs, filepath.Join(m.MountPoint, e.Name()))
+		}
+	}
+	return usage(fmt.Errorf("%s: files lie in the directories of devices; copy into one of them: %s", target, strings.Join(dirs, ", ")))
 }
 
 // printCopy writes a line for each file, and the sum of several.

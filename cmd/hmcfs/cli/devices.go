@@ -10,6 +10,7 @@ import (
 
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/daemon"
 	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/devices/host"
 )
 
 // familyRow is one family of `hmcfs devices --json`.
@@ -61,13 +62,21 @@ func discover(ctx context.Context, reg *devices.Registry) []familyRow {
 		}
 		for _, f := range found {
 			row.Devices = append(row.Devices, deviceRow{
-				Name: f.Info.Name, Spec: fmt.Sprintf("%s:%d", f.Info.Family, f.Info.Ordinal), Model: f.Info.Model,
+				Name: f.Info.Name, Spec: specOf(f.Info), Model: f.Info.Model,
 				Total: f.Usage.Total, Free: f.Usage.Free, PCI: f.Info.PCI, NUMA: f.Info.NUMA,
 			})
 		}
 		rows = append(rows, row)
 	}
 	return rows
+}
+
+// specOf is how a person asks for a device. There is only one host.
+func specOf(i devices.Info) string {
+	if i.Family == host.Family {
+		return string(i.Family)
+	}
+	return fmt.Sprintf("%s:%d", i.Family, i.Ordinal)
 }
 
 func printDevices(w io.Writer, rows []familyRow) error {

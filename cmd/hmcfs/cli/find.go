@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/place"
 	"github.com/hmcfs/hmcfs/objects/client"
@@ -23,9 +24,26 @@ func findMount(path string) (place.Mount, error) {
 		return place.Mount{}, err
 	}
 	if !found {
-		return place.Mount{}, notMounted("%s is not on an hmcfs mount; mount it first: hmcfs mount %s", path, path)
+		return place.Mount{}, notMounted("%s is not on an hmcfs mount; %s", path, wayOut(abs, path))
 	}
 	return m, nil
+}
+
+// wayOut is what somebody may have meant by a path that is on no mount.
+func wayOut(abs, path string) string {
+	_, err := os.Stat(abs)
+	if all, merr := place.Mounts(); merr == nil && err != nil {
+		var points []string
+		for _, m := range all {
+			if m.IsHMCFS() {
+				points = append(points, m.MountPoint)
+			}
+		}
+		if len(points) > 0 {
+			return "it is not there at all; mounted are: " + strings.Join(points, ", ")
+		}
+	}
+	return "mount it first: hmcfs mount " + path
 }
 
 // connect returns a client of the daemon that serves a mount.

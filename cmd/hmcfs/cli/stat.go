@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"strconv"
 	"strings"
@@ -38,6 +39,8 @@ func (a *app) statVerb() *cobra.Command {
 // statRow is one file of `hmcfs stat --json`.
 type statRow struct {
 	File string `json:"file"`
+	// Type is file, directory or special.
+	Type string `json:"type"`
 	adminapi.Object
 	// ExtentsKnown says whether this user may see the extents.
 	ExtentsKnown bool `json:"extents_known"`
@@ -94,7 +97,7 @@ func (a *app) stat(ctx context.Context, file string) (statRow, error) {
 	if err != nil {
 		return statRow{}, err
 	}
-	row := statRow{File: file, Object: objectFromXattrs(file)}
+	row := statRow{File: file, Type: typeOf(st.Mode()), Object: objectFromXattrs(file)}
 	row.Ino, row.Size, row.Allocated = metadata.Ino(sys.Ino), uint64(st.Size()), uint64(sys.Blocks)*512
 	c, err := a.connect(ctx, m)
 	if client.IsForbidden(err) {
@@ -107,6 +110,7 @@ func (a *app) stat(ctx context.Context, file string) (statRow, error) {
 	switch {
 	case client.IsNotFound(err):
 		// It is one of hmcfs's own, such as .hmcfs/stats.
+		row.ExtentsKnown = true
 		return row, nil
 	case err != nil:
 		return row, err
@@ -117,6 +121,16 @@ func (a *app) stat(ctx context.Context, file string) (statRow, error) {
 
 // mountOfDev finds the mount that a file lies on by its device number, which
 // holds through symbolic links and bind mounts.
+func typeOf(m fs.FileMode) string {
+	switch {
+	case m.IsRegular():
+		return "file"
+	case m.IsDir():
+		return "directory"
+	}
+	return "special"
+}
+
 func mountOfDev(file string, dev uint64) (place.Mount, error) {
 	all, err := place.Mounts()
 	if err != nil {
@@ -162,6 +176,13 @@ func printStat(w io.Writer, r statRow) error {
 	field(w, "file", r.File)
 	if r.Path != "" {
 		field(w, "path", r.Path)
+	}
+	if r.Type != "file" {
+		field(w, "type", r.Type)
+		if r.Device != "" {
+			field(w, "device", r.Device)
+		}
+		return nil
 	}
 	field(w, "size", fmt.Sprintf("%d (%v)", r.Size, devices.Size(r.Size)))
 	field(w, "allocated", fmt.Sprintf("%d (%v)", r.Allocated, devices.Size(r.Allocated)))

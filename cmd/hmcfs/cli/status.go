@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -54,8 +55,7 @@ func printStatus(w io.Writer, st adminapi.Status) error {
 	if st.LogFile != "" {
 		field(w, "log", st.LogFile)
 	}
-	field(w, "daemon memory", fmt.Sprintf("%v resident, %v heap, %v pinned, %d goroutines, %d descriptors",
-		st.Memory.Resident, st.Memory.Heap, st.Memory.Pinned, st.Memory.Goroutines, st.Memory.Files))
+	field(w, "daemon memory", memoryText(st))
 	fmt.Fprintln(w)
 	t := newTable(w, "DEVICE", "MODEL", "TOTAL", "USED", "FREE", "OBJECTS", "LOST")
 	for _, d := range st.Devices {
@@ -73,6 +73,24 @@ func printStatus(w io.Writer, st adminapi.Status) error {
 		t.row(p.Path, p.Device, p.Operations, devices.Size(p.Bytes), p.Errors, rate(p.Bytes, p.Seconds))
 	}
 	return t.Flush()
+}
+
+// memoryText tells what of the daemon's memory is the devices', which is no
+// overhead.
+func memoryText(st adminapi.Status) string {
+	m := st.Memory
+	text := fmt.Sprintf("%v resident", m.Resident)
+	var names []string
+	for _, d := range st.Devices {
+		if d.InDaemon && d.Held > 0 {
+			names = append(names, string(d.Name))
+		}
+	}
+	if len(names) > 0 && m.Devices > 0 {
+		text += fmt.Sprintf(" (%v of it is the memory of %s)", m.Devices, strings.Join(names, ", "))
+	}
+	return text + fmt.Sprintf(", %v heap, %v pinned, %d goroutines, %d descriptors",
+		m.Heap, m.Pinned, m.Goroutines, m.Files)
 }
 
 func passthroughText(p adminapi.Passthrough) string {

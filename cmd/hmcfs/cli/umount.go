@@ -70,6 +70,9 @@ func (a *app) umountNameless(ctx context.Context, mountPoint string, r adminapi.
 		}
 		return a.umountLiving(ctx, c, place.Mount{MountPoint: mountPoint}, r)
 	}
+	if m, found, err := place.MountOf(mountPoint); err == nil && found {
+		return notMounted("%s is no mount point but lies on one; unmount that: hmcfs umount %s", mountPoint, m.MountPoint)
+	}
 	return notMounted("%s is not mounted", mountPoint)
 }
 

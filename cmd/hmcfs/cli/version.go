@@ -21,8 +21,14 @@ func (a *app) versionVerb() *cobra.Command {
 		if *asJSON {
 			return printJSON(a.out(), v)
 		}
-		_, err := fmt.Fprintf(a.out(), "hmcfs %s (%s, %s/%s)\n", v.Version, v.Go, v.OS, v.Arch)
+		_, err := fmt.Fprintln(a.out(), versionText())
 		return err
 	})
 	return cmd
+}
+
+// versionText is the program and what it was built with, in one line.
+func versionText() string {
+	v := daemon.VersionOf(version)
+	return fmt.Sprintf("hmcfs %s (%s, %s/%s)", v.Version, v.Go, v.OS, v.Arch)
 }

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/hmcfs/hmcfs/devices"
@@ -114,6 +115,8 @@ func (c *copier) plan(sources []string, target string) ([]job, error) {
 		into = st.IsDir()
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
+	} else if strings.HasSuffix(target, "/") && !c.opts.Recursive {
+		return nil, usagef("%s is not there; make the directory first: mkdir %s", target, target)
 	}
 	if len(sources) > 1 && !into {
 		return nil, usagef("%s is not a directory; several sources need one", target)

@@ -168,6 +168,7 @@ func TestRefusals(t *testing.T) {
 		{[]string{file}, filepath.Join(dir, "soft"), false, "are the same file"},
 		{[]string{file, other}, filepath.Join(dir, "none"), false, "is not a directory; several sources need one"},
 		{[]string{sub}, filepath.Join(dir, "x"), false, "copy it with -r"},
+		{[]string{file}, filepath.Join(dir, "none") + "/", false, "mkdir"},
 		{[]string{sub}, filepath.Join(sub, "x"), true, "copy without end"},
 		{[]string{sub}, file, true, "is not"},
 		{[]string{filepath.Join(dir, "none")}, other, false, "no such file"},

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/admin"
 	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/devices/sim"
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/objects"
 	"github.com/hmcfs/hmcfs/objects/adminapi"
@@ -43,12 +44,12 @@ func (d *Daemon) Status(ctx context.Context, count bool) (adminapi.Status, error
 		LogFile: d.opts.LogFile, Keep: s.Keep, AllowOther: s.AllowOther, ReadOnly: s.ReadOnly(),
 		Passthrough: adminapi.Passthrough{On: mounted.Passthrough, Reason: mounted.PassthroughReason},
 		Paths:       moved.Paths,
-		Memory:      memory(moved.PinnedTotal),
 	}
 	devs, err := d.store.Devices(ctx)
 	if err != nil {
 		return adminapi.Status{}, fmt.Errorf("status of the devices: %w", err)
 	}
+	out.Memory = memory(moved.PinnedTotal, devs)
 	var counted counts
 	if count {
 		counted = d.count(ctx, devs)
@@ -64,12 +65,19 @@ func describe(dev objects.DeviceStatus, counted counts) adminapi.Device {
 	out := adminapi.Device{
 		Name: i.Name, Family: i.Family, Model: i.Model, PCI: i.PCI, NUMA: i.NUMA, Epoch: dev.Epoch,
 		Total: dev.Usage.Total, Used: dev.Usage.Used, Free: dev.Usage.Free, Held: dev.Held, FileTier: dev.Passthrough,
+		InDaemon: inDaemon(dev),
 	}
 	if counted != nil {
 		c := counted[metadata.DeviceName(i.Name)]
 		out.Objects, out.Lost = &c.objects, &c.lost
 	}
 	return out
+}
+
+// inDaemon says whether a device's memory is the daemon's own. The host
+// tier's is a file system's.
+func inDaemon(dev objects.DeviceStatus) bool {
+	return dev.Info.Family == sim.Family || dev.Info.HostMemory && !dev.Passthrough
 }
 
 // counts are a mount's files with content, by device.
@@ -185,7 +193,7 @@ func (d *Daemon) statsJSON() ([]byte, error) {
 	}
 	moved := d.engine.Stats()
 	out := map[string]any{
-		"transfers": moved, "memory": memory(moved.PinnedTotal),
+		"transfers": moved, "memory": memory(moved.PinnedTotal, devs),
 		"uptime_seconds": time.Since(d.started).Seconds(),
 	}
 	var list []adminapi.Device
@@ -205,7 +213,7 @@ func indented(v any) ([]byte, error) {
 }
 
 // memory measures this process.
-func memory(pinned devices.Size) adminapi.Memory {
+func memory(pinned devices.Size, devs []objects.DeviceStatus) adminapi.Memory {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	out := adminapi.Memory{Heap: devices.Size(m.HeapInuse), Pinned: pinned, Goroutines: runtime.NumGoroutine()}
@@ -215,6 +223,13 @@ func memory(pinned devices.Size) adminapi.Memory {
 			out.Resident = devices.Size(pages) * devices.Size(os.Getpagesize())
 		}
 	}
+	for _, dev := range devs {
+		if inDaemon(dev) {
+			out.Devices += dev.Held
+		}
+	}
+	// What is held but was never written is not resident.
+	out.Devices = min(out.Devices, out.Resident)
 	if fds, err := os.ReadDir("/proc/self/fd"); err == nil {
 		out.Files = len(fds)
 	}
