@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/hmcfs/hmcfs/devices"
 	devfaulty "github.com/hmcfs/hmcfs/devices/faulty"
 	"github.com/hmcfs/hmcfs/devices/sim"
+	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/objects"
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
@@ -86,5 +88,23 @@ func TestLostBeforeItWasSaved(t *testing.T) {
 	r.close(to)
 	if err := dead.Close(r.ctx(), objects.CloseOptions{}); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestMoveWaitsForTheLastClose renames to another device a file that is closed
+// a moment later, as it is when the kernel is slow to tell of a close.
+func TestMoveWaitsForTheLastClose(t *testing.T) {
+	kit.Check(t)
+	r := newRig(t, small(false), small(false))
+	f := r.create("sim0", "a")
+	r.write(f, 0, kit.Bytes(1, 0, 5000))
+	move := metadata.Rename{From: r.root("sim0"), Name: "a", To: r.root("sim1"), NewName: "b"}
+	if err := r.store.Rename(r.ctx(), move); !errors.Is(err, metadata.ErrCrossDevice) {
+		t.Errorf("move of a file that stays open: %v", err)
+	}
+	closed := make(chan error, 1)
+	time.AfterFunc(10*time.Millisecond, func() { closed <- f.Close(r.ctx()) })
+	if err := errors.Join(r.store.Rename(r.ctx(), move), <-closed); err != nil {
+		t.Errorf("move of a file that is closed soon: %v", err)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -34,12 +35,33 @@ func (s *Store) moveBetween(ctx context.Context, r metadata.Rename) error {
 			return s.moveName(ctx, r, in.Ino, home{tier: to}, nil)
 		})
 	}
-	end, ok := s.beginMove(in.Ino)
+	end, ok := s.awaitMove(ctx, in.Ino)
 	if !ok {
 		return fmt.Errorf("the file is open: %w", metadata.ErrCrossDevice)
 	}
 	defer end()
 	return s.moveObject(ctx, r, in.Ino, to)
+}
+
+// lastClose is how long a move waits, at most, for the last handle's end to be
+// heard of: the kernel tells of it after close(2) has returned, and a program
+// that closes and renames must not be told that the file is open.
+const lastClose = 250 * time.Millisecond
+
+// awaitMove is beginMove, tried again for as long as a close may take.
+func (s *Store) awaitMove(ctx context.Context, ino Ino) (end func(), ok bool) {
+	for pause := time.Millisecond; ; pause *= 2 {
+		if end, ok = s.beginMove(ino); ok || pause > lastClose/2 {
+			return end, ok
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return nil, false
+		}
+	}
 }
 
 // moveName is metadata.MoveDevice for a name that must still be what was
