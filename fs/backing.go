@@ -40,7 +40,8 @@ type backings struct {
 // backing is one inode of the host tier that is open.
 type backing struct {
 	// refs and writers count open handles, protected by backings.mu.
-	refs, writers int
+	refs    int
+	writers int
 
 	mu sync.Mutex
 	// tried says that registering was tried. +checklocks:mu

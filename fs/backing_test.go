@@ -69,6 +69,8 @@ func TestBackingsShareOneRegistration(t *testing.T) {
 	}
 	b.release(5, false)
 	b.release(6, false)
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	if len(r.held) != 0 || len(b.open) != 0 {
 		t.Errorf("%d registrations and %d inodes left", len(r.held), len(b.open))
 	}

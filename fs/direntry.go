@@ -82,9 +82,10 @@ func (f *filesystem) newDirHandle(ino metadata.Ino) *dirHandle {
 // +checklocks:h.mu
 func (h *dirHandle) after(at, names uint64) ([]dirEntry, error) {
 	if at >= h.from && at != 0 && h.names == names && len(h.page) > 0 {
-		i := sort.Search(len(h.page), func(i int) bool { return h.page[i].offset > at })
-		if i < len(h.page) {
-			return h.page[i:], nil
+		page := h.page
+		i := sort.Search(len(page), func(i int) bool { return page[i].offset > at })
+		if i < len(page) {
+			return page[i:], nil
 		}
 	}
 	var page []dirEntry

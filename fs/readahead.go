@@ -34,8 +34,10 @@ type readAhead struct {
 	src    source
 	slots  slotSource
 	budget *aheadBudget
-	// request is the size of a chunk, window how far to be ahead.
-	request, window int
+	// request is the size of a chunk.
+	request int
+	// window is how far to be ahead.
+	window int
 
 	mu sync.Mutex
 	// next is where a sequential reader goes on.

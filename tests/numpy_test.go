@@ -20,7 +20,7 @@ func TestNumPy(t *testing.T) {
 	m := mnt.Mount(t, mnt.Options{Devices: devices})
 	for i, device := range names {
 		t.Run(device, func(t *testing.T) {
-			runScript(t, m.Path(device), numpyScript, "TMP="+t.TempDir(), "OTHER="+m.Path(names[(i+1)%len(names)]))
+			runScript(t, m.Path(device), numpyScript, "PYTHON="+kit.Python(), "TMP="+t.TempDir(), "OTHER="+m.Path(names[(i+1)%len(names)]))
 		})
 	}
 }
@@ -74,4 +74,4 @@ const numpyScript = `
 	for d in (".", other):
 	    for n in os.listdir(d): os.remove(os.path.join(d, n))
 	END
-	python3 "$TMP"/t.py`
+	"$PYTHON" "$TMP"/t.py`

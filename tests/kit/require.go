@@ -189,8 +189,18 @@ func missingRoot() error {
 	return errors.New("no CapEff line in /proc/self/status")
 }
 
+// Python is the interpreter that has Debian's python3-numpy, which another one
+// earlier in PATH does not see; where there is none, the one in PATH.
+func Python() string {
+	const debians = "/usr/bin/python3"
+	if exec.Command(debians, "-c", "import numpy").Run() == nil {
+		return debians
+	}
+	return "python3"
+}
+
 func missingNumPy() error {
-	out, err := exec.Command("python3", "-c", "import numpy").CombinedOutput()
+	out, err := exec.Command(Python(), "-c", "import numpy").CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("%w: %s", err, strings.TrimSpace(string(out)))
 	}

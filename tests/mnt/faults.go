@@ -75,7 +75,8 @@ func wrapDevice(file string) func(devices.Device) devices.Device {
 
 // watcher follows the file of faults for one device.
 type watcher struct {
-	file, device string
+	file   string
+	device string
 
 	mu sync.Mutex
 	// +checklocks:mu

@@ -233,7 +233,7 @@ a = numpy.load(sys.argv[1])
 m = numpy.load(sys.argv[1], mmap_mode="r")
 assert (a == m).all()
 print(a.dtype, *a.shape, a[3, 5].tobytes().hex())`
-	out, err := exec.Command("python3", "-c", script, filepath.Join(dir, npyName)).CombinedOutput()
+	out, err := exec.Command(kit.Python(), "-c", script, filepath.Join(dir, npyName)).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
