@@ -129,7 +129,7 @@ func TestTimesOfEveryOperation(t *testing.T) {
 		for _, what := range slices.Sorted(maps.Keys(cases)) {
 			t.Run(what, func(t *testing.T) {
 				c := cases[what]
-				if c.unseen && p.name != "sim0" {
+				if c.unseen && !p.isDevice() {
 					c.file = ""
 				}
 				checkTimes(t, openDir(t, p.dir), c)
