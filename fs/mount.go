@@ -27,7 +27,7 @@ func Mount(ctx context.Context, o Options) (*Server, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	path, err := checkMountPoint(o.MountPoint, o.AllowNonEmpty)
+	path, err := checkMountPoint(o.MountPoint)
 	if err != nil {
 		return nil, err
 	}
@@ -42,7 +42,7 @@ func Mount(ctx context.Context, o Options) (*Server, error) {
 	s.fuse, err = fuse.NewServer(s.fs, path, fuseOptions(&o, s.fs))
 	if err != nil {
 		// A mount whose INIT failed is still in the kernel's table.
-		if kind, _ := mountedAt(path); kind == fsType {
+		if isDead(path) {
 			_ = unix.Unmount(path, unix.MNT_DETACH) // nothing better is left to do
 		}
 		return nil, mountError(path, &o, err)

@@ -76,8 +76,6 @@ type Options struct {
 	// MountOptions are options of the kernel's: ro, nosuid, nodev, noexec,
 	// noatime and their like.
 	MountOptions []string
-	// AllowNonEmpty mounts over a directory that has entries, hiding them.
-	AllowNonEmpty bool
 	// Version is the content of .hmcfs/version.
 	Version string
 	// Config and Stats return the contents of .hmcfs/config and stats, JSON.

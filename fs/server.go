@@ -146,7 +146,7 @@ func (s *Server) unmountAsUser(flags int) error {
 	if err == nil {
 		return nil
 	}
-	if kind, _ := mountedAt(s.path); kind == fsType && s.fs.files.len()+s.fs.dirs.len() > 0 {
+	if s.fs.files.len()+s.fs.dirs.len() > 0 {
 		return fmt.Errorf("unmount %s: %w: %s", s.path, ErrBusy, out)
 	}
 	return fmt.Errorf("unmount %s: %w: %s", s.path, err, out)

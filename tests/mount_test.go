@@ -2,8 +2,12 @@ package tests
 
 import (
 	"os"
+	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/hmcfs/hmcfs/objects/adminapi"
 	"github.com/hmcfs/hmcfs/tests/kit"
 	"github.com/hmcfs/hmcfs/tests/mnt"
 )
@@ -31,4 +35,27 @@ func TestMountKeepsBytesAcrossRemountAndDeath(t *testing.T) {
 	m.Kill()
 	m.Start()
 	check()
+}
+
+// TestUmountOfAMountThatIsCovered mounts tmpfs over a mount: an unmount takes
+// neither of them away, and what is open stays usable.
+func TestUmountOfAMountThatIsCovered(t *testing.T) {
+	kit.Check(t)
+	m := mnt.Mount(t, mnt.Options{})
+	create(t, m.Path("sim0", "a"), 1, 1<<20)
+	f := open(t, m.Path("sim0", "a"), os.O_RDONLY)
+	must(t, unix.Mount("hmcfs-test", m.Dir, "tmpfs", 0, ""))
+	for _, lazy := range []bool{false, true} {
+		_, err := m.Client().Umount(t.Context(), adminapi.UmountRequest{Lazy: lazy})
+		if err == nil || !strings.Contains(err.Error(), "a tmpfs file system is mounted over "+m.Dir) {
+			t.Errorf("lazy %v: %v", lazy, err)
+		}
+		wantRange(t, f, 1, 0, 1<<20)
+		if at := mnt.MountedBelow(m.Dir); len(at) != 2 {
+			t.Errorf("lazy %v: mounted are %q", lazy, at)
+		}
+	}
+	must(t, unix.Unmount(m.Dir, 0))
+	must(t, f.Close())
+	wantContent(t, m.Path("sim0", "a"), 1, 1<<20)
 }

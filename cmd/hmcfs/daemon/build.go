@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/admin"
@@ -76,7 +77,7 @@ func acquire(ctx context.Context, path string, h place.Holder) (*place.Lock, err
 		if !isHeld || held.Holder.MountPoint == "" || time.Now().After(limit) {
 			return l, err
 		}
-		if m, found, merr := place.MountAt(held.Holder.MountPoint); merr != nil || found && m.IsHMCFS() {
+		if at, merr := place.MountsAt(held.Holder.MountPoint); merr != nil || slices.ContainsFunc(at, place.Mount.IsHMCFS) {
 			return nil, err
 		}
 		select {
@@ -215,7 +216,7 @@ func (d *Daemon) mount(ctx context.Context, back *undo) error {
 		AllowOther: s.AllowOther, Passthrough: fs.PassthroughMode(s.Passthrough),
 		ReadAhead: s.ReadAhead, NoReadAhead: s.ReadAhead == 0,
 		MaxWrite: s.MaxWrite, MaxBackground: s.MaxBackground, CacheTimeout: cacheTimeout(s.CacheTimeout),
-		MountOptions: s.MountOptions, AllowNonEmpty: true, Version: d.opts.Version,
+		MountOptions: s.MountOptions, Version: d.opts.Version,
 		Config: d.configJSON, Stats: d.statsJSON, Logger: d.opts.Logger, Debug: s.Debug,
 	})
 	if err != nil {

@@ -10,20 +10,23 @@ import (
 // nothing. What may be a dead mount, or one that is about to end, is left for
 // the daemon to find out.
 func CheckMountPoint(path string) error {
+	_, err := occupied(path)
+	return err
+}
+
+// occupied says whether hmcfs is mounted at the path. Everything else that a
+// mount can't begin at is an error.
+func occupied(path string) (bool, error) {
 	m, found, err := place.MountAt(path)
 	switch {
 	case err != nil:
-		return err
+		return false, err
 	case !found:
-		return place.CheckMountPoint(path)
+		return false, place.CheckMountPoint(path)
 	case !m.IsHMCFS():
-		return foreign(m)
+		return false, fmt.Errorf("mount point %s is in use: a %s file system is mounted there; unmount it or give another directory", path, m.Type)
 	}
-	return nil
-}
-
-func foreign(m place.Mount) error {
-	return fmt.Errorf("mount point %s is in use: a %s file system is mounted there; unmount it or give another directory", m.MountPoint, m.Type)
+	return true, nil
 }
 
 // clearMountPoint makes sure that a mount may begin at the path. A mount of
@@ -31,14 +34,10 @@ func foreign(m place.Mount) error {
 // mounted there is refused.
 func clearMountPoint(path string) error {
 	for {
-		m, found, err := place.MountAt(path)
+		ours, err := occupied(path)
 		switch {
-		case err != nil:
+		case err != nil || !ours:
 			return err
-		case !found:
-			return place.CheckMountPoint(path)
-		case !m.IsHMCFS():
-			return foreign(m)
 		case !place.IsDead(path):
 			return fmt.Errorf("%s is mounted already with hmcfs; unmount it first: hmcfs umount %s", path, path)
 		}

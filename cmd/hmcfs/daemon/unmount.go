@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -42,6 +43,10 @@ func (d *Daemon) unmount(ctx context.Context, lazy bool) error {
 		d.cutNameless()
 		return nil
 	}
+	// By its name the one on top would be unmounted.
+	if m, found, err := place.MountAt(d.opts.Places.MountPoint); err == nil && found && !d.isOurs(m) {
+		return fmt.Errorf("a %s file system is mounted over %s; unmount that first", m.Type, m.MountPoint)
+	}
 	ctx, cancel := context.WithTimeout(ctx, unmountLimit)
 	defer cancel()
 	err := d.server.Unmount(ctx)
@@ -64,10 +69,11 @@ func (d *Daemon) unmount(ctx context.Context, lazy bool) error {
 
 // nameless says that the mount is in this mount namespace no more, while the
 // kernel keeps its connection: another namespace, such as a container that
-// began while it was mounted, has a copy of it.
+// began while it was mounted, has a copy of it. One that another file system
+// is mounted over has its name still.
 func (d *Daemon) nameless() bool {
-	m, found, err := place.MountAt(d.opts.Places.MountPoint)
-	if err != nil || found && m.IsHMCFS() && (m.Dev == d.dev || d.dev == "") {
+	at, err := place.MountsAt(d.opts.Places.MountPoint)
+	if err != nil || slices.ContainsFunc(at, d.isOurs) {
 		return false
 	}
 	select {
@@ -76,6 +82,11 @@ func (d *Daemon) nameless() bool {
 	default:
 		return true
 	}
+}
+
+// isOurs says whether a mount at the mount point is this daemon's.
+func (d *Daemon) isOurs(m place.Mount) bool {
+	return m.IsHMCFS() && (m.Dev == d.dev || d.dev == "")
 }
 
 // cutNameless ends a connection of which only copies are left.

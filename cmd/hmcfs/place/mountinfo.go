@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -91,19 +92,19 @@ func unescape(s string) string {
 	return b.String()
 }
 
-// MountAt returns what is mounted exactly at a path: the topmost, where there
-// are several.
-func MountAt(path string) (m Mount, found bool, err error) {
+// MountsAt returns what is mounted exactly at a path, the topmost last.
+func MountsAt(path string) ([]Mount, error) {
 	all, err := Mounts()
-	if err != nil {
+	return slices.DeleteFunc(all, func(m Mount) bool { return m.MountPoint != path }), err
+}
+
+// MountAt returns the topmost of what is mounted exactly at a path.
+func MountAt(path string) (m Mount, found bool, err error) {
+	all, err := MountsAt(path)
+	if err != nil || len(all) == 0 {
 		return Mount{}, false, err
 	}
-	for _, c := range all {
-		if c.MountPoint == path {
-			m, found = c, true
-		}
-	}
-	return m, found, nil
+	return all[len(all)-1], true, nil
 }
 
 // MountOf returns the hmcfs mount that a path lies on, by the path alone.

@@ -153,6 +153,12 @@ func TestMountOf(t *testing.T) {
 	if m, found, err := MountAt("/proc"); err != nil || !found || m.Type != "proc" {
 		t.Errorf("/proc: %+v, %t, %v", m, found, err)
 	}
+	if at, err := MountsAt("/proc"); err != nil || len(at) == 0 || at[len(at)-1].Type != "proc" {
+		t.Errorf("/proc: %+v, %v", at, err)
+	}
+	if at, err := MountsAt("/proc/self"); err != nil || len(at) != 0 {
+		t.Errorf("/proc/self: %+v, %v", at, err)
+	}
 	if _, found, err := MountOf("/proc/self"); err != nil || found {
 		t.Errorf("/proc/self is on hmcfs: %v", err)
 	}
