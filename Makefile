@@ -14,7 +14,7 @@ LDFLAGS  := -X $(MODULE)/cmd/hmcfs/cli.version=$(VERSION)
 BIN      := bin/hmcfs
 TOOLS    := bin/tools/golangci-lint bin/tools/checklocks
 
-# One static binary: no cgo but where the race detector needs it.
+# One binary: no cgo but where the race detector needs it.
 export CGO_ENABLED := 0
 
 # What must not be skipped by make test: what make deps installs and, as root,

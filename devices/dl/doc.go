@@ -37,4 +37,8 @@
 // imports this package is built without cgo and with no C compiler, and is
 // still linked dynamically against the C library's loader (libc.so.6,
 // libdl.so.2, libpthread.so.0) and nothing else.
+//
+// # Lock order
+//
+// No locks.
 package dl

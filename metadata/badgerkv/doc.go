@@ -7,4 +7,9 @@
 // Badger is set up for little memory: small tables, a small block cache, no
 // compression, and all values in the tables, so that its value log stays
 // empty and needs no collection.
+//
+// # Lock order
+//
+// No lock of its own: Badger has its own, which are held inside its calls only.
+// The directory is locked against other processes as long as it is open.
 package badgerkv

@@ -3,4 +3,8 @@
 //
 // Who asks is told by the kernel (SO_PEERCRED) when the connection is made.
 // Only root and the user who mounted are answered.
+//
+// # Lock order
+//
+// No locks.
 package admin

@@ -9,4 +9,8 @@
 // interrupted. One that existed has lost its content when the copy begins, as
 // with cp(1); it is left with the bytes that were copied, and their number is
 // its size.
+//
+// # Lock order
+//
+// No locks: goroutines hand what they have to each other by channels.
 package copier

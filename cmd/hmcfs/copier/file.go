@@ -125,18 +125,18 @@ func copyTensorFacts(src, dst *os.File) {
 }
 
 // pathTaken asks hmcfs which way the bytes took: of the target if it is on a
-// mount, else of the source, whose bytes came to the host. What the kernel
-// moves by itself, from and to the host tier, is "host".
+// mount, else of the source, whose bytes came to the host: those of the host
+// tier by passthrough, as it is where that is on. It is "" for no bytes, and
+// for files outside of hmcfs.
 func pathTaken(src, dst *os.File) string {
-	if path := fileXattr(dst, "user.hmc.path"); path != "" {
-		return path
+	if fileXattr(dst, "user.hmc.device") != "" {
+		return fileXattr(dst, "user.hmc.path")
 	}
-	if device := fileXattr(dst, "user.hmc.device"); device != "" {
-		return device
-	}
-	switch device := fileXattr(src, "user.hmc.device"); device {
-	case "", "host":
-		return device
+	switch fileXattr(src, "user.hmc.device") {
+	case "":
+		return ""
+	case "host":
+		return "passthrough"
 	default:
 		return "d2h"
 	}
