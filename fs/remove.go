@@ -1,6 +1,7 @@
 package fs
 
 import (
+	"context"
 	"errors"
 	"time"
 
@@ -42,8 +43,9 @@ const (
 //
 // Errors: EPERM, EINVAL for flags other than NOREPLACE and EXCHANGE, EXDEV
 // for what can't change its device: directories, files with several names,
-// open files, exchanges.
-func (f *filesystem) Rename(_ <-chan struct{}, in *fuse.RenameIn, oldName, newName string) (status fuse.Status) {
+// open files, exchanges; EINTR when a signal that ends the caller stopped a
+// move between devices, which has changed nothing then.
+func (f *filesystem) Rename(cancel <-chan struct{}, in *fuse.RenameIn, oldName, newName string) (status fuse.Status) {
 	defer f.ops.done(opRename, time.Now(), &status)
 	r := metadata.Rename{
 		From: metadata.Ino(in.NodeId), Name: oldName,
@@ -57,7 +59,9 @@ func (f *filesystem) Rename(_ <-chan struct{}, in *fuse.RenameIn, oldName, newNa
 		r.Flags == metadata.NoReplace|metadata.Exchange:
 		return fuse.EINVAL
 	}
-	err := f.rename(r)
+	ctx, release := untilKilled(cancel, in.Pid)
+	defer release()
+	err := f.rename(ctx, r)
 	if err == nil && r.From != r.To {
 		f.moved(r)
 	}
@@ -67,11 +71,11 @@ func (f *filesystem) Rename(_ <-chan struct{}, in *fuse.RenameIn, oldName, newNa
 // rename moves a name. A program that closes a file and then moves it to
 // another device would see EXDEV by chance, since the kernel does not wait
 // for its own RELEASE; so this does.
-func (f *filesystem) rename(r metadata.Rename) error {
+func (f *filesystem) rename(ctx context.Context, r metadata.Rename) error {
 	deadline := time.Now().Add(releaseWait)
 	for {
 		f.names.Add(1)
-		err := f.store.Rename(background(), r)
+		err := f.store.Rename(ctx, r)
 		if !errors.Is(err, metadata.ErrCrossDevice) || !f.isOpen(r.From, r.Name) || time.Now().After(deadline) {
 			return err
 		}

@@ -197,6 +197,25 @@ func (o *object) mark(ctx context.Context, end uint64) error {
 	return nil
 }
 
+// noteSize makes the record know the size of an object that has no content
+// yet, only a hole: it is live after a death, so it must have its length.
+func (o *object) noteSize(ctx context.Context) error {
+	o.mu.RLock()
+	size, none := o.size, o.epoch == 0 && o.tier.files == nil
+	o.mu.RUnlock()
+	if !none {
+		return nil
+	}
+	_, err := o.store.meta.Update(context.WithoutCancel(ctx), o.ino, func(in *metadata.Inode) error {
+		in.Size = max(in.Size, size)
+		return nil
+	})
+	if err != nil && !errors.Is(err, metadata.ErrNotExist) {
+		return fmt.Errorf("note the size of object %d: %w", o.ino, err)
+	}
+	return nil
+}
+
 // touch notes a change of the content that ended at end, by a path.
 func (o *object) touch(end uint64, path transport.Path) {
 	now := o.store.now()
