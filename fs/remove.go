@@ -1,8 +1,6 @@
 package fs
 
 import (
-	"context"
-	"errors"
 	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
@@ -32,13 +30,6 @@ func (f *filesystem) Rmdir(_ <-chan struct{}, header *fuse.InHeader, name string
 	return f.errs.status(f.store.Rmdir(background(), parent, name))
 }
 
-const (
-	// releaseWait is how long Rename waits for a handle that is on its way
-	// to be released, releasePoll how often it looks.
-	releaseWait = 50 * time.Millisecond
-	releasePoll = time.Millisecond
-)
-
 // Rename moves a name, to another device too.
 //
 // Errors: EPERM, EINVAL for flags other than NOREPLACE and EXCHANGE, EXDEV
@@ -61,34 +52,12 @@ func (f *filesystem) Rename(cancel <-chan struct{}, in *fuse.RenameIn, oldName, 
 	}
 	ctx, release := untilKilled(cancel, in.Pid)
 	defer release()
-	err := f.rename(ctx, r)
+	f.names.Add(1)
+	err := f.store.Rename(ctx, r)
 	if err == nil && r.From != r.To {
 		f.moved(r)
 	}
 	return f.errs.status(err)
-}
-
-// rename moves a name. A program that closes a file and then moves it to
-// another device would see EXDEV by chance, since the kernel does not wait
-// for its own RELEASE; so this does.
-func (f *filesystem) rename(ctx context.Context, r metadata.Rename) error {
-	deadline := time.Now().Add(releaseWait)
-	for {
-		f.names.Add(1)
-		err := f.store.Rename(ctx, r)
-		if !errors.Is(err, metadata.ErrCrossDevice) || !f.isOpen(r.From, r.Name) || time.Now().After(deadline) {
-			return err
-		}
-		time.Sleep(releasePoll)
-	}
-}
-
-// isOpen says whether the kernel holds a handle of the file.
-func (f *filesystem) isOpen(parent metadata.Ino, name string) bool {
-	a, err := f.store.Lookup(background(), parent, name)
-	return err == nil && a.IsRegular() && f.files.any(func(h *fileHandle) bool {
-		return h.file != nil && h.file.Ino() == a.Ino
-	})
 }
 
 // moved tells the kernel that a file's attributes may have changed with its

@@ -27,9 +27,12 @@ type object struct {
 	// dirty says that the record is behind what is here.
 	dirty atomic.Bool
 
-	mu   sync.RWMutex
+	mu sync.RWMutex
+	// +checklocks:mu
 	tier *tier
+	// +checklocks:mu
 	body content
+	// mu also guards the facts.
 	facts
 }
 

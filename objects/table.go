@@ -21,7 +21,8 @@ type table struct {
 }
 
 type tableShard struct {
-	mu      sync.Mutex
+	mu sync.Mutex
+	// +checklocks:mu
 	entries map[Ino]*entry
 }
 
@@ -55,6 +56,7 @@ func (t *table) shard(ino Ino) *tableShard {
 	return &t.shards[uint64(ino)%tableShards]
 }
 
+// +checklocks:s.mu
 func (s *tableShard) getLocked(ino Ino) *entry {
 	e := s.entries[ino]
 	if e == nil {
@@ -67,6 +69,7 @@ func (s *tableShard) getLocked(ino Ino) *entry {
 	return e
 }
 
+// +checklocks:s.mu
 func (s *tableShard) sweepLocked(ino Ino, e *entry) {
 	if e.idle() {
 		delete(s.entries, ino)
