@@ -18,9 +18,21 @@ import (
 // copied, and one whose memory is mapped.
 func faultyMount(t *testing.T) *mnt.M {
 	t.Helper()
-	return mnt.Mount(t, mnt.Options{Faulty: true, Devices: []string{
-		"host,size=32MiB", "sim:0,size=32MiB", "sim:1,size=32MiB,mapped=true",
-	}})
+	m, _ := faultyMountWithPairs(t)
+	return m
+}
+
+// faultyMountWithPairs is faultyMount with the pairs of devices that
+// faultyWork is to be done on. Where there is OpenCL, one of its devices is
+// the first of a pair.
+func faultyMountWithPairs(t *testing.T) (*mnt.M, [][2]string) {
+	t.Helper()
+	devices := []string{"host,size=32MiB", "sim:0,size=32MiB", "sim:1,size=32MiB,mapped=true"}
+	pairs := [][2]string{{"sim0", "sim1"}, {"sim1", "sim0"}}
+	if kit.Missing("opencl") == nil {
+		devices, pairs = append(devices, "opencl:0,size=32MiB"), append(pairs, [2]string{"ocl0", "sim0"})
+	}
+	return mnt.Mount(t, mnt.Options{Faulty: true, Devices: devices}), pairs
 }
 
 // faultySize is the size of the files of faultyWork.
@@ -148,31 +160,33 @@ func kinds() map[string][]string {
 
 func TestEveryNthDeviceOperationFails(t *testing.T) {
 	kit.Check(t)
-	m := faultyMount(t)
-	must(t, faultyWork(m, "sim0", "sim1"))
-	clean(t, m, "sim0", "sim1")
-	must(t, faultyWork(m, "sim1", "sim0"))
-	clean(t, m, "sim0", "sim1")
+	m, pairs := faultyMountWithPairs(t)
+	for _, dirs := range pairs {
+		must(t, faultyWork(m, dirs[0], dirs[1]))
+		clean(t, m, dirs[:]...)
+	}
 	// A daemon that has worked holds some things for the next time.
 	held := m.Status().Memory
 	const spare = 8
 	for kind, injected := range kinds() {
 		for _, what := range injected {
 			for _, n := range []int{1, 2, 3, 7, 20} {
-				for _, dirs := range [][2]string{{"sim0", "sim1"}, {"sim1", "sim0"}} {
+				for _, dirs := range pairs {
 					rule := fmt.Sprintf("* %s every %d %s", kind, n, what)
 					m.Faults.Set(t, rule)
 					err := faultyWork(m, dirs[0], dirs[1])
 					wantFaultErrno(t, dirs[0]+": "+rule, err)
 					m.Faults.Set(t)
 					wantSound(t, m, dirs[0])
-					clean(t, m, "sim0", "sim1")
+					clean(t, m, dirs[:]...)
 				}
 			}
 		}
 	}
-	must(t, faultyWork(m, "sim0", "sim1"))
-	clean(t, m, "sim0", "sim1")
+	for _, dirs := range pairs {
+		must(t, faultyWork(m, dirs[0], dirs[1]))
+		clean(t, m, dirs[:]...)
+	}
 	wantHeld(t, m, held.Goroutines+spare, held.Files+spare)
 }
 
@@ -221,8 +235,8 @@ func TestOneFaultAtEachPlace(t *testing.T) {
 		t.Skip("takes seconds")
 	}
 	kit.Check(t)
-	m := faultyMount(t)
-	for _, dirs := range [][2]string{{"sim0", "sim1"}, {"sim1", "sim0"}} {
+	m, pairs := faultyMountWithPairs(t)
+	for _, dirs := range pairs {
 		failures := 0
 		for n := range 200 {
 			m.Faults.Set(t, fmt.Sprintf("%s * at %d error", dirs[0], n))
@@ -230,7 +244,7 @@ func TestOneFaultAtEachPlace(t *testing.T) {
 			wantFaultErrno(t, fmt.Sprintf("%s: operation %d", dirs[0], n), err)
 			m.Faults.Set(t)
 			wantSound(t, m, dirs[0])
-			clean(t, m, "sim0", "sim1")
+			clean(t, m, dirs[:]...)
 			if err != nil {
 				failures = n
 			} else if n > failures+20 {

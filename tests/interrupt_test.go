@@ -29,23 +29,38 @@ const (
 	// stopsWithin is generous: the promise is a second, on a machine that
 	// does nothing else.
 	stopsWithin = 8 * time.Second
+	// piece is the most that the daemon moves after a signal: what it moves
+	// between two looks at whether the call is still wanted.
+	piece = 16 << 20
 )
 
-// interrupted starts a program, sends it SIGINT when the device holds more than
-// it did, and demands that it ends soon. The target's size is no sign: the
-// kernel keeps it while one copy_file_range is under way.
-func interrupted(t *testing.T, m *mnt.M, device string, cmd *exec.Cmd) {
+// bytesMoved is how many bytes the daemon has moved between memories since it
+// began. What is under way is not counted before it is there.
+func bytesMoved(m *mnt.M) uint64 {
+	var n uint64
+	for _, p := range m.Stats().Transfers.Paths {
+		if p.Path != "fill" {
+			n += p.Bytes
+		}
+	}
+	return n
+}
+
+// interrupted starts a program, sends it SIGINT when the first piece is there,
+// and demands that it ends soon and that no more than one piece follows. The
+// target's size is no sign: the kernel keeps it while one copy_file_range is
+// under way.
+func interrupted(t *testing.T, m *mnt.M, cmd *exec.Cmd) {
 	t.Helper()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	before := m.Device(device).Used
+	before := bytesMoved(m)
 	must(t, cmd.Start())
 	done := make(chan error, 1)
 	go func() { done <- cmd.Wait() }()
-	kit.Eventually(t, mntPatience, func() bool {
-		return m.Device(device).Used > before
-	})
+	kit.Eventually(t, mntPatience, func() bool { return bytesMoved(m) > before })
 	sent := time.Now()
 	must(t, cmd.Process.Signal(os.Interrupt))
+	atSignal := bytesMoved(m)
 	timer := time.NewTimer(stopsWithin)
 	defer timer.Stop()
 	select {
@@ -60,6 +75,9 @@ func interrupted(t *testing.T, m *mnt.M, device string, cmd *exec.Cmd) {
 		if err := <-done; err == nil {
 			t.Error("it was not killed either")
 		}
+	}
+	if after := bytesMoved(m) - atSignal; after > piece {
+		t.Errorf("%q moved %d bytes after the signal, want %d at most", cmd.Args, after, piece)
 	}
 }
 
@@ -90,7 +108,7 @@ func TestInterruptedCopyStops(t *testing.T) {
 		"dd": func(to string) *exec.Cmd { return exec.Command("dd", "bs=4M", "if="+from, "of="+to) },
 	} {
 		to := m.Path("sim0", name)
-		interrupted(t, m, "sim0", cmd(to))
+		interrupted(t, m, cmd(to))
 		wantPrefix(t, to)
 		must(t, os.Remove(to))
 	}
@@ -137,7 +155,7 @@ func TestInterruptedDeviceCopyStops(t *testing.T) {
 	}))
 	for _, device := range []string{"sim0", "sim1"} {
 		to := m.Path(device, "copy")
-		interrupted(t, m, device, exec.Command("cp", from, to))
+		interrupted(t, m, exec.Command("cp", from, to))
 		wantPrefix(t, to)
 		must(t, os.Remove(to))
 	}
@@ -155,7 +173,7 @@ func TestInterruptedHmcfsCpRemovesWhatItMade(t *testing.T) {
 	from, to := fillHost(t, m), m.Path("sim0", "new")
 	program, err := exec.LookPath("hmcfs")
 	must(t, err)
-	interrupted(t, m, "sim0", exec.Command(program, "cp", from, to))
+	interrupted(t, m, exec.Command(program, "cp", from, to))
 	if _, err := os.Lstat(to); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the half target of an interrupted copy is there: %v", err)
 	}

@@ -31,9 +31,13 @@ func (p place) path(elem ...string) string {
 // isTmpfs says whether it is the kernel's own.
 func (p place) isTmpfs() bool { return p.m == nil }
 
+// isDevice says whether the bytes are in a device's memory.
+func (p place) isDevice() bool { return p.m != nil && p.name != "host" }
+
 // everywhere runs a test on tmpfs, which shows that the test is right, on the
-// host tier, which the kernel serves, and on a device, which the daemon does.
-// Other users are let in.
+// host tier, which the kernel serves, and on devices, which the daemon does:
+// one whose memory is copied, one whose memory is mapped, and one of OpenCL
+// where there is one. Other users are let in.
 func everywhere(t *testing.T, fn func(t *testing.T, p place)) {
 	t.Helper()
 	everywhereWith(t, mnt.Options{AllowOther: true}, fn)
@@ -43,13 +47,17 @@ func everywhere(t *testing.T, fn func(t *testing.T, p place)) {
 func everywhereWith(t *testing.T, o mnt.Options, fn func(t *testing.T, p place)) {
 	t.Helper()
 	kit.Check(t)
+	o.Devices = []string{"host,size=64MiB", "sim:0,size=64MiB", "sim:1,size=64MiB,mapped=true"}
+	devices := []string{"host", "sim0", "sim1"}
+	if kit.Missing("opencl") == nil {
+		o.Devices, devices = append(o.Devices, "opencl:0,size=64MiB"), append(devices, "ocl0")
+	}
 	m := mnt.Mount(t, o)
-	tmpfs := mnt.Tmpfs(t, "64m")
-	for _, p := range []place{
-		{name: "tmpfs", dir: tmpfs},
-		{name: "host", dir: m.Path("host"), m: m},
-		{name: "sim0", dir: m.Path("sim0"), m: m},
-	} {
+	places := []place{{name: "tmpfs", dir: mnt.Tmpfs(t, "64m")}}
+	for _, d := range devices {
+		places = append(places, place{name: d, dir: m.Path(d), m: m})
+	}
+	for _, p := range places {
 		t.Run(p.name, func(t *testing.T) {
 			p.dir = openDir(t, p.dir)
 			fn(t, p)

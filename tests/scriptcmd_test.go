@@ -1,6 +1,8 @@
 package tests
 
 import (
+	"context"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,6 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/metadata/badgerkv"
 	"github.com/hmcfs/hmcfs/tests/kit"
 	"github.com/hmcfs/hmcfs/tests/mnt"
 )
@@ -24,6 +28,7 @@ func scriptCommands() map[string]func(ts *testscript.TestScript, neg bool, args 
 	return map[string]func(ts *testscript.TestScript, neg bool, args []string){
 		"waitmount": cmdWaitMount, "mounted": cmdMounted, "tmpfs": cmdTmpfs, "fill": cmdFill, "cmpbytes": cmdCmpBytes,
 		"faults": cmdFaults, "json": cmdJSON, "asnobody": cmdAsNobody, "lines": cmdLines, "waitfor": cmdWaitFor,
+		"newer": cmdNewer,
 	}
 }
 
@@ -209,6 +214,32 @@ func cmdLines(ts *testscript.TestScript, neg bool, args []string) {
 	if (strconv.Itoa(n) == args[1]) == neg {
 		ts.Fatalf("%s has %d lines: %s", args[0], n, text)
 	}
+}
+
+// newer STATE VERSION makes a dead mount's records look as if an hmcfs of the
+// future had written them: the superblock, a byte for its own version before
+// it, begins with the version of the whole.
+func cmdNewer(ts *testscript.TestScript, _ bool, args []string) {
+	if len(args) != 2 {
+		ts.Fatalf("want STATE VERSION")
+	}
+	version, err := strconv.ParseUint(args[1], 10, 64)
+	ts.Check(err)
+	kv, err := badgerkv.Open(context.Background(), badgerkv.Options{Dir: filepath.Join(ts.MkAbs(args[0]), "metadata")})
+	ts.Check(err)
+	superblock := []byte{'S'}
+	err = kv.Update(context.Background(), func(tx metadata.KVTxn) error {
+		old, err := tx.Get(superblock)
+		if err != nil {
+			return err
+		}
+		_, n := binary.Uvarint(old[1:])
+		if n <= 0 {
+			return fmt.Errorf("superblock %x: %w", old, metadata.ErrCorrupt)
+		}
+		return tx.Set(superblock, append(binary.AppendUvarint([]byte{old[0]}, version), old[1+n:]...))
+	})
+	ts.Check(errors.Join(err, kv.Close()))
 }
 
 // asnobody COMMAND… runs a program as an unprivileged user. hmcfs is in his

@@ -167,7 +167,7 @@ func (d *Daemon) recordsFault(err error) error {
 	case errors.Is(err, badgerkv.ErrLocked):
 		return fmt.Errorf("state directory %s is in use by another process; unmount that mount, or give another --state-dir", d.opts.Places.State)
 	case errors.Is(err, metadata.ErrNewer):
-		return fmt.Errorf("metadata in %s: %w; mount with that version, or give another --state-dir", dir, err)
+		return fmt.Errorf("metadata in %s: %w; use the newer hmcfs that wrote it, or give another --state-dir", dir, err)
 	default:
 		return fmt.Errorf("metadata in %s can't be read: %w; see hmcfs fsck --repair --state-dir %s, or remove the directory to begin empty", dir, err, d.opts.Places.State)
 	}

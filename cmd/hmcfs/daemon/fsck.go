@@ -99,7 +99,7 @@ func stateFault(dir string, err error) error {
 	case errors.Is(err, badgerkv.ErrLocked):
 		return fmt.Errorf("state directory %s: %w; check the running mount instead: hmcfs fsck MOUNTPOINT", dir, err)
 	case errors.Is(err, metadata.ErrNewer):
-		return fmt.Errorf("state directory %s: %w; use that version", dir, err)
+		return fmt.Errorf("state directory %s: %w; use the newer hmcfs that wrote it", dir, err)
 	}
 	return fmt.Errorf("state directory %s can't be read: %w; what can't be saved is removed with the directory", dir, err)
 }
