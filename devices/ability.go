@@ -96,6 +96,9 @@ type Files interface {
 	Remove(id uint64) error
 	// Each calls fn with the number of every file.
 	Each(fn func(id uint64) error) error
+	// Claim says whose files these are, before the first use. Files of
+	// another owner are ErrForeign: their numbers mean other objects there.
+	Claim(owner string) error
 	// Reserve asks whether a file may grow by n bytes: nil, or an
 	// ErrOutOfMemory. A tier whose file system sets the limit by itself
 	// always says yes, and the write fails with ENOSPC instead.

@@ -14,6 +14,7 @@ var (
 	ErrDevice      = errors.New("devices: device failure")
 	ErrUnsupported = errors.New("devices: not supported by this device")
 	ErrNoDevice    = errors.New("devices: no such device")
+	ErrForeign     = errors.New("devices: the files belong to other records")
 )
 
 // OutOfMemoryError tells how much was asked and how much is there. It is

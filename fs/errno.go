@@ -58,6 +58,7 @@ func errnoRules() []errnoRule {
 		{devices.ErrLost, syscall.EIO},
 		{devices.ErrClosed, syscall.EIO},
 		{devices.ErrNoDevice, syscall.EIO},
+		{devices.ErrForeign, syscall.EIO},
 		{devices.ErrRange, syscall.EIO},
 		{devices.ErrDevice, syscall.EIO},
 		{devices.ErrUnsupported, syscall.EOPNOTSUPP},

@@ -61,6 +61,7 @@ func sentinels() map[string]errnoCase {
 		"devices.ErrDevice":      {devices.ErrDevice, syscall.EIO},
 		"devices.ErrUnsupported": {devices.ErrUnsupported, syscall.EOPNOTSUPP},
 		"devices.ErrNoDevice":    {devices.ErrNoDevice, syscall.EIO},
+		"devices.ErrForeign":     {devices.ErrForeign, syscall.EIO},
 
 		"objects.ErrLost":        {objects.ErrLost, syscall.EIO},
 		"objects.ErrUnsupported": {objects.ErrUnsupported, syscall.EOPNOTSUPP},

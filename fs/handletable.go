@@ -71,27 +71,6 @@ func (t *table[T]) len() int {
 	return n
 }
 
-// any says whether a handle satisfies is.
-func (t *table[T]) any(is func(T) bool) bool {
-	for i := range t.shards {
-		if t.shards[i].any(is) {
-			return true
-		}
-	}
-	return false
-}
-
-func (s *shard[T]) any(is func(T) bool) bool {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	for _, h := range s.handles {
-		if is(h) {
-			return true
-		}
-	}
-	return false
-}
-
 // drain removes all handles and returns them.
 func (t *table[T]) drain() []T {
 	var all []T

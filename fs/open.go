@@ -77,6 +77,9 @@ func (f *filesystem) openBacked(h *fileHandle, backing *os.File, writing bool, o
 	if id == 0 {
 		return
 	}
+	if writing {
+		h.file.KernelWrites()
+	}
 	out.OpenFlags = fuse.FOPEN_PASSTHROUGH | fuse.FOPEN_NOFLUSH
 	out.BackingID = id
 }

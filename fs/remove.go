@@ -1,7 +1,6 @@
 package fs
 
 import (
-	"errors"
 	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
@@ -31,19 +30,13 @@ func (f *filesystem) Rmdir(_ <-chan struct{}, header *fuse.InHeader, name string
 	return f.errs.status(f.store.Rmdir(background(), parent, name))
 }
 
-const (
-	// releaseWait is how long Rename waits for a handle that is on its way
-	// to be released, releasePoll how often it looks.
-	releaseWait = 50 * time.Millisecond
-	releasePoll = time.Millisecond
-)
-
 // Rename moves a name, to another device too.
 //
 // Errors: EPERM, EINVAL for flags other than NOREPLACE and EXCHANGE, EXDEV
 // for what can't change its device: directories, files with several names,
-// open files, exchanges.
-func (f *filesystem) Rename(_ <-chan struct{}, in *fuse.RenameIn, oldName, newName string) (status fuse.Status) {
+// open files, exchanges; EINTR when a signal that ends the caller stopped a
+// move between devices, which has changed nothing then.
+func (f *filesystem) Rename(cancel <-chan struct{}, in *fuse.RenameIn, oldName, newName string) (status fuse.Status) {
 	defer f.ops.done(opRename, time.Now(), &status)
 	r := metadata.Rename{
 		From: metadata.Ino(in.NodeId), Name: oldName,
@@ -57,34 +50,14 @@ func (f *filesystem) Rename(_ <-chan struct{}, in *fuse.RenameIn, oldName, newNa
 		r.Flags == metadata.NoReplace|metadata.Exchange:
 		return fuse.EINVAL
 	}
-	err := f.rename(r)
+	ctx, release := untilKilled(cancel, in.Pid)
+	defer release()
+	f.names.Add(1)
+	err := f.store.Rename(ctx, r)
 	if err == nil && r.From != r.To {
 		f.moved(r)
 	}
 	return f.errs.status(err)
-}
-
-// rename moves a name. A program that closes a file and then moves it to
-// another device would see EXDEV by chance, since the kernel does not wait
-// for its own RELEASE; so this does.
-func (f *filesystem) rename(r metadata.Rename) error {
-	deadline := time.Now().Add(releaseWait)
-	for {
-		f.names.Add(1)
-		err := f.store.Rename(background(), r)
-		if !errors.Is(err, metadata.ErrCrossDevice) || !f.isOpen(r.From, r.Name) || time.Now().After(deadline) {
-			return err
-		}
-		time.Sleep(releasePoll)
-	}
-}
-
-// isOpen says whether the kernel holds a handle of the file.
-func (f *filesystem) isOpen(parent metadata.Ino, name string) bool {
-	a, err := f.store.Lookup(background(), parent, name)
-	return err == nil && a.IsRegular() && f.files.any(func(h *fileHandle) bool {
-		return h.file != nil && h.file.Ino() == a.Ino
-	})
 }
 
 // moved tells the kernel that a file's attributes may have changed with its

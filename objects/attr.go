@@ -94,6 +94,11 @@ func (s *Store) SetAttr(ctx context.Context, ino Ino, c Change) (Attr, error) {
 	defer s.unpin(ctx, o, pinUse)
 	var after Attr
 	err = o.setAttr(ctx, c, func() (err error) {
+		if c.Size != nil && *c.Size == 0 && before.Size > 0 {
+			if err = s.forgetTensor(ctx, ino); err != nil {
+				return err
+			}
+		}
 		after, err = s.setRecord(ctx, ino, c)
 		return err
 	})

@@ -15,8 +15,6 @@ type CopyRange struct {
 	Src    *File
 	SrcOff uint64
 	N      uint64
-	// KillPriv clears the destination's set-id bits first.
-	KillPriv bool
 }
 
 // CopyRange copies n bytes between two objects, on whatever devices they
@@ -37,13 +35,7 @@ func (s *Store) CopyRange(ctx context.Context, r CopyRange) (uint64, error) {
 	}
 	dst := r.Dst.obj
 	var done uint64
-	err = dst.change(ctx, func() (err error) {
-		if r.KillPriv {
-			err = s.killPriv(ctx, dst.ino)
-		}
-		if err != nil {
-			return err
-		}
+	err = dst.change(ctx, func() error {
 		return copyContent(ctx, r.Src.obj, r.SrcOff, r.N, func(at piece) (err error) {
 			var n uint64
 			n, err = dst.receive(ctx, r.DstOff+at.off-r.SrcOff, at)
@@ -94,7 +86,10 @@ func (o *object) receive(ctx context.Context, off uint64, at piece) (uint64, err
 	if err := body.clear(ctx, off, at.n, false); err != nil {
 		return 0, err
 	}
-	return at.n, o.extend(ctx, off+at.n)
+	if err := o.extend(ctx, off+at.n); err != nil {
+		return 0, err
+	}
+	return at.n, o.noteSize(ctx)
 }
 
 // duplicate makes a second content with the bytes of an object, on a tier.

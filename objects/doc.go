@@ -1,4 +1,50 @@
-// Package objects is the object store: it binds keys and names to device
+// Package objects is the object store: it binds names and keys to device
 // memory, and owns life cycle, semantics and recovery. It is the only place
 // where metadata and data meet.
+//
+// # The life of an object
+//
+//	Create ──> record only: no memory, no entry in the table
+//	OpenFile ──> pinned: loaded from its record and its buffer mappings
+//	  first byte ──> the record is marked with the device's epoch
+//	last Close ──> record and mappings are written, the object leaves memory
+//	last name gone ──> orphan: lives on in the table while a handle or the
+//	                   kernel refers to it; content goes with the last handle
+//	device in another epoch ──> lost: keeps its name, reads as ErrLost, and
+//	                   lives again when it is cut to nothing
+//
+// # Content
+//
+// In device memory, content is extents: stretches of pages leased from the
+// device's arena. On the host tier it is one tmpfs file for each object, which
+// the kernel may serve by itself, so the file alone knows size and times.
+//
+// INVARIANT (old bytes): an extent counts how many of its first bytes were
+// written. The rest is never read from the device, so memory need not be
+// zeroed before it is handed out, and another object's bytes are never seen.
+//
+// INVARIANT (no use after free): what a change frees goes back to the arena
+// only after every reader that may have found it has left the object's gate.
+//
+// INVARIANT (crash): the record of an object says which epoch its content is
+// of before the first byte is there. A death makes it lost, never empty.
+//
+// # Changes and readers
+//
+// An object's lane admits one change at a time, and is held while a device
+// moves bytes; it is a queue of that object rather than a lock, and waiting
+// for it ends with the context. Readers never wait for it.
+//
+// # Lock order
+//
+//	lane of an object
+//	  names.stripes, lower number first
+//	    table shard
+//	      object.mu
+//	        extents.mu
+//	          gate.mu
+//	            late.mu, the arena's and the metadata's own
+//
+// Nobody waits for a lane with any of these held, and none of the locks below
+// the lane is held while a device moves bytes.
 package objects

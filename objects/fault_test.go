@@ -248,7 +248,7 @@ func (s *script) clean() {
 			r.t.Fatalf("%v of %s in use after everything was removed", used, dev)
 		}
 	}
-	if err := r.store.Check(r.ctx(), func(p metadata.Problem) { r.t.Errorf("record: %+v", p) }); err != nil {
+	if err := r.meta.Check(r.ctx(), func(p metadata.Problem) { r.t.Errorf("record: %+v", p) }); err != nil {
 		r.t.Fatal(err)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 
 	"github.com/hmcfs/hmcfs/devices"
@@ -55,6 +56,18 @@ func (f *File) Backing() (backing *os.File, ok bool) {
 	return backing, backing != nil
 }
 
+// KernelWrites notes that the kernel is about to write the content by itself,
+// so that the object does not go on telling an older path.
+func (f *File) KernelWrites() {
+	o := f.obj
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.path != "" && o.path != transport.PathPassthrough {
+		o.path = transport.PathPassthrough
+		o.dirty.Store(true)
+	}
+}
+
 // clip shortens a read to the object's end.
 func (o *object) clip(off uint64, n int) (uint64, error) {
 	end, err := o.end()
@@ -65,7 +78,18 @@ func (o *object) clip(off uint64, n int) (uint64, error) {
 }
 
 // ReadAt copies bytes out. It reads fewer than len(p) only at the end.
+//
+// A host file can be cut between the look at its size and the read, also by
+// the kernel. Then the read is short, as if it had come later.
 func (f *File) ReadAt(ctx context.Context, p []byte, off uint64) (int, error) {
+	n, err := f.readAt(ctx, p, off)
+	for errors.Is(err, io.ErrUnexpectedEOF) {
+		n, err = f.readAt(ctx, p, off)
+	}
+	return n, err
+}
+
+func (f *File) readAt(ctx context.Context, p []byte, off uint64) (int, error) {
 	n, err := f.obj.clip(off, len(p))
 	if err != nil || n == 0 {
 		return 0, err
@@ -211,8 +235,10 @@ func (f *File) Allocate(ctx context.Context, mode AllocateMode, off, n uint64) e
 	}
 	o := f.obj
 	err := o.change(ctx, func() error {
-		if err := o.mark(ctx, 0); err != nil {
-			return err
+		if mode != AllocatePunch { // a hole is no content that could be lost
+			if err := o.mark(ctx, 0); err != nil {
+				return err
+			}
 		}
 		return o.allocate(ctx, mode, off, n)
 	})
@@ -231,8 +257,9 @@ func (o *object) allocate(ctx context.Context, mode AllocateMode, off, n uint64)
 	case AllocatePunch:
 		err = body.clear(ctx, off, n, false)
 	case AllocateZero, AllocateZeroKeepSize:
-		if err = body.clear(ctx, off, n, true); err == nil {
-			err = body.reserve(ctx, off, n)
+		// Memory first: without it nothing is to be destroyed.
+		if err = body.reserve(ctx, off, n); err == nil {
+			err = body.clear(ctx, off, n, true)
 		}
 	default:
 		err = ErrInvalid

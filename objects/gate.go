@@ -9,9 +9,13 @@ import "sync"
 //	generation 1 (2 readers) ── frees of 1 ──> generation 2 (0 readers) …
 //	the frees of 1 run when its last reader leaves
 type gate struct {
-	mu    sync.Mutex
-	first *generation // oldest that still has readers, or the present one
-	last  *generation // the present one, which new readers enter
+	mu sync.Mutex
+	// first is the oldest that still has readers, or the present one.
+	// +checklocks:mu
+	first *generation
+	// last is the present one, which new readers enter.
+	// +checklocks:mu
+	last *generation
 }
 
 type generation struct {
@@ -61,6 +65,8 @@ func (g *gate) after(free func()) {
 }
 
 // ripeLocked takes the frees of every oldest generation without readers.
+//
+// +checklocks:g.mu
 func (g *gate) ripeLocked() []func() {
 	var ready []func()
 	for g.first.readers == 0 {

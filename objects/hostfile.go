@@ -64,6 +64,9 @@ func (h *hostFile) find(off, n uint64, sparse bool) ([]piece, func(), error) {
 			continue
 		}
 		hole, err := h.seek(off, unix.SEEK_HOLE)
+		if errors.Is(err, unix.ENXIO) { // cut meanwhile
+			hole, err = end, nil
+		}
 		if err != nil {
 			return nil, nil, err
 		}
@@ -86,7 +89,7 @@ func (h *hostFile) seek(off uint64, whence int) (uint64, error) {
 func (h *hostFile) write(ctx context.Context, off uint64, src transport.Span) (uint64, transport.Path, error) {
 	var done uint64
 	var path transport.Path
-	if err := h.tier.files.Reserve(src.Len()); err != nil {
+	if err := h.room(off, uint64(src.Len())); err != nil {
 		return 0, path, fmt.Errorf("write %v to host memory: %w", src.Len(), err)
 	}
 	for total := uint64(src.Len()); done < total; {
@@ -114,18 +117,18 @@ func (h *hostFile) cut(_ context.Context, size uint64) error {
 }
 
 func (h *hostFile) clear(ctx context.Context, off, n uint64, keep bool) error {
+	if keep {
+		return h.overwrite(ctx, off, n)
+	}
 	err := unix.Fallocate(int(h.file.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, int64(off), int64(n))
 	if err != nil {
 		return h.failed("clear a range of", err)
-	}
-	if keep {
-		return h.reserve(ctx, off, n)
 	}
 	return nil
 }
 
 func (h *hostFile) reserve(_ context.Context, off, n uint64) error {
-	if err := h.tier.files.Reserve(devices.Size(n)); err != nil {
+	if err := h.room(off, n); err != nil {
 		return err
 	}
 	if err := unix.Fallocate(int(h.file.Fd()), unix.FALLOC_FL_KEEP_SIZE, int64(off), int64(n)); err != nil {

@@ -229,7 +229,7 @@ func (m *model) finish() {
 			m.fail("%v in use after everything was removed", used)
 		}
 	}
-	if err := m.rig.store.Check(m.rig.ctx(), func(p metadata.Problem) { m.rig.t.Errorf("record: %+v", p) }); err != nil {
+	if err := m.rig.meta.Check(m.rig.ctx(), func(p metadata.Problem) { m.rig.t.Errorf("record: %+v", p) }); err != nil {
 		m.fail("check: %v", err)
 	}
 }

@@ -15,11 +15,12 @@ import (
 // one transaction moves the name and the records, then the old content goes.
 // A death in between leaves the object whole under its old name.
 func (s *Store) moveBetween(ctx context.Context, r metadata.Rename) error {
-	in, err := s.meta.Lookup(ctx, r.From, r.Name)
+	whole := context.WithoutCancel(ctx)
+	in, err := s.meta.Lookup(whole, r.From, r.Name)
 	if err != nil {
 		return err
 	}
-	dir, err := s.meta.Get(ctx, r.To)
+	dir, err := s.meta.Get(whole, r.To)
 	if err != nil {
 		return err
 	}
@@ -31,8 +32,8 @@ func (s *Store) moveBetween(ctx context.Context, r metadata.Rename) error {
 		return err
 	}
 	if !in.IsRegular() {
-		return s.replace(ctx, r, func() (metadata.RenameResult, error) {
-			return s.moveName(ctx, r, in.Ino, home{tier: to}, nil)
+		return s.replace(whole, r, func() (metadata.RenameResult, error) {
+			return s.moveName(whole, r, in.Ino, home{tier: to}, nil)
 		})
 	}
 	end, ok := s.awaitMove(ctx, in.Ino)
@@ -40,7 +41,11 @@ func (s *Store) moveBetween(ctx context.Context, r metadata.Rename) error {
 		return fmt.Errorf("the file is open: %w", metadata.ErrCrossDevice)
 	}
 	defer end()
-	return s.moveObject(ctx, r, in.Ino, to)
+	err = s.moveObject(ctx, r, in.Ino, to)
+	if errors.Is(err, metadata.ErrTooManyLinks) { // it got a second name meanwhile
+		err = metadata.ErrCrossDevice
+	}
+	return err
 }
 
 // lastClose is how long a move waits, at most, for the last handle's end to be
@@ -82,7 +87,7 @@ func (s *Store) moveObject(ctx context.Context, r metadata.Rename, ino Ino, to *
 	if err != nil {
 		return err
 	}
-	defer s.unpin(ctx, o, pinUse)
+	defer s.unpin(context.WithoutCancel(ctx), o, pinUse)
 	var old, fresh content
 	err = o.change(ctx, func() (err error) {
 		var epoch metadata.Epoch
@@ -117,6 +122,7 @@ func (s *Store) transplant(ctx context.Context, r metadata.Rename, o *object, to
 	if err := o.duplicate(ctx, to.body); err != nil {
 		return nil, err
 	}
+	ctx = context.WithoutCancel(ctx)
 	var in metadata.Inode
 	if err := o.overlay(&in); err != nil {
 		return nil, err

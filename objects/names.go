@@ -113,6 +113,7 @@ func (s *Store) Rmdir(ctx context.Context, parent Ino, name string) error {
 // with the name.
 type victim struct {
 	store  *Store
+	ino    Ino // 0 when the last name does not go
 	obj    *object
 	xattrs map[string][]byte
 }
@@ -123,7 +124,14 @@ func (s *Store) victim(ctx context.Context, parent Ino, name string) (*victim, e
 	if err != nil {
 		return v, err
 	}
-	if !in.IsRegular() || in.Nlink > 1 {
+	if in.IsDir() || in.Nlink > 1 {
+		return v, nil
+	}
+	v.ino = in.Ino
+	nameless := in
+	nameless.Nlink = 0
+	s.leaves(in.Ino, &nameless)
+	if !in.IsRegular() {
 		return v, nil
 	}
 	if s.isOpen(in.Ino) {
@@ -151,12 +159,17 @@ func (s *Store) inHostTier(in metadata.Inode) bool {
 // removed tells what became of the inode that had the name.
 func (v *victim) removed(after metadata.Inode) {
 	if after.Nlink == 0 {
-		v.store.forgetHost(after, v.obj)
+		// In this order: who loads the object meanwhile finds its bytes, or
+		// that it is an orphan.
 		v.store.orphaned(after, v.xattrs)
+		v.store.forgetHost(after, v.obj)
 	}
 }
 
 func (v *victim) release(ctx context.Context) {
+	if v.ino != 0 {
+		v.store.leaves(v.ino, nil)
+	}
 	if v.obj != nil {
 		v.store.unpin(ctx, v.obj, pinUse)
 	}
@@ -175,9 +188,10 @@ func (s *Store) forgetHost(in metadata.Inode, loaded *object) {
 
 // Rename moves a name. Between devices it copies the content device to
 // device and is refused with metadata.ErrCrossDevice for a directory, a file
-// with several names, one that is open, and an exchange.
+// with several names, one that is open, and an exchange. Only the copying
+// ends with the context, and nothing has changed then.
 func (s *Store) Rename(ctx context.Context, r metadata.Rename) error {
-	err := s.rename(ctx, r)
+	err := s.rename(context.WithoutCancel(ctx), r)
 	if errors.Is(err, metadata.ErrCrossDevice) && r.Flags&metadata.Exchange == 0 {
 		err = s.moveBetween(ctx, r)
 	}

@@ -27,9 +27,12 @@ type object struct {
 	// dirty says that the record is behind what is here.
 	dirty atomic.Bool
 
-	mu   sync.RWMutex
+	mu sync.RWMutex
+	// +checklocks:mu
 	tier *tier
+	// +checklocks:mu
 	body content
+	// mu also guards the facts.
 	facts
 }
 
@@ -194,6 +197,25 @@ func (o *object) mark(ctx context.Context, end uint64) error {
 	o.mu.Lock()
 	o.epoch = now
 	o.mu.Unlock()
+	return nil
+}
+
+// noteSize makes the record know the size of an object that has no content
+// yet, only a hole: it is live after a death, so it must have its length.
+func (o *object) noteSize(ctx context.Context) error {
+	o.mu.RLock()
+	size, none := o.size, o.epoch == 0 && o.tier.files == nil
+	o.mu.RUnlock()
+	if !none {
+		return nil
+	}
+	_, err := o.store.meta.Update(context.WithoutCancel(ctx), o.ino, func(in *metadata.Inode) error {
+		in.Size = max(in.Size, size)
+		return nil
+	})
+	if err != nil && !errors.Is(err, metadata.ErrNotExist) {
+		return fmt.Errorf("note the size of object %d: %w", o.ino, err)
+	}
 	return nil
 }
 

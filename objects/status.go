@@ -2,7 +2,6 @@ package objects
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/hmcfs/hmcfs/devices"
@@ -78,73 +77,4 @@ func (s *Store) Extents(ctx context.Context, ino Ino) ([]metadata.Mapping, error
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	return x.records(), nil
-}
-
-// LostObject is an object whose bytes are gone.
-type LostObject struct {
-	Ino  Ino    `json:"ino"`
-	Path string `json:"path"`
-	Size uint64 `json:"size"`
-}
-
-// Lost visits every object whose bytes are gone.
-func (s *Store) Lost(ctx context.Context, visit func(LostObject) error) error {
-	return s.meta.Walk(ctx, func(in metadata.Inode) error {
-		t, err := s.tierOf(in.Device)
-		if err == nil && !isLost(t, in) || !in.IsRegular() {
-			return nil
-		}
-		if o := s.pinLoaded(in.Ino); o != nil {
-			err = o.overlay(&in)
-			s.unpin(ctx, o, pinUse)
-			if err != nil {
-				return err
-			}
-		}
-		path, err := s.meta.PathOf(ctx, in.Ino)
-		if err != nil {
-			return err
-		}
-		return visit(LostObject{Ino: in.Ino, Path: path, Size: in.Size})
-	})
-}
-
-// RemoveLost removes every name of the objects that Lost finds and returns
-// what it removed.
-func (s *Store) RemoveLost(ctx context.Context) ([]LostObject, error) {
-	var gone []LostObject
-	err := s.Lost(ctx, func(o LostObject) error {
-		gone = append(gone, o)
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	for i, o := range gone {
-		if err := s.removeAll(ctx, o.Ino); err != nil {
-			return gone[:i], fmt.Errorf("remove %s: %w", o.Path, err)
-		}
-	}
-	return gone, nil
-}
-
-// removeAll removes an inode's names one by one: the record always tells one.
-func (s *Store) removeAll(ctx context.Context, ino Ino) error {
-	for {
-		in, err := s.meta.Get(ctx, ino)
-		if errors.Is(err, metadata.ErrNotExist) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		if err := s.Unlink(ctx, in.Parent, in.Name); err != nil {
-			return err
-		}
-	}
-}
-
-// Check visits every contradiction in the records.
-func (s *Store) Check(ctx context.Context, visit func(metadata.Problem)) error {
-	return s.meta.Check(ctx, visit)
 }

@@ -52,7 +52,15 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 
 // adopt makes the device's directory, or finds the one of an earlier run,
 // and records the device's present epoch.
+//
+// Files of the host tier that belong to other records are refused: their
+// numbers are given anew here, and old bytes would be seen in new objects.
 func (s *Store) adopt(ctx context.Context, t *tier, o Options) error {
+	if t.files != nil {
+		if err := t.files.Claim(fmt.Sprintf("%016x", uint64(s.meta.Generation()))); err != nil {
+			return fmt.Errorf("adopt device %s: %w", t.name, err)
+		}
+	}
 	before, err := s.meta.DeviceEpoch(ctx, t.name)
 	if err != nil && !errors.Is(err, metadata.ErrNotExist) {
 		return fmt.Errorf("adopt device %s: %w", t.name, err)

@@ -21,7 +21,8 @@ type table struct {
 }
 
 type tableShard struct {
-	mu      sync.Mutex
+	mu sync.Mutex
+	// +checklocks:mu
 	entries map[Ino]*entry
 }
 
@@ -42,6 +43,9 @@ type entry struct {
 	// xattrs are its attributes, if it was open then.
 	orphan *metadata.Inode
 	xattrs map[string][]byte
+	// leaving is the inode while an operation takes its last name, so that it
+	// is known between the end of its record and its life as an orphan.
+	leaving *metadata.Inode
 }
 
 func (e *entry) idle() bool {
@@ -52,6 +56,7 @@ func (t *table) shard(ino Ino) *tableShard {
 	return &t.shards[uint64(ino)%tableShards]
 }
 
+// +checklocks:s.mu
 func (s *tableShard) getLocked(ino Ino) *entry {
 	e := s.entries[ino]
 	if e == nil {
@@ -64,6 +69,7 @@ func (s *tableShard) getLocked(ino Ino) *entry {
 	return e
 }
 
+// +checklocks:s.mu
 func (s *tableShard) sweepLocked(ino Ino, e *entry) {
 	if e.idle() {
 		delete(s.entries, ino)
@@ -96,10 +102,27 @@ func (s *Store) orphanOf(ino Ino) (metadata.Inode, bool) {
 	sh := s.table.shard(ino)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	if e := sh.entries[ino]; e != nil && e.orphan != nil {
+	e := sh.entries[ino]
+	switch {
+	case e == nil:
+		return metadata.Inode{}, false
+	case e.orphan != nil:
 		return *e.orphan, true
+	case e.leaving != nil:
+		return *e.leaving, true
 	}
 	return metadata.Inode{}, false
+}
+
+// leaves notes that an operation is about to take the last name of an inode
+// that is in use; a nil inode that it has ended.
+func (s *Store) leaves(ino Ino, in *metadata.Inode) {
+	sh := s.table.shard(ino)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if e := sh.entries[ino]; e != nil {
+		e.leaving = in
+	}
 }
 
 // changeOrphan alters the inode of an orphan; ok is false if it is none.
@@ -169,17 +192,24 @@ func (s *Store) pin(ctx context.Context, ino Ino, mode pinMode) (*object, error)
 	}
 }
 
-// fill loads the object of an entry whose loading this goroutine has set.
+// fill loads the object of an entry whose loading this goroutine has set. An
+// inode that lost its last name meanwhile is not there any more: its content
+// may have gone between its record and its bytes being read.
 func (s *Store) fill(ctx context.Context, ino Ino, e *entry) error {
 	obj, err := s.load(ctx, ino)
 	sh := s.table.shard(ino)
 	sh.mu.Lock()
-	defer sh.mu.Unlock()
 	close(e.loading)
 	e.loading = nil
-	e.obj = obj
-	if err != nil {
-		sh.sweepLocked(ino, e)
+	gone := err == nil && e.orphan != nil
+	if err == nil && !gone {
+		e.obj = obj
+	}
+	sh.sweepLocked(ino, e)
+	sh.mu.Unlock()
+	if gone {
+		s.retire(obj, true)
+		return fmt.Errorf("open object %d: %w", ino, metadata.ErrNotExist)
 	}
 	return err
 }

@@ -60,9 +60,11 @@ func (t *tier) close() error {
 // device full waits for them too, instead of failing while memory that nobody
 // names any more is on its way back.
 type late struct {
-	mu    sync.Mutex
+	mu sync.Mutex
+	// +checklocks:mu
 	count int
 	// came is closed, and made anew, when a free has happened.
+	// +checklocks:mu
 	came chan struct{}
 }
 

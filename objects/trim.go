@@ -20,6 +20,7 @@ func (s *Store) startTrim(ctx context.Context, every time.Duration) {
 			case <-ctx.Done():
 				return
 			}
+			s.saveIdle(ctx)
 			for _, t := range s.tiers {
 				if err := t.trim(); err != nil {
 					s.log.Warn("device memory could not be given back",
@@ -28,6 +29,26 @@ func (s *Store) startTrim(ctx context.Context, every time.Duration) {
 			}
 		}
 	})
+}
+
+// saveIdle writes the records that could not be written when the last handle
+// was closed: nobody may ever open those objects again.
+func (s *Store) saveIdle(ctx context.Context) {
+	for i := range s.table.shards {
+		sh := &s.table.shards[i]
+		var late []*object
+		sh.mu.Lock()
+		for _, e := range sh.entries {
+			if e.pins == 0 && e.obj != nil && e.orphan == nil && e.obj.dirty.Load() {
+				e.pins++
+				late = append(late, e.obj)
+			}
+		}
+		sh.mu.Unlock()
+		for _, o := range late {
+			s.unpin(ctx, o, pinUse)
+		}
+	}
 }
 
 func (t *tier) trim() error {

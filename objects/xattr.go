@@ -58,11 +58,41 @@ func (s *Store) GetXattr(ctx context.Context, ino Ino, name string) ([]byte, err
 	}
 	switch name {
 	case xattrDtype, xattrShape, xattrBlobs:
-		return s.getXattr(ctx, ino, name)
+		return s.tensorXattr(ctx, a, name)
 	case hmcPrefix + "handle", hmcPrefix + "bind":
 		return nil, fmt.Errorf("attribute %s: %w", name, ErrUnsupported)
 	}
 	return nil, fmt.Errorf("attribute %s of inode %d: %w", name, ino, metadata.ErrNoXattr)
+}
+
+// tensorXattr reads what somebody has said of the bytes. It is not there any
+// more when the object has another size since, to which it does not fit.
+func (s *Store) tensorXattr(ctx context.Context, a Attr, name string) ([]byte, error) {
+	value, err := s.getXattr(ctx, a.Ino, name)
+	if err != nil || name == xattrDtype {
+		return value, err
+	}
+	if err = s.checkTensor(ctx, a, name, string(value)); errors.Is(err, ErrInvalid) {
+		return nil, fmt.Errorf("attribute %s of another size: %w", name, metadata.ErrNoXattr)
+	}
+	return value, err
+}
+
+// forgetTensor removes what was said of bytes that are all gone.
+func (s *Store) forgetTensor(ctx context.Context, ino Ino) error {
+	names, err := s.listXattr(ctx, ino)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if name != xattrDtype && name != xattrShape && name != xattrBlobs {
+			continue
+		}
+		if err := s.removeXattr(ctx, ino, name); err != nil && !errors.Is(err, metadata.ErrNoXattr) {
+			return err
+		}
+	}
+	return nil
 }
 
 // SetXattr sets one.
@@ -124,7 +154,7 @@ func (s *Store) checkTensor(ctx context.Context, a Attr, name, value string) err
 	if err := checkDtype(value); err != nil {
 		return err
 	}
-	shape, err := s.getXattr(ctx, a.Ino, xattrShape)
+	shape, err := s.tensorXattr(ctx, a, xattrShape)
 	if errors.Is(err, metadata.ErrNoXattr) {
 		return nil
 	}
@@ -153,6 +183,13 @@ func (s *Store) ListXattr(ctx context.Context, ino Ino) ([]string, error) {
 	if err != nil || !a.IsRegular() {
 		return names, err
 	}
+	names = slices.DeleteFunc(names, func(name string) bool {
+		if name != xattrShape && name != xattrBlobs {
+			return false
+		}
+		_, err := s.tensorXattr(ctx, a, name)
+		return errors.Is(err, metadata.ErrNoXattr)
+	})
 	for _, t := range a.told() {
 		if t.value != "" {
 			names = append(names, t.name)

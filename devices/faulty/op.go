@@ -74,7 +74,7 @@ func EveryNth(n uint64, kind Kind, err error) Hook {
 func known(err error) bool {
 	for _, sentinel := range []error{
 		devices.ErrOutOfMemory, devices.ErrRange, devices.ErrLost, devices.ErrClosed,
-		devices.ErrDevice, devices.ErrUnsupported, devices.ErrNoDevice,
+		devices.ErrDevice, devices.ErrUnsupported, devices.ErrNoDevice, devices.ErrForeign,
 	} {
 		if errors.Is(err, sentinel) {
 			return true

@@ -1,0 +1,54 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hmcfs/hmcfs/devices"
+)
+
+// Claim says whose files these are. A tier with files knows its owner for
+// good; one without takes a new one.
+func (f files) Claim(owner string) error {
+	leave, err := f.d.enter()
+	if err != nil {
+		return err
+	}
+	defer leave()
+	root := int(f.d.store.root.Fd())
+	var buf [128]byte
+	n, err := unix.Readlinkat(root, "owner", buf[:])
+	switch {
+	case err == nil && string(buf[:n]) == owner:
+		return nil
+	case err != nil && !errors.Is(err, unix.ENOENT):
+		return fmt.Errorf("host tier %s: read its owner: %w", f.d.store.path, err)
+	}
+	if err := eachFile(f.d.store, func(string, uint64) error { return errHasFiles }); err != nil {
+		if errors.Is(err, errHasFiles) {
+			return fmt.Errorf("host tier %s: %w; mount with the state directory that they belong to, or discard them: %s",
+				f.d.store.path, devices.ErrForeign, f.d.discard())
+		}
+		return err
+	}
+	if err := unix.Unlinkat(root, "owner", 0); err != nil && !errors.Is(err, unix.ENOENT) {
+		return fmt.Errorf("host tier %s: %w", f.d.store.path, err)
+	}
+	if err := unix.Symlinkat(owner, root, "owner"); err != nil {
+		return fmt.Errorf("host tier %s: note its owner: %w", f.d.store.path, err)
+	}
+	return nil
+}
+
+// errHasFiles stops a listing at the first file.
+var errHasFiles = errors.New("host: the tier has files")
+
+// discard is the command that frees the tier by hand.
+func (d *Device) discard() string {
+	if d.mode == ModeTmpfs {
+		return "umount " + d.store.path
+	}
+	return "rm -r " + d.store.path
+}
