@@ -229,9 +229,9 @@ func cmdNewer(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(err)
 	superblock := []byte{'S'}
 	err = kv.Update(context.Background(), func(tx metadata.KVTxn) error {
-		old, err := tx.Get(superblock)
-		if err != nil {
-			return err
+		old, gerr := tx.Get(superblock)
+		if gerr != nil {
+			return gerr
 		}
 		_, n := binary.Uvarint(old[1:])
 		if n <= 0 {
