@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"os"
+
+	"golang.org/x/sys/unix"
 )
 
 // Access says what a view of device memory is for.
@@ -91,6 +93,9 @@ type Files interface {
 	// Open opens file id for reading and writing; create makes it where it
 	// is missing (empty), else that is fs.ErrNotExist.
 	Open(id uint64, create bool) (*os.File, error)
+	// Stat tells what the kernel knows of file id without opening it; no file
+	// is fs.ErrNotExist.
+	Stat(id uint64) (unix.Stat_t, error)
 	// Remove gives the file's memory back; no file is no error. Handles that
 	// are open keep their bytes.
 	Remove(id uint64) error

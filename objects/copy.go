@@ -65,7 +65,11 @@ func copyContent(ctx context.Context, src *object, off, n uint64, put func(piece
 			return err
 		}
 		for _, at := range pieces {
-			if err := put(at); err != nil {
+			err := ctx.Err()
+			if err == nil {
+				err = put(at)
+			}
+			if err != nil {
 				release()
 				return err
 			}

@@ -164,14 +164,12 @@ func (h *hostFile) backing() *os.File { return h.file }
 // hostStat asks for what the file of an object that is not open knows; ok is
 // false when it has none yet.
 func hostStat(t *tier, id uint64) (st unix.Stat_t, ok bool, err error) {
-	f, err := t.files.Open(id, false)
+	st, err = t.files.Stat(id)
 	if errors.Is(err, fs.ErrNotExist) {
 		return st, false, nil
 	}
 	if err != nil {
-		return st, false, fmt.Errorf("open the host memory of object %d: %w", id, err)
+		return st, false, fmt.Errorf("stat the host memory of object %d: %w", id, err)
 	}
-	h := hostFile{tier: t, id: id, file: f}
-	st, err = h.stat()
-	return st, err == nil, errors.Join(err, f.Close())
+	return st, true, nil
 }

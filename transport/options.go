@@ -12,7 +12,7 @@ import (
 // The defaults of Options. doc.go tells how they were found.
 const (
 	DefaultChunkSize = 256 * devices.KiB
-	DefaultSlots     = 4
+	DefaultSlots     = 6
 	DefaultMaxPinned = 64 * devices.MiB
 )
 

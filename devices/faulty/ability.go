@@ -4,6 +4,8 @@ import (
 	"context"
 	"os"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/hmcfs/hmcfs/devices"
 )
 
@@ -84,6 +86,14 @@ func (f files) Open(id uint64, create bool) (*os.File, error) {
 		return nil, err
 	}
 	return f.inner.Open(id, create)
+}
+
+// Stat tells what is known of a file. It fails as opening does.
+func (f files) Stat(id uint64) (unix.Stat_t, error) {
+	if err := f.c.ask(OpenFile, 0, false); err != nil {
+		return unix.Stat_t{}, err
+	}
+	return f.inner.Stat(id)
 }
 
 // Remove removes a file.

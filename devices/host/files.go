@@ -46,6 +46,20 @@ func (f files) Open(id uint64, create bool) (*os.File, error) {
 	return os.NewFile(uintptr(fd), name), nil
 }
 
+// Stat tells what the kernel knows of a file.
+func (f files) Stat(id uint64) (st unix.Stat_t, err error) {
+	leave, err := f.d.enter()
+	if err != nil {
+		return st, err
+	}
+	defer leave()
+	name := fileName(id)
+	if err := unix.Fstatat(int(f.d.store.files.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return st, &os.PathError{Op: "stat host file", Path: name, Err: err}
+	}
+	return st, nil
+}
+
 // Remove gives the file's memory back.
 func (f files) Remove(id uint64) error {
 	leave, err := f.d.enter()
