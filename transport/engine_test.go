@@ -42,7 +42,7 @@ func TestOptions(t *testing.T) {
 	}
 	var o transport.Options
 	o.EnsureDefaults()
-	if got, want := o.String(), "chunk-size=256.0 KiB slots=4 max-pinned=64.0 MiB"; got != want {
+	if got, want := o.String(), "chunk-size=256.0 KiB slots=6 max-pinned=64.0 MiB"; got != want {
 		t.Errorf("options %q, want %q", got, want)
 	}
 }
@@ -92,7 +92,7 @@ func TestFillIsNoTransfer(t *testing.T) {
 }
 
 func TestClosed(t *testing.T) {
-	e, err := transport.New(transport.Options{ChunkSize: testChunk, MaxPinned: 4 * testChunk})
+	e, err := transport.New(transport.Options{ChunkSize: testChunk, Slots: 4, MaxPinned: 4 * testChunk})
 	if err != nil {
 		t.Fatal(err)
 	}

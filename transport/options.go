@@ -32,7 +32,7 @@ type Options struct {
 	// stages; large ones cost fewer calls to the device. Default 256 KiB.
 	ChunkSize devices.Size
 	// Slots is how many pinned slots one staged copy keeps in flight, from 3
-	// to 64: one being filled, one being emptied, one between. Default 4.
+	// to 64: some being filled, some being emptied. Default 6.
 	Slots int
 	// MaxPinned is the most bytes of pinned slots that the pool holds, in
 	// use and kept for reuse: at least Slots times ChunkSize, rounded up to

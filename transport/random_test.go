@@ -20,7 +20,7 @@ func TestRandomCopies(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
-	e := newEngine(t, transport.Options{ChunkSize: testChunk, MaxPinned: 4 * testChunk})
+	e := newEngine(t, transport.Options{ChunkSize: testChunk, Slots: 4, MaxPinned: 4 * testChunk})
 	places, models := map[string]transporttest.Stretch{}, map[string][]byte{}
 	all := ends(t)
 	names := slices.Sorted(maps.Keys(all))

@@ -14,7 +14,7 @@ import (
 
 func smallPool(t *testing.T) (*transport.Engine, *transport.SlotPool) {
 	t.Helper()
-	e := newEngine(t, transport.Options{ChunkSize: testChunk, MaxPinned: 4 * testChunk})
+	e := newEngine(t, transport.Options{ChunkSize: testChunk, Slots: 4, MaxPinned: 4 * testChunk})
 	return e, e.Slots()
 }
 
