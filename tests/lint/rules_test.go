@@ -325,7 +325,7 @@ func a(err error) string {
 				"fs/a.go":   "package fs\nconst dir = \"/wo" + "rk/tree\" // BAD",
 			},
 			good: map[string]string{
-				"docs/a.md":     "as root, $WORK/mnt, https://example.com/work/a and a/work/b, /mnt/hmc",
+				"docs/a.md":     "as root, $WORK/mnt, https://example.com/wo" + "rk/a and a/wo" + "rk/b, /mnt/hmc",
 				"bin/notes.txt": "/ro" + "ot/notes",
 			},
 		},
