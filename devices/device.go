@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// Family is a kind of device: "host", "sim", "opencl", later "cuda" and more.
+// Family is a kind of device: "host", "sim", "opencl", "cuda" and more.
 type Family string
 
 // Ordinal counts the devices of one family from 0.
@@ -33,6 +33,9 @@ type Info struct {
 	Align Size
 	// PCI is the bus address ("0000:65:00.0"), empty where there is none.
 	PCI string
+	// UUID is the vendor's name for this very card on any machine
+	// ("GPU-8f…"), empty where there is none.
+	UUID string
 	// NUMA is the node of the host that it hangs on, -1 where unknown.
 	NUMA int
 	// HostMemory says that the device's memory is the host's own, so a map

@@ -15,6 +15,7 @@ var (
 	ErrUnsupported = errors.New("devices: not supported by this device")
 	ErrNoDevice    = errors.New("devices: no such device")
 	ErrForeign     = errors.New("devices: the files belong to other records")
+	ErrHandle      = errors.New("devices: handle names no memory here")
 )
 
 // OutOfMemoryError tells how much was asked and how much is there. It is

@@ -54,6 +54,8 @@ func errnoRules() []errnoRule {
 		{objects.ErrInvalid, syscall.EINVAL},
 		{objects.ErrNoData, syscall.ENXIO},
 		{objects.ErrTooLarge, syscall.EFBIG},
+		{objects.ErrBusy, syscall.EBUSY},
+		{objects.ErrForbidden, syscall.EPERM},
 
 		{devices.ErrLost, syscall.EIO},
 		{devices.ErrClosed, syscall.EIO},
@@ -61,6 +63,7 @@ func errnoRules() []errnoRule {
 		{devices.ErrForeign, syscall.EIO},
 		{devices.ErrRange, syscall.EIO},
 		{devices.ErrDevice, syscall.EIO},
+		{devices.ErrHandle, syscall.EINVAL},
 		{devices.ErrUnsupported, syscall.EOPNOTSUPP},
 
 		{metadata.ErrNoKey, syscall.EIO},

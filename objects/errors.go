@@ -17,6 +17,10 @@ var (
 	ErrTooLarge = errors.New("objects: beyond the largest size of an object")
 	// ErrReadOnly: the attribute is hmcfs's own to set.
 	ErrReadOnly = errors.New("objects: attribute can't be set")
+	// ErrBusy: the memory is bound or exported, and would be taken away.
+	ErrBusy = errors.New("objects: memory is shared with another process")
+	// ErrForbidden: the caller is not entitled to the memory.
+	ErrForbidden = errors.New("objects: not allowed to this user")
 	// ErrDamaged: a failed copy left unknown bytes here.
 	ErrDamaged = errors.New("objects: bytes unknown after a failed device copy")
 )
