@@ -62,6 +62,7 @@ func sentinels() map[string]errnoCase {
 		"devices.ErrUnsupported": {devices.ErrUnsupported, syscall.EOPNOTSUPP},
 		"devices.ErrNoDevice":    {devices.ErrNoDevice, syscall.EIO},
 		"devices.ErrForeign":     {devices.ErrForeign, syscall.EIO},
+		"devices.ErrHandle":      {devices.ErrHandle, syscall.EINVAL},
 
 		"objects.ErrLost":        {objects.ErrLost, syscall.EIO},
 		"objects.ErrUnsupported": {objects.ErrUnsupported, syscall.EOPNOTSUPP},
@@ -70,6 +71,8 @@ func sentinels() map[string]errnoCase {
 		"objects.ErrTooLarge":    {objects.ErrTooLarge, syscall.EFBIG},
 		"objects.ErrReadOnly":    {objects.ErrReadOnly, syscall.EOPNOTSUPP},
 		"objects.ErrDamaged":     {objects.ErrDamaged, syscall.EIO},
+		"objects.ErrBusy":        {objects.ErrBusy, syscall.EBUSY},
+		"objects.ErrForbidden":   {objects.ErrForbidden, syscall.EPERM},
 	}
 }
 
