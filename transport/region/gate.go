@@ -55,10 +55,16 @@ func (g *gate) shut() {
 // wait returns when nobody is inside a gate that is shut, or the context
 // ends.
 func (g *gate) wait(ctx context.Context) error {
+	empty := *g.empty.Load()
 	select {
-	case <-*g.empty.Load():
+	case <-empty:
 		return nil
 	case <-ctx.Done():
+	}
+	select {
+	case <-empty:
+		return nil
+	default:
 		return ctx.Err()
 	}
 }
