@@ -13,6 +13,9 @@ var (
 	ErrTaken = errors.New("control: the rank is taken")
 	// ErrAuth is a peer that can't prove who it is, or does not believe us.
 	ErrAuth = errors.New("control: not authenticated")
+	// ErrCrossing is a peer that connects to us at the same time: its
+	// connection comes, and is the one that stays.
+	ErrCrossing = errors.New("control: the peer connects by itself")
 	// ErrRefused is a peer that does not want this connection.
 	ErrRefused = errors.New("control: refused by the peer")
 	// ErrDisconnected is a connection that has ended, on either side.
@@ -22,7 +25,7 @@ var (
 )
 
 // RefusalError is what a peer has answered in the place of a welcome. It is
-// ErrTaken or ErrRefused.
+// ErrTaken, ErrCrossing or ErrRefused.
 type RefusalError struct {
 	Peer   wire.Rank
 	Code   wire.RefusalCode
@@ -34,10 +37,14 @@ func (e *RefusalError) Error() string {
 	return fmt.Sprintf("%s refuses the connection: %q", e.Peer, e.Reason)
 }
 
-// Is makes the error ErrTaken or ErrRefused.
+// Is makes the error what its code says.
 func (e *RefusalError) Is(target error) bool {
-	if e.Code == wire.RefusedTaken {
+	switch e.Code {
+	case wire.RefusedTaken:
 		return target == ErrTaken
+	case wire.RefusedCrossing:
+		return target == ErrCrossing
+	default:
+		return target == ErrRefused
 	}
-	return target == ErrRefused
 }

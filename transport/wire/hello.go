@@ -201,6 +201,9 @@ const (
 	RefusedSession RefusalCode = 2
 	// RefusedClosing is a peer that is about to end.
 	RefusedClosing RefusalCode = 3
+	// RefusedCrossing is a peer that connects to us at the same time, and
+	// whose connection is the one that stays.
+	RefusedCrossing RefusalCode = 4
 )
 
 // Refusal is sent in the place of a WELCOME.

@@ -1,0 +1,28 @@
+package comm_test
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/hmcfs/hmcfs/transport/comm"
+	"github.com/hmcfs/hmcfs/transport/control"
+	"github.com/hmcfs/hmcfs/transport/transporttest/commtest"
+)
+
+func loopback(testing.TB) control.Address {
+	return control.Address{Network: control.TCP, Addr: "127.0.0.1:0"}
+}
+
+func socket(t testing.TB) control.Address {
+	return control.Address{Network: control.Unix, Addr: filepath.Join(t.TempDir(), "s")}
+}
+
+func TestConformance(t *testing.T) {
+	t.Run("TCP", func(t *testing.T) { commtest.Run(t, commtest.Way{Address: loopback}) })
+	t.Run("Unix", func(t *testing.T) { commtest.Run(t, commtest.Way{Address: socket}) })
+	t.Run("channels", func(t *testing.T) {
+		commtest.Run(t, commtest.Way{Address: socket, Options: func(_ testing.TB, o *comm.Options) {
+			o.Channels, o.Chunk, o.InFlight = 4, 64<<10, 3
+		}})
+	})
+}
