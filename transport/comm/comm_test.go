@@ -14,6 +14,7 @@ func loopback(testing.TB) control.Address {
 }
 
 func socket(t testing.TB) control.Address {
+	t.Helper()
 	return control.Address{Network: control.Unix, Addr: filepath.Join(t.TempDir(), "s")}
 }
 

@@ -140,7 +140,8 @@ func (c *Communicator) Connect(ctx context.Context, peer wire.Rank, at control.A
 	defer c.running.Done()
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	defer context.AfterFunc(c.life, stop)()
+	unhook := context.AfterFunc(c.life, stop) //nolint:contextcheck // Close ends what is being connected
+	defer unhook()
 	err = s.dial(ctx, at)
 	if err == nil {
 		return nil
@@ -152,9 +153,9 @@ func (c *Communicator) Connect(ctx context.Context, peer wire.Rank, at control.A
 		return errClosed()
 	case replaced || errors.Is(err, control.ErrCrossing):
 		// Both connect at once, and the peer's connection is here or comes.
-		ctx, stop := context.WithTimeout(ctx, c.opts.HandshakeTimeout)
-		defer stop()
-		return c.Await(ctx, peer)
+		soon, enough := context.WithTimeout(ctx, c.opts.HandshakeTimeout)
+		defer enough()
+		return c.Await(soon, peer)
 	}
 	return err
 }
@@ -167,7 +168,7 @@ func (c *Communicator) begin(peer wire.Rank) (s *session, mine bool, err error) 
 	if c.closed {
 		return nil, false, errClosed()
 	}
-	if s := c.sessions[peer]; s != nil && s.state() != stateEnded {
+	if s = c.sessions[peer]; s != nil && s.state() != stateEnded {
 		return s, false, nil
 	}
 	s = newSession(c, peer, c.opts.Channels)

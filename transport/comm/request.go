@@ -2,10 +2,12 @@ package comm
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 
 	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/transport/control"
 	"github.com/hmcfs/hmcfs/transport/region"
 	"github.com/hmcfs/hmcfs/transport/tcp"
 	"github.com/hmcfs/hmcfs/transport/wire"
@@ -54,6 +56,10 @@ func newRequest() *Request { return &Request{done: make(chan struct{}, 1)} }
 
 // Complete is for the transport.
 func (r *Request) Complete(err error) {
+	if errors.Is(err, control.ErrDisconnected) {
+		// Who waits in a fence must find the session ended.
+		r.session.end(err)
+	}
 	r.err = err
 	r.session.leave(r.era)
 	r.complete.Store(true)
@@ -94,7 +100,7 @@ func (c *Communicator) start(ctx context.Context, r *Request, peer wire.Rank, ki
 	if kind == wire.KindGet {
 		need = wire.Readable
 	}
-	if err := op.check(need); err != nil {
+	if err = op.check(need); err != nil {
 		return err
 	}
 	r.session = s
@@ -105,7 +111,7 @@ func (c *Communicator) start(ctx context.Context, r *Request, peer wire.Rank, ki
 		r.Complete(nil)
 		return nil
 	}
-	if err := r.transfer.Start(tcp.Plan{
+	if err = r.transfer.Start(tcp.Plan{
 		Kind: kind, Local: op.Local, LocalOff: op.LocalOff, Key: op.Remote.Key, RemoteOff: op.RemoteOff, Size: op.Size,
 	}, r); err != nil {
 		s.leave(r.era)

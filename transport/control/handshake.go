@@ -100,7 +100,7 @@ func (o *Options) connect(ctx context.Context, raw net.Conn, want wire.Hello) (c
 	c := raw
 	if o.TLS != nil {
 		secure := tls.Client(raw, o.tlsConfig(want.To))
-		if err := secure.HandshakeContext(ctx); err != nil {
+		if err = secure.HandshakeContext(ctx); err != nil {
 			return nil, fmt.Errorf("TLS: %w: %w", ErrAuth, err)
 		}
 		c = secure
@@ -111,7 +111,7 @@ func (o *Options) connect(ctx context.Context, raw net.Conn, want wire.Hello) (c
 	// random bytes.
 	_, _ = rand.Read(hello.Nonce[:])
 	helloFrame := hello.Append(nil)
-	if _, err := c.Write(helloFrame); err != nil {
+	if _, err = c.Write(helloFrame); err != nil {
 		return nil, fmt.Errorf("send HELLO: %w", err)
 	}
 	_, body, err := readFrame(c, wire.KindChallenge)
@@ -127,7 +127,7 @@ func (o *Options) connect(ctx context.Context, raw net.Conn, want wire.Hello) (c
 	}
 	challengeFrame := challenge.Append(nil)
 	proof := prove(o.Secret, clientProof, helloFrame, challengeFrame)
-	if _, err := c.Write(proof.Append(nil)); err != nil {
+	if _, err = c.Write(proof.Append(nil)); err != nil {
 		return nil, fmt.Errorf("send PROOF: %w", err)
 	}
 	welcome, err := o.welcomed(c, want.To, helloFrame, challengeFrame, proof[:])
@@ -151,9 +151,9 @@ func (o *Options) welcomed(c net.Conn, peer wire.Rank, frames ...[]byte) (wire.W
 		return wire.Welcome{}, fmt.Errorf("no answer to PROOF: %w", err)
 	}
 	if kind == wire.KindRefusal {
-		r, err := wire.ParseRefusal(body)
-		if err != nil {
-			return wire.Welcome{}, err
+		r, perr := wire.ParseRefusal(body)
+		if perr != nil {
+			return wire.Welcome{}, perr
 		}
 		return wire.Welcome{}, &RefusalError{Peer: peer, Code: r.Code, Reason: r.Reason}
 	}
@@ -181,7 +181,7 @@ func (o *Options) accept(ctx context.Context, raw net.Conn, h Handler) (conn *Co
 	c := raw
 	if o.TLS != nil {
 		secure := tls.Server(raw, o.tlsConfig(o.Rank))
-		if err := secure.HandshakeContext(ctx); err != nil {
+		if err = secure.HandshakeContext(ctx); err != nil {
 			return nil, fmt.Errorf("TLS: %w: %w", ErrAuth, err)
 		}
 		c = secure
@@ -194,13 +194,13 @@ func (o *Options) accept(ctx context.Context, raw net.Conn, h Handler) (conn *Co
 	if err != nil {
 		return nil, err
 	}
-	if err := checkCertificate(c, hello.From); err != nil {
+	if err = checkCertificate(c, hello.From); err != nil {
 		return nil, err
 	}
 	challenge := wire.Challenge{From: o.Rank, Epoch: o.Epochs.Next()}
 	_, _ = rand.Read(challenge.Nonce[:])
 	helloFrame, challengeFrame := hello.Append(nil), challenge.Append(nil)
-	if _, err := c.Write(challengeFrame); err != nil {
+	if _, err = c.Write(challengeFrame); err != nil {
 		return nil, fmt.Errorf("send CHALLENGE: %w", err)
 	}
 	if _, body, err = readFrame(c, wire.KindProof); err != nil {

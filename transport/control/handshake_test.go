@@ -45,11 +45,13 @@ func TestHandshakeOverEveryNetwork(t *testing.T) {
 
 func TestEpochsGrow(t *testing.T) {
 	var e Epochs
-	for last := e.Next(); last < 1<<63; last = e.Next() {
-		if next := e.Next(); next <= last {
+	last := e.Next()
+	for range 10_000 {
+		next := e.Next()
+		if next <= last {
 			t.Fatalf("%d after %d", next, last)
 		}
-		break
+		last = next
 	}
 	e.last.Store(1<<64 - 2)
 	if e.Next() != 1<<64-1 {
@@ -113,7 +115,7 @@ func TestTakenRankAndWrongRank(t *testing.T) {
 	if refusal, ok := errors.AsType[*RefusalError](err); !ok || !errors.Is(err, ErrTaken) || refusal.Reason == "" {
 		t.Errorf("a taken rank: %v", err)
 	}
-	if _, err := Dial(within(t), l.Address(), options(2), hello(5)); !errors.Is(err, ErrAuth) {
+	if _, err = Dial(within(t), l.Address(), options(2), hello(5)); !errors.Is(err, ErrAuth) {
 		t.Errorf("another rank is there: %v", err)
 	}
 	// Two ranks of one address, neither of which listens, are both there.
@@ -163,7 +165,7 @@ func TestReplayedHello(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = again.Close() }()
-	if _, err := again.Write(tape.sent.Bytes()); err != nil {
+	if _, err = again.Write(tape.sent.Bytes()); err != nil {
 		t.Fatal(err)
 	}
 	kind, _, err := readFrame(again, wire.KindChallenge)
@@ -268,10 +270,10 @@ func TestListenerEnds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if info, err := os.Stat(at.Addr); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("the socket: %v, %v", info, err)
+	if info, serr := os.Stat(at.Addr); serr != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the socket: %v, %v", info, serr)
 	}
-	if _, err := Listen(t.Context(), at, options(0), newDoor()); !errors.Is(err, unix.EADDRINUSE) {
+	if _, err = Listen(t.Context(), at, options(0), newDoor()); !errors.Is(err, unix.EADDRINUSE) {
 		t.Errorf("two on one socket: %v", err)
 	}
 	hanging, err := net.Dial("unix", at.Addr)
@@ -390,10 +392,18 @@ func TestChooseNetwork(t *testing.T) {
 		override, local, peer string
 		want                  Network
 	}{
-		{"", "10.0.0.1", "10.0.0.1", Unix}, {"", "10.0.0.1", "10.0.0.2", TCP}, {"", "", "", TCP},
-		{"", "0.0.0.0", "0.0.0.0", TCP}, {"", "::", "::", TCP}, {"", "::1", "0:0::1", Unix},
-		{"", "::ffff:10.0.0.1", "10.0.0.1", Unix}, {"", "node1", "node1", Unix}, {"", "node1", "node2", TCP},
-		{"uds", "10.0.0.1", "10.0.0.2", Unix}, {"tcp", "10.0.0.1", "10.0.0.1", TCP}, {"x", "a", "a", TCP},
+		{"", "10.0.0.1", "10.0.0.1", Unix},
+		{"", "10.0.0.1", "10.0.0.2", TCP},
+		{"", "", "", TCP},
+		{"", "0.0.0.0", "0.0.0.0", TCP},
+		{"", "::", "::", TCP},
+		{"", "::1", "0:0::1", Unix},
+		{"", "::ffff:10.0.0.1", "10.0.0.1", Unix},
+		{"", "node1", "node1", Unix},
+		{"", "node1", "node2", TCP},
+		{"uds", "10.0.0.1", "10.0.0.2", Unix},
+		{"tcp", "10.0.0.1", "10.0.0.1", TCP},
+		{"x", "a", "a", TCP},
 	} {
 		if got := ChooseNetwork(tc.override, tc.local, tc.peer); got != tc.want {
 			t.Errorf("%+v: %s", tc, got)

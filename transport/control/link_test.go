@@ -34,18 +34,23 @@ func TestTagsAndMessages(t *testing.T) {
 				}
 			}
 			for _, n := range []int{0, 1, 4095, wire.MaxMessage} {
-				want := kit.Bytes(uint64(n), 0, n)
-				if err := b.SendMessage(within(t), want); err != nil {
-					t.Fatal(err)
-				}
-				if got, err := a.RecvMessage(within(t)); !bytes.Equal(got, want) || err != nil {
-					t.Errorf("%d bytes: %d, %v", n, len(got), err)
-				}
+				exchange(t, b, a, kit.Bytes(uint64(n), 0, n))
 			}
 			if err := a.SendMessage(within(t), make([]byte, wire.MaxMessage+1)); !errors.Is(err, ErrTooLong) {
 				t.Errorf("too long: %v", err)
 			}
 		})
+	}
+}
+
+// exchange sends a message and demands the same at the other end.
+func exchange(t *testing.T, from, to *Link, want []byte) {
+	t.Helper()
+	if err := from.SendMessage(within(t), want); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := to.RecvMessage(within(t)); !bytes.Equal(got, want) || err != nil {
+		t.Errorf("%d bytes: %d, %v", len(want), len(got), err)
 	}
 }
 

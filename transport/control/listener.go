@@ -83,7 +83,7 @@ func open(ctx context.Context, at Address) (net.Listener, error) {
 	if !errors.Is(alive, unix.ECONNREFUSED) {
 		return nil, err
 	}
-	if err := os.Remove(at.Addr); err != nil {
+	if err = os.Remove(at.Addr); err != nil {
 		return nil, err
 	}
 	if socket, err = lc.Listen(ctx, string(Unix), at.Addr); err != nil {

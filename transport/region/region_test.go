@@ -118,9 +118,15 @@ func TestBounds(t *testing.T) {
 			n    int
 			good bool
 		}{
-			{0, 0, true}, {size, 0, true}, {size - 2, 2, true},
-			{size + 1, 0, false}, {size - 1, 2, false}, {0, size + 1, false},
-			{math.MaxUint64 - 1, 2, false}, {math.MaxUint64, 2, false}, {math.MaxInt64, 2, false},
+			{0, 0, true},
+			{size, 0, true},
+			{size - 2, 2, true},
+			{size + 1, 0, false},
+			{size - 1, 2, false},
+			{0, size + 1, false},
+			{math.MaxUint64 - 1, 2, false},
+			{math.MaxUint64, 2, false},
+			{math.MaxInt64, 2, false},
 		} {
 			p := make([]byte, tc.n)
 			if tc.good {

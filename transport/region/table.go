@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sort"
 	"sync"
 
@@ -83,7 +84,7 @@ func (t *Table) Register(p []byte) (*Buffer, error) {
 	if len(p) == 0 {
 		return nil, fmt.Errorf("register no bytes: %w", devices.ErrRange)
 	}
-	return t.insert(nil, address(p), devices.Size(len(p)), &Buffer{host: p[:len(p):len(p)]}, nil), nil
+	return t.insert(nil, address(p), devices.Size(len(p)), &Buffer{host: slices.Clip(p)}, nil), nil
 }
 
 // RegisterDevice registers a part of device memory, and keeps a reference to

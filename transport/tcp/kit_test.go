@@ -117,8 +117,8 @@ func (s *side) sim(t testing.TB, n devices.Size, p sim.Params) *region.Buffer {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := errors.Join(m.Release(), dev.Close()); err != nil {
-			t.Error(err)
+		if derr := errors.Join(m.Release(), dev.Close()); derr != nil {
+			t.Error(derr)
 		}
 	})
 	b, err := s.table.RegisterDevice(m.All())

@@ -54,7 +54,7 @@ func (s *slotSet) giveBack(p *slot) { s.free <- p }
 //
 // Preconditions: nobody holds or waits for one.
 func (s *slotSet) release() {
-	for s.free != nil && len(s.free) > 0 {
+	for len(s.free) > 0 {
 		(<-s.free).Release()
 	}
 }

@@ -98,10 +98,20 @@ func TestDataHeaders(t *testing.T) {
 		}
 	}
 	for _, h := range []DataHeader{
-		{Kind: KindPut, Length: chunk + 1}, {Kind: KindPut, Length: 1<<32 - 1}, {Kind: KindPut},
-		{Kind: KindPut, Length: 1, Status: StatusKey}, {Kind: KindAck, Length: 1}, {Kind: KindAck, Key: 1},
-		{Kind: KindAck, Off: 1}, {Kind: KindAck, Status: StatusDevice + 1}, {Kind: KindData},
-		{Kind: KindData, Status: StatusKey, Length: 1}, {Kind: KindGet}, {Kind: KindTag}, {Kind: 36}, {},
+		{Kind: KindPut, Length: chunk + 1},
+		{Kind: KindPut, Length: 1<<32 - 1},
+		{Kind: KindPut},
+		{Kind: KindPut, Length: 1, Status: StatusKey},
+		{Kind: KindAck, Length: 1},
+		{Kind: KindAck, Key: 1},
+		{Kind: KindAck, Off: 1},
+		{Kind: KindAck, Status: StatusDevice + 1},
+		{Kind: KindData},
+		{Kind: KindData, Status: StatusKey, Length: 1},
+		{Kind: KindGet},
+		{Kind: KindTag},
+		{Kind: 36},
+		{},
 	} {
 		var p [DataHeaderSize]byte
 		h.Encode(p[:])

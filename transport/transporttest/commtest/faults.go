@@ -78,7 +78,7 @@ func (s *bystander) works(t testing.TB, seed uint64) {
 }
 
 func testTakenRank(t *testing.T, w Way) {
-	job := w.pair(t, nil)
+	job := w.pair(t)
 	if err := job.ranks[1].Connect(within(t), 0, job.at[0]); err != nil {
 		t.Errorf("connected already: %v", err)
 	}
@@ -116,7 +116,7 @@ func testBothConnect(t *testing.T, w Way) {
 }
 
 func testWrongSecret(t *testing.T, w Way) {
-	job := w.pair(t, nil)
+	job := w.pair(t)
 	other := newBystander(t, job, 1, 0)
 	other.works(t, 1)
 	wrong := w.rank(t, 2, func(o *comm.Options) { o.Secret, o.TLS = kit.Bytes(99, 0, 32), nil })
@@ -134,7 +134,7 @@ func testWrongSecret(t *testing.T, w Way) {
 
 // testForeignBytes speaks nonsense to a listener while others work.
 func testForeignBytes(t *testing.T, w Way) {
-	job := w.pair(t, nil)
+	job := w.pair(t)
 	other := newBystander(t, job, 1, 0)
 	other.works(t, 1)
 	var before, after runtime.MemStats
@@ -281,7 +281,7 @@ func testMissingPeer(t *testing.T, w Way) {
 
 // testCloseUnderLoad closes a rank that several use.
 func testCloseUnderLoad(t *testing.T, w Way) {
-	job := w.pair(t, nil)
+	job := w.pair(t)
 	const size = 4 << 20
 	local, remote := job.host(t, 0, size), job.host(t, 1, size)
 	d := job.share(t, 1, 0, remote, both)

@@ -1,7 +1,9 @@
 package commtest
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"math"
 	"sync"
 	"testing"
@@ -10,7 +12,6 @@ import (
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/tests/kit"
-	"github.com/hmcfs/hmcfs/transport"
 	"github.com/hmcfs/hmcfs/transport/comm"
 	"github.com/hmcfs/hmcfs/transport/region"
 	"github.com/hmcfs/hmcfs/transport/wire"
@@ -46,7 +47,7 @@ func Run(t *testing.T, w Way) {
 }
 
 func testSizes(t *testing.T, w Way) {
-	job := w.pair(t, nil)
+	job := w.pair(t)
 	const size = 5<<20 + 99
 	local, remote := job.host(t, 0, size), job.host(t, 1, size)
 	d := job.share(t, 1, 0, remote, both)
@@ -75,7 +76,7 @@ func testSizes(t *testing.T, w Way) {
 // testBounds tries every way out of a region, once as an honest rank, which
 // is refused at home, and once with a forged descriptor.
 func testBounds(t *testing.T, w Way) {
-	job := w.pair(t, nil)
+	job := w.pair(t)
 	const size = 1 << 20
 	local, remote := job.host(t, 0, size), job.host(t, 1, size)
 	d := job.share(t, 1, 0, remote, both)
@@ -84,9 +85,16 @@ func testBounds(t *testing.T, w Way) {
 	fill(t, local, 1)
 	fill(t, remote, 2)
 	for _, op := range []comm.Op{
-		{RemoteOff: size, Size: 1}, {RemoteOff: size - 1, Size: 2}, {RemoteOff: size + 1},
-		{RemoteOff: math.MaxUint64 - 1, Size: 2}, {RemoteOff: math.MaxUint64, Size: 1}, {RemoteOff: math.MaxInt64 - 1, Size: 1},
-		{LocalOff: size, Size: 1}, {LocalOff: 1, Size: size}, {LocalOff: math.MaxUint64 - 1, Size: 2}, {Size: math.MaxUint64},
+		{RemoteOff: size, Size: 1},
+		{RemoteOff: size - 1, Size: 2},
+		{RemoteOff: size + 1},
+		{RemoteOff: math.MaxUint64 - 1, Size: 2},
+		{RemoteOff: math.MaxUint64, Size: 1},
+		{RemoteOff: math.MaxInt64 - 1, Size: 1},
+		{LocalOff: size, Size: 1},
+		{LocalOff: 1, Size: size},
+		{LocalOff: math.MaxUint64 - 1, Size: 2},
+		{Size: math.MaxUint64},
 	} {
 		for _, descriptor := range []wire.Descriptor{d, forged} {
 			op.Local, op.Remote = local, descriptor
@@ -151,15 +159,15 @@ func testKeys(t *testing.T, w Way) {
 
 // testFarOffsets uses a region of 6 GiB of which only some pages exist.
 func testFarOffsets(t *testing.T, w Way) {
-	job := w.pair(t, nil)
+	job := w.pair(t)
 	const n, far = 3 << 20, 4<<30 - 1<<20
 	mem, err := unix.Mmap(-1, 0, 6<<30, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := unix.Munmap(mem); err != nil {
-			t.Error(err)
+		if merr := unix.Munmap(mem); merr != nil {
+			t.Error(merr)
 		}
 	})
 	b, err := job.ranks[1].Table().Register(mem)
@@ -186,7 +194,7 @@ func testDeviceMemory(t *testing.T, w Way) {
 		"between devices": {(*world).sim, (*world).sim},
 	} {
 		t.Run(name, func(t *testing.T) {
-			job := w.pair(t, nil)
+			job := w.pair(t)
 			local, remote := ends[0](job, t, 0, size), ends[1](job, t, 1, size)
 			d := job.share(t, 1, 0, remote, both)
 			fill(t, local, 1)
@@ -246,7 +254,7 @@ func testTwoPeers(t *testing.T, w Way) {
 // testNoWorkOnDataPath holds the counters of connections and registrations
 // still while thousands of operations run, and allocations at none.
 func testNoWorkOnDataPath(t *testing.T, w Way) {
-	job := w.pair(t, nil)
+	job := w.pair(t)
 	const size = 100_000
 	local, remote := job.host(t, 0, size), job.host(t, 1, size)
 	d := job.share(t, 1, 0, remote, both)
@@ -278,7 +286,7 @@ func testNoWorkOnDataPath(t *testing.T, w Way) {
 }
 
 func testFence(t *testing.T, w Way) {
-	job := w.pair(t, nil)
+	job := w.pair(t)
 	const part, parts = 300_000, 20
 	local, remote := job.host(t, 0, part*parts), job.host(t, 1, part*parts)
 	d := job.share(t, 1, 0, remote, both)
@@ -313,7 +321,7 @@ func testFence(t *testing.T, w Way) {
 }
 
 func testWaitInAnyOrder(t *testing.T, w Way) {
-	job := w.pair(t, nil)
+	job := w.pair(t)
 	const part, parts = 10_000, 100
 	local, remote := job.host(t, 0, part*parts), job.host(t, 1, part*parts)
 	d := job.share(t, 1, 0, remote, both)
@@ -354,10 +362,13 @@ func testWaitInAnyOrder(t *testing.T, w Way) {
 // their way at once, and looks at the bytes when the tag is there.
 func testTagAfterPut(t *testing.T, w Way) {
 	rounds := 100_000
-	if testing.Short() || kit.Race() {
+	switch {
+	case kit.Race():
+		rounds = 2000
+	case testing.Short():
 		rounds = 10_000
 	}
-	job := w.pair(t, nil)
+	job := w.pair(t)
 	const slots, most = 64, 3000
 	local, remote := job.host(t, 0, slots*most), job.host(t, 1, slots*most)
 	d := job.share(t, 1, 0, remote, both)
@@ -365,25 +376,14 @@ func testTagAfterPut(t *testing.T, w Way) {
 	var receiver sync.WaitGroup
 	defer receiver.Wait()
 	receiver.Go(func() {
-		got := make([]byte, most)
 		for i := range rounds {
-			tag, err := job.ranks[1].RecvTag(ctx, 0)
-			if err != nil || tag != wire.Tag(i) {
-				t.Errorf("tag %d: %d, %v", i, tag, err)
-				return
-			}
-			off, n := (i%slots)*most, sizeOf(i)
-			if err := remote.Load(ctx, transport.HostSpan(got[:n]), devices.Offset(off)); err != nil {
-				t.Error(err)
-				return
-			}
-			if at := kit.DiffAt(got[:n], uint64(i), 0); at >= 0 {
-				t.Errorf("round %d: byte %d of %d is old", i, at, n)
+			if err := lookAfterTag(ctx, job, remote, i, (i%slots)*most); err != nil {
+				t.Errorf("round %d: %v", i, err)
 				return
 			}
 			// A slot is written again when all of its half were looked at.
 			if i%(slots/2) == slots/2-1 {
-				if err := job.ranks[1].SendTag(ctx, 0, tag); err != nil {
+				if err := job.ranks[1].SendTag(ctx, 0, wire.Tag(i)); err != nil {
 					t.Error(err)
 					return
 				}
@@ -402,6 +402,19 @@ func testTagAfterPut(t *testing.T, w Way) {
 			return
 		}
 	}
+}
+
+// lookAfterTag receives the tag of a round and looks at its bytes.
+func lookAfterTag(ctx context.Context, job *world, remote *region.Buffer, round, off int) error {
+	tag, err := job.ranks[1].RecvTag(ctx, 0)
+	if err != nil || tag != wire.Tag(round) {
+		return fmt.Errorf("tag %d: %w", tag, err)
+	}
+	p := remote.Host(devices.Offset(off), devices.Size(sizeOf(round)))
+	if at := kit.DiffAt(p, uint64(round), 0); at >= 0 {
+		return fmt.Errorf("byte %d of %d is old", at, len(p))
+	}
+	return nil
 }
 
 // sizeOf is the bytes of a round.

@@ -99,9 +99,9 @@ func (w *world) connect(t testing.TB, a, b int, by ...control.Address) {
 }
 
 // pair is two connected ranks.
-func (w Way) pair(t testing.TB, tweak func(*comm.Options)) *world {
+func (w Way) pair(t testing.TB) *world {
 	t.Helper()
-	job := w.open(t, 2, tweak)
+	job := w.open(t, 2, nil)
 	job.connect(t, 1, 0)
 	return job
 }
@@ -146,8 +146,8 @@ func (w *world) sim(t testing.TB, rank int, n devices.Size) *region.Buffer {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := errors.Join(m.Release(), dev.Close()); err != nil {
-			t.Error(err)
+		if derr := errors.Join(m.Release(), dev.Close()); derr != nil {
+			t.Error(derr)
 		}
 	})
 	b, err := w.ranks[rank].Table().RegisterDevice(m.All())
@@ -162,7 +162,7 @@ func (w *world) share(t testing.TB, from, to int, b *region.Buffer, rights wire.
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := w.ranks[from].SendMessage(within(t), wire.Rank(to), d.Append(nil)); err != nil {
+	if err = w.ranks[from].SendMessage(within(t), wire.Rank(to), d.Append(nil)); err != nil {
 		t.Fatal(err)
 	}
 	p, err := w.ranks[to].RecvMessage(within(t), wire.Rank(from))
