@@ -2,12 +2,10 @@ package comm
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync/atomic"
 
 	"github.com/hmcfs/hmcfs/devices"
-	"github.com/hmcfs/hmcfs/transport/control"
 	"github.com/hmcfs/hmcfs/transport/region"
 	"github.com/hmcfs/hmcfs/transport/tcp"
 	"github.com/hmcfs/hmcfs/transport/wire"
@@ -56,11 +54,8 @@ func newRequest() *Request { return &Request{done: make(chan struct{}, 1)} }
 
 // Complete is for the transport.
 func (r *Request) Complete(err error) {
-	if errors.Is(err, control.ErrDisconnected) {
-		// Who waits in a fence must find the session ended.
-		r.session.end(err)
-	}
-	r.err = err
+	// Who waits in a fence must find the session ended.
+	r.err = r.session.seen(err)
 	r.session.leave(r.era)
 	r.complete.Store(true)
 	r.done <- struct{}{}
@@ -252,7 +247,7 @@ func (c *Communicator) SendTag(ctx context.Context, peer wire.Rank, tag wire.Tag
 	if err := s.fence(ctx); err != nil {
 		return err
 	}
-	return s.link.SendTag(ctx, tag)
+	return s.seen(s.link.SendTag(ctx, tag))
 }
 
 // RecvTag returns the next tag of a peer; those that came before the session
@@ -262,7 +257,8 @@ func (c *Communicator) RecvTag(ctx context.Context, peer wire.Rank) (wire.Tag, e
 	if err != nil {
 		return 0, err
 	}
-	return s.link.RecvTag(ctx)
+	tag, err := s.link.RecvTag(ctx)
+	return tag, s.seen(err)
 }
 
 // SendMessage sends a copy of up to wire.MaxMessage bytes, without a fence.
@@ -271,7 +267,7 @@ func (c *Communicator) SendMessage(ctx context.Context, peer wire.Rank, p []byte
 	if err != nil {
 		return err
 	}
-	return s.link.SendMessage(ctx, p)
+	return s.seen(s.link.SendMessage(ctx, p))
 }
 
 // RecvMessage returns the next message of a peer; it is the caller's.
@@ -280,5 +276,6 @@ func (c *Communicator) RecvMessage(ctx context.Context, peer wire.Rank) ([]byte,
 	if err != nil {
 		return nil, err
 	}
-	return s.link.RecvMessage(ctx)
+	p, err := s.link.RecvMessage(ctx)
+	return p, s.seen(err)
 }

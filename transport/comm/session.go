@@ -211,6 +211,15 @@ func (s *session) end(cause error) {
 	})
 }
 
+// seen ends the session if an error says that it is at its end, so that who
+// has seen the error finds the session ended, and returns the error.
+func (s *session) seen(err error) error {
+	if errors.Is(err, control.ErrDisconnected) {
+		s.end(err)
+	}
+	return err
+}
+
 // err is why the session has ended; nil while it lives.
 func (s *session) err() error {
 	s.mu.Lock()

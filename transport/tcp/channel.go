@@ -307,7 +307,7 @@ func (c *Channel) pushBytesLocked(p []byte) error {
 }
 
 // answer sends the frame that a request of the peer has earned: by itself
-// where nothing is before it and it has no payload.
+// where nothing is before it and it is small.
 func (c *Channel) answer(f frame) {
 	c.mu.Lock()
 	c.owed--
@@ -316,10 +316,11 @@ func (c *Channel) answer(f frame) {
 		f.release(c)
 		return
 	}
-	if f.payload == nil && !c.writing && c.out.empty() {
+	if len(f.payload) <= maxSmall && !c.writing && c.out.empty() {
 		f.head.Encode(c.small[:])
-		err := c.pushBytesLocked(c.small[:wire.DataHeaderSize])
+		err := c.pushBytesLocked(append(c.small[:wire.DataHeaderSize], f.payload...))
 		c.mu.Unlock()
+		f.release(c)
 		if err != nil {
 			c.fail(err)
 		}

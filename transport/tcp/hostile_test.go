@@ -89,13 +89,20 @@ func TestHostilePeers(t *testing.T) {
 func TestEarlyAnswer(t *testing.T) {
 	kit.Check(t)
 	s, peer := against(t, Options{})
+	// Not one frame fits the socket while the peer does not read.
+	socket, ok := s.channel.conn.Conn.(*net.UnixConn)
+	if !ok {
+		t.Fatal("not a Unix socket")
+	}
+	if err := socket.SetWriteBuffer(4096); err != nil {
+		t.Fatal(err)
+	}
 	local := s.host(t, 100*testChunk)
 	var tr Transfer
 	w := newWaiter()
 	if err := tr.Start(Plan{Kind: wire.KindPut, Local: local, Key: 1, Size: testChunk}, w); err != nil {
 		t.Fatal(err)
 	}
-	// The socket is full before this transfer comes to its turn.
 	var before Transfer
 	first := newWaiter()
 	if err := before.Start(Plan{Kind: wire.KindPut, Local: local, Key: 1, Size: 10 * testChunk}, first); err != nil {

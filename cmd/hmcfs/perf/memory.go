@@ -53,9 +53,9 @@ func newStation(ctx context.Context, o Options) (_ *station, err error) {
 			s.names = append(s.names, Host)
 			continue
 		}
-		dev, err := o.Families.Open(ctx, spec)
-		if err != nil {
-			return nil, err
+		dev, oerr := o.Families.Open(ctx, spec)
+		if oerr != nil {
+			return nil, oerr
 		}
 		name := dev.Info().Name
 		if s.devs[name] != nil {

@@ -100,13 +100,13 @@ func (s *station) serve(ctx context.Context) (err error) {
 			return err
 		}
 		var a ask
-		if err := json.Unmarshal(p, &a); err != nil {
+		if err = json.Unmarshal(p, &a); err != nil {
 			return fmt.Errorf("message of a runner: %w", err)
 		}
-		r := reply{Differs: -1}
+		var r reply
 		if a.Do == askOpen {
 			// The last memory goes first: there may not be room for both.
-			if err := m.free(ctx); err != nil {
+			if err = m.free(ctx); err != nil {
 				return err
 			}
 			m, r = s.open(ctx, a)
@@ -116,7 +116,7 @@ func (s *station) serve(ctx context.Context) (err error) {
 		if p, err = json.Marshal(r); err != nil {
 			return err
 		}
-		if err := s.comm.SendMessage(ctx, runnerRank, p); err != nil {
+		if err = s.comm.SendMessage(ctx, runnerRank, p); err != nil {
 			return err
 		}
 	}
