@@ -167,7 +167,7 @@ func Dial(ctx context.Context, at Address, o Options, want wire.Hello) (*Conn, e
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	d := net.Dialer{KeepAliveConfig: keepAlive()}
+	d := net.Dialer{Timeout: o.HandshakeTimeout, KeepAliveConfig: keepAlive()}
 	raw, err := d.DialContext(ctx, string(at.Network), at.Addr)
 	if err != nil {
 		return nil, fmt.Errorf("connect to %s at %s: %w", want.To, at, err)
