@@ -4,6 +4,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/hmcfs/hmcfs/transport"
 	"github.com/hmcfs/hmcfs/transport/comm"
 	"github.com/hmcfs/hmcfs/transport/control"
 	"github.com/hmcfs/hmcfs/transport/transporttest/commtest"
@@ -26,4 +27,41 @@ func TestConformance(t *testing.T) {
 			o.Channels, o.Chunk, o.InFlight = 4, 64<<10, 3
 		}})
 	})
+}
+
+func TestOptions(t *testing.T) {
+	engine, err := transport.New(transport.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := engine.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	good := comm.Options{Secret: make([]byte, 16), Engine: engine}
+	for name, change := range map[string]func(o *comm.Options){
+		"no engine":         func(o *comm.Options) { o.Engine = nil },
+		"no secret":         func(o *comm.Options) { o.Secret = nil },
+		"many channels":     func(o *comm.Options) { o.Channels = 17 },
+		"negative channels": func(o *comm.Options) { o.Channels = -1 },
+		"small chunk":       func(o *comm.Options) { o.Chunk = 1 },
+		"much in flight":    func(o *comm.Options) { o.InFlight = 257 },
+		"negative timeout":  func(o *comm.Options) { o.Timeout = -1 },
+	} {
+		o := good
+		change(&o)
+		if _, err := comm.New(o); err == nil {
+			t.Errorf("%s: taken", name)
+		}
+	}
+	c, err := comm.New(good)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	}
 }

@@ -10,6 +10,8 @@ import (
 
 	"github.com/hmcfs/hmcfs/transport"
 	"github.com/hmcfs/hmcfs/transport/control"
+	"github.com/hmcfs/hmcfs/transport/region"
+	"github.com/hmcfs/hmcfs/transport/tcp"
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
@@ -65,15 +67,19 @@ func (o *Options) EnsureDefaults() {
 // Validate reports every fault of the options at once, joined.
 func (o *Options) Validate() error {
 	var faults []error
-	if o.Engine == nil {
-		faults = append(faults, errors.New("comm: a communicator needs an engine"))
-	}
 	if o.Channels < 1 || o.Channels > wire.MaxChannels {
 		faults = append(faults, fmt.Errorf("comm: %d channels; use 1 to %d", o.Channels, wire.MaxChannels))
 	}
 	co := o.control(nil)
 	co.EnsureDefaults()
-	return errors.Join(append(faults, co.Validate())...)
+	channel := o.channel(region.NewKeys())
+	channel.EnsureDefaults()
+	return errors.Join(append(faults, co.Validate(), channel.Validate())...)
+}
+
+// channel is the part of the options that data connections are made with.
+func (o *Options) channel(keys *region.Keys) tcp.Options {
+	return tcp.Options{Keys: keys, Engine: o.Engine, InFlight: o.InFlight, Timeout: o.Timeout}
 }
 
 // control is the part of the options that connections are made with.

@@ -24,6 +24,9 @@ type Op struct {
 
 // check refuses what the peer would refuse anyway.
 func (o *Op) check(need wire.Rights) error {
+	if o.Local == nil {
+		return fmt.Errorf("no local buffer: %w", devices.ErrRange)
+	}
 	if err := o.Local.Check(o.LocalOff, o.Size); err != nil {
 		return err
 	}

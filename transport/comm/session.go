@@ -151,9 +151,7 @@ func (s *session) startLocked() error {
 	s.link = link
 	for i, c := range conns[1:] {
 		c.Chunk = s.control.Chunk
-		ch, err := tcp.New(c, tcp.Options{
-			Keys: s.keys, Engine: s.c.opts.Engine, InFlight: s.c.opts.InFlight, Timeout: s.c.opts.Timeout,
-		})
+		ch, err := tcp.New(c, s.c.opts.channel(s.keys))
 		if err != nil {
 			return errors.Join(err, closeConns(conns[i+2:]))
 		}

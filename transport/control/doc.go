@@ -17,9 +17,10 @@
 // ranks and epochs, so none is good for another one. With TLS both sides show
 // certificates for the name of their rank instead: see Options.TLS.
 //
-// A shared secret proves who is there when the connection is made. What is
-// sent afterwards is neither encrypted nor signed; where others can change
-// packets on their way, use TLS.
+// A shared secret proves, when the connection is made, that a member of the
+// job is there: whoever knows it can claim any rank that is not taken. What is
+// sent afterwards is neither encrypted nor signed. Where members don't trust
+// each other, or others can change packets on their way, use TLS.
 //
 // Handshakes run side by side and have a time limit, so one that is silent
 // keeps nobody waiting.

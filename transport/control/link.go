@@ -117,13 +117,6 @@ func (l *Link) Close() {
 
 func errClosedHere() error { return errors.New("closed on this side") }
 
-// Fail ends the link at once for a reason.
-func (l *Link) Fail(cause error) {
-	l.fail(cause)
-	_ = l.conn.Close()
-	<-l.done
-}
-
 // fail begins the end: the first cause counts.
 func (l *Link) fail(cause error) {
 	l.end.Do(func() {

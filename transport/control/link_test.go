@@ -124,7 +124,6 @@ func TestDeadlines(t *testing.T) {
 func TestEnds(t *testing.T) {
 	for name, end := range map[string]func(a *Link){
 		"close":     func(a *Link) { a.Close() },
-		"fail":      func(a *Link) { a.Fail(errors.New("a reason")) },
 		"cut":       func(a *Link) { _ = a.conn.Close() },
 		"malformed": func(a *Link) { _ = a.sendRaw([]byte("not a frame at all")) },
 	} {

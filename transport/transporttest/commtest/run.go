@@ -34,6 +34,7 @@ func Run(t *testing.T, w Way) {
 		"BothConnect":      testBothConnect,
 		"WrongSecret":      testWrongSecret,
 		"ForeignBytes":     testForeignBytes,
+		"Random":           testRandom,
 		"CutInTheMiddle":   testCutInTheMiddle,
 		"StalledPeer":      testStalledPeer,
 		"MissingPeer":      testMissingPeer,
