@@ -35,8 +35,8 @@ func TestOptions(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() {
-		if err := engine.Close(); err != nil {
-			t.Error(err)
+		if cerr := engine.Close(); cerr != nil {
+			t.Error(cerr)
 		}
 	}()
 	good := comm.Options{Secret: make([]byte, 16), Engine: engine}
@@ -51,7 +51,7 @@ func TestOptions(t *testing.T) {
 	} {
 		o := good
 		change(&o)
-		if _, err := comm.New(o); err == nil {
+		if _, err = comm.New(o); err == nil {
 			t.Errorf("%s: taken", name)
 		}
 	}
@@ -60,7 +60,7 @@ func TestOptions(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if err := c.Close(); err != nil {
+		if err = c.Close(); err != nil {
 			t.Error(err)
 		}
 	}

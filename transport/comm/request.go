@@ -57,10 +57,11 @@ func newRequest() *Request { return &Request{done: make(chan struct{}, 1)} }
 
 // Complete is for the transport.
 func (r *Request) Complete(err error) {
-	// Who waits in a fence must find the session ended.
+	// Who waits in a fence must find the request complete, and the session
+	// ended where that is why.
 	r.err = r.session.seen(err)
-	r.session.leave(r.era)
 	r.complete.Store(true)
+	r.session.leave(r.era)
 	r.done <- struct{}{}
 }
 

@@ -84,7 +84,7 @@ func TestOldRoundsAreVoid(t *testing.T) {
 	}
 	now.abort(errors.New("while one is in flight"))
 	select {
-	case err := <-w:
+	case err = <-w:
 		t.Errorf("complete with a fragment in flight: %v", err)
 	default:
 	}

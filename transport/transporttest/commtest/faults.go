@@ -170,7 +170,6 @@ func testCutInTheMiddle(t *testing.T, w Way) {
 	other := newBystander(t, job, 2, 1)
 	const size = 64 << 20
 	local, remote := job.host(t, 0, size), job.host(t, 1, size)
-	fill(t, local, 1)
 	between := newRelay(t, job.at[1])
 	job.connect(t, 0, 1, between.address())
 	d := job.share(t, 1, 0, remote, both)
@@ -201,9 +200,9 @@ func testCutInTheMiddle(t *testing.T, w Way) {
 	}
 	other.works(t, 3)
 	reconnect(t, job, between)
-	fill(t, local, 4)
+	fillPart(t, local, 4, 1<<20)
 	op := comm.Op{Local: local, Remote: d, Size: 1 << 20}
-	fill(t, remote, 5)
+	fillPart(t, remote, 5, 1<<20)
 	if err := job.ranks[0].Put(within(t), 1, op); !errors.Is(err, region.ErrKey) {
 		t.Errorf("a key of the last session: %v", err)
 	}

@@ -49,12 +49,13 @@ func Run(t *testing.T, w Way) {
 
 func testSizes(t *testing.T, w Way) {
 	job := w.pair(t)
-	const size = 5<<20 + 99
-	local, remote := job.host(t, 0, size), job.host(t, 1, size)
+	most := large(5 << 20)
+	size := most + 99
+	local, remote := job.host(t, 0, devices.Size(size)), job.host(t, 1, devices.Size(size))
 	d := job.share(t, 1, 0, remote, both)
 	fill(t, local, 1)
 	fill(t, remote, 2)
-	for _, n := range []int{0, 1, 4095, 4096, 65_537, 1 << 20, 1<<20 + 1, 5 << 20} {
+	for _, n := range []int{0, 1, 4095, 4096, 65_537, 1 << 20, 1<<20 + 1, most} {
 		op := comm.Op{Local: local, LocalOff: 33, Remote: d, RemoteOff: 55, Size: devices.Size(n)}
 		if err := job.ranks[0].Put(within(t), 1, op); err != nil {
 			t.Fatal(err)
@@ -189,7 +190,7 @@ func testFarOffsets(t *testing.T, w Way) {
 }
 
 func testDeviceMemory(t *testing.T, w Way) {
-	const size = 6<<20 + 5
+	size := devices.Size(large(6<<20) + 5)
 	for name, ends := range map[string][2]func(*world, testing.TB, int, devices.Size) *region.Buffer{
 		"to a device": {(*world).host, (*world).sim}, "from a device": {(*world).sim, (*world).host},
 		"between devices": {(*world).sim, (*world).sim},
@@ -207,12 +208,12 @@ func testDeviceMemory(t *testing.T, w Way) {
 			if tag, err := job.ranks[1].RecvTag(within(t), 0); tag != 9 || err != nil {
 				t.Fatal(tag, err)
 			}
-			check(t, remote, 7, size-10, 1, 5)
+			check(t, remote, 7, int(size)-10, 1, 5)
 			fill(t, local, 3)
 			if err := job.ranks[0].Get(within(t), 1, op); err != nil {
 				t.Fatal(err)
 			}
-			check(t, local, 5, size-10, 1, 5)
+			check(t, local, 5, int(size)-10, 1, 5)
 			check(t, local, 0, 5, 3, 0)
 		})
 	}
@@ -288,15 +289,16 @@ func testNoWorkOnDataPath(t *testing.T, w Way) {
 
 func testFence(t *testing.T, w Way) {
 	job := w.pair(t)
-	const part, parts = 300_000, 20
-	local, remote := job.host(t, 0, part*parts), job.host(t, 1, part*parts)
+	const parts = 20
+	part := large(300_000)
+	local, remote := job.host(t, 0, devices.Size(part*parts)), job.host(t, 1, devices.Size(part*parts))
 	d := job.share(t, 1, 0, remote, both)
 	for round := range uint64(5) {
 		fill(t, local, round)
 		var requests []*comm.Request
 		for i := range parts {
 			r, err := job.ranks[0].PutAsync(within(t), 1, comm.Op{
-				Local: local, LocalOff: devices.Offset(i * part), Remote: d, RemoteOff: uint64(i * part), Size: part,
+				Local: local, LocalOff: devices.Offset(i * part), Remote: d, RemoteOff: uint64(i * part), Size: devices.Size(part),
 			})
 			if err != nil {
 				t.Fatal(err)

@@ -178,9 +178,24 @@ func (w *world) share(t testing.TB, from, to int, b *region.Buffer, rights wire.
 // fill writes the content of a seed to a whole buffer.
 func fill(t testing.TB, b *region.Buffer, seed uint64) {
 	t.Helper()
-	if err := b.Store(t.Context(), 0, transport.HostSpan(kit.Bytes(seed, 0, int(b.Size())))); err != nil {
+	fillPart(t, b, seed, int(b.Size()))
+}
+
+// fillPart writes the first n bytes of the content of a seed to a buffer.
+func fillPart(t testing.TB, b *region.Buffer, seed uint64, n int) {
+	t.Helper()
+	if err := b.Store(t.Context(), 0, transport.HostSpan(kit.Bytes(seed, 0, n))); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// large is a size in bytes, less where the race detector makes every byte
+// slow.
+func large(n int) int {
+	if kit.Race() {
+		return n / 5
+	}
+	return n
 }
 
 // check demands n bytes from off to be those of a seed from at.
