@@ -97,14 +97,20 @@ func newErrnoTable(log *zap.Logger) *errnoTable {
 
 // errno is total: nil is 0, and an error that nothing is known of is EIO. What
 // is answered as EIO is logged, once for each text, since the user sees
-// nothing but the number.
+// nothing but the number; that a device is full, once for each device.
 func (t *errnoTable) errno(err error) syscall.Errno {
 	if err == nil {
 		return 0
 	}
 	number := t.find(err)
-	if number == syscall.EIO {
+	switch number {
+	case syscall.EIO:
 		t.warn(err)
+	case syscall.ENOSPC:
+		if full, ok := errors.AsType[*devices.OutOfMemoryError](err); ok && t.first("full: "+string(full.Device)) {
+			t.log.Warn("a device is full; that is said once", zap.Error(err))
+		}
+	default:
 	}
 	return number
 }
