@@ -157,19 +157,4 @@ static CUdevice driver_use(int ordinal) {
 	return device;
 }
 
-/* driver_find returns the ordinal of the device with a UUID. */
-static int driver_find(const char *uuid) {
-	int count = 0;
-	char text[41];
-	CALL(DeviceGetCount, &count);
-	for (int i = 0; i < count; i++) {
-		CUdevice device;
-		CALL(DeviceGet, &device, i);
-		driver_uuid(device, text);
-		if (strcmp(text, uuid) == 0)
-			return i;
-	}
-	die(FAILED, "no device here is %s", uuid);
-}
-
 #endif

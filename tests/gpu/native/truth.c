@@ -252,12 +252,27 @@ static void release_object(struct object *o) {
 		release(&o->memory[i]);
 }
 
+/* find_device returns the ordinal of the device with a UUID. */
+static int find_device(const char *uuid) {
+	int count = 0;
+	char text[41];
+	CALL(DeviceGetCount, &count);
+	for (int i = 0; i < count; i++) {
+		CUdevice device;
+		CALL(DeviceGet, &device, i);
+		driver_uuid(device, text);
+		if (strcmp(text, uuid) == 0)
+			return i;
+	}
+	die(FAILED, "no device here is %s", uuid);
+}
+
 /* use_device opens the driver unless the memory is the host's. */
 static CUdevice use_device(const char *kind, const char *uuid, int ordinal) {
 	if (strcmp(kind, "memfd") == 0)
 		return 0;
 	driver_open();
-	return driver_use(uuid[0] != 0 ? driver_find(uuid) : ordinal);
+	return driver_use(uuid[0] != 0 ? find_device(uuid) : ordinal);
 }
 
 static void open_object(struct object *o, const char *text, int ordinal) {
