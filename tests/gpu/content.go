@@ -15,6 +15,9 @@ import (
 // odd is a size of calls that no page, chunk or request is a multiple of.
 const odd = 1<<20 + 4097
 
+// content is a part of the content of a seed.
+func content(seed uint64, off int64, n int) []byte { return kit.Bytes(seed, off, n) }
+
 // writeContent writes the content of a seed over a file that is there or
 // not, without cutting it, in calls of the given size.
 func writeContent(path string, seed uint64, size devices.Size, call int) error {

@@ -156,6 +156,7 @@ func (s *suite) speed(ctx context.Context) {
 	}
 	s.insideSpeed(ctx)
 	s.tierSpeed(ctx)
+	s.firstByte(ctx)
 }
 
 // names of the sides that every row has.

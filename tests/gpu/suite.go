@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -95,7 +96,7 @@ func (s *suite) setUp(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("no FUSE on this machine: %w", err)
 	}
-	if err := f.Close(); err != nil {
+	if err = f.Close(); err != nil {
 		return err
 	}
 	if s.mount, err = s.mountAt(ctx, "mnt"); err != nil {
@@ -132,8 +133,8 @@ func (s *suite) close(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()
 	var errs []error
-	for i := len(s.cleanup) - 1; i >= 0; i-- {
-		errs = append(errs, s.cleanup[i](ctx))
+	for _, fn := range slices.Backward(s.cleanup) {
+		errs = append(errs, fn(ctx))
 	}
 	s.cleanup = nil
 	r := row{what: "unmount, nothing left behind", measured: "the daemon has ended, its directories are empty", verdict: passed}
@@ -166,6 +167,7 @@ func (s *suite) all(ctx context.Context) {
 		s.add(row{what: "a tmpfs to compare with", measured: oneLine(s.unmountable.Error()), verdict: skipped})
 	}
 	s.fileChecks(ctx)
+	s.sharingChecks(ctx)
 	s.speed(ctx)
 	s.check(ctx, "the daemon after all of it", s.healthy)
 }

@@ -27,7 +27,7 @@ func (s *suite) shareKinds() []string {
 
 // shareAlone has one truth process own memory, and another open it.
 func (s *suite) shareAlone(ctx context.Context, kind string) (_ string, err error) {
-	owner, handle, err := s.own(ctx, kind, s.sizes.check, seedA, 3, 8192)
+	owner, handle, err := s.own(ctx, kind, s.sizes.check, 3, 8192)
 	if err != nil {
 		return "", err
 	}

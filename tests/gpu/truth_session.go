@@ -9,10 +9,10 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-// own starts a truth process that has memory with the content of a seed, and
+// own starts a truth process that has memory with the content of seedA, and
 // returns its handle. The caller ends it.
-func (s *suite) own(ctx context.Context, kind string, size devices.Size, seed uint64, pieces, lead int) (*session, string, error) {
-	h, err := s.talk(ctx, "truth", "own", kind, bytes(size), fmt.Sprint(seed), fmt.Sprint(pieces), fmt.Sprint(lead),
+func (s *suite) own(ctx context.Context, kind string, size devices.Size, pieces, lead int) (*session, string, error) {
+	h, err := s.talk(ctx, "truth", "own", kind, bytes(size), fmt.Sprint(seedA), fmt.Sprint(pieces), fmt.Sprint(lead),
 		s.device.ordinal())
 	if err != nil {
 		return nil, "", err

@@ -6,7 +6,7 @@
  *
  * DEVICE is an ordinal. A line "KIND SIZE CALL", KIND being dtoh, htod or
  * dtod, moves SIZE bytes of device memory in calls of CALL bytes and is
- * answered by "BYTES NANOSECONDS". Host memory is pinned, one buffer of CALL
+ * answered by "BYTES NANOSECONDS". Each call is waited for. Host memory is pinned, one buffer of CALL
  * bytes as a program that reads a file has it; all memory was touched by an
  * untimed pass before. An error is one line that begins with "error:".
  * The exit status is 3 where there is no CUDA device.
@@ -48,18 +48,16 @@ static void pass(const struct raw *r) {
 		size_t n = r->size - done < r->call ? r->size - done : r->call;
 		switch (r->kind[3]) {
 		case 'h':
-			CALL(MemcpyDtoH, r->host, r->memory + done, n);
+			MOVE(MemcpyDtoHAsync, r->host, r->memory + done, n);
 			break;
 		case 'd':
 			if (r->kind[0] == 'h')
-				CALL(MemcpyHtoD, r->memory + done, r->host, n);
+				MOVE(MemcpyHtoDAsync, r->memory + done, r->host, n);
 			else
-				CALL(MemcpyDtoD, r->second + done, r->memory + done, n);
+				MOVE(MemcpyDtoDAsync, r->second + done, r->memory + done, n);
 		}
 		done += n;
 	}
-	/* A copy inside the device returns before it is done. */
-	CALL(CtxSynchronize);
 }
 
 static void measure(struct raw *r) {

@@ -60,6 +60,7 @@ enum {
 	CU_MEM_ALLOC_GRANULARITY_MINIMUM = 0,
 	CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS = 1,
 	CU_MEMHOSTALLOC_PORTABLE = 1,
+	CU_STREAM_NON_BLOCKING = 1,
 };
 
 /* DRIVER lists what is called: the name here, the exported name, arguments. */
@@ -72,15 +73,16 @@ enum {
 	F(DeviceGetUuid, "cuDeviceGetUuid", (CUuuid *, CUdevice)) \
 	F(DevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain", (CUcontext *, CUdevice)) \
 	F(CtxSetCurrent, "cuCtxSetCurrent", (CUcontext)) \
-	F(CtxSynchronize, "cuCtxSynchronize", (void)) \
+	F(StreamCreate, "cuStreamCreate", (CUstream *, unsigned)) \
+	F(StreamSynchronize, "cuStreamSynchronize", (CUstream)) \
 	F(MemGetInfo, "cuMemGetInfo_v2", (size_t *, size_t *)) \
 	F(MemAlloc, "cuMemAlloc_v2", (CUdeviceptr *, size_t)) \
 	F(MemFree, "cuMemFree_v2", (CUdeviceptr)) \
 	F(MemHostAlloc, "cuMemHostAlloc", (void **, size_t, unsigned)) \
 	F(MemFreeHost, "cuMemFreeHost", (void *)) \
-	F(MemcpyHtoD, "cuMemcpyHtoD_v2", (CUdeviceptr, const void *, size_t)) \
-	F(MemcpyDtoH, "cuMemcpyDtoH_v2", (void *, CUdeviceptr, size_t)) \
-	F(MemcpyDtoD, "cuMemcpyDtoD_v2", (CUdeviceptr, CUdeviceptr, size_t)) \
+	F(MemcpyHtoDAsync, "cuMemcpyHtoDAsync_v2", (CUdeviceptr, const void *, size_t, CUstream)) \
+	F(MemcpyDtoHAsync, "cuMemcpyDtoHAsync_v2", (void *, CUdeviceptr, size_t, CUstream)) \
+	F(MemcpyDtoDAsync, "cuMemcpyDtoDAsync_v2", (CUdeviceptr, CUdeviceptr, size_t, CUstream)) \
 	F(GetErrorName, "cuGetErrorName", (CUresult, const char **)) \
 	F(IpcGetMemHandle, "cuIpcGetMemHandle", (CUipcMemHandle *, CUdeviceptr)) \
 	F(IpcOpenMemHandle, "cuIpcOpenMemHandle_v2", (CUdeviceptr *, CUipcMemHandle, unsigned)) \
@@ -99,6 +101,9 @@ enum {
 #define DECLARE(name, symbol, arguments) CUresult(*name) arguments;
 static struct { DRIVER(DECLARE) } cu;
 #undef DECLARE
+
+/* Everything is moved on one stream, and waited for. */
+static CUstream stream;
 
 static const char *cu_error(CUresult code) {
 	static char text[96];
@@ -147,14 +152,22 @@ static void driver_uuid(CUdevice device, char text[41]) {
 		at += sprintf(text + at, i == 4 || i == 6 || i == 8 || i == 10 ? "-%02x" : "%02x", uuid.bytes[i]);
 }
 
-/* driver_use makes the primary context of a device that of this thread. */
+/* driver_use makes the primary context of a device that of this thread, and
+ * the stream on which is copied. */
 static CUdevice driver_use(int ordinal) {
 	CUdevice device;
 	CUcontext context;
 	CALL(DeviceGet, &device, ordinal);
 	CALL(DevicePrimaryCtxRetain, &context, device);
 	CALL(CtxSetCurrent, context);
+	CALL(StreamCreate, &stream, CU_STREAM_NON_BLOCKING);
 	return device;
 }
+
+/* The copies are done when these return. */
+#define MOVE(name, to, from, n) do { \
+	CALL(name, to, from, n, stream); \
+	CALL(StreamSynchronize, stream); \
+} while (0)
 
 #endif

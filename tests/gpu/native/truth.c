@@ -64,14 +64,14 @@ static void put(const struct memory *m, uint64_t at, const uint8_t *p, size_t n)
 	if (m->host != NULL)
 		memcpy(m->host + at, p, n);
 	else
-		CALL(MemcpyHtoD, m->base + at, p, n);
+		MOVE(MemcpyHtoDAsync, m->base + at, p, n);
 }
 
 static void get(const struct memory *m, uint64_t at, uint8_t *p, size_t n) {
 	if (m->host != NULL)
 		memcpy(p, m->host + at, n);
 	else
-		CALL(MemcpyDtoH, p, m->base + at, n);
+		MOVE(MemcpyDtoHAsync, p, m->base + at, n);
 }
 
 /* fill puts content into a part of a memory; position is that of its first
@@ -83,8 +83,6 @@ static void fill(const struct memory *m, uint64_t at, uint64_t size, uint64_t se
 		put(m, at + done, chunk, n);
 		done += n;
 	}
-	if (m->host == NULL)
-		CALL(CtxSynchronize);
 }
 
 /* differs looks for the first byte that is not the content's, says so and
@@ -360,10 +358,10 @@ static void first_by_copy(const char *file, uint8_t *pinned) {
 		ssize_t n = read(fd, pinned, CHUNK);
 		if (n <= 0)
 			die(FAILED, "read %s at %lld: %s", file, (long long)done, strerror(errno));
-		CALL(MemcpyHtoD, memory + (CUdeviceptr)done, pinned, (size_t)n);
+		MOVE(MemcpyHtoDAsync, memory + (CUdeviceptr)done, pinned, (size_t)n);
 		done += n;
 	}
-	CALL(MemcpyDtoH, &byte, memory, 1);
+	MOVE(MemcpyDtoHAsync, &byte, memory, 1);
 	printf("%lld\n", now() - begin);
 	CALL(MemFree, memory);
 	close(fd);
