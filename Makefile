@@ -29,7 +29,7 @@ FUZZTIME      ?= 10s
 .PHONY: help deps build demo test race bench gpu-bundle microbench fuzz cover lint vet tools generate install uninstall clean
 
 help: ## Show this help
-	@awk 'BEGIN { FS = ":.*## " } /^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 deps: ## Install what tests and demo need (Debian, Ubuntu)
 	@tests/deps.sh

@@ -55,9 +55,9 @@ func choose(quick bool, deviceFree, hostFree devices.Size) sizes {
 			device: 256 * devices.MiB, host: 128 * devices.MiB,
 		}
 	}
-	// At most two large files, the raw side's two buffers of that size, and
+	// At most three large files, the raw side's two buffers of that size, and
 	// some to spare are on the device at once.
-	large := min(8*devices.GiB, deviceFree/5)
+	large := min(8*devices.GiB, deviceFree/7)
 	// A staged file is in the host tier, and a file of the tmpfs beside it.
 	staged := min(4*devices.GiB, large, hostFree/6)
 	return sizes{
