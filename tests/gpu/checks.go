@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -26,7 +27,8 @@ func (s *suite) fileChecks(ctx context.Context) {
 	s.check(ctx, "cp in, cp inside the device, mv to the host tier, cp out", s.copies)
 	s.check(ctx, "hmcfs cp between host tier and device", s.toolCopies)
 	s.check(ctx, "fresh memory and holes are zeros after other files", s.oldBytes)
-	s.check(ctx, "more than the device has is ENOSPC, and files live on", s.noSpace)
+	s.check(ctx, "more than the device has is ENOSPC, the log says why, and files live on", s.noSpace)
+	s.check(ctx, "two daemons on one device", s.twoDaemons)
 }
 
 // check sizes, and one that is no multiple of anything.
@@ -135,13 +137,31 @@ func (s *suite) noSpace(ctx context.Context) (string, error) {
 	if !errors.Is(err, unix.ENOSPC) {
 		return "", fmt.Errorf("fallocate of all %v: %w, should be ENOSPC", d.Total, orNil(err))
 	}
-	after, err := s.mount.deviceStatus(ctx, s.device.name)
+	log, err := s.mount.log()
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("of %v; %v in use before, %v after", d.Total, d.Used, after.Used),
-		errors.Join(sameContent(kept, seedA, s.sizes.check, 1<<20), writeContent(kept, seedB, s.sizes.check, 1<<20),
-			sameContent(kept, seedB, s.sizes.check, 1<<20))
+	told := regexp.MustCompile(s.device.name + `: out of memory: [^"]* asked, [^"]* free`).FindString(log)
+	if told == "" {
+		return "", errors.New("the log names neither the card nor what was asked and what is free")
+	}
+	return told, errors.Join(sameContent(kept, seedA, s.sizes.check, 1<<20), remove(f),
+		writeContent(f, seedB, s.sizes.check, 1<<20), sameContent(f, seedB, s.sizes.check, 1<<20))
+}
+
+// twoDaemons mounts the device a second time, in another process.
+func (s *suite) twoDaemons(ctx context.Context) (_ string, err error) {
+	second, err := s.mountAt(ctx, "second")
+	if err != nil {
+		return "", err
+	}
+	here, there := s.path("here"), filepath.Join(second.point, s.device.name, "there")
+	defer func() { _ = remove(here) }()
+	err = errors.Join(
+		writeContent(here, seedA, s.sizes.check, 1<<20), writeContent(there, seedB, s.sizes.check, 1<<20),
+		sameContent(here, seedA, s.sizes.check, 1<<20), sameContent(there, seedB, s.sizes.check, 1<<20),
+		s.unmount(ctx, second), sameContent(here, seedA, s.sizes.check, 1<<20))
+	return "each keeps its own bytes, also when the other ends", err
 }
 
 // errNone stands for success where an error was expected.

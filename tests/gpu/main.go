@@ -56,6 +56,9 @@ type options struct {
 }
 
 func main() {
+	if actAsNobody(os.Args) {
+		return
+	}
 	var o options
 	flag.StringVar(&o.device, "device", "cuda0", "the `name` of the device's directory in a mount")
 	flag.BoolVar(&o.quick, "quick", false, "small sizes and two rounds: for correctness, not for numbers")

@@ -23,6 +23,7 @@ for program in "$hmcfs" "$tools"/{gpu,truth,cudaraw,fileio}; do
 done
 # Short, for the admin socket's path has at most 107 bytes.
 scratch=$(mktemp -d "${TMPDIR:-/tmp}/hmcfs-gpu.XXXXXX")
+chmod 0711 "$scratch" # a check acts as another user
 suite=
 
 # below lists what is mounted below the scratch directory, the last first.

@@ -50,6 +50,7 @@ func (s *suite) sharingChecks(ctx context.Context) {
 		s.check(ctx, "export: another process has the file's memory, both ways"+name, unsupported(w.exportTruth))
 		s.check(ctx, "the owner is killed in mid-read: EIO, lost, nothing hangs"+name, unsupported(w.ownerKilled))
 		s.check(ctx, "what can't be bound is refused"+name, unsupported(w.refusedBinds))
+		s.check(ctx, "strangers can't bind and export"+name, unsupported(w.strangers))
 	}
 }
 

@@ -147,7 +147,7 @@ func (s *suite) close(ctx context.Context) {
 // leftovers looks for what a mount should have taken with it.
 func (s *suite) leftovers() error {
 	var errs []error
-	for _, dir := range []string{"mnt", "mnt.run"} {
+	for _, dir := range []string{"mnt", "mnt.run", "second", "second.run"} {
 		left, err := filepath.Glob(filepath.Join(s.opts.scratch, dir, "*"))
 		if err != nil || len(left) > 0 {
 			errs = append(errs, fmt.Errorf("left behind: %v, %w", left, err))
