@@ -84,7 +84,7 @@ func TestSuite(t *testing.T) {
 			t.Errorf("exit status %d", status)
 		}
 		has(t, said, "| what is written is read, by odd calls and by a map | 1 B to 5.0 MiB |  | ok |",
-			"paths h2d, d2d, d2h", "of tmpfs; through the mount ", " 0 failed")
+			"paths h2d, d2d, d2h", " of tmpfs; through the mount ", " 0 failed")
 		if report, err := os.ReadFile(filepath.Join(out, "report.md")); err != nil || !strings.Contains(said, string(report)) {
 			t.Errorf("the report in a file is another one: %v", err)
 		}
