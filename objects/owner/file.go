@@ -74,27 +74,43 @@ func CheckWritable(f *os.File) error {
 	})
 }
 
-// Descriptor opens what the process has as descriptor n, for its user.
+// Take duplicates what the process has as descriptor n, whatever that is.
 //
-// Errors: ErrGone; ErrNotMemory; ErrDenied.
-func (p *Process) Descriptor(n int, uid uint32) (*os.File, error) {
+// Errors: ErrGone; ErrNotMemory when there is none; EPERM where one process
+// may not take from another (Yama).
+func (p *Process) Take(n int) (*os.File, error) {
 	name := p.dir("fd/" + strconv.Itoa(n))
 	fd, err := unix.PidfdGetfd(int(p.file.Fd()), n, 0)
 	switch {
 	case err == nil:
-		f := os.NewFile(uintptr(fd), name)
-		if err := errors.Join(check(f), CheckWritable(f)); err != nil {
-			return nil, errors.Join(fmt.Errorf("%s: %w", name, err), f.Close())
-		}
-		return f, nil
+		return os.NewFile(uintptr(fd), name), nil
 	case errors.Is(err, unix.EBADF):
 		return nil, fmt.Errorf("%s: no such descriptor: %w", name, ErrNotMemory)
 	case errors.Is(err, unix.ESRCH):
 		return nil, fmt.Errorf("%s: %w", name, ErrGone)
 	}
+	return nil, &os.PathError{Op: "take", Path: name, Err: err}
+}
+
+// Descriptor opens the shared host memory that the process has as descriptor
+// n, for its user.
+//
+// Errors: ErrGone; ErrNotMemory; ErrDenied.
+func (p *Process) Descriptor(n int, uid uint32) (*os.File, error) {
+	name := p.dir("fd/" + strconv.Itoa(n))
+	f, err := p.Take(n)
+	if err == nil {
+		if err := errors.Join(check(f), CheckWritable(f)); err != nil {
+			return nil, errors.Join(fmt.Errorf("%s: %w", name, err), f.Close())
+		}
+		return f, nil
+	}
+	if !errors.Is(err, unix.EPERM) {
+		return nil, err
+	}
 	// Where one process may not take from another (Yama), the file's name in
 	// /proc leads to it, and its owner may open it anyway.
-	f, err := openFile(name, 0, uid)
+	f, err = openFile(name, 0, uid)
 	if err != nil {
 		return nil, err
 	}

@@ -142,6 +142,7 @@ func (p *Process) BelongsTo(uid uint32) (bool, error) {
 
 // status is what /proc/PID/status says of a process's rights.
 type status struct {
+	leader int
 	uids   []uint32
 	groups []uint32
 }
@@ -155,6 +156,8 @@ func readStatus(pid int) (status, error) {
 	for line := range strings.Lines(string(text)) {
 		name, rest, _ := strings.Cut(line, ":")
 		switch name {
+		case "Tgid":
+			s.leader, err = strconv.Atoi(strings.TrimSpace(rest))
 		case "Uid":
 			s.uids, err = parseIDs(rest)
 		case "Groups":
@@ -177,6 +180,16 @@ func parseIDs(text string) ([]uint32, error) {
 		ids = append(ids, uint32(id))
 	}
 	return ids, nil
+}
+
+// Leader returns the number of the process that a thread belongs to; the
+// number itself when it is none's.
+func Leader(tid int) int {
+	s, err := readStatus(tid)
+	if err != nil || s.leader == 0 {
+		return tid
+	}
+	return s.leader
 }
 
 // Groups returns the supplementary groups of a process as long as it acts for
