@@ -13,6 +13,8 @@ import (
 type Caller struct {
 	UID, GID uint32
 	PID      int
+	// Groups are the supplementary groups.
+	Groups []uint32
 }
 
 // BindRequest makes memory of another process the content of a file.
@@ -46,6 +48,8 @@ type Exported struct {
 	Memory share.Memory
 	// Handle is the same with its descriptor, which the caller closes.
 	Handle devices.Handle
+	// End ends this export alone. It may be called at any time, but once.
+	End func()
 }
 
 // Export names the memory of the file ino for another process. The content is
