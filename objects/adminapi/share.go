@@ -34,6 +34,10 @@ type BindRequest struct {
 	// request, the file's not counted. Where it is 0, a piece's fd is a number
 	// in the process pid; otherwise its place among these, from 0.
 	Descriptors int `json:"descriptors,omitempty"`
+	// Numbers are the descriptors' numbers in the process pid, in their order,
+	// where that process has them: by these the memory is found again by a
+	// daemon that follows this one.
+	Numbers []int `json:"numbers,omitempty"`
 }
 
 // BindAnswer tells what a file is now.

@@ -58,16 +58,12 @@ func Of(f *os.File) (*Client, error) {
 
 // mountRoot is the topmost directory above a file that is on the same device.
 func mountRoot(f *os.File) (string, error) {
-	raw, err := f.SyscallConn()
+	number, err := numberOf(f)
 	if err != nil {
 		return "", err
 	}
-	var path string
-	var inner error
-	err = raw.Control(func(fd uintptr) {
-		path, inner = os.Readlink("/proc/self/fd/" + strconv.Itoa(int(fd)))
-	})
-	if err = errors.Join(err, inner); err != nil {
+	path, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(number))
+	if err != nil {
 		return "", err
 	}
 	var st unix.Stat_t

@@ -53,8 +53,35 @@ func OpenExport(ctx context.Context, path string, kind devices.HandleKind) (*Exp
 // Bind makes memory the content of an empty file, any descriptor of which says
 // which file is meant: one of os.Open, or of Find. See the function Bind.
 func (c *Client) Bind(ctx context.Context, file *os.File, memory share.Memory, descriptors ...*os.File) (adminapi.BindAnswer, error) {
-	x, err := c.ask(ctx, adminapi.PathBind, adminapi.BindRequest{Memory: memory, Descriptors: len(descriptors)},
-		append([]*os.File{file}, descriptors...))
+	question := adminapi.BindRequest{Memory: memory, Descriptors: len(descriptors)}
+	if memory.PID == os.Getpid() {
+		for _, d := range descriptors {
+			number, err := numberOf(d)
+			if err != nil {
+				return adminapi.BindAnswer{}, err
+			}
+			question.Numbers = append(question.Numbers, number)
+		}
+	}
+	return c.BindRequest(ctx, file, question, descriptors...)
+}
+
+// numberOf is a descriptor's number in this process.
+func numberOf(f *os.File) (number int, err error) {
+	raw, err := f.SyscallConn()
+	if err == nil {
+		err = raw.Control(func(fd uintptr) { number = int(fd) })
+	}
+	if err != nil {
+		return 0, fmt.Errorf("descriptor %s: %w", f.Name(), err)
+	}
+	return number, nil
+}
+
+// BindRequest is Bind for whoever brings the descriptors of another process,
+// and says in the request which numbers they have there.
+func (c *Client) BindRequest(ctx context.Context, file *os.File, question adminapi.BindRequest, descriptors ...*os.File) (adminapi.BindAnswer, error) {
+	x, err := c.ask(ctx, adminapi.PathBind, question, append([]*os.File{file}, descriptors...))
 	if err != nil {
 		return adminapi.BindAnswer{}, err
 	}

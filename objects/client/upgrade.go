@@ -87,10 +87,10 @@ func (x *exchange) run(ctx context.Context, path string, question any, files []*
 		}
 		return failure(resp.StatusCode, data)
 	}
-	if err := adminapi.WriteFrame(x.conn, question, files); err != nil {
+	if err = adminapi.WriteFrame(x.conn, question, files); err != nil {
 		return err
 	}
-	if err := x.limit(ctx, patience); err != nil {
+	if err = x.limit(ctx, patience); err != nil {
 		return err
 	}
 	data, got, err := adminapi.ReadFrame(x.conn)

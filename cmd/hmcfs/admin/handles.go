@@ -14,8 +14,9 @@ import (
 )
 
 // handlesOf makes the pieces' handles of the descriptors that came; nil where
-// none were announced. The places in the request's text are taken out of it,
-// as they mean nothing further on.
+// none were announced. The places in the request's text become the numbers in
+// the owner's process where those are told, and are taken out of it otherwise:
+// further on they mean nothing.
 func handlesOf(r adminapi.BindRequest, q *question) (handles []devices.Handle, err error) {
 	if r.Descriptors != len(q.memory) {
 		few := "few"
@@ -23,6 +24,9 @@ func handlesOf(r adminapi.BindRequest, q *question) (handles []devices.Handle, e
 			few = "many"
 		}
 		return nil, fmt.Errorf("%w: too %s descriptors: %d are announced, %d have come", errInvalid, few, r.Descriptors, len(q.memory))
+	}
+	if len(r.Numbers) != 0 && len(r.Numbers) != r.Descriptors {
+		return nil, fmt.Errorf("%w: %d numbers of %d descriptors", errInvalid, len(r.Numbers), r.Descriptors)
 	}
 	if r.Descriptors == 0 {
 		return nil, nil
@@ -38,11 +42,19 @@ func handlesOf(r adminapi.BindRequest, q *question) (handles []devices.Handle, e
 	}()
 	used := make([]bool, len(q.memory))
 	for i := range r.Memory.Pieces {
-		h, err := handleOf(r.Memory, i, q.memory, used)
-		if err != nil {
-			return handles, fmt.Errorf("piece %d: %w", i, err)
+		h, place, herr := handleOf(r.Memory, i, q.memory)
+		if herr != nil {
+			return handles, fmt.Errorf("piece %d: %w", i, herr)
 		}
 		handles = append(handles, h)
+		if place < 0 {
+			continue
+		}
+		used[place] = true
+		r.Memory.Pieces[i].FD = nil
+		if len(r.Numbers) > 0 {
+			r.Memory.Pieces[i].FD = &r.Numbers[place]
+		}
 	}
 	if i := slices.Index(used, false); i >= 0 {
 		return handles, fmt.Errorf("%w: no piece is in descriptor %d", errInvalid, i)
@@ -50,29 +62,27 @@ func handlesOf(r adminapi.BindRequest, q *question) (handles []devices.Handle, e
 	return handles, nil
 }
 
-// handleOf makes the handle of one piece. Its descriptor is one of its own:
-// several pieces may lie in the same.
-func handleOf(m share.Memory, i int, files []*os.File, used []bool) (devices.Handle, error) {
+// handleOf makes the handle of one piece, and tells the place of its
+// descriptor, -1 for none. The handle has a descriptor of its own: several
+// pieces may lie in the same.
+func handleOf(m share.Memory, i int, files []*os.File) (h devices.Handle, place int, err error) {
 	p := &m.Pieces[i]
-	h := devices.Handle{Kind: p.Kind, Device: m.Device, Offset: p.Offset, Size: p.Size, Allocation: p.Allocation}
-	var err error
+	h = devices.Handle{Kind: p.Kind, Device: m.Device, Offset: p.Offset, Size: p.Size, Allocation: p.Allocation}
 	switch {
 	case p.Path != "":
-		return h, fmt.Errorf("%w: a path beside descriptors; open it, and send its descriptor", errInvalid)
+		return h, -1, fmt.Errorf("%w: a path beside descriptors; open it, and send its descriptor", errInvalid)
 	case p.Kind == devices.HandleIPC && p.FD == nil:
 		if h.Bytes, err = hex.DecodeString(p.Handle); err != nil {
-			return h, fmt.Errorf("%w: handle: %w", errInvalid, err)
+			return h, -1, fmt.Errorf("%w: handle: %w", errInvalid, err)
 		}
-		return h, nil
+		return h, -1, nil
 	case p.Kind == devices.HandleIPC || p.FD == nil || p.Handle != "":
-		return h, fmt.Errorf("%w: kind %q wants a handle for ipc, and the place of a descriptor for all else", errInvalid, p.Kind)
+		return h, -1, fmt.Errorf("%w: kind %q wants a handle for ipc, and the place of a descriptor for all else", errInvalid, p.Kind)
 	case *p.FD < 0 || *p.FD >= len(files):
-		return h, fmt.Errorf("%w: descriptor %d of %d", errInvalid, *p.FD, len(files))
+		return h, -1, fmt.Errorf("%w: descriptor %d of %d", errInvalid, *p.FD, len(files))
 	}
-	used[*p.FD] = true
 	h.File, err = duplicate(files[*p.FD])
-	p.FD = nil
-	return h, err
+	return h, *p.FD, err
 }
 
 // duplicate makes a second descriptor of a file.

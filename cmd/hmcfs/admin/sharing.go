@@ -204,7 +204,7 @@ func (s *Server) hold(ctx context.Context, c *conn) error {
 	}
 	// Nothing more is to come: whatever does ends it too.
 	var one [1]byte
-	_, err := c.UnixConn.Read(one[:])
+	_, err := c.Read(one[:])
 	if err == nil {
 		return fmt.Errorf("%w: bytes behind the question", errInvalid)
 	}
@@ -249,7 +249,7 @@ func (s *Server) export(ctx context.Context, q *question, read func(any) error) 
 		return solution{}, err
 	}
 	if r.End {
-		if err := s.opts.Sharer.EndExports(ctx, ino, q.caller()); err != nil {
+		if err = s.opts.Sharer.EndExports(ctx, ino, q.caller()); err != nil {
 			return solution{}, err
 		}
 		return solution{reply: adminapi.Reply{Ended: &adminapi.EndAnswer{Ino: ino, Ended: true}}}, nil

@@ -176,8 +176,8 @@ func rig(t *testing.T, o admin.Options, uid int) *shareRig {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := r.server.Close(context.Background()); err != nil {
-			t.Errorf("Close: %v", err)
+		if cerr := r.server.Close(context.Background()); cerr != nil {
+			t.Errorf("Close: %v", cerr)
 		}
 	})
 	if r.file, err = os.OpenFile(dir, unix.O_PATH, 0); err != nil {
@@ -212,6 +212,14 @@ func TestBindCarriesDescriptors(t *testing.T) {
 	}
 	if got := r.asked.Memory; got.PID != 42 || got.Pieces[0].FD != nil {
 		t.Errorf("the store is told %+v: places mean nothing to it", got)
+	}
+	// The numbers in this process do, where it is the owner.
+	memory.PID = os.Getpid()
+	if _, err = r.client.Bind(t.Context(), r.file, memory, a, b); err != nil {
+		t.Fatal(err)
+	}
+	if got := r.asked.Memory; *got.Pieces[1].FD != int(a.Fd()) || *got.Pieces[2].FD != int(b.Fd()) {
+		t.Errorf("the store is told %+v, want the numbers %d and %d", got, a.Fd(), b.Fd())
 	}
 	if by := r.lastCaller(); by.UID != 0 || by.PID != os.Getpid() || len(by.Groups) != 2 {
 		t.Errorf("asked by %+v", by)
@@ -590,8 +598,8 @@ func TestClientGivesUp(t *testing.T) {
 	defer func() { _ = l.Close() }()
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
-		c, err := l.Accept()
-		if err == nil {
+		c, aerr := l.Accept()
+		if aerr == nil {
 			defer func() { _ = c.Close() }()
 			_, _ = c.Read(make([]byte, 1))
 		}

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -34,30 +35,42 @@ func (d *Daemon) File(ctx context.Context, named adminapi.File, shown *os.File) 
 // shownFile is the file of a descriptor, which whoever sent it got from the
 // kernel: he can reach the file. What he may do with it is told by its mode,
 // as it is now.
-//
-// The kernel is not asked to ask the file system, which may be another one
-// that never answers.
 func (d *Daemon) shownFile(f *os.File) (metadata.Ino, error) {
+	id, err := identify(f)
+	if err != nil {
+		return 0, fmt.Errorf("the file's descriptor: %w", err)
+	}
+	if id.dev != d.dev {
+		return 0, fmt.Errorf("the first descriptor is of a file on device %s, not on %s (%s): %w",
+			id.dev, d.opts.Places.MountPoint, d.dev, objects.ErrInvalid)
+	}
+	return metadata.Ino(id.ino), nil
+}
+
+// identity tells files apart.
+type identity struct {
+	// dev is "major:minor".
+	dev string
+	ino uint64
+}
+
+// identify looks at a descriptor of somebody else's. The kernel does not ask
+// the file system, which may be one that never answers.
+func identify(f *os.File) (identity, error) {
 	raw, err := f.SyscallConn()
 	if err != nil {
-		return 0, fmt.Errorf("the file's descriptor: %w", err)
+		return identity{}, err
 	}
-	var st unix.Statx_t
+	var id identity
 	var inner error
-	err = raw.Control(func(fd uintptr) {
-		inner = unix.Statx(int(fd), "", unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC, unix.STATX_INO, &st)
-	})
-	if err == nil {
-		err = inner
-	}
-	if err != nil {
-		return 0, fmt.Errorf("the file's descriptor: %w", err)
-	}
-	if dev := fmt.Sprintf("%d:%d", st.Dev_major, st.Dev_minor); dev != d.dev {
-		return 0, fmt.Errorf("the first descriptor is of a file on device %s, not on %s (%s): %w",
-			dev, d.opts.Places.MountPoint, d.dev, objects.ErrInvalid)
-	}
-	return metadata.Ino(st.Ino), nil
+	err = raw.Control(func(fd uintptr) { id, inner = identifyAt(int(fd), "", unix.AT_EMPTY_PATH) })
+	return id, errors.Join(err, inner)
+}
+
+func identifyAt(dir int, path string, flags int) (identity, error) {
+	var st unix.Statx_t
+	err := unix.Statx(dir, path, flags|unix.AT_STATX_DONT_SYNC, unix.STATX_INO, &st)
+	return identity{fmt.Sprintf("%d:%d", st.Dev_major, st.Dev_minor), st.Ino}, err
 }
 
 // namedFile follows a path from the root of the mount.
@@ -86,6 +99,7 @@ func (d *Daemon) Bind(ctx context.Context, ino metadata.Ino, by objects.Caller, 
 		closeHandles(r.Handles)
 		return adminapi.BindAnswer{}, err
 	}
+	forgetOthers(r)
 	if err := d.store.Bind(ctx, ino, by, r); err != nil {
 		return adminapi.BindAnswer{}, err
 	}
@@ -98,6 +112,23 @@ func (d *Daemon) Bind(ctx context.Context, ino metadata.Ino, by objects.Caller, 
 	out := adminapi.BindAnswer{Ino: ino, Device: a.Device, Size: devices.Size(a.Size), State: string(a.State)}
 	out.Path, _ = d.meta.PathOf(ctx, ino) // one that is unlinked has none
 	return out, nil
+}
+
+// forgetOthers leaves out the numbers of descriptors that aren't what has
+// come: a daemon that follows this one would bind something else by them, on
+// behalf of somebody who could not. Only shared host memory can be told apart.
+func forgetOthers(r objects.BindRequest) {
+	for i := range r.Handles {
+		p, f := &r.Memory.Pieces[i], r.Handles[i].File
+		if p.FD == nil || f == nil {
+			continue
+		}
+		mine, err := identify(f)
+		theirs, terr := identifyAt(unix.AT_FDCWD, fmt.Sprintf("/proc/%d/fd/%d", r.Memory.PID, *p.FD), 0)
+		if p.Kind != devices.HandleMemfd || err != nil || terr != nil || mine != theirs {
+			p.FD = nil
+		}
+	}
 }
 
 func closeHandles(handles []devices.Handle) {
