@@ -60,7 +60,7 @@ func (c *Client) Bind(ctx context.Context, file *os.File, memory share.Memory, d
 			if err != nil {
 				return adminapi.BindAnswer{}, err
 			}
-			question.Numbers = append(question.Numbers, number)
+			question.Origins = append(question.Origins, adminapi.Origin{FD: &number})
 		}
 	}
 	return c.BindRequest(ctx, file, question, descriptors...)
@@ -79,7 +79,7 @@ func numberOf(f *os.File) (number int, err error) {
 }
 
 // BindRequest is Bind for whoever brings the descriptors of another process,
-// and says in the request which numbers they have there.
+// and says in the request where they are from.
 func (c *Client) BindRequest(ctx context.Context, file *os.File, question adminapi.BindRequest, descriptors ...*os.File) (adminapi.BindAnswer, error) {
 	x, err := c.ask(ctx, adminapi.PathBind, question, append([]*os.File{file}, descriptors...))
 	if err != nil {

@@ -14,9 +14,8 @@ import (
 )
 
 // handlesOf makes the pieces' handles of the descriptors that came; nil where
-// none were announced. The places in the request's text become the numbers in
-// the owner's process where those are told, and are taken out of it otherwise:
-// further on they mean nothing.
+// none were announced. The places in the request's text make way for where the
+// descriptors are from, if that is told: further on they mean nothing.
 func handlesOf(r adminapi.BindRequest, q *question) (handles []devices.Handle, err error) {
 	if r.Descriptors != len(q.memory) {
 		few := "few"
@@ -25,8 +24,8 @@ func handlesOf(r adminapi.BindRequest, q *question) (handles []devices.Handle, e
 		}
 		return nil, fmt.Errorf("%w: too %s descriptors: %d are announced, %d have come", errInvalid, few, r.Descriptors, len(q.memory))
 	}
-	if len(r.Numbers) != 0 && len(r.Numbers) != r.Descriptors {
-		return nil, fmt.Errorf("%w: %d numbers of %d descriptors", errInvalid, len(r.Numbers), r.Descriptors)
+	if len(r.Origins) != 0 && len(r.Origins) != r.Descriptors {
+		return nil, fmt.Errorf("%w: %d origins of %d descriptors", errInvalid, len(r.Origins), r.Descriptors)
 	}
 	if r.Descriptors == 0 {
 		return nil, nil
@@ -52,8 +51,11 @@ func handlesOf(r adminapi.BindRequest, q *question) (handles []devices.Handle, e
 		}
 		used[place] = true
 		r.Memory.Pieces[i].FD = nil
-		if len(r.Numbers) > 0 {
-			r.Memory.Pieces[i].FD = &r.Numbers[place]
+		if len(r.Origins) > 0 {
+			r.Memory.Pieces[i].FD = r.Origins[place].FD
+		}
+		if len(r.Origins) > 0 && q.trusted {
+			r.Memory.Pieces[i].Path = r.Origins[place].Path
 		}
 	}
 	if i := slices.Index(used, false); i >= 0 {

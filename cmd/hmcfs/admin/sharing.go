@@ -26,6 +26,8 @@ var (
 // question is one request of bind or export.
 type question struct {
 	peer Peer
+	// trusted is root or the user who mounted.
+	trusted bool
 	// file is the descriptor of the file, nil by plain HTTP.
 	file *os.File
 	// memory are the descriptors of the memory. All of them are closed when
@@ -96,7 +98,7 @@ func (s *Server) plainly(w http.ResponseWriter, r *http.Request, solve solver) {
 	defer s.shares.end(work)
 	control := http.NewResponseController(w)
 	_ = control.SetReadDeadline(time.Now().Add(s.opts.Handshake)) // a connection of ours has deadlines
-	sol, err := solve(ctx, &question{peer: c.peer}, func(into any) error {
+	sol, err := solve(ctx, &question{peer: c.peer, trusted: true}, func(into any) error {
 		data, rerr := io.ReadAll(http.MaxBytesReader(w, r.Body, adminapi.MaxFrame))
 		if rerr != nil {
 			return fmt.Errorf("%w: %w", errInvalid, rerr)
@@ -146,7 +148,7 @@ func (s *Server) serveFrames(ctx context.Context, c *conn, solve solver) error {
 	if _, err := io.WriteString(c.UnixConn, switching); err != nil {
 		return err
 	}
-	q := question{peer: c.peer, carried: true}
+	q := question{peer: c.peer, trusted: c.trusted, carried: true}
 	var files []*os.File
 	defer func() { adminapi.CloseAll(files) }()
 	sol, err := solve(ctx, &q, func(into any) error {

@@ -99,6 +99,14 @@ func (d *Daemon) Bind(ctx context.Context, ino metadata.Ino, by objects.Caller, 
 		closeHandles(r.Handles)
 		return adminapi.BindAnswer{}, err
 	}
+	if r.Memory.Family == "" {
+		dev, err := d.store.DeviceOf(ctx, ino)
+		if err != nil {
+			closeHandles(r.Handles)
+			return adminapi.BindAnswer{}, err
+		}
+		r.Memory.Family = dev.Info.Family
+	}
 	forgetOthers(r)
 	if err := d.store.Bind(ctx, ino, by, r); err != nil {
 		return adminapi.BindAnswer{}, err
@@ -114,19 +122,23 @@ func (d *Daemon) Bind(ctx context.Context, ino metadata.Ino, by objects.Caller, 
 	return out, nil
 }
 
-// forgetOthers leaves out the numbers of descriptors that aren't what has
-// come: a daemon that follows this one would bind something else by them, on
-// behalf of somebody who could not. Only shared host memory can be told apart.
+// forgetOthers leaves out the origins of descriptors that aren't what has come:
+// a daemon that follows this one would bind something else by them, on behalf
+// of somebody who could not. Only shared host memory can be told apart.
 func forgetOthers(r objects.BindRequest) {
 	for i := range r.Handles {
 		p, f := &r.Memory.Pieces[i], r.Handles[i].File
-		if p.FD == nil || f == nil {
+		path := p.Path
+		if p.FD != nil {
+			path = fmt.Sprintf("/proc/%d/fd/%d", r.Memory.PID, *p.FD)
+		}
+		if path == "" || f == nil {
 			continue
 		}
 		mine, err := identify(f)
-		theirs, terr := identifyAt(unix.AT_FDCWD, fmt.Sprintf("/proc/%d/fd/%d", r.Memory.PID, *p.FD), 0)
+		theirs, terr := identifyAt(unix.AT_FDCWD, path, 0)
 		if p.Kind != devices.HandleMemfd || err != nil || terr != nil || mine != theirs {
-			p.FD = nil
+			p.FD, p.Path = nil, ""
 		}
 	}
 }
