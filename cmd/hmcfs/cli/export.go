@@ -77,14 +77,14 @@ func (a *app) export(ctx context.Context, file string, command []string, f *expo
 	defer func() { _ = at.Close() }() // it only names the file
 	switch {
 	case f.end:
-		if err := c.EndExports(ctx, at); err != nil {
+		if err = c.EndExports(ctx, at); err != nil {
 			return a.shareFault("end the exports of", file, err)
 		}
 		return nil
 	case len(command) > 0:
-		e, err := c.Export(ctx, at, devices.HandleKind(f.kind))
-		if err != nil {
-			return a.shareFault("export", file, err)
+		e, xerr := c.Export(ctx, at, devices.HandleKind(f.kind))
+		if xerr != nil {
+			return a.shareFault("export", file, xerr)
 		}
 		return errors.Join(a.runWith(ctx, e, command), e.Close())
 	}
