@@ -52,6 +52,8 @@ func Mount(ctx context.Context, o Options) (*Server, error) {
 		s.abort()
 		return nil, fmt.Errorf("mount at %s does not answer: %w", path, err)
 	}
+	// Requests answer with what has changed; all else is said here.
+	o.Store.OnChange(s.fs.kernel.InvalidateInode)
 	s.fs.log.Info("mounted", zap.String("mount_point", path), zap.Bool("passthrough", s.fs.backings.reason.Load() == nil))
 	return s, nil
 }

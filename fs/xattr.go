@@ -7,6 +7,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 
 	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/objects"
 )
 
 // The attributes that have a meaning to the kernel which hmcfs does not give
@@ -52,6 +53,13 @@ func (f *filesystem) GetXAttr(_ <-chan struct{}, header *fuse.InHeader, name str
 	ino := metadata.Ino(header.NodeId)
 	if isReserved(ino) {
 		return 0, fuse.ENODATA
+	}
+	if name == objects.XattrHandle {
+		value, status := f.exportHandle(ino, &header.Caller)
+		if status != fuse.OK {
+			return 0, status
+		}
+		return reply(dest, value)
 	}
 	value, err := f.store.GetXattr(background(), ino, name)
 	if err != nil {
@@ -99,6 +107,9 @@ func (f *filesystem) SetXAttr(_ <-chan struct{}, in *fuse.SetXAttrIn, name strin
 	}
 	if len(value) > metadata.MaxXattr {
 		return errTooBig
+	}
+	if name == objects.XattrBind {
+		return f.bind(ino, &in.Caller, value)
 	}
 	f.noteKey(name)
 	flags := metadata.XattrFlags(in.Flags)

@@ -25,8 +25,13 @@ const (
 	frameChunk  = 64 << 10
 )
 
-// ErrFrame says that what came is no frame.
-var ErrFrame = errors.New("adminapi: no frame")
+// What is wrong with what came.
+var (
+	// ErrFrame says that it is no frame.
+	ErrFrame = errors.New("adminapi: no frame")
+	// ErrJSON says that its text is not what is asked for.
+	ErrJSON = errors.New("adminapi: not understood")
+)
 
 // WriteFrame sends a value as JSON behind its length, four bytes with the
 // highest first, and descriptors with its first byte. The descriptors stay the
@@ -91,14 +96,16 @@ func ReadFrame(c *net.UnixConn) (data []byte, descriptors []*os.File, err error)
 
 // Unmarshal reads JSON strictly: one value, and no field that it does not
 // have.
+//
+// Errors: ErrJSON.
 func Unmarshal(data []byte, into any) error {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(into); err != nil {
-		return fmt.Errorf("%w: %w", ErrFrame, err)
+		return fmt.Errorf("%w: %w", ErrJSON, err)
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return fmt.Errorf("%w: something stands behind the JSON value", ErrFrame)
+		return fmt.Errorf("%w: something stands behind the JSON value", ErrJSON)
 	}
 	return nil
 }

@@ -34,18 +34,6 @@ type BindRequest struct {
 	// request, the file's not counted. Where it is 0, a piece's fd is a number
 	// in the process pid; otherwise its place among these, from 0.
 	Descriptors int `json:"descriptors,omitempty"`
-	// Origins tell where the descriptors are from, in their order: by that the
-	// memory is found again by a daemon that follows this one. Empty is
-	// unknown.
-	Origins []Origin `json:"origins,omitempty"`
-}
-
-// Origin is where a descriptor is from; nothing is unknown.
-type Origin struct {
-	// FD is its number in the process pid.
-	FD *int `json:"fd,omitempty"`
-	// Path is the file. Only root and the user who mounted are believed.
-	Path string `json:"path,omitempty"`
 }
 
 // BindAnswer tells what a file is now.

@@ -54,16 +54,15 @@ func OpenExport(ctx context.Context, path string, kind devices.HandleKind) (*Exp
 // which file is meant: one of os.Open, or of Find. See the function Bind.
 func (c *Client) Bind(ctx context.Context, file *os.File, memory share.Memory, descriptors ...*os.File) (adminapi.BindAnswer, error) {
 	question := adminapi.BindRequest{Memory: memory, Descriptors: len(descriptors)}
-	if memory.PID == os.Getpid() {
-		for _, d := range descriptors {
-			number, err := numberOf(d)
-			if err != nil {
-				return adminapi.BindAnswer{}, err
-			}
-			question.Origins = append(question.Origins, adminapi.Origin{FD: &number})
-		}
+	x, err := c.ask(ctx, adminapi.PathBind, question, append([]*os.File{file}, descriptors...))
+	if err != nil {
+		return adminapi.BindAnswer{}, err
 	}
-	return c.BindRequest(ctx, file, question, descriptors...)
+	_ = x.close() // the answer is there
+	if x.reply.Bound == nil {
+		return adminapi.BindAnswer{}, errAnswer
+	}
+	return *x.reply.Bound, nil
 }
 
 // numberOf is a descriptor's number in this process.
@@ -76,20 +75,6 @@ func numberOf(f *os.File) (number int, err error) {
 		return 0, fmt.Errorf("descriptor %s: %w", f.Name(), err)
 	}
 	return number, nil
-}
-
-// BindRequest is Bind for whoever brings the descriptors of another process,
-// and says in the request where they are from.
-func (c *Client) BindRequest(ctx context.Context, file *os.File, question adminapi.BindRequest, descriptors ...*os.File) (adminapi.BindAnswer, error) {
-	x, err := c.ask(ctx, adminapi.PathBind, question, append([]*os.File{file}, descriptors...))
-	if err != nil {
-		return adminapi.BindAnswer{}, err
-	}
-	_ = x.close() // the answer is there
-	if x.reply.Bound == nil {
-		return adminapi.BindAnswer{}, errAnswer
-	}
-	return *x.reply.Bound, nil
 }
 
 // errAnswer says that the daemon has answered something else.

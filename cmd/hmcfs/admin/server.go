@@ -49,9 +49,8 @@ type Sharer interface {
 	// Bind makes memory the content of a file. The handles' descriptors are
 	// the Sharer's from then on, also when it fails.
 	Bind(ctx context.Context, ino metadata.Ino, by objects.Caller, r objects.BindRequest) (adminapi.BindAnswer, error)
-	// Export names the memory of a file. end ends this export, and may be
-	// called at any time, but once.
-	Export(ctx context.Context, ino metadata.Ino, by objects.Caller, o objects.ExportOptions) (e objects.Exported, end func(), err error)
+	// Export names the memory of a file.
+	Export(ctx context.Context, ino metadata.Ino, by objects.Caller, o objects.ExportOptions) (objects.Exported, error)
 	// EndExports ends every export of a file.
 	EndExports(ctx context.Context, ino metadata.Ino, by objects.Caller) error
 }

@@ -26,8 +26,6 @@ var (
 // question is one request of bind or export.
 type question struct {
 	peer Peer
-	// trusted is root or the user who mounted.
-	trusted bool
 	// file is the descriptor of the file, nil by plain HTTP.
 	file *os.File
 	// memory are the descriptors of the memory. All of them are closed when
@@ -47,11 +45,8 @@ type solution struct {
 	reply adminapi.Reply
 	// files travel with the reply. They are closed behind it.
 	files []*os.File
-	// undo takes back what was done when the answer doesn't arrive; nil is
-	// nothing.
-	undo func()
-	// hold says that undo is due when the client closes the connection.
-	hold bool
+	// end ends what the connection holds; nil is nothing.
+	end func()
 }
 
 // plain is the reply as plain HTTP has it.
@@ -98,7 +93,7 @@ func (s *Server) plainly(w http.ResponseWriter, r *http.Request, solve solver) {
 	defer s.shares.end(work)
 	control := http.NewResponseController(w)
 	_ = control.SetReadDeadline(time.Now().Add(s.opts.Handshake)) // a connection of ours has deadlines
-	sol, err := solve(ctx, &question{peer: c.peer, trusted: true}, func(into any) error {
+	sol, err := solve(ctx, &question{peer: c.peer}, func(into any) error {
 		data, rerr := io.ReadAll(http.MaxBytesReader(w, r.Body, adminapi.MaxFrame))
 		if rerr != nil {
 			return fmt.Errorf("%w: %w", errInvalid, rerr)
@@ -148,7 +143,7 @@ func (s *Server) serveFrames(ctx context.Context, c *conn, solve solver) error {
 	if _, err := io.WriteString(c.UnixConn, switching); err != nil {
 		return err
 	}
-	q := question{peer: c.peer, trusted: c.trusted, carried: true}
+	q := question{peer: c.peer, carried: true}
 	var files []*os.File
 	defer func() { adminapi.CloseAll(files) }()
 	sol, err := solve(ctx, &q, func(into any) error {
@@ -162,6 +157,9 @@ func (s *Server) serveFrames(ctx context.Context, c *conn, solve solver) error {
 		q.file, q.memory = got[0], got[1:]
 		return adminapi.Unmarshal(data, into)
 	})
+	if sol.end != nil {
+		defer sol.end()
+	}
 	if err != nil {
 		return s.refuse(c, err)
 	}
@@ -179,8 +177,8 @@ func (s *Server) refuse(c *conn, fault error) error {
 	}, nil)
 }
 
-// deliver sends the answer, and takes back what was done if it can't be sent,
-// or when the client ends what it holds.
+// deliver sends the answer, and waits for the end of what the connection
+// holds.
 func (s *Server) deliver(ctx context.Context, c *conn, sol solution) error {
 	sol.reply.Status, sol.reply.Descriptors = http.StatusOK, len(sol.files)
 	err := c.SetDeadline(time.Now().Add(s.opts.Handshake))
@@ -188,11 +186,7 @@ func (s *Server) deliver(ctx context.Context, c *conn, sol solution) error {
 		err = adminapi.WriteFrame(c.UnixConn, sol.reply, sol.files)
 	}
 	adminapi.CloseAll(sol.files)
-	if sol.undo == nil || err == nil && !sol.hold {
-		return err
-	}
-	defer sol.undo()
-	if err != nil {
+	if err != nil || sol.end == nil {
 		return err
 	}
 	return s.hold(ctx, c)
@@ -256,17 +250,17 @@ func (s *Server) export(ctx context.Context, q *question, read func(any) error) 
 		}
 		return solution{reply: adminapi.Reply{Ended: &adminapi.EndAnswer{Ino: ino, Ended: true}}}, nil
 	}
-	e, end, err := s.opts.Sharer.Export(ctx, ino, q.caller(), objects.ExportOptions{Kind: r.Kind, Holder: r.Holder})
+	e, err := s.opts.Sharer.Export(ctx, ino, q.caller(),
+		objects.ExportOptions{Kind: r.Kind, Holder: r.Holder, Session: r.Hold})
 	if err != nil {
 		return solution{}, err
 	}
-	sol := solution{undo: end, hold: r.Hold}
+	sol := solution{end: e.End}
 	memory := e.Memory
 	if q.carried && !r.Text && e.Handle.File != nil {
 		memory, sol.files = placed(memory), []*os.File{e.Handle.File}
 	} else if err := e.Handle.Close(); err != nil {
-		end()
-		return solution{}, err
+		return sol, err
 	}
 	sol.reply.Memory = &memory
 	return sol, nil

@@ -85,26 +85,30 @@ func (s *sharer) Bind(_ context.Context, ino metadata.Ino, by objects.Caller, r 
 	return adminapi.BindAnswer{Ino: ino, Device: "sim0", Size: r.Memory.Size, State: "bound"}, s.failure
 }
 
-func (s *sharer) Export(_ context.Context, _ metadata.Ino, by objects.Caller, o objects.ExportOptions) (objects.Exported, func(), error) {
+func (s *sharer) Export(_ context.Context, _ metadata.Ino, by objects.Caller, o objects.ExportOptions) (objects.Exported, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.caller, s.option = by, o
 	if s.failure != nil {
-		return objects.Exported{}, nil, s.failure
+		return objects.Exported{}, s.failure
 	}
 	fd, err := unix.FcntlInt(s.memory.Fd(), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
-		return objects.Exported{}, nil, err
+		return objects.Exported{}, err
 	}
 	s.live++
 	number := 99
-	return objects.Exported{
+	e := objects.Exported{
 		Memory: share.Memory{
 			Family: "sim", PID: os.Getpid(), Size: memorySize,
 			Pieces: []share.Piece{{Kind: devices.HandleMemfd, FD: &number, Size: memorySize}},
 		},
 		Handle: devices.Handle{Kind: devices.HandleMemfd, Size: memorySize, File: os.NewFile(uintptr(fd), "export")},
-	}, s.end, nil
+	}
+	if o.Session {
+		e.End = s.end
+	}
+	return e, nil
 }
 
 func (s *sharer) end() {
@@ -210,22 +214,11 @@ func TestBindCarriesDescriptors(t *testing.T) {
 	if !bytes.Equal(r.bound, want) {
 		t.Error("the descriptors are others, or in another order")
 	}
-	if got := r.asked.Memory; got.PID != 42 || got.Pieces[0].FD != nil {
-		t.Errorf("the store is told %+v: places mean nothing to it", got)
-	}
-	// The numbers in this process do, where it is the owner.
-	memory.PID = os.Getpid()
-	if _, err = r.client.Bind(t.Context(), r.file, memory, a, b); err != nil {
-		t.Fatal(err)
-	}
-	if got := r.asked.Memory; *got.Pieces[1].FD != int(a.Fd()) || *got.Pieces[2].FD != int(b.Fd()) {
-		t.Errorf("the store is told %+v, want the numbers %d and %d", got, a.Fd(), b.Fd())
+	if got := r.asked.Memory; got.PID != 42 || *got.Pieces[2].FD != 1 {
+		t.Errorf("the store is told %+v", got)
 	}
 	if by := r.lastCaller(); by.UID != 0 || by.PID != os.Getpid() || len(by.Groups) != 2 {
 		t.Errorf("asked by %+v", by)
-	}
-	if memory.Pieces[0].FD == nil {
-		t.Error("the caller's own text was changed")
 	}
 }
 
@@ -312,14 +305,6 @@ func TestSharingRefuses(t *testing.T) {
 		"a place before the first": {share.Memory{Pieces: piecesOf(10, -1)}, []*os.File{a}, "descriptor -1 of 1"},
 		"one that no piece is in":  {share.Memory{Pieces: piecesOf(10, 1)}, []*os.File{a, b}, "no piece is in descriptor 0"},
 		"no pieces":                {share.Memory{}, []*os.File{a}, "no piece is in descriptor 0"},
-		"a path beside them": {share.Memory{Pieces: append(piecesOf(10, 0),
-			share.Piece{Kind: "memfd", Path: "/dev/shm/x"})}, []*os.File{a}, "a path beside descriptors"},
-		"an ipc handle with a place": {share.Memory{Pieces: append(piecesOf(10, 0),
-			share.Piece{Kind: "ipc", FD: new(int)})}, []*os.File{a}, "wants a handle for ipc"},
-		"an ipc handle that is none": {share.Memory{Pieces: append(piecesOf(10, 0),
-			share.Piece{Kind: "ipc", Handle: "xyz"})}, []*os.File{a}, "handle"},
-		"no place": {share.Memory{Pieces: append(piecesOf(10, 0),
-			share.Piece{Kind: "memfd"})}, []*os.File{a}, "the place of a descriptor"},
 	} {
 		_, err := r.client.Bind(t.Context(), r.file, c.memory, c.files...)
 		var said *client.Error

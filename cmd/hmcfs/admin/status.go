@@ -25,6 +25,7 @@ func statusOf(err error) (status int, code string) {
 		{errInvalid, http.StatusBadRequest, adminapi.CodeInvalid},
 		{errEnding, http.StatusServiceUnavailable, adminapi.CodeEnding},
 		{adminapi.ErrFrame, http.StatusBadRequest, adminapi.CodeInvalid},
+		{adminapi.ErrJSON, http.StatusBadRequest, adminapi.CodeInvalid},
 		{context.Canceled, http.StatusServiceUnavailable, adminapi.CodeEnding},
 
 		{metadata.ErrNotExist, http.StatusNotFound, adminapi.CodeNotFound},

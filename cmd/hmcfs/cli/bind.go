@@ -89,7 +89,7 @@ func (a *app) bind(ctx context.Context, file string, f *bindFlags, asJSON bool) 
 	if err != nil {
 		return usage(err)
 	}
-	question, files, err := collect(memory)
+	memory, files, err := collect(memory)
 	defer adminapi.CloseAll(files)
 	if err != nil {
 		return fmt.Errorf("bind %s: %w", file, err)
@@ -99,7 +99,7 @@ func (a *app) bind(ctx context.Context, file string, f *bindFlags, asJSON bool) 
 		return a.shareFault("bind", file, err)
 	}
 	defer func() { _ = at.Close() }() // it only names the file
-	bound, err := c.BindRequest(ctx, at, question, files...)
+	bound, err := c.Bind(ctx, at, memory, files...)
 	if err != nil {
 		return a.shareFault("bind", file, err)
 	}

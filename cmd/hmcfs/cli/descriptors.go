@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 
@@ -15,99 +14,105 @@ import (
 	"github.com/hmcfs/hmcfs/objects/share"
 )
 
-// collect takes the descriptors that a text names, with the rights of this
-// process, and makes the request in which they travel. The descriptors are the
-// caller's, also with an error.
-func collect(m share.Memory) (question adminapi.BindRequest, files []*os.File, err error) {
+// collect takes the descriptors that a text names out of the process that has
+// them, with the rights of this one: the text then has their places. Where they
+// can't be taken they stay numbers, for the daemon to try. The descriptors are
+// the caller's.
+func collect(m share.Memory) (share.Memory, []*os.File, error) {
 	m.Pieces = slices.Clone(m.Pieces)
-	places := map[string]int{}
+	if err := measureAll(&m); err != nil {
+		return m, nil, err
+	}
+	files, places, err := takeAll(m)
+	if errors.Is(err, unix.EPERM) {
+		return m, nil, nil
+	}
+	if err != nil {
+		return m, nil, err
+	}
 	for i := range m.Pieces {
-		p := &m.Pieces[i]
-		if p.Kind == devices.HandleIPC {
-			continue
-		}
-		name := p.Path
-		if p.FD != nil {
-			name = fmt.Sprintf("/proc/%d/fd/%d", m.PID, *p.FD)
-		}
-		place, known := places[name]
-		if !known {
-			f, err := take(m.PID, *p)
-			if err != nil {
-				return question, files, fmt.Errorf("piece %d: %w", i, err)
-			}
-			place = len(files)
-			places[name] = place
-			files = append(files, f)
-			question.Origins = append(question.Origins, adminapi.Origin{FD: p.FD, Path: p.Path})
-		}
-		if err := measure(p, files[place]); err != nil {
-			return question, files, fmt.Errorf("piece %d: %w", i, err)
-		}
-		p.FD, p.Path = &place, ""
-	}
-	if m.Size == 0 {
-		for _, p := range m.Pieces {
-			m.Size += p.Size
+		if p := &m.Pieces[i]; p.FD != nil {
+			place := places[*p.FD]
+			p.FD, p.Path = &place, ""
 		}
 	}
-	question.Memory, question.Descriptors = m, len(files)
-	return question, files, nil
+	return m, files, nil
 }
 
-// take opens what a piece names.
-func take(pid int, p share.Piece) (*os.File, error) {
-	if p.FD == nil {
-		if !filepath.IsAbs(p.Path) {
-			return nil, fmt.Errorf("%q is no absolute path, by which the daemon could find it too", p.Path)
+// takeAll takes every descriptor that the pieces name, each once, and tells
+// its place by its number. With an error none is left open.
+func takeAll(m share.Memory) (files []*os.File, places map[int]int, err error) {
+	places = map[int]int{}
+	for i, p := range m.Pieces {
+		if p.FD == nil {
+			continue
 		}
-		return os.OpenFile(p.Path, os.O_RDWR, 0)
-	}
-	f, err := fromProcess(pid, *p.FD)
-	switch {
-	case err == nil:
-		return f, nil
-	case errors.Is(err, unix.ESRCH):
-		return nil, fmt.Errorf("process %d does not run", pid)
-	case errors.Is(err, unix.EBADF):
-		return nil, fmt.Errorf("process %d has no descriptor %d", pid, *p.FD)
-	case errors.Is(err, unix.EPERM) && p.Kind == devices.HandleMemfd:
-		// What may not be taken may still be opened anew, where the kernel
-		// restricts tracing to child processes.
-		again, oerr := os.OpenFile(fmt.Sprintf("/proc/%d/fd/%d", pid, *p.FD), os.O_RDWR, 0)
-		if oerr == nil {
-			return again, nil
+		if _, known := places[*p.FD]; known {
+			continue
 		}
+		f, err := fromProcess(m.PID, *p.FD)
+		if err != nil {
+			adminapi.CloseAll(files)
+			return nil, nil, fmt.Errorf("piece %d: %w", i, err)
+		}
+		places[*p.FD] = len(files)
+		files = append(files, f)
 	}
-	return nil, fmt.Errorf("descriptor %d of process %d: %w; run this as that process's user, or let the process bind by itself", *p.FD, pid, err)
+	return files, places, nil
 }
 
 // fromProcess duplicates another process's descriptor.
 func fromProcess(pid, number int) (*os.File, error) {
 	process, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("process %d: %w", pid, err)
 	}
 	defer func() { _ = unix.Close(process) }()
 	fd, err := unix.PidfdGetfd(process, number, 0)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("descriptor %d of process %d: %w", number, pid, err)
 	}
 	return os.NewFile(uintptr(fd), "descriptor "+strconv.Itoa(number)), nil
 }
 
-// measure fills in the size of a piece that is the rest of its memory.
-func measure(p *share.Piece, f *os.File) error {
-	if p.Size != 0 || p.Kind != devices.HandleMemfd {
-		return nil
+// measureAll fills in the sizes that were left out: a piece without one is the
+// rest of its memory.
+func measureAll(m *share.Memory) error {
+	var sum devices.Size
+	for i := range m.Pieces {
+		p := &m.Pieces[i]
+		if p.Size == 0 && p.Kind == devices.HandleMemfd {
+			n, err := rest(m.PID, *p)
+			if err != nil {
+				return fmt.Errorf("piece %d: %w", i, err)
+			}
+			p.Size = n
+		}
+		sum += p.Size
 	}
-	st, err := f.Stat()
-	if err != nil {
-		return err
+	if m.Size == 0 {
+		m.Size = sum
+	}
+	return nil
+}
+
+// rest is how many bytes of host memory lie behind the offset of a piece.
+func rest(pid int, p share.Piece) (devices.Size, error) {
+	path := p.Path
+	if p.FD != nil {
+		path = fmt.Sprintf("/proc/%d/fd/%d", pid, *p.FD)
+	}
+	st, err := os.Stat(path)
+	switch {
+	case errors.Is(err, os.ErrNotExist) && p.FD != nil:
+		return 0, fmt.Errorf("process %d does not run, or has no descriptor %d", pid, *p.FD)
+	case errors.Is(err, os.ErrNotExist):
+		return 0, err
+	case err != nil:
+		return 0, fmt.Errorf("how large it is can't be told; give --size: %w", err)
 	}
 	if uint64(st.Size()) <= uint64(p.Offset) {
-		return fmt.Errorf("%d bytes end before the offset %d", st.Size(), p.Offset)
+		return 0, fmt.Errorf("the %d bytes of %s end before the offset %d", st.Size(), path, p.Offset)
 	}
-	p.Size = devices.Size(st.Size()) - devices.Size(p.Offset)
-	return nil
+	return devices.Size(st.Size()) - devices.Size(p.Offset), nil
 }

@@ -34,43 +34,26 @@ func (d *Daemon) File(ctx context.Context, named adminapi.File, shown *os.File) 
 
 // shownFile is the file of a descriptor, which whoever sent it got from the
 // kernel: he can reach the file. What he may do with it is told by its mode,
-// as it is now.
+// as it is now. The kernel does not ask the file system, which may be another
+// one that never answers.
 func (d *Daemon) shownFile(f *os.File) (metadata.Ino, error) {
-	id, err := identify(f)
+	raw, err := f.SyscallConn()
 	if err != nil {
 		return 0, fmt.Errorf("the file's descriptor: %w", err)
 	}
-	if id.dev != d.dev {
-		return 0, fmt.Errorf("the first descriptor is of a file on device %s, not on %s (%s): %w",
-			id.dev, d.opts.Places.MountPoint, d.dev, objects.ErrInvalid)
-	}
-	return metadata.Ino(id.ino), nil
-}
-
-// identity tells files apart.
-type identity struct {
-	// dev is "major:minor".
-	dev string
-	ino uint64
-}
-
-// identify looks at a descriptor of somebody else's. The kernel does not ask
-// the file system, which may be one that never answers.
-func identify(f *os.File) (identity, error) {
-	raw, err := f.SyscallConn()
-	if err != nil {
-		return identity{}, err
-	}
-	var id identity
-	var inner error
-	err = raw.Control(func(fd uintptr) { id, inner = identifyAt(int(fd), "", unix.AT_EMPTY_PATH) })
-	return id, errors.Join(err, inner)
-}
-
-func identifyAt(dir int, path string, flags int) (identity, error) {
 	var st unix.Statx_t
-	err := unix.Statx(dir, path, flags|unix.AT_STATX_DONT_SYNC, unix.STATX_INO, &st)
-	return identity{fmt.Sprintf("%d:%d", st.Dev_major, st.Dev_minor), st.Ino}, err
+	var inner error
+	err = raw.Control(func(fd uintptr) {
+		inner = unix.Statx(int(fd), "", unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC, unix.STATX_INO, &st)
+	})
+	if err = errors.Join(err, inner); err != nil {
+		return 0, fmt.Errorf("the file's descriptor: %w", err)
+	}
+	if dev := fmt.Sprintf("%d:%d", st.Dev_major, st.Dev_minor); dev != d.dev {
+		return 0, fmt.Errorf("the first descriptor is of a file on device %s, not on %s (%s): %w",
+			dev, d.opts.Places.MountPoint, d.dev, objects.ErrInvalid)
+	}
+	return metadata.Ino(st.Ino), nil
 }
 
 // namedFile follows a path from the root of the mount.
@@ -95,10 +78,6 @@ func (d *Daemon) namedFile(ctx context.Context, path string) (metadata.Ino, erro
 
 // Bind makes memory of another process the content of a file.
 func (d *Daemon) Bind(ctx context.Context, ino metadata.Ino, by objects.Caller, r objects.BindRequest) (adminapi.BindAnswer, error) {
-	if err := d.mayUse(ctx, ino, by); err != nil {
-		closeHandles(r.Handles)
-		return adminapi.BindAnswer{}, err
-	}
 	if r.Memory.Family == "" {
 		dev, err := d.store.DeviceOf(ctx, ino)
 		if err != nil {
@@ -107,12 +86,9 @@ func (d *Daemon) Bind(ctx context.Context, ino metadata.Ino, by objects.Caller, 
 		}
 		r.Memory.Family = dev.Info.Family
 	}
-	forgetOthers(r)
 	if err := d.store.Bind(ctx, ino, by, r); err != nil {
 		return adminapi.BindAnswer{}, err
 	}
-	// The kernel still has the size of the empty file.
-	d.server.InodeChanged(ino)
 	a, err := d.store.Attr(ctx, ino)
 	if err != nil {
 		return adminapi.BindAnswer{}, err
@@ -122,27 +98,6 @@ func (d *Daemon) Bind(ctx context.Context, ino metadata.Ino, by objects.Caller, 
 	return out, nil
 }
 
-// forgetOthers leaves out the origins of descriptors that aren't what has come:
-// a daemon that follows this one would bind something else by them, on behalf
-// of somebody who could not. Only shared host memory can be told apart.
-func forgetOthers(r objects.BindRequest) {
-	for i := range r.Handles {
-		p, f := &r.Memory.Pieces[i], r.Handles[i].File
-		path := p.Path
-		if p.FD != nil {
-			path = fmt.Sprintf("/proc/%d/fd/%d", r.Memory.PID, *p.FD)
-		}
-		if path == "" || f == nil {
-			continue
-		}
-		mine, err := identify(f)
-		theirs, terr := identifyAt(unix.AT_FDCWD, path, 0)
-		if p.Kind != devices.HandleMemfd || err != nil || terr != nil || mine != theirs {
-			p.FD, p.Path = nil, ""
-		}
-	}
-}
-
 func closeHandles(handles []devices.Handle) {
 	for i := range handles {
 		_ = handles[i].Close() // nothing was written through it
@@ -150,15 +105,8 @@ func closeHandles(handles []devices.Handle) {
 }
 
 // Export names the memory of a file for another process.
-func (d *Daemon) Export(ctx context.Context, ino metadata.Ino, by objects.Caller, o objects.ExportOptions) (objects.Exported, func(), error) {
-	if err := d.mayUse(ctx, ino, by); err != nil {
-		return objects.Exported{}, nil, err
-	}
-	e, err := d.store.Export(ctx, ino, by, o)
-	if err != nil {
-		return objects.Exported{}, nil, err
-	}
-	return e, e.End, nil
+func (d *Daemon) Export(ctx context.Context, ino metadata.Ino, by objects.Caller, o objects.ExportOptions) (objects.Exported, error) {
+	return d.store.Export(ctx, ino, by, o)
 }
 
 // EndExports ends every export of a file.
@@ -166,7 +114,11 @@ func (d *Daemon) EndExports(ctx context.Context, ino metadata.Ino, by objects.Ca
 	if err := d.mayUse(ctx, ino, by); err != nil {
 		return err
 	}
-	return d.store.EndExport(ctx, ino)
+	err := d.store.EndExport(ctx, ino)
+	if errors.Is(err, metadata.ErrNoXattr) {
+		return fmt.Errorf("%w: it is not exported", objects.ErrInvalid)
+	}
+	return err
 }
 
 // mayUse says whether a process may read and write a regular file, by its

@@ -7,47 +7,7 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/hmcfs/hmcfs/devices"
-	"github.com/hmcfs/hmcfs/objects"
-	"github.com/hmcfs/hmcfs/objects/share"
 )
-
-// TestForgetOthers keeps a number only where it is what has come.
-func TestForgetOthers(t *testing.T) {
-	open := func() *os.File {
-		fd, err := unix.MemfdCreate("test", unix.MFD_CLOEXEC)
-		if err != nil {
-			t.Fatal(err)
-		}
-		f := os.NewFile(uintptr(fd), "memfd")
-		t.Cleanup(func() { _ = f.Close() })
-		return f
-	}
-	a, b := open(), open()
-	gone := 1 << 20
-	for name, c := range map[string]struct {
-		number int
-		kind   devices.HandleKind
-		pid    int
-		kept   bool
-	}{
-		"the same":           {int(a.Fd()), devices.HandleMemfd, os.Getpid(), true},
-		"another file":       {int(b.Fd()), devices.HandleMemfd, os.Getpid(), false},
-		"no file":            {gone, devices.HandleMemfd, os.Getpid(), false},
-		"of no process":      {int(a.Fd()), devices.HandleMemfd, 0, false},
-		"not to be compared": {int(a.Fd()), devices.HandleVMM, os.Getpid(), false},
-	} {
-		r := objects.BindRequest{
-			Memory:  share.Memory{PID: c.pid, Pieces: []share.Piece{{Kind: c.kind, FD: &c.number}}},
-			Handles: []devices.Handle{{Kind: c.kind, File: a}},
-		}
-		forgetOthers(r)
-		if kept := r.Memory.Pieces[0].FD != nil; kept != c.kept {
-			t.Errorf("%s: kept is %v", name, kept)
-		}
-	}
-}
 
 // TestShownFile takes descriptors of the mount's own files alone.
 func TestShownFile(t *testing.T) {
