@@ -57,13 +57,14 @@ func errnoRules() []errnoRule {
 		{objects.ErrBusy, syscall.EBUSY},
 		{objects.ErrForbidden, syscall.EPERM},
 
+		// What the driver says of a wrong handle is a device's error too.
+		{devices.ErrHandle, syscall.EINVAL},
 		{devices.ErrLost, syscall.EIO},
 		{devices.ErrClosed, syscall.EIO},
 		{devices.ErrNoDevice, syscall.EIO},
 		{devices.ErrForeign, syscall.EIO},
 		{devices.ErrRange, syscall.EIO},
 		{devices.ErrDevice, syscall.EIO},
-		{devices.ErrHandle, syscall.EINVAL},
 		{devices.ErrUnsupported, syscall.EOPNOTSUPP},
 
 		{metadata.ErrNoKey, syscall.EIO},

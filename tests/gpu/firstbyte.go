@@ -54,7 +54,10 @@ func (s *suite) firstByteOf(ctx context.Context, what string, size devices.Size)
 		return 0, err
 	}
 	file := s.path("first")
-	defer func() { err = errors.Join(err, remove(file)) }()
+	defer func() {
+		_ = endExport(file) // it may not have come to that
+		err = errors.Join(err, remove(file))
+	}()
 	if err = s.makeFiles(ctx, size, file); err != nil {
 		return 0, err
 	}
