@@ -105,6 +105,8 @@ func TestSuite(t *testing.T) {
 		}
 		has(t, said, "| what is written is read, by odd calls and by a map | 1 B to 5.0 MiB |  | ok |",
 			"paths h2d, d2d, d2h", " of tmpfs; through the mount ", " 0 failed")
+		passes(t, said, sharingRows(" (host, memfd)")...)
+		passes(t, said, sharingRows(" (sim0, memfd)")...)
 		if report, err := os.ReadFile(filepath.Join(out, "report.md")); err != nil || !strings.Contains(said, string(report)) {
 			t.Errorf("the report in a file is another one: %v", err)
 		}
@@ -176,7 +178,7 @@ func wrongByte(t *testing.T, dir string) {
 // to it that nothing is left.
 func stopped(t *testing.T, dir string, stop func(*runner) error) {
 	t.Helper()
-	r := newRunner(t, dir, "--device", "sim0")
+	r := newRunner(t, dir, "--device", "sim0", "--quick")
 	r.cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true, Pdeathsig: unix.SIGKILL}
 	if err := r.cmd.Start(); err != nil {
 		t.Fatal(err)
