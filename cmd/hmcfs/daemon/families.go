@@ -11,6 +11,7 @@ import (
 
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/config"
 	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/devices/cuda"
 	"github.com/hmcfs/hmcfs/devices/host"
 	"github.com/hmcfs/hmcfs/devices/opencl"
 	"github.com/hmcfs/hmcfs/devices/sim"
@@ -21,6 +22,7 @@ import (
 func Families(runtimeDir string, log *zap.Logger) *devices.Registry {
 	return devices.NewRegistry(
 		host.NewDriver(host.Options{Dir: runtimeDir}),
+		cuda.NewDriver(cuda.Options{Logger: log}),
 		opencl.NewDriver(opencl.Options{Logger: log}),
 		sim.NewDriver(),
 	)
@@ -33,6 +35,9 @@ func FamilyParams() []config.Family {
 		{Name: string(host.Family), Params: []config.Param{
 			{Name: "size", Kind: config.ParamSize},
 			{Name: "mlock", Kind: config.ParamBool},
+		}},
+		{Name: string(cuda.Family), Params: []config.Param{
+			{Name: "size", Kind: config.ParamSize},
 		}},
 		{Name: string(opencl.Family), Params: []config.Param{
 			{Name: "size", Kind: config.ParamSize},
