@@ -182,6 +182,10 @@ func TestOwnerEnds(t *testing.T) {
 		wantNoXattr(t, f, bindXattr)
 		rel, err := filepath.Rel(p.m.Dir, f)
 		must(t, err)
+		kit.Eventually(t, 20*time.Second, func() bool { // the record follows the bytes
+			out, _ := p.m.Run("fsck", p.m.Dir)
+			return strings.Contains(out, rel)
+		})
 		checkFsck(t, p.m, []string{rel})
 		must(t, h.Close())
 		create(t, f, 9, 5000) // cut to nothing it is a file as any
