@@ -52,8 +52,6 @@ func Mount(ctx context.Context, o Options) (*Server, error) {
 		s.abort()
 		return nil, fmt.Errorf("mount at %s does not answer: %w", path, err)
 	}
-	// Requests answer with what has changed; all else is said here.
-	o.Store.OnChange(s.fs.kernel.InvalidateInode)
 	s.fs.log.Info("mounted", zap.String("mount_point", path), zap.Bool("passthrough", s.fs.backings.reason.Load() == nil))
 	return s, nil
 }
@@ -62,6 +60,7 @@ func Mount(ctx context.Context, o Options) (*Server, error) {
 // agreed on the protocol.
 func (f *filesystem) Init(server *fuse.Server) {
 	f.kernel = fuseKernel{server}
+	f.store.OnChange(f.kernel.InvalidateInode)
 	r := fuseRegistrar{server}
 	f.backings.kernel = r
 	reason := probePassthrough(f.opts.Passthrough, server.KernelSettings(), r)

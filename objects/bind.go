@@ -218,12 +218,18 @@ func (o *object) forgetBinding(ctx context.Context) error {
 }
 
 // OnChange has fn called when an object has changed otherwise than by a call
-// that names it: it was bound, or its owner has ended. No lock is held then.
-// nil ends it.
-func (s *Store) OnChange(fn func(Ino)) { s.notify.Store(&fn) }
+// of its user's: it was bound, or its owner has ended. fn calls nothing of the
+// store's. nil ends it; no call is under way when OnChange returns.
+func (s *Store) OnChange(fn func(Ino)) {
+	s.notifying.Lock()
+	defer s.notifying.Unlock()
+	s.notify = fn
+}
 
 func (s *Store) changed(ino Ino) {
-	if fn := s.notify.Load(); fn != nil && *fn != nil {
-		(*fn)(ino)
+	s.notifying.RLock()
+	defer s.notifying.RUnlock()
+	if s.notify != nil {
+		s.notify(ino)
 	}
 }

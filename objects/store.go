@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 
 	"go.uber.org/zap"
 
@@ -29,8 +28,11 @@ type Store struct {
 	work sync.WaitGroup
 	stop context.CancelFunc
 	// owners tells when processes end that own memory, or hold it.
-	owners *owner.Watcher
-	notify atomic.Pointer[func(Ino)]
+	owners    *owner.Watcher
+	notifying sync.RWMutex
+	// notify is told of changes that no request made.
+	// +checklocks:notifying
+	notify func(Ino)
 	shared shared
 }
 
