@@ -125,10 +125,22 @@ func (t *errnoTable) find(err error) syscall.Errno {
 func (t *errnoTable) status(err error) fuse.Status { return fuse.Status(t.errno(err)) }
 
 func (t *errnoTable) warn(err error) {
-	if t.first(err.Error()) {
+	text := err.Error()
+	if once, ok := errors.AsType[*onceError](err); ok {
+		text = once.key
+	}
+	if t.first(text) {
 		t.log.Warn("request failed with an input/output error", zap.Error(err))
 	}
 }
+
+// onceError is an error that is warned of once for its key, whatever it says.
+type onceError struct {
+	error
+	key string
+}
+
+func (e *onceError) Unwrap() error { return e.error }
 
 // first says whether a text comes for the first time. When too many have
 // come, it says no.
