@@ -105,7 +105,7 @@ func (v *viewFile) verify() (mark objects.Mark, ok bool, err error) {
 	if !v.file.Same(mark) {
 		return mark, false, nil
 	}
-	if err == nil {
+	if err == nil && v.file.Settled(mark) {
 		v.good.Store(&mark)
 	}
 	return mark, err == nil, err

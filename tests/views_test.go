@@ -273,3 +273,70 @@ const tensorAttributeScript = viewPrelude + `
 	END
 	run
 	rm -rf ./*`
+
+// TestViewsBesideWriter reads tensors while their file is written anew again
+// and again: whoever gets bytes gets those of the tensor that it was told of.
+func TestViewsBesideWriter(t *testing.T) {
+	kit.Check(t)
+	kit.Require(t, "numpy")
+	specs, names := viewDevices()
+	m := mnt.Mount(t, mnt.Options{Devices: specs})
+	for _, device := range names {
+		t.Run(device, func(t *testing.T) {
+			runScript(t, m.Path(device), besideWriterScript, "PYTHON="+kit.Python(), "TMP="+t.TempDir())
+		})
+	}
+}
+
+// besideWriterScript has a writer of two contents, in which the tensors have
+// other places, types and lengths. The values of each are made from its name,
+// its type and the index.
+const besideWriterScript = viewPrelude + `
+	cat >"$TMP"/t.py <<-'END'
+	from st import *
+	import threading, time
+	def values(seed, dtype, *shape):
+	    n = int(np.prod(shape)); x = (np.arange(n, dtype="u8") * np.uint64(0x9E3779B97F4A7C15) + np.uint64(seed)) >> np.uint64(17)
+	    return x.astype(NUMPY[dtype]).reshape(shape)
+	contents = [{"a": ("U32", values(1, "U32", 300, 1001)), "b": ("U8", values(2, "U8", 70001))},
+	    {"b": ("U16", values(3, "U16", 250, 999)), "c": ("U8", values(4, "U8", 5)), "a": ("U32", values(5, "U32", 77, 3001))}]
+	images = [header(c) + b"".join(a.tobytes() for _, a in c.values()) for c in contents]
+	stop, seen, stale = threading.Event(), [0, 0], [0]
+	def read(how):
+	    while not stop.is_set():
+	        for name in ("a", "b"):
+	            try: got = how("m.safetensors.tensors/" + name + ".npy")
+	            except OSError as e:
+	                assert e.errno in (errno.ESTALE, errno.EIO, errno.ENOENT), e; stale[0] += 1; continue
+	            except (ValueError, EOFError): continue  # a file that was cut under NumPy's hands
+	            for i, c in enumerate(contents):
+	                want = c[name][1]
+	                if got.dtype == want.dtype and got.shape == want.shape:
+	                    assert np.array_equal(got, want), (name, i, np.flatnonzero(got.ravel() != want.ravel())[:9])
+	                    seen[i] += 1; break
+	            else: raise AssertionError((name, got.dtype, got.shape))
+	def slowly(path):
+	    with open(path, "rb", buffering=0) as f:
+	        parts = []
+	        while part := f.read(50021): parts.append(part)
+	    import io; return np.load(io.BytesIO(b"".join(parts)))
+	failed = []
+	def guarded(how):
+	    try: read(how)
+	    except BaseException as e: failed.append(e); stop.set(); raise
+	def write(image):  # whole by the time that it is valid: the header comes last
+	    fd = os.open("m.safetensors", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+	    head = 8 + struct.unpack("<Q", image[:8])[0]
+	    os.pwrite(fd, image[head:], head); os.pwrite(fd, image[:head], 0); os.close(fd)
+	write(images[0])
+	threads = [threading.Thread(target=guarded, args=(how,)) for how in (np.load, np.load, slowly, slowly)]
+	for t in threads: t.start()
+	end, i = time.monotonic() + 120, 0
+	while not failed and time.monotonic() < end and (i < 150 or min(seen) < 20 or stale[0] == 0):
+	    i += 1; write(images[i % 2]); time.sleep(0.002 * (i % 5))
+	stop.set()
+	for t in threads: t.join()
+	assert not failed and min(seen) > 0, (failed, seen, stale)
+	END
+	run
+	rm -rf ./*`
