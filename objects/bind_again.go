@@ -133,8 +133,11 @@ func isFile(f *os.File, want owner.FileID) bool {
 }
 
 // boundTo tells what a file was bound to, in the text form of package share.
-func (s *Store) boundTo(ctx context.Context, ino Ino) ([]byte, error) {
-	data, err := s.meta.Binding(ctx, ino)
+func (s *Store) boundTo(ctx context.Context, a Attr) ([]byte, error) {
+	ino, data, err := a.Ino, []byte(nil), metadata.ErrNoXattr
+	if a.State == StateBound {
+		data, err = s.meta.Binding(ctx, ino)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("attribute %s of inode %d: %w", XattrBind, ino, err)
 	}

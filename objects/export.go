@@ -135,7 +135,7 @@ func (s *Store) Export(ctx context.Context, ino Ino, who Caller, opts ExportOpti
 			return err
 		}
 		if opts.Session {
-			out, err = o.beginSession()
+			out, err = o.beginSession() //nolint:contextcheck // the session outlives the request
 			return err
 		}
 		err = s.addHolder(o, holder)

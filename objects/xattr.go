@@ -68,7 +68,7 @@ func (s *Store) GetXattr(ctx context.Context, ino Ino, name string) ([]byte, err
 	case xattrDtype, xattrShape, xattrBlobs:
 		return s.tensorXattr(ctx, a, name)
 	case XattrBind:
-		return s.boundTo(ctx, ino)
+		return s.boundTo(ctx, a)
 	case XattrHandle:
 		return nil, fmt.Errorf("read %s without saying for whom: %w", name, ErrForbidden)
 	}

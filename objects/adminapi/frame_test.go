@@ -139,11 +139,11 @@ func TestFrameWithoutRoom(t *testing.T) {
 		t.Fatal(err)
 	}
 	last := uint64(0)
-	if err := raw.Control(func(fd uintptr) { last = uint64(fd) }); err != nil {
+	if err = raw.Control(func(fd uintptr) { last = uint64(fd) }); err != nil {
 		t.Fatal(err)
 	}
 	low := unix.Rlimit{Cur: last + 8, Max: old.Max}
-	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &low); err != nil {
+	if err = unix.Setrlimit(unix.RLIMIT_NOFILE, &low); err != nil {
 		t.Fatal(err)
 	}
 	_, got, err := adminapi.ReadFrame(b)
@@ -212,7 +212,7 @@ func FuzzReadFrame(f *testing.F) {
 		}
 		adminapi.CloseAll(files)
 		_ = b.Close() // the writer may wait for it
-		<-sent
+		<-sent        //nolint:errcheck // a reader that refuses makes it fail
 		if after := openFiles(t); after > before-1 {
 			t.Errorf("%d descriptors are open, %d were before, one of which is closed", after, before)
 		}
@@ -244,7 +244,7 @@ func ExampleWriteFrame() {
 		_ = f.Close()
 	}
 	r, w, _ := os.Pipe()
-	if err := adminapi.WriteFrame(ends[0], "a pipe", []*os.File{w}); err != nil {
+	if err = adminapi.WriteFrame(ends[0], "a pipe", []*os.File{w}); err != nil {
 		fmt.Println(err)
 	}
 	text, files, err := adminapi.ReadFrame(ends[1])

@@ -37,16 +37,12 @@ const (
 
 // sharer is a fake store: it remembers what is asked and exports one memfd.
 type sharer struct {
-	t       *testing.T
-	memory  *os.File
-	failure error
+	t      *testing.T
+	memory *os.File
 
-	mu sync.Mutex
-	// bound is what the memory of the last bind holds.
-	bound  []byte
-	asked  objects.BindRequest
-	caller objects.Caller
-	option objects.ExportOptions
+	mu      sync.Mutex
+	asked   asked
+	failure error
 	// live counts the exports that are not ended.
 	live int
 }
@@ -68,7 +64,7 @@ func (s *sharer) File(_ context.Context, named adminapi.File, shown *os.File) (m
 func (s *sharer) Bind(_ context.Context, ino metadata.Ino, by objects.Caller, r objects.BindRequest) (adminapi.BindAnswer, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.asked, s.caller, s.bound = r, by, nil
+	s.asked = asked{bind: r, caller: by}
 	for i := range r.Handles {
 		h := &r.Handles[i]
 		if h.File != nil {
@@ -76,7 +72,7 @@ func (s *sharer) Bind(_ context.Context, ino metadata.Ino, by objects.Caller, r 
 			if _, err := h.File.ReadAt(part, int64(h.Offset)); err != nil {
 				s.t.Errorf("piece %d: %v", i, err)
 			}
-			s.bound = append(s.bound, part...)
+			s.asked.bound = append(s.asked.bound, part...)
 		}
 		if err := h.Close(); err != nil {
 			s.t.Error(err)
@@ -88,7 +84,7 @@ func (s *sharer) Bind(_ context.Context, ino metadata.Ino, by objects.Caller, r 
 func (s *sharer) Export(_ context.Context, _ metadata.Ino, by objects.Caller, o objects.ExportOptions) (objects.Exported, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.caller, s.option = by, o
+	s.asked = asked{option: o, caller: by}
 	if s.failure != nil {
 		return objects.Exported{}, s.failure
 	}
@@ -130,11 +126,27 @@ func (s *sharer) exports() int {
 	return s.live
 }
 
-// lastCaller is who asked last.
-func (s *sharer) lastCaller() objects.Caller {
+// fail makes all that is asked from now on fail.
+func (s *sharer) fail(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.caller
+	s.failure = err
+}
+
+// last is what was asked last, by whom.
+func (s *sharer) last() asked {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.asked
+}
+
+// asked is what a store is asked.
+type asked struct {
+	caller objects.Caller
+	bind   objects.BindRequest
+	option objects.ExportOptions
+	// bound is what the memory of a bind holds.
+	bound []byte
 }
 
 // memfd makes shared memory with the content of a seed.
@@ -211,13 +223,13 @@ func TestBindCarriesDescriptors(t *testing.T) {
 		t.Fatalf("%+v, %v", bound, err)
 	}
 	want := append(append(kit.Bytes(1, 0, 1000), kit.Bytes(1, 100, 1000)...), kit.Bytes(2, 200, 1000)...)
-	if !bytes.Equal(r.bound, want) {
+	if !bytes.Equal(r.last().bound, want) {
 		t.Error("the descriptors are others, or in another order")
 	}
-	if got := r.asked.Memory; got.PID != 42 || *got.Pieces[2].FD != 1 {
+	if got := r.last().bind.Memory; got.PID != 42 || *got.Pieces[2].FD != 1 {
 		t.Errorf("the store is told %+v", got)
 	}
-	if by := r.lastCaller(); by.UID != 0 || by.PID != os.Getpid() || len(by.Groups) != 2 {
+	if by := r.last().caller; by.UID != 0 || by.PID != os.Getpid() || len(by.Groups) != 2 {
 		t.Errorf("asked by %+v", by)
 	}
 }
@@ -230,14 +242,14 @@ func TestBindWithoutDescriptorsIsPlain(t *testing.T) {
 	if code != http.StatusOK || !strings.Contains(body, `"ino":2048`) {
 		t.Fatalf("%d %s", code, body)
 	}
-	if r.asked.Handles != nil || r.asked.Memory.Pieces[0].Handle != "00ff" || r.asked.Memory.PID != 7 {
-		t.Errorf("asked %+v", r.asked)
+	if r.last().bind.Handles != nil || r.last().bind.Memory.Pieces[0].Handle != "00ff" || r.last().bind.Memory.PID != 7 {
+		t.Errorf("asked %+v", r.last().bind)
 	}
 	// A descriptor's number in the other process goes through as it is.
 	code, body = get(t, r.socket, http.MethodPost, adminapi.PathBind,
 		`{"ino":2048,"memory":{"family":"host","pid":7,"size":4,"pieces":[{"kind":"memfd","fd":3,"offset":0,"size":4}]}}`)
-	if code != http.StatusOK || *r.asked.Memory.Pieces[0].FD != 3 {
-		t.Errorf("%d %s: %+v", code, body, r.asked)
+	if code != http.StatusOK || *r.last().bind.Memory.Pieces[0].FD != 3 {
+		t.Errorf("%d %s: %+v", code, body, r.last().bind)
 	}
 }
 
@@ -251,8 +263,8 @@ func TestExportCarriesADescriptor(t *testing.T) {
 	if _, err := e.File.ReadAt(got, 0); err != nil || kit.DiffAt(got, 7, 0) >= 0 {
 		t.Errorf("the descriptor is of something else: %v", err)
 	}
-	if p := e.Memory.Pieces[0]; *p.FD != 0 || r.option.Kind != "memfd" || r.option.Holder != 0 {
-		t.Errorf("%+v for %+v", p, r.option)
+	if p := e.Memory.Pieces[0]; *p.FD != 0 || r.last().option.Kind != "memfd" || r.last().option.Holder != 0 {
+		t.Errorf("%+v for %+v", p, r.last().option)
 	}
 	if n := r.exports(); n != 1 {
 		t.Errorf("%d exports while one is held", n)
@@ -271,8 +283,8 @@ func TestExportCarriesADescriptor(t *testing.T) {
 func TestHandleIsTextThatLasts(t *testing.T) {
 	r := rig(t, admin.Options{}, 0)
 	m, err := r.client.Handle(t.Context(), r.file, "", 17)
-	if err != nil || *m.Pieces[0].FD != 99 || m.PID != os.Getpid() || r.option.Holder != 17 {
-		t.Fatalf("%+v, %v for %+v", m, err, r.option)
+	if err != nil || *m.Pieces[0].FD != 99 || m.PID != os.Getpid() || r.last().option.Holder != 17 {
+		t.Fatalf("%+v, %v for %+v", m, err, r.last().option)
 	}
 	code, body := get(t, r.socket, http.MethodPost, adminapi.PathExport, `{"path":"sim0/a","kind":"memfd"}`)
 	var plain share.Memory
@@ -312,8 +324,8 @@ func TestSharingRefuses(t *testing.T) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
 	}
-	if r.asked.Memory.Family != "" {
-		t.Errorf("the store was asked for %+v", r.asked)
+	if r.last().bind.Memory.Family != "" {
+		t.Errorf("the store was asked for %+v", r.last().bind)
 	}
 	for text, want := range map[string]int{
 		``:                              400,
@@ -345,12 +357,13 @@ func TestSharingTellsTheStoresErrors(t *testing.T) {
 		devices.ErrHandle: 400, devices.ErrUnsupported: 501, devices.ErrOutOfMemory: 507, objects.ErrLost: 410,
 		metadata.ErrNotExist: 404, io.ErrNoProgress: 500,
 	} {
-		r.failure = fmt.Errorf("the store: %w", err)
+		failure := fmt.Errorf("the store: %w", err)
+		r.fail(failure)
 		_, berr := r.client.Bind(t.Context(), r.file, share.Memory{Pieces: piecesOf(10, 0)}, memfd(t, 1, 100))
 		_, xerr := r.client.Export(t.Context(), r.file, "")
 		for _, got := range []error{berr, xerr} {
 			var said *client.Error
-			if !errors.As(got, &said) || said.Status != want || said.Text != r.failure.Error() {
+			if !errors.As(got, &said) || said.Status != want || said.Text != failure.Error() {
 				t.Errorf("%v is told as %v, want status %d", err, got, want)
 			}
 		}
@@ -374,7 +387,7 @@ func TestOthersAreServedWhereTheyAreLetIn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if by := open.lastCaller(); by.UID != alice || by.GID != alice {
+	if by := open.last().caller; by.UID != alice || by.GID != alice {
 		t.Errorf("asked by %+v", by)
 	}
 	if err := e.Close(); err != nil {
@@ -521,8 +534,8 @@ func TestGarbage(t *testing.T) {
 	if got := ending(t, c); !strings.Contains(got, "more than 253 descriptors") {
 		t.Errorf("400 descriptors: %q", got)
 	}
-	if r.asked.Memory.Family != "" {
-		t.Errorf("the store was asked for %+v", r.asked)
+	if r.last().bind.Memory.Family != "" {
+		t.Errorf("the store was asked for %+v", r.last().bind)
 	}
 }
 

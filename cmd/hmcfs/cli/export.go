@@ -115,7 +115,7 @@ func printExport(w io.Writer, file string, m share.Memory) error {
 	}
 	t := newTable(w, "  KIND", "OFFSET", "SIZE", "HANDLE")
 	for _, p := range m.Pieces {
-		t.row("  "+string(p.Kind), p.Offset, p.Size, handleText(m.PID, p))
+		t.row("  "+string(p.Kind), uint64(p.Offset), uint64(p.Size), handleText(m.PID, p))
 	}
 	return t.Flush()
 }

@@ -216,7 +216,7 @@ func (d *Daemon) mount(ctx context.Context, back *undo) error {
 		AllowOther: s.AllowOther, Passthrough: fs.PassthroughMode(s.Passthrough),
 		ReadAhead: s.ReadAhead, NoReadAhead: s.ReadAhead == 0,
 		MaxWrite: s.MaxWrite, MaxBackground: s.MaxBackground, CacheTimeout: cacheTimeout(s.CacheTimeout),
-		MountOptions: s.MountOptions, Version: d.opts.Version,
+		ListViews: s.ListViews, MountOptions: s.MountOptions, Version: d.opts.Version,
 		Config: d.configJSON, Stats: d.statsJSON, Logger: d.opts.Logger, Debug: s.Debug,
 	})
 	if err != nil {
