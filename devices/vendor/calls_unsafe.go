@@ -8,12 +8,19 @@ import (
 )
 
 // The shapes of calls that the runtimes have, by where Go's memory stands
-// among the arguments. Words behind the last that a function takes are not
-// looked at by it.
+// among the arguments. words is what follows it; the words behind the last that
+// a function takes are not looked at by it.
+type words [5]uintptr
 
-// outFirst calls f(&word, a, b).
-func outFirst(f dl.Func, a, b uintptr) (word, result uintptr) {
-	result = f.Call(uintptr(unsafe.Pointer(&word)), a, b)
+func from(args []uintptr) (w words) {
+	copy(w[:], args)
+	return w
+}
+
+// outFirst calls f(&word, …).
+func outFirst(f dl.Func, args ...uintptr) (word, result uintptr) {
+	w := from(args)
+	result = f.Call(uintptr(unsafe.Pointer(&word)), w[0], w[1], w[2], w[3], w[4])
 	return word, result
 }
 
@@ -23,9 +30,10 @@ func outSecond(f dl.Func, a uintptr) (word, result uintptr) {
 	return word, result
 }
 
-// outBoth calls f(&first, &second, a).
-func outBoth(f dl.Func, a uintptr) (first, second, result uintptr) {
-	result = f.Call(uintptr(unsafe.Pointer(&first)), uintptr(unsafe.Pointer(&second)), a)
+// outBoth calls f(&first, &second, …).
+func outBoth(f dl.Func, args ...uintptr) (first, second, result uintptr) {
+	w := from(args)
+	result = f.Call(uintptr(unsafe.Pointer(&first)), uintptr(unsafe.Pointer(&second)), w[0], w[1], w[2])
 	return first, second, result
 }
 
@@ -35,31 +43,28 @@ func outLast(f dl.Func, a uintptr) (first, second, result uintptr) {
 	return first, second, result
 }
 
-// bytesFirst calls f(p, a, b, c, d).
-func bytesFirst(f dl.Func, p []byte, a, b, c, d uintptr) (result uintptr) {
-	result = f.Call(uintptr(unsafe.Pointer(unsafe.SliceData(p))), a, b, c, d)
-	runtime.KeepAlive(p)
-	return result
+// bytesFirst calls f(p, …).
+func bytesFirst(f dl.Func, p []byte, args ...uintptr) (result uintptr) {
+	w := from(args)
+	return f.Call(uintptr(unsafe.Pointer(unsafe.SliceData(p))), w[0], w[1], w[2], w[3], w[4])
 }
 
-// bytesSecond calls f(a, p, b, c).
-func bytesSecond(f dl.Func, a uintptr, p []byte, b, c uintptr) (result uintptr) {
-	result = f.Call(a, uintptr(unsafe.Pointer(unsafe.SliceData(p))), b, c)
-	runtime.KeepAlive(p)
-	return result
+// bytesSecond calls f(a, p, …).
+func bytesSecond(f dl.Func, a uintptr, p []byte, args ...uintptr) (result uintptr) {
+	w := from(args)
+	return f.Call(a, uintptr(unsafe.Pointer(unsafe.SliceData(p))), w[0], w[1], w[2], w[3])
 }
 
-// bytesThird calls f(a, b, p, c, d, e).
-func bytesThird(f dl.Func, a, b uintptr, p []byte, c, d, e uintptr) (result uintptr) {
-	result = f.Call(a, b, uintptr(unsafe.Pointer(unsafe.SliceData(p))), c, d, e)
-	runtime.KeepAlive(p)
-	return result
+// bytesThird calls f(a, b, p, …).
+func bytesThird(f dl.Func, a, b uintptr, p []byte, args ...uintptr) (result uintptr) {
+	w := from(args)
+	return f.Call(a, b, uintptr(unsafe.Pointer(unsafe.SliceData(p))), w[0], w[1], w[2])
 }
 
-// outBytes calls f(&word, p, a).
-func outBytes(f dl.Func, p []byte, a uintptr) (word, result uintptr) {
-	result = f.Call(uintptr(unsafe.Pointer(&word)), uintptr(unsafe.Pointer(unsafe.SliceData(p))), a)
-	runtime.KeepAlive(p)
+// outBytes calls f(&word, p, …).
+func outBytes(f dl.Func, p []byte, args ...uintptr) (word, result uintptr) {
+	w := from(args)
+	result = f.Call(uintptr(unsafe.Pointer(&word)), uintptr(unsafe.Pointer(unsafe.SliceData(p))), w[0], w[1])
 	return word, result
 }
 

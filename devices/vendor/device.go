@@ -60,7 +60,7 @@ func (d *Driver) newDevice(t *table, b binding, info devices.Info) *device {
 		blocks: map[*block]struct{}{},
 	}
 	dev.imports.open = map[string]*mapping{}
-	dev.peers.reach = map[int]bool{}
+	dev.peers = peers{reach: map[int]bool{}, enabled: map[int]bool{}}
 	dev.pins.held = map[uint64][]byte{}
 	dev.epoch.Store(uint64(devices.NextEpoch(0)))
 	return dev

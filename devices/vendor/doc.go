@@ -40,7 +40,7 @@
 //
 //	device.life (for reading, by every operation; of two devices the one
 //	that was opened first)
-//	  device.peers.mu (held while access to a peer is asked for)
+//	  table.peering (held while access between two devices is arranged)
 //	  device.pins.mu (held while Close unlocks host memory)
 //	  device.imports.mu (held while a handle is opened or closed)
 //	    device.mu

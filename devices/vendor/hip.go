@@ -115,23 +115,23 @@ func adaptHIP(lib *dl.Handle) (*table, error) {
 func (a *hipAPI) devices(t *table) {
 	t.init = func() error { return nil }
 	t.count = func() (int, error) {
-		n, r := outFirst(a.GetDeviceCount, 0, 0)
+		n, r := outFirst(a.GetDeviceCount)
 		return int(int32(n)), t.codes.check("hipGetDeviceCount", r)
 	}
 	t.name = func(ordinal int) (string, error) {
 		buf := make([]byte, 256)
-		r := bytesFirst(a.DeviceGetName, buf, uintptr(len(buf)), uintptr(ordinal), 0, 0)
+		r := bytesFirst(a.DeviceGetName, buf, uintptr(len(buf)), uintptr(ordinal))
 		return cString(buf), t.codes.check("hipDeviceGetName", r)
 	}
 	t.pci = func(ordinal int) (string, error) {
 		buf := make([]byte, 64)
-		r := bytesFirst(a.DeviceGetPCIBusID, buf, uintptr(len(buf)), uintptr(ordinal), 0, 0)
+		r := bytesFirst(a.DeviceGetPCIBusID, buf, uintptr(len(buf)), uintptr(ordinal))
 		return cString(buf), t.codes.check("hipDeviceGetPCIBusId", r)
 	}
 	if a.DeviceGetUUID.Present() {
 		t.uuid = func(ordinal int) (string, error) {
 			buf := make([]byte, 16)
-			r := bytesFirst(a.DeviceGetUUID, buf, uintptr(ordinal), 0, 0, 0)
+			r := bytesFirst(a.DeviceGetUUID, buf, uintptr(ordinal))
 			return hipUUID(buf), t.codes.check("hipDeviceGetUuid", r)
 		}
 	}
@@ -161,16 +161,16 @@ func hipUUID(p []byte) string {
 func (a *hipAPI) memory(t *table) {
 	check := t.codes.check
 	t.memory = func() (free, total uint64, err error) {
-		x, y, r := outBoth(a.MemGetInfo, 0)
+		x, y, r := outBoth(a.MemGetInfo)
 		return uint64(x), uint64(y), check("hipMemGetInfo", r)
 	}
 	t.alloc = func(n uint64) (address, error) {
-		p, r := outFirst(a.Malloc, uintptr(n), 0)
+		p, r := outFirst(a.Malloc, uintptr(n))
 		return address(p), check("hipMalloc", r)
 	}
 	t.free = func(p address) error { return check("hipFree", a.Free.Call(uintptr(p))) }
 	t.newStream = func() (stream, error) {
-		s, r := outFirst(a.StreamCreate, hipStreamNonBlocking, 0)
+		s, r := outFirst(a.StreamCreate, hipStreamNonBlocking)
 		return stream(s), check("hipStreamCreateWithFlags", r)
 	}
 	t.endStream = func(s stream) error { return check("hipStreamDestroy", a.StreamDestroy.Call(uintptr(s))) }
@@ -180,7 +180,7 @@ func (a *hipAPI) memory(t *table) {
 		return check("hipMemcpyHtoDAsync", r)
 	}
 	t.out = func(dst []byte, src address, s stream) error {
-		r := bytesFirst(a.MemcpyDtoHAsync, dst, uintptr(src), uintptr(len(dst)), uintptr(s), 0)
+		r := bytesFirst(a.MemcpyDtoHAsync, dst, uintptr(src), uintptr(len(dst)), uintptr(s))
 		return check("hipMemcpyDtoHAsync", r)
 	}
 	t.copy = func(dst target, src address, n uint64, s stream) error {
@@ -215,7 +215,7 @@ func (a *hipAPI) ipc(t *table) *ipcTable {
 		size: handleSize,
 		export: func(p address, _ uint64) ([]byte, error) {
 			handle := make([]byte, handleSize)
-			r := bytesFirst(a.IPCGetMemHandle, handle, uintptr(p), 0, 0, 0)
+			r := bytesFirst(a.IPCGetMemHandle, handle, uintptr(p))
 			return handle, t.codes.check("hipIpcGetMemHandle", r)
 		},
 		open: func(handle []byte) (address, error) {
@@ -242,11 +242,11 @@ func (a *hipAPI) pin(t *table) *pinTable {
 	return &pinTable{
 		align: 1,
 		register: func(p []byte) error {
-			r := bytesFirst(a.HostRegister, p, uintptr(len(p)), hipHostRegisterPortable, 0, 0)
+			r := bytesFirst(a.HostRegister, p, uintptr(len(p)), hipHostRegisterPortable)
 			return t.codes.check("hipHostRegister", r)
 		},
 		unregister: func(p []byte) error {
-			return t.codes.check("hipHostUnregister", bytesFirst(a.HostUnregister, p, 0, 0, 0, 0))
+			return t.codes.check("hipHostUnregister", bytesFirst(a.HostUnregister, p))
 		},
 	}
 }

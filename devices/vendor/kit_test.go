@@ -35,6 +35,21 @@ func vendors() []vendorTest {
 			wait: "hipStreamSynchronize", alloc: "hipMalloc", count: "hipGetDeviceCount", out: "hipMemcpyDtoHAsync",
 			fatal: 700, fatalName: "hipErrorIllegalAddress", oom: 2, oomName: "hipErrorOutOfMemory",
 		},
+		{
+			name: Cambricon, driver: NewCambricon, source: "cn", soname: "libcndrv.so",
+			wait: "cnQueueSync", alloc: "cnMalloc", count: "cnDeviceGetCount", out: "cnMemcpyDtoHAsync",
+			fatal: 100016, fatalName: "CN_ERROR_ECC_UNCORRECTABLE", oom: 100100, oomName: "CN_MEMORY_ERROR_OUT_OF_MEMORY",
+		},
+		{
+			name: MUSA, driver: NewMUSA, source: "musa", soname: "libmusart.so.5",
+			wait: "musaStreamSynchronize", alloc: "musaMalloc", count: "musaGetDeviceCount", out: "musaMemcpyAsync",
+			fatal: 700, fatalName: "musaErrorIllegalAddress", oom: 2, oomName: "musaErrorMemoryAllocation",
+		},
+		{
+			name: Ascend, driver: NewAscend, source: "acl", soname: "libascendcl.so",
+			wait: "aclrtSynchronizeStream", alloc: "aclrtMalloc", count: "aclrtGetDeviceCount", out: "aclrtMemcpyAsync",
+			fatal: 507053, fatalName: "ACL_ERROR_RT_DEVICE_MEM_ERROR", oom: 207001, oomName: "ACL_ERROR_RT_MEMORY_ALLOCATION",
+		},
 	}
 }
 

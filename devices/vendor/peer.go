@@ -3,7 +3,6 @@ package vendor
 import (
 	"context"
 	"fmt"
-	"sync"
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/devices/internal/moves"
@@ -14,12 +13,14 @@ type peerer struct{ d *device }
 
 var _ devices.PeerCopier = peerer{}
 
-// peers is which other devices a device reaches.
+// peers is what a device knows of the others of its runtime, by ordinal.
+// table.peering guards it.
 type peers struct {
-	mu sync.Mutex
-	// reach is by ordinal; a device that was not asked for yet is missing.
-	// +checklocks:mu
+	// reach is whether the device may copy from and to another; one that was
+	// not asked for yet is missing.
 	reach map[int]bool
+	// enabled are those that the runtime was told of.
+	enabled map[int]bool
 }
 
 // opened is every device of this package, whatever it can do besides.
@@ -92,8 +93,8 @@ func beginPeer(ctx context.Context, to, from *device, dst, src devices.Span) (le
 // reaches returns nil if the device may copy from and to the other. Access is
 // asked for and enabled once.
 func (d *device) reaches(other *device) error {
-	d.peers.mu.Lock()
-	defer d.peers.mu.Unlock()
+	d.t.peering.Lock()
+	defer d.t.peering.Unlock()
 	can, known := d.peers.reach[other.binding.ordinal]
 	if !known {
 		err := d.on(func() (err error) {
@@ -119,10 +120,13 @@ func (d *device) reaches(other *device) error {
 
 // enable lets the device reach the other, where the runtime wants to be told.
 func (d *device) enable(other *device) error {
-	if d.t.peer.enable == nil {
+	ordinal := other.binding.ordinal
+	if d.t.peer.enable == nil || d.peers.enabled[ordinal] {
 		return nil
 	}
-	return d.on(func() error {
+	err := d.on(func() error {
 		return tolerate(d.t.peer.enable(other.binding), d.t.codes.peerEnabled)
 	})
+	d.peers.enabled[ordinal] = err == nil
+	return err
 }

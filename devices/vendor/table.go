@@ -1,6 +1,8 @@
 package vendor
 
 import (
+	"sync"
+
 	"github.com/hmcfs/hmcfs/devices"
 )
 
@@ -68,6 +70,9 @@ type table struct {
 	out  func(dst []byte, src address, s stream) error
 	copy func(dst target, src address, n uint64, s stream) error
 	fill func(dst target, value byte, n uint64, s stream) error
+
+	// peering is held while access between two devices is arranged.
+	peering sync.Mutex
 
 	peer *peerTable
 	ipc  *ipcTable
