@@ -113,32 +113,3 @@ func withHost(specs []string) []string {
 	}
 	return append([]string{string(host.Family)}, specs...)
 }
-
-// openFound opens the host device and every accelerator that is there. One
-// that can't be opened is left out, with a warning.
-func (d *Daemon) openFound(ctx context.Context, reg *devices.Registry) ([]devices.Device, error) {
-	first, err := reg.Open(ctx, string(host.Family))
-	if err != nil {
-		return nil, err
-	}
-	devs := []devices.Device{first}
-	for _, driver := range reg.Drivers() {
-		family := driver.Family()
-		if family == host.Family || family == sim.Family {
-			continue
-		}
-		found, err := driver.Discover(ctx)
-		if err != nil {
-			d.log.Info("family has no devices", zap.String("family", string(family)), zap.Error(err))
-		}
-		for _, f := range found {
-			dev, err := reg.Open(ctx, fmt.Sprintf("%s:%d", family, f.Info.Ordinal))
-			if err != nil {
-				d.warn(fmt.Sprintf("device %s is left out: %v", f.Info.Name, err))
-				continue
-			}
-			devs = append(devs, dev)
-		}
-	}
-	return devs, nil
-}

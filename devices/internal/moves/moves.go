@@ -90,3 +90,49 @@ func (o Overlap) Move(ctx context.Context, to, from devices.Offset, n devices.Si
 		return aside.Back(off, n)
 	})
 }
+
+// Slot is one of the two places in which a Pump has a piece on its way.
+type Slot int
+
+// Pump moves n bytes in pieces, two of which are on their way at a time: while
+// the device moves one, the host copies the other into or out of its slot.
+type Pump struct {
+	// Piece is how many bytes a slot moves at once.
+	Piece devices.Size
+	// Start sets a piece on its way in a slot that is free.
+	Start func(slot Slot, off, n devices.Size) error
+	// Finish waits for the piece that was started in the slot, which is free
+	// again afterwards. It is called once for every Start that has not failed,
+	// in the order of the pieces, also when the move is given up.
+	Finish func(slot Slot, off, n devices.Size) error
+}
+
+// Run moves n bytes. The context is looked at before each piece is started;
+// when Run returns nothing is on its way.
+func (p Pump) Run(ctx context.Context, n devices.Size) error {
+	var started [2]struct {
+		off, n devices.Size
+		busy   bool
+	}
+	next := Slot(0)
+	finish := func(s Slot) error {
+		if !started[s].busy {
+			return nil
+		}
+		started[s].busy = false
+		return p.Finish(s, started[s].off, started[s].n)
+	}
+	err := Pieces(ctx, n, p.Piece, func(off, n devices.Size) error {
+		if err := finish(next); err != nil {
+			return err
+		}
+		if err := p.Start(next, off, n); err != nil {
+			return err
+		}
+		started[next].off, started[next].n, started[next].busy = off, n, true
+		next = 1 - next
+		return nil
+	})
+	// The older one first.
+	return errors.Join(err, finish(next), finish(1-next))
+}

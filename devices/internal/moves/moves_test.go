@@ -118,3 +118,72 @@ func TestPieces(t *testing.T) {
 		}
 	}
 }
+
+// TestPump lets a slow device move pieces from slots that are used again, and
+// checks that none is touched while it is on its way.
+func TestPump(t *testing.T) {
+	for _, n := range []int{0, 1, 10, 11, 20, 21, 95, 100} {
+		src, dst := kit.Bytes(2, 0, n), make([]byte, n)
+		var slots [2][]byte
+		deepest, busy := 0, 0
+		err := Pump{
+			Piece: 10,
+			Start: func(s Slot, off, n devices.Size) error {
+				if slots[s] != nil {
+					t.Fatalf("slot %d is used while it is on its way", s)
+				}
+				slots[s] = bytes.Clone(src[off : off+n])
+				busy++
+				deepest = max(deepest, busy)
+				return nil
+			},
+			Finish: func(s Slot, off, n devices.Size) error {
+				copy(dst[off:off+n], slots[s])
+				slots[s] = nil
+				busy--
+				return nil
+			},
+		}.Run(t.Context(), devices.Size(n))
+		if err != nil || !bytes.Equal(dst, src) || busy != 0 {
+			t.Errorf("%d bytes: %v, %d on their way", n, err, busy)
+		}
+		if want := min(2, (n+9)/10); deepest != want {
+			t.Errorf("%d bytes: %d pieces at a time, want %d", n, deepest, want)
+		}
+	}
+}
+
+// TestPumpGivesUp has each step fail once; whatever was started is finished.
+func TestPumpGivesUp(t *testing.T) {
+	boom := errors.New("boom")
+	for at := range 10 {
+		calls, started, finished := 0, 0, 0
+		step := func(done *int) func(Slot, devices.Size, devices.Size) error {
+			return func(Slot, devices.Size, devices.Size) error {
+				calls++
+				if calls-1 == at && done == &started {
+					return boom
+				}
+				*done++
+				if calls-1 == at {
+					return boom
+				}
+				return nil
+			}
+		}
+		err := Pump{Piece: 1, Start: step(&started), Finish: step(&finished)}.Run(t.Context(), 5)
+		if !errors.Is(err, boom) || started != finished {
+			t.Errorf("fault in step %d: %v, %d started, %d finished", at, err, started, finished)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	started, finished := 0, 0
+	err := Pump{
+		Piece:  1,
+		Start:  func(Slot, devices.Size, devices.Size) error { started++; cancel(); return nil },
+		Finish: func(Slot, devices.Size, devices.Size) error { finished++; return nil },
+	}.Run(ctx, 100)
+	if !errors.Is(err, context.Canceled) || started != 1 || finished != 1 {
+		t.Errorf("cancelled: %v, %d started, %d finished", err, started, finished)
+	}
+}
