@@ -1,7 +1,6 @@
 package vendor
 
 import (
-	"runtime"
 	"unsafe"
 
 	"github.com/hmcfs/hmcfs/devices/dl"
@@ -65,24 +64,6 @@ func bytesThird(f dl.Func, a, b uintptr, p []byte, args ...uintptr) (result uint
 func outBytes(f dl.Func, p []byte, args ...uintptr) (word, result uintptr) {
 	w := from(args)
 	result = f.Call(uintptr(unsafe.Pointer(&word)), uintptr(unsafe.Pointer(unsafe.SliceData(p))), w[0], w[1])
-	return word, result
-}
-
-// handleSize is how long the handles of HIP and MUSA are, in bytes.
-const handleSize = 64
-
-// openByValue calls f(&word, handle, flags), where the handle is a structure
-// that C passes by value: on the stack, behind all words in registers, on
-// x86-64, and as the address of a copy on arm64.
-func openByValue(f dl.Func, handle []byte, flags uintptr) (word, result uintptr) {
-	if runtime.GOARCH == "arm64" {
-		value := [handleSize]byte(handle)
-		result = f.Call(uintptr(unsafe.Pointer(&word)), uintptr(unsafe.Pointer(&value)), flags)
-		return word, result
-	}
-	v := *(*[handleSize / 8]uintptr)(unsafe.Pointer(unsafe.SliceData(handle)))
-	result = f.Call(uintptr(unsafe.Pointer(&word)), flags, 0, 0, 0, 0,
-		v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7])
 	return word, result
 }
 

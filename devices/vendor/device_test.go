@@ -25,7 +25,7 @@ func TestDevices(t *testing.T) {
 					}
 				})
 			}
-			spec, err := devices.ParseSpec(string(v.name) + ":" + string(rune('0'+ordinal)) + ",size=64MiB")
+			spec, err := devices.ParseSpec(string(v.name) + ":" + string(rune('0'+ordinal)) + ",size=40MiB")
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -3,13 +3,11 @@ package vendor
 import (
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"runtime"
-	"strconv"
 	"strings"
 
 	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/devices/internal/sysfs"
 )
 
 // entry is one device of the machine, not opened.
@@ -53,7 +51,7 @@ func (d *Driver) describe(t *table, ordinal int) (e entry, err error) {
 			return entry{}, err
 		}
 		e.pci = strings.ToLower(e.pci)
-		e.numa = numaNode(d.sys, e.pci)
+		e.numa = sysfs.NUMANode(d.sys, e.pci)
 	}
 	if t.uuid != nil {
 		// Only some cards have one; without it a record is told apart by less.
@@ -84,20 +82,6 @@ func memoryOf(t *table, ordinal int) (free, total devices.Size, err error) {
 	}
 	left, all, err := t.memory()
 	return devices.Size(left), devices.Size(all), err
-}
-
-// numaNode is the node of the host that a PCI device hangs on, -1 where
-// unknown.
-func numaNode(sys, pci string) int {
-	text, err := os.ReadFile(filepath.Join(sys, "bus/pci/devices", pci, "numa_node"))
-	if err != nil {
-		return -1
-	}
-	node, err := strconv.Atoi(strings.TrimSpace(string(text)))
-	if err != nil {
-		return -1
-	}
-	return node
 }
 
 // cString is the text that a library has written into a buffer.

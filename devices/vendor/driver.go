@@ -10,6 +10,7 @@ import (
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/devices/dl"
+	"github.com/hmcfs/hmcfs/devices/internal/sysfs"
 )
 
 // The families, as specs name them: "hip:0,size=16GiB". Their devices are
@@ -43,7 +44,7 @@ type family struct {
 type Driver struct {
 	family family
 	log    *zap.Logger
-	sys    string // where the kernel tells of the machine: "/sys"
+	sys    string // as sysfs.Root
 
 	mu sync.Mutex
 	// +checklocks:mu
@@ -61,7 +62,7 @@ func newDriver(f family, opts Options) *Driver {
 	if log == nil {
 		log = zap.NewNop()
 	}
-	return &Driver{family: f, log: log.Named(string(f.name)), sys: "/sys"}
+	return &Driver{family: f, log: log.Named(string(f.name)), sys: sysfs.Root}
 }
 
 // Family returns the family's name.

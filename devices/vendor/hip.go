@@ -17,32 +17,32 @@ import (
 // device", where hipGetDeviceCount, which makes the runtime ready as well,
 // answers "no device".
 type hipAPI struct {
-	GetDeviceCount     dl.Func `dl:"hipGetDeviceCount"`
-	DeviceGetName      dl.Func `dl:"hipDeviceGetName"`
-	DeviceGetPCIBusID  dl.Func `dl:"hipDeviceGetPCIBusId"`
-	DeviceGetUUID      dl.Func `dl:"hipDeviceGetUuid,optional"`
-	SetDevice          dl.Func `dl:"hipSetDevice"`
-	MemGetInfo         dl.Func `dl:"hipMemGetInfo"`
-	Malloc             dl.Func `dl:"hipMalloc"`
-	Free               dl.Func `dl:"hipFree"`
-	StreamCreate       dl.Func `dl:"hipStreamCreateWithFlags"`
-	StreamDestroy      dl.Func `dl:"hipStreamDestroy"`
-	StreamSynchronize  dl.Func `dl:"hipStreamSynchronize"`
-	MemcpyHtoDAsync    dl.Func `dl:"hipMemcpyHtoDAsync"`
-	MemcpyDtoHAsync    dl.Func `dl:"hipMemcpyDtoHAsync"`
-	MemcpyDtoDAsync    dl.Func `dl:"hipMemcpyDtoDAsync"`
-	MemsetD8Async      dl.Func `dl:"hipMemsetD8Async"`
-	CanAccessPeer      dl.Func `dl:"hipDeviceCanAccessPeer,optional"`
-	EnablePeerAccess   dl.Func `dl:"hipDeviceEnablePeerAccess,optional"`
-	MemcpyPeerAsync    dl.Func `dl:"hipMemcpyPeerAsync,optional"`
-	IPCGetMemHandle    dl.Func `dl:"hipIpcGetMemHandle,optional"`
-	IPCOpenMemHandle   dl.Func `dl:"hipIpcOpenMemHandle,optional"`
-	IPCCloseMemHandle  dl.Func `dl:"hipIpcCloseMemHandle,optional"`
-	MemGetAddressRange dl.Func `dl:"hipMemGetAddressRange,optional"`
-	HostRegister       dl.Func `dl:"hipHostRegister,optional"`
-	HostUnregister     dl.Func `dl:"hipHostUnregister,optional"`
-	GetErrorName       dl.Func `dl:"hipGetErrorName"`
-	GetErrorString     dl.Func `dl:"hipGetErrorString"`
+	GetDeviceCount     dl.Func     `dl:"hipGetDeviceCount"`
+	DeviceGetName      dl.Func     `dl:"hipDeviceGetName"`
+	DeviceGetPCIBusID  dl.Func     `dl:"hipDeviceGetPCIBusId"`
+	DeviceGetUUID      dl.Func     `dl:"hipDeviceGetUuid,optional"`
+	SetDevice          dl.Func     `dl:"hipSetDevice"`
+	MemGetInfo         dl.Func     `dl:"hipMemGetInfo"`
+	Malloc             dl.Func     `dl:"hipMalloc"`
+	Free               dl.Func     `dl:"hipFree"`
+	StreamCreate       dl.Func     `dl:"hipStreamCreateWithFlags"`
+	StreamDestroy      dl.Func     `dl:"hipStreamDestroy"`
+	StreamSynchronize  dl.Func     `dl:"hipStreamSynchronize"`
+	MemcpyHtoDAsync    dl.Func     `dl:"hipMemcpyHtoDAsync"`
+	MemcpyDtoHAsync    dl.Func     `dl:"hipMemcpyDtoHAsync"`
+	MemcpyDtoDAsync    dl.Func     `dl:"hipMemcpyDtoDAsync"`
+	MemsetD8Async      dl.Func     `dl:"hipMemsetD8Async"`
+	CanAccessPeer      dl.Func     `dl:"hipDeviceCanAccessPeer,optional"`
+	EnablePeerAccess   dl.Func     `dl:"hipDeviceEnablePeerAccess,optional"`
+	MemcpyPeerAsync    dl.Func     `dl:"hipMemcpyPeerAsync,optional"`
+	IPCGetMemHandle    dl.Func     `dl:"hipIpcGetMemHandle,optional"`
+	IPCOpenMemHandle   openByValue `dl:"hipIpcOpenMemHandle,optional"`
+	IPCCloseMemHandle  dl.Func     `dl:"hipIpcCloseMemHandle,optional"`
+	MemGetAddressRange dl.Func     `dl:"hipMemGetAddressRange,optional"`
+	HostRegister       dl.Func     `dl:"hipHostRegister,optional"`
+	HostUnregister     dl.Func     `dl:"hipHostUnregister,optional"`
+	GetErrorName       dl.Func     `dl:"hipGetErrorName"`
+	GetErrorString     dl.Func     `dl:"hipGetErrorString"`
 }
 
 // The constants of HIP's headers.
@@ -103,7 +103,7 @@ func adaptHIP(lib *dl.Handle) (*table, error) {
 	if a.CanAccessPeer.Present() && a.EnablePeerAccess.Present() && a.MemcpyPeerAsync.Present() {
 		t.peer = a.peer(t)
 	}
-	if a.IPCGetMemHandle.Present() && a.IPCOpenMemHandle.Present() && a.IPCCloseMemHandle.Present() {
+	if a.IPCGetMemHandle.Present() && a.IPCOpenMemHandle != nil && a.IPCCloseMemHandle.Present() {
 		t.ipc = a.ipc(t)
 	}
 	if a.HostRegister.Present() && a.HostUnregister.Present() {
@@ -219,11 +219,11 @@ func (a *hipAPI) ipc(t *table) *ipcTable {
 			return handle, t.codes.check("hipIpcGetMemHandle", r)
 		},
 		open: func(handle []byte) (address, error) {
-			p, r := openByValue(a.IPCOpenMemHandle, handle, hipIPCLazy)
-			if int32(r) == hipErrorInvalidValue {
-				p, r = openByValue(a.IPCOpenMemHandle, handle, hipIPCLazyOld)
+			p, r := a.IPCOpenMemHandle.call(handle, hipIPCLazy)
+			if r == hipErrorInvalidValue {
+				p, r = a.IPCOpenMemHandle.call(handle, hipIPCLazyOld)
 			}
-			return address(p), t.codes.check("hipIpcOpenMemHandle", r)
+			return address(p), t.codes.check("hipIpcOpenMemHandle", uintptr(r))
 		},
 		close: func(_ []byte, p address) error {
 			return t.codes.check("hipIpcCloseMemHandle", a.IPCCloseMemHandle.Call(uintptr(p)))

@@ -90,7 +90,10 @@ func (c *compiled) path(t testing.TB, v vendorTest) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := filepath.Join(c.dir, v.soname)
+	p := filepath.Join(c.dir, v.source, v.soname)
+	if err := os.Mkdir(filepath.Dir(p), 0o755); err != nil {
+		t.Fatal(err)
+	}
 	if err := os.WriteFile(p, built, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -131,25 +134,26 @@ func (v vendorTest) left(t testing.TB) string {
 }
 
 // fail has calls of the stand-in fail until the test ends; each rule is
-// "CALL CODE" or "CALL CODE TIMES".
+// "CALL:NTH:CODE", the NTH call from now on or, with 0, every one.
 func (v vendorTest) fail(t testing.TB, rules ...string) {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), "control")
 	text := ""
 	for _, r := range rules {
-		text += r + "\n"
+		text += "fail=" + r + "\n"
 	}
+	v.configure(t, text)
+}
+
+// configure writes the stand-in's control file, which the test's end empties.
+func (v vendorTest) configure(t testing.TB, text string) {
+	t.Helper()
+	file := filepath.Join(filepath.Dir(standins.path(t, v)), "control")
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	setControl(v.control(t, "hmcfs_standin_control"), file)
-	t.Cleanup(func() { v.unfail(t) })
-}
-
-// unfail ends all failures.
-func (v vendorTest) unfail(t testing.TB) {
-	t.Helper()
-	setControl(v.control(t, "hmcfs_standin_control"), "")
+	if text != "" {
+		t.Cleanup(func() { v.configure(t, "") })
+	}
 }
 
 // reset has the stand-in forget what a failed device could not give back.
@@ -158,7 +162,7 @@ func (v vendorTest) reset(t testing.TB) {
 	v.control(t, "hmcfs_standin_reset").Call()
 }
 
-// open opens a device of 64 MiB. It is closed with the test, and the stand-in
+// open opens a device of 40 MiB. It is closed with the test, and the stand-in
 // must have everything back then.
 func (v vendorTest) open(t testing.TB, ordinal int) devices.Device {
 	t.Helper()
@@ -184,7 +188,7 @@ func (v vendorTest) pair(t testing.TB) (first, second devices.Device) {
 
 func (v vendorTest) openOn(t testing.TB, d *Driver, ordinal int) devices.Device {
 	t.Helper()
-	spec, err := devices.ParseSpec(fmt.Sprintf("%s:%d,size=64MiB", v.name, ordinal))
+	spec, err := devices.ParseSpec(fmt.Sprintf("%s:%d,size=40MiB", v.name, ordinal))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,28 +15,28 @@ import (
 // Memory is of musaMalloc, the card's own: registered host memory has a device
 // address too, and is not what a user of the card means.
 type musaAPI struct {
-	GetDeviceCount      dl.Func `dl:"musaGetDeviceCount"`
-	GetDeviceProperties dl.Func `dl:"musaGetDeviceProperties"`
-	DeviceGetPCIBusID   dl.Func `dl:"musaDeviceGetPCIBusId,optional"`
-	SetDevice           dl.Func `dl:"musaSetDevice"`
-	MemGetInfo          dl.Func `dl:"musaMemGetInfo"`
-	Malloc              dl.Func `dl:"musaMalloc"`
-	Free                dl.Func `dl:"musaFree"`
-	StreamCreate        dl.Func `dl:"musaStreamCreateWithFlags"`
-	StreamDestroy       dl.Func `dl:"musaStreamDestroy"`
-	StreamSynchronize   dl.Func `dl:"musaStreamSynchronize"`
-	MemcpyAsync         dl.Func `dl:"musaMemcpyAsync"`
-	MemsetAsync         dl.Func `dl:"musaMemsetAsync"`
-	CanAccessPeer       dl.Func `dl:"musaDeviceCanAccessPeer,optional"`
-	EnablePeerAccess    dl.Func `dl:"musaDeviceEnablePeerAccess,optional"`
-	MemcpyPeerAsync     dl.Func `dl:"musaMemcpyPeerAsync,optional"`
-	IPCGetMemHandle     dl.Func `dl:"musaIpcGetMemHandle,optional"`
-	IPCOpenMemHandle    dl.Func `dl:"musaIpcOpenMemHandle,optional"`
-	IPCCloseMemHandle   dl.Func `dl:"musaIpcCloseMemHandle,optional"`
-	HostRegister        dl.Func `dl:"musaHostRegister,optional"`
-	HostUnregister      dl.Func `dl:"musaHostUnregister,optional"`
-	GetErrorName        dl.Func `dl:"musaGetErrorName"`
-	GetErrorString      dl.Func `dl:"musaGetErrorString"`
+	GetDeviceCount      dl.Func     `dl:"musaGetDeviceCount"`
+	GetDeviceProperties dl.Func     `dl:"musaGetDeviceProperties"`
+	DeviceGetPCIBusID   dl.Func     `dl:"musaDeviceGetPCIBusId,optional"`
+	SetDevice           dl.Func     `dl:"musaSetDevice"`
+	MemGetInfo          dl.Func     `dl:"musaMemGetInfo"`
+	Malloc              dl.Func     `dl:"musaMalloc"`
+	Free                dl.Func     `dl:"musaFree"`
+	StreamCreate        dl.Func     `dl:"musaStreamCreateWithFlags"`
+	StreamDestroy       dl.Func     `dl:"musaStreamDestroy"`
+	StreamSynchronize   dl.Func     `dl:"musaStreamSynchronize"`
+	MemcpyAsync         dl.Func     `dl:"musaMemcpyAsync"`
+	MemsetAsync         dl.Func     `dl:"musaMemsetAsync"`
+	CanAccessPeer       dl.Func     `dl:"musaDeviceCanAccessPeer,optional"`
+	EnablePeerAccess    dl.Func     `dl:"musaDeviceEnablePeerAccess,optional"`
+	MemcpyPeerAsync     dl.Func     `dl:"musaMemcpyPeerAsync,optional"`
+	IPCGetMemHandle     dl.Func     `dl:"musaIpcGetMemHandle,optional"`
+	IPCOpenMemHandle    openByValue `dl:"musaIpcOpenMemHandle,optional"`
+	IPCCloseMemHandle   dl.Func     `dl:"musaIpcCloseMemHandle,optional"`
+	HostRegister        dl.Func     `dl:"musaHostRegister,optional"`
+	HostUnregister      dl.Func     `dl:"musaHostUnregister,optional"`
+	GetErrorName        dl.Func     `dl:"musaGetErrorName"`
+	GetErrorString      dl.Func     `dl:"musaGetErrorString"`
 }
 
 // The constants of MUSA's headers.
@@ -100,7 +100,7 @@ func adaptMUSA(lib *dl.Handle) (*table, error) {
 	if a.CanAccessPeer.Present() && a.EnablePeerAccess.Present() && a.MemcpyPeerAsync.Present() {
 		t.peer = a.peer(t)
 	}
-	if a.IPCGetMemHandle.Present() && a.IPCOpenMemHandle.Present() && a.IPCCloseMemHandle.Present() {
+	if a.IPCGetMemHandle.Present() && a.IPCOpenMemHandle != nil && a.IPCCloseMemHandle.Present() {
 		t.ipc = a.ipc(t)
 	}
 	if a.HostRegister.Present() && a.HostUnregister.Present() {
@@ -199,8 +199,8 @@ func (a *musaAPI) ipc(t *table) *ipcTable {
 			return handle, t.codes.check("musaIpcGetMemHandle", r)
 		},
 		open: func(handle []byte) (address, error) {
-			p, r := openByValue(a.IPCOpenMemHandle, handle, musaIPCLazyEnablePeerAccess)
-			return address(p), t.codes.check("musaIpcOpenMemHandle", r)
+			p, r := a.IPCOpenMemHandle.call(handle, musaIPCLazyEnablePeerAccess)
+			return address(p), t.codes.check("musaIpcOpenMemHandle", uintptr(r))
 		},
 		close: func(_ []byte, p address) error {
 			return t.codes.check("musaIpcCloseMemHandle", a.IPCCloseMemHandle.Call(uintptr(p)))

@@ -1,56 +1,35 @@
 /*
- * What the stand-ins of the CUDA-shaped runtimes share: devices whose memory
- * lies in memfds of the host, streams that do their work only when they are
- * waited for, and checks of every argument. A wrong call ends the process with
- * a message, because no error code could be told from one that is wanted.
+ * What the stand-ins of the CUDA-shaped runtimes share beyond standin.h: device
+ * memory, streams that do their work only when they are waited for, and checks
+ * of every argument.
  *
  * Each vendor's source defines the ERR_ codes below and includes this file.
  *
  * Device addresses are no addresses of the host: whoever follows one crashes,
  * and whoever confuses the two kinds is told.
  *
- * A thread's device is forgotten by every call that ends a piece of work
- * (a wait, an allocation, a question): real runtimes remember it, and so a
- * caller that sets it in one place only works there by luck.
- *
- * Environment:
- *   HMCFS_STANDIN_DEVICES   how many devices there are (2)
- *   HMCFS_STANDIN_MEMORY    MiB of memory of each (96)
- *   HMCFS_STANDIN_PEER      0: no device reaches another (1)
- *   HMCFS_STANDIN_CONTROL   a file of failures, read anew when it changes;
- *                           each line is CALL CODE [TIMES], CALL may be "*"
+ * A thread's device is forgotten by every call that ends a piece of work (a
+ * wait, an allocation, a question): real runtimes remember it, and so a caller
+ * that sets it in one place only works there by luck.
  */
-#define _GNU_SOURCE
-#include <errno.h>
-#include <fcntl.h>
-#include <pthread.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
+#include "standin.h"
 
-#define API __attribute__((visibility("default")))
 #define SHARED static __attribute__((unused))
 
-enum { MAX_DEVICES = 8, GRAIN = 256 };
+enum { GRAIN = 256 };
 
 typedef uint64_t devaddr;
 
 /* The high bits of every device address, which no address of a host has. */
 static const devaddr DEVICE_BITS = 0x0d00000000000000u;
 
-struct memory {
-	struct memory *next;
+/* A piece of device memory at its address. */
+struct piece {
+	struct piece *next;
+	struct memory *memory;
 	devaddr base;
 	uint64_t size;
-	int device, fd;
-	char *bytes;
-	int imported, exported, queued;
-	uint64_t inode;
+	int device, imported, exported, queued;
 };
 
 struct op {
@@ -59,7 +38,7 @@ struct op {
 	const char *src;
 	int value;
 	uint64_t n;
-	struct memory *mems[2];
+	struct piece *pieces[2];
 };
 
 struct stream {
@@ -74,80 +53,24 @@ struct pinned {
 	uint64_t n;
 };
 
-struct rule {
-	char call[64];
-	int code, times; /* times < 0: for ever */
-};
-
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct memory *memories;
+static struct piece *pieces;
 static struct stream *streams;
 static struct pinned *pins;
-static int ready, device_count = 2, peers_reach = 1;
-static uint64_t device_size, used[MAX_DEVICES], bump;
+static uint64_t used[MAX_DEVICES], bump;
 static int peer_on[MAX_DEVICES][MAX_DEVICES];
-static char control[4096];
-static struct stat control_seen;
-static struct rule rules[32];
-static int rule_count;
 static const char *calling = "?";
 
 static __thread int current = -1;
 
-SHARED void misuse(const char *format, ...)
+static void __attribute__((noreturn, format(printf, 1, 2))) misuse(const char *format, ...)
 {
+	char text[512];
 	va_list args;
 	va_start(args, format);
-	fprintf(stderr, "stand-in: %s: ", calling);
-	vfprintf(stderr, format, args);
-	fprintf(stderr, "\n");
+	vsnprintf(text, sizeof text, format, args);
 	va_end(args);
-	abort();
-}
-
-static void read_environment(void)
-{
-	const char *text = getenv("HMCFS_STANDIN_DEVICES");
-	if (text)
-		device_count = atoi(text);
-	text = getenv("HMCFS_STANDIN_MEMORY");
-	device_size = (uint64_t)(text ? atoi(text) : 96) << 20;
-	text = getenv("HMCFS_STANDIN_PEER");
-	if (text)
-		peers_reach = atoi(text);
-	text = getenv("HMCFS_STANDIN_CONTROL");
-	if (text && !control[0])
-		snprintf(control, sizeof control, "%s", text);
-	ready = 1;
-}
-
-/* read_rules reads the control file if it has changed. */
-static void read_rules(void)
-{
-	struct stat now;
-	if (!control[0])
-		return;
-	if (stat(control, &now) != 0) {
-		rule_count = 0;
-		memset(&control_seen, 0, sizeof control_seen);
-		return;
-	}
-	if (now.st_ino == control_seen.st_ino && now.st_size == control_seen.st_size &&
-	    now.st_mtim.tv_sec == control_seen.st_mtim.tv_sec &&
-	    now.st_mtim.tv_nsec == control_seen.st_mtim.tv_nsec)
-		return;
-	FILE *f = fopen(control, "re");
-	if (!f)
-		return;
-	control_seen = now;
-	char line[256];
-	for (rule_count = 0; rule_count < 32 && fgets(line, sizeof line, f);) {
-		struct rule *r = &rules[rule_count];
-		r->times = -1;
-		if (sscanf(line, "%63s %d %d", r->call, &r->code, &r->times) >= 2)
-			rule_count++;
-	}
-	fclose(f);
+	die("%s: %s", calling, text);
 }
 
 /* enter begins a call; the result is the failure that is wanted of it. Every
@@ -156,18 +79,8 @@ SHARED int enter(const char *call)
 {
 	pthread_mutex_lock(&lock);
 	calling = call;
-	if (!ready)
-		read_environment();
-	read_rules();
-	for (int i = 0; i < rule_count; i++) {
-		struct rule *r = &rules[i];
-		if (r->times == 0 || (strcmp(r->call, call) != 0 && strcmp(r->call, "*") != 0))
-			continue;
-		if (r->times > 0)
-			r->times--;
-		return r->code;
-	}
-	return 0;
+	config_read();
+	return injected(call, current);
 }
 
 SHARED int leave(int code)
@@ -191,7 +104,7 @@ SHARED void need_device(void)
 
 SHARED int set_device(int ordinal)
 {
-	if (ordinal < 0 || ordinal >= device_count)
+	if (ordinal < 0 || ordinal >= config.devices)
 		return ERR_DEVICE;
 	current = ordinal;
 	return 0;
@@ -199,83 +112,77 @@ SHARED int set_device(int ordinal)
 
 SHARED int is_device(devaddr p) { return (p >> 56) == (DEVICE_BITS >> 56); }
 
-/* memory_of finds the allocation that holds n bytes at p. */
-SHARED struct memory *memory_of(devaddr p, uint64_t n, const char *what)
+/* piece_of finds the allocation that holds n bytes at p. */
+SHARED struct piece *piece_of(devaddr p, uint64_t n, const char *what)
 {
 	if (!is_device(p))
 		misuse("the %s %#llx is host memory", what, (unsigned long long)p);
-	for (struct memory *m = memories; m; m = m->next)
+	for (struct piece *m = pieces; m; m = m->next)
 		if (p >= m->base && p - m->base <= m->size && n <= m->size - (p - m->base))
 			return m;
 	misuse("the %s %#llx, %llu bytes, lies in no allocation", what, (unsigned long long)p, (unsigned long long)n);
 	return NULL;
 }
 
-/* here is memory_of on the thread's device. */
-SHARED struct memory *here(devaddr p, uint64_t n, const char *what)
+/* here is piece_of on the thread's device. */
+SHARED struct piece *here(devaddr p, uint64_t n, const char *what)
 {
 	need_device();
-	struct memory *m = memory_of(p, n, what);
+	struct piece *m = piece_of(p, n, what);
 	if (m->device != current)
 		misuse("the %s is memory of device %d, the thread is on %d", what, m->device, current);
 	return m;
 }
 
-SHARED struct memory *add_memory(int fd, uint64_t size, int imported)
+SHARED struct piece *add_piece(struct memory *memory, int imported)
 {
-	struct memory *m = calloc(1, sizeof *m);
-	struct stat st;
-	if (!m || fstat(fd, &st) != 0)
+	struct piece *m = calloc(1, sizeof *m);
+	if (!m)
 		misuse("no host memory");
-	m->bytes = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	if (m->bytes == MAP_FAILED)
-		misuse("no host memory: %s", strerror(errno));
-	m->fd = fd;
-	m->size = size;
-	m->inode = st.st_ino;
+	m->memory = memory;
+	m->size = memory->size;
 	m->device = current;
 	m->imported = imported;
 	bump += GRAIN; /* neighbours don't touch */
 	m->base = DEVICE_BITS | (devaddr)current << 48 | bump;
-	bump += (size + GRAIN - 1) / GRAIN * GRAIN;
-	m->next = memories;
-	memories = m;
+	bump += (m->size + GRAIN - 1) / GRAIN * GRAIN;
+	m->next = pieces;
+	pieces = m;
 	return m;
 }
 
-static void drop_memory(struct memory *gone)
+static void drop_piece(struct piece *gone)
 {
-	for (struct memory **at = &memories; *at; at = &(*at)->next)
+	for (struct piece **at = &pieces; *at; at = &(*at)->next)
 		if (*at == gone) {
 			*at = gone->next;
 			break;
 		}
-	munmap(gone->bytes, gone->size);
-	close(gone->fd);
+	memory_drop(gone->memory);
 	free(gone);
 }
 
-/* allocate takes n bytes, full of what nobody has written. */
+SHARED uint64_t room_left(void)
+{
+	uint64_t busy = used[current] + config.taken[current];
+	return busy < config.memory ? config.memory - busy : 0;
+}
+
 SHARED int allocate(devaddr *out, uint64_t n)
 {
 	need_device();
 	if (n == 0)
 		misuse("0 bytes");
-	if (n > device_size || used[current] > device_size - n)
+	if (n > room_left())
 		return ERR_OOM;
-	int fd = memfd_create("hmcfs-standin", MFD_CLOEXEC);
-	if (fd < 0 || ftruncate(fd, n) != 0)
-		misuse("no memfd: %s", strerror(errno));
-	struct memory *m = add_memory(fd, n, 0);
-	memset(m->bytes, 0xa5, n);
+	*out = add_piece(memory_new(current, n), 0)->base;
 	used[current] += n;
-	*out = m->base;
 	return 0;
 }
 
 SHARED int release(devaddr p)
 {
-	struct memory *m = here(p, 0, "memory");
+	struct piece *m = here(p, 0, "memory");
 	if (m->base != p)
 		misuse("%#llx is inside of an allocation", (unsigned long long)p);
 	if (m->imported)
@@ -285,15 +192,15 @@ SHARED int release(devaddr p)
 	if (NAME_ENDS_FIRST && m->exported)
 		misuse("freed before its name was ended");
 	used[m->device] -= m->size;
-	drop_memory(m);
+	drop_piece(m);
 	return 0;
 }
 
 SHARED void memory_info(uint64_t *free_bytes, uint64_t *total)
 {
 	need_device();
-	*free_bytes = device_size - used[current];
-	*total = device_size;
+	*free_bytes = room_left();
+	*total = config.memory;
 }
 
 SHARED struct stream *new_stream(void)
@@ -331,8 +238,8 @@ static void run_stream(struct stream *s)
 		else
 			memset(op->dst, op->value, op->n);
 		for (int i = 0; i < 2; i++)
-			if (op->mems[i])
-				op->mems[i]->queued--;
+			if (op->pieces[i])
+				op->pieces[i]->queued--;
 		s->first = op->next;
 		free(op);
 	}
@@ -359,16 +266,16 @@ SHARED int end_stream(void *p)
 	return 0;
 }
 
-static void queue(void *stream, char *dst, const char *src, int value, uint64_t n, struct memory *a, struct memory *b)
+static void queue(void *stream, char *dst, const char *src, int value, uint64_t n, struct piece *a, struct piece *b)
 {
 	struct stream *s = check_stream(stream);
 	struct op *op = calloc(1, sizeof *op);
 	if (!op)
 		misuse("no host memory");
-	*op = (struct op){.dst = dst, .src = src, .value = value, .n = n, .mems = {a, b}};
+	*op = (struct op){.dst = dst, .src = src, .value = value, .n = n, .pieces = {a, b}};
 	for (int i = 0; i < 2; i++)
-		if (op->mems[i])
-			op->mems[i]->queued++;
+		if (op->pieces[i])
+			op->pieces[i]->queued++;
 	*s->last = op;
 	s->last = &op->next;
 }
@@ -382,7 +289,7 @@ static void host_memory(const void *p, uint64_t n, const char *what)
 }
 
 /* room checks what a runtime is told of the space behind a destination. */
-SHARED void check_room(struct memory *m, devaddr dst, uint64_t room, uint64_t n)
+SHARED void check_room(struct piece *m, devaddr dst, uint64_t room, uint64_t n)
 {
 	if (room < n)
 		misuse("%llu bytes into room for %llu", (unsigned long long)n, (unsigned long long)room);
@@ -390,46 +297,46 @@ SHARED void check_room(struct memory *m, devaddr dst, uint64_t room, uint64_t n)
 		misuse("room for %llu bytes is said, there is less", (unsigned long long)room);
 }
 
-SHARED struct memory *move_in(devaddr dst, const void *src, uint64_t n, void *stream)
+SHARED struct piece *move_in(devaddr dst, const void *src, uint64_t n, void *stream)
 {
 	host_memory(src, n, "source");
-	struct memory *m = here(dst, n, "destination");
-	queue(stream, m->bytes + (dst - m->base), src, 0, n, m, NULL);
+	struct piece *m = here(dst, n, "destination");
+	queue(stream, (char *)m->memory->bytes + (dst - m->base), src, 0, n, m, NULL);
 	return m;
 }
 
 SHARED void move_out(void *dst, devaddr src, uint64_t n, void *stream)
 {
 	host_memory(dst, n, "destination");
-	struct memory *m = here(src, n, "source");
-	queue(stream, dst, m->bytes + (src - m->base), 0, n, m, NULL);
+	struct piece *m = here(src, n, "source");
+	queue(stream, dst, (char *)m->memory->bytes + (src - m->base), 0, n, m, NULL);
 }
 
-SHARED struct memory *move_within(devaddr dst, devaddr src, uint64_t n, void *stream)
+SHARED struct piece *move_within(devaddr dst, devaddr src, uint64_t n, void *stream)
 {
-	struct memory *to = here(dst, n, "destination"), *from = here(src, n, "source");
+	struct piece *to = here(dst, n, "destination"), *from = here(src, n, "source");
 	if (n == 0)
 		misuse("0 bytes");
 	if (to == from && dst < src + n && src < dst + n)
 		misuse("source and destination overlap");
-	queue(stream, to->bytes + (dst - to->base), from->bytes + (src - from->base), 0, n, to, from);
+	queue(stream, (char *)to->memory->bytes + (dst - to->base), (char *)from->memory->bytes + (src - from->base), 0, n, to, from);
 	return to;
 }
 
-SHARED struct memory *fill_memory(devaddr dst, int value, uint64_t n, void *stream)
+SHARED struct piece *fill_memory(devaddr dst, int value, uint64_t n, void *stream)
 {
-	struct memory *m = here(dst, n, "destination");
+	struct piece *m = here(dst, n, "destination");
 	if (n == 0)
 		misuse("0 bytes");
-	queue(stream, m->bytes + (dst - m->base), NULL, value, n, m, NULL);
+	queue(stream, (char *)m->memory->bytes + (dst - m->base), NULL, value, n, m, NULL);
 	return m;
 }
 
 SHARED int can_reach(int device, int peer)
 {
-	if (device == peer || device < 0 || peer < 0 || device >= device_count || peer >= device_count)
-		misuse("from device %d to %d of %d", device, peer, device_count);
-	return peers_reach;
+	if (device == peer || device < 0 || peer < 0 || device >= config.devices || peer >= config.devices)
+		misuse("from device %d to %d of %d", device, peer, config.devices);
+	return config.peer;
 }
 
 SHARED int enable_peer(int peer)
@@ -445,65 +352,66 @@ SHARED int enable_peer(int peer)
 
 /* move_peer copies between two devices on a stream of the thread's, which is
  * the one of the two that is named. */
-SHARED struct memory *move_peer(devaddr dst, int to, devaddr src, int from, uint64_t n, void *stream, int worker)
+SHARED struct piece *move_peer(devaddr dst, int to, devaddr src, int from, uint64_t n, void *stream, int worker)
 {
 	need_device();
-	struct memory *a = memory_of(dst, n, "destination"), *b = memory_of(src, n, "source");
+	struct piece *a = piece_of(dst, n, "destination"), *b = piece_of(src, n, "source");
 	if (a->device != to || b->device != from)
 		misuse("copy from device %d to %d of memory of %d and %d", from, to, b->device, a->device);
 	if (to == from || current != worker)
 		misuse("copy from device %d to %d on a thread of device %d", from, to, current);
 	if (PEERS_ENABLE && !peer_on[current][current == to ? from : to])
 		misuse("access to the other device is not enabled");
-	queue(stream, a->bytes + (dst - a->base), b->bytes + (src - b->base), 0, n, a, b);
+	queue(stream, (char *)a->memory->bytes + (dst - a->base), (char *)b->memory->bytes + (src - b->base), 0, n, a, b);
 	return a;
 }
 
-/* A name of an allocation: who has it, and which one it is. */
+/* A name of an allocation: who has it, and which one it is; a nonce of 0 is
+ * not looked at. */
 struct name {
 	uint32_t pid, fd;
-	uint64_t inode;
+	uint64_t nonce;
 };
 
 SHARED struct name export_memory(devaddr p)
 {
-	struct memory *m = here(p, 0, "memory");
+	struct piece *m = here(p, 0, "memory");
 	if (m->base != p || m->imported)
 		misuse("%#llx is no allocation of this process", (unsigned long long)p);
 	m->exported = 1;
-	return (struct name){.pid = getpid(), .fd = m->fd, .inode = m->inode};
+	return (struct name){.pid = getpid(), .fd = m->memory->fd, .nonce = m->memory->nonce};
 }
 
 SHARED int import_memory(devaddr *out, struct name name)
 {
 	need_device();
 	char path[64];
-	struct stat st;
 	if (name.pid == (uint32_t)getpid())
 		return ERR_SAME_PROCESS;
 	snprintf(path, sizeof path, "/proc/%u/fd/%u", name.pid, name.fd);
 	int fd = open(path, O_RDWR | O_CLOEXEC);
-	if (fd < 0)
+	struct memory *memory = fd < 0 ? NULL : memory_open(fd);
+	if (!memory)
 		return ERR_HANDLE;
-	if (fstat(fd, &st) != 0 || st.st_size == 0 || (name.inode && st.st_ino != name.inode)) {
-		close(fd);
+	if (name.nonce && memory->nonce != name.nonce) {
+		memory_drop(memory);
 		return ERR_HANDLE;
 	}
-	for (struct memory *m = memories; m; m = m->next)
-		if (m->imported && m->inode == st.st_ino)
+	for (struct piece *m = pieces; m; m = m->next)
+		if (m->imported && m->memory->nonce == memory->nonce)
 			misuse("the handle is open already");
-	*out = add_memory(fd, st.st_size, 1)->base;
+	*out = add_piece(memory, 1)->base;
 	return 0;
 }
 
 SHARED int close_import(devaddr p)
 {
-	struct memory *m = here(p, 0, "memory");
+	struct piece *m = here(p, 0, "memory");
 	if (!m->imported || m->base != p)
 		misuse("%#llx was not imported", (unsigned long long)p);
 	if (m->queued)
 		misuse("closed while a stream has work with it");
-	drop_memory(m);
+	drop_piece(m);
 	return 0;
 }
 
@@ -538,16 +446,6 @@ SHARED int unpin_memory(const void *p)
 
 /* What follows is for tests in the same process. */
 
-/* hmcfs_standin_control names the control file; it wins over the environment. */
-API void hmcfs_standin_control(const char *path)
-{
-	pthread_mutex_lock(&lock);
-	snprintf(control, sizeof control, "%s", path);
-	memset(&control_seen, 0, sizeof control_seen);
-	rule_count = 0;
-	pthread_mutex_unlock(&lock);
-}
-
 /* hmcfs_standin_left counts what was not given back: allocations and mappings,
  * then streams, then pinned ranges, in 16 bits each; contexts in the rest. */
 static int contexts_left(void);
@@ -556,7 +454,7 @@ API uint64_t hmcfs_standin_left(void)
 {
 	uint64_t n = 0, s = 0, q = 0;
 	pthread_mutex_lock(&lock);
-	for (struct memory *m = memories; m; m = m->next)
+	for (struct piece *m = pieces; m; m = m->next)
 		n++;
 	for (struct stream *t = streams; t; t = t->next)
 		s++;
@@ -577,8 +475,8 @@ API void hmcfs_standin_reset(void)
 		streams = s->next;
 		free(s);
 	}
-	while (memories)
-		drop_memory(memories);
+	while (pieces)
+		drop_piece(pieces);
 	while (pins) {
 		struct pinned *p = pins;
 		pins = p->next;

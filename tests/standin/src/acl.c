@@ -66,7 +66,7 @@ API aclError aclFinalize(void)
 API aclError aclrtGetDeviceCount(uint32_t *count)
 {
 	int code = begin("aclrtGetDeviceCount");
-	*count = code ? 0 : device_count;
+	*count = code ? 0 : config.devices;
 	return leave(code);
 }
 
@@ -92,7 +92,7 @@ API aclError aclrtSetDevice(int32_t device)
 API aclError aclrtResetDevice(int32_t device)
 {
 	int code = begin("aclrtResetDevice");
-	if (device < 0 || device >= device_count || contexts[device] == 0)
+	if (device < 0 || device >= config.devices || contexts[device] == 0)
 		misuse("device %d is not set", device);
 	if (!code)
 		contexts[device]--;
@@ -167,7 +167,7 @@ API aclError aclrtSynchronizeStream(aclrtStream stream)
 
 static void copy_on_device(devaddr dst, size_t room, devaddr src, size_t n, aclrtStream stream)
 {
-	struct memory *to = memory_of(dst, n, "destination"), *from = memory_of(src, n, "source");
+	struct piece *to = piece_of(dst, n, "destination"), *from = piece_of(src, n, "source");
 	check_room(to, dst, room, n);
 	if (to->device != from->device) {
 		need_device();
@@ -228,28 +228,28 @@ API aclError aclrtDeviceEnablePeerAccess(int32_t peer, uint32_t flags)
 API aclError aclrtIpcMemGetExportKey(void *ptr, size_t size, char *key, size_t len, uint64_t flags)
 {
 	int code = begin("aclrtIpcMemGetExportKey");
-	struct memory *m = here((devaddr)ptr, size, "memory");
+	struct piece *m = here((devaddr)ptr, size, "memory");
 	if (m->size != size || len != 65 || flags != 1)
 		misuse("%zu of %llu bytes, a key of %zu, flags %llu", size, (unsigned long long)m->size, len, (unsigned long long)flags);
 	if (m->exported)
 		misuse("the memory has a key already");
 	struct name name = export_memory((devaddr)ptr);
 	memset(key, 0, len);
-	snprintf(key, len, "%032llx%08x%08x%016llx", 0x5aull, name.pid, name.fd, (unsigned long long)name.inode);
+	snprintf(key, len, "%032llx%08x%08x%016llx", 0x5aull, name.pid, name.fd, (unsigned long long)name.nonce);
 	return done(code);
 }
 
 API aclError aclrtIpcMemImportByKey(void **ptr, const char *key, uint64_t flags)
 {
 	int code = begin("aclrtIpcMemImportByKey");
-	unsigned long long mark = 0, inode = 0;
+	unsigned long long mark = 0, nonce = 0;
 	struct name name = {0};
 	devaddr p = 0;
 	if (flags)
 		misuse("flags %llu", (unsigned long long)flags);
-	if (!code && (strlen(key) != 64 || sscanf(key, "%32llx%8x%8x%16llx", &mark, &name.pid, &name.fd, &inode) != 4 || mark != 0x5a))
+	if (!code && (strlen(key) != 64 || sscanf(key, "%32llx%8x%8x%16llx", &mark, &name.pid, &name.fd, &nonce) != 4 || mark != 0x5a))
 		code = ERR_HANDLE;
-	name.inode = inode;
+	name.nonce = nonce;
 	if (!code)
 		code = import_memory(&p, name);
 	*ptr = (void *)p;
@@ -259,12 +259,12 @@ API aclError aclrtIpcMemImportByKey(void **ptr, const char *key, uint64_t flags)
 API aclError aclrtIpcMemClose(const char *key)
 {
 	int code = begin("aclrtIpcMemClose");
-	unsigned long long inode = 0;
+	unsigned long long nonce = 0;
 	need_device();
-	if (strlen(key) != 64 || sscanf(key + 48, "%16llx", &inode) != 1)
+	if (strlen(key) != 64 || sscanf(key + 48, "%16llx", &nonce) != 1)
 		misuse("\"%s\" is no key", key);
-	for (struct memory *m = memories; m; m = m->next) {
-		if (m->inode != inode)
+	for (struct piece *m = pieces; m; m = m->next) {
+		if (m->memory->nonce != nonce)
 			continue;
 		if (m->imported) {
 			close_import(m->base);

@@ -41,7 +41,7 @@ static int contexts_left(void)
 static int number_of(CNdev dev)
 {
 	int i = (int)(dev - DEVICE_HANDLE);
-	if (dev < DEVICE_HANDLE || i >= device_count)
+	if (dev < DEVICE_HANDLE || i >= config.devices)
 		misuse("%#llx is no device", (unsigned long long)dev);
 	return i;
 }
@@ -74,14 +74,14 @@ API CNresult cnInit(unsigned int flags)
 API CNresult cnDeviceGetCount(int *count)
 {
 	int code = begin("cnDeviceGetCount");
-	*count = code ? 0 : device_count;
+	*count = code ? 0 : config.devices;
 	return leave(code);
 }
 
 API CNresult cnDeviceGet(CNdev *dev, int ordinal)
 {
 	int code = begin("cnDeviceGet");
-	if (!code && (ordinal < 0 || ordinal >= device_count))
+	if (!code && (ordinal < 0 || ordinal >= config.devices))
 		code = ERR_DEVICE;
 	*dev = DEVICE_HANDLE + ordinal;
 	return leave(code);
@@ -263,7 +263,7 @@ API CNresult cnIpcCloseMemHandle(CNaddr ptr)
 API CNresult cnMemGetAddressRange(CNaddr *base, cn_uint64_t *size, const CNaddr ptr)
 {
 	int code = begin("cnMemGetAddressRange");
-	struct memory *m = here(ptr, 0, "memory");
+	struct piece *m = here(ptr, 0, "memory");
 	*base = m->base;
 	*size = m->size;
 	return done(code);

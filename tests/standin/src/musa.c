@@ -25,8 +25,8 @@ static int contexts_left(void) { return 0; }
 API musaError_t musaGetDeviceCount(int *count)
 {
 	int code = enter("musaGetDeviceCount");
-	*count = code ? 0 : device_count;
-	return leave(code || device_count ? code : 100);
+	*count = code ? 0 : config.devices;
+	return leave(code || config.devices ? code : 100);
 }
 
 API musaError_t musaGetDeviceProperties(struct musaDeviceProp *prop, int device)

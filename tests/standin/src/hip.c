@@ -33,8 +33,8 @@ static int contexts_left(void) { return 0; }
 API hipError_t hipGetDeviceCount(int *count)
 {
 	int code = enter("hipGetDeviceCount");
-	*count = code ? 0 : device_count;
-	return leave(code || device_count ? code : 100);
+	*count = code ? 0 : config.devices;
+	return leave(code || config.devices ? code : 100);
 }
 
 API hipError_t hipDeviceGetName(char *name, int len, hipDevice_t device)
@@ -204,7 +204,7 @@ API hipError_t hipIpcCloseMemHandle(void *ptr)
 API hipError_t hipMemGetAddressRange(hipDeviceptr_t *base, size_t *size, hipDeviceptr_t ptr)
 {
 	int code = enter("hipMemGetAddressRange");
-	struct memory *m = here((devaddr)ptr, 0, "memory");
+	struct piece *m = here((devaddr)ptr, 0, "memory");
 	*base = (void *)m->base;
 	*size = m->size;
 	return done(code);
