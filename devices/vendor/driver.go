@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"sync"
 
 	"go.uber.org/zap"
@@ -49,6 +50,9 @@ type Driver struct {
 	mu sync.Mutex
 	// +checklocks:mu
 	table *table // nil until the library is open and ready
+	// loaded is the name that the library was found by.
+	// +checklocks:mu
+	loaded string
 	// +checklocks:mu
 	opened uint64 // how many devices, ever
 }
@@ -83,6 +87,7 @@ func (d *Driver) library() (*table, error) {
 	if err != nil {
 		return nil, err
 	}
+	d.loaded = lib.Name()
 	if err := t.init(); err != nil {
 		return nil, d.noDevice(err)
 	}
@@ -91,8 +96,10 @@ func (d *Driver) library() (*table, error) {
 }
 
 // noDevice is why there is none although the library is there.
+//
+// +checklocks:d.mu
 func (d *Driver) noDevice(err error) error {
-	return fmt.Errorf("%s finds no %s device (%s): %w", d.family.library.Names[0], d.family.vendor, d.family.check, err)
+	return fmt.Errorf("%s finds no %s device: %w; %s", filepath.Base(d.loaded), d.family.vendor, err, d.family.check)
 }
 
 // errNone is the reason where a runtime counts 0 devices and calls that no
@@ -110,6 +117,8 @@ func (d *Driver) devices() (*table, int, error) {
 		err = errNone
 	}
 	if err != nil {
+		d.mu.Lock()
+		defer d.mu.Unlock()
 		return nil, 0, d.noDevice(err)
 	}
 	return t, n, nil

@@ -26,17 +26,7 @@ typedef struct {
 } aclrtUuid;
 #endif
 
-/* A context is its device's entry here: how often the device is set. */
-static int contexts[MAX_DEVICES];
 static int initialised;
-
-static int contexts_left(void)
-{
-	int n = 0;
-	for (int i = 0; i < MAX_DEVICES; i++)
-		n += contexts[i];
-	return n;
-}
 
 static int begin(const char *call)
 {

@@ -24,19 +24,9 @@ typedef struct CNqueue_st *CNqueue;
 typedef struct CNipcMemHandle_st *CNIpcMemHandle;
 #endif
 
-/* A context is its device's entry here. */
-static int contexts[MAX_DEVICES];
 static int initialised;
 /* A device's handle is not its number. */
 enum { DEVICE_HANDLE = 0x1000 };
-
-static int contexts_left(void)
-{
-	int n = 0;
-	for (int i = 0; i < MAX_DEVICES; i++)
-		n += contexts[i];
-	return n;
-}
 
 static int number_of(CNdev dev)
 {

@@ -28,8 +28,6 @@ typedef struct hipIpcMemHandle_st {
 } hipIpcMemHandle_t;
 #endif
 
-static int contexts_left(void) { return 0; }
-
 API hipError_t hipGetDeviceCount(int *count)
 {
 	int code = enter("hipGetDeviceCount");

@@ -20,8 +20,6 @@ struct musaDeviceProp {
 	char rest[2048];
 };
 
-static int contexts_left(void) { return 0; }
-
 API musaError_t musaGetDeviceCount(int *count)
 {
 	int code = enter("musaGetDeviceCount");

@@ -59,6 +59,9 @@ static struct stream *streams;
 static struct pinned *pins;
 static uint64_t used[MAX_DEVICES], bump;
 static int peer_on[MAX_DEVICES][MAX_DEVICES];
+/* How often a context of a device was taken, where a vendor has contexts; the
+ * entry's address is the context. */
+static int contexts[MAX_DEVICES];
 static const char *calling = "?";
 
 static __thread int current = -1;
@@ -448,11 +451,9 @@ SHARED int unpin_memory(const void *p)
 
 /* hmcfs_standin_left counts what was not given back: allocations and mappings,
  * then streams, then pinned ranges, in 16 bits each; contexts in the rest. */
-static int contexts_left(void);
-
 API uint64_t hmcfs_standin_left(void)
 {
-	uint64_t n = 0, s = 0, q = 0;
+	uint64_t n = 0, s = 0, q = 0, c = 0;
 	pthread_mutex_lock(&lock);
 	for (struct piece *m = pieces; m; m = m->next)
 		n++;
@@ -460,7 +461,8 @@ API uint64_t hmcfs_standin_left(void)
 		s++;
 	for (struct pinned *p = pins; p; p = p->next)
 		q++;
-	uint64_t c = contexts_left();
+	for (int i = 0; i < MAX_DEVICES; i++)
+		c += contexts[i];
 	pthread_mutex_unlock(&lock);
 	return n | s << 16 | q << 32 | c << 48;
 }
@@ -483,6 +485,7 @@ API void hmcfs_standin_reset(void)
 		free(p);
 	}
 	memset(used, 0, sizeof used);
+	memset(contexts, 0, sizeof contexts);
 	memset(peer_on, 0, sizeof peer_on);
 	pthread_mutex_unlock(&lock);
 }
