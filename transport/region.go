@@ -178,13 +178,13 @@ func (w want) pages() error {
 		// The file's own position is moved, which nothing uses.
 		hole, seekErr = unix.Seek(int(fd), int64(w.off), unix.SEEK_HOLE)
 	})
-	if err = errors.Join(err, seekErr); err != nil {
-		return err
-	}
-	if uint64(hole) < w.end() {
+	switch err = errors.Join(err, seekErr); {
+	case errors.Is(err, syscall.ENXIO): // it ends before
+		return errHole
+	case err == nil && uint64(hole) < w.end():
 		return errHole
 	}
-	return nil
+	return err
 }
 
 // allocate gives a file its pages for a range, and makes it as long.
