@@ -41,7 +41,7 @@ type model struct {
 	max, longest int
 	// copies are that many steps of 10 on top, which are all copies.
 	copies int
-	devs         []string
+	devs   []string
 }
 
 // run does random steps on three files of two devices, fewer in short tests.

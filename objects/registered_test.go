@@ -138,12 +138,12 @@ func TestShrinkingSource(t *testing.T) {
 	if testing.Short() || kit.Race() {
 		rounds = 12
 	}
-	stop, cancel := context.WithCancel(t.Context())
+	var stop atomic.Bool
 	var copiers sync.WaitGroup
 	for i := range 2 {
 		onCard, back := r.create("sim0", fmt.Sprint("card", i)), r.create("host", fmt.Sprint("back", i))
 		copiers.Go(func() {
-			for stop.Err() == nil {
+			for !stop.Load() {
 				c.copyOnce(onCard, back)
 			}
 			r.close(onCard)
@@ -156,7 +156,7 @@ func TestShrinkingSource(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	cancel()
+	stop.Store(true)
 	copiers.Wait()
 	r.close(c.file)
 	for _, name := range []string{"source", "back0", "back1"} {

@@ -139,7 +139,7 @@ func (d *direct) piece(ctx context.Context, from, to uint64) error {
 func (d *direct) byDevice(ctx context.Context, g *region, off uint64, n devices.Size) (moved bool, err error) {
 	part, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stop := context.AfterFunc(g.revoked, cancel)
+	stop := context.AfterFunc(g.revoked, cancel) //nolint:contextcheck // the region's end is another's doing
 	defer stop()
 	at := devices.Size(off - d.want.off)
 	if d.want.into {
@@ -152,7 +152,7 @@ func (d *direct) byDevice(ctx context.Context, g *region, off uint64, n devices.
 		return false, nil
 	}
 	if err == nil {
-		d.e.regions.bytes.Add(uint64(n))
+		d.e.regions.counts.bytes.Add(uint64(n))
 	}
 	return err == nil, err
 }

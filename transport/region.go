@@ -59,6 +59,9 @@ func newRegion(f *pinnedFile, d devices.Device, off uint64, size devices.Size) *
 
 func (g *region) end() uint64 { return g.off + uint64(g.size) }
 
+// overlaps says whether the region holds a byte of [off, end).
+func (g *region) overlaps(off, end uint64) bool { return g.off < end && off < g.end() }
+
 // register maps the pages and has the device lock them. They must all be
 // there before they are mapped: a page that is missing would be a SIGBUS for
 // whoever touches it with the tier full.

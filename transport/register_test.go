@@ -221,18 +221,18 @@ func TestRegisteredFile(t *testing.T) {
 		t.Error("the file's time is not that of the copy")
 	}
 	got := make([]byte, 9*mib+3000)
-	if _, err := f.ReadAt(got, 0); err != nil {
+	if _, err = f.ReadAt(got, 0); err != nil {
 		t.Fatal(err)
 	}
 	if want := append(kit.Bytes(3, 0, 3000), c.want...); !bytes.Equal(got, want) {
 		t.Error("the file holds other bytes")
 	}
 	setTimes()
-	if err := c.dev.Fill(t.Context(), c.mem, 0); err != nil {
+	if err = c.dev.Fill(t.Context(), c.mem, 0); err != nil {
 		t.Fatal(err)
 	}
 	fresh := newEngine(t, transport.Options{})
-	if _, err := fresh.Copy(t.Context(), transport.DeviceSpan(c.mem), span(f, 3000, 9*mib)); err != nil {
+	if _, err = fresh.Copy(t.Context(), transport.DeviceSpan(c.mem), span(f, 3000, 9*mib)); err != nil {
 		t.Fatal(err)
 	}
 	c.holds(c.want)

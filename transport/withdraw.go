@@ -50,22 +50,15 @@ func (r *regions) hold(ctx context.Context, id FileID, off, end uint64) (release
 	r.mu.Lock()
 	f := r.fileLocked(id)
 	f.held++
-	inside := func(g *region) bool { return g.off < end && off < g.end() }
-	unused := r.dropOfLocked(f, inside)
+	unused := r.dropOfLocked(f, func(g *region) bool { return g.overlaps(off, end) })
 	var others []*region
 	for g := range f.leaving {
-		if inside(g) {
+		if g.overlaps(off, end) {
 			g.revoke()
 			others = append(others, g)
 		}
 	}
 	r.mu.Unlock()
-	release = func() {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		f.held--
-		r.sweepLocked(f)
-	}
 	for _, g := range unused {
 		r.end(g)
 	}
@@ -73,11 +66,19 @@ func (r *regions) hold(ctx context.Context, id FileID, off, end uint64) (release
 		select {
 		case <-g.gone:
 		case <-ctx.Done():
-			release()
+			r.release(f)
 			return nil, fmt.Errorf("wait for the devices that use a file: %w", ctx.Err())
 		}
 	}
-	return release, nil
+	return func() { r.release(f) }, nil
+}
+
+// release undoes one hold.
+func (r *regions) release(f *pinnedFile) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	f.held--
+	r.sweepLocked(f)
 }
 
 func (r *regions) forgetFile(id FileID) {
