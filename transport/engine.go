@@ -130,7 +130,7 @@ func (e *Engine) Slots() *SlotPool { return e.slots }
 // Stats returns a snapshot of the counters.
 func (e *Engine) Stats() Stats {
 	used, total := e.slots.pinned()
-	s := Stats{Paths: e.counters.snapshot(), PinnedInUse: used, PinnedTotal: total}
+	s := Stats{Paths: e.counters.snapshot(), PinnedInUse: used, PinnedTotal: total, PinFailures: e.slots.notPinned.Load()}
 	if e.regions != nil {
 		s.Registered = e.regions.stats()
 	}

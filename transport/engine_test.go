@@ -174,7 +174,7 @@ func TestCloseWaits(t *testing.T) {
 
 func TestStatsJSON(t *testing.T) {
 	e := newEngine(t, transport.Options{})
-	if text, err := json.Marshal(e.Stats()); err != nil || string(text) != `{"paths":[],"pinned_in_use":0,"pinned_total":0,"registered":`+
+	if text, err := json.Marshal(e.Stats()); err != nil || string(text) != `{"paths":[],"pinned_in_use":0,"pinned_total":0,"pin_failures":0,"registered":`+
 		`{"bytes":0,"hits":0,"registered":0,"failures":0,"evicted":0,"stale":0,"direct_bytes":0}}` {
 		t.Errorf("fresh counters are %s, error %v", text, err)
 	}

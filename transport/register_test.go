@@ -279,6 +279,9 @@ func TestRegisteredRefused(t *testing.T) {
 		}
 	}
 	s := e.Stats().Registered
+	if e.Stats().PinFailures == 0 {
+		t.Error("slots that are not pinned are not counted")
+	}
 	if s.Failures == 0 || s.Failures > 3 || s.DirectBytes != 0 || s.Bytes != 0 {
 		t.Errorf("%+v", s)
 	}

@@ -12,6 +12,9 @@ type Stats struct {
 	PinnedInUse devices.Size `json:"pinned_in_use"`
 	// PinnedTotal is the bytes of all slots, with those kept for reuse.
 	PinnedTotal devices.Size `json:"pinned_total"`
+	// PinFailures is how often a device that locks host memory failed to lock
+	// a slot: copies through it are slower.
+	PinFailures uint64 `json:"pin_failures"`
 	// Registered tells of the files' own pages that devices reach.
 	Registered RegisteredStats `json:"registered"`
 }

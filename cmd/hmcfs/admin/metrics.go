@@ -46,7 +46,7 @@ type collector struct {
 
 	info                                            *prometheus.Desc
 	bytes, operations, failures, latency            *prometheus.Desc
-	pinnedUsed, pinnedTotal                         *prometheus.Desc
+	pinnedUsed, pinnedTotal, pinFailures            *prometheus.Desc
 	registered, registeredPieces, registeredBytes   *prometheus.Desc
 	memoryTotal, memoryUsed, memoryFree, memoryHeld *prometheus.Desc
 	devEpoch                                        *prometheus.Desc
@@ -66,6 +66,7 @@ func newCollector(m Metrics) *collector {
 		latency:     d("transfer_seconds", "Time of one copy, by path and device.", "path", "device"),
 		pinnedUsed:  d("pinned_in_use_bytes", "Pinned buffers that a copy holds now."),
 		pinnedTotal: d("pinned_bytes", "Pinned buffers, those kept for reuse included."),
+		pinFailures: d("pin_failures_total", "Pinned buffers that a device could not lock; copies through them are slower."),
 		registered:  d("registered_bytes", "Bytes of host files that devices have registered now."),
 		registeredPieces: d("registered_pieces_total",
 			"Pieces of host files looked for by copies: hit, registered (anew), failed; and given up: evicted, stale.", "outcome"),
@@ -84,7 +85,7 @@ func newCollector(m Metrics) *collector {
 // Describe sends the metrics that Collect may send.
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		c.info, c.bytes, c.operations, c.failures, c.latency, c.pinnedUsed, c.pinnedTotal,
+		c.info, c.bytes, c.operations, c.failures, c.latency, c.pinnedUsed, c.pinnedTotal, c.pinFailures,
 		c.registered, c.registeredPieces, c.registeredBytes,
 		c.memoryTotal, c.memoryUsed, c.memoryFree, c.memoryHeld, c.devEpoch, c.fsCount, c.fsErrors, c.fsSeconds,
 	} {
@@ -116,6 +117,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 func (c *collector) transfers(ch chan<- prometheus.Metric, s transport.Stats) {
 	gauge(ch, c.pinnedUsed, float64(s.PinnedInUse))
 	gauge(ch, c.pinnedTotal, float64(s.PinnedTotal))
+	counter(ch, c.pinFailures, float64(s.PinFailures))
 	gauge(ch, c.registered, float64(s.Registered.Bytes))
 	counter(ch, c.registeredBytes, float64(s.Registered.DirectBytes))
 	for outcome, n := range map[string]uint64{
