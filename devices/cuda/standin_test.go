@@ -112,13 +112,15 @@ func wrong() map[string]struct {
 func TestStandInEndsWrongCalls(t *testing.T) {
 	calls := wrong()
 	if name, is := strings.CutPrefix(flag.Arg(0), "wrong:"); is {
-		d := newStandIn(t).driver()
+		d := NewDriver(Options{Library: flag.Arg(1)})
 		calls[name].call(t, open(t, d, "cuda:0"), open(t, d, "cuda:1"))
 		return
 	}
+	lib := newStandIn(t)
 	for name, c := range calls {
 		t.Run(name, func(t *testing.T) {
-			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestStandInEndsWrongCalls$", "-test.count=1", "wrong:"+name)
+			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestStandInEndsWrongCalls$", "-test.count=1",
+				"wrong:"+name, lib.path)
 			var errs bytes.Buffer
 			cmd.Stderr = &errs
 			err := cmd.Run()
