@@ -124,6 +124,8 @@ static CUresult enter(const char *call, int needs_context)
 
 static CUresult leave(CUresult r)
 {
+	if (current)
+		account_set(current->device, current->used);
 	pthread_mutex_unlock(&lock);
 	return r;
 }
@@ -194,7 +196,7 @@ static void range_drop(struct range *r)
 
 static uint64_t free_bytes(int device)
 {
-	uint64_t used = contexts[device].used + config.taken[device];
+	uint64_t used = contexts[device].used + config.taken[device] + account_others(device);
 	return used < config.memory ? config.memory - used : 0;
 }
 
