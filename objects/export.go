@@ -122,7 +122,7 @@ func (s *Store) Export(ctx context.Context, ino Ino, who Caller, opts ExportOpti
 	var out Exported
 	err = o.change(ctx, func() (err error) {
 		if err = o.beginExport(ctx, opts.Kind); err == nil {
-			err = s.addHolder(o, holder)
+			err = s.addHolder(o, holder) //nolint:contextcheck // the holder ends when he ends
 			holder = nil
 		}
 		if err == nil {
