@@ -72,7 +72,7 @@ func (s *Store) rebindOne(ctx context.Context, t *tier, in metadata.Inode) error
 	sh.mu.Lock()
 	sh.getLocked(in.Ino).obj = o
 	sh.mu.Unlock()
-	return s.watch(in.Ino, b)
+	return s.watch(in.Ino, b) //nolint:contextcheck // the owner ends when he ends
 }
 
 // reopen opens the memory of a record, which must be the same as before.
@@ -133,8 +133,11 @@ func isFile(f *os.File, want owner.FileID) bool {
 }
 
 // boundTo tells what a file was bound to, in the text form of package share.
-func (s *Store) boundTo(ctx context.Context, ino Ino) ([]byte, error) {
-	data, err := s.meta.Binding(ctx, ino)
+func (s *Store) boundTo(ctx context.Context, a Attr) ([]byte, error) {
+	ino, data, err := a.Ino, []byte(nil), metadata.ErrNoXattr
+	if a.State == StateBound {
+		data, err = s.meta.Binding(ctx, ino)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("attribute %s of inode %d: %w", XattrBind, ino, err)
 	}

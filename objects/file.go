@@ -86,6 +86,15 @@ func (o *object) clip(off uint64, n int) (uint64, error) {
 // A host file can be cut between the look at its size and the read, also by
 // the kernel. Then the read is short, as if it had come later.
 func (f *File) ReadAt(ctx context.Context, p []byte, off uint64) (int, error) {
+	n, err := f.peek(ctx, p, off)
+	if n > 0 {
+		f.obj.accessed()
+	}
+	return n, err
+}
+
+// peek is ReadAt without noting the access.
+func (f *File) peek(ctx context.Context, p []byte, off uint64) (int, error) {
 	n, err := f.readAt(ctx, p, off)
 	// Our own file was cut meanwhile, so the object has another end now. That
 	// of another process has not: its owner has broken it.
@@ -105,7 +114,6 @@ func (f *File) readAt(ctx context.Context, p []byte, off uint64) (int, error) {
 		return 0, fmt.Errorf("read object %d: %w", f.obj.ino, err)
 	}
 	defer release()
-	f.obj.accessed()
 	for _, at := range pieces {
 		part := p[at.off-off : at.off-off+at.n]
 		if at.hole {

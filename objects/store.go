@@ -21,7 +21,9 @@ type Store struct {
 	tiers  []*tier // in the order of Options.Devices; immutable
 	table  table
 	names  names
-	hole   []byte // what a hole looks like in place; nobody writes to it
+	// headers is what is known of files of tensors
+	headers headers
+	hole    []byte // what a hole looks like in place; nobody writes to it
 	// background work that Close waits for
 	work sync.WaitGroup
 	stop context.CancelFunc
@@ -40,7 +42,10 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	s := &Store{meta: o.Meta, engine: o.Engine, log: o.Logger.Named("objects"), hole: make([]byte, 64<<10), owners: owner.NewWatcher()}
+	s := &Store{
+		meta: o.Meta, engine: o.Engine, log: o.Logger.Named("objects"),
+		hole: make([]byte, 64<<10), owners: owner.NewWatcher(), headers: newHeaders(),
+	}
 	for _, dev := range o.Devices {
 		t, err := newTier(dev, o.Arena)
 		if err != nil {

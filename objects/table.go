@@ -90,10 +90,15 @@ func (s *Store) Reference(ino Ino, n uint64) {
 func (s *Store) Forget(ino Ino, n uint64) {
 	sh := s.table.shard(ino)
 	sh.mu.Lock()
-	defer sh.mu.Unlock()
+	last := true
 	if e := sh.entries[ino]; e != nil {
 		e.lookups -= min(n, e.lookups)
+		last = e.lookups == 0
 		sh.sweepLocked(ino, e)
+	}
+	sh.mu.Unlock()
+	if last {
+		s.headers.forget(ino)
 	}
 }
 

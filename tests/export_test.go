@@ -115,7 +115,7 @@ func TestExportedFileIsRemoved(t *testing.T) {
 		f, g := p.path("f"), p.path("g")
 		create(t, f, 1, n)
 		_, view := exportFile(t, f)
-		elsewhere := p.m.Path(map[string]string{"host": "sim0", "sim0": "host"}[p.name], "moved")
+		elsewhere := p.m.Path(elsewhereOf(p.name), "moved")
 		wantErrno(t, unix.Rename(f, elsewhere), unix.EBUSY)
 		must(t, os.Rename(f, g))
 		must(t, os.Remove(g))

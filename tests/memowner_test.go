@@ -33,7 +33,7 @@ func newMemOwner(t *testing.T, uid uint32, seed uint64, n int) *memOwner {
 	kit.FillAt(o.bytes, seed, 0)
 	o.cmd = exec.Command("cat") // until its input ends
 	o.cmd.ExtraFiles = []*os.File{o.file}
-	o.cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}, Pdeathsig: syscall.SIGKILL}
+	o.cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
 	o.cmd.Dir = "/"
 	o.stdin, err = o.cmd.StdinPipe()
 	must(t, err)
@@ -100,4 +100,54 @@ func bindFile(t *testing.T, path, value string) {
 	t.Helper()
 	must(t, os.WriteFile(path, nil, 0o666))
 	must(t, unix.Setxattr(path, bindXattr, []byte(value), 0))
+}
+
+// path is where the test itself has the memory.
+func (o *memOwner) path() string { return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), o.file.Fd()) }
+
+func pathPiece(path string, n int) string {
+	return fmt.Sprintf(`{"kind":"memfd","path":%q,"size":%d}`, path, n)
+}
+
+func fdPiece(f *os.File) string {
+	return fmt.Sprintf(`{"kind":"memfd","fd":%d,"size":1}`, f.Fd())
+}
+
+func mustXattr(t *testing.T, path, name string) string {
+	t.Helper()
+	value, err := getxattr(path, name)
+	must(t, err)
+	return value
+}
+
+// shmDir is a directory of shared memory that is gone at the end of the test.
+func shmDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/dev/shm", "hmcfs-test-") //nolint:usetesting // it must be on a tmpfs
+	must(t, err)
+	t.Cleanup(func() { must(t, os.RemoveAll(dir)) })
+	return dir
+}
+
+// openForBinding opens what looks like memory and is none, or not ours.
+func openForBinding(t *testing.T) map[string]*os.File {
+	t.Helper()
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	must(t, err)
+	must(t, unix.Close(pair[1]))
+	event, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
+	must(t, err)
+	shm := shmDir(t) + "/read-only"
+	must(t, os.WriteFile(shm, []byte("content"), 0o666))
+	read, err := os.Open(shm)
+	must(t, err)
+	files := map[string]*os.File{
+		"socket": os.NewFile(uintptr(pair[0]), "socket"), "event": os.NewFile(uintptr(event), "event"), "read-only": read,
+	}
+	t.Cleanup(func() {
+		for _, f := range files {
+			must(t, f.Close())
+		}
+	})
+	return files
 }

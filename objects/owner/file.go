@@ -100,7 +100,10 @@ func (p *Process) Descriptor(n int, uid uint32) (*os.File, error) {
 	name := p.dir("fd/" + strconv.Itoa(n))
 	f, err := p.Take(n)
 	if err == nil {
-		if err := errors.Join(check(f), CheckWritable(f)); err != nil {
+		if _, _, err = Facts(f); err == nil {
+			err = CheckWritable(f)
+		}
+		if err != nil {
 			return nil, errors.Join(fmt.Errorf("%s: %w", name, err), f.Close())
 		}
 		return f, nil
@@ -118,11 +121,6 @@ func (p *Process) Descriptor(n int, uid uint32) (*os.File, error) {
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
-}
-
-func check(f *os.File) error {
-	_, _, err := Facts(f)
-	return err
 }
 
 // Open opens shared memory by its path, for its user.

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Library compiles <source>.c of this package's folder into a shared library
+// Library compiles src/<source>.c of this package's folder into a shared library
 // with the given file name (and soname), in a folder of its own, and returns
 // that folder: the value for LD_LIBRARY_PATH.
 func Library(t testing.TB, source, soname string) (dir string) {
@@ -19,7 +19,7 @@ func Library(t testing.TB, source, soname string) (dir string) {
 	return dir
 }
 
-// Program compiles <source>.c of this package's folder and returns the
+// Program compiles src/<source>.c of this package's folder and returns the
 // program's path. It is linked with libdl only: a program opens the vendor's
 // library by itself.
 func Program(t testing.TB, source string) (path string) {
@@ -36,7 +36,7 @@ func compile(t testing.TB, source, out string, flags ...string) {
 		t.Fatal("where this package lies is not known")
 	}
 	args := append([]string{"-std=gnu11", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-pthread"}, flags...)
-	args = append(args, "-o", out, filepath.Join(filepath.Dir(here), source+".c"), "-ldl")
+	args = append(args, "-o", out, filepath.Join(filepath.Dir(here), "src", source+".c"), "-ldl")
 	cmd := exec.CommandContext(t.Context(), "cc", args...)
 	cmd.Stderr = os.Stderr
 	if err := cmd.Run(); err != nil {

@@ -18,5 +18,6 @@
 //
 // # Lock order
 //
-// shares.mu and listener.mu: none is held while another lock is taken.
+//	shares.mu
+//	  listener.mu
 package admin
