@@ -176,9 +176,9 @@ func (d *Daemon) recordsFault(err error) error {
 
 func (d *Daemon) openStore(ctx context.Context, back *undo) error {
 	s := d.opts.Settings
-	engine, err := transport.New(transport.Options{
-		ChunkSize: s.ChunkSize, Slots: s.Slots, MaxPinned: s.MaxPinned, Logger: d.opts.Logger,
-	})
+	moves := s.Transport()
+	moves.Logger = d.opts.Logger
+	engine, err := transport.New(moves)
 	if err != nil {
 		return err
 	}
@@ -216,7 +216,7 @@ func (d *Daemon) mount(ctx context.Context, back *undo) error {
 		AllowOther: s.AllowOther, Passthrough: fs.PassthroughMode(s.Passthrough),
 		ReadAhead: s.ReadAhead, NoReadAhead: s.ReadAhead == 0,
 		MaxWrite: s.MaxWrite, MaxBackground: s.MaxBackground, CacheTimeout: cacheTimeout(s.CacheTimeout),
-		MountOptions: s.MountOptions, Version: d.opts.Version,
+		ListViews: s.ListViews, MountOptions: s.MountOptions, Version: d.opts.Version,
 		Config: d.configJSON, Stats: d.statsJSON, Logger: d.opts.Logger, Debug: s.Debug,
 	})
 	if err != nil {
