@@ -200,6 +200,9 @@ func (s *Store) mayExport(ctx context.Context, ino Ino, who Caller, opts ExportO
 // the lane.
 func (o *object) beginExport(ctx context.Context, kind devices.HandleKind) error {
 	if e := o.exporting(); e != nil {
+		if x, ok := o.content().(*extents); ok && x.live() != nil {
+			return errors.Join(fmt.Errorf("what was exported is gone: %w", ErrLost), o.endExport())
+		}
 		if kind != "" && kind != e.kind {
 			return fmt.Errorf("it is exported as %s; end that first: %w", e.kind, ErrBusy)
 		}
