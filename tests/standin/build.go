@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Library compiles src/<source>.c of this package's folder into a shared library
+// Library compiles <source>.c of this package's folder into a shared library
 // with the given file name (and soname), in a folder of its own, and returns
 // that folder: the value for LD_LIBRARY_PATH.
 func Library(t testing.TB, source, soname string) (dir string) {
@@ -19,7 +19,7 @@ func Library(t testing.TB, source, soname string) (dir string) {
 	return dir
 }
 
-// Program compiles src/<source>.c of this package's folder and returns the
+// Program compiles <source>.c of this package's folder and returns the
 // program's path. It is linked with libdl only: a program opens the vendor's
 // library by itself.
 func Program(t testing.TB, source string) (path string) {
@@ -29,7 +29,7 @@ func Program(t testing.TB, source string) (path string) {
 	return path
 }
 
-// Source is the path of src/<source>.c of this package's folder, for a test that
+// Source is the path of <source>.c of this package's folder, for a test that
 // compiles it against the vendor's own header.
 func Source(t testing.TB, source string) (path string) {
 	t.Helper()
@@ -37,7 +37,7 @@ func Source(t testing.TB, source string) (path string) {
 	if !ok {
 		t.Fatal("where this package lies is not known")
 	}
-	return filepath.Join(filepath.Dir(here), "src", source+".c")
+	return filepath.Join(filepath.Dir(here), source+".c")
 }
 
 func compile(t testing.TB, source, out string, flags ...string) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/config"
 	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/devices/cuda"
 	"github.com/hmcfs/hmcfs/devices/host"
 	"github.com/hmcfs/hmcfs/devices/opencl"
 	"github.com/hmcfs/hmcfs/devices/sim"
@@ -22,6 +23,7 @@ import (
 func Families(runtimeDir string, log *zap.Logger) *devices.Registry {
 	return devices.NewRegistry(
 		host.NewDriver(host.Options{Dir: runtimeDir}),
+		cuda.NewDriver(cuda.Options{Logger: log}),
 		vendor.NewHIP(vendor.Options{Logger: log}),
 		vendor.NewCambricon(vendor.Options{Logger: log}),
 		vendor.NewMUSA(vendor.Options{Logger: log}),
@@ -39,6 +41,7 @@ func FamilyParams() []config.Family {
 			{Name: "size", Kind: config.ParamSize},
 			{Name: "mlock", Kind: config.ParamBool},
 		}},
+		{Name: string(cuda.Family), Params: sizeOnly()},
 		{Name: string(vendor.HIP), Params: sizeOnly()},
 		{Name: string(vendor.Cambricon), Params: sizeOnly()},
 		{Name: string(vendor.MUSA), Params: sizeOnly()},
