@@ -23,7 +23,8 @@ const patience = 60 * time.Second
 // Options are what a test mounts.
 type Options struct {
 	// Devices are the devices' specs. Default: host, sim:0 and sim:1 of
-	// 64 MiB each.
+	// 64 MiB each. An empty list that is not nil leaves it to hmcfs to find
+	// the machine's.
 	Devices []string
 	// AllowOther lets other users in.
 	AllowOther bool
@@ -71,7 +72,7 @@ func Mount(t testing.TB, o Options) *M {
 func Prepare(t testing.TB, o Options) *M {
 	t.Helper()
 	kit.Require(t, "fuse", "root")
-	if len(o.Devices) == 0 {
+	if o.Devices == nil {
 		o.Devices = DefaultDevices()
 	}
 	if o.Umask == 0 {

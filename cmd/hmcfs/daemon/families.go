@@ -57,6 +57,7 @@ func FamilyParams() []config.Family {
 			{Name: "copybandwidth", Kind: config.ParamRate},
 			{Name: "latency", Kind: config.ParamTime},
 			{Name: "mapped", Kind: config.ParamBool},
+			{Name: "pinned", Kind: config.ParamBool},
 		}},
 	}
 }
