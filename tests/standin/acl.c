@@ -71,6 +71,13 @@ API aclError aclrtDeviceGetUuid(int32_t device, aclrtUuid *uuid)
 	return leave(code);
 }
 
+API aclError aclrtDeviceGetPCIBusId(int32_t device, char *id, int32_t len)
+{
+	int code = begin("aclrtDeviceGetPCIBusId");
+	snprintf(id, len, "0000:D%d:00.0", device);
+	return leave(code);
+}
+
 API aclError aclrtSetDevice(int32_t device)
 {
 	int code = begin("aclrtSetDevice");
