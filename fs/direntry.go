@@ -71,6 +71,9 @@ func (f *filesystem) newDirHandle(ino metadata.Ino) *dirHandle {
 		h.list = (&keyLister{store: f.store}).list
 	default:
 		h.list = func(after uint64, limit int) ([]dirEntry, error) {
+			if f.opts.ListViews {
+				return f.listWithViews(ino, after, limit)
+			}
 			return f.listStore(ino, after, limit)
 		}
 	}

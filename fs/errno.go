@@ -57,13 +57,14 @@ func errnoRules() []errnoRule {
 		{objects.ErrBusy, syscall.EBUSY},
 		{objects.ErrForbidden, syscall.EPERM},
 
+		// What the driver says of a wrong handle is a device's error too.
+		{devices.ErrHandle, syscall.EINVAL},
 		{devices.ErrLost, syscall.EIO},
 		{devices.ErrClosed, syscall.EIO},
 		{devices.ErrNoDevice, syscall.EIO},
 		{devices.ErrForeign, syscall.EIO},
 		{devices.ErrRange, syscall.EIO},
 		{devices.ErrDevice, syscall.EIO},
-		{devices.ErrHandle, syscall.EINVAL},
 		{devices.ErrUnsupported, syscall.EOPNOTSUPP},
 
 		{metadata.ErrNoKey, syscall.EIO},
@@ -129,10 +130,22 @@ func (t *errnoTable) find(err error) syscall.Errno {
 func (t *errnoTable) status(err error) fuse.Status { return fuse.Status(t.errno(err)) }
 
 func (t *errnoTable) warn(number syscall.Errno, message string, err error) {
-	if t.first(number, err.Error()) {
+	text := err.Error()
+	if once, ok := errors.AsType[*onceError](err); ok {
+		text = once.key
+	}
+	if t.first(number, text) {
 		t.log.Warn(message, zap.Error(err))
 	}
 }
+
+// onceError is an error that is warned of once for its key, whatever it says.
+type onceError struct {
+	error
+	key string
+}
+
+func (e *onceError) Unwrap() error { return e.error }
 
 // first says whether a text comes for the first time. When too many have
 // come, it says no.

@@ -156,6 +156,7 @@ func TestErrnoOfOthers(t *testing.T) {
 		{errors.New("never heard of"), syscall.EIO},
 		{&devices.OutOfMemoryError{Device: "sim0"}, syscall.ENOSPC},
 		{errors.Join(errors.New("x"), objects.ErrLost), syscall.EIO},
+		{errors.Join(devices.ErrDevice, devices.ErrHandle), syscall.EINVAL},
 	} {
 		if got := table.errno(c.err); got != c.want {
 			t.Errorf("%v: %v, want %v", c.err, got, c.want)

@@ -132,8 +132,14 @@ func (f *filesystem) closeFile(h *fileHandle) fuse.Status {
 		return fuse.OK
 	}
 	h.ahead.close()
+	if h.view != nil {
+		f.views.closed(h.view)
+	}
 	if h.backed {
 		f.backings.release(h.file.Ino(), h.written)
+	}
+	if h.written { // the kernel may have written without a word
+		f.changed(h.file.Ino())
 	}
 	return f.errs.status(h.file.Close(background()))
 }

@@ -37,6 +37,7 @@ func (f *filesystem) CopyFileRange(cancel <-chan struct{}, in *fuse.CopyFileRang
 		Src: src.file, SrcOff: in.OffIn,
 		N: min(in.Len, maxCopy),
 	}
+	defer f.changed(dst.file.Ino())
 	var n uint64
 	var err error
 	if src.view != nil {
@@ -64,6 +65,7 @@ func (f *filesystem) Fallocate(cancel <-chan struct{}, in *fuse.FallocateIn) (st
 	if !ok {
 		return errNotSupported
 	}
+	defer f.changed(h.file.Ino())
 	err := h.file.Allocate(requestContext(cancel), mode, in.Offset, in.Length)
 	return f.errs.status(err)
 }

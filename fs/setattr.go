@@ -27,6 +27,9 @@ func (f *filesystem) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.At
 	if err != nil {
 		return f.errs.status(err)
 	}
+	if in.Valid&fuse.FATTR_SIZE != 0 {
+		f.changed(ino)
+	}
 	f.fillAttrOut(out, &a)
 	return fuse.OK
 }

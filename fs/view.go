@@ -1,9 +1,12 @@
 package fs
 
 import (
+	"errors"
 	"fmt"
 	"hash/maphash"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/hmcfs/hmcfs/metadata"
@@ -43,10 +46,16 @@ type views struct {
 	mu sync.Mutex
 	// +checklocks:mu
 	nodes map[metadata.Ino]*viewNode
+	// open are the tensors that are open, by their files.
+	// +checklocks:mu
+	open map[metadata.Ino][]*viewFile
+	// opens counts them: most of the time there is none, and then nobody
+	// need look.
+	opens atomic.Int64
 }
 
 func newViews(store *objects.Store) views {
-	return views{store: store, seed: maphash.MakeSeed(), nodes: map[metadata.Ino]*viewNode{}}
+	return views{store: store, seed: maphash.MakeSeed(), nodes: map[metadata.Ino]*viewNode{}, open: map[metadata.Ino][]*viewFile{}}
 }
 
 // number is what a node gets, unless another has it already.
@@ -136,11 +145,57 @@ func (v *views) len() int {
 	return len(v.nodes)
 }
 
+// tensors returns what the file that a node is of holds now. That it is not
+// what its name says is logged once for the file, whoever asks.
+func (v *views) tensors(n *viewNode) (*tensors.File, error) {
+	f, err := v.store.Tensors(background(), n.file, n.name)
+	if errors.Is(err, tensors.ErrFormat) {
+		err = &onceError{error: err, key: fmt.Sprintf("tensors of inode %d", n.file)}
+	}
+	return f, err
+}
+
+// opened notes that a tensor was opened.
+func (v *views) opened(f *viewFile) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.open[f.viewNode.file] = append(v.open[f.viewNode.file], f)
+	v.opens.Add(1)
+}
+
+// closed notes that it was closed.
+func (v *views) closed(f *viewFile) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	file := f.viewNode.file
+	rest := slices.DeleteFunc(v.open[file], func(o *viewFile) bool { return o == f })
+	if v.open[file] = rest; len(rest) == 0 {
+		delete(v.open, file)
+	}
+	v.opens.Add(-1)
+}
+
+// openOf lists the tensors of a file that are open.
+func (v *views) openOf(file metadata.Ino) []metadata.Ino {
+	if v.opens.Load() == 0 {
+		return nil
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	var ids []metadata.Ino
+	for _, f := range v.open[file] {
+		if !slices.Contains(ids, f.id) {
+			ids = append(ids, f.id)
+		}
+	}
+	return ids
+}
+
 // find returns what the view that a node is of has at a path now.
 //
 // Errors: ENOENT; EIO for a file that is not what its name says.
 func (v *views) find(n *viewNode, path string) (tensors.Entry, error) {
-	f, err := v.store.Tensors(background(), n.file, n.name)
+	f, err := v.tensors(n)
 	if err != nil {
 		return tensors.Entry{}, err
 	}

@@ -33,7 +33,7 @@ func (l *viewLister) list(after uint64, limit int) ([]dirEntry, error) {
 		if err != nil {
 			return nil, err
 		}
-		f, err := l.views.store.Tensors(background(), n.file, n.name)
+		f, err := l.views.tensors(n)
 		if err != nil {
 			return nil, err
 		}

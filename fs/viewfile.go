@@ -11,6 +11,7 @@ import (
 
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/objects"
+	"github.com/hmcfs/hmcfs/transport"
 )
 
 // viewFile is the content of an open tensor: a header, then a range of the
@@ -30,6 +31,9 @@ func (v *viewFile) Version() uint64 { return v.file.Version() }
 
 // Foreign says whether somebody writes the bytes without the store.
 func (v *viewFile) Foreign() bool { return v.file.Foreign() }
+
+// PinSlot locks a slot for the device that the file is on.
+func (v *viewFile) PinSlot(s *transport.Slot) { v.file.PinSlot(s) }
 
 // Size is that of header and tensor.
 func (v *viewFile) Size() uint64 { return v.size() }
@@ -108,7 +112,7 @@ func (v *viewFile) verify() (mark objects.Mark, ok bool, err error) {
 	if !v.file.Same(mark) {
 		return mark, false, nil
 	}
-	if err == nil {
+	if err == nil && v.file.Settled(mark) {
 		v.good.Store(&mark)
 	}
 	return mark, err == nil, err
@@ -175,9 +179,18 @@ func (f *filesystem) openView(id metadata.Ino, flags uint32, out *fuse.OpenOut) 
 	if _, ok := file.Backing(); ok {
 		h.ahead.window = 0
 	}
+	f.views.opened(v)
 	out.OpenFlags = fuse.FOPEN_DIRECT_IO | fuse.FOPEN_NOFLUSH
 	out.Fh = f.files.put(h)
 	return fuse.OK
+}
+
+// changed drops what the kernel keeps of the open tensors of a file whose
+// content has changed, for those who have them mapped.
+func (f *filesystem) changed(file metadata.Ino) {
+	for _, id := range f.views.openOf(file) {
+		f.kernel.InvalidatePages(id)
+	}
 }
 
 // copyView copies from a tensor to a file: the header, then the bytes from

@@ -58,7 +58,12 @@ func (s *Store) attrOf(ctx context.Context, in metadata.Inode) (Attr, error) {
 	if o := s.pinLoaded(in.Ino); o != nil {
 		err = o.overlay(&a.Inode)
 		s.unpin(ctx, o, pinUse)
-	} else if t.files != nil && !isLost(t, in) {
+	} else if t.files == nil {
+		// Who had it open may have written the record since it was read.
+		if now, failure := s.meta.Get(ctx, in.Ino); failure == nil && now.Device == in.Device {
+			a.Inode = now
+		}
+	} else if !isLost(t, in) {
 		var st unix.Stat_t
 		var ok bool
 		if st, ok, err = hostStat(t, uint64(in.Ino)); ok {

@@ -20,6 +20,9 @@ import (
 type Caller struct {
 	UID, GID uint32
 	PID      int
+	// Groups are the supplementary groups; nil where they are to be looked up
+	// by the PID.
+	Groups []uint32
 }
 
 // BindRequest makes memory of another process the content of a file.

@@ -24,6 +24,8 @@ type ExportOptions struct {
 	// Holder is a process: when it ends, so does the export. 0 is an export
 	// that lasts until EndExport.
 	Holder int
+	// Session is an export that lasts until Exported.End, or EndExport.
+	Session bool
 }
 
 // Exported is memory of a file, named for another process.
@@ -31,6 +33,8 @@ type Exported struct {
 	Memory share.Memory
 	// Handle is the same with its descriptor, which the caller closes.
 	Handle devices.Handle
+	// End ends a session, and is to be called once; nil where there is none.
+	End func()
 }
 
 // export is memory of an object that other processes may have mapped. The
@@ -46,7 +50,13 @@ type export struct {
 	lasting bool
 	// holders are the processes that it lasts for, with what ends their watch.
 	holders map[owner.ID]func()
+	// sessions counts the sessions that it lasts for.
+	sessions int
 }
+
+// held says whether there is somebody for whom the export lasts. The caller
+// has the object's mu.
+func (e *export) held() bool { return e.lasting || len(e.holders) > 0 || e.sessions > 0 }
 
 // shared knows which files of this mount other processes were given.
 type shared struct {
@@ -121,10 +131,15 @@ func (s *Store) Export(ctx context.Context, ino Ino, who Caller, opts ExportOpti
 	defer s.unpin(context.WithoutCancel(ctx), o, pinUse)
 	var out Exported
 	err = o.change(ctx, func() (err error) {
-		if err = o.beginExport(ctx, opts.Kind); err == nil {
-			err = s.addHolder(o, holder) //nolint:contextcheck // the holder ends when he ends
-			holder = nil
+		if err = o.beginExport(ctx, opts.Kind); err != nil {
+			return err
 		}
+		if opts.Session {
+			out, err = o.beginSession() //nolint:contextcheck // the session outlives the request
+			return err
+		}
+		err = s.addHolder(o, holder) //nolint:contextcheck // the holder ends when he ends
+		holder = nil
 		if err == nil {
 			out, err = o.exportedAs()
 		}
@@ -134,6 +149,9 @@ func (s *Store) Export(ctx context.Context, ino Ino, who Caller, opts ExportOpti
 		return Exported{}, fmt.Errorf("export object %d: %w", ino, err)
 	}
 	if err = s.describeExport(ctx, ino, &out.Memory); err != nil {
+		if out.End != nil {
+			out.End()
+		}
 		return Exported{}, errors.Join(fmt.Errorf("export object %d: %w", ino, err), out.Handle.Close())
 	}
 	return out, nil
@@ -293,6 +311,12 @@ func (s *Store) addHolder(o *object, p *owner.Process) error {
 
 // holderEnded ends the export when the last process that it was for has ended.
 func (s *Store) holderEnded(ino Ino, e *export, id owner.ID) {
+	s.release(ino, e, func() { delete(e.holders, id) })
+}
+
+// release lets one of those go for whom an export lasts, with the object's mu
+// held, and ends the export with the last of them.
+func (s *Store) release(ino Ino, e *export, one func()) {
 	o := s.pinLoaded(ino)
 	if o == nil {
 		return
@@ -303,14 +327,36 @@ func (s *Store) holderEnded(ino Ino, e *export, id owner.ID) {
 	}
 	defer o.lane.leave()
 	o.mu.Lock()
-	delete(e.holders, id)
-	last := o.export == e && len(e.holders) == 0 && !e.lasting
+	one()
+	last := o.export == e && !e.held()
 	o.mu.Unlock()
 	if last {
 		if err := o.endExport(); err != nil {
 			s.warn("an export could not be ended", err)
 		}
 	}
+}
+
+// beginSession makes the present export last for a session, and tells it. The
+// caller has the lane.
+func (o *object) beginSession() (Exported, error) {
+	o.mu.Lock()
+	e := o.export
+	e.sessions++
+	o.mu.Unlock()
+	out, err := o.exportedAs()
+	if err == nil {
+		out.End = func() { o.store.release(o.ino, e, func() { e.sessions-- }) }
+		return out, nil
+	}
+	o.mu.Lock()
+	e.sessions--
+	last := !e.held()
+	o.mu.Unlock()
+	if last {
+		err = errors.Join(err, o.endExport())
+	}
+	return Exported{}, err
 }
 
 // exportedAs tells the present export. The caller has the lane.

@@ -123,8 +123,16 @@ func (c Caller) may(a Attr, want metadata.Mode) bool {
 	switch {
 	case a.UID == c.UID:
 		have >>= 6
-	case a.GID == c.GID || slices.Contains(owner.Groups(c.PID, c.UID), a.GID):
+	case a.GID == c.GID || slices.Contains(c.groups(), a.GID):
 		have >>= 3
 	}
 	return have&want == want
+}
+
+// groups are the caller's supplementary groups.
+func (c Caller) groups() []uint32 {
+	if c.Groups != nil {
+		return c.Groups
+	}
+	return owner.Groups(c.PID, c.UID)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/objects/tensors"
@@ -18,8 +19,9 @@ const (
 	maxHeaderBytes = 128 << 20
 	// parsers is how many headers are read at the same time.
 	parsers = 2
-	// coarseClock is how far the clock of a file's times can be behind.
-	coarseClock = 50e6 // nanoseconds
+	// fresh is how long after a change the next one may get the same time,
+	// generously: the clock of the times goes in ticks of a few milliseconds.
+	fresh = 50 * time.Millisecond
 )
 
 // headers are what was read from the beginnings of files of tensors.
@@ -67,7 +69,7 @@ func (s *Store) Tensors(ctx context.Context, ino Ino, name string) (*tensors.Fil
 	if !a.IsRegular() || !tensors.IsFile(name) {
 		return nil, fmt.Errorf("tensors of inode %d: %w", ino, metadata.ErrNotExist)
 	}
-	f, err := s.headers.files.get(ctx, ino, stampOf(&a, name), func() (out memoized[*tensors.File]) {
+	f, err := known(ctx, s, &s.headers.files, &a, name, func() (out memoized[*tensors.File]) {
 		out.keep, out.err = s.readHeader(ctx, ino, func(r io.ReaderAt, size uint64) (err error) {
 			if out.value, err = tensors.Parse(name, r, size); err == nil {
 				out.memory = out.value.Memory()
@@ -88,7 +90,7 @@ func (s *Store) tensorIn(ctx context.Context, a *Attr) (*tensors.Tensor, bool) {
 	if !a.IsRegular() || !tensors.IsFile(a.Name) || a.State != StateLive || a.Size == 0 {
 		return nil, false
 	}
-	t, err := s.headers.singles.get(ctx, a.Ino, stampOf(a, a.Name), func() (out memoized[*tensors.Tensor]) {
+	t, err := known(ctx, s, &s.headers.singles, a, a.Name, func() (out memoized[*tensors.Tensor]) {
 		out.keep, out.err = s.readHeader(ctx, a.Ino, func(r io.ReaderAt, size uint64) error {
 			t, ok, err := tensors.ParseSingle(a.Name, r, size)
 			if ok {
@@ -101,9 +103,23 @@ func (s *Store) tensorIn(ctx context.Context, a *Attr) (*tensors.Tensor, bool) {
 	return t, err == nil && t != nil
 }
 
+// known returns what a memo has of an inode, or finds it out. A stamp that is
+// fresh does not tell one content from the next, so then it is found out anew.
+func known[T any](ctx context.Context, s *Store, m *memo[T], a *Attr, name string, find func() memoized[T]) (T, error) {
+	if s.isFresh(a.Mtime) || s.isFresh(a.Ctime) {
+		found := find()
+		return found.value, found.err
+	}
+	return m.get(ctx, a.Ino, stampOf(a, name), find)
+}
+
+// isFresh says whether a time is so near that another change may get it too.
+func (s *Store) isFresh(t metadata.Timespec) bool {
+	return s.now().Time().Sub(t.Time()).Abs() < fresh
+}
+
 // readHeader hands an object's content to parse. What parse has found may be
-// kept unless the content was changed meanwhile, or may be without a change of
-// its stamp.
+// kept unless the content was changed meanwhile.
 func (s *Store) readHeader(ctx context.Context, ino Ino, parse func(io.ReaderAt, uint64) error) (keep bool, err error) {
 	select {
 	case s.headers.turn <- struct{}{}:
@@ -127,17 +143,8 @@ func (s *Store) readHeader(ctx context.Context, ino Ino, parse func(io.ReaderAt,
 	}
 	err = parse(headerReader{ctx: ctx, file: f}, size)
 	after, failure := f.Mark()
-	keep = failure == nil && before == after && !before.changing() && !s.isFresh(before)
+	keep = failure == nil && before == after && !before.changing()
 	return keep && (err == nil || errors.Is(err, tensors.ErrFormat)), err
-}
-
-// isFresh says whether a host file was written so lately that the next write
-// may get the same time.
-func (s *Store) isFresh(m Mark) bool {
-	if m.ctime == (metadata.Timespec{}) {
-		return false
-	}
-	return s.now().Time().Sub(m.ctime.Time()) < coarseClock
 }
 
 // headerReader reads a content without its access time being set.
@@ -186,6 +193,12 @@ func (f *File) Mark() (Mark, error) {
 func (f *File) Same(m Mark) bool {
 	now, err := f.Mark()
 	return err == nil && now == m && !m.changing()
+}
+
+// Settled says whether every later change makes another mark. The time of a
+// host file, which the kernel writes by itself, goes in ticks.
+func (f *File) Settled(m Mark) bool {
+	return m.ctime == (metadata.Timespec{}) || !f.store.isFresh(m.ctime) && !f.store.isFresh(m.mtime)
 }
 
 // Still runs fn while nobody changes the content, apart from the kernel, which

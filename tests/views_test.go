@@ -142,3 +142,201 @@ const viewScript = viewPrelude + `
 	END
 	run
 	rm -rf ./* "$OTHER"/out`
+
+// TestViewsOfChangingFiles writes to files whose tensors are open and mapped.
+func TestViewsOfChangingFiles(t *testing.T) {
+	kit.Check(t)
+	kit.Require(t, "numpy")
+	specs, names := viewDevices()
+	m := mnt.Mount(t, mnt.Options{Devices: specs})
+	for i, device := range names {
+		t.Run(device, func(t *testing.T) {
+			runScript(t, m.Path(device), changingViewScript, "PYTHON="+kit.Python(), "TMP="+t.TempDir(), "OTHER="+m.Path(names[(i+1)%len(names)]))
+		})
+	}
+}
+
+const changingViewScript = viewPrelude + `
+	cat >"$TMP"/t.py <<-'END'
+	from st import *
+	import mmap, time
+	device = os.path.basename(os.getcwd())
+	def eventually(fn):
+	    for _ in range(2000):
+	        if fn(): return
+	        time.sleep(0.01)
+	    raise AssertionError("not within 20 s")
+	a, b = random("F32", 700, 1001), random("BF16", 33, 44)
+	save("m.safetensors", {"b": ("BF16", b), "a": ("F32", a)})
+	v, data = "m.safetensors.tensors/", os.path.getsize("m.safetensors") - a.nbytes
+	f = open(v + "a.npy", "rb", buffering=0); m = np.load(v + "a.npy", mmap_mode="r"); same(np.asarray(m), a)
+	ino = os.fstat(f.fileno()).st_ino
+	# Bytes that change where they are: what is open shows them.
+	new = random("F32", 700, 1001)
+	w = os.open("m.safetensors", os.O_RDWR); os.pwrite(w, new[300:].tobytes(), data + 4 * 1001 * 300); os.close(w)
+	a[300:] = new[300:]
+	assert os.pread(f.fileno(), 1 << 20, 128) == a.tobytes()[:1 << 20] and os.pread(f.fileno(), 1 << 24, 128 + (1 << 20)) == a.tobytes()[1 << 20:]
+	eventually(lambda: np.array_equal(np.asarray(m).view("u4"), a.view("u4")))
+	# A copy goes the way that a copy of the file goes.
+	for dst in ("copy.npy", other + "/copy.npy"):
+	    out = os.open(dst, os.O_RDWR | os.O_CREAT); n = 0
+	    while k := os.copy_file_range(f.fileno(), out, 1 << 30, n, n): n += k
+	    os.close(out); same(np.load(dst), a)
+	    os.close(os.open("plain", os.O_CREAT | os.O_RDWR)); plain = other + "/plain" if "/" in dst else "plain"
+	    subprocess.run(["cp", "m.safetensors", plain], check=True)
+	    assert attr(dst, "path") == attr(plain, "path"), (attr(dst, "path"), attr(plain, "path"))
+	    if device.startswith("sim") and "/" not in dst: assert attr(dst, "path").startswith("d2d")
+	    os.unlink(plain)
+	out = os.open("copy.npy", os.O_RDWR); assert os.copy_file_range(f.fileno(), out, 1000, 120, 77) and os.pread(out, 900, 77) == os.pread(f.fileno(), 900, 120); os.close(out)
+	out = os.open("m.safetensors", os.O_RDWR); n = os.copy_file_range(f.fileno(), out, 1000, 201, data - b.nbytes)  # into its own file
+	assert n and os.pread(out, n, data - b.nbytes) == os.pread(f.fileno(), n, 201); os.pwrite(out, b.tobytes(), data - b.nbytes); os.close(out)
+	same(np.load(v + "a.npy"), a); same(np.load(v + "b.npy"), b)
+	# Written anew with another layout: what is open is stale, a new open is right.
+	c = random("F32", 5, 6)
+	save("m.safetensors", {"c": ("F32", c), "a": ("F32", a), "b": ("BF16", b)})
+	fails(errno.ESTALE, os.pread, f.fileno(), 10, 0); fails(errno.ESTALE, os.pread, f.fileno(), 10, 5000); fails(errno.ESTALE, os.fstat, f.fileno())
+	assert sorted(os.listdir(v)) == ["a.npy", "b.npy", "c.npy"] and os.stat(v + "a.npy").st_ino != ino
+	same(np.load(v + "a.npy"), a); same(np.load(v + "c.npy"), c)
+	del m; f.close()
+	# Renamed, and with another under the old name.
+	f = open(v + "a.npy", "rb", buffering=0); os.rename("m.safetensors", "n.safetensors"); save("m.safetensors", {"x": ("F32", c)})
+	assert os.listdir(v) == ["x.npy"] and os.pread(f.fileno(), 1 << 24, 128)[:1 << 19] == a.tobytes()[:1 << 19]
+	same(np.load("n.safetensors.tensors/b.npy"), b)
+	os.unlink("n.safetensors"); assert os.pread(f.fileno(), 100, 128) == a.tobytes()[:100]; f.close()
+	# Replaced as programs do that write beside and rename.
+	save("new", {"a": ("F32", c)}); os.replace("new", "m.safetensors"); same(np.load(v + "a.npy"), c); assert os.listdir(v) == ["a.npy"]
+	# No tensors any more.
+	with open("m.safetensors", "wb") as g: g.write(b"no tensors")
+	fails(errno.EIO, os.listdir, v); fails(errno.EIO, os.stat, v + "a.npy"); os.stat(v); assert open("m.safetensors", "rb").read() == b"no tensors"
+	# Growing by the tail of a map of the file itself.
+	np.save("g.npy", np.zeros(100000, "f4")); g = np.load("g.npy", mmap_mode="r+"); h = np.load("g.npy.tensors/g.npy", mmap_mode="r")
+	g[77777] = 5; g.flush(); assert np.load("g.npy.tensors/g.npy")[77777] == 5
+	del g, h
+	END
+	run
+	rm -rf ./* "$OTHER"/copy.npy`
+
+// TestTensorAttributes has the attributes of files of one tensor told by
+// their headers.
+func TestTensorAttributes(t *testing.T) {
+	kit.Check(t)
+	kit.Require(t, "numpy")
+	specs, names := viewDevices()
+	m := mnt.Mount(t, mnt.Options{Devices: specs})
+	for _, device := range names {
+		t.Run(device, func(t *testing.T) {
+			runScript(t, m.Path(device), tensorAttributeScript, "PYTHON="+kit.Python(), "TMP="+t.TempDir())
+		})
+	}
+}
+
+const tensorAttributeScript = viewPrelude + `
+	cat >"$TMP"/t.py <<-'END'
+	from st import *
+	def told(path, dtype, shape):
+	    got = [attr(path, n) if "user.hmc." + n in os.listxattr(path) else None for n in ("dtype", "shape")]
+	    assert got == [dtype, shape], (path, got)
+	    for n, want in (("dtype", dtype), ("shape", shape)):
+	        if want is None: fails(errno.ENODATA, attr, path, n)
+	put = lambda path, name, value, flags=0: os.setxattr(path, "user.hmc." + name, value.encode(), flags)
+	drop = lambda path, name: os.removexattr(path, "user.hmc." + name)
+	a = random("F32", 4, 6)
+	np.save("a.npy", a); told("a.npy", "float32", "4,6")
+	np.save("a.npy", np.ones((2, 6), ">i2")); told("a.npy", ">i2", "2,6")
+	np.save("a.npy", a[0, 0]); told("a.npy", "float32", "")
+	with open("two.npy", "wb") as f: np.save(f, a); np.save(f, a)
+	told("two.npy", None, None); same(np.load("two.npy.tensors/two.npy"), a)
+	save("s.safetensors", {"w": ("BF16", random("BF16", 3, 5))}); told("s.safetensors", "bfloat16", "3,5")
+	save("s.safetensors", {"w": ("BF16", random("BF16", 3, 5)), "x": ("U8", random("U8", 1))}); told("s.safetensors", None, None)
+	# By the name that the file has.
+	np.save("a.npy", a); os.rename("a.npy", "a"); told("a", None, None); os.rename("a", "b.npy"); told("b.npy", "float32", "4,6")
+	subprocess.run(["cp", "b.npy", "c.npy"], check=True); told("c.npy", "float32", "4,6")
+	# In a file that stops being one, what was told goes, and what was set stays.
+	with open("c.npy", "r+b") as f: f.write(b"garbage")
+	told("c.npy", None, None); put("c.npy", "dtype", "uint8"); told("c.npy", "uint8", None)
+	np.save("d.npy", a); put("d.npy", "dtype", "int32"); told("d.npy", "int32", "4,6")
+	with open("d.npy", "r+b") as f: f.write(b"garbage")
+	told("d.npy", "int32", None)
+	# What is set speaks of the tensor, blobs of the file.
+	np.save("e.npy", a); size = os.path.getsize("e.npy")
+	put("e.npy", "shape", "2,12"); told("e.npy", "float32", "2,12"); put("e.npy", "dtype", "int32"); told("e.npy", "int32", "2,12")
+	fails(errno.EINVAL, put, "e.npy", "shape", "2,13"); fails(errno.EINVAL, put, "e.npy", "shape", str(size // 4)); fails(errno.EINVAL, put, "e.npy", "dtype", "int16")
+	drop("e.npy", "shape"); told("e.npy", "int32", "4,6"); put("e.npy", "dtype", "float64"); told("e.npy", "float64", None); put("e.npy", "shape", "12"); told("e.npy", "float64", "12")
+	drop("e.npy", "shape"); drop("e.npy", "dtype"); told("e.npy", "float32", "4,6"); fails(errno.EOPNOTSUPP, drop, "e.npy", "dtype")
+	put("e.npy", "dtype", "uint32", os.XATTR_REPLACE); told("e.npy", "uint32", "4,6"); fails(errno.EINVAL, put, "e.npy", "dtype", "nonsense")
+	put("e.npy", "blobs", "128,%d" % (size - 128)); fails(errno.EINVAL, put, "e.npy", "blobs", "96")
+	put("e.npy", "dtype", "f4_nonsense"[:2]); put("e.npy", "shape", "192"); told("e.npy", "f4", "192")
+	np.save("e.npy", a); told("e.npy", "float32", "4,6")  # cut to nothing: what was set goes too
+	# Other files are as they were.
+	open("raw", "wb").write(a.tobytes()); told("raw", None, None); put("raw", "dtype", "float32"); put("raw", "shape", "4,6"); told("raw", "float32", "4,6")
+	f = open("u.npy", "wb"); np.save(f, a); f.flush(); os.unlink("u.npy"); assert os.getxattr(f.fileno(), "user.hmc.dtype") in (b"float32",) ; f.close()
+	END
+	run
+	rm -rf ./*`
+
+// TestViewsBesideWriter reads tensors while their file is written anew again
+// and again: whoever gets bytes gets those of the tensor that it was told of.
+func TestViewsBesideWriter(t *testing.T) {
+	kit.Check(t)
+	kit.Require(t, "numpy")
+	specs, names := viewDevices()
+	m := mnt.Mount(t, mnt.Options{Devices: specs})
+	for _, device := range names {
+		t.Run(device, func(t *testing.T) {
+			runScript(t, m.Path(device), besideWriterScript, "PYTHON="+kit.Python(), "TMP="+t.TempDir())
+		})
+	}
+}
+
+// besideWriterScript has a writer of two contents, in which the tensors have
+// other places, types and lengths. The values of each are made from its name,
+// its type and the index.
+const besideWriterScript = viewPrelude + `
+	cat >"$TMP"/t.py <<-'END'
+	from st import *
+	import threading, time
+	def values(seed, dtype, *shape):
+	    n = int(np.prod(shape)); x = (np.arange(n, dtype="u8") * np.uint64(0x9E3779B97F4A7C15) + np.uint64(seed)) >> np.uint64(17)
+	    return x.astype(NUMPY[dtype]).reshape(shape)
+	contents = [{"a": ("U32", values(1, "U32", 300, 1001)), "b": ("U8", values(2, "U8", 70001))},
+	    {"b": ("U16", values(3, "U16", 250, 999)), "c": ("U8", values(4, "U8", 5)), "a": ("U32", values(5, "U32", 77, 3001))}]
+	images = [header(c) + b"".join(a.tobytes() for _, a in c.values()) for c in contents]
+	stop, seen, stale = threading.Event(), [0, 0], [0]
+	def read(how):
+	    while not stop.is_set():
+	        for name in ("a", "b"):
+	            try: got = how("m.safetensors.tensors/" + name + ".npy")
+	            except OSError as e:
+	                assert e.errno in (errno.ESTALE, errno.EIO, errno.ENOENT), e; stale[0] += 1; continue
+	            except (ValueError, EOFError): continue  # a file that was cut under NumPy's hands
+	            for i, c in enumerate(contents):
+	                want = c[name][1]
+	                if got.dtype == want.dtype and got.shape == want.shape:
+	                    assert np.array_equal(got, want), (name, i, np.flatnonzero(got.ravel() != want.ravel())[:9])
+	                    seen[i] += 1; break
+	            else: raise AssertionError((name, got.dtype, got.shape))
+	def slowly(path):
+	    with open(path, "rb", buffering=0) as f:
+	        parts = []
+	        while part := f.read(50021): parts.append(part)
+	    import io; return np.load(io.BytesIO(b"".join(parts)))
+	failed = []
+	def guarded(how):
+	    try: read(how)
+	    except BaseException as e: failed.append(e); stop.set(); raise
+	def write(image):  # whole by the time that it is valid: the header comes last
+	    fd = os.open("m.safetensors", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+	    head = 8 + struct.unpack("<Q", image[:8])[0]
+	    os.pwrite(fd, image[head:], head); os.pwrite(fd, image[:head], 0); os.close(fd)
+	write(images[0])
+	threads = [threading.Thread(target=guarded, args=(how,)) for how in (np.load, np.load, slowly, slowly)]
+	for t in threads: t.start()
+	end, i = time.monotonic() + 120, 0
+	while not failed and time.monotonic() < end and (i < 150 or min(seen) < 20 or stale[0] == 0):
+	    i += 1; write(images[i % 2]); time.sleep(0.002 * (i % 5))
+	stop.set()
+	for t in threads: t.join()
+	assert not failed and min(seen) > 0, (failed, seen, stale)
+	END
+	run
+	rm -rf ./*`

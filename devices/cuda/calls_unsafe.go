@@ -109,7 +109,7 @@ func (a *api) enablePeer(c cuContext) error {
 func (a *api) createStream() (cuStream, error) {
 	var s cuStream
 	err := a.check("cuStreamCreate",
-		code(a.StreamCreate.Call(uintptr(unsafe.Pointer(&s)), cuCtxStreamNonBlocking)))
+		code(a.StreamCreate.Call(uintptr(unsafe.Pointer(&s)), cuStreamNonBlocking)))
 	return s, err
 }
 

@@ -4,7 +4,7 @@ import "encoding/binary"
 
 // Constants of cuda.h.
 const (
-	cuCtxStreamNonBlocking = 0x1 // CU_STREAM_NON_BLOCKING
+	cuStreamNonBlocking    = 0x1 // CU_STREAM_NON_BLOCKING
 	cuHostAllocPortable    = 0x1 // CU_MEMHOSTALLOC_PORTABLE
 	cuHostRegisterPortable = 0x1 // CU_MEMHOSTREGISTER_PORTABLE
 	cuIPCLazyPeer          = 0x1 // CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS

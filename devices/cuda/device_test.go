@@ -26,3 +26,9 @@ func TestConformance(t *testing.T) {
 		})
 	}
 }
+
+// TestShared shares memory with another process; see RunShared.
+func TestShared(t *testing.T) {
+	d := newStandIn(t).driver()
+	devicetest.RunShared(t, func(t *testing.T) devices.Device { return open(t, d, "cuda:1") })
+}

@@ -19,7 +19,6 @@ const (
 	codeStubLibrary       Code = 34
 	codeDeviceUnavailable Code = 46
 	codeNoDevice          Code = 100
-	codeMapFailed         Code = 205
 	codeECCUncorrectable  Code = 214
 	codePeerUnsupported   Code = 217
 	codeNVLink            Code = 220

@@ -113,7 +113,7 @@ func (s *scanner) moreLiteral(first bool, end byte) bool {
 // literal reads a text of Python's between single or double quotes, in which
 // nothing is escaped.
 func (s *scanner) literal() string {
-	if b := s.token(); b == 'u' || b == 'b' {
+	if s.token() == 'u' {
 		s.byte()
 	}
 	quote := s.byte()
@@ -169,6 +169,7 @@ func (s *scanner) truth() bool {
 // with an L behind.
 func (s *scanner) tuple() []uint64 {
 	var out []uint64
+	before := s.commas
 	s.expect('(')
 	for first := true; s.moreLiteral(first, ')'); first = false {
 		if len(out) == maxDims {
@@ -179,6 +180,9 @@ func (s *scanner) tuple() []uint64 {
 		if b, ok := s.peek(); ok && b == 'L' {
 			s.byte()
 		}
+	}
+	if len(out) == 1 && s.commas == before {
+		s.fail("a number where a tuple is due")
 	}
 	return out
 }

@@ -3,6 +3,7 @@ package tensors
 import (
 	"cmp"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -182,17 +183,20 @@ func (s *scanner) ignore(depth int) {
 	}
 }
 
-// plain reads a number, true, false or null, loosely.
+// plain reads a number, true, false or null.
 func (s *scanner) plain() {
-	for n := 0; ; n++ {
+	var word []byte
+	for {
 		b, ok := s.peek()
 		if !ok || (b < 'a' || b > 'z') && (b < '0' || b > '9') && b != '-' && b != '+' && b != '.' && b != 'E' {
-			if n == 0 || n > maxName {
-				s.fail("no value where one is due")
-			}
-			return
+			break
 		}
-		s.byte()
+		if word = append(word, s.byte()); len(word) > maxName {
+			break
+		}
+	}
+	if len(word) > maxName || !json.Valid(word) {
+		s.fail("%.40q is no value", word)
 	}
 }
 

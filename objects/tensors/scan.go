@@ -16,6 +16,8 @@ type scanner struct {
 	r   *bufio.Reader
 	at  uint64 // bytes read
 	err error
+	// commas counts those between the items of lists.
+	commas int
 }
 
 // scanBuffer is how much of a header is in memory at a time.
@@ -112,6 +114,7 @@ func (s *scanner) more(first bool, end byte) bool {
 		s.fail("%q where ',' or %q is due", b, end)
 	case !first:
 		s.byte()
+		s.commas++
 	}
 	return s.err == nil
 }

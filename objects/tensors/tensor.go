@@ -21,7 +21,7 @@ const (
 	MaxHeader = 100_000_000
 	// MaxEntries is how many tensors and directories a file may have.
 	MaxEntries = 500_000
-	// maxDims is how many dimensions NumPy opens.
+	// maxDims is how many dimensions NumPy 2 opens; those before open 32.
 	maxDims = 64
 	// maxCount is the largest number that is taken: what lseek can reach.
 	maxCount = 1<<63 - 1

@@ -196,7 +196,7 @@ func TestNPY(t *testing.T) {
 		{3, "{'descr':'>f8','shape':(2,),'fortran_order':False}", 17, ">f8", "2", false, false},
 		{1, "{'descr': u'|S10', 'fortran_order': False, 'shape': (3L, 0L)}", 0, "|S10", "3,0", false, true},
 		{1, "{'descr': '<M8[25s]', 'fortran_order': False, 'shape': (1,)}", 8, "<M8[25s]", "1", false, true},
-		{1, "{'descr': 'f2', 'fortran_order': False, 'shape': (1)}", 2, "float16", "1", false, true},
+		{1, "{'descr': 'f2', 'fortran_order': False, 'shape': (1,)}", 2, "float16", "1", false, true},
 	} {
 		file := array(tc.version, tc.literal, tc.n)
 		f, err := parse("x.npy", file)
@@ -227,6 +227,7 @@ func TestNPYRefused(t *testing.T) {
 		"{'descr': '<f4', 'fortran_order': False, 'shape': (-1,)}":                    "negative",
 		"{'descr': '<f4', 'fortran_order': False, 'shape': (99,)}":                    "in a file of",
 		"{'descr': '<f4', 'fortran_order': False, 'shape': (1<<3,)}":                  "is due",
+		"{'descr': '<f4', 'fortran_order': False, 'shape': (1)}":                      "a tuple is due",
 		"{'descr': '<f4', 'fortran_order': False}":                                    "missing",
 		"{'descr': '<f4', 'descr': '<f4', 'shape': (1,)}":                             "given twice",
 		"{'descr': '<f4', 'fortran_order': False, 'shape': (1,), 'x': 1}":             "does not belong",

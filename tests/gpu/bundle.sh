@@ -21,6 +21,7 @@ version=$(git -C "$root" describe --tags --always --dirty 2>/dev/null || echo un
 	[ -n "${HMCFS:-}" ] || go build -trimpath -o "$dir/hmcfs" \
 		-ldflags "-X github.com/hmcfs/hmcfs/cmd/hmcfs/cli.version=$version" ./cmd/hmcfs
 	go build -trimpath -o "$dir/gpu" ./tests/gpu
+	go test -trimpath -c -o "$dir/conformance" ./tests/gpu/conformance
 )
 for program in truth cudaraw fileio; do
 	${CC:-cc} -std=gnu11 -O2 -Wall -Wextra -Werror -pthread -o "$dir/$program" "$here/native/$program.c" -ldl

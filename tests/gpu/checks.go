@@ -31,13 +31,14 @@ func (s *suite) fileChecks(ctx context.Context) {
 	s.check(ctx, "two daemons on one device", s.twoDaemons)
 }
 
-// check sizes, and one that is no multiple of anything.
-func (s *suite) roundTrip(context.Context) (string, error) {
+// roundTrip writes and reads whole pages, parts of them, and more than one
+// request holds.
+func (s *suite) roundTrip(ctx context.Context) (string, error) {
 	f := s.path("round-trip")
 	defer func() { _ = os.Remove(f) }()
 	for _, size := range []devices.Size{1, 4095, devices.MiB + 1, s.sizes.check} {
 		for seed, call := range map[uint64]int{seedA: 16 << 20, seedB: odd, seedC: 1 << 20} {
-			if err := writeContent(f, seed, size, call); err != nil {
+			if err := errors.Join(ctx.Err(), writeContent(f, seed, size, call)); err != nil {
 				return "", err
 			}
 			if err := errors.Join(sameContent(f, seed, size, odd), sameContent(f, seed, size, 1<<20),

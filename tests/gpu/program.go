@@ -104,6 +104,16 @@ func (h *session) agree(line string) error {
 	return err
 }
 
+// disagree asks and takes nothing but a difference: a comparison that can't
+// fail would prove nothing.
+func (h *session) disagree(line string) error {
+	answer, err := h.ask(line)
+	if err == nil && !strings.HasPrefix(answer, "differs at 0:") {
+		err = fmt.Errorf("%s: %s: %s, where the content is another", filepath.Base(h.cmd.Path), line, answer)
+	}
+	return err
+}
+
 // end closes the helper's input, on which it ends. It may be called again.
 func (h *session) end() error {
 	if h.ended {

@@ -15,7 +15,7 @@ export LC_ALL=C
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 tools=${GPU_TOOLS:-$here}
 hmcfs=$(realpath "${HMCFS:-$tools/hmcfs}")
-for program in "$hmcfs" "$tools"/{gpu,truth,cudaraw,fileio}; do
+for program in "$hmcfs" "$tools"/{gpu,conformance,truth,cudaraw,fileio}; do
 	if [ ! -x "$program" ]; then
 		echo "run.sh: $program is not there; make gpu-bundle builds what is needed" >&2
 		exit 2

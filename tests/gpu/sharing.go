@@ -120,7 +120,7 @@ func (s shared) bindOne(ctx context.Context, size devices.Size, pieces, lead int
 		func() error { return owner.agree(fill(seedC)) },
 		func() error { return sameContent(file, seedC, size, 1<<20) },
 		func() error { return s.copyOfBound(ctx, file, size) },
-		func() error { return s.isBound(file) },
+		func() error { return s.isIn(file, "bound") },
 		func() error { return os.Remove(file) },
 		// Unbinding neither frees nor changes what is another's.
 		func() error { return owner.agree(verify(seedC)) },
@@ -145,10 +145,11 @@ func (s shared) copyOfBound(ctx context.Context, file string, size devices.Size)
 	return errors.Join(s.command(ctx, "cp", file, file+".copy"), sameContent(file+".copy", seedC, size, 1<<20))
 }
 
-func (s shared) isBound(file string) error {
+// isIn says whether a file is in a state.
+func (s shared) isIn(file, wanted string) error {
 	state, err := xattr(file, "user.hmc.state")
-	if err == nil && state != "bound" {
-		err = fmt.Errorf("user.hmc.state of %s is %q, should be bound", file, state)
+	if err == nil && state != wanted {
+		err = fmt.Errorf("user.hmc.state of %s is %q, should be %q", file, state, wanted)
 	}
 	return err
 }
@@ -193,6 +194,8 @@ func (s shared) exportOne(ctx context.Context, scattered bool) (err error) {
 		func() error { return opener.agree(verify(seedC)) },
 		func() error { return refused(os.Truncate(file, int64(size/2)), "cut what is exported", unix.EBUSY) },
 		func() error { return sameContent(file, seedC, size, 1<<20) },
+		func() error { return endExport(file) },
+		func() error { return os.Truncate(file, int64(size/2)) },
 	})
 }
 
@@ -217,10 +220,23 @@ func interleave(file, other string, size devices.Size) error {
 // export names a file's memory, by the attribute where its kind is the
 // device's own choice and by the program where it is not.
 func (s shared) export(ctx context.Context, file string) (string, error) {
-	if handle, err := xattr(file, handleAttr); err != nil || strings.Contains(handle, `"kind":"`+s.kind+`"`) {
+	handle, err := xattr(file, handleAttr)
+	if err != nil || strings.Contains(handle, `"kind":"`+s.kind+`"`) {
 		return handle, err
 	}
+	if err := endExport(file); err != nil {
+		return "", err
+	}
 	return output(s.tool(ctx, "hmcfs", "export", "--json", "--kind", s.kind, file))
+}
+
+// endExport ends the exports of a file, which could not be removed otherwise
+// where a handle does not keep the memory.
+func endExport(file string) error {
+	if err := unix.Removexattr(file, handleAttr); err != nil {
+		return fmt.Errorf("remove %s of %s: %w", handleAttr, file, err)
+	}
+	return nil
 }
 
 // refused is nil if err is one of the errors that something should end with.

@@ -36,12 +36,24 @@ func (s shared) ownerKilled(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("the reader still reads %v after the end of the owner", patience)
 	}
 	took := time.Since(begin)
-	state, failed := xattr(file, "user.hmc.state")
-	if failed == nil && state != "lost" {
-		failed = fmt.Errorf("user.hmc.state is %q, should be lost", state)
-	}
+	failed := within(ctx, patience, func() error { return s.isIn(file, "lost") })
 	return fmt.Sprintf("EIO %v after the kill", took.Round(time.Millisecond)),
 		errors.Join(refused(err, "read of the bound file", unix.EIO), failed, os.Remove(file))
+}
+
+// within tries until something holds.
+func within(ctx context.Context, limit time.Duration, holds func() error) error {
+	for end := time.Now().Add(limit); ; {
+		err := holds()
+		if err == nil || time.Now().After(end) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(time.Millisecond):
+		}
+	}
 }
 
 // readUntilError reads a file again and again.

@@ -44,7 +44,7 @@ func (s *suite) compare(ctx context.Context, what string, sides []side, targets 
 		}
 		r := row{what: what, verdict: stated}
 		ratio := all[t.of].Over(all[t.against]).Median()
-		r.measured = fmt.Sprintf("%.2f of %s%s", ratio, t.against, text)
+		r.measured = fmt.Sprintf("%s %.2f of %s%s", t.of, ratio, t.against, text)
 		text = ""
 		if t.bound > 0 {
 			r.target, r.verdict = fmt.Sprintf("≥ %.2f", t.bound), missed

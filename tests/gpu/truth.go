@@ -4,17 +4,50 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"strings"
+
+	"github.com/hmcfs/hmcfs/devices"
 )
 
-// deviceChecks need no mount: what the machine's driver can do between two
-// processes, by the independent program alone. A check through the mount
-// that fails where this passes is hmcfs's.
+// deviceChecks need no mount: whether hmcfs's part for the device does what
+// every device must, and what the machine's driver can do between two
+// processes, by the independent program alone. A check through the mount that
+// fails where the latter passes is hmcfs's.
 func (s *suite) deviceChecks(ctx context.Context) {
+	if s.device.family != "sim" { // it is no hardware, and has this in its own tests
+		s.check(ctx, "conformance of the device, without a mount", s.conformance)
+	}
 	for _, kind := range s.shareKinds() {
 		s.check(ctx, "two processes share memory without hmcfs: "+kind, func(ctx context.Context) (string, error) {
 			return s.shareAlone(ctx, kind)
 		})
 	}
+}
+
+// conformance runs the suite of devices/devicetest on the device.
+func (s *suite) conformance(ctx context.Context) (string, error) {
+	const size = 64 * devices.MiB
+	cmd := s.tool(ctx, "conformance", "-test.v", "-test.timeout=2m")
+	cmd.Env = append(os.Environ(), "HMCFS_CONFORMANCE_SPEC="+s.device.spec+",size="+bytes(size))
+	out, err := cmd.CombinedOutput()
+	var failures []string
+	passed := 0
+	for line := range strings.Lines(string(out)) {
+		switch text := strings.TrimSpace(line); {
+		case strings.HasPrefix(text, "--- PASS: TestConformance/"):
+			passed++
+		case !strings.HasPrefix(text, "---") && !strings.HasPrefix(text, "==="):
+			failures = append(failures, text)
+		}
+	}
+	if err != nil {
+		return "", fmt.Errorf("%w: %s", err, strings.Join(failures, " "))
+	}
+	if passed == 0 {
+		return "", fmt.Errorf("nothing was tested: %s", out)
+	}
+	return fmt.Sprintf("%d parts on %v", passed, devices.Size(size)), nil
 }
 
 // shareKinds are the kinds of handles that the device's family has.
@@ -37,7 +70,8 @@ func (s *suite) shareAlone(ctx context.Context, kind string) (_ string, err erro
 		return "", err
 	}
 	defer func() { err = errors.Join(err, opener.end()) }()
-	return s.sizes.check.String() + " in 3 pieces", errors.Join(opener.agree(verify(seedA)), opener.agree(fill(seedB)),
+	return s.sizes.check.String() + " in 3 pieces", errors.Join(opener.agree(verify(seedA)), opener.disagree(verify(seedB)),
+		opener.agree(fill(seedB)),
 		owner.agree(verify(seedB)), owner.agree("guards"))
 }
 

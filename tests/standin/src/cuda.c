@@ -111,6 +111,8 @@ static CUresult enter(const char *call, int needs_context)
 			die("%s: the thread has no context", call);
 		if (current->refs == 0)
 			die("%s: the context of device %d has been released", call, current->device);
+		if (current->broken && config.silent)
+			die("%s: device %d has failed before", call, current->device);
 		if (current->broken)
 			return current->broken;
 	}
@@ -369,7 +371,13 @@ API CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice dev)
 	return leave(OK);
 }
 
-API CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice dev) { return cuDeviceGetUuid(uuid, dev); }
+// Of a part of a card (MIG) this one is the part's.
+API CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice dev)
+{
+	CUresult r = cuDeviceGetUuid(uuid, dev);
+	uuid->bytes[0] ^= (char)config.mig;
+	return r;
+}
 
 API CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice dev)
 {

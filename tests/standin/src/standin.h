@@ -15,6 +15,9 @@
 //   fail=CALL:NTH:CODE[:DEVICE]  the NTH call from now on, from 1, or every one
 //                        if NTH is 0, returns CODE (HMCFS_STANDIN_FAIL)
 //   taken=DEVICE:BYTES   memory that other programs have taken
+//   mig=1                devices are parts of cards
+//   silent=1             a card that has failed never answers: a further call on
+//                        its context ends the process
 //
 // The first five are read when the library is initialised. A wrong call ends
 // the process with a message, so that no test passes by luck.
@@ -60,7 +63,7 @@ struct fault {
 };
 
 static struct {
-	int devices, peer, vmm, version;
+	int devices, peer, vmm, version, silent, mig;
 	uint64_t memory;
 	uint64_t taken[MAX_DEVICES];
 	struct fault faults[MAX_FAULTS];
@@ -80,6 +83,10 @@ static void config_set(const char *key, const char *value)
 		config.vmm = atoi(value);
 	else if (!strcmp(key, "version"))
 		config.version = atoi(value);
+	else if (!strcmp(key, "mig"))
+		config.mig = atoi(value);
+	else if (!strcmp(key, "silent"))
+		config.silent = atoi(value);
 	else if (!strcmp(key, "taken")) {
 		int device;
 		unsigned long long bytes;
@@ -158,14 +165,15 @@ static void config_read(void)
 // injected is the code that a call shall fail with, 0 for none.
 static int injected(const char *call, int device)
 {
+	int code = 0;
 	for (int i = 0; i < config.nfaults; i++) {
 		struct fault *f = &config.faults[i];
 		if (strcmp(f->call, call) || (f->device >= 0 && f->device != device))
 			continue;
 		if (++f->seen == f->nth || f->nth == 0)
-			return f->code;
+			code = f->code;
 	}
-	return 0;
+	return code;
 }
 
 // Memory of a device is a memfd, whose name says what it is, so that another
