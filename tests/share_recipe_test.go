@@ -66,7 +66,9 @@ const numpyShareScript = `
 	assert m[0, 0] == 11
 	END
 	"$PYTHON" "$TMP"/user.py
-	no getfattr -d -m - copy 2>/dev/null | grep -q handle
+	getfattr -d -m - copy >"$TMP"/listed
+	grep -q user.hmc.state "$TMP"/listed
+	no grep -q -e handle -e bind "$TMP"/listed
 	getfattr --only-values -n user.hmc.handle copy | grep -q memfd
 	no truncate -s 0 copy
 	setfattr -x user.hmc.handle copy
