@@ -224,12 +224,10 @@ func (v *views) check(n *viewNode) error {
 	return nil
 }
 
-// attr makes the attributes of a node: those of the file, without what
-// allows to change it.
+// attr makes the attributes of a node that has been checked: those of the
+// file, without what allows to change it. That a directory has one link says
+// that nobody has counted those in it.
 func (v *views) attr(n *viewNode) (objects.Attr, error) {
-	if err := v.check(n); err != nil {
-		return objects.Attr{}, err
-	}
 	a, err := v.store.Attr(background(), n.file)
 	if err != nil {
 		return objects.Attr{}, err
@@ -237,7 +235,7 @@ func (v *views) attr(n *viewNode) (objects.Attr, error) {
 	read := a.Mode & 0o444
 	a.Ino, a.Key, a.Rdev = n.id, "", 0
 	if n.tensor == nil {
-		a.Mode, a.Nlink = metadata.TypeDir|read|read>>2, 2
+		a.Mode, a.Nlink = metadata.TypeDir|read|read>>2, 1
 		a.Size, a.Allocated = 0, 0
 		return a, nil
 	}
