@@ -143,7 +143,7 @@ func (f *filesystem) reservedAttr(ino metadata.Ino) (objects.Attr, error) {
 	case isView(ino):
 		n, err := f.views.get(ino)
 		if err == nil {
-			err = f.views.check(n)
+			err = f.views.check(background(), n)
 		}
 		if err != nil {
 			return objects.Attr{}, err

@@ -36,6 +36,15 @@ func (r *rig) look(parent uint64, name string) (uint64, fuse.Status) {
 	return out.NodeId, status
 }
 
+// wantAt reads a part of a file and wants that part of its content.
+func (f *file) wantAt(content []byte, off, size int) {
+	f.r.t.Helper()
+	from := min(off, len(content))
+	if got := f.readAt(size, uint64(off)); string(got) != string(content[from:min(from+size, len(content))]) {
+		f.r.t.Errorf("%d bytes at %d are wrong", size, off)
+	}
+}
+
 func TestViewReads(t *testing.T) {
 	for _, device := range []string{"sim0", "sim1"} {
 		t.Run(device, func(t *testing.T) {
@@ -45,11 +54,11 @@ func TestViewReads(t *testing.T) {
 			r.npy(dir, "a.npy", n)
 			want := array(n, 7)
 			view := r.lookup(dir, "a.npy.tensors")
-			if view.Attr.Mode != syscall.S_IFDIR|0o555 || view.EntryValid != 0 || view.AttrValid != 0 {
+			if view.Mode != syscall.S_IFDIR|0o555 || view.EntryValid != 0 || view.AttrValid != 0 {
 				t.Errorf("view: %+v", view)
 			}
 			entry := r.lookup(view.NodeId, "a.npy")
-			if entry.Attr.Mode != syscall.S_IFREG|0o444 || entry.Attr.Size != uint64(len(want)) {
+			if entry.Mode != syscall.S_IFREG|0o444 || entry.Size != uint64(len(want)) {
 				t.Errorf("tensor: %+v", entry)
 			}
 			f, out := r.openFile(entry.NodeId, syscall.O_RDONLY)
@@ -59,16 +68,11 @@ func TestViewReads(t *testing.T) {
 			}
 			for _, off := range []int{0, 1, 127, 128, 129, 1 << 20, 1<<20 + 5, len(want) - 1, len(want), len(want) + 9} {
 				for _, size := range []int{1, 128, 5000, 1 << 20} {
-					from := min(off, len(want))
-					if got := f.readAt(size, uint64(off)); string(got) != string(want[from:min(from+size, len(want))]) {
-						t.Errorf("%d bytes at %d are wrong", size, off)
-					}
+					f.wantAt(want, off, size)
 				}
 			}
 			for off := 0; off < len(want); off += 1 << 20 { // in a row, so that it is read ahead
-				if got := f.readAt(1<<20, uint64(off)); string(got) != string(want[off:min(off+1<<20, len(want))]) {
-					t.Errorf("bytes at %d are wrong", off)
-				}
+				f.wantAt(want, off, 1<<20)
 			}
 			if got := r.listAll(view.NodeId); !slices.Equal(got, []string{".", "..", "a.npy"}) {
 				t.Errorf("view lists %q", got)
@@ -125,7 +129,9 @@ func TestViewNumbersMeet(t *testing.T) {
 	r := newRig(t)
 	first := r.views.number(5000, "a.npy", "", nil)
 	other := &viewNode{id: first, file: 5001, name: "b.npy", refs: 1}
+	r.views.mu.Lock()
 	r.views.nodes[first] = other
+	r.views.mu.Unlock()
 	r.store.Reference(5001, 1)
 	n := r.views.enter(5000, "a.npy", "", nil)
 	if n == other || n.id != viewBit|(first+1)&(viewBit-1) || r.views.enter(5000, "a.npy", "", nil) != n {
@@ -254,6 +260,8 @@ func TestViewPagesGo(t *testing.T) {
 	r.want(status, syscall.ESTALE)
 	v.release()
 	f.release()
+	r.views.mu.Lock()
+	defer r.views.mu.Unlock()
 	if r.views.opens.Load() != 0 || len(r.views.open) != 0 {
 		t.Errorf("%d open tensors are left", r.views.opens.Load())
 	}

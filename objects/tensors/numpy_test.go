@@ -195,7 +195,7 @@ func TestNumPyAgrees(t *testing.T) {
 	for _, got := range ask(t, dir, lookAt) {
 		x := mine[got.File]
 		if got.Error != "" || fmt.Sprint(got.Shape) != fmt.Sprint(x.Shape) || got.Bytes != x.Len || got.Fortran != x.Fortran || got.Offset != x.Off {
-			data, _ := os.ReadFile(filepath.Join(dir, got.File)) //nolint:errcheck // only to be shown
+			data, _ := os.ReadFile(filepath.Join(dir, got.File))
 			t.Errorf("%q: NumPy has %+v, here it is %+v", data[:80], got, x)
 		}
 	}
