@@ -1,6 +1,7 @@
 package fs
 
 import (
+	"syscall"
 	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
@@ -91,7 +92,7 @@ func (f *filesystem) Create(_ <-chan struct{}, in *fuse.CreateIn, name string, o
 func (f *filesystem) undoCreate(parent metadata.Ino, name string, ino metadata.Ino) {
 	f.names.Add(1)
 	if err := f.store.Unlink(background(), parent, name); err != nil {
-		f.errs.warn(err)
+		f.errs.warn(syscall.EIO, "a file that could not be opened could not be removed", err)
 	}
 	f.store.Forget(ino, 1)
 }

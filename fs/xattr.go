@@ -7,6 +7,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 
 	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/objects"
 )
 
 // The attributes that have a meaning to the kernel which hmcfs does not give
@@ -49,7 +50,15 @@ func (f *filesystem) GetXAttr(_ <-chan struct{}, header *fuse.InHeader, name str
 	if status := checkXattr(name); status != fuse.OK {
 		return 0, status
 	}
-	value, err := f.xattr(metadata.Ino(header.NodeId), name)
+	ino := metadata.Ino(header.NodeId)
+	if name == objects.XattrHandle && !isReserved(ino) {
+		value, status := f.exportHandle(ino, &header.Caller)
+		if status != fuse.OK {
+			return 0, status
+		}
+		return reply(dest, value)
+	}
+	value, err := f.xattr(ino, name)
 	if err != nil {
 		return 0, f.errs.status(err)
 	}
@@ -111,6 +120,9 @@ func (f *filesystem) SetXAttr(_ <-chan struct{}, in *fuse.SetXAttrIn, name strin
 	}
 	if len(value) > metadata.MaxXattr {
 		return errTooBig
+	}
+	if name == objects.XattrBind {
+		return f.bind(ino, &in.Caller, value)
 	}
 	f.noteKey(name)
 	flags := metadata.XattrFlags(in.Flags)

@@ -265,7 +265,10 @@ func (s *Store) unpin(ctx context.Context, o *object, mode pinMode) {
 // retire ends an object that nobody uses any more.
 func (s *Store) retire(o *object, discard bool) {
 	body := o.content()
-	var err error
+	err := o.endExport()
+	if err != nil {
+		s.log.Warn("an export could not be ended", zap.Uint64("ino", uint64(o.ino)), zap.Error(err))
+	}
 	if discard {
 		err = body.discard()
 	} else if f := body.backing(); f != nil {

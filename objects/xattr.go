@@ -27,6 +27,14 @@ const (
 	xattrBlobs    = hmcPrefix + "blobs"
 )
 
+// The attributes that are memory shared with other processes: Bind and Export
+// by the name of an attribute. They are not listed, so that a copy of all
+// attributes binds and exports nothing.
+const (
+	XattrBind   = hmcPrefix + "bind"
+	XattrHandle = hmcPrefix + "handle"
+)
+
 // told returns the attributes that are computed, in the order in which they
 // are listed; an empty one is not there.
 func (a Attr) told() []struct{ name, value string } {
@@ -59,8 +67,10 @@ func (s *Store) GetXattr(ctx context.Context, ino Ino, name string) ([]byte, err
 	switch name {
 	case xattrDtype, xattrShape, xattrBlobs:
 		return s.tensorXattr(ctx, a, name)
-	case hmcPrefix + "handle", hmcPrefix + "bind":
-		return nil, fmt.Errorf("attribute %s: %w", name, ErrUnsupported)
+	case XattrBind:
+		return s.boundTo(ctx, a)
+	case XattrHandle:
+		return nil, fmt.Errorf("read %s without saying for whom: %w", name, ErrForbidden)
 	}
 	return nil, fmt.Errorf("attribute %s of inode %d: %w", name, ino, metadata.ErrNoXattr)
 }
@@ -127,8 +137,10 @@ func (s *Store) SetXattr(ctx context.Context, ino Ino, name string, value []byte
 		return s.setXattr(ctx, ino, name, value, flags)
 	case xattrDevice, xattrResident, xattrState, xattrPath:
 		return fmt.Errorf("set %s: %w", name, ErrReadOnly)
-	case hmcPrefix + "handle", hmcPrefix + "bind":
-		return fmt.Errorf("set %s: %w", name, ErrUnsupported)
+	case XattrHandle:
+		return fmt.Errorf("set %s: %w", name, ErrReadOnly)
+	case XattrBind:
+		return fmt.Errorf("set %s without saying for whom: %w", name, ErrForbidden)
 	}
 	return fmt.Errorf("set %s, which is not an attribute of hmcfs: %w", name, ErrUnsupported)
 }
@@ -229,8 +241,10 @@ func (s *Store) RemoveXattr(ctx context.Context, ino Ino, name string) error {
 			return fmt.Errorf("remove %s: %w", name, metadata.ErrNoXattr)
 		}
 		return s.meta.BindKey(ctx, ino, "")
-	case xattrDevice, xattrResident, xattrState, xattrPath:
+	case xattrDevice, xattrResident, xattrState, xattrPath, XattrBind:
 		return fmt.Errorf("remove %s: %w", name, ErrReadOnly)
+	case XattrHandle:
+		return s.EndExport(ctx, ino)
 	}
 	err := s.removeXattr(ctx, ino, name)
 	if errors.Is(err, metadata.ErrNoXattr) && s.isTold(ctx, ino, name) {
