@@ -1,6 +1,7 @@
 package fs
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,7 +10,9 @@ import (
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 
+	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/objects"
 	"github.com/hmcfs/hmcfs/objects/tensors"
 )
 
@@ -264,5 +267,64 @@ func TestViewPagesGo(t *testing.T) {
 	defer r.views.mu.Unlock()
 	if r.views.opens.Load() != 0 || len(r.views.open) != 0 {
 		t.Errorf("%d open tensors are left", r.views.opens.Load())
+	}
+}
+
+// meddler is a tensor whose file changes just before it is read.
+type meddler struct {
+	*viewFile
+	meddle func()
+}
+
+func (m meddler) ReadAt(ctx context.Context, p []byte, off uint64) (int, error) {
+	m.meddle()
+	return m.viewFile.ReadAt(ctx, p, off)
+}
+
+func (m meddler) Views(context.Context, uint64, int) (objects.Views, error) {
+	m.meddle()
+	return objects.Views{}, devices.ErrUnsupported
+}
+
+// meddled opens the tensor of a file of n bytes and has fn called with the
+// file before each read of it.
+func (r *rig) meddled(name string, n int, fn func(*file)) *file {
+	r.t.Helper()
+	dir := r.root("sim0")
+	r.npy(dir, name, n)
+	target, _ := r.openFile(r.lookup(dir, name).NodeId, syscall.O_RDWR)
+	v, _ := r.openFile(r.lookup(r.lookup(dir, name+".tensors").NodeId, name).NodeId, syscall.O_RDONLY)
+	h, _ := r.files.get(v.fh)
+	m := meddler{viewFile: h.view, meddle: func() { fn(target) }}
+	h.src, h.ahead.src = m, m
+	r.t.Cleanup(func() {
+		v.release()
+		target.release()
+	})
+	return v
+}
+
+// TestViewReadBesideChanges changes files between the look at the header and
+// the reading of the bytes.
+func TestViewReadBesideChanges(t *testing.T) {
+	r := newRig(t)
+	once := false
+	v := r.meddled("moved.npy", 1000, func(f *file) {
+		if !once {
+			once = true
+			f.write(array(990, 9)) // the same size of header, and bytes where there were some
+		}
+	})
+	if p, status := v.tryReadAt(nil, 100, 200); status != fuse.Status(syscall.ESTALE) {
+		t.Errorf("a tensor that was replaced reads as %x, %v", p, status)
+	}
+	count := byte(0)
+	v = r.meddled("live.npy", 1000, func(f *file) { // it never stands still
+		count++
+		f.writeAt([]byte{count, count, count, count}, 300)
+	})
+	got := v.readAt(4, 300)
+	if count < steadyTries || got[0] != count || got[3] != count {
+		t.Errorf("read %v after %d changes", got, count)
 	}
 }
