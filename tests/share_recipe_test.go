@@ -66,7 +66,9 @@ const numpyShareScript = `
 	assert m[0, 0] == 11
 	END
 	"$PYTHON" "$TMP"/user.py
-	no getfattr -d -m - copy 2>/dev/null | grep -q handle
+	getfattr -d -m - copy >"$TMP"/listed
+	grep -q user.hmc.state "$TMP"/listed
+	no grep -q -e handle -e bind "$TMP"/listed
 	getfattr --only-values -n user.hmc.handle copy | grep -q memfd
 	no truncate -s 0 copy
 	setfattr -x user.hmc.handle copy
@@ -94,8 +96,8 @@ func TestBindManyPieces(t *testing.T) {
 			t.Errorf("byte %d of %d is wrong", i, len(want))
 		}
 		text := mustXattr(t, f, bindXattr)
-		if m, err := share.Parse([]byte(text)); err != nil || len(m.Pieces) != pieces {
-			t.Errorf("bound to %d pieces, %v", len(m.Pieces), err)
+		if m, perr := share.Parse([]byte(text)); perr != nil || len(m.Pieces) != pieces {
+			t.Errorf("bound to %d pieces, %v", len(m.Pieces), perr)
 		}
 		must(t, os.WriteFile(p.path("g"), nil, 0o644))
 		padded := append([]byte(value), make([]byte, 64<<10-len(value))...)
