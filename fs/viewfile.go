@@ -11,6 +11,7 @@ import (
 
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/objects"
+	"github.com/hmcfs/hmcfs/transport"
 )
 
 // viewFile is the content of an open tensor: a header, then a range of the
@@ -30,6 +31,9 @@ func (v *viewFile) Version() uint64 { return v.file.Version() }
 
 // Foreign says whether somebody writes the bytes without the store.
 func (v *viewFile) Foreign() bool { return v.file.Foreign() }
+
+// PinSlot locks a slot for the device that the file is on.
+func (v *viewFile) PinSlot(s *transport.Slot) { v.file.PinSlot(s) }
 
 // Size is that of header and tensor.
 func (v *viewFile) Size() uint64 { return v.size() }

@@ -52,6 +52,14 @@ func (f *File) Size() uint64 {
 	return n
 }
 
+// PinSlot locks a slot for the device that the content is on, so that reads
+// into it run at full speed. The caller holds the slot.
+func (f *File) PinSlot(s *transport.Slot) {
+	if t, _ := f.obj.place(); t.files == nil {
+		s.Pin(t.dev)
+	}
+}
+
 // Backing returns the host-tier file that holds the content, for the kernel
 // to serve by itself; ok is false for objects in device memory. The file
 // stays the object's.

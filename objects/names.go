@@ -187,7 +187,7 @@ func (s *Store) forgetHost(in metadata.Inode, loaded *object) {
 	if loaded != nil || err != nil || t.files == nil || !in.IsRegular() {
 		return
 	}
-	if err := t.files.Remove(uint64(in.Ino)); err != nil {
+	if err := removeHost(t, s.engine, uint64(in.Ino)); err != nil {
 		s.log.Warn("host memory of a removed object not given back: " + err.Error())
 	}
 }

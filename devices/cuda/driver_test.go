@@ -114,8 +114,8 @@ func TestOpen(t *testing.T) {
 	lib := newStandIn(t, "memory=104857600")
 	d := lib.driver()
 	for text, want := range map[string]string{
-		"cuda:2":              "there is no CUDA device 2, the last is 1",
-		"cuda:0,size=101MiB":  "size is 101.0 MiB, Stand-in GPU 0 has 100.0 MiB",
+		"cuda:2":               "there is no CUDA device 2, the last is 1",
+		"cuda:0,size=101MiB":   "size is 101.0 MiB, Stand-in GPU 0 has 100.0 MiB",
 		"cuda:0,size=1MiB,x=1": "x",
 	} {
 		spec, err := devices.ParseSpec(text)

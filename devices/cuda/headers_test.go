@@ -7,9 +7,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/hmcfs/hmcfs/tests/standin"
 )
 
 // includeEnv names the folder of cuda.h where it is at none of the usual
@@ -72,11 +73,7 @@ func TestHeaders(t *testing.T) {
 // header: the compiler compares each function with its declaration.
 func TestStandInHasTheVendorsABI(t *testing.T) {
 	dir := include(t)
-	_, here, _, ok := runtime.Caller(0)
-	if !ok {
-		t.Fatal("where this package lies is not known")
-	}
-	source := filepath.Join(filepath.Dir(here), "../../tests/standin/cuda.c")
+	source := standin.Source(t, "cuda")
 	out, err := exec.CommandContext(t.Context(), "cc", "-std=gnu11", "-fsyntax-only", "-DHMCFS_STANDIN_VENDOR_HEADER",
 		"-Wall", "-Wextra", "-Werror", "-Wno-enum-conversion", "-Wno-deprecated-declarations",
 		"-I"+dir, source).CombinedOutput()

@@ -17,7 +17,7 @@ import (
 // Device is a simulated device without the ability to be mapped.
 type Device struct {
 	// self is what memories name as their device: this, or the MappedDevice
-	// around it.
+	// or PinnedDevice around it.
 	self  devices.Device
 	info  devices.Info
 	epoch atomic.Uint64
@@ -254,6 +254,8 @@ func As(dev devices.Device) *Device {
 		case *Device:
 			return d
 		case *MappedDevice:
+			return d.Device
+		case *PinnedDevice:
 			return d.Device
 		case interface{ Unwrap() devices.Device }:
 			dev = d.Unwrap()

@@ -4,6 +4,13 @@
 //
 //	sim:0,size=1GiB,bandwidth=20GB/s,latency=5us,mapped=true
 //
+// # Registered memory
+//
+// With pinned=true the device registers host memory, as a discrete card does:
+// large copies between it and the host tier use the files' own pages. It
+// refuses what a vendor's library would: memory that is registered in part, or
+// twice. Giving memory back while a copy uses it fails the copies that follow.
+//
 // # Speed
 //
 // Each direction (host to device, device to host, inside the device) is a
@@ -28,6 +35,6 @@
 //
 // # Lock order
 //
-// Device.mu and each channel's lock are leaves. Nothing is copied, mapped or
-// waited for with one of them held.
+// Device.mu, PinnedDevice.pinMu and each channel's lock are leaves. Nothing is
+// copied, mapped or waited for with one of them held.
 package sim

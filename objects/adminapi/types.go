@@ -87,8 +87,11 @@ type Memory struct {
 	// the process. Heap and Pinned are the daemon's own.
 	Resident devices.Size `json:"resident"`
 	Devices  devices.Size `json:"devices"`
-	Heap     devices.Size `json:"heap"`
-	Pinned   devices.Size `json:"pinned"`
+	// Registered is the part of Resident that is the host tier's: files that
+	// devices have registered are mapped here.
+	Registered devices.Size `json:"registered"`
+	Heap       devices.Size `json:"heap"`
+	Pinned     devices.Size `json:"pinned"`
 	// Goroutines and Files count the daemon's goroutines and descriptors.
 	Goroutines int `json:"goroutines"`
 	Files      int `json:"files"`

@@ -101,6 +101,10 @@ func Table() []*Option {
 			"How many pieces of one staged copy are in flight, from 3 to 64."),
 		size("max-pinned", showSize(transport.DefaultMaxPinned), func(o *Options) *devices.Size { return &o.MaxPinned },
 			"The most bytes of pinned buffers that the daemon holds for copies."),
+		size("max-registered", showSize(transport.DefaultMaxRegistered), func(o *Options) *devices.Size { return &o.MaxRegistered },
+			"The most bytes of host files that cards have registered, to copy from and to them by themselves; 0 is none, and all such copies go through pinned buffers."),
+		size("register-from", showSize(transport.DefaultRegisterFrom), func(o *Options) *devices.Size { return &o.RegisterFrom },
+			"The smallest copy between a host file and a card for which the file is registered."),
 		words("option", "o", func(o *Options) *[]string { return &o.MountOptions },
 			"Mount options as in fstab, separated by commas: ro, nosuid, nodev, noexec, noatime, or any option of this table by its key "+
 				`(allow_other, state_dir=DIR, device="sim:0,size=1GiB" with the quotes).`),

@@ -176,9 +176,9 @@ func (d *Daemon) recordsFault(err error) error {
 
 func (d *Daemon) openStore(ctx context.Context, back *undo) error {
 	s := d.opts.Settings
-	engine, err := transport.New(transport.Options{
-		ChunkSize: s.ChunkSize, Slots: s.Slots, MaxPinned: s.MaxPinned, Logger: d.opts.Logger,
-	})
+	moves := s.Transport()
+	moves.Logger = d.opts.Logger
+	engine, err := transport.New(moves)
 	if err != nil {
 		return err
 	}

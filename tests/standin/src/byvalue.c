@@ -1,5 +1,3 @@
-//go:build ignore
-
 // Functions that take structures by value, for the test of dl.
 #include <stdint.h>
 

@@ -1,0 +1,210 @@
+package transport
+
+import (
+	"container/list"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hmcfs/hmcfs/devices"
+)
+
+// region is a range of a file whose pages are registered for one device: it
+// copies from and to them by itself.
+//
+//	registering ──> ready ──> dropped ──> gone
+//	     └── failed ──────────────┘
+//
+// It is dropped once, which takes it out of the table, and gone once, when
+// its last user has left and the device has given the pages back.
+type region struct {
+	file   *pinnedFile
+	device devices.Device
+	epoch  devices.Epoch
+	// off and size are whole pages of the file.
+	off  uint64
+	size devices.Size
+
+	// ready is closed when registering has ended. mem and unpin are set
+	// before, and mem stays nil where it failed.
+	ready chan struct{}
+	mem   []byte
+	unpin func()
+	// revoked ends when somebody needs the pages back now.
+	revoked context.Context //nolint:containedctx // it is the region's own state
+	revoke  context.CancelFunc
+	// gone is closed when no page is registered or mapped any more.
+	gone chan struct{}
+
+	// users, dropped, uncounted and idle are protected by regions.mu.
+	users     int
+	dropped   bool
+	uncounted bool
+	idle      *list.Element
+}
+
+func newRegion(f *pinnedFile, d devices.Device, off uint64, size devices.Size) *region {
+	g := &region{
+		file: f, device: d, epoch: d.Epoch(), off: off, size: size,
+		ready: make(chan struct{}), gone: make(chan struct{}), users: 1,
+	}
+	g.revoked, g.revoke = context.WithCancel(context.Background())
+	return g
+}
+
+func (g *region) end() uint64 { return g.off + uint64(g.size) }
+
+// overlaps says whether the region holds a byte of [off, end).
+func (g *region) overlaps(off, end uint64) bool { return g.off < end && off < g.end() }
+
+// register maps the pages and has the device lock them. They must all be
+// there before they are mapped: a page that is missing would be a SIGBUS for
+// whoever touches it with the tier full.
+//
+// The pages are mapped in by the kernel, not by a touch, so one that vanishes
+// meanwhile is an error here; and for reading, since a fault for writing would
+// change the file's times. The mapping is writable all the same.
+func (g *region) register(w want) error {
+	pinner, ok := g.device.(devices.Pinner)
+	if !ok {
+		return devices.ErrUnsupported
+	}
+	if err := w.pages(); err != nil {
+		return err
+	}
+	conn, err := w.file.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var mem []byte
+	var mapErr error
+	err = conn.Control(func(fd uintptr) {
+		mem, mapErr = unix.Mmap(int(fd), int64(g.off), int(g.size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	})
+	if err = errors.Join(err, mapErr); err != nil {
+		return fmt.Errorf("map %v of a file: %w", g.size, err)
+	}
+	if err = unix.Madvise(mem, unix.MADV_POPULATE_READ); err != nil {
+		return errors.Join(fmt.Errorf("map %v of a file: %w", g.size, err), unix.Munmap(mem))
+	}
+	unpin, err := pinner.PinHost(mem)
+	if err != nil {
+		return errors.Join(err, unix.Munmap(mem))
+	}
+	g.mem, g.unpin = mem, unpin
+	return nil
+}
+
+// unregister gives the pages back. Nobody uses the region any more.
+func (g *region) unregister() error {
+	g.revoke()
+	if g.mem == nil {
+		return nil
+	}
+	g.unpin()
+	if err := unix.Munmap(g.mem); err != nil {
+		return fmt.Errorf("unmap %v of a file: %w", g.size, err)
+	}
+	return nil
+}
+
+// bytes are the n bytes of the file from off, for a device only: Go must not
+// touch them.
+func (g *region) bytes(off uint64, n devices.Size) []byte {
+	from := off - g.off
+	return g.mem[from : from+uint64(n) : from+uint64(n)]
+}
+
+// present is the bit of a pagemap entry for a page that is mapped.
+const present = 1 << 63
+
+// holds says whether the registered pages of a range are the file's still.
+// When the kernel takes a page from a file it takes it out of every map, and
+// nobody touches this one, so a page that is mapped is the one registered.
+//
+// This finds what happens behind the daemon's back: a program that has the
+// file mapped through the kernel may punch a hole by madvise(MADV_REMOVE).
+func (g *region) holds(pagemap *os.File, off uint64, n devices.Size) bool {
+	page := uint64(os.Getpagesize())
+	first := uint64(address(g.mem)) + (off - g.off)
+	at, last := first/page, (first+uint64(n)-1)/page
+	var buf [4096]byte
+	for at <= last {
+		part := buf[:min(uint64(len(buf)), (last-at+1)*8)]
+		if _, err := pagemap.ReadAt(part, int64(at*8)); err != nil {
+			return false
+		}
+		for ; len(part) > 0; part = part[8:] {
+			if binary.NativeEndian.Uint64(part)&present == 0 {
+				return false
+			}
+			at++
+		}
+	}
+	return true
+}
+
+// want is a stretch of a file that a device shall copy from or to by itself.
+type want struct {
+	device devices.Device
+	file   *os.File
+	id     FileID
+	off    uint64
+	n      devices.Size
+	// into says that the device writes the file.
+	into bool
+}
+
+func (w want) end() uint64 { return w.off + uint64(w.n) }
+
+// errHole says that a file has no pages where some are wanted.
+var errHole = errors.New("the file has a hole there")
+
+// pages makes sure that the file has a page everywhere in the stretch: what is
+// written gets them, what is read must have them.
+func (w want) pages() error {
+	if w.into {
+		return allocate(w.file, w.off, w.n)
+	}
+	conn, err := w.file.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var hole int64
+	var seekErr error
+	err = conn.Control(func(fd uintptr) {
+		// The file's own position is moved, which nothing uses.
+		hole, seekErr = unix.Seek(int(fd), int64(w.off), unix.SEEK_HOLE)
+	})
+	switch err = errors.Join(err, seekErr); {
+	case errors.Is(err, syscall.ENXIO): // it ends before
+		return errHole
+	case err == nil && uint64(hole) < w.end():
+		return errHole
+	}
+	return err
+}
+
+// allocate gives a file its pages for a range, and makes it as long.
+func allocate(f *os.File, off uint64, n devices.Size) error {
+	conn, err := f.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var innerErr error
+	err = conn.Control(func(fd uintptr) {
+		for {
+			// A signal, as the runtime sends itself, undoes what was done.
+			innerErr = unix.Fallocate(int(fd), 0, int64(off), int64(n))
+			if !errors.Is(innerErr, syscall.EINTR) {
+				return
+			}
+		}
+	})
+	return errors.Join(err, innerErr)
+}
