@@ -1,266 +1,202 @@
 package tests
 
 import (
-	"encoding/json"
+	"errors"
+	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/tests/kit"
+	"github.com/hmcfs/hmcfs/tests/mnt"
+	"github.com/hmcfs/hmcfs/tests/standin"
 )
 
-const cardFile = 5<<20 + 4097
+// standInCards is a stand-in for libcuda.so.1, which every program that the
+// test starts finds in the way of all libraries.
+type standInCards struct{ control string }
 
-// A mount that is told of no devices has the cards that the driver shows.
-func TestCUDACardsAreMountedByThemselves(t *testing.T) {
-	kit.Check(t)
-	c := newCards(t)
-	out, err := c.hmcfs("mount", "--state-dir", c.StateDir, "--runtime-dir", c.RuntimeDir, c.Dir).CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	for _, name := range []string{"host", "cuda0", "cuda1"} {
-		f := c.Path(name, "f")
-		create(t, f, 1, cardFile)
-		wantContent(t, f, 1, cardFile)
-	}
-	_, err = c.Run("umount", c.Dir)
-	must(t, err)
+// useStandInCards compiles the library; settings are those of standin.h.
+func useStandInCards(t *testing.T, settings ...string) standInCards {
+	t.Helper()
+	dir := standin.Library(t, "cuda", "libcuda.so.1")
+	t.Setenv("LD_LIBRARY_PATH", dir)
+	c := standInCards{control: filepath.Join(dir, "control")}
+	c.set(t, settings...)
+	return c
 }
 
-// families are what hmcfs devices says.
-func (c *cards) families() map[string]string {
-	c.t.Helper()
-	out, err := c.hmcfs("devices", "--json").Output()
-	must(c.t, err)
-	var all []struct {
-		Family, Reason string
-		Devices        []struct{ Name string }
+// set replaces the settings, also of a daemon that is up.
+func (c standInCards) set(t *testing.T, settings ...string) {
+	t.Helper()
+	must(t, os.WriteFile(c.control+".new", []byte(strings.Join(settings, "\n")+"\n"), 0o644))
+	must(t, os.Rename(c.control+".new", c.control))
+}
+
+// cardSize is the memory of a card, in bytes.
+const cardSize = devices.Size(128 << 20)
+
+// TestCUDACardsShowUp mounts without naming any device, and works with the
+// cards as people do.
+func TestCUDACardsShowUp(t *testing.T) {
+	kit.Check(t)
+	useStandInCards(t, fmt.Sprintf("memory=%d", cardSize))
+	m := mnt.Mount(t, mnt.Options{Found: true})
+	entries, err := os.ReadDir(m.Dir)
+	must(t, err)
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
 	}
-	must(c.t, json.Unmarshal(out, &all))
-	said := make(map[string]string)
-	for _, f := range all {
-		said[f.Family] = f.Reason
-		for _, d := range f.Devices {
-			said[f.Family] += d.Name + " "
+	for _, want := range []string{"host", "cuda0", "cuda1"} {
+		if !slices.Contains(names, want) {
+			t.Fatalf("the mount has %q", names)
 		}
 	}
-	return said
-}
-
-// A driver without a card is no failure, and says why there is none.
-func TestCUDADriverWithoutCard(t *testing.T) {
-	kit.Check(t)
-	c := newCards(t)
-	if got := c.families()["cuda"]; got != "cuda0 cuda1 " {
-		t.Errorf("with two cards: %q", got)
+	const total = cardSize / 10 * 9 // in whole pages
+	for i, facts := range []string{"Stand-in GPU 0", "Stand-in GPU 1"} {
+		d := m.Device(fmt.Sprintf("cuda%d", i))
+		if d.Model != facts || d.Total > total || d.Total < total-4096 {
+			t.Errorf("device %+v of %d bytes", d, uint64(d.Total))
+		}
 	}
-	c.set("devices=0")
-	if got := c.families()["cuda"]; !strings.Contains(got, "CUDA_ERROR_NO_DEVICE") && !strings.Contains(got, "no card") {
-		t.Errorf("without a card: %q", got)
-	}
-	out, err := c.hmcfs("mount", "--state-dir", c.StateDir, "--runtime-dir", c.RuntimeDir, c.Dir).CombinedOutput()
-	if err != nil {
-		t.Fatalf("mount without a card: %v\n%s", err, out)
-	}
-	_, err = os.Stat(c.Path("cuda0"))
-	wantErrno(t, err, unix.ENOENT)
-	create(t, c.Path("host", "f"), 1, cardFile)
-	wantContent(t, c.Path("host", "f"), 1, cardFile)
-	_, err = c.Run("umount", c.Dir)
+	out, err := m.Run("devices")
 	must(t, err)
-	out, err = c.hmcfs("mount", "--state-dir", c.StateDir, "--runtime-dir", c.RuntimeDir, "--device", "cuda:0", c.Dir).CombinedOutput()
-	if err == nil || !strings.Contains(string(out), "cuda:0") {
-		t.Errorf("mount of a card that is not there: %v\n%s", err, out)
+	for _, want := range []string{"cuda:0", "cuda:1", "0000:ab:00.0"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("hmcfs devices:\n%s", out)
+		}
+	}
+	moveBetweenCards(t, m)
+	// The stand-in ends a daemon that leaves something of a card behind.
+	m.Umount()
+}
+
+// moveBetweenCards copies a file in, inside, across and out, and moves it.
+func moveBetweenCards(t *testing.T, m *mnt.M) {
+	t.Helper()
+	const size = 20<<20 + 4321
+	source := filepath.Join(t.TempDir(), "source")
+	must(t, os.WriteFile(source, kit.Bytes(1, 0, size), 0o644))
+	a, b, c := m.Path("cuda0", "a"), m.Path("cuda0", "b"), m.Path("cuda1", "c")
+	paths := func(step, want string, args ...string) {
+		t.Helper()
+		before := m.Stats().Bytes(want)
+		run(t, args[0], args[1:]...)
+		if moved := m.Stats().Bytes(want) - before; moved != size {
+			t.Errorf("%s: %d of %d bytes by %s", step, moved, size, want)
+		}
+	}
+	paths("cp in", "h2d", "cp", source, a)
+	paths("cp inside", "d2d", "cp", a, b)
+	paths("cp across", "d2d-peer", "cp", a, c)
+	if how, err := getXattr(c, "user.hmc.path"); err != nil || how != "d2d-peer" {
+		t.Errorf("user.hmc.path is %q, %v", how, err)
+	}
+	for _, name := range []string{a, b, c} {
+		run(t, "cmp", source, name)
+	}
+	moved := m.Path("cuda1", "moved")
+	paths("mv across", "d2d-peer", "mv", b, moved)
+	run(t, "cmp", source, moved)
+	if _, err := os.Stat(b); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the file that was moved: %v", err)
+	}
+	run(t, "cp", moved, m.Path("host", "d"))
+	run(t, "cmp", source, m.Path("host", "d"))
+	for _, name := range []string{a, c, moved, m.Path("host", "d")} {
+		must(t, os.Remove(name))
 	}
 }
 
-// Copies from card to card go by the peers' own way where there is one, and
-// are told to be staged where there is none.
-func TestCUDACopyBetweenCards(t *testing.T) {
-	for name, c := range map[string]struct{ setting, path string }{
-		"peers": {"peer=1", "d2d-peer"}, "no peers": {"peer=0", "staged"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			kit.Check(t)
-			m := mountCards(t, c.setting)
-			from, to, moved := m.Path("cuda0", "f"), m.Path("cuda1", "f"), m.Path("cuda0", "moved")
-			create(t, from, 1, cardFile)
-			must(t, exec.Command("cp", from, to).Run())
-			wantContent(t, to, 1, cardFile)
-			wantXattr(t, to, "user.hmc.path", c.path)
-			must(t, os.Rename(to, moved))
-			wantContent(t, moved, 1, cardFile)
-			wantXattr(t, moved, "user.hmc.path", c.path)
-		})
-	}
-}
-
-// A card whose context is dead takes only its own files along.
+// TestCUDACardFails has one card fail under a mount: EIO on its files, and the
+// rest lives.
 func TestCUDACardFails(t *testing.T) {
 	kit.Check(t)
-	m := mountCards(t)
-	broken, whole, host := m.Path("cuda0", "f"), m.Path("cuda1", "f"), m.Path("host", "f")
-	for _, f := range []string{broken, whole, host} {
-		create(t, f, 1, cardFile)
+	cards := useStandInCards(t, "silent=1")
+	m := mnt.Mount(t, mnt.Options{Devices: []string{"host,size=64MiB", "cuda:0,size=64MiB", "cuda:1,size=64MiB"}})
+	const size = 3 << 20
+	for i, d := range []string{"cuda0", "cuda1", "host"} {
+		must(t, os.WriteFile(m.Path(d, "a"), kit.Bytes(uint64(i), 0, size), 0o644))
 	}
-	m.set("fail=cuMemcpyDtoHAsync_v2:0:700:0") // CUDA_ERROR_ILLEGAL_ADDRESS, sticky
-	_, err := os.ReadFile(broken)
-	wantErrno(t, err, unix.EIO)
-	m.set()
-	_, err = os.ReadFile(broken)
-	wantErrno(t, err, unix.EIO)
-	wantErrno(t, writeAt(broken, []byte("x"), 0), unix.EIO)
-	wantErrno(t, os.WriteFile(m.Path("cuda0", "new"), []byte("x"), 0o600), unix.EIO)
-	wantXattr(t, broken, "user.hmc.state", "lost")
-	wantContent(t, whole, 1, cardFile)
-	wantContent(t, host, 1, cardFile)
-	create(t, m.Path("cuda1", "new"), 2, cardFile)
-	wantContent(t, m.Path("cuda1", "new"), 2, cardFile)
-	if !strings.Contains(m.Log(), "CUDA_ERROR_ILLEGAL_ADDRESS") {
-		t.Errorf("the log does not name the error:\n%s", m.Log())
+	cards.set(t, "silent=1", "fail=cuMemcpyDtoHAsync_v2:0:700:0")
+	for range 3 {
+		if _, err := os.ReadFile(m.Path("cuda0", "a")); !errors.Is(err, unix.EIO) {
+			t.Fatalf("read from a card that fails: %v", err)
+		}
 	}
-	must(t, os.Remove(broken))
-	// The next process has a context of its own.
-	m.Remount()
-	create(t, m.Path("cuda0", "again"), 3, cardFile)
-	wantContent(t, m.Path("cuda0", "again"), 3, cardFile)
+	if err := os.WriteFile(m.Path("cuda0", "new"), kit.Bytes(9, 0, size), 0o644); !errors.Is(err, unix.EIO) {
+		t.Errorf("write to a card that has failed: %v", err)
+	}
+	if state, err := getXattr(m.Path("cuda0", "a"), "user.hmc.state"); err != nil || state != "lost" {
+		t.Errorf("user.hmc.state is %q, %v", state, err)
+	}
+	for i, d := range []string{"cuda1", "host"} {
+		got, err := os.ReadFile(m.Path(d, "a"))
+		must(t, err)
+		if at := kit.DiffAt(got, uint64(i+1), 0); at >= 0 || len(got) != size {
+			t.Errorf("%s: byte %d of %d differs", d, at, len(got))
+		}
+		must(t, os.WriteFile(m.Path(d, "b"), kit.Bytes(7, 0, size), 0o644))
+	}
+	run(t, "df", m.Path("cuda0"), m.Path("cuda1"))
+	if free := m.Device("cuda0").Free; free != 0 {
+		t.Errorf("a card that has failed has %v free", free)
+	}
+	must(t, os.Remove(m.Path("cuda0", "a")))
+	for _, want := range []string{"device has failed", "CUDA_ERROR_ILLEGAL_ADDRESS (700)", "cuda0"} {
+		if !strings.Contains(m.Log(), want) {
+			t.Errorf("the log lacks %q:\n%s", want, m.Log())
+		}
+	}
 }
 
-func writeAt(path string, p []byte, off int64) error {
-	return withFile(path, os.O_RDWR, func(f *os.File) error {
-		_, err := f.WriteAt(p, off)
-		return err
-	})
-}
-
-// A card that other programs have filled is full, and says so; what was
-// written stays.
+// TestCUDACardIsFull fills a card of which others have taken a part.
 func TestCUDACardIsFull(t *testing.T) {
 	kit.Check(t)
-	const memory = 96 << 20
-	m := mountCards(t, "memory=100663296")
-	kept, f := m.Path("cuda0", "kept"), m.Path("cuda0", "f")
-	create(t, kept, 1, cardFile)
-	m.set("memory=100663296", "taken=0:83886080")
-	err := os.WriteFile(f, kit.Bytes(2, 0, memory/2), 0o600)
-	wantErrno(t, err, unix.ENOSPC)
-	wantContent(t, kept, 1, cardFile)
-	st := lstat(t, f)
-	wantContent(t, f, 2, int(st.Size))
-	if !strings.Contains(m.Log(), "cuda0: out of memory: ") || !strings.Contains(m.Log(), " asked, ") {
-		t.Errorf("the log does not say what was asked and what is free:\n%s", m.Log())
+	cards := useStandInCards(t, "memory=134217728", "taken=0:100663296")
+	m := mnt.Mount(t, mnt.Options{Devices: []string{"host,size=64MiB", "cuda:0"}})
+	err := os.WriteFile(m.Path("cuda0", "a"), kit.Bytes(1, 0, 40<<20), 0o644)
+	if !errors.Is(err, unix.ENOSPC) {
+		t.Fatalf("write of more than the card has: %v", err)
 	}
-	create(t, m.Path("cuda1", "f"), 3, memory/2)
-	m.set("memory=100663296")
-	create(t, f, 4, memory/2)
-	wantContent(t, f, 4, memory/2)
-	wantContent(t, kept, 1, cardFile)
-}
-
-// What is bound is one card's, and no other's.
-func TestCUDABindOfOtherCard(t *testing.T) {
-	kit.Check(t)
-	m := mountCards(t)
-	for _, kind := range []string{"ipc", "vmm-fd"} {
-		owner, value := own(t, m, kind, cardFile, 1, 1)
-		wrong, right := m.Path("cuda0", kind), m.Path("cuda1", kind)
-		must(t, os.WriteFile(wrong, nil, 0o600))
-		wantErrno(t, unix.Setxattr(wrong, bindXattr, []byte(value), 0), unix.EINVAL)
-		bindFile(t, right, value)
-		wantContent(t, right, 1, cardFile)
-		owner.agrees("verify 1")
-		must(t, os.Remove(right))
-	}
-}
-
-// Bound memory outlives the daemon, and is bound again as long as its owner
-// lives.
-func TestCUDABindOutlivesDaemon(t *testing.T) {
-	for _, kind := range []string{"ipc", "vmm-fd"} {
-		t.Run(kind, func(t *testing.T) {
-			kit.Check(t)
-			m := mountCards(t)
-			lives, value := own(t, m, kind, cardFile, 1, 0)
-			dies, other := own(t, m, kind, cardFile, 2, 0)
-			f, g := m.Path("cuda0", "f"), m.Path("cuda0", "g")
-			bindFile(t, f, value)
-			bindFile(t, g, other)
-			m.Kill()
-			lives.agrees("fill 3")
-			dies.kill()
-			must(t, unix.Unmount(m.Dir, unix.MNT_DETACH))
-			m.Start()
-			wantContent(t, f, 3, cardFile)
-			must(t, withFile(f, os.O_RDWR, func(h *os.File) error {
-				_, err := h.WriteAt(kit.Bytes(4, 0, cardFile), 0)
-				return err
-			}))
-			lives.agrees("verify 4")
-			lives.agrees("guards")
-			_, err := os.ReadFile(g)
-			wantErrno(t, err, unix.EIO)
-			wantXattr(t, g, "user.hmc.state", "lost")
-		})
-	}
-}
-
-// Who has opened an exported descriptor keeps the memory when the daemon is
-// killed; nobody else gets it.
-func TestCUDAExportOutlivesDaemon(t *testing.T) {
-	kit.Check(t)
-	m := mountCards(t)
-	f := m.Path("cuda0", "f")
-	create(t, f, 1, cardFile)
-	handle, err := m.Run("export", "--json", "--kind", "vmm-fd", f)
+	got, err := os.ReadFile(m.Path("cuda0", "a"))
 	must(t, err)
-	opener := newTruth(t, m, "open")
-	_, err = opener.in.Write([]byte(strings.ReplaceAll(handle, "\n", " ") + "\n"))
-	must(t, err)
-	if got := opener.hear(); !strings.HasPrefix(got, "open ") {
-		t.Fatalf("truth: %s", got)
+	if at := kit.DiffAt(got, 1, 0); at >= 0 || len(got) == 0 {
+		t.Errorf("byte %d of %d differs", at, len(got))
 	}
-	opener.agrees("verify 1")
-	m.Kill()
-	opener.agrees("verify 1")
-	opener.agrees("fill 2")
-	opener.agrees("verify 2")
-	must(t, unix.Unmount(m.Dir, unix.MNT_DETACH))
-	m.Start()
-	_, err = os.ReadFile(f)
-	wantErrno(t, err, unix.EIO)
-	wantXattr(t, f, "user.hmc.state", "lost")
-	create(t, m.Path("cuda0", "new"), 5, cardFile)
-	opener.agrees("verify 2")
-	wantContent(t, m.Path("cuda0", "new"), 5, cardFile)
-}
-
-// Two mounts have one card between them.
-func TestCUDATwoDaemons(t *testing.T) {
-	kit.Check(t)
-	m := mountCards(t)
-	second := m.again()
-	here, there := m.Path("cuda0", "f"), second.Path("cuda0", "f")
-	create(t, here, 1, cardFile)
-	create(t, there, 2, cardFile)
-	// What one exports the other binds: the daemon is an owner like others.
-	value, err := getxattr(here, handleXattr)
-	must(t, err)
-	bindFile(t, second.Path("cuda0", "bound"), value)
-	wantContent(t, second.Path("cuda0", "bound"), 1, cardFile)
-	second.Kill()
-	wantContent(t, here, 1, cardFile)
-	must(t, unix.Unmount(second.Dir, unix.MNT_DETACH))
-	second.Start()
-	kit.Eventually(t, time.Minute, func() error {
-		_, err := os.Stat(filepath.Join(second.Dir, "cuda0", "bound"))
-		return err
+	if !strings.Contains(m.Log(), "cuda0: out of memory:") || !strings.Contains(m.Log(), "asked") {
+		t.Errorf("the log does not name the card:\n%s", m.Log())
+	}
+	must(t, os.Remove(m.Path("cuda0", "a")))
+	cards.set(t)
+	kit.Eventually(t, 30*time.Second, func() error {
+		return os.WriteFile(m.Path("cuda0", "a"), kit.Bytes(2, 0, 40<<20), 0o644)
 	})
-	wantContent(t, second.Path("cuda0", "bound"), 1, cardFile)
-	wantContent(t, here, 1, cardFile)
+}
+
+// TestCUDAWithoutCards mounts where the driver's library is there and finds no
+// card.
+func TestCUDAWithoutCards(t *testing.T) {
+	kit.Check(t)
+	useStandInCards(t, "devices=0")
+	m := mnt.Mount(t, mnt.Options{Found: true})
+	if _, err := os.Stat(m.Path("cuda0")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("cuda0: %v", err)
+	}
+	if !strings.Contains(m.Log(), "CUDA_ERROR_NO_DEVICE (100)") {
+		t.Errorf("the log gives no reason:\n%s", m.Log())
+	}
+	must(t, os.WriteFile(m.Path("host", "a"), kit.Bytes(1, 0, 1000), 0o644))
+	out, err := m.Run("devices")
+	must(t, err)
+	if !strings.Contains(out, "CUDA_ERROR_NO_DEVICE (100)") {
+		t.Errorf("hmcfs devices:\n%s", out)
+	}
 }
