@@ -138,7 +138,7 @@ func (s *Store) Export(ctx context.Context, ino Ino, who Caller, opts ExportOpti
 			out, err = o.beginSession() //nolint:contextcheck // the session outlives the request
 			return err
 		}
-		err = s.addHolder(o, holder)
+		err = s.addHolder(o, holder) //nolint:contextcheck // the holder ends when he ends
 		holder = nil
 		if err == nil {
 			out, err = o.exportedAs()

@@ -67,6 +67,24 @@ func eventuallyCut(t *testing.T, f string) {
 	kit.Eventually(t, mntPatience, func() error { return unix.Truncate(f, 1) })
 }
 
+// What is exported is in nobody's way who unmounts, and who has it mapped
+// keeps it.
+func TestUnmountUnderAnExport(t *testing.T) {
+	onBoth(t, func(t *testing.T, p place) {
+		m := mnt.Mount(t, mnt.Options{})
+		f := m.Path(p.name, "f")
+		create(t, f, 1, 1<<20)
+		mapped, err := client.Map(t.Context(), f)
+		must(t, err)
+		m.Umount()
+		if i := kit.DiffAt(mapped.Bytes, 1, 0); i >= 0 {
+			t.Errorf("byte %d has changed by the unmount", i)
+		}
+		kit.FillAt(mapped.Bytes, 2, 0)
+		must(t, mapped.Close())
+	})
+}
+
 // An export lasts until the last of those who have it closes it.
 func TestClientsShareOneExport(t *testing.T) {
 	onBoth(t, func(t *testing.T, p place) {
