@@ -20,7 +20,7 @@ import (
 func bundle(t *testing.T) string {
 	t.Helper()
 	kit.Require(t, "fuse", "root", "tool:cc")
-	seen(t, "native/*", "*.sh")
+	seen(t, "native/*", "*.sh", "../recipes/*")
 	dir := t.TempDir()
 	if out, err := exec.Command("./bundle.sh", dir).CombinedOutput(); err != nil {
 		t.Fatalf("bundle.sh: %v\n%s", err, out)
@@ -107,6 +107,10 @@ func TestSuite(t *testing.T) {
 			"paths h2d, d2d, d2h", " of tmpfs; through the mount ", " 0 failed")
 		passes(t, said, sharingRows(" (host, memfd)")...)
 		passes(t, said, sharingRows(" (sim0, memfd)")...)
+		if kit.Missing("numpy") == nil {
+			passes(t, said, "recipe numpy_bind", "recipe numpy_export")
+		}
+		has(t, said, "| recipe torch_bind | sim0 is no card of torch's |  | not run |")
 		if report, err := os.ReadFile(filepath.Join(out, "report.md")); err != nil || !strings.Contains(said, string(report)) {
 			t.Errorf("the report in a file is another one: %v", err)
 		}
