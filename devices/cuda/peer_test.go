@@ -19,8 +19,8 @@ func TestPeers(t *testing.T) {
 		for _, pair := range [][2]int{{0, 1}, {1, 0}, {2, 0}, {1, 2}, {1, 1}} {
 			src, dst := alloc(t, devs[pair[0]], sizes[0]), alloc(t, devs[pair[1]], sizes[1])
 			length := min(sizes[0], sizes[1]) - 3
-			put(t, src.All(), seed, 0)
-			put(t, dst.All(), seed+1, 0)
+			put(t, src.All(), seed)
+			put(t, dst.All(), seed+1)
 			if err := devices.CopyPeer(t.Context(), part(t, dst, 1, length), part(t, src, 2, length)); err != nil {
 				t.Fatal(err)
 			}
@@ -62,7 +62,7 @@ func TestPeersRefused(t *testing.T) {
 		t.Errorf("too many peers: %v", err)
 	}
 	lib.set()
-	put(t, other.All(), 1, 0)
+	put(t, other.All(), 1)
 	if err := a.CopyPeer(t.Context(), mem.All(), other.All()); err != nil {
 		t.Errorf("after that: %v", err)
 	}
@@ -85,18 +85,13 @@ func TestPeersAndClose(t *testing.T) {
 		begun := make(chan struct{}, 4)
 		for i := range 4 {
 			group.Go(func() {
-				for first := true; ; first = false {
-					err := devs[i%2].CopyPeer(t.Context(), mems[i%2].All(), mems[1-i%2].All())
-					if first {
-						begun <- struct{}{}
-					}
-					if errors.Is(err, devices.ErrClosed) {
-						return
-					}
-					if err != nil {
-						t.Error(err)
-						return
-					}
+				err := devs[i%2].CopyPeer(t.Context(), mems[i%2].All(), mems[1-i%2].All())
+				begun <- struct{}{}
+				for err == nil {
+					err = devs[i%2].CopyPeer(t.Context(), mems[i%2].All(), mems[1-i%2].All())
+				}
+				if !errors.Is(err, devices.ErrClosed) {
+					t.Error(err)
 				}
 			})
 		}
@@ -130,15 +125,15 @@ func TestImportOfAnotherCard(t *testing.T) {
 	}
 	defer func() { _ = h.Close() }()
 	h.Device = ""
-	if m, err := devices.Import(t.Context(), b, h); !errors.Is(err, devices.ErrHandle) {
-		t.Errorf("opened on the wrong card: %v, %v", m, err)
+	if m, ierr := devices.Import(t.Context(), b, h); !errors.Is(ierr, devices.ErrHandle) {
+		t.Errorf("opened on the wrong card: %v, %v", m, ierr)
 	}
 	h.Allocation = 0
 	m, err := devices.Import(t.Context(), a, h)
 	if err != nil {
 		t.Fatal(err)
 	}
-	put(t, m.All(), 1, 0)
+	put(t, m.All(), 1)
 	holds(t, mem.All(), 1, 0)
 	// Imported memory has its own mapping, which a peer may read.
 	dst := alloc(t, b, 5000)
@@ -163,8 +158,8 @@ func TestSharedUnitIsClean(t *testing.T) {
 		}
 		rest := make([]byte, shareUnit-5000)
 		err = d.withLane(t.Context(), func(l *lane) error {
-			if err := d.api.copyOut(l.streams[0], rest, blockOf(mem.All()).addr.at(5000)); err != nil {
-				return err
+			if cerr := d.api.copyOut(l.streams[0], rest, blockOf(mem.All()).addr.at(5000)); cerr != nil {
+				return cerr
 			}
 			return d.api.synchronize(l.streams[0])
 		})

@@ -9,8 +9,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-
-	"github.com/hmcfs/hmcfs/devices"
 )
 
 // wrong are calls that the stand-in must end the process for. Each is made by
@@ -19,10 +17,9 @@ func wrong() map[string]struct {
 	call func(t *testing.T, a, b *device)
 	says string
 } {
-	plain := func(t *testing.T, d *device, n devices.Size) (p address) {
+	plain := func(t *testing.T, d *device) address {
 		t.Helper()
-		b := blockOf(alloc(t, d, n).All())
-		return b.addr
+		return blockOf(alloc(t, d, 100).All()).addr
 	}
 	stream := func(t *testing.T, d *device) (s cuStream) {
 		t.Helper()
@@ -44,22 +41,22 @@ func wrong() map[string]struct {
 				all.Go(func() {
 					runtime.LockOSThread() // the thread ends with the goroutine
 					<-begin
-					_, _, _ = a.api.memInfo()
+					_, _ = a.api.memInfo()
 				})
 			}
 			close(begin)
 			all.Wait()
 		}, "cuMemGetInfo_v2: the thread has no context"},
 		"another card's memory": {func(t *testing.T, a, b *device) {
-			p, s := plain(t, b, 100), stream(t, a)
+			p, s := plain(t, b), stream(t, a)
 			_ = a.on(func() error { return a.api.fill(s, p, 1, 100) })
 		}, "device 0 has no access"},
 		"another card's stream": {func(t *testing.T, a, b *device) {
-			p, s := plain(t, a, 100), stream(t, b)
+			p, s := plain(t, a), stream(t, b)
 			_ = a.on(func() error { return a.api.fill(s, p, 1, 100) })
 		}, "the stream is of device 1"},
 		"past the end": {func(t *testing.T, a, _ *device) {
-			p, s := plain(t, a, 100), stream(t, a)
+			p, s := plain(t, a), stream(t, a)
 			_ = a.on(func() error { return a.api.fill(s, p.at(1), 1, 100) })
 		}, "the allocation ends after 99"},
 		"a host's address": {func(t *testing.T, a, _ *device) {
@@ -67,15 +64,15 @@ func wrong() map[string]struct {
 			_ = a.on(func() error { return a.api.copyIn(s, address(hostAddress(p)), p) })
 		}, "is no address of a device"},
 		"a double free": {func(t *testing.T, a, _ *device) {
-			p := plain(t, a, 100)
+			p := plain(t, a)
 			_ = a.on(func() error { _ = a.api.free(p); return a.api.free(p) })
 		}, "is no address of a device"},
 		"a free inside": {func(t *testing.T, a, _ *device) {
-			p := plain(t, a, 100)
+			p := plain(t, a)
 			_ = a.on(func() error { return a.api.free(p.at(1)) })
 		}, "is not the begin"},
 		"an overlap": {func(t *testing.T, a, _ *device) {
-			p, s := plain(t, a, 100), stream(t, a)
+			p, s := plain(t, a), stream(t, a)
 			_ = a.on(func() error { return a.api.copyWithin(s, p.at(1), p, 50) })
 		}, "overlap"},
 		"no access set": {func(t *testing.T, a, _ *device) {
@@ -95,12 +92,12 @@ func wrong() map[string]struct {
 			_ = a.Close()
 		}, "100 bytes of device 0 are left"},
 		"a peer without access": {func(t *testing.T, a, b *device) {
-			c := peerCopy{dst: plain(t, a, 100), src: plain(t, b, 100), to: a.context, from: b.context}
+			c := peerCopy{dst: plain(t, a), src: plain(t, b), to: a.context, from: b.context}
 			s := stream(t, a)
 			_ = a.on(func() error { return a.api.copyPeer(s, c, 100) })
 		}, "device 0 has no access to 1"},
 		"memory unpinned on its way": {func(t *testing.T, a, _ *device) {
-			p, s, host := plain(t, a, 100), stream(t, a), mapped(t, 4096)
+			p, s, host := plain(t, a), stream(t, a), mapped(t, 4096)
 			_ = a.on(func() error {
 				_ = a.api.hostRegister(host)
 				_ = a.api.copyIn(s, p, host[:100])
@@ -115,13 +112,15 @@ func wrong() map[string]struct {
 func TestStandInEndsWrongCalls(t *testing.T) {
 	calls := wrong()
 	if name, is := strings.CutPrefix(flag.Arg(0), "wrong:"); is {
-		d := newStandIn(t).driver()
+		d := NewDriver(Options{Library: flag.Arg(1)})
 		calls[name].call(t, open(t, d, "cuda:0"), open(t, d, "cuda:1"))
 		return
 	}
+	lib := newStandIn(t)
 	for name, c := range calls {
 		t.Run(name, func(t *testing.T) {
-			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestStandInEndsWrongCalls$", "-test.count=1", "wrong:"+name)
+			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestStandInEndsWrongCalls$", "-test.count=1",
+				"wrong:"+name, lib.path)
 			var errs bytes.Buffer
 			cmd.Stderr = &errs
 			err := cmd.Run()

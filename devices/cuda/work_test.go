@@ -36,26 +36,26 @@ func TestContextsOfTwoCards(t *testing.T) {
 }
 
 // roundTrip takes memory of two cards, moves bytes about and gives it back.
-func roundTrip(ctx context.Context, one, other *device, seed uint64) (err error) {
+func roundTrip(ctx context.Context, one, other devices.Device, seed uint64) (err error) {
 	const n = 300_001
 	var mems [3]*devices.Memory
-	for i, dev := range []*device{one, other, one} {
+	for i, dev := range []devices.Device{one, other, one} {
 		if mems[i], err = dev.Alloc(ctx, n); err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, mems[i].Release()) }()
 	}
 	p := kit.Bytes(seed, 0, n)
-	unpin, err := other.PinHost(p)
-	if err != nil {
-		return err
+	unpin, pinned := devices.PinHost(other, p)
+	if !pinned {
+		return errors.New("not pinned")
 	}
 	defer unpin()
 	if err := errors.Join(
 		one.CopyIn(ctx, mems[0].All(), p),
-		other.CopyPeer(ctx, mems[1].All(), mems[0].All()),
+		devices.CopyPeer(ctx, mems[1].All(), mems[0].All()),
 		one.Fill(ctx, mems[2].All(), 0),
-		one.CopyPeer(ctx, mems[2].All(), mems[1].All()),
+		devices.CopyPeer(ctx, mems[2].All(), mems[1].All()),
 	); err != nil {
 		return err
 	}
@@ -77,7 +77,7 @@ func TestLongMoves(t *testing.T) {
 	d := open(t, newStandIn(t).driver(), "cuda:0")
 	const n = 40<<20 + 12345
 	mem := alloc(t, d, n)
-	put(t, mem.All(), 1, 0)
+	put(t, mem.All(), 1)
 	holds(t, mem.All(), 1, 0)
 	p := kit.Bytes(2, 0, n)
 	unpin, err := d.PinHost(p)
@@ -150,6 +150,16 @@ func mapped(t *testing.T, n int) []byte {
 	return p
 }
 
+// pin pins memory for a card.
+func pin(t *testing.T, dev *device, p []byte) (unpin func()) {
+	t.Helper()
+	unpin, err := dev.PinHost(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return unpin
+}
+
 // TestPinTwice pins the same memory for two cards, for one card twice, in part,
 // and leaves some to Close.
 func TestPinTwice(t *testing.T) {
@@ -160,20 +170,9 @@ func TestPinTwice(t *testing.T) {
 		devs := []*device{open(t, d, "cuda:0"), open(t, d, "cuda:1")}
 		var unpin [2]func()
 		for i, dev := range devs {
-			var err error
-			if unpin[i], err = dev.PinHost(p); err != nil {
-				t.Fatal(err)
-			}
-			again, err := dev.PinHost(p)
-			if err != nil {
-				t.Fatal(err)
-			}
-			inner, err := dev.PinHost(p[4096:8192])
-			if err != nil {
-				t.Fatal(err)
-			}
-			again()
-			inner()
+			unpin[i] = pin(t, dev, p)
+			pin(t, dev, p)()
+			pin(t, dev, p[4096:8192])()
 			if !dev.pins.covers(p) || !dev.pins.covers(p[100:200]) {
 				t.Error("what is still pinned is forgotten")
 			}
@@ -183,7 +182,7 @@ func TestPinTwice(t *testing.T) {
 			t.Error("the wrong card's pin has ended")
 		}
 		mem := alloc(t, devs[order[1]], 1<<20)
-		put(t, mem.All(), 3, 0)
+		put(t, mem.All(), 3)
 		if err := devs[order[1]].CopyOut(t.Context(), p, mem.All()); err != nil {
 			t.Fatal(err)
 		}
@@ -198,11 +197,7 @@ func TestPinTwice(t *testing.T) {
 		unpin[order[1]]()
 	}
 	dev := open(t, d, "cuda:0")
-	if undo, err := dev.PinHost(nil); err != nil {
-		t.Error(err)
-	} else {
-		undo()
-	}
+	pin(t, dev, nil)()
 	if err := dev.Close(); err != nil {
 		t.Error(err)
 	}
@@ -237,7 +232,7 @@ func TestOthersTakeMemory(t *testing.T) {
 		}
 	}
 	usage(10<<20, 10<<20)
-	put(t, mem.All(), 1, 0)
+	put(t, mem.All(), 1)
 	holds(t, mem.All(), 1, 0)
 	lib.set()
 	usage(10<<20, 70<<20)
@@ -259,7 +254,7 @@ func TestRoundingIsNotRefused(t *testing.T) {
 	if blockOf(mem.All()).virtual != nil {
 		t.Error("mapped memory does not fit")
 	}
-	put(t, mem.All(), 1, 0)
+	put(t, mem.All(), 1)
 	holds(t, mem.All(), 1, 0)
 }
 
