@@ -67,6 +67,45 @@ func eventuallyCut(t *testing.T, f string) {
 	kit.Eventually(t, mntPatience, func() error { return unix.Truncate(f, 1) })
 }
 
+// Each of those for whom a file is exported ends by himself, in any order; who
+// ends all of them takes nothing from who has it mapped.
+func TestKindsOfExportsEndAlone(t *testing.T) {
+	kit.Check(t)
+	m := mnt.Mount(t, mnt.Options{})
+	f := m.Path("sim0", "f")
+	create(t, f, 1, 1<<20)
+	o := newMemOwner(t, 0, 1, 4096)
+	mapped, err := client.Map(t.Context(), f)
+	must(t, err)
+	_, err = m.Run("export", "--pid", fmt.Sprint(o.pid()), f)
+	must(t, err)
+	must(t, mapped.Close())
+	_, err = m.Run("export", f, "--", "true") // one that has come and gone since
+	must(t, err)
+	wantErrno(t, unix.Truncate(f, 1), unix.EBUSY)
+	o.kill()
+	eventuallyCut(t, f)
+
+	create(t, f, 2, 1<<20)
+	mapped, err = client.Map(t.Context(), f)
+	must(t, err)
+	_, err = m.Run("export", "--end", f)
+	must(t, err)
+	must(t, unix.Truncate(f, 1))
+	create(t, f, 3, 1<<20)
+	again, err := client.Map(t.Context(), f)
+	must(t, err)
+	must(t, mapped.Close()) // which ends nothing of the other
+	for range 20 {
+		wantErrno(t, unix.Truncate(f, 1), unix.EBUSY)
+	}
+	if i := kit.DiffAt(again.Bytes, 3, 0); i >= 0 {
+		t.Errorf("byte %d is wrong", i)
+	}
+	must(t, again.Close())
+	eventuallyCut(t, f)
+}
+
 // What is exported is in nobody's way who unmounts, and who has it mapped
 // keeps it.
 func TestUnmountUnderAnExport(t *testing.T) {

@@ -26,9 +26,11 @@ except Exception as missing:  # no package, no driver, no card
 
 def card_of(uuid):
     """The number that CUDA gives a card in this process."""
+    wanted = uuid.removeprefix("GPU-").replace("-", "")
     for number in range(cupy.cuda.runtime.getDeviceCount()):
         raw = cupy.cuda.runtime.getDeviceProperties(number).get("uuid", b"")
-        if bytes(raw).hex() == uuid.removeprefix("GPU-").replace("-", ""):
+        # CuPy's text may end at a byte that is zero.
+        if raw and wanted.startswith(bytes(raw).hex()):
             return number
     return 0
 
