@@ -3,7 +3,6 @@ package transport
 import (
 	"container/list"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -120,33 +119,16 @@ func (g *region) bytes(off uint64, n devices.Size) []byte {
 	return g.mem[from : from+uint64(n) : from+uint64(n)]
 }
 
-// present is the bit of a pagemap entry for a page that is mapped.
-const present = 1 << 63
-
 // holds says whether the registered pages of a range are the file's still.
 // When the kernel takes a page from a file it takes it out of every map, and
 // nobody touches this one, so a page that is mapped is the one registered.
 //
 // This finds what happens behind the daemon's back: a program that has the
 // file mapped through the kernel may punch a hole by madvise(MADV_REMOVE).
-func (g *region) holds(pagemap *os.File, off uint64, n devices.Size) bool {
+func (g *region) holds(pages *pagemap, off uint64, n devices.Size) bool {
 	page := uint64(os.Getpagesize())
-	first := uint64(address(g.mem)) + (off - g.off)
-	at, last := first/page, (first+uint64(n)-1)/page
-	var buf [4096]byte
-	for at <= last {
-		part := buf[:min(uint64(len(buf)), (last-at+1)*8)]
-		if _, err := pagemap.ReadAt(part, int64(at*8)); err != nil {
-			return false
-		}
-		for ; len(part) > 0; part = part[8:] {
-			if binary.NativeEndian.Uint64(part)&present == 0 {
-				return false
-			}
-			at++
-		}
-	}
-	return true
+	from, to := (off-g.off)/page*page, (off-g.off+uint64(n)+page-1)/page*page
+	return pages.mapped(address(g.mem)+uintptr(from), address(g.mem)+uintptr(to))
 }
 
 // want is a stretch of a file that a device shall copy from or to by itself.

@@ -2,7 +2,6 @@ package transport
 
 import (
 	"container/list"
-	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -38,7 +37,8 @@ type regions struct {
 	max devices.Size
 	// pagemap tells which pages of this process are mapped; opened by the
 	// first who needs it.
-	pagemap func() (*os.File, error)
+	pagemap func() (*pagemap, error)
+	ended   atomic.Bool
 
 	counts regionCounts
 
@@ -75,10 +75,14 @@ type pinnedFile struct {
 }
 
 func newRegions(limit devices.Size) *regions {
-	return &regions{
-		max: limit, files: map[FileID]*pinnedFile{},
-		pagemap: sync.OnceValues(func() (*os.File, error) { return os.Open("/proc/self/pagemap") }),
-	}
+	r := &regions{max: limit, files: map[FileID]*pinnedFile{}}
+	r.pagemap = sync.OnceValues(func() (*pagemap, error) {
+		if r.ended.Load() {
+			return nil, errEngineClosed()
+		}
+		return openPagemap()
+	})
+	return r
 }
 
 // +checklocks:r.mu
@@ -154,10 +158,12 @@ func (r *regions) close() error {
 	r.closed = true
 	r.mu.Unlock()
 	r.forget(func(*region) bool { return true })
-	if pagemap, err := r.pagemap(); err == nil {
-		return pagemap.Close()
+	r.ended.Store(true)
+	pages, err := r.pagemap()
+	if err != nil { // nothing was registered
+		return nil //nolint:nilerr // it has no consequence any more
 	}
-	return nil
+	return pages.file.Close()
 }
 
 // forget drops the regions that are meant, and ends those that nobody uses.
