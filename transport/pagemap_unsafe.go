@@ -55,3 +55,13 @@ func (p *pagemap) scan(start, end uint64) (missing bool, err error) {
 func address(mem []byte) uintptr {
 	return uintptr(unsafe.Pointer(unsafe.SliceData(mem)))
 }
+
+// resident says for each page of a mapping, by the lowest bit, whether the
+// file has it in memory. Nothing is mapped in.
+func resident(mem []byte, pages []byte) error {
+	_, _, errno := unix.Syscall(unix.SYS_MINCORE, address(mem), uintptr(len(mem)), uintptr(unsafe.Pointer(unsafe.SliceData(pages))))
+	if errno != 0 {
+		return errno
+	}
+	return nil
+}
