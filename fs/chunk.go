@@ -14,6 +14,8 @@ type source interface {
 	ReadAt(ctx context.Context, p []byte, off uint64) (int, error)
 	// Version changes with the content, see objects.File.
 	Version() uint64
+	// Foreign says that the content also changes without Version.
+	Foreign() bool
 	Size() uint64
 	// PinSlot locks a slot for the device that the content is on.
 	PinSlot(s *transport.Slot)

@@ -20,6 +20,7 @@ type fakeSource struct {
 	mu      sync.Mutex
 	content []byte
 	version atomic.Uint64
+	foreign atomic.Bool
 	reads   atomic.Int64
 	fail    error
 	// hold stops reads while it is open; nil stops none.
@@ -46,6 +47,7 @@ func (s *fakeSource) ReadAt(ctx context.Context, p []byte, off uint64) (int, err
 	return copy(p, s.content[off:]), nil
 }
 
+func (s *fakeSource) Foreign() bool           { return s.foreign.Load() }
 func (s *fakeSource) PinSlot(*transport.Slot) {}
 
 func (s *fakeSource) Version() uint64 { return s.version.Load() }

@@ -32,6 +32,7 @@ func (f *filesystem) Writev(cancel <-chan struct{}, in *fuse.WriteIn, data [][]b
 		Append:   in.Flags&unix.O_APPEND != 0 && in.WriteFlags&fuse.WRITE_CACHE == 0,
 		KillPriv: in.WriteFlags&fuse.WRITE_KILL_SUIDGID != 0,
 	}
+	defer f.changed(h.file.Ino())
 	for _, piece := range data {
 		n, err := h.file.WriteAt(requestContext(cancel), piece, w)
 		written += uint32(n)

@@ -139,7 +139,13 @@ func (s *Store) victim(ctx context.Context, parent Ino, name string) (*victim, e
 			return v, err
 		}
 	}
-	if v.obj = s.pinLoaded(in.Ino); v.obj != nil || in.Epoch == 0 {
+	if v.obj = s.pinLoaded(in.Ino); v.obj != nil {
+		// Again, since an entry is there only now: an export that begins
+		// sees that the name goes, or was seen here.
+		s.leaves(in.Ino, &nameless)
+		return v, v.obj.mayGo()
+	}
+	if in.Epoch == 0 {
 		return v, nil
 	}
 	v.obj, err = s.pin(ctx, in.Ino, pinUse)

@@ -85,7 +85,7 @@ func (s *Store) sweepMoved(ctx context.Context, t *tier, ino Ino) (gone bool, er
 func (s *Store) loseHost(ctx context.Context, t *tier, before metadata.Epoch) error {
 	var gone []Ino
 	err := s.meta.Walk(ctx, func(in metadata.Inode) error {
-		if in.Device == t.name && in.IsRegular() && in.Epoch == 0 {
+		if in.Device == t.name && in.IsRegular() && in.Epoch == 0 && in.Bound == metadata.Unbound {
 			gone = append(gone, in.Ino)
 		}
 		return nil

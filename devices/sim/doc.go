@@ -26,6 +26,13 @@
 // Crash loses all memory, as the reset of a card does. Copies that are under
 // way end as they would have, into memory that nobody will see again.
 //
+// # Sharing
+//
+// Memory of AllocShared is a memfd, which another process can map. It is
+// sealed against shrinking and growing: a mapping of ours would be a SIGBUS
+// after a truncation. Who has it mapped keeps it after its release and after
+// Crash, and then sees nothing of the device any more.
+//
 // # Lock order
 //
 // Device.mu, PinnedDevice.pinMu and each channel's lock are leaves. Nothing is

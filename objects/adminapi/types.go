@@ -197,6 +197,14 @@ const (
 	CodeNotFound  = "not_found"
 	CodeInvalid   = "invalid"
 	CodeInternal  = "internal"
+	// CodeUnsupported is what this file's device can't do.
+	CodeUnsupported = "unsupported"
+	// CodeLost is memory that is gone.
+	CodeLost = "lost"
+	// CodeNoMemory is a device that is full.
+	CodeNoMemory = "no_memory"
+	// CodeEnding is a daemon that is about to end.
+	CodeEnding = "ending"
 )
 
 // Error is the body of every answer that is not a success.

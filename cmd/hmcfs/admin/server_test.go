@@ -82,11 +82,11 @@ func serve(t *testing.T, b *backend, uid int, debug bool) string {
 	}
 	s, err := admin.Listen(t.Context(), admin.Options{
 		Socket: socket, Backend: b, Owner: owner, Gatherer: m.Registry(), Debug: debug,
-		PeerUID: func(net.Conn) (int, error) {
+		Peer: func(*net.UnixConn) (admin.Peer, error) {
 			if uid < 0 {
-				return 0, errors.New("unknown")
+				return admin.Peer{}, errors.New("unknown")
 			}
-			return uid, nil
+			return admin.Peer{UID: uid}, nil
 		},
 	})
 	if err != nil {

@@ -25,6 +25,7 @@ type Options struct {
 	MaxWrite      devices.Size
 	MaxBackground int
 	CacheTimeout  time.Duration
+	ListViews     bool
 	ChunkSize     devices.Size
 	Slots         int
 	MaxPinned     devices.Size

@@ -93,6 +93,8 @@ func Table() []*Option {
 			"How many requests in the background the kernel keeps in flight."),
 		duration("cache-timeout", fs.DefaultCacheTimeout.String(), func(o *Options) *time.Duration { return &o.CacheTimeout },
 			"How long the kernel keeps names and attributes without asking again."),
+		flag("list-views", "false", func(o *Options) *bool { return &o.ListViews },
+			"List the directory FILE.tensors beside each .safetensors and .npy file; without it, it is there by name only."),
 		size("chunk-size", showSize(transport.DefaultChunkSize), func(o *Options) *devices.Size { return &o.ChunkSize },
 			"The bytes of one piece of a copy that is staged through the host, a multiple of 4 KiB."),
 		number("slots", strconv.Itoa(transport.DefaultSlots), func(o *Options) *int { return &o.Slots },

@@ -11,9 +11,11 @@ import (
 
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/config"
 	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/devices/cuda"
 	"github.com/hmcfs/hmcfs/devices/host"
 	"github.com/hmcfs/hmcfs/devices/opencl"
 	"github.com/hmcfs/hmcfs/devices/sim"
+	"github.com/hmcfs/hmcfs/devices/vendor"
 )
 
 // Families is the explicit list of all device families, in the order in
@@ -21,6 +23,11 @@ import (
 func Families(runtimeDir string, log *zap.Logger) *devices.Registry {
 	return devices.NewRegistry(
 		host.NewDriver(host.Options{Dir: runtimeDir}),
+		cuda.NewDriver(cuda.Options{Logger: log}),
+		vendor.NewHIP(vendor.Options{Logger: log}),
+		vendor.NewCambricon(vendor.Options{Logger: log}),
+		vendor.NewMUSA(vendor.Options{Logger: log}),
+		vendor.NewAscend(vendor.Options{Logger: log}),
 		opencl.NewDriver(opencl.Options{Logger: log}),
 		sim.NewDriver(),
 	)
@@ -34,6 +41,11 @@ func FamilyParams() []config.Family {
 			{Name: "size", Kind: config.ParamSize},
 			{Name: "mlock", Kind: config.ParamBool},
 		}},
+		{Name: string(cuda.Family), Params: sizeOnly()},
+		{Name: string(vendor.HIP), Params: sizeOnly()},
+		{Name: string(vendor.Cambricon), Params: sizeOnly()},
+		{Name: string(vendor.MUSA), Params: sizeOnly()},
+		{Name: string(vendor.Ascend), Params: sizeOnly()},
 		{Name: string(opencl.Family), Params: []config.Param{
 			{Name: "size", Kind: config.ParamSize},
 			{Name: "map", Kind: config.ParamWord, Words: []string{"auto", "off"}},
@@ -49,6 +61,9 @@ func FamilyParams() []config.Family {
 		}},
 	}
 }
+
+// sizeOnly is the parameters of the vendors' families.
+func sizeOnly() []config.Param { return []config.Param{{Name: "size", Kind: config.ParamSize}} }
 
 // SpecError is a device specification that this machine can't fulfil, such
 // as one of a device that is not there.
@@ -113,33 +128,4 @@ func withHost(specs []string) []string {
 		}
 	}
 	return append([]string{string(host.Family)}, specs...)
-}
-
-// openFound opens the host device and every accelerator that is there. One
-// that can't be opened is left out, with a warning.
-func (d *Daemon) openFound(ctx context.Context, reg *devices.Registry) ([]devices.Device, error) {
-	first, err := reg.Open(ctx, string(host.Family))
-	if err != nil {
-		return nil, err
-	}
-	devs := []devices.Device{first}
-	for _, driver := range reg.Drivers() {
-		family := driver.Family()
-		if family == host.Family || family == sim.Family {
-			continue
-		}
-		found, err := driver.Discover(ctx)
-		if err != nil {
-			d.log.Info("family has no devices", zap.String("family", string(family)), zap.Error(err))
-		}
-		for _, f := range found {
-			dev, err := reg.Open(ctx, fmt.Sprintf("%s:%d", family, f.Info.Ordinal))
-			if err != nil {
-				d.warn(fmt.Sprintf("device %s is left out: %v", f.Info.Name, err))
-				continue
-			}
-			devs = append(devs, dev)
-		}
-	}
-	return devs, nil
 }

@@ -123,9 +123,10 @@ func epochsOf(devs []objects.DeviceStatus) map[metadata.DeviceName]metadata.Epoc
 }
 
 // isLost says whether an object's bytes are of another incarnation of its
-// device than the present one. A device that is not there has none.
+// device than the present one, or were those of a process that has ended. A
+// device that is not there has none.
 func isLost(i metadata.Inode, epochs map[metadata.DeviceName]metadata.Epoch) bool {
-	return i.IsRegular() && i.Epoch != 0 && i.Epoch != epochs[i.Device]
+	return i.IsRegular() && (i.Bound == metadata.BoundLost || i.Epoch != 0 && i.Epoch != epochs[i.Device])
 }
 
 // Object tells where one file's bytes are.

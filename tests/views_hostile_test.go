@@ -1,0 +1,106 @@
+package tests
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hmcfs/hmcfs/tests/kit"
+	"github.com/hmcfs/hmcfs/tests/mnt"
+)
+
+// TestViewsOfHostileFiles wants files that lie refused in their views, told
+// once in the log, and otherwise left as they are.
+func TestViewsOfHostileFiles(t *testing.T) {
+	kit.Check(t)
+	kit.Require(t, "numpy")
+	specs, names := viewDevices()
+	m := mnt.Mount(t, mnt.Options{Devices: specs})
+	for _, device := range names {
+		t.Run(device, func(t *testing.T) {
+			runScript(t, m.Path(device), hostileScript, "PYTHON="+kit.Python(), "TMP="+t.TempDir())
+		})
+	}
+	const each = 26 // that many files does the script make
+	if got := strings.Count(m.Log(), "malformed file"); got != each*len(names) {
+		t.Errorf("%d warnings of malformed files, want one of each of %d", got, each*len(names))
+	}
+}
+
+const hostileScript = viewPrelude + `
+	cat >"$TMP"/t.py <<-'END'
+	from st import *
+	def raw(text, data=b"", n=None): return struct.pack("<Q", len(text) if n is None else n) + text.encode() + data
+	def one(name, shape=[4], offsets=[0, 4], dtype="U8"): return json.dumps({name: {"dtype": dtype, "shape": shape, "data_offsets": offsets}})
+	def npy(text, data=b"", version=1): return b"\x93NUMPY" + bytes([version, 0]) + (struct.pack("<H", len(text)) if version == 1 else struct.pack("<I", len(text))) + text.encode() + data
+	D = b"abcd"
+	files = {"%d.safetensors" % i: c for i, c in enumerate([
+	    b"", b"short", raw("{}", n=100_000_001), raw("{}", n=2**63), raw("{}", n=2**64 - 1), raw("{}", n=3), raw("[]"), raw('{"a":', D),
+	    raw(one("../../etc/passwd"), D), raw(one("/etc/passwd"), D), raw(one("a//b"), D), raw(one("a\0b"), D), raw(one("n" * 252), D), raw(one("d/" * 3000 + "n"), D),
+	    raw(one("a", [5]), D), raw(one("a", [-4]), D), raw(one("a", [2**62, 8], [0, 4]), D), raw(one("a", [4], [1, 5]), D), raw(one("a", [4], [0, 2**40]), D),
+	    raw(one("a")[:-1] + ", " + one("b")[1:], D), raw(one("a")[:-1] + ", " + one("a")[1:], D), raw("[" * 1000000), raw(one("a") + " x", D)])}
+	files |= {"a.npy": npy("{'descr': '|O', 'fortran_order': False, 'shape': (1,)}", D), "b.npy": npy("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,)}", D),
+	    "c.npy": npy("{'descr': '<f4', 'fortran_order': False, 'shape': (1000000000000,)}", D, 2)}
+	assert len(files) == 26
+	for name, content in files.items():
+	    with open(name, "wb") as f: f.write(content)
+	    for _ in range(3):
+	        v = name + ".tensors"
+	        fails(errno.EIO, os.listdir, v); fails(errno.EIO, os.stat, v + "/a.npy"); fails(errno.EIO, open, v + "/../" + v + "/a.npy"); fails(errno.EIO, os.stat, v + "/etc")
+	        assert os.stat(v).st_mode & 0o7777 == 0o555 and open(name, "rb").read() == content and os.listdir(".").count(v) == 0
+	        assert "user.hmc.dtype" not in os.listxattr(name); fails(errno.ENODATA, os.getxattr, name, "user.hmc.shape")
+	    os.rename(name, "x"); os.rename("x", name)
+	END
+	run
+	rm -rf ./*`
+
+// TestViewsOfManyTensors lists and opens a header of a hundred thousand
+// tensors, and wants nothing of it kept when the kernel has forgotten it.
+func TestViewsOfManyTensors(t *testing.T) {
+	kit.Check(t)
+	kit.Require(t, "numpy")
+	m := mnt.Mount(t, mnt.Options{Devices: []string{"host,size=64MiB", "sim:0,size=64MiB"}})
+	before := m.Status().Memory
+	for _, device := range []string{"host", "sim0"} {
+		t.Run(device, func(t *testing.T) {
+			runScript(t, m.Path(device), manyTensorsScript, "PYTHON="+kit.Python(), "TMP="+t.TempDir())
+		})
+	}
+	if n := m.Stats().Mount.ViewNodes; n < 3000 {
+		t.Errorf("%d nodes of views after thousands were looked up: the test proves nothing", n)
+	}
+	kit.Eventually(t, mntPatience, func() error {
+		if err := os.WriteFile("/proc/sys/vm/drop_caches", []byte("2"), 0); err != nil {
+			return err
+		}
+		if n := m.Stats().Mount.ViewNodes; n != 0 {
+			return fmt.Errorf("%d nodes of views are left", n)
+		}
+		return nil
+	})
+	t.Logf("daemon's memory before %+v, after %+v", before, m.Status().Memory)
+	// What is forgotten is found again.
+	runScript(t, m.Path("sim0"), `stat -c %s m.safetensors.tensors/layer/99999/w.npy; rm m.safetensors; no stat m.safetensors.tensors`)
+	var st unix.Stat_t
+	if err := unix.Stat(m.Path("sim0", "m.safetensors.tensors", "x"), &st); !errors.Is(err, unix.ENOENT) {
+		t.Errorf("view of a removed file: %v", err)
+	}
+}
+
+const manyTensorsScript = viewPrelude + `
+	cat >"$TMP"/t.py <<-'END'
+	from st import *
+	n = 100_000; data = rng.integers(0, 256, 3 * n, dtype="u1")
+	text = json.dumps({"layer/%d/w" % i: {"dtype": "U8", "shape": [3], "data_offsets": [3 * i, 3 * i + 3]} for i in range(n)}).encode()
+	with open("m.safetensors", "wb") as f: f.write(struct.pack("<Q", len(text)) + text + data.tobytes())
+	v = "m.safetensors.tensors/"
+	assert os.listdir(v) == ["layer"] and sorted(map(int, os.listdir(v + "layer"))) == list(range(n))
+	for i in map(int, rng.integers(0, n, 2000)):
+	    assert os.listdir(v + "layer/%d" % i) == ["w.npy"]
+	    same(np.load(v + "layer/%d/w.npy" % i), data[3 * i:3 * i + 3])
+	END
+	run`
