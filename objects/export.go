@@ -241,6 +241,10 @@ func (o *object) nameMemory(ctx context.Context, size uint64, kind devices.Handl
 		if kind != "" && kind != devices.HandleMemfd {
 			return devices.Handle{}, fmt.Errorf("export memory of %s as %s, it can do %s: %w", t.name, kind, devices.HandleMemfd, devices.ErrUnsupported)
 		}
+		// Who gets the descriptor may truncate the file.
+		if err := o.store.engine.Share(ctx, b.file); err != nil {
+			return devices.Handle{}, fmt.Errorf("export memory of %s: %w", t.name, err)
+		}
 		f, err := duplicate(b.file)
 		return devices.Handle{Kind: devices.HandleMemfd, Size: devices.Size(size), File: f}, err
 	case *extents:

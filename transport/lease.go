@@ -72,7 +72,7 @@ func (r *regions) claim(w want) claim {
 	defer r.mu.Unlock()
 	f := r.fileLocked(w.id)
 	defer r.sweepLocked(f)
-	if r.closed || f.held > 0 {
+	if r.closed || f.held > 0 || f.shared {
 		return claim{n: w.n}
 	}
 	live := f.live[w.device]

@@ -72,6 +72,8 @@ type pinnedFile struct {
 	refused map[devices.Device]bool
 	// held counts those who keep pages of the file from being registered.
 	held int
+	// shared says that somebody else may take pages from the file at will.
+	shared bool
 }
 
 func newRegions(limit devices.Size) *regions {
@@ -102,7 +104,7 @@ func (r *regions) fileLocked(id FileID) *pinnedFile {
 //
 // +checklocks:r.mu
 func (r *regions) sweepLocked(f *pinnedFile) {
-	if len(f.live) == 0 && len(f.leaving) == 0 && len(f.refused) == 0 && f.held == 0 {
+	if len(f.live) == 0 && len(f.leaving) == 0 && len(f.refused) == 0 && f.held == 0 && !f.shared {
 		delete(r.files, f.id)
 	}
 }
