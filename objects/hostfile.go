@@ -176,6 +176,15 @@ func (h *hostFile) withdraw(ctx context.Context, off, n uint64) (release func(),
 	return release, nil
 }
 
+// share hands the file to another process, which may cut it whenever it likes:
+// devices do not register its pages from then on, whoever opens it here.
+func (h *hostFile) share(ctx context.Context) (*os.File, error) {
+	if err := h.engine.Share(ctx, h.file); err != nil {
+		return nil, fmt.Errorf("share the host memory of object %d: %w", h.id, err)
+	}
+	return duplicate(h.file)
+}
+
 // failed wraps an error of the tmpfs; a full one is out of memory.
 func (h *hostFile) failed(what string, err error) error {
 	if errors.Is(err, unix.ENOSPC) {
