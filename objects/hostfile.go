@@ -49,6 +49,13 @@ func (h *hostFile) span(off, n uint64) transport.Span {
 }
 
 func (h *hostFile) find(off, n uint64, sparse bool) ([]piece, func(), error) {
+	if sparse {
+		whole, err := h.whole()
+		if err != nil {
+			return nil, nil, err
+		}
+		sparse = !whole
+	}
 	if !sparse {
 		return []piece{{off: off, n: n, span: h.span(off, n)}}, func() {}, nil
 	}
@@ -78,6 +85,15 @@ func (h *hostFile) find(off, n uint64, sparse bool) ([]piece, func(), error) {
 		off = hole
 	}
 	return pieces, func() {}, nil
+}
+
+// whole says that the file has as much memory as it is long, so that nobody
+// need look for holes: the kernel finds one, or that there is none, by walking
+// over every page up to the next, and a copy asks again and again. Memory
+// behind the end can hide a hole, which reads as zeros all the same.
+func (h *hostFile) whole() (bool, error) {
+	st, err := h.stat()
+	return st.Blocks*512 >= st.Size, err
 }
 
 // seek moves the file's own position, which nothing else uses.
@@ -158,6 +174,15 @@ func (h *hostFile) withdraw(ctx context.Context, off, n uint64) (release func(),
 		return nil, fmt.Errorf("host memory of object %d: %w", h.id, err)
 	}
 	return release, nil
+}
+
+// share hands the file to another process, which may cut it whenever it likes:
+// devices do not register its pages from then on, whoever opens it here.
+func (h *hostFile) share(ctx context.Context) (*os.File, error) {
+	if err := h.engine.Share(ctx, h.file); err != nil {
+		return nil, fmt.Errorf("share the host memory of object %d: %w", h.id, err)
+	}
+	return duplicate(h.file)
 }
 
 // failed wraps an error of the tmpfs; a full one is out of memory.
