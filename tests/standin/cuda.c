@@ -13,7 +13,7 @@
 //
 // Not CUDA's: the second opening of an IPC handle in one process fails, as with
 // some drivers, although newer ones count it.
-#include "standin.h"
+#include "accounts.h"
 
 #ifdef HMCFS_STANDIN_VENDOR_HEADER // the test of the ABI has the real one
 #include <cuda.h>

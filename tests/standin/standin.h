@@ -19,9 +19,6 @@
 //   silent=1             a card that has failed never answers: a further call on
 //                        its context ends the process
 //
-// Processes that load the same file share its cards: a file "cards" beside it has
-// what each of them uses.
-//
 // The first five are read when the library is initialised. A wrong call ends
 // the process with a message, so that no test passes by luck.
 #ifndef HMCFS_STANDIN_H
@@ -35,13 +32,11 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -187,55 +182,6 @@ static int injected(const char *call, int device)
 			code = f->code;
 	}
 	return code;
-}
-
-// account is what one process uses of each device.
-struct account { int32_t pid, zero; uint64_t used[MAX_DEVICES]; };
-enum { ACCOUNTS = 32 };
-
-// accounts are those of all processes, NULL where the file can't be made.
-static struct account *accounts(void)
-{
-	static struct account *all;
-	char path[PATH_MAX];
-	beside(path, "cards");
-	if (all || !path[0])
-		return all;
-	int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-	if (fd < 0)
-		return NULL;
-	if (!flock(fd, LOCK_EX) && !ftruncate(fd, sizeof(struct account) * ACCOUNTS)) {
-		void *p = mmap(NULL, sizeof(struct account) * ACCOUNTS, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-		all = p == MAP_FAILED ? NULL : p;
-		for (int i = 0; all && i < ACCOUNTS; i++)
-			if (all[i].pid == 0 || (all[i].pid != getpid() && kill(all[i].pid, 0))) {
-				all[i] = (struct account){.pid = getpid()};
-				break;
-			}
-	}
-	flock(fd, LOCK_UN); // the map would keep it
-	close(fd);
-	return all;
-}
-
-// account_set notes what this process uses of a device.
-static void account_set(int device, uint64_t used)
-{
-	struct account *all = accounts();
-	for (int i = 0; all && i < ACCOUNTS; i++)
-		if (all[i].pid == getpid())
-			all[i].used[device] = used;
-}
-
-// account_others is what all other processes use of a device.
-static uint64_t account_others(int device)
-{
-	uint64_t sum = 0;
-	struct account *all = accounts();
-	for (int i = 0; all && i < ACCOUNTS; i++)
-		if (all[i].pid && all[i].pid != getpid() && !kill(all[i].pid, 0))
-			sum += all[i].used[device];
-	return sum;
 }
 
 // Memory of a device is a memfd, whose name says what it is, so that another
