@@ -54,7 +54,7 @@
 //	  names.stripes, lower number first
 //	    table shard
 //	      object.mu
-//	        extents.mu
+//	        extents.mu, bound.mu
 //	          gate.mu
 //	            late.mu, the arena's and the metadata's own
 //
