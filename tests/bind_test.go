@@ -158,8 +158,8 @@ func TestOwnerEnds(t *testing.T) {
 		f := p.path("f")
 		bindFile(t, f, o.value(familyOf(p.name), o.piece(0, n)))
 		h := open(t, f, os.O_RDWR)
-		view, err := unix.Mmap(int(h.Fd()), 0, n, unix.PROT_READ, unix.MAP_SHARED)
-		must(t, err)
+		view, merr := unix.Mmap(int(h.Fd()), 0, n, unix.PROT_READ, unix.MAP_SHARED)
+		must(t, merr)
 		defer func() { must(t, unix.Munmap(view)) }()
 		if i := kit.DiffAt(view, 1, 0); i >= 0 {
 			t.Errorf("byte %d of a map is wrong", i)
@@ -173,7 +173,7 @@ func TestOwnerEnds(t *testing.T) {
 		case <-time.After(20 * time.Second):
 			t.Fatal("a reader does not hear of the owner's end")
 		}
-		_, err = h.ReadAt(make([]byte, 10), 0)
+		_, err := h.ReadAt(make([]byte, 10), 0)
 		wantErrno(t, err, unix.EIO)
 		_, err = h.WriteAt(make([]byte, 10), 0)
 		wantErrno(t, err, unix.EIO)
