@@ -48,6 +48,22 @@ func TestBinding(t *testing.T) {
 	if value, err := s.Binding(ctx, b); err != nil || string(value) != "\x01" {
 		t.Errorf("Binding: %q, %v", value, err)
 	}
+	checkUnbind(t, s, a)
+	if _, err := s.Unlink(ctx, dev.Ino, "b"); err != nil {
+		t.Fatal(err)
+	}
+	if bound, err := s.Bindings(ctx); err != nil || len(bound) != 0 {
+		t.Errorf("after the last unlink: %v, %v", bound, err)
+	}
+	if found := problems(t, s); len(found) > 0 {
+		t.Errorf("problems: %v", found)
+	}
+}
+
+// checkUnbind loses a bound file and makes it an ordinary one.
+func checkUnbind(t *testing.T, s *Store, a Ino) {
+	t.Helper()
+	ctx := t.Context()
 	if err := s.Unbind(ctx, a, true); err != nil {
 		t.Fatal(err)
 	}
@@ -62,14 +78,5 @@ func TestBinding(t *testing.T) {
 	}
 	if in, err := s.Get(ctx, a); err != nil || in.Bound != Unbound {
 		t.Errorf("unbound: %+v, %v", in, err)
-	}
-	if _, err := s.Unlink(ctx, dev.Ino, "b"); err != nil {
-		t.Fatal(err)
-	}
-	if bound, err := s.Bindings(ctx); err != nil || len(bound) != 0 {
-		t.Errorf("after the last unlink: %v, %v", bound, err)
-	}
-	if found := problems(t, s); len(found) > 0 {
-		t.Errorf("problems: %v", found)
 	}
 }

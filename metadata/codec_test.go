@@ -38,11 +38,11 @@ func readMap(data []byte) (any, error) {
 	return hide{r}, err
 }
 
-func readDevice(data []byte) (any, error) { r, err := decodeDevice("sim0", data); return hide{r}, err }
-func readLink(data []byte) (any, error)   { r, err := decodeLink(data); return hide{r}, err }
-func readXattr(data []byte) (any, error)  { r, err := decodeXattr(data); return hide{r}, err }
+func readDevice(data []byte) (any, error)  { r, err := decodeDevice("sim0", data); return hide{r}, err }
+func readLink(data []byte) (any, error)    { r, err := decodeLink(data); return hide{r}, err }
+func readXattr(data []byte) (any, error)   { r, err := decodeXattr(data); return hide{r}, err }
 func readBinding(data []byte) (any, error) { r, err := decodeBinding(data); return hide{r}, err }
-func readNumber(data []byte) (any, error) { r, err := decodeNumber("n", data); return hide{r}, err }
+func readNumber(data []byte) (any, error)  { r, err := decodeNumber("n", data); return hide{r}, err }
 
 func fullRecord() record {
 	return record{
@@ -133,23 +133,29 @@ func TestDamagedRecords(t *testing.T) {
 				t.Errorf("%s with a byte more: %v, want ErrCorrupt", s.name, err)
 			}
 		}
-		supported := byte(1)
-		if strings.HasPrefix(s.name, "inode") {
-			supported = inodeVersion
-		}
-		for _, v := range []byte{0, supported + 1, 255} {
-			data := bytes.Clone(s.data)
-			data[0] = v
-			_, err := s.read(data)
-			var newer *VersionError
-			switch {
-			case v == 0 && !errors.Is(err, ErrCorrupt):
-				t.Errorf("%s of version 0: %v, want ErrCorrupt", s.name, err)
-			case v > 0 && !errors.Is(err, ErrNewer), v > 0 && !errors.As(err, &newer):
-				t.Errorf("%s of version %d: %v, want ErrNewer", s.name, v, err)
-			case v > 0 && (newer.Found != uint64(v) || newer.Supported != uint64(supported)):
-				t.Errorf("%s of version %d: %v", s.name, v, newer)
-			}
+		s.checkVersions(t)
+	}
+}
+
+// checkVersions gives a record versions that there are not.
+func (s sample) checkVersions(t *testing.T) {
+	t.Helper()
+	supported := byte(1)
+	if strings.HasPrefix(s.name, "inode") {
+		supported = inodeVersion
+	}
+	for _, v := range []byte{0, supported + 1, 255} {
+		data := bytes.Clone(s.data)
+		data[0] = v
+		_, err := s.read(data)
+		var newer *VersionError
+		switch {
+		case v == 0 && !errors.Is(err, ErrCorrupt):
+			t.Errorf("%s of version 0: %v, want ErrCorrupt", s.name, err)
+		case v > 0 && !errors.Is(err, ErrNewer), v > 0 && !errors.As(err, &newer):
+			t.Errorf("%s of version %d: %v, want ErrNewer", s.name, v, err)
+		case v > 0 && (newer.Found != uint64(v) || newer.Supported != uint64(supported)):
+			t.Errorf("%s of version %d: %v", s.name, v, newer)
 		}
 	}
 }

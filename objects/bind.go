@@ -49,14 +49,14 @@ func (s *Store) Bind(ctx context.Context, ino Ino, who Caller, r BindRequest) er
 	if err != nil {
 		return fmt.Errorf("bind object %d: %w", ino, err)
 	}
-	if err := s.attach(ctx, ino, b.body, record); err != nil {
+	if err = s.attach(ctx, ino, b.body, record); err != nil {
 		b.body.end()
 		return errors.Join(fmt.Errorf("bind object %d: %w", ino, err), b.letOwnerGo())
 	}
-	if err := s.describe(ctx, ino, record.Memory); err != nil {
+	if err = s.describe(ctx, ino, record.Memory); err != nil {
 		s.log.Warn("what a bound object holds could not be noted", zap.Uint64("ino", uint64(ino)), zap.Error(err))
 	}
-	err = s.watch(ino, b)
+	err = s.watch(ino, b) //nolint:contextcheck // the owner ends when he ends
 	s.changed(ino)
 	return err
 }
@@ -78,12 +78,12 @@ func (s *Store) attach(ctx context.Context, ino Ino, b *bound, record binding) e
 	}
 	defer s.unpin(context.WithoutCancel(ctx), o, pinUse)
 	var old content
-	err = o.change(ctx, func() error {
-		if err := o.mayBind(); err != nil {
+	err = o.change(ctx, func() (err error) {
+		if err = o.mayBind(); err != nil {
 			return err
 		}
 		now := s.now()
-		_, err := s.meta.Bind(context.WithoutCancel(ctx), ino, data, func(in *metadata.Inode) error {
+		_, err = s.meta.Bind(context.WithoutCancel(ctx), ino, data, func(in *metadata.Inode) error {
 			in.Size, in.Allocated, in.Epoch, in.Path = b.size, b.size, 0, ""
 			in.Atime, in.Mtime, in.Ctime = now, now, now
 			return nil

@@ -72,7 +72,7 @@ func (s *Store) rebindOne(ctx context.Context, t *tier, in metadata.Inode) error
 	sh.mu.Lock()
 	sh.getLocked(in.Ino).obj = o
 	sh.mu.Unlock()
-	return s.watch(in.Ino, b)
+	return s.watch(in.Ino, b) //nolint:contextcheck // the owner ends when he ends
 }
 
 // reopen opens the memory of a record, which must be the same as before.

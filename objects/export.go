@@ -138,7 +138,7 @@ func (s *Store) Export(ctx context.Context, ino Ino, who Caller, opts ExportOpti
 			out, err = o.beginSession() //nolint:contextcheck // the session outlives the request
 			return err
 		}
-		err = s.addHolder(o, holder)
+		err = s.addHolder(o, holder) //nolint:contextcheck // the holder ends when he ends
 		holder = nil
 		if err == nil {
 			out, err = o.exportedAs()
@@ -200,6 +200,9 @@ func (s *Store) mayExport(ctx context.Context, ino Ino, who Caller, opts ExportO
 // the lane.
 func (o *object) beginExport(ctx context.Context, kind devices.HandleKind) error {
 	if e := o.exporting(); e != nil {
+		if x, ok := o.content().(*extents); ok && x.live() != nil {
+			return errors.Join(fmt.Errorf("what was exported is gone: %w", ErrLost), o.endExport())
+		}
 		if kind != "" && kind != e.kind {
 			return fmt.Errorf("it is exported as %s; end that first: %w", e.kind, ErrBusy)
 		}
@@ -241,7 +244,7 @@ func (o *object) nameMemory(ctx context.Context, size uint64, kind devices.Handl
 		if kind != "" && kind != devices.HandleMemfd {
 			return devices.Handle{}, fmt.Errorf("export memory of %s as %s, it can do %s: %w", t.name, kind, devices.HandleMemfd, devices.ErrUnsupported)
 		}
-		f, err := duplicate(b.file)
+		f, err := b.share()
 		return devices.Handle{Kind: devices.HandleMemfd, Size: devices.Size(size), File: f}, err
 	case *extents:
 		kinds := devices.ExportKinds(t.dev)

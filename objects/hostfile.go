@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -25,6 +26,9 @@ type hostFile struct {
 	engine *transport.Engine
 	id     uint64
 	file   *os.File
+	// foreign says that another process was given the file, and may cut it
+	// whenever it likes: devices do not register its pages from then on.
+	foreign atomic.Bool
 }
 
 func openHostFile(t *tier, e *transport.Engine, id uint64) (*hostFile, error) {
@@ -45,7 +49,11 @@ func (h *hostFile) stat() (unix.Stat_t, error) {
 }
 
 func (h *hostFile) span(off, n uint64) transport.Span {
-	return transport.FileSpan(devices.Name(h.tier.name), h.file, int64(off), devices.Size(n)).Registrable()
+	s := transport.FileSpan(devices.Name(h.tier.name), h.file, int64(off), devices.Size(n))
+	if h.foreign.Load() {
+		return s
+	}
+	return s.Registrable()
 }
 
 func (h *hostFile) find(off, n uint64, sparse bool) ([]piece, func(), error) {
@@ -158,6 +166,17 @@ func (h *hostFile) withdraw(ctx context.Context, off, n uint64) (release func(),
 		return nil, fmt.Errorf("host memory of object %d: %w", h.id, err)
 	}
 	return release, nil
+}
+
+// share hands the file to another process.
+func (h *hostFile) share() (*os.File, error) {
+	st, err := h.stat()
+	if err != nil {
+		return nil, err
+	}
+	h.foreign.Store(true)
+	h.engine.Forget(transport.FileIDOf(st))
+	return duplicate(h.file)
 }
 
 // failed wraps an error of the tmpfs; a full one is out of memory.

@@ -174,10 +174,11 @@ func TestOwnerEnds(t *testing.T) {
 		_, err = os.ReadFile(f)
 		wantErrno(t, err, unix.EIO)
 		kit.Eventually(t, 20*time.Second, func() error {
-			if state, err := getxattr(f, "user.hmc.state"); state != "lost" || err != nil {
-				return errors.Join(errors.New("state is "+state), err)
+			state, xerr := getxattr(f, "user.hmc.state")
+			if state == "lost" {
+				return nil
 			}
-			return nil
+			return errors.Join(errors.New("state is "+state), xerr)
 		})
 		wantNoXattr(t, f, bindXattr)
 		rel, err := filepath.Rel(p.m.Dir, f)
@@ -216,9 +217,9 @@ func TestBoundFilesAfterADeath(t *testing.T) {
 		stays, replaced := filepath.Join(shmDir(t), "stays"), filepath.Join(shmDir(t), "replaced")
 		create(t, stays, 4, n)
 		create(t, replaced, 5, n)
-		bindFile(t, p.path("path"), bindValue(family, 0, pathPiece(stays, 0, n)))
-		bindFile(t, p.path("replaced"), bindValue(family, 0, pathPiece(replaced, 0, n)))
-		bindFile(t, p.path("nobody"), bindValue(family, 0, pathPiece(moved.path(), 0, n)))
+		bindFile(t, p.path("path"), bindValue(family, 0, pathPiece(stays, n)))
+		bindFile(t, p.path("replaced"), bindValue(family, 0, pathPiece(replaced, n)))
+		bindFile(t, p.path("nobody"), bindValue(family, 0, pathPiece(moved.path(), n)))
 		if r := mustXattr(t, p.path("lives"), bindXattr); !strings.Contains(r, `"pid"`) {
 			t.Errorf("bound to %s", r)
 		}
@@ -276,16 +277,16 @@ func TestBindRefuses(t *testing.T) {
 			"a pipe":              {o.value(family, `{"kind":"memfd","fd":0,"size":4096}`), unix.EINVAL},
 			"no such process":     {bindValue(family, 1<<22, o.piece(0, n)), unix.EINVAL},
 			"the mount's process": {bindValue(family, p.m.PID(), o.piece(0, n)), unix.EINVAL},
-			"no such path":        {bindValue(family, 0, pathPiece("/dev/shm/hmcfs-no-such-file", 0, n)), unix.ENOENT},
-			"a directory":         {bindValue(family, 0, pathPiece("/dev/shm", 0, n)), unix.EINVAL},
-			"a device":            {bindValue(family, 0, pathPiece("/dev/zero", 0, n)), unix.EINVAL},
-			"a file of the mount": {bindValue(family, 0, pathPiece(p.path("self"), 0, 1)), unix.EINVAL},
-			"a file on a disk":    {bindValue(family, 0, pathPiece("/etc/passwd", 0, 1)), unix.EINVAL},
-			"a symbolic link":     {bindValue(family, 0, pathPiece("/proc/self/fd/0", 0, 1)), unix.EINVAL},
+			"no such path":        {bindValue(family, 0, pathPiece("/dev/shm/hmcfs-no-such-file", n)), unix.ENOENT},
+			"a directory":         {bindValue(family, 0, pathPiece("/dev/shm", n)), unix.EINVAL},
+			"a device":            {bindValue(family, 0, pathPiece("/dev/zero", n)), unix.EINVAL},
+			"a file of the mount": {bindValue(family, 0, pathPiece(p.path("self"), 1)), unix.EINVAL},
+			"a file on a disk":    {bindValue(family, 0, pathPiece("/etc/passwd", 1)), unix.EINVAL},
+			"a symbolic link":     {bindValue(family, 0, pathPiece("/proc/self/fd/0", 1)), unix.EINVAL},
 			"a shape too large":   {strings.Replace(o.value(family, o.piece(0, n)), `"pid"`, `"dtype":"float32","shape":"1,1","pid"`, 1), unix.EINVAL},
-			"a socket":            {bindValue(family, os.Getpid(), fdPiece(files["socket"], 0, 1)), unix.EINVAL},
-			"read-only":           {bindValue(family, os.Getpid(), fdPiece(files["read-only"], 0, 1)), unix.EPERM},
-			"an event":            {bindValue(family, os.Getpid(), fdPiece(files["event"], 0, 1)), unix.EINVAL},
+			"a socket":            {bindValue(family, os.Getpid(), fdPiece(files["socket"])), unix.EINVAL},
+			"read-only":           {bindValue(family, os.Getpid(), fdPiece(files["read-only"])), unix.EPERM},
+			"an event":            {bindValue(family, os.Getpid(), fdPiece(files["event"])), unix.EINVAL},
 		} {
 			f := p.path("self")
 			must(t, os.WriteFile(f, nil, 0o666))

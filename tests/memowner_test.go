@@ -105,12 +105,12 @@ func bindFile(t *testing.T, path, value string) {
 // path is where the test itself has the memory.
 func (o *memOwner) path() string { return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), o.file.Fd()) }
 
-func pathPiece(path string, off, n int) string {
-	return fmt.Sprintf(`{"kind":"memfd","path":%q,"offset":%d,"size":%d}`, path, off, n)
+func pathPiece(path string, n int) string {
+	return fmt.Sprintf(`{"kind":"memfd","path":%q,"size":%d}`, path, n)
 }
 
-func fdPiece(f *os.File, off, n int) string {
-	return fmt.Sprintf(`{"kind":"memfd","fd":%d,"offset":%d,"size":%d}`, f.Fd(), off, n)
+func fdPiece(f *os.File) string {
+	return fmt.Sprintf(`{"kind":"memfd","fd":%d,"size":1}`, f.Fd())
 }
 
 func mustXattr(t *testing.T, path, name string) string {

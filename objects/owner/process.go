@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -199,13 +200,8 @@ func Groups(pid int, uid uint32) []uint32 {
 		return nil
 	}
 	s, err := readStatus(pid)
-	if err != nil || len(s.uids) == 0 {
+	if err != nil || !slices.Contains(s.uids, uid) {
 		return nil
 	}
-	for _, id := range s.uids {
-		if id == uid {
-			return s.groups
-		}
-	}
-	return nil
+	return s.groups
 }

@@ -56,7 +56,7 @@ func (w *Watcher) Watch(p *Process, ended func()) (cancel func(), err error) {
 	case w.closed:
 		return nil, errors.Join(errors.New("owner: the watcher is closed"), p.Close())
 	case known:
-		if err := p.Close(); err != nil {
+		if err = p.Close(); err != nil {
 			return nil, err
 		}
 	default:
