@@ -130,6 +130,7 @@ func TestSuite(t *testing.T) {
 			t.Errorf("exit status %d\n%s", status, said)
 		}
 	})
+	t.Run("CUDA", func(t *testing.T) { onCUDA(t, dir) })
 	t.Run("no such device", func(t *testing.T) {
 		status, said := newRunner(t, dir, "--device", "ocl99", "--quick").run(t)
 		if status != exitNoDevice {
