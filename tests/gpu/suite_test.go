@@ -22,6 +22,9 @@ import (
 // bundle builds what is carried to a GPU machine, once for a test.
 func bundle(t *testing.T) string {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("what is built here has neither the race detector nor the invariant checks")
+	}
 	kit.Require(t, "fuse", "root", "tool:cc")
 	seen(t, "native/*", "*.sh", "../recipes/*")
 	dir := t.TempDir()
@@ -149,6 +152,7 @@ func TestSuite(t *testing.T) {
 	})
 	t.Run("no mount", func(t *testing.T) { withoutFUSE(t, dir) })
 	t.Run("a wrong byte is noticed", func(t *testing.T) { wrongByte(t, dir) })
+	t.Run("wrong memory is noticed", func(t *testing.T) { wrongMemory(t, dir) })
 	for name, signal := range map[string]unix.Signal{"interrupted": unix.SIGINT, "terminated": unix.SIGTERM} {
 		t.Run(name, func(t *testing.T) { stopped(t, dir, func(r *runner) error { return r.cmd.Process.Signal(signal) }) })
 	}
@@ -190,6 +194,33 @@ func wrongByte(t *testing.T, dir string) {
 		t.Errorf("exit status %d", status)
 	}
 	has(t, said, "differs at 70001: is 78, should be", "| **FAILED** |")
+}
+
+// wrongMemory has an owner whose memory has other content than it was told.
+func wrongMemory(t *testing.T, dir string) {
+	t.Helper()
+	tools := t.TempDir()
+	for _, name := range []string{"hmcfs", "gpu", "conformance", "cudaraw", "fileio", "recipes"} {
+		if err := os.Symlink(filepath.Join(dir, name), filepath.Join(tools, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	script := fmt.Sprintf("#!/bin/sh\ncase $1 in\nown) exec %[1]s/truth own $2 $3 $(($4 + 1)) $5 $6 $7;;\nesac\nexec %[1]s/truth \"$@\"\n", dir)
+	if err := os.WriteFile(filepath.Join(tools, "truth"), []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	r := newRunner(t, dir, "--device", "sim0", "--quick")
+	r.cmd.Env = append(r.cmd.Env, "GPU_TOOLS="+tools)
+	status, said := r.run(t)
+	if status != exitFailed {
+		t.Errorf("exit status %d", status)
+	}
+	for line := range strings.Lines(said) {
+		if strings.HasPrefix(line, "| bind: ") && (!strings.Contains(line, "differs at 0: is ") || !strings.Contains(line, "FAILED")) {
+			t.Errorf("passed: %s", line)
+		}
+	}
+	has(t, said, "| bind: ")
 }
 
 // stopped ends a run in the middle of its work. The runner's own check sees
