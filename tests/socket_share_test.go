@@ -276,7 +276,19 @@ func TestCommandHoldsAnExport(t *testing.T) {
 		t.Errorf("the command is told %s", out)
 	}
 	eventuallyCut(t, f)
-	create(t, f, 2, 1<<20)
+	for signal, code := range map[syscall.Signal]int{syscall.SIGKILL: -1, syscall.SIGTERM: 143, syscall.SIGINT: 130} {
+		create(t, f, 2, 1<<20)
+		if got := signalCommand(t, f, signal); got != code {
+			t.Errorf("after %v the exit code is %d, want %d", signal, got, code)
+		}
+		eventuallyCut(t, f)
+	}
+}
+
+// signalCommand sends a signal to hmcfs while its command has a file's memory,
+// and returns its exit code.
+func signalCommand(t *testing.T, f string, signal syscall.Signal) int {
+	t.Helper()
 	cmd := exec.Command("/proc/self/exe", "export", f, "--", "cat")
 	cmd.Args[0] = "hmcfs"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -290,10 +302,14 @@ func TestCommandHoldsAnExport(t *testing.T) {
 	_, err = io.ReadFull(stdout, make([]byte, 1)) // the command runs
 	must(t, err)
 	wantErrno(t, unix.Truncate(f, 1), unix.EBUSY)
-	must(t, cmd.Process.Kill())
-	must(t, stdin.Close())
-	_ = cmd.Wait() // it was killed
-	eventuallyCut(t, f)
+	must(t, cmd.Process.Signal(signal))
+	if signal == syscall.SIGKILL {
+		must(t, stdin.Close()) // nobody is left to tell the command
+	}
+	_, err = io.Copy(io.Discard, stdout) // its end is the command's
+	must(t, err)
+	_ = cmd.Wait() // the code tells
+	return cmd.ProcessState.ExitCode()
 }
 
 // An export for a process ends with it.
