@@ -11,7 +11,7 @@ import (
 // the independent program are processes of their own there too.
 func onCUDA(t *testing.T, dir string) {
 	t.Helper()
-	seen(t, "../standin/src/*")
+	seen(t, "../standin")
 	lib := "LD_LIBRARY_PATH=" + standin.Library(t, "cuda", "libcuda.so.1")
 	t.Run("everything", func(t *testing.T) {
 		r := newRunner(t, dir, "--quick")
