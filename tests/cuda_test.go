@@ -181,6 +181,40 @@ func TestCUDACardIsFull(t *testing.T) {
 	})
 }
 
+// TestCUDACardOfTwoDaemons mounts one card twice: what one mount takes the other
+// does not have, and neither touches the other's bytes.
+func TestCUDACardOfTwoDaemons(t *testing.T) {
+	kit.Check(t)
+	useStandInCards(t, fmt.Sprintf("memory=%d", cardSize))
+	var mounts [2]*mnt.M
+	for i := range mounts {
+		mounts[i] = mnt.Mount(t, mnt.Options{Devices: []string{"host,size=64MiB", "cuda:0"}})
+	}
+	const each = 40 << 20
+	for i, m := range mounts {
+		must(t, os.WriteFile(m.Path("cuda0", "a"), kit.Bytes(uint64(i), 0, each), 0o644))
+	}
+	for i, m := range mounts {
+		if free := m.Device("cuda0").Free; free > cardSize-2*each {
+			t.Errorf("mount %d says that %v of %v are free", i, free, cardSize)
+		}
+		if err := os.WriteFile(m.Path("cuda0", "b"), kit.Bytes(9, 0, 70<<20), 0o644); !errors.Is(err, unix.ENOSPC) {
+			t.Errorf("mount %d takes what the other has: %v", i, err)
+		}
+		must(t, os.Remove(m.Path("cuda0", "b")))
+	}
+	for i, m := range mounts {
+		got, err := os.ReadFile(m.Path("cuda0", "a"))
+		must(t, err)
+		if at := kit.DiffAt(got, uint64(i), 0); at >= 0 || len(got) != each {
+			t.Errorf("mount %d: byte %d of %d differs", i, at, len(got))
+		}
+	}
+	// The end of one is the gain of the other.
+	mounts[0].Kill()
+	must(t, os.WriteFile(mounts[1].Path("cuda0", "b"), kit.Bytes(3, 0, 60<<20), 0o644))
+}
+
 // TestCUDAWithoutCards mounts where the driver's library is there and finds no
 // card.
 func TestCUDAWithoutCards(t *testing.T) {

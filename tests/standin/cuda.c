@@ -13,7 +13,7 @@
 //
 // Not CUDA's: the second opening of an IPC handle in one process fails, as with
 // some drivers, although newer ones count it.
-#include "standin.h"
+#include "accounts.h"
 
 #ifdef HMCFS_STANDIN_VENDOR_HEADER // the test of the ABI has the real one
 #include <cuda.h>
@@ -126,6 +126,8 @@ static CUresult enter(const char *call, int needs_context)
 
 static CUresult leave(CUresult r)
 {
+	if (current)
+		account_set(current->device, current->used);
 	pthread_mutex_unlock(&lock);
 	return r;
 }
@@ -196,7 +198,7 @@ static void range_drop(struct range *r)
 
 static uint64_t free_bytes(int device)
 {
-	uint64_t used = contexts[device].used + config.taken[device];
+	uint64_t used = contexts[device].used + config.taken[device] + account_others(device);
 	return used < config.memory ? config.memory - used : 0;
 }
 

@@ -119,18 +119,26 @@ static void config_env(void)
 	}
 }
 
+// beside is the path of a file in the folder of the library, "" if that is not
+// known.
+static void beside(char path[PATH_MAX], const char *name)
+{
+	Dl_info self;
+	path[0] = 0;
+	if (dladdr((void *)config_set, &self) && strrchr(self.dli_fname, '/')) {
+		int folder = (int)(strrchr(self.dli_fname, '/') - self.dli_fname);
+		snprintf(path, PATH_MAX, "%.*s/%s", folder, self.dli_fname, name);
+	}
+}
+
 // config_path is where the control file is.
 static void config_path(char path[PATH_MAX])
 {
-	Dl_info self;
 	const char *named = getenv("HMCFS_STANDIN_CONTROL");
-	path[0] = 0;
-	if (named && *named) {
+	if (named && *named)
 		snprintf(path, PATH_MAX, "%s", named);
-	} else if (dladdr((void *)config_set, &self) && strrchr(self.dli_fname, '/')) {
-		int folder = (int)(strrchr(self.dli_fname, '/') - self.dli_fname);
-		snprintf(path, PATH_MAX, "%.*s/control", folder, self.dli_fname);
-	}
+	else
+		beside(path, "control");
 }
 
 // config_read reads the environment at first, and the control file whenever it
