@@ -7,11 +7,11 @@ import (
 	"github.com/hmcfs/hmcfs/tests/standin"
 )
 
-// TestCUDA runs the suite against the stand-in for NVIDIA's driver: hmcfs and
+// onCUDA runs the suite against the stand-in for NVIDIA's driver: hmcfs and
 // the independent program are processes of their own there too.
-func TestCUDA(t *testing.T) {
-	dir := bundle(t)
-	seen(t, "../standin/*")
+func onCUDA(t *testing.T, dir string) {
+	t.Helper()
+	seen(t, "../standin")
 	lib := "LD_LIBRARY_PATH=" + standin.Library(t, "cuda", "libcuda.so.1")
 	t.Run("everything", func(t *testing.T) {
 		r := newRunner(t, dir, "--quick")

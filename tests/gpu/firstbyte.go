@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/bench"
@@ -24,9 +25,12 @@ func (s *suite) firstByte(ctx context.Context) {
 	if s.opts.quick {
 		sizes = []devices.Size{2 * devices.MiB, s.sizes.file, s.sizes.large}
 	}
+	for i := range sizes {
+		sizes[i] = min(sizes[i], s.sizes.large)
+	}
+	sizes = slices.Compact(sizes)
 	var medians bench.Series
 	for _, size := range sizes {
-		size = min(size, s.sizes.large)
 		what := fmt.Sprintf("first byte of %v, opened by a handle beside copied", size)
 		median, err := s.firstByteOf(ctx, what, size)
 		if err != nil {

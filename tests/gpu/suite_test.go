@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,8 +23,11 @@ import (
 // bundle builds what is carried to a GPU machine, once for a test.
 func bundle(t *testing.T) string {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("what is built here has neither the race detector nor the invariant checks")
+	}
 	kit.Require(t, "fuse", "root", "tool:cc")
-	seen(t, "native/*", "*.sh", "../recipes/*")
+	seen(t, "native", "run.sh", "bundle.sh", "../recipes")
 	dir := t.TempDir()
 	if out, err := exec.Command("./bundle.sh", dir).CombinedOutput(); err != nil {
 		t.Fatalf("bundle.sh: %v\n%s", err, out)
@@ -33,17 +37,17 @@ func bundle(t *testing.T) string {
 
 // seen opens files that are used without this process knowing, so that the go
 // command runs the test again when one has changed.
-func seen(t *testing.T, patterns ...string) {
+func seen(t *testing.T, places ...string) {
 	t.Helper()
-	for _, pattern := range patterns {
-		files, err := filepath.Glob(pattern)
-		if err != nil || len(files) == 0 {
-			t.Fatalf("%s: %v, %v", pattern, files, err)
-		}
-		for _, f := range files {
-			if _, err := os.ReadFile(f); err != nil {
-				t.Fatal(err)
+	for _, place := range places {
+		err := filepath.WalkDir(place, func(path string, d fs.DirEntry, err error) error {
+			if err == nil && d.Type().IsRegular() {
+				_, err = os.ReadFile(path)
 			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
 		}
 	}
 }
@@ -130,6 +134,7 @@ func TestSuite(t *testing.T) {
 			t.Errorf("exit status %d\n%s", status, said)
 		}
 	})
+	t.Run("CUDA", func(t *testing.T) { onCUDA(t, dir) })
 	t.Run("no such device", func(t *testing.T) {
 		status, said := newRunner(t, dir, "--device", "ocl99", "--quick").run(t)
 		if status != exitNoDevice {
@@ -148,6 +153,7 @@ func TestSuite(t *testing.T) {
 	})
 	t.Run("no mount", func(t *testing.T) { withoutFUSE(t, dir) })
 	t.Run("a wrong byte is noticed", func(t *testing.T) { wrongByte(t, dir) })
+	t.Run("wrong memory is noticed", func(t *testing.T) { wrongMemory(t, dir) })
 	for name, signal := range map[string]unix.Signal{"interrupted": unix.SIGINT, "terminated": unix.SIGTERM} {
 		t.Run(name, func(t *testing.T) { stopped(t, dir, func(r *runner) error { return r.cmd.Process.Signal(signal) }) })
 	}
@@ -189,6 +195,33 @@ func wrongByte(t *testing.T, dir string) {
 		t.Errorf("exit status %d", status)
 	}
 	has(t, said, "differs at 70001: is 78, should be", "| **FAILED** |")
+}
+
+// wrongMemory has an owner whose memory has other content than it was told.
+func wrongMemory(t *testing.T, dir string) {
+	t.Helper()
+	tools := t.TempDir()
+	for _, name := range []string{"hmcfs", "gpu", "conformance", "cudaraw", "fileio", "recipes"} {
+		if err := os.Symlink(filepath.Join(dir, name), filepath.Join(tools, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	script := fmt.Sprintf("#!/bin/sh\ncase $1 in\nown) exec %[1]s/truth own $2 $3 $(($4 + 1)) $5 $6 $7;;\nesac\nexec %[1]s/truth \"$@\"\n", dir)
+	if err := os.WriteFile(filepath.Join(tools, "truth"), []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	r := newRunner(t, dir, "--device", "sim0", "--quick")
+	r.cmd.Env = append(r.cmd.Env, "GPU_TOOLS="+tools)
+	status, said := r.run(t)
+	if status != exitFailed {
+		t.Errorf("exit status %d", status)
+	}
+	for line := range strings.Lines(said) {
+		if strings.HasPrefix(line, "| bind: ") && (!strings.Contains(line, "differs at 0: is ") || !strings.Contains(line, "FAILED")) {
+			t.Errorf("passed: %s", line)
+		}
+	}
+	has(t, said, "| bind: ")
 }
 
 // stopped ends a run in the middle of its work. The runner's own check sees
