@@ -26,10 +26,10 @@ type theirs struct {
 	handle devices.Handle
 }
 
-func newTheirs(t *testing.T, d *driver, seed uint64, n devices.Size) *theirs {
+func newTheirs(t *testing.T, d *driver) *theirs {
 	t.Helper()
 	c := newCard(d, "theirs")
-	mem, err := c.Alloc(t.Context(), n)
+	mem, err := c.Alloc(t.Context(), devices.MiB)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +38,7 @@ func newTheirs(t *testing.T, d *driver, seed uint64, n devices.Size) *theirs {
 		t.Fatal(err)
 	}
 	th.handle.Device = "CARD-card0"
-	th.fill(t, seed)
+	th.fill(t, 1)
 	t.Cleanup(func() {
 		if err := errors.Join(mem.Release(), c.Close()); err != nil {
 			t.Error(err)
@@ -63,10 +63,10 @@ func (th *theirs) bytes(t *testing.T) []byte {
 	return p
 }
 
-// bind makes a file and binds memory to it.
-func (r *rig) bind(device, name string, m share.Memory) objects.Ino {
+// bind makes a file on the card and binds memory to it.
+func (r *rig) bind(name string, m share.Memory) objects.Ino {
 	r.t.Helper()
-	a, err := r.store.Create(r.ctx(), r.root(device), name, metadata.Node{Mode: metadata.TypeRegular | 0o644})
+	a, err := r.store.Create(r.ctx(), r.root("card0"), name, metadata.Node{Mode: metadata.TypeRegular | 0o644})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -90,9 +90,9 @@ func TestBindVendorHandle(t *testing.T) {
 	d := newDriver()
 	mine := newCard(d, "card0")
 	r := wrapped(t, mine)
-	th := newTheirs(t, d, 1, devices.MiB)
+	th := newTheirs(t, d)
 	pid, kill := ownerProcess(t)
-	ino := r.bind("card0", "f", piecesOf(th.handle, pid,
+	ino := r.bind("f", piecesOf(th.handle, pid,
 		devices.Range{Off: 4096, Len: 100_000}, devices.Range{Off: 500_000, Len: 300_000}))
 	r.wantState(ino, objects.StateBound)
 	if a := r.attr(ino); a.Size != 400_000 || a.Resident != 400_000 || r.used("card0") != 0 {
@@ -132,9 +132,9 @@ func TestOwnerEndsWhileRead(t *testing.T) {
 	d := newDriver()
 	mine := newCard(d, "card0")
 	r := wrapped(t, mine)
-	th := newTheirs(t, d, 1, devices.MiB)
+	th := newTheirs(t, d)
 	pid, kill := ownerProcess(t)
-	ino := r.bind("card0", "f", piecesOf(th.handle, pid, devices.Range{Len: devices.MiB}))
+	ino := r.bind("f", piecesOf(th.handle, pid, devices.Range{Len: devices.MiB}))
 	f := r.open(ino)
 	defer r.close(f)
 	inside, goOn := make(chan struct{}), make(chan struct{})
@@ -164,7 +164,7 @@ func TestBindVendorHandleRefuses(t *testing.T) {
 	kit.Check(t)
 	d := newDriver()
 	r := wrapped(t, newCard(d, "card0"))
-	th := newTheirs(t, d, 1, devices.MiB)
+	th := newTheirs(t, d)
 	pid, kill := ownerProcess(t)
 	all := devices.Range{Len: devices.MiB}
 	a, err := r.store.Create(r.ctx(), r.root("card0"), "f", metadata.Node{Mode: metadata.TypeRegular | 0o600, UID: 1000})
@@ -177,19 +177,26 @@ func TestBindVendorHandleRefuses(t *testing.T) {
 		who    objects.Caller
 		want   error
 	}{
-		"another family":     {change: func(m *share.Memory) { m.Family = "cuda" }, want: devices.ErrHandle},
-		"another device":     {change: func(m *share.Memory) { m.Device = "CARD-1" }, want: devices.ErrHandle},
-		"no owner":           {change: func(m *share.Memory) { m.PID = 0 }, want: devices.ErrHandle},
-		"wrong bytes":        {change: func(m *share.Memory) { m.Pieces[0].Handle = "00" }, want: devices.ErrHandle},
-		"beyond the end":     {change: func(m *share.Memory) { m.Pieces[0].Offset, m.Pieces[0].Allocation = 1, 0 }, want: devices.ErrHandle},
-		"a second bad piece": {change: func(m *share.Memory) { m.Pieces = append(m.Pieces, m.Pieces[0]); m.Pieces[1].Handle = "00"; m.Size *= 2 }, want: devices.ErrHandle},
-		"wrong sum":          {change: func(m *share.Memory) { m.Size-- }, want: devices.ErrHandle},
-		"a memfd":            {change: func(m *share.Memory) { n := 3; m.Pieces[0] = share.Piece{Kind: devices.HandleMemfd, FD: &n, Size: devices.MiB} }, want: devices.ErrHandle},
-		"a shape":            {change: func(m *share.Memory) { m.Dtype, m.Shape = "float32", "1,1" }, want: objects.ErrInvalid},
-		"blobs":              {change: func(m *share.Memory) { m.Blobs = "1,2" }, want: objects.ErrInvalid},
-		"a stranger":         {who: objects.Caller{UID: 1001}, want: objects.ErrForbidden},
-		"not his process":    {who: objects.Caller{UID: 1000}, want: objects.ErrForbidden},
-		"our own process":    {change: func(m *share.Memory) { m.PID = os.Getpid() }, want: devices.ErrHandle},
+		"another family": {change: func(m *share.Memory) { m.Family = "cuda" }, want: devices.ErrHandle},
+		"another device": {change: func(m *share.Memory) { m.Device = "CARD-1" }, want: devices.ErrHandle},
+		"no owner":       {change: func(m *share.Memory) { m.PID = 0 }, want: devices.ErrHandle},
+		"wrong bytes":    {change: func(m *share.Memory) { m.Pieces[0].Handle = "00" }, want: devices.ErrHandle},
+		"beyond the end": {change: func(m *share.Memory) { m.Pieces[0].Offset, m.Pieces[0].Allocation = 1, 0 }, want: devices.ErrHandle},
+		"a second bad piece": {change: func(m *share.Memory) {
+			m.Pieces = append(m.Pieces, m.Pieces[0])
+			m.Pieces[1].Handle = "00"
+			m.Size *= 2
+		}, want: devices.ErrHandle},
+		"wrong sum": {change: func(m *share.Memory) { m.Size-- }, want: devices.ErrHandle},
+		"a memfd": {change: func(m *share.Memory) {
+			n := 3
+			m.Pieces[0] = share.Piece{Kind: devices.HandleMemfd, FD: &n, Size: devices.MiB}
+		}, want: devices.ErrHandle},
+		"a shape":         {change: func(m *share.Memory) { m.Dtype, m.Shape = "float32", "1,1" }, want: objects.ErrInvalid},
+		"blobs":           {change: func(m *share.Memory) { m.Blobs = "1,2" }, want: objects.ErrInvalid},
+		"a stranger":      {who: objects.Caller{UID: 1001}, want: objects.ErrForbidden},
+		"not his process": {who: objects.Caller{UID: 1000}, want: objects.ErrForbidden},
+		"our own process": {change: func(m *share.Memory) { m.PID = os.Getpid() }, want: devices.ErrHandle},
 	} {
 		m := good
 		m.Pieces = append([]share.Piece(nil), good.Pieces...)
@@ -277,11 +284,11 @@ func TestBindAgain(t *testing.T) {
 	kit.Check(t)
 	d := newDriver()
 	r := wrapped(t, newCard(d, "card0"))
-	th := newTheirs(t, d, 1, devices.MiB)
+	th := newTheirs(t, d)
 	lives, _ := ownerProcess(t)
 	ends, kill := ownerProcess(t)
 	all := devices.Range{Len: devices.MiB}
-	kept, gone := r.bind("card0", "kept", piecesOf(th.handle, lives, all)), r.bind("card0", "gone", piecesOf(th.handle, ends, all))
+	kept, gone := r.bind("kept", piecesOf(th.handle, lives, all)), r.bind("gone", piecesOf(th.handle, ends, all))
 	dead := r.store
 	if err := dead.Close(context.Background(), objects.CloseOptions{Keep: true}); err != nil {
 		t.Fatal(err)

@@ -93,7 +93,7 @@ func TestExportGathers(t *testing.T) {
 		t.Error("exported again it is other memory")
 	}
 	r.endExport(f.Ino())
-	if _, err := r.store.SetAttr(r.ctx(), f.Ino(), objects.Change{Size: ptr(uint64(5000))}); err != nil {
+	if _, err := r.store.SetAttr(r.ctx(), f.Ino(), objects.Change{Size: new(uint64(5000))}); err != nil {
 		t.Fatal(err)
 	}
 	out = r.export(f.Ino(), objects.ExportOptions{})
@@ -103,8 +103,6 @@ func TestExportGathers(t *testing.T) {
 	}
 	r.endExport(f.Ino())
 }
-
-func ptr[T any](v T) *T { return &v }
 
 func (r *rig) endExport(ino objects.Ino) {
 	r.t.Helper()
@@ -160,7 +158,7 @@ func TestExportEndsWithItsHolders(t *testing.T) {
 	defer r.close(f)
 	r.write(f, 0, kit.Bytes(1, 0, 4096))
 	cut := func() error {
-		_, err := r.store.SetAttr(r.ctx(), f.Ino(), objects.Change{Size: ptr(uint64(4095))})
+		_, err := r.store.SetAttr(r.ctx(), f.Ino(), objects.Change{Size: new(uint64(4095))})
 		return err
 	}
 	first, killFirst := ownerProcess(t)
@@ -181,7 +179,7 @@ func TestExportEndsWithItsHolders(t *testing.T) {
 	if err := cut(); err != nil { // it has this length already
 		t.Errorf("cut to the present length: %v", err)
 	}
-	if _, err := r.store.SetAttr(r.ctx(), f.Ino(), objects.Change{Size: ptr(uint64(1))}); !errors.Is(err, objects.ErrBusy) {
+	if _, err := r.store.SetAttr(r.ctx(), f.Ino(), objects.Change{Size: new(uint64(1))}); !errors.Is(err, objects.ErrBusy) {
 		t.Errorf("cut of a lasting export: %v", err)
 	}
 	r.endExport(f.Ino())
@@ -258,7 +256,7 @@ func TestExportedMemoryIsLost(t *testing.T) {
 	if _, err := r.store.Export(r.ctx(), f.Ino(), objects.Caller{}, objects.ExportOptions{}); !errors.Is(err, objects.ErrLost) {
 		t.Errorf("the handle of what is gone: %v", err)
 	}
-	if _, err := r.store.SetAttr(r.ctx(), f.Ino(), objects.Change{Size: ptr(uint64(0))}); err != nil {
+	if _, err := r.store.SetAttr(r.ctx(), f.Ino(), objects.Change{Size: new(uint64(0))}); err != nil {
 		t.Errorf("cut to nothing: %v", err)
 	}
 	r.write(f, 0, kit.Bytes(2, 0, 4096))
@@ -361,7 +359,7 @@ func (m *exportModel) step() {
 		m.punch(longest)
 	case 5:
 		size := len(m.view) + m.rng.IntN(longest-len(m.view))
-		if _, err := m.store.SetAttr(m.ctx(), m.f.Ino(), objects.Change{Size: ptr(uint64(size))}); err != nil {
+		if _, err := m.store.SetAttr(m.ctx(), m.f.Ino(), objects.Change{Size: new(uint64(size))}); err != nil {
 			m.t.Fatal(err)
 		}
 		m.want = m.want[:min(size, len(m.want))]

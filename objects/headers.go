@@ -104,13 +104,25 @@ func (s *Store) tensorIn(ctx context.Context, a *Attr) (*tensors.Tensor, bool) {
 }
 
 // known returns what a memo has of an inode, or finds it out. A stamp that is
-// fresh does not tell one content from the next, so then it is found out anew.
+// fresh does not tell one content from the next, nor does that of memory which
+// another process may change, so then it is found out anew.
 func known[T any](ctx context.Context, s *Store, m *memo[T], a *Attr, name string, find func() memoized[T]) (T, error) {
-	if s.isFresh(a.Mtime) || s.isFresh(a.Ctime) {
+	if s.isFresh(a.Mtime) || s.isFresh(a.Ctime) || s.isForeign(ctx, a.Ino) {
 		found := find()
 		return found.value, found.err
 	}
 	return m.get(ctx, a.Ino, stampOf(a, name), find)
+}
+
+// isForeign says whether another process may change an object's bytes. Such an
+// object is always loaded.
+func (s *Store) isForeign(ctx context.Context, ino Ino) bool {
+	o := s.pinLoaded(ino)
+	if o == nil {
+		return false
+	}
+	defer s.unpin(ctx, o, pinUse)
+	return o.foreign.Load()
 }
 
 // isFresh says whether a time is so near that another change may get it too.
@@ -196,9 +208,10 @@ func (f *File) Same(m Mark) bool {
 }
 
 // Settled says whether every later change makes another mark. The time of a
-// host file, which the kernel writes by itself, goes in ticks.
+// host file, which the kernel writes by itself, goes in ticks; what another
+// process does to its memory makes no mark at all.
 func (f *File) Settled(m Mark) bool {
-	return m.ctime == (metadata.Timespec{}) || !f.store.isFresh(m.ctime) && !f.store.isFresh(m.mtime)
+	return !f.Foreign() && (m.ctime == (metadata.Timespec{}) || !f.store.isFresh(m.ctime) && !f.store.isFresh(m.mtime))
 }
 
 // Still runs fn while nobody changes the content, apart from the kernel, which

@@ -174,10 +174,11 @@ func TestOwnerEnds(t *testing.T) {
 		_, err = os.ReadFile(f)
 		wantErrno(t, err, unix.EIO)
 		kit.Eventually(t, 20*time.Second, func() error {
-			if state, err := getxattr(f, "user.hmc.state"); state != "lost" || err != nil {
-				return errors.Join(errors.New("state is "+state), err)
+			state, xerr := getxattr(f, "user.hmc.state")
+			if state == "lost" {
+				return nil
 			}
-			return nil
+			return errors.Join(errors.New("state is "+state), xerr)
 		})
 		wantNoXattr(t, f, bindXattr)
 		rel, err := filepath.Rel(p.m.Dir, f)

@@ -96,8 +96,8 @@ func TestBindManyPieces(t *testing.T) {
 			t.Errorf("byte %d of %d is wrong", i, len(want))
 		}
 		text := mustXattr(t, f, bindXattr)
-		if m, err := share.Parse([]byte(text)); err != nil || len(m.Pieces) != pieces {
-			t.Errorf("bound to %d pieces, %v", len(m.Pieces), err)
+		if m, perr := share.Parse([]byte(text)); perr != nil || len(m.Pieces) != pieces {
+			t.Errorf("bound to %d pieces, %v", len(m.Pieces), perr)
 		}
 		must(t, os.WriteFile(p.path("g"), nil, 0o644))
 		padded := append([]byte(value), make([]byte, 64<<10-len(value))...)

@@ -146,7 +146,7 @@ func (d *device) allocError(n devices.Size, err error) error {
 	if codeOf(err) != codeOutOfMemory {
 		return fmt.Errorf("allocate %v on %s: %w", n, d.info.Name, err)
 	}
-	free, _, ferr := d.api.memInfo()
+	free, ferr := d.api.memInfo()
 	if ferr != nil {
 		return errors.Join(ferr, err)
 	}

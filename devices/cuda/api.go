@@ -127,7 +127,7 @@ func load(from dl.Library) (*api, error) {
 	first := &struct {
 		DriverGetVersion dl.Func `dl:"cuDriverGetVersion"`
 	}{}
-	if err := lib.Resolve(first); err != nil {
+	if err = lib.Resolve(first); err != nil {
 		return nil, fmt.Errorf("%s is no CUDA driver: %w", lib.Name(), err)
 	}
 	a := &api{DriverGetVersion: first.DriverGetVersion}

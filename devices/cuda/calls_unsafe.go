@@ -121,11 +121,12 @@ func (a *api) synchronize(s cuStream) error {
 	return a.check("cuStreamSynchronize", code(a.StreamSynchronize.Call(uintptr(s))))
 }
 
-func (a *api) memInfo() (free, total devices.Size, err error) {
-	var f, t uint64
-	err = a.check("cuMemGetInfo",
-		code(a.MemGetInfo.Call(uintptr(unsafe.Pointer(&f)), uintptr(unsafe.Pointer(&t)))))
-	return devices.Size(f), devices.Size(t), err
+// memInfo is what the card has left for all programs.
+func (a *api) memInfo() (devices.Size, error) {
+	var free, total uint64
+	err := a.check("cuMemGetInfo",
+		code(a.MemGetInfo.Call(uintptr(unsafe.Pointer(&free)), uintptr(unsafe.Pointer(&total)))))
+	return devices.Size(free), err
 }
 
 func (a *api) alloc(n devices.Size) (address, error) {

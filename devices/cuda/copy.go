@@ -26,8 +26,8 @@ func (d *device) CopyIn(ctx context.Context, dst devices.Span, src []byte) error
 				return d.api.copyIn(l.streams[s], to.at(off), src[off:off+n])
 			}})
 		}
-		if err := l.stage(d.api); err != nil {
-			return err
+		if serr := l.stage(d.api); serr != nil {
+			return serr
 		}
 		return l.pump(ctx, d.api, dst.Len, chunkSize, mover{start: func(s moves.Slot, off, n devices.Size) error {
 			copy(l.chunks[s], src[off:off+n])
@@ -52,8 +52,8 @@ func (d *device) CopyOut(ctx context.Context, dst []byte, src devices.Span) erro
 				return d.api.copyOut(l.streams[s], dst[off:off+n], from.at(off))
 			}})
 		}
-		if err := l.stage(d.api); err != nil {
-			return err
+		if serr := l.stage(d.api); serr != nil {
+			return serr
 		}
 		return l.pump(ctx, d.api, src.Len, chunkSize, mover{
 			start: func(s moves.Slot, off, n devices.Size) error {

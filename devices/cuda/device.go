@@ -196,7 +196,7 @@ func (d *device) Usage() (devices.Usage, error) {
 // free is what the card has left for all programs.
 func (d *device) free() (free devices.Size, err error) {
 	err = d.on(func() (err error) {
-		free, _, err = d.api.memInfo()
+		free, err = d.api.memInfo()
 		return err
 	})
 	return free, err

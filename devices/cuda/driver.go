@@ -109,10 +109,9 @@ func (a *api) freeOf(e entry) (free devices.Size, err error) {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, a.release(e.device)) }()
-	err = a.in(c, func() error {
-		var err error
-		free, _, err = a.memInfo()
-		return err
+	err = a.in(c, func() (merr error) {
+		free, merr = a.memInfo()
+		return merr
 	})
 	return free, err
 }

@@ -56,8 +56,9 @@ func (c Code) Sticky() bool {
 		codeMisaligned, codeAddressSpace, codeInvalidPC, codeLaunchFailed, codeTensorLeak,
 		codeMPSTerminated, codeExternalDevice:
 		return true
+	default:
+		return false
 	}
-	return false
 }
 
 // hint tells a person the way out, where there is one.
@@ -78,11 +79,12 @@ func (c Code) hint() string {
 			"restart after an update of the driver; in a container, use the host's library"
 	case codeMPSTerminated:
 		return "the MPS server has ended this client"
+	default:
+		if c.Sticky() {
+			return "the card's memory is lost to this process: unmount and mount again"
+		}
+		return ""
 	}
-	if c.Sticky() {
-		return "the card's memory is lost to this process: unmount and mount again"
-	}
-	return ""
 }
 
 // Error is a failed CUDA call. It is devices.ErrDevice.

@@ -16,54 +16,56 @@ import (
 // stand-in ends the process with any further call on its context.
 func TestStickyErrorLosesTheDevice(t *testing.T) {
 	lib := newStandIn(t)
-	for _, code := range []int{214, 700, 719} {
-		t.Run(fmt.Sprint(code), func(t *testing.T) {
-			lib := lib.with(t, "silent=1")
-			d := lib.driver()
-			bad, good := open(t, d, "cuda:0"), open(t, d, "cuda:1")
-			small, large := alloc(t, bad, 1<<20), alloc(t, bad, 20<<20)
-			shared, err := bad.AllocShared(t.Context(), 100, devices.HandleIPC)
-			if err != nil {
-				t.Fatal(err)
-			}
-			other := alloc(t, good, 20<<20)
-			put(t, small.All(), 1, 0)
-			put(t, other.All(), 2, 0)
-			pinned := kit.Bytes(3, 0, 5000)
-			unpin, err := bad.PinHost(pinned)
-			if err != nil {
-				t.Fatal(err)
-			}
-			before := bad.Epoch()
-
-			lib.set("silent=1", fmt.Sprintf("fail=cuMemcpyDtoHAsync_v2:0:%d:0", code))
-			p := make([]byte, small.Size())
-			err = bad.CopyOut(t.Context(), p, small.All())
-			if !errors.Is(err, devices.ErrDevice) || codeOf(err) != Code(code) {
-				t.Fatalf("the card fails: %v", err)
-			}
-			if bad.Epoch() == before {
-				t.Error("the epoch is the same")
-			}
-			lost(t, bad, small, large)
-			if _, err := bad.Export(t.Context(), shared); !errors.Is(err, devices.ErrLost) {
-				t.Errorf("export: %v", err)
-			}
-			unpin()
-			if err := shared.Release(); err != nil {
-				t.Errorf("release: %v", err)
-			}
-			if u, err := bad.Usage(); err != nil || u.Free != 0 || u.Used != 1<<20+20<<20 {
-				t.Errorf("usage %+v, %v", u, err)
-			}
-			holds(t, other.All(), 2, 0)
-			if err := good.CopyPeer(t.Context(), part(t, other, 0, small.Size()), small.All()); !errors.Is(err, devices.ErrLost) {
-				t.Errorf("copy from the card: %v", err)
-			}
-			put(t, other.All(), 4, 0)
-			holds(t, other.All(), 4, 0)
-		})
+	for _, code := range []Code{214, 700, 719} {
+		t.Run(fmt.Sprint(code), func(t *testing.T) { failInMidWork(t, lib.with(t, "silent=1"), code) })
 	}
+}
+
+func failInMidWork(t *testing.T, lib standIn, code Code) {
+	t.Helper()
+	d := lib.driver()
+	bad, good := open(t, d, "cuda:0"), open(t, d, "cuda:1")
+	small, large := alloc(t, bad, 1<<20), alloc(t, bad, 20<<20)
+	shared, err := bad.AllocShared(t.Context(), 100, devices.HandleIPC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := alloc(t, good, 20<<20)
+	put(t, small.All(), 1)
+	put(t, other.All(), 2)
+	pinned := kit.Bytes(3, 0, 5000)
+	unpin, err := bad.PinHost(pinned)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := bad.Epoch()
+
+	lib.set("silent=1", fmt.Sprintf("fail=cuMemcpyDtoHAsync_v2:0:%d:0", code))
+	p := make([]byte, small.Size())
+	err = bad.CopyOut(t.Context(), p, small.All())
+	if !errors.Is(err, devices.ErrDevice) || codeOf(err) != code {
+		t.Fatalf("the card fails: %v", err)
+	}
+	if bad.Epoch() == before {
+		t.Error("the epoch is the same")
+	}
+	lost(t, bad, small, large)
+	if _, err := bad.Export(t.Context(), shared); !errors.Is(err, devices.ErrLost) {
+		t.Errorf("export: %v", err)
+	}
+	unpin()
+	if err := shared.Release(); err != nil {
+		t.Errorf("release: %v", err)
+	}
+	if u, err := bad.Usage(); err != nil || u.Free != 0 || u.Used != 1<<20+20<<20 {
+		t.Errorf("usage %+v, %v", u, err)
+	}
+	holds(t, other.All(), 2, 0)
+	if err := good.CopyPeer(t.Context(), part(t, other, 0, small.Size()), small.All()); !errors.Is(err, devices.ErrLost) {
+		t.Errorf("copy from the card: %v", err)
+	}
+	put(t, other.All(), 4)
+	holds(t, other.All(), 4, 0)
 }
 
 // lost checks that nothing of a device that has failed can be used.

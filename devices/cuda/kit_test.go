@@ -94,10 +94,10 @@ func alloc(t testing.TB, dev devices.Device, n devices.Size) *devices.Memory {
 	return mem
 }
 
-// put fills a span with the bytes of a seed from off on.
-func put(t testing.TB, s devices.Span, seed uint64, off int64) {
+// put fills a span with the bytes of a seed.
+func put(t testing.TB, s devices.Span, seed uint64) {
 	t.Helper()
-	if err := s.Mem.Device().CopyIn(t.Context(), s, kit.Bytes(seed, off, int(s.Len))); err != nil {
+	if err := s.Mem.Device().CopyIn(t.Context(), s, kit.Bytes(seed, 0, int(s.Len))); err != nil {
 		t.Fatal(err)
 	}
 }

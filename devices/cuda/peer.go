@@ -21,7 +21,7 @@ func (d *device) CopyPeer(ctx context.Context, dst, src devices.Span) error {
 	if from == d {
 		return d.Copy(ctx, dst, src)
 	}
-	if err := src.Check(from); err != nil {
+	if err = src.Check(from); err != nil {
 		return err
 	}
 	if dst.Len != src.Len {
@@ -66,7 +66,7 @@ func (d *device) peer(s devices.Span) (*device, error) {
 //
 // +checklocksignore: what it locks is the caller's to unlock, by leave.
 func (d *device) enterBoth(ctx context.Context, from *device, dst devices.Span) (leave func(), err error) {
-	if err := dst.Check(d); err != nil {
+	if err = dst.Check(d); err != nil {
 		return nil, err
 	}
 	first, second := d, from

@@ -65,7 +65,7 @@ const (
 	cnInvokeError                   = 100200
 	cnIPCMemDefault                 = 0
 	cnQueueDefault                  = 0
-	cnUUIDStringSize                = 37
+	cnTextSize                      = 256
 	cnHandleSize                    = 8 // CNIpcMemHandle is a pointer that means something everywhere
 )
 
@@ -143,10 +143,10 @@ func (a *cnAPI) devices(t *table) {
 		n, r := outFirst(a.DeviceGetCount)
 		return int(int32(n)), check("cnDeviceGetCount", r)
 	}
-	t.name = a.text(t, "cnDeviceGetName", a.DeviceGetName, 256)
-	t.pci = a.text(t, "cnDeviceGetPCIBusId", a.DeviceGetPCIBusID, 64)
+	t.name = a.text(t, "cnDeviceGetName", a.DeviceGetName, cnTextSize)
+	t.pci = a.text(t, "cnDeviceGetPCIBusId", a.DeviceGetPCIBusID, cnTextSize)
 	if a.DeviceGetUUIDStr.Present() {
-		t.uuid = a.text(t, "cnDeviceGetUuidStr", a.DeviceGetUUIDStr, cnUUIDStringSize)
+		t.uuid = a.text(t, "cnDeviceGetUuidStr", a.DeviceGetUUIDStr, cnTextSize)
 	}
 	t.acquire = func(ordinal int) (binding, error) {
 		dev, err := a.device(t, ordinal)

@@ -118,14 +118,20 @@ func (t target) plus(n devices.Size) target {
 	return target{at: t.at + address(n), room: t.room - uint64(n)}
 }
 
-// work begins a move on the stream and waits for it.
+// work begins a move on the stream and waits for it. Where the wait fails there
+// is another one: the caller's memory is given up afterwards, and the stream is
+// used again. A runtime that has failed for good answers the second one at once.
 func (d *device) work(s stream, begin func() error) error {
-	return d.on(func() error {
+	err := d.on(func() error {
 		if err := begin(); err != nil {
 			return err
 		}
 		return d.t.wait(s)
 	})
+	if err != nil && d.failed() == nil {
+		err = errors.Join(err, d.on(func() error { return d.t.wait(s) }))
+	}
+	return err
 }
 
 // moveIn moves one piece host to device.

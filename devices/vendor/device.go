@@ -179,9 +179,9 @@ func (d *device) left() (free devices.Size, err error) {
 		return 0, nil
 	}
 	err = d.on(func() error {
-		n, _, err := d.t.memory()
+		n, _, merr := d.t.memory()
 		free = devices.Size(n)
-		return err
+		return merr
 	})
 	return free, err
 }

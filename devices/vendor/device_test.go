@@ -6,6 +6,7 @@ import (
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/devices/devicetest"
+	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
 // TestDevices runs the suite; the two devices that some checks open are two
@@ -36,4 +37,21 @@ func TestDevices(t *testing.T) {
 			return dev
 		})
 	})
+}
+
+// TestSharedHIP and those below run in two processes, which find each other by
+// the test's name; so there is one for each vendor.
+func TestSharedHIP(t *testing.T)       { runShared(t, HIP) }
+func TestSharedCambricon(t *testing.T) { runShared(t, Cambricon) }
+func TestSharedMUSA(t *testing.T)      { runShared(t, MUSA) }
+func TestSharedAscend(t *testing.T)    { runShared(t, Ascend) }
+
+func runShared(t *testing.T, family devices.Family) {
+	t.Helper()
+	kit.Require(t, "tool:cc")
+	for _, v := range vendors() {
+		if v.name == family {
+			devicetest.RunShared(t, func(t *testing.T) devices.Device { return v.open(t, 1) })
+		}
+	}
 }

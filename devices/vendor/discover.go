@@ -55,7 +55,7 @@ func (d *Driver) describe(t *table, ordinal int) (e entry, err error) {
 	}
 	if t.uuid != nil {
 		// Only some cards have one; without it a record is told apart by less.
-		e.uuid, _ = t.uuid(ordinal) //nolint:errcheck // see above
+		e.uuid, _ = t.uuid(ordinal)
 	}
 	e.free, e.total, err = memoryOf(t, ordinal)
 	return e, err
@@ -77,7 +77,7 @@ func memoryOf(t *table, ordinal int) (free, total devices.Size, err error) {
 		return 0, 0, err
 	}
 	defer func() { err = errors.Join(err, t.release(c)) }()
-	if err := t.set(c); err != nil {
+	if err = t.set(c); err != nil {
 		return 0, 0, err
 	}
 	left, all, err := t.memory()

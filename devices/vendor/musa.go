@@ -16,7 +16,8 @@ import (
 // address too, and is not what a user of the card means.
 type musaAPI struct {
 	GetDeviceCount      dl.Func     `dl:"musaGetDeviceCount"`
-	GetDeviceProperties dl.Func     `dl:"musaGetDeviceProperties"`
+	GetDeviceProperties dl.Func     `dl:"musaGetDeviceProperties,optional"`
+	GetPropertiesV2     dl.Func     `dl:"musaGetDeviceProperties_v2,optional"`
 	DeviceGetPCIBusID   dl.Func     `dl:"musaDeviceGetPCIBusId,optional"`
 	SetDevice           dl.Func     `dl:"musaSetDevice"`
 	MemGetInfo          dl.Func     `dl:"musaMemGetInfo"`
@@ -116,8 +117,15 @@ func (a *musaAPI) devices(t *table) {
 		return int(int32(n)), t.codes.check("musaGetDeviceCount", r)
 	}
 	t.name = func(ordinal int) (string, error) {
+		f := a.GetDeviceProperties
+		if !f.Present() { // as newer headers name it
+			f = a.GetPropertiesV2
+		}
+		if !f.Present() {
+			return "Moore Threads GPU", nil
+		}
 		buf := make([]byte, musaProperties)
-		r := bytesFirst(a.GetDeviceProperties, buf, uintptr(ordinal))
+		r := bytesFirst(f, buf, uintptr(ordinal))
 		return cString(buf[:musaNameSize]), t.codes.check("musaGetDeviceProperties", r)
 	}
 	if a.DeviceGetPCIBusID.Present() {

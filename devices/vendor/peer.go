@@ -57,7 +57,7 @@ func (p peerer) CopyPeer(ctx context.Context, dst, src devices.Span) error {
 	return worker.withStream(func(s stream) error {
 		return moves.Pieces(ctx, src.Len, devicePiece, func(off, n devices.Size) error {
 			return worker.work(s, func() error {
-				return p.d.t.peer.copy(to.plus(off), p.d.binding, (at.plus(off)).at, from.binding, uint64(n), s)
+				return p.d.t.peer.copy(to.plus(off), p.d.binding, at.plus(off).at, from.binding, uint64(n), s)
 			})
 		})
 	})

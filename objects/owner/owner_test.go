@@ -226,7 +226,7 @@ func TestFiles(t *testing.T) {
 	pid, _ := child(t, f)
 	p := find(t, pid)
 	defer func() {
-		if err := p.Close(); err != nil {
+		if err = p.Close(); err != nil {
 			t.Error(err)
 		}
 	}()
@@ -240,20 +240,20 @@ func TestFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, g := range []*os.File{taken, found} {
-		if same, _, err := owner.Facts(g); same != id || err != nil {
-			t.Errorf("another file: %+v, %v", same, err)
+		if same, _, ferr := owner.Facts(g); same != id || ferr != nil {
+			t.Errorf("another file: %+v, %v", same, ferr)
 		}
-		if err := errors.Join(owner.CheckWritable(g), g.Close()); err != nil {
+		if err = errors.Join(owner.CheckWritable(g), g.Close()); err != nil {
 			t.Error(err)
 		}
 	}
-	if _, err := p.Descriptor(99, uid); !errors.Is(err, owner.ErrNotMemory) {
+	if _, err = p.Descriptor(99, uid); !errors.Is(err, owner.ErrNotMemory) {
 		t.Errorf("a descriptor that there is not: %v", err)
 	}
-	if _, err := p.Descriptor(0, uid); !errors.Is(err, owner.ErrNotMemory) {
+	if _, err = p.Descriptor(0, uid); !errors.Is(err, owner.ErrNotMemory) {
 		t.Errorf("a pipe: %v", err)
 	}
-	if _, err := p.Search(owner.FileID{Dev: 1, Ino: 1}, uid); !errors.Is(err, owner.ErrGone) {
+	if _, err = p.Search(owner.FileID{Dev: 1, Ino: 1}, uid); !errors.Is(err, owner.ErrGone) {
 		t.Errorf("a file that nobody has: %v", err)
 	}
 }
@@ -266,7 +266,7 @@ func TestOpen(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := os.RemoveAll(dir); err != nil {
+		if err = os.RemoveAll(dir); err != nil {
 			t.Error(err)
 		}
 	})
@@ -279,28 +279,28 @@ func TestOpen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(owner.CheckWritable(f), f.Close()); err != nil {
+	if err = errors.Join(owner.CheckWritable(f), f.Close()); err != nil {
 		t.Error(err)
 	}
 	for _, path := range []string{link, fifo, dir, "/dev/zero", "/proc/self/stat", "/etc/passwd"} {
-		if _, err := owner.Open(path, uid); !errors.Is(err, owner.ErrNotMemory) {
+		if _, err = owner.Open(path, uid); !errors.Is(err, owner.ErrNotMemory) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
-	if _, err := owner.Open(file, uid+12345); !errors.Is(err, owner.ErrDenied) {
+	if _, err = owner.Open(file, uid+12345); !errors.Is(err, owner.ErrDenied) {
 		t.Errorf("for another user: %v", err)
 	}
-	if _, err := owner.Open(file+"-no", uid); !errors.Is(err, os.ErrNotExist) {
+	if _, err = owner.Open(file+"-no", uid); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("no file: %v", err)
 	}
 	read, err := os.Open(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := owner.CheckWritable(read); !errors.Is(err, owner.ErrDenied) {
+	if err = owner.CheckWritable(read); !errors.Is(err, owner.ErrDenied) {
 		t.Errorf("open for reading: %v", err)
 	}
-	if err := read.Close(); err != nil {
+	if err = read.Close(); err != nil {
 		t.Error(err)
 	}
 }

@@ -29,7 +29,7 @@ func Program(t testing.TB, source string) (path string) {
 	return path
 }
 
-// Source is the path of src/<source>.c of this package's folder, for a test that
+// Source is the path of <source>.c of this package's folder, for a test that
 // compiles it against the vendor's own header.
 func Source(t testing.TB, source string) (path string) {
 	t.Helper()
@@ -37,7 +37,7 @@ func Source(t testing.TB, source string) (path string) {
 	if !ok {
 		t.Fatal("where this package lies is not known")
 	}
-	return filepath.Join(filepath.Dir(here), "src", source+".c")
+	return filepath.Join(filepath.Dir(here), source+".c")
 }
 
 func compile(t testing.TB, source, out string, flags ...string) {

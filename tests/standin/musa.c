@@ -1,3 +1,5 @@
+//go:build ignore
+
 /* A stand-in for libmusart. */
 #define ERR_OOM 2
 #define ERR_DEVICE 101

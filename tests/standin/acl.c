@@ -1,10 +1,12 @@
+//go:build ignore
+
 /*
  * A stand-in for libascendcl. With -DHMCFS_HEADERS it is compiled against the
  * vendor's header, which then checks every signature.
  */
 #define ERR_OOM 207001
 #define ERR_DEVICE 107001
-#define ERR_PEER_ENABLED (misuse("access is enabled already"), 0)
+#define ERR_PEER_ENABLED 0
 #define ERR_PINNED 107000
 #define ERR_SAME_PROCESS 507899
 #define ERR_HANDLE 107017
@@ -66,6 +68,13 @@ API aclError aclrtDeviceGetUuid(int32_t device, aclrtUuid *uuid)
 {
 	int code = begin("aclrtDeviceGetUuid");
 	memset(uuid->bytes, 0xa0 + device, 16);
+	return leave(code);
+}
+
+API aclError aclrtDeviceGetPCIBusId(int32_t device, char *id, int32_t len)
+{
+	int code = begin("aclrtDeviceGetPCIBusId");
+	snprintf(id, len, "0000:D%d:00.0", device);
 	return leave(code);
 }
 
@@ -203,8 +212,10 @@ API aclError aclrtMemsetAsync(void *dst, size_t room, int32_t value, size_t n, a
 API aclError aclrtDeviceCanAccessPeer(int32_t *can, int32_t device, int32_t peer)
 {
 	int code = begin("aclrtDeviceCanAccessPeer");
+	if (current != device)
+		misuse("device %d is asked for, the thread is on %d", device, current);
 	*can = can_reach(device, peer);
-	return leave(code);
+	return done(code);
 }
 
 API aclError aclrtDeviceEnablePeerAccess(int32_t peer, uint32_t flags)

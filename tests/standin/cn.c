@@ -1,3 +1,5 @@
+//go:build ignore
+
 /*
  * A stand-in for libcndrv. With -DHMCFS_HEADERS it is compiled against the
  * vendor's header, which then checks every signature.

@@ -1,3 +1,5 @@
+//go:build ignore
+
 // Functions that take structures by value, for the test of dl.
 #include <stdint.h>
 

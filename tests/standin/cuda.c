@@ -1,3 +1,5 @@
+//go:build ignore
+
 // A stand-in for libcuda.so.1: the driver API of CUDA 12 on host memory, as far
 // as hmcfs uses it. standin.h tells how it is configured.
 //
