@@ -19,17 +19,17 @@ export CGO_ENABLED := 0
 
 # What must not be skipped by make test: what make deps installs and, as root,
 # what root may do. Whether others may mount is up to the machine.
-HMCFS_REQUIRE ?= opencl,numpy$(shell test "$$(id -u)" -ne 0 || echo ,fuse,root)
+HMCFS_REQUIRE ?= opencl,hip,numpy$(shell test "$$(id -u)" -ne 0 || echo ,fuse,root)
 PKGS          ?= ./...
 TALLY         := $(GO) run ./tests/tally
 TALLYFLAGS    ?=
 FUZZTIME      ?= 10s
 
 .DEFAULT_GOAL := help
-.PHONY: help deps build demo test race bench microbench fuzz cover lint vet tools generate install uninstall clean
+.PHONY: help deps build demo test race bench gpu-bundle microbench fuzz cover lint vet tools generate install uninstall clean
 
 help: ## Show this help
-	@awk 'BEGIN { FS = ":.*## " } /^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 deps: ## Install what tests and demo need (Debian, Ubuntu)
 	@tests/deps.sh
@@ -48,6 +48,10 @@ race: deps ## Run the tests with the race detector and the invariant checks
 
 bench: deps build ## Measure, and write the table of docs/benchmarks.md
 	$(GO) run ./tests/bench -write
+
+gpu-bundle: ## Pack what tests/gpu/run.sh needs on a GPU machine into dist/gpu.tar.gz
+	tests/gpu/bundle.sh dist/hmcfs-gpu
+	tar -C dist -czf dist/gpu.tar.gz hmcfs-gpu
 
 microbench: ## Run the Go benchmarks of all packages
 	$(GO) test -run '^$$' -bench . -benchmem -timeout 60m $(PKGS)

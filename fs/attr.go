@@ -54,7 +54,7 @@ func (f *filesystem) fillEntry(out *fuse.EntryOut, a *objects.Attr) {
 	out.NodeId = uint64(a.Ino)
 	out.Generation = uint64(a.Gen)
 	out.SetAttrTimeout(f.attrTimeout(a))
-	if a.State == objects.StateLost || isKey(a.Ino) {
+	if a.State == objects.StateLost || isKey(a.Ino) || isView(a.Ino) {
 		out.SetEntryTimeout(0)
 	} else {
 		out.SetEntryTimeout(f.timeout)
@@ -72,7 +72,7 @@ func (f *filesystem) fillAttrOut(out *fuse.AttrOut, a *objects.Attr) {
 // store through a map of such a file changes its times and tells nobody.
 func (f *filesystem) attrTimeout(a *objects.Attr) time.Duration {
 	switch {
-	case a.State == objects.StateLost, isKey(a.Ino), a.Ino == statsIno:
+	case a.State == objects.StateLost, isKey(a.Ino), isView(a.Ino), a.Ino == statsIno:
 		return 0
 	case a.IsRegular() && f.backings.isWritten(a.Ino):
 		return 0

@@ -14,7 +14,11 @@ type source interface {
 	ReadAt(ctx context.Context, p []byte, off uint64) (int, error)
 	// Version changes with the content, see objects.File.
 	Version() uint64
+	// Foreign says that the content also changes without Version.
+	Foreign() bool
 	Size() uint64
+	// PinSlot locks a slot for the device that the content is on.
+	PinSlot(s *transport.Slot)
 }
 
 // errPanicked stands for a panic of the source in a goroutine where go-fuse
@@ -47,6 +51,7 @@ func (c *chunk) fetch(ctx context.Context, src source) {
 	defer c.unref()
 	defer close(c.done)
 	defer func() { _ = recover() }() // the reader reads again, and panics there
+	src.PinSlot(c.slot)
 	c.n, c.err = src.ReadAt(ctx, c.slot.Bytes()[:c.want], c.off)
 }
 

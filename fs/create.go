@@ -1,6 +1,7 @@
 package fs
 
 import (
+	"syscall"
 	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
@@ -13,8 +14,8 @@ import (
 // umask; the store applies what a set-group-id directory asks for.
 func (f *filesystem) create(header *fuse.InHeader, name string, n metadata.Node, out *fuse.EntryOut) (objects.Attr, fuse.Status) {
 	parent := metadata.Ino(header.NodeId)
-	if isReserved(parent) {
-		return objects.Attr{}, fuse.EPERM
+	if status := refusal(parent); status != fuse.OK {
+		return objects.Attr{}, status
 	}
 	n.UID, n.GID = header.Uid, header.Gid
 	f.names.Add(1)
@@ -58,8 +59,8 @@ func (f *filesystem) Symlink(_ <-chan struct{}, header *fuse.InHeader, target, n
 func (f *filesystem) Link(_ <-chan struct{}, in *fuse.LinkIn, name string, out *fuse.EntryOut) (status fuse.Status) {
 	defer f.ops.done(opLink, time.Now(), &status)
 	parent, ino := metadata.Ino(in.NodeId), metadata.Ino(in.Oldnodeid)
-	if isReserved(parent) || isReserved(ino) {
-		return fuse.EPERM
+	if status := refusal(parent, ino); status != fuse.OK {
+		return status
 	}
 	f.names.Add(1)
 	a, err := f.store.Link(background(), ino, parent, name)
@@ -91,7 +92,7 @@ func (f *filesystem) Create(_ <-chan struct{}, in *fuse.CreateIn, name string, o
 func (f *filesystem) undoCreate(parent metadata.Ino, name string, ino metadata.Ino) {
 	f.names.Add(1)
 	if err := f.store.Unlink(background(), parent, name); err != nil {
-		f.errs.warn(err)
+		f.errs.warn(syscall.EIO, "a file that could not be opened could not be removed", err)
 	}
 	f.store.Forget(ino, 1)
 }

@@ -60,15 +60,20 @@ type dirHandle struct {
 func (f *filesystem) newDirHandle(ino metadata.Ino) *dirHandle {
 	h := &dirHandle{ino: ino}
 	h.dots = func() []dirEntry { return f.dots(ino) }
-	switch ino {
-	case metadata.RootIno:
+	switch {
+	case isView(ino):
+		h.list = (&viewLister{views: &f.views, id: ino}).list
+	case ino == metadata.RootIno:
 		h.list = f.listRoot
-	case controlIno:
+	case ino == controlIno:
 		h.list = listFixed(controlEntries())
-	case keysIno:
+	case ino == keysIno:
 		h.list = (&keyLister{store: f.store}).list
 	default:
 		h.list = func(after uint64, limit int) ([]dirEntry, error) {
+			if f.opts.ListViews {
+				return f.listWithViews(ino, after, limit)
+			}
 			return f.listStore(ino, after, limit)
 		}
 	}
@@ -103,7 +108,9 @@ func (h *dirHandle) after(at, names uint64) ([]dirEntry, error) {
 // dots returns "." and "..".
 func (f *filesystem) dots(ino metadata.Ino) []dirEntry {
 	parent := metadata.RootIno
-	if isReserved(ino) {
+	if isView(ino) {
+		parent = f.viewParent(ino)
+	} else if isReserved(ino) {
 		parent = reservedParent(ino)
 	} else if a, err := f.store.Attr(background(), ino); err == nil && a.Parent != 0 {
 		parent = a.Parent

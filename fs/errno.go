@@ -57,13 +57,14 @@ func errnoRules() []errnoRule {
 		{objects.ErrBusy, syscall.EBUSY},
 		{objects.ErrForbidden, syscall.EPERM},
 
+		// What the driver says of a wrong handle is a device's error too.
+		{devices.ErrHandle, syscall.EINVAL},
 		{devices.ErrLost, syscall.EIO},
 		{devices.ErrClosed, syscall.EIO},
 		{devices.ErrNoDevice, syscall.EIO},
 		{devices.ErrForeign, syscall.EIO},
 		{devices.ErrRange, syscall.EIO},
 		{devices.ErrDevice, syscall.EIO},
-		{devices.ErrHandle, syscall.EINVAL},
 		{devices.ErrUnsupported, syscall.EOPNOTSUPP},
 
 		{metadata.ErrNoKey, syscall.EIO},
@@ -77,7 +78,7 @@ func errnoRules() []errnoRule {
 	}
 }
 
-// maxWarned bounds how many different texts are remembered.
+// maxWarned bounds how many different texts are remembered of each errno.
 const maxWarned = 256
 
 // errnoTable turns errors into errnos.
@@ -86,25 +87,29 @@ type errnoTable struct {
 	rules []errnoRule
 
 	mu sync.Mutex
-	// warned are the texts that a warning was written for.
+	// warned are the texts that a warning was written for, by errno.
 	// +checklocks:mu
-	warned map[string]struct{}
+	warned map[syscall.Errno]map[string]struct{}
 }
 
 func newErrnoTable(log *zap.Logger) *errnoTable {
-	return &errnoTable{log: log, rules: errnoRules(), warned: map[string]struct{}{}}
+	return &errnoTable{log: log, rules: errnoRules(), warned: map[syscall.Errno]map[string]struct{}{}}
 }
 
 // errno is total: nil is 0, and an error that nothing is known of is EIO. What
 // is answered as EIO is logged, once for each text, since the user sees
-// nothing but the number.
+// nothing but the number; so is a device that is full, which says how much was
+// asked and how much is left.
 func (t *errnoTable) errno(err error) syscall.Errno {
 	if err == nil {
 		return 0
 	}
 	number := t.find(err)
-	if number == syscall.EIO {
-		t.warn(err)
+	switch {
+	case number == syscall.EIO:
+		t.warn(number, "request failed with an input/output error", err)
+	case errors.Is(err, devices.ErrOutOfMemory):
+		t.warn(number, "request failed for want of device memory", err)
 	}
 	return number
 }
@@ -124,20 +129,37 @@ func (t *errnoTable) find(err error) syscall.Errno {
 // status is errno as go-fuse wants it.
 func (t *errnoTable) status(err error) fuse.Status { return fuse.Status(t.errno(err)) }
 
-func (t *errnoTable) warn(err error) {
-	if t.first(err.Error()) {
-		t.log.Warn("request failed with an input/output error", zap.Error(err))
+func (t *errnoTable) warn(number syscall.Errno, message string, err error) {
+	text := err.Error()
+	if once, ok := errors.AsType[*onceError](err); ok {
+		text = once.key
+	}
+	if t.first(number, text) {
+		t.log.Warn(message, zap.Error(err))
 	}
 }
 
+// onceError is an error that is warned of once for its key, whatever it says.
+type onceError struct {
+	error
+	key string
+}
+
+func (e *onceError) Unwrap() error { return e.error }
+
 // first says whether a text comes for the first time. When too many have
 // come, it says no.
-func (t *errnoTable) first(text string) bool {
+func (t *errnoTable) first(number syscall.Errno, text string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if _, seen := t.warned[text]; seen || len(t.warned) >= maxWarned {
+	texts := t.warned[number]
+	if texts == nil {
+		texts = make(map[string]struct{})
+		t.warned[number] = texts
+	}
+	if _, seen := texts[text]; seen || len(texts) >= maxWarned {
 		return false
 	}
-	t.warned[text] = struct{}{}
+	texts[text] = struct{}{}
 	return true
 }

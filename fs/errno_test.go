@@ -156,6 +156,7 @@ func TestErrnoOfOthers(t *testing.T) {
 		{errors.New("never heard of"), syscall.EIO},
 		{&devices.OutOfMemoryError{Device: "sim0"}, syscall.ENOSPC},
 		{errors.Join(errors.New("x"), objects.ErrLost), syscall.EIO},
+		{errors.Join(devices.ErrDevice, devices.ErrHandle), syscall.EINVAL},
 	} {
 		if got := table.errno(c.err); got != c.want {
 			t.Errorf("%v: %v, want %v", c.err, got, c.want)
@@ -170,14 +171,20 @@ func TestErrnoWarnsOnceForEachText(t *testing.T) {
 		table.status(errors.New("first"))
 		table.status(errors.New("second"))
 		table.status(metadata.ErrNotExist)
+		table.status(&devices.OutOfMemoryError{Device: "cuda0", Asked: devices.GiB, Free: devices.MiB})
 	}
-	if n := logs.Len(); n != 2 {
-		t.Errorf("%d warnings, want 2", n)
+	if n := logs.Len(); n != 3 {
+		t.Errorf("%d warnings, want 3", n)
+	}
+	// Who finds the device full sees ENOSPC; the log has what he can't see.
+	full := logs.FilterMessage("request failed for want of device memory").All()
+	if len(full) != 1 || !strings.Contains(fmt.Sprint(full[0].ContextMap()["error"]), "cuda0: out of memory: 1.0 GiB asked, 1.0 MiB free") {
+		t.Errorf("of a full device the log has %v", full)
 	}
 	for i := range 2 * maxWarned {
 		table.status(fmt.Errorf("offset %d", i))
 	}
-	if n := logs.Len(); n > maxWarned {
+	if n := logs.Len(); n > maxWarned+1 {
 		t.Errorf("%d warnings, want at most %d", n, maxWarned)
 	}
 }

@@ -40,6 +40,7 @@ type filesystem struct {
 	files    table[*fileHandle]
 	dirs     table[*dirHandle]
 	backings backings
+	views    views
 	ahead    aheadBudget
 	// names grows before every change of a name, so that a page of a
 	// directory read under an older number is known to be stale.
@@ -62,6 +63,7 @@ func newFilesystem(o Options) *filesystem {
 		request:       int(o.MaxWrite),
 		kernel:        noKernel{},
 		ahead:         aheadBudget{max: int64(maxAhead)},
+		views:         newViews(o.Store),
 	}
 	f.backings.log = log
 	f.backings.open = map[metadata.Ino]*backing{}

@@ -15,6 +15,10 @@ type Kernel interface {
 	// InvalidateInode drops the attributes of an inode. It takes no lock of
 	// the kernel's that a request can hold, so a handler may call it.
 	InvalidateInode(ino metadata.Ino)
+	// InvalidatePages drops the pages of an inode, which maps then read
+	// again, and its attributes. It waits for reads of those pages, so it
+	// must not be called with anything held that a read waits for.
+	InvalidatePages(ino metadata.Ino)
 }
 
 // noKernel is there before the mount is.
@@ -22,6 +26,7 @@ type noKernel struct{}
 
 func (noKernel) InvalidateEntry(metadata.Ino, string) {}
 func (noKernel) InvalidateInode(metadata.Ino)         {}
+func (noKernel) InvalidatePages(metadata.Ino)         {}
 
 // fuseKernel is the kernel behind a connection. A name or an inode that the
 // kernel does not have is no error.
@@ -36,4 +41,8 @@ const attributesOnly = -1
 
 func (k fuseKernel) InvalidateInode(ino metadata.Ino) {
 	k.server.InodeNotify(uint64(ino), attributesOnly, 0)
+}
+
+func (k fuseKernel) InvalidatePages(ino metadata.Ino) {
+	k.server.InodeNotify(uint64(ino), 0, 0)
 }

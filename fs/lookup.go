@@ -28,8 +28,7 @@ func (f *filesystem) Lookup(_ <-chan struct{}, header *fuse.InHeader, name strin
 	}
 	a, err := f.store.Lookup(background(), parent, name)
 	if errors.Is(err, metadata.ErrNotExist) {
-		out.SetEntryTimeout(f.timeout)
-		return fuse.OK
+		return f.lookupMissing(parent, name, out)
 	}
 	if err != nil {
 		return f.errs.status(err)
@@ -49,6 +48,9 @@ func (f *filesystem) enter(out *fuse.EntryOut, a *objects.Attr) fuse.Status {
 // lookupDot finds an inode by its number, or its parent. The kernel asks so
 // for a file handle of open_by_handle_at or NFS whose inode it has dropped.
 func (f *filesystem) lookupDot(ino metadata.Ino, name string, out *fuse.EntryOut) fuse.Status {
+	if isView(ino) {
+		return f.lookupViewDot(ino, name, out)
+	}
 	if isReserved(ino) {
 		if name == ".." {
 			ino = reservedParent(ino)
@@ -77,11 +79,15 @@ func (f *filesystem) lookupDot(ino metadata.Ino, name string, out *fuse.EntryOut
 // Forget drops references of the kernel's.
 func (f *filesystem) Forget(nodeid, nlookup uint64) {
 	ino := metadata.Ino(nodeid)
-	if isReserved(ino) {
+	if isReserved(ino) && !isView(ino) {
 		return
 	}
 	var status fuse.Status
 	defer f.ops.done(opForget, time.Now(), &status)
+	if isView(ino) {
+		f.views.forget(ino, nlookup)
+		return
+	}
 	f.store.Forget(ino, nlookup)
 }
 

@@ -1,6 +1,7 @@
 package fs
 
 import (
+	"context"
 	"os"
 	"sync/atomic"
 	"time"
@@ -12,11 +13,22 @@ import (
 	"github.com/hmcfs/hmcfs/objects"
 )
 
-// fileHandle is one open file: of the store's, or of .hmcfs/.
+// content is what an open file reads from.
+type content interface {
+	source
+	// Views is that of objects.File.
+	Views(ctx context.Context, off uint64, n int) (objects.Views, error)
+}
+
+// fileHandle is one open file: of the store's, of a view, or of .hmcfs/.
 type fileHandle struct {
 	// file is nil for a file of .hmcfs/, whose content was produced at open.
 	file    *objects.File
 	content []byte
+	// src is what is read: file, or view where the handle is of a view, and
+	// file is then the one that has the tensor.
+	src  content
+	view *viewFile
 	// unmappable says that the device can't show its memory in place, so
 	// that it is not asked again.
 	unmappable atomic.Bool
@@ -33,7 +45,10 @@ type fileHandle struct {
 func (f *filesystem) Open(_ <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) (status fuse.Status) {
 	defer f.ops.done(opOpen, time.Now(), &status)
 	ino := metadata.Ino(in.NodeId)
-	if isReserved(ino) {
+	switch {
+	case isView(ino):
+		return f.openView(ino, in.Flags, out)
+	case isReserved(ino):
 		return f.openControl(ino, in.Flags, out)
 	}
 	status = f.open(ino, in.Flags, out)
@@ -56,7 +71,7 @@ func (f *filesystem) open(ino metadata.Ino, flags uint32, out *fuse.OpenOut) fus
 	if err != nil {
 		return f.errs.status(err)
 	}
-	h := &fileHandle{file: file}
+	h := &fileHandle{file: file, src: file}
 	h.ahead.init(f, file)
 	out.OpenFlags = fuse.FOPEN_DIRECT_IO | fuse.FOPEN_NOFLUSH
 	if backing, ok := file.Backing(); ok {
@@ -71,8 +86,11 @@ func (f *filesystem) open(ino metadata.Ino, flags uint32, out *fuse.OpenOut) fus
 // reading them sets the file's access time, also after somebody else has.
 func (f *filesystem) openBacked(h *fileHandle, backing *os.File, writing bool, out *fuse.OpenOut) {
 	ino := h.file.Ino()
-	h.backed, h.written = true, writing
 	h.ahead.window = 0
+	if h.file.ByDaemon() {
+		return
+	}
+	h.backed, h.written = true, writing
 	id := f.backings.acquire(ino, backing, writing)
 	if id == 0 {
 		return
@@ -117,13 +135,20 @@ func (f *filesystem) closeFile(h *fileHandle) fuse.Status {
 		return fuse.OK
 	}
 	h.ahead.close()
+	if h.view != nil {
+		f.views.closed(h.view)
+	}
 	if h.backed {
 		f.backings.release(h.file.Ino(), h.written)
+	}
+	if h.written { // the kernel may have written without a word
+		f.changed(h.file.Ino())
 	}
 	return f.errs.status(h.file.Close(background()))
 }
 
-// fileOf returns the open file of the store's behind a handle.
+// fileOf returns the open file of the store's behind a handle. It is EROFS
+// for one of a view.
 func (f *filesystem) fileOf(fh uint64) (*fileHandle, fuse.Status) {
 	h, ok := f.files.get(fh)
 	switch {
@@ -131,8 +156,19 @@ func (f *filesystem) fileOf(fh uint64) (*fileHandle, fuse.Status) {
 		return nil, fuse.EBADF
 	case h.file == nil:
 		return nil, errNotSupported
+	case h.view != nil:
+		return nil, fuse.EROFS
 	}
 	return h, fuse.OK
+}
+
+// handleOf returns the open file behind a handle, of the store's or of a
+// view.
+func (f *filesystem) handleOf(fh uint64) (*fileHandle, fuse.Status) {
+	if h, ok := f.files.get(fh); ok && h.view != nil {
+		return h, fuse.OK
+	}
+	return f.fileOf(fh)
 }
 
 // Flush has nothing to do: bytes are where they belong when a write returns.

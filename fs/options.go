@@ -73,6 +73,9 @@ type Options struct {
 	// without asking. Nothing but the mount changes them, so it can be long.
 	// Default 1 h; less than 0 is not to keep them at all.
 	CacheTimeout time.Duration
+	// ListViews lists FILE.tensors beside each file that may have tensors;
+	// without it, views are reached by name only.
+	ListViews bool
 	// MountOptions are options of the kernel's: ro, nosuid, nodev, noexec,
 	// noatime and their like.
 	MountOptions []string
@@ -159,6 +162,6 @@ func (o *Options) Validate() error {
 
 // String writes the options on one line, for the log.
 func (o *Options) String() string {
-	return fmt.Sprintf("mount-point=%s allow-other=%t passthrough=%s read-ahead=%v max-write=%v max-background=%d cache-timeout=%v options=%s",
-		o.MountPoint, o.AllowOther, o.Passthrough, o.ReadAhead, o.MaxWrite, o.MaxBackground, o.CacheTimeout, strings.Join(o.MountOptions, ","))
+	return fmt.Sprintf("mount-point=%s allow-other=%t passthrough=%s read-ahead=%v max-write=%v max-background=%d cache-timeout=%v list-views=%t options=%s",
+		o.MountPoint, o.AllowOther, o.Passthrough, o.ReadAhead, o.MaxWrite, o.MaxBackground, o.CacheTimeout, o.ListViews, strings.Join(o.MountOptions, ","))
 }

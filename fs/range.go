@@ -24,7 +24,7 @@ func (f *filesystem) CopyFileRange(cancel <-chan struct{}, in *fuse.CopyFileRang
 	if in.Flags != 0 {
 		return 0, fuse.EINVAL
 	}
-	src, status := f.fileOf(in.FhIn)
+	src, status := f.handleOf(in.FhIn)
 	if status != fuse.OK {
 		return 0, status
 	}
@@ -32,11 +32,19 @@ func (f *filesystem) CopyFileRange(cancel <-chan struct{}, in *fuse.CopyFileRang
 	if status != fuse.OK {
 		return 0, status
 	}
-	n, err := f.store.CopyRange(requestContext(cancel), objects.CopyRange{
+	r := objects.CopyRange{
 		Dst: dst.file, DstOff: in.OffOut,
 		Src: src.file, SrcOff: in.OffIn,
 		N: min(in.Len, maxCopy),
-	})
+	}
+	defer f.changed(dst.file.Ino())
+	var n uint64
+	var err error
+	if src.view != nil {
+		n, err = f.copyView(requestContext(cancel), src.view, r)
+	} else {
+		n, err = f.store.CopyRange(requestContext(cancel), r)
+	}
 	if err != nil && n == 0 {
 		return 0, f.errs.status(err)
 	}
@@ -57,6 +65,7 @@ func (f *filesystem) Fallocate(cancel <-chan struct{}, in *fuse.FallocateIn) (st
 	if !ok {
 		return errNotSupported
 	}
+	defer f.changed(h.file.Ino())
 	err := h.file.Allocate(requestContext(cancel), mode, in.Offset, in.Length)
 	return f.errs.status(err)
 }
@@ -84,7 +93,7 @@ func allocateMode(mode uint32) (objects.AllocateMode, bool) {
 // Errors: EBADF, EINVAL, ENXIO beyond the end.
 func (f *filesystem) Lseek(_ <-chan struct{}, in *fuse.LseekIn, out *fuse.LseekOut) (status fuse.Status) {
 	defer f.ops.done(opLseek, time.Now(), &status)
-	h, status := f.fileOf(in.Fh)
+	h, status := f.handleOf(in.Fh)
 	if status != fuse.OK {
 		return status
 	}
@@ -96,6 +105,10 @@ func (f *filesystem) Lseek(_ <-chan struct{}, in *fuse.LseekIn, out *fuse.LseekO
 		whence = objects.SeekHole
 	default:
 		return fuse.EINVAL
+	}
+	if h.view != nil {
+		out.Offset, status = h.view.seek(in.Offset, whence)
+		return status
 	}
 	off, err := h.file.Seek(background(), in.Offset, whence)
 	if err != nil {

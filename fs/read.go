@@ -31,7 +31,11 @@ func (f *filesystem) Read(_ <-chan struct{}, in *fuse.ReadIn, buf []byte) (resul
 		result = readContent(h.content, in.Offset, n)
 	default:
 		var err error
-		result, err = f.readFile(background(), h, in.Offset, buf[:n])
+		if h.view != nil {
+			result, err = f.readView(background(), h, in.Offset, buf[:n])
+		} else {
+			result, err = f.readFile(background(), h, in.Offset, buf[:n])
+		}
 		if err != nil {
 			return nil, f.errs.status(err)
 		}
@@ -54,7 +58,7 @@ func (f *filesystem) readFile(ctx context.Context, h *fileHandle, off uint64, bu
 	if h.unmappable.Load() {
 		return h.ahead.read(ctx, off, buf)
 	}
-	views, err := h.file.Views(ctx, off, len(buf))
+	views, err := h.src.Views(ctx, off, len(buf))
 	switch {
 	case err == nil && len(views.Slices) <= maxSlices:
 		return viewResult(views), nil

@@ -128,6 +128,7 @@ func (r *readAhead) readRest(ctx context.Context, result *sliceResult, off uint6
 	if len(buf) >= pinnedRead {
 		if s, ok := r.slots.TryGet(devices.Size(len(buf))); ok {
 			slot, buf = s, s.Bytes()[:len(buf)]
+			r.src.PinSlot(s)
 		}
 	}
 	n, err := r.src.ReadAt(ctx, buf, off+uint64(got))

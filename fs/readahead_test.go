@@ -10,6 +10,8 @@ import (
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/devices/sim"
 	"github.com/hmcfs/hmcfs/transport"
 )
 
@@ -18,6 +20,7 @@ type fakeSource struct {
 	mu      sync.Mutex
 	content []byte
 	version atomic.Uint64
+	foreign atomic.Bool
 	reads   atomic.Int64
 	fail    error
 	// hold stops reads while it is open; nil stops none.
@@ -43,6 +46,9 @@ func (s *fakeSource) ReadAt(ctx context.Context, p []byte, off uint64) (int, err
 	}
 	return copy(p, s.content[off:]), nil
 }
+
+func (s *fakeSource) Foreign() bool           { return s.foreign.Load() }
+func (s *fakeSource) PinSlot(*transport.Slot) {}
 
 func (s *fakeSource) Version() uint64 { return s.version.Load() }
 
@@ -294,4 +300,29 @@ func TestReadAheadOfManyReadersAndAWriter(t *testing.T) {
 	readers.Wait()
 	close(stop)
 	writer.Wait()
+}
+
+// TestReadsArePinned reads a card's file from end to end: every large copy out
+// of the card goes into memory that it has registered.
+func TestReadsArePinned(t *testing.T) {
+	card, ok := sim.New(0, sim.Params{Size: 64 * devices.MiB, Pinned: true}).(*sim.PinnedDevice)
+	if !ok {
+		t.Fatal("not a card that registers")
+	}
+	r := newRigOn(t, card)
+	f := r.create(r.root("sim0"), "a")
+	want := pattern(16*testRequest, 1)
+	f.write(want)
+	before, _ := card.Pins()
+	for _, off := range []int{7, 0, 1, 2, 3, 4, 5, 6, 8, 9, 10, 11, 12, 13, 14, 15} {
+		at := off * testRequest
+		if got := f.readAt(testRequest, uint64(at)); !bytes.Equal(got, want[at:at+testRequest]) {
+			t.Errorf("request %d: bytes differ", off)
+		}
+	}
+	f.release()
+	after, fault := card.Pins()
+	if after.Pageable != before.Pageable || after.Pinned-before.Pinned < 16*testRequest || fault != nil {
+		t.Errorf("%+v, then %+v, fault %v", before, after, fault)
+	}
 }

@@ -11,7 +11,7 @@ import (
 // chunks that the request begins in, in order and without a gap, each with a
 // reference for the caller.
 func (r *readAhead) plan(off uint64, n int) []*chunk {
-	if r.window == 0 {
+	if r.window == 0 || r.src.Foreign() {
 		return nil
 	}
 	r.mu.Lock()

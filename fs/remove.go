@@ -12,22 +12,31 @@ import (
 func (f *filesystem) Unlink(_ <-chan struct{}, header *fuse.InHeader, name string) (status fuse.Status) {
 	defer f.ops.done(opUnlink, time.Now(), &status)
 	parent := metadata.Ino(header.NodeId)
-	if isReserved(parent) {
-		return fuse.EPERM
+	if status := refusal(parent); status != fuse.OK {
+		return status
 	}
 	f.names.Add(1)
-	return f.errs.status(f.store.Unlink(background(), parent, name))
+	return f.removed(f.store.Unlink(background(), parent, name), parent, name)
 }
 
 // Rmdir removes an empty directory.
 func (f *filesystem) Rmdir(_ <-chan struct{}, header *fuse.InHeader, name string) (status fuse.Status) {
 	defer f.ops.done(opRmdir, time.Now(), &status)
 	parent := metadata.Ino(header.NodeId)
-	if isReserved(parent) {
-		return fuse.EPERM
+	if status := refusal(parent); status != fuse.OK {
+		return status
 	}
 	f.names.Add(1)
-	return f.errs.status(f.store.Rmdir(background(), parent, name))
+	return f.removed(f.store.Rmdir(background(), parent, name), parent, name)
+}
+
+// removed answers the removal of a name, or its move away, that ended with
+// err: a view is there, though the store does not have it.
+func (f *filesystem) removed(err error, parent metadata.Ino, name string) fuse.Status {
+	if isMissing(err) && f.isViewName(parent, name) {
+		return fuse.EROFS
+	}
+	return f.errs.status(err)
 }
 
 // Rename moves a name, to another device too.
@@ -43,9 +52,10 @@ func (f *filesystem) Rename(cancel <-chan struct{}, in *fuse.RenameIn, oldName, 
 		To: metadata.Ino(in.Newdir), NewName: newName,
 		Flags: metadata.RenameFlags(in.Flags),
 	}
+	if status := refusal(r.From, r.To); status != fuse.OK {
+		return status
+	}
 	switch {
-	case isReserved(r.From) || isReserved(r.To):
-		return fuse.EPERM
 	case r.Flags&^(metadata.NoReplace|metadata.Exchange) != 0,
 		r.Flags == metadata.NoReplace|metadata.Exchange:
 		return fuse.EINVAL
@@ -57,7 +67,7 @@ func (f *filesystem) Rename(cancel <-chan struct{}, in *fuse.RenameIn, oldName, 
 	if err == nil && r.From != r.To {
 		f.moved(r)
 	}
-	return f.errs.status(err)
+	return f.removed(err, r.From, r.Name)
 }
 
 // moved tells the kernel that a file's attributes may have changed with its

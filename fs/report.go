@@ -22,6 +22,9 @@ type Status struct {
 	// OpenFiles and OpenDirs count handles.
 	OpenFiles int `json:"open_files"`
 	OpenDirs  int `json:"open_dirs"`
+	// ViewNodes counts the files and directories of views that the kernel
+	// knows.
+	ViewNodes int `json:"view_nodes"`
 	// Operations has one row for each kind of request that was seen,
 	// ordered by name.
 	Operations []OperationStats `json:"operations"`
@@ -55,6 +58,7 @@ func (s *Server) Status() Status {
 		KernelVersion: fmt.Sprintf("%d.%d", kernel.Major, kernel.Minor),
 		OpenFiles:     f.files.len(),
 		OpenDirs:      f.dirs.len(),
+		ViewNodes:     f.views.len(),
 		Operations:    f.ops.rows(),
 	}
 	if reason := f.backings.reason.Load(); reason != nil {

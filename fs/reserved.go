@@ -18,6 +18,8 @@ const (
 	configIno  metadata.Ino = 5
 	statsIno   metadata.Ino = 6
 
+	// viewBit marks a node of a view; the other bits are a hash.
+	viewBit metadata.Ino = 1 << 61
 	// keyBit marks the symlink under keys/ of the object with the other bits.
 	keyBit metadata.Ino = 1 << 62
 
@@ -26,9 +28,28 @@ const (
 )
 
 // isReserved says that an inode is not one of the store's that users may
-// change: the root, keys/, .hmcfs/ and what is in them.
+// change: the root, keys/, .hmcfs/ and what is in them, and views.
 func isReserved(ino metadata.Ino) bool {
-	return ino < metadata.FirstIno || ino >= keyBit
+	return ino < metadata.FirstIno || ino >= viewBit
+}
+
+// isView says that an inode is of a view.
+func isView(ino metadata.Ino) bool { return ino >= viewBit && ino < keyBit }
+
+// refusal is the answer to a change of reserved inodes: a view is read-only
+// as a whole, the rest is not the user's to change. It is OK where none is
+// reserved.
+func refusal(inos ...metadata.Ino) fuse.Status {
+	status := fuse.OK
+	for _, ino := range inos {
+		switch {
+		case isView(ino):
+			return fuse.EROFS
+		case isReserved(ino):
+			status = fuse.EPERM
+		}
+	}
+	return status
 }
 
 // isKey says that an inode is a symlink under keys/.
@@ -48,6 +69,9 @@ func reservedParent(ino metadata.Ino) metadata.Ino {
 // lookupReserved finds a name in a directory of hmcfs's own. It is not done
 // with a name of the root that the store has to know.
 func (f *filesystem) lookupReserved(parent metadata.Ino, name string, out *fuse.EntryOut) (done bool, status fuse.Status) {
+	if isView(parent) {
+		return true, f.lookupView(parent, name, out)
+	}
 	ino, err := f.findReserved(parent, name)
 	if parent == metadata.RootIno && ino == 0 {
 		return false, fuse.OK
@@ -113,8 +137,18 @@ func controlEntries() []dirEntry {
 // reservedAttr makes the attributes of a reserved inode. Its owner is the
 // root's.
 func (f *filesystem) reservedAttr(ino metadata.Ino) (objects.Attr, error) {
-	if isKey(ino) {
+	switch {
+	case isKey(ino):
 		return f.keyAttr(ino)
+	case isView(ino):
+		n, err := f.views.get(ino)
+		if err == nil {
+			err = f.views.check(background(), n)
+		}
+		if err != nil {
+			return objects.Attr{}, err
+		}
+		return f.views.attr(n)
 	}
 	a, err := f.store.Attr(background(), metadata.RootIno)
 	if err != nil {

@@ -29,10 +29,12 @@ type rig struct {
 type recorder struct {
 	entries []string
 	inodes  []metadata.Ino
+	pages   []metadata.Ino
 }
 
 func (r *recorder) InvalidateEntry(_ metadata.Ino, name string) { r.entries = append(r.entries, name) }
 func (r *recorder) InvalidateInode(ino metadata.Ino)            { r.inodes = append(r.inodes, ino) }
+func (r *recorder) InvalidatePages(ino metadata.Ino)            { r.pages = append(r.pages, ino) }
 
 const (
 	testRequest   = 1 << 20
@@ -41,15 +43,19 @@ const (
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
+	return newRigOn(t,
+		sim.New(0, sim.Params{Size: 64 * devices.MiB}),
+		sim.New(1, sim.Params{Size: 64 * devices.MiB, Mapped: true}),
+	)
+}
+
+func newRigOn(t *testing.T, devs ...devices.Device) *rig {
+	t.Helper()
 	ctx := context.Background()
 	meta, err := metadata.Open(ctx, memkv.New(), metadata.Options{})
 	must(t, err)
 	engine, err := transport.New(transport.Options{})
 	must(t, err)
-	devs := []devices.Device{
-		sim.New(0, sim.Params{Size: 64 * devices.MiB}),
-		sim.New(1, sim.Params{Size: 64 * devices.MiB, Mapped: true}),
-	}
 	store, err := objects.Open(ctx, objects.Options{Meta: meta, Engine: engine, Devices: devs})
 	must(t, err)
 	o := Options{

@@ -42,6 +42,7 @@ type Server struct {
 func (s *Server) serve() {
 	defer close(s.gone)
 	s.fuse.Serve()
+	s.fs.store.OnChange(nil)
 	s.fs.closeHandles()
 	s.fs.log.Info("unmounted", zap.String("mount_point", s.path))
 }

@@ -20,12 +20,15 @@ const settable = fuse.FATTR_MODE | fuse.FATTR_UID | fuse.FATTR_GID |
 func (f *filesystem) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.AttrOut) (status fuse.Status) {
 	defer f.ops.done(opSetAttr, time.Now(), &status)
 	ino := metadata.Ino(in.NodeId)
-	if isReserved(ino) {
-		return fuse.EPERM
+	if status := refusal(ino); status != fuse.OK {
+		return status
 	}
 	a, err := f.store.SetAttr(background(), ino, changeOf(in))
 	if err != nil {
 		return f.errs.status(err)
+	}
+	if in.Valid&fuse.FATTR_SIZE != 0 {
+		f.changed(ino)
 	}
 	f.fillAttrOut(out, &a)
 	return fuse.OK

@@ -38,6 +38,13 @@ func (f *filesystem) StatFs(_ <-chan struct{}, header *fuse.InHeader, out *fuse.
 }
 
 func (f *filesystem) usage(ino metadata.Ino) (devices.Usage, error) {
+	if isView(ino) {
+		n, err := f.views.get(ino)
+		if err != nil {
+			return devices.Usage{}, err
+		}
+		ino = n.file
+	}
 	if !isReserved(ino) {
 		d, err := f.store.DeviceOf(background(), ino)
 		return d.Usage, err

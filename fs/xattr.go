@@ -7,6 +7,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 
 	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/objects"
 )
 
 // The attributes that have a meaning to the kernel which hmcfs does not give
@@ -50,14 +51,28 @@ func (f *filesystem) GetXAttr(_ <-chan struct{}, header *fuse.InHeader, name str
 		return 0, status
 	}
 	ino := metadata.Ino(header.NodeId)
-	if isReserved(ino) {
-		return 0, fuse.ENODATA
+	if name == objects.XattrHandle && !isReserved(ino) {
+		value, status := f.exportHandle(ino, &header.Caller)
+		if status != fuse.OK {
+			return 0, status
+		}
+		return reply(dest, value)
 	}
-	value, err := f.store.GetXattr(background(), ino, name)
+	value, err := f.xattr(ino, name)
 	if err != nil {
 		return 0, f.errs.status(err)
 	}
 	return reply(dest, value)
+}
+
+func (f *filesystem) xattr(ino metadata.Ino, name string) ([]byte, error) {
+	switch {
+	case isView(ino):
+		return f.viewXattr(ino, name)
+	case isReserved(ino):
+		return nil, metadata.ErrNoXattr
+	}
+	return f.store.GetXattr(background(), ino, name)
 }
 
 // reply copies a value where it fits, or tells its length.
@@ -72,11 +87,7 @@ func reply(dest, value []byte) (uint32, fuse.Status) {
 // ListXAttr lists the names, each with a zero byte behind it.
 func (f *filesystem) ListXAttr(_ <-chan struct{}, header *fuse.InHeader, dest []byte) (n uint32, status fuse.Status) {
 	defer f.ops.done(opListXattr, time.Now(), &status)
-	ino := metadata.Ino(header.NodeId)
-	if isReserved(ino) {
-		return 0, fuse.OK
-	}
-	names, err := f.store.ListXattr(background(), ino)
+	names, err := f.xattrs(metadata.Ino(header.NodeId))
 	if err != nil {
 		return 0, f.errs.status(err)
 	}
@@ -85,6 +96,16 @@ func (f *filesystem) ListXAttr(_ <-chan struct{}, header *fuse.InHeader, dest []
 		list = append(append(list, name...), 0)
 	}
 	return reply(dest, list)
+}
+
+func (f *filesystem) xattrs(ino metadata.Ino) ([]string, error) {
+	switch {
+	case isView(ino):
+		return f.viewXattrs(ino)
+	case isReserved(ino):
+		return nil, nil
+	}
+	return f.store.ListXattr(background(), ino)
 }
 
 // SetXAttr sets an extended attribute.
@@ -100,6 +121,9 @@ func (f *filesystem) SetXAttr(_ <-chan struct{}, in *fuse.SetXAttrIn, name strin
 	if len(value) > metadata.MaxXattr {
 		return errTooBig
 	}
+	if name == objects.XattrBind {
+		return f.bind(ino, &in.Caller, value)
+	}
 	f.noteKey(name)
 	flags := metadata.XattrFlags(in.Flags)
 	// The store may keep the value; go-fuse uses its bytes again.
@@ -111,6 +135,9 @@ func (f *filesystem) SetXAttr(_ <-chan struct{}, in *fuse.SetXAttrIn, name strin
 func (f *filesystem) RemoveXAttr(_ <-chan struct{}, header *fuse.InHeader, name string) (status fuse.Status) {
 	defer f.ops.done(opRemoveXattr, time.Now(), &status)
 	ino := metadata.Ino(header.NodeId)
+	if isView(ino) {
+		return fuse.EROFS
+	}
 	if name == capabilityName || strings.HasPrefix(name, aclPrefix) {
 		return fuse.ENODATA // none can have been set
 	}
@@ -122,10 +149,10 @@ func (f *filesystem) RemoveXAttr(_ <-chan struct{}, header *fuse.InHeader, name 
 }
 
 func (f *filesystem) checkXattrChange(ino metadata.Ino, name string) fuse.Status {
-	switch {
-	case isReserved(ino):
-		return fuse.EPERM
-	case name == capabilityName:
+	if status := refusal(ino); status != fuse.OK {
+		return status
+	}
+	if name == capabilityName {
 		return errNotSupported
 	}
 	return checkXattr(name)

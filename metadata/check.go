@@ -19,7 +19,7 @@ func (s *Store) Check(ctx context.Context, fn func(Problem)) error {
 		c.t = t
 		for _, pass := range []func(context.Context) error{
 			c.readInodes, c.readPurges, c.readEntries, c.readLinks,
-			c.readXattrs, c.readMappings, c.readKeys, c.readDevices,
+			c.readXattrs, c.readMappings, c.readKeys, c.readDevices, c.readBindings,
 		} {
 			if err := pass(ctx); err != nil {
 				return err
@@ -51,6 +51,7 @@ type checkNode struct {
 	firstMap uint64
 	keyed    bool // the key names the inode
 	device   bool // a device names the directory
+	bound    bool // there is a binding
 }
 
 // checker is a Check under way.
@@ -83,7 +84,7 @@ func (c *checker) scan(ctx context.Context, kind byte, decode func(key, value []
 // inoOfKey is the inode that a key is about, 0 when it is about none.
 func inoOfKey(key []byte) Ino {
 	switch key[0] {
-	case kindInode, kindLink, kindXattr, kindMapping, kindDirent:
+	case kindInode, kindLink, kindXattr, kindMapping, kindDirent, kindBinding:
 		return keyIno(key)
 	}
 	return 0

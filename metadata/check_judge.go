@@ -68,6 +68,20 @@ func (c *checker) readDevices(ctx context.Context) error {
 	})
 }
 
+func (c *checker) readBindings(ctx context.Context) error {
+	return c.scan(ctx, kindBinding, func(key, value []byte) error {
+		ino := keyIno(key)
+		node := c.nodes[ino]
+		if node == nil || node.rec.Bound != BoundLive {
+			c.report(Problem{Kind: DanglingBinding, Ino: ino})
+			return nil
+		}
+		node.bound = true
+		_, err := decodeBinding(value)
+		return err
+	})
+}
+
 // judge compares what the inodes say with what was found.
 func (c *checker) judge() {
 	for _, n := range c.sorted() {
@@ -75,6 +89,9 @@ func (c *checker) judge() {
 		c.judgeCounts(n)
 		if n.rec.Key != "" && !n.keyed {
 			c.report(Problem{Kind: MissingKey, Ino: n.rec.Ino, Key: n.rec.Key})
+		}
+		if n.rec.Bound == BoundLive && !n.bound {
+			c.report(Problem{Kind: MissingBinding, Ino: n.rec.Ino})
 		}
 		if n.primary && n.rec.Parent == RootIno && !n.device {
 			c.report(Problem{

@@ -55,7 +55,7 @@ func TestCheckAndRepair(t *testing.T) {
 			useWhole(t, d.s)
 		})
 	}
-	for kind := CorruptRecord; kind <= MissingDevice; kind++ {
+	for kind := CorruptRecord; kind <= MissingBinding; kind++ {
 		if !seen[kind] {
 			t.Errorf("no damage leads to %q", kind)
 		}

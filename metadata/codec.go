@@ -5,13 +5,14 @@ package metadata
 // reader for both, and a new golden file in testdata.
 const (
 	superVersion   = 1
-	inodeVersion   = 1
+	inodeVersion   = 2
 	direntVersion  = 1
 	linkVersion    = 1
 	xattrVersion   = 1
 	mappingVersion = 1
 	deviceVersion  = 1
 	numberVersion  = 1
+	bindingVersion = 1
 )
 
 // formatVersion is the version of the whole: which records there are and how
@@ -62,7 +63,11 @@ type record struct {
 }
 
 func (i *record) encode(b []byte) []byte {
-	w := wireWriter(append(b, inodeVersion))
+	version := byte(1)
+	if i.Bound != Unbound {
+		version = inodeVersion
+	}
+	w := wireWriter(append(b, version))
 	w.u64(uint64(i.Gen))
 	w.u(uint64(i.Mode))
 	w.u(uint64(i.UID))
@@ -85,6 +90,9 @@ func (i *record) encode(b []byte) []byte {
 	w.str(i.Target)
 	w.str(i.Key)
 	w.str(i.Path)
+	if i.Bound != Unbound {
+		w.b(byte(i.Bound))
+	}
 	return w
 }
 
@@ -114,6 +122,11 @@ func decodeRecord(ino Ino, data []byte) (record, error) {
 	i.Target = r.str()
 	i.Key = r.str()
 	i.Path = r.str()
+	if len(data) > 0 && data[0] >= 2 {
+		if i.Bound = BindState(r.b()); i.Bound == Unbound || i.Bound > BoundLost {
+			r.fail("unknown binding")
+		}
+	}
 	return i, r.done()
 }
 
@@ -196,6 +209,11 @@ func decodeDevice(name DeviceName, data []byte) (DeviceRecord, error) {
 	r := newWireReader("device", data, deviceVersion)
 	d := DeviceRecord{Name: name, Ino: Ino(r.u()), Epoch: Epoch(r.u())}
 	return d, r.done()
+}
+
+func decodeBinding(data []byte) ([]byte, error) {
+	r := newWireReader("binding", data, bindingVersion)
+	return r.rest, r.err
 }
 
 // encodeNumber is the record of a single number: the next inode number, the

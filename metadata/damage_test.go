@@ -181,5 +181,12 @@ func inodeDamages() []damage {
 		{"missing device", func(d *damaged, t *txn) error {
 			return t.kv.Delete(t.keyString(kindDevice, "sim1"))
 		}, "directory without device"},
+		{"dangling binding", func(d *damaged, t *txn) error {
+			return errors.Join(t.kv.Set(t.key1(kindBinding, uint64(d.file.Ino)), []byte{bindingVersion}),
+				t.kv.Set(t.key1(kindBinding, 999_999), []byte{bindingVersion}))
+		}, strings.Repeat("; binding of an inode that is not bound", 2)[2:]},
+		{"missing binding", func(d *damaged, t *txn) error {
+			return d.edit(t, d.other.Ino, func(r *record) { r.Bound = BoundLive })
+		}, "bound inode without binding"},
 	}
 }

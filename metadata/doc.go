@@ -24,6 +24,7 @@
 //	'm' ino:8 offset:8             mapping: one pinned buffer of the content
 //	'k' key                        the inode that carries the key
 //	'z' ino:8                      inode that is gone, some mappings left over
+//	'b' ino:8                      binding: how to find another process's memory
 //
 // # Directory entries and cookies
 //
@@ -44,6 +45,13 @@
 // An inode names one of its links, the primary one, in Parent and Name; paths
 // are built from it. Only an inode with more links than that has 'l' records.
 // When the primary link goes, another is promoted.
+//
+// # Bindings
+//
+// A file can be bound to memory of another process. Its inode says so in
+// Bound, and only such an inode is written as version 2, so that a program
+// that does not know bindings refuses it, and reads all others. The 'b' record
+// is plain data to this package; it goes with the inode, or with Unbind.
 //
 // # What holds
 //

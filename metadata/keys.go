@@ -14,6 +14,7 @@ const (
 	kindMapping = 'm'
 	kindKey     = 'k'
 	kindPurge   = 'z'
+	kindBinding = 'b'
 )
 
 const inoKeyLen = 1 + 8

@@ -54,6 +54,12 @@ const (
 	// MissingDevice is a directory in the root that is no device's. Repair
 	// makes it one.
 	MissingDevice
+	// DanglingBinding is a binding of an inode that is not bound. Repair
+	// removes it.
+	DanglingBinding
+	// MissingBinding is an inode that is bound to nothing. Repair makes it a
+	// lost one.
+	MissingBinding
 )
 
 // String says what kind it is, in words.
@@ -76,6 +82,8 @@ func (k ProblemKind) String() string {
 		DanglingRecords: "attributes, mappings or links without inode",
 		DanglingDevice:  "device without directory",
 		MissingDevice:   "directory without device",
+		DanglingBinding: "binding of an inode that is not bound",
+		MissingBinding:  "bound inode without binding",
 	}
 	if k > 0 && int(k) < len(names) {
 		return names[k]
@@ -140,6 +148,8 @@ func (p Problem) Remedy() string {
 		DanglingRecords: "they are removed",
 		DanglingDevice:  "the device is removed",
 		MissingDevice:   "the directory is the device's",
+		DanglingBinding: "the binding is removed",
+		MissingBinding:  "the inode is lost",
 	}
 	if p.Kind > 0 && int(p.Kind) < len(remedies) {
 		return remedies[p.Kind]
@@ -161,6 +171,8 @@ func (p Problem) corruptRemedy() string {
 		return "the link is removed"
 	case kindXattr:
 		return "the attribute is removed"
+	case kindBinding:
+		return "the binding is removed: the file is lost"
 	case kindMapping:
 		return "the mapping is removed: that part of the file reads as zeros"
 	}

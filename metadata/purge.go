@@ -27,6 +27,11 @@ func (t *txn) removeInode(rec *record) error {
 			return err
 		}
 	}
+	if rec.Bound == BoundLive {
+		if err := t.kv.Delete(t.key1(kindBinding, uint64(rec.Ino))); err != nil {
+			return err
+		}
+	}
 	if t.s.leftover(rec) {
 		key := t.key1(kindPurge, uint64(rec.Ino))
 		return t.kv.Set(key, encodeNumber(t.room(2), 1))

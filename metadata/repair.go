@@ -34,6 +34,9 @@ func (s *Store) Repair(ctx context.Context, p Problem) error {
 		MissingKey:     (*txn).repairMissingKey,
 		DanglingDevice: (*txn).repairDanglingDevice,
 		MissingDevice:  (*txn).repairMissingDevice,
+
+		DanglingBinding: (*txn).repairDanglingBinding,
+		MissingBinding:  (*txn).repairMissingBinding,
 	}
 	repair := repairs[p.Kind]
 	if repair == nil {
@@ -102,6 +105,8 @@ func decodable(key, value []byte) (err error) {
 		_, err = decodeXattr(value)
 	case kindMapping:
 		_, err = decodeMapping(keySecond(key), value)
+	case kindBinding:
+		_, err = decodeBinding(value)
 	case kindKey:
 		_, err = decodeNumber("key", value)
 	case kindDevice:

@@ -85,7 +85,22 @@ type Inode struct {
 	Key string
 	// Path is the way that the last transfer into the object took, or empty.
 	Path string
+	// Bound says whether the content is memory of another process.
+	Bound BindState
 }
+
+// BindState says whether a file's content is memory of another process.
+type BindState uint8
+
+// The states of a binding, as they are stored.
+const (
+	// Unbound is every file whose content is its own.
+	Unbound BindState = iota
+	// BoundLive is a file whose content another process owns.
+	BoundLive
+	// BoundLost is one whose owner is gone, and the bytes with it.
+	BoundLost
+)
 
 // IsDir says whether the inode is a directory.
 func (i Inode) IsDir() bool { return i.Mode&sIFMT == sIFDIR }

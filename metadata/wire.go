@@ -34,7 +34,7 @@ type wireReader struct {
 
 // newWireReader begins to read a record and refuses a version that is newer
 // than supported.
-func newWireReader(what string, data []byte, supported byte) *wireReader { //nolint:unparam // each kind of record has a version of its own; so far all are 1
+func newWireReader(what string, data []byte, supported byte) *wireReader {
 	r := &wireReader{what: what, rest: data}
 	switch v := r.b(); {
 	case r.err != nil:

@@ -58,7 +58,12 @@ func (s *Store) attrOf(ctx context.Context, in metadata.Inode) (Attr, error) {
 	if o := s.pinLoaded(in.Ino); o != nil {
 		err = o.overlay(&a.Inode)
 		s.unpin(ctx, o, pinUse)
-	} else if t.files != nil && !isLost(t, in) {
+	} else if t.files == nil {
+		// Who had it open may have written the record since it was read.
+		if now, failure := s.meta.Get(ctx, in.Ino); failure == nil && now.Device == in.Device {
+			a.Inode = now
+		}
+	} else if !isLost(t, in) {
 		var st unix.Stat_t
 		var ok bool
 		if st, ok, err = hostStat(t, uint64(in.Ino)); ok {
@@ -69,8 +74,11 @@ func (s *Store) attrOf(ctx context.Context, in metadata.Inode) (Attr, error) {
 		return Attr{}, err
 	}
 	a.Resident = a.Allocated
-	if isLost(t, a.Inode) {
+	switch {
+	case isLost(t, a.Inode):
 		a.State, a.Resident = StateLost, 0
+	case a.Bound == metadata.BoundLive:
+		a.State = StateBound
 	}
 	return a, nil
 }
@@ -130,7 +138,13 @@ func (o *object) resize(ctx context.Context, size uint64) error {
 	if size > maxSize {
 		return fmt.Errorf("resize object %d to %d bytes: %w", o.ino, size, ErrTooLarge)
 	}
+	if err := o.mayCut(size); err != nil {
+		return err
+	}
 	if size == 0 {
+		if err := o.forgetBinding(ctx); err != nil {
+			return err
+		}
 		o.revive()
 	}
 	_, body := o.place()
@@ -167,6 +181,7 @@ func (o *object) revive() {
 	h, err := openHostFile(t, o.store.engine, uint64(o.ino))
 	if err == nil {
 		o.body, o.epoch = h, t.epoch()
+		o.revived.Store(true)
 		o.dirty.Store(true)
 	}
 }

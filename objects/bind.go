@@ -2,9 +2,16 @@ package objects
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"strconv"
+	"strings"
+
+	"go.uber.org/zap"
 
 	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/objects/share"
 )
 
@@ -13,6 +20,9 @@ import (
 type Caller struct {
 	UID, GID uint32
 	PID      int
+	// Groups are the supplementary groups; nil where they are to be looked up
+	// by the PID.
+	Groups []uint32
 }
 
 // BindRequest makes memory of another process the content of a file.
@@ -26,37 +36,204 @@ type BindRequest struct {
 }
 
 // Bind makes memory that another process owns the content of the file ino,
-// which must be a regular file without content. The file is that memory from
-// then on: nothing is copied, and unlinking only unbinds.
-func (s *Store) Bind(_ context.Context, ino Ino, _ Caller, _ BindRequest) error {
-	return fmt.Errorf("bind object %d: %w", ino, ErrUnsupported)
+// which must be a regular file without content that nobody has open. The file
+// is that memory from then on: nothing is copied, and unlinking only unbinds.
+// When the owner ends, the object is lost.
+//
+// Errors: ErrForbidden when the caller may not write the file, or the memory
+// is not his; ErrBusy when the file has content or is open; devices.ErrHandle
+// for what names no memory of the file's device; ErrInvalid for dtype, shape
+// and blobs that don't fit.
+func (s *Store) Bind(ctx context.Context, ino Ino, who Caller, r BindRequest) error {
+	b, record, err := s.openBinding(ctx, ino, who, r)
+	if err != nil {
+		return fmt.Errorf("bind object %d: %w", ino, err)
+	}
+	if err = s.attach(ctx, ino, b.body, record); err != nil {
+		b.body.end()
+		return errors.Join(fmt.Errorf("bind object %d: %w", ino, err), b.letOwnerGo())
+	}
+	if err = s.describe(ctx, ino, record.Memory); err != nil {
+		s.log.Warn("what a bound object holds could not be noted", zap.Uint64("ino", uint64(ino)), zap.Error(err))
+	}
+	err = s.watch(ino, b) //nolint:contextcheck // the owner ends when he ends
+	s.changed(ino, false)
+	return err
 }
 
-// ExportOptions say how memory is exported.
-type ExportOptions struct {
-	// Kind is the kind of handle; empty is the device's best.
-	Kind devices.HandleKind
-	// Holder is a process: when it ends, so does the export. 0 is an export
-	// that lasts until EndExport.
-	Holder int
+// attach gives an object without content the memory of another process.
+func (s *Store) attach(ctx context.Context, ino Ino, b *bound, record binding) error {
+	data, err := json.Marshal(record)
+	if err != nil {
+		return err
+	}
+	end, ok := s.awaitMove(ctx, ino)
+	if !ok {
+		return fmt.Errorf("the file is open; close it first: %w", ErrBusy)
+	}
+	defer end()
+	o, err := s.pin(ctx, ino, pinUse)
+	if err != nil {
+		return err
+	}
+	defer s.unpin(context.WithoutCancel(ctx), o, pinUse)
+	var old content
+	err = o.change(ctx, func() (err error) {
+		if err = o.mayBind(); err != nil {
+			return err
+		}
+		now := s.now()
+		_, err = s.meta.Bind(context.WithoutCancel(ctx), ino, data, func(in *metadata.Inode) error {
+			in.Size, in.Allocated, in.Epoch, in.Path = b.size, b.size, 0, ""
+			in.Atime, in.Mtime, in.Ctime = now, now, now
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		old = o.become(b, facts{size: b.size, atime: now, mtime: now, ctime: now})
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if err := old.discard(); err != nil {
+		s.log.Warn("memory of a bound object not given back", zap.Uint64("ino", uint64(ino)), zap.Error(err))
+	}
+	return nil
 }
 
-// Exported is memory of a file, named for another process.
-type Exported struct {
-	Memory share.Memory
-	// Handle is the same with its descriptor, which the caller closes.
-	Handle devices.Handle
+// become gives the object another content and returns the old one.
+func (o *object) become(b *bound, f facts) content {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	old := o.body
+	o.body, o.facts = b, f
+	o.foreign.Store(true)
+	return old
 }
 
-// Export names the memory of the file ino for another process. The content is
-// moved into one allocation first where it is not. While it is exported, what
-// was exported can't be cut.
-func (s *Store) Export(_ context.Context, ino Ino, _ Caller, _ ExportOptions) (Exported, error) {
-	return Exported{}, fmt.Errorf("export object %d: %w", ino, ErrUnsupported)
+// mayBind fails unless the object has no content. The caller has the lane.
+func (o *object) mayBind() error {
+	switch o.content().(type) {
+	case *bound:
+		return fmt.Errorf("the file is bound already; remove it to unbind: %w", ErrBusy)
+	case lost:
+		return fmt.Errorf("the file's content is lost; truncate it to 0 first: %w", ErrBusy)
+	}
+	size, err := o.end()
+	if err != nil {
+		return err
+	}
+	if size > 0 || o.content().usage() > 0 || o.exported() > 0 {
+		return fmt.Errorf("the file has content, %d bytes; bind an empty one: %w", size, ErrBusy)
+	}
+	return nil
 }
 
-// EndExport ends every export of the file: it may be cut again. Who has the
-// memory mapped keeps it as long as the vendor's library lets him.
-func (s *Store) EndExport(_ context.Context, ino Ino) error {
-	return fmt.Errorf("end the exports of object %d: %w", ino, ErrUnsupported)
+// describe sets what was said of the bytes. It was checked before.
+func (s *Store) describe(ctx context.Context, ino Ino, m share.Memory) error {
+	blobs := m.Blobs
+	if blobs == "" && len(m.Pieces) > 1 {
+		blobs = blobsOf(m)
+	}
+	var errs []error
+	for _, x := range []struct{ name, value string }{
+		{xattrDtype, m.Dtype}, {xattrShape, m.Shape}, {xattrBlobs, blobs},
+	} {
+		if x.value != "" {
+			errs = append(errs, s.setXattr(ctx, ino, x.name, []byte(x.value), 0))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// blobsOf lists the pieces' sizes as user.hmc.blobs does.
+func blobsOf(m share.Memory) string {
+	sizes := make([]string, len(m.Pieces))
+	for i := range m.Pieces {
+		sizes[i] = strconv.FormatUint(uint64(m.Pieces[i].Size), 10)
+	}
+	return strings.Join(sizes, ",")
+}
+
+// watch makes the object lost when its owner ends.
+func (s *Store) watch(ino Ino, b opened) error {
+	if b.owner == nil {
+		return nil
+	}
+	cancel, err := s.owners.Watch(b.owner, func() { s.ownerEnded(ino, b.body) })
+	if err != nil {
+		b.body.end()
+		s.lose(context.Background(), ino, b.body)
+		return fmt.Errorf("bind object %d: %w", ino, err)
+	}
+	b.body.watched(cancel)
+	return nil
+}
+
+// ownerEnded is called by the watcher. From its first line on nobody gets at
+// the memory; the record follows, which waits for who changes the object now.
+func (s *Store) ownerEnded(ino Ino, b *bound) {
+	b.end()
+	s.work.Go(func() { s.lose(context.Background(), ino, b) })
+}
+
+// lose makes the record say that the content is gone.
+func (s *Store) lose(ctx context.Context, ino Ino, b *bound) {
+	o := s.pinLoaded(ino)
+	if o == nil {
+		return
+	}
+	defer s.unpin(ctx, o, pinUse)
+	err := o.change(ctx, func() error {
+		if o.content() != content(b) {
+			return nil
+		}
+		err := s.meta.Unbind(ctx, ino, true)
+		if err != nil && !errors.Is(err, metadata.ErrNotExist) {
+			return err
+		}
+		o.mu.Lock()
+		o.body = lost{}
+		o.mu.Unlock()
+		return nil
+	})
+	if err != nil {
+		s.log.Warn("record of a lost object not written", zap.Uint64("ino", uint64(ino)), zap.Error(err))
+	}
+	s.log.Info("object lost with the process that owned its memory", zap.Uint64("ino", uint64(ino)))
+	s.changed(ino, true)
+}
+
+// forgetBinding makes an object whose owner is gone an ordinary one, since it
+// is cut to nothing. The caller has the lane.
+func (o *object) forgetBinding(ctx context.Context) error {
+	if _, gone := o.content().(lost); !gone {
+		return nil
+	}
+	err := o.store.meta.Unbind(context.WithoutCancel(ctx), o.ino, false)
+	if err != nil && !errors.Is(err, metadata.ErrNotExist) {
+		return fmt.Errorf("unbind object %d: %w", o.ino, err)
+	}
+	o.foreign.Store(false)
+	return nil
+}
+
+// OnChange has fn called when an object was bound, and when it is lost with its
+// owner, which nobody has asked for. When it is bound, fn may be called within
+// Bind. fn calls nothing of the store's, and nobody who reads waits for it. nil
+// ends it; no call is under way when OnChange returns.
+func (s *Store) OnChange(fn func(ino Ino, lost bool)) {
+	s.notifying.Lock()
+	defer s.notifying.Unlock()
+	s.notify = fn
+}
+
+func (s *Store) changed(ino Ino, lost bool) {
+	s.notifying.RLock()
+	defer s.notifying.RUnlock()
+	if s.notify != nil {
+		s.notify(ino, lost)
+	}
 }

@@ -87,7 +87,8 @@ func (o *object) receive(ctx context.Context, off uint64, at piece) (uint64, err
 		return o.put(ctx, off, at.span, false)
 	}
 	body := o.content()
-	if err := body.clear(ctx, off, at.n, false); err != nil {
+	_, theirs := body.(*bound)
+	if err := body.clear(ctx, off, at.n, theirs); err != nil {
 		return 0, err
 	}
 	if err := o.extend(ctx, off+at.n); err != nil {

@@ -24,13 +24,16 @@ type extent struct {
 	len     uint64
 	written uint64
 	lease   arena.Lease
+	// whole is the allocation that the extent is a part of, where that is not
+	// the arena's.
+	whole *whole
 }
 
 func (e extent) end() uint64 { return e.off + e.len }
 
 // part is the extent's range [from, to), in whole pages of the object.
 func (e extent) part(from, to uint64) extent {
-	p := extent{off: from, len: to - from, lease: e.lease}
+	p := extent{off: from, len: to - from, lease: e.lease, whole: e.whole}
 	p.lease.Span.Off += devices.Offset(from - e.off)
 	p.lease.Span.Len = devices.Size(to - from)
 	if data := e.off + e.written; data > from {
@@ -67,6 +70,11 @@ type extents struct {
 	ahead uint64
 	// bad are ranges that a failed copy left with unknown bytes.
 	bad []devices.Range
+	// wholes is the sum of the lengths that are not the arena's.
+	wholes uint64
+	// pinned is how many of the first bytes another process may have mapped:
+	// they stay where they are. Whoever has the lane may use it.
+	pinned uint64
 }
 
 func newExtents(t *tier, e *transport.Engine, logf func(string, error)) *extents {
@@ -97,11 +105,17 @@ func (x *extents) load(maps []metadata.Mapping) error {
 func (x *extents) insertLocked(e extent) {
 	x.tree.Set(e.off, e)
 	x.bytes += e.len
+	if e.whole != nil {
+		x.wholes += e.len
+	}
 }
 
 func (x *extents) removeLocked(e extent) {
 	x.tree.Delete(e.off)
 	x.bytes -= e.len
+	if e.whole != nil {
+		x.wholes -= e.len
+	}
 }
 
 // at returns the extent that holds off.
@@ -136,12 +150,18 @@ func (x *extents) overlapping(off, end uint64) []extent {
 	return found
 }
 
-// free gives a lease back once no reader can be using it.
-func (x *extents) free(l arena.Lease) {
+// free gives an extent's memory back once no reader can be using it.
+func (x *extents) free(e extent) {
 	x.tier.late.begin()
 	x.gate.after(func() {
 		defer x.tier.late.end()
-		if err := x.tier.arena.Free(l); err != nil && !errors.Is(err, devices.ErrLost) {
+		var err error
+		if e.whole != nil {
+			err = e.whole.drop(e.len)
+		} else {
+			err = x.tier.arena.Free(e.lease)
+		}
+		if err != nil && !errors.Is(err, devices.ErrLost) {
 			x.logf("device memory could not be given back", err)
 		}
 	})
@@ -224,8 +244,16 @@ func (x *extents) dropTail(off uint64) {
 // drop gives back the pages of [from, to), page boundaries both, or keeps
 // them as memory that holds no data.
 func (x *extents) drop(from, to uint64, keep bool) {
-	var freed []arena.Lease
 	x.mu.Lock()
+	freed := x.dropLocked(from, to, keep)
+	x.mu.Unlock()
+	for _, e := range freed {
+		x.free(e)
+	}
+}
+
+// dropLocked is drop, but for giving the memory back that it returns.
+func (x *extents) dropLocked(from, to uint64, keep bool) (freed []extent) {
 	for _, e := range x.overlapping(from, to) {
 		x.removeLocked(e)
 		a, b := max(from, e.off), min(to, e.end())
@@ -237,16 +265,13 @@ func (x *extents) drop(from, to uint64, keep bool) {
 		}
 		middle := e.part(a, b)
 		if !keep {
-			freed = append(freed, middle.lease)
+			freed = append(freed, middle)
 			continue
 		}
 		middle.written = 0
 		x.insertLocked(middle)
 	}
-	x.mu.Unlock()
-	for _, l := range freed {
-		x.free(l)
-	}
+	return freed
 }
 
 func (x *extents) floor(off uint64) uint64 { return off &^ (x.page - 1) }

@@ -28,6 +28,13 @@ func (x *extents) clear(ctx context.Context, off, n uint64, keep bool) error {
 		return err
 	}
 	end := off + n
+	if off < x.pinned {
+		shared := min(end, x.pinned)
+		if err := x.wipe(ctx, off, shared); err != nil || shared == end {
+			return err
+		}
+		off = shared
+	}
 	from, to := x.ceil(off), x.floor(end)
 	if from >= to {
 		return x.zero(ctx, off, end)

@@ -156,7 +156,7 @@ func (x *extents) longer(from, want uint64) (extent, bool) {
 		return extent{}, false
 	}
 	e, ok := x.at(from - 1)
-	if !ok {
+	if !ok || e.whole != nil {
 		return extent{}, false
 	}
 	by := uint64(x.tier.arena.Extend(e.lease, devices.Size(want)))

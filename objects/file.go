@@ -39,6 +39,10 @@ func (f *File) Ino() Ino { return f.obj.ino }
 // between two equal versions are the content at the second.
 func (f *File) Version() uint64 { return f.obj.version.Load() }
 
+// Foreign says that another process can change the bytes without the store:
+// what was read before is not what is there now, whatever Version says.
+func (f *File) Foreign() bool { return f.obj.foreign.Load() }
+
 // Size returns the present size in bytes.
 func (f *File) Size() uint64 {
 	n, err := f.obj.end()
@@ -48,6 +52,14 @@ func (f *File) Size() uint64 {
 	return n
 }
 
+// PinSlot locks a slot for the device that the content is on, so that reads
+// into it run at full speed. The caller holds the slot.
+func (f *File) PinSlot(s *transport.Slot) {
+	if t, _ := f.obj.place(); t.files == nil {
+		s.Pin(t.dev)
+	}
+}
+
 // Backing returns the host-tier file that holds the content, for the kernel
 // to serve by itself; ok is false for objects in device memory. The file
 // stays the object's.
@@ -55,6 +67,11 @@ func (f *File) Backing() (backing *os.File, ok bool) {
 	backing = f.obj.content().backing()
 	return backing, backing != nil
 }
+
+// ByDaemon says that the daemon serves the file although it has a backing: a
+// map may be left of the time before the object was lost, and the kernel does
+// not serve one inode in two ways. It is over when the last handle has gone.
+func (f *File) ByDaemon() bool { return f.obj.revived.Load() }
 
 // KernelWrites notes that the kernel is about to write the content by itself,
 // so that the object does not go on telling an older path.
@@ -82,8 +99,19 @@ func (o *object) clip(off uint64, n int) (uint64, error) {
 // A host file can be cut between the look at its size and the read, also by
 // the kernel. Then the read is short, as if it had come later.
 func (f *File) ReadAt(ctx context.Context, p []byte, off uint64) (int, error) {
+	n, err := f.peek(ctx, p, off)
+	if n > 0 {
+		f.obj.accessed()
+	}
+	return n, err
+}
+
+// peek is ReadAt without noting the access.
+func (f *File) peek(ctx context.Context, p []byte, off uint64) (int, error) {
 	n, err := f.readAt(ctx, p, off)
-	for errors.Is(err, io.ErrUnexpectedEOF) {
+	// Our own file was cut meanwhile, so the object has another end now. That
+	// of another process has not: its owner has broken it.
+	for errors.Is(err, io.ErrUnexpectedEOF) && f.obj.content().backing() != nil {
 		n, err = f.readAt(ctx, p, off)
 	}
 	return n, err
@@ -99,7 +127,6 @@ func (f *File) readAt(ctx context.Context, p []byte, off uint64) (int, error) {
 		return 0, fmt.Errorf("read object %d: %w", f.obj.ino, err)
 	}
 	defer release()
-	f.obj.accessed()
 	for _, at := range pieces {
 		part := p[at.off-off : at.off-off+at.n]
 		if at.hole {
@@ -153,6 +180,10 @@ func (s *Store) views(ctx context.Context, pieces []piece) (Views, error) {
 		if at.hole {
 			v.Slices = appendZeros(v.Slices, s.hole[:], at.n)
 			continue
+		}
+		if at.dev.Mem == nil {
+			v.Release()
+			return Views{}, fmt.Errorf("map a file of another process: %w", devices.ErrUnsupported)
 		}
 		view, err := s.engine.View(ctx, at.dev)
 		if err != nil {
@@ -255,7 +286,9 @@ func (o *object) allocate(ctx context.Context, mode AllocateMode, off, n uint64)
 	case AllocateExtend, AllocateKeepSize:
 		err = body.reserve(ctx, off, n)
 	case AllocatePunch:
-		err = body.clear(ctx, off, n, false)
+		if err = o.mayPunch(off); err == nil {
+			err = body.clear(ctx, off, n, false)
+		}
 	case AllocateZero, AllocateZeroKeepSize:
 		// Memory first: without it nothing is to be destroyed.
 		if err = body.reserve(ctx, off, n); err == nil {

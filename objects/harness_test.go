@@ -20,6 +20,7 @@ type rig struct {
 	meta   *metadata.Store
 	engine *transport.Engine
 	devs   []devices.Device
+	moves  transport.Options
 }
 
 // params of a small device whose slabs are small too, so that extents split,
@@ -40,7 +41,13 @@ func newRig(t *testing.T, params ...sim.Params) *rig {
 // wrapped is newRig over devices made by the caller.
 func wrapped(t *testing.T, devs ...devices.Device) *rig {
 	t.Helper()
-	r := &rig{t: t, devs: devs}
+	return moving(t, transport.Options{}, devs...)
+}
+
+// moving is wrapped with an engine of its own kind.
+func moving(t *testing.T, o transport.Options, devs ...devices.Device) *rig {
+	t.Helper()
+	r := &rig{t: t, devs: devs, moves: o}
 	r.start()
 	t.Cleanup(r.stop)
 	return r
@@ -52,7 +59,7 @@ func (r *rig) start() {
 	if r.meta, err = metadata.Open(r.ctx(), memkv.New(), metadata.Options{}); err != nil {
 		r.t.Fatal(err)
 	}
-	if r.engine, err = transport.New(transport.Options{}); err != nil {
+	if r.engine, err = transport.New(r.moves); err != nil {
 		r.t.Fatal(err)
 	}
 	r.reopen()

@@ -17,6 +17,9 @@ import (
 // hostFile is content in a file of the host tier. The kernel may be reading
 // and writing the file at the same time by passthrough, so the file alone
 // knows its size and times.
+//
+// Devices may have registered the file's pages, also while nobody has it
+// open. Whatever takes pages from it withdraws them first.
 type hostFile struct {
 	tier   *tier
 	engine *transport.Engine
@@ -42,10 +45,17 @@ func (h *hostFile) stat() (unix.Stat_t, error) {
 }
 
 func (h *hostFile) span(off, n uint64) transport.Span {
-	return transport.FileSpan(devices.Name(h.tier.name), h.file, int64(off), devices.Size(n))
+	return transport.FileSpan(devices.Name(h.tier.name), h.file, int64(off), devices.Size(n)).Registrable()
 }
 
 func (h *hostFile) find(off, n uint64, sparse bool) ([]piece, func(), error) {
+	if sparse {
+		whole, err := h.whole()
+		if err != nil {
+			return nil, nil, err
+		}
+		sparse = !whole
+	}
 	if !sparse {
 		return []piece{{off: off, n: n, span: h.span(off, n)}}, func() {}, nil
 	}
@@ -75,6 +85,15 @@ func (h *hostFile) find(off, n uint64, sparse bool) ([]piece, func(), error) {
 		off = hole
 	}
 	return pieces, func() {}, nil
+}
+
+// whole says that the file has as much memory as it is long, so that nobody
+// need look for holes: the kernel finds one, or that there is none, by walking
+// over every page up to the next, and a copy asks again and again. Memory
+// behind the end can hide a hole, which reads as zeros all the same.
+func (h *hostFile) whole() (bool, error) {
+	st, err := h.stat()
+	return st.Blocks*512 >= st.Size, err
 }
 
 // seek moves the file's own position, which nothing else uses.
@@ -109,7 +128,12 @@ func (h *hostFile) write(ctx context.Context, off uint64, src transport.Span) (u
 	return done, path, nil
 }
 
-func (h *hostFile) cut(_ context.Context, size uint64) error {
+func (h *hostFile) cut(ctx context.Context, size uint64) error {
+	release, err := h.withdraw(ctx, size, maxSize)
+	if err != nil {
+		return err
+	}
+	defer release()
 	if err := h.file.Truncate(int64(size)); err != nil {
 		return h.failed("truncate", err)
 	}
@@ -120,7 +144,12 @@ func (h *hostFile) clear(ctx context.Context, off, n uint64, keep bool) error {
 	if keep {
 		return h.overwrite(ctx, off, n)
 	}
-	err := unix.Fallocate(int(h.file.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, int64(off), int64(n))
+	release, err := h.withdraw(ctx, off, n)
+	if err != nil {
+		return err
+	}
+	defer release()
+	err = unix.Fallocate(int(h.file.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, int64(off), int64(n))
 	if err != nil {
 		return h.failed("clear a range of", err)
 	}
@@ -135,6 +164,25 @@ func (h *hostFile) reserve(_ context.Context, off, n uint64) error {
 		return h.failed("reserve", err)
 	}
 	return nil
+}
+
+// withdraw keeps the devices from the file until release, and waits for those
+// that copy from or to the range: readers do not have the lane.
+func (h *hostFile) withdraw(ctx context.Context, off, n uint64) (release func(), err error) {
+	release, err = h.engine.Withdraw(ctx, h.file, off, devices.Size(n))
+	if err != nil {
+		return nil, fmt.Errorf("host memory of object %d: %w", h.id, err)
+	}
+	return release, nil
+}
+
+// share hands the file to another process, which may cut it whenever it likes:
+// devices do not register its pages from then on, whoever opens it here.
+func (h *hostFile) share(ctx context.Context) (*os.File, error) {
+	if err := h.engine.Share(ctx, h.file); err != nil {
+		return nil, fmt.Errorf("share the host memory of object %d: %w", h.id, err)
+	}
+	return duplicate(h.file)
 }
 
 // failed wraps an error of the tmpfs; a full one is out of memory.
@@ -156,10 +204,20 @@ func (h *hostFile) usage() uint64 {
 func (h *hostFile) settle(uint64) []metadata.Mapping { return nil }
 
 func (h *hostFile) discard() error {
-	return errors.Join(h.tier.files.Remove(h.id), h.file.Close())
+	return errors.Join(removeHost(h.tier, h.engine, h.id), h.file.Close())
 }
 
 func (h *hostFile) backing() *os.File { return h.file }
+
+// removeHost gives a file's memory back. Pages that a device has registered
+// would keep it.
+func removeHost(t *tier, e *transport.Engine, id uint64) error {
+	st, ok, err := hostStat(t, id)
+	if ok {
+		e.Forget(transport.FileIDOf(st))
+	}
+	return errors.Join(err, t.files.Remove(id))
+}
 
 // hostStat asks for what the file of an object that is not open knows; ok is
 // false when it has none yet.

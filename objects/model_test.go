@@ -21,20 +21,11 @@ func TestRandomOperations(t *testing.T) {
 			kit.Check(t)
 			seed := uint64(time.Now().UnixNano())
 			t.Logf("seed %d", seed)
-			m := &model{rng: rand.New(rand.NewPCG(seed, 1)), rig: newRig(t, small(mapped), sim.Params{Size: 32 << 20, Mapped: true})}
-			m.dirty()
-			for i, dev := range []string{"sim0", "sim1", "sim0"} {
-				m.files = append(m.files, m.rig.create(dev, fmt.Sprint("f", i)))
-				m.want = append(m.want, nil)
+			m := &model{
+				rng: rand.New(rand.NewPCG(seed, 1)), max: 3 << 20, longest: 300 << 10, devs: []string{"sim0", "sim1"},
+				rig: newRig(t, small(mapped), sim.Params{Size: 32 << 20, Mapped: true}),
 			}
-			steps := 1500
-			if testing.Short() || kit.Race() {
-				steps = 300
-			}
-			for range steps {
-				m.step()
-			}
-			m.finish()
+			m.run(1500)
 		})
 	}
 }
@@ -46,14 +37,33 @@ type model struct {
 	want  [][]byte
 	made  uint64
 	log   []string
+	// max is where the last range begins, longest how long one is at most.
+	max, longest int
+	// copies are that many steps of 10 on top, which are all copies.
+	copies int
+	devs   []string
 }
 
-const modelMax = 3 << 20
+// run does random steps on three files of two devices, fewer in short tests.
+func (m *model) run(steps int) {
+	m.dirty()
+	for i, dev := range []string{m.devs[0], m.devs[1], m.devs[0]} {
+		m.files = append(m.files, m.rig.create(dev, fmt.Sprint("f", i)))
+		m.want = append(m.want, nil)
+	}
+	if testing.Short() || kit.Race() {
+		steps /= 5
+	}
+	for range steps {
+		m.step()
+	}
+	m.finish()
+}
 
 // dirty fills the devices with bytes and frees them, so that fresh memory
 // has something to leak.
 func (m *model) dirty() {
-	for _, dev := range []string{"sim0", "sim1"} {
+	for _, dev := range m.devs {
 		f := m.rig.create(dev, "dirt")
 		m.rig.write(f, 0, bytes.Repeat([]byte{0xDB}, 24<<20))
 		m.rig.close(f)
@@ -70,7 +80,7 @@ func (m *model) bytes(n int) []byte {
 
 // span draws a range; many begin or end at a page.
 func (m *model) span() (off, n int) {
-	off, n = m.rng.IntN(modelMax), 1+m.rng.IntN(300<<10)
+	off, n = m.rng.IntN(m.max), 1+m.rng.IntN(m.longest)
 	if m.rng.IntN(2) == 0 {
 		n = 1 + m.rng.IntN(9000)
 	}
@@ -97,7 +107,7 @@ func grow(b []byte, n int) []byte {
 func (m *model) step() {
 	i := m.rng.IntN(len(m.files))
 	off, n := m.span()
-	switch m.rng.IntN(10) {
+	switch m.rng.IntN(10 + m.copies) {
 	case 0, 1, 2:
 		m.note("write %d: %d+%d", i, off, n)
 		p := m.bytes(n)
@@ -107,7 +117,7 @@ func (m *model) step() {
 	case 3:
 		m.note("append %d: %d", i, n)
 		p := m.bytes(n)
-		if len(m.want[i]) > modelMax {
+		if len(m.want[i]) > m.max {
 			return
 		}
 		if _, err := m.files[i].WriteAt(m.rig.ctx(), p, objects.Write{Append: true}); err != nil {
@@ -127,6 +137,8 @@ func (m *model) step() {
 		m.files[i] = m.rig.open(ino)
 	case 9:
 		m.check(i)
+	default:
+		m.copy(i, m.rng.IntN(len(m.files)), off, n)
 	}
 }
 
@@ -154,7 +166,7 @@ func (m *model) allocate(i, off, n int) {
 }
 
 func (m *model) copy(from, to, off, n int) {
-	at := m.rng.IntN(modelMax)
+	at := m.rng.IntN(m.max)
 	m.note("copy %d:%d to %d:%d, %d bytes", from, off, to, at, n)
 	if from == to && off < at+n && at < off+n {
 		return
@@ -214,7 +226,7 @@ func (m *model) finish() {
 		m.check(i)
 		m.rig.close(f)
 	}
-	for _, dev := range []string{"sim0", "sim1"} {
+	for _, dev := range m.devs {
 		root := m.rig.root(dev)
 		entries, err := m.rig.store.ReadDir(m.rig.ctx(), root, 0, 100)
 		if err != nil {
@@ -225,7 +237,7 @@ func (m *model) finish() {
 				m.fail("remove: %v", err)
 			}
 		}
-		if used := m.rig.used(m.rig.devs[0].Info().Name); used != 0 && dev == "sim1" {
+		if used := m.rig.used(m.rig.devs[0].Info().Name); used != 0 && dev == m.devs[1] {
 			m.fail("%v in use after everything was removed", used)
 		}
 	}

@@ -24,7 +24,7 @@ func (s *Store) moveBetween(ctx context.Context, r metadata.Rename) error {
 	if err != nil {
 		return err
 	}
-	if in.IsDir() || in.Nlink > 1 {
+	if in.IsDir() || in.Nlink > 1 || in.Bound == metadata.BoundLive {
 		return metadata.ErrCrossDevice
 	}
 	to, err := s.tierOf(dir.Device)
@@ -90,6 +90,9 @@ func (s *Store) moveObject(ctx context.Context, r metadata.Rename, ino Ino, to *
 	defer s.unpin(context.WithoutCancel(ctx), o, pinUse)
 	var old, fresh content
 	err = o.change(ctx, func() (err error) {
+		if length := o.exported(); length > 0 {
+			return fmt.Errorf("move an object of which %d bytes are exported: %w", length, ErrBusy)
+		}
 		var epoch metadata.Epoch
 		if fresh, epoch, err = s.newContent(ctx, to, ino); err != nil {
 			return err

@@ -139,7 +139,13 @@ func (s *Store) victim(ctx context.Context, parent Ino, name string) (*victim, e
 			return v, err
 		}
 	}
-	if v.obj = s.pinLoaded(in.Ino); v.obj != nil || in.Epoch == 0 {
+	if v.obj = s.pinLoaded(in.Ino); v.obj != nil {
+		// Again, since an entry is there only now: an export that begins
+		// sees that the name goes, or was seen here.
+		s.leaves(in.Ino, &nameless)
+		return v, v.obj.mayGo()
+	}
+	if in.Epoch == 0 {
 		return v, nil
 	}
 	v.obj, err = s.pin(ctx, in.Ino, pinUse)
@@ -181,7 +187,7 @@ func (s *Store) forgetHost(in metadata.Inode, loaded *object) {
 	if loaded != nil || err != nil || t.files == nil || !in.IsRegular() {
 		return
 	}
-	if err := t.files.Remove(uint64(in.Ino)); err != nil {
+	if err := removeHost(t, s.engine, uint64(in.Ino)); err != nil {
 		s.log.Warn("host memory of a removed object not given back: " + err.Error())
 	}
 }

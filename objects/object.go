@@ -34,6 +34,12 @@ type object struct {
 	body content
 	// mu also guards the facts.
 	facts
+	// foreign says that another process can change the bytes by itself.
+	foreign atomic.Bool
+	// +checklocks:mu
+	export *export
+	// revived says that the host file is younger than some handles may be.
+	revived atomic.Bool
 }
 
 // facts are what an object in device memory knows better than its record.
@@ -71,7 +77,9 @@ func (s *Store) load(ctx context.Context, ino Ino) (*object, error) {
 }
 
 func (s *Store) loadContent(ctx context.Context, t *tier, in metadata.Inode) (content, error) {
-	if isLost(t, in) {
+	// A bound object is in the table from its binding, or the recovery of the
+	// next run, on.
+	if isLost(t, in) || in.Bound == metadata.BoundLive {
 		return lost{}, nil
 	}
 	if t.files != nil {
@@ -94,7 +102,7 @@ func (s *Store) emptyContent(t *tier) *extents {
 
 // isLost says whether an inode's content was in memory that is gone.
 func isLost(t *tier, in metadata.Inode) bool {
-	return in.IsRegular() && in.Epoch != 0 && in.Epoch != t.epoch()
+	return in.IsRegular() && (in.Bound == metadata.BoundLost || in.Epoch != 0 && in.Epoch != t.epoch())
 }
 
 func (o *object) content() content {
@@ -109,13 +117,22 @@ func (o *object) place() (*tier, content) {
 	return o.tier, o.body
 }
 
-// mustStay says that the content can't be rebuilt from the records.
+// mustStay says that the content can't be rebuilt from the records, or is
+// held for another process.
 func (o *object) mustStay() bool {
 	if o.dirty.Load() {
 		return true
 	}
-	x, ok := o.content().(*extents)
-	return ok && x.damaged()
+	o.mu.RLock()
+	body, exported := o.body, o.export != nil
+	o.mu.RUnlock()
+	switch b := body.(type) {
+	case *extents:
+		return exported || b.damaged() || b.wholeBytes() > 0
+	case *bound:
+		return true
+	}
+	return exported
 }
 
 // overlay lays what the object knows over its record.
@@ -139,6 +156,16 @@ func (o *object) overlay(in *metadata.Inode) error {
 	}
 	in.Epoch = o.epoch
 	in.Allocated = o.body.usage()
+	switch b := o.body.(type) {
+	case *bound:
+		in.Bound = b.state()
+	case lost:
+		if in.Bound == metadata.BoundLive {
+			in.Bound = metadata.BoundLost
+		}
+	default:
+		in.Bound = metadata.Unbound
+	}
 	return nil
 }
 
@@ -180,8 +207,9 @@ func (o *object) end() (uint64, error) {
 func (o *object) mark(ctx context.Context, end uint64) error {
 	o.mu.RLock()
 	now, known, t := o.tier.epoch(), o.epoch, o.tier
+	_, theirs := o.body.(*bound)
 	o.mu.RUnlock()
-	if t.files != nil || known == now {
+	if t.files != nil || known == now || theirs {
 		return nil
 	}
 	if known != 0 {
@@ -204,7 +232,8 @@ func (o *object) mark(ctx context.Context, end uint64) error {
 // yet, only a hole: it is live after a death, so it must have its length.
 func (o *object) noteSize(ctx context.Context) error {
 	o.mu.RLock()
-	size, none := o.size, o.epoch == 0 && o.tier.files == nil
+	_, theirs := o.body.(*bound)
+	size, none := o.size, o.epoch == 0 && o.tier.files == nil && !theirs
 	o.mu.RUnlock()
 	if !none {
 		return nil

@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/objects/owner"
 	"github.com/hmcfs/hmcfs/transport"
 )
 
@@ -20,10 +21,19 @@ type Store struct {
 	tiers  []*tier // in the order of Options.Devices; immutable
 	table  table
 	names  names
-	hole   []byte // what a hole looks like in place; nobody writes to it
+	// headers is what is known of files of tensors
+	headers headers
+	hole    []byte // what a hole looks like in place; nobody writes to it
 	// background work that Close waits for
 	work sync.WaitGroup
 	stop context.CancelFunc
+	// owners tells when processes end that own memory, or hold it.
+	owners    *owner.Watcher
+	notifying sync.RWMutex
+	// notify is told of changes that no request made.
+	// +checklocks:notifying
+	notify func(ino Ino, lost bool)
+	shared shared
 }
 
 // Open recovers the records of the devices and starts the store.
@@ -32,7 +42,10 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	s := &Store{meta: o.Meta, engine: o.Engine, log: o.Logger.Named("objects"), hole: make([]byte, 64<<10)}
+	s := &Store{
+		meta: o.Meta, engine: o.Engine, log: o.Logger.Named("objects"),
+		hole: make([]byte, 64<<10), owners: owner.NewWatcher(), headers: newHeaders(),
+	}
 	for _, dev := range o.Devices {
 		t, err := newTier(dev, o.Arena)
 		if err != nil {
@@ -42,6 +55,9 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		if err := s.adopt(ctx, t, o); err != nil {
 			return nil, errors.Join(err, s.closeTiers())
 		}
+	}
+	if err := s.rebind(ctx); err != nil {
+		return nil, errors.Join(err, s.owners.Close(), s.letGo(), s.closeTiers())
 	}
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
 	s.stop = stop
@@ -93,12 +109,32 @@ type CloseOptions struct {
 // Close gives the device memory back. Nobody may use the store any more.
 func (s *Store) Close(ctx context.Context, o CloseOptions) error {
 	s.stop()
+	errs := []error{s.owners.Close()}
 	s.work.Wait()
-	var errs []error
 	if o.Keep {
 		errs = append(errs, s.saveAll(ctx))
 	}
-	return errors.Join(append(errs, s.closeTiers())...)
+	return errors.Join(append(errs, s.letGo(), s.closeTiers())...)
+}
+
+// letGo gives back what the table holds for other processes.
+func (s *Store) letGo() error {
+	var errs []error
+	for i := range s.table.shards {
+		sh := &s.table.shards[i]
+		var held []*object
+		sh.mu.Lock()
+		for _, e := range sh.entries {
+			if e.obj != nil && e.pins == 0 {
+				held = append(held, e.obj)
+			}
+		}
+		sh.mu.Unlock()
+		for _, o := range held {
+			errs = append(errs, o.letGo())
+		}
+	}
+	return errors.Join(errs...)
 }
 
 func (s *Store) saveAll(ctx context.Context) error {

@@ -52,7 +52,7 @@ func (s *Store) sweep(ctx context.Context, t *tier, limit Ino) (int, error) {
 			return err
 		}
 		removed++
-		return t.files.Remove(id)
+		return removeHost(t, s.engine, id)
 	})
 	return removed, err
 }
@@ -63,7 +63,7 @@ func (s *Store) sweep(ctx context.Context, t *tier, limit Ino) (int, error) {
 func (s *Store) sweepMoved(ctx context.Context, t *tier, ino Ino) (gone bool, err error) {
 	o, err := s.pin(ctx, ino, pinUse)
 	if errors.Is(err, metadata.ErrNotExist) {
-		return true, t.files.Remove(uint64(ino))
+		return true, removeHost(t, s.engine, uint64(ino))
 	}
 	if err != nil {
 		return false, err
@@ -76,7 +76,7 @@ func (s *Store) sweepMoved(ctx context.Context, t *tier, ino Ino) (gone bool, er
 	if now, _ := o.place(); now == t {
 		return false, nil
 	}
-	return true, t.files.Remove(uint64(ino))
+	return true, removeHost(t, s.engine, uint64(ino))
 }
 
 // loseHost marks the objects of a host tier whose files are gone, as after a
@@ -85,7 +85,7 @@ func (s *Store) sweepMoved(ctx context.Context, t *tier, ino Ino) (gone bool, er
 func (s *Store) loseHost(ctx context.Context, t *tier, before metadata.Epoch) error {
 	var gone []Ino
 	err := s.meta.Walk(ctx, func(in metadata.Inode) error {
-		if in.Device == t.name && in.IsRegular() && in.Epoch == 0 {
+		if in.Device == t.name && in.IsRegular() && in.Epoch == 0 && in.Bound == metadata.Unbound {
 			gone = append(gone, in.Ino)
 		}
 		return nil

@@ -90,10 +90,15 @@ func (s *Store) Reference(ino Ino, n uint64) {
 func (s *Store) Forget(ino Ino, n uint64) {
 	sh := s.table.shard(ino)
 	sh.mu.Lock()
-	defer sh.mu.Unlock()
+	last := true
 	if e := sh.entries[ino]; e != nil {
 		e.lookups -= min(n, e.lookups)
+		last = e.lookups == 0
 		sh.sweepLocked(ino, e)
+	}
+	sh.mu.Unlock()
+	if last {
+		s.headers.forget(ino)
 	}
 }
 
@@ -260,7 +265,10 @@ func (s *Store) unpin(ctx context.Context, o *object, mode pinMode) {
 // retire ends an object that nobody uses any more.
 func (s *Store) retire(o *object, discard bool) {
 	body := o.content()
-	var err error
+	err := o.endExport()
+	if err != nil {
+		s.log.Warn("an export could not be ended", zap.Uint64("ino", uint64(o.ino)), zap.Error(err))
+	}
 	if discard {
 		err = body.discard()
 	} else if f := body.backing(); f != nil {

@@ -1,28 +1,19 @@
 package objects
 
 import (
+	"context"
 	"fmt"
 	"math/bits"
 	"strconv"
 	"strings"
+
+	"github.com/hmcfs/hmcfs/objects/tensors"
 )
 
-// dtypeBits are the element types that user.hmc.dtype can name, by their
-// NumPy names and those of safetensors, with their width in bits.
-func dtypeBits(name string) (int, bool) {
-	switch strings.ToLower(name) {
-	case "bool", "int8", "uint8", "i8", "u8", "float8_e4m3fn", "float8_e5m2", "f8_e4m3", "f8_e5m2":
-		return 8, true
-	case "int16", "uint16", "i16", "u16", "float16", "f16", "bfloat16", "bf16":
-		return 16, true
-	case "int32", "uint32", "i32", "u32", "float32", "f32":
-		return 32, true
-	case "int64", "uint64", "i64", "u64", "float64", "f64", "complex64", "c64":
-		return 64, true
-	case "complex128", "c128":
-		return 128, true
-	}
-	return 0, false
+// dtypeBits is the width of an element type that user.hmc.dtype can name.
+func dtypeBits(name string) (uint64, bool) {
+	t, ok := tensors.TypeNamed(name)
+	return t.Bits, ok
 }
 
 // checkDtype says whether a name is a known element type.
@@ -31,6 +22,49 @@ func checkDtype(name string) error {
 		return fmt.Errorf("dtype %q is not known; use for example float32, bfloat16, int8: %w", name, ErrInvalid)
 	}
 	return nil
+}
+
+// headerXattr returns dtype or shape as the header of a file of one tensor
+// tells it. A shape is not told beside a dtype set by hand that it does not
+// fit.
+func (s *Store) headerXattr(ctx context.Context, a Attr, name string) (string, bool) {
+	if name != xattrDtype && name != xattrShape {
+		return "", false
+	}
+	t, ok := s.tensorIn(ctx, &a)
+	if !ok {
+		return "", false
+	}
+	if name == xattrDtype {
+		return t.Type.Name, true
+	}
+	dtype, err := s.textXattr(ctx, a.Ino, xattrDtype)
+	if err != nil || dtype != "" && checkShape(t.ShapeText(), dtype, t.Len) != nil {
+		return "", false
+	}
+	return t.ShapeText(), true
+}
+
+// isTold says whether an attribute that nobody has set is there all the same.
+func (s *Store) isTold(ctx context.Context, ino Ino, name string) bool {
+	if name != xattrDtype && name != xattrShape {
+		return false
+	}
+	a, err := s.Attr(ctx, ino)
+	if err != nil {
+		return false
+	}
+	_, ok := s.headerXattr(ctx, a, name)
+	return ok
+}
+
+// tensorSize is how many bytes dtype and shape speak of: those of the tensor
+// in a file of one, else all.
+func (s *Store) tensorSize(ctx context.Context, a Attr) uint64 {
+	if t, ok := s.tensorIn(ctx, &a); ok {
+		return t.Len
+	}
+	return a.Size
 }
 
 // parseSizes reads numbers separated by commas, each at most 63 bits.
@@ -80,8 +114,8 @@ func checkShape(shape, dtype string, size uint64) error {
 		}
 		return fmt.Errorf("shape %s does not divide %d bytes: %w", shape, size, ErrInvalid)
 	}
-	high, total := bits.Mul64(n, uint64(width)/8)
-	if high != 0 || total != size {
+	high, low := bits.Mul64(n, width)
+	if high != size>>61 || low != size<<3 {
 		return fmt.Errorf("shape %s of %s does not make %d bytes: %w", shape, dtype, size, ErrInvalid)
 	}
 	return nil

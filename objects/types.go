@@ -15,6 +15,8 @@ const (
 	// StateLost is an object whose device memory is gone: its device is in
 	// another epoch. It keeps its name, and reading it fails with ErrLost.
 	StateLost State = "lost"
+	// StateBound is an object whose bytes are memory of another process.
+	StateBound State = "bound"
 )
 
 // Attr is an inode as its user sees it now: the record, with what open

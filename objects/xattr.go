@@ -27,6 +27,14 @@ const (
 	xattrBlobs    = hmcPrefix + "blobs"
 )
 
+// The attributes that are memory shared with other processes: Bind and Export
+// by the name of an attribute. They are not listed, so that a copy of all
+// attributes binds and exports nothing.
+const (
+	XattrBind   = hmcPrefix + "bind"
+	XattrHandle = hmcPrefix + "handle"
+)
+
 // told returns the attributes that are computed, in the order in which they
 // are listed; an empty one is not there.
 func (a Attr) told() []struct{ name, value string } {
@@ -59,8 +67,10 @@ func (s *Store) GetXattr(ctx context.Context, ino Ino, name string) ([]byte, err
 	switch name {
 	case xattrDtype, xattrShape, xattrBlobs:
 		return s.tensorXattr(ctx, a, name)
-	case hmcPrefix + "handle", hmcPrefix + "bind":
-		return nil, fmt.Errorf("attribute %s: %w", name, ErrUnsupported)
+	case XattrBind:
+		return s.boundTo(ctx, a)
+	case XattrHandle:
+		return nil, fmt.Errorf("read %s without saying for whom: %w", name, ErrForbidden)
 	}
 	return nil, fmt.Errorf("attribute %s of inode %d: %w", name, ino, metadata.ErrNoXattr)
 }
@@ -69,13 +79,20 @@ func (s *Store) GetXattr(ctx context.Context, ino Ino, name string) ([]byte, err
 // more when the object has another size since, to which it does not fit.
 func (s *Store) tensorXattr(ctx context.Context, a Attr, name string) ([]byte, error) {
 	value, err := s.getXattr(ctx, a.Ino, name)
-	if err != nil || name == xattrDtype {
-		return value, err
+	if err == nil && name != xattrDtype {
+		if err = s.checkTensor(ctx, a, name, string(value)); errors.Is(err, ErrInvalid) {
+			err = fmt.Errorf("attribute %s of another size: %w", name, metadata.ErrNoXattr)
+		}
 	}
-	if err = s.checkTensor(ctx, a, name, string(value)); errors.Is(err, ErrInvalid) {
-		return nil, fmt.Errorf("attribute %s of another size: %w", name, metadata.ErrNoXattr)
+	if errors.Is(err, metadata.ErrNoXattr) {
+		if told, ok := s.headerXattr(ctx, a, name); ok {
+			return []byte(told), nil
+		}
 	}
-	return value, err
+	if err != nil {
+		return nil, err
+	}
+	return value, nil
 }
 
 // forgetTensor removes what was said of bytes that are all gone.
@@ -114,11 +131,16 @@ func (s *Store) SetXattr(ctx context.Context, ino Ino, name string, value []byte
 		if err := s.checkTensor(ctx, a, name, string(value)); err != nil {
 			return fmt.Errorf("set %s: %w", name, err)
 		}
+		if _, told := s.headerXattr(ctx, a, name); told {
+			flags &^= metadata.XattrReplace // what the header tells is there
+		}
 		return s.setXattr(ctx, ino, name, value, flags)
 	case xattrDevice, xattrResident, xattrState, xattrPath:
 		return fmt.Errorf("set %s: %w", name, ErrReadOnly)
-	case hmcPrefix + "handle", hmcPrefix + "bind":
-		return fmt.Errorf("set %s: %w", name, ErrUnsupported)
+	case XattrHandle:
+		return fmt.Errorf("set %s: %w", name, ErrReadOnly)
+	case XattrBind:
+		return fmt.Errorf("set %s without saying for whom: %w", name, ErrForbidden)
 	}
 	return fmt.Errorf("set %s, which is not an attribute of hmcfs: %w", name, ErrUnsupported)
 }
@@ -149,19 +171,22 @@ func (s *Store) checkTensor(ctx context.Context, a Attr, name, value string) err
 		if err != nil {
 			return err
 		}
-		return checkShape(value, dtype, a.Size)
+		return checkShape(value, dtype, s.tensorSize(ctx, a))
 	}
 	if err := checkDtype(value); err != nil {
 		return err
 	}
-	shape, err := s.tensorXattr(ctx, a, xattrShape)
-	if errors.Is(err, metadata.ErrNoXattr) {
-		return nil
+	shape, err := s.getXattr(ctx, a.Ino, xattrShape)
+	if err == nil {
+		err = s.checkTensor(ctx, a, xattrShape, string(shape))
+	}
+	if errors.Is(err, metadata.ErrNoXattr) || errors.Is(err, ErrInvalid) {
+		return nil // there is none, or none that still fits
 	}
 	if err != nil {
 		return err
 	}
-	return checkShape(string(shape), value, a.Size)
+	return checkShape(string(shape), value, s.tensorSize(ctx, a))
 }
 
 // textXattr reads an attribute; one that is not there is empty.
@@ -190,6 +215,11 @@ func (s *Store) ListXattr(ctx context.Context, ino Ino) ([]string, error) {
 		_, err := s.tensorXattr(ctx, a, name)
 		return errors.Is(err, metadata.ErrNoXattr)
 	})
+	for _, name := range []string{xattrDtype, xattrShape} {
+		if _, ok := s.headerXattr(ctx, a, name); ok && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
 	for _, t := range a.told() {
 		if t.value != "" {
 			names = append(names, t.name)
@@ -211,10 +241,16 @@ func (s *Store) RemoveXattr(ctx context.Context, ino Ino, name string) error {
 			return fmt.Errorf("remove %s: %w", name, metadata.ErrNoXattr)
 		}
 		return s.meta.BindKey(ctx, ino, "")
-	case xattrDevice, xattrResident, xattrState, xattrPath:
+	case xattrDevice, xattrResident, xattrState, xattrPath, XattrBind:
 		return fmt.Errorf("remove %s: %w", name, ErrReadOnly)
+	case XattrHandle:
+		return s.EndExport(ctx, ino)
 	}
-	return s.removeXattr(ctx, ino, name)
+	err := s.removeXattr(ctx, ino, name)
+	if errors.Is(err, metadata.ErrNoXattr) && s.isTold(ctx, ino, name) {
+		return fmt.Errorf("remove %s, which the file's header tells: %w", name, ErrReadOnly)
+	}
+	return err
 }
 
 // Keys lists the keys behind after, in order.

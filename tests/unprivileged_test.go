@@ -82,19 +82,12 @@ func wantAllowed(t *testing.T, allowed bool, path string, flags int) {
 	}
 }
 
-// TestAdminSocketRefusesOthers has another user ask: the directory keeps him
-// out, and where it does not, the daemon looks at who asks.
+// TestAdminSocketRefusesOthers has another user ask: the daemon looks at who
+// that is.
 func TestAdminSocketRefusesOthers(t *testing.T) {
 	kit.Check(t)
 	m := mnt.Mount(t, mnt.Options{AllowOther: true})
 	socket := filepath.Join(m.RuntimeDir, "admin.sock")
-	mnt.AsUser(t, userAlice(), func() {
-		if _, err := askRaw(socket, "GET", adminapi.PathStatus); !os.IsPermission(err) {
-			t.Errorf("another user reaches the admin socket: %v", err)
-		}
-	})
-	must(t, os.Chmod(m.RuntimeDir, 0o755))
-	must(t, os.Chmod(socket, 0o666))
 	for _, request := range [][2]string{
 		{"GET", adminapi.PathStatus},
 		{"GET", adminapi.PathConfig},

@@ -134,3 +134,111 @@ func BenchmarkFileCopy(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkFileDirect prints the rate between a file of the host tier and a
+// card of endless speed, by the file's own pages and through slots, and the
+// ratio, as medians. The two take turns. The pages are registered before.
+func BenchmarkFileDirect(b *testing.B) {
+	const size = 256 * devices.MiB
+	card := newPinned(b, sim.Params{})
+	mem, f := memoryOn(b, card, size), memFile(b)
+	own, slots := newEngine(b, transport.Options{}), newEngine(b, transport.Options{NoRegister: true})
+	file, dev := transport.FileSpan("host", f, 0, size).Registrable(), transport.DeviceSpan(mem)
+	rate := func(e *transport.Engine, dst, src transport.Span) float64 {
+		start := time.Now()
+		if _, err := e.Copy(b.Context(), dst, src); err != nil {
+			b.Fatal(err)
+		}
+		return float64(size) / time.Since(start).Seconds() / 1e9
+	}
+	for name, ends := range map[string][2]transport.Span{"h2d": {dev, file}, "d2h": {file, dev}} {
+		b.Run(name, func(b *testing.B) {
+			rate(own, file, dev)
+			var direct, staged, ratios []float64
+			for b.Loop() {
+				x, y := rate(own, ends[0], ends[1]), rate(slots, ends[0], ends[1])
+				direct, staged, ratios = append(direct, x), append(staged, y), append(ratios, x/y)
+			}
+			b.ReportMetric(median(direct), "direct-GB/s")
+			b.ReportMetric(median(staged), "slots-GB/s")
+			b.ReportMetric(median(ratios), "ratio")
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
+
+// BenchmarkRegister prints what registering costs: the rate of a first copy
+// of a file that has its pages, and of one that is made by the copy.
+func BenchmarkRegister(b *testing.B) {
+	for name, fresh := range map[string]bool{"there": false, "fresh": true} {
+		for _, register := range []bool{true, false} {
+			b.Run(fmt.Sprintf("%s/register=%t", name, register), func(b *testing.B) {
+				benchRegister(b, fresh, transport.Options{NoRegister: !register})
+			})
+		}
+	}
+}
+
+func benchRegister(b *testing.B, fresh bool, o transport.Options) {
+	b.Helper()
+	const size = 256 * devices.MiB
+	card := newPinned(b, sim.Params{})
+	mem := transport.DeviceSpan(memoryOn(b, card, size))
+	e := newEngine(b, o)
+	f := memFile(b)
+	file := transport.FileSpan("host", f, 0, size).Registrable()
+	dst, src := file, mem
+	if !fresh {
+		dst, src = mem, file
+	}
+	b.SetBytes(int64(size))
+	for b.Loop() {
+		b.StopTimer()
+		e.ForgetDevice(card)
+		err := f.Truncate(0)
+		if err == nil && !fresh {
+			err = e.Fill(b.Context(), file, 1)
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.StartTimer()
+		if _, err = e.Copy(b.Context(), dst, src); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// nullCard takes no time to copy, and none to register.
+type nullCard struct{ *ram }
+
+func (d *nullCard) Alloc(_ context.Context, n devices.Size) (*devices.Memory, error) {
+	return devices.NewMemory(devices.MemorySpec{Device: d, Size: n, Epoch: d.Epoch(), Handle: []byte{}}), nil
+}
+func (d *nullCard) CopyIn(context.Context, devices.Span, []byte) error  { return nil }
+func (d *nullCard) CopyOut(context.Context, []byte, devices.Span) error { return nil }
+func (d *nullCard) Fill(context.Context, devices.Span, byte) error      { return nil }
+func (d *nullCard) PinHost([]byte) (func(), error)                      { return func() {}, nil }
+
+// BenchmarkDirectOverhead is what a copy by a file's own pages costs beside
+// the device's work: nothing is moved.
+func BenchmarkDirectOverhead(b *testing.B) {
+	for _, n := range []devices.Size{8 * mib, 16 * mib, 64 * mib} {
+		b.Run(fmt.Sprintf("%dMiB", n/mib), func(b *testing.B) {
+			d := &nullCard{newRAM("null")}
+			e := newEngine(b, transport.Options{})
+			f := memFile(b)
+			file := transport.FileSpan("host", f, 0, n).Registrable()
+			mem := memoryOn(b, d, n)
+			if err := e.Fill(b.Context(), file, 1); err != nil {
+				b.Fatal(err)
+			}
+			b.SetBytes(int64(n))
+			for b.Loop() {
+				if _, err := e.Copy(b.Context(), transport.DeviceSpan(mem), file); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

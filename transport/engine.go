@@ -15,9 +15,11 @@ import (
 // Engine moves bytes between spans, picks the way, and counts. All methods
 // may be called from any goroutine.
 type Engine struct {
-	opts     Options
-	log      *zap.Logger
-	slots    *SlotPool
+	opts  Options
+	log   *zap.Logger
+	slots *SlotPool
+	// regions is nil where no pages of files are registered.
+	regions  *regions
 	counters counters
 	gate     *gate
 	// close closes the engine once.
@@ -38,11 +40,17 @@ func New(o Options) (*Engine, error) {
 		slots: newSlotPool(o.MaxPinned),
 		gate:  newGate(),
 	}
+	if !o.NoRegister {
+		e.regions = newRegions(o.MaxRegistered)
+	}
 	e.close = sync.OnceValue(func() error {
 		// Whoever waits for a slot fails first; then the copies that have
 		// theirs end, and give them back to a closed pool, which frees them.
 		err := e.slots.close()
 		e.gate.close()
+		if e.regions != nil {
+			err = errors.Join(err, e.regions.close())
+		}
 		return err
 	})
 	return e, nil
@@ -122,7 +130,11 @@ func (e *Engine) Slots() *SlotPool { return e.slots }
 // Stats returns a snapshot of the counters.
 func (e *Engine) Stats() Stats {
 	used, total := e.slots.pinned()
-	return Stats{Paths: e.counters.snapshot(), PinnedInUse: used, PinnedTotal: total}
+	s := Stats{Paths: e.counters.snapshot(), PinnedInUse: used, PinnedTotal: total, PinFailures: e.slots.notPinned.Load()}
+	if e.regions != nil {
+		s.Registered = e.regions.stats()
+	}
+	return s
 }
 
 // Close waits for the copies that are under way and gives the pinned memory

@@ -42,7 +42,11 @@ func TestOptions(t *testing.T) {
 	}
 	var o transport.Options
 	o.EnsureDefaults()
-	if got, want := o.String(), "chunk-size=256.0 KiB slots=6 max-pinned=64.0 MiB"; got != want {
+	if got, want := o.String(), "chunk-size=256.0 KiB slots=6 max-pinned=64.0 MiB max-registered=16.0 GiB register-from=4.0 MiB"; got != want {
+		t.Errorf("options %q, want %q", got, want)
+	}
+	o.NoRegister = true
+	if got, want := o.String(), "chunk-size=256.0 KiB slots=6 max-pinned=64.0 MiB max-registered=0"; got != want {
 		t.Errorf("options %q, want %q", got, want)
 	}
 }
@@ -170,7 +174,8 @@ func TestCloseWaits(t *testing.T) {
 
 func TestStatsJSON(t *testing.T) {
 	e := newEngine(t, transport.Options{})
-	if text, err := json.Marshal(e.Stats()); err != nil || string(text) != `{"paths":[],"pinned_in_use":0,"pinned_total":0}` {
+	if text, err := json.Marshal(e.Stats()); err != nil || string(text) != `{"paths":[],"pinned_in_use":0,"pinned_total":0,"pin_failures":0,"registered":`+
+		`{"bytes":0,"hits":0,"registered":0,"failures":0,"evicted":0,"stale":0,"direct_bytes":0}}` {
 		t.Errorf("fresh counters are %s, error %v", text, err)
 	}
 	host := transport.HostSpan(make([]byte, 10))

@@ -62,7 +62,7 @@ func (e *Engine) fileToDevice(ctx context.Context, dst, src Span) error {
 		return err
 	}
 	if !ok {
-		return e.staged(ctx, dst, src)
+		return e.ownPages(ctx, dst, src)
 	}
 	defer view.Release()
 	return fileToHost(ctx, HostSpan(view.Bytes), src)
@@ -74,7 +74,7 @@ func (e *Engine) deviceToFile(ctx context.Context, dst, src Span) error {
 		return err
 	}
 	if !ok {
-		return e.staged(ctx, dst, src)
+		return e.ownPages(ctx, dst, src)
 	}
 	defer view.Release()
 	return hostToFile(ctx, dst, HostSpan(view.Bytes))

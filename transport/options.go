@@ -11,9 +11,11 @@ import (
 
 // The defaults of Options. doc.go tells how they were found.
 const (
-	DefaultChunkSize = 256 * devices.KiB
-	DefaultSlots     = 6
-	DefaultMaxPinned = 64 * devices.MiB
+	DefaultChunkSize     = 256 * devices.KiB
+	DefaultSlots         = 6
+	DefaultMaxPinned     = 64 * devices.MiB
+	DefaultMaxRegistered = 16 * devices.GiB
+	DefaultRegisterFrom  = 4 * devices.MiB
 )
 
 // The bounds of Options.
@@ -38,6 +40,16 @@ type Options struct {
 	// use and kept for reuse: at least Slots times ChunkSize, rounded up to
 	// a power of two. Default 64 MiB.
 	MaxPinned devices.Size
+	// MaxRegistered is the most bytes of files' own pages that devices have
+	// registered. The pages are memory of the tier already, so what it bounds
+	// is what the devices need to reach them. Default 16 GiB.
+	MaxRegistered devices.Size
+	// RegisterFrom is the smallest copy for which pages of a file are
+	// registered. Default 4 MiB.
+	RegisterFrom devices.Size
+	// NoRegister turns it off: every copy between a file and a device that
+	// can't be mapped goes through slots.
+	NoRegister bool
 	// Listener is told of every copy. A nil function is not called.
 	Listener Listener
 	// Logger gets a debug line for each failed copy; nil is none.
@@ -54,6 +66,12 @@ func (o *Options) EnsureDefaults() {
 	}
 	if o.MaxPinned == 0 {
 		o.MaxPinned = DefaultMaxPinned
+	}
+	if o.MaxRegistered == 0 {
+		o.MaxRegistered = DefaultMaxRegistered
+	}
+	if o.RegisterFrom == 0 {
+		o.RegisterFrom = DefaultRegisterFrom
 	}
 	if o.Logger == nil {
 		o.Logger = zap.NewNop()
@@ -78,5 +96,9 @@ func (o *Options) Validate() error {
 
 // String writes the options on one line, for the log.
 func (o *Options) String() string {
-	return fmt.Sprintf("chunk-size=%v slots=%d max-pinned=%v", o.ChunkSize, o.Slots, o.MaxPinned)
+	text := fmt.Sprintf("chunk-size=%v slots=%d max-pinned=%v", o.ChunkSize, o.Slots, o.MaxPinned)
+	if o.NoRegister {
+		return text + " max-registered=0"
+	}
+	return text + fmt.Sprintf(" max-registered=%v register-from=%v", o.MaxRegistered, o.RegisterFrom)
 }

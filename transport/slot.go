@@ -47,14 +47,18 @@ func (s *Slot) Bytes() []byte { return s.mem[:s.n:s.n] }
 
 // Pin locks the slot's memory for a device, if the device can, so that its
 // copies run at full speed. The slot stays pinned while the pool recycles
-// it. Preconditions: the caller holds the slot.
+// it. Where the device fails to, the slot is plain memory for it for good, and
+// Stats.PinFailures counts it. Preconditions: the caller holds the slot.
 func (s *Slot) Pin(d devices.Device) {
 	for _, p := range s.pins {
 		if p.device == d {
 			return
 		}
 	}
-	unpin, _ := devices.PinHost(d, s.mem)
+	unpin, pinned := devices.PinHost(d, s.mem)
+	if _, able := d.(devices.Pinner); able && !pinned {
+		s.pool.notPinned.Add(1)
+	}
 	s.pins = append(s.pins, pin{device: d, unpin: unpin})
 }
 

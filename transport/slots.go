@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"github.com/hmcfs/hmcfs/devices"
 )
@@ -18,6 +19,8 @@ import (
 // TryGet.
 type SlotPool struct {
 	max devices.Size
+	// notPinned counts the slots that a device could not lock.
+	notPinned atomic.Uint64
 
 	mu sync.Mutex
 	// idle are the slots kept for reuse, by size; the last one given back is

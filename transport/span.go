@@ -19,6 +19,8 @@ type Span struct {
 	name devices.Name
 	off  int64
 	n    devices.Size
+	// registrable says that devices may reach the file's own pages.
+	registrable bool
 }
 
 // DeviceSpan is a part of device memory.

@@ -3,7 +3,7 @@ package transport
 import "github.com/hmcfs/hmcfs/devices"
 
 // Stats is a snapshot of an engine's counters. They only grow, apart from the
-// two gauges of pinned memory.
+// gauges of pinned and registered memory.
 type Stats struct {
 	// Paths has one row for each path and device that was used, ordered by
 	// path, then device.
@@ -12,6 +12,32 @@ type Stats struct {
 	PinnedInUse devices.Size `json:"pinned_in_use"`
 	// PinnedTotal is the bytes of all slots, with those kept for reuse.
 	PinnedTotal devices.Size `json:"pinned_total"`
+	// PinFailures is how often a device that locks host memory failed to lock
+	// a slot: copies through it are slower.
+	PinFailures uint64 `json:"pin_failures"`
+	// Registered tells of the files' own pages that devices reach.
+	Registered RegisteredStats `json:"registered"`
+}
+
+// RegisteredStats counts what devices copy from and to files' own pages.
+type RegisteredStats struct {
+	// Bytes is how much of files is registered now: a gauge.
+	Bytes devices.Size `json:"bytes"`
+	// Hits is how many pieces found their pages registered, Registered how
+	// many had to be registered first.
+	Hits       uint64 `json:"hits"`
+	Registered uint64 `json:"registered"`
+	// Failures is how many pieces a device could not register. They, and
+	// later copies between that file and that device, went through slots.
+	Failures uint64 `json:"failures"`
+	// Evicted is how many pieces were given up for others, for want of room.
+	Evicted uint64 `json:"evicted"`
+	// Stale is how many pieces were found to be registered no more, since the
+	// device was lost or the pages were taken from the file unnoticed.
+	Stale uint64 `json:"stale"`
+	// DirectBytes is how many bytes went this way. They are in the path's
+	// Bytes too.
+	DirectBytes uint64 `json:"direct_bytes"`
 }
 
 // PathStats counts the copies of one path for one device.

@@ -39,6 +39,8 @@ func Run(t *testing.T, open Opener) {
 		{"PinHost", checkPinHost},
 		{"CopyPeer", checkCopyPeer},
 		{"Files", checkFiles},
+		{"Export", checkExport},
+		{"Import", checkImport},
 		{"Close", checkClose},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -16,6 +16,9 @@
 //	var fns api
 //	err = lib.Resolve(&fns)
 //
+// A field may be of a Go function type where words are not enough: a structure
+// by value lies on the stack on x86-64 and behind a pointer on arm64.
+//
 // A table is a plain value: two drivers may hold two of them, and a test may
 // point one at a stand-in library.
 //

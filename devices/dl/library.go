@@ -106,9 +106,12 @@ func (h *Handle) Lookup(symbol string) (Func, error) {
 }
 
 // Resolve fills a function table: table is a pointer to a struct whose fields
-// are of type Func with the tag `dl:"symbol"`. A field tagged
+// have the tag `dl:"symbol"` and are of type Func, or of a Go function type for
+// what words can't pass, such as a structure by value. A field tagged
 // `dl:"symbol,optional"` stays zero where the library lacks the symbol. Every
 // missing symbol is reported at once, and the table is of no use then.
+//
+// A field of a Go function type is far slower to call than a Func.
 //
 // It panics if table is not such a pointer: that is a bug of the caller.
 func (h *Handle) Resolve(table any) error {
@@ -121,10 +124,16 @@ func (h *Handle) Resolve(table any) error {
 		}
 		symbol, option, _ := strings.Cut(tag, ",")
 		fn, err := h.Lookup(symbol)
-		if err != nil && option != "optional" {
+		field := v.Field(i)
+		switch {
+		case err != nil && option != "optional":
 			faults = append(faults, err)
+		case err != nil:
+		case field.Kind() == reflect.Func:
+			purego.RegisterFunc(field.Addr().Interface(), uintptr(fn))
+		default:
+			field.SetUint(uint64(fn))
 		}
-		v.Field(i).SetUint(uint64(fn))
 	}
 	return errors.Join(faults...)
 }

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/hmcfs/hmcfs/tests/standin"
 )
 
 func libc() Library {
@@ -67,6 +69,46 @@ func TestResolve(t *testing.T) {
 	}
 	if got := int(int32(table.Getpid.Call())); got != os.Getpid() {
 		t.Errorf("getpid says %d, it is %d", got, os.Getpid())
+	}
+}
+
+// TestResolveTyped calls functions with a structure by value, small enough for
+// registers and too large for them.
+func TestResolveTyped(t *testing.T) {
+	type handle struct{ Words [8]uint64 }
+	type pair struct{ Quot, Rem int64 }
+	h, err := Open(Library{Names: []string{filepath.Join(standin.Library(t, "byvalue", "libbyvalue.so"), "libbyvalue.so")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var table struct {
+		Fold    func(out *uint64, h handle, flags uint32) int32 `dl:"fold"`
+		Sum     func(p pair) int64                              `dl:"sum"`
+		Missing func()                                          `dl:"no_such_function,optional"`
+	}
+	if err := h.Resolve(&table); err != nil {
+		t.Fatal(err)
+	}
+	if table.Missing != nil {
+		t.Error("a function that the library lacks")
+	}
+	if got := table.Sum(pair{40, 2}); got != 42 {
+		t.Errorf("sum %d", got)
+	}
+	var in handle
+	want := uint64(0)
+	for i := range in.Words {
+		in.Words[i] = uint64(i)*0x9e3779b97f4a7c15 + 7
+		want = want*31 + in.Words[i]
+	}
+	var got uint64
+	if code := table.Fold(&got, in, 0xfffffff1); code != -15 || got != want {
+		t.Errorf("code %d, fold %x, want -15 and %x", code, got, want)
+	}
+	if err := h.Resolve(&struct {
+		A func() `dl:"no_such_function"`
+	}{}); !errors.Is(err, ErrNoSymbol) {
+		t.Errorf("a missing function: %v", err)
 	}
 }
 

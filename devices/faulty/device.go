@@ -2,7 +2,6 @@ package faulty
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync/atomic"
 
@@ -78,15 +77,7 @@ func (c *core) Alloc(ctx context.Context, n devices.Size) (*devices.Memory, erro
 	if err != nil {
 		return nil, err
 	}
-	return devices.NewMemory(devices.MemorySpec{
-		Device: c.self,
-		Size:   inner.Size(),
-		Epoch:  inner.Epoch(),
-		Handle: handle{inner: inner},
-		Free: func() error {
-			return errors.Join(c.ask(Free, n, false), inner.Release())
-		},
-	}), nil
+	return c.wrap(inner), nil
 }
 
 // CopyIn copies host to device.

@@ -135,6 +135,82 @@ func TestEachKind(t *testing.T) {
 	}
 }
 
+// sharer is a device whose memory all of this process can open.
+type sharer struct {
+	devices.Device
+	mem *devices.Memory
+}
+
+func (s *sharer) ExportKinds() []devices.HandleKind { return []devices.HandleKind{devices.HandleMemfd} }
+
+func (s *sharer) AllocShared(ctx context.Context, n devices.Size, _ devices.HandleKind) (*devices.Memory, error) {
+	return s.Alloc(ctx, n)
+}
+
+func (s *sharer) Export(_ context.Context, m *devices.Memory) (devices.Handle, error) {
+	s.mem = m
+	return devices.Handle{Kind: devices.HandleMemfd, Size: m.Size()}, nil
+}
+
+func (s *sharer) Import(_ context.Context, h devices.Handle) (*devices.Memory, error) {
+	if h.Kind != devices.HandleMemfd {
+		return nil, devices.ErrHandle
+	}
+	s.mem.Retain()
+	return s.mem, nil
+}
+
+// TestShare passes export and import through, and fails each of them.
+func TestShare(t *testing.T) {
+	ctx, boom := t.Context(), errors.New("boom")
+	var fail Kind = -1
+	dev := Wrap(&sharer{Device: sim.New(0, sim.Params{Size: devices.MiB})}, func(op Op) error {
+		if op.Kind == fail {
+			return boom
+		}
+		return nil
+	})
+	defer func() { _ = dev.Close() }()
+	if kinds := devices.ExportKinds(dev); len(kinds) != 1 || kinds[0] != devices.HandleMemfd {
+		t.Errorf("kinds %v", kinds)
+	}
+	mem, err := devices.AllocShared(ctx, dev, 5000, devices.HandleMemfd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := devicetest.Bytes(5000, 1)
+	if err = dev.CopyIn(ctx, mem.All(), want); err != nil {
+		t.Fatal(err)
+	}
+	h, err := devices.Export(ctx, mem)
+	if err != nil {
+		t.Fatal(err)
+	}
+	opened, err := devices.Import(ctx, dev, h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := make([]byte, 5000)
+	if err := errors.Join(dev.CopyOut(ctx, got, opened.All()), devicetest.Compare(got, want), opened.Release()); err != nil {
+		t.Error(err)
+	}
+	if _, err := devices.Import(ctx, dev, devices.Handle{}); !errors.Is(err, devices.ErrHandle) {
+		t.Errorf("a wrong handle: %v", err)
+	}
+	for kind, call := range map[Kind]func() error{
+		Alloc:  func() error { _, err := devices.AllocShared(ctx, dev, 1, devices.HandleMemfd); return err },
+		Export: func() error { _, err := devices.Export(ctx, mem); return err },
+		Import: func() error { _, err := devices.Import(ctx, dev, h); return err },
+	} {
+		if fail = kind; !errors.Is(call(), boom) {
+			t.Errorf("%v does not fail", kind)
+		}
+	}
+	if err := mem.Release(); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestFreeFaultFrees checks that a fault in free leaks nothing.
 func TestFreeFaultFrees(t *testing.T) {
 	inner := sim.New(0, sim.Params{Size: devices.MiB})

@@ -27,6 +27,8 @@ const (
 	RemoveFile
 	ListFiles
 	ReserveFile
+	Export
+	Import
 )
 
 // String names the operation.
@@ -34,6 +36,7 @@ func (k Kind) String() string {
 	names := [...]string{
 		"alloc", "free", "copy in", "copy out", "copy", "fill", "usage", "map",
 		"peer copy", "pin", "open file", "remove file", "list files", "reserve file",
+		"export", "import",
 	}
 	if k < 0 || int(k) >= len(names) {
 		return fmt.Sprintf("operation %d", int(k))
@@ -75,6 +78,7 @@ func known(err error) bool {
 	for _, sentinel := range []error{
 		devices.ErrOutOfMemory, devices.ErrRange, devices.ErrLost, devices.ErrClosed,
 		devices.ErrDevice, devices.ErrUnsupported, devices.ErrNoDevice, devices.ErrForeign,
+		devices.ErrHandle,
 	} {
 		if errors.Is(err, sentinel) {
 			return true

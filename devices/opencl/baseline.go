@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/devices/internal/moves"
 )
 
 // BaselineOptions says what to measure.
@@ -53,7 +54,7 @@ func (d *Driver) Baseline(ctx context.Context, spec devices.Spec, opts BaselineO
 	}
 	host := make([]byte, min(opts.Chunk, opts.Size))
 	chunks := func(move func(off, n devices.Size) error) func() error {
-		return func() error { return pieces(ctx, opts.Size, devices.Size(len(host)), move) }
+		return func() error { return moves.Pieces(ctx, opts.Size, devices.Size(len(host)), move) }
 	}
 	for _, m := range []struct {
 		rate *float64

@@ -5,11 +5,8 @@ import (
 	"fmt"
 
 	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/devices/internal/moves"
 )
-
-// overlapPiece is the least step by which overlapping ranges are moved in
-// place; closer ones go through a buffer of at most hostPiece.
-const overlapPiece = 4 * devices.MiB
 
 // CopyIn moves bytes host to device by write commands.
 func (d *device) CopyIn(ctx context.Context, dst devices.Span, src []byte) error {
@@ -19,7 +16,7 @@ func (d *device) CopyIn(ctx context.Context, dst devices.Span, src []byte) error
 	}
 	defer leave()
 	b := d.buffer(dst)
-	return pieces(ctx, dst.Len, hostPiece, func(off, n devices.Size) error {
+	return moves.Pieces(ctx, dst.Len, moves.HostPiece, func(off, n devices.Size) error {
 		return d.api.write(d.in, b.mem, uint64(dst.Off)+uint64(off), src[off:off+n])
 	})
 }
@@ -32,7 +29,7 @@ func (d *device) CopyOut(ctx context.Context, dst []byte, src devices.Span) erro
 	}
 	defer leave()
 	b := d.buffer(src)
-	return pieces(ctx, src.Len, hostPiece, func(off, n devices.Size) error {
+	return moves.Pieces(ctx, src.Len, moves.HostPiece, func(off, n devices.Size) error {
 		return d.api.read(d.out, b.mem, uint64(src.Off)+uint64(off), dst[off:off+n])
 	})
 }
@@ -99,57 +96,37 @@ func (d *device) piece() devices.Size {
 	return devicePiece
 }
 
-// pieces cuts n bytes and calls fn for each piece in order, until one fails or
-// the context ends.
-func pieces(ctx context.Context, n, piece devices.Size, fn func(off, n devices.Size) error) error {
-	for off := devices.Size(0); off < n; off += piece {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		if err := fn(off, min(piece, n-off)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // copyForward moves n bytes from the first to the last.
 func (d *device) copyForward(ctx context.Context, dst, src place, n, piece devices.Size) error {
-	return pieces(ctx, n, piece, func(off, n devices.Size) error {
+	return moves.Pieces(ctx, n, piece, func(off, n devices.Size) error {
 		return d.api.copy(d.within, dst.at(off), src.at(off), uint64(n))
 	})
 }
 
 // copyOverlap moves n bytes between ranges of one buffer that overlap, which
-// no single command may do: in pieces that don't, begun at the end that the
-// move does not overwrite first.
+// no single command may do.
 func (d *device) copyOverlap(ctx context.Context, dst, src place, n devices.Size) error {
-	up := dst.off > src.off
-	distance := devices.Size(max(dst.off, src.off) - min(dst.off, src.off))
-	step := func(off, n devices.Size) error {
-		return d.api.copy(d.within, dst.at(off), src.at(off), uint64(n))
-	}
-	piece := min(distance, d.piece())
-	if distance < overlapPiece {
-		piece = min(n, hostPiece)
-		scratch, err := d.api.createBuffer(d.context, clMemReadWrite, uint64(piece), nil)
-		if err != nil {
-			return err
-		}
-		defer func() { _ = d.api.releaseBuffer(scratch) }()
-		step = func(off, n devices.Size) error {
-			if err := d.api.copy(d.within, place{mem: scratch}, src.at(off), uint64(n)); err != nil {
-				return err
+	return moves.Overlap{
+		Piece: d.piece(),
+		Copy: func(off, n devices.Size) error {
+			return d.api.copy(d.within, dst.at(off), src.at(off), uint64(n))
+		},
+		Scratch: func(n devices.Size) (moves.Scratch, error) {
+			scratch, err := d.api.createBuffer(d.context, clMemReadWrite, uint64(n), nil)
+			if err != nil {
+				return moves.Scratch{}, err
 			}
-			return d.api.copy(d.within, dst.at(off), place{mem: scratch}, uint64(n))
-		}
-	}
-	return pieces(ctx, n, piece, func(off, length devices.Size) error {
-		if up {
-			off = n - off - length
-		}
-		return step(off, length)
-	})
+			return moves.Scratch{
+				Out: func(off, n devices.Size) error {
+					return d.api.copy(d.within, place{mem: scratch}, src.at(off), uint64(n))
+				},
+				Back: func(off, n devices.Size) error {
+					return d.api.copy(d.within, dst.at(off), place{mem: scratch}, uint64(n))
+				},
+				Free: func() error { return d.api.releaseBuffer(scratch) },
+			}, nil
+		},
+	}.Move(ctx, devices.Offset(dst.off), devices.Offset(src.off), n)
 }
 
 // fillCommands sets n bytes. A pattern of several bytes is what GPUs are fast
@@ -171,7 +148,7 @@ func (d *device) fillCommands(ctx context.Context, dst place, n devices.Size, va
 		from, to uint64
 		width    int
 	}{{dst.off, head, 1}, {head, tail, len(pattern)}, {tail, end, 1}} {
-		err := pieces(ctx, devices.Size(part.to-part.from), d.piece(), func(off, n devices.Size) error {
+		err := moves.Pieces(ctx, devices.Size(part.to-part.from), d.piece(), func(off, n devices.Size) error {
 			return d.api.fill(d.within, place{mem: dst.mem, off: part.from}.at(off), uint64(n), pattern[:part.width])
 		})
 		if err != nil {

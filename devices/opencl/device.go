@@ -14,7 +14,6 @@ import (
 
 // Pieces of work, between two of which a context is looked at.
 const (
-	hostPiece   = 16 * devices.MiB  // moved between host and device
 	sharedPiece = 64 * devices.MiB  // moved inside memory that the host shares
 	devicePiece = 512 * devices.MiB // moved inside a device's own memory
 )

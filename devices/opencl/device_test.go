@@ -8,6 +8,7 @@ import (
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/devices/devicetest"
+	"github.com/hmcfs/hmcfs/devices/internal/moves"
 )
 
 func TestConformance(t *testing.T) {
@@ -68,11 +69,11 @@ func TestCopyBetweenMemories(t *testing.T) {
 func TestCopyOverlapIsMemmove(t *testing.T) {
 	// More than a piece that is moved through a buffer, and than two that are
 	// moved in place.
-	const n = int(hostPiece) + 2<<20 + 5
+	const n = int(moves.HostPiece) + 2<<20 + 5
 	first, want, got := noise(n, 3), make([]byte, n), make([]byte, n)
 	kinds(t, func(t *testing.T, dev devices.Device) {
 		mem := alloc(t, dev, devices.Size(n))
-		for _, distance := range []int{0, 1, 13, 4096, 1<<20 + 1, int(overlapPiece), 13 << 20} {
+		for _, distance := range []int{0, 1, 13, 4096, 1<<20 + 1, 4 << 20, 13 << 20} {
 			for _, up := range []bool{false, true} {
 				dst, src := 0, distance
 				if up {

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/devices/internal/moves"
 )
 
 // mappedDevice is a device whose memory is the host's own: it shows it without
@@ -58,7 +59,7 @@ func (d *mappedDevice) CopyIn(ctx context.Context, dst devices.Span, src []byte)
 	}
 	defer d.letGo(b)
 	to := b.bytes(dst.Range)
-	return pieces(ctx, dst.Len, hostPiece, func(off, n devices.Size) error {
+	return moves.Pieces(ctx, dst.Len, moves.HostPiece, func(off, n devices.Size) error {
 		copy(to[off:off+n], src[off:off+n])
 		return nil
 	})
@@ -77,7 +78,7 @@ func (d *mappedDevice) CopyOut(ctx context.Context, dst []byte, src devices.Span
 	}
 	defer d.letGo(b)
 	from := b.bytes(src.Range)
-	return pieces(ctx, src.Len, hostPiece, func(off, n devices.Size) error {
+	return moves.Pieces(ctx, src.Len, moves.HostPiece, func(off, n devices.Size) error {
 		copy(dst[off:off+n], from[off:off+n])
 		return nil
 	})
@@ -96,7 +97,7 @@ func (d *mappedDevice) Copy(ctx context.Context, dst, src devices.Span) error {
 	to, from := d.buffer(dst), d.buffer(src)
 	overlap := to == from && dst.Overlaps(src.Range)
 	up := overlap && dst.Off > src.Off
-	return pieces(ctx, src.Len, sharedPiece, func(off, n devices.Size) error {
+	return moves.Pieces(ctx, src.Len, sharedPiece, func(off, n devices.Size) error {
 		if up {
 			off = src.Len - off - n
 		}
@@ -124,7 +125,7 @@ func (d *mappedDevice) Fill(ctx context.Context, dst devices.Span, value byte) e
 	}
 	defer leave()
 	b := d.buffer(dst)
-	return pieces(ctx, dst.Len, sharedPiece, func(off, n devices.Size) error {
+	return moves.Pieces(ctx, dst.Len, sharedPiece, func(off, n devices.Size) error {
 		part := devices.Range{Off: dst.Off + devices.Offset(off), Len: n}
 		command := func() error {
 			return d.fillCommands(ctx, place{b.mem, uint64(part.Off)}, n, value)

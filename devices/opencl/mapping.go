@@ -9,6 +9,7 @@ import (
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/devices/dl"
+	"github.com/hmcfs/hmcfs/devices/internal/moves"
 )
 
 // mapWhole makes the map of the buffer if there is none.
@@ -58,7 +59,7 @@ func (d *mappedDevice) populate(ctx context.Context, b *buffer) error {
 		return err
 	}
 	defer d.letGo(b)
-	return pieces(ctx, b.size, sharedPiece, func(off, n devices.Size) error {
+	return moves.Pieces(ctx, b.size, sharedPiece, func(off, n devices.Size) error {
 		populatePages(b.bytes(devices.Range{Off: devices.Offset(off), Len: n}), int(b.pageOffset(off)))
 		return nil
 	})

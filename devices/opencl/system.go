@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/devices/internal/sysfs"
 )
 
 // system is where the kernel tells of the machine.
@@ -20,18 +21,7 @@ type system struct {
 // numaNode is the node of the host that a PCI device hangs on, -1 where
 // unknown.
 func (s system) numaNode(pci string) int {
-	if pci == "" {
-		return -1
-	}
-	text, err := os.ReadFile(filepath.Join(s.sys, "bus/pci/devices", pci, "numa_node"))
-	if err != nil {
-		return -1
-	}
-	node, err := strconv.Atoi(strings.TrimSpace(string(text)))
-	if err != nil {
-		return -1
-	}
-	return node
+	return sysfs.NUMANode(s.sys, pci)
 }
 
 // available is how much memory the host can still give out; ok is false

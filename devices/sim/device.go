@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
+	"os"
 	"sync"
 	"sync/atomic"
 
@@ -17,7 +17,7 @@ import (
 // Device is a simulated device without the ability to be mapped.
 type Device struct {
 	// self is what memories name as their device: this, or the MappedDevice
-	// around it.
+	// or PinnedDevice around it.
 	self  devices.Device
 	info  devices.Info
 	epoch atomic.Uint64
@@ -32,11 +32,26 @@ type Device struct {
 	// +checklocks:mu
 	used devices.Size
 	// +checklocks:mu
-	blocks map[*hostmem.Block]devices.Size
+	blocks map[*hostmem.Block]allocation
 }
 
-func newBlocks() map[*hostmem.Block]devices.Size {
-	return map[*hostmem.Block]devices.Size{}
+// allocation is what the books say of a block.
+type allocation struct {
+	size devices.Size
+	// shared is the memfd of a block that can be exported, else nil.
+	shared *os.File
+}
+
+// close ends the descriptor; who has mapped the memory keeps it.
+func (a allocation) close() error {
+	if a.shared == nil {
+		return nil
+	}
+	return a.shared.Close()
+}
+
+func newBlocks() map[*hostmem.Block]allocation {
+	return map[*hostmem.Block]allocation{}
 }
 
 // Info returns the facts.
@@ -47,6 +62,13 @@ func (d *Device) Epoch() devices.Epoch { return devices.Epoch(d.epoch.Load()) }
 
 // Alloc takes n bytes, which are zero.
 func (d *Device) Alloc(ctx context.Context, n devices.Size) (*devices.Memory, error) {
+	return d.alloc(ctx, n, mapAnonymous)
+}
+
+// mapper maps n bytes of zeros; file is their descriptor, if they have one.
+type mapper func(n devices.Size) (block *hostmem.Block, file *os.File, err error)
+
+func (d *Device) alloc(ctx context.Context, n devices.Size, memory mapper) (*devices.Memory, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -57,7 +79,7 @@ func (d *Device) Alloc(ctx context.Context, n devices.Size) (*devices.Memory, er
 	if err != nil {
 		return nil, err
 	}
-	block, err := mapAnonymous(n)
+	block, file, err := memory(n)
 	if err != nil {
 		d.unreserve(epoch, n)
 		if errors.Is(err, unix.ENOMEM) {
@@ -65,8 +87,9 @@ func (d *Device) Alloc(ctx context.Context, n devices.Size) (*devices.Memory, er
 		}
 		return nil, fmt.Errorf("map %v for %s: %w: %w", n, d.info.Name, devices.ErrDevice, err)
 	}
-	if err := d.adopt(block, n, epoch); err != nil {
-		return nil, errors.Join(err, block.End(err))
+	a := allocation{size: n, shared: file}
+	if err := d.adopt(block, a, epoch); err != nil {
+		return nil, errors.Join(err, block.End(err), a.close())
 	}
 	return devices.NewMemory(devices.MemorySpec{
 		Device: d.self,
@@ -100,7 +123,7 @@ func (d *Device) unreserve(epoch devices.Epoch, n devices.Size) {
 }
 
 // adopt lists a block as live, unless its epoch has ended meanwhile.
-func (d *Device) adopt(block *hostmem.Block, n devices.Size, epoch devices.Epoch) error {
+func (d *Device) adopt(block *hostmem.Block, a allocation, epoch devices.Epoch) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	switch {
@@ -109,28 +132,29 @@ func (d *Device) adopt(block *hostmem.Block, n devices.Size, epoch devices.Epoch
 	case d.Epoch() != epoch:
 		return d.errLost()
 	}
-	d.blocks[block] = n
+	d.blocks[block] = a
 	return nil
 }
 
 func (d *Device) free(block *hostmem.Block) error {
 	d.mu.Lock()
 	// A block that the device has lost is not in the table any more.
-	d.used -= d.blocks[block]
+	a := d.blocks[block]
+	d.used -= a.size
 	delete(d.blocks, block)
 	d.mu.Unlock()
-	return block.End(d.errClosed())
+	return errors.Join(block.End(d.errClosed()), a.close())
 }
 
 // mapAnonymous maps private zero pages, huge ones where the kernel has them.
-func mapAnonymous(n devices.Size) (*hostmem.Block, error) {
+func mapAnonymous(n devices.Size) (*hostmem.Block, *os.File, error) {
 	mapping, err := unix.Mmap(-1, 0, int(n), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	// Without huge pages the memory is slower to touch, and works.
 	_ = unix.Madvise(mapping, unix.MADV_HUGEPAGE)
-	return hostmem.NewBlock(mapping), nil
+	return hostmem.NewBlock(mapping), nil, nil
 }
 
 // CopyIn moves bytes host to device at the set speed.
@@ -170,9 +194,9 @@ func (d *Device) Crash() {
 	d.epoch.Store(uint64(devices.NextEpoch(d.Epoch())))
 	lost := d.takeBlocks()
 	d.mu.Unlock()
-	for block := range maps.Keys(lost) {
+	for block, a := range lost {
 		// The memory is lost either way.
-		_ = block.End(d.errLost())
+		_, _ = block.End(d.errLost()), a.close()
 	}
 }
 
@@ -183,8 +207,8 @@ func (d *Device) Close() error {
 	blocks := d.takeBlocks()
 	d.mu.Unlock()
 	var errs []error
-	for block := range maps.Keys(blocks) {
-		errs = append(errs, block.End(d.errClosed()))
+	for block, a := range blocks {
+		errs = append(errs, block.End(d.errClosed()), a.close())
 	}
 	return errors.Join(errs...)
 }
@@ -192,7 +216,7 @@ func (d *Device) Close() error {
 // takeBlocks empties the books.
 //
 // +checklocks:d.mu
-func (d *Device) takeBlocks() map[*hostmem.Block]devices.Size {
+func (d *Device) takeBlocks() map[*hostmem.Block]allocation {
 	blocks := d.blocks
 	d.blocks = newBlocks()
 	d.used = 0
@@ -230,6 +254,8 @@ func As(dev devices.Device) *Device {
 		case *Device:
 			return d
 		case *MappedDevice:
+			return d.Device
+		case *PinnedDevice:
 			return d.Device
 		case interface{ Unwrap() devices.Device }:
 			dev = d.Unwrap()

@@ -4,6 +4,13 @@
 //
 //	sim:0,size=1GiB,bandwidth=20GB/s,latency=5us,mapped=true
 //
+// # Registered memory
+//
+// With pinned=true the device registers host memory, as a discrete card does:
+// large copies between it and the host tier use the files' own pages. It
+// refuses what a vendor's library would: memory that is registered in part, or
+// twice. Giving memory back while a copy uses it fails the copies that follow.
+//
 // # Speed
 //
 // Each direction (host to device, device to host, inside the device) is a
@@ -19,8 +26,15 @@
 // Crash loses all memory, as the reset of a card does. Copies that are under
 // way end as they would have, into memory that nobody will see again.
 //
+// # Sharing
+//
+// Memory of AllocShared is a memfd, which another process can map. It is
+// sealed against shrinking and growing: a mapping of ours would be a SIGBUS
+// after a truncation. Who has it mapped keeps it after its release and after
+// Crash, and then sees nothing of the device any more.
+//
 // # Lock order
 //
-// Device.mu and each channel's lock are leaves. Nothing is copied, mapped or
-// waited for with one of them held.
+// Device.mu, PinnedDevice.pinMu and each channel's lock are leaves. Nothing is
+// copied, mapped or waited for with one of them held.
 package sim

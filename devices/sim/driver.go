@@ -31,6 +31,9 @@ type Params struct {
 	Latency time.Duration
 	// Mapped makes a device whose memory the host can map.
 	Mapped bool
+	// Pinned makes a device that has host memory registered before it reaches
+	// it by itself, as a discrete card does. It can't be Mapped too.
+	Pinned bool
 }
 
 // Driver opens simulated devices. It is stateless.
@@ -56,6 +59,7 @@ func (Driver) Open(_ context.Context, spec devices.Spec) (devices.Device, error)
 		Bandwidth: read.Rate("bandwidth", 0),
 		Latency:   read.Duration("latency", 0),
 		Mapped:    read.Bool("mapped", false),
+		Pinned:    read.Bool("pinned", false),
 	}
 	p.CopyBandwidth = read.Rate("copybandwidth", p.Bandwidth)
 	if err := read.Err(); err != nil {
@@ -64,10 +68,14 @@ func (Driver) Open(_ context.Context, spec devices.Spec) (devices.Device, error)
 	if p.MaxAlloc > p.Size {
 		return nil, fmt.Errorf("device %q: maxalloc %v is more than the size %v", spec.Text, p.MaxAlloc, p.Size)
 	}
+	if p.Mapped && p.Pinned {
+		return nil, fmt.Errorf("device %q: mapped memory needs no pinned host memory; leave one of the two out", spec.Text)
+	}
 	return New(spec.Ordinal, p), nil
 }
 
-// New makes device simN: a *Device, or a *MappedDevice where p.Mapped is set.
+// New makes device simN: a *Device, a *MappedDevice where p.Mapped is set, or
+// a *PinnedDevice where p.Pinned is.
 func New(ordinal devices.Ordinal, p Params) devices.Device {
 	d := &Device{
 		info: devices.Info{
@@ -89,10 +97,11 @@ func New(ordinal devices.Ordinal, p Params) devices.Device {
 	d.inside = channel{base: now, rate: p.CopyBandwidth, latency: p.Latency}
 	d.epoch.Store(uint64(devices.NextEpoch(0)))
 	d.self = d
-	if !p.Mapped {
-		return d
+	switch {
+	case p.Mapped:
+		d.self = &MappedDevice{Device: d}
+	case p.Pinned:
+		d.self = newPinned(d)
 	}
-	m := &MappedDevice{Device: d}
-	d.self = m
-	return m
+	return d.self
 }

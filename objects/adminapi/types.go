@@ -87,8 +87,11 @@ type Memory struct {
 	// the process. Heap and Pinned are the daemon's own.
 	Resident devices.Size `json:"resident"`
 	Devices  devices.Size `json:"devices"`
-	Heap     devices.Size `json:"heap"`
-	Pinned   devices.Size `json:"pinned"`
+	// Registered is the part of Resident that is the host tier's: files that
+	// devices have registered are mapped here.
+	Registered devices.Size `json:"registered"`
+	Heap       devices.Size `json:"heap"`
+	Pinned     devices.Size `json:"pinned"`
 	// Goroutines and Files count the daemon's goroutines and descriptors.
 	Goroutines int `json:"goroutines"`
 	Files      int `json:"files"`
@@ -194,6 +197,14 @@ const (
 	CodeNotFound  = "not_found"
 	CodeInvalid   = "invalid"
 	CodeInternal  = "internal"
+	// CodeUnsupported is what this file's device can't do.
+	CodeUnsupported = "unsupported"
+	// CodeLost is memory that is gone.
+	CodeLost = "lost"
+	// CodeNoMemory is a device that is full.
+	CodeNoMemory = "no_memory"
+	// CodeEnding is a daemon that is about to end.
+	CodeEnding = "ending"
 )
 
 // Error is the body of every answer that is not a success.

@@ -23,6 +23,7 @@ const RequireEnv = "HMCFS_REQUIRE"
 //	fuse         /dev/fuse can be opened, and mounted with
 //	passthrough  the kernel takes FUSE passthrough from this process
 //	opencl       an OpenCL loader and at least one driver
+//	hip          AMD's libamdhip64, with a card or without
 //	cuda         an NVIDIA driver and a card
 //	root         effective uid 0 with CAP_SYS_ADMIN
 //	numpy        python3 with NumPy
@@ -66,6 +67,8 @@ func Missing(need string) error {
 		return missingPassthrough()
 	case "opencl":
 		return missingOpenCL()
+	case "hip":
+		return missingHIP()
 	case "cuda":
 		return missingCUDA()
 	case "root":
@@ -130,6 +133,18 @@ func missingOpenCL() error {
 		return errors.New("no OpenCL driver in /etc/OpenCL/vendors")
 	}
 	return nil
+}
+
+func missingHIP() error {
+	var errs []error
+	for _, version := range []string{"5", "6", "7"} {
+		err := missingLibrary("libamdhip64.so." + version)
+		if err == nil {
+			return nil
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
 }
 
 func missingCUDA() error {

@@ -88,7 +88,7 @@ func checkMeetingPoint(t *Tree) []Offence {
 // other.
 func siblings() map[string][]string {
 	return map[string][]string{
-		"devices":   {"host", "sim", "opencl", "cuda", "runtime"},
+		"devices":   {"host", "sim", "opencl", "cuda", "vendor"},
 		"transport": {"tcp", "shm", "ucx"},
 		"metadata":  {"badgerkv", "memkv"},
 	}

@@ -25,6 +25,8 @@ type Options struct {
 	// Devices are the devices' specs. Default: host, sim:0 and sim:1 of
 	// 64 MiB each.
 	Devices []string
+	// Found mounts what the machine has: no device is named.
+	Found bool
 	// AllowOther lets other users in.
 	AllowOther bool
 	// Extra are more flags of hmcfs mount.
@@ -71,7 +73,7 @@ func Mount(t testing.TB, o Options) *M {
 func Prepare(t testing.TB, o Options) *M {
 	t.Helper()
 	kit.Require(t, "fuse", "root")
-	if len(o.Devices) == 0 {
+	if len(o.Devices) == 0 && !o.Found {
 		o.Devices = DefaultDevices()
 	}
 	if o.Umask == 0 {

@@ -29,14 +29,21 @@ func Program(t testing.TB, source string) (path string) {
 	return path
 }
 
-func compile(t testing.TB, source, out string, flags ...string) {
+// Source is the path of <source>.c of this package's folder, for a test that
+// compiles it against the vendor's own header.
+func Source(t testing.TB, source string) (path string) {
 	t.Helper()
 	_, here, _, ok := runtime.Caller(0)
 	if !ok {
 		t.Fatal("where this package lies is not known")
 	}
+	return filepath.Join(filepath.Dir(here), source+".c")
+}
+
+func compile(t testing.TB, source, out string, flags ...string) {
+	t.Helper()
 	args := append([]string{"-std=gnu11", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-pthread"}, flags...)
-	args = append(args, "-o", out, filepath.Join(filepath.Dir(here), source+".c"), "-ldl")
+	args = append(args, "-o", out, Source(t, source), "-ldl")
 	cmd := exec.CommandContext(t.Context(), "cc", args...)
 	cmd.Stderr = os.Stderr
 	if err := cmd.Run(); err != nil {

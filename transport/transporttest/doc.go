@@ -2,6 +2,6 @@
 // pair of ends must do, whichever way the bytes take.
 //
 // A test of an engine calls [Run] once for each pair of ends that it can
-// join. The ends of this package, [HostBytes], [Files] and [Device], cover
-// one machine; a transport to a peer brings its own.
+// join. The ends of this package, [HostBytes], [Files], [Registrable] and
+// [Device], cover one machine; a transport to a peer brings its own.
 package transporttest

@@ -49,14 +49,20 @@ func (s hostStretch) Read(testing.TB) []byte { return s }
 // that name.
 func Files(device devices.Name, dir string) End { return fileEnd{device: device, dir: dir} }
 
+// Registrable is Files whose pages devices may reach by themselves.
+func Registrable(device devices.Name, dir string) End {
+	return fileEnd{device: device, dir: dir, registrable: true}
+}
+
 type fileEnd struct {
-	device devices.Name
-	dir    string
+	device      devices.Name
+	dir         string
+	registrable bool
 }
 
 type fileStretch struct {
-	device devices.Name
-	file   *os.File
+	fileEnd
+	file *os.File
 }
 
 // Make writes a new file.
@@ -73,12 +79,16 @@ func (e fileEnd) Make(t testing.TB, content []byte) Stretch {
 	if _, err := f.WriteAt(content, 0); err != nil {
 		t.Fatal(err)
 	}
-	return fileStretch{device: e.device, file: f}
+	return fileStretch{fileEnd: e, file: f}
 }
 
 // Span is a part of the file.
 func (s fileStretch) Span(_ testing.TB, off, n int) transport.Span {
-	return transport.FileSpan(s.device, s.file, int64(off), devices.Size(n))
+	span := transport.FileSpan(s.device, s.file, int64(off), devices.Size(n))
+	if s.registrable {
+		return span.Registrable()
+	}
+	return span
 }
 
 // Read reads the whole file.

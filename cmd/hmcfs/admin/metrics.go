@@ -46,7 +46,8 @@ type collector struct {
 
 	info                                            *prometheus.Desc
 	bytes, operations, failures, latency            *prometheus.Desc
-	pinnedUsed, pinnedTotal                         *prometheus.Desc
+	pinnedUsed, pinnedTotal, pinFailures            *prometheus.Desc
+	registered, registeredPieces, registeredBytes   *prometheus.Desc
 	memoryTotal, memoryUsed, memoryFree, memoryHeld *prometheus.Desc
 	devEpoch                                        *prometheus.Desc
 	fsCount, fsErrors, fsSeconds                    *prometheus.Desc
@@ -65,21 +66,27 @@ func newCollector(m Metrics) *collector {
 		latency:     d("transfer_seconds", "Time of one copy, by path and device.", "path", "device"),
 		pinnedUsed:  d("pinned_in_use_bytes", "Pinned buffers that a copy holds now."),
 		pinnedTotal: d("pinned_bytes", "Pinned buffers, those kept for reuse included."),
-		memoryTotal: d("device_memory_bytes", "Memory that hmcfs may use of a device.", "device", "family"),
-		memoryUsed:  d("device_memory_used_bytes", "Memory of a device that objects take.", "device", "family"),
-		memoryFree:  d("device_memory_free_bytes", "Memory of a device that is free.", "device", "family"),
-		memoryHeld:  d("device_memory_held_bytes", "Memory taken from a device and not given back, that for new objects included.", "device", "family"),
-		devEpoch:    d("device_epoch_info", "Always 1; the label tells the incarnation of a device's memory.", "device", "epoch"),
-		fsCount:     d("fs_operations_total", "Requests of the kernel, by operation.", "operation"),
-		fsErrors:    d("fs_errors_total", "Requests that were answered with an error, by operation.", "operation"),
-		fsSeconds:   d("fs_seconds_total", "Time spent on requests, by operation.", "operation"),
+		pinFailures: d("pin_failures_total", "Pinned buffers that a device could not lock; copies through them are slower."),
+		registered:  d("registered_bytes", "Bytes of host files that devices have registered now."),
+		registeredPieces: d("registered_pieces_total",
+			"Pieces of host files looked for by copies: hit, registered (anew), failed; and given up: evicted, stale.", "outcome"),
+		registeredBytes: d("registered_transfer_bytes_total", "Bytes that devices copied from and to registered files."),
+		memoryTotal:     d("device_memory_bytes", "Memory that hmcfs may use of a device.", "device", "family"),
+		memoryUsed:      d("device_memory_used_bytes", "Memory of a device that objects take.", "device", "family"),
+		memoryFree:      d("device_memory_free_bytes", "Memory of a device that is free.", "device", "family"),
+		memoryHeld:      d("device_memory_held_bytes", "Memory taken from a device and not given back, that for new objects included.", "device", "family"),
+		devEpoch:        d("device_epoch_info", "Always 1; the label tells the incarnation of a device's memory.", "device", "epoch"),
+		fsCount:         d("fs_operations_total", "Requests of the kernel, by operation.", "operation"),
+		fsErrors:        d("fs_errors_total", "Requests that were answered with an error, by operation.", "operation"),
+		fsSeconds:       d("fs_seconds_total", "Time spent on requests, by operation.", "operation"),
 	}
 }
 
 // Describe sends the metrics that Collect may send.
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		c.info, c.bytes, c.operations, c.failures, c.latency, c.pinnedUsed, c.pinnedTotal,
+		c.info, c.bytes, c.operations, c.failures, c.latency, c.pinnedUsed, c.pinnedTotal, c.pinFailures,
+		c.registered, c.registeredPieces, c.registeredBytes,
 		c.memoryTotal, c.memoryUsed, c.memoryFree, c.memoryHeld, c.devEpoch, c.fsCount, c.fsErrors, c.fsSeconds,
 	} {
 		ch <- d
@@ -110,6 +117,15 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 func (c *collector) transfers(ch chan<- prometheus.Metric, s transport.Stats) {
 	gauge(ch, c.pinnedUsed, float64(s.PinnedInUse))
 	gauge(ch, c.pinnedTotal, float64(s.PinnedTotal))
+	counter(ch, c.pinFailures, float64(s.PinFailures))
+	gauge(ch, c.registered, float64(s.Registered.Bytes))
+	counter(ch, c.registeredBytes, float64(s.Registered.DirectBytes))
+	for outcome, n := range map[string]uint64{
+		"hit": s.Registered.Hits, "registered": s.Registered.Registered, "failed": s.Registered.Failures,
+		"evicted": s.Registered.Evicted, "stale": s.Registered.Stale,
+	} {
+		counter(ch, c.registeredPieces, float64(n), outcome)
+	}
 	for _, p := range s.Paths {
 		labels := []string{string(p.Path), string(p.Device)}
 		counter(ch, c.bytes, float64(p.Bytes), labels...)

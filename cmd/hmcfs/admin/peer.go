@@ -8,23 +8,29 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// peerUID asks the kernel whose process is at the other end.
-func peerUID(c net.Conn) (int, error) {
-	u, ok := c.(*net.UnixConn)
-	if !ok {
-		return 0, fmt.Errorf("peer of a %T: not a Unix socket", c)
-	}
-	raw, err := u.SyscallConn()
+// Peer is the process at the other end, as it was when it connected.
+type Peer struct {
+	UID, GID, PID int
+	// Groups are the supplementary groups.
+	Groups []uint32
+}
+
+// peerOf asks the kernel whose process is at the other end.
+func peerOf(c *net.UnixConn) (Peer, error) {
+	raw, err := c.SyscallConn()
 	if err != nil {
-		return 0, fmt.Errorf("peer: %w", err)
+		return Peer{}, fmt.Errorf("peer: %w", err)
 	}
 	var cred *unix.Ucred
+	var groups []uint32
 	var inner error
 	err = raw.Control(func(fd uintptr) {
-		cred, inner = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+		if cred, inner = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED); inner == nil {
+			groups, inner = peerGroups(int(fd))
+		}
 	})
 	if err = errors.Join(err, inner); err != nil {
-		return 0, fmt.Errorf("peer: %w", err)
+		return Peer{}, fmt.Errorf("peer: %w", err)
 	}
-	return int(cred.Uid), nil
+	return Peer{UID: int(cred.Uid), GID: int(cred.Gid), PID: int(cred.Pid), Groups: groups}, nil
 }

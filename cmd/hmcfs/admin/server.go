@@ -17,6 +17,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/objects"
 	"github.com/hmcfs/hmcfs/objects/adminapi"
 )
 
@@ -39,6 +40,21 @@ type Backend interface {
 	Umount(ctx context.Context, r adminapi.UmountRequest) (adminapi.UmountAnswer, error)
 }
 
+// Sharer lets other processes use the memory of files. Its methods may be
+// called from any goroutine.
+type Sharer interface {
+	// File finds the file that a request means: the descriptor that came with
+	// it, or where that is nil what the request names.
+	File(ctx context.Context, named adminapi.File, shown *os.File) (metadata.Ino, error)
+	// Bind makes memory the content of a file. The handles' descriptors are
+	// the Sharer's from then on, also when it fails.
+	Bind(ctx context.Context, ino metadata.Ino, by objects.Caller, r objects.BindRequest) (adminapi.BindAnswer, error)
+	// Export names the memory of a file.
+	Export(ctx context.Context, ino metadata.Ino, by objects.Caller, o objects.ExportOptions) (objects.Exported, error)
+	// EndExports ends every export of a file.
+	EndExports(ctx context.Context, ino metadata.Ino, by objects.Caller) error
+}
+
 // Options are what a server is made of.
 type Options struct {
 	// Socket is the path to listen at. What is there is removed: the caller
@@ -46,10 +62,18 @@ type Options struct {
 	Socket string
 	// Backend answers. Required.
 	Backend Backend
+	// Sharer answers what concerns shared memory; nil serves none of it.
+	Sharer Sharer
 	// Owner is the user who mounted.
 	Owner int
-	// PeerUID tells who is at the other end; nil asks the kernel.
-	PeerUID func(net.Conn) (int, error)
+	// Open lets every user connect who gets as far as the socket. Others than
+	// root and the owner are served bind and export alone.
+	Open bool
+	// Peer tells who is at the other end; nil asks the kernel.
+	Peer func(*net.UnixConn) (Peer, error)
+	// Handshake bounds how long a client may take to send its descriptors,
+	// and to read the answer; 0 is 10 s.
+	Handshake time.Duration
 	// Gatherer has the metrics; nil serves none.
 	Gatherer prometheus.Gatherer
 	// Debug serves profiles.
@@ -60,17 +84,21 @@ type Options struct {
 
 // Server is a running admin server.
 type Server struct {
-	opts Options
-	http *http.Server
-	done chan struct{}
+	opts   Options
+	http   *http.Server
+	shares shares
+	done   chan struct{}
 }
 
-type peerKey struct{}
+type connKey struct{}
 
 // Listen starts a server.
 func Listen(ctx context.Context, o Options) (*Server, error) {
-	if o.PeerUID == nil {
-		o.PeerUID = peerUID
+	if o.Peer == nil {
+		o.Peer = peerOf
+	}
+	if o.Handshake == 0 {
+		o.Handshake = 10 * time.Second
 	}
 	if o.Logger == nil {
 		o.Logger = zap.NewNop()
@@ -83,31 +111,46 @@ func Listen(ctx context.Context, o Options) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("admin socket: %w", err)
 	}
-	// Whoever may connect is told by the check of the peer; the directory
-	// around the socket is private too.
-	if err := os.Chmod(o.Socket, 0o600); err != nil {
+	unixListener, ok := l.(*net.UnixListener)
+	if !ok {
+		return nil, errors.Join(fmt.Errorf("admin socket: a %T", l), l.Close())
+	}
+	// Whoever may ask is told by the check of the peer; unless others are let
+	// in, they can't connect either.
+	if err := os.Chmod(o.Socket, socketMode(o)); err != nil {
 		return nil, errors.Join(fmt.Errorf("admin socket: %w", err), l.Close())
 	}
 	s := &Server{opts: o, done: make(chan struct{})}
 	s.http = &http.Server{
-		Handler:           s.checked(s.routes()),
-		ConnContext:       s.withPeer,
+		Handler: s.checked(s.routes()),
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			return context.WithValue(ctx, connKey{}, c)
+		},
 		ReadHeaderTimeout: 10 * time.Second,
+		IdleTimeout:       time.Minute,
 		ErrorLog:          zap.NewStdLog(o.Logger),
 	}
+	asking := &listener{UnixListener: unixListener, ask: o.Peer, owner: o.Owner, log: o.Logger, open: map[int]int{}}
 	go func() {
 		defer close(s.done)
-		if err := s.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		if err := s.http.Serve(asking); !errors.Is(err, http.ErrServerClosed) {
 			o.Logger.Error("admin server ended", zap.Error(err))
 		}
 	}()
 	return s, nil
 }
 
+func socketMode(o Options) os.FileMode {
+	if o.Open {
+		return 0o666
+	}
+	return 0o600
+}
+
 // Close lets the answers under way finish, for as long as the context lasts,
 // and ends the server. The socket is removed.
 func (s *Server) Close(ctx context.Context) error {
-	err := s.http.Shutdown(ctx)
+	err := errors.Join(s.EndShares(ctx), s.http.Shutdown(ctx))
 	if err != nil {
 		err = errors.Join(err, s.http.Close())
 	}
@@ -115,20 +158,23 @@ func (s *Server) Close(ctx context.Context) error {
 	return err
 }
 
-func (s *Server) withPeer(ctx context.Context, c net.Conn) context.Context {
-	uid, err := s.opts.PeerUID(c)
-	if err != nil {
-		s.opts.Logger.Warn("can't tell who connects to the admin socket", zap.Error(err))
-		uid = -1
+// connOf is the connection of a request.
+func connOf(r *http.Request) *conn {
+	c, ok := r.Context().Value(connKey{}).(*conn)
+	if !ok {
+		return &conn{peer: Peer{UID: -1, GID: -1}}
 	}
-	return context.WithValue(ctx, peerKey{}, uid)
+	return c
 }
 
-// checked lets only root and the owner through.
+// checked lets root and the owner through, and others, where they are let in,
+// to what checks by itself what they may.
 func (s *Server) checked(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		uid, ok := r.Context().Value(peerKey{}).(int)
-		if !ok || (uid != 0 && uid != s.opts.Owner) {
+		sharing := r.URL.Path == adminapi.PathBind || r.URL.Path == adminapi.PathExport
+		c := connOf(r)
+		letIn := s.opts.Open && sharing && c.peer.UID >= 0
+		if !c.trusted && !letIn {
 			writeError(w, http.StatusForbidden, adminapi.CodeForbidden,
 				"only root and the user who mounted may ask; run this as one of them")
 			return
@@ -165,6 +211,10 @@ func (s *Server) routes() http.Handler {
 			s.answer(w, done, err)
 		}
 	})
+	if s.opts.Sharer != nil {
+		mux.HandleFunc("POST "+adminapi.PathBind, s.sharing(s.bind))
+		mux.HandleFunc("POST "+adminapi.PathExport, s.sharing(s.export))
+	}
 	if s.opts.Gatherer != nil {
 		mux.Handle("GET "+adminapi.PathMetrics, promhttp.HandlerFor(s.opts.Gatherer, promhttp.HandlerOpts{}))
 	}
@@ -196,17 +246,21 @@ func (s *Server) object(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) answer(w http.ResponseWriter, value any, err error) {
-	switch {
-	case err == nil:
+	if err == nil {
 		writeJSON(w, value)
-	case errors.Is(err, ErrBusy):
-		writeError(w, http.StatusConflict, adminapi.CodeBusy, err.Error())
-	case errors.Is(err, ErrNotFound):
-		writeError(w, http.StatusNotFound, adminapi.CodeNotFound, err.Error())
-	default:
-		s.opts.Logger.Warn("admin request failed", zap.Error(err))
-		writeError(w, http.StatusInternalServerError, adminapi.CodeInternal, err.Error())
+		return
 	}
+	status, code := s.fault(err)
+	writeError(w, status, code, err.Error())
+}
+
+// fault is how an error is told; the daemon's own is logged too.
+func (s *Server) fault(err error) (status int, code string) {
+	status, code = statusOf(err)
+	if status == http.StatusInternalServerError {
+		s.opts.Logger.Warn("admin request failed", zap.Error(err))
+	}
+	return status, code
 }
 
 // readJSON reads a request's body; an empty one is the zero value.

@@ -137,6 +137,33 @@ func TestFaults(t *testing.T) {
 		{"config", "show", "--cache-timeout", "soon"},
 		{"devices", "all"},
 		{"docs", "all"},
+		{"bind"},
+		{"bind", file},
+		{"bind", "--path", file, "--memfd", "3", file},
+		{"bind", "--memfd", "3", file},
+		{"bind", "--memfd", "3", "--pid", "-1", file},
+		{"bind", "--ipc", "00ff", "--pid", "1", file},
+		{"bind", "--vmm-fd", "3", "--pid", "1", file},
+		{"bind", "--path", file, "--offset", "3q", file},
+		{"bind", "--path", file, "--offset", "9", file},
+		{"bind", "--path", filepath.Join(dir, "none"), file},
+		{"bind", "--handle", `{"pieces":[{"kind":"memfd","path":"none"}]}`, file},
+		{"bind", "--memfd", "-3", "--pid", "1", file},
+		{"bind", "--handle", `{"famly":"sim"}`, file},
+		{"bind", "--handle", "@" + filepath.Join(dir, "none"), file},
+		{"bind", "--handle", "-", file},
+		{"bind", "--handle", `{"pieces":[{"kind":"memfd","fd":3}]}`, file},
+		{"bind", "--handle", `{}`, "--size", "3", file},
+		{"bind", "--memfd", "3", "--pid", "4194305", file},
+		{"bind", "--path", file, file},
+		{"export"},
+		{"export", file},
+		{"export", file, file},
+		{"export", file, "--"},
+		{"export", "--end", "--pid", "3", file},
+		{"export", "--pid", "-3", file},
+		{"export", "--json", file, "--", "true"},
+		{"export", filepath.Join(dir, "none")},
 	} {
 		r := run(t, args...)
 		text := strings.ReplaceAll("$ hmcfs "+strings.Join(args, " ")+"\n"+r.out+r.errors, dir, "DIR")
@@ -171,6 +198,16 @@ func TestEveryOptionIsAFlagOfMount(t *testing.T) {
 	for _, p := range config.Table() {
 		if !strings.Contains(help, "--"+p.Name) {
 			t.Errorf("mount has no --%s", p.Name)
+		}
+	}
+}
+
+// TestCompletionOfKinds has the shells' completion know the words of flags.
+func TestCompletionOfKinds(t *testing.T) {
+	for flag, want := range map[string]string{"--kind": "ipc\nvmm-fd\nmemfd\n", "--family": "host\n"} {
+		verb := map[string]string{"--kind": "export", "--family": "bind"}[flag]
+		if r := run(t, "__complete", verb, flag, ""); r.code != 0 || !strings.HasPrefix(r.out, want) {
+			t.Errorf("%s %s: %+v", verb, flag, r)
 		}
 	}
 }

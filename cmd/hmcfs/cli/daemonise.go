@@ -36,7 +36,7 @@ func writeReady(w io.Writer, msg readyMessage) {
 // answers, or with the daemon's own error.
 func (m *mountRun) daemonise(ctx context.Context, s *config.Settings, p place.Paths) error {
 	fresh := !p.HasState()
-	if err := p.Prepare(m.UID); err != nil {
+	if err := p.Prepare(m.UID, s.AllowOther); err != nil {
 		return err
 	}
 	log, err := openLog(logPath(s, p))

@@ -14,6 +14,22 @@ type optionFlags struct {
 	config string
 }
 
+// completeWith has shells complete a flag's value with one of some words.
+func completeWith(cmd *cobra.Command, flag string, words ...string) {
+	if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+		panic(err) // the flag is not there, or has one already
+	}
+}
+
+// familyNames are the kinds of devices.
+func familyNames() []string {
+	var names []string
+	for _, f := range daemon.FamilyParams() {
+		names = append(names, f.Name)
+	}
+	return names
+}
+
 // addOptions gives a verb all flags of the table, and --config.
 func addOptions(cmd *cobra.Command) *optionFlags {
 	f := &optionFlags{given: map[string][]config.Given{}}

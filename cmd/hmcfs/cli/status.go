@@ -89,6 +89,9 @@ func memoryText(st adminapi.Status) string {
 	if len(names) > 0 && m.Devices > 0 {
 		text += fmt.Sprintf(" (%v of it is the memory of %s)", m.Devices, strings.Join(names, ", "))
 	}
+	if m.Registered > 0 {
+		text += fmt.Sprintf(" (%v of it is registered files of the host tier)", m.Registered)
+	}
 	return text + fmt.Sprintf(", %v heap, %v pinned, %d goroutines, %d descriptors",
 		m.Heap, m.Pinned, m.Goroutines, m.Files)
 }

@@ -38,6 +38,7 @@ func TestDefaultsAreThoseOfTheLayers(t *testing.T) {
 		Passthrough: "auto", ReadAhead: fsys.DefaultReadAhead, MaxWrite: fsys.DefaultMaxWrite,
 		MaxBackground: fsys.DefaultMaxBackground, CacheTimeout: fsys.DefaultCacheTimeout,
 		ChunkSize: transport.DefaultChunkSize, Slots: transport.DefaultSlots, MaxPinned: transport.DefaultMaxPinned,
+		MaxRegistered: transport.DefaultMaxRegistered, RegisterFrom: transport.DefaultRegisterFrom,
 		LogLevel: "info",
 	}
 	got, _ := json.Marshal(s.Options)

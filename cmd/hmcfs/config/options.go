@@ -25,9 +25,12 @@ type Options struct {
 	MaxWrite      devices.Size
 	MaxBackground int
 	CacheTimeout  time.Duration
+	ListViews     bool
 	ChunkSize     devices.Size
 	Slots         int
 	MaxPinned     devices.Size
+	MaxRegistered devices.Size
+	RegisterFrom  devices.Size
 	MountOptions  []string
 	LogLevel      string
 	LogFile       string
@@ -77,9 +80,17 @@ func (o *Options) Validate(families []Family) error {
 			add(fmt.Errorf("%s: %q is not an absolute path", p.name, p.path))
 		}
 	}
-	t := transport.Options{ChunkSize: o.ChunkSize, Slots: o.Slots, MaxPinned: o.MaxPinned}
+	t := o.Transport()
 	add(t.Validate())
 	return errors.Join(faults...)
+}
+
+// Transport is what the values mean for the engine.
+func (o *Options) Transport() transport.Options {
+	return transport.Options{
+		ChunkSize: o.ChunkSize, Slots: o.Slots, MaxPinned: o.MaxPinned,
+		MaxRegistered: o.MaxRegistered, RegisterFrom: max(o.RegisterFrom, 1), NoRegister: o.MaxRegistered == 0,
+	}
 }
 
 // ReadOnly says whether the mount is to refuse changes.

@@ -42,7 +42,7 @@ func (d *Daemon) build(ctx context.Context) error {
 // left.
 func (d *Daemon) takePlaces(ctx context.Context, back *undo) error {
 	p := d.opts.Places
-	if err := p.Prepare(d.opts.UID); err != nil {
+	if err := p.Prepare(d.opts.UID, d.opts.Settings.AllowOther); err != nil {
 		return err
 	}
 	holder := place.Holder{
@@ -176,9 +176,9 @@ func (d *Daemon) recordsFault(err error) error {
 
 func (d *Daemon) openStore(ctx context.Context, back *undo) error {
 	s := d.opts.Settings
-	engine, err := transport.New(transport.Options{
-		ChunkSize: s.ChunkSize, Slots: s.Slots, MaxPinned: s.MaxPinned, Logger: d.opts.Logger,
-	})
+	moves := s.Transport()
+	moves.Logger = d.opts.Logger
+	engine, err := transport.New(moves)
 	if err != nil {
 		return err
 	}
@@ -216,7 +216,7 @@ func (d *Daemon) mount(ctx context.Context, back *undo) error {
 		AllowOther: s.AllowOther, Passthrough: fs.PassthroughMode(s.Passthrough),
 		ReadAhead: s.ReadAhead, NoReadAhead: s.ReadAhead == 0,
 		MaxWrite: s.MaxWrite, MaxBackground: s.MaxBackground, CacheTimeout: cacheTimeout(s.CacheTimeout),
-		MountOptions: s.MountOptions, Version: d.opts.Version,
+		ListViews: s.ListViews, MountOptions: s.MountOptions, Version: d.opts.Version,
 		Config: d.configJSON, Stats: d.statsJSON, Logger: d.opts.Logger, Debug: s.Debug,
 	})
 	if err != nil {
@@ -240,7 +240,7 @@ func (d *Daemon) listen(ctx context.Context, _ *undo) error {
 	}
 	var err error
 	d.admin, err = admin.Listen(ctx, admin.Options{
-		Socket: d.opts.Places.Socket(), Backend: d, Owner: d.opts.UID,
+		Socket: d.opts.Places.Socket(), Backend: d, Sharer: d, Owner: d.opts.UID, Open: d.opts.Settings.AllowOther,
 		Gatherer: metrics.Registry(), Debug: d.opts.Settings.Debug, Logger: d.opts.Logger.Named("admin"),
 	})
 	return err

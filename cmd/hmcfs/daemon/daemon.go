@@ -105,6 +105,7 @@ func (d *Daemon) serve(ctx context.Context) error {
 // ends the admin socket and lets go of the locks.
 func (d *Daemon) finish(ctx context.Context, keep bool, reply chan<- umountReply) error {
 	close(d.over)
+	d.endShares(ctx)
 	err := d.teardown(ctx, keep)
 	if err != nil {
 		d.log.Error("clean-up failed", zap.Error(err))
@@ -123,6 +124,18 @@ func (d *Daemon) finish(ctx context.Context, keep bool, reply chan<- umountReply
 	d.opts.Places.Clean()
 	d.log.Info("ended", zap.Bool("kept", keep))
 	return err
+}
+
+// sharesLimit is how long bind and export under way are waited for.
+const sharesLimit = 30 * time.Second
+
+// endShares keeps the admin socket from the store, which is about to close.
+func (d *Daemon) endShares(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, sharesLimit)
+	defer cancel()
+	if err := d.admin.EndShares(ctx); err != nil {
+		d.log.Warn("the store closes under a request", zap.Error(err))
+	}
 }
 
 // teardown closes the layers from the top down.

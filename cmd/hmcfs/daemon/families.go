@@ -11,9 +11,11 @@ import (
 
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/config"
 	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/devices/cuda"
 	"github.com/hmcfs/hmcfs/devices/host"
 	"github.com/hmcfs/hmcfs/devices/opencl"
 	"github.com/hmcfs/hmcfs/devices/sim"
+	"github.com/hmcfs/hmcfs/devices/vendor"
 )
 
 // Families is the explicit list of all device families, in the order in
@@ -21,6 +23,11 @@ import (
 func Families(runtimeDir string, log *zap.Logger) *devices.Registry {
 	return devices.NewRegistry(
 		host.NewDriver(host.Options{Dir: runtimeDir}),
+		cuda.NewDriver(cuda.Options{Logger: log}),
+		vendor.NewHIP(vendor.Options{Logger: log}),
+		vendor.NewCambricon(vendor.Options{Logger: log}),
+		vendor.NewMUSA(vendor.Options{Logger: log}),
+		vendor.NewAscend(vendor.Options{Logger: log}),
 		opencl.NewDriver(opencl.Options{Logger: log}),
 		sim.NewDriver(),
 	)
@@ -34,6 +41,11 @@ func FamilyParams() []config.Family {
 			{Name: "size", Kind: config.ParamSize},
 			{Name: "mlock", Kind: config.ParamBool},
 		}},
+		{Name: string(cuda.Family), Params: sizeOnly()},
+		{Name: string(vendor.HIP), Params: sizeOnly()},
+		{Name: string(vendor.Cambricon), Params: sizeOnly()},
+		{Name: string(vendor.MUSA), Params: sizeOnly()},
+		{Name: string(vendor.Ascend), Params: sizeOnly()},
 		{Name: string(opencl.Family), Params: []config.Param{
 			{Name: "size", Kind: config.ParamSize},
 			{Name: "map", Kind: config.ParamWord, Words: []string{"auto", "off"}},
@@ -45,9 +57,13 @@ func FamilyParams() []config.Family {
 			{Name: "copybandwidth", Kind: config.ParamRate},
 			{Name: "latency", Kind: config.ParamTime},
 			{Name: "mapped", Kind: config.ParamBool},
+			{Name: "pinned", Kind: config.ParamBool},
 		}},
 	}
 }
+
+// sizeOnly is the parameters of the vendors' families.
+func sizeOnly() []config.Param { return []config.Param{{Name: "size", Kind: config.ParamSize}} }
 
 // SpecError is a device specification that this machine can't fulfil, such
 // as one of a device that is not there.

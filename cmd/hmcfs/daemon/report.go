@@ -17,6 +17,7 @@ import (
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/objects"
 	"github.com/hmcfs/hmcfs/objects/adminapi"
+	"github.com/hmcfs/hmcfs/transport"
 )
 
 // Daemon answers the admin socket.
@@ -49,7 +50,7 @@ func (d *Daemon) Status(ctx context.Context, count bool) (adminapi.Status, error
 	if err != nil {
 		return adminapi.Status{}, fmt.Errorf("status of the devices: %w", err)
 	}
-	out.Memory = memory(moved.PinnedTotal, devs)
+	out.Memory = memory(moved, devs)
 	var counted counts
 	if count {
 		counted = d.count(ctx, devs)
@@ -122,9 +123,10 @@ func epochsOf(devs []objects.DeviceStatus) map[metadata.DeviceName]metadata.Epoc
 }
 
 // isLost says whether an object's bytes are of another incarnation of its
-// device than the present one. A device that is not there has none.
+// device than the present one, or were those of a process that has ended. A
+// device that is not there has none.
 func isLost(i metadata.Inode, epochs map[metadata.DeviceName]metadata.Epoch) bool {
-	return i.IsRegular() && i.Epoch != 0 && i.Epoch != epochs[i.Device]
+	return i.IsRegular() && (i.Bound == metadata.BoundLost || i.Epoch != 0 && i.Epoch != epochs[i.Device])
 }
 
 // Object tells where one file's bytes are.
@@ -193,7 +195,7 @@ func (d *Daemon) statsJSON() ([]byte, error) {
 	}
 	moved := d.engine.Stats()
 	out := map[string]any{
-		"transfers": moved, "memory": memory(moved.PinnedTotal, devs),
+		"transfers": moved, "memory": memory(moved, devs),
 		"uptime_seconds": time.Since(d.started).Seconds(),
 	}
 	var list []adminapi.Device
@@ -213,10 +215,13 @@ func indented(v any) ([]byte, error) {
 }
 
 // memory measures this process.
-func memory(pinned devices.Size, devs []objects.DeviceStatus) adminapi.Memory {
+func memory(moved transport.Stats, devs []objects.DeviceStatus) adminapi.Memory {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	out := adminapi.Memory{Heap: devices.Size(m.HeapInuse), Pinned: pinned, Goroutines: runtime.NumGoroutine()}
+	out := adminapi.Memory{
+		Heap: devices.Size(m.HeapInuse), Pinned: moved.PinnedTotal, Registered: moved.Registered.Bytes,
+		Goroutines: runtime.NumGoroutine(),
+	}
 	if data, err := os.ReadFile("/proc/self/statm"); err == nil {
 		if f := strings.Fields(string(data)); len(f) > 1 {
 			pages, _ := strconv.ParseUint(f[1], 10, 64)

@@ -13,20 +13,33 @@ import (
 // longestSocket is how long the path of a Unix socket can be.
 const longestSocket = 107
 
-// Prepare makes the state and runtime directories, for this user alone, and
-// the link by which others find a runtime directory of its own.
+// The modes of directories: for their owner alone, or to be passed through by
+// others too, who can't list them.
+const (
+	private  = fs.FileMode(0o700)
+	passable = fs.FileMode(0o711)
+)
+
+// Prepare makes the state and runtime directories and the link by which
+// others find a runtime directory of its own. They are for this user alone;
+// with open, others get as far as the admin socket.
 //
 // A directory that belongs to another user is refused: in a place that all
 // may write to, somebody could have made it first.
-func (p Paths) Prepare(uid int) error {
-	if err := privateDir(p.State, uid); err != nil {
+func (p Paths) Prepare(uid int, open bool) error {
+	if err := ownDir(p.State, uid, private); err != nil {
 		return fmt.Errorf("state directory: %w", err)
 	}
-	// The base is where the link goes, and what a default lies in.
-	if err := privateDir(filepath.Dir(p.DefaultRuntime), uid); err != nil {
+	// The base is where the link goes, and what the defaults of all mounts of
+	// this user lie in.
+	if err := ownDir(filepath.Dir(p.DefaultRuntime), uid, passable); err != nil {
 		return fmt.Errorf("runtime directory: %w", err)
 	}
-	if err := privateDir(p.Runtime, uid); err != nil {
+	mode := private
+	if open {
+		mode = passable
+	}
+	if err := ownDir(p.Runtime, uid, mode); err != nil {
 		return fmt.Errorf("runtime directory: %w", err)
 	}
 	if n := len(p.Socket()); n > longestSocket {
@@ -63,13 +76,13 @@ func (p Paths) Clean() {
 	}
 }
 
-// privateDir makes a directory and the missing ones above it, and checks that
-// it is this user's own.
-func privateDir(path string, uid int) error {
+// ownDir makes a directory of a mode, and the missing ones above it, and
+// checks that it is this user's own.
+func ownDir(path string, uid int, mode fs.FileMode) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
-	if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := os.Mkdir(path, mode); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
 	if link, err := os.Lstat(path); err != nil || !belongsTo(link, uid, 0) {
@@ -84,10 +97,8 @@ func privateDir(path string, uid int) error {
 	case !belongsTo(st, uid):
 		return fmt.Errorf("%s belongs to another user; remove it or give another directory", path)
 	}
-	if st.Mode().Perm()&0o077 != 0 {
-		if err := os.Chmod(path, 0o700); err != nil {
-			return err
-		}
+	if st.Mode().Perm() != mode {
+		return os.Chmod(path, mode)
 	}
 	return nil
 }

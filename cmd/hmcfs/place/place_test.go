@@ -65,12 +65,20 @@ func TestPrepareAndClean(t *testing.T) {
 	dir := t.TempDir()
 	h := Host{UID: os.Geteuid(), Getenv: env(map[string]string{"XDG_RUNTIME_DIR": dir})}
 	p := Paths{State: filepath.Join(dir, "s", "state"), Runtime: filepath.Join(dir, "own"), DefaultRuntime: filepath.Join(dir, "hmcfs", "m")}
-	if err := p.Prepare(os.Geteuid()); err != nil {
+	if err := p.Prepare(os.Geteuid(), false); err != nil {
 		t.Fatal(err)
 	}
 	for _, d := range []string{p.State, p.Runtime} {
 		if st, err := os.Stat(d); err != nil || st.Mode().Perm() != 0o700 {
 			t.Errorf("%s: %v, %v", d, st, err)
+		}
+	}
+	if err := p.Prepare(os.Geteuid(), true); err != nil {
+		t.Fatal(err)
+	}
+	for d, want := range map[string]os.FileMode{p.State: 0o700, p.Runtime: 0o711, filepath.Dir(p.DefaultRuntime): 0o711} {
+		if st, err := os.Stat(d); err != nil || st.Mode().Perm() != want {
+			t.Errorf("with others let in, %s: %v, %v", d, st, err)
 		}
 	}
 	if h.UID != 0 {
@@ -81,18 +89,18 @@ func TestPrepareAndClean(t *testing.T) {
 	if got := followLink(p.DefaultRuntime); got != p.Runtime {
 		t.Errorf("the link leads to %s", got)
 	}
-	if err := p.Prepare(os.Geteuid()); err != nil {
+	if err := p.Prepare(os.Geteuid(), false); err != nil {
 		t.Errorf("again: %v", err)
 	}
 	p.Clean()
 	if _, err := os.Lstat(p.DefaultRuntime); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the link is still there: %v", err)
 	}
-	if err := p.Prepare(os.Geteuid() + 1); err == nil || !strings.Contains(err.Error(), "belongs to another user") {
+	if err := p.Prepare(os.Geteuid()+1, false); err == nil || !strings.Contains(err.Error(), "belongs to another user") {
 		t.Errorf("directory of another user: %v", err)
 	}
 	p.Runtime = filepath.Join(dir, strings.Repeat("x", 100))
-	if err := p.Prepare(os.Geteuid()); err == nil || !strings.Contains(err.Error(), "too long for a socket's path") {
+	if err := p.Prepare(os.Geteuid(), false); err == nil || !strings.Contains(err.Error(), "too long for a socket's path") {
 		t.Errorf("long directory: %v", err)
 	}
 }

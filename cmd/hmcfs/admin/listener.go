@@ -1,0 +1,81 @@
+package admin
+
+import (
+	"net"
+	"sync"
+
+	"go.uber.org/zap"
+)
+
+// maxForeign bounds the connections of each user who is neither root nor the
+// one who mounted: whoever lets others in lends them the daemon's descriptors.
+const maxForeign = 32
+
+// listener accepts connections and asks who is at their other end.
+type listener struct {
+	*net.UnixListener
+	ask   func(*net.UnixConn) (Peer, error)
+	owner int
+	log   *zap.Logger
+
+	mu sync.Mutex
+	// open counts the connections of other users.
+	// +checklocks:mu
+	open map[int]int
+}
+
+// conn is a connection with its peer.
+type conn struct {
+	*net.UnixConn
+	peer Peer
+	// trusted is root or the user who mounted.
+	trusted bool
+	once    sync.Once
+	gone    func()
+}
+
+// Close closes the connection and gives its place to another one.
+func (c *conn) Close() error {
+	err := c.UnixConn.Close()
+	c.once.Do(c.gone)
+	return err
+}
+
+// Accept waits for the next connection. Those beyond the bound are closed.
+func (l *listener) Accept() (net.Conn, error) {
+	for {
+		u, err := l.AcceptUnix()
+		if err != nil {
+			return nil, err
+		}
+		peer, err := l.ask(u)
+		if err != nil {
+			l.log.Warn("can't tell who connects to the admin socket", zap.Error(err))
+			peer = Peer{UID: -1, GID: -1}
+		}
+		c := &conn{UnixConn: u, peer: peer, trusted: peer.UID == 0 || peer.UID == l.owner, gone: func() {}}
+		if c.trusted || l.admit(c) {
+			return c, nil
+		}
+		_ = u.Close() // nothing was said on it
+	}
+}
+
+// admit counts a connection of another user, if there is room for it.
+func (l *listener) admit(c *conn) bool {
+	uid := c.peer.UID
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.open[uid] >= maxForeign {
+		return false
+	}
+	l.open[uid]++
+	c.gone = func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if l.open[uid]--; l.open[uid] == 0 {
+			delete(l.open, uid)
+		}
+	}
+	return true
+}

@@ -1,0 +1,301 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/objects"
+	"github.com/hmcfs/hmcfs/objects/adminapi"
+)
+
+var (
+	errForbidden = errors.New("not allowed to this user")
+	errInvalid   = errors.New("invalid request")
+	errEnding    = errors.New("the daemon is about to end")
+)
+
+// question is one request of bind or export.
+type question struct {
+	peer Peer
+	// file is the descriptor of the file, nil by plain HTTP.
+	file *os.File
+	// memory are the descriptors of the memory. All of them are closed when
+	// the question is answered.
+	memory []*os.File
+	// carried says that descriptors can travel with the answer.
+	carried bool
+}
+
+// caller is who asks, as the store wants it.
+func (q question) caller() objects.Caller {
+	return objects.Caller{UID: uint32(q.peer.UID), GID: uint32(q.peer.GID), PID: q.peer.PID, Groups: q.peer.Groups}
+}
+
+// solution is the answer to a question.
+type solution struct {
+	reply adminapi.Reply
+	// files travel with the reply. They are closed behind it.
+	files []*os.File
+	// end ends what the connection holds; nil is nothing.
+	end func()
+}
+
+// plain is the reply as plain HTTP has it.
+func (s solution) plain() any {
+	switch {
+	case s.reply.Bound != nil:
+		return s.reply.Bound
+	case s.reply.Memory != nil:
+		return s.reply.Memory
+	default:
+		return s.reply.Ended
+	}
+}
+
+// solver answers a question from its JSON.
+type solver func(ctx context.Context, q *question, read func(into any) error) (solution, error)
+
+// sharing serves a solver: by plain HTTP, or after an upgrade with descriptors
+// beside the JSON.
+func (s *Server) sharing(solve solver) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if strings.EqualFold(r.Header.Get("Upgrade"), adminapi.DescriptorProtocol) {
+			s.upgrade(w, r, solve)
+			return
+		}
+		s.plainly(w, r, solve)
+	}
+}
+
+// plainly answers by plain HTTP.
+func (s *Server) plainly(w http.ResponseWriter, r *http.Request, solve solver) {
+	c := connOf(r)
+	if !c.trusted {
+		// He names a file, and nothing says that he could get at it.
+		writeError(w, http.StatusForbidden, adminapi.CodeForbidden,
+			"without the file's descriptor only root and the user who mounted are answered; use hmcfs bind, hmcfs export, the Go client, or the attributes")
+		return
+	}
+	ctx, work, err := s.shares.begin(r.Context(), nil)
+	if err != nil {
+		s.answer(w, nil, err)
+		return
+	}
+	defer s.shares.end(work)
+	control := http.NewResponseController(w)
+	_ = control.SetReadDeadline(time.Now().Add(s.opts.Handshake)) // a connection of ours has deadlines
+	sol, err := solve(ctx, &question{peer: c.peer}, func(into any) error {
+		data, rerr := io.ReadAll(http.MaxBytesReader(w, r.Body, adminapi.MaxFrame))
+		if rerr != nil {
+			return fmt.Errorf("%w: %w", errInvalid, rerr)
+		}
+		return adminapi.Unmarshal(data, into)
+	})
+	adminapi.CloseAll(sol.files)
+	s.answer(w, sol.plain(), err)
+}
+
+// upgrade hands the connection over to frames with descriptors.
+func (s *Server) upgrade(w http.ResponseWriter, r *http.Request, solve solver) {
+	c := connOf(r)
+	ctx, work, err := s.shares.begin(r.Context(), c)
+	if err != nil {
+		s.answer(w, nil, err)
+		return
+	}
+	defer s.shares.end(work)
+	if r.ContentLength != 0 {
+		s.answer(w, nil, fmt.Errorf("%w: a request to upgrade has no body", errInvalid))
+		return
+	}
+	// From here on nobody but this reads from the connection.
+	_, buffered, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		s.answer(w, nil, fmt.Errorf("take the connection over: %w", err))
+		return
+	}
+	defer func() { _ = c.Close() }()
+	if buffered.Reader.Buffered() > 0 {
+		// What came before the 101 has lost its descriptors.
+		return
+	}
+	if err := s.serveFrames(ctx, c, solve); err != nil {
+		s.opts.Logger.Info("a client of bind or export went away", zap.Error(err), zap.Int("uid", c.peer.UID))
+	}
+}
+
+// serveFrames reads one question, answers it, and holds what is to be held.
+func (s *Server) serveFrames(ctx context.Context, c *conn, solve solver) error {
+	const switching = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: " +
+		adminapi.DescriptorProtocol + "\r\n\r\n"
+	if err := c.SetDeadline(time.Now().Add(s.opts.Handshake)); err != nil {
+		return err
+	}
+	if _, err := io.WriteString(c.UnixConn, switching); err != nil {
+		return err
+	}
+	sol, err := s.solveFrame(ctx, c, solve)
+	if sol.end != nil {
+		defer sol.end()
+	}
+	if err != nil {
+		return s.refuse(c, err)
+	}
+	return s.deliver(ctx, c, sol)
+}
+
+// solveFrame reads a question and works out its answer. The descriptors that
+// came are closed when it returns: that of the file keeps the mount busy.
+func (s *Server) solveFrame(ctx context.Context, c *conn, solve solver) (solution, error) {
+	q := question{peer: c.peer, carried: true}
+	var files []*os.File
+	defer func() { adminapi.CloseAll(files) }()
+	return solve(ctx, &q, func(into any) error {
+		data, got, err := adminapi.ReadFrame(c.UnixConn)
+		if files = got; err != nil {
+			return fmt.Errorf("%w: %w", errInvalid, err)
+		}
+		if len(got) == 0 {
+			return fmt.Errorf("%w: too few descriptors: the first one is that of the file", errInvalid)
+		}
+		q.file, q.memory = got[0], got[1:]
+		return adminapi.Unmarshal(data, into)
+	})
+}
+
+// refuse sends why not.
+func (s *Server) refuse(c *conn, fault error) error {
+	status, code := s.fault(fault)
+	if err := c.SetWriteDeadline(time.Now().Add(s.opts.Handshake)); err != nil {
+		return err
+	}
+	return adminapi.WriteFrame(c.UnixConn, adminapi.Reply{
+		Status: status, Failure: &adminapi.Error{Text: fault.Error(), Code: code},
+	}, nil)
+}
+
+// deliver sends the answer, and waits for the end of what the connection
+// holds.
+func (s *Server) deliver(ctx context.Context, c *conn, sol solution) error {
+	sol.reply.Status, sol.reply.Descriptors = http.StatusOK, len(sol.files)
+	err := c.SetDeadline(time.Now().Add(s.opts.Handshake))
+	if err == nil {
+		err = adminapi.WriteFrame(c.UnixConn, sol.reply, sol.files)
+	}
+	adminapi.CloseAll(sol.files)
+	if err != nil || sol.end == nil {
+		return err
+	}
+	return s.hold(ctx, c)
+}
+
+// hold returns when the client closes the connection, which the kernel does
+// for one that was killed, or when the server ends.
+func (s *Server) hold(ctx context.Context, c *conn) error {
+	if err := c.SetDeadline(time.Time{}); err != nil {
+		return err
+	}
+	// Nothing more is to come: whatever does ends it too.
+	var one [1]byte
+	_, err := c.Read(one[:])
+	if err == nil {
+		return fmt.Errorf("%w: bytes behind the question", errInvalid)
+	}
+	if errors.Is(err, io.EOF) || ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// bind answers a request to bind.
+func (s *Server) bind(ctx context.Context, q *question, read func(any) error) (solution, error) {
+	var r adminapi.BindRequest
+	if err := read(&r); err != nil {
+		return solution{}, err
+	}
+	ino, err := s.fileOf(ctx, q, r.File)
+	if err != nil {
+		return solution{}, err
+	}
+	handles, err := handlesOf(r, q)
+	if err != nil {
+		return solution{}, err
+	}
+	bound, err := s.opts.Sharer.Bind(ctx, ino, q.caller(), objects.BindRequest{Memory: r.Memory, Handles: handles})
+	if err != nil {
+		return solution{}, err
+	}
+	return solution{reply: adminapi.Reply{Bound: &bound}}, nil
+}
+
+// export answers a request to export, or to end that.
+func (s *Server) export(ctx context.Context, q *question, read func(any) error) (solution, error) {
+	var r adminapi.ExportRequest
+	if err := read(&r); err != nil {
+		return solution{}, err
+	}
+	if err := checkExport(r, q); err != nil {
+		return solution{}, err
+	}
+	ino, err := s.fileOf(ctx, q, r.File)
+	if err != nil {
+		return solution{}, err
+	}
+	if r.End {
+		if err = s.opts.Sharer.EndExports(ctx, ino, q.caller()); err != nil {
+			return solution{}, err
+		}
+		return solution{reply: adminapi.Reply{Ended: &adminapi.EndAnswer{Ino: ino, Ended: true}}}, nil
+	}
+	e, err := s.opts.Sharer.Export(ctx, ino, q.caller(),
+		objects.ExportOptions{Kind: r.Kind, Holder: r.Holder, Session: r.Hold})
+	if err != nil {
+		return solution{}, err
+	}
+	sol := solution{end: e.End}
+	memory := e.Memory
+	if q.carried && !r.Text && e.Handle.File != nil {
+		memory, sol.files = placed(memory), []*os.File{e.Handle.File}
+	} else if err := e.Handle.Close(); err != nil {
+		return sol, err
+	}
+	sol.reply.Memory = &memory
+	return sol, nil
+}
+
+// checkExport finds wishes that can't go together.
+func checkExport(r adminapi.ExportRequest, q *question) error {
+	switch {
+	case len(q.memory) > 0:
+		return fmt.Errorf("%w: %d descriptors too many: an export takes that of the file alone", errInvalid, len(q.memory))
+	case r.End && (r.Hold || r.Text || r.Holder != 0 || r.Kind != ""):
+		return fmt.Errorf("%w: to end the exports takes nothing but the file", errInvalid)
+	case r.Hold && !q.carried:
+		return fmt.Errorf("%w: only where descriptors travel can a connection hold an export; name a holder's process instead", errInvalid)
+	case r.Hold && r.Holder != 0:
+		return fmt.Errorf("%w: an export is held by the connection or by process %d, not by both", errInvalid, r.Holder)
+	case r.Holder < 0:
+		return fmt.Errorf("%w: %d is no process", errInvalid, r.Holder)
+	}
+	return nil
+}
+
+// fileOf finds the file that is meant.
+func (s *Server) fileOf(ctx context.Context, q *question, named adminapi.File) (metadata.Ino, error) {
+	switch {
+	case q.file != nil && named != adminapi.File{}:
+		return 0, fmt.Errorf("%w: the file is told by its descriptor and by name", errInvalid)
+	case q.file == nil && (named.Path == "") == (named.Ino == 0):
+		return 0, fmt.Errorf(`%w: name the file, by "path" or by "ino"`, errInvalid)
+	}
+	return s.opts.Sharer.File(ctx, named, q.file)
+}

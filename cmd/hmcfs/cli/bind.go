@@ -1,0 +1,223 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/objects/adminapi"
+	"github.com/hmcfs/hmcfs/objects/client"
+	"github.com/hmcfs/hmcfs/objects/share"
+)
+
+// bindFlags are how a person tells memory.
+type bindFlags struct {
+	handle, path, ipc, family, device string
+	memfd, vmm, pid                   int
+	offset, size                      string
+	dtype, shape, blobs               string
+}
+
+func (a *app) bindVerb() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "bind FILE --pid PID (--handle JSON | --memfd FD | --vmm-fd FD | --ipc HEX | --path PATH) [flags]",
+		Short: "Make memory of another process the content of a file",
+		Long: "FILE, which is empty, is that memory from then on: nothing is copied, what one side writes\n" +
+			"the other reads, and rm only unbinds. It lies in the directory of the device that the memory\n" +
+			"is of: host/ or simN/ for a memfd or a file of a tmpfs. When the process PID ends, FILE is lost.\n\n" +
+			"--handle takes all of it at once, as hmcfs export --json and the attribute user.hmc.handle\n" +
+			"give it: the JSON itself, @NAME for a file with it, or - for standard input. Descriptors of PID\n" +
+			"are taken from it with the rights of whoever runs this.",
+		Example: "hmcfs bind /mnt/hmc/host/weights --pid 4711 --memfd 5 --dtype float32 --shape 1024,1024\n" +
+			"hmcfs bind /mnt/hmc/host/shm --path /dev/shm/ring --offset 4096\n" +
+			"hmcfs bind /mnt/hmc/cuda0/kv --pid 4711 --handle @kv.json",
+		Args: arguments(1, 1, "one FILE"),
+	}
+	f := &bindFlags{}
+	flags := cmd.Flags()
+	flags.IntVar(&f.pid, "pid", 0, "The process that owns the memory.")
+	flags.StringVar(&f.handle, "handle", "", "All that names the memory: JSON, @FILE or -.")
+	flags.IntVar(&f.memfd, "memfd", -1, "The number that a memfd, or a file of a tmpfs, has in the process.")
+	flags.IntVar(&f.vmm, "vmm-fd", -1, "The number that an exported descriptor of device memory has in the process; needs --size.")
+	flags.StringVar(&f.ipc, "ipc", "", "The vendor's IPC handle in hexadecimal; needs --size.")
+	flags.StringVar(&f.path, "path", "", "A file of a tmpfs.")
+	flags.StringVar(&f.family, "family", "", "The kind of device, such as cuda. Default: that of FILE's directory.")
+	flags.StringVar(&f.device, "device", "", "The UUID of the card.")
+	flags.StringVar(&f.offset, "offset", "0", "Where in the allocation the content begins.")
+	flags.StringVar(&f.size, "size", "", "How large the content is. Default: the rest of the memfd or file.")
+	flags.StringVar(&f.dtype, "dtype", "", "The type of the elements, such as float32.")
+	flags.StringVar(&f.shape, "shape", "", "The shape of the tensor, such as 1024,1024.")
+	flags.StringVar(&f.blobs, "blobs", "", "The sizes of the blobs, separated by commas.")
+	asJSON := addJSON(cmd)
+	completeWith(cmd, "family", familyNames()...)
+	cmd.RunE = running(func(ctx context.Context, args []string) error {
+		if err := oneSource(cmd); err != nil {
+			return err
+		}
+		return a.bind(ctx, args[0], f, *asJSON)
+	})
+	return cmd
+}
+
+// oneSource wants the memory told once.
+func oneSource(cmd *cobra.Command) error {
+	var given []string
+	for _, name := range []string{"handle", "memfd", "vmm-fd", "ipc", "path"} {
+		if cmd.Flags().Changed(name) {
+			given = append(given, "--"+name)
+		}
+	}
+	switch len(given) {
+	case 1:
+		return nil
+	case 0:
+		return usage(errors.New("which memory? Give --handle, --memfd, --vmm-fd, --ipc or --path"))
+	}
+	return usage(fmt.Errorf("%s name the memory more than once; give one of them", strings.Join(given, " and ")))
+}
+
+// bind binds and tells what was bound.
+func (a *app) bind(ctx context.Context, file string, f *bindFlags, asJSON bool) error {
+	memory, err := f.memory(a.Stdin)
+	if err != nil {
+		return usage(err)
+	}
+	memory, files, err := collect(memory)
+	defer adminapi.CloseAll(files)
+	if err != nil {
+		return fmt.Errorf("bind %s: %w", file, err)
+	}
+	c, at, err := client.Find(file)
+	if err != nil {
+		return a.shareFault("bind", file, err)
+	}
+	defer func() { _ = at.Close() }() // it only names the file
+	bound, err := c.Bind(ctx, at, memory, files...)
+	if err != nil {
+		return a.shareFault("bind", file, err)
+	}
+	if asJSON {
+		return printJSON(a.out(), bound)
+	}
+	field(a.out(), "file", file)
+	field(a.out(), "device", bound.Device)
+	field(a.out(), "size", fmt.Sprintf("%d (%v)", bound.Size, bound.Size))
+	field(a.out(), "state", bound.State)
+	if memory.PID != 0 {
+		field(a.out(), "lost with", fmt.Sprintf("process %d", memory.PID))
+	}
+	return nil
+}
+
+// shareFault words a failure to bind or export: the file, the cause, the way
+// out.
+func (a *app) shareFault(verb, file string, err error) error {
+	if errors.Is(err, client.ErrNotMounted) {
+		return notMounted("%s is not on an hmcfs mount", file)
+	}
+	return fmt.Errorf("%s %s: %w", verb, file, err)
+}
+
+// memory reads what the flags name.
+func (f *bindFlags) memory(stdin io.Reader) (share.Memory, error) {
+	if f.pid < 0 {
+		return share.Memory{}, fmt.Errorf("--pid %d is no process", f.pid)
+	}
+	var m share.Memory
+	var err error
+	if f.handle != "" {
+		m, err = f.whole(stdin)
+	} else {
+		m, err = f.single()
+	}
+	if err != nil {
+		return share.Memory{}, err
+	}
+	for flag, into := range map[*string]*string{
+		&f.device: &m.Device, &f.dtype: &m.Dtype, &f.shape: &m.Shape, &f.blobs: &m.Blobs,
+	} {
+		if *flag != "" {
+			*into = *flag
+		}
+	}
+	if f.family != "" {
+		m.Family = devices.Family(f.family)
+	}
+	if f.pid != 0 {
+		m.PID = f.pid
+	}
+	for i, p := range m.Pieces {
+		if m.PID == 0 && p.Path == "" {
+			return share.Memory{}, fmt.Errorf("piece %d is memory of a process; name it with --pid", i)
+		}
+	}
+	return m, nil
+}
+
+// whole reads --handle.
+func (f *bindFlags) whole(stdin io.Reader) (share.Memory, error) {
+	text, from := []byte(f.handle), "--handle"
+	var err error
+	switch name, isFile := strings.CutPrefix(f.handle, "@"); {
+	case isFile:
+		from = name
+		text, err = os.ReadFile(name)
+	case f.handle == "-":
+		from = "standard input"
+		text, err = io.ReadAll(io.LimitReader(stdin, adminapi.MaxFrame+1))
+	}
+	if err != nil {
+		return share.Memory{}, fmt.Errorf("read the handle: %w", err)
+	}
+	if f.size != "" || f.offset != "0" {
+		return share.Memory{}, errors.New("--handle has offset and size in it; leave --offset and --size out")
+	}
+	var m share.Memory
+	if err := adminapi.Unmarshal(text, &m); err != nil {
+		return share.Memory{}, fmt.Errorf("%s: %w; it is what hmcfs export --json prints", from, err)
+	}
+	return m, nil
+}
+
+// single makes the one piece that the short forms name. Its size stays 0 where
+// the memory itself tells it.
+func (f *bindFlags) single() (share.Memory, error) {
+	p := share.Piece{Kind: devices.HandleMemfd, Path: f.path, Handle: f.ipc}
+	switch {
+	case f.memfd >= 0:
+		p.FD = &f.memfd
+	case f.vmm >= 0:
+		p.Kind, p.FD = devices.HandleVMM, &f.vmm
+	case f.ipc != "":
+		p.Kind = devices.HandleIPC
+	case f.path == "":
+		return share.Memory{}, errors.New("a descriptor's number is 0 or more")
+	default:
+		abs, err := filepath.Abs(f.path)
+		if err != nil {
+			return share.Memory{}, fmt.Errorf("--path: %w", err)
+		}
+		p.Path = abs
+	}
+	offset, err := devices.ParseSize(f.offset)
+	if err != nil {
+		return share.Memory{}, fmt.Errorf("--offset: %w", err)
+	}
+	p.Offset = devices.Offset(offset)
+	if f.size != "" {
+		if p.Size, err = devices.ParseSize(f.size); err != nil {
+			return share.Memory{}, fmt.Errorf("--size: %w", err)
+		}
+	}
+	if p.Size == 0 && p.Kind != devices.HandleMemfd {
+		return share.Memory{}, fmt.Errorf("a handle of kind %s does not tell its size; give --size", p.Kind)
+	}
+	return share.Memory{Size: p.Size, Pieces: []share.Piece{p}}, nil
+}

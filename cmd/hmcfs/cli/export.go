@@ -1,0 +1,179 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/objects/client"
+	"github.com/hmcfs/hmcfs/objects/share"
+)
+
+// exportEnv is where a command finds the text of what it gets.
+const exportEnv = "HMCFS_EXPORT"
+
+type exportFlags struct {
+	kind        string
+	pid         int
+	end, asJSON bool
+}
+
+func (a *app) exportVerb() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "export [--json] [--kind KIND] [--pid PID | --end] FILE [-- COMMAND [ARG]...]",
+		Short: "Name a file's memory for another process",
+		Long: "Print what another process needs to map the memory behind FILE without a copy. The content is\n" +
+			"moved into one allocation first where it is in several. While it is exported it can't be cut:\n" +
+			"truncating it is EBUSY.\n\n" +
+			"With COMMAND, that is run with the memory's descriptor as number 3, and with the JSON of --json,\n" +
+			"in which the descriptor is 3, in the environment variable " + exportEnv + ". The export ends with it,\n" +
+			"and its exit code is that of hmcfs.\n\n" +
+			"Otherwise the export lasts until the process PID of --pid ends, or until --end, which ends all\n" +
+			"exports of FILE. What another process has mapped it keeps, as long as the vendor's library lets it.",
+		Example: "hmcfs export /mnt/hmc/cuda0/kv --json --pid 4711\n" +
+			"hmcfs export /mnt/hmc/host/a.bin -- python3 -c 'import mmap; print(mmap.mmap(3, 0)[:16])'\n" +
+			"hmcfs export --end /mnt/hmc/cuda0/kv",
+	}
+	f := &exportFlags{}
+	cmd.Flags().StringVar(&f.kind, "kind", "", "ipc, vmm-fd or memfd. Default: the best that the device has.")
+	cmd.Flags().IntVar(&f.pid, "pid", 0, "The process that holds the export: it ends with that.")
+	cmd.Flags().BoolVar(&f.end, "end", false, "End all exports of FILE.")
+	cmd.Flags().BoolVar(&f.asJSON, "json", false, "Print JSON, as hmcfs bind --handle takes it. Fields are only ever added.")
+	completeWith(cmd, "kind", string(devices.HandleIPC), string(devices.HandleVMM), string(devices.HandleMemfd))
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if dash := cmd.ArgsLenAtDash(); dash == 1 && len(args) > 1 {
+			return nil
+		}
+		return arguments(1, 1, "one FILE, and COMMAND behind --")(cmd, args)
+	}
+	cmd.RunE = running(func(ctx context.Context, args []string) error {
+		return a.export(ctx, args[0], args[1:], f)
+	})
+	return cmd
+}
+
+func (a *app) export(ctx context.Context, file string, command []string, f *exportFlags) error {
+	switch {
+	case f.pid < 0:
+		return usage(fmt.Errorf("--pid %d is no process", f.pid))
+	case f.end && (f.pid != 0 || f.kind != "" || f.asJSON):
+		return usage(errors.New("--end ends every export; it goes with none of --pid, --kind and --json"))
+	case len(command) > 0 && (f.pid != 0 || f.end || f.asJSON):
+		return usage(errors.New("--pid, --end and --json have no meaning with a COMMAND, which holds the export itself"))
+	}
+	c, at, err := client.Find(file)
+	if err != nil {
+		return a.shareFault("export", file, err)
+	}
+	defer func() { _ = at.Close() }() // it only names the file
+	switch {
+	case f.end:
+		if err = c.EndExports(ctx, at); err != nil {
+			return a.shareFault("end the exports of", file, err)
+		}
+		return nil
+	case len(command) > 0:
+		e, xerr := c.Export(ctx, at, devices.HandleKind(f.kind))
+		if xerr != nil {
+			return a.shareFault("export", file, xerr)
+		}
+		_ = at.Close() // open, it would keep the mount busy
+		return errors.Join(a.runWith(ctx, e, command), e.Close())
+	}
+	memory, err := c.Handle(ctx, at, devices.HandleKind(f.kind), f.pid)
+	if err != nil {
+		return a.shareFault("export", file, err)
+	}
+	if f.asJSON {
+		return printJSON(a.out(), memory)
+	}
+	return printExport(a.out(), file, memory)
+}
+
+func printExport(w io.Writer, file string, m share.Memory) error {
+	field(w, "file", file)
+	field(w, "family", m.Family)
+	if m.Device != "" {
+		field(w, "device", m.Device)
+	}
+	field(w, "size", fmt.Sprintf("%d (%v)", m.Size, m.Size))
+	for _, f := range []struct{ name, value string }{{"dtype", m.Dtype}, {"shape", m.Shape}, {"blobs", m.Blobs}} {
+		if f.value != "" {
+			field(w, f.name, f.value)
+		}
+	}
+	if m.PID != 0 {
+		field(w, "process", m.PID)
+	}
+	t := newTable(w, "  KIND", "OFFSET", "SIZE", "HANDLE")
+	for _, p := range m.Pieces {
+		t.row("  "+string(p.Kind), uint64(p.Offset), uint64(p.Size), handleText(m.PID, p))
+	}
+	return t.Flush()
+}
+
+// handleText is what names a piece.
+func handleText(pid int, p share.Piece) string {
+	switch {
+	case p.Path != "":
+		return p.Path
+	case p.FD != nil:
+		return fmt.Sprintf("/proc/%d/fd/%d", pid, *p.FD)
+	}
+	return p.Handle
+}
+
+// inherited is the number of the first descriptor that a command inherits
+// beside its standard streams.
+const inherited = 3
+
+// runWith runs a command that has an export.
+func (a *app) runWith(ctx context.Context, e *client.Export, command []string) error {
+	for i := range e.Memory.Pieces {
+		if e.Memory.Pieces[i].FD != nil {
+			number := inherited
+			e.Memory.Pieces[i].FD = &number
+		}
+	}
+	text, err := json.Marshal(e.Memory)
+	if err != nil {
+		return fmt.Errorf("run %s: %w", command[0], err)
+	}
+	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = a.Stdin, a.Stdout, a.Stderr
+	cmd.Env = append(os.Environ(), exportEnv+"="+string(text))
+	if e.File != nil {
+		cmd.ExtraFiles = []*os.File{e.File}
+	}
+	// The command gets the signal that this gets, instead of SIGKILL.
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.Signal(a.signal.Load())) }
+	err = cmd.Run()
+	if ended, ok := errors.AsType[*exec.ExitError](err); ok && ctx.Err() == nil {
+		return &codeError{code: codeOf(ended), err: errSilent}
+	}
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case err != nil:
+		return fmt.Errorf("run %s: %w", strings.Join(command, " "), err)
+	}
+	return nil
+}
+
+// codeOf is a command's exit code, 128 and the number of the signal that ended
+// it, as a shell has it.
+func codeOf(e *exec.ExitError) int {
+	if st, ok := e.Sys().(syscall.WaitStatus); ok && st.Signaled() {
+		return exitSignal + int(st.Signal())
+	}
+	return e.ExitCode()
+}

@@ -1,0 +1,148 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hmcfs/hmcfs/cmd/hmcfs/admin"
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/objects"
+	"github.com/hmcfs/hmcfs/objects/adminapi"
+)
+
+// Daemon shares the memory of its files.
+var _ admin.Sharer = (*Daemon)(nil)
+
+// File finds the file that a request means.
+func (d *Daemon) File(ctx context.Context, named adminapi.File, shown *os.File) (metadata.Ino, error) {
+	switch {
+	case shown != nil:
+		return d.shownFile(shown)
+	case named.Ino != 0:
+		return named.Ino, nil
+	}
+	return d.namedFile(ctx, named.Path)
+}
+
+// shownFile is the file of a descriptor, which whoever sent it got from the
+// kernel: he can reach the file. What he may do with it is told by its mode,
+// as it is now. The kernel does not ask the file system, which may be another
+// one that never answers.
+func (d *Daemon) shownFile(f *os.File) (metadata.Ino, error) {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return 0, fmt.Errorf("the file's descriptor: %w", err)
+	}
+	var st unix.Statx_t
+	var inner error
+	err = raw.Control(func(fd uintptr) {
+		inner = unix.Statx(int(fd), "", unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC, unix.STATX_INO, &st)
+	})
+	if err = errors.Join(err, inner); err != nil {
+		return 0, fmt.Errorf("the file's descriptor: %w", err)
+	}
+	if dev := fmt.Sprintf("%d:%d", st.Dev_major, st.Dev_minor); dev != d.dev {
+		return 0, fmt.Errorf("the first descriptor is of a file on device %s, not on %s (%s): %w",
+			dev, d.opts.Places.MountPoint, d.dev, objects.ErrInvalid)
+	}
+	return metadata.Ino(st.Ino), nil
+}
+
+// namedFile follows a path from the root of the mount.
+func (d *Daemon) namedFile(ctx context.Context, path string) (metadata.Ino, error) {
+	rest := path
+	if filepath.IsAbs(path) {
+		var inside bool
+		if rest, inside = strings.CutPrefix(filepath.Clean(path), d.opts.Places.MountPoint+"/"); !inside {
+			return 0, fmt.Errorf("%s is not below %s: %w", path, d.opts.Places.MountPoint, objects.ErrInvalid)
+		}
+	}
+	ino := metadata.RootIno
+	for name := range strings.SplitSeq(filepath.Clean(rest), "/") {
+		a, err := d.store.Lookup(ctx, ino, name)
+		if err != nil {
+			return 0, fmt.Errorf("%s: %w", path, err)
+		}
+		ino = a.Ino
+	}
+	return ino, nil
+}
+
+// Bind makes memory of another process the content of a file.
+func (d *Daemon) Bind(ctx context.Context, ino metadata.Ino, by objects.Caller, r objects.BindRequest) (adminapi.BindAnswer, error) {
+	if r.Memory.Family == "" {
+		dev, err := d.store.DeviceOf(ctx, ino)
+		if err != nil {
+			closeHandles(r.Handles)
+			return adminapi.BindAnswer{}, err
+		}
+		r.Memory.Family = dev.Info.Family
+	}
+	if err := d.store.Bind(ctx, ino, by, r); err != nil {
+		return adminapi.BindAnswer{}, err
+	}
+	a, err := d.store.Attr(ctx, ino)
+	if err != nil {
+		return adminapi.BindAnswer{}, err
+	}
+	out := adminapi.BindAnswer{Ino: ino, Device: a.Device, Size: devices.Size(a.Size), State: string(a.State)}
+	out.Path, _ = d.meta.PathOf(ctx, ino) // one that is unlinked has none
+	return out, nil
+}
+
+func closeHandles(handles []devices.Handle) {
+	for i := range handles {
+		_ = handles[i].Close() // nothing was written through it
+	}
+}
+
+// Export names the memory of a file for another process.
+func (d *Daemon) Export(ctx context.Context, ino metadata.Ino, by objects.Caller, o objects.ExportOptions) (objects.Exported, error) {
+	return d.store.Export(ctx, ino, by, o)
+}
+
+// EndExports ends every export of a file.
+func (d *Daemon) EndExports(ctx context.Context, ino metadata.Ino, by objects.Caller) error {
+	if err := d.mayUse(ctx, ino, by); err != nil {
+		return err
+	}
+	err := d.store.EndExport(ctx, ino)
+	if errors.Is(err, metadata.ErrNoXattr) {
+		return fmt.Errorf("%w: it is not exported", objects.ErrInvalid)
+	}
+	return err
+}
+
+// mayUse says whether a process may read and write a regular file, by its
+// mode, as the kernel does for a mount with default_permissions.
+func (d *Daemon) mayUse(ctx context.Context, ino metadata.Ino, by objects.Caller) error {
+	a, err := d.store.Attr(ctx, ino)
+	switch {
+	case err != nil:
+		return err
+	case !a.IsRegular():
+		return fmt.Errorf("inode %d is no regular file, and only those have memory: %w", ino, objects.ErrInvalid)
+	case by.UID == 0:
+		return nil
+	}
+	bits := a.Mode
+	switch {
+	case by.UID == a.UID:
+		bits >>= 6
+	case by.GID == a.GID || slices.Contains(by.Groups, a.GID):
+		bits >>= 3
+	}
+	if bits&0o6 != 0o6 {
+		return fmt.Errorf("inode %d has mode %o and belongs to user %d: user %d may not both read and write it: %w",
+			ino, a.Mode.Perm(), a.UID, by.UID, objects.ErrForbidden)
+	}
+	return nil
+}

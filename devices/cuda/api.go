@@ -1,0 +1,148 @@
+package cuda
+
+import (
+	"fmt"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/devices/dl"
+)
+
+// The handles of CUDA. Addresses are of the device, never to be touched by the
+// host.
+type (
+	cuDevice   int32
+	cuContext  uintptr
+	cuStream   uintptr
+	cuPhysical uint64 // CUmemGenericAllocationHandle
+	address    uint64 // CUdeviceptr
+)
+
+// api is the function table of the driver's library. All may be called from
+// any thread; those that need a context use the one of the calling thread.
+type api struct {
+	Init             dl.Func `dl:"cuInit"`
+	DriverGetVersion dl.Func `dl:"cuDriverGetVersion"`
+	GetErrorName     dl.Func `dl:"cuGetErrorName"`
+	GetErrorString   dl.Func `dl:"cuGetErrorString"`
+
+	// These need no context.
+	DeviceGetCount       dl.Func `dl:"cuDeviceGetCount"`
+	DeviceGet            dl.Func `dl:"cuDeviceGet"`
+	DeviceGetName        dl.Func `dl:"cuDeviceGetName"`
+	DeviceTotalMem       dl.Func `dl:"cuDeviceTotalMem_v2"`
+	DeviceGetPCIBusID    dl.Func `dl:"cuDeviceGetPCIBusId"`
+	DeviceGetUUID        dl.Func `dl:"cuDeviceGetUuid"`
+	DeviceGetUUIDv2      dl.Func `dl:"cuDeviceGetUuid_v2,optional"` // since 11.4
+	DeviceGetAttribute   dl.Func `dl:"cuDeviceGetAttribute"`
+	DeviceCanAccessPeer  dl.Func `dl:"cuDeviceCanAccessPeer"`
+	DevicePrimaryRetain  dl.Func `dl:"cuDevicePrimaryCtxRetain"`
+	DevicePrimaryRelease dl.Func `dl:"cuDevicePrimaryCtxRelease_v2"`
+	CtxSetCurrent        dl.Func `dl:"cuCtxSetCurrent"`
+
+	StreamCreate      dl.Func `dl:"cuStreamCreate"`
+	StreamDestroy     dl.Func `dl:"cuStreamDestroy_v2"`
+	StreamSynchronize dl.Func `dl:"cuStreamSynchronize"`
+
+	MemGetInfo        dl.Func `dl:"cuMemGetInfo_v2"`
+	MemAlloc          dl.Func `dl:"cuMemAlloc_v2"`
+	MemFree           dl.Func `dl:"cuMemFree_v2"`
+	MemHostAlloc      dl.Func `dl:"cuMemHostAlloc"`
+	MemFreeHost       dl.Func `dl:"cuMemFreeHost"`
+	MemHostRegister   dl.Func `dl:"cuMemHostRegister_v2"`
+	MemHostUnregister dl.Func `dl:"cuMemHostUnregister"`
+
+	MemcpyHtoD dl.Func `dl:"cuMemcpyHtoDAsync_v2"`
+	MemcpyDtoH dl.Func `dl:"cuMemcpyDtoHAsync_v2"`
+	MemcpyDtoD dl.Func `dl:"cuMemcpyDtoDAsync_v2"`
+	MemcpyPeer dl.Func `dl:"cuMemcpyPeerAsync"`
+	MemsetD8   dl.Func `dl:"cuMemsetD8Async"`
+	EnablePeer dl.Func `dl:"cuCtxEnablePeerAccess"`
+
+	// Virtual memory, since 10.2, and not on every platform.
+	MemGranularity    dl.Func `dl:"cuMemGetAllocationGranularity,optional"`
+	MemAddressReserve dl.Func `dl:"cuMemAddressReserve,optional"`
+	MemAddressFree    dl.Func `dl:"cuMemAddressFree,optional"`
+	MemCreate         dl.Func `dl:"cuMemCreate,optional"`
+	MemRelease        dl.Func `dl:"cuMemRelease,optional"`
+	MemMap            dl.Func `dl:"cuMemMap,optional"`
+	MemUnmap          dl.Func `dl:"cuMemUnmap,optional"`
+	MemSetAccess      dl.Func `dl:"cuMemSetAccess,optional"`
+	MemExport         dl.Func `dl:"cuMemExportToShareableHandle,optional"`
+	MemImport         dl.Func `dl:"cuMemImportFromShareableHandle,optional"`
+	MemProperties     dl.Func `dl:"cuMemGetAllocationPropertiesFromHandle,optional"`
+
+	// IPC.
+	MemAddressRange dl.Func `dl:"cuMemGetAddressRange_v2,optional"`
+	IPCGet          dl.Func `dl:"cuIpcGetMemHandle,optional"`
+	IPCClose        dl.Func `dl:"cuIpcCloseMemHandle,optional"`
+	// IPCOpen takes the handle by value, which words can't pass.
+	IPCOpen func(p *address, h ipcHandle, flags uint32) Code `dl:"cuIpcOpenMemHandle_v2,optional"`
+}
+
+// hasVirtual says whether the library has all calls of virtual memory.
+func (a *api) hasVirtual() bool {
+	for _, f := range []dl.Func{
+		a.MemGranularity, a.MemAddressReserve, a.MemAddressFree, a.MemCreate, a.MemRelease,
+		a.MemMap, a.MemUnmap, a.MemSetAccess, a.MemExport, a.MemImport, a.MemProperties,
+	} {
+		if !f.Present() {
+			return false
+		}
+	}
+	return true
+}
+
+// hasIPC says whether the library has all calls of IPC.
+func (a *api) hasIPC() bool {
+	return a.MemAddressRange.Present() && a.IPCGet.Present() && a.IPCClose.Present() && a.IPCOpen != nil
+}
+
+// The oldest driver that will do, as cuDriverGetVersion counts, and for people.
+const (
+	oldestVersion = 11000
+	oldestDriver  = "450"
+)
+
+// library is where the driver's library is found.
+func library(path string) dl.Library {
+	l := dl.Library{
+		Names: []string{"libcuda.so.1", "libcuda.so"},
+		Hint:  "install the NVIDIA driver; in a container, start it with the GPUs (--gpus all)",
+	}
+	if path != "" {
+		l.Names = []string{path}
+	}
+	return l
+}
+
+// load opens the library, fills its table and initialises the driver. The error
+// tells why there is no device.
+func load(from dl.Library) (*api, error) {
+	lib, err := dl.Open(from)
+	if err != nil {
+		return nil, err
+	}
+	// What an old library has is asked first: that it is old says more than
+	// the first call that it lacks.
+	first := &struct {
+		DriverGetVersion dl.Func `dl:"cuDriverGetVersion"`
+	}{}
+	if err = lib.Resolve(first); err != nil {
+		return nil, fmt.Errorf("%s is no CUDA driver: %w", lib.Name(), err)
+	}
+	a := &api{DriverGetVersion: first.DriverGetVersion}
+	version, err := a.driverVersion()
+	if err == nil && version < oldestVersion {
+		return nil, fmt.Errorf("the NVIDIA driver is too old: it has CUDA %s, %s is needed (driver %s or newer): %w",
+			versionText(version), versionText(oldestVersion), oldestDriver, devices.ErrUnsupported)
+	}
+	if err := lib.Resolve(a); err != nil {
+		return nil, fmt.Errorf("CUDA %s is needed: %w", versionText(oldestVersion), err)
+	}
+	if err := a.init(); err != nil {
+		return nil, err
+	}
+	return a, nil
+}
+
+func versionText(v int) string { return fmt.Sprintf("%d.%d", v/1000, v%1000/10) }

@@ -1,0 +1,72 @@
+package cuda
+
+import "encoding/binary"
+
+// Constants of cuda.h.
+const (
+	cuStreamNonBlocking    = 0x1 // CU_STREAM_NON_BLOCKING
+	cuHostAllocPortable    = 0x1 // CU_MEMHOSTALLOC_PORTABLE
+	cuHostRegisterPortable = 0x1 // CU_MEMHOSTREGISTER_PORTABLE
+	cuIPCLazyPeer          = 0x1 // CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS
+
+	cuAllocationPinned       = 0x1 // CU_MEM_ALLOCATION_TYPE_PINNED
+	cuLocationDevice         = 0x1 // CU_MEM_LOCATION_TYPE_DEVICE
+	cuAccessReadWrite        = 0x3 // CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+	cuHandlePosixFD          = 0x1 // CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+	cuGranularityRecommended = 0x1 // CU_MEM_ALLOC_GRANULARITY_RECOMMENDED
+
+	cuAttributeUnifiedAddressing = 41  // CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING
+	cuAttributeVirtualMemory     = 102 // CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED
+	cuAttributePosixFD           = 103 // CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED
+	cuAttributeIPC               = 125 // CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED
+)
+
+// ipcHandle is CUipcMemHandle, 64 opaque bytes.
+type ipcHandle struct{ words [8]uint64 }
+
+// ipcHandleSize is CU_IPC_HANDLE_SIZE.
+const ipcHandleSize = 64
+
+// ipcHandleOf reads the bytes of a handle, of which there are ipcHandleSize.
+func ipcHandleOf(p []byte) (h ipcHandle) {
+	for i := range h.words {
+		h.words[i] = binary.NativeEndian.Uint64(p[8*i:])
+	}
+	return h
+}
+
+// bytes are those of the handle.
+func (h ipcHandle) bytes() []byte {
+	p := make([]byte, 0, ipcHandleSize)
+	for _, w := range h.words {
+		p = binary.NativeEndian.AppendUint64(p, w)
+	}
+	return p
+}
+
+// uuid is CUuuid.
+type uuid [16]byte
+
+// location is CUmemLocation.
+type location struct {
+	Type uint32
+	ID   int32
+}
+
+// accessDesc is CUmemAccessDesc.
+type accessDesc struct {
+	Location location
+	Flags    uint32
+}
+
+// allocationProp is CUmemAllocationProp.
+type allocationProp struct {
+	Type                 uint32
+	RequestedHandleTypes uint32
+	Location             location
+	Win32                uintptr
+	CompressionType      uint8
+	GPUDirectRDMA        uint8
+	Usage                uint16
+	Reserved             [4]uint8
+}

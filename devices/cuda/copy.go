@@ -1,0 +1,157 @@
+package cuda
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/devices/internal/moves"
+)
+
+// insidePiece is how much is moved inside the card between two looks at a
+// context.
+const insidePiece = 512 * devices.MiB
+
+// CopyIn moves bytes host to device.
+func (d *device) CopyIn(ctx context.Context, dst devices.Span, src []byte) error {
+	leave, err := d.begin(ctx, dst, len(src))
+	if err != nil || len(src) == 0 {
+		return end(leave, err)
+	}
+	defer leave()
+	to := addressOf(dst)
+	err = d.withLane(ctx, func(l *lane) error {
+		if d.pins.covers(src) {
+			return l.pump(ctx, d.api, dst.Len, moves.HostPiece, mover{start: func(s moves.Slot, off, n devices.Size) error {
+				return d.api.copyIn(l.streams[s], to.at(off), src[off:off+n])
+			}})
+		}
+		if serr := l.stage(d.api); serr != nil {
+			return serr
+		}
+		return l.pump(ctx, d.api, dst.Len, chunkSize, mover{start: func(s moves.Slot, off, n devices.Size) error {
+			copy(l.chunks[s], src[off:off+n])
+			return d.api.copyIn(l.streams[s], to.at(off), l.chunks[s][:n])
+		}})
+	})
+	keep(src)
+	return err
+}
+
+// CopyOut moves bytes device to host.
+func (d *device) CopyOut(ctx context.Context, dst []byte, src devices.Span) error {
+	leave, err := d.begin(ctx, src, len(dst))
+	if err != nil || len(dst) == 0 {
+		return end(leave, err)
+	}
+	defer leave()
+	from := addressOf(src)
+	err = d.withLane(ctx, func(l *lane) error {
+		if d.pins.covers(dst) {
+			return l.pump(ctx, d.api, src.Len, moves.HostPiece, mover{start: func(s moves.Slot, off, n devices.Size) error {
+				return d.api.copyOut(l.streams[s], dst[off:off+n], from.at(off))
+			}})
+		}
+		if serr := l.stage(d.api); serr != nil {
+			return serr
+		}
+		return l.pump(ctx, d.api, src.Len, chunkSize, mover{
+			start: func(s moves.Slot, off, n devices.Size) error {
+				return d.api.copyOut(l.streams[s], l.chunks[s][:n], from.at(off))
+			},
+			done: func(s moves.Slot, off, n devices.Size) error {
+				copy(dst[off:off+n], l.chunks[s])
+				return nil
+			},
+		})
+	})
+	keep(dst)
+	return err
+}
+
+// Copy moves bytes inside the card.
+func (d *device) Copy(ctx context.Context, dst, src devices.Span) error {
+	if err := src.Check(d); err != nil {
+		return err
+	}
+	if dst.Len != src.Len {
+		return fmt.Errorf("copy of %v to %v on %s: %w", src.Range, dst.Range, d.info.Name, devices.ErrRange)
+	}
+	leave, err := d.begin(ctx, dst, int(dst.Len))
+	if err != nil || dst.Len == 0 {
+		return end(leave, err)
+	}
+	defer leave()
+	to, from := addressOf(dst), addressOf(src)
+	return d.withLane(ctx, func(l *lane) error {
+		step := func(to, from address) moves.Step {
+			return func(off, n devices.Size) error { return d.copyWithin(l, to.at(off), from.at(off), n) }
+		}
+		if max(to, from)-min(to, from) >= address(src.Len) {
+			return moves.Pieces(ctx, src.Len, insidePiece, step(to, from))
+		}
+		return moves.Overlap{
+			Piece:   insidePiece,
+			Copy:    step(to, from),
+			Scratch: func(n devices.Size) (moves.Scratch, error) { return d.scratch(l, to, from, n) },
+		}.Move(ctx, devices.Offset(to), devices.Offset(from), src.Len)
+	})
+}
+
+// copyWithin moves a piece that does not overlap with where it goes.
+func (d *device) copyWithin(l *lane, to, from address, n devices.Size) error {
+	if err := d.api.copyWithin(l.streams[0], to, from, n); err != nil {
+		return err
+	}
+	return d.api.synchronize(l.streams[0])
+}
+
+// scratch takes memory for a copy between ranges that overlap.
+func (d *device) scratch(l *lane, to, from address, n devices.Size) (moves.Scratch, error) {
+	p, err := d.api.alloc(n)
+	if err != nil {
+		return moves.Scratch{}, d.allocError(n, err)
+	}
+	return moves.Scratch{
+		Out:  func(off, n devices.Size) error { return d.copyWithin(l, p, from.at(off), n) },
+		Back: func(off, n devices.Size) error { return d.copyWithin(l, to.at(off), p, n) },
+		Free: func() error { return d.api.free(p) },
+	}, nil
+}
+
+// Fill sets every byte of the span.
+func (d *device) Fill(ctx context.Context, dst devices.Span, value byte) error {
+	leave, err := d.begin(ctx, dst, int(dst.Len))
+	if err != nil || dst.Len == 0 {
+		return end(leave, err)
+	}
+	defer leave()
+	to := addressOf(dst)
+	return d.withLane(ctx, func(l *lane) error {
+		return moves.Pieces(ctx, dst.Len, insidePiece, func(off, n devices.Size) error {
+			return d.set(l, to.at(off), n, value)
+		})
+	})
+}
+
+// set sets n bytes.
+func (d *device) set(l *lane, to address, n devices.Size, value byte) error {
+	if err := d.api.fill(l.streams[0], to, value, n); err != nil {
+		return err
+	}
+	return d.api.synchronize(l.streams[0])
+}
+
+// end ends an operation that has failed or has nothing to do.
+func end(leave func(), err error) error {
+	if err == nil {
+		leave()
+	}
+	return err
+}
+
+// addressOf is where a span that has been checked begins.
+func addressOf(s devices.Span) address { return blockOf(s).addr.at(devices.Size(s.Off)) }
+
+// at is the address n bytes on.
+func (p address) at(n devices.Size) address { return p + address(n) }

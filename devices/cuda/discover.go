@@ -1,0 +1,142 @@
+package cuda
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/devices/internal/sysfs"
+)
+
+// align is what every allocation is aligned to at least, in bytes.
+const align = 256
+
+// entry is one card of the machine, not opened.
+type entry struct {
+	device  cuDevice
+	ordinal devices.Ordinal
+	model   string
+	total   devices.Size
+	pci     string
+	uuid    string
+	numa    int
+	// virtual says that the card has virtual memory calls, export that
+	// their memory can be exported as a descriptor, ipc that plain memory can
+	// be by handle.
+	virtual, export, ipc bool
+}
+
+// byDefault is how much of its memory a card lends when the spec does not say:
+// the contexts of hmcfs and of others need some.
+func (e entry) byDefault() devices.Size { return e.total / 10 * 9 }
+
+// info is what an entry is as a device of n bytes.
+func (e entry) info(n devices.Size) devices.Info {
+	return devices.Info{
+		Name:     devices.Name(fmt.Sprintf("cuda%d", e.ordinal)),
+		Family:   Family,
+		Ordinal:  e.ordinal,
+		Model:    e.model,
+		Total:    n,
+		MaxAlloc: n,
+		Align:    align,
+		PCI:      e.pci,
+		UUID:     e.uuid,
+		NUMA:     e.numa,
+	}
+}
+
+// list finds every card, in the driver's order. The ordinals stay the driver's
+// where a card can't be used; without any the error tells why.
+func (a *api) list(ctx context.Context, sys string) ([]entry, error) {
+	n, err := a.deviceCount()
+	if err != nil {
+		return nil, err
+	}
+	var found []entry
+	reasons := []error{}
+	for i := range n {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		e, err := a.describe(i, sys)
+		if err != nil {
+			reasons = append(reasons, fmt.Errorf("card %d: %w", i, err))
+			continue
+		}
+		found = append(found, e)
+	}
+	switch {
+	case len(found) > 0:
+		return found, nil
+	case len(reasons) > 0:
+		return nil, errors.Join(reasons...)
+	}
+	return nil, errors.New("the NVIDIA driver sees no card; " + codeNoDevice.hint())
+}
+
+// describe reads the facts of a card.
+func (a *api) describe(ordinal int, sys string) (e entry, err error) {
+	e.ordinal = devices.Ordinal(ordinal)
+	if e.device, err = a.deviceGet(ordinal); err != nil {
+		return e, err
+	}
+	if e.model, err = a.deviceName(e.device); err != nil {
+		return e, err
+	}
+	if e.total, err = a.deviceTotal(e.device); err != nil {
+		return e, err
+	}
+	if e.total == 0 {
+		return e, fmt.Errorf("%s says that it has no memory", e.model)
+	}
+	if e.uuid, err = a.uuidText(e.device); err != nil {
+		return e, err
+	}
+	// What a card can't tell is left out: an address is for people and for
+	// the choice of a node.
+	if pci, err := a.devicePCI(e.device); err == nil {
+		e.pci = strings.ToLower(pci)
+	}
+	e.numa = sysfs.NUMANode(sys, e.pci)
+	e.virtual = a.hasVirtual() && a.can(cuAttributeVirtualMemory, e.device, false)
+	e.export = e.virtual && a.can(cuAttributePosixFD, e.device, false)
+	e.ipc = a.hasIPC() && a.can(cuAttributeUnifiedAddressing, e.device, false) && a.can(cuAttributeIPC, e.device, true)
+	return e, nil
+}
+
+// can asks for an attribute; unknown is the answer of a driver that does not
+// know the question yet.
+func (a *api) can(attribute uintptr, d cuDevice, unknown bool) bool {
+	v, err := a.deviceAttribute(attribute, d)
+	if err != nil {
+		return unknown
+	}
+	return v != 0
+}
+
+// uuidText is the card's UUID as nvidia-smi writes it. Of a part of a card
+// (MIG) the newer call tells another one than the older, which is the card's.
+func (a *api) uuidText(d cuDevice) (string, error) {
+	card, err := a.deviceUUID(a.DeviceGetUUID, d)
+	if err != nil {
+		return "", err
+	}
+	if a.DeviceGetUUIDv2.Present() {
+		part, err := a.deviceUUID(a.DeviceGetUUIDv2, d)
+		if err != nil {
+			return "", err
+		}
+		if part != card {
+			return "MIG-" + part.String(), nil
+		}
+	}
+	return "GPU-" + card.String(), nil
+}
+
+// String writes the groups of a UUID.
+func (u uuid) String() string {
+	return fmt.Sprintf("%x-%x-%x-%x-%x", u[0:4], u[4:6], u[6:8], u[8:10], u[10:16])
+}

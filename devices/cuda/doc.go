@@ -1,0 +1,52 @@
+// Package cuda is the device family of NVIDIA's cards, by the driver API
+// (libcuda.so.1), which is opened at run time; where it is missing the family
+// has no device, and says why.
+//
+// # Contexts and threads
+//
+// A device uses its primary context, which is the one that PyTorch and CUDA's
+// runtime use too; it is released at the end and never reset, since others may
+// be using it. The current context belongs to an operating-system thread, and
+// goroutines wander: device.on locks the thread and sets the context before
+// each piece of work, and no call that needs a context is made outside of it.
+//
+// # Moves
+//
+// A copy borrows a lane: two streams that wait for no others, and two chunks
+// of pinned memory. Between two looks at the context a piece is on its way in
+// each stream:
+//
+//	pinned host memory      direct, in pieces of 16 MiB
+//	other host memory       through the lane's chunks of 2 MiB: the host copies
+//	                        one while the card moves the other
+//	inside the card, peers  in pieces of 512 MiB
+//
+// Host memory is pinned where PinHost has registered it. Nothing of CUDA's
+// default stream is used, so the work of others does not delay ours.
+//
+// # Memory
+//
+// Small allocations are cuMemAlloc's. Large ones are physical memory mapped
+// into addresses of its own (VMM) where the card has that, and can be exported
+// as a descriptor. What is to be exported by IPC is cuMemAlloc's again, in
+// units of 2 MiB, because the driver shares the whole block that a smaller
+// allocation lies in.
+//
+// # A card that fails
+//
+// Some errors kill the context for good (Code.Sticky). The device then takes a
+// new epoch, all its memories are lost, and no call to the driver is made any
+// more, not even to free: a card that has fallen off its bus would not answer.
+// What was held goes with the process.
+//
+// # Lock order
+//
+//	device.life of the lower ordinal (for reading, by every operation)
+//	  device.life of the higher ordinal (CopyPeer)
+//	    device.linkMu (held while access to a peer is set up)
+//	    device.openMu (held while an IPC handle is opened or closed)
+//	      device.mu, pins.mu
+//
+// A lane is not a lock, yet orders like one: it is borrowed after device.life,
+// and nothing else is waited for while it is held.
+package cuda

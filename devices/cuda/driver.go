@@ -1,0 +1,170 @@
+package cuda
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"go.uber.org/zap"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/devices/dl"
+	"github.com/hmcfs/hmcfs/devices/internal/sysfs"
+)
+
+// Family is the name of the family in specs: "cuda:0,size=16GiB". Its devices
+// are called "cuda0", "cuda1", …, as the driver counts them.
+const Family devices.Family = "cuda"
+
+// controlFile is the device file that every user of the driver opens first.
+const controlFile = "/dev/nvidiactl"
+
+// Options configures the driver.
+type Options struct {
+	// Logger gets what is degraded and the life cycle of devices; nil is
+	// silence.
+	Logger *zap.Logger
+	// Library is the path of the driver's library; empty is libcuda.so.1 where
+	// the loader finds it.
+	Library string
+}
+
+// Driver opens CUDA devices. It may be used from any goroutine.
+type Driver struct {
+	log  *zap.Logger
+	from dl.Library
+	sys  string
+
+	mu sync.Mutex
+	// +checklocks:mu
+	api *api // nil until the library has been opened and initialised
+}
+
+var _ devices.Driver = (*Driver)(nil)
+
+// NewDriver makes the driver. It opens nothing: the library is looked for by
+// Discover and Open, each time until it is found. The process must not fork
+// and go on in the child afterwards: CUDA does not work there.
+func NewDriver(opts Options) *Driver {
+	log := opts.Logger
+	if log == nil {
+		log = zap.NewNop()
+	}
+	return &Driver{log: log.Named("cuda"), from: library(opts.Library), sys: sysfs.Root}
+}
+
+// Family returns "cuda".
+func (d *Driver) Family() devices.Family { return Family }
+
+// library opens the library, once it is there and finds a card.
+func (d *Driver) library() (*api, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.api == nil {
+		a, err := load(d.from)
+		if codeOf(err) != 0 {
+			err = forbidden(err, controlFile)
+		}
+		if err != nil {
+			return nil, err
+		}
+		d.api = a
+	}
+	return d.api, nil
+}
+
+// Discover lists the cards with the size that they have unless a spec says
+// another. The error tells why there is none: no library, an old driver, no
+// card. What is free is asked of each card, which takes a context for a moment;
+// a card that gives none has nothing free.
+func (d *Driver) Discover(ctx context.Context) ([]devices.Found, error) {
+	a, err := d.library()
+	if err != nil {
+		return nil, err
+	}
+	entries, err := a.list(ctx, d.sys)
+	if err != nil {
+		return nil, err
+	}
+	var found []devices.Found
+	for _, e := range entries {
+		info := e.info(e.byDefault())
+		free, err := a.freeOf(e)
+		if err != nil {
+			d.log.Warn("card does not tell its free memory", zap.String("device", string(info.Name)), zap.Error(err))
+		}
+		found = append(found, devices.Found{
+			Info:  info,
+			Usage: devices.Usage{Total: info.Total, Free: min(info.Total, free)},
+		})
+	}
+	return found, nil
+}
+
+// freeOf asks a card that is not opened how much of its memory is free.
+func (a *api) freeOf(e entry) (free devices.Size, err error) {
+	c, err := a.retain(e.device)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, a.release(e.device)) }()
+	err = a.in(c, func() (merr error) {
+		free, merr = a.memInfo()
+		return merr
+	})
+	return free, err
+}
+
+// Open opens the card that the spec names. Parameters:
+//
+//	size=SIZE   how much of the memory to use, nine tenths by default
+//
+// Errors:
+//   - devices.ErrNoDevice when there is no card of that number;
+//   - devices.ErrDevice when the driver refuses.
+func (d *Driver) Open(ctx context.Context, spec devices.Spec) (devices.Device, error) {
+	a, err := d.library()
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", err, devices.ErrNoDevice)
+	}
+	entries, err := a.list(ctx, d.sys)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", err, devices.ErrNoDevice)
+	}
+	for _, e := range entries {
+		if e.ordinal != spec.Ordinal {
+			continue
+		}
+		size, err := readParams(spec, e)
+		if err != nil {
+			return nil, err
+		}
+		return d.open(a, e, size)
+	}
+	return nil, fmt.Errorf("there is no CUDA device %d, the last is %d; hmcfs devices lists them: %w",
+		spec.Ordinal, entries[len(entries)-1].ordinal, devices.ErrNoDevice)
+}
+
+// open opens a card.
+func (d *Driver) open(a *api, e entry, size devices.Size) (devices.Device, error) {
+	dev, err := newDevice(a, e, size, d.log)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", e.model, err)
+	}
+	d.log.Info("device opened", zap.String("device", string(dev.info.Name)),
+		zap.String("model", e.model), zap.String("uuid", e.uuid), zap.Stringer("size", size),
+		zap.Bool("virtual memory", e.virtual))
+	return dev, nil
+}
+
+// readParams reads the parameters of a spec for one card.
+func readParams(spec devices.Spec, e entry) (devices.Size, error) {
+	p := spec.Read()
+	size := p.Size("size", e.byDefault())
+	faults := []error{p.Err()}
+	if size > e.total {
+		faults = append(faults, fmt.Errorf("device %q: size is %v, %s has %v", spec.Text, size, e.model, e.total))
+	}
+	return size, errors.Join(faults...)
+}

@@ -1,0 +1,156 @@
+package cuda
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/devices/dl"
+)
+
+// Code is a CUresult.
+type Code int32
+
+// The codes that this package tells apart.
+const (
+	codeOutOfMemory       Code = 2
+	codeDeinitialized     Code = 4
+	codeStubLibrary       Code = 34
+	codeDeviceUnavailable Code = 46
+	codeNoDevice          Code = 100
+	codeECCUncorrectable  Code = 214
+	codePeerUnsupported   Code = 217
+	codeNVLink            Code = 220
+	codeContained         Code = 226
+	codeOperatingSystem   Code = 304
+	codeIllegalAddress    Code = 700
+	codeLaunchTimeout     Code = 702
+	codePeerEnabled       Code = 704
+	codeContextDestroyed  Code = 709
+	codeAssert            Code = 710
+	codeTooManyPeers      Code = 711
+	codeAlreadyRegistered Code = 712
+	codeHardwareStack     Code = 714
+	codeIllegalInstr      Code = 715
+	codeMisaligned        Code = 716
+	codeAddressSpace      Code = 717
+	codeInvalidPC         Code = 718
+	codeLaunchFailed      Code = 719
+	codeTensorLeak        Code = 721
+	codeNotPermitted      Code = 800
+	codeSystemNotReady    Code = 802
+	codeDriverMismatch    Code = 803
+	codeCompat            Code = 804
+	codeMPSTerminated     Code = 810
+	codeExternalDevice    Code = 911
+	codeUnknown           Code = 999
+)
+
+// Sticky says that the code leaves the process with no use of the context: each
+// later call returns it too, and what the device held is lost.
+func (c Code) Sticky() bool {
+	switch c {
+	case codeDeinitialized, codeECCUncorrectable, codeNVLink, codeContained, codeIllegalAddress,
+		codeLaunchTimeout, codeContextDestroyed, codeAssert, codeHardwareStack, codeIllegalInstr,
+		codeMisaligned, codeAddressSpace, codeInvalidPC, codeLaunchFailed, codeTensorLeak,
+		codeMPSTerminated, codeExternalDevice:
+		return true
+	default:
+		return false
+	}
+}
+
+// hint tells a person the way out, where there is one.
+func (c Code) hint() string {
+	switch c {
+	case codeStubLibrary:
+		return "libcuda.so.1 is the toolkit's stub: install the driver, or take the stubs out of LD_LIBRARY_PATH"
+	case codeDeviceUnavailable:
+		return "another program has the card to itself, or its compute mode forbids contexts (nvidia-smi -q -d COMPUTE)"
+	case codeNoDevice:
+		return "no card is visible: see whether nvidia-smi lists one, and what CUDA_VISIBLE_DEVICES says"
+	case codeOperatingSystem, codeNotPermitted, codeUnknown:
+		return "see whether /dev/nvidia* and /dev/nvidia-uvm are there and may be opened (nvidia-modprobe -u makes the latter)"
+	case codeSystemNotReady:
+		return "a machine with NVSwitch needs a running nvidia-fabricmanager"
+	case codeDriverMismatch, codeCompat:
+		return "the kernel's module and libcuda.so.1 are of different driver versions: " +
+			"restart after an update of the driver; in a container, use the host's library"
+	case codeMPSTerminated:
+		return "the MPS server has ended this client"
+	default:
+		if c.Sticky() {
+			return "the card's memory is lost to this process: unmount and mount again"
+		}
+		return ""
+	}
+}
+
+// Error is a failed CUDA call. It is devices.ErrDevice.
+type Error struct {
+	// Call is the function, such as "cuMemcpyDtoHAsync".
+	Call string
+	Code Code
+	// Name and Text are the driver's: "CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal
+	// memory access was encountered". Empty where it knows none.
+	Name, Text string
+}
+
+// Error names the call, the code's name and number, what it means and the way
+// out.
+func (e *Error) Error() string {
+	name, text := e.Name, e.Text
+	if name == "" {
+		name = "unknown CUDA error"
+	}
+	s := fmt.Sprintf("%s: %s (%d)", e.Call, name, int32(e.Code))
+	if text != "" {
+		s += ": " + text
+	}
+	if hint := e.Code.hint(); hint != "" {
+		s += "; " + hint
+	}
+	return s
+}
+
+// Unwrap makes errors.Is(err, devices.ErrDevice) true.
+func (e *Error) Unwrap() error { return devices.ErrDevice }
+
+// check turns the result of a call into an error.
+func (a *api) check(call string, code Code) error {
+	if code == 0 {
+		return nil
+	}
+	return &Error{Call: call, Code: code, Name: a.errorText(a.GetErrorName, code), Text: a.errorText(a.GetErrorString, code)}
+}
+
+// errorText asks the driver for one of its texts of a code.
+func (a *api) errorText(ask dl.Func, code Code) string {
+	if !ask.Present() {
+		return ""
+	}
+	return callForText(ask, code)
+}
+
+// codeOf is the code in an error, 0 if there is none.
+func codeOf(err error) Code {
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e.Code
+	}
+	return 0
+}
+
+// forbidden adds to an error of the initialisation that the driver's device
+// file may not be opened, which the driver reports as no device at all.
+func forbidden(err error, control string) error {
+	f, oerr := os.OpenFile(control, os.O_RDWR, 0)
+	if oerr == nil {
+		_ = f.Close()
+		return err
+	}
+	if errors.Is(oerr, os.ErrPermission) {
+		return fmt.Errorf("%w; %s may not be opened by this user", err, control)
+	}
+	return err
+}

@@ -1,0 +1,84 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/devices/internal/hostmem"
+)
+
+var _ devices.Exporter = (*Device)(nil)
+
+// ExportKinds lists the one that there is: a memfd.
+func (d *Device) ExportKinds() []devices.HandleKind {
+	return []devices.HandleKind{devices.HandleMemfd}
+}
+
+// AllocShared takes n bytes, which are zero, as a memfd.
+func (d *Device) AllocShared(ctx context.Context, n devices.Size, kind devices.HandleKind) (*devices.Memory, error) {
+	if kind != devices.HandleMemfd {
+		return nil, fmt.Errorf("share memory of %s as %s, it can do %s: %w",
+			d.info.Name, kind, devices.HandleMemfd, devices.ErrUnsupported)
+	}
+	return d.alloc(ctx, n, mapShared)
+}
+
+// Export duplicates the memory's descriptor.
+func (d *Device) Export(_ context.Context, m *devices.Memory) (devices.Handle, error) {
+	if err := m.All().Check(d.self); err != nil {
+		return devices.Handle{}, err
+	}
+	block, ok := m.Handle().(*hostmem.Block)
+	if !ok {
+		return devices.Handle{}, fmt.Errorf("export memory of %s: %w", d.info.Name, devices.ErrUnsupported)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	a, live := d.blocks[block]
+	switch {
+	case d.closed:
+		return devices.Handle{}, d.errClosed()
+	case !live:
+		return devices.Handle{}, d.errLost()
+	case a.shared == nil:
+		return devices.Handle{}, fmt.Errorf("export memory of %s that was not taken for it: %w", d.info.Name, devices.ErrUnsupported)
+	}
+	fd, err := unix.FcntlInt(a.shared.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return devices.Handle{}, fmt.Errorf("export memory of %s: %w: %w", d.info.Name, devices.ErrDevice, err)
+	}
+	return devices.Handle{
+		Kind: devices.HandleMemfd, Size: m.Size(), Allocation: m.Size(),
+		File: os.NewFile(uintptr(fd), a.shared.Name()),
+	}, nil
+}
+
+// mapShared maps a memfd whose length nobody can change.
+func mapShared(n devices.Size) (*hostmem.Block, *os.File, error) {
+	fd, err := unix.MemfdCreate("hmcfs-sim", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		return nil, nil, err
+	}
+	file := os.NewFile(uintptr(fd), "memfd:hmcfs-sim")
+	mapping, err := mapSealed(fd, int64(n))
+	if err != nil {
+		return nil, nil, errors.Join(err, file.Close())
+	}
+	return hostmem.NewBlock(mapping), file, nil
+}
+
+func mapSealed(fd int, n int64) ([]byte, error) {
+	if err := unix.Ftruncate(fd, n); err != nil {
+		return nil, err
+	}
+	const seals = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
+	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals); err != nil {
+		return nil, fmt.Errorf("seal: %w", err)
+	}
+	return unix.Mmap(fd, 0, int(n), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+}

@@ -1,0 +1,125 @@
+package vendor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/hmcfs/hmcfs/devices"
+)
+
+// block is device memory that a Memory stands for.
+type block struct {
+	at address
+	// size is how many bytes lie at that address.
+	size devices.Size
+	// shared says that the memory may be exported.
+	shared bool
+	// name is what the memory was exported as, nil until then. device.mu
+	// guards it.
+	name []byte
+	// from is the mapping that an imported memory is a part of; nil for our
+	// own.
+	from *mapping
+}
+
+// Alloc takes memory of the runtime's, which has it at once.
+func (d *device) Alloc(ctx context.Context, n devices.Size) (*devices.Memory, error) {
+	return d.allocate(ctx, n, false)
+}
+
+func (d *device) allocate(ctx context.Context, n devices.Size, shared bool) (*devices.Memory, error) {
+	leave, err := d.enter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	if n == 0 {
+		return nil, fmt.Errorf("allocate 0 bytes on %s: %w", d.info.Name, devices.ErrRange)
+	}
+	epoch := d.Epoch()
+	if err = d.failed(); err != nil {
+		return nil, fmt.Errorf("allocate %v: %w", n, err)
+	}
+	if err = d.reserve(n); err != nil {
+		return nil, err
+	}
+	at, err := d.take(n)
+	if err != nil {
+		d.unreserve(n)
+		return nil, err
+	}
+	b := &block{at: at, size: n, shared: shared}
+	d.mu.Lock()
+	d.blocks[b] = struct{}{}
+	d.mu.Unlock()
+	return devices.NewMemory(devices.MemorySpec{
+		Device: d.self, Size: n, Epoch: epoch, Handle: b,
+		Free: func() error { return d.giveBack(b) },
+	}), nil
+}
+
+// reserve counts n bytes as used if they fit the size that was set.
+func (d *device) reserve(n devices.Size) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if left := d.info.Total - d.used; n > left {
+		return &devices.OutOfMemoryError{Device: d.info.Name, Asked: n, Free: left}
+	}
+	d.used += n
+	return nil
+}
+
+func (d *device) unreserve(n devices.Size) {
+	d.mu.Lock()
+	d.used -= n
+	d.mu.Unlock()
+}
+
+// take has the runtime allocate n bytes.
+func (d *device) take(n devices.Size) (at address, err error) {
+	err = d.on(func() (err error) {
+		at, err = d.t.alloc(uint64(n))
+		return err
+	})
+	if !isCode(err, d.t.codes.outOfMemory...) {
+		if err != nil {
+			err = fmt.Errorf("allocate %v on %s: %w", n, d.info.Name, err)
+		}
+		return at, err
+	}
+	free, ferr := d.left()
+	oom := &devices.OutOfMemoryError{Device: d.info.Name, Asked: n, Free: min(free, d.info.Total)}
+	return 0, fmt.Errorf("%w (the runtime says %w)", oom, errors.Join(err, ferr))
+}
+
+// giveBack frees a block, unless Close has done it or the device has failed:
+// the runtime knows nothing of its memory then.
+func (d *device) giveBack(b *block) error {
+	d.life.RLock()
+	defer d.life.RUnlock()
+	d.mu.Lock()
+	_, ours := d.blocks[b]
+	if ours {
+		delete(d.blocks, b)
+		d.used -= b.size
+	}
+	failed := d.failure != nil
+	d.mu.Unlock()
+	if !ours || failed {
+		return nil
+	}
+	return d.freeBlock(b)
+}
+
+// freeBlock returns a block to the runtime, and ends its name before.
+func (d *device) freeBlock(b *block) error {
+	d.mu.Lock()
+	name := b.name
+	d.mu.Unlock()
+	var err error
+	if name != nil && d.t.ipc.unexport != nil {
+		err = d.on(func() error { return d.t.ipc.unexport(name) })
+	}
+	return errors.Join(err, d.on(func() error { return d.t.free(b.at) }))
+}

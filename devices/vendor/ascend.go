@@ -1,0 +1,311 @@
+package vendor
+
+import (
+	"encoding/hex"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hmcfs/hmcfs/devices/dl"
+)
+
+// aclAPI is what is used of libascendcl. Signatures and numbers are those of
+// acl/acl_rt.h, acl_base_rt.h and error_codes/rt_error_codes.h of CANN's public
+// sources, and what a call asks for is from the API reference there.
+//
+// A device is set once, which makes its default context, and threads then work
+// with that context: setting the device counts references, and every operation
+// would add one. aclInit is called once; where another part of the process has
+// done so it says ACL_ERROR_REPEAT_INITIALIZE, which is meant to be ignored.
+// aclFinalize is the process's, and never called.
+//
+// Inside a device both addresses of a copy must be multiples of 64. An
+// allocation is made larger by the runtime (to a multiple of 32 bytes, and 32
+// more), which destinations' lengths must not count on.
+type aclAPI struct {
+	Init                dl.Func `dl:"aclInit"`
+	GetDeviceCount      dl.Func `dl:"aclrtGetDeviceCount"`
+	GetSocName          dl.Func `dl:"aclrtGetSocName"`
+	DeviceGetPCIBusID   dl.Func `dl:"aclrtDeviceGetPCIBusId,optional"`
+	DeviceGetUUID       dl.Func `dl:"aclrtDeviceGetUuid,optional"`
+	SetDevice           dl.Func `dl:"aclrtSetDevice"`
+	ResetDevice         dl.Func `dl:"aclrtResetDevice"`
+	GetCurrentContext   dl.Func `dl:"aclrtGetCurrentContext"`
+	SetCurrentContext   dl.Func `dl:"aclrtSetCurrentContext"`
+	GetMemInfo          dl.Func `dl:"aclrtGetMemInfo"`
+	Malloc              dl.Func `dl:"aclrtMalloc"`
+	Free                dl.Func `dl:"aclrtFree"`
+	CreateStream        dl.Func `dl:"aclrtCreateStream"`
+	DestroyStream       dl.Func `dl:"aclrtDestroyStream"`
+	SynchronizeStream   dl.Func `dl:"aclrtSynchronizeStream"`
+	MemcpyAsync         dl.Func `dl:"aclrtMemcpyAsync"`
+	MemsetAsync         dl.Func `dl:"aclrtMemsetAsync"`
+	DeviceCanAccessPeer dl.Func `dl:"aclrtDeviceCanAccessPeer,optional"`
+	EnablePeerAccess    dl.Func `dl:"aclrtDeviceEnablePeerAccess,optional"`
+	IPCGetExportKey     dl.Func `dl:"aclrtIpcMemGetExportKey,optional"`
+	IPCImportByKey      dl.Func `dl:"aclrtIpcMemImportByKey,optional"`
+	IPCClose            dl.Func `dl:"aclrtIpcMemClose,optional"`
+	HostRegister        dl.Func `dl:"aclrtHostRegisterV2,optional"`
+	HostUnregister      dl.Func `dl:"aclrtHostUnregister,optional"`
+	GetRecentErrMsg     dl.Func `dl:"aclGetRecentErrMsg,optional"`
+}
+
+// The constants of CANN's headers.
+const (
+	aclErrorRepeatInitialize   = 100002
+	aclErrorBadAlloc           = 200000
+	aclErrorMemoryAllocation   = 207001
+	aclErrorNoDevice           = 207004
+	aclErrorDeviceOOM          = 207018
+	aclErrorTSError            = 507001
+	aclErrorLostHeartbeat      = 507010
+	aclErrorDeviceMemError     = 507053
+	aclErrorHBMMultiBitECC     = 507054
+	aclErrorSocketClose        = 507901
+	aclMemMallocHugeFirst      = 0
+	aclMemcpyHostToDevice      = 1
+	aclMemcpyDeviceToHost      = 2
+	aclMemcpyDeviceToDevice    = 3
+	aclDDRMem, aclHBMMem       = 0, 1
+	aclHostRegPinned           = 0x10000000
+	aclIPCDisablePIDValidation = 1
+	aclIPCImportDefault        = 0
+	aclKeySize                 = 65
+	aclCopyAlign               = 64
+	aclPage                    = 4096
+)
+
+// NewAscend makes the driver of Huawei's Ascend NPUs.
+func NewAscend(opts Options) *Driver {
+	return newDriver(family{
+		name:   Ascend,
+		vendor: "Ascend",
+		library: dl.Library{
+			Names: []string{"libascendcl.so", "/usr/local/Ascend/ascend-toolkit/latest/lib64/libascendcl.so"},
+			Hint:  "install the Ascend driver and CANN, and source its set_env.sh",
+		},
+		check: "is the Ascend driver loaded (/dev/davinci_manager)?",
+		adapt: adaptAscend,
+	}, opts)
+}
+
+func adaptAscend(lib *dl.Handle) (*table, error) {
+	a := &aclAPI{}
+	if err := lib.Resolve(a); err != nil {
+		return nil, fmt.Errorf("CANN 5.0 is needed: %w", err)
+	}
+	t := &table{align: aclCopyAlign, copyAlign: aclCopyAlign, codes: codes{
+		name:        aclErrorName,
+		outOfMemory: []int32{aclErrorBadAlloc, aclErrorMemoryAllocation, aclErrorDeviceOOM},
+		fatal: []int32{
+			aclErrorTSError, aclErrorLostHeartbeat, aclErrorDeviceMemError,
+			aclErrorHBMMultiBitECC, aclErrorSocketClose,
+		},
+	}}
+	if a.GetRecentErrMsg.Present() {
+		t.codes.text = func(int32) string { return dl.String(a.GetRecentErrMsg.Call()) }
+	}
+	a.devices(t)
+	a.memory(t)
+	if a.DeviceCanAccessPeer.Present() && a.EnablePeerAccess.Present() {
+		t.peer = a.peer(t)
+	}
+	if a.IPCGetExportKey.Present() && a.IPCImportByKey.Present() && a.IPCClose.Present() {
+		t.ipc = a.ipc(t)
+	}
+	if a.HostRegister.Present() && a.HostUnregister.Present() && aclPinsAnyMemory() {
+		t.pin = a.pin(t)
+	}
+	return t, nil
+}
+
+// aclErrorName is the header's name of a code that a person is likely to see;
+// the library has names for none.
+func aclErrorName(code int32) string {
+	switch code {
+	case 100000, 107000:
+		return "ACL_ERROR_INVALID_PARAM"
+	case 100001:
+		return "ACL_ERROR_UNINITIALIZE"
+	case 107001:
+		return "ACL_ERROR_RT_INVALID_DEVICEID"
+	case 107002:
+		return "ACL_ERROR_RT_CONTEXT_NULL"
+	case 107017:
+		return "ACL_ERROR_RT_INVALID_HANDLE"
+	case aclErrorBadAlloc:
+		return "ACL_ERROR_BAD_ALLOC"
+	case aclErrorMemoryAllocation:
+		return "ACL_ERROR_RT_MEMORY_ALLOCATION"
+	case aclErrorNoDevice:
+		return "ACL_ERROR_RT_NO_DEVICE"
+	case aclErrorDeviceOOM:
+		return "ACL_ERROR_RT_DEVICE_OOM"
+	case aclErrorTSError:
+		return "ACL_ERROR_RT_TS_ERROR"
+	case aclErrorLostHeartbeat:
+		return "ACL_ERROR_RT_LOST_HEARTBEAT"
+	case aclErrorDeviceMemError:
+		return "ACL_ERROR_RT_DEVICE_MEM_ERROR"
+	case aclErrorHBMMultiBitECC:
+		return "ACL_ERROR_RT_HBM_MULTI_BIT_ECC_ERROR"
+	case 507899:
+		return "ACL_ERROR_RT_DRV_INTERNAL_ERROR"
+	case aclErrorSocketClose:
+		return "ACL_ERROR_RT_SOCKET_CLOSE"
+	}
+	return ""
+}
+
+func (a *aclAPI) devices(t *table) {
+	check := t.codes.check
+	t.init = func() error {
+		r := a.Init.Call(0)
+		if int32(r) == aclErrorRepeatInitialize {
+			return nil
+		}
+		return check("aclInit", r)
+	}
+	t.count = func() (int, error) {
+		n, r := outFirst(a.GetDeviceCount)
+		return int(uint32(n)), check("aclrtGetDeviceCount", r)
+	}
+	t.name = func(int) (string, error) { return dl.String(a.GetSocName.Call()), nil }
+	if a.DeviceGetPCIBusID.Present() {
+		t.pci = func(ordinal int) (string, error) {
+			buf := make([]byte, 64)
+			r := bytesSecond(a.DeviceGetPCIBusID, uintptr(ordinal), buf, uintptr(len(buf)))
+			return cString(buf), check("aclrtDeviceGetPCIBusId", r)
+		}
+	}
+	if a.DeviceGetUUID.Present() {
+		t.uuid = func(ordinal int) (string, error) {
+			buf := make([]byte, 16)
+			r := bytesSecond(a.DeviceGetUUID, uintptr(ordinal), buf)
+			return "NPU-" + hex.EncodeToString(buf), check("aclrtDeviceGetUuid", r)
+		}
+	}
+	t.acquire = func(ordinal int) (binding, error) {
+		if err := check("aclrtSetDevice", a.SetDevice.Call(uintptr(ordinal))); err != nil {
+			return binding{}, err
+		}
+		c, r := outFirst(a.GetCurrentContext)
+		return binding{ordinal: ordinal, handle: c}, check("aclrtGetCurrentContext", r)
+	}
+	t.release = func(b binding) error {
+		return check("aclrtResetDevice", a.ResetDevice.Call(uintptr(b.ordinal)))
+	}
+	t.set = func(b binding) error { return check("aclrtSetCurrentContext", a.SetCurrentContext.Call(b.handle)) }
+}
+
+func (a *aclAPI) memory(t *table) {
+	check := t.codes.check
+	t.memory = func() (free, total uint64, err error) {
+		x, y, r := outLast(a.GetMemInfo, aclHBMMem)
+		if r != 0 || y == 0 { // a card with DDR memory has no other
+			x, y, r = outLast(a.GetMemInfo, aclDDRMem)
+		}
+		return uint64(x), uint64(y), check("aclrtGetMemInfo", r)
+	}
+	t.alloc = func(n uint64) (address, error) {
+		p, r := outFirst(a.Malloc, uintptr(n), aclMemMallocHugeFirst)
+		return address(p), check("aclrtMalloc", r)
+	}
+	t.free = func(p address) error { return check("aclrtFree", a.Free.Call(uintptr(p))) }
+	t.newStream = func() (stream, error) {
+		s, r := outFirst(a.CreateStream)
+		return stream(s), check("aclrtCreateStream", r)
+	}
+	t.endStream = func(s stream) error { return check("aclrtDestroyStream", a.DestroyStream.Call(uintptr(s))) }
+	t.wait = func(s stream) error { return check("aclrtSynchronizeStream", a.SynchronizeStream.Call(uintptr(s))) }
+	t.in = func(dst target, src []byte, s stream) error {
+		r := bytesThird(a.MemcpyAsync, uintptr(dst.at), uintptr(dst.room), src,
+			uintptr(len(src)), aclMemcpyHostToDevice, uintptr(s))
+		return check("aclrtMemcpyAsync H2D", r)
+	}
+	t.out = func(dst []byte, src address, s stream) error {
+		n := uintptr(len(dst))
+		r := bytesFirst(a.MemcpyAsync, dst, n, uintptr(src), n, aclMemcpyDeviceToHost, uintptr(s))
+		return check("aclrtMemcpyAsync D2H", r)
+	}
+	t.copy = func(dst target, src address, n uint64, s stream) error {
+		return check("aclrtMemcpyAsync D2D", a.within(dst, src, n, s))
+	}
+	t.fill = func(dst target, value byte, n uint64, s stream) error {
+		r := a.MemsetAsync.Call(uintptr(dst.at), uintptr(dst.room), uintptr(value), uintptr(n), uintptr(s))
+		return check("aclrtMemsetAsync", r)
+	}
+}
+
+// within is the copy inside a device and between two.
+func (a *aclAPI) within(dst target, src address, n uint64, s stream) uintptr {
+	return a.MemcpyAsync.Call(uintptr(dst.at), uintptr(dst.room), uintptr(src), uintptr(n),
+		aclMemcpyDeviceToDevice, uintptr(s))
+}
+
+// peer enables access from each side: it is one-way, and which way a copy goes
+// is not said.
+func (a *aclAPI) peer(t *table) *peerTable {
+	return &peerTable{
+		mutual: true,
+		can: func(worker, other binding) (bool, error) {
+			can, r := outFirst(a.DeviceCanAccessPeer, uintptr(worker.ordinal), uintptr(other.ordinal))
+			return int32(can) != 0, t.codes.check("aclrtDeviceCanAccessPeer", r)
+		},
+		enable: func(other binding) error {
+			return t.codes.check("aclrtDeviceEnablePeerAccess", a.EnablePeerAccess.Call(uintptr(other.ordinal), 0))
+		},
+		copy: func(dst target, _ binding, src address, _ binding, n uint64, s stream) error {
+			return t.codes.check("aclrtMemcpyAsync peer", a.within(dst, src, n, s))
+		},
+	}
+}
+
+// ipc names memory without a list of the processes that may open it: they are
+// not known. The key, 64 characters, is what lets a process in.
+func (a *aclAPI) ipc(t *table) *ipcTable {
+	end := func(key []byte) error {
+		return t.codes.check("aclrtIpcMemClose", bytesFirst(a.IPCClose, key))
+	}
+	return &ipcTable{
+		size: aclKeySize,
+		export: func(p address, n uint64) ([]byte, error) {
+			key := make([]byte, aclKeySize)
+			r := bytesThird(a.IPCGetExportKey, uintptr(p), uintptr(n), key,
+				uintptr(len(key)), aclIPCDisablePIDValidation)
+			return key, t.codes.check("aclrtIpcMemGetExportKey", r)
+		},
+		unexport: end,
+		open: func(key []byte) (address, error) {
+			key[aclKeySize-1] = 0 // it is read as a C string
+			p, r := outBytes(a.IPCImportByKey, key, aclIPCImportDefault)
+			return address(p), t.codes.check("aclrtIpcMemImportByKey", r)
+		},
+		close: func(key []byte, _ address) error { return end(key) },
+	}
+}
+
+// aclPinsAnyMemory says whether the runtime may be given memory that it has
+// not allocated: with kernels up to 5.10 that is forbidden.
+func aclPinsAnyMemory() bool {
+	var name unix.Utsname
+	if err := unix.Uname(&name); err != nil {
+		return false
+	}
+	var major, minor int
+	_, err := fmt.Sscanf(unix.ByteSliceToString(name.Release[:]), "%d.%d", &major, &minor)
+	return err == nil && (major > 5 || major == 5 && minor > 10)
+}
+
+func (a *aclAPI) pin(t *table) *pinTable {
+	return &pinTable{
+		align: aclPage,
+		register: func(p []byte) error {
+			r := bytesFirst(a.HostRegister, p, uintptr(len(p)), aclHostRegPinned)
+			return t.codes.check("aclrtHostRegisterV2", r)
+		},
+		unregister: func(p []byte) error {
+			return t.codes.check("aclrtHostUnregister", bytesFirst(a.HostUnregister, p))
+		},
+	}
+}

@@ -1,0 +1,16 @@
+package vendor
+
+// handleSize is how long the handles of HIP and MUSA are, in bytes.
+const handleSize = 64
+
+// handle is hipIpcMemHandle_t and musaIpcMemHandle_t.
+type handle struct{ reserved [handleSize]byte }
+
+// openByValue is a function that takes a handle by value, which words can't
+// pass.
+type openByValue func(p *uintptr, h handle, flags uint32) int32
+
+func (f openByValue) call(bytes []byte, flags uint32) (p uintptr, result int32) {
+	result = f(&p, handle{reserved: [handleSize]byte(bytes)}, flags)
+	return p, result
+}

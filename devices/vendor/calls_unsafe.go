@@ -1,0 +1,71 @@
+package vendor
+
+import (
+	"unsafe"
+
+	"github.com/hmcfs/hmcfs/devices/dl"
+)
+
+// The shapes of calls that the runtimes have, by where Go's memory stands
+// among the arguments. words is what follows it; the words behind the last that
+// a function takes are not looked at by it.
+type words [5]uintptr
+
+func from(args []uintptr) (w words) {
+	copy(w[:], args)
+	return w
+}
+
+// outFirst calls f(&word, …).
+func outFirst(f dl.Func, args ...uintptr) (word, result uintptr) {
+	w := from(args)
+	result = f.Call(uintptr(unsafe.Pointer(&word)), w[0], w[1], w[2], w[3], w[4])
+	return word, result
+}
+
+// outSecond calls f(a, &word).
+func outSecond(f dl.Func, a uintptr) (word, result uintptr) {
+	result = f.Call(a, uintptr(unsafe.Pointer(&word)))
+	return word, result
+}
+
+// outBoth calls f(&first, &second, …).
+func outBoth(f dl.Func, args ...uintptr) (first, second, result uintptr) {
+	w := from(args)
+	result = f.Call(uintptr(unsafe.Pointer(&first)), uintptr(unsafe.Pointer(&second)), w[0], w[1], w[2])
+	return first, second, result
+}
+
+// outLast calls f(a, &first, &second).
+func outLast(f dl.Func, a uintptr) (first, second, result uintptr) {
+	result = f.Call(a, uintptr(unsafe.Pointer(&first)), uintptr(unsafe.Pointer(&second)))
+	return first, second, result
+}
+
+// bytesFirst calls f(p, …).
+func bytesFirst(f dl.Func, p []byte, args ...uintptr) (result uintptr) {
+	w := from(args)
+	return f.Call(uintptr(unsafe.Pointer(unsafe.SliceData(p))), w[0], w[1], w[2], w[3], w[4])
+}
+
+// bytesSecond calls f(a, p, …).
+func bytesSecond(f dl.Func, a uintptr, p []byte, args ...uintptr) (result uintptr) {
+	w := from(args)
+	return f.Call(a, uintptr(unsafe.Pointer(unsafe.SliceData(p))), w[0], w[1], w[2], w[3])
+}
+
+// bytesThird calls f(a, b, p, …).
+func bytesThird(f dl.Func, a, b uintptr, p []byte, args ...uintptr) (result uintptr) {
+	w := from(args)
+	return f.Call(a, b, uintptr(unsafe.Pointer(unsafe.SliceData(p))), w[0], w[1], w[2])
+}
+
+// outBytes calls f(&word, p, …).
+func outBytes(f dl.Func, p []byte, args ...uintptr) (word, result uintptr) {
+	w := from(args)
+	result = f.Call(uintptr(unsafe.Pointer(&word)), uintptr(unsafe.Pointer(unsafe.SliceData(p))), w[0], w[1])
+	return word, result
+}
+
+// addressOf is where p lies in the host's memory.
+func addressOf(p []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(p))) }

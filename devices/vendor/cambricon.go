@@ -1,0 +1,248 @@
+package vendor
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/hmcfs/hmcfs/devices/dl"
+)
+
+// cnAPI is what is used of libcndrv, Cambricon's driver interface. Signatures
+// and numbers are those of cn_api.h as it is in public copies of the CNToolkit.
+//
+// A thread works with a context. The shared one of each device is taken, as
+// the vendor's own runtime does, so that memory can be passed to and from
+// programs that use that. A copy between two devices belongs to the context and
+// the queue of its source. Host memory can only be allocated page-locked
+// (cnMallocHost), not locked where it is, so there is no pinning.
+type cnAPI struct {
+	Init                 dl.Func `dl:"cnInit"`
+	DeviceGetCount       dl.Func `dl:"cnDeviceGetCount"`
+	DeviceGet            dl.Func `dl:"cnDeviceGet"`
+	DeviceGetName        dl.Func `dl:"cnDeviceGetName"`
+	DeviceGetPCIBusID    dl.Func `dl:"cnDeviceGetPCIBusId"`
+	DeviceGetUUIDStr     dl.Func `dl:"cnDeviceGetUuidStr,optional"`
+	SharedContextAcquire dl.Func `dl:"cnSharedContextAcquire"`
+	SharedContextRelease dl.Func `dl:"cnSharedContextRelease"`
+	CtxSetCurrent        dl.Func `dl:"cnCtxSetCurrent"`
+	MemGetInfo           dl.Func `dl:"cnMemGetInfo"`
+	Malloc               dl.Func `dl:"cnMalloc"`
+	Free                 dl.Func `dl:"cnFree"`
+	CreateQueue          dl.Func `dl:"cnCreateQueue"`
+	DestroyQueue         dl.Func `dl:"cnDestroyQueue"`
+	QueueSync            dl.Func `dl:"cnQueueSync"`
+	MemcpyHtoDAsync      dl.Func `dl:"cnMemcpyHtoDAsync"`
+	MemcpyDtoHAsync      dl.Func `dl:"cnMemcpyDtoHAsync"`
+	MemcpyDtoDAsync      dl.Func `dl:"cnMemcpyDtoDAsync"`
+	MemsetD8Async        dl.Func `dl:"cnMemsetD8Async"`
+	DeviceCanPeerAble    dl.Func `dl:"cnDeviceCanPeerAble,optional"`
+	MemcpyPeerAsync      dl.Func `dl:"cnMemcpyPeerAsync,optional"`
+	IPCGetMemHandle      dl.Func `dl:"cnIpcGetMemHandle,optional"`
+	IPCOpenMemHandle     dl.Func `dl:"cnIpcOpenMemHandle,optional"`
+	IPCCloseMemHandle    dl.Func `dl:"cnIpcCloseMemHandle,optional"`
+	MemGetAddressRange   dl.Func `dl:"cnMemGetAddressRange,optional"`
+	GetErrorName         dl.Func `dl:"cnGetErrorName"`
+	GetErrorString       dl.Func `dl:"cnGetErrorString"`
+}
+
+// The constants of cn_api.h.
+const (
+	cnErrorDeinitialized            = 100003
+	cnErrorECCUncorrectable         = 100016
+	cnMemoryErrorOutOfMemory        = 100100
+	cnMemoryErrorOutOfProcess       = 100101
+	cnInvokeErrorExecutedTimeout    = 100121
+	cnInvokeErrorIllegalInstruction = 100123
+	cnInvokeErrorAddressSpace       = 100124
+	cnInvokeErrorInvalidPC          = 100126
+	cnInvokeErrorIllegalOperand     = 100127
+	cnInvokeErrorAssert             = 100128
+	cnInvokeErrorMisalignedAddress  = 100130
+	cnInvokeErrorIllegalAddress     = 100131
+	cnInvokeErrorKernelTrap         = 100132
+	cnInvokeErrorKernelUserTrap     = 100133
+	cnInvokeErrorOutOfRangeAddress  = 100135
+	cnInvokeError                   = 100200
+	cnIPCMemDefault                 = 0
+	cnQueueDefault                  = 0
+	cnTextSize                      = 256
+	cnHandleSize                    = 8 // CNIpcMemHandle is a pointer that means something everywhere
+)
+
+// NewCambricon makes the driver of Cambricon's MLUs.
+func NewCambricon(opts Options) *Driver {
+	return newDriver(family{
+		name:   Cambricon,
+		vendor: "Cambricon",
+		library: dl.Library{
+			Names: []string{"libcndrv.so", "libcndrv.so.3", "libcndrv.so.2", "/usr/local/neuware/lib64/libcndrv.so"},
+			Hint:  "install Cambricon's driver and CNToolkit",
+		},
+		check: "is the cambricon driver loaded (/dev/cambricon_ctl)?",
+		adapt: adaptCambricon,
+	}, opts)
+}
+
+func adaptCambricon(lib *dl.Handle) (*table, error) {
+	a := &cnAPI{}
+	if err := lib.Resolve(a); err != nil {
+		return nil, fmt.Errorf("CNToolkit 3.0 is needed: %w", err)
+	}
+	text := func(f dl.Func) func(int32) string {
+		return func(code int32) string {
+			p, _ := outSecond(f, uintptr(code))
+			return dl.String(p)
+		}
+	}
+	t := &table{codes: codes{
+		name:        text(a.GetErrorName),
+		text:        text(a.GetErrorString),
+		outOfMemory: []int32{cnMemoryErrorOutOfMemory, cnMemoryErrorOutOfProcess},
+		fatal: []int32{
+			cnErrorDeinitialized, cnErrorECCUncorrectable, cnInvokeErrorExecutedTimeout,
+			cnInvokeErrorIllegalInstruction, cnInvokeErrorAddressSpace, cnInvokeErrorInvalidPC,
+			cnInvokeErrorIllegalOperand, cnInvokeErrorAssert, cnInvokeErrorMisalignedAddress,
+			cnInvokeErrorIllegalAddress, cnInvokeErrorKernelTrap, cnInvokeErrorKernelUserTrap,
+			cnInvokeErrorOutOfRangeAddress, cnInvokeError,
+		},
+	}}
+	a.devices(t)
+	a.memory(t)
+	if a.DeviceCanPeerAble.Present() && a.MemcpyPeerAsync.Present() {
+		t.peer = a.peer(t)
+	}
+	if a.IPCGetMemHandle.Present() && a.IPCOpenMemHandle.Present() && a.IPCCloseMemHandle.Present() {
+		t.ipc = a.ipc(t)
+	}
+	return t, nil
+}
+
+// device is the vendor's handle of a device.
+func (a *cnAPI) device(t *table, ordinal int) (uintptr, error) {
+	dev, r := outFirst(a.DeviceGet, uintptr(ordinal))
+	return dev, t.codes.check("cnDeviceGet", r)
+}
+
+// text asks a device for a text of at most n bytes.
+func (a *cnAPI) text(t *table, call string, f dl.Func, n int) func(ordinal int) (string, error) {
+	return func(ordinal int) (string, error) {
+		dev, err := a.device(t, ordinal)
+		if err != nil {
+			return "", err
+		}
+		buf := make([]byte, n)
+		r := bytesFirst(f, buf, uintptr(n), dev)
+		return cString(buf), t.codes.check(call, r)
+	}
+}
+
+func (a *cnAPI) devices(t *table) {
+	check := t.codes.check
+	t.init = func() error { return check("cnInit", a.Init.Call(0)) }
+	t.count = func() (int, error) {
+		n, r := outFirst(a.DeviceGetCount)
+		return int(int32(n)), check("cnDeviceGetCount", r)
+	}
+	t.name = a.text(t, "cnDeviceGetName", a.DeviceGetName, cnTextSize)
+	t.pci = a.text(t, "cnDeviceGetPCIBusId", a.DeviceGetPCIBusID, cnTextSize)
+	if a.DeviceGetUUIDStr.Present() {
+		t.uuid = a.text(t, "cnDeviceGetUuidStr", a.DeviceGetUUIDStr, cnTextSize)
+	}
+	t.acquire = func(ordinal int) (binding, error) {
+		dev, err := a.device(t, ordinal)
+		if err != nil {
+			return binding{}, err
+		}
+		c, r := outFirst(a.SharedContextAcquire, dev)
+		return binding{ordinal: ordinal, handle: c}, check("cnSharedContextAcquire", r)
+	}
+	t.release = func(b binding) error {
+		dev, err := a.device(t, b.ordinal)
+		if err != nil {
+			return err
+		}
+		return check("cnSharedContextRelease", a.SharedContextRelease.Call(dev))
+	}
+	t.set = func(b binding) error { return check("cnCtxSetCurrent", a.CtxSetCurrent.Call(b.handle)) }
+}
+
+func (a *cnAPI) memory(t *table) {
+	check := t.codes.check
+	t.memory = func() (free, total uint64, err error) {
+		x, y, r := outBoth(a.MemGetInfo)
+		return uint64(x), uint64(y), check("cnMemGetInfo", r)
+	}
+	t.alloc = func(n uint64) (address, error) {
+		p, r := outFirst(a.Malloc, uintptr(n))
+		return address(p), check("cnMalloc", r)
+	}
+	t.free = func(p address) error { return check("cnFree", a.Free.Call(uintptr(p))) }
+	t.newStream = func() (stream, error) {
+		s, r := outFirst(a.CreateQueue, cnQueueDefault)
+		return stream(s), check("cnCreateQueue", r)
+	}
+	t.endStream = func(s stream) error { return check("cnDestroyQueue", a.DestroyQueue.Call(uintptr(s))) }
+	t.wait = func(s stream) error { return check("cnQueueSync", a.QueueSync.Call(uintptr(s))) }
+	t.in = func(dst target, src []byte, s stream) error {
+		r := bytesSecond(a.MemcpyHtoDAsync, uintptr(dst.at), src, uintptr(len(src)), uintptr(s))
+		return check("cnMemcpyHtoDAsync", r)
+	}
+	t.out = func(dst []byte, src address, s stream) error {
+		r := bytesFirst(a.MemcpyDtoHAsync, dst, uintptr(src), uintptr(len(dst)), uintptr(s))
+		return check("cnMemcpyDtoHAsync", r)
+	}
+	t.copy = func(dst target, src address, n uint64, s stream) error {
+		r := a.MemcpyDtoDAsync.Call(uintptr(dst.at), uintptr(src), uintptr(n), uintptr(s))
+		return check("cnMemcpyDtoDAsync", r)
+	}
+	t.fill = func(dst target, value byte, n uint64, s stream) error {
+		r := a.MemsetD8Async.Call(uintptr(dst.at), uintptr(value), uintptr(n), uintptr(s))
+		return check("cnMemsetD8Async", r)
+	}
+}
+
+func (a *cnAPI) peer(t *table) *peerTable {
+	return &peerTable{
+		onSource: true,
+		can: func(worker, other binding) (bool, error) {
+			src, err := a.device(t, worker.ordinal)
+			if err != nil {
+				return false, err
+			}
+			dst, err := a.device(t, other.ordinal)
+			if err != nil {
+				return false, err
+			}
+			can, r := outFirst(a.DeviceCanPeerAble, src, dst)
+			return int32(can) != 0, t.codes.check("cnDeviceCanPeerAble", r)
+		},
+		copy: func(dst target, to binding, src address, from binding, n uint64, s stream) error {
+			r := a.MemcpyPeerAsync.Call(uintptr(dst.at), to.handle, uintptr(src), from.handle, uintptr(n), uintptr(s))
+			return t.codes.check("cnMemcpyPeerAsync", r)
+		},
+	}
+}
+
+func (a *cnAPI) ipc(t *table) *ipcTable {
+	x := &ipcTable{
+		size: cnHandleSize,
+		export: func(p address, _ uint64) ([]byte, error) {
+			h, r := outFirst(a.IPCGetMemHandle, uintptr(p))
+			return binary.NativeEndian.AppendUint64(nil, uint64(h)), t.codes.check("cnIpcGetMemHandle", r)
+		},
+		open: func(handle []byte) (address, error) {
+			p, r := outFirst(a.IPCOpenMemHandle, uintptr(binary.NativeEndian.Uint64(handle)), cnIPCMemDefault)
+			return address(p), t.codes.check("cnIpcOpenMemHandle", r)
+		},
+		close: func(_ []byte, p address) error {
+			return t.codes.check("cnIpcCloseMemHandle", a.IPCCloseMemHandle.Call(uintptr(p)))
+		},
+	}
+	if a.MemGetAddressRange.Present() {
+		x.extent = func(p address) (uint64, error) {
+			_, n, r := outBoth(a.MemGetAddressRange, uintptr(p))
+			return uint64(n), t.codes.check("cnMemGetAddressRange", r)
+		}
+	}
+	return x
+}

@@ -1,0 +1,207 @@
+package vendor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/devices/internal/moves"
+)
+
+// devicePiece is how much is moved inside a device between two looks at the
+// context, in bytes.
+const devicePiece = 512 * devices.MiB
+
+// CopyIn moves bytes host to device.
+func (d *device) CopyIn(ctx context.Context, dst devices.Span, src []byte) error {
+	leave, err := d.begin(ctx, dst, len(src))
+	if err != nil {
+		return err
+	}
+	defer leave()
+	to := place(dst)
+	return d.withStream(func(s stream) error {
+		return moves.Pieces(ctx, dst.Len, moves.HostPiece, func(off, n devices.Size) error {
+			return d.moveIn(to.plus(off), src[off:off+n], s)
+		})
+	})
+}
+
+// CopyOut moves bytes device to host.
+func (d *device) CopyOut(ctx context.Context, dst []byte, src devices.Span) error {
+	leave, err := d.begin(ctx, src, len(dst))
+	if err != nil {
+		return err
+	}
+	defer leave()
+	from := place(src)
+	return d.withStream(func(s stream) error {
+		return moves.Pieces(ctx, src.Len, moves.HostPiece, func(off, n devices.Size) error {
+			return d.moveOut(dst[off:off+n], from.plus(off), s)
+		})
+	})
+}
+
+// Copy moves bytes inside the device.
+func (d *device) Copy(ctx context.Context, dst, src devices.Span) error {
+	leave, err := d.beginCopy(ctx, dst, src)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	to, from := place(dst), place(src)
+	return d.withStream(func(s stream) error {
+		step := func(off, n devices.Size) error {
+			return d.moveWithin(to.plus(off), from.plus(off), n, s)
+		}
+		if dst.Mem != src.Mem || !dst.Overlaps(src.Range) {
+			return moves.Pieces(ctx, src.Len, devicePiece, step)
+		}
+		return moves.Overlap{
+			Piece: devicePiece,
+			Copy:  step,
+			Scratch: func(n devices.Size) (moves.Scratch, error) {
+				return d.scratch(to, from, n, s)
+			},
+		}.Move(ctx, dst.Off, src.Off, src.Len)
+	})
+}
+
+// Fill sets every byte of the span.
+func (d *device) Fill(ctx context.Context, dst devices.Span, value byte) error {
+	leave, err := d.begin(ctx, dst, int(dst.Len))
+	if err != nil {
+		return err
+	}
+	defer leave()
+	to := place(dst)
+	return d.withStream(func(s stream) error {
+		return moves.Pieces(ctx, dst.Len, devicePiece, func(off, n devices.Size) error {
+			return d.work(s, func() error { return d.t.fill(to.plus(off), value, uint64(n), s) })
+		})
+	})
+}
+
+// begin checks the span of an operation with n bytes of the host's and begins
+// it.
+func (d *device) begin(ctx context.Context, s devices.Span, n int) (leave func(), err error) {
+	if err := s.Check(d.self); err != nil {
+		return nil, err
+	}
+	if devices.Size(n) != s.Len {
+		return nil, fmt.Errorf("%d bytes for %v on %s: %w", n, s.Range, d.info.Name, devices.ErrRange)
+	}
+	return d.enter(ctx)
+}
+
+// beginCopy checks both spans of a copy and begins it.
+func (d *device) beginCopy(ctx context.Context, dst, src devices.Span) (leave func(), err error) {
+	if err := src.Check(d.self); err != nil {
+		return nil, err
+	}
+	if dst.Len != src.Len {
+		return nil, fmt.Errorf("copy of %v to %v on %s: %w", src.Range, dst.Range, d.info.Name, devices.ErrRange)
+	}
+	return d.begin(ctx, dst, int(dst.Len))
+}
+
+// place is where a span that has been checked begins.
+func place(s devices.Span) target {
+	b := s.Mem.Handle().(*block) //nolint:errcheck // each memory of this package has one
+	return target{at: b.at, room: uint64(b.size)}.plus(devices.Size(s.Off))
+}
+
+// plus is the place n bytes on.
+func (t target) plus(n devices.Size) target {
+	return target{at: t.at + address(n), room: t.room - uint64(n)}
+}
+
+// work begins a move on the stream and waits for it. Where the wait fails there
+// is another one: the caller's memory is given up afterwards, and the stream is
+// used again. A runtime that has failed for good answers the second one at once.
+func (d *device) work(s stream, begin func() error) error {
+	err := d.on(func() error {
+		if err := begin(); err != nil {
+			return err
+		}
+		return d.t.wait(s)
+	})
+	if err != nil && d.failed() == nil {
+		err = errors.Join(err, d.on(func() error { return d.t.wait(s) }))
+	}
+	return err
+}
+
+// moveIn moves one piece host to device.
+func (d *device) moveIn(dst target, src []byte, s stream) error {
+	err := d.work(s, func() error { return d.t.in(dst, src, s) })
+	runtime.KeepAlive(src) // the runtime reads it until the wait is over
+	return err
+}
+
+// moveOut moves one piece device to host.
+func (d *device) moveOut(dst []byte, src target, s stream) error {
+	err := d.work(s, func() error { return d.t.out(dst, src.at, s) })
+	runtime.KeepAlive(dst) // the runtime writes it until the wait is over
+	return err
+}
+
+// moveWithin moves one piece inside the device, whose ends don't overlap. Where
+// the runtime wants both addresses aligned, what is not goes by way of the
+// host: the edges, or all of it when the two lie differently.
+func (d *device) moveWithin(dst, src target, n devices.Size, s stream) error {
+	edge := devices.Size(0)
+	if align := uint64(d.t.copyAlign); align > 1 {
+		if uint64(dst.at)%align != uint64(src.at)%align {
+			return d.moveByHost(dst, src, n, s)
+		}
+		edge = min(n, devices.Size((align-uint64(src.at)%align)%align))
+	}
+	if edge > 0 {
+		if err := d.moveByHost(dst, src, edge, s); err != nil || edge == n {
+			return err
+		}
+	}
+	to, from := dst.plus(edge), src.plus(edge)
+	return d.work(s, func() error { return d.t.copy(to, from.at, uint64(n-edge), s) })
+}
+
+// moveByHost moves a piece device to host to device.
+func (d *device) moveByHost(dst, src target, n devices.Size, s stream) error {
+	buf := make([]byte, min(n, moves.HostPiece))
+	for off := devices.Size(0); off < n; off += devices.Size(len(buf)) {
+		part := buf[:min(n-off, devices.Size(len(buf)))]
+		if err := d.moveOut(part, src.plus(off), s); err != nil {
+			return err
+		}
+		if err := d.moveIn(dst.plus(off), part, s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// scratch takes n bytes of device memory aside for a move between ranges that
+// overlap; where there are none left, of the host's.
+func (d *device) scratch(to, from target, n devices.Size, s stream) (moves.Scratch, error) {
+	at, err := d.take(n)
+	if errors.Is(err, devices.ErrOutOfMemory) {
+		buf := make([]byte, n)
+		return moves.Scratch{
+			Out:  func(off, n devices.Size) error { return d.moveOut(buf[:n], from.plus(off), s) },
+			Back: func(off, n devices.Size) error { return d.moveIn(to.plus(off), buf[:n], s) },
+			Free: func() error { return nil },
+		}, nil
+	}
+	if err != nil {
+		return moves.Scratch{}, err
+	}
+	aside := target{at: at, room: uint64(n)}
+	return moves.Scratch{
+		Out:  func(off, n devices.Size) error { return d.moveWithin(aside, from.plus(off), n, s) },
+		Back: func(off, n devices.Size) error { return d.moveWithin(to.plus(off), aside, n, s) },
+		Free: func() error { return d.on(func() error { return d.t.free(at) }) },
+	}, nil
+}

@@ -1,0 +1,208 @@
+package vendor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync"
+
+	"go.uber.org/zap"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/devices/dl"
+	"github.com/hmcfs/hmcfs/devices/internal/sysfs"
+)
+
+// The families, as specs name them: "hip:0,size=16GiB". Their devices are
+// called "hip0", "mlu0", "musa0", "npu0", ….
+const (
+	HIP       devices.Family = "hip"
+	Cambricon devices.Family = "mlu"
+	MUSA      devices.Family = "musa"
+	Ascend    devices.Family = "npu"
+)
+
+// Options configures a driver.
+type Options struct {
+	// Logger gets the life cycle of devices and their failures; nil is silence.
+	Logger *zap.Logger
+}
+
+// family is what tells the vendors apart before their library is open.
+type family struct {
+	name devices.Family
+	// vendor is for people.
+	vendor  string
+	library dl.Library
+	// check is what a person looks at when there is no device.
+	check string
+	// adapt makes a table of an open library.
+	adapt func(lib *dl.Handle) (*table, error)
+}
+
+// Driver opens the devices of one vendor. It may be used from any goroutine.
+type Driver struct {
+	family family
+	log    *zap.Logger
+	sys    string // as sysfs.Root
+
+	mu sync.Mutex
+	// +checklocks:mu
+	table *table // nil until the library is open and ready
+	// loaded is the name that the library was found by.
+	// +checklocks:mu
+	loaded string
+	// +checklocks:mu
+	opened uint64 // how many devices, ever
+}
+
+var _ devices.Driver = (*Driver)(nil)
+
+// newDriver opens nothing: the library is looked for by Discover and Open, each
+// time until it is found.
+func newDriver(f family, opts Options) *Driver {
+	log := opts.Logger
+	if log == nil {
+		log = zap.NewNop()
+	}
+	return &Driver{family: f, log: log.Named(string(f.name)), sys: sysfs.Root}
+}
+
+// Family returns the family's name.
+func (d *Driver) Family() devices.Family { return d.family.name }
+
+// library opens the library and makes its runtime ready, once that works.
+func (d *Driver) library() (*table, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.table != nil {
+		return d.table, nil
+	}
+	lib, err := dl.Open(d.family.library)
+	if err != nil {
+		return nil, err
+	}
+	t, err := d.family.adapt(lib)
+	if err != nil {
+		return nil, err
+	}
+	d.loaded = lib.Name()
+	if err := t.init(); err != nil {
+		return nil, d.noDevice(err)
+	}
+	d.table = t
+	return t, nil
+}
+
+// noDevice is why there is none although the library is there.
+//
+// +checklocks:d.mu
+func (d *Driver) noDevice(err error) error {
+	return fmt.Errorf("%s finds no %s device: %w; %s", filepath.Base(d.loaded), d.family.vendor, err, d.family.check)
+}
+
+// errNone is the reason where a runtime counts 0 devices and calls that no
+// error.
+var errNone = errors.New("it counts 0")
+
+// devices counts the devices that there are.
+func (d *Driver) devices() (*table, int, error) {
+	t, err := d.library()
+	if err != nil {
+		return nil, 0, err
+	}
+	n, err := t.count()
+	if err == nil && n <= 0 {
+		err = errNone
+	}
+	if err != nil {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		return nil, 0, d.noDevice(err)
+	}
+	return t, n, nil
+}
+
+// Discover lists the devices that the runtime sees, with the size that they
+// have unless a spec says another. The error tells why there is none: no
+// library, no driver, no device. One that does not answer is left out.
+func (d *Driver) Discover(ctx context.Context) ([]devices.Found, error) {
+	t, n, err := d.devices()
+	if err != nil {
+		return nil, err
+	}
+	var found []devices.Found
+	var reasons []error
+	for i := range n {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		e, err := d.describe(t, i)
+		if err != nil {
+			d.log.Warn("device does not answer", zap.Int("ordinal", i), zap.Error(err))
+			reasons = append(reasons, fmt.Errorf("%s%d: %w", d.family.name, i, err))
+			continue
+		}
+		total := e.byDefault()
+		found = append(found, devices.Found{
+			Info:  e.info(d.family.name, total, t.align),
+			Usage: devices.Usage{Total: total, Free: min(total, e.free)},
+		})
+	}
+	if len(found) == 0 {
+		return nil, errors.Join(reasons...)
+	}
+	return found, nil
+}
+
+// Open opens the device that the spec names. Parameters:
+//
+//	size=SIZE   how much of the memory to use, by default nine tenths
+//
+// The device has the abilities that the library has functions for: PeerCopier,
+// Exporter and Importer, Pinner.
+//
+// Errors:
+//   - devices.ErrNoDevice when there is no device of that number;
+//   - devices.ErrDevice when the runtime refuses.
+func (d *Driver) Open(_ context.Context, spec devices.Spec) (devices.Device, error) {
+	t, n, err := d.devices()
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", err, devices.ErrNoDevice)
+	}
+	ordinal := int(spec.Ordinal)
+	if ordinal >= n {
+		return nil, fmt.Errorf("there is no %s device %d, the last is %d; hmcfs devices lists them: %w",
+			d.family.vendor, ordinal, n-1, devices.ErrNoDevice)
+	}
+	e, err := d.describe(t, ordinal)
+	if err != nil {
+		return nil, err
+	}
+	size, err := readParams(spec, e)
+	if err != nil {
+		return nil, err
+	}
+	c, err := acquire(t, ordinal)
+	if err != nil {
+		return nil, err
+	}
+	dev := d.newDevice(t, c, e.info(d.family.name, size, t.align))
+	d.log.Info("device opened", zap.String("device", string(dev.info.Name)),
+		zap.String("model", dev.info.Model), zap.Stringer("size", size))
+	return dev.combine(), nil
+}
+
+// readParams reads the parameters of a spec for one device.
+func readParams(spec devices.Spec, e entry) (devices.Size, error) {
+	p := spec.Read()
+	size := p.Size("size", e.byDefault())
+	if err := p.Err(); err != nil {
+		return 0, err
+	}
+	if size > e.total {
+		return 0, fmt.Errorf("device %q: size is %v, %s has %v", spec.Text, size, e.model, e.total)
+	}
+	return size, nil
+}

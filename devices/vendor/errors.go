@@ -1,0 +1,91 @@
+package vendor
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/hmcfs/hmcfs/devices"
+)
+
+// Error is a failed call of a vendor's runtime. It is devices.ErrDevice.
+type Error struct {
+	// Call is the function, such as "hipMalloc".
+	Call string
+	// Code is what it returned, Name the vendor's name for that.
+	Code int32
+	Name string
+	// Text is the vendor's explanation, "" where there is none.
+	Text string
+}
+
+// Error names the call, the code's name and its number, and says what the
+// vendor says of it.
+func (e *Error) Error() string {
+	text := fmt.Sprintf("%s: %s (%d)", e.Call, e.Name, e.Code)
+	if e.Text != "" && e.Text != e.Name {
+		text += ": " + e.Text
+	}
+	return text
+}
+
+// Unwrap makes errors.Is(err, devices.ErrDevice) true.
+func (e *Error) Unwrap() error { return devices.ErrDevice }
+
+// codes is what a vendor's return codes mean.
+type codes struct {
+	// name and text are the vendor's words for a code.
+	name, text func(code int32) string
+	// outOfMemory are those that say so of an allocation.
+	outOfMemory []int32
+	// fatal are those after which the runtime refuses all work of a device.
+	fatal []int32
+	// peerEnabled and pinned say that what was asked for is so already; 0
+	// where there is no such code.
+	peerEnabled, pinned int32
+}
+
+// check turns the result of a call into an error.
+func (c *codes) check(call string, result uintptr) error {
+	code := int32(result)
+	if code == 0 {
+		return nil
+	}
+	e := &Error{Call: call, Code: code, Name: "unknown error"}
+	if name := c.name(code); name != "" {
+		e.Name = name
+	}
+	if c.text != nil {
+		e.Text = oneLine(c.text(code))
+	}
+	return e
+}
+
+// maxText is how much of a vendor's explanation is passed on, in bytes.
+const maxText = 300
+
+// oneLine is the first line of a vendor's text that says something.
+func oneLine(text string) string {
+	for line := range strings.Lines(text) {
+		if line = strings.TrimSpace(line); line != "" {
+			return line[:min(len(line), maxText)]
+		}
+	}
+	return ""
+}
+
+// isCode says whether err is one of the codes.
+func isCode(err error, codes ...int32) bool {
+	var e *Error
+	return errors.As(err, &e) && slices.Contains(codes, e.Code)
+}
+
+// tolerate makes success of a failure that says that what was asked for is so
+// already.
+func tolerate(err error, code int32) error {
+	if code != 0 && isCode(err, code) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,246 @@
+package fs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+
+	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/objects"
+	"github.com/hmcfs/hmcfs/objects/tensors"
+)
+
+// viewNode is an inode of a view that the kernel knows: the directory
+// FILE.tensors, one below it, or a tensor as a file. It does not change.
+type viewNode struct {
+	id metadata.Ino
+	// file is whose view it is, name the name by which that was found.
+	file metadata.Ino
+	name string
+	// path is where in the view the node is; "" is FILE.tensors itself.
+	path string
+	// tensor is nil for a directory; header is what stands before its bytes.
+	tensor *tensors.Tensor
+	header []byte
+
+	// refs counts the kernel's references, protected by views.mu.
+	refs uint64
+}
+
+// size is that of a tensor's file.
+func (n *viewNode) size() uint64 { return uint64(len(n.header)) + n.tensor.Len }
+
+// views are the nodes of views that the kernel knows. The number of a node is
+// a hash of what it shows, the place and the type of a tensor included: a
+// listing can tell it without making the node, a file keeps its number while
+// the kernel forgets and asks again, and a tensor that another one has
+// replaced does not share its pages.
+type views struct {
+	store *objects.Store
+	seed  maphash.Seed
+
+	mu sync.Mutex
+	// +checklocks:mu
+	nodes map[metadata.Ino]*viewNode
+	// open are the tensors that are open, by their files.
+	// +checklocks:mu
+	open map[metadata.Ino][]*viewFile
+	// opens counts them: most of the time there is none, and then nobody
+	// need look.
+	opens atomic.Int64
+}
+
+func newViews(store *objects.Store) views {
+	return views{store: store, seed: maphash.MakeSeed(), nodes: map[metadata.Ino]*viewNode{}, open: map[metadata.Ino][]*viewFile{}}
+}
+
+// number is what a node gets, unless another has it already.
+func (v *views) number(file metadata.Ino, name, path string, t *tensors.Tensor) metadata.Ino {
+	key := struct {
+		file             metadata.Ino
+		name, path       string
+		isFile           bool
+		off, len         uint64
+		descr, dtype, at string
+		fortran          bool
+	}{file: file, name: name, path: path}
+	if t != nil {
+		key.isFile, key.off, key.len, key.fortran = true, t.Off, t.Len, t.Fortran
+		key.descr, key.dtype, key.at = t.Type.Descr, t.Type.Name, t.ShapeText()
+	}
+	return viewBit | metadata.Ino(maphash.Comparable(v.seed, key))&(viewBit-1)
+}
+
+// enter returns the node of what a view has at a path and counts one
+// reference of the kernel's. As long as it has any, so has the file.
+func (v *views) enter(file metadata.Ino, name, path string, t *tensors.Tensor) *viewNode {
+	id := v.number(file, name, path, t)
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for ; ; id = viewBit | (id+1)&(viewBit-1) {
+		n := v.nodes[id]
+		if n == nil {
+			break
+		}
+		if n.file == file && n.name == name && n.path == path && sameTensor(n.tensor, t) {
+			n.refs++
+			return n
+		}
+	}
+	n := &viewNode{id: id, file: file, name: name, path: path, refs: 1}
+	if t != nil {
+		own := *t // that of the parsed header would keep all of it
+		n.tensor, n.header = &own, t.Header()
+	}
+	v.nodes[id] = n
+	v.store.Reference(file, 1)
+	return n
+}
+
+func sameTensor(a, b *tensors.Tensor) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return a.Equal(b)
+}
+
+// get finds a node.
+//
+// Errors: ESTALE.
+func (v *views) get(id metadata.Ino) (*viewNode, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	n := v.nodes[id]
+	if n == nil {
+		return nil, fmt.Errorf("node %d of a view: %w", id, syscall.ESTALE)
+	}
+	return n, nil
+}
+
+// forget drops references of the kernel's.
+func (v *views) forget(id metadata.Ino, refs uint64) {
+	v.mu.Lock()
+	n := v.nodes[id]
+	last := false
+	if n != nil {
+		n.refs -= min(refs, n.refs)
+		if last = n.refs == 0; last {
+			delete(v.nodes, id)
+		}
+	}
+	v.mu.Unlock()
+	if last {
+		v.store.Forget(n.file, 1)
+	}
+}
+
+// len counts the nodes.
+func (v *views) len() int {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return len(v.nodes)
+}
+
+// tensors returns what the file that a node is of holds now. That it is not
+// what its name says is logged once for the file, whoever asks.
+func (v *views) tensors(ctx context.Context, n *viewNode) (*tensors.File, error) {
+	f, err := v.store.Tensors(ctx, n.file, n.name)
+	if errors.Is(err, tensors.ErrFormat) {
+		err = &onceError{error: err, key: fmt.Sprintf("tensors of inode %d", n.file)}
+	}
+	return f, err
+}
+
+// opened notes that a tensor was opened.
+func (v *views) opened(f *viewFile) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.open[f.viewNode.file] = append(v.open[f.viewNode.file], f)
+	v.opens.Add(1)
+}
+
+// closed notes that it was closed.
+func (v *views) closed(f *viewFile) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	file := f.viewNode.file
+	rest := slices.DeleteFunc(v.open[file], func(o *viewFile) bool { return o == f })
+	if v.open[file] = rest; len(rest) == 0 {
+		delete(v.open, file)
+	}
+	v.opens.Add(-1)
+}
+
+// openOf lists the tensors of a file that are open.
+func (v *views) openOf(file metadata.Ino) []metadata.Ino {
+	if v.opens.Load() == 0 {
+		return nil
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	var ids []metadata.Ino
+	for _, f := range v.open[file] {
+		if !slices.Contains(ids, f.id) {
+			ids = append(ids, f.id)
+		}
+	}
+	return ids
+}
+
+// find returns what the view that a node is of has at a path now.
+//
+// Errors: ENOENT; EIO for a file that is not what its name says.
+func (v *views) find(ctx context.Context, n *viewNode, path string) (tensors.Entry, error) {
+	f, err := v.tensors(ctx, n)
+	if err != nil {
+		return tensors.Entry{}, err
+	}
+	e, ok := f.Find(path)
+	if !ok {
+		return tensors.Entry{}, fmt.Errorf("tensor %s of inode %d: %w", path, n.file, metadata.ErrNotExist)
+	}
+	return e, nil
+}
+
+// check says whether the file still has what the node shows, where and as it
+// shows it. Only the bytes of a tensor may have changed.
+//
+// Errors: ESTALE; EIO.
+func (v *views) check(ctx context.Context, n *viewNode) error {
+	if n.path == "" {
+		return nil
+	}
+	e, err := v.find(ctx, n, n.path)
+	if err != nil && !isMissing(err) {
+		return err
+	}
+	if err != nil || !sameTensor(n.tensor, e.Tensor) {
+		return fmt.Errorf("%s of inode %d was written anew: %w", n.path, n.file, syscall.ESTALE)
+	}
+	return nil
+}
+
+// attr makes the attributes of a node that has been checked: those of the
+// file, without what allows to change it. That a directory has one link says
+// that nobody has counted those in it.
+func (v *views) attr(n *viewNode) (objects.Attr, error) {
+	a, err := v.store.Attr(background(), n.file)
+	if err != nil {
+		return objects.Attr{}, err
+	}
+	read := a.Mode & 0o444
+	a.Ino, a.Key, a.Rdev = n.id, "", 0
+	if n.tensor == nil {
+		a.Mode, a.Nlink = metadata.TypeDir|read|read>>2, 1
+		a.Size, a.Allocated = 0, 0
+		return a, nil
+	}
+	a.Mode, a.Nlink = metadata.TypeRegular|read, 1
+	a.Size, a.Allocated = n.size(), n.size()
+	return a, nil
+}

@@ -1,0 +1,130 @@
+package metadata
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// MaxBinding is the size in bytes of the largest binding record.
+const MaxBinding = 1 << 20
+
+// Bind notes that the content of a regular file is memory of another process:
+// what is needed to find it again is kept beside the inode, which fn changes
+// as in Update, in the same transaction.
+//
+// Errors: those of Update; ErrExist when the file is bound already;
+// ErrTooLarge; ErrInvalid for what is not a regular file.
+func (s *Store) Bind(ctx context.Context, ino Ino, binding []byte, fn func(*Inode) error) (Inode, error) {
+	if len(binding) > MaxBinding {
+		return Inode{}, fmt.Errorf("binding of %d bytes: %w", len(binding), ErrTooLarge)
+	}
+	return s.changeBinding(ctx, ino, fn, func(t *txn, rec *record) error {
+		switch {
+		case !rec.IsRegular():
+			return ErrInvalid
+		case rec.Bound == BoundLive:
+			return ErrExist
+		}
+		rec.Bound = BoundLive
+		value := append(append(t.room(1+len(binding)), bindingVersion), binding...)
+		return t.kv.Set(t.key1(kindBinding, uint64(ino)), value)
+	})
+}
+
+// Unbind removes what Bind has noted. A lost file goes on saying that it was
+// bound; one that is not may have content of its own again.
+//
+// Errors: ErrNotExist.
+func (s *Store) Unbind(ctx context.Context, ino Ino, lost bool) error {
+	_, err := s.changeBinding(ctx, ino, nil, func(t *txn, rec *record) error {
+		was := rec.Bound
+		rec.Bound = Unbound
+		if lost {
+			rec.Bound = BoundLost
+		}
+		if was != BoundLive {
+			return nil
+		}
+		return t.kv.Delete(t.key1(kindBinding, uint64(ino)))
+	})
+	return err
+}
+
+// changeBinding is Update with a change that fn may not make.
+func (s *Store) changeBinding(ctx context.Context, ino Ino, fn func(*Inode) error, change func(*txn, *record) error) (Inode, error) {
+	defer s.locks.lock(ino)()
+	var rec record
+	err := s.update(ctx, func(t *txn) (err error) {
+		if rec, err = t.inode(ino); err != nil {
+			return err
+		}
+		if err = rec.apply(fn); err != nil {
+			return err
+		}
+		if err = change(t, &rec); err != nil {
+			return err
+		}
+		return t.putInode(&rec)
+	})
+	return rec.Inode, err
+}
+
+// Binding returns what Bind has noted of a file; the slice is the caller's.
+//
+// Errors: ErrNoXattr when the file is not bound, or lost.
+func (s *Store) Binding(ctx context.Context, ino Ino) ([]byte, error) {
+	var binding []byte
+	err := s.view(ctx, func(t *txn) error {
+		data, err := t.kv.Get(t.key1(kindBinding, uint64(ino)))
+		if errors.Is(err, ErrNoKey) {
+			return ErrNoXattr
+		}
+		if err != nil {
+			return err
+		}
+		data, err = decodeBinding(data)
+		binding = slices.Clone(data)
+		return err
+	})
+	return binding, err
+}
+
+// Bindings lists the files that are bound, by number.
+func (s *Store) Bindings(ctx context.Context) ([]Ino, error) {
+	var bound []Ino
+	err := s.view(ctx, func(t *txn) error {
+		return t.kv.Scan([]byte{kindBinding}, nil, func(key, _ []byte) (bool, error) {
+			bound = append(bound, keyIno(key))
+			return true, nil
+		})
+	})
+	return bound, err
+}
+
+func (t *txn) repairDanglingBinding(p Problem) error {
+	rec, err := t.maybe(p.Ino)
+	if err != nil {
+		return err
+	}
+	if rec != nil && rec.Bound == BoundLive {
+		return ErrChanged
+	}
+	return t.kv.Delete(t.key1(kindBinding, uint64(p.Ino)))
+}
+
+func (t *txn) repairMissingBinding(p Problem) error {
+	rec, err := t.inode(p.Ino)
+	if err != nil {
+		return err
+	}
+	if _, err = t.kv.Get(t.key1(kindBinding, uint64(p.Ino))); !errors.Is(err, ErrNoKey) {
+		return errors.Join(err, ErrChanged)
+	}
+	if rec.Bound != BoundLive {
+		return ErrChanged
+	}
+	rec.Bound = BoundLost
+	return t.putInode(&rec)
+}

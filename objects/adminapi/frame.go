@@ -1,0 +1,187 @@
+package adminapi
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"runtime"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// MaxFrame bounds the JSON of a frame, in bytes.
+	MaxFrame = 1 << 20
+	// MaxDescriptors is the kernel's bound on the descriptors of one message.
+	MaxDescriptors = 253
+
+	frameHeader = 4
+	frameChunk  = 64 << 10
+)
+
+// What is wrong with what came.
+var (
+	// ErrFrame says that it is no frame.
+	ErrFrame = errors.New("adminapi: no frame")
+	// ErrJSON says that its text is not what is asked for.
+	ErrJSON = errors.New("adminapi: not understood")
+)
+
+// WriteFrame sends a value as JSON behind its length, four bytes with the
+// highest first, and descriptors with its first byte. The descriptors stay the
+// caller's. It takes as long as the connection's deadline lets it.
+func WriteFrame(c *net.UnixConn, v any, descriptors []*os.File) error {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("send a frame: %w", err)
+	}
+	switch {
+	case len(data) > MaxFrame:
+		return fmt.Errorf("send a frame: %d bytes are more than %d: %w", len(data), MaxFrame, ErrFrame)
+	case len(descriptors) > MaxDescriptors:
+		return fmt.Errorf("send a frame: %d descriptors are more than %d: %w", len(descriptors), MaxDescriptors, ErrFrame)
+	}
+	rights, err := rightsOf(descriptors)
+	if err != nil {
+		return fmt.Errorf("send a frame: %w", err)
+	}
+	frame := append(binary.BigEndian.AppendUint32(nil, uint32(len(data))), data...)
+	n, _, err := c.WriteMsgUnix(frame, rights, nil)
+	if err == nil && n < len(frame) {
+		_, err = c.Write(frame[n:])
+	}
+	runtime.KeepAlive(descriptors)
+	if err != nil {
+		return fmt.Errorf("send a frame: %w", err)
+	}
+	return nil
+}
+
+// rightsOf makes the control message that carries descriptors. The numbers
+// are good as long as the caller keeps the files.
+func rightsOf(files []*os.File) ([]byte, error) {
+	if len(files) == 0 {
+		return nil, nil
+	}
+	fds := make([]int, len(files))
+	for i, f := range files {
+		raw, err := f.SyscallConn()
+		if err != nil {
+			return nil, fmt.Errorf("descriptor %d: %w", i, err)
+		}
+		if err := raw.Control(func(fd uintptr) { fds[i] = int(fd) }); err != nil {
+			return nil, fmt.Errorf("descriptor %d: %w", i, err)
+		}
+	}
+	return unix.UnixRights(fds...), nil
+}
+
+// ReadFrame reads the JSON of one frame. The descriptors that came are the
+// caller's, in their order; with an error there are none left open. Nothing may
+// come behind the frame. It takes as long as the connection's deadline lets it.
+func ReadFrame(c *net.UnixConn) (data []byte, descriptors []*os.File, err error) {
+	r := frameReader{conn: c}
+	if data, err = r.read(); err != nil {
+		CloseAll(r.files)
+		return nil, nil, fmt.Errorf("read a frame: %w", err)
+	}
+	return data, r.files, nil
+}
+
+// Unmarshal reads JSON strictly: one value, and no field that it does not
+// have.
+//
+// Errors: ErrJSON.
+func Unmarshal(data []byte, into any) error {
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(into); err != nil {
+		return fmt.Errorf("%w: %w", ErrJSON, err)
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return fmt.Errorf("%w: something stands behind the JSON value", ErrJSON)
+	}
+	return nil
+}
+
+// CloseAll closes descriptors, those that are nil left out.
+func CloseAll(files []*os.File) {
+	for _, f := range files {
+		if f != nil {
+			_ = f.Close() // nothing was written through it
+		}
+	}
+}
+
+// frameReader collects one frame. It owns the descriptors in files.
+type frameReader struct {
+	conn  *net.UnixConn
+	files []*os.File
+	data  []byte
+}
+
+// read returns the JSON of the frame.
+func (r *frameReader) read() ([]byte, error) {
+	buf := make([]byte, frameChunk)
+	rights := make([]byte, unix.CmsgSpace(MaxDescriptors*4))
+	for want := frameHeader; len(r.data) < want; {
+		n, oobn, flags, _, err := r.conn.ReadMsgUnix(buf, rights)
+		// What came with a fault is closed by whoever called.
+		rerr := r.take(rights[:oobn])
+		switch {
+		case rerr != nil:
+			return nil, rerr
+		case flags&unix.MSG_CTRUNC != 0:
+			return nil, fmt.Errorf("%w: too many descriptors, or no room for them in this process", ErrFrame)
+		case err != nil && !errors.Is(err, io.EOF):
+			return nil, err
+		case n == 0:
+			return nil, fmt.Errorf("after %d bytes: %w", len(r.data), io.ErrUnexpectedEOF)
+		}
+		r.data = append(r.data, buf[:n]...)
+		if len(r.data) < frameHeader {
+			continue
+		}
+		size := binary.BigEndian.Uint32(r.data)
+		if size > MaxFrame {
+			return nil, fmt.Errorf("%w: %d bytes are more than %d", ErrFrame, size, MaxFrame)
+		}
+		want = frameHeader + int(size)
+		if len(r.data) > want {
+			return nil, fmt.Errorf("%w: %d bytes too many", ErrFrame, len(r.data)-want)
+		}
+	}
+	return r.data[frameHeader:], nil
+}
+
+// take adopts the descriptors of a control buffer. All of them are adopted,
+// also when one of its messages is refused.
+func (r *frameReader) take(control []byte) error {
+	if len(control) == 0 {
+		return nil
+	}
+	messages, err := unix.ParseSocketControlMessage(control)
+	if err != nil {
+		return fmt.Errorf("%w: control message: %w", ErrFrame, err)
+	}
+	for i := range messages {
+		fds, perr := unix.ParseUnixRights(&messages[i])
+		if perr != nil {
+			err = fmt.Errorf("%w: a control message that carries no descriptors", ErrFrame)
+			continue
+		}
+		for _, fd := range fds {
+			r.files = append(r.files, os.NewFile(uintptr(fd), "received descriptor "+strconv.Itoa(len(r.files))))
+		}
+	}
+	if err == nil && len(r.files) > MaxDescriptors {
+		err = fmt.Errorf("%w: more than %d descriptors", ErrFrame, MaxDescriptors)
+	}
+	return err
+}

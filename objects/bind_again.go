@@ -1,0 +1,149 @@
+package objects
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+
+	"go.uber.org/zap"
+
+	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/objects/owner"
+)
+
+// rebind binds again what was bound when the daemon before this one ended:
+// the memory is its owner's, and lives as long as he does. Who has ended
+// since, or has let the memory go, leaves a lost object. It runs before
+// anybody uses the store.
+func (s *Store) rebind(ctx context.Context) error {
+	bound, err := s.meta.Bindings(ctx)
+	if err != nil {
+		return fmt.Errorf("find bound objects: %w", err)
+	}
+	for _, ino := range bound {
+		in, err := s.meta.Get(ctx, ino)
+		if err != nil {
+			return fmt.Errorf("find bound object %d: %w", ino, err)
+		}
+		t, err := s.tierOf(in.Device)
+		if err != nil {
+			continue // it is bound again when its device is there again
+		}
+		if err := s.rebindOne(ctx, t, in); err != nil {
+			s.log.Warn("bound object lost", zap.Uint64("ino", uint64(ino)), zap.Error(err))
+			if err := s.meta.Unbind(ctx, ino, true); err != nil {
+				return fmt.Errorf("note that object %d is lost: %w", ino, err)
+			}
+			continue
+		}
+		s.log.Info("object bound again", zap.Uint64("ino", uint64(ino)))
+	}
+	return nil
+}
+
+func (s *Store) rebindOne(ctx context.Context, t *tier, in metadata.Inode) error {
+	data, err := s.meta.Binding(ctx, in.Ino)
+	if err != nil {
+		return err
+	}
+	record := binding{}
+	if err := json.Unmarshal(data, &record); err != nil {
+		return fmt.Errorf("read the binding: %w", err)
+	}
+	if record.Version != bindingVersion {
+		return fmt.Errorf("a binding of version %d, this program knows %d: %w", record.Version, bindingVersion, metadata.ErrNewer)
+	}
+	op := &opener{store: s, tier: t, who: Caller{UID: record.UID}, memory: record.Memory, record: record}
+	if err := op.reopen(ctx); err != nil {
+		return errors.Join(err, op.abandon())
+	}
+	b := op.result()
+	if uint64(in.Size) != b.body.size {
+		b.body.end()
+		return errors.Join(fmt.Errorf("the memory has %d bytes, the object %d: %w", b.body.size, in.Size, ErrLost), b.letOwnerGo())
+	}
+	o := &object{store: s, ino: in.Ino, lane: newLane(), tier: t, body: b.body, facts: facts{
+		size: in.Size, atime: in.Atime, mtime: in.Mtime, ctime: in.Ctime,
+	}}
+	o.foreign.Store(true)
+	sh := s.table.shard(in.Ino)
+	sh.mu.Lock()
+	sh.getLocked(in.Ino).obj = o
+	sh.mu.Unlock()
+	return s.watch(in.Ino, b) //nolint:contextcheck // the owner ends when he ends
+}
+
+// reopen opens the memory of a record, which must be the same as before.
+func (op *opener) reopen(ctx context.Context) (err error) {
+	if id := op.record.Owner; id != nil {
+		if op.owner, err = id.Find(); err != nil {
+			return err
+		}
+	}
+	want := op.record.Files
+	op.record.Files = nil
+	if len(want) != len(op.memory.Pieces) {
+		return fmt.Errorf("a binding of %d pieces with %d files: %w", len(op.memory.Pieces), len(want), metadata.ErrCorrupt)
+	}
+	for i := range op.memory.Pieces {
+		if want[i] == (owner.FileID{}) {
+			err = op.importPiece(ctx, i)
+		} else if err = op.findFile(i, want[i]); err == nil && op.record.Files[i] != want[i] {
+			err = fmt.Errorf("its file is another by now: %w", ErrLost)
+		}
+		if err != nil {
+			return fmt.Errorf("piece %d: %w", i, err)
+		}
+		op.end += op.parts[i].n
+	}
+	return nil
+}
+
+// findFile opens the file of a piece: by its name, or else wherever its owner
+// has it by now.
+func (op *opener) findFile(i int, want owner.FileID) error {
+	p := &op.memory.Pieces[i]
+	if p.FD != nil || p.Path != "" {
+		f, err := op.openFile(i)
+		if err == nil && isFile(f, want) {
+			return op.addFile(i, f)
+		}
+		if err == nil {
+			err = f.Close()
+		}
+		if op.owner == nil {
+			return errors.Join(err, fmt.Errorf("its file is gone: %w", ErrLost))
+		}
+	}
+	if op.owner == nil {
+		return fmt.Errorf("nobody is known to have it: %w", ErrLost)
+	}
+	f, err := op.owner.Search(want, op.who.UID)
+	if err != nil {
+		return err
+	}
+	return op.addFile(i, f)
+}
+
+func isFile(f *os.File, want owner.FileID) bool {
+	id, _, err := owner.Facts(f)
+	return err == nil && id == want
+}
+
+// boundTo tells what a file was bound to, in the text form of package share.
+func (s *Store) boundTo(ctx context.Context, a Attr) ([]byte, error) {
+	ino, data, err := a.Ino, []byte(nil), metadata.ErrNoXattr
+	if a.State == StateBound {
+		data, err = s.meta.Binding(ctx, ino)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("attribute %s of inode %d: %w", XattrBind, ino, err)
+	}
+	var record binding
+	if err := json.Unmarshal(data, &record); err != nil {
+		return nil, fmt.Errorf("attribute %s of inode %d: %w: %w", XattrBind, ino, metadata.ErrCorrupt, err)
+	}
+	return []byte(record.Memory.String()), nil
+}

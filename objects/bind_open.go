@@ -1,0 +1,370 @@
+package objects
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/objects/owner"
+	"github.com/hmcfs/hmcfs/objects/share"
+)
+
+// bindingVersion is that of the record. One of another version is not read:
+// its object is lost.
+const bindingVersion = 1
+
+// binding is what finds the memory of a bound object again.
+type binding struct {
+	Version int          `json:"version"`
+	Memory  share.Memory `json:"memory"`
+	// Owner is the process whose end is the object's; nil where the memory is
+	// a file that nobody is named for.
+	Owner *owner.ID `json:"owner,omitempty"`
+	// UID is the user for whom it was bound.
+	UID uint32 `json:"uid"`
+	// Files are the files of the pieces that are descriptors, in the pieces'
+	// order; zero for all others.
+	Files []owner.FileID `json:"files,omitempty"`
+}
+
+// opened is a binding whose memory is open.
+type opened struct {
+	body *bound
+	// owner is nil where nobody is named.
+	owner *owner.Process
+}
+
+func (b opened) letOwnerGo() error {
+	if b.owner == nil {
+		return nil
+	}
+	return b.owner.Close()
+}
+
+// openBinding checks a request and opens its memory. It takes the request's
+// descriptors over.
+func (s *Store) openBinding(ctx context.Context, ino Ino, who Caller, r BindRequest) (opened, binding, error) {
+	op := &opener{store: s, who: who, given: r.Handles, memory: r.Memory}
+	op.record = binding{Version: bindingVersion, Memory: r.Memory, UID: who.UID}
+	op.record.Memory.Pieces = slices.Clone(r.Memory.Pieces)
+	err := op.check(ctx, ino, r)
+	if err == nil {
+		err = op.findOwner()
+	}
+	if err == nil {
+		err = op.open(ctx)
+	}
+	for i := range op.given { // what no part has taken
+		err = errors.Join(err, op.given[i].Close())
+	}
+	if err != nil {
+		return opened{}, binding{}, errors.Join(err, op.abandon())
+	}
+	return op.result(), op.record, nil
+}
+
+// opener opens the memory of one binding.
+type opener struct {
+	store  *Store
+	tier   *tier
+	who    Caller
+	given  []devices.Handle
+	memory share.Memory
+	record binding
+	owner  *owner.Process
+
+	parts []boundPart
+	files []*os.File
+	ids   []owner.FileID // of files
+	mems  []*devices.Memory
+	end   uint64
+}
+
+func (op *opener) result() opened {
+	s := op.store
+	return opened{owner: op.owner, body: &bound{
+		engine: s.engine, name: devices.Name(op.tier.name), size: op.end,
+		parts: op.parts, files: op.files, mems: op.mems,
+		logf: s.warn,
+	}}
+}
+
+// abandon lets go what was opened.
+func (op *opener) abandon() error {
+	var errs []error
+	for _, f := range op.files {
+		errs = append(errs, f.Close())
+	}
+	for _, m := range op.mems {
+		errs = append(errs, m.Release())
+	}
+	if op.owner != nil {
+		errs = append(errs, op.owner.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// check looks at all that needs no memory opened.
+func (op *opener) check(ctx context.Context, ino Ino, r BindRequest) error {
+	if err := r.Memory.Validate(); err != nil {
+		return err
+	}
+	if r.Handles != nil && len(r.Handles) != len(r.Memory.Pieces) {
+		return fmt.Errorf("%d descriptors for %d pieces: %w", len(r.Handles), len(r.Memory.Pieces), devices.ErrHandle)
+	}
+	a, err := op.store.Attr(ctx, ino)
+	if err != nil {
+		return err
+	}
+	switch {
+	case !a.IsRegular():
+		return fmt.Errorf("only a regular file can be bound: %w", ErrInvalid)
+	case !op.who.may(a, modeWrite):
+		return fmt.Errorf("user %d may not write the file: %w", op.who.UID, ErrForbidden)
+	case a.State == StateBound:
+		return fmt.Errorf("the file is bound already; remove it to unbind: %w", ErrBusy)
+	case a.Size > 0 || a.Allocated > 0:
+		return fmt.Errorf("the file has content, %d bytes; bind an empty one: %w", a.Size, ErrBusy)
+	}
+	if op.tier, err = op.store.tierOf(a.Device); err != nil {
+		return err
+	}
+	if err := op.checkDevice(); err != nil {
+		return err
+	}
+	return checkDescription(r.Memory)
+}
+
+// checkDevice says whether the memory can be of the directory's device.
+func (op *opener) checkDevice() error {
+	info, m := op.tier.dev.Info(), &op.memory
+	if m.Family != info.Family {
+		return fmt.Errorf("memory of family %q bound in %s, which is %q: %w", m.Family, info.Name, info.Family, devices.ErrHandle)
+	}
+	if m.Device != "" && info.UUID != "" && m.Device != info.UUID {
+		return fmt.Errorf("memory of device %s bound in %s, which is %s: %w", m.Device, info.Name, info.UUID, devices.ErrHandle)
+	}
+	hostLike := op.tier.files != nil || info.Family == simFamily
+	for i := range m.Pieces {
+		kind := m.Pieces[i].Kind
+		if kind == devices.HandleMemfd != hostLike {
+			return fmt.Errorf("piece %d is a %s, and %s is %q: %w", i, kind, info.Name, info.Family, devices.ErrHandle)
+		}
+		if kind != devices.HandleMemfd && m.PID == 0 {
+			return fmt.Errorf(`memory of kind %s needs the "pid" of its owner: %w`, kind, devices.ErrHandle)
+		}
+	}
+	return nil
+}
+
+// simFamily is the family whose device memory is host memory.
+const simFamily devices.Family = "sim"
+
+// checkDescription checks what is said of the bytes.
+func checkDescription(m share.Memory) error {
+	size := uint64(m.Size)
+	if m.Dtype != "" {
+		if err := checkDtype(m.Dtype); err != nil {
+			return err
+		}
+	}
+	if m.Shape != "" {
+		if err := checkShape(m.Shape, m.Dtype, size); err != nil {
+			return err
+		}
+	}
+	if m.Blobs == "" {
+		return nil
+	}
+	if len(m.Blobs) > metadata.MaxXattr {
+		return fmt.Errorf("blobs of %d bytes, at most %d: %w", len(m.Blobs), metadata.MaxXattr, ErrInvalid)
+	}
+	return checkBlobs(m.Blobs, size)
+}
+
+// findOwner finds the process that is named as the owner.
+func (op *opener) findOwner() error {
+	if op.memory.PID == 0 {
+		return nil
+	}
+	p, err := op.store.process(op.memory.PID, op.who)
+	if err != nil {
+		return err
+	}
+	op.owner = p
+	id := p.ID()
+	op.record.Owner = &id
+	return nil
+}
+
+// process finds a process that must be the caller's and not this one.
+func (s *Store) process(pid int, who Caller) (*owner.Process, error) {
+	if pid == os.Getpid() {
+		return nil, fmt.Errorf("process %d is this mount's own; its memory is not bound to itself: %w", pid, devices.ErrHandle)
+	}
+	p, err := owner.Find(pid)
+	if err != nil {
+		return nil, handleError(err)
+	}
+	mine, err := p.BelongsTo(who.UID)
+	if err == nil && !mine {
+		err = fmt.Errorf("process %d is not user %d's: %w", pid, who.UID, ErrForbidden)
+	}
+	if err != nil {
+		return nil, errors.Join(handleError(err), p.Close())
+	}
+	return p, nil
+}
+
+// handleError makes what the owner package says the store's own errors.
+func handleError(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, owner.ErrDenied):
+		return fmt.Errorf("%w: %w", err, ErrForbidden)
+	case errors.Is(err, owner.ErrGone), errors.Is(err, owner.ErrNotMemory):
+		return fmt.Errorf("%w: %w", err, devices.ErrHandle)
+	}
+	return err
+}
+
+// open opens all pieces.
+func (op *opener) open(ctx context.Context) error {
+	for i := range op.memory.Pieces {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := op.openPiece(ctx, i); err != nil {
+			return fmt.Errorf("piece %d: %w", i, err)
+		}
+		op.end += op.parts[i].n
+	}
+	return nil
+}
+
+func (op *opener) openPiece(ctx context.Context, i int) error {
+	if op.memory.Pieces[i].Kind != devices.HandleMemfd {
+		return op.importPiece(ctx, i)
+	}
+	f, err := op.openFile(i)
+	if err != nil {
+		return handleError(err)
+	}
+	return op.addFile(i, f)
+}
+
+// addFile makes a part of a file, which it takes over. Pieces of one file
+// share one descriptor.
+func (op *opener) addFile(i int, f *os.File) error {
+	p := &op.memory.Pieces[i]
+	id, size, err := owner.Facts(f)
+	if err == nil {
+		err = owner.CheckWritable(f)
+	}
+	if err == nil && op.store.isOurs(id) {
+		err = fmt.Errorf("it is memory of this mount, which is not bound to itself: %w", devices.ErrHandle)
+	}
+	if need := uint64(p.Offset) + uint64(p.Size); err == nil && size < need {
+		err = fmt.Errorf("%d bytes at %d of a file of %d: %w", p.Size, p.Offset, size, devices.ErrHandle)
+	}
+	if err != nil {
+		return errors.Join(handleError(err), f.Close())
+	}
+	if same := slices.Index(op.ids, id); same >= 0 {
+		err, f = f.Close(), op.files[same]
+	} else {
+		op.files, op.ids = append(op.files, f), append(op.ids, id)
+	}
+	op.record.Files = append(op.record.Files, id)
+	op.parts = append(op.parts, boundPart{off: op.end, n: uint64(p.Size), file: f, at: uint64(p.Offset)})
+	return err
+}
+
+// openFile opens the file of a piece by what the request says.
+func (op *opener) openFile(i int) (*os.File, error) {
+	p := &op.memory.Pieces[i]
+	if op.given != nil && op.given[i].File != nil {
+		f := op.given[i].File
+		op.given[i].File = nil
+		// The numbers meant the list that was passed.
+		record := &op.record.Memory.Pieces[i]
+		record.FD, record.Path = nil, ""
+		return f, nil
+	}
+	if p.Path == "" && op.given != nil {
+		return nil, fmt.Errorf("no descriptor was passed: %w", owner.ErrNotMemory)
+	}
+	if p.Path == "" {
+		return op.descriptor(op.memory.PID, *p.FD)
+	}
+	if pid, n, ok := owner.ParseDescriptor(p.Path); ok {
+		return op.descriptor(pid, n)
+	}
+	return owner.Open(p.Path, op.who.UID)
+}
+
+// descriptor opens what a process has as descriptor n; without a number the
+// process is the caller.
+func (op *opener) descriptor(pid, n int) (*os.File, error) {
+	if pid == 0 {
+		pid = owner.Leader(op.who.PID)
+	}
+	p, err := op.store.process(pid, op.who)
+	if err != nil {
+		return nil, err
+	}
+	f, err := p.Descriptor(n, op.who.UID)
+	if err = errors.Join(err, p.Close()); err != nil {
+		if f != nil {
+			err = errors.Join(err, f.Close())
+		}
+		return nil, err
+	}
+	return f, nil
+}
+
+// importPiece opens memory by the device's library.
+func (op *opener) importPiece(ctx context.Context, i int) error {
+	p := &op.memory.Pieces[i]
+	h := devices.Handle{Kind: p.Kind, Device: op.memory.Device, Offset: p.Offset, Size: p.Size, Allocation: p.Allocation}
+	if err := op.fillHandle(&h, i); err != nil {
+		return err
+	}
+	mem, err := devices.Import(ctx, op.tier.dev, h)
+	if cerr := h.Close(); err == nil && cerr != nil {
+		err = errors.Join(cerr, mem.Release())
+	}
+	if err != nil {
+		return err
+	}
+	op.mems = append(op.mems, mem)
+	if mem.Size() < p.Size {
+		return fmt.Errorf("%d bytes of memory of %d: %w", p.Size, mem.Size(), devices.ErrHandle)
+	}
+	op.record.Files = append(op.record.Files, owner.FileID{})
+	op.parts = append(op.parts, boundPart{off: op.end, n: uint64(p.Size), mem: mem})
+	return nil
+}
+
+// fillHandle puts bytes or descriptor into a handle, which owns it then.
+func (op *opener) fillHandle(h *devices.Handle, i int) (err error) {
+	p := &op.memory.Pieces[i]
+	switch {
+	case p.Kind == devices.HandleIPC:
+		h.Bytes, err = hex.DecodeString(p.Handle)
+	case op.given != nil:
+		h.File, op.given[i].File = op.given[i].File, nil
+	case p.FD != nil:
+		h.File, err = op.owner.Take(*p.FD)
+	}
+	if err == nil && p.Kind != devices.HandleIPC && h.File == nil {
+		err = fmt.Errorf("a %s is passed as a descriptor: %w", p.Kind, devices.ErrHandle)
+	}
+	return handleError(err)
+}

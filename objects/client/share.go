@@ -1,0 +1,147 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/objects/adminapi"
+	"github.com/hmcfs/hmcfs/objects/share"
+)
+
+// Bind makes memory that a process owns the content of the empty file at path,
+// without a copy. The memory's descriptors go along: the fd of a piece is the
+// place of its descriptor among them. They stay the caller's, and may be
+// closed afterwards. Without descriptors, fd is a number in the process
+// memory.PID.
+//
+// The caller may read and write the file. Memory.PID is the process whose end
+// makes the file lost; 0 is none where a descriptor keeps the memory alive.
+//
+// Errors: ErrNotMounted, ErrNoDaemon, and an *Error with the daemon's words.
+func Bind(ctx context.Context, path string, memory share.Memory, descriptors ...*os.File) (adminapi.BindAnswer, error) {
+	c, f, err := Find(path)
+	if err != nil {
+		return adminapi.BindAnswer{}, fmt.Errorf("bind %s: %w", path, err)
+	}
+	bound, err := c.Bind(ctx, f, memory, descriptors...)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return adminapi.BindAnswer{}, fmt.Errorf("bind %s: %w", path, err)
+	}
+	return bound, nil
+}
+
+// OpenExport names the memory of the file at path for this process, whose it
+// is to close the export. See Client.Export.
+func OpenExport(ctx context.Context, path string, kind devices.HandleKind) (*Export, error) {
+	c, f, err := Find(path)
+	if err != nil {
+		return nil, fmt.Errorf("export %s: %w", path, err)
+	}
+	e, err := c.Export(ctx, f, kind)
+	if err = errors.Join(err, f.Close()); err != nil {
+		if e != nil {
+			err = errors.Join(err, e.Close())
+		}
+		return nil, fmt.Errorf("export %s: %w", path, err)
+	}
+	return e, nil
+}
+
+// Bind makes memory the content of an empty file, any descriptor of which says
+// which file is meant: one of os.Open, or of Find. See the function Bind.
+func (c *Client) Bind(ctx context.Context, file *os.File, memory share.Memory, descriptors ...*os.File) (adminapi.BindAnswer, error) {
+	question := adminapi.BindRequest{Memory: memory, Descriptors: len(descriptors)}
+	x, err := c.ask(ctx, adminapi.PathBind, question, append([]*os.File{file}, descriptors...))
+	if err != nil {
+		return adminapi.BindAnswer{}, err
+	}
+	_ = x.close() // the answer is there
+	if x.reply.Bound == nil {
+		return adminapi.BindAnswer{}, errAnswer
+	}
+	return *x.reply.Bound, nil
+}
+
+// numberOf is a descriptor's number in this process.
+func numberOf(f *os.File) (number int, err error) {
+	raw, err := f.SyscallConn()
+	if err == nil {
+		err = raw.Control(func(fd uintptr) { number = int(fd) })
+	}
+	if err != nil {
+		return 0, fmt.Errorf("descriptor %s: %w", f.Name(), err)
+	}
+	return number, nil
+}
+
+// errAnswer says that the daemon has answered something else.
+var errAnswer = errors.New("the daemon's answer has not what was asked for")
+
+// Export is memory of a file that this process may use.
+type Export struct {
+	// Memory tells where in File, or by which vendor's handle.
+	Memory share.Memory
+	// File is the memory, for the kinds that are descriptors; else nil. It is
+	// good for as long as it is open, also behind Close if it is duplicated
+	// before. Close closes it.
+	File *os.File
+
+	exchange *exchange
+}
+
+// Export names the memory of a file for this process, as kind or as the best
+// of its device. The file can't be cut until Close, or until this process
+// ends. File is any descriptor of the file; who asks may read and write it.
+//
+// Errors: ErrNoDaemon, and an *Error with the daemon's words.
+func (c *Client) Export(ctx context.Context, file *os.File, kind devices.HandleKind) (*Export, error) {
+	x, err := c.ask(ctx, adminapi.PathExport, adminapi.ExportRequest{Kind: kind, Hold: true}, []*os.File{file})
+	if err != nil {
+		return nil, err
+	}
+	if x.reply.Memory == nil || len(x.files) > 1 {
+		return nil, errors.Join(errAnswer, x.close())
+	}
+	e := &Export{Memory: *x.reply.Memory, exchange: x}
+	if len(x.files) == 1 {
+		e.File = x.files[0]
+	}
+	return e, nil
+}
+
+// Close ends the export and closes File. It is called once.
+func (e *Export) Close() error {
+	if err := e.exchange.close(); err != nil {
+		return fmt.Errorf("end an export: %w", err)
+	}
+	return nil
+}
+
+// Handle names the memory of a file as text, as user.hmc.handle does: for
+// another process, and beyond the end of this one. The export lasts until the
+// process holder ends; for 0, until EndExports.
+func (c *Client) Handle(ctx context.Context, file *os.File, kind devices.HandleKind, holder int) (share.Memory, error) {
+	x, err := c.ask(ctx, adminapi.PathExport, adminapi.ExportRequest{Kind: kind, Holder: holder, Text: true}, []*os.File{file})
+	if err != nil {
+		return share.Memory{}, err
+	}
+	_ = x.close() // the answer is there
+	if x.reply.Memory == nil {
+		return share.Memory{}, errAnswer
+	}
+	return *x.reply.Memory, nil
+}
+
+// EndExports ends every export of a file, those of other processes too: it may
+// be cut again.
+func (c *Client) EndExports(ctx context.Context, file *os.File) error {
+	x, err := c.ask(ctx, adminapi.PathExport, adminapi.ExportRequest{End: true}, []*os.File{file})
+	if err != nil {
+		return err
+	}
+	_ = x.close() // the answer is there
+	return nil
+}

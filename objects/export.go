@@ -1,0 +1,424 @@
+package objects
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/objects/owner"
+	"github.com/hmcfs/hmcfs/objects/share"
+)
+
+// ExportOptions say how memory is exported.
+type ExportOptions struct {
+	// Kind is the kind of handle; empty is the device's best.
+	Kind devices.HandleKind
+	// Holder is a process: when it ends, so does the export. 0 is an export
+	// that lasts until EndExport.
+	Holder int
+	// Session is an export that lasts until Exported.End, or EndExport.
+	Session bool
+}
+
+// Exported is memory of a file, named for another process.
+type Exported struct {
+	Memory share.Memory
+	// Handle is the same with its descriptor, which the caller closes.
+	Handle devices.Handle
+	// End ends a session, and is to be called once; nil where there is none.
+	End func()
+}
+
+// export is memory of an object that other processes may have mapped. The
+// object's mu guards it.
+type export struct {
+	kind   devices.HandleKind
+	length uint64 // of the object, from its start
+	// handle is kept open as long as the export lasts: its descriptor is what
+	// others find under this process.
+	handle devices.Handle
+	file   owner.FileID // of a descriptor of host memory
+	// lasting is an export that no process's end ends.
+	lasting bool
+	// holders are the processes that it lasts for, with what ends their watch.
+	holders map[owner.ID]func()
+	// sessions counts the sessions that it lasts for.
+	sessions int
+}
+
+// held says whether there is somebody for whom the export lasts. The caller
+// has the object's mu.
+func (e *export) held() bool { return e.lasting || len(e.holders) > 0 || e.sessions > 0 }
+
+// shared knows which files of this mount other processes were given.
+type shared struct {
+	mu sync.Mutex
+	// +checklocks:mu
+	files map[owner.FileID]int
+}
+
+func (s *shared) add(id owner.FileID, n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.files == nil {
+		s.files = map[owner.FileID]int{}
+	}
+	if s.files[id] += n; s.files[id] <= 0 {
+		delete(s.files, id)
+	}
+}
+
+func (s *shared) has(id owner.FileID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.files[id] > 0
+}
+
+// isOurs says whether a file is memory of this mount: one that it exports, or
+// one of a host tier.
+func (s *Store) isOurs(id owner.FileID) bool {
+	return s.shared.has(id) || slices.ContainsFunc(s.tiers, func(t *tier) bool { return t.hasFilesOn(id.Dev) })
+}
+
+// errFound ends a search.
+var errFound = errors.New("objects: found")
+
+// hasFilesOn says whether the tier's files are on a file system. All are on
+// one, so the first that is there tells; where there is none, none is ours.
+func (t *tier) hasFilesOn(dev uint64) bool {
+	if t.files == nil {
+		return false
+	}
+	ours := false
+	err := t.files.Each(func(id uint64) error {
+		st, err := t.files.Stat(id)
+		if err != nil {
+			return nil //nolint:nilerr // it was removed meanwhile; the next one tells
+		}
+		ours = st.Dev == dev
+		return errFound
+	})
+	return ours || err != nil && !errors.Is(err, errFound)
+}
+
+// Export names the memory of the file ino for another process. The content is
+// moved into one allocation first where it is not. While it is exported, what
+// was exported can't be cut; a file that has grown since goes on being
+// exported as long as it was.
+//
+// Errors: ErrForbidden when the caller may not read and write the file, or the
+// holder is not his; ErrInvalid for an empty file; ErrBusy when it is exported
+// as another kind; ErrLost; ErrUnsupported for a bound file, and
+// devices.ErrUnsupported where the device has no such handles;
+// devices.ErrOutOfMemory when there is no room for the move.
+func (s *Store) Export(ctx context.Context, ino Ino, who Caller, opts ExportOptions) (Exported, error) {
+	holder, err := s.mayExport(ctx, ino, who, opts)
+	if err != nil {
+		return Exported{}, fmt.Errorf("export object %d: %w", ino, err)
+	}
+	o, err := s.pin(ctx, ino, pinUse)
+	if err != nil {
+		return Exported{}, errors.Join(fmt.Errorf("export object %d: %w", ino, err), closeProcess(holder))
+	}
+	defer s.unpin(context.WithoutCancel(ctx), o, pinUse)
+	var out Exported
+	err = o.change(ctx, func() (err error) {
+		if err = o.beginExport(ctx, opts.Kind); err != nil {
+			return err
+		}
+		if opts.Session {
+			out, err = o.beginSession() //nolint:contextcheck // the session outlives the request
+			return err
+		}
+		err = s.addHolder(o, holder) //nolint:contextcheck // the holder ends when he ends
+		holder = nil
+		if err == nil {
+			out, err = o.exportedAs()
+		}
+		return err
+	})
+	if err = errors.Join(err, closeProcess(holder)); err != nil {
+		return Exported{}, fmt.Errorf("export object %d: %w", ino, err)
+	}
+	if err = s.describeExport(ctx, ino, &out.Memory); err != nil {
+		if out.End != nil {
+			out.End()
+		}
+		return Exported{}, errors.Join(fmt.Errorf("export object %d: %w", ino, err), out.Handle.Close())
+	}
+	return out, nil
+}
+
+func closeProcess(p *owner.Process) error {
+	if p == nil {
+		return nil
+	}
+	return p.Close()
+}
+
+// mayExport says whether the caller is entitled to the memory, and finds the
+// process that it is for; nil where none is named.
+func (s *Store) mayExport(ctx context.Context, ino Ino, who Caller, opts ExportOptions) (*owner.Process, error) {
+	a, err := s.Attr(ctx, ino)
+	switch {
+	case err != nil:
+		return nil, err
+	case !a.IsRegular():
+		return nil, fmt.Errorf("only a regular file has memory: %w", ErrInvalid)
+	case !who.may(a, modeRead|modeWrite):
+		return nil, fmt.Errorf("user %d may not read and write the file: %w", who.UID, ErrForbidden)
+	case a.Nlink == 0:
+		return nil, fmt.Errorf("the file has no name any more: %w", ErrInvalid)
+	case a.State == StateBound:
+		return nil, fmt.Errorf("its memory is another process's; ask that one for a handle: %w", ErrUnsupported)
+	case opts.Holder == 0:
+		return nil, nil
+	}
+	p, err := owner.Find(opts.Holder)
+	if err != nil {
+		return nil, handleError(err)
+	}
+	mine, err := p.BelongsTo(who.UID)
+	if err == nil && !mine {
+		err = fmt.Errorf("process %d is not user %d's: %w", opts.Holder, who.UID, ErrForbidden)
+	}
+	if err != nil {
+		return nil, errors.Join(handleError(err), p.Close())
+	}
+	return p, nil
+}
+
+// beginExport makes sure that there is an export of the kind. The caller has
+// the lane.
+func (o *object) beginExport(ctx context.Context, kind devices.HandleKind) error {
+	if e := o.exporting(); e != nil {
+		if x, ok := o.content().(*extents); ok && x.live() != nil {
+			return errors.Join(fmt.Errorf("what was exported is gone: %w", ErrLost), o.endExport())
+		}
+		if kind != "" && kind != e.kind {
+			return fmt.Errorf("it is exported as %s; end that first: %w", e.kind, ErrBusy)
+		}
+		return nil
+	}
+	size, err := o.end()
+	if err != nil {
+		return err
+	}
+	if size == 0 {
+		return fmt.Errorf("the file is empty; there is no memory to name: %w", ErrInvalid)
+	}
+	handle, err := o.nameMemory(ctx, size, kind)
+	if err != nil {
+		return err
+	}
+	e := &export{kind: handle.Kind, length: size, handle: handle, holders: map[owner.ID]func(){}}
+	if e.kind == devices.HandleMemfd {
+		if e.file, _, err = owner.Facts(handle.File); err != nil {
+			return errors.Join(err, handle.Close())
+		}
+		o.store.shared.add(e.file, 1)
+	}
+	o.mu.Lock()
+	o.export = e
+	o.foreign.Store(true)
+	o.mu.Unlock()
+	if e.kind == devices.HandleIPC && o.store.isLeaving(o.ino) {
+		return errors.Join(fmt.Errorf("the file is being removed: %w", ErrBusy), o.endExport())
+	}
+	return nil
+}
+
+// nameMemory makes the content exportable and names it.
+func (o *object) nameMemory(ctx context.Context, size uint64, kind devices.HandleKind) (devices.Handle, error) {
+	t, body := o.place()
+	switch b := body.(type) {
+	case *hostFile:
+		if kind != "" && kind != devices.HandleMemfd {
+			return devices.Handle{}, fmt.Errorf("export memory of %s as %s, it can do %s: %w", t.name, kind, devices.HandleMemfd, devices.ErrUnsupported)
+		}
+		f, err := b.share(ctx)
+		return devices.Handle{Kind: devices.HandleMemfd, Size: devices.Size(size), File: f}, err
+	case *extents:
+		kinds := devices.ExportKinds(t.dev)
+		if len(kinds) == 0 {
+			return devices.Handle{}, fmt.Errorf("export memory of %s: its library has no handles: %w", t.name, devices.ErrUnsupported)
+		}
+		if kind == "" {
+			kind = kinds[0]
+		}
+		mem, err := b.gather(ctx, size, kind)
+		if err != nil {
+			return devices.Handle{}, err
+		}
+		h, err := devices.Export(ctx, mem)
+		if err == nil {
+			h.Kind, h.Size, h.Allocation = kind, devices.Size(size), mem.Size()
+			b.pinned = size
+			// The records can't tell where the bytes are from now on.
+			o.dirty.Store(true)
+		}
+		return h, err
+	}
+	return devices.Handle{}, fmt.Errorf("its memory: %w", ErrLost)
+}
+
+func duplicate(f *os.File) (*os.File, error) {
+	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("duplicate the descriptor of %s: %w", f.Name(), err)
+	}
+	return os.NewFile(uintptr(fd), f.Name()), nil
+}
+
+// addHolder makes the export last for a process, which it takes over, or, for
+// nil, until it is ended.
+func (s *Store) addHolder(o *object, p *owner.Process) error {
+	o.mu.Lock()
+	e := o.export
+	if p == nil {
+		e.lasting = true
+		o.mu.Unlock()
+		return nil
+	}
+	id := p.ID()
+	_, known := e.holders[id]
+	if !known {
+		e.holders[id] = func() {} // until it is watched
+	}
+	o.mu.Unlock()
+	if known {
+		return p.Close()
+	}
+	cancel, err := s.owners.Watch(p, func() { s.work.Go(func() { s.holderEnded(o.ino, e, id) }) })
+	o.mu.Lock()
+	_, there := e.holders[id]
+	switch {
+	case err != nil:
+		delete(e.holders, id)
+	case there:
+		e.holders[id] = cancel
+	}
+	held := e.held()
+	o.mu.Unlock()
+	if err != nil && !held {
+		err = errors.Join(err, o.endExport())
+	}
+	return err
+}
+
+// holderEnded ends the export when the last process that it was for has ended.
+func (s *Store) holderEnded(ino Ino, e *export, id owner.ID) {
+	s.release(ino, e, func() { delete(e.holders, id) })
+}
+
+// release lets one of those go for whom an export lasts, with the object's mu
+// held, and ends the export with the last of them.
+func (s *Store) release(ino Ino, e *export, one func()) {
+	o := s.pinLoaded(ino)
+	if o == nil {
+		return
+	}
+	defer s.unpin(context.Background(), o, pinUse)
+	if err := o.lane.enter(context.Background()); err != nil {
+		return
+	}
+	defer o.lane.leave()
+	o.mu.Lock()
+	one()
+	last := o.export == e && !e.held()
+	o.mu.Unlock()
+	if last {
+		if err := o.endExport(); err != nil {
+			s.warn("an export could not be ended", err)
+		}
+	}
+}
+
+// beginSession makes the present export last for a session, and tells it. The
+// caller has the lane.
+func (o *object) beginSession() (Exported, error) {
+	o.mu.Lock()
+	e := o.export
+	e.sessions++
+	o.mu.Unlock()
+	out, err := o.exportedAs()
+	if err == nil {
+		out.End = func() { o.store.release(o.ino, e, func() { e.sessions-- }) }
+		return out, nil
+	}
+	o.mu.Lock()
+	e.sessions--
+	last := !e.held()
+	o.mu.Unlock()
+	if last {
+		err = errors.Join(err, o.endExport())
+	}
+	return Exported{}, err
+}
+
+// exportedAs tells the present export. The caller has the lane.
+func (o *object) exportedAs() (Exported, error) {
+	e := o.exporting()
+	t, _ := o.place()
+	info := t.dev.Info()
+	h := e.handle
+	p := share.Piece{Kind: e.kind, Offset: h.Offset, Size: h.Size, Allocation: h.Allocation, Handle: hex.EncodeToString(h.Bytes)}
+	if h.File != nil {
+		n := int(h.File.Fd())
+		p.FD, p.Path = &n, fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), n)
+		f, err := duplicate(h.File)
+		if err != nil {
+			return Exported{}, err
+		}
+		h.File = f
+	}
+	return Exported{Handle: h, Memory: share.Memory{
+		Family: info.Family, Device: info.UUID, PID: os.Getpid(),
+		Size: h.Size, Pieces: []share.Piece{p},
+	}}, nil
+}
+
+// describeExport says what the bytes are, as far as that is known of just
+// those that are exported.
+func (s *Store) describeExport(ctx context.Context, ino Ino, m *share.Memory) error {
+	a, err := s.Attr(ctx, ino)
+	if err != nil || a.Size != uint64(m.Size) {
+		return err
+	}
+	for name, field := range map[string]*string{xattrDtype: &m.Dtype, xattrShape: &m.Shape, xattrBlobs: &m.Blobs} {
+		value, err := s.tensorXattr(ctx, a, name)
+		if err != nil && !errors.Is(err, metadata.ErrNoXattr) {
+			return err
+		}
+		*field = string(value)
+	}
+	return nil
+}
+
+// EndExport ends every export of the file: it may be cut again. Who has the
+// memory mapped keeps it as long as the vendor's library lets him.
+//
+// Errors: metadata.ErrNoXattr when it is not exported.
+func (s *Store) EndExport(ctx context.Context, ino Ino) error {
+	o := s.pinLoaded(ino)
+	if o == nil {
+		return fmt.Errorf("end the exports of object %d: %w", ino, metadata.ErrNoXattr)
+	}
+	defer s.unpin(context.WithoutCancel(ctx), o, pinUse)
+	if err := o.lane.enter(ctx); err != nil {
+		return err
+	}
+	defer o.lane.leave()
+	if o.exporting() == nil {
+		return fmt.Errorf("end the exports of object %d: %w", ino, metadata.ErrNoXattr)
+	}
+	return o.endExport()
+}

@@ -1,0 +1,138 @@
+package objects
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"go.uber.org/zap"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/objects/owner"
+)
+
+// exporting returns the present export, or nil.
+func (o *object) exporting() *export {
+	o.mu.RLock()
+	defer o.mu.RUnlock()
+	return o.export
+}
+
+// exported is how many of the first bytes are exported.
+func (o *object) exported() uint64 {
+	if e := o.exporting(); e != nil {
+		return e.length
+	}
+	return 0
+}
+
+// endExport ends the export, if there is one. The memory stays where it is.
+// The caller has the lane, or nobody else has the object any more.
+func (o *object) endExport() error {
+	o.mu.Lock()
+	e := o.export
+	o.export = nil
+	if x, ok := o.body.(*extents); ok && e != nil {
+		x.pinned = 0
+	}
+	if _, theirs := o.body.(*bound); !theirs {
+		o.foreign.Store(false)
+	}
+	o.mu.Unlock()
+	if e == nil {
+		return nil
+	}
+	o.version.Add(2) // what was read ahead before may be older
+	for _, cancel := range e.holders {
+		cancel()
+	}
+	if e.kind == devices.HandleMemfd {
+		o.store.shared.add(e.file, -1)
+	}
+	return e.handle.Close()
+}
+
+// letGo gives back what is held for, or of, other processes.
+func (o *object) letGo() error {
+	err := o.endExport()
+	switch b := o.content().(type) {
+	case *bound:
+		b.end()
+	case *extents:
+		if b.wholeBytes() > 0 {
+			b.dropTail(0)
+		}
+	case *hostFile:
+		err = errors.Join(err, b.file.Close())
+	}
+	return err
+}
+
+// mayCut fails when bytes behind size are exported. The content of a device
+// that has lost its memory may be cut all the same: the export is of nothing.
+func (o *object) mayCut(size uint64) error {
+	length := o.exported()
+	if size >= length {
+		return nil
+	}
+	if x, ok := o.content().(*extents); ok && x.live() != nil {
+		return o.endExport()
+	}
+	return fmt.Errorf("cut an object to %d bytes of which %d are exported; end that first: %w", size, length, ErrBusy)
+}
+
+// mayPunch fails when bytes from off on are exported.
+func (o *object) mayPunch(off uint64) error {
+	if length := o.exported(); off < length {
+		return fmt.Errorf("punch a hole at %d into an object of which %d bytes are exported: %w", off, length, ErrBusy)
+	}
+	return nil
+}
+
+// mayGo fails when the memory would be freed under who has it mapped: handles
+// that are no descriptors don't keep it.
+func (o *object) mayGo() error {
+	if e := o.exporting(); e != nil && e.kind == devices.HandleIPC {
+		return fmt.Errorf("it is exported as %s, and its memory would become another object's; end that first: %w", e.kind, ErrBusy)
+	}
+	return nil
+}
+
+// isLeaving says whether an inode has lost its last name, or is about to.
+func (s *Store) isLeaving(ino Ino) bool {
+	_, leaving := s.orphanOf(ino)
+	return leaving
+}
+
+func (s *Store) warn(msg string, err error) { s.log.Warn(msg, zap.Error(err)) }
+
+// modes of access, as in the permission bits of others.
+const (
+	modeRead  metadata.Mode = 0o4
+	modeWrite metadata.Mode = 0o2
+)
+
+// may says whether the mode of a file gives the caller what he wants. Root may
+// everything.
+func (c Caller) may(a Attr, want metadata.Mode) bool {
+	if c.UID == 0 {
+		return true
+	}
+	have := a.Mode.Perm()
+	switch {
+	case a.UID == c.UID:
+		have >>= 6
+	case a.GID == c.GID || slices.Contains(c.groups(), a.GID):
+		have >>= 3
+	}
+	return have&want == want
+}
+
+// groups are the caller's supplementary groups.
+func (c Caller) groups() []uint32 {
+	if c.Groups != nil {
+		return c.Groups
+	}
+	return owner.Groups(c.PID, c.UID)
+}

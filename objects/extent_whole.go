@@ -1,0 +1,152 @@
+package objects
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/devices/arena"
+	"github.com/hmcfs/hmcfs/transport"
+)
+
+// whole is an allocation of its own, which extents are parts of. It goes back
+// to the device with the last of them.
+type whole struct {
+	mem  *devices.Memory
+	kind devices.HandleKind
+	// left is how many bytes are some extent's.
+	left atomic.Int64
+}
+
+func (w *whole) drop(n uint64) error {
+	if w.left.Add(-int64(n)) > 0 {
+		return nil
+	}
+	return w.mem.Release()
+}
+
+// wholeBytes is how much of the content is not in the arena, so that records
+// can't tell where it is.
+func (x *extents) wholeBytes() uint64 {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	return x.wholes
+}
+
+// gather makes the first size bytes one allocation that the device can export
+// as kind, and nothing but those bytes and zeros in it. What is one already
+// stays where it is.
+func (x *extents) gather(ctx context.Context, size uint64, kind devices.HandleKind) (*devices.Memory, error) {
+	if err := x.live(); err != nil {
+		return nil, err
+	}
+	if e, ok := x.at(0); ok && e.whole != nil && e.whole.kind == kind && e.lease.Span.Off == 0 && e.written >= size {
+		return e.whole.mem, x.blank(ctx, e.whole.mem, size)
+	}
+	length := x.ceil(size)
+	mem, err := x.allocShared(ctx, devices.Size(length), kind)
+	if err != nil {
+		return nil, fmt.Errorf("take %d bytes that can be exported: %w", length, err)
+	}
+	if err = x.copyTo(ctx, mem, size); err == nil {
+		err = x.blank(ctx, mem, size)
+	}
+	if err != nil {
+		return nil, errors.Join(err, mem.Release())
+	}
+	span, err := mem.Span(devices.Range{Len: devices.Size(length)})
+	if err != nil {
+		return nil, errors.Join(err, mem.Release())
+	}
+	w := &whole{mem: mem, kind: kind}
+	w.left.Store(int64(length))
+	x.swap(extent{len: length, written: size, lease: arena.Lease{Span: span}, whole: w})
+	return mem, nil
+}
+
+// allocShared asks the device, and once more when the arena has given back
+// what it only keeps ready.
+func (x *extents) allocShared(ctx context.Context, n devices.Size, kind devices.HandleKind) (*devices.Memory, error) {
+	mem, err := devices.AllocShared(ctx, x.tier.dev, n, kind)
+	if !errors.Is(err, devices.ErrOutOfMemory) {
+		return mem, err
+	}
+	for range 2 { // the first marks what is idle
+		if err := x.tier.trim(); err != nil {
+			return nil, err
+		}
+	}
+	return devices.AllocShared(ctx, x.tier.dev, n, kind)
+}
+
+// copyTo copies the first size bytes, holes as zeros.
+func (x *extents) copyTo(ctx context.Context, mem *devices.Memory, size uint64) error {
+	for off := uint64(0); off < size; off += maxPiece {
+		pieces, release, err := x.find(off, min(size-off, maxPiece), true)
+		if err != nil {
+			return err
+		}
+		for _, at := range pieces {
+			dst, err := mem.Span(rangeOf(at.off, at.off+at.n))
+			if err == nil && at.hole {
+				err = x.engine.Fill(ctx, transport.DeviceSpan(dst), 0)
+			} else if err == nil {
+				_, err = x.engine.Copy(ctx, transport.DeviceSpan(dst), at.span)
+			}
+			if err != nil {
+				release()
+				return fmt.Errorf("gather %d bytes on %s: %w", size, x.tier.name, err)
+			}
+		}
+		release()
+	}
+	return nil
+}
+
+// blank zeroes an allocation behind its first size bytes: whoever maps it sees
+// them too, and nobody's old bytes are to be seen there.
+func (x *extents) blank(ctx context.Context, mem *devices.Memory, size uint64) error {
+	end := uint64(mem.Size())
+	for off := size; off < end; off += maxPiece {
+		dst, err := mem.Span(rangeOf(off, min(end, off+maxPiece)))
+		if err == nil {
+			err = x.engine.Fill(ctx, transport.DeviceSpan(dst), 0)
+		}
+		if err != nil {
+			return fmt.Errorf("clear %d bytes behind what is exported on %s: %w", end-size, x.tier.name, err)
+		}
+	}
+	return nil
+}
+
+// swap puts e in the place of all that was in its range.
+func (x *extents) swap(e extent) {
+	x.mu.Lock()
+	freed := x.dropLocked(e.off, e.end(), false)
+	x.insertLocked(e)
+	x.mu.Unlock()
+	x.ahead = 0
+	for _, old := range freed {
+		x.free(old)
+	}
+}
+
+// wipe writes zeros over a range that another process has mapped.
+func (x *extents) wipe(ctx context.Context, off, end uint64) error {
+	for ; off < end; off += min(end-off, maxPiece) {
+		n := min(end-off, maxPiece)
+		for _, e := range x.overlapping(off, off+n) {
+			a, b := max(off, e.off), min(off+n, e.end())
+			if err := x.engine.Fill(ctx, transport.DeviceSpan(e.span(a, b-a)), 0); err != nil {
+				x.damage(a, b-a)
+				return fmt.Errorf("zero %d bytes on %s: %w", b-a, x.tier.name, err)
+			}
+		}
+		x.mu.Lock()
+		x.healLocked(off, off+n)
+		x.mu.Unlock()
+	}
+	return nil
+}

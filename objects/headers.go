@@ -1,0 +1,226 @@
+package objects
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/objects/tensors"
+)
+
+const (
+	// maxHeaders is how many parsed headers are kept, maxHeaderBytes how much
+	// memory they may take together. The last one stays however large it is.
+	maxHeaders     = 256
+	maxHeaderBytes = 128 << 20
+	// parsers is how many headers are read at the same time.
+	parsers = 2
+	// fresh is how long after a change the next one may get the same time,
+	// generously: the clock of the times goes in ticks of a few milliseconds.
+	fresh = 50 * time.Millisecond
+)
+
+// headers are what was read from the beginnings of files of tensors.
+type headers struct {
+	files   memo[*tensors.File]
+	singles memo[*tensors.Tensor]
+	// turn is taken by who reads one.
+	turn chan struct{}
+}
+
+func newHeaders() headers { return headers{turn: make(chan struct{}, parsers)} }
+
+// forget drops what is known of an inode.
+func (h *headers) forget(ino Ino) {
+	h.files.forget(ino)
+	h.singles.forget(ino)
+}
+
+// stamp changes with the content of an inode and with its name.
+type stamp struct {
+	name         string
+	size         uint64
+	mtime, ctime metadata.Timespec
+}
+
+// stampOf makes a stamp. The kind of a safetensors file is all that its name
+// tells.
+func stampOf(a *Attr, name string) stamp {
+	if !strings.HasSuffix(name, ".npy") {
+		name = ""
+	}
+	return stamp{name: name, size: a.Size, mtime: a.Mtime, ctime: a.Ctime}
+}
+
+// Tensors returns what a file of tensors holds now; its name, which may be any
+// of the file's names, tells of what kind it is. The File is shared and does
+// not change.
+//
+// Errors: tensors.ErrFormat, ErrLost, metadata.ErrNotExist.
+func (s *Store) Tensors(ctx context.Context, ino Ino, name string) (*tensors.File, error) {
+	a, err := s.Attr(ctx, ino)
+	if err != nil {
+		return nil, err
+	}
+	if !a.IsRegular() || !tensors.IsFile(name) {
+		return nil, fmt.Errorf("tensors of inode %d: %w", ino, metadata.ErrNotExist)
+	}
+	f, err := known(ctx, s, &s.headers.files, &a, name, func() (out memoized[*tensors.File]) {
+		out.keep, out.err = s.readHeader(ctx, ino, func(r io.ReaderAt, size uint64) (err error) {
+			if out.value, err = tensors.Parse(name, r, size); err == nil {
+				out.memory = out.value.Memory()
+			}
+			return err
+		})
+		return out
+	})
+	if err != nil {
+		return nil, fmt.Errorf("tensors of %s/…/%s, inode %d: %w", a.Device, name, ino, err)
+	}
+	return f, nil
+}
+
+// tensorIn returns the tensor that a file by its name and its header is, if
+// it is one and nothing else. Whatever is in the way, it is none then.
+func (s *Store) tensorIn(ctx context.Context, a *Attr) (*tensors.Tensor, bool) {
+	if !a.IsRegular() || !tensors.IsFile(a.Name) || a.State == StateLost || a.Size == 0 {
+		return nil, false
+	}
+	t, err := known(ctx, s, &s.headers.singles, a, a.Name, func() (out memoized[*tensors.Tensor]) {
+		out.keep, out.err = s.readHeader(ctx, a.Ino, func(r io.ReaderAt, size uint64) error {
+			t, ok, err := tensors.ParseSingle(a.Name, r, size)
+			if ok {
+				out.value = &t
+			}
+			return err
+		})
+		return out
+	})
+	return t, err == nil && t != nil
+}
+
+// known returns what a memo has of an inode, or finds it out. A stamp that is
+// fresh does not tell one content from the next, nor does that of memory which
+// another process may change, so then it is found out anew.
+func known[T any](ctx context.Context, s *Store, m *memo[T], a *Attr, name string, find func() memoized[T]) (T, error) {
+	if s.isFresh(a.Mtime) || s.isFresh(a.Ctime) || s.isForeign(ctx, a.Ino) {
+		found := find()
+		return found.value, found.err
+	}
+	return m.get(ctx, a.Ino, stampOf(a, name), find)
+}
+
+// isForeign says whether another process may change an object's bytes. Such an
+// object is always loaded.
+func (s *Store) isForeign(ctx context.Context, ino Ino) bool {
+	o := s.pinLoaded(ino)
+	if o == nil {
+		return false
+	}
+	defer s.unpin(ctx, o, pinUse)
+	return o.foreign.Load()
+}
+
+// isFresh says whether a time is so near that another change may get it too.
+func (s *Store) isFresh(t metadata.Timespec) bool {
+	return s.now().Time().Sub(t.Time()).Abs() < fresh
+}
+
+// readHeader hands an object's content to parse. What parse has found may be
+// kept unless the content was changed meanwhile.
+func (s *Store) readHeader(ctx context.Context, ino Ino, parse func(io.ReaderAt, uint64) error) (keep bool, err error) {
+	select {
+	case s.headers.turn <- struct{}{}:
+		defer func() { <-s.headers.turn }()
+	case <-ctx.Done():
+		return false, ctx.Err()
+	}
+	o, err := s.pin(ctx, ino, pinUse)
+	if err != nil {
+		return false, err
+	}
+	defer s.unpin(ctx, o, pinUse)
+	f := &File{store: s, obj: o}
+	before, err := f.Mark()
+	if err != nil {
+		return false, err
+	}
+	size, err := o.end()
+	if err != nil {
+		return false, err
+	}
+	err = parse(headerReader{ctx: ctx, file: f}, size)
+	after, failure := f.Mark()
+	keep = failure == nil && before == after && !before.changing()
+	return keep && (err == nil || errors.Is(err, tensors.ErrFormat)), err
+}
+
+// headerReader reads a content without its access time being set.
+type headerReader struct {
+	ctx  context.Context //nolint:containedctx // io.ReaderAt has no place for it; it lives for one call of readHeader
+	file *File
+}
+
+func (r headerReader) ReadAt(p []byte, off int64) (int, error) {
+	n, err := r.file.peek(r.ctx, p, uint64(off))
+	if err == nil && n < len(p) {
+		err = io.EOF
+	}
+	return n, err
+}
+
+// Mark tells one content of an object from the next: bytes read between two
+// equal marks, neither of them taken in a change, are of one content. Marks of
+// different handles of an object compare as long as one of them is open.
+type Mark struct {
+	version uint64
+	// What a host file knows, which the kernel writes by itself.
+	size         int64
+	mtime, ctime metadata.Timespec
+}
+
+// changing says whether the mark was taken in the middle of a change.
+func (m Mark) changing() bool { return m.version%2 == 1 }
+
+// Mark returns the present mark.
+func (f *File) Mark() (Mark, error) {
+	m := Mark{version: f.obj.version.Load()}
+	h, ok := f.obj.content().(*hostFile)
+	if !ok {
+		return m, nil
+	}
+	st, err := h.stat()
+	m.size = st.Size
+	m.mtime = metadata.Timespec{Sec: st.Mtim.Sec, Nsec: uint32(st.Mtim.Nsec)}
+	m.ctime = metadata.Timespec{Sec: st.Ctim.Sec, Nsec: uint32(st.Ctim.Nsec)}
+	return m, err
+}
+
+// Same says whether the content is still that of a mark, and not being
+// changed.
+func (f *File) Same(m Mark) bool {
+	now, err := f.Mark()
+	return err == nil && now == m && !m.changing()
+}
+
+// Settled says whether every later change makes another mark. The time of a
+// host file, which the kernel writes by itself, goes in ticks; what another
+// process does to its memory makes no mark at all.
+func (f *File) Settled(m Mark) bool {
+	return !f.Foreign() && (m.ctime == (metadata.Timespec{}) || !f.store.isFresh(m.ctime) && !f.store.isFresh(m.mtime))
+}
+
+// Still runs fn while nobody changes the content, apart from the kernel, which
+// may write host files by itself. It waits for changes under way until the
+// context ends. fn must not change the object.
+func (f *File) Still(ctx context.Context, fn func() error) error {
+	if err := f.obj.lane.enter(ctx); err != nil {
+		return err
+	}
+	defer f.obj.lane.leave()
+	return fn()
+}

@@ -1,0 +1,198 @@
+package owner
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// What can be said of a file that was offered as memory.
+var (
+	// ErrNotMemory is what is no regular file of shared host memory.
+	ErrNotMemory = errors.New("owner: not shared host memory")
+	// ErrDenied is what the user may not have.
+	ErrDenied = errors.New("owner: not allowed to this user")
+)
+
+// FileID tells files apart, on one boot.
+type FileID struct {
+	Dev uint64 `json:"dev"`
+	Ino uint64 `json:"ino"`
+	UID uint32 `json:"uid"`
+}
+
+// Facts says which file a descriptor names, and how long it is.
+//
+// Errors: ErrNotMemory for what is no regular file of a tmpfs, such as pipes,
+// sockets, devices, directories and huge pages.
+func Facts(f *os.File) (id FileID, size uint64, err error) {
+	err = control(f, func(fd int) error {
+		id, size, err = factsOf(fd)
+		return err
+	})
+	return id, size, err
+}
+
+func factsOf(fd int) (id FileID, size uint64, err error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return id, 0, fmt.Errorf("stat: %w", err)
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFREG {
+		return id, 0, fmt.Errorf("a file of type %o; pass a memfd or a file of /dev/shm: %w", st.Mode&unix.S_IFMT, ErrNotMemory)
+	}
+	var fs unix.Statfs_t
+	if err := unix.Fstatfs(fd, &fs); err != nil {
+		return id, 0, fmt.Errorf("statfs: %w", err)
+	}
+	switch fs.Type {
+	case unix.TMPFS_MAGIC:
+		return FileID{Dev: st.Dev, Ino: st.Ino, UID: st.Uid}, uint64(st.Size), nil
+	case unix.HUGETLBFS_MAGIC:
+		return id, 0, fmt.Errorf("huge pages can't be read and written by descriptor; make the memfd without MFD_HUGETLB: %w", ErrNotMemory)
+	}
+	return id, 0, fmt.Errorf("a file on a disk; pass a memfd or a file of /dev/shm: %w", ErrNotMemory)
+}
+
+// CheckWritable fails with ErrDenied for a descriptor that is not open for
+// reading and writing.
+func CheckWritable(f *os.File) error {
+	return control(f, func(fd int) error {
+		flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
+		if err != nil {
+			return fmt.Errorf("ask how it is open: %w", err)
+		}
+		if flags&unix.O_ACCMODE != unix.O_RDWR || flags&unix.O_PATH != 0 {
+			return fmt.Errorf("the descriptor is not open for reading and writing: %w", ErrDenied)
+		}
+		return nil
+	})
+}
+
+// Take duplicates what the process has as descriptor n, whatever that is.
+//
+// Errors: ErrGone; ErrNotMemory when there is none; EPERM where one process
+// may not take from another (Yama).
+func (p *Process) Take(n int) (*os.File, error) {
+	name := p.dir("fd/" + strconv.Itoa(n))
+	fd, err := unix.PidfdGetfd(int(p.file.Fd()), n, 0)
+	switch {
+	case err == nil:
+		return os.NewFile(uintptr(fd), name), nil
+	case errors.Is(err, unix.EBADF):
+		return nil, fmt.Errorf("%s: no such descriptor: %w", name, ErrNotMemory)
+	case errors.Is(err, unix.ESRCH):
+		return nil, fmt.Errorf("%s: %w", name, ErrGone)
+	}
+	return nil, &os.PathError{Op: "take", Path: name, Err: err}
+}
+
+// Descriptor opens the shared host memory that the process has as descriptor
+// n, for its user.
+//
+// Errors: ErrGone; ErrNotMemory; ErrDenied.
+func (p *Process) Descriptor(n int, uid uint32) (*os.File, error) {
+	name := p.dir("fd/" + strconv.Itoa(n))
+	f, err := p.Take(n)
+	if err == nil {
+		if _, _, err = Facts(f); err == nil {
+			err = CheckWritable(f)
+		}
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("%s: %w", name, err), f.Close())
+		}
+		return f, nil
+	}
+	if !errors.Is(err, unix.EPERM) {
+		return nil, err
+	}
+	// Where one process may not take from another (Yama), the file's name in
+	// /proc leads to it, and its owner may open it anyway.
+	f, err = openFile(name, 0, uid)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.alive(); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// Open opens shared memory by its path, for its user.
+//
+// Errors: ErrNotMemory, ErrDenied; fs.ErrNotExist.
+func Open(path string, uid uint32) (*os.File, error) {
+	return openFile(path, unix.O_NOFOLLOW, uid)
+}
+
+// openFile looks at the file before it opens it. Between the two the name may
+// come to mean another file, so what was looked at is what is opened.
+func openFile(path string, flags int, uid uint32) (*os.File, error) {
+	at, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC|flags, 0)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	defer func() { _ = unix.Close(at) }() // nothing is written by it
+	id, _, err := factsOf(at)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if uid != 0 && id.UID != uid {
+		return nil, fmt.Errorf("%s belongs to user %d, the caller is %d: %w", path, id.UID, uid, ErrDenied)
+	}
+	fd, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", at), unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	return os.NewFile(uintptr(fd), path), nil
+}
+
+// Search looks for a file among the descriptors of a process.
+func (p *Process) Search(want FileID, uid uint32) (*os.File, error) {
+	entries, err := os.ReadDir(p.dir("fd"))
+	if err != nil {
+		return nil, fmt.Errorf("descriptors of process %d: %w: %w", p.id.PID, ErrGone, err)
+	}
+	for _, e := range entries {
+		var st unix.Stat_t
+		n, err := strconv.Atoi(e.Name())
+		if err != nil || unix.Stat(filepath.Join(p.dir("fd"), e.Name()), &st) != nil ||
+			st.Dev != want.Dev || st.Ino != want.Ino {
+			continue
+		}
+		if f, err := p.Descriptor(n, uid); err == nil {
+			return f, nil
+		}
+	}
+	return nil, fmt.Errorf("process %d has the memory no longer open: %w", p.id.PID, ErrGone)
+}
+
+// ParseDescriptor reads a path of the form /proc/PID/fd/N, which is a
+// process's descriptor and no file of /proc.
+func ParseDescriptor(path string) (pid, n int, ok bool) {
+	parts := strings.Split(path, "/")
+	if len(parts) != 5 || parts[0] != "" || parts[1] != "proc" || parts[3] != "fd" {
+		return 0, 0, false
+	}
+	pid, err1 := strconv.Atoi(parts[2])
+	n, err2 := strconv.Atoi(parts[4])
+	return pid, n, err1 == nil && err2 == nil && pid > 0 && n >= 0
+}
+
+// control runs fn on a descriptor that stays open meanwhile.
+func control(f *os.File, fn func(fd int) error) error {
+	conn, err := f.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var inner error
+	if err := conn.Control(func(fd uintptr) { inner = fn(int(fd)) }); err != nil {
+		return err
+	}
+	return inner
+}

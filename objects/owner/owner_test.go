@@ -1,0 +1,328 @@
+package owner_test
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hmcfs/hmcfs/objects/owner"
+	"github.com/hmcfs/hmcfs/tests/kit"
+)
+
+const patience = 20 * time.Second
+
+// child is a process that ends when it is told to.
+func child(t *testing.T, files ...*os.File) (pid int, kill func()) {
+	t.Helper()
+	cmd := exec.Command("cat")
+	cmd.ExtraFiles = files
+	stdin, err := cmd.StdinPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	kill = sync.OnceFunc(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait() // it was killed
+		_ = stdin.Close()
+	})
+	t.Cleanup(kill)
+	return cmd.Process.Pid, kill
+}
+
+func find(t *testing.T, pid int) *owner.Process {
+	t.Helper()
+	p, err := owner.Find(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func memfd(t *testing.T) *os.File {
+	t.Helper()
+	fd, err := unix.MemfdCreate("owner-test", unix.MFD_CLOEXEC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := os.NewFile(uintptr(fd), "memfd:owner-test")
+	t.Cleanup(func() {
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := f.Truncate(4096); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// A process is found by all that names it, and not when one part differs.
+func TestID(t *testing.T) {
+	kit.Check(t)
+	pid, kill := child(t)
+	p := find(t, pid)
+	id := p.ID()
+	again, err := id.Find()
+	if err != nil || again.ID() != id {
+		t.Fatalf("found again: %v", err)
+	}
+	if err := errors.Join(p.Close(), again.Close()); err != nil {
+		t.Error(err)
+	}
+	other := id
+	other.Start++
+	if _, err := other.Find(); !errors.Is(err, owner.ErrGone) {
+		t.Errorf("another start: %v", err)
+	}
+	other = id
+	other.Boot = "another"
+	if _, err := other.Find(); !errors.Is(err, owner.ErrGone) {
+		t.Errorf("another boot: %v", err)
+	}
+	kill()
+	if _, err := id.Find(); !errors.Is(err, owner.ErrGone) {
+		t.Errorf("after its end: %v", err)
+	}
+	for _, pid := range []int{-1, 0, 1 << 22} {
+		if _, err := owner.Find(pid); !errors.Is(err, owner.ErrGone) {
+			t.Errorf("process %d: %v", pid, err)
+		}
+	}
+}
+
+func TestBelongsTo(t *testing.T) {
+	kit.Check(t)
+	p := find(t, os.Getpid())
+	defer func() {
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	uid := uint32(os.Getuid())
+	for _, tc := range []struct {
+		uid  uint32
+		want bool
+	}{{uid, true}, {0, true}, {uid + 12345, false}} {
+		if mine, err := p.BelongsTo(tc.uid); mine != tc.want || err != nil {
+			t.Errorf("to %d: %v, %v", tc.uid, mine, err)
+		}
+	}
+	if owner.Groups(os.Getpid(), uid+12345) != nil {
+		t.Error("the groups of a process are told for another user")
+	}
+	if leader := owner.Leader(unix.Gettid()); leader != os.Getpid() {
+		t.Errorf("thread %d belongs to %d, not %d", unix.Gettid(), leader, os.Getpid())
+	}
+}
+
+// Each callback runs once, for its process, unless it was cancelled.
+func TestWatcher(t *testing.T) {
+	kit.Check(t)
+	w := owner.NewWatcher()
+	const processes, each = 20, 5
+	var ended [processes]atomic.Int64
+	var cancelled atomic.Int64
+	var kills []func()
+	for i := range processes {
+		pid, kill := child(t)
+		kills = append(kills, kill)
+		for range each {
+			if _, err := w.Watch(find(t, pid), func() { ended[i].Add(1) }); err != nil {
+				t.Fatal(err)
+			}
+		}
+		cancel, err := w.Watch(find(t, pid), func() { cancelled.Add(1) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		cancel()
+		cancel()
+	}
+	for i, kill := range kills[:processes-1] {
+		kill()
+		kit.Eventually(t, patience, func() bool { return ended[i].Load() == each })
+	}
+	if n := ended[processes-1].Load(); n != 0 || cancelled.Load() != 0 {
+		t.Errorf("%d told of a process that lives, %d that were cancelled", n, cancelled.Load())
+	}
+	if err := w.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := w.Watch(find(t, os.Getpid()), func() {}); err == nil {
+		t.Error("a closed watcher watches")
+	}
+}
+
+// A process that has ended before it is watched is told of too.
+func TestWatchWhatHasEnded(t *testing.T) {
+	kit.Check(t)
+	w := owner.NewWatcher()
+	pid, kill := child(t)
+	p := find(t, pid)
+	kill()
+	told := make(chan struct{})
+	if _, err := w.Watch(p, func() { close(told) }); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-told:
+	case <-time.After(patience):
+		t.Error("nobody is told")
+	}
+	if err := w.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A callback may cancel others, and itself.
+func TestWatchersCancelEachOther(t *testing.T) {
+	kit.Check(t)
+	w := owner.NewWatcher()
+	pid, kill := child(t)
+	var cancels [4]func()
+	var mu sync.Mutex
+	told := make(chan struct{}, len(cancels))
+	mu.Lock()
+	for i := range cancels {
+		var err error
+		cancels[i], err = w.Watch(find(t, pid), func() {
+			mu.Lock()
+			defer mu.Unlock()
+			for _, cancel := range cancels {
+				cancel()
+			}
+			told <- struct{}{}
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	mu.Unlock()
+	kill()
+	<-told
+	if err := w.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Memory is found where its owner has it, and nothing else is taken for it.
+func TestFiles(t *testing.T) {
+	kit.Check(t)
+	f := memfd(t)
+	id, size, err := owner.Facts(f)
+	if err != nil || size != 4096 || id == (owner.FileID{}) {
+		t.Fatalf("facts of a memfd: %+v, %d, %v", id, size, err)
+	}
+	pid, _ := child(t, f)
+	p := find(t, pid)
+	defer func() {
+		if err = p.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	uid := uint32(os.Getuid())
+	taken, err := p.Descriptor(3, uid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, err := p.Search(id, uid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, g := range []*os.File{taken, found} {
+		if same, _, ferr := owner.Facts(g); same != id || ferr != nil {
+			t.Errorf("another file: %+v, %v", same, ferr)
+		}
+		if err = errors.Join(owner.CheckWritable(g), g.Close()); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err = p.Descriptor(99, uid); !errors.Is(err, owner.ErrNotMemory) {
+		t.Errorf("a descriptor that there is not: %v", err)
+	}
+	if _, err = p.Descriptor(0, uid); !errors.Is(err, owner.ErrNotMemory) {
+		t.Errorf("a pipe: %v", err)
+	}
+	if _, err = p.Search(owner.FileID{Dev: 1, Ino: 1}, uid); !errors.Is(err, owner.ErrGone) {
+		t.Errorf("a file that nobody has: %v", err)
+	}
+}
+
+func TestOpen(t *testing.T) {
+	kit.Check(t)
+	uid := uint32(os.Getuid())
+	dir, err := os.MkdirTemp("/dev/shm", "hmcfs-owner-") //nolint:usetesting // it must be on a tmpfs
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err = os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	file, link, fifo := filepath.Join(dir, "f"), filepath.Join(dir, "l"), filepath.Join(dir, "p")
+	err = errors.Join(os.WriteFile(file, []byte("x"), 0o600), os.Symlink(file, link), unix.Mkfifo(fifo, 0o600))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := owner.Open(file, uid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err = errors.Join(owner.CheckWritable(f), f.Close()); err != nil {
+		t.Error(err)
+	}
+	for _, path := range []string{link, fifo, dir, "/dev/zero", "/proc/self/stat", "/etc/passwd"} {
+		if _, err = owner.Open(path, uid); !errors.Is(err, owner.ErrNotMemory) {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+	if _, err = owner.Open(file, uid+12345); !errors.Is(err, owner.ErrDenied) {
+		t.Errorf("for another user: %v", err)
+	}
+	if _, err = owner.Open(file+"-no", uid); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("no file: %v", err)
+	}
+	read, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err = owner.CheckWritable(read); !errors.Is(err, owner.ErrDenied) {
+		t.Errorf("open for reading: %v", err)
+	}
+	if err = read.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestParseDescriptor(t *testing.T) {
+	for _, tc := range []struct {
+		path   string
+		pid, n int
+		ok     bool
+	}{
+		{"/proc/17/fd/3", 17, 3, true},
+		{"/proc/self/fd/3", 0, 0, false},
+		{"/proc/17/fd/3/x", 0, 0, false},
+		{"/proc/17/fd/-3", 0, 0, false},
+		{"/proc/0/fd/3", 0, 0, false},
+		{"proc/17/fd/3", 0, 0, false},
+		{"/dev/shm/x", 0, 0, false},
+		{"", 0, 0, false},
+	} {
+		pid, n, ok := owner.ParseDescriptor(tc.path)
+		if ok != tc.ok || ok && (pid != tc.pid || n != tc.n) {
+			t.Errorf("%s: %d, %d, %v", tc.path, pid, n, ok)
+		}
+	}
+}

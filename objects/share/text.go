@@ -1,0 +1,170 @@
+package share
+
+import (
+	"bytes"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+
+	"github.com/hmcfs/hmcfs/devices"
+)
+
+// What a text may hold. A larger one is refused before it takes memory.
+const (
+	// MaxPieces is how many pieces an object can have.
+	MaxPieces = 4096
+	// MaxText is the size in bytes of the longest text.
+	MaxText = 1 << 20
+	// maxHandle is the length in bytes of a vendor's longest handle; CUDA's
+	// has 64, Ascend's key 65.
+	maxHandle = 1024
+	// maxPath is the longest path that the kernel takes.
+	maxPath = 4095
+	// maxWord bounds names, dtypes, shapes and UUIDs.
+	maxWord = 4096
+	// maxSize is the largest size of an object.
+	maxSize = 1<<63 - 1
+)
+
+// Parse reads the text form, in which a size of 0 is the sum of the pieces,
+// and checks it as Validate does. Unknown fields are refused, so that a
+// misspelt one is not a silent default.
+//
+// Errors: devices.ErrHandle.
+func Parse(text []byte) (Memory, error) {
+	if len(text) > MaxText {
+		return Memory{}, fmt.Errorf("shared memory: text of %d bytes, at most %d: %w", len(text), MaxText, devices.ErrHandle)
+	}
+	var m Memory
+	dec := json.NewDecoder(bytes.NewReader(text))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&m); err != nil {
+		return Memory{}, fmt.Errorf("shared memory: not the JSON of a handle: %w: %w", err, devices.ErrHandle)
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return Memory{}, fmt.Errorf("shared memory: more text behind the JSON: %w", devices.ErrHandle)
+	}
+	if m.Size == 0 {
+		m.Size = m.sum()
+	}
+	if err := m.Validate(); err != nil {
+		return Memory{}, err
+	}
+	return m, nil
+}
+
+// String is the text form. Parse reads it back.
+func (m Memory) String() string {
+	text, err := json.Marshal(m)
+	if err != nil { // the type has nothing that could fail
+		return fmt.Sprintf("shared memory of %s: %v", m.Family, err)
+	}
+	return string(text)
+}
+
+// sum is the pieces' length, 0 when it is more than an object can have.
+func (m Memory) sum() devices.Size {
+	var sum devices.Size
+	for i := range m.Pieces {
+		if m.Pieces[i].Size > maxSize-sum {
+			return 0
+		}
+		sum += m.Pieces[i].Size
+	}
+	return sum
+}
+
+// Validate reports every fault of the fields, as far as they tell without the
+// memory being looked at.
+//
+// Errors: devices.ErrHandle.
+func (m Memory) Validate() error {
+	var faults []error
+	add := func(format string, args ...any) {
+		faults = append(faults, fmt.Errorf("shared memory: "+format, args...))
+	}
+	if m.Family == "" || len(m.Family) > maxWord {
+		add(`"family" must name the kind of device, such as host, sim or cuda`)
+	}
+	if m.PID < 0 {
+		add(`"pid" %d is no process`, m.PID)
+	}
+	for name, value := range map[string]string{"device": m.Device, "dtype": m.Dtype, "shape": m.Shape} {
+		if len(value) > maxWord {
+			add("%q has %d bytes, at most %d", name, len(value), maxWord)
+		}
+	}
+	switch {
+	case len(m.Pieces) == 0:
+		add(`"pieces" are missing`)
+	case len(m.Pieces) > MaxPieces:
+		add("%d pieces, at most %d", len(m.Pieces), MaxPieces)
+	case m.sum() == 0 || m.sum() != m.Size:
+		add(`"size" %d is not the sum of the pieces`, m.Size)
+	}
+	for i := range m.Pieces[:min(len(m.Pieces), MaxPieces)] {
+		if err := m.Pieces[i].check(); err != nil {
+			add("piece %d: %w", i, err)
+		}
+		if len(faults) > 8 { // the rest would say the same
+			break
+		}
+	}
+	if len(faults) > 0 {
+		return fmt.Errorf("%w: %w", errors.Join(faults...), devices.ErrHandle)
+	}
+	return nil
+}
+
+// check looks at one piece by itself.
+func (p *Piece) check() error {
+	if p.Size == 0 || p.Size > maxSize || p.Offset > maxSize || devices.Size(p.Offset) > maxSize-p.Size {
+		return fmt.Errorf("%d bytes at %d are no part of anything", p.Size, p.Offset)
+	}
+	if p.Allocation != 0 && devices.Size(p.Offset)+p.Size > p.Allocation {
+		return fmt.Errorf("%d bytes at %d end behind the allocation of %d", p.Size, p.Offset, p.Allocation)
+	}
+	switch p.Kind {
+	case devices.HandleIPC:
+		return p.checkBytes()
+	case devices.HandleVMM, devices.HandleMemfd:
+		return p.checkDescriptor()
+	}
+	return fmt.Errorf("kind %q is not known; there are %s, %s and %s", p.Kind,
+		devices.HandleIPC, devices.HandleVMM, devices.HandleMemfd)
+}
+
+func (p *Piece) checkBytes() error {
+	if p.FD != nil || p.Path != "" {
+		return fmt.Errorf(`kind %s has "handle", neither "fd" nor "path"`, p.Kind)
+	}
+	if len(p.Handle) == 0 || len(p.Handle) > 2*maxHandle {
+		return fmt.Errorf(`"handle" of %d digits, 2 to %d expected`, len(p.Handle), 2*maxHandle)
+	}
+	if _, err := hex.DecodeString(p.Handle); err != nil {
+		return fmt.Errorf(`"handle": %w`, err)
+	}
+	return nil
+}
+
+func (p *Piece) checkDescriptor() error {
+	switch {
+	case p.Handle != "":
+		return fmt.Errorf(`kind %s has "fd" or "path", no "handle"`, p.Kind)
+	case p.FD == nil && p.Path == "":
+		return fmt.Errorf(`kind %s needs "fd" or "path"`, p.Kind)
+	case p.FD != nil && *p.FD < 0:
+		return fmt.Errorf(`"fd" %d is no descriptor`, *p.FD)
+	case p.Path == "":
+		return nil
+	case !filepath.IsAbs(p.Path):
+		return fmt.Errorf(`"path" %q is not absolute`, p.Path)
+	case len(p.Path) > maxPath || strings.ContainsRune(p.Path, 0):
+		return fmt.Errorf(`"path" of %d bytes is none`, len(p.Path))
+	}
+	return nil
+}

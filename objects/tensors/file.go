@@ -1,0 +1,208 @@
+package tensors
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+)
+
+const (
+	// ViewSuffix is what a view's name has behind that of its file.
+	ViewSuffix = ".tensors"
+
+	npySuffix         = ".npy"
+	safetensorsSuffix = ".safetensors"
+	// maxName and maxPath are the kernel's bounds of a name and a path.
+	maxName = 255
+	maxPath = 4095
+)
+
+// IsFile says whether a name is that of a file of tensors.
+func IsFile(name string) bool {
+	return isNPY(name) || len(name) > len(safetensorsSuffix) && strings.HasSuffix(name, safetensorsSuffix)
+}
+
+func isNPY(name string) bool {
+	return len(name) > len(npySuffix) && strings.HasSuffix(name, npySuffix)
+}
+
+// FileOf returns the file whose view has the name.
+func FileOf(view string) (file string, ok bool) {
+	file, ok = strings.CutSuffix(view, ViewSuffix)
+	return file, ok && IsFile(file)
+}
+
+// File is what a file of tensors holds.
+type File struct {
+	// Tensors are in the order of their bytes.
+	Tensors []Tensor
+	// dirs has the entries of each directory, by its path, in order of
+	// their names. The root is "".
+	dirs map[string][]Entry
+}
+
+// Entry is one name in the tree.
+type Entry struct {
+	Name string
+	// Tensor is nil for a directory.
+	Tensor *Tensor
+}
+
+// Parse reads the header of a file of the given size, whose name says what
+// it is.
+//
+// Errors: ErrFormat, and those of the reader.
+func Parse(name string, r io.ReaderAt, size uint64) (*File, error) {
+	var all []Tensor
+	var err error
+	if isNPY(name) {
+		var t Tensor
+		t, err = parseNPY(r, size)
+		t.Path = name
+		all = []Tensor{t}
+	} else {
+		all, err = parseSafetensors(r, size, MaxEntries)
+	}
+	if err != nil {
+		return nil, err
+	}
+	f := &File{Tensors: all, dirs: map[string][]Entry{"": nil}}
+	return f, f.plant()
+}
+
+// maxSingle is the longest header that ParseSingle looks into.
+const maxSingle = 1 << 20
+
+// ParseSingle returns the only tensor of a file that is nothing but that:
+// ok is false for a file of several, or with bytes behind the tensor. It is
+// cheap, whatever the file holds.
+//
+// Errors: ErrFormat, and those of the reader.
+func ParseSingle(name string, r io.ReaderAt, size uint64) (t Tensor, ok bool, err error) {
+	if isNPY(name) {
+		t, err = parseNPY(r, size)
+		t.Path = name
+		return t, err == nil && t.Off+t.Len == size, err
+	}
+	n, err := safetensorsHeader(r, size)
+	if err != nil || n > maxSingle {
+		return Tensor{}, false, err
+	}
+	all, err := parseSafetensors(r, size, 1)
+	if err != nil || len(all) != 1 {
+		return Tensor{}, false, err
+	}
+	return all[0], true, nil
+}
+
+// plant makes the tree.
+func (f *File) plant() error {
+	left := MaxEntries - len(f.Tensors)
+	for i := range f.Tensors {
+		t := &f.Tensors[i]
+		entry := Entry{Tensor: t}
+		for path := t.Path; ; entry = (Entry{}) {
+			dir, name := split(path)
+			entry.Name = name
+			_, known := f.dirs[dir]
+			f.dirs[dir] = append(f.dirs[dir], entry)
+			if known {
+				break
+			}
+			if left--; left < 0 {
+				return fmt.Errorf("%w: more than %d tensors and directories", ErrFormat, MaxEntries)
+			}
+			path = dir
+		}
+	}
+	for dir, entries := range f.dirs {
+		slices.SortFunc(entries, func(a, b Entry) int { return cmp.Compare(a.Name, b.Name) })
+		for i := 1; i < len(entries); i++ {
+			if entries[i].Name == entries[i-1].Name {
+				return fmt.Errorf("%w: tensor %q: there is another of the name, or a directory", ErrFormat,
+					strings.TrimSuffix(join(dir, entries[i].Name), npySuffix))
+			}
+		}
+	}
+	return nil
+}
+
+// split cuts a path at its last slash.
+func split(path string) (dir, name string) {
+	at := strings.LastIndexByte(path, '/')
+	if at < 0 {
+		return "", path
+	}
+	return path[:at], path[at+1:]
+}
+
+func join(dir, name string) string {
+	if dir == "" {
+		return name
+	}
+	return dir + "/" + name
+}
+
+// Find returns what the tree has at a path; "" is its root.
+func (f *File) Find(path string) (Entry, bool) {
+	if path == "" {
+		return Entry{}, true
+	}
+	dir, name := split(path)
+	entries := f.dirs[dir]
+	i, found := slices.BinarySearchFunc(entries, name, func(e Entry, name string) int { return cmp.Compare(e.Name, name) })
+	if !found {
+		return Entry{}, false
+	}
+	return entries[i], true
+}
+
+// List returns the entries of a directory in order of their names; none
+// where there is no such directory. They must not be changed.
+func (f *File) List(dir string) []Entry { return f.dirs[dir] }
+
+// Memory is about how many bytes the File takes.
+func (f *File) Memory() uint64 {
+	const perTensor, perEntry, perDir = 160, 32, 96
+	var n uint64
+	for i := range f.Tensors {
+		t := &f.Tensors[i]
+		n += perTensor + uint64(len(t.Path)+8*len(t.Shape))
+	}
+	for _, entries := range f.dirs {
+		n += perDir + perEntry*uint64(len(entries))
+	}
+	return n
+}
+
+// pathOf turns the name of a tensor into a path of the tree.
+func pathOf(name string) (string, error) {
+	fault := func(why string) error {
+		return fmt.Errorf("%w: tensor %.60q: its name %s", ErrFormat, name, why)
+	}
+	switch {
+	case strings.HasPrefix(name, "/"):
+		return "", fault("is an absolute path")
+	case len(name)+len(npySuffix) > maxPath:
+		return "", fault("is too long for a path")
+	case strings.IndexByte(name, 0) >= 0:
+		return "", fault("has a zero byte in it")
+	}
+	path := name + npySuffix
+	for part := range strings.SplitSeq(name, "/") {
+		switch {
+		case part == "":
+			return "", fault("has an empty part")
+		case part == "." || part == "..":
+			return "", fault("has a part that is " + part)
+		case len(part) > maxName:
+			return "", fault("has a part that is too long for a file")
+		}
+	}
+	if _, last := split(path); len(last) > maxName {
+		return "", fault("has a part that is too long for a file")
+	}
+	return path, nil
+}

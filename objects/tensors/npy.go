@@ -1,0 +1,188 @@
+package tensors
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+)
+
+// parseNPY reads the header of a .npy file of version 1, 2 or 3: a literal of
+// Python's such as
+//
+//	{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }
+//
+// What stands behind the array, such as a second one, is no fault.
+func parseNPY(r io.ReaderAt, size uint64) (Tensor, error) {
+	off, n, err := npyRange(r, size)
+	if err != nil {
+		return Tensor{}, err
+	}
+	s := newScanner(r, off, n)
+	t := s.array()
+	s.end()
+	if s.err != nil {
+		return Tensor{}, s.err
+	}
+	t.Off = off + n
+	if t.Len, err = byteLen(t.Type, t.Shape); err != nil {
+		return Tensor{}, err
+	}
+	if t.Len > size-t.Off {
+		return Tensor{}, fmt.Errorf("%w: an array of %d bytes behind a header of %d in a file of %d", ErrFormat, t.Len, t.Off, size)
+	}
+	return t, nil
+}
+
+// npyRange returns where the literal is.
+func npyRange(r io.ReaderAt, size uint64) (off, n uint64, err error) {
+	const version, short, long = uint64(len(npyMagic)), 10, 12
+	var p [long]byte
+	if size < short {
+		return 0, 0, fmt.Errorf("%w: %d bytes are too few for a .npy file", ErrFormat, size)
+	}
+	if err := readFull(r, p[:short], 0); err != nil {
+		return 0, 0, err
+	}
+	if string(p[:version]) != npyMagic {
+		return 0, 0, fmt.Errorf("%w: it does not begin as a .npy file does", ErrFormat)
+	}
+	switch {
+	case p[version] == 1 && p[version+1] == 0:
+		off, n = short, uint64(binary.LittleEndian.Uint16(p[short-2:]))
+	case (p[version] == 2 || p[version] == 3) && p[version+1] == 0:
+		if size < long {
+			return 0, 0, fmt.Errorf("%w: %d bytes are too few for a .npy file", ErrFormat, size)
+		}
+		if err := readFull(r, p[:], 0); err != nil {
+			return 0, 0, err
+		}
+		off, n = long, uint64(binary.LittleEndian.Uint32(p[long-4:]))
+	default:
+		return 0, 0, fmt.Errorf("%w: version %d.%d of the .npy format is not known; 1.0 to 3.0 are", ErrFormat, p[version], p[version+1])
+	}
+	switch {
+	case n > MaxHeader:
+		return 0, 0, fmt.Errorf("%w: a header of %d bytes is longer than %d", ErrFormat, n, MaxHeader)
+	case n > size-off:
+		return 0, 0, fmt.Errorf("%w: a header of %d bytes in a file of %d", ErrFormat, n, size)
+	}
+	return off, n, nil
+}
+
+// array reads the literal.
+func (s *scanner) array() Tensor {
+	var t Tensor
+	var haveType, haveOrder, haveShape bool
+	s.expect('{')
+	for first := true; s.moreLiteral(first, '}'); first = false {
+		key := s.literal()
+		s.expect(':')
+		switch {
+		case key == "descr" && !haveType:
+			haveType = true
+			t.Type = s.descr()
+		case key == "fortran_order" && !haveOrder:
+			haveOrder = true
+			t.Fortran = s.truth()
+		case key == "shape" && !haveShape:
+			haveShape = true
+			t.Shape = s.tuple()
+		default:
+			s.fail("%.40q does not belong here, or is given twice", key)
+		}
+	}
+	if !haveType || !haveOrder || !haveShape {
+		s.fail("descr, fortran_order or shape is missing")
+	}
+	return t
+}
+
+// moreLiteral is more for lists of Python's, which may have a comma behind
+// the last item.
+func (s *scanner) moreLiteral(first bool, end byte) bool {
+	if !s.more(first, end) {
+		return false
+	}
+	if !first && s.token() == end {
+		s.byte()
+		return false
+	}
+	return s.err == nil
+}
+
+// literal reads a text of Python's between single or double quotes, in which
+// nothing is escaped.
+func (s *scanner) literal() string {
+	if s.token() == 'u' {
+		s.byte()
+	}
+	quote := s.byte()
+	if quote != '\'' && quote != '"' {
+		s.fail("%q where a text is due", quote)
+	}
+	var out []byte
+	for s.err == nil {
+		b := s.byte()
+		switch {
+		case b == quote:
+			return string(out)
+		case b < ' ' || b > '~' || b == '\\' || len(out) == maxName:
+			s.fail("a text that is no name or type")
+		}
+		out = append(out, b)
+	}
+	return ""
+}
+
+// descr reads a type.
+func (s *scanner) descr() Type {
+	if b := s.token(); b == '[' || b == '(' {
+		s.fail("a structured type, which is no tensor")
+		return Type{}
+	}
+	text := s.literal()
+	if s.err != nil {
+		return Type{}
+	}
+	t, err := numpyType(text)
+	if err != nil {
+		s.err = err
+	}
+	return t
+}
+
+// truth reads True or False.
+func (s *scanner) truth() bool {
+	word := "False"
+	if s.token() == 'T' {
+		word = "True"
+	}
+	for i := range len(word) {
+		if b := s.byte(); b != word[i] {
+			s.fail("fortran_order is neither True nor False")
+		}
+	}
+	return word == "True"
+}
+
+// tuple reads numbers between parentheses. Python 2 has written some of them
+// with an L behind.
+func (s *scanner) tuple() []uint64 {
+	var out []uint64
+	before := s.commas
+	s.expect('(')
+	for first := true; s.moreLiteral(first, ')'); first = false {
+		if len(out) == maxDims {
+			s.fail("more than %d dimensions", maxDims)
+			break
+		}
+		out = append(out, s.count())
+		if b, ok := s.peek(); ok && b == 'L' {
+			s.byte()
+		}
+	}
+	if len(out) == 1 && s.commas == before {
+		s.fail("a number where a tuple is due")
+	}
+	return out
+}

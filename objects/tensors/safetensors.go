@@ -1,0 +1,242 @@
+package tensors
+
+import (
+	"cmp"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+)
+
+// lengthBytes is how long the length before the header is.
+const lengthBytes = 8
+
+// safetensorsHeader returns the length of the header, which is in the file as
+// a whole.
+func safetensorsHeader(r io.ReaderAt, size uint64) (uint64, error) {
+	if size < lengthBytes {
+		return 0, fmt.Errorf("%w: %d bytes are too few for a safetensors file", ErrFormat, size)
+	}
+	var prefix [lengthBytes]byte
+	if err := readFull(r, prefix[:], 0); err != nil {
+		return 0, err
+	}
+	n := binary.LittleEndian.Uint64(prefix[:])
+	switch {
+	case n > MaxHeader:
+		return 0, fmt.Errorf("%w: a header of %d bytes is longer than %d", ErrFormat, n, MaxHeader)
+	case n > size-lengthBytes:
+		return 0, fmt.Errorf("%w: a header of %d bytes in a file of %d", ErrFormat, n, size)
+	}
+	return n, nil
+}
+
+func readFull(r io.ReaderAt, p []byte, off int64) error {
+	n, err := r.ReadAt(p, off)
+	switch {
+	case n == len(p):
+		return nil
+	case err == nil || errors.Is(err, io.EOF):
+		return fmt.Errorf("%w: the file ends in the header", ErrFormat)
+	}
+	return fmt.Errorf("read a header: %w", err)
+}
+
+// parseSafetensors returns the tensors in the order of their bytes, or none
+// when there are more than most.
+func parseSafetensors(r io.ReaderAt, size uint64, most int) ([]Tensor, error) {
+	n, err := safetensorsHeader(r, size)
+	if err != nil {
+		return nil, err
+	}
+	s := newScanner(r, lengthBytes, n)
+	if b := s.byte(); b != '{' { // not even a space before it
+		s.fail("%q where '{' is due", b)
+	}
+	var all []Tensor
+	for first := true; s.more(first, '}'); first = false {
+		name := s.text(maxPath)
+		s.expect(':')
+		if name == "__metadata__" {
+			s.metadata()
+			continue
+		}
+		t := s.tensor()
+		if s.err == nil {
+			if t.Path, err = pathOf(name); err != nil {
+				return nil, err
+			}
+		}
+		if s.err != nil {
+			return nil, fmt.Errorf("tensor %.60q: %w", name, s.err)
+		}
+		all = append(all, t)
+		if len(all) > most {
+			if most < MaxEntries {
+				return nil, nil
+			}
+			return nil, fmt.Errorf("%w: more than %d tensors", ErrFormat, MaxEntries)
+		}
+	}
+	s.end()
+	if s.err != nil {
+		return nil, s.err
+	}
+	return all, place(all, lengthBytes+n, size)
+}
+
+// metadata reads texts by names, which nothing is made of.
+func (s *scanner) metadata() {
+	drop := func(rune) {}
+	s.expect('{')
+	for first := true; s.more(first, '}'); first = false {
+		s.quoted(drop)
+		s.expect(':')
+		s.quoted(drop)
+	}
+}
+
+// tensor reads one description. Off and the end, in Len, count from the
+// header's end.
+func (s *scanner) tensor() Tensor {
+	var t Tensor
+	var haveType, haveShape, haveOffsets bool
+	once := func(have *bool, name string) {
+		if *have {
+			s.fail("%s is given twice", name)
+		}
+		*have = true
+	}
+	s.expect('{')
+	for first := true; s.more(first, '}'); first = false {
+		field := s.text(maxName)
+		s.expect(':')
+		switch field {
+		case "dtype":
+			once(&haveType, field)
+			name := s.text(maxName)
+			var ok bool
+			if t.Type, ok = safetensorsType(name); !ok {
+				s.fail("type %.40q is not known", name)
+			}
+		case "shape":
+			once(&haveShape, field)
+			t.Shape = s.counts(maxDims)
+		case "data_offsets":
+			once(&haveOffsets, field)
+			if at := s.counts(2); len(at) == 2 {
+				t.Off, t.Len = at[0], at[1]
+			} else {
+				s.fail("data_offsets are not two numbers")
+			}
+		default:
+			s.ignore(0)
+		}
+	}
+	if !haveType || !haveShape || !haveOffsets {
+		s.fail("dtype, shape or data_offsets is missing")
+	}
+	return t
+}
+
+// counts reads a list of numbers.
+func (s *scanner) counts(most int) []uint64 {
+	var out []uint64
+	s.expect('[')
+	for first := true; s.more(first, ']'); first = false {
+		if len(out) == most {
+			s.fail("more than %d numbers in a list", most)
+			break
+		}
+		out = append(out, s.count())
+	}
+	return out
+}
+
+// maxDepth is how deep what is not known may be nested.
+const maxDepth = 32
+
+// ignore reads any value.
+func (s *scanner) ignore(depth int) {
+	if depth > maxDepth {
+		s.fail("nested too deep")
+	}
+	switch s.token() {
+	case '"':
+		s.quoted(func(rune) {})
+	case '{':
+		s.byte()
+		for first := true; s.more(first, '}'); first = false {
+			s.quoted(func(rune) {})
+			s.expect(':')
+			s.ignore(depth + 1)
+		}
+	case '[':
+		s.byte()
+		for first := true; s.more(first, ']'); first = false {
+			s.ignore(depth + 1)
+		}
+	default:
+		s.plain()
+	}
+}
+
+// plain reads a number, true, false or null.
+func (s *scanner) plain() {
+	var word []byte
+	for {
+		b, ok := s.peek()
+		if !ok || (b < 'a' || b > 'z') && (b < '0' || b > '9') && b != '-' && b != '+' && b != '.' && b != 'E' {
+			break
+		}
+		if word = append(word, s.byte()); len(word) > maxName {
+			break
+		}
+	}
+	if len(word) > maxName || !json.Valid(word) {
+		s.fail("%.40q is no value", word)
+	}
+}
+
+// place checks that the tensors fill what is behind the header exactly, each
+// its own part, and turns their offsets into the file's.
+func place(all []Tensor, header, size uint64) error {
+	slices.SortStableFunc(all, func(a, b Tensor) int {
+		return cmp.Or(cmp.Compare(a.Off, b.Off), cmp.Compare(a.Len, b.Len))
+	})
+	data, end := size-header, uint64(0)
+	for i := range all {
+		t := &all[i]
+		fault := func(format string, args ...any) error {
+			return fmt.Errorf("%w: tensor %.60q: %s", ErrFormat, t.name(), fmt.Sprintf(format, args...))
+		}
+		from, to := t.Off, t.Len
+		switch {
+		case to < from:
+			return fault("its bytes end at %d, before they begin at %d", to, from)
+		case to > data:
+			return fault("its bytes end at %d, beyond the %d that the file has", to, data)
+		case from < end:
+			return fault("its bytes at %d overlap those of another, which end at %d", from, end)
+		case from > end:
+			return fault("no tensor has the bytes from %d to %d before it", end, from)
+		}
+		n, err := byteLen(t.Type, t.Shape)
+		if err != nil {
+			return fmt.Errorf("tensor %.60q: %w", t.name(), err)
+		}
+		if n != to-from {
+			return fault("shape %s of %s makes %d bytes, not %d", t.ShapeText(), t.Type.Name, n, to-from)
+		}
+		t.Off, t.Len, end = header+from, n, to
+	}
+	if end != data {
+		return fmt.Errorf("%w: no tensor has the last %d bytes", ErrFormat, data-end)
+	}
+	return nil
+}
+
+// name is that of the header.
+func (t *Tensor) name() string { return t.Path[:len(t.Path)-len(npySuffix)] }

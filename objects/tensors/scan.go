@@ -1,0 +1,244 @@
+package tensors
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// scanner reads a header as a stream. Its first error is kept, and everything
+// after it reads as nothing, so that callers check once.
+type scanner struct {
+	r   *bufio.Reader
+	at  uint64 // bytes read
+	err error
+	// commas counts those between the items of lists.
+	commas int
+}
+
+// scanBuffer is how much of a header is in memory at a time.
+const scanBuffer = 64 << 10
+
+// newScanner reads n bytes at off.
+func newScanner(r io.ReaderAt, off, n uint64) *scanner {
+	section := io.NewSectionReader(r, int64(off), int64(n))
+	return &scanner{r: bufio.NewReaderSize(section, int(min(n+1, scanBuffer)))}
+}
+
+// fail keeps an error of the format.
+func (s *scanner) fail(format string, args ...any) {
+	if s.err == nil {
+		s.err = fmt.Errorf("%w: header, byte %d: %s", ErrFormat, s.at, fmt.Sprintf(format, args...))
+	}
+}
+
+// peek returns the next byte without reading it; ok is false at the end.
+func (s *scanner) peek() (b byte, ok bool) {
+	if s.err != nil {
+		return 0, false
+	}
+	p, err := s.r.Peek(1)
+	switch {
+	case len(p) == 1:
+		return p[0], true
+	case !errors.Is(err, io.EOF):
+		s.err = fmt.Errorf("read a header: %w", err)
+	}
+	return 0, false
+}
+
+// byte reads one byte.
+func (s *scanner) byte() byte {
+	b, ok := s.peek()
+	if !ok {
+		s.fail("it ends too early")
+		return 0
+	}
+	s.at++
+	_, _ = s.r.Discard(1) // it is there
+	return b
+}
+
+// token returns the first byte that is no space without reading it.
+func (s *scanner) token() byte {
+	for {
+		switch b, ok := s.peek(); {
+		case !ok:
+			s.fail("it ends too early")
+			return 0
+		case isSpace(b):
+			s.byte()
+		default:
+			return b
+		}
+	}
+}
+
+func isSpace(b byte) bool { return b == ' ' || b == '\t' || b == '\n' || b == '\r' }
+
+// end wants nothing but spaces in the rest.
+func (s *scanner) end() {
+	for {
+		b, ok := s.peek()
+		if !ok {
+			return
+		}
+		if !isSpace(b) {
+			s.fail("%q behind the closing brace", b)
+		}
+		s.byte()
+	}
+}
+
+// expect reads one token.
+func (s *scanner) expect(want byte) {
+	if got := s.token(); got != want {
+		s.fail("%q where %q is due", got, want)
+	}
+	s.byte()
+}
+
+// more is asked before each item of a list whose items have commas between
+// them: it says whether there is one more before the end.
+func (s *scanner) more(first bool, end byte) bool {
+	b := s.token()
+	switch {
+	case b == end:
+		s.byte()
+		return false
+	case !first && b != ',':
+		s.fail("%q where ',' or %q is due", b, end)
+	case !first:
+		s.byte()
+		s.commas++
+	}
+	return s.err == nil
+}
+
+// count reads a number that is not negative and fits 63 bits.
+func (s *scanner) count() uint64 {
+	if s.token() == '-' {
+		s.fail("a negative number")
+	}
+	n, digits := uint64(0), 0
+	for ; ; digits++ {
+		b, ok := s.peek()
+		switch {
+		case ok && (b == '.' || b == 'e' || b == 'E'):
+			s.fail("a number that is not whole")
+		case !ok || b < '0' || b > '9':
+			if digits == 0 {
+				s.fail("%q where a number is due", b)
+			}
+			return n
+		case digits > 0 && n == 0:
+			s.fail("a number that begins with 0")
+		case n > (maxCount-uint64(b-'0'))/10:
+			s.fail("a number beyond 2^63")
+		}
+		if s.err != nil {
+			return 0
+		}
+		n = 10*n + uint64(s.byte()-'0')
+	}
+}
+
+// text reads a JSON string of at most limit bytes; the quote is still to be
+// read.
+func (s *scanner) text(limit int) string {
+	var out []byte
+	s.quoted(func(r rune) {
+		if len(out) > limit {
+			s.fail("a text longer than %d bytes", limit)
+			return
+		}
+		out = utf8.AppendRune(out, r)
+	})
+	if s.err != nil {
+		return ""
+	}
+	return string(out)
+}
+
+// quoted reads a JSON string and hands its letters to put.
+func (s *scanner) quoted(put func(rune)) {
+	s.expect('"')
+	for s.err == nil {
+		switch b := s.byte(); {
+		case s.err != nil:
+		case b == '"':
+			return
+		case b == '\\':
+			put(s.escape())
+		case b < ' ':
+			s.fail("a control character in a text")
+		case b < utf8.RuneSelf:
+			put(rune(b))
+		default:
+			put(s.letter(b))
+		}
+	}
+}
+
+// letter reads the rest of a letter of several bytes.
+func (s *scanner) letter(first byte) rune {
+	p := [utf8.UTFMax]byte{first}
+	n := 1
+	for ; n < len(p) && !utf8.FullRune(p[:n]); n++ {
+		p[n] = s.byte()
+	}
+	r, size := utf8.DecodeRune(p[:n])
+	if size != n || r == utf8.RuneError && n == 1 {
+		s.fail("a text that is not UTF-8")
+	}
+	return r
+}
+
+// escape reads what stands behind a backslash.
+func (s *scanner) escape() rune {
+	switch b := s.byte(); b {
+	case '"', '\\', '/':
+		return rune(b)
+	case 'b':
+		return '\b'
+	case 'f':
+		return '\f'
+	case 'n':
+		return '\n'
+	case 'r':
+		return '\r'
+	case 't':
+		return '\t'
+	case 'u':
+		r := s.hex()
+		if !utf16.IsSurrogate(r) {
+			return r
+		}
+		if s.byte() == '\\' && s.byte() == 'u' {
+			if r = utf16.DecodeRune(r, s.hex()); r != utf8.RuneError {
+				return r
+			}
+		}
+		s.fail("half a surrogate pair")
+	default:
+		s.fail("unknown escape \\%c", b)
+	}
+	return utf8.RuneError
+}
+
+// hex reads four digits.
+func (s *scanner) hex() rune {
+	var digits [4]byte
+	for i := range digits {
+		digits[i] = s.byte()
+	}
+	n, err := strconv.ParseUint(string(digits[:]), 16, 16)
+	if err != nil {
+		s.fail("%q is no code of four digits", digits[:])
+	}
+	return rune(n)
+}

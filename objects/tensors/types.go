@@ -1,0 +1,203 @@
+package tensors
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Type is the type of a tensor's elements.
+type Type struct {
+	// Name is what user.hmc.dtype tells: NumPy's or ml_dtypes' name
+	// ("float32", "bfloat16"), or NumPy's type string for what has no name
+	// of its own (">f4", "|S10").
+	Name string
+	// Bits is the width of one element.
+	Bits uint64
+	// Descr is the type string for a .npy header.
+	Descr string
+}
+
+// safetensorsType returns a type of the safetensors format. NumPy has no
+// name for the types below the line: its header calls them plain bytes of
+// that width, as np.save does for arrays of ml_dtypes.
+func safetensorsType(name string) (Type, bool) {
+	switch name {
+	case "BOOL":
+		return Type{"bool", 8, "|b1"}, true
+	case "I8":
+		return Type{"int8", 8, "|i1"}, true
+	case "U8":
+		return Type{"uint8", 8, "|u1"}, true
+	case "I16":
+		return Type{"int16", 16, "<i2"}, true
+	case "U16":
+		return Type{"uint16", 16, "<u2"}, true
+	case "F16":
+		return Type{"float16", 16, "<f2"}, true
+	case "I32":
+		return Type{"int32", 32, "<i4"}, true
+	case "U32":
+		return Type{"uint32", 32, "<u4"}, true
+	case "F32":
+		return Type{"float32", 32, "<f4"}, true
+	case "I64":
+		return Type{"int64", 64, "<i8"}, true
+	case "U64":
+		return Type{"uint64", 64, "<u8"}, true
+	case "F64":
+		return Type{"float64", 64, "<f8"}, true
+	case "C64":
+		return Type{"complex64", 64, "<c8"}, true
+	}
+	return smallType(name)
+}
+
+// smallType returns a type that NumPy lacks. Elements of less than a byte
+// are shown as the bytes that they are packed in.
+func smallType(name string) (Type, bool) {
+	switch name {
+	case "BF16":
+		return Type{"bfloat16", 16, "<V2"}, true
+	case "F8_E4M3":
+		return Type{"float8_e4m3fn", 8, "|V1"}, true
+	case "F8_E5M2":
+		return Type{"float8_e5m2", 8, "|V1"}, true
+	case "F8_E8M0":
+		return Type{"float8_e8m0fnu", 8, "|V1"}, true
+	case "F8_E4M3FNUZ":
+		return Type{"float8_e4m3fnuz", 8, "|V1"}, true
+	case "F8_E5M2FNUZ":
+		return Type{"float8_e5m2fnuz", 8, "|V1"}, true
+	case "F6_E2M3":
+		return Type{"float6_e2m3fn", 6, "|u1"}, true
+	case "F6_E3M2":
+		return Type{"float6_e3m2fn", 6, "|u1"}, true
+	case "F4":
+		return Type{"float4_e2m1fn", 4, "|u1"}, true
+	}
+	return Type{}, false
+}
+
+// safetensorsNames are the names that safetensorsType knows.
+func safetensorsNames() []string {
+	return []string{
+		"BOOL", "I8", "U8", "I16", "U16", "F16", "I32", "U32", "F32", "I64", "U64", "F64", "C64",
+		"BF16", "F8_E4M3", "F8_E5M2", "F8_E8M0", "F8_E4M3FNUZ", "F8_E5M2FNUZ", "F6_E2M3", "F6_E3M2", "F4",
+	}
+}
+
+// TypeNamed returns the type that a person names: as user.hmc.dtype tells it,
+// or as safetensors does, in any case of letters, or by a type string of
+// NumPy's that begins with its byte order.
+func TypeNamed(name string) (Type, bool) {
+	if t, ok := safetensorsType(strings.ToUpper(name)); ok {
+		return t, true
+	}
+	lower := strings.ToLower(name)
+	if lower == "complex128" || lower == "c128" {
+		return Type{"complex128", 128, "<c16"}, true
+	}
+	for _, known := range safetensorsNames() {
+		if t, _ := safetensorsType(known); t.Name == lower {
+			return t, true
+		}
+	}
+	if name != "" && strings.ContainsRune("<>|", rune(name[0])) {
+		t, err := numpyType(name)
+		return t, err == nil
+	}
+	return Type{}, false
+}
+
+// maxItem bounds the width of strings and of plain bytes.
+const maxItem = 1 << 30
+
+// numpyType reads a type string of NumPy's.
+//
+// Errors: ErrFormat for objects, whose bytes are pickles, and for what NumPy
+// does not have.
+func numpyType(descr string) (Type, error) {
+	rest, order := descr, byte('=')
+	if rest != "" && strings.IndexByte("<>|=", rest[0]) >= 0 {
+		order, rest = rest[0], rest[1:]
+	}
+	if rest == "" {
+		return Type{}, fmt.Errorf("%w: type %q is empty", ErrFormat, descr)
+	}
+	kind := rest[0]
+	if kind == 'O' {
+		return Type{}, fmt.Errorf("%w: type %q is of objects, which are no plain bytes", ErrFormat, descr)
+	}
+	digits, unit := rest[1:], ""
+	if kind == 'M' || kind == 'm' {
+		if at := strings.IndexByte(digits, '['); at >= 0 {
+			digits, unit = digits[:at], digits[at:]
+		}
+	}
+	if kind == '?' && digits == "" {
+		kind, digits = 'b', "1"
+	}
+	n, err := strconv.ParseUint(digits, 10, 32)
+	name, bits := itemOf(kind, n)
+	if err != nil || digits[0] == '0' || bits == 0 || !isUnit(unit) {
+		return Type{}, fmt.Errorf("%w: type %q is not one of NumPy's plain ones", ErrFormat, descr)
+	}
+	t := Type{Name: name, Bits: bits, Descr: descr}
+	if name == "" || order == '>' && bits > 8 {
+		t.Name = descr
+	}
+	return t, nil
+}
+
+// itemOf returns name and width of an element; no width where there is none.
+func itemOf(kind byte, n uint64) (name string, bits uint64) {
+	if n == 0 || n > maxItem {
+		return "", 0
+	}
+	one := func(prefix string, sizes ...uint64) (string, uint64) {
+		if slices.Contains(sizes, n) {
+			return prefix + strconv.FormatUint(8*n, 10), 8 * n
+		}
+		return "", 0
+	}
+	switch kind {
+	case 'b':
+		if n == 1 {
+			return "bool", 8
+		}
+	case 'i':
+		return one("int", 1, 2, 4, 8)
+	case 'u':
+		return one("uint", 1, 2, 4, 8)
+	case 'f':
+		return one("float", 2, 4, 8, 16)
+	case 'c':
+		return one("complex", 8, 16, 32)
+	case 'S', 'V':
+		return "", 8 * n
+	case 'U':
+		return "", 32 * n
+	case 'M', 'm':
+		if n == 8 {
+			return "", 64
+		}
+	}
+	return "", 0
+}
+
+// isUnit says whether a text is empty or a unit of time such as "[ns]" or
+// "[25s]".
+func isUnit(text string) bool {
+	if text == "" {
+		return true
+	}
+	inner, closed := strings.CutSuffix(text[1:], "]")
+	inner = strings.TrimLeft(inner, "0123456789")
+	switch inner {
+	case "Y", "M", "W", "D", "h", "m", "s", "ms", "us", "ns", "ps", "fs", "as":
+		return closed
+	}
+	return false
+}

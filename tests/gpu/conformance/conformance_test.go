@@ -1,0 +1,43 @@
+package conformance
+
+import (
+	"os"
+	"testing"
+
+	"go.uber.org/zap"
+
+	"github.com/hmcfs/hmcfs/cmd/hmcfs/daemon"
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/devices/devicetest"
+)
+
+// specEnv names the device, such as cuda:0,size=256MiB: with a size, since the
+// suite fills it.
+const specEnv = "HMCFS_CONFORMANCE_SPEC"
+
+func TestConformance(t *testing.T) {
+	text := os.Getenv(specEnv)
+	if text == "" {
+		t.Skip("no device is named by " + specEnv)
+	}
+	spec, err := devices.ParseSpec(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// One for all: a vendor's library is opened once in a process.
+	families := daemon.Families(t.TempDir(), zap.NewNop())
+	devicetest.Run(t, func(t *testing.T) devices.Device {
+		for _, driver := range families.Drivers() {
+			if driver.Family() != spec.Family {
+				continue
+			}
+			dev, err := driver.Open(t.Context(), spec)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return dev
+		}
+		t.Fatalf("no family %s", spec.Family)
+		return nil
+	})
+}

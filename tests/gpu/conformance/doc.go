@@ -1,0 +1,8 @@
+// Package conformance is the suite of devices/devicetest for one real device.
+// Its test binary is carried to machines without a toolchain, and needs no
+// mount there.
+//
+// # Lock order
+//
+// No locks.
+package conformance

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/hmcfs/hmcfs/tests/standin"
+)
+
+// onCUDA runs the suite against the stand-in for NVIDIA's driver: hmcfs and
+// the independent program are processes of their own there too.
+func onCUDA(t *testing.T, dir string) {
+	t.Helper()
+	seen(t, "../standin")
+	lib := "LD_LIBRARY_PATH=" + standin.Library(t, "cuda", "libcuda.so.1")
+	t.Run("everything", func(t *testing.T) {
+		r := newRunner(t, dir, "--quick")
+		r.cmd.Env = append(r.cmd.Env, lib)
+		status, said := r.run(t)
+		if status != 0 {
+			t.Errorf("exit status %d\n%s", status, said)
+		}
+		passes(t, said, "conformance of the device, without a mount",
+			"two processes share memory without hmcfs: ipc", "two processes share memory without hmcfs: vmm-fd",
+			"cp in, cp inside the device, mv to the host tier, cp out", "two daemons on one device",
+			"more than the device has is ENOSPC, the log says why, and files live on")
+		for _, way := range []string{" (host, memfd)", " (cuda0, ipc)", " (cuda0, vmm-fd)"} {
+			passes(t, said, sharingRows(way)...)
+		}
+		has(t, said, "of cuMemcpyDtoD", "of cuMemcpyHtoD", "of cuMemcpyDtoH", "first byte by a handle, independent of the size",
+			" 0 failed")
+	})
+	t.Run("a driver without a card", func(t *testing.T) {
+		r := newRunner(t, dir, "--quick")
+		r.cmd.Env = append(r.cmd.Env, lib, "HMCFS_STANDIN_DEVICES=0")
+		status, said := r.run(t)
+		if status != exitNoDevice {
+			t.Errorf("exit status %d", status)
+		}
+		has(t, said, "cuda0: no such device here", "cuda: ")
+	})
+}
+
+// sharingRows are the rows of one way to share memory.
+func sharingRows(way string) []string {
+	return []string{
+		"bind: another process's memory is the file, both ways" + way,
+		"export: another process has the file's memory, both ways" + way,
+		"the owner is killed in mid-read: EIO, lost, nothing hangs" + way,
+		"what can't be bound is refused" + way,
+		"strangers can't bind and export" + way,
+	}
+}
+
+// passes fails the test for every row that is not in a report as passed.
+func passes(t *testing.T, report string, rows ...string) {
+	t.Helper()
+	for _, want := range rows {
+		found := false
+		for line := range strings.Lines(report) {
+			found = found || strings.HasPrefix(line, "| "+want+" | ") && strings.HasSuffix(line, "| ok |\n")
+		}
+		if !found {
+			t.Errorf("%q did not pass in\n%s", want, report)
+		}
+	}
+}

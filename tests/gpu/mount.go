@@ -1,0 +1,153 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/objects/adminapi"
+	"github.com/hmcfs/hmcfs/objects/client"
+)
+
+// mount is one mount of the program that is checked.
+type mount struct {
+	point string
+	pid   int
+}
+
+// mountAt mounts the host tier and the device below the scratch directory.
+func (s *suite) mountAt(ctx context.Context, name string) (*mount, error) {
+	m := &mount{point: filepath.Join(s.opts.scratch, name)}
+	if err := os.MkdirAll(m.point, 0o755); err != nil {
+		return nil, err
+	}
+	args := []string{
+		"mount", "--state-dir", m.point + ".state", "--runtime-dir", m.runtime(),
+		"--device", "host,size=" + bytes(s.sizes.host), "--device", s.spec(),
+	}
+	if os.Geteuid() == 0 { // a check acts as another user
+		args = append(args, "--allow-other")
+	}
+	if _, err := output(s.tool(ctx, "hmcfs", append(args, m.point)...)); err != nil {
+		return nil, err
+	}
+	st, err := m.status(ctx)
+	if err != nil {
+		return nil, errors.Join(err, s.unmount(ctx, m))
+	}
+	m.pid = st.PID
+	return m, nil
+}
+
+// spec is the device as hmcfs mount is told it.
+func (s *suite) spec() string {
+	spec := s.device.spec
+	if s.sizes.device > 0 {
+		spec += ",size=" + bytes(s.sizes.device)
+	} else if s.device.family == "sim" {
+		spec += ",size=" + bytes(s.device.free)
+	}
+	return spec
+}
+
+func bytes(n devices.Size) string { return fmt.Sprint(uint64(n)) }
+
+// runtime is the daemon's runtime directory.
+func (m *mount) runtime() string { return m.point + ".run" }
+
+// status asks the daemon.
+func (m *mount) status(ctx context.Context) (adminapi.Status, error) {
+	return client.New(m.runtime()+"/admin.sock").Status(ctx, false)
+}
+
+// deviceStatus is what the daemon says of one device.
+func (m *mount) deviceStatus(ctx context.Context, name string) (adminapi.Device, error) {
+	st, err := m.status(ctx)
+	if err != nil {
+		return adminapi.Device{}, err
+	}
+	for _, d := range st.Devices {
+		if string(d.Name) == name {
+			return d, nil
+		}
+	}
+	return adminapi.Device{}, fmt.Errorf("the mount has no %s", name)
+}
+
+// unmount ends a daemon. One that does not end is killed, and its mounts are
+// detached.
+func (s *suite) unmount(ctx context.Context, m *mount) error {
+	if _, err := output(s.tool(ctx, "hmcfs", "umount", m.point)); err != nil {
+		_ = unix.Unmount(m.point, unix.MNT_DETACH) // what is not there need not be ended
+		_ = unix.Unmount(m.runtime()+"/host", unix.MNT_DETACH)
+		if m.pid > 0 {
+			_ = unix.Kill(m.pid, unix.SIGKILL)
+		}
+		return err
+	}
+	return nil
+}
+
+// endMount unmounts and keeps the log.
+func (s *suite) endMount(ctx context.Context) error {
+	err := s.unmount(ctx, s.mount)
+	var failed error
+	s.log, failed = s.mount.log()
+	return errors.Join(err, failed)
+}
+
+// log is what the daemon has written.
+func (m *mount) log() (string, error) {
+	log, err := os.ReadFile(filepath.Join(m.point+".state", "hmcfs.log"))
+	return string(log), err
+}
+
+// healthy says whether the daemon answers, and has crashed nowhere.
+func (s *suite) healthy(ctx context.Context) (string, error) {
+	st, err := s.mount.status(ctx)
+	if err != nil {
+		return "", err
+	}
+	if st.PID != s.mount.pid {
+		return "", fmt.Errorf("the daemon is process %d, it was %d", st.PID, s.mount.pid)
+	}
+	return fmt.Sprintf("answers, up %v, %v resident", time.Duration(st.UptimeSeconds)*time.Second, st.Memory.Resident), nil
+}
+
+// path is a path in the device's directory.
+func (s *suite) path(elem ...string) string {
+	return filepath.Join(append([]string{s.mount.point, s.device.name}, elem...)...)
+}
+
+// hostPath is a path in the host tier.
+func (s *suite) hostPath(elem ...string) string {
+	return filepath.Join(append([]string{s.mount.point, "host"}, elem...)...)
+}
+
+// remove removes files that may not be there.
+func remove(paths ...string) error {
+	var errs []error
+	for _, p := range paths {
+		if err := os.Remove(p); err != nil && !errors.Is(err, os.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// xattr reads an attribute as text; an error names the file.
+func xattr(path, name string) (string, error) {
+	p := make([]byte, 1<<16)
+	n, err := unix.Getxattr(path, name, p)
+	if err != nil {
+		return "", fmt.Errorf("read %s of %s: %w", name, path, err)
+	}
+	return strings.TrimSpace(string(p[:n])), nil
+}

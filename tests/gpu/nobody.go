@@ -1,0 +1,88 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// nobody is a user who owns nothing here.
+const nobody = 65534
+
+// nobodyArg is the first argument of the process that acts as nobody:
+//
+//	gpu nobody set FILE NAME VALUE
+//	gpu nobody get FILE NAME
+//
+// It prints the number of the error, 0 for success.
+const nobodyArg = "nobody"
+
+// actAsNobody does what the arguments ask for if this is that process, and
+// says so.
+func actAsNobody(args []string) bool {
+	if len(args) < 5 || args[1] != nobodyArg {
+		return false
+	}
+	var err error
+	if args[2] == "set" && len(args) == 6 {
+		err = unix.Setxattr(args[3], args[4], []byte(args[5]), 0)
+	} else {
+		_, err = unix.Getxattr(args[3], args[4], make([]byte, 1<<16))
+	}
+	errno, _ := errors.AsType[unix.Errno](err)
+	fmt.Fprintln(os.Stdout, int(errno))
+	return true
+}
+
+// asNobody reads or sets an attribute as a user who owns nothing. Its error
+// is what that user gets.
+func (s *suite) asNobody(ctx context.Context, args ...string) error {
+	if os.Geteuid() != 0 {
+		return skip("only root can become another user")
+	}
+	// By this name the program is found even in a directory that is closed to
+	// others.
+	cmd := exec.CommandContext(ctx, "/proc/self/exe", append([]string{nobodyArg}, args...)...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	cmd.Dir = "/"
+	out, err := output(cmd)
+	if err != nil {
+		return err
+	}
+	var errno int
+	if _, err := fmt.Sscan(strings.TrimSpace(out), &errno); err != nil {
+		return fmt.Errorf("the process of nobody says %q", out)
+	}
+	if errno != 0 {
+		return unix.Errno(errno)
+	}
+	return nil
+}
+
+// strangers are users who may not share what they ask for.
+func (s shared) strangers(ctx context.Context) (_ string, err error) {
+	owner, text, err := s.own(ctx, s.kind, 1<<20, 1, 0)
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, owner.end()) }()
+	bound, readable := s.path("for-all"), s.path("readable")
+	defer func() { _ = remove(bound, readable) }()
+	empty := func(*os.File) error { return nil }
+	if err = errors.Join(create(bound, empty), os.Chmod(bound, 0o666), writeContent(readable, seedB, 4096, 4096),
+		os.Chmod(readable, 0o644)); err != nil {
+		return "", err
+	}
+	denied := []unix.Errno{unix.EPERM, unix.EACCES}
+	err = errors.Join(
+		refused(s.asNobody(ctx, "set", bound, bindAttr, s.handleOf(text)), "bind another user's memory", denied...),
+		refused(s.asNobody(ctx, "get", readable, handleAttr), "export what one may only read", denied...),
+		sameContent(readable, seedB, 4096, 4096), owner.agree(verify(seedA)))
+	return "uid 65534 can neither bind root's memory nor export a file that it may only read", err
+}

@@ -1,0 +1,149 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// patience is how long a helper gets to end by itself.
+const patience = 20 * time.Second
+
+// tool is a command of one of the carried programs.
+func (s *suite) tool(ctx context.Context, name string, args ...string) *exec.Cmd {
+	path := filepath.Join(s.opts.tools, name)
+	if name == "hmcfs" {
+		path = s.opts.hmcfs
+	}
+	cmd := exec.CommandContext(ctx, path, args...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(unix.SIGTERM) }
+	cmd.WaitDelay = patience
+	return cmd
+}
+
+// output runs a command and returns its standard output; an error has what
+// it said.
+func output(cmd *exec.Cmd) (string, error) {
+	var said strings.Builder
+	cmd.Stderr = &said
+	out, err := cmd.Output()
+	if err != nil {
+		err = fmt.Errorf("%s %s: %w: %s", filepath.Base(cmd.Path), strings.Join(cmd.Args[1:], " "), err,
+			strings.TrimSpace(said.String()))
+	}
+	return strings.TrimSpace(string(out)), err
+}
+
+// session is a helper that answers a line with a line.
+type session struct {
+	cmd   *exec.Cmd
+	in    io.WriteCloser
+	out   *bufio.Reader
+	said  *strings.Builder
+	ended bool
+}
+
+// talk starts a helper. The caller ends it.
+func (s *suite) talk(ctx context.Context, name string, args ...string) (*session, error) {
+	cmd := s.tool(ctx, name, args...)
+	h := &session{cmd: cmd, said: new(strings.Builder)}
+	cmd.Stderr = h.said
+	// Nothing that was started outlives the suite, not even its crash.
+	cmd.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGKILL}
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	h.in, h.out = in, bufio.NewReaderSize(out, 1<<16)
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start %s: %w", name, err)
+	}
+	return h, nil
+}
+
+// ask sends a line and returns the answer.
+func (h *session) ask(line string) (string, error) {
+	if _, err := io.WriteString(h.in, line+"\n"); err != nil {
+		return "", errors.Join(fmt.Errorf("ask %q: %w", line, err), h.end())
+	}
+	answer, err := h.hear()
+	if err != nil {
+		return "", fmt.Errorf("%q: %w", line, err)
+	}
+	return answer, nil
+}
+
+// hear returns the next line.
+func (h *session) hear() (string, error) {
+	line, err := h.out.ReadString('\n')
+	if err != nil {
+		return "", errors.Join(fmt.Errorf("%s gives no answer", filepath.Base(h.cmd.Path)), h.end())
+	}
+	return strings.TrimSpace(line), nil
+}
+
+// agree asks and takes nothing but "ok".
+func (h *session) agree(line string) error {
+	answer, err := h.ask(line)
+	if err == nil && answer != "ok" {
+		err = fmt.Errorf("%s: %s: %s", filepath.Base(h.cmd.Path), line, answer)
+	}
+	return err
+}
+
+// disagree asks and takes nothing but a difference: a comparison that can't
+// fail would prove nothing.
+func (h *session) disagree(line string) error {
+	answer, err := h.ask(line)
+	if err == nil && !strings.HasPrefix(answer, "differs at 0:") {
+		err = fmt.Errorf("%s: %s: %s, where the content is another", filepath.Base(h.cmd.Path), line, answer)
+	}
+	return err
+}
+
+// end closes the helper's input, on which it ends. It may be called again.
+func (h *session) end() error {
+	if h.ended {
+		return nil
+	}
+	h.ended = true
+	err := h.in.Close()
+	if errors.Is(err, os.ErrClosed) {
+		err = nil
+	}
+	late := time.AfterFunc(patience, func() { _ = h.cmd.Process.Kill() })
+	defer late.Stop()
+	if failed := h.cmd.Wait(); failed != nil {
+		err = fmt.Errorf("%s %s: %w: %s", filepath.Base(h.cmd.Path), strings.Join(h.cmd.Args[1:], " "), failed,
+			strings.TrimSpace(h.said.String()))
+	}
+	return err
+}
+
+// kill ends the helper as a crash would.
+func (h *session) kill() {
+	h.ended = true
+	_ = h.cmd.Process.Kill()
+	_ = h.cmd.Wait() // its status is the signal
+}
+
+// system is a command of a program of the machine.
+func system(ctx context.Context, name string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(unix.SIGTERM) }
+	cmd.WaitDelay = patience
+	return cmd
+}

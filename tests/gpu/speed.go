@@ -1,0 +1,264 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/hmcfs/hmcfs/cmd/hmcfs/bench"
+	"github.com/hmcfs/hmcfs/devices"
+)
+
+// target is what a ratio should be at least: side of over side against.
+type target struct {
+	of, against string
+	bound       float64
+}
+
+// side is one thing that is measured, in bytes a second.
+type side struct {
+	name    string
+	prepare func(context.Context) error
+	run     func(context.Context) (float64, error)
+}
+
+// compare measures sides in turns and adds a row for each target. The
+// figures of all sides are in the first row.
+func (s *suite) compare(ctx context.Context, what string, sides []side, targets ...target) {
+	all, err := s.turns(ctx, sides)
+	if err != nil {
+		s.check(ctx, what, func(context.Context) (string, error) { return "", err })
+		return
+	}
+	figures := make([]string, len(sides))
+	for i, p := range sides {
+		figures[i] = p.name + " " + rate(all[p.name].Median())
+	}
+	text := "; " + strings.Join(figures, ", ")
+	for _, t := range targets {
+		if all[t.of] == nil || all[t.against] == nil {
+			continue
+		}
+		r := row{what: what, verdict: stated}
+		ratio := all[t.of].Over(all[t.against]).Median()
+		r.measured = fmt.Sprintf("%s %.2f of %s%s", t.of, ratio, t.against, text)
+		text = ""
+		if t.bound > 0 {
+			r.target, r.verdict = fmt.Sprintf("≥ %.2f", t.bound), missed
+			if ratio >= t.bound {
+				r.verdict = reached
+			}
+		}
+		s.add(r)
+	}
+}
+
+// turns measures every side once a round.
+func (s *suite) turns(ctx context.Context, sides []side) (map[string]bench.Series, error) {
+	if err := s.inTime(ctx); err != nil {
+		return nil, err
+	}
+	probes := make([]bench.Probe, len(sides))
+	for i, p := range sides {
+		probes[i] = bench.Probe{Name: p.name, Prepare: p.prepare, Run: p.run}
+	}
+	series, err := bench.Interleave(ctx, s.opts.rounds, probes)
+	if err != nil {
+		return nil, err
+	}
+	out := make(map[string]bench.Series)
+	for i, p := range sides {
+		out[p.name] = series[i]
+	}
+	return out, nil
+}
+
+func rate(v float64) string { return fmt.Sprintf("%.2f GB/s", v/1e9) }
+
+// pinned is the driver's own copy; it is no side for other families.
+func (s *suite) pinned(kind string, size, call devices.Size) []side {
+	if s.raw == nil {
+		return nil
+	}
+	return []side{{name: "cuMemcpy" + rawNames()[kind], run: func(context.Context) (float64, error) {
+		answer, err := s.raw.ask(fmt.Sprintf("%s %d %d", kind, uint64(size), uint64(call)))
+		if err != nil {
+			return 0, err
+		}
+		return parseRate(answer)
+	}}}
+}
+
+func rawNames() map[string]string {
+	return map[string]string{"dtoh": "DtoH", "htod": "HtoD", "dtod": "DtoD"}
+}
+
+// parseRate reads "BYTES NANOSECONDS".
+func parseRate(answer string) (float64, error) {
+	var n, ns float64
+	if _, err := fmt.Sscanf(answer, "%f %f", &n, &ns); err != nil || ns <= 0 {
+		return 0, fmt.Errorf("%q is no BYTES NANOSECONDS", answer)
+	}
+	return n / ns * 1e9, nil
+}
+
+// fileio runs that program.
+func (s *suite) fileio(ctx context.Context, args ...string) (float64, error) {
+	answer, err := output(s.tool(ctx, "fileio", args...))
+	if err != nil {
+		return 0, err
+	}
+	return parseRate(answer)
+}
+
+// reading reads files at once, each by a thread.
+func (s *suite) reading(name string, call devices.Size, files ...string) side {
+	return side{name: name, run: func(ctx context.Context) (float64, error) {
+		return s.fileio(ctx, append([]string{"read", bytes(call)}, files...)...)
+	}}
+}
+
+// writing writes a new file.
+func (s *suite) writing(name string, call devices.Size, file string) side {
+	return side{
+		name:    name,
+		prepare: func(context.Context) error { return remove(file) },
+		run: func(ctx context.Context) (float64, error) {
+			return s.fileio(ctx, "write", bytes(call), bytes(s.sizes.file), file)
+		},
+	}
+}
+
+// copying times the process that copies a file to a new one.
+func copying(name string, size devices.Size, target string, command func(context.Context) error) side {
+	return side{
+		name:    name,
+		prepare: func(context.Context) error { return remove(target) },
+		run: func(ctx context.Context) (float64, error) {
+			begin := time.Now()
+			if err := command(ctx); err != nil {
+				return 0, err
+			}
+			return float64(size) / time.Since(begin).Seconds(), nil
+		},
+	}
+}
+
+// speed measures every row of the table.
+func (s *suite) speed(ctx context.Context) {
+	if s.tmpfs != "" {
+		s.readSpeed(ctx)
+		s.writeSpeed(ctx)
+		s.manyReaders(ctx)
+	}
+	s.insideSpeed(ctx)
+	s.tierSpeed(ctx)
+	s.firstByte(ctx)
+}
+
+// names of the sides that every row has.
+const throughMount, onTmpfs = "through the mount", "tmpfs"
+
+func (s *suite) readSpeed(ctx context.Context) {
+	on, beside := s.path("read"), filepath.Join(s.tmpfs, "read")
+	defer func() { _ = remove(on, beside) }()
+	for _, call := range []devices.Size{devices.MiB, 16 * devices.MiB} {
+		what := fmt.Sprintf("read of a device file, calls of %v, one reader", call)
+		if err := s.makeFiles(ctx, s.sizes.file, on, beside); err != nil {
+			s.check(ctx, what, func(context.Context) (string, error) { return "", err })
+			return
+		}
+		sides := append([]side{s.reading(throughMount, call, on), s.reading(onTmpfs, call, beside)},
+			s.pinned("dtoh", s.sizes.file, call)...)
+		s.compare(ctx, what, sides, target{throughMount, onTmpfs, 0.6}, target{throughMount, "cuMemcpyDtoH", 0})
+	}
+}
+
+// makeFiles writes files that are not there yet.
+func (s *suite) makeFiles(ctx context.Context, size devices.Size, paths ...string) error {
+	for _, p := range paths {
+		if _, err := os.Stat(p); err == nil {
+			continue
+		}
+		if _, err := s.fileio(ctx, "write", bytes(16*devices.MiB), bytes(size), p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *suite) writeSpeed(ctx context.Context) {
+	on, beside := s.path("write"), filepath.Join(s.tmpfs, "write")
+	defer func() { _ = remove(on, beside) }()
+	for _, call := range []devices.Size{devices.MiB, 16 * devices.MiB} {
+		sides := append([]side{s.writing(throughMount, call, on), s.writing(onTmpfs, call, beside)},
+			s.pinned("htod", s.sizes.file, call)...)
+		s.compare(ctx, fmt.Sprintf("write of a new device file, calls of %v, one writer", call), sides,
+			target{throughMount, onTmpfs, 0.5}, target{throughMount, "cuMemcpyHtoD", 0})
+	}
+}
+
+func (s *suite) manyReaders(ctx context.Context) {
+	const what = "4 readers of 4 files, calls of 1 MiB"
+	var on, beside []string
+	for i := range 4 {
+		on = append(on, s.path(fmt.Sprint("many", i)))
+		beside = append(beside, filepath.Join(s.tmpfs, fmt.Sprint("many", i)))
+	}
+	defer func() { _ = remove(append(on, beside...)...) }()
+	if err := s.makeFiles(ctx, s.sizes.file/2, append(on, beside...)...); err != nil {
+		s.check(ctx, what, func(context.Context) (string, error) { return "", err })
+		return
+	}
+	s.compare(ctx, what, []side{
+		s.reading("four", devices.MiB, on...), s.reading("one", devices.MiB, on[0]),
+		s.reading("tmpfs, four", devices.MiB, beside...), s.reading("tmpfs, one", devices.MiB, beside[0]),
+	}, target{"four", "one", 2.5}, target{"tmpfs, four", "tmpfs, one", 0})
+}
+
+func (s *suite) insideSpeed(ctx context.Context) {
+	what := fmt.Sprintf("D2D cp of %v inside the device", s.sizes.large)
+	from, to, again := s.path("from"), s.path("to"), s.path("again")
+	defer func() { _ = remove(from, to, again) }()
+	if err := s.makeFiles(ctx, s.sizes.large, from, again); err != nil {
+		s.check(ctx, what, func(context.Context) (string, error) { return "", err })
+		return
+	}
+	sides := []side{
+		copying("cp", s.sizes.large, to, func(ctx context.Context) error { return s.command(ctx, "cp", from, to) }),
+		{name: "copy_file_range alone", run: func(ctx context.Context) (float64, error) {
+			return s.fileio(ctx, "copy", from, again)
+		}},
+	}
+	sides = append(sides, s.pinned("dtod", s.sizes.large, s.sizes.large)...)
+	s.compare(ctx, what, sides, target{"cp", "cuMemcpyDtoD", 0.9}, target{"copy_file_range alone", "cuMemcpyDtoD", 0},
+		target{"cp", "copy_file_range alone", 0})
+}
+
+func (s *suite) tierSpeed(ctx context.Context) {
+	host, on := s.hostPath("staged"), s.path("staged")
+	defer func() { _ = remove(host, on) }()
+	for _, way := range []struct{ what, from, to, raw string }{
+		{"host tier to device", host, on, "htod"}, {"device to host tier", on, host, "dtoh"},
+	} {
+		what := fmt.Sprintf("hmcfs cp of %v, %s", s.sizes.staged, way.what)
+		if err := s.makeFiles(ctx, s.sizes.staged, way.from); err != nil {
+			s.check(ctx, what, func(context.Context) (string, error) { return "", err })
+			return
+		}
+		copies := copying("hmcfs cp", s.sizes.staged, way.to, func(ctx context.Context) error {
+			return s.command(ctx, "hmcfs", "cp", way.from, way.to)
+		})
+		plain := copying("cp", s.sizes.staged, way.to, func(ctx context.Context) error {
+			return s.command(ctx, "cp", way.from, way.to)
+		})
+		sides := append([]side{copies, plain}, s.pinned(way.raw, s.sizes.staged, 16*devices.MiB)...)
+		s.compare(ctx, what, sides, target{"hmcfs cp", "cuMemcpy" + rawNames()[way.raw], 0.9}, target{"hmcfs cp", "cp", 0})
+		if err := remove(way.from); err != nil {
+			return
+		}
+	}
+}

@@ -1,0 +1,286 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	// The go command runs this test again when hmcfs has changed.
+	_ "github.com/hmcfs/hmcfs/cmd/hmcfs/cli"
+	"github.com/hmcfs/hmcfs/tests/kit"
+)
+
+// bundle builds what is carried to a GPU machine, once for a test.
+func bundle(t *testing.T) string {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("what is built here has neither the race detector nor the invariant checks")
+	}
+	kit.Require(t, "fuse", "root", "tool:cc")
+	seen(t, "native", "run.sh", "bundle.sh", "../recipes")
+	dir := t.TempDir()
+	if out, err := exec.Command("./bundle.sh", dir).CombinedOutput(); err != nil {
+		t.Fatalf("bundle.sh: %v\n%s", err, out)
+	}
+	return dir
+}
+
+// seen opens files that are used without this process knowing, so that the go
+// command runs the test again when one has changed.
+func seen(t *testing.T, places ...string) {
+	t.Helper()
+	for _, place := range places {
+		err := filepath.WalkDir(place, func(path string, d fs.DirEntry, err error) error {
+			if err == nil && d.Type().IsRegular() {
+				_, err = os.ReadFile(path)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// runner is one call of run.sh with a place of its own for what is temporary.
+type runner struct {
+	cmd     *exec.Cmd
+	out     strings.Builder
+	scratch string
+}
+
+// newRunner prepares run.sh. Nothing may be left of it, whatever its end.
+func newRunner(t *testing.T, dir string, args ...string) *runner {
+	t.Helper()
+	// Not t.TempDir: the admin socket's path would be too long.
+	scratch, err := os.MkdirTemp("", "gpu") //nolint:usetesting // that one's path is too long for a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &runner{cmd: exec.Command(filepath.Join(dir, "run.sh"), args...), scratch: scratch}
+	t.Cleanup(func() {
+		if left, err := filepath.Glob(scratch + "/*"); err != nil || len(left) > 0 {
+			t.Errorf("left behind: %v, %v", left, err)
+		}
+		kit.Eventually(t, time.Minute, func() error { // one that was killed takes a moment
+			if left := r.processes(t); len(left) > 0 {
+				return fmt.Errorf("left behind: %v", left)
+			}
+			return nil
+		})
+		if err := os.RemoveAll(scratch); err != nil {
+			t.Error(err)
+		}
+	})
+	r.cmd.Env = append(os.Environ(), "TMPDIR="+scratch)
+	r.cmd.Stdout, r.cmd.Stderr = &r.out, &r.out
+	return r
+}
+
+// run runs it to its end and returns the exit status and all that it said.
+func (r *runner) run(t *testing.T) (int, string) {
+	t.Helper()
+	err := r.cmd.Run()
+	var status *exec.ExitError
+	if err != nil && !errors.As(err, &status) {
+		t.Fatal(err)
+	}
+	return r.cmd.ProcessState.ExitCode(), r.out.String()
+}
+
+// has fails the test for every text that a report lacks.
+func has(t *testing.T, report string, texts ...string) {
+	t.Helper()
+	for _, text := range texts {
+		if !strings.Contains(report, text) {
+			t.Errorf("no %q in\n%s", text, report)
+		}
+	}
+}
+
+func TestSuite(t *testing.T) {
+	dir := bundle(t)
+	t.Run("simulated device", func(t *testing.T) {
+		out := t.TempDir()
+		status, said := newRunner(t, dir, "--device", "sim0", "--quick", "--out", out).run(t)
+		if status != 0 {
+			t.Errorf("exit status %d", status)
+		}
+		has(t, said, "| what is written is read, by odd calls and by a map | 1 B to 5.0 MiB |  | ok |",
+			"paths h2d, d2d, d2h", " of tmpfs; through the mount ", " 0 failed")
+		passes(t, said, sharingRows(" (host, memfd)")...)
+		passes(t, said, sharingRows(" (sim0, memfd)")...)
+		if kit.Missing("numpy") == nil {
+			passes(t, said, "recipe numpy_bind", "recipe numpy_export")
+		}
+		has(t, said, "| recipe torch_bind | sim0 is no card of torch's |  | not run |")
+		if report, err := os.ReadFile(filepath.Join(out, "report.md")); err != nil || !strings.Contains(said, string(report)) {
+			t.Errorf("the report in a file is another one: %v", err)
+		}
+	})
+	t.Run("OpenCL", func(t *testing.T) {
+		kit.Require(t, "opencl")
+		if status, said := newRunner(t, dir, "--device", "ocl0", "--quick").run(t); status != 0 {
+			t.Errorf("exit status %d\n%s", status, said)
+		}
+	})
+	t.Run("CUDA", func(t *testing.T) { onCUDA(t, dir) })
+	t.Run("no such device", func(t *testing.T) {
+		status, said := newRunner(t, dir, "--device", "ocl99", "--quick").run(t)
+		if status != exitNoDevice {
+			t.Errorf("exit status %d", status)
+		}
+		has(t, said, "ocl99: no such device here")
+	})
+	t.Run("a program is missing", func(t *testing.T) {
+		r := newRunner(t, dir, "--quick")
+		r.cmd.Env = append(r.cmd.Env, "GPU_TOOLS="+t.TempDir(), "HMCFS="+filepath.Join(dir, "hmcfs"))
+		status, said := r.run(t)
+		if status != exitUsage {
+			t.Errorf("exit status %d", status)
+		}
+		has(t, said, "is not there; make gpu-bundle")
+	})
+	t.Run("no mount", func(t *testing.T) { withoutFUSE(t, dir) })
+	t.Run("a wrong byte is noticed", func(t *testing.T) { wrongByte(t, dir) })
+	t.Run("wrong memory is noticed", func(t *testing.T) { wrongMemory(t, dir) })
+	for name, signal := range map[string]unix.Signal{"interrupted": unix.SIGINT, "terminated": unix.SIGTERM} {
+		t.Run(name, func(t *testing.T) { stopped(t, dir, func(r *runner) error { return r.cmd.Process.Signal(signal) }) })
+	}
+	t.Run("the suite is killed", func(t *testing.T) {
+		stopped(t, dir, func(r *runner) error { return unix.Kill(r.process(t, "gpu"), unix.SIGKILL) })
+	})
+	t.Run("the daemon hangs", func(t *testing.T) {
+		stopped(t, dir, func(r *runner) error { return unix.Kill(r.process(t, "mount"), unix.SIGSTOP) },
+			"LIMIT=2", "GRACE=1")
+	})
+}
+
+// withoutFUSE runs where /dev/fuse can't be used.
+func withoutFUSE(t *testing.T, dir string) {
+	t.Helper()
+	r := newRunner(t, dir, "--device", "sim0", "--quick")
+	r.cmd = exec.Command("unshare", "--mount", "sh", "-c", `mount --bind /dev/null /dev/fuse && exec "$@"`, "sh",
+		filepath.Join(dir, "run.sh"), "--device", "sim0", "--quick")
+	r.cmd.Env, r.cmd.Stdout, r.cmd.Stderr = append(os.Environ(), "TMPDIR="+r.scratch), &r.out, &r.out
+	status, said := r.run(t)
+	if status != 0 {
+		t.Errorf("exit status %d", status)
+	}
+	has(t, said, "| everything through a mount | ", "| not run |")
+}
+
+// wrongByte puts a cp into the path that changes one.
+func wrongByte(t *testing.T, dir string) {
+	t.Helper()
+	bin := t.TempDir()
+	script := "#!/bin/sh\n/bin/cp \"$@\" && printf x | dd of=\"$2\" bs=1 seek=70001 conv=notrunc status=none\n"
+	if err := os.WriteFile(filepath.Join(bin, "cp"), []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	r := newRunner(t, dir, "--device", "sim0", "--quick")
+	r.cmd.Env = append(r.cmd.Env, "PATH="+bin+":"+os.Getenv("PATH"))
+	status, said := r.run(t)
+	if status != exitFailed {
+		t.Errorf("exit status %d", status)
+	}
+	has(t, said, "differs at 70001: is 78, should be", "| **FAILED** |")
+}
+
+// wrongMemory has an owner whose memory has other content than it was told.
+func wrongMemory(t *testing.T, dir string) {
+	t.Helper()
+	tools := t.TempDir()
+	for _, name := range []string{"hmcfs", "gpu", "conformance", "cudaraw", "fileio", "recipes"} {
+		if err := os.Symlink(filepath.Join(dir, name), filepath.Join(tools, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	script := fmt.Sprintf("#!/bin/sh\ncase $1 in\nown) exec %[1]s/truth own $2 $3 $(($4 + 1)) $5 $6 $7;;\nesac\nexec %[1]s/truth \"$@\"\n", dir)
+	if err := os.WriteFile(filepath.Join(tools, "truth"), []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	r := newRunner(t, dir, "--device", "sim0", "--quick")
+	r.cmd.Env = append(r.cmd.Env, "GPU_TOOLS="+tools)
+	status, said := r.run(t)
+	if status != exitFailed {
+		t.Errorf("exit status %d", status)
+	}
+	for line := range strings.Lines(said) {
+		if strings.HasPrefix(line, "| bind: ") && (!strings.Contains(line, "differs at 0: is ") || !strings.Contains(line, "FAILED")) {
+			t.Errorf("passed: %s", line)
+		}
+	}
+	has(t, said, "| bind: ")
+}
+
+// stopped ends a run in the middle of its work. The runner's own check sees
+// to it that nothing is left.
+func stopped(t *testing.T, dir string, stop func(*runner) error, env ...string) {
+	t.Helper()
+	r := newRunner(t, dir, "--device", "sim0", "--quick")
+	r.cmd.Env = append(r.cmd.Env, env...)
+	r.cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true, Pdeathsig: unix.SIGKILL}
+	if err := r.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- r.cmd.Wait() }()
+	kit.Eventually(t, time.Minute, func() bool {
+		found, err := filepath.Glob(r.scratch + "/*/mnt/sim0/*")
+		return err == nil && len(found) > 0
+	})
+	if err := stop(r); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-done:
+		if err == nil {
+			t.Error("a run that was stopped succeeds")
+		}
+	case <-time.After(time.Minute):
+		t.Error("a run that was stopped does not end", r.cmd.Process.Kill(), <-done)
+	}
+}
+
+// process is the one that works for this run and has an argument, 0 being its
+// program.
+func (r *runner) process(t *testing.T, argument string) int {
+	t.Helper()
+	for pid, arguments := range r.processes(t) {
+		if strings.HasSuffix(arguments[0], "/"+argument) || slices.Contains(arguments[1:], argument) {
+			return pid
+		}
+	}
+	t.Fatalf("no %s runs", argument)
+	return 0
+}
+
+// processes are those that have a path in the run's scratch directory as an
+// argument, with all of theirs.
+func (r *runner) processes(t *testing.T) map[int][]string {
+	t.Helper()
+	all, err := filepath.Glob("/proc/[0-9]*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := make(map[int][]string)
+	for _, dir := range all {
+		text, _ := os.ReadFile(filepath.Join(dir, "cmdline")) // one that has ended meanwhile has none
+		pid, err := strconv.Atoi(filepath.Base(dir))
+		if err == nil && strings.Contains(string(text), "\x00"+r.scratch+"/") {
+			found[pid] = strings.Split(string(text), "\x00")
+		}
+	}
+	return found
+}

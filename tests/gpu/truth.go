@@ -1,0 +1,79 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/hmcfs/hmcfs/devices"
+)
+
+// deviceChecks need no mount: whether hmcfs's part for the device does what
+// every device must, and what the machine's driver can do between two
+// processes, by the independent program alone. A check through the mount that
+// fails where the latter passes is hmcfs's.
+func (s *suite) deviceChecks(ctx context.Context) {
+	if s.device.family != "sim" { // it is no hardware, and has this in its own tests
+		s.check(ctx, "conformance of the device, without a mount", s.conformance)
+	}
+	for _, kind := range s.shareKinds() {
+		s.check(ctx, "two processes share memory without hmcfs: "+kind, func(ctx context.Context) (string, error) {
+			return s.shareAlone(ctx, kind)
+		})
+	}
+}
+
+// conformance runs the suite of devices/devicetest on the device.
+func (s *suite) conformance(ctx context.Context) (string, error) {
+	const size = 64 * devices.MiB
+	cmd := s.tool(ctx, "conformance", "-test.v", "-test.timeout=2m")
+	cmd.Env = append(os.Environ(), "HMCFS_CONFORMANCE_SPEC="+s.device.spec+",size="+bytes(size))
+	out, err := cmd.CombinedOutput()
+	var failures []string
+	passed := 0
+	for line := range strings.Lines(string(out)) {
+		switch text := strings.TrimSpace(line); {
+		case strings.HasPrefix(text, "--- PASS: TestConformance/"):
+			passed++
+		case !strings.HasPrefix(text, "---") && !strings.HasPrefix(text, "==="):
+			failures = append(failures, text)
+		}
+	}
+	if err != nil {
+		return "", fmt.Errorf("%w: %s", err, strings.Join(failures, " "))
+	}
+	if passed == 0 {
+		return "", fmt.Errorf("nothing was tested: %s", out)
+	}
+	return fmt.Sprintf("%d parts on %v", passed, devices.Size(size)), nil
+}
+
+// shareKinds are the kinds of handles that the device's family has.
+func (s *suite) shareKinds() []string {
+	if s.device.family == "cuda" {
+		return []string{"ipc", "vmm-fd"}
+	}
+	return nil
+}
+
+// shareAlone has one truth process own memory, and another open it.
+func (s *suite) shareAlone(ctx context.Context, kind string) (_ string, err error) {
+	owner, handle, err := s.own(ctx, kind, s.sizes.check, 3, 8192)
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, owner.end()) }()
+	opener, err := s.open(ctx, handle)
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, opener.end()) }()
+	return s.sizes.check.String() + " in 3 pieces", errors.Join(opener.agree(verify(seedA)), opener.disagree(verify(seedB)),
+		opener.agree(fill(seedB)),
+		owner.agree(verify(seedB)), owner.agree("guards"))
+}
+
+func verify(seed uint64) string { return fmt.Sprint("verify ", seed) }
+func fill(seed uint64) string   { return fmt.Sprint("fill ", seed) }

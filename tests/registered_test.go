@@ -1,0 +1,156 @@
+package tests
+
+import (
+	"errors"
+	"os"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hmcfs/hmcfs/tests/kit"
+	"github.com/hmcfs/hmcfs/tests/mnt"
+	"github.com/hmcfs/hmcfs/transport"
+)
+
+// mountCard mounts a simulated card that registers files of the host tier.
+func mountCard(t *testing.T, spec string) *mnt.M {
+	t.Helper()
+	return mnt.Mount(t, mnt.Options{Devices: []string{"host,size=64MiB", "sim:0,size=64MiB,pinned=true" + spec}})
+}
+
+func cp(t *testing.T, m *mnt.M, from, to string) {
+	t.Helper()
+	if out, err := m.Run("cp", from, to); err != nil {
+		t.Fatalf("cp %s %s: %v\n%s", from, to, err, out)
+	}
+}
+
+func registered(m *mnt.M) transport.RegisteredStats { return m.Stats().Transfers.Registered }
+
+// TestRegisteredFile copies a host file to a card again and again, as the file
+// changes by all the ways that there are.
+func TestRegisteredFile(t *testing.T) {
+	const size = 20 << 20
+	kit.Require(t, "fuse")
+	kit.Check(t)
+	m := mountCard(t, "")
+	file, card := m.Path("host", "file"), m.Path("sim0", "card")
+	create(t, file, 1, size)
+	cp(t, m, file, card)
+	wantContent(t, card, 1, size)
+	first := registered(m)
+	if first.Bytes == 0 || first.Failures != 0 {
+		t.Fatalf("nothing was registered: %+v", first)
+	}
+	cp(t, m, file, card) // nobody had the file open in between
+	again := registered(m)
+	if again.Registered != first.Registered || again.Hits <= first.Hits {
+		t.Errorf("a second copy registered anew: %+v, then %+v", first, again)
+	}
+	if held := m.Status().Memory.Registered; held != first.Bytes {
+		t.Errorf("the status tells %v of %v", held, first.Bytes)
+	}
+
+	f := open(t, file, os.O_RDWR)
+	defer func() { _ = f.Close() }()
+	writeRange(t, f, 2, 0, size) // in place
+	cp(t, m, file, card)
+	wantContent(t, card, 2, size)
+	must(t, f.Truncate(size/2))
+	must(t, f.Truncate(size))
+	writeRange(t, f, 3, 0, size) // on other pages
+	cp(t, m, file, card)
+	wantContent(t, card, 3, size)
+	must(t, fallocate(f, punchHole, 4096, size/2))
+	writeRange(t, f, 4, 0, size)
+	cp(t, m, file, card)
+	wantContent(t, card, 4, size)
+	before := registered(m).Stale
+	removeByMap(t, f, size)
+	writeRange(t, f, 5, 0, size)
+	cp(t, m, file, card)
+	wantContent(t, card, 5, size)
+	if m.Stats().Mount.Passthrough && registered(m).Stale == before {
+		t.Error("pages that were taken behind the daemon's back were taken for registered")
+	}
+
+	// The other way, over what is there and into a fresh file.
+	create(t, card, 6, size)
+	out := open(t, file, os.O_RDWR)
+	defer func() { _ = out.Close() }()
+	in := open(t, card, os.O_RDONLY)
+	defer func() { _ = in.Close() }()
+	for n := 0; n < size; {
+		copied, err := unix.CopyFileRange(int(in.Fd()), nil, int(out.Fd()), nil, size-n, 0)
+		if err != nil || copied == 0 {
+			t.Fatalf("copied %d of %d: %v", n, size, err)
+		}
+		n += copied
+	}
+	wantContent(t, file, 6, size)
+	cp(t, m, card, m.Path("host", "fresh"))
+	wantContent(t, m.Path("host", "fresh"), 6, size)
+
+	must(t, errors.Join(os.Remove(file), os.Remove(m.Path("host", "fresh")), f.Close(), out.Close()))
+	kit.Eventually(t, 10*time.Second, func() bool { return registered(m).Bytes == 0 && m.Device("host").Used == 0 })
+}
+
+// removeByMap makes a hole in a file without a request to the daemon, where
+// the kernel serves the file by itself.
+func removeByMap(t *testing.T, f *os.File, size int) {
+	t.Helper()
+	mem, err := unix.Mmap(int(f.Fd()), 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	must(t, err)
+	must(t, errors.Join(unix.Madvise(mem[1<<20:2<<20], unix.MADV_REMOVE), unix.Munmap(mem)))
+}
+
+// TestShrinkWhileTheCardReads truncates a host file in the middle of its copy
+// to a slow card. The daemon must not touch a page that is gone.
+func TestShrinkWhileTheCardReads(t *testing.T) {
+	const size = 24 << 20
+	kit.Require(t, "fuse")
+	kit.Check(t)
+	m := mountCard(t, ",bandwidth=60MB/s")
+	file, card := m.Path("host", "file"), m.Path("sim0", "card")
+	for range 3 {
+		create(t, file, 1, size)
+		before := registered(m).Registered
+		done := make(chan error, 1)
+		go func() {
+			_, err := m.Run("cp", file, card)
+			done <- err
+		}()
+		kit.Eventually(t, 10*time.Second, func() bool { return registered(m).Registered > before })
+		must(t, os.Truncate(file, 0))
+		// The copy may say that the file became shorter.
+		t.Logf("cp: %v", <-done)
+		create(t, file, 2, size)
+		cp(t, m, file, card)
+		wantContent(t, card, 2, size)
+	}
+	if s := registered(m); s.Failures != 0 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// TestRegisteredIntoAFullTier copies more from the card than the host tier
+// has room for.
+func TestRegisteredIntoAFullTier(t *testing.T) {
+	const size = 40 << 20
+	kit.Require(t, "fuse")
+	kit.Check(t)
+	m := mountCard(t, "")
+	card := m.Path("sim0", "card")
+	create(t, card, 1, size)
+	cp(t, m, card, m.Path("host", "a"))
+	if out, err := m.Run("cp", card, m.Path("host", "b")); err == nil {
+		t.Errorf("80 MiB went into 64 MiB\n%s", out)
+	}
+	wantContent(t, m.Path("host", "a"), 1, size)
+	must(t, os.Remove(m.Path("host", "a")))
+	cp(t, m, card, m.Path("host", "b"))
+	wantContent(t, m.Path("host", "b"), 1, size)
+	must(t, os.Remove(m.Path("host", "b")))
+	kit.Eventually(t, 10*time.Second, func() bool { return registered(m).Bytes == 0 && m.Device("host").Used == 0 })
+}

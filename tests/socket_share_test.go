@@ -1,0 +1,447 @@
+package tests
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/objects/adminapi"
+	"github.com/hmcfs/hmcfs/objects/client"
+	"github.com/hmcfs/hmcfs/objects/share"
+	"github.com/hmcfs/hmcfs/tests/kit"
+	"github.com/hmcfs/hmcfs/tests/mnt"
+)
+
+// oneMemfd is the text of a memfd that is the first descriptor of those that
+// go along.
+func oneMemfd(family string, pid, size int) share.Memory {
+	first := 0
+	return share.Memory{
+		Family: devices.Family(family), PID: pid, Size: devices.Size(size),
+		Pieces: []share.Piece{{Kind: devices.HandleMemfd, FD: &first, Size: devices.Size(size)}},
+	}
+}
+
+// The slice of a client is the file, in both directions and without a copy.
+func TestClientMapsAFile(t *testing.T) {
+	onBoth(t, func(t *testing.T, p place) {
+		const n = 3<<20 + 4097
+		f := p.path("f")
+		create(t, f, 1, n)
+		m, err := client.Map(t.Context(), f)
+		must(t, err)
+		if len(m.Bytes) != n || kit.DiffAt(m.Bytes, 1, 0) >= 0 {
+			t.Errorf("%d bytes, which differ at %d", len(m.Bytes), kit.DiffAt(m.Bytes, 1, 0))
+		}
+		kit.FillAt(m.Bytes, 2, 0)
+		wantContent(t, f, 2, n)
+		h := open(t, f, os.O_RDWR)
+		_, err = h.WriteAt(kit.Bytes(3, 5, n-9), 5)
+		must(t, err)
+		if i := kit.DiffAt(m.Bytes[5:n-4], 3, 5); i >= 0 {
+			t.Errorf("byte %d is not what was written to the file", i)
+		}
+		must(t, h.Close())
+		wantErrno(t, unix.Truncate(f, n-1), unix.EBUSY)
+		must(t, m.Close())
+		eventuallyCut(t, f)
+	})
+}
+
+// eventuallyCut cuts a file whose last export has just ended.
+func eventuallyCut(t *testing.T, f string) {
+	t.Helper()
+	kit.Eventually(t, mntPatience, func() error { return unix.Truncate(f, 1) })
+}
+
+// Each of those for whom a file is exported ends by himself, in any order; who
+// ends all of them takes nothing from who has it mapped.
+func TestKindsOfExportsEndAlone(t *testing.T) {
+	kit.Check(t)
+	m := mnt.Mount(t, mnt.Options{})
+	f := m.Path("sim0", "f")
+	create(t, f, 1, 1<<20)
+	o := newMemOwner(t, 0, 1, 4096)
+	mapped, err := client.Map(t.Context(), f)
+	must(t, err)
+	_, err = m.Run("export", "--pid", fmt.Sprint(o.pid()), f)
+	must(t, err)
+	must(t, mapped.Close())
+	_, err = m.Run("export", f, "--", "true") // one that has come and gone since
+	must(t, err)
+	wantErrno(t, unix.Truncate(f, 1), unix.EBUSY)
+	o.kill()
+	eventuallyCut(t, f)
+
+	create(t, f, 2, 1<<20)
+	mapped, err = client.Map(t.Context(), f)
+	must(t, err)
+	_, err = m.Run("export", "--end", f)
+	must(t, err)
+	must(t, unix.Truncate(f, 1))
+	create(t, f, 3, 1<<20)
+	again, err := client.Map(t.Context(), f)
+	must(t, err)
+	must(t, mapped.Close()) // which ends nothing of the other
+	for range 20 {
+		wantErrno(t, unix.Truncate(f, 1), unix.EBUSY)
+	}
+	if i := kit.DiffAt(again.Bytes, 3, 0); i >= 0 {
+		t.Errorf("byte %d is wrong", i)
+	}
+	must(t, again.Close())
+	eventuallyCut(t, f)
+}
+
+// What is exported is in nobody's way who unmounts, and who has it mapped
+// keeps it.
+func TestUnmountUnderAnExport(t *testing.T) {
+	onBoth(t, func(t *testing.T, p place) {
+		m := mnt.Mount(t, mnt.Options{})
+		f := m.Path(p.name, "f")
+		create(t, f, 1, 1<<20)
+		mapped, err := client.Map(t.Context(), f)
+		must(t, err)
+		m.Umount()
+		if i := kit.DiffAt(mapped.Bytes, 1, 0); i >= 0 {
+			t.Errorf("byte %d has changed by the unmount", i)
+		}
+		kit.FillAt(mapped.Bytes, 2, 0)
+		must(t, mapped.Close())
+	})
+}
+
+// An export lasts until the last of those who have it closes it.
+func TestClientsShareOneExport(t *testing.T) {
+	onBoth(t, func(t *testing.T, p place) {
+		f := p.path("f")
+		create(t, f, 1, 1<<20)
+		a, err := client.Map(t.Context(), f)
+		must(t, err)
+		b, err := client.Map(t.Context(), f)
+		must(t, err)
+		a.Bytes[77]++
+		if b.Bytes[77] != a.Bytes[77] || b.Bytes[78] != a.Bytes[78] {
+			t.Error("the two have other memory")
+		}
+		must(t, a.Close())
+		// The daemon may still be about to see that: it stays refused.
+		for range 20 {
+			wantErrno(t, unix.Truncate(f, 1), unix.EBUSY)
+		}
+		must(t, b.Close())
+		eventuallyCut(t, f)
+	})
+}
+
+// What this process has becomes a file, until the process ends.
+func TestClientBindsItsMemory(t *testing.T) {
+	onBoth(t, func(t *testing.T, p place) {
+		const n = 1 << 20
+		o := newMemOwner(t, 0, 1, n)
+		f := p.path("f")
+		must(t, os.WriteFile(f, nil, 0o600))
+		m := oneMemfd(familyOf(p.name), o.pid(), n)
+		m.Dtype, m.Shape = "float32", "512,512"
+		bound, err := client.Bind(t.Context(), f, m, o.file)
+		must(t, err)
+		if bound.State != "bound" || bound.Size != n || string(bound.Device) != p.name {
+			t.Errorf("%+v", bound)
+		}
+		wantXattr(t, f, "user.hmc.shape", "512,512")
+		// The size is the new one at once, also where the kernel knew another.
+		wantContent(t, f, 1, n)
+		kit.FillAt(o.bytes, 2, 0)
+		wantContent(t, f, 2, n)
+		if _, err := client.Bind(t.Context(), f, m, o.file); !client.IsBusy(err) {
+			t.Errorf("bound twice: %v", err)
+		}
+		o.kill()
+		kit.Eventually(t, mntPatience, func() error {
+			if _, rerr := os.ReadFile(f); !errors.Is(rerr, unix.EIO) {
+				return fmt.Errorf("the owner has ended, and reading gives %w", rerr)
+			}
+			return nil
+		})
+	})
+}
+
+// Other users are told by the kernel, and get what the file's mode gives them.
+func TestOthersShareOverTheSocket(t *testing.T) {
+	kit.Check(t)
+	m := mnt.Mount(t, mnt.Options{AllowOther: true})
+	dir := m.Path("sim0")
+	for name, mode := range map[string]os.FileMode{"closed": 0o600, "readable": 0o644, "shared": 0o666, "team": 0o660} {
+		create(t, filepath.Join(dir, name), 1, 8192)
+		must(t, os.Chmod(filepath.Join(dir, name), mode))
+	}
+	const team = 61000
+	must(t, os.Chown(filepath.Join(dir, "team"), 0, team))
+	must(t, os.Mkdir(filepath.Join(dir, "private"), 0o700))
+	create(t, filepath.Join(dir, "private", "f"), 1, 100)
+	must(t, os.Chmod(filepath.Join(dir, "private", "f"), 0o666))
+	try := func(u mnt.User, name string) (err error) {
+		mnt.AsUser(t, u, func() {
+			var mapped *client.Mapping
+			if mapped, err = client.Map(t.Context(), filepath.Join(dir, name)); err != nil {
+				return
+			}
+			if i := kit.DiffAt(mapped.Bytes, 1, 0); i >= 0 {
+				t.Errorf("%s: byte %d is wrong", name, i)
+			}
+			err = mapped.Close()
+		})
+		return err
+	}
+	for _, name := range []string{"closed", "readable", "team"} {
+		if err := try(userAlice(), name); !client.IsForbidden(err) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := try(userAlice(), "private/f"); !errors.Is(err, os.ErrPermission) {
+		t.Errorf("behind a closed directory: %v", err)
+	}
+	must(t, try(userAlice(), "shared"))
+	must(t, try(mnt.User{UID: alice, GID: alice, Groups: []int{team}}, "team"))
+
+	// The file of another directory entry can't be named without a descriptor.
+	mnt.AsUser(t, userAlice(), func() {
+		answer, err := askRaw(filepath.Join(m.RuntimeDir, "admin.sock"), "POST", adminapi.PathExport)
+		if err != nil || !strings.HasPrefix(answer, "HTTP/1.1 403 ") {
+			t.Errorf("by name: %v\n%s", err, answer)
+		}
+	})
+}
+
+// Memory is bound by whoever has its descriptor, into a file that is his.
+func TestOthersBindOverTheSocket(t *testing.T) {
+	kit.Check(t)
+	m := mnt.Mount(t, mnt.Options{AllowOther: true})
+	mine, roots := m.Path("sim0", "mine"), m.Path("sim0", "roots")
+	must(t, os.WriteFile(roots, nil, 0o644))
+	o := newMemOwner(t, alice, 1, 4096)
+	mnt.AsUser(t, userAlice(), func() {
+		if err := os.WriteFile(mine, nil, 0o600); err != nil {
+			t.Error(err)
+		}
+		if _, err := client.Bind(t.Context(), roots, oneMemfd("sim", o.pid(), 4096), o.file); !client.IsForbidden(err) {
+			t.Errorf("into a file of root's: %v", err)
+		}
+		if _, err := client.Bind(t.Context(), mine, oneMemfd("sim", 1, 4096), o.file); !client.IsForbidden(err) {
+			t.Errorf("as memory of process 1: %v", err)
+		}
+		if _, err := client.Bind(t.Context(), mine, oneMemfd("sim", o.pid(), 4096), o.file); err != nil {
+			t.Error(err)
+		}
+	})
+	wantContent(t, mine, 1, 4096)
+}
+
+// A mount that lets nobody in keeps its socket to itself.
+func TestSocketIsPrivateWithoutAllowOther(t *testing.T) {
+	kit.Check(t)
+	m := mnt.Mount(t, mnt.Options{})
+	mnt.AsUser(t, userAlice(), func() {
+		if _, err := askRaw(filepath.Join(m.RuntimeDir, "admin.sock"), "POST", adminapi.PathExport); !os.IsPermission(err) {
+			t.Errorf("another user reaches the socket: %v", err)
+		}
+	})
+}
+
+// TestCommandHoldsAnExport runs a command with the memory, and kills what
+// holds it.
+func TestCommandHoldsAnExport(t *testing.T) {
+	kit.Check(t)
+	m := mnt.Mount(t, mnt.Options{})
+	f := m.Path("sim0", "f")
+	create(t, f, 1, 1<<20)
+	out, err := m.Run("export", f, "--", "sh", "-c", `cat /proc/self/fd/3 | cmp - "$0" && printf %s "$HMCFS_EXPORT"`, f)
+	must(t, err)
+	var memory share.Memory
+	must(t, json.Unmarshal([]byte(out), &memory))
+	if memory.Size != 1<<20 || *memory.Pieces[0].FD != 3 || memory.Pieces[0].Path != "" {
+		t.Errorf("the command is told %s", out)
+	}
+	eventuallyCut(t, f)
+	for signal, code := range map[syscall.Signal]int{syscall.SIGKILL: -1, syscall.SIGTERM: 143, syscall.SIGINT: 130} {
+		create(t, f, 2, 1<<20)
+		if got := signalCommand(t, f, signal); got != code {
+			t.Errorf("after %v the exit code is %d, want %d", signal, got, code)
+		}
+		eventuallyCut(t, f)
+	}
+}
+
+// signalCommand sends a signal to hmcfs while its command has a file's memory,
+// and returns its exit code.
+func signalCommand(t *testing.T, f string, signal syscall.Signal) int {
+	t.Helper()
+	cmd := exec.Command("/proc/self/exe", "export", f, "--", "cat")
+	cmd.Args[0] = "hmcfs"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	stdin, err := cmd.StdinPipe()
+	must(t, err)
+	stdout, err := cmd.StdoutPipe()
+	must(t, err)
+	must(t, cmd.Start())
+	_, err = stdin.Write([]byte("x"))
+	must(t, err)
+	_, err = io.ReadFull(stdout, make([]byte, 1)) // the command runs
+	must(t, err)
+	wantErrno(t, unix.Truncate(f, 1), unix.EBUSY)
+	must(t, cmd.Process.Signal(signal))
+	if signal == syscall.SIGKILL {
+		must(t, stdin.Close()) // nobody is left to tell the command
+	}
+	_, err = io.Copy(io.Discard, stdout) // its end is the command's
+	must(t, err)
+	_ = cmd.Wait() // the code tells
+	return cmd.ProcessState.ExitCode()
+}
+
+// An export for a process ends with it.
+func TestExportEndsWithItsHolder(t *testing.T) {
+	kit.Check(t)
+	m := mnt.Mount(t, mnt.Options{})
+	f := m.Path("sim0", "f")
+	create(t, f, 1, 1<<20)
+	o := newMemOwner(t, 0, 1, 4096)
+	out, err := m.Run("export", "--json", "--pid", fmt.Sprint(o.pid()), f)
+	must(t, err)
+	var memory share.Memory
+	must(t, json.Unmarshal([]byte(out), &memory))
+	if memory.PID != m.PID() {
+		t.Errorf("the memory is said to be process %d's", memory.PID)
+	}
+	data, err := os.ReadFile(memory.Pieces[0].Path)
+	must(t, err)
+	if i := kit.DiffAt(data[:1<<20], 1, 0); i >= 0 {
+		t.Errorf("%s: byte %d is wrong", memory.Pieces[0].Path, i)
+	}
+	wantErrno(t, unix.Truncate(f, 1), unix.EBUSY)
+	o.kill()
+	eventuallyCut(t, f)
+}
+
+// upgraded is a connection on which the daemon waits for a frame.
+func upgraded(t *testing.T, m *mnt.M, path string) *net.UnixConn {
+	t.Helper()
+	c, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: filepath.Join(m.RuntimeDir, "admin.sock"), Net: "unix"})
+	must(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	must(t, c.SetDeadline(time.Now().Add(mntPatience)))
+	fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: %s\r\nContent-Length: 0\r\n\r\n",
+		path, adminapi.DescriptorProtocol)
+	var head []byte
+	for one := make([]byte, 1); !bytes.HasSuffix(head, []byte("\r\n\r\n")); head = append(head, one...) {
+		if _, err := c.Read(one); err != nil {
+			t.Fatalf("after %q: %v", head, err)
+		}
+	}
+	return c
+}
+
+// daemonFiles counts the daemon's descriptors.
+func daemonFiles(t *testing.T, m *mnt.M) int {
+	t.Helper()
+	entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", m.PID()))
+	must(t, err)
+	return len(entries)
+}
+
+// Clients that go away in the middle, send garbage or say nothing leave no
+// descriptor in the daemon, and are in nobody's way.
+func TestBadClientsLeaveNothing(t *testing.T) {
+	kit.Check(t)
+	m := mnt.Mount(t, mnt.Options{})
+	f := m.Path("sim0", "f")
+	create(t, f, 1, 1<<20)
+	warm, err := client.Map(t.Context(), f)
+	must(t, err)
+	must(t, warm.Close())
+	eventuallyCut(t, f)
+	create(t, f, 1, 1<<20)
+	before := daemonFiles(t, m)
+	silent := upgraded(t, m, adminapi.PathBind)
+	memory := memfd(t, 4096)
+	defer func() { must(t, memory.Close()) }()
+	at, err := os.OpenFile(f, unix.O_PATH, 0)
+	must(t, err)
+	defer func() { must(t, at.Close()) }()
+	rights := unix.UnixRights(int(at.Fd()), int(memory.Fd()))
+	for i, text := range []string{
+		"\x00", "\x00\x00\x00\x08{}", // and gone
+		"\xff\xff\xff\xff", "\x00\x00\x00\x02[]", "\x00\x00\x00\x04\x00\x00\x00\x00",
+		"\x00\x00\x00\x02{}", "\x00\x00\x00\x02{}and more",
+	} {
+		for _, path := range []string{adminapi.PathBind, adminapi.PathExport} {
+			c := upgraded(t, m, path)
+			_, _, err := c.WriteMsgUnix([]byte(text), rights, nil)
+			must(t, err)
+			if i >= 2 {
+				answer, err := io.ReadAll(c)
+				if err == nil && !strings.Contains(string(answer), `"failure":`) {
+					t.Errorf("%q to %s was answered %q", text, path, answer)
+				}
+			}
+			must(t, c.Close())
+		}
+	}
+	// A descriptor of another file system is no proof of anything.
+	if _, err := m.Client().Export(t.Context(), memory, ""); err == nil || !strings.Contains(err.Error(), "first descriptor") {
+		t.Errorf("a memfd in place of the file: %v", err)
+	}
+	must(t, silent.Close())
+	kit.Eventually(t, mntPatience, func() error {
+		if now := daemonFiles(t, m); now > before {
+			return fmt.Errorf("the daemon has %d descriptors, %d before", now, before)
+		}
+		return nil
+	})
+	must(t, unix.Truncate(f, 1)) // nothing of it is exported
+}
+
+// By plain HTTP, as curl speaks it, root binds and exports what he names.
+func TestPlainHTTPShares(t *testing.T) {
+	kit.Check(t)
+	kit.Require(t, "tool:curl")
+	m := mnt.Mount(t, mnt.Options{})
+	f, g := m.Path("sim0", "f"), m.Path("sim0", "g")
+	create(t, f, 1, 8192)
+	ask := func(path, body string) string {
+		return run(t, "curl", "-sS", "--unix-socket", filepath.Join(m.RuntimeDir, "admin.sock"), "http://hmcfs"+path, "-d", body)
+	}
+	var memory share.Memory
+	must(t, json.Unmarshal([]byte(ask(adminapi.PathExport, `{"path":"sim0/f"}`)), &memory))
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/fd/%d", memory.PID, *memory.Pieces[0].FD))
+	must(t, err)
+	if i := kit.DiffAt(data[:8192], 1, 0); i >= 0 {
+		t.Errorf("byte %d is wrong", i)
+	}
+	wantErrno(t, unix.Truncate(f, 1), unix.EBUSY)
+	if answer := ask(adminapi.PathExport, fmt.Sprintf(`{"path":%q,"end":true}`, f)); !strings.Contains(answer, `"ended":true`) {
+		t.Error(answer)
+	}
+	must(t, unix.Truncate(f, 1))
+	o := newMemOwner(t, 0, 2, 4096)
+	must(t, os.WriteFile(g, nil, 0o600))
+	answer := ask(adminapi.PathBind, fmt.Sprintf(
+		`{"ino":%d,"memory":{"family":"sim","pid":%d,"size":4096,"pieces":[%s]}}`, lstat(t, g).Ino, o.pid(), o.piece(0, 4096)))
+	if !strings.Contains(answer, `"state":"bound"`) || !strings.Contains(answer, `"path":"sim0/g"`) {
+		t.Error(answer)
+	}
+	wantContent(t, g, 2, 4096)
+}

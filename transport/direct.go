@@ -1,0 +1,182 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hmcfs/hmcfs/devices"
+)
+
+// directWorkers is how many pieces of one direct copy are under way: while one
+// is copied by the device, the next ones are started, checked or registered.
+const directWorkers = 4
+
+// Registrable says that devices may reach the file's own pages, and keep them
+// registered between copies. Whoever says so takes pages from the file, by
+// truncation or by a hole, only under Engine.Withdraw.
+func (s Span) Registrable() Span {
+	s.registrable = s.file != nil
+	return s
+}
+
+// direct is one copy between a file's own pages and a device.
+type direct struct {
+	e        *Engine
+	dst, src Span
+	want     want
+	// size is the file's at the start.
+	size uint64
+	// next counts the pieces that were begun.
+	next   atomic.Uint64
+	cancel context.CancelFunc
+	first  sync.Once
+	err    error
+	// wrote says that the device wrote pages of the file.
+	wrote atomic.Bool
+}
+
+// ownPages copies between a file and a device that can't be mapped: by the
+// file's own pages where they may be registered and it is worth it, else
+// through slots.
+func (e *Engine) ownPages(ctx context.Context, dst, src Span) error {
+	file, dev := src, dst
+	if dst.kind() == kindFile {
+		file, dev = dst, src
+	}
+	device := dev.dev.Mem.Device()
+	_, pins := device.(devices.Pinner)
+	if e.regions == nil || !file.registrable || !pins || file.n < e.opts.RegisterFrom {
+		return e.staged(ctx, dst, src)
+	}
+	st, err := statOf(file.file)
+	if err != nil {
+		return err
+	}
+	d := &direct{e: e, dst: dst, src: src, size: uint64(st.Size), want: want{
+		device: device, file: file.file, id: FileIDOf(st),
+		off: uint64(file.off), n: file.n, into: dst.kind() == kindFile,
+	}}
+	err = d.run(ctx)
+	if d.wrote.Load() {
+		err = errors.Join(err, written(file.file))
+	}
+	return err
+}
+
+// run moves all pieces, side by side, and stops at the first error.
+func (d *direct) run(ctx context.Context) error {
+	ctx, d.cancel = context.WithCancel(ctx)
+	defer d.cancel()
+	base := d.want.off / uint64(regionSize)
+	pieces := (d.want.end()-1)/uint64(regionSize) - base + 1
+	var workers sync.WaitGroup
+	for range min(pieces, directWorkers) - 1 {
+		workers.Go(func() { d.work(ctx, base, pieces) })
+	}
+	d.work(ctx, base, pieces)
+	workers.Wait()
+	return d.err
+}
+
+// work moves piece after piece. The boundaries are multiples of a region's
+// size in the file.
+func (d *direct) work(ctx context.Context, base, pieces uint64) {
+	for {
+		i := d.next.Add(1) - 1
+		if i >= pieces {
+			return
+		}
+		from := max(d.want.off, (base+i)*uint64(regionSize))
+		to := min(d.want.end(), (base+i+1)*uint64(regionSize))
+		if err := d.piece(ctx, from, to); err != nil {
+			d.first.Do(func() { d.err = err })
+			d.cancel()
+			return
+		}
+	}
+}
+
+// piece moves [from, to) of the file.
+func (d *direct) piece(ctx context.Context, from, to uint64) error {
+	if d.want.into && to > d.size {
+		// The device's bytes do not make the file longer. Without room for it
+		// the slots fill what there is, and tell the error.
+		if allocate(d.want.file, from, devices.Size(to-from)) != nil {
+			return d.throughSlots(ctx, from, devices.Size(to-from))
+		}
+	}
+	for from < to {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		w := d.want
+		w.off, w.n = from, devices.Size(to-from)
+		g, n := d.e.regions.lease(ctx, w)
+		moved, err := false, error(nil)
+		if g != nil {
+			moved, err = d.byDevice(ctx, g, from, n)
+			d.e.regions.leave(g)
+		}
+		if !moved && err == nil {
+			err = d.throughSlots(ctx, from, n)
+		}
+		if err != nil {
+			return err
+		}
+		from += uint64(n)
+	}
+	return nil
+}
+
+// byDevice has the device copy n bytes. moved is false without an error where
+// somebody needed the pages back.
+func (d *direct) byDevice(ctx context.Context, g *region, off uint64, n devices.Size) (moved bool, err error) {
+	part, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stop := context.AfterFunc(g.revoked, cancel) //nolint:contextcheck // the region's end is another's doing
+	defer stop()
+	at := devices.Size(off - d.want.off)
+	if d.want.into {
+		d.wrote.Store(true)
+		err = copyOut(part, g.bytes(off, n), d.src.sub(at, n))
+	} else {
+		err = copyIn(part, d.dst.sub(at, n), g.bytes(off, n))
+	}
+	if err != nil && g.revoked.Err() != nil && ctx.Err() == nil {
+		return false, nil
+	}
+	if err == nil {
+		d.e.regions.counts.bytes.Add(uint64(n))
+	}
+	return err == nil, err
+}
+
+func (d *direct) throughSlots(ctx context.Context, off uint64, n devices.Size) error {
+	at := devices.Size(off - d.want.off)
+	return d.e.staged(ctx, d.dst.sub(at, n), d.src.sub(at, n))
+}
+
+// written sets the file's times as a write does: what a device puts into the
+// pages, the kernel does not see.
+func written(f *os.File) error {
+	conn, err := f.SyscallConn()
+	if err != nil {
+		return err
+	}
+	now := []unix.Timespec{{Nsec: unix.UTIME_OMIT}, {Nsec: unix.UTIME_NOW}}
+	var timeErr error
+	err = conn.Control(func(fd uintptr) {
+		// The wrapper wants a path; a descriptor has one.
+		timeErr = unix.UtimesNanoAt(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", fd), now, 0)
+	})
+	if err = errors.Join(err, timeErr); err != nil {
+		return fmt.Errorf("set the times of a file that a device wrote: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,201 @@
+package transport
+
+import (
+	"container/list"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hmcfs/hmcfs/devices"
+)
+
+// region is a range of a file whose pages are registered for one device: it
+// copies from and to them by itself.
+//
+//	registering ──> ready ──> dropped ──> gone
+//	     └── failed ──────────────┘
+//
+// It is dropped once, which takes it out of the table, and gone once, when
+// its last user has left and the device has given the pages back.
+type region struct {
+	file   *pinnedFile
+	device devices.Device
+	epoch  devices.Epoch
+	// off and size are whole pages of the file.
+	off  uint64
+	size devices.Size
+
+	// ready is closed when registering has ended. mem and unpin are set
+	// before, and mem stays nil where it failed.
+	ready chan struct{}
+	mem   []byte
+	unpin func()
+	// revoked ends when somebody needs the pages back now.
+	revoked context.Context //nolint:containedctx // it is the region's own state
+	revoke  context.CancelFunc
+	// gone is closed when no page is registered or mapped any more.
+	gone chan struct{}
+
+	// users, dropped, uncounted and idle are protected by regions.mu.
+	users     int
+	dropped   bool
+	uncounted bool
+	idle      *list.Element
+}
+
+func newRegion(f *pinnedFile, d devices.Device, off uint64, size devices.Size) *region {
+	g := &region{
+		file: f, device: d, epoch: d.Epoch(), off: off, size: size,
+		ready: make(chan struct{}), gone: make(chan struct{}), users: 1,
+	}
+	g.revoked, g.revoke = context.WithCancel(context.Background())
+	return g
+}
+
+func (g *region) end() uint64 { return g.off + uint64(g.size) }
+
+// overlaps says whether the region holds a byte of [off, end).
+func (g *region) overlaps(off, end uint64) bool { return g.off < end && off < g.end() }
+
+// register maps the pages and has the device lock them. They must all be
+// there before they are mapped in: a page that is missing would be a SIGBUS
+// for whoever touches it with the tier full.
+//
+// The pages are mapped in by the kernel, not by a touch, so one that vanishes
+// meanwhile is an error here; and for reading, since a fault for writing would
+// change the file's times. The mapping is writable all the same.
+func (g *region) register(w want) (err error) {
+	pinner, ok := g.device.(devices.Pinner)
+	if !ok {
+		return devices.ErrUnsupported
+	}
+	if w.into {
+		if err = allocate(w.file, w.off, w.n); err != nil {
+			return err
+		}
+	}
+	mem, err := mapFile(w.file, g.off, g.size)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, unix.Munmap(mem))
+		}
+	}()
+	if !w.into {
+		if err = noHoles(mem); err != nil {
+			return err
+		}
+	}
+	if err = unix.Madvise(mem, unix.MADV_POPULATE_READ); err != nil {
+		return fmt.Errorf("map in %v of a file: %w", g.size, err)
+	}
+	unpin, err := pinner.PinHost(mem)
+	if err != nil {
+		return err
+	}
+	g.mem, g.unpin = mem, unpin
+	return nil
+}
+
+func mapFile(f *os.File, off uint64, n devices.Size) (mem []byte, err error) {
+	conn, err := f.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	var mapErr error
+	err = conn.Control(func(fd uintptr) {
+		mem, mapErr = unix.Mmap(int(fd), int64(off), int(n), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	})
+	if err = errors.Join(err, mapErr); err != nil {
+		return nil, fmt.Errorf("map %v of a file: %w", n, err)
+	}
+	return mem, nil
+}
+
+// unregister gives the pages back. Nobody uses the region any more.
+func (g *region) unregister() error {
+	g.revoke()
+	if g.mem == nil {
+		return nil
+	}
+	g.unpin()
+	if err := unix.Munmap(g.mem); err != nil {
+		return fmt.Errorf("unmap %v of a file: %w", g.size, err)
+	}
+	return nil
+}
+
+// bytes are the n bytes of the file from off, for a device only: Go must not
+// touch them.
+func (g *region) bytes(off uint64, n devices.Size) []byte {
+	from := off - g.off
+	return g.mem[from : from+uint64(n) : from+uint64(n)]
+}
+
+// holds says whether the registered pages of a range are the file's still.
+// When the kernel takes a page from a file it takes it out of every map, and
+// nobody touches this one, so a page that is mapped is the one registered.
+//
+// This finds what happens behind the daemon's back: a program that has the
+// file mapped through the kernel may punch a hole by madvise(MADV_REMOVE).
+func (g *region) holds(pages *pagemap, off uint64, n devices.Size) bool {
+	page := uint64(os.Getpagesize())
+	from, to := (off-g.off)/page*page, (off-g.off+uint64(n)+page-1)/page*page
+	return pages.mapped(address(g.mem)+uintptr(from), address(g.mem)+uintptr(to))
+}
+
+// want is a stretch of a file that a device shall copy from or to by itself.
+type want struct {
+	device devices.Device
+	file   *os.File
+	id     FileID
+	off    uint64
+	n      devices.Size
+	// into says that the device writes the file.
+	into bool
+}
+
+func (w want) end() uint64 { return w.off + uint64(w.n) }
+
+// errHole says that a file has no pages where some are wanted.
+var errHole = errors.New("the file has a hole there")
+
+// noHoles looks for pages that the file does not have. SEEK_HOLE would walk to
+// the next hole, which is the end of most files, for each region.
+func noHoles(mem []byte) error {
+	pages := make([]byte, (len(mem)+os.Getpagesize()-1)/os.Getpagesize())
+	if err := resident(mem, pages); err != nil {
+		return fmt.Errorf("look for holes in %d bytes of a file: %w", len(mem), err)
+	}
+	for _, state := range pages {
+		if state&1 == 0 {
+			return errHole
+		}
+	}
+	return nil
+}
+
+// allocate gives a file its pages for a range, and makes it as long.
+func allocate(f *os.File, off uint64, n devices.Size) error {
+	conn, err := f.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var innerErr error
+	err = conn.Control(func(fd uintptr) {
+		for {
+			// A signal, as the runtime sends itself, undoes what was done.
+			innerErr = unix.Fallocate(int(fd), 0, int64(off), int64(n))
+			if !errors.Is(innerErr, syscall.EINTR) {
+				return
+			}
+		}
+	})
+	return errors.Join(err, innerErr)
+}

@@ -1,0 +1,134 @@
+package transport
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hmcfs/hmcfs/devices"
+)
+
+// Withdraw takes a range of a file back from all devices, and keeps its pages,
+// and those of the whole file, from being registered until release: copies
+// with the file go through slots meanwhile. Whoever takes pages from a file
+// whose spans are Registrable does it in between.
+//
+// A copy that uses the range is cut short and goes on through slots; Withdraw
+// waits until it has left the pages. The error is the context's, when it ends
+// first, or the kernel's; release is not to be called then.
+func (e *Engine) Withdraw(ctx context.Context, f *os.File, off uint64, n devices.Size) (release func(), err error) {
+	if e.regions == nil {
+		return func() {}, nil
+	}
+	st, err := statOf(f)
+	if err != nil {
+		return nil, fmt.Errorf("withdraw a file from the devices: %w", err)
+	}
+	return e.regions.hold(ctx, FileIDOf(st), off, off+min(uint64(n), ^uint64(0)-off))
+}
+
+// Share takes a file back from all devices for good, before it is given to
+// somebody who may take pages from it without a word: who has a descriptor
+// keeps it for as long as he likes. Errors are those of Withdraw.
+func (e *Engine) Share(ctx context.Context, f *os.File) error {
+	release, err := e.Withdraw(ctx, f, 0, ^devices.Size(0))
+	if err != nil || e.regions == nil {
+		return err
+	}
+	defer release()
+	st, err := statOf(f)
+	if err != nil {
+		return fmt.Errorf("share a file: %w", err)
+	}
+	e.regions.share(FileIDOf(st))
+	return nil
+}
+
+func (r *regions) share(id FileID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.fileLocked(id).shared = true
+}
+
+// Forget gives up every registered page of a file that is about to go. A copy
+// that still uses some has them until it ends.
+func (e *Engine) Forget(id FileID) {
+	if e.regions != nil {
+		e.regions.forgetFile(id)
+	}
+}
+
+// ForgetDevice gives up everything that is registered for a device, which is
+// about to be closed.
+func (e *Engine) ForgetDevice(d devices.Device) {
+	if e.regions != nil {
+		e.regions.forget(func(g *region) bool { return g.device == d })
+	}
+}
+
+func (r *regions) hold(ctx context.Context, id FileID, off, end uint64) (release func(), err error) {
+	r.mu.Lock()
+	f := r.fileLocked(id)
+	f.held++
+	unused := r.dropOfLocked(f, func(g *region) bool { return g.overlaps(off, end) })
+	var others []*region
+	for g := range f.leaving {
+		if g.overlaps(off, end) {
+			g.revoke()
+			others = append(others, g)
+		}
+	}
+	r.mu.Unlock()
+	for _, g := range unused {
+		r.end(g)
+	}
+	for _, g := range others {
+		select {
+		case <-g.gone:
+		case <-ctx.Done():
+			r.release(f)
+			return nil, fmt.Errorf("wait for the devices that use a file: %w", ctx.Err())
+		}
+	}
+	return func() { r.release(f) }, nil
+}
+
+// release undoes one hold.
+func (r *regions) release(f *pinnedFile) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	f.held--
+	r.sweepLocked(f)
+}
+
+func (r *regions) forgetFile(id FileID) {
+	r.mu.Lock()
+	f := r.files[id]
+	if f == nil {
+		r.mu.Unlock()
+		return
+	}
+	unused := r.dropOfLocked(f, func(*region) bool { return true })
+	clear(f.refused)
+	f.shared = false
+	r.sweepLocked(f)
+	r.mu.Unlock()
+	for _, g := range unused {
+		r.end(g)
+	}
+}
+
+// statOf asks the kernel about an open file.
+func statOf(f *os.File) (st unix.Stat_t, err error) {
+	conn, err := f.SyscallConn()
+	if err != nil {
+		return st, err
+	}
+	var statErr error
+	if err = conn.Control(func(fd uintptr) { statErr = unix.Fstat(int(fd), &st) }); err == nil {
+		err = statErr
+	}
+	return st, err
+}
