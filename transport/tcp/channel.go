@@ -104,12 +104,13 @@ func New(c *control.Conn, o Options) (*Channel, error) {
 	ch.life, ch.cancel = context.WithCancel(context.Background())
 	ch.stager.init(ch)
 	ch.lander.init(ch)
-	ch.running.Go(ch.write)
-	ch.running.Go(ch.read)
-	// It is armed under the lock: it may look before this line has ended.
+	// It is armed under the lock: it may look before this line has ended. And
+	// it is armed first, because whoever ends the channel stops it.
 	ch.mu.Lock()
 	ch.watch = time.AfterFunc(o.Timeout/looks, ch.look)
 	ch.mu.Unlock()
+	ch.running.Go(ch.write)
+	ch.running.Go(ch.read)
 	go ch.bury()
 	return ch, nil
 }

@@ -20,9 +20,6 @@ func (q *queue[T]) push(v T) {
 	q.items = append(q.items, v)
 }
 
-// peek is the first of a queue that is not empty.
-func (q *queue[T]) peek() T { return q.items[q.head] }
-
 // pop takes the first of a queue that is not empty.
 func (q *queue[T]) pop() T {
 	var none T

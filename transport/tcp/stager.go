@@ -76,10 +76,13 @@ func (s *stager) step() bool {
 		return true
 	}
 	for !s.jobs.empty() && len(c.free) > 0 {
-		f, ok := s.jobs.peek().next(devices.Size(c.conn.Chunk))
+		j := s.jobs.pop()
+		f, ok := j.next(devices.Size(c.conn.Chunk))
 		if !ok {
-			s.jobs.pop()
 			continue
+		}
+		if j.more() {
+			s.jobs.push(j)
 		}
 		id := c.takePlaceLocked(f)
 		c.mu.Unlock()

@@ -223,6 +223,46 @@ func TestEndOfAChannel(t *testing.T) {
 	}
 }
 
+// A small transfer does not wait for all of a large one that was there first.
+func TestTransfersTakeTurns(t *testing.T) {
+	kit.Check(t)
+	a, b := sides(t, "unix", Options{InFlight: 2})
+	const size = 64 << 20
+	local, remote := a.host(t, size), b.host(t, size)
+	d := b.grant(t, remote, both)
+	var large, small Transfer
+	last, first := newWaiter(), newWaiter()
+	for _, one := range []struct {
+		t *Transfer
+		w waiter
+		n devices.Size
+	}{{&large, last, size}, {&small, first, testChunk}} {
+		if err := one.t.Start(Plan{Kind: wire.KindPut, Local: local, Key: d.Key, Size: one.n}, one.w); err != nil {
+			t.Fatal(err)
+		}
+		a.channel.Post(one.t)
+	}
+	if err := first.wait(t); err != nil {
+		t.Fatal(err)
+	}
+	if len(last) != 0 {
+		t.Error("the large one is complete already")
+	}
+	if err := last.wait(t); err != nil {
+		t.Error(err)
+	}
+}
+
+// The peer is gone before the channel has begun.
+func TestPeerGoneAtOnce(t *testing.T) {
+	kit.Check(t)
+	for range 200 {
+		ca, cb := sockets(t, "unix")
+		_ = cb.Close()
+		newSide(t, ca, Options{}).channel.Close()
+	}
+}
+
 // A device that fails fails the operation, not the channel.
 func TestDeviceFailure(t *testing.T) {
 	kit.Check(t)

@@ -86,11 +86,15 @@ func (c *Channel) gather(b *batch) bool {
 		b.add(c.out.pop())
 	}
 	for !c.jobs.empty() && len(c.free) > 0 && !b.full(chunk) {
-		j := c.jobs.peek()
+		// Transfers take turns, so that a small one does not wait for all of
+		// a large one.
+		j := c.jobs.pop()
 		f, ok := j.next(chunk)
 		if !ok {
-			c.jobs.pop()
 			continue
+		}
+		if j.more() {
+			c.jobs.push(j)
 		}
 		id := c.takePlaceLocked(f)
 		fr := frame{head: f.header(id)}
