@@ -1,10 +1,50 @@
 package tcp
 
 import (
+	"errors"
+	"io"
+
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/transport/region"
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
+
+// read serves the peer until the end.
+func (c *Channel) read() {
+	r := &reader{conn: c.conn, moved: &c.moved}
+	for {
+		c.inside.Store(false)
+		p, err := r.header()
+		c.inside.Store(true)
+		var h wire.DataHeader
+		if err == nil {
+			err = h.Decode(p, c.conn.Chunk)
+		}
+		if err == nil {
+			err = c.dispatch(r, &h)
+		}
+		if errors.Is(err, io.EOF) {
+			err = errors.New("the peer is gone")
+		}
+		if err != nil {
+			c.fail(err)
+			return
+		}
+	}
+}
+
+func (c *Channel) dispatch(r *reader, h *wire.DataHeader) error {
+	switch h.Kind {
+	case wire.KindPut:
+		return c.servePut(r, h)
+	case wire.KindGet:
+		return c.serveGet(h)
+	case wire.KindAck:
+		return c.answered(h)
+	default:
+		return c.receive(r, h)
+	}
+}
 
 // servePut is a PUT of the peer: the bytes are read into their place, or away
 // where the key does not allow it.
