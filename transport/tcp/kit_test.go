@@ -54,13 +54,19 @@ func sockets(t testing.TB, network string) (a, b net.Conn) {
 // newSide makes an end of a connection.
 func newSide(t testing.TB, c net.Conn, o Options) *side {
 	t.Helper()
+	return newSideOf(t, c, o, testChunk)
+}
+
+// newSideOf is newSide with a chunk.
+func newSideOf(t testing.TB, c net.Conn, o Options, chunk uint32) *side {
+	t.Helper()
 	e, err := transport.New(transport.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := &side{keys: region.NewKeys(), table: region.NewTable(e), engine: e, devs: map[*region.Buffer]devices.Device{}}
 	o.Keys, o.Engine = s.keys, e
-	s.channel, err = New(&control.Conn{Conn: c, Peer: 1, Chunk: testChunk}, o)
+	s.channel, err = New(&control.Conn{Conn: c, Peer: 1, Chunk: chunk}, o)
 	if err != nil {
 		t.Fatal(err)
 	}
