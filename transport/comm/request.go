@@ -2,6 +2,7 @@ package comm
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 
@@ -225,7 +226,7 @@ func (c *Communicator) Share(ctx context.Context, peer wire.Rank, b *region.Buff
 		return wire.Descriptor{}, err
 	}
 	d, err := s.keys.Grant(b, rights)
-	if err != nil {
+	if err = errors.Join(s.err(), err); err != nil {
 		return wire.Descriptor{}, fmt.Errorf("share with %s: %w", peer, err)
 	}
 	return d, nil

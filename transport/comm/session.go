@@ -191,7 +191,6 @@ func (s *session) end(cause error) {
 	left := s.conns
 	s.conns = nil
 	s.mu.Unlock()
-	s.keys.Close()
 	// Their errors are those of connections that have failed anyway.
 	_ = closeConns(left)
 	if formed {
@@ -205,6 +204,9 @@ func (s *session) end(cause error) {
 		for _, ch := range s.channels {
 			ch.Close()
 		}
+		// The keys go last: a peer whose request came too late shall hear
+		// that the session has ended, and not that its key is wrong.
+		s.keys.Close()
 		close(s.done)
 	})
 }

@@ -198,6 +198,9 @@ func testCutInTheMiddle(t *testing.T, w Way) {
 	if err := job.ranks[0].Fence(within(t), 1); !errors.Is(err, control.ErrDisconnected) {
 		t.Errorf("a fence: %v", err)
 	}
+	if _, err := job.ranks[1].Share(within(t), 0, remote, both); !errors.Is(err, control.ErrDisconnected) {
+		t.Errorf("shared with nobody: %v", err)
+	}
 	other.works(t, 3)
 	reconnect(t, job, between)
 	fillPart(t, local, 4, 1<<20)
