@@ -375,10 +375,17 @@ func testTagAfterPut(t *testing.T, w Way) {
 	const slots, most = 64, 3000
 	local, remote := job.host(t, 0, slots*most), job.host(t, 1, slots*most)
 	d := job.share(t, 1, 0, remote, both)
-	ctx := within(t)
+	ctx, stop := context.WithCancel(within(t))
+	defer stop()
 	var receiver sync.WaitGroup
 	defer receiver.Wait()
 	receiver.Go(func() {
+		// Who fails ends the wait of the other.
+		defer func() {
+			if t.Failed() {
+				stop()
+			}
+		}()
 		for i := range rounds {
 			if err := lookAfterTag(ctx, job, remote, i, (i%slots)*most); err != nil {
 				t.Errorf("round %d: %v", i, err)
