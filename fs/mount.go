@@ -60,7 +60,7 @@ func Mount(ctx context.Context, o Options) (*Server, error) {
 // agreed on the protocol.
 func (f *filesystem) Init(server *fuse.Server) {
 	f.kernel = fuseKernel{server}
-	f.store.OnChange(f.kernel.InvalidateInode)
+	f.store.OnChange(f.objectChanged)
 	r := fuseRegistrar{server}
 	f.backings.kernel = r
 	reason := probePassthrough(f.opts.Passthrough, server.KernelSettings(), r)

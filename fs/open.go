@@ -86,8 +86,11 @@ func (f *filesystem) open(ino metadata.Ino, flags uint32, out *fuse.OpenOut) fus
 // reading them sets the file's access time, also after somebody else has.
 func (f *filesystem) openBacked(h *fileHandle, backing *os.File, writing bool, out *fuse.OpenOut) {
 	ino := h.file.Ino()
-	h.backed, h.written = true, writing
 	h.ahead.window = 0
+	if h.file.ByDaemon() {
+		return
+	}
+	h.backed, h.written = true, writing
 	id := f.backings.acquire(ino, backing, writing)
 	if id == 0 {
 		return

@@ -14,6 +14,17 @@ func callerOf(c *fuse.Caller) objects.Caller {
 	return objects.Caller{UID: c.Uid, GID: c.Gid, PID: int(c.Pid)}
 }
 
+// objectChanged tells the kernel of what was bound, or is lost with its owner.
+// The pages of a map of what is lost must not go on showing it.
+func (f *filesystem) objectChanged(ino metadata.Ino, lost bool) {
+	if !lost {
+		f.kernel.InvalidateInode(ino)
+		return
+	}
+	f.kernel.InvalidatePages(ino)
+	f.changed(ino)
+}
+
 // bind makes memory of another process the content of a file. The kernel has
 // checked that the caller may write the file.
 //

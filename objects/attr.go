@@ -181,6 +181,7 @@ func (o *object) revive() {
 	h, err := openHostFile(t, o.store.engine, uint64(o.ino))
 	if err == nil {
 		o.body, o.epoch = h, t.epoch()
+		o.revived.Store(true)
 		o.dirty.Store(true)
 	}
 }

@@ -57,7 +57,7 @@ func (s *Store) Bind(ctx context.Context, ino Ino, who Caller, r BindRequest) er
 		s.log.Warn("what a bound object holds could not be noted", zap.Uint64("ino", uint64(ino)), zap.Error(err))
 	}
 	err = s.watch(ino, b) //nolint:contextcheck // the owner ends when he ends
-	s.changed(ino)
+	s.changed(ino, false)
 	return err
 }
 
@@ -203,7 +203,7 @@ func (s *Store) lose(ctx context.Context, ino Ino, b *bound) {
 		s.log.Warn("record of a lost object not written", zap.Uint64("ino", uint64(ino)), zap.Error(err))
 	}
 	s.log.Info("object lost with the process that owned its memory", zap.Uint64("ino", uint64(ino)))
-	s.changed(ino)
+	s.changed(ino, true)
 }
 
 // forgetBinding makes an object whose owner is gone an ordinary one, since it
@@ -220,19 +220,20 @@ func (o *object) forgetBinding(ctx context.Context) error {
 	return nil
 }
 
-// OnChange has fn called when an object has changed otherwise than by a call
-// of its user's: it was bound, or its owner has ended. fn calls nothing of the
-// store's. nil ends it; no call is under way when OnChange returns.
-func (s *Store) OnChange(fn func(Ino)) {
+// OnChange has fn called when an object was bound, and when it is lost with its
+// owner, which nobody has asked for. When it is bound, fn may be called within
+// Bind. fn calls nothing of the store's, and nobody who reads waits for it. nil
+// ends it; no call is under way when OnChange returns.
+func (s *Store) OnChange(fn func(ino Ino, lost bool)) {
 	s.notifying.Lock()
 	defer s.notifying.Unlock()
 	s.notify = fn
 }
 
-func (s *Store) changed(ino Ino) {
+func (s *Store) changed(ino Ino, lost bool) {
 	s.notifying.RLock()
 	defer s.notifying.RUnlock()
 	if s.notify != nil {
-		s.notify(ino)
+		s.notify(ino, lost)
 	}
 }

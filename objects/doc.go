@@ -13,11 +13,19 @@
 //	device in another epoch ──> lost: keeps its name, reads as ErrLost, and
 //	                   lives again when it is cut to nothing
 //
+//	Bind ──> bound: its content is memory of another process, and it stays in
+//	                   the table
+//	the owner ends ──> lost
+//
 // # Content
 //
 // In device memory, content is extents: stretches of pages leased from the
 // device's arena. On the host tier it is one tmpfs file for each object, which
 // the kernel may serve by itself, so the file alone knows size and times.
+//
+// What is bound is neither: files of other processes, read and written but
+// never mapped, since their owners can cut them, or memory that a device has
+// opened. Nothing of it is ever freed or cleared, and its length is fixed.
 //
 // INVARIANT (old bytes): an extent counts how many of its first bytes were
 // written. The rest is never read from the device, so memory need not be
@@ -25,6 +33,11 @@
 //
 // INVARIANT (no use after free): what a change frees goes back to the arena
 // only after every reader that may have found it has left the object's gate.
+//
+// INVARIANT (export): the exported bytes of an object stay in one place, all of
+// them count as written, and changes of them happen in that place. So what one
+// side stores the other reads, whichever it is. An allocation that is exported
+// holds nothing but its object and zeros.
 //
 // INVARIANT (crash): the record of an object says which epoch its content is
 // of before the first byte is there. A death makes it lost, never empty.
@@ -41,7 +54,7 @@
 //	  names.stripes, lower number first
 //	    table shard
 //	      object.mu
-//	        extents.mu
+//	        extents.mu, bound.mu
 //	          gate.mu
 //	            late.mu, the arena's and the metadata's own
 //

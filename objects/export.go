@@ -298,15 +298,20 @@ func (s *Store) addHolder(o *object, p *owner.Process) error {
 		return p.Close()
 	}
 	cancel, err := s.owners.Watch(p, func() { s.work.Go(func() { s.holderEnded(o.ino, e, id) }) })
-	if err != nil {
-		return err
-	}
 	o.mu.Lock()
-	defer o.mu.Unlock()
-	if _, there := e.holders[id]; there {
+	_, there := e.holders[id]
+	switch {
+	case err != nil:
+		delete(e.holders, id)
+	case there:
 		e.holders[id] = cancel
 	}
-	return nil
+	held := e.held()
+	o.mu.Unlock()
+	if err != nil && !held {
+		err = errors.Join(err, o.endExport())
+	}
+	return err
 }
 
 // holderEnded ends the export when the last process that it was for has ended.

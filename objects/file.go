@@ -68,6 +68,11 @@ func (f *File) Backing() (backing *os.File, ok bool) {
 	return backing, backing != nil
 }
 
+// ByDaemon says that the daemon serves the file although it has a backing: a
+// map may be left of the time before the object was lost, and the kernel does
+// not serve one inode in two ways. It is over when the last handle has gone.
+func (f *File) ByDaemon() bool { return f.obj.revived.Load() }
+
 // KernelWrites notes that the kernel is about to write the content by itself,
 // so that the object does not go on telling an older path.
 func (f *File) KernelWrites() {

@@ -38,6 +38,8 @@ type object struct {
 	foreign atomic.Bool
 	// +checklocks:mu
 	export *export
+	// revived says that the host file is younger than some handles may be.
+	revived atomic.Bool
 }
 
 // facts are what an object in device memory knows better than its record.

@@ -32,7 +32,7 @@ type Store struct {
 	notifying sync.RWMutex
 	// notify is told of changes that no request made.
 	// +checklocks:notifying
-	notify func(Ino)
+	notify func(ino Ino, lost bool)
 	shared shared
 }
 

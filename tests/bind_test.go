@@ -158,6 +158,12 @@ func TestOwnerEnds(t *testing.T) {
 		f := p.path("f")
 		bindFile(t, f, o.value(familyOf(p.name), o.piece(0, n)))
 		h := open(t, f, os.O_RDWR)
+		view, merr := unix.Mmap(int(h.Fd()), 0, n, unix.PROT_READ, unix.MAP_SHARED)
+		must(t, merr)
+		defer func() { must(t, unix.Munmap(view)) }()
+		if i := kit.DiffAt(view, 1, 0); i >= 0 {
+			t.Errorf("byte %d of a map is wrong", i)
+		}
 		reading := make(chan error, 1)
 		go func() { reading <- readUntilError(h) }()
 		o.kill()
@@ -171,6 +177,7 @@ func TestOwnerEnds(t *testing.T) {
 		wantErrno(t, err, unix.EIO)
 		_, err = h.WriteAt(make([]byte, 10), 0)
 		wantErrno(t, err, unix.EIO)
+		kit.Eventually(t, 20*time.Second, func() bool { return !canRead(t, view) })
 		_, err = os.ReadFile(f)
 		wantErrno(t, err, unix.EIO)
 		kit.Eventually(t, 20*time.Second, func() error {
@@ -193,6 +200,20 @@ func TestOwnerEnds(t *testing.T) {
 		wantContent(t, f, 9, 5000)
 		wantXattr(t, f, "user.hmc.state", "live")
 	})
+}
+
+// canRead says whether mapped memory is there. The kernel looks, since a look
+// of the test's own would be a SIGBUS.
+func canRead(t *testing.T, view []byte) bool {
+	t.Helper()
+	var pipe [2]int
+	must(t, unix.Pipe2(pipe[:], unix.O_CLOEXEC))
+	_, err := unix.Write(pipe[1], view[:10])
+	must(t, errors.Join(unix.Close(pipe[0]), unix.Close(pipe[1])))
+	if err != nil {
+		wantErrno(t, err, unix.EFAULT)
+	}
+	return err == nil
 }
 
 func readUntilError(h *os.File) error {

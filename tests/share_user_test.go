@@ -129,3 +129,20 @@ func TestExportRefuses(t *testing.T) {
 		wantErrno(t, unix.Setxattr(p.path("h"), bindXattr, []byte(m.String()), 0), unix.EINVAL)
 	})
 }
+
+// A device whose library has no handles says so.
+func TestOpenCLHasNoHandles(t *testing.T) {
+	kit.Check(t)
+	kit.Require(t, "opencl")
+	m := mnt.Mount(t, mnt.Options{Devices: []string{"opencl:0,size=64MiB"}})
+	f := m.Path("ocl0", "f")
+	create(t, f, 1, 4096)
+	_, err := getxattr(f, handleXattr)
+	wantErrno(t, err, unix.EOPNOTSUPP)
+	o := newMemOwner(t, 0, 1, 4096)
+	must(t, os.WriteFile(m.Path("ocl0", "g"), nil, 0o644))
+	wantErrno(t, unix.Setxattr(m.Path("ocl0", "g"), bindXattr, []byte(o.value("opencl", o.piece(0, 4096))), 0), unix.EINVAL)
+	wantErrno(t, unix.Setxattr(m.Path("ocl0", "g"), bindXattr,
+		[]byte(o.value("opencl", `{"kind":"ipc","handle":"00","size":4096}`)), 0), unix.EOPNOTSUPP)
+	wantContent(t, f, 1, 4096)
+}

@@ -157,11 +157,6 @@ func TestToldXattrs(t *testing.T) {
 			wantErrno(t, unix.Setxattr(f, "user.hmc."+name, []byte("1"), 0), unix.EOPNOTSUPP)
 			wantErrno(t, unix.Removexattr(f, "user.hmc."+name), unix.EOPNOTSUPP)
 		}
-		for _, name := range []string{"user.hmc.handle", "user.hmc.bind"} {
-			wantErrno(t, unix.Setxattr(f, name, []byte("1"), 0), unix.EOPNOTSUPP)
-			_, err := getxattr(f, name)
-			wantErrno(t, err, unix.EOPNOTSUPP)
-		}
 		for _, name := range []string{"user.hmc.device", "user.hmc.resident", "user.hmc.state"} {
 			if !slices.Contains(listxattr(t, f), name) {
 				t.Errorf("%s is not listed: %q", name, listxattr(t, f))
