@@ -66,7 +66,9 @@ func CopyPeer(ctx context.Context, dst, src Span) error {
 // Pinner is the ability to page-lock host memory for the device, so that
 // copies from and to it run at full speed.
 type Pinner interface {
-	// PinHost locks p until unpin is called.
+	// PinHost locks p, which may be a mapping of a file, until unpin is
+	// called: once, at any time, also after the device lost its memory or
+	// was closed.
 	PinHost(p []byte) (unpin func(), err error)
 }
 

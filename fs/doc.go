@@ -4,13 +4,15 @@
 // The kernel's node id is the inode number, which the metadata never gives
 // twice. So the package keeps nothing for an inode that is not open, a file
 // handle of the kernel's survives a remount, and there is no table of nodes
-// to lock. docs/adr/0002-raw-fuse.md tells why.
+// to lock. docs/adr/0002-raw-fuse.md tells why. The nodes of views, which have
+// no records, are the exception (see view.go).
 //
 // The numbers are divided so:
 //
 //	1                root: the devices' directories, keys/ and .hmcfs/
 //	2 … 1023         keys/, .hmcfs/ and what is in it
 //	1024 …           the store's inodes, as metadata numbers them
+//	1<<61 | hash     what is in FILE.tensors/, and that itself
 //	1<<62 | ino      the symlink keys/KEY of the object ino
 //
 // # The way of a request
@@ -26,6 +28,7 @@
 // No lock is held across a call of the store, of the engine or of the kernel,
 // apart from backing.mu, which is held while one backing file is registered
 // with the kernel. A readAhead.mu, a dirHandle.mu and the locks of the handle
-// tables are leaves; dirHandle.mu is held while its directory is read, which
+// tables are leaves, apart from views.mu, under which the store counts a
+// reference; dirHandle.mu is held while its directory is read, which
 // orders readers of one open directory and nothing else.
 package fs

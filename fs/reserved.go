@@ -142,6 +142,9 @@ func (f *filesystem) reservedAttr(ino metadata.Ino) (objects.Attr, error) {
 		return f.keyAttr(ino)
 	case isView(ino):
 		n, err := f.views.get(ino)
+		if err == nil {
+			err = f.views.check(background(), n)
+		}
 		if err != nil {
 			return objects.Attr{}, err
 		}

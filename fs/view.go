@@ -1,6 +1,7 @@
 package fs
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"hash/maphash"
@@ -147,8 +148,8 @@ func (v *views) len() int {
 
 // tensors returns what the file that a node is of holds now. That it is not
 // what its name says is logged once for the file, whoever asks.
-func (v *views) tensors(n *viewNode) (*tensors.File, error) {
-	f, err := v.store.Tensors(background(), n.file, n.name)
+func (v *views) tensors(ctx context.Context, n *viewNode) (*tensors.File, error) {
+	f, err := v.store.Tensors(ctx, n.file, n.name)
 	if errors.Is(err, tensors.ErrFormat) {
 		err = &onceError{error: err, key: fmt.Sprintf("tensors of inode %d", n.file)}
 	}
@@ -194,8 +195,8 @@ func (v *views) openOf(file metadata.Ino) []metadata.Ino {
 // find returns what the view that a node is of has at a path now.
 //
 // Errors: ENOENT; EIO for a file that is not what its name says.
-func (v *views) find(n *viewNode, path string) (tensors.Entry, error) {
-	f, err := v.tensors(n)
+func (v *views) find(ctx context.Context, n *viewNode, path string) (tensors.Entry, error) {
+	f, err := v.tensors(ctx, n)
 	if err != nil {
 		return tensors.Entry{}, err
 	}
@@ -210,11 +211,11 @@ func (v *views) find(n *viewNode, path string) (tensors.Entry, error) {
 // shows it. Only the bytes of a tensor may have changed.
 //
 // Errors: ESTALE; EIO.
-func (v *views) check(n *viewNode) error {
+func (v *views) check(ctx context.Context, n *viewNode) error {
 	if n.path == "" {
 		return nil
 	}
-	e, err := v.find(n, n.path)
+	e, err := v.find(ctx, n, n.path)
 	if err != nil && !isMissing(err) {
 		return err
 	}
@@ -224,12 +225,10 @@ func (v *views) check(n *viewNode) error {
 	return nil
 }
 
-// attr makes the attributes of a node: those of the file, without what
-// allows to change it.
+// attr makes the attributes of a node that has been checked: those of the
+// file, without what allows to change it. That a directory has one link says
+// that nobody has counted those in it.
 func (v *views) attr(n *viewNode) (objects.Attr, error) {
-	if err := v.check(n); err != nil {
-		return objects.Attr{}, err
-	}
 	a, err := v.store.Attr(background(), n.file)
 	if err != nil {
 		return objects.Attr{}, err
@@ -237,7 +236,7 @@ func (v *views) attr(n *viewNode) (objects.Attr, error) {
 	read := a.Mode & 0o444
 	a.Ino, a.Key, a.Rdev = n.id, "", 0
 	if n.tensor == nil {
-		a.Mode, a.Nlink = metadata.TypeDir|read|read>>2, 2
+		a.Mode, a.Nlink = metadata.TypeDir|read|read>>2, 1
 		a.Size, a.Allocated = 0, 0
 		return a, nil
 	}

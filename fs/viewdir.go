@@ -33,7 +33,7 @@ func (l *viewLister) list(after uint64, limit int) ([]dirEntry, error) {
 		if err != nil {
 			return nil, err
 		}
-		f, err := l.views.tensors(n)
+		f, err := l.views.tensors(background(), n)
 		if err != nil {
 			return nil, err
 		}

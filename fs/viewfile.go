@@ -98,7 +98,7 @@ func (v *viewFile) stale() error {
 
 // verify returns a mark at which the file has the tensor as the node shows
 // it; ok is false while the file is being changed.
-func (v *viewFile) verify() (mark objects.Mark, ok bool, err error) {
+func (v *viewFile) verify(ctx context.Context) (mark objects.Mark, ok bool, err error) {
 	if mark, err = v.file.Mark(); err != nil {
 		return mark, false, err
 	}
@@ -108,7 +108,7 @@ func (v *viewFile) verify() (mark objects.Mark, ok bool, err error) {
 	if !v.file.Same(mark) {
 		return mark, false, nil
 	}
-	err = v.views.check(v.viewNode)
+	err = v.views.check(ctx, v.viewNode)
 	if !v.file.Same(mark) {
 		return mark, false, nil
 	}
@@ -127,7 +127,7 @@ const steadyTries = 3
 func (f *filesystem) readView(ctx context.Context, h *fileHandle, off uint64, buf []byte) (fuse.ReadResult, error) {
 	v := h.view
 	for range steadyTries {
-		mark, ok, err := v.verify()
+		mark, ok, err := v.verify(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -144,7 +144,7 @@ func (f *filesystem) readView(ctx context.Context, h *fileHandle, off uint64, bu
 	}
 	var n int
 	err := v.file.Still(ctx, func() (err error) {
-		if err = v.views.check(v.viewNode); err == nil {
+		if err = v.views.check(ctx, v.viewNode); err == nil {
 			n, err = v.ReadAt(ctx, buf, off)
 		}
 		return err
@@ -166,7 +166,7 @@ func (f *filesystem) openView(id metadata.Ino, flags uint32, out *fuse.OpenOut) 
 	if err != nil {
 		return f.errs.status(err)
 	}
-	if err = f.views.check(n); err != nil {
+	if err = f.views.check(background(), n); err != nil {
 		return f.errs.status(err)
 	}
 	file, err := f.store.OpenFile(background(), n.file)
@@ -202,14 +202,15 @@ func (f *filesystem) copyView(ctx context.Context, v *viewFile, r objects.CopyRa
 	if r.Dst.Ino() == v.viewNode.file {
 		return 0, fmt.Errorf("copy a tensor into its own file: %w", objects.ErrUnsupported)
 	}
-	mark, _, err := v.verify()
+	mark, _, err := v.verify(ctx)
 	if err != nil {
 		return 0, err
 	}
 	head, at, _ := v.part(r.SrcOff, 1<<30)
 	var done uint64
 	if head = min(head, int(r.N)); head > 0 {
-		n, err := r.Dst.WriteAt(ctx, v.header[r.SrcOff:][:head], objects.Write{Off: r.DstOff})
+		var n int
+		n, err = r.Dst.WriteAt(ctx, v.header[r.SrcOff:][:head], objects.Write{Off: r.DstOff})
 		if done = uint64(n); err != nil || n < head {
 			return done, err
 		}
@@ -223,7 +224,7 @@ func (f *filesystem) copyView(ctx context.Context, v *viewFile, r objects.CopyRa
 	}
 	if !v.file.Same(mark) {
 		// What was copied may be of several contents.
-		if stale := v.views.check(v.viewNode); stale != nil {
+		if stale := v.views.check(ctx, v.viewNode); stale != nil {
 			return 0, stale
 		}
 	}

@@ -42,7 +42,7 @@ func (f *filesystem) lookupView(parent metadata.Ino, name string, out *fuse.Entr
 		return errNameTooLong
 	}
 	path := below(dir.path, name)
-	e, err := f.views.find(dir, path)
+	e, err := f.views.find(background(), dir, path)
 	if isMissing(err) {
 		return fuse.OK
 	}

@@ -2,6 +2,7 @@ package fs
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/hmcfs/hmcfs/metadata"
 )
@@ -23,7 +24,7 @@ func (f *filesystem) viewXattr(id metadata.Ino, name string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err = f.views.check(n); err != nil {
+	if err = f.views.check(background(), n); err != nil {
 		return nil, err
 	}
 	if n.tensor != nil {
@@ -33,10 +34,8 @@ func (f *filesystem) viewXattr(id metadata.Ino, name string) ([]byte, error) {
 		case shapeXattr:
 			return []byte(n.tensor.ShapeText()), nil
 		}
-		for _, known := range fileXattrs() {
-			if name == known {
-				return f.store.GetXattr(background(), n.file, name)
-			}
+		if slices.Contains(fileXattrs(), name) {
+			return f.store.GetXattr(background(), n.file, name)
 		}
 	}
 	return nil, fmt.Errorf("attribute %s of a view: %w", name, metadata.ErrNoXattr)

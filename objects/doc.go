@@ -58,6 +58,11 @@
 //	          gate.mu
 //	            late.mu, the arena's and the metadata's own
 //
+// memo.mu, of what is known of headers, is a leaf too. Who reads a header has
+// a turn of headers.turn; under it an object is pinned and read, and may be
+// saved, but never while somebody else has its lane and waits for a turn:
+// who does that (File.Still) has it open, so that the other is not the last.
+//
 // Nobody waits for a lane with any of these held, and none of the locks below
 // the lane is held while a device moves bytes.
 package objects

@@ -244,7 +244,7 @@ func (o *object) nameMemory(ctx context.Context, size uint64, kind devices.Handl
 		if kind != "" && kind != devices.HandleMemfd {
 			return devices.Handle{}, fmt.Errorf("export memory of %s as %s, it can do %s: %w", t.name, kind, devices.HandleMemfd, devices.ErrUnsupported)
 		}
-		f, err := b.share()
+		f, err := b.share(ctx)
 		return devices.Handle{Kind: devices.HandleMemfd, Size: devices.Size(size), File: f}, err
 	case *extents:
 		kinds := devices.ExportKinds(t.dev)

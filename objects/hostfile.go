@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -26,9 +25,6 @@ type hostFile struct {
 	engine *transport.Engine
 	id     uint64
 	file   *os.File
-	// foreign says that another process was given the file, and may cut it
-	// whenever it likes: devices do not register its pages from then on.
-	foreign atomic.Bool
 }
 
 func openHostFile(t *tier, e *transport.Engine, id uint64) (*hostFile, error) {
@@ -49,14 +45,17 @@ func (h *hostFile) stat() (unix.Stat_t, error) {
 }
 
 func (h *hostFile) span(off, n uint64) transport.Span {
-	s := transport.FileSpan(devices.Name(h.tier.name), h.file, int64(off), devices.Size(n))
-	if h.foreign.Load() {
-		return s
-	}
-	return s.Registrable()
+	return transport.FileSpan(devices.Name(h.tier.name), h.file, int64(off), devices.Size(n)).Registrable()
 }
 
 func (h *hostFile) find(off, n uint64, sparse bool) ([]piece, func(), error) {
+	if sparse {
+		whole, err := h.whole()
+		if err != nil {
+			return nil, nil, err
+		}
+		sparse = !whole
+	}
 	if !sparse {
 		return []piece{{off: off, n: n, span: h.span(off, n)}}, func() {}, nil
 	}
@@ -86,6 +85,15 @@ func (h *hostFile) find(off, n uint64, sparse bool) ([]piece, func(), error) {
 		off = hole
 	}
 	return pieces, func() {}, nil
+}
+
+// whole says that the file has as much memory as it is long, so that nobody
+// need look for holes: the kernel finds one, or that there is none, by walking
+// over every page up to the next, and a copy asks again and again. Memory
+// behind the end can hide a hole, which reads as zeros all the same.
+func (h *hostFile) whole() (bool, error) {
+	st, err := h.stat()
+	return st.Blocks*512 >= st.Size, err
 }
 
 // seek moves the file's own position, which nothing else uses.
@@ -168,14 +176,12 @@ func (h *hostFile) withdraw(ctx context.Context, off, n uint64) (release func(),
 	return release, nil
 }
 
-// share hands the file to another process.
-func (h *hostFile) share() (*os.File, error) {
-	st, err := h.stat()
-	if err != nil {
-		return nil, err
+// share hands the file to another process, which may cut it whenever it likes:
+// devices do not register its pages from then on, whoever opens it here.
+func (h *hostFile) share(ctx context.Context) (*os.File, error) {
+	if err := h.engine.Share(ctx, h.file); err != nil {
+		return nil, fmt.Errorf("share the host memory of object %d: %w", h.id, err)
 	}
-	h.foreign.Store(true)
-	h.engine.Forget(transport.FileIDOf(st))
 	return duplicate(h.file)
 }
 

@@ -3,6 +3,7 @@ package objects
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 )
 
 // memo keeps what was found out of inodes, as long as their stamps stay. It
@@ -18,6 +19,8 @@ type memo[T any] struct {
 	// clock counts the calls of get.
 	// +checklocks:mu
 	clock uint64
+	// count is len(of), for who need not look when there is none.
+	count atomic.Int64
 }
 
 // memoized is one answer. What finds it out fills in the first fields.
@@ -58,6 +61,7 @@ func (m *memo[T]) get(ctx context.Context, ino Ino, now stamp, find func() memoi
 		m.of = map[Ino]*memoized[T]{}
 	}
 	m.of[ino] = e
+	m.count.Add(1)
 	m.mu.Unlock()
 
 	defer close(e.done)
@@ -101,11 +105,15 @@ func (m *memo[T]) dropLocked(ino Ino) {
 	if e := m.of[ino]; e != nil {
 		m.bytes -= e.memory
 		delete(m.of, ino)
+		m.count.Add(-1)
 	}
 }
 
 // forget drops what is known of an inode.
 func (m *memo[T]) forget(ino Ino) {
+	if m.count.Load() == 0 {
+		return
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.dropLocked(ino)

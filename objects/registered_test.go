@@ -194,3 +194,45 @@ func (c *churn) copyOnce(onCard, back *objects.File) {
 		c.t.Error(err)
 	}
 }
+
+// TestExportedIsNotRegistered gives a host file away: whoever has it may cut
+// it, so no card has its pages from then on.
+func TestExportedIsNotRegistered(t *testing.T) {
+	kit.Check(t)
+	const size = 9 << 20
+	r, _ := hostAndCard(t, sim.Params{Size: 64 * devices.MiB}, transport.Options{})
+	file, onCard := r.create("host", "file"), r.create("sim0", "card")
+	r.write(file, 0, kit.Bytes(1, 0, size))
+	copyAll := func() transport.RegisteredStats {
+		t.Helper()
+		if n, err := r.store.CopyRange(r.ctx(), objects.CopyRange{Dst: onCard, Src: file, N: size}); n != size || err != nil {
+			t.Fatalf("copied %d bytes, %v", n, err)
+		}
+		return r.engine.Stats().Registered
+	}
+	if s := copyAll(); s.Bytes == 0 {
+		t.Errorf("%+v", s)
+	}
+	given, err := r.store.Export(r.ctx(), file.Ino(), objects.Caller{}, objects.ExportOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := copyAll(); s.Bytes != 0 || s.Registered != 2 {
+		t.Errorf("exported: %+v", s)
+	}
+	if err = errors.Join(r.store.EndExport(r.ctx(), file.Ino()), given.Handle.File.Truncate(4096)); err != nil {
+		t.Fatal(err)
+	}
+	r.write(file, 0, kit.Bytes(2, 0, size))
+	if s := copyAll(); s.Bytes != 0 {
+		t.Errorf("after the export, with the descriptor still there: %+v", s)
+	}
+	if d := kit.DiffAt(r.read(onCard, 0, size), 2, 0); d >= 0 {
+		t.Errorf("byte %d differs", d)
+	}
+	r.close(file)
+	r.close(onCard)
+	if err = errors.Join(given.Handle.Close(), r.store.Unlink(r.ctx(), r.root("host"), "file")); err != nil {
+		t.Error(err)
+	}
+}

@@ -67,6 +67,63 @@ func eventuallyCut(t *testing.T, f string) {
 	kit.Eventually(t, mntPatience, func() error { return unix.Truncate(f, 1) })
 }
 
+// Each of those for whom a file is exported ends by himself, in any order; who
+// ends all of them takes nothing from who has it mapped.
+func TestKindsOfExportsEndAlone(t *testing.T) {
+	kit.Check(t)
+	m := mnt.Mount(t, mnt.Options{})
+	f := m.Path("sim0", "f")
+	create(t, f, 1, 1<<20)
+	o := newMemOwner(t, 0, 1, 4096)
+	mapped, err := client.Map(t.Context(), f)
+	must(t, err)
+	_, err = m.Run("export", "--pid", fmt.Sprint(o.pid()), f)
+	must(t, err)
+	must(t, mapped.Close())
+	_, err = m.Run("export", f, "--", "true") // one that has come and gone since
+	must(t, err)
+	wantErrno(t, unix.Truncate(f, 1), unix.EBUSY)
+	o.kill()
+	eventuallyCut(t, f)
+
+	create(t, f, 2, 1<<20)
+	mapped, err = client.Map(t.Context(), f)
+	must(t, err)
+	_, err = m.Run("export", "--end", f)
+	must(t, err)
+	must(t, unix.Truncate(f, 1))
+	create(t, f, 3, 1<<20)
+	again, err := client.Map(t.Context(), f)
+	must(t, err)
+	must(t, mapped.Close()) // which ends nothing of the other
+	for range 20 {
+		wantErrno(t, unix.Truncate(f, 1), unix.EBUSY)
+	}
+	if i := kit.DiffAt(again.Bytes, 3, 0); i >= 0 {
+		t.Errorf("byte %d is wrong", i)
+	}
+	must(t, again.Close())
+	eventuallyCut(t, f)
+}
+
+// What is exported is in nobody's way who unmounts, and who has it mapped
+// keeps it.
+func TestUnmountUnderAnExport(t *testing.T) {
+	onBoth(t, func(t *testing.T, p place) {
+		m := mnt.Mount(t, mnt.Options{})
+		f := m.Path(p.name, "f")
+		create(t, f, 1, 1<<20)
+		mapped, err := client.Map(t.Context(), f)
+		must(t, err)
+		m.Umount()
+		if i := kit.DiffAt(mapped.Bytes, 1, 0); i >= 0 {
+			t.Errorf("byte %d has changed by the unmount", i)
+		}
+		kit.FillAt(mapped.Bytes, 2, 0)
+		must(t, mapped.Close())
+	})
+}
+
 // An export lasts until the last of those who have it closes it.
 func TestClientsShareOneExport(t *testing.T) {
 	onBoth(t, func(t *testing.T, p place) {
@@ -219,7 +276,19 @@ func TestCommandHoldsAnExport(t *testing.T) {
 		t.Errorf("the command is told %s", out)
 	}
 	eventuallyCut(t, f)
-	create(t, f, 2, 1<<20)
+	for signal, code := range map[syscall.Signal]int{syscall.SIGKILL: -1, syscall.SIGTERM: 143, syscall.SIGINT: 130} {
+		create(t, f, 2, 1<<20)
+		if got := signalCommand(t, f, signal); got != code {
+			t.Errorf("after %v the exit code is %d, want %d", signal, got, code)
+		}
+		eventuallyCut(t, f)
+	}
+}
+
+// signalCommand sends a signal to hmcfs while its command has a file's memory,
+// and returns its exit code.
+func signalCommand(t *testing.T, f string, signal syscall.Signal) int {
+	t.Helper()
 	cmd := exec.Command("/proc/self/exe", "export", f, "--", "cat")
 	cmd.Args[0] = "hmcfs"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -233,10 +302,14 @@ func TestCommandHoldsAnExport(t *testing.T) {
 	_, err = io.ReadFull(stdout, make([]byte, 1)) // the command runs
 	must(t, err)
 	wantErrno(t, unix.Truncate(f, 1), unix.EBUSY)
-	must(t, cmd.Process.Kill())
-	must(t, stdin.Close())
-	_ = cmd.Wait() // it was killed
-	eventuallyCut(t, f)
+	must(t, cmd.Process.Signal(signal))
+	if signal == syscall.SIGKILL {
+		must(t, stdin.Close()) // nobody is left to tell the command
+	}
+	_, err = io.Copy(io.Discard, stdout) // its end is the command's
+	must(t, err)
+	_ = cmd.Wait() // the code tells
+	return cmd.ProcessState.ExitCode()
 }
 
 // An export for a process ends with it.

@@ -104,3 +104,46 @@ const manyTensorsScript = viewPrelude + `
 	    same(np.load(v + "layer/%d/w.npy" % i), data[3 * i:3 * i + 3])
 	END
 	run`
+
+// TestViewsAndUsers wants a view open to those who may read its file.
+func TestViewsAndUsers(t *testing.T) {
+	kit.Check(t)
+	kit.Require(t, "numpy", "tool:setpriv")
+	m := mnt.Mount(t, mnt.Options{AllowOther: true})
+	for _, device := range []string{"host", "sim0"} {
+		t.Run(device, func(t *testing.T) {
+			runScript(t, m.Path(device), `
+				"$PYTHON" -c 'import numpy as np; np.save("a.npy", np.arange(1000))'
+				other() { setpriv --reuid 65534 --regid 65534 --clear-groups -- "$@"; }
+				chmod 644 a.npy; other cmp a.npy.tensors/a.npy a.npy; other ls a.npy.tensors
+				[ "$(stat -c '%a %u' a.npy.tensors/a.npy a.npy.tensors | tr '\n' ' ')" = "444 0 555 0 " ]
+				chmod 600 a.npy
+				no other cat a.npy.tensors/a.npy; no other ls a.npy.tensors; other stat -c %a a.npy.tensors
+				chown 65534 a.npy; other cat a.npy.tensors/a.npy >/dev/null
+				no other touch a.npy.tensors/a.npy; no other sh -c 'echo >>a.npy.tensors/a.npy'
+				mkdir shut; mv a.npy shut/; chmod 700 shut; no other cat shut/a.npy.tensors/a.npy
+				rm -r shut`, "PYTHON="+kit.Python())
+		})
+	}
+}
+
+// TestViewsOfLostFiles wants no bytes where there are none: a file whose
+// device's memory is gone has a view that can't be read.
+func TestViewsOfLostFiles(t *testing.T) {
+	kit.Check(t)
+	kit.Require(t, "numpy")
+	m := mnt.Mount(t, mnt.Options{})
+	for _, device := range []string{"host", "sim0"} {
+		runScript(t, m.Path(device), `"$PYTHON" -c 'import numpy as np; np.save("a.npy", np.arange(1000))'`, "PYTHON="+kit.Python())
+	}
+	m.Kill()
+	m.Start()
+	runScript(t, m.Path("host"), `cmp a.npy.tensors/a.npy a.npy; [ "$(getfattr --only-values -n user.hmc.shape a.npy)" = 1000 ]`)
+	var st unix.Stat_t
+	must(t, unix.Stat(m.Path("sim0", "a.npy.tensors"), &st))
+	wantErrno(t, unix.Stat(m.Path("sim0", "a.npy.tensors", "a.npy"), &st), unix.EIO)
+	_, err := os.ReadDir(m.Path("sim0", "a.npy.tensors"))
+	wantErrno(t, err, unix.EIO)
+	wantNoXattr(t, m.Path("sim0", "a.npy"), "user.hmc.dtype")
+	wantXattr(t, m.Path("sim0", "a.npy"), "user.hmc.state", "lost")
+}

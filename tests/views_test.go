@@ -95,6 +95,8 @@ const viewScript = viewPrelude + `
 	        assert got == whole
 	tree = sorted(os.path.join(d, f)[len(v):-4] for d, _, files in os.walk(v) for f in files)
 	assert tree == sorted(want), (tree, sorted(want))
+	files = lambda d: sorted(subprocess.run(["find", d, "-type", "f", "-printf", "%P\\n"], check=True, capture_output=True, text=True).stdout.split("\n")[:-1])
+	assert files(v) == sorted(n + ".npy" for n in want), files(v)
 	for args in (["ls", "-lR", v], ["find", v, "-type", "f", "-size", "+1k"], ["tar", "cf", tmp + "/v.tar", v], ["cp", "-r", v, tmp + "/out"], ["cp", "-r", v, other + "/out"]):
 	    subprocess.run(args, check=True, stdout=subprocess.DEVNULL)
 	subprocess.run(["tar", "xf", tmp + "/v.tar", "-C", tmp], check=True)

@@ -48,7 +48,7 @@ func (r *regions) usable(g *region, w want) bool {
 		r.forget(func(other *region) bool { return other.device == g.device && other.epoch != now })
 		return false
 	}
-	if pagemap, err := r.pagemap(); err != nil || !g.holds(pagemap, w.off, w.n) {
+	if pages, err := r.pagemap(); err != nil || !g.holds(pages, w.off, w.n) {
 		r.counts.stale.Add(1)
 		return false
 	}
@@ -72,7 +72,7 @@ func (r *regions) claim(w want) claim {
 	defer r.mu.Unlock()
 	f := r.fileLocked(w.id)
 	defer r.sweepLocked(f)
-	if r.closed || f.held > 0 {
+	if r.closed || f.held > 0 || f.shared {
 		return claim{n: w.n}
 	}
 	live := f.live[w.device]

@@ -3,7 +3,6 @@ package transport
 import (
 	"container/list"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -63,41 +62,60 @@ func (g *region) end() uint64 { return g.off + uint64(g.size) }
 func (g *region) overlaps(off, end uint64) bool { return g.off < end && off < g.end() }
 
 // register maps the pages and has the device lock them. They must all be
-// there before they are mapped: a page that is missing would be a SIGBUS for
-// whoever touches it with the tier full.
+// there before they are mapped in: a page that is missing would be a SIGBUS
+// for whoever touches it with the tier full.
 //
 // The pages are mapped in by the kernel, not by a touch, so one that vanishes
 // meanwhile is an error here; and for reading, since a fault for writing would
 // change the file's times. The mapping is writable all the same.
-func (g *region) register(w want) error {
+func (g *region) register(w want) (err error) {
 	pinner, ok := g.device.(devices.Pinner)
 	if !ok {
 		return devices.ErrUnsupported
 	}
-	if err := w.pages(); err != nil {
-		return err
+	if w.into {
+		if err = allocate(w.file, w.off, w.n); err != nil {
+			return err
+		}
 	}
-	conn, err := w.file.SyscallConn()
+	mem, err := mapFile(w.file, g.off, g.size)
 	if err != nil {
 		return err
 	}
-	var mem []byte
-	var mapErr error
-	err = conn.Control(func(fd uintptr) {
-		mem, mapErr = unix.Mmap(int(fd), int64(g.off), int(g.size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-	})
-	if err = errors.Join(err, mapErr); err != nil {
-		return fmt.Errorf("map %v of a file: %w", g.size, err)
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, unix.Munmap(mem))
+		}
+	}()
+	if !w.into {
+		if err = noHoles(mem); err != nil {
+			return err
+		}
 	}
 	if err = unix.Madvise(mem, unix.MADV_POPULATE_READ); err != nil {
-		return errors.Join(fmt.Errorf("map %v of a file: %w", g.size, err), unix.Munmap(mem))
+		return fmt.Errorf("map in %v of a file: %w", g.size, err)
 	}
 	unpin, err := pinner.PinHost(mem)
 	if err != nil {
-		return errors.Join(err, unix.Munmap(mem))
+		return err
 	}
 	g.mem, g.unpin = mem, unpin
 	return nil
+}
+
+func mapFile(f *os.File, off uint64, n devices.Size) (mem []byte, err error) {
+	conn, err := f.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	var mapErr error
+	err = conn.Control(func(fd uintptr) {
+		mem, mapErr = unix.Mmap(int(fd), int64(off), int(n), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	})
+	if err = errors.Join(err, mapErr); err != nil {
+		return nil, fmt.Errorf("map %v of a file: %w", n, err)
+	}
+	return mem, nil
 }
 
 // unregister gives the pages back. Nobody uses the region any more.
@@ -120,33 +138,16 @@ func (g *region) bytes(off uint64, n devices.Size) []byte {
 	return g.mem[from : from+uint64(n) : from+uint64(n)]
 }
 
-// present is the bit of a pagemap entry for a page that is mapped.
-const present = 1 << 63
-
 // holds says whether the registered pages of a range are the file's still.
 // When the kernel takes a page from a file it takes it out of every map, and
 // nobody touches this one, so a page that is mapped is the one registered.
 //
 // This finds what happens behind the daemon's back: a program that has the
 // file mapped through the kernel may punch a hole by madvise(MADV_REMOVE).
-func (g *region) holds(pagemap *os.File, off uint64, n devices.Size) bool {
+func (g *region) holds(pages *pagemap, off uint64, n devices.Size) bool {
 	page := uint64(os.Getpagesize())
-	first := uint64(address(g.mem)) + (off - g.off)
-	at, last := first/page, (first+uint64(n)-1)/page
-	var buf [4096]byte
-	for at <= last {
-		part := buf[:min(uint64(len(buf)), (last-at+1)*8)]
-		if _, err := pagemap.ReadAt(part, int64(at*8)); err != nil {
-			return false
-		}
-		for ; len(part) > 0; part = part[8:] {
-			if binary.NativeEndian.Uint64(part)&present == 0 {
-				return false
-			}
-			at++
-		}
-	}
-	return true
+	from, to := (off-g.off)/page*page, (off-g.off+uint64(n)+page-1)/page*page
+	return pages.mapped(address(g.mem)+uintptr(from), address(g.mem)+uintptr(to))
 }
 
 // want is a stretch of a file that a device shall copy from or to by itself.
@@ -165,29 +166,19 @@ func (w want) end() uint64 { return w.off + uint64(w.n) }
 // errHole says that a file has no pages where some are wanted.
 var errHole = errors.New("the file has a hole there")
 
-// pages makes sure that the file has a page everywhere in the stretch: what is
-// written gets them, what is read must have them.
-func (w want) pages() error {
-	if w.into {
-		return allocate(w.file, w.off, w.n)
+// noHoles looks for pages that the file does not have. SEEK_HOLE would walk to
+// the next hole, which is the end of most files, for each region.
+func noHoles(mem []byte) error {
+	pages := make([]byte, (len(mem)+os.Getpagesize()-1)/os.Getpagesize())
+	if err := resident(mem, pages); err != nil {
+		return fmt.Errorf("look for holes in %d bytes of a file: %w", len(mem), err)
 	}
-	conn, err := w.file.SyscallConn()
-	if err != nil {
-		return err
+	for _, state := range pages {
+		if state&1 == 0 {
+			return errHole
+		}
 	}
-	var hole int64
-	var seekErr error
-	err = conn.Control(func(fd uintptr) {
-		// The file's own position is moved, which nothing uses.
-		hole, seekErr = unix.Seek(int(fd), int64(w.off), unix.SEEK_HOLE)
-	})
-	switch err = errors.Join(err, seekErr); {
-	case errors.Is(err, syscall.ENXIO): // it ends before
-		return errHole
-	case err == nil && uint64(hole) < w.end():
-		return errHole
-	}
-	return err
+	return nil
 }
 
 // allocate gives a file its pages for a range, and makes it as long.

@@ -2,7 +2,6 @@ package transport
 
 import (
 	"container/list"
-	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -38,7 +37,8 @@ type regions struct {
 	max devices.Size
 	// pagemap tells which pages of this process are mapped; opened by the
 	// first who needs it.
-	pagemap func() (*os.File, error)
+	pagemap func() (*pagemap, error)
+	ended   atomic.Bool
 
 	counts regionCounts
 
@@ -72,13 +72,19 @@ type pinnedFile struct {
 	refused map[devices.Device]bool
 	// held counts those who keep pages of the file from being registered.
 	held int
+	// shared says that somebody else may take pages from the file at will.
+	shared bool
 }
 
 func newRegions(limit devices.Size) *regions {
-	return &regions{
-		max: limit, files: map[FileID]*pinnedFile{},
-		pagemap: sync.OnceValues(func() (*os.File, error) { return os.Open("/proc/self/pagemap") }),
-	}
+	r := &regions{max: limit, files: map[FileID]*pinnedFile{}}
+	r.pagemap = sync.OnceValues(func() (*pagemap, error) {
+		if r.ended.Load() {
+			return nil, errEngineClosed()
+		}
+		return openPagemap()
+	})
+	return r
 }
 
 // +checklocks:r.mu
@@ -98,7 +104,7 @@ func (r *regions) fileLocked(id FileID) *pinnedFile {
 //
 // +checklocks:r.mu
 func (r *regions) sweepLocked(f *pinnedFile) {
-	if len(f.live) == 0 && len(f.leaving) == 0 && len(f.refused) == 0 && f.held == 0 {
+	if len(f.live) == 0 && len(f.leaving) == 0 && len(f.refused) == 0 && f.held == 0 && !f.shared {
 		delete(r.files, f.id)
 	}
 }
@@ -154,10 +160,12 @@ func (r *regions) close() error {
 	r.closed = true
 	r.mu.Unlock()
 	r.forget(func(*region) bool { return true })
-	if pagemap, err := r.pagemap(); err == nil {
-		return pagemap.Close()
+	r.ended.Store(true)
+	pages, err := r.pagemap()
+	if err != nil { // nothing was registered
+		return nil //nolint:nilerr // it has no consequence any more
 	}
-	return nil
+	return pages.file.Close()
 }
 
 // forget drops the regions that are meant, and ends those that nobody uses.

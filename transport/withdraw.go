@@ -13,8 +13,7 @@ import (
 // Withdraw takes a range of a file back from all devices, and keeps its pages,
 // and those of the whole file, from being registered until release: copies
 // with the file go through slots meanwhile. Whoever takes pages from a file
-// whose spans are Registrable does it in between, and whoever gives the file
-// to somebody who may do so holds it for as long.
+// whose spans are Registrable does it in between.
 //
 // A copy that uses the range is cut short and goes on through slots; Withdraw
 // waits until it has left the pages. The error is the context's, when it ends
@@ -28,6 +27,29 @@ func (e *Engine) Withdraw(ctx context.Context, f *os.File, off uint64, n devices
 		return nil, fmt.Errorf("withdraw a file from the devices: %w", err)
 	}
 	return e.regions.hold(ctx, FileIDOf(st), off, off+min(uint64(n), ^uint64(0)-off))
+}
+
+// Share takes a file back from all devices for good, before it is given to
+// somebody who may take pages from it without a word: who has a descriptor
+// keeps it for as long as he likes. Errors are those of Withdraw.
+func (e *Engine) Share(ctx context.Context, f *os.File) error {
+	release, err := e.Withdraw(ctx, f, 0, ^devices.Size(0))
+	if err != nil || e.regions == nil {
+		return err
+	}
+	defer release()
+	st, err := statOf(f)
+	if err != nil {
+		return fmt.Errorf("share a file: %w", err)
+	}
+	e.regions.share(FileIDOf(st))
+	return nil
+}
+
+func (r *regions) share(id FileID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.fileLocked(id).shared = true
 }
 
 // Forget gives up every registered page of a file that is about to go. A copy
@@ -90,6 +112,7 @@ func (r *regions) forgetFile(id FileID) {
 	}
 	unused := r.dropOfLocked(f, func(*region) bool { return true })
 	clear(f.refused)
+	f.shared = false
 	r.sweepLocked(f)
 	r.mu.Unlock()
 	for _, g := range unused {

@@ -39,8 +39,13 @@ func (d *Device) Export(_ context.Context, m *devices.Memory) (devices.Handle, e
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	a := d.blocks[block]
-	if a.shared == nil {
+	a, live := d.blocks[block]
+	switch {
+	case d.closed:
+		return devices.Handle{}, d.errClosed()
+	case !live:
+		return devices.Handle{}, d.errLost()
+	case a.shared == nil:
 		return devices.Handle{}, fmt.Errorf("export memory of %s that was not taken for it: %w", d.info.Name, devices.ErrUnsupported)
 	}
 	fd, err := unix.FcntlInt(a.shared.Fd(), unix.F_DUPFD_CLOEXEC, 0)

@@ -30,6 +30,7 @@ func TestConformance(t *testing.T) {
 	for name, spec := range map[string]string{
 		"plain":    "sim:0,size=64MiB",
 		"mapped":   "sim:1,size=64MiB,mapped=true",
+		"pinned":   "sim:4,size=64MiB,pinned=true",
 		"maxalloc": "sim:2,size=20MiB,maxalloc=3MiB",
 		"paced":    "sim:3,size=16MiB,bandwidth=10GB/s,latency=2us,copybandwidth=100GB/s",
 	} {
@@ -57,6 +58,7 @@ func TestSpec(t *testing.T) {
 		"sim:0,latency=fast":               "not a time",
 		"sim:0,speed=1GB/s":                `no parameter "speed"`,
 		"sim:0,mapped=maybe":               "not true or false",
+		"sim:0,mapped=true,pinned=true":    "leave one of the two out",
 		"sim:0,size=1MiB,maxalloc=2MiB":    "more than the size",
 		"sim:0,latency=-1s,bandwidth=much": "; ",
 	} {

@@ -32,15 +32,16 @@ func Map(ctx context.Context, path string) (*Mapping, error) {
 	if err != nil {
 		return nil, err
 	}
-	m, err := e.mapped()
+	m, err := e.Map()
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("map %s: %w", path, err), e.Close())
 	}
 	return m, nil
 }
 
-// mapped maps what the export is, from the page on in which it begins.
-func (e *Export) mapped() (*Mapping, error) {
+// Map maps host memory, whose Close then closes the export too. It begins in
+// the page in which the memory does.
+func (e *Export) Map() (*Mapping, error) {
 	if e.File == nil || len(e.Memory.Pieces) != 1 {
 		return nil, errAnswer
 	}

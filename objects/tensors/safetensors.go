@@ -163,17 +163,17 @@ func (s *scanner) ignore(depth int) {
 	if depth > maxDepth {
 		s.fail("nested too deep")
 	}
-	switch b := s.token(); {
-	case b == '"':
+	switch s.token() {
+	case '"':
 		s.quoted(func(rune) {})
-	case b == '{':
+	case '{':
 		s.byte()
 		for first := true; s.more(first, '}'); first = false {
 			s.quoted(func(rune) {})
 			s.expect(':')
 			s.ignore(depth + 1)
 		}
-	case b == '[':
+	case '[':
 		s.byte()
 		for first := true; s.more(first, ']'); first = false {
 			s.ignore(depth + 1)

@@ -269,7 +269,7 @@ func TestReaderFails(t *testing.T) {
 	}
 }
 
-var errBroken = errors.New("broken") //nolint:gochecknoglobals // a sentinel of the test
+var errBroken = errors.New("broken")
 
 type failing struct {
 	*bytes.Reader

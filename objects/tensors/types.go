@@ -2,6 +2,7 @@ package tensors
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -156,10 +157,8 @@ func itemOf(kind byte, n uint64) (name string, bits uint64) {
 		return "", 0
 	}
 	one := func(prefix string, sizes ...uint64) (string, uint64) {
-		for _, s := range sizes {
-			if n == s {
-				return prefix + strconv.FormatUint(8*n, 10), 8 * n
-			}
+		if slices.Contains(sizes, n) {
+			return prefix + strconv.FormatUint(8*n, 10), 8 * n
 		}
 		return "", 0
 	}

@@ -27,3 +27,5 @@ for program in truth cudaraw fileio; do
 	${CC:-cc} -std=gnu11 -O2 -Wall -Wextra -Werror -pthread -o "$dir/$program" "$here/native/$program.c" -ldl
 done
 cp "$here/run.sh" "$dir/"
+mkdir -p "$dir/recipes"
+cp "$root"/tests/recipes/*.py "$dir/recipes/"

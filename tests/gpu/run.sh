@@ -8,7 +8,8 @@
 # names another hmcfs than the one beside it. What the machine can't run is
 # told in the table. The exit status is 0 when every check passed, 1 when one
 # failed, 3 when the device is not there. A missed target of speed fails
-# nothing.
+# nothing. After LIMIT seconds (480) the suite is told to end, and GRACE seconds
+# (20) later it is killed.
 set -euo pipefail
 export LC_ALL=C
 
@@ -34,19 +35,34 @@ below() {
 	done </proc/self/mountinfo | sort -r
 }
 
+# daemons lists the processes that work below the scratch directory.
+daemons() {
+	local process argument arguments
+	for process in /proc/[0-9]*; do
+		mapfile -d '' -t arguments 2>/dev/null <"$process/cmdline" || continue
+		for argument in "${arguments[@]}"; do
+			[[ $argument != "$scratch"/* ]] || { echo "${process#/proc/}" && break; }
+		done
+	done
+}
+
 # clean_up leaves nothing behind, also when the suite itself was killed.
 clean_up() {
-	local status=$? point
+	local status=$? point process
 	trap - EXIT
 	trap '' INT TERM HUP
 	if [ -n "$suite" ] && kill -TERM "$suite" 2>/dev/null; then
 		wait "$suite" || status=$?
 	fi
 	for point in $(below); do
-		[[ $point == */host ]] || timeout 20 "$hmcfs" umount --force "$point" >/dev/null 2>&1 || true
+		[[ $point == */host ]] || timeout -k 1 5 "$hmcfs" umount --force "$point" >/dev/null 2>&1 || true
 	done
 	for point in $(below); do
 		umount -l "$point" 2>/dev/null || fusermount3 -u -z "$point" 2>/dev/null || true
+		status=1
+	done
+	for process in $(daemons); do
+		kill -KILL "$process" 2>/dev/null || true
 		status=1
 	done
 	rm -rf --one-file-system "$scratch" || status=1
@@ -58,7 +74,7 @@ trap 'exit 143' TERM HUP
 
 # In the background, so that a signal is heard while it runs; and all that is
 # temporary in one place, so that it is found.
-TMPDIR=$scratch "$tools/gpu" --tools "$tools" --hmcfs "$hmcfs" --scratch "$scratch" "$@" &
+TMPDIR=$scratch timeout -k "${GRACE:-20}" "${LIMIT:-480}" "$tools/gpu" --tools "$tools" --hmcfs "$hmcfs" --scratch "$scratch" "$@" &
 suite=$!
 status=0
 wait "$suite" || status=$?

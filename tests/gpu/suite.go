@@ -168,6 +168,7 @@ func (s *suite) all(ctx context.Context) {
 	}
 	s.fileChecks(ctx)
 	s.sharingChecks(ctx)
+	s.recipeChecks(ctx)
 	s.speed(ctx)
 	s.check(ctx, "the daemon after all of it", s.healthy)
 }

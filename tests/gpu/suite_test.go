@@ -2,9 +2,12 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -20,7 +23,7 @@ import (
 func bundle(t *testing.T) string {
 	t.Helper()
 	kit.Require(t, "fuse", "root", "tool:cc")
-	seen(t, "native/*", "*.sh")
+	seen(t, "native/*", "*.sh", "../recipes/*")
 	dir := t.TempDir()
 	if out, err := exec.Command("./bundle.sh", dir).CombinedOutput(); err != nil {
 		t.Fatalf("bundle.sh: %v\n%s", err, out)
@@ -60,15 +63,21 @@ func newRunner(t *testing.T, dir string, args ...string) *runner {
 	if err != nil {
 		t.Fatal(err)
 	}
+	r := &runner{cmd: exec.Command(filepath.Join(dir, "run.sh"), args...), scratch: scratch}
 	t.Cleanup(func() {
 		if left, err := filepath.Glob(scratch + "/*"); err != nil || len(left) > 0 {
 			t.Errorf("left behind: %v, %v", left, err)
 		}
+		kit.Eventually(t, time.Minute, func() error { // one that was killed takes a moment
+			if left := r.processes(t); len(left) > 0 {
+				return fmt.Errorf("left behind: %v", left)
+			}
+			return nil
+		})
 		if err := os.RemoveAll(scratch); err != nil {
 			t.Error(err)
 		}
 	})
-	r := &runner{cmd: exec.Command(filepath.Join(dir, "run.sh"), args...), scratch: scratch}
 	r.cmd.Env = append(os.Environ(), "TMPDIR="+scratch)
 	r.cmd.Stdout, r.cmd.Stderr = &r.out, &r.out
 	return r
@@ -107,6 +116,10 @@ func TestSuite(t *testing.T) {
 			"paths h2d, d2d, d2h", " of tmpfs; through the mount ", " 0 failed")
 		passes(t, said, sharingRows(" (host, memfd)")...)
 		passes(t, said, sharingRows(" (sim0, memfd)")...)
+		if kit.Missing("numpy") == nil {
+			passes(t, said, "recipe numpy_bind", "recipe numpy_export")
+		}
+		has(t, said, "| recipe torch_bind | sim0 is no card of torch's |  | not run |")
 		if report, err := os.ReadFile(filepath.Join(out, "report.md")); err != nil || !strings.Contains(said, string(report)) {
 			t.Errorf("the report in a file is another one: %v", err)
 		}
@@ -139,7 +152,11 @@ func TestSuite(t *testing.T) {
 		t.Run(name, func(t *testing.T) { stopped(t, dir, func(r *runner) error { return r.cmd.Process.Signal(signal) }) })
 	}
 	t.Run("the suite is killed", func(t *testing.T) {
-		stopped(t, dir, func(r *runner) error { return unix.Kill(child(t, r.cmd.Process.Pid), unix.SIGKILL) })
+		stopped(t, dir, func(r *runner) error { return unix.Kill(r.process(t, "gpu"), unix.SIGKILL) })
+	})
+	t.Run("the daemon hangs", func(t *testing.T) {
+		stopped(t, dir, func(r *runner) error { return unix.Kill(r.process(t, "mount"), unix.SIGSTOP) },
+			"LIMIT=2", "GRACE=1")
 	})
 }
 
@@ -176,9 +193,10 @@ func wrongByte(t *testing.T, dir string) {
 
 // stopped ends a run in the middle of its work. The runner's own check sees
 // to it that nothing is left.
-func stopped(t *testing.T, dir string, stop func(*runner) error) {
+func stopped(t *testing.T, dir string, stop func(*runner) error, env ...string) {
 	t.Helper()
 	r := newRunner(t, dir, "--device", "sim0", "--quick")
+	r.cmd.Env = append(r.cmd.Env, env...)
 	r.cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true, Pdeathsig: unix.SIGKILL}
 	if err := r.cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -202,23 +220,34 @@ func stopped(t *testing.T, dir string, stop func(*runner) error) {
 	}
 }
 
-// child is the process that another one has started and that is the suite.
-func child(t *testing.T, parent int) int {
+// process is the one that works for this run and has an argument, 0 being its
+// program.
+func (r *runner) process(t *testing.T, argument string) int {
 	t.Helper()
-	found, err := filepath.Glob("/proc/[0-9]*/stat")
+	for pid, arguments := range r.processes(t) {
+		if strings.HasSuffix(arguments[0], "/"+argument) || slices.Contains(arguments[1:], argument) {
+			return pid
+		}
+	}
+	t.Fatalf("no %s runs", argument)
+	return 0
+}
+
+// processes are those that have a path in the run's scratch directory as an
+// argument, with all of theirs.
+func (r *runner) processes(t *testing.T) map[int][]string {
+	t.Helper()
+	all, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range found {
-		data, err := os.ReadFile(path)
-		if err != nil {
-			continue // has ended meanwhile
-		}
-		var s stat
-		if s.parse(string(data)) && s.parent == parent && s.name == "gpu" {
-			return s.pid
+	found := make(map[int][]string)
+	for _, dir := range all {
+		text, _ := os.ReadFile(filepath.Join(dir, "cmdline")) // one that has ended meanwhile has none
+		pid, err := strconv.Atoi(filepath.Base(dir))
+		if err == nil && strings.Contains(string(text), "\x00"+r.scratch+"/") {
+			found[pid] = strings.Split(string(text), "\x00")
 		}
 	}
-	t.Fatal("the suite does not run")
-	return 0
+	return found
 }

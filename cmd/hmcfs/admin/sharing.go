@@ -143,20 +143,7 @@ func (s *Server) serveFrames(ctx context.Context, c *conn, solve solver) error {
 	if _, err := io.WriteString(c.UnixConn, switching); err != nil {
 		return err
 	}
-	q := question{peer: c.peer, carried: true}
-	var files []*os.File
-	defer func() { adminapi.CloseAll(files) }()
-	sol, err := solve(ctx, &q, func(into any) error {
-		data, got, rerr := adminapi.ReadFrame(c.UnixConn)
-		if files = got; rerr != nil {
-			return fmt.Errorf("%w: %w", errInvalid, rerr)
-		}
-		if len(got) == 0 {
-			return fmt.Errorf("%w: too few descriptors: the first one is that of the file", errInvalid)
-		}
-		q.file, q.memory = got[0], got[1:]
-		return adminapi.Unmarshal(data, into)
-	})
+	sol, err := s.solveFrame(ctx, c, solve)
 	if sol.end != nil {
 		defer sol.end()
 	}
@@ -164,6 +151,25 @@ func (s *Server) serveFrames(ctx context.Context, c *conn, solve solver) error {
 		return s.refuse(c, err)
 	}
 	return s.deliver(ctx, c, sol)
+}
+
+// solveFrame reads a question and works out its answer. The descriptors that
+// came are closed when it returns: that of the file keeps the mount busy.
+func (s *Server) solveFrame(ctx context.Context, c *conn, solve solver) (solution, error) {
+	q := question{peer: c.peer, carried: true}
+	var files []*os.File
+	defer func() { adminapi.CloseAll(files) }()
+	return solve(ctx, &q, func(into any) error {
+		data, got, err := adminapi.ReadFrame(c.UnixConn)
+		if files = got; err != nil {
+			return fmt.Errorf("%w: %w", errInvalid, err)
+		}
+		if len(got) == 0 {
+			return fmt.Errorf("%w: too few descriptors: the first one is that of the file", errInvalid)
+		}
+		q.file, q.memory = got[0], got[1:]
+		return adminapi.Unmarshal(data, into)
+	})
 }
 
 // refuse sends why not.

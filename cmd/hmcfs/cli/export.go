@@ -86,6 +86,7 @@ func (a *app) export(ctx context.Context, file string, command []string, f *expo
 		if xerr != nil {
 			return a.shareFault("export", file, xerr)
 		}
+		_ = at.Close() // open, it would keep the mount busy
 		return errors.Join(a.runWith(ctx, e, command), e.Close())
 	}
 	memory, err := c.Handle(ctx, at, devices.HandleKind(f.kind), f.pid)

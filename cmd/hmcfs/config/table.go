@@ -79,9 +79,9 @@ func Table() []*Option {
 			"Directory of the metadata and the log. Default: one for each mount point below $XDG_STATE_HOME/hmcfs, for root below /var/lib/hmcfs."),
 		text("runtime-dir", kindText, "", func(o *Options) *string { return &o.RuntimeDir },
 			"Directory of the admin socket and the host tier. Default: one for each mount point below $XDG_RUNTIME_DIR/hmcfs, for root below /run/hmcfs."),
-		flag("allow-other", "false", func(o *Options) *bool { return &o.AllowOther },
+		flag("allow-other", func(o *Options) *bool { return &o.AllowOther },
 			"Let other users in, as modes and owners allow. An unprivileged user needs user_allow_other in /etc/fuse.conf."),
-		flag("keep", "false", func(o *Options) *bool { return &o.Keep },
+		flag("keep", func(o *Options) *bool { return &o.Keep },
 			"At the unmount, leave the host tier and all records for the next mount instead of removing them."),
 		text("passthrough", kindWords, "auto", func(o *Options) *string { return &o.Passthrough },
 			"auto lets the kernel serve host files by itself where it can; off serves them from the daemon."),
@@ -93,7 +93,7 @@ func Table() []*Option {
 			"How many requests in the background the kernel keeps in flight."),
 		duration("cache-timeout", fs.DefaultCacheTimeout.String(), func(o *Options) *time.Duration { return &o.CacheTimeout },
 			"How long the kernel keeps names and attributes without asking again."),
-		flag("list-views", "false", func(o *Options) *bool { return &o.ListViews },
+		flag("list-views", func(o *Options) *bool { return &o.ListViews },
 			"List the directory FILE.tensors beside each .safetensors and .npy file; without it, it is there by name only."),
 		size("chunk-size", showSize(transport.DefaultChunkSize), func(o *Options) *devices.Size { return &o.ChunkSize },
 			"The bytes of one piece of a copy that is staged through the host, a multiple of 4 KiB."),
@@ -112,7 +112,7 @@ func Table() []*Option {
 			"The least severe messages that are logged: debug, info, warn or error."),
 		text("log-file", kindText, "", func(o *Options) *string { return &o.LogFile },
 			"Where the daemon logs to. Default: hmcfs.log in the state directory, or standard error with -f."),
-		flag("debug", "false", func(o *Options) *bool { return &o.Debug },
+		flag("debug", func(o *Options) *bool { return &o.Debug },
 			"Log every request of the kernel and serve /debug/pprof/ on the admin socket."),
 	}
 }
@@ -151,9 +151,9 @@ func words(name, short string, field func(*Options) *[]string, doc string) *Opti
 	return p
 }
 
-func flag(name, byDefault string, field func(*Options) *bool, doc string) *Option {
+func flag(name string, field func(*Options) *bool, doc string) *Option {
 	return &Option{
-		Name: name, Kind: kindBool, Default: byDefault, Doc: doc,
+		Name: name, Kind: kindBool, Default: "false", Doc: doc,
 		set: func(o *Options, t []string) error {
 			v, err := parseBool(last(t))
 			if err != nil {
