@@ -2,6 +2,7 @@ package tests
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -158,6 +159,11 @@ func TestSharingByAnUnprivilegedDaemon(t *testing.T) {
 	u := newUserMount(t)
 	const n = 64 << 10
 	mine, roots := newMemOwner(t, uint32(u.who.UID), 1, n), newMemOwner(t, 0, 2, n)
+	// On the file system that the user's host tier is on too.
+	shm := filepath.Join(shmDir(t), "f")
+	create(t, shm, 5, n)
+	must(t, os.Chown(filepath.Dir(shm), u.who.UID, u.who.GID))
+	must(t, os.Chown(shm, u.who.UID, u.who.GID))
 	mnt.AsUser(t, u.who, func() {
 		for _, name := range []string{"host", "sim0"} {
 			f := filepath.Join(u.dir, name, "bound")
@@ -171,7 +177,28 @@ func TestSharingByAnUnprivilegedDaemon(t *testing.T) {
 			if got, err := os.ReadFile(f); err != nil || len(got) != n || kit.DiffAt(got, 1, 0) >= 0 {
 				t.Errorf("%s: %d bytes are not the owner's, %v", name, len(got), err)
 			}
+			if err := os.WriteFile(f+"-path", nil, 0o600); err != nil {
+				t.Error(err)
+			}
+			if err := unix.Setxattr(f+"-path", bindXattr, []byte(bindValue(familyOf(name), 0, pathPiece(shm, n))), 0); err != nil {
+				t.Errorf("%s: by a path: %v", name, err)
+			}
 			u.checkExport(filepath.Join(u.dir, name, "exported"))
+		}
+	})
+	ours, err := filepath.Glob(fmt.Sprintf("/dev/shm/hmcfs-%d-*/*/*", u.who.UID))
+	must(t, err)
+	t.Logf("files of the host tier: %q", ours)
+	if len(ours) == 0 {
+		t.Error("the host tier has no files")
+	}
+	mnt.AsUser(t, u.who, func() {
+		f := filepath.Join(u.dir, "host", "itself")
+		if err := os.WriteFile(f, nil, 0o600); err != nil {
+			t.Error(err)
+		}
+		for _, path := range ours {
+			wantErrno(t, unix.Setxattr(f, bindXattr, []byte(bindValue("host", 0, pathPiece(path, 1))), 0), unix.EINVAL)
 		}
 	})
 	mine.kill()
