@@ -18,6 +18,12 @@ func (f *filesystem) Write(cancel <-chan struct{}, in *fuse.WriteIn, data []byte
 // Writev writes, and returns how many bytes it wrote when that is any: the
 // error of the rest comes with the next write.
 //
+// A write is on the device when it returns, and under direct I/O the kernel
+// hands the next request of a writer over only then. So the two do not overlap
+// as they do for reads: of a simulated card of 2 GB/s, dd read 0.97 and wrote
+// 0.57, with requests of 1 MiB on two busy cores. Writers of several files
+// overlap.
+//
 // Errors: EBADF, ENOSPC, EFBIG, EIO; EINTR when a signal came before the
 // file's other writers were done.
 func (f *filesystem) Writev(cancel <-chan struct{}, in *fuse.WriteIn, data [][]byte) (written uint32, status fuse.Status) {

@@ -87,7 +87,7 @@ func (s *Store) Tensors(ctx context.Context, ino Ino, name string) (*tensors.Fil
 // tensorIn returns the tensor that a file by its name and its header is, if
 // it is one and nothing else. Whatever is in the way, it is none then.
 func (s *Store) tensorIn(ctx context.Context, a *Attr) (*tensors.Tensor, bool) {
-	if !a.IsRegular() || !tensors.IsFile(a.Name) || a.State != StateLive || a.Size == 0 {
+	if !a.IsRegular() || !tensors.IsFile(a.Name) || a.State == StateLost || a.Size == 0 {
 		return nil, false
 	}
 	t, err := known(ctx, s, &s.headers.singles, a, a.Name, func() (out memoized[*tensors.Tensor]) {

@@ -85,6 +85,13 @@ func wayBetween(from, to string) string {
 	return "staged"
 }
 
+// settings replaces the stand-ins' settings at once: a daemon is reading them.
+func settings(t *testing.T, control, text string) {
+	t.Helper()
+	must(t, os.WriteFile(control+".new", []byte(text), 0o600))
+	must(t, os.Rename(control+".new", control))
+}
+
 // TestVendorsCardFails has a card of a mount fail for good, and another one run
 // full: the files of the first are lost, all else goes on.
 func TestVendorsCardFails(t *testing.T) {
@@ -95,11 +102,11 @@ func TestVendorsCardFails(t *testing.T) {
 	for i, name := range names {
 		create(t, m.Path(name, "a"), uint64(i+1), 1<<20)
 	}
-	must(t, os.WriteFile(control, []byte("fail=hipStreamSynchronize:0:700:0\nfail=aclrtMalloc:0:207001:1\n"), 0o600))
+	settings(t, control, "fail=hipStreamSynchronize:0:700:0\nfail=aclrtMalloc:0:207001:1\n")
 	_, err := os.ReadFile(m.Path("hip0", "a"))
 	wantErrno(t, err, unix.EIO)
 	wantErrno(t, os.WriteFile(m.Path("npu1", "b"), kit.Bytes(1, 0, 64<<20), 0o644), unix.ENOSPC)
-	must(t, os.WriteFile(control, nil, 0o600))
+	settings(t, control, "")
 
 	_, err = os.ReadFile(m.Path("hip0", "a"))
 	wantErrno(t, err, unix.EIO)

@@ -15,8 +15,9 @@ type scanArg struct {
 	inverted, mask, anyOf, returnWhich uint64
 }
 
-// scanRegion is the kernel's struct page_region.
-type scanRegion struct{ start, end, categories uint64 }
+// scanRegion is the kernel's struct page_region: start, end and categories,
+// which nobody reads: that there is one says enough.
+type scanRegion [3]uint64
 
 const (
 	// pagemapScan is _IOWR('f', 16, struct pm_scan_arg).
@@ -33,7 +34,7 @@ func (p *pagemap) scan(start, end uint64) (missing bool, err error) {
 		return false, err
 	}
 	// On the heap, where nothing moves: the kernel gets its address as a number.
-	found := new([1]scanRegion)
+	found := new(scanRegion)
 	arg := &scanArg{
 		start: start, end: end, vec: uint64(uintptr(unsafe.Pointer(found))), vecLen: 1, maxPages: 1,
 		inverted: pageIsPresent, mask: pageIsPresent, returnWhich: pageIsPresent,

@@ -136,7 +136,7 @@ func (d *device) checkHandle(h devices.Handle) error {
 	case h.Size == 0 || !part.WellFormed():
 		return fmt.Errorf("its part %v is none", part)
 	case h.Allocation == 0 && d.t.ipc.extent == nil:
-		return errors.New("it does not say how long the allocation is")
+		return errors.New(`the runtime does not tell how long the allocation is, so the handle must: "allocation" is missing`)
 	case h.Allocation != 0 && !part.Within(h.Allocation):
 		return fmt.Errorf("its part %v lies outside of %d bytes", part, uint64(h.Allocation))
 	}

@@ -118,7 +118,7 @@ func TestMistakesAreSeen(t *testing.T) {
 }
 
 // process runs one of this package's tests in a process of its own, on the same
-// stand-in. The test finds the vendor by HMCFS_VENDOR.
+// stand-in. The test finds the vendor by familyEnv.
 func (v vendorTest) process(t testing.TB, test string, env ...string) (out string, err error) {
 	t.Helper()
 	cmd := v.command(t, test, env...)
@@ -134,7 +134,7 @@ func (v vendorTest) command(t testing.TB, test string, env ...string) *exec.Cmd 
 	}
 	cmd := exec.CommandContext(t.Context(), program, "-test.run=^"+test+"$")
 	cmd.Env = append(os.Environ(), "GOTRACEBACK=none",
-		"HMCFS_VENDOR="+string(v.name), "HMCFS_VENDOR_LIBRARY="+standins.path(t, v))
+		familyEnv+"="+string(v.name), libraryEnv+"="+standins.path(t, v))
 	cmd.Env = append(cmd.Env, env...)
 	return cmd
 }
@@ -142,10 +142,10 @@ func (v vendorTest) command(t testing.TB, test string, env ...string) *exec.Cmd 
 // child is the vendor that a process was started for; other runs skip the test.
 func child(t *testing.T) vendorTest {
 	t.Helper()
-	name := os.Getenv("HMCFS_VENDOR")
+	name := os.Getenv(familyEnv)
 	for _, v := range vendors() {
 		if string(v.name) == name {
-			standins.paths[v.source] = os.Getenv("HMCFS_VENDOR_LIBRARY")
+			standins.paths[v.source] = os.Getenv(libraryEnv)
 			return v
 		}
 	}

@@ -14,7 +14,7 @@ import (
 func TestRealHIP(t *testing.T) {
 	kit.Require(t, "hip")
 	v := vendors()[0]
-	out, err := v.process(t, "TestRealHIPAlone", "HMCFS_VENDOR_REAL=1", "HMCFS_VENDOR=", "HMCFS_VENDOR_LIBRARY=")
+	out, err := v.process(t, "TestRealHIPAlone", "HMCFS_VENDOR_REAL=1", familyEnv+"=")
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}

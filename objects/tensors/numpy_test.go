@@ -173,7 +173,7 @@ func TestNumPyAgrees(t *testing.T) {
 	dir := t.TempDir()
 	mine := map[string]Tensor{}
 	const letters = "{}()[],: '\"\\0123456789LfFtTuUbBiIcV<>|=-.e\n\x00\xff"
-	for i := range 8_000 {
+	for i := range 3_000 {
 		data := array(byte(1+i%3), "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 2), }   \n", 64)
 		for range 1 + rng.IntN(2) {
 			data[10+rng.IntN(70)] = letters[rng.IntN(len(letters))]
@@ -188,10 +188,10 @@ func TestNumPyAgrees(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if len(mine) < 50 {
+	if len(mine) < 30 {
 		t.Fatalf("%d headers were accepted: the test proves nothing", len(mine))
 	}
-	t.Logf("%d of 8000 headers were accepted", len(mine))
+	t.Logf("%d of 3000 headers were accepted", len(mine))
 	for _, got := range ask(t, dir, lookAt) {
 		x := mine[got.File]
 		if got.Error != "" || fmt.Sprint(got.Shape) != fmt.Sprint(x.Shape) || got.Bytes != x.Len || got.Fortran != x.Fortran || got.Offset != x.Off {

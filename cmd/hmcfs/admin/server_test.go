@@ -67,7 +67,7 @@ func serve(t *testing.T, b *backend, uid int, debug bool) string {
 	m := admin.Metrics{
 		Version: "v1",
 		Transfers: func() transport.Stats {
-			return transport.Stats{Paths: []transport.PathStats{{
+			return transport.Stats{Registered: transport.RegisteredStats{Bytes: 7, Hits: 8, Failures: 9, DirectBytes: 10}, PinFailures: 11, Paths: []transport.PathStats{{
 				Path: transport.PathH2D, Device: "sim0", Operations: 3, Bytes: 99, Errors: 1, Seconds: 0.5,
 				Latency: []transport.Bucket{{LE: 0.1, Count: 2}, {LE: 1, Count: 3}},
 			}}}
@@ -205,6 +205,8 @@ func TestMetrics(t *testing.T) {
 		`hmcfs_transfer_seconds_bucket{device="sim0",path="h2d",le="+Inf"} 3`,
 		`hmcfs_device_memory_used_bytes{device="sim0",family="sim"} 4`,
 		`hmcfs_fs_errors_total{operation="read"} 2`,
+		`hmcfs_registered_bytes 7`, `hmcfs_registered_transfer_bytes_total 10`, `hmcfs_pin_failures_total 11`,
+		`hmcfs_registered_pieces_total{outcome="hit"} 8`, `hmcfs_registered_pieces_total{outcome="failed"} 9`,
 		`process_open_fds`, `go_goroutines`,
 	} {
 		if !strings.Contains(text, want) {
