@@ -85,15 +85,17 @@ func (s *shared) has(id owner.FileID) bool {
 // isOurs says whether a file is memory of this mount: one that it exports, or
 // one of a host tier.
 func (s *Store) isOurs(id owner.FileID) bool {
-	return s.shared.has(id) || slices.ContainsFunc(s.tiers, func(t *tier) bool { return t.hasFilesOn(id.Dev) })
+	return s.shared.has(id) || slices.ContainsFunc(s.tiers, func(t *tier) bool { return t.hasFile(id) })
 }
 
 // errFound ends a search.
 var errFound = errors.New("objects: found")
 
-// hasFilesOn says whether the tier's files are on a file system. All are on
-// one, so the first that is there tells; where there is none, none is ours.
-func (t *tier) hasFilesOn(dev uint64) bool {
+// hasFile says whether a file is one of the tier's. All of those are on one
+// file system, so the first that is there tells whether to look at the others;
+// a tier that is not on one of its own is not alone there. One that can't be
+// searched has it.
+func (t *tier) hasFile(file owner.FileID) bool {
 	if t.files == nil {
 		return false
 	}
@@ -103,8 +105,10 @@ func (t *tier) hasFilesOn(dev uint64) bool {
 		if err != nil {
 			return nil //nolint:nilerr // it was removed meanwhile; the next one tells
 		}
-		ours = st.Dev == dev
-		return errFound
+		if ours = st.Dev == file.Dev && st.Ino == file.Ino; ours || st.Dev != file.Dev {
+			return errFound
+		}
+		return nil
 	})
 	return ours || err != nil && !errors.Is(err, errFound)
 }

@@ -132,8 +132,8 @@ func (s *sharer) step() error {
 	case 0, 1:
 		return s.bindTo(ctx, a.Ino)
 	case 2:
-		out, err := s.store.Export(ctx, a.Ino, objects.Caller{}, objects.ExportOptions{Holder: s.someone()})
-		return errors.Join(err, out.Handle.Close())
+		out, failure := s.store.Export(ctx, a.Ino, objects.Caller{}, objects.ExportOptions{Holder: s.someone()})
+		return errors.Join(failure, out.Handle.Close())
 	case 3:
 		return s.store.EndExport(ctx, a.Ino)
 	case 4:

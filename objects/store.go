@@ -57,7 +57,9 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		}
 	}
 	if err := s.rebind(ctx); err != nil {
-		return nil, errors.Join(err, s.owners.Close(), s.letGo(), s.closeTiers())
+		err = errors.Join(err, s.owners.Close())
+		s.work.Wait()
+		return nil, errors.Join(err, s.letGo(), s.closeTiers())
 	}
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
 	s.stop = stop

@@ -58,15 +58,7 @@ func TestBoundFileIsTheMemory(t *testing.T) {
 		}
 		wantContent(t, f, 1, n)
 		h := open(t, f, os.O_RDWR)
-		got := make([]byte, n)
-		for seed := uint64(2); seed < 6; seed++ { // sequential readers must not see what was read ahead
-			kit.FillAt(o.bytes, seed, 0)
-			_, err := h.ReadAt(got, 0)
-			must(t, err)
-			if i := kit.DiffAt(got, seed, 0); i >= 0 {
-				t.Fatalf("byte %d is not what the owner has stored", i)
-			}
-		}
+		readWhileStored(t, h, o.bytes, 5)
 		_, err := h.WriteAt(kit.Bytes(7, 100, n-200), 100)
 		must(t, err)
 		if i := kit.DiffAt(o.bytes[100:n-100], 7, 100); i >= 0 {
@@ -76,6 +68,28 @@ func TestBoundFileIsTheMemory(t *testing.T) {
 			t.Errorf("byte %d before the write has changed", i)
 		}
 	})
+}
+
+// readWhileStored reads a file from start to end again and again, as cat does,
+// while its memory changes after each read: what was read ahead before is old.
+// In the end the memory has the content of seed last.
+func readWhileStored(t *testing.T, h *os.File, memory []byte, last uint64) {
+	t.Helper()
+	const request = 128 << 10
+	got := make([]byte, request)
+	seed := last
+	for range 3 {
+		for off := 0; off+request <= len(memory); off += request {
+			seed++
+			kit.FillAt(memory, seed, 0)
+			_, err := h.ReadAt(got, int64(off))
+			must(t, err)
+			if i := kit.DiffAt(got, seed, int64(off)); i >= 0 {
+				t.Fatalf("byte %d is not what was stored last", off+i)
+			}
+		}
+	}
+	kit.FillAt(memory, last, 0)
 }
 
 // A bound object has the length of its memory for good.

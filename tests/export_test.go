@@ -43,15 +43,7 @@ func TestExportedMemoryIsTheFile(t *testing.T) {
 			t.Errorf("byte %d of the memory is not the file's", i)
 		}
 		h := open(t, f, os.O_RDWR)
-		got := make([]byte, n)
-		for seed := uint64(2); seed < 6; seed++ {
-			kit.FillAt(view, seed, 0)
-			_, err := h.ReadAt(got, 0)
-			must(t, err)
-			if i := kit.DiffAt(got, seed, 0); i >= 0 {
-				t.Fatalf("byte %d of the file is not what was stored", i)
-			}
-		}
+		readWhileStored(t, h, view, 6)
 		_, err := h.WriteAt(kit.Bytes(7, 5000, n-5000), 5000)
 		must(t, err)
 		if i := kit.DiffAt(view[5000:], 7, 5000); i >= 0 {

@@ -2,14 +2,17 @@ package tests
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hmcfs/hmcfs/objects/share"
 	"github.com/hmcfs/hmcfs/tests/kit"
 	"github.com/hmcfs/hmcfs/tests/mnt"
 )
@@ -145,4 +148,103 @@ func TestOpenCLHasNoHandles(t *testing.T) {
 	wantErrno(t, unix.Setxattr(m.Path("ocl0", "g"), bindXattr,
 		[]byte(o.value("opencl", `{"kind":"ipc","handle":"00","size":4096}`)), 0), unix.EOPNOTSUPP)
 	wantContent(t, f, 1, 4096)
+}
+
+// TestSharingByAnUnprivilegedDaemon binds and exports where the daemon is the
+// user himself, and root's rights are nobody's.
+func TestSharingByAnUnprivilegedDaemon(t *testing.T) {
+	kit.Check(t)
+	kit.Require(t, "fuse", "root", "tool:fusermount3")
+	deviceForAll(t)
+	u := newUserMount(t)
+	const n = 64 << 10
+	mine, roots := newMemOwner(t, uint32(u.who.UID), 1, n), newMemOwner(t, 0, 2, n)
+	// On the file system that the user's host tier is on too.
+	shm := filepath.Join(shmDir(t), "f")
+	create(t, shm, 5, n)
+	must(t, os.Chown(filepath.Dir(shm), u.who.UID, u.who.GID))
+	must(t, os.Chown(shm, u.who.UID, u.who.GID))
+	mnt.AsUser(t, u.who, func() {
+		for _, name := range []string{"host", "sim0"} {
+			f := filepath.Join(u.dir, name, "bound")
+			if err := os.WriteFile(f, nil, 0o600); err != nil {
+				t.Error(err)
+			}
+			wantErrno(t, unix.Setxattr(f, bindXattr, []byte(roots.value(familyOf(name), roots.piece(0, n))), 0), unix.EPERM)
+			if err := unix.Setxattr(f, bindXattr, []byte(mine.value(familyOf(name), mine.piece(0, n))), 0); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			if got, err := os.ReadFile(f); err != nil || len(got) != n || kit.DiffAt(got, 1, 0) >= 0 {
+				t.Errorf("%s: %d bytes are not the owner's, %v", name, len(got), err)
+			}
+			if err := os.WriteFile(f+"-path", nil, 0o600); err != nil {
+				t.Error(err)
+			}
+			if err := unix.Setxattr(f+"-path", bindXattr, []byte(bindValue(familyOf(name), 0, pathPiece(shm, n))), 0); err != nil {
+				t.Errorf("%s: by a path: %v", name, err)
+			}
+			u.checkExport(filepath.Join(u.dir, name, "exported"))
+		}
+	})
+	ours, err := filepath.Glob(fmt.Sprintf("/dev/shm/hmcfs-%d-*/*/*", u.who.UID))
+	must(t, err)
+	t.Logf("files of the host tier: %q", ours)
+	if len(ours) == 0 {
+		t.Error("the host tier has no files")
+	}
+	mnt.AsUser(t, u.who, func() {
+		f := filepath.Join(u.dir, "host", "itself")
+		if err := os.WriteFile(f, nil, 0o600); err != nil {
+			t.Error(err)
+		}
+		for _, path := range ours {
+			wantErrno(t, unix.Setxattr(f, bindXattr, []byte(bindValue("host", 0, pathPiece(path, 1))), 0), unix.EINVAL)
+		}
+	})
+	mine.kill()
+	mnt.AsUser(t, u.who, func() {
+		kit.Eventually(t, 20*time.Second, func() bool {
+			_, err := os.ReadFile(filepath.Join(u.dir, "sim0", "bound"))
+			return errors.Is(err, unix.EIO)
+		})
+	})
+	if out, err := u.command("umount", u.dir).CombinedOutput(); err != nil {
+		t.Errorf("umount: %v: %s", err, out)
+	}
+	_ = u.cmd.Wait() // it has told of failures already
+}
+
+// checkExport exports a file and reads and writes it by its handle.
+func (u *userMount) checkExport(path string) {
+	if err := os.WriteFile(path, kit.Bytes(3, 0, 10_000), 0o600); err != nil {
+		u.t.Error(err)
+	}
+	text, err := getxattr(path, handleXattr)
+	if err != nil {
+		u.t.Error(err)
+		return
+	}
+	m, err := share.Parse([]byte(text))
+	if err != nil {
+		u.t.Error(err)
+		return
+	}
+	memory, err := os.OpenFile(m.Pieces[0].Path, os.O_RDWR, 0)
+	if err != nil {
+		u.t.Error(err)
+		return
+	}
+	got := make([]byte, 10_000)
+	if _, err := memory.ReadAt(got, 0); err != nil || kit.DiffAt(got, 3, 0) >= 0 {
+		u.t.Errorf("%s: the memory is not the file's, %v", path, err)
+	}
+	if _, err := memory.WriteAt(kit.Bytes(4, 0, 10_000), 0); err != nil {
+		u.t.Error(err)
+	}
+	if err := memory.Close(); err != nil {
+		u.t.Error(err)
+	}
+	if got, err := os.ReadFile(path); err != nil || kit.DiffAt(got, 4, 0) >= 0 {
+		u.t.Errorf("%s: the file is not what was stored, %v", path, err)
+	}
 }

@@ -142,13 +142,7 @@ func TestDaemonOfAnUnprivilegedUser(t *testing.T) {
 	kit.Check(t)
 	kit.Require(t, "fuse", "root", "tool:fusermount3")
 	deviceForAll(t)
-	u := &userMount{t: t, who: mnt.User{UID: 65534, GID: 65534}, root: mnt.TempDir(t)}
-	u.dir = filepath.Join(u.root, "mnt")
-	for _, d := range []string{"mnt", "state", "run", "home"} {
-		must(t, os.Mkdir(filepath.Join(u.root, d), 0o700))
-		must(t, os.Chown(filepath.Join(u.root, d), u.who.UID, u.who.GID))
-	}
-	u.start()
+	u := newUserMount(t)
 	s := u.status()
 	if s.Passthrough.On || s.Passthrough.Reason == "" || s.UID != u.who.UID {
 		t.Errorf("the status says of passthrough %+v and of the user %d", s.Passthrough, s.UID)
@@ -173,6 +167,19 @@ func TestDaemonOfAnUnprivilegedUser(t *testing.T) {
 	if left, err := filepath.Glob("/dev/shm/hmcfs-65534-*"); len(left) > 0 || err != nil {
 		t.Errorf("left in shared memory: %q, %v", left, err)
 	}
+}
+
+// newUserMount mounts as the user.
+func newUserMount(t *testing.T) *userMount {
+	t.Helper()
+	u := &userMount{t: t, who: mnt.User{UID: 65534, GID: 65534}, root: mnt.TempDir(t)}
+	u.dir = filepath.Join(u.root, "mnt")
+	for _, d := range []string{"mnt", "state", "run", "home"} {
+		must(t, os.Mkdir(filepath.Join(u.root, d), 0o700))
+		must(t, os.Chown(filepath.Join(u.root, d), u.who.UID, u.who.GID))
+	}
+	u.start()
+	return u
 }
 
 // write writes to both tiers, in the ways that need no passthrough.

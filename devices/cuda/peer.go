@@ -54,7 +54,8 @@ func (d *device) peer(s devices.Span) (*device, error) {
 		return nil, fmt.Errorf("span without memory: %w", devices.ErrRange)
 	}
 	from, ok := s.Mem.Device().(*device)
-	if !ok || from.api != d.api {
+	// A card that is opened twice is no peer of itself.
+	if !ok || from.api != d.api || from != d && from.entry.device == d.entry.device {
 		return nil, fmt.Errorf("copy from %s to %s: %w", s.Mem.Device().Info().Name, d.info.Name, devices.ErrUnsupported)
 	}
 	return from, nil

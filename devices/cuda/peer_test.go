@@ -41,6 +41,7 @@ func TestPeersRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	twice := alloc(t, open(t, d, "cuda:0"), 1000)
 	far := alloc(t, open(t, lib.with(t, "peer=0").driver(), "cuda:1"), 1000)
 	for what, c := range map[string]struct {
 		dst, src devices.Span
@@ -48,6 +49,7 @@ func TestPeersRefused(t *testing.T) {
 	}{
 		"another family":   {mem.All(), foreign.All(), devices.ErrUnsupported},
 		"another driver":   {mem.All(), far.All(), devices.ErrUnsupported},
+		"the card itself":  {mem.All(), twice.All(), devices.ErrUnsupported},
 		"no memory":        {mem.All(), devices.Span{}, devices.ErrRange},
 		"another length":   {mem.All(), part(t, other, 0, 999), devices.ErrRange},
 		"an end outside":   {mem.All(), devices.Span{Mem: other, Range: devices.Range{Off: 1, Len: 1000}}, devices.ErrRange},

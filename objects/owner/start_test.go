@@ -1,6 +1,13 @@
 package owner
 
-import "testing"
+import (
+	"errors"
+	"fmt"
+	"os"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
 
 // A program's name may look like the fields behind it.
 func TestStartOf(t *testing.T) {
@@ -14,5 +21,36 @@ func TestStartOf(t *testing.T) {
 		if start, err := startOf([]byte(bad)); err == nil {
 			t.Errorf("%q: %d", bad, start)
 		}
+	}
+}
+
+// Where a descriptor can't be taken, its name in /proc leads to the same file,
+// for the file's owner only.
+func TestOpenByDescriptor(t *testing.T) {
+	fd, err := unix.MemfdCreate("named", unix.MFD_CLOEXEC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := os.NewFile(uintptr(fd), "named")
+	name := fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), fd)
+	want, _, err := Facts(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := openFile(name, 0, uint32(os.Getuid()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, _, ferr := Facts(again); got != want || ferr != nil {
+		t.Errorf("it leads to %+v, not %+v: %v", got, want, ferr)
+	}
+	if err = errors.Join(CheckWritable(again), again.Close()); err != nil {
+		t.Error(err)
+	}
+	if _, err = openFile(name, 0, uint32(os.Getuid())+12345); !errors.Is(err, ErrDenied) {
+		t.Errorf("for another user: %v", err)
+	}
+	if err = f.Close(); err != nil {
+		t.Error(err)
 	}
 }
