@@ -45,7 +45,7 @@ func (x *extents) write(ctx context.Context, off uint64, src transport.Span) (ui
 		}
 		e, err := x.ready(ctx, off+done, off+total)
 		if err != nil {
-			return done, path, err
+			return done, path, x.full(err, total-done)
 		}
 		n := min(e.end()-off-done, total-done, maxPiece)
 		from, err := src.Part(devices.Offset(done), devices.Size(n))
@@ -200,42 +200,4 @@ func (x *extents) noteAhead(e extent, needed uint64) {
 	if e.end() > needed {
 		x.ahead = needed
 	}
-}
-
-func (x *extents) reserve(ctx context.Context, off, n uint64) error {
-	if err := x.live(); err != nil {
-		return err
-	}
-	end := off + n
-	for at := x.floor(off); at < end; {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		e, ok := x.at(at)
-		if !ok {
-			var err error
-			if e, err = x.grow(ctx, at, end); err != nil {
-				return err
-			}
-		}
-		at = e.end()
-	}
-	x.settleAhead(end)
-	return nil
-}
-
-// settleAhead keeps what a reservation took and what holds data, and gives
-// back what grow took beyond.
-func (x *extents) settleAhead(end uint64) {
-	if x.ahead == 0 {
-		return
-	}
-	x.tree.Reverse(func(_ uint64, e extent) bool {
-		if e.written > 0 {
-			end = max(end, e.off+e.written)
-		}
-		return e.written == 0
-	})
-	x.dropTail(max(x.ahead, x.ceil(end)))
-	x.ahead = 0
 }
