@@ -361,7 +361,7 @@ func (op *opener) fillHandle(h *devices.Handle, i int) (err error) {
 	case op.given != nil:
 		h.File, op.given[i].File = op.given[i].File, nil
 	case p.FD != nil:
-		h.File, err = op.owner.Take(*p.FD)
+		h.File, err = op.owner.Take(*p.FD, op.who.UID)
 	}
 	if err == nil && p.Kind != devices.HandleIPC && h.File == nil {
 		err = fmt.Errorf("a %s is passed as a descriptor: %w", p.Kind, devices.ErrHandle)

@@ -74,16 +74,27 @@ func CheckWritable(f *os.File) error {
 	})
 }
 
-// Take duplicates what the process has as descriptor n, whatever that is.
+// Take duplicates what the process has as descriptor n, whatever that is, for
+// its user.
 //
-// Errors: ErrGone; ErrNotMemory when there is none; EPERM where one process
-// may not take from another (Yama).
-func (p *Process) Take(n int) (*os.File, error) {
+// Errors: ErrGone; ErrNotMemory when there is none; ErrDenied when the process
+// is not the user's; EPERM where one process may not take from another (Yama).
+func (p *Process) Take(n int, uid uint32) (*os.File, error) {
 	name := p.dir("fd/" + strconv.Itoa(n))
 	fd, err := unix.PidfdGetfd(int(p.file.Fd()), n, 0)
 	switch {
 	case err == nil:
-		return os.NewFile(uintptr(fd), name), nil
+		f := os.NewFile(uintptr(fd), name)
+		// Whoever was the user's when it was found can have become a program
+		// with rights of its own since, and the descriptor one of that.
+		mine, err := p.BelongsTo(uid)
+		if err == nil && !mine {
+			err = fmt.Errorf("%s: process %d is not user %d's: %w", name, p.id.PID, uid, ErrDenied)
+		}
+		if err != nil {
+			return nil, errors.Join(err, f.Close())
+		}
+		return f, nil
 	case errors.Is(err, unix.EBADF):
 		return nil, fmt.Errorf("%s: no such descriptor: %w", name, ErrNotMemory)
 	case errors.Is(err, unix.ESRCH):
@@ -98,7 +109,7 @@ func (p *Process) Take(n int) (*os.File, error) {
 // Errors: ErrGone; ErrNotMemory; ErrDenied.
 func (p *Process) Descriptor(n int, uid uint32) (*os.File, error) {
 	name := p.dir("fd/" + strconv.Itoa(n))
-	f, err := p.Take(n)
+	f, err := p.Take(n, uid)
 	if err == nil {
 		if _, _, err = Facts(f); err == nil {
 			err = CheckWritable(f)

@@ -258,6 +258,29 @@ func TestFiles(t *testing.T) {
 	}
 }
 
+// A process that was a user's when it was found may have become another's
+// program since, which has descriptors that are not his to have.
+func TestTakeAsksAgain(t *testing.T) {
+	kit.Check(t)
+	pid, _ := child(t, memfd(t))
+	p := find(t, pid)
+	defer func() {
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	other := uint32(os.Getuid() + 12345)
+	for name, take := range map[string]func(int, uint32) (*os.File, error){"take": p.Take, "descriptor": p.Descriptor} {
+		f, err := take(3, other)
+		if !errors.Is(err, owner.ErrDenied) {
+			t.Errorf("%s for another user: %v", name, err)
+		}
+		if f != nil {
+			t.Errorf("%s leaves a descriptor: %v", name, f.Close())
+		}
+	}
+}
+
 func TestOpen(t *testing.T) {
 	kit.Check(t)
 	uid := uint32(os.Getuid())
