@@ -35,6 +35,8 @@ type binding struct {
 // opened is a binding whose memory is open.
 type opened struct {
 	body *bound
+	// tier is the one that the memory was found to be of.
+	tier *tier
 	// owner is nil where nobody is named.
 	owner *owner.Process
 }
@@ -87,7 +89,7 @@ type opener struct {
 
 func (op *opener) result() opened {
 	s := op.store
-	return opened{owner: op.owner, body: &bound{
+	return opened{owner: op.owner, tier: op.tier, body: &bound{
 		engine: s.engine, name: devices.Name(op.tier.name), size: op.end,
 		parts: op.parts, files: op.files, mems: op.mems,
 		logf: s.warn,
