@@ -153,10 +153,14 @@ func (op *opener) checkDevice() error {
 		return fmt.Errorf("memory of device %s bound in %s, which is %s: %w", m.Device, info.Name, info.UUID, devices.ErrHandle)
 	}
 	hostLike := op.tier.files != nil || info.Family == simFamily
+	takes := fmt.Sprintf("%s and %s", devices.HandleIPC, devices.HandleVMM)
+	if hostLike {
+		takes = string(devices.HandleMemfd)
+	}
 	for i := range m.Pieces {
 		kind := m.Pieces[i].Kind
 		if kind == devices.HandleMemfd != hostLike {
-			return fmt.Errorf("piece %d is a %s, and %s is %q: %w", i, kind, info.Name, info.Family, devices.ErrHandle)
+			return fmt.Errorf("piece %d is of kind %s, and %s is %q, which takes %s: %w", i, kind, info.Name, info.Family, takes, devices.ErrHandle)
 		}
 		if kind != devices.HandleMemfd && m.PID == 0 {
 			return fmt.Errorf(`memory of kind %s needs the "pid" of its owner: %w`, kind, devices.ErrHandle)

@@ -45,7 +45,9 @@
 //	  device.life of the higher ordinal (CopyPeer)
 //	    device.linkMu (held while access to a peer is set up)
 //	    device.openMu (held while an IPC handle is opened or closed)
-//	      device.mu, pins.mu
+//	      mapping.mu (held while VMM memory is opened to a peer)
+//	        device.mu, pins.mu
+//	Driver.mu (held while the library is opened)
 //
 // A lane is not a lock, yet orders like one: it is borrowed after device.life,
 // and nothing else is waited for while it is held.

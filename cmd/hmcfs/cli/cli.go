@@ -66,7 +66,10 @@ func (a *app) root() *cobra.Command {
 	root.SetOut(a.Stdout)
 	root.SetErr(a.Stderr)
 	root.CompletionOptions.DisableDescriptions = false
-	root.AddCommand(a.verbs()...)
+	for _, verb := range a.verbs() {
+		verb.DisableFlagsInUseLine = true // each says by itself where they stand
+		root.AddCommand(verb)
+	}
 	root.SetFlagErrorFunc(flagFault)
 	root.Version = version
 	root.SetVersionTemplate(versionText() + "\n")
