@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -29,6 +30,7 @@ func (s *suite) fileChecks(ctx context.Context) {
 	s.check(ctx, "fresh memory and holes are zeros after other files", s.oldBytes)
 	s.check(ctx, "more than the device has is ENOSPC, the log says why, and files live on", s.noSpace)
 	s.check(ctx, "two daemons on one device", s.twoDaemons)
+	s.check(ctx, "what removed files had is given back to the device", s.givesBack)
 }
 
 // roundTrip writes and reads whole pages, parts of them, and more than one
@@ -146,8 +148,30 @@ func (s *suite) noSpace(ctx context.Context) (string, error) {
 	if told == "" {
 		return "", errors.New("the log names neither the card nor what was asked and what is free")
 	}
-	return told, errors.Join(sameContent(kept, seedA, s.sizes.check, 1<<20), remove(f),
-		writeContent(f, seedB, s.sizes.check, 1<<20), sameContent(f, seedB, s.sizes.check, 1<<20))
+	if err = errors.Join(sameContent(kept, seedA, s.sizes.check, 1<<20), remove(f)); err != nil {
+		return "", err
+	}
+	return told, errors.Join(writeContent(f, seedB, s.sizes.check, 1<<20), sameContent(f, seedB, s.sizes.check, 1<<20),
+		sameContent(kept, seedA, s.sizes.check, 1<<20))
+}
+
+// givesBack waits until the daemon holds no more of the device than its files
+// need: other programs want the card too. The daemon takes its time, in case
+// another file wants the memory.
+func (s *suite) givesBack(ctx context.Context) (string, error) {
+	const limit = time.Minute
+	if s.opts.quick {
+		return "", skip("it takes half a minute")
+	}
+	begin := time.Now()
+	err := within(ctx, limit, func() error {
+		d, err := s.mount.deviceStatus(ctx, s.device.name)
+		if err == nil && d.Held > d.Used {
+			err = fmt.Errorf("%v of %s are held and %v are used, after %v", d.Held, d.Name, d.Used, limit)
+		}
+		return err
+	})
+	return fmt.Sprintf("within %v", time.Since(begin).Round(time.Second)), err
 }
 
 // twoDaemons mounts the device a second time, in another process.

@@ -52,7 +52,7 @@ func choose(quick bool, deviceFree, hostFree devices.Size) sizes {
 	if quick {
 		return sizes{
 			file: 8 * devices.MiB, large: 16 * devices.MiB, staged: 16 * devices.MiB, check: 5*devices.MiB + 12345,
-			device: 256 * devices.MiB, host: 128 * devices.MiB,
+			device: 96 * devices.MiB, host: 128 * devices.MiB,
 		}
 	}
 	// At most three large files, the raw side's two buffers of that size, and

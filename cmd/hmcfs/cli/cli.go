@@ -35,7 +35,8 @@ type app struct {
 func (a *app) verbs() []*cobra.Command {
 	return []*cobra.Command{
 		a.mountVerb(), a.umountVerb(), a.statusVerb(), a.devicesVerb(), a.statVerb(), a.cpVerb(),
-		a.bindVerb(), a.exportVerb(), a.fsckVerb(), a.benchVerb(), a.configVerb(), a.versionVerb(), a.docsVerb(),
+		a.bindVerb(), a.exportVerb(), a.fsckVerb(), a.benchVerb(), a.perfVerb(),
+		a.configVerb(), a.versionVerb(), a.docsVerb(),
 	}
 }
 
