@@ -25,8 +25,9 @@ func (a *Arena) growFor(ctx context.Context, n, least devices.Size) (Lease, erro
 		return l, err
 	}
 	// What is in hand is surer than what would come back for it.
-	if l, ok, err := a.fromSlabs(n, true); ok || err != nil {
-		return l, errors.Join(err, freeErr)
+	spare, ok, closedErr := a.fromSlabs(n, true)
+	if ok || closedErr != nil {
+		return spare, closedErr
 	}
 	emptied, emptyErr := a.emptyOut()
 	if emptied {

@@ -229,6 +229,8 @@ func (m *model) check() {
 }
 
 // checkSlab compares bits with the model, and the run tree with a plain scan.
+//
+// +checklocks:m.arena.mu
 func (m *model) checkSlab(id SlabID, s *slab) {
 	var run, best, free uint32
 	for page := range s.pages.pages {
