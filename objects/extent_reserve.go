@@ -32,7 +32,7 @@ func (x *extents) reserve(ctx context.Context, off, n uint64) error {
 // returns the ranges that have memory since, also with an error.
 func (x *extents) fill(ctx context.Context, at, end uint64) (taken []devices.Range, err error) {
 	for at < end {
-		if err := ctx.Err(); err != nil {
+		if err = ctx.Err(); err != nil {
 			return taken, err
 		}
 		e, ok := x.at(at)
@@ -67,7 +67,7 @@ func (x *extents) full(err error, asked uint64) error {
 		return err
 	}
 	told := &devices.OutOfMemoryError{Device: oom.Device, Asked: devices.Size(asked), Free: oom.Free}
-	if u, err := x.tier.usage(); err == nil {
+	if u, usageErr := x.tier.usage(); usageErr == nil {
 		told.Free = u.Free
 	}
 	all := []error{told}

@@ -59,8 +59,8 @@ func TestFailedReserveTakesNothing(t *testing.T) {
 
 // counted is a context that ends after it was asked so many times.
 type counted struct {
-	context.Context
-	left int
+	context.Context //nolint:containedctx // it is one
+	left            int
 }
 
 func (c *counted) Err() error {

@@ -55,17 +55,20 @@ func everyThread(pid int, file string, holds func(string) bool) error {
 type program struct {
 	*exec.Cmd
 	words bytes.Buffer
-	done  chan error
+	done  chan struct{}
 }
 
 func startProgram(t *testing.T, name string, args ...string) *program {
 	t.Helper()
-	p := &program{Cmd: exec.Command(name, args...), done: make(chan error, 1)}
+	p := &program{Cmd: exec.Command(name, args...), done: make(chan struct{})}
 	p.Stdout, p.Stderr = &p.words, &p.words
 	if err := p.Start(); err != nil {
 		t.Fatal(err)
 	}
-	go func() { p.done <- p.Wait() }()
+	go func() {
+		defer close(p.done)
+		_ = p.Wait() // its code is looked at
+	}()
 	return p
 }
 
@@ -116,7 +119,7 @@ func TestUmountOfStoppedDaemon(t *testing.T) {
 	if left := mnt.MountedBelow(m.Dir); len(left) > 0 {
 		t.Errorf("after it %q is mounted", left)
 	}
-	if code, words := waits.ends(t); code == 0 {
+	if code, words = waits.ends(t); code == 0 {
 		t.Errorf("who waited for the mount got %q, not an error", words)
 	}
 	if _, err := open.Read(make([]byte, 1)); err == nil {
