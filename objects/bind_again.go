@@ -56,6 +56,13 @@ func (s *Store) rebindOne(ctx context.Context, t *tier, in metadata.Inode) error
 	if record.Version != bindingVersion {
 		return fmt.Errorf("a binding of version %d, this program knows %d: %w", record.Version, bindingVersion, metadata.ErrNewer)
 	}
+	boot, err := owner.Boot()
+	if err == nil && record.Boot != boot {
+		err = fmt.Errorf("the machine was booted since: %w", ErrLost)
+	}
+	if err != nil {
+		return err
+	}
 	op := &opener{store: s, tier: t, who: Caller{UID: record.UID}, memory: record.Memory, record: record}
 	if err := op.reopen(ctx); err != nil {
 		return errors.Join(err, op.abandon())

@@ -22,6 +22,9 @@ const bindingVersion = 1
 type binding struct {
 	Version int          `json:"version"`
 	Memory  share.Memory `json:"memory"`
+	// Boot is that of the machine: memory ends with it, and Files tell
+	// nothing in the next one.
+	Boot string `json:"boot"`
 	// Owner is the process whose end is the object's; nil where the memory is
 	// a file that nobody is named for.
 	Owner *owner.ID `json:"owner,omitempty"`
@@ -56,6 +59,9 @@ func (s *Store) openBinding(ctx context.Context, ino Ino, who Caller, r BindRequ
 	op.record = binding{Version: bindingVersion, Memory: r.Memory, UID: who.UID}
 	op.record.Memory.Pieces = slices.Clone(r.Memory.Pieces)
 	err := op.check(ctx, ino, r)
+	if err == nil {
+		op.record.Boot, err = owner.Boot()
+	}
 	if err == nil {
 		err = op.findOwner()
 	}
