@@ -31,7 +31,7 @@ func TestSharingAtTheSameTime(t *testing.T) {
 	var owners []int
 	var kills []func()
 	for range 8 {
-		pid, kill := ownerProcess(t)
+		pid, kill := kit.Process(t)
 		owners, kills = append(owners, pid), append(kills, kill)
 	}
 	var work sync.WaitGroup
