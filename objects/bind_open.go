@@ -28,13 +28,16 @@ type binding struct {
 	// UID is the user for whom it was bound.
 	UID uint32 `json:"uid"`
 	// Files are the files of the pieces that are descriptors, in the pieces'
-	// order; zero for all others.
+	// order; zero for all others. Those of device memory may all be one file,
+	// if the vendor's library makes descriptors by opening its own device.
 	Files []owner.FileID `json:"files,omitempty"`
 }
 
 // opened is a binding whose memory is open.
 type opened struct {
 	body *bound
+	// tier is the one that the memory was found to be of.
+	tier *tier
 	// owner is nil where nobody is named.
 	owner *owner.Process
 }
@@ -87,7 +90,7 @@ type opener struct {
 
 func (op *opener) result() opened {
 	s := op.store
-	return opened{owner: op.owner, body: &bound{
+	return opened{owner: op.owner, tier: op.tier, body: &bound{
 		engine: s.engine, name: devices.Name(op.tier.name), size: op.end,
 		parts: op.parts, files: op.files, mems: op.mems,
 		logf: s.warn,
@@ -335,23 +338,44 @@ func (op *opener) descriptor(pid, n int) (*os.File, error) {
 
 // importPiece opens memory by the device's library.
 func (op *opener) importPiece(ctx context.Context, i int) error {
-	p := &op.memory.Pieces[i]
-	h := devices.Handle{Kind: p.Kind, Device: op.memory.Device, Offset: p.Offset, Size: p.Size, Allocation: p.Allocation}
+	h := op.handleOf(i)
 	if err := op.fillHandle(&h, i); err != nil {
 		return err
 	}
-	mem, err := devices.Import(ctx, op.tier.dev, h)
-	if cerr := h.Close(); err == nil && cerr != nil {
-		err = errors.Join(cerr, mem.Release())
+	return op.importHandle(ctx, i, h)
+}
+
+// handleOf is a piece's handle, without bytes and descriptor.
+func (op *opener) handleOf(i int) devices.Handle {
+	p := &op.memory.Pieces[i]
+	return devices.Handle{Kind: p.Kind, Device: op.memory.Device, Offset: p.Offset, Size: p.Size, Allocation: p.Allocation}
+}
+
+// importHandle makes a part of a handle, which it takes over.
+func (op *opener) importHandle(ctx context.Context, i int, h devices.Handle) error {
+	p := &op.memory.Pieces[i]
+	var id owner.FileID
+	var err error
+	if h.File != nil {
+		id, err = owner.Identity(h.File)
+	}
+	var mem *devices.Memory
+	if err == nil {
+		mem, err = devices.Import(ctx, op.tier.dev, h)
+	}
+	if cerr := h.Close(); cerr != nil {
+		err = errors.Join(err, cerr)
+	}
+	if mem != nil {
+		op.mems = append(op.mems, mem) // which are let go with an error
 	}
 	if err != nil {
 		return err
 	}
-	op.mems = append(op.mems, mem)
 	if mem.Size() < p.Size {
 		return fmt.Errorf("%d bytes of memory of %d: %w", p.Size, mem.Size(), devices.ErrHandle)
 	}
-	op.record.Files = append(op.record.Files, owner.FileID{})
+	op.record.Files = append(op.record.Files, id)
 	op.parts = append(op.parts, boundPart{off: op.end, n: uint64(p.Size), mem: mem})
 	return nil
 }
@@ -364,8 +388,9 @@ func (op *opener) fillHandle(h *devices.Handle, i int) (err error) {
 		h.Bytes, err = hex.DecodeString(p.Handle)
 	case op.given != nil:
 		h.File, op.given[i].File = op.given[i].File, nil
+		op.record.Memory.Pieces[i].FD = nil // the number meant the list that was passed
 	case p.FD != nil:
-		h.File, err = op.owner.Take(*p.FD)
+		h.File, err = op.owner.Take(*p.FD, op.who.UID)
 	}
 	if err == nil && p.Kind != devices.HandleIPC && h.File == nil {
 		err = fmt.Errorf("a %s is passed as a descriptor: %w", p.Kind, devices.ErrHandle)

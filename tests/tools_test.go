@@ -29,7 +29,7 @@ func TestTools(t *testing.T) {
 	kit.Check(t)
 	devices := []string{"host,size=256MiB", "sim:0,size=256MiB"}
 	names := []string{"host", "sim0"}
-	if kit.Missing("opencl") == nil {
+	if !testing.Short() && kit.Missing("opencl") == nil {
 		devices, names = append(devices, "opencl:0,size=256MiB"), append(names, "ocl0")
 	}
 	m := mnt.Mount(t, mnt.Options{Devices: devices})

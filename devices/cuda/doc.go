@@ -19,7 +19,7 @@
 //	pinned host memory      direct, in pieces of 16 MiB
 //	other host memory       through the lane's chunks of 2 MiB: the host copies
 //	                        one while the card moves the other
-//	inside the card, peers  in pieces of 512 MiB
+//	inside the card, peers  in pieces of 128 MiB
 //
 // Host memory is pinned where PinHost has registered it. Nothing of CUDA's
 // default stream is used, so the work of others does not delay ours.

@@ -175,7 +175,7 @@ func allCalls() []string {
 }
 
 // TestEveryCallFails fails each call once, at several places of a piece of work
-// that uses all abilities. The work tells it, and leaves nothing: the stand-in
+// that uses all abilities, at fewer of them with -short. The work tells it, and leaves nothing: the stand-in
 // ends the process if something of a card is left when its context goes.
 func TestEveryCallFails(t *testing.T) {
 	lib := newStandIn(t, "memory=67108864")
@@ -183,8 +183,12 @@ func TestEveryCallFails(t *testing.T) {
 	if err := everything(t.Context(), d); err != nil {
 		t.Fatalf("without a fault: %v", err)
 	}
+	places := 4
+	if testing.Short() {
+		places = 2
+	}
 	for _, call := range allCalls() {
-		for nth := 1; nth <= 4; nth++ {
+		for nth := 1; nth <= places; nth++ {
 			lib.set(fmt.Sprintf("fail=%s:%d:%d", call, nth, 1+nth%2)) // out of memory, and wrong
 			err := everything(t.Context(), d)
 			if err == nil && nth == 1 {

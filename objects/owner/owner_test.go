@@ -236,6 +236,79 @@ func TestFiles(t *testing.T) {
 	}
 }
 
+// A process that was a user's when it was found may have become another's
+// program since, which has descriptors that are not his to have.
+func TestTakeAsksAgain(t *testing.T) {
+	kit.Check(t)
+	pid, _ := child(t, memfd(t))
+	p := find(t, pid)
+	defer func() {
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	other := uint32(os.Getuid() + 12345)
+	for name, take := range map[string]func(int, uint32) (*os.File, error){"take": p.Take, "descriptor": p.Descriptor} {
+		f, err := take(3, other)
+		if !errors.Is(err, owner.ErrDenied) {
+			t.Errorf("%s for another user: %v", name, err)
+		}
+		if f != nil {
+			t.Errorf("%s leaves a descriptor: %v", name, f.Close())
+		}
+	}
+}
+
+// What was taken once is found again under another number, but never by a
+// number that is another file by now, nor where it can't be told from others.
+func TestTakeAgain(t *testing.T) {
+	kit.Check(t)
+	uid := uint32(os.Getuid())
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err = null.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	a, b := memfd(t), memfd(t)
+	pid, _ := child(t, a, b, a, null, null)
+	p := find(t, pid)
+	defer func() {
+		if err = p.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	for _, tc := range []struct {
+		file *os.File
+		n    int
+		want error
+	}{
+		{a, 3, nil}, {a, 5, nil}, {a, 4, nil}, {a, -1, nil}, {b, 3, nil}, {b, 99, nil},
+		{null, 6, nil}, {null, -1, owner.ErrGone}, {memfd(t), 3, owner.ErrGone},
+	} {
+		want, err := owner.Identity(tc.file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := p.TakeAgain(want, tc.n, uid)
+		if !errors.Is(err, tc.want) {
+			t.Errorf("%s under %d: %v", tc.file.Name(), tc.n, err)
+		}
+		if err != nil {
+			continue
+		}
+		if got, err := owner.Identity(f); got != want || err != nil {
+			t.Errorf("%s under %d: another file, %v", tc.file.Name(), tc.n, err)
+		}
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 func TestOpen(t *testing.T) {
 	kit.Check(t)
 	uid := uint32(os.Getuid())

@@ -9,6 +9,7 @@ const (
 	splitMul1  = 0xbf58476d1ce4e5b9
 	splitMul2  = 0x94d049bb133111eb
 	wordSize   = 8
+	blockSize  = 4096
 )
 
 // Bytes returns the n bytes at offset off of the content that the seed names.
@@ -23,22 +24,20 @@ func Bytes(seed uint64, off int64, n int) []byte {
 // in a wrong place, or are stale, are seen. The offset is not negative.
 func FillAt(p []byte, seed uint64, off int64) {
 	key := mix(seed + splitGamma)
-	index := uint64(off) / wordSize
-	if skip := int(uint64(off) % wordSize); skip != 0 {
-		n := copyWord(p, word(key, index), skip)
-		p, index = p[n:], index+1
+	index, skip := uint64(off)/wordSize, int(uint64(off)%wordSize)
+	var block [blockSize]byte
+	for len(p) > 0 {
+		n := min((skip+len(p)+wordSize-1)/wordSize*wordSize, blockSize)
+		fillWords(block[:n], key, index)
+		p = p[copy(p, block[skip:n]):]
+		index, skip = index+uint64(n/wordSize), 0
 	}
-	for len(p) >= wordSize {
-		binary.LittleEndian.PutUint64(p, word(key, index))
-		p, index = p[wordSize:], index+1
-	}
-	copyWord(p, word(key, index), 0)
 }
 
 // DiffAt returns the index in p of the first byte that is not what FillAt
 // puts there, or -1.
 func DiffAt(p []byte, seed uint64, off int64) int {
-	var want [4096]byte
+	var want [blockSize]byte
 	for done := 0; done < len(p); {
 		part := p[done:min(done+len(want), len(p))]
 		FillAt(want[:len(part)], seed, off+int64(done))
@@ -55,20 +54,48 @@ func DiffAt(p []byte, seed uint64, off int64) int {
 // shorter one.
 func FirstDiff(a, b []byte) int {
 	n := min(len(a), len(b))
-	i := 0
-	for i+wordSize <= n &&
-		binary.LittleEndian.Uint64(a[i:]) == binary.LittleEndian.Uint64(b[i:]) {
-		i += wordSize
-	}
-	for ; i < n; i++ {
-		if a[i] != b[i] {
-			return i
+	var x, y [blockSize]byte
+	for at := 0; at < n; {
+		k := copy(x[:], a[at:n])
+		copy(y[:], b[at:n])
+		if i := firstDiff(x[:k], y[:k]); i < k {
+			return at + i
 		}
+		at += k
 	}
 	if len(a) != len(b) {
 		return n
 	}
 	return -1
+}
+
+// fillWords fills p, which is whole words, with those from an index on.
+//
+// The race detector would look at each byte that is written here, which took
+// most of the time of many tests. It need not: p is a block of the caller's
+// own, and it sees the caller copy between that and what others have. The same
+// goes for firstDiff.
+//
+//go:norace
+func fillWords(p []byte, key, index uint64) {
+	for ; len(p) >= wordSize; p, index = p[wordSize:], index+1 {
+		binary.LittleEndian.PutUint64(p, word(key, index))
+	}
+}
+
+// firstDiff returns the first index at which two slices of one length differ,
+// or their length.
+//
+//go:norace
+func firstDiff(a, b []byte) int {
+	i := 0
+	for i+wordSize <= len(a) && binary.LittleEndian.Uint64(a[i:]) == binary.LittleEndian.Uint64(b[i:]) {
+		i += wordSize
+	}
+	for i < len(a) && a[i] == b[i] {
+		i++
+	}
+	return i
 }
 
 // word is the content's word at an index.
@@ -80,12 +107,4 @@ func mix(z uint64) uint64 {
 	z = (z ^ z>>30) * splitMul1
 	z = (z ^ z>>27) * splitMul2
 	return z ^ z>>31
-}
-
-// copyWord copies the bytes of w from the given one on into p and returns
-// how many there were.
-func copyWord(p []byte, w uint64, from int) int {
-	var b [wordSize]byte
-	binary.LittleEndian.PutUint64(b[:], w)
-	return copy(p, b[from:])
 }

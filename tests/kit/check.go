@@ -2,6 +2,7 @@ package kit
 
 import (
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -22,7 +23,9 @@ type Ignore string
 // them. It is the first line of a test, so that its own clean-up runs last.
 //
 // The counts are those of the process. A test that runs in parallel with
-// others must not use it.
+// others must not use it. Of the mounts, all count where the process has a
+// mount namespace of its own (tests/mnt gives it one); elsewhere other
+// programs mount while the test runs, and those below t.TempDir count.
 func Check(t testing.TB, ignore ...Ignore) {
 	t.Helper()
 	check(t, settle, ignore)
@@ -31,12 +34,13 @@ func Check(t testing.TB, ignore ...Ignore) {
 // check is Check with the time that leaks get to go away.
 func check(t testing.TB, timeout time.Duration, ignore []Ignore) {
 	t.Helper()
-	before := snapshot(t)
+	within := mountsOf(t)
+	before := snapshot(t, within)
 	t.Cleanup(func() {
 		t.Helper()
 		var left []string
 		for wait := newBackoff(timeout); ; {
-			left = before.left(snapshot(t), ignore)
+			left = before.left(snapshot(t, within), ignore)
 			if len(left) == 0 {
 				return
 			}
@@ -57,14 +61,25 @@ type resources struct {
 	mounts      map[string]string
 }
 
-// snapshot reads what the process holds now.
-func snapshot(t testing.TB) resources {
+// mountsOf returns the directory below which mounts are the test's.
+func mountsOf(t testing.TB) (within string) {
+	t.Helper()
+	if ownMounts() {
+		return "/"
+	}
+	// Every directory that TempDir returns to a test lies in one.
+	return filepath.Dir(t.TempDir())
+}
+
+// snapshot reads what the process holds now, of mounts those within a
+// directory.
+func snapshot(t testing.TB, within string) resources {
 	t.Helper()
 	fds, err := openDescriptors()
 	if err != nil {
 		t.Fatalf("list open descriptors: %v", err)
 	}
-	mounts, err := mountPoints()
+	mounts, err := mountPoints(within)
 	if err != nil {
 		t.Fatalf("list mounts: %v", err)
 	}

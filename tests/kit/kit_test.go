@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // recorder is a test that keeps what it was told, to test test helpers.
@@ -86,6 +88,34 @@ func TestCheckNamesLeaks(t *testing.T) {
 	got := strings.Join(r.errors, "\n")
 	if len(r.errors) != 2 || !strings.Contains(got, "kit.leaker") || !strings.Contains(got, os.DevNull) {
 		t.Errorf("want the goroutine's stack and the descriptor's target, got %q", r.errors)
+	}
+}
+
+// TestCheckOfMounts mounts within the test's directory, which is blamed on
+// it, and elsewhere, where it may be another program's doing.
+func TestCheckOfMounts(t *testing.T) {
+	Require(t, "root")
+	if ownMounts() {
+		t.Skip("nobody else mounts in this process's mount namespace")
+	}
+	elsewhere, err := os.MkdirTemp("", "kit-") //nolint:usetesting // it must not lie below that one
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.Remove(elsewhere) })
+	within := t.TempDir()
+	r := &recorder{TB: t}
+	r.run(func() {
+		check(r, 20*time.Millisecond, nil)
+		for _, dir := range []string{elsewhere, within} {
+			if err := unix.Mount("kit", dir, "tmpfs", 0, "size=4096"); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
+		}
+	})
+	if got := strings.Join(r.errors, "\n"); len(r.errors) != 1 || !strings.Contains(got, within) {
+		t.Errorf("want the mount at %s alone, got %q", within, r.errors)
 	}
 }
 

@@ -92,17 +92,29 @@ func startPoller() error {
 	return errors.Join(r.Close(), w.Close())
 }
 
-// mountPoints returns the mount points of the process's mount namespace by
-// mount number.
-func mountPoints() (map[string]string, error) {
+// ownMounts says whether the process has a mount namespace of its own: it is
+// not that of the process that started it.
+func ownMounts() bool {
+	own, err := os.Readlink("/proc/self/ns/mnt")
+	if err != nil {
+		return false
+	}
+	parents, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/mnt", os.Getppid()))
+	return err == nil && own != parents
+}
+
+// mountPoints returns the mount points at or below a directory, in the
+// process's mount namespace, by mount number.
+func mountPoints(within string) (map[string]string, error) {
 	data, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
 		return nil, err
 	}
+	below := strings.TrimSuffix(within, "/") + "/"
 	out := make(map[string]string)
 	for line := range strings.Lines(string(data)) {
 		// Number, parent, device, root and mount point come first.
-		if f := strings.Fields(line); len(f) >= 5 {
+		if f := strings.Fields(line); len(f) >= 5 && strings.HasPrefix(f[4]+"/", below) {
 			out[f[0]] = f[4]
 		}
 	}

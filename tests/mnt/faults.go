@@ -26,6 +26,7 @@ const faultsEnv = "HMCFS_TEST_FAULTS"
 //
 //	DEVICE KIND every N ERROR     each N-th operation
 //	DEVICE KIND at N ERROR        the N-th from now on, from 0
+//	DEVICE KIND from N ERROR      the N-th and all after it
 //	DEVICE KIND delay DURATION    all are late
 //
 // DEVICE is a name or *, KIND one of faulty's kinds with dashes for spaces
@@ -159,6 +160,8 @@ func parseFault(words []string) (fault.Rule, error) {
 		when = append(when, fault.Every(n))
 	case "at":
 		when = append(when, fault.OnIndex(n))
+	case "from":
+		when = append(when, fault.FromIndex(n))
 	default:
 		return fault.Rule{}, fmt.Errorf("unknown effect %q", words[1])
 	}

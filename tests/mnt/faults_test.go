@@ -8,13 +8,14 @@ import (
 )
 
 func TestParseFaults(t *testing.T) {
-	const text = "sim0 copy-in every 2 error\n\n* alloc at 1 memory\nsim1 * every 1 lost\n"
+	const text = "sim0 copy-in every 2 error\n\n* alloc at 1 memory\nsim1 * every 1 lost\nsim2 copy-in from 0 error\n"
 	for _, tc := range []struct {
 		device string
 		want   []error
 	}{
 		{"sim0", []error{nil, devices.ErrDevice, nil, devices.ErrOutOfMemory}},
 		{"sim1", []error{devices.ErrLost, devices.ErrLost, devices.ErrLost, devices.ErrOutOfMemory}},
+		{"sim2", []error{devices.ErrDevice, devices.ErrDevice, nil, devices.ErrOutOfMemory}},
 		{"host", []error{nil, nil, nil, devices.ErrOutOfMemory}},
 	} {
 		rules, err := parseFaults(text, tc.device)

@@ -41,8 +41,9 @@ static struct account *accounts(void)
 static void account_set(int device, uint64_t used)
 {
 	struct account *all = accounts();
+	pid_t self = getpid();
 	for (int i = 0; all && i < ACCOUNTS; i++)
-		if (all[i].pid == getpid())
+		if (all[i].pid == self)
 			all[i].used[device] = used;
 }
 
@@ -51,8 +52,9 @@ static uint64_t account_others(int device)
 {
 	uint64_t sum = 0;
 	struct account *all = accounts();
+	pid_t self = getpid();
 	for (int i = 0; all && i < ACCOUNTS; i++)
-		if (all[i].pid && all[i].pid != getpid() && !kill(all[i].pid, 0))
+		if (all[i].pid && all[i].pid != self && !kill(all[i].pid, 0))
 			sum += all[i].used[device];
 	return sum;
 }

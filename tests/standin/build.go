@@ -1,10 +1,14 @@
 package standin
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strings"
+	"sync"
 	"testing"
 )
 
@@ -14,8 +18,13 @@ import (
 func Library(t testing.TB, source, soname string) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
-	compile(t, source, filepath.Join(dir, soname),
-		"-shared", "-fPIC", "-fvisibility=hidden", "-Wl,-soname,"+soname)
+	library, err := compiled(arguments(t, source, "-shared", "-fPIC", "-fvisibility=hidden", "-Wl,-soname,"+soname))
+	if err != nil {
+		t.Fatalf("compile %s.c: %v", source, err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, soname), library, 0o755); err != nil {
+		t.Fatal(err)
+	}
 	return dir
 }
 
@@ -25,7 +34,9 @@ func Library(t testing.TB, source, soname string) (dir string) {
 func Program(t testing.TB, source string) (path string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), source)
-	compile(t, source, path)
+	if err := cc(arguments(t, source), path); err != nil {
+		t.Fatalf("compile %s.c: %v", source, err)
+	}
 	return path
 }
 
@@ -40,13 +51,44 @@ func Source(t testing.TB, source string) (path string) {
 	return filepath.Join(filepath.Dir(here), source+".c")
 }
 
-func compile(t testing.TB, source, out string, flags ...string) {
+// built has the libraries that this process has compiled, by cc's arguments:
+// cc takes longer than most tests. Each test has a copy, since a library finds
+// its settings in its folder. The values are of type func() ([]byte, error).
+//
+//nolint:gochecknoglobals // the same source gives the same bytes to all tests
+var built sync.Map
+
+// compiled returns what cc makes of its arguments.
+func compiled(args []string) ([]byte, error) {
+	once, _ := built.LoadOrStore(strings.Join(args, "\x00"), sync.OnceValues(func() (_ []byte, err error) {
+		dir, err := os.MkdirTemp("", "standin-")
+		if err != nil {
+			return nil, err
+		}
+		defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+		out := filepath.Join(dir, "out")
+		if err := cc(args, out); err != nil {
+			return nil, err
+		}
+		return os.ReadFile(out)
+	}))
+	get, ok := once.(func() ([]byte, error))
+	if !ok {
+		return nil, fmt.Errorf("%T among what is compiled", once)
+	}
+	return get()
+}
+
+// cc runs the compiler.
+func cc(args []string, out string) error {
+	cmd := exec.Command("cc", append([]string{"-o", out}, args...)...)
+	cmd.Stderr = os.Stderr
+	return cmd.Run()
+}
+
+// arguments are those of cc for <source>.c.
+func arguments(t testing.TB, source string, flags ...string) []string {
 	t.Helper()
 	args := append([]string{"-std=gnu11", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-pthread"}, flags...)
-	args = append(args, "-o", out, Source(t, source), "-ldl")
-	cmd := exec.CommandContext(t.Context(), "cc", args...)
-	cmd.Stderr = os.Stderr
-	if err := cmd.Run(); err != nil {
-		t.Fatalf("compile %s.c: %v", source, err)
-	}
+	return append(args, Source(t, source), "-ldl")
 }

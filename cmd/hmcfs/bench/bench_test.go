@@ -105,6 +105,7 @@ func TestRunOneDevice(t *testing.T) {
 func TestRunPrivateTmpfs(t *testing.T) {
 	kit.Check(t)
 	kit.Require(t, "root")
+	t.Setenv("TMPDIR", t.TempDir()) // where a mount that is left is seen
 	_, err := Run(t.Context(), Options{MountPoint: mount(t), Size: devices.MiB, Files: 2, Rounds: 1})
 	if err != nil {
 		t.Fatal(err)

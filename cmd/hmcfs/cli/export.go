@@ -127,7 +127,8 @@ func handleText(pid int, p share.Piece) string {
 	case p.Path != "":
 		return p.Path
 	case p.FD != nil:
-		return fmt.Sprintf("/proc/%d/fd/%d", pid, *p.FD)
+		// No path: what is of device memory can't be opened by one.
+		return fmt.Sprintf("descriptor %d of process %d", *p.FD, pid)
 	}
 	return p.Handle
 }
