@@ -197,7 +197,7 @@ func TestBindWhileMoved(t *testing.T) {
 	kit.Check(t)
 	r := wrapped(t, sim.New(0, small(false)), newCard(newDriver(), "card0"))
 	from, to := r.root("sim0"), r.root("card0")
-	pid, _ := ownerProcess(t)
+	pid, _ := kit.Process(t)
 	s := &sharer{rig: r, root: from, memory: sharedFile(t), owners: []int{pid}, rng: rand.New(rand.NewPCG(1, 1))}
 	for i := range 500 {
 		a, err := r.store.Create(r.ctx(), from, "f", metadata.Node{Mode: metadata.TypeRegular | 0o600})

@@ -240,7 +240,7 @@ func TestFiles(t *testing.T) {
 // program since, which has descriptors that are not his to have.
 func TestTakeAsksAgain(t *testing.T) {
 	kit.Check(t)
-	pid, _ := child(t, memfd(t))
+	pid, _ := kit.Process(t, memfd(t))
 	p := find(t, pid)
 	defer func() {
 		if err := p.Close(); err != nil {
@@ -274,7 +274,7 @@ func TestTakeAgain(t *testing.T) {
 		}
 	}()
 	a, b := memfd(t), memfd(t)
-	pid, _ := child(t, a, b, a, null, null)
+	pid, _ := kit.Process(t, a, b, a, null, null)
 	p := find(t, pid)
 	defer func() {
 		if err = p.Close(); err != nil {
