@@ -92,7 +92,7 @@ func TestBindVendorHandle(t *testing.T) {
 	mine := newCard(d, "card0")
 	r := wrapped(t, mine)
 	th := newTheirs(t, d)
-	pid, kill := ownerProcess(t)
+	pid, kill := kit.Process(t)
 	ino := r.bind("f", piecesOf(th.handle, pid,
 		devices.Range{Off: 4096, Len: 100_000}, devices.Range{Off: 500_000, Len: 300_000}))
 	r.wantState(ino, objects.StateBound)
@@ -134,7 +134,7 @@ func TestOwnerEndsWhileRead(t *testing.T) {
 	mine := newCard(d, "card0")
 	r := wrapped(t, mine)
 	th := newTheirs(t, d)
-	pid, kill := ownerProcess(t)
+	pid, kill := kit.Process(t)
 	ino := r.bind("f", piecesOf(th.handle, pid, devices.Range{Len: devices.MiB}))
 	f := r.open(ino)
 	defer r.close(f)
@@ -166,7 +166,7 @@ func TestBindVendorHandleRefuses(t *testing.T) {
 	d := newDriver()
 	r := wrapped(t, newCard(d, "card0"))
 	th := newTheirs(t, d)
-	pid, kill := ownerProcess(t)
+	pid, kill := kit.Process(t)
 	all := devices.Range{Len: devices.MiB}
 	a, err := r.store.Create(r.ctx(), r.root("card0"), "f", metadata.Node{Mode: metadata.TypeRegular | 0o600, UID: 1000})
 	if err != nil {
@@ -286,8 +286,8 @@ func TestBindAgain(t *testing.T) {
 	d := newDriver()
 	r := wrapped(t, newCard(d, "card0"))
 	th := newTheirs(t, d)
-	lives, _ := ownerProcess(t)
-	ends, kill := ownerProcess(t)
+	lives, _ := kit.Process(t)
+	ends, kill := kit.Process(t)
 	all := devices.Range{Len: devices.MiB}
 	kept, gone := r.bind("kept", piecesOf(th.handle, lives, all)), r.bind("gone", piecesOf(th.handle, ends, all))
 	dead := r.store

@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"sync"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -33,7 +34,7 @@ func TestSharingAtTheSameTime(t *testing.T) {
 	var owners []int
 	var kills []func()
 	for range 8 {
-		pid, kill := ownerProcess(t)
+		pid, kill := kit.Process(t)
 		owners, kills = append(owners, pid), append(kills, kill)
 	}
 	var work sync.WaitGroup
@@ -69,9 +70,13 @@ func TestSharingAtTheSameTime(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if used := r.used("sim0"); used != 0 {
-		t.Errorf("%v is used by nothing", used)
-	}
+	// An export whose holder has ended is ended in the background.
+	kit.Eventually(t, 10*time.Second, func() error {
+		if used := r.used("sim0"); used != 0 {
+			return fmt.Errorf("%v is used by nothing", used)
+		}
+		return nil
+	})
 	if bound, err := r.meta.Bindings(r.ctx()); err != nil || len(bound) != 0 {
 		t.Errorf("bindings of nothing: %v, %v", bound, err)
 	}
@@ -192,7 +197,7 @@ func TestBindWhileMoved(t *testing.T) {
 	kit.Check(t)
 	r := wrapped(t, sim.New(0, small(false)), newCard(newDriver(), "card0"))
 	from, to := r.root("sim0"), r.root("card0")
-	pid, _ := ownerProcess(t)
+	pid, _ := kit.Process(t)
 	s := &sharer{rig: r, root: from, memory: sharedFile(t), owners: []int{pid}, rng: rand.New(rand.NewPCG(1, 1))}
 	for i := range 500 {
 		a, err := r.store.Create(r.ctx(), from, "f", metadata.Node{Mode: metadata.TypeRegular | 0o600})

@@ -3,7 +3,6 @@ package owner_test
 import (
 	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -17,27 +16,6 @@ import (
 )
 
 const patience = 20 * time.Second
-
-// child is a process that ends when it is told to.
-func child(t *testing.T, files ...*os.File) (pid int, kill func()) {
-	t.Helper()
-	cmd := exec.Command("cat")
-	cmd.ExtraFiles = files
-	stdin, err := cmd.StdinPipe()
-	if err == nil {
-		err = cmd.Start()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	kill = sync.OnceFunc(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait() // it was killed
-		_ = stdin.Close()
-	})
-	t.Cleanup(kill)
-	return cmd.Process.Pid, kill
-}
 
 func find(t *testing.T, pid int) *owner.Process {
 	t.Helper()
@@ -69,7 +47,7 @@ func memfd(t *testing.T) *os.File {
 // A process is found by all that names it, and not when one part differs.
 func TestID(t *testing.T) {
 	kit.Check(t)
-	pid, kill := child(t)
+	pid, kill := kit.Process(t)
 	p := find(t, pid)
 	id := p.ID()
 	again, err := id.Find()
@@ -134,7 +112,7 @@ func TestWatcher(t *testing.T) {
 	var cancelled atomic.Int64
 	var kills []func()
 	for i := range processes {
-		pid, kill := child(t)
+		pid, kill := kit.Process(t)
 		kills = append(kills, kill)
 		for range each {
 			if _, err := w.Watch(find(t, pid), func() { ended[i].Add(1) }); err != nil {
@@ -167,7 +145,7 @@ func TestWatcher(t *testing.T) {
 func TestWatchWhatHasEnded(t *testing.T) {
 	kit.Check(t)
 	w := owner.NewWatcher()
-	pid, kill := child(t)
+	pid, kill := kit.Process(t)
 	p := find(t, pid)
 	kill()
 	told := make(chan struct{})
@@ -188,7 +166,7 @@ func TestWatchWhatHasEnded(t *testing.T) {
 func TestWatchersCancelEachOther(t *testing.T) {
 	kit.Check(t)
 	w := owner.NewWatcher()
-	pid, kill := child(t)
+	pid, kill := kit.Process(t)
 	var cancels [4]func()
 	var mu sync.Mutex
 	told := make(chan struct{}, len(cancels))
@@ -223,7 +201,7 @@ func TestFiles(t *testing.T) {
 	if err != nil || size != 4096 || id == (owner.FileID{}) {
 		t.Fatalf("facts of a memfd: %+v, %d, %v", id, size, err)
 	}
-	pid, _ := child(t, f)
+	pid, _ := kit.Process(t, f)
 	p := find(t, pid)
 	defer func() {
 		if err = p.Close(); err != nil {
@@ -262,7 +240,7 @@ func TestFiles(t *testing.T) {
 // program since, which has descriptors that are not his to have.
 func TestTakeAsksAgain(t *testing.T) {
 	kit.Check(t)
-	pid, _ := child(t, memfd(t))
+	pid, _ := kit.Process(t, memfd(t))
 	p := find(t, pid)
 	defer func() {
 		if err := p.Close(); err != nil {
@@ -296,7 +274,7 @@ func TestTakeAgain(t *testing.T) {
 		}
 	}()
 	a, b := memfd(t), memfd(t)
-	pid, _ := child(t, a, b, a, null, null)
+	pid, _ := kit.Process(t, a, b, a, null, null)
 	p := find(t, pid)
 	defer func() {
 		if err = p.Close(); err != nil {
