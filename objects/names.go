@@ -145,9 +145,11 @@ func (s *Store) victim(ctx context.Context, parent Ino, name string) (*victim, e
 		s.leaves(in.Ino, &nameless)
 		return v, v.obj.mayGo()
 	}
-	if in.Epoch == 0 {
+	if in.Epoch == 0 && s.inHostTier(in) {
 		return v, nil
 	}
+	// Also one that had no content a moment ago: who writes to it and closes
+	// it before the name has gone leaves its memory to the records.
 	v.obj, err = s.pin(ctx, in.Ino, pinUse)
 	if errors.Is(err, ErrLost) || err != nil && s.inHostTier(in) {
 		// A host file goes by its number: one that can't be opened, when
