@@ -82,6 +82,38 @@ func TestSharingAtTheSameTime(t *testing.T) {
 	}
 }
 
+// Who writes to an empty file and closes it while its name goes leaves no
+// memory behind.
+func TestUnlinkOfWhatIsJustWritten(t *testing.T) {
+	kit.Check(t)
+	r := newRig(t, small(false))
+	root := r.root("sim0")
+	for range 2000 {
+		a, err := r.store.Create(r.ctx(), root, "a", metadata.Node{Mode: metadata.TypeRegular | 0o600})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var writer sync.WaitGroup
+		writer.Go(func() {
+			f, err := r.store.OpenFile(r.ctx(), a.Ino)
+			if err != nil {
+				return // its name was gone
+			}
+			_, err = f.WriteAt(r.ctx(), kit.Bytes(1, 0, 5000), objects.Write{})
+			if err = errors.Join(err, f.Close(r.ctx())); err != nil {
+				t.Error(err)
+			}
+		})
+		if err := r.store.Unlink(r.ctx(), root, "a"); err != nil {
+			t.Error(err)
+		}
+		writer.Wait()
+	}
+	if used := r.used("sim0"); used != 0 {
+		t.Errorf("%v is used by nothing", used)
+	}
+}
+
 // sharedFile is a memfd with the content of seed 1.
 func sharedFile(t *testing.T) *os.File {
 	t.Helper()
