@@ -50,7 +50,7 @@ func (s *Store) rebindOne(ctx context.Context, t *tier, in metadata.Inode) error
 		return err
 	}
 	record := binding{}
-	if err := json.Unmarshal(data, &record); err != nil {
+	if err = json.Unmarshal(data, &record); err != nil {
 		return fmt.Errorf("read the binding: %w", err)
 	}
 	if record.Version != bindingVersion {

@@ -56,19 +56,7 @@ func TestSharingAtTheSameTime(t *testing.T) {
 	})
 	work.Wait()
 	for i := range 4 {
-		ino, err := r.store.Lookup(r.ctx(), root, fmt.Sprint(i))
-		if errors.Is(err, metadata.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := r.store.EndExport(r.ctx(), ino.Ino); err != nil && !errors.Is(err, metadata.ErrNoXattr) {
-			t.Error(err)
-		}
-		if err := r.store.Unlink(r.ctx(), root, fmt.Sprint(i)); err != nil {
-			t.Error(err)
-		}
+		removeShared(t, r, root, fmt.Sprint(i))
 	}
 	// An export whose holder has ended is ended in the background.
 	kit.Eventually(t, 10*time.Second, func() error {
@@ -79,6 +67,24 @@ func TestSharingAtTheSameTime(t *testing.T) {
 	})
 	if bound, err := r.meta.Bindings(r.ctx()); err != nil || len(bound) != 0 {
 		t.Errorf("bindings of nothing: %v, %v", bound, err)
+	}
+}
+
+// removeShared ends the exports of a file and removes it, if it is there.
+func removeShared(t *testing.T, r *rig, root objects.Ino, name string) {
+	t.Helper()
+	a, err := r.store.Lookup(r.ctx(), root, name)
+	if errors.Is(err, metadata.ErrNotExist) {
+		return
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.store.EndExport(r.ctx(), a.Ino); err != nil && !errors.Is(err, metadata.ErrNoXattr) {
+		t.Error(err)
+	}
+	if err := r.store.Unlink(r.ctx(), root, name); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -54,7 +54,7 @@ func TestCUDABindOfOtherCard(t *testing.T) {
 	kit.Check(t)
 	m := mountCards(t)
 	for _, kind := range []string{"ipc", "vmm-fd"} {
-		owner, value := own(t, kind, cardFile, 1, 1)
+		owner, value := own(t, kind, 1, 1)
 		wrong, right := m.Path("cuda0", kind), m.Path("cuda1", kind)
 		must(t, os.WriteFile(wrong, nil, 0o600))
 		wantErrno(t, unix.Setxattr(wrong, bindXattr, []byte(value), 0), unix.EINVAL)
@@ -72,8 +72,8 @@ func TestCUDABindOutlivesDaemon(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			kit.Check(t)
 			m := mountCards(t)
-			lives, value := own(t, kind, cardFile, 1, 0)
-			dies, other := own(t, kind, cardFile, 2, 0)
+			lives, value := own(t, kind, 1, 0)
+			dies, other := own(t, kind, 2, 0)
 			f, g := m.Path("cuda0", "f"), m.Path("cuda0", "g")
 			bindFile(t, f, value)
 			bindFile(t, g, other)
@@ -101,7 +101,7 @@ func TestCUDABindOutlivesDaemon(t *testing.T) {
 func TestCUDABindByVerbOutlivesDaemon(t *testing.T) {
 	kit.Check(t)
 	m := mountCards(t)
-	owner, value := own(t, "vmm-fd", cardFile, 1, 0)
+	owner, value := own(t, "vmm-fd", 1, 0)
 	f := m.Path("cuda0", "f")
 	must(t, os.WriteFile(f, nil, 0o600))
 	_, err := m.Run("bind", f, "--handle", value)

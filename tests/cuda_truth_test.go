@@ -52,9 +52,9 @@ func newTruth(t *testing.T, args ...string) *truth {
 
 // own starts one that has memory of a card with the content of a seed, and
 // returns the value of user.hmc.bind too.
-func own(t *testing.T, kind string, n int, seed uint64, card int) (p *truth, value string) {
+func own(t *testing.T, kind string, seed uint64, card int) (p *truth, value string) {
 	t.Helper()
-	p = newTruth(t, "own", kind, fmt.Sprint(n), fmt.Sprint(seed), "2", "8192", fmt.Sprint(card))
+	p = newTruth(t, "own", kind, fmt.Sprint(cardFile), fmt.Sprint(seed), "2", "8192", fmt.Sprint(card))
 	return p, p.hear()
 }
 

@@ -43,8 +43,8 @@ func Facts(f *os.File) (id FileID, size uint64, err error) {
 func Identity(f *os.File) (id FileID, err error) {
 	err = control(f, func(fd int) error {
 		var st unix.Stat_t
-		if err := unix.Fstat(fd, &st); err != nil {
-			return fmt.Errorf("stat: %w", err)
+		if failed := unix.Fstat(fd, &st); failed != nil {
+			return fmt.Errorf("stat: %w", failed)
 		}
 		id = FileID{Dev: st.Dev, Ino: st.Ino, UID: st.Uid}
 		return nil
@@ -101,8 +101,8 @@ func (p *Process) Take(n int, uid uint32) (*os.File, error) {
 		f := os.NewFile(uintptr(fd), name)
 		// Whoever was the user's when it was found can have become a program
 		// with rights of its own since, and the descriptor one of that.
-		mine, err := p.BelongsTo(uid)
-		if err == nil && !mine {
+		var mine bool
+		if mine, err = p.BelongsTo(uid); err == nil && !mine {
 			err = fmt.Errorf("%s: process %d is not user %d's: %w", name, p.id.PID, uid, ErrDenied)
 		}
 		if err != nil {

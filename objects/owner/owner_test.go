@@ -286,8 +286,15 @@ func TestTakeAgain(t *testing.T) {
 		n    int
 		want error
 	}{
-		{a, 3, nil}, {a, 5, nil}, {a, 4, nil}, {a, -1, nil}, {b, 3, nil}, {b, 99, nil},
-		{null, 6, nil}, {null, -1, owner.ErrGone}, {memfd(t), 3, owner.ErrGone},
+		{a, 3, nil},
+		{a, 5, nil},
+		{a, 4, nil},
+		{a, -1, nil},
+		{b, 3, nil},
+		{b, 99, nil},
+		{null, 6, nil},
+		{null, -1, owner.ErrGone},
+		{memfd(t), 3, owner.ErrGone},
 	} {
 		want, err := owner.Identity(tc.file)
 		if err != nil {
