@@ -27,8 +27,8 @@
 //
 // No lock is held across a call of the store, of the engine or of the kernel,
 // apart from backing.mu, which is held while one backing file is registered
-// with the kernel. A readAhead.mu, a dirHandle.mu and the locks of the handle
-// tables are leaves, apart from views.mu, under which the store counts a
-// reference; dirHandle.mu is held while its directory is read, which
-// orders readers of one open directory and nothing else.
+// with the kernel. backings.mu, a readAhead.mu, a dirHandle.mu, errnoTable.mu
+// and the locks of the handle tables are leaves, apart from views.mu, under
+// which the store counts a reference; dirHandle.mu is held while its directory
+// is read, which orders readers of one open directory and nothing else.
 package fs

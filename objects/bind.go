@@ -49,7 +49,7 @@ func (s *Store) Bind(ctx context.Context, ino Ino, who Caller, r BindRequest) er
 	if err != nil {
 		return fmt.Errorf("bind object %d: %w", ino, err)
 	}
-	if err = s.attach(ctx, ino, b.body, record); err != nil {
+	if err = s.attach(ctx, ino, b, record); err != nil {
 		b.body.end()
 		return errors.Join(fmt.Errorf("bind object %d: %w", ino, err), b.letOwnerGo())
 	}
@@ -62,7 +62,8 @@ func (s *Store) Bind(ctx context.Context, ino Ino, who Caller, r BindRequest) er
 }
 
 // attach gives an object without content the memory of another process.
-func (s *Store) attach(ctx context.Context, ino Ino, b *bound, record binding) error {
+func (s *Store) attach(ctx context.Context, ino Ino, of opened, record binding) error {
+	b := of.body
 	data, err := json.Marshal(record)
 	if err != nil {
 		return err
@@ -79,7 +80,7 @@ func (s *Store) attach(ctx context.Context, ino Ino, b *bound, record binding) e
 	defer s.unpin(context.WithoutCancel(ctx), o, pinUse)
 	var old content
 	err = o.change(ctx, func() (err error) {
-		if err = o.mayBind(); err != nil {
+		if err = o.mayBind(of.tier); err != nil {
 			return err
 		}
 		now := s.now()
@@ -113,9 +114,14 @@ func (o *object) become(b *bound, f facts) content {
 	return old
 }
 
-// mayBind fails unless the object has no content. The caller has the lane.
-func (o *object) mayBind() error {
-	switch o.content().(type) {
+// mayBind fails unless the object has no content, and is on the device that
+// the memory was found to be of. The caller has the lane.
+func (o *object) mayBind(of *tier) error {
+	t, body := o.place()
+	if t != of {
+		return fmt.Errorf("the file was moved from %s to %s meanwhile: %w", of.name, t.name, ErrBusy)
+	}
+	switch body.(type) {
 	case *bound:
 		return fmt.Errorf("the file is bound already; remove it to unbind: %w", ErrBusy)
 	case lost:
@@ -125,7 +131,7 @@ func (o *object) mayBind() error {
 	if err != nil {
 		return err
 	}
-	if size > 0 || o.content().usage() > 0 || o.exported() > 0 {
+	if size > 0 || body.usage() > 0 || o.exported() > 0 {
 		return fmt.Errorf("the file has content, %d bytes; bind an empty one: %w", size, ErrBusy)
 	}
 	return nil

@@ -9,6 +9,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/objects/owner"
 )
@@ -55,6 +56,13 @@ func (s *Store) rebindOne(ctx context.Context, t *tier, in metadata.Inode) error
 	if record.Version != bindingVersion {
 		return fmt.Errorf("a binding of version %d, this program knows %d: %w", record.Version, bindingVersion, metadata.ErrNewer)
 	}
+	boot, err := owner.Boot()
+	if err == nil && record.Boot != boot {
+		err = fmt.Errorf("the machine was booted since: %w", ErrLost)
+	}
+	if err != nil {
+		return err
+	}
 	op := &opener{store: s, tier: t, who: Caller{UID: record.UID}, memory: record.Memory, record: record}
 	if err := op.reopen(ctx); err != nil {
 		return errors.Join(err, op.abandon())
@@ -88,9 +96,15 @@ func (op *opener) reopen(ctx context.Context) (err error) {
 		return fmt.Errorf("a binding of %d pieces with %d files: %w", len(op.memory.Pieces), len(want), metadata.ErrCorrupt)
 	}
 	for i := range op.memory.Pieces {
-		if want[i] == (owner.FileID{}) {
+		switch op.memory.Pieces[i].Kind {
+		case devices.HandleMemfd:
+			err = op.findFile(i, want[i])
+		case devices.HandleVMM:
+			err = op.findMemory(ctx, i, want[i])
+		default:
 			err = op.importPiece(ctx, i)
-		} else if err = op.findFile(i, want[i]); err == nil && op.record.Files[i] != want[i] {
+		}
+		if err == nil && op.record.Files[i] != want[i] {
 			err = fmt.Errorf("its file is another by now: %w", ErrLost)
 		}
 		if err != nil {
@@ -99,6 +113,26 @@ func (op *opener) reopen(ctx context.Context) (err error) {
 		op.end += op.parts[i].n
 	}
 	return nil
+}
+
+// findMemory opens the device memory that its owner has a descriptor of: under
+// the number that was told, or else under the only one that is that file. The
+// number alone may mean other memory by now.
+func (op *opener) findMemory(ctx context.Context, i int, want owner.FileID) error {
+	if op.owner == nil {
+		return fmt.Errorf("nobody is known to have it: %w", ErrLost)
+	}
+	n := -1
+	if fd := op.memory.Pieces[i].FD; fd != nil {
+		n = *fd
+	}
+	f, err := op.owner.TakeAgain(want, n, op.who.UID)
+	if err != nil {
+		return err
+	}
+	h := op.handleOf(i)
+	h.File = f
+	return op.importHandle(ctx, i, h)
 }
 
 // findFile opens the file of a piece: by its name, or else wherever its owner

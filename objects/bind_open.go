@@ -22,19 +22,25 @@ const bindingVersion = 1
 type binding struct {
 	Version int          `json:"version"`
 	Memory  share.Memory `json:"memory"`
+	// Boot is that of the machine: memory ends with it, and Files tell
+	// nothing in the next one.
+	Boot string `json:"boot"`
 	// Owner is the process whose end is the object's; nil where the memory is
 	// a file that nobody is named for.
 	Owner *owner.ID `json:"owner,omitempty"`
 	// UID is the user for whom it was bound.
 	UID uint32 `json:"uid"`
 	// Files are the files of the pieces that are descriptors, in the pieces'
-	// order; zero for all others.
+	// order; zero for all others. Those of device memory may all be one file,
+	// if the vendor's library makes descriptors by opening its own device.
 	Files []owner.FileID `json:"files,omitempty"`
 }
 
 // opened is a binding whose memory is open.
 type opened struct {
 	body *bound
+	// tier is the one that the memory was found to be of.
+	tier *tier
 	// owner is nil where nobody is named.
 	owner *owner.Process
 }
@@ -53,6 +59,9 @@ func (s *Store) openBinding(ctx context.Context, ino Ino, who Caller, r BindRequ
 	op.record = binding{Version: bindingVersion, Memory: r.Memory, UID: who.UID}
 	op.record.Memory.Pieces = slices.Clone(r.Memory.Pieces)
 	err := op.check(ctx, ino, r)
+	if err == nil {
+		op.record.Boot, err = owner.Boot()
+	}
 	if err == nil {
 		err = op.findOwner()
 	}
@@ -87,7 +96,7 @@ type opener struct {
 
 func (op *opener) result() opened {
 	s := op.store
-	return opened{owner: op.owner, body: &bound{
+	return opened{owner: op.owner, tier: op.tier, body: &bound{
 		engine: s.engine, name: devices.Name(op.tier.name), size: op.end,
 		parts: op.parts, files: op.files, mems: op.mems,
 		logf: s.warn,
@@ -150,10 +159,14 @@ func (op *opener) checkDevice() error {
 		return fmt.Errorf("memory of device %s bound in %s, which is %s: %w", m.Device, info.Name, info.UUID, devices.ErrHandle)
 	}
 	hostLike := op.tier.files != nil || info.Family == simFamily
+	takes := fmt.Sprintf("%s and %s", devices.HandleIPC, devices.HandleVMM)
+	if hostLike {
+		takes = string(devices.HandleMemfd)
+	}
 	for i := range m.Pieces {
 		kind := m.Pieces[i].Kind
 		if kind == devices.HandleMemfd != hostLike {
-			return fmt.Errorf("piece %d is a %s, and %s is %q: %w", i, kind, info.Name, info.Family, devices.ErrHandle)
+			return fmt.Errorf("piece %d is of kind %s, and %s is %q, which takes %s: %w", i, kind, info.Name, info.Family, takes, devices.ErrHandle)
 		}
 		if kind != devices.HandleMemfd && m.PID == 0 {
 			return fmt.Errorf(`memory of kind %s needs the "pid" of its owner: %w`, kind, devices.ErrHandle)
@@ -331,23 +344,44 @@ func (op *opener) descriptor(pid, n int) (*os.File, error) {
 
 // importPiece opens memory by the device's library.
 func (op *opener) importPiece(ctx context.Context, i int) error {
-	p := &op.memory.Pieces[i]
-	h := devices.Handle{Kind: p.Kind, Device: op.memory.Device, Offset: p.Offset, Size: p.Size, Allocation: p.Allocation}
+	h := op.handleOf(i)
 	if err := op.fillHandle(&h, i); err != nil {
 		return err
 	}
-	mem, err := devices.Import(ctx, op.tier.dev, h)
-	if cerr := h.Close(); err == nil && cerr != nil {
-		err = errors.Join(cerr, mem.Release())
+	return op.importHandle(ctx, i, h)
+}
+
+// handleOf is a piece's handle, without bytes and descriptor.
+func (op *opener) handleOf(i int) devices.Handle {
+	p := &op.memory.Pieces[i]
+	return devices.Handle{Kind: p.Kind, Device: op.memory.Device, Offset: p.Offset, Size: p.Size, Allocation: p.Allocation}
+}
+
+// importHandle makes a part of a handle, which it takes over.
+func (op *opener) importHandle(ctx context.Context, i int, h devices.Handle) error {
+	p := &op.memory.Pieces[i]
+	var id owner.FileID
+	var err error
+	if h.File != nil {
+		id, err = owner.Identity(h.File)
+	}
+	var mem *devices.Memory
+	if err == nil {
+		mem, err = devices.Import(ctx, op.tier.dev, h)
+	}
+	if cerr := h.Close(); cerr != nil {
+		err = errors.Join(err, cerr)
+	}
+	if mem != nil {
+		op.mems = append(op.mems, mem) // which are let go with an error
 	}
 	if err != nil {
 		return err
 	}
-	op.mems = append(op.mems, mem)
 	if mem.Size() < p.Size {
 		return fmt.Errorf("%d bytes of memory of %d: %w", p.Size, mem.Size(), devices.ErrHandle)
 	}
-	op.record.Files = append(op.record.Files, owner.FileID{})
+	op.record.Files = append(op.record.Files, id)
 	op.parts = append(op.parts, boundPart{off: op.end, n: uint64(p.Size), mem: mem})
 	return nil
 }
@@ -360,8 +394,9 @@ func (op *opener) fillHandle(h *devices.Handle, i int) (err error) {
 		h.Bytes, err = hex.DecodeString(p.Handle)
 	case op.given != nil:
 		h.File, op.given[i].File = op.given[i].File, nil
+		op.record.Memory.Pieces[i].FD = nil // the number meant the list that was passed
 	case p.FD != nil:
-		h.File, err = op.owner.Take(*p.FD)
+		h.File, err = op.owner.Take(*p.FD, op.who.UID)
 	}
 	if err == nil && p.Kind != devices.HandleIPC && h.File == nil {
 		err = fmt.Errorf("a %s is passed as a descriptor: %w", p.Kind, devices.ErrHandle)

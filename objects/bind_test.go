@@ -13,6 +13,7 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/objects"
+	"github.com/hmcfs/hmcfs/objects/owner"
 	"github.com/hmcfs/hmcfs/objects/share"
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
@@ -91,7 +92,7 @@ func TestBindVendorHandle(t *testing.T) {
 	mine := newCard(d, "card0")
 	r := wrapped(t, mine)
 	th := newTheirs(t, d)
-	pid, kill := ownerProcess(t)
+	pid, kill := kit.Process(t)
 	ino := r.bind("f", piecesOf(th.handle, pid,
 		devices.Range{Off: 4096, Len: 100_000}, devices.Range{Off: 500_000, Len: 300_000}))
 	r.wantState(ino, objects.StateBound)
@@ -133,7 +134,7 @@ func TestOwnerEndsWhileRead(t *testing.T) {
 	mine := newCard(d, "card0")
 	r := wrapped(t, mine)
 	th := newTheirs(t, d)
-	pid, kill := ownerProcess(t)
+	pid, kill := kit.Process(t)
 	ino := r.bind("f", piecesOf(th.handle, pid, devices.Range{Len: devices.MiB}))
 	f := r.open(ino)
 	defer r.close(f)
@@ -165,7 +166,7 @@ func TestBindVendorHandleRefuses(t *testing.T) {
 	d := newDriver()
 	r := wrapped(t, newCard(d, "card0"))
 	th := newTheirs(t, d)
-	pid, kill := ownerProcess(t)
+	pid, kill := kit.Process(t)
 	all := devices.Range{Len: devices.MiB}
 	a, err := r.store.Create(r.ctx(), r.root("card0"), "f", metadata.Node{Mode: metadata.TypeRegular | 0o600, UID: 1000})
 	if err != nil {
@@ -285,8 +286,8 @@ func TestBindAgain(t *testing.T) {
 	d := newDriver()
 	r := wrapped(t, newCard(d, "card0"))
 	th := newTheirs(t, d)
-	lives, _ := ownerProcess(t)
-	ends, kill := ownerProcess(t)
+	lives, _ := kit.Process(t)
+	ends, kill := kit.Process(t)
 	all := devices.Range{Len: devices.MiB}
 	kept, gone := r.bind("kept", piecesOf(th.handle, lives, all)), r.bind("gone", piecesOf(th.handle, ends, all))
 	dead := r.store
@@ -319,4 +320,58 @@ func TestBindAgain(t *testing.T) {
 	if n := d.opens(string(th.handle.Bytes)); n != 0 {
 		t.Errorf("%d mappings are open after the last unlink", n)
 	}
+}
+
+// After the next boot a file of the same name, in the same place of the same
+// tmpfs, is another one.
+func TestBindNotAgainAfterBoot(t *testing.T) {
+	kit.Check(t)
+	r := newRig(t, small(false))
+	shm, err := os.CreateTemp("/dev/shm", "hmcfs-bind-*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err = errors.Join(shm.Close(), os.Remove(shm.Name())); err != nil {
+			t.Error(err)
+		}
+	})
+	if _, err = shm.Write(kit.Bytes(1, 0, 8000)); err != nil {
+		t.Fatal(err)
+	}
+	var inos []objects.Ino
+	for _, name := range []string{"same", "next"} {
+		a, cerr := r.store.Create(r.ctx(), r.root("sim0"), name, metadata.Node{Mode: metadata.TypeRegular | 0o600})
+		if cerr != nil {
+			t.Fatal(cerr)
+		}
+		m := share.Memory{Family: "sim", Size: 8000, Pieces: []share.Piece{
+			{Kind: devices.HandleMemfd, Path: shm.Name(), Size: 8000},
+		}}
+		if err = r.store.Bind(r.ctx(), a.Ino, objects.Caller{}, objects.BindRequest{Memory: m}); err != nil {
+			t.Fatal(err)
+		}
+		inos = append(inos, a.Ino)
+	}
+	if err = r.store.Close(context.Background(), objects.CloseOptions{Keep: true}); err != nil {
+		t.Fatal(err)
+	}
+	boot, err := owner.Boot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	record, err := r.meta.Binding(r.ctx(), inos[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	record = bytes.Replace(record, []byte(boot), []byte("another"), 1)
+	if err = r.meta.Unbind(r.ctx(), inos[1], false); err == nil {
+		_, err = r.meta.Bind(r.ctx(), inos[1], record, func(*metadata.Inode) error { return nil })
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.reopen()
+	r.wantState(inos[0], objects.StateBound)
+	r.wantState(inos[1], objects.StateLost)
 }

@@ -3,9 +3,7 @@ package objects_test
 import (
 	"context"
 	"fmt"
-	"os/exec"
 	"sync"
-	"testing"
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/devices/sim"
@@ -183,26 +181,6 @@ func (w window) CopyOut(ctx context.Context, dst []byte, src devices.Span) error
 
 func (w window) Fill(ctx context.Context, dst devices.Span, value byte) error {
 	return w.mem.Device().Fill(ctx, w.whole(dst), value)
-}
-
-// ownerProcess is a process that owns what it is said to.
-func ownerProcess(t *testing.T) (pid int, kill func()) {
-	t.Helper()
-	cmd := exec.Command("cat") // until its input ends
-	stdin, err := cmd.StdinPipe()
-	if err == nil {
-		err = cmd.Start()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	kill = sync.OnceFunc(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait() // it was killed
-		_ = stdin.Close()
-	})
-	t.Cleanup(kill)
-	return cmd.Process.Pid, kill
 }
 
 // piecesOf names parts of one exported memory.

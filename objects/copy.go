@@ -5,8 +5,9 @@ import (
 	"fmt"
 )
 
-// copyStep is how much of a source is looked at at a time.
-const copyStep = 64 << 20
+// copyStep is how much of a source is looked at at a time, in bytes: as much as
+// one device call may move.
+const copyStep = longPiece
 
 // CopyRange names the bytes of one copy between objects.
 type CopyRange struct {

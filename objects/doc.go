@@ -58,6 +58,10 @@
 //	          gate.mu
 //	            late.mu, the arena's and the metadata's own
 //
+// shared.mu, of the files that other processes were given, is a leaf.
+// Store.notifying is held for reading, with no other lock, while a function
+// given to OnChange runs.
+//
 // memo.mu, of what is known of headers, is a leaf too. Who reads a header has
 // a turn of headers.turn; under it an object is pinned and read, and may be
 // saved, but never while somebody else has its lane and waits for a turn:

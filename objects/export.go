@@ -377,7 +377,12 @@ func (o *object) exportedAs() (Exported, error) {
 	p := share.Piece{Kind: e.kind, Offset: h.Offset, Size: h.Size, Allocation: h.Allocation, Handle: hex.EncodeToString(h.Bytes)}
 	if h.File != nil {
 		n := int(h.File.Fd())
-		p.FD, p.Path = &n, fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), n)
+		p.FD = &n
+		// A descriptor of device memory is of a device file: opened anew by its
+		// path, it is of no memory.
+		if e.kind == devices.HandleMemfd {
+			p.Path = fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), n)
+		}
 		f, err := duplicate(h.File)
 		if err != nil {
 			return Exported{}, err

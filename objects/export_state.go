@@ -1,6 +1,7 @@
 package objects
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -25,6 +26,20 @@ func (o *object) exported() uint64 {
 		return e.length
 	}
 	return 0
+}
+
+// Exported tells how many of an object's first bytes other processes may have
+// mapped, and by which kind of handle; 0 when it is not exported.
+func (s *Store) Exported(ctx context.Context, ino Ino) (uint64, devices.HandleKind) {
+	o := s.pinLoaded(ino) // one that is not loaded is not exported
+	if o == nil {
+		return 0, ""
+	}
+	defer s.unpin(context.WithoutCancel(ctx), o, pinUse)
+	if e := o.exporting(); e != nil {
+		return e.length, e.kind
+	}
+	return 0, ""
 }
 
 // endExport ends the export, if there is one. The memory stays where it is.

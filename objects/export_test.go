@@ -161,8 +161,8 @@ func TestExportEndsWithItsHolders(t *testing.T) {
 		_, err := r.store.SetAttr(r.ctx(), f.Ino(), objects.Change{Size: new(uint64(4095))})
 		return err
 	}
-	first, killFirst := ownerProcess(t)
-	second, killSecond := ownerProcess(t)
+	first, killFirst := kit.Process(t)
+	second, killSecond := kit.Process(t)
 	r.export(f.Ino(), objects.ExportOptions{Holder: first})
 	r.export(f.Ino(), objects.ExportOptions{Holder: second})
 	r.export(f.Ino(), objects.ExportOptions{Holder: second})
@@ -172,7 +172,7 @@ func TestExportEndsWithItsHolders(t *testing.T) {
 	}
 	killSecond()
 	kit.Eventually(t, patience, cut)
-	third, killThird := ownerProcess(t)
+	third, killThird := kit.Process(t)
 	r.export(f.Ino(), objects.ExportOptions{})
 	r.export(f.Ino(), objects.ExportOptions{Holder: third})
 	killThird()

@@ -81,10 +81,11 @@ func (x *extents) allocShared(ctx context.Context, n devices.Size, kind devices.
 	return devices.AllocShared(ctx, x.tier.dev, n, kind)
 }
 
-// copyTo copies the first size bytes, holes as zeros.
+// copyTo copies the first size bytes, holes as zeros. Of an interrupted copy
+// nothing is kept, so the device itself looks at the context.
 func (x *extents) copyTo(ctx context.Context, mem *devices.Memory, size uint64) error {
-	for off := uint64(0); off < size; off += maxPiece {
-		pieces, release, err := x.find(off, min(size-off, maxPiece), true)
+	for off := uint64(0); off < size; off += copyStep {
+		pieces, release, err := x.find(off, min(size-off, copyStep), true)
 		if err != nil {
 			return err
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/devices/arena"
@@ -11,9 +12,6 @@ import (
 )
 
 const (
-	// maxPiece is the most that one device call moves, so that an interrupted
-	// copy ends soon: 16 MiB are a few milliseconds on any device.
-	maxPiece = 16 << 20
 	// maxGap is the longest stretch that is zeroed to write behind it. A
 	// longer one is split off and stays unwritten.
 	maxGap = 256 << 10
@@ -36,6 +34,7 @@ func (x *extents) write(ctx context.Context, off uint64, src transport.Span) (ui
 	// EINTR or a short count of a write to a file.
 	interrupted, look := ctx.Err, uint64(maxPiece)
 	ctx = context.WithoutCancel(ctx)
+	pace := x.tier.paces.of(devices.Name(x.tier.name), src)
 	for total := uint64(src.Len()); done < total; {
 		if done >= look {
 			if err := interrupted(); err != nil {
@@ -45,15 +44,16 @@ func (x *extents) write(ctx context.Context, off uint64, src transport.Span) (ui
 		}
 		e, err := x.ready(ctx, off+done, off+total)
 		if err != nil {
-			return done, path, err
+			return done, path, x.full(err, total-done)
 		}
-		n := min(e.end()-off-done, total-done, maxPiece)
+		n := min(e.end()-off-done, total-done, pace.piece())
 		from, err := src.Part(devices.Offset(done), devices.Size(n))
 		if err != nil {
 			return done, path, err
 		}
+		begin := time.Now()
 		path, err = x.engine.Copy(ctx, transport.DeviceSpan(e.span(off+done, n)), from)
-		if err != nil {
+		if pace.took(n, time.Since(begin)); err != nil {
 			x.failed(e, off+done, n)
 			return done, path, err
 		}
@@ -200,42 +200,4 @@ func (x *extents) noteAhead(e extent, needed uint64) {
 	if e.end() > needed {
 		x.ahead = needed
 	}
-}
-
-func (x *extents) reserve(ctx context.Context, off, n uint64) error {
-	if err := x.live(); err != nil {
-		return err
-	}
-	end := off + n
-	for at := x.floor(off); at < end; {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		e, ok := x.at(at)
-		if !ok {
-			var err error
-			if e, err = x.grow(ctx, at, end); err != nil {
-				return err
-			}
-		}
-		at = e.end()
-	}
-	x.settleAhead(end)
-	return nil
-}
-
-// settleAhead keeps what a reservation took and what holds data, and gives
-// back what grow took beyond.
-func (x *extents) settleAhead(end uint64) {
-	if x.ahead == 0 {
-		return
-	}
-	x.tree.Reverse(func(_ uint64, e extent) bool {
-		if e.written > 0 {
-			end = max(end, e.off+e.written)
-		}
-		return e.written == 0
-	})
-	x.dropTail(max(x.ahead, x.ceil(end)))
-	x.ahead = 0
 }

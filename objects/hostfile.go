@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -111,16 +112,19 @@ func (h *hostFile) write(ctx context.Context, off uint64, src transport.Span) (u
 	if err := h.room(off, uint64(src.Len())); err != nil {
 		return 0, path, fmt.Errorf("write %v to host memory: %w", src.Len(), err)
 	}
+	pace := h.tier.paces.of(devices.Name(h.tier.name), src)
 	for total := uint64(src.Len()); done < total; {
 		if err := ctx.Err(); err != nil {
 			return done, path, err
 		}
-		n := min(total-done, maxPiece)
+		n := min(total-done, pace.piece())
 		from, err := src.Part(devices.Offset(done), devices.Size(n))
 		if err != nil {
 			return done, path, err
 		}
-		if path, err = h.engine.Copy(ctx, h.span(off+done, n), from); err != nil {
+		begin := time.Now()
+		path, err = h.engine.Copy(ctx, h.span(off+done, n), from)
+		if pace.took(n, time.Since(begin)); err != nil {
 			return done, path, err
 		}
 		done += n

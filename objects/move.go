@@ -90,6 +90,10 @@ func (s *Store) moveObject(ctx context.Context, r metadata.Rename, ino Ino, to *
 	defer s.unpin(context.WithoutCancel(ctx), o, pinUse)
 	var old, fresh content
 	err = o.change(ctx, func() (err error) {
+		// It may have been bound since its record was read.
+		if _, theirs := o.content().(*bound); theirs {
+			return metadata.ErrCrossDevice
+		}
 		if length := o.exported(); length > 0 {
 			return fmt.Errorf("move an object of which %d bytes are exported: %w", length, ErrBusy)
 		}

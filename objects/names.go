@@ -139,24 +139,27 @@ func (s *Store) victim(ctx context.Context, parent Ino, name string) (*victim, e
 			return v, err
 		}
 	}
-	if v.obj = s.pinLoaded(in.Ino); v.obj != nil {
-		// Again, since an entry is there only now: an export that begins
-		// sees that the name goes, or was seen here.
-		s.leaves(in.Ino, &nameless)
-		return v, v.obj.mayGo()
+	if v.obj = s.pinLoaded(in.Ino); v.obj == nil {
+		if in.Epoch == 0 && s.inHostTier(in) {
+			return v, nil
+		}
+		// Also when it has no content yet: who opens, writes and closes it
+		// before its name goes would leave records that name memory, and with
+		// the records nobody would know of that memory any more.
+		v.obj, err = s.pin(ctx, in.Ino, pinUse)
+		if errors.Is(err, ErrLost) || err != nil && s.inHostTier(in) {
+			// A host file goes by its number: one that can't be opened, when
+			// there are no descriptors left, can be removed all the same.
+			return v, nil
+		}
+		if err != nil {
+			return v, err
+		}
 	}
-	if in.Epoch == 0 && s.inHostTier(in) {
-		return v, nil
-	}
-	// Also one that had no content a moment ago: who writes to it and closes
-	// it before the name has gone leaves its memory to the records.
-	v.obj, err = s.pin(ctx, in.Ino, pinUse)
-	if errors.Is(err, ErrLost) || err != nil && s.inHostTier(in) {
-		// A host file goes by its number: one that can't be opened, when
-		// there are no descriptors left, can be removed all the same.
-		return v, nil
-	}
-	return v, err
+	// Again, since an entry is there only now: an export that begins sees that
+	// the name goes, or was seen here.
+	s.leaves(in.Ino, &nameless)
+	return v, v.obj.mayGo()
 }
 
 func (s *Store) inHostTier(in metadata.Inode) bool {

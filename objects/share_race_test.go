@@ -6,12 +6,15 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"runtime"
 	"sync"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/devices/sim"
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/objects"
 	"github.com/hmcfs/hmcfs/objects/share"
@@ -31,7 +34,7 @@ func TestSharingAtTheSameTime(t *testing.T) {
 	var owners []int
 	var kills []func()
 	for range 8 {
-		pid, kill := ownerProcess(t)
+		pid, kill := kit.Process(t)
 		owners, kills = append(owners, pid), append(kills, kill)
 	}
 	var work sync.WaitGroup
@@ -67,8 +70,8 @@ func TestSharingAtTheSameTime(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	// That an owner has ended is still being noted for some of them.
-	kit.Eventually(t, patience, func() error {
+	// An export whose holder has ended is ended in the background.
+	kit.Eventually(t, 10*time.Second, func() error {
 		if used := r.used("sim0"); used != 0 {
 			return fmt.Errorf("%v is used by nothing", used)
 		}
@@ -218,4 +221,48 @@ func (s *sharer) use(ctx context.Context, ino objects.Ino) (err error) {
 	}
 	_, err = f.WriteAt(ctx, kit.Bytes(1, int64(off), len(p)), objects.Write{Off: uint64(off)})
 	return err
+}
+
+// A file that is bound while it moves to another device is bound where the
+// memory is of, or moved and empty: it is never another device's memory.
+func TestBindWhileMoved(t *testing.T) {
+	kit.Check(t)
+	r := wrapped(t, sim.New(0, small(false)), newCard(newDriver(), "card0"))
+	from, to := r.root("sim0"), r.root("card0")
+	pid, _ := kit.Process(t)
+	s := &sharer{rig: r, root: from, memory: sharedFile(t), owners: []int{pid}, rng: rand.New(rand.NewPCG(1, 1))}
+	for i := range 500 {
+		a, err := r.store.Create(r.ctx(), from, "f", metadata.Node{Mode: metadata.TypeRegular | 0o600})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var bound, moved error
+		begin := make(chan struct{})
+		var work sync.WaitGroup
+		work.Go(func() { <-begin; bound = s.bindTo(r.ctx(), a.Ino) })
+		work.Go(func() {
+			<-begin
+			for range i % 50 {
+				runtime.Gosched()
+			}
+			moved = r.store.Rename(r.ctx(), metadata.Rename{From: from, Name: "f", To: to, NewName: "f"})
+		})
+		close(begin)
+		work.Wait()
+		for _, err := range []error{bound, moved} {
+			if err != nil && !isExpected(err) && !errors.Is(err, metadata.ErrCrossDevice) {
+				t.Fatal(err)
+			}
+		}
+		at, want := from, objects.StateBound
+		if moved == nil {
+			at, want = to, objects.StateLive
+		}
+		if got := r.attr(a.Ino).State; got != want || (bound == nil) == (moved == nil) {
+			t.Fatalf("round %d: bound: %v, moved: %v; the file is %s", i, bound, moved, got)
+		}
+		if err := r.store.Unlink(r.ctx(), at, "f"); err != nil {
+			t.Fatal(err)
+		}
+	}
 }

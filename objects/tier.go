@@ -18,6 +18,7 @@ type tier struct {
 	files devices.Files // nil for device memory
 	arena *arena.Arena  // nil for the host tier
 	late  late
+	paces paces
 }
 
 func newTier(dev devices.Device, o arena.Options) (*tier, error) {

@@ -96,6 +96,26 @@ func TestCUDABindOutlivesDaemon(t *testing.T) {
 	}
 }
 
+// So is memory whose descriptor was passed: its owner has it under a number
+// that was never told, and the place in the list that was passed is none.
+func TestCUDABindByVerbOutlivesDaemon(t *testing.T) {
+	kit.Check(t)
+	m := mountCards(t)
+	owner, value := own(t, "vmm-fd", cardFile, 1, 0)
+	f := m.Path("cuda0", "f")
+	must(t, os.WriteFile(f, nil, 0o600))
+	_, err := m.Run("bind", f, "--handle", value)
+	must(t, err)
+	wantContent(t, f, 1, cardFile)
+	m.Kill()
+	owner.agrees("fill 3")
+	must(t, unix.Unmount(m.Dir, unix.MNT_DETACH))
+	m.Start()
+	wantXattr(t, f, "user.hmc.state", "bound")
+	wantContent(t, f, 3, cardFile)
+	owner.agrees("guards")
+}
+
 // Who has opened an exported descriptor keeps the memory when the daemon is
 // killed; nobody else gets it.
 func TestCUDAExportOutlivesDaemon(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -120,5 +121,30 @@ func TestExportedFileIsRemoved(t *testing.T) {
 		if i := kit.DiffAt(view, 1, 0); i >= 0 {
 			t.Errorf("byte %d is another file's", i)
 		}
+	})
+}
+
+// Whoever can't cut or remove a file, since it is exported, is told so.
+func TestStatTellsExport(t *testing.T) {
+	onBoth(t, func(t *testing.T, p place) {
+		f := p.path("f")
+		create(t, f, 1, 5000)
+		wantExported := func(want string) {
+			t.Helper()
+			out, err := p.m.Run("stat", f)
+			must(t, err)
+			_, got, _ := strings.Cut(out, "exported:")
+			got, _, _ = strings.Cut(got, "\n")
+			if got = strings.TrimSpace(got); got != want {
+				t.Errorf("hmcfs stat says that it is exported: %q, want %q", got, want)
+			}
+		}
+		wantExported("")
+		_, err := p.m.Run("export", f)
+		must(t, err)
+		wantExported("5000 (4.9 KiB) as memfd")
+		_, err = p.m.Run("export", "--end", f)
+		must(t, err)
+		wantExported("")
 	})
 }

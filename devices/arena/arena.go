@@ -56,6 +56,9 @@ type Arena struct {
 	// retained counts those of wholly free slabs.
 	// +checklocks:mu
 	retained devices.Size
+	// spares are the wholly free slabs that are larger than the usual.
+	// +checklocks:mu
+	spares []*slab
 	// leaving are slabs that nobody can find any more and whose memory the
 	// next holder of the turn gives back.
 	// +checklocks:mu
@@ -69,11 +72,22 @@ type slab struct {
 	mem   *devices.Memory
 	size  devices.Size
 	pages *pageMap
+	// spare says that the slab is among the spares: the slot tree does not
+	// offer it.
+	spare bool
 	// idle says that the slab is wholly free, and was at the last Trim.
 	idle bool
 }
 
 func (s *slab) whollyFree() bool { return s.pages.free == s.pages.pages }
+
+// offer is the longest run that the slot tree may give away.
+func (s *slab) offer() uint32 {
+	if s.spare {
+		return 0
+	}
+	return s.pages.longest()
+}
 
 // New makes an arena over a device. It takes no memory yet.
 func New(dev devices.Device, o Options) (*Arena, error) {
@@ -128,7 +142,7 @@ func (a *Arena) AllocSome(ctx context.Context, n, least devices.Size) (Lease, er
 	}
 	least = roundUp(least, a.opts.PageSize)
 	n = roundUp(min(n, a.largest), a.opts.PageSize)
-	if l, ok, err := a.fromSlabs(n); ok || err != nil {
+	if l, ok, err := a.fromSlabs(n, false); ok || err != nil {
 		return l, err
 	}
 	return a.growFor(ctx, n, least)

@@ -22,7 +22,9 @@ func TestOptions(t *testing.T) {
 	}{
 		{"small device", Options{}, info(8*devices.MiB, 0), devices.MiB, true},
 		{"middle device", Options{}, info(256*devices.MiB, 0), 16 * devices.MiB, true},
-		{"large device", Options{}, info(devices.TiB, 0), 64 * devices.MiB, true},
+		{"large device", Options{}, info(31*devices.GiB, 0), 64 * devices.MiB, true},
+		{"larger device", Options{}, info(32*devices.GiB, 0), 128 * devices.MiB, true},
+		{"largest device", Options{}, info(devices.TiB, 0), 256 * devices.MiB, true},
 		{"tiny device", Options{}, info(10000, 0), 8192, true},
 		{"small allocations", Options{}, info(devices.GiB, 100000), 98304, true},
 		{"rounded up", Options{SlabSize: 5000}, info(devices.GiB, 0), 8192, true},

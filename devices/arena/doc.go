@@ -7,12 +7,23 @@
 //
 //	Arena ── slab table (id → slab)
 //	  │
-//	  └── slot tree: longest free run of every slab, first fit
+//	  ├── spares: slabs of more than the usual size, wholly free, best fit
+//	  │
+//	  └── slot tree: longest free run of every other slab, first fit
 //	         │
 //	         └── slab: device Memory + page map
 //	                     ├── bits: 1 = leased
 //	                     └── run tree: free pages at the head, at the tail,
 //	                         and in the longest run, for each 256 pages
+//
+// A slab that was taken for one large lease, and is larger than the usual one,
+// is set aside when that lease has gone: it is a spare. Small leases do not go
+// there, so that it can go back to the device. It serves a lease of at least
+// half its size, and any lease once the device has no more to give. So a lease
+// on a device that is not full keeps at most twice its size, or one slab of
+// the usual size, from other programs, where it is the only one in its slab.
+// That is no bound for what is left in a slab of which other leases have gone:
+// leases are not moved.
 //
 // Leased bytes are what is counted against the device's total, so the free
 // space that a user sees is exact to the page. Slabs that become wholly free

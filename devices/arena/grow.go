@@ -16,13 +16,18 @@ func (a *Arena) growFor(ctx context.Context, n, least devices.Size) (Lease, erro
 	}
 	defer func() { <-a.turn }()
 	// Whoever had the turn before may have made room.
-	if l, ok, err := a.fromSlabs(n); ok || err != nil {
+	if l, ok, err := a.fromSlabs(n, false); ok || err != nil {
 		return l, err
 	}
 	freeErr := a.sendOff()
 	l, err := a.grow(ctx, n)
 	if !errors.Is(err, devices.ErrOutOfMemory) {
 		return l, err
+	}
+	// What is in hand is surer than what would come back for it.
+	spare, ok, closedErr := a.fromSlabs(n, true)
+	if ok || closedErr != nil {
+		return spare, closedErr
 	}
 	emptied, emptyErr := a.emptyOut()
 	if emptied {
@@ -83,9 +88,9 @@ func (a *Arena) lessThan(refused, n, least devices.Size) (l Lease, next devices.
 		next = room
 	}
 	next = max(next, least)
-	longest := a.toBytes(a.slots.longest())
+	longest := a.toBytes(a.longest())
 	if longest >= next {
-		l, _ = a.lease(a.toPages(min(n, longest)))
+		l, _ = a.lease(a.toPages(min(n, longest)), true)
 	}
 	return l, next, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/hmcfs/hmcfs/devices"
@@ -222,12 +223,14 @@ func (m *model) check() {
 		m.checkSlab(id, s)
 		longest = max(longest, s.pages.longest())
 	}
-	if m.arena.slots.longest() != longest {
-		m.t.Fatalf("slot tree says %d, slabs %d", m.arena.slots.longest(), longest)
+	if m.arena.longest() != longest {
+		m.t.Fatalf("slot tree and spares say %d, slabs %d", m.arena.longest(), longest)
 	}
 }
 
 // checkSlab compares bits with the model, and the run tree with a plain scan.
+//
+// +checklocks:m.arena.mu
 func (m *model) checkSlab(id SlabID, s *slab) {
 	var run, best, free uint32
 	for page := range s.pages.pages {
@@ -242,6 +245,9 @@ func (m *model) checkSlab(id SlabID, s *slab) {
 		run++
 		free++
 		best = max(best, run)
+	}
+	if spare := best == s.pages.pages && s.size > m.arena.opts.SlabSize; spare != s.spare || spare != slices.Contains(m.arena.spares, s) {
+		m.t.Fatalf("slab %d of %d bytes, %d pages free: spare is %v", id, s.size, free, s.spare)
 	}
 	if best != s.pages.longest() || free != s.pages.free {
 		m.t.Fatalf("slab %d: longest %d, free %d; scan says %d, %d", id, s.pages.longest(), s.pages.free, best, free)

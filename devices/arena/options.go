@@ -13,6 +13,11 @@ const (
 
 	minSlabSize = devices.MiB
 	maxSlabSize = 64 * devices.MiB
+	// largeSlabSize is the most on a large card, of which it is no more than a
+	// largeSlabPart: what lies in two slabs takes two calls to copy, and a call
+	// takes as long as such a card needs for 20 MiB.
+	largeSlabSize = 256 * devices.MiB
+	largeSlabPart = 256
 	// maxSlabPages keeps every sum of two page counts inside 32 bits.
 	maxSlabPages = 1 << 31
 )
@@ -23,8 +28,9 @@ type Options struct {
 	PageSize devices.Size
 	// SlabSize is how much is taken from the device at a time; larger leases
 	// get a slab of their own size. By default a 16th of the device, at least
-	// 1 MiB and at most 64 MiB. It is rounded up to pages and never exceeds
-	// what the device can give.
+	// 1 MiB and at most 64 MiB; from 32 GiB on twice that, from 64 GiB on four
+	// times. It is rounded up to pages and never exceeds what the device can
+	// give.
 	SlabSize devices.Size
 	// Retain is how many bytes of wholly free slabs are kept for the next
 	// lease. 1 GiB by default; less than a slab keeps none.
@@ -46,6 +52,9 @@ func (o Options) withDefaults(info devices.Info) (Options, error) {
 	}
 	if o.SlabSize == 0 {
 		o.SlabSize = min(max(info.Total/16, minSlabSize), maxSlabSize)
+		for o.SlabSize < largeSlabSize && 2*o.SlabSize <= info.Total/largeSlabPart {
+			o.SlabSize *= 2
+		}
 	}
 	largest := largestSlab(info, o.PageSize)
 	if largest == 0 {

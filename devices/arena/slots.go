@@ -1,7 +1,7 @@
 package arena
 
 // slots are the places of the slabs, with a tournament tree of the longest
-// free run in each. The first slab with room wins, so that leases gather in
+// free run that each offers. The first slab with room wins, so that leases gather in
 // the low slots and the high slabs become free. It is not safe for concurrent
 // use.
 type slots struct {
@@ -17,7 +17,7 @@ func newSlots() *slots {
 	return &slots{best: make([]uint32, 2), width: 1}
 }
 
-// longest returns the longest free run of all slabs, in pages.
+// longest returns the longest free run that the slabs offer, in pages.
 func (s *slots) longest() uint32 { return s.best[1] }
 
 // add puts a slab into a free slot and counts it.
@@ -43,8 +43,8 @@ func (s *slots) remove(sl *slab) {
 	s.vacant = append(s.vacant, sl.slot)
 }
 
-// update counts the slab's longest run again.
-func (s *slots) update(sl *slab) { s.set(sl.slot, sl.pages.longest()) }
+// update counts again what the slab offers.
+func (s *slots) update(sl *slab) { s.set(sl.slot, sl.offer()) }
 
 // find returns the first slab with n free pages in a row, or nil.
 func (s *slots) find(n uint32) *slab {
@@ -75,7 +75,7 @@ func (s *slots) widen() {
 	s.best = make([]uint32, 2*s.width)
 	for _, sl := range s.slabs {
 		if sl != nil {
-			s.best[s.width+sl.slot] = sl.pages.longest()
+			s.best[s.width+sl.slot] = sl.offer()
 		}
 	}
 	for node := s.width - 1; node > 0; node-- {

@@ -6,14 +6,15 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-// fromSlabs leases n bytes from the slabs at hand, if one has room.
-func (a *Arena) fromSlabs(n devices.Size) (l Lease, ok bool, err error) {
+// fromSlabs leases n bytes from the slabs at hand, if one has room; with
+// spares, from a spare slab of any size too.
+func (a *Arena) fromSlabs(n devices.Size, spares bool) (l Lease, ok bool, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if err := a.ready(); err != nil {
 		return Lease{}, false, err
 	}
-	l, ok = a.lease(a.toPages(n))
+	l, ok = a.lease(a.toPages(n), spares)
 	return l, ok, nil
 }
 
@@ -44,16 +45,20 @@ func (a *Arena) dropAll() {
 		a.leaving = append(a.leaving, s)
 	}
 	clear(a.slabs)
-	a.slots = newSlots()
+	a.slots, a.spares = newSlots(), nil
 	a.leased, a.retained = 0, 0
 	a.lostBelow = a.nextID
 }
 
-// lease takes n pages in a row from the first slab that has them.
+// lease takes n pages in a row from the first slab that offers them, or else
+// from a spare one.
 //
 // +checklocks:a.mu
-func (a *Arena) lease(n uint32) (l Lease, ok bool) {
+func (a *Arena) lease(n uint32, spares bool) (l Lease, ok bool) {
 	s := a.slots.find(n)
+	if s == nil {
+		s = a.spareFor(n, spares)
+	}
 	if s == nil {
 		return Lease{}, false
 	}
@@ -78,6 +83,7 @@ func (a *Arena) take(s *slab, page, n uint32) {
 		a.retained -= s.size
 	}
 	s.idle = false
+	a.unspare(s)
 	s.pages.take(page, n)
 	a.slots.update(s)
 	a.leased += a.toBytes(n)
@@ -89,9 +95,14 @@ func (a *Arena) take(s *slab, page, n uint32) {
 // +checklocks:a.mu
 func (a *Arena) give(s *slab, page, n uint32) {
 	s.pages.give(page, n)
+	free := s.whollyFree()
+	if free && s.size > a.opts.SlabSize {
+		s.spare = true
+		a.spares = append(a.spares, s)
+	}
 	a.slots.update(s)
 	a.leased -= a.toBytes(n)
-	if !s.whollyFree() {
+	if !free {
 		return
 	}
 	a.retained += s.size
@@ -117,6 +128,7 @@ func (a *Arena) add(mem *devices.Memory, size devices.Size) *slab {
 // +checklocks:a.mu
 func (a *Arena) detach(s *slab) {
 	a.retained -= s.size
+	a.unspare(s)
 	a.slots.remove(s)
 	delete(a.slabs, s.id)
 	a.leaving = append(a.leaving, s)

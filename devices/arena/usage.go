@@ -32,7 +32,7 @@ func (a *Arena) Usage() Usage {
 	}
 	u.Leased, u.Held, u.Retained = a.leased, a.held, a.retained
 	u.Slabs = len(a.slabs)
-	u.LargestFree = a.toBytes(a.slots.longest())
+	u.LargestFree = a.toBytes(a.longest())
 	if free := u.Held - u.Leased; free > 0 && u.Slabs > 0 {
 		u.Fragmentation = 1 - float64(u.LargestFree)/float64(free)
 	}

@@ -19,7 +19,7 @@
 //	pinned host memory      direct, in pieces of 16 MiB
 //	other host memory       through the lane's chunks of 2 MiB: the host copies
 //	                        one while the card moves the other
-//	inside the card, peers  in pieces of 512 MiB
+//	inside the card, peers  in pieces of 128 MiB
 //
 // Host memory is pinned where PinHost has registered it. Nothing of CUDA's
 // default stream is used, so the work of others does not delay ours.
@@ -45,7 +45,9 @@
 //	  device.life of the higher ordinal (CopyPeer)
 //	    device.linkMu (held while access to a peer is set up)
 //	    device.openMu (held while an IPC handle is opened or closed)
-//	      device.mu, pins.mu
+//	      mapping.mu (held while VMM memory is opened to a peer)
+//	        device.mu, pins.mu
+//	Driver.mu (held while the library is opened)
 //
 // A lane is not a lock, yet orders like one: it is borrowed after device.life,
 // and nothing else is waited for while it is held.

@@ -37,14 +37,11 @@ func (d *device) CopyPeer(ctx context.Context, dst, src devices.Span) error {
 	}
 	c := peerCopy{dst: addressOf(dst), src: addressOf(src), to: d.context, from: from.context}
 	return d.withLane(ctx, func(l *lane) error {
-		return moves.Pieces(ctx, src.Len, insidePiece, func(off, n devices.Size) error {
+		return l.pump(ctx, d.api, src.Len, insidePiece, mover{start: func(s moves.Slot, off, n devices.Size) error {
 			part := c
 			part.dst, part.src = c.dst.at(off), c.src.at(off)
-			if err := d.api.copyPeer(l.streams[0], part, n); err != nil {
-				return err
-			}
-			return d.api.synchronize(l.streams[0])
-		})
+			return d.api.copyPeer(l.streams[s], part, n)
+		}})
 	})
 }
 

@@ -18,7 +18,9 @@ const shareUnit = 2 * devices.MiB
 
 // opened is memory of another process that is open here, by one handle.
 type opened struct {
+	// base is what the driver gave: what closes it, and what offsets count from.
 	base address
+	// size is how much is there from base on.
 	size devices.Size
 	// users are the memories made of it.
 	users int
@@ -245,11 +247,12 @@ func (d *device) openIPC(handle ipcHandle) (*opened, error) {
 		return nil, refused("the driver opens no memory by it; its process may have ended, "+
 			"be this one, or be on another machine", err)
 	}
+	// The driver may count what lies before p to the same block.
 	base, size, err := d.api.addressRange(p)
 	if err != nil {
 		return nil, errors.Join(err, d.api.ipcClose(p))
 	}
-	return &opened{base: base, size: size}, nil
+	return &opened{base: p, size: size - devices.Size(p-base)}, nil
 }
 
 // closeIPC ends one use of a handle.

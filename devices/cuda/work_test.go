@@ -273,3 +273,34 @@ func TestKindsOfMemory(t *testing.T) {
 		}
 	}
 }
+
+// TestLongMovesInside moves and fills more than is on its way at a time inside
+// a card, and from card to card.
+func TestLongMovesInside(t *testing.T) {
+	const size = insidePiece + 4097
+	lib := newStandIn(t, fmt.Sprint("memory=", uint64(3*size)))
+	d := lib.driver()
+	one, two := open(t, d, "cuda:0"), open(t, d, "cuda:1")
+	from, to, far := alloc(t, one, size), alloc(t, one, size), alloc(t, two, size)
+	put(t, from.All(), 7)
+	for _, err := range []error{
+		one.Copy(t.Context(), to.All(), from.All()),
+		two.CopyPeer(t.Context(), far.All(), to.All()),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	holds(t, to.All(), 7, 0)
+	holds(t, far.All(), 7, 0)
+	if err := one.Fill(t.Context(), to.All(), 9); err != nil {
+		t.Fatal(err)
+	}
+	ends := make([]byte, 2)
+	for i, at := range []devices.Size{insidePiece - 1, size - 1} {
+		if err := one.CopyOut(t.Context(), ends[i:i+1], part(t, to, at, 1)); err != nil || ends[i] != 9 {
+			t.Errorf("byte %d is %d, %v", at, ends[i], err)
+		}
+	}
+	holds(t, far.All(), 7, 0)
+}

@@ -8,6 +8,11 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 )
 
+// shareUnit is what memory that is exported is taken in, in bytes. HIP gives no
+// handle of more than that which is not whole pages, and what shares whole
+// blocks, as CUDA does, shares those of others with smaller ones.
+const shareUnit = 2 * devices.MiB
+
 // block is device memory that a Memory stands for.
 type block struct {
 	at address
@@ -41,15 +46,19 @@ func (d *device) allocate(ctx context.Context, n devices.Size, shared bool) (*de
 	if err = d.failed(); err != nil {
 		return nil, fmt.Errorf("allocate %v: %w", n, err)
 	}
-	if err = d.reserve(n); err != nil {
+	whole := n
+	if rest := n % shareUnit; shared && rest != 0 {
+		whole += shareUnit - rest
+	}
+	if err = d.reserve(n, whole); err != nil {
 		return nil, err
 	}
-	at, err := d.take(n)
+	at, err := d.takeWhole(n, whole)
 	if err != nil {
-		d.unreserve(n)
+		d.unreserve(whole)
 		return nil, err
 	}
-	b := &block{at: at, size: n, shared: shared}
+	b := &block{at: at, size: whole, shared: shared}
 	d.mu.Lock()
 	d.blocks[b] = struct{}{}
 	d.mu.Unlock()
@@ -59,14 +68,32 @@ func (d *device) allocate(ctx context.Context, n devices.Size, shared bool) (*de
 	}), nil
 }
 
-// reserve counts n bytes as used if they fit the size that was set.
-func (d *device) reserve(n devices.Size) error {
+// takeWhole takes whole bytes, of which those from n on are zero: whoever opens
+// a handle sees them, and must not see what somebody left there.
+func (d *device) takeWhole(n, whole devices.Size) (address, error) {
+	at, err := d.take(whole)
+	if err != nil || whole == n {
+		return at, err
+	}
+	rest := target{at: at, room: uint64(whole)}.plus(n)
+	err = d.withStream(func(s stream) error {
+		return d.work(s, func() error { return d.t.fill(rest, 0, uint64(whole-n), s) })
+	})
+	if err != nil && d.failed() == nil {
+		err = errors.Join(err, d.on(func() error { return d.t.free(at) }))
+	}
+	return at, err
+}
+
+// reserve counts whole bytes, of which n were asked for, as used if they fit the
+// size that was set. A sum that lapped is less than n.
+func (d *device) reserve(n, whole devices.Size) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if left := d.info.Total - d.used; n > left {
+	if left := d.info.Total - d.used; whole > left || whole < n {
 		return &devices.OutOfMemoryError{Device: d.info.Name, Asked: n, Free: left}
 	}
-	d.used += n
+	d.used += whole
 	return nil
 }
 

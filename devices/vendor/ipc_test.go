@@ -208,8 +208,8 @@ func TestExportToAnotherProcess(t *testing.T) {
 func spoiled(own devices.Handle) map[string]func(h *devices.Handle) {
 	return map[string]func(h *devices.Handle){
 		"empty":        func(h *devices.Handle) { h.Bytes = []byte{} },
-		"too long":     func(h *devices.Handle) { h.Size++ },
-		"from behind":  func(h *devices.Handle) { h.Offset = sharedSize },
+		"too long":     func(h *devices.Handle) { h.Size = h.Allocation + 1 },
+		"from behind":  func(h *devices.Handle) { h.Offset = devices.Offset(h.Allocation) },
 		"one byte off": func(h *devices.Handle) { h.Bytes[len(h.Bytes)-2] ^= 0x55 },
 		"of its maker": func(h *devices.Handle) { *h = own },
 		"a longer one": func(h *devices.Handle) { h.Bytes = append(h.Bytes, 0) },
@@ -245,7 +245,7 @@ func TestHandleThatLies(t *testing.T) {
 		dev := v.open(t, 0)
 		h, stop := v.exporter(t)
 		liar := h
-		liar.Allocation, liar.Size = 1<<40, sharedSize+1
+		liar.Allocation, liar.Size = 1<<40, h.Allocation+1
 		mem, err := devices.Import(t.Context(), dev, liar)
 		if knows := coreOf(t, dev).t.ipc.extent != nil; knows != errors.Is(err, devices.ErrHandle) {
 			t.Errorf("%v", err)

@@ -111,7 +111,11 @@ type Object struct {
 	Blobs     string              `json:"blobs,omitempty"`
 	Key       string              `json:"key,omitempty"`
 	LastPath  string              `json:"last_path,omitempty"`
-	Extents   []Extent            `json:"extents"`
+	// Exported is how many of the first bytes can't be cut, since other
+	// processes may have them mapped, by handles of ExportKind.
+	Exported   uint64             `json:"exported,omitempty"`
+	ExportKind devices.HandleKind `json:"export_kind,omitempty"`
+	Extents    []Extent           `json:"extents"`
 }
 
 // Extent is one piece of an object in device memory.

@@ -13,8 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/objects/adminapi"
 	"github.com/hmcfs/hmcfs/objects/client"
@@ -71,21 +69,6 @@ func accept(l *net.UnixListener, answer func(c *net.UnixConn) error) error {
 	return err
 }
 
-// memfd makes shared memory with the content of a seed.
-func memfd(t *testing.T, seed uint64, size int) *os.File {
-	t.Helper()
-	fd, err := unix.MemfdCreate("test", unix.MFD_CLOEXEC)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f := os.NewFile(uintptr(fd), "memfd")
-	t.Cleanup(func() { _ = f.Close() })
-	if _, err := f.Write(kit.Bytes(seed, 0, size)); err != nil {
-		t.Fatal(err)
-	}
-	return f
-}
-
 func exported(offset devices.Offset, size devices.Size) *share.Memory {
 	first := 0
 	return &share.Memory{Family: "sim", Size: size, Pieces: []share.Piece{
@@ -95,7 +78,7 @@ func exported(offset devices.Offset, size devices.Size) *share.Memory {
 
 func TestExportTakesWhatWasAskedForAlone(t *testing.T) {
 	kit.Check(t)
-	memory := memfd(t, 1, 100)
+	memory := kit.Memfd(t, 1, 100)
 	for name, reply := range map[string]struct {
 		r     adminapi.Reply
 		files []*os.File
@@ -119,7 +102,7 @@ func TestExportTakesWhatWasAskedForAlone(t *testing.T) {
 
 func TestAnswersOfAnotherKind(t *testing.T) {
 	kit.Check(t)
-	memory := memfd(t, 1, 100)
+	memory := kit.Memfd(t, 1, 100)
 	ended := adminapi.Reply{Ended: &adminapi.EndAnswer{Ended: true}}
 	answer := func(conn *net.UnixConn) error { return adminapi.WriteFrame(conn, ended, nil) }
 	if _, err := serveOnce(t, answer).Bind(t.Context(), memory, share.Memory{}); err == nil {
@@ -149,7 +132,7 @@ func TestAnswersMayHaveMoreFields(t *testing.T) {
 			"status": 200, "news": true, "memory": map[string]any{"family": "sim", "size": 4, "news": 1, "pieces": []any{}},
 		}, nil)
 	})
-	if m, err := c.Handle(t.Context(), memfd(t, 1, 1), "", 0); err != nil || m.Size != 4 {
+	if m, err := c.Handle(t.Context(), kit.Memfd(t, 1, 1), "", 0); err != nil || m.Size != 4 {
 		t.Errorf("%+v, %v", m, err)
 	}
 }
@@ -161,13 +144,13 @@ func TestTheContextEndsTheWait(t *testing.T) {
 		cancel()
 		return nil
 	})
-	if _, err := c.Export(ctx, memfd(t, 1, 1), ""); !errors.Is(err, context.Canceled) {
+	if _, err := c.Export(ctx, kit.Memfd(t, 1, 1), ""); !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v", err)
 	}
 	short, cancel2 := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel2()
 	c = serveOnce(t, func(*net.UnixConn) error { return nil })
-	if _, err := c.Export(short, memfd(t, 1, 1), ""); !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, os.ErrDeadlineExceeded) {
+	if _, err := c.Export(short, kit.Memfd(t, 1, 1), ""); !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("error %v", err)
 	}
 }
@@ -177,7 +160,7 @@ func TestMappingBeginsInAPage(t *testing.T) {
 	kit.Check(t)
 	const size = 3 * 4096
 	for _, offset := range []devices.Offset{0, 1, 4095, 4096, 5000} {
-		memory := memfd(t, 3, size)
+		memory := kit.Memfd(t, 3, size)
 		n := devices.Size(size - int(offset))
 		c := serveOnce(t, func(conn *net.UnixConn) error {
 			return adminapi.WriteFrame(conn, adminapi.Reply{Memory: exported(offset, n), Descriptors: 1}, []*os.File{memory})
@@ -216,7 +199,7 @@ func TestFindNeedsAMount(t *testing.T) {
 	if _, err := client.Bind(t.Context(), dir, share.Memory{}); !errors.Is(err, client.ErrNotMounted) {
 		t.Errorf("no mount: %v", err)
 	}
-	_, err := client.New(filepath.Join(dir, "s")).Export(t.Context(), memfd(t, 1, 1), "")
+	_, err := client.New(filepath.Join(dir, "s")).Export(t.Context(), kit.Memfd(t, 1, 1), "")
 	if !errors.Is(err, client.ErrNoDaemon) || !strings.Contains(err.Error(), dir) {
 		t.Errorf("no daemon: %v", err)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -36,6 +37,19 @@ func Facts(f *os.File) (id FileID, size uint64, err error) {
 		return err
 	})
 	return id, size, err
+}
+
+// Identity tells which file a descriptor is, whatever it is.
+func Identity(f *os.File) (id FileID, err error) {
+	err = control(f, func(fd int) error {
+		var st unix.Stat_t
+		if err := unix.Fstat(fd, &st); err != nil {
+			return fmt.Errorf("stat: %w", err)
+		}
+		id = FileID{Dev: st.Dev, Ino: st.Ino, UID: st.Uid}
+		return nil
+	})
+	return id, err
 }
 
 func factsOf(fd int) (id FileID, size uint64, err error) {
@@ -74,16 +88,27 @@ func CheckWritable(f *os.File) error {
 	})
 }
 
-// Take duplicates what the process has as descriptor n, whatever that is.
+// Take duplicates what the process has as descriptor n, whatever that is, for
+// its user.
 //
-// Errors: ErrGone; ErrNotMemory when there is none; EPERM where one process
-// may not take from another (Yama).
-func (p *Process) Take(n int) (*os.File, error) {
+// Errors: ErrGone; ErrNotMemory when there is none; ErrDenied when the process
+// is not the user's; EPERM where one process may not take from another (Yama).
+func (p *Process) Take(n int, uid uint32) (*os.File, error) {
 	name := p.dir("fd/" + strconv.Itoa(n))
 	fd, err := unix.PidfdGetfd(int(p.file.Fd()), n, 0)
 	switch {
 	case err == nil:
-		return os.NewFile(uintptr(fd), name), nil
+		f := os.NewFile(uintptr(fd), name)
+		// Whoever was the user's when it was found can have become a program
+		// with rights of its own since, and the descriptor one of that.
+		mine, err := p.BelongsTo(uid)
+		if err == nil && !mine {
+			err = fmt.Errorf("%s: process %d is not user %d's: %w", name, p.id.PID, uid, ErrDenied)
+		}
+		if err != nil {
+			return nil, errors.Join(err, f.Close())
+		}
+		return f, nil
 	case errors.Is(err, unix.EBADF):
 		return nil, fmt.Errorf("%s: no such descriptor: %w", name, ErrNotMemory)
 	case errors.Is(err, unix.ESRCH):
@@ -98,7 +123,7 @@ func (p *Process) Take(n int) (*os.File, error) {
 // Errors: ErrGone; ErrNotMemory; ErrDenied.
 func (p *Process) Descriptor(n int, uid uint32) (*os.File, error) {
 	name := p.dir("fd/" + strconv.Itoa(n))
-	f, err := p.Take(n)
+	f, err := p.Take(n, uid)
 	if err == nil {
 		if _, _, err = Facts(f); err == nil {
 			err = CheckWritable(f)
@@ -154,22 +179,59 @@ func openFile(path string, flags int, uid uint32) (*os.File, error) {
 
 // Search looks for a file among the descriptors of a process.
 func (p *Process) Search(want FileID, uid uint32) (*os.File, error) {
-	entries, err := os.ReadDir(p.dir("fd"))
+	numbers, err := p.holding(want)
 	if err != nil {
-		return nil, fmt.Errorf("descriptors of process %d: %w: %w", p.id.PID, ErrGone, err)
+		return nil, err
 	}
-	for _, e := range entries {
-		var st unix.Stat_t
-		n, err := strconv.Atoi(e.Name())
-		if err != nil || unix.Stat(filepath.Join(p.dir("fd"), e.Name()), &st) != nil ||
-			st.Dev != want.Dev || st.Ino != want.Ino {
-			continue
-		}
+	for _, n := range numbers {
 		if f, err := p.Descriptor(n, uid); err == nil {
 			return f, nil
 		}
 	}
 	return nil, fmt.Errorf("process %d has the memory no longer open: %w", p.id.PID, ErrGone)
+}
+
+// TakeAgain takes a descriptor that is the wanted file, whatever that is: n, or
+// else another one. Where several are of one device, and not of one regular
+// file, they may be different memory all the same.
+//
+// Errors: those of Take; ErrGone when there is none, or more than one.
+func (p *Process) TakeAgain(want FileID, n int, uid uint32) (*os.File, error) {
+	numbers, err := p.holding(want)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case slices.Contains(numbers, n):
+	case len(numbers) == 1 || len(numbers) > 1 && p.isRegular(numbers[0]):
+		n = numbers[0]
+	default:
+		return nil, fmt.Errorf("%d descriptors of process %d may be the memory: %w", len(numbers), p.id.PID, ErrGone)
+	}
+	return p.Take(n, uid)
+}
+
+func (p *Process) isRegular(n int) bool {
+	st, err := os.Stat(p.dir("fd/" + strconv.Itoa(n)))
+	return err == nil && st.Mode().IsRegular()
+}
+
+// holding lists the descriptors of a process that are a file.
+func (p *Process) holding(want FileID) ([]int, error) {
+	entries, err := os.ReadDir(p.dir("fd"))
+	if err != nil {
+		return nil, fmt.Errorf("descriptors of process %d: %w: %w", p.id.PID, ErrGone, err)
+	}
+	var numbers []int
+	for _, e := range entries {
+		var st unix.Stat_t
+		n, err := strconv.Atoi(e.Name())
+		if err == nil && unix.Stat(filepath.Join(p.dir("fd"), e.Name()), &st) == nil &&
+			st.Dev == want.Dev && st.Ino == want.Ino {
+			numbers = append(numbers, n)
+		}
+	}
+	return numbers, nil
 }
 
 // ParseDescriptor reads a path of the form /proc/PID/fd/N, which is a

@@ -3,7 +3,6 @@ package owner_test
 import (
 	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -17,27 +16,6 @@ import (
 )
 
 const patience = 20 * time.Second
-
-// child is a process that ends when it is told to.
-func child(t *testing.T, files ...*os.File) (pid int, kill func()) {
-	t.Helper()
-	cmd := exec.Command("cat")
-	cmd.ExtraFiles = files
-	stdin, err := cmd.StdinPipe()
-	if err == nil {
-		err = cmd.Start()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	kill = sync.OnceFunc(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait() // it was killed
-		_ = stdin.Close()
-	})
-	t.Cleanup(kill)
-	return cmd.Process.Pid, kill
-}
 
 func find(t *testing.T, pid int) *owner.Process {
 	t.Helper()
@@ -69,7 +47,7 @@ func memfd(t *testing.T) *os.File {
 // A process is found by all that names it, and not when one part differs.
 func TestID(t *testing.T) {
 	kit.Check(t)
-	pid, kill := child(t)
+	pid, kill := kit.Process(t)
 	p := find(t, pid)
 	id := p.ID()
 	again, err := id.Find()
@@ -134,7 +112,7 @@ func TestWatcher(t *testing.T) {
 	var cancelled atomic.Int64
 	var kills []func()
 	for i := range processes {
-		pid, kill := child(t)
+		pid, kill := kit.Process(t)
 		kills = append(kills, kill)
 		for range each {
 			if _, err := w.Watch(find(t, pid), func() { ended[i].Add(1) }); err != nil {
@@ -167,7 +145,7 @@ func TestWatcher(t *testing.T) {
 func TestWatchWhatHasEnded(t *testing.T) {
 	kit.Check(t)
 	w := owner.NewWatcher()
-	pid, kill := child(t)
+	pid, kill := kit.Process(t)
 	p := find(t, pid)
 	kill()
 	told := make(chan struct{})
@@ -188,7 +166,7 @@ func TestWatchWhatHasEnded(t *testing.T) {
 func TestWatchersCancelEachOther(t *testing.T) {
 	kit.Check(t)
 	w := owner.NewWatcher()
-	pid, kill := child(t)
+	pid, kill := kit.Process(t)
 	var cancels [4]func()
 	var mu sync.Mutex
 	told := make(chan struct{}, len(cancels))
@@ -223,7 +201,7 @@ func TestFiles(t *testing.T) {
 	if err != nil || size != 4096 || id == (owner.FileID{}) {
 		t.Fatalf("facts of a memfd: %+v, %d, %v", id, size, err)
 	}
-	pid, _ := child(t, f)
+	pid, _ := kit.Process(t, f)
 	p := find(t, pid)
 	defer func() {
 		if err = p.Close(); err != nil {
@@ -255,6 +233,79 @@ func TestFiles(t *testing.T) {
 	}
 	if _, err = p.Search(owner.FileID{Dev: 1, Ino: 1}, uid); !errors.Is(err, owner.ErrGone) {
 		t.Errorf("a file that nobody has: %v", err)
+	}
+}
+
+// A process that was a user's when it was found may have become another's
+// program since, which has descriptors that are not his to have.
+func TestTakeAsksAgain(t *testing.T) {
+	kit.Check(t)
+	pid, _ := kit.Process(t, memfd(t))
+	p := find(t, pid)
+	defer func() {
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	other := uint32(os.Getuid() + 12345)
+	for name, take := range map[string]func(int, uint32) (*os.File, error){"take": p.Take, "descriptor": p.Descriptor} {
+		f, err := take(3, other)
+		if !errors.Is(err, owner.ErrDenied) {
+			t.Errorf("%s for another user: %v", name, err)
+		}
+		if f != nil {
+			t.Errorf("%s leaves a descriptor: %v", name, f.Close())
+		}
+	}
+}
+
+// What was taken once is found again under another number, but never by a
+// number that is another file by now, nor where it can't be told from others.
+func TestTakeAgain(t *testing.T) {
+	kit.Check(t)
+	uid := uint32(os.Getuid())
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err = null.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	a, b := memfd(t), memfd(t)
+	pid, _ := kit.Process(t, a, b, a, null, null)
+	p := find(t, pid)
+	defer func() {
+		if err = p.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	for _, tc := range []struct {
+		file *os.File
+		n    int
+		want error
+	}{
+		{a, 3, nil}, {a, 5, nil}, {a, 4, nil}, {a, -1, nil}, {b, 3, nil}, {b, 99, nil},
+		{null, 6, nil}, {null, -1, owner.ErrGone}, {memfd(t), 3, owner.ErrGone},
+	} {
+		want, err := owner.Identity(tc.file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := p.TakeAgain(want, tc.n, uid)
+		if !errors.Is(err, tc.want) {
+			t.Errorf("%s under %d: %v", tc.file.Name(), tc.n, err)
+		}
+		if err != nil {
+			continue
+		}
+		if got, err := owner.Identity(f); got != want || err != nil {
+			t.Errorf("%s under %d: another file, %v", tc.file.Name(), tc.n, err)
+		}
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

@@ -65,11 +65,11 @@ func (id ID) Find() (*Process, error) {
 // identify reads what makes the number unique. What /proc says is of this
 // process as long as it has not ended afterwards.
 func (p *Process) identify() error {
-	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	boot, err := Boot()
 	if err != nil {
-		return fmt.Errorf("tell the boot: %w", err)
+		return err
 	}
-	p.id.Boot = strings.TrimSpace(string(boot))
+	p.id.Boot = boot
 	stat, err := os.ReadFile(p.dir("stat"))
 	if err != nil {
 		return fmt.Errorf("process %d: %w: %w", p.id.PID, ErrGone, err)
@@ -78,6 +78,16 @@ func (p *Process) identify() error {
 		return fmt.Errorf("process %d: %w", p.id.PID, err)
 	}
 	return p.alive()
+}
+
+// Boot is the kernel's id of this boot. Numbers of processes and of files in
+// memory mean others in another one.
+func Boot() (string, error) {
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return "", fmt.Errorf("tell the boot: %w", err)
+	}
+	return strings.TrimSpace(string(boot)), nil
 }
 
 // startOf reads field 22 of /proc/PID/stat. The second, the program's name,

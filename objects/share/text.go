@@ -103,8 +103,10 @@ func (m Memory) Validate() error {
 		add(`"pieces" are missing`)
 	case len(m.Pieces) > MaxPieces:
 		add("%d pieces, at most %d", len(m.Pieces), MaxPieces)
-	case m.sum() == 0 || m.sum() != m.Size:
-		add(`"size" %d is not the sum of the pieces`, m.Size)
+	case m.sum() == 0:
+		add("the sizes of the pieces add up to nothing, or to more than a file can have")
+	case m.sum() != m.Size:
+		add(`"size" is %d, and the pieces add up to %d; leave it out, or mend it`, m.Size, m.sum())
 	}
 	for i := range m.Pieces[:min(len(m.Pieces), MaxPieces)] {
 		if err := m.Pieces[i].check(); err != nil {
@@ -122,7 +124,10 @@ func (m Memory) Validate() error {
 
 // check looks at one piece by itself.
 func (p *Piece) check() error {
-	if p.Size == 0 || p.Size > maxSize || p.Offset > maxSize || devices.Size(p.Offset) > maxSize-p.Size {
+	if p.Size == 0 {
+		return errors.New(`"size" is missing; say how many bytes of the memory are meant`)
+	}
+	if p.Size > maxSize || p.Offset > maxSize || devices.Size(p.Offset) > maxSize-p.Size {
 		return fmt.Errorf("%d bytes at %d are no part of anything", p.Size, p.Offset)
 	}
 	if p.Allocation != 0 && devices.Size(p.Offset)+p.Size > p.Allocation {

@@ -48,7 +48,7 @@ daemons() {
 
 # clean_up leaves nothing behind, also when the suite itself was killed.
 clean_up() {
-	local status=$? point process
+	local status=$? point process link
 	trap - EXIT
 	trap '' INT TERM HUP
 	if [ -n "$suite" ] && kill -TERM "$suite" 2>/dev/null; then
@@ -64,6 +64,10 @@ clean_up() {
 	for process in $(daemons); do
 		kill -KILL "$process" 2>/dev/null || true
 		status=1
+	done
+	# A daemon that was killed has not removed the link to its runtime directory.
+	for link in {/run,"${XDG_RUNTIME_DIR:-/run}"}/hmcfs/*; do
+		[[ $(readlink "$link") != "$scratch"/* ]] || rm -f "$link"
 	done
 	rm -rf --one-file-system "$scratch" || status=1
 	exit "$status"

@@ -72,6 +72,9 @@ func newRunner(t *testing.T, dir string, args ...string) *runner {
 		if left, err := filepath.Glob(scratch + "/*"); err != nil || len(left) > 0 {
 			t.Errorf("left behind: %v, %v", left, err)
 		}
+		if left := r.links(); len(left) > 0 {
+			t.Errorf("left behind: %v", left)
+		}
 		kit.Eventually(t, time.Minute, func() error { // one that was killed takes a moment
 			if left := r.processes(t); len(left) > 0 {
 				return fmt.Errorf("left behind: %v", left)
@@ -85,6 +88,20 @@ func newRunner(t *testing.T, dir string, args ...string) *runner {
 	r.cmd.Env = append(os.Environ(), "TMPDIR="+scratch)
 	r.cmd.Stdout, r.cmd.Stderr = &r.out, &r.out
 	return r
+}
+
+// links are the links by which a daemon's runtime directory is found.
+func (r *runner) links() []string {
+	var left []string
+	for _, base := range []string{"/run", os.Getenv("XDG_RUNTIME_DIR")} {
+		all, _ := filepath.Glob(filepath.Join(base, "hmcfs", "*")) // the pattern is no wrong one
+		for _, link := range all {
+			if target, err := os.Readlink(link); err == nil && strings.HasPrefix(target, r.scratch+"/") {
+				left = append(left, link)
+			}
+		}
+	}
+	return left
 }
 
 // run runs it to its end and returns the exit status and all that it said.

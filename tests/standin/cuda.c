@@ -15,6 +15,8 @@
 // some drivers, although newer ones count it.
 #include "accounts.h"
 
+#include <sys/socket.h>
+
 #ifdef HMCFS_STANDIN_VENDOR_HEADER // the test of the ABI has the real one
 #include <cuda.h>
 #else
@@ -44,7 +46,7 @@ typedef struct {
 enum {
 	OK = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NOT_INITIALIZED = 3, NO_DEVICE = 100, INVALID_DEVICE = 101,
 	INVALID_CONTEXT = 201, MAP_FAILED_ = 205, ALREADY_MAPPED = 208, PEER_UNSUPPORTED = 217,
-	PEER_ALREADY_ENABLED = 704, ALREADY_REGISTERED = 712, NOT_SUPPORTED = 801,
+	OPERATING_SYSTEM = 304, PEER_ALREADY_ENABLED = 704, ALREADY_REGISTERED = 712, NOT_SUPPORTED = 801,
 };
 enum { GRANULARITY = 2 << 20, PLAIN_ALIGN = 512 };
 
@@ -60,6 +62,7 @@ struct range { // of device addresses
 	int device;
 	struct memory *memory; // NULL: reserved and not mapped
 	unsigned access;       // bit for each device that may touch a reserved one
+	uint64_t before;       // what the driver counts to the range before its base
 	struct range *next;
 };
 
@@ -179,7 +182,7 @@ static struct range *range_new(enum kind kind, int device, uint64_t size, uint64
 	struct range *r = calloc(1, sizeof *r);
 	// A gap after each range catches what runs over its end.
 	c->top = (c->top + align - 1) / align * align;
-	*r = (struct range){kind, DEVICE_BASE(device) + GRANULARITY + c->top, size, device, NULL, 0, ranges};
+	*r = (struct range){kind, DEVICE_BASE(device) + GRANULARITY + c->top, size, device, NULL, 0, 0, ranges};
 	c->top += size + GRANULARITY;
 	ranges = r;
 	return r;
@@ -564,8 +567,8 @@ API CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *n, CUdeviceptr p
 {
 	ENTER(1);
 	struct range *r = range_of(__func__, p, 0);
-	*base = r->base;
-	*n = r->size;
+	*base = r->base - r->before;
+	*n = r->before + r->size;
 	return leave(OK);
 }
 
@@ -807,6 +810,47 @@ API CUresult cuMemSetAccess(CUdeviceptr at, size_t n, const CUmemAccessDesc *des
 	return leave(OK);
 }
 
+// A descriptor of memory is of a device file, to which the driver has attached
+// the memory: whoever opens it anew, by /proc, has a device file and nothing
+// else. Here it is a socket that holds the memory's descriptor as a message.
+
+union fd_message { struct cmsghdr head; char room[CMSG_SPACE(sizeof(int))]; };
+
+static struct msghdr fd_message_of(union fd_message *m, struct iovec *io)
+{
+	return (struct msghdr){.msg_iov = io, .msg_iovlen = 1, .msg_control = m, .msg_controllen = sizeof *m};
+}
+
+static int wrap_fd(int fd)
+{
+	union fd_message m = {.head = {CMSG_LEN(sizeof fd), SOL_SOCKET, SCM_RIGHTS}};
+	struct iovec io = {"m", 1};
+	struct msghdr message = fd_message_of(&m, &io);
+	int ends[2];
+	memcpy(CMSG_DATA(&m.head), &fd, sizeof fd);
+	if (socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, ends))
+		return -1;
+	if (sendmsg(ends[0], &message, 0) != 1) {
+		close(ends[1]);
+		ends[1] = -1;
+	}
+	close(ends[0]);
+	return ends[1];
+}
+
+// unwrap_fd leaves the message where it is: a descriptor is imported again.
+static int unwrap_fd(int socket)
+{
+	union fd_message m;
+	char text;
+	struct iovec io = {&text, 1};
+	struct msghdr message = fd_message_of(&m, &io);
+	int fd = -1;
+	if (recvmsg(socket, &message, MSG_PEEK | MSG_DONTWAIT | MSG_CMSG_CLOEXEC) == 1 && message.msg_controllen > 0)
+		memcpy(&fd, CMSG_DATA(&m.head), sizeof fd);
+	return fd;
+}
+
 API CUresult cuMemExportToShareableHandle(void *out, CUmemGenericAllocationHandle h, CUmemAllocationHandleType type,
 					  unsigned long long flags)
 {
@@ -816,7 +860,10 @@ API CUresult cuMemExportToShareableHandle(void *out, CUmemGenericAllocationHandl
 		die("cuMemExportToShareableHandle: type %d, flags %llx", (int)type, flags);
 	if (!(p->types & 1)) // was not asked for when the memory was made
 		return leave(INVALID_VALUE);
-	*(int *)out = dup(p->memory->fd);
+	int fd = wrap_fd(p->memory->fd);
+	if (fd < 0)
+		return leave(OPERATING_SYSTEM);
+	*(int *)out = fd;
 	return leave(OK);
 }
 
@@ -825,7 +872,7 @@ API CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *h, voi
 	ENTER(1);
 	if ((int)type != 1)
 		die("cuMemImportFromShareableHandle: type %d", (int)type);
-	int fd = fcntl((int)(intptr_t)os, F_DUPFD_CLOEXEC, 0);
+	int fd = unwrap_fd((int)(intptr_t)os);
 	struct memory *m = fd < 0 ? NULL : memory_open(fd);
 	if (!m)
 		return leave(INVALID_VALUE);
@@ -890,6 +937,9 @@ API CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *p, CUipcMemHandle handle, unsign
 	}
 	struct range *r = range_new(OPENED, current->device, h.size, PLAIN_ALIGN);
 	r->memory = m;
+	// What is opened may lie inside of a larger block, as small allocations do
+	// where they were made: what is opened begins at the address that is given.
+	r->before = r->size % GRANULARITY ? GRANULARITY : 0;
 	*p = r->base;
 	return leave(OK);
 }

@@ -172,6 +172,10 @@ API hipError_t hipIpcGetMemHandle(hipIpcMemHandle_t *handle, void *ptr)
 {
 	int code = enter("hipIpcGetMemHandle");
 	struct name name = export_memory((devaddr)ptr);
+	/* As some versions have it, beyond the unit of what they take. */
+	size_t size = here((devaddr)ptr, 0, "memory")->size;
+	if (size > 2 << 20 && size % 4096)
+		code = code ? code : 17;
 	memset(handle, 0, sizeof *handle);
 	memcpy(handle->reserved, &name, sizeof name);
 	/* A handle is opaque: no byte of it may be dropped. */

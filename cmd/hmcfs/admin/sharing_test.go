@@ -149,21 +149,6 @@ type asked struct {
 	bound []byte
 }
 
-// memfd makes shared memory with the content of a seed.
-func memfd(t *testing.T, seed uint64, size int) *os.File {
-	t.Helper()
-	fd, err := unix.MemfdCreate("test", unix.MFD_CLOEXEC)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f := os.NewFile(uintptr(fd), "memfd")
-	t.Cleanup(func() { _ = f.Close() })
-	if _, err := f.Write(kit.Bytes(seed, 0, size)); err != nil {
-		t.Fatal(err)
-	}
-	return f
-}
-
 // shareRig is a server that shares, the fake behind it and a file.
 type shareRig struct {
 	*sharer
@@ -183,7 +168,7 @@ func rig(t *testing.T, o admin.Options, uid int) *shareRig {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	r := &shareRig{sharer: &sharer{t: t, memory: memfd(t, 7, memorySize)}, socket: filepath.Join(dir, "s")}
+	r := &shareRig{sharer: &sharer{t: t, memory: kit.Memfd(t, 7, memorySize)}, socket: filepath.Join(dir, "s")}
 	o.Socket, o.Backend, o.Sharer, o.Owner = r.socket, &backend{}, r.sharer, owner
 	o.Peer = func(*net.UnixConn) (admin.Peer, error) {
 		return admin.Peer{UID: uid, GID: uid, PID: os.Getpid(), Groups: []uint32{5, 6}}, nil
@@ -215,7 +200,7 @@ func piecesOf(size devices.Size, places ...int) []share.Piece {
 
 func TestBindCarriesDescriptors(t *testing.T) {
 	r := rig(t, admin.Options{}, 0)
-	a, b := memfd(t, 1, 5000), memfd(t, 2, 5000)
+	a, b := kit.Memfd(t, 1, 5000), kit.Memfd(t, 2, 5000)
 	// The second piece lies in the first descriptor too.
 	memory := share.Memory{Family: "sim", PID: 42, Size: 3000, Pieces: piecesOf(1000, 0, 0, 1)}
 	bound, err := r.client.Bind(t.Context(), r.file, memory, a, b)
@@ -307,7 +292,7 @@ func TestHandleIsTextThatLasts(t *testing.T) {
 // rig looks for descriptors that are left.
 func TestSharingRefuses(t *testing.T) {
 	r := rig(t, admin.Options{}, 0)
-	a, b := memfd(t, 1, 5000), memfd(t, 2, 5000)
+	a, b := kit.Memfd(t, 1, 5000), kit.Memfd(t, 2, 5000)
 	for name, c := range map[string]struct {
 		memory share.Memory
 		files  []*os.File
@@ -359,7 +344,7 @@ func TestSharingTellsTheStoresErrors(t *testing.T) {
 	} {
 		failure := fmt.Errorf("the store: %w", err)
 		r.fail(failure)
-		_, berr := r.client.Bind(t.Context(), r.file, share.Memory{Pieces: piecesOf(10, 0)}, memfd(t, 1, 100))
+		_, berr := r.client.Bind(t.Context(), r.file, share.Memory{Pieces: piecesOf(10, 0)}, kit.Memfd(t, 1, 100))
 		_, xerr := r.client.Export(t.Context(), r.file, "")
 		for _, got := range []error{berr, xerr} {
 			var said *client.Error

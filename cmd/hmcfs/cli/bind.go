@@ -27,17 +27,18 @@ type bindFlags struct {
 
 func (a *app) bindVerb() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "bind FILE --pid PID (--handle JSON | --memfd FD | --vmm-fd FD | --ipc HEX | --path PATH) [flags]",
+		Use:   "bind FILE [--pid PID] (--handle JSON | --memfd FD | --vmm-fd FD | --ipc HEX | --path PATH) [flags]",
 		Short: "Make memory of another process the content of a file",
 		Long: "FILE, which is empty, is that memory from then on: nothing is copied, what one side writes\n" +
 			"the other reads, and rm only unbinds. It lies in the directory of the device that the memory\n" +
-			"is of: host/ or simN/ for a memfd or a file of a tmpfs. When the process PID ends, FILE is lost.\n\n" +
+			"is of: host/ or simN/ for a memfd or a file of a tmpfs. When the process PID ends, FILE is lost.\n" +
+			"Only a file by --path needs no --pid: it stays bound until rm.\n\n" +
 			"--handle takes all of it at once, as hmcfs export --json and the attribute user.hmc.handle\n" +
 			"give it: the JSON itself, @NAME for a file with it, or - for standard input. Descriptors of PID\n" +
 			"are taken from it with the rights of whoever runs this.",
-		Example: "hmcfs bind /mnt/hmc/host/weights --pid 4711 --memfd 5 --dtype float32 --shape 1024,1024\n" +
-			"hmcfs bind /mnt/hmc/host/shm --path /dev/shm/ring --offset 4096\n" +
-			"hmcfs bind /mnt/hmc/cuda0/kv --pid 4711 --handle @kv.json",
+		Example: "  hmcfs bind /mnt/hmc/host/weights --pid 4711 --memfd 5 --dtype float32 --shape 1024,1024\n" +
+			"  hmcfs bind /mnt/hmc/host/shm --path /dev/shm/ring --offset 4096\n" +
+			"  hmcfs bind /mnt/hmc/cuda0/kv --pid 4711 --handle @kv.json",
 		Args: arguments(1, 1, "one FILE"),
 	}
 	f := &bindFlags{}
@@ -95,6 +96,9 @@ func (a *app) bind(ctx context.Context, file string, f *bindFlags, asJSON bool) 
 		return fmt.Errorf("bind %s: %w", file, err)
 	}
 	c, at, err := client.Find(file)
+	if errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("bind %s: it is not there; make it first, empty: touch %s", file, file)
+	}
 	if err != nil {
 		return a.shareFault("bind", file, err)
 	}

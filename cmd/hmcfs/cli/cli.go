@@ -27,6 +27,9 @@ type app struct {
 	Env
 	// force is closed when a second signal has come.
 	force chan struct{}
+	// orderly says that the verb serves a mount, which it takes away in order
+	// however long that takes.
+	orderly atomic.Bool
 	// signal is the number of the first signal that came; 0 is none.
 	signal atomic.Int32
 }
@@ -35,7 +38,8 @@ type app struct {
 func (a *app) verbs() []*cobra.Command {
 	return []*cobra.Command{
 		a.mountVerb(), a.umountVerb(), a.statusVerb(), a.devicesVerb(), a.statVerb(), a.cpVerb(),
-		a.bindVerb(), a.exportVerb(), a.fsckVerb(), a.benchVerb(), a.configVerb(), a.versionVerb(), a.docsVerb(),
+		a.bindVerb(), a.exportVerb(), a.fsckVerb(), a.benchVerb(), a.perfVerb(),
+		a.configVerb(), a.versionVerb(), a.docsVerb(),
 	}
 }
 
@@ -62,7 +66,10 @@ func (a *app) root() *cobra.Command {
 	root.SetOut(a.Stdout)
 	root.SetErr(a.Stderr)
 	root.CompletionOptions.DisableDescriptions = false
-	root.AddCommand(a.verbs()...)
+	for _, verb := range a.verbs() {
+		verb.DisableFlagsInUseLine = true // each says by itself where they stand
+		root.AddCommand(verb)
+	}
 	root.SetFlagErrorFunc(flagFault)
 	root.Version = version
 	root.SetVersionTemplate(versionText() + "\n")
@@ -108,11 +115,14 @@ func Run(ctx context.Context, env Env) int {
 	return a.runWithSignals(ctx, cancel)
 }
 
-// patience is how long a verb has to end after a second signal.
+// patience is how long a verb has to end after a signal; a mount after a
+// second one.
 const patience = 3 * time.Second
 
 // runWithSignals runs the verb while it listens for signals: the first ends
-// the context, the second closes force, and then the verb isn't waited for.
+// the context, the second closes force. A verb that goes on all the same hangs
+// in a system call, such as one on a mount that does not answer, and isn't
+// waited for.
 func (a *app) runWithSignals(ctx context.Context, cancel context.CancelFunc) int {
 	done := make(chan int, 1)
 	go func() { done <- a.execute(ctx) }()
@@ -131,6 +141,9 @@ func (a *app) runWithSignals(ctx context.Context, cancel context.CancelFunc) int
 					a.signal.Store(int32(n))
 				}
 				cancel()
+				if !a.orderly.Load() {
+					late = time.After(patience)
+				}
 			case 2:
 				close(a.force)
 				late = time.After(patience)

@@ -111,6 +111,12 @@ func rest(pid int, p share.Piece) (devices.Size, error) {
 	case err != nil:
 		return 0, fmt.Errorf("how large it is can't be told; give --size: %w", err)
 	}
+	if !st.Mode().IsRegular() {
+		return 0, fmt.Errorf("%s is neither a memfd nor a file of a tmpfs", path)
+	}
+	if st.Size() == 0 {
+		return 0, fmt.Errorf("%s has no bytes yet; set its size first, as ftruncate does", path)
+	}
 	if uint64(st.Size()) <= uint64(p.Offset) {
 		return 0, fmt.Errorf("the %d bytes of %s end before the offset %d", st.Size(), path, p.Offset)
 	}

@@ -85,9 +85,17 @@ func printDevices(w io.Writer, rows []familyRow) error {
 		for _, d := range r.Devices {
 			t.row(r.Family, d.Name, d.Spec, d.Model, d.Total, d.Free, d.PCI, numaText(d.NUMA))
 		}
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	// Reasons are long: beside the devices they would push the sizes off the
+	// screen.
+	none := newTable(w, "\nFAMILY", "NO DEVICES, BECAUSE")
+	for _, r := range rows {
 		if len(r.Devices) == 0 {
-			t.row(r.Family, "none", "", r.Reason, "", "", "", "")
+			none.row(r.Family, r.Reason)
 		}
 	}
-	return t.Flush()
+	return none.Flush()
 }

@@ -39,9 +39,9 @@ func (a *app) exportVerb() *cobra.Command {
 			"and its exit code is that of hmcfs.\n\n" +
 			"Otherwise the export lasts until the process PID of --pid ends, or until --end, which ends all\n" +
 			"exports of FILE. What another process has mapped it keeps, as long as the vendor's library lets it.",
-		Example: "hmcfs export /mnt/hmc/cuda0/kv --json --pid 4711\n" +
-			"hmcfs export /mnt/hmc/host/a.bin -- python3 -c 'import mmap; print(mmap.mmap(3, 0)[:16])'\n" +
-			"hmcfs export --end /mnt/hmc/cuda0/kv",
+		Example: "  hmcfs export /mnt/hmc/cuda0/kv --json --pid 4711\n" +
+			"  hmcfs export /mnt/hmc/host/a.bin -- python3 -c 'import mmap; print(mmap.mmap(3, 0)[:16])'\n" +
+			"  hmcfs export --end /mnt/hmc/cuda0/kv",
 	}
 	f := &exportFlags{}
 	cmd.Flags().StringVar(&f.kind, "kind", "", "ipc, vmm-fd or memfd. Default: the best that the device has.")
@@ -127,7 +127,8 @@ func handleText(pid int, p share.Piece) string {
 	case p.Path != "":
 		return p.Path
 	case p.FD != nil:
-		return fmt.Sprintf("/proc/%d/fd/%d", pid, *p.FD)
+		// No path: what is of device memory can't be opened by one.
+		return fmt.Sprintf("descriptor %d of process %d", *p.FD, pid)
 	}
 	return p.Handle
 }

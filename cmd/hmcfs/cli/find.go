@@ -48,29 +48,44 @@ func wayOut(abs, path string) string {
 
 // connect returns a client of the daemon that serves a mount.
 func (a *app) connect(ctx context.Context, m place.Mount) (*client.Client, error) {
+	c, _, err := a.findDaemon(ctx, m)
+	return c, err
+}
+
+// findDaemon is connect, and tells the daemon's places too, of which it may
+// know the runtime directory alone.
+func (a *app) findDaemon(ctx context.Context, m place.Mount) (*client.Client, place.Paths, error) {
 	var last error
 	for _, p := range a.host().Find(m.MountPoint, m.Owner()) {
 		c := client.New(p.Socket())
-		_, err := c.Version(ctx)
+		err := hear(ctx, c, p)
 		if err == nil {
-			return c, nil
+			return c, p, nil
+		}
+		if _, mute := errors.AsType[*muteError](err); mute || ctx.Err() != nil {
+			// The mount would be asked in vain too.
+			return nil, place.Paths{}, fmt.Errorf("%s: %w", m.MountPoint, err)
 		}
 		if last == nil || !errors.Is(err, client.ErrNoDaemon) {
 			last = err
 		}
 	}
-	if place.IsDead(m.MountPoint) {
-		return nil, fmt.Errorf("the daemon of %s is dead; mount it again, or take it away: hmcfs umount %s: %w",
+	dead, err := answers(ctx, m, place.IsDead)
+	if err != nil {
+		return nil, place.Paths{}, fmt.Errorf("%s: %w", m.MountPoint, err)
+	}
+	if dead {
+		return nil, place.Paths{}, fmt.Errorf("the daemon of %s is dead; mount it again, or take it away: hmcfs umount %s: %w",
 			m.MountPoint, m.MountPoint, client.ErrNoDaemon)
 	}
 	// The mount itself tells where its socket is, if it lets this user in.
-	if socket := socketOf(m.MountPoint); socket != "" {
-		c := client.New(socket)
-		if _, err := c.Version(ctx); err == nil {
-			return c, nil
+	if socket, err := answers(ctx, m, socketOf); err == nil && socket != "" {
+		c, p := client.New(socket), place.Paths{MountPoint: m.MountPoint, Runtime: filepath.Dir(socket)}
+		if err := hear(ctx, c, p); err == nil {
+			return c, p, nil
 		}
 	}
-	return nil, fmt.Errorf("%s: %w", m.MountPoint, last)
+	return nil, place.Paths{}, fmt.Errorf("%s: %w", m.MountPoint, last)
 }
 
 // socketOf reads the path of the admin socket from the mount's own files.

@@ -40,6 +40,7 @@ type mountRun struct {
 }
 
 func (m *mountRun) run(ctx context.Context, args []string) error {
+	m.orderly.Store(true)
 	settings, err := m.flags.resolve(m.app)
 	if err != nil {
 		return err

@@ -26,7 +26,7 @@ func (a *app) statVerb() *cobra.Command {
 		Use:   "stat [--json] FILE...",
 		Short: "Show where a file's bytes are",
 		Long: "Show size, device, extents, dtype, shape, blobs, key, state, and the path of the last\n" +
-			"transfer. Extents are shown to root and to the user who mounted.",
+			"transfer. Extents, and what is exported, are shown to root and to the user who mounted.",
 		Args: arguments(1, -1, "at least one FILE"),
 	}
 	asJSON := addJSON(cmd)
@@ -198,6 +198,9 @@ func printStat(w io.Writer, r statRow) error {
 		if f.value != "" {
 			field(w, f.name, f.value)
 		}
+	}
+	if r.Exported > 0 {
+		field(w, "exported", fmt.Sprintf("%d (%v) as %s", r.Exported, devices.Size(r.Exported), r.ExportKind))
 	}
 	switch {
 	case !r.ExtentsKnown:

@@ -21,7 +21,8 @@ func (a *app) umountVerb() *cobra.Command {
 		Short:   "Unmount, and free the memory",
 		Long: "Unmount and return when the daemon has cleaned up and ended. All objects are freed,\n" +
 			"as with tmpfs, unless --keep leaves the host tier and the records for the next mount.\n" +
-			"A mount whose daemon is dead is taken away; what a next mount can use stays.",
+			"A mount whose daemon is dead is taken away; what a next mount can use stays. One\n" +
+			"whose daemon lives but does not answer is taken away with --force.",
 		Args: arguments(1, 1, "one MOUNTPOINT"),
 	}
 	var keep, force, lazy bool
@@ -48,14 +49,40 @@ func (a *app) umount(ctx context.Context, path string, r adminapi.UmountRequest)
 	case !m.IsHMCFS():
 		return notMounted("%s is mounted, but with %s, not with hmcfs", mountPoint, m.Type)
 	}
-	c, err := a.connect(ctx, m)
+	c, p, err := a.findDaemon(ctx, m)
 	if errors.Is(err, client.ErrNoDaemon) {
 		return a.umountDead(ctx, m, r.Lazy)
 	}
-	if err != nil {
-		return err
+	if err == nil {
+		err = umountLiving(ctx, c, p, r)
 	}
-	return a.umountLiving(ctx, c, m, r)
+	if mute, ok := errors.AsType[*muteError](err); ok && r.Lazy {
+		return a.umountMute(ctx, m, mute)
+	}
+	return err
+}
+
+// umountMute takes a mount away by the kernel, since its daemon does not
+// answer. The daemon lives: what it holds goes when it goes on, or is killed.
+func (a *app) umountMute(ctx context.Context, m place.Mount, mute *muteError) error {
+	cutErr, err := place.Wrest(m)
+	if err != nil {
+		return fmt.Errorf("the daemon does not answer, and the kernel does not take the mount away: %w", err)
+	}
+	a.note("the daemon of %s does not answer; the kernel has taken the mount away", m.MountPoint)
+	if cutErr != nil {
+		a.note("who has files open there waits until the daemon goes on or ends: %v", cutErr)
+	} else {
+		a.note("the connection is cut: files that are still open fail")
+	}
+	switch err := place.AwaitEnd(ctx, mute.pid, mute.lock, muteEndLimit); {
+	case ctx.Err() != nil:
+		return err
+	case err != nil && mute.pid > 0:
+		a.note("process %d still holds its memory; it cleans up and ends once it goes on (kill -CONT %d), and frees it too when it is killed (kill -KILL %d)",
+			mute.pid, mute.pid, mute.pid)
+	}
+	return nil
 }
 
 // umountNameless ends a daemon whose mount is not in this mount namespace:
@@ -64,11 +91,15 @@ func (a *app) umount(ctx context.Context, path string, r adminapi.UmountRequest)
 func (a *app) umountNameless(ctx context.Context, mountPoint string, r adminapi.UmountRequest) error {
 	for _, p := range a.host().Find(mountPoint, a.UID) {
 		c := client.New(p.Socket())
+		if mute, ok := errors.AsType[*muteError](hear(ctx, c, p)); ok && mute.pid > 0 {
+			return notMounted("%s is not mounted, but process %d, which served it, has not ended and does not answer; let it go on (kill -CONT %d), or end it (kill -KILL %d)",
+				mountPoint, mute.pid, mute.pid, mute.pid)
+		}
 		st, err := c.Status(ctx, false)
 		if err != nil || st.MountPoint != mountPoint {
 			continue
 		}
-		return a.umountLiving(ctx, c, place.Mount{MountPoint: mountPoint}, r)
+		return umountLiving(ctx, c, p, r)
 	}
 	if m, found, err := place.MountOf(mountPoint); err == nil && found {
 		return notMounted("%s is no mount point but lies on one; unmount that: hmcfs umount %s", mountPoint, m.MountPoint)
@@ -76,26 +107,33 @@ func (a *app) umountNameless(ctx context.Context, mountPoint string, r adminapi.
 	return notMounted("%s is not mounted", mountPoint)
 }
 
-func (a *app) umountLiving(ctx context.Context, c *client.Client, m place.Mount, r adminapi.UmountRequest) error {
-	st, err := c.Status(ctx, false)
-	if err != nil {
+func umountLiving(ctx context.Context, c *client.Client, p place.Paths, r adminapi.UmountRequest) error {
+	var st adminapi.Status
+	err := whileHeard(ctx, c, p, func(ctx context.Context) (err error) {
+		if st, err = c.Status(ctx, false); err == nil {
+			_, err = c.Umount(ctx, r)
+		}
 		return err
-	}
-	_, err = c.Umount(ctx, r)
+	})
 	switch {
 	case client.IsBusy(err):
-		return busy(m.MountPoint)
+		return busy(p.MountPoint)
 	case err != nil:
-		return fmt.Errorf("unmount %s: %w", m.MountPoint, err)
+		return fmt.Errorf("unmount %s: %w", p.MountPoint, err)
 	}
 	if err := place.AwaitEnd(ctx, st.PID, lockOf(st), endLimit); err != nil {
-		return fmt.Errorf("%s is unmounted, but its daemon goes on: %w", m.MountPoint, err)
+		return fmt.Errorf("%s is unmounted, but its daemon goes on: %w", p.MountPoint, err)
 	}
 	return nil
 }
 
-// endLimit is how long a daemon may take from its answer to its end.
-const endLimit = 30 * time.Second
+const (
+	// endLimit is how long a daemon may take from its answer to its end.
+	endLimit = 30 * time.Second
+	// muteEndLimit is how long one is waited for that lost its mount because
+	// it did not answer: it may have been slow only.
+	muteEndLimit = 2 * time.Second
+)
 
 func lockOf(st adminapi.Status) string {
 	return place.Paths{Runtime: st.RuntimeDir}.Lock()

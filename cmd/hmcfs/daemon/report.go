@@ -154,6 +154,7 @@ func (d *Daemon) Object(ctx context.Context, ino metadata.Ino) (adminapi.Object,
 	if !a.IsRegular() {
 		return out, nil
 	}
+	out.Exported, out.ExportKind = d.store.Exported(ctx, ino)
 	maps, err := d.store.Extents(ctx, ino)
 	if err != nil && !errors.Is(err, metadata.ErrNotExist) {
 		return adminapi.Object{}, fmt.Errorf("extents of inode %d: %w", ino, err)

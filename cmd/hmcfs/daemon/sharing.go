@@ -25,7 +25,15 @@ var _ admin.Sharer = (*Daemon)(nil)
 func (d *Daemon) File(ctx context.Context, named adminapi.File, shown *os.File) (metadata.Ino, error) {
 	switch {
 	case shown != nil:
-		return d.shownFile(shown)
+		ino, err := d.shownFile(shown)
+		if err != nil {
+			return 0, err
+		}
+		// Views and what lies in .hmcfs have numbers without a record.
+		if _, err = d.store.Attr(ctx, ino); errors.Is(err, metadata.ErrNotExist) {
+			return 0, fmt.Errorf("it has no memory of its own; name a file in a device's directory: %w", err)
+		}
+		return ino, err
 	case named.Ino != 0:
 		return named.Ino, nil
 	}

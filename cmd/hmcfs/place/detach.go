@@ -27,6 +27,23 @@ func Detach(mountPoint string, lazy bool) error {
 	return fusermount(mountPoint, lazy)
 }
 
+// Wrest takes a mount away whose daemon does not answer: its name goes, and
+// its connection is cut, so that whoever waits for an answer gets an error.
+// cutErr says why the connection could not be cut; the mount is gone from its
+// place all the same.
+func Wrest(m Mount) (cutErr, err error) {
+	const flags = unix.UMOUNT_NOFOLLOW | unix.MNT_DETACH
+	// By MNT_FORCE root cuts the connection without the fusectl file system.
+	err = unix.Unmount(m.MountPoint, flags|unix.MNT_FORCE)
+	if err == nil || !errors.Is(err, unix.EPERM) {
+		return nil, describeDetach(m.MountPoint, err)
+	}
+	if err = fusermount(m.MountPoint, true); err != nil {
+		return nil, err
+	}
+	return Abort(m.Dev), nil
+}
+
 func describeDetach(mountPoint string, err error) error {
 	switch {
 	case err == nil:

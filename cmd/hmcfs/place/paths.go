@@ -145,19 +145,24 @@ func fnv64(s string) uint64 {
 	return h
 }
 
-// Absolute returns the path without links or dots. The last part may be a
-// dead mount, which can't be looked at, so only its parent is followed then.
+// Absolute returns the path without links or dots. A mount point is no link,
+// and is not looked at: a dead mount can't be, and one whose daemon is stopped
+// answers never.
 func Absolute(path string) (string, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
 		return "", fmt.Errorf("find %s: %w", path, err)
 	}
-	if whole, werr := filepath.EvalSymlinks(abs); werr == nil {
-		return whole, nil
-	}
 	parent, err := filepath.EvalSymlinks(filepath.Dir(abs))
 	if err != nil {
 		return abs, nil //nolint:nilerror // the mount table is asked by the name as given
 	}
-	return filepath.Join(parent, filepath.Base(abs)), nil
+	named := filepath.Join(parent, filepath.Base(abs))
+	if _, found, err := MountAt(named); err == nil && found {
+		return named, nil
+	}
+	if whole, err := filepath.EvalSymlinks(named); err == nil {
+		return whole, nil
+	}
+	return named, nil
 }

@@ -1,0 +1,121 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/hmcfs/hmcfs/cmd/hmcfs/place"
+	"github.com/hmcfs/hmcfs/objects/client"
+)
+
+const (
+	// answerLimit is how long a daemon may take to say that it is there. It
+	// asks no device and no file for that.
+	answerLimit = 5 * time.Second
+	// askAgain is how often a daemon that works at something is asked.
+	askAgain = time.Second
+)
+
+// muteError says that a daemon has its socket but does not answer at it.
+type muteError struct {
+	mountPoint string
+	// pid is the daemon; 0 where this user may not see which it is.
+	pid  int
+	lock string
+}
+
+// Error names the daemon, says whether it is stopped, and how to go on.
+func (e *muteError) Error() string {
+	out := "take the mount away without it: hmcfs umount --force " + e.mountPoint
+	switch {
+	case e.pid == 0:
+		return "the daemon does not answer; " + out
+	case isStopped(e.pid):
+		return fmt.Sprintf("the daemon, process %d, is stopped and does not answer; let it go on: kill -CONT %d; or %s", e.pid, e.pid, out)
+	}
+	return fmt.Sprintf("the daemon, process %d, does not answer; %s", e.pid, out)
+}
+
+// isStopped says whether a process was stopped by a signal or a debugger.
+func isStopped(pid int) bool {
+	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return false
+	}
+	// The name before it may hold anything, also a bracket.
+	text := string(data)
+	state := strings.TrimSpace(text[strings.LastIndexByte(text, ')')+1:])
+	return strings.HasPrefix(state, "T") || strings.HasPrefix(state, "t")
+}
+
+// hear asks a daemon whether it is there; one that says nothing within
+// answerLimit is a *muteError.
+func hear(ctx context.Context, c *client.Client, p place.Paths) error {
+	limited, cancel := context.WithTimeout(ctx, answerLimit)
+	defer cancel()
+	_, err := c.Version(limited)
+	// A socket at which too many have asked in vain refuses with EAGAIN.
+	silent := err != nil && limited.Err() != nil || errors.Is(err, syscall.EAGAIN)
+	if !silent || ctx.Err() != nil {
+		return err
+	}
+	mute := &muteError{mountPoint: p.MountPoint, lock: p.Lock()}
+	if holder, living, err := place.ReadHolder(p.Lock()); err == nil && living {
+		mute.pid = holder.PID
+	}
+	return mute
+}
+
+// whileHeard runs what asks a daemon for something that may take long, and
+// gives it up with a *muteError when the daemon falls silent meanwhile.
+func whileHeard(ctx context.Context, c *client.Client, p place.Paths, ask func(context.Context) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	var asking sync.WaitGroup
+	asking.Go(func() {
+		for {
+			err := hear(ctx, c, p)
+			if _, mute := errors.AsType[*muteError](err); mute {
+				cancel(err)
+			}
+			if err != nil { // it ends, and answers what it was asked first
+				return
+			}
+			select {
+			case <-time.After(askAgain):
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	err := ask(ctx)
+	if mute, ok := errors.AsType[*muteError](context.Cause(ctx)); ok && err != nil {
+		err = mute
+	}
+	cancel(nil)
+	asking.Wait()
+	return err
+}
+
+// answers is what fn, which asks the mount itself, returns; a mount that says
+// nothing within answerLimit is a *muteError. fn may go on then.
+func answers[T any](ctx context.Context, m place.Mount, fn func(mountPoint string) T) (T, error) {
+	got := make(chan T, 1)
+	go func() { got <- fn(m.MountPoint) }()
+	select {
+	case value := <-got:
+		return value, nil
+	case <-ctx.Done():
+		var none T
+		return none, ctx.Err()
+	case <-time.After(answerLimit):
+		var none T
+		return none, &muteError{mountPoint: m.MountPoint}
+	}
+}

@@ -1,0 +1,18 @@
+// Package perf measures the communicator between two processes: latency of
+// tags, puts and gets, and bandwidth by size, for each way to the peer and
+// each kind of memory. Every byte that was moved is verified.
+//
+// One process serves and does what it is asked for in messages; the other
+// runs and measures:
+//
+//	runner                                server
+//	{open, memory, size}             ──>  registers memory
+//	                                 <──  descriptor
+//	{fill, seed, size}               ──>  writes the content of the seed
+//	put … put
+//	{verify, seed, size}             ──>  looks at every byte
+//	                                 <──  the first that differs, or none
+//	{echo, count}; tag … tag         <──> sends each tag back
+//
+// All units are decimal: 1 GB is 1e9 bytes.
+package perf

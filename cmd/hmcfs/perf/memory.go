@@ -1,0 +1,139 @@
+package perf
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/transport"
+	"github.com/hmcfs/hmcfs/transport/comm"
+	"github.com/hmcfs/hmcfs/transport/region"
+	"github.com/hmcfs/hmcfs/transport/wire"
+)
+
+// Host is the name of plain host memory.
+const Host devices.Name = "host"
+
+// Options is what both sides are made with.
+type Options struct {
+	Rank   wire.Rank
+	Secret []byte
+	// Memory lists what is measured: "host", and the specs of devices.
+	Memory []string
+	// Families opens the devices.
+	Families *devices.Registry
+	// Channels and Chunk are the communicator's; 0 is its default.
+	Channels int
+	Chunk    devices.Size
+	// Progress is told, in one line, what is under way. Required.
+	Progress func(line string)
+}
+
+// station is one side: a communicator and the memory that it measures.
+type station struct {
+	comm   *comm.Communicator
+	engine *transport.Engine
+	// names are the kinds of memory in the order in which they were given.
+	names []devices.Name
+	devs  map[devices.Name]devices.Device
+}
+
+// newStation opens the devices and makes the communicator.
+func newStation(ctx context.Context, o Options) (_ *station, err error) {
+	s := &station{devs: map[devices.Name]devices.Device{}}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.close())
+		}
+	}()
+	for _, spec := range o.Memory {
+		if devices.Name(spec) == Host {
+			s.names = append(s.names, Host)
+			continue
+		}
+		dev, oerr := o.Families.Open(ctx, spec)
+		if oerr != nil {
+			return nil, oerr
+		}
+		name := dev.Info().Name
+		if s.devs[name] != nil {
+			return nil, errors.Join(fmt.Errorf("memory %s is given twice", name), dev.Close())
+		}
+		s.names, s.devs[name] = append(s.names, name), dev
+	}
+	if s.engine, err = transport.New(transport.Options{}); err != nil {
+		return nil, err
+	}
+	s.comm, err = comm.New(comm.Options{
+		Rank: o.Rank, Secret: o.Secret, Engine: s.engine, Channels: o.Channels, Chunk: uint32(o.Chunk),
+	})
+	return s, err
+}
+
+// close ends the communicator, then what it used.
+func (s *station) close() error {
+	var errs []error
+	if s.comm != nil {
+		errs = append(errs, s.comm.Close())
+	}
+	if s.engine != nil {
+		errs = append(errs, s.engine.Close())
+	}
+	for _, dev := range s.devs {
+		errs = append(errs, dev.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// memory is n bytes of one kind, registered.
+type memory struct {
+	buffer *region.Buffer
+	owner  *devices.Memory
+}
+
+// take registers n bytes of a kind of memory.
+func (s *station) take(ctx context.Context, name devices.Name, n devices.Size) (*memory, error) {
+	if name == Host {
+		b, err := s.comm.Table().Alloc(n)
+		if err != nil {
+			return nil, err
+		}
+		return &memory{buffer: b}, nil
+	}
+	dev := s.devs[name]
+	if dev == nil {
+		return nil, fmt.Errorf("memory %q is not served here; there is %s: %w", name, s.list(), devices.ErrNoDevice)
+	}
+	m, err := dev.Alloc(ctx, n)
+	if err != nil {
+		return nil, err
+	}
+	b, err := s.comm.Table().RegisterDevice(m.All())
+	if err != nil {
+		return nil, errors.Join(err, m.Release())
+	}
+	return &memory{buffer: b, owner: m}, nil
+}
+
+// free gives the memory back; nil has none.
+func (m *memory) free(ctx context.Context) error {
+	if m == nil {
+		return nil
+	}
+	err := m.buffer.Close(ctx)
+	if m.owner != nil {
+		err = errors.Join(err, m.owner.Release())
+	}
+	return err
+}
+
+// list names the kinds of memory.
+func (s *station) list() string {
+	var names []string
+	for _, n := range s.names {
+		names = append(names, string(n))
+	}
+	return strings.Join(names, ", ")
+}

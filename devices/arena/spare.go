@@ -1,0 +1,45 @@
+package arena
+
+import "slices"
+
+// maxWaste is how many times a lease a spare slab may be that is taken for it.
+const maxWaste = 2
+
+// spareFor returns the smallest spare slab with room for n pages. One that is
+// more than maxWaste times as large is left to go back to the device, unless
+// any will do: a small lease would keep all of it from other programs.
+//
+// +checklocks:a.mu
+func (a *Arena) spareFor(n uint32, anySize bool) *slab {
+	var best *slab
+	for _, s := range a.spares {
+		if s.pages.pages >= n && (best == nil || s.size < best.size) {
+			best = s
+		}
+	}
+	if best != nil && !anySize && uint64(best.pages.pages) > maxWaste*uint64(n) {
+		return nil
+	}
+	return best
+}
+
+// unspare takes a slab out of the spares, if it is one.
+//
+// +checklocks:a.mu
+func (a *Arena) unspare(s *slab) {
+	if s.spare {
+		s.spare = false
+		a.spares = slices.DeleteFunc(a.spares, func(other *slab) bool { return other == s })
+	}
+}
+
+// longest is the longest free run of all slabs, in pages.
+//
+// +checklocks:a.mu
+func (a *Arena) longest() uint32 {
+	n := a.slots.longest()
+	for _, s := range a.spares {
+		n = max(n, s.pages.pages)
+	}
+	return n
+}

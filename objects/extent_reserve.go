@@ -1,0 +1,101 @@
+package objects
+
+import (
+	"context"
+	"errors"
+
+	"github.com/hmcfs/hmcfs/devices"
+)
+
+// reserve takes memory for all of a range that has none, or for nothing of it:
+// what a call took that fails would be missing to all others, and nobody could
+// tell where it is.
+func (x *extents) reserve(ctx context.Context, off, n uint64) error {
+	if err := x.live(); err != nil {
+		return err
+	}
+	end := off + n
+	ahead := x.ahead
+	taken, err := x.fill(ctx, x.floor(off), end)
+	if err == nil {
+		x.settleAhead(end)
+		return nil
+	}
+	for _, r := range taken {
+		x.drop(uint64(r.Off), uint64(r.End()), false)
+	}
+	x.ahead = ahead
+	return x.full(err, x.missing(x.floor(off), x.ceil(end)))
+}
+
+// fill takes memory from at, which is a page boundary, up to end at least. It
+// returns the ranges that have memory since, also with an error.
+func (x *extents) fill(ctx context.Context, at, end uint64) (taken []devices.Range, err error) {
+	for at < end {
+		if err = ctx.Err(); err != nil {
+			return taken, err
+		}
+		e, ok := x.at(at)
+		if !ok {
+			if e, err = x.grow(ctx, at, end); err != nil {
+				return taken, err
+			}
+			taken = append(taken, rangeOf(at, e.end()))
+		}
+		at = e.end()
+	}
+	return taken, nil
+}
+
+// missing is how many bytes of [off, end), page boundaries both, have no
+// memory.
+func (x *extents) missing(off, end uint64) uint64 {
+	n := end - off
+	x.from(off, end, func(e extent) bool {
+		n -= min(end, e.end()) - max(off, e.off)
+		return true
+	})
+	return n
+}
+
+// full makes the error of a device that is full tell what the caller asked
+// for and what is free now; the arena's tells of the last piece it was asked
+// for. What else went wrong, such as giving back an empty slab, stays.
+func (x *extents) full(err error, asked uint64) error {
+	oom, ok := errors.AsType[*devices.OutOfMemoryError](err)
+	if !ok {
+		return err
+	}
+	told := &devices.OutOfMemoryError{Device: oom.Device, Asked: devices.Size(asked), Free: oom.Free}
+	if u, usageErr := x.tier.usage(); usageErr == nil {
+		told.Free = u.Free
+	}
+	all := []error{told}
+	if several, ok := errors.AsType[interface {
+		error
+		Unwrap() []error
+	}](err); ok {
+		for _, other := range several.Unwrap() {
+			if !errors.Is(other, devices.ErrOutOfMemory) {
+				all = append(all, other)
+			}
+		}
+	}
+	return errors.Join(all...)
+}
+
+// settleAhead keeps what a reservation took and what holds data, and gives
+// back what grow took beyond.
+func (x *extents) settleAhead(end uint64) {
+	if x.ahead == 0 {
+		return
+	}
+	x.tree.Reverse(func(_ uint64, e extent) bool {
+		if e.written > 0 {
+			end = max(end, e.off+e.written)
+		}
+		return e.written == 0
+	})
+	x.dropTail(max(x.ahead, x.ceil(end)))
+	x.ahead = 0
+}

@@ -1,0 +1,54 @@
+package objects
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/transport"
+)
+
+const (
+	// maxPiece is the most that one device call moves before it is known how
+	// fast it is, in bytes: a few milliseconds on any device.
+	maxPiece = 16 << 20
+	// longPiece is the most that one device call moves, in bytes.
+	longPiece = 1 << 30
+	// pieceTime is how long a piece should take, so that an interrupted copy
+	// ends soon.
+	pieceTime = 8 * time.Millisecond
+)
+
+// pace is how much is moved between two looks at the context. A call costs the
+// same however much it moves: a card that copies 16 MiB inside itself in 8 us
+// waits as long for the next. So pieces grow while they take less than
+// pieceTime, and get shorter again when they take longer. The zero value begins
+// with maxPiece. It may be used from any goroutine.
+type pace struct{ length atomic.Uint64 }
+
+// piece is how long the next piece should be, in bytes.
+func (p *pace) piece() uint64 { return max(p.length.Load(), maxPiece) }
+
+// took learns from a piece of n bytes. Shorter ones than were asked for say
+// nothing of longer ones.
+func (p *pace) took(n uint64, spent time.Duration) {
+	now := p.piece()
+	switch {
+	case n < now:
+	case spent < pieceTime/2:
+		p.length.Store(min(2*now, longPiece))
+	case spent > 2*pieceTime:
+		p.length.Store(max(now/2, maxPiece))
+	}
+}
+
+// paces are those of copies to one tier, inside of it and from elsewhere.
+type paces struct{ inside, across pace }
+
+// of is the pace of copies from a span to the tier of that name.
+func (p *paces) of(name devices.Name, src transport.Span) *pace {
+	if src.Device() == name {
+		return &p.inside
+	}
+	return &p.across
+}

@@ -1,0 +1,180 @@
+package tests
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hmcfs/hmcfs/tests/kit"
+	"github.com/hmcfs/hmcfs/tests/mnt"
+)
+
+// stopDaemon stops the daemon, every thread of it, until the test lets it go
+// on, at its end at the latest.
+func stopDaemon(t *testing.T, m *mnt.M) (goOn func()) {
+	t.Helper()
+	pid := m.PID()
+	goOn = sync.OnceFunc(func() {
+		if err := unix.Kill(pid, unix.SIGCONT); err != nil {
+			t.Errorf("let the daemon go on: %v", err)
+		}
+	})
+	if err := unix.Kill(pid, unix.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	kit.Eventually(t, 30*time.Second, func() error {
+		return everyThread(pid, "stat", func(stat string) bool { return strings.Contains(stat, ") T ") })
+	})
+	return goOn
+}
+
+// everyThread demands something of a file of each thread of a process.
+func everyThread(pid int, file string, holds func(string) bool) error {
+	paths, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/%s", pid, file))
+	if err != nil {
+		return err
+	}
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err == nil && !holds(string(text)) {
+			return fmt.Errorf("%s: %s", path, text)
+		}
+	}
+	return nil
+}
+
+// program is one run of a command whose words are kept.
+type program struct {
+	*exec.Cmd
+	words bytes.Buffer
+	done  chan struct{}
+}
+
+func startProgram(t *testing.T, name string, args ...string) *program {
+	t.Helper()
+	p := &program{Cmd: exec.Command(name, args...), done: make(chan struct{})}
+	p.Stdout, p.Stderr = &p.words, &p.words
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		defer close(p.done)
+		_ = p.Wait() // its code is looked at
+	}()
+	return p
+}
+
+// ends waits for the command's exit code.
+func (p *program) ends(t *testing.T) (code int, words string) {
+	t.Helper()
+	select {
+	case <-p.done:
+		return p.ProcessState.ExitCode(), p.words.String()
+	case <-time.After(60 * time.Second):
+		_ = p.Process.Kill()
+		t.Fatalf("%v has not ended", p.Args)
+		return 0, ""
+	}
+}
+
+// TestUmountOfStoppedDaemon has a daemon that lives and does not answer: a
+// plain unmount says so, and --force takes the mount away by the kernel.
+func TestUmountOfStoppedDaemon(t *testing.T) {
+	kit.Check(t)
+	m := mnt.Mount(t, mnt.Options{})
+	writeSome(t, m.Path("sim0"))
+	open, err := os.Open(m.Path("sim0", "sub", "file"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = open.Close() }()
+	pid := m.PID()
+	goOn := stopDaemon(t, m)
+	defer goOn()
+
+	code, words := startProgram(t, "hmcfs", "umount", m.Dir).ends(t)
+	want := fmt.Sprintf("process %d, is stopped and does not answer; let it go on: kill -CONT %d; or take the mount away without it: hmcfs umount --force %s", pid, pid, m.Dir)
+	if code != 1 || !strings.Contains(words, want) {
+		t.Errorf("plain unmount: code %d, %q; want 1 and %q", code, words, want)
+	}
+	if left := mnt.MountedBelow(m.Dir); len(left) != 1 {
+		t.Errorf("after it %q is mounted", left)
+	}
+
+	waits := startProgram(t, "cat", m.Path("host", "not-looked-up-yet"))
+	code, words = startProgram(t, "hmcfs", "umount", "--force", m.Dir).ends(t)
+	for _, want := range []string{"the kernel has taken the mount away", "files that are still open fail", fmt.Sprintf("process %d still holds its memory", pid)} {
+		if code != 0 || !strings.Contains(words, want) {
+			t.Errorf("unmount by force: code %d, %q; want 0 and %q", code, words, want)
+		}
+	}
+	if left := mnt.MountedBelow(m.Dir); len(left) > 0 {
+		t.Errorf("after it %q is mounted", left)
+	}
+	if code, words = waits.ends(t); code == 0 {
+		t.Errorf("who waited for the mount got %q, not an error", words)
+	}
+	if _, err := open.Read(make([]byte, 1)); err == nil {
+		t.Error("a file that was open can still be read")
+	}
+	code, words = startProgram(t, "hmcfs", "umount", m.Dir).ends(t)
+	if code != 3 || !strings.Contains(words, fmt.Sprintf("process %d, which served it, has not ended", pid)) {
+		t.Errorf("unmount of what is gone: code %d, %q", code, words)
+	}
+	goOn()
+	waitForEnd(t, pid)
+}
+
+// TestSignalEndsVerbs stops the daemon, and then what asks it.
+func TestSignalEndsVerbs(t *testing.T) {
+	kit.Check(t)
+	m := mnt.Mount(t, mnt.Options{})
+	writeSome(t, m.Path("sim0"))
+	defer stopDaemon(t, m)()
+	for _, args := range [][]string{
+		{"umount", m.Dir},
+		{"umount", "--force", m.Dir},
+		{"stat", m.Path("sim0", "sub", "never-seen")},
+		{"cp", m.Path("sim0", "sub", "never-seen-either"), t.TempDir()},
+	} {
+		p := startProgram(t, "hmcfs", args...)
+		// It waits for the daemon, and has said by which signals it ends.
+		kit.Eventually(t, 30*time.Second, func() error { return waitsForOthers(p.Process.Pid) })
+		if err := p.Process.Signal(unix.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		if code, words := p.ends(t); code != 143 {
+			t.Errorf("%v: code %d, %q; want 143", args, code, words)
+		}
+	}
+	if left := mnt.MountedBelow(m.Dir); len(left) != 1 {
+		t.Errorf("%q is mounted", left)
+	}
+}
+
+// waitsForOthers says whether a process has a connection, or a thread in a
+// request to a file system.
+func waitsForOthers(pid int) error {
+	inRequest := everyThread(pid, "wchan", func(where string) bool { return !strings.Contains(where, "request_wait") })
+	if inRequest != nil {
+		return nil
+	}
+	links, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
+	if err != nil {
+		return err
+	}
+	for _, link := range links {
+		if to, err := os.Readlink(link); err == nil && strings.HasPrefix(to, "socket:") {
+			return nil
+		}
+	}
+	return fmt.Errorf("process %d is busy with itself", pid)
+}

@@ -1,0 +1,67 @@
+package comm_test
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/hmcfs/hmcfs/transport"
+	"github.com/hmcfs/hmcfs/transport/comm"
+	"github.com/hmcfs/hmcfs/transport/control"
+	"github.com/hmcfs/hmcfs/transport/transporttest/commtest"
+)
+
+func loopback(testing.TB) control.Address {
+	return control.Address{Network: control.TCP, Addr: "127.0.0.1:0"}
+}
+
+func socket(t testing.TB) control.Address {
+	t.Helper()
+	return control.Address{Network: control.Unix, Addr: filepath.Join(t.TempDir(), "s")}
+}
+
+func TestConformance(t *testing.T) {
+	t.Run("TCP", func(t *testing.T) { commtest.Run(t, commtest.Way{Address: loopback}) })
+	t.Run("Unix", func(t *testing.T) { commtest.Run(t, commtest.Way{Address: socket}) })
+	t.Run("channels", func(t *testing.T) {
+		commtest.Run(t, commtest.Way{Address: socket, Options: func(_ testing.TB, o *comm.Options) {
+			o.Channels, o.Chunk, o.InFlight = 4, 64<<10, 3
+		}})
+	})
+}
+
+func TestOptions(t *testing.T) {
+	engine, err := transport.New(transport.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if cerr := engine.Close(); cerr != nil {
+			t.Error(cerr)
+		}
+	}()
+	good := comm.Options{Secret: make([]byte, 16), Engine: engine}
+	for name, change := range map[string]func(o *comm.Options){
+		"no engine":         func(o *comm.Options) { o.Engine = nil },
+		"no secret":         func(o *comm.Options) { o.Secret = nil },
+		"many channels":     func(o *comm.Options) { o.Channels = 17 },
+		"negative channels": func(o *comm.Options) { o.Channels = -1 },
+		"small chunk":       func(o *comm.Options) { o.Chunk = 1 },
+		"much in flight":    func(o *comm.Options) { o.InFlight = 257 },
+		"negative timeout":  func(o *comm.Options) { o.Timeout = -1 },
+	} {
+		o := good
+		change(&o)
+		if _, err = comm.New(o); err == nil {
+			t.Errorf("%s: taken", name)
+		}
+	}
+	c, err := comm.New(good)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err = c.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -1,0 +1,295 @@
+package comm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"go.uber.org/zap"
+
+	"github.com/hmcfs/hmcfs/transport/control"
+	"github.com/hmcfs/hmcfs/transport/region"
+	"github.com/hmcfs/hmcfs/transport/wire"
+)
+
+// Communicator is one rank. All methods may be called from any goroutine.
+type Communicator struct {
+	opts   Options
+	log    *zap.Logger
+	epochs control.Epochs
+	table  *region.Table
+	// requests are those of Put and Get, for reuse.
+	requests sync.Pool
+	dials    atomic.Uint64
+	// life ends with Close, and what is being connected with it.
+	life    context.Context //nolint:containedctx // it is the communicator's life, from New to Close
+	cancel  context.CancelFunc
+	running sync.WaitGroup
+
+	mu sync.RWMutex
+	// +checklocks:mu
+	closed bool
+	// +checklocks:mu
+	listeners []*control.Listener
+	// sessions is the latest session with each peer, also when it has ended.
+	// +checklocks:mu
+	sessions map[wire.Rank]*session
+	// changed is closed and made anew when a session becomes live or goes.
+	// +checklocks:mu
+	changed chan struct{}
+}
+
+// New makes a communicator without peers. Close ends it.
+func New(o Options) (*Communicator, error) {
+	o.EnsureDefaults()
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	c := &Communicator{
+		opts: o, log: o.Logger.Named("comm"), table: region.NewTable(o.Engine),
+		sessions: map[wire.Rank]*session{}, changed: make(chan struct{}),
+	}
+	c.requests.New = func() any { return newRequest() }
+	c.life, c.cancel = context.WithCancel(context.Background())
+	return c, nil
+}
+
+// Rank is our own.
+func (c *Communicator) Rank() wire.Rank { return c.opts.Rank }
+
+// Table registers the memory that is put and got.
+func (c *Communicator) Table() *region.Table { return c.table }
+
+// Stats counts what a communicator has done since it was made.
+type Stats struct {
+	// Dials is the connections that were made to peers, not those that they
+	// have made.
+	Dials uint64 `json:"dials"`
+}
+
+// Stats returns a snapshot of the counters.
+func (c *Communicator) Stats() Stats { return Stats{Dials: c.dials.Load()} }
+
+// Peer is a session that is live.
+type Peer struct {
+	Rank wire.Rank
+	// Network is what the data connections run over.
+	Network control.Network
+	// Channels is how many there are.
+	Channels int
+	// Chunk is the payload of one frame, in bytes.
+	Chunk uint32
+}
+
+// Peers lists the sessions that are live, by rank.
+func (c *Communicator) Peers() []Peer {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	var out []Peer
+	for rank, s := range c.sessions {
+		if s.state() == stateLive {
+			out = append(out, Peer{
+				Rank: rank, Network: control.Network(s.control.LocalAddr().Network()), Channels: len(s.channels), Chunk: s.control.Chunk,
+			})
+		}
+	}
+	slices.SortFunc(out, func(a, b Peer) int { return int(a.Rank) - int(b.Rank) })
+	return out
+}
+
+// Listen lets peers connect at an address, besides those before, and returns
+// the address with the port that the kernel has chosen.
+func (c *Communicator) Listen(ctx context.Context, at control.Address) (control.Address, error) {
+	l, err := control.Listen(ctx, at, c.opts.control(&c.epochs), (*doorman)(c))
+	if err != nil {
+		return control.Address{}, err
+	}
+	c.mu.Lock()
+	closed := c.closed
+	if !closed {
+		c.listeners = append(c.listeners, l)
+	}
+	c.mu.Unlock()
+	if closed {
+		return control.Address{}, errors.Join(errClosed(), l.Close())
+	}
+	return l.Address(), nil
+}
+
+func errClosed() error { return fmt.Errorf("communicator: %w", ErrClosed) }
+
+// Connect makes a session with a peer that listens at an address. With a peer
+// that is connected already, by either side, it does nothing.
+//
+// Errors: control.ErrAuth, ErrTaken, ErrRefused; ErrClosed; the context's and
+// the network's.
+func (c *Communicator) Connect(ctx context.Context, peer wire.Rank, at control.Address) error {
+	if peer == c.opts.Rank {
+		return fmt.Errorf("connect %s to itself: %w", peer, control.ErrTaken)
+	}
+	s, mine, err := c.begin(peer)
+	if err != nil {
+		return err
+	}
+	if !mine {
+		return c.Await(ctx, peer)
+	}
+	defer c.running.Done()
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	unhook := context.AfterFunc(c.life, stop) //nolint:contextcheck // Close ends what is being connected
+	defer unhook()
+	err = s.dial(ctx, at)
+	if err == nil {
+		return nil
+	}
+	s.end(err)
+	replaced := c.forget(s)
+	switch {
+	case c.life.Err() != nil:
+		return errClosed()
+	case replaced || errors.Is(err, control.ErrCrossing):
+		// Both connect at once, and the peer's connection is here or comes.
+		soon, enough := context.WithTimeout(ctx, c.opts.HandshakeTimeout)
+		defer enough()
+		return c.Await(soon, peer)
+	}
+	return err
+}
+
+// begin books a session that we connect, and notes that in running; mine is
+// false where there is one.
+func (c *Communicator) begin(peer wire.Rank) (s *session, mine bool, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil, false, errClosed()
+	}
+	if s = c.sessions[peer]; s != nil && s.state() != stateEnded {
+		return s, false, nil
+	}
+	s = newSession(c, peer, c.opts.Channels)
+	s.dialing = true
+	c.sessions[peer] = s
+	// Close waits for what is being connected.
+	c.running.Add(1)
+	return s, true, nil
+}
+
+// forget takes a session that never was live out of the list. True is that
+// another has taken its place.
+func (c *Communicator) forget(s *session) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.sessions[s.peer] != s {
+		return c.sessions[s.peer] != nil
+	}
+	delete(c.sessions, s.peer)
+	return false
+}
+
+// announce tells those who wait that a session has changed its state.
+func (c *Communicator) announce() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	close(c.changed)
+	c.changed = make(chan struct{})
+}
+
+// Await waits until there is a live session with a peer.
+//
+// Errors: ErrClosed; the context's, which names the peer.
+func (c *Communicator) Await(ctx context.Context, peer wire.Rank) error {
+	for {
+		c.mu.RLock()
+		s, changed, closed := c.sessions[peer], c.changed, c.closed
+		c.mu.RUnlock()
+		if closed {
+			return errClosed()
+		}
+		if s != nil && s.state() == stateLive {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return fmt.Errorf("%s has not connected: %w", peer, ctx.Err())
+		}
+	}
+}
+
+// session finds the session with a peer. One that is being made is waited
+// for; one that has ended is returned.
+func (c *Communicator) session(ctx context.Context, peer wire.Rank) (*session, error) {
+	for {
+		c.mu.RLock()
+		s, changed, closed := c.sessions[peer], c.changed, c.closed
+		c.mu.RUnlock()
+		switch {
+		case closed:
+			return nil, errClosed()
+		case s == nil:
+			return nil, fmt.Errorf("%s: %w", peer, ErrNotConnected)
+		case s.state() == stateForming:
+			select {
+			case <-changed:
+			case <-ctx.Done():
+				return nil, fmt.Errorf("%s has not connected: %w", peer, ctx.Err())
+			}
+		case s.link == nil:
+			return nil, fmt.Errorf("%s: %w", peer, ErrNotConnected)
+		default:
+			return s, nil
+		}
+	}
+}
+
+// Disconnect ends the session with a peer, tells it, and waits until nothing
+// of it runs. Requests that are under way complete with an error.
+//
+// Errors: ErrNotConnected where there is no session.
+func (c *Communicator) Disconnect(peer wire.Rank) error {
+	c.mu.RLock()
+	s := c.sessions[peer]
+	c.mu.RUnlock()
+	if s == nil || s.state() == stateEnded {
+		return fmt.Errorf("disconnect %s: %w", peer, ErrNotConnected)
+	}
+	s.end(errors.New("disconnected by us"))
+	<-s.done
+	return nil
+}
+
+// Close ends every session and stops listening. Nothing of the communicator
+// runs when it returns. Buffers stay registered until they are closed. Closing
+// twice is harmless.
+func (c *Communicator) Close() error {
+	c.mu.Lock()
+	already := c.closed
+	c.closed = true
+	listeners := c.listeners
+	c.listeners = nil
+	c.mu.Unlock()
+	c.cancel()
+	var errs []error
+	for _, l := range listeners {
+		errs = append(errs, l.Close())
+	}
+	if !already {
+		c.announce()
+	}
+	c.mu.RLock()
+	sessions := make([]*session, 0, len(c.sessions))
+	for _, s := range c.sessions {
+		sessions = append(sessions, s)
+	}
+	c.mu.RUnlock()
+	for _, s := range sessions {
+		s.end(errClosed())
+	}
+	c.running.Wait()
+	return errors.Join(errs...)
+}

@@ -1,0 +1,43 @@
+// Package comm is the communicator: ranks that put into and get from each
+// other's registered memory, and tell each other tags and small messages.
+//
+// # The life of a session
+//
+//	Connect ──> control connection, then Options.Channels data connections
+//	    │       (Listen lets the same happen from the other side)
+//	    ▼
+//	live: Share gives the peer a key, Put and Get use the peer's keys
+//	    │
+//	    ▼
+//	Disconnect, the peer's Disconnect or death, a timeout
+//	    │  every request completes with an error, every key of the session
+//	    │  is void; tags and messages that have come can still be received
+//	    ▼
+//	Connect again: a new session, new epochs, new keys
+//
+// Two ranks have at most one session. When both connect at once, the
+// connection of the lower rank is the one that stays.
+//
+// # Order
+//
+//   - Puts and gets are not ordered among themselves. Fence waits until all
+//     that were begun before it are done at the peer.
+//   - SendTag fences first: a tag is received when the data of every put
+//     that was begun before it is visible. PutNotify is a put and its tag.
+//   - Tags of one peer are received in the order in which they were sent.
+//
+// A put is done when the peer has acknowledged that the bytes are in place.
+// A tag after a put that was waited for costs no extra round trip.
+//
+// # Deadlines
+//
+// Every call that waits takes a context. A put or get whose context ends is
+// still under way: its local memory is held, and its bytes are unspecified,
+// until its session or the transfer ends. Options.Timeout bounds that: a peer
+// that does not go on for so long loses its session.
+//
+// # Lock order
+//
+// Communicator.mu comes before session.mu. Neither is held while a
+// connection is made or written to, or a transfer is posted.
+package comm

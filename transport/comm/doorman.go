@@ -1,0 +1,104 @@
+package comm
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"time"
+
+	"github.com/hmcfs/hmcfs/transport/control"
+	"github.com/hmcfs/hmcfs/transport/wire"
+)
+
+// doorman is the communicator as a listener's handler.
+type doorman Communicator
+
+// Admit says whether a peer that has proved itself may come in.
+func (d *doorman) Admit(h wire.Hello) (wire.Session, *wire.Refusal) {
+	c := (*Communicator)(d)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return 0, &wire.Refusal{Code: wire.RefusedClosing, Reason: "about to end"}
+	}
+	s := c.sessions[h.From]
+	if h.Role == wire.RoleData {
+		if s == nil || !s.book(h) {
+			return 0, &wire.Refusal{Code: wire.RefusedSession, Reason: "no such session, or the channel is there"}
+		}
+		return h.Session, nil
+	}
+	if h.From == c.opts.Rank {
+		return 0, &wire.Refusal{Code: wire.RefusedTaken, Reason: "this is the rank itself"}
+	}
+	if s != nil && s.state() != stateEnded {
+		if !s.dialing || s.state() == stateLive {
+			return 0, &wire.Refusal{Code: wire.RefusedTaken, Reason: "the rank is connected already"}
+		}
+		if c.opts.Rank < h.From {
+			return 0, &wire.Refusal{Code: wire.RefusedCrossing, Reason: "a connection the other way is on its way"}
+		}
+	}
+	s = newSession(c, h.From, int(h.Channel))
+	id := newSessionID()
+	s.admitted(id, c.opts.HandshakeTimeout)
+	c.sessions[h.From] = s
+	return id, nil
+}
+
+// Serve gets a connection that was admitted.
+func (d *doorman) Serve(conn *control.Conn) {
+	c := (*Communicator)(d)
+	c.mu.RLock()
+	s := c.sessions[conn.Peer]
+	c.mu.RUnlock()
+	if s == nil || !s.is(conn.Session) {
+		_ = conn.Close()
+		return
+	}
+	// A session that has ended has closed the connection.
+	_ = s.join(conn)
+}
+
+// newSessionID is random, and not 0.
+func newSessionID() wire.Session {
+	var p [8]byte
+	// It never fails: the runtime ends the process where the kernel has no
+	// random bytes.
+	_, _ = rand.Read(p[:])
+	return wire.Session(binary.LittleEndian.Uint64(p[:]) | 1)
+}
+
+// admitted names a session that a peer connects, and gives it the time to
+// make all its connections.
+func (s *session) admitted(id wire.Session, limit time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.id = id
+	s.expiry = time.AfterFunc(limit, func() { s.expire() })
+}
+
+// expire ends a session whose peer has not made all its connections.
+func (s *session) expire() {
+	if s.state() == stateForming {
+		s.end(errors.New("the peer has not made all its connections"))
+	}
+}
+
+func (s *session) is(id wire.Session) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.id == id
+}
+
+// book admits a data connection, each once.
+func (s *session) book(h wire.Hello) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := int(h.Channel)
+	if s.cause != nil || s.id == 0 || s.id != h.Session || i >= len(s.booked) || s.booked[i] {
+		return false
+	}
+	s.booked[i] = true
+	return true
+}

@@ -1,0 +1,12 @@
+package comm
+
+import "errors"
+
+// What callers tell apart, beside devices.ErrRange, region.ErrKey,
+// region.ErrRights and the errors of control.
+var (
+	// ErrNotConnected is a peer with which there has been no session.
+	ErrNotConnected = errors.New("comm: not connected")
+	// ErrClosed is a communicator that is closed.
+	ErrClosed = errors.New("comm: closed")
+)

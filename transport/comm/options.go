@@ -1,0 +1,91 @@
+package comm
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/hmcfs/hmcfs/transport"
+	"github.com/hmcfs/hmcfs/transport/control"
+	"github.com/hmcfs/hmcfs/transport/region"
+	"github.com/hmcfs/hmcfs/transport/tcp"
+	"github.com/hmcfs/hmcfs/transport/wire"
+)
+
+// DefaultChannels is the data connections of a session.
+const DefaultChannels = 1
+
+// stripe is the least that a channel's share of a transfer is worth, in
+// bytes: less is done sooner by one.
+const stripe = 512 << 10
+
+// Options is what a communicator is made with.
+type Options struct {
+	// Rank is our own.
+	Rank wire.Rank
+	// Secret and TLS are as in control.Options: one of them is required.
+	Secret []byte
+	TLS    *tls.Config
+	// Engine moves bytes from and to device memory, and lends pinned slots.
+	// It is borrowed: close it after the communicator. Required.
+	Engine *transport.Engine
+	// Channels is how many data connections a session has that we connect,
+	// from 1 to 16. Large transfers are striped over them. Default 1.
+	Channels int
+	// Chunk is the payload of one frame, in bytes, from 4 KiB to 64 MiB; the
+	// smaller one of two ranks counts. Default 1 MiB.
+	Chunk uint32
+	// InFlight is how many chunks of a channel may wait for their answer,
+	// from 1 to 256. Default 32.
+	InFlight int
+	// Timeout is how long a peer may let us wait without anything moving.
+	// Default 30 s.
+	Timeout time.Duration
+	// HandshakeTimeout is how long a peer has to prove itself. Default 10 s.
+	HandshakeTimeout time.Duration
+	// Logger gets a line for the begin and the end of each session. Nil is
+	// none.
+	Logger *zap.Logger
+}
+
+// EnsureDefaults fills in what is left at its zero value.
+func (o *Options) EnsureDefaults() {
+	if o.Channels == 0 {
+		o.Channels = DefaultChannels
+	}
+	if o.HandshakeTimeout == 0 {
+		o.HandshakeTimeout = control.DefaultHandshakeTimeout
+	}
+	if o.Logger == nil {
+		o.Logger = zap.NewNop()
+	}
+}
+
+// Validate reports every fault of the options at once, joined.
+func (o *Options) Validate() error {
+	var faults []error
+	if o.Channels < 1 || o.Channels > wire.MaxChannels {
+		faults = append(faults, fmt.Errorf("comm: %d channels; use 1 to %d", o.Channels, wire.MaxChannels))
+	}
+	co := o.control(nil)
+	co.EnsureDefaults()
+	channel := o.channel(region.NewKeys())
+	channel.EnsureDefaults()
+	return errors.Join(append(faults, co.Validate(), channel.Validate())...)
+}
+
+// channel is the part of the options that data connections are made with.
+func (o *Options) channel(keys *region.Keys) tcp.Options {
+	return tcp.Options{Keys: keys, Engine: o.Engine, InFlight: o.InFlight, Timeout: o.Timeout}
+}
+
+// control is the part of the options that connections are made with.
+func (o *Options) control(epochs *control.Epochs) control.Options {
+	return control.Options{
+		Rank: o.Rank, Secret: o.Secret, TLS: o.TLS, Epochs: epochs, Chunk: o.Chunk,
+		HandshakeTimeout: o.HandshakeTimeout, Logger: o.Logger,
+	}
+}

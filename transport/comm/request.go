@@ -1,0 +1,286 @@
+package comm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/transport/region"
+	"github.com/hmcfs/hmcfs/transport/tcp"
+	"github.com/hmcfs/hmcfs/transport/wire"
+)
+
+// Op is what a put or a get moves: Size bytes between a place in local
+// registered memory and one in a region that the peer has shared.
+type Op struct {
+	Local     *region.Buffer
+	LocalOff  devices.Offset
+	Remote    wire.Descriptor
+	RemoteOff uint64
+	// Size is in bytes. 0 moves nothing and is checked all the same.
+	Size devices.Size
+}
+
+// check refuses what the peer would refuse anyway.
+func (o *Op) check(need wire.Rights) error {
+	if o.Local == nil {
+		return fmt.Errorf("no local buffer: %w", devices.ErrRange)
+	}
+	if err := o.Local.Check(o.LocalOff, o.Size); err != nil {
+		return err
+	}
+	if !(devices.Range{Off: devices.Offset(o.RemoteOff), Len: o.Size}).Within(devices.Size(o.Remote.Size)) {
+		return fmt.Errorf("%d bytes from %d of a shared region of %d: %w", uint64(o.Size), o.RemoteOff, o.Remote.Size, devices.ErrRange)
+	}
+	if !o.Remote.Rights.Allows(need) {
+		return fmt.Errorf("the key is for %s: %w", o.Remote.Rights, region.ErrRights)
+	}
+	return nil
+}
+
+// Request is a put or a get that is under way or complete. It may be waited
+// for by several goroutines, in any order and as often as they like, or not at
+// all.
+type Request struct {
+	transfer tcp.Transfer
+	session  *session
+	era      *era
+	complete atomic.Bool
+	// done holds one token from the completion on: who takes it puts it back.
+	done chan struct{}
+	// err is set before the token is there.
+	err error
+}
+
+func newRequest() *Request { return &Request{done: make(chan struct{}, 1)} }
+
+// Complete is for the transport.
+func (r *Request) Complete(err error) {
+	// Who waits in a fence must find the request complete, and the session
+	// ended where that is why.
+	r.err = r.session.seen(err)
+	r.complete.Store(true)
+	r.session.leave(r.era)
+	r.done <- struct{}{}
+}
+
+// Wait waits for the end of the request and returns its outcome. When the
+// context ends first, the request is still under way and may be waited for
+// again.
+func (r *Request) Wait(ctx context.Context) error {
+	if done, err := r.Test(); done {
+		return err
+	}
+	select {
+	case <-r.done:
+		r.done <- struct{}{}
+		return r.err
+	case <-ctx.Done():
+		return fmt.Errorf("wait for a request: %w", ctx.Err())
+	}
+}
+
+// Test says whether the request is complete, and its outcome then.
+func (r *Request) Test() (done bool, err error) {
+	if !r.complete.Load() {
+		return false, nil
+	}
+	return true, r.err
+}
+
+// start checks and posts a request.
+func (c *Communicator) start(ctx context.Context, r *Request, peer wire.Rank, kind wire.Kind, op *Op) error {
+	s, err := c.session(ctx, peer)
+	if err != nil {
+		return err
+	}
+	need := wire.Writable
+	if kind == wire.KindGet {
+		need = wire.Readable
+	}
+	if err = op.check(need); err != nil {
+		return err
+	}
+	r.session = s
+	if r.era, err = s.enter(); err != nil {
+		return err
+	}
+	if op.Size == 0 {
+		r.Complete(nil)
+		return nil
+	}
+	if err = r.transfer.Start(tcp.Plan{
+		Kind: kind, Local: op.Local, LocalOff: op.LocalOff, Key: op.Remote.Key, RemoteOff: op.RemoteOff, Size: op.Size,
+	}, r); err != nil {
+		s.leave(r.era)
+		return err
+	}
+	s.post(&r.transfer, op.Size)
+	return nil
+}
+
+// wait runs a request to its end, and keeps it for the next one if it got
+// there.
+func (c *Communicator) wait(ctx context.Context, peer wire.Rank, kind wire.Kind, op *Op) error {
+	r, ok := c.requests.Get().(*Request)
+	if !ok {
+		r = newRequest()
+	}
+	err := c.start(ctx, r, peer, kind, op)
+	if err == nil {
+		select {
+		case <-r.done:
+			err = r.err
+		case <-ctx.Done():
+			return c.failed(peer, kind, op, ctx.Err())
+		}
+	}
+	r.complete.Store(false)
+	r.err, r.session, r.era = nil, nil, nil
+	c.requests.Put(r)
+	if err != nil {
+		return c.failed(peer, kind, op, err)
+	}
+	return nil
+}
+
+func (c *Communicator) failed(peer wire.Rank, kind wire.Kind, op *Op, err error) error {
+	return fmt.Errorf("%s of %v with %s: %w", kind, op.Size, peer, err)
+}
+
+// Put copies local bytes into the peer's memory and returns when they are
+// there.
+//
+// Errors: devices.ErrRange, region.ErrRights and region.ErrKey, by either
+// side; devices.ErrClosed for a local buffer that is closed; the devices';
+// control.ErrDisconnected; ErrNotConnected; the context's: see the package
+// comment for what that leaves.
+func (c *Communicator) Put(ctx context.Context, peer wire.Rank, op Op) error {
+	return c.wait(ctx, peer, wire.KindPut, &op)
+}
+
+// Get copies bytes of the peer's memory into ours. Its errors are those of
+// Put.
+func (c *Communicator) Get(ctx context.Context, peer wire.Rank, op Op) error {
+	return c.wait(ctx, peer, wire.KindGet, &op)
+}
+
+// PutAsync begins a put. The local bytes must not change before the request
+// is complete. The context is for the begin only.
+func (c *Communicator) PutAsync(ctx context.Context, peer wire.Rank, op Op) (*Request, error) {
+	return c.async(ctx, peer, wire.KindPut, &op)
+}
+
+// GetAsync begins a get. The context is for the begin only.
+func (c *Communicator) GetAsync(ctx context.Context, peer wire.Rank, op Op) (*Request, error) {
+	return c.async(ctx, peer, wire.KindGet, &op)
+}
+
+func (c *Communicator) async(ctx context.Context, peer wire.Rank, kind wire.Kind, op *Op) (*Request, error) {
+	r := newRequest()
+	if err := c.start(ctx, r, peer, kind, op); err != nil {
+		return nil, c.failed(peer, kind, op, err)
+	}
+	return r, nil
+}
+
+// PutNotify is a Put and, if it went well, a SendTag: who receives the tag
+// sees the bytes.
+func (c *Communicator) PutNotify(ctx context.Context, peer wire.Rank, op Op, tag wire.Tag) error {
+	if err := c.Put(ctx, peer, op); err != nil {
+		return err
+	}
+	return c.SendTag(ctx, peer, tag)
+}
+
+// Fence waits until every request to a peer that has begun is complete. How
+// each went, it says itself.
+//
+// Errors: control.ErrDisconnected where the session ended meanwhile.
+func (c *Communicator) Fence(ctx context.Context, peer wire.Rank) error {
+	s, err := c.session(ctx, peer)
+	if err != nil {
+		return err
+	}
+	return s.fence(ctx)
+}
+
+// Flush is Fence with every peer whose session is live.
+func (c *Communicator) Flush(ctx context.Context) error {
+	for _, p := range c.Peers() {
+		if err := c.Fence(ctx, p.Rank); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Share gives a peer the right to use a buffer, for as long as the session,
+// the buffer and the key live. The descriptor is what the peer needs: send it
+// in a message.
+func (c *Communicator) Share(ctx context.Context, peer wire.Rank, b *region.Buffer, rights wire.Rights) (wire.Descriptor, error) {
+	s, err := c.session(ctx, peer)
+	if err != nil {
+		return wire.Descriptor{}, err
+	}
+	d, err := s.keys.Grant(b, rights)
+	if err = errors.Join(s.err(), err); err != nil {
+		return wire.Descriptor{}, fmt.Errorf("share with %s: %w", peer, err)
+	}
+	return d, nil
+}
+
+// Revoke takes a key back: see region.Keys.
+func (c *Communicator) Revoke(ctx context.Context, peer wire.Rank, key wire.Key) error {
+	s, err := c.session(ctx, peer)
+	if err != nil {
+		return err
+	}
+	return s.keys.Revoke(ctx, key)
+}
+
+// SendTag fences and sends a tag: when the peer receives it, it sees the data
+// of every put that we have begun before. It returns when the tag is on its
+// way.
+func (c *Communicator) SendTag(ctx context.Context, peer wire.Rank, tag wire.Tag) error {
+	s, err := c.session(ctx, peer)
+	if err != nil {
+		return err
+	}
+	if err := s.fence(ctx); err != nil {
+		return err
+	}
+	return s.seen(s.link.SendTag(ctx, tag))
+}
+
+// RecvTag returns the next tag of a peer; those that came before the session
+// ended are still received.
+func (c *Communicator) RecvTag(ctx context.Context, peer wire.Rank) (wire.Tag, error) {
+	s, err := c.session(ctx, peer)
+	if err != nil {
+		return 0, err
+	}
+	tag, err := s.link.RecvTag(ctx)
+	return tag, s.seen(err)
+}
+
+// SendMessage sends a copy of up to wire.MaxMessage bytes, without a fence.
+func (c *Communicator) SendMessage(ctx context.Context, peer wire.Rank, p []byte) error {
+	s, err := c.session(ctx, peer)
+	if err != nil {
+		return err
+	}
+	return s.seen(s.link.SendMessage(ctx, p))
+}
+
+// RecvMessage returns the next message of a peer; it is the caller's.
+func (c *Communicator) RecvMessage(ctx context.Context, peer wire.Rank) ([]byte, error) {
+	s, err := c.session(ctx, peer)
+	if err != nil {
+		return nil, err
+	}
+	p, err := s.link.RecvMessage(ctx)
+	return p, s.seen(err)
+}

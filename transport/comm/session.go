@@ -1,0 +1,301 @@
+package comm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/transport/control"
+	"github.com/hmcfs/hmcfs/transport/region"
+	"github.com/hmcfs/hmcfs/transport/tcp"
+	"github.com/hmcfs/hmcfs/transport/wire"
+)
+
+// state is where a session is: forming, then live, then ended; or forming,
+// then ended.
+type state int32
+
+const (
+	stateForming state = iota
+	stateLive
+	stateEnded
+)
+
+// session is what two ranks have from connect to disconnect.
+type session struct {
+	c    *Communicator
+	peer wire.Rank
+	keys *region.Keys
+	// dialing says that we connect; it is guarded by the communicator's mu.
+	dialing bool
+	now     atomic.Int32
+	turn    atomic.Uint32
+	// done is closed when the session has ended and nothing of it runs.
+	done   chan struct{}
+	expiry *time.Timer
+
+	// control, link and channels are set before the session is live, and
+	// stay.
+	control  *control.Conn
+	link     *control.Link
+	channels []*tcp.Channel
+
+	mu sync.Mutex
+	// id is what the data connections name; 0 before it is known.
+	// +checklocks:mu
+	id wire.Session
+	// conns are the connections that the session is made of, while it forms:
+	// the control connection, then the data connections.
+	// +checklocks:mu
+	conns []*control.Conn
+	// booked are the data connections that were admitted.
+	// +checklocks:mu
+	booked []bool
+	// +checklocks:mu
+	cause error
+	// eras are the requests that are under way, cut by fences: the last one
+	// is open, those before it are waited for.
+	// +checklocks:mu
+	eras []*era
+}
+
+// era is the requests between two fences.
+type era struct {
+	pending int
+	// done is closed when they have completed, and all before them.
+	done chan struct{}
+}
+
+func newEra() *era { return &era{done: make(chan struct{})} }
+
+func newSession(c *Communicator, peer wire.Rank, channels int) *session {
+	return &session{
+		c: c, peer: peer, keys: region.NewKeys(), done: make(chan struct{}),
+		conns: make([]*control.Conn, 1+channels), booked: make([]bool, channels), eras: []*era{newEra()},
+	}
+}
+
+func (s *session) state() state { return state(s.now.Load()) }
+
+// dial makes all connections of a session of ours.
+func (s *session) dial(ctx context.Context, at control.Address) error {
+	o := s.c.opts.control(&s.c.epochs)
+	want := wire.Hello{To: s.peer, Role: wire.RoleControl, Channel: uint8(s.c.opts.Channels)}
+	for i := range 1 + s.c.opts.Channels {
+		c, err := control.Dial(ctx, at, o, want)
+		if err != nil {
+			return err
+		}
+		s.c.dials.Add(1)
+		if err := s.join(c); err != nil {
+			return err
+		}
+		o.Chunk = c.Chunk
+		want = wire.Hello{To: s.peer, Role: wire.RoleData, Session: c.Session, Channel: uint8(i)}
+	}
+	return nil
+}
+
+// join adds a connection, which is the session's then, and makes the session
+// live with the last one.
+func (s *session) join(c *control.Conn) error {
+	place := 0
+	if c.Role == wire.RoleData {
+		place = 1 + int(c.Channel)
+	}
+	s.mu.Lock()
+	if s.cause != nil || s.conns[place] != nil {
+		err := errors.Join(s.errLocked(), c.Close())
+		s.mu.Unlock()
+		return err
+	}
+	s.conns[place] = c
+	for _, c := range s.conns {
+		if c == nil {
+			s.mu.Unlock()
+			return nil
+		}
+	}
+	err := s.startLocked()
+	s.mu.Unlock()
+	if err != nil {
+		s.end(err)
+		return err
+	}
+	s.c.log.Info("peer connected", zap.Uint32("rank", uint32(s.peer)), zap.Int("channels", len(s.channels)),
+		zap.Uint32("chunk", s.control.Chunk), zap.String("network", s.control.LocalAddr().Network()))
+	s.c.announce()
+	return nil
+}
+
+// startLocked makes a link and channels of the connections.
+//
+// +checklocks:s.mu
+func (s *session) startLocked() error {
+	if s.expiry != nil {
+		s.expiry.Stop()
+	}
+	conns := s.conns
+	s.conns = nil
+	s.control = conns[0]
+	link, err := control.NewLink(conns[0])
+	if err != nil {
+		return errors.Join(err, closeConns(conns[1:]))
+	}
+	s.link = link
+	for i, c := range conns[1:] {
+		c.Chunk = s.control.Chunk
+		ch, err := tcp.New(c, s.c.opts.channel(s.keys))
+		if err != nil {
+			return errors.Join(err, closeConns(conns[i+2:]))
+		}
+		s.channels = append(s.channels, ch)
+	}
+	s.now.Store(int32(stateLive))
+	s.c.running.Go(func() { <-link.Stopping(); s.end(link.Err()) })
+	for _, ch := range s.channels {
+		s.c.running.Go(func() { <-ch.Done(); s.end(ch.Err()) })
+	}
+	return nil
+}
+
+func closeConns(conns []*control.Conn) error {
+	var errs []error
+	for _, c := range conns {
+		if c != nil {
+			errs = append(errs, c.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// end begins the end of the session: the first cause counts.
+func (s *session) end(cause error) {
+	s.mu.Lock()
+	if s.cause != nil {
+		s.mu.Unlock()
+		return
+	}
+	s.cause = cause
+	formed := s.conns == nil
+	s.now.Store(int32(stateEnded))
+	if s.expiry != nil {
+		s.expiry.Stop()
+	}
+	left := s.conns
+	s.conns = nil
+	s.mu.Unlock()
+	// Their errors are those of connections that have failed anyway.
+	_ = closeConns(left)
+	if formed {
+		s.c.log.Info("peer disconnected", zap.Uint32("rank", uint32(s.peer)), zap.Error(cause))
+	}
+	s.c.announce()
+	s.c.running.Go(func() {
+		if s.link != nil {
+			s.link.Close()
+		}
+		for _, ch := range s.channels {
+			ch.Close()
+		}
+		// The keys go last: a peer whose request came too late shall hear
+		// that the session has ended, and not that its key is wrong.
+		s.keys.Close()
+		close(s.done)
+	})
+}
+
+// seen ends the session if an error says that it is at its end, so that who
+// has seen the error finds the session ended, and returns the error.
+func (s *session) seen(err error) error {
+	if errors.Is(err, control.ErrDisconnected) {
+		s.end(err)
+	}
+	return err
+}
+
+// err is why the session has ended; nil while it lives.
+func (s *session) err() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.errLocked()
+}
+
+// +checklocks:s.mu
+func (s *session) errLocked() error {
+	if s.cause == nil || errors.Is(s.cause, control.ErrDisconnected) {
+		return s.cause
+	}
+	return fmt.Errorf("%s: %w: %w", s.peer, control.ErrDisconnected, s.cause)
+}
+
+// enter notes a request that begins.
+func (s *session) enter() (*era, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.errLocked(); err != nil {
+		return nil, err
+	}
+	e := s.eras[len(s.eras)-1]
+	e.pending++
+	return e, nil
+}
+
+// leave notes that a request has completed.
+func (s *session) leave(e *era) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e.pending--
+	s.sweepLocked()
+}
+
+// sweepLocked ends the eras that are over, the oldest first.
+//
+// +checklocks:s.mu
+func (s *session) sweepLocked() {
+	for len(s.eras) > 1 && s.eras[0].pending == 0 {
+		close(s.eras[0].done)
+		s.eras = s.eras[1:]
+	}
+}
+
+// fence waits until all requests that have begun are complete.
+func (s *session) fence(ctx context.Context) error {
+	s.mu.Lock()
+	if err := s.errLocked(); err != nil {
+		s.mu.Unlock()
+		return err
+	}
+	if len(s.eras) == 1 && s.eras[0].pending == 0 {
+		s.mu.Unlock()
+		return nil
+	}
+	last := s.eras[len(s.eras)-1]
+	s.eras = append(s.eras, newEra())
+	s.sweepLocked()
+	s.mu.Unlock()
+	select {
+	case <-last.done:
+		return s.err()
+	case <-ctx.Done():
+		return fmt.Errorf("wait for the requests to %s: %w", s.peer, ctx.Err())
+	}
+}
+
+// post gives a transfer to as many channels as are worth it.
+func (s *session) post(t *tcp.Transfer, n devices.Size) {
+	shares := min(len(s.channels), max(1, int(min(n/stripe, wire.MaxChannels))))
+	first := 0
+	if len(s.channels) > 1 {
+		first = int(s.turn.Add(1))
+	}
+	for i := range shares {
+		s.channels[(first+i)%len(s.channels)].Post(t)
+	}
+}

@@ -1,0 +1,39 @@
+// Package control is who talks to whom: it listens and connects, makes both
+// sides prove who they are, and carries tags and small messages between two
+// ranks.
+//
+// # The handshake
+//
+//	who connects                       who listens
+//	HELLO   rank, epoch, nonce   ──>
+//	                             <──   CHALLENGE  rank, epoch, nonce
+//	PROOF   MAC of both          ──>   checked: else the connection is
+//	                                   closed without a word
+//	                             <──   WELCOME  session, MAC of all
+//	                                   (or REFUSAL: this rank is taken, …)
+//
+// The proofs are HMAC-SHA256 under the secret that the ranks of a job share.
+// They cover both nonces, so none is good for a second connection, and both
+// ranks and epochs, so none is good for another one. With TLS both sides show
+// certificates for the name of their rank instead: see Options.TLS.
+//
+// A shared secret proves, when the connection is made, that a member of the
+// job is there: whoever knows it can claim any rank that is not taken. What is
+// sent afterwards is neither encrypted nor signed. Where members don't trust
+// each other, or others can change packets on their way, use TLS.
+//
+// Handshakes run side by side and have a time limit, so one that is silent
+// keeps nobody waiting.
+//
+// # Tags and messages
+//
+// A [Link] carries them on a connection of its own, in order. Receivers have
+// bounded queues: who does not receive slows his peer down, and nothing else.
+// Tags and messages share the connection, so a full queue of the one holds
+// up the other.
+//
+// # Lock order
+//
+// Listener.mu and Link.mu are leaves. Link.mu is held while a socket is
+// written to only for what fits without waiting.
+package control

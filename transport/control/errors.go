@@ -1,0 +1,50 @@
+package control
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/hmcfs/hmcfs/transport/wire"
+)
+
+// What callers tell apart.
+var (
+	// ErrTaken is a rank that is connected already.
+	ErrTaken = errors.New("control: the rank is taken")
+	// ErrAuth is a peer that can't prove who it is, or does not believe us.
+	ErrAuth = errors.New("control: not authenticated")
+	// ErrCrossing is a peer that connects to us at the same time: its
+	// connection comes, and is the one that stays.
+	ErrCrossing = errors.New("control: the peer connects by itself")
+	// ErrRefused is a peer that does not want this connection.
+	ErrRefused = errors.New("control: refused by the peer")
+	// ErrDisconnected is a connection that has ended, on either side.
+	ErrDisconnected = errors.New("control: disconnected")
+	// ErrTooLong is a message of more than wire.MaxMessage bytes.
+	ErrTooLong = errors.New("control: message too long")
+)
+
+// RefusalError is what a peer has answered in the place of a welcome. It is
+// ErrTaken, ErrCrossing or ErrRefused.
+type RefusalError struct {
+	Peer   wire.Rank
+	Code   wire.RefusalCode
+	Reason string
+}
+
+// Error names the peer and its reason.
+func (e *RefusalError) Error() string {
+	return fmt.Sprintf("%s refuses the connection: %q", e.Peer, e.Reason)
+}
+
+// Is makes the error what its code says.
+func (e *RefusalError) Is(target error) bool {
+	switch e.Code {
+	case wire.RefusedTaken:
+		return target == ErrTaken
+	case wire.RefusedCrossing:
+		return target == ErrCrossing
+	default:
+		return target == ErrRefused
+	}
+}

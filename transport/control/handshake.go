@@ -1,0 +1,240 @@
+package control
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"time"
+
+	"github.com/hmcfs/hmcfs/transport/wire"
+)
+
+// Conn is a connection whose peer has proved itself. Its holder closes it.
+type Conn struct {
+	net.Conn
+
+	Peer wire.Rank
+	// PeerEpoch and Epoch are the two sides' names for this connection.
+	PeerEpoch, Epoch wire.Epoch
+	Session          wire.Session
+	Role             wire.Role
+	// Channel is as in wire.Hello.
+	Channel uint8
+	// Chunk is the most payload of one data frame, in bytes, for both sides.
+	Chunk uint32
+}
+
+// The two proofs are of different texts, so that none is good in the other's
+// place.
+const (
+	clientProof = "hmcfs communicator, who connects"
+	serverProof = "hmcfs communicator, who listens"
+)
+
+// prove is the MAC of the frames under the secret.
+func prove(secret []byte, side string, frames ...[]byte) wire.Proof {
+	mac := hmac.New(sha256.New, secret)
+	// Writing to a hash never fails.
+	_, _ = io.WriteString(mac, side)
+	for _, f := range frames {
+		_, _ = mac.Write(f)
+	}
+	return wire.Proof(mac.Sum(nil))
+}
+
+// readFrame reads one frame of the handshake, of a wanted kind, and returns
+// its body. Another kind is ErrFrame.
+func readFrame(c io.Reader, want ...wire.Kind) (wire.Kind, []byte, error) {
+	var head [wire.HeaderSize]byte
+	if _, err := io.ReadFull(c, head[:]); err != nil {
+		return 0, nil, err
+	}
+	h, err := wire.ParseHeader(head[:])
+	if err != nil {
+		return 0, nil, err
+	}
+	for _, k := range want {
+		if h.Kind == k {
+			body := make([]byte, h.Length)
+			_, err := io.ReadFull(c, body)
+			return k, body, err
+		}
+	}
+	return 0, nil, fmt.Errorf("%s in the place of %s: %w", h.Kind, want[0], wire.ErrFrame)
+}
+
+// handshakeGuard gives a handshake its time limit and ends it with the
+// context. stop ends the guard; it reports the context's error if that is
+// what ended the handshake.
+func handshakeGuard(ctx context.Context, c net.Conn, limit time.Duration) (stop func() error, err error) {
+	if err := c.SetDeadline(time.Now().Add(limit)); err != nil {
+		return nil, err
+	}
+	cancel := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })
+	return func() error {
+		if !cancel() {
+			return ctx.Err()
+		}
+		return c.SetDeadline(time.Time{})
+	}, nil
+}
+
+// connect is the handshake of who connects. want carries To, Role, Session
+// and Channel.
+func (o *Options) connect(ctx context.Context, raw net.Conn, want wire.Hello) (conn *Conn, err error) {
+	stop, err := handshakeGuard(ctx, raw, o.HandshakeTimeout)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if cause := stop(); cause != nil {
+			conn, err = nil, errors.Join(cause, err)
+		}
+	}()
+	c := raw
+	if o.TLS != nil {
+		secure := tls.Client(raw, o.tlsConfig(want.To))
+		if err = secure.HandshakeContext(ctx); err != nil {
+			return nil, fmt.Errorf("TLS: %w: %w", ErrAuth, err)
+		}
+		c = secure
+	}
+	hello := want
+	hello.From, hello.Epoch, hello.Chunk = o.Rank, o.Epochs.Next(), o.Chunk
+	// It never fails: the runtime ends the process where the kernel has no
+	// random bytes.
+	_, _ = rand.Read(hello.Nonce[:])
+	helloFrame := hello.Append(nil)
+	if _, err = c.Write(helloFrame); err != nil {
+		return nil, fmt.Errorf("send HELLO: %w", err)
+	}
+	_, body, err := readFrame(c, wire.KindChallenge)
+	if err != nil {
+		return nil, fmt.Errorf("no answer to HELLO: %w", err)
+	}
+	challenge, err := wire.ParseChallenge(body)
+	if err != nil {
+		return nil, err
+	}
+	if challenge.From != want.To {
+		return nil, fmt.Errorf("%s is there, not %s: %w", challenge.From, want.To, ErrAuth)
+	}
+	challengeFrame := challenge.Append(nil)
+	proof := prove(o.Secret, clientProof, helloFrame, challengeFrame)
+	if _, err = c.Write(proof.Append(nil)); err != nil {
+		return nil, fmt.Errorf("send PROOF: %w", err)
+	}
+	welcome, err := o.welcomed(c, want.To, helloFrame, challengeFrame, proof[:])
+	if err != nil {
+		return nil, err
+	}
+	return &Conn{
+		Conn: c, Peer: want.To, PeerEpoch: challenge.Epoch, Epoch: hello.Epoch,
+		Session: welcome.Session, Role: want.Role, Channel: want.Channel, Chunk: welcome.Chunk,
+	}, nil
+}
+
+// welcomed reads the last answer and checks that it comes from someone who
+// knows the secret.
+func (o *Options) welcomed(c net.Conn, peer wire.Rank, frames ...[]byte) (wire.Welcome, error) {
+	kind, body, err := readFrame(c, wire.KindWelcome, wire.KindRefusal)
+	if errors.Is(err, io.EOF) {
+		return wire.Welcome{}, fmt.Errorf("%s does not believe our proof; is the secret the same?: %w", peer, ErrAuth)
+	}
+	if err != nil {
+		return wire.Welcome{}, fmt.Errorf("no answer to PROOF: %w", err)
+	}
+	if kind == wire.KindRefusal {
+		r, perr := wire.ParseRefusal(body)
+		if perr != nil {
+			return wire.Welcome{}, perr
+		}
+		return wire.Welcome{}, &RefusalError{Peer: peer, Code: r.Code, Reason: r.Reason}
+	}
+	w, err := wire.ParseWelcome(body)
+	if err != nil {
+		return wire.Welcome{}, err
+	}
+	if mac := proveWelcome(o.Secret, w, frames); !hmac.Equal(mac[:], w.Proof[:]) || w.Chunk > o.Chunk {
+		return wire.Welcome{}, fmt.Errorf("%s gives a wrong proof; is the secret the same?: %w", peer, ErrAuth)
+	}
+	return w, nil
+}
+
+// accept is the handshake of who listens.
+func (o *Options) accept(ctx context.Context, raw net.Conn, h Handler) (conn *Conn, err error) {
+	stop, err := handshakeGuard(ctx, raw, o.HandshakeTimeout)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if cause := stop(); cause != nil {
+			conn, err = nil, errors.Join(cause, err)
+		}
+	}()
+	c := raw
+	if o.TLS != nil {
+		secure := tls.Server(raw, o.tlsConfig(o.Rank))
+		if err = secure.HandshakeContext(ctx); err != nil {
+			return nil, fmt.Errorf("TLS: %w: %w", ErrAuth, err)
+		}
+		c = secure
+	}
+	_, body, err := readFrame(c, wire.KindHello)
+	if err != nil {
+		return nil, fmt.Errorf("read HELLO: %w", err)
+	}
+	hello, err := wire.ParseHello(body)
+	if err != nil {
+		return nil, err
+	}
+	if err = checkCertificate(c, hello.From); err != nil {
+		return nil, err
+	}
+	challenge := wire.Challenge{From: o.Rank, Epoch: o.Epochs.Next()}
+	_, _ = rand.Read(challenge.Nonce[:])
+	helloFrame, challengeFrame := hello.Append(nil), challenge.Append(nil)
+	if _, err = c.Write(challengeFrame); err != nil {
+		return nil, fmt.Errorf("send CHALLENGE: %w", err)
+	}
+	if _, body, err = readFrame(c, wire.KindProof); err != nil {
+		return nil, fmt.Errorf("read PROOF: %w", err)
+	}
+	proof := prove(o.Secret, clientProof, helloFrame, challengeFrame)
+	if !hmac.Equal(body, proof[:]) || hello.To != o.Rank {
+		return nil, fmt.Errorf("wrong proof of %s: %w", hello.From, ErrAuth)
+	}
+	return o.answer(c, hello, challenge.Epoch, h, helloFrame, challengeFrame, proof[:])
+}
+
+// answer asks the handler and sends WELCOME or REFUSAL.
+func (o *Options) answer(c net.Conn, hello wire.Hello, epoch wire.Epoch, h Handler, frames ...[]byte) (*Conn, error) {
+	session, refusal := h.Admit(hello)
+	if refusal != nil {
+		if _, err := c.Write(refusal.Append(nil)); err != nil {
+			return nil, fmt.Errorf("send REFUSAL: %w", err)
+		}
+		return nil, fmt.Errorf("%s is refused: %s: %w", hello.From, refusal.Reason, ErrRefused)
+	}
+	w := wire.Welcome{Session: session, Chunk: min(o.Chunk, hello.Chunk)}
+	w.Proof = proveWelcome(o.Secret, w, frames)
+	if _, err := c.Write(w.Append(nil)); err != nil {
+		return nil, fmt.Errorf("send WELCOME: %w", err)
+	}
+	return &Conn{
+		Conn: c, Peer: hello.From, PeerEpoch: hello.Epoch, Epoch: epoch,
+		Session: session, Role: hello.Role, Channel: hello.Channel, Chunk: w.Chunk,
+	}, nil
+}
+
+// proveWelcome is the MAC of a welcome and of all that came before it.
+func proveWelcome(secret []byte, w wire.Welcome, frames [][]byte) wire.Proof {
+	w.Proof = wire.Proof{}
+	return prove(secret, serverProof, append(frames, w.Append(nil))...)
+}

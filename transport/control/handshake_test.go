@@ -1,0 +1,432 @@
+package control
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"runtime"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hmcfs/hmcfs/tests/kit"
+	"github.com/hmcfs/hmcfs/transport/wire"
+)
+
+func TestHandshakeOverEveryNetwork(t *testing.T) {
+	for name, at := range map[string]Address{
+		"IPv4": loopback(), "IPv6": {TCP, "[::1]:0"}, "name": {TCP, "localhost:0"}, "Unix": socket(t),
+	} {
+		t.Run(name, func(t *testing.T) {
+			kit.Check(t)
+			client, server := options(7), options(3)
+			client.Chunk, server.Chunk = 64<<10, 32<<10
+			a, b := pairOver(t, at, client, server)
+			if a.Peer != 3 || b.Peer != 7 || a.Session != b.Session || a.Session == 0 {
+				t.Errorf("%+v and %+v", a, b)
+			}
+			if a.Epoch != b.PeerEpoch || a.PeerEpoch != b.Epoch || a.Epoch == 0 || b.Epoch == 0 {
+				t.Errorf("epochs %d, %d and %d, %d", a.Epoch, a.PeerEpoch, b.PeerEpoch, b.Epoch)
+			}
+			if a.Chunk != 32<<10 || b.Chunk != 32<<10 {
+				t.Errorf("chunks %d and %d", a.Chunk, b.Chunk)
+			}
+			if err := errors.Join(a.Close(), b.Close()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestEpochsGrow(t *testing.T) {
+	var e Epochs
+	last := e.Next()
+	for range 10_000 {
+		next := e.Next()
+		if next <= last {
+			t.Fatalf("%d after %d", next, last)
+		}
+		last = next
+	}
+	e.last.Store(1<<64 - 2)
+	if e.Next() != 1<<64-1 {
+		t.Error("the clock is trusted more than what was")
+	}
+}
+
+func TestWrongSecret(t *testing.T) {
+	kit.Check(t)
+	d := newDoor()
+	l := listen(t, loopback(), options(0), d)
+	wrong := options(1)
+	wrong.Secret = kit.Bytes(2, 0, 32)
+	if _, err := Dial(within(t), l.Address(), wrong, hello(0)); !errors.Is(err, ErrAuth) {
+		t.Errorf("got %v", err)
+	}
+	if len(d.taken) != 0 {
+		t.Error("the handler was asked about somebody unknown")
+	}
+	good, err := Dial(within(t), l.Address(), options(1), hello(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = good.Close(), accepted(t, d).Close()
+}
+
+// A server that does not know the secret is found out.
+func TestServerWithoutTheSecret(t *testing.T) {
+	kit.Check(t)
+	fake, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = fake.Close() }()
+	go func() {
+		c, err := fake.Accept()
+		if err != nil {
+			return
+		}
+		defer func() { _ = c.Close() }()
+		_, _, _ = readFrame(c, wire.KindHello)
+		_, _ = c.Write((&wire.Challenge{From: 0, Epoch: 1}).Append(nil))
+		_, _, _ = readFrame(c, wire.KindProof)
+		_, _ = c.Write((&wire.Welcome{Session: 1, Chunk: wire.MinChunk}).Append(nil))
+	}()
+	at := Address{TCP, fake.Addr().String()}
+	if _, err := Dial(within(t), at, options(1), hello(0)); !errors.Is(err, ErrAuth) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestTakenRankAndWrongRank(t *testing.T) {
+	kit.Check(t)
+	d := newDoor()
+	l := listen(t, loopback(), options(0), d)
+	first, err := Dial(within(t), l.Address(), options(1), hello(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = Dial(within(t), l.Address(), options(1), hello(0))
+	if refusal, ok := errors.AsType[*RefusalError](err); !ok || !errors.Is(err, ErrTaken) || refusal.Reason == "" {
+		t.Errorf("a taken rank: %v", err)
+	}
+	if _, err = Dial(within(t), l.Address(), options(2), hello(5)); !errors.Is(err, ErrAuth) {
+		t.Errorf("another rank is there: %v", err)
+	}
+	// Two ranks of one address, neither of which listens, are both there.
+	second, err := Dial(within(t), l.Address(), options(2), hello(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []io.Closer{first, second, accepted(t, d), accepted(t, d)} {
+		_ = c.Close()
+	}
+}
+
+// recording keeps what a client has written.
+type recording struct {
+	net.Conn
+
+	sent bytes.Buffer
+}
+
+func (r *recording) Write(p []byte) (int, error) {
+	r.sent.Write(p)
+	return r.Conn.Write(p)
+}
+
+// All that a good client has said is of no use to someone who repeats it.
+func TestReplayedHello(t *testing.T) {
+	kit.Check(t)
+	d := newDoor()
+	l := listen(t, loopback(), options(0), d)
+	raw, err := net.Dial("tcp", l.Address().Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tape := &recording{Conn: raw}
+	o := options(1)
+	o.EnsureDefaults()
+	good, err := o.connect(within(t), tape, hello(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = good.Close(), accepted(t, d).Close()
+	d.mu.Lock()
+	clear(d.taken)
+	d.mu.Unlock()
+	again, err := net.Dial("tcp", l.Address().Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = again.Close() }()
+	if _, err = again.Write(tape.sent.Bytes()); err != nil {
+		t.Fatal(err)
+	}
+	kind, _, err := readFrame(again, wire.KindChallenge)
+	if err != nil {
+		t.Fatalf("no challenge: %v, %v", kind, err)
+	}
+	if kind, _, err := readFrame(again, wire.KindWelcome, wire.KindRefusal); err == nil {
+		t.Errorf("answered with %s", kind)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.taken) != 0 || len(d.served) != 0 {
+		t.Error("the replay was let in")
+	}
+}
+
+// Others come in while somebody says nothing, and he is dropped in the end.
+func TestSilentClients(t *testing.T) {
+	kit.Check(t)
+	o := options(0)
+	o.HandshakeTimeout, o.MaxHandshakes = 200*time.Millisecond, 8
+	d := newDoor()
+	l := listen(t, loopback(), o, d)
+	var silent []net.Conn
+	for range 20 {
+		c, err := net.Dial("tcp", l.Address().Addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		silent = append(silent, c)
+	}
+	good, err := Dial(within(t), l.Address(), options(1), hello(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = good.Close(), accepted(t, d).Close()
+	for _, c := range silent {
+		_ = c.SetReadDeadline(time.Now().Add(patience))
+		if _, err := c.Read(make([]byte, 1)); err == nil || os.IsTimeout(err) {
+			t.Errorf("a silent client is kept: %v", err)
+		}
+		_ = c.Close()
+	}
+}
+
+// What is no handshake is dropped, and takes no memory.
+func TestForeignBytes(t *testing.T) {
+	kit.Check(t)
+	d := newDoor()
+	l := listen(t, loopback(), options(0), d)
+	forged := wire.Header{Kind: wire.KindHello}.Append(nil)
+	binary.LittleEndian.PutUint32(forged[4:], 1<<32-1)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for seed := range uint64(50) {
+		for _, p := range [][]byte{kit.Bytes(seed, 0, 4096), forged, wire.AppendTag(nil, 1), []byte("GET / HTTP/1.1\r\n\r\n")} {
+			c, err := net.Dial("tcp", l.Address().Addr)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, _ = c.Write(p)
+			_ = c.SetReadDeadline(time.Now().Add(patience))
+			if n, err := c.Read(make([]byte, 100)); n != 0 || err == nil || os.IsTimeout(err) {
+				t.Errorf("% x is answered with %d bytes, %v", p[:8], n, err)
+			}
+			_ = c.Close()
+		}
+	}
+	runtime.ReadMemStats(&after)
+	if grown := after.TotalAlloc - before.TotalAlloc; grown > 64<<20 {
+		t.Errorf("%d bytes were allocated", grown)
+	}
+	if len(d.taken) != 0 {
+		t.Error("somebody was let in")
+	}
+}
+
+func TestDialGivesUp(t *testing.T) {
+	kit.Check(t)
+	mute, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = mute.Close() }()
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	at := Address{TCP, mute.Addr().String()}
+	if _, err := Dial(ctx, at, options(1), hello(0)); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("by the context: %v", err)
+	}
+	o := options(1)
+	o.HandshakeTimeout = 50 * time.Millisecond
+	if _, err := Dial(within(t), at, o, hello(0)); !os.IsTimeout(errors.Unwrap(errors.Unwrap(err))) && !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("by the options: %v", err)
+	}
+}
+
+func TestListenerEnds(t *testing.T) {
+	kit.Check(t)
+	at := socket(t)
+	l, err := Listen(t.Context(), at, options(0), newDoor())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info, serr := os.Stat(at.Addr); serr != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the socket: %v, %v", info, serr)
+	}
+	if _, err = Listen(t.Context(), at, options(0), newDoor()); !errors.Is(err, unix.EADDRINUSE) {
+		t.Errorf("two on one socket: %v", err)
+	}
+	hanging, err := net.Dial("unix", at.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = hanging.Close() }()
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(at.Addr); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the socket is left: %v", err)
+	}
+	taken := listen(t, loopback(), options(0), newDoor())
+	if _, err := Listen(t.Context(), taken.Address(), options(0), newDoor()); !errors.Is(err, unix.EADDRINUSE) {
+		t.Errorf("a port in use: %v", err)
+	}
+}
+
+// What a process that was killed has left does not stop the next one.
+func TestStaleSocket(t *testing.T) {
+	kit.Check(t)
+	at := socket(t)
+	dead, err := net.ListenUnix("unix", &net.UnixAddr{Name: at.Addr, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dead.SetUnlinkOnClose(false)
+	if err := dead.Close(); err != nil {
+		t.Fatal(err)
+	}
+	listen(t, at, options(0), newDoor())
+}
+
+func TestMutualTLS(t *testing.T) {
+	kit.Check(t)
+	job, strangers := newAuthority(t), newAuthority(t)
+	server := Options{Rank: 0, TLS: job.config(t, 0)}
+	d := newDoor()
+	l := listen(t, loopback(), server, d)
+	for name, o := range map[string]Options{
+		"stranger":      {Rank: 1, TLS: strangers.config(t, 1)},
+		"another rank":  {Rank: 1, TLS: job.config(t, 2)},
+		"plain":         {Rank: 1, Secret: testSecret(), HandshakeTimeout: time.Second},
+		"with a secret": {Rank: 1, TLS: job.config(t, 1), Secret: testSecret()},
+	} {
+		if c, err := Dial(within(t), l.Address(), o, hello(0)); err == nil {
+			t.Errorf("%s came in", name)
+			_ = c.Close()
+		}
+	}
+	c, err := Dial(within(t), l.Address(), Options{Rank: 1, TLS: job.config(t, 1)}, hello(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, b := link(t, c), link(t, accepted(t, d))
+	if err := a.SendTag(within(t), 5); err != nil {
+		t.Fatal(err)
+	}
+	if tag, err := b.RecvTag(within(t)); tag != 5 || err != nil {
+		t.Errorf("%d, %v", tag, err)
+	}
+	// A server of another rank's certificate is not believed.
+	other := listen(t, loopback(), Options{Rank: 3, TLS: job.config(t, 4)}, newDoor())
+	if _, err := Dial(within(t), other.Address(), Options{Rank: 1, TLS: job.config(t, 1)}, hello(3)); !errors.Is(err, ErrAuth) {
+		t.Errorf("a server with another certificate: %v", err)
+	}
+}
+
+func TestOptions(t *testing.T) {
+	for name, o := range map[string]Options{
+		"no secret":     {},
+		"short secret":  {Secret: []byte("123456789012345")},
+		"small chunk":   {Secret: testSecret(), Chunk: 1},
+		"large chunk":   {Secret: testSecret(), Chunk: wire.MaxChunk + 1},
+		"negative time": {Secret: testSecret(), HandshakeTimeout: -1},
+	} {
+		if _, err := Listen(t.Context(), loopback(), o, newDoor()); err == nil {
+			t.Errorf("%s: listens", name)
+		}
+		if _, err := Dial(t.Context(), loopback(), o, hello(0)); err == nil {
+			t.Errorf("%s: connects", name)
+		}
+	}
+}
+
+func TestAddresses(t *testing.T) {
+	for text, want := range map[string]Address{
+		"host:4242":  {TCP, "host:4242"},
+		"tcp::4242":  {TCP, ":4242"},
+		"[::1]:1":    {TCP, "[::1]:1"},
+		"unix:/a/b":  {Unix, "/a/b"},
+		"host":       {},
+		"unix:":      {},
+		"::1:70":     {},
+		"tcp:nobody": {},
+	} {
+		got, err := ParseAddress(text)
+		if got != want || (err == nil) != (want != Address{}) {
+			t.Errorf("%q: %v, %v", text, got, err)
+		}
+		if again, err := ParseAddress(got.String()); want != (Address{}) && (again != got || err != nil) {
+			t.Errorf("%q: %v, %v", got.String(), again, err)
+		}
+	}
+	if path, err := SocketPath("/tmp/", 7); path != "/tmp/hmc_ctrl_rank_7.sock" || err != nil {
+		t.Errorf("%q, %v", path, err)
+	}
+	if _, err := SocketPath("/"+string(bytes.Repeat([]byte("d"), 100)), 7); err == nil {
+		t.Error("a path that no socket has")
+	}
+}
+
+func TestChooseNetwork(t *testing.T) {
+	for _, tc := range []struct {
+		override, local, peer string
+		want                  Network
+	}{
+		{"", "10.0.0.1", "10.0.0.1", Unix},
+		{"", "10.0.0.1", "10.0.0.2", TCP},
+		{"", "", "", TCP},
+		{"", "0.0.0.0", "0.0.0.0", TCP},
+		{"", "::", "::", TCP},
+		{"", "::1", "0:0::1", Unix},
+		{"", "::ffff:10.0.0.1", "10.0.0.1", Unix},
+		{"", "node1", "node1", Unix},
+		{"", "node1", "node2", TCP},
+		{"uds", "10.0.0.1", "10.0.0.2", Unix},
+		{"tcp", "10.0.0.1", "10.0.0.1", TCP},
+		{"x", "a", "a", TCP},
+	} {
+		if got := ChooseNetwork(tc.override, tc.local, tc.peer); got != tc.want {
+			t.Errorf("%+v: %s", tc, got)
+		}
+	}
+}
+
+// FuzzAccept speaks random bytes to a listener.
+func FuzzAccept(f *testing.F) {
+	f.Add((&wire.Hello{From: 1, Epoch: 1, Role: wire.RoleControl, Channel: 1, Chunk: wire.MinChunk}).Append(nil))
+	f.Fuzz(func(t *testing.T, p []byte) {
+		client, server := net.Pipe()
+		go func() {
+			_, _ = client.Write(p)
+			_ = client.SetReadDeadline(time.Unix(1, 0))
+			_ = client.Close()
+		}()
+		o := options(0)
+		o.EnsureDefaults()
+		d := newDoor()
+		if _, err := o.accept(t.Context(), server, d); err == nil || len(d.taken) != 0 {
+			t.Errorf("% x was let in", p)
+		}
+		_ = server.Close()
+	})
+}

@@ -1,0 +1,181 @@
+package control
+
+import (
+	"container/list"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
+
+	"github.com/hmcfs/hmcfs/transport/wire"
+)
+
+// keepAlive finds a peer whose machine is gone within half a minute.
+func keepAlive() net.KeepAliveConfig {
+	return net.KeepAliveConfig{Enable: true, Idle: 10 * time.Second, Interval: 5 * time.Second, Count: 3}
+}
+
+// Handler decides about peers that have proved themselves. Its methods are
+// called from several goroutines.
+type Handler interface {
+	// Admit answers a HELLO: with the session of a connection that is
+	// welcome, a new one for the control connection, or with a refusal.
+	Admit(h wire.Hello) (wire.Session, *wire.Refusal)
+	// Serve gets a connection that was welcomed, and owns it. It must not
+	// wait for the peer.
+	Serve(c *Conn)
+}
+
+// Listener accepts the connections of peers until Close.
+type Listener struct {
+	opts    Options
+	handler Handler
+	socket  net.Listener
+	cancel  context.CancelFunc
+	running sync.WaitGroup
+
+	mu sync.Mutex
+	// handshakes are the connections that prove themselves, the oldest first.
+	// +checklocks:mu
+	handshakes list.List
+}
+
+// Listen listens at the address. Of a Unix socket, what a dead process has
+// left is replaced; one that somebody listens on is an error.
+func Listen(ctx context.Context, at Address, o Options, h Handler) (*Listener, error) {
+	o.EnsureDefaults()
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	socket, err := open(ctx, at)
+	if err != nil {
+		return nil, fmt.Errorf("listen at %s: %w", at, err)
+	}
+	l := &Listener{opts: o, handler: h, socket: socket}
+	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	l.cancel = cancel
+	l.running.Go(func() { l.run(life) })
+	return l, nil
+}
+
+func open(ctx context.Context, at Address) (net.Listener, error) {
+	lc := net.ListenConfig{KeepAliveConfig: keepAlive()}
+	socket, err := lc.Listen(ctx, string(at.Network), at.Addr)
+	if at.Network != Unix || err == nil {
+		if err == nil && at.Network == Unix {
+			err = os.Chmod(at.Addr, 0o600)
+		}
+		return socket, err
+	}
+	if !errors.Is(err, unix.EADDRINUSE) {
+		return nil, err
+	}
+	probe, alive := net.DialTimeout(string(Unix), at.Addr, time.Second)
+	if alive == nil {
+		return nil, errors.Join(err, probe.Close())
+	}
+	if !errors.Is(alive, unix.ECONNREFUSED) {
+		return nil, err
+	}
+	if err = os.Remove(at.Addr); err != nil {
+		return nil, err
+	}
+	if socket, err = lc.Listen(ctx, string(Unix), at.Addr); err != nil {
+		return nil, err
+	}
+	return socket, os.Chmod(at.Addr, 0o600)
+}
+
+// Address is where the listener really listens: with the port that the kernel
+// chose.
+func (l *Listener) Address() Address {
+	a := l.socket.Addr()
+	return Address{Network(a.Network()), a.String()}
+}
+
+// Close stops listening, drops the handshakes that are under way and removes
+// the socket's file. Connections that were served stay.
+func (l *Listener) Close() error {
+	l.cancel()
+	err := l.socket.Close()
+	l.running.Wait()
+	if err != nil && !errors.Is(err, net.ErrClosed) {
+		return fmt.Errorf("stop listening: %w", err)
+	}
+	return nil
+}
+
+// run accepts until the socket is closed.
+func (l *Listener) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		c, err := l.socket.Accept()
+		if err == nil {
+			l.begin(ctx, c)
+			continue
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		// Out of descriptors, or a peer that went before it was accepted: the
+		// next may work.
+		l.opts.Logger.Warn("accept failed", zap.Error(err))
+		select {
+		case <-time.After(50 * time.Millisecond):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// begin runs a handshake of its own, and makes room for it.
+func (l *Listener) begin(ctx context.Context, c net.Conn) {
+	l.mu.Lock()
+	place := l.handshakes.PushBack(c)
+	var oldest net.Conn
+	if l.handshakes.Len() > l.opts.MaxHandshakes {
+		oldest, _ = l.handshakes.Remove(l.handshakes.Front()).(net.Conn)
+	}
+	l.mu.Unlock()
+	if oldest != nil {
+		_ = oldest.Close()
+	}
+	l.running.Go(func() {
+		conn, err := l.opts.accept(ctx, c, l.handler)
+		l.mu.Lock()
+		l.handshakes.Remove(place)
+		l.mu.Unlock()
+		if err != nil {
+			_ = c.Close()
+			l.opts.Logger.Warn("peer turned away", zap.Stringer("peer", c.RemoteAddr()), zap.Error(err))
+			return
+		}
+		l.handler.Serve(conn)
+	})
+}
+
+// Dial connects to a peer and proves who we are. want carries To, Role,
+// Session and Channel; the rest is ours.
+//
+// Errors: ErrAuth, ErrTaken, ErrRefused, the context's, and the network's.
+func Dial(ctx context.Context, at Address, o Options, want wire.Hello) (*Conn, error) {
+	o.EnsureDefaults()
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	d := net.Dialer{Timeout: o.HandshakeTimeout, KeepAliveConfig: keepAlive()}
+	raw, err := d.DialContext(ctx, string(at.Network), at.Addr)
+	if err != nil {
+		return nil, fmt.Errorf("connect to %s at %s: %w", want.To, at, err)
+	}
+	c, err := o.connect(ctx, raw, want)
+	if err != nil {
+		_ = raw.Close()
+		return nil, fmt.Errorf("connect to %s at %s: %w", want.To, at, err)
+	}
+	return c, nil
+}

@@ -1,0 +1,106 @@
+package control
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"math"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/hmcfs/hmcfs/transport/wire"
+)
+
+// The defaults of Options.
+const (
+	DefaultChunk            = 1 << 20
+	DefaultHandshakeTimeout = 10 * time.Second
+	DefaultMaxHandshakes    = 64
+)
+
+// minSecret is the fewest bytes of a secret: those of a key that nobody
+// guesses.
+const minSecret = 16
+
+// Options is what a rank connects and listens with.
+type Options struct {
+	// Rank is our own.
+	Rank wire.Rank
+	// Secret is what all ranks of the job know, at least 16 bytes. It may be
+	// empty with TLS.
+	Secret []byte
+	// TLS encrypts, if not nil. Both sides must show a certificate that the
+	// other's roots accept (Certificates, RootCAs and ClientCAs are read) and
+	// that is for the DNS name of its rank: see RankName.
+	TLS *tls.Config
+	// Epochs makes the epochs of connections. Nil makes a source that only
+	// these options use.
+	Epochs *Epochs
+	// Chunk is the most payload of one data frame, in bytes, from 4 KiB to
+	// 64 MiB. The smaller one of the two sides counts. Default 1 MiB.
+	Chunk uint32
+	// HandshakeTimeout is how long a peer has to prove itself. Default 10 s.
+	HandshakeTimeout time.Duration
+	// MaxHandshakes is how many may be under way; with one more the oldest is
+	// dropped. Default 64.
+	MaxHandshakes int
+	// Logger gets a line for each peer that is turned away. Nil is none.
+	Logger *zap.Logger
+}
+
+// EnsureDefaults fills in what is left at its zero value.
+func (o *Options) EnsureDefaults() {
+	if o.Epochs == nil {
+		o.Epochs = &Epochs{}
+	}
+	if o.Chunk == 0 {
+		o.Chunk = DefaultChunk
+	}
+	if o.HandshakeTimeout == 0 {
+		o.HandshakeTimeout = DefaultHandshakeTimeout
+	}
+	if o.MaxHandshakes == 0 {
+		o.MaxHandshakes = DefaultMaxHandshakes
+	}
+	if o.Logger == nil {
+		o.Logger = zap.NewNop()
+	}
+}
+
+// Validate reports every fault of the options at once, joined.
+func (o *Options) Validate() error {
+	var faults []error
+	if len(o.Secret) < minSecret && (o.TLS == nil || len(o.Secret) != 0) {
+		faults = append(faults, fmt.Errorf("control: a secret of %d bytes; use %d or more, or TLS", len(o.Secret), minSecret))
+	}
+	if o.Chunk < wire.MinChunk || o.Chunk > wire.MaxChunk {
+		faults = append(faults, fmt.Errorf("control: chunk of %d bytes; use %d to %d", o.Chunk, wire.MinChunk, wire.MaxChunk))
+	}
+	if o.HandshakeTimeout < 0 || o.MaxHandshakes < 0 {
+		faults = append(faults, fmt.Errorf("control: handshake timeout %v and %d handshakes must not be negative", o.HandshakeTimeout, o.MaxHandshakes))
+	}
+	return errors.Join(faults...)
+}
+
+// RankName is the DNS name that the certificate of a rank must be for.
+func RankName(r wire.Rank) string { return fmt.Sprintf("rank-%d.hmcfs", uint32(r)) }
+
+// Epochs makes epochs, each larger than the last, and than those of earlier
+// processes as long as the clock is not set back. The zero value is ready.
+type Epochs struct{ last atomic.Uint64 }
+
+// Next returns the next epoch.
+func (e *Epochs) Next() wire.Epoch {
+	for {
+		last := e.last.Load()
+		if last == math.MaxUint64 {
+			return math.MaxUint64
+		}
+		next := max(last+1, uint64(max(time.Now().UnixNano(), 0)))
+		if e.last.CompareAndSwap(last, next) {
+			return wire.Epoch(next)
+		}
+	}
+}

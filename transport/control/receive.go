@@ -1,0 +1,113 @@
+package control
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+
+	"github.com/hmcfs/hmcfs/transport/wire"
+)
+
+// read puts what comes into the queues.
+func (l *Link) read() {
+	err := l.receive(bufio.NewReaderSize(l.conn, 4096))
+	if errors.Is(err, io.EOF) {
+		err = errors.New("the peer is gone")
+	}
+	l.fail(err)
+}
+
+func (l *Link) receive(r *bufio.Reader) error {
+	for {
+		head, err := r.Peek(wire.HeaderSize)
+		if err != nil {
+			return err
+		}
+		h, err := wire.ParseHeader(head)
+		if err != nil {
+			return err
+		}
+		// What was peeked is there.
+		_, _ = r.Discard(wire.HeaderSize)
+		switch h.Kind {
+		case wire.KindTag:
+			err = l.receiveTag(r, h)
+		case wire.KindMessage:
+			err = l.receiveMessage(r, h)
+		case wire.KindBye:
+			return errors.New("closed by the peer")
+		default:
+			return fmt.Errorf("%s after the handshake: %w", h.Kind, wire.ErrFrame)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (l *Link) receiveTag(r *bufio.Reader, h wire.Header) error {
+	body, err := r.Peek(int(h.Length))
+	if err != nil {
+		return err
+	}
+	t, err := wire.ParseTag(body)
+	if err != nil {
+		return err
+	}
+	_, _ = r.Discard(len(body))
+	select {
+	case l.tags <- t:
+		return nil
+	case <-l.stop:
+		return net.ErrClosed
+	}
+}
+
+func (l *Link) receiveMessage(r *bufio.Reader, h wire.Header) error {
+	p := make([]byte, h.Length)
+	if _, err := io.ReadFull(r, p); err != nil {
+		return err
+	}
+	select {
+	case l.messages <- p:
+		return nil
+	case <-l.stop:
+		return net.ErrClosed
+	}
+}
+
+// RecvTag returns the next tag of the peer. What came before the link's end
+// is still received after it.
+//
+// Errors: ErrDisconnected; the context's.
+func (l *Link) RecvTag(ctx context.Context) (wire.Tag, error) { return next(ctx, l, l.tags) }
+
+// RecvMessage returns the next message of the peer; it is the caller's. Its
+// errors are those of RecvTag.
+func (l *Link) RecvMessage(ctx context.Context) ([]byte, error) { return next(ctx, l, l.messages) }
+
+// next takes from a queue of the link.
+func next[T any](ctx context.Context, l *Link, queue chan T) (T, error) {
+	var none T
+	select {
+	case v := <-queue:
+		return v, nil
+	default:
+	}
+	select {
+	case v := <-queue:
+		return v, nil
+	case <-ctx.Done():
+		return none, fmt.Errorf("receive from %s: %w", l.conn.Peer, ctx.Err())
+	case <-l.done:
+	}
+	select {
+	case v := <-queue:
+		return v, nil
+	default:
+		return none, l.Err()
+	}
+}

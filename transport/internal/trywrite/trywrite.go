@@ -1,0 +1,61 @@
+package trywrite
+
+import (
+	"errors"
+	"net"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Writer tries to write to one connection. It is used by one goroutine at a
+// time. The zero value never writes anything.
+type Writer struct {
+	raw syscall.RawConn
+	// attempt is made once, so that a call allocates nothing; it works on p
+	// and leaves n and err.
+	attempt func(fd uintptr) bool
+	p       []byte
+	n       int
+	err     error
+}
+
+// New returns the writer of a connection. One that is no socket, such as that
+// of TLS, gets a writer that writes nothing.
+func New(c net.Conn) (*Writer, error) {
+	w := &Writer{}
+	s, ok := c.(syscall.Conn)
+	if !ok {
+		return w, nil
+	}
+	raw, err := s.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	w.raw = raw
+	w.attempt = func(fd uintptr) bool {
+		w.n, w.err = unix.SendmsgN(int(fd), w.p, nil, nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
+		return true
+	}
+	return w, nil
+}
+
+// Try writes as much of p as fits now, often nothing. An error means that the
+// connection is of no more use.
+func (w *Writer) Try(p []byte) (int, error) {
+	if w.raw == nil || len(p) == 0 {
+		return 0, nil
+	}
+	w.p, w.n, w.err = p, 0, nil
+	err := w.raw.Write(w.attempt)
+	w.p = nil
+	switch {
+	case err != nil:
+		return 0, err
+	case errors.Is(w.err, unix.EAGAIN) || errors.Is(w.err, unix.EINTR):
+		return 0, nil
+	case w.err != nil:
+		return 0, w.err
+	}
+	return w.n, nil
+}

@@ -1,0 +1,9 @@
+package region
+
+import "unsafe"
+
+// address is where the first byte lies. It is a number for comparison, and
+// keeps nothing alive.
+func address(p []byte) uint64 {
+	return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(p))))
+}

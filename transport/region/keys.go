@@ -1,0 +1,167 @@
+package region
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"sync"
+	"sync/atomic"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/transport/wire"
+)
+
+// Keys are the rights of one peer in one session. Those of another peer, or
+// of the same peer's next session, are other Keys: no key outlives its
+// session. All methods may be called from any goroutine.
+type Keys struct {
+	// grants never changes once published: it is replaced.
+	grants atomic.Pointer[map[wire.Key]*grant]
+
+	mu sync.Mutex
+	// +checklocks:mu
+	closed bool
+}
+
+// grant is one key's meaning.
+type grant struct {
+	buffer *Buffer
+	rights wire.Rights
+	gate   gate
+}
+
+// NewKeys returns the keys of a new session: none.
+func NewKeys() *Keys {
+	k := &Keys{}
+	k.grants.Store(&map[wire.Key]*grant{})
+	return k
+}
+
+// Grant makes a new key for the buffer and returns what the peer must know.
+//
+// Errors: ErrRights for no rights; devices.ErrClosed for a buffer or a
+// session that has ended.
+func (k *Keys) Grant(b *Buffer, rights wire.Rights) (wire.Descriptor, error) {
+	if rights == 0 || rights > wire.Readable|wire.Writable {
+		return wire.Descriptor{}, fmt.Errorf("grant a key for %s: %w", rights, ErrRights)
+	}
+	if err := b.Hold(); err != nil {
+		return wire.Descriptor{}, err
+	}
+	defer b.Drop()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.closed {
+		return wire.Descriptor{}, fmt.Errorf("grant a key in a session that has ended: %w", devices.ErrClosed)
+	}
+	old := *k.grants.Load()
+	key := newKey()
+	for old[key] != nil {
+		key = newKey()
+	}
+	next := maps.Clone(old)
+	next[key] = &grant{buffer: b, rights: rights}
+	k.grants.Store(&next)
+	return wire.Descriptor{Key: key, Size: uint64(b.size), Rights: rights}, nil
+}
+
+// newKey is random, and not 0.
+func newKey() wire.Key {
+	for {
+		var p [8]byte
+		// It never fails: the runtime ends the process where the kernel has
+		// no random bytes.
+		_, _ = rand.Read(p[:])
+		if k := binary.LittleEndian.Uint64(p[:]); k != 0 {
+			return wire.Key(k)
+		}
+	}
+}
+
+// Revoke takes a key back: no operation begins with it any more, and those
+// under way have ended when it returns nil.
+//
+// Errors: ErrKey for a key that names nothing; the context's, when it ends
+// before the operations do. The key is revoked then too.
+func (k *Keys) Revoke(ctx context.Context, key wire.Key) error {
+	k.mu.Lock()
+	old := *k.grants.Load()
+	g := old[key]
+	if g != nil {
+		next := maps.Clone(old)
+		delete(next, key)
+		k.grants.Store(&next)
+	}
+	k.mu.Unlock()
+	if g == nil {
+		return fmt.Errorf("revoke a key: %w", ErrKey)
+	}
+	g.gate.shut()
+	if err := g.gate.wait(ctx); err != nil {
+		return fmt.Errorf("wait for the operations under a revoked key: %w", err)
+	}
+	return nil
+}
+
+// Close revokes every key. Operations under way are the session's to end; it
+// does not wait.
+func (k *Keys) Close() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.closed = true
+	k.grants.Store(&map[wire.Key]*grant{})
+}
+
+// Use is a right to touch one range, until Release.
+type Use struct {
+	// Buffer is the memory; the range was checked.
+	Buffer *Buffer
+	grant  *grant
+}
+
+// Release ends the use.
+func (u Use) Release() {
+	u.Buffer.Drop()
+	u.grant.gate.leave()
+}
+
+// Use checks that key allows need on n bytes from off, and holds the memory
+// until Release. It takes no lock and allocates nothing.
+func (k *Keys) Use(key wire.Key, need wire.Rights, off uint64, n devices.Size) (Use, wire.Status) {
+	g := (*k.grants.Load())[key]
+	if g == nil || !g.gate.enter() {
+		return Use{}, wire.StatusKey
+	}
+	u := Use{Buffer: g.buffer, grant: g}
+	switch {
+	case !g.buffer.gate.enter():
+		g.gate.leave()
+		return Use{}, wire.StatusKey
+	case !g.rights.Allows(need):
+		u.Release()
+		return Use{}, wire.StatusRights
+	case !(devices.Range{Off: devices.Offset(off), Len: n}).Within(g.buffer.size):
+		u.Release()
+		return Use{}, wire.StatusRange
+	}
+	return u, wire.StatusOK
+}
+
+// StatusError is the error for a status that a peer has answered; nil for
+// StatusOK.
+func StatusError(s wire.Status) error {
+	switch s {
+	case wire.StatusOK:
+		return nil
+	case wire.StatusKey:
+		return ErrKey
+	case wire.StatusRights:
+		return ErrRights
+	case wire.StatusRange:
+		return devices.ErrRange
+	default:
+		return fmt.Errorf("%s: %w", s, devices.ErrDevice)
+	}
+}

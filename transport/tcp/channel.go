@@ -1,0 +1,245 @@
+package tcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/transport/control"
+	"github.com/hmcfs/hmcfs/transport/internal/trywrite"
+	"github.com/hmcfs/hmcfs/transport/wire"
+)
+
+// What ends a channel. Transfers get control.ErrDisconnected with it.
+var (
+	// ErrStalled is a peer that does not go on for longer than the timeout.
+	ErrStalled = errors.New("tcp: the peer does not go on")
+	// ErrProtocol is a peer that answers what was not asked, or asks for more
+	// than it may.
+	ErrProtocol = errors.New("tcp: the peer breaks the protocol")
+)
+
+// Channel is one data connection. All methods may be called from any
+// goroutine.
+type Channel struct {
+	conn *control.Conn
+	opts Options
+	// life ends when the channel begins to end, and with it device copies.
+	life    context.Context //nolint:containedctx // it is the channel's life, from New to its end
+	cancel  context.CancelFunc
+	running sync.WaitGroup
+	end     sync.Once
+	done    chan struct{}
+	// wake is the writer's; the stager's is its own.
+	wake  chan struct{}
+	watch *time.Timer
+	// moved counts every read and write, inside is true while a frame is read.
+	moved  atomic.Uint64
+	inside atomic.Bool
+	stager stager
+	lander lander
+
+	mu sync.Mutex
+	// +checklocks:mu
+	try *trywrite.Writer
+	// answers and staged frames that wait to be written.
+	// +checklocks:mu
+	out queue[frame]
+	// jobs are the transfers of ours from and to host memory.
+	// +checklocks:mu
+	jobs queue[job]
+	// places are the fragments in flight; free are those without one.
+	// +checklocks:mu
+	places []place
+	// +checklocks:mu
+	free []uint16
+	// writing is true while the writer writes without the lock.
+	// +checklocks:mu
+	writing bool
+	// small is where a small frame is put together.
+	// +checklocks:mu
+	small [wire.DataHeaderSize + maxSmall]byte
+	// owed is the requests of the peer that are not answered.
+	// +checklocks:mu
+	owed int
+	// seen and idle are the watch's.
+	// +checklocks:mu
+	seen uint64
+	// +checklocks:mu
+	idle int
+	// +checklocks:mu
+	cause error
+}
+
+// maxSmall is the most bytes of a put that whoever posts it may write, after
+// copying it behind its header.
+const maxSmall = 8 << 10
+
+// looks is how many times the watch looks within the timeout.
+const looks = 4
+
+// New starts a channel on a data connection, which it owns then.
+func New(c *control.Conn, o Options) (*Channel, error) {
+	o.EnsureDefaults()
+	err := o.Validate()
+	var try *trywrite.Writer
+	if err == nil {
+		try, err = trywrite.New(c.Conn)
+	}
+	if err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	ch := &Channel{
+		conn: c, opts: o, try: try, done: make(chan struct{}), wake: make(chan struct{}, 1),
+		places: make([]place, o.InFlight), free: make([]uint16, 0, o.InFlight),
+	}
+	for i := range ch.places {
+		ch.free = append(ch.free, uint16(i))
+	}
+	ch.life, ch.cancel = context.WithCancel(context.Background())
+	ch.stager.init(ch)
+	ch.lander.init(ch)
+	// It is armed under the lock: it may look before this line has ended. And
+	// it is armed first, because whoever ends the channel stops it.
+	ch.mu.Lock()
+	ch.watch = time.AfterFunc(o.Timeout/looks, ch.look)
+	ch.mu.Unlock()
+	ch.running.Go(ch.write)
+	ch.running.Go(ch.read)
+	go ch.bury()
+	return ch, nil
+}
+
+// Post begins a transfer, or takes a share in one. A channel that has ended
+// completes it with an error.
+func (c *Channel) Post(t *Transfer) {
+	j, p := t.job()
+	c.mu.Lock()
+	if c.cause != nil {
+		err := c.errLocked()
+		c.mu.Unlock()
+		j.abort(err)
+		return
+	}
+	if p.Kind == wire.KindPut && p.Local.Device() != "" {
+		c.stager.jobs.push(j)
+		c.stager.startLocked()
+		c.mu.Unlock()
+		return
+	}
+	if (p.Kind == wire.KindGet || p.Size <= maxSmall) && c.idleLocked() {
+		c.postSmallLocked(j)
+		return
+	}
+	c.jobs.push(j)
+	c.wakeLocked()
+	c.mu.Unlock()
+}
+
+// idleLocked says whether nothing waits to be written.
+//
+// +checklocks:c.mu
+func (c *Channel) idleLocked() bool {
+	return !c.writing && c.out.empty() && c.jobs.empty() && len(c.free) > 0
+}
+
+// wakeLocked makes the writer look at the queues, unless it will anyway.
+//
+// +checklocks:c.mu
+func (c *Channel) wakeLocked() {
+	if c.writing {
+		return
+	}
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+// postSmallLocked writes the first fragment from here, as far as the socket
+// takes it, leaves the rest to the writer, and unlocks.
+//
+// +checklocksrelease:c.mu
+func (c *Channel) postSmallLocked(j job) {
+	f, ok := j.next(devices.Size(c.conn.Chunk))
+	if !ok {
+		c.mu.Unlock()
+		return
+	}
+	id := c.takePlaceLocked(f)
+	head := f.header(id)
+	head.Encode(c.small[:])
+	p := c.small[:wire.DataHeaderSize]
+	if f.kind == wire.KindPut {
+		p = append(p, f.local.Host(f.off, f.n)...)
+	}
+	// The bytes have been copied: the local memory is not needed any more.
+	c.places[id.place()].written = true
+	err := c.pushBytesLocked(p)
+	if j.more() {
+		c.jobs.push(j)
+		c.wakeLocked()
+	}
+	c.mu.Unlock()
+	if err != nil {
+		c.fail(err)
+	}
+}
+
+// pushBytesLocked writes what fits of a small frame and queues the rest.
+//
+// +checklocks:c.mu
+func (c *Channel) pushBytesLocked(p []byte) error {
+	n, err := c.try.Try(p)
+	if err != nil {
+		return err
+	}
+	if n > 0 {
+		c.moved.Add(1)
+	}
+	if n < len(p) {
+		c.out.push(frame{raw: append([]byte(nil), p[n:]...)})
+		c.wakeLocked()
+	}
+	return nil
+}
+
+// answer sends the frame that a request of the peer has earned: by itself
+// where nothing is before it and it is small.
+func (c *Channel) answer(f frame) {
+	c.mu.Lock()
+	c.owed--
+	if c.cause != nil {
+		c.mu.Unlock()
+		f.release(c)
+		return
+	}
+	if len(f.payload) <= maxSmall && !c.writing && c.out.empty() {
+		f.head.Encode(c.small[:])
+		err := c.pushBytesLocked(append(c.small[:wire.DataHeaderSize], f.payload...))
+		c.mu.Unlock()
+		f.release(c)
+		if err != nil {
+			c.fail(err)
+		}
+		return
+	}
+	c.out.push(f)
+	c.wakeLocked()
+	c.mu.Unlock()
+}
+
+// owe notes a request of the peer; one that has too many unanswered ones, or
+// does not read its answers, is dropped.
+func (c *Channel) owe() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.owed++; c.owed+c.out.len() > 2*MaxInFlight {
+		return fmt.Errorf("%d requests of %s are unanswered: %w", c.owed, c.conn.Peer, ErrProtocol)
+	}
+	return nil
+}

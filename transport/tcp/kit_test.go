@@ -1,0 +1,203 @@
+package tcp
+
+import (
+	"errors"
+	"net"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/devices/sim"
+	"github.com/hmcfs/hmcfs/tests/kit"
+	"github.com/hmcfs/hmcfs/transport"
+	"github.com/hmcfs/hmcfs/transport/control"
+	"github.com/hmcfs/hmcfs/transport/region"
+	"github.com/hmcfs/hmcfs/transport/wire"
+)
+
+const (
+	patience  = 30 * time.Second
+	testChunk = 64 << 10
+)
+
+// side is one end of a channel and its memory.
+type side struct {
+	channel *Channel
+	keys    *region.Keys
+	table   *region.Table
+	engine  *transport.Engine
+	devs    map[*region.Buffer]devices.Device
+}
+
+// sockets is the two ends of a connection.
+func sockets(t testing.TB, network string) (a, b net.Conn) {
+	t.Helper()
+	at := "127.0.0.1:0"
+	if network == "unix" {
+		at = filepath.Join(t.TempDir(), "s")
+	}
+	l, err := net.Listen(network, at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	if a, err = net.Dial(network, l.Addr().String()); err != nil {
+		t.Fatal(err)
+	}
+	if b, err = l.Accept(); err != nil {
+		t.Fatal(err)
+	}
+	return a, b
+}
+
+// newSide makes an end of a connection.
+func newSide(t testing.TB, c net.Conn, o Options) *side {
+	t.Helper()
+	return newSideOf(t, c, o, testChunk)
+}
+
+// newSideOf is newSide with a chunk.
+func newSideOf(t testing.TB, c net.Conn, o Options, chunk uint32) *side {
+	t.Helper()
+	e, err := transport.New(transport.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &side{keys: region.NewKeys(), table: region.NewTable(e), engine: e, devs: map[*region.Buffer]devices.Device{}}
+	o.Keys, o.Engine = s.keys, e
+	s.channel, err = New(&control.Conn{Conn: c, Peer: 1, Chunk: chunk}, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		s.channel.Close()
+		if used := e.Stats().PinnedInUse; used != 0 {
+			t.Errorf("%v of pinned slots are left", used)
+		}
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+		if live := s.table.Stats().Live; live != 0 {
+			t.Errorf("%d registrations are left", live)
+		}
+	})
+	return s
+}
+
+// sides is the two ends of a channel over a network.
+func sides(t testing.TB, network string, o Options) (a, b *side) {
+	t.Helper()
+	ca, cb := sockets(t, network)
+	return newSide(t, ca, o), newSide(t, cb, o)
+}
+
+// host is n bytes of registered host memory.
+func (s *side) host(t testing.TB, n devices.Size) *region.Buffer {
+	t.Helper()
+	b, err := s.table.Alloc(n)
+	return s.keep(t, b, err)
+}
+
+func (s *side) keep(t testing.TB, b *region.Buffer, err error) *region.Buffer {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		s.channel.Close()
+		if err := b.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+	return b
+}
+
+// sim is n bytes of registered memory of a simulated device.
+func (s *side) sim(t testing.TB, n devices.Size, p sim.Params) *region.Buffer {
+	t.Helper()
+	p.Size = 2 * n
+	dev := sim.New(0, p)
+	m, err := dev.Alloc(t.Context(), n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if derr := errors.Join(m.Release(), dev.Close()); derr != nil {
+			t.Error(derr)
+		}
+	})
+	b, err := s.table.RegisterDevice(m.All())
+	s.devs[b] = dev
+	return s.keep(t, b, err)
+}
+
+// crash makes the device of a buffer lose its memory.
+func (s *side) crash(t testing.TB, b *region.Buffer) {
+	t.Helper()
+	dev, ok := s.devs[b].(interface{ Crash() })
+	if !ok {
+		t.Fatal("not a device that crashes")
+	}
+	dev.Crash()
+}
+
+// grant gives the other side a key.
+func (s *side) grant(t testing.TB, b *region.Buffer, rights wire.Rights) wire.Descriptor {
+	t.Helper()
+	d, err := s.keys.Grant(b, rights)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// fill writes the content of a seed to a buffer.
+func fill(t testing.TB, b *region.Buffer, seed uint64) {
+	t.Helper()
+	if err := b.Store(t.Context(), 0, transport.HostSpan(kit.Bytes(seed, 0, int(b.Size())))); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// check says where n bytes from off are not those of the seed from at.
+func check(t testing.TB, b *region.Buffer, off, n int, seed uint64, at int) {
+	t.Helper()
+	got := make([]byte, n)
+	if err := b.Load(t.Context(), transport.HostSpan(got), devices.Offset(off)); err != nil {
+		t.Fatal(err)
+	}
+	if i := kit.DiffAt(got, seed, int64(at)); i >= 0 {
+		t.Fatalf("byte %d of [%d, %d) is not that of %d", off+i, off, off+n, at+i)
+	}
+}
+
+// waiter is a Completer that can be waited for, again and again.
+type waiter chan error
+
+func (w waiter) Complete(err error) { w <- err }
+
+func newWaiter() waiter { return make(waiter, 1) }
+
+func (w waiter) wait(t testing.TB) error {
+	t.Helper()
+	select {
+	case err := <-w:
+		return err
+	case <-time.After(patience):
+		t.Fatal("the transfer never ends")
+		return nil
+	}
+}
+
+// do runs one transfer to its end.
+func (s *side) do(t testing.TB, p Plan) error {
+	t.Helper()
+	var tr Transfer
+	w := newWaiter()
+	if err := tr.Start(p, w); err != nil {
+		return err
+	}
+	s.channel.Post(&tr)
+	return w.wait(t)
+}

@@ -1,0 +1,106 @@
+package tcp
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/hmcfs/hmcfs/transport/control"
+)
+
+// Done is closed when the channel has ended and nothing of it runs.
+func (c *Channel) Done() <-chan struct{} { return c.done }
+
+// Err is why the channel has ended or ends; nil while it lives.
+func (c *Channel) Err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.errLocked()
+}
+
+// +checklocks:c.mu
+func (c *Channel) errLocked() error {
+	if c.cause == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w: %w", c.conn.Peer, control.ErrDisconnected, c.cause)
+}
+
+// Close ends the channel and waits until nothing of it runs. Transfers that
+// are under way complete with an error.
+func (c *Channel) Close() {
+	c.fail(errors.New("closed on this side"))
+	<-c.done
+}
+
+// fail begins the end: the first cause counts.
+func (c *Channel) fail(cause error) {
+	c.end.Do(func() {
+		c.mu.Lock()
+		c.cause = cause
+		c.watch.Stop()
+		c.mu.Unlock()
+		c.cancel()
+		// Its error is that of a connection that has ended already.
+		_ = c.conn.Close()
+	})
+}
+
+// bury completes what is left when nothing runs any more.
+func (c *Channel) bury() {
+	c.running.Wait()
+	c.fail(errors.New("ended"))
+	err := c.Err()
+	c.mu.Lock()
+	var left []job
+	for _, p := range c.places {
+		if p.live {
+			left = append(left, p.frag.job)
+		}
+	}
+	clear(c.places)
+	c.free = c.free[:0]
+	frames, jobs := c.out.drain(), append(c.jobs.drain(), c.stager.jobs.drain()...)
+	gets := c.stager.gets.drain()
+	c.mu.Unlock()
+	for _, f := range frames {
+		f.release(c)
+	}
+	for _, g := range gets {
+		g.use.Release()
+	}
+	c.lander.clear()
+	for _, j := range left {
+		j.ended(err)
+	}
+	for _, j := range jobs {
+		j.abort(err)
+	}
+	c.stager.slots.release()
+	c.lander.slots.release()
+	close(c.done)
+}
+
+// look ends a channel on which nothing moves while something is waited for.
+func (c *Channel) look() {
+	c.mu.Lock()
+	if c.cause != nil {
+		c.mu.Unlock()
+		return
+	}
+	moved := c.moved.Load()
+	waits := len(c.free) < len(c.places) || c.writing || c.inside.Load()
+	if waits && moved == c.seen {
+		c.idle++
+	} else {
+		c.idle = 0
+	}
+	c.seen = moved
+	stalled := c.idle >= looks
+	if !stalled {
+		c.watch.Reset(c.opts.Timeout / looks)
+	}
+	c.mu.Unlock()
+	if stalled {
+		c.fail(fmt.Errorf("nothing for %v: %w", c.opts.Timeout, ErrStalled))
+	}
+}

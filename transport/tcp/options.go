@@ -1,0 +1,58 @@
+package tcp
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hmcfs/hmcfs/transport"
+	"github.com/hmcfs/hmcfs/transport/region"
+)
+
+// The defaults and bounds of Options.
+const (
+	DefaultInFlight = 32
+	DefaultTimeout  = 30 * time.Second
+	// MaxInFlight is what a peer may have unanswered; one that has more is
+	// not one of ours, and is dropped.
+	MaxInFlight = 256
+)
+
+// Options is what a channel is made with.
+type Options struct {
+	// Keys are what the peer may use. Required.
+	Keys *region.Keys
+	// Engine lends pinned slots for device memory. Required.
+	Engine *transport.Engine
+	// InFlight is how many fragments may wait for their answer, from 1 to
+	// 256. Default 32.
+	InFlight int
+	// Timeout is how long nothing may move while something is waited for;
+	// then the channel ends. Default 30 s.
+	Timeout time.Duration
+}
+
+// EnsureDefaults fills in what is left at its zero value.
+func (o *Options) EnsureDefaults() {
+	if o.InFlight == 0 {
+		o.InFlight = DefaultInFlight
+	}
+	if o.Timeout == 0 {
+		o.Timeout = DefaultTimeout
+	}
+}
+
+// Validate reports every fault of the options at once, joined.
+func (o *Options) Validate() error {
+	var faults []error
+	if o.Keys == nil || o.Engine == nil {
+		faults = append(faults, errors.New("tcp: a channel needs keys and an engine"))
+	}
+	if o.InFlight < 1 || o.InFlight > MaxInFlight {
+		faults = append(faults, fmt.Errorf("tcp: %d fragments in flight; use 1 to %d", o.InFlight, MaxInFlight))
+	}
+	if o.Timeout < 0 {
+		faults = append(faults, fmt.Errorf("tcp: timeout %v must not be negative", o.Timeout))
+	}
+	return errors.Join(faults...)
+}

@@ -1,0 +1,137 @@
+package tcp
+
+import (
+	"fmt"
+
+	"github.com/hmcfs/hmcfs/transport/region"
+	"github.com/hmcfs/hmcfs/transport/wire"
+)
+
+// place is one fragment in flight:
+//
+//	free ──> live ──> written and answered, in any order ──> free
+//
+// A peer that answers before all is written (it can't have read it) must not
+// make us give up memory that the writer still reads.
+type place struct {
+	frag              fragment
+	round             uint64
+	live              bool
+	written, answered bool
+	status            wire.Status
+}
+
+// placeBits of a request's id say which place, the rest which round of it.
+const placeBits = 16
+
+type requestID wire.RequestID
+
+func (id requestID) place() int { return int(id & (1<<placeBits - 1)) }
+
+// header is the fragment's frame.
+func (f *fragment) header(id requestID) wire.DataHeader {
+	return wire.DataHeader{Kind: f.kind, Length: uint32(f.n), ID: wire.RequestID(id), Key: f.key, Off: f.at}
+}
+
+// takePlaceLocked puts a fragment in flight.
+//
+// Preconditions: a place is free.
+//
+// +checklocks:c.mu
+func (c *Channel) takePlaceLocked(f fragment) requestID {
+	i := c.free[len(c.free)-1]
+	c.free = c.free[:len(c.free)-1]
+	p := &c.places[i]
+	*p = place{frag: f, round: p.round + 1, live: true}
+	return requestID(p.round<<placeBits | uint64(i))
+}
+
+// findLocked is the place that an answer is for.
+//
+// +checklocks:c.mu
+func (c *Channel) findLocked(h *wire.DataHeader, kind wire.Kind) (*place, error) {
+	id := requestID(h.ID)
+	if i := id.place(); i < len(c.places) {
+		p := &c.places[i]
+		if p.live && !p.answered && p.round == uint64(id)>>placeBits && p.frag.kind == kind {
+			return p, nil
+		}
+	}
+	return nil, fmt.Errorf("%s to a request that is not there: %w", h.Kind, ErrProtocol)
+}
+
+// leaveLocked frees the place of a fragment that is written and answered, and
+// returns what has ended.
+//
+// +checklocks:c.mu
+func (c *Channel) leaveLocked(p *place, i int) (job, wire.Status, bool) {
+	if !p.written || !p.answered {
+		return job{}, 0, false
+	}
+	j, status := p.frag.job, p.status
+	p.live, p.frag = false, fragment{}
+	c.free = append(c.free, uint16(i))
+	if !c.jobs.empty() {
+		c.wakeLocked()
+	}
+	c.stager.nudge()
+	return j, status, true
+}
+
+// answered is an ACK.
+func (c *Channel) answered(h *wire.DataHeader) error {
+	c.mu.Lock()
+	p, err := c.findLocked(h, wire.KindPut)
+	if err != nil {
+		c.mu.Unlock()
+		return err
+	}
+	p.answered, p.status = true, h.Status
+	j, status, end := c.leaveLocked(p, requestID(h.ID).place())
+	c.mu.Unlock()
+	if end {
+		j.ended(region.StatusError(status))
+	}
+	return nil
+}
+
+// receive is a DATA: the bytes go to where the get wanted them.
+func (c *Channel) receive(r *reader, h *wire.DataHeader) error {
+	c.mu.Lock()
+	p, err := c.findLocked(h, wire.KindGet)
+	if err != nil {
+		c.mu.Unlock()
+		return err
+	}
+	// A second answer to the same request is refused from here on.
+	p.answered = true
+	f := p.frag
+	c.mu.Unlock()
+	if h.Status != wire.StatusOK {
+		c.gotten(requestID(h.ID), region.StatusError(h.Status))
+		return nil
+	}
+	if uint64(h.Length) != uint64(f.n) {
+		return fmt.Errorf("DATA of %d bytes for a get of %d: %w", h.Length, uint64(f.n), ErrProtocol)
+	}
+	if dst := f.local.Host(f.off, f.n); dst != nil {
+		if err := r.payload(dst); err != nil {
+			return err
+		}
+		c.gotten(requestID(h.ID), nil)
+		return nil
+	}
+	return c.lander.take(r, landing{buffer: f.local, off: f.off, n: f.n, id: requestID(h.ID), get: true})
+}
+
+// gotten ends a get of ours.
+func (c *Channel) gotten(id requestID, err error) {
+	c.mu.Lock()
+	p := &c.places[id.place()]
+	p.answered, p.written = true, true
+	j, _, end := c.leaveLocked(p, id.place())
+	c.mu.Unlock()
+	if end {
+		j.ended(err)
+	}
+}

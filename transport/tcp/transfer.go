@@ -1,0 +1,164 @@
+package tcp
+
+import (
+	"sync"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/transport/region"
+	"github.com/hmcfs/hmcfs/transport/wire"
+)
+
+// Completer learns of the end of a transfer.
+type Completer interface {
+	// Complete is called once for each Start, with nil or the first error. It
+	// must not wait for another transfer.
+	Complete(err error)
+}
+
+// Plan is what a transfer shall do.
+type Plan struct {
+	// Kind is wire.KindPut or wire.KindGet.
+	Kind wire.Kind
+	// Local is our end. It is held until the transfer completes.
+	Local    *region.Buffer
+	LocalOff devices.Offset
+	// Key and RemoteOff are the other end.
+	Key       wire.Key
+	RemoteOff uint64
+	// Size is in bytes, not 0.
+	Size devices.Size
+}
+
+// Transfer is one put or get. It may be posted on several channels of one
+// session, which then share its work, and used again after it has completed.
+type Transfer struct {
+	mu sync.Mutex
+	// +checklocks:mu
+	plan Plan
+	// +checklocks:mu
+	done Completer
+	// round counts the uses of the struct: what a channel still knows of an
+	// earlier one is void.
+	// +checklocks:mu
+	round uint64
+	// cut is how many bytes were given to fragments.
+	// +checklocks:mu
+	cut devices.Size
+	// flying is how many fragments are not answered.
+	// +checklocks:mu
+	flying int
+	// +checklocks:mu
+	completed bool
+	// +checklocks:mu
+	err error
+}
+
+// Start gives the transfer its work. done is called when it has completed.
+// Start fails, and done is not called, for a range outside of the local
+// buffer or a buffer that is closed.
+func (t *Transfer) Start(p Plan, done Completer) error {
+	if err := p.Local.Check(p.LocalOff, p.Size); err != nil {
+		return err
+	}
+	if err := p.Local.Hold(); err != nil {
+		return err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.plan, t.done = p, done
+	t.round++
+	t.cut, t.flying, t.completed, t.err = 0, 0, false, nil
+	return nil
+}
+
+// job is a transfer in one of its rounds.
+type job struct {
+	t     *Transfer
+	round uint64
+}
+
+func (t *Transfer) job() (job, Plan) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return job{t, t.round}, t.plan
+}
+
+// fragment is a part of a transfer that one frame carries.
+type fragment struct {
+	job   job
+	kind  wire.Kind
+	local *region.Buffer
+	off   devices.Offset
+	key   wire.Key
+	at    uint64
+	n     devices.Size
+}
+
+// moreLocked says whether something is left to cut in a round.
+//
+// +checklocks:t.mu
+func (t *Transfer) moreLocked(round uint64) bool {
+	return t.round == round && !t.completed && t.err == nil && t.cut < t.plan.Size
+}
+
+// more says whether something is left to cut.
+func (j job) more() bool {
+	j.t.mu.Lock()
+	defer j.t.mu.Unlock()
+	return j.t.moreLocked(j.round)
+}
+
+// next cuts the next fragment; ok is false where nothing is left to do.
+func (j job) next(chunk devices.Size) (f fragment, ok bool) {
+	t := j.t
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.moreLocked(j.round) {
+		return fragment{}, false
+	}
+	p := &t.plan
+	f = fragment{
+		job: j, kind: p.Kind, local: p.Local, off: p.LocalOff + devices.Offset(t.cut),
+		key: p.Key, at: p.RemoteOff + uint64(t.cut), n: min(chunk, p.Size-t.cut),
+	}
+	t.cut += f.n
+	t.flying++
+	return f, true
+}
+
+// ended says that a fragment was answered, or never will be.
+func (j job) ended(err error) {
+	t := j.t
+	t.mu.Lock()
+	t.flying--
+	t.finishLocked(err)
+}
+
+// abort ends the transfer where nothing of it is in flight.
+func (j job) abort(err error) {
+	t := j.t
+	t.mu.Lock()
+	if t.round != j.round || t.completed {
+		t.mu.Unlock()
+		return
+	}
+	t.finishLocked(err)
+}
+
+// finishLocked keeps the first error, unlocks, and completes the transfer if
+// it is at its end.
+//
+// +checklocksrelease:t.mu
+func (t *Transfer) finishLocked(err error) {
+	if t.err == nil {
+		t.err = err
+	}
+	end := !t.completed && t.flying == 0 && (t.err != nil || t.cut == t.plan.Size)
+	t.completed = t.completed || end
+	local, done, first := t.plan.Local, t.done, t.err
+	t.mu.Unlock()
+	if end {
+		local.Drop()
+		done.Complete(first)
+	}
+}

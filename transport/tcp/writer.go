@@ -1,0 +1,135 @@
+package tcp
+
+import (
+	"net"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/transport/region"
+	"github.com/hmcfs/hmcfs/transport/wire"
+)
+
+// maxBatch is the most frames of one writev.
+const maxBatch = 16
+
+// batch is frames that are written together.
+type batch struct {
+	frames [maxBatch]frame
+	n      int
+	bytes  devices.Size
+	heads  [maxBatch][wire.DataHeaderSize]byte
+	pieces [2 * maxBatch][]byte
+	// vector is what WriteTo eats: a field, so that it needs no memory.
+	vector net.Buffers
+}
+
+func (b *batch) add(f frame) {
+	b.frames[b.n] = f
+	b.n++
+	b.bytes += devices.Size(wire.DataHeaderSize + len(f.payload) + len(f.raw))
+}
+
+func (b *batch) full(chunk devices.Size) bool { return b.n == maxBatch || b.bytes >= chunk }
+
+// writeTo writes all frames.
+func (b *batch) writeTo(conn net.Conn) error {
+	pieces := b.pieces[:0]
+	for i := range b.n {
+		f := &b.frames[i]
+		if f.raw != nil {
+			pieces = append(pieces, f.raw)
+			continue
+		}
+		f.head.Encode(b.heads[i][:])
+		pieces = append(pieces, b.heads[i][:])
+		if len(f.payload) > 0 {
+			pieces = append(pieces, f.payload)
+		}
+	}
+	b.vector = pieces
+	_, err := b.vector.WriteTo(conn)
+	clear(b.pieces[:])
+	return err
+}
+
+// write writes what is queued until the end.
+func (c *Channel) write() {
+	b := &batch{}
+	for {
+		select {
+		case <-c.wake:
+		case <-c.life.Done():
+			return
+		}
+		for c.gather(b) {
+			err := b.writeTo(c.conn.Conn)
+			c.moved.Add(1)
+			c.written(b)
+			if err != nil {
+				c.fail(err)
+				return
+			}
+		}
+	}
+}
+
+// gather takes the next frames to write: answers first, since the peer waits
+// for them, then fragments of our transfers. False is nothing to do.
+func (c *Channel) gather(b *batch) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.cause != nil {
+		c.writing = false
+		return false
+	}
+	chunk := devices.Size(c.conn.Chunk)
+	for !c.out.empty() && !b.full(chunk) {
+		b.add(c.out.pop())
+	}
+	for !c.jobs.empty() && len(c.free) > 0 && !b.full(chunk) {
+		// Transfers take turns, so that a small one does not wait for all of
+		// a large one.
+		j := c.jobs.pop()
+		f, ok := j.next(chunk)
+		if !ok {
+			continue
+		}
+		if j.more() {
+			c.jobs.push(j)
+		}
+		id := c.takePlaceLocked(f)
+		fr := frame{head: f.header(id)}
+		if f.kind == wire.KindPut {
+			fr.payload, fr.put = f.local.Host(f.off, f.n), true
+		} else {
+			c.places[id.place()].written = true
+		}
+		b.add(fr)
+	}
+	c.writing = b.n > 0
+	return c.writing
+}
+
+// written gives back what the frames own, and ends the puts that were
+// answered already.
+func (c *Channel) written(b *batch) {
+	for i := range b.n {
+		f := &b.frames[i]
+		f.release(c)
+		if f.put {
+			c.writtenPut(requestID(f.head.ID))
+		}
+		*f = frame{}
+	}
+	b.n, b.bytes = 0, 0
+}
+
+func (c *Channel) writtenPut(id requestID) {
+	c.mu.Lock()
+	p := &c.places[id.place()]
+	p.written = true
+	j, status, end := c.leaveLocked(p, id.place())
+	c.mu.Unlock()
+	if end {
+		j.ended(region.StatusError(status))
+	}
+}

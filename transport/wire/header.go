@@ -1,0 +1,143 @@
+package wire
+
+import (
+	"encoding/binary"
+	"fmt"
+)
+
+// Version is the version of the protocol that this package speaks.
+const Version = 1
+
+// Kind tells what a frame is.
+type Kind uint8
+
+// The kinds of frames, in the order in which a connection sees them.
+const (
+	KindHello     Kind = 1
+	KindChallenge Kind = 2
+	KindProof     Kind = 3
+	KindWelcome   Kind = 4
+	KindRefusal   Kind = 5
+
+	KindTag     Kind = 16
+	KindMessage Kind = 17
+	KindBye     Kind = 18
+
+	KindPut  Kind = 32
+	KindAck  Kind = 33
+	KindGet  Kind = 34
+	KindData Kind = 35
+)
+
+// String names the kind as docs/wire.md does.
+func (k Kind) String() string {
+	switch k {
+	case KindHello:
+		return "HELLO"
+	case KindChallenge:
+		return "CHALLENGE"
+	case KindProof:
+		return "PROOF"
+	case KindWelcome:
+		return "WELCOME"
+	case KindRefusal:
+		return "REFUSAL"
+	case KindTag:
+		return "TAG"
+	case KindMessage:
+		return "MESSAGE"
+	case KindBye:
+		return "BYE"
+	case KindPut:
+		return "PUT"
+	case KindAck:
+		return "ACK"
+	case KindGet:
+		return "GET"
+	case KindData:
+		return "DATA"
+	}
+	return fmt.Sprintf("kind %d", uint8(k))
+}
+
+// HeaderSize is the bytes of a Header.
+const HeaderSize = 8
+
+// MaxMessage is the most bytes of one message.
+const MaxMessage = 64 << 10
+
+// Header begins every frame of the handshake and of the control connection.
+type Header struct {
+	Kind   Kind
+	Length uint32
+}
+
+// lengths are the least and most bytes of a kind's body.
+func (k Kind) lengths() (least, most uint32, known bool) {
+	switch k {
+	case KindHello:
+		return helloSize, helloSize, true
+	case KindChallenge:
+		return challengeSize, challengeSize, true
+	case KindProof:
+		return ProofSize, ProofSize, true
+	case KindWelcome:
+		return welcomeSize, welcomeSize, true
+	case KindRefusal:
+		return refusalSize, refusalSize + maxReason, true
+	case KindTag:
+		return tagSize, tagSize, true
+	case KindMessage:
+		return 0, MaxMessage, true
+	case KindBye:
+		return 0, 0, true
+	default:
+		return 0, 0, false
+	}
+}
+
+// Append appends the header's bytes.
+func (h Header) Append(p []byte) []byte {
+	p = append(p, byte(h.Kind), Version, 0, 0)
+	return binary.LittleEndian.AppendUint32(p, h.Length)
+}
+
+// ParseHeader reads a header from the first HeaderSize bytes of p, and
+// refuses a kind that no control connection knows and a length that the kind
+// can't have.
+func ParseHeader(p []byte) (Header, error) {
+	if len(p) < HeaderSize {
+		return Header{}, fmt.Errorf("header of %d bytes: %w", len(p), ErrFrame)
+	}
+	h := Header{Kind: Kind(p[0]), Length: binary.LittleEndian.Uint32(p[4:])}
+	least, most, known := h.Kind.lengths()
+	switch {
+	case !known || p[2] != 0 || p[3] != 0:
+		return Header{}, fmt.Errorf("header % x: %w", p[:HeaderSize], ErrFrame)
+	case p[1] != Version:
+		return Header{}, fmt.Errorf("%s of version %d, this is version %d: %w", h.Kind, p[1], Version, ErrVersion)
+	case h.Length < least || h.Length > most:
+		return Header{}, fmt.Errorf("%s of %d bytes, can be %d to %d: %w", h.Kind, h.Length, least, most, ErrFrame)
+	}
+	return h, nil
+}
+
+// tagSize is the bytes of a tag's body.
+const tagSize = 8
+
+// TagFrameSize is the bytes of a whole tag.
+const TagFrameSize = HeaderSize + tagSize
+
+// AppendTag appends a tag with its header.
+func AppendTag(p []byte, t Tag) []byte {
+	p = Header{Kind: KindTag, Length: tagSize}.Append(p)
+	return binary.LittleEndian.AppendUint64(p, uint64(t))
+}
+
+// ParseTag reads the body of a tag.
+func ParseTag(body []byte) (Tag, error) {
+	if len(body) != tagSize {
+		return 0, fmt.Errorf("tag of %d bytes: %w", len(body), ErrFrame)
+	}
+	return Tag(binary.LittleEndian.Uint64(body)), nil
+}

@@ -1,0 +1,233 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// The sizes of the handshake's bodies, in bytes.
+const (
+	// NonceSize is the random bytes with which each side makes a handshake
+	// its own.
+	NonceSize = 32
+	// ProofSize is an HMAC-SHA256.
+	ProofSize = 32
+
+	helloSize     = 8 + 4 + 4 + 8 + 8 + 4 + 4 + NonceSize
+	challengeSize = 4 + 4 + 8 + NonceSize
+	welcomeSize   = 8 + 8 + ProofSize
+	refusalSize   = 2
+	maxReason     = 512
+)
+
+// magic begins every HELLO.
+const magic = "hmcfs\x00cm"
+
+// Role is what a connection is for.
+type Role uint8
+
+// The roles of a connection.
+const (
+	// RoleControl carries tags and messages, and opens the session.
+	RoleControl Role = 1
+	// RoleData carries puts and gets of a session.
+	RoleData Role = 2
+)
+
+// MaxChannels is the most data connections of one session.
+const MaxChannels = 16
+
+// Hello is the first frame, from who connects.
+type Hello struct {
+	// From is who connects, To whom it wants.
+	From, To Rank
+	Epoch    Epoch
+	// Session is 0 on a control connection, which opens one; a data
+	// connection names the one that it joins.
+	Session Session
+	Role    Role
+	// Channel is, on a control connection, how many data connections will
+	// follow, and on a data connection which of them this is, from 0.
+	Channel uint8
+	// Chunk is the most payload of one data frame that the sender takes, in
+	// bytes; on a data connection it is that of the session.
+	Chunk uint32
+	Nonce [NonceSize]byte
+}
+
+// Append appends the frame.
+func (h *Hello) Append(p []byte) []byte {
+	p = Header{Kind: KindHello, Length: helloSize}.Append(p)
+	p = append(p, magic...)
+	p = binary.LittleEndian.AppendUint32(p, uint32(h.From))
+	p = binary.LittleEndian.AppendUint32(p, uint32(h.To))
+	p = binary.LittleEndian.AppendUint64(p, uint64(h.Epoch))
+	p = binary.LittleEndian.AppendUint64(p, uint64(h.Session))
+	p = append(p, byte(h.Role), h.Channel, 0, 0)
+	p = binary.LittleEndian.AppendUint32(p, h.Chunk)
+	return append(p, h.Nonce[:]...)
+}
+
+// ParseHello reads the body of a HELLO.
+func ParseHello(body []byte) (Hello, error) {
+	if len(body) != helloSize || !bytes.HasPrefix(body, []byte(magic)) {
+		return Hello{}, fmt.Errorf("HELLO of %d bytes: %w", len(body), ErrFrame)
+	}
+	h := Hello{
+		From:    Rank(binary.LittleEndian.Uint32(body[8:])),
+		To:      Rank(binary.LittleEndian.Uint32(body[12:])),
+		Epoch:   Epoch(binary.LittleEndian.Uint64(body[16:])),
+		Session: Session(binary.LittleEndian.Uint64(body[24:])),
+		Role:    Role(body[32]),
+		Channel: body[33],
+		Chunk:   binary.LittleEndian.Uint32(body[36:]),
+	}
+	copy(h.Nonce[:], body[40:])
+	if body[34] != 0 || body[35] != 0 || !h.valid() {
+		return Hello{}, fmt.Errorf("HELLO of %s as role %d, session %x, channel %d, chunk %d: %w",
+			h.From, h.Role, uint64(h.Session), h.Channel, h.Chunk, ErrFrame)
+	}
+	return h, nil
+}
+
+// valid says whether the fields fit each other.
+func (h *Hello) valid() bool {
+	if h.Epoch == 0 || h.Chunk < MinChunk || h.Chunk > MaxChunk {
+		return false
+	}
+	switch h.Role {
+	case RoleControl:
+		return h.Session == 0 && h.Channel >= 1 && h.Channel <= MaxChannels
+	case RoleData:
+		return h.Session != 0 && h.Channel < MaxChannels
+	}
+	return false
+}
+
+// Challenge is the answer to a HELLO: who was reached, and a nonce that makes
+// every proof good for this one connection.
+type Challenge struct {
+	From  Rank
+	Epoch Epoch
+	Nonce [NonceSize]byte
+}
+
+// Append appends the frame.
+func (c *Challenge) Append(p []byte) []byte {
+	p = Header{Kind: KindChallenge, Length: challengeSize}.Append(p)
+	p = binary.LittleEndian.AppendUint32(p, uint32(c.From))
+	p = append(p, 0, 0, 0, 0)
+	p = binary.LittleEndian.AppendUint64(p, uint64(c.Epoch))
+	return append(p, c.Nonce[:]...)
+}
+
+// ParseChallenge reads the body of a CHALLENGE.
+func ParseChallenge(body []byte) (Challenge, error) {
+	if len(body) != challengeSize || binary.LittleEndian.Uint32(body[4:]) != 0 {
+		return Challenge{}, fmt.Errorf("CHALLENGE of %d bytes: %w", len(body), ErrFrame)
+	}
+	c := Challenge{
+		From:  Rank(binary.LittleEndian.Uint32(body)),
+		Epoch: Epoch(binary.LittleEndian.Uint64(body[8:])),
+	}
+	copy(c.Nonce[:], body[16:])
+	if c.Epoch == 0 {
+		return Challenge{}, fmt.Errorf("CHALLENGE of %s without an epoch: %w", c.From, ErrFrame)
+	}
+	return c, nil
+}
+
+// Proof shows that its sender knows the secret.
+type Proof [ProofSize]byte
+
+// Append appends the frame of a client's proof.
+func (m *Proof) Append(p []byte) []byte {
+	p = Header{Kind: KindProof, Length: ProofSize}.Append(p)
+	return append(p, m[:]...)
+}
+
+// ParseProof reads the body of a PROOF.
+func ParseProof(body []byte) (Proof, error) {
+	if len(body) != ProofSize {
+		return Proof{}, fmt.Errorf("PROOF of %d bytes: %w", len(body), ErrFrame)
+	}
+	return Proof(body), nil
+}
+
+// Welcome ends the handshake.
+type Welcome struct {
+	Session Session
+	// Chunk is the most payload of one data frame, for both sides, in bytes.
+	Chunk uint32
+	Proof Proof
+}
+
+// Append appends the frame.
+func (w *Welcome) Append(p []byte) []byte {
+	p = Header{Kind: KindWelcome, Length: welcomeSize}.Append(p)
+	p = binary.LittleEndian.AppendUint64(p, uint64(w.Session))
+	p = binary.LittleEndian.AppendUint32(p, w.Chunk)
+	p = append(p, 0, 0, 0, 0)
+	return append(p, w.Proof[:]...)
+}
+
+// ParseWelcome reads the body of a WELCOME.
+func ParseWelcome(body []byte) (Welcome, error) {
+	if len(body) != welcomeSize || binary.LittleEndian.Uint32(body[12:]) != 0 {
+		return Welcome{}, fmt.Errorf("WELCOME of %d bytes: %w", len(body), ErrFrame)
+	}
+	w := Welcome{
+		Session: Session(binary.LittleEndian.Uint64(body)),
+		Chunk:   binary.LittleEndian.Uint32(body[8:]),
+		Proof:   Proof(body[16:]),
+	}
+	if w.Session == 0 || w.Chunk < MinChunk || w.Chunk > MaxChunk {
+		return Welcome{}, fmt.Errorf("WELCOME with chunk %d: %w", w.Chunk, ErrFrame)
+	}
+	return w, nil
+}
+
+// RefusalCode is why a rank that has proved itself is not welcome.
+type RefusalCode uint16
+
+// The reasons of a refusal.
+const (
+	// RefusedTaken is a rank that is connected already.
+	RefusedTaken RefusalCode = 1
+	// RefusedSession is a data connection of a session that is not there.
+	RefusedSession RefusalCode = 2
+	// RefusedClosing is a peer that is about to end.
+	RefusedClosing RefusalCode = 3
+	// RefusedCrossing is a peer that connects to us at the same time, and
+	// whose connection is the one that stays.
+	RefusedCrossing RefusalCode = 4
+)
+
+// Refusal is sent in the place of a WELCOME.
+type Refusal struct {
+	Code RefusalCode
+	// Reason is for a person; what is longer than 512 bytes is cut.
+	Reason string
+}
+
+// Append appends the frame.
+func (r *Refusal) Append(p []byte) []byte {
+	reason := r.Reason
+	if len(reason) > maxReason {
+		reason = strings.ToValidUTF8(reason[:maxReason], "")
+	}
+	p = Header{Kind: KindRefusal, Length: uint32(refusalSize + len(reason))}.Append(p)
+	p = binary.LittleEndian.AppendUint16(p, uint16(r.Code))
+	return append(p, reason...)
+}
+
+// ParseRefusal reads the body of a REFUSAL.
+func ParseRefusal(body []byte) (Refusal, error) {
+	if len(body) < refusalSize || len(body) > refusalSize+maxReason || !utf8.Valid(body[refusalSize:]) {
+		return Refusal{}, fmt.Errorf("REFUSAL of %d bytes: %w", len(body), ErrFrame)
+	}
+	return Refusal{Code: RefusalCode(binary.LittleEndian.Uint16(body)), Reason: string(body[refusalSize:])}, nil
+}
