@@ -121,6 +121,8 @@ func TestStandInEndsWrongCalls(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestStandInEndsWrongCalls$", "-test.count=1",
 				"wrong:"+name, lib.path)
+			// What is ended by the stand-in removes nothing.
+			cmd.Env = append(os.Environ(), "TMPDIR="+t.TempDir())
 			var errs bytes.Buffer
 			cmd.Stderr = &errs
 			err := cmd.Run()
