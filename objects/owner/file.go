@@ -148,12 +148,22 @@ func (p *Process) Descriptor(n int, uid uint32) (*os.File, error) {
 	return f, nil
 }
 
-// Open opens shared memory by its path, for its user.
+// Open opens shared memory by its path, for its user. Another user than the
+// daemon's hears only that it is not his: the daemon may see what is in folders
+// that he can't enter.
 //
-// Errors: ErrNotMemory, ErrDenied; fs.ErrNotExist.
+// Errors: ErrDenied; ErrNotMemory and fs.ErrNotExist for root and the daemon's
+// own user.
 func Open(path string, uid uint32) (*os.File, error) {
-	return openFile(path, unix.O_NOFOLLOW, uid)
+	f, err := openFile(path, unix.O_NOFOLLOW, uid)
+	if err != nil && hidden(uid) {
+		return nil, fmt.Errorf("%s is not there, or is no shared memory of user %d: %w", path, uid, ErrDenied)
+	}
+	return f, err
 }
+
+// hidden says whether a user may not hear what the daemon sees.
+func hidden(uid uint32) bool { return uid != 0 && int(uid) != os.Geteuid() }
 
 // openFile looks at the file before it opens it. Between the two the name may
 // come to mean another file, so what was looked at is what is opened.

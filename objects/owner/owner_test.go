@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -345,8 +346,17 @@ func TestOpen(t *testing.T) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
-	if _, err = owner.Open(file, uid+12345); !errors.Is(err, owner.ErrDenied) {
-		t.Errorf("for another user: %v", err)
+	told := map[string]bool{}
+	for _, path := range []string{file, file + "-no", dir, link, "/etc/passwd", "/dev/zero"} {
+		_, err = owner.Open(path, uid+12345)
+		if !errors.Is(err, owner.ErrDenied) {
+			t.Errorf("%s for another user: %v", path, err)
+			continue
+		}
+		told[strings.ReplaceAll(err.Error(), path, "PATH")] = true
+	}
+	if len(told) != 1 {
+		t.Errorf("another user is told what is there: %v", told)
 	}
 	if _, err = owner.Open(file+"-no", uid); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("no file: %v", err)
