@@ -74,9 +74,11 @@ type Device struct {
 	// InDaemon says that what is held is memory of the daemon's process: a
 	// simulated device's, or that of one that shares the host's memory.
 	InDaemon bool `json:"in_daemon"`
-	// Objects and Lost count the device's files with content; nil where they
+	// Objects counts the device's files with content, Bound those whose memory
+	// another process owns, Lost those whose memory is gone; nil where they
 	// were not asked for, or took too long to count.
 	Objects *int `json:"objects,omitempty"`
+	Bound   *int `json:"bound,omitempty"`
 	Lost    *int `json:"lost,omitempty"`
 }
 

@@ -267,7 +267,7 @@ func TestPrintStatus(t *testing.T) {
 		Socket: "/r/admin.sock", LogFile: "/s/hmcfs.log", AllowOther: true, ReadOnly: true,
 		Passthrough: adminapi.Passthrough{Reason: "needs CAP_SYS_ADMIN"},
 		Devices: []adminapi.Device{
-			{Name: "host", Model: "pinned host memory", Total: 4 * devices.GiB, Used: devices.MiB, Free: 4*devices.GiB - devices.MiB, Objects: &n, Lost: new(int)},
+			{Name: "host", Model: "pinned host memory", Total: 4 * devices.GiB, Used: devices.MiB, Free: 4*devices.GiB - devices.MiB, Objects: &n, Bound: new(int), Lost: new(int)},
 			{Name: "sim0", Total: devices.GiB, Free: devices.GiB, Held: devices.MiB, InDaemon: true},
 			{Name: "ocl0", Total: devices.GiB, Free: devices.GiB, Held: 2 * devices.GiB},
 			{Name: "ocl1", Total: devices.GiB, Free: devices.GiB, InDaemon: true},

@@ -57,9 +57,9 @@ func printStatus(w io.Writer, st adminapi.Status) error {
 	}
 	field(w, "daemon memory", memoryText(st))
 	fmt.Fprintln(w)
-	t := newTable(w, "DEVICE", "MODEL", "TOTAL", "USED", "FREE", "OBJECTS", "LOST")
+	t := newTable(w, "DEVICE", "MODEL", "TOTAL", "USED", "FREE", "OBJECTS", "BOUND", "LOST")
 	for _, d := range st.Devices {
-		t.row(d.Name, d.Model, d.Total, d.Used, d.Free, optional(d.Objects), optional(d.Lost))
+		t.row(d.Name, d.Model, d.Total, d.Used, d.Free, optional(d.Objects), optional(d.Bound), optional(d.Lost))
 	}
 	if err := t.Flush(); err != nil {
 		return fmt.Errorf("write the answer: %w", err)

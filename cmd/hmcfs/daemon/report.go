@@ -70,7 +70,7 @@ func describe(dev objects.DeviceStatus, counted counts) adminapi.Device {
 	}
 	if counted != nil {
 		c := counted[metadata.DeviceName(i.Name)]
-		out.Objects, out.Lost = &c.objects, &c.lost
+		out.Objects, out.Bound, out.Lost = &c.objects, &c.bound, &c.lost
 	}
 	return out
 }
@@ -84,7 +84,7 @@ func inDaemon(dev objects.DeviceStatus) bool {
 // counts are a mount's files with content, by device.
 type counts map[metadata.DeviceName]deviceCount
 
-type deviceCount struct{ objects, lost int }
+type deviceCount struct{ objects, bound, lost int }
 
 // countLimit bounds the time of one count; a million files take about a
 // second.
@@ -102,6 +102,9 @@ func (d *Daemon) count(ctx context.Context, devs []objects.DeviceStatus) counts 
 		}
 		c := out[i.Device]
 		c.objects++
+		if i.Bound == metadata.BoundLive {
+			c.bound++
+		}
 		if isLost(i, epochs) {
 			c.lost++
 		}
