@@ -106,10 +106,10 @@ func TestBoundFileHasAFixedSize(t *testing.T) {
 		_, err := os.OpenFile(f, os.O_RDWR|os.O_TRUNC, 0)
 		wantErrno(t, err, unix.EBUSY)
 		h := open(t, f, os.O_RDWR)
-		wantErrno(t, unix.Fallocate(int(h.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, 0, 4096), unix.EBUSY)
-		wantErrno(t, unix.Fallocate(int(h.Fd()), 0, 0, n+1), unix.ENOSPC)
-		must(t, unix.Fallocate(int(h.Fd()), 0, 0, n))
-		must(t, unix.Fallocate(int(h.Fd()), unix.FALLOC_FL_ZERO_RANGE, 1000, 5000))
+		wantErrno(t, fallocate(h, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, 0, 4096), unix.EBUSY)
+		wantErrno(t, fallocate(h, 0, 0, n+1), unix.ENOSPC)
+		must(t, fallocate(h, 0, 0, n))
+		must(t, fallocate(h, unix.FALLOC_FL_ZERO_RANGE, 1000, 5000))
 		if !bytes.Equal(o.bytes[1000:6000], make([]byte, 5000)) || kit.DiffAt(o.bytes[6000:], 1, 6000) >= 0 {
 			t.Error("zeroing a range has not zeroed that of the owner")
 		}

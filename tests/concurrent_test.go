@@ -341,16 +341,11 @@ func pass(a, b string, seed uint64) error {
 
 // callWhole calls until it is not interrupted; it must move all then.
 func callWhole(size int, call func() (int, error)) error {
-	for {
-		n, err := call()
-		if errors.Is(err, unix.EINTR) {
-			continue
-		}
-		if err == nil && n != size {
-			err = fmt.Errorf("%d of %d bytes", n, size)
-		}
-		return err
+	n, err := again(call)
+	if err == nil && n != size {
+		err = fmt.Errorf("%d of %d bytes", n, size)
 	}
+	return err
 }
 
 // copyAndSync copies a file onto another by copy_file_range.

@@ -80,7 +80,7 @@ func (w *bytesWriter) change(f *os.File) error {
 			clear(w.next[off:end])
 		}
 		do = func() error {
-			return unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, int64(off), int64(n))
+			return fallocate(f, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, int64(off), int64(n))
 		}
 	default:
 		data := kit.Bytes(w.rng.Uint64(), int64(off), n)

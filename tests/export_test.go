@@ -74,8 +74,8 @@ func TestExportedMemoryCantBeCut(t *testing.T) {
 		_, err := os.OpenFile(f, os.O_RDWR|os.O_TRUNC, 0)
 		wantErrno(t, err, unix.EBUSY)
 		punch := uint32(unix.FALLOC_FL_PUNCH_HOLE | unix.FALLOC_FL_KEEP_SIZE)
-		wantErrno(t, unix.Fallocate(int(h.Fd()), punch, 8192, 8192), unix.EBUSY)
-		must(t, unix.Fallocate(int(h.Fd()), unix.FALLOC_FL_ZERO_RANGE, 4000, 300_000))
+		wantErrno(t, fallocate(h, punch, 8192, 8192), unix.EBUSY)
+		must(t, fallocate(h, unix.FALLOC_FL_ZERO_RANGE, 4000, 300_000))
 		if !bytes.Equal(view[4000:304_000], make([]byte, 300_000)) || kit.DiffAt(view[304_000:], 1, 304_000) >= 0 {
 			t.Error("zeroing a range is not seen in the memory")
 		}
@@ -84,7 +84,7 @@ func TestExportedMemoryCantBeCut(t *testing.T) {
 		must(t, unix.Truncate(f, 2*n)) // growing is fine
 		_, err = h.WriteAt(kit.Bytes(3, n, n), n)
 		must(t, err)
-		must(t, unix.Fallocate(int(h.Fd()), punch, n, 4096))
+		must(t, fallocate(h, punch, n, 4096))
 		must(t, unix.Truncate(f, n))
 		kit.FillAt(view, 4, 0)
 		wantContent(t, f, 4, n)

@@ -22,13 +22,13 @@ func TestFullCard(t *testing.T) {
 	}
 	defer func() { _ = f.Close() }()
 	for _, mode := range []uint32{0, unix.FALLOC_FL_KEEP_SIZE} {
-		wantErrno(t, unix.Fallocate(int(f.Fd()), mode, 0, 1<<40), unix.ENOSPC)
+		wantErrno(t, fallocate(f, mode, 0, 1<<40), unix.ENOSPC)
 		st := fstat(t, f)
 		if used := m.Device("sim0").Used; used != 0 || st.Size != 0 || st.Blocks != 0 {
 			t.Errorf("mode %d: after the failure %d bytes of the device are used; size %d, %d blocks", mode, used, st.Size, st.Blocks)
 		}
 	}
-	must(t, unix.Fallocate(int(f.Fd()), 0, 0, 64<<20))
+	must(t, fallocate(f, 0, 0, 64<<20))
 	_, err = f.WriteAt(kit.Bytes(1, 0, 100<<10), 64<<20)
 	wantErrno(t, err, unix.ENOSPC)
 	for _, want := range []string{

@@ -106,7 +106,7 @@ func (l *leaker) cycle(n int) {
 // rareCases are operations that cost more: on a full device, on a map, to
 // another device.
 func (l *leaker) rareCases(f *os.File, name string) {
-	l.note(unix.Fallocate(int(f.Fd()), 0, 0, 1<<40), unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_KEEP_SIZE, 0, 1<<20))
+	l.note(fallocate(f, 0, 0, 1<<40), fallocate(f, unix.FALLOC_FL_KEEP_SIZE, 0, 1<<20))
 	p, err := unix.Mmap(int(f.Fd()), 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if l.note(err); err == nil {
 		l.note(unix.Munmap(p))

@@ -120,17 +120,11 @@ func setIDChanges() map[string]func(f *os.File, name string) error {
 		"punch hole": func(f *os.File, _ string) error { return fallocate(f, punchHole, 0, 4096) },
 		"copy_file_range": func(f *os.File, _ string) error {
 			return withFile(f.Name()+".source", unix.O_RDONLY, func(from *os.File) error {
-				_, err := unix.CopyFileRange(int(from.Fd()), nil, int(f.Fd()), nil, 4096, 0)
+				_, err := copyFileRange(from, nil, f, nil, 4096)
 				return err
 			})
 		},
 	}
-}
-
-const punchHole = unix.FALLOC_FL_PUNCH_HOLE | unix.FALLOC_FL_KEEP_SIZE
-
-func fallocate(f *os.File, mode uint32, off, n int64) error {
-	return unix.Fallocate(int(f.Fd()), mode, off, n)
 }
 
 // withFile opens a file for fn.

@@ -100,7 +100,7 @@ func copyInto(from, to string) func(string) error {
 	return func(d string) error {
 		return withFile(d+from, unix.O_RDONLY, func(src *os.File) error {
 			return withFile(d+to, unix.O_WRONLY, func(dst *os.File) error {
-				_, err := unix.CopyFileRange(int(src.Fd()), nil, int(dst.Fd()), nil, 100, 0)
+				_, err := copyFileRange(src, nil, dst, nil, 100)
 				return err
 			})
 		})

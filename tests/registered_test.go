@@ -82,7 +82,7 @@ func TestRegisteredFile(t *testing.T) {
 	in := open(t, card, os.O_RDONLY)
 	defer func() { _ = in.Close() }()
 	for n := 0; n < size; {
-		copied, err := unix.CopyFileRange(int(in.Fd()), nil, int(out.Fd()), nil, size-n, 0)
+		copied, err := copyFileRange(in, nil, out, nil, size-n)
 		if err != nil || copied == 0 {
 			t.Fatalf("copied %d of %d: %v", n, size, err)
 		}
