@@ -15,8 +15,9 @@ import (
 // deviation is a skip with its reason, which stands in docs/semantics.md.
 func TestPosix(t *testing.T) {
 	kit.Check(t)
-	o := mnt.Options{Devices: []string{"host,size=256MiB", "sim:0,size=256MiB", "sim:1,size=256MiB,mapped=true"}}
-	names := []string{"host", "sim0", "sim1"}
+	useStandInCards(t, "memory=536870912")
+	o := mnt.Options{Devices: []string{"host,size=256MiB", "sim:0,size=256MiB", "sim:1,size=256MiB,mapped=true", "cuda:0,size=256MiB"}}
+	names := []string{"host", "sim0", "sim1", "cuda0"}
 	if kit.Missing("opencl") == nil {
 		o.Devices = append(o.Devices, "opencl:0,size=256MiB")
 		names = append(names, "ocl0")

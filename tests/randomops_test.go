@@ -41,6 +41,8 @@ func opsConfigs() []opsConfig {
 	return []opsConfig{
 		{name: "sim", a: "sim0", b: "sim1", devices: []string{sim0, sim1}},
 		{name: "mapped", a: "sim2", b: "sim0", devices: []string{sim0, "sim:2,size=128MiB,mapped=true"}},
+		{name: "cuda", a: "cuda0", b: "cuda1", devices: []string{"cuda:0,size=128MiB", "cuda:1,size=128MiB"}},
+		{name: "cuda-host", a: "host", b: "cuda0", devices: []string{host, "cuda:0,size=128MiB"}},
 		{name: "opencl", a: "ocl0", b: "ocl0", devices: []string{"opencl:0,size=128MiB"}, needs: []string{"opencl"}},
 		{name: "opencl-sim", a: "sim0", b: "ocl0", devices: []string{sim0, "opencl:0,size=128MiB"}, needs: []string{"opencl"}},
 		{name: "host", a: "host", b: "host", devices: []string{host}, needs: []string{"passthrough"}, crash: true},
@@ -56,6 +58,7 @@ func opsConfigs() []opsConfig {
 // TestRandomOps runs random programs on tmpfs and on mounts.
 func TestRandomOps(t *testing.T) {
 	kit.Check(t)
+	useStandInCards(t)
 	programs := opsPrograms(t)
 	tmpfs := mnt.Tmpfs(t, "512m")
 	want := make([][]randomops.Step, len(programs))

@@ -31,11 +31,19 @@ func registered(m *mnt.M) transport.RegisteredStats { return m.Stats().Transfers
 // TestRegisteredFile copies a host file to a card again and again, as the file
 // changes by all the ways that there are.
 func TestRegisteredFile(t *testing.T) {
-	const size = 20 << 20
 	kit.Require(t, "fuse")
 	kit.Check(t)
-	m := mountCard(t, "")
-	file, card := m.Path("host", "file"), m.Path("sim0", "card")
+	useStandInCards(t)
+	m := mnt.Mount(t, mnt.Options{Devices: []string{"host,size=64MiB", "sim:0,size=64MiB,pinned=true", "cuda:0,size=64MiB"}})
+	for _, device := range []string{"sim0", "cuda0"} {
+		t.Run(device, func(t *testing.T) { registeredFile(t, m, device) })
+	}
+}
+
+func registeredFile(t *testing.T, m *mnt.M, device string) {
+	t.Helper()
+	const size = 20 << 20
+	file, card := m.Path("host", "file"), m.Path(device, "card")
 	create(t, file, 1, size)
 	cp(t, m, file, card)
 	wantContent(t, card, 1, size)

@@ -21,11 +21,20 @@ func viewDevices() (specs, names []string) {
 	return specs, names
 }
 
+// viewDevicesAndCard are viewDevices and a card of a vendor's library, whose
+// memory no host can map.
+func viewDevicesAndCard(t *testing.T) (specs, names []string) {
+	t.Helper()
+	useStandInCards(t, "memory=268435456")
+	specs, names = viewDevices()
+	return append(specs, "cuda:0,size=192MiB"), append(names, "cuda0")
+}
+
 // TestViews has NumPy and the usual tools look at tensors through views.
 func TestViews(t *testing.T) {
 	kit.Check(t)
 	kit.Require(t, "numpy", "tool:tar", "tool:getfattr")
-	specs, names := viewDevices()
+	specs, names := viewDevicesAndCard(t)
 	m := mnt.Mount(t, mnt.Options{Devices: specs})
 	for i, device := range names {
 		t.Run(device, func(t *testing.T) {
