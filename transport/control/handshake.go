@@ -85,9 +85,13 @@ func handshakeGuard(ctx context.Context, c net.Conn, limit time.Duration) (stop 
 	}, nil
 }
 
-// connect is the handshake of who connects. want carries To, Role, Session
-// and Channel.
-func (o *Options) connect(ctx context.Context, raw net.Conn, want wire.Hello) (conn *Conn, err error) {
+// shake runs one side of a handshake within its time limit and the context,
+// over TLS where that is set: side is tls.Client or tls.Server, and peer whose
+// configuration it takes.
+func (o *Options) shake(
+	ctx context.Context, raw net.Conn, side func(net.Conn, *tls.Config) *tls.Conn, peer wire.Rank,
+	talk func(c net.Conn) (*Conn, error),
+) (conn *Conn, err error) {
 	stop, err := handshakeGuard(ctx, raw, o.HandshakeTimeout)
 	if err != nil {
 		return nil, err
@@ -97,21 +101,31 @@ func (o *Options) connect(ctx context.Context, raw net.Conn, want wire.Hello) (c
 			conn, err = nil, errors.Join(cause, err)
 		}
 	}()
-	c := raw
-	if o.TLS != nil {
-		secure := tls.Client(raw, o.tlsConfig(want.To))
-		if err = secure.HandshakeContext(ctx); err != nil {
-			return nil, fmt.Errorf("TLS: %w: %w", ErrAuth, err)
-		}
-		c = secure
+	if o.TLS == nil {
+		return talk(raw)
 	}
+	secure := side(raw, o.tlsConfig(peer))
+	if err = secure.HandshakeContext(ctx); err != nil {
+		return nil, fmt.Errorf("TLS: %w: %w", ErrAuth, err)
+	}
+	return talk(secure)
+}
+
+// connect is the handshake of who connects. want carries To, Role, Session
+// and Channel.
+func (o *Options) connect(ctx context.Context, raw net.Conn, want wire.Hello) (*Conn, error) {
+	return o.shake(ctx, raw, tls.Client, want.To, func(c net.Conn) (*Conn, error) { return o.introduce(c, want) })
+}
+
+// introduce says who this is and checks who answers.
+func (o *Options) introduce(c net.Conn, want wire.Hello) (*Conn, error) {
 	hello := want
 	hello.From, hello.Epoch, hello.Chunk = o.Rank, o.Epochs.Next(), o.Chunk
 	// It never fails: the runtime ends the process where the kernel has no
 	// random bytes.
 	_, _ = rand.Read(hello.Nonce[:])
 	helloFrame := hello.Append(nil)
-	if _, err = c.Write(helloFrame); err != nil {
+	if _, err := c.Write(helloFrame); err != nil {
 		return nil, fmt.Errorf("send HELLO: %w", err)
 	}
 	_, body, err := readFrame(c, wire.KindChallenge)
@@ -168,24 +182,12 @@ func (o *Options) welcomed(c net.Conn, peer wire.Rank, frames ...[]byte) (wire.W
 }
 
 // accept is the handshake of who listens.
-func (o *Options) accept(ctx context.Context, raw net.Conn, h Handler) (conn *Conn, err error) {
-	stop, err := handshakeGuard(ctx, raw, o.HandshakeTimeout)
-	if err != nil {
-		return nil, err
-	}
-	defer func() {
-		if cause := stop(); cause != nil {
-			conn, err = nil, errors.Join(cause, err)
-		}
-	}()
-	c := raw
-	if o.TLS != nil {
-		secure := tls.Server(raw, o.tlsConfig(o.Rank))
-		if err = secure.HandshakeContext(ctx); err != nil {
-			return nil, fmt.Errorf("TLS: %w: %w", ErrAuth, err)
-		}
-		c = secure
-	}
+func (o *Options) accept(ctx context.Context, raw net.Conn, h Handler) (*Conn, error) {
+	return o.shake(ctx, raw, tls.Server, o.Rank, func(c net.Conn) (*Conn, error) { return o.examine(c, h) })
+}
+
+// examine asks who connects for a proof, and answers.
+func (o *Options) examine(c net.Conn, h Handler) (*Conn, error) {
 	_, body, err := readFrame(c, wire.KindHello)
 	if err != nil {
 		return nil, fmt.Errorf("read HELLO: %w", err)
