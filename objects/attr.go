@@ -63,7 +63,7 @@ func (s *Store) attrOf(ctx context.Context, in metadata.Inode) (Attr, error) {
 		if now, failure := s.meta.Get(ctx, in.Ino); failure == nil && now.Device == in.Device {
 			a.Inode = now
 		}
-	} else if !isLost(t, in) {
+	} else if !IsLost(in, t.epoch()) {
 		var st unix.Stat_t
 		var ok bool
 		if st, ok, err = hostStat(t, uint64(in.Ino)); ok {
@@ -75,7 +75,7 @@ func (s *Store) attrOf(ctx context.Context, in metadata.Inode) (Attr, error) {
 	}
 	a.Resident = a.Allocated
 	switch {
-	case isLost(t, a.Inode):
+	case IsLost(a.Inode, t.epoch()):
 		a.State, a.Resident = StateLost, 0
 	case a.Bound == metadata.BoundLive:
 		a.State = StateBound

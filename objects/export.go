@@ -177,7 +177,7 @@ func (s *Store) mayExport(ctx context.Context, ino Ino, who Caller, opts ExportO
 		return nil, err
 	case !a.IsRegular():
 		return nil, fmt.Errorf("only a regular file has memory: %w", ErrInvalid)
-	case !who.may(a, modeRead|modeWrite):
+	case !who.MayReadWrite(a):
 		return nil, fmt.Errorf("user %d may not read and write the file: %w", who.UID, ErrForbidden)
 	case a.Nlink == 0:
 		return nil, fmt.Errorf("the file has no name any more: %w", ErrInvalid)
@@ -186,18 +186,7 @@ func (s *Store) mayExport(ctx context.Context, ino Ino, who Caller, opts ExportO
 	case opts.Holder == 0:
 		return nil, nil
 	}
-	p, err := owner.Find(opts.Holder)
-	if err != nil {
-		return nil, handleError(err)
-	}
-	mine, err := p.BelongsTo(who.UID)
-	if err == nil && !mine {
-		err = fmt.Errorf("process %d is not user %d's: %w", opts.Holder, who.UID, ErrForbidden)
-	}
-	if err != nil {
-		return nil, errors.Join(handleError(err), p.Close())
-	}
-	return p, nil
+	return who.process(opts.Holder)
 }
 
 // beginExport makes sure that there is an export of the kind. The caller has

@@ -128,6 +128,10 @@ const (
 	modeWrite metadata.Mode = 0o2
 )
 
+// MayReadWrite says whether the mode of a file lets the caller both read and
+// write it, as memory that is shared is.
+func (c Caller) MayReadWrite(a Attr) bool { return c.may(a, modeRead|modeWrite) }
+
 // may says whether the mode of a file gives the caller what he wants. Root may
 // everything.
 func (c Caller) may(a Attr, want metadata.Mode) bool {
