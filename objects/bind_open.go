@@ -224,22 +224,6 @@ func (op *opener) ownerOf(pid int) (*owner.Process, error) {
 	return op.who.process(pid)
 }
 
-// process finds a process that must be the caller's.
-func (c Caller) process(pid int) (*owner.Process, error) {
-	p, err := owner.Find(pid)
-	if err != nil {
-		return nil, handleError(err)
-	}
-	mine, err := p.BelongsTo(c.UID)
-	if err == nil && !mine {
-		err = fmt.Errorf("process %d is not user %d's: %w", pid, c.UID, ErrForbidden)
-	}
-	if err != nil {
-		return nil, errors.Join(handleError(err), p.Close())
-	}
-	return p, nil
-}
-
 // handleError makes what the owner package says the store's own errors.
 func handleError(err error) error {
 	switch {

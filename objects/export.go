@@ -9,8 +9,6 @@ import (
 	"slices"
 	"sync"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/objects/owner"
@@ -263,14 +261,6 @@ func (o *object) nameMemory(ctx context.Context, size uint64, kind devices.Handl
 	return devices.Handle{}, fmt.Errorf("its memory: %w", ErrLost)
 }
 
-func duplicate(f *os.File) (*os.File, error) {
-	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
-	if err != nil {
-		return nil, fmt.Errorf("duplicate the descriptor of %s: %w", f.Name(), err)
-	}
-	return os.NewFile(uintptr(fd), f.Name()), nil
-}
-
 // addHolder makes the export last for a process, which it takes over, or, for
 // nil, until it is ended.
 func (s *Store) addHolder(o *object, p *owner.Process) error {
@@ -372,7 +362,7 @@ func (o *object) exportedAs() (Exported, error) {
 		if e.kind == devices.HandleMemfd {
 			p.Path = fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), n)
 		}
-		f, err := duplicate(h.File)
+		f, err := owner.Duplicate(h.File)
 		if err != nil {
 			return Exported{}, err
 		}
