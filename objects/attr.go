@@ -31,6 +31,12 @@ func overlayStat(in *metadata.Inode, st unix.Stat_t) {
 
 // Attr returns an inode as it is now, also one that is unlinked but referenced.
 func (s *Store) Attr(ctx context.Context, ino Ino) (Attr, error) {
+	// Who lets an object go has written its record before, so one that is not
+	// there now has told the record all that it knew.
+	o := s.pinLoaded(ino)
+	if o != nil {
+		defer s.unpin(ctx, o, pinUse)
+	}
 	in, err := s.meta.Get(ctx, ino)
 	if errors.Is(err, metadata.ErrNotExist) {
 		orphan, ok := s.orphanOf(ino)
@@ -42,11 +48,35 @@ func (s *Store) Attr(ctx context.Context, ino Ino) (Attr, error) {
 	if err != nil {
 		return Attr{}, fmt.Errorf("attributes of inode %d: %w", ino, err)
 	}
-	return s.attrOf(ctx, in)
+	return s.overlaid(in, o)
 }
 
-// attrOf lays over a record what is known beyond it.
+// attrOf lays over a record, which may have been read some time ago, what is
+// known beyond it.
 func (s *Store) attrOf(ctx context.Context, in metadata.Inode) (Attr, error) {
+	if !in.IsRegular() {
+		return s.overlaid(in, nil)
+	}
+	if o := s.pinLoaded(in.Ino); o != nil {
+		defer s.unpin(ctx, o, pinUse)
+		return s.overlaid(in, o)
+	}
+	t, err := s.tierOf(in.Device)
+	if err != nil {
+		return Attr{}, err
+	}
+	if t.files == nil {
+		// Who had it open may have written the record since it was read.
+		if now, failure := s.meta.Get(ctx, in.Ino); failure == nil && now.Device == in.Device {
+			in = now
+		}
+	}
+	return s.overlaid(in, nil)
+}
+
+// overlaid lays over a record what the object knows, or, for one that is not
+// loaded, its host file.
+func (s *Store) overlaid(in metadata.Inode, o *object) (Attr, error) {
 	a := Attr{Inode: in, State: StateLive}
 	if !in.IsRegular() {
 		return a, nil
@@ -55,15 +85,9 @@ func (s *Store) attrOf(ctx context.Context, in metadata.Inode) (Attr, error) {
 	if err != nil {
 		return Attr{}, err
 	}
-	if o := s.pinLoaded(in.Ino); o != nil {
+	if o != nil {
 		err = o.overlay(&a.Inode)
-		s.unpin(ctx, o, pinUse)
-	} else if t.files == nil {
-		// Who had it open may have written the record since it was read.
-		if now, failure := s.meta.Get(ctx, in.Ino); failure == nil && now.Device == in.Device {
-			a.Inode = now
-		}
-	} else if !isLost(t, in) {
+	} else if t.files != nil && !IsLost(in, t.epoch()) {
 		var st unix.Stat_t
 		var ok bool
 		if st, ok, err = hostStat(t, uint64(in.Ino)); ok {
@@ -75,7 +99,7 @@ func (s *Store) attrOf(ctx context.Context, in metadata.Inode) (Attr, error) {
 	}
 	a.Resident = a.Allocated
 	switch {
-	case isLost(t, a.Inode):
+	case IsLost(a.Inode, t.epoch()):
 		a.State, a.Resident = StateLost, 0
 	case a.Bound == metadata.BoundLive:
 		a.State = StateBound

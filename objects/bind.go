@@ -15,16 +15,6 @@ import (
 	"github.com/hmcfs/hmcfs/objects/share"
 )
 
-// Caller is the process that asks for something which its user must be
-// entitled to beyond the file's mode.
-type Caller struct {
-	UID, GID uint32
-	PID      int
-	// Groups are the supplementary groups; nil where they are to be looked up
-	// by the PID.
-	Groups []uint32
-}
-
 // BindRequest makes memory of another process the content of a file.
 type BindRequest struct {
 	// Memory is what was asked for.

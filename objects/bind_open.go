@@ -205,7 +205,7 @@ func (op *opener) findOwner() error {
 	if op.memory.PID == 0 {
 		return nil
 	}
-	p, err := op.store.process(op.memory.PID, op.who)
+	p, err := op.ownerOf(op.memory.PID)
 	if err != nil {
 		return err
 	}
@@ -215,23 +215,13 @@ func (op *opener) findOwner() error {
 	return nil
 }
 
-// process finds a process that must be the caller's and not this one.
-func (s *Store) process(pid int, who Caller) (*owner.Process, error) {
+// ownerOf finds a process that has memory to bind: the caller's, and not this
+// one.
+func (op *opener) ownerOf(pid int) (*owner.Process, error) {
 	if pid == os.Getpid() {
 		return nil, fmt.Errorf("process %d is this mount's own; its memory is not bound to itself: %w", pid, devices.ErrHandle)
 	}
-	p, err := owner.Find(pid)
-	if err != nil {
-		return nil, handleError(err)
-	}
-	mine, err := p.BelongsTo(who.UID)
-	if err == nil && !mine {
-		err = fmt.Errorf("process %d is not user %d's: %w", pid, who.UID, ErrForbidden)
-	}
-	if err != nil {
-		return nil, errors.Join(handleError(err), p.Close())
-	}
-	return p, nil
+	return op.who.process(pid)
 }
 
 // handleError makes what the owner package says the store's own errors.
@@ -328,7 +318,7 @@ func (op *opener) descriptor(pid, n int) (*os.File, error) {
 	if pid == 0 {
 		pid = owner.Leader(op.who.PID)
 	}
-	p, err := op.store.process(pid, op.who)
+	p, err := op.ownerOf(pid)
 	if err != nil {
 		return nil, err
 	}

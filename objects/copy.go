@@ -37,7 +37,7 @@ func (s *Store) CopyRange(ctx context.Context, r CopyRange) (uint64, error) {
 	dst := r.Dst.obj
 	var done uint64
 	err = dst.change(ctx, func() error {
-		return copyContent(ctx, r.Src.obj, r.SrcOff, r.N, func(at piece) (err error) {
+		return copyContent(ctx, r.Src.obj.content, r.SrcOff, r.N, func(at piece) (err error) {
 			var n uint64
 			n, err = dst.receive(ctx, r.DstOff+at.off-r.SrcOff, at)
 			done += n
@@ -54,14 +54,15 @@ func (s *Store) CopyRange(ctx context.Context, r CopyRange) (uint64, error) {
 	return done, nil
 }
 
-// copyContent hands the pieces of a range to put, a step at a time.
-func copyContent(ctx context.Context, src *object, off, n uint64, put func(piece) error) error {
+// copyContent hands the pieces of a range to put, a step at a time. src is
+// asked for each step: another content may have taken the place of the first.
+func copyContent(ctx context.Context, src func() content, off, n uint64, put func(piece) error) error {
 	for end := off + n; off < end; {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		step := min(end-off, copyStep)
-		pieces, release, err := src.content().find(off, step, true)
+		pieces, release, err := src().find(off, step, true)
 		if err != nil {
 			return err
 		}
@@ -104,7 +105,7 @@ func (o *object) duplicate(ctx context.Context, to content) error {
 	if err != nil {
 		return err
 	}
-	err = copyContent(ctx, o, 0, size, func(at piece) error {
+	err = copyContent(ctx, o.content, 0, size, func(at piece) error {
 		if at.hole {
 			return nil
 		}

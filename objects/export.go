@@ -9,8 +9,6 @@ import (
 	"slices"
 	"sync"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/objects/owner"
@@ -177,7 +175,7 @@ func (s *Store) mayExport(ctx context.Context, ino Ino, who Caller, opts ExportO
 		return nil, err
 	case !a.IsRegular():
 		return nil, fmt.Errorf("only a regular file has memory: %w", ErrInvalid)
-	case !who.may(a, modeRead|modeWrite):
+	case !who.MayReadWrite(a):
 		return nil, fmt.Errorf("user %d may not read and write the file: %w", who.UID, ErrForbidden)
 	case a.Nlink == 0:
 		return nil, fmt.Errorf("the file has no name any more: %w", ErrInvalid)
@@ -186,18 +184,7 @@ func (s *Store) mayExport(ctx context.Context, ino Ino, who Caller, opts ExportO
 	case opts.Holder == 0:
 		return nil, nil
 	}
-	p, err := owner.Find(opts.Holder)
-	if err != nil {
-		return nil, handleError(err)
-	}
-	mine, err := p.BelongsTo(who.UID)
-	if err == nil && !mine {
-		err = fmt.Errorf("process %d is not user %d's: %w", opts.Holder, who.UID, ErrForbidden)
-	}
-	if err != nil {
-		return nil, errors.Join(handleError(err), p.Close())
-	}
-	return p, nil
+	return who.process(opts.Holder)
 }
 
 // beginExport makes sure that there is an export of the kind. The caller has
@@ -272,14 +259,6 @@ func (o *object) nameMemory(ctx context.Context, size uint64, kind devices.Handl
 		return h, err
 	}
 	return devices.Handle{}, fmt.Errorf("its memory: %w", ErrLost)
-}
-
-func duplicate(f *os.File) (*os.File, error) {
-	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
-	if err != nil {
-		return nil, fmt.Errorf("duplicate the descriptor of %s: %w", f.Name(), err)
-	}
-	return os.NewFile(uintptr(fd), f.Name()), nil
 }
 
 // addHolder makes the export last for a process, which it takes over, or, for
@@ -383,7 +362,7 @@ func (o *object) exportedAs() (Exported, error) {
 		if e.kind == devices.HandleMemfd {
 			p.Path = fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), n)
 		}
-		f, err := duplicate(h.File)
+		f, err := owner.Duplicate(h.File)
 		if err != nil {
 			return Exported{}, err
 		}

@@ -4,13 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"go.uber.org/zap"
 
 	"github.com/hmcfs/hmcfs/devices"
-	"github.com/hmcfs/hmcfs/metadata"
-	"github.com/hmcfs/hmcfs/objects/owner"
 )
 
 // exporting returns the present export, or nil.
@@ -121,33 +118,3 @@ func (s *Store) isLeaving(ino Ino) bool {
 }
 
 func (s *Store) warn(msg string, err error) { s.log.Warn(msg, zap.Error(err)) }
-
-// modes of access, as in the permission bits of others.
-const (
-	modeRead  metadata.Mode = 0o4
-	modeWrite metadata.Mode = 0o2
-)
-
-// may says whether the mode of a file gives the caller what he wants. Root may
-// everything.
-func (c Caller) may(a Attr, want metadata.Mode) bool {
-	if c.UID == 0 {
-		return true
-	}
-	have := a.Mode.Perm()
-	switch {
-	case a.UID == c.UID:
-		have >>= 6
-	case a.GID == c.GID || slices.Contains(c.groups(), a.GID):
-		have >>= 3
-	}
-	return have&want == want
-}
-
-// groups are the caller's supplementary groups.
-func (c Caller) groups() []uint32 {
-	if c.Groups != nil {
-		return c.Groups
-	}
-	return owner.Groups(c.PID, c.UID)
-}

@@ -84,24 +84,19 @@ func (x *extents) allocShared(ctx context.Context, n devices.Size, kind devices.
 // copyTo copies the first size bytes, holes as zeros. Of an interrupted copy
 // nothing is kept, so the device itself looks at the context.
 func (x *extents) copyTo(ctx context.Context, mem *devices.Memory, size uint64) error {
-	for off := uint64(0); off < size; off += copyStep {
-		pieces, release, err := x.find(off, min(size-off, copyStep), true)
-		if err != nil {
+	err := copyContent(ctx, func() content { return x }, 0, size, func(at piece) error {
+		dst, err := mem.Span(rangeOf(at.off, at.off+at.n))
+		switch {
+		case err != nil:
 			return err
+		case at.hole:
+			return x.engine.Fill(ctx, transport.DeviceSpan(dst), 0)
 		}
-		for _, at := range pieces {
-			dst, err := mem.Span(rangeOf(at.off, at.off+at.n))
-			if err == nil && at.hole {
-				err = x.engine.Fill(ctx, transport.DeviceSpan(dst), 0)
-			} else if err == nil {
-				_, err = x.engine.Copy(ctx, transport.DeviceSpan(dst), at.span)
-			}
-			if err != nil {
-				release()
-				return fmt.Errorf("gather %d bytes on %s: %w", size, x.tier.name, err)
-			}
-		}
-		release()
+		_, err = x.engine.Copy(ctx, transport.DeviceSpan(dst), at.span)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("gather %d bytes on %s: %w", size, x.tier.name, err)
 	}
 	return nil
 }

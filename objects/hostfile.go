@@ -12,6 +12,7 @@ import (
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/objects/owner"
 	"github.com/hmcfs/hmcfs/transport"
 )
 
@@ -186,7 +187,7 @@ func (h *hostFile) share(ctx context.Context) (*os.File, error) {
 	if err := h.engine.Share(ctx, h.file); err != nil {
 		return nil, fmt.Errorf("share the host memory of object %d: %w", h.id, err)
 	}
-	return duplicate(h.file)
+	return owner.Duplicate(h.file)
 }
 
 // failed wraps an error of the tmpfs; a full one is out of memory.

@@ -79,7 +79,7 @@ func (s *Store) load(ctx context.Context, ino Ino) (*object, error) {
 func (s *Store) loadContent(ctx context.Context, t *tier, in metadata.Inode) (content, error) {
 	// A bound object is in the table from its binding, or the recovery of the
 	// next run, on.
-	if isLost(t, in) || in.Bound == metadata.BoundLive {
+	if IsLost(in, t.epoch()) || in.Bound == metadata.BoundLive {
 		return lost{}, nil
 	}
 	if t.files != nil {
@@ -100,9 +100,11 @@ func (s *Store) emptyContent(t *tier) *extents {
 	return newExtents(t, s.engine, func(msg string, err error) { s.log.Warn(msg, zap.Error(err)) })
 }
 
-// isLost says whether an inode's content was in memory that is gone.
-func isLost(t *tier, in metadata.Inode) bool {
-	return in.IsRegular() && (in.Bound == metadata.BoundLost || in.Epoch != 0 && in.Epoch != t.epoch())
+// IsLost says whether an inode's content was in memory that is gone: in that of
+// another incarnation of its device than the present one, or of a process that
+// has ended. The epoch of a device that is not there is 0.
+func IsLost(in metadata.Inode, present metadata.Epoch) bool {
+	return in.IsRegular() && (in.Bound == metadata.BoundLost || in.Epoch != 0 && in.Epoch != present)
 }
 
 func (o *object) content() content {

@@ -122,38 +122,16 @@ func (s *Store) Close(ctx context.Context, o CloseOptions) error {
 // letGo gives back what the table holds for other processes.
 func (s *Store) letGo() error {
 	var errs []error
-	for i := range s.table.shards {
-		sh := &s.table.shards[i]
-		var held []*object
-		sh.mu.Lock()
-		for _, e := range sh.entries {
-			if e.obj != nil && e.pins == 0 {
-				held = append(held, e.obj)
-			}
-		}
-		sh.mu.Unlock()
-		for _, o := range held {
-			errs = append(errs, o.letGo())
-		}
+	for _, o := range s.table.loaded(func(e *entry) bool { return e.pins == 0 }) {
+		errs = append(errs, o.letGo())
 	}
 	return errors.Join(errs...)
 }
 
 func (s *Store) saveAll(ctx context.Context) error {
 	var errs []error
-	for i := range s.table.shards {
-		sh := &s.table.shards[i]
-		var used []*object
-		sh.mu.Lock()
-		for _, e := range sh.entries {
-			if e.obj != nil && e.orphan == nil {
-				used = append(used, e.obj)
-			}
-		}
-		sh.mu.Unlock()
-		for _, o := range used {
-			errs = append(errs, o.save(ctx))
-		}
+	for _, o := range s.table.loaded(func(e *entry) bool { return e.orphan == nil }) {
+		errs = append(errs, o.save(ctx))
 	}
 	return errors.Join(errs...)
 }

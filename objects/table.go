@@ -279,6 +279,23 @@ func (s *Store) retire(o *object, discard bool) {
 	}
 }
 
+// loaded lists the objects in memory that are meant. meant has the lock of the
+// entry's shard, and may change the entry.
+func (t *table) loaded(meant func(*entry) bool) []*object {
+	var found []*object
+	for i := range t.shards {
+		sh := &t.shards[i]
+		sh.mu.Lock()
+		for _, e := range sh.entries {
+			if e.obj != nil && meant(e) {
+				found = append(found, e.obj)
+			}
+		}
+		sh.mu.Unlock()
+	}
+	return found
+}
+
 // isOpen says whether anybody has a handle of the inode.
 func (s *Store) isOpen(ino Ino) bool {
 	sh := s.table.shard(ino)

@@ -34,20 +34,15 @@ func (s *Store) startTrim(ctx context.Context, every time.Duration) {
 // saveIdle writes the records that could not be written when the last handle
 // was closed: nobody may ever open those objects again.
 func (s *Store) saveIdle(ctx context.Context) {
-	for i := range s.table.shards {
-		sh := &s.table.shards[i]
-		var late []*object
-		sh.mu.Lock()
-		for _, e := range sh.entries {
-			if e.pins == 0 && e.obj != nil && e.orphan == nil && e.obj.dirty.Load() {
-				e.pins++
-				late = append(late, e.obj)
-			}
+	late := s.table.loaded(func(e *entry) bool {
+		if e.pins > 0 || e.orphan != nil || !e.obj.dirty.Load() {
+			return false
 		}
-		sh.mu.Unlock()
-		for _, o := range late {
-			s.unpin(ctx, o, pinUse)
-		}
+		e.pins++
+		return true
+	})
+	for _, o := range late {
+		s.unpin(ctx, o, pinUse)
 	}
 }
 

@@ -165,17 +165,12 @@ func (d *direct) throughSlots(ctx context.Context, off uint64, n devices.Size) e
 // written sets the file's times as a write does: what a device puts into the
 // pages, the kernel does not see.
 func written(f *os.File) error {
-	conn, err := f.SyscallConn()
-	if err != nil {
-		return err
-	}
 	now := []unix.Timespec{{Nsec: unix.UTIME_OMIT}, {Nsec: unix.UTIME_NOW}}
-	var timeErr error
-	err = conn.Control(func(fd uintptr) {
+	err := control(f, func(fd int) error {
 		// The wrapper wants a path; a descriptor has one.
-		timeErr = unix.UtimesNanoAt(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", fd), now, 0)
+		return unix.UtimesNanoAt(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", fd), now, 0)
 	})
-	if err = errors.Join(err, timeErr); err != nil {
+	if err != nil {
 		return fmt.Errorf("set the times of a file that a device wrote: %w", err)
 	}
 	return nil

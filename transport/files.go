@@ -44,6 +44,19 @@ func fileError(err error) error {
 	return err
 }
 
+// control runs fn on a descriptor that stays open meanwhile.
+func control(f *os.File, fn func(fd int) error) error {
+	conn, err := f.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var inner error
+	if err := conn.Control(func(fd uintptr) { inner = fn(int(fd)) }); err != nil {
+		return err
+	}
+	return inner
+}
+
 func fileToHost(ctx context.Context, dst, src Span) error {
 	return inPieces(ctx, src.n, piece, func(off, n devices.Size) error {
 		return readFile(dst.host[off:off+n], src.sub(off, n))

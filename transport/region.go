@@ -104,15 +104,11 @@ func (g *region) register(w want) (err error) {
 }
 
 func mapFile(f *os.File, off uint64, n devices.Size) (mem []byte, err error) {
-	conn, err := f.SyscallConn()
-	if err != nil {
-		return nil, err
-	}
-	var mapErr error
-	err = conn.Control(func(fd uintptr) {
-		mem, mapErr = unix.Mmap(int(fd), int64(off), int(n), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	err = control(f, func(fd int) (err error) {
+		mem, err = unix.Mmap(fd, int64(off), int(n), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+		return err
 	})
-	if err = errors.Join(err, mapErr); err != nil {
+	if err != nil {
 		return nil, fmt.Errorf("map %v of a file: %w", n, err)
 	}
 	return mem, nil
@@ -183,19 +179,13 @@ func noHoles(mem []byte) error {
 
 // allocate gives a file its pages for a range, and makes it as long.
 func allocate(f *os.File, off uint64, n devices.Size) error {
-	conn, err := f.SyscallConn()
-	if err != nil {
-		return err
-	}
-	var innerErr error
-	err = conn.Control(func(fd uintptr) {
+	return control(f, func(fd int) error {
 		for {
 			// A signal, as the runtime sends itself, undoes what was done.
-			innerErr = unix.Fallocate(int(fd), 0, int64(off), int64(n))
-			if !errors.Is(innerErr, syscall.EINTR) {
-				return
+			err := unix.Fallocate(fd, 0, int64(off), int64(n))
+			if !errors.Is(err, syscall.EINTR) {
+				return err
 			}
 		}
 	})
-	return errors.Join(err, innerErr)
 }

@@ -122,13 +122,6 @@ func (r *regions) forgetFile(id FileID) {
 
 // statOf asks the kernel about an open file.
 func statOf(f *os.File) (st unix.Stat_t, err error) {
-	conn, err := f.SyscallConn()
-	if err != nil {
-		return st, err
-	}
-	var statErr error
-	if err = conn.Control(func(fd uintptr) { statErr = unix.Fstat(int(fd), &st) }); err == nil {
-		err = statErr
-	}
+	err = control(f, func(fd int) error { return unix.Fstat(fd, &st) })
 	return st, err
 }

@@ -256,6 +256,20 @@ func ParseDescriptor(path string) (pid, n int, ok bool) {
 	return pid, n, err1 == nil && err2 == nil && pid > 0 && n >= 0
 }
 
+// Duplicate makes a second descriptor of an open file, which ends with this
+// program as the first one does.
+func Duplicate(f *os.File) (*os.File, error) {
+	var second int
+	err := control(f, func(fd int) (err error) {
+		second, err = unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("duplicate the descriptor of %s: %w", f.Name(), err)
+	}
+	return os.NewFile(uintptr(second), f.Name()), nil
+}
+
 // control runs fn on a descriptor that stays open meanwhile.
 func control(f *os.File, fn func(fd int) error) error {
 	conn, err := f.SyscallConn()

@@ -2,13 +2,11 @@ package admin
 
 import (
 	"fmt"
-	"os"
 	"slices"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/objects/adminapi"
+	"github.com/hmcfs/hmcfs/objects/owner"
 	"github.com/hmcfs/hmcfs/objects/share"
 )
 
@@ -41,7 +39,7 @@ func handlesOf(r adminapi.BindRequest, q *question) (handles []devices.Handle, e
 			}
 			used[*p.FD] = true
 			// Several pieces may lie in the same, and each handle is closed.
-			if h.File, err = duplicate(q.memory[*p.FD]); err != nil {
+			if h.File, err = owner.Duplicate(q.memory[*p.FD]); err != nil {
 				return handles, fmt.Errorf("piece %d: %w", i, err)
 			}
 		}
@@ -57,24 +55,6 @@ func closeHandles(handles []devices.Handle) {
 	for i := range handles {
 		_ = handles[i].Close() // nothing was written through it
 	}
-}
-
-// duplicate makes a second descriptor of a file.
-func duplicate(f *os.File) (*os.File, error) {
-	raw, err := f.SyscallConn()
-	if err != nil {
-		return nil, fmt.Errorf("duplicate a descriptor: %w", err)
-	}
-	var fd int
-	var inner error
-	err = raw.Control(func(old uintptr) { fd, inner = unix.FcntlInt(old, unix.F_DUPFD_CLOEXEC, 0) })
-	if err == nil {
-		err = inner
-	}
-	if err != nil {
-		return nil, fmt.Errorf("duplicate a descriptor: %w", err)
-	}
-	return os.NewFile(uintptr(fd), f.Name()), nil
 }
 
 // placed is an export's text where its descriptor travels beside it.

@@ -14,6 +14,7 @@ import (
 	"github.com/hmcfs/hmcfs/devices/host"
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/metadata/badgerkv"
+	"github.com/hmcfs/hmcfs/objects"
 	"github.com/hmcfs/hmcfs/objects/adminapi"
 )
 
@@ -132,7 +133,7 @@ func (c *checker) check(ctx context.Context, r adminapi.FsckRequest) (adminapi.F
 	}
 	err = c.meta.Walk(ctx, func(i metadata.Inode) error {
 		report.Checked++
-		if !isLost(i, c.epochs) {
+		if !objects.IsLost(i, c.epochs[i.Device]) {
 			return nil
 		}
 		path, perr := c.meta.PathOf(ctx, i.Ino)

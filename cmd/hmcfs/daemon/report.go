@@ -105,7 +105,7 @@ func (d *Daemon) count(ctx context.Context, devs []objects.DeviceStatus) counts 
 		if i.Bound == metadata.BoundLive {
 			c.bound++
 		}
-		if isLost(i, epochs) {
+		if objects.IsLost(i, epochs[i.Device]) {
 			c.lost++
 		}
 		out[i.Device] = c
@@ -123,13 +123,6 @@ func epochsOf(devs []objects.DeviceStatus) map[metadata.DeviceName]metadata.Epoc
 		out[metadata.DeviceName(dev.Info.Name)] = metadata.Epoch(dev.Epoch)
 	}
 	return out
-}
-
-// isLost says whether an object's bytes are of another incarnation of its
-// device than the present one, or were those of a process that has ended. A
-// device that is not there has none.
-func isLost(i metadata.Inode, epochs map[metadata.DeviceName]metadata.Epoch) bool {
-	return i.IsRegular() && (i.Bound == metadata.BoundLost || i.Epoch != 0 && i.Epoch != epochs[i.Device])
 }
 
 // Object tells where one file's bytes are.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -138,17 +137,7 @@ func (d *Daemon) mayUse(ctx context.Context, ino metadata.Ino, by objects.Caller
 		return err
 	case !a.IsRegular():
 		return fmt.Errorf("inode %d is no regular file, and only those have memory: %w", ino, objects.ErrInvalid)
-	case by.UID == 0:
-		return nil
-	}
-	bits := a.Mode
-	switch {
-	case by.UID == a.UID:
-		bits >>= 6
-	case by.GID == a.GID || slices.Contains(by.Groups, a.GID):
-		bits >>= 3
-	}
-	if bits&0o6 != 0o6 {
+	case !by.MayReadWrite(a):
 		return fmt.Errorf("inode %d has mode %o and belongs to user %d: user %d may not both read and write it: %w",
 			ino, a.Mode.Perm(), a.UID, by.UID, objects.ErrForbidden)
 	}

@@ -1,0 +1,70 @@
+package objects
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/objects/owner"
+)
+
+// Caller is the process that asks for something which its user must be
+// entitled to beyond the file's mode.
+type Caller struct {
+	UID, GID uint32
+	PID      int
+	// Groups are the supplementary groups; nil where they are to be looked up
+	// by the PID.
+	Groups []uint32
+}
+
+// modes of access, as in the permission bits of others.
+const (
+	modeRead  metadata.Mode = 0o4
+	modeWrite metadata.Mode = 0o2
+)
+
+// MayReadWrite says whether the mode of a file lets the caller both read and
+// write it, as memory that is shared is.
+func (c Caller) MayReadWrite(a Attr) bool { return c.may(a, modeRead|modeWrite) }
+
+// may says whether the mode of a file gives the caller what he wants. Root may
+// everything.
+func (c Caller) may(a Attr, want metadata.Mode) bool {
+	if c.UID == 0 {
+		return true
+	}
+	have := a.Mode.Perm()
+	switch {
+	case a.UID == c.UID:
+		have >>= 6
+	case a.GID == c.GID || slices.Contains(c.groups(), a.GID):
+		have >>= 3
+	}
+	return have&want == want
+}
+
+// groups are the caller's supplementary groups.
+func (c Caller) groups() []uint32 {
+	if c.Groups != nil {
+		return c.Groups
+	}
+	return owner.Groups(c.PID, c.UID)
+}
+
+// process finds a process that must be the caller's.
+func (c Caller) process(pid int) (*owner.Process, error) {
+	p, err := owner.Find(pid)
+	if err != nil {
+		return nil, handleError(err)
+	}
+	mine, err := p.BelongsTo(c.UID)
+	if err == nil && !mine {
+		err = fmt.Errorf("process %d is not user %d's: %w", pid, c.UID, ErrForbidden)
+	}
+	if err != nil {
+		return nil, errors.Join(handleError(err), p.Close())
+	}
+	return p, nil
+}
