@@ -50,12 +50,8 @@ type device struct {
 
 // newDevice owns what the binding was acquired with.
 func (d *Driver) newDevice(t *table, b binding, info devices.Info) *device {
-	d.mu.Lock()
-	d.opened++
-	serial := d.opened
-	d.mu.Unlock()
 	dev := &device{
-		t: t, binding: b, info: info, serial: serial,
+		t: t, binding: b, info: info, serial: d.opened.Add(1),
 		log:    d.log.With(zap.String("device", string(info.Name))),
 		blocks: map[*block]struct{}{},
 	}
