@@ -33,7 +33,7 @@ func blockOf(s devices.Span) *block {
 
 // Alloc takes memory of the card, at once.
 func (d *device) Alloc(ctx context.Context, n devices.Size) (*devices.Memory, error) {
-	leave, err := d.enter(ctx)
+	leave, err := d.life.Enter(ctx, d)
 	if err != nil {
 		return nil, err
 	}

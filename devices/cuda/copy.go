@@ -2,7 +2,6 @@ package cuda
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/devices/internal/moves"
@@ -15,7 +14,7 @@ const insidePiece = 128 * devices.MiB
 
 // CopyIn moves bytes host to device.
 func (d *device) CopyIn(ctx context.Context, dst devices.Span, src []byte) error {
-	leave, err := d.begin(ctx, dst, len(src))
+	leave, err := d.life.Begin(ctx, d, dst, len(src))
 	if err != nil || len(src) == 0 {
 		return end(leave, err)
 	}
@@ -41,7 +40,7 @@ func (d *device) CopyIn(ctx context.Context, dst devices.Span, src []byte) error
 
 // CopyOut moves bytes device to host.
 func (d *device) CopyOut(ctx context.Context, dst []byte, src devices.Span) error {
-	leave, err := d.begin(ctx, src, len(dst))
+	leave, err := d.life.Begin(ctx, d, src, len(dst))
 	if err != nil || len(dst) == 0 {
 		return end(leave, err)
 	}
@@ -72,13 +71,7 @@ func (d *device) CopyOut(ctx context.Context, dst []byte, src devices.Span) erro
 
 // Copy moves bytes inside the card.
 func (d *device) Copy(ctx context.Context, dst, src devices.Span) error {
-	if err := src.Check(d); err != nil {
-		return err
-	}
-	if dst.Len != src.Len {
-		return fmt.Errorf("copy of %v to %v on %s: %w", src.Range, dst.Range, d.info.Name, devices.ErrRange)
-	}
-	leave, err := d.begin(ctx, dst, int(dst.Len))
+	leave, err := d.life.BeginCopy(ctx, d, dst, src)
 	if err != nil || dst.Len == 0 {
 		return end(leave, err)
 	}
@@ -124,7 +117,7 @@ func (d *device) scratch(l *lane, to, from address, n devices.Size) (moves.Scrat
 
 // Fill sets every byte of the span.
 func (d *device) Fill(ctx context.Context, dst devices.Span, value byte) error {
-	leave, err := d.begin(ctx, dst, int(dst.Len))
+	leave, err := d.life.Begin(ctx, d, dst, int(dst.Len))
 	if err != nil || dst.Len == 0 {
 		return end(leave, err)
 	}

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/devices/internal/life"
 )
 
 // device is a card.
@@ -29,10 +30,8 @@ type device struct {
 	epoch   atomic.Uint64
 	failure atomic.Pointer[failure]
 
-	// life is held for reading by every operation, and for writing by Close
-	// while it sets closed.
-	life   sync.RWMutex
-	closed atomic.Bool
+	// life is held for reading by every operation, and for writing by Close.
+	life life.Life
 
 	mu sync.Mutex
 	// used is what is allocated, in bytes, as the card rounds it.
@@ -145,38 +144,10 @@ func (d *device) fail(err error) {
 	d.log.Error("device has failed, its memory is lost", zap.Error(err))
 }
 
-// enter begins an operation; leave ends it. Between the two the device is
-// not closed.
-//
-// +checklocksignore: what it locks is the caller's to unlock, by leave.
-func (d *device) enter(ctx context.Context) (leave func(), err error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	d.life.RLock()
-	if d.closed.Load() {
-		d.life.RUnlock()
-		return nil, fmt.Errorf("%s: %w", d.info.Name, devices.ErrClosed)
-	}
-	return d.life.RUnlock, nil
-}
-
-// begin checks the span of an operation with n bytes of the other side and
-// begins it.
-func (d *device) begin(ctx context.Context, s devices.Span, n int) (leave func(), err error) {
-	if err := s.Check(d); err != nil {
-		return nil, err
-	}
-	if devices.Size(n) != s.Len {
-		return nil, fmt.Errorf("%d bytes for %v on %s: %w", n, s.Range, d.info.Name, devices.ErrRange)
-	}
-	return d.enter(ctx)
-}
-
 // Usage tells what this device has allocated, and how much the card has left,
 // whoever uses the rest. A card that has failed has nothing free.
 func (d *device) Usage() (devices.Usage, error) {
-	leave, err := d.enter(context.Background())
+	leave, err := d.life.Enter(context.Background(), d)
 	if err != nil {
 		return devices.Usage{}, err
 	}
@@ -205,10 +176,12 @@ func (d *device) free() (free devices.Size, err error) {
 // Close waits for the operations in flight and gives everything back, except
 // of a card that has failed.
 func (d *device) Close() error {
-	d.life.Lock()
-	before := d.closed.Swap(true)
-	d.life.Unlock()
-	if before || d.failed() != nil {
+	return d.life.Close(d.giveBack)
+}
+
+// giveBack gives back what the device has once it is closed.
+func (d *device) giveBack() error {
+	if d.failed() != nil {
 		return nil
 	}
 	d.mu.Lock()

@@ -47,7 +47,7 @@
 //	    device.openMu (held while an IPC handle is opened or closed)
 //	      mapping.mu (held while VMM memory is opened to a peer)
 //	        device.mu, pins.mu
-//	Driver.mu (held while the library is opened)
+//	Driver.api (a dl.Lazy, held while the library is opened)
 //
 // A lane is not a lock, yet orders like one: it is borrowed after device.life,
 // and nothing else is waited for while it is held.

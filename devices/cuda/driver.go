@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 
 	"go.uber.org/zap"
 
@@ -35,10 +34,7 @@ type Driver struct {
 	log  *zap.Logger
 	from dl.Library
 	sys  string
-
-	mu sync.Mutex
-	// +checklocks:mu
-	api *api // nil until the library has been opened and initialised
+	api  dl.Lazy[*api]
 }
 
 var _ devices.Driver = (*Driver)(nil)
@@ -59,19 +55,13 @@ func (d *Driver) Family() devices.Family { return Family }
 
 // library opens the library, once it is there and finds a card.
 func (d *Driver) library() (*api, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.api == nil {
+	return d.api.Get(func() (*api, error) {
 		a, err := load(d.from)
 		if codeOf(err) != 0 {
 			err = forbidden(err, controlFile)
 		}
-		if err != nil {
-			return nil, err
-		}
-		d.api = a
-	}
-	return d.api, nil
+		return a, err
+	})
 }
 
 // Discover lists the cards with the size that they have unless a spec says

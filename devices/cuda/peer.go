@@ -71,11 +71,11 @@ func (d *device) enterBoth(ctx context.Context, from *device, dst devices.Span) 
 	if from.entry.ordinal < d.entry.ordinal {
 		first, second = from, d
 	}
-	leaveFirst, err := first.enter(ctx)
+	leaveFirst, err := first.life.Enter(ctx, first)
 	if err != nil {
 		return nil, err
 	}
-	leaveSecond, err := second.enter(ctx)
+	leaveSecond, err := second.life.Enter(ctx, second)
 	if err != nil {
 		leaveFirst()
 		return nil, err

@@ -113,7 +113,7 @@ func (p *pins) clear(a *api) error {
 // stays registered in whole pages. What another device of this process has
 // registered is used as it is. Close unpins what is left.
 func (d *device) PinHost(p []byte) (unpin func(), err error) {
-	leave, err := d.enter(context.Background())
+	leave, err := d.life.Enter(context.Background(), d)
 	if err != nil {
 		return nil, err
 	}

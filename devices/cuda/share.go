@@ -50,7 +50,7 @@ func (d *device) AllocShared(ctx context.Context, n devices.Size, kind devices.H
 	default:
 		return nil, fmt.Errorf("export memory of %s as %s: %w", d.info.Name, kind, devices.ErrUnsupported)
 	}
-	leave, err := d.enter(ctx)
+	leave, err := d.life.Enter(ctx, d)
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +87,7 @@ func (d *device) newShared(n devices.Size) (*block, error) {
 
 // Export names a memory of AllocShared.
 func (d *device) Export(ctx context.Context, m *devices.Memory) (devices.Handle, error) {
-	leave, err := d.begin(ctx, m.All(), int(m.Size()))
+	leave, err := d.life.Begin(ctx, d, m.All(), int(m.Size()))
 	if err != nil {
 		return devices.Handle{}, err
 	}
@@ -157,7 +157,7 @@ func (d *device) Import(ctx context.Context, h devices.Handle) (*devices.Memory,
 	if err := d.checkHandle(h); err != nil {
 		return nil, fmt.Errorf("open a %s handle on %s: %w", h.Kind, d.info.Name, err)
 	}
-	leave, err := d.enter(ctx)
+	leave, err := d.life.Enter(ctx, d)
 	if err != nil {
 		return nil, err
 	}

@@ -43,5 +43,5 @@
 //
 // # Lock order
 //
-// No locks.
+//	Lazy.mu (held while the family opens its library)
 package dl

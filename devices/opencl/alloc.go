@@ -14,7 +14,7 @@ import (
 // Alloc makes a buffer and has the driver take its memory at once, so that a
 // driver that does so late, at the first use, fails here.
 func (d *device) Alloc(ctx context.Context, n devices.Size) (*devices.Memory, error) {
-	leave, err := d.enter(ctx)
+	leave, err := d.life.Enter(ctx, d.self)
 	if err != nil {
 		return nil, err
 	}

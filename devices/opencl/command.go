@@ -2,7 +2,6 @@ package opencl
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/devices/internal/moves"
@@ -10,7 +9,7 @@ import (
 
 // CopyIn moves bytes host to device by write commands.
 func (d *device) CopyIn(ctx context.Context, dst devices.Span, src []byte) error {
-	leave, err := d.begin(ctx, dst, len(src))
+	leave, err := d.life.Begin(ctx, d.self, dst, len(src))
 	if err != nil {
 		return err
 	}
@@ -23,7 +22,7 @@ func (d *device) CopyIn(ctx context.Context, dst devices.Span, src []byte) error
 
 // CopyOut moves bytes device to host by read commands.
 func (d *device) CopyOut(ctx context.Context, dst []byte, src devices.Span) error {
-	leave, err := d.begin(ctx, src, len(dst))
+	leave, err := d.life.Begin(ctx, d.self, src, len(dst))
 	if err != nil {
 		return err
 	}
@@ -36,7 +35,7 @@ func (d *device) CopyOut(ctx context.Context, dst []byte, src devices.Span) erro
 
 // Copy moves bytes inside the device by copy commands.
 func (d *device) Copy(ctx context.Context, dst, src devices.Span) error {
-	leave, err := d.beginCopy(ctx, dst, src)
+	leave, err := d.life.BeginCopy(ctx, d.self, dst, src)
 	if err != nil {
 		return err
 	}
@@ -53,35 +52,12 @@ func (d *device) Copy(ctx context.Context, dst, src devices.Span) error {
 
 // Fill sets every byte of the span by fill commands.
 func (d *device) Fill(ctx context.Context, dst devices.Span, value byte) error {
-	leave, err := d.begin(ctx, dst, int(dst.Len))
+	leave, err := d.life.Begin(ctx, d.self, dst, int(dst.Len))
 	if err != nil {
 		return err
 	}
 	defer leave()
 	return d.fillCommands(ctx, d.place(dst), dst.Len, value)
-}
-
-// begin checks the span of an operation with n bytes of the host's and begins
-// it.
-func (d *device) begin(ctx context.Context, s devices.Span, n int) (leave func(), err error) {
-	if err := s.Check(d.self); err != nil {
-		return nil, err
-	}
-	if devices.Size(n) != s.Len {
-		return nil, fmt.Errorf("%d bytes for %v on %s: %w", n, s.Range, d.info.Name, devices.ErrRange)
-	}
-	return d.enter(ctx)
-}
-
-// beginCopy checks both spans of a copy and begins it.
-func (d *device) beginCopy(ctx context.Context, dst, src devices.Span) (leave func(), err error) {
-	if err := src.Check(d.self); err != nil {
-		return nil, err
-	}
-	if dst.Len != src.Len {
-		return nil, fmt.Errorf("copy of %v to %v on %s: %w", src.Range, dst.Range, d.info.Name, devices.ErrRange)
-	}
-	return d.begin(ctx, dst, int(dst.Len))
 }
 
 func (d *device) place(s devices.Span) place {

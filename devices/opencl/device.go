@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 
 	"go.uber.org/zap"
 
 	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/devices/internal/life"
 )
 
 // Pieces of work, between two of which a context is looked at.
@@ -40,10 +40,8 @@ type device struct {
 
 	gate gate
 
-	// life is held for reading by every operation, and for writing by Close
-	// while it sets closed.
-	life   sync.RWMutex
-	closed atomic.Bool
+	// life is held for reading by every operation, and for writing by Close.
+	life life.Life
 
 	mu sync.Mutex
 	// +checklocks:mu
@@ -82,22 +80,6 @@ func (d *device) Info() devices.Info { return d.info }
 // Epoch returns the incarnation, which lasts from Open to Close.
 func (d *device) Epoch() devices.Epoch { return d.epoch }
 
-// enter begins an operation; leave ends it. Between the two the device is
-// not closed.
-//
-// +checklocksignore: what it locks is the caller's to unlock, by leave.
-func (d *device) enter(ctx context.Context) (leave func(), err error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	d.life.RLock()
-	if d.closed.Load() {
-		d.life.RUnlock()
-		return nil, fmt.Errorf("%s: %w", d.info.Name, devices.ErrClosed)
-	}
-	return d.life.RUnlock, nil
-}
-
 // buffer returns the buffer of a span that has been checked.
 func (d *device) buffer(s devices.Span) *buffer {
 	return s.Mem.Handle().(*buffer) //nolint:errcheck // Alloc gives each memory of this device one
@@ -106,7 +88,7 @@ func (d *device) buffer(s devices.Span) *buffer {
 // Usage tells what this device has allocated, and how much is left of it and,
 // where that is known, of the machine.
 func (d *device) Usage() (devices.Usage, error) {
-	leave, err := d.enter(context.Background())
+	leave, err := d.life.Enter(context.Background(), d.self)
 	if err != nil {
 		return devices.Usage{}, err
 	}
@@ -121,13 +103,11 @@ func (d *device) Usage() (devices.Usage, error) {
 // Close waits for the operations in flight and gives everything back. A
 // buffer of which a view is still held goes with the view.
 func (d *device) Close() error {
-	d.life.Lock()
-	before := d.closed.Swap(true)
-	d.life.Unlock()
-	if before {
-		return nil
-	}
+	return d.life.Close(d.giveBack)
+}
 
+// giveBack gives back what the device has once it is closed.
+func (d *device) giveBack() error {
 	d.mu.Lock()
 	left := make([]*buffer, 0, len(d.buffers))
 	for b := range d.buffers {
@@ -149,7 +129,7 @@ func (d *device) Close() error {
 // buffer is left.
 func (d *device) releaseLast() error {
 	d.mu.Lock()
-	last := d.closed.Load() && len(d.buffers) == 0 && !d.done
+	last := d.life.Closed() && len(d.buffers) == 0 && !d.done
 	if last {
 		d.done = true
 	}

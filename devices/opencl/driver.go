@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 
 	"go.uber.org/zap"
 
@@ -28,10 +27,7 @@ type Driver struct {
 	log    *zap.Logger
 	from   dl.Library
 	system system
-
-	mu sync.Mutex
-	// +checklocks:mu
-	api *api // nil until the library has been opened
+	api    dl.Lazy[*api]
 }
 
 var _ devices.Driver = (*Driver)(nil)
@@ -51,16 +47,7 @@ func (d *Driver) Family() devices.Family { return Family }
 
 // library opens the library, once it is there.
 func (d *Driver) library() (*api, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.api == nil {
-		a, err := load(d.from)
-		if err != nil {
-			return nil, err
-		}
-		d.api = a
-	}
-	return d.api, nil
+	return d.api.Get(func() (*api, error) { return load(d.from) })
 }
 
 // Discover lists the devices of all platforms with the size that they have

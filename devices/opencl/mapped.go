@@ -24,7 +24,7 @@ var (
 // MapHost shows the span. The view keeps the memory alive until it is
 // released.
 func (d *mappedDevice) MapHost(ctx context.Context, s devices.Span, _ devices.Access) (devices.View, error) {
-	leave, err := d.begin(ctx, s, int(s.Len))
+	leave, err := d.life.Begin(ctx, d.self, s, int(s.Len))
 	if err != nil {
 		return devices.View{}, err
 	}
@@ -48,7 +48,7 @@ func (d *mappedDevice) MapHost(ctx context.Context, s devices.Span, _ devices.Ac
 
 // CopyIn moves bytes host to device through the map.
 func (d *mappedDevice) CopyIn(ctx context.Context, dst devices.Span, src []byte) error {
-	leave, err := d.begin(ctx, dst, len(src))
+	leave, err := d.life.Begin(ctx, d.self, dst, len(src))
 	if err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ func (d *mappedDevice) CopyIn(ctx context.Context, dst devices.Span, src []byte)
 
 // CopyOut moves bytes device to host through the map.
 func (d *mappedDevice) CopyOut(ctx context.Context, dst []byte, src devices.Span) error {
-	leave, err := d.begin(ctx, src, len(dst))
+	leave, err := d.life.Begin(ctx, d.self, src, len(dst))
 	if err != nil {
 		return err
 	}
@@ -89,7 +89,7 @@ func (d *mappedDevice) CopyOut(ctx context.Context, dst []byte, src devices.Span
 // Overlapping ranges are always the host's, and so is all work of a device
 // that is the host.
 func (d *mappedDevice) Copy(ctx context.Context, dst, src devices.Span) error {
-	leave, err := d.beginCopy(ctx, dst, src)
+	leave, err := d.life.BeginCopy(ctx, d.self, dst, src)
 	if err != nil {
 		return err
 	}
@@ -119,7 +119,7 @@ func (d *mappedDevice) Copy(ctx context.Context, dst, src devices.Span) error {
 
 // Fill sets every byte of the span, by the device or by the host as Copy does.
 func (d *mappedDevice) Fill(ctx context.Context, dst devices.Span, value byte) error {
-	leave, err := d.begin(ctx, dst, int(dst.Len))
+	leave, err := d.life.Begin(ctx, d.self, dst, int(dst.Len))
 	if err != nil {
 		return err
 	}

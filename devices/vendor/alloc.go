@@ -34,7 +34,7 @@ func (d *device) Alloc(ctx context.Context, n devices.Size) (*devices.Memory, er
 }
 
 func (d *device) allocate(ctx context.Context, n devices.Size, shared bool) (*devices.Memory, error) {
-	leave, err := d.enter(ctx)
+	leave, err := d.life.Enter(ctx, d.self)
 	if err != nil {
 		return nil, err
 	}

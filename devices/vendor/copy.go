@@ -3,7 +3,6 @@ package vendor
 import (
 	"context"
 	"errors"
-	"fmt"
 	"runtime"
 
 	"github.com/hmcfs/hmcfs/devices"
@@ -16,7 +15,7 @@ const devicePiece = 512 * devices.MiB
 
 // CopyIn moves bytes host to device.
 func (d *device) CopyIn(ctx context.Context, dst devices.Span, src []byte) error {
-	leave, err := d.begin(ctx, dst, len(src))
+	leave, err := d.life.Begin(ctx, d.self, dst, len(src))
 	if err != nil {
 		return err
 	}
@@ -31,7 +30,7 @@ func (d *device) CopyIn(ctx context.Context, dst devices.Span, src []byte) error
 
 // CopyOut moves bytes device to host.
 func (d *device) CopyOut(ctx context.Context, dst []byte, src devices.Span) error {
-	leave, err := d.begin(ctx, src, len(dst))
+	leave, err := d.life.Begin(ctx, d.self, src, len(dst))
 	if err != nil {
 		return err
 	}
@@ -46,7 +45,7 @@ func (d *device) CopyOut(ctx context.Context, dst []byte, src devices.Span) erro
 
 // Copy moves bytes inside the device.
 func (d *device) Copy(ctx context.Context, dst, src devices.Span) error {
-	leave, err := d.beginCopy(ctx, dst, src)
+	leave, err := d.life.BeginCopy(ctx, d.self, dst, src)
 	if err != nil {
 		return err
 	}
@@ -71,7 +70,7 @@ func (d *device) Copy(ctx context.Context, dst, src devices.Span) error {
 
 // Fill sets every byte of the span.
 func (d *device) Fill(ctx context.Context, dst devices.Span, value byte) error {
-	leave, err := d.begin(ctx, dst, int(dst.Len))
+	leave, err := d.life.Begin(ctx, d.self, dst, int(dst.Len))
 	if err != nil {
 		return err
 	}
@@ -82,29 +81,6 @@ func (d *device) Fill(ctx context.Context, dst devices.Span, value byte) error {
 			return d.work(s, func() error { return d.t.fill(to.plus(off), value, uint64(n), s) })
 		})
 	})
-}
-
-// begin checks the span of an operation with n bytes of the host's and begins
-// it.
-func (d *device) begin(ctx context.Context, s devices.Span, n int) (leave func(), err error) {
-	if err := s.Check(d.self); err != nil {
-		return nil, err
-	}
-	if devices.Size(n) != s.Len {
-		return nil, fmt.Errorf("%d bytes for %v on %s: %w", n, s.Range, d.info.Name, devices.ErrRange)
-	}
-	return d.enter(ctx)
-}
-
-// beginCopy checks both spans of a copy and begins it.
-func (d *device) beginCopy(ctx context.Context, dst, src devices.Span) (leave func(), err error) {
-	if err := src.Check(d.self); err != nil {
-		return nil, err
-	}
-	if dst.Len != src.Len {
-		return nil, fmt.Errorf("copy of %v to %v on %s: %w", src.Range, dst.Range, d.info.Name, devices.ErrRange)
-	}
-	return d.begin(ctx, dst, int(dst.Len))
 }
 
 // place is where a span that has been checked begins.

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/devices/internal/life"
 )
 
 // device is one opened device, without the abilities that not all have.
@@ -31,8 +32,7 @@ type device struct {
 	pins    pins
 
 	// life is held for reading by every operation, and for writing by Close.
-	life   sync.RWMutex
-	closed atomic.Bool
+	life life.Life
 
 	mu sync.Mutex
 	// +checklocks:mu
@@ -50,12 +50,8 @@ type device struct {
 
 // newDevice owns what the binding was acquired with.
 func (d *Driver) newDevice(t *table, b binding, info devices.Info) *device {
-	d.mu.Lock()
-	d.opened++
-	serial := d.opened
-	d.mu.Unlock()
 	dev := &device{
-		t: t, binding: b, info: info, serial: serial,
+		t: t, binding: b, info: info, serial: d.opened.Add(1),
 		log:    d.log.With(zap.String("device", string(info.Name))),
 		blocks: map[*block]struct{}{},
 	}
@@ -108,22 +104,6 @@ func (d *device) failed() error {
 	return d.failure
 }
 
-// enter begins an operation; leave ends it. Between the two the device is not
-// closed.
-//
-// +checklocksignore: what it locks is the caller's to unlock, by leave.
-func (d *device) enter(ctx context.Context) (leave func(), err error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	d.life.RLock()
-	if d.closed.Load() {
-		d.life.RUnlock()
-		return nil, fmt.Errorf("%s: %w", d.info.Name, devices.ErrClosed)
-	}
-	return d.life.RUnlock, nil
-}
-
 // withStream calls fn with a stream that nobody else uses.
 func (d *device) withStream(fn func(s stream) error) error {
 	s, err := d.takeStream()
@@ -157,7 +137,7 @@ func (d *device) takeStream() (s stream, err error) {
 // Usage tells what this device has allocated, and how much is left of it and
 // of the card.
 func (d *device) Usage() (devices.Usage, error) {
-	leave, err := d.enter(context.Background())
+	leave, err := d.life.Enter(context.Background(), d.self)
 	if err != nil {
 		return devices.Usage{}, err
 	}
@@ -189,11 +169,11 @@ func (d *device) left() (free devices.Size, err error) {
 // Close waits for the operations in flight and gives everything back. Of a
 // failed device the runtime takes nothing back, and is not asked to.
 func (d *device) Close() error {
-	d.life.Lock()
-	defer d.life.Unlock()
-	if d.closed.Swap(true) {
-		return nil
-	}
+	return d.life.Close(d.giveAll)
+}
+
+// giveAll gives back what the device has once it is closed.
+func (d *device) giveAll() error {
 	d.mu.Lock()
 	blocks, idle := d.blocks, d.idle
 	d.blocks, d.idle, d.used = map[*block]struct{}{}, nil, 0

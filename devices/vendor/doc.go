@@ -44,7 +44,7 @@
 //	  device.pins.mu (held while Close unlocks host memory)
 //	  device.imports.mu (held while a handle is opened or closed)
 //	    device.mu
-//	Driver.mu (held while the library is opened)
+//	Driver.table (a dl.Lazy, held while the library is opened)
 //
 // Only Close holds device.life for writing.
 package vendor

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"sync"
+	"sync/atomic"
 
 	"go.uber.org/zap"
 
@@ -46,15 +46,8 @@ type Driver struct {
 	family family
 	log    *zap.Logger
 	sys    string // as sysfs.Root
-
-	mu sync.Mutex
-	// +checklocks:mu
-	table *table // nil until the library is open and ready
-	// loaded is the name that the library was found by.
-	// +checklocks:mu
-	loaded string
-	// +checklocks:mu
-	opened uint64 // how many devices, ever
+	table  dl.Lazy[*table]
+	opened atomic.Uint64 // how many devices, ever
 }
 
 var _ devices.Driver = (*Driver)(nil)
@@ -74,32 +67,26 @@ func (d *Driver) Family() devices.Family { return d.family.name }
 
 // library opens the library and makes its runtime ready, once that works.
 func (d *Driver) library() (*table, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.table != nil {
-		return d.table, nil
-	}
-	lib, err := dl.Open(d.family.library)
-	if err != nil {
-		return nil, err
-	}
-	t, err := d.family.adapt(lib)
-	if err != nil {
-		return nil, err
-	}
-	d.loaded = lib.Name()
-	if err := t.init(); err != nil {
-		return nil, d.noDevice(err)
-	}
-	d.table = t
-	return t, nil
+	return d.table.Get(func() (*table, error) {
+		lib, err := dl.Open(d.family.library)
+		if err != nil {
+			return nil, err
+		}
+		t, err := d.family.adapt(lib)
+		if err != nil {
+			return nil, err
+		}
+		t.library = lib.Name()
+		if err := t.init(); err != nil {
+			return nil, d.noDevice(t, err)
+		}
+		return t, nil
+	})
 }
 
 // noDevice is why there is none although the library is there.
-//
-// +checklocks:d.mu
-func (d *Driver) noDevice(err error) error {
-	return fmt.Errorf("%s finds no %s device: %w; %s", filepath.Base(d.loaded), d.family.vendor, err, d.family.check)
+func (d *Driver) noDevice(t *table, err error) error {
+	return fmt.Errorf("%s finds no %s device: %w; %s", filepath.Base(t.library), d.family.vendor, err, d.family.check)
 }
 
 // errNone is the reason where a runtime counts 0 devices and calls that no
@@ -117,9 +104,7 @@ func (d *Driver) devices() (*table, int, error) {
 		err = errNone
 	}
 	if err != nil {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		return nil, 0, d.noDevice(err)
+		return nil, 0, d.noDevice(t, err)
 	}
 	return t, n, nil
 }

@@ -50,7 +50,7 @@ func (s sharer) AllocShared(ctx context.Context, n devices.Size, kind devices.Ha
 // Export names the memory. The name ends with the memory.
 func (s sharer) Export(ctx context.Context, m *devices.Memory) (devices.Handle, error) {
 	d := s.d
-	leave, err := d.begin(ctx, m.All(), int(m.Size()))
+	leave, err := d.life.Begin(ctx, d.self, m.All(), int(m.Size()))
 	if err != nil {
 		return devices.Handle{}, err
 	}
@@ -101,7 +101,7 @@ func (s sharer) Import(ctx context.Context, h devices.Handle) (*devices.Memory, 
 	if err := d.checkHandle(h); err != nil {
 		return nil, fmt.Errorf("open a handle on %s: %w: %w", d.info.Name, err, devices.ErrHandle)
 	}
-	leave, err := d.enter(ctx)
+	leave, err := d.life.Enter(ctx, d.self)
 	if err != nil {
 		return nil, err
 	}

@@ -69,7 +69,7 @@ func beginPeer(ctx context.Context, to, from *device, dst, src devices.Span) (le
 	if dst.Len != src.Len {
 		return nil, fmt.Errorf("copy of %v to %v on %s: %w", src.Range, dst.Range, to.info.Name, devices.ErrRange)
 	}
-	enter := func(d *device, s devices.Span) (func(), error) { return d.begin(ctx, s, int(s.Len)) }
+	enter := func(d *device, s devices.Span) (func(), error) { return d.life.Begin(ctx, d.self, s, int(s.Len)) }
 	first, second := to, from
 	firstSpan, secondSpan := dst, src
 	if from.serial < to.serial {

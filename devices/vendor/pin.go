@@ -30,7 +30,7 @@ var _ devices.Pinner = pinner{}
 // long as they want it; unpin does nothing then.
 func (p pinner) PinHost(mem []byte) (unpin func(), err error) {
 	d := p.d
-	leave, err := d.enter(context.Background())
+	leave, err := d.life.Enter(context.Background(), d.self)
 	if err != nil {
 		return nil, err
 	}

@@ -32,7 +32,9 @@ type target struct {
 // below "thread" are called on a thread that has called set for the device,
 // and not those above. An ability that the library lacks is nil.
 type table struct {
-	codes codes
+	// library is the name that the library was found by.
+	library string
+	codes   codes
 	// align is what the runtime aligns an allocation to, in bytes; 0 where it
 	// does not say.
 	align devices.Size
