@@ -48,6 +48,19 @@ func newTheirs(t *testing.T, d *driver) *theirs {
 	return th
 }
 
+// withTheirs makes a store on a card, and memory of another process that the
+// card's driver reaches.
+func withTheirs(t *testing.T) (r *rig, mine *card, th *theirs) {
+	t.Helper()
+	d := newDriver()
+	mine = newCard(d, "card0")
+	r = wrapped(t, mine)
+	return r, mine, newTheirs(t, d)
+}
+
+// opens is how often the driver has the memory open.
+func (th *theirs) opens() int { return th.card.driver.opens(string(th.handle.Bytes)) }
+
 func (th *theirs) fill(t *testing.T, seed uint64) {
 	t.Helper()
 	if err := th.card.CopyIn(t.Context(), th.mem.All(), kit.Bytes(seed, 0, int(th.mem.Size()))); err != nil {
@@ -88,10 +101,7 @@ func (r *rig) wantState(ino objects.Ino, want objects.State) {
 // touched beyond what is written.
 func TestBindVendorHandle(t *testing.T) {
 	kit.Check(t)
-	d := newDriver()
-	mine := newCard(d, "card0")
-	r := wrapped(t, mine)
-	th := newTheirs(t, d)
+	r, _, th := withTheirs(t)
 	pid, kill := kit.Process(t)
 	ino := r.bind("f", piecesOf(th.handle, pid,
 		devices.Range{Off: 4096, Len: 100_000}, devices.Range{Off: 500_000, Len: 300_000}))
@@ -120,7 +130,7 @@ func TestBindVendorHandle(t *testing.T) {
 	if _, err := f.WriteAt(r.ctx(), make([]byte, 10), objects.Write{}); !errors.Is(err, objects.ErrLost) {
 		t.Errorf("write after the owner's end: %v", err)
 	}
-	kit.Eventually(t, patience, func() bool { return d.opens(string(th.handle.Bytes)) == 0 })
+	kit.Eventually(t, patience, func() bool { return th.opens() == 0 })
 	if i := kit.FirstDiff(th.bytes(t), before); i >= 0 {
 		t.Errorf("byte %d of the owner's memory has changed by unbinding", i)
 	}
@@ -130,10 +140,7 @@ func TestBindVendorHandle(t *testing.T) {
 // left.
 func TestOwnerEndsWhileRead(t *testing.T) {
 	kit.Check(t)
-	d := newDriver()
-	mine := newCard(d, "card0")
-	r := wrapped(t, mine)
-	th := newTheirs(t, d)
+	r, mine, th := withTheirs(t)
 	pid, kill := kit.Process(t)
 	ino := r.bind("f", piecesOf(th.handle, pid, devices.Range{Len: devices.MiB}))
 	f := r.open(ino)
@@ -149,23 +156,21 @@ func TestOwnerEndsWhileRead(t *testing.T) {
 	mine.reading = nil
 	kill()
 	kit.Eventually(t, patience, func() bool { return r.attr(ino).State == objects.StateLost })
-	if n := d.opens(string(th.handle.Bytes)); n != 1 {
+	if n := th.opens(); n != 1 {
 		t.Errorf("the mapping is open %d times under a reader", n)
 	}
 	close(goOn)
 	if err := <-result; err != nil {
 		t.Errorf("the reader gets %v", err)
 	}
-	kit.Eventually(t, patience, func() bool { return d.opens(string(th.handle.Bytes)) == 0 })
+	kit.Eventually(t, patience, func() bool { return th.opens() == 0 })
 }
 
 // What can't be bound leaves the file, and everything that was opened, as it
 // was.
 func TestBindVendorHandleRefuses(t *testing.T) {
 	kit.Check(t)
-	d := newDriver()
-	r := wrapped(t, newCard(d, "card0"))
-	th := newTheirs(t, d)
+	r, _, th := withTheirs(t)
 	pid, kill := kit.Process(t)
 	all := devices.Range{Len: devices.MiB}
 	a, err := r.store.Create(r.ctx(), r.root("card0"), "f", metadata.Node{Mode: metadata.TypeRegular | 0o600, UID: 1000})
@@ -208,7 +213,7 @@ func TestBindVendorHandleRefuses(t *testing.T) {
 		if !errors.Is(err, tc.want) {
 			t.Errorf("%s: %v, want %v", name, err, tc.want)
 		}
-		if n := d.opens(string(th.handle.Bytes)); n != 0 || r.attr(a.Ino).Size != 0 {
+		if n := th.opens(); n != 0 || r.attr(a.Ino).Size != 0 {
 			t.Errorf("%s: %d open, size %d", name, n, r.attr(a.Ino).Size)
 		}
 	}
@@ -283,9 +288,7 @@ func TestBindPassedDescriptors(t *testing.T) {
 // The next store finds the memory of the one that has died.
 func TestBindAgain(t *testing.T) {
 	kit.Check(t)
-	d := newDriver()
-	r := wrapped(t, newCard(d, "card0"))
-	th := newTheirs(t, d)
+	r, _, th := withTheirs(t)
 	lives, _ := kit.Process(t)
 	ends, kill := kit.Process(t)
 	all := devices.Range{Len: devices.MiB}
@@ -317,7 +320,7 @@ func TestBindAgain(t *testing.T) {
 	if err := r.store.Unlink(r.ctx(), r.root("card0"), "kept"); err != nil {
 		t.Fatal(err)
 	}
-	if n := d.opens(string(th.handle.Bytes)); n != 0 {
+	if n := th.opens(); n != 0 {
 		t.Errorf("%d mappings are open after the last unlink", n)
 	}
 }

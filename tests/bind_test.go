@@ -49,9 +49,7 @@ func onBoth(t *testing.T, fn func(t *testing.T, p place)) {
 func TestBoundFileIsTheMemory(t *testing.T) {
 	onBoth(t, func(t *testing.T, p place) {
 		const n = 3<<20 + 4096
-		o := newMemOwner(t, 0, 1, n)
-		f := p.path("f")
-		bindFile(t, f, o.value(familyOf(p.name), o.piece(0, n)))
+		o, f := newBound(t, p, n)
 		wantXattr(t, f, "user.hmc.state", "bound")
 		if st := lstat(t, f); st.Size != n || st.Blocks*512 < n {
 			t.Errorf("size %d, %d blocks", st.Size, st.Blocks)
@@ -96,9 +94,7 @@ func readWhileStored(t *testing.T, h *os.File, memory []byte, last uint64) {
 func TestBoundFileHasAFixedSize(t *testing.T) {
 	onBoth(t, func(t *testing.T, p place) {
 		const n = 64 << 10
-		o := newMemOwner(t, 0, 1, n)
-		f := p.path("f")
-		bindFile(t, f, o.value(familyOf(p.name), o.piece(0, n)))
+		o, f := newBound(t, p, n)
 		for _, size := range []int64{0, 1, n - 1, n + 1, 1 << 40} {
 			wantErrno(t, unix.Truncate(f, size), unix.EBUSY)
 		}
@@ -168,9 +164,7 @@ func TestBoundPiecesMakeOneFile(t *testing.T) {
 func TestOwnerEnds(t *testing.T) {
 	onBoth(t, func(t *testing.T, p place) {
 		const n = 1 << 20
-		o := newMemOwner(t, 0, 1, n)
-		f := p.path("f")
-		bindFile(t, f, o.value(familyOf(p.name), o.piece(0, n)))
+		o, f := newBound(t, p, n)
 		h := open(t, f, os.O_RDWR)
 		view, merr := unix.Mmap(int(h.Fd()), 0, n, unix.PROT_READ, unix.MAP_SHARED)
 		must(t, merr)
@@ -355,9 +349,7 @@ func TestBindRefuses(t *testing.T) {
 func TestOwnerCutsItsMemory(t *testing.T) {
 	onBoth(t, func(t *testing.T, p place) {
 		const n = 1 << 20
-		o := newMemOwner(t, 0, 1, n)
-		f := p.path("f")
-		bindFile(t, f, o.value(familyOf(p.name), o.piece(0, n)))
+		o, f := newBound(t, p, n)
 		h := open(t, f, os.O_RDWR)
 		must(t, o.file.Truncate(n/2))
 		got := make([]byte, n/2)

@@ -102,6 +102,14 @@ func bindFile(t *testing.T, path, value string) {
 	must(t, unix.Setxattr(path, bindXattr, []byte(value), 0))
 }
 
+// newBound makes a file that is n bytes of an owner's memory, of content 1.
+func newBound(t *testing.T, p place, n int) (o *memOwner, path string) {
+	t.Helper()
+	o, path = newMemOwner(t, 0, 1, n), p.path("f")
+	bindFile(t, path, o.value(familyOf(p.name), o.piece(0, n)))
+	return o, path
+}
+
 // path is where the test itself has the memory.
 func (o *memOwner) path() string { return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), o.file.Fd()) }
 

@@ -19,15 +19,8 @@ import (
 // TestViewsOfHostileFiles wants files that lie refused in their views, told
 // once in the log, and otherwise left as they are.
 func TestViewsOfHostileFiles(t *testing.T) {
-	kit.Check(t)
-	kit.Require(t, "numpy")
-	specs, names := viewDevices()
-	m := mnt.Mount(t, mnt.Options{Devices: specs})
-	for _, device := range names {
-		t.Run(device, func(t *testing.T) {
-			runScript(t, m.Path(device), hostileScript, "PYTHON="+kit.Python(), "TMP="+t.TempDir())
-		})
-	}
+	m := onViewDevices(t, hostileScript)
+	_, names := viewDevices()
 	const each = 26 // that many files does the script make
 	if got := strings.Count(m.Log(), "malformed file"); got != each*len(names) {
 		t.Errorf("%d warnings of malformed files, want one of each of %d", got, each*len(names))

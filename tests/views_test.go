@@ -30,17 +30,34 @@ func viewDevicesAndCard(t *testing.T) (specs, names []string) {
 	return append(specs, "cuda:0,size=192MiB"), append(names, "cuda0")
 }
 
-// TestViews has NumPy and the usual tools look at tensors through views.
-func TestViews(t *testing.T) {
+// onViewDevices runs a script in the directory of each of viewDevices.
+func onViewDevices(t *testing.T, script string) *mnt.M {
+	t.Helper()
+	specs, names := viewDevices()
+	return viewScriptOn(t, specs, names, script)
+}
+
+// viewScriptOn runs a script in the directory of each device; OTHER is the next
+// one's.
+func viewScriptOn(t *testing.T, specs, names []string, script string) *mnt.M {
+	t.Helper()
 	kit.Check(t)
-	kit.Require(t, "numpy", "tool:tar", "tool:getfattr")
-	specs, names := viewDevicesAndCard(t)
+	kit.Require(t, "numpy")
 	m := mnt.Mount(t, mnt.Options{Devices: specs})
 	for i, device := range names {
 		t.Run(device, func(t *testing.T) {
-			runScript(t, m.Path(device), viewScript, "PYTHON="+kit.Python(), "TMP="+t.TempDir(), "OTHER="+m.Path(names[(i+1)%len(names)]))
+			other := m.Path(names[(i+1)%len(names)])
+			runScript(t, m.Path(device), script, "PYTHON="+kit.Python(), "TMP="+t.TempDir(), "OTHER="+other)
 		})
 	}
+	return m
+}
+
+// TestViews has NumPy and the usual tools look at tensors through views.
+func TestViews(t *testing.T) {
+	kit.Require(t, "tool:tar", "tool:getfattr")
+	specs, names := viewDevicesAndCard(t)
+	viewScriptOn(t, specs, names, viewScript)
 }
 
 // viewPrelude makes safetensors files without the library.
@@ -160,15 +177,7 @@ const viewScript = viewPrelude + `
 
 // TestViewsOfChangingFiles writes to files whose tensors are open and mapped.
 func TestViewsOfChangingFiles(t *testing.T) {
-	kit.Check(t)
-	kit.Require(t, "numpy")
-	specs, names := viewDevices()
-	m := mnt.Mount(t, mnt.Options{Devices: specs})
-	for i, device := range names {
-		t.Run(device, func(t *testing.T) {
-			runScript(t, m.Path(device), changingViewScript, "PYTHON="+kit.Python(), "TMP="+t.TempDir(), "OTHER="+m.Path(names[(i+1)%len(names)]))
-		})
-	}
+	onViewDevices(t, changingViewScript)
 }
 
 const changingViewScript = viewPrelude + `
@@ -234,15 +243,7 @@ const changingViewScript = viewPrelude + `
 // TestTensorAttributes has the attributes of files of one tensor told by
 // their headers.
 func TestTensorAttributes(t *testing.T) {
-	kit.Check(t)
-	kit.Require(t, "numpy")
-	specs, names := viewDevices()
-	m := mnt.Mount(t, mnt.Options{Devices: specs})
-	for _, device := range names {
-		t.Run(device, func(t *testing.T) {
-			runScript(t, m.Path(device), tensorAttributeScript, "PYTHON="+kit.Python(), "TMP="+t.TempDir())
-		})
-	}
+	onViewDevices(t, tensorAttributeScript)
 }
 
 const tensorAttributeScript = viewPrelude + `
@@ -292,15 +293,7 @@ const tensorAttributeScript = viewPrelude + `
 // TestViewsBesideWriter reads tensors while their file is written anew again
 // and again: whoever gets bytes gets those of the tensor that it was told of.
 func TestViewsBesideWriter(t *testing.T) {
-	kit.Check(t)
-	kit.Require(t, "numpy")
-	specs, names := viewDevices()
-	m := mnt.Mount(t, mnt.Options{Devices: specs})
-	for _, device := range names {
-		t.Run(device, func(t *testing.T) {
-			runScript(t, m.Path(device), besideWriterScript, "PYTHON="+kit.Python(), "TMP="+t.TempDir())
-		})
-	}
+	onViewDevices(t, besideWriterScript)
 }
 
 // besideWriterScript has a writer of two contents, in which the tensors have

@@ -71,21 +71,13 @@ func TestWrongSecret(t *testing.T) {
 	if len(d.taken) != 0 {
 		t.Error("the handler was asked about somebody unknown")
 	}
-	good, err := Dial(within(t), l.Address(), options(1), hello(0))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, _ = good.Close(), accepted(t, d).Close()
+	comesIn(t, l, d)
 }
 
 // A server that does not know the secret is found out.
 func TestServerWithoutTheSecret(t *testing.T) {
 	kit.Check(t)
-	fake, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = fake.Close() }()
+	fake, at := bare(t)
 	go func() {
 		c, err := fake.Accept()
 		if err != nil {
@@ -97,7 +89,6 @@ func TestServerWithoutTheSecret(t *testing.T) {
 		_, _, _ = readFrame(c, wire.KindProof)
 		_, _ = c.Write((&wire.Welcome{Session: 1, Chunk: wire.MinChunk}).Append(nil))
 	}()
-	at := Address{TCP, fake.Addr().String()}
 	if _, err := Dial(within(t), at, options(1), hello(0)); !errors.Is(err, ErrAuth) {
 		t.Errorf("got %v", err)
 	}
@@ -197,11 +188,7 @@ func TestSilentClients(t *testing.T) {
 		}
 		silent = append(silent, c)
 	}
-	good, err := Dial(within(t), l.Address(), options(1), hello(0))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, _ = good.Close(), accepted(t, d).Close()
+	comesIn(t, l, d)
 	for _, c := range silent {
 		_ = c.SetReadDeadline(time.Now().Add(patience))
 		if _, err := c.Read(make([]byte, 1)); err == nil || os.IsTimeout(err) {
@@ -245,14 +232,9 @@ func TestForeignBytes(t *testing.T) {
 
 func TestDialGivesUp(t *testing.T) {
 	kit.Check(t)
-	mute, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = mute.Close() }()
+	_, at := bare(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	at := Address{TCP, mute.Addr().String()}
 	if _, err := Dial(ctx, at, options(1), hello(0)); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("by the context: %v", err)
 	}

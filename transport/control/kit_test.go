@@ -9,6 +9,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"math/big"
+	"net"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -84,6 +85,27 @@ func accepted(t *testing.T, d *door) *Conn {
 		t.Fatal("nobody came")
 		return nil
 	}
+}
+
+// comesIn has rank 1, which knows the secret, come in and go.
+func comesIn(t *testing.T, l *Listener, d *door) {
+	t.Helper()
+	c, err := Dial(within(t), l.Address(), options(1), hello(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = c.Close(), accepted(t, d).Close()
+}
+
+// bare is a listener that does no handshake, and its address.
+func bare(t *testing.T) (net.Listener, Address) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	return l, Address{TCP, l.Addr().String()}
 }
 
 // pairOver is the two ends of one connection, from rank 1 to rank 0.

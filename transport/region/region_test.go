@@ -36,6 +36,21 @@ func closeBuffer(t *testing.T, b *Buffer) {
 	}
 }
 
+// readable is 100 bytes and a key to read them.
+func readable(t *testing.T, table *Table) (*Buffer, *Keys, wire.Descriptor) {
+	t.Helper()
+	b, err := table.Alloc(100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys := NewKeys()
+	d, err := keys.Grant(b, wire.Readable)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b, keys, d
+}
+
 // deviceMemory is n bytes of a simulated device, which must all be free at
 // the end.
 func deviceMemory(t *testing.T, n devices.Size, p sim.Params) *devices.Memory {
@@ -314,15 +329,7 @@ func TestKeys(t *testing.T) {
 func TestEndsWaitForOperations(t *testing.T) {
 	kit.Check(t)
 	table := newTable(t)
-	b, err := table.Alloc(100)
-	if err != nil {
-		t.Fatal(err)
-	}
-	keys := NewKeys()
-	d, err := keys.Grant(b, wire.Readable)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b, keys, d := readable(t, table)
 	u, status := keys.Use(d.Key, wire.Readable, 0, 1)
 	if status != wire.StatusOK {
 		t.Fatal(status)
@@ -349,16 +356,7 @@ func TestEndsWaitForOperations(t *testing.T) {
 
 func TestConcurrentUse(t *testing.T) {
 	kit.Check(t)
-	table := newTable(t)
-	b, err := table.Alloc(100)
-	if err != nil {
-		t.Fatal(err)
-	}
-	keys := NewKeys()
-	first, err := keys.Grant(b, wire.Readable)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b, keys, first := readable(t, newTable(t))
 	var all sync.WaitGroup
 	for range 4 {
 		all.Go(func() {
@@ -391,16 +389,8 @@ func TestUseAllocatesNothing(t *testing.T) {
 	if kit.Race() {
 		t.Skip("the race detector allocates")
 	}
-	b, err := newTable(t).Alloc(100)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b, keys, d := readable(t, newTable(t))
 	defer closeBuffer(t, b)
-	keys := NewKeys()
-	d, err := keys.Grant(b, wire.Readable)
-	if err != nil {
-		t.Fatal(err)
-	}
 	if n := testing.AllocsPerRun(100, func() {
 		if u, status := keys.Use(d.Key, wire.Readable, 0, 100); status == wire.StatusOK {
 			u.Release()

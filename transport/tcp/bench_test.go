@@ -8,6 +8,7 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/tests/kit"
 	"github.com/hmcfs/hmcfs/transport/control"
+	"github.com/hmcfs/hmcfs/transport/transporttest"
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
@@ -29,8 +30,8 @@ func benchTransfer(b *testing.B, kind wire.Kind, n devices.Size) {
 	ca, cb := sockets(b, "tcp")
 	s, peer := newSideOf(b, ca, Options{}, control.DefaultChunk), newSideOf(b, cb, Options{}, control.DefaultChunk)
 	local, remote := s.host(b, n), peer.host(b, n)
-	fill(b, local, 1)
-	fill(b, remote, 2)
+	transporttest.Fill(b, local, 1)
+	transporttest.Fill(b, remote, 2)
 	d := peer.grant(b, remote, both)
 	var tr Transfer
 	w := newWaiter()

@@ -13,6 +13,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 	"github.com/hmcfs/hmcfs/transport/control"
 	"github.com/hmcfs/hmcfs/transport/region"
+	"github.com/hmcfs/hmcfs/transport/transporttest"
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
@@ -66,7 +67,7 @@ func TestHostilePeers(t *testing.T) {
 			s, peer := against(t, Options{})
 			b := s.host(t, testChunk)
 			s.grant(t, b, both)
-			fill(t, b, 4)
+			transporttest.Fill(t, b, 4)
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
 			if _, err := peer.Write(tc.p); err != nil {
@@ -82,7 +83,7 @@ func TestHostilePeers(t *testing.T) {
 			if grown := after.TotalAlloc - before.TotalAlloc; grown > 1<<20 {
 				t.Errorf("%d bytes were allocated", grown)
 			}
-			check(t, b, 0, testChunk, 4, 0)
+			transporttest.Check(t, b, 0, testChunk, 4, 0)
 		})
 	}
 }
@@ -258,11 +259,11 @@ func FuzzChannel(f *testing.F) {
 	f.Fuzz(func(t *testing.T, p []byte) {
 		s, peer := against(t, Options{})
 		b := s.host(t, 64)
-		fill(t, b, 1)
+		transporttest.Fill(t, b, 1)
 		s.grant(t, b, both)
 		_, _ = peer.Write(p)
 		_ = peer.Close()
 		_ = ends(t, s.channel)
-		check(t, b, 0, 64, 1, 0)
+		transporttest.Check(t, b, 0, 64, 1, 0)
 	})
 }

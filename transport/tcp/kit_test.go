@@ -1,7 +1,6 @@
 package tcp
 
 import (
-	"errors"
 	"net"
 	"path/filepath"
 	"testing"
@@ -9,10 +8,10 @@ import (
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/devices/sim"
-	"github.com/hmcfs/hmcfs/tests/kit"
 	"github.com/hmcfs/hmcfs/transport"
 	"github.com/hmcfs/hmcfs/transport/control"
 	"github.com/hmcfs/hmcfs/transport/region"
+	"github.com/hmcfs/hmcfs/transport/transporttest"
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
@@ -116,19 +115,9 @@ func (s *side) keep(t testing.TB, b *region.Buffer, err error) *region.Buffer {
 // sim is n bytes of registered memory of a simulated device.
 func (s *side) sim(t testing.TB, n devices.Size, p sim.Params) *region.Buffer {
 	t.Helper()
-	p.Size = 2 * n
-	dev := sim.New(0, p)
-	m, err := dev.Alloc(t.Context(), n)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if derr := errors.Join(m.Release(), dev.Close()); derr != nil {
-			t.Error(derr)
-		}
-	})
+	m := transporttest.Simulated(t, n, p)
 	b, err := s.table.RegisterDevice(m.All())
-	s.devs[b] = dev
+	s.devs[b] = m.Device()
 	return s.keep(t, b, err)
 }
 
@@ -150,26 +139,6 @@ func (s *side) grant(t testing.TB, b *region.Buffer, rights wire.Rights) wire.De
 		t.Fatal(err)
 	}
 	return d
-}
-
-// fill writes the content of a seed to a buffer.
-func fill(t testing.TB, b *region.Buffer, seed uint64) {
-	t.Helper()
-	if err := b.Store(t.Context(), 0, transport.HostSpan(kit.Bytes(seed, 0, int(b.Size())))); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// check says where n bytes from off are not those of the seed from at.
-func check(t testing.TB, b *region.Buffer, off, n int, seed uint64, at int) {
-	t.Helper()
-	got := make([]byte, n)
-	if err := b.Load(t.Context(), transport.HostSpan(got), devices.Offset(off)); err != nil {
-		t.Fatal(err)
-	}
-	if i := kit.DiffAt(got, seed, int64(at)); i >= 0 {
-		t.Fatalf("byte %d of [%d, %d) is not that of %d", off+i, off, off+n, at+i)
-	}
 }
 
 // waiter is a Completer that can be waited for, again and again.

@@ -12,6 +12,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 	"github.com/hmcfs/hmcfs/transport/control"
 	"github.com/hmcfs/hmcfs/transport/region"
+	"github.com/hmcfs/hmcfs/transport/transporttest"
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
@@ -45,24 +46,24 @@ func TestPutAndGet(t *testing.T) {
 		const size = 10*testChunk + 77
 		local, remote := mine(a, size), theirs(b, size)
 		d := b.grant(t, remote, both)
-		fill(t, local, 1)
+		transporttest.Fill(t, local, 1)
 		for _, n := range []int{1, 7, maxSmall, maxSmall + 1, testChunk - 1, testChunk, testChunk + 1, size - 100} {
-			fill(t, remote, 2)
+			transporttest.Fill(t, remote, 2)
 			if err := a.do(t, Plan{Kind: wire.KindPut, Local: local, LocalOff: 33, Key: d.Key, RemoteOff: 50, Size: devices.Size(n)}); err != nil {
 				t.Fatal(err)
 			}
-			check(t, remote, 0, 50, 2, 0)
-			check(t, remote, 50, n, 1, 33)
-			check(t, remote, 50+n, size-50-n, 2, 50+n)
-			fill(t, remote, uint64(n))
-			fill(t, local, 1)
+			transporttest.Check(t, remote, 0, 50, 2, 0)
+			transporttest.Check(t, remote, 50, n, 1, 33)
+			transporttest.Check(t, remote, 50+n, size-50-n, 2, 50+n)
+			transporttest.Fill(t, remote, uint64(n))
+			transporttest.Fill(t, local, 1)
 			if err := a.do(t, Plan{Kind: wire.KindGet, Local: local, LocalOff: 11, Key: d.Key, RemoteOff: 60, Size: devices.Size(n)}); err != nil {
 				t.Fatal(err)
 			}
-			check(t, local, 0, 11, 1, 0)
-			check(t, local, 11, n, uint64(n), 60)
-			check(t, local, 11+n, size-11-n, 1, 11+n)
-			fill(t, local, 1)
+			transporttest.Check(t, local, 0, 11, 1, 0)
+			transporttest.Check(t, local, 11, n, uint64(n), 60)
+			transporttest.Check(t, local, 11+n, size-11-n, 1, 11+n)
+			transporttest.Fill(t, local, 1)
 		}
 	})
 }
@@ -74,8 +75,8 @@ func TestRefusals(t *testing.T) {
 		const size = 3 * testChunk
 		local, remote := mine(a, size), theirs(b, size)
 		full, reading, writing := b.grant(t, remote, both), b.grant(t, remote, wire.Readable), b.grant(t, remote, wire.Writable)
-		fill(t, remote, 5)
-		fill(t, local, 6)
+		transporttest.Fill(t, remote, 5)
+		transporttest.Fill(t, local, 6)
 		for name, tc := range map[string]struct {
 			p    Plan
 			want error
@@ -97,19 +98,19 @@ func TestRefusals(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
-		check(t, remote, 0, size, 5, 0)
-		check(t, local, 0, size, 6, 0)
+		transporttest.Check(t, remote, 0, size, 5, 0)
+		transporttest.Check(t, local, 0, size, 6, 0)
 		if err := b.keys.Revoke(t.Context(), full.Key); err != nil {
 			t.Fatal(err)
 		}
 		if err := a.do(t, Plan{Kind: wire.KindPut, Local: local, Key: full.Key, Size: 10}); !errors.Is(err, region.ErrKey) {
 			t.Errorf("a revoked key: %v", err)
 		}
-		check(t, remote, 0, size, 5, 0)
+		transporttest.Check(t, remote, 0, size, 5, 0)
 		if err := a.do(t, Plan{Kind: wire.KindPut, Local: local, Key: writing.Key, Size: size}); err != nil {
 			t.Errorf("after all that: %v", err)
 		}
-		check(t, remote, 0, size, 6, 0)
+		transporttest.Check(t, remote, 0, size, 6, 0)
 	})
 }
 
@@ -130,7 +131,7 @@ func TestBothDirectionsAtOnce(t *testing.T) {
 			back := make(s, part*parts)
 			d := peer.grant(t, remote, both)
 			seed := uint64(10 + i)
-			fill(t, local, seed)
+			transporttest.Fill(t, local, seed)
 			for k := range parts {
 				off := k * part
 				all.Go(func() {
@@ -145,8 +146,8 @@ func TestBothDirectionsAtOnce(t *testing.T) {
 				})
 			}
 			defer func() {
-				check(t, remote, 0, part*parts, seed, 0)
-				check(t, back, 0, part*parts, seed, 0)
+				transporttest.Check(t, remote, 0, part*parts, seed, 0)
+				transporttest.Check(t, back, 0, part*parts, seed, 0)
 			}()
 		}
 		all.Wait()
@@ -160,7 +161,7 @@ func TestRandomSmall(t *testing.T) {
 	const size, posters = 1 << 20, 4
 	local, remote := a.host(t, size), b.host(t, size)
 	d := b.grant(t, remote, both)
-	fill(t, local, 1)
+	transporttest.Fill(t, local, 1)
 	var all sync.WaitGroup
 	for p := range posters {
 		all.Go(func() {
@@ -172,7 +173,7 @@ func TestRandomSmall(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				check(t, remote, off, n, 1, off)
+				transporttest.Check(t, remote, off, n, 1, off)
 			}
 		})
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/comm"
 	"github.com/hmcfs/hmcfs/transport/control"
 	"github.com/hmcfs/hmcfs/transport/region"
+	"github.com/hmcfs/hmcfs/transport/transporttest"
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
@@ -66,7 +67,7 @@ func newBystander(t testing.TB, job *world, a, b int) *bystander {
 // works moves bytes both ways and a tag.
 func (s *bystander) works(t testing.TB, seed uint64) {
 	t.Helper()
-	fill(t, s.local, seed)
+	transporttest.Fill(t, s.local, seed)
 	op := comm.Op{Local: s.local, Remote: s.d, Size: s.local.Size()}
 	if err := s.job.ranks[s.a].PutNotify(within(t), wire.Rank(s.b), op, wire.Tag(seed)); err != nil {
 		t.Fatalf("another pair: %v", err)
@@ -74,7 +75,7 @@ func (s *bystander) works(t testing.TB, seed uint64) {
 	if tag, err := s.job.ranks[s.b].RecvTag(within(t), wire.Rank(s.a)); tag != wire.Tag(seed) || err != nil {
 		t.Fatalf("another pair: tag %d, %v", tag, err)
 	}
-	check(t, s.remote, 0, int(s.remote.Size()), seed, 0)
+	transporttest.Check(t, s.remote, 0, int(s.remote.Size()), seed, 0)
 }
 
 func testTakenRank(t *testing.T, w Way) {
@@ -203,13 +204,13 @@ func testCutInTheMiddle(t *testing.T, w Way) {
 	}
 	other.works(t, 3)
 	reconnect(t, job, between)
-	fillPart(t, local, 4, 1<<20)
+	transporttest.FillPart(t, local, 4, 1<<20)
 	op := comm.Op{Local: local, Remote: d, Size: 1 << 20}
-	fillPart(t, remote, 5, 1<<20)
+	transporttest.FillPart(t, remote, 5, 1<<20)
 	if err := job.ranks[0].Put(within(t), 1, op); !errors.Is(err, region.ErrKey) {
 		t.Errorf("a key of the last session: %v", err)
 	}
-	check(t, remote, 0, 1<<20, 5, 0)
+	transporttest.Check(t, remote, 0, 1<<20, 5, 0)
 	newBystander(t, job, 0, 1).works(t, 6)
 	other.works(t, 7)
 }

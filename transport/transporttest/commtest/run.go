@@ -14,6 +14,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 	"github.com/hmcfs/hmcfs/transport/comm"
 	"github.com/hmcfs/hmcfs/transport/region"
+	"github.com/hmcfs/hmcfs/transport/transporttest"
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
@@ -55,25 +56,25 @@ func testSizes(t *testing.T, w Way) {
 	size := most + 99
 	local, remote := job.host(t, 0, devices.Size(size)), job.host(t, 1, devices.Size(size))
 	d := job.share(t, 1, 0, remote, both)
-	fill(t, local, 1)
-	fill(t, remote, 2)
+	transporttest.Fill(t, local, 1)
+	transporttest.Fill(t, remote, 2)
 	for _, n := range []int{0, 1, 4095, 4096, 65_537, 1 << 20, 1<<20 + 1, most} {
 		op := comm.Op{Local: local, LocalOff: 33, Remote: d, RemoteOff: 55, Size: devices.Size(n)}
 		if err := job.ranks[0].Put(within(t), 1, op); err != nil {
 			t.Fatal(err)
 		}
-		check(t, remote, 0, 55, 2, 0)
-		check(t, remote, 55, n, 1, 33)
-		check(t, remote, 55+n, size-55-n, 2, 55+n)
-		fill(t, remote, 2)
+		transporttest.Check(t, remote, 0, 55, 2, 0)
+		transporttest.Check(t, remote, 55, n, 1, 33)
+		transporttest.Check(t, remote, 55+n, size-55-n, 2, 55+n)
+		transporttest.Fill(t, remote, 2)
 		op.LocalOff, op.RemoteOff = 11, 44
 		if err := job.ranks[0].Get(within(t), 1, op); err != nil {
 			t.Fatal(err)
 		}
-		check(t, local, 0, 11, 1, 0)
-		check(t, local, 11, n, 2, 44)
-		check(t, local, 11+n, size-11-n, 1, 11+n)
-		fill(t, local, 1)
+		transporttest.Check(t, local, 0, 11, 1, 0)
+		transporttest.Check(t, local, 11, n, 2, 44)
+		transporttest.Check(t, local, 11+n, size-11-n, 1, 11+n)
+		transporttest.Fill(t, local, 1)
 	}
 }
 
@@ -86,8 +87,8 @@ func testBounds(t *testing.T, w Way) {
 	d := job.share(t, 1, 0, remote, both)
 	forged := d
 	forged.Size = math.MaxInt64
-	fill(t, local, 1)
-	fill(t, remote, 2)
+	transporttest.Fill(t, local, 1)
+	transporttest.Fill(t, remote, 2)
 	for _, op := range []comm.Op{
 		{RemoteOff: size, Size: 1},
 		{RemoteOff: size - 1, Size: 2},
@@ -113,13 +114,13 @@ func testBounds(t *testing.T, w Way) {
 			}
 		}
 	}
-	check(t, local, 0, size, 1, 0)
-	check(t, remote, 0, size, 2, 0)
+	transporttest.Check(t, local, 0, size, 1, 0)
+	transporttest.Check(t, remote, 0, size, 2, 0)
 	whole := comm.Op{Local: local, Remote: d, Size: size}
 	if err := job.ranks[0].Put(within(t), 1, whole); err != nil {
 		t.Errorf("afterwards: %v", err)
 	}
-	check(t, remote, 0, size, 1, 0)
+	transporttest.Check(t, remote, 0, size, 1, 0)
 }
 
 func testKeys(t *testing.T, w Way) {
@@ -130,8 +131,8 @@ func testKeys(t *testing.T, w Way) {
 	local, remote := job.host(t, 0, size), job.host(t, 1, size)
 	full, reading := job.share(t, 1, 0, remote, both), job.share(t, 1, 0, remote, wire.Readable)
 	others := job.share(t, 1, 2, remote, both)
-	fill(t, local, 1)
-	fill(t, remote, 2)
+	transporttest.Fill(t, local, 1)
+	transporttest.Fill(t, remote, 2)
 	bold := reading
 	bold.Rights = both
 	guessed := full
@@ -147,18 +148,18 @@ func testKeys(t *testing.T, w Way) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	check(t, remote, 0, size, 2, 0)
+	transporttest.Check(t, remote, 0, size, 2, 0)
 	if err := job.ranks[1].Revoke(within(t), 0, full.Key); err != nil {
 		t.Fatal(err)
 	}
 	if err := job.ranks[0].Get(within(t), 1, comm.Op{Local: local, Remote: full, Size: size}); !errors.Is(err, region.ErrKey) {
 		t.Errorf("revoked: %v", err)
 	}
-	check(t, local, 0, size, 1, 0)
+	transporttest.Check(t, local, 0, size, 1, 0)
 	if err := job.ranks[0].Get(within(t), 1, comm.Op{Local: local, Remote: reading, Size: size}); err != nil {
 		t.Errorf("the other key: %v", err)
 	}
-	check(t, local, 0, size, 2, 0)
+	transporttest.Check(t, local, 0, size, 2, 0)
 }
 
 // testFarOffsets uses a region of 6 GiB of which only some pages exist.
@@ -178,17 +179,17 @@ func testFarOffsets(t *testing.T, w Way) {
 	remote := closing(t, b, err)
 	d := job.share(t, 1, 0, remote, both)
 	local := job.host(t, 0, n)
-	fill(t, local, 3)
+	transporttest.Fill(t, local, 3)
 	op := comm.Op{Local: local, Remote: d, RemoteOff: far, Size: n}
 	if err := job.ranks[0].Put(within(t), 1, op); err != nil {
 		t.Fatal(err)
 	}
-	check(t, remote, far, n, 3, 0)
-	fill(t, local, 4)
+	transporttest.Check(t, remote, far, n, 3, 0)
+	transporttest.Fill(t, local, 4)
 	if err := job.ranks[0].Get(within(t), 1, op); err != nil {
 		t.Fatal(err)
 	}
-	check(t, local, 0, n, 3, 0)
+	transporttest.Check(t, local, 0, n, 3, 0)
 }
 
 func testDeviceMemory(t *testing.T, w Way) {
@@ -201,8 +202,8 @@ func testDeviceMemory(t *testing.T, w Way) {
 			job := w.pair(t)
 			local, remote := ends[0](job, t, 0, size), ends[1](job, t, 1, size)
 			d := job.share(t, 1, 0, remote, both)
-			fill(t, local, 1)
-			fill(t, remote, 2)
+			transporttest.Fill(t, local, 1)
+			transporttest.Fill(t, remote, 2)
 			op := comm.Op{Local: local, LocalOff: 5, Remote: d, RemoteOff: 7, Size: size - 10}
 			if err := job.ranks[0].PutNotify(within(t), 1, op, 9); err != nil {
 				t.Fatal(err)
@@ -210,13 +211,13 @@ func testDeviceMemory(t *testing.T, w Way) {
 			if tag, err := job.ranks[1].RecvTag(within(t), 0); tag != 9 || err != nil {
 				t.Fatal(tag, err)
 			}
-			check(t, remote, 7, int(size)-10, 1, 5)
-			fill(t, local, 3)
+			transporttest.Check(t, remote, 7, int(size)-10, 1, 5)
+			transporttest.Fill(t, local, 3)
 			if err := job.ranks[0].Get(within(t), 1, op); err != nil {
 				t.Fatal(err)
 			}
-			check(t, local, 5, int(size)-10, 1, 5)
-			check(t, local, 0, 5, 3, 0)
+			transporttest.Check(t, local, 5, int(size)-10, 1, 5)
+			transporttest.Check(t, local, 0, 5, 3, 0)
 		})
 	}
 }
@@ -229,7 +230,7 @@ func testTwoPeers(t *testing.T, w Way) {
 	job.connect(t, 2, 0)
 	const size = 2 << 20
 	local := job.host(t, 0, size)
-	fill(t, local, 1)
+	transporttest.Fill(t, local, 1)
 	var remotes [3]*region.Buffer
 	var all [3]*comm.Request
 	for _, peer := range []int{1, 2} {
@@ -245,7 +246,7 @@ func testTwoPeers(t *testing.T, w Way) {
 		if err := all[peer].Wait(within(t)); err != nil {
 			t.Errorf("rank %d: %v", peer, err)
 		}
-		check(t, remotes[peer], 0, size, 1, 0)
+		transporttest.Check(t, remotes[peer], 0, size, 1, 0)
 	}
 	if err := job.ranks[0].Flush(within(t)); err != nil {
 		t.Error(err)
@@ -296,7 +297,7 @@ func testFence(t *testing.T, w Way) {
 	local, remote := job.host(t, 0, devices.Size(part*parts)), job.host(t, 1, devices.Size(part*parts))
 	d := job.share(t, 1, 0, remote, both)
 	for round := range uint64(5) {
-		fill(t, local, round)
+		transporttest.Fill(t, local, round)
 		var requests []*comm.Request
 		for i := range parts {
 			r, err := job.ranks[0].PutAsync(within(t), 1, comm.Op{
@@ -321,7 +322,7 @@ func testFence(t *testing.T, w Way) {
 				t.Errorf("request %d after the fence: %v, %v", i, done, err)
 			}
 		}
-		check(t, remote, 0, part*parts, round, 0)
+		transporttest.Check(t, remote, 0, part*parts, round, 0)
 	}
 }
 
@@ -330,7 +331,7 @@ func testWaitInAnyOrder(t *testing.T, w Way) {
 	const part, parts = 10_000, 100
 	local, remote := job.host(t, 0, part*parts), job.host(t, 1, part*parts)
 	d := job.share(t, 1, 0, remote, both)
-	fill(t, remote, 1)
+	transporttest.Fill(t, remote, 1)
 	requests := make([]*comm.Request, parts)
 	for i := range parts {
 		r, err := job.ranks[0].GetAsync(within(t), 1, comm.Op{
@@ -355,12 +356,12 @@ func testWaitInAnyOrder(t *testing.T, w Way) {
 		if done, err := requests[i].Test(); !done || err != nil {
 			t.Errorf("request %d: %v, %v", i, done, err)
 		}
-		check(t, local, i*part, part, 1, i*part)
+		transporttest.Check(t, local, i*part, part, 1, i*part)
 	}
 	if err := job.ranks[0].Fence(within(t), 1); err != nil {
 		t.Fatal(err)
 	}
-	check(t, local, 0, part*parts, 1, 0)
+	transporttest.Check(t, local, 0, part*parts, 1, 0)
 }
 
 // testTagAfterPut sends tags after puts of changing data, as many as are on

@@ -15,6 +15,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/comm"
 	"github.com/hmcfs/hmcfs/transport/control"
 	"github.com/hmcfs/hmcfs/transport/region"
+	"github.com/hmcfs/hmcfs/transport/transporttest"
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
@@ -140,16 +141,7 @@ func (w *world) host(t testing.TB, rank int, n devices.Size) *region.Buffer {
 // sim is n bytes of registered memory of a simulated device.
 func (w *world) sim(t testing.TB, rank int, n devices.Size) *region.Buffer {
 	t.Helper()
-	dev := sim.New(0, sim.Params{Size: 2 * n})
-	m, err := dev.Alloc(t.Context(), n)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if derr := errors.Join(m.Release(), dev.Close()); derr != nil {
-			t.Error(derr)
-		}
-	})
+	m := transporttest.Simulated(t, n, sim.Params{})
 	b, err := w.ranks[rank].Table().RegisterDevice(m.All())
 	return closing(t, b, err)
 }
@@ -175,20 +167,6 @@ func (w *world) share(t testing.TB, from, to int, b *region.Buffer, rights wire.
 	return d
 }
 
-// fill writes the content of a seed to a whole buffer.
-func fill(t testing.TB, b *region.Buffer, seed uint64) {
-	t.Helper()
-	fillPart(t, b, seed, int(b.Size()))
-}
-
-// fillPart writes the first n bytes of the content of a seed to a buffer.
-func fillPart(t testing.TB, b *region.Buffer, seed uint64, n int) {
-	t.Helper()
-	if err := b.Store(t.Context(), 0, transport.HostSpan(kit.Bytes(seed, 0, n))); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // large is a size in bytes, less where the race detector makes every byte
 // slow.
 func large(n int) int {
@@ -196,18 +174,6 @@ func large(n int) int {
 		return n / 5
 	}
 	return n
-}
-
-// check demands n bytes from off to be those of a seed from at.
-func check(t testing.TB, b *region.Buffer, off, n int, seed uint64, at int) {
-	t.Helper()
-	got := make([]byte, n)
-	if err := b.Load(t.Context(), transport.HostSpan(got), devices.Offset(off)); err != nil {
-		t.Fatal(err)
-	}
-	if i := kit.DiffAt(got, seed, int64(at)); i >= 0 {
-		t.Fatalf("byte %d of [%d, %d) is not that of %d", off+i, off, off+n, at+i)
-	}
 }
 
 // relay stands between two ranks and can be cut or stopped.
