@@ -172,12 +172,15 @@ func (o *object) resize(ctx context.Context, size uint64) error {
 		o.revive()
 	}
 	_, body := o.place()
-	if err := body.cut(ctx, size); err != nil {
-		return err
-	}
+	was := o.shrink(size)
+	err := body.cut(ctx, size)
 	now := o.store.now()
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if err != nil {
+		o.size = was
+		return err
+	}
 	if o.body.backing() == nil {
 		o.size, o.mtime, o.ctime = size, now, now
 		o.dirty.Store(true)
@@ -198,7 +201,7 @@ func (o *object) revive() {
 	defer o.mu.Unlock()
 	if t.files == nil {
 		o.body = o.store.emptyContent(t)
-		o.epoch = 0
+		o.size, o.epoch = 0, 0
 		o.dirty.Store(true)
 		return
 	}

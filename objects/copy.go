@@ -37,7 +37,7 @@ func (s *Store) CopyRange(ctx context.Context, r CopyRange) (uint64, error) {
 	dst := r.Dst.obj
 	var done uint64
 	err = dst.change(ctx, func() error {
-		return copyContent(ctx, r.Src.obj.content, r.SrcOff, r.N, func(at piece) (err error) {
+		return copyContent(ctx, r.Src.obj.lookSparse, r.SrcOff, r.N, func(at piece) (err error) {
 			var n uint64
 			n, err = dst.receive(ctx, r.DstOff+at.off-r.SrcOff, at)
 			done += n
@@ -54,30 +54,30 @@ func (s *Store) CopyRange(ctx context.Context, r CopyRange) (uint64, error) {
 	return done, nil
 }
 
-// copyContent hands the pieces of a range to put, a step at a time. src is
-// asked for each step: another content may have taken the place of the first.
-func copyContent(ctx context.Context, src func() content, off, n uint64, put func(piece) error) error {
+// copyContent hands the pieces of a range to put, a step at a time, up to where
+// look finds the end. look is asked for each step: another content may have
+// taken the place of the first.
+func copyContent(ctx context.Context, look func(off, n uint64) (sight, error), off, n uint64, put func(piece) error) error {
 	for end := off + n; off < end; {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		step := min(end-off, copyStep)
-		pieces, release, err := src().find(off, step, true)
-		if err != nil {
+		seen, err := look(off, min(end-off, copyStep))
+		if err != nil || seen.n == 0 {
 			return err
 		}
-		for _, at := range pieces {
+		for _, at := range seen.pieces {
 			err := ctx.Err()
 			if err == nil {
 				err = put(at)
 			}
 			if err != nil {
-				release()
+				seen.release()
 				return err
 			}
 		}
-		release()
-		off += step
+		seen.release()
+		off += seen.n
 	}
 	return nil
 }
@@ -105,7 +105,7 @@ func (o *object) duplicate(ctx context.Context, to content) error {
 	if err != nil {
 		return err
 	}
-	err = copyContent(ctx, o.content, 0, size, func(at piece) error {
+	err = copyContent(ctx, o.lookSparse, 0, size, func(at piece) error {
 		if at.hole {
 			return nil
 		}

@@ -84,7 +84,11 @@ func (x *extents) allocShared(ctx context.Context, n devices.Size, kind devices.
 // copyTo copies the first size bytes, holes as zeros. Of an interrupted copy
 // nothing is kept, so the device itself looks at the context.
 func (x *extents) copyTo(ctx context.Context, mem *devices.Memory, size uint64) error {
-	err := copyContent(ctx, func() content { return x }, 0, size, func(at piece) error {
+	look := func(off, n uint64) (sight, error) {
+		pieces, release, err := x.find(off, n, true)
+		return sight{n: n, pieces: pieces, release: release}, err
+	}
+	err := copyContent(ctx, look, 0, size, func(at piece) error {
 		dst, err := mem.Span(rangeOf(at.off, at.off+at.n))
 		switch {
 		case err != nil:

@@ -85,15 +85,6 @@ func (f *File) KernelWrites() {
 	}
 }
 
-// clip shortens a read to the object's end.
-func (o *object) clip(off uint64, n int) (uint64, error) {
-	end, err := o.end()
-	if err != nil || off >= end || n <= 0 {
-		return 0, err
-	}
-	return min(uint64(n), end-off), nil
-}
-
 // ReadAt copies bytes out. It reads fewer than len(p) only at the end.
 //
 // A host file can be cut between the look at its size and the read, also by
@@ -118,16 +109,12 @@ func (f *File) peek(ctx context.Context, p []byte, off uint64) (int, error) {
 }
 
 func (f *File) readAt(ctx context.Context, p []byte, off uint64) (int, error) {
-	n, err := f.obj.clip(off, len(p))
-	if err != nil || n == 0 {
+	seen, err := f.obj.look(off, uint64(len(p)), false)
+	if err != nil {
 		return 0, err
 	}
-	pieces, release, err := f.obj.content().find(off, n, false)
-	if err != nil {
-		return 0, fmt.Errorf("read object %d: %w", f.obj.ino, err)
-	}
-	defer release()
-	for _, at := range pieces {
+	defer seen.release()
+	for _, at := range seen.pieces {
 		part := p[at.off-off : at.off-off+at.n]
 		if at.hole {
 			clear(part)
@@ -137,32 +124,27 @@ func (f *File) readAt(ctx context.Context, p []byte, off uint64) (int, error) {
 			return 0, fmt.Errorf("read object %d: %w", f.obj.ino, err)
 		}
 	}
-	return int(n), nil
+	return int(seen.n), nil
 }
 
 // Views shows n bytes in place where the device's memory can be mapped; else
 // the error is devices.ErrUnsupported.
 func (f *File) Views(ctx context.Context, off uint64, n int) (Views, error) {
-	body := f.obj.content()
-	if body.backing() != nil {
+	if f.obj.content().backing() != nil {
 		return Views{}, fmt.Errorf("map a file of host memory: %w", devices.ErrUnsupported)
 	}
-	length, err := f.obj.clip(off, n)
-	if err != nil || length == 0 {
+	seen, err := f.obj.look(off, uint64(max(n, 0)), false)
+	if err != nil || seen.n == 0 {
 		return Views{Release: func() {}}, err
 	}
-	pieces, release, err := body.find(off, length, false)
+	v, err := f.store.views(ctx, seen.pieces)
 	if err != nil {
-		return Views{}, fmt.Errorf("read object %d: %w", f.obj.ino, err)
-	}
-	v, err := f.store.views(ctx, pieces)
-	if err != nil {
-		release()
+		seen.release()
 		return Views{}, err
 	}
 	f.obj.accessed()
 	unmap := v.Release
-	v.Release = func() { unmap(); release() }
+	v.Release = func() { unmap(); seen.release() }
 	return v, nil
 }
 
@@ -323,25 +305,21 @@ func (o *object) extend(ctx context.Context, end uint64) error {
 
 // Seek finds data or a hole at or behind off; ErrNoData beyond the end.
 func (f *File) Seek(ctx context.Context, off uint64, w Whence) (uint64, error) {
-	end, err := f.obj.end()
+	seen, err := f.obj.look(off, maxSize, true)
 	if err != nil {
 		return 0, err
 	}
-	if off >= end {
-		return 0, fmt.Errorf("seek to %d of %d bytes: %w", off, end, ErrNoData)
+	seen.release()
+	if seen.n == 0 {
+		return 0, fmt.Errorf("seek to %d, behind the end: %w", off, ErrNoData)
 	}
-	pieces, release, err := f.obj.content().find(off, end-off, true)
-	if err != nil {
-		return 0, fmt.Errorf("seek in object %d: %w", f.obj.ino, err)
-	}
-	release()
-	for _, at := range pieces {
+	for _, at := range seen.pieces {
 		if at.hole == (w == SeekHole) {
 			return at.off, nil
 		}
 	}
 	if w == SeekHole {
-		return end, nil
+		return off + seen.n, nil
 	}
 	return 0, fmt.Errorf("seek to data behind %d: %w", off, ErrNoData)
 }

@@ -24,6 +24,8 @@ type object struct {
 	lane  lane
 	// version is raised when a change of the content begins and ends.
 	version atomic.Uint64
+	// cuts is raised when a cut begins, see look.
+	cuts atomic.Uint64
 	// dirty says that the record is behind what is here.
 	dirty atomic.Bool
 

@@ -1,0 +1,60 @@
+package objects
+
+import "fmt"
+
+// sight is what a range of an object held at one moment.
+type sight struct {
+	// n is the range's length: less than was asked for only at the end.
+	n      uint64
+	pieces []piece
+	// release lets go of the memory of the pieces.
+	release func()
+}
+
+// look finds what n bytes at off are made of, as content.find does, up to the
+// object's end.
+//
+// INVARIANT: the size and the pieces are of one moment. A cut lowers the size,
+// then raises cuts, and only then gives memory back; bytes are there before the
+// size that includes them. So who finds a hole where a cut took the memory
+// finds another count too.
+func (o *object) look(off, n uint64, sparse bool) (sight, error) {
+	for {
+		cuts := o.cuts.Load()
+		length, err := o.clip(off, n)
+		if err != nil || length == 0 {
+			return sight{release: func() {}}, err
+		}
+		pieces, release, err := o.content().find(off, length, sparse)
+		if err != nil {
+			return sight{}, fmt.Errorf("read object %d: %w", o.ino, err)
+		}
+		if o.cuts.Load() == cuts {
+			return sight{n: length, pieces: pieces, release: release}, nil
+		}
+		release()
+	}
+}
+
+// lookSparse is look for copies, which keep holes.
+func (o *object) lookSparse(off, n uint64) (sight, error) { return o.look(off, n, true) }
+
+// clip shortens a range to the object's end.
+func (o *object) clip(off, n uint64) (uint64, error) {
+	end, err := o.end()
+	if err != nil || off >= end {
+		return 0, err
+	}
+	return min(n, end-off), nil
+}
+
+// shrink lowers the size to what a cut will leave, for look, and returns what
+// it was. The caller has the lane.
+func (o *object) shrink(size uint64) (was uint64) {
+	o.mu.Lock()
+	was = o.size
+	o.size = min(was, size)
+	o.mu.Unlock()
+	o.cuts.Add(1)
+	return was
+}
