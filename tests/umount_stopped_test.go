@@ -148,6 +148,11 @@ func TestSignalEndsVerbs(t *testing.T) {
 		p := startProgram(t, "hmcfs", args...)
 		// It waits for the daemon, and has said by which signals it ends.
 		kit.Eventually(t, 30*time.Second, func() error { return waitsForOthers(p.Process.Pid) })
+		// The kernel wakes the first thread for a signal, and no other takes
+		// the signal when that one can't.
+		if where, err := os.ReadFile(fmt.Sprintf("/proc/%d/wchan", p.Process.Pid)); err != nil || strings.Contains(string(where), "request_wait") {
+			t.Errorf("%v: the first thread waits in %s, %v", args, where, err)
+		}
 		if err := p.Process.Signal(unix.SIGTERM); err != nil {
 			t.Fatal(err)
 		}
