@@ -76,6 +76,10 @@ func (c *Communicator) Stats() Stats { return Stats{Dials: c.dials.Load()} }
 // Peer is a session that is live.
 type Peer struct {
 	Rank wire.Rank
+	// Transport is the way of the bytes, and Because says, for each faster one,
+	// why it is not that.
+	Transport Transport
+	Because   []string
 	// Network is what the data connections run over.
 	Network control.Network
 	// Channels is how many there are.
@@ -92,7 +96,7 @@ func (c *Communicator) Peers() []Peer {
 	for rank, s := range c.sessions {
 		if s.state() == stateLive {
 			out = append(out, Peer{
-				Rank: rank, Network: control.Network(s.control.LocalAddr().Network()), Channels: len(s.channels), Chunk: s.control.Chunk,
+				Rank: rank, Transport: TCP, Network: control.Network(s.control.LocalAddr().Network()), Channels: len(s.channels), Chunk: s.control.Chunk,
 			})
 		}
 	}

@@ -15,6 +15,21 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
+// Transport is a way for the bytes of puts and gets.
+type Transport string
+
+// The transports, the fastest first.
+const (
+	// RDMA is UCX over RDMA alone.
+	RDMA Transport = "rdma"
+	// SHM is memory that both processes have mapped, on one host.
+	SHM Transport = "shm"
+	// UCX is libucp with whatever it finds.
+	UCX Transport = "ucx"
+	// TCP is the data connections of the session: TCP or Unix sockets.
+	TCP Transport = "tcp"
+)
+
 // DefaultChannels is the data connections of a session.
 const DefaultChannels = 1
 
@@ -32,6 +47,10 @@ type Options struct {
 	// Engine moves bytes from and to device memory, and lends pinned slots.
 	// It is borrowed: close it after the communicator. Required.
 	Engine *transport.Engine
+	// Transports are the ways that may be taken, in any order: with each peer
+	// the fastest that both sides have. Empty is all of them. TCP (or a Unix
+	// socket) carries what no other way can, and is always there.
+	Transports []Transport
 	// Channels is how many data connections a session has that we connect,
 	// from 1 to 16. Large transfers are striped over them. Default 1.
 	Channels int

@@ -63,6 +63,9 @@ func (k Kind) String() string {
 // HeaderSize is the bytes of a Header.
 const HeaderSize = 8
 
+// MaxOffer is the most bytes of a provider in an offer of memory.
+const MaxOffer = 4 << 10
+
 // MaxMessage is the most bytes of one message.
 const MaxMessage = 64 << 10
 
