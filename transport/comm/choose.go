@@ -12,6 +12,7 @@ import (
 	"unicode"
 
 	"github.com/hmcfs/hmcfs/transport/control"
+	"github.com/hmcfs/hmcfs/transport/shm"
 	"github.com/hmcfs/hmcfs/transport/window"
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
@@ -29,7 +30,7 @@ type route struct {
 func (o *Options) routes() []route {
 	all := []route{
 		{id: wire.TransportRDMA, missing: "this build has none"},
-		{id: wire.TransportSHM, missing: "this build has none"},
+		{id: wire.TransportSHM, driver: shm.New(shm.Options{Devices: o.Devices})},
 		{id: wire.TransportUCX, missing: "this build has none"},
 		{id: wire.TransportTCP},
 	}

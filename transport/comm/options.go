@@ -9,6 +9,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/transport"
 	"github.com/hmcfs/hmcfs/transport/control"
 	"github.com/hmcfs/hmcfs/transport/region"
@@ -53,6 +54,10 @@ type Options struct {
 	// leaves none there is no session. Whatever the way, the data connections
 	// are there as well, and carry what it can't.
 	Transports []Transport
+	// Devices are those on which memory is opened that a peer of this host
+	// shares by a handle. They are borrowed: close them after the
+	// communicator. Memory on others goes by the data connections.
+	Devices []devices.Device
 	// Channels is how many data connections a session has that we connect,
 	// from 1 to 16. Large transfers are striped over them. Default 1.
 	Channels int

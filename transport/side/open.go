@@ -52,6 +52,9 @@ func (s *Side) Use(key wire.Key, need wire.Rights, off uint64, n devices.Size) (
 	return Use{}, status, true
 }
 
+// Windows is how many there are.
+func (s *Side) Windows() int { return len(*s.windows.Load()) }
+
 // offered is an OFFER of the peer.
 func (s *Side) offered(body []byte, files []*os.File) error {
 	o, err := wire.ParseOffer(body)
