@@ -8,6 +8,7 @@ import (
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/transport"
+	"github.com/hmcfs/hmcfs/transport/region"
 	"github.com/hmcfs/hmcfs/transport/window"
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
@@ -114,43 +115,53 @@ func (w *opened) Close() error {
 	return nil
 }
 
-// move does an operation.
+// move does an operation, piece by piece: what is withdrawn, or whose session
+// ends, is given up between two of them.
 func (w *opened) move(ctx context.Context, op *window.Op) error {
-	if local := op.Local.Host(op.LocalOff, op.Size); local != nil && w.bytes != nil {
-		return copyPieces(ctx, op.Kind, w.bytes[op.RemoteOff:op.RemoteOff+uint64(op.Size)], local)
+	for done := devices.Size(0); done < op.Size; {
+		switch {
+		case op.Withdrawn.Load():
+			return fmt.Errorf("withdrawn after %v: %w", done, region.ErrKey)
+		case ctx.Err() != nil:
+			return errEnded()
+		}
+		n := min(op.Size-done, piece)
+		if err := w.movePiece(ctx, op, done, n); err != nil {
+			return err
+		}
+		done += n
 	}
-	remote, err := w.span.Part(devices.Offset(op.RemoteOff), op.Size)
+	return nil
+}
+
+// movePiece moves n bytes from at, as counted in the operation.
+func (w *opened) movePiece(ctx context.Context, op *window.Op, at, n devices.Size) error {
+	far, near := op.RemoteOff+uint64(at), op.LocalOff+devices.Offset(at)
+	if local := op.Local.Host(near, n); local != nil && w.bytes != nil {
+		remote := w.bytes[far : far+uint64(n)]
+		if op.Kind == wire.KindPut {
+			copy(remote, local)
+		} else {
+			copy(local, remote)
+		}
+		return nil
+	}
+	remote, err := w.span.Part(devices.Offset(far), n)
 	if err != nil {
 		return err
 	}
 	if op.Kind == wire.KindGet {
-		return op.Local.Store(ctx, op.LocalOff, remote)
+		return op.Local.Store(ctx, near, remote)
 	}
 	if w.file != nil {
 		// A write behind its end would make a file that was cut grow again.
 		r, err := inspect(w.file)
 		if err == nil {
-			err = r.has(w.off+op.RemoteOff, op.Size)
+			err = r.has(w.off+far, n)
 		}
 		if err != nil {
 			return err
 		}
 	}
-	return op.Local.Load(ctx, remote, op.LocalOff)
-}
-
-// copyPieces moves bytes that are both mapped.
-func copyPieces(ctx context.Context, kind wire.Kind, remote, local []byte) error {
-	dst, src := remote, local
-	if kind == wire.KindGet {
-		dst, src = local, remote
-	}
-	for len(src) > 0 {
-		if ctx.Err() != nil {
-			return errEnded()
-		}
-		n := copy(dst, src[:min(len(src), int(piece))])
-		dst, src = dst[n:], src[n:]
-	}
-	return nil
+	return op.Local.Load(ctx, remote, near)
 }
