@@ -40,6 +40,13 @@ func Run(t *testing.T, w Way) {
 		"StalledPeer":      testStalledPeer,
 		"MissingPeer":      testMissingPeer,
 		"CloseUnderLoad":   testCloseUnderLoad,
+		"RevokeUnderLoad":  testRevokeUnderLoad,
+		"OwnerCloses":      testOwnerCloses,
+		"Rights":           testRights,
+		"Tags":             testTags,
+		"NewSession":       testNewSession,
+		"Files":            testFiles,
+		"Windows":          testWindows,
 	} {
 		t.Run(name, func(t *testing.T) {
 			// A rank mounts nothing; others of the same run of tests mount
