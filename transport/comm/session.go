@@ -144,7 +144,7 @@ func (s *session) startLocked() error {
 	conns := s.conns
 	s.conns = nil
 	s.control = conns[0]
-	link, err := control.NewLink(conns[0])
+	link, err := control.NewLink(conns[0], s.packet)
 	if err != nil {
 		return errors.Join(err, closeConns(conns[1:]))
 	}
@@ -199,6 +199,11 @@ func (s *session) end(cause error) {
 	s.c.announce()
 	s.c.running.Go(func() {
 		if s.link != nil {
+			// Handlers hear of the end as soon as no packet can come, not when
+			// the last byte has left.
+			s.link.Stop()
+			<-s.link.Received()
+			s.tellEnded()
 			s.link.Close()
 		}
 		for _, ch := range s.channels {

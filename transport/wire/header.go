@@ -22,6 +22,7 @@ const (
 	KindTag     Kind = 16
 	KindMessage Kind = 17
 	KindBye     Kind = 18
+	KindPacket  Kind = 19
 
 	KindPut  Kind = 32
 	KindAck  Kind = 33
@@ -48,6 +49,8 @@ func (k Kind) String() string {
 		return "MESSAGE"
 	case KindBye:
 		return "BYE"
+	case KindPacket:
+		return "PACKET"
 	case KindPut:
 		return "PUT"
 	case KindAck:
@@ -68,6 +71,15 @@ const MaxOffer = 4 << 10
 
 // MaxMessage is the most bytes of one message.
 const MaxMessage = 64 << 10
+
+// MaxPacket is the most bytes of one packet, without its port.
+const MaxPacket = 64 << 10
+
+// PacketHeaderSize is the bytes before those of a packet.
+const PacketHeaderSize = HeaderSize + portSize
+
+// portSize is the bytes of a packet's port.
+const portSize = 4
 
 // Header begins every frame of the handshake and of the control connection.
 type Header struct {
@@ -94,6 +106,8 @@ func (k Kind) lengths() (least, most uint32, known bool) {
 		return 0, MaxMessage, true
 	case KindBye:
 		return 0, 0, true
+	case KindPacket:
+		return portSize, portSize + MaxPacket, true
 	default:
 		return 0, 0, false
 	}
@@ -143,4 +157,22 @@ func ParseTag(body []byte) (Tag, error) {
 		return 0, fmt.Errorf("tag of %d bytes: %w", len(body), ErrFrame)
 	}
 	return Tag(binary.LittleEndian.Uint64(body)), nil
+}
+
+// AppendPacket appends what comes before the n bytes of a packet.
+func AppendPacket(p []byte, port Port, n int) []byte {
+	p = Header{Kind: KindPacket, Length: uint32(portSize + n)}.Append(p)
+	return binary.LittleEndian.AppendUint32(p, uint32(port))
+}
+
+// ParsePacket reads the body of a packet; its bytes are part of the body.
+func ParsePacket(body []byte) (Port, []byte, error) {
+	if len(body) < portSize || len(body) > portSize+MaxPacket {
+		return 0, nil, fmt.Errorf("packet of %d bytes: %w", len(body), ErrFrame)
+	}
+	port := Port(binary.LittleEndian.Uint32(body))
+	if port == 0 {
+		return 0, nil, fmt.Errorf("packet without a port: %w", ErrFrame)
+	}
+	return port, body[portSize:], nil
 }
