@@ -39,6 +39,9 @@ type Communicator struct {
 	// sessions is the latest session with each peer, also when it has ended.
 	// +checklocks:mu
 	sessions map[wire.Rank]*session
+	// handlers are those of the ports.
+	// +checklocks:mu
+	handlers map[wire.Port]Handler
 	// changed is closed and made anew when a session becomes live or goes.
 	// +checklocks:mu
 	changed chan struct{}
@@ -52,7 +55,7 @@ func New(o Options) (*Communicator, error) {
 	}
 	c := &Communicator{
 		opts: o, log: o.Logger.Named("comm"), table: region.NewTable(o.Engine), routes: o.routes(),
-		sessions: map[wire.Rank]*session{}, changed: make(chan struct{}),
+		sessions: map[wire.Rank]*session{}, handlers: map[wire.Port]Handler{}, changed: make(chan struct{}),
 	}
 	c.requests.New = func() any { return newRequest() }
 	c.life, c.cancel = context.WithCancel(context.Background())

@@ -132,6 +132,11 @@ func (s *session) end(cause error) {
 	s.c.announce()
 	s.c.running.Go(func() {
 		if s.link != nil {
+			// Handlers hear of the end as soon as no packet can come, not when
+			// the last byte has left.
+			s.link.Stop()
+			<-s.link.Received()
+			s.tellEnded()
 			s.link.Close()
 		}
 		for _, ch := range s.channels {
