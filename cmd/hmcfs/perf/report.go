@@ -55,9 +55,11 @@ type Row struct {
 	// begun together.
 	Count int `json:"count"`
 	Depth int `json:"depth"`
-	// MedianUS and P99US are in microseconds, of one operation: where several
-	// were begun together, their share of the time until all were complete.
+	// MedianUS, MeanUS and P99US are in microseconds, of one operation: where
+	// several were begun together, their share of the time until all were
+	// complete.
 	MedianUS float64 `json:"median_us"`
+	MeanUS   float64 `json:"mean_us"`
 	P99US    float64 `json:"p99_us"`
 	// GBs is Bytes by the median, in 1e9 bytes a second.
 	GBs float64 `json:"gb_per_s,omitempty"`

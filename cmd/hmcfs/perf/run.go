@@ -215,7 +215,12 @@ func (r *runner) add(row Row, times []time.Duration) {
 	each := func(d time.Duration) float64 {
 		return float64(d) / float64(time.Microsecond) / float64(row.Depth)
 	}
+	var all time.Duration
+	for _, d := range times {
+		all += d
+	}
 	row.MedianUS = each(times[len(times)/2])
+	row.MeanUS = each(all) / float64(len(times))
 	row.P99US = each(times[min(len(times)-1, len(times)*99/100)])
 	if row.Mode == bandwidth {
 		row.GBs = float64(row.Bytes) / (row.MedianUS * 1e3)
