@@ -25,6 +25,7 @@ const RequireEnv = "HMCFS_REQUIRE"
 //	opencl       an OpenCL loader and at least one driver
 //	hip          AMD's libamdhip64, with a card or without
 //	cuda         an NVIDIA driver and a card
+//	ucx          UCX's libucp
 //	root         effective uid 0 with CAP_SYS_ADMIN
 //	numpy        python3 with NumPy
 //	tool:NAME    a program in the PATH
@@ -71,6 +72,8 @@ func Missing(need string) error {
 		return missingHIP()
 	case "cuda":
 		return missingCUDA()
+	case "ucx":
+		return missingLibrary("libucp.so.0")
 	case "root":
 		return missingRoot()
 	case "numpy":
