@@ -43,7 +43,7 @@ type Row struct {
 	Mode string `json:"mode"`
 	// Operation is "tag", "put" or "get".
 	Operation string `json:"operation"`
-	// Transport and Network are those of the session.
+	// Transport carries the bytes; Network is that of the session.
 	Transport comm.Transport  `json:"transport"`
 	Network   control.Network `json:"network"`
 	// Memory is that of the side that runs, and PeerMemory that of the side
