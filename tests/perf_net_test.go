@@ -45,7 +45,7 @@ func TestPerfBetweenNamespaces(t *testing.T) {
 // TestPerfCablePulled pulls the cable in the middle of a transfer: both sides
 // end it by their timeout, and begin again when the cable is back.
 func TestPerfCablePulled(t *testing.T) {
-	for _, operation := range []string{"put", "get"} {
+	for _, operation := range []string{"tag", "put", "get"} {
 		t.Run(operation, func(t *testing.T) {
 			kit.Check(t)
 			ends, cable := cableEnds(t)
