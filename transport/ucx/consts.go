@@ -25,6 +25,7 @@ const (
 	epErrorHandler   = 1 << 2
 	epUserData       = 1 << 3
 	epCloseForce     = 1 << 0
+	errorModeNone    = 0
 	errorModePeer    = 1
 	opMemoryType     = 1 << 6
 	opFlags          = 1 << 4
@@ -51,9 +52,10 @@ const (
 
 // The statuses of ucs/type/status.h that are told apart.
 const (
-	statusOK         Status = 0
-	statusInProgress Status = 1
-	statusNoDevice   Status = -14
-	statusBusy       Status = -15
-	statusCanceled   Status = -16
+	statusOK          Status = 0
+	statusInProgress  Status = 1
+	statusUnreachable Status = -6
+	statusNoDevice    Status = -14
+	statusBusy        Status = -15
+	statusCanceled    Status = -16
 )

@@ -51,7 +51,7 @@ func (p *Provider) run() {
 // progress has the library go on, and returns how much it did.
 func (p *Provider) progress() (n int) {
 	for range rounds {
-		did := int(uint32(p.api.WorkerProgress.Call(uintptr(p.worker))))
+		did := p.call.progress(p.worker)
 		if did == 0 {
 			break
 		}
@@ -87,7 +87,7 @@ func (p *Provider) sleep() {
 		return
 	}
 	// From here on a wake makes arming fail, or rings the bell.
-	s := statusOf(p.api.WorkerArm.Call(uintptr(p.worker)))
+	s := p.call.arm(p.worker)
 	var err error
 	switch {
 	case s == statusOK:
@@ -109,7 +109,7 @@ func (p *Provider) sleep() {
 func (p *Provider) wakeLocked() {
 	if p.asleep {
 		p.asleep = false
-		p.api.WorkerSignal.Call(uintptr(p.worker))
+		p.api.WorkerSignal.Call(p.self[:]...)
 	}
 }
 
@@ -161,14 +161,14 @@ func (p *Provider) submit(from op) {
 // touches no memory for this session any more, and whoever waits is told.
 func (p *Provider) teardown() {
 	var closing request
-	if p.endpoint != 0 {
-		closing = p.api.closeNow(p.endpoint)
+	if p.watched {
+		closing = p.call.closeNow(p.endpoint)
 	}
 	for begin := time.Now(); time.Since(begin) < parting; {
-		p.api.WorkerProgress.Call(uintptr(p.worker))
+		p.call.progress(p.worker)
 		p.sweep()
 		var s Status
-		if !closing.under() || p.settled(&closing, &s) {
+		if !closing.under() || p.call.settled(&closing, &s) {
 			closing = 0
 			if p.line.empty() {
 				break
