@@ -47,7 +47,9 @@ const (
 	logLevelQuiet    = "fatal"
 	entityNameMax    = 32
 	cpuSetWords      = 1024 / 64
-	requestErrorBase = ^uintptr(0) - 99 // UCS_ERR_LAST as a pointer
+	// firstError is UCS_ERR_LAST: a request from it on, as an unsigned word, is
+	// a status.
+	firstError = -100
 )
 
 // The statuses of ucs/type/status.h that are told apart.
