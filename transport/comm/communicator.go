@@ -21,6 +21,8 @@ type Communicator struct {
 	log    *zap.Logger
 	epochs control.Epochs
 	table  *region.Table
+	// routes are the transports, the fastest first.
+	routes []route
 	// requests are those of Put and Get, for reuse.
 	requests sync.Pool
 	dials    atomic.Uint64
@@ -37,6 +39,9 @@ type Communicator struct {
 	// sessions is the latest session with each peer, also when it has ended.
 	// +checklocks:mu
 	sessions map[wire.Rank]*session
+	// handlers are those of the ports.
+	// +checklocks:mu
+	handlers map[wire.Port]Handler
 	// changed is closed and made anew when a session becomes live or goes.
 	// +checklocks:mu
 	changed chan struct{}
@@ -49,8 +54,8 @@ func New(o Options) (*Communicator, error) {
 		return nil, err
 	}
 	c := &Communicator{
-		opts: o, log: o.Logger.Named("comm"), table: region.NewTable(o.Engine),
-		sessions: map[wire.Rank]*session{}, changed: make(chan struct{}),
+		opts: o, log: o.Logger.Named("comm"), table: region.NewTable(o.Engine), routes: o.routes(),
+		sessions: map[wire.Rank]*session{}, handlers: map[wire.Port]Handler{}, changed: make(chan struct{}),
 	}
 	c.requests.New = func() any { return newRequest() }
 	c.life, c.cancel = context.WithCancel(context.Background())
@@ -96,7 +101,8 @@ func (c *Communicator) Peers() []Peer {
 	for rank, s := range c.sessions {
 		if s.state() == stateLive {
 			out = append(out, Peer{
-				Rank: rank, Transport: TCP, Network: control.Network(s.control.LocalAddr().Network()), Channels: len(s.channels), Chunk: s.control.Chunk,
+				Rank: rank, Transport: Transport(s.took.route.id.String()), Because: slices.Clone(s.took.because),
+				Network: control.Network(s.control.LocalAddr().Network()), Channels: len(s.channels), Chunk: s.control.Chunk,
 			})
 		}
 	}

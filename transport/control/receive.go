@@ -11,9 +11,13 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
+// readAhead is the bytes that are read at once: a whole packet fits.
+const readAhead = wire.PacketHeaderSize + wire.MaxPacket
+
 // read puts what comes into the queues.
 func (l *Link) read() {
-	err := l.receive(bufio.NewReaderSize(l.conn, 4096))
+	defer close(l.received)
+	err := l.receive(bufio.NewReaderSize(l.conn, readAhead))
 	if errors.Is(err, io.EOF) {
 		err = errors.New("the peer is gone")
 	}
@@ -37,6 +41,8 @@ func (l *Link) receive(r *bufio.Reader) error {
 			err = l.receiveTag(r, h)
 		case wire.KindMessage:
 			err = l.receiveMessage(r, h)
+		case wire.KindPacket:
+			err = l.receivePacket(r, h)
 		case wire.KindBye:
 			return errors.New("closed by the peer")
 		default:

@@ -18,44 +18,39 @@ const (
 	KindProof     Kind = 3
 	KindWelcome   Kind = 4
 	KindRefusal   Kind = 5
+	KindProposal  Kind = 6
+	KindChoice    Kind = 7
 
 	KindTag     Kind = 16
 	KindMessage Kind = 17
 	KindBye     Kind = 18
+	KindPacket  Kind = 19
 
 	KindPut  Kind = 32
 	KindAck  Kind = 33
 	KindGet  Kind = 34
 	KindData Kind = 35
+
+	KindStart     Kind = 48
+	KindOffer     Kind = 49
+	KindAccept    Kind = 50
+	KindDecline   Kind = 51
+	KindWithdraw  Kind = 52
+	KindWithdrawn Kind = 53
 )
 
 // String names the kind as docs/wire.md does.
 func (k Kind) String() string {
-	switch k {
-	case KindHello:
-		return "HELLO"
-	case KindChallenge:
-		return "CHALLENGE"
-	case KindProof:
-		return "PROOF"
-	case KindWelcome:
-		return "WELCOME"
-	case KindRefusal:
-		return "REFUSAL"
-	case KindTag:
-		return "TAG"
-	case KindMessage:
-		return "MESSAGE"
-	case KindBye:
-		return "BYE"
-	case KindPut:
-		return "PUT"
-	case KindAck:
-		return "ACK"
-	case KindGet:
-		return "GET"
-	case KindData:
-		return "DATA"
+	names := [...]string{
+		KindHello: "HELLO", KindChallenge: "CHALLENGE", KindProof: "PROOF", KindWelcome: "WELCOME",
+		KindRefusal: "REFUSAL", KindProposal: "PROPOSAL", KindChoice: "CHOICE",
+		KindTag: "TAG", KindMessage: "MESSAGE", KindBye: "BYE", KindPacket: "PACKET",
+		KindPut: "PUT", KindAck: "ACK", KindGet: "GET", KindData: "DATA",
+		KindStart: "START", KindOffer: "OFFER", KindAccept: "ACCEPT", KindDecline: "DECLINE",
+		KindWithdraw: "WITHDRAW", KindWithdrawn: "WITHDRAWN",
+	}
+	if int(k) < len(names) && names[k] != "" {
+		return names[k]
 	}
 	return fmt.Sprintf("kind %d", uint8(k))
 }
@@ -63,13 +58,19 @@ func (k Kind) String() string {
 // HeaderSize is the bytes of a Header.
 const HeaderSize = 8
 
-// MaxOffer is the most bytes of a provider in an offer of memory.
-const MaxOffer = 4 << 10
-
 // MaxMessage is the most bytes of one message.
 const MaxMessage = 64 << 10
 
-// Header begins every frame of the handshake and of the control connection.
+// MaxPacket is the most bytes of one packet, without its port.
+const MaxPacket = 64 << 10
+
+// PacketHeaderSize is the bytes before those of a packet.
+const PacketHeaderSize = HeaderSize + portSize
+
+// portSize is the bytes of a packet's port.
+const portSize = 4
+
+// Header begins every frame but those of data connections.
 type Header struct {
 	Kind   Kind
 	Length uint32
@@ -94,6 +95,18 @@ func (k Kind) lengths() (least, most uint32, known bool) {
 		return 0, MaxMessage, true
 	case KindBye:
 		return 0, 0, true
+	case KindProposal, KindChoice:
+		return 0, maxWays, true
+	case KindStart:
+		return startSize, startSize + MaxStart, true
+	case KindOffer:
+		return offerSize, offerSize + MaxOffer, true
+	case KindDecline:
+		return keySize, keySize + maxReason, true
+	case KindAccept, KindWithdraw, KindWithdrawn:
+		return keySize, keySize, true
+	case KindPacket:
+		return portSize, portSize + MaxPacket, true
 	default:
 		return 0, 0, false
 	}
@@ -106,7 +119,7 @@ func (h Header) Append(p []byte) []byte {
 }
 
 // ParseHeader reads a header from the first HeaderSize bytes of p, and
-// refuses a kind that no control connection knows and a length that the kind
+// refuses a kind that has no such header and a length that the kind
 // can't have.
 func ParseHeader(p []byte) (Header, error) {
 	if len(p) < HeaderSize {
@@ -143,4 +156,22 @@ func ParseTag(body []byte) (Tag, error) {
 		return 0, fmt.Errorf("tag of %d bytes: %w", len(body), ErrFrame)
 	}
 	return Tag(binary.LittleEndian.Uint64(body)), nil
+}
+
+// AppendPacket appends what comes before the n bytes of a packet.
+func AppendPacket(p []byte, port Port, n int) []byte {
+	p = Header{Kind: KindPacket, Length: uint32(portSize + n)}.Append(p)
+	return binary.LittleEndian.AppendUint32(p, uint32(port))
+}
+
+// ParsePacket reads the body of a packet; its bytes are part of the body.
+func ParsePacket(body []byte) (Port, []byte, error) {
+	if len(body) < portSize || len(body) > portSize+MaxPacket {
+		return 0, nil, fmt.Errorf("packet of %d bytes: %w", len(body), ErrFrame)
+	}
+	port := Port(binary.LittleEndian.Uint32(body))
+	if port == 0 {
+		return 0, nil, fmt.Errorf("packet without a port: %w", ErrFrame)
+	}
+	return port, body[portSize:], nil
 }

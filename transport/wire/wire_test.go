@@ -22,13 +22,27 @@ func TestGoldenBytes(t *testing.T) {
 	}{
 		"tag 1":      {AppendTag(nil, 1), "1001000008000000" + "0100000000000000"},
 		"tag 2^64-1": {AppendTag(nil, 1<<64-1), "1001000008000000" + "ffffffffffffffff"},
+		"packet":     {append(AppendPacket(nil, 7, 2), 0xab, 0xcd), "1301000006000000" + "07000000" + "abcd"},
 		"put":        {put, "20010000" + "04030201" + "0500000000000000" + "0600000000000000" + "0700000000000000"},
 		"hello": {
 			(&Hello{From: 1, To: 2, Epoch: 3, Role: RoleControl, Channel: 4, Chunk: 0x100000, Nonce: nonce}).Append(nil),
 			"0101000048000000" + hex.EncodeToString([]byte(magic)) + "01000000" + "02000000" + "0300000000000000" +
 				"0000000000000000" + "01040000" + "00001000" + hex.EncodeToString(nonce[:]),
 		},
-		"refusal": {(&Refusal{Code: RefusedTaken, Reason: "no"}).Append(nil), "0501000004000000" + "0100" + "6e6f"},
+		"proposal": {
+			Ways{{Transport: TransportRDMA, Facts: []byte("no")}, {Transport: TransportSHM, Usable: true, Facts: []byte{9}}}.Append(nil, KindProposal),
+			"060100000b000000" + "01000200" + "6e6f" + "02010100" + "09",
+		},
+		"start": {(&Start{Files: 2, Blob: []byte{7, 8}}).Append(nil), "300100000a000000" + "0200000000000000" + "0708"},
+		"offer": {
+			(&Offer{Descriptor: Descriptor{Key: 1, Size: 2, Rights: Readable}, Files: 3, Blob: []byte{4}}).Append(nil),
+			"3101000019000000" + "0100000000000000" + "0200000000000000" + "0103000000000000" + "04",
+		},
+		"accept":    {AppendKey(nil, KindAccept, 5), "3201000008000000" + "0500000000000000"},
+		"decline":   {(&Decline{Key: 6, Reason: "no"}).Append(nil), "330100000a000000" + "0600000000000000" + "6e6f"},
+		"withdraw":  {AppendKey(nil, KindWithdraw, 7), "3401000008000000" + "0700000000000000"},
+		"withdrawn": {AppendKey(nil, KindWithdrawn, 8), "3501000008000000" + "0800000000000000"},
+		"refusal":   {(&Refusal{Code: RefusedTaken, Reason: "no"}).Append(nil), "0501000004000000" + "0100" + "6e6f"},
 	} {
 		if hex.EncodeToString(tc.got) != tc.want {
 			t.Errorf("%s: got %x, want %s", name, tc.got, tc.want)
@@ -74,6 +88,16 @@ func TestRoundTrips(t *testing.T) {
 		if got, err := ParseTag(body(t, AppendTag(nil, tag), KindTag)); err != nil || got != tag {
 			t.Errorf("TAG %d: %d, %v", tag, got, err)
 		}
+	}
+	for _, n := range []int{0, 1, MaxPacket} {
+		want := kit.Bytes(5, 0, n)
+		port, b, err := ParsePacket(body(t, append(AppendPacket(nil, 1<<32-1, n), want...), KindPacket))
+		if err != nil || port != 1<<32-1 || !bytes.Equal(b, want) {
+			t.Errorf("PACKET of %d bytes: port %d, %d bytes, %v", n, port, len(b), err)
+		}
+	}
+	if _, _, err := ParsePacket(make([]byte, 4)); !errors.Is(err, ErrFrame) {
+		t.Errorf("PACKET without a port: %v", err)
 	}
 	d := Descriptor{Key: 1 << 63, Size: 1<<63 - 1, Rights: Writable}
 	if got, err := ParseDescriptor(d.Append(nil)); err != nil || got != d {
@@ -135,12 +159,18 @@ func TestHeadersThatAreRefused(t *testing.T) {
 	}{
 		"4 GiB message":   {"11010000ffffffff", ErrFrame},
 		"message + 1":     {"1101000001000100", ErrFrame},
+		"packet + 1":      {"1301000005000100", ErrFrame},
+		"packet - 1":      {"1301000003000000", ErrFrame},
 		"short tag":       {"1001000007000000", ErrFrame},
 		"data kind":       {"2001000008000000", ErrFrame},
 		"reserved":        {"1001010008000000", ErrFrame},
 		"version 2":       {"1002000008000000", ErrVersion},
 		"another service": {hex.EncodeToString([]byte("GET / HT")), ErrFrame},
 		"short":           {"100100", ErrFrame},
+		"4 GiB offer":     {"31010000ffffffff", ErrFrame},
+		"offer + 1":       {"3101000019100000", ErrFrame},
+		"long proposal":   {"0601000011080000", ErrFrame},
+		"start + 1":       {"3001000009400000", ErrFrame},
 	} {
 		p, err := hex.DecodeString(tc.p)
 		if err != nil {
@@ -163,6 +193,8 @@ func TestHellosThatAreRefused(t *testing.T) {
 		"too many channels":    func(h *Hello) { h.Channel = MaxChannels + 1 },
 		"small chunk":          func(h *Hello) { h.Chunk = MinChunk - 1 },
 		"large chunk":          func(h *Hello) { h.Chunk = MaxChunk + 1 },
+		"side without session": func(h *Hello) { h.Role, h.Channel = RoleSide, 0 },
+		"side with a channel":  func(h *Hello) { h.Role, h.Session = RoleSide, 1 },
 	} {
 		h := good
 		change(&h)
@@ -182,6 +214,12 @@ func FuzzControl(f *testing.F) {
 	f.Add((&Welcome{Session: 1, Chunk: MinChunk}).Append(nil))
 	f.Add((&Refusal{Code: 1, Reason: "r"}).Append(nil))
 	f.Add(Header{Kind: KindMessage, Length: 3}.Append(nil))
+	f.Add(Ways{{Transport: TransportSHM, Usable: true, Facts: []byte{1}}, {Transport: TransportTCP}}.Append(nil, KindProposal))
+	f.Add((&Start{Files: 1, Blob: []byte{2}}).Append(nil))
+	f.Add((&Offer{Descriptor: Descriptor{Key: 1, Size: 1, Rights: 1}, Files: 1, Blob: []byte{2}}).Append(nil))
+	f.Add((&Decline{Key: 1, Reason: "r"}).Append(nil))
+	f.Add(AppendKey(nil, KindWithdraw, 1))
+	f.Add(append(AppendPacket(nil, 1, 3), 1, 2, 3))
 	f.Fuzz(func(t *testing.T, p []byte) {
 		h, err := ParseHeader(p)
 		if err != nil || len(p)-HeaderSize != int(h.Length) {
@@ -215,6 +253,24 @@ func reencode(k Kind, body []byte) ([]byte, error) {
 	case KindTag:
 		g, err := ParseTag(body)
 		return AppendTag(nil, g), err
+	case KindProposal, KindChoice:
+		w, err := ParseWays(body)
+		return w.Append(nil, k), err
+	case KindStart:
+		s, err := ParseStart(body)
+		return s.Append(nil), err
+	case KindOffer:
+		o, err := ParseOffer(body)
+		return o.Append(nil), err
+	case KindDecline:
+		d, err := ParseDecline(body)
+		return d.Append(nil), err
+	case KindAccept, KindWithdraw, KindWithdrawn:
+		key, err := ParseKey(body)
+		return AppendKey(nil, k, key), err
+	case KindPacket:
+		port, b, err := ParsePacket(body)
+		return append(AppendPacket(nil, port, len(b)), b...), err
 	default:
 		return append(Header{Kind: k, Length: uint32(len(body))}.Append(nil), body...), nil
 	}
@@ -250,7 +306,7 @@ func FuzzDescriptor(f *testing.F) {
 }
 
 func TestNames(t *testing.T) {
-	for k := range Kind(40) {
+	for k := range Kind(60) {
 		_, _, control := k.lengths()
 		known := control || (&DataHeader{Kind: k}).known()
 		if named := !strings.HasPrefix(k.String(), "kind"); named != known {
