@@ -67,7 +67,7 @@ func servePeer(plan string, in io.Reader, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	p, err := ctx.NewProvider()
+	p, err := ctx.NewProvider(0)
 	if err != nil {
 		return err
 	}

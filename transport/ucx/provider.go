@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/transport/region"
@@ -66,12 +67,16 @@ type Provider struct {
 	// to.
 	// +checklocks:mu
 	asleep bool
+	// +checklocks:mu
+	stall stall
 }
 
 var _ window.Provider = (*Provider)(nil)
 
-// NewProvider makes a worker for one session, and runs it until Close.
-func (c *Context) NewProvider() (*Provider, error) {
+// NewProvider makes a worker for one session, and runs it until Close. A peer
+// that lets an operation wait for the timeout, with nothing moving, is given
+// up; 0 is to wait for Close.
+func (c *Context) NewProvider(timeout time.Duration) (*Provider, error) {
 	p := &Provider{
 		ctx: c, api: c.api, done: make(chan struct{}), stopped: make(chan struct{}),
 		keys: map[remoteKey]struct{}{}, call: newCaller(c.api),
@@ -81,8 +86,18 @@ func (c *Context) NewProvider() (*Provider, error) {
 	}
 	p.life, p.kill = context.WithCancel(context.Background())
 	p.watch, p.failure = p.api.failures.watch()
-	go p.run()
+	p.start(timeout)
 	return p, nil
+}
+
+// start begins to run the worker.
+func (p *Provider) start(timeout time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.stall.timeout = timeout; timeout > 0 {
+		p.stall.timer = time.AfterFunc(timeout/looks, p.look)
+	}
+	go p.run()
 }
 
 // open makes the worker and what is known of it.
@@ -209,8 +224,8 @@ func (e *export) Close() error {
 //
 // Errors: ErrOffer for what no ucx has made.
 func (p *Provider) Import(o window.Offer, size devices.Size, _ wire.Rights) (window.Window, error) {
-	for _, f := range o.Files {
-		_ = f.Close() // none belongs to an offer of ours
+	if err := closeFiles(o); err != nil {
+		return nil, err
 	}
 	m, err := decodeMemory(o.Blob)
 	if err == nil && m.size != uint64(size) {
@@ -263,6 +278,9 @@ func (p *Provider) end(cause error) {
 		return
 	}
 	p.cause = cause
+	if p.stall.timer != nil {
+		p.stall.timer.Stop()
+	}
 	p.kill()
 	close(p.done)
 	p.wakeLocked()

@@ -21,8 +21,8 @@ const (
 // the library's is the thread's own, if only one uses the worker at a time.
 func (p *Provider) run() {
 	defer close(p.stopped)
-	for quiet := 0; ; {
-		ops, calls, ok := p.take()
+	for quiet, did := 0, 0; ; {
+		ops, calls, ok := p.take(did)
 		if !ok {
 			break
 		}
@@ -33,7 +33,7 @@ func (p *Provider) run() {
 			p.begin(o)
 		}
 		p.flush()
-		did := p.progress() + p.reap() + len(ops) + len(calls)
+		did = p.progress() + p.reap() + len(ops) + len(calls)
 		if s := Status(p.failure.Load()); s.failed() {
 			p.end(p.lost("ucp_ep_create's error handler", s))
 		}
@@ -60,11 +60,15 @@ func (p *Provider) progress() (n int) {
 	return n
 }
 
-// take returns what is to be done; false is the end.
-func (p *Provider) take() (ops []*op, calls []func(), ok bool) {
+// take notes what was done, and returns what is to be done; false is the end.
+func (p *Provider) take(did int) (ops []*op, calls []func(), ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.idle = append(p.idle, p.line.over...)
+	p.stall.busy -= len(p.line.over)
+	if did > 0 {
+		p.stall.moved++
+	}
 	clear(p.line.over)
 	p.line.over = p.line.over[:0]
 	if p.cause != nil {
@@ -153,6 +157,7 @@ func (p *Provider) submit(from op) {
 	}
 	*o = from
 	p.ops = append(p.ops, o)
+	p.stall.busy++
 	p.wakeLocked()
 	p.mu.Unlock()
 }
