@@ -31,7 +31,9 @@ type sender struct {
 	mu sync.Mutex
 	// sent is head, and received what tail was when it was last looked at.
 	// +checklocks:mu
-	sent, received uint64
+	sent uint64
+	// +checklocks:mu
+	received uint64
 	// +checklocks:mu
 	ended bool
 }
@@ -144,7 +146,7 @@ func (r *receiver) next(ctx context.Context) (t wire.Tag, err error) {
 	if ok || err != nil {
 		return t, err
 	}
-	if err := take(ctx, r.turn); err != nil {
+	if err = take(ctx, r.turn); err != nil {
 		return 0, fmt.Errorf("receive from a peer that does not send: %w", err)
 	}
 	defer func() { <-r.turn }()
