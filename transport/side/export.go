@@ -189,10 +189,10 @@ func (s *Side) answered(key wire.Key, declined string) error {
 		delete(s.exports, key)
 	}
 	s.mu.Unlock()
-	close(e.answered)
 	if over {
 		s.closeExport(key, e)
 	}
+	close(e.answered)
 	return nil
 }
 
