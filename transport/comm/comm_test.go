@@ -4,6 +4,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/hmcfs/hmcfs/tests/kit"
 	"github.com/hmcfs/hmcfs/transport"
 	"github.com/hmcfs/hmcfs/transport/comm"
 	"github.com/hmcfs/hmcfs/transport/control"
@@ -35,6 +36,17 @@ func TestConformance(t *testing.T) {
 			o.Channels, o.Chunk, o.InFlight, o.Transports = 4, 64<<10, 3, []comm.Transport{comm.TCP}
 		}})
 	})
+}
+
+func TestConformanceUCX(t *testing.T) {
+	kit.Require(t, "ucx")
+	for name, list := range map[string]string{"default": "", "tcp": "tcp"} {
+		t.Run(name, func(t *testing.T) {
+			commtest.Run(t, commtest.Way{Beside: true, Address: socket, Options: func(_ testing.TB, o *comm.Options) {
+				o.Transports, o.UCX.Transports = []comm.Transport{comm.UCX}, list
+			}})
+		})
+	}
 }
 
 func TestOptions(t *testing.T) {

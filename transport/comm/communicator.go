@@ -308,5 +308,8 @@ func (c *Communicator) Close() error {
 		s.end(errClosed())
 	}
 	c.running.Wait()
+	if !already {
+		errs = append(errs, closeRoutes(c.routes))
+	}
 	return errors.Join(errs...)
 }

@@ -153,12 +153,14 @@ func (s *session) end(cause error) {
 }
 
 // seen ends the session if an error says that it is at its end, so that who
-// has seen the error finds the session ended, and returns the error.
+// has seen the error finds the session ended. It returns why the session has
+// ended then, which the error may be a mere consequence of.
 func (s *session) seen(err error) error {
-	if errors.Is(err, control.ErrDisconnected) {
-		s.end(err)
+	if !errors.Is(err, control.ErrDisconnected) {
+		return err
 	}
-	return err
+	s.end(err)
+	return s.err()
 }
 
 // err is why the session has ended; nil while it lives.

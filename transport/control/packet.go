@@ -47,6 +47,14 @@ func (l *Link) TryPacket(port wire.Port, parts ...[]byte) (sent bool, err error)
 	return err == nil, err
 }
 
+// AwaitRoom waits until TryPacket has room. Its errors are those of SendTag.
+func (l *Link) AwaitRoom(ctx context.Context) error {
+	if err := l.room(ctx); err != nil {
+		return err
+	}
+	return l.Err()
+}
+
 // maxParts is the parts of a packet, fewer than one call of the kernel takes.
 const maxParts = 1000
 

@@ -99,7 +99,15 @@ func TestPacketsWithoutRoom(t *testing.T) {
 	if ok, err := a.TryPacket(1, []byte("x")); ok || err != nil {
 		t.Errorf("no room: %v, %v", ok, err)
 	}
+	short, enough := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer enough()
+	if err := a.AwaitRoom(short); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("wait for room: %v", err)
+	}
 	close(held)
+	if err := a.AwaitRoom(within(t)); err != nil {
+		t.Errorf("wait for room: %v", err)
+	}
 	kit.Eventually(t, patience, func() bool {
 		mu.Lock()
 		defer mu.Unlock()

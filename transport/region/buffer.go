@@ -140,6 +140,20 @@ func (b *Buffer) Move(ctx context.Context, to, from devices.Offset, n devices.Si
 	return b.table.copyWith(ctx, dst, src)
 }
 
+// Copy copies n bytes from one buffer of this process to another, or to a
+// place in the same one. Its errors are those of Store, for both.
+func Copy(ctx context.Context, dst *Buffer, to devices.Offset, src *Buffer, from devices.Offset, n devices.Size) error {
+	if err := src.Hold(); err != nil {
+		return err
+	}
+	defer src.Drop()
+	s, err := src.span(from, n)
+	if err != nil {
+		return err
+	}
+	return dst.Store(ctx, to, s)
+}
+
 // Close ends the buffer: keys to it name nothing any more, and operations
 // that are under way are waited for. With the last buffer of a registration
 // the memory is given back. Closing twice is harmless.

@@ -86,16 +86,16 @@ func (a *api) eventFD(w workerHandle) (int, error) {
 	return int(fd), err
 }
 
-// connect makes an endpoint to the worker that has the address, and whose
-// failure is reported under id.
-func (a *api) connect(w workerHandle, address []byte, id uintptr) (endpointHandle, error) {
+// connect makes an endpoint to the worker that has the address. In the mode
+// errorModePeer its failure is reported under id.
+func (a *api) connect(w workerHandle, address []byte, mode int32, id uintptr) (endpointHandle, error) {
 	var pin runtime.Pinner
 	defer pin.Unpin()
 	pin.Pin(&address[0])
 	p := endpointParams{
 		fieldMask: epRemoteAddress | epErrorMode | epErrorHandler | epUserData,
 		address:   uintptr(unsafe.Pointer(&address[0])),
-		errMode:   errorModePeer, errHandler: a.onFailure, userData: id,
+		errMode:   mode, errHandler: a.onFailure, userData: id,
 	}
 	var ep endpointHandle
 	status := statusOf(a.EpCreate.Call(uintptr(w), uintptr(unsafe.Pointer(&p)), uintptr(unsafe.Pointer(&ep))))
@@ -155,31 +155,6 @@ func (a *api) unpackKey(ep endpointHandle, padded []byte) (remoteKey, error) {
 	var k remoteKey
 	status := statusOf(a.EpRkeyUnpack.Call(uintptr(ep), uintptr(unsafe.Pointer(&padded[0])), uintptr(unsafe.Pointer(&k))))
 	return k, a.check("ucp_ep_rkey_unpack", status)
-}
-
-// put begins to write p at an address of the peer. p stays where it is, and
-// as it is, until the request is complete.
-func (a *api) put(ep endpointHandle, p []byte, at uint64, k remoteKey, param *requestParam) request {
-	return request(a.Put.Call(uintptr(ep), uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)), uintptr(at),
-		uintptr(k), uintptr(unsafe.Pointer(param))))
-}
-
-// get begins to fill p from an address of the peer, as put.
-func (a *api) get(ep endpointHandle, p []byte, at uint64, k remoteKey, param *requestParam) request {
-	return request(a.Get.Call(uintptr(ep), uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)), uintptr(at),
-		uintptr(k), uintptr(unsafe.Pointer(param))))
-}
-
-// flush begins to wait until what was begun on an endpoint is done at the
-// peer.
-func (a *api) flush(ep endpointHandle, param *requestParam) request {
-	return request(a.EpFlush.Call(uintptr(ep), uintptr(unsafe.Pointer(param))))
-}
-
-// closeNow begins to end an endpoint, which does not ask the peer.
-func (a *api) closeNow(ep endpointHandle) request {
-	p := requestParam{opAttrMask: opFlags, flags: epCloseForce}
-	return request(a.EpClose.Call(uintptr(ep), uintptr(unsafe.Pointer(&p))))
 }
 
 // globalOption reads an option that is the whole library's: "" where the

@@ -25,6 +25,7 @@ const (
 	epErrorHandler   = 1 << 2
 	epUserData       = 1 << 3
 	epCloseForce     = 1 << 0
+	errorModeNone    = 0
 	errorModePeer    = 1
 	opMemoryType     = 1 << 6
 	opFlags          = 1 << 4
@@ -46,14 +47,17 @@ const (
 	logLevelQuiet    = "fatal"
 	entityNameMax    = 32
 	cpuSetWords      = 1024 / 64
-	requestErrorBase = ^uintptr(0) - 99 // UCS_ERR_LAST as a pointer
+	// firstError is UCS_ERR_LAST: a request from it on, as an unsigned word, is
+	// a status.
+	firstError = -100
 )
 
 // The statuses of ucs/type/status.h that are told apart.
 const (
-	statusOK         Status = 0
-	statusInProgress Status = 1
-	statusNoDevice   Status = -14
-	statusBusy       Status = -15
-	statusCanceled   Status = -16
+	statusOK          Status = 0
+	statusInProgress  Status = 1
+	statusUnreachable Status = -6
+	statusNoDevice    Status = -14
+	statusBusy        Status = -15
+	statusCanceled    Status = -16
 )

@@ -37,7 +37,7 @@ func newSide(t testing.TB, lib *Library, o Options) *side {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := ctx.NewProvider()
+	p, err := ctx.NewProvider(0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -41,7 +41,10 @@ func (o Options) settings() []setting {
 	// Memory is registered once, by Export. The cache of the library would keep
 	// pages registered after they are unmapped: it sees what the C library
 	// unmaps, and Go unmaps by itself.
-	set := []setting{{"IB_REG_METHODS", "direct"}}
+	//
+	// Lost peers that are silent are found by the session. What the library
+	// sends to find them would look like something that moves.
+	set := []setting{{"IB_REG_METHODS", "direct"}, {"KEEPALIVE_INTERVAL", "inf"}}
 	tls := o.Transports
 	if tls == "" && o.RDMA {
 		tls = rdmaTransports

@@ -78,9 +78,9 @@ func (l *line) recycle(b *batch) {
 // begin gives an op to the library.
 func (p *Provider) begin(o *op) {
 	if o.kind == wire.KindPut {
-		o.req = p.api.put(p.endpoint, o.mem, o.at, o.key, p.param)
+		o.req = p.call.put(p.endpoint, o.mem, o.at, o.key)
 	} else {
-		o.req = p.api.get(p.endpoint, o.mem, o.at, o.key, p.param)
+		o.req = p.call.get(p.endpoint, o.mem, o.at, o.key)
 	}
 	if !o.req.under() {
 		o.status, o.req = o.req.status(), 0
@@ -98,7 +98,7 @@ func (p *Provider) flush() {
 	}
 	b := l.open
 	l.open = nil
-	b.flush = p.api.flush(p.endpoint, p.param)
+	b.flush = p.call.flush(p.endpoint)
 	if !b.flush.under() {
 		b.status, b.flush = b.flush.status(), 0
 	}
@@ -119,7 +119,7 @@ func (p *Provider) reap() (n int) {
 // provider at once: the library does not use an endpoint again that has
 // failed, and what else is under way ends with it.
 func (p *Provider) through(b *batch) bool {
-	if !p.settled(&b.flush, &b.status) {
+	if !p.call.settled(&b.flush, &b.status) {
 		return false
 	}
 	if b.status.failed() {
@@ -127,28 +127,13 @@ func (p *Provider) through(b *batch) bool {
 	}
 	for ; b.seen < len(b.ops); b.seen++ {
 		o := b.ops[b.seen]
-		if !p.settled(&o.req, &o.status) {
+		if !p.call.settled(&o.req, &o.status) {
 			return false
 		}
 		if o.status.failed() {
 			p.end(p.lost("put or get", o.status))
 		}
 	}
-	return true
-}
-
-// settled says whether the library is done with a request, and notes how it
-// ended.
-func (p *Provider) settled(r *request, end *Status) bool {
-	if *r == 0 {
-		return true
-	}
-	s := statusOf(p.api.RequestCheckStatus.Call(uintptr(*r)))
-	if s == statusInProgress {
-		return false
-	}
-	p.api.RequestFree.Call(uintptr(*r))
-	*r, *end = 0, s
 	return true
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/transport/region"
@@ -31,12 +32,18 @@ type Provider struct {
 	// staging are the goroutines that move device memory.
 	staging sync.WaitGroup
 
+	// self is the worker as an argument, for who wakes it.
+	self [1]uintptr
+
 	// worker and what follows are of the goroutine that runs the worker.
 	worker   workerHandle
 	endpoint endpointHandle
 	keys     map[remoteKey]struct{}
 	line     line
-	param    *requestParam
+	call     *caller
+	// watched says that the library watches the peer, and can end an endpoint
+	// without it.
+	watched bool
 	// watch is the id of our endpoint's failures.
 	watch   uintptr
 	failure *atomic.Int32
@@ -60,23 +67,37 @@ type Provider struct {
 	// to.
 	// +checklocks:mu
 	asleep bool
+	// +checklocks:mu
+	stall stall
 }
 
 var _ window.Provider = (*Provider)(nil)
 
-// NewProvider makes a worker for one session, and runs it until Close.
-func (c *Context) NewProvider() (*Provider, error) {
+// NewProvider makes a worker for one session, and runs it until Close. A peer
+// that lets an operation wait for the timeout, with nothing moving, is given
+// up; 0 is to wait for Close.
+func (c *Context) NewProvider(timeout time.Duration) (*Provider, error) {
 	p := &Provider{
 		ctx: c, api: c.api, done: make(chan struct{}), stopped: make(chan struct{}),
-		keys: map[remoteKey]struct{}{}, param: &requestParam{opAttrMask: opMemoryType, memoryType: memoryHost},
+		keys: map[remoteKey]struct{}{}, call: newCaller(c.api),
 	}
 	if err := p.open(); err != nil {
 		return nil, fmt.Errorf("transport ucx: %w", err)
 	}
 	p.life, p.kill = context.WithCancel(context.Background())
 	p.watch, p.failure = p.api.failures.watch()
-	go p.run()
+	p.start(timeout)
 	return p, nil
+}
+
+// start begins to run the worker.
+func (p *Provider) start(timeout time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.stall.timeout = timeout; timeout > 0 {
+		p.stall.timer = time.AfterFunc(timeout/looks, p.look)
+	}
+	go p.run()
 }
 
 // open makes the worker and what is known of it.
@@ -94,6 +115,7 @@ func (p *Provider) open() (err error) {
 			p.api.WorkerDestroy.Call(uintptr(p.worker))
 		}
 	}()
+	p.self[0] = uintptr(p.worker)
 	address, err := p.api.address(p.worker)
 	if err != nil {
 		return err
@@ -123,17 +145,27 @@ func (p *Provider) Connect(peer []byte) error {
 		return fmt.Errorf("address of a peer: %w", err)
 	}
 	padded := append(append([]byte(nil), address...), make([]byte, keyPadding)...)
-	return p.do(func() error {
-		if p.endpoint != 0 {
-			return errors.New("transport ucx: connected already")
-		}
-		ep, err := p.api.connect(p.worker, padded, p.watch)
-		if err != nil {
-			return fmt.Errorf("transport ucx: %w: %w", ErrPeer, err)
-		}
-		p.endpoint = ep
-		return nil
-	})
+	return p.do(func() error { return p.connect(padded) })
+}
+
+// connect makes the endpoint, of those transports that can tell that a peer is
+// lost; where there is none between the two, as there is for shared memory,
+// of others: then the session finds out, and its end is Close.
+func (p *Provider) connect(address []byte) (err error) {
+	if p.endpoint != 0 {
+		return errors.New("transport ucx: connected already")
+	}
+	p.endpoint, err = p.api.connect(p.worker, address, errorModePeer, p.watch)
+	p.watched = err == nil
+	var status *StatusError
+	if errors.As(err, &status) && status.Status == statusUnreachable {
+		p.endpoint, err = p.api.connect(p.worker, address, errorModeNone, p.watch)
+	}
+	if err != nil {
+		p.endpoint = 0
+		return fmt.Errorf("transport ucx: %w: %w", ErrPeer, err)
+	}
+	return nil
 }
 
 // Export registers host memory, unless it is registered. Device memory is
@@ -192,8 +224,8 @@ func (e *export) Close() error {
 //
 // Errors: ErrOffer for what no ucx has made.
 func (p *Provider) Import(o window.Offer, size devices.Size, _ wire.Rights) (window.Window, error) {
-	for _, f := range o.Files {
-		_ = f.Close() // none belongs to an offer of ours
+	if err := closeFiles(o); err != nil {
+		return nil, err
 	}
 	m, err := decodeMemory(o.Blob)
 	if err == nil && m.size != uint64(size) {
@@ -246,6 +278,9 @@ func (p *Provider) end(cause error) {
 		return
 	}
 	p.cause = cause
+	if p.stall.timer != nil {
+		p.stall.timer.Stop()
+	}
 	p.kill()
 	close(p.done)
 	p.wakeLocked()

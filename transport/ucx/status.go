@@ -52,7 +52,7 @@ func (a *api) check(call string, s Status) error {
 func statusOf(word uintptr) Status { return Status(int8(word)) }
 
 // under says whether the library still works at the request.
-func (r request) under() bool { return r != 0 && uintptr(r) < requestErrorBase }
+func (r request) under() bool { return r != 0 && (int64(r) < firstError || int64(r) > 0) }
 
 // status is that of a request which is not under way.
 func (r request) status() Status { return statusOf(uintptr(r)) }

@@ -21,8 +21,8 @@ const (
 // the library's is the thread's own, if only one uses the worker at a time.
 func (p *Provider) run() {
 	defer close(p.stopped)
-	for quiet := 0; ; {
-		ops, calls, ok := p.take()
+	for quiet, did := 0, 0; ; {
+		ops, calls, ok := p.take(did)
 		if !ok {
 			break
 		}
@@ -33,7 +33,7 @@ func (p *Provider) run() {
 			p.begin(o)
 		}
 		p.flush()
-		did := p.progress() + p.reap() + len(ops) + len(calls)
+		did = p.progress() + p.reap() + len(ops) + len(calls)
 		if s := Status(p.failure.Load()); s.failed() {
 			p.end(p.lost("ucp_ep_create's error handler", s))
 		}
@@ -51,7 +51,7 @@ func (p *Provider) run() {
 // progress has the library go on, and returns how much it did.
 func (p *Provider) progress() (n int) {
 	for range rounds {
-		did := int(uint32(p.api.WorkerProgress.Call(uintptr(p.worker))))
+		did := p.call.progress(p.worker)
 		if did == 0 {
 			break
 		}
@@ -60,11 +60,15 @@ func (p *Provider) progress() (n int) {
 	return n
 }
 
-// take returns what is to be done; false is the end.
-func (p *Provider) take() (ops []*op, calls []func(), ok bool) {
+// take notes what was done, and returns what is to be done; false is the end.
+func (p *Provider) take(did int) (ops []*op, calls []func(), ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.idle = append(p.idle, p.line.over...)
+	p.stall.busy -= len(p.line.over)
+	if did > 0 {
+		p.stall.moved++
+	}
 	clear(p.line.over)
 	p.line.over = p.line.over[:0]
 	if p.cause != nil {
@@ -87,7 +91,7 @@ func (p *Provider) sleep() {
 		return
 	}
 	// From here on a wake makes arming fail, or rings the bell.
-	s := statusOf(p.api.WorkerArm.Call(uintptr(p.worker)))
+	s := p.call.arm(p.worker)
 	var err error
 	switch {
 	case s == statusOK:
@@ -109,7 +113,7 @@ func (p *Provider) sleep() {
 func (p *Provider) wakeLocked() {
 	if p.asleep {
 		p.asleep = false
-		p.api.WorkerSignal.Call(uintptr(p.worker))
+		p.api.WorkerSignal.Call(p.self[:]...)
 	}
 }
 
@@ -153,6 +157,7 @@ func (p *Provider) submit(from op) {
 	}
 	*o = from
 	p.ops = append(p.ops, o)
+	p.stall.busy++
 	p.wakeLocked()
 	p.mu.Unlock()
 }
@@ -161,14 +166,14 @@ func (p *Provider) submit(from op) {
 // touches no memory for this session any more, and whoever waits is told.
 func (p *Provider) teardown() {
 	var closing request
-	if p.endpoint != 0 {
-		closing = p.api.closeNow(p.endpoint)
+	if p.watched {
+		closing = p.call.closeNow(p.endpoint)
 	}
 	for begin := time.Now(); time.Since(begin) < parting; {
-		p.api.WorkerProgress.Call(uintptr(p.worker))
+		p.call.progress(p.worker)
 		p.sweep()
 		var s Status
-		if !closing.under() || p.settled(&closing, &s) {
+		if !closing.under() || p.call.settled(&closing, &s) {
 			closing = 0
 			if p.line.empty() {
 				break

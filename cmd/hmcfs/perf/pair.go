@@ -19,6 +19,9 @@ type pair struct {
 	local, remote devices.Name
 	buffer        *region.Buffer
 	descriptor    wire.Descriptor
+	// carrier is what carries the bytes: TCP where the session's transport
+	// can't reach the server's memory.
+	carrier comm.Transport
 	// seed is another one for each row, so that what an earlier row has left
 	// is not taken for this one's.
 	seed uint64
@@ -42,7 +45,17 @@ func (r *runner) pair(ctx context.Context, local, remote devices.Name) (err erro
 	if err != nil {
 		return err
 	}
-	p := &pair{runner: r, local: local, remote: remote, buffer: m.buffer, descriptor: d}
+	carrier, err := r.comm.Carrier(ctx, serverRank, d)
+	if err != nil {
+		return err
+	}
+	if carrier != r.peer.Transport {
+		if r.named != Auto {
+			return fmt.Errorf("transport %s can't reach it, and %s was not asked for", r.named, carrier)
+		}
+		r.opts.Progress(fmt.Sprintf("memory %s of %s goes by %s: %s can't reach it", remote, serverRank, carrier, r.peer.Transport))
+	}
+	p := &pair{runner: r, local: local, remote: remote, buffer: m.buffer, descriptor: d, carrier: carrier}
 	for _, op := range r.opts.Operations {
 		if op == OpTag {
 			continue
@@ -83,7 +96,7 @@ func (p *pair) measure(ctx context.Context, row Row, times int) error {
 	if differs >= 0 {
 		return fmt.Errorf("%s of %v: byte %d is wrong", row.Operation, row.Bytes, differs)
 	}
-	row.Memory, row.PeerMemory, row.Verified = p.local, p.remote, true
+	row.Transport, row.Memory, row.PeerMemory, row.Verified = p.carrier, p.local, p.remote, true
 	p.add(row, took[warm:])
 	return nil
 }
