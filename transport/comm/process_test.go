@@ -284,29 +284,35 @@ func TestTwoProcesses(t *testing.T) {
 			if p := m.Peers()[0]; p.Transport != comm.SHM || p.Windows != buffers {
 				t.Errorf("peer: %+v", p)
 			}
-			local := m.alloc(t)
-			for tag := wire.Tag(1); tag < 20; tag += 2 {
-				transporttest.Fill(t, local, uint64(tag))
-				for _, d := range theirs {
-					if err := m.Put(within(t), 1, comm.Op{Local: local, Remote: d, Size: memorySize}); err != nil {
-						t.Fatal(err)
-					}
-				}
-				if err := m.SendTag(within(t), 1, tag); err != nil {
-					t.Fatal(err)
-				}
-				if got, err := m.RecvTag(within(t), 1); got != tag+1 || err != nil {
-					t.Fatal(got, err)
-				}
-				transporttest.Check(t, ours, 0, memorySize, uint64(tag)+1, 0)
-			}
-			for _, d := range theirs {
-				if err := m.Get(within(t), 1, comm.Op{Local: local, Remote: d, Size: memorySize}); err != nil {
-					t.Fatal(err)
-				}
-				transporttest.Check(t, local, 0, memorySize, 19, 0)
-			}
+			m.goThrough(t, theirs, ours)
 		})
+	}
+}
+
+// goThrough puts to all of the peer's memory, is put to, and gets all of it.
+func (m *member) goThrough(t *testing.T, theirs []wire.Descriptor, ours *region.Buffer) {
+	t.Helper()
+	local := m.alloc(t)
+	for tag := wire.Tag(1); tag < 20; tag += 2 {
+		transporttest.Fill(t, local, uint64(tag))
+		for _, d := range theirs {
+			if err := m.Put(within(t), 1, comm.Op{Local: local, Remote: d, Size: memorySize}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := m.SendTag(within(t), 1, tag); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := m.RecvTag(within(t), 1); got != tag+1 || err != nil {
+			t.Fatal(got, err)
+		}
+		transporttest.Check(t, ours, 0, memorySize, uint64(tag)+1, 0)
+	}
+	for _, d := range theirs {
+		if err := m.Get(within(t), 1, comm.Op{Local: local, Remote: d, Size: memorySize}); err != nil {
+			t.Fatal(err)
+		}
+		transporttest.Check(t, local, 0, memorySize, 19, 0)
 	}
 }
 
