@@ -31,7 +31,7 @@
 // # Tags
 //
 //	sender                          receiver
-//	slot, head ──── ring ─────────> polls head for some microseconds, then
+//	slot, head ──── ring ─────────> polls head for 100 µs, then
 //	sleeping? eventfd ────────────> sleeps, having said so in the ring
 //	waiting? <───────────── eventfd takes the slot, moves tail
 //

@@ -13,8 +13,10 @@ import (
 )
 
 const (
-	// spin is how long whoever waits polls before it sleeps.
-	spin = 30 * time.Microsecond
+	// spin is how long whoever waits polls before it sleeps: longer than a
+	// sleeper takes to wake on a busy machine, so that one who slept does not
+	// make both sleep again and again.
+	spin = 100 * time.Microsecond
 	// spinPolls is how many polls are between two looks at the clock.
 	spinPolls = 64
 )
