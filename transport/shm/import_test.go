@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -216,4 +217,101 @@ func FuzzPlace(f *testing.F) {
 			t.Errorf("% x is read as %+v", p, at)
 		}
 	})
+}
+
+// after is a Completer that fails where it is told of the end before Start has
+// returned.
+type after struct {
+	t        *testing.T
+	returned chan struct{}
+	done     completed
+}
+
+func (a *after) Complete(err error) {
+	select {
+	case <-a.returned:
+	case <-time.After(patience):
+		a.t.Error("Start did the work itself")
+	}
+	a.done.Complete(err)
+}
+
+// TestLargeInTheBackground begins large operations, and does not wait for
+// them; and ends the provider with some of them under way.
+func TestLargeInTheBackground(t *testing.T) {
+	kit.Check(t)
+	a, b := sides(t)
+	memory, local := a.alloc(t, 32<<20), b.alloc(t, 32<<20)
+	kit.FillAt(local.Host(0, local.Size()), 3, 0)
+	ex, err := a.Export(memory, both)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := b.Import(passed(t, ex.Offer()), memory.Size(), both)
+	if err != nil {
+		t.Fatal(err)
+	}
+	begin := func(returned chan struct{}) *after {
+		f := &after{t: t, returned: returned, done: make(completed, 1)}
+		w.Start(&window.Op{Kind: wire.KindPut, Local: local, Size: local.Size(), Withdrawn: &atomic.Bool{}}, f)
+		return f
+	}
+	returned := make(chan struct{})
+	first := begin(returned)
+	close(returned)
+	if err := <-first.done; err != nil {
+		t.Fatal(err)
+	}
+	if at := kit.DiffAt(memory.Host(0, memory.Size()), 3, 0); at >= 0 {
+		t.Errorf("byte %d was not put", at)
+	}
+	// Each worker stays in its first operation until the end has begun.
+	all := make([]*after, 20)
+	ending := make(chan struct{})
+	for i := range all {
+		all[i] = begin(ending)
+	}
+	go func() { <-b.Done(); close(ending) }()
+	b.Close()
+	failed := 0
+	for _, f := range all {
+		if <-f.done != nil {
+			failed++
+		}
+	}
+	if failed < len(all)-maxWorkers {
+		t.Errorf("%d of %d were given up at the end", failed, len(all))
+	}
+	done := make(completed, 1)
+	w.Start(&window.Op{Kind: wire.KindPut, Local: local, Size: 1, Withdrawn: &atomic.Bool{}}, done)
+	if err := <-done; err == nil {
+		t.Error("put after the end")
+	}
+	if err := errors.Join(w.Close(), ex.Close()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestWithdrawn gives an operation up whose window is taken back.
+func TestWithdrawn(t *testing.T) {
+	a, b := sides(t)
+	memory, local := a.alloc(t, 100), b.alloc(t, 100)
+	ex, err := a.Export(memory, both)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := b.Import(passed(t, ex.Offer()), memory.Size(), both)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var taken atomic.Bool
+	taken.Store(true)
+	done := make(completed, 1)
+	w.Start(&window.Op{Kind: wire.KindPut, Local: local, Size: 1, Waits: true, Withdrawn: &taken}, done)
+	if err := <-done; !errors.Is(err, region.ErrKey) {
+		t.Errorf("withdrawn: %v", err)
+	}
+	if err := errors.Join(w.Close(), ex.Close()); err != nil {
+		t.Error(err)
+	}
 }
