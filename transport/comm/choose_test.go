@@ -77,7 +77,9 @@ func TestChoice(t *testing.T) {
 			err = a.Connect(within(t), 1, at)
 			if tc.want == "" {
 				refused(t, err, tc.because)
-				kit.Eventually(t, patience, func() bool { return len(b.Peers()) == 0 })
+				kit.Eventually(t, patience, func() bool {
+					return len(b.Peers()) == 0 && logB.FilterMessage("no session with a peer").Len() == 1
+				})
 				return
 			}
 			if err == nil {

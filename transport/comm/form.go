@@ -99,6 +99,10 @@ func (s *session) serve(ctx context.Context, c *control.Conn) {
 		if err == nil {
 			err = s.begin()
 		}
+		if errors.Is(err, ErrNoTransport) {
+			// Who connects is told; here nobody has asked.
+			s.c.log.Warn("no session with a peer", zap.Uint32("rank", uint32(s.peer)), zap.Error(err))
+		}
 		if err != nil {
 			s.end(err)
 		}

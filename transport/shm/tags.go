@@ -183,8 +183,11 @@ func take(ctx context.Context, turn chan struct{}) error {
 // wait tries until it succeeds: for a while by polling, then whenever the bell
 // rings. announce comes before each sleep, so that the peer rings.
 func wait(ctx context.Context, bell *os.File, announce func() error, try func() (bool, error)) error {
-	if ok, err := poll(ctx, try); ok || err != nil {
-		return err
+	// On one processor the peer runs when we do not.
+	if runtime.NumCPU() > 1 {
+		if ok, err := poll(ctx, try); ok || err != nil {
+			return err
+		}
 	}
 	for {
 		if err := announce(); err != nil {

@@ -33,12 +33,15 @@ func exchange(ctx context.Context, c net.Conn, own window.Offer, timeout time.Du
 	}
 	stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })
 	defer func() {
-		if !stop() {
-			closeFiles(peer.Files)
-			peer, err = window.Offer{}, errors.Join(ctx.Err(), err)
-			return
+		if stop() {
+			err = errors.Join(err, c.SetDeadline(time.Time{}))
+		} else {
+			err = errors.Join(ctx.Err(), err)
 		}
-		err = errors.Join(err, c.SetDeadline(time.Time{}))
+		if err != nil {
+			closeFiles(peer.Files)
+			peer = window.Offer{}
+		}
 	}()
 	if len(own.Blob) > wire.MaxStart {
 		return window.Offer{}, fmt.Errorf("START of %d bytes: %w", len(own.Blob), wire.ErrFrame)
