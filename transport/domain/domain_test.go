@@ -56,7 +56,11 @@ func job(t testing.TB, n int, tweak func(o *Options)) []*node {
 				t.Errorf("%s: %d registrations are left", i, live)
 			}
 		})
-		if book[i], err = c.Listen(t.Context(), control.Address{Network: control.Unix, Addr: filepath.Join(t.TempDir(), "s")}); err != nil {
+		at := control.Address{Network: control.Unix, Addr: filepath.Join(t.TempDir(), "s")}
+		if _, bench := t.(*testing.B); bench {
+			at = control.Address{Network: control.TCP, Addr: "127.0.0.1:0"}
+		}
+		if book[i], err = c.Listen(t.Context(), at); err != nil {
 			t.Fatal(err)
 		}
 		nodes = append(nodes, &node{c, d})

@@ -220,6 +220,8 @@ func (p *pair) packet(from comm.Origin, o op, b []byte) error {
 	case opWithdraw:
 		p.withdrawn(from, n)
 		return nil
+	case opAsk:
+		return p.asked(from, n)
 	default:
 		return p.flush(from, n)
 	}

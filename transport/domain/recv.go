@@ -26,6 +26,8 @@ type message struct {
 	recv   *Request
 	direct bool
 	at     cursor
+	// asked is a message that was announced, and then asked for.
+	asked bool
 	// dropped bytes go nowhere.
 	dropped bool
 	// taken is set when the window has its share back.
@@ -173,9 +175,6 @@ func (p *pair) fillLocked(m *message, b []byte) error {
 	case m.direct:
 		m.recv.scatter(b, &m.at)
 	default:
-		if m.data == nil || devices.Size(cap(m.data)) < m.total {
-			m.data = append(make([]byte, 0, m.total), m.data...)
-		}
 		m.data = append(m.data, b...)
 	}
 	if m.got < m.total {
@@ -204,14 +203,32 @@ func (p *pair) meetLocked(r *Request, m *message) {
 	switch {
 	case m.from != nil:
 		p.copyOwnLocked(r, m)
+	case !m.eager && p.worthAsking(r, m):
+		m.asked, m.direct = true, true
+		p.active[r], p.arriving[m.id] = struct{}{}, m
+		p.tell(appendNumber(nil, opAsk, p.remote, m.id))
 	case !m.eager:
 		p.pullLocked(r, m)
 	case m.got == m.total:
 		p.landLocked(m)
 	default:
 		p.active[r] = struct{}{}
-		m.direct = m.got == 0 && hosts(r.views)
+		if m.direct = m.got <= copied && hosts(r.views); m.direct {
+			r.scatter(m.data, &m.at)
+			m.data = m.data[:0]
+		}
 	}
+}
+
+// smallView is the bytes of a view below which fetching it costs more than
+// having it sent with others.
+const smallView = 16 << 10
+
+// worthAsking says whether a message that was announced is rather sent as one
+// stream than fetched view by view.
+func (p *pair) worthAsking(r *Request, m *message) bool {
+	n := devices.Size(len(r.views))
+	return m.streams && n > 1 && m.total/n < smallView && hosts(r.views)
 }
 
 // disagree is what a receive and a message don't agree on; nil is nothing.
@@ -279,8 +296,9 @@ func (p *pair) landLocked(m *message) {
 		p.c.running.Go(func() { p.land(r, m) })
 		return
 	}
-	r.endLocked(nil)
+	// The credit first: who sends again at once shall find it.
 	p.takenLocked(m)
+	r.endLocked(nil)
 }
 
 // land is what is left of landLocked for device memory and many bytes.
@@ -382,7 +400,7 @@ func (p *pair) forgetLocked(r *Request) {
 		p.posted.remove(r.tag, r)
 		return
 	}
-	if m.eager && m.got < m.total {
+	if (m.eager || m.asked) && m.got < m.total {
 		m.recv, m.direct, m.dropped = nil, false, true
 	}
 }
