@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -234,7 +235,7 @@ func (d *Domains) join(from comm.Origin, index uint32, b []byte) error {
 	if err != nil {
 		return err
 	}
-	if in.window < MinWindow {
+	if in.window < MinWindow || in.window > MaxWindow {
 		return fmt.Errorf("%s joins with a window of %d bytes: %w", from.Rank, in.window, ErrProtocol)
 	}
 	d.mu.Lock()
@@ -270,12 +271,9 @@ func (d *Domains) keepLocked(j joiner, in join) error {
 // list.
 func (c *Comm) joinedBy(j joiner, in join) {
 	p := c.byWorld[j.from.Rank]
-	if !slices.Equal(in.ranks, c.ranks) {
-		answer := join{name: c.name, ranks: c.ranks}
-		c.d.mail.send(j.from.Rank, answer.append(nil, opReject, j.index))
-		if p != nil {
-			c.spoil(&ListError{Domain: c.name, Peer: j.from.Rank, Ours: c.ranks, Theirs: in.ranks})
-		}
+	if p == nil || !slices.Equal(in.ranks, c.ranks) {
+		// It may have given up already: we fail when it says that it does.
+		c.reject(j)
 		return
 	}
 	c.mu.Lock()
@@ -301,23 +299,37 @@ func (c *Comm) joinedBy(j joiner, in join) {
 	c.checkFormed()
 }
 
-// spoil ends the making of a domain.
-func (c *Comm) spoil(err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.forming && c.err == nil {
-		c.err = err
-		close(c.broken)
-	}
+// reject tells a peer that we have another list than it.
+func (c *Comm) reject(j joiner) {
+	answer := join{name: c.name, ranks: c.ranks, window: uint64(c.index)}
+	c.d.mail.send(j.from.Rank, answer.append(nil, opReject, j.index))
 }
 
-// rejected is a Reject: a peer has another list for the name.
+// spoil ends the making of a domain; true is the first time.
+func (c *Comm) spoil(err error) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.forming || c.err != nil {
+		return false
+	}
+	c.err = err
+	close(c.broken)
+	return true
+}
+
+// rejected is a Reject: a peer has another list for the name. It hears the
+// same of us.
 func (c *Comm) rejected(from comm.Origin, b []byte) error {
 	in, err := parseJoin(b)
 	if err != nil {
 		return err
 	}
-	c.spoil(&ListError{Domain: c.name, Peer: from.Rank, Ours: c.ranks, Theirs: in.ranks})
+	if c.byWorld[from.Rank] == nil || in.window > math.MaxUint32 {
+		return nil
+	}
+	if c.spoil(&ListError{Domain: c.name, Peer: from.Rank, Ours: c.ranks, Theirs: in.ranks}) {
+		c.reject(joiner{from, uint32(in.window)})
+	}
 	return nil
 }
 

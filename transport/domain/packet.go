@@ -76,7 +76,8 @@ func malformed(what string, p []byte) error {
 type join struct {
 	name  string
 	ranks []wire.Rank
-	// window is the most bytes that may lie at the sender; 0 in a Reject.
+	// window is the most bytes that may lie at the sender; in a Reject it is the
+	// domain's number at the sender.
 	window uint64
 }
 
@@ -99,8 +100,7 @@ func parseJoin(p []byte) (join, error) {
 	j := join{window: binary.LittleEndian.Uint64(p[headSize:])}
 	count, name := binary.LittleEndian.Uint32(p[headSize+8:]), binary.LittleEndian.Uint32(p[headSize+12:])
 	rest := p[joinSize:]
-	if count == 0 || count > MaxRanks || name == 0 || name > MaxName || len(rest) != int(name)+4*int(count) ||
-		j.window > MaxWindow {
+	if count == 0 || count > MaxRanks || name == 0 || name > MaxName || len(rest) != int(name)+4*int(count) {
 		return join{}, malformed("join", p)
 	}
 	j.name = string(rest[:name])
