@@ -1,7 +1,7 @@
 package domain
 
 import (
-	"sort"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -12,7 +12,7 @@ import (
 
 // median is that of some times.
 func median(all []time.Duration) time.Duration {
-	sort.Slice(all, func(i, j int) bool { return all[i] < all[j] })
+	slices.Sort(all)
 	return all[len(all)/2]
 }
 
@@ -93,45 +93,38 @@ func BenchmarkIsend(b *testing.B) {
 // BenchmarkPingPong is a message there and one back.
 func BenchmarkPingPong(b *testing.B) {
 	for name, n := range map[string]int{"8": 8, "4KiB": 4096, "64KiB": 65536, "256KiB": 256 << 10, "1MiB": 1 << 20} {
-		for mode, eager := range map[string]devices.Size{"eager": 4 << 20, "rendezvous": 1} {
-			b.Run(name+"/"+mode, func(b *testing.B) {
-				nodes := job(b, 2, func(o *Options) { o.Eager = eager; o.Window = 64 << 20 })
-				c := form(b, nodes, "d", 0, 1)
-				x, y := nodes[0].host(b, devices.Size(n)), nodes[1].host(b, devices.Size(n))
-				vx, vy := view(b, x, 0, n), view(b, y, 0, n)
-				ctx := b.Context()
-				var all sync.WaitGroup
-				stop := make(chan struct{})
-				all.Go(func() {
-					for {
-						if err := c[1].Recv(ctx, vy, 0, 1); err != nil {
-							return
-						}
-						select {
-						case <-stop:
-							return
-						default:
-						}
-						if err := c[1].Send(ctx, vy, 0, 1); err != nil {
-							b.Error(err)
-						}
-					}
-				})
-				b.ReportAllocs()
-				for b.Loop() {
-					if err := c[0].Send(ctx, vx, 1, 1); err != nil {
-						b.Fatal(err)
-					}
-					if err := c[0].Recv(ctx, vx, 1, 1); err != nil {
-						b.Fatal(err)
-					}
-				}
-				close(stop)
-				if err := c[0].Send(ctx, vx, 1, 1); err != nil {
-					b.Fatal(err)
-				}
-				all.Wait()
-			})
+		b.Run(name+"/eager", func(b *testing.B) {
+			benchPingPong(b, n, func(o *Options) { o.Eager, o.Window = 4<<20, 64<<20 })
+		})
+		b.Run(name+"/rendezvous", func(b *testing.B) { benchPingPong(b, n, func(o *Options) { o.NoEager = true }) })
+	}
+}
+
+func benchPingPong(b *testing.B, n int, tweak func(*Options)) {
+	b.Helper()
+	nodes := job(b, 2, tweak)
+	c := form(b, nodes, "d", 0, 1)
+	x, y := view(b, nodes[0].host(b, devices.Size(n)), 0, n), view(b, nodes[1].host(b, devices.Size(n)), 0, n)
+	ctx := b.Context()
+	var answers sync.WaitGroup
+	answers.Go(func() {
+		for c[1].Recv(ctx, y, 0, 1) == nil {
+			if err := c[1].Send(ctx, y, 0, 1); err != nil {
+				b.Error(err)
+			}
+		}
+	})
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := c[0].Send(ctx, x, 1, 1); err != nil {
+			b.Fatal(err)
+		}
+		if err := c[0].Recv(ctx, x, 1, 1); err != nil {
+			b.Fatal(err)
 		}
 	}
+	if err := c[0].Destroy(); err != nil {
+		b.Error(err)
+	}
+	answers.Wait()
 }

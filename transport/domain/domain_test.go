@@ -49,8 +49,8 @@ func job(t testing.TB, n int, tweak func(o *Options)) []*node {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() {
-			if err := errors.Join(d.Close(), c.Close(), e.Close()); err != nil {
-				t.Error(err)
+			if cerr := errors.Join(d.Close(), c.Close(), e.Close()); cerr != nil {
+				t.Error(cerr)
 			}
 			if live := c.Table().Stats().Live; live != 0 {
 				t.Errorf("%s: %d registrations are left", i, live)

@@ -62,7 +62,7 @@ func (d *Domains) NewComm(ctx context.Context, name string, ranks []wire.Rank) (
 		c.joinedBy(j, in)
 	}
 	if err = c.gather(ctx); err != nil {
-		return nil, errors.Join(err, c.Destroy())
+		return nil, errors.Join(err, c.Destroy()) //nolint:contextcheck // the end is not the context's
 	}
 	d.log.Info("domain made", zap.String("name", name), zap.Int("ranks", len(ranks)))
 	return c, nil
@@ -130,14 +130,29 @@ func (c *Comm) gather(ctx context.Context) error {
 	if c.err != nil {
 		return c.err
 	}
-	missing := &MissingError{Domain: c.name, Err: errors.Join(errs...)}
+	return &MissingError{Domain: c.name, Ranks: c.missingLocked(), Err: errors.Join(errs...)}
+}
+
+// missingLocked are the ranks that have not come. Where all have, they are
+// those that have gone: a rank that gives up because others are missing is
+// none of them.
+//
+// +checklocks:c.mu
+func (c *Comm) missingLocked() []wire.Rank {
+	var never, gone []wire.Rank
 	for _, p := range c.pairs {
-		if !p.thereLocked() {
-			missing.Ranks = append(missing.Ranks, p.world)
+		switch {
+		case !p.came && !p.self:
+			never = append(never, p.world)
+		case !c.thereLocked(p):
+			gone = append(gone, p.world)
 		}
 	}
-	slices.Sort(missing.Ranks)
-	return missing
+	if len(never) == 0 {
+		never = gone
+	}
+	slices.Sort(never)
+	return never
 }
 
 // meet connects to a peer and tells it of the domain, again and again, until
@@ -206,8 +221,8 @@ func (c *Comm) reach(ctx context.Context, p *pair) error {
 
 // thereLocked says whether both sides know each other, in one session.
 //
-// +checklocks:p.c.mu
-func (p *pair) thereLocked() bool {
+// +checklocks:c.mu
+func (c *Comm) thereLocked(p *pair) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.self || p.joined && p.told == p.origin
@@ -221,7 +236,7 @@ func (c *Comm) checkFormed() {
 		return
 	}
 	for _, p := range c.pairs {
-		if !p.thereLocked() {
+		if !c.thereLocked(p) {
 			return
 		}
 	}
@@ -282,7 +297,7 @@ func (c *Comm) joinedBy(j joiner, in join) {
 	switch {
 	case p.joined && same:
 	case c.forming:
-		p.joined = true
+		p.joined, p.came = true, true
 		p.resetLocked()
 		p.origin, p.remote, p.window, p.credit = j.from, j.index, in.window, in.window
 	}

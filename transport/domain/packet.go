@@ -265,8 +265,8 @@ type done struct {
 	local, remote uint64
 }
 
-func (d *done) append(p []byte, index uint32) []byte {
-	p = appendHead(p, opDone, index)
+func (d *done) encode(index uint32) []byte {
+	p := appendHead(make([]byte, 0, doneSize), opDone, index)
 	p = binary.LittleEndian.AppendUint64(p, d.id)
 	p = append(p, byte(d.outcome), byte(d.param), 0, 0)
 	p = binary.LittleEndian.AppendUint32(p, d.buffer)

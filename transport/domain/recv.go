@@ -261,11 +261,11 @@ func (p *pair) refuseLocked(r *Request, m *message, bad *MismatchError) {
 		id: m.id, outcome: outcomeMismatch, tag: bad.Tag, param: bad.Param, buffer: bad.Buffer, local: bad.Local, remote: bad.Remote,
 	}
 	if m.from != nil {
-		m.from.endLocked(p.mismatch(&d))
+		p.endLocked(m.from, p.mismatch(&d))
 	} else {
-		p.tell(d.append(nil, p.remote))
+		p.tell(d.encode(p.remote))
 	}
-	r.endLocked(bad)
+	p.endLocked(r, bad)
 	m.recv, m.dropped = nil, true
 	if m.from == nil && (!m.eager || m.got == m.total) {
 		p.takenLocked(m)
@@ -289,7 +289,7 @@ func (p *pair) landLocked(m *message) {
 		r.scatter(m.data, &at)
 	default:
 		if err := r.hold(); err != nil {
-			r.endLocked(r.describe(err))
+			p.endLocked(r, r.describe(err))
 			break
 		}
 		p.active[r] = struct{}{}
@@ -298,7 +298,7 @@ func (p *pair) landLocked(m *message) {
 	}
 	// The credit first: who sends again at once shall find it.
 	p.takenLocked(m)
-	r.endLocked(nil)
+	p.endLocked(r, nil)
 }
 
 // land is what is left of landLocked for device memory and many bytes.
@@ -319,7 +319,7 @@ func (p *pair) land(r *Request, m *message) {
 	if err != nil {
 		err = r.describe(err)
 	}
-	r.endLocked(err)
+	p.endLocked(r, err)
 	p.takenLocked(m)
 }
 
@@ -383,11 +383,11 @@ func (p *pair) pulledLocked(r *Request, m *message, err error) {
 	case err != nil:
 		err, d.outcome = r.describe(err), outcomeFailed
 	}
-	r.endLocked(err)
+	p.endLocked(r, err)
 	if m.taken || p.err != nil {
 		return
 	}
-	p.tell(d.append(nil, p.remote))
+	p.tell(d.encode(p.remote))
 	p.takenLocked(m)
 }
 
@@ -432,10 +432,10 @@ func (p *pair) withdrawn(from comm.Origin, id uint64) {
 	delete(p.arriving, id)
 	waited := p.unexpected.remove(m.tag, m)
 	if m.recv != nil {
-		m.recv.endLocked(m.recv.describe(ErrWithdrawn))
+		p.endLocked(m.recv, m.recv.describe(ErrWithdrawn))
 	}
 	d := done{id: id, outcome: outcomeWithdrawn}
-	p.tell(d.append(nil, p.remote))
+	p.tell(d.encode(p.remote))
 	p.takenLocked(m)
 	if waited {
 		p.noticedLocked(id)
@@ -452,7 +452,7 @@ func (p *pair) flush(from comm.Origin, id uint64) error {
 	case len(p.flushes) >= MaxViews:
 		return fmt.Errorf("%s has %d flushes under way: %w", p.world, len(p.flushes), ErrProtocol)
 	case p.unexpected.n == 0:
-		p.tell((&done{id: id}).append(nil, p.remote))
+		p.tell((&done{id: id}).encode(p.remote))
 	default:
 		p.flushes = append(p.flushes, flush{id, p.unexpected.n})
 	}
@@ -473,7 +473,7 @@ func (p *pair) noticedLocked(id uint64) {
 			left = append(left, f)
 			continue
 		}
-		p.tell((&done{id: f.id}).append(nil, p.remote))
+		p.tell((&done{id: f.id}).encode(p.remote))
 	}
 	p.flushes = left
 }

@@ -70,7 +70,7 @@ func (r *Request) load(ctx context.Context) error {
 // send begins a send.
 func (p *pair) send(ctx context.Context, r *Request) error {
 	if p.self {
-		return p.sendSelf(r)
+		return p.sendSelf(r) //nolint:contextcheck // what is copied ends with the domain
 	}
 	var remote []place
 	if r.kind == kindSend && !r.mayBeEager() {
@@ -144,7 +144,7 @@ func (p *pair) addKeys() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err != nil {
-		r.endLocked(r.describe(err))
+		p.endLocked(r, r.describe(err))
 		return
 	}
 	r.remote = remote
@@ -188,7 +188,7 @@ func (p *pair) writeOneLocked(r *Request) stall {
 		r.wrote = next
 	}
 	if r.eager {
-		r.endLocked(nil)
+		p.endLocked(r, nil)
 	}
 	return stallNone
 }
@@ -333,17 +333,17 @@ func (p *pair) doneLocked(d *done) {
 	delete(p.sending, d.id)
 	switch d.outcome {
 	case outcomeOK:
-		r.endLocked(nil)
+		p.endLocked(r, nil)
 	case outcomeMismatch:
-		r.endLocked(p.mismatch(d))
+		p.endLocked(r, p.mismatch(d))
 	case outcomeWithdrawn:
 		if r.withdrawn != nil {
-			r.endLocked(r.withdrawn)
+			p.endLocked(r, r.withdrawn)
 			return
 		}
-		r.endLocked(r.describe(ErrWithdrawn))
+		p.endLocked(r, r.describe(ErrWithdrawn))
 	case outcomeFailed:
-		r.endLocked(r.describe(ErrPeer))
+		p.endLocked(r, r.describe(ErrPeer))
 	}
 }
 
@@ -376,7 +376,7 @@ func (p *pair) giveUpLocked(r *Request, late error) (asked bool) {
 			return true
 		}
 	}
-	r.endLocked(late)
+	p.endLocked(r, late)
 	return false
 }
 

@@ -152,7 +152,7 @@ func testOurselves(t *testing.T, w commtest.Way) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(c.Send(within(t), src, 0, 1), recv.Wait(within(t))); err != nil {
+	if err = errors.Join(c.Send(within(t), src, 0, 1), recv.Wait(within(t))); err != nil {
 		t.Error(err)
 	}
 	check(1)
@@ -161,7 +161,7 @@ func testOurselves(t *testing.T, w commtest.Way) {
 		t.Fatal(err)
 	}
 	small, check := empty(t, job, 0, 10)
-	if err := errors.Join(c.Recv(within(t), small, 0, 2), send.Wait(within(t)), c.Flush(within(t), 0)); err != nil {
+	if err = errors.Join(c.Recv(within(t), small, 0, 2), send.Wait(within(t)), c.Flush(within(t), 0)); err != nil {
 		t.Error(err)
 	}
 	check(2)

@@ -9,78 +9,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hmcfs/hmcfs/tests/kit"
-	"github.com/hmcfs/hmcfs/transport/comm"
 	"github.com/hmcfs/hmcfs/transport/control"
 	"github.com/hmcfs/hmcfs/transport/domain"
-	"github.com/hmcfs/hmcfs/transport/region"
 	"github.com/hmcfs/hmcfs/transport/transporttest/commtest"
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
-
-// testEstablished counts connections, registrations and keys from the first
-// operation on: a domain has what it needs when it is made.
-func testEstablished(t *testing.T, w commtest.Way) {
-	const ranks, n = 3, 3 * domain.DefaultEager
-	job := open(t, w, ranks, nil)
-	c := job.form(t, "d", all(ranks)...)
-	var views [ranks]domain.View
-	var bufs [ranks]*region.Buffer
-	for i := range ranks {
-		bufs[i] = host(t, job, i, n)
-		views[i] = view(t, bufs[i], 0, n)
-		if err := c[i].Prepare(within(t), bufs[i]); err != nil {
-			t.Fatal(err)
-		}
-	}
-	dials := uint64(0)
-	snapshot := func() (comms [ranks]comm.Stats, tables [ranks]region.Stats, keys [ranks]uint64) {
-		for i, node := range job.nodes {
-			comms[i], tables[i], keys[i] = node.comm.Stats(), node.comm.Table().Stats(), node.domains.Stats().Keys
-		}
-		return comms, tables, keys
-	}
-	comms, tables, keys := snapshot()
-	for _, s := range comms {
-		dials += s.Dials
-	}
-	if per := dials / 3; dials%3 != 0 || per < 2 {
-		t.Errorf("%d connections for 3 pairs", dials)
-	}
-	rounds := 10_000
-	if kit.Race() || testing.Short() {
-		rounds = 300
-	}
-	ctx := within(t)
-	right := func(i int) domain.Rank { return domain.Rank((i + 1) % ranks) }
-	together(t, ranks, func(i int) error {
-		left := domain.Rank((i + ranks - 1) % ranks)
-		small := view(t, bufs[i], 0, 64)
-		for k := range rounds {
-			v := small
-			if k%100 == 0 {
-				v = views[i]
-			}
-			// The last one sends first, so that large ones don't wait in a ring.
-			send := func() error { return c[i].Send(ctx, v, right(i), 1) }
-			recv := func() error { return c[i].Recv(ctx, v, left, 1) }
-			first, second := recv, send
-			if i == ranks-1 {
-				first, second = send, recv
-			}
-			if err := errors.Join(first(), second()); err != nil {
-				return err
-			}
-			if k == 0 || k == rounds-1 {
-				if node := job.nodes[i]; node.comm.Stats() != comms[i] || node.comm.Table().Stats() != tables[i] ||
-					node.domains.Stats().Keys != keys[i] {
-					t.Errorf("rank %d after %d operations: %+v, %+v, %+v", i, k+1, node.comm.Stats(), node.comm.Table().Stats(), node.domains.Stats())
-				}
-			}
-		}
-		return nil
-	})
-}
 
 // testNoWorkOnDataPath counts what a buffer costs that nobody has prepared:
 // one key for each peer, once.
@@ -180,8 +113,12 @@ func testCycle(t *testing.T, w commtest.Way) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
 	want := []string{"rank 0 → 1 → 2 → 0", "rank 1 → 2 → 0 → 1", "rank 2 → 0 → 1 → 2"}
+	var views [ranks]domain.View
+	for i := range ranks {
+		views[i] = filled(t, job, i, n, 1)
+	}
 	together(t, ranks, func(i int) error {
-		err := c[i].Send(ctx, filled(t, job, i, n, 1), domain.Rank((i+1)%ranks), 1)
+		err := c[i].Send(ctx, views[i], domain.Rank((i+1)%ranks), 1)
 		var late *domain.TimeoutError
 		if !errors.As(err, &late) || len(late.Cycle) != ranks+1 || !strings.Contains(err.Error(), want[i]) {
 			t.Errorf("rank %d: %v", i, err)

@@ -71,8 +71,8 @@ func (w *world) rank(t testing.TB, rank wire.Rank, tweak func(*domain.Options)) 
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := errors.Join(d.Close(), c.Close(), e.Close()); err != nil {
-			t.Error(err)
+		if cerr := errors.Join(d.Close(), c.Close(), e.Close()); cerr != nil {
+			t.Error(cerr)
 		}
 		if live := c.Table().Stats().Live; live != 0 {
 			t.Errorf("%s: %d registrations are left", rank, live)
