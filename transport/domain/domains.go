@@ -141,6 +141,9 @@ func (h *port) Packet(from comm.Origin, b []byte) error {
 	case opJoin:
 		return d.join(from, index, b)
 	case opLeave:
+		if len(b) != headSize {
+			return malformed("leave", b)
+		}
 		d.leave(joiner{from, index})
 		return nil
 	case opProbe, opCycle:

@@ -120,9 +120,11 @@ func (p *pair) message(from comm.Origin, b []byte) error {
 		return err
 	}
 	m.total = m.size()
-	if p.held += cost(len(m.extents), m.eager, m.total); p.held > uint64(p.c.d.opts.Window) {
-		return fmt.Errorf("%s has %d bytes here where it may have %d: %w", p.world, p.held, uint64(p.c.d.opts.Window), ErrProtocol)
+	took, window := cost(len(m.extents), m.eager, m.total), uint64(p.c.d.opts.Window)
+	if took > window-p.held {
+		return fmt.Errorf("%s wants %d bytes here, and has %d of %d: %w", p.world, took, p.held, window, ErrProtocol)
 	}
+	p.held += took
 	rest := m.rest
 	m.rest = nil
 	r, ok := p.posted.pop(m.tag)
