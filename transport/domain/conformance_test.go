@@ -21,6 +21,9 @@ func socket(t testing.TB) control.Address {
 
 func TestConformance(t *testing.T) {
 	t.Run("TCP", func(t *testing.T) { domaintest.Run(t, commtest.Way{Address: loopback}) })
+	t.Run("TLS", func(t *testing.T) {
+		domaintest.Run(t, commtest.Way{Address: loopback, Options: commtest.TLS(t)})
+	})
 	t.Run("Unix", func(t *testing.T) {
 		domaintest.Run(t, commtest.Way{Address: socket, Options: func(_ testing.TB, o *comm.Options) { o.Channels = 2 }})
 	})

@@ -26,7 +26,7 @@ type pair struct {
 	// kick makes NewComm look again.
 	kick chan struct{}
 
-	// keyMu comes before nothing: keys are given with it held, and no other.
+	// keyMu is held while a key is given or revoked, and then no other is.
 	keyMu sync.Mutex
 	// keys are what the peer may read, each buffer once.
 	// +checklocks:keyMu
