@@ -11,7 +11,10 @@ import (
 
 // source is what is read ahead of: an open object.
 type source interface {
-	ReadAt(ctx context.Context, p []byte, off uint64) (int, error)
+	// Peek reads len(p) bytes, less only at the end, and does not count as an
+	// access; Accessed does.
+	Peek(ctx context.Context, p []byte, off uint64) (int, error)
+	Accessed()
 	// Version changes with the content, see objects.File.
 	Version() uint64
 	// Foreign says that the content also changes without Version.
@@ -52,7 +55,7 @@ func (c *chunk) fetch(ctx context.Context, src source) {
 	defer close(c.done)
 	defer func() { _ = recover() }() // the reader reads again, and panics there
 	src.PinSlot(c.slot)
-	c.n, c.err = src.ReadAt(ctx, c.slot.Bytes()[:c.want], c.off)
+	c.n, c.err = src.Peek(ctx, c.slot.Bytes()[:c.want], c.off)
 }
 
 // valid says whether the chunk, which is done, is what the file holds now.

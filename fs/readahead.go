@@ -110,6 +110,7 @@ func (r *readAhead) collect(ctx context.Context, result *sliceResult, off uint64
 		from := min(off+uint64(result.n)-c.off, uint64(c.n))
 		to := min(uint64(c.n), from+uint64(n-result.n))
 		result.add(c.slot.Bytes()[from:to])
+		r.src.Accessed()
 		if c.n < c.want && to == uint64(c.n) {
 			return true, nil
 		}
@@ -131,7 +132,10 @@ func (r *readAhead) readRest(ctx context.Context, result *sliceResult, off uint6
 			r.src.PinSlot(s)
 		}
 	}
-	n, err := r.src.ReadAt(ctx, buf, off+uint64(got))
+	n, err := r.src.Peek(ctx, buf, off+uint64(got))
+	if n > 0 {
+		r.src.Accessed()
+	}
 	if slot == nil && result == nil {
 		if n == 0 && err != nil {
 			return nil, err

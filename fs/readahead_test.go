@@ -22,12 +22,16 @@ type fakeSource struct {
 	version atomic.Uint64
 	foreign atomic.Bool
 	reads   atomic.Int64
-	fail    error
+	// accesses is how often a read was one that somebody asked for.
+	accesses atomic.Int64
+	fail     error
 	// hold stops reads while it is open; nil stops none.
 	hold chan struct{}
 }
 
-func (s *fakeSource) ReadAt(ctx context.Context, p []byte, off uint64) (int, error) {
+func (s *fakeSource) Accessed() { s.accesses.Add(1) }
+
+func (s *fakeSource) Peek(ctx context.Context, p []byte, off uint64) (int, error) {
 	s.reads.Add(1)
 	if s.hold != nil {
 		select {
@@ -324,5 +328,22 @@ func TestReadsArePinned(t *testing.T) {
 	after, fault := card.Pins()
 	if after.Pageable != before.Pageable || after.Pinned-before.Pinned < 16*testRequest || fault != nil {
 		t.Errorf("%+v, then %+v, fault %v", before, after, fault)
+	}
+}
+
+// TestReadAheadIsNoAccess reads ahead, and then what was read ahead: only the
+// reads that somebody asked for count, so that the time of the last access does
+// not change by itself, after somebody has set it.
+func TestReadAheadIsNoAccess(t *testing.T) {
+	src := &fakeSource{content: pattern(16*chunkSize, 1)}
+	r := newReader(t, src, plenty)
+	r.at(0, chunkSize)
+	r.fetches.Wait()
+	if reads, n := src.reads.Load(), src.accesses.Load(); reads < 2 || n != 1 {
+		t.Errorf("%d reads ahead and otherwise, %d accesses for 1", reads, n)
+	}
+	r.at(chunkSize, chunkSize)
+	if n := src.accesses.Load(); n != 2 {
+		t.Errorf("%d accesses for 2 reads", n)
 	}
 }

@@ -276,9 +276,9 @@ type meddler struct {
 	meddle func()
 }
 
-func (m meddler) ReadAt(ctx context.Context, p []byte, off uint64) (int, error) {
+func (m meddler) Peek(ctx context.Context, p []byte, off uint64) (int, error) {
 	m.meddle()
-	return m.viewFile.ReadAt(ctx, p, off)
+	return m.viewFile.Peek(ctx, p, off)
 }
 
 func (m meddler) Views(context.Context, uint64, int) (objects.Views, error) {

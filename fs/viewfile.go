@@ -38,16 +38,19 @@ func (v *viewFile) PinSlot(s *transport.Slot) { v.file.PinSlot(s) }
 // Size is that of header and tensor.
 func (v *viewFile) Size() uint64 { return v.size() }
 
-// ReadAt reads fewer than len(p) only at the tensor's end.
+// Accessed notes an access of the file.
+func (v *viewFile) Accessed() { v.file.Accessed() }
+
+// Peek reads fewer than len(p) only at the tensor's end.
 //
 // Errors: ESTALE when the file ends before.
-func (v *viewFile) ReadAt(ctx context.Context, p []byte, off uint64) (int, error) {
+func (v *viewFile) Peek(ctx context.Context, p []byte, off uint64) (int, error) {
 	n, at, rest := v.part(off, len(p))
 	copy(p, v.header[min(off, uint64(len(v.header))):][:n])
 	if rest == 0 {
 		return n, nil
 	}
-	got, err := v.file.ReadAt(ctx, p[n:n+rest], at)
+	got, err := v.file.Peek(ctx, p[n:n+rest], at)
 	if err == nil && got < rest {
 		err = v.stale()
 	}
@@ -145,7 +148,8 @@ func (f *filesystem) readView(ctx context.Context, h *fileHandle, off uint64, bu
 	var n int
 	err := v.file.Still(ctx, func() (err error) {
 		if err = v.views.check(ctx, v.viewNode); err == nil {
-			n, err = v.ReadAt(ctx, buf, off)
+			n, err = v.Peek(ctx, buf, off)
+			v.Accessed()
 		}
 		return err
 	})

@@ -90,15 +90,18 @@ func (f *File) KernelWrites() {
 // A host file can be cut between the look at its size and the read, also by
 // the kernel. Then the read is short, as if it had come later.
 func (f *File) ReadAt(ctx context.Context, p []byte, off uint64) (int, error) {
-	n, err := f.peek(ctx, p, off)
+	n, err := f.Peek(ctx, p, off)
 	if n > 0 {
-		f.obj.accessed()
+		f.Accessed()
 	}
 	return n, err
 }
 
-// peek is ReadAt without noting the access.
-func (f *File) peek(ctx context.Context, p []byte, off uint64) (int, error) {
+// Accessed notes that what Peek has read was asked for.
+func (f *File) Accessed() { f.obj.accessed() }
+
+// Peek is ReadAt without noting the access.
+func (f *File) Peek(ctx context.Context, p []byte, off uint64) (int, error) {
 	n, err := f.readAt(ctx, p, off)
 	// Our own file was cut meanwhile, so the object has another end now. That
 	// of another process has not: its owner has broken it.

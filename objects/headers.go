@@ -166,7 +166,7 @@ type headerReader struct {
 }
 
 func (r headerReader) ReadAt(p []byte, off int64) (int, error) {
-	n, err := r.file.peek(r.ctx, p, uint64(off))
+	n, err := r.file.Peek(r.ctx, p, uint64(off))
 	if err == nil && n < len(p) {
 		err = io.EOF
 	}

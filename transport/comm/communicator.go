@@ -21,6 +21,8 @@ type Communicator struct {
 	log    *zap.Logger
 	epochs control.Epochs
 	table  *region.Table
+	// routes are the transports, the fastest first.
+	routes []route
 	// requests are those of Put and Get, for reuse.
 	requests sync.Pool
 	dials    atomic.Uint64
@@ -52,7 +54,7 @@ func New(o Options) (*Communicator, error) {
 		return nil, err
 	}
 	c := &Communicator{
-		opts: o, log: o.Logger.Named("comm"), table: region.NewTable(o.Engine),
+		opts: o, log: o.Logger.Named("comm"), table: region.NewTable(o.Engine), routes: o.routes(),
 		sessions: map[wire.Rank]*session{}, handlers: map[wire.Port]Handler{}, changed: make(chan struct{}),
 	}
 	c.requests.New = func() any { return newRequest() }
@@ -83,6 +85,9 @@ type Peer struct {
 	// why it is not that.
 	Transport Transport
 	Because   []string
+	// Windows is how many of the peer's regions are open here, so that puts and
+	// gets do not go by the data connections.
+	Windows int
 	// Network is what the data connections run over.
 	Network control.Network
 	// Channels is how many there are.
@@ -98,8 +103,13 @@ func (c *Communicator) Peers() []Peer {
 	var out []Peer
 	for rank, s := range c.sessions {
 		if s.state() == stateLive {
+			windows := 0
+			if s.side != nil {
+				windows = s.side.Windows()
+			}
 			out = append(out, Peer{
-				Rank: rank, Transport: TCP, Network: control.Network(s.control.LocalAddr().Network()), Channels: len(s.channels), Chunk: s.control.Chunk,
+				Rank: rank, Transport: Transport(s.took.route.id.String()), Because: slices.Clone(s.took.because), Windows: windows,
+				Network: control.Network(s.control.LocalAddr().Network()), Channels: len(s.channels), Chunk: s.control.Chunk,
 			})
 		}
 	}
@@ -298,5 +308,8 @@ func (c *Communicator) Close() error {
 		s.end(errClosed())
 	}
 	c.running.Wait()
+	if !already {
+		errs = append(errs, closeRoutes(c.routes))
+	}
 	return errors.Join(errs...)
 }

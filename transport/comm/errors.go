@@ -11,4 +11,6 @@ var (
 	ErrPort = errors.New("comm: port taken")
 	// ErrClosed is a communicator that is closed.
 	ErrClosed = errors.New("comm: closed")
+	// ErrNoTransport is two ranks that have none in common.
+	ErrNoTransport = errors.New("comm: no transport that both can use")
 )

@@ -9,7 +9,7 @@ import (
 
 func TestConformanceTLS(t *testing.T) {
 	certificates := commtest.TLS(t)
-	commtest.Run(t, commtest.Way{Address: loopback, Options: func(t testing.TB, o *comm.Options) {
+	commtest.Run(t, commtest.Way{Allocates: true, Address: loopback, Options: func(t testing.TB, o *comm.Options) {
 		t.Helper()
 		certificates(t, o)
 		o.Channels = 2

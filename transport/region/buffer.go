@@ -3,23 +3,42 @@ package region
 import (
 	"context"
 	"fmt"
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/transport"
+	"github.com/hmcfs/hmcfs/transport/internal/gate"
 )
 
-// Buffer is registered memory: host bytes, or a part of a device's memory.
+// Buffer is registered memory: host bytes, a part of a device's memory, or of a
+// file that pinned host memory is kept in.
 // All methods may be called from any goroutine; operations on overlapping
 // ranges at the same time leave unspecified bytes in the overlap.
 type Buffer struct {
 	table *Table
-	// space is the address space, as in Table.spaces.
-	space *devices.Memory
-	reg   *registration
-	host  []byte
-	dev   devices.Span
+	// The buffer is size bytes from start of a space.
+	space space
+	start uint64
 	size  devices.Size
-	gate  gate
+	reg   *registration
+	// host is host memory, rest all other: dev or a part of file.
+	host []byte
+	rest transport.Span
+	dev  devices.Span
+	file *os.File
+	// own gives back what the buffer itself holds, if not nil.
+	own  func() error
+	gate gate.Gate
+	// dropped is set by the Close that gives the memory back.
+	dropped atomic.Bool
+
+	mu sync.Mutex
+	// closing are told when Close is called.
+	// +checklocks:mu
+	closing []*Watch
 }
 
 // Size returns the length in bytes.
@@ -27,10 +46,7 @@ func (b *Buffer) Size() devices.Size { return b.size }
 
 // Device names the device that the memory belongs to; empty for host bytes.
 func (b *Buffer) Device() devices.Name {
-	if b.space == nil {
-		return ""
-	}
-	return b.space.Device().Info().Name
+	return b.rest.Device()
 }
 
 // Check says whether n bytes from off lie inside the buffer: nil, or
@@ -46,16 +62,16 @@ func (b *Buffer) Check(off devices.Offset, n devices.Size) error {
 // Hold keeps the memory from being given back until Drop. It fails with
 // devices.ErrClosed once Close has been called.
 func (b *Buffer) Hold() error {
-	if !b.gate.enter() {
+	if !b.gate.Enter() {
 		return fmt.Errorf("registered buffer: %w", devices.ErrClosed)
 	}
 	return nil
 }
 
 // Drop ends a Hold.
-func (b *Buffer) Drop() { b.gate.leave() }
+func (b *Buffer) Drop() { b.gate.Leave() }
 
-// Host returns n bytes from off of host memory, and nil for device memory.
+// Host returns n bytes from off of host memory, and nil for all other memory.
 // Preconditions: the buffer is held, and the range was checked.
 func (b *Buffer) Host(off devices.Offset, n devices.Size) []byte {
 	if b.host == nil {
@@ -72,11 +88,7 @@ func (b *Buffer) span(off devices.Offset, n devices.Size) (transport.Span, error
 	if b.host != nil {
 		return transport.HostSpan(b.Host(off, n)), nil
 	}
-	s, err := b.dev.Sub(off, n)
-	if err != nil {
-		return transport.Span{}, err
-	}
-	return transport.DeviceSpan(s), nil
+	return b.rest.Part(off, n)
 }
 
 // Store copies every byte of src, host or device memory, to the buffer at
@@ -149,15 +161,54 @@ func Copy(ctx context.Context, dst *Buffer, to devices.Offset, src *Buffer, from
 // When the context ends first, the buffer is closed for new operations, its
 // memory is kept, and Close may be called again.
 func (b *Buffer) Close(ctx context.Context) error {
-	b.gate.shut()
-	if err := b.gate.wait(ctx); err != nil {
+	if b.gate.Shut() {
+		b.tellClosing()
+	}
+	if err := b.gate.Wait(ctx); err != nil {
 		return fmt.Errorf("wait for the operations on a registered buffer: %w", err)
 	}
-	if !b.gate.once.CompareAndSwap(false, true) {
+	if !b.dropped.CompareAndSwap(false, true) {
 		return nil
 	}
 	if err := b.table.drop(b); err != nil {
 		return fmt.Errorf("give a registered buffer of %v back: %w", b.size, err)
 	}
 	return nil
+}
+
+// Watch is somebody who wants to know when a buffer is closed.
+type Watch struct{ tell func() }
+
+// Watch calls tell when Close is called, which is before the operations that
+// are under way have ended: who holds the buffer for long lets it go then. tell
+// must not wait. It is called from here where Close has been called already.
+func (b *Buffer) Watch(tell func()) *Watch {
+	w := &Watch{tell: tell}
+	b.mu.Lock()
+	b.closing = append(b.closing, w)
+	b.mu.Unlock()
+	if !b.gate.Enter() {
+		b.tellClosing()
+		return w
+	}
+	b.gate.Leave()
+	return w
+}
+
+// Unwatch ends a Watch. One that is being told already may still be.
+func (b *Buffer) Unwatch(w *Watch) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.closing = slices.DeleteFunc(b.closing, func(have *Watch) bool { return have == w })
+}
+
+// tellClosing tells everybody who watches, once.
+func (b *Buffer) tellClosing() {
+	b.mu.Lock()
+	closing := b.closing
+	b.closing = nil
+	b.mu.Unlock()
+	for _, w := range closing {
+		w.tell()
+	}
 }
