@@ -128,6 +128,6 @@ func (o *Options) channel(keys *region.Keys) tcp.Options {
 func (o *Options) control(epochs *control.Epochs) control.Options {
 	return control.Options{
 		Rank: o.Rank, Secret: o.Secret, TLS: o.TLS, Epochs: epochs, Chunk: o.Chunk,
-		HandshakeTimeout: o.HandshakeTimeout, Logger: o.Logger,
+		HandshakeTimeout: o.HandshakeTimeout, Timeout: o.Timeout, Logger: o.Logger,
 	}
 }

@@ -16,11 +16,6 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// keepAlive finds a peer whose machine is gone within half a minute.
-func keepAlive() net.KeepAliveConfig {
-	return net.KeepAliveConfig{Enable: true, Idle: 10 * time.Second, Interval: 5 * time.Second, Count: 3}
-}
-
 // Handler decides about peers that have proved themselves. Its methods are
 // called from several goroutines.
 type Handler interface {
@@ -53,7 +48,7 @@ func Listen(ctx context.Context, at Address, o Options, h Handler) (*Listener, e
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	socket, err := open(ctx, at)
+	socket, err := open(ctx, at, o.Timeout)
 	if err != nil {
 		return nil, fmt.Errorf("listen at %s: %w", at, err)
 	}
@@ -64,8 +59,8 @@ func Listen(ctx context.Context, at Address, o Options, h Handler) (*Listener, e
 	return l, nil
 }
 
-func open(ctx context.Context, at Address) (net.Listener, error) {
-	lc := net.ListenConfig{KeepAliveConfig: keepAlive()}
+func open(ctx context.Context, at Address, timeout time.Duration) (net.Listener, error) {
+	lc := net.ListenConfig{KeepAliveConfig: keepAlive(timeout), Control: impatient(timeout)}
 	socket, err := lc.Listen(ctx, string(at.Network), at.Addr)
 	if at.Network != Unix || err == nil {
 		if err == nil && at.Network == Unix {
@@ -167,7 +162,7 @@ func Dial(ctx context.Context, at Address, o Options, want wire.Hello) (*Conn, e
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	d := net.Dialer{Timeout: o.HandshakeTimeout, KeepAliveConfig: keepAlive()}
+	d := net.Dialer{Timeout: o.HandshakeTimeout, KeepAliveConfig: keepAlive(o.Timeout), Control: impatient(o.Timeout)}
 	raw, err := d.DialContext(ctx, string(at.Network), at.Addr)
 	if err != nil {
 		return nil, fmt.Errorf("connect to %s at %s: %w", want.To, at, err)
