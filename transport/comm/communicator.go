@@ -21,6 +21,8 @@ type Communicator struct {
 	log    *zap.Logger
 	epochs control.Epochs
 	table  *region.Table
+	// routes are the transports, the fastest first.
+	routes []route
 	// requests are those of Put and Get, for reuse.
 	requests sync.Pool
 	dials    atomic.Uint64
@@ -49,7 +51,7 @@ func New(o Options) (*Communicator, error) {
 		return nil, err
 	}
 	c := &Communicator{
-		opts: o, log: o.Logger.Named("comm"), table: region.NewTable(o.Engine),
+		opts: o, log: o.Logger.Named("comm"), table: region.NewTable(o.Engine), routes: o.routes(),
 		sessions: map[wire.Rank]*session{}, changed: make(chan struct{}),
 	}
 	c.requests.New = func() any { return newRequest() }
@@ -96,7 +98,8 @@ func (c *Communicator) Peers() []Peer {
 	for rank, s := range c.sessions {
 		if s.state() == stateLive {
 			out = append(out, Peer{
-				Rank: rank, Transport: TCP, Network: control.Network(s.control.LocalAddr().Network()), Channels: len(s.channels), Chunk: s.control.Chunk,
+				Rank: rank, Transport: Transport(s.took.route.id.String()), Because: slices.Clone(s.took.because),
+				Network: control.Network(s.control.LocalAddr().Network()), Channels: len(s.channels), Chunk: s.control.Chunk,
 			})
 		}
 	}

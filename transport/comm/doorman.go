@@ -22,9 +22,9 @@ func (d *doorman) Admit(h wire.Hello) (wire.Session, *wire.Refusal) {
 		return 0, &wire.Refusal{Code: wire.RefusedClosing, Reason: "about to end"}
 	}
 	s := c.sessions[h.From]
-	if h.Role == wire.RoleData {
+	if h.Role != wire.RoleControl {
 		if s == nil || !s.book(h) {
-			return 0, &wire.Refusal{Code: wire.RefusedSession, Reason: "no such session, or the channel is there"}
+			return 0, &wire.Refusal{Code: wire.RefusedSession, Reason: "no such session, or the connection is there"}
 		}
 		return h.Session, nil
 	}
@@ -56,8 +56,7 @@ func (d *doorman) Serve(conn *control.Conn) {
 		_ = conn.Close()
 		return
 	}
-	// A session that has ended has closed the connection.
-	_ = s.join(conn)
+	s.serve(c.life, conn)
 }
 
 // newSessionID is random, and not 0.
@@ -91,11 +90,18 @@ func (s *session) is(id wire.Session) bool {
 	return s.id == id
 }
 
-// book admits a data connection, each once.
+// book admits a connection to join the session, each once.
 func (s *session) book(h wire.Hello) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	i := int(h.Channel)
+	if h.Role == wire.RoleSide {
+		if i = len(s.booked) - 1; !s.sidedLocked() {
+			return false
+		}
+	} else if i == len(s.booked)-1 {
+		return false
+	}
 	if s.cause != nil || s.id == 0 || s.id != h.Session || i >= len(s.booked) || s.booked[i] {
 		return false
 	}

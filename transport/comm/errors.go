@@ -9,4 +9,6 @@ var (
 	ErrNotConnected = errors.New("comm: not connected")
 	// ErrClosed is a communicator that is closed.
 	ErrClosed = errors.New("comm: closed")
+	// ErrNoTransport is two ranks that have none in common.
+	ErrNoTransport = errors.New("comm: no transport that both can use")
 )

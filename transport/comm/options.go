@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -48,8 +49,9 @@ type Options struct {
 	// It is borrowed: close it after the communicator. Required.
 	Engine *transport.Engine
 	// Transports are the ways that may be taken, in any order: with each peer
-	// the fastest that both sides have. Empty is all of them. TCP (or a Unix
-	// socket) carries what no other way can, and is always there.
+	// the fastest that both sides have. Empty is all of them. With a peer that
+	// leaves none there is no session. Whatever the way, the data connections
+	// are there as well, and carry what it can't.
 	Transports []Transport
 	// Channels is how many data connections a session has that we connect,
 	// from 1 to 16. Large transfers are striped over them. Default 1.
@@ -75,6 +77,9 @@ func (o *Options) EnsureDefaults() {
 	if o.Channels == 0 {
 		o.Channels = DefaultChannels
 	}
+	if o.Timeout == 0 {
+		o.Timeout = tcp.DefaultTimeout
+	}
 	if o.HandshakeTimeout == 0 {
 		o.HandshakeTimeout = control.DefaultHandshakeTimeout
 	}
@@ -88,6 +93,11 @@ func (o *Options) Validate() error {
 	var faults []error
 	if o.Channels < 1 || o.Channels > wire.MaxChannels {
 		faults = append(faults, fmt.Errorf("comm: %d channels; use 1 to %d", o.Channels, wire.MaxChannels))
+	}
+	for _, t := range o.Transports {
+		if !slices.Contains([]Transport{RDMA, SHM, UCX, TCP}, t) {
+			faults = append(faults, fmt.Errorf("comm: transport %q; use %s, %s, %s or %s", t, RDMA, SHM, UCX, TCP))
+		}
 	}
 	co := o.control(nil)
 	co.EnsureDefaults()

@@ -2,13 +2,14 @@ package comm
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync/atomic"
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/transport/region"
+	"github.com/hmcfs/hmcfs/transport/side"
 	"github.com/hmcfs/hmcfs/transport/tcp"
+	"github.com/hmcfs/hmcfs/transport/window"
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
@@ -44,7 +45,10 @@ func (o *Op) check(need wire.Rights) error {
 // for by several goroutines, in any order and as often as they like, or not at
 // all.
 type Request struct {
+	// transfer is for data connections, use and op for windows.
 	transfer tcp.Transfer
+	use      side.Use
+	op       window.Op
 	session  *session
 	era      *era
 	complete atomic.Bool
@@ -91,7 +95,7 @@ func (r *Request) Test() (done bool, err error) {
 }
 
 // start checks and posts a request.
-func (c *Communicator) start(ctx context.Context, r *Request, peer wire.Rank, kind wire.Kind, op *Op) error {
+func (c *Communicator) start(ctx context.Context, r *Request, peer wire.Rank, kind wire.Kind, op *Op, waits bool) error {
 	s, err := c.session(ctx, peer)
 	if err != nil {
 		return err
@@ -111,10 +115,21 @@ func (c *Communicator) start(ctx context.Context, r *Request, peer wire.Rank, ki
 		r.Complete(nil)
 		return nil
 	}
-	if err = r.transfer.Start(tcp.Plan{
+	found, err := s.open(r, kind, need, op, waits)
+	if !found {
+		err = s.send(r, kind, op)
+	}
+	if err != nil {
+		s.leave(r.era)
+	}
+	return err
+}
+
+// send gives a request to the data connections.
+func (s *session) send(r *Request, kind wire.Kind, op *Op) error {
+	if err := r.transfer.Start(tcp.Plan{
 		Kind: kind, Local: op.Local, LocalOff: op.LocalOff, Key: op.Remote.Key, RemoteOff: op.RemoteOff, Size: op.Size,
 	}, r); err != nil {
-		s.leave(r.era)
 		return err
 	}
 	s.post(&r.transfer, op.Size)
@@ -128,7 +143,7 @@ func (c *Communicator) wait(ctx context.Context, peer wire.Rank, kind wire.Kind,
 	if !ok {
 		r = newRequest()
 	}
-	err := c.start(ctx, r, peer, kind, op)
+	err := c.start(ctx, r, peer, kind, op, true)
 	if err == nil {
 		select {
 		case <-r.done:
@@ -180,7 +195,7 @@ func (c *Communicator) GetAsync(ctx context.Context, peer wire.Rank, op Op) (*Re
 
 func (c *Communicator) async(ctx context.Context, peer wire.Rank, kind wire.Kind, op *Op) (*Request, error) {
 	r := newRequest()
-	if err := c.start(ctx, r, peer, kind, op); err != nil {
+	if err := c.start(ctx, r, peer, kind, op, false); err != nil {
 		return nil, c.failed(peer, kind, op, err)
 	}
 	return r, nil
@@ -215,55 +230,6 @@ func (c *Communicator) Flush(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// Share gives a peer the right to use a buffer, for as long as the session,
-// the buffer and the key live. The descriptor is what the peer needs: send it
-// in a message.
-func (c *Communicator) Share(ctx context.Context, peer wire.Rank, b *region.Buffer, rights wire.Rights) (wire.Descriptor, error) {
-	s, err := c.session(ctx, peer)
-	if err != nil {
-		return wire.Descriptor{}, err
-	}
-	d, err := s.keys.Grant(b, rights)
-	if err = errors.Join(s.err(), err); err != nil {
-		return wire.Descriptor{}, fmt.Errorf("share with %s: %w", peer, err)
-	}
-	return d, nil
-}
-
-// Revoke takes a key back: see region.Keys.
-func (c *Communicator) Revoke(ctx context.Context, peer wire.Rank, key wire.Key) error {
-	s, err := c.session(ctx, peer)
-	if err != nil {
-		return err
-	}
-	return s.keys.Revoke(ctx, key)
-}
-
-// SendTag fences and sends a tag: when the peer receives it, it sees the data
-// of every put that we have begun before. It returns when the tag is on its
-// way.
-func (c *Communicator) SendTag(ctx context.Context, peer wire.Rank, tag wire.Tag) error {
-	s, err := c.session(ctx, peer)
-	if err != nil {
-		return err
-	}
-	if err := s.fence(ctx); err != nil {
-		return err
-	}
-	return s.seen(s.link.SendTag(ctx, tag))
-}
-
-// RecvTag returns the next tag of a peer; those that came before the session
-// ended are still received.
-func (c *Communicator) RecvTag(ctx context.Context, peer wire.Rank) (wire.Tag, error) {
-	s, err := c.session(ctx, peer)
-	if err != nil {
-		return 0, err
-	}
-	tag, err := s.link.RecvTag(ctx)
-	return tag, s.seen(err)
 }
 
 // SendMessage sends a copy of up to wire.MaxMessage bytes, without a fence.

@@ -13,7 +13,9 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/transport/control"
 	"github.com/hmcfs/hmcfs/transport/region"
+	"github.com/hmcfs/hmcfs/transport/side"
 	"github.com/hmcfs/hmcfs/transport/tcp"
+	"github.com/hmcfs/hmcfs/transport/window"
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
@@ -40,23 +42,33 @@ type session struct {
 	done   chan struct{}
 	expiry *time.Timer
 
-	// control, link and channels are set before the session is live, and
-	// stay.
+	// What follows is set before the session is live, and stays. side is nil
+	// where all bytes go by the channels, and tags where they go by the link.
+	took     *chosen
 	control  *control.Conn
 	link     *control.Link
 	channels []*tcp.Channel
+	side     *side.Side
+	tags     window.Tags
 
 	mu sync.Mutex
 	// id is what the data connections name; 0 before it is known.
 	// +checklocks:mu
 	id wire.Session
 	// conns are the connections that the session is made of, while it forms:
-	// the control connection, then the data connections.
+	// the control connection, then the data connections, then the side
+	// connection, if the way has one.
 	// +checklocks:mu
 	conns []*control.Conn
-	// booked are the data connections that were admitted.
+	// booked are the connections but the first that were admitted.
 	// +checklocks:mu
 	booked []bool
+	// way is the transport, once it is agreed on.
+	// +checklocks:mu
+	way *chosen
+	// provider is the way's, while the session forms.
+	// +checklocks:mu
+	provider window.Provider
 	// +checklocks:mu
 	cause error
 	// eras are the requests that are under way, cut by fences: the last one
@@ -77,93 +89,11 @@ func newEra() *era { return &era{done: make(chan struct{})} }
 func newSession(c *Communicator, peer wire.Rank, channels int) *session {
 	return &session{
 		c: c, peer: peer, keys: region.NewKeys(), done: make(chan struct{}),
-		conns: make([]*control.Conn, 1+channels), booked: make([]bool, channels), eras: []*era{newEra()},
+		conns: make([]*control.Conn, 1+channels+1), booked: make([]bool, channels+1), eras: []*era{newEra()},
 	}
 }
 
 func (s *session) state() state { return state(s.now.Load()) }
-
-// dial makes all connections of a session of ours.
-func (s *session) dial(ctx context.Context, at control.Address) error {
-	o := s.c.opts.control(&s.c.epochs)
-	want := wire.Hello{To: s.peer, Role: wire.RoleControl, Channel: uint8(s.c.opts.Channels)}
-	for i := range 1 + s.c.opts.Channels {
-		c, err := control.Dial(ctx, at, o, want)
-		if err != nil {
-			return err
-		}
-		s.c.dials.Add(1)
-		if err := s.join(c); err != nil {
-			return err
-		}
-		o.Chunk = c.Chunk
-		want = wire.Hello{To: s.peer, Role: wire.RoleData, Session: c.Session, Channel: uint8(i)}
-	}
-	return nil
-}
-
-// join adds a connection, which is the session's then, and makes the session
-// live with the last one.
-func (s *session) join(c *control.Conn) error {
-	place := 0
-	if c.Role == wire.RoleData {
-		place = 1 + int(c.Channel)
-	}
-	s.mu.Lock()
-	if s.cause != nil || s.conns[place] != nil {
-		err := errors.Join(s.errLocked(), c.Close())
-		s.mu.Unlock()
-		return err
-	}
-	s.conns[place] = c
-	for _, c := range s.conns {
-		if c == nil {
-			s.mu.Unlock()
-			return nil
-		}
-	}
-	err := s.startLocked()
-	s.mu.Unlock()
-	if err != nil {
-		s.end(err)
-		return err
-	}
-	s.c.log.Info("peer connected", zap.Uint32("rank", uint32(s.peer)), zap.Int("channels", len(s.channels)),
-		zap.Uint32("chunk", s.control.Chunk), zap.String("network", s.control.LocalAddr().Network()))
-	s.c.announce()
-	return nil
-}
-
-// startLocked makes a link and channels of the connections.
-//
-// +checklocks:s.mu
-func (s *session) startLocked() error {
-	if s.expiry != nil {
-		s.expiry.Stop()
-	}
-	conns := s.conns
-	s.conns = nil
-	s.control = conns[0]
-	link, err := control.NewLink(conns[0])
-	if err != nil {
-		return errors.Join(err, closeConns(conns[1:]))
-	}
-	s.link = link
-	for i, c := range conns[1:] {
-		c.Chunk = s.control.Chunk
-		ch, err := tcp.New(c, s.c.opts.channel(s.keys))
-		if err != nil {
-			return errors.Join(err, closeConns(conns[i+2:]))
-		}
-		s.channels = append(s.channels, ch)
-	}
-	s.now.Store(int32(stateLive))
-	s.c.running.Go(func() { <-link.Stopping(); s.end(link.Err()) })
-	for _, ch := range s.channels {
-		s.c.running.Go(func() { <-ch.Done(); s.end(ch.Err()) })
-	}
-	return nil
-}
 
 func closeConns(conns []*control.Conn) error {
 	var errs []error
@@ -188,11 +118,14 @@ func (s *session) end(cause error) {
 	if s.expiry != nil {
 		s.expiry.Stop()
 	}
-	left := s.conns
-	s.conns = nil
+	left, provider := s.conns, s.provider
+	s.conns, s.provider = nil, nil
 	s.mu.Unlock()
 	// Their errors are those of connections that have failed anyway.
 	_ = closeConns(left)
+	if provider != nil {
+		provider.Close()
+	}
 	if formed {
 		s.c.log.Info("peer disconnected", zap.Uint32("rank", uint32(s.peer)), zap.Error(cause))
 	}
@@ -203,6 +136,9 @@ func (s *session) end(cause error) {
 		}
 		for _, ch := range s.channels {
 			ch.Close()
+		}
+		if s.side != nil {
+			s.side.Close()
 		}
 		// The keys go last: a peer whose request came too late shall hear
 		// that the session has ended, and not that its key is wrong.

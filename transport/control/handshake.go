@@ -48,9 +48,9 @@ func prove(secret []byte, side string, frames ...[]byte) wire.Proof {
 	return wire.Proof(mac.Sum(nil))
 }
 
-// readFrame reads one frame of the handshake, of a wanted kind, and returns
-// its body. Another kind is ErrFrame.
-func readFrame(c io.Reader, want ...wire.Kind) (wire.Kind, []byte, error) {
+// ReadFrame reads one frame, of a wanted kind, and returns its body. Another
+// kind is wire.ErrFrame. It reads no byte more.
+func ReadFrame(c io.Reader, want ...wire.Kind) (wire.Kind, []byte, error) {
 	var head [wire.HeaderSize]byte
 	if _, err := io.ReadFull(c, head[:]); err != nil {
 		return 0, nil, err
@@ -128,7 +128,7 @@ func (o *Options) introduce(c net.Conn, want wire.Hello) (*Conn, error) {
 	if _, err := c.Write(helloFrame); err != nil {
 		return nil, fmt.Errorf("send HELLO: %w", err)
 	}
-	_, body, err := readFrame(c, wire.KindChallenge)
+	_, body, err := ReadFrame(c, wire.KindChallenge)
 	if err != nil {
 		return nil, fmt.Errorf("no answer to HELLO: %w", err)
 	}
@@ -157,7 +157,7 @@ func (o *Options) introduce(c net.Conn, want wire.Hello) (*Conn, error) {
 // welcomed reads the last answer and checks that it comes from someone who
 // knows the secret.
 func (o *Options) welcomed(c net.Conn, peer wire.Rank, frames ...[]byte) (wire.Welcome, error) {
-	kind, body, err := readFrame(c, wire.KindWelcome, wire.KindRefusal)
+	kind, body, err := ReadFrame(c, wire.KindWelcome, wire.KindRefusal)
 	if errors.Is(err, io.EOF) {
 		return wire.Welcome{}, fmt.Errorf("%s does not believe our proof; is the secret the same?: %w", peer, ErrAuth)
 	}
@@ -188,7 +188,7 @@ func (o *Options) accept(ctx context.Context, raw net.Conn, h Handler) (*Conn, e
 
 // examine asks who connects for a proof, and answers.
 func (o *Options) examine(c net.Conn, h Handler) (*Conn, error) {
-	_, body, err := readFrame(c, wire.KindHello)
+	_, body, err := ReadFrame(c, wire.KindHello)
 	if err != nil {
 		return nil, fmt.Errorf("read HELLO: %w", err)
 	}
@@ -205,7 +205,7 @@ func (o *Options) examine(c net.Conn, h Handler) (*Conn, error) {
 	if _, err = c.Write(challengeFrame); err != nil {
 		return nil, fmt.Errorf("send CHALLENGE: %w", err)
 	}
-	if _, body, err = readFrame(c, wire.KindProof); err != nil {
+	if _, body, err = ReadFrame(c, wire.KindProof); err != nil {
 		return nil, fmt.Errorf("read PROOF: %w", err)
 	}
 	proof := prove(o.Secret, clientProof, helloFrame, challengeFrame)

@@ -84,9 +84,9 @@ func TestServerWithoutTheSecret(t *testing.T) {
 			return
 		}
 		defer func() { _ = c.Close() }()
-		_, _, _ = readFrame(c, wire.KindHello)
+		_, _, _ = ReadFrame(c, wire.KindHello)
 		_, _ = c.Write((&wire.Challenge{From: 0, Epoch: 1}).Append(nil))
-		_, _, _ = readFrame(c, wire.KindProof)
+		_, _, _ = ReadFrame(c, wire.KindProof)
 		_, _ = c.Write((&wire.Welcome{Session: 1, Chunk: wire.MinChunk}).Append(nil))
 	}()
 	if _, err := Dial(within(t), at, options(1), hello(0)); !errors.Is(err, ErrAuth) {
@@ -159,11 +159,11 @@ func TestReplayedHello(t *testing.T) {
 	if _, err = again.Write(tape.sent.Bytes()); err != nil {
 		t.Fatal(err)
 	}
-	kind, _, err := readFrame(again, wire.KindChallenge)
+	kind, _, err := ReadFrame(again, wire.KindChallenge)
 	if err != nil {
 		t.Fatalf("no challenge: %v, %v", kind, err)
 	}
-	if kind, _, err := readFrame(again, wire.KindWelcome, wire.KindRefusal); err == nil {
+	if kind, _, err := ReadFrame(again, wire.KindWelcome, wire.KindRefusal); err == nil {
 		t.Errorf("answered with %s", kind)
 	}
 	d.mu.Lock()

@@ -3,9 +3,13 @@ package region
 import (
 	"context"
 	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/transport"
+	"github.com/hmcfs/hmcfs/transport/internal/gate"
 )
 
 // Buffer is registered memory: host bytes, or a part of a device's memory.
@@ -19,7 +23,14 @@ type Buffer struct {
 	host  []byte
 	dev   devices.Span
 	size  devices.Size
-	gate  gate
+	gate  gate.Gate
+	// dropped is set by the Close that gives the memory back.
+	dropped atomic.Bool
+
+	mu sync.Mutex
+	// closing are told when Close is called.
+	// +checklocks:mu
+	closing []*Watch
 }
 
 // Size returns the length in bytes.
@@ -46,14 +57,14 @@ func (b *Buffer) Check(off devices.Offset, n devices.Size) error {
 // Hold keeps the memory from being given back until Drop. It fails with
 // devices.ErrClosed once Close has been called.
 func (b *Buffer) Hold() error {
-	if !b.gate.enter() {
+	if !b.gate.Enter() {
 		return fmt.Errorf("registered buffer: %w", devices.ErrClosed)
 	}
 	return nil
 }
 
 // Drop ends a Hold.
-func (b *Buffer) Drop() { b.gate.leave() }
+func (b *Buffer) Drop() { b.gate.Leave() }
 
 // Host returns n bytes from off of host memory, and nil for device memory.
 // Preconditions: the buffer is held, and the range was checked.
@@ -135,15 +146,54 @@ func (b *Buffer) Move(ctx context.Context, to, from devices.Offset, n devices.Si
 // When the context ends first, the buffer is closed for new operations, its
 // memory is kept, and Close may be called again.
 func (b *Buffer) Close(ctx context.Context) error {
-	b.gate.shut()
-	if err := b.gate.wait(ctx); err != nil {
+	if b.gate.Shut() {
+		b.tellClosing()
+	}
+	if err := b.gate.Wait(ctx); err != nil {
 		return fmt.Errorf("wait for the operations on a registered buffer: %w", err)
 	}
-	if !b.gate.once.CompareAndSwap(false, true) {
+	if !b.dropped.CompareAndSwap(false, true) {
 		return nil
 	}
 	if err := b.table.drop(b); err != nil {
 		return fmt.Errorf("give a registered buffer of %v back: %w", b.size, err)
 	}
 	return nil
+}
+
+// Watch is somebody who wants to know when a buffer is closed.
+type Watch struct{ tell func() }
+
+// Watch calls tell when Close is called, which is before the operations that
+// are under way have ended: who holds the buffer for long lets it go then. tell
+// must not wait. It is called from here where Close has been called already.
+func (b *Buffer) Watch(tell func()) *Watch {
+	w := &Watch{tell: tell}
+	b.mu.Lock()
+	b.closing = append(b.closing, w)
+	b.mu.Unlock()
+	if !b.gate.Enter() {
+		b.tellClosing()
+		return w
+	}
+	b.gate.Leave()
+	return w
+}
+
+// Unwatch ends a Watch. One that is being told already may still be.
+func (b *Buffer) Unwatch(w *Watch) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.closing = slices.DeleteFunc(b.closing, func(have *Watch) bool { return have == w })
+}
+
+// tellClosing tells everybody who watches, once.
+func (b *Buffer) tellClosing() {
+	b.mu.Lock()
+	closing := b.closing
+	b.closing = nil
+	b.mu.Unlock()
+	for _, w := range closing {
+		w.tell()
+	}
 }

@@ -27,6 +27,6 @@
 //
 // # Lock order
 //
-// Table.mu and Keys.mu are leaves. Neither is taken by Keys.Use, which is
+// Table.mu, Keys.mu and Buffer.mu are leaves. None of them is taken by Keys.Use, which is
 // on the data path: it reads a map that never changes once it is published.
 package region

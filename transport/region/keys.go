@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/transport/internal/gate"
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
@@ -29,7 +30,7 @@ type Keys struct {
 type grant struct {
 	buffer *Buffer
 	rights wire.Rights
-	gate   gate
+	gate   gate.Gate
 }
 
 // NewKeys returns the keys of a new session: none.
@@ -98,8 +99,8 @@ func (k *Keys) Revoke(ctx context.Context, key wire.Key) error {
 	if g == nil {
 		return fmt.Errorf("revoke a key: %w", ErrKey)
 	}
-	g.gate.shut()
-	if err := g.gate.wait(ctx); err != nil {
+	g.gate.Shut()
+	if err := g.gate.Wait(ctx); err != nil {
 		return fmt.Errorf("wait for the operations under a revoked key: %w", err)
 	}
 	return nil
@@ -124,20 +125,20 @@ type Use struct {
 // Release ends the use.
 func (u Use) Release() {
 	u.Buffer.Drop()
-	u.grant.gate.leave()
+	u.grant.gate.Leave()
 }
 
 // Use checks that key allows need on n bytes from off, and holds the memory
 // until Release. It takes no lock and allocates nothing.
 func (k *Keys) Use(key wire.Key, need wire.Rights, off uint64, n devices.Size) (Use, wire.Status) {
 	g := (*k.grants.Load())[key]
-	if g == nil || !g.gate.enter() {
+	if g == nil || !g.gate.Enter() {
 		return Use{}, wire.StatusKey
 	}
 	u := Use{Buffer: g.buffer, grant: g}
 	switch {
-	case !g.buffer.gate.enter():
-		g.gate.leave()
+	case !g.buffer.gate.Enter():
+		g.gate.Leave()
 		return Use{}, wire.StatusKey
 	case !g.rights.Allows(need):
 		u.Release()

@@ -1,9 +1,15 @@
 package window
 
 import (
+	"context"
+	"net"
 	"os"
+	"time"
+
+	"go.uber.org/zap"
 
 	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/transport"
 	"github.com/hmcfs/hmcfs/transport/region"
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
@@ -20,7 +26,8 @@ type Offer struct {
 	// Blob means something to the provider alone; at most wire.MaxOffer bytes.
 	Blob []byte
 	// Files are passed along, where the two are on one host. They stay the
-	// exporter's until Export.Close; those that Import gets are its own.
+	// exporter's until Export.Close; those that Import gets are its own, also
+	// when it fails. At most wire.MaxFiles.
 	Files []*os.File
 }
 
@@ -61,6 +68,65 @@ type Window interface {
 	Close() error
 }
 
+// Setting is what a transport is told of a session that is being made.
+type Setting struct {
+	// Conn is the session's control connection, to look at: nothing may be read
+	// from it or written to it.
+	Conn net.Conn
+	// Local and Peer are the two ranks.
+	Local, Peer wire.Rank
+	// Engine moves bytes from and to device memory. It is borrowed.
+	Engine *transport.Engine
+	// Timeout is how long the peer may let us wait without anything moving.
+	Timeout time.Duration
+	Logger  *zap.Logger
+}
+
+// Transport is one way to reach the memory of a peer. Its methods may be called
+// from any goroutine, for several sessions at once.
+//
+//	who connects                     who listens
+//	Propose ──> facts ─────────────> Judge
+//	         <─── the choice ───────
+//	Open ──> Starter.Start ────────> Starter.Meet ──> Provider
+//	Starter.Meet <────────────────── Starter.Start <── Open
+type Transport interface {
+	// Propose returns what the peer must know to judge whether the two can use
+	// it, at most wire.MaxFacts bytes; or an error that says in one line why we
+	// can't.
+	Propose(s Setting) ([]byte, error)
+	// Judge says why a proposal of the peer, which is not trusted, can't be
+	// taken; nil where it can.
+	Judge(s Setting, facts []byte) error
+	// Open begins our side of a session. Meet or Close ends what it returns.
+	Open(s Setting) (Starter, error)
+}
+
+// Starter is one side of a session before it knows the other.
+type Starter interface {
+	// Start is what the peer's Meet gets. The blob has at most wire.MaxStart
+	// bytes, and the files stay the starter's until Meet or Close.
+	Start() Offer
+	// Meet makes the provider. The offer comes from the peer, and is not
+	// trusted; its files are the callee's, also when it fails.
+	Meet(peer Offer) (Provider, error)
+	// Close ends a starter that will not meet anybody.
+	Close()
+}
+
+// Tags is what a Provider has besides that carries tags by itself, and faster
+// than the control connection. Whoever sends a tag has waited for the
+// operations before it.
+type Tags interface {
+	// SendTag sends a tag. It returns when the tag is on its way.
+	//
+	// Errors: the context's, and then nothing was sent; the provider's Err.
+	SendTag(ctx context.Context, t wire.Tag) error
+	// RecvTag returns the next tag. What came before the provider's end is
+	// still received after it.
+	RecvTag(ctx context.Context) (wire.Tag, error)
+}
+
 // Provider makes windows for one session. Its methods may be called from any
 // goroutine.
 type Provider interface {
@@ -73,7 +139,8 @@ type Provider interface {
 	// Import opens what the peer has exported: size and rights are the key's.
 	// The offer comes from the peer, and is not trusted.
 	Import(o Offer, size devices.Size, rights wire.Rights) (Window, error)
-	// Done is closed when the provider can't go on, Err says why then.
+	// Done is closed when the provider can't go on, Err says why then. When an
+	// operation fails because the peer is gone, Err says so before it completes.
 	Done() <-chan struct{}
 	Err() error
 	// Close ends the provider. Operations that are under way complete with an

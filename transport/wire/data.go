@@ -147,8 +147,13 @@ func ParseDescriptor(p []byte) (Descriptor, error) {
 		Size:   binary.LittleEndian.Uint64(p[8:]),
 		Rights: Rights(p[16]),
 	}
-	if d.Key == 0 || d.Size > 1<<63-1 || d.Rights == 0 || d.Rights > Readable|Writable || [6]byte(p[18:]) != [6]byte{} {
+	if !d.valid() || [6]byte(p[18:]) != [6]byte{} {
 		return Descriptor{}, fmt.Errorf("descriptor % x: %w", p, ErrFrame)
 	}
 	return d, nil
+}
+
+// valid says whether the fields are in their bounds.
+func (d *Descriptor) valid() bool {
+	return d.Key != 0 && d.Size <= 1<<63-1 && d.Rights != 0 && d.Rights <= Readable|Writable
 }

@@ -5,9 +5,9 @@
 // docs/wire.md draws the frames. All numbers are little-endian. A frame is
 // one of two shapes:
 //
-//	handshake and control   Header (8 bytes), then a body of Header.Length
-//	data                    DataHeader (32 bytes), then DataHeader.Length
-//	                        bytes of payload, for Put and Data
+//	handshake, control, side   Header (8 bytes), then a body of Header.Length
+//	data                       DataHeader (32 bytes), then DataHeader.Length
+//	                           bytes of payload, for Put and Data
 //
 // Both begin with the kind and the version of the protocol, so that a peer
 // of another version, or one that speaks something else, is told from its

@@ -18,6 +18,8 @@ const (
 	KindProof     Kind = 3
 	KindWelcome   Kind = 4
 	KindRefusal   Kind = 5
+	KindProposal  Kind = 6
+	KindChoice    Kind = 7
 
 	KindTag     Kind = 16
 	KindMessage Kind = 17
@@ -27,35 +29,27 @@ const (
 	KindAck  Kind = 33
 	KindGet  Kind = 34
 	KindData Kind = 35
+
+	KindStart     Kind = 48
+	KindOffer     Kind = 49
+	KindAccept    Kind = 50
+	KindDecline   Kind = 51
+	KindWithdraw  Kind = 52
+	KindWithdrawn Kind = 53
 )
 
 // String names the kind as docs/wire.md does.
 func (k Kind) String() string {
-	switch k {
-	case KindHello:
-		return "HELLO"
-	case KindChallenge:
-		return "CHALLENGE"
-	case KindProof:
-		return "PROOF"
-	case KindWelcome:
-		return "WELCOME"
-	case KindRefusal:
-		return "REFUSAL"
-	case KindTag:
-		return "TAG"
-	case KindMessage:
-		return "MESSAGE"
-	case KindBye:
-		return "BYE"
-	case KindPut:
-		return "PUT"
-	case KindAck:
-		return "ACK"
-	case KindGet:
-		return "GET"
-	case KindData:
-		return "DATA"
+	names := [...]string{
+		KindHello: "HELLO", KindChallenge: "CHALLENGE", KindProof: "PROOF", KindWelcome: "WELCOME",
+		KindRefusal: "REFUSAL", KindProposal: "PROPOSAL", KindChoice: "CHOICE",
+		KindTag: "TAG", KindMessage: "MESSAGE", KindBye: "BYE",
+		KindPut: "PUT", KindAck: "ACK", KindGet: "GET", KindData: "DATA",
+		KindStart: "START", KindOffer: "OFFER", KindAccept: "ACCEPT", KindDecline: "DECLINE",
+		KindWithdraw: "WITHDRAW", KindWithdrawn: "WITHDRAWN",
+	}
+	if int(k) < len(names) && names[k] != "" {
+		return names[k]
 	}
 	return fmt.Sprintf("kind %d", uint8(k))
 }
@@ -63,13 +57,10 @@ func (k Kind) String() string {
 // HeaderSize is the bytes of a Header.
 const HeaderSize = 8
 
-// MaxOffer is the most bytes of a provider in an offer of memory.
-const MaxOffer = 4 << 10
-
 // MaxMessage is the most bytes of one message.
 const MaxMessage = 64 << 10
 
-// Header begins every frame of the handshake and of the control connection.
+// Header begins every frame but those of data connections.
 type Header struct {
 	Kind   Kind
 	Length uint32
@@ -94,6 +85,16 @@ func (k Kind) lengths() (least, most uint32, known bool) {
 		return 0, MaxMessage, true
 	case KindBye:
 		return 0, 0, true
+	case KindProposal, KindChoice:
+		return 0, maxWays, true
+	case KindStart:
+		return startSize, startSize + MaxStart, true
+	case KindOffer:
+		return offerSize, offerSize + MaxOffer, true
+	case KindDecline:
+		return keySize, keySize + maxReason, true
+	case KindAccept, KindWithdraw, KindWithdrawn:
+		return keySize, keySize, true
 	default:
 		return 0, 0, false
 	}
@@ -106,7 +107,7 @@ func (h Header) Append(p []byte) []byte {
 }
 
 // ParseHeader reads a header from the first HeaderSize bytes of p, and
-// refuses a kind that no control connection knows and a length that the kind
+// refuses a kind that has no such header and a length that the kind
 // can't have.
 func ParseHeader(p []byte) (Header, error) {
 	if len(p) < HeaderSize {

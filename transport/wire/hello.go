@@ -35,6 +35,8 @@ const (
 	RoleControl Role = 1
 	// RoleData carries puts and gets of a session.
 	RoleData Role = 2
+	// RoleSide carries offers of memory that the peer may reach by itself.
+	RoleSide Role = 3
 )
 
 // MaxChannels is the most data connections of one session.
@@ -45,12 +47,13 @@ type Hello struct {
 	// From is who connects, To whom it wants.
 	From, To Rank
 	Epoch    Epoch
-	// Session is 0 on a control connection, which opens one; a data
-	// connection names the one that it joins.
+	// Session is 0 on a control connection, which opens one; the others name
+	// the one that they join.
 	Session Session
 	Role    Role
 	// Channel is, on a control connection, how many data connections will
-	// follow, and on a data connection which of them this is, from 0.
+	// follow, and on a data connection which of them this is, from 0. It is 0
+	// on a side connection.
 	Channel uint8
 	// Chunk is the most payload of one data frame that the sender takes, in
 	// bytes; on a data connection it is that of the session.
@@ -103,6 +106,8 @@ func (h *Hello) valid() bool {
 		return h.Session == 0 && h.Channel >= 1 && h.Channel <= MaxChannels
 	case RoleData:
 		return h.Session != 0 && h.Channel < MaxChannels
+	case RoleSide:
+		return h.Session != 0 && h.Channel == 0
 	}
 	return false
 }
@@ -215,13 +220,15 @@ type Refusal struct {
 
 // Append appends the frame.
 func (r *Refusal) Append(p []byte) []byte {
-	reason := r.Reason
-	if len(reason) > maxReason {
-		reason = strings.ToValidUTF8(reason[:maxReason], "")
-	}
+	reason := cutReason(r.Reason)
 	p = Header{Kind: KindRefusal, Length: uint32(refusalSize + len(reason))}.Append(p)
 	p = binary.LittleEndian.AppendUint16(p, uint16(r.Code))
 	return append(p, reason...)
+}
+
+// cutReason is a text for a person, in at most maxReason bytes of UTF-8.
+func cutReason(text string) string {
+	return strings.ToValidUTF8(text[:min(len(text), maxReason)], "")
 }
 
 // ParseRefusal reads the body of a REFUSAL.

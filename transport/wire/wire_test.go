@@ -28,7 +28,20 @@ func TestGoldenBytes(t *testing.T) {
 			"0101000048000000" + hex.EncodeToString([]byte(magic)) + "01000000" + "02000000" + "0300000000000000" +
 				"0000000000000000" + "01040000" + "00001000" + hex.EncodeToString(nonce[:]),
 		},
-		"refusal": {(&Refusal{Code: RefusedTaken, Reason: "no"}).Append(nil), "0501000004000000" + "0100" + "6e6f"},
+		"proposal": {
+			Ways{{Transport: TransportRDMA, Facts: []byte("no")}, {Transport: TransportSHM, Usable: true, Facts: []byte{9}}}.Append(nil, KindProposal),
+			"060100000b000000" + "01000200" + "6e6f" + "02010100" + "09",
+		},
+		"start": {(&Start{Files: 2, Blob: []byte{7, 8}}).Append(nil), "300100000a000000" + "0200000000000000" + "0708"},
+		"offer": {
+			(&Offer{Descriptor: Descriptor{Key: 1, Size: 2, Rights: Readable}, Files: 3, Blob: []byte{4}}).Append(nil),
+			"3101000019000000" + "0100000000000000" + "0200000000000000" + "0103000000000000" + "04",
+		},
+		"accept":    {AppendKey(nil, KindAccept, 5), "3201000008000000" + "0500000000000000"},
+		"decline":   {(&Decline{Key: 6, Reason: "no"}).Append(nil), "330100000a000000" + "0600000000000000" + "6e6f"},
+		"withdraw":  {AppendKey(nil, KindWithdraw, 7), "3401000008000000" + "0700000000000000"},
+		"withdrawn": {AppendKey(nil, KindWithdrawn, 8), "3501000008000000" + "0800000000000000"},
+		"refusal":   {(&Refusal{Code: RefusedTaken, Reason: "no"}).Append(nil), "0501000004000000" + "0100" + "6e6f"},
 	} {
 		if hex.EncodeToString(tc.got) != tc.want {
 			t.Errorf("%s: got %x, want %s", name, tc.got, tc.want)
@@ -141,6 +154,10 @@ func TestHeadersThatAreRefused(t *testing.T) {
 		"version 2":       {"1002000008000000", ErrVersion},
 		"another service": {hex.EncodeToString([]byte("GET / HT")), ErrFrame},
 		"short":           {"100100", ErrFrame},
+		"4 GiB offer":     {"31010000ffffffff", ErrFrame},
+		"offer + 1":       {"3101000019100000", ErrFrame},
+		"long proposal":   {"0601000011080000", ErrFrame},
+		"start + 1":       {"3001000009400000", ErrFrame},
 	} {
 		p, err := hex.DecodeString(tc.p)
 		if err != nil {
@@ -163,6 +180,8 @@ func TestHellosThatAreRefused(t *testing.T) {
 		"too many channels":    func(h *Hello) { h.Channel = MaxChannels + 1 },
 		"small chunk":          func(h *Hello) { h.Chunk = MinChunk - 1 },
 		"large chunk":          func(h *Hello) { h.Chunk = MaxChunk + 1 },
+		"side without session": func(h *Hello) { h.Role, h.Channel = RoleSide, 0 },
+		"side with a channel":  func(h *Hello) { h.Role, h.Session = RoleSide, 1 },
 	} {
 		h := good
 		change(&h)
@@ -182,6 +201,11 @@ func FuzzControl(f *testing.F) {
 	f.Add((&Welcome{Session: 1, Chunk: MinChunk}).Append(nil))
 	f.Add((&Refusal{Code: 1, Reason: "r"}).Append(nil))
 	f.Add(Header{Kind: KindMessage, Length: 3}.Append(nil))
+	f.Add(Ways{{Transport: TransportSHM, Usable: true, Facts: []byte{1}}, {Transport: TransportTCP}}.Append(nil, KindProposal))
+	f.Add((&Start{Files: 1, Blob: []byte{2}}).Append(nil))
+	f.Add((&Offer{Descriptor: Descriptor{Key: 1, Size: 1, Rights: 1}, Files: 1, Blob: []byte{2}}).Append(nil))
+	f.Add((&Decline{Key: 1, Reason: "r"}).Append(nil))
+	f.Add(AppendKey(nil, KindWithdraw, 1))
 	f.Fuzz(func(t *testing.T, p []byte) {
 		h, err := ParseHeader(p)
 		if err != nil || len(p)-HeaderSize != int(h.Length) {
@@ -215,6 +239,21 @@ func reencode(k Kind, body []byte) ([]byte, error) {
 	case KindTag:
 		g, err := ParseTag(body)
 		return AppendTag(nil, g), err
+	case KindProposal, KindChoice:
+		w, err := ParseWays(body)
+		return w.Append(nil, k), err
+	case KindStart:
+		s, err := ParseStart(body)
+		return s.Append(nil), err
+	case KindOffer:
+		o, err := ParseOffer(body)
+		return o.Append(nil), err
+	case KindDecline:
+		d, err := ParseDecline(body)
+		return d.Append(nil), err
+	case KindAccept, KindWithdraw, KindWithdrawn:
+		key, err := ParseKey(body)
+		return AppendKey(nil, k, key), err
 	default:
 		return append(Header{Kind: k, Length: uint32(len(body))}.Append(nil), body...), nil
 	}
@@ -250,7 +289,7 @@ func FuzzDescriptor(f *testing.F) {
 }
 
 func TestNames(t *testing.T) {
-	for k := range Kind(40) {
+	for k := range Kind(60) {
 		_, _, control := k.lengths()
 		known := control || (&DataHeader{Kind: k}).known()
 		if named := !strings.HasPrefix(k.String(), "kind"); named != known {

@@ -1,0 +1,227 @@
+package comm
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/hmcfs/hmcfs/transport/control"
+	"github.com/hmcfs/hmcfs/transport/window"
+	"github.com/hmcfs/hmcfs/transport/wire"
+)
+
+// route is a transport that this rank knows.
+type route struct {
+	id wire.Transport
+	// driver is nil for the data connections, and for what is not there:
+	// missing says why.
+	driver  window.Transport
+	missing string
+}
+
+// routes are all transports, the fastest first.
+func (o *Options) routes() []route {
+	all := []route{
+		{id: wire.TransportRDMA, missing: "this build has none"},
+		{id: wire.TransportSHM, missing: "this build has none"},
+		{id: wire.TransportUCX, missing: "this build has none"},
+		{id: wire.TransportTCP},
+	}
+	for i := range all {
+		if len(o.Transports) > 0 && !slices.Contains(o.Transports, Transport(all[i].id.String())) {
+			all[i].driver, all[i].missing = nil, fmt.Sprintf("%s is not to use it", o.Rank)
+		}
+	}
+	return all
+}
+
+// against says why we can't use a transport in a session; empty is that we
+// can.
+func (r *route) against(conn net.Conn) string {
+	if _, secure := conn.(*tls.Conn); secure && r.missing == "" && r.driver != nil {
+		return "the session is encrypted, and this would not be"
+	}
+	return r.missing
+}
+
+// chosen is the transport of a session.
+type chosen struct {
+	route route
+	// because says of each faster one why it is not that.
+	because []string
+}
+
+// proposal is what we tell a peer that we connect to.
+func (c *Communicator) proposal(s window.Setting) wire.Ways {
+	var out wire.Ways
+	for _, r := range c.routes {
+		w := wire.Way{Transport: r.id}
+		why := r.against(s.Conn)
+		if why == "" && r.driver != nil {
+			var err error
+			if w.Facts, err = r.driver.Propose(s); err != nil {
+				why = err.Error()
+			}
+		}
+		if w.Usable = why == ""; !w.Usable {
+			w.Facts = []byte(why)
+		}
+		out = append(out, w)
+	}
+	return out
+}
+
+// judge chooses among what a peer proposes, and returns the answer to it.
+func (c *Communicator) judge(s window.Setting, proposal wire.Ways) (answer wire.Ways, way *chosen) {
+	way = &chosen{}
+	for _, r := range c.routes {
+		theirs, known := proposal.Find(r.id)
+		why := r.against(s.Conn)
+		switch {
+		case why != "":
+		case !known:
+			why = fmt.Sprintf("%s does not know it", s.Peer)
+		case !theirs.Usable:
+			why = printable(theirs.Facts)
+		case r.driver != nil:
+			if err := r.driver.Judge(s, theirs.Facts); err != nil {
+				why = err.Error()
+			}
+		}
+		if why == "" {
+			way.route = r
+			return append(answer, wire.Way{Transport: r.id, Usable: true}), way
+		}
+		answer = append(answer, wire.Way{Transport: r.id, Facts: []byte(why)})
+		way.because = append(way.because, reason(r.id, why))
+	}
+	return answer, way
+}
+
+// taken is the answer to our proposal.
+func (c *Communicator) taken(proposal, answer wire.Ways) (*chosen, error) {
+	way := &chosen{}
+	for i, w := range answer {
+		if !w.Usable {
+			way.because = append(way.because, reason(w.Transport, printable(w.Facts)))
+			continue
+		}
+		ours, _ := proposal.Find(w.Transport)
+		if i != len(answer)-1 || !ours.Usable {
+			return nil, fmt.Errorf("%s is chosen, which was not proposed: %w", w.Transport, wire.ErrFrame)
+		}
+		way.route = c.routes[slices.IndexFunc(c.routes, func(r route) bool { return r.id == w.Transport })]
+	}
+	return way, nil
+}
+
+func reason(t wire.Transport, why string) string { return fmt.Sprintf("%s: %s", t, why) }
+
+// printable is a text of a peer in one line.
+func printable(text []byte) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return ' '
+	}, string(text))
+}
+
+// agreed checks that there is a transport.
+func (w *chosen) agreed(peer wire.Rank) error {
+	if w.route.id == 0 {
+		return fmt.Errorf("%s: %w: %s", peer, ErrNoTransport, strings.Join(w.because, "; "))
+	}
+	return nil
+}
+
+// setting is what transports are told of the session.
+func (s *session) setting(conn *control.Conn) window.Setting {
+	o := &s.c.opts
+	return window.Setting{Conn: conn.Conn, Local: o.Rank, Peer: s.peer, Engine: o.Engine, Timeout: o.Timeout, Logger: s.c.log}
+}
+
+// propose agrees with a peer that we connect to.
+func (s *session) propose(ctx context.Context, conn *control.Conn) error {
+	proposal := s.c.proposal(s.setting(conn))
+	var way *chosen
+	err := s.timely(ctx, conn, func() error {
+		if _, err := conn.Write(proposal.Append(nil, wire.KindProposal)); err != nil {
+			return err
+		}
+		_, body, err := control.ReadFrame(conn, wire.KindChoice)
+		if err != nil {
+			return err
+		}
+		answer, err := wire.ParseWays(body)
+		if err != nil {
+			return err
+		}
+		way, err = s.c.taken(proposal, answer)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("agree on a transport with %s: %w", s.peer, err)
+	}
+	return s.decide(way)
+}
+
+// choose agrees with a peer that connects to us.
+func (s *session) choose(ctx context.Context, conn *control.Conn) error {
+	var way *chosen
+	err := s.timely(ctx, conn, func() error {
+		_, body, err := control.ReadFrame(conn, wire.KindProposal)
+		if err != nil {
+			return err
+		}
+		proposal, err := wire.ParseWays(body)
+		if err != nil {
+			return err
+		}
+		var answer wire.Ways
+		answer, way = s.c.judge(s.setting(conn), proposal)
+		// The peer's next connections may come before the write returns.
+		if err := s.decide(way); err != nil && !errors.Is(err, ErrNoTransport) {
+			return err
+		}
+		_, err = conn.Write(answer.Append(nil, wire.KindChoice))
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("agree on a transport with %s: %w", s.peer, err)
+	}
+	return way.agreed(s.peer)
+}
+
+// decide notes the transport of the session.
+func (s *session) decide(way *chosen) error {
+	if err := way.agreed(s.peer); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cause != nil {
+		return s.errLocked()
+	}
+	s.way = way
+	return nil
+}
+
+// timely runs an exchange within the time of a handshake and the context.
+func (s *session) timely(ctx context.Context, conn net.Conn, fn func() error) error {
+	if err := conn.SetDeadline(time.Now().Add(s.c.opts.HandshakeTimeout)); err != nil {
+		return err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	err := fn()
+	if !stop() {
+		return errors.Join(ctx.Err(), err)
+	}
+	return errors.Join(err, conn.SetDeadline(time.Time{}))
+}

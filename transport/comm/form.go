@@ -1,0 +1,199 @@
+package comm
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"go.uber.org/zap"
+
+	"github.com/hmcfs/hmcfs/transport/control"
+	"github.com/hmcfs/hmcfs/transport/side"
+	"github.com/hmcfs/hmcfs/transport/tcp"
+	"github.com/hmcfs/hmcfs/transport/window"
+	"github.com/hmcfs/hmcfs/transport/wire"
+)
+
+// dial makes all connections of a session of ours.
+func (s *session) dial(ctx context.Context, at control.Address) error {
+	o := s.c.opts.control(&s.c.epochs)
+	first, err := s.dialOne(ctx, at, o, wire.Hello{Role: wire.RoleControl, Channel: uint8(s.c.opts.Channels)})
+	if err != nil {
+		return err
+	}
+	if err := s.propose(ctx, first); err != nil {
+		return err
+	}
+	o.Chunk = first.Chunk
+	for i := range s.c.opts.Channels {
+		if _, err := s.dialOne(ctx, at, o, wire.Hello{Role: wire.RoleData, Session: first.Session, Channel: uint8(i)}); err != nil {
+			return err
+		}
+	}
+	if s.sided() {
+		c, err := s.dialOne(ctx, at, o, wire.Hello{Role: wire.RoleSide, Session: first.Session})
+		if err != nil {
+			return err
+		}
+		if err := s.meet(ctx, first, c); err != nil {
+			return err
+		}
+	}
+	return s.begin()
+}
+
+// dialOne makes one connection, which is the session's then.
+func (s *session) dialOne(ctx context.Context, at control.Address, o control.Options, want wire.Hello) (*control.Conn, error) {
+	want.To = s.peer
+	c, err := control.Dial(ctx, at, o, want)
+	if err != nil {
+		return nil, err
+	}
+	s.c.dials.Add(1)
+	return c, s.join(c)
+}
+
+// sided says whether the agreed transport has a side connection.
+func (s *session) sided() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.sidedLocked()
+}
+
+// +checklocks:s.mu
+func (s *session) sidedLocked() bool { return s.way != nil && s.way.route.driver != nil }
+
+// join adds a connection, which is the session's then.
+func (s *session) join(c *control.Conn) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	place := 0
+	switch c.Role {
+	case wire.RoleData:
+		place = 1 + int(c.Channel)
+	case wire.RoleSide:
+		place = len(s.booked)
+	}
+	if s.cause != nil || s.conns == nil || s.conns[place] != nil {
+		return errors.Join(s.errLocked(), c.Close())
+	}
+	s.conns[place] = c
+	return nil
+}
+
+// serve adds a connection that the peer has made, and does our part on it.
+func (s *session) serve(ctx context.Context, c *control.Conn) {
+	if s.join(c) != nil {
+		return // the session has ended, and has closed the connection
+	}
+	s.c.running.Go(func() {
+		var err error
+		switch c.Role {
+		case wire.RoleControl:
+			err = s.choose(ctx, c)
+		case wire.RoleSide:
+			s.mu.Lock()
+			conns := s.conns
+			s.mu.Unlock()
+			if conns == nil {
+				return
+			}
+			err = s.meet(ctx, conns[0], c)
+		}
+		if err == nil {
+			err = s.begin()
+		}
+		if err != nil {
+			s.end(err)
+		}
+	})
+}
+
+// meet lets the transport's two sides know each other over the side
+// connection.
+func (s *session) meet(ctx context.Context, first, c *control.Conn) error {
+	s.mu.Lock()
+	driver := s.way.route.driver
+	s.mu.Unlock()
+	starter, err := driver.Open(s.setting(first))
+	if err != nil {
+		return err
+	}
+	provider, err := side.Meet(ctx, c.Conn, starter, s.c.opts.HandshakeTimeout)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	if s.cause != nil {
+		s.mu.Unlock()
+		provider.Close()
+		return s.err()
+	}
+	s.provider = provider
+	s.mu.Unlock()
+	return nil
+}
+
+// begin makes the session live, once all that it needs is there.
+func (s *session) begin() error {
+	s.mu.Lock()
+	if s.cause != nil {
+		defer s.mu.Unlock()
+		return s.errLocked()
+	}
+	if s.conns == nil || s.way == nil || s.sidedLocked() != (s.provider != nil) || slices.Contains(s.conns[:len(s.booked)], nil) {
+		s.mu.Unlock()
+		return nil
+	}
+	err := s.startLocked()
+	s.mu.Unlock()
+	if err != nil {
+		s.end(err)
+		return err
+	}
+	s.c.log.Info("peer connected", zap.Uint32("rank", uint32(s.peer)), zap.Stringer("transport", s.took.route.id),
+		zap.Strings("because", s.took.because), zap.Int("channels", len(s.channels)),
+		zap.Uint32("chunk", s.control.Chunk), zap.String("network", s.control.LocalAddr().Network()))
+	s.c.announce()
+	return nil
+}
+
+// startLocked makes a link, channels and a side of the connections.
+//
+// +checklocks:s.mu
+func (s *session) startLocked() error {
+	if s.expiry != nil {
+		s.expiry.Stop()
+	}
+	conns, provider := s.conns, s.provider
+	s.conns, s.provider = nil, nil
+	s.control, s.took = conns[0], s.way
+	last := conns[len(conns)-1]
+	if provider != nil {
+		// It owns both, also where the rest fails.
+		s.side = side.New(last, provider, side.Options{Timeout: s.c.opts.Timeout, Logger: s.c.log})
+		s.tags, _ = provider.(window.Tags)
+	}
+	link, err := control.NewLink(conns[0])
+	if err != nil {
+		return errors.Join(err, closeConns(conns[1:len(conns)-1]))
+	}
+	s.link = link
+	for i, c := range conns[1 : len(conns)-1] {
+		c.Chunk = s.control.Chunk
+		ch, err := tcp.New(c, s.c.opts.channel(s.keys))
+		if err != nil {
+			return errors.Join(err, closeConns(conns[i+2:len(conns)-1]))
+		}
+		s.channels = append(s.channels, ch)
+	}
+	s.now.Store(int32(stateLive))
+	s.c.running.Go(func() { <-link.Stopping(); s.end(link.Err()) })
+	for _, ch := range s.channels {
+		s.c.running.Go(func() { <-ch.Done(); s.end(ch.Err()) })
+	}
+	if s.side != nil {
+		s.c.running.Go(func() { <-s.side.Stopping(); s.end(s.side.Err()) })
+	}
+	return nil
+}

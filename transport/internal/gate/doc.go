@@ -1,0 +1,3 @@
+// Package gate lets operations in until it is shut, and tells when those that
+// are inside have left.
+package gate

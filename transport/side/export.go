@@ -1,0 +1,226 @@
+package side
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/transport/region"
+	"github.com/hmcfs/hmcfs/transport/window"
+	"github.com/hmcfs/hmcfs/transport/wire"
+)
+
+// export is a buffer of ours that was offered:
+//
+//	offered ──> accepted ──> withdrawing ──> gone
+//	   │           (by us, or the buffer is closed)
+//	   └──> declined: gone
+type export struct {
+	export window.Export
+	buffer *region.Buffer
+	watch  *region.Watch
+	// answered is closed by the first answer, gone when the peer has no window
+	// any more.
+	answered, gone chan struct{}
+	// The rest is guarded by Side.mu.
+	hasAnswer   bool
+	withdrawing bool
+	declined    string
+	// late ends the session when the peer does not close its window.
+	late *time.Timer
+}
+
+// Share offers the buffer of a key to the peer, and returns when the peer has
+// opened it, or can't.
+//
+// Errors: devices.ErrUnsupported for a buffer that goes by the data
+// connections; the context's; control.ErrDisconnected.
+func (s *Side) Share(ctx context.Context, d wire.Descriptor, b *region.Buffer) error {
+	e, err := s.offer(d, b)
+	if err != nil {
+		return err
+	}
+	limited, cancel := s.withTimeout(ctx)
+	defer cancel()
+	select {
+	case <-e.answered:
+	case <-s.stop:
+		return s.Err()
+	case <-limited.Done():
+		if errors.Is(context.Cause(limited), ErrStalled) {
+			s.fail(fmt.Errorf("no answer to an offer for %v: %w", s.opts.Timeout, ErrStalled))
+			return s.Err()
+		}
+		s.withdraw(d.Key)
+		return fmt.Errorf("offer %d bytes to %s: %w", d.Size, s.conn.Peer, ctx.Err())
+	}
+	s.mu.Lock()
+	reason := e.declined
+	s.mu.Unlock()
+	if reason != "" {
+		return fmt.Errorf("%s can't open %d bytes: %s: %w", s.conn.Peer, d.Size, reason, devices.ErrUnsupported)
+	}
+	return nil
+}
+
+// offer exports a buffer and queues the offer.
+func (s *Side) offer(d wire.Descriptor, b *region.Buffer) (*export, error) {
+	x, err := s.provider.Export(b, d.Rights)
+	if err != nil {
+		return nil, err
+	}
+	o := x.Offer()
+	frame := wire.Offer{Descriptor: d, Files: uint8(len(o.Files)), Blob: o.Blob}
+	if len(o.Blob) > wire.MaxOffer || len(o.Files) > wire.MaxFiles {
+		return nil, errors.Join(fmt.Errorf("offer of %d bytes and %d files: %w", len(o.Blob), len(o.Files), devices.ErrUnsupported), x.Close())
+	}
+	e := &export{export: x, buffer: b, answered: make(chan struct{}), gone: make(chan struct{})}
+	// Closing the buffer takes the offer back; else it would wait for the
+	// provider, which holds it.
+	e.watch = b.Watch(func() { s.withdraw(d.Key) })
+	s.mu.Lock()
+	err = s.sendLocked(message{frame: frame.Append(nil), files: o.Files})
+	if err == nil {
+		s.exports[d.Key] = e
+	}
+	s.mu.Unlock()
+	if err != nil {
+		b.Unwatch(e.watch)
+		return nil, errors.Join(err, x.Close())
+	}
+	if err = b.Hold(); err != nil {
+		// It was closed before the offer could be found.
+		s.withdraw(d.Key)
+		return e, nil
+	}
+	b.Drop()
+	return e, nil
+}
+
+// Withdraw takes an offer back, and returns when the peer has no window any
+// more: at once where it never had one.
+//
+// Errors: the context's; the offer is withdrawn all the same.
+func (s *Side) Withdraw(ctx context.Context, key wire.Key) error {
+	e := s.withdraw(key)
+	if e == nil {
+		return nil
+	}
+	select {
+	case <-e.gone:
+		return nil
+	case <-s.done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("withdraw memory from %s: %w", s.conn.Peer, ctx.Err())
+	}
+}
+
+// withdraw begins to take an offer back. Nil is that there is none.
+func (s *Side) withdraw(key wire.Key) *export {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.exports[key]
+	if e == nil || e.withdrawing || s.cause != nil {
+		return e
+	}
+	e.withdrawing = true
+	if err := s.sendLocked(message{frame: wire.AppendKey(nil, wire.KindWithdraw, key)}); err != nil {
+		go s.fail(err)
+		return e
+	}
+	e.late = time.AfterFunc(s.opts.Timeout, func() {
+		s.fail(fmt.Errorf("a window is not closed for %v: %w", s.opts.Timeout, ErrStalled))
+	})
+	return e
+}
+
+// dispatch handles one frame of the peer. Files are only for OFFER.
+func (s *Side) dispatch(kind wire.Kind, body []byte, files []*os.File) error {
+	if kind == wire.KindOffer {
+		return s.offered(body, files)
+	}
+	if err := expect(kind, files, 0); err != nil {
+		return err
+	}
+	switch kind {
+	case wire.KindDecline:
+		d, err := wire.ParseDecline(body)
+		if err != nil {
+			return err
+		}
+		if d.Reason == "" {
+			d.Reason = "no reason given"
+		}
+		return s.answered(d.Key, d.Reason)
+	case wire.KindAccept, wire.KindWithdraw, wire.KindWithdrawn:
+		key, err := wire.ParseKey(body)
+		if err != nil {
+			return err
+		}
+		switch kind {
+		case wire.KindAccept:
+			return s.answered(key, "")
+		case wire.KindWithdraw:
+			return s.withdrawn(key)
+		default:
+			return s.released(key)
+		}
+	default:
+		return fmt.Errorf("%s on a side connection: %w", kind, wire.ErrFrame)
+	}
+}
+
+// answered is an ACCEPT, or a DECLINE with its reason.
+func (s *Side) answered(key wire.Key, declined string) error {
+	s.mu.Lock()
+	e := s.exports[key]
+	if e == nil || e.hasAnswer {
+		s.mu.Unlock()
+		return fmt.Errorf("answer to an offer that is not there: %w", ErrProtocol)
+	}
+	e.hasAnswer, e.declined = true, declined
+	over := declined != "" && !e.withdrawing
+	if over {
+		delete(s.exports, key)
+	}
+	s.mu.Unlock()
+	close(e.answered)
+	if over {
+		s.closeExport(key, e)
+	}
+	return nil
+}
+
+// released is a WITHDRAWN.
+func (s *Side) released(key wire.Key) error {
+	s.mu.Lock()
+	e := s.exports[key]
+	if e == nil || !e.withdrawing || !e.hasAnswer {
+		s.mu.Unlock()
+		return fmt.Errorf("a window is closed that was not withdrawn: %w", ErrProtocol)
+	}
+	delete(s.exports, key)
+	s.mu.Unlock()
+	s.closeExport(key, e)
+	return nil
+}
+
+// closeExport lets a buffer go that is in no list any more.
+func (s *Side) closeExport(key wire.Key, e *export) {
+	s.mu.Lock()
+	if e.late != nil {
+		e.late.Stop()
+	}
+	s.mu.Unlock()
+	e.buffer.Unwatch(e.watch)
+	if err := e.export.Close(); err != nil {
+		s.opts.Logger.Warn("close an export", zap.Uint64("key", uint64(key)&0xffff), zap.Error(err))
+	}
+	close(e.gone)
+}

@@ -1,0 +1,171 @@
+package side
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hmcfs/hmcfs/transport/wire"
+)
+
+// ErrFiles is descriptors that came, or did not come, against the protocol.
+var ErrFiles = errors.New("side: descriptors against the protocol")
+
+// message is a frame to be written, with the descriptors that go with it.
+type message struct {
+	frame []byte
+	files []*os.File
+}
+
+// write writes one frame. Its descriptors go with its first bytes.
+func (m *message) write(c net.Conn) error {
+	if len(m.files) == 0 {
+		_, err := c.Write(m.frame)
+		return err
+	}
+	u, ok := c.(*net.UnixConn)
+	if !ok || len(m.files) > wire.MaxFiles {
+		return fmt.Errorf("send %d descriptors over %s: %w", len(m.files), c.LocalAddr().Network(), ErrFiles)
+	}
+	fds, err := duplicates(m.files)
+	if err != nil {
+		return err
+	}
+	defer closeNumbers(fds)
+	n, _, err := u.WriteMsgUnix(m.frame, unix.UnixRights(fds...), nil)
+	if err != nil || n == len(m.frame) {
+		return err
+	}
+	_, err = u.Write(m.frame[n:])
+	return err
+}
+
+// duplicates are numbers of the files' own, which nobody closes meanwhile.
+// Asking an os.File for its number would take it from Go's poller.
+func duplicates(files []*os.File) (fds []int, err error) {
+	for _, f := range files {
+		var fd int
+		conn, err := f.SyscallConn()
+		if err == nil {
+			var inner error
+			err = conn.Control(func(own uintptr) { fd, inner = unix.FcntlInt(own, unix.F_DUPFD_CLOEXEC, 0) })
+			err = errors.Join(err, inner)
+		}
+		if err != nil {
+			closeNumbers(fds)
+			return nil, fmt.Errorf("duplicate a descriptor to send: %w", err)
+		}
+		fds = append(fds, fd)
+	}
+	return fds, nil
+}
+
+func closeNumbers(fds []int) {
+	for _, fd := range fds {
+		// It fails only for a number that is not open.
+		_ = unix.Close(fd)
+	}
+}
+
+func closeFiles(files []*os.File) {
+	for _, f := range files {
+		// They were only received: no write is lost.
+		_ = f.Close()
+	}
+}
+
+// reader reads frames and their descriptors. It reads no byte ahead, so that
+// what comes with the bytes of a frame belongs to that frame.
+type reader struct {
+	conn net.Conn
+	oob  []byte
+	// files came with the frame that is being read.
+	files []*os.File
+}
+
+func newReader(c net.Conn) *reader {
+	return &reader{conn: c, oob: make([]byte, unix.CmsgSpace(4*wire.MaxFiles))}
+}
+
+// next reads one frame. Its files are the caller's, unless there is an error.
+func (r *reader) next() (kind wire.Kind, body []byte, files []*os.File, err error) {
+	defer func() {
+		if err != nil {
+			closeFiles(r.files)
+		}
+		r.files = nil
+	}()
+	var head [wire.HeaderSize]byte
+	if err = r.full(head[:]); err != nil {
+		return 0, nil, nil, err
+	}
+	h, err := wire.ParseHeader(head[:])
+	if err != nil {
+		return 0, nil, nil, err
+	}
+	body = make([]byte, h.Length)
+	if err = r.full(body); err != nil {
+		if errors.Is(err, io.EOF) {
+			err = io.ErrUnexpectedEOF
+		}
+		return 0, nil, nil, err
+	}
+	return h.Kind, body, r.files, nil
+}
+
+// full fills p, and keeps the descriptors that come along.
+func (r *reader) full(p []byte) error {
+	u, ok := r.conn.(*net.UnixConn)
+	if !ok {
+		_, err := io.ReadFull(r.conn, p)
+		return err
+	}
+	for len(p) > 0 {
+		n, oobn, flags, _, err := u.ReadMsgUnix(p, r.oob)
+		if kerr := r.keep(r.oob[:oobn], flags); kerr != nil {
+			return kerr
+		}
+		if err != nil {
+			return err
+		}
+		p = p[n:]
+	}
+	return nil
+}
+
+// keep takes the descriptors out of what came beside the bytes. The kernel has
+// marked them to be closed on exec.
+func (r *reader) keep(oob []byte, flags int) error {
+	messages, err := unix.ParseSocketControlMessage(oob)
+	for i := range messages {
+		fds, rerr := unix.ParseUnixRights(&messages[i])
+		if rerr != nil {
+			err = errors.Join(err, rerr)
+			continue
+		}
+		for _, fd := range fds {
+			r.files = append(r.files, os.NewFile(uintptr(fd), "received"))
+		}
+	}
+	switch {
+	case err != nil:
+		return fmt.Errorf("%w: %w", ErrFiles, err)
+	case flags&unix.MSG_CTRUNC != 0 || len(r.files) > wire.MaxFiles:
+		return fmt.Errorf("more than %d with one frame, or no room for them here: %w", wire.MaxFiles, ErrFiles)
+	}
+	return nil
+}
+
+// expect says whether as many descriptors came as the frame says, and closes
+// them where not.
+func expect(kind wire.Kind, files []*os.File, want uint8) error {
+	if len(files) == int(want) {
+		return nil
+	}
+	closeFiles(files)
+	return fmt.Errorf("%d with %s, which says %d: %w", len(files), kind, want, ErrFiles)
+}

@@ -1,0 +1,74 @@
+package side
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"time"
+
+	"github.com/hmcfs/hmcfs/transport/window"
+	"github.com/hmcfs/hmcfs/transport/wire"
+)
+
+// Meet exchanges the first frames of a side connection, within the timeout,
+// and returns the provider. The starter is ended by it. When the context ends,
+// the connection is of no more use.
+func Meet(ctx context.Context, c net.Conn, s window.Starter, timeout time.Duration) (window.Provider, error) {
+	peer, err := exchange(ctx, c, s.Start(), timeout)
+	if err != nil {
+		s.Close()
+		return nil, fmt.Errorf("begin the side connection: %w", err)
+	}
+	p, err := s.Meet(peer)
+	if err != nil {
+		return nil, fmt.Errorf("begin with what the peer says: %w", err)
+	}
+	return p, nil
+}
+
+func exchange(ctx context.Context, c net.Conn, own window.Offer, timeout time.Duration) (peer window.Offer, err error) {
+	if err := c.SetDeadline(time.Now().Add(timeout)); err != nil {
+		return window.Offer{}, err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })
+	defer func() {
+		if !stop() {
+			closeFiles(peer.Files)
+			peer, err = window.Offer{}, errors.Join(ctx.Err(), err)
+			return
+		}
+		err = errors.Join(err, c.SetDeadline(time.Time{}))
+	}()
+	if len(own.Blob) > wire.MaxStart {
+		return window.Offer{}, fmt.Errorf("START of %d bytes: %w", len(own.Blob), wire.ErrFrame)
+	}
+	start := wire.Start{Files: uint8(len(own.Files)), Blob: own.Blob}
+	m := message{frame: start.Append(nil), files: own.Files}
+	if err := m.write(c); err != nil {
+		return window.Offer{}, err
+	}
+	kind, body, files, err := newReader(c).next()
+	if err != nil {
+		return window.Offer{}, err
+	}
+	return started(kind, body, files)
+}
+
+// started is the START of the peer.
+func started(kind wire.Kind, body []byte, files []*os.File) (window.Offer, error) {
+	var start wire.Start
+	err := fmt.Errorf("%s in the place of START: %w", kind, wire.ErrFrame)
+	if kind == wire.KindStart {
+		start, err = wire.ParseStart(body)
+	}
+	if err != nil {
+		closeFiles(files)
+		return window.Offer{}, err
+	}
+	if err := expect(kind, files, start.Files); err != nil {
+		return window.Offer{}, err
+	}
+	return window.Offer{Blob: start.Blob, Files: files}, nil
+}

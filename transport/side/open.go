@@ -1,0 +1,131 @@
+package side
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+
+	"go.uber.org/zap"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/transport/internal/gate"
+	"github.com/hmcfs/hmcfs/transport/window"
+	"github.com/hmcfs/hmcfs/transport/wire"
+)
+
+// opened is a window of the peer's memory.
+type opened struct {
+	window window.Window
+	size   devices.Size
+	rights wire.Rights
+	gate   gate.Gate
+}
+
+// Use is a right to operate on a window, until Leave.
+type Use struct{ w *opened }
+
+// Start begins an operation: see window.Window.
+func (u Use) Start(op *window.Op, done window.Completer) { u.w.window.Start(op, done) }
+
+// Leave ends the use; the operation has completed.
+func (u Use) Leave() { u.w.gate.Leave() }
+
+// Use finds the window of a key, checks that it allows need on n bytes from
+// off, and keeps it open until Leave. found is false for a key that has none:
+// the data connections decide about it. It takes no lock and allocates
+// nothing.
+func (s *Side) Use(key wire.Key, need wire.Rights, off uint64, n devices.Size) (use Use, status wire.Status, found bool) {
+	w := (*s.windows.Load())[key]
+	if w == nil || !w.gate.Enter() {
+		return Use{}, wire.StatusKey, false
+	}
+	switch {
+	case !w.rights.Allows(need):
+		status = wire.StatusRights
+	case !(devices.Range{Off: devices.Offset(off), Len: n}).Within(w.size):
+		status = wire.StatusRange
+	default:
+		return Use{w}, wire.StatusOK, true
+	}
+	w.gate.Leave()
+	return Use{}, status, true
+}
+
+// offered is an OFFER of the peer.
+func (s *Side) offered(body []byte, files []*os.File) error {
+	o, err := wire.ParseOffer(body)
+	if err != nil {
+		closeFiles(files)
+		return err
+	}
+	if err := expect(wire.KindOffer, files, o.Files); err != nil {
+		return err
+	}
+	have := *s.windows.Load()
+	if have[o.Key] != nil {
+		closeFiles(files)
+		return fmt.Errorf("a second offer for a key: %w", ErrProtocol)
+	}
+	if open := len(have) + int(s.closing.Load()); open >= MaxWindows {
+		closeFiles(files)
+		return s.decline(o.Key, fmt.Errorf("%d windows are open already", open))
+	}
+	w, err := s.provider.Import(window.Offer{Blob: o.Blob, Files: files}, devices.Size(o.Size), o.Rights)
+	if err != nil {
+		return s.decline(o.Key, err)
+	}
+	s.publish(o.Key, &opened{window: w, size: devices.Size(o.Size), rights: o.Rights})
+	return s.answer(wire.AppendKey(nil, wire.KindAccept, o.Key))
+}
+
+func (s *Side) decline(key wire.Key, cause error) error {
+	d := wire.Decline{Key: key, Reason: cause.Error()}
+	return s.answer(d.Append(nil))
+}
+
+// publish makes a window findable, or with nil not any more. It returns what
+// was there.
+func (s *Side) publish(key wire.Key, w *opened) (before *opened) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	old := *s.windows.Load()
+	before = old[key]
+	next := maps.Clone(old)
+	if w == nil {
+		delete(next, key)
+	} else {
+		next[key] = w
+	}
+	s.windows.Store(&next)
+	return before
+}
+
+// withdrawn is a WITHDRAW of the peer. It is answered when the operations that
+// are under way have ended; for a key that has no window, because it was
+// declined, at once.
+func (s *Side) withdrawn(key wire.Key) error {
+	w := s.publish(key, nil)
+	if w == nil {
+		return s.answer(wire.AppendKey(nil, wire.KindWithdrawn, key))
+	}
+	s.closing.Add(1)
+	s.running.Go(func() {
+		s.closeWindow(key, w)
+		s.closing.Add(-1)
+		if err := s.answer(wire.AppendKey(nil, wire.KindWithdrawn, key)); err != nil {
+			s.fail(err)
+		}
+	})
+	return nil
+}
+
+// closeWindow closes a window that nobody finds any more, when nobody uses it.
+func (s *Side) closeWindow(key wire.Key, w *opened) {
+	w.gate.Shut()
+	// The operations end by themselves, or with the provider.
+	_ = w.gate.Wait(context.Background())
+	if err := w.window.Close(); err != nil {
+		s.opts.Logger.Warn("close a window", zap.Uint64("key", uint64(key)&0xffff), zap.Error(err))
+	}
+}
