@@ -19,7 +19,7 @@ export CGO_ENABLED := 0
 
 # What must not be skipped by make test: what make deps installs and, as root,
 # what root may do. Whether others may mount is up to the machine.
-HMCFS_REQUIRE ?= opencl,hip,numpy$(shell test "$$(id -u)" -ne 0 || echo ,fuse,root)
+HMCFS_REQUIRE ?= opencl,hip,numpy,ucx,ucx-headers$(shell test "$$(id -u)" -ne 0 || echo ,fuse,root)
 PKGS          ?= ./...
 TALLY         := $(GO) run ./tests/tally
 TALLYFLAGS    ?=
@@ -48,8 +48,9 @@ test: deps build ## Run every test
 race: deps ## Run the tests with the race detector and the invariant checks
 	@CGO_ENABLED=1 GORACE=atexit_sleep_ms=10 $(TALLY) $(TALLYFLAGS) -- -race -tags invariants -short -timeout 25m $(PKGS)
 
-bench: deps build ## Measure, and write the table of docs/benchmarks.md
+bench: deps build ## Measure, and write the tables of docs/benchmarks.md
 	$(GO) run ./tests/bench -write
+	$(GO) run ./tests/bench -peers -write
 
 gpu-bundle: ## Pack what tests/gpu/run.sh needs on a GPU machine into dist/gpu.tar.gz
 	tests/gpu/bundle.sh dist/hmcfs-gpu

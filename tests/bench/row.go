@@ -13,6 +13,7 @@ const (
 	gigabytes = "GB/s"
 	perSecond = "/s"
 	seconds   = "s"
+	micros    = "µs"
 	mebibytes = "MiB"
 	byteUnit  = "B"
 	factor    = "x"

@@ -25,6 +25,8 @@ const RequireEnv = "HMCFS_REQUIRE"
 //	opencl       an OpenCL loader and at least one driver
 //	hip          AMD's libamdhip64, with a card or without
 //	cuda         an NVIDIA driver and a card
+//	ucx          UCX's libucp
+//	ucx-headers  UCX's headers, and a C compiler
 //	root         effective uid 0 with CAP_SYS_ADMIN
 //	numpy        python3 with NumPy
 //	tool:NAME    a program in the PATH
@@ -71,6 +73,10 @@ func Missing(need string) error {
 		return missingHIP()
 	case "cuda":
 		return missingCUDA()
+	case "ucx":
+		return missingLibrary("libucp.so.0")
+	case "ucx-headers":
+		return missingUCXHeaders()
 	case "root":
 		return missingRoot()
 	case "numpy":
@@ -152,6 +158,14 @@ func missingCUDA() error {
 		return err
 	}
 	_, err := os.Stat("/dev/nvidiactl")
+	return err
+}
+
+func missingUCXHeaders() error {
+	_, err := exec.LookPath("gcc")
+	if err == nil {
+		_, err = os.Stat("/usr/include/ucp/api/ucp.h")
+	}
 	return err
 }
 

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"slices"
 	"strings"
@@ -12,6 +13,8 @@ import (
 	"unicode"
 
 	"github.com/hmcfs/hmcfs/transport/control"
+	"github.com/hmcfs/hmcfs/transport/shm"
+	"github.com/hmcfs/hmcfs/transport/ucx"
 	"github.com/hmcfs/hmcfs/transport/window"
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
@@ -27,18 +30,41 @@ type route struct {
 
 // routes are all transports, the fastest first.
 func (o *Options) routes() []route {
+	lib := &ucx.Library{}
+	over := func(rdma bool) window.Transport {
+		u := o.UCX
+		u.Engine, u.RDMA = o.Engine, rdma
+		return ucx.NewTransport(lib, u)
+	}
 	all := []route{
-		{id: wire.TransportRDMA, missing: "this build has none"},
-		{id: wire.TransportSHM, missing: "this build has none"},
-		{id: wire.TransportUCX, missing: "this build has none"},
+		{id: wire.TransportRDMA, driver: over(true)},
+		{id: wire.TransportSHM, driver: shm.New(shm.Options{Devices: o.Devices})},
+		{id: wire.TransportUCX, driver: over(false)},
 		{id: wire.TransportTCP},
 	}
 	for i := range all {
-		if len(o.Transports) > 0 && !slices.Contains(o.Transports, Transport(all[i].id.String())) {
-			all[i].driver, all[i].missing = nil, fmt.Sprintf("%s is not to use it", o.Rank)
+		r := &all[i]
+		listed := slices.Contains(o.Transports, Transport(r.id.String()))
+		switch {
+		case listed:
+		case len(o.Transports) > 0:
+			r.driver, r.missing = nil, fmt.Sprintf("%s is not to use it", o.Rank)
+		case r.id == wire.TransportUCX:
+			r.driver, r.missing = nil, fmt.Sprintf("%s does not list it, and without RDMA the other ways are faster", o.Rank)
 		}
 	}
 	return all
+}
+
+// closeRoutes gives back what the transports have opened. No session is left.
+func closeRoutes(routes []route) error {
+	var errs []error
+	for _, r := range routes {
+		if c, ok := r.driver.(io.Closer); ok {
+			errs = append(errs, c.Close())
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // against says why we can't use a transport in a session; empty is that we

@@ -4,6 +4,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/hmcfs/hmcfs/tests/kit"
 	"github.com/hmcfs/hmcfs/transport"
 	"github.com/hmcfs/hmcfs/transport/comm"
 	"github.com/hmcfs/hmcfs/transport/control"
@@ -19,14 +20,33 @@ func socket(t testing.TB) control.Address {
 	return control.Address{Network: control.Unix, Addr: filepath.Join(t.TempDir(), "s")}
 }
 
+// only lets ranks use one transport.
+func only(tr comm.Transport) func(testing.TB, *comm.Options) {
+	return func(_ testing.TB, o *comm.Options) { o.Transports = []comm.Transport{tr} }
+}
+
 func TestConformance(t *testing.T) {
+	t.Run("shm", func(t *testing.T) { commtest.Run(t, commtest.Way{Address: socket, Transport: comm.SHM}) })
 	t.Run("TCP", func(t *testing.T) { commtest.Run(t, commtest.Way{Address: loopback}) })
-	t.Run("Unix", func(t *testing.T) { commtest.Run(t, commtest.Way{Address: socket}) })
+	t.Run("Unix", func(t *testing.T) {
+		commtest.Run(t, commtest.Way{Address: socket, Transport: comm.TCP, Options: only(comm.TCP)})
+	})
 	t.Run("channels", func(t *testing.T) {
-		commtest.Run(t, commtest.Way{Address: socket, Options: func(_ testing.TB, o *comm.Options) {
-			o.Channels, o.Chunk, o.InFlight = 4, 64<<10, 3
+		commtest.Run(t, commtest.Way{Address: socket, Allocates: true, Options: func(_ testing.TB, o *comm.Options) {
+			o.Channels, o.Chunk, o.InFlight, o.Transports = 4, 64<<10, 3, []comm.Transport{comm.TCP}
 		}})
 	})
+}
+
+func TestConformanceUCX(t *testing.T) {
+	kit.Require(t, "ucx")
+	for name, list := range map[string]string{"default": "", "tcp": "tcp"} {
+		t.Run(name, func(t *testing.T) {
+			commtest.Run(t, commtest.Way{Beside: true, Address: socket, Options: func(_ testing.TB, o *comm.Options) {
+				o.Transports, o.UCX.Transports = []comm.Transport{comm.UCX}, list
+			}})
+		})
+	}
 }
 
 func TestOptions(t *testing.T) {

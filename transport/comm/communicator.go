@@ -39,6 +39,9 @@ type Communicator struct {
 	// sessions is the latest session with each peer, also when it has ended.
 	// +checklocks:mu
 	sessions map[wire.Rank]*session
+	// handlers are those of the ports.
+	// +checklocks:mu
+	handlers map[wire.Port]Handler
 	// changed is closed and made anew when a session becomes live or goes.
 	// +checklocks:mu
 	changed chan struct{}
@@ -52,7 +55,7 @@ func New(o Options) (*Communicator, error) {
 	}
 	c := &Communicator{
 		opts: o, log: o.Logger.Named("comm"), table: region.NewTable(o.Engine), routes: o.routes(),
-		sessions: map[wire.Rank]*session{}, changed: make(chan struct{}),
+		sessions: map[wire.Rank]*session{}, handlers: map[wire.Port]Handler{}, changed: make(chan struct{}),
 	}
 	c.requests.New = func() any { return newRequest() }
 	c.life, c.cancel = context.WithCancel(context.Background())
@@ -82,6 +85,9 @@ type Peer struct {
 	// why it is not that.
 	Transport Transport
 	Because   []string
+	// Windows is how many of the peer's regions are open here, so that puts and
+	// gets do not go by the data connections.
+	Windows int
 	// Network is what the data connections run over.
 	Network control.Network
 	// Channels is how many there are.
@@ -97,8 +103,12 @@ func (c *Communicator) Peers() []Peer {
 	var out []Peer
 	for rank, s := range c.sessions {
 		if s.state() == stateLive {
+			windows := 0
+			if s.side != nil {
+				windows = s.side.Windows()
+			}
 			out = append(out, Peer{
-				Rank: rank, Transport: Transport(s.took.route.id.String()), Because: slices.Clone(s.took.because),
+				Rank: rank, Transport: Transport(s.took.route.id.String()), Because: slices.Clone(s.took.because), Windows: windows,
 				Network: control.Network(s.control.LocalAddr().Network()), Channels: len(s.channels), Chunk: s.control.Chunk,
 			})
 		}
@@ -298,5 +308,8 @@ func (c *Communicator) Close() error {
 		s.end(errClosed())
 	}
 	c.running.Wait()
+	if !already {
+		errs = append(errs, closeRoutes(c.routes))
+	}
 	return errors.Join(errs...)
 }

@@ -174,7 +174,7 @@ func (s *session) startLocked() error {
 		s.side = side.New(last, provider, side.Options{Timeout: s.c.opts.Timeout, Logger: s.c.log})
 		s.tags, _ = provider.(window.Tags)
 	}
-	link, err := control.NewLink(conns[0])
+	link, err := control.NewLink(conns[0], s.packet)
 	if err != nil {
 		return errors.Join(err, closeConns(conns[1:len(conns)-1]))
 	}

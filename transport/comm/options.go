@@ -9,10 +9,12 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/transport"
 	"github.com/hmcfs/hmcfs/transport/control"
 	"github.com/hmcfs/hmcfs/transport/region"
 	"github.com/hmcfs/hmcfs/transport/tcp"
+	"github.com/hmcfs/hmcfs/transport/ucx"
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
@@ -49,10 +51,21 @@ type Options struct {
 	// It is borrowed: close it after the communicator. Required.
 	Engine *transport.Engine
 	// Transports are the ways that may be taken, in any order: with each peer
-	// the fastest that both sides have. Empty is all of them. With a peer that
-	// leaves none there is no session. Whatever the way, the data connections
-	// are there as well, and carry what it can't.
+	// the fastest that both sides have. With a peer that leaves none there is no
+	// session. Whatever the way, the data connections are there as well, and
+	// carry what it can't.
+	//
+	// Empty is all but UCX, which without RDMA is slower than the others (see
+	// docs/benchmarks.md). Peers that RDMA and UCX are used with are trusted with
+	// the memory of this process: see transport/ucx.
 	Transports []Transport
+	// Devices are those on which memory is opened that a peer of this host
+	// shares by a handle. They are borrowed: close them after the
+	// communicator. Memory on others goes by the data connections.
+	Devices []devices.Device
+	// UCX says what libucp is to use for the transports RDMA and UCX. Its
+	// Engine and RDMA are set from here.
+	UCX ucx.Options
 	// Channels is how many data connections a session has that we connect,
 	// from 1 to 16. Large transfers are striped over them. Default 1.
 	Channels int

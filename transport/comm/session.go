@@ -132,6 +132,11 @@ func (s *session) end(cause error) {
 	s.c.announce()
 	s.c.running.Go(func() {
 		if s.link != nil {
+			// Handlers hear of the end as soon as no packet can come, not when
+			// the last byte has left.
+			s.link.Stop()
+			<-s.link.Received()
+			s.tellEnded()
 			s.link.Close()
 		}
 		for _, ch := range s.channels {
@@ -148,12 +153,14 @@ func (s *session) end(cause error) {
 }
 
 // seen ends the session if an error says that it is at its end, so that who
-// has seen the error finds the session ended, and returns the error.
+// has seen the error finds the session ended. It returns why the session has
+// ended then, which the error may be a mere consequence of.
 func (s *session) seen(err error) error {
-	if errors.Is(err, control.ErrDisconnected) {
-		s.end(err)
+	if !errors.Is(err, control.ErrDisconnected) {
+		return err
 	}
-	return err
+	s.end(err)
+	return s.err()
 }
 
 // err is why the session has ended; nil while it lives.

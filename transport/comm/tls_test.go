@@ -74,7 +74,7 @@ func (a *authority) config(t testing.TB, rank wire.Rank) *tls.Config {
 
 func TestConformanceTLS(t *testing.T) {
 	job := newAuthority(t)
-	commtest.Run(t, commtest.Way{Address: loopback, Options: func(t testing.TB, o *comm.Options) {
+	commtest.Run(t, commtest.Way{Allocates: true, Address: loopback, Options: func(t testing.TB, o *comm.Options) {
 		t.Helper()
 		o.Secret, o.TLS, o.Channels = nil, job.config(t, o.Rank), 2
 	}})

@@ -32,6 +32,12 @@
 // Tags and messages share the connection, so a full queue of the one holds
 // up the other.
 //
+// # Packets
+//
+// What a package over the communicator says to its like at the peer goes the
+// same way, to a port that is the package's own. A packet is handed over in
+// the goroutine that receives, where it lies, and must not be waited with.
+//
 // # Lock order
 //
 // Listener.mu and Link.mu are leaves. Link.mu is held while a socket is

@@ -129,7 +129,13 @@ func links(t *testing.T, at Address) (a, b *Link) {
 
 func link(t *testing.T, c *Conn) *Link {
 	t.Helper()
-	l, err := NewLink(c)
+	return linkWith(t, c, nil)
+}
+
+// linkWith is link with a handler of packets.
+func linkWith(t *testing.T, c *Conn, packets PacketHandler) *Link {
+	t.Helper()
+	l, err := NewLink(c, packets)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -35,6 +35,9 @@ type Link struct {
 	tags chan wire.Tag
 	// messages are owned by whoever receives them.
 	messages chan []byte
+	packets  PacketHandler
+	// received is closed when nothing is received any more.
+	received chan struct{}
 	// done is closed when the link has ended and all that came is in the
 	// queues.
 	done    chan struct{}
@@ -51,6 +54,11 @@ type Link struct {
 	// tag is where the frame of a tag is made.
 	// +checklocks:mu
 	tag [wire.TagFrameSize]byte
+	// packet and pieces are where that of a packet is made.
+	// +checklocks:mu
+	packet []byte
+	// +checklocks:mu
+	pieces [][]byte
 	// unsent is what did not fit; the writer takes it away and says so on
 	// space.
 	// +checklocks:mu
@@ -63,14 +71,15 @@ type Link struct {
 	cause error
 }
 
-// NewLink starts a link on a control connection, which it owns then.
-func NewLink(c *Conn) (*Link, error) {
+// NewLink starts a link on a control connection, which it owns then. Nil
+// packets leaves them unread.
+func NewLink(c *Conn, packets PacketHandler) (*Link, error) {
 	try, err := trywrite.New(c.Conn)
 	if err != nil {
 		return nil, fmt.Errorf("link to %s: %w", c.Peer, errors.Join(err, c.Close()))
 	}
 	l := &Link{
-		conn: c, try: try, in: bufio.NewReaderSize(c, readAhead),
+		conn: c, try: try, in: bufio.NewReaderSize(c, readAhead), packets: packets, received: make(chan struct{}),
 		tags: make(chan wire.Tag, maxTags), messages: make(chan []byte, maxMessages),
 		done: make(chan struct{}), stop: make(chan struct{}), wake: make(chan struct{}, 1), space: make(chan struct{}),
 	}
@@ -91,6 +100,10 @@ func (l *Link) Done() <-chan struct{} { return l.done }
 // more, and what has come can still be received.
 func (l *Link) Stopping() <-chan struct{} { return l.stop }
 
+// Received is closed when the link ends and nothing is received any more: what
+// came is in the queues, and no packet is handed over.
+func (l *Link) Received() <-chan struct{} { return l.received }
+
 // Err is why the link has ended or ends: ErrDisconnected and the cause.
 func (l *Link) Err() error {
 	l.mu.Lock()
@@ -109,13 +122,18 @@ func (l *Link) errLocked() error {
 // Close tells the peer, and ends the link. It waits up to a second for what
 // is unsent.
 func (l *Link) Close() {
+	l.Stop()
+	<-l.done
+}
+
+// Stop is Close that does not wait.
+func (l *Link) Stop() {
 	l.mu.Lock()
 	if l.cause == nil {
 		l.unsent = wire.Header{Kind: wire.KindBye}.Append(l.unsent)
 	}
 	l.mu.Unlock()
 	l.fail(errClosedHere())
-	<-l.done
 }
 
 func errClosedHere() error { return errors.New("closed on this side") }
@@ -214,11 +232,18 @@ func (l *Link) sendLocked(frame []byte) error {
 		}
 	}
 	l.unsent = append(l.unsent, frame...)
+	l.wakeLocked()
+	return nil
+}
+
+// wakeLocked makes the writer look for what is unsent.
+//
+// +checklocks:l.mu
+func (l *Link) wakeLocked() {
 	select {
 	case l.wake <- struct{}{}:
 	default:
 	}
-	return nil
 }
 
 // write sends what did not fit, until the end; then what is left.

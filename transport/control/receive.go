@@ -11,11 +11,12 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// readAhead is the bytes that are read at once.
-const readAhead = 4096
+// readAhead is the bytes that are read at once: a whole packet fits.
+const readAhead = wire.PacketHeaderSize + wire.MaxPacket
 
 // read puts what comes into the queues.
 func (l *Link) read() {
+	defer close(l.received)
 	// It has the turn when it ends: nobody reads then.
 	err := l.receive(l.in)
 	if errors.Is(err, io.EOF) {
@@ -41,6 +42,8 @@ func (l *Link) receive(r *bufio.Reader) error {
 			err = l.receiveTag(r, h)
 		case wire.KindMessage:
 			err = l.receiveMessage(r, h)
+		case wire.KindPacket:
+			err = l.receivePacket(r, h)
 		case wire.KindBye:
 			return errors.New("closed by the peer")
 		default:

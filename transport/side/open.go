@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"sync/atomic"
 
 	"go.uber.org/zap"
 
@@ -20,13 +21,18 @@ type opened struct {
 	size   devices.Size
 	rights wire.Rights
 	gate   gate.Gate
+	// withdrawn tells the operations that are under way.
+	withdrawn atomic.Bool
 }
 
 // Use is a right to operate on a window, until Leave.
 type Use struct{ w *opened }
 
-// Start begins an operation: see window.Window.
-func (u Use) Start(op *window.Op, done window.Completer) { u.w.window.Start(op, done) }
+// Start begins an operation: see window.Window. It sets op.Withdrawn.
+func (u Use) Start(op *window.Op, done window.Completer) {
+	op.Withdrawn = &u.w.withdrawn
+	u.w.window.Start(op, done)
+}
 
 // Leave ends the use; the operation has completed.
 func (u Use) Leave() { u.w.gate.Leave() }
@@ -51,6 +57,9 @@ func (s *Side) Use(key wire.Key, need wire.Rights, off uint64, n devices.Size) (
 	w.gate.Leave()
 	return Use{}, status, true
 }
+
+// Windows is how many there are.
+func (s *Side) Windows() int { return len(*s.windows.Load()) }
 
 // offered is an OFFER of the peer.
 func (s *Side) offered(body []byte, files []*os.File) error {
@@ -122,6 +131,7 @@ func (s *Side) withdrawn(key wire.Key) error {
 
 // closeWindow closes a window that nobody finds any more, when nobody uses it.
 func (s *Side) closeWindow(key wire.Key, w *opened) {
+	w.withdrawn.Store(true)
 	w.gate.Shut()
 	// The operations end by themselves, or with the provider.
 	_ = w.gate.Wait(context.Background())

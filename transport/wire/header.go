@@ -24,6 +24,7 @@ const (
 	KindTag     Kind = 16
 	KindMessage Kind = 17
 	KindBye     Kind = 18
+	KindPacket  Kind = 19
 
 	KindPut  Kind = 32
 	KindAck  Kind = 33
@@ -43,7 +44,7 @@ func (k Kind) String() string {
 	names := [...]string{
 		KindHello: "HELLO", KindChallenge: "CHALLENGE", KindProof: "PROOF", KindWelcome: "WELCOME",
 		KindRefusal: "REFUSAL", KindProposal: "PROPOSAL", KindChoice: "CHOICE",
-		KindTag: "TAG", KindMessage: "MESSAGE", KindBye: "BYE",
+		KindTag: "TAG", KindMessage: "MESSAGE", KindBye: "BYE", KindPacket: "PACKET",
 		KindPut: "PUT", KindAck: "ACK", KindGet: "GET", KindData: "DATA",
 		KindStart: "START", KindOffer: "OFFER", KindAccept: "ACCEPT", KindDecline: "DECLINE",
 		KindWithdraw: "WITHDRAW", KindWithdrawn: "WITHDRAWN",
@@ -59,6 +60,15 @@ const HeaderSize = 8
 
 // MaxMessage is the most bytes of one message.
 const MaxMessage = 64 << 10
+
+// MaxPacket is the most bytes of one packet, without its port.
+const MaxPacket = 64 << 10
+
+// PacketHeaderSize is the bytes before those of a packet.
+const PacketHeaderSize = HeaderSize + portSize
+
+// portSize is the bytes of a packet's port.
+const portSize = 4
 
 // Header begins every frame but those of data connections.
 type Header struct {
@@ -95,6 +105,8 @@ func (k Kind) lengths() (least, most uint32, known bool) {
 		return keySize, keySize + maxReason, true
 	case KindAccept, KindWithdraw, KindWithdrawn:
 		return keySize, keySize, true
+	case KindPacket:
+		return portSize, portSize + MaxPacket, true
 	default:
 		return 0, 0, false
 	}
@@ -144,4 +156,22 @@ func ParseTag(body []byte) (Tag, error) {
 		return 0, fmt.Errorf("tag of %d bytes: %w", len(body), ErrFrame)
 	}
 	return Tag(binary.LittleEndian.Uint64(body)), nil
+}
+
+// AppendPacket appends what comes before the n bytes of a packet.
+func AppendPacket(p []byte, port Port, n int) []byte {
+	p = Header{Kind: KindPacket, Length: uint32(portSize + n)}.Append(p)
+	return binary.LittleEndian.AppendUint32(p, uint32(port))
+}
+
+// ParsePacket reads the body of a packet; its bytes are part of the body.
+func ParsePacket(body []byte) (Port, []byte, error) {
+	if len(body) < portSize || len(body) > portSize+MaxPacket {
+		return 0, nil, fmt.Errorf("packet of %d bytes: %w", len(body), ErrFrame)
+	}
+	port := Port(binary.LittleEndian.Uint32(body))
+	if port == 0 {
+		return 0, nil, fmt.Errorf("packet without a port: %w", ErrFrame)
+	}
+	return port, body[portSize:], nil
 }

@@ -22,6 +22,16 @@ type Session uint64
 // Tag is what one rank tells another in one word.
 type Tag uint64
 
+// Port names a package that has packets of its own on the control connection,
+// apart from the tags and messages of the user. 0 is none.
+type Port uint32
+
+// The ports.
+const (
+	// PortDomain is transport/domain's.
+	PortDomain Port = 1
+)
+
 // Key is the right to use a region, for one peer and one session. It is
 // random; 0 is none.
 type Key uint64

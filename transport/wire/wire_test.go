@@ -22,6 +22,7 @@ func TestGoldenBytes(t *testing.T) {
 	}{
 		"tag 1":      {AppendTag(nil, 1), "1001000008000000" + "0100000000000000"},
 		"tag 2^64-1": {AppendTag(nil, 1<<64-1), "1001000008000000" + "ffffffffffffffff"},
+		"packet":     {append(AppendPacket(nil, 7, 2), 0xab, 0xcd), "1301000006000000" + "07000000" + "abcd"},
 		"put":        {put, "20010000" + "04030201" + "0500000000000000" + "0600000000000000" + "0700000000000000"},
 		"hello": {
 			(&Hello{From: 1, To: 2, Epoch: 3, Role: RoleControl, Channel: 4, Chunk: 0x100000, Nonce: nonce}).Append(nil),
@@ -88,6 +89,16 @@ func TestRoundTrips(t *testing.T) {
 			t.Errorf("TAG %d: %d, %v", tag, got, err)
 		}
 	}
+	for _, n := range []int{0, 1, MaxPacket} {
+		want := kit.Bytes(5, 0, n)
+		port, b, err := ParsePacket(body(t, append(AppendPacket(nil, 1<<32-1, n), want...), KindPacket))
+		if err != nil || port != 1<<32-1 || !bytes.Equal(b, want) {
+			t.Errorf("PACKET of %d bytes: port %d, %d bytes, %v", n, port, len(b), err)
+		}
+	}
+	if _, _, err := ParsePacket(make([]byte, 4)); !errors.Is(err, ErrFrame) {
+		t.Errorf("PACKET without a port: %v", err)
+	}
 	d := Descriptor{Key: 1 << 63, Size: 1<<63 - 1, Rights: Writable}
 	if got, err := ParseDescriptor(d.Append(nil)); err != nil || got != d {
 		t.Errorf("descriptor: %+v, %v", got, err)
@@ -148,6 +159,8 @@ func TestHeadersThatAreRefused(t *testing.T) {
 	}{
 		"4 GiB message":   {"11010000ffffffff", ErrFrame},
 		"message + 1":     {"1101000001000100", ErrFrame},
+		"packet + 1":      {"1301000005000100", ErrFrame},
+		"packet - 1":      {"1301000003000000", ErrFrame},
 		"short tag":       {"1001000007000000", ErrFrame},
 		"data kind":       {"2001000008000000", ErrFrame},
 		"reserved":        {"1001010008000000", ErrFrame},
@@ -206,6 +219,7 @@ func FuzzControl(f *testing.F) {
 	f.Add((&Offer{Descriptor: Descriptor{Key: 1, Size: 1, Rights: 1}, Files: 1, Blob: []byte{2}}).Append(nil))
 	f.Add((&Decline{Key: 1, Reason: "r"}).Append(nil))
 	f.Add(AppendKey(nil, KindWithdraw, 1))
+	f.Add(append(AppendPacket(nil, 1, 3), 1, 2, 3))
 	f.Fuzz(func(t *testing.T, p []byte) {
 		h, err := ParseHeader(p)
 		if err != nil || len(p)-HeaderSize != int(h.Length) {
@@ -254,6 +268,9 @@ func reencode(k Kind, body []byte) ([]byte, error) {
 	case KindAccept, KindWithdraw, KindWithdrawn:
 		key, err := ParseKey(body)
 		return AppendKey(nil, k, key), err
+	case KindPacket:
+		port, b, err := ParsePacket(body)
+		return append(AppendPacket(nil, port, len(b)), b...), err
 	default:
 		return append(Header{Kind: k, Length: uint32(len(body))}.Append(nil), body...), nil
 	}

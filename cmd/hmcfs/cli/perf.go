@@ -2,21 +2,19 @@ package cli
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net"
 	"os"
-	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/daemon"
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/perf"
 	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/transport/comm"
 	"github.com/hmcfs/hmcfs/transport/control"
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
@@ -36,11 +34,13 @@ func (a *app) perfVerb() *cobra.Command {
 
 // perfFlags are those of both sides.
 type perfFlags struct {
-	memory    []string
-	secret    string
-	socketDir string
-	channels  int
-	chunk     string
+	memory     []string
+	transports []string
+	secret     string
+	socketDir  string
+	channels   int
+	chunk      string
+	timeout    time.Duration
 }
 
 func (f *perfFlags) add(cmd *cobra.Command) {
@@ -49,6 +49,7 @@ func (f *perfFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.secret, "secret-file", "", "The file with the secret that both sides share; serve makes one where it is missing.")
 	cmd.Flags().StringVar(&f.socketDir, "socket-dir", "", "The directory of the Unix socket hmc_ctrl_rank_0.sock, for two processes of one machine.")
 	cmd.Flags().StringVar(&f.chunk, "chunk", "1MiB", "The payload of one frame; the smaller one of both sides counts.")
+	cmd.Flags().DurationVar(&f.timeout, "timeout", 30*time.Second, "How long the other side may let this one wait without anything moving.")
 }
 
 // options are the parts that both sides have.
@@ -57,13 +58,25 @@ func (f *perfFlags) options(a *app, secret []byte) (perf.Options, error) {
 	if err == nil && (chunk < wire.MinChunk || chunk > wire.MaxChunk) {
 		err = fmt.Errorf("--chunk %s: use 4KiB to 64MiB", f.chunk)
 	}
+	if f.timeout <= 0 {
+		err = errors.Join(err, fmt.Errorf("--timeout %v: use more than 0, such as 30s", f.timeout))
+	}
 	if err != nil {
 		return perf.Options{}, usage(err)
 	}
 	return perf.Options{
 		Secret: secret, Memory: f.memory, Families: daemon.Families("", nil), Channels: f.channels, Chunk: chunk,
-		Progress: func(line string) { a.note("%s", line) },
+		Timeout: f.timeout, Progress: func(line string) { a.note("%s", line) },
 	}, nil
+}
+
+// named are the transports of the flag; auto is one of them.
+func (f *perfFlags) named() []comm.Transport {
+	out := make([]comm.Transport, len(f.transports))
+	for i, t := range f.transports {
+		out[i] = comm.Transport(t)
+	}
+	return out
 }
 
 func (a *app) perfServeVerb() *cobra.Command {
@@ -75,29 +88,29 @@ func (a *app) perfServeVerb() *cobra.Command {
 	}
 	var f perfFlags
 	f.add(cmd)
+	cmd.Flags().StringArrayVar(&f.transports, "transport", nil, "Offer this transport: rdma, shm, ucx or tcp; may be given several times. Default: all.")
 	var listen []string
 	cmd.Flags().StringArrayVar(&listen, "listen", nil, "Listen here: HOST:PORT, [IPv6]:PORT or unix:PATH; may be given several times. Default: 127.0.0.1, any port.")
-	once := cmd.Flags().Bool("once", false, "End when the first runner has gone.")
+	once := cmd.Flags().Bool("once", false, "End when the first runner has gone; fail if it goes before its end.")
 	cmd.RunE = running(func(ctx context.Context, _ []string) error {
-		at, err := f.listen(listen)
-		if err != nil {
+		o := perf.ServeOptions{Transports: f.named(), Once: *once}
+		o.Listening = func(at control.Address) error {
+			_, err := fmt.Fprintln(a.out(), at)
+			return err
+		}
+		var err error
+		o.Listen, err = f.listen(listen)
+		if err = errors.Join(err, o.Validate()); err != nil {
 			return usage(err)
 		}
 		secret, err := readSecret(f.secret, true)
 		if err != nil {
 			return err
 		}
-		o, err := f.options(a, secret)
-		if err != nil {
+		if o.Options, err = f.options(a, secret); err != nil {
 			return err
 		}
-		return perf.Serve(ctx, perf.ServeOptions{
-			Options: o, Listen: at, Once: *once,
-			Listening: func(at control.Address) error {
-				_, err := fmt.Fprintln(a.out(), at)
-				return err
-			},
-		})
+		return perf.Serve(ctx, o)
 	})
 	return cmd
 }
@@ -122,10 +135,12 @@ func (f *perfFlags) listen(texts []string) ([]control.Address, error) {
 
 func (a *app) perfRunVerb() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "run --secret-file FILE [--json] [--csv FILE] [--memory KIND] ADDRESS...",
+		Use:   "run --secret-file FILE [--json] [--csv FILE] [--memory KIND] [--transport NAME] ADDRESS...",
 		Short: "Measure against a process that serves",
 		Long: "Measure latency (medians and 99th percentiles) and bandwidth by size, by each ADDRESS\n" +
-			"of one server. Every byte is verified. A GB is 1e9 bytes.\n\n" +
+			"of one server and each transport. Every byte is verified. A GB is 1e9 bytes.\n\n" +
+			"Which transport was taken, and why none of the faster ones, is told for each session.\n" +
+			"A transport that was named and that the two sides can't use is a failure.\n\n" +
 			"With --socket-dir a HOST:PORT becomes the server's Unix socket there, by HMC's rule: if\n" +
 			"HOST is also --local-host, or the environment has CTRL_TRANSPORT=uds; CTRL_TRANSPORT=tcp\n" +
 			"prevents it.",
@@ -133,26 +148,17 @@ func (a *app) perfRunVerb() *cobra.Command {
 	}
 	var f perfFlags
 	f.add(cmd)
+	cmd.Flags().StringArrayVar(&f.transports, "transport", []string{string(perf.Auto)},
+		"Measure this transport: rdma, shm, ucx, tcp, or auto, the fastest that both sides have; may be given several times.")
 	cmd.Flags().IntVar(&f.channels, "channels", 1, "How many data connections large transfers are striped over, 1 to 16.")
-	least := cmd.Flags().String("min-size", "8", "The smallest size of a transfer.")
-	most := cmd.Flags().String("max-size", "64MiB", "The largest size of a transfer.")
-	total := cmd.Flags().String("bytes", "256MiB", "About how much each row moves.")
-	rounds := cmd.Flags().Int("rounds", 1000, "How often a latency is taken.")
+	m := measureFlags{perfFlags: &f}
+	m.add(cmd)
 	csvFile := cmd.Flags().String("csv", "", "Write this file with the columns of HMC's benchmark.")
-	local := cmd.Flags().String("local-host", "127.0.0.1", "The name or address of this machine.")
 	asJSON := addJSON(cmd)
 	cmd.RunE = running(func(ctx context.Context, args []string) error {
-		o, err := f.runOptions(a, args, *local)
+		o, err := m.runOptions(a, args)
 		if err != nil {
 			return err
-		}
-		var faults [3]error
-		o.MinSize, faults[0] = devices.ParseSize(*least)
-		o.MaxSize, faults[1] = devices.ParseSize(*most)
-		o.Bytes, faults[2] = devices.ParseSize(*total)
-		o.Rounds = *rounds
-		if err = errors.Join(append(faults[:], o.Validate())...); err != nil {
-			return usage(err)
 		}
 		report, err := perf.Run(ctx, o)
 		if err != nil {
@@ -163,26 +169,69 @@ func (a *app) perfRunVerb() *cobra.Command {
 	return cmd
 }
 
-// runOptions resolves the addresses and reads the secret.
-func (f *perfFlags) runOptions(a *app, args []string, local string) (perf.RunOptions, error) {
-	var peers []control.Address
-	var faults []error
+// measureFlags say what is measured.
+type measureFlags struct {
+	*perfFlags
+
+	local      string
+	peerMemory []string
+	operations []string
+	sizes      string
+	bytes      string
+	iterations int
+	rounds     int
+	warmUp     int
+	depth      int
+}
+
+func (m *measureFlags) add(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&m.local, "local-host", "127.0.0.1", "The name or address of this machine.")
+	flags.StringArrayVar(&m.peerMemory, "peer-memory", nil,
+		"Measure against this memory of the server, such as sim0; may be given several times. Default: the same as here.")
+	flags.StringArrayVar(&m.operations, "operation", []string{perf.OpTag, perf.OpPut, perf.OpGet},
+		"Measure this: tag, put or get; may be given several times.")
+	flags.StringVar(&m.sizes, "sizes", "8..1GiB", "The sizes of transfers, such as 8,64KiB,1GiB, or 8..1GiB in steps of eight.")
+	flags.StringVar(&m.bytes, "bytes", "256MiB", "About how much each row of a transfer moves.")
+	flags.IntVar(&m.iterations, "iterations", 0, "How many times each row of a transfer takes, in place of --bytes.")
+	flags.IntVar(&m.rounds, "rounds", 1000, "How often a latency is taken.")
+	flags.IntVar(&m.warmUp, "warm-up", 20, "How many times are not counted before each row; of a transfer a quarter of those that are, at most.")
+	flags.IntVar(&m.depth, "depth", 1, "How many transfers are begun together.")
+}
+
+// runOptions are all options of a run.
+func (m *measureFlags) runOptions(a *app, args []string) (perf.RunOptions, error) {
+	o := perf.RunOptions{
+		Transports: m.named(), Operations: m.operations, Iterations: m.iterations, Rounds: m.rounds, WarmUp: m.warmUp, Depth: m.depth,
+	}
+	for _, name := range m.peerMemory {
+		o.PeerMemory = append(o.PeerMemory, devices.Name(name))
+	}
+	faults := make([]error, 0, 8)
 	for _, text := range args {
-		at, err := f.peer(text, local, a.Getenv("CTRL_TRANSPORT"))
-		peers, faults = append(peers, at), append(faults, err)
+		at, err := m.peer(text, m.local, a.Getenv("CTRL_TRANSPORT"))
+		o.Peers, faults = append(o.Peers, at), append(faults, err)
 	}
-	if f.channels < 1 || f.channels > wire.MaxChannels {
-		faults = append(faults, fmt.Errorf("--channels %d: use 1 to %d", f.channels, wire.MaxChannels))
+	if m.channels < 1 || m.channels > wire.MaxChannels {
+		faults = append(faults, fmt.Errorf("--channels %d: use 1 to %d", m.channels, wire.MaxChannels))
 	}
+	sizes, err := perf.ParseSizes(m.sizes)
+	faults = append(faults, err)
+	bytes, err := devices.ParseSize(m.bytes)
+	faults = append(faults, err)
+	o.Sizes, o.Bytes, o.Memory = sizes, bytes, m.memory
 	if err := errors.Join(faults...); err != nil {
-		return perf.RunOptions{}, usage(err)
+		return o, usage(err)
 	}
-	secret, err := readSecret(f.secret, false)
+	if err := o.Validate(); err != nil {
+		return o, usage(err)
+	}
+	secret, err := readSecret(m.secret, false)
 	if err != nil {
-		return perf.RunOptions{}, err
+		return o, err
 	}
-	o, err := f.options(a, secret)
-	return perf.RunOptions{Options: o, Peers: peers}, err
+	o.Options, err = m.options(a, secret)
+	return o, err
 }
 
 // peer is where a server is, by HMC's rule where there is a directory of
@@ -198,46 +247,6 @@ func (f *perfFlags) peer(text, local, override string) (control.Address, error) 
 	}
 	path, err := control.SocketPath(f.socketDir, 0)
 	return control.Address{Network: control.Unix, Addr: path}, err
-}
-
-// readSecret reads the secret, or makes one where the file is missing.
-func readSecret(path string, create bool) ([]byte, error) {
-	if path == "" {
-		return nil, usage(errors.New("--secret-file is missing: both sides need the same secret"))
-	}
-	text, err := os.ReadFile(path)
-	if create && errors.Is(err, fs.ErrNotExist) {
-		return makeSecret(path)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read the secret: %w", err)
-	}
-	secret := []byte(strings.TrimSpace(string(text)))
-	if len(secret) < 16 {
-		return nil, usage(fmt.Errorf("the secret in %s has %d bytes; use 16 or more", path, len(secret)))
-	}
-	return secret, nil
-}
-
-// makeSecret writes a new secret, whole or not at all, for the owner's eyes.
-func makeSecret(path string) ([]byte, error) {
-	var p [32]byte
-	// It never fails: the runtime ends the process where the kernel has no
-	// random bytes.
-	_, _ = rand.Read(p[:])
-	secret := hex.AppendEncode(nil, p[:])
-	f, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("make a secret: %w", err)
-	}
-	_, err = fmt.Fprintf(f, "%s\n", secret)
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(path+".new", path)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("make a secret: %w", err)
-	}
-	return secret, nil
 }
 
 // printPerf writes the report, and the file for spreadsheets.
@@ -259,8 +268,9 @@ func (a *app) printPerf(r *perf.Report, asJSON bool, csvFile string) error {
 
 func printPerfTable(w io.Writer, r *perf.Report) error {
 	fmt.Fprintf(w, "%d channel(s), chunks of %v; GB/s are 1e9 bytes a second, by the median\n", r.Channels, r.Chunk)
-	t := newTable(w, "MODE", "OP", "TRANSPORT", "MEMORY", "SIZE", "COUNT", "MEDIAN", "P99", "GB/s", "VERIFIED")
-	for _, row := range r.Rows {
+	t := newTable(w, "MODE", "OP", "BY", "MEMORY", "SIZE", "COUNT", "DEPTH", "MEDIAN", "P99", "GB/s", "VERIFIED")
+	for i := range r.Rows {
+		row := &r.Rows[i]
 		speed, verified := "", ""
 		if row.GBs > 0 {
 			speed = fmt.Sprintf("%.3f", row.GBs)
@@ -268,7 +278,7 @@ func printPerfTable(w io.Writer, r *perf.Report) error {
 		if row.Verified {
 			verified = "yes"
 		}
-		t.row(row.Mode, row.Operation, row.Transport, row.Memory, row.Bytes, row.Count,
+		t.row(row.Mode, row.Operation, row.Way(), row.Memories(), row.Bytes, row.Count, row.Depth,
 			fmt.Sprintf("%.1f µs", row.MedianUS), fmt.Sprintf("%.1f µs", row.P99US), speed, verified)
 	}
 	return t.Flush()

@@ -13,6 +13,11 @@
 //	{verify, seed, size}             ──>  looks at every byte
 //	                                 <──  the first that differs, or none
 //	{echo, count}; tag … tag         <──> sends each tag back
+//	{end}                            ──>  the next session, or the next runner
+//
+// A session is one address and one transport. The runner makes a communicator
+// for each, the server has one for all of them, and tells when a runner goes
+// before its end.
 //
 // All units are decimal: 1 GB is 1e9 bytes.
 package perf

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/transport"
@@ -27,22 +28,26 @@ type Options struct {
 	// Channels and Chunk are the communicator's; 0 is its default.
 	Channels int
 	Chunk    devices.Size
+	// Timeout is how long the other side may let us wait without anything
+	// moving; 0 is the communicator's default.
+	Timeout time.Duration
 	// Progress is told, in one line, what is under way. Required.
 	Progress func(line string)
 }
 
 // station is one side: a communicator and the memory that it measures.
 type station struct {
-	comm   *comm.Communicator
+	opts   *Options
 	engine *transport.Engine
+	comm   *comm.Communicator
 	// names are the kinds of memory in the order in which they were given.
 	names []devices.Name
 	devs  map[devices.Name]devices.Device
 }
 
-// newStation opens the devices and makes the communicator.
-func newStation(ctx context.Context, o Options) (_ *station, err error) {
-	s := &station{devs: map[devices.Name]devices.Device{}}
+// newStation opens the devices.
+func newStation(ctx context.Context, o *Options) (_ *station, err error) {
+	s := &station{opts: o, devs: map[devices.Name]devices.Device{}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.close())
@@ -63,21 +68,33 @@ func newStation(ctx context.Context, o Options) (_ *station, err error) {
 		}
 		s.names, s.devs[name] = append(s.names, name), dev
 	}
-	if s.engine, err = transport.New(transport.Options{}); err != nil {
-		return nil, err
-	}
-	s.comm, err = comm.New(comm.Options{
-		Rank: o.Rank, Secret: o.Secret, Engine: s.engine, Channels: o.Channels, Chunk: uint32(o.Chunk),
-	})
+	s.engine, err = transport.New(transport.Options{})
 	return s, err
+}
+
+// open makes the communicator, with the transports that it may take: none is
+// all of them.
+func (s *station) open(transports []comm.Transport) (err error) {
+	s.comm, err = comm.New(comm.Options{
+		Rank: s.opts.Rank, Secret: s.opts.Secret, Engine: s.engine, Transports: transports,
+		Channels: s.opts.Channels, Chunk: uint32(s.opts.Chunk), Timeout: s.opts.Timeout,
+	})
+	return err
+}
+
+// hangUp ends the communicator.
+func (s *station) hangUp() error {
+	c := s.comm
+	s.comm = nil
+	if c == nil {
+		return nil
+	}
+	return c.Close()
 }
 
 // close ends the communicator, then what it used.
 func (s *station) close() error {
-	var errs []error
-	if s.comm != nil {
-		errs = append(errs, s.comm.Close())
-	}
+	errs := []error{s.hangUp()}
 	if s.engine != nil {
 		errs = append(errs, s.engine.Close())
 	}

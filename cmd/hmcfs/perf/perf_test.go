@@ -4,13 +4,16 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/devices/sim"
 	"github.com/hmcfs/hmcfs/tests/kit"
 	"github.com/hmcfs/hmcfs/transport"
+	"github.com/hmcfs/hmcfs/transport/comm"
 	"github.com/hmcfs/hmcfs/transport/control"
 	"github.com/hmcfs/hmcfs/transport/region"
 )
@@ -70,38 +73,65 @@ func TestVerifySees(t *testing.T) {
 	}
 }
 
-func TestServeAndRun(t *testing.T) {
-	kit.Check(t)
+// server serves on a Unix socket until the test ends, or once.
+func server(t *testing.T, o Options, once bool) control.Address {
+	t.Helper()
 	at := control.Address{Network: control.Unix, Addr: filepath.Join(t.TempDir(), "s")}
-	o := Options{Secret: kit.Bytes(1, 0, 32), Memory: []string{"host"}, Progress: func(string) {}}
-	var server sync.WaitGroup
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	ready := make(chan struct{})
-	server.Go(func() {
-		if err := Serve(t.Context(), ServeOptions{
-			Options: o, Listen: []control.Address{at}, Once: true,
+	var done sync.WaitGroup
+	done.Go(func() {
+		err := Serve(ctx, ServeOptions{
+			Options: o, Listen: []control.Address{at}, Once: once,
 			Listening: func(control.Address) error { close(ready); return nil },
-		}); err != nil {
+		})
+		if err != nil && (once || !errors.Is(err, context.Canceled)) {
 			t.Error(err)
 		}
 	})
 	<-ready
-	report, err := Run(t.Context(), RunOptions{
-		Options: o, Peers: []control.Address{at}, MinSize: 8, MaxSize: 100_000, Bytes: 100_000, Rounds: 10,
+	t.Cleanup(func() {
+		if !once {
+			stop()
+		}
+		done.Wait()
+		stop()
 	})
+	return at
+}
+
+// some is what both sides are made with.
+func some() Options {
+	return Options{
+		Secret: kit.Bytes(1, 0, 32), Memory: []string{"host", "sim:0,size=1MiB"}, Families: devices.NewRegistry(sim.NewDriver()),
+		Progress: func(string) {},
+	}
+}
+
+// few measures little with a server.
+func few(o Options, at control.Address) RunOptions {
+	return RunOptions{
+		Options: o, Peers: []control.Address{at}, Transports: []comm.Transport{comm.TCP}, Operations: []string{OpTag, OpPut, OpGet},
+		Sizes: []devices.Size{8, 4096, 100_000}, Bytes: 100_000, Rounds: 10, WarmUp: 2, Depth: 1,
+	}
+}
+
+func TestServeAndRun(t *testing.T) {
+	kit.Check(t)
+	at := server(t, some(), true)
+	report, err := Run(t.Context(), few(some(), at))
 	if err != nil {
 		t.Fatal(err)
 	}
-	server.Wait()
-	// A tag, two latencies, and puts and gets of 8, 64, 512, 4096, 32768 and
-	// 100000 bytes.
-	if len(report.Rows) != 3+2*6 {
-		t.Errorf("%d rows", len(report.Rows))
+	// A tag; for each memory two latencies, and puts and gets of three sizes.
+	if len(report.Rows) != 1+2*(2+2*3) || len(report.Sessions) != 1 || report.Sessions[0].Transport != comm.TCP {
+		t.Errorf("%d rows of %+v", len(report.Rows), report.Sessions)
 	}
 	for _, row := range report.Rows {
-		if row.MedianUS <= 0 || row.P99US < row.MedianUS || (row.Operation != "tag") != row.Verified {
+		if row.MedianUS <= 0 || row.P99US < row.MedianUS || row.MeanUS <= 0 || (row.Operation != OpTag) != row.Verified {
 			t.Errorf("%+v", row)
 		}
-		if want := float64(row.Bytes) / row.MedianUS / 1e3; row.Mode == "bandwidth" && (row.GBs < want*0.99 || row.GBs > want*1.01) {
+		if want := float64(row.Bytes) / row.MedianUS / 1e3; row.Mode == bandwidth && (row.GBs < want*0.99 || row.GBs > want*1.01) {
 			t.Errorf("%+v: %v GB/s", row, want)
 		}
 	}
@@ -109,23 +139,140 @@ func TestServeAndRun(t *testing.T) {
 	if err := report.WriteCSV(&csv); err != nil {
 		t.Fatal(err)
 	}
-	if lines := strings.Split(csv.String(), "\n"); len(lines) != 1+len(report.Rows)+1 || lines[0] != "Mode,Data Size (MB),Time(us),Bandwidth(Gbps)" {
+	lines := strings.Split(csv.String(), "\n")
+	if len(lines) != 1+len(report.Rows)+1 || lines[0] != "Mode,Data Size (MB),Time(us),Bandwidth(Gbps)" {
 		t.Errorf("CSV: %q", csv.String())
+	}
+	if !strings.HasPrefix(lines[2], "put-unix-host,8e-06,") {
+		t.Errorf("CSV row of %+v: %q", report.Rows[1], lines[2])
+	}
+}
+
+// Each kind of memory at either end, several transfers at once, and several
+// sessions with one server.
+func TestPairsAndDepth(t *testing.T) {
+	kit.Check(t)
+	at := server(t, some(), true)
+	o := few(some(), at)
+	o.Transports = []comm.Transport{comm.TCP, comm.TCP}
+	o.Operations, o.PeerMemory = []string{OpGet}, []devices.Name{"sim0", Host}
+	o.Iterations, o.Depth = 3, 4
+	report, err := Run(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var pairs []string
+	for i := range report.Rows {
+		row := &report.Rows[i]
+		if row.Mode == bandwidth && (row.Count != 3 || row.Depth != 4) || !row.Verified {
+			t.Errorf("%+v", row)
+		}
+		if row.Bytes == 4096 {
+			pairs = append(pairs, row.Memories())
+		}
+	}
+	if got, want := strings.Join(pairs, " "), strings.Repeat("host-sim0 host sim0 sim0-host ", 2); got+" " != want {
+		t.Errorf("pairs %q, want %q", got, want)
+	}
+	if len(report.Sessions) != 2 {
+		t.Errorf("sessions %+v", report.Sessions)
+	}
+}
+
+// A runner that goes before its end, or that can't be understood, is told of,
+// and the next one is served.
+func TestServerOutlivesRunners(t *testing.T) {
+	kit.Check(t)
+	said := make(chan string, 4)
+	o := some()
+	o.Progress = func(line string) { said <- line }
+	at := server(t, o, false)
+	for _, garbage := range []string{"", "{"} {
+		mine := some()
+		mine.Rank = runnerRank
+		s, err := newStation(t.Context(), &mine)
+		if err == nil {
+			err = errors.Join(s.open(nil), s.comm.Connect(t.Context(), serverRank, at))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if garbage != "" {
+			if err := s.comm.SendMessage(t.Context(), serverRank, []byte(garbage)); err != nil {
+				t.Error(err)
+			}
+			if _, err := s.comm.RecvMessage(t.Context(), serverRank); !errors.Is(err, control.ErrDisconnected) {
+				t.Errorf("after garbage: %v", err)
+			}
+		}
+		if err := s.close(); err != nil {
+			t.Error(err)
+		}
+		if line := <-said; !strings.Contains(line, "rank 1") || !strings.Contains(line, "before its end") {
+			t.Errorf("the server says %q", line)
+		}
+	}
+	if _, err := Run(t.Context(), few(some(), at)); err != nil {
+		t.Errorf("the next runner: %v", err)
+	}
+	if line := <-said; line != "the runner has gone" {
+		t.Errorf("the server says %q", line)
+	}
+}
+
+func TestParseSizes(t *testing.T) {
+	for text, want := range map[string][]devices.Size{
+		"8":          {8},
+		"8, 4KiB":    {8, 4096},
+		"8..4096":    {8, 64, 512, 4096},
+		"8..100,1":   {8, 64, 100, 1},
+		"4096..4096": {4096},
+	} {
+		if got, err := ParseSizes(text); err != nil || !slices.Equal(got, want) {
+			t.Errorf("%q: %v, %v; want %v", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"", "0", "9..8", "0..8", "8..", "..8", "2TiB", "x", "8,,9"} {
+		if got, err := ParseSizes(text); err == nil {
+			t.Errorf("%q: %v", text, got)
+		}
 	}
 }
 
 func TestRunOptions(t *testing.T) {
-	peers := []control.Address{{Network: control.TCP, Addr: "127.0.0.1:1"}}
-	for name, o := range map[string]RunOptions{
-		"no sizes":   {Options: Options{Memory: []string{"host"}}, Peers: peers, Rounds: 1},
-		"sizes":      {Options: Options{Memory: []string{"host"}}, Peers: peers, Rounds: 1, MinSize: 2, MaxSize: 1},
-		"no peers":   {Options: Options{Memory: []string{"host"}}, Rounds: 1, MinSize: 1, MaxSize: 1},
-		"no rounds":  {Options: Options{Memory: []string{"host"}}, Peers: peers, MinSize: 1, MaxSize: 1},
-		"no memory":  {Peers: peers, Rounds: 1, MinSize: 1, MaxSize: 1},
-		"huge sizes": {Options: Options{Memory: []string{"host"}}, Peers: peers, Rounds: 1, MinSize: 1, MaxSize: 1 << 41},
+	at := control.Address{Network: control.TCP, Addr: "127.0.0.1:1"}
+	good := few(some(), at)
+	if err := good.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	for name, spoil := range map[string]func(o *RunOptions){
+		"no sizes":   func(o *RunOptions) { o.Sizes = nil },
+		"size 0":     func(o *RunOptions) { o.Sizes = []devices.Size{8, 0} },
+		"huge sizes": func(o *RunOptions) { o.Sizes = []devices.Size{1 << 41} },
+		"no peers":   func(o *RunOptions) { o.Peers = nil },
+		"no rounds":  func(o *RunOptions) { o.Rounds = 0 },
+		"no memory":  func(o *RunOptions) { o.Memory = nil },
+		"iterations": func(o *RunOptions) { o.Iterations = -1 },
+		"warm-up":    func(o *RunOptions) { o.WarmUp = -1 },
+		"depth":      func(o *RunOptions) { o.Depth = 0 },
+		"deep":       func(o *RunOptions) { o.Depth = maxDepth + 1 },
+		"operation":  func(o *RunOptions) { o.Operations = []string{"push"} },
+		"operations": func(o *RunOptions) { o.Operations = nil },
+		"transport":  func(o *RunOptions) { o.Transports = []comm.Transport{"pigeon"} },
+		"transports": func(o *RunOptions) { o.Transports = nil },
 	} {
-		if _, err := Run(t.Context(), o); err == nil {
-			t.Errorf("%s: runs", name)
+		o := few(some(), at)
+		spoil(&o)
+		if _, err := Run(t.Context(), o); err == nil || err.Error() != o.Validate().Error() {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for name, o := range map[string]ServeOptions{
+		"nowhere":   {Options: some()},
+		"transport": {Options: some(), Listen: []control.Address{at}, Transports: []comm.Transport{Auto}},
+	} {
+		if err := Serve(t.Context(), o); err == nil {
+			t.Errorf("%s: serves", name)
 		}
 	}
 }

@@ -7,15 +7,33 @@ import (
 	"strconv"
 
 	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/transport/comm"
 	"github.com/hmcfs/hmcfs/transport/control"
 )
 
 // Report is what was measured.
 type Report struct {
-	// Channels and Chunk are those of the sessions.
+	// GB is what a GB is, in bytes.
+	GB int64 `json:"gb_bytes"`
+	// Channels and Chunk are those of the last session.
 	Channels int          `json:"channels"`
 	Chunk    devices.Size `json:"chunk"`
-	Rows     []Row        `json:"rows"`
+	// Sessions are the ways that were measured.
+	Sessions []Session `json:"sessions"`
+	Rows     []Row     `json:"rows"`
+}
+
+// Session is one way to the server.
+type Session struct {
+	Address string `json:"address"`
+	// Transport carries the bytes; Because says, for each faster one, why it
+	// is not that.
+	Transport comm.Transport `json:"transport"`
+	Because   []string       `json:"because,omitempty"`
+	// Network is that of the session's connections.
+	Network  control.Network `json:"network"`
+	Channels int             `json:"channels"`
+	Chunk    devices.Size    `json:"chunk"`
 }
 
 // Row is one measurement. Times are of one operation; that of a tag is half
@@ -24,18 +42,46 @@ type Row struct {
 	// Mode is "latency" or "bandwidth".
 	Mode string `json:"mode"`
 	// Operation is "tag", "put" or "get".
-	Operation string          `json:"operation"`
-	Transport control.Network `json:"transport"`
-	// Memory is that of both ends; a tag has none.
-	Memory   devices.Name `json:"memory,omitempty"`
-	Bytes    devices.Size `json:"bytes"`
-	Count    int          `json:"count"`
-	MedianUS float64      `json:"median_us"`
-	P99US    float64      `json:"p99_us"`
+	Operation string `json:"operation"`
+	// Transport carries the bytes; Network is that of the session.
+	Transport comm.Transport  `json:"transport"`
+	Network   control.Network `json:"network"`
+	// Memory is that of the side that runs, and PeerMemory that of the side
+	// that serves; a tag has none.
+	Memory     devices.Name `json:"memory,omitempty"`
+	PeerMemory devices.Name `json:"peer_memory,omitempty"`
+	Bytes      devices.Size `json:"bytes"`
+	// Count is how many times were taken, each of Depth operations that were
+	// begun together.
+	Count int `json:"count"`
+	Depth int `json:"depth"`
+	// MedianUS, MeanUS and P99US are in microseconds, of one operation: where
+	// several were begun together, their share of the time until all were
+	// complete.
+	MedianUS float64 `json:"median_us"`
+	MeanUS   float64 `json:"mean_us"`
+	P99US    float64 `json:"p99_us"`
 	// GBs is Bytes by the median, in 1e9 bytes a second.
 	GBs float64 `json:"gb_per_s,omitempty"`
 	// Verified says that every byte was looked at afterwards.
 	Verified bool `json:"verified"`
+}
+
+// Way names what carries the bytes: the transport, or where that is the
+// session's own connections the network that they run over.
+func (r *Row) Way() string {
+	if r.Transport == comm.TCP {
+		return string(r.Network)
+	}
+	return string(r.Transport)
+}
+
+// Memories names both ends; a row without memory has none.
+func (r *Row) Memories() string {
+	if r.Memory == r.PeerMemory {
+		return string(r.Memory)
+	}
+	return string(r.Memory + "-" + r.PeerMemory)
 }
 
 // WriteCSV writes the rows with the columns of HMC's benchmark. A size in MB
@@ -44,10 +90,11 @@ type Row struct {
 func (r *Report) WriteCSV(w io.Writer) error {
 	out := csv.NewWriter(w)
 	rows := [][]string{{"Mode", "Data Size (MB)", "Time(us)", "Bandwidth(Gbps)"}}
-	for _, row := range r.Rows {
-		mode := fmt.Sprintf("%s-%s", row.Operation, row.Transport)
+	for i := range r.Rows {
+		row := &r.Rows[i]
+		mode := fmt.Sprintf("%s-%s", row.Operation, row.Way())
 		if row.Memory != "" {
-			mode += "-" + string(row.Memory)
+			mode += "-" + row.Memories()
 		}
 		rows = append(rows, []string{
 			mode, number(float64(row.Bytes) / 1e6), number(row.MedianUS), number(float64(row.Bytes) * 8 / (row.MedianUS * 1e3)),

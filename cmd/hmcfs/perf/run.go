@@ -6,61 +6,23 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/transport/comm"
 	"github.com/hmcfs/hmcfs/transport/control"
-	"github.com/hmcfs/hmcfs/transport/region"
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// RunOptions is what is measured.
-type RunOptions struct {
-	Options
-
-	// Peers are the addresses of one server, each measured in its turn.
-	Peers []control.Address
-	// MinSize and MaxSize bound the sizes of the bandwidth rows, in bytes.
-	MinSize, MaxSize devices.Size
-	// Bytes is about how much a bandwidth row moves.
-	Bytes devices.Size
-	// Rounds is how often a latency is taken.
-	Rounds int
-}
-
-// The bounds of how often a bandwidth row's operation is done.
+// The modes of rows.
 const (
-	minTimes = 5
-	maxTimes = 1000
+	latency   = "latency"
+	bandwidth = "bandwidth"
 )
-
-// warmUp is the rounds that are not counted.
-const warmUp = 20
 
 // latencySize is the bytes of the puts and gets whose latency is measured.
 const latencySize devices.Size = 8
-
-// sizes are those of the bandwidth rows: steps of eight, and the largest.
-func (o *RunOptions) sizes() []devices.Size {
-	var all []devices.Size
-	for n := o.MinSize; n < o.MaxSize; n *= 8 {
-		all = append(all, n)
-	}
-	return append(all, o.MaxSize)
-}
-
-// Validate reports every fault of the options at once, joined.
-func (o *RunOptions) Validate() error {
-	var faults []error
-	if o.MinSize == 0 || o.MinSize > o.MaxSize || o.MaxSize > 1<<40 {
-		faults = append(faults, fmt.Errorf("sizes from %v to %v; use 1 B to 1 TiB, the smaller first", o.MinSize, o.MaxSize))
-	}
-	if o.Rounds < 1 || len(o.Peers) == 0 || len(o.Memory) == 0 {
-		faults = append(faults, errors.New("nothing is measured: give an address, a memory and one round or more"))
-	}
-	return errors.Join(faults...)
-}
 
 // Run measures. Every byte of each row is verified; one that differs is an
 // error.
@@ -69,50 +31,102 @@ func Run(ctx context.Context, o RunOptions) (report Report, err error) {
 		return Report{}, err
 	}
 	o.Rank = runnerRank
-	s, err := newStation(ctx, o.Options)
+	s, err := newStation(ctx, &o.Options)
 	if err != nil {
 		return Report{}, err
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
-	for _, at := range o.Peers {
-		if err := s.comm.Connect(ctx, serverRank, at); err != nil {
-			return Report{}, err
-		}
-		r := &runner{station: s, opts: &o, network: at.Network}
-		if at.Network == control.Unix {
-			o.Progress("measuring by " + at.Addr)
-		} else {
-			o.Progress("measuring by " + at.String())
-		}
-		if err := r.all(ctx); err != nil {
-			return Report{}, err
-		}
-		report.Rows = append(report.Rows, r.rows...)
-		report.Channels = s.comm.Peers()[0].Channels
-		report.Chunk = devices.Size(s.comm.Peers()[0].Chunk)
-		if err := s.comm.Disconnect(serverRank); err != nil {
-			return Report{}, err
+	r := &runner{station: s, opts: &o, report: Report{GB: 1e9}}
+	for i, t := range o.Transports {
+		for j, at := range o.Peers {
+			last := i == len(o.Transports)-1 && j == len(o.Peers)-1
+			if err := r.session(ctx, t, at, last); err != nil {
+				return Report{}, err
+			}
 		}
 	}
-	return report, nil
+	return r.report, nil
 }
 
-// runner measures one way to the peer.
+// runner measures.
 type runner struct {
 	*station
 
-	opts    *RunOptions
-	network control.Network
-	rows    []Row
+	opts   *RunOptions
+	report Report
+	// peer is the session that is measured, and named what it was asked to be.
+	peer  comm.Peer
+	named comm.Transport
+}
+
+// session measures one way to the server.
+func (r *runner) session(ctx context.Context, t comm.Transport, at control.Address, last bool) (err error) {
+	r.named = t
+	var only []comm.Transport
+	if t != Auto {
+		only = append(only, t)
+	}
+	if err := r.open(only); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, r.hangUp()) }()
+	if err := r.comm.Connect(ctx, serverRank, at); err != nil {
+		return err
+	}
+	if err := r.connected(at); err != nil {
+		return err
+	}
+	if err := r.all(ctx); err != nil {
+		return err
+	}
+	_, err = r.ask(ctx, ask{Do: askEnd, Last: last})
+	return err
+}
+
+// connected notes what the session is, and tells it.
+func (r *runner) connected(at control.Address) error {
+	peers := r.comm.Peers()
+	if len(peers) != 1 {
+		return fmt.Errorf("%s: %w", serverRank, control.ErrDisconnected)
+	}
+	r.peer = peers[0]
+	r.report.Channels, r.report.Chunk = r.peer.Channels, devices.Size(r.peer.Chunk)
+	r.report.Sessions = append(r.report.Sessions, Session{
+		Address: place(at), Transport: r.peer.Transport, Because: r.peer.Because, Network: r.peer.Network,
+		Channels: r.peer.Channels, Chunk: devices.Size(r.peer.Chunk),
+	})
+	r.opts.Progress(fmt.Sprintf("measuring by %s, transport %s%s", place(at), r.peer.Transport, because(r.peer.Because)))
+	return nil
+}
+
+// because is what a line says of the transports that were not taken.
+func because(reasons []string) string {
+	if len(reasons) == 0 {
+		return ""
+	}
+	return ": " + strings.Join(reasons, "; ")
+}
+
+// place writes an address as it is given.
+func place(at control.Address) string {
+	if at.Network == control.Unix {
+		return at.Addr
+	}
+	return at.String()
 }
 
 func (r *runner) all(ctx context.Context) error {
-	if err := r.tags(ctx); err != nil {
-		return fmt.Errorf("tags: %w", err)
+	if slices.Contains(r.opts.Operations, OpTag) {
+		if err := r.tags(ctx); err != nil {
+			return fmt.Errorf("tags: %w", err)
+		}
 	}
-	for _, name := range r.names {
-		if err := r.memory(ctx, name); err != nil {
-			return fmt.Errorf("memory %s: %w", name, err)
+	if !slices.Contains(r.opts.Operations, OpPut) && !slices.Contains(r.opts.Operations, OpGet) {
+		return nil
+	}
+	for _, pair := range r.opts.pairs(r.names) {
+		if err := r.pair(ctx, pair[0], pair[1]); err != nil {
+			return fmt.Errorf("memory %s with %s: %w", pair[0], pair[1], err)
 		}
 	}
 	return nil
@@ -151,7 +165,7 @@ func (r *runner) answer(ctx context.Context) (reply, error) {
 
 // tags measures half of the round trip of a tag.
 func (r *runner) tags(ctx context.Context) error {
-	rounds := warmUp + r.opts.Rounds
+	rounds := r.opts.WarmUp + r.opts.Rounds
 	if err := r.send(ctx, ask{Do: askEcho, Count: rounds}); err != nil {
 		return err
 	}
@@ -174,12 +188,11 @@ func (r *runner) tags(ctx context.Context) error {
 	for i := range times {
 		times[i] /= 2
 	}
-	r.add(Row{Mode: "latency", Operation: "tag"}, times[warmUp:])
+	r.add(Row{Mode: latency, Operation: OpTag, Transport: r.peer.Transport, Depth: 1}, times[r.opts.WarmUp:])
 	return nil
 }
 
-// timed runs fn often and returns how long each time took, sorted but for the
-// warm-up, which stays in front.
+// timed runs fn often and returns how long each time took, in their order.
 func timed(rounds int, fn func(i int) error) ([]time.Duration, error) {
 	times := make([]time.Duration, rounds)
 	for i := range times {
@@ -192,107 +205,23 @@ func timed(rounds int, fn func(i int) error) ([]time.Duration, error) {
 	return times, nil
 }
 
-// add makes a row of times.
+// add makes a row of times, each of row.Depth operations.
 func (r *runner) add(row Row, times []time.Duration) {
 	slices.Sort(times)
-	row.Transport = r.network
+	row.Network = r.peer.Network
 	row.Count = len(times)
-	row.MedianUS = micros(times[len(times)/2])
-	row.P99US = micros(times[min(len(times)-1, len(times)*99/100)])
-	if row.Mode == "bandwidth" {
+	each := func(d time.Duration) float64 {
+		return float64(d) / float64(time.Microsecond) / float64(row.Depth)
+	}
+	var all time.Duration
+	for _, d := range times {
+		all += d
+	}
+	row.MedianUS = each(times[len(times)/2])
+	row.MeanUS = each(all) / float64(len(times))
+	row.P99US = each(times[min(len(times)-1, len(times)*99/100)])
+	if row.Mode == bandwidth {
 		row.GBs = float64(row.Bytes) / (row.MedianUS * 1e3)
 	}
-	r.rows = append(r.rows, row)
-}
-
-func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
-
-// memory measures puts and gets of one kind of memory.
-func (r *runner) memory(ctx context.Context, name devices.Name) (err error) {
-	local, err := r.take(ctx, name, r.opts.MaxSize)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, local.free(context.WithoutCancel(ctx))) }()
-	got, err := r.ask(ctx, ask{Do: askOpen, Memory: name, Size: r.opts.MaxSize})
-	if err != nil {
-		return err
-	}
-	d, err := wire.ParseDescriptor(got.Descriptor)
-	if err != nil {
-		return err
-	}
-	t := &target{runner: r, name: name, local: local.buffer, remote: d}
-	if latencySize <= r.opts.MaxSize {
-		for _, op := range []string{"put", "get"} {
-			if err := t.measure(ctx, "latency", op, latencySize, r.opts.Rounds); err != nil {
-				return err
-			}
-		}
-	}
-	for _, n := range r.opts.sizes() {
-		times := int(min(max(uint64(r.opts.Bytes/n), minTimes), maxTimes))
-		for _, op := range []string{"put", "get"} {
-			if err := t.measure(ctx, "bandwidth", op, n, times); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// target is one kind of memory at both ends.
-type target struct {
-	*runner
-
-	name   devices.Name
-	local  *region.Buffer
-	remote wire.Descriptor
-	// seed is another one for each row, so that what an earlier row has left
-	// is not taken for this one's.
-	seed uint64
-}
-
-// measure makes one row.
-func (t *target) measure(ctx context.Context, mode, operation string, n devices.Size, times int) error {
-	t.seed++
-	op := comm.Op{Local: t.local, Remote: t.remote, Size: n}
-	do := t.comm.Put
-	if operation == "get" {
-		do = t.comm.Get
-	}
-	if err := t.prepare(ctx, operation, n); err != nil {
-		return err
-	}
-	took, err := timed(warmUp+times, func(int) error { return do(ctx, serverRank, op) })
-	if err != nil {
-		return fmt.Errorf("%s of %v: %w", operation, n, err)
-	}
-	differs, err := t.differs(ctx, operation, n)
-	if err != nil {
-		return err
-	}
-	if differs >= 0 {
-		return fmt.Errorf("%s of %v: byte %d is wrong", operation, n, differs)
-	}
-	t.add(Row{Mode: mode, Operation: operation, Memory: t.name, Bytes: n, Verified: true}, took[warmUp:])
-	return nil
-}
-
-// prepare writes the content to where the operation takes it from.
-func (t *target) prepare(ctx context.Context, operation string, n devices.Size) error {
-	if operation == "put" {
-		return write(ctx, t.local, t.seed, n)
-	}
-	_, err := t.ask(ctx, ask{Do: askFill, Seed: t.seed, Size: n})
-	return err
-}
-
-// differs looks at every byte where the operation has put them.
-func (t *target) differs(ctx context.Context, operation string, n devices.Size) (int64, error) {
-	if operation == "get" {
-		return verify(ctx, t.local, t.seed, n)
-	}
-	got, err := t.ask(ctx, ask{Do: askVerify, Seed: t.seed, Size: n})
-	return got.Differs, err
+	r.report.Rows = append(r.report.Rows, row)
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/transport/comm"
 	"github.com/hmcfs/hmcfs/transport/control"
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
@@ -23,6 +24,7 @@ const (
 	askFill   = "fill"
 	askVerify = "verify"
 	askEcho   = "echo"
+	askEnd    = "end"
 )
 
 // ask is a message of the runner.
@@ -32,6 +34,8 @@ type ask struct {
 	Size   devices.Size `json:"size,omitempty"`
 	Seed   uint64       `json:"seed,omitempty"`
 	Count  int          `json:"count,omitempty"`
+	// Last says that no other session of this runner follows.
+	Last bool `json:"last,omitempty"`
 }
 
 // reply is what the server has to say to it.
@@ -49,21 +53,42 @@ type ServeOptions struct {
 
 	// Listen is where; at least one.
 	Listen []control.Address
-	// Once ends the server when its first runner has gone.
+	// Transports are those that a runner may take; none is all of them.
+	Transports []comm.Transport
+	// Once ends the server when its first runner has gone. One that goes
+	// before its end is an error then.
 	Once bool
 	// Listening is told of each address, with the port that the kernel chose.
 	// Required.
 	Listening func(control.Address) error
 }
 
+// Validate reports every fault of the options at once, joined.
+func (o *ServeOptions) Validate() error {
+	var faults []error
+	if len(o.Listen) == 0 {
+		faults = append(faults, errors.New("nowhere to listen: give an address"))
+	}
+	for _, t := range o.Transports {
+		faults = append(faults, checkTransport(t))
+	}
+	return errors.Join(faults...)
+}
+
 // Serve serves runners, one after the other, until the context ends.
 func Serve(ctx context.Context, o ServeOptions) (err error) {
+	if err = o.Validate(); err != nil {
+		return err
+	}
 	o.Rank = serverRank
-	s, err := newStation(ctx, o.Options)
+	s, err := newStation(ctx, &o.Options)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
+	if err := s.open(o.Transports); err != nil {
+		return err
+	}
 	for _, at := range o.Listen {
 		real, err := s.comm.Listen(ctx, at)
 		if err != nil {
@@ -77,53 +102,72 @@ func Serve(ctx context.Context, o ServeOptions) (err error) {
 		if err := s.comm.Await(ctx, runnerRank); err != nil {
 			return err
 		}
-		err := s.serve(ctx)
+		last, err := s.serve(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case !errors.Is(err, control.ErrDisconnected):
+		case o.Once && (last || err != nil):
 			return err
-		case o.Once:
-			return nil
+		case err != nil:
+			o.Progress(fmt.Sprintf("the runner has gone before its end: %v", err))
+		case last:
+			o.Progress("the runner has gone")
 		}
-		o.Progress("the runner has gone")
 	}
 }
 
-// serve does what one runner asks for, until it goes.
-func (s *station) serve(ctx context.Context) (err error) {
+// serve does what one runner asks for, until it goes. last says that it has
+// come to its end, and not to that of one of several sessions.
+func (s *station) serve(ctx context.Context) (last bool, err error) {
 	var m *memory
 	defer func() { err = errors.Join(err, m.free(context.WithoutCancel(ctx))) }()
-	for {
+	for ended := false; ; {
 		p, err := s.comm.RecvMessage(ctx, runnerRank)
 		if err != nil {
-			return err
+			if ended && errors.Is(err, control.ErrDisconnected) {
+				return last, nil
+			}
+			return false, err
 		}
 		var a ask
 		if err = json.Unmarshal(p, &a); err != nil {
-			return fmt.Errorf("message of a runner: %w", err)
+			return false, s.drop(fmt.Errorf("message of %s: %w", runnerRank, err))
 		}
 		var r reply
-		if a.Do == askOpen {
+		switch a.Do {
+		case askOpen:
 			// The last memory goes first: there may not be room for both.
-			if err = m.free(ctx); err != nil {
-				return err
+			old := m
+			m = nil
+			if err = old.free(ctx); err != nil {
+				return false, s.drop(err)
 			}
-			m, r = s.open(ctx, a)
-		} else {
+			m, r = s.openMemory(ctx, a)
+		case askEnd:
+			ended, last = true, a.Last
+		default:
 			r = s.do(ctx, m, a)
 		}
 		if p, err = json.Marshal(r); err != nil {
-			return err
+			return false, s.drop(err)
 		}
 		if err = s.comm.SendMessage(ctx, runnerRank, p); err != nil {
-			return err
+			return false, err
 		}
 	}
 }
 
-// open registers and shares memory.
-func (s *station) open(ctx context.Context, a ask) (*memory, reply) {
+// drop ends the session of a runner that can't be served any more, and
+// returns why.
+func (s *station) drop(cause error) error {
+	if err := s.comm.Disconnect(runnerRank); err != nil && !errors.Is(err, comm.ErrNotConnected) {
+		return errors.Join(cause, err)
+	}
+	return cause
+}
+
+// openMemory registers and shares memory.
+func (s *station) openMemory(ctx context.Context, a ask) (*memory, reply) {
 	m, err := s.take(ctx, a.Memory, a.Size)
 	if err != nil {
 		return nil, reply{Error: err.Error()}

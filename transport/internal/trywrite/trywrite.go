@@ -16,6 +16,7 @@ type Writer struct {
 	// and leaves n and err.
 	attempt func(fd uintptr) bool
 	p       []byte
+	parts   [][]byte
 	n       int
 	err     error
 }
@@ -34,6 +35,10 @@ func New(c net.Conn) (*Writer, error) {
 	}
 	w.raw = raw
 	w.attempt = func(fd uintptr) bool {
+		if w.parts != nil {
+			w.n, w.err = unix.SendmsgBuffers(int(fd), w.parts, nil, nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
+			return true
+		}
 		w.n, w.err = unix.SendmsgN(int(fd), w.p, nil, nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
 		return true
 	}
@@ -46,9 +51,25 @@ func (w *Writer) Try(p []byte) (int, error) {
 	if w.raw == nil || len(p) == 0 {
 		return 0, nil
 	}
-	w.p, w.n, w.err = p, 0, nil
+	w.p = p
+	return w.write()
+}
+
+// TryParts is Try with the bytes of several parts, at most 1024, one after the
+// other.
+func (w *Writer) TryParts(parts [][]byte) (int, error) {
+	if w.raw == nil || len(parts) == 0 {
+		return 0, nil
+	}
+	w.parts = parts
+	return w.write()
+}
+
+// write makes the attempt.
+func (w *Writer) write() (int, error) {
+	w.n, w.err = 0, nil
 	err := w.raw.Write(w.attempt)
-	w.p = nil
+	w.p, w.parts = nil, nil
 	switch {
 	case err != nil:
 		return 0, err

@@ -1,0 +1,146 @@
+package perf
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/transport/comm"
+	"github.com/hmcfs/hmcfs/transport/region"
+	"github.com/hmcfs/hmcfs/transport/wire"
+)
+
+// pair is memory at both ends.
+type pair struct {
+	*runner
+
+	local, remote devices.Name
+	buffer        *region.Buffer
+	descriptor    wire.Descriptor
+	// carrier is what carries the bytes: TCP where the session's transport
+	// can't reach the server's memory.
+	carrier comm.Transport
+	// seed is another one for each row, so that what an earlier row has left
+	// is not taken for this one's.
+	seed uint64
+	// requests are those that are under way, for reuse.
+	requests []*comm.Request
+}
+
+// pair measures puts and gets between two kinds of memory.
+func (r *runner) pair(ctx context.Context, local, remote devices.Name) (err error) {
+	most := max(slices.Max(r.opts.Sizes), latencySize)
+	m, err := r.take(ctx, local, most)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, m.free(context.WithoutCancel(ctx))) }()
+	got, err := r.ask(ctx, ask{Do: askOpen, Memory: remote, Size: most})
+	if err != nil {
+		return err
+	}
+	d, err := wire.ParseDescriptor(got.Descriptor)
+	if err != nil {
+		return err
+	}
+	carrier, err := r.comm.Carrier(ctx, serverRank, d)
+	if err != nil {
+		return err
+	}
+	if carrier != r.peer.Transport {
+		if r.named != Auto {
+			return fmt.Errorf("transport %s can't reach it, and %s was not asked for", r.named, carrier)
+		}
+		r.opts.Progress(fmt.Sprintf("memory %s of %s goes by %s: %s can't reach it", remote, serverRank, carrier, r.peer.Transport))
+	}
+	p := &pair{runner: r, local: local, remote: remote, buffer: m.buffer, descriptor: d, carrier: carrier}
+	for _, op := range r.opts.Operations {
+		if op == OpTag {
+			continue
+		}
+		if err := p.measure(ctx, Row{Mode: latency, Operation: op, Bytes: latencySize, Depth: 1}, r.opts.Rounds); err != nil {
+			return err
+		}
+	}
+	for _, n := range r.opts.Sizes {
+		for _, op := range r.opts.Operations {
+			if op == OpTag {
+				continue
+			}
+			row := Row{Mode: bandwidth, Operation: op, Bytes: n, Depth: r.opts.Depth}
+			if err := p.measure(ctx, row, r.opts.times(n)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// measure makes one row.
+func (p *pair) measure(ctx context.Context, row Row, times int) error {
+	p.seed++
+	if err := p.prepare(ctx, row); err != nil {
+		return err
+	}
+	warm := p.opts.warmUp(row.Mode, times)
+	took, err := timed(warm+times, func(int) error { return p.move(ctx, row) })
+	if err != nil {
+		return fmt.Errorf("%s of %v: %w", row.Operation, row.Bytes, err)
+	}
+	differs, err := p.differs(ctx, row)
+	if err != nil {
+		return err
+	}
+	if differs >= 0 {
+		return fmt.Errorf("%s of %v: byte %d is wrong", row.Operation, row.Bytes, differs)
+	}
+	row.Transport, row.Memory, row.PeerMemory, row.Verified = p.carrier, p.local, p.remote, true
+	p.add(row, took[warm:])
+	return nil
+}
+
+// move does a row's operation as many times together as its depth says.
+func (p *pair) move(ctx context.Context, row Row) error {
+	op := comm.Op{Local: p.buffer, Remote: p.descriptor, Size: row.Bytes}
+	do, begin := p.comm.Put, p.comm.PutAsync
+	if row.Operation == OpGet {
+		do, begin = p.comm.Get, p.comm.GetAsync
+	}
+	if row.Depth == 1 {
+		return do(ctx, serverRank, op)
+	}
+	p.requests = p.requests[:0]
+	for range row.Depth {
+		req, err := begin(ctx, serverRank, op)
+		if err != nil {
+			return err
+		}
+		p.requests = append(p.requests, req)
+	}
+	for _, req := range p.requests {
+		if err := req.Wait(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// prepare writes the content to where the operation takes it from.
+func (p *pair) prepare(ctx context.Context, row Row) error {
+	if row.Operation == OpPut {
+		return write(ctx, p.buffer, p.seed, row.Bytes)
+	}
+	_, err := p.ask(ctx, ask{Do: askFill, Seed: p.seed, Size: row.Bytes})
+	return err
+}
+
+// differs looks at every byte where the operation has put them.
+func (p *pair) differs(ctx context.Context, row Row) (int64, error) {
+	if row.Operation == OpGet {
+		return verify(ctx, p.buffer, p.seed, row.Bytes)
+	}
+	got, err := p.ask(ctx, ask{Do: askVerify, Seed: p.seed, Size: row.Bytes})
+	return got.Differs, err
+}

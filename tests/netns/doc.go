@@ -1,0 +1,13 @@
+// Package netns makes two network namespaces with a cable between them: what
+// runs in one sees the other as a machine of its own, with an IPv4 and an
+// IPv6 address and a host name, and the cable can be pulled.
+//
+//	cable, err := netns.New(ctx)
+//	defer cable.Close()
+//	cable.Left.Command(ctx, "hmcfs", "perf", "serve", …)
+//
+// A namespace lives as long as a process that does nothing in it, which ends
+// with the process that made it, however that ends: nothing has a name on the
+// machine that could be left behind. It needs root, ip (iproute2) and nsenter
+// (util-linux).
+package netns

@@ -1,0 +1,132 @@
+package comm
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/hmcfs/hmcfs/transport/wire"
+)
+
+// Origin is one session with a peer. A later one with the same rank has
+// another number, so what belongs to the earlier one can be told apart.
+type Origin struct {
+	Rank    wire.Rank
+	Session wire.Session
+}
+
+// Handler is what a package over the communicator gets of its port. Its
+// methods are called one after the other for one session, side by side for
+// several, and must not wait.
+type Handler interface {
+	// Packet gets a packet. Its bytes are good until it returns. An error says
+	// that the peer breaks the rules, and ends the session.
+	Packet(from Origin, p []byte) error
+	// Ended says that a session has ended, and why. No packet of it comes any
+	// more.
+	Ended(from Origin, cause error)
+}
+
+// Handle gives a port its handler. Call it before Listen and Connect: a packet
+// to a port without a handler is dropped.
+//
+// Errors: ErrPort for a port that has one; ErrClosed.
+func (c *Communicator) Handle(port wire.Port, h Handler) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.closed:
+		return errClosed()
+	case c.handlers[port] != nil:
+		return fmt.Errorf("handle port %d: %w", port, ErrPort)
+	}
+	c.handlers[port] = h
+	return nil
+}
+
+// Unhandle takes the handler of a port away. What was called of it before may
+// still be running.
+func (c *Communicator) Unhandle(port wire.Port) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.handlers, port)
+}
+
+// SendPacket sends the bytes of all parts as one packet to a port of a peer:
+// see control.Link. It waits while the peer does not receive.
+func (c *Communicator) SendPacket(ctx context.Context, to wire.Rank, port wire.Port, parts ...[]byte) error {
+	s, err := c.session(ctx, to)
+	if err != nil {
+		return err
+	}
+	return s.seen(s.link.SendPacket(ctx, port, parts...))
+}
+
+// TryPacket is SendPacket where there is room now. Otherwise sent is false,
+// and nothing was sent.
+func (c *Communicator) TryPacket(to wire.Rank, port wire.Port, parts ...[]byte) (sent bool, err error) {
+	c.mu.RLock()
+	s, closed := c.sessions[to], c.closed
+	c.mu.RUnlock()
+	switch {
+	case closed:
+		return false, errClosed()
+	case s == nil:
+		return false, fmt.Errorf("%s: %w", to, ErrNotConnected)
+	case s.state() == stateForming:
+		return false, nil
+	case s.link == nil:
+		return false, fmt.Errorf("%s: %w", to, ErrNotConnected)
+	}
+	sent, err = s.link.TryPacket(port, parts...)
+	return sent, s.seen(err)
+}
+
+// AwaitRoom waits until TryPacket has room.
+func (c *Communicator) AwaitRoom(ctx context.Context, to wire.Rank) error {
+	s, err := c.session(ctx, to)
+	if err != nil {
+		return err
+	}
+	return s.seen(s.link.AwaitRoom(ctx))
+}
+
+// Origin is the session with a peer that is live.
+//
+// Errors: ErrNotConnected; ErrClosed; control.ErrDisconnected for one that has
+// ended.
+func (c *Communicator) Origin(ctx context.Context, peer wire.Rank) (Origin, error) {
+	s, err := c.session(ctx, peer)
+	if err != nil {
+		return Origin{}, err
+	}
+	return s.origin(), s.err()
+}
+
+// origin names the session.
+//
+// Preconditions: the control connection is there.
+func (s *session) origin() Origin { return Origin{s.peer, s.control.Session} }
+
+// packet hands a packet of the peer to its port.
+func (s *session) packet(port wire.Port, p []byte) error {
+	s.c.mu.RLock()
+	h := s.c.handlers[port]
+	s.c.mu.RUnlock()
+	if h == nil {
+		return nil
+	}
+	return h.Packet(s.origin(), p)
+}
+
+// tellEnded tells the handlers that the session has ended.
+func (s *session) tellEnded() {
+	s.c.mu.RLock()
+	all := make([]Handler, 0, len(s.c.handlers))
+	for _, h := range s.c.handlers {
+		all = append(all, h)
+	}
+	s.c.mu.RUnlock()
+	for _, h := range all {
+		h.Ended(s.origin(), s.err())
+	}
+}

@@ -1,0 +1,63 @@
+package ucx
+
+import (
+	"fmt"
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// bell waits for a descriptor of the library's with Go's poller, so that no
+// thread is held by a worker that sleeps.
+type bell struct {
+	file *os.File
+	raw  syscall.RawConn
+	ring func(fd uintptr) bool
+	err  error
+	poll [1]unix.PollFd
+}
+
+// newBell makes a bell of a descriptor, which stays the caller's.
+func newBell(fd int) (*bell, error) {
+	own, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("event descriptor of the worker: %w", err)
+	}
+	// The poller takes what does not block, and nobody reads it.
+	if err := unix.SetNonblock(own, true); err != nil {
+		_ = unix.Close(own)
+		return nil, fmt.Errorf("event descriptor of the worker: %w", err)
+	}
+	b := &bell{file: os.NewFile(uintptr(own), "ucx events")}
+	if b.raw, err = b.file.SyscallConn(); err != nil {
+		_ = b.file.Close()
+		return nil, fmt.Errorf("event descriptor of the worker: %w", err)
+	}
+	b.ring = b.rung
+	return b, nil
+}
+
+// wait returns when the descriptor is ready.
+func (b *bell) wait() error {
+	if err := b.raw.Read(b.ring); err != nil {
+		return fmt.Errorf("wait for the worker's events: %w", err)
+	}
+	return b.err
+}
+
+// rung looks without waiting.
+func (b *bell) rung(fd uintptr) bool {
+	b.poll[0] = unix.PollFd{Fd: int32(fd), Events: unix.POLLIN}
+	for {
+		n, err := unix.Poll(b.poll[:], 0)
+		if err == unix.EINTR { //nolint:errorlint // a bare errno
+			continue
+		}
+		b.err = err
+		return n > 0 || err != nil
+	}
+}
+
+// Close gives the descriptor back. Nobody waits.
+func (b *bell) Close() error { return b.file.Close() }

@@ -1,0 +1,183 @@
+package ucx
+
+import (
+	"fmt"
+	"runtime"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hmcfs/hmcfs/devices/dl"
+)
+
+// configure reads the library's configuration, which the environment's UCX_
+// variables are part of, and sets what is given over it.
+func (a *api) configure(set []setting) (configHandle, error) {
+	var c configHandle
+	if err := a.check("ucp_config_read", statusOf(a.ConfigRead.Call(0, 0, uintptr(unsafe.Pointer(&c))))); err != nil {
+		return 0, err
+	}
+	for _, s := range set {
+		name, err := unix.BytePtrFromString(s.name)
+		if err != nil {
+			a.ConfigRelease.Call(uintptr(c))
+			return 0, fmt.Errorf("UCX_%s: %w", s.name, err)
+		}
+		value, err := unix.BytePtrFromString(s.value)
+		if err == nil {
+			status := statusOf(a.ConfigModify.Call(uintptr(c), uintptr(unsafe.Pointer(name)), uintptr(unsafe.Pointer(value))))
+			err = a.check("ucp_config_modify", status)
+		}
+		if err != nil {
+			a.ConfigRelease.Call(uintptr(c))
+			return 0, fmt.Errorf("set UCX_%s to %q: %w", s.name, s.value, err)
+		}
+	}
+	return c, nil
+}
+
+// initialize makes a context.
+func (a *api) initialize(c configHandle) (contextHandle, error) {
+	p := contextParams{
+		fieldMask: paramFeatures | paramWorkersShared | paramEstimatedEps,
+		features:  featureRMA | featureWakeup, mtWorkersShared: 1, estimatedEps: 1,
+	}
+	var h contextHandle
+	status := statusOf(a.InitVersion.Call(apiMajor, apiMinor, uintptr(unsafe.Pointer(&p)), uintptr(c), uintptr(unsafe.Pointer(&h))))
+	return h, a.check("ucp_init", status)
+}
+
+// threadMode says how many threads may use a context at a time.
+func (a *api) threadMode(h contextHandle) (int32, error) {
+	attr := contextAttr{fieldMask: contextThreadMode}
+	err := a.check("ucp_context_query", statusOf(a.ContextQuery.Call(uintptr(h), uintptr(unsafe.Pointer(&attr)))))
+	return attr.threadMode, err
+}
+
+// createWorker makes a worker that one thread at a time may use.
+func (a *api) createWorker(h contextHandle) (workerHandle, error) {
+	p := workerParams{
+		fieldMask: workerThreadMode | workerFlags, threadMode: threadModeSerialized,
+		// What a lost peer leaves is ours to end, not to be complained of.
+		flags: workerIgnoreLeak,
+	}
+	var w workerHandle
+	status := statusOf(a.WorkerCreate.Call(uintptr(h), uintptr(unsafe.Pointer(&p)), uintptr(unsafe.Pointer(&w))))
+	return w, a.check("ucp_worker_create", status)
+}
+
+// address is what a peer connects to a worker by.
+func (a *api) address(w workerHandle) ([]byte, error) {
+	var at uintptr
+	var n uint64
+	status := statusOf(a.WorkerGetAddress.Call(uintptr(w), uintptr(unsafe.Pointer(&at)), uintptr(unsafe.Pointer(&n))))
+	if err := a.check("ucp_worker_get_address", status); err != nil {
+		return nil, err
+	}
+	defer a.WorkerReleaseAddress.Call(uintptr(w), at)
+	return append([]byte(nil), dl.Bytes(at, int(n))...), nil
+}
+
+// eventFD is the descriptor that says that the worker has work. It is the
+// worker's.
+func (a *api) eventFD(w workerHandle) (int, error) {
+	var fd int32
+	err := a.check("ucp_worker_get_efd", statusOf(a.WorkerGetEfd.Call(uintptr(w), uintptr(unsafe.Pointer(&fd)))))
+	return int(fd), err
+}
+
+// connect makes an endpoint to the worker that has the address. In the mode
+// errorModePeer its failure is reported under id.
+func (a *api) connect(w workerHandle, address []byte, mode int32, id uintptr) (endpointHandle, error) {
+	var pin runtime.Pinner
+	defer pin.Unpin()
+	pin.Pin(&address[0])
+	p := endpointParams{
+		fieldMask: epRemoteAddress | epErrorMode | epErrorHandler | epUserData,
+		address:   uintptr(unsafe.Pointer(&address[0])),
+		errMode:   mode, errHandler: a.onFailure, userData: id,
+	}
+	var ep endpointHandle
+	status := statusOf(a.EpCreate.Call(uintptr(w), uintptr(unsafe.Pointer(&p)), uintptr(unsafe.Pointer(&ep))))
+	return ep, a.check("ucp_ep_create", status)
+}
+
+// mapMemory makes bytes, which stay where they are, ready for peers.
+func (a *api) mapMemory(h contextHandle, p []byte, prot uint32) (memoryHandle, error) {
+	params := memMapParams{
+		fieldMask: memMapAddress | memMapLength | memMapProt | memMapMemoryType,
+		address:   uintptr(unsafe.Pointer(unsafe.SliceData(p))), length: uint64(len(p)),
+		prot: prot, memoryType: memoryHost,
+	}
+	var m memoryHandle
+	err := a.check("ucp_mem_map", statusOf(a.MemMap.Call(uintptr(h), uintptr(unsafe.Pointer(&params)), uintptr(unsafe.Pointer(&m)))))
+	runtime.KeepAlive(p)
+	return m, err
+}
+
+// allocate takes n bytes of memory of a kind that the library's transports
+// reach best.
+func (a *api) allocate(h contextHandle, n uint64) (memoryHandle, []byte, error) {
+	params := memMapParams{
+		fieldMask: memMapLength | memMapFlags | memMapMemoryType,
+		length:    n, flags: memMapAllocate, memoryType: memoryHost,
+	}
+	var m memoryHandle
+	err := a.check("ucp_mem_map", statusOf(a.MemMap.Call(uintptr(h), uintptr(unsafe.Pointer(&params)), uintptr(unsafe.Pointer(&m)))))
+	if err != nil {
+		return 0, nil, err
+	}
+	attr := memAttr{fieldMask: memQueryAddress | memQueryLength}
+	err = a.check("ucp_mem_query", statusOf(a.MemQuery.Call(uintptr(m), uintptr(unsafe.Pointer(&attr)))))
+	if err != nil {
+		a.MemUnmap.Call(uintptr(h), uintptr(m))
+		return 0, nil, err
+	}
+	return m, dl.Bytes(attr.address, int(n)), nil
+}
+
+// packKey copies what a peer must know of mapped memory.
+func (a *api) packKey(h contextHandle, m memoryHandle) ([]byte, error) {
+	var at uintptr
+	var n uint64
+	status := statusOf(a.RkeyPack.Call(uintptr(h), uintptr(m), uintptr(unsafe.Pointer(&at)), uintptr(unsafe.Pointer(&n))))
+	if err := a.check("ucp_rkey_pack", status); err != nil {
+		return nil, err
+	}
+	defer a.RkeyBufferRelease.Call(at)
+	return append([]byte(nil), dl.Bytes(at, int(n))...), nil
+}
+
+// unpackKey makes a key of what the peer has packed. The library takes lengths
+// from the bytes, and is not told how many there are: padded are enough for
+// any.
+func (a *api) unpackKey(ep endpointHandle, padded []byte) (remoteKey, error) {
+	var k remoteKey
+	status := statusOf(a.EpRkeyUnpack.Call(uintptr(ep), uintptr(unsafe.Pointer(&padded[0])), uintptr(unsafe.Pointer(&k))))
+	return k, a.check("ucp_ep_rkey_unpack", status)
+}
+
+// globalOption reads an option that is the whole library's: "" where the
+// library does not have it.
+func (a *api) globalOption(name string) string {
+	text := make([]byte, 64)
+	n, err := unix.BytePtrFromString(name)
+	if err != nil || !a.GlobalOptsGet.Present() {
+		return ""
+	}
+	status := statusOf(a.GlobalOptsGet.Call(uintptr(unsafe.Pointer(n)), uintptr(unsafe.Pointer(&text[0])), uintptr(len(text))))
+	if status.failed() {
+		return ""
+	}
+	return unix.ByteSliceToString(text)
+}
+
+// setGlobalOption sets an option that is the whole library's.
+func (a *api) setGlobalOption(name, value string) {
+	n, err := unix.BytePtrFromString(name)
+	v, verr := unix.BytePtrFromString(value)
+	if err != nil || verr != nil || !a.GlobalOptsSet.Present() {
+		return
+	}
+	a.GlobalOptsSet.Call(uintptr(unsafe.Pointer(n)), uintptr(unsafe.Pointer(v)))
+}

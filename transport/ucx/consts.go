@@ -1,0 +1,63 @@
+package ucx
+
+// Constants of ucp.h and ucp_def.h, version 1.13. A test compares them with
+// the headers.
+const (
+	// The version of the interface that is asked for; later libraries serve
+	// it, and so does 1.11, whose structures are the same.
+	apiMajor = 1
+	apiMinor = 11
+
+	paramFeatures        = 1 << 0
+	paramWorkersShared   = 1 << 5
+	paramEstimatedEps    = 1 << 6
+	featureRMA           = 1 << 1
+	featureWakeup        = 1 << 4
+	contextThreadMode    = 1 << 1
+	workerThreadMode     = 1 << 0
+	workerFlags          = 1 << 5
+	workerIgnoreLeak     = 1 << 0
+	threadModeSerialized = 1
+	threadModeMulti      = 2
+
+	epRemoteAddress  = 1 << 0
+	epErrorMode      = 1 << 1
+	epErrorHandler   = 1 << 2
+	epUserData       = 1 << 3
+	epCloseForce     = 1 << 0
+	errorModeNone    = 0
+	errorModePeer    = 1
+	opMemoryType     = 1 << 6
+	opFlags          = 1 << 4
+	memoryHost       = 0
+	memMapAddress    = 1 << 0
+	memMapLength     = 1 << 1
+	memMapFlags      = 1 << 2
+	memMapProt       = 1 << 3
+	memMapMemoryType = 1 << 4
+	protLocalRead    = 1 << 0
+	protLocalWrite   = 1 << 1
+	protRemoteRead   = 1 << 8
+	protRemoteWrite  = 1 << 9
+	memMapAllocate   = 1 << 1
+	memQueryAddress  = 1 << 0
+	memQueryLength   = 1 << 1
+	logLevelName     = "LOG_LEVEL"
+	logLevelDefault  = "warn"
+	logLevelQuiet    = "fatal"
+	entityNameMax    = 32
+	cpuSetWords      = 1024 / 64
+	// firstError is UCS_ERR_LAST: a request from it on, as an unsigned word, is
+	// a status.
+	firstError = -100
+)
+
+// The statuses of ucs/type/status.h that are told apart.
+const (
+	statusOK          Status = 0
+	statusInProgress  Status = 1
+	statusUnreachable Status = -6
+	statusNoDevice    Status = -14
+	statusBusy        Status = -15
+	statusCanceled    Status = -16
+)

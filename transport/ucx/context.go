@@ -1,0 +1,178 @@
+package ucx
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/transport/wire"
+)
+
+// Context is the library with one choice of transports, and the memory that is
+// registered with it. It may be used from any goroutine, by any number of
+// providers.
+type Context struct {
+	api    *api
+	handle contextHandle
+	opts   Options
+
+	mu sync.Mutex
+	// +checklocks:mu
+	closed bool
+	// +checklocks:mu
+	maps []*mapping
+	// +checklocks:mu
+	stats Stats
+}
+
+// Stats counts what a context has done, but for Live.
+type Stats struct {
+	// Registrations is how often memory was registered with the library.
+	Registrations uint64 `json:"registrations"`
+	// Reuses is how often it was found registered.
+	Reuses uint64 `json:"reuses"`
+	// Live is the registrations of now.
+	Live uint64 `json:"live"`
+}
+
+// mapping is memory that is registered with the library: one for all exports
+// inside of it that give the same rights.
+type mapping struct {
+	start, end uint64
+	rights     wire.Rights
+	// own says that the library has allocated it: it serves every right.
+	own    bool
+	handle memoryHandle
+	// key is what a peer unpacks.
+	key []byte
+	// refs is guarded by Context.mu.
+	refs int
+}
+
+// Stats returns a snapshot of the counters.
+func (c *Context) Stats() Stats {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.stats
+}
+
+// Close ends the context, and every registration that is left.
+//
+// Preconditions: its providers are closed.
+func (c *Context) Close() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil
+	}
+	c.closed = true
+	var errs []error
+	for _, m := range c.maps {
+		errs = append(errs, c.unmapLocked(m))
+	}
+	c.maps = nil
+	c.api.Cleanup.Call(uintptr(c.handle))
+	return errors.Join(errs...)
+}
+
+// acquire finds the mapping that p lies in, or makes one.
+func (c *Context) acquire(p []byte, rights wire.Rights) (*mapping, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil, fmt.Errorf("ucx context: %w", devices.ErrClosed)
+	}
+	start := address(p)
+	end := start + uint64(len(p))
+	for _, m := range c.maps {
+		if m.start <= start && end <= m.end && (m.own || m.rights == rights) {
+			m.refs++
+			c.stats.Reuses++
+			return m, nil
+		}
+	}
+	handle, err := c.api.mapMemory(c.handle, p, protection(rights))
+	if err != nil {
+		return nil, fmt.Errorf("register %d bytes: %w", len(p), err)
+	}
+	return c.addLocked(&mapping{start: start, end: end, rights: rights, handle: handle, refs: 1})
+}
+
+// addLocked completes a mapping and keeps it, or ends it.
+//
+// +checklocks:c.mu
+func (c *Context) addLocked(m *mapping) (*mapping, error) {
+	c.stats.Registrations++
+	c.stats.Live++
+	key, err := c.api.packKey(c.handle, m.handle)
+	if err != nil {
+		return nil, errors.Join(err, c.unmapLocked(m))
+	}
+	m.key = key
+	c.maps = append(c.maps, m)
+	return m, nil
+}
+
+// release takes back an acquire.
+func (c *Context) release(m *mapping) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if m.refs--; m.refs > 0 || c.closed {
+		return nil
+	}
+	for i, other := range c.maps {
+		if other == m {
+			c.maps = append(c.maps[:i], c.maps[i+1:]...)
+			break
+		}
+	}
+	return c.unmapLocked(m)
+}
+
+// +checklocks:c.mu
+func (c *Context) unmapLocked(m *mapping) error {
+	c.stats.Live--
+	status := statusOf(c.api.MemUnmap.Call(uintptr(c.handle), uintptr(m.handle)))
+	if err := c.api.check("ucp_mem_unmap", status); err != nil {
+		return fmt.Errorf("end the registration of %d bytes: %w", m.end-m.start, err)
+	}
+	return nil
+}
+
+// Alloc takes n bytes of host memory from the library, which a peer on this
+// host reaches by one memcpy where the transports include shared memory. The
+// bytes are zero, and the caller's until free.
+func (c *Context) Alloc(n devices.Size) (p []byte, free func() error, err error) {
+	if n == 0 || n > 1<<46 {
+		return nil, nil, fmt.Errorf("allocate %d bytes: %w", uint64(n), devices.ErrRange)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil, nil, fmt.Errorf("ucx context: %w", devices.ErrClosed)
+	}
+	handle, p, err := c.api.allocate(c.handle, uint64(n))
+	if err != nil {
+		return nil, nil, fmt.Errorf("allocate %v: %w", n, err)
+	}
+	clear(p)
+	start := address(p)
+	m, err := c.addLocked(&mapping{start: start, end: start + uint64(n), own: true, handle: handle, refs: 1})
+	if err != nil {
+		return nil, nil, err
+	}
+	return p, func() error { return c.release(m) }, nil
+}
+
+// protection is what a peer with the rights may do, for devices that check it.
+func protection(r wire.Rights) uint32 {
+	prot := uint32(protLocalRead | protLocalWrite)
+	if r.Allows(wire.Readable) {
+		prot |= protRemoteRead
+	}
+	if r.Allows(wire.Writable) {
+		prot |= protRemoteWrite
+	}
+	return prot
+}

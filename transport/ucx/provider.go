@@ -1,0 +1,292 @@
+package ucx
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/transport/region"
+	"github.com/hmcfs/hmcfs/transport/window"
+	"github.com/hmcfs/hmcfs/transport/wire"
+)
+
+// Provider is one session's worker, and its endpoint at the peer. It is a
+// window.Provider.
+type Provider struct {
+	ctx *Context
+	api *api
+	// address is the blob for the peer.
+	address []byte
+	// bell is the worker's event descriptor.
+	bell *bell
+	// done is closed when the provider has come to its end, stopped when
+	// nothing of it runs.
+	done, stopped chan struct{}
+	// life ends with done.
+	life context.Context //nolint:containedctx // what is under way ends with the provider, not with a call
+	kill context.CancelFunc
+	// staging are the goroutines that move device memory.
+	staging sync.WaitGroup
+
+	// self is the worker as an argument, for who wakes it.
+	self [1]uintptr
+
+	// worker and what follows are of the goroutine that runs the worker.
+	worker   workerHandle
+	endpoint endpointHandle
+	keys     map[remoteKey]struct{}
+	line     line
+	call     *caller
+	// watched says that the library watches the peer, and can end an endpoint
+	// without it.
+	watched bool
+	// watch is the id of our endpoint's failures.
+	watch   uintptr
+	failure *atomic.Int32
+
+	mu sync.Mutex
+	// cause is why the provider has ended.
+	// +checklocks:mu
+	cause error
+	// ops and calls are for the worker's goroutine to do.
+	// +checklocks:mu
+	ops []*op
+	// +checklocks:mu
+	calls []func()
+	// taken is what ops was before, to be used again.
+	// +checklocks:mu
+	taken []*op
+	// idle are ops to use again.
+	// +checklocks:mu
+	idle []*op
+	// asleep says that the worker's goroutine waits for its bell, or is about
+	// to.
+	// +checklocks:mu
+	asleep bool
+	// +checklocks:mu
+	stall stall
+}
+
+var _ window.Provider = (*Provider)(nil)
+
+// NewProvider makes a worker for one session, and runs it until Close. A peer
+// that lets an operation wait for the timeout, with nothing moving, is given
+// up; 0 is to wait for Close.
+func (c *Context) NewProvider(timeout time.Duration) (*Provider, error) {
+	p := &Provider{
+		ctx: c, api: c.api, done: make(chan struct{}), stopped: make(chan struct{}),
+		keys: map[remoteKey]struct{}{}, call: newCaller(c.api),
+	}
+	if err := p.open(); err != nil {
+		return nil, fmt.Errorf("transport ucx: %w", err)
+	}
+	p.life, p.kill = context.WithCancel(context.Background())
+	p.watch, p.failure = p.api.failures.watch()
+	p.start(timeout)
+	return p, nil
+}
+
+// start begins to run the worker.
+func (p *Provider) start(timeout time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.stall.timeout = timeout; timeout > 0 {
+		p.stall.timer = time.AfterFunc(timeout/looks, p.look)
+	}
+	go p.run()
+}
+
+// open makes the worker and what is known of it.
+func (p *Provider) open() (err error) {
+	p.ctx.mu.Lock()
+	defer p.ctx.mu.Unlock()
+	if p.ctx.closed {
+		return fmt.Errorf("context: %w", devices.ErrClosed)
+	}
+	if p.worker, err = p.api.createWorker(p.ctx.handle); err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			p.api.WorkerDestroy.Call(uintptr(p.worker))
+		}
+	}()
+	p.self[0] = uintptr(p.worker)
+	address, err := p.api.address(p.worker)
+	if err != nil {
+		return err
+	}
+	if p.address, err = encodeBlob(kindAddress, address); err != nil {
+		return fmt.Errorf("address of this process: %w", err)
+	}
+	fd, err := p.api.eventFD(p.worker)
+	if err != nil {
+		return err
+	}
+	p.bell, err = newBell(fd)
+	return err
+}
+
+// Address is what the peer's Connect needs. It may not be changed.
+func (p *Provider) Address() []byte { return p.address }
+
+// Connect makes the way to the peer whose Address is given. It is called once,
+// before Import.
+//
+// Errors: ErrOffer for what is no address, ErrPeer for one that can't be
+// reached.
+func (p *Provider) Connect(peer []byte) error {
+	address, err := decodeBlob(kindAddress, peer)
+	if err != nil {
+		return fmt.Errorf("address of a peer: %w", err)
+	}
+	padded := append(append([]byte(nil), address...), make([]byte, keyPadding)...)
+	return p.do(func() error { return p.connect(padded) })
+}
+
+// connect makes the endpoint, of those transports that can tell that a peer is
+// lost; where there is none between the two, as there is for shared memory,
+// of others: then the session finds out, and its end is Close.
+func (p *Provider) connect(address []byte) (err error) {
+	if p.endpoint != 0 {
+		return errors.New("transport ucx: connected already")
+	}
+	p.endpoint, err = p.api.connect(p.worker, address, errorModePeer, p.watch)
+	p.watched = err == nil
+	var status *StatusError
+	if errors.As(err, &status) && status.Status == statusUnreachable {
+		p.endpoint, err = p.api.connect(p.worker, address, errorModeNone, p.watch)
+	}
+	if err != nil {
+		p.endpoint = 0
+		return fmt.Errorf("transport ucx: %w: %w", ErrPeer, err)
+	}
+	return nil
+}
+
+// Export registers host memory, unless it is registered. Device memory is
+// devices.ErrUnsupported: what a peer writes would have to be carried from a
+// slot into the device by this side, and that is what data connections do.
+func (p *Provider) Export(b *region.Buffer, rights wire.Rights) (window.Export, error) {
+	if err := p.Err(); err != nil {
+		return nil, err
+	}
+	if err := b.Hold(); err != nil {
+		return nil, err
+	}
+	e, err := p.export(b, rights)
+	if err != nil {
+		b.Drop()
+		return nil, err
+	}
+	return e, nil
+}
+
+func (p *Provider) export(b *region.Buffer, rights wire.Rights) (*export, error) {
+	host := b.Host(0, b.Size())
+	if host == nil {
+		return nil, fmt.Errorf("transport ucx: device memory of %s: %w", b.Device(), devices.ErrUnsupported)
+	}
+	m, err := p.ctx.acquire(host, rights)
+	if err != nil {
+		return nil, fmt.Errorf("transport ucx: %w", err)
+	}
+	blob, err := memoryOffer{start: address(host), size: uint64(b.Size()), key: m.key}.encode()
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("transport ucx: %w", err), p.ctx.release(m))
+	}
+	return &export{ctx: p.ctx, buffer: b, mapping: m, blob: blob}, nil
+}
+
+// export is a window.Export.
+type export struct {
+	ctx     *Context
+	buffer  *region.Buffer
+	mapping *mapping
+	blob    []byte
+}
+
+// Offer is where the memory is, and the library's key.
+func (e *export) Offer() window.Offer { return window.Offer{Blob: e.blob} }
+
+// Close ends the registration with the last export of it.
+func (e *export) Close() error {
+	err := e.ctx.release(e.mapping)
+	e.buffer.Drop()
+	return err
+}
+
+// Import opens memory of the peer.
+//
+// Errors: ErrOffer for what no ucx has made.
+func (p *Provider) Import(o window.Offer, size devices.Size, _ wire.Rights) (window.Window, error) {
+	if err := closeFiles(o); err != nil {
+		return nil, err
+	}
+	m, err := decodeMemory(o.Blob)
+	if err == nil && m.size != uint64(size) {
+		err = fmt.Errorf("%w: it is of %d bytes, the key of %d", ErrOffer, m.size, uint64(size))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open memory of the peer: %w", err)
+	}
+	padded := append(append([]byte(nil), m.key...), make([]byte, keyPadding)...)
+	w := &remote{p: p, start: m.start}
+	err = p.do(func() error {
+		if p.endpoint == 0 {
+			return errors.New("not connected")
+		}
+		w.key, err = p.api.unpackKey(p.endpoint, padded)
+		if err != nil {
+			return fmt.Errorf("%w: %w", ErrOffer, err)
+		}
+		p.keys[w.key] = struct{}{}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("transport ucx: open memory of the peer: %w", err)
+	}
+	return w, nil
+}
+
+// Done is closed when the peer is lost, or with Close.
+func (p *Provider) Done() <-chan struct{} { return p.done }
+
+// Err is why Done is closed: ErrPeer, or devices.ErrClosed.
+func (p *Provider) Err() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.cause
+}
+
+// Close ends the provider. It does not ask the peer, and does not wait for it.
+func (p *Provider) Close() {
+	p.end(fmt.Errorf("transport ucx: %w", devices.ErrClosed))
+	p.staging.Wait()
+	<-p.stopped
+}
+
+// end begins the end: the first cause counts.
+func (p *Provider) end(cause error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.cause != nil {
+		return
+	}
+	p.cause = cause
+	if p.stall.timer != nil {
+		p.stall.timer.Stop()
+	}
+	p.kill()
+	close(p.done)
+	p.wakeLocked()
+}
+
+// lost makes an error of a status that says that the peer is gone.
+func (p *Provider) lost(call string, s Status) error {
+	return fmt.Errorf("transport ucx: %w: %w", ErrPeer, p.api.check(call, s))
+}

@@ -1,0 +1,50 @@
+package ucx
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// ErrStalled says that nothing has moved for too long.
+var ErrStalled = errors.New("ucx: the peer does not go on")
+
+// looks is how often the stall of a worker is looked for within its timeout.
+const looks = 4
+
+// stall ends a provider for which nothing moves while something is waited
+// for. Its fields are guarded by Provider.mu.
+type stall struct {
+	timer   *time.Timer
+	timeout time.Duration
+	// busy is the ops that have not completed.
+	busy int
+	// moved counts the rounds in which something was done, seen is what it
+	// was at the last look, idle the looks since it changed.
+	moved, seen uint64
+	idle        int
+}
+
+// look is called by the timer.
+func (p *Provider) look() {
+	p.mu.Lock()
+	if p.cause != nil {
+		p.mu.Unlock()
+		return
+	}
+	s := &p.stall
+	if s.busy > 0 && s.moved == s.seen {
+		s.idle++
+	} else {
+		s.idle = 0
+	}
+	s.seen = s.moved
+	stalled := s.idle >= looks
+	if !stalled {
+		s.timer.Reset(s.timeout / looks)
+	}
+	p.mu.Unlock()
+	if stalled {
+		p.end(fmt.Errorf("transport ucx: nothing for %v: %w", s.timeout, ErrStalled))
+	}
+}

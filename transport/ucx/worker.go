@@ -1,0 +1,220 @@
+package ucx
+
+import (
+	"fmt"
+	"time"
+)
+
+const (
+	// spins is how often the worker looks for work in vain before it sleeps:
+	// an answer that comes within microseconds is not slept for.
+	spins = 64
+	// rounds is how often the library is asked to go on before what is done
+	// is told, and new work is taken.
+	rounds = 16
+	// parting is how long the library gets to end what a lost peer has left.
+	// After that the worker is destroyed with it.
+	parting = time.Second
+)
+
+// run drives the worker. One goroutine does, on whatever thread: nothing of
+// the library's is the thread's own, if only one uses the worker at a time.
+func (p *Provider) run() {
+	defer close(p.stopped)
+	for quiet, did := 0, 0; ; {
+		ops, calls, ok := p.take(did)
+		if !ok {
+			break
+		}
+		for _, call := range calls {
+			call()
+		}
+		for _, o := range ops {
+			p.begin(o)
+		}
+		p.flush()
+		did = p.progress() + p.reap() + len(ops) + len(calls)
+		if s := Status(p.failure.Load()); s.failed() {
+			p.end(p.lost("ucp_ep_create's error handler", s))
+		}
+		if quiet++; did > 0 {
+			quiet = 0
+		}
+		if quiet >= spins {
+			quiet = 0
+			p.sleep()
+		}
+	}
+	p.teardown()
+}
+
+// progress has the library go on, and returns how much it did.
+func (p *Provider) progress() (n int) {
+	for range rounds {
+		did := p.call.progress(p.worker)
+		if did == 0 {
+			break
+		}
+		n += did
+	}
+	return n
+}
+
+// take notes what was done, and returns what is to be done; false is the end.
+func (p *Provider) take(did int) (ops []*op, calls []func(), ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.idle = append(p.idle, p.line.over...)
+	p.stall.busy -= len(p.line.over)
+	if did > 0 {
+		p.stall.moved++
+	}
+	clear(p.line.over)
+	p.line.over = p.line.over[:0]
+	if p.cause != nil {
+		return nil, nil, false
+	}
+	ops, calls = p.ops, p.calls
+	clear(p.taken)
+	p.ops, p.taken = p.taken[:0], ops
+	p.calls = nil
+	return ops, calls, true
+}
+
+// sleep waits until the worker, or anybody, has work.
+func (p *Provider) sleep() {
+	p.mu.Lock()
+	idle := p.cause == nil && len(p.ops)+len(p.calls) == 0
+	p.asleep = idle
+	p.mu.Unlock()
+	if !idle {
+		return
+	}
+	// From here on a wake makes arming fail, or rings the bell.
+	s := p.call.arm(p.worker)
+	var err error
+	switch {
+	case s == statusOK:
+		err = p.bell.wait()
+	case s != statusBusy:
+		err = p.api.check("ucp_worker_arm", s)
+	}
+	p.mu.Lock()
+	p.asleep = false
+	p.mu.Unlock()
+	if err != nil {
+		p.end(fmt.Errorf("transport ucx: %w", err))
+	}
+}
+
+// wakeLocked wakes the worker's goroutine if it sleeps.
+//
+// +checklocks:p.mu
+func (p *Provider) wakeLocked() {
+	if p.asleep {
+		p.asleep = false
+		p.api.WorkerSignal.Call(p.self[:]...)
+	}
+}
+
+// do has the worker's goroutine call f, and returns its error.
+func (p *Provider) do(f func() error) error {
+	result := make(chan error, 1)
+	p.mu.Lock()
+	if err := p.cause; err != nil {
+		p.mu.Unlock()
+		return err
+	}
+	p.calls = append(p.calls, func() { result <- f() })
+	p.wakeLocked()
+	p.mu.Unlock()
+	select {
+	case err := <-result:
+		return err
+	case <-p.stopped:
+	}
+	select {
+	case err := <-result:
+		return err
+	default:
+		return p.Err()
+	}
+}
+
+// submit gives a put or get to the worker's goroutine.
+func (p *Provider) submit(from op) {
+	p.mu.Lock()
+	if err := p.cause; err != nil {
+		p.mu.Unlock()
+		from.done.Complete(err)
+		return
+	}
+	var o *op
+	if n := len(p.idle); n > 0 {
+		o, p.idle = p.idle[n-1], p.idle[:n-1]
+	} else {
+		o = &op{}
+	}
+	*o = from
+	p.ops = append(p.ops, o)
+	p.stall.busy++
+	p.wakeLocked()
+	p.mu.Unlock()
+}
+
+// teardown ends the endpoint and the worker. When it returns the library
+// touches no memory for this session any more, and whoever waits is told.
+func (p *Provider) teardown() {
+	var closing request
+	if p.watched {
+		closing = p.call.closeNow(p.endpoint)
+	}
+	for begin := time.Now(); time.Since(begin) < parting; {
+		p.call.progress(p.worker)
+		p.sweep()
+		var s Status
+		if !closing.under() || p.call.settled(&closing, &s) {
+			closing = 0
+			if p.line.empty() {
+				break
+			}
+		}
+	}
+	p.api.failures.forget(p.watch)
+	for k := range p.keys {
+		p.api.RkeyDestroy.Call(uintptr(k))
+	}
+	// Nobody waits for it any more.
+	_ = p.bell.Close()
+	p.ctx.mu.Lock()
+	p.api.WorkerDestroy.Call(uintptr(p.worker))
+	p.ctx.mu.Unlock()
+	p.abandon()
+}
+
+// sweep completes what the library has given up.
+func (p *Provider) sweep() {
+	l := &p.line
+	if b := l.open; b != nil {
+		// It was never flushed.
+		l.open, b.status = nil, statusCanceled
+		l.flushing = append(l.flushing, b)
+	}
+	p.reap()
+}
+
+// abandon tells those that still wait.
+func (p *Provider) abandon() {
+	for len(p.line.flushing) > 0 {
+		b := p.line.pop()
+		b.status = statusCanceled
+		p.complete(b)
+	}
+	p.mu.Lock()
+	left, cause := p.ops, p.cause
+	p.ops, p.calls = nil, nil
+	p.mu.Unlock()
+	for _, o := range left {
+		o.done.Complete(cause)
+	}
+}
