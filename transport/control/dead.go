@@ -13,6 +13,10 @@ import (
 // probes is how often the kernel asks a machine that is silent.
 const probes = 3
 
+// grace is how much later than the limit the kernel gives a connection up that
+// confirms nothing: who knows better why it does not go on says so first.
+const grace = 2 * time.Second
+
 // keepAlive ends a connection with nothing to say whose peer's machine is gone:
 // a third of the limit is silence, the rest are questions. The kernel counts in
 // seconds.
@@ -38,7 +42,7 @@ func giveUp(c net.Conn, role wire.Role, limit time.Duration) error {
 		return err
 	}
 	if cerr := raw.Control(func(fd uintptr) {
-		err = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(max(limit/time.Millisecond, 1)))
+		err = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int((limit+grace)/time.Millisecond))
 	}); cerr != nil {
 		return cerr
 	}

@@ -28,8 +28,8 @@ func TestDeadMachineOptions(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		checkDead(t, a, map[int]int{unix.TCP_USER_TIMEOUT: 9000 * confirmed, unix.TCP_KEEPIDLE: 3, unix.TCP_KEEPINTVL: 2, unix.TCP_KEEPCNT: 3})
-		checkDead(t, accepted(t, d), map[int]int{unix.TCP_USER_TIMEOUT: 18000 * confirmed, unix.TCP_KEEPIDLE: 6, unix.TCP_KEEPINTVL: 4, unix.TCP_KEEPCNT: 3})
+		checkDead(t, a, map[int]int{unix.TCP_USER_TIMEOUT: 11_000 * confirmed, unix.TCP_KEEPIDLE: 3, unix.TCP_KEEPINTVL: 2, unix.TCP_KEEPCNT: 3})
+		checkDead(t, accepted(t, d), map[int]int{unix.TCP_USER_TIMEOUT: 20_000 * confirmed, unix.TCP_KEEPIDLE: 6, unix.TCP_KEEPINTVL: 4, unix.TCP_KEEPCNT: 3})
 	}
 }
 

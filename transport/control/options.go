@@ -44,8 +44,8 @@ type Options struct {
 	Chunk uint32
 	// HandshakeTimeout is how long a peer has to prove itself. Default 10 s.
 	HandshakeTimeout time.Duration
-	// Timeout is how long a TCP connection lives on when the peer's machine
-	// answers nothing. Default 30 s.
+	// Timeout is about how long a TCP connection lives on when the peer's
+	// machine answers nothing. Default 30 s.
 	Timeout time.Duration
 	// MaxHandshakes is how many may be under way; with one more the oldest is
 	// dropped. Default 64.
