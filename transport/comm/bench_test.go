@@ -41,7 +41,7 @@ func shared(b *testing.B, n int) []byte {
 		b.Fatal(err)
 	}
 	defer func() { _ = unix.Close(fd) }()
-	if err := unix.Ftruncate(fd, int64(n)); err != nil {
+	if err = unix.Ftruncate(fd, int64(n)); err != nil {
 		b.Fatal(err)
 	}
 	p, err := unix.Mmap(fd, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_POPULATE)

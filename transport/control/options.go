@@ -44,9 +44,8 @@ type Options struct {
 	Chunk uint32
 	// HandshakeTimeout is how long a peer has to prove itself. Default 10 s.
 	HandshakeTimeout time.Duration
-	// Timeout is how long a peer that does not acknowledge what was sent, or
-	// whose machine is gone, keeps its connection: some seconds more. Default
-	// 30 s.
+	// Timeout is about how long a TCP connection lives on when the peer's
+	// machine answers nothing. Default 30 s.
 	Timeout time.Duration
 	// MaxHandshakes is how many may be under way; with one more the oldest is
 	// dropped. Default 64.
@@ -86,11 +85,11 @@ func (o *Options) Validate() error {
 	if o.Chunk < wire.MinChunk || o.Chunk > wire.MaxChunk {
 		faults = append(faults, fmt.Errorf("control: chunk of %d bytes; use %d to %d", o.Chunk, wire.MinChunk, wire.MaxChunk))
 	}
-	if o.Timeout < 0 {
-		faults = append(faults, fmt.Errorf("control: timeout %v must not be negative", o.Timeout))
-	}
 	if o.HandshakeTimeout < 0 || o.MaxHandshakes < 0 {
 		faults = append(faults, fmt.Errorf("control: handshake timeout %v and %d handshakes must not be negative", o.HandshakeTimeout, o.MaxHandshakes))
+	}
+	if o.Timeout < 0 {
+		faults = append(faults, fmt.Errorf("control: timeout %v must not be negative", o.Timeout))
 	}
 	return errors.Join(faults...)
 }

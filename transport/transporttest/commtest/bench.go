@@ -33,6 +33,7 @@ func Benchmark(b *testing.B, w Way) {
 
 // benchmarkTags sends a tag there and back.
 func benchmarkTags(b *testing.B, w Way) {
+	b.Helper()
 	job := w.pair(b)
 	var echo sync.WaitGroup
 	defer echo.Wait()
