@@ -115,8 +115,8 @@ func TestRelayThatTakesDescriptors(t *testing.T) {
 	defer func() { _ = l.Close() }()
 	go func() {
 		for {
-			near, err := l.Accept()
-			if err != nil {
+			near, lerr := l.Accept()
+			if lerr != nil {
 				return
 			}
 			far, err := net.Dial("unix", at.Addr)
