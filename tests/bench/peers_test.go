@@ -55,7 +55,7 @@ func TestSmallPeers(t *testing.T) {
 	if !strings.HasPrefix(text, "before\n") || !strings.HasSuffix(text, "after\n") || strings.Contains(text, "MEASURED BEFORE") {
 		t.Errorf("the document is\n%s", text)
 	}
-	for _, row := range (&peers{opts: o, lo: &spot{at: []string{"", ""}}, veth: &spot{at: []string{""}}}).rows() {
+	for _, row := range (&peers{opts: o, lo: &spot{at: []string{"", ""}}}).rows() {
 		if !strings.Contains(text, row.name) {
 			t.Errorf("no row %q in\n%s", row.name, text)
 		}
@@ -64,7 +64,7 @@ func TestSmallPeers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"<svg", "tcp put", "unix get", "512 B"} {
+	for _, want := range []string{"<svg", "tcp put", "unix get", "shm put", "ucx get", "512 B"} {
 		if !strings.Contains(string(picture), want) {
 			t.Errorf("the picture lacks %q", want)
 		}

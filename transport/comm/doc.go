@@ -55,6 +55,17 @@
 // until its session or the transfer ends. Options.Timeout bounds that: a peer
 // that does not go on for so long loses its session.
 //
+// A machine that is dead, or cut off, is found by the kernel within the same
+// time: it asks an idle connection's peer whether it is there, and gives up a
+// data connection that confirms nothing.
+//
+// # Who may come in
+//
+// A rank is whoever knows the job's secret and claims a rank that is not
+// connected: members trust each other not to take another's place. A rank that
+// is connected can't be taken, and its session is not touched by who tries.
+// With Options.TLS a certificate says which rank somebody is.
+//
 // # Lock order
 //
 // Communicator.mu comes before session.mu. Neither is held while a

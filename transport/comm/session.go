@@ -234,11 +234,20 @@ func (s *session) fence(ctx context.Context) error {
 // post gives a transfer to as many channels as are worth it.
 func (s *session) post(t *tcp.Transfer, n devices.Size) {
 	shares := min(len(s.channels), max(1, int(min(n/stripe, wire.MaxChannels))))
-	first := 0
-	if len(s.channels) > 1 {
-		first = int(s.turn.Add(1))
+	if shares == 1 {
+		s.next().Post(t)
+		return
 	}
+	first := int(s.turn.Add(1))
 	for i := range shares {
 		s.channels[(first+i)%len(s.channels)].Post(t)
 	}
+}
+
+// next is the channel whose turn it is.
+func (s *session) next() *tcp.Channel {
+	if len(s.channels) == 1 {
+		return s.channels[0]
+	}
+	return s.channels[int(s.turn.Add(1))%len(s.channels)]
 }

@@ -35,7 +35,7 @@ func (l *Link) SendPacket(ctx context.Context, port wire.Port, parts ...[]byte) 
 // TryPacket is SendPacket where there is room now. Otherwise sent is false,
 // and nothing was sent.
 func (l *Link) TryPacket(port wire.Port, parts ...[]byte) (sent bool, err error) {
-	if err := l.checkPacket(parts); err != nil {
+	if err = l.checkPacket(parts); err != nil {
 		return false, err
 	}
 	l.mu.Lock()

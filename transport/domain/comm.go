@@ -34,7 +34,8 @@ type Comm struct {
 	running sync.WaitGroup
 	// formed is closed when every rank is there, broken when the domain can't
 	// be made.
-	formed, broken chan struct{}
+	formed chan struct{}
+	broken chan struct{}
 
 	mu sync.Mutex
 	// +checklocks:mu
@@ -140,7 +141,7 @@ func (c *Comm) start(ctx context.Context, r *Request, k kind, peer Rank, tag wir
 		}
 	}
 	if k == kindRecv {
-		return p.recv(r)
+		return p.recv(r) //nolint:contextcheck // what is fetched ends with the domain
 	}
 	return p.send(ctx, r)
 }
@@ -180,7 +181,7 @@ func (c *Comm) do(ctx context.Context, k kind, peer Rank, tag wire.Tag, v View, 
 		return err
 	}
 	if r.pair.self && r.pair.unmet(r) {
-		return r.withdraw(r.describe(ErrSelf))
+		return r.withdraw(r.describe(ErrSelf)) //nolint:contextcheck // taking back must not end with the context
 	}
 	if err := r.finish(ctx); err != nil {
 		return err

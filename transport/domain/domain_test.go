@@ -49,14 +49,18 @@ func job(t testing.TB, n int, tweak func(o *Options)) []*node {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() {
-			if err := errors.Join(d.Close(), c.Close(), e.Close()); err != nil {
-				t.Error(err)
+			if cerr := errors.Join(d.Close(), c.Close(), e.Close()); cerr != nil {
+				t.Error(cerr)
 			}
 			if live := c.Table().Stats().Live; live != 0 {
 				t.Errorf("%s: %d registrations are left", i, live)
 			}
 		})
-		if book[i], err = c.Listen(t.Context(), control.Address{Network: control.Unix, Addr: filepath.Join(t.TempDir(), "s")}); err != nil {
+		at := control.Address{Network: control.Unix, Addr: filepath.Join(t.TempDir(), "s")}
+		if _, bench := t.(*testing.B); bench {
+			at = control.Address{Network: control.TCP, Addr: "127.0.0.1:0"}
+		}
+		if book[i], err = c.Listen(t.Context(), at); err != nil {
 			t.Fatal(err)
 		}
 		nodes = append(nodes, &node{c, d})

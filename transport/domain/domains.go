@@ -141,12 +141,21 @@ func (h *port) Packet(from comm.Origin, b []byte) error {
 	case opJoin:
 		return d.join(from, index, b)
 	case opLeave:
+		if len(b) != headSize {
+			return malformed("leave", b)
+		}
 		d.leave(joiner{from, index})
 		return nil
 	case opProbe, opCycle:
 		return d.chase(from, o, b)
+	default:
+		return d.toDomain(from, o, index, b)
 	}
-	if err = d.mail.check(from.Rank); err != nil {
+}
+
+// toDomain hands over what belongs to one domain.
+func (d *Domains) toDomain(from comm.Origin, o op, index uint32, b []byte) error {
+	if err := d.mail.check(from.Rank); err != nil {
 		return err
 	}
 	c, err := d.find(from, index)
@@ -202,7 +211,13 @@ func (p *pair) packet(from comm.Origin, o op, b []byte) error {
 			p.doneLocked(&d)
 		}
 		return nil
+	default:
+		return p.number(from, o, b)
 	}
+}
+
+// number is a packet of one number, and a Data.
+func (p *pair) number(from comm.Origin, o op, b []byte) error {
 	n, rest, err := parseNumber(b)
 	if err != nil {
 		return err
@@ -220,6 +235,8 @@ func (p *pair) packet(from comm.Origin, o op, b []byte) error {
 	case opWithdraw:
 		p.withdrawn(from, n)
 		return nil
+	case opAsk:
+		return p.asked(from, n)
 	default:
 		return p.flush(from, n)
 	}

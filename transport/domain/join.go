@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -61,7 +62,7 @@ func (d *Domains) NewComm(ctx context.Context, name string, ranks []wire.Rank) (
 		c.joinedBy(j, in)
 	}
 	if err = c.gather(ctx); err != nil {
-		return nil, errors.Join(err, c.Destroy())
+		return nil, errors.Join(err, c.Destroy()) //nolint:contextcheck // the end is not the context's
 	}
 	d.log.Info("domain made", zap.String("name", name), zap.Int("ranks", len(ranks)))
 	return c, nil
@@ -129,14 +130,29 @@ func (c *Comm) gather(ctx context.Context) error {
 	if c.err != nil {
 		return c.err
 	}
-	missing := &MissingError{Domain: c.name, Err: errors.Join(errs...)}
+	return &MissingError{Domain: c.name, Ranks: c.missingLocked(), Err: errors.Join(errs...)}
+}
+
+// missingLocked are the ranks that have not come. Where all have, they are
+// those that have gone: a rank that gives up because others are missing is
+// none of them.
+//
+// +checklocks:c.mu
+func (c *Comm) missingLocked() []wire.Rank {
+	var never, gone []wire.Rank
 	for _, p := range c.pairs {
-		if !p.thereLocked() {
-			missing.Ranks = append(missing.Ranks, p.world)
+		switch {
+		case !p.came && !p.self:
+			never = append(never, p.world)
+		case !c.thereLocked(p):
+			gone = append(gone, p.world)
 		}
 	}
-	slices.Sort(missing.Ranks)
-	return missing
+	if len(never) == 0 {
+		never = gone
+	}
+	slices.Sort(never)
+	return never
 }
 
 // meet connects to a peer and tells it of the domain, again and again, until
@@ -205,8 +221,8 @@ func (c *Comm) reach(ctx context.Context, p *pair) error {
 
 // thereLocked says whether both sides know each other, in one session.
 //
-// +checklocks:p.c.mu
-func (p *pair) thereLocked() bool {
+// +checklocks:c.mu
+func (c *Comm) thereLocked(p *pair) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.self || p.joined && p.told == p.origin
@@ -220,7 +236,7 @@ func (c *Comm) checkFormed() {
 		return
 	}
 	for _, p := range c.pairs {
-		if !p.thereLocked() {
+		if !c.thereLocked(p) {
 			return
 		}
 	}
@@ -234,7 +250,7 @@ func (d *Domains) join(from comm.Origin, index uint32, b []byte) error {
 	if err != nil {
 		return err
 	}
-	if in.window < MinWindow {
+	if in.window < MinWindow || in.window > MaxWindow {
 		return fmt.Errorf("%s joins with a window of %d bytes: %w", from.Rank, in.window, ErrProtocol)
 	}
 	d.mu.Lock()
@@ -270,12 +286,9 @@ func (d *Domains) keepLocked(j joiner, in join) error {
 // list.
 func (c *Comm) joinedBy(j joiner, in join) {
 	p := c.byWorld[j.from.Rank]
-	if !slices.Equal(in.ranks, c.ranks) {
-		answer := join{name: c.name, ranks: c.ranks}
-		c.d.mail.send(j.from.Rank, answer.append(nil, opReject, j.index))
-		if p != nil {
-			c.spoil(&ListError{Domain: c.name, Peer: j.from.Rank, Ours: c.ranks, Theirs: in.ranks})
-		}
+	if p == nil || !slices.Equal(in.ranks, c.ranks) {
+		// It may have given up already: we fail when it says that it does.
+		c.reject(j)
 		return
 	}
 	c.mu.Lock()
@@ -284,7 +297,7 @@ func (c *Comm) joinedBy(j joiner, in join) {
 	switch {
 	case p.joined && same:
 	case c.forming:
-		p.joined = true
+		p.joined, p.came = true, true
 		p.resetLocked()
 		p.origin, p.remote, p.window, p.credit = j.from, j.index, in.window, in.window
 	}
@@ -301,23 +314,37 @@ func (c *Comm) joinedBy(j joiner, in join) {
 	c.checkFormed()
 }
 
-// spoil ends the making of a domain.
-func (c *Comm) spoil(err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.forming && c.err == nil {
-		c.err = err
-		close(c.broken)
-	}
+// reject tells a peer that we have another list than it.
+func (c *Comm) reject(j joiner) {
+	answer := join{name: c.name, ranks: c.ranks, window: uint64(c.index)}
+	c.d.mail.send(j.from.Rank, answer.append(nil, opReject, j.index))
 }
 
-// rejected is a Reject: a peer has another list for the name.
+// spoil ends the making of a domain; true is the first time.
+func (c *Comm) spoil(err error) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.forming || c.err != nil {
+		return false
+	}
+	c.err = err
+	close(c.broken)
+	return true
+}
+
+// rejected is a Reject: a peer has another list for the name. It hears the
+// same of us.
 func (c *Comm) rejected(from comm.Origin, b []byte) error {
 	in, err := parseJoin(b)
 	if err != nil {
 		return err
 	}
-	c.spoil(&ListError{Domain: c.name, Peer: from.Rank, Ours: c.ranks, Theirs: in.ranks})
+	if c.byWorld[from.Rank] == nil || in.window > math.MaxUint32 {
+		return nil
+	}
+	if c.spoil(&ListError{Domain: c.name, Peer: from.Rank, Ours: c.ranks, Theirs: in.ranks}) {
+		c.reject(joiner{from, uint32(in.window)})
+	}
 	return nil
 }
 

@@ -24,6 +24,7 @@ const (
 	opFlush    op = 9
 	opProbe    op = 10
 	opCycle    op = 11
+	opAsk      op = 12
 )
 
 // version is that of the packets.
@@ -61,7 +62,7 @@ func appendHead(p []byte, o op, index uint32) []byte {
 
 // parseHead reads it.
 func parseHead(p []byte) (op, uint32, error) {
-	if len(p) < headSize || p[1] != version || p[2] != 0 || p[3] != 0 || p[0] < byte(opJoin) || p[0] > byte(opCycle) {
+	if len(p) < headSize || p[1] != version || p[2] != 0 || p[3] != 0 || p[0] < byte(opJoin) || p[0] > byte(opAsk) {
 		return 0, 0, malformed("packet", p)
 	}
 	return op(p[0]), binary.LittleEndian.Uint32(p[4:]), nil
@@ -75,7 +76,8 @@ func malformed(what string, p []byte) error {
 type join struct {
 	name  string
 	ranks []wire.Rank
-	// window is the most bytes that may lie at the sender; 0 in a Reject.
+	// window is the most bytes that may lie at the sender; in a Reject it is the
+	// domain's number at the sender.
 	window uint64
 }
 
@@ -98,8 +100,7 @@ func parseJoin(p []byte) (join, error) {
 	j := join{window: binary.LittleEndian.Uint64(p[headSize:])}
 	count, name := binary.LittleEndian.Uint32(p[headSize+8:]), binary.LittleEndian.Uint32(p[headSize+12:])
 	rest := p[joinSize:]
-	if count == 0 || count > MaxRanks || name == 0 || name > MaxName || len(rest) != int(name)+4*int(count) ||
-		j.window > MaxWindow {
+	if count == 0 || count > MaxRanks || name == 0 || name > MaxName || len(rest) != int(name)+4*int(count) {
 		return join{}, malformed("join", p)
 	}
 	j.name = string(rest[:name])
@@ -115,8 +116,9 @@ type envelope struct {
 	tag wire.Tag
 	// id is the sender's number of the message.
 	id uint64
-	// eager says that the bytes come with it; otherwise they are fetched.
-	eager bool
+	// eager says that the bytes come with it; otherwise they are fetched or,
+	// where it streams, can be asked for.
+	eager, streams bool
 	// extents are the elements of each buffer.
 	extents []extent
 	// remote is where each buffer is at the sender, unless eager.
@@ -148,11 +150,7 @@ func (e *envelope) append(p []byte, index uint32) []byte {
 	p = appendHead(p, opMessage, index)
 	p = binary.LittleEndian.AppendUint64(p, uint64(e.tag))
 	p = binary.LittleEndian.AppendUint64(p, e.id)
-	eager := byte(0)
-	if e.eager {
-		eager = 1
-	}
-	p = append(p, eager, 0, 0, 0)
+	p = append(p, flag(e.eager)|flag(e.streams)<<1, 0, 0, 0)
 	p = binary.LittleEndian.AppendUint32(p, uint32(len(e.extents)))
 	for _, x := range e.extents {
 		p = binary.LittleEndian.AppendUint64(p, uint64(x.typ)<<typeShift|x.count)
@@ -164,6 +162,13 @@ func (e *envelope) append(p []byte, index uint32) []byte {
 	return p
 }
 
+func flag(set bool) byte {
+	if set {
+		return 1
+	}
+	return 0
+}
+
 // parse reads a message into e, whose slices are used again. rest stays part
 // of p.
 func (e *envelope) parse(p []byte) error {
@@ -172,9 +177,9 @@ func (e *envelope) parse(p []byte) error {
 	}
 	b := p[headSize:]
 	e.tag, e.id = wire.Tag(binary.LittleEndian.Uint64(b)), binary.LittleEndian.Uint64(b[8:])
-	e.eager = b[16] == 1
+	e.eager, e.streams = b[16]&1 != 0, b[16]&2 != 0
 	count := binary.LittleEndian.Uint32(b[20:])
-	if b[16] > 1 || b[17] != 0 || b[18] != 0 || b[19] != 0 || count == 0 || count > MaxViews || len(b) < 24+8*int(count) {
+	if b[16] > 2 || b[17] != 0 || b[18] != 0 || b[19] != 0 || count == 0 || count > MaxViews || len(b) < 24+8*int(count) {
 		return malformed("message", p)
 	}
 	b = b[24:]
@@ -260,8 +265,8 @@ type done struct {
 	local, remote uint64
 }
 
-func (d *done) append(p []byte, index uint32) []byte {
-	p = appendHead(p, opDone, index)
+func (d *done) encode(index uint32) []byte {
+	p := appendHead(make([]byte, 0, doneSize), opDone, index)
 	p = binary.LittleEndian.AppendUint64(p, d.id)
 	p = append(p, byte(d.outcome), byte(d.param), 0, 0)
 	p = binary.LittleEndian.AppendUint32(p, d.buffer)
@@ -287,7 +292,7 @@ func parseDone(p []byte) (done, error) {
 	return d, nil
 }
 
-// appendNumber appends a Credit, Withdraw or Flush, and what a Data begins
+// appendNumber appends a Credit, Withdraw, Flush or Ask, and what a Data begins
 // with: one number.
 func appendNumber(p []byte, o op, index uint32, n uint64) []byte {
 	return binary.LittleEndian.AppendUint64(appendHead(p, o, index), n)

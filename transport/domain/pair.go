@@ -19,12 +19,14 @@ type pair struct {
 	self  bool
 	// joined says that the peer has made the domain, told in which session it
 	// was told that we have; both are guarded by c.mu.
+	// came stays true when a peer that has joined gives up before we do.
 	joined bool
+	came   bool
 	told   comm.Origin
 	// kick makes NewComm look again.
 	kick chan struct{}
 
-	// keyMu comes before nothing: keys are given with it held, and no other.
+	// keyMu is held while a key is given or revoked, and then no other is.
 	keyMu sync.Mutex
 	// keys are what the peer may read, each buffer once.
 	// +checklocks:keyMu
@@ -138,7 +140,7 @@ func (p *pair) fail(err error) {
 	}
 	p.flushes = nil
 	for _, r := range all {
-		r.endLocked(r.describe(err))
+		p.endLocked(r, r.describe(err))
 	}
 }
 

@@ -26,6 +26,8 @@ type message struct {
 	recv   *Request
 	direct bool
 	at     cursor
+	// asked is a message that was announced, and then asked for.
+	asked bool
 	// dropped bytes go nowhere.
 	dropped bool
 	// taken is set when the window has its share back.
@@ -118,9 +120,11 @@ func (p *pair) message(from comm.Origin, b []byte) error {
 		return err
 	}
 	m.total = m.size()
-	if p.held += cost(len(m.extents), m.eager, m.total); p.held > uint64(p.c.d.opts.Window) {
-		return fmt.Errorf("%s has %d bytes here where it may have %d: %w", p.world, p.held, uint64(p.c.d.opts.Window), ErrProtocol)
+	took, window := cost(len(m.extents), m.eager, m.total), uint64(p.c.d.opts.Window)
+	if took > window-p.held {
+		return fmt.Errorf("%s wants %d bytes here, and has %d of %d: %w", p.world, took, p.held, window, ErrProtocol)
 	}
+	p.held += took
 	rest := m.rest
 	m.rest = nil
 	r, ok := p.posted.pop(m.tag)
@@ -173,9 +177,6 @@ func (p *pair) fillLocked(m *message, b []byte) error {
 	case m.direct:
 		m.recv.scatter(b, &m.at)
 	default:
-		if m.data == nil || devices.Size(cap(m.data)) < m.total {
-			m.data = append(make([]byte, 0, m.total), m.data...)
-		}
 		m.data = append(m.data, b...)
 	}
 	if m.got < m.total {
@@ -204,14 +205,32 @@ func (p *pair) meetLocked(r *Request, m *message) {
 	switch {
 	case m.from != nil:
 		p.copyOwnLocked(r, m)
+	case !m.eager && p.worthAsking(r, m):
+		m.asked, m.direct = true, true
+		p.active[r], p.arriving[m.id] = struct{}{}, m
+		p.tell(appendNumber(nil, opAsk, p.remote, m.id))
 	case !m.eager:
 		p.pullLocked(r, m)
 	case m.got == m.total:
 		p.landLocked(m)
 	default:
 		p.active[r] = struct{}{}
-		m.direct = m.got == 0 && hosts(r.views)
+		if m.direct = m.got <= copied && hosts(r.views); m.direct {
+			r.scatter(m.data, &m.at)
+			m.data = m.data[:0]
+		}
 	}
+}
+
+// smallView is the bytes of a view below which fetching it costs more than
+// having it sent with others.
+const smallView = 16 << 10
+
+// worthAsking says whether a message that was announced is rather sent as one
+// stream than fetched view by view.
+func (p *pair) worthAsking(r *Request, m *message) bool {
+	n := devices.Size(len(r.views))
+	return m.streams && n > 1 && m.total/n < smallView && hosts(r.views)
 }
 
 // disagree is what a receive and a message don't agree on; nil is nothing.
@@ -244,11 +263,11 @@ func (p *pair) refuseLocked(r *Request, m *message, bad *MismatchError) {
 		id: m.id, outcome: outcomeMismatch, tag: bad.Tag, param: bad.Param, buffer: bad.Buffer, local: bad.Local, remote: bad.Remote,
 	}
 	if m.from != nil {
-		m.from.endLocked(p.mismatch(&d))
+		p.endLocked(m.from, p.mismatch(&d))
 	} else {
-		p.tell(d.append(nil, p.remote))
+		p.tell(d.encode(p.remote))
 	}
-	r.endLocked(bad)
+	p.endLocked(r, bad)
 	m.recv, m.dropped = nil, true
 	if m.from == nil && (!m.eager || m.got == m.total) {
 		p.takenLocked(m)
@@ -272,15 +291,16 @@ func (p *pair) landLocked(m *message) {
 		r.scatter(m.data, &at)
 	default:
 		if err := r.hold(); err != nil {
-			r.endLocked(r.describe(err))
+			p.endLocked(r, r.describe(err))
 			break
 		}
 		p.active[r] = struct{}{}
 		p.c.running.Go(func() { p.land(r, m) })
 		return
 	}
-	r.endLocked(nil)
+	// The credit first: who sends again at once shall find it.
 	p.takenLocked(m)
+	p.endLocked(r, nil)
 }
 
 // land is what is left of landLocked for device memory and many bytes.
@@ -301,7 +321,7 @@ func (p *pair) land(r *Request, m *message) {
 	if err != nil {
 		err = r.describe(err)
 	}
-	r.endLocked(err)
+	p.endLocked(r, err)
 	p.takenLocked(m)
 }
 
@@ -365,11 +385,11 @@ func (p *pair) pulledLocked(r *Request, m *message, err error) {
 	case err != nil:
 		err, d.outcome = r.describe(err), outcomeFailed
 	}
-	r.endLocked(err)
+	p.endLocked(r, err)
 	if m.taken || p.err != nil {
 		return
 	}
-	p.tell(d.append(nil, p.remote))
+	p.tell(d.encode(p.remote))
 	p.takenLocked(m)
 }
 
@@ -382,7 +402,7 @@ func (p *pair) forgetLocked(r *Request) {
 		p.posted.remove(r.tag, r)
 		return
 	}
-	if m.eager && m.got < m.total {
+	if (m.eager || m.asked) && m.got < m.total {
 		m.recv, m.direct, m.dropped = nil, false, true
 	}
 }
@@ -414,10 +434,10 @@ func (p *pair) withdrawn(from comm.Origin, id uint64) {
 	delete(p.arriving, id)
 	waited := p.unexpected.remove(m.tag, m)
 	if m.recv != nil {
-		m.recv.endLocked(m.recv.describe(ErrWithdrawn))
+		p.endLocked(m.recv, m.recv.describe(ErrWithdrawn))
 	}
 	d := done{id: id, outcome: outcomeWithdrawn}
-	p.tell(d.append(nil, p.remote))
+	p.tell(d.encode(p.remote))
 	p.takenLocked(m)
 	if waited {
 		p.noticedLocked(id)
@@ -434,7 +454,7 @@ func (p *pair) flush(from comm.Origin, id uint64) error {
 	case len(p.flushes) >= MaxViews:
 		return fmt.Errorf("%s has %d flushes under way: %w", p.world, len(p.flushes), ErrProtocol)
 	case p.unexpected.n == 0:
-		p.tell((&done{id: id}).append(nil, p.remote))
+		p.tell((&done{id: id}).encode(p.remote))
 	default:
 		p.flushes = append(p.flushes, flush{id, p.unexpected.n})
 	}
@@ -455,7 +475,7 @@ func (p *pair) noticedLocked(id uint64) {
 			left = append(left, f)
 			continue
 		}
-		p.tell((&done{id: f.id}).append(nil, p.remote))
+		p.tell((&done{id: f.id}).encode(p.remote))
 	}
 	p.flushes = left
 }

@@ -52,9 +52,10 @@ type Request struct {
 	id   uint64
 	over bool
 	// begun is set when the envelope is written; eager says what it was.
-	begun, eager bool
-	wrote        cursor
-	remote       []place
+	begun  bool
+	eager  bool
+	wrote  cursor
+	remote []place
 	// withdrawn is what a send ends with when the receiver has let it go.
 	withdrawn error
 	// msg is what a receive has met.
@@ -129,15 +130,15 @@ func hosts(views []View) bool {
 	return true
 }
 
-// endLocked completes the request, once.
+// endLocked completes a request, once.
 //
-// +checklocks:r.pair.mu
-func (r *Request) endLocked(err error) {
+// +checklocks:p.mu
+func (p *pair) endLocked(r *Request, err error) {
 	if r.over {
 		return
 	}
 	r.over = true
-	delete(r.pair.active, r)
+	delete(p.active, r)
 	if r.stop != nil {
 		r.stop()
 	}
@@ -250,7 +251,7 @@ func (r *Request) finish(ctx context.Context) error {
 	if !errors.As(err, &late) {
 		return err
 	}
-	return r.withdraw(late)
+	return r.withdraw(late) //nolint:contextcheck // the context has ended
 }
 
 // withdraw takes a request back. It returns nil for one that was done in the
@@ -272,7 +273,7 @@ func (r *Request) withdraw(late error) error {
 		revoked := p.revoke(r.views)
 		p.mu.Lock()
 		delete(p.sending, r.id)
-		r.endLocked(errors.Join(late, revoked))
+		p.endLocked(r, errors.Join(late, revoked))
 		p.mu.Unlock()
 	}
 	<-r.done

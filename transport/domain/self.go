@@ -42,8 +42,8 @@ func (p *pair) copyOwnLocked(r *Request, m *message) {
 			at.view, at.off = i, 0
 			r.scatter(v.bytes(0, v.size()), &at)
 		}
-		s.endLocked(nil)
-		r.endLocked(nil)
+		p.endLocked(s, nil)
+		p.endLocked(r, nil)
 		return
 	}
 	p.active[r], p.active[s] = struct{}{}, struct{}{}
@@ -58,8 +58,8 @@ func (p *pair) copyOwnLocked(r *Request, m *message) {
 		}
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		s.endLocked(err)
-		r.endLocked(err)
+		p.endLocked(s, err)
+		p.endLocked(r, err)
 	})
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/transport"
+	"github.com/hmcfs/hmcfs/transport/comm"
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
@@ -69,7 +70,7 @@ func (r *Request) load(ctx context.Context) error {
 // send begins a send.
 func (p *pair) send(ctx context.Context, r *Request) error {
 	if p.self {
-		return p.sendSelf(r)
+		return p.sendSelf(r) //nolint:contextcheck // what is copied ends with the domain
 	}
 	var remote []place
 	if r.kind == kindSend && !r.mayBeEager() {
@@ -143,7 +144,7 @@ func (p *pair) addKeys() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err != nil {
-		r.endLocked(r.describe(err))
+		p.endLocked(r, r.describe(err))
 		return
 	}
 	r.remote = remote
@@ -187,8 +188,7 @@ func (p *pair) writeOneLocked(r *Request) stall {
 		r.wrote = next
 	}
 	if r.eager {
-		p.c.d.stats.eager.Add(1)
-		r.endLocked(nil)
+		p.endLocked(r, nil)
 	}
 	return stallNone
 }
@@ -210,6 +210,7 @@ func (p *pair) beginLocked(r *Request) stall {
 	}
 	e := &p.scratch.env
 	e.tag, e.id, e.eager, e.remote, e.extents = r.tag, r.id, r.eager, r.remote, e.extents[:0]
+	e.streams = !r.eager && hosts(r.views)
 	for _, v := range r.views {
 		e.extents = append(e.extents, v.extent)
 	}
@@ -225,11 +226,37 @@ func (p *pair) beginLocked(r *Request) stall {
 	}
 	p.credit -= took
 	r.begun, r.wrote = true, next
-	if !r.eager {
+	if r.eager {
+		p.c.d.stats.eager.Add(1)
+	} else {
 		p.sending[r.id] = r
 		p.c.d.stats.rendezvous.Add(1)
 	}
 	return stallNone
+}
+
+// asked is an Ask: the receiver is there, and wants the bytes of a message to
+// be sent.
+func (p *pair) asked(from comm.Origin, id uint64) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.hearsLocked(from) {
+		return nil
+	}
+	r := p.sending[id]
+	switch {
+	case r == nil:
+		return nil // it has been taken back
+	case r.kind != kindSend || !hosts(r.views):
+		return fmt.Errorf("%s asks for message %d, which must be fetched: %w", p.world, id, ErrProtocol)
+	}
+	delete(p.sending, id)
+	r.eager = true
+	p.out.push(r)
+	if !p.pumping {
+		p.goOnLocked()
+	}
+	return nil
 }
 
 // gatherLocked lists up to n bytes that are to be written next, behind an
@@ -306,17 +333,17 @@ func (p *pair) doneLocked(d *done) {
 	delete(p.sending, d.id)
 	switch d.outcome {
 	case outcomeOK:
-		r.endLocked(nil)
+		p.endLocked(r, nil)
 	case outcomeMismatch:
-		r.endLocked(p.mismatch(d))
+		p.endLocked(r, p.mismatch(d))
 	case outcomeWithdrawn:
 		if r.withdrawn != nil {
-			r.endLocked(r.withdrawn)
+			p.endLocked(r, r.withdrawn)
 			return
 		}
-		r.endLocked(r.describe(ErrWithdrawn))
+		p.endLocked(r, r.describe(ErrWithdrawn))
 	case outcomeFailed:
-		r.endLocked(r.describe(ErrPeer))
+		p.endLocked(r, r.describe(ErrPeer))
 	}
 }
 
@@ -349,7 +376,7 @@ func (p *pair) giveUpLocked(r *Request, late error) (asked bool) {
 			return true
 		}
 	}
-	r.endLocked(late)
+	p.endLocked(r, late)
 	return false
 }
 
