@@ -119,8 +119,8 @@ func TestRelayThatTakesDescriptors(t *testing.T) {
 			if lerr != nil {
 				return
 			}
-			far, err := net.Dial("unix", at.Addr)
-			if err != nil {
+			far, lerr := net.Dial("unix", at.Addr)
+			if lerr != nil {
 				_ = near.Close()
 				return
 			}
