@@ -234,20 +234,18 @@ func (s *session) fence(ctx context.Context) error {
 // post gives a transfer to as many channels as are worth it.
 func (s *session) post(t *tcp.Transfer, n devices.Size) {
 	shares := min(len(s.channels), max(1, int(min(n/stripe, wire.MaxChannels))))
-	if shares == 1 {
-		s.next().Post(t)
-		return
+	first := 0
+	if len(s.channels) > 1 {
+		first = int(s.turn.Add(1))
 	}
-	first := int(s.turn.Add(1))
 	for i := range shares {
 		s.channels[(first+i)%len(s.channels)].Post(t)
 	}
 }
 
-// next is the channel whose turn it is.
-func (s *session) next() *tcp.Channel {
-	if len(s.channels) == 1 {
-		return s.channels[0]
+// recall makes the data connections serve the peer while we wait for it.
+func (s *session) recall() {
+	for _, ch := range s.channels {
+		ch.Recall()
 	}
-	return s.channels[int(s.turn.Add(1))%len(s.channels)]
 }
