@@ -100,9 +100,9 @@ func withRogue(t *testing.T) (nodes []*node, good []*Comm, c *Comm, r *rogue) {
 	}
 	made := make(chan error, 1)
 	go func() {
-		var err error
-		c, err = nodes[0].domains.NewComm(within(t), "rogue", []wire.Rank{0, 2})
-		made <- err
+		formed, ferr := nodes[0].domains.NewComm(within(t), "rogue", []wire.Rank{0, 2})
+		c = formed
+		made <- ferr
 	}()
 	r.say(t, (&join{name: "rogue", ranks: []wire.Rank{0, 2}, window: MinWindow}).append(nil, opJoin, 1))
 	if err = <-made; err != nil {
@@ -110,6 +110,17 @@ func withRogue(t *testing.T) (nodes []*node, good []*Comm, c *Comm, r *rogue) {
 	}
 	kit.Eventually(t, patience, func() bool { return r.has(opJoin) })
 	return nodes, good, c, r
+}
+
+// left is what a pair has of keys, of sends that are not answered, and of the
+// peer's bytes.
+func (p *pair) left() (keys, sends int, held uint64) {
+	p.keyMu.Lock()
+	keys = len(p.keys)
+	p.keyMu.Unlock()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return keys, len(p.sending), p.held
 }
 
 // unharmed demands the good pair to work.
@@ -204,8 +215,8 @@ func TestPeersThatBreakTheRules(t *testing.T) {
 					t.Errorf("a receive: %v", err)
 				}
 			}
-			if p := c.pairs[1]; p.held > MinWindow {
-				t.Errorf("%d bytes are held of a window of %d", p.held, MinWindow)
+			if _, _, held := c.pairs[1].left(); held > MinWindow {
+				t.Errorf("%d bytes are held of a window of %d", held, MinWindow)
 			}
 			unharmed(t, nodes, good)
 		})
@@ -264,8 +275,8 @@ func TestReceiversThatMisbehave(t *testing.T) {
 	if err := c.Send(ctx, view(t, b, 0, 1<<20), 1, 1); !errors.As(err, &late) {
 		t.Errorf("nobody answers: %v", err)
 	}
-	if p := c.pairs[1]; len(p.keys) != 0 || len(p.sending) != 0 {
-		t.Errorf("%d keys and %d sends are left", len(p.keys), len(p.sending))
+	if keys, sends, _ := c.pairs[1].left(); keys != 0 || sends != 0 {
+		t.Errorf("%d keys and %d sends are left", keys, sends)
 	}
 	m := transporttest.Simulated(t, 1<<20, sim.Params{})
 	dev, err := nodes[0].comm.Table().RegisterDevice(m.All())
