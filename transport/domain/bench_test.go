@@ -160,11 +160,17 @@ func BenchmarkFirst(b *testing.B) {
 
 // once is the time of a message from the first of two ranks to the second and
 // back.
-func once(b *testing.B, c []*Comm, v []View) time.Duration { return messages(b, c, v, 1) }
+func once(b *testing.B, c []*Comm, v []View) time.Duration {
+	b.Helper()
+	return messages(b, c, v, 1)
+}
 
 // there is the time of 200 messages from the first of two ranks to the second
 // and back.
-func there(b *testing.B, c []*Comm, v []View) time.Duration { return messages(b, c, v, 200) }
+func there(b *testing.B, c []*Comm, v []View) time.Duration {
+	b.Helper()
+	return messages(b, c, v, 200)
+}
 
 // messages is the time of some messages there and back.
 func messages(b *testing.B, c []*Comm, v []View, rounds int) time.Duration {
