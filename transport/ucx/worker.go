@@ -29,10 +29,8 @@ func (p *Provider) run() {
 		for _, call := range calls {
 			call()
 		}
-		for _, o := range ops {
-			p.begin(o)
-		}
-		p.flush()
+		p.line.push(ops)
+		p.post()
 		did = p.progress() + p.reap() + len(ops) + len(calls)
 		if s := Status(p.failure.Load()); s.failed() {
 			p.end(p.lost("ucp_ep_create's error handler", s))
@@ -171,11 +169,11 @@ func (p *Provider) teardown() {
 	}
 	for begin := time.Now(); time.Since(begin) < parting; {
 		p.call.progress(p.worker)
-		p.sweep()
+		p.reap()
 		var s Status
 		if !closing.under() || p.call.settled(&closing, &s) {
 			closing = 0
-			if p.line.empty() {
+			if len(p.line.flushing) == 0 {
 				break
 			}
 		}
@@ -192,17 +190,6 @@ func (p *Provider) teardown() {
 	p.abandon()
 }
 
-// sweep completes what the library has given up.
-func (p *Provider) sweep() {
-	l := &p.line
-	if b := l.open; b != nil {
-		// It was never flushed.
-		l.open, b.status = nil, statusCanceled
-		l.flushing = append(l.flushing, b)
-	}
-	p.reap()
-}
-
 // abandon tells those that still wait.
 func (p *Provider) abandon() {
 	for len(p.line.flushing) > 0 {
@@ -211,7 +198,7 @@ func (p *Provider) abandon() {
 		p.complete(b)
 	}
 	p.mu.Lock()
-	left, cause := p.ops, p.cause
+	left, cause := append(p.line.waiting[p.line.head:], p.ops...), p.cause
 	p.ops, p.calls = nil, nil
 	p.mu.Unlock()
 	for _, o := range left {
