@@ -7,6 +7,7 @@ import (
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/transport/window"
+	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
 // Transport offers the library to sessions. It is a window.Transport, and may
@@ -21,6 +22,10 @@ type Transport struct {
 	// context is made at the first use, and stays.
 	// +checklocks:mu
 	context *Context
+	// probe is a worker that nobody uses: peers see by its address whether they
+	// reach this process.
+	// +checklocks:mu
+	probe *Provider
 }
 
 var _ window.Transport = (*Transport)(nil)
@@ -28,45 +33,58 @@ var _ window.Transport = (*Transport)(nil)
 // NewTransport makes a transport; the library is borrowed. Close ends it.
 func NewTransport(lib *Library, o Options) *Transport { return &Transport{lib: lib, opts: o} }
 
-// open makes the context, if there is none.
-func (t *Transport) open() (*Context, error) {
+// open makes the context and the probe, if there are none.
+func (t *Transport) open() (*Context, *Provider, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed {
-		return nil, fmt.Errorf("transport ucx: %w", devices.ErrClosed)
+		return nil, nil, fmt.Errorf("transport ucx: %w", devices.ErrClosed)
 	}
-	if t.context == nil {
-		c, err := t.lib.Open(t.opts)
-		if err != nil {
-			return nil, err
-		}
-		t.context = c
+	if t.context != nil {
+		return t.context, t.probe, nil
 	}
-	return t.context, nil
+	c, err := t.lib.Open(t.opts)
+	if err != nil {
+		return nil, nil, err
+	}
+	p, err := c.NewProvider(0)
+	if err != nil {
+		return nil, nil, errors.Join(err, c.Close())
+	}
+	t.context, t.probe = c, p
+	return c, p, nil
 }
 
-// Propose says which library there is, or why there is none.
+// Propose returns where the probe is reached, or says why there is no library.
 func (t *Transport) Propose(window.Setting) ([]byte, error) {
-	if _, err := t.open(); err != nil {
+	_, probe, err := t.open()
+	if err != nil {
 		return nil, err
 	}
-	version, err := t.lib.Version()
-	return []byte(version), err
+	if n := len(probe.Address()); n > wire.MaxFacts {
+		return nil, fmt.Errorf("transport ucx: the address has %d bytes, more than %d; allow fewer devices by UCX_NET_DEVICES", n, wire.MaxFacts)
+	}
+	return probe.Address(), nil
 }
 
-// Judge says why there is no library on this side. Libraries of different
-// versions understand each other: their addresses say what they can.
+// Judge looks whether any of the library's transports leads to the peer: a
+// worker that is made for it connects to the peer's probe.
 func (t *Transport) Judge(_ window.Setting, facts []byte) error {
-	if len(facts) == 0 {
-		return fmt.Errorf("%w: a library without a version", ErrOffer)
+	c, _, err := t.open()
+	if err != nil {
+		return err
 	}
-	_, err := t.open()
-	return err
+	p, err := c.NewProvider(0)
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	return p.Connect(facts)
 }
 
 // Open makes a worker for a session.
 func (t *Transport) Open(s window.Setting) (window.Starter, error) {
-	c, err := t.open()
+	c, _, err := t.open()
 	if err != nil {
 		return nil, err
 	}
@@ -87,8 +105,9 @@ func (t *Transport) Close() error {
 	if t.context == nil {
 		return nil
 	}
+	t.probe.Close()
 	c := t.context
-	t.context = nil
+	t.context, t.probe = nil, nil
 	return c.Close()
 }
 
