@@ -14,6 +14,10 @@ type op struct {
 	at   uint64
 	key  remoteKey
 	done window.Completer
+	// head and window are those of the message, where at is an offset.
+	head    head
+	window  uint64
+	refusal wire.Status
 	// req is 0 once the library does nothing for it any more.
 	req    request
 	status Status
@@ -116,6 +120,12 @@ func (p *Provider) begin(o *op) {
 // through.
 func (p *Provider) post() {
 	l := &p.line
+	if !p.ctx.direct() {
+		for l.more() && len(p.talk.asked) < maxAsked {
+			p.ask(l.next())
+		}
+		return
+	}
 	for l.more() && len(l.flushing) < maxFlushes {
 		b := l.fresh()
 		for bytes := 0; l.more() && bytes < batchBytes && len(b.ops) < batchOps; {

@@ -31,9 +31,9 @@ func (p *Provider) run() {
 		}
 		p.line.push(ops)
 		p.post()
-		did = p.progress() + p.reap() + len(ops) + len(calls)
-		if s := Status(p.failure.Load()); s.failed() {
-			p.end(p.lost("ucp_ep_create's error handler", s))
+		did = p.progress() + p.reap() + p.attend() + len(ops) + len(calls)
+		if p.failure.failed() {
+			p.end(p.lost("ucp_ep_create's error handler", p.failure))
 		}
 		if quiet++; did > 0 {
 			quiet = 0
@@ -173,12 +173,12 @@ func (p *Provider) teardown() {
 		var s Status
 		if !closing.under() || p.call.settled(&closing, &s) {
 			closing = 0
-			if len(p.line.flushing) == 0 {
+			if len(p.line.flushing) == 0 && p.quiesced() {
 				break
 			}
 		}
 	}
-	p.api.failures.forget(p.watch)
+	p.api.callbacks.forget(p.id)
 	for k := range p.keys {
 		p.api.RkeyDestroy.Call(uintptr(k))
 	}
@@ -197,6 +197,7 @@ func (p *Provider) abandon() {
 		b.status = statusCanceled
 		p.complete(b)
 	}
+	p.giveUp()
 	p.mu.Lock()
 	left, cause := append(p.line.waiting[p.line.head:], p.ops...), p.cause
 	p.ops, p.calls = nil, nil
@@ -204,4 +205,40 @@ func (p *Provider) abandon() {
 	for _, o := range left {
 		o.done.Complete(cause)
 	}
+}
+
+// quiesced says whether the library is done with all that is under way by
+// messages. Nothing more is begun.
+func (p *Provider) quiesced() bool {
+	done := true
+	for _, o := range p.talk.asked {
+		done = p.call.settled(&o.req, &o.status) && done
+	}
+	for _, o := range p.talk.told {
+		done = p.call.settled(&o.req, &o.status) && done
+	}
+	for _, k := range p.talk.tasks {
+		done = p.call.settled(&k.req, &k.status) && done
+	}
+	return done
+}
+
+// giveUp ends what is under way by messages.
+func (p *Provider) giveUp() {
+	cause := p.Err()
+	for _, k := range p.talk.tasks {
+		if k.export != nil {
+			p.unuse(k.export)
+		}
+		if k.op != nil {
+			k.op.done.Complete(cause)
+		}
+	}
+	for _, o := range p.talk.told {
+		o.done.Complete(cause)
+	}
+	for _, o := range p.talk.asked {
+		o.done.Complete(cause)
+	}
+	p.talk = talk{}
 }
