@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"time"
 
@@ -175,6 +176,28 @@ func (p *Provider) connect(address []byte) (err error) {
 	if err != nil {
 		p.endpoint = 0
 		return fmt.Errorf("transport ucx: %w: %w", ErrPeer, err)
+	}
+	return p.wireUp()
+}
+
+// wireUp waits until the two ends know each other: an endpoint that ends
+// before that can end the peer's process with it.
+func (p *Provider) wireUp() error {
+	r := p.call.flush(p.endpoint)
+	status := statusInProgress
+	if !r.under() {
+		status, r = r.status(), 0
+	}
+	for end := time.Now().Add(wiringUp); !p.call.settled(&r, &status); {
+		if p.call.progress(p.worker) == 0 {
+			runtime.Gosched()
+		}
+		if p.Err() != nil || p.failure.failed() || time.Now().After(end) {
+			return fmt.Errorf("transport ucx: %w: it does not answer within %v", ErrPeer, wiringUp)
+		}
+	}
+	if status.failed() {
+		return p.lost("ucp_ep_flush_nbx", status)
 	}
 	return nil
 }

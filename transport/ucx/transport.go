@@ -7,7 +7,6 @@ import (
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/transport/window"
-	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
 // Transport offers the library to sessions. It is a window.Transport, and may
@@ -22,10 +21,6 @@ type Transport struct {
 	// context is made at the first use, and stays.
 	// +checklocks:mu
 	context *Context
-	// probe is a worker that nobody uses: peers see by its address whether they
-	// reach this process.
-	// +checklocks:mu
-	probe *Provider
 }
 
 var _ window.Transport = (*Transport)(nil)
@@ -33,58 +28,46 @@ var _ window.Transport = (*Transport)(nil)
 // NewTransport makes a transport; the library is borrowed. Close ends it.
 func NewTransport(lib *Library, o Options) *Transport { return &Transport{lib: lib, opts: o} }
 
-// open makes the context and the probe, if there are none.
-func (t *Transport) open() (*Context, *Provider, error) {
+// open makes the context, if there is none.
+func (t *Transport) open() (*Context, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed {
-		return nil, nil, fmt.Errorf("transport ucx: %w", devices.ErrClosed)
+		return nil, fmt.Errorf("transport ucx: %w", devices.ErrClosed)
 	}
-	if t.context != nil {
-		return t.context, t.probe, nil
+	if t.context == nil {
+		c, err := t.lib.Open(t.opts)
+		if err != nil {
+			return nil, err
+		}
+		t.context = c
 	}
-	c, err := t.lib.Open(t.opts)
-	if err != nil {
-		return nil, nil, err
-	}
-	p, err := c.NewProvider(0)
-	if err != nil {
-		return nil, nil, errors.Join(err, c.Close())
-	}
-	t.context, t.probe = c, p
-	return c, p, nil
+	return t.context, nil
 }
 
-// Propose returns where the probe is reached, or says why there is no library.
+// Propose says which library there is, or why there is none.
 func (t *Transport) Propose(window.Setting) ([]byte, error) {
-	_, probe, err := t.open()
-	if err != nil {
+	if _, err := t.open(); err != nil {
 		return nil, err
 	}
-	if n := len(probe.Address()); n > wire.MaxFacts {
-		return nil, fmt.Errorf("transport ucx: the address has %d bytes, more than %d; allow fewer devices by UCX_NET_DEVICES", n, wire.MaxFacts)
-	}
-	return probe.Address(), nil
+	version, err := t.lib.Version()
+	return []byte(version), err
 }
 
-// Judge looks whether any of the library's transports leads to the peer: a
-// worker that is made for it connects to the peer's probe.
+// Judge says why there is no library on this side. Whether the two reach each
+// other shows when they meet: an endpoint that is made to find out, and ended
+// at once, can end the process that it leads to.
 func (t *Transport) Judge(_ window.Setting, facts []byte) error {
-	c, _, err := t.open()
-	if err != nil {
-		return err
+	if len(facts) == 0 {
+		return fmt.Errorf("%w: a library without a version", ErrOffer)
 	}
-	p, err := c.NewProvider(0)
-	if err != nil {
-		return err
-	}
-	defer p.Close()
-	return p.Connect(facts)
+	_, err := t.open()
+	return err
 }
 
 // Open makes a worker for a session.
 func (t *Transport) Open(s window.Setting) (window.Starter, error) {
-	c, _, err := t.open()
+	c, err := t.open()
 	if err != nil {
 		return nil, err
 	}
@@ -105,9 +88,8 @@ func (t *Transport) Close() error {
 	if t.context == nil {
 		return nil
 	}
-	t.probe.Close()
 	c := t.context
-	t.context, t.probe = nil, nil
+	t.context = nil
 	return c.Close()
 }
 

@@ -15,6 +15,8 @@ const (
 	// parting is how long the library gets to end what a lost peer has left.
 	// After that the worker is destroyed with it.
 	parting = time.Second
+	// wiringUp is how long the peer gets to answer for the first time.
+	wiringUp = 10 * time.Second
 )
 
 // run drives the worker. One goroutine does, on whatever thread: nothing of
