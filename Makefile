@@ -48,8 +48,9 @@ test: deps build ## Run every test
 race: deps ## Run the tests with the race detector and the invariant checks
 	@CGO_ENABLED=1 GORACE=atexit_sleep_ms=10 $(TALLY) $(TALLYFLAGS) -- -race -tags invariants -short -timeout 25m $(PKGS)
 
-bench: deps build ## Measure, and write the table of docs/benchmarks.md
+bench: deps build ## Measure, and write the tables of docs/benchmarks.md
 	$(GO) run ./tests/bench -write
+	$(GO) run ./tests/bench -peers -write
 
 gpu-bundle: ## Pack what tests/gpu/run.sh needs on a GPU machine into dist/gpu.tar.gz
 	tests/gpu/bundle.sh dist/hmcfs-gpu

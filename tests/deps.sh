@@ -4,9 +4,9 @@
 set -eu
 
 packages="
-	acl attr e2fsprogs fuse3 gcc git libamdhip64-5 libamdhip64-dev libc6-dev libucx-dev make
+	acl attr e2fsprogs fuse3 gcc git iperf3 iproute2 libamdhip64-5 libamdhip64-dev libc6-dev libucx-dev make
 	ocl-icd-libopencl1 opencl-headers pocl-opencl-icd
-	python3-numpy rsync sqlite3 tar ucx-utils
+	python3-numpy rsync sqlite3 tar ucx-utils util-linux
 "
 
 installed() {

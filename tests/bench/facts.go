@@ -14,32 +14,42 @@ import (
 
 // facts are what the numbers depend on besides hmcfs.
 type facts struct {
-	opts       options
 	lines      []string
 	loadBefore string
 	loadAfter  string
+	// last says how it was measured.
+	last string
 }
 
 // facts looks at the machine and its programs.
 func (l *lab) facts(ctx context.Context) *facts {
-	f := &facts{opts: l.opts, loadBefore: load()}
-	add := func(name, value string) { f.lines = append(f.lines, "- "+name+": "+strings.TrimSpace(value)) }
-	add("date", time.Now().UTC().Format(time.DateOnly))
-	add("hmcfs", said(ctx, l.opts.hmcfs, "version"))
-	add("machine", fmt.Sprintf("%d processors (%s), %s of memory", runtime.NumCPU(), field("/proc/cpuinfo", "model name"), memory()))
-	add("kernel", kernel())
+	f := &facts{loadBefore: load()}
+	f.machine(ctx, l.opts.hmcfs)
 	if st, err := l.mnt.status(ctx); err == nil {
 		for _, d := range st.Devices {
 			if d.Family == "opencl" {
-				add("OpenCL device", d.Model)
+				f.add("OpenCL device", d.Model)
 			}
 		}
-		add("passthrough", map[bool]string{true: "on", false: "off: " + st.Passthrough.Reason}[st.Passthrough.On])
+		f.add("passthrough", map[bool]string{true: "on", false: "off: " + st.Passthrough.Reason}[st.Passthrough.On])
 	}
-	add("Go", runtime.Version()+", go-fuse "+said(ctx, "go", "list", "-m", "-f", "{{.Version}}", "github.com/hanwen/go-fuse/v2"))
-	add("dd and cp", said(ctx, "cp", "--version"))
-	add("huge pages", "tmpfs "+word("/sys/kernel/mm/transparent_hugepage/shmem_enabled")+", anonymous "+word("/sys/kernel/mm/transparent_hugepage/enabled"))
+	f.add("Go", runtime.Version()+", go-fuse "+said(ctx, "go", "list", "-m", "-f", "{{.Version}}", "github.com/hanwen/go-fuse/v2"))
+	f.add("dd and cp", said(ctx, "cp", "--version"))
+	f.add("huge pages", "tmpfs "+word("/sys/kernel/mm/transparent_hugepage/shmem_enabled")+", anonymous "+word("/sys/kernel/mm/transparent_hugepage/enabled"))
+	f.last = fmt.Sprintf("- files of %v, medians of %d rounds, %d empty files\n\n", l.opts.size, l.opts.rounds, l.opts.files)
 	return f
+}
+
+// machine looks at what every table depends on.
+func (f *facts) machine(ctx context.Context, hmcfs string) {
+	f.add("date", time.Now().UTC().Format(time.DateOnly))
+	f.add("hmcfs", said(ctx, hmcfs, "version"))
+	f.add("machine", fmt.Sprintf("%d processors (%s), %s of memory", runtime.NumCPU(), field("/proc/cpuinfo", "model name"), memory()))
+	f.add("kernel", kernel())
+}
+
+func (f *facts) add(name, value string) {
+	f.lines = append(f.lines, "- "+name+": "+strings.TrimSpace(value))
 }
 
 // end notes how busy the machine is when all is done.
@@ -48,8 +58,7 @@ func (f *facts) end() { f.loadAfter = load() }
 // markdown writes the facts.
 func (f *facts) markdown() string {
 	return strings.Join(f.lines, "\n") + "\n" +
-		fmt.Sprintf("- load of the last minute: %s before, %s after\n", f.loadBefore, f.loadAfter) +
-		fmt.Sprintf("- files of %v, medians of %d rounds, %d empty files\n\n", f.opts.size, f.opts.rounds, f.opts.files)
+		fmt.Sprintf("- load of the last minute: %s before, %s after\n", f.loadBefore, f.loadAfter) + f.last
 }
 
 // said is the first line that a program prints.

@@ -2,12 +2,15 @@
 // docs/benchmarks.md:
 //
 //	go run ./tests/bench [-write] [-rows TEXT] [-rounds 5] [-size 1GiB]
+//	go run ./tests/bench -peers [-write] [-rows TEXT] [-rounds 5]
 //
-// It needs root, an OpenCL device and bin/hmcfs (make deps build). It starts a
+// The first measures a mount, the second the communicator between two
+// processes. Both need root and what make deps build makes. The first starts a
 // daemon of its own on a temporary mount, a tmpfs and go-fuse's loopback
-// example beside it, and takes everything away at its end, also when it is
-// interrupted. The exit status is 1 when something could not be measured; a
-// target that is not reached is told in the table.
+// example beside it; the second hmcfs perf serve, here and between two network
+// namespaces, beside iperf3 and ucx_perftest. Everything is taken away at the
+// end, also of one that is interrupted. The exit status is 1 when something
+// could not be measured; a target that is not reached is told in the table.
 //
 // # How it measures
 //
@@ -43,12 +46,23 @@ type options struct {
 	rows    string
 	write   bool
 	doc     string
+
+	// Those of the communicator.
+	peers   bool
+	picture string
+	sizes   string       // of the picture
+	large   devices.Size // a large transfer
+	moved   devices.Size // by each side of a bandwidth row
+	slow    devices.Size // by a contender that is slow
+	trips   int
+	seconds int
 }
 
 func defaults() options {
 	return options{
 		hmcfs: "bin/hmcfs", sizeArg: "1GiB", rounds: 5, files: 10_000, reads: 20_000,
 		keys: 1_000_000, through: 10 * devices.GiB, doc: "docs/benchmarks.md",
+		picture: "docs/bandwidth.svg", sizes: "8..1GiB", large: 64 * devices.MiB, moved: devices.GiB, slow: 64 * devices.MiB, trips: 20_000, seconds: 1,
 	}
 }
 
@@ -65,6 +79,8 @@ func main() {
 	flag.StringVar(&o.rows, "rows", o.rows, "measure only rows whose name has this `text`")
 	flag.BoolVar(&o.write, "write", o.write, "write the table into the document")
 	flag.StringVar(&o.doc, "doc", o.doc, "the document of -write")
+	flag.BoolVar(&o.peers, "peers", o.peers, "measure the communicator between two processes, and not a mount")
+	flag.StringVar(&o.picture, "picture", o.picture, "the picture of -peers -write")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, o, os.Stdout, os.Stderr)
@@ -77,6 +93,9 @@ func main() {
 
 // run measures all rows, prints them and writes them where that is asked for.
 func run(ctx context.Context, o options, out, progress io.Writer) (err error) {
+	if o.peers {
+		return runPeers(ctx, o, out, progress)
+	}
 	if o.size, err = devices.ParseSize(o.sizeArg); err != nil {
 		return err
 	}
@@ -86,18 +105,9 @@ func run(ctx context.Context, o options, out, progress io.Writer) (err error) {
 	}
 	defer func() { err = errors.Join(err, l.close()) }()
 	facts := l.facts(ctx)
-	var results []result
-	for _, r := range l.rows() {
-		if !r.matches(o.rows) {
-			continue
-		}
-		fmt.Fprintln(progress, "bench:", r.name)
-		res, err := r.measure(ctx, o.rounds)
-		if err != nil {
-			return fmt.Errorf("%s: %w", r.name, err)
-		}
-		fmt.Fprint(progress, res.text())
-		results = append(results, res)
+	results, err := measureRows(ctx, l.rows(), o, progress)
+	if err != nil {
+		return err
 	}
 	facts.end()
 	text := document(facts, results)
@@ -105,5 +115,23 @@ func run(ctx context.Context, o options, out, progress io.Writer) (err error) {
 	if !o.write {
 		return nil
 	}
-	return replaceSection(o.doc, text)
+	return replaceSection(o.doc, sectionBegin, text)
+}
+
+// measureRows measures the rows that are asked for.
+func measureRows(ctx context.Context, rows []row, o options, progress io.Writer) ([]result, error) {
+	var results []result
+	for _, r := range rows {
+		if !r.matches(o.rows) {
+			continue
+		}
+		fmt.Fprintln(progress, "bench:", r.name)
+		res, err := r.measure(ctx, o.rounds)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", r.name, err)
+		}
+		fmt.Fprint(progress, res.text())
+		results = append(results, res)
+	}
+	return results, nil
 }

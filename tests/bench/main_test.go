@@ -2,7 +2,6 @@ package main
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -37,12 +36,7 @@ func TestSmall(t *testing.T) {
 	}
 	kit.Require(t, "fuse", "root", "opencl")
 	o := defaults()
-	o.hmcfs = filepath.Join(t.TempDir(), "hmcfs")
-	build := exec.Command("go", "build", "-o", o.hmcfs, "../../cmd/hmcfs")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if text, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build hmcfs: %v\n%s", err, text)
-	}
+	o.hmcfs = build(t)
 	t.Setenv("TMPDIR", t.TempDir())
 	o.doc = filepath.Join(t.TempDir(), "doc.md")
 	if err := os.WriteFile(o.doc, []byte("before\n"+sectionBegin+"MEASURED BEFORE\n"+sectionEnd+"after\n"), 0o600); err != nil {
@@ -118,15 +112,24 @@ func TestJudge(t *testing.T) {
 	}
 }
 
+// A target in seconds is told in what its row is.
+func TestJudgeTimes(t *testing.T) {
+	r := result{unit: micros, figures: []figure{{"a", bench.Series{20e-6}}}}
+	v := r.judge(want{of: "a", bound: 50e-6, atMost: true})
+	if !v.ok || v.bound != "< 50.0 µs" || v.reached < 19.9 || v.reached > 20.1 {
+		t.Errorf("judged: %+v", v)
+	}
+}
+
 func TestReplaceSection(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "doc.md")
 	if err := os.WriteFile(file, []byte("nothing here\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := replaceSection(file, "new"); err == nil || !strings.Contains(err.Error(), "no measured part") {
+	if err := replaceSection(file, sectionBegin, "new"); err == nil || !strings.Contains(err.Error(), "no measured part") {
 		t.Errorf("replaceSection = %v", err)
 	}
-	if err := replaceSection(file+"x", "new"); err == nil {
+	if err := replaceSection(file+"x", sectionBegin, "new"); err == nil {
 		t.Error("a document that is missing is replaced")
 	}
 }

@@ -13,6 +13,7 @@ const (
 	gigabytes = "GB/s"
 	perSecond = "/s"
 	seconds   = "s"
+	micros    = "µs"
 	mebibytes = "MiB"
 	byteUnit  = "B"
 	factor    = "x"
@@ -138,6 +139,9 @@ func (r *result) judge(w want) verdict {
 	if w.atMost {
 		v.bound = fmt.Sprintf("< %g", w.bound)
 		v.ok = v.reached < w.bound && len(r.series(w.of)) > 0
+	}
+	if r.unit == micros && w.against == "" {
+		v.bound, v.reached = "< "+value(w.bound, micros), v.reached*1e6
 	}
 	return v
 }

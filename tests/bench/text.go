@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -16,6 +15,8 @@ func value(v float64, unit string) string {
 		return fmt.Sprintf("%.0f/s", v)
 	case seconds:
 		return fmt.Sprintf("%.2f s", v)
+	case micros:
+		return fmt.Sprintf("%.1f µs", v*1e6)
 	case mebibytes:
 		return fmt.Sprintf("%.0f MiB", v)
 	case byteUnit:
@@ -68,22 +69,24 @@ func mark(ok bool) string {
 	return "**missed**"
 }
 
-// The lines of the document between which the measured part stands.
+// The lines of the document between which a measured part stands.
 const (
 	sectionBegin = "<!-- measured: go run ./tests/bench -write -->\n"
+	peersBegin   = "<!-- measured: go run ./tests/bench -peers -write -->\n"
 	sectionEnd   = "<!-- end of what was measured -->\n"
 )
 
-// replaceSection puts a text in place of the measured part of a document.
-func replaceSection(path, text string) error {
+// replaceSection puts a text in place of the measured part of a document that
+// begins with a line.
+func replaceSection(path, begin, text string) error {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return err
 	}
-	before, rest, found := strings.Cut(string(data), sectionBegin)
+	before, rest, found := strings.Cut(string(data), begin)
 	_, after, ended := strings.Cut(rest, sectionEnd)
 	if !found || !ended {
-		return errors.New(path + " has no measured part")
+		return fmt.Errorf("%s has no measured part %q", path, strings.TrimSpace(begin))
 	}
-	return os.WriteFile(path, []byte(before+sectionBegin+"\n"+text+"\n"+sectionEnd+after), 0o644)
+	return os.WriteFile(path, []byte(before+begin+"\n"+text+"\n"+sectionEnd+after), 0o644)
 }

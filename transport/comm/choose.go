@@ -13,6 +13,7 @@ import (
 	"unicode"
 
 	"github.com/hmcfs/hmcfs/transport/control"
+	"github.com/hmcfs/hmcfs/transport/shm"
 	"github.com/hmcfs/hmcfs/transport/ucx"
 	"github.com/hmcfs/hmcfs/transport/window"
 	"github.com/hmcfs/hmcfs/transport/wire"
@@ -37,7 +38,7 @@ func (o *Options) routes() []route {
 	}
 	all := []route{
 		{id: wire.TransportRDMA, driver: over(true)},
-		{id: wire.TransportSHM, missing: "this build has none"},
+		{id: wire.TransportSHM, driver: shm.New(shm.Options{Devices: o.Devices})},
 		{id: wire.TransportUCX, driver: over(false)},
 		{id: wire.TransportTCP},
 	}
@@ -48,8 +49,8 @@ func (o *Options) routes() []route {
 		case listed:
 		case len(o.Transports) > 0:
 			r.driver, r.missing = nil, fmt.Sprintf("%s is not to use it", o.Rank)
-		case r.id == wire.TransportRDMA || r.id == wire.TransportUCX:
-			r.driver, r.missing = nil, fmt.Sprintf("it is for peers that are trusted, and %s does not list it", o.Rank)
+		case r.id == wire.TransportUCX:
+			r.driver, r.missing = nil, fmt.Sprintf("%s does not list it, and without RDMA the other ways are faster", o.Rank)
 		}
 	}
 	return all
@@ -212,7 +213,7 @@ func (s *session) choose(ctx context.Context, conn *control.Conn) error {
 		var answer wire.Ways
 		answer, way = s.c.judge(s.setting(conn), proposal)
 		// The peer's next connections may come before the write returns.
-		if err := s.decide(way); err != nil && !errors.Is(err, ErrNoTransport) {
+		if err = s.decide(way); err != nil && !errors.Is(err, ErrNoTransport) {
 			return err
 		}
 		_, err = conn.Write(answer.Append(nil, wire.KindChoice))

@@ -20,12 +20,20 @@ func socket(t testing.TB) control.Address {
 	return control.Address{Network: control.Unix, Addr: filepath.Join(t.TempDir(), "s")}
 }
 
+// only lets ranks use one transport.
+func only(tr comm.Transport) func(testing.TB, *comm.Options) {
+	return func(_ testing.TB, o *comm.Options) { o.Transports = []comm.Transport{tr} }
+}
+
 func TestConformance(t *testing.T) {
+	t.Run("shm", func(t *testing.T) { commtest.Run(t, commtest.Way{Address: socket, Transport: comm.SHM}) })
 	t.Run("TCP", func(t *testing.T) { commtest.Run(t, commtest.Way{Address: loopback}) })
-	t.Run("Unix", func(t *testing.T) { commtest.Run(t, commtest.Way{Address: socket}) })
+	t.Run("Unix", func(t *testing.T) {
+		commtest.Run(t, commtest.Way{Address: socket, Transport: comm.TCP, Options: only(comm.TCP)})
+	})
 	t.Run("channels", func(t *testing.T) {
-		commtest.Run(t, commtest.Way{Address: socket, Options: func(_ testing.TB, o *comm.Options) {
-			o.Channels, o.Chunk, o.InFlight = 4, 64<<10, 3
+		commtest.Run(t, commtest.Way{Address: socket, Allocates: true, Options: func(_ testing.TB, o *comm.Options) {
+			o.Channels, o.Chunk, o.InFlight, o.Transports = 4, 64<<10, 3, []comm.Transport{comm.TCP}
 		}})
 	})
 }

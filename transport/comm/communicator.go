@@ -85,6 +85,9 @@ type Peer struct {
 	// why it is not that.
 	Transport Transport
 	Because   []string
+	// Windows is how many of the peer's regions are open here, so that puts and
+	// gets do not go by the data connections.
+	Windows int
 	// Network is what the data connections run over.
 	Network control.Network
 	// Channels is how many there are.
@@ -100,8 +103,12 @@ func (c *Communicator) Peers() []Peer {
 	var out []Peer
 	for rank, s := range c.sessions {
 		if s.state() == stateLive {
+			windows := 0
+			if s.side != nil {
+				windows = s.side.Windows()
+			}
 			out = append(out, Peer{
-				Rank: rank, Transport: Transport(s.took.route.id.String()), Because: slices.Clone(s.took.because),
+				Rank: rank, Transport: Transport(s.took.route.id.String()), Because: slices.Clone(s.took.because), Windows: windows,
 				Network: control.Network(s.control.LocalAddr().Network()), Channels: len(s.channels), Chunk: s.control.Chunk,
 			})
 		}

@@ -9,6 +9,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/transport"
 	"github.com/hmcfs/hmcfs/transport/control"
 	"github.com/hmcfs/hmcfs/transport/region"
@@ -54,10 +55,14 @@ type Options struct {
 	// session. Whatever the way, the data connections are there as well, and
 	// carry what it can't.
 	//
-	// Empty is all but RDMA and UCX: their peers are trusted with the memory of
-	// this process (see transport/ucx), so they are taken only where they are
-	// listed.
+	// Empty is all but UCX, which without RDMA is slower than the others (see
+	// docs/benchmarks.md). Peers that RDMA and UCX are used with are trusted with
+	// the memory of this process: see transport/ucx.
 	Transports []Transport
+	// Devices are those on which memory is opened that a peer of this host
+	// shares by a handle. They are borrowed: close them after the
+	// communicator. Memory on others goes by the data connections.
+	Devices []devices.Device
 	// UCX says what libucp is to use for the transports RDMA and UCX. Its
 	// Engine and RDMA are set from here.
 	UCX ucx.Options
@@ -70,8 +75,9 @@ type Options struct {
 	// InFlight is how many chunks of a channel may wait for their answer,
 	// from 1 to 256. Default 32.
 	InFlight int
-	// Timeout is how long a peer may let us wait without anything moving.
-	// Default 30 s.
+	// Timeout is how long a peer may let us wait without anything moving, and
+	// how long a peer whose machine is dead, or cut off, is taken for alive.
+	// The latter is counted in seconds. Default 30 s.
 	Timeout time.Duration
 	// HandshakeTimeout is how long a peer has to prove itself. Default 10 s.
 	HandshakeTimeout time.Duration
@@ -123,6 +129,6 @@ func (o *Options) channel(keys *region.Keys) tcp.Options {
 func (o *Options) control(epochs *control.Epochs) control.Options {
 	return control.Options{
 		Rank: o.Rank, Secret: o.Secret, TLS: o.TLS, Epochs: epochs, Chunk: o.Chunk,
-		HandshakeTimeout: o.HandshakeTimeout, Logger: o.Logger,
+		HandshakeTimeout: o.HandshakeTimeout, Timeout: o.Timeout, Logger: o.Logger,
 	}
 }

@@ -81,6 +81,15 @@ func (c *Communicator) TryPacket(to wire.Rank, port wire.Port, parts ...[]byte) 
 	return sent, s.seen(err)
 }
 
+// AwaitRoom waits until TryPacket has room.
+func (c *Communicator) AwaitRoom(ctx context.Context, to wire.Rank) error {
+	s, err := c.session(ctx, to)
+	if err != nil {
+		return err
+	}
+	return s.seen(s.link.AwaitRoom(ctx))
+}
+
 // Origin is the session with a peer that is live.
 //
 // Errors: ErrNotConnected; ErrClosed; control.ErrDisconnected for one that has

@@ -58,8 +58,8 @@ func newRank(t *testing.T, rank wire.Rank) (*comm.Communicator, control.Address)
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := errors.Join(c.Close(), e.Close()); err != nil {
-			t.Error(err)
+		if cerr := errors.Join(c.Close(), e.Close()); cerr != nil {
+			t.Error(cerr)
 		}
 	})
 	at, err := c.Listen(t.Context(), socket(t))

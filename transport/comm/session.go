@@ -134,6 +134,11 @@ func (s *session) end(cause error) {
 		if s.link != nil {
 			// Handlers hear of the end as soon as no packet can come, not when
 			// the last byte has left.
+			if errors.Is(cause, control.ErrDisconnected) {
+				// The end of another connection was seen first. What the peer
+				// has sent before is on its way.
+				s.link.Drain()
+			}
 			s.link.Stop()
 			<-s.link.Received()
 			s.tellEnded()
@@ -153,12 +158,14 @@ func (s *session) end(cause error) {
 }
 
 // seen ends the session if an error says that it is at its end, so that who
-// has seen the error finds the session ended, and returns the error.
+// has seen the error finds the session ended. It returns why the session has
+// ended then, which the error may be a mere consequence of.
 func (s *session) seen(err error) error {
-	if errors.Is(err, control.ErrDisconnected) {
-		s.end(err)
+	if !errors.Is(err, control.ErrDisconnected) {
+		return err
 	}
-	return err
+	s.end(err)
+	return s.err()
 }
 
 // err is why the session has ended; nil while it lives.
@@ -238,5 +245,12 @@ func (s *session) post(t *tcp.Transfer, n devices.Size) {
 	}
 	for i := range shares {
 		s.channels[(first+i)%len(s.channels)].Post(t)
+	}
+}
+
+// recall makes the data connections serve the peer while we wait for it.
+func (s *session) recall() {
+	for _, ch := range s.channels {
+		ch.Recall()
 	}
 }

@@ -62,6 +62,26 @@ func (c *Communicator) Revoke(ctx context.Context, peer wire.Rank, key wire.Key)
 	return errors.Join(err, s.side.Withdraw(ctx, key))
 }
 
+// Carrier says what carries the puts and gets with a key of a peer: the
+// session's transport, or TCP where that could not open the buffer.
+func (c *Communicator) Carrier(ctx context.Context, peer wire.Rank, d wire.Descriptor) (Transport, error) {
+	s, err := c.session(ctx, peer)
+	if err != nil {
+		return "", err
+	}
+	if s.side == nil {
+		return TCP, nil
+	}
+	use, status, found := s.side.Use(d.Key, 0, 0, 0)
+	if !found {
+		return TCP, nil
+	}
+	if status == wire.StatusOK {
+		use.Leave()
+	}
+	return Transport(s.took.route.id.String()), nil
+}
+
 // open gives a request to the window of its key. found is false where the key
 // has none.
 func (s *session) open(r *Request, kind wire.Kind, need wire.Rights, op *Op, waits bool) (found bool, err error) {
@@ -137,11 +157,13 @@ func (c *Communicator) RecvTag(ctx context.Context, peer wire.Rank) (wire.Tag, e
 	if err != nil {
 		return 0, err
 	}
+	s.recall()
+	var tag wire.Tag
 	if s.tags == nil {
-		tag, err := s.link.RecvTag(ctx)
+		tag, err = s.link.RecvTag(ctx)
 		return tag, s.seen(err)
 	}
-	tag, err := s.tags.RecvTag(ctx)
+	tag, err = s.tags.RecvTag(ctx)
 	return tag, s.tagError(ctx, err)
 }
 

@@ -35,7 +35,7 @@ func (l *Link) SendPacket(ctx context.Context, port wire.Port, parts ...[]byte) 
 // TryPacket is SendPacket where there is room now. Otherwise sent is false,
 // and nothing was sent.
 func (l *Link) TryPacket(port wire.Port, parts ...[]byte) (sent bool, err error) {
-	if err := l.checkPacket(parts); err != nil {
+	if err = l.checkPacket(parts); err != nil {
 		return false, err
 	}
 	l.mu.Lock()
@@ -45,6 +45,14 @@ func (l *Link) TryPacket(port wire.Port, parts ...[]byte) (sent bool, err error)
 	}
 	err = l.sendPacketLocked(port, parts)
 	return err == nil, err
+}
+
+// AwaitRoom waits until TryPacket has room. Its errors are those of SendTag.
+func (l *Link) AwaitRoom(ctx context.Context) error {
+	if err := l.room(ctx); err != nil {
+		return err
+	}
+	return l.Err()
 }
 
 // maxParts is the parts of a packet, fewer than one call of the kernel takes.
@@ -85,7 +93,16 @@ func (l *Link) sendPacketLocked(port wire.Port, parts [][]byte) error {
 		return l.errLocked()
 	}
 	l.pieces = append(append(l.pieces[:0], head), parts...)
-	defer func() { clear(l.pieces) }()
+	err := l.sendPiecesLocked(len(head) + n)
+	clear(l.pieces)
+	return err
+}
+
+// sendPiecesLocked writes the n bytes of all pieces, or leaves them to the
+// writer.
+//
+// +checklocks:l.mu
+func (l *Link) sendPiecesLocked(n int) error {
 	written := 0
 	if !l.writing && len(l.unsent) == 0 {
 		var err error
@@ -93,7 +110,7 @@ func (l *Link) sendPacketLocked(port wire.Port, parts [][]byte) error {
 			return fmt.Errorf("%s: %w: %w", l.conn.Peer, ErrDisconnected, err)
 		}
 	}
-	if written == len(head)+n {
+	if written == n {
 		return nil
 	}
 	for _, p := range l.pieces {

@@ -25,41 +25,46 @@ func TestPackets(t *testing.T) {
 	for name, at := range map[string]Address{"TCP": loopback(), "Unix": socket(t)} {
 		t.Run(name, func(t *testing.T) {
 			kit.Check(t)
-			type packet struct {
-				port wire.Port
-				p    []byte
-			}
-			came := make(chan packet, 1000)
-			a, b := packetLinks(t, at, func(port wire.Port, p []byte) error {
-				came <- packet{port, bytes.Clone(p)}
-				return nil
-			})
-			sizes := []int{0, 1, 100, maxGathered, maxGathered + 1, 65_535, wire.MaxPacket}
-			for i, n := range sizes {
-				data := kit.Bytes(uint64(i), 0, n)
-				if err := a.SendPacket(within(t), wire.Port(i+1), data[:n/3], nil, data[n/3:n/2], data[n/2:]); err != nil {
-					t.Fatal(err)
-				}
-				if err := a.SendTag(within(t), wire.Tag(i)); err != nil {
-					t.Fatal(err)
-				}
-			}
-			for i, n := range sizes {
-				if tag, err := b.RecvTag(within(t)); tag != wire.Tag(i) || err != nil {
-					t.Fatal(tag, err)
-				}
-				got := <-came
-				if got.port != wire.Port(i+1) || len(got.p) != n || kit.DiffAt(got.p, uint64(i), 0) >= 0 {
-					t.Errorf("packet %d: port %d, %d bytes", i, got.port, len(got.p))
-				}
-			}
-			if err := a.SendPacket(within(t), 1, make([]byte, wire.MaxPacket), []byte{1}); !errors.Is(err, ErrTooLong) {
-				t.Errorf("too long: %v", err)
-			}
-			if _, err := a.TryPacket(1, make([][]byte, maxParts+1)...); !errors.Is(err, ErrTooLong) {
-				t.Errorf("too many parts: %v", err)
-			}
+			exchangePackets(t, at)
 		})
+	}
+}
+
+func exchangePackets(t *testing.T, at Address) {
+	t.Helper()
+	type packet struct {
+		port wire.Port
+		p    []byte
+	}
+	came := make(chan packet, 1000)
+	a, b := packetLinks(t, at, func(port wire.Port, p []byte) error {
+		came <- packet{port, bytes.Clone(p)}
+		return nil
+	})
+	sizes := []int{0, 1, 100, maxGathered, maxGathered + 1, 65_535, wire.MaxPacket}
+	for i, n := range sizes {
+		data := kit.Bytes(uint64(i), 0, n)
+		if err := a.SendPacket(within(t), wire.Port(i+1), data[:n/3], nil, data[n/3:n/2], data[n/2:]); err != nil {
+			t.Fatal(err)
+		}
+		if err := a.SendTag(within(t), wire.Tag(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, n := range sizes {
+		if tag, err := b.RecvTag(within(t)); tag != wire.Tag(i) || err != nil {
+			t.Fatal(tag, err)
+		}
+		got := <-came
+		if got.port != wire.Port(i+1) || len(got.p) != n || kit.DiffAt(got.p, uint64(i), 0) >= 0 {
+			t.Errorf("packet %d: port %d, %d bytes", i, got.port, len(got.p))
+		}
+	}
+	if err := a.SendPacket(within(t), 1, make([]byte, wire.MaxPacket), []byte{1}); !errors.Is(err, ErrTooLong) {
+		t.Errorf("too long: %v", err)
+	}
+	if _, err := a.TryPacket(1, make([][]byte, maxParts+1)...); !errors.Is(err, ErrTooLong) {
+		t.Errorf("too many parts: %v", err)
 	}
 }
 
@@ -99,7 +104,15 @@ func TestPacketsWithoutRoom(t *testing.T) {
 	if ok, err := a.TryPacket(1, []byte("x")); ok || err != nil {
 		t.Errorf("no room: %v, %v", ok, err)
 	}
+	short, enough := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer enough()
+	if err := a.AwaitRoom(short); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("wait for room: %v", err)
+	}
 	close(held)
+	if err := a.AwaitRoom(within(t)); err != nil {
+		t.Errorf("wait for room: %v", err)
+	}
 	kit.Eventually(t, patience, func() bool {
 		mu.Lock()
 		defer mu.Unlock()

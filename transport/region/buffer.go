@@ -3,6 +3,7 @@ package region
 import (
 	"context"
 	"fmt"
+	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -12,18 +13,25 @@ import (
 	"github.com/hmcfs/hmcfs/transport/internal/gate"
 )
 
-// Buffer is registered memory: host bytes, or a part of a device's memory.
+// Buffer is registered memory: host bytes, a part of a device's memory, or of a
+// file that pinned host memory is kept in.
 // All methods may be called from any goroutine; operations on overlapping
 // ranges at the same time leave unspecified bytes in the overlap.
 type Buffer struct {
 	table *Table
-	// space is the address space, as in Table.spaces.
-	space *devices.Memory
-	reg   *registration
-	host  []byte
-	dev   devices.Span
+	// The buffer is size bytes from start of a space.
+	space space
+	start uint64
 	size  devices.Size
-	gate  gate.Gate
+	reg   *registration
+	// host is host memory, rest all other: dev or a part of file.
+	host []byte
+	rest transport.Span
+	dev  devices.Span
+	file *os.File
+	// own gives back what the buffer itself holds, if not nil.
+	own  func() error
+	gate gate.Gate
 	// dropped is set by the Close that gives the memory back.
 	dropped atomic.Bool
 
@@ -38,10 +46,7 @@ func (b *Buffer) Size() devices.Size { return b.size }
 
 // Device names the device that the memory belongs to; empty for host bytes.
 func (b *Buffer) Device() devices.Name {
-	if b.space == nil {
-		return ""
-	}
-	return b.space.Device().Info().Name
+	return b.rest.Device()
 }
 
 // Check says whether n bytes from off lie inside the buffer: nil, or
@@ -66,7 +71,7 @@ func (b *Buffer) Hold() error {
 // Drop ends a Hold.
 func (b *Buffer) Drop() { b.gate.Leave() }
 
-// Host returns n bytes from off of host memory, and nil for device memory.
+// Host returns n bytes from off of host memory, and nil for all other memory.
 // Preconditions: the buffer is held, and the range was checked.
 func (b *Buffer) Host(off devices.Offset, n devices.Size) []byte {
 	if b.host == nil {
@@ -83,11 +88,7 @@ func (b *Buffer) span(off devices.Offset, n devices.Size) (transport.Span, error
 	if b.host != nil {
 		return transport.HostSpan(b.Host(off, n)), nil
 	}
-	s, err := b.dev.Sub(off, n)
-	if err != nil {
-		return transport.Span{}, err
-	}
-	return transport.DeviceSpan(s), nil
+	return b.rest.Part(off, n)
 }
 
 // Store copies every byte of src, host or device memory, to the buffer at
@@ -137,6 +138,20 @@ func (b *Buffer) Move(ctx context.Context, to, from devices.Offset, n devices.Si
 		return err
 	}
 	return b.table.copyWith(ctx, dst, src)
+}
+
+// Copy copies n bytes from one buffer of this process to another, or to a
+// place in the same one. Its errors are those of Store, for both.
+func Copy(ctx context.Context, dst *Buffer, to devices.Offset, src *Buffer, from devices.Offset, n devices.Size) error {
+	if err := src.Hold(); err != nil {
+		return err
+	}
+	defer src.Drop()
+	s, err := src.span(from, n)
+	if err != nil {
+		return err
+	}
+	return dst.Store(ctx, to, s)
 }
 
 // Close ends the buffer: keys to it name nothing any more, and operations

@@ -4,11 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"sort"
 	"sync"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/transport"
@@ -21,12 +20,18 @@ type Table struct {
 
 	mu sync.Mutex
 	// spaces are the registrations of each address space, sorted by their
-	// start: the host's is that of the nil memory, and every device memory is
-	// one.
+	// start.
 	// +checklocks:mu
-	spaces map[*devices.Memory][]*registration
+	spaces map[space][]*registration
 	// +checklocks:mu
 	stats Stats
+}
+
+// space is what offsets count in: the host's addresses (the zero value), one
+// device memory, or one file.
+type space struct {
+	mem  *devices.Memory
+	file transport.FileID
 }
 
 // Stats counts what a table has done since it was made, but for Live.
@@ -42,7 +47,7 @@ type Stats struct {
 // NewTable makes an empty table. The engine moves bytes from and to the
 // buffers that are device memory; it is borrowed.
 func NewTable(engine *transport.Engine) *Table {
-	return &Table{engine: engine, spaces: map[*devices.Memory][]*registration{}}
+	return &Table{engine: engine, spaces: map[space][]*registration{}}
 }
 
 // Stats returns a snapshot of the counters.
@@ -58,23 +63,10 @@ type registration struct {
 	start, end uint64
 	// refs is how many buffers use it; guarded by Table.mu.
 	refs int
+	// file holds memory of Alloc, from its begin on; nil for all other.
+	file *os.File
 	// release gives back what the registration took.
 	release func() error
-}
-
-// Alloc takes n bytes of page-aligned host memory, filled with zeros and
-// locked in memory as far as the limit allows, and registers them.
-func (t *Table) Alloc(n devices.Size) (*Buffer, error) {
-	if n == 0 || n > 1<<46 {
-		return nil, fmt.Errorf("register %d bytes of new memory: %w", uint64(n), devices.ErrRange)
-	}
-	mem, err := unix.Mmap(-1, 0, int(n), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_POPULATE)
-	if err != nil {
-		return nil, fmt.Errorf("map %v to register: %w", n, err)
-	}
-	// Memory that may be swapped works, and is slower.
-	_ = unix.Mlock(mem)
-	return t.insert(nil, address(mem), n, &Buffer{host: mem}, func() error { return unix.Munmap(mem) }), nil
 }
 
 // Register registers the caller's bytes, which must stay where they are, and
@@ -84,7 +76,7 @@ func (t *Table) Register(p []byte) (*Buffer, error) {
 	if len(p) == 0 {
 		return nil, fmt.Errorf("register no bytes: %w", devices.ErrRange)
 	}
-	return t.insert(nil, address(p), devices.Size(len(p)), &Buffer{host: slices.Clip(p)}, nil), nil
+	return t.insert(space{}, address(p), devices.Size(len(p)), &Buffer{host: slices.Clip(p)}, nil), nil
 }
 
 // RegisterDevice registers a part of device memory, and keeps a reference to
@@ -99,17 +91,18 @@ func (t *Table) RegisterDevice(s devices.Span) (*Buffer, error) {
 	// The alias of a range holds the memory itself: the registration that it
 	// lies in may have been made with another reference.
 	s.Mem.Retain()
-	return t.insert(s.Mem, uint64(s.Off), s.Len, &Buffer{dev: s}, nil), nil
+	b := &Buffer{rest: transport.DeviceSpan(s), dev: s, own: s.Mem.Release}
+	return t.insert(space{mem: s.Mem}, uint64(s.Off), s.Len, b, nil), nil
 }
 
 // insert finds the registration that contains n bytes from start, or makes
-// one, and completes the buffer. release belongs to a new registration.
-func (t *Table) insert(space *devices.Memory, start uint64, n devices.Size, b *Buffer, release func() error) *Buffer {
-	b.table, b.space, b.size = t, space, n
+// one, and completes the buffer. fresh is a new registration's, or nil.
+func (t *Table) insert(in space, start uint64, n devices.Size, b *Buffer, fresh *registration) *Buffer {
+	b.table, b.space, b.start, b.size = t, in, start, n
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	end := start + uint64(n)
-	list := t.spaces[space]
+	list := t.spaces[in]
 	behind := sort.Search(len(list), func(i int) bool { return list[i].start > start })
 	for i := behind - 1; i >= 0; i-- {
 		if list[i].end >= end {
@@ -119,11 +112,15 @@ func (t *Table) insert(space *devices.Memory, start uint64, n devices.Size, b *B
 			return b
 		}
 	}
-	b.reg = &registration{start: start, end: end, refs: 1, release: release}
+	if fresh == nil {
+		fresh = &registration{}
+	}
+	fresh.start, fresh.end, fresh.refs = start, end, 1
+	b.reg = fresh
 	list = append(list, nil)
 	copy(list[behind+1:], list[behind:])
 	list[behind] = b.reg
-	t.spaces[space] = list
+	t.spaces[in] = list
 	t.stats.Registrations++
 	t.stats.Live++
 	return b
@@ -153,8 +150,8 @@ func (t *Table) drop(b *Buffer) error {
 	if last && b.reg.release != nil {
 		errs = append(errs, b.reg.release())
 	}
-	if b.space != nil {
-		errs = append(errs, b.space.Release())
+	if b.own != nil {
+		errs = append(errs, b.own())
 	}
 	return errors.Join(errs...)
 }

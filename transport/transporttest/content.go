@@ -12,12 +12,12 @@ import (
 )
 
 // Simulated is n bytes of a simulated device that has room for twice as many;
-// both end with the test.
+// both end with the test. It may be given to another process.
 func Simulated(t testing.TB, n devices.Size, p sim.Params) *devices.Memory {
 	t.Helper()
 	p.Size = 2 * n
 	dev := sim.New(0, p)
-	m, err := dev.Alloc(t.Context(), n)
+	m, err := devices.AllocShared(t.Context(), dev, n, devices.HandleMemfd)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -55,6 +56,9 @@ type Op struct {
 	// Waits says that who starts the operation does nothing else until it is
 	// complete: it may be done in its goroutine.
 	Waits bool
+	// Withdrawn is set when the owner takes the window back: an operation that
+	// looks at it may end early, with region.ErrKey.
+	Withdrawn *atomic.Bool
 }
 
 // Window is a peer's buffer that is open here. Its methods may be called from

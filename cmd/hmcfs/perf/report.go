@@ -43,7 +43,7 @@ type Row struct {
 	Mode string `json:"mode"`
 	// Operation is "tag", "put" or "get".
 	Operation string `json:"operation"`
-	// Transport and Network are those of the session.
+	// Transport carries the bytes; Network is that of the session.
 	Transport comm.Transport  `json:"transport"`
 	Network   control.Network `json:"network"`
 	// Memory is that of the side that runs, and PeerMemory that of the side
@@ -55,9 +55,11 @@ type Row struct {
 	// begun together.
 	Count int `json:"count"`
 	Depth int `json:"depth"`
-	// MedianUS and P99US are in microseconds, of one operation: where several
-	// were begun together, their share of the time until all were complete.
+	// MedianUS, MeanUS and P99US are in microseconds, of one operation: where
+	// several were begun together, their share of the time until all were
+	// complete.
 	MedianUS float64 `json:"median_us"`
+	MeanUS   float64 `json:"mean_us"`
 	P99US    float64 `json:"p99_us"`
 	// GBs is Bytes by the median, in 1e9 bytes a second.
 	GBs float64 `json:"gb_per_s,omitempty"`

@@ -54,27 +54,29 @@ type runner struct {
 
 	opts   *RunOptions
 	report Report
-	// peer is the session that is measured.
-	peer comm.Peer
+	// peer is the session that is measured, and named what it was asked to be.
+	peer  comm.Peer
+	named comm.Transport
 }
 
 // session measures one way to the server.
 func (r *runner) session(ctx context.Context, t comm.Transport, at control.Address, last bool) (err error) {
+	r.named = t
 	var only []comm.Transport
 	if t != Auto {
 		only = append(only, t)
 	}
-	if err := r.open(only); err != nil {
+	if err = r.open(only); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, r.hangUp()) }()
-	if err := r.comm.Connect(ctx, serverRank, at); err != nil {
+	if err = r.comm.Connect(ctx, serverRank, at); err != nil {
 		return err
 	}
-	if err := r.connected(t, at); err != nil {
+	if err = r.connected(at); err != nil {
 		return err
 	}
-	if err := r.all(ctx); err != nil {
+	if err = r.all(ctx); err != nil {
 		return err
 	}
 	_, err = r.ask(ctx, ask{Do: askEnd, Last: last})
@@ -82,16 +84,12 @@ func (r *runner) session(ctx context.Context, t comm.Transport, at control.Addre
 }
 
 // connected notes what the session is, and tells it.
-func (r *runner) connected(t comm.Transport, at control.Address) error {
+func (r *runner) connected(at control.Address) error {
 	peers := r.comm.Peers()
 	if len(peers) != 1 {
 		return fmt.Errorf("%s: %w", serverRank, control.ErrDisconnected)
 	}
 	r.peer = peers[0]
-	if t != Auto && r.peer.Transport != t {
-		return fmt.Errorf("transport %s with %s at %s can't be used, and %s was not asked for%s",
-			t, serverRank, place(at), r.peer.Transport, because(r.peer.Because))
-	}
 	r.report.Channels, r.report.Chunk = r.peer.Channels, devices.Size(r.peer.Chunk)
 	r.report.Sessions = append(r.report.Sessions, Session{
 		Address: place(at), Transport: r.peer.Transport, Because: r.peer.Because, Network: r.peer.Network,
@@ -118,12 +116,12 @@ func place(at control.Address) string {
 }
 
 func (r *runner) all(ctx context.Context) error {
-	if slices.Contains(r.opts.Operations, OpTag) {
+	if r.wants(OpTag) {
 		if err := r.tags(ctx); err != nil {
 			return fmt.Errorf("tags: %w", err)
 		}
 	}
-	if !slices.Contains(r.opts.Operations, OpPut) && !slices.Contains(r.opts.Operations, OpGet) {
+	if !r.wants(OpPut, OpGet, OpSend, OpRecv) {
 		return nil
 	}
 	for _, pair := range r.opts.pairs(r.names) {
@@ -132,6 +130,11 @@ func (r *runner) all(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// wants says whether one of some operations is to be measured.
+func (r *runner) wants(some ...string) bool {
+	return slices.ContainsFunc(some, func(op string) bool { return slices.Contains(r.opts.Operations, op) })
 }
 
 // ask asks the server for something and returns its reply.
@@ -190,7 +193,7 @@ func (r *runner) tags(ctx context.Context) error {
 	for i := range times {
 		times[i] /= 2
 	}
-	r.add(Row{Mode: latency, Operation: OpTag, Depth: 1}, times[r.opts.WarmUp:])
+	r.add(Row{Mode: latency, Operation: OpTag, Transport: r.peer.Transport, Depth: 1}, times[r.opts.WarmUp:])
 	return nil
 }
 
@@ -210,12 +213,17 @@ func timed(rounds int, fn func(i int) error) ([]time.Duration, error) {
 // add makes a row of times, each of row.Depth operations.
 func (r *runner) add(row Row, times []time.Duration) {
 	slices.Sort(times)
-	row.Transport, row.Network = r.peer.Transport, r.peer.Network
+	row.Network = r.peer.Network
 	row.Count = len(times)
 	each := func(d time.Duration) float64 {
 		return float64(d) / float64(time.Microsecond) / float64(row.Depth)
 	}
+	var all time.Duration
+	for _, d := range times {
+		all += d
+	}
 	row.MedianUS = each(times[len(times)/2])
+	row.MeanUS = each(all) / float64(len(times))
 	row.P99US = each(times[min(len(times)-1, len(times)*99/100)])
 	if row.Mode == bandwidth {
 		row.GBs = float64(row.Bytes) / (row.MedianUS * 1e3)

@@ -40,6 +40,14 @@ func Run(t *testing.T, w Way) {
 		"StalledPeer":      testStalledPeer,
 		"MissingPeer":      testMissingPeer,
 		"CloseUnderLoad":   testCloseUnderLoad,
+		"RevokeUnderLoad":  testRevokeUnderLoad,
+		"OwnerCloses":      testOwnerCloses,
+		"Rights":           testRights,
+		"Tags":             testTags,
+		"NewSession":       testNewSession,
+		"Files":            testFiles,
+		"Windows":          testWindows,
+		"ManyShares":       testManyShares,
 	} {
 		t.Run(name, func(t *testing.T) {
 			// A rank mounts nothing; others of the same run of tests mount
@@ -279,7 +287,7 @@ func testNoWorkOnDataPath(t *testing.T, w Way) {
 				t.Error(err)
 			}
 		})
-		if allocs != 0 && !kit.Race() && w.Options == nil {
+		if allocs != 0 && !kit.Race() && !w.Allocates {
 			t.Errorf("%v of %d bytes: %v allocations", n, uint64(n), allocs)
 		}
 	}

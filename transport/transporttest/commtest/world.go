@@ -34,6 +34,11 @@ type Way struct {
 	Address func(t testing.TB) control.Address
 	// Options changes the options of every rank; nil leaves them.
 	Options func(t testing.TB, o *comm.Options)
+	// Transport is the one that two ranks must choose that are connected
+	// without a relay; empty is any.
+	Transport comm.Transport
+	// Allocates says that operations may take memory.
+	Allocates bool
 }
 
 // world is some ranks of one job.
@@ -107,6 +112,12 @@ func (w Way) pair(t testing.TB) *world {
 	t.Helper()
 	job := w.open(t, 2, nil)
 	job.connect(t, 1, 0)
+	for _, c := range job.ranks {
+		peers := c.Peers()
+		if len(peers) != 1 || w.Transport != "" && peers[0].Transport != w.Transport {
+			t.Fatalf("%s: %+v", c.Rank(), peers)
+		}
+	}
 	return job
 }
 

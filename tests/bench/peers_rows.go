@@ -1,0 +1,203 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/transport/comm"
+	"github.com/hmcfs/hmcfs/transport/wire"
+)
+
+// middle is the size of a transfer that is begun together with others.
+const middle = devices.MiB
+
+// deep begins several transfers together, as the contenders do.
+const deep = "16"
+
+// How the contenders are started, for the notes.
+const (
+	iperfNote = "The better one of `iperf3 -c HOST -O 1 -t 1 -l 128K` and `-l 1M`: one stream, no zero copy, as received, without its first second."
+	depthNote = "Puts and gets of 1 MiB are begun " + deep + " together, larger ones one at a time."
+	ucxNote   = "The better one of `ucx_perftest HOST -t TEST -s SIZE -O 0` and `-O 1`, with UCX_NET_DEVICES=lo on TCP, median of the rounds' overall_bw."
+)
+
+// streamRows put the transport beside a plain stream.
+func (p *peers) streamRows() []row {
+	return []row{{
+		name: fmt.Sprintf("TCP put of %s over loopback", short(p.opts.large)), unit: gigabytes,
+		sides: []side{
+			p.transfer(p.lo, "put", "tcp", "put", p.opts.large),
+			p.transfer(p.lo, "put, 2 channels", "tcp", "put", p.opts.large, "--channels", "2"),
+			p.iperf(p.lo),
+		},
+		wants: []want{{of: "put", against: "iperf3", bound: 0.80}},
+		notes: []string{
+			iperfNote,
+			"A put is one at a time, and complete when the server has acknowledged its last byte.",
+		},
+	}}
+}
+
+// cableRows are the same between two network namespaces.
+func (p *peers) cableRows() []row {
+	return []row{{
+		name: fmt.Sprintf("TCP put of %s between two network namespaces", short(p.opts.large)), unit: gigabytes,
+		sides: []side{p.transfer(p.veth, "put", "tcp", "put", p.opts.large), p.iperf(p.veth)},
+		wants: []want{{of: "put", against: "iperf3", bound: 0.80}},
+		notes: []string{"Over a pair of veth devices. " + iperfNote},
+	}}
+}
+
+// besideUCXRows put TCP beside what UCX makes of it.
+func (p *peers) besideUCXRows() []row {
+	var rows []row
+	for _, size := range []devices.Size{middle, p.opts.large} {
+		args := p.depth(size)
+		rows = append(rows, row{
+			name: fmt.Sprintf("TCP, %s, beside UCX_TLS=tcp", short(size)), unit: gigabytes,
+			sides: []side{
+				p.transfer(p.lo, "put", "tcp", "put", size, args...),
+				p.ucxRate("tcp", "ucp_put_bw", size),
+				p.transfer(p.lo, "get", "tcp", "get", size, args...),
+				p.ucxRate("tcp", "ucp_get", size),
+			},
+			wants: []want{
+				{of: "put", against: "ucp_put_bw", bound: 1.5},
+				{of: "get", against: "ucp_get", bound: 1.5},
+			},
+			notes: []string{ucxNote, depthNote},
+		})
+	}
+	return rows
+}
+
+// depth begins transfers together that are not large.
+func (p *peers) depth(size devices.Size) []string {
+	if size >= p.opts.large {
+		return nil
+	}
+	return []string{"--depth", deep}
+}
+
+// ucxRows put UCX as a transport beside UCX by itself.
+func (p *peers) ucxRows() []row {
+	var rows []row
+	for _, tls := range ucxLists() {
+		for _, size := range []devices.Size{middle, p.opts.large} {
+			rows = append(rows, row{
+				name: fmt.Sprintf("UCX transport, put of %s, UCX_TLS=%s", short(size), tls), unit: gigabytes,
+				sides: []side{
+					p.transfer(p.ucx[tls], "put", "ucx", "put", size, p.depth(size)...),
+					p.ucxRate(tls, "ucp_put_bw", size),
+				},
+				wants: []want{{of: "put", against: "ucp_put_bw", bound: 0.80}},
+				notes: []string{ucxNote, depthNote},
+			})
+		}
+	}
+	return rows
+}
+
+// sharedRows put shared memory beside a plain copy.
+func (p *peers) sharedRows() []row {
+	size := p.opts.large
+	return []row{{
+		name: fmt.Sprintf("shm put of %s", short(size)), unit: gigabytes,
+		sides: []side{
+			p.transfer(p.lo.unix(), "put", "shm", "put", size),
+			{name: "memcpy", run: func(ctx context.Context) (float64, error) { return p.memcpy(ctx, size) }},
+		},
+		wants: []want{{of: "put", against: "memcpy", bound: 0.70}},
+		notes: []string{
+			"The copy is Go's, by a process that has mapped a memfd of its own and one that another process has made, filled and",
+			"mapped; both have their pages.",
+		},
+	}}
+}
+
+// tagRows are the times of small things.
+func (p *peers) tagRows() []row {
+	return []row{{
+		name: "tag, round trip / 2", unit: micros,
+		sides: []side{
+			p.tag(p.lo, "TCP", "tcp"), p.tag(p.lo.unix(), "Unix socket", "tcp"), p.tag(p.lo.unix(), "shm", "shm"),
+			p.ucxLatency("tag_lat, tcp", "tcp"), p.ucxLatency("tag_lat, posix", "posix"),
+		},
+		wants: []want{
+			{of: "TCP", against: "tag_lat, tcp", bound: 2, atMost: true},
+			{of: "Unix socket", against: "tag_lat, tcp", bound: 2, atMost: true},
+			{of: "shm", against: "tag_lat, posix", bound: 3, atMost: true},
+		},
+		notes: []string{
+			"`ucx_perftest HOST -t tag_lat -s 8`, its 50th percentile. It spins while it waits. Over sockets hmcfs sleeps, so that",
+			"waiting takes no processor, and the time has the kernel's wake-up of a process in it; over shared memory it spins for",
+			"some microseconds first.",
+		},
+	}}
+}
+
+// allocationRows count what a put and a get allocate.
+func (p *peers) allocationRows() []row {
+	return []row{{
+		name: "allocations", unit: factor, custom: p.allocations,
+		wants: []want{
+			{of: "put", bound: 0.01, atMost: true},
+			{of: "get", bound: 0.01, atMost: true},
+		},
+		notes: []string{
+			"Of one operation of 256 KiB over TCP, both sides together: two communicators in one process, all that the process",
+			fmt.Sprintf("allocates while %d operations run, divided by them.", allocationOps),
+		},
+	}}
+}
+
+// allocationOps is how many operations are counted together.
+const allocationOps = 2000
+
+// allocations counts.
+func (p *peers) allocations(ctx context.Context, rounds int) (res result, err error) {
+	const size = 256 * devices.KiB
+	two, err := newTwo(ctx, size)
+	if err != nil {
+		return res, err
+	}
+	defer func() { err = errors.Join(err, two.close(ctx)) }()
+	d, err := two.ends[0].Share(ctx, 1, two.memory[0], wire.Readable|wire.Writable)
+	if err != nil {
+		return res, err
+	}
+	op := comm.Op{Local: two.memory[1], Remote: d, Size: size}
+	for _, kind := range []struct {
+		name string
+		do   func(context.Context, wire.Rank, comm.Op) error
+	}{{"put", two.ends[1].Put}, {"get", two.ends[1].Get}} {
+		f := figure{name: kind.name}
+		for range rounds {
+			n, err := allocated(func() error { return kind.do(ctx, 0, op) })
+			if err != nil {
+				return res, err
+			}
+			f.series = append(f.series, n)
+		}
+		res.figures = append(res.figures, f)
+	}
+	return res, nil
+}
+
+// allocated is how many objects an operation allocates, on average.
+func allocated(do func() error) (float64, error) {
+	var before, after runtime.MemStats
+	for i := range 2 * allocationOps {
+		if i == allocationOps { // what is made once has been made
+			runtime.ReadMemStats(&before)
+		}
+		if err := do(); err != nil {
+			return 0, err
+		}
+	}
+	runtime.ReadMemStats(&after)
+	return float64(after.Mallocs-before.Mallocs) / allocationOps, nil
+}

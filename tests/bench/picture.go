@@ -1,0 +1,105 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/plotutil"
+	"gonum.org/v1/plot/vg"
+	plotdraw "gonum.org/v1/plot/vg/draw"
+	"gonum.org/v1/plot/vg/vgsvg"
+
+	"github.com/hmcfs/hmcfs/cmd/hmcfs/perf"
+	"github.com/hmcfs/hmcfs/devices"
+)
+
+// picture measures bandwidth by size on each way to the peer that there is,
+// and draws it.
+func (p *peers) picture(ctx context.Context, progress io.Writer) error {
+	var all perf.Report
+	for _, way := range []struct {
+		*spot
+		transport string
+	}{{p.lo, "tcp"}, {p.lo.unix(), "tcp"}, {p.lo.unix(), "shm"}, {p.ucx["posix,cma"], "ucx"}} {
+		fmt.Fprintln(progress, "bench: picture,", way.transport, "at", way.at[0])
+		r, err := p.perf(ctx, way.spot, way.at[0], "--transport", way.transport, "--operation", "put", "--operation", "get",
+			"--rounds", "1", "--sizes", p.opts.sizes)
+		if err != nil {
+			return err
+		}
+		all.Rows = append(all.Rows, r.Rows...)
+	}
+	f, err := os.Create(p.opts.picture)
+	if err != nil {
+		return err
+	}
+	return errors.Join(draw(&all, f), f.Close())
+}
+
+// draw writes a picture of the bandwidth rows of reports of hmcfs perf run: a
+// line for each way and operation.
+func draw(r *perf.Report, w io.Writer) error {
+	pic := plot.New()
+	pic.Title.Text = "hmcfs perf: bandwidth by size, host memory, two processes"
+	pic.X.Label.Text, pic.Y.Label.Text = "size, bytes", "GB/s (1e9 bytes)"
+	pic.X.Scale, pic.Y.Scale = plot.LogScale{}, plot.LogScale{}
+	pic.X.Tick.Marker, pic.Y.Tick.Marker = sizeTicks(r), plot.LogTicks{Prec: -1}
+	pic.Legend.Top, pic.Legend.Left = true, true
+	pic.Add(plotter.NewGrid())
+	lines := map[string]plotter.XYs{}
+	var names []string
+	for i := range r.Rows {
+		row := &r.Rows[i]
+		if row.Mode != "bandwidth" {
+			continue
+		}
+		name := row.Way() + " " + row.Operation
+		if lines[name] == nil {
+			names = append(names, name)
+		}
+		lines[name] = append(lines[name], plotter.XY{X: float64(row.Bytes), Y: row.GBs})
+	}
+	if len(names) == 0 {
+		return errors.New("there is nothing to draw")
+	}
+	slices.Sort(names)
+	for i, name := range names {
+		line, points, err := plotter.NewLinePoints(lines[name])
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		// The two operations of a way have its colour.
+		line.Color, points.Color = plotutil.Color(i/2), plotutil.Color(i/2)
+		line.Width, points.Shape = vg.Points(1.5), plotutil.Shape(i/2)
+		line.Dashes = plotutil.Dashes(i % 2)
+		pic.Add(line, points)
+		pic.Legend.Add(name, line, points)
+	}
+	to := vgsvg.NewWith(vgsvg.UseWH(20*vg.Centimeter, 13*vg.Centimeter))
+	pic.Draw(plotdraw.New(to))
+	_, err := to.WriteTo(w)
+	return err
+}
+
+// sizeTicks labels the sizes of the rows.
+func sizeTicks(r *perf.Report) plot.ConstantTicks {
+	var ticks plot.ConstantTicks
+	for i := range r.Rows {
+		n := r.Rows[i].Bytes
+		at := plot.Tick{Value: float64(n), Label: short(n)}
+		if r.Rows[i].Mode == "bandwidth" && !slices.Contains(ticks, at) {
+			ticks = append(ticks, at)
+		}
+	}
+	return ticks
+}
+
+// short writes a size without what is 0 behind the point.
+func short(n devices.Size) string { return strings.Replace(n.String(), ".0 ", " ", 1) }

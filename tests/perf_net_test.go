@@ -1,0 +1,131 @@
+package tests
+
+import (
+	"context"
+	"net"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/hmcfs/hmcfs/cmd/hmcfs/perf"
+	"github.com/hmcfs/hmcfs/tests/kit"
+	"github.com/hmcfs/hmcfs/tests/netns"
+)
+
+// TestPerfBetweenNamespaces measures between two machines, as far as the
+// kernel is concerned: by IPv4, IPv6, and a host name that has both.
+func TestPerfBetweenNamespaces(t *testing.T) {
+	kit.Check(t)
+	ends, cable := cableEnds(t)
+	_, at := ends.listen(t, []string{cable.Right.IPv4 + ":0", "[" + cable.Right.IPv6 + "]:0"})
+	_, port4, err := net.SplitHostPort(at[0])
+	must(t, err)
+	_, port6, err := net.SplitHostPort(at[1])
+	must(t, err)
+	addresses := []string{at[0], at[1], cable.Right.Name + ":" + port4, cable.Right.Name + ":" + port6}
+	for _, channels := range []string{"1", "3"} {
+		r := ends.measures(t, append(append(little(), "--transport", "tcp", "--channels", channels), addresses...)...)
+		if len(r.Sessions) != len(addresses) {
+			t.Errorf("sessions %+v", r.Sessions)
+		}
+	}
+	// Memory that both ends map is for one machine, and its reason is told.
+	p := ends.start(t, ends.run, "run", append(little(), "--transport", "shm", at[0])...)
+	if code := p.code(); code != 1 || !strings.Contains(p.said.String(), "shm: ") {
+		t.Errorf("shm between machines: exit code %d, %s", code, p.said.String())
+	}
+
+	wrong := *ends
+	wrong.secret = newSecret(t)
+	must(t, appendTo(wrong.secret, "another"))
+	p = wrong.start(t, wrong.run, "run", append(little(), at[0])...)
+	if code := p.code(); code != 1 || !strings.Contains(p.said.String(), "not authenticated") {
+		t.Errorf("with a wrong secret: exit code %d, %s", code, p.said.String())
+	}
+	ends.measures(t, append(little(), at[1])...)
+}
+
+// TestPerfCablePulled pulls the cable in the middle of a transfer, or lets the
+// other machine vanish behind it: both sides end it by their timeout, and begin
+// again when all is back.
+func TestPerfCablePulled(t *testing.T) {
+	for _, operation := range []string{perf.OpTag, perf.OpPut, perf.OpGet} {
+		for name, cut := range map[string]func(*netns.Space, context.Context) error{
+			"pulled": (*netns.Space).Pull, "vanished": (*netns.Space).Vanish,
+		} {
+			t.Run(operation+" "+name, func(t *testing.T) { perfCut(t, operation, cut) })
+		}
+	}
+}
+
+func perfCut(t *testing.T, operation string, cut func(*netns.Space, context.Context) error) {
+	kit.Check(t)
+	ends, cable := cableEnds(t)
+	server, at := ends.listen(t, []string{cable.Right.IPv4 + ":0"})
+	runner := ends.start(t, ends.run, "run", append(endless(operation), at[0])...)
+	runner.works()
+	must(t, cut(cable.Right, t.Context()))
+	if code := runner.code(); code != 1 || !strings.Contains(runner.said.String(), "rank 0") {
+		t.Errorf("the runner: exit code %d, %s", code, runner.said.String())
+	}
+	server.says("rank 1: control: disconnected: ")
+	if got := server.said.String(); strings.Contains(got, "on this side") {
+		t.Errorf("the server does not say why: %s", got)
+	}
+	must(t, cable.Right.Plug(t.Context()))
+	// The kernel takes a moment to find the way again.
+	kit.Eventually(t, perfPatience, func() bool {
+		return ends.start(t, ends.run, "run", append(little(), at[0])...).code() == 0
+	})
+}
+
+// TestPerfKilled kills one of the two in the middle of a transfer: the other
+// one says who is gone, and a new one is met as if nothing had been.
+func TestPerfKilled(t *testing.T) {
+	for _, tc := range []struct {
+		transport, at string
+		operations    []string
+	}{
+		{"tcp", "127.0.0.1:0", []string{perf.OpPut, perf.OpGet, perf.OpRecv}},
+		{"tcp", "unix", []string{perf.OpPut}},
+		{"shm", "unix", []string{perf.OpTag, perf.OpPut, perf.OpGet, perf.OpRecv}},
+		{"ucx", "127.0.0.1:0", []string{perf.OpPut, perf.OpGet}},
+	} {
+		for _, operation := range tc.operations {
+			t.Run(tc.transport+" "+tc.at+" "+operation, func(t *testing.T) {
+				if tc.transport == "ucx" {
+					kit.Require(t, "tool:ucx_perftest")
+				}
+				perfKilled(t, tc.transport, tc.at, operation)
+			})
+		}
+	}
+}
+
+func perfKilled(t *testing.T, transport, listen, operation string) {
+	kit.Check(t)
+	ends := hereEnds(t)
+	if listen == "unix" {
+		listen = "unix:" + filepath.Join(filepath.Dir(ends.secret), "s")
+	}
+	server, told := ends.listen(t, []string{listen})
+	at := told[0]
+	fine := append(little(), "--transport", transport, at)
+	moving := append(endless(operation), "--transport", transport, at)
+
+	runner := ends.start(t, ends.run, "run", moving...)
+	runner.works()
+	runner.kill()
+	server.says("rank 1")
+	ends.measures(t, fine...)
+
+	runner = ends.start(t, ends.run, "run", moving...)
+	runner.works()
+	server.kill()
+	if code := runner.code(); code != 1 || !strings.Contains(runner.said.String(), "rank 0") {
+		t.Errorf("the runner: exit code %d, %s", code, runner.said.String())
+	}
+	// At the same address, where the dead one has left its socket.
+	ends.listen(t, []string{at})
+	ends.measures(t, fine...)
+}

@@ -1,0 +1,65 @@
+package comm_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hmcfs/hmcfs/transport/comm"
+	"github.com/hmcfs/hmcfs/transport/control"
+	"github.com/hmcfs/hmcfs/transport/transporttest/commtest"
+)
+
+// BenchmarkWays measures what the issue asks of each way, between two ranks of
+// this process.
+func BenchmarkWays(b *testing.B) {
+	for name, w := range map[string]commtest.Way{
+		"shm":  {Address: socket, Transport: comm.SHM},
+		"unix": {Address: socket, Transport: comm.TCP, Options: only(comm.TCP)},
+		"tcp":  {Address: func(testing.TB) control.Address { return loopback(b) }, Transport: comm.TCP},
+	} {
+		b.Run(name, func(b *testing.B) { commtest.Benchmark(b, w) })
+	}
+}
+
+// BenchmarkAgainstMemcpy puts 64 MiB through shared memory and copies as much
+// between two mappings of shared memory, in turn, and tells how the medians
+// compare: 1 is as fast as a copy.
+func BenchmarkAgainstMemcpy(b *testing.B) {
+	const size = 64 << 20
+	dst, src := shared(b, size), shared(b, size)
+	var copies, puts []time.Duration
+	commtest.Put(b, commtest.Way{Address: socket, Transport: comm.SHM}, size, func(put func()) {
+		for b.Loop() {
+			begin := time.Now()
+			copy(dst, src)
+			middle := time.Now()
+			put()
+			copies, puts = append(copies, middle.Sub(begin)), append(puts, time.Since(middle))
+		}
+	})
+	slices.Sort(copies)
+	slices.Sort(puts)
+	b.ReportMetric(float64(copies[len(copies)/2])/float64(puts[len(puts)/2]), "of-memcpy")
+}
+
+// shared is n bytes of a memfd, all of them there.
+func shared(b *testing.B, n int) []byte {
+	b.Helper()
+	fd, err := unix.MemfdCreate("bench", unix.MFD_CLOEXEC)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() { _ = unix.Close(fd) }()
+	if err = unix.Ftruncate(fd, int64(n)); err != nil {
+		b.Fatal(err)
+	}
+	p, err := unix.Mmap(fd, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_POPULATE)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = unix.Munmap(p) })
+	return p
+}

@@ -1,0 +1,144 @@
+package domain
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hmcfs/hmcfs/transport/wire"
+)
+
+// chases looks for cycles of ranks that wait for each other: see the package
+// comment.
+type chases struct {
+	d     *Domains
+	nonce atomic.Uint64
+
+	mu sync.Mutex
+	// ours are the waits for which we have sent a probe, each with the last.
+	// +checklocks:mu
+	ours map[uint64]*Request
+	// +checklocks:mu
+	latest map[*Request]uint64
+	// seen is the newest probe of each rank that was passed on.
+	// +checklocks:mu
+	seen map[wire.Rank]uint64
+}
+
+// maxSeen is the most ranks that are remembered; more is no job of ours.
+const maxSeen = 1 << 16
+
+func newChases(d *Domains) *chases {
+	c := &chases{d: d, ours: map[uint64]*Request{}, latest: map[*Request]uint64{}, seen: map[wire.Rank]uint64{}}
+	// Probes of an earlier process of this rank have smaller numbers.
+	c.nonce.Store(uint64(time.Now().UnixNano()))
+	return c
+}
+
+// begin asks the rank that a request waits for whom it waits for.
+func (c *chases) begin(r *Request) {
+	me := c.d.c.Rank()
+	if r.pair.self {
+		r.cycle.Store(&[]wire.Rank{me, me})
+		return
+	}
+	n := c.nonce.Add(1)
+	c.mu.Lock()
+	delete(c.ours, c.latest[r])
+	c.ours[n], c.latest[r] = r, n
+	c.mu.Unlock()
+	c.d.mail.send(r.pair.world, (&chase{nonce: n, path: []wire.Rank{me}}).append(nil, opProbe))
+}
+
+// forget ends what begin has begun.
+func (c *chases) forget(r *Request) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if n, ok := c.latest[r]; ok {
+		delete(c.latest, r)
+		delete(c.ours, n)
+	}
+}
+
+// probe passes a probe on to whom we wait for, or says that it has come
+// round.
+func (c *chases) probe(from wire.Rank, in chase) error {
+	me, first := c.d.c.Rank(), in.path[0]
+	if in.path[len(in.path)-1] != from || slices.Contains(in.path, me) {
+		return malformed("probe", nil)
+	}
+	c.mu.Lock()
+	if c.seen[first] >= in.nonce || len(in.path) == maxPath {
+		c.mu.Unlock()
+		return nil
+	}
+	if len(c.seen) >= maxSeen {
+		clear(c.seen)
+	}
+	c.seen[first] = in.nonce
+	c.mu.Unlock()
+	out := chase{nonce: in.nonce, path: append(slices.Clone(in.path), me)}
+	for _, to := range c.d.waitsFor() {
+		switch {
+		case to == first:
+			c.d.mail.send(to, out.append(nil, opCycle))
+		case !slices.Contains(out.path, to):
+			c.d.mail.send(to, out.append(nil, opProbe))
+		}
+	}
+	return nil
+}
+
+// found is a Cycle: a probe of ours has come round.
+func (c *chases) found(in chase) {
+	me := c.d.c.Rank()
+	if in.path[0] != me {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if r := c.ours[in.nonce]; r != nil {
+		cycle := append(slices.Clone(in.path), me)
+		r.cycle.Store(&cycle)
+	}
+}
+
+// waitsFor are the ranks that somebody here waits for.
+func (d *Domains) waitsFor() []wire.Rank {
+	found := map[wire.Rank]bool{}
+	for _, c := range d.comms() {
+		for _, p := range c.pairs {
+			if !p.self && p.waited() {
+				found[p.world] = true
+			}
+		}
+	}
+	out := make([]wire.Rank, 0, len(found))
+	for r := range found {
+		out = append(out, r)
+	}
+	return out
+}
+
+// waited says whether somebody waits for the peer.
+func (p *pair) waited() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for r := range p.posted.all() {
+		if r.waiting.Load() > 0 {
+			return true
+		}
+	}
+	for _, r := range p.sending {
+		if r.waiting.Load() > 0 {
+			return true
+		}
+	}
+	for _, r := range p.out.items[p.out.head:] {
+		if r.waiting.Load() > 0 {
+			return true
+		}
+	}
+	return false
+}

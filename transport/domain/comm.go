@@ -1,0 +1,281 @@
+package domain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"go.uber.org/zap"
+
+	"github.com/hmcfs/hmcfs/transport/region"
+	"github.com/hmcfs/hmcfs/transport/wire"
+)
+
+// Rank is a rank of a domain: its place in the domain's list. A wire.Rank is
+// one of the job.
+type Rank int
+
+// Comm is a domain: some ranks that send to and receive from each other. All
+// methods may be called from any goroutine.
+type Comm struct {
+	d     *Domains
+	name  string
+	ranks []wire.Rank
+	me    Rank
+	index uint32
+	// pairs is by rank, byWorld by that of the job.
+	pairs   []*pair
+	byWorld map[wire.Rank]*pair
+	// life ends with Destroy.
+	life    context.Context //nolint:containedctx // it is the domain's life, from NewComm to Destroy
+	cancel  context.CancelFunc
+	running sync.WaitGroup
+	// formed is closed when every rank is there, broken when the domain can't
+	// be made.
+	formed chan struct{}
+	broken chan struct{}
+
+	mu sync.Mutex
+	// +checklocks:mu
+	forming bool
+	// +checklocks:mu
+	destroyed bool
+	// err is why the domain can't be made.
+	// +checklocks:mu
+	err error
+}
+
+// Name is that of the domain.
+func (c *Comm) Name() string { return c.name }
+
+// Rank is our own in the domain.
+func (c *Comm) Rank() Rank { return c.me }
+
+// Size is the number of ranks.
+func (c *Comm) Size() int { return len(c.ranks) }
+
+// Ranks are those of the job, by rank of the domain.
+func (c *Comm) Ranks() []wire.Rank { return slices.Clone(c.ranks) }
+
+// Destroy ends the domain: requests that are under way complete with
+// ErrDestroyed, and at the peers with ErrLeft. Nothing of the domain runs when
+// it returns. Other domains go on, and the connections stay. Destroying twice
+// is harmless.
+func (c *Comm) Destroy() error {
+	c.mu.Lock()
+	already := c.destroyed
+	c.destroyed, c.forming = true, false
+	c.mu.Unlock()
+	if already {
+		c.running.Wait()
+		return nil
+	}
+	c.d.mu.Lock()
+	delete(c.d.byIndex, c.index)
+	if c.d.byName[c.name] == c {
+		delete(c.d.byName, c.name)
+	}
+	c.d.mu.Unlock()
+	var errs []error
+	for _, p := range c.pairs {
+		first := p.shut(ErrDestroyed)
+		// Whoever is told of the end may write to his buffers: a peer that
+		// fetches must not take that for the message.
+		errs = append(errs, p.revokeAll())
+		if first {
+			p.abandon(ErrDestroyed)
+		}
+		p.purge()
+		c.mu.Lock()
+		told := p.told.Session != 0
+		c.mu.Unlock()
+		if told {
+			p.tell(appendHead(nil, opLeave, c.index))
+		}
+	}
+	c.cancel()
+	c.running.Wait()
+	c.d.log.Info("domain destroyed", zap.String("name", c.name))
+	return errors.Join(errs...)
+}
+
+// pair finds the pair with a rank.
+func (c *Comm) pair(peer Rank) (*pair, error) {
+	if peer < 0 || int(peer) >= len(c.pairs) {
+		return nil, fmt.Errorf("rank %d of domain %q, which has %d: %w", int(peer), c.name, len(c.pairs), ErrNotMember)
+	}
+	return c.pairs[peer], nil
+}
+
+// Prepare gives every peer the right to fetch from buffers, which the first
+// large send of each would do otherwise.
+func (c *Comm) Prepare(ctx context.Context, buffers ...*region.Buffer) error {
+	views := make([]View, len(buffers))
+	for i, b := range buffers {
+		views[i].buffer = b
+	}
+	for _, p := range c.pairs {
+		if p.self {
+			continue
+		}
+		if _, err := p.places(ctx, views); err != nil {
+			return fmt.Errorf("prepare buffers for %s in domain %q: %w", p.world, c.name, err)
+		}
+	}
+	return nil
+}
+
+// start makes a request and begins it.
+func (c *Comm) start(ctx context.Context, r *Request, k kind, peer Rank, tag wire.Tag) error {
+	p, err := c.pair(peer)
+	if err != nil {
+		return err
+	}
+	r.pair, r.kind, r.tag, r.total = p, k, tag, sum(r.views)
+	if k != kindFlush && (len(r.views) == 0 || len(r.views) > MaxViews) {
+		return r.describe(fmt.Errorf("%d buffers, can be 1 to %d: %w", len(r.views), MaxViews, ErrMismatch))
+	}
+	for _, v := range r.views {
+		if v.buffer == nil {
+			return r.describe(fmt.Errorf("a view that NewView has not made: %w", ErrMismatch))
+		}
+	}
+	if k == kindRecv {
+		return p.recv(r) //nolint:contextcheck // what is fetched ends with the domain
+	}
+	return p.send(ctx, r)
+}
+
+// async begins a request that the caller waits for.
+func (c *Comm) async(ctx context.Context, k kind, peer Rank, tag wire.Tag, views []View) (*Request, error) {
+	r := newRequest()
+	if len(views) == 1 {
+		r.one[0] = views[0]
+		r.views = r.one[:]
+	} else {
+		r.views = slices.Clone(views)
+	}
+	if err := c.start(ctx, r, k, peer, tag); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// do runs a request to its end, and keeps it for the next one if it got
+// there. Nil views are the one in v.
+func (c *Comm) do(ctx context.Context, k kind, peer Rank, tag wire.Tag, v View, views []View) error {
+	r, ok := c.d.requests.Get().(*Request)
+	if !ok {
+		r = newRequest()
+	}
+	if r.views = views; views == nil {
+		r.one[0] = v
+		r.views = r.one[:]
+	}
+	if k == kindSend {
+		if err := c.stage(ctx, r, peer); err != nil {
+			return err
+		}
+	}
+	if err := c.start(ctx, r, k, peer, tag); err != nil {
+		return err
+	}
+	if r.pair.self && r.pair.unmet(r) {
+		return r.withdraw(r.describe(ErrSelf)) //nolint:contextcheck // taking back must not end with the context
+	}
+	if err := r.finish(ctx); err != nil {
+		return err
+	}
+	done, timer := r.done, r.timer
+	*r = Request{done: done, timer: timer}
+	c.d.requests.Put(r)
+	return nil
+}
+
+// stage copies small device memory to the host, for a send that shall not
+// need its receive.
+func (c *Comm) stage(ctx context.Context, r *Request, peer Rank) error {
+	p, err := c.pair(peer)
+	if err != nil {
+		return err
+	}
+	for _, v := range r.views {
+		if v.buffer == nil {
+			return nil // start says what is wrong
+		}
+	}
+	r.pair, r.kind, r.total = p, kindSend, sum(r.views)
+	if err := r.load(ctx); err != nil {
+		return r.describe(err)
+	}
+	return nil
+}
+
+// Send sends a view and returns when its bytes may change: when they have
+// been sent, or those of a large message when the peer has fetched them. A
+// send to ourselves must have its receive begun before.
+//
+// Errors: ErrNotMember; ErrSelf; and those of Request.Wait. A send whose time
+// is over is taken back, and its receive does not take place.
+func (c *Comm) Send(ctx context.Context, v View, to Rank, tag wire.Tag) error {
+	return c.do(ctx, kindSend, to, tag, v, nil)
+}
+
+// Recv receives the next message of a rank and tag into a view, which must be
+// of the message's type and count. Its errors are those of Send. Where its
+// time is over while bytes arrive, these go on to arrive, and the buffer is
+// held, until the transfer or its session ends.
+func (c *Comm) Recv(ctx context.Context, v View, from Rank, tag wire.Tag) error {
+	return c.do(ctx, kindRecv, from, tag, v, nil)
+}
+
+// Isend begins a send. The bytes must not change before the request is
+// complete. The context is for the begin only.
+func (c *Comm) Isend(ctx context.Context, v View, to Rank, tag wire.Tag) (*Request, error) {
+	return c.async(ctx, kindSend, to, tag, []View{v})
+}
+
+// Irecv begins a receive. The context is for the begin only.
+func (c *Comm) Irecv(ctx context.Context, v View, from Rank, tag wire.Tag) (*Request, error) {
+	return c.async(ctx, kindRecv, from, tag, []View{v})
+}
+
+// SendMulti sends several views as one message: it is received by one
+// RecvMulti with as many, of the same types and counts.
+func (c *Comm) SendMulti(ctx context.Context, views []View, to Rank, tag wire.Tag) error {
+	return c.do(ctx, kindSend, to, tag, View{}, nonNil(views))
+}
+
+// RecvMulti receives what SendMulti has sent.
+func (c *Comm) RecvMulti(ctx context.Context, views []View, from Rank, tag wire.Tag) error {
+	return c.do(ctx, kindRecv, from, tag, View{}, nonNil(views))
+}
+
+// nonNil makes no views an empty list, which is refused.
+func nonNil(views []View) []View {
+	if views == nil {
+		return []View{}
+	}
+	return views
+}
+
+// SendRecv sends one view and receives another at the same time, with one tag.
+func (c *Comm) SendRecv(ctx context.Context, send View, to Rank, recv View, from Rank, tag wire.Tag) error {
+	return c.Group(ctx, func(g *Group) {
+		g.Recv(recv, from, tag)
+		g.Send(send, to, tag)
+	})
+}
+
+// Flush waits until everything that was sent to a rank before has met its
+// receive, and returns the mismatches since the last flush of messages whose
+// Send had returned by then.
+func (c *Comm) Flush(ctx context.Context, to Rank) error {
+	r := newRequest()
+	if err := c.start(ctx, r, kindFlush, to, 0); err != nil {
+		return err
+	}
+	return errors.Join(r.finish(ctx), r.pair.flushed())
+}

@@ -1,0 +1,260 @@
+package domain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"go.uber.org/zap"
+
+	"github.com/hmcfs/hmcfs/transport/comm"
+	"github.com/hmcfs/hmcfs/transport/wire"
+)
+
+// Domains are the domains of one communicator. All methods may be called from
+// any goroutine.
+type Domains struct {
+	c    *comm.Communicator
+	opts Options
+	log  *zap.Logger
+	mail mail
+	// requests are those of Send and Recv, for reuse.
+	requests sync.Pool
+	chases   *chases
+	stats    counters
+	// life ends with Close.
+	life    context.Context //nolint:containedctx // it is the domains' life, from New to Close
+	cancel  context.CancelFunc
+	running sync.WaitGroup
+
+	mu sync.RWMutex
+	// +checklocks:mu
+	closed bool
+	// last is the number of the latest domain: none is used twice.
+	// +checklocks:mu
+	last uint32
+	// +checklocks:mu
+	byIndex map[uint32]*Comm
+	// +checklocks:mu
+	byName map[string]*Comm
+	// early are joins to domains that are not made here yet.
+	// +checklocks:mu
+	early map[joiner]join
+}
+
+// joiner is who has joined: a domain of a peer.
+type joiner struct {
+	from  comm.Origin
+	index uint32
+}
+
+type counters struct{ eager, rendezvous, unexpected, keys atomic.Uint64 }
+
+// Stats counts what all domains of a communicator have done.
+type Stats struct {
+	// Eager and Rendezvous are the messages that were sent at once, and those
+	// that waited for their receiver to fetch them.
+	Eager      uint64 `json:"eager"`
+	Rendezvous uint64 `json:"rendezvous"`
+	// Unexpected is the messages that came before their receive.
+	Unexpected uint64 `json:"unexpected"`
+	// Keys is how often a peer was given the right to fetch from a buffer.
+	Keys uint64 `json:"keys"`
+}
+
+// Stats returns a snapshot of the counters.
+func (d *Domains) Stats() Stats {
+	s := &d.stats
+	return Stats{
+		Eager: s.eager.Load(), Rendezvous: s.rendezvous.Load(), Unexpected: s.unexpected.Load(), Keys: s.keys.Load(),
+	}
+}
+
+// New prepares a communicator for domains: call it before Listen and Connect,
+// and at most once until Close. The communicator is borrowed: close it
+// afterwards.
+func New(c *comm.Communicator, o Options) (*Domains, error) {
+	o.EnsureDefaults()
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	d := &Domains{
+		c: c, opts: o, log: o.Logger.Named("domain"),
+		byIndex: map[uint32]*Comm{}, byName: map[string]*Comm{}, early: map[joiner]join{},
+	}
+	d.mail = mail{d: d, waiting: map[wire.Rank][][]byte{}}
+	d.chases = newChases(d)
+	d.requests.New = func() any { return newRequest() }
+	d.life, d.cancel = context.WithCancel(context.Background())
+	if err := c.Handle(wire.PortDomain, (*port)(d)); err != nil {
+		d.cancel()
+		return nil, fmt.Errorf("domains: %w", err)
+	}
+	return d, nil
+}
+
+// Close destroys every domain. Nothing of them runs when it returns. Closing
+// twice is harmless.
+func (d *Domains) Close() error {
+	d.mu.Lock()
+	already := d.closed
+	d.closed = true
+	d.mu.Unlock()
+	if already {
+		return nil
+	}
+	var errs []error
+	for _, c := range d.comms() {
+		errs = append(errs, c.Destroy())
+	}
+	d.c.Unhandle(wire.PortDomain)
+	d.mail.close()
+	d.cancel()
+	d.running.Wait()
+	return errors.Join(errs...)
+}
+
+// comms are the domains of now.
+func (d *Domains) comms() []*Comm {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	all := make([]*Comm, 0, len(d.byIndex))
+	for _, c := range d.byIndex {
+		all = append(all, c)
+	}
+	return all
+}
+
+// port is the domains as the handler of their port.
+type port Domains
+
+// Packet gets a packet of a peer.
+func (h *port) Packet(from comm.Origin, b []byte) error {
+	d := (*Domains)(h)
+	o, index, err := parseHead(b)
+	if err != nil {
+		return err
+	}
+	switch o {
+	case opJoin:
+		return d.join(from, index, b)
+	case opLeave:
+		if len(b) != headSize {
+			return malformed("leave", b)
+		}
+		d.leave(joiner{from, index})
+		return nil
+	case opProbe, opCycle:
+		return d.chase(from, o, b)
+	default:
+		return d.toDomain(from, o, index, b)
+	}
+}
+
+// toDomain hands over what belongs to one domain.
+func (d *Domains) toDomain(from comm.Origin, o op, index uint32, b []byte) error {
+	if err := d.mail.check(from.Rank); err != nil {
+		return err
+	}
+	c, err := d.find(from, index)
+	if c == nil {
+		return err
+	}
+	if o == opReject {
+		return c.rejected(from, b)
+	}
+	p := c.byWorld[from.Rank]
+	if p == nil || p.self {
+		return fmt.Errorf("%s sends to domain %q: %w", from.Rank, c.name, ErrNotMember)
+	}
+	return p.packet(from, o, b)
+}
+
+// find is the domain of a number; nil without an error for one that was
+// destroyed.
+func (d *Domains) find(from comm.Origin, index uint32) (*Comm, error) {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	if index == 0 || index > d.last {
+		return nil, fmt.Errorf("%s sends to domain %d, which never was: %w", from.Rank, index, ErrProtocol)
+	}
+	return d.byIndex[index], nil
+}
+
+func (d *Domains) chase(from comm.Origin, o op, b []byte) error {
+	in, err := parseChase(b)
+	if err != nil {
+		return err
+	}
+	if o == opProbe {
+		return errors.Join(d.mail.check(from.Rank), d.chases.probe(from.Rank, in))
+	}
+	d.chases.found(in)
+	return nil
+}
+
+// packet is what belongs to one pair.
+func (p *pair) packet(from comm.Origin, o op, b []byte) error {
+	switch o {
+	case opMessage:
+		return p.message(from, b)
+	case opDone:
+		d, err := parseDone(b)
+		if err != nil {
+			return err
+		}
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.hearsLocked(from) {
+			p.doneLocked(&d)
+		}
+		return nil
+	default:
+		return p.number(from, o, b)
+	}
+}
+
+// number is a packet of one number, and a Data.
+func (p *pair) number(from comm.Origin, o op, b []byte) error {
+	n, rest, err := parseNumber(b)
+	if err != nil {
+		return err
+	}
+	switch o {
+	case opData:
+		return p.data(from, n, rest)
+	case opCredit:
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if !p.hearsLocked(from) {
+			return nil
+		}
+		return p.creditedLocked(n)
+	case opWithdraw:
+		p.withdrawn(from, n)
+		return nil
+	case opAsk:
+		return p.asked(from, n)
+	default:
+		return p.flush(from, n)
+	}
+}
+
+// Ended fails the pairs of a session.
+func (h *port) Ended(from comm.Origin, cause error) {
+	d := (*Domains)(h)
+	d.mu.Lock()
+	for j := range d.early {
+		if j.from == from {
+			delete(d.early, j)
+		}
+	}
+	d.mu.Unlock()
+	for _, c := range d.comms() {
+		if p := c.byWorld[from.Rank]; p != nil && !p.self {
+			c.lost(p, from, cause)
+		}
+	}
+}

@@ -1,0 +1,395 @@
+package domain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"go.uber.org/zap"
+
+	"github.com/hmcfs/hmcfs/transport/comm"
+	"github.com/hmcfs/hmcfs/transport/control"
+	"github.com/hmcfs/hmcfs/transport/wire"
+)
+
+// maxEarly is the most joins of one peer to domains that are not made here
+// yet.
+const maxEarly = 256
+
+// The times of a domain that is being made.
+const (
+	// again is after how long a peer that has not answered is told again.
+	again = time.Second
+	// soonest and latest are the pauses between two tries to connect.
+	soonest = 10 * time.Millisecond
+	latest  = 500 * time.Millisecond
+)
+
+// NewComm makes a domain of the ranks of a list, with all others that are in
+// it: each calls NewComm with the same name and list, where a rank of the
+// domain is its place in the list. It connects every pair, and returns when all
+// ranks are there. A name is one domain's until it is destroyed.
+//
+// Errors: ErrNotMember for a list without ourselves; ErrName; ErrList, as a
+// ListError where a peer has another list; a MissingError when the context
+// ends first; comm.ErrClosed.
+func (d *Domains) NewComm(ctx context.Context, name string, ranks []wire.Rank) (*Comm, error) {
+	me, err := d.check(name, ranks)
+	if err != nil {
+		return nil, err
+	}
+	c := &Comm{
+		d: d, name: name, ranks: slices.Clone(ranks), me: me, byWorld: map[wire.Rank]*pair{}, forming: true,
+		formed: make(chan struct{}), broken: make(chan struct{}),
+	}
+	c.life, c.cancel = context.WithCancel(d.life)
+	for i, r := range ranks {
+		p := newPair(c, Rank(i), r)
+		c.pairs = append(c.pairs, p)
+		c.byWorld[r] = p
+	}
+	early, err := d.register(c)
+	if err != nil {
+		c.cancel()
+		return nil, err
+	}
+	for j, in := range early {
+		c.joinedBy(j, in)
+	}
+	if err = c.gather(ctx); err != nil {
+		return nil, errors.Join(err, c.Destroy()) //nolint:contextcheck // the end is not the context's
+	}
+	d.log.Info("domain made", zap.String("name", name), zap.Int("ranks", len(ranks)))
+	return c, nil
+}
+
+// check says whether a name and a list can be those of a domain, and our rank
+// in it.
+func (d *Domains) check(name string, ranks []wire.Rank) (Rank, error) {
+	if name == "" || len(name) > MaxName || !utf8.ValidString(name) {
+		return 0, fmt.Errorf("make domain %.200q: a name has 1 to %d bytes of UTF-8: %w", name, MaxName, ErrName)
+	}
+	sorted := slices.Sorted(slices.Values(ranks))
+	if len(ranks) == 0 || len(ranks) > MaxRanks || len(slices.Compact(sorted)) != len(ranks) {
+		return 0, fmt.Errorf("make domain %q: %s must be 1 to %d different ranks: %w", name, showList(ranks), MaxRanks, ErrList)
+	}
+	me := slices.Index(ranks, d.c.Rank())
+	if me < 0 {
+		return 0, fmt.Errorf("make domain %q: %s in %s: %w", name, d.c.Rank(), showList(ranks), ErrNotMember)
+	}
+	return Rank(me), nil
+}
+
+// register gives a domain its number and name, and returns the joins to it
+// that have come before.
+func (d *Domains) register(c *Comm) (map[joiner]join, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return nil, fmt.Errorf("make domain %q: %w", c.name, comm.ErrClosed)
+	}
+	if d.byName[c.name] != nil {
+		return nil, fmt.Errorf("make domain %q, which there is already: %w", c.name, ErrName)
+	}
+	d.last++
+	c.index = d.last
+	d.byIndex[c.index], d.byName[c.name] = c, c
+	early := map[joiner]join{}
+	for j, in := range d.early {
+		if in.name == c.name {
+			early[j] = in
+			delete(d.early, j)
+		}
+	}
+	return early, nil
+}
+
+// gather meets every peer.
+func (c *Comm) gather(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, c.d.opts.Timeout)
+	defer cancel()
+	c.checkFormed()
+	var all sync.WaitGroup
+	errs := make([]error, len(c.pairs))
+	for i, p := range c.pairs {
+		if !p.self {
+			all.Go(func() { errs[i] = c.meet(ctx, p) })
+		}
+	}
+	all.Wait()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.forming {
+		return nil
+	}
+	if c.err != nil {
+		return c.err
+	}
+	return &MissingError{Domain: c.name, Ranks: c.missingLocked(), Err: errors.Join(errs...)}
+}
+
+// missingLocked are the ranks that have not come. Where all have, they are
+// those that have gone: a rank that gives up because others are missing is
+// none of them.
+//
+// +checklocks:c.mu
+func (c *Comm) missingLocked() []wire.Rank {
+	var never, gone []wire.Rank
+	for _, p := range c.pairs {
+		switch {
+		case !p.came && !p.self:
+			never = append(never, p.world)
+		case !c.thereLocked(p):
+			gone = append(gone, p.world)
+		}
+	}
+	if len(never) == 0 {
+		never = gone
+	}
+	slices.Sort(never)
+	return never
+}
+
+// meet connects to a peer and tells it of the domain, again and again, until
+// the domain is formed or can't be.
+func (c *Comm) meet(ctx context.Context, p *pair) error {
+	pause := soonest
+	for {
+		err := c.reach(ctx, p)
+		switch {
+		case errors.Is(err, control.ErrAuth) || errors.Is(err, comm.ErrClosed):
+			c.spoil(fmt.Errorf("make domain %q: %s: %w", c.name, p.world, err))
+			return nil
+		case err != nil:
+			pause = min(2*pause, latest)
+		default:
+			pause = again
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-c.formed:
+		case <-c.broken:
+		case <-ctx.Done():
+			err = errors.Join(ctx.Err(), err)
+		case <-timer.C:
+			continue
+		case <-p.kick:
+			timer.Stop()
+			continue
+		}
+		timer.Stop()
+		if err != nil {
+			return fmt.Errorf("%s: %w", p.world, err)
+		}
+		return nil
+	}
+}
+
+// reach makes a session with a peer, unless there is one, and joins.
+//
+// Of two ranks the higher one connects, so that no two connections cross.
+func (c *Comm) reach(ctx context.Context, p *pair) error {
+	at, known := c.d.opts.Book[p.world]
+	var err error
+	if known && c.d.c.Rank() > p.world {
+		err = c.d.c.Connect(ctx, p.world, at)
+	} else {
+		err = c.d.c.Await(ctx, p.world)
+	}
+	if err != nil {
+		return err
+	}
+	origin, err := c.d.c.Origin(ctx, p.world)
+	if err != nil {
+		return err
+	}
+	in := join{name: c.name, ranks: c.ranks, window: uint64(c.d.opts.Window)}
+	if err = c.d.c.SendPacket(ctx, p.world, wire.PortDomain, in.append(nil, opJoin, c.index)); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	p.told = origin
+	c.mu.Unlock()
+	c.checkFormed()
+	return nil
+}
+
+// thereLocked says whether both sides know each other, in one session.
+//
+// +checklocks:c.mu
+func (c *Comm) thereLocked(p *pair) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.self || p.joined && p.told == p.origin
+}
+
+// checkFormed ends the making of a domain that is complete.
+func (c *Comm) checkFormed() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.forming || c.err != nil {
+		return
+	}
+	for _, p := range c.pairs {
+		if !c.thereLocked(p) {
+			return
+		}
+	}
+	c.forming = false
+	close(c.formed)
+}
+
+// join is a Join: of a domain that is there, or will be.
+func (d *Domains) join(from comm.Origin, index uint32, b []byte) error {
+	in, err := parseJoin(b)
+	if err != nil {
+		return err
+	}
+	if in.window < MinWindow || in.window > MaxWindow {
+		return fmt.Errorf("%s joins with a window of %d bytes: %w", from.Rank, in.window, ErrProtocol)
+	}
+	d.mu.Lock()
+	c := d.byName[in.name]
+	if c == nil {
+		err = d.keepLocked(joiner{from, index}, in)
+	}
+	d.mu.Unlock()
+	if c != nil {
+		c.joinedBy(joiner{from, index}, in)
+	}
+	return err
+}
+
+// keepLocked keeps a join for later.
+//
+// +checklocks:d.mu
+func (d *Domains) keepLocked(j joiner, in join) error {
+	n := 0
+	for other := range d.early {
+		if other.from == j.from {
+			n++
+		}
+	}
+	if n >= maxEarly {
+		return fmt.Errorf("%s joins more than %d domains that are not made here: %w", j.from.Rank, maxEarly, ErrProtocol)
+	}
+	d.early[j] = in
+	return nil
+}
+
+// joinedBy notes that a peer has made the domain too, or that it has another
+// list.
+func (c *Comm) joinedBy(j joiner, in join) {
+	p := c.byWorld[j.from.Rank]
+	if p == nil || !slices.Equal(in.ranks, c.ranks) {
+		// It may have given up already: we fail when it says that it does.
+		c.reject(j)
+		return
+	}
+	c.mu.Lock()
+	p.mu.Lock()
+	same := p.origin == j.from && p.remote == j.index
+	switch {
+	case p.joined && same:
+	case c.forming:
+		p.joined, p.came = true, true
+		p.resetLocked()
+		p.origin, p.remote, p.window, p.credit = j.from, j.index, in.window, in.window
+	}
+	later := !c.forming && !same
+	p.mu.Unlock()
+	c.mu.Unlock()
+	if later {
+		// The peer makes the domain anew, and we have not destroyed ours yet.
+		c.d.mu.Lock()
+		_ = c.d.keepLocked(j, in)
+		c.d.mu.Unlock()
+		return
+	}
+	c.checkFormed()
+}
+
+// reject tells a peer that we have another list than it.
+func (c *Comm) reject(j joiner) {
+	answer := join{name: c.name, ranks: c.ranks, window: uint64(c.index)}
+	c.d.mail.send(j.from.Rank, answer.append(nil, opReject, j.index))
+}
+
+// spoil ends the making of a domain; true is the first time.
+func (c *Comm) spoil(err error) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.forming || c.err != nil {
+		return false
+	}
+	c.err = err
+	close(c.broken)
+	return true
+}
+
+// rejected is a Reject: a peer has another list for the name. It hears the
+// same of us.
+func (c *Comm) rejected(from comm.Origin, b []byte) error {
+	in, err := parseJoin(b)
+	if err != nil {
+		return err
+	}
+	if c.byWorld[from.Rank] == nil || in.window > math.MaxUint32 {
+		return nil
+	}
+	if c.spoil(&ListError{Domain: c.name, Peer: from.Rank, Ours: c.ranks, Theirs: in.ranks}) {
+		c.reject(joiner{from, uint32(in.window)})
+	}
+	return nil
+}
+
+// leave is a Leave: a peer has destroyed its domain, or given up making it.
+func (d *Domains) leave(j joiner) {
+	d.mu.Lock()
+	delete(d.early, j)
+	d.mu.Unlock()
+	for _, c := range d.comms() {
+		if p := c.byWorld[j.from.Rank]; p != nil && !p.self {
+			p.mu.Lock()
+			its := p.origin == j.from && p.remote == j.index
+			p.mu.Unlock()
+			if its {
+				c.part(p, ErrLeft)
+			}
+		}
+	}
+}
+
+// lost is the end of a session.
+func (c *Comm) lost(p *pair, from comm.Origin, cause error) {
+	p.mu.Lock()
+	its := p.origin == from
+	p.mu.Unlock()
+	if its {
+		c.part(p, cause)
+	}
+}
+
+// part fails a pair. While the domain is being made it is one that has not
+// come yet.
+func (c *Comm) part(p *pair, err error) {
+	c.mu.Lock()
+	forming := c.forming
+	if forming {
+		p.joined = false
+	}
+	c.mu.Unlock()
+	if !forming {
+		p.fail(err)
+		return
+	}
+	select {
+	case p.kick <- struct{}{}:
+	default:
+	}
+}

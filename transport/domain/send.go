@@ -1,0 +1,390 @@
+package domain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/transport"
+	"github.com/hmcfs/hmcfs/transport/comm"
+	"github.com/hmcfs/hmcfs/transport/wire"
+)
+
+// maxPieces is the most pieces of memory that one packet is made of.
+const maxPieces = 500
+
+// stall is why nothing more is written.
+type stall uint8
+
+const (
+	// stallNone is that everything is written.
+	stallNone stall = iota
+	// stallCredit ends with a Credit of the peer.
+	stallCredit
+	// stallRoom ends when the link has room.
+	stallRoom
+	// stallKeys is a message that must be fetched and has no keys yet.
+	stallKeys
+	// stallEnd is a session that has ended: the pair will hear of it.
+	stallEnd
+)
+
+// reserve is the part of a window that only envelopes may use, so that a
+// message that must be fetched can always be announced.
+func reserve(window uint64) uint64 { return window / 8 }
+
+// mayBeEager says whether the bytes of a request may go without being asked
+// for, as far as their size decides that.
+func (r *Request) mayBeEager() bool {
+	limit := r.pair.c.d.opts.eager()
+	if r.stage == nil && r.total > 0 && !hosts(r.views) {
+		return false
+	}
+	for _, v := range r.views {
+		if v.size() > limit {
+			return false
+		}
+	}
+	return true
+}
+
+// load copies a small message that is device memory to the host, so that its
+// send needs no receive.
+func (r *Request) load(ctx context.Context) error {
+	if r.total == 0 || r.total > r.pair.c.d.opts.eager() || hosts(r.views) || r.pair.self {
+		return nil
+	}
+	stage := make([]byte, r.total)
+	rest := stage
+	for _, v := range r.views {
+		if err := v.buffer.Load(ctx, transport.HostSpan(rest[:v.size()]), v.off); err != nil {
+			return err
+		}
+		rest = rest[v.size():]
+	}
+	r.stage = stage
+	return nil
+}
+
+// send begins a send.
+func (p *pair) send(ctx context.Context, r *Request) error {
+	if p.self {
+		return p.sendSelf(r) //nolint:contextcheck // what is copied ends with the domain
+	}
+	var remote []place
+	if r.kind == kindSend && !r.mayBeEager() {
+		var err error
+		if remote, err = p.places(ctx, r.views); err != nil {
+			return r.describe(err)
+		}
+	}
+	if err := r.hold(); err != nil {
+		return r.describe(err)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.err != nil {
+		drop(r.views)
+		return r.describe(p.err)
+	}
+	p.last++
+	r.id, r.remote = p.last, remote
+	p.out.push(r)
+	if !p.pumping {
+		p.goOnLocked()
+	}
+	return nil
+}
+
+// goOnLocked writes what can be written now, and leaves the rest to the pump
+// or to the peer's next Credit.
+//
+// +checklocks:p.mu
+func (p *pair) goOnLocked() {
+	switch why := p.writeLocked(); why {
+	case stallRoom, stallKeys:
+		p.pumping = true
+		p.c.running.Go(func() { p.pump(why) })
+	case stallNone, stallCredit, stallEnd:
+	}
+}
+
+// pump writes what there was no room or no key for.
+func (p *pair) pump(why stall) {
+	for {
+		var err error
+		if why == stallRoom {
+			err = p.c.d.c.AwaitRoom(p.c.life, p.world)
+		} else {
+			p.addKeys()
+		}
+		p.mu.Lock()
+		if why = p.writeLocked(); err != nil || why != stallRoom && why != stallKeys {
+			p.pumping = false
+			p.mu.Unlock()
+			return
+		}
+		p.mu.Unlock()
+	}
+}
+
+// addKeys gives the first request that waits its keys, or its end.
+func (p *pair) addKeys() {
+	p.mu.Lock()
+	if p.out.empty() {
+		p.mu.Unlock()
+		return
+	}
+	r := p.out.items[p.out.head]
+	// A request that ends meanwhile must keep its views for us.
+	views := r.views
+	p.mu.Unlock()
+	remote, err := p.places(p.c.life, views)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err != nil {
+		p.endLocked(r, r.describe(err))
+		return
+	}
+	r.remote = remote
+}
+
+// writeLocked writes requests until something keeps it from going on.
+//
+// +checklocks:p.mu
+func (p *pair) writeLocked() stall {
+	for !p.out.empty() {
+		r := p.out.items[p.out.head]
+		if !r.over {
+			if why := p.writeOneLocked(r); why != stallNone {
+				return why
+			}
+		}
+		p.out.pop()
+	}
+	return stallNone
+}
+
+// writeOneLocked writes a request, or a part of it.
+//
+// +checklocks:p.mu
+func (p *pair) writeOneLocked(r *Request) stall {
+	if r.kind == kindFlush {
+		p.sending[r.id] = r
+		return p.packetLocked(appendNumber(p.scratch.head[:0], opFlush, p.remote, r.id), nil)
+	}
+	if !r.begun {
+		if why := p.beginLocked(r); why != stallNone {
+			return why
+		}
+	}
+	for r.eager && r.wrote.n < r.total {
+		head := appendNumber(p.scratch.head[:0], opData, p.remote, r.id)
+		next := p.gatherLocked(r, wire.MaxPacket-len(head))
+		if why := p.packetLocked(head, p.scratch.parts); why != stallNone {
+			return why
+		}
+		r.wrote = next
+	}
+	if r.eager {
+		p.endLocked(r, nil)
+	}
+	return stallNone
+}
+
+// beginLocked writes the envelope of a message and, where it is eager, as many
+// of its bytes as fit behind it.
+//
+// +checklocks:p.mu
+func (p *pair) beginLocked(r *Request) stall {
+	took := cost(len(r.views), true, r.total)
+	r.eager = r.remote == nil && r.mayBeEager() && took+reserve(p.window) <= p.credit
+	if !r.eager {
+		if took = cost(len(r.views), false, 0); r.remote == nil {
+			return stallKeys
+		}
+		if took > p.credit {
+			return stallCredit
+		}
+	}
+	e := &p.scratch.env
+	e.tag, e.id, e.eager, e.remote, e.extents = r.tag, r.id, r.eager, r.remote, e.extents[:0]
+	e.streams = !r.eager && hosts(r.views)
+	for _, v := range r.views {
+		e.extents = append(e.extents, v.extent)
+	}
+	head := e.append(p.scratch.head[:0], p.remote)
+	e.remote = nil
+	next, parts := r.wrote, [][]byte(nil)
+	if r.eager {
+		next = p.gatherLocked(r, wire.MaxPacket-len(head))
+		parts = p.scratch.parts
+	}
+	if why := p.packetLocked(head, parts); why != stallNone {
+		return why
+	}
+	p.credit -= took
+	r.begun, r.wrote = true, next
+	if r.eager {
+		p.c.d.stats.eager.Add(1)
+	} else {
+		p.sending[r.id] = r
+		p.c.d.stats.rendezvous.Add(1)
+	}
+	return stallNone
+}
+
+// asked is an Ask: the receiver is there, and wants the bytes of a message to
+// be sent.
+func (p *pair) asked(from comm.Origin, id uint64) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.hearsLocked(from) {
+		return nil
+	}
+	r := p.sending[id]
+	switch {
+	case r == nil:
+		return nil // it has been taken back
+	case r.kind != kindSend || !hosts(r.views):
+		return fmt.Errorf("%s asks for message %d, which must be fetched: %w", p.world, id, ErrProtocol)
+	}
+	delete(p.sending, id)
+	r.eager = true
+	p.out.push(r)
+	if !p.pumping {
+		p.goOnLocked()
+	}
+	return nil
+}
+
+// gatherLocked lists up to n bytes that are to be written next, behind an
+// empty place for the head, and returns the cursor behind them.
+//
+// +checklocks:p.mu
+func (p *pair) gatherLocked(r *Request, n int) cursor {
+	at := r.wrote
+	parts := append(p.scratch.parts[:0], nil)
+	for n > 0 && len(parts) < maxPieces {
+		piece, behind := r.next(at, devices.Size(n))
+		if at = behind; len(piece) == 0 {
+			if at.view == len(r.views) {
+				break
+			}
+			continue
+		}
+		parts, n = append(parts, piece), n-len(piece)
+	}
+	p.scratch.parts = parts
+	return at
+}
+
+// packetLocked sends one packet: head and, if not nil, parts, whose first
+// place is the head's.
+//
+// +checklocks:p.mu
+func (p *pair) packetLocked(head []byte, parts [][]byte) stall {
+	p.scratch.head = head
+	if parts == nil {
+		parts = append(p.scratch.parts[:0], nil)
+		p.scratch.parts = parts
+	}
+	parts[0] = head
+	sent, err := p.c.d.c.TryPacket(p.world, wire.PortDomain, parts...)
+	clear(parts)
+	switch {
+	case err != nil:
+		return stallEnd
+	case !sent:
+		return stallRoom
+	}
+	return stallNone
+}
+
+// creditedLocked adds to the credit.
+//
+// +checklocks:p.mu
+func (p *pair) creditedLocked(n uint64) error {
+	if n > p.window-p.credit {
+		return fmt.Errorf("%s gives %d bytes of credit where %d are out: %w", p.world, n, p.window-p.credit, ErrProtocol)
+	}
+	p.credit += n
+	if !p.pumping {
+		p.goOnLocked()
+	}
+	return nil
+}
+
+// maxLate is the most mismatches that are kept for a flush.
+const maxLate = 16
+
+// doneLocked ends the request that the peer has answered.
+//
+// +checklocks:p.mu
+func (p *pair) doneLocked(d *done) {
+	r := p.sending[d.id]
+	if r == nil {
+		if d.outcome == outcomeMismatch && len(p.late) < maxLate {
+			p.late = append(p.late, p.mismatch(d))
+		}
+		return
+	}
+	delete(p.sending, d.id)
+	switch d.outcome {
+	case outcomeOK:
+		p.endLocked(r, nil)
+	case outcomeMismatch:
+		p.endLocked(r, p.mismatch(d))
+	case outcomeWithdrawn:
+		if r.withdrawn != nil {
+			p.endLocked(r, r.withdrawn)
+			return
+		}
+		p.endLocked(r, r.describe(ErrWithdrawn))
+	case outcomeFailed:
+		p.endLocked(r, r.describe(ErrPeer))
+	}
+}
+
+// mismatch turns the receiver's view of a mismatch into ours.
+func (p *pair) mismatch(d *done) error {
+	return &MismatchError{
+		Domain: p.c.name, Peer: p.world, Tag: d.tag, Param: d.param, Buffer: d.buffer,
+		Local: d.remote, Remote: d.local, Sending: true,
+	}
+}
+
+// giveUpLocked begins to take a request back. True is that the receiver was
+// asked, and will answer.
+//
+// +checklocks:p.mu
+func (p *pair) giveUpLocked(r *Request, late error) (asked bool) {
+	switch {
+	case r.over:
+		return false
+	case r.kind == kindRecv:
+		p.forgetLocked(r)
+	case r.kind == kindFlush:
+		delete(p.sending, r.id)
+	case p.self:
+		p.forgetOwnLocked(r)
+	case r.begun:
+		p.tell(appendNumber(nil, opWithdraw, p.remote, r.id))
+		if !r.eager {
+			r.withdrawn = late
+			return true
+		}
+	}
+	p.endLocked(r, late)
+	return false
+}
+
+// flushed are the mismatches since the last flush.
+func (p *pair) flushed() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	err := errors.Join(p.late...)
+	p.late = nil
+	return err
+}

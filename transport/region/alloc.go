@@ -1,0 +1,130 @@
+package region
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/transport"
+)
+
+// seals keep a peer that has the memory open from changing its length: who
+// touches memory behind the end of its file dies of it.
+const seals = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
+
+// Alloc takes n bytes of page-aligned host memory, filled with zeros and
+// locked in memory as far as the limit allows, and registers them. A process of
+// the same host may be given the memory itself: see Source.
+func (t *Table) Alloc(n devices.Size) (*Buffer, error) {
+	if n == 0 || n > 1<<46 {
+		return nil, fmt.Errorf("register %d bytes of new memory: %w", uint64(n), devices.ErrRange)
+	}
+	mem, file, err := allocate(int(n))
+	if err != nil {
+		return nil, fmt.Errorf("map %v to register: %w", n, err)
+	}
+	// Memory that may be swapped works, and is slower.
+	_ = unix.Mlock(mem)
+	fresh := &registration{file: file, release: func() error { return errors.Join(unix.Munmap(mem), closeFile(file)) }}
+	return t.insert(space{}, address(mem), n, &Buffer{host: mem}, fresh), nil
+}
+
+// allocate maps n bytes of a memfd, or where there is none, of this process
+// alone.
+func allocate(n int) (mem []byte, file *os.File, err error) {
+	fd, err := unix.MemfdCreate("hmcfs-region", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		mem, err = unix.Mmap(-1, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_POPULATE)
+		return mem, nil, err
+	}
+	file = os.NewFile(uintptr(fd), "memfd:hmcfs-region")
+	if err = unix.Ftruncate(fd, int64(n)); err == nil {
+		_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals)
+	}
+	if err == nil {
+		mem, err = unix.Mmap(fd, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_POPULATE)
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, file.Close())
+	}
+	return mem, file, nil
+}
+
+func closeFile(f *os.File) error {
+	if f == nil {
+		return nil
+	}
+	return f.Close()
+}
+
+// RegisterFile registers n bytes from off of a file of a device's FileTier,
+// open for reading and writing. It keeps a descriptor of its own. What somebody
+// cuts off the file fails to be read; the registration keeps nobody from that.
+func (t *Table) RegisterFile(device devices.Name, f *os.File, off int64, n devices.Size) (*Buffer, error) {
+	r := devices.Range{Off: devices.Offset(off), Len: n}
+	if off < 0 || n == 0 || !r.Within(1<<63-1) || device == "" {
+		return nil, fmt.Errorf("register %d bytes of a file of %q from %d: %w", uint64(n), device, off, devices.ErrRange)
+	}
+	own, err := duplicate(f)
+	if err != nil {
+		return nil, fmt.Errorf("register %v of a file of %s: %w", n, device, err)
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(int(own.Fd()), &st); err != nil {
+		return nil, errors.Join(fmt.Errorf("register %v of a file of %s: %w", n, device, err), own.Close())
+	}
+	b := &Buffer{rest: transport.FileSpan(device, own, off, n), file: own, own: own.Close}
+	return t.insert(space{file: transport.FileIDOf(st)}, uint64(off), n, b, nil), nil
+}
+
+// duplicate is a descriptor of the same open file. One that appends would not
+// write where it is told to.
+func duplicate(f *os.File) (*os.File, error) {
+	conn, err := f.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	fd := -1
+	var flags int
+	var inner error
+	err = conn.Control(func(own uintptr) {
+		if flags, inner = unix.FcntlInt(own, unix.F_GETFL, 0); inner == nil {
+			fd, inner = unix.FcntlInt(own, unix.F_DUPFD_CLOEXEC, 0)
+		}
+	})
+	if err = errors.Join(err, inner); err != nil {
+		return nil, err
+	}
+	dup := os.NewFile(uintptr(fd), f.Name())
+	if flags&unix.O_APPEND != 0 || flags&unix.O_ACCMODE != unix.O_RDWR {
+		return nil, errors.Join(fmt.Errorf("open it for reading and writing, without O_APPEND: %w", devices.ErrUnsupported), dup.Close())
+	}
+	return dup, nil
+}
+
+// Source is where the memory of a buffer is, for a provider that gives it to
+// another process. It is borrowed while the buffer is held.
+type Source struct {
+	// File holds the memory from Off on; nil where it is in none. Sealed says
+	// that nobody can change its length.
+	File   *os.File
+	Off    uint64
+	Sealed bool
+	// Device is device memory; its Mem is nil for all other.
+	Device devices.Span
+}
+
+// Source says where the memory is. The zero Source is memory of this process
+// alone.
+func (b *Buffer) Source() Source {
+	switch {
+	case b.file != nil:
+		return Source{File: b.file, Off: b.start}
+	case b.host != nil && b.reg.file != nil:
+		return Source{File: b.reg.file, Off: b.start - b.reg.start, Sealed: true}
+	}
+	return Source{Device: b.dev}
+}

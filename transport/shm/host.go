@@ -1,0 +1,108 @@
+package shm
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// facts say which process of which host proposes.
+type facts struct {
+	boot [16]byte
+	// space is the pid namespace, and pid what the process is called there.
+	space uint64
+	pid   uint32
+}
+
+// version of the facts, of the ring and of the offers.
+const version = 1
+
+const factsSize = 4 + 16 + 8 + 4
+
+func (f *facts) append(p []byte) []byte {
+	p = append(p, version, 0, 0, 0)
+	p = append(p, f.boot[:]...)
+	p = binary.LittleEndian.AppendUint64(p, f.space)
+	return binary.LittleEndian.AppendUint32(p, f.pid)
+}
+
+func parseFacts(p []byte) (facts, error) {
+	if len(p) != factsSize || !bytes.Equal(p[:4], []byte{version, 0, 0, 0}) {
+		return facts{}, errors.New("the peer speaks of shared memory as another version does")
+	}
+	return facts{
+		boot:  [16]byte(p[4:]),
+		space: binary.LittleEndian.Uint64(p[20:]),
+		pid:   binary.LittleEndian.Uint32(p[28:]),
+	}, nil
+}
+
+// ownFacts are those of this process.
+func ownFacts() (facts, error) {
+	f := facts{pid: uint32(os.Getpid())}
+	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return facts{}, fmt.Errorf("this host has no boot id: %w", err)
+	}
+	id, err := hex.DecodeString(strings.ReplaceAll(strings.TrimSpace(string(text)), "-", ""))
+	if err != nil || len(id) != len(f.boot) {
+		return facts{}, fmt.Errorf("this host has no boot id: %q", text)
+	}
+	copy(f.boot[:], id)
+	var st unix.Stat_t
+	if err := unix.Stat("/proc/self/ns/pid", &st); err != nil {
+		return facts{}, fmt.Errorf("the pid namespace is not known: %w", err)
+	}
+	f.space = st.Ino
+	return f, nil
+}
+
+// sameUser asks the kernel who is at the other end of a connection, and says
+// why he is not to be trusted with our memory.
+func sameUser(c net.Conn) (*unix.Ucred, error) {
+	u, ok := c.(*net.UnixConn)
+	if !ok {
+		return nil, fmt.Errorf("the ranks are connected by %s, and only a Unix socket passes memory", c.LocalAddr().Network())
+	}
+	raw, err := u.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	var cred *unix.Ucred
+	var inner error
+	err = raw.Control(func(fd uintptr) { cred, inner = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
+	if err = errors.Join(err, inner); err != nil {
+		return nil, fmt.Errorf("the kernel does not say who the peer is: %w", err)
+	}
+	if int64(cred.Uid) != int64(os.Geteuid()) {
+		return nil, fmt.Errorf("the peer is of user %d, this process of user %d", cred.Uid, os.Geteuid())
+	}
+	return cred, nil
+}
+
+// judge says why the process of the facts is not one that can share memory
+// with us over the connection.
+func judge(c net.Conn, peer facts) error {
+	cred, err := sameUser(c)
+	if err != nil {
+		return err
+	}
+	own, err := ownFacts()
+	if err != nil {
+		return err
+	}
+	switch {
+	case own.boot != peer.boot:
+		return errors.New("the ranks are on two hosts")
+	case own.space == peer.space && int64(cred.Pid) != int64(peer.pid):
+		return fmt.Errorf("process %d is connected, which only relays for process %d", cred.Pid, peer.pid)
+	}
+	return nil
+}

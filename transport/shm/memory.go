@@ -1,0 +1,115 @@
+package shm
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hmcfs/hmcfs/devices"
+)
+
+// maxMapped is the most bytes of one mapping.
+const maxMapped = 1 << 46
+
+// received is what the kernel says of a descriptor of the peer.
+type received struct {
+	size   uint64
+	blocks uint64
+	sealed bool
+	// writable says that it is open for writing, readable for reading.
+	writable, readable bool
+}
+
+// inspect looks at a file of the peer. Only files of memory are let in: others
+// could make whoever reads them wait.
+func inspect(f *os.File) (r received, err error) {
+	conn, err := f.SyscallConn()
+	if err != nil {
+		return received{}, err
+	}
+	var st unix.Stat_t
+	var fs unix.Statfs_t
+	var seals, flags int
+	var inner error
+	err = conn.Control(func(fd uintptr) {
+		inner = errors.Join(unix.Fstat(int(fd), &st), unix.Fstatfs(int(fd), &fs))
+		if inner != nil {
+			return
+		}
+		if flags, inner = unix.FcntlInt(fd, unix.F_GETFL, 0); inner != nil {
+			return
+		}
+		// A file that can't have seals has none.
+		seals, _ = unix.FcntlInt(fd, unix.F_GET_SEALS, 0)
+	})
+	if err = errors.Join(err, inner); err != nil {
+		return received{}, err
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFREG || fs.Type != unix.TMPFS_MAGIC || st.Size < 0 || flags&unix.O_PATH != 0 {
+		return received{}, errors.New("the descriptor is of no file in memory")
+	}
+	mode := flags & unix.O_ACCMODE
+	return received{
+		size: uint64(st.Size), blocks: uint64(st.Blocks), sealed: seals&unix.F_SEAL_SHRINK != 0,
+		writable: mode == unix.O_RDWR || mode == unix.O_WRONLY, readable: mode == unix.O_RDWR || mode == unix.O_RDONLY,
+	}, nil
+}
+
+// has says why n bytes from off are not all there.
+func (r *received) has(off uint64, n devices.Size) error {
+	if !(devices.Range{Off: devices.Offset(off), Len: n}).Within(devices.Size(r.size)) {
+		return fmt.Errorf("%d bytes from %d of a file of %d: %w", uint64(n), off, r.size, devices.ErrRange)
+	}
+	return nil
+}
+
+// mapping is a part of a file, which begins anywhere.
+type mapping struct {
+	pages []byte
+	bytes []byte
+}
+
+// mapFile maps n bytes from off of a file that nobody can cut. Where all of it
+// is there already its pages are put into our page table at once: touching
+// them then costs nothing; and an offer of memory that is not there takes none.
+func mapFile(f *os.File, off uint64, n devices.Size, write bool) (m mapping, err error) {
+	r, err := inspect(f)
+	if err != nil {
+		return mapping{}, err
+	}
+	if err = r.has(off, n); err != nil {
+		return mapping{}, err
+	}
+	switch {
+	case !r.sealed:
+		return mapping{}, errors.New("the memory is not sealed: it can be cut")
+	case n == 0 || n > maxMapped || !r.readable || write && !r.writable:
+		return mapping{}, fmt.Errorf("%d bytes of memory that is not open for this: %w", uint64(n), devices.ErrRange)
+	}
+	prot, flags := unix.PROT_READ, unix.MAP_SHARED
+	if write {
+		prot |= unix.PROT_WRITE
+	}
+	if r.blocks*512 >= r.size {
+		flags |= unix.MAP_POPULATE
+	}
+	page := uint64(os.Getpagesize())
+	before := off % page
+	conn, err := f.SyscallConn()
+	if err != nil {
+		return mapping{}, err
+	}
+	var inner error
+	err = conn.Control(func(fd uintptr) {
+		m.pages, inner = unix.Mmap(int(fd), int64(off-before), int(before+uint64(n)), prot, flags)
+	})
+	if err = errors.Join(err, inner); err != nil {
+		return mapping{}, fmt.Errorf("map %v of the peer: %w", n, err)
+	}
+	m.bytes = m.pages[before : before+uint64(n) : before+uint64(n)]
+	return m, nil
+}
+
+func (m *mapping) unmap() error { return unix.Munmap(m.pages) }

@@ -1,0 +1,167 @@
+package shm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/transport"
+	"github.com/hmcfs/hmcfs/transport/region"
+	"github.com/hmcfs/hmcfs/transport/window"
+	"github.com/hmcfs/hmcfs/transport/wire"
+)
+
+// opened is memory of the peer.
+type opened struct {
+	provider *provider
+	// bytes are it where it is mapped; span is it in any case.
+	bytes []byte
+	span  transport.Span
+	// file and off are those of memory that is reached by calls.
+	file *os.File
+	off  uint64
+	// give gives it back.
+	give func() error
+}
+
+// open opens an offer. Its files are the window's if it succeeds, or are closed.
+func (p *provider) open(o window.Offer, size devices.Size, rights wire.Rights) (*opened, error) {
+	at, err := parsePlace(o.Blob)
+	if err != nil {
+		return nil, err
+	}
+	files := 1
+	if at.how == byIPC {
+		files = 0
+	}
+	if len(o.Files) != files {
+		return nil, fmt.Errorf("%d descriptors, it takes %d: %w", len(o.Files), files, wire.ErrFrame)
+	}
+	switch at.how {
+	case byMap:
+		return p.openMap(o.Files[0], at.off, size, rights.Allows(wire.Writable))
+	case byCall:
+		return p.openCall(o.Files[0], at.off, size, rights)
+	default:
+		return p.openHandle(o, &at, size)
+	}
+}
+
+func (p *provider) openMap(f *os.File, off uint64, size devices.Size, write bool) (*opened, error) {
+	m, err := mapFile(f, off, size, write)
+	if err != nil {
+		return nil, err
+	}
+	// The mapping keeps the memory.
+	if err := f.Close(); err != nil {
+		return nil, errors.Join(err, m.unmap())
+	}
+	return &opened{provider: p, bytes: m.bytes, span: transport.HostSpan(m.bytes), give: m.unmap}, nil
+}
+
+func (p *provider) openCall(f *os.File, off uint64, size devices.Size, rights wire.Rights) (*opened, error) {
+	r, err := inspect(f)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.has(off, size); err != nil {
+		return nil, err
+	}
+	if rights.Allows(wire.Readable) && !r.readable || rights.Allows(wire.Writable) && !r.writable {
+		return nil, errors.New("the descriptor is not open for this")
+	}
+	name := devices.Name("host of " + p.setting.Peer.String())
+	return &opened{provider: p, file: f, off: off, span: transport.FileSpan(name, f, int64(off), size), give: f.Close}, nil
+}
+
+// openHandle opens memory of a device that both processes use.
+func (p *provider) openHandle(o window.Offer, at *place, size devices.Size) (*opened, error) {
+	h := devices.Handle{
+		Kind: devices.HandleIPC, Device: at.uuid, Offset: devices.Offset(at.off), Size: size,
+		Allocation: devices.Size(at.allocation), Bytes: []byte(at.handle),
+	}
+	if at.how == byVMM {
+		h.Kind, h.File = devices.HandleVMM, o.Files[0]
+	}
+	for _, d := range p.opts.Devices {
+		if at.uuid == "" || d.Info().UUID != at.uuid {
+			continue
+		}
+		m, err := devices.Import(context.Background(), d, h)
+		if err != nil {
+			return nil, err
+		}
+		// The device keeps the memory without it.
+		if err := h.Close(); err != nil {
+			return nil, errors.Join(err, m.Release())
+		}
+		return &opened{provider: p, span: transport.DeviceSpan(m.All()), give: m.Release}, nil
+	}
+	return nil, fmt.Errorf("the device %q is not open here: %w", at.uuid, devices.ErrUnsupported)
+}
+
+// Start begins an operation: at once, or by a worker.
+func (w *opened) Start(op *window.Op, done window.Completer) {
+	w.provider.start(job{window: w, op: op, done: done})
+}
+
+// Close gives the memory back to the peer.
+func (w *opened) Close() error {
+	if err := w.give(); err != nil {
+		return fmt.Errorf("close memory of %s: %w", w.provider.setting.Peer, err)
+	}
+	return nil
+}
+
+// move does an operation, piece by piece: what is withdrawn, or whose session
+// ends, is given up between two of them.
+func (w *opened) move(ctx context.Context, op *window.Op) error {
+	for done := devices.Size(0); done < op.Size; {
+		switch {
+		case op.Withdrawn.Load():
+			return fmt.Errorf("withdrawn after %v: %w", done, region.ErrKey)
+		case ctx.Err() != nil:
+			return errEnded()
+		}
+		n := min(op.Size-done, piece)
+		if err := w.movePiece(ctx, op, done, n); err != nil {
+			return err
+		}
+		done += n
+	}
+	return nil
+}
+
+// movePiece moves n bytes from at, as counted in the operation.
+func (w *opened) movePiece(ctx context.Context, op *window.Op, at, n devices.Size) error {
+	far, near := op.RemoteOff+uint64(at), op.LocalOff+devices.Offset(at)
+	if local := op.Local.Host(near, n); local != nil && w.bytes != nil {
+		remote := w.bytes[far : far+uint64(n)]
+		if op.Kind == wire.KindPut {
+			copy(remote, local)
+		} else {
+			copy(local, remote)
+		}
+		return nil
+	}
+	remote, err := w.span.Part(devices.Offset(far), n)
+	if err != nil {
+		return err
+	}
+	if op.Kind == wire.KindGet {
+		return op.Local.Store(ctx, near, remote)
+	}
+	if w.file != nil {
+		// A write behind its end would make a file that was cut grow again.
+		r, err := inspect(w.file)
+		if err == nil {
+			err = r.has(w.off+far, n)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return op.Local.Load(ctx, remote, near)
+}

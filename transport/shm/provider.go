@@ -1,0 +1,235 @@
+package shm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"sync"
+
+	"go.uber.org/zap"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/transport/internal/gate"
+	"github.com/hmcfs/hmcfs/transport/region"
+	"github.com/hmcfs/hmcfs/transport/window"
+	"github.com/hmcfs/hmcfs/transport/wire"
+)
+
+const (
+	// inline is the most bytes that are moved by whoever starts an operation
+	// and does not wait for it.
+	inline = 32 * devices.KiB
+	// piece is how much is moved between two looks whether the session has
+	// ended.
+	piece = 4 * devices.MiB
+	// maxWorkers is how many operations are moved at once, besides those of
+	// goroutines that wait.
+	maxWorkers = 4
+)
+
+// provider is shared memory with one peer.
+type provider struct {
+	opts    Options
+	setting window.Setting
+	in      *receiver
+	out     *sender
+	// life ends with the provider, and with it what is being moved.
+	life    context.Context //nolint:containedctx // it is the provider's life, from newProvider to Close
+	cancel  context.CancelFunc
+	gate    gate.Gate
+	running sync.WaitGroup
+	done    chan struct{}
+	once    sync.Once
+
+	mu sync.Mutex
+	// queue are the operations that wait for a worker.
+	// +checklocks:mu
+	queue []job
+	// workers is how many move.
+	// +checklocks:mu
+	workers int
+	// +checklocks:mu
+	cause error
+}
+
+// job is an operation for a worker.
+type job struct {
+	window *opened
+	op     *window.Op
+	done   window.Completer
+}
+
+var (
+	_ window.Provider = (*provider)(nil)
+	_ window.Tags     = (*provider)(nil)
+)
+
+func newProvider(o Options, s window.Setting, in, out *ring) *provider {
+	p := &provider{
+		opts: o, setting: s, done: make(chan struct{}),
+		in: &receiver{ring: in, turn: newTurn()}, out: &sender{ring: out, turn: newTurn()},
+	}
+	p.life, p.cancel = context.WithCancel(context.Background())
+	return p
+}
+
+// Done is closed when the provider ends.
+func (p *provider) Done() <-chan struct{} { return p.done }
+
+// Err is why it has ended or ends.
+func (p *provider) Err() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.cause
+}
+
+// fail begins the end: the first cause counts.
+func (p *provider) fail(cause error) {
+	p.once.Do(func() {
+		p.mu.Lock()
+		p.cause = cause
+		p.mu.Unlock()
+		p.cancel()
+		close(p.done)
+	})
+}
+
+// Close ends the operations, and takes what is left out of the ring.
+func (p *provider) Close() {
+	p.fail(errEnded())
+	p.gate.Shut()
+	for {
+		j, ok := p.next(false)
+		if !ok {
+			break
+		}
+		p.end(j, p.Err())
+	}
+	// Those that are under way look after each piece.
+	p.gate.Drain()
+	p.running.Wait()
+	p.in.end()
+	p.out.end()
+}
+
+// SendTag stores a tag in the peer's ring.
+func (p *provider) SendTag(ctx context.Context, t wire.Tag) error {
+	return p.checked(p.out.send(ctx, t))
+}
+
+// RecvTag takes the next tag out of our ring.
+func (p *provider) RecvTag(ctx context.Context) (wire.Tag, error) {
+	t, err := p.in.next(ctx)
+	return t, p.checked(err)
+}
+
+// checked ends the session with a peer that breaks the protocol.
+func (p *provider) checked(err error) error {
+	if errors.Is(err, errRing) {
+		p.fail(err)
+	}
+	return err
+}
+
+// Export names the memory of a buffer for the peer.
+func (p *provider) Export(b *region.Buffer, rights wire.Rights) (window.Export, error) {
+	if err := b.Hold(); err != nil {
+		return nil, err
+	}
+	x, err := export(b, rights)
+	if err != nil {
+		b.Drop()
+		if !errors.Is(err, devices.ErrUnsupported) {
+			// Whatever is the matter with the memory, the data connections
+			// will say it.
+			err = fmt.Errorf("%w: %w", devices.ErrUnsupported, err)
+		}
+		return nil, fmt.Errorf("share %v with %s: %w", b.Size(), p.setting.Peer, err)
+	}
+	return x, nil
+}
+
+// Import opens memory of the peer.
+func (p *provider) Import(o window.Offer, size devices.Size, rights wire.Rights) (window.Window, error) {
+	w, err := p.open(o, size, rights)
+	if err != nil {
+		for _, f := range o.Files {
+			// It was only received: no write is lost.
+			_ = f.Close()
+		}
+		p.setting.Logger.Debug("memory of a peer can't be opened", zap.Uint32("rank", uint32(p.setting.Peer)), zap.Error(err))
+		return nil, err
+	}
+	return w, nil
+}
+
+// start begins an operation.
+func (p *provider) start(j job) {
+	if !p.gate.Enter() {
+		j.done.Complete(errEnded())
+		return
+	}
+	if j.op.Waits || j.op.Size <= inline {
+		p.end(j, j.window.move(p.life, j.op))
+		return
+	}
+	p.mu.Lock()
+	if p.cause != nil {
+		err := p.cause
+		p.mu.Unlock()
+		p.end(j, err)
+		return
+	}
+	p.queue = append(p.queue, j)
+	if p.workers < min(maxWorkers, runtime.GOMAXPROCS(0)) {
+		p.workers++
+		p.running.Go(p.work)
+	}
+	p.mu.Unlock()
+}
+
+// end completes an operation.
+func (p *provider) end(j job, err error) {
+	j.done.Complete(err)
+	p.gate.Leave()
+}
+
+// next takes an operation from the queue. A worker that gets none is none any
+// more.
+func (p *provider) next(worker bool) (job, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.queue) == 0 {
+		if worker {
+			p.workers--
+		}
+		return job{}, false
+	}
+	j := p.queue[0]
+	p.queue[0] = job{}
+	p.queue = p.queue[1:]
+	return j, true
+}
+
+// work moves what is queued, and ends when nothing is.
+func (p *provider) work() {
+	for {
+		j, ok := p.next(true)
+		if !ok {
+			return
+		}
+		p.end(j, j.window.move(p.life, j.op))
+	}
+}
+
+// descriptor is the number of a file in /proc, by which it can be opened again.
+func descriptor(f *os.File) (path string, err error) {
+	conn, err := f.SyscallConn()
+	if err != nil {
+		return "", err
+	}
+	err = conn.Control(func(fd uintptr) { path = fmt.Sprintf("/proc/self/fd/%d", fd) })
+	return path, err
+}

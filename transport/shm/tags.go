@@ -1,0 +1,253 @@
+package shm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/hmcfs/hmcfs/transport/wire"
+)
+
+const (
+	// spin is how long whoever waits polls before it sleeps: longer than a
+	// sleeper takes to wake on a busy machine, so that one who slept does not
+	// make both sleep again and again.
+	spin = 100 * time.Microsecond
+	// spinPolls is how many polls are between two looks at the clock.
+	spinPolls = 64
+)
+
+// errRing is numbers in a ring that can't be.
+var errRing = errors.New("shm: the peer breaks the protocol of the ring")
+
+// sender is our end of the peer's ring.
+type sender struct {
+	ring *ring
+	// turn is held by the one who waits for room.
+	turn chan struct{}
+
+	mu sync.Mutex
+	// sent is head, and received what tail was when it was last looked at.
+	// +checklocks:mu
+	sent uint64
+	// +checklocks:mu
+	received uint64
+	// +checklocks:mu
+	ended bool
+}
+
+// receiver is our end of our own ring.
+type receiver struct {
+	ring *ring
+	turn chan struct{}
+
+	mu sync.Mutex
+	// +checklocks:mu
+	received uint64
+	// left are the tags that were in the ring at the end.
+	// +checklocks:mu
+	left []wire.Tag
+	// +checklocks:mu
+	ended bool
+}
+
+func newTurn() chan struct{} { return make(chan struct{}, 1) }
+
+// try sends a tag if there is room.
+func (s *sender) try(t wire.Tag) (done bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended {
+		return false, errEnded()
+	}
+	at := s.ring.at
+	if s.sent-s.received >= slots {
+		s.received = at.tail.Load()
+		if free := s.sent - s.received; free > slots {
+			return false, errRing
+		} else if free == slots {
+			return false, nil
+		}
+	}
+	at.slots[s.sent%slots].Store(uint64(t))
+	s.sent++
+	at.head.Store(s.sent)
+	if at.sleeping.Load() != 0 && at.sleeping.CompareAndSwap(1, 0) {
+		knock(s.ring.filled)
+	}
+	return true, nil
+}
+
+// send sends a tag when there is room.
+func (s *sender) send(ctx context.Context, t wire.Tag) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	done, err := s.try(t)
+	if done || err != nil {
+		return err
+	}
+	if err := take(ctx, s.turn); err != nil {
+		return fmt.Errorf("send to a peer that does not receive: %w", err)
+	}
+	defer func() { <-s.turn }()
+	return wait(ctx, s.ring.emptied, s.wait, func() (bool, error) { return s.try(t) })
+}
+
+// wait says in the ring that somebody waits for room.
+func (s *sender) wait() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended {
+		return errEnded()
+	}
+	s.ring.at.waiting.Store(1)
+	return nil
+}
+
+// try takes a tag if there is one.
+func (r *receiver) try() (t wire.Tag, ok bool, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.ended {
+		if len(r.left) == 0 {
+			return 0, false, errEnded()
+		}
+		t, r.left = r.left[0], r.left[1:]
+		return t, true, nil
+	}
+	return r.takeLocked()
+}
+
+// +checklocks:r.mu
+func (r *receiver) takeLocked() (t wire.Tag, ok bool, err error) {
+	at := r.ring.at
+	there := at.head.Load() - r.received
+	if there == 0 {
+		return 0, false, nil
+	}
+	if there > slots {
+		return 0, false, errRing
+	}
+	t = wire.Tag(at.slots[r.received%slots].Load())
+	r.received++
+	at.tail.Store(r.received)
+	if at.waiting.Load() != 0 && at.waiting.CompareAndSwap(1, 0) {
+		knock(r.ring.emptied)
+	}
+	return t, true, nil
+}
+
+// next takes the next tag when there is one.
+func (r *receiver) next(ctx context.Context) (t wire.Tag, err error) {
+	t, ok, err := r.try()
+	if ok || err != nil {
+		return t, err
+	}
+	if err = take(ctx, r.turn); err != nil {
+		return 0, fmt.Errorf("receive from a peer that does not send: %w", err)
+	}
+	defer func() { <-r.turn }()
+	err = wait(ctx, r.ring.filled, r.wait, func() (bool, error) {
+		t, ok, err = r.try()
+		return ok, err
+	})
+	return t, err
+}
+
+// wait says in the ring that the receiver sleeps.
+func (r *receiver) wait() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.ended {
+		return nil // what is left is taken without
+	}
+	r.ring.at.sleeping.Store(1)
+	return nil
+}
+
+// take takes the turn of the one who may sleep.
+func take(ctx context.Context, turn chan struct{}) error {
+	select {
+	case turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// wait tries until it succeeds: for a while by polling, then whenever the bell
+// rings. announce comes before each sleep, so that the peer rings.
+func wait(ctx context.Context, bell *os.File, announce func() error, try func() (bool, error)) error {
+	// On one processor the peer runs when we do not.
+	if runtime.NumCPU() > 1 {
+		if ok, err := poll(ctx, try); ok || err != nil {
+			return err
+		}
+	}
+	for {
+		if err := announce(); err != nil {
+			return err
+		}
+		if ok, err := try(); ok || err != nil {
+			return err
+		}
+		if err := sleep(ctx, bell); err != nil {
+			// The bell is closed at the end, when something may be left.
+			if ok, terr := try(); ok || terr != nil {
+				return terr
+			}
+			return fmt.Errorf("wait for the peer: %w", err)
+		}
+	}
+}
+
+// poll tries for a while.
+func poll(ctx context.Context, try func() (bool, error)) (bool, error) {
+	for begin := time.Now(); time.Since(begin) < spin; {
+		for range spinPolls {
+			if ok, err := try(); ok || err != nil {
+				return ok, err
+			}
+		}
+		if err := ctx.Err(); err != nil {
+			return false, fmt.Errorf("wait for the peer: %w", err)
+		}
+		runtime.Gosched()
+	}
+	return false, nil
+}
+
+// end takes what is left out of the ring and gives it back.
+func (r *receiver) end() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.ended {
+		return
+	}
+	for {
+		t, ok, err := r.takeLocked()
+		if !ok || err != nil {
+			break
+		}
+		r.left = append(r.left, t)
+	}
+	r.ended = true
+	_ = r.ring.close()
+}
+
+// end gives the peer's ring back.
+func (s *sender) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.ended {
+		s.ended = true
+		_ = s.ring.close()
+	}
+}
+
+func errEnded() error { return errors.New("shm: the session has ended") }
