@@ -134,12 +134,15 @@ func (s *session) send(r *Request, kind wire.Kind, op *Op, waits bool) error {
 	}, r); err != nil {
 		return err
 	}
-	if waits && op.Size <= tcp.MaxAwaited {
-		r.channel = s.next()
+	// With several channels who waits on one would not serve the peer on the
+	// others.
+	if waits && op.Size <= tcp.MaxAwaited && len(s.channels) == 1 {
+		r.channel = s.channels[0]
 		r.channel.Post(&r.transfer)
 		return nil
 	}
 	s.post(&r.transfer, op.Size)
+	s.recall()
 	return nil
 }
 
@@ -265,6 +268,7 @@ func (c *Communicator) RecvMessage(ctx context.Context, peer wire.Rank) ([]byte,
 	if err != nil {
 		return nil, err
 	}
+	s.recall()
 	p, err := s.link.RecvMessage(ctx)
 	return p, s.seen(err)
 }

@@ -134,6 +134,11 @@ func (s *session) end(cause error) {
 		if s.link != nil {
 			// Handlers hear of the end as soon as no packet can come, not when
 			// the last byte has left.
+			if errors.Is(cause, control.ErrDisconnected) {
+				// The end of another connection was seen first. What the peer
+				// has sent before is on its way.
+				s.link.Drain()
+			}
 			s.link.Stop()
 			<-s.link.Received()
 			s.tellEnded()
@@ -234,20 +239,18 @@ func (s *session) fence(ctx context.Context) error {
 // post gives a transfer to as many channels as are worth it.
 func (s *session) post(t *tcp.Transfer, n devices.Size) {
 	shares := min(len(s.channels), max(1, int(min(n/stripe, wire.MaxChannels))))
-	if shares == 1 {
-		s.next().Post(t)
-		return
+	first := 0
+	if len(s.channels) > 1 {
+		first = int(s.turn.Add(1))
 	}
-	first := int(s.turn.Add(1))
 	for i := range shares {
 		s.channels[(first+i)%len(s.channels)].Post(t)
 	}
 }
 
-// next is the channel whose turn it is.
-func (s *session) next() *tcp.Channel {
-	if len(s.channels) == 1 {
-		return s.channels[0]
+// recall makes the data connections serve the peer while we wait for it.
+func (s *session) recall() {
+	for _, ch := range s.channels {
+		ch.Recall()
 	}
-	return s.channels[int(s.turn.Add(1))%len(s.channels)]
 }

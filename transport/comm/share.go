@@ -157,6 +157,7 @@ func (c *Communicator) RecvTag(ctx context.Context, peer wire.Rank) (wire.Tag, e
 	if err != nil {
 		return 0, err
 	}
+	s.recall()
 	var tag wire.Tag
 	if s.tags == nil {
 		tag, err = s.link.RecvTag(ctx)

@@ -142,7 +142,10 @@ func (l *Link) RecvTag(ctx context.Context) (wire.Tag, error) {
 
 // RecvMessage returns the next message of the peer; it is the caller's. Its
 // errors are those of RecvTag.
-func (l *Link) RecvMessage(ctx context.Context) ([]byte, error) { return next(ctx, l, l.messages) }
+func (l *Link) RecvMessage(ctx context.Context) ([]byte, error) {
+	l.turn.Recall()
+	return next(ctx, l, l.messages)
+}
 
 // next takes from a queue of the link.
 func next[T any](ctx context.Context, l *Link, queue chan T) (T, error) {

@@ -45,6 +45,10 @@ func (c *Channel) Await(ctx context.Context, done <-chan struct{}, complete *ato
 	}
 }
 
+// Recall makes the channel serve the peer at once: who waits for something else
+// of the peer, and not in Await, calls it.
+func (c *Channel) Recall() { c.turn.Recall() }
+
 // readAnswers reads frames until complete. False is that there is one that is
 // not for who waits, or none that is whole when the turn is wanted back: it is
 // left to the channel's reader, and so is every error.

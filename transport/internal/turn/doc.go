@@ -14,6 +14,9 @@
 //	has the turn again: after Recall, or when nothing was read for a
 //	millisecond or two. Who reads then is interrupted.
 //
-// So who reads must be able to stop between any two bytes, and leave what he
+// What comes while nobody waits is read that much later, so who begins to wait
+// for something else of the same peer recalls the turn.
+//
+// Who reads must be able to stop between any two bytes, and leave what he
 // has read to the next.
 package turn

@@ -24,6 +24,8 @@ type Turn struct {
 	// waiting is how many would read by themselves, uses how often one has.
 	waiting atomic.Int32
 	uses    atomic.Uint64
+	// away is true while the connection's goroutine has let the turn go.
+	away atomic.Bool
 	// last and quick are the connection's goroutine's.
 	last  time.Time
 	quick int
@@ -65,6 +67,8 @@ func (t *Turn) Yield(stop <-chan struct{}) {
 	case <-t.recall:
 	default:
 	}
+	t.away.Store(true)
+	defer t.away.Store(false)
 	seen := t.uses.Load()
 	t.Give()
 	timer := time.NewTicker(rest)
@@ -106,8 +110,12 @@ func (t *Turn) Use() { t.uses.Add(1) }
 // Give lets the turn go.
 func (t *Turn) Give() { t.token <- struct{}{} }
 
-// Recall makes the connection's goroutine take the turn back.
+// Recall makes the connection's goroutine take the turn back, if it has let it
+// go. It costs next to nothing otherwise.
 func (t *Turn) Recall() {
+	if !t.away.Load() {
+		return
+	}
 	select {
 	case t.recall <- struct{}{}:
 	default:
