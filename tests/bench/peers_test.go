@@ -80,7 +80,7 @@ func TestReports(t *testing.T) {
 		t.Errorf("iperf3: %v, %v", got, err)
 	}
 	for _, text := range []string{"", "{}", `{"error": "unable to connect"}`} {
-		if _, err := iperfRate([]byte(text)); err == nil {
+		if _, err = iperfRate([]byte(text)); err == nil {
 			t.Errorf("iperf3 says %q, and that is a rate", text)
 		}
 	}

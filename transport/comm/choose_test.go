@@ -88,6 +88,10 @@ func TestChoice(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			// A session is told of when it is live.
+			kit.Eventually(t, patience, func() bool {
+				return logA.FilterMessage("peer connected").Len() > 0 && logB.FilterMessage("peer connected").Len() > 0
+			})
 			chose(t, a, logA, tc.want, tc.because)
 			chose(t, b, logB, tc.want, tc.because)
 		})

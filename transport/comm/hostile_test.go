@@ -115,12 +115,12 @@ func TestRelayThatTakesDescriptors(t *testing.T) {
 	defer func() { _ = l.Close() }()
 	go func() {
 		for {
-			near, err := l.Accept()
-			if err != nil {
+			near, lerr := l.Accept()
+			if lerr != nil {
 				return
 			}
-			far, err := net.Dial("unix", at.Addr)
-			if err != nil {
+			far, lerr := net.Dial("unix", at.Addr)
+			if lerr != nil {
 				_ = near.Close()
 				return
 			}

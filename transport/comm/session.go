@@ -134,6 +134,11 @@ func (s *session) end(cause error) {
 		if s.link != nil {
 			// Handlers hear of the end as soon as no packet can come, not when
 			// the last byte has left.
+			if errors.Is(cause, control.ErrDisconnected) {
+				// The end of another connection was seen first. What the peer
+				// has sent before is on its way.
+				s.link.Drain()
+			}
 			s.link.Stop()
 			<-s.link.Received()
 			s.tellEnded()

@@ -121,6 +121,16 @@ func (l *Link) errLocked() error {
 	return fmt.Errorf("%s: %w: %w", l.conn.Peer, ErrDisconnected, l.cause)
 }
 
+// Drain waits until all that a peer has sent that is gone was received, up to a
+// second.
+func (l *Link) Drain() {
+	select {
+	case <-l.received:
+	case <-l.stop:
+	case <-time.After(goodbye):
+	}
+}
+
 // Close tells the peer, and ends the link. It waits up to a second for what
 // is unsent.
 func (l *Link) Close() {

@@ -93,7 +93,16 @@ func (l *Link) sendPacketLocked(port wire.Port, parts [][]byte) error {
 		return l.errLocked()
 	}
 	l.pieces = append(append(l.pieces[:0], head), parts...)
-	defer func() { clear(l.pieces) }()
+	err := l.sendPiecesLocked(len(head) + n)
+	clear(l.pieces)
+	return err
+}
+
+// sendPiecesLocked writes the n bytes of all pieces, or leaves them to the
+// writer.
+//
+// +checklocks:l.mu
+func (l *Link) sendPiecesLocked(n int) error {
 	written := 0
 	if !l.writing && len(l.unsent) == 0 {
 		var err error
@@ -101,7 +110,7 @@ func (l *Link) sendPacketLocked(port wire.Port, parts [][]byte) error {
 			return fmt.Errorf("%s: %w: %w", l.conn.Peer, ErrDisconnected, err)
 		}
 	}
-	if written == len(head)+n {
+	if written == n {
 		return nil
 	}
 	for _, p := range l.pieces {

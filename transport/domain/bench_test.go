@@ -1,6 +1,7 @@
 package domain
 
 import (
+	"errors"
 	"slices"
 	"sync"
 	"testing"
@@ -68,26 +69,130 @@ func BenchmarkMulti(b *testing.B) {
 // BenchmarkIsend is how long Isend of 64 MiB takes to return where nobody
 // receives.
 func BenchmarkIsend(b *testing.B) {
-	nodes := job(b, 2, nil)
+	nodes := job(b, 2, func(o *Options) { o.Window = MaxWindow })
 	c := form(b, nodes, "d", 0, 1)
 	const size = 64 << 20
-	src, dst := nodes[0].host(b, size), nodes[1].host(b, size)
+	v := view(b, nodes[0].host(b, size), 0, size)
 	var times []time.Duration
+	b.ReportAllocs()
 	for b.Loop() {
 		start := time.Now()
-		r, err := c[0].Isend(b.Context(), view(b, src, 0, size), 1, 1)
+		_, err := c[0].Isend(b.Context(), v, 1, 1)
 		times = append(times, time.Since(start))
 		if err != nil {
 			b.Fatal(err)
 		}
-		if err = c[1].Recv(b.Context(), view(b, dst, 0, size), 0, 1); err != nil {
-			b.Fatal(err)
+	}
+	b.ReportMetric(float64(median(times).Nanoseconds())/1000, "us-median")
+	if err := c[0].Destroy(); err != nil {
+		b.Error(err)
+	}
+}
+
+// BenchmarkStalled is a message of a pair and one back, beside a pair whose
+// receiver is asleep and whose sender waits, as a ratio to the time before:
+// for two other ranks, and for the same two in another domain.
+func BenchmarkStalled(b *testing.B) {
+	nodes := job(b, 4, func(o *Options) { o.Window = MinWindow })
+	c, beside := form(b, nodes, "all", 0, 1, 2, 3), form(b, nodes, "beside", 0, 1)
+	const n = 32 << 10
+	var views [4]View
+	for i := range views {
+		views[i] = view(b, nodes[i].host(b, n), 0, n)
+	}
+	var others, same, othersStalled, sameStalled []time.Duration
+	for b.Loop() {
+		others, same = append(others, there(b, c[2:], views[2:])), append(same, there(b, beside, views[:2]))
+		var pending []*Request
+		for range 2 * MinWindow / n {
+			r, err := c[0].Isend(b.Context(), views[0], 1, 9)
+			if err != nil {
+				b.Fatal(err)
+			}
+			pending = append(pending, r)
 		}
-		if err = r.Wait(b.Context()); err != nil {
-			b.Fatal(err)
+		var blocked sync.WaitGroup
+		blocked.Go(func() {
+			if err := pending[len(pending)-1].Wait(b.Context()); err != nil {
+				b.Error(err)
+			}
+		})
+		othersStalled, sameStalled = append(othersStalled, there(b, c[2:], views[2:])), append(sameStalled, there(b, beside, views[:2]))
+		for range pending {
+			if err := c[1].Recv(b.Context(), views[1], 0, 9); err != nil {
+				b.Fatal(err)
+			}
+		}
+		blocked.Wait()
+	}
+	b.ReportMetric(float64(median(othersStalled))/float64(median(others)), "ratio-others")
+	b.ReportMetric(float64(median(sameStalled))/float64(median(same)), "ratio-same-ranks")
+}
+
+// BenchmarkFirst is the first message of a new domain there and back, as a
+// ratio to the median of the next ones.
+func BenchmarkFirst(b *testing.B) {
+	for name, n := range map[string]devices.Size{"4KiB": 4 << 10, "1MiB": 1 << 20} {
+		b.Run(name, func(b *testing.B) {
+			nodes := job(b, 2, nil)
+			x, y := nodes[0].host(b, n), nodes[1].host(b, n)
+			var ratios []time.Duration
+			for b.Loop() {
+				c := form(b, nodes, "first", 0, 1)
+				if err := errors.Join(c[0].Prepare(b.Context(), x), c[1].Prepare(b.Context(), y)); err != nil {
+					b.Fatal(err)
+				}
+				views := []View{view(b, x, 0, int(n)), view(b, y, 0, int(n))}
+				first := once(b, c, views)
+				var next []time.Duration
+				for range 50 {
+					next = append(next, once(b, c, views))
+				}
+				ratios = append(ratios, 1000*first/median(next))
+				if err := errors.Join(c[0].Destroy(), c[1].Destroy()); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(median(ratios))/1000, "first-to-median")
+		})
+	}
+}
+
+// once is the time of a message from the first of two ranks to the second and
+// back.
+func once(b *testing.B, c []*Comm, v []View) time.Duration {
+	b.Helper()
+	return messages(b, c, v, 1)
+}
+
+// there is the time of 200 messages from the first of two ranks to the second
+// and back.
+func there(b *testing.B, c []*Comm, v []View) time.Duration {
+	b.Helper()
+	return messages(b, c, v, 200)
+}
+
+// messages is the time of some messages there and back.
+func messages(b *testing.B, c []*Comm, v []View, rounds int) time.Duration {
+	b.Helper()
+	ctx := b.Context()
+	first, second := c[0].Rank(), c[1].Rank()
+	var both sync.WaitGroup
+	start := time.Now()
+	both.Go(func() {
+		for range rounds {
+			if err := errors.Join(c[1].Recv(ctx, v[1], first, 1), c[1].Send(ctx, v[1], first, 2)); err != nil {
+				b.Error(err)
+			}
+		}
+	})
+	for range rounds {
+		if err := errors.Join(c[0].Send(ctx, v[0], second, 1), c[0].Recv(ctx, v[0], second, 2)); err != nil {
+			b.Error(err)
 		}
 	}
-	b.ReportMetric(float64(median(times).Nanoseconds())/1000, "us-return")
+	both.Wait()
+	return time.Since(start)
 }
 
 // BenchmarkPingPong is a message there and one back.

@@ -78,8 +78,15 @@ func (c *Comm) Destroy() error {
 		delete(c.d.byName, c.name)
 	}
 	c.d.mu.Unlock()
+	var errs []error
 	for _, p := range c.pairs {
-		p.fail(ErrDestroyed)
+		first := p.shut(ErrDestroyed)
+		// Whoever is told of the end may write to his buffers: a peer that
+		// fetches must not take that for the message.
+		errs = append(errs, p.revokeAll())
+		if first {
+			p.abandon(ErrDestroyed)
+		}
 		p.purge()
 		c.mu.Lock()
 		told := p.told.Session != 0
@@ -90,11 +97,6 @@ func (c *Comm) Destroy() error {
 	}
 	c.cancel()
 	c.running.Wait()
-	var errs []error
-	for _, p := range c.pairs {
-		// A peer that fetches still must not find what is written there next.
-		errs = append(errs, p.revokeAll())
-	}
 	c.d.log.Info("domain destroyed", zap.String("name", c.name))
 	return errors.Join(errs...)
 }

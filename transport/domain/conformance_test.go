@@ -4,6 +4,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/hmcfs/hmcfs/tests/kit"
 	"github.com/hmcfs/hmcfs/transport/comm"
 	"github.com/hmcfs/hmcfs/transport/control"
 	"github.com/hmcfs/hmcfs/transport/transporttest/commtest"
@@ -19,12 +20,26 @@ func socket(t testing.TB) control.Address {
 	return control.Address{Network: control.Unix, Addr: filepath.Join(t.TempDir(), "s")}
 }
 
+// only lets ranks use one transport.
+func only(tr comm.Transport) func(testing.TB, *comm.Options) {
+	return func(_ testing.TB, o *comm.Options) { o.Transports = []comm.Transport{tr} }
+}
+
 func TestConformance(t *testing.T) {
-	t.Run("TCP", func(t *testing.T) { domaintest.Run(t, commtest.Way{Address: loopback}) })
+	t.Run("shm", func(t *testing.T) { domaintest.Run(t, commtest.Way{Address: socket, Options: only(comm.SHM)}) })
+	t.Run("TCP", func(t *testing.T) { domaintest.Run(t, commtest.Way{Address: loopback, Options: only(comm.TCP)}) })
+	t.Run("Unix", func(t *testing.T) { domaintest.Run(t, commtest.Way{Address: socket, Options: only(comm.TCP)}) })
 	t.Run("TLS", func(t *testing.T) {
-		domaintest.Run(t, commtest.Way{Address: loopback, Options: commtest.TLS(t)})
+		certificates := commtest.TLS(t)
+		domaintest.Run(t, commtest.Way{Address: loopback, Options: func(t testing.TB, o *comm.Options) {
+			t.Helper()
+			certificates(t, o)
+			o.Channels = 2
+		}})
 	})
-	t.Run("Unix", func(t *testing.T) {
-		domaintest.Run(t, commtest.Way{Address: socket, Options: func(_ testing.TB, o *comm.Options) { o.Channels = 2 }})
-	})
+}
+
+func TestConformanceUCX(t *testing.T) {
+	kit.Require(t, "ucx")
+	domaintest.Run(t, commtest.Way{Address: socket, Options: only(comm.UCX)})
 }

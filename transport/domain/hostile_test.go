@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -49,12 +50,7 @@ func (r *rogue) Ended(comm.Origin, error) {
 func (r *rogue) has(o op) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, h := range r.heard {
-		if h == o {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(r.heard, o)
 }
 
 func (r *rogue) gone() bool {
@@ -70,16 +66,24 @@ func (r *rogue) say(t testing.TB, p []byte) {
 	}
 }
 
+// trial is a rogue, what it shares with rank 0, and a pair beside it.
+type trial struct {
+	nodes []*node
+	good  []*Comm
+	c     *Comm
+	r     *rogue
+}
+
 // withRogue makes domain "rogue" of ranks 0 and 2, and "good" of 0 and 1.
-func withRogue(t *testing.T) (nodes []*node, good []*Comm, c *Comm, r *rogue) {
+func withRogue(t *testing.T) *trial {
 	t.Helper()
-	nodes = job(t, 2, func(o *Options) { o.Window = MinWindow })
-	good = form(t, nodes, "good", 0, 1)
+	nodes := job(t, 2, func(o *Options) { o.Window = MinWindow })
+	good := form(t, nodes, "good", 0, 1)
 	e, err := transport.New(transport.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	r = &rogue{}
+	r := &rogue{}
 	if r.comm, err = comm.New(comm.Options{Rank: 2, Secret: kit.Bytes(1, 0, 32), Engine: e}); err != nil {
 		t.Fatal(err)
 	}
@@ -98,18 +102,30 @@ func withRogue(t *testing.T) (nodes []*node, good []*Comm, c *Comm, r *rogue) {
 	if err = r.comm.Connect(t.Context(), 0, at); err != nil {
 		t.Fatal(err)
 	}
+	var c *Comm
 	made := make(chan error, 1)
 	go func() {
-		var err error
-		c, err = nodes[0].domains.NewComm(within(t), "rogue", []wire.Rank{0, 2})
-		made <- err
+		formed, ferr := nodes[0].domains.NewComm(within(t), "rogue", []wire.Rank{0, 2})
+		c = formed
+		made <- ferr
 	}()
 	r.say(t, (&join{name: "rogue", ranks: []wire.Rank{0, 2}, window: MinWindow}).append(nil, opJoin, 1))
 	if err = <-made; err != nil {
 		t.Fatal(err)
 	}
 	kit.Eventually(t, patience, func() bool { return r.has(opJoin) })
-	return nodes, good, c, r
+	return &trial{nodes, good, c, r}
+}
+
+// left is what a pair has of keys, of sends that are not answered, and of the
+// peer's bytes.
+func (p *pair) left() (keys, sends int, held uint64) {
+	p.keyMu.Lock()
+	keys = len(p.keys)
+	p.keyMu.Unlock()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return keys, len(p.sending), p.held
 }
 
 // unharmed demands the good pair to work.
@@ -188,7 +204,8 @@ func TestPeersThatBreakTheRules(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			kit.Check(t)
-			nodes, good, c, r := withRogue(t)
+			w := withRogue(t)
+			nodes, good, c, r := w.nodes, w.good, w.c, w.r
 			requests := []*Request{}
 			recv, err := c.Irecv(within(t), view(t, nodes[0].host(t, 10), 0, 10), 1, 6)
 			if err != nil {
@@ -204,8 +221,8 @@ func TestPeersThatBreakTheRules(t *testing.T) {
 					t.Errorf("a receive: %v", err)
 				}
 			}
-			if p := c.pairs[1]; p.held > MinWindow {
-				t.Errorf("%d bytes are held of a window of %d", p.held, MinWindow)
+			if _, _, held := c.pairs[1].left(); held > MinWindow {
+				t.Errorf("%d bytes are held of a window of %d", held, MinWindow)
 			}
 			unharmed(t, nodes, good)
 		})
@@ -215,7 +232,8 @@ func TestPeersThatBreakTheRules(t *testing.T) {
 // What an honest peer may say late is let pass.
 func TestLatePackets(t *testing.T) {
 	kit.Check(t)
-	nodes, good, c, r := withRogue(t)
+	w := withRogue(t)
+	nodes, good, c, r := w.nodes, w.good, w.c, w.r
 	for _, p := range [][]byte{
 		(&done{id: 7}).encode(r.index),
 		(&done{id: 7, outcome: outcomeMismatch, tag: 3, param: ParamCount, local: 1, remote: 2}).encode(r.index),
@@ -255,7 +273,8 @@ func TestLatePackets(t *testing.T) {
 // given up, is not waited for.
 func TestReceiversThatMisbehave(t *testing.T) {
 	kit.Check(t)
-	nodes, good, c, r := withRogue(t)
+	w := withRogue(t)
+	nodes, good, c, r := w.nodes, w.good, w.c, w.r
 	nodes[0].domains.opts.Grace = time.Millisecond
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
@@ -264,8 +283,8 @@ func TestReceiversThatMisbehave(t *testing.T) {
 	if err := c.Send(ctx, view(t, b, 0, 1<<20), 1, 1); !errors.As(err, &late) {
 		t.Errorf("nobody answers: %v", err)
 	}
-	if p := c.pairs[1]; len(p.keys) != 0 || len(p.sending) != 0 {
-		t.Errorf("%d keys and %d sends are left", len(p.keys), len(p.sending))
+	if keys, sends, _ := c.pairs[1].left(); keys != 0 || sends != 0 {
+		t.Errorf("%d keys and %d sends are left", keys, sends)
 	}
 	m := transporttest.Simulated(t, 1<<20, sim.Params{})
 	dev, err := nodes[0].comm.Table().RegisterDevice(m.All())

@@ -113,12 +113,26 @@ func (p *pair) hearsLocked(from comm.Origin) bool { return p.err == nil && p.ori
 // fail ends the pair: every request gets an error. What has arrived whole can
 // still be received.
 func (p *pair) fail(err error) {
+	if p.shut(err) {
+		p.abandon(err)
+	}
+}
+
+// shut lets nothing begin or complete any more; true is the first time.
+func (p *pair) shut(err error) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.err != nil {
-		return
+		return false
 	}
 	p.err = err
+	return true
+}
+
+// abandon ends every request of a pair that is shut.
+func (p *pair) abandon(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	all := p.posted.drain()
 	all = append(all, p.out.items[p.out.head:]...)
 	p.out = lane[*Request]{}

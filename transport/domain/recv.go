@@ -235,21 +235,21 @@ func (p *pair) worthAsking(r *Request, m *message) bool {
 
 // disagree is what a receive and a message don't agree on; nil is nothing.
 func (p *pair) disagree(r *Request, m *message) *MismatchError {
-	bad := &MismatchError{Domain: p.c.name, Peer: p.world, Tag: r.tag}
+	bad := func(param Param, buffer int, local, remote uint64) *MismatchError {
+		return &MismatchError{
+			Domain: p.c.name, Peer: p.world, Tag: r.tag, Param: param, Buffer: uint32(buffer), Local: local, Remote: remote,
+		}
+	}
 	if len(r.views) != len(m.extents) {
-		bad.Param, bad.Local, bad.Remote = ParamBuffers, uint64(len(r.views)), uint64(len(m.extents))
-		return bad
+		return bad(ParamBuffers, 0, uint64(len(r.views)), uint64(len(m.extents)))
 	}
 	for i, v := range r.views {
 		x := m.extents[i]
-		bad.Buffer = uint32(i)
 		switch {
 		case v.typ != x.typ:
-			bad.Param, bad.Local, bad.Remote = ParamType, uint64(v.typ), uint64(x.typ)
-			return bad
+			return bad(ParamType, i, uint64(v.typ), uint64(x.typ))
 		case v.count != x.count:
-			bad.Param, bad.Local, bad.Remote = ParamCount, v.count, x.count
-			return bad
+			return bad(ParamCount, i, v.count, x.count)
 		}
 	}
 	return nil

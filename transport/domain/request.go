@@ -247,6 +247,9 @@ func (r *Request) timeout(err error) error {
 // its time is over.
 func (r *Request) finish(ctx context.Context) error {
 	err := r.wait(ctx, true)
+	if err == nil {
+		return nil
+	}
 	var late *TimeoutError
 	if !errors.As(err, &late) {
 		return err

@@ -221,10 +221,10 @@ func (m *measureFlags) runOptions(a *app, args []string) (perf.RunOptions, error
 	bytes, err := devices.ParseSize(m.bytes)
 	faults = append(faults, err)
 	o.Sizes, o.Bytes, o.Memory = sizes, bytes, m.memory
-	if err := errors.Join(faults...); err != nil {
+	if err = errors.Join(faults...); err != nil {
 		return o, usage(err)
 	}
-	if err := o.Validate(); err != nil {
+	if err = o.Validate(); err != nil {
 		return o, usage(err)
 	}
 	secret, err := readSecret(m.secret, false)

@@ -61,7 +61,7 @@ func (r *runner) pair(ctx context.Context, local, remote devices.Name) (err erro
 	}
 	p := &pair{runner: r, local: local, remote: remote, buffer: m.buffer, descriptor: d, carrier: carrier}
 	if r.wants(OpSend, OpRecv) {
-		if err := p.meet(ctx); err != nil {
+		if err = p.meet(ctx); err != nil {
 			return fmt.Errorf("domain: %w", err)
 		}
 		defer func() { err = errors.Join(err, p.domain.Destroy()) }()

@@ -66,17 +66,17 @@ func (r *runner) session(ctx context.Context, t comm.Transport, at control.Addre
 	if t != Auto {
 		only = append(only, t)
 	}
-	if err := r.open(only); err != nil {
+	if err = r.open(only); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, r.hangUp()) }()
-	if err := r.comm.Connect(ctx, serverRank, at); err != nil {
+	if err = r.comm.Connect(ctx, serverRank, at); err != nil {
 		return err
 	}
-	if err := r.connected(at); err != nil {
+	if err = r.connected(at); err != nil {
 		return err
 	}
-	if err := r.all(ctx); err != nil {
+	if err = r.all(ctx); err != nil {
 		return err
 	}
 	_, err = r.ask(ctx, ask{Do: askEnd, Last: last})

@@ -17,6 +17,7 @@ type Writer struct {
 	attempt func(fd uintptr) bool
 	p       []byte
 	parts   [][]byte
+	vector  vector
 	n       int
 	err     error
 }
@@ -36,7 +37,7 @@ func New(c net.Conn) (*Writer, error) {
 	w.raw = raw
 	w.attempt = func(fd uintptr) bool {
 		if w.parts != nil {
-			w.n, w.err = unix.SendmsgBuffers(int(fd), w.parts, nil, nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
+			w.n, w.err = w.vector.send(fd, w.parts)
 			return true
 		}
 		// The socket does not block, and this call tells the race detector

@@ -5,6 +5,7 @@ import (
 	"net"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
@@ -79,4 +80,42 @@ func TestWhatIsNoSocket(t *testing.T) {
 	if n, err := w.Try([]byte("x")); n != 0 || err != nil {
 		t.Errorf("%d, %v", n, err)
 	}
+}
+
+// Parts arrive as one, and writing them allocates nothing.
+func TestParts(t *testing.T) {
+	kit.Check(t)
+	a, b := pair(t)
+	w, err := New(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data := kit.Bytes(1, 0, 10_000)
+	parts := [][]byte{data[:1], nil, data[1:5000], {}, data[5000:]}
+	got := make([]byte, len(data))
+	send := func() {
+		if n, err := w.TryParts(parts); n != len(data) || err != nil {
+			t.Fatal(n, err)
+		}
+		if _, err := io.ReadFull(b, got); err != nil {
+			t.Fatal(err)
+		}
+	}
+	send()
+	if i := kit.DiffAt(got, 1, 0); i >= 0 {
+		t.Errorf("differs at %d", i)
+	}
+	if n := testing.AllocsPerRun(100, send); n != 0 && !kit.Race() {
+		t.Errorf("%v allocations", n)
+	}
+	if n, err := w.TryParts([][]byte{nil}); n != 0 || err != nil {
+		t.Error(n, err)
+	}
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	kit.Eventually(t, 30*time.Second, func() bool {
+		_, err := w.TryParts(parts)
+		return err != nil
+	})
 }
