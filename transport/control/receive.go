@@ -26,7 +26,7 @@ func (l *Link) read() {
 	err := l.receive(l.in)
 	select {
 	case <-l.stop:
-		l.drain()
+		l.receiveRest()
 	default:
 	}
 	if errors.Is(err, io.EOF) {
@@ -71,9 +71,9 @@ func (l *Link) receiveFrame(r *bufio.Reader) error {
 	}
 }
 
-// drain receives what has come before the link's end: who ends it, because the
+// receiveRest receives what has come before the link's end: who ends it, because the
 // peer has gone, may be quicker than who reads.
-func (l *Link) drain() {
+func (l *Link) receiveRest() {
 	limit := time.Now().Add(goodbye)
 	for l.in.Buffered() > 0 || l.conn.unread() > 0 {
 		if l.conn.SetReadDeadline(limit) != nil || l.receiveFrame(l.in) != nil {
