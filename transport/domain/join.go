@@ -209,7 +209,7 @@ func (c *Comm) reach(ctx context.Context, p *pair) error {
 		return err
 	}
 	in := join{name: c.name, ranks: c.ranks, window: uint64(c.d.opts.Window)}
-	if err = c.d.c.SendPacket(ctx, p.world, wire.PortDomain, in.append(nil, opJoin, c.index)); err != nil {
+	if err = c.d.c.SendPacket(ctx, p.world, wire.PortDomain, in.encode(opJoin, c.index)); err != nil {
 		return err
 	}
 	c.mu.Lock()
@@ -317,7 +317,7 @@ func (c *Comm) joinedBy(j joiner, in join) {
 // reject tells a peer that we have another list than it.
 func (c *Comm) reject(j joiner) {
 	answer := join{name: c.name, ranks: c.ranks, window: uint64(c.index)}
-	c.d.mail.send(j.from.Rank, answer.append(nil, opReject, j.index))
+	c.d.mail.send(j.from.Rank, answer.encode(opReject, j.index))
 }
 
 // spoil ends the making of a domain; true is the first time.

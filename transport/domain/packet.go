@@ -81,8 +81,8 @@ type join struct {
 	window uint64
 }
 
-func (j *join) append(p []byte, o op, index uint32) []byte {
-	p = appendHead(p, o, index)
+func (j *join) encode(o op, index uint32) []byte {
+	p := appendHead(nil, o, index)
 	p = binary.LittleEndian.AppendUint64(p, j.window)
 	p = binary.LittleEndian.AppendUint32(p, uint32(len(j.ranks)))
 	p = binary.LittleEndian.AppendUint32(p, uint32(len(j.name)))
@@ -314,8 +314,8 @@ type chase struct {
 	path []wire.Rank
 }
 
-func (c *chase) append(p []byte, o op) []byte {
-	p = appendHead(p, o, 0)
+func (c *chase) encode(o op) []byte {
+	p := appendHead(nil, o, 0)
 	p = binary.LittleEndian.AppendUint64(p, c.nonce)
 	p = binary.LittleEndian.AppendUint64(p, uint64(len(c.path)))
 	for _, r := range c.path {
