@@ -21,7 +21,7 @@ func (p *perfProcess) ticks() (int, error) {
 	// What follows the name in parentheses begins with the third field.
 	fields := strings.Fields(string(data[strings.LastIndexByte(string(data), ')')+1:]))
 	var user, system int
-	if _, err := fmt.Sscan(fields[11], &user); err != nil {
+	if _, err = fmt.Sscan(fields[11], &user); err != nil {
 		return 0, err
 	}
 	_, err = fmt.Sscan(fields[12], &system)

@@ -2,6 +2,7 @@ package tests
 
 import (
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -26,7 +27,7 @@ func TestPerfMemory(t *testing.T) {
 		serve = append(serve, "--memory", specs[i])
 		run = append(run, "--memory", specs[i], "--peer-memory", string(names[i]))
 	}
-	_, at := ends.listen(t, []string{"127.0.0.1:0"}, serve...)
+	_, at := ends.listen(t, []string{"127.0.0.1:0", "unix:" + filepath.Join(filepath.Dir(ends.secret), "s")}, serve...)
 	r := ends.measures(t, slices.Concat(run, little(), at)...)
 	measured := map[string]int{}
 	for _, row := range r.Rows {
@@ -34,9 +35,11 @@ func TestPerfMemory(t *testing.T) {
 	}
 	for _, here := range names {
 		for _, there := range names {
-			for _, operation := range []string{perf.OpPut, perf.OpGet} {
-				// A latency, and the three sizes of little.
-				if n := measured[fmt.Sprint(operation, " ", here, " ", there)]; n != 4 {
+			for operation, want := range map[string]int{
+				// By each address three sizes, and a latency of all but recv.
+				perf.OpPut: 8, perf.OpGet: 8, perf.OpSend: 8, perf.OpRecv: 6,
+			} {
+				if n := measured[fmt.Sprint(operation, " ", here, " ", there)]; n != want {
 					t.Errorf("%s between %s and %s has %d rows", operation, here, there, n)
 				}
 			}

@@ -1,12 +1,15 @@
 package tests
 
 import (
+	"context"
 	"net"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/hmcfs/hmcfs/cmd/hmcfs/perf"
 	"github.com/hmcfs/hmcfs/tests/kit"
+	"github.com/hmcfs/hmcfs/tests/netns"
 )
 
 // TestPerfBetweenNamespaces measures between two machines, as far as the
@@ -42,63 +45,87 @@ func TestPerfBetweenNamespaces(t *testing.T) {
 	ends.measures(t, append(little(), at[1])...)
 }
 
-// TestPerfCablePulled pulls the cable in the middle of a transfer: both sides
-// end it by their timeout, and begin again when the cable is back.
+// TestPerfCablePulled pulls the cable in the middle of a transfer, or lets the
+// other machine vanish behind it: both sides end it by their timeout, and begin
+// again when all is back.
 func TestPerfCablePulled(t *testing.T) {
-	for _, operation := range []string{"tag", "put", "get"} {
-		t.Run(operation, func(t *testing.T) {
-			kit.Check(t)
-			ends, cable := cableEnds(t)
-			server, at := ends.listen(t, []string{cable.Right.IPv4 + ":0"})
-			runner := ends.start(t, ends.run, "run", append(endless(operation), at[0])...)
-			runner.works()
-			must(t, cable.Right.Pull(t.Context()))
-			if code := runner.code(); code != 1 || !strings.Contains(runner.said.String(), "rank 0") {
-				t.Errorf("the runner: exit code %d, %s", code, runner.said.String())
-			}
-			server.says("rank 1: control: disconnected: ")
-			if got := server.said.String(); strings.Contains(got, "on this side") {
-				t.Errorf("the server does not say why: %s", got)
-			}
-			must(t, cable.Right.Plug(t.Context()))
-			// The kernel takes a moment to find the way again.
-			kit.Eventually(t, perfPatience, func() bool {
-				return ends.start(t, ends.run, "run", append(little(), at[0])...).code() == 0
-			})
-		})
+	for _, operation := range []string{perf.OpTag, perf.OpPut, perf.OpGet} {
+		for name, cut := range map[string]func(*netns.Space, context.Context) error{
+			"pulled": (*netns.Space).Pull, "vanished": (*netns.Space).Vanish,
+		} {
+			t.Run(operation+" "+name, func(t *testing.T) { perfCut(t, operation, cut) })
+		}
 	}
+}
+
+func perfCut(t *testing.T, operation string, cut func(*netns.Space, context.Context) error) {
+	kit.Check(t)
+	ends, cable := cableEnds(t)
+	server, at := ends.listen(t, []string{cable.Right.IPv4 + ":0"})
+	runner := ends.start(t, ends.run, "run", append(endless(operation), at[0])...)
+	runner.works()
+	must(t, cut(cable.Right, t.Context()))
+	if code := runner.code(); code != 1 || !strings.Contains(runner.said.String(), "rank 0") {
+		t.Errorf("the runner: exit code %d, %s", code, runner.said.String())
+	}
+	server.says("rank 1: control: disconnected: ")
+	if got := server.said.String(); strings.Contains(got, "on this side") {
+		t.Errorf("the server does not say why: %s", got)
+	}
+	must(t, cable.Right.Plug(t.Context()))
+	// The kernel takes a moment to find the way again.
+	kit.Eventually(t, perfPatience, func() bool {
+		return ends.start(t, ends.run, "run", append(little(), at[0])...).code() == 0
+	})
 }
 
 // TestPerfKilled kills one of the two in the middle of a transfer: the other
 // one says who is gone, and a new one is met as if nothing had been.
 func TestPerfKilled(t *testing.T) {
-	for _, tc := range []struct{ transport, operation string }{
-		{"tcp", "put"}, {"tcp", "get"},
+	for _, tc := range []struct {
+		transport, at string
+		operations    []string
+	}{
+		{"tcp", "127.0.0.1:0", []string{perf.OpPut, perf.OpGet, perf.OpRecv}},
+		{"tcp", "unix", []string{perf.OpPut}},
+		{"shm", "unix", []string{perf.OpTag, perf.OpPut, perf.OpGet, perf.OpRecv}},
+		{"ucx", "127.0.0.1:0", []string{perf.OpPut, perf.OpGet}},
 	} {
-		t.Run(tc.transport+" "+tc.operation, func(t *testing.T) {
-			kit.Check(t)
-			ends := hereEnds(t)
-			socket := "unix:" + filepath.Join(filepath.Dir(ends.secret), "s")
-			server, at := ends.listen(t, []string{"127.0.0.1:0", socket})
-			for _, at := range at {
-				args := append(endless(tc.operation), "--transport", tc.transport, at)
-				runner := ends.start(t, ends.run, "run", args...)
-				runner.works()
-				runner.kill()
-				server.says("rank 1")
-				ends.measures(t, append(little(), "--transport", tc.transport, at)...)
-
-				runner = ends.start(t, ends.run, "run", args...)
-				runner.works()
-				server.kill()
-				if code := runner.code(); code != 1 || !strings.Contains(runner.said.String(), "rank 0") {
-					t.Errorf("the runner: exit code %d, %s", code, runner.said.String())
+		for _, operation := range tc.operations {
+			t.Run(tc.transport+" "+tc.at+" "+operation, func(t *testing.T) {
+				if tc.transport == "ucx" {
+					kit.Require(t, "tool:ucx_perftest")
 				}
-				server, _ = ends.listen(t, []string{strings.TrimPrefix(at, "tcp:")})
-				ends.measures(t, append(little(), "--transport", tc.transport, at)...)
-				server.kill()
-				server, _ = ends.listen(t, []string{"127.0.0.1:0", socket})
-			}
-		})
+				perfKilled(t, tc.transport, tc.at, operation)
+			})
+		}
 	}
+}
+
+func perfKilled(t *testing.T, transport, listen, operation string) {
+	kit.Check(t)
+	ends := hereEnds(t)
+	if listen == "unix" {
+		listen = "unix:" + filepath.Join(filepath.Dir(ends.secret), "s")
+	}
+	server, told := ends.listen(t, []string{listen})
+	at := told[0]
+	fine := append(little(), "--transport", transport, at)
+	moving := append(endless(operation), "--transport", transport, at)
+
+	runner := ends.start(t, ends.run, "run", moving...)
+	runner.works()
+	runner.kill()
+	server.says("rank 1")
+	ends.measures(t, fine...)
+
+	runner = ends.start(t, ends.run, "run", moving...)
+	runner.works()
+	server.kill()
+	if code := runner.code(); code != 1 || !strings.Contains(runner.said.String(), "rank 0") {
+		t.Errorf("the runner: exit code %d, %s", code, runner.said.String())
+	}
+	// At the same address, where the dead one has left its socket.
+	ends.listen(t, []string{at})
+	ends.measures(t, fine...)
 }

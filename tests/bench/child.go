@@ -16,7 +16,7 @@ import (
 )
 
 // childArg is the first argument of a process that the benchmark starts for
-// one task on a state directory.
+// one task on a file or directory.
 const childArg = "hmcfs-bench-child"
 
 // runChild does the task if this process was started for one, and says so.
@@ -44,6 +44,14 @@ func task(ctx context.Context, name, state string, args []string) (float64, erro
 			return 0, err
 		}
 		return float64(n), buildRecords(ctx, state, n)
+	}
+	if name == "memcpy" && len(args) == 2 {
+		size, err1 := strconv.Atoi(args[0])
+		times, err2 := strconv.Atoi(args[1])
+		if err := errors.Join(err1, err2); err != nil {
+			return 0, err
+		}
+		return copyInto(state, size, times)
 	}
 	return 0, fmt.Errorf("no task %q", name)
 }

@@ -112,6 +112,15 @@ func TestJudge(t *testing.T) {
 	}
 }
 
+// A target in seconds is told in what its row is.
+func TestJudgeTimes(t *testing.T) {
+	r := result{unit: micros, figures: []figure{{"a", bench.Series{20e-6}}}}
+	v := r.judge(want{of: "a", bound: 50e-6, atMost: true})
+	if !v.ok || v.bound != "< 50.0 µs" || v.reached < 19.9 || v.reached > 20.1 {
+		t.Errorf("judged: %+v", v)
+	}
+}
+
 func TestReplaceSection(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "doc.md")
 	if err := os.WriteFile(file, []byte("nothing here\n"), 0o600); err != nil {

@@ -18,12 +18,13 @@ import (
 // peers is what the rows of the communicator are measured with: two places
 // that reach each other over loopback, and two over a cable.
 type peers struct {
-	opts    options
-	dir     string
-	secret  string
-	lo      *spot
+	opts     options
+	dir      string
+	secret   string
+	lo, veth *spot
+	// ucx is lo with servers that have UCX_TLS, by its value.
+	ucx     map[string]*spot
 	cable   *netns.Cable
-	veth    *spot
 	cleanup []func() error
 }
 
@@ -36,6 +37,21 @@ type spot struct {
 	// at are the addresses of the server of hmcfs: TCP, and a Unix socket
 	// where both ends are on one host.
 	at []string
+	// env is what both ends have in their environment besides.
+	env []string
+}
+
+// unix is the spot by its Unix socket.
+func (s *spot) unix() *spot {
+	by := *s
+	by.at = s.at[1:]
+	return &by
+}
+
+// within adds the spot's environment to a command's.
+func (s *spot) within(cmd *exec.Cmd) *exec.Cmd {
+	cmd.Env = append(os.Environ(), s.env...)
+	return cmd
 }
 
 // newPeers sets everything up, or leaves nothing behind.
@@ -57,6 +73,14 @@ func newPeers(ctx context.Context, o options) (p *peers, err error) {
 	p.lo = &spot{host: "127.0.0.1", serve: exec.CommandContext, run: exec.CommandContext}
 	if err = p.serve(ctx, p.lo, "unix:"+filepath.Join(p.dir, "socket")); err != nil {
 		return p, err
+	}
+	p.ucx = map[string]*spot{}
+	for _, tls := range ucxLists() {
+		s := &spot{host: p.lo.host, serve: exec.CommandContext, run: exec.CommandContext, env: ucxEnv(tls)}
+		if err = p.serve(ctx, s); err != nil {
+			return p, err
+		}
+		p.ucx[tls] = s
 	}
 	if p.cable, err = netns.New(ctx); err != nil {
 		return p, err
@@ -117,7 +141,9 @@ func (p *peers) facts(ctx context.Context) *facts {
 
 // rows lists the rows of the table in order.
 func (p *peers) rows() []row {
-	return slices.Concat(p.streamRows(), p.ucxRows(), p.tagRows(), p.allocationRows(), p.cableRows())
+	return slices.Concat(
+		p.streamRows(), p.besideUCXRows(), p.sharedRows(), p.ucxRows(), p.tagRows(), p.domainRows(), p.allocationRows(), p.cableRows(),
+	)
 }
 
 // patience is how long a program of a row may take.

@@ -20,7 +20,7 @@ func (p *peers) serve(ctx context.Context, s *spot, listen ...string) error {
 	for _, at := range listen {
 		args = append(args, "--listen", at)
 	}
-	cmd := s.serve(ctx, p.opts.hmcfs, args...)
+	cmd := s.within(s.serve(ctx, p.opts.hmcfs, args...))
 	said, err := cmd.StdoutPipe()
 	if err != nil {
 		return err
@@ -48,7 +48,7 @@ func (p *peers) perf(ctx context.Context, s *spot, at string, args ...string) (r
 	ctx, stop := context.WithTimeout(ctx, patience)
 	defer stop()
 	args = append([]string{"perf", "run", "--json", "--secret-file", p.secret, at}, args...)
-	out, err := output(s.run(ctx, p.opts.hmcfs, args...))
+	out, err := output(s.within(s.run(ctx, p.opts.hmcfs, args...)))
 	if err != nil {
 		return r, err
 	}
@@ -76,9 +76,9 @@ func (p *peers) transfer(s *spot, name, transport, operation string, size device
 
 // tag is a side of latency rows: half of a tag's round trip, in seconds by
 // the median.
-func (p *peers) tag(s *spot, name, transport string, address int) side {
+func (p *peers) tag(s *spot, name, transport string) side {
 	return side{name: name, run: func(ctx context.Context) (float64, error) {
-		r, err := p.perf(ctx, s, s.at[address], "--transport", transport, "--operation", "tag",
+		r, err := p.perf(ctx, s, s.at[0], "--transport", transport, "--operation", "tag",
 			"--rounds", fmt.Sprint(p.opts.trips), "--warm-up", fmt.Sprint(p.opts.trips/10))
 		if err != nil {
 			return 0, err

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"strconv"
 	"strings"
 	"time"
@@ -17,7 +18,7 @@ import (
 
 // duel runs a program's server and then its client, and returns what the
 // client prints. Both commands get the port.
-func (s *spot) duel(ctx context.Context, env []string, server, client []string) ([]byte, error) {
+func (s *spot) duel(ctx context.Context, server, client []string) ([]byte, error) {
 	ctx, stop := context.WithTimeout(ctx, patience)
 	defer stop()
 	if err := installed(server[0]); err != nil {
@@ -28,8 +29,7 @@ func (s *spot) duel(ctx context.Context, env []string, server, client []string) 
 		return nil, err
 	}
 	text := strconv.Itoa(port)
-	serve := s.serve(ctx, server[0], append(server[1:len(server):len(server)], "-p", text)...)
-	serve.Env = append(os.Environ(), env...)
+	serve := s.within(s.serve(ctx, server[0], append(server[1:len(server):len(server)], "-p", text)...))
 	if err := serve.Start(); err != nil {
 		return nil, err
 	}
@@ -40,9 +40,7 @@ func (s *spot) duel(ctx context.Context, env []string, server, client []string) 
 	if err := listening(ctx, serve.Process.Pid, port); err != nil {
 		return nil, fmt.Errorf("%s: %w", server[0], err)
 	}
-	run := s.run(ctx, client[0], append(client[1:len(client):len(client)], "-p", text)...)
-	run.Env = append(os.Environ(), env...)
-	return output(run)
+	return output(s.within(s.run(ctx, client[0], append(client[1:len(client):len(client)], "-p", text)...)))
 }
 
 // freePort is a port that nobody has.
@@ -90,7 +88,7 @@ func (p *peers) iperf(s *spot) side {
 	return side{name: "iperf3", run: func(ctx context.Context) (float64, error) {
 		var best float64
 		for _, length := range []string{"128K", "1M"} {
-			out, err := s.duel(ctx, nil, []string{"iperf3", "-s", "-1"},
+			out, err := s.duel(ctx, []string{"iperf3", "-s", "-1"},
 				[]string{"iperf3", "-J", "-c", s.host, "-O", "1", "-t", strconv.Itoa(p.opts.seconds), "-l", length})
 			if err != nil {
 				return 0, err
@@ -124,14 +122,25 @@ func iperfRate(report []byte) (float64, error) {
 	return r.End.Received.BitsPerSecond / 8, nil
 }
 
-// ucx runs one test of ucx_perftest and returns its line of figures by the
-// names of their columns.
-func (s *spot) ucx(ctx context.Context, tls string, args ...string) (map[string]float64, error) {
+// ucxLists are the values of UCX_TLS that UCX is measured with as a transport
+// of hmcfs.
+func ucxLists() []string { return []string{"tcp", "posix,cma"} }
+
+// ucxEnv is the environment of both ends for a value of UCX_TLS.
+func ucxEnv(tls string) []string {
 	env := []string{"UCX_TLS=" + tls}
 	if tls == "tcp" {
 		env = append(env, "UCX_NET_DEVICES=lo")
 	}
-	out, err := s.duel(ctx, env, []string{"ucx_perftest"}, append([]string{"ucx_perftest", s.host, "-f", "-v"}, args...))
+	return env
+}
+
+// perftest runs one test of ucx_perftest on this machine and returns its line
+// of figures by the names of their columns.
+func perftest(ctx context.Context, tls string, args ...string) (map[string]float64, error) {
+	const host = "127.0.0.1"
+	s := &spot{host: host, serve: exec.CommandContext, run: exec.CommandContext, env: ucxEnv(tls)}
+	out, err := s.duel(ctx, []string{"ucx_perftest"}, append([]string{"ucx_perftest", host, "-f", "-v"}, args...))
 	if err != nil {
 		return nil, err
 	}
@@ -166,12 +175,16 @@ func ucxFigures(report string) (map[string]float64, error) {
 // ucxRate is a side of bandwidth rows: a test of ucx_perftest, in bytes a
 // second, with as much outstanding as it does by itself or one at a time,
 // whichever is better.
-func (p *peers) ucxRate(s *spot, tls, test string, size devices.Size) side {
+func (p *peers) ucxRate(tls, test string, size devices.Size) side {
 	return side{name: test, run: func(ctx context.Context) (float64, error) {
-		times := max(2, min(200, int(p.opts.slow/size)))
+		moved := p.opts.moved
+		if tls == "tcp" {
+			moved = p.opts.slow
+		}
+		times := max(2, min(1000, int(moved/size)))
 		var best float64
 		for _, outstanding := range []string{"0", "1"} {
-			got, err := s.ucx(ctx, tls, "-t", test, "-s", fmt.Sprint(uint64(size)), "-O", outstanding,
+			got, err := perftest(ctx, tls, "-t", test, "-s", fmt.Sprint(uint64(size)), "-O", outstanding,
 				"-n", strconv.Itoa(times), "-w", strconv.Itoa(max(1, times/10)))
 			if err != nil {
 				return 0, err
@@ -184,9 +197,9 @@ func (p *peers) ucxRate(s *spot, tls, test string, size devices.Size) side {
 }
 
 // ucxLatency is a side of latency rows: tag_lat of ucx_perftest, in seconds.
-func (p *peers) ucxLatency(s *spot, name, tls string) side {
+func (p *peers) ucxLatency(name, tls string) side {
 	return side{name: name, run: func(ctx context.Context) (float64, error) {
-		got, err := s.ucx(ctx, tls, "-t", "tag_lat", "-s", "8",
+		got, err := perftest(ctx, tls, "-t", "tag_lat", "-s", "8",
 			"-n", strconv.Itoa(p.opts.trips), "-w", strconv.Itoa(p.opts.trips/10))
 		return got["50.0_percentile_lat"] / 1e6, err
 	}}

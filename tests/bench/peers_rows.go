@@ -7,10 +7,7 @@ import (
 	"runtime"
 
 	"github.com/hmcfs/hmcfs/devices"
-	"github.com/hmcfs/hmcfs/transport"
 	"github.com/hmcfs/hmcfs/transport/comm"
-	"github.com/hmcfs/hmcfs/transport/control"
-	"github.com/hmcfs/hmcfs/transport/region"
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
@@ -23,6 +20,7 @@ const deep = "16"
 // How the contenders are started, for the notes.
 const (
 	iperfNote = "The better one of `iperf3 -c HOST -O 1 -t 1 -l 128K` and `-l 1M`: one stream, no zero copy, as received, without its first second."
+	depthNote = "Puts and gets of 1 MiB are begun " + deep + " together, larger ones one at a time."
 	ucxNote   = "The better one of `ucx_perftest HOST -t TEST -s SIZE -O 0` and `-O 1`, with UCX_NET_DEVICES=lo on TCP, median of the rounds' overall_bw."
 )
 
@@ -53,30 +51,71 @@ func (p *peers) cableRows() []row {
 	}}
 }
 
-// ucxRows put the transports beside what UCX does by itself.
-func (p *peers) ucxRows() []row {
+// besideUCXRows put TCP beside what UCX makes of it.
+func (p *peers) besideUCXRows() []row {
 	var rows []row
 	for _, size := range []devices.Size{middle, p.opts.large} {
-		args := []string{"--depth", deep}
-		if size == p.opts.large {
-			args = nil
-		}
+		args := p.depth(size)
 		rows = append(rows, row{
 			name: fmt.Sprintf("TCP, %s, beside UCX_TLS=tcp", short(size)), unit: gigabytes,
 			sides: []side{
 				p.transfer(p.lo, "put", "tcp", "put", size, args...),
-				p.ucxRate(p.lo, "tcp", "ucp_put_bw", size),
+				p.ucxRate("tcp", "ucp_put_bw", size),
 				p.transfer(p.lo, "get", "tcp", "get", size, args...),
-				p.ucxRate(p.lo, "tcp", "ucp_get", size),
+				p.ucxRate("tcp", "ucp_get", size),
 			},
 			wants: []want{
 				{of: "put", against: "ucp_put_bw", bound: 1.5},
 				{of: "get", against: "ucp_get", bound: 1.5},
 			},
-			notes: []string{ucxNote, "Puts and gets of 1 MiB are begun " + deep + " together, larger ones one at a time."},
+			notes: []string{ucxNote, depthNote},
 		})
 	}
 	return rows
+}
+
+// depth begins transfers together that are not large.
+func (p *peers) depth(size devices.Size) []string {
+	if size >= p.opts.large {
+		return nil
+	}
+	return []string{"--depth", deep}
+}
+
+// ucxRows put UCX as a transport beside UCX by itself.
+func (p *peers) ucxRows() []row {
+	var rows []row
+	for _, tls := range ucxLists() {
+		for _, size := range []devices.Size{middle, p.opts.large} {
+			rows = append(rows, row{
+				name: fmt.Sprintf("UCX transport, put of %s, UCX_TLS=%s", short(size), tls), unit: gigabytes,
+				sides: []side{
+					p.transfer(p.ucx[tls], "put", "ucx", "put", size, p.depth(size)...),
+					p.ucxRate(tls, "ucp_put_bw", size),
+				},
+				wants: []want{{of: "put", against: "ucp_put_bw", bound: 0.80}},
+				notes: []string{ucxNote, depthNote},
+			})
+		}
+	}
+	return rows
+}
+
+// sharedRows put shared memory beside a plain copy.
+func (p *peers) sharedRows() []row {
+	size := p.opts.large
+	return []row{{
+		name: fmt.Sprintf("shm put of %s", short(size)), unit: gigabytes,
+		sides: []side{
+			p.transfer(p.lo.unix(), "put", "shm", "put", size),
+			{name: "memcpy", run: func(ctx context.Context) (float64, error) { return p.memcpy(ctx, size) }},
+		},
+		wants: []want{{of: "put", against: "memcpy", bound: 0.70}},
+		notes: []string{
+			"The copy is Go's, by a process that has mapped a memfd of its own and one that another process has made, filled and",
+			"mapped; both have their pages.",
+		},
+	}}
 }
 
 // tagRows are the times of small things.
@@ -84,16 +123,18 @@ func (p *peers) tagRows() []row {
 	return []row{{
 		name: "tag, round trip / 2", unit: micros,
 		sides: []side{
-			p.tag(p.lo, "TCP", "tcp", 0), p.tag(p.lo, "Unix socket", "tcp", 1),
-			p.ucxLatency(p.lo, "tag_lat, tcp", "tcp"),
+			p.tag(p.lo, "TCP", "tcp"), p.tag(p.lo.unix(), "Unix socket", "tcp"), p.tag(p.lo.unix(), "shm", "shm"),
+			p.ucxLatency("tag_lat, tcp", "tcp"), p.ucxLatency("tag_lat, posix", "posix"),
 		},
 		wants: []want{
 			{of: "TCP", against: "tag_lat, tcp", bound: 2, atMost: true},
 			{of: "Unix socket", against: "tag_lat, tcp", bound: 2, atMost: true},
+			{of: "shm", against: "tag_lat, posix", bound: 3, atMost: true},
 		},
 		notes: []string{
-			"`ucx_perftest HOST -t tag_lat -s 8`, its 50th percentile. It spins while it waits; hmcfs sleeps, so that waiting takes no",
-			"processor, and the time has the kernel's wake-up of a process in it.",
+			"`ucx_perftest HOST -t tag_lat -s 8`, its 50th percentile. It spins while it waits. Over sockets hmcfs sleeps, so that",
+			"waiting takes no processor, and the time has the kernel's wake-up of a process in it; over shared memory it spins for",
+			"some microseconds first.",
 		},
 	}}
 }
@@ -119,50 +160,20 @@ const allocationOps = 2000
 // allocations counts.
 func (p *peers) allocations(ctx context.Context, rounds int) (res result, err error) {
 	const size = 256 * devices.KiB
-	e, err := transport.New(transport.Options{})
+	two, err := newTwo(ctx, size)
 	if err != nil {
 		return res, err
 	}
-	defer func() { err = errors.Join(err, e.Close()) }()
-	var ends [2]*comm.Communicator
-	var memory [2]*region.Buffer
-	defer func() {
-		for i := range ends {
-			if ends[i] != nil {
-				err = errors.Join(err, ends[i].Close())
-			}
-			if memory[i] != nil {
-				err = errors.Join(err, memory[i].Close(context.WithoutCancel(ctx)))
-			}
-		}
-	}()
-	secret := make([]byte, 32) // of two ends of one process
-	for i := range ends {
-		if ends[i], err = comm.New(comm.Options{
-			Rank: wire.Rank(i), Secret: secret, Engine: e, Transports: []comm.Transport{comm.TCP},
-		}); err != nil {
-			return res, err
-		}
-		if memory[i], err = ends[i].Table().Alloc(size); err != nil {
-			return res, err
-		}
-	}
-	at, err := ends[0].Listen(ctx, control.Address{Network: control.TCP, Addr: "127.0.0.1:0"})
+	defer func() { err = errors.Join(err, two.close(ctx)) }()
+	d, err := two.ends[0].Share(ctx, 1, two.memory[0], wire.Readable|wire.Writable)
 	if err != nil {
 		return res, err
 	}
-	if err = ends[1].Connect(ctx, 0, at); err != nil {
-		return res, err
-	}
-	d, err := ends[0].Share(ctx, 1, memory[0], wire.Readable|wire.Writable)
-	if err != nil {
-		return res, err
-	}
-	op := comm.Op{Local: memory[1], Remote: d, Size: size}
+	op := comm.Op{Local: two.memory[1], Remote: d, Size: size}
 	for _, kind := range []struct {
 		name string
 		do   func(context.Context, wire.Rank, comm.Op) error
-	}{{"put", ends[1].Put}, {"get", ends[1].Get}} {
+	}{{"put", two.ends[1].Put}, {"get", two.ends[1].Get}} {
 		f := figure{name: kind.name}
 		for range rounds {
 			n, err := allocated(func() error { return kind.do(ctx, 0, op) })

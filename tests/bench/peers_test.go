@@ -55,7 +55,7 @@ func TestSmallPeers(t *testing.T) {
 	if !strings.HasPrefix(text, "before\n") || !strings.HasSuffix(text, "after\n") || strings.Contains(text, "MEASURED BEFORE") {
 		t.Errorf("the document is\n%s", text)
 	}
-	for _, row := range (&peers{opts: o, lo: &spot{at: []string{"", ""}}, veth: &spot{at: []string{""}}}).rows() {
+	for _, row := range (&peers{opts: o, lo: &spot{at: []string{"", ""}}}).rows() {
 		if !strings.Contains(text, row.name) {
 			t.Errorf("no row %q in\n%s", row.name, text)
 		}
@@ -64,7 +64,7 @@ func TestSmallPeers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"<svg", "tcp put", "unix get", "512 B"} {
+	for _, want := range []string{"<svg", "tcp put", "unix get", "shm put", "ucx get", "512 B"} {
 		if !strings.Contains(string(picture), want) {
 			t.Errorf("the picture lacks %q", want)
 		}
@@ -80,7 +80,7 @@ func TestReports(t *testing.T) {
 		t.Errorf("iperf3: %v, %v", got, err)
 	}
 	for _, text := range []string{"", "{}", `{"error": "unable to connect"}`} {
-		if _, err := iperfRate([]byte(text)); err == nil {
+		if _, err = iperfRate([]byte(text)); err == nil {
 			t.Errorf("iperf3 says %q, and that is a rate", text)
 		}
 	}

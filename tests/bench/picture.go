@@ -24,10 +24,13 @@ import (
 // and draws it.
 func (p *peers) picture(ctx context.Context, progress io.Writer) error {
 	var all perf.Report
-	for _, at := range p.lo.at {
-		fmt.Fprintln(progress, "bench: picture,", at)
-		r, err := p.perf(ctx, p.lo, at, "--transport", "tcp", "--operation", "put", "--operation", "get",
-			"--rounds", "1", "--sizes", p.opts.sizes, "--bytes", fmt.Sprint(uint64(p.opts.moved)))
+	for _, way := range []struct {
+		*spot
+		transport string
+	}{{p.lo, "tcp"}, {p.lo.unix(), "tcp"}, {p.lo.unix(), "shm"}, {p.ucx["posix,cma"], "ucx"}} {
+		fmt.Fprintln(progress, "bench: picture,", way.transport, "at", way.at[0])
+		r, err := p.perf(ctx, way.spot, way.at[0], "--transport", way.transport, "--operation", "put", "--operation", "get",
+			"--rounds", "1", "--sizes", p.opts.sizes)
 		if err != nil {
 			return err
 		}

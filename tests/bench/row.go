@@ -140,5 +140,8 @@ func (r *result) judge(w want) verdict {
 		v.bound = fmt.Sprintf("< %g", w.bound)
 		v.ok = v.reached < w.bound && len(r.series(w.of)) > 0
 	}
+	if r.unit == micros && w.against == "" {
+		v.bound, v.reached = "< "+value(w.bound, micros), v.reached*1e6
+	}
 	return v
 }

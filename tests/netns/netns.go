@@ -131,10 +131,17 @@ func (s *Space) Pull(ctx context.Context) error {
 	return s.run(ctx, "ip", "link", "set", device, "down")
 }
 
-// Plug puts the cable back.
+// Vanish takes the addresses away: the cable is there, and nobody answers at
+// its end any more.
+func (s *Space) Vanish(ctx context.Context) error {
+	return s.run(ctx, "ip", "addr", "flush", "dev", device)
+}
+
+// Plug puts the cable and the addresses back.
 func (s *Space) Plug(ctx context.Context) error {
 	// The kernel has taken the IPv6 address away with the device.
 	return errors.Join(s.run(ctx, "ip", "link", "set", device, "up"),
+		s.run(ctx, "ip", "addr", "replace", s.IPv4+"/24", "dev", device),
 		s.run(ctx, "ip", "addr", "replace", s.IPv6+"/64", "dev", device, "nodad"))
 }
 

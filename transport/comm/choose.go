@@ -213,7 +213,7 @@ func (s *session) choose(ctx context.Context, conn *control.Conn) error {
 		var answer wire.Ways
 		answer, way = s.c.judge(s.setting(conn), proposal)
 		// The peer's next connections may come before the write returns.
-		if err := s.decide(way); err != nil && !errors.Is(err, ErrNoTransport) {
+		if err = s.decide(way); err != nil && !errors.Is(err, ErrNoTransport) {
 			return err
 		}
 		_, err = conn.Write(answer.Append(nil, wire.KindChoice))

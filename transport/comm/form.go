@@ -35,7 +35,7 @@ func (s *session) dial(ctx context.Context, at control.Address) error {
 		if err != nil {
 			return err
 		}
-		if err := s.meet(ctx, first, c); err != nil {
+		if err := s.meet(ctx, c); err != nil {
 			return err
 		}
 	}
@@ -67,12 +67,13 @@ func (s *session) sidedLocked() bool { return s.way != nil && s.way.route.driver
 func (s *session) join(c *control.Conn) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	place := 0
+	place := len(s.booked)
 	switch c.Role {
+	case wire.RoleControl:
+		place = 0
 	case wire.RoleData:
 		place = 1 + int(c.Channel)
 	case wire.RoleSide:
-		place = len(s.booked)
 	}
 	if s.cause != nil || s.conns == nil || s.conns[place] != nil {
 		return errors.Join(s.errLocked(), c.Close())
@@ -92,16 +93,15 @@ func (s *session) serve(ctx context.Context, c *control.Conn) {
 		case wire.RoleControl:
 			err = s.choose(ctx, c)
 		case wire.RoleSide:
-			s.mu.Lock()
-			conns := s.conns
-			s.mu.Unlock()
-			if conns == nil {
-				return
-			}
-			err = s.meet(ctx, conns[0], c)
+			err = s.meet(ctx, c)
+		case wire.RoleData:
 		}
 		if err == nil {
 			err = s.begin()
+		}
+		if errors.Is(err, ErrNoTransport) {
+			// Who connects is told; here nobody has asked.
+			s.c.log.Warn("no session with a peer", zap.Uint32("rank", uint32(s.peer)), zap.Error(err))
 		}
 		if err != nil {
 			s.end(err)
@@ -111,9 +111,13 @@ func (s *session) serve(ctx context.Context, c *control.Conn) {
 
 // meet lets the transport's two sides know each other over the side
 // connection.
-func (s *session) meet(ctx context.Context, first, c *control.Conn) error {
+func (s *session) meet(ctx context.Context, c *control.Conn) error {
 	s.mu.Lock()
-	driver := s.way.route.driver
+	if s.cause != nil {
+		defer s.mu.Unlock()
+		return s.errLocked()
+	}
+	driver, first := s.way.route.driver, s.conns[0]
 	s.mu.Unlock()
 	starter, err := driver.Open(s.setting(first))
 	if err != nil {

@@ -75,8 +75,9 @@ type Options struct {
 	// InFlight is how many chunks of a channel may wait for their answer,
 	// from 1 to 256. Default 32.
 	InFlight int
-	// Timeout is how long a peer may let us wait without anything moving.
-	// Default 30 s.
+	// Timeout is how long a peer may let us wait without anything moving, and
+	// how long a peer whose machine is dead, or cut off, is taken for alive.
+	// The latter is counted in seconds. Default 30 s.
 	Timeout time.Duration
 	// HandshakeTimeout is how long a peer has to prove itself. Default 10 s.
 	HandshakeTimeout time.Duration
@@ -128,6 +129,6 @@ func (o *Options) channel(keys *region.Keys) tcp.Options {
 func (o *Options) control(epochs *control.Epochs) control.Options {
 	return control.Options{
 		Rank: o.Rank, Secret: o.Secret, TLS: o.TLS, Epochs: epochs, Chunk: o.Chunk,
-		HandshakeTimeout: o.HandshakeTimeout, Logger: o.Logger,
+		HandshakeTimeout: o.HandshakeTimeout, Timeout: o.Timeout, Logger: o.Logger,
 	}
 }

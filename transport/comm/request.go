@@ -49,6 +49,8 @@ type Request struct {
 	transfer tcp.Transfer
 	use      side.Use
 	op       window.Op
+	// channel is the data connection of a small request that is waited for.
+	channel  *tcp.Channel
 	session  *session
 	era      *era
 	complete atomic.Bool
@@ -117,7 +119,7 @@ func (c *Communicator) start(ctx context.Context, r *Request, peer wire.Rank, ki
 	}
 	found, err := s.open(r, kind, need, op, waits)
 	if !found {
-		err = s.send(r, kind, op)
+		err = s.send(r, kind, op, waits)
 	}
 	if err != nil {
 		s.leave(r.era)
@@ -126,13 +128,21 @@ func (c *Communicator) start(ctx context.Context, r *Request, peer wire.Rank, ki
 }
 
 // send gives a request to the data connections.
-func (s *session) send(r *Request, kind wire.Kind, op *Op) error {
+func (s *session) send(r *Request, kind wire.Kind, op *Op, waits bool) error {
 	if err := r.transfer.Start(tcp.Plan{
 		Kind: kind, Local: op.Local, LocalOff: op.LocalOff, Key: op.Remote.Key, RemoteOff: op.RemoteOff, Size: op.Size,
 	}, r); err != nil {
 		return err
 	}
+	// With several channels who waits on one would not serve the peer on the
+	// others.
+	if waits && op.Size <= tcp.MaxAwaited && len(s.channels) == 1 {
+		r.channel = s.channels[0]
+		r.channel.Post(&r.transfer)
+		return nil
+	}
 	s.post(&r.transfer, op.Size)
+	s.recall()
 	return nil
 }
 
@@ -145,20 +155,31 @@ func (c *Communicator) wait(ctx context.Context, peer wire.Rank, kind wire.Kind,
 	}
 	err := c.start(ctx, r, peer, kind, op, true)
 	if err == nil {
-		select {
-		case <-r.done:
-			err = r.err
-		case <-ctx.Done():
-			return c.failed(peer, kind, op, ctx.Err())
+		if err = r.await(ctx); err != nil {
+			return c.failed(peer, kind, op, err)
 		}
+		err = r.err
 	}
 	r.complete.Store(false)
-	r.err, r.session, r.era = nil, nil, nil
+	r.err, r.session, r.era, r.channel = nil, nil, nil, nil
 	c.requests.Put(r)
 	if err != nil {
 		return c.failed(peer, kind, op, err)
 	}
 	return nil
+}
+
+// await takes the token of the completion, or fails with the context's error.
+func (r *Request) await(ctx context.Context) error {
+	if r.channel != nil {
+		return r.channel.Await(ctx, r.done, &r.complete)
+	}
+	select {
+	case <-r.done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 func (c *Communicator) failed(peer wire.Rank, kind wire.Kind, op *Op, err error) error {
@@ -247,6 +268,7 @@ func (c *Communicator) RecvMessage(ctx context.Context, peer wire.Rank) ([]byte,
 	if err != nil {
 		return nil, err
 	}
+	s.recall()
 	p, err := s.link.RecvMessage(ctx)
 	return p, s.seen(err)
 }

@@ -134,6 +134,11 @@ func (s *session) end(cause error) {
 		if s.link != nil {
 			// Handlers hear of the end as soon as no packet can come, not when
 			// the last byte has left.
+			if errors.Is(cause, control.ErrDisconnected) {
+				// The end of another connection was seen first. What the peer
+				// has sent before is on its way.
+				s.link.Drain()
+			}
 			s.link.Stop()
 			<-s.link.Received()
 			s.tellEnded()
@@ -240,5 +245,12 @@ func (s *session) post(t *tcp.Transfer, n devices.Size) {
 	}
 	for i := range shares {
 		s.channels[(first+i)%len(s.channels)].Post(t)
+	}
+}
+
+// recall makes the data connections serve the peer while we wait for it.
+func (s *session) recall() {
+	for _, ch := range s.channels {
+		ch.Recall()
 	}
 }

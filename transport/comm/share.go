@@ -157,11 +157,13 @@ func (c *Communicator) RecvTag(ctx context.Context, peer wire.Rank) (wire.Tag, e
 	if err != nil {
 		return 0, err
 	}
+	s.recall()
+	var tag wire.Tag
 	if s.tags == nil {
-		tag, err := s.link.RecvTag(ctx)
+		tag, err = s.link.RecvTag(ctx)
 		return tag, s.seen(err)
 	}
-	tag, err := s.tags.RecvTag(ctx)
+	tag, err = s.tags.RecvTag(ctx)
 	return tag, s.tagError(ctx, err)
 }
 

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hmcfs/hmcfs/transport/internal/trywrite"
+	"github.com/hmcfs/hmcfs/transport/internal/turn"
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
@@ -27,6 +29,9 @@ const goodbye = time.Second
 // called from any goroutine; what one of them sends arrives in order.
 type Link struct {
 	conn *Conn
+	// turn is who reads the connection, through in.
+	turn *turn.Turn
+	in   *bufio.Reader
 	tags chan wire.Tag
 	// messages are owned by whoever receives them.
 	messages chan []byte
@@ -74,10 +79,11 @@ func NewLink(c *Conn, packets PacketHandler) (*Link, error) {
 		return nil, fmt.Errorf("link to %s: %w", c.Peer, errors.Join(err, c.Close()))
 	}
 	l := &Link{
-		conn: c, try: try, packets: packets, received: make(chan struct{}),
+		conn: c, try: try, in: bufio.NewReaderSize(c, readAhead), packets: packets, received: make(chan struct{}),
 		tags: make(chan wire.Tag, maxTags), messages: make(chan []byte, maxMessages),
 		done: make(chan struct{}), stop: make(chan struct{}), wake: make(chan struct{}, 1), space: make(chan struct{}),
 	}
+	l.turn = turn.New(func() { l.deadline(time.Unix(1, 0)) }, func() { l.deadline(time.Time{}) })
 	l.running.Go(l.write)
 	l.running.Go(l.read)
 	go func() {
@@ -113,6 +119,16 @@ func (l *Link) errLocked() error {
 	return fmt.Errorf("%s: %w: %w", l.conn.Peer, ErrDisconnected, l.cause)
 }
 
+// Drain waits until all that a peer has sent that is gone was received, up to a
+// second.
+func (l *Link) Drain() {
+	select {
+	case <-l.received:
+	case <-l.stop:
+	case <-time.After(goodbye):
+	}
+}
+
 // Close tells the peer, and ends the link. It waits up to a second for what
 // is unsent.
 func (l *Link) Close() {
@@ -144,6 +160,15 @@ func (l *Link) fail(cause error) {
 		_ = l.conn.SetWriteDeadline(time.Now().Add(goodbye))
 		close(l.stop)
 	})
+}
+
+// deadline ends reads at a time, unless the end of the link has done that.
+func (l *Link) deadline(at time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.cause == nil {
+		_ = l.conn.SetReadDeadline(at)
+	}
 }
 
 // SendTag sends a tag. It returns when the tag is on its way, which is before

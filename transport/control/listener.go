@@ -16,11 +16,6 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// keepAlive finds a peer whose machine is gone within half a minute.
-func keepAlive() net.KeepAliveConfig {
-	return net.KeepAliveConfig{Enable: true, Idle: 10 * time.Second, Interval: 5 * time.Second, Count: 3}
-}
-
 // Handler decides about peers that have proved themselves. Its methods are
 // called from several goroutines.
 type Handler interface {
@@ -53,7 +48,7 @@ func Listen(ctx context.Context, at Address, o Options, h Handler) (*Listener, e
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	socket, err := open(ctx, at)
+	socket, err := open(ctx, at, o.Timeout)
 	if err != nil {
 		return nil, fmt.Errorf("listen at %s: %w", at, err)
 	}
@@ -64,8 +59,8 @@ func Listen(ctx context.Context, at Address, o Options, h Handler) (*Listener, e
 	return l, nil
 }
 
-func open(ctx context.Context, at Address) (net.Listener, error) {
-	lc := net.ListenConfig{KeepAliveConfig: keepAlive()}
+func open(ctx context.Context, at Address, limit time.Duration) (net.Listener, error) {
+	lc := net.ListenConfig{KeepAliveConfig: keepAlive(limit)}
 	socket, err := lc.Listen(ctx, string(at.Network), at.Addr)
 	if at.Network != Unix || err == nil {
 		if err == nil && at.Network == Unix {
@@ -146,6 +141,9 @@ func (l *Listener) begin(ctx context.Context, c net.Conn) {
 	}
 	l.running.Go(func() {
 		conn, err := l.opts.accept(ctx, c, l.handler)
+		if err == nil {
+			err = giveUp(c, conn.Role, l.opts.Timeout)
+		}
 		l.mu.Lock()
 		l.handshakes.Remove(place)
 		l.mu.Unlock()
@@ -167,12 +165,15 @@ func Dial(ctx context.Context, at Address, o Options, want wire.Hello) (*Conn, e
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	d := net.Dialer{Timeout: o.HandshakeTimeout, KeepAliveConfig: keepAlive()}
+	d := net.Dialer{Timeout: o.HandshakeTimeout, KeepAliveConfig: keepAlive(o.Timeout)}
 	raw, err := d.DialContext(ctx, string(at.Network), at.Addr)
 	if err != nil {
 		return nil, fmt.Errorf("connect to %s at %s: %w", want.To, at, err)
 	}
 	c, err := o.connect(ctx, raw, want)
+	if err == nil {
+		err = giveUp(raw, c.Role, o.Timeout)
+	}
 	if err != nil {
 		_ = raw.Close()
 		return nil, fmt.Errorf("connect to %s at %s: %w", want.To, at, err)

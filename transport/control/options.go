@@ -18,6 +18,7 @@ const (
 	DefaultChunk            = 1 << 20
 	DefaultHandshakeTimeout = 10 * time.Second
 	DefaultMaxHandshakes    = 64
+	DefaultTimeout          = 30 * time.Second
 )
 
 // minSecret is the fewest bytes of a secret: those of a key that nobody
@@ -43,6 +44,9 @@ type Options struct {
 	Chunk uint32
 	// HandshakeTimeout is how long a peer has to prove itself. Default 10 s.
 	HandshakeTimeout time.Duration
+	// Timeout is about how long a TCP connection lives on when the peer's
+	// machine answers nothing. Default 30 s.
+	Timeout time.Duration
 	// MaxHandshakes is how many may be under way; with one more the oldest is
 	// dropped. Default 64.
 	MaxHandshakes int
@@ -60,6 +64,9 @@ func (o *Options) EnsureDefaults() {
 	}
 	if o.HandshakeTimeout == 0 {
 		o.HandshakeTimeout = DefaultHandshakeTimeout
+	}
+	if o.Timeout == 0 {
+		o.Timeout = DefaultTimeout
 	}
 	if o.MaxHandshakes == 0 {
 		o.MaxHandshakes = DefaultMaxHandshakes
@@ -80,6 +87,9 @@ func (o *Options) Validate() error {
 	}
 	if o.HandshakeTimeout < 0 || o.MaxHandshakes < 0 {
 		faults = append(faults, fmt.Errorf("control: handshake timeout %v and %d handshakes must not be negative", o.HandshakeTimeout, o.MaxHandshakes))
+	}
+	if o.Timeout < 0 {
+		faults = append(faults, fmt.Errorf("control: timeout %v must not be negative", o.Timeout))
 	}
 	return errors.Join(faults...)
 }

@@ -17,7 +17,8 @@ const readAhead = wire.PacketHeaderSize + wire.MaxPacket
 // read puts what comes into the queues.
 func (l *Link) read() {
 	defer close(l.received)
-	err := l.receive(bufio.NewReaderSize(l.conn, readAhead))
+	// It has the turn when it ends: nobody reads then.
+	err := l.receive(l.in)
 	if errors.Is(err, io.EOF) {
 		err = errors.New("the peer is gone")
 	}
@@ -51,7 +52,29 @@ func (l *Link) receive(r *bufio.Reader) error {
 		if err != nil {
 			return err
 		}
+		if l.turn.Wanted() {
+			l.turn.Yield(l.stop)
+		}
 	}
+}
+
+// readTag reads one tag. It is called by a receiver of tags who has the turn;
+// other frames, and errors, are left to the link's goroutine: false.
+func (l *Link) readTag() bool {
+	head, err := l.in.Peek(wire.HeaderSize)
+	if err != nil {
+		return false
+	}
+	h, err := wire.ParseHeader(head)
+	if err != nil || h.Kind != wire.KindTag {
+		return false
+	}
+	if _, err = l.in.Peek(wire.TagFrameSize); err != nil {
+		return false
+	}
+	_, _ = l.in.Discard(wire.HeaderSize)
+	// There is room for it: the receiver found none waiting.
+	return l.receiveTag(l.in, h) == nil
 }
 
 func (l *Link) receiveTag(r *bufio.Reader, h wire.Header) error {
@@ -89,11 +112,40 @@ func (l *Link) receiveMessage(r *bufio.Reader, h wire.Header) error {
 // is still received after it.
 //
 // Errors: ErrDisconnected; the context's.
-func (l *Link) RecvTag(ctx context.Context) (wire.Tag, error) { return next(ctx, l, l.tags) }
+func (l *Link) RecvTag(ctx context.Context) (wire.Tag, error) {
+	select {
+	case t := <-l.tags:
+		return t, nil
+	default:
+	}
+	l.turn.Want()
+	for {
+		select {
+		case t := <-l.tags:
+			l.turn.Unwant()
+			return t, nil
+		case <-l.turn.Token():
+			l.turn.Use()
+			read := len(l.tags) > 0 || l.readTag()
+			l.turn.Give()
+			if read {
+				continue
+			}
+		case <-ctx.Done():
+		case <-l.done:
+		}
+		l.turn.Unwant()
+		l.turn.Recall()
+		return next(ctx, l, l.tags)
+	}
+}
 
 // RecvMessage returns the next message of the peer; it is the caller's. Its
 // errors are those of RecvTag.
-func (l *Link) RecvMessage(ctx context.Context) ([]byte, error) { return next(ctx, l, l.messages) }
+func (l *Link) RecvMessage(ctx context.Context) ([]byte, error) {
+	l.turn.Recall()
+	return next(ctx, l, l.messages)
+}
 
 // next takes from a queue of the link.
 func next[T any](ctx context.Context, l *Link, queue chan T) (T, error) {

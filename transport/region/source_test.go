@@ -26,10 +26,10 @@ func TestSources(t *testing.T) {
 		}
 		put(t, b, 0, kit.Bytes(off, 0, 1000))
 		got := make([]byte, 1000)
-		if _, err := src.File.ReadAt(got, int64(src.Off)); err != nil || kit.DiffAt(got, off, 0) >= 0 {
+		if _, err = src.File.ReadAt(got, int64(src.Off)); err != nil || kit.DiffAt(got, off, 0) >= 0 {
 			t.Errorf("the file has not the memory's bytes: %v", err)
 		}
-		if err := src.File.Truncate(10); err == nil {
+		if src.File.Truncate(10) == nil {
 			t.Error("memory was cut")
 		}
 	}
@@ -55,27 +55,27 @@ func TestFiles(t *testing.T) {
 		t.Errorf("%q, %+v", b.Device(), b.Source())
 	}
 	got := make([]byte, 100)
-	if err := b.Load(t.Context(), transport.HostSpan(got), 7); err != nil || kit.DiffAt(got, 1, 1007) >= 0 {
+	if err = b.Load(t.Context(), transport.HostSpan(got), 7); err != nil || kit.DiffAt(got, 1, 1007) >= 0 {
 		t.Errorf("load: %v", err)
 	}
 	put(t, b, 49_900, kit.Bytes(2, 0, 100))
-	if _, err := f.ReadAt(got, 50_900); err != nil || kit.DiffAt(got, 2, 0) >= 0 {
+	if _, err = f.ReadAt(got, 50_900); err != nil || kit.DiffAt(got, 2, 0) >= 0 {
 		t.Errorf("store: %v", err)
 	}
-	if err := b.Store(t.Context(), 49_901, transport.HostSpan(got)); !errors.Is(err, devices.ErrRange) {
+	if err = b.Store(t.Context(), 49_901, transport.HostSpan(got)); !errors.Is(err, devices.ErrRange) {
 		t.Errorf("behind the end: %v", err)
 	}
-	if err := f.Truncate(1500); err != nil {
+	if err = f.Truncate(1500); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.Load(t.Context(), transport.HostSpan(got), 450); !errors.Is(err, devices.ErrRange) {
+	if err = b.Load(t.Context(), transport.HostSpan(got), 450); !errors.Is(err, devices.ErrRange) {
 		t.Errorf("from a file that was cut: %v", err)
 	}
 	reader, err := os.Open(filepath.Join("/proc/self/fd", strconv.Itoa(int(f.Fd()))))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer reader.Close()
+	defer func() { _ = reader.Close() }()
 	if _, err := table.RegisterFile("host", reader, 0, 10); !errors.Is(err, devices.ErrUnsupported) {
 		t.Errorf("a file that can't be written: %v", err)
 	}

@@ -21,7 +21,9 @@
 //	devices.HandleMemfd       (simulated devices) a sealed memfd: mapped
 //	devices.HandleIPC, VMM    opened on the device of that UUID, if it is open
 //	                          here (Options.Devices)
-//	ordinary bytes, others    not: they go by the data connections
+//	ordinary bytes, others    not: they go by the data connections. The kernel
+//	                          could copy them between processes, but by the
+//	                          number of a process, which may be another's by then
 //
 // A mapping of a file that somebody cuts ends the process that touches it. So
 // only files are mapped that the kernel lets nobody cut (F_SEAL_SHRINK); all
@@ -31,7 +33,7 @@
 // # Tags
 //
 //	sender                          receiver
-//	slot, head ──── ring ─────────> polls head for some microseconds, then
+//	slot, head ──── ring ─────────> polls head for 100 µs, then
 //	sleeping? eventfd ────────────> sleeps, having said so in the ring
 //	waiting? <───────────── eventfd takes the slot, moves tail
 //

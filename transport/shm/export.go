@@ -47,8 +47,8 @@ const (
 	maxText = 255
 )
 
-func (p *place) append(out []byte) []byte {
-	out = append(out, byte(p.how), byte(len(p.uuid)), byte(len(p.handle)), 0, 0, 0, 0, 0)
+func (p *place) encode() []byte {
+	out := append([]byte(nil), byte(p.how), byte(len(p.uuid)), byte(len(p.handle)), 0, 0, 0, 0, 0)
 	out = binary.LittleEndian.AppendUint64(out, p.off)
 	out = binary.LittleEndian.AppendUint64(out, p.allocation)
 	return append(append(out, p.uuid...), p.handle...)
@@ -102,7 +102,7 @@ func export(b *region.Buffer, rights wire.Rights) (*exported, error) {
 			at.how = byMap
 		}
 		file, err := x.restrict(src.File, rights)
-		x.offer = window.Offer{Blob: at.append(nil), Files: []*os.File{file}}
+		x.offer = window.Offer{Blob: at.encode(), Files: []*os.File{file}}
 		return x, err
 	case src.Device.Mem != nil:
 		return exportDevice(b, src.Device, rights)
@@ -162,6 +162,6 @@ func exportDevice(b *region.Buffer, s devices.Span, rights wire.Rights) (*export
 		}
 		return nil, err
 	}
-	x.offer.Blob = at.append(nil)
+	x.offer.Blob = at.encode()
 	return x, nil
 }

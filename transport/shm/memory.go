@@ -79,9 +79,10 @@ func mapFile(f *os.File, off uint64, n devices.Size, write bool) (m mapping, err
 	if err != nil {
 		return mapping{}, err
 	}
-	switch err := r.has(off, n); {
-	case err != nil:
+	if err = r.has(off, n); err != nil {
 		return mapping{}, err
+	}
+	switch {
 	case !r.sealed:
 		return mapping{}, errors.New("the memory is not sealed: it can be cut")
 	case n == 0 || n > maxMapped || !r.readable || write && !r.writable:

@@ -108,7 +108,7 @@ func (p *provider) Close() {
 		p.end(j, p.Err())
 	}
 	// Those that are under way look after each piece.
-	_ = p.gate.Wait(context.Background())
+	p.gate.Drain()
 	p.running.Wait()
 	p.in.end()
 	p.out.end()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"time"
 
 	"go.uber.org/zap"
@@ -141,16 +140,16 @@ func (s *Side) withdraw(key wire.Key) *export {
 }
 
 // dispatch handles one frame of the peer. Files are only for OFFER.
-func (s *Side) dispatch(kind wire.Kind, body []byte, files []*os.File) error {
-	if kind == wire.KindOffer {
-		return s.offered(body, files)
+func (s *Side) dispatch(f frame) error {
+	if f.kind == wire.KindOffer {
+		return s.offered(f)
 	}
-	if err := expect(kind, files, 0); err != nil {
+	if err := f.expect(0); err != nil {
 		return err
 	}
-	switch kind {
+	switch f.kind {
 	case wire.KindDecline:
-		d, err := wire.ParseDecline(body)
+		d, err := wire.ParseDecline(f.body)
 		if err != nil {
 			return err
 		}
@@ -159,11 +158,11 @@ func (s *Side) dispatch(kind wire.Kind, body []byte, files []*os.File) error {
 		}
 		return s.answered(d.Key, d.Reason)
 	case wire.KindAccept, wire.KindWithdraw, wire.KindWithdrawn:
-		key, err := wire.ParseKey(body)
+		key, err := wire.ParseKey(f.body)
 		if err != nil {
 			return err
 		}
-		switch kind {
+		switch f.kind {
 		case wire.KindAccept:
 			return s.answered(key, "")
 		case wire.KindWithdraw:
@@ -172,7 +171,7 @@ func (s *Side) dispatch(kind wire.Kind, body []byte, files []*os.File) error {
 			return s.released(key)
 		}
 	default:
-		return fmt.Errorf("%s on a side connection: %w", kind, wire.ErrFrame)
+		return fmt.Errorf("%s on a side connection: %w", f.kind, wire.ErrFrame)
 	}
 }
 
@@ -190,10 +189,10 @@ func (s *Side) answered(key wire.Key, declined string) error {
 		delete(s.exports, key)
 	}
 	s.mu.Unlock()
-	close(e.answered)
 	if over {
 		s.closeExport(key, e)
 	}
+	close(e.answered)
 	return nil
 }
 

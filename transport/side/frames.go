@@ -91,8 +91,15 @@ func newReader(c net.Conn) *reader {
 	return &reader{conn: c, oob: make([]byte, unix.CmsgSpace(4*wire.MaxFiles))}
 }
 
-// next reads one frame. Its files are the caller's, unless there is an error.
-func (r *reader) next() (kind wire.Kind, body []byte, files []*os.File, err error) {
+// frame is one that was read; its files are the holder's.
+type frame struct {
+	kind  wire.Kind
+	body  []byte
+	files []*os.File
+}
+
+// next reads one frame.
+func (r *reader) next() (f frame, err error) {
 	defer func() {
 		if err != nil {
 			closeFiles(r.files)
@@ -101,20 +108,20 @@ func (r *reader) next() (kind wire.Kind, body []byte, files []*os.File, err erro
 	}()
 	var head [wire.HeaderSize]byte
 	if err = r.full(head[:]); err != nil {
-		return 0, nil, nil, err
+		return frame{}, err
 	}
 	h, err := wire.ParseHeader(head[:])
 	if err != nil {
-		return 0, nil, nil, err
+		return frame{}, err
 	}
-	body = make([]byte, h.Length)
+	body := make([]byte, h.Length)
 	if err = r.full(body); err != nil {
 		if errors.Is(err, io.EOF) {
 			err = io.ErrUnexpectedEOF
 		}
-		return 0, nil, nil, err
+		return frame{}, err
 	}
-	return h.Kind, body, r.files, nil
+	return frame{kind: h.Kind, body: body, files: r.files}, nil
 }
 
 // full fills p, and keeps the descriptors that come along.
@@ -162,10 +169,10 @@ func (r *reader) keep(oob []byte, flags int) error {
 
 // expect says whether as many descriptors came as the frame says, and closes
 // them where not.
-func expect(kind wire.Kind, files []*os.File, want uint8) error {
-	if len(files) == int(want) {
+func (f *frame) expect(want uint8) error {
+	if len(f.files) == int(want) {
 		return nil
 	}
-	closeFiles(files)
-	return fmt.Errorf("%d with %s, which says %d: %w", len(files), kind, want, ErrFiles)
+	closeFiles(f.files)
+	return fmt.Errorf("%d with %s, which says %d: %w", len(f.files), f.kind, want, ErrFiles)
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"time"
 
 	"github.com/hmcfs/hmcfs/transport/window"
@@ -29,46 +28,49 @@ func Meet(ctx context.Context, c net.Conn, s window.Starter, timeout time.Durati
 }
 
 func exchange(ctx context.Context, c net.Conn, own window.Offer, timeout time.Duration) (peer window.Offer, err error) {
-	if err := c.SetDeadline(time.Now().Add(timeout)); err != nil {
+	if err = c.SetDeadline(time.Now().Add(timeout)); err != nil {
 		return window.Offer{}, err
 	}
 	stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })
 	defer func() {
-		if !stop() {
-			closeFiles(peer.Files)
-			peer, err = window.Offer{}, errors.Join(ctx.Err(), err)
-			return
+		if stop() {
+			err = errors.Join(err, c.SetDeadline(time.Time{}))
+		} else {
+			err = errors.Join(ctx.Err(), err)
 		}
-		err = errors.Join(err, c.SetDeadline(time.Time{}))
+		if err != nil {
+			closeFiles(peer.Files)
+			peer = window.Offer{}
+		}
 	}()
 	if len(own.Blob) > wire.MaxStart {
 		return window.Offer{}, fmt.Errorf("START of %d bytes: %w", len(own.Blob), wire.ErrFrame)
 	}
 	start := wire.Start{Files: uint8(len(own.Files)), Blob: own.Blob}
 	m := message{frame: start.Append(nil), files: own.Files}
-	if err := m.write(c); err != nil {
+	if err = m.write(c); err != nil {
 		return window.Offer{}, err
 	}
-	kind, body, files, err := newReader(c).next()
+	f, err := newReader(c).next()
 	if err != nil {
 		return window.Offer{}, err
 	}
-	return started(kind, body, files)
+	return started(f)
 }
 
 // started is the START of the peer.
-func started(kind wire.Kind, body []byte, files []*os.File) (window.Offer, error) {
+func started(f frame) (window.Offer, error) {
 	var start wire.Start
-	err := fmt.Errorf("%s in the place of START: %w", kind, wire.ErrFrame)
-	if kind == wire.KindStart {
-		start, err = wire.ParseStart(body)
+	err := fmt.Errorf("%s in the place of START: %w", f.kind, wire.ErrFrame)
+	if f.kind == wire.KindStart {
+		start, err = wire.ParseStart(f.body)
 	}
 	if err != nil {
-		closeFiles(files)
+		closeFiles(f.files)
 		return window.Offer{}, err
 	}
-	if err := expect(kind, files, start.Files); err != nil {
+	if err := f.expect(start.Files); err != nil {
 		return window.Offer{}, err
 	}
-	return window.Offer{Blob: start.Blob, Files: files}, nil
+	return window.Offer{Blob: start.Blob, Files: f.files}, nil
 }

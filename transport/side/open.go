@@ -1,10 +1,8 @@
 package side
 
 import (
-	"context"
 	"fmt"
 	"maps"
-	"os"
 	"sync/atomic"
 
 	"go.uber.org/zap"
@@ -62,25 +60,25 @@ func (s *Side) Use(key wire.Key, need wire.Rights, off uint64, n devices.Size) (
 func (s *Side) Windows() int { return len(*s.windows.Load()) }
 
 // offered is an OFFER of the peer.
-func (s *Side) offered(body []byte, files []*os.File) error {
-	o, err := wire.ParseOffer(body)
+func (s *Side) offered(f frame) error {
+	o, err := wire.ParseOffer(f.body)
 	if err != nil {
-		closeFiles(files)
+		closeFiles(f.files)
 		return err
 	}
-	if err := expect(wire.KindOffer, files, o.Files); err != nil {
+	if err = f.expect(o.Files); err != nil {
 		return err
 	}
 	have := *s.windows.Load()
 	if have[o.Key] != nil {
-		closeFiles(files)
+		closeFiles(f.files)
 		return fmt.Errorf("a second offer for a key: %w", ErrProtocol)
 	}
 	if open := len(have) + int(s.closing.Load()); open >= MaxWindows {
-		closeFiles(files)
+		closeFiles(f.files)
 		return s.decline(o.Key, fmt.Errorf("%d windows are open already", open))
 	}
-	w, err := s.provider.Import(window.Offer{Blob: o.Blob, Files: files}, devices.Size(o.Size), o.Rights)
+	w, err := s.provider.Import(window.Offer{Blob: o.Blob, Files: f.files}, devices.Size(o.Size), o.Rights)
 	if err != nil {
 		return s.decline(o.Key, err)
 	}
@@ -134,7 +132,7 @@ func (s *Side) closeWindow(key wire.Key, w *opened) {
 	w.withdrawn.Store(true)
 	w.gate.Shut()
 	// The operations end by themselves, or with the provider.
-	_ = w.gate.Wait(context.Background())
+	w.gate.Drain()
 	if err := w.window.Close(); err != nil {
 		s.opts.Logger.Warn("close a window", zap.Uint64("key", uint64(key)&0xffff), zap.Error(err))
 	}

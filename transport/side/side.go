@@ -55,7 +55,8 @@ type Side struct {
 	running sync.WaitGroup
 	end     sync.Once
 	// stop is closed when the end begins, done when nothing runs any more.
-	stop, done chan struct{}
+	stop chan struct{}
+	done chan struct{}
 
 	mu sync.Mutex
 	// +checklocks:mu
@@ -153,9 +154,9 @@ func (s *Side) bury() {
 func (s *Side) read() {
 	r := newReader(s.conn.Conn)
 	for {
-		kind, body, files, err := r.next()
+		f, err := r.next()
 		if err == nil {
-			err = s.dispatch(kind, body, files)
+			err = s.dispatch(f)
 		}
 		if err != nil {
 			s.fail(err)

@@ -11,6 +11,7 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/transport/control"
 	"github.com/hmcfs/hmcfs/transport/internal/trywrite"
+	"github.com/hmcfs/hmcfs/transport/internal/turn"
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
@@ -27,6 +28,9 @@ var (
 // goroutine.
 type Channel struct {
 	conn *control.Conn
+	// turn is who reads in.
+	turn *turn.Turn
+	in   *reader
 	opts Options
 	// life ends when the channel begins to end, and with it device copies.
 	life    context.Context //nolint:containedctx // it is the channel's life, from New to its end
@@ -97,6 +101,9 @@ func New(c *control.Conn, o Options) (*Channel, error) {
 		conn: c, opts: o, try: try, done: make(chan struct{}), wake: make(chan struct{}, 1),
 		places: make([]place, o.InFlight), free: make([]uint16, 0, o.InFlight),
 	}
+	ch.in = &reader{conn: c, moved: &ch.moved}
+	// Their errors are those of a connection that has ended.
+	ch.turn = turn.New(func() { _ = c.SetReadDeadline(time.Unix(1, 0)) }, func() { _ = c.SetReadDeadline(time.Time{}) })
 	for i := range ch.places {
 		ch.free = append(ch.free, uint16(i))
 	}

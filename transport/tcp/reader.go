@@ -39,8 +39,8 @@ func (r *reader) fill() error {
 	}
 	n, err := r.conn.Read(r.buf[r.w:])
 	r.w += n
-	r.moved.Add(1)
 	if n > 0 {
+		r.moved.Add(1)
 		return nil
 	}
 	return err

@@ -11,7 +11,7 @@ import (
 
 // read serves the peer until the end.
 func (c *Channel) read() {
-	r := &reader{conn: c.conn, moved: &c.moved}
+	r := c.in
 	for {
 		c.inside.Store(false)
 		p, err := r.header()
@@ -27,8 +27,13 @@ func (c *Channel) read() {
 			err = errors.New("the peer is gone")
 		}
 		if err != nil {
+			// It has the turn when it ends: nobody reads then.
 			c.fail(err)
 			return
+		}
+		if c.turn.Wanted() {
+			c.inside.Store(false)
+			c.turn.Yield(c.life.Done())
 		}
 	}
 }

@@ -23,8 +23,9 @@ func (a *app) perfVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "perf",
 		Short: "Measure the communicator between two processes",
-		Long: "Measure latency and bandwidth of tags, puts and gets between two processes, here or\n" +
-			"on two machines: one serves, the other runs. Both need the same secret.",
+		Long: "Measure latency and bandwidth of tags, puts, gets, sends and receives between two\n" +
+			"processes, here or on two machines: one serves, the other runs. Both need the same\n" +
+			"secret.",
 		Args: arguments(0, 0, "serve or run"),
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -88,7 +89,7 @@ func (a *app) perfServeVerb() *cobra.Command {
 	}
 	var f perfFlags
 	f.add(cmd)
-	cmd.Flags().StringArrayVar(&f.transports, "transport", nil, "Offer this transport: rdma, shm, ucx or tcp; may be given several times. Default: all.")
+	cmd.Flags().StringArrayVar(&f.transports, "transport", nil, "Offer this transport: rdma, shm, ucx or tcp; may be given several times. Default: all. Who takes rdma or ucx is trusted with this process's memory.")
 	var listen []string
 	cmd.Flags().StringArrayVar(&listen, "listen", nil, "Listen here: HOST:PORT, [IPv6]:PORT or unix:PATH; may be given several times. Default: 127.0.0.1, any port.")
 	once := cmd.Flags().Bool("once", false, "End when the first runner has gone; fail if it goes before its end.")
@@ -189,8 +190,8 @@ func (m *measureFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&m.local, "local-host", "127.0.0.1", "The name or address of this machine.")
 	flags.StringArrayVar(&m.peerMemory, "peer-memory", nil,
 		"Measure against this memory of the server, such as sim0; may be given several times. Default: the same as here.")
-	flags.StringArrayVar(&m.operations, "operation", []string{perf.OpTag, perf.OpPut, perf.OpGet},
-		"Measure this: tag, put or get; may be given several times.")
+	flags.StringArrayVar(&m.operations, "operation", perf.Operations(),
+		"Measure this: tag, put, get, send or recv; may be given several times.")
 	flags.StringVar(&m.sizes, "sizes", "8..1GiB", "The sizes of transfers, such as 8,64KiB,1GiB, or 8..1GiB in steps of eight.")
 	flags.StringVar(&m.bytes, "bytes", "256MiB", "About how much each row of a transfer moves.")
 	flags.IntVar(&m.iterations, "iterations", 0, "How many times each row of a transfer takes, in place of --bytes.")
@@ -220,10 +221,10 @@ func (m *measureFlags) runOptions(a *app, args []string) (perf.RunOptions, error
 	bytes, err := devices.ParseSize(m.bytes)
 	faults = append(faults, err)
 	o.Sizes, o.Bytes, o.Memory = sizes, bytes, m.memory
-	if err := errors.Join(faults...); err != nil {
+	if err = errors.Join(faults...); err != nil {
 		return o, usage(err)
 	}
-	if err := o.Validate(); err != nil {
+	if err = o.Validate(); err != nil {
 		return o, usage(err)
 	}
 	secret, err := readSecret(m.secret, false)

@@ -1,6 +1,6 @@
 // Package perf measures the communicator between two processes: latency of
-// tags, puts and gets, and bandwidth by size, for each way to the peer and
-// each kind of memory. Every byte that was moved is verified.
+// tags, puts, gets and messages, and bandwidth by size, for each way to the
+// peer and each kind of memory. Every byte of each bandwidth row is verified.
 //
 // One process serves and does what it is asked for in messages; the other
 // runs and measures:
@@ -13,6 +13,8 @@
 //	{verify, seed, size}             ──>  looks at every byte
 //	                                 <──  the first that differs, or none
 //	{echo, count}; tag … tag         <──> sends each tag back
+//	{join}                           <──> a domain of the two
+//	{receive, size, count}           <──  receives what is sent
 //	{end}                            ──>  the next session, or the next runner
 //
 // A session is one address and one transport. The runner makes a communicator

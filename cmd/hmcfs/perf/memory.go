@@ -10,6 +10,7 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/transport"
 	"github.com/hmcfs/hmcfs/transport/comm"
+	"github.com/hmcfs/hmcfs/transport/domain"
 	"github.com/hmcfs/hmcfs/transport/region"
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
@@ -39,7 +40,9 @@ type Options struct {
 type station struct {
 	opts   *Options
 	engine *transport.Engine
-	comm   *comm.Communicator
+	// comm and domains are those of the sessions, from open to hangUp.
+	comm    *comm.Communicator
+	domains *domain.Domains
 	// names are the kinds of memory in the order in which they were given.
 	names []devices.Name
 	devs  map[devices.Name]devices.Device
@@ -73,23 +76,34 @@ func newStation(ctx context.Context, o *Options) (_ *station, err error) {
 }
 
 // open makes the communicator, with the transports that it may take: none is
-// all of them.
+// those that the communicator takes by itself.
 func (s *station) open(transports []comm.Transport) (err error) {
+	devs := make([]devices.Device, 0, len(s.devs))
+	for _, dev := range s.devs {
+		devs = append(devs, dev)
+	}
 	s.comm, err = comm.New(comm.Options{
-		Rank: s.opts.Rank, Secret: s.opts.Secret, Engine: s.engine, Transports: transports,
+		Rank: s.opts.Rank, Secret: s.opts.Secret, Engine: s.engine, Transports: transports, Devices: devs,
 		Channels: s.opts.Channels, Chunk: uint32(s.opts.Chunk), Timeout: s.opts.Timeout,
 	})
+	if err != nil {
+		return err
+	}
+	s.domains, err = domain.New(s.comm, domain.Options{Timeout: s.opts.Timeout})
 	return err
 }
 
 // hangUp ends the communicator.
 func (s *station) hangUp() error {
-	c := s.comm
-	s.comm = nil
-	if c == nil {
-		return nil
+	var errs []error
+	if s.domains != nil {
+		errs = append(errs, s.domains.Close())
 	}
-	return c.Close()
+	if s.comm != nil {
+		errs = append(errs, s.comm.Close())
+	}
+	s.domains, s.comm = nil, nil
+	return errors.Join(errs...)
 }
 
 // close ends the communicator, then what it used.
@@ -123,7 +137,7 @@ func (s *station) take(ctx context.Context, name devices.Name, n devices.Size) (
 	if dev == nil {
 		return nil, fmt.Errorf("memory %q is not served here; there is %s: %w", name, s.list(), devices.ErrNoDevice)
 	}
-	m, err := dev.Alloc(ctx, n)
+	m, err := allocate(ctx, dev, n)
 	if err != nil {
 		return nil, err
 	}
@@ -132,6 +146,18 @@ func (s *station) take(ctx context.Context, name devices.Name, n devices.Size) (
 		return nil, errors.Join(err, m.Release())
 	}
 	return &memory{buffer: b, owner: m}, nil
+}
+
+// allocate takes memory that another process can open, where the device has
+// such.
+func allocate(ctx context.Context, dev devices.Device, n devices.Size) (*devices.Memory, error) {
+	for _, kind := range devices.ExportKinds(dev) {
+		m, err := devices.AllocShared(ctx, dev, n, kind)
+		if !errors.Is(err, devices.ErrUnsupported) {
+			return m, err
+		}
+	}
+	return dev.Alloc(ctx, n)
 }
 
 // free gives the memory back; nil has none.

@@ -16,10 +16,15 @@ const Auto comm.Transport = "auto"
 
 // What is measured.
 const (
-	OpTag = "tag"
-	OpPut = "put"
-	OpGet = "get"
+	OpTag  = "tag"
+	OpPut  = "put"
+	OpGet  = "get"
+	OpSend = "send"
+	OpRecv = "recv"
 )
+
+// Operations are all of them.
+func Operations() []string { return []string{OpTag, OpPut, OpGet, OpSend, OpRecv} }
 
 // RunOptions is what is measured.
 type RunOptions struct {
@@ -30,7 +35,7 @@ type RunOptions struct {
 	// Transports are measured in turn by each address. One that the two
 	// sides can't use is an error. Auto is the fastest that both have.
 	Transports []comm.Transport
-	// Operations are OpTag, OpPut and OpGet, or some of them.
+	// Operations are what is measured: all of Operations, or some.
 	Operations []string
 	// PeerMemory is the server's memory that each of ours is measured
 	// against; none is the same as ours.
@@ -107,8 +112,8 @@ func (o *RunOptions) Validate() error {
 		faults = append(faults, fmt.Errorf("depth %d; use 1 to %d", o.Depth, maxDepth))
 	}
 	for _, op := range o.Operations {
-		if !slices.Contains([]string{OpTag, OpPut, OpGet}, op) {
-			faults = append(faults, fmt.Errorf("operation %q; use %s, %s or %s", op, OpTag, OpPut, OpGet))
+		if !slices.Contains(Operations(), op) {
+			faults = append(faults, fmt.Errorf("operation %q; use one of %v", op, Operations()))
 		}
 	}
 	for _, t := range o.Transports {

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/transport/comm"
+	"github.com/hmcfs/hmcfs/transport/domain"
 	"github.com/hmcfs/hmcfs/transport/region"
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
@@ -22,6 +24,8 @@ type pair struct {
 	// carrier is what carries the bytes: TCP where the session's transport
 	// can't reach the server's memory.
 	carrier comm.Transport
+	// domain is for sends and receives; nil where there are none.
+	domain *domain.Comm
 	// seed is another one for each row, so that what an earlier row has left
 	// is not taken for this one's.
 	seed uint64
@@ -29,7 +33,7 @@ type pair struct {
 	requests []*comm.Request
 }
 
-// pair measures puts and gets between two kinds of memory.
+// pair measures what moves bytes between two kinds of memory.
 func (r *runner) pair(ctx context.Context, local, remote devices.Name) (err error) {
 	most := max(slices.Max(r.opts.Sizes), latencySize)
 	m, err := r.take(ctx, local, most)
@@ -56,11 +60,43 @@ func (r *runner) pair(ctx context.Context, local, remote devices.Name) (err erro
 		r.opts.Progress(fmt.Sprintf("memory %s of %s goes by %s: %s can't reach it", remote, serverRank, carrier, r.peer.Transport))
 	}
 	p := &pair{runner: r, local: local, remote: remote, buffer: m.buffer, descriptor: d, carrier: carrier}
-	for _, op := range r.opts.Operations {
-		if op == OpTag {
-			continue
+	if r.wants(OpSend, OpRecv) {
+		if err = p.meet(ctx); err != nil {
+			return fmt.Errorf("domain: %w", err)
 		}
-		if err := p.measure(ctx, Row{Mode: latency, Operation: op, Bytes: latencySize, Depth: 1}, r.opts.Rounds); err != nil {
+		defer func() { err = errors.Join(err, p.domain.Destroy()) }()
+	}
+	return p.rows(ctx)
+}
+
+// meet makes the domain, together with the server.
+func (p *pair) meet(ctx context.Context) error {
+	if err := p.send(ctx, ask{Do: askJoin}); err != nil {
+		return err
+	}
+	d, err := p.join(ctx)
+	if err != nil {
+		return err
+	}
+	p.domain = d
+	if _, err := p.answer(ctx); err != nil {
+		return errors.Join(err, d.Destroy())
+	}
+	return nil
+}
+
+// rows makes all rows.
+func (p *pair) rows(ctx context.Context) error {
+	r := p.runner
+	for _, op := range r.opts.Operations {
+		var err error
+		switch op {
+		case OpPut, OpGet:
+			err = p.measure(ctx, Row{Mode: latency, Operation: op, Bytes: latencySize, Depth: 1}, r.opts.Rounds)
+		case OpSend:
+			err = p.messages(ctx)
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -85,7 +121,7 @@ func (p *pair) measure(ctx context.Context, row Row, times int) error {
 		return err
 	}
 	warm := p.opts.warmUp(row.Mode, times)
-	took, err := timed(warm+times, func(int) error { return p.move(ctx, row) })
+	took, err := p.times(ctx, row, warm+times)
 	if err != nil {
 		return fmt.Errorf("%s of %v: %w", row.Operation, row.Bytes, err)
 	}
@@ -99,6 +135,20 @@ func (p *pair) measure(ctx context.Context, row Row, times int) error {
 	row.Transport, row.Memory, row.PeerMemory, row.Verified = p.carrier, p.local, p.remote, true
 	p.add(row, took[warm:])
 	return nil
+}
+
+// times times a row's operation, with the server's part in it if it has one.
+func (p *pair) times(ctx context.Context, row Row, times int) ([]time.Duration, error) {
+	a := ask{Do: askReceive, Size: row.Bytes, Count: times * row.Depth}
+	switch row.Operation {
+	case OpRecv:
+		a.Do = askSend
+	case OpSend:
+	default:
+		return timed(times, func(int) error { return p.move(ctx, row) })
+	}
+	b := between{p.domain, p.buffer}
+	return p.beside(ctx, a, times, func(int) error { return b.several(ctx, row) })
 }
 
 // move does a row's operation as many times together as its depth says.
@@ -129,7 +179,7 @@ func (p *pair) move(ctx context.Context, row Row) error {
 
 // prepare writes the content to where the operation takes it from.
 func (p *pair) prepare(ctx context.Context, row Row) error {
-	if row.Operation == OpPut {
+	if row.Operation == OpPut || row.Operation == OpSend {
 		return write(ctx, p.buffer, p.seed, row.Bytes)
 	}
 	_, err := p.ask(ctx, ask{Do: askFill, Seed: p.seed, Size: row.Bytes})
@@ -138,7 +188,7 @@ func (p *pair) prepare(ctx context.Context, row Row) error {
 
 // differs looks at every byte where the operation has put them.
 func (p *pair) differs(ctx context.Context, row Row) (int64, error) {
-	if row.Operation == OpGet {
+	if row.Operation == OpGet || row.Operation == OpRecv {
 		return verify(ctx, p.buffer, p.seed, row.Bytes)
 	}
 	got, err := p.ask(ctx, ask{Do: askVerify, Seed: p.seed, Size: row.Bytes})

@@ -111,7 +111,7 @@ func some() Options {
 // few measures little with a server.
 func few(o Options, at control.Address) RunOptions {
 	return RunOptions{
-		Options: o, Peers: []control.Address{at}, Transports: []comm.Transport{comm.TCP}, Operations: []string{OpTag, OpPut, OpGet},
+		Options: o, Peers: []control.Address{at}, Transports: []comm.Transport{comm.TCP}, Operations: Operations(),
 		Sizes: []devices.Size{8, 4096, 100_000}, Bytes: 100_000, Rounds: 10, WarmUp: 2, Depth: 1,
 	}
 }
@@ -123,12 +123,13 @@ func TestServeAndRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A tag; for each memory two latencies, and puts and gets of three sizes.
-	if len(report.Rows) != 1+2*(2+2*3) || len(report.Sessions) != 1 || report.Sessions[0].Transport != comm.TCP {
+	// A tag; for each memory three latencies, and four operations of three sizes.
+	if len(report.Rows) != 1+2*(3+4*3) || len(report.Sessions) != 1 || report.Sessions[0].Transport != comm.TCP {
 		t.Errorf("%d rows of %+v", len(report.Rows), report.Sessions)
 	}
 	for _, row := range report.Rows {
-		if row.MedianUS <= 0 || row.P99US < row.MedianUS || row.MeanUS <= 0 || (row.Operation != OpTag) != row.Verified {
+		carried := row.Mode == bandwidth || row.Operation == OpPut || row.Operation == OpGet
+		if row.MedianUS <= 0 || row.P99US < row.MedianUS || row.MeanUS <= 0 || carried != row.Verified {
 			t.Errorf("%+v", row)
 		}
 		if want := float64(row.Bytes) / row.MedianUS / 1e3; row.Mode == bandwidth && (row.GBs < want*0.99 || row.GBs > want*1.01) {
@@ -155,7 +156,7 @@ func TestPairsAndDepth(t *testing.T) {
 	at := server(t, some(), true)
 	o := few(some(), at)
 	o.Transports = []comm.Transport{comm.TCP, comm.TCP}
-	o.Operations, o.PeerMemory = []string{OpGet}, []devices.Name{"sim0", Host}
+	o.Operations, o.PeerMemory = []string{OpGet, OpRecv, OpSend}, []devices.Name{"sim0", Host}
 	o.Iterations, o.Depth = 3, 4
 	report, err := Run(t.Context(), o)
 	if err != nil {
@@ -164,10 +165,10 @@ func TestPairsAndDepth(t *testing.T) {
 	var pairs []string
 	for i := range report.Rows {
 		row := &report.Rows[i]
-		if row.Mode == bandwidth && (row.Count != 3 || row.Depth != 4) || !row.Verified {
+		if row.Mode == bandwidth && (row.Count != 3 || row.Depth != 4) || row.Mode == bandwidth && !row.Verified {
 			t.Errorf("%+v", row)
 		}
-		if row.Bytes == 4096 {
+		if row.Operation == OpGet && row.Bytes == 4096 {
 			pairs = append(pairs, row.Memories())
 		}
 	}

@@ -66,17 +66,17 @@ func (r *runner) session(ctx context.Context, t comm.Transport, at control.Addre
 	if t != Auto {
 		only = append(only, t)
 	}
-	if err := r.open(only); err != nil {
+	if err = r.open(only); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, r.hangUp()) }()
-	if err := r.comm.Connect(ctx, serverRank, at); err != nil {
+	if err = r.comm.Connect(ctx, serverRank, at); err != nil {
 		return err
 	}
-	if err := r.connected(at); err != nil {
+	if err = r.connected(at); err != nil {
 		return err
 	}
-	if err := r.all(ctx); err != nil {
+	if err = r.all(ctx); err != nil {
 		return err
 	}
 	_, err = r.ask(ctx, ask{Do: askEnd, Last: last})
@@ -116,12 +116,12 @@ func place(at control.Address) string {
 }
 
 func (r *runner) all(ctx context.Context) error {
-	if slices.Contains(r.opts.Operations, OpTag) {
+	if r.wants(OpTag) {
 		if err := r.tags(ctx); err != nil {
 			return fmt.Errorf("tags: %w", err)
 		}
 	}
-	if !slices.Contains(r.opts.Operations, OpPut) && !slices.Contains(r.opts.Operations, OpGet) {
+	if !r.wants(OpPut, OpGet, OpSend, OpRecv) {
 		return nil
 	}
 	for _, pair := range r.opts.pairs(r.names) {
@@ -130,6 +130,11 @@ func (r *runner) all(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// wants says whether one of some operations is to be measured.
+func (r *runner) wants(some ...string) bool {
+	return slices.ContainsFunc(some, func(op string) bool { return slices.Contains(r.opts.Operations, op) })
 }
 
 // ask asks the server for something and returns its reply.

@@ -2,7 +2,6 @@ package perf
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -20,11 +19,15 @@ const (
 
 // What a runner asks for.
 const (
-	askOpen   = "open"
-	askFill   = "fill"
-	askVerify = "verify"
-	askEcho   = "echo"
-	askEnd    = "end"
+	askOpen    = "open"
+	askFill    = "fill"
+	askVerify  = "verify"
+	askEcho    = "echo"
+	askJoin    = "join"
+	askSend    = "send"
+	askReceive = "receive"
+	askPong    = "pong"
+	askEnd     = "end"
 )
 
 // ask is a message of the runner.
@@ -53,7 +56,8 @@ type ServeOptions struct {
 
 	// Listen is where; at least one.
 	Listen []control.Address
-	// Transports are those that a runner may take; none is all of them.
+	// Transports are those that a runner may take; none is all of them. A
+	// runner that takes RDMA or UCX is trusted with the memory of the process.
 	Transports []comm.Transport
 	// Once ends the server when its first runner has gone. One that goes
 	// before its end is an error then.
@@ -86,6 +90,9 @@ func Serve(ctx context.Context, o ServeOptions) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
+	if len(o.Transports) == 0 {
+		o.Transports = transports()
+	}
 	if err := s.open(o.Transports); err != nil {
 		return err
 	}
@@ -114,103 +121,4 @@ func Serve(ctx context.Context, o ServeOptions) (err error) {
 			o.Progress("the runner has gone")
 		}
 	}
-}
-
-// serve does what one runner asks for, until it goes. last says that it has
-// come to its end, and not to that of one of several sessions.
-func (s *station) serve(ctx context.Context) (last bool, err error) {
-	var m *memory
-	defer func() { err = errors.Join(err, m.free(context.WithoutCancel(ctx))) }()
-	for ended := false; ; {
-		p, err := s.comm.RecvMessage(ctx, runnerRank)
-		if err != nil {
-			if ended && errors.Is(err, control.ErrDisconnected) {
-				return last, nil
-			}
-			return false, err
-		}
-		var a ask
-		if err = json.Unmarshal(p, &a); err != nil {
-			return false, s.drop(fmt.Errorf("message of %s: %w", runnerRank, err))
-		}
-		var r reply
-		switch a.Do {
-		case askOpen:
-			// The last memory goes first: there may not be room for both.
-			old := m
-			m = nil
-			if err = old.free(ctx); err != nil {
-				return false, s.drop(err)
-			}
-			m, r = s.openMemory(ctx, a)
-		case askEnd:
-			ended, last = true, a.Last
-		default:
-			r = s.do(ctx, m, a)
-		}
-		if p, err = json.Marshal(r); err != nil {
-			return false, s.drop(err)
-		}
-		if err = s.comm.SendMessage(ctx, runnerRank, p); err != nil {
-			return false, err
-		}
-	}
-}
-
-// drop ends the session of a runner that can't be served any more, and
-// returns why.
-func (s *station) drop(cause error) error {
-	if err := s.comm.Disconnect(runnerRank); err != nil && !errors.Is(err, comm.ErrNotConnected) {
-		return errors.Join(cause, err)
-	}
-	return cause
-}
-
-// openMemory registers and shares memory.
-func (s *station) openMemory(ctx context.Context, a ask) (*memory, reply) {
-	m, err := s.take(ctx, a.Memory, a.Size)
-	if err != nil {
-		return nil, reply{Error: err.Error()}
-	}
-	d, err := s.comm.Share(ctx, runnerRank, m.buffer, wire.Readable|wire.Writable)
-	if err != nil {
-		return m, reply{Error: err.Error()}
-	}
-	return m, reply{Descriptor: d.Append(nil), Differs: -1}
-}
-
-// do does everything else.
-func (s *station) do(ctx context.Context, m *memory, a ask) reply {
-	r := reply{Differs: -1}
-	var err error
-	switch {
-	case a.Do == askEcho:
-		err = s.echo(ctx, a.Count)
-	case m == nil:
-		err = errors.New("no memory is open")
-	case a.Do == askFill:
-		err = write(ctx, m.buffer, a.Seed, a.Size)
-	case a.Do == askVerify:
-		r.Differs, err = verify(ctx, m.buffer, a.Seed, a.Size)
-	default:
-		err = fmt.Errorf("%q is not understood", a.Do)
-	}
-	if err != nil {
-		r.Error = err.Error()
-	}
-	return r
-}
-
-// echo sends tags back.
-func (s *station) echo(ctx context.Context, count int) error {
-	for range count {
-		tag, err := s.comm.RecvTag(ctx, runnerRank)
-		if err != nil {
-			return err
-		}
-		if err := s.comm.SendTag(ctx, runnerRank, tag); err != nil {
-			return err
-		}
-	}
-	return nil
 }

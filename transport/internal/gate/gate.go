@@ -53,6 +53,9 @@ func (g *Gate) Shut() (first bool) {
 	return true
 }
 
+// Drain returns when nobody is inside a gate that is shut.
+func (g *Gate) Drain() { <-*g.empty.Load() }
+
 // Wait returns when nobody is inside a gate that is shut, or the context
 // ends.
 func (g *Gate) Wait(ctx context.Context) error {

@@ -10,8 +10,10 @@ import (
 
 func TestGate(t *testing.T) {
 	var g Gate
-	if !g.Enter() || !g.Enter() {
-		t.Fatal("a new gate is shut")
+	for range 2 {
+		if !g.Enter() {
+			t.Fatal("a new gate is shut")
+		}
 	}
 	if !g.Shut() || g.Shut() {
 		t.Error("the first call is not told from the second")
@@ -48,6 +50,7 @@ func TestShutAmongMany(t *testing.T) {
 			})
 		}
 		g.Shut()
+		g.Drain()
 		if err := g.Wait(t.Context()); err != nil || inside.Load() != 0 {
 			t.Fatalf("%d inside: %v", inside.Load(), err)
 		}

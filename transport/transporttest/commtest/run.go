@@ -47,6 +47,7 @@ func Run(t *testing.T, w Way) {
 		"NewSession":       testNewSession,
 		"Files":            testFiles,
 		"Windows":          testWindows,
+		"ManyShares":       testManyShares,
 	} {
 		t.Run(name, func(t *testing.T) {
 			// A rank mounts nothing; others of the same run of tests mount

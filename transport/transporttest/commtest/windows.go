@@ -182,7 +182,28 @@ func testTags(t *testing.T, w Way) {
 			t.Fatalf("tag %d of %d: %d, %v", i, sent, tag, err)
 		}
 	}
-	// Several wait, and are served one after the other.
+	receiveAtOnce(t, job)
+	if err := job.ranks[0].Disconnect(1); err != nil {
+		t.Fatal(err)
+	}
+	kit.Eventually(t, patience, func() bool { return len(job.ranks[1].Peers()) == 0 })
+	for i := range wire.Tag(10) {
+		if tag, err := job.ranks[1].RecvTag(within(t), 0); tag != i+4 || err != nil {
+			t.Errorf("after the end: tag %d, %v", tag, err)
+		}
+	}
+	if _, err := job.ranks[1].RecvTag(within(t), 0); !errors.Is(err, control.ErrDisconnected) {
+		t.Errorf("behind the last: %v", err)
+	}
+	if err := job.ranks[0].SendTag(within(t), 1, 1); !errors.Is(err, control.ErrDisconnected) {
+		t.Errorf("sent after the end: %v", err)
+	}
+}
+
+// receiveAtOnce lets several wait, who are served one after the other, and
+// leaves 10 tags.
+func receiveAtOnce(t *testing.T, job *world) {
+	t.Helper()
 	var receivers sync.WaitGroup
 	var got sync.Map
 	for range 4 {
@@ -199,21 +220,6 @@ func testTags(t *testing.T, w Way) {
 		}
 	}
 	receivers.Wait()
-	if err := job.ranks[0].Disconnect(1); err != nil {
-		t.Fatal(err)
-	}
-	kit.Eventually(t, patience, func() bool { return len(job.ranks[1].Peers()) == 0 })
-	for i := range wire.Tag(10) {
-		if tag, err := job.ranks[1].RecvTag(within(t), 0); tag != i+4 || err != nil {
-			t.Errorf("after the end: tag %d, %v", tag, err)
-		}
-	}
-	if _, err := job.ranks[1].RecvTag(within(t), 0); !errors.Is(err, control.ErrDisconnected) {
-		t.Errorf("behind the last: %v", err)
-	}
-	if err := job.ranks[0].SendTag(within(t), 1, 1); !errors.Is(err, control.ErrDisconnected) {
-		t.Errorf("sent after the end: %v", err)
-	}
 }
 
 // testNewSession ends a session and makes another: keys of the first are void.

@@ -1,0 +1,147 @@
+package perf
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/transport/comm"
+	"github.com/hmcfs/hmcfs/transport/control"
+	"github.com/hmcfs/hmcfs/transport/domain"
+	"github.com/hmcfs/hmcfs/transport/wire"
+)
+
+// guest is a runner that is served.
+type guest struct {
+	*station
+
+	memory *memory
+	domain *domain.Comm
+}
+
+// serve does what one runner asks for, until it goes. last says that it has
+// come to its end, and not to that of one of several sessions.
+func (s *station) serve(ctx context.Context) (last bool, err error) {
+	g := &guest{station: s}
+	defer func() { err = errors.Join(err, g.leave(context.WithoutCancel(ctx))) }()
+	for ended := false; ; {
+		p, err := s.comm.RecvMessage(ctx, runnerRank)
+		if err != nil {
+			if ended && errors.Is(err, control.ErrDisconnected) {
+				return last, nil
+			}
+			return false, err
+		}
+		var a ask
+		if err = json.Unmarshal(p, &a); err != nil {
+			return false, s.drop(fmt.Errorf("message of %s: %w", runnerRank, err))
+		}
+		if a.Do == askEnd {
+			ended, last = true, a.Last
+		}
+		r := reply{Differs: -1}
+		if err = g.do(ctx, a, &r); err != nil {
+			r.Error = err.Error()
+		}
+		if p, err = json.Marshal(r); err != nil {
+			return false, s.drop(err)
+		}
+		if err = s.comm.SendMessage(ctx, runnerRank, p); err != nil {
+			return false, err
+		}
+	}
+}
+
+// leave takes away what the runner has had.
+func (g *guest) leave(ctx context.Context) error {
+	m, d := g.memory, g.domain
+	g.memory, g.domain = nil, nil
+	var errs []error
+	if d != nil {
+		errs = append(errs, d.Destroy())
+	}
+	return errors.Join(append(errs, m.free(ctx))...)
+}
+
+// drop ends the session of a runner that can't be served any more, and
+// returns why.
+func (s *station) drop(cause error) error {
+	if err := s.comm.Disconnect(runnerRank); err != nil && !errors.Is(err, comm.ErrNotConnected) {
+		return errors.Join(cause, err)
+	}
+	return cause
+}
+
+// do does one thing.
+func (g *guest) do(ctx context.Context, a ask, r *reply) (err error) {
+	switch a.Do {
+	case askEnd:
+		return nil
+	case askEcho:
+		return g.echo(ctx, a.Count)
+	case askOpen:
+		r.Descriptor, err = g.open(ctx, a.Memory, a.Size)
+		return err
+	}
+	if g.memory == nil {
+		return errors.New("no memory is open")
+	}
+	b := g.memory.buffer
+	switch a.Do {
+	case askFill:
+		return write(ctx, b, a.Seed, a.Size)
+	case askVerify:
+		r.Differs, err = verify(ctx, b, a.Seed, a.Size)
+		return err
+	case askJoin:
+		g.domain, err = g.join(ctx)
+		return err
+	}
+	if g.domain == nil {
+		return errors.New("no domain is there")
+	}
+	with := between{g.domain, b}
+	switch a.Do {
+	case askSend:
+		return with.send(ctx, runnerInDomain, a.Size, a.Count)
+	case askReceive:
+		return with.receive(ctx, runnerInDomain, a.Size, a.Count)
+	case askPong:
+		return with.pong(ctx, runnerInDomain, a.Size, a.Count)
+	}
+	return fmt.Errorf("%q is not understood", a.Do)
+}
+
+// open registers and shares memory, in place of what was open.
+func (g *guest) open(ctx context.Context, name devices.Name, n devices.Size) ([]byte, error) {
+	// The last memory goes first: there may not be room for both.
+	if err := g.leave(ctx); err != nil {
+		return nil, err
+	}
+	m, err := g.take(ctx, name, n)
+	if err != nil {
+		return nil, err
+	}
+	g.memory = m
+	d, err := g.comm.Share(ctx, runnerRank, m.buffer, wire.Readable|wire.Writable)
+	if err != nil {
+		return nil, err
+	}
+	return d.Append(nil), nil
+}
+
+// echo sends tags back.
+func (g *guest) echo(ctx context.Context, count int) error {
+	for range count {
+		tag, err := g.comm.RecvTag(ctx, runnerRank)
+		if err != nil {
+			return err
+		}
+		if err := g.comm.SendTag(ctx, runnerRank, tag); err != nil {
+			return err
+		}
+	}
+	return nil
+}

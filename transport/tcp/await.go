@@ -1,0 +1,90 @@
+package tcp
+
+import (
+	"context"
+	"sync/atomic"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/transport/wire"
+)
+
+// MaxAwaited is the most bytes of a put or a get that is worth to be waited for
+// by Await: its whole answer fits what is read ahead.
+const MaxAwaited devices.Size = 4 << 10
+
+// Await waits until it has taken something from done, which follows complete,
+// or until the context ends, and says which. While answers come fast it reads
+// them by itself, so that nobody has to wake it. A context that ends meanwhile
+// is seen within a few milliseconds.
+func (c *Channel) Await(ctx context.Context, done <-chan struct{}, complete *atomic.Bool) error {
+	token := c.turn.Token()
+	c.turn.Want()
+	for {
+		select {
+		case <-done:
+			if token != nil {
+				c.turn.Unwant()
+			}
+			return nil
+		case <-ctx.Done():
+			if token != nil {
+				c.turn.Unwant()
+				c.turn.Recall()
+			}
+			return ctx.Err()
+		case <-token:
+			c.turn.Use()
+			more := c.readAnswers(complete)
+			c.turn.Give()
+			if !more {
+				token = nil
+				c.turn.Unwant()
+				c.turn.Recall()
+			}
+		}
+	}
+}
+
+// Recall makes the channel serve the peer at once: who waits for something else
+// of the peer, and not in Await, calls it.
+func (c *Channel) Recall() { c.turn.Recall() }
+
+// readAnswers reads frames until complete. False is that there is one that is
+// not for who waits, or none that is whole when the turn is wanted back: it is
+// left to the channel's reader, and so is every error.
+func (c *Channel) readAnswers(complete *atomic.Bool) bool {
+	for !complete.Load() {
+		h, ok := c.in.answer(c.conn.Chunk)
+		if !ok {
+			return false
+		}
+		if err := c.dispatch(c.in, &h); err != nil {
+			c.fail(err)
+			return false
+		}
+	}
+	return true
+}
+
+// answer reads an answer and all of its bytes into what is read ahead, and
+// takes its header from there. Other frames, and larger ones, stay there.
+func (r *reader) answer(chunk uint32) (h wire.DataHeader, ok bool) {
+	need := wire.DataHeaderSize
+	for {
+		if have := r.w - r.r; have >= need {
+			if err := h.Decode(r.buf[r.r:r.w], chunk); err != nil || (h.Kind != wire.KindAck && h.Kind != wire.KindData) {
+				return h, false
+			}
+			if need = wire.DataHeaderSize + int(h.Length); need > int(MaxAwaited)+wire.DataHeaderSize {
+				return h, false
+			}
+			if have >= need {
+				r.r += wire.DataHeaderSize
+				return h, true
+			}
+		}
+		if r.fill() != nil {
+			return h, false
+		}
+	}
+}
