@@ -35,7 +35,7 @@ type member struct {
 
 func (m *member) element(i int) uint32 { return binary.LittleEndian.Uint32(m.memory[4*i:]) }
 
-// arange sets the elements to 0, 1, 2, …
+// arange sets the elements to 0, 1, 2 and so on.
 func (m *member) arange() {
 	for i := range elements {
 		binary.LittleEndian.PutUint32(m.memory[4*i:], uint32(i))
