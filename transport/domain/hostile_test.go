@@ -110,10 +110,11 @@ func withRogue(t *testing.T) *trial {
 		made <- ferr
 	}()
 	r.say(t, (&join{name: "rogue", ranks: []wire.Rank{0, 2}, window: MinWindow}).encode(opJoin, 1))
+	kit.Eventually(t, patience, func() bool { return r.has(opJoin) })
+	r.say(t, appendNumber(nil, opAccept, r.index, 1))
 	if err = <-made; err != nil {
 		t.Fatal(err)
 	}
-	kit.Eventually(t, patience, func() bool { return r.has(opJoin) })
 	return &trial{nodes, good, c, r}
 }
 
@@ -173,11 +174,12 @@ func TestPeersThatBreakTheRules(t *testing.T) {
 		"more bytes than said": func(r *rogue) [][]byte {
 			return [][]byte{eager(r.index, 1, 10, 5), append(appendNumber(nil, opData, r.index, 1), make([]byte, 6)...)}
 		},
-		"one message twice":            func(r *rogue) [][]byte { return [][]byte{eager(r.index, 1, 10, 5), eager(r.index, 1, 10, 5)} },
-		"credit that is not out":       func(r *rogue) [][]byte { return [][]byte{appendNumber(nil, opCredit, r.index, 1)} },
-		"credit that wraps":            func(r *rogue) [][]byte { return [][]byte{appendNumber(nil, opCredit, r.index, 1<<64-1)} },
-		"into a domain of others":      func(r *rogue) [][]byte { return [][]byte{eager(1, 1, 10, 10)} },
-		"into a domain that never was": func(r *rogue) [][]byte { return [][]byte{eager(99, 1, 10, 10)} },
+		"one message twice":                  func(r *rogue) [][]byte { return [][]byte{eager(r.index, 1, 10, 5), eager(r.index, 1, 10, 5)} },
+		"credit that is not out":             func(r *rogue) [][]byte { return [][]byte{appendNumber(nil, opCredit, r.index, 1)} },
+		"credit that wraps":                  func(r *rogue) [][]byte { return [][]byte{appendNumber(nil, opCredit, r.index, 1<<64-1)} },
+		"into a domain of others":            func(r *rogue) [][]byte { return [][]byte{eager(1, 1, 10, 10)} },
+		"an accept of a number that is none": func(r *rogue) [][]byte { return [][]byte{appendNumber(nil, opAccept, r.index, 1<<32)} },
+		"into a domain that never was":       func(r *rogue) [][]byte { return [][]byte{eager(99, 1, 10, 10)} },
 		"a probe with itself": func(*rogue) [][]byte {
 			return [][]byte{(&chase{nonce: 1, path: []wire.Rank{0, 2}}).encode(opProbe)}
 		},

@@ -51,6 +51,7 @@ func TestGoldenPackets(t *testing.T) {
 		"probe":    {(&chase{nonce: 3, path: []wire.Rank{4, 1}}).encode(opProbe), "0a01000000000000" + "0300000000000000" + "0200000000000000" + "04000000" + "01000000"},
 		"cycle":    {(&chase{nonce: 3, path: []wire.Rank{4}}).encode(opCycle), "0b01000000000000" + "0300000000000000" + "0100000000000000" + "04000000"},
 		"ask":      {appendNumber(nil, opAsk, 5, 9), "0c010000050000000900000000000000"},
+		"accept":   {appendNumber(nil, opAccept, 5, 9), "0d010000050000000900000000000000"},
 	} {
 		if hex.EncodeToString(tc.got) != tc.want {
 			t.Errorf("%s: got %x, want %s", name, tc.got, tc.want)
@@ -109,7 +110,7 @@ func TestPacketsThatAreRefused(t *testing.T) {
 		"empty":                 nil,
 		"short head":            good[:7],
 		"op 0":                  change(0, 0),
-		"unknown op":            change(0, byte(opAsk)+1),
+		"unknown op":            change(0, byte(opAccept)+1),
 		"version 2":             change(1, 2),
 		"reserved":              change(2, 1),
 		"flags":                 change(24, 3),
