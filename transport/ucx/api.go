@@ -49,6 +49,10 @@ type api struct {
 	MemQuery             dl.Func `dl:"ucp_mem_query"`
 	Put                  dl.Func `dl:"ucp_put_nbx"`
 	Get                  dl.Func `dl:"ucp_get_nbx"`
+	SetMessageHandler    dl.Func `dl:"ucp_worker_set_am_recv_handler"`
+	SendMessage          dl.Func `dl:"ucp_am_send_nbx"`
+	ReceiveData          dl.Func `dl:"ucp_am_recv_data_nbx"`
+	ReleaseData          dl.Func `dl:"ucp_am_data_release"`
 	RequestCheckStatus   dl.Func `dl:"ucp_request_check_status"`
 	RequestFree          dl.Func `dl:"ucp_request_free"`
 	StatusString         dl.Func `dl:"ucs_status_string"`
@@ -58,11 +62,9 @@ type api struct {
 	GlobalOptsSet       dl.Func `dl:"ucs_global_opts_set_value,optional"`
 	GlobalOptsGet       dl.Func `dl:"ucs_global_opts_get_value,optional"`
 
-	// onFailure is the address of failures.report for C: the library calls it
-	// when a peer is lost. There is one for each open library, as such an
-	// address lasts as long as the process.
-	onFailure uintptr
-	failures  failures
+	// callbacks are what the library calls. There is one for each open library:
+	// an address for C lasts as long as the process.
+	callbacks callbacks
 }
 
 // systemLibrary is where libucp is found.
@@ -83,6 +85,6 @@ func load(from dl.Library) (*api, error) {
 	}
 	a.restoreSignals()
 	a.quiet()
-	a.onFailure = a.failures.callback()
+	a.callbacks.init()
 	return a, nil
 }

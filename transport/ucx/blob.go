@@ -15,8 +15,8 @@ import (
 //	  "HMCU"  version  kind  length n   body   CRC-32C
 //
 // in little-endian order. The body of an address is the worker's address; that
-// of memory is where it begins (8 bytes), how long it is (8 bytes), and the
-// library's key. The checksum, over all before it, finds what was damaged or
+// of memory is where it begins, or its name (8 bytes), how long it is (8 bytes),
+// and, where the library reaches it by itself, the library's key. The checksum, over all before it, finds what was damaged or
 // is somebody else's; it keeps out nobody who wants to get in.
 const (
 	blobVersion   = 1
@@ -24,6 +24,8 @@ const (
 	blobTail      = 4
 	kindAddress   = 1
 	kindMemory    = 2
+	kindWindow    = 3
+	kindTalk      = 4
 	memoryHead    = 16
 	maxBody       = wire.MaxOffer - blobHead - blobTail
 	maxPackedKeys = 64
@@ -81,29 +83,29 @@ type memoryOffer struct {
 	key         []byte
 }
 
-func (m memoryOffer) encode() ([]byte, error) {
+func (m memoryOffer) encode(kind byte) ([]byte, error) {
 	var head [memoryHead]byte
 	binary.LittleEndian.PutUint64(head[0:], m.start)
 	binary.LittleEndian.PutUint64(head[8:], m.size)
-	return encodeBlob(kindMemory, head[:], m.key)
+	return encodeBlob(kind, head[:], m.key)
 }
 
 // decodeMemory reads an offer of memory. Its key is a part of p.
 //
 // Errors: ErrOffer.
-func decodeMemory(p []byte) (memoryOffer, error) {
-	body, err := decodeBlob(kindMemory, p)
+func decodeMemory(kind byte, p []byte) (memoryOffer, error) {
+	body, err := decodeBlob(kind, p)
 	if err != nil {
 		return memoryOffer{}, err
 	}
-	if len(body) <= memoryHead {
-		return memoryOffer{}, fmt.Errorf("%w: memory without a key", ErrOffer)
+	if len(body) < memoryHead || (len(body) > memoryHead) != (kind == kindMemory) {
+		return memoryOffer{}, fmt.Errorf("%w: a key of %d bytes", ErrOffer, len(body)-memoryHead)
 	}
 	m := memoryOffer{
 		start: binary.LittleEndian.Uint64(body[0:]), size: binary.LittleEndian.Uint64(body[8:]),
 		key: body[memoryHead:],
 	}
-	if m.start == 0 || m.size == 0 || m.start+m.size < m.start {
+	if m.start == 0 || m.size == 0 || kind == kindMemory && m.start+m.size < m.start {
 		return memoryOffer{}, fmt.Errorf("%w: %d bytes from %#x", ErrOffer, m.size, m.start)
 	}
 	return m, nil

@@ -37,10 +37,10 @@ func (a *api) configure(set []setting) (configHandle, error) {
 }
 
 // initialize makes a context.
-func (a *api) initialize(c configHandle) (contextHandle, error) {
+func (a *api) initialize(c configHandle, features uint64) (contextHandle, error) {
 	p := contextParams{
 		fieldMask: paramFeatures | paramWorkersShared | paramEstimatedEps,
-		features:  featureRMA | featureWakeup, mtWorkersShared: 1, estimatedEps: 1,
+		features:  features | featureWakeup, mtWorkersShared: 1, estimatedEps: 1,
 	}
 	var h contextHandle
 	status := statusOf(a.InitVersion.Call(apiMajor, apiMinor, uintptr(unsafe.Pointer(&p)), uintptr(c), uintptr(unsafe.Pointer(&h))))
@@ -95,11 +95,21 @@ func (a *api) connect(w workerHandle, address []byte, mode int32, id uintptr) (e
 	p := endpointParams{
 		fieldMask: epRemoteAddress | epErrorMode | epErrorHandler | epUserData,
 		address:   uintptr(unsafe.Pointer(&address[0])),
-		errMode:   mode, errHandler: a.onFailure, userData: id,
+		errMode:   mode, errHandler: a.callbacks.onFailure, userData: id,
 	}
 	var ep endpointHandle
 	status := statusOf(a.EpCreate.Call(uintptr(w), uintptr(unsafe.Pointer(&p)), uintptr(unsafe.Pointer(&ep))))
 	return ep, a.check("ucp_ep_create", status)
+}
+
+// handleMessages has all messages of a worker reported under an id.
+func (a *api) handleMessages(w workerHandle, id uintptr) error {
+	p := messageHandler{
+		fieldMask: amHandlerID | amHandlerFlags | amHandlerCall | amHandlerArg,
+		flags:     amWholeMessage, call: a.callbacks.onMessage, arg: id,
+	}
+	status := statusOf(a.SetMessageHandler.Call(uintptr(w), uintptr(unsafe.Pointer(&p))))
+	return a.check("ucp_worker_set_am_recv_handler", status)
 }
 
 // mapMemory makes bytes, which stay where they are, ready for peers.

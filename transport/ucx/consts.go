@@ -11,6 +11,7 @@ const (
 	paramFeatures        = 1 << 0
 	paramWorkersShared   = 1 << 5
 	paramEstimatedEps    = 1 << 6
+	featureAM            = 1 << 6
 	featureRMA           = 1 << 1
 	featureWakeup        = 1 << 4
 	contextThreadMode    = 1 << 1
@@ -29,6 +30,13 @@ const (
 	errorModePeer    = 1
 	opMemoryType     = 1 << 6
 	opFlags          = 1 << 4
+	amHandlerID      = 1 << 0
+	amHandlerFlags   = 1 << 1
+	amHandlerCall    = 1 << 2
+	amHandlerArg     = 1 << 3
+	amWholeMessage   = 1 << 0
+	amSendRendezvous = 1 << 2
+	amRendezvous     = 1 << 17
 	memoryHost       = 0
 	memMapAddress    = 1 << 0
 	memMapLength     = 1 << 1

@@ -50,6 +50,18 @@ type mapping struct {
 	refs int
 }
 
+// direct says whether the library puts and gets by itself. Else the two sides
+// tell each other by messages, and each writes and reads its own memory.
+func (c *Context) direct() bool { return c.opts.direct() }
+
+// kind is that of an address: the two sides must be of one mind.
+func (c *Context) kind() byte {
+	if c.direct() {
+		return kindAddress
+	}
+	return kindTalk
+}
+
 // Stats returns a snapshot of the counters.
 func (c *Context) Stats() Stats {
 	c.mu.Lock()

@@ -11,13 +11,19 @@ import (
 // call. One goroutine at a time may use it.
 type caller struct {
 	*api
-	args [6]uintptr
+	args [7]uintptr
 	// param is that of every operation.
 	param requestParam
+	// large is that of messages that are fetched by who gets them.
+	large requestParam
 }
 
 func newCaller(a *api) *caller {
-	return &caller{api: a, param: requestParam{opAttrMask: opMemoryType, memoryType: memoryHost}}
+	return &caller{
+		api:   a,
+		param: requestParam{opAttrMask: opMemoryType, memoryType: memoryHost},
+		large: requestParam{opAttrMask: opMemoryType | opFlags, memoryType: memoryHost, flags: amSendRendezvous},
+	}
 }
 
 func (c *caller) one(f dl.Func, arg uintptr) uintptr {
@@ -37,11 +43,40 @@ func (c *caller) get(ep endpointHandle, p []byte, at uint64, k remoteKey) reques
 }
 
 func (c *caller) move(f dl.Func, ep endpointHandle, p []byte, at uint64, k remoteKey) request {
-	c.args = [6]uintptr{
+	c.args = [7]uintptr{
 		uintptr(ep), uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)), uintptr(at),
 		uintptr(k), uintptr(unsafe.Pointer(&c.param)),
 	}
 	return request(f.Call(c.args[:6]...))
+}
+
+// send begins to send a message. Neither part is on a stack, and both stay as
+// they are until the request is complete.
+func (c *caller) send(ep endpointHandle, h *head, p []byte) request {
+	param := &c.param
+	if len(p) >= rendezvousFrom {
+		param = &c.large
+	}
+	c.args = [7]uintptr{
+		uintptr(ep), 0, uintptr(unsafe.Pointer(&h[0])), headSize,
+		uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)), uintptr(unsafe.Pointer(param)),
+	}
+	return request(c.SendMessage.Call(c.args[:7]...))
+}
+
+// fetch begins to fill p with the data of a message that was reported to be
+// fetched.
+func (c *caller) fetch(w workerHandle, data uintptr, p []byte) request {
+	c.args = [7]uintptr{
+		uintptr(w), data, uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)), uintptr(unsafe.Pointer(&c.param)),
+	}
+	return request(c.ReceiveData.Call(c.args[:5]...))
+}
+
+// decline gives back what will not be fetched.
+func (c *caller) decline(w workerHandle, data uintptr) {
+	c.args[0], c.args[1] = uintptr(w), data
+	c.ReleaseData.Call(c.args[:2]...)
 }
 
 // flush begins to wait until what was begun on an endpoint is done at the

@@ -71,7 +71,8 @@ func newPair(t testing.TB, o Options) (a, b *side) {
 	return a, b
 }
 
-// alloc is a registered buffer of n bytes. It ends with the test.
+// alloc is a registered buffer of n bytes. It ends with the test, and after
+// the provider: what a peer has sent may still be on its way to it.
 func (s *side) alloc(t testing.TB, n int) *region.Buffer {
 	t.Helper()
 	b, err := s.table.Alloc(devices.Size(n))
@@ -79,6 +80,7 @@ func (s *side) alloc(t testing.TB, n int) *region.Buffer {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
+		s.Close()
 		if err := b.Close(t.Context()); err != nil && t.Context().Err() == nil {
 			t.Error(err)
 		}
@@ -98,6 +100,7 @@ func open(t testing.TB, from, to *side, b *region.Buffer) window.Window {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
+		from.Close()
 		if err := w.Close(); err != nil {
 			t.Error(err)
 		}

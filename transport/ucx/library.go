@@ -18,23 +18,47 @@ type Library struct {
 	from dl.Library
 }
 
-// Options say which of its transports the library is to use. What is left
-// empty is as the library's own environment variables say, UCX_TLS,
-// UCX_NET_DEVICES and all others; what is set here goes before them.
+// Options say which of its transports the library is to use, in the place of
+// UCX_TLS. The library's other environment variables, UCX_NET_DEVICES and all
+// that begin with UCX_, count where nothing is set here.
 type Options struct {
 	// Engine has the pinned slots for device memory; it is borrowed.
 	Engine *transport.Engine
-	// Transports is a list as in UCX_TLS: "tcp", "posix,cma,self", "^tcp".
+	// Transports is a list as in UCX_TLS: "posix,cma,self", "rc,sm". Empty is all
+	// but TCP. With TCP in it the death of a peer can be that of this process:
+	// see the package's documentation.
 	Transports string
 	// Devices is a list as in UCX_NET_DEVICES: "eth0", "mlx5_0:1".
 	Devices string
-	// RDMA allows RDMA transports only: InfiniBand, and RoCE. Transports is
-	// then a choice among them, all where it is empty.
+	// RDMA allows transports only in which an RDMA device (InfiniBand or RoCE)
+	// puts and gets by itself. Transports is then a choice among them, all where
+	// it is empty.
 	RDMA bool
+	// OneSided has the library put and get by itself also where it has no device
+	// for that. Then the death of a peer can be that of this process: see the
+	// package's documentation.
+	OneSided bool
 }
 
-// rdmaTransports is the library's name for all that need an RDMA device.
-const rdmaTransports = "ib"
+// direct says whether the library puts and gets by itself.
+func (o Options) direct() bool { return o.RDMA || o.OneSided }
+
+// features are what a context is made for. Without RMA the library writes
+// nothing of what a peer sends to where the peer says.
+func (o Options) features() uint64 {
+	if o.direct() {
+		return featureRMA
+	}
+	return featureAM
+}
+
+// What UCX_TLS is, unless the options say it.
+const (
+	// rdmaTransports are those whose devices put and get by themselves. UD, the
+	// other one, leaves that to the processor of the target.
+	rdmaTransports = "rc,dc"
+	allButTCP      = "^tcp"
+)
 
 // settings are the library's variables that the options set.
 func (o Options) settings() []setting {
@@ -46,12 +70,14 @@ func (o Options) settings() []setting {
 	// sends to find them would look like something that moves.
 	set := []setting{{"IB_REG_METHODS", "direct"}, {"KEEPALIVE_INTERVAL", "inf"}}
 	tls := o.Transports
-	if tls == "" && o.RDMA {
+	switch {
+	case tls != "":
+	case o.RDMA:
 		tls = rdmaTransports
+	default:
+		tls = allButTCP
 	}
-	if tls != "" {
-		set = append(set, setting{"TLS", tls})
-	}
+	set = append(set, setting{"TLS", tls})
 	if o.Devices != "" {
 		set = append(set, setting{"NET_DEVICES", o.Devices})
 	}
@@ -96,7 +122,7 @@ func (l *Library) Open(o Options) (*Context, error) {
 	if err != nil {
 		return nil, fmt.Errorf("transport ucx: %w", err)
 	}
-	handle, err := a.initialize(config)
+	handle, err := a.initialize(config, o.features())
 	a.ConfigRelease.Call(uintptr(config))
 	if err != nil {
 		return nil, o.explain(err)

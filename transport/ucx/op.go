@@ -14,13 +14,25 @@ type op struct {
 	at   uint64
 	key  remoteKey
 	done window.Completer
+	// head and window are those of the message, where at is an offset.
+	head    head
+	window  uint64
+	refusal wire.Status
 	// req is 0 once the library does nothing for it any more.
 	req    request
 	status Status
 }
 
-// maxFlushes is how many batches wait at a time. More wait for those, as one.
-const maxFlushes = 4
+// The bounds of what the library is given at a time. More waits with us, so
+// that what is first is told first, and the end finds little to give up.
+const (
+	// maxFlushes is how many batches there are.
+	maxFlushes = 8
+	// batchBytes and batchOps end a batch that has reached them: small
+	// operations share a flush, large ones have their own.
+	batchBytes = 1 << 20
+	batchOps   = 64
+)
 
 // batch is the operations that one flush makes sure of.
 type batch struct {
@@ -31,11 +43,12 @@ type batch struct {
 	status Status
 }
 
-// line is what is under way, in the order in which it was begun. It is the
-// worker's goroutine's own.
+// line is what is to be done and under way, in the order in which it came. It
+// is the worker's goroutine's own.
 type line struct {
-	// open takes what begins.
-	open *batch
+	// waiting have not begun; the first is at head.
+	waiting []*op
+	head    int
 	// flushing wait for their flush, the oldest first.
 	flushing []*batch
 	// spare are batches to use again.
@@ -44,20 +57,35 @@ type line struct {
 	over []*op
 }
 
-// add puts an op that has begun into the open batch.
-func (l *line) add(o *op) {
-	if l.open == nil {
-		if n := len(l.spare); n > 0 {
-			l.open, l.spare = l.spare[n-1], l.spare[:n-1]
-		} else {
-			l.open = &batch{}
-		}
+// push adds what has not begun.
+func (l *line) push(ops []*op) {
+	if l.head == len(l.waiting) {
+		l.waiting, l.head = l.waiting[:0], 0
 	}
-	l.open.ops = append(l.open.ops, o)
+	l.waiting = append(l.waiting, ops...)
 }
 
-// empty says that nothing is under way.
-func (l *line) empty() bool { return l.open == nil && len(l.flushing) == 0 }
+// more says whether anything has not begun.
+func (l *line) more() bool { return l.head < len(l.waiting) }
+
+// next takes the first of what has not begun.
+func (l *line) next() *op {
+	o := l.waiting[l.head]
+	l.waiting[l.head] = nil
+	l.head++
+	return o
+}
+
+// fresh is an empty batch.
+func (l *line) fresh() *batch {
+	n := len(l.spare)
+	if n == 0 {
+		return &batch{}
+	}
+	b := l.spare[n-1]
+	l.spare = l.spare[:n-1]
+	return b
+}
 
 // pop takes the oldest batch.
 func (l *line) pop() *batch {
@@ -85,24 +113,32 @@ func (p *Provider) begin(o *op) {
 	if !o.req.under() {
 		o.status, o.req = o.req.status(), 0
 	}
-	p.line.add(o)
 }
 
-// flush begins to wait for what the open batch has begun: the library is done
-// with a put when its memory may be used again, and the peer has the bytes
-// when a flush is through.
-func (p *Provider) flush() {
+// post begins what may begin, and flushes: the library is done with a put when
+// its memory may be used again, and the peer has the bytes when a flush is
+// through.
+func (p *Provider) post() {
 	l := &p.line
-	if l.open == nil || len(l.flushing) == maxFlushes {
+	if !p.ctx.direct() {
+		for l.more() && len(p.talk.asked) < maxAsked {
+			p.ask(l.next())
+		}
 		return
 	}
-	b := l.open
-	l.open = nil
-	b.flush = p.call.flush(p.endpoint)
-	if !b.flush.under() {
-		b.status, b.flush = b.flush.status(), 0
+	for l.more() && len(l.flushing) < maxFlushes {
+		b := l.fresh()
+		for bytes := 0; l.more() && bytes < batchBytes && len(b.ops) < batchOps; {
+			o := l.next()
+			p.begin(o)
+			b.ops = append(b.ops, o)
+			bytes += len(o.mem)
+		}
+		if b.flush = p.call.flush(p.endpoint); !b.flush.under() {
+			b.status, b.flush = b.flush.status(), 0
+		}
+		l.flushing = append(l.flushing, b)
 	}
-	l.flushing = append(l.flushing, b)
 }
 
 // reap completes the batches that are through, the oldest first, and returns

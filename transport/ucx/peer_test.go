@@ -44,12 +44,16 @@ type peerPlan struct {
 type peerTold struct {
 	Address, Offer []byte `json:",omitempty"`
 	// Fill or check the peer's buffer.
-	Fill, Check     bool   `json:",omitempty"`
-	Off, N, At      int    `json:",omitempty"`
-	Seed            uint64 `json:",omitempty"`
-	Wrong           int
-	Import, Garbage []byte `json:",omitempty"`
-	Err             string `json:",omitempty"`
+	Fill, Check bool   `json:",omitempty"`
+	Off, N, At  int    `json:",omitempty"`
+	Seed        uint64 `json:",omitempty"`
+	Wrong       int
+	Garbage     []byte `json:",omitempty"`
+	// Storm is an offer: the peer does operations of a kind on it, of N bytes,
+	// without end.
+	Storm []byte    `json:",omitempty"`
+	Kind  wire.Kind `json:",omitempty"`
+	Err   string    `json:",omitempty"`
 }
 
 // servePeer is the other process. It ends with its input.
@@ -96,14 +100,14 @@ func servePeer(plan string, in io.Reader, out io.Writer) error {
 			p.Close()
 			return e.Close()
 		}
-		if err := answer.Encode(told.serve(p, mem)); err != nil {
+		if err := answer.Encode(told.serve(p, b, mem)); err != nil {
 			return err
 		}
 	}
 }
 
 // serve does what the peer is told.
-func (m peerTold) serve(p *Provider, mem []byte) peerTold {
+func (m peerTold) serve(p *Provider, b *region.Buffer, mem []byte) peerTold {
 	var err error
 	a := peerTold{Wrong: -1}
 	switch {
@@ -111,6 +115,8 @@ func (m peerTold) serve(p *Provider, mem []byte) peerTold {
 		err = p.Connect(m.Address)
 	case m.Garbage != nil:
 		_, err = p.Import(window.Offer{Blob: m.Garbage}, devices.Size(m.N), wire.Readable)
+	case m.Storm != nil:
+		err = m.storm(p, b)
 	case m.Fill:
 		kit.FillAt(mem[m.Off:m.Off+m.N], m.Seed, int64(m.At))
 	case m.Check:
@@ -120,6 +126,29 @@ func (m peerTold) serve(p *Provider, mem []byte) peerTold {
 		a.Err = err.Error()
 	}
 	return a
+}
+
+// storm returns when the first operations are done; the others go on.
+func (m peerTold) storm(p *Provider, b *region.Buffer) error {
+	w, err := p.Import(window.Offer{Blob: m.Storm}, b.Size(), wire.Readable|wire.Writable)
+	if err != nil {
+		return err
+	}
+	done := make(result, 32)
+	op := &window.Op{Kind: m.Kind, Local: b, Size: devices.Size(m.N)}
+	for range cap(done) {
+		w.Start(op, done)
+	}
+	if err := <-done; err != nil {
+		return err
+	}
+	go func() {
+		for {
+			w.Start(op, done)
+			<-done
+		}
+	}()
+	return nil
 }
 
 // peer is another process with a provider and one buffer.

@@ -4,14 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/hmcfs/hmcfs/devices"
-	"github.com/hmcfs/hmcfs/transport/region"
 	"github.com/hmcfs/hmcfs/transport/window"
-	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
 // Provider is one session's worker, and its endpoint at the peer. It is a
@@ -44,9 +42,10 @@ type Provider struct {
 	// watched says that the library watches the peer, and can end an endpoint
 	// without it.
 	watched bool
-	// watch is the id of our endpoint's failures.
-	watch   uintptr
-	failure *atomic.Int32
+	// id is ours with the library's callbacks, failure what it has reported.
+	id      uintptr
+	failure Status
+	talk    talk
 
 	mu sync.Mutex
 	// cause is why the provider has ended.
@@ -69,6 +68,9 @@ type Provider struct {
 	asleep bool
 	// +checklocks:mu
 	stall stall
+	// exports are what the peer may name in messages.
+	// +checklocks:mu
+	exports map[uint64]*export
 }
 
 var _ window.Provider = (*Provider)(nil)
@@ -79,13 +81,12 @@ var _ window.Provider = (*Provider)(nil)
 func (c *Context) NewProvider(timeout time.Duration) (*Provider, error) {
 	p := &Provider{
 		ctx: c, api: c.api, done: make(chan struct{}), stopped: make(chan struct{}),
-		keys: map[remoteKey]struct{}{}, call: newCaller(c.api),
+		keys: map[remoteKey]struct{}{}, exports: map[uint64]*export{}, talk: talk{asked: map[uint64]*op{}}, call: newCaller(c.api),
 	}
 	if err := p.open(); err != nil {
 		return nil, fmt.Errorf("transport ucx: %w", err)
 	}
 	p.life, p.kill = context.WithCancel(context.Background())
-	p.watch, p.failure = p.api.failures.watch()
 	p.start(timeout)
 	return p, nil
 }
@@ -116,11 +117,22 @@ func (p *Provider) open() (err error) {
 		}
 	}()
 	p.self[0] = uintptr(p.worker)
+	p.id = p.api.callbacks.add(p)
+	defer func() {
+		if err != nil {
+			p.api.callbacks.forget(p.id)
+		}
+	}()
+	if !p.ctx.direct() {
+		if err := p.api.handleMessages(p.worker, p.id); err != nil {
+			return err
+		}
+	}
 	address, err := p.api.address(p.worker)
 	if err != nil {
 		return err
 	}
-	if p.address, err = encodeBlob(kindAddress, address); err != nil {
+	if p.address, err = encodeBlob(p.ctx.kind(), address); err != nil {
 		return fmt.Errorf("address of this process: %w", err)
 	}
 	fd, err := p.api.eventFD(p.worker)
@@ -140,7 +152,7 @@ func (p *Provider) Address() []byte { return p.address }
 // Errors: ErrOffer for what is no address, ErrPeer for one that can't be
 // reached.
 func (p *Provider) Connect(peer []byte) error {
-	address, err := decodeBlob(kindAddress, peer)
+	address, err := decodeBlob(p.ctx.kind(), peer)
 	if err != nil {
 		return fmt.Errorf("address of a peer: %w", err)
 	}
@@ -155,102 +167,39 @@ func (p *Provider) connect(address []byte) (err error) {
 	if p.endpoint != 0 {
 		return errors.New("transport ucx: connected already")
 	}
-	p.endpoint, err = p.api.connect(p.worker, address, errorModePeer, p.watch)
+	p.endpoint, err = p.api.connect(p.worker, address, errorModePeer, p.id)
 	p.watched = err == nil
 	var status *StatusError
 	if errors.As(err, &status) && status.Status == statusUnreachable {
-		p.endpoint, err = p.api.connect(p.worker, address, errorModeNone, p.watch)
+		p.endpoint, err = p.api.connect(p.worker, address, errorModeNone, p.id)
 	}
 	if err != nil {
 		p.endpoint = 0
 		return fmt.Errorf("transport ucx: %w: %w", ErrPeer, err)
 	}
+	return p.wireUp()
+}
+
+// wireUp waits until the two ends know each other: an endpoint that ends
+// before that can end the peer's process with it.
+func (p *Provider) wireUp() error {
+	r := p.call.flush(p.endpoint)
+	status := statusInProgress
+	if !r.under() {
+		status, r = r.status(), 0
+	}
+	for end := time.Now().Add(wiringUp); !p.call.settled(&r, &status); {
+		if p.call.progress(p.worker) == 0 {
+			runtime.Gosched()
+		}
+		if p.Err() != nil || p.failure.failed() || time.Now().After(end) {
+			return fmt.Errorf("transport ucx: %w: it does not answer within %v", ErrPeer, wiringUp)
+		}
+	}
+	if status.failed() {
+		return p.lost("ucp_ep_flush_nbx", status)
+	}
 	return nil
-}
-
-// Export registers host memory, unless it is registered. Device memory is
-// devices.ErrUnsupported: what a peer writes would have to be carried from a
-// slot into the device by this side, and that is what data connections do.
-func (p *Provider) Export(b *region.Buffer, rights wire.Rights) (window.Export, error) {
-	if err := p.Err(); err != nil {
-		return nil, err
-	}
-	if err := b.Hold(); err != nil {
-		return nil, err
-	}
-	e, err := p.export(b, rights)
-	if err != nil {
-		b.Drop()
-		return nil, err
-	}
-	return e, nil
-}
-
-func (p *Provider) export(b *region.Buffer, rights wire.Rights) (*export, error) {
-	host := b.Host(0, b.Size())
-	if host == nil {
-		return nil, fmt.Errorf("transport ucx: device memory of %s: %w", b.Device(), devices.ErrUnsupported)
-	}
-	m, err := p.ctx.acquire(host, rights)
-	if err != nil {
-		return nil, fmt.Errorf("transport ucx: %w", err)
-	}
-	blob, err := memoryOffer{start: address(host), size: uint64(b.Size()), key: m.key}.encode()
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("transport ucx: %w", err), p.ctx.release(m))
-	}
-	return &export{ctx: p.ctx, buffer: b, mapping: m, blob: blob}, nil
-}
-
-// export is a window.Export.
-type export struct {
-	ctx     *Context
-	buffer  *region.Buffer
-	mapping *mapping
-	blob    []byte
-}
-
-// Offer is where the memory is, and the library's key.
-func (e *export) Offer() window.Offer { return window.Offer{Blob: e.blob} }
-
-// Close ends the registration with the last export of it.
-func (e *export) Close() error {
-	err := e.ctx.release(e.mapping)
-	e.buffer.Drop()
-	return err
-}
-
-// Import opens memory of the peer.
-//
-// Errors: ErrOffer for what no ucx has made.
-func (p *Provider) Import(o window.Offer, size devices.Size, _ wire.Rights) (window.Window, error) {
-	if err := closeFiles(o); err != nil {
-		return nil, err
-	}
-	m, err := decodeMemory(o.Blob)
-	if err == nil && m.size != uint64(size) {
-		err = fmt.Errorf("%w: it is of %d bytes, the key of %d", ErrOffer, m.size, uint64(size))
-	}
-	if err != nil {
-		return nil, fmt.Errorf("open memory of the peer: %w", err)
-	}
-	padded := append(append([]byte(nil), m.key...), make([]byte, keyPadding)...)
-	w := &remote{p: p, start: m.start}
-	err = p.do(func() error {
-		if p.endpoint == 0 {
-			return errors.New("not connected")
-		}
-		w.key, err = p.api.unpackKey(p.endpoint, padded)
-		if err != nil {
-			return fmt.Errorf("%w: %w", ErrOffer, err)
-		}
-		p.keys[w.key] = struct{}{}
-		return nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("transport ucx: open memory of the peer: %w", err)
-	}
-	return w, nil
 }
 
 // Done is closed when the peer is lost, or with Close.

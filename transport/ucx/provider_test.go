@@ -14,7 +14,8 @@ import (
 func variants() map[string]Options {
 	return map[string]Options{
 		"default": {}, "tcp": {Transports: "tcp"}, "posix": {Transports: "posix,self"},
-		"cma": {Transports: "posix,cma,self"},
+		"cma": {Transports: "posix,cma,self"}, "one-sided": {Transports: "posix,self", OneSided: true},
+		"one-sided-tcp": {Transports: "tcp", OneSided: true},
 	}
 }
 

@@ -9,11 +9,13 @@ type remote struct {
 	p     *Provider
 	start uint64
 	key   remoteKey
+	// window is the name of it, where it is reached by messages.
+	window uint64
 }
 
 // Start gives host memory to the worker; device memory goes through slots.
 func (w *remote) Start(o *window.Op, done window.Completer) {
-	from := op{kind: o.Kind, at: w.start + o.RemoteOff, key: w.key, done: done}
+	from := op{kind: o.Kind, at: w.start + o.RemoteOff, key: w.key, window: w.window, done: done}
 	if mem := o.Local.Host(o.LocalOff, o.Size); mem != nil {
 		from.mem = mem
 		w.p.submit(from)
@@ -24,6 +26,9 @@ func (w *remote) Start(o *window.Op, done window.Completer) {
 
 // Close gives the library's key back; the provider's end has done that.
 func (w *remote) Close() error {
+	if w.key == 0 {
+		return nil
+	}
 	// After the provider's end there is nothing to give back.
 	_ = w.p.do(func() error {
 		delete(w.p.keys, w.key)

@@ -96,3 +96,16 @@ type requestParam struct {
 	recvInfo    uintptr
 	memh        uintptr
 }
+
+type messageHandler struct {
+	fieldMask uint64
+	id        uint32
+	flags     uint32
+	call      uintptr
+	arg       uintptr
+}
+
+type messageParam struct {
+	attributes uint64
+	replyEp    uintptr
+}

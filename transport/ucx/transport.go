@@ -54,8 +54,9 @@ func (t *Transport) Propose(window.Setting) ([]byte, error) {
 	return []byte(version), err
 }
 
-// Judge says why there is no library on this side. Libraries of different
-// versions understand each other: their addresses say what they can.
+// Judge says why there is no library on this side. Whether the two reach each
+// other shows when they meet: an endpoint that is made to find out, and ended
+// at once, can end the process that it leads to.
 func (t *Transport) Judge(_ window.Setting, facts []byte) error {
 	if len(facts) == 0 {
 		return fmt.Errorf("%w: a library without a version", ErrOffer)

@@ -15,6 +15,8 @@ const (
 	// parting is how long the library gets to end what a lost peer has left.
 	// After that the worker is destroyed with it.
 	parting = time.Second
+	// wiringUp is how long the peer gets to answer for the first time.
+	wiringUp = 10 * time.Second
 )
 
 // run drives the worker. One goroutine does, on whatever thread: nothing of
@@ -29,13 +31,11 @@ func (p *Provider) run() {
 		for _, call := range calls {
 			call()
 		}
-		for _, o := range ops {
-			p.begin(o)
-		}
-		p.flush()
-		did = p.progress() + p.reap() + len(ops) + len(calls)
-		if s := Status(p.failure.Load()); s.failed() {
-			p.end(p.lost("ucp_ep_create's error handler", s))
+		p.line.push(ops)
+		p.post()
+		did = p.progress() + p.reap() + p.attend() + len(ops) + len(calls)
+		if p.failure.failed() {
+			p.end(p.lost("ucp_ep_create's error handler", p.failure))
 		}
 		if quiet++; did > 0 {
 			quiet = 0
@@ -171,16 +171,16 @@ func (p *Provider) teardown() {
 	}
 	for begin := time.Now(); time.Since(begin) < parting; {
 		p.call.progress(p.worker)
-		p.sweep()
+		p.reap()
 		var s Status
 		if !closing.under() || p.call.settled(&closing, &s) {
 			closing = 0
-			if p.line.empty() {
+			if len(p.line.flushing) == 0 && p.quiesced() {
 				break
 			}
 		}
 	}
-	p.api.failures.forget(p.watch)
+	p.api.callbacks.forget(p.id)
 	for k := range p.keys {
 		p.api.RkeyDestroy.Call(uintptr(k))
 	}
@@ -192,17 +192,6 @@ func (p *Provider) teardown() {
 	p.abandon()
 }
 
-// sweep completes what the library has given up.
-func (p *Provider) sweep() {
-	l := &p.line
-	if b := l.open; b != nil {
-		// It was never flushed.
-		l.open, b.status = nil, statusCanceled
-		l.flushing = append(l.flushing, b)
-	}
-	p.reap()
-}
-
 // abandon tells those that still wait.
 func (p *Provider) abandon() {
 	for len(p.line.flushing) > 0 {
@@ -210,11 +199,48 @@ func (p *Provider) abandon() {
 		b.status = statusCanceled
 		p.complete(b)
 	}
+	p.giveUp()
 	p.mu.Lock()
-	left, cause := p.ops, p.cause
+	left, cause := append(p.line.waiting[p.line.head:], p.ops...), p.cause
 	p.ops, p.calls = nil, nil
 	p.mu.Unlock()
 	for _, o := range left {
 		o.done.Complete(cause)
 	}
+}
+
+// quiesced says whether the library is done with all that is under way by
+// messages. Nothing more is begun.
+func (p *Provider) quiesced() bool {
+	done := true
+	for _, o := range p.talk.asked {
+		done = p.call.settled(&o.req, &o.status) && done
+	}
+	for _, o := range p.talk.told {
+		done = p.call.settled(&o.req, &o.status) && done
+	}
+	for _, k := range p.talk.tasks {
+		done = p.call.settled(&k.req, &k.status) && done
+	}
+	return done
+}
+
+// giveUp ends what is under way by messages.
+func (p *Provider) giveUp() {
+	cause := p.Err()
+	for _, k := range p.talk.tasks {
+		if k.export != nil {
+			p.unuse(k.export)
+		}
+		if k.op != nil {
+			k.op.done.Complete(cause)
+		}
+	}
+	for _, o := range p.talk.told {
+		o.done.Complete(cause)
+	}
+	for _, o := range p.talk.asked {
+		o.done.Complete(cause)
+	}
+	p.talk = talk{}
 }

@@ -1,0 +1,280 @@
+package ucx
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/devices/dl"
+	"github.com/hmcfs/hmcfs/transport/wire"
+)
+
+// A head begins every message:
+//
+//	0     1       2   8        16       24      32     40
+//	├─────┼───────┼───┼────────┼────────┼───────┼──────┤
+//	 kind  status   0   number   window   offset  size
+//
+// in little-endian order. PUT and DATA have bytes behind it. Kinds and status
+// are those of the data connections.
+const headSize = 40
+
+type head [headSize]byte
+
+// rendezvousFrom is the least bytes that are fetched by who gets them, right
+// into their place, and not sent along.
+const rendezvousFrom = 32 << 10
+
+// maxAsked is how many operations wait for the peer's answer at a time.
+const maxAsked = 64
+
+func makeHead(k wire.Kind, s wire.Status, words ...uint64) (h head) {
+	h[0], h[1] = byte(k), byte(s)
+	for i, w := range words {
+		binary.LittleEndian.PutUint64(h[8+8*i:], w)
+	}
+	return h
+}
+
+func (h *head) kind() wire.Kind     { return wire.Kind(h[0]) }
+func (h *head) status() wire.Status { return wire.Status(h[1]) }
+func (h *head) number() uint64      { return binary.LittleEndian.Uint64(h[8:]) }
+func (h *head) window() uint64      { return binary.LittleEndian.Uint64(h[16:]) }
+func (h *head) offset() uint64      { return binary.LittleEndian.Uint64(h[24:]) }
+func (h *head) size() uint64        { return binary.LittleEndian.Uint64(h[32:]) }
+
+// talk is what is under way by messages. It is the worker's goroutine's own.
+type talk struct {
+	last uint64
+	// asked are our operations that the peer has not answered.
+	asked map[uint64]*op
+	// told are those that it has.
+	told []*op
+	// tasks are what the peer has sent and we have to do.
+	tasks []*task
+	spare []*task
+}
+
+// task is a message that needs more than to be read.
+type task struct {
+	// answer is sent when the data is there, with payload.
+	answer  head
+	answers bool
+	payload []byte
+	// data is fetched into place; 0 is none, and a nil place is not to fetch it.
+	data  uintptr
+	place []byte
+	// export is held for the peer, op is ours that gets the data.
+	export *export
+	op     *op
+	// begun says that req is what the task waits for.
+	begun  bool
+	req    request
+	status Status
+}
+
+// ask sends an operation to the peer.
+func (p *Provider) ask(o *op) {
+	t := &p.talk
+	t.last++
+	t.asked[t.last] = o
+	o.head = makeHead(o.kind, 0, t.last, o.window, o.at, uint64(len(o.mem)))
+	var payload []byte
+	if o.kind == wire.KindPut {
+		payload = o.mem
+	}
+	if o.req = p.call.send(p.endpoint, &o.head, payload); !o.req.under() {
+		o.status, o.req = o.req.status(), 0
+		if o.status.failed() {
+			p.end(p.lost("ucp_am_send_nbx", o.status))
+		}
+	}
+}
+
+// message is called by the library, while the worker makes progress, with a
+// message of the peer, which is not trusted. Its result says whether the data
+// is kept.
+func (p *Provider) message(raw []byte, data, size uintptr, fetched bool) Status {
+	if len(raw) != headSize {
+		p.end(fmt.Errorf("transport ucx: a message of the peer: %w: %d bytes of head", ErrOffer, len(raw)))
+		return statusOK
+	}
+	h := head(raw)
+	t := p.newTask()
+	if fetched {
+		t.data = data
+	}
+	var eager []byte
+	if !fetched && size > 0 {
+		eager = dl.Bytes(data, int(size))
+	}
+	switch h.kind() {
+	case wire.KindPut:
+		p.served(t, &h, wire.Writable, uint64(size))
+		t.answer[0] = byte(wire.KindAck)
+		copy(t.place, eager)
+	case wire.KindGet:
+		p.served(t, &h, wire.Readable, h.size())
+		t.answer[0], t.payload, t.place = byte(wire.KindData), t.place, nil
+	case wire.KindAck, wire.KindData:
+		p.answered(t, &h, uint64(size), eager)
+	default:
+		p.end(fmt.Errorf("transport ucx: a message of the peer: %w: %s", ErrOffer, h.kind()))
+	}
+	p.talk.tasks = append(p.talk.tasks, t)
+	if fetched {
+		return statusInProgress
+	}
+	return statusOK
+}
+
+// served finds the memory that the peer wants, n bytes of it, if it may have
+// it, and prepares the answer.
+func (p *Provider) served(t *task, h *head, need wire.Rights, n uint64) {
+	e, status := p.use(h.window(), need, h.offset(), n)
+	t.answer, t.answers = makeHead(0, status, h.number()), true
+	if e != nil {
+		t.export, t.place = e, e.buffer.Host(devices.Offset(h.offset()), devices.Size(n))
+	}
+}
+
+// answered takes the answer to an operation of ours, with n bytes.
+func (p *Provider) answered(t *task, h *head, n uint64, eager []byte) {
+	o := p.talk.asked[h.number()]
+	var want uint64
+	if h.kind() == wire.KindData && h.status() == wire.StatusOK && o != nil {
+		want = uint64(len(o.mem))
+	}
+	if o == nil || (h.kind() == wire.KindAck) != (o.kind == wire.KindPut) || n != want {
+		p.end(fmt.Errorf("transport ucx: a message of the peer: %w: an answer that was not asked for", ErrOffer))
+		return
+	}
+	delete(p.talk.asked, h.number())
+	o.refusal = h.status()
+	t.op = o
+	if want > 0 {
+		t.place = o.mem
+		copy(t.place, eager)
+	}
+}
+
+func (p *Provider) newTask() *task {
+	n := len(p.talk.spare)
+	if n == 0 {
+		return &task{}
+	}
+	t := p.talk.spare[n-1]
+	p.talk.spare = p.talk.spare[:n-1]
+	return t
+}
+
+// attend goes on with the tasks, and completes what is told. It returns how
+// many came to their end.
+func (p *Provider) attend() (n int) {
+	t := &p.talk
+	kept := t.tasks[:0]
+	for _, k := range t.tasks {
+		if !p.advance(k) {
+			kept = append(kept, k)
+			continue
+		}
+		p.finish(k)
+		n++
+	}
+	clear(t.tasks[len(kept):])
+	t.tasks = kept
+	told := t.told[:0]
+	for _, o := range t.told {
+		if p.call.settled(&o.req, &o.status) {
+			p.conclude(o)
+		} else {
+			told = append(told, o)
+		}
+	}
+	clear(t.told[len(told):])
+	t.told = told
+	return n
+}
+
+// advance does the next steps of a task, and says whether it is done.
+func (p *Provider) advance(k *task) bool {
+	for {
+		switch {
+		case k.begun:
+			if !p.call.settled(&k.req, &k.status) {
+				return false
+			}
+			k.begun = false
+			if k.status.failed() {
+				p.end(p.lost("a message", k.status))
+				return true
+			}
+		case k.data != 0 && k.place == nil:
+			p.call.decline(p.worker, k.data)
+			k.data = 0
+		case k.data != 0:
+			k.start(p.call.fetch(p.worker, k.data, k.place))
+			k.data = 0
+		case k.answers:
+			k.start(p.call.send(p.endpoint, &k.answer, k.payload))
+			k.answers = false
+		default:
+			return true
+		}
+	}
+}
+
+// start notes what the task waits for.
+func (k *task) start(r request) {
+	k.begun = true
+	if k.req = r; !r.under() {
+		k.status, k.req = r.status(), 0
+	}
+}
+
+// finish lets go of what a task has held.
+func (p *Provider) finish(k *task) {
+	if k.export != nil {
+		p.unuse(k.export)
+	}
+	if k.op != nil {
+		if k.status.failed() {
+			k.op.status = k.status
+		}
+		p.talk.told = append(p.talk.told, k.op)
+	}
+	*k = task{}
+	p.talk.spare = append(p.talk.spare, k)
+}
+
+// conclude tells whoever waits for an operation that was answered.
+func (p *Provider) conclude(o *op) {
+	var err error
+	switch {
+	case o.status.failed():
+		p.end(p.lost("a message", o.status))
+		err = p.Err()
+	case o.refusal != wire.StatusOK:
+		err = fmt.Errorf("transport ucx: the peer says: %s: %w", o.refusal, refused(o.refusal))
+	}
+	o.done.Complete(err)
+	*o = op{}
+	p.line.over = append(p.line.over, o)
+}
+
+// refused is what callers know a refusal by.
+func refused(s wire.Status) error {
+	switch s {
+	case wire.StatusRange:
+		return devices.ErrRange
+	case wire.StatusRights, wire.StatusKey:
+		return errRefused
+	default:
+		return ErrOffer
+	}
+}
+
+// errRefused is a window that was closed, or does not allow this. Our own side
+// has checked, so that it is one of the two libraries' mistake.
+var errRefused = errors.New("ucx: the window does not allow this")
