@@ -94,8 +94,8 @@ func TestSignalsStayGos(t *testing.T) {
 			t.Error("no panic")
 		}
 	}()
-	var p *Options
-	_ = p.Transports
+	nowhere := map[string]*Options{}
+	_ = nowhere["none"].Transports
 }
 
 // TestDeviceMemory moves it through slots at our end, and leaves that of the
