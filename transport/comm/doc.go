@@ -43,6 +43,7 @@
 //     that was begun before it is visible. PutNotify is a put and its tag.
 //   - Tags of one peer are received in the order in which they were sent. Tags
 //     and messages are not ordered among each other.
+//   - A PutNotify whose put fails, or is refused, sends no tag.
 //
 // A put is done when the bytes are in place: the peer has said so, or the
 // transport that put them there knows it.

@@ -20,24 +20,10 @@ func BenchmarkNotify(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			ctx := b.Context()
 			ranks, ops := notifyPair(b, at)
-			go func() {
-				for {
-					tag, err := ranks[1].RecvTag(ctx, 0)
-					switch {
-					case err != nil:
-						return
-					case tag == 0:
-						err = ranks[1].SendTag(ctx, 0, 0)
-					default:
-						err = ranks[1].PutNotify(ctx, 0, ops[1], tag)
-					}
-					if err != nil {
-						return
-					}
-				}
-			}()
+			go answer(ctx, ranks[1], ops[1])
 			round := func(send func() error) func(*testing.B) {
 				return func(b *testing.B) {
+					b.Helper()
 					for b.Loop() {
 						if err := send(); err != nil {
 							b.Fatal(err)
@@ -56,6 +42,21 @@ func BenchmarkNotify(b *testing.B) {
 			b.Run("put", round(func() error { return ranks[0].Put(ctx, 1, ops[0]) }))
 			b.Run("notify", round(func() error { return answered(ranks[0].PutNotify(ctx, 1, ops[0], 1)) }))
 		})
+	}
+}
+
+// answer sends each tag back, and those but 0 with a put.
+func answer(ctx context.Context, c *comm.Communicator, op comm.Op) {
+	for {
+		tag, err := c.RecvTag(ctx, 0)
+		if err == nil && tag == 0 {
+			err = c.SendTag(ctx, 0, 0)
+		} else if err == nil {
+			err = c.PutNotify(ctx, 0, op, tag)
+		}
+		if err != nil {
+			return
+		}
 	}
 }
 

@@ -223,7 +223,16 @@ func (c *Communicator) async(ctx context.Context, peer wire.Rank, kind wire.Kind
 }
 
 // PutNotify is a Put and, if it went well, a SendTag: who receives the tag
-// sees the bytes.
+// sees the bytes, and who is refused sends none.
+//
+// The tag waits for the put's answer, so a small one arrives about a round trip
+// after the bytes: a put of 8 bytes and its tag take 52 µs over loopback and 33
+// over a Unix socket, a tag alone 31 and 19 (half of BenchmarkNotify's rounds,
+// medians of five, a busy machine). A tag that travels behind the bytes would
+// need its place among the tags of the control connection, and would have to be
+// held back for frames of other connections, for device memory that is still
+// written, and for a put that is refused: a protocol of its own, to save less
+// than one round trip.
 func (c *Communicator) PutNotify(ctx context.Context, peer wire.Rank, op Op, tag wire.Tag) error {
 	if err := c.Put(ctx, peer, op); err != nil {
 		return err

@@ -88,6 +88,8 @@ func NewLink(c *Conn, packets PacketHandler) (*Link, error) {
 	l.running.Go(l.read)
 	go func() {
 		l.running.Wait()
+		// Its error is that of a connection that has ended already.
+		_ = l.conn.Close()
 		close(l.done)
 	}()
 	return l, nil
@@ -258,7 +260,6 @@ func (l *Link) wakeLocked() {
 
 // write sends what did not fit, until the end; then what is left.
 func (l *Link) write() {
-	defer func() { _ = l.conn.Close() }()
 	var spare []byte
 	for {
 		ending := false

@@ -3,10 +3,15 @@ package control
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"net"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
@@ -19,6 +24,11 @@ func (l *Link) read() {
 	defer close(l.received)
 	// It has the turn when it ends: nobody reads then.
 	err := l.receive(l.in)
+	select {
+	case <-l.stop:
+		l.receiveRest()
+	default:
+	}
 	if errors.Is(err, io.EOF) {
 		err = errors.New("the peer is gone")
 	}
@@ -27,35 +37,70 @@ func (l *Link) read() {
 
 func (l *Link) receive(r *bufio.Reader) error {
 	for {
-		head, err := r.Peek(wire.HeaderSize)
-		if err != nil {
-			return err
-		}
-		h, err := wire.ParseHeader(head)
-		if err != nil {
-			return err
-		}
-		// What was peeked is there.
-		_, _ = r.Discard(wire.HeaderSize)
-		switch h.Kind {
-		case wire.KindTag:
-			err = l.receiveTag(r, h)
-		case wire.KindMessage:
-			err = l.receiveMessage(r, h)
-		case wire.KindPacket:
-			err = l.receivePacket(r, h)
-		case wire.KindBye:
-			return errors.New("closed by the peer")
-		default:
-			return fmt.Errorf("%s after the handshake: %w", h.Kind, wire.ErrFrame)
-		}
-		if err != nil {
+		if err := l.receiveFrame(r); err != nil {
 			return err
 		}
 		if l.turn.Wanted() {
 			l.turn.Yield(l.stop)
 		}
 	}
+}
+
+func (l *Link) receiveFrame(r *bufio.Reader) error {
+	head, err := r.Peek(wire.HeaderSize)
+	if err != nil {
+		return err
+	}
+	h, err := wire.ParseHeader(head)
+	if err != nil {
+		return err
+	}
+	// What was peeked is there.
+	_, _ = r.Discard(wire.HeaderSize)
+	switch h.Kind {
+	case wire.KindTag:
+		return l.receiveTag(r, h)
+	case wire.KindMessage:
+		return l.receiveMessage(r, h)
+	case wire.KindPacket:
+		return l.receivePacket(r, h)
+	case wire.KindBye:
+		return errors.New("closed by the peer")
+	default:
+		return fmt.Errorf("%s after the handshake: %w", h.Kind, wire.ErrFrame)
+	}
+}
+
+// receiveRest receives what has come before the link's end: who ends it, because the
+// peer has gone, may be quicker than who reads.
+func (l *Link) receiveRest() {
+	limit := time.Now().Add(goodbye)
+	for l.in.Buffered() > 0 || l.conn.unread() > 0 {
+		if l.conn.SetReadDeadline(limit) != nil || l.receiveFrame(l.in) != nil {
+			return
+		}
+	}
+}
+
+// unread is the bytes that the kernel has of the peer; 0 where it does not say.
+func (c *Conn) unread() int {
+	inner := c.Conn
+	if secure, ok := inner.(*tls.Conn); ok {
+		inner = secure.NetConn()
+	}
+	s, ok := inner.(syscall.Conn)
+	if !ok {
+		return 0
+	}
+	raw, err := s.SyscallConn()
+	if err != nil {
+		return 0
+	}
+	n := 0
+	if raw.Control(func(fd uintptr) { n, err = unix.IoctlGetInt(int(fd), unix.TIOCINQ) }) != nil || err != nil {
+		return 0
+	}
+	return n
 }
 
 // readTag reads one tag. It is called by a receiver of tags who has the turn;
@@ -87,6 +132,12 @@ func (l *Link) receiveTag(r *bufio.Reader, h wire.Header) error {
 		return err
 	}
 	_, _ = r.Discard(len(body))
+	// What there is room for is received, also at the end.
+	select {
+	case l.tags <- t:
+		return nil
+	default:
+	}
 	select {
 	case l.tags <- t:
 		return nil
@@ -99,6 +150,11 @@ func (l *Link) receiveMessage(r *bufio.Reader, h wire.Header) error {
 	p := make([]byte, h.Length)
 	if _, err := io.ReadFull(r, p); err != nil {
 		return err
+	}
+	select {
+	case l.messages <- p:
+		return nil
+	default:
 	}
 	select {
 	case l.messages <- p:

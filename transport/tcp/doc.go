@@ -36,6 +36,10 @@
 // network and H2D of different fragments go on side by side. What is small is
 // written by whoever posts it, if it fits the socket without waiting.
 //
+// While small answers come fast, who waits for them reads them in the reader's
+// place (Channel.Await), since to wake one goroutine after the other takes
+// longer than the answer.
+//
 // Since no reader waits for a writer, two channels that only write can't stop
 // each other.
 //

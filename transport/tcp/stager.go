@@ -7,8 +7,14 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// stager moves bytes D2H before they are written. Its queues are guarded by
-// the channel's mu.
+// stager moves bytes D2H, or out of files, before they are written. Its queues
+// are guarded by the channel's mu.
+//
+// A file is read into slots beside the writer. To send it by sendfile is
+// slower: 64 MiB of tmpfs over loopback, 2.2 GB/s against 2.4 to 2.5 (medians,
+// two runs), for 15 % less of the sender's processor. And what sendfile has
+// queued is the file's own pages: an owner who has revoked a key, and reuses
+// them, would still send them.
 type stager struct {
 	c     *Channel
 	wake  chan struct{}

@@ -1,0 +1,54 @@
+package control
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/hmcfs/hmcfs/tests/kit"
+	"github.com/hmcfs/hmcfs/transport/wire"
+)
+
+// What has come before a link's end is received, also where nobody had read it
+// from the socket: whoever had the turn to read did something else.
+func TestUnreadAtTheEnd(t *testing.T) {
+	kit.Check(t)
+	a, b := links(t, Address{TCP, "127.0.0.1:0"})
+	ctx := within(t)
+	b.turn.Want()
+	for taken := false; !taken; {
+		if err := a.SendTag(ctx, 0); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.RecvTag(ctx); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-b.turn.Token():
+			taken = true
+		default:
+		}
+	}
+	const tags = 10
+	for i := range wire.Tag(tags) {
+		if err := a.SendTag(ctx, i); err != nil {
+			t.Fatal(err)
+		}
+	}
+	kit.Eventually(t, patience, func() bool { return b.conn.unread() == tags*wire.TagFrameSize })
+	closed := make(chan struct{})
+	go func() {
+		b.Close()
+		close(closed)
+	}()
+	<-b.Stopping()
+	b.turn.Give()
+	<-closed
+	for i := range wire.Tag(tags) {
+		if tag, err := b.RecvTag(ctx); tag != i || err != nil {
+			t.Errorf("tag %d: %d, %v", i, tag, err)
+		}
+	}
+	if _, err := b.RecvTag(ctx); !errors.Is(err, ErrDisconnected) {
+		t.Errorf("behind the last: %v", err)
+	}
+}
