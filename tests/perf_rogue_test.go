@@ -128,14 +128,14 @@ func TestPerfAmongRogues(t *testing.T) {
 			ctx, stop := context.WithTimeout(t.Context(), perfPatience)
 			defer stop()
 			for range rounds {
-				var err error
+				var failed error
 				kit.Eventually(t, perfPatience, func() bool {
 					// The rank is free again as soon as its session has ended.
-					err = does(ctx)
-					return !errors.Is(err, control.ErrTaken)
+					failed = does(ctx)
+					return !errors.Is(failed, control.ErrTaken)
 				})
-				if err != nil {
-					t.Error(err)
+				if failed != nil {
+					t.Error(failed)
 				}
 			}
 		})
