@@ -6,8 +6,9 @@
 // Only with peers, and on networks, that are trusted with this process. A
 // worker of the library listens by itself where its transports say, for all
 // interfaces that it finds, without our handshake and without encryption, and
-// what comes in there is read by the library. So the communicator takes this
-// transport only where it is listed.
+// what comes in there is read by the library. So the communicator takes ucx
+// only where it is listed; rdma it takes wherever there is a device for it,
+// unless its list of transports leaves that out.
 //
 // # Two ways
 //
