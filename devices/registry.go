@@ -54,7 +54,7 @@ func (r *Registry) Open(ctx context.Context, text string) (Device, error) {
 			return dev, nil
 		}
 	}
-	return nil, fmt.Errorf("device %q: unknown family %q; known are %s: %w",
+	return nil, fmt.Errorf("device %q: unknown family %q; known are %s; give one as FAMILY:NUMBER, such as sim:0: %w",
 		text, spec.Family, strings.Join(r.families(), ", "), ErrNoDevice)
 }
 

@@ -92,7 +92,7 @@ func (c *Communicator) proposal(s window.Setting) wire.Ways {
 		if why == "" && r.driver != nil {
 			var err error
 			if w.Facts, err = r.driver.Propose(s); err != nil {
-				why = err.Error()
+				why = told(r.id, err)
 			}
 		}
 		if w.Usable = why == ""; !w.Usable {
@@ -117,7 +117,7 @@ func (c *Communicator) judge(s window.Setting, proposal wire.Ways) (answer wire.
 			why = printable(theirs.Facts)
 		case r.driver != nil:
 			if err := r.driver.Judge(s, theirs.Facts); err != nil {
-				why = err.Error()
+				why = told(r.id, err)
 			}
 		}
 		if why == "" {
@@ -145,6 +145,11 @@ func (c *Communicator) taken(proposal, answer wire.Ways) (*chosen, error) {
 		way.route = c.routes[slices.IndexFunc(c.routes, func(r route) bool { return r.id == w.Transport })]
 	}
 	return way, nil
+}
+
+// told is what a transport says, without its own name: reason names it.
+func told(t wire.Transport, err error) string {
+	return strings.TrimPrefix(err.Error(), fmt.Sprintf("transport %s: ", t))
 }
 
 func reason(t wire.Transport, why string) string { return fmt.Sprintf("%s: %s", t, why) }

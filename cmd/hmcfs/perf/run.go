@@ -92,27 +92,20 @@ func (r *runner) connected(at control.Address) error {
 	r.peer = peers[0]
 	r.report.Channels, r.report.Chunk = r.peer.Channels, devices.Size(r.peer.Chunk)
 	r.report.Sessions = append(r.report.Sessions, Session{
-		Address: place(at), Transport: r.peer.Transport, Because: r.peer.Because, Network: r.peer.Network,
+		Address: at.String(), Transport: r.peer.Transport, Because: r.peer.Because, Network: r.peer.Network,
 		Channels: r.peer.Channels, Chunk: devices.Size(r.peer.Chunk),
 	})
-	r.opts.Progress(fmt.Sprintf("measuring by %s, transport %s%s", place(at), r.peer.Transport, because(r.peer.Because)))
+	r.opts.Progress(fmt.Sprintf("measuring by %s, transport %s%s", at, r.peer.Transport, because(r.peer.Because)))
 	return nil
 }
 
 // because is what a line says of the transports that were not taken.
 func because(reasons []string) string {
-	if len(reasons) == 0 {
-		return ""
+	var line strings.Builder
+	for _, why := range reasons {
+		line.WriteString("; not " + why)
 	}
-	return ": " + strings.Join(reasons, "; ")
-}
-
-// place writes an address as it is given.
-func place(at control.Address) string {
-	if at.Network == control.Unix {
-		return at.Addr
-	}
-	return at.String()
+	return line.String()
 }
 
 func (r *runner) all(ctx context.Context) error {
