@@ -30,6 +30,8 @@ func Run(t *testing.T, w Way) {
 		"Fence":            testFence,
 		"TagAfterPut":      testTagAfterPut,
 		"TwoPeers":         testTwoPeers,
+		"Clients":          testClients,
+		"Striped":          testStriped,
 		"NoWorkOnDataPath": testNoWorkOnDataPath,
 		"TakenRank":        testTakenRank,
 		"BothConnect":      testBothConnect,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -199,9 +200,10 @@ type relay struct {
 	mu sync.Mutex
 	// +checklocks:mu
 	conns []net.Conn
-	// moved is the bytes that went through.
+	// moved is the bytes that went through, by connection and way, in the order
+	// in which they were made.
 	// +checklocks:mu
-	moved int
+	moved []int
 	// stopped is closed while nothing is let through.
 	// +checklocks:mu
 	stopped bool
@@ -242,21 +244,22 @@ func (r *relay) accept() {
 			continue
 		}
 		r.mu.Lock()
-		r.conns = append(r.conns, a, b)
+		i := len(r.moved)
+		r.conns, r.moved = append(r.conns, a, b), append(r.moved, 0, 0)
 		r.mu.Unlock()
-		r.running.Go(func() { r.copy(a, b) })
-		r.running.Go(func() { r.copy(b, a) })
+		r.running.Go(func() { r.copy(a, b, i) })
+		r.running.Go(func() { r.copy(b, a, i+1) })
 	}
 }
 
-// copy moves bytes one way, and cuts both ways at the end.
-func (r *relay) copy(dst, src net.Conn) {
+// copy moves bytes one way, counts them at i, and cuts both ways at the end.
+func (r *relay) copy(dst, src net.Conn, i int) {
 	defer func() { _, _ = dst.Close(), src.Close() }()
 	p := make([]byte, 64<<10)
 	for {
 		n, err := src.Read(p)
 		r.mu.Lock()
-		r.moved += n
+		r.moved[i] += n
 		stopped := r.stopped
 		r.mu.Unlock()
 		if stopped {
@@ -291,9 +294,17 @@ func (r *relay) cut() {
 	r.conns = nil
 }
 
-// through says how many bytes went through.
-func (r *relay) through() int {
+// each says how many bytes went through each connection, each way.
+func (r *relay) each() []int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.moved
+	return slices.Clone(r.moved)
+}
+
+// through says how many bytes went through.
+func (r *relay) through() (all int) {
+	for _, n := range r.each() {
+		all += n
+	}
+	return all
 }
