@@ -208,8 +208,12 @@ func (o *Options) examine(c net.Conn, h Handler) (*Conn, error) {
 	if _, body, err = ReadFrame(c, wire.KindProof); err != nil {
 		return nil, fmt.Errorf("read PROOF: %w", err)
 	}
+	theirs, err := wire.ParseProof(body)
+	if err != nil {
+		return nil, err
+	}
 	proof := prove(o.Secret, clientProof, helloFrame, challengeFrame)
-	if !hmac.Equal(body, proof[:]) || hello.To != o.Rank {
+	if !hmac.Equal(theirs[:], proof[:]) || hello.To != o.Rank {
 		return nil, fmt.Errorf("wrong proof of %s: %w", hello.From, ErrAuth)
 	}
 	return o.answer(c, hello, challenge.Epoch, h, helloFrame, challengeFrame, proof[:])
