@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/tests/kit"
 	"github.com/hmcfs/hmcfs/transport"
 )
 
@@ -201,6 +202,9 @@ func TestStatsJSON(t *testing.T) {
 
 // TestCopyAllocations keeps the small copies cheap.
 func TestCopyAllocations(t *testing.T) {
+	if kit.Race() {
+		t.Skip("the race detector allocates")
+	}
 	e := newEngine(t, transport.Options{})
 	d := newRAM("ram0")
 	dst, src := transport.HostSpan(make([]byte, 4096)), transport.DeviceSpan(memoryOn(t, d, 4096))
@@ -209,8 +213,7 @@ func TestCopyAllocations(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
-	t.Logf("%v allocations a copy", got)
-	if got > 6 {
-		t.Errorf("%v allocations a copy, want 6 at most", got)
+	if got != 0 {
+		t.Errorf("%v allocations a copy", got)
 	}
 }

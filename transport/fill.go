@@ -16,9 +16,9 @@ func (e *Engine) Fill(ctx context.Context, dst Span, value byte) error {
 		return errEngineClosed()
 	}
 	defer e.gate.leave()
-	r := route{path: PathFill, device: dst.Device(), move: along(PathFill, func(ctx context.Context, dst, _ Span) error {
+	r := route{path: PathFill, device: dst.Device(), move: func(ctx context.Context, dst, _ Span) error {
 		return e.fill(ctx, dst, value)
-	})}
+	}}
 	start := time.Now()
 	path, err := r.run(ctx, dst, Span{})
 	if dst.n == 0 && err == nil {

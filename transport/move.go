@@ -54,6 +54,9 @@ func moveBytes(ctx context.Context, dst, src []byte) error {
 
 // mapped shows a device span to the host; ok is false where the device can't.
 func mapped(ctx context.Context, s Span, access devices.Access) (view devices.View, ok bool, err error) {
+	if _, can := s.dev.Mem.Device().(devices.HostMapper); !can {
+		return devices.View{}, false, nil // asked for each piece: an error would have to be made
+	}
 	view, err = devices.MapHost(ctx, s.dev, access)
 	if errors.Is(err, devices.ErrUnsupported) {
 		return devices.View{}, false, nil

@@ -71,16 +71,19 @@ func (s Span) sub(off, n devices.Size) Span {
 	return s
 }
 
-// mover moves every byte of a span that is not empty, and says which way.
-type mover func(ctx context.Context, dst, src Span) (Path, error)
+// mover moves every byte of a span that is not empty.
+type mover func(ctx context.Context, dst, src Span) error
 
 // route is how a copy is done and for whom it is counted.
 type route struct {
-	// path is the way that is meant, for a copy that fails before it has
-	// taken one.
+	// path is the way that is taken; where ask finds it, the one that is meant,
+	// for a copy that fails before it has taken one.
 	path         Path
 	device, peer devices.Name
-	move         mover
+	// move is for a way that is certain beforehand. Without it, ask finds one,
+	// goes it, and says which it was.
+	move mover
+	ask  func(ctx context.Context, dst, src Span) (Path, error)
 }
 
 // run checks the spans and moves the bytes, if there are any.
@@ -97,44 +100,40 @@ func (r route) run(ctx context.Context, dst, src Span) (Path, error) {
 	if dst.n == 0 {
 		return r.path, nil
 	}
-	return r.move(ctx, dst, src)
-}
-
-// along is the mover of a way that is certain beforehand.
-func along(path Path, move func(ctx context.Context, dst, src Span) error) mover {
-	return func(ctx context.Context, dst, src Span) (Path, error) {
-		return path, move(ctx, dst, src)
+	if r.move == nil {
+		return r.ask(ctx, dst, src)
 	}
+	return r.path, r.move(ctx, dst, src)
 }
 
 // route picks the way by what the two ends are. doc.go shows the same as a
-// table; what a device can do in addition is asked by the mover.
+// table; what a device can do in addition is asked when bytes move.
 func (e *Engine) route(dst, src Span) route {
 	type ends struct{ dst, src kind }
 	to, from := dst.Device(), src.Device()
 	switch (ends{dst.kind(), src.kind()}) {
 	case ends{kindDevice, kindHost}:
-		return route{PathH2D, to, "", along(PathH2D, hostToDevice)}
+		return route{PathH2D, to, "", hostToDevice, nil}
 	case ends{kindHost, kindDevice}:
-		return route{PathD2H, from, "", along(PathD2H, deviceToHost)}
+		return route{PathD2H, from, "", deviceToHost, nil}
 	case ends{kindDevice, kindDevice}:
 		if dst.dev.Mem.Device() == src.dev.Mem.Device() {
-			return route{PathD2D, to, from, along(PathD2D, withinDevice)}
+			return route{PathD2D, to, from, withinDevice, nil}
 		}
-		return route{PathStaged, to, from, e.acrossDevices}
+		return route{PathStaged, to, from, nil, e.acrossDevices}
 	case ends{kindDevice, kindFile}:
-		return route{PathH2D, to, from, along(PathH2D, e.fileToDevice)}
+		return route{PathH2D, to, from, e.fileToDevice, nil}
 	case ends{kindFile, kindDevice}:
-		return route{PathD2H, from, to, along(PathD2H, e.deviceToFile)}
+		return route{PathD2H, from, to, e.deviceToFile, nil}
 	case ends{kindFile, kindHost}:
-		return route{PathH2D, to, "", along(PathH2D, hostToFile)}
+		return route{PathH2D, to, "", hostToFile, nil}
 	case ends{kindHost, kindFile}:
-		return route{PathD2H, from, "", along(PathD2H, fileToHost)}
+		return route{PathD2H, from, "", fileToHost, nil}
 	case ends{kindFile, kindFile}:
 		if to == from {
-			return route{PathD2D, to, from, along(PathD2D, e.fileToFile)}
+			return route{PathD2D, to, from, e.fileToFile, nil}
 		}
-		return route{PathStaged, to, from, along(PathStaged, e.fileToFile)}
+		return route{PathStaged, to, from, e.fileToFile, nil}
 	}
-	return route{PathMapped, to, from, along(PathMapped, hostToHost)}
+	return route{PathMapped, to, from, hostToHost, nil}
 }

@@ -26,14 +26,16 @@ type Turn struct {
 	uses    atomic.Uint64
 	// away is true while the connection's goroutine has let the turn go.
 	away atomic.Bool
-	// last and quick are the connection's goroutine's.
+	// last, quick and clock are the connection's goroutine's. The clock runs
+	// while the turn is let go, and is kept: that may be many times a second.
 	last  time.Time
 	quick int
+	clock *time.Ticker
 }
 
-// New returns the turn of a connection, whose goroutine has it. interrupt makes a read of the connection
-// end, and resume lets the connection be read again; both may be called after
-// the connection's end.
+// New returns the turn of a connection, whose goroutine has it. interrupt makes
+// a read of the connection end, and resume lets the connection be read again;
+// both may be called after the connection's end.
 func New(interrupt, resume func()) *Turn {
 	return &Turn{token: make(chan struct{}, 1), recall: make(chan struct{}, 1), interrupt: interrupt, resume: resume}
 }
@@ -71,11 +73,15 @@ func (t *Turn) Yield(stop <-chan struct{}) {
 	defer t.away.Store(false)
 	seen := t.uses.Load()
 	t.Give()
-	timer := time.NewTicker(rest)
-	defer timer.Stop()
+	if t.clock == nil {
+		t.clock = time.NewTicker(rest)
+	} else {
+		t.clock.Reset(rest)
+	}
+	defer t.clock.Stop()
 	for {
 		select {
-		case <-timer.C:
+		case <-t.clock.C:
 			if now := t.uses.Load(); now != seen {
 				seen = now
 				continue
