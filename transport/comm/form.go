@@ -1,6 +1,7 @@
 package comm
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -194,10 +195,12 @@ func (s *session) startLocked() error {
 	s.now.Store(int32(stateLive))
 	s.c.running.Go(func() { <-link.Stopping(); s.end(link.Err()) })
 	for _, ch := range s.channels {
-		s.c.running.Go(func() { <-ch.Done(); s.end(ch.Err()) })
+		// A link that was ended with a cause makes the peer hang up everywhere,
+		// which may be seen here first.
+		s.c.running.Go(func() { <-ch.Done(); s.end(cmp.Or(link.Err(), ch.Err())) })
 	}
 	if s.side != nil {
-		s.c.running.Go(func() { <-s.side.Stopping(); s.end(s.side.Err()) })
+		s.c.running.Go(func() { <-s.side.Stopping(); s.end(cmp.Or(link.Err(), s.side.Err())) })
 	}
 	return nil
 }
