@@ -234,8 +234,12 @@ func (s *session) fence(ctx context.Context) error {
 		return nil
 	}
 	last := s.eras[len(s.eras)-1]
-	s.eras = append(s.eras, newEra())
-	s.sweepLocked()
+	if last.pending > 0 {
+		s.eras = append(s.eras, newEra())
+	} else {
+		// Nothing has begun since the last fence, which is still waited for.
+		last = s.eras[len(s.eras)-2]
+	}
 	s.mu.Unlock()
 	select {
 	case <-last.done:
