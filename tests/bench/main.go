@@ -76,7 +76,7 @@ func main() {
 	flag.IntVar(&o.rounds, "rounds", o.rounds, "how often each side of a row is measured")
 	flag.IntVar(&o.files, "files", o.files, "how many empty files are made and looked at")
 	flag.IntVar(&o.keys, "keys", o.keys, "how many keys the store of the last row has")
-	flag.StringVar(&o.rows, "rows", o.rows, "measure only rows whose name has this `text`")
+	flag.StringVar(&o.rows, "rows", o.rows, "measure only rows whose name has this `text`; with -peers -write and none there is the picture alone")
 	flag.BoolVar(&o.write, "write", o.write, "write the table into the document")
 	flag.StringVar(&o.doc, "doc", o.doc, "the document of -write")
 	flag.BoolVar(&o.peers, "peers", o.peers, "measure the communicator between two processes, and not a mount")
@@ -130,6 +130,7 @@ func measureRows(ctx context.Context, rows []row, o options, progress io.Writer)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", r.name, err)
 		}
+		res.load = load()
 		fmt.Fprint(progress, res.text())
 		results = append(results, res)
 	}

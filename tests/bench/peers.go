@@ -122,10 +122,15 @@ func runPeers(ctx context.Context, o options, out, progress io.Writer) (err erro
 	if !o.write {
 		return nil
 	}
+	if len(results) > 0 { // a run for the picture alone leaves the table as it is
+		if err := replaceSection(o.doc, peersBegin, text); err != nil {
+			return err
+		}
+	}
 	if err := p.picture(ctx, progress); err != nil {
 		return fmt.Errorf("picture: %w", err)
 	}
-	return replaceSection(o.doc, peersBegin, text)
+	return nil
 }
 
 // facts looks at the machine and its programs.
@@ -147,4 +152,4 @@ func (p *peers) rows() []row {
 }
 
 // patience is how long a program of a row may take.
-const patience = 2 * time.Minute
+const patience = 5 * time.Minute

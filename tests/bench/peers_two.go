@@ -78,7 +78,7 @@ func (t *two) close(ctx context.Context) error {
 	var errs []error
 	for i := range t.ends {
 		if t.domains[i] != nil {
-			errs = append(errs, t.domains[i].Close())
+			errs = append(errs, t.domains[i].Close()) //nolint:contextcheck // the end is not the context's
 		}
 		if t.ends[i] != nil {
 			errs = append(errs, t.ends[i].Close())

@@ -70,6 +70,8 @@ type result struct {
 	figures    []figure
 	verdicts   []verdict
 	notes      []string
+	// load is how busy the machine was at the end.
+	load string
 }
 
 // matches says whether the row was asked for.

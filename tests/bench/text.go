@@ -53,7 +53,7 @@ func document(f *facts, results []result) string {
 		for i, fig := range r.figures {
 			figures[i] = fig.name + " " + value(fig.series.Median(), r.unit)
 		}
-		fmt.Fprintf(&b, "- **%s**: %s.", r.name, strings.Join(figures, ", "))
+		fmt.Fprintf(&b, "- **%s**: %s; load %s.", r.name, strings.Join(figures, ", "), r.load)
 		for _, note := range r.notes {
 			b.WriteString("\n  " + note)
 		}

@@ -42,7 +42,7 @@ func TestConformanceUCX(t *testing.T) {
 	kit.Require(t, "ucx")
 	for name, list := range map[string]string{"default": "", "posix": "posix,self"} {
 		t.Run(name, func(t *testing.T) {
-			commtest.Run(t, commtest.Way{Beside: true, Address: socket, Options: func(_ testing.TB, o *comm.Options) {
+			commtest.Run(t, commtest.Way{Beside: true, Allocates: true, Transport: comm.UCX, Address: socket, Options: func(_ testing.TB, o *comm.Options) {
 				o.Transports, o.UCX.Transports = []comm.Transport{comm.UCX}, list
 			}})
 		})

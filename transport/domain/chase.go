@@ -48,7 +48,7 @@ func (c *chases) begin(r *Request) {
 	delete(c.ours, c.latest[r])
 	c.ours[n], c.latest[r] = r, n
 	c.mu.Unlock()
-	c.d.mail.send(r.pair.world, (&chase{nonce: n, path: []wire.Rank{me}}).append(nil, opProbe))
+	c.d.mail.send(r.pair.world, (&chase{nonce: n, path: []wire.Rank{me}}).encode(opProbe))
 }
 
 // forget ends what begin has begun.
@@ -82,9 +82,9 @@ func (c *chases) probe(from wire.Rank, in chase) error {
 	for _, to := range c.d.waitsFor() {
 		switch {
 		case to == first:
-			c.d.mail.send(to, out.append(nil, opCycle))
+			c.d.mail.send(to, out.encode(opCycle))
 		case !slices.Contains(out.path, to):
-			c.d.mail.send(to, out.append(nil, opProbe))
+			c.d.mail.send(to, out.encode(opProbe))
 		}
 	}
 	return nil

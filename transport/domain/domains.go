@@ -162,8 +162,12 @@ func (d *Domains) toDomain(from comm.Origin, o op, index uint32, b []byte) error
 	if c == nil {
 		return err
 	}
-	if o == opReject {
+	switch o {
+	case opReject:
 		return c.rejected(from, b)
+	case opAccept:
+		return c.acceptedBy(from, b)
+	default:
 	}
 	p := c.byWorld[from.Rank]
 	if p == nil || p.self {

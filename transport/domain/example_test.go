@@ -35,14 +35,10 @@ type member struct {
 
 func (m *member) element(i int) uint32 { return binary.LittleEndian.Uint32(m.memory[4*i:]) }
 
-// set gives the member n elements, 0 to n-1 or all 0.
-func (m *member) set(arange bool) {
+// arange sets the elements to 0, 1, 2 and so on.
+func (m *member) arange() {
 	for i := range elements {
-		x := uint32(0)
-		if arange {
-			x = uint32(i)
-		}
-		binary.LittleEndian.PutUint32(m.memory[4*i:], x)
+		binary.LittleEndian.PutUint32(m.memory[4*i:], uint32(i))
 	}
 }
 
@@ -169,7 +165,7 @@ func newRing(dir string, n int, o domain.Options) (ring []*member, end func() er
 // sends need no receive, so it ends, and its ranks don't have equal data.
 func Example_ring() {
 	err := inRing(4, domain.Options{}, func(ring []*member) error {
-		ring[0].set(true)
+		ring[0].arange()
 		return rounds(ring, 4, func(m *member) error { return asWritten(context.Background(), m) }, func() {
 			_, _ = fmt.Fprintln(os.Stdout, "element 1:", firsts(ring))
 		})
@@ -186,7 +182,7 @@ func Example_ring() {
 // The ring that ends with equal data: who has received passes that on.
 func Example_ringCorrected() {
 	err := inRing(4, domain.Options{}, func(ring []*member) error {
-		ring[0].set(true)
+		ring[0].arange()
 		return rounds(ring, 3, func(m *member) error { return corrected(context.Background(), m) }, func() {
 			_, _ = fmt.Fprintln(os.Stdout, "element 1:", firsts(ring))
 		})
@@ -220,7 +216,7 @@ func TestRingAsWritten(t *testing.T) {
 		2: {2, 2}, 3: {2, 3, 3}, 4: {2, 4, 6, 4}, 8: {2, 8, 28, 56, 70, 56, 28, 8},
 	} {
 		err := inRing(n, domain.Options{}, func(ring []*member) error {
-			ring[0].set(true)
+			ring[0].arange()
 			err := rounds(ring, n, func(m *member) error { return asWritten(t.Context(), m) }, func() {})
 			for i, m := range ring {
 				for k := range elements {
@@ -267,7 +263,7 @@ func TestRingCorrected(t *testing.T) {
 	for _, n := range []int{2, 3, 4, 8} {
 		for _, o := range []domain.Options{{}, {NoEager: true}} {
 			err := inRing(n, o, func(ring []*member) error {
-				ring[0].set(true)
+				ring[0].arange()
 				err := rounds(ring, n-1, func(m *member) error { return corrected(t.Context(), m) }, func() {})
 				for i, m := range ring {
 					for k := range elements {

@@ -109,11 +109,12 @@ func withRogue(t *testing.T) *trial {
 		c = formed
 		made <- ferr
 	}()
-	r.say(t, (&join{name: "rogue", ranks: []wire.Rank{0, 2}, window: MinWindow}).append(nil, opJoin, 1))
+	r.say(t, (&join{name: "rogue", ranks: []wire.Rank{0, 2}, window: MinWindow}).encode(opJoin, 1))
+	kit.Eventually(t, patience, func() bool { return r.has(opJoin) })
+	r.say(t, appendNumber(nil, opAccept, r.index, 1))
 	if err = <-made; err != nil {
 		t.Fatal(err)
 	}
-	kit.Eventually(t, patience, func() bool { return r.has(opJoin) })
 	return &trial{nodes, good, c, r}
 }
 
@@ -173,25 +174,26 @@ func TestPeersThatBreakTheRules(t *testing.T) {
 		"more bytes than said": func(r *rogue) [][]byte {
 			return [][]byte{eager(r.index, 1, 10, 5), append(appendNumber(nil, opData, r.index, 1), make([]byte, 6)...)}
 		},
-		"one message twice":            func(r *rogue) [][]byte { return [][]byte{eager(r.index, 1, 10, 5), eager(r.index, 1, 10, 5)} },
-		"credit that is not out":       func(r *rogue) [][]byte { return [][]byte{appendNumber(nil, opCredit, r.index, 1)} },
-		"credit that wraps":            func(r *rogue) [][]byte { return [][]byte{appendNumber(nil, opCredit, r.index, 1<<64-1)} },
-		"into a domain of others":      func(r *rogue) [][]byte { return [][]byte{eager(1, 1, 10, 10)} },
-		"into a domain that never was": func(r *rogue) [][]byte { return [][]byte{eager(99, 1, 10, 10)} },
+		"one message twice":                  func(r *rogue) [][]byte { return [][]byte{eager(r.index, 1, 10, 5), eager(r.index, 1, 10, 5)} },
+		"credit that is not out":             func(r *rogue) [][]byte { return [][]byte{appendNumber(nil, opCredit, r.index, 1)} },
+		"credit that wraps":                  func(r *rogue) [][]byte { return [][]byte{appendNumber(nil, opCredit, r.index, 1<<64-1)} },
+		"into a domain of others":            func(r *rogue) [][]byte { return [][]byte{eager(1, 1, 10, 10)} },
+		"an accept of a number that is none": func(r *rogue) [][]byte { return [][]byte{appendNumber(nil, opAccept, r.index, 1<<32)} },
+		"into a domain that never was":       func(r *rogue) [][]byte { return [][]byte{eager(99, 1, 10, 10)} },
 		"a probe with itself": func(*rogue) [][]byte {
-			return [][]byte{(&chase{nonce: 1, path: []wire.Rank{0, 2}}).append(nil, opProbe)}
+			return [][]byte{(&chase{nonce: 1, path: []wire.Rank{0, 2}}).encode(opProbe)}
 		},
 		"a probe of another": func(*rogue) [][]byte {
-			return [][]byte{(&chase{nonce: 1, path: []wire.Rank{2, 1}}).append(nil, opProbe)}
+			return [][]byte{(&chase{nonce: 1, path: []wire.Rank{2, 1}}).encode(opProbe)}
 		},
 		"many joins": func(*rogue) (out [][]byte) {
 			for i := range maxEarly + 1 {
-				out = append(out, (&join{name: "x", ranks: []wire.Rank{0, 2}, window: MinWindow}).append(nil, opJoin, uint32(i+10)))
+				out = append(out, (&join{name: "x", ranks: []wire.Rank{0, 2}, window: MinWindow}).encode(opJoin, uint32(i+10)))
 			}
 			return out
 		},
 		"a join without a window": func(*rogue) [][]byte {
-			return [][]byte{(&join{name: "x", ranks: []wire.Rank{0, 2}}).append(nil, opJoin, 9)}
+			return [][]byte{(&join{name: "x", ranks: []wire.Rank{0, 2}}).encode(opJoin, 9)}
 		},
 		"many flushes": func(r *rogue) (out [][]byte) {
 			out = append(out, eager(r.index, 1, 10, 10))
@@ -239,8 +241,8 @@ func TestLatePackets(t *testing.T) {
 		(&done{id: 7, outcome: outcomeMismatch, tag: 3, param: ParamCount, local: 1, remote: 2}).encode(r.index),
 		appendNumber(nil, opWithdraw, r.index, 7),
 		appendNumber(nil, opAsk, r.index, 7),
-		(&chase{nonce: 1, path: []wire.Rank{0, 2}}).append(nil, opCycle),
-		(&join{name: "rogue", ranks: []wire.Rank{0, 2}}).append(nil, opReject, r.index),
+		(&chase{nonce: 1, path: []wire.Rank{0, 2}}).encode(opCycle),
+		(&join{name: "rogue", ranks: []wire.Rank{0, 2}}).encode(opReject, r.index),
 		appendNumber(nil, opFlush, r.index, 1),
 	} {
 		r.say(t, p)

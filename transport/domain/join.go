@@ -209,7 +209,7 @@ func (c *Comm) reach(ctx context.Context, p *pair) error {
 		return err
 	}
 	in := join{name: c.name, ranks: c.ranks, window: uint64(c.d.opts.Window)}
-	if err = c.d.c.SendPacket(ctx, p.world, wire.PortDomain, in.append(nil, opJoin, c.index)); err != nil {
+	if err = c.d.c.SendPacket(ctx, p.world, wire.PortDomain, in.encode(opJoin, c.index)); err != nil {
 		return err
 	}
 	c.mu.Lock()
@@ -225,7 +225,7 @@ func (c *Comm) reach(ctx context.Context, p *pair) error {
 func (c *Comm) thereLocked(p *pair) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.self || p.joined && p.told == p.origin
+	return p.self || p.joined && p.told == p.origin && p.accepted == joiner{p.origin, p.remote}
 }
 
 // checkFormed ends the making of a domain that is complete.
@@ -302,8 +302,13 @@ func (c *Comm) joinedBy(j joiner, in join) {
 		p.origin, p.remote, p.window, p.credit = j.from, j.index, in.window, in.window
 	}
 	later := !c.forming && !same
+	alive := c.err == nil && !c.destroyed
 	p.mu.Unlock()
 	c.mu.Unlock()
+	if alive && !later {
+		// A join alone may be of an attempt that has been given up since.
+		c.d.mail.send(j.from.Rank, appendNumber(nil, opAccept, j.index, uint64(c.index)))
+	}
 	if later {
 		// The peer makes the domain anew, and we have not destroyed ours yet.
 		c.d.mu.Lock()
@@ -317,7 +322,21 @@ func (c *Comm) joinedBy(j joiner, in join) {
 // reject tells a peer that we have another list than it.
 func (c *Comm) reject(j joiner) {
 	answer := join{name: c.name, ranks: c.ranks, window: uint64(c.index)}
-	c.d.mail.send(j.from.Rank, answer.append(nil, opReject, j.index))
+	c.d.mail.send(j.from.Rank, answer.encode(opReject, j.index))
+}
+
+// acceptedBy is an Accept: an attempt of a peer, which goes on, has our join.
+func (c *Comm) acceptedBy(from comm.Origin, b []byte) error {
+	n, _, err := parseNumber(b)
+	p := c.byWorld[from.Rank]
+	if err != nil || p == nil || p.self || n > math.MaxUint32 {
+		return errors.Join(err, malformed("accept", b))
+	}
+	c.mu.Lock()
+	p.accepted = joiner{from, uint32(n)}
+	c.mu.Unlock()
+	c.checkFormed()
+	return nil
 }
 
 // spoil ends the making of a domain; true is the first time.

@@ -25,6 +25,7 @@ const (
 	opProbe    op = 10
 	opCycle    op = 11
 	opAsk      op = 12
+	opAccept   op = 13
 )
 
 // version is that of the packets.
@@ -62,7 +63,7 @@ func appendHead(p []byte, o op, index uint32) []byte {
 
 // parseHead reads it.
 func parseHead(p []byte) (op, uint32, error) {
-	if len(p) < headSize || p[1] != version || p[2] != 0 || p[3] != 0 || p[0] < byte(opJoin) || p[0] > byte(opAsk) {
+	if len(p) < headSize || p[1] != version || p[2] != 0 || p[3] != 0 || p[0] < byte(opJoin) || p[0] > byte(opAccept) {
 		return 0, 0, malformed("packet", p)
 	}
 	return op(p[0]), binary.LittleEndian.Uint32(p[4:]), nil
@@ -81,8 +82,8 @@ type join struct {
 	window uint64
 }
 
-func (j *join) append(p []byte, o op, index uint32) []byte {
-	p = appendHead(p, o, index)
+func (j *join) encode(o op, index uint32) []byte {
+	p := appendHead(nil, o, index)
 	p = binary.LittleEndian.AppendUint64(p, j.window)
 	p = binary.LittleEndian.AppendUint32(p, uint32(len(j.ranks)))
 	p = binary.LittleEndian.AppendUint32(p, uint32(len(j.name)))
@@ -292,7 +293,7 @@ func parseDone(p []byte) (done, error) {
 	return d, nil
 }
 
-// appendNumber appends a Credit, Withdraw, Flush or Ask, and what a Data begins
+// appendNumber appends a Credit, Withdraw, Flush, Ask or Accept, and what a Data begins
 // with: one number.
 func appendNumber(p []byte, o op, index uint32, n uint64) []byte {
 	return binary.LittleEndian.AppendUint64(appendHead(p, o, index), n)
@@ -314,8 +315,8 @@ type chase struct {
 	path []wire.Rank
 }
 
-func (c *chase) append(p []byte, o op) []byte {
-	p = appendHead(p, o, 0)
+func (c *chase) encode(o op) []byte {
+	p := appendHead(nil, o, 0)
 	p = binary.LittleEndian.AppendUint64(p, c.nonce)
 	p = binary.LittleEndian.AppendUint64(p, uint64(len(c.path)))
 	for _, r := range c.path {

@@ -27,7 +27,7 @@ func TestGoldenPackets(t *testing.T) {
 		want string
 	}{
 		"join": {
-			(&join{name: "ab", ranks: []wire.Rank{2, 0}, window: 1 << 20}).append(nil, opJoin, 5),
+			(&join{name: "ab", ranks: []wire.Rank{2, 0}, window: 1 << 20}).encode(opJoin, 5),
 			"01010000" + "05000000" + "0000100000000000" + "02000000" + "02000000" + "6162" + "02000000" + "00000000",
 		},
 		"leave": {appendHead(nil, opLeave, 5), "0301000005000000"},
@@ -48,9 +48,10 @@ func TestGoldenPackets(t *testing.T) {
 		"credit":   {appendNumber(nil, opCredit, 5, 4096), "07010000050000000010000000000000"},
 		"withdraw": {appendNumber(nil, opWithdraw, 5, 9), "08010000050000000900000000000000"},
 		"flush":    {appendNumber(nil, opFlush, 5, 9), "09010000050000000900000000000000"},
-		"probe":    {(&chase{nonce: 3, path: []wire.Rank{4, 1}}).append(nil, opProbe), "0a01000000000000" + "0300000000000000" + "0200000000000000" + "04000000" + "01000000"},
-		"cycle":    {(&chase{nonce: 3, path: []wire.Rank{4}}).append(nil, opCycle), "0b01000000000000" + "0300000000000000" + "0100000000000000" + "04000000"},
+		"probe":    {(&chase{nonce: 3, path: []wire.Rank{4, 1}}).encode(opProbe), "0a01000000000000" + "0300000000000000" + "0200000000000000" + "04000000" + "01000000"},
+		"cycle":    {(&chase{nonce: 3, path: []wire.Rank{4}}).encode(opCycle), "0b01000000000000" + "0300000000000000" + "0100000000000000" + "04000000"},
 		"ask":      {appendNumber(nil, opAsk, 5, 9), "0c010000050000000900000000000000"},
+		"accept":   {appendNumber(nil, opAccept, 5, 9), "0d010000050000000900000000000000"},
 	} {
 		if hex.EncodeToString(tc.got) != tc.want {
 			t.Errorf("%s: got %x, want %s", name, tc.got, tc.want)
@@ -70,7 +71,7 @@ func reencode(p []byte) ([]byte, error) {
 	switch o {
 	case opJoin, opReject:
 		j, err := parseJoin(p)
-		return j.append(nil, o, index), err
+		return j.encode(o, index), err
 	case opLeave:
 		return appendHead(nil, o, index), nil
 	case opMessage:
@@ -82,7 +83,7 @@ func reencode(p []byte) ([]byte, error) {
 		return d.encode(index), err
 	case opProbe, opCycle:
 		c, err := parseChase(p)
-		return c.append(nil, o), err
+		return c.encode(o), err
 	default:
 		n, rest, err := parseNumber(p)
 		return append(appendNumber(nil, o, index, n), rest...), err
@@ -109,7 +110,7 @@ func TestPacketsThatAreRefused(t *testing.T) {
 		"empty":                 nil,
 		"short head":            good[:7],
 		"op 0":                  change(0, 0),
-		"unknown op":            change(0, byte(opAsk)+1),
+		"unknown op":            change(0, byte(opAccept)+1),
 		"version 2":             change(1, 2),
 		"reserved":              change(2, 1),
 		"flags":                 change(24, 3),
@@ -128,12 +129,12 @@ func TestPacketsThatAreRefused(t *testing.T) {
 		"cut":                   good[:len(good)-1],
 		"longer":                append(slices.Clone(good), 0),
 		"eager longer":          append((&envelope{eager: true, extents: []extent{{Uint8, 1}}}).append(nil, 5), 1, 2),
-		"long name":             long.append(nil, opJoin, 1),
-		"many ranks":            many.append(nil, opJoin, 1),
-		"no ranks":              (&join{name: "n"}).append(nil, opJoin, 1),
-		"no name":               (&join{ranks: []wire.Rank{1}}).append(nil, opJoin, 1),
-		"path of 0":             (&chase{}).append(nil, opProbe),
-		"long path":             (&chase{path: make([]wire.Rank, maxPath+1)}).append(nil, opProbe),
+		"long name":             long.encode(opJoin, 1),
+		"many ranks":            many.encode(opJoin, 1),
+		"no ranks":              (&join{name: "n"}).encode(opJoin, 1),
+		"no name":               (&join{ranks: []wire.Rank{1}}).encode(opJoin, 1),
+		"path of 0":             (&chase{}).encode(opProbe),
+		"long path":             (&chase{path: make([]wire.Rank, maxPath+1)}).encode(opProbe),
 		"done without param":    (&done{outcome: outcomeMismatch}).encode(1),
 		"done with param":       (&done{param: ParamType}).encode(1),
 		"done with values":      (&done{local: 1}).encode(1),
@@ -153,9 +154,9 @@ func TestPacketsThatAreRefused(t *testing.T) {
 func FuzzPacket(f *testing.F) {
 	f.Add(announced().append(nil, 5))
 	f.Add(append((&envelope{eager: true, extents: []extent{{Uint8, 2}}}).append(nil, 5), 1, 2))
-	f.Add((&join{name: "ab", ranks: []wire.Rank{2, 0}}).append(nil, opJoin, 5))
+	f.Add((&join{name: "ab", ranks: []wire.Rank{2, 0}}).encode(opJoin, 5))
 	f.Add((&done{id: 1, outcome: outcomeMismatch, param: ParamType}).encode(5))
-	f.Add((&chase{nonce: 3, path: []wire.Rank{4, 1}}).append(nil, opProbe))
+	f.Add((&chase{nonce: 3, path: []wire.Rank{4, 1}}).encode(opProbe))
 	f.Add(append(appendNumber(nil, opData, 5, 9), 1))
 	f.Add(appendHead(nil, opLeave, 5))
 	f.Fuzz(func(t *testing.T, p []byte) {

@@ -23,6 +23,8 @@ type pair struct {
 	joined bool
 	came   bool
 	told   comm.Origin
+	// accepted is the attempt of the peer that knows of ours; guarded by c.mu.
+	accepted joiner
 	// kick makes NewComm look again.
 	kick chan struct{}
 

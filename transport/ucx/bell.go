@@ -25,7 +25,7 @@ func newBell(fd int) (*bell, error) {
 		return nil, fmt.Errorf("event descriptor of the worker: %w", err)
 	}
 	// The poller takes what does not block, and nobody reads it.
-	if err := unix.SetNonblock(own, true); err != nil {
+	if err = unix.SetNonblock(own, true); err != nil {
 		_ = unix.Close(own)
 		return nil, fmt.Errorf("event descriptor of the worker: %w", err)
 	}
@@ -51,7 +51,7 @@ func (b *bell) rung(fd uintptr) bool {
 	b.poll[0] = unix.PollFd{Fd: int32(fd), Events: unix.POLLIN}
 	for {
 		n, err := unix.Poll(b.poll[:], 0)
-		if err == unix.EINTR { //nolint:errorlint // a bare errno
+		if err == unix.EINTR {
 			continue
 		}
 		b.err = err

@@ -27,6 +27,7 @@ func BenchmarkPut(b *testing.B) {
 }
 
 func benchPut(b *testing.B, plan peerPlan) {
+	b.Helper()
 	s, _, w := meet(b, plan)
 	local := benchLocal(b, s, plan)
 	op := window.Op{Kind: wire.KindPut, Local: local, Size: devices.Size(plan.Size)}

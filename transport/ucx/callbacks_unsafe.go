@@ -13,7 +13,8 @@ import (
 // the worker's provider.
 type callbacks struct {
 	// onFailure and onMessage are addresses for C.
-	onFailure, onMessage uintptr
+	onFailure uintptr
+	onMessage uintptr
 
 	mu sync.Mutex
 	// +checklocks:mu
@@ -24,7 +25,6 @@ type callbacks struct {
 
 // init makes the addresses. It is called once.
 func (c *callbacks) init() {
-	c.providers = map[uintptr]*Provider{}
 	c.onFailure = purego.NewCallback(func(id, _, status uintptr) {
 		if p := c.find(id); p != nil && p.failure == statusOK {
 			p.failure = statusOf(status)
@@ -46,6 +46,9 @@ func (c *callbacks) init() {
 func (c *callbacks) add(p *Provider) uintptr {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.providers == nil {
+		c.providers = map[uintptr]*Provider{}
+	}
 	c.last++
 	c.providers[c.last] = p
 	return c.last

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,9 +18,7 @@ import (
 func TestHeaders(t *testing.T) {
 	kit.Require(t, "ucx-headers")
 	values := constants()
-	for name, at := range layouts() {
-		values[name] = at
-	}
+	maps.Copy(values, layouts())
 	var source strings.Builder
 	source.WriteString("#include <ucp/api/ucp.h>\n#include <stddef.h>\n#include <stdio.h>\nint main(void) {\n")
 	for name := range values {

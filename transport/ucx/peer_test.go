@@ -145,7 +145,9 @@ func (m peerTold) storm(p *Provider, b *region.Buffer) error {
 	go func() {
 		for {
 			w.Start(op, done)
-			<-done
+			if <-done != nil {
+				return
+			}
 		}
 	}()
 	return nil

@@ -23,7 +23,8 @@ type Provider struct {
 	bell *bell
 	// done is closed when the provider has come to its end, stopped when
 	// nothing of it runs.
-	done, stopped chan struct{}
+	done    chan struct{}
+	stopped chan struct{}
 	// life ends with done.
 	life context.Context //nolint:containedctx // what is under way ends with the provider, not with a call
 	kill context.CancelFunc
@@ -83,7 +84,10 @@ func (c *Context) NewProvider(timeout time.Duration) (*Provider, error) {
 		ctx: c, api: c.api, done: make(chan struct{}), stopped: make(chan struct{}),
 		keys: map[remoteKey]struct{}{}, exports: map[uint64]*export{}, talk: talk{asked: map[uint64]*op{}}, call: newCaller(c.api),
 	}
-	if err := p.open(); err != nil {
+	p.ctx.mu.Lock()
+	err := p.openLocked()
+	p.ctx.mu.Unlock()
+	if err != nil {
 		return nil, fmt.Errorf("transport ucx: %w", err)
 	}
 	p.life, p.kill = context.WithCancel(context.Background())
@@ -101,28 +105,27 @@ func (p *Provider) start(timeout time.Duration) {
 	go p.run()
 }
 
-// open makes the worker and what is known of it.
-func (p *Provider) open() (err error) {
-	p.ctx.mu.Lock()
-	defer p.ctx.mu.Unlock()
+// openLocked makes the worker and what is known of it.
+//
+// +checklocks:p.ctx.mu
+func (p *Provider) openLocked() (err error) {
 	if p.ctx.closed {
 		return fmt.Errorf("context: %w", devices.ErrClosed)
 	}
 	if p.worker, err = p.api.createWorker(p.ctx.handle); err != nil {
 		return err
 	}
-	defer func() {
-		if err != nil {
-			p.api.WorkerDestroy.Call(uintptr(p.worker))
-		}
-	}()
 	p.self[0] = uintptr(p.worker)
 	p.id = p.api.callbacks.add(p)
-	defer func() {
-		if err != nil {
-			p.api.callbacks.forget(p.id)
-		}
-	}()
+	if err = p.describe(); err != nil {
+		p.api.callbacks.forget(p.id)
+		p.api.WorkerDestroy.Call(uintptr(p.worker))
+	}
+	return err
+}
+
+// describe finds what peers and the worker's goroutine need.
+func (p *Provider) describe() error {
 	if !p.ctx.direct() {
 		if err := p.api.handleMessages(p.worker, p.id); err != nil {
 			return err

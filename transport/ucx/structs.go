@@ -107,5 +107,5 @@ type messageHandler struct {
 
 type messageParam struct {
 	attributes uint64
-	replyEp    uintptr
+	_          uintptr // the endpoint to reply by
 }

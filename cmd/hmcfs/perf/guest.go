@@ -60,7 +60,7 @@ func (g *guest) leave(ctx context.Context) error {
 	g.memory, g.domain = nil, nil
 	var errs []error
 	if d != nil {
-		errs = append(errs, d.Destroy())
+		errs = append(errs, d.Destroy()) //nolint:contextcheck // the end is not the context's
 	}
 	return errors.Join(append(errs, m.free(ctx))...)
 }

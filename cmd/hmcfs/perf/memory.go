@@ -51,7 +51,7 @@ type station struct {
 // newStation opens the devices.
 func newStation(ctx context.Context, o *Options) (_ *station, err error) {
 	s := &station{opts: o, devs: map[devices.Name]devices.Device{}}
-	defer func() {
+	defer func() { //nolint:contextcheck // the end is not the context's
 		if err != nil {
 			err = errors.Join(err, s.close())
 		}

@@ -64,7 +64,7 @@ func (r *runner) pair(ctx context.Context, local, remote devices.Name) (err erro
 		if err = p.meet(ctx); err != nil {
 			return fmt.Errorf("domain: %w", err)
 		}
-		defer func() { err = errors.Join(err, p.domain.Destroy()) }()
+		defer func() { err = errors.Join(err, p.domain.Destroy()) }() //nolint:contextcheck // the end is not the context's
 	}
 	return p.rows(ctx)
 }
@@ -80,7 +80,7 @@ func (p *pair) meet(ctx context.Context) error {
 	}
 	p.domain = d
 	if _, err := p.answer(ctx); err != nil {
-		return errors.Join(err, d.Destroy())
+		return errors.Join(err, d.Destroy()) //nolint:contextcheck // the end is not the context's
 	}
 	return nil
 }

@@ -35,7 +35,7 @@ func Run(ctx context.Context, o RunOptions) (report Report, err error) {
 	if err != nil {
 		return Report{}, err
 	}
-	defer func() { err = errors.Join(err, s.close()) }()
+	defer func() { err = errors.Join(err, s.close()) }() //nolint:contextcheck // the end is not the context's
 	r := &runner{station: s, opts: &o, report: Report{GB: 1e9}}
 	for i, t := range o.Transports {
 		for j, at := range o.Peers {
@@ -69,7 +69,7 @@ func (r *runner) session(ctx context.Context, t comm.Transport, at control.Addre
 	if err = r.open(only); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, r.hangUp()) }()
+	defer func() { err = errors.Join(err, r.hangUp()) }() //nolint:contextcheck // the end is not the context's
 	if err = r.comm.Connect(ctx, serverRank, at); err != nil {
 		return err
 	}
