@@ -17,6 +17,11 @@ func TestFencesThatGiveUp(t *testing.T) {
 		}
 		return e
 	}
+	count := func() int {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return len(s.eras)
+	}
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
 	first := begin()
@@ -25,7 +30,7 @@ func TestFencesThatGiveUp(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n := len(s.eras); n > 2 {
+	if n := count(); n > 2 {
 		t.Errorf("%d eras of one request", n)
 	}
 	waits := make(chan error, 1)
@@ -44,7 +49,7 @@ func TestFencesThatGiveUp(t *testing.T) {
 	if err := errors.Join(<-waits, s.fence(over)); err != nil {
 		t.Error(err)
 	}
-	if n := len(s.eras); n != 1 {
+	if n := count(); n != 1 {
 		t.Errorf("%d eras are left", n)
 	}
 }
