@@ -195,6 +195,8 @@ func TestEndlessRing(t *testing.T) {
 	over.Store(true)
 	peer.Wait()
 	<-ended
+	b.in.mu.Lock()
+	defer b.in.mu.Unlock()
 	if n := len(b.in.left); n > slots {
 		t.Errorf("%d tags were left in a ring of %d", n, slots)
 	}
