@@ -199,6 +199,9 @@ func (o *object) revive() {
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	// Who has taken the size of what is lost must not find the new content's
+	// holes below it: see look.
+	o.cuts.Add(1)
 	if t.files == nil {
 		o.body = o.store.emptyContent(t)
 		o.size, o.epoch = 0, 0

@@ -200,7 +200,11 @@ func (s *session) propose(ctx context.Context, conn *control.Conn) error {
 	if err != nil {
 		return fmt.Errorf("agree on a transport with %s: %w", s.peer, err)
 	}
-	return s.decide(way)
+	if err = s.decide(way); err != nil {
+		return err
+	}
+	s.talked()
+	return nil
 }
 
 // choose agrees with a peer that connects to us.
@@ -227,7 +231,18 @@ func (s *session) choose(ctx context.Context, conn *control.Conn) error {
 	if err != nil {
 		return fmt.Errorf("agree on a transport with %s: %w", s.peer, err)
 	}
-	return way.agreed(s.peer)
+	if err = way.agreed(s.peer); err != nil {
+		return err
+	}
+	s.talked()
+	return nil
+}
+
+// talked leaves the control connection to the link.
+func (s *session) talked() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.agreed = true
 }
 
 // decide notes the transport of the session.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 
 	"go.uber.org/zap"
@@ -141,19 +142,11 @@ func (s *session) meet(ctx context.Context, c *control.Conn) error {
 
 // begin makes the session live, once all that it needs is there.
 func (s *session) begin() error {
-	s.mu.Lock()
-	if s.cause != nil {
-		defer s.mu.Unlock()
-		return s.errLocked()
-	}
-	if s.conns == nil || s.way == nil || s.sidedLocked() != (s.provider != nil) || slices.Contains(s.conns[:len(s.booked)], nil) {
-		s.mu.Unlock()
-		return nil
-	}
-	err := s.startLocked()
-	s.mu.Unlock()
+	began, err := s.tryBegin()
 	if err != nil {
 		s.end(err)
+	}
+	if !began {
 		return err
 	}
 	s.c.log.Info("peer connected", zap.Uint32("rank", uint32(s.peer)), zap.Stringer("transport", s.took.route.id),
@@ -161,6 +154,25 @@ func (s *session) begin() error {
 		zap.Uint32("chunk", s.control.Chunk), zap.String("network", s.control.LocalAddr().Network()))
 	s.c.announce()
 	return nil
+}
+
+// tryBegin is begin without the word about it.
+func (s *session) tryBegin() (began bool, err error) {
+	// A session that another one has replaced would be one that nobody finds.
+	s.c.mu.RLock()
+	defer s.c.mu.RUnlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.cause != nil:
+		return false, s.errLocked()
+	case s.conns == nil || !s.agreed || s.sidedLocked() != (s.provider != nil) || slices.Contains(s.conns[:len(s.booked)], nil):
+		return false, nil
+	case s.c.sessions[s.peer] != s:
+		return false, fmt.Errorf("%s: %w", s.peer, control.ErrCrossing)
+	}
+	err = s.startLocked()
+	return err == nil, err
 }
 
 // startLocked makes a link, channels and a side of the connections.

@@ -63,9 +63,12 @@ type session struct {
 	// booked are the connections but the first that were admitted.
 	// +checklocks:mu
 	booked []bool
-	// way is the transport, once it is agreed on.
+	// way is the transport, once it is chosen, and agreed is set when nobody
+	// talks of it any more on the control connection.
 	// +checklocks:mu
 	way *chosen
+	// +checklocks:mu
+	agreed bool
 	// provider is the way's, while the session forms.
 	// +checklocks:mu
 	provider window.Provider
@@ -86,7 +89,12 @@ type era struct {
 
 func newEra() *era { return &era{done: make(chan struct{})} }
 
+// newSession makes a session, which end must end: the communicator's running
+// counts it until then.
+//
+// Preconditions: the communicator's mu is held, and it is not closed.
 func newSession(c *Communicator, peer wire.Rank, channels int) *session {
+	c.running.Add(1)
 	return &session{
 		c: c, peer: peer, keys: region.NewKeys(), done: make(chan struct{}),
 		conns: make([]*control.Conn, 1+channels+1), booked: make([]bool, channels+1), eras: []*era{newEra()},
@@ -130,7 +138,8 @@ func (s *session) end(cause error) {
 		s.c.log.Info("peer disconnected", zap.Uint32("rank", uint32(s.peer)), zap.Error(cause))
 	}
 	s.c.announce()
-	s.c.running.Go(func() {
+	go func() {
+		defer s.c.running.Done()
 		if s.link != nil {
 			// Handlers hear of the end as soon as no packet can come, not when
 			// the last byte has left.
@@ -154,7 +163,7 @@ func (s *session) end(cause error) {
 		// that the session has ended, and not that its key is wrong.
 		s.keys.Close()
 		close(s.done)
-	})
+	}()
 }
 
 // seen ends the session if an error says that it is at its end, so that who
@@ -225,8 +234,12 @@ func (s *session) fence(ctx context.Context) error {
 		return nil
 	}
 	last := s.eras[len(s.eras)-1]
-	s.eras = append(s.eras, newEra())
-	s.sweepLocked()
+	if last.pending > 0 {
+		s.eras = append(s.eras, newEra())
+	} else {
+		// Nothing has begun since the last fence, which is still waited for.
+		last = s.eras[len(s.eras)-2]
+	}
 	s.mu.Unlock()
 	select {
 	case <-last.done:

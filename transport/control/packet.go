@@ -1,7 +1,6 @@
 package control
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 
@@ -123,20 +122,10 @@ func (l *Link) sendPiecesLocked(n int) error {
 }
 
 // receivePacket hands a packet over where it lies.
-func (l *Link) receivePacket(r *bufio.Reader, h wire.Header) error {
-	body, err := r.Peek(int(h.Length))
-	if err != nil {
-		return err
-	}
+func (l *Link) receivePacket(body []byte) error {
 	port, p, err := wire.ParsePacket(body)
-	if err != nil {
+	if err != nil || l.packets == nil {
 		return err
 	}
-	if l.packets != nil {
-		if err = l.packets(port, p); err != nil {
-			return err
-		}
-	}
-	_, _ = r.Discard(len(body))
-	return nil
+	return l.packets(port, p)
 }

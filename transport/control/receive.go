@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"syscall"
 	"time"
 
@@ -24,10 +25,8 @@ func (l *Link) read() {
 	defer close(l.received)
 	// It has the turn when it ends: nobody reads then.
 	err := l.receive(l.in)
-	select {
-	case <-l.stop:
+	if errors.Is(err, os.ErrDeadlineExceeded) {
 		l.receiveRest()
-	default:
 	}
 	if errors.Is(err, io.EOF) {
 		err = errors.New("the peer is gone")
@@ -46,6 +45,8 @@ func (l *Link) receive(r *bufio.Reader) error {
 	}
 }
 
+// receiveFrame receives one frame. It is taken from what was read when all of it
+// is there and has got its place: who was interrupted goes on with it.
 func (l *Link) receiveFrame(r *bufio.Reader) error {
 	head, err := r.Peek(wire.HeaderSize)
 	if err != nil {
@@ -55,20 +56,27 @@ func (l *Link) receiveFrame(r *bufio.Reader) error {
 	if err != nil {
 		return err
 	}
-	// What was peeked is there.
-	_, _ = r.Discard(wire.HeaderSize)
+	var put func(body []byte) error
 	switch h.Kind {
 	case wire.KindTag:
-		return l.receiveTag(r, h)
+		put = l.receiveTag
 	case wire.KindMessage:
-		return l.receiveMessage(r, h)
+		put = l.receiveMessage
 	case wire.KindPacket:
-		return l.receivePacket(r, h)
+		put = l.receivePacket
 	case wire.KindBye:
 		return errors.New("closed by the peer")
 	default:
 		return fmt.Errorf("%s after the handshake: %w", h.Kind, wire.ErrFrame)
 	}
+	frame, err := r.Peek(wire.HeaderSize + int(h.Length))
+	if err != nil {
+		return err
+	}
+	if err = put(frame[wire.HeaderSize:]); err == nil {
+		_, _ = r.Discard(len(frame))
+	}
+	return err
 }
 
 // receiveRest receives what has come before the link's end: who ends it, because the
@@ -117,47 +125,32 @@ func (l *Link) readTag() bool {
 	if _, err = l.in.Peek(wire.TagFrameSize); err != nil {
 		return false
 	}
-	_, _ = l.in.Discard(wire.HeaderSize)
 	// There is room for it: the receiver found none waiting.
-	return l.receiveTag(l.in, h) == nil
+	return l.receiveFrame(l.in) == nil
 }
 
-func (l *Link) receiveTag(r *bufio.Reader, h wire.Header) error {
-	body, err := r.Peek(int(h.Length))
-	if err != nil {
-		return err
-	}
+func (l *Link) receiveTag(body []byte) error {
 	t, err := wire.ParseTag(body)
 	if err != nil {
 		return err
 	}
-	_, _ = r.Discard(len(body))
-	// What there is room for is received, also at the end.
-	select {
-	case l.tags <- t:
-		return nil
-	default:
-	}
-	select {
-	case l.tags <- t:
-		return nil
-	case <-l.stop:
-		return net.ErrClosed
-	}
+	return queue(l, l.tags, t)
 }
 
-func (l *Link) receiveMessage(r *bufio.Reader, h wire.Header) error {
-	p := make([]byte, h.Length)
-	if _, err := io.ReadFull(r, p); err != nil {
-		return err
-	}
+func (l *Link) receiveMessage(body []byte) error {
+	return queue(l, l.messages, append(make([]byte, 0, len(body)), body...))
+}
+
+// queue gives a value to those who receive. What there is room for is received,
+// also at the end.
+func queue[T any](l *Link, to chan T, v T) error {
 	select {
-	case l.messages <- p:
+	case to <- v:
 		return nil
 	default:
 	}
 	select {
-	case l.messages <- p:
+	case to <- v:
 		return nil
 	case <-l.stop:
 		return net.ErrClosed

@@ -24,7 +24,13 @@ type Keys struct {
 	mu sync.Mutex
 	// +checklocks:mu
 	closed bool
+	// sweep is at how many grants those of closed buffers are left out.
+	// +checklocks:mu
+	sweep int
 }
+
+// minSweep is how many grants are kept whatever they are.
+const minSweep = 64
 
 // grant is one key's meaning.
 type grant struct {
@@ -63,6 +69,10 @@ func (k *Keys) Grant(b *Buffer, rights wire.Rights) (wire.Descriptor, error) {
 		key = newKey()
 	}
 	next := maps.Clone(old)
+	if len(next) >= max(k.sweep, minSweep) {
+		maps.DeleteFunc(next, func(_ wire.Key, g *grant) bool { return g.buffer.dropped.Load() })
+		k.sweep = 2 * len(next)
+	}
 	next[key] = &grant{buffer: b, rights: rights}
 	k.grants.Store(&next)
 	return wire.Descriptor{Key: key, Size: uint64(b.size), Rights: rights}, nil

@@ -410,3 +410,39 @@ func TestStatusErrors(t *testing.T) {
 		}
 	}
 }
+
+// Keys that nobody revokes do not outnumber the buffers for long: who shares
+// memory and closes it, again and again, needs no more memory for it.
+func TestKeysOfClosedBuffers(t *testing.T) {
+	kit.Check(t)
+	table, keys := NewTable(nil), NewKeys()
+	page := kit.Bytes(1, 0, 100)
+	var live []*Buffer
+	for i := range 10 * minSweep {
+		b, err := table.Register(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d, err := keys.Grant(b, wire.Readable)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i%100 == 0 {
+			live = append(live, b)
+			defer func() {
+				if use, status := keys.Use(d.Key, wire.Readable, 0, 1); status != wire.StatusOK {
+					t.Errorf("key %d: %s", i, status)
+				} else {
+					use.Release()
+				}
+			}()
+			continue
+		}
+		if err = b.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	if n := len(*keys.grants.Load()); n > 2*minSweep {
+		t.Errorf("%d keys for %d buffers", n, len(live))
+	}
+}

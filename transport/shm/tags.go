@@ -229,7 +229,8 @@ func (r *receiver) end() {
 	if r.ended {
 		return
 	}
-	for {
+	// A peer that goes on to send is not waited for.
+	for range slots {
 		t, ok, err := r.takeLocked()
 		if !ok || err != nil {
 			break

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -164,6 +165,40 @@ func TestHostileRing(t *testing.T) {
 	}
 	if !errors.Is(err, errRing) || !errors.Is(a.Err(), errRing) {
 		t.Errorf("tail: %v, %v", err, a.Err())
+	}
+}
+
+// TestEndlessRing ends while the peer says again and again that there is more.
+func TestEndlessRing(t *testing.T) {
+	kit.Check(t)
+	a, b := sides(t)
+	var over atomic.Bool
+	var peer sync.WaitGroup
+	peer.Go(func() {
+		for at := a.out.ring.at; !over.Load(); {
+			if at.head.Load()-at.tail.Load() < slots/2 {
+				at.head.Add(slots / 2)
+			}
+		}
+	})
+	kit.Eventually(t, patience, func() bool { return a.out.ring.at.head.Load() > 0 })
+	ended := make(chan struct{})
+	go func() {
+		b.Close()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+	case <-time.After(patience):
+		t.Error("the end waits for a peer that goes on to send")
+	}
+	over.Store(true)
+	peer.Wait()
+	<-ended
+	b.in.mu.Lock()
+	defer b.in.mu.Unlock()
+	if n := len(b.in.left); n > slots {
+		t.Errorf("%d tags were left in a ring of %d", n, slots)
 	}
 }
 

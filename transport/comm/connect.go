@@ -1,0 +1,110 @@
+package comm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/hmcfs/hmcfs/transport/control"
+	"github.com/hmcfs/hmcfs/transport/wire"
+)
+
+// Connect makes a session with a peer that listens at an address. With a peer
+// that is connected already, by either side, it does nothing.
+//
+// Errors: control.ErrAuth, ErrTaken, ErrRefused; ErrClosed; the context's and
+// the network's.
+func (c *Communicator) Connect(ctx context.Context, peer wire.Rank, at control.Address) error {
+	if peer == c.opts.Rank {
+		return fmt.Errorf("connect %s to itself: %w", peer, control.ErrTaken)
+	}
+	for {
+		s, mine, err := c.begin(peer)
+		switch {
+		case err != nil:
+			return err
+		case mine:
+			return c.connect(ctx, s, at)
+		}
+		// It may come to nothing: then it is our turn.
+		if err = c.settled(ctx, s); err != nil || s.state() == stateLive {
+			return err
+		}
+	}
+}
+
+// connect makes a session that was booked.
+func (c *Communicator) connect(ctx context.Context, s *session, at control.Address) error {
+	defer c.running.Done()
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	unhook := context.AfterFunc(c.life, stop) //nolint:contextcheck // Close ends what is being connected
+	defer unhook()
+	err := s.dial(ctx, at)
+	if err == nil {
+		return nil
+	}
+	s.end(err)
+	replaced := c.forget(s)
+	switch {
+	case c.life.Err() != nil:
+		return errClosed()
+	case replaced || errors.Is(err, control.ErrCrossing):
+		// Both connect at once, and the peer's connection is here or comes.
+		soon, enough := context.WithTimeout(ctx, c.opts.HandshakeTimeout)
+		defer enough()
+		return c.Await(soon, s.peer)
+	}
+	return err
+}
+
+// settled waits until a session is live or has ended.
+func (c *Communicator) settled(ctx context.Context, s *session) error {
+	for {
+		c.mu.RLock()
+		changed, closed := c.changed, c.closed
+		c.mu.RUnlock()
+		switch {
+		case closed:
+			return errClosed()
+		case s.state() != stateForming:
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return fmt.Errorf("%s has not connected: %w", s.peer, ctx.Err())
+		}
+	}
+}
+
+// begin books a session that we connect, and notes that in running; mine is
+// false where there is one.
+func (c *Communicator) begin(peer wire.Rank) (s *session, mine bool, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil, false, errClosed()
+	}
+	if s = c.sessions[peer]; s != nil && s.state() != stateEnded {
+		return s, false, nil
+	}
+	s = newSession(c, peer, c.opts.Channels)
+	s.dialing = true
+	c.sessions[peer] = s
+	// Close waits for what is being connected.
+	c.running.Add(1)
+	return s, true, nil
+}
+
+// forget takes a session that never was live out of the list. True is that
+// another has taken its place.
+func (c *Communicator) forget(s *session) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.sessions[s.peer] != s {
+		return c.sessions[s.peer] != nil
+	}
+	delete(c.sessions, s.peer)
+	return false
+}
