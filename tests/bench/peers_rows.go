@@ -132,9 +132,9 @@ func (p *peers) tagRows() []row {
 			{of: "shm", against: "tag_lat, posix", bound: 3, atMost: true},
 		},
 		notes: []string{
-			"`ucx_perftest HOST -t tag_lat -s 8`, its 50th percentile. It spins while it waits. Over sockets hmcfs sleeps, so that",
-			"waiting takes no processor, and the time has the kernel's wake-up of a process in it; over shared memory it spins for",
-			"some microseconds first.",
+			"`ucx_perftest HOST -t tag_lat -s 8`, its 50th percentile. It spins while it waits. A rank of hmcfs that waits for a tag",
+			"asks for 50 µs over a socket, 100 µs over shared memory, and sleeps then; over a socket it sleeps at once for a while",
+			"after it has asked in vain.",
 		},
 	}}
 }

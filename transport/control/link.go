@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hmcfs/hmcfs/transport/internal/spin"
 	"github.com/hmcfs/hmcfs/transport/internal/trywrite"
 	"github.com/hmcfs/hmcfs/transport/internal/turn"
 	"github.com/hmcfs/hmcfs/transport/wire"
@@ -32,6 +33,8 @@ type Link struct {
 	// turn is who reads the connection, through in.
 	turn *turn.Turn
 	in   *bufio.Reader
+	// from is what in reads; who has the turn may make it spin.
+	from *spin.Reader
 	tags chan wire.Tag
 	// messages are owned by whoever receives them.
 	messages chan []byte
@@ -78,8 +81,12 @@ func NewLink(c *Conn, packets PacketHandler) (*Link, error) {
 	if err != nil {
 		return nil, fmt.Errorf("link to %s: %w", c.Peer, errors.Join(err, c.Close()))
 	}
+	from, err := spin.New(c.Conn)
+	if err != nil {
+		return nil, fmt.Errorf("link to %s: %w", c.Peer, errors.Join(err, c.Close()))
+	}
 	l := &Link{
-		conn: c, try: try, in: bufio.NewReaderSize(c, readAhead), packets: packets, received: make(chan struct{}),
+		conn: c, try: try, in: bufio.NewReaderSize(from, readAhead), from: from, packets: packets, received: make(chan struct{}),
 		tags: make(chan wire.Tag, maxTags), messages: make(chan []byte, maxMessages),
 		done: make(chan struct{}), stop: make(chan struct{}), wake: make(chan struct{}, 1), space: make(chan struct{}),
 	}

@@ -114,7 +114,9 @@ func (c *Conn) unread() int {
 // readTag reads one tag. It is called by a receiver of tags who has the turn;
 // other frames, and errors, are left to the link's goroutine: false.
 func (l *Link) readTag() bool {
+	l.from.Eager = true
 	head, err := l.in.Peek(wire.HeaderSize)
+	l.from.Eager = false
 	if err != nil {
 		return false
 	}

@@ -69,6 +69,8 @@ func (c *Channel) readAnswers(complete *atomic.Bool) bool {
 // answer reads an answer and all of its bytes into what is read ahead, and
 // takes its header from there. Other frames, and larger ones, stay there.
 func (r *reader) answer(chunk uint32) (h wire.DataHeader, ok bool) {
+	r.from.Eager = true
+	defer func() { r.from.Eager = false }()
 	need := wire.DataHeaderSize
 	for {
 		if have := r.w - r.r; have >= need {

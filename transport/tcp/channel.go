@@ -10,6 +10,7 @@ import (
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/transport/control"
+	"github.com/hmcfs/hmcfs/transport/internal/spin"
 	"github.com/hmcfs/hmcfs/transport/internal/trywrite"
 	"github.com/hmcfs/hmcfs/transport/internal/turn"
 	"github.com/hmcfs/hmcfs/transport/wire"
@@ -94,6 +95,10 @@ func New(c *control.Conn, o Options) (*Channel, error) {
 	if err == nil {
 		try, err = trywrite.New(c.Conn)
 	}
+	var from *spin.Reader
+	if err == nil {
+		from, err = spin.New(c.Conn)
+	}
 	if err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
@@ -101,7 +106,7 @@ func New(c *control.Conn, o Options) (*Channel, error) {
 		conn: c, opts: o, try: try, done: make(chan struct{}), wake: make(chan struct{}, 1),
 		places: make([]place, o.InFlight), free: make([]uint16, 0, o.InFlight),
 	}
-	ch.in = &reader{conn: c, moved: &ch.moved}
+	ch.in = &reader{conn: c, from: from, moved: &ch.moved}
 	// Their errors are those of a connection that has ended.
 	ch.turn = turn.New(func() { _ = c.SetReadDeadline(time.Unix(1, 0)) }, func() { _ = c.SetReadDeadline(time.Time{}) })
 	for i := range ch.places {

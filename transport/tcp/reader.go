@@ -6,6 +6,7 @@ import (
 	"net"
 	"sync/atomic"
 
+	"github.com/hmcfs/hmcfs/transport/internal/spin"
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
@@ -22,6 +23,8 @@ const (
 // reader reads frames from a stream.
 type reader struct {
 	conn net.Conn
+	// from is the connection too; who waits for an answer makes it spin.
+	from *spin.Reader
 	// moved counts the reads, for whoever watches that something happens.
 	moved *atomic.Uint64
 	buf   [readAhead]byte
@@ -37,7 +40,7 @@ func (r *reader) fill() error {
 		copy(r.buf[:], r.buf[r.r:r.w])
 		r.r, r.w = 0, r.w-r.r
 	}
-	n, err := r.conn.Read(r.buf[r.w:])
+	n, err := r.from.Read(r.buf[r.w:])
 	r.w += n
 	if n > 0 {
 		r.moved.Add(1)

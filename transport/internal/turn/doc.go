@@ -7,7 +7,7 @@
 //	reads frames                         Want
 //	a frame for who waits
 //	Yield: lets the turn go, sleeps ──>  Token: has the turn
-//	    │                                sleeps in the socket, reads, Give
+//	    │                                waits in the socket, reads, Give
 //	    │                                … again and again
 //	    │                     Unwant  <──
 //	    ▼                     Recall  <── a frame that he does not read

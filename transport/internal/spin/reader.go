@@ -1,0 +1,100 @@
+package spin
+
+import (
+	"errors"
+	"io"
+	"net"
+	"syscall"
+	"time"
+)
+
+const (
+	// patience is how long the socket is asked before the reader sleeps: longer
+	// than a peer takes to wake and answer, so that two readers come to agree.
+	patience = 50 * time.Microsecond
+	// maxSkip is how many reads sleep at once at most after others have asked
+	// in vain.
+	maxSkip = 256
+)
+
+// Reader reads a connection. It is used by one goroutine at a time.
+type Reader struct {
+	conn net.Conn
+	// raw is nil for what is no socket, such as a connection of TLS.
+	raw syscall.RawConn
+	// attempt is made once, so that a read allocates nothing; it works on p and
+	// leaves n and err.
+	attempt func(fd uintptr) bool
+	p       []byte
+	n       int
+	err     error
+	// Eager makes reads spin.
+	Eager bool
+	// skip is how many reads do not, since the last ones did so in vain.
+	skip, next int
+}
+
+// New returns the reader of a connection.
+func New(c net.Conn) (*Reader, error) {
+	r := &Reader{conn: c, next: 1}
+	s, ok := c.(syscall.Conn)
+	if !ok {
+		return r, nil
+	}
+	raw, err := s.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	r.raw = raw
+	r.attempt = func(fd uintptr) bool {
+		r.n, r.err = syscall.Read(int(fd), r.p)
+		return true
+	}
+	return r, nil
+}
+
+// Read is that of the connection.
+func (r *Reader) Read(p []byte) (int, error) {
+	if !r.Eager || r.raw == nil || len(p) == 0 {
+		return r.conn.Read(p)
+	}
+	if r.skip > 0 {
+		r.skip--
+		return r.conn.Read(p)
+	}
+	n, err := r.ask(p)
+	if n > 0 || err != nil {
+		r.next = 1
+		return n, err
+	}
+	// Busy processors, or a peer that takes its time: sleep at once for a while.
+	r.skip = r.next
+	r.next = min(2*r.next, maxSkip)
+	return r.conn.Read(p)
+}
+
+// ask reads what is there or comes soon; nothing and no error is that nothing
+// has come.
+func (r *Reader) ask(p []byte) (int, error) {
+	r.p = p
+	defer func() { r.p = nil }()
+	begin := time.Now()
+	for {
+		// It fails when the deadline for reads is over.
+		if err := r.raw.Read(r.attempt); err != nil {
+			return 0, err
+		}
+		switch {
+		case errors.Is(r.err, syscall.EAGAIN) || errors.Is(r.err, syscall.EINTR):
+		case r.err != nil:
+			return 0, r.err
+		case r.n == 0:
+			return 0, io.EOF
+		default:
+			return r.n, nil
+		}
+		if time.Since(begin) > patience {
+			return 0, nil
+		}
+	}
+}
