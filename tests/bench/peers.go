@@ -39,6 +39,8 @@ type spot struct {
 	at []string
 	// env is what both ends have in their environment besides.
 	env []string
+	// flags are what hmcfs perf gets at both ends besides.
+	flags []string
 }
 
 // unix is the spot by its Unix socket.
@@ -76,7 +78,10 @@ func newPeers(ctx context.Context, o options) (p *peers, err error) {
 	}
 	p.ucx = map[string]*spot{}
 	for _, tls := range ucxLists() {
-		s := &spot{host: p.lo.host, serve: exec.CommandContext, run: exec.CommandContext, env: ucxEnv(tls)}
+		s := &spot{
+			host: p.lo.host, serve: exec.CommandContext, run: exec.CommandContext, env: ucxEnv(tls),
+			flags: []string{"--ucx-tls", tls, "--ucx-one-sided"},
+		}
 		if err = p.serve(ctx, s); err != nil {
 			return p, err
 		}

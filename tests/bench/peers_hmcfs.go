@@ -20,6 +20,7 @@ func (p *peers) serve(ctx context.Context, s *spot, listen ...string) error {
 	for _, at := range listen {
 		args = append(args, "--listen", at)
 	}
+	args = append(args, s.flags...)
 	cmd := s.within(s.serve(ctx, p.opts.hmcfs, args...))
 	said, err := cmd.StdoutPipe()
 	if err != nil {
@@ -47,7 +48,7 @@ func (p *peers) serve(ctx context.Context, s *spot, listen ...string) error {
 func (p *peers) perf(ctx context.Context, s *spot, at string, args ...string) (r perf.Report, err error) {
 	ctx, stop := context.WithTimeout(ctx, patience)
 	defer stop()
-	args = append([]string{"perf", "run", "--json", "--secret-file", p.secret, at}, args...)
+	args = append([]string{"perf", "run", "--json", "--secret-file", p.secret, at}, append(args, s.flags...)...)
 	out, err := output(s.within(s.run(ctx, p.opts.hmcfs, args...)))
 	if err != nil {
 		return r, err

@@ -16,6 +16,7 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/transport/comm"
 	"github.com/hmcfs/hmcfs/transport/control"
+	"github.com/hmcfs/hmcfs/transport/ucx"
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
@@ -42,6 +43,7 @@ type perfFlags struct {
 	channels   int
 	chunk      string
 	timeout    time.Duration
+	ucx        ucx.Options
 }
 
 func (f *perfFlags) add(cmd *cobra.Command) {
@@ -50,6 +52,8 @@ func (f *perfFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.secret, "secret-file", "", "The file with the secret that both sides share; serve makes one where it is missing.")
 	cmd.Flags().StringVar(&f.socketDir, "socket-dir", "", "The directory of the Unix socket hmc_ctrl_rank_0.sock, for two processes of one machine.")
 	cmd.Flags().StringVar(&f.chunk, "chunk", "1MiB", "The payload of one frame; the smaller one of both sides counts.")
+	cmd.Flags().StringVar(&f.ucx.Transports, "ucx-tls", "", "What UCX may use, as in UCX_TLS; the same on both sides. Default: all but its TCP.")
+	cmd.Flags().BoolVar(&f.ucx.OneSided, "ucx-one-sided", false, "Let UCX put and get by itself also without RDMA, on both sides. A peer that is killed can then end this process.")
 	cmd.Flags().DurationVar(&f.timeout, "timeout", 30*time.Second, "How long the other side may let this one wait without anything moving.")
 }
 
@@ -67,7 +71,7 @@ func (f *perfFlags) options(a *app, secret []byte) (perf.Options, error) {
 	}
 	return perf.Options{
 		Secret: secret, Memory: f.memory, Families: daemon.Families("", nil), Channels: f.channels, Chunk: chunk,
-		Timeout: f.timeout, Progress: func(line string) { a.note("%s", line) },
+		Timeout: f.timeout, UCX: f.ucx, Progress: func(line string) { a.note("%s", line) },
 	}, nil
 }
 

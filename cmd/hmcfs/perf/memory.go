@@ -12,6 +12,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/comm"
 	"github.com/hmcfs/hmcfs/transport/domain"
 	"github.com/hmcfs/hmcfs/transport/region"
+	"github.com/hmcfs/hmcfs/transport/ucx"
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
@@ -32,6 +33,8 @@ type Options struct {
 	// Timeout is how long the other side may let us wait without anything
 	// moving; 0 is the communicator's default.
 	Timeout time.Duration
+	// UCX is what libucp uses for the transports rdma and ucx.
+	UCX ucx.Options
 	// Progress is told, in one line, what is under way. Required.
 	Progress func(line string)
 }
@@ -83,7 +86,7 @@ func (s *station) open(transports []comm.Transport) (err error) {
 		devs = append(devs, dev)
 	}
 	s.comm, err = comm.New(comm.Options{
-		Rank: s.opts.Rank, Secret: s.opts.Secret, Engine: s.engine, Transports: transports, Devices: devs,
+		Rank: s.opts.Rank, Secret: s.opts.Secret, Engine: s.engine, Transports: transports, Devices: devs, UCX: s.opts.UCX,
 		Channels: s.opts.Channels, Chunk: uint32(s.opts.Chunk), Timeout: s.opts.Timeout,
 	})
 	if err != nil {
