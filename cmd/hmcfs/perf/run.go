@@ -59,6 +59,28 @@ type runner struct {
 	named comm.Transport
 }
 
+// settle is how long a server may take to see that the runner before has gone.
+const settle = 2 * time.Second
+
+// connect makes the session. The rank may still be that of the session before,
+// of this runner or of another one that has just ended: it is asked for again
+// for a while.
+func (r *runner) connect(ctx context.Context, at control.Address) error {
+	soon, stop := context.WithTimeout(ctx, settle)
+	defer stop()
+	for {
+		err := r.comm.Connect(ctx, serverRank, at)
+		if !errors.Is(err, control.ErrTaken) {
+			return err
+		}
+		select {
+		case <-soon.Done():
+			return err
+		case <-time.After(settle / 100):
+		}
+	}
+}
+
 // session measures one way to the server.
 func (r *runner) session(ctx context.Context, t comm.Transport, at control.Address, last bool) (err error) {
 	r.named = t
@@ -70,7 +92,7 @@ func (r *runner) session(ctx context.Context, t comm.Transport, at control.Addre
 		return err
 	}
 	defer func() { err = errors.Join(err, r.hangUp()) }() //nolint:contextcheck // the end is not the context's
-	if err = r.comm.Connect(ctx, serverRank, at); err != nil {
+	if err = r.connect(ctx, at); err != nil {
 		return err
 	}
 	if err = r.connected(at); err != nil {
