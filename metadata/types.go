@@ -87,6 +87,10 @@ type Inode struct {
 	Path string
 	// Bound says whether the content is memory of another process.
 	Bound BindState
+	// Expires is when the file ends; zero is never. Expire sets it.
+	Expires Timespec
+	// Taken says that a file in PublishIno is received. Take sets it.
+	Taken bool
 }
 
 // BindState says whether a file's content is memory of another process.

@@ -1,6 +1,9 @@
 package objects
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+)
 
 // What callers tell apart, beside the sentinels of metadata and devices,
 // which pass through wrapped.
@@ -21,6 +24,36 @@ var (
 	ErrBusy = errors.New("objects: memory is shared with another process")
 	// ErrForbidden: the caller is not entitled to the memory.
 	ErrForbidden = errors.New("objects: not allowed to this user")
+	// ErrInconsistent: the key was set, or published, with other blobs.
+	ErrInconsistent = errors.New("objects: the key has other blobs already")
+	// ErrWithdrawn: nobody received what was published.
+	ErrWithdrawn = errors.New("objects: withdrawn before it was received")
+	// ErrClosed: the queue, or the store, is closed.
+	ErrClosed = errors.New("objects: closed")
 	// ErrDamaged: a failed copy left unknown bytes here.
 	ErrDamaged = errors.New("objects: bytes unknown after a failed device copy")
 )
+
+// ShapeError says that the blobs of a request don't fit those of their source.
+type ShapeError struct {
+	// Want are the sizes of the source's blobs, Got those of the request.
+	Want, Got []uint64
+	// Offset is where the request begins in each.
+	Offset uint64
+}
+
+// Error tells both shapes.
+func (e *ShapeError) Error() string {
+	return fmt.Sprintf("objects: the source has %s, the request %s from offset %d of each on",
+		shapeOf(e.Want), shapeOf(e.Got), e.Offset)
+}
+
+// shownBlobs is how many sizes of a shape are told.
+const shownBlobs = 8
+
+func shapeOf(sizes []uint64) string {
+	if len(sizes) <= shownBlobs {
+		return fmt.Sprintf("%d blobs %v", len(sizes), sizes)
+	}
+	return fmt.Sprintf("%d blobs %v and so on", len(sizes), sizes[:shownBlobs])
+}

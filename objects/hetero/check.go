@@ -1,0 +1,99 @@
+package hetero
+
+import (
+	"fmt"
+
+	"github.com/hmcfs/hmcfs/metadata"
+)
+
+// CheckKeys refuses a call whose keys can't be: none, too many, one that is
+// given twice, or a text that is no key.
+//
+// Errors: ErrInvalid.
+func CheckKeys(keys []string) error {
+	switch {
+	case len(keys) == 0:
+		return fmt.Errorf("%w: no keys", ErrInvalid)
+	case len(keys) > MaxKeys:
+		return fmt.Errorf("%w: the keys are %d, at most %d in one call", ErrInvalid, len(keys), MaxKeys)
+	}
+	seen := make(map[string]int, len(keys))
+	for i, key := range keys {
+		if err := CheckKey(key); err != nil {
+			return fmt.Errorf("keys[%d]: %w", i, err)
+		}
+		if first, twice := seen[key]; twice {
+			return fmt.Errorf("%w: keys[%d] is keys[%d] again, %q", ErrInvalid, i, first, key)
+		}
+		seen[key] = i
+	}
+	return nil
+}
+
+// CheckKey refuses a text that is no key.
+//
+// Errors: ErrInvalid.
+func CheckKey(key string) error {
+	switch {
+	case key == "":
+		return fmt.Errorf("%w: a key can not be empty", ErrInvalid)
+	case metadata.ValidKey(key) != nil:
+		return fmt.Errorf("%w: %.80q is no key: 1 to %d of A-Z a-z 0-9 and -_!@#%%^*()+=:;. but not \".\" or \"..\"",
+			ErrInvalid, key, MaxKeyLen)
+	}
+	return nil
+}
+
+// CheckLists is CheckKeys, and refuses lists that can't be: of another number
+// than the keys, without a device or blobs, with a blob of no memory or no
+// bytes, and lists of several devices. partial says that source offsets have a
+// meaning; otherwise one that is not 0 is refused, and a negative one always.
+//
+// Errors: ErrInvalid.
+func CheckLists(keys []string, lists []DeviceBlobList, partial bool) error {
+	if len(keys) != len(lists) {
+		return fmt.Errorf("%w: %d keys and %d lists of blobs", ErrInvalid, len(keys), len(lists))
+	}
+	if err := CheckKeys(keys); err != nil {
+		return err
+	}
+	for i := range lists {
+		if err := lists[i].check(partial); err != nil {
+			return fmt.Errorf("lists[%d] of key %q: %w", i, keys[i], err)
+		}
+		if lists[i].Device != lists[0].Device {
+			return fmt.Errorf("%w: lists[%d] is on %s, lists[0] on %s: one device in one call",
+				ErrInvalid, i, lists[i].Device, lists[0].Device)
+		}
+	}
+	return nil
+}
+
+func (l *DeviceBlobList) check(partial bool) error {
+	switch {
+	case l.Device == "":
+		return fmt.Errorf("%w: no device", ErrInvalid)
+	case len(l.Blobs) == 0:
+		return fmt.Errorf("%w: no blobs", ErrInvalid)
+	case l.SourceOffset < 0:
+		return fmt.Errorf("%w: source offset %d", ErrInvalid, l.SourceOffset)
+	case l.SourceOffset != 0 && !partial:
+		return fmt.Errorf("%w: source offset %d where there is no source", ErrInvalid, l.SourceOffset)
+	}
+	var sum uint64
+	for i, b := range l.Blobs {
+		switch {
+		case b.Memory == 0:
+			return fmt.Errorf("%w: blob %d has no memory", ErrInvalid, i)
+		case b.Size == 0:
+			return fmt.Errorf("%w: blob %d has no bytes", ErrInvalid, i)
+		case uint64(b.Off)+uint64(b.Size) < uint64(b.Size), sum+uint64(b.Size) > maxSize:
+			return fmt.Errorf("%w: blob %d of %d bytes at %d", ErrInvalid, i, b.Size, b.Off)
+		}
+		sum += uint64(b.Size)
+	}
+	return nil
+}
+
+// maxSize is the largest size of an object in bytes.
+const maxSize = 1<<63 - 1

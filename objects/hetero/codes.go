@@ -1,0 +1,88 @@
+package hetero
+
+import (
+	"context"
+	"errors"
+	"syscall"
+)
+
+// What keys and calls fail with.
+var (
+	ErrInvalid       = errors.New("invalid argument")
+	ErrNotFound      = errors.New("can't find objects")
+	ErrExist         = errors.New("key exists already")
+	ErrShape         = errors.New("blobs don't fit")
+	ErrInconsistent  = errors.New("data to be deposited is inconsistent with what is there under the key")
+	ErrTimeout       = errors.New("not there in time; please try again")
+	ErrInterrupted   = errors.New("interrupted")
+	ErrNoMemory      = errors.New("out of memory")
+	ErrNotAuthorized = errors.New("not allowed to this user")
+	ErrNotOwner      = errors.New("not this client's")
+	ErrOwnerGone     = errors.New("the client whose memory it was has ended")
+	ErrWithdrawn     = errors.New("withdrawn before anybody received it")
+	ErrLost          = errors.New("content lost with its memory")
+	ErrBusy          = errors.New("in use; try again")
+	ErrUnsupported   = errors.New("not supported here")
+	ErrClosed        = errors.New("the client is closed")
+	ErrDisconnected  = errors.New("the daemon has gone")
+	ErrIO            = errors.New("input/output error")
+)
+
+// Status is one row of the map from the seed system's status codes.
+type Status struct {
+	// Err is the sentinel.
+	Err error
+	// Name is the sentinel's on the wire and in --json.
+	Name string
+	// Errno is the same failure's in the mount.
+	Errno syscall.Errno
+	// Seed are the status names of openYuanrong v0.9.2 that it stands for.
+	Seed []string
+}
+
+// Statuses is the whole map, in the order in which CodeOf looks.
+func Statuses() []Status {
+	return []Status{
+		{ErrTimeout, "timeout", syscall.ETIMEDOUT, []string{"K_FUTURE_TIMEOUT", "K_RPC_DEADLINE_EXCEEDED", "K_WORKER_TIMEOUT", "K_MASTER_TIMEOUT"}},
+		{ErrInterrupted, "interrupted", syscall.EINTR, []string{"K_INTERRUPTED", "K_RPC_CANCELLED"}},
+		{ErrShape, "shape", syscall.EINVAL, []string{"K_INVALID", "K_RUNTIME_ERROR"}},
+		{ErrInconsistent, "inconsistent", syscall.EEXIST, []string{"K_DATA_INCONSISTENCY", "K_RUNTIME_ERROR"}},
+		{ErrInvalid, "invalid", syscall.EINVAL, []string{"K_INVALID", "K_OUT_OF_RANGE"}},
+		{ErrOwnerGone, "owner_gone", syscall.EIO, []string{"K_RPC_PEER_DEAD"}},
+		{ErrWithdrawn, "withdrawn", syscall.ENOENT, []string{"K_NOT_FOUND"}},
+		{ErrLost, "lost", syscall.EIO, []string{"K_NOT_FOUND"}},
+		{ErrNotFound, "not_found", syscall.ENOENT, []string{"K_NOT_FOUND"}},
+		{ErrExist, "exists", syscall.EEXIST, []string{"K_DUPLICATED", "K_OC_KEY_ALREADY_EXIST"}},
+		{ErrNoMemory, "no_memory", syscall.ENOSPC, []string{"K_OUT_OF_MEMORY", "K_NO_SPACE"}},
+		{ErrNotAuthorized, "not_authorized", syscall.EPERM, []string{"K_NOT_AUTHORIZED"}},
+		{ErrNotOwner, "not_owner", syscall.EPERM, []string{"K_NOT_OWNER"}},
+		{ErrBusy, "busy", syscall.EBUSY, []string{"K_TRY_AGAIN"}},
+		{ErrUnsupported, "unsupported", syscall.EOPNOTSUPP, []string{"K_NOT_SUPPORTED"}},
+		{ErrClosed, "closed", syscall.ESHUTDOWN, []string{"K_SHUTTING_DOWN"}},
+		{ErrDisconnected, "disconnected", syscall.ENOTCONN, []string{"K_CLIENT_WORKER_DISCONNECT", "K_RPC_UNAVAILABLE"}},
+		{ErrIO, "io", syscall.EIO, []string{"K_IO_ERROR", "K_UNKNOWN_ERROR", "K_ACL_ERROR", "K_CUDA_ERROR"}},
+	}
+}
+
+// StatusOf is the row of an error: the first whose sentinel it is, and that of
+// ErrIO for one that has none.
+func StatusOf(err error) Status {
+	rows := Statuses()
+	for _, s := range rows {
+		if errors.Is(err, s.Err) {
+			return s
+		}
+	}
+	return rows[len(rows)-1]
+}
+
+// ContextError is what a call fails with that a context has ended.
+func ContextError(err error) error {
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return ErrTimeout
+	case errors.Is(err, context.Canceled):
+		return ErrInterrupted
+	}
+	return err
+}

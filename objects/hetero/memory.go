@@ -1,0 +1,73 @@
+package hetero
+
+import (
+	"os"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/objects/share"
+)
+
+// MemoryID names memory that a client has registered. It means nothing to
+// another client. 0 is no memory.
+type MemoryID uint64
+
+// Memory says what PreRegister registers, by exactly one of Share, File and
+// Local.
+type Memory struct {
+	// Device names the device of the mount whose memory it is: "host", "sim0",
+	// "cuda1". It may be empty for a file of the mount.
+	Device devices.Name
+	// Share names memory of this process, as hmcfs bind takes it. Its pieces
+	// lie one behind the other.
+	Share *share.Memory
+	// Files are the descriptors of Share's pieces: the FD of a piece is a place
+	// in this list. They stay the caller's, and may be closed afterwards.
+	Files []*os.File
+	// File is an open regular file in the mount, whose bytes are meant: what
+	// is read from it or written to it goes through the object. It stays the
+	// caller's, and may be closed afterwards.
+	File *os.File
+	// Local is memory of a device of this process: for clients in the daemon's
+	// own process alone. The client retains it until it is unregistered.
+	Local *devices.Memory
+}
+
+// Blob is a stretch of registered memory.
+type Blob struct {
+	Memory MemoryID       `json:"memory"`
+	Off    devices.Offset `json:"off"`
+	// Size is in bytes, at least 1.
+	Size devices.Size `json:"size"`
+}
+
+// DeviceBlobList is the memory of one key: its blobs in order, all on one
+// device.
+type DeviceBlobList struct {
+	// Device names the device that all blobs are on.
+	Device devices.Name `json:"device"`
+	Blobs  []Blob       `json:"blobs"`
+	// SourceOffset is where DevMGet begins to read in each blob of the key, in
+	// bytes. It is 0 in all other calls, and never negative.
+	SourceOffset int64 `json:"source_offset,omitempty"`
+}
+
+// Size is the sum of the blobs' sizes.
+func (l DeviceBlobList) Size() devices.Size {
+	var sum devices.Size
+	for _, b := range l.Blobs {
+		sum += b.Size
+	}
+	return sum
+}
+
+// MetaInfo is what GetMetaInfo tells of one key.
+type MetaInfo struct {
+	Key string `json:"key"`
+	// Err is why nothing else is told: ErrNotFound for a key that is not there.
+	Err error `json:"-"`
+	// Device is where the object is.
+	Device devices.Name `json:"device"`
+	// Blobs are the sizes of the blobs in order; their sum is Size.
+	Blobs []devices.Size `json:"blobs"`
+	Size  devices.Size   `json:"size"`
+}

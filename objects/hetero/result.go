@@ -1,0 +1,53 @@
+package hetero
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Result is what became of one key of a call.
+type Result struct {
+	Key string
+	// Err is nil for a key that succeeded.
+	Err error
+	// Skipped says that the key was there already and was left as it is, as
+	// ExistingSkip asks; Err is nil then.
+	Skipped bool
+}
+
+// Results has one Result for each key of a call, in the order of the keys.
+type Results []Result
+
+// Failed is the results of the keys that failed, in order.
+func (r Results) Failed() Results {
+	var failed Results
+	for _, one := range r {
+		if one.Err != nil {
+			failed = append(failed, one)
+		}
+	}
+	return failed
+}
+
+// Err joins the errors of all keys that failed, each with its key; nil when
+// every key succeeded.
+func (r Results) Err() error {
+	var errs []error
+	for _, one := range r {
+		if one.Err != nil {
+			errs = append(errs, fmt.Errorf("key %q: %w", one.Key, one.Err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Outcome is the error that a call returns beside its results: nil if at
+// least one key succeeded, and else what Err says.
+func (r Results) Outcome() error {
+	for _, one := range r {
+		if one.Err == nil {
+			return nil
+		}
+	}
+	return r.Err()
+}
