@@ -34,7 +34,7 @@ type Status struct {
 	Err error
 	// Name is the sentinel's on the wire and in --json.
 	Name string
-	// Errno is the same failure's in the mount.
+	// Errno is what the same failure is in terms of files.
 	Errno syscall.Errno
 	// Seed are the status names of openYuanrong v0.9.2 that it stands for.
 	Seed []string
@@ -46,7 +46,7 @@ func Statuses() []Status {
 		{ErrTimeout, "timeout", syscall.ETIMEDOUT, []string{"K_FUTURE_TIMEOUT", "K_RPC_DEADLINE_EXCEEDED", "K_WORKER_TIMEOUT", "K_MASTER_TIMEOUT"}},
 		{ErrInterrupted, "interrupted", syscall.EINTR, []string{"K_INTERRUPTED", "K_RPC_CANCELLED"}},
 		{ErrShape, "shape", syscall.EINVAL, []string{"K_INVALID", "K_RUNTIME_ERROR"}},
-		{ErrInconsistent, "inconsistent", syscall.EEXIST, []string{"K_DATA_INCONSISTENCY", "K_RUNTIME_ERROR"}},
+		{ErrInconsistent, "inconsistent", syscall.EIO, []string{"K_DATA_INCONSISTENCY", "K_RUNTIME_ERROR"}},
 		{ErrInvalid, "invalid", syscall.EINVAL, []string{"K_INVALID", "K_OUT_OF_RANGE"}},
 		{ErrOwnerGone, "owner_gone", syscall.EIO, []string{"K_RPC_PEER_DEAD"}},
 		{ErrWithdrawn, "withdrawn", syscall.ENOENT, []string{"K_NOT_FOUND"}},
@@ -54,7 +54,7 @@ func Statuses() []Status {
 		{ErrNotFound, "not_found", syscall.ENOENT, []string{"K_NOT_FOUND"}},
 		{ErrExist, "exists", syscall.EEXIST, []string{"K_DUPLICATED", "K_OC_KEY_ALREADY_EXIST"}},
 		{ErrNoMemory, "no_memory", syscall.ENOSPC, []string{"K_OUT_OF_MEMORY", "K_NO_SPACE"}},
-		{ErrNotAuthorized, "not_authorized", syscall.EPERM, []string{"K_NOT_AUTHORIZED"}},
+		{ErrNotAuthorized, "not_authorized", syscall.EACCES, []string{"K_NOT_AUTHORIZED"}},
 		{ErrNotOwner, "not_owner", syscall.EPERM, []string{"K_NOT_OWNER"}},
 		{ErrBusy, "busy", syscall.EBUSY, []string{"K_TRY_AGAIN"}},
 		{ErrUnsupported, "unsupported", syscall.EOPNOTSUPP, []string{"K_NOT_SUPPORTED"}},
