@@ -26,13 +26,14 @@ func (s *Store) Create(ctx context.Context, parent Ino, name string, n Node) (In
 	defer s.locks.lock(parent)()
 	var rec record
 	err = s.update(ctx, func(t *txn) (err error) {
-		rec, err = t.create(ino, parent, name, n)
+		if rec, err = t.create(ino, parent, name, n); err == nil {
+			t.fresh(&rec)
+		}
 		return err
 	})
 	if err != nil {
 		return Inode{}, err
 	}
-	s.cache.putFresh(rec.Inode)
 	return rec.Inode, nil
 }
 
