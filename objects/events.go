@@ -47,15 +47,16 @@ type Event struct {
 	// Dropped counts the events that an EventDropped stands for.
 	Dropped uint64 `json:"dropped,omitempty"`
 
-	// of is the object's owner and mode when it happened.
-	of metadata.Inode
+	// mode and owner are the object's when it happened.
+	mode     metadata.Mode
+	uid, gid uint32
 }
 
 // MayRead says whether a user may hear of the event: one who may read the
 // object, by its owner and mode when it happened. Everybody hears that events
 // were dropped.
 func (e Event) MayRead(c Caller) bool {
-	return e.Kind == EventDropped || c.may(Attr{Inode: e.of}, modeRead)
+	return e.Kind == EventDropped || c.may(Attr{Inode: metadata.Inode{Mode: e.mode, UID: e.uid, GID: e.gid}}, modeRead)
 }
 
 // queueLen is how many events a queue that nobody reads holds.
@@ -109,7 +110,10 @@ func (h *events) listen(meant func(*Event) bool) *Events {
 // records, and by who changes one key in the order of the changes: under the
 // lock that puts them in order. It waits for nobody.
 func (s *Store) emit(kind EventKind, key string, in metadata.Inode) {
-	s.events.emit(&Event{Kind: kind, Key: key, Ino: in.Ino, Device: in.Device, Size: in.Size, of: in})
+	s.events.emit(&Event{
+		Kind: kind, Key: key, Ino: in.Ino, Device: in.Device, Size: in.Size,
+		mode: in.Mode, uid: in.UID, gid: in.GID,
+	})
 }
 
 func (h *events) emit(ev *Event) {
