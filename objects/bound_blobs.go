@@ -20,7 +20,7 @@ type boundOf struct {
 
 // isOf says whether content is of a holder's blobs, just these.
 func (b *bound) isOf(h *Holder, blobs []Blob) bool {
-	return b.made != nil && b.made.holder == h && slices.Equal(b.made.blobs, blobs)
+	return b.belongsTo(h) && slices.Equal(b.made.blobs, blobs)
 }
 
 // blobContent makes content of a holder's blobs, all on one device, which it

@@ -50,16 +50,6 @@ type Gathered struct {
 	Err     error
 }
 
-// Gather copies the blobs of each key, one behind the other, into an object of
-// the host tier. Nobody sees an object before all its bytes are there; a
-// replaced one goes in the same transaction.
-//
-// Errors by key: metadata.ErrExist with ExistingFail; devices.ErrOutOfMemory;
-// ErrForbidden for replacing what the holder's user may not write.
-func (h *Holder) Gather(ctx context.Context, set []Keyed, o GatherOptions) []Gathered {
-	return make([]Gathered, len(set))
-}
-
 // Scatter says which bytes of a key go where.
 type Scatter struct {
 	Keyed
@@ -71,14 +61,6 @@ type Scatter struct {
 	Replica bool
 }
 
-// Scatter copies a key's bytes into blobs: the i-th is filled from Offset on of
-// the source's i-th. The source is in use until it returns, so that a removal
-// of the key takes nothing away from it.
-//
-// Errors: metadata.ErrNotExist; *ShapeError; ErrLost; ErrForbidden for what the
-// holder's user may not read.
-func (h *Holder) Scatter(ctx context.Context, s Scatter) error { return notBuilt(ctx) }
-
 // DropLocal removes what the holder itself has of keys: its replica, or what
 // it has bound, where a replica of another holder takes its place. A key that
 // it has nothing of is a success.
@@ -86,39 +68,3 @@ func (h *Holder) DropLocal(ctx context.Context, keys []string) []error {
 	return make([]error, len(keys))
 }
 
-// Drop removes keys, with all replicas. An object in its device's directory of
-// keyed objects goes; of any other file only the key is taken. A key that is
-// not there is a success.
-//
-// Errors by key: ErrForbidden.
-func (h *Holder) Drop(ctx context.Context, keys []string) []error {
-	return make([]error, len(keys))
-}
-
-// KeyInfo is what is known of a key, or of a publication.
-type KeyInfo struct {
-	Attr Attr
-	// Blobs are the sizes of the blobs, in order: those of user.hmc.blobs, or
-	// the one that is the whole object.
-	Blobs []uint64
-}
-
-// KeyInfo looks a key up.
-//
-// Errors: metadata.ErrNotExist, also for one that has expired; ErrForbidden for
-// what the holder's user may not read.
-func (h *Holder) KeyInfo(ctx context.Context, key string) (KeyInfo, error) {
-	return KeyInfo{}, notBuilt(ctx)
-}
-
-// Expire sets when a key's object ends; zero is never. An object in the
-// directory of keyed objects is removed then, any other file too.
-//
-// Errors: metadata.ErrNotExist; ErrForbidden.
-func (h *Holder) Expire(ctx context.Context, key string, at metadata.Timespec) error {
-	return notBuilt(ctx)
-}
-
-// AwaitKey returns when a key names an object whose bytes are there, or with
-// the context's error.
-func (s *Store) AwaitKey(ctx context.Context, key string) error { return notBuilt(ctx) }
