@@ -28,9 +28,13 @@ func (s *Store) Bind(ctx context.Context, ino Ino, binding []byte, fn func(*Inod
 			return ErrExist
 		}
 		rec.Bound = BoundLive
-		value := append(append(t.room(1+len(binding)), bindingVersion), binding...)
-		return t.kv.Set(t.key1(kindBinding, uint64(ino)), value)
+		return t.putBinding(ino, binding)
 	})
+}
+
+func (t *txn) putBinding(ino Ino, binding []byte) error {
+	value := append(append(t.room(1+len(binding)), bindingVersion), binding...)
+	return t.kv.Set(t.key1(kindBinding, uint64(ino)), value)
 }
 
 // Unbind removes what Bind has noted. A lost file goes on saying that it was

@@ -3,6 +3,7 @@ package metadata
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 )
 
@@ -78,6 +79,14 @@ func (t *txn) keyIno(key string) (Ino, error) {
 	}
 	ino, err := decodeNumber("key", data)
 	return Ino(ino), err
+}
+
+// keyOfNothing says of what a key names that it is missing.
+func keyOfNothing(key string, err error) error {
+	if errors.Is(err, ErrNotExist) {
+		return fmt.Errorf("%w: key %q names an inode that is missing", ErrCorrupt, key)
+	}
+	return err
 }
 
 // KeyIno returns the inode that carries a key.

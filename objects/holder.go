@@ -2,8 +2,8 @@ package objects
 
 import (
 	"context"
-
-	"github.com/hmcfs/hmcfs/devices"
+	"fmt"
+	"sync"
 )
 
 // Holder is one user of keyed objects: what it has registered, set and
@@ -12,57 +12,73 @@ import (
 type Holder struct {
 	store *Store
 	who   Caller
+
+	mu sync.Mutex
+	// +checklocks:mu
+	closed bool
+	// +checklocks:mu
+	regions map[*Region]struct{}
+	// files are the files that keys were bound to.
+	// +checklocks:mu
+	files map[string]Ino
 }
 
 // NewHolder begins a holder for a user. Close ends it.
-func (s *Store) NewHolder(who Caller) *Holder { return &Holder{store: s, who: who} }
+func (s *Store) NewHolder(who Caller) *Holder {
+	return &Holder{store: s, who: who, regions: map[*Region]struct{}{}, files: map[string]Ino{}}
+}
 
 // Close withdraws what the holder has published and nobody is receiving, makes
 // what it has set lost unless a replica takes over, and lets its regions go.
-// Operations under way end with ErrLost. It is called once.
-func (h *Holder) Close(ctx context.Context) error { return notBuilt(ctx) }
-
-// Region is memory that a holder has registered: of another process, of this
-// one, or the content of a file of the store.
-type Region struct{}
-
-// Register makes memory of another process known. r is what Bind takes.
+// Operations under way end with ErrLost. All of it has happened when it
+// returns without an error; else it goes on in the background. Closing it again
+// does nothing. Every holder is closed before its store.
 //
-// Errors: those of Bind that concern the memory.
-func (h *Holder) Register(ctx context.Context, device devices.Name, r BindRequest) (*Region, error) {
-	return nil, notBuilt(ctx)
+// Errors: the context's.
+func (h *Holder) Close(ctx context.Context) error {
+	h.mu.Lock()
+	h.closed = true
+	regions := h.regions
+	h.regions = nil
+	h.mu.Unlock()
+	for r := range regions {
+		r.end()
+	}
+	for r := range regions {
+		if err := r.settled(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// Adopt makes memory of a device of this process known, and retains it.
+// begin says whether the holder is still there.
 //
-// Errors: ErrInvalid for memory that is not of the device.
-func (h *Holder) Adopt(ctx context.Context, device devices.Name, m *devices.Memory) (*Region, error) {
-	return nil, notBuilt(ctx)
+// Errors: ErrClosed.
+func (h *Holder) begin() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed {
+		return fmt.Errorf("the user has ended: %w", ErrClosed)
+	}
+	return nil
 }
 
-// RegisterFile makes the content of a regular file known, as long as it is now.
-// The caller may read and write it, which the region does as a handle would;
-// it does not keep the file open between transfers.
-//
-// Errors: ErrForbidden; ErrInvalid.
-func (h *Holder) RegisterFile(ctx context.Context, ino Ino) (*Region, error) {
-	return nil, notBuilt(ctx)
+// add makes a region the holder's.
+func (h *Holder) add(r *Region) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed {
+		return fmt.Errorf("the user has ended: %w", ErrClosed)
+	}
+	h.regions[r] = struct{}{}
+	return nil
 }
 
-// Device is the device that the memory is on, and Size how much it is in bytes.
-func (r *Region) Device() devices.Name { return "" }
-
-// Size is how much memory it is, in bytes.
-func (r *Region) Size() uint64 { return 0 }
-
-// Close lets the memory go, for this holder's further calls at once. What is
-// set or published out of it is lost. It is called once.
-func (r *Region) Close(ctx context.Context) error { return notBuilt(ctx) }
-
-// Blob is a stretch of a region.
-type Blob struct {
-	Region   *Region
-	Off, Len uint64
+func (h *Holder) remove(r *Region) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.regions, r)
 }
 
 // notBuilt stands where code is to come.

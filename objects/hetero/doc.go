@@ -16,5 +16,5 @@
 //
 // # Lock order
 //
-// No locks.
+// Future.mu is a leaf. What Then has called is called without it.
 package hetero

@@ -1,6 +1,9 @@
 package hetero
 
-import "context"
+import (
+	"context"
+	"sync"
+)
 
 // Future is the end of one key's transfer. Its methods may be called from any
 // goroutine.
@@ -8,14 +11,44 @@ type Future struct {
 	key  string
 	done chan struct{}
 	err  error // written before done is closed
+	mu   sync.Mutex
+	// ended says that then is not asked any more.
+	// +checklocks:mu
+	ended bool
+	// +checklocks:mu
+	then []func()
 }
 
 // NewFuture makes a future that settle ends, which is called exactly once.
 func NewFuture(key string) (f *Future, settle func(error)) {
 	f = &Future{key: key, done: make(chan struct{})}
-	return f, func(err error) {
-		f.err = err
-		close(f.done)
+	return f, f.settle
+}
+
+func (f *Future) settle(err error) {
+	f.err = err
+	close(f.done)
+	f.mu.Lock()
+	then := f.then
+	f.ended, f.then = true, nil
+	f.mu.Unlock()
+	for _, call := range then {
+		call()
+	}
+}
+
+// Then has a function called when the transfer has ended: by whoever ends it,
+// or at once if it has. It takes no time worth mentioning. Who follows many
+// futures so needs no goroutine for each.
+func (f *Future) Then(call func()) {
+	f.mu.Lock()
+	ended := f.ended
+	if !ended {
+		f.then = append(f.then, call)
+	}
+	f.mu.Unlock()
+	if ended {
+		call()
 	}
 }
 
@@ -75,6 +108,11 @@ func (b *Batch) Done() <-chan struct{} { return b.done }
 // ends before, there are no results and the error is that of Future.Wait; the
 // call goes on.
 func (b *Batch) Wait(ctx context.Context) (Results, error) {
+	select {
+	case <-b.done:
+		return b.results, b.results.Outcome()
+	default:
+	}
 	select {
 	case <-b.done:
 		return b.results, b.results.Outcome()

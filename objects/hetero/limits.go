@@ -2,7 +2,7 @@ package hetero
 
 import "time"
 
-// The limits of one call.
+// The limits of calls and clients.
 const (
 	// MaxKeys is how many keys a call takes at most, the seed system's limit.
 	MaxKeys = 10_000
@@ -16,4 +16,11 @@ const (
 	// MaxTimeout is the longest that a call can be told to wait, the seed
 	// system's limit of a future.
 	MaxTimeout = 30 * time.Minute
+	// MaxMemories is how many pieces of memory a client has registered at most.
+	MaxMemories = 1024
+	// MaxBackgroundKeys is how many keys of one client are transferred in the
+	// background at most; beyond it a call is ErrBusy.
+	MaxBackgroundKeys = 20 * MaxKeys
+	// MaxBackgroundCalls is how many calls they are at most.
+	MaxBackgroundCalls = 256
 )

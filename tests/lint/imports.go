@@ -124,7 +124,7 @@ func checkSiblings(t *Tree) []Offence {
 // fault wrapper or a conformance suite.
 func testSupport(dir string) bool {
 	switch path.Base(dir) {
-	case "faulty", "devicetest", "transporttest", "commtest", "domaintest", "kvtest":
+	case "faulty", "devicetest", "transporttest", "commtest", "domaintest", "kvtest", "heterotest":
 		return true
 	}
 	return false

@@ -4,6 +4,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/hmcfs/hmcfs/objects"
 	"github.com/hmcfs/hmcfs/objects/adminapi"
 )
 
@@ -46,7 +47,7 @@ func FuzzHandlesOf(f *testing.F) {
 				t.Errorf("piece %d has another descriptor than it tells", i)
 			}
 		}
-		closeHandles(handles)
+		objects.CloseHandles(handles)
 		adminapi.CloseAll(q.memory)
 		if after := openDescriptors(t); after != before {
 			t.Errorf("%d descriptors are open, %d were before", after, before)

@@ -88,7 +88,7 @@ func (d *Daemon) Bind(ctx context.Context, ino metadata.Ino, by objects.Caller, 
 	if r.Memory.Family == "" {
 		dev, err := d.store.DeviceOf(ctx, ino)
 		if err != nil {
-			closeHandles(r.Handles)
+			objects.CloseHandles(r.Handles)
 			return adminapi.BindAnswer{}, err
 		}
 		r.Memory.Family = dev.Info.Family
@@ -103,12 +103,6 @@ func (d *Daemon) Bind(ctx context.Context, ino metadata.Ino, by objects.Caller, 
 	out := adminapi.BindAnswer{Ino: ino, Device: a.Device, Size: devices.Size(a.Size), State: string(a.State)}
 	out.Path, _ = d.meta.PathOf(ctx, ino) // one that is unlinked has none
 	return out, nil
-}
-
-func closeHandles(handles []devices.Handle) {
-	for i := range handles {
-		_ = handles[i].Close() // nothing was written through it
-	}
 }
 
 // Export names the memory of a file for another process.

@@ -1,0 +1,57 @@
+package objects
+
+import (
+	"fmt"
+	"os"
+	"slices"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/objects/owner"
+	"github.com/hmcfs/hmcfs/objects/share"
+)
+
+// HandlesOf makes the handles of a memory's pieces, as a BindRequest takes
+// them, out of the descriptors that came with it: the FD of a piece is a place
+// in their list. The descriptors stay the caller's, the handles have their own.
+// Pieces that no descriptor is told for, such as those that a path names, have
+// one without. There are no handles where there are no descriptors.
+//
+// Errors: ErrInvalid for a place that is not in the list, and for a descriptor
+// that no piece uses.
+func HandlesOf(m share.Memory, files []*os.File) (handles []devices.Handle, err error) {
+	if len(files) == 0 {
+		return nil, nil
+	}
+	defer func() {
+		if err != nil {
+			CloseHandles(handles)
+			handles = nil
+		}
+	}()
+	used := make([]bool, len(files))
+	for i, p := range m.Pieces {
+		h := devices.Handle{Kind: p.Kind, Device: m.Device, Offset: p.Offset, Size: p.Size, Allocation: p.Allocation}
+		if p.FD != nil {
+			if *p.FD < 0 || *p.FD >= len(files) {
+				return handles, fmt.Errorf("piece %d: descriptor %d of %d: %w", i, *p.FD, len(files), ErrInvalid)
+			}
+			used[*p.FD] = true
+			// Several pieces may lie in the same, and each handle is closed.
+			if h.File, err = owner.Duplicate(files[*p.FD]); err != nil {
+				return handles, fmt.Errorf("piece %d: %w", i, err)
+			}
+		}
+		handles = append(handles, h)
+	}
+	if i := slices.Index(used, false); i >= 0 {
+		return handles, fmt.Errorf("no piece is in descriptor %d: %w", i, ErrInvalid)
+	}
+	return handles, nil
+}
+
+// CloseHandles closes the descriptors of handles that nobody has taken over.
+func CloseHandles(handles []devices.Handle) {
+	for i := range handles {
+		_ = handles[i].Close() // nothing was written through it
+	}
+}
