@@ -48,6 +48,7 @@ func (s *Store) Bind(ctx context.Context, ino Ino, who Caller, r BindRequest) er
 	}
 	err = s.watch(ino, b) //nolint:contextcheck // the owner ends when he ends
 	s.changed(ino, false)
+	s.inodeCame(ctx, ino)
 	return err
 }
 
@@ -205,8 +206,22 @@ func (s *Store) lose(ctx context.Context, ino Ino, b *bound) {
 	if !gone {
 		return
 	}
+	s.tellLost(ctx, ino)
 	s.log.Info("object lost with the process that owned its memory", zap.Uint64("ino", uint64(ino)))
 	s.changed(ino, true)
+}
+
+// tellLost tells of a key whose object is lost.
+func (s *Store) tellLost(ctx context.Context, ino Ino) {
+	in, err := s.meta.Get(ctx, ino)
+	if err != nil || in.Key == "" {
+		return
+	}
+	// Before anybody tells that the name is gone.
+	defer s.names.lock(in.Parent, in.Parent)()
+	if now, gone := s.meta.Get(ctx, ino); gone == nil && now.Key == in.Key {
+		s.emit(EventLost, now.Key, now)
+	}
 }
 
 // forgetBinding makes an object whose owner is gone an ordinary one, since it

@@ -79,7 +79,7 @@ func (b *binder) prepare(ctx context.Context, i int) error {
 // became of it: nil when it names these blobs already.
 func (b *binder) settled(ctx context.Context, k *Keyed) (free bool, err error) {
 	in, err := b.store.keyHolder(ctx, k.Key)
-	if errors.Is(err, metadata.ErrNotExist) || err == nil && b.store.isVacant(ctx, in) {
+	if errors.Is(err, metadata.ErrNotExist) || err == nil && b.store.isVacant(in) {
 		return true, nil
 	}
 	if err != nil {
@@ -109,21 +109,19 @@ func (b *binder) describe(k *Keyed, body *bound) (metadata.NewFile, error) {
 	}
 	file := metadata.NewFile{
 		Name: k.Key, Key: k.Key, Binding: record, Size: body.size, Allocated: body.size,
-		Node: metadata.Node{Mode: metadata.TypeRegular | keyedMode, UID: who.UID, GID: who.GID},
+		Node: metadata.Node{Mode: keyedMode, UID: who.UID, GID: who.GID},
 	}
-	if text := sizesOf(k.Blobs); len(k.Blobs) > 1 {
-		if len(text) > metadata.MaxXattr {
-			return metadata.NewFile{}, fmt.Errorf("the sizes of %d blobs take %d bytes, at most %d: %w", len(k.Blobs), len(text), metadata.MaxXattr, ErrInvalid)
-		}
-		file.Xattrs = map[string][]byte{xattrBlobs: []byte(text)}
+	text, err := blobsText(sizesOf(k.Blobs))
+	if err == nil && text != nil {
+		file.Xattrs = map[string][]byte{xattrBlobs: text}
 	}
-	return file, nil
+	return file, err
 }
 
 // run makes the objects of one device.
 func (b *binder) run(ctx context.Context, t *tier, jobs []*bindJob) {
 	s := b.store
-	dir, err := s.keysDirFor(ctx, t, b.holder.who)
+	dir, err := s.keysDirFor(ctx, b.holder.who, t)
 	var inos []Ino
 	if err == nil {
 		inos, err = s.meta.NewInos(ctx, len(jobs))
@@ -134,8 +132,7 @@ func (b *binder) run(ctx context.Context, t *tier, jobs []*bindJob) {
 		}
 		return
 	}
-	now := s.now()
-	files := make([]metadata.NewFile, len(jobs))
+	now, files := s.now(), make([]metadata.NewFile, len(jobs))
 	for i, j := range jobs {
 		j.file.Ino = inos[i]
 		files[i] = j.file
@@ -205,12 +202,12 @@ func (h *Holder) keyFile(ctx context.Context, k *Keyed, ino Ino) error {
 	if err != nil {
 		return err
 	}
-	want := sizesOf(k.Blobs)
-	if len(k.Blobs) == 1 {
-		want = ""
+	want, err := blobsText(sizesOf(k.Blobs))
+	if err != nil {
+		return err
 	}
 	switch {
-	case a.Key == k.Key && had == want:
+	case a.Key == k.Key && had == string(want):
 		h.rememberFile(k.Key, ino)
 		return nil
 	case a.Key != "":
@@ -219,8 +216,8 @@ func (h *Holder) keyFile(ctx context.Context, k *Keyed, ino Ino) error {
 	if err = s.claimKey(ctx, k.Key); err != nil {
 		return err
 	}
-	if want != "" {
-		err = s.setXattr(ctx, ino, xattrBlobs, []byte(want), 0)
+	if want != nil {
+		err = s.setXattr(ctx, ino, xattrBlobs, want, 0)
 	} else if had != "" {
 		err = goneIsFine(s.removeXattr(ctx, ino, xattrBlobs))
 	}
@@ -244,8 +241,27 @@ func (s *Store) claimKey(ctx context.Context, key string) error {
 		return nil
 	case err != nil:
 		return err
-	case !s.isVacant(ctx, in):
+	case !s.isVacant(in):
 		return metadata.ErrExist
 	}
 	return goneIsFine(s.vacate(ctx, in))
+}
+
+// keysDirFor is the directory of a device's keyed objects for a user who is to
+// make some.
+//
+// Errors: ErrForbidden.
+func (s *Store) keysDirFor(ctx context.Context, who Caller, t *tier) (Ino, error) {
+	dir, err := s.keysDir(ctx, t)
+	if err != nil {
+		return 0, err
+	}
+	in, err := s.meta.Get(ctx, dir)
+	if err != nil {
+		return 0, err
+	}
+	if !who.may(Attr{Inode: in}, modeWrite) {
+		return 0, fmt.Errorf("user %d may not make files in %s: %w", who.UID, t.name, ErrForbidden)
+	}
+	return dir, nil
 }

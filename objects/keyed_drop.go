@@ -67,9 +67,57 @@ func (s *Store) vacate(ctx context.Context, in metadata.Inode) error {
 	return s.unlinkSame(ctx, in, EventRemoved, nil)
 }
 
+// giveKey gives an inode a key, in place of the one that it carries. One that
+// has nothing to show for the key loses it.
+func (s *Store) giveKey(ctx context.Context, in metadata.Inode, key string) error {
+	for races := 0; ; races++ {
+		err := s.bindKey(ctx, in, key)
+		if !errors.Is(err, metadata.ErrExist) || races == 8 {
+			return err
+		}
+		holder, again := s.keyHolder(ctx, key)
+		if again == nil && !s.isVacant(holder) {
+			return err
+		}
+		if again == nil {
+			again = s.vacate(ctx, holder)
+		}
+		if again != nil && !errors.Is(again, metadata.ErrNotExist) {
+			return errors.Join(err, again)
+		}
+	}
+}
+
+func (s *Store) bindKey(ctx context.Context, in metadata.Inode, key string) error {
+	s.keyed.turn.RLock()
+	defer s.keyed.turn.RUnlock()
+	if err := s.meta.BindKey(ctx, in.Ino, key); err != nil || key == in.Key {
+		return err
+	}
+	if in.Key != "" {
+		s.emit(EventRemoved, in.Key, in)
+	}
+	in.Key = key
+	s.keyCame(in)
+	return nil
+}
+
+// tell says that what had the name has no other.
+func (v *victim) tell(after metadata.Inode) {
+	if after.Key == "" {
+		return
+	}
+	kind := v.why
+	if kind == "" {
+		kind = EventRemoved
+	}
+	v.store.emit(kind, after.Key, after)
+}
+
 // takeKey takes an inode's key away, if it is still the one that it was.
 func (s *Store) takeKey(ctx context.Context, in metadata.Inode) error {
 	s.keyed.turn.Lock()
+	defer s.keyed.turn.Unlock()
 	now, err := s.meta.Get(ctx, in.Ino)
 	if err == nil && now.Key != in.Key {
 		err = metadata.ErrNotExist
@@ -77,7 +125,6 @@ func (s *Store) takeKey(ctx context.Context, in metadata.Inode) error {
 	if err == nil {
 		err = s.meta.BindKey(ctx, in.Ino, "")
 	}
-	s.keyed.turn.Unlock()
 	if err != nil {
 		return fmt.Errorf("take key %q from inode %d: %w", in.Key, in.Ino, err)
 	}

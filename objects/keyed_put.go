@@ -32,11 +32,6 @@ func (s *Store) putKeyed(ctx context.Context, p placing, files []metadata.NewFil
 	if contested := s.putFree(ctx, p, files, done); len(contested) > 0 {
 		s.putContested(ctx, p, files, contested, done)
 	}
-	for i := range done {
-		if done[i].Err == nil && !done[i].Skipped {
-			s.keyCame(done[i].Inode)
-		}
-	}
 	return done
 }
 
@@ -52,7 +47,9 @@ func (s *Store) putFree(ctx context.Context, p placing, files []metadata.NewFile
 			contested = append(contested, i)
 			continue
 		}
-		done[i] = placed{Inode: r.Inode, Err: r.Err}
+		if done[i] = (placed{Inode: r.Inode, Err: r.Err}); r.Err == nil {
+			s.keyCame(r.Inode)
+		}
 	}
 	return contested
 }
@@ -105,6 +102,7 @@ func (s *Store) putContested(ctx context.Context, p placing, files []metadata.Ne
 			if r.Unkeyed != 0 {
 				unkeyed = append(unkeyed, r.Unkeyed)
 			}
+			s.keyCame(r.Inode)
 		}
 	}
 	unlock()
@@ -149,7 +147,7 @@ func (s *Store) judge(ctx context.Context, p placing, key string) (skip bool, er
 // givesWay says what becomes of an inode whose key or name somebody else wants:
 // skip leaves it, and without an error it goes.
 func (s *Store) givesWay(ctx context.Context, who Caller, rule ExistingRule, in metadata.Inode) (skip bool, err error) {
-	if s.isVacant(ctx, in) {
+	if s.isVacant(in) {
 		return false, nil
 	}
 	switch rule {
@@ -167,12 +165,36 @@ func (s *Store) givesWay(ctx context.Context, who Caller, rule ExistingRule, in 
 
 // isVacant says whether an inode holds its key without having anything to show
 // for it: its bytes are lost, or its time is over.
-func (s *Store) isVacant(ctx context.Context, in metadata.Inode) bool {
-	if s.isOver(in) {
-		return true
+func (s *Store) isVacant(in metadata.Inode) bool { return s.isOver(in) || s.lostNow(in) }
+
+// lostNow says whether an inode's bytes are known to be lost. It pins nothing,
+// so that it can be asked with any lock of the names held.
+func (s *Store) lostNow(in metadata.Inode) bool {
+	t, err := s.tierOf(in.Device)
+	if err != nil {
+		return false // they are there again when the device is
 	}
-	a, err := s.attrOf(ctx, in)
-	return err == nil && a.State == StateLost
+	sh := s.table.shard(in.Ino)
+	sh.mu.Lock()
+	var o *object
+	if e := sh.entries[in.Ino]; e != nil {
+		o = e.obj
+	}
+	sh.mu.Unlock()
+	if o == nil {
+		return IsLost(in, t.epoch())
+	}
+	o.mu.RLock()
+	defer o.mu.RUnlock()
+	switch b := o.body.(type) {
+	case lost:
+		return true
+	case *bound:
+		return b.state() == metadata.BoundLost
+	case *hostFile:
+		return false
+	}
+	return o.epoch != 0 && o.epoch != o.tier.epoch()
 }
 
 // keyHolder is the inode that carries a key, also one whose time is over.

@@ -52,14 +52,8 @@ func (s *Store) KeyThere(ctx context.Context, key string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	if _, err = s.tierOf(in.Device); err != nil {
-		return false, nil // it is there again when its device is
-	}
-	a, err := s.attrOf(ctx, in)
-	if err != nil {
-		return false, fmt.Errorf("look at key %q: %w", key, err)
-	}
-	return a.State != StateLost, nil
+	_, gone := s.tierOf(in.Device)
+	return gone == nil && !s.lostNow(in), nil
 }
 
 // blobSizes are the sizes of an object's blobs: as they are noted, where that

@@ -34,13 +34,14 @@ func (h *Holder) Scatter(ctx context.Context, sc Scatter) error {
 		return fmt.Errorf("read key %q: %w", sc.Key, err)
 	}
 	defer h.store.unpin(context.WithoutCancel(ctx), o, pinUse)
+	before := o.version.Load()
 	if err = o.scatter(ctx, sc); err != nil {
 		return fmt.Errorf("read key %q: %w", sc.Key, err)
 	}
 	if !sc.Replica {
 		return nil
 	}
-	if err = h.replicate(ctx, in.Ino, sc.Keyed); err != nil {
+	if err = h.replicate(ctx, o, before, sc.Blobs); err != nil {
 		return fmt.Errorf("make a replica of key %q: %w", sc.Key, err)
 	}
 	return nil
@@ -130,4 +131,3 @@ func (r *Region) zero(ctx context.Context, off, n uint64, hole []byte) error {
 	}
 	return nil
 }
-
