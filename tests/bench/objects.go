@@ -142,8 +142,8 @@ func (b *lobby) party() (*party, error) {
 	return &party{lobby: b, client: c}, nil
 }
 
-// memory is registered device memory.
-type memory struct {
+// registered is device memory.
+type registered struct {
 	mem    *devices.Memory
 	device devices.Name
 	id     hetero.MemoryID
@@ -151,29 +151,29 @@ type memory struct {
 
 // alloc takes memory on a device, fills it with bytes that differ from place to
 // place, and registers it.
-func (p *party) alloc(ctx context.Context, device devices.Name, n devices.Size) (memory, error) {
+func (p *party) alloc(ctx context.Context, device devices.Name, n devices.Size) (registered, error) {
 	dev, err := p.lobby.device(device)
 	if err != nil {
-		return memory{}, err
+		return registered{}, err
 	}
 	mem, err := dev.Alloc(ctx, n)
 	if err != nil {
-		return memory{}, err
+		return registered{}, err
 	}
 	p.lobby.later(mem.Release)
 	content := make([]byte, n)
 	if _, err = rand.Read(content); err != nil {
-		return memory{}, err
+		return registered{}, err
 	}
 	if err = dev.CopyIn(ctx, mem.All(), content); err != nil {
-		return memory{}, err
+		return registered{}, err
 	}
 	id, err := p.client.PreRegister(ctx, hetero.Memory{Device: device, Local: mem})
-	return memory{mem: mem, device: device, id: id}, err
+	return registered{mem: mem, device: device, id: id}, err
 }
 
 // blobs cuts the memory into n blobs of one size, from off on.
-func (m memory) blobs(off devices.Offset, n int, size devices.Size) hetero.DeviceBlobList {
+func (m registered) blobs(off devices.Offset, n int, size devices.Size) hetero.DeviceBlobList {
 	l := hetero.DeviceBlobList{Device: m.device}
 	for range n {
 		l.Blobs = append(l.Blobs, hetero.Blob{Memory: m.id, Off: off, Size: size})

@@ -36,7 +36,7 @@ const (
 type lane struct {
 	lobby    *lobby
 	from, to devices.Name
-	src, dst memory
+	src, dst registered
 	ready    bool
 }
 
@@ -97,7 +97,7 @@ func (l *lane) publish(ctx context.Context) error {
 }
 
 // lists are all of a memory as one blob, for each key.
-func (l *lane) lists(m memory) []hetero.DeviceBlobList {
+func (l *lane) lists(m registered) []hetero.DeviceBlobList {
 	lists := make([]hetero.DeviceBlobList, times)
 	for i := range lists {
 		lists[i] = m.blobs(0, 1, l.lobby.opts.large)
@@ -197,7 +197,7 @@ func (b *lobby) hostRows() []row {
 // hostRow puts keys of blobs beside one contiguous key of the same bytes.
 func (b *lobby) hostRow(name string, keyCount, blobCount int, size devices.Size, bound float64) row {
 	total := devices.Size(keyCount) * devices.Size(blobCount) * size
-	var src, dst memory
+	var src, dst registered
 	prepare := func(ctx context.Context) (err error) {
 		if src.mem == nil {
 			if src, err = b.giver.alloc(ctx, "sim0", total); err != nil {
@@ -207,7 +207,7 @@ func (b *lobby) hostRow(name string, keyCount, blobCount int, size devices.Size,
 		}
 		return err
 	}
-	lists := func(m memory, n, blobs int, size devices.Size) []hetero.DeviceBlobList {
+	lists := func(m registered, n, blobs int, size devices.Size) []hetero.DeviceBlobList {
 		out := make([]hetero.DeviceBlobList, n)
 		for i := range out {
 			out[i] = m.blobs(devices.Offset(i)*devices.Offset(blobs)*devices.Offset(size), blobs, size)
@@ -263,7 +263,7 @@ func (b *lobby) callRows() []row {
 type smallCalls struct {
 	lobby   *lobby
 	opened  bool
-	dst     memory
+	dst     registered
 	session hetero.Client
 	remote  hetero.DeviceBlobList
 	file    *os.File
