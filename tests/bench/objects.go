@@ -58,12 +58,7 @@ func newLobby(ctx context.Context, o options) (b *lobby, err error) {
 	if err = b.openStore(ctx); err != nil {
 		return b, err
 	}
-	if b.giver, err = b.party(); err != nil {
-		return b, err
-	}
-	if b.taker, err = b.party(); err != nil {
-		return b, err
-	}
+	b.giver, b.taker = b.party(), b.party()
 	b.lab.mnt, err = b.lab.mountAt(ctx, "mnt", "host,size=1GiB", "sim:0,size=1GiB")
 	return b, err
 }
@@ -133,13 +128,10 @@ type party struct {
 	client hetero.Client
 }
 
-func (b *lobby) party() (*party, error) {
-	c, err := local.New(local.Options{Store: b.store})
-	if err != nil {
-		return nil, err
-	}
+func (b *lobby) party() *party {
+	c := local.New(local.Options{Store: b.store})
 	b.later(c.Close)
-	return &party{lobby: b, client: c}, nil
+	return &party{lobby: b, client: c}
 }
 
 // registered is device memory.
