@@ -3,6 +3,7 @@ package metadata_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -88,7 +89,9 @@ func dirNode() metadata.Node { return metadata.Node{Mode: metadata.TypeDir | 0o7
 
 // errorsScript touches every operation that writes. All names fall on a few
 // places, so that chains of colliding entries are made and broken as well.
-func errorsScript() []scriptOp { return append(buildScript(), changeScript()...) }
+func errorsScript() []scriptOp {
+	return slices.Concat(buildScript(), changeScript(), publishScript())
+}
 
 func buildScript() []scriptOp {
 	regular := metadata.Node{Mode: metadata.TypeRegular | 0o644}
