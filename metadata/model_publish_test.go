@@ -102,6 +102,8 @@ func (m *model) put(dir *modelNode, f *metadata.NewFile) (replaced, unkeyed meta
 	switch {
 	case dir == m.publish && f.Device == "":
 		return 0, 0, metadata.ErrInvalid
+	case dir == m.publish && f.Key != "":
+		return 0, 0, metadata.ErrPermission
 	case dir != m.publish && f.Device != "" && f.Device != dir.in.Device:
 		return 0, 0, metadata.ErrCrossDevice
 	case old != nil && !f.Replace:

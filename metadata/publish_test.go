@@ -140,6 +140,31 @@ func TestTake(t *testing.T) {
 	}
 }
 
+// TestReceiveBoundMemory takes memory of its publisher out of publish/: what is
+// received is memory of one's own.
+func TestReceiveBoundMemory(t *testing.T) {
+	f := newFixture(t)
+	ctx := t.Context()
+	files := f.newFiles(1, func(_ int, n *metadata.NewFile) { n.Device, n.Binding = "sim0", []byte("owner") })
+	f.put(metadata.PublishIno, files...)
+	ino := files[0].Ino
+	fails(t, "a key in publish/", f.BindKey(ctx, ino, "key"), metadata.ErrPermission)
+	r := metadata.Rename{From: metadata.PublishIno, Name: files[0].Name, To: f.sim0, NewName: "mine"}
+	res, err := f.MoveDevice(ctx, r, "sim0", 3, bigMappings(1))
+	f.ok(err)
+	if res.Moved.Bound != metadata.Unbound || res.Moved.Device != "sim0" || res.Moved.Epoch != 3 {
+		t.Errorf("received as %+v", res.Moved)
+	}
+	if bound, err := f.Bindings(ctx); err != nil || len(bound) != 0 {
+		t.Errorf("bindings %v, %v", bound, err)
+	}
+	f.ok(f.BindKey(ctx, ino, "key"))
+	gone := f.must(f.Unlink(ctx, f.sim0, "mine"))
+	if gone.Nlink != 0 || gone.Key != "key" || gone.Parent != f.sim0 || gone.Name != "mine" {
+		t.Errorf("what is gone says %+v", gone)
+	}
+}
+
 // TestPublishDirectory gives publish/ the mode and the owner of its mount.
 func TestPublishDirectory(t *testing.T) {
 	f := newFixture(t)
