@@ -234,6 +234,9 @@ func TestErrorsDrop(t *testing.T) {
 				t.Fatalf("%s: %v", op.name, err)
 			}
 		}
+		if err := e.put(metadata.PublishIno, "pub", 1, func(*metadata.NewFile) {}); err != nil {
+			t.Fatal(err)
+		}
 		c.Arm(i)
 		n, err := s.DropDevice(t.Context(), "sim0", false)
 		hit := c.Disarm()
@@ -242,8 +245,8 @@ func TestErrorsDrop(t *testing.T) {
 			t.Fatalf("operation %d: %v", i, err)
 		}
 		rest, err := s.DropDevice(t.Context(), "sim0", false)
-		if err != nil || n+rest != 6 {
-			t.Fatalf("operation %d: %d and %d inodes were removed (%v), want 6", i, n, rest, err)
+		if err != nil || n+rest != 7 {
+			t.Fatalf("operation %d: %d and %d inodes were removed (%v), want 7", i, n, rest, err)
 		}
 		checkClean(t, s)
 		if !hit {

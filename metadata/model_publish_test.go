@@ -122,8 +122,8 @@ func (m *model) put(dir *modelNode, f *metadata.NewFile) (replaced, unkeyed meta
 		m.leave(dir, f.Name)
 		m.drop(old)
 	}
-	if n := m.nodes[owner]; n != nil {
-		n.in.Key, n.in.Ctime, unkeyed = "", m.now, owner
+	if carrier := m.nodes[owner]; carrier != nil {
+		carrier.in.Key, carrier.in.Ctime, unkeyed = "", m.now, owner
 	}
 	m.enter(dir, f.Name, n)
 	n.in.Key, n.in.Size, n.in.Allocated, n.in.Epoch, n.in.Path = f.Key, f.Size, f.Allocated, f.Epoch, f.Path

@@ -1,7 +1,6 @@
 package metadata
 
 import (
-	"bufio"
 	"encoding/hex"
 	"maps"
 	"os"
@@ -13,21 +12,17 @@ import (
 // readStore reads a whole store of a golden file: a key and a value in a line.
 func readStore(t *testing.T, name string) *mapKV {
 	t.Helper()
-	file, err := os.Open(filepath.Join("testdata", "stores", name))
+	text, err := os.ReadFile(filepath.Join("testdata", "stores", name))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer file.Close()
 	kv := &mapKV{data: map[string]string{}}
-	for lines := bufio.NewScanner(file); lines.Scan(); {
-		k, v, ok := strings.Cut(lines.Text(), " ")
-		key, err := hex.DecodeString(k)
-		if err != nil || !ok {
-			t.Fatalf("%s: %q", name, lines.Text())
-		}
-		value, err := hex.DecodeString(v)
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
+	for line := range strings.Lines(string(text)) {
+		k, v, _ := strings.Cut(strings.TrimSpace(line), " ")
+		key, badKey := hex.DecodeString(k)
+		value, badValue := hex.DecodeString(v)
+		if badKey != nil || badValue != nil || len(key) == 0 {
+			t.Fatalf("%s: %q", name, line)
 		}
 		kv.data[string(key)] = string(value)
 	}
@@ -39,8 +34,8 @@ func readStore(t *testing.T, name string) *mapKV {
 func TestUpgrade(t *testing.T) {
 	kv := readStore(t, "format1.hex")
 	old := maps.Clone(kv.data)
-	publish := string(appendKey1(nil, kindInode, uint64(PublishIno)))
-	if _, ok := old[publish]; ok || old[string(rune(kindSuper))][1] != 1 {
+	publish := appendKey1(nil, kindInode, uint64(PublishIno))
+	if _, ok := old[string(publish)]; ok || old[string(rune(kindSuper))][1] != 1 {
 		t.Fatal("that is no store of format 1")
 	}
 	for range 2 { // the second time there is nothing to do
