@@ -1,8 +1,6 @@
 package objects
 
 import (
-	"context"
-
 	"github.com/hmcfs/hmcfs/metadata"
 )
 
@@ -11,19 +9,6 @@ import (
 type Keyed struct {
 	Key   string
 	Blobs []Blob
-}
-
-// Bind makes keys name the holder's memory, without a copy: an object of each
-// key is made in its device's directory of keyed objects. The result has an
-// error for each key, nil for success; an operation on many keys takes few
-// transactions.
-//
-// Errors by key: metadata.ErrExist for a key of another object that is not
-// lost; ErrInconsistent for one that this holder has set to other blobs (to the
-// same blobs is a success); ErrInvalid; ErrUnsupported for a part of a file: a
-// whole file gets the key itself.
-func (h *Holder) Bind(ctx context.Context, set []Keyed) []error {
-	return make([]error, len(set))
 }
 
 // ExistingRule is what Gather does with a key that names an object already. A
@@ -60,11 +45,3 @@ type Scatter struct {
 	// Replica makes the blobs a source of the key.
 	Replica bool
 }
-
-// DropLocal removes what the holder itself has of keys: its replica, or what
-// it has bound, where a replica of another holder takes its place. A key that
-// it has nothing of is a success.
-func (h *Holder) DropLocal(ctx context.Context, keys []string) []error {
-	return make([]error, len(keys))
-}
-
