@@ -64,6 +64,9 @@ func samples() []sample {
 	full, zero := fullRecord(), record{Inode: Inode{Ino: 77}}
 	bound := zero
 	bound.Mode, bound.Bound = TypeRegular|0o600, BoundLost
+	expires, taken := bound, zero
+	expires.Expires = Timespec{Sec: -1 << 40, Nsec: 999_999_999}
+	taken.Mode, taken.Bound, taken.Taken = TypeRegular|0o600, BoundLive, true
 	super := superblock{format: 1, gen: 12345, created: Timespec{Sec: 1_800_000_000, Nsec: 5}}
 	copy(super.hashKey[:], "0123456789abcdef")
 	entry := dirent{ino: 1 << 40, mode: TypeDir, chained: true, name: "sub dir"}
@@ -77,6 +80,8 @@ func samples() []sample {
 		{"inode", full.encode(nil), hide{full}, readRecord},
 		{"inode_zero", zero.encode(nil), hide{zero}, readRecord},
 		{"inode_bound", bound.encode(nil), hide{bound}, readRecord},
+		{"inode_expires", expires.encode(nil), hide{expires}, readRecord},
+		{"inode_taken", taken.encode(nil), hide{taken}, readRecord},
 		{"binding", append([]byte{bindingVersion}, "{}"...), hide{[]byte("{}")}, readBinding},
 		{"superblock", super.encode(nil), hide{super}, readSuper},
 		{"dirent", entry.encode(nil), hide{entry}, readDirent},

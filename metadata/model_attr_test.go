@@ -73,6 +73,12 @@ func (m *model) keys() map[string]metadata.Ino {
 func (m *model) dropDevice(root *modelNode, keepTree bool) int {
 	before := len(m.nodes)
 	m.dropUnder(root, keepTree)
+	for name, n := range m.publish.children {
+		if n.in.Device == root.in.Device {
+			m.leave(m.publish, name)
+			m.drop(n)
+		}
+	}
 	return before - len(m.nodes)
 }
 

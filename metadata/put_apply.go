@@ -113,8 +113,13 @@ func (op *putOp) unkey() error {
 		return nil
 	}
 	op.res.Unkeyed = op.owner
-	owner := &op.other
-	if op.owner != op.other.Ino {
+	var owner *record
+	switch op.owner {
+	case op.other.Ino:
+		owner = &op.other
+	case op.dir.Ino:
+		owner = op.dir
+	default:
 		rec, err := op.t.inode(op.owner)
 		if err != nil {
 			return keyOfNothing(op.Key, err)
