@@ -36,8 +36,8 @@ type Store struct {
 	shared shared
 	// holders are those that have not been closed.
 	holders holders
-	keyed  keyedState
-	events events
+	keyed   keyedState
+	events  events
 }
 
 // Open recovers the records of the devices and starts the store.
@@ -116,6 +116,7 @@ type CloseOptions struct {
 
 // Close gives the device memory back. Nobody may use the store any more.
 func (s *Store) Close(ctx context.Context, o CloseOptions) error {
+	s.holders.end()
 	s.stop()
 	s.events.close()
 	errs := []error{s.owners.Close()}
