@@ -47,6 +47,8 @@ func (op *putOp) look() (refused, err error) {
 	switch {
 	case op.dir.Ino == PublishIno && op.Device == "":
 		return ErrInvalid, nil
+	case op.dir.Ino == PublishIno && op.Key != "":
+		return ErrPermission, nil
 	case op.dir.Ino != PublishIno && op.Device != "" && op.Device != op.dir.Device:
 		return ErrCrossDevice, nil
 	}
@@ -113,8 +115,13 @@ func (op *putOp) unkey() error {
 		return nil
 	}
 	op.res.Unkeyed = op.owner
-	owner := &op.other
-	if op.owner != op.other.Ino {
+	var owner *record
+	switch op.owner {
+	case op.other.Ino:
+		owner = &op.other
+	case op.dir.Ino:
+		owner = op.dir
+	default:
 		rec, err := op.t.inode(op.owner)
 		if err != nil {
 			return keyOfNothing(op.Key, err)
