@@ -124,7 +124,8 @@ func (f *File) finish(ctx context.Context) {
 	if r.offer.holds(&r.me) != nil {
 		return
 	}
-	if err := f.store.removeOffered(ctx, f.obj, r.offer, removal{kind: EventConsumed}); err != nil {
+	mine := func() error { return r.offer.holds(&r.me) }
+	if err := f.store.removeOffered(ctx, f.obj, r.offer, EventConsumed, mine); err != nil {
 		f.store.warn("the name of a file that was received could not be removed", err)
 	}
 }

@@ -116,12 +116,9 @@ type victim struct {
 	ino    Ino // 0 when the last name does not go
 	obj    *object
 	xattrs map[string][]byte
-	// kind is what is told of it; empty is EventRemoved, or EventWithdrawn of
-	// what is in publish/.
+	// kind is what is told of its key; empty is EventRemoved. A file of publish/
+	// is withdrawn if it is not EventConsumed.
 	kind EventKind
-	// why is what those are told who have it open in publish/; nil for what
-	// kind says.
-	why error
 	// size is what it had, if anybody is told.
 	size uint64
 	// ended is how a publication has ended, which its publisher is told when no
@@ -198,24 +195,6 @@ func (v *victim) measure(ctx context.Context, in metadata.Inode) {
 	}
 	if a, err := v.store.attrOf(ctx, in); err == nil {
 		v.size = a.Size
-	}
-}
-
-// tell says what has happened to the key of an inode that is gone, and ends its
-// offer.
-func (v *victim) tell(in metadata.Inode) {
-	kind := v.kind
-	in.Size = v.size
-	switch {
-	case in.Parent == metadata.PublishIno:
-		if kind = v.endOffer(in.Ino); kind == EventConsumed || kind == EventWithdrawn {
-			v.store.emit(kind, in.Name, in)
-		}
-	case in.Key != "":
-		if kind == "" {
-			kind = EventRemoved
-		}
-		v.store.emit(kind, in.Key, in)
 	}
 }
 

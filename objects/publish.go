@@ -54,8 +54,8 @@ func (h *Holder) mayPublish(ctx context.Context) error {
 	return err
 }
 
-// fresh is an object on its way into publish/.
-type fresh struct {
+// newcomer is an object on its way into publish/.
+type newcomer struct {
 	at    int // in the set
 	key   string
 	blobs []Blob
@@ -88,14 +88,14 @@ func (h *Holder) publish(ctx context.Context, set []Keyed, all []*Publication, e
 }
 
 // prepare makes the content of the keys that can be.
-func (h *Holder) prepare(ctx context.Context, set []Keyed, errs []error) (made []*fresh, err error) {
+func (h *Holder) prepare(ctx context.Context, set []Keyed, errs []error) (made []*newcomer, err error) {
 	s := h.store
 	binding, err := sessionBinding(h.who)
 	if err != nil {
 		return nil, err
 	}
 	for i := range set {
-		f := &fresh{at: i, key: set[i].Key, blobs: set[i].Blobs}
+		f := &newcomer{at: i, key: set[i].Key, blobs: set[i].Blobs}
 		t := (*tier)(nil)
 		if errs[i] = metadata.ValidKey(f.key); errs[i] == nil {
 			f.body, t, errs[i] = s.blobContent(h, f.blobs)
@@ -142,7 +142,7 @@ func (s *Store) setOffer(ino Ino, of *offer) {
 }
 
 // putPublished makes the names. What can't be made leaves the table.
-func (s *Store) putPublished(ctx context.Context, made []*fresh, all []*Publication, errs []error) {
+func (s *Store) putPublished(ctx context.Context, made []*newcomer, all []*Publication, errs []error) {
 	files := make([]metadata.NewFile, len(made))
 	for i, f := range made {
 		files[i] = f.file
@@ -171,7 +171,7 @@ func (s *Store) putPublished(ctx context.Context, made []*fresh, all []*Publicat
 // is meant to be the same. The caller has the lock of the names.
 //
 // Errors: metadata.ErrExist, ErrInconsistent.
-func (s *Store) publishedBefore(ctx context.Context, f *fresh) (*Publication, error) {
+func (s *Store) publishedBefore(ctx context.Context, f *newcomer) (*Publication, error) {
 	in, err := s.meta.Lookup(ctx, metadata.PublishIno, f.key)
 	if err != nil {
 		return nil, err

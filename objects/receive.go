@@ -46,7 +46,7 @@ func (h *Holder) receive(ctx context.Context, k Keyed) error {
 		return err
 	}
 	if err = o.scatter(ctx, Scatter{Keyed: k, Exact: true}); err == nil {
-		err = s.removeOffered(ctx, o, of, removal{kind: EventConsumed, may: func() error {
+		err = s.removeOffered(ctx, o, of, EventConsumed, func() error {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
@@ -54,7 +54,7 @@ func (h *Holder) receive(ctx context.Context, k Keyed) error {
 				return err
 			}
 			return of.holds(me)
-		}})
+		})
 	}
 	if err == nil {
 		return nil

@@ -34,6 +34,7 @@ type Store struct {
 	// +checklocks:notifying
 	notify func(ino Ino, lost bool)
 	shared shared
+	keyed  keyedState
 	events events
 }
 
@@ -46,6 +47,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	s := &Store{
 		meta: o.Meta, engine: o.Engine, log: o.Logger.Named("objects"),
 		hole: make([]byte, 64<<10), owners: owner.NewWatcher(), headers: newHeaders(),
+		keyed: keyedState{expiry: expiry{wake: make(chan struct{}, 1)}},
 	}
 	for _, dev := range o.Devices {
 		t, err := newTier(dev, o.Arena)
@@ -65,6 +67,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
 	s.stop = stop
 	s.startSweep(background)
+	s.startExpiry(background)
 	s.startTrim(background, o.TrimEvery)
 	return s, nil
 }

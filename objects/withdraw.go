@@ -10,12 +10,12 @@ import (
 	"github.com/hmcfs/hmcfs/metadata"
 )
 
-// endOffer ends the offer of a victim whose name in publish/ has gone, and says
+// endOffer ends the offer of a file whose name in publish/ has gone, and says
 // how it has ended. Who has it open is told from now on.
 func (v *victim) endOffer(ino Ino) EventKind {
-	kind := v.kind
-	if kind == "" {
-		kind = EventWithdrawn
+	kind := EventWithdrawn
+	if v.kind == EventConsumed {
+		kind = v.kind
 	}
 	o := v.obj
 	if o == nil {
@@ -29,62 +29,45 @@ func (v *victim) endOffer(ino Ino) EventKind {
 	if of == nil {
 		return kind
 	}
-	kind = of.end(kind, v.why)
-	if v.ended = of.publication; kind != EventConsumed {
+	if kind = of.end(kind, o.publisherEnded(of)); kind != EventConsumed {
 		v.result = ErrWithdrawn
 	}
+	v.ended = of.publication
 	return kind
 }
 
-// removal says how a file leaves publish/ for ever.
-type removal struct {
-	kind EventKind
-	why  error
-	// may is asked under the lock of the names, when nothing has changed yet.
-	may func() error
+// publisherEnded is what a receiver is told when the memory has gone; nil while
+// it is there.
+func (o *object) publisherEnded(of *offer) error {
+	if b, theirs := o.content().(*bound); theirs && b.state() == metadata.BoundLost {
+		return fmt.Errorf("the publisher of %q has ended: %w", of.name, ErrLost)
+	}
+	return nil
 }
 
 // removeOffered takes the name of a file in publish/, which the caller has in
-// use.
-func (s *Store) removeOffered(ctx context.Context, o *object, of *offer, r removal) error {
-	ctx = context.WithoutCancel(ctx)
-	unlock := s.names.lock(metadata.PublishIno, metadata.PublishIno)
-	v, err := s.victim(ctx, metadata.PublishIno, of.name)
-	if err == nil && v.ino != o.ino {
-		err = metadata.ErrNotExist // it has gone, and another one has come
-	}
-	if err == nil && r.may != nil {
-		err = r.may()
-	}
-	if err == nil {
-		v.kind, v.why = r.kind, r.why
-		var after metadata.Inode
-		if after, err = s.meta.Unlink(ctx, metadata.PublishIno, of.name); err == nil {
-			v.removed(after)
-		}
-	}
-	unlock()
-	v.release(ctx)
-	return err
+// use. may is asked under the lock of the names, when nothing has changed yet.
+func (s *Store) removeOffered(ctx context.Context, o *object, of *offer, kind EventKind, may func() error) error {
+	in := metadata.Inode{Ino: o.ino, Parent: metadata.PublishIno, Name: of.name}
+	return s.unlinkSame(context.WithoutCancel(ctx), in, kind, func(metadata.Inode) error { return may() })
 }
 
 // withdraw removes a publication whose memory has ended: nobody receives it any
 // more, but for a reader who has every byte.
 func (s *Store) withdraw(ctx context.Context, ino Ino, of *offer) {
 	o := s.pinLoaded(ino)
-	if o == nil || o.offer.Load() != of {
-		if o != nil {
-			s.unpin(ctx, o, pinUse)
-		}
+	if o == nil {
 		return
 	}
 	defer s.unpin(ctx, o, pinUse)
-	why := fmt.Errorf("the publisher of %q has ended: %w", of.name, ErrLost)
-	err := s.removeOffered(ctx, o, of, removal{kind: EventWithdrawn, why: why, may: of.untaken})
+	if o.offer.Load() != of {
+		return
+	}
+	err := s.removeOffered(ctx, o, of, EventWithdrawn, of.untaken)
 	if err == nil || of.untaken() != nil {
 		return
 	}
-	if of.end(EventWithdrawn, why) == EventWithdrawn && of.publication != nil {
+	if of.end(EventWithdrawn, o.publisherEnded(of)) == EventWithdrawn {
 		of.publication.end(ErrWithdrawn)
 	}
 	s.log.Warn("the name of what was published and has ended could not be removed",
