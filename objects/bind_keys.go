@@ -79,7 +79,7 @@ func (b *binder) prepare(ctx context.Context, i int) error {
 // became of it: nil when it names these blobs already.
 func (b *binder) settled(ctx context.Context, k *Keyed) (free bool, err error) {
 	in, err := b.store.keyHolder(ctx, k.Key)
-	if errors.Is(err, metadata.ErrNotExist) || err == nil && b.store.isVacant(ctx, in) {
+	if errors.Is(err, metadata.ErrNotExist) || err == nil && b.store.isVacant(in) {
 		return true, nil
 	}
 	if err != nil {
@@ -241,7 +241,7 @@ func (s *Store) claimKey(ctx context.Context, key string) error {
 		return nil
 	case err != nil:
 		return err
-	case !s.isVacant(ctx, in):
+	case !s.isVacant(in):
 		return metadata.ErrExist
 	}
 	return goneIsFine(s.vacate(ctx, in))

@@ -1,8 +1,6 @@
 package objects
 
 import (
-	"context"
-
 	"github.com/hmcfs/hmcfs/metadata"
 )
 

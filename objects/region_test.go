@@ -245,7 +245,9 @@ func TestBindPartly(t *testing.T) {
 		t.Fatal(err)
 	}
 	other.mustBind(other.keyed("taken", 0, 1))
-	blob := func(reg *objects.Region, off, n uint64) []objects.Blob { return []objects.Blob{{Region: reg, Off: off, Len: n}} }
+	blob := func(reg *objects.Region, off, n uint64) []objects.Blob {
+		return []objects.Blob{{Region: reg, Off: off, Len: n}}
+	}
 	cases := []struct {
 		name string
 		set  objects.Keyed

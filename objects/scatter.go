@@ -131,4 +131,3 @@ func (r *Region) zero(ctx context.Context, off, n uint64, hole []byte) error {
 	}
 	return nil
 }
-

@@ -34,6 +34,8 @@ type Store struct {
 	// +checklocks:notifying
 	notify func(ino Ino, lost bool)
 	shared shared
+	// holders are those that have not been closed.
+	holders holders
 	keyed  keyedState
 	events events
 }
