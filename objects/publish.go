@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
-	"strings"
 
 	"github.com/hmcfs/hmcfs/metadata"
 )
@@ -48,7 +46,7 @@ func (h *Holder) mayPublish(ctx context.Context) error {
 		return err
 	}
 	dir, err := h.store.Attr(ctx, metadata.PublishIno)
-	if err == nil && !h.who.may(dir, modeWrite|modeSearch) {
+	if err == nil && !h.who.may(dir, modeWrite) {
 		err = fmt.Errorf("user %d may make nothing in publish: %w", h.who.UID, ErrForbidden)
 	}
 	return err
@@ -56,29 +54,37 @@ func (h *Holder) mayPublish(ctx context.Context) error {
 
 // newcomer is an object on its way into publish/.
 type newcomer struct {
-	at    int // in the set
-	key   string
+	bindJob
 	blobs []Blob
-	ino   Ino
-	body  *bound
 	offer *offer
-	file  metadata.NewFile
 }
 
 func (h *Holder) publish(ctx context.Context, set []Keyed, all []*Publication, errs []error) {
-	made, err := h.prepare(ctx, set, errs)
-	if err == nil {
-		h.store.putPublished(context.WithoutCancel(ctx), made, all, errs)
-	}
-	for _, f := range made {
-		switch {
-		case err != nil:
-			errs[f.at] = err
-		case errs[f.at] == nil && all[f.at] == f.offer.publication:
-			f.body.attend(func(ctx context.Context) { h.store.withdraw(ctx, f.ino, f.offer) })
+	var made []*newcomer
+	for i := range set {
+		n, err := h.newcomer(&set[i])
+		if err != nil {
+			errs[i] = err
 			continue
 		}
-		f.body.end()
+		n.at = i
+		made = append(made, n)
+	}
+	s := h.store
+	inos, err := s.meta.NewInos(ctx, len(made))
+	for i, n := range made {
+		if errs[n.at] = err; err == nil {
+			n.file.Ino = inos[i]
+			s.adoptOffered(n)
+		}
+	}
+	if err == nil {
+		s.putPublished(context.WithoutCancel(ctx), made, all, errs)
+	}
+	for _, n := range made {
+		if all[n.at] == n.offer.publication {
+			n.body.attend(func(ctx context.Context) { s.withdraw(ctx, n.file.Ino, n.offer) }) //nolint:contextcheck // memory ends when it ends
+		}
 	}
 	for i, err := range errs {
 		if err != nil {
@@ -87,83 +93,54 @@ func (h *Holder) publish(ctx context.Context, set []Keyed, all []*Publication, e
 	}
 }
 
-// prepare makes the content of the keys that can be.
-func (h *Holder) prepare(ctx context.Context, set []Keyed, errs []error) (made []*newcomer, err error) {
-	s := h.store
-	binding, err := sessionBinding(h.who)
+// newcomer makes the content of a key, and its record.
+func (h *Holder) newcomer(k *Keyed) (*newcomer, error) {
+	if err := metadata.ValidKey(k.Key); err != nil {
+		return nil, err
+	}
+	body, t, err := h.store.blobContent(h, k.Blobs)
 	if err != nil {
 		return nil, err
 	}
-	for i := range set {
-		f := &newcomer{at: i, key: set[i].Key, blobs: set[i].Blobs}
-		t := (*tier)(nil)
-		if errs[i] = metadata.ValidKey(f.key); errs[i] == nil {
-			f.body, t, errs[i] = s.blobContent(h, f.blobs)
-		}
-		if errs[i] != nil {
-			continue
-		}
-		f.offer = newOffer(f.key, false, newPublication())
-		f.file = metadata.NewFile{
-			Name: f.key, Device: t.name, Size: f.body.size, Allocated: f.body.size, Binding: binding,
-			Node:   metadata.Node{Mode: metadata.TypeRegular | 0o600, UID: h.who.UID, GID: h.who.GID},
-			Xattrs: map[string][]byte{xattrBlobs: []byte(blobsText(f.blobs))},
-		}
-		made = append(made, f)
-	}
-	inos, err := s.meta.NewInos(ctx, len(made))
-	if err != nil {
-		return made, err
-	}
+	file, err := h.describe(k, body)
+	file.Device = t.name
+	return &newcomer{
+		bindJob: bindJob{body: body, file: file}, blobs: k.Blobs,
+		offer: newOffer(k.Key, false, newPublication()),
+	}, err
+}
+
+// adoptOffered puts the object of a new number in the table, with its offer:
+// who finds the name finds that.
+func (s *Store) adoptOffered(n *newcomer) {
 	now := s.now()
-	for i, f := range made {
-		f.ino, f.file.Ino = inos[i], inos[i]
-		s.adoptBound(f.ino, f.body.made.tier, f.body, facts{size: f.body.size, atime: now, mtime: now, ctime: now})
-		s.setOffer(f.ino, f.offer)
+	s.adoptBound(n.file.Ino, n.body.made.tier, n.body, facts{size: n.body.size, atime: now, mtime: now, ctime: now})
+	if o := s.pinLoaded(n.file.Ino); o != nil {
+		o.offer.Store(n.offer)
+		s.unpin(context.Background(), o, pinUse)
 	}
-	return made, nil
-}
-
-// blobsText lists blobs as user.hmc.blobs does.
-func blobsText(blobs []Blob) string {
-	sizes := make([]string, len(blobs))
-	for i := range blobs {
-		sizes[i] = strconv.FormatUint(blobs[i].Len, 10)
-	}
-	return strings.Join(sizes, ",")
-}
-
-// setOffer gives the object of a new number its offer.
-func (s *Store) setOffer(ino Ino, of *offer) {
-	sh := s.table.shard(ino)
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	sh.entries[ino].obj.offer.Store(of)
 }
 
 // putPublished makes the names. What can't be made leaves the table.
 func (s *Store) putPublished(ctx context.Context, made []*newcomer, all []*Publication, errs []error) {
 	files := make([]metadata.NewFile, len(made))
-	for i, f := range made {
-		files[i] = f.file
+	for i, n := range made {
+		files[i] = n.file
 	}
 	defer s.names.lock(metadata.PublishIno, metadata.PublishIno)()
 	results, failure := s.meta.Put(ctx, metadata.PublishIno, files)
-	for i, f := range made {
-		err := failure
-		if i < len(results) {
-			err = results[i].Err
-		}
-		if err == nil {
-			all[f.at] = f.offer.publication
-			s.emit(EventPublished, f.key, results[i].Inode)
+	for i, n := range made {
+		r := putResult(results, i, failure)
+		if r.Err == nil {
+			all[n.at] = n.offer.publication
+			s.emit(EventPublished, n.file.Name, r.Inode)
 			continue
 		}
-		s.dropBound(f.ino)
-		if errors.Is(err, metadata.ErrExist) {
-			all[f.at], err = s.publishedBefore(ctx, f)
+		s.dropBound(n.file.Ino)
+		if errors.Is(r.Err, metadata.ErrExist) {
+			all[n.at], r.Err = s.publishedBefore(ctx, n)
 		}
-		errs[f.at] = err
+		errs[n.at] = r.Err
 	}
 }
 
@@ -171,8 +148,8 @@ func (s *Store) putPublished(ctx context.Context, made []*newcomer, all []*Publi
 // is meant to be the same. The caller has the lock of the names.
 //
 // Errors: metadata.ErrExist, ErrInconsistent.
-func (s *Store) publishedBefore(ctx context.Context, f *newcomer) (*Publication, error) {
-	in, err := s.meta.Lookup(ctx, metadata.PublishIno, f.key)
+func (s *Store) publishedBefore(ctx context.Context, n *newcomer) (*Publication, error) {
+	in, err := s.meta.Lookup(ctx, metadata.PublishIno, n.file.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -186,10 +163,10 @@ func (s *Store) publishedBefore(ctx context.Context, f *newcomer) (*Publication,
 		return nil, metadata.ErrExist
 	}
 	body, ok := o.content().(*bound)
-	switch h := f.body.made.holder; {
+	switch h := n.body.made.holder; {
 	case !ok || body.made == nil || body.made.holder != h:
 		return nil, metadata.ErrExist
-	case !body.isOf(h, f.blobs):
+	case !body.isOf(h, n.blobs):
 		return nil, ErrInconsistent
 	}
 	return of.publication, nil

@@ -2,6 +2,7 @@ package objects
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/hmcfs/hmcfs/metadata"
@@ -88,7 +89,7 @@ func (s *Store) AwaitPublication(ctx context.Context, key string) error {
 // isOffered says whether a key can be received now.
 func (s *Store) isOffered(ctx context.Context, key string) (bool, error) {
 	in, err := s.meta.Lookup(ctx, metadata.PublishIno, key)
-	if isMissing(err) || err == nil && in.Taken {
+	if errors.Is(err, metadata.ErrNotExist) || err == nil && in.Taken {
 		return false, nil
 	}
 	if err != nil {
