@@ -55,7 +55,10 @@ func (h *Holder) drop(ctx context.Context, key string) error {
 // vacate makes an inode's key free: by its removal where it was made for the
 // key.
 func (s *Store) vacate(ctx context.Context, in metadata.Inode) error {
-	made := s.isKeysDir(ctx, in.Parent)
+	made, err := s.isKeysDir(ctx, in.Parent)
+	if err != nil {
+		return err
+	}
 	if !made || in.Nlink > 1 {
 		if err := s.takeKey(ctx, in); err != nil {
 			return err
@@ -137,8 +140,12 @@ func (s *Store) takeKey(ctx context.Context, in metadata.Inode) error {
 // removeUnkeyed removes an object that another one has taken the key from, if
 // it was made for that key.
 func (s *Store) removeUnkeyed(ctx context.Context, ino Ino) {
+	made := false
 	in, err := s.meta.Get(ctx, ino)
-	if err == nil && in.Key == "" && s.isKeysDir(ctx, in.Parent) {
+	if err == nil && in.Key == "" {
+		made, err = s.isKeysDir(ctx, in.Parent)
+	}
+	if made && err == nil {
 		err = s.unlinkSame(ctx, in, EventRemoved, nil)
 	}
 	if err != nil && !errors.Is(err, metadata.ErrNotExist) {

@@ -201,18 +201,24 @@ func (s *Store) lostNow(in metadata.Inode) bool {
 //
 // Errors: metadata.ErrNotExist.
 func (s *Store) keyHolder(ctx context.Context, key string) (metadata.Inode, error) {
-	ino, err := s.meta.KeyIno(ctx, key)
-	if err != nil {
-		return metadata.Inode{}, fmt.Errorf("find key %q: %w", key, err)
+	for before := Ino(0); ; {
+		ino, err := s.meta.KeyIno(ctx, key)
+		var in metadata.Inode
+		if err == nil {
+			in, err = s.meta.Get(ctx, ino)
+		}
+		if err == nil && in.Key != key {
+			err = metadata.ErrNotExist
+		}
+		if err == nil {
+			return in, nil
+		}
+		// The key may have gone to another inode between the two readings.
+		if ino == before || !errors.Is(err, metadata.ErrNotExist) {
+			return metadata.Inode{}, fmt.Errorf("find key %q: %w", key, err)
+		}
+		before = ino
 	}
-	in, err := s.meta.Get(ctx, ino)
-	if err == nil && in.Key != key { // it has gone elsewhere in between
-		err = metadata.ErrNotExist
-	}
-	if err != nil {
-		return metadata.Inode{}, fmt.Errorf("find key %q: %w", key, err)
-	}
-	return in, nil
 }
 
 // findKey is the inode that a key names, live or lost.

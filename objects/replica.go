@@ -191,7 +191,11 @@ func (s *Store) moveKeyed(ctx context.Context, o *object, to *tier) error {
 	if errors.Is(err, metadata.ErrNotExist) {
 		return nil // it has no name any more
 	}
-	if err == nil && (in.Nlink > 1 || !s.isKeysDir(ctx, in.Parent)) {
+	made := false
+	if err == nil {
+		made, err = s.isKeysDir(ctx, in.Parent)
+	}
+	if err == nil && (in.Nlink > 1 || !made) {
 		err = fmt.Errorf("it has a name that was given by hand: %w", metadata.ErrCrossDevice)
 	}
 	if err != nil {

@@ -2,6 +2,7 @@ package objects
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -22,14 +23,7 @@ func (h *Holder) Scatter(ctx context.Context, sc Scatter) error {
 	if _, err := checkBlobRanges(sc.Blobs); err != nil {
 		return fmt.Errorf("key %q: %w", sc.Key, err)
 	}
-	in, err := h.store.findKey(ctx, sc.Key)
-	if err != nil {
-		return err
-	}
-	if err = h.mayScatter(in, sc); err != nil {
-		return fmt.Errorf("read key %q: %w", sc.Key, err)
-	}
-	o, err := h.store.pin(ctx, in.Ino, pinUse)
+	o, err := h.pinKey(ctx, sc)
 	if err != nil {
 		return fmt.Errorf("read key %q: %w", sc.Key, err)
 	}
@@ -45,6 +39,24 @@ func (h *Holder) Scatter(ctx context.Context, sc Scatter) error {
 		return fmt.Errorf("make a replica of key %q: %w", sc.Key, err)
 	}
 	return nil
+}
+
+// pinKey pins what a key names, if the user may do with it what is asked.
+func (h *Holder) pinKey(ctx context.Context, sc Scatter) (*object, error) {
+	for {
+		in, err := h.store.findKey(ctx, sc.Key)
+		if err == nil {
+			err = h.mayScatter(in, sc)
+		}
+		if err != nil {
+			return nil, err
+		}
+		o, err := h.store.pin(ctx, in.Ino, pinUse)
+		if !errors.Is(err, metadata.ErrNotExist) {
+			return o, err
+		}
+		// It was replaced, or removed, since it was found: the key tells which.
+	}
 }
 
 // mayScatter says whether the holder's user may do what is asked.
