@@ -208,5 +208,9 @@ func (h *Holder) published(ctx context.Context, key string) (Attr, error) {
 // doing, so that it must not keep them: publish/, and the directories of keyed
 // objects.
 func (s *Store) Volatile(dir Ino) bool {
-	return dir == metadata.PublishIno || s.isKeysDir(context.Background(), dir)
+	if dir == metadata.PublishIno {
+		return true
+	}
+	made, err := s.isKeysDir(context.Background(), dir)
+	return made || err != nil
 }
