@@ -34,6 +34,7 @@ type Store struct {
 	// +checklocks:notifying
 	notify func(ino Ino, lost bool)
 	shared shared
+	events events
 }
 
 // Open recovers the records of the devices and starts the store.
@@ -111,6 +112,7 @@ type CloseOptions struct {
 // Close gives the device memory back. Nobody may use the store any more.
 func (s *Store) Close(ctx context.Context, o CloseOptions) error {
 	s.stop()
+	s.events.close()
 	errs := []error{s.owners.Close()}
 	s.work.Wait()
 	if o.Keep {
