@@ -8,6 +8,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hmcfs/hmcfs/objects"
+	"github.com/hmcfs/hmcfs/objects/owner"
 )
 
 // eventsAhead is how many lines wait for a reader beyond what the store's
@@ -27,14 +28,17 @@ type eventStream struct {
 	rest []byte
 }
 
-// openEvents begins a stream.
-func (f *filesystem) openEvents(out *fuse.OpenOut) fuse.Status {
+// openEvents begins a stream of what a user may hear of.
+func (f *filesystem) openEvents(c *fuse.Caller, out *fuse.OpenOut) fuse.Status {
+	who := callerOf(c)
+	// The process need not live as long as the stream.
+	who.Groups = append([]uint32{}, owner.Groups(who.PID, who.UID)...)
 	ctx, stop := context.WithCancel(background())
 	s := &eventStream{
 		queue: f.store.Listen(), stop: stop,
 		lines: make(chan []byte, eventsAhead), turn: make(chan struct{}, 1),
 	}
-	go s.follow(ctx, f.log)
+	go s.follow(ctx, who, f.log)
 	f.streams.Add(1)
 	out.OpenFlags = fuse.FOPEN_DIRECT_IO | fuse.FOPEN_NOFLUSH | fuse.FOPEN_STREAM
 	out.Fh = f.files.put(&fileHandle{stream: s})
@@ -42,12 +46,15 @@ func (f *filesystem) openEvents(out *fuse.OpenOut) fuse.Status {
 }
 
 // follow makes lines of events until the stream ends.
-func (s *eventStream) follow(ctx context.Context, log *zap.Logger) {
+func (s *eventStream) follow(ctx context.Context, who objects.Caller, log *zap.Logger) {
 	defer close(s.lines)
 	for {
 		e, err := s.queue.Next(ctx)
 		if err != nil {
 			return
+		}
+		if !e.MayRead(who) {
+			continue
 		}
 		line, err := json.Marshal(e)
 		if err != nil {

@@ -55,7 +55,7 @@ func (f *filesystem) Open(_ <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut)
 	case isView(ino):
 		return f.openView(ino, in.Flags, out)
 	case isReserved(ino):
-		return f.openControl(ino, in.Flags, out)
+		return f.openControl(ino, &in.Caller, in.Flags, out)
 	}
 	status = f.open(ino, in.Flags, out)
 	if isWriting(in.Flags) && out.OpenFlags&fuse.FOPEN_PASSTHROUGH != 0 {
@@ -120,12 +120,12 @@ func (f *filesystem) openBacked(h *fileHandle, backing *os.File, writing bool, o
 
 // openControl opens a file of .hmcfs/. It is read past the page cache, so
 // that its size need not be known before.
-func (f *filesystem) openControl(ino metadata.Ino, flags uint32, out *fuse.OpenOut) fuse.Status {
+func (f *filesystem) openControl(ino metadata.Ino, c *fuse.Caller, flags uint32, out *fuse.OpenOut) fuse.Status {
 	if isWriting(flags) || flags&unix.O_TRUNC != 0 {
 		return fuse.EPERM
 	}
 	if ino == eventsIno {
-		return f.openEvents(out)
+		return f.openEvents(c, out)
 	}
 	content, err := f.controlContent(ino)
 	if err != nil {
