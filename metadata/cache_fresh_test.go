@@ -2,6 +2,7 @@ package metadata_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 
 	"github.com/hmcfs/hmcfs/metadata"
@@ -56,6 +57,14 @@ func TestCacheOfWhatIsJustMade(t *testing.T) {
 		{"create", func(name string) error {
 			_, err := s.Create(ctx, dev.Ino, name, benchFile())
 			return err
+		}},
+		{"put", func(name string) error {
+			inos, err := s.NewInos(ctx, 1)
+			if err != nil {
+				return err
+			}
+			results, err := s.Put(ctx, dev.Ino, []metadata.NewFile{{Ino: inos[0], Name: name, Node: benchFile()}})
+			return errors.Join(err, results[0].Err)
 		}},
 	} {
 		if _, err := s.Create(ctx, dev.Ino, "filler "+c.name, benchFile()); err != nil { // numbers are at hand

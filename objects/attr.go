@@ -134,6 +134,9 @@ func (s *Store) SetAttr(ctx context.Context, ino Ino, c Change) (Attr, error) {
 		after, err = s.setRecord(ctx, ino, c)
 		return err
 	})
+	if err == nil && before.State == StateLost {
+		s.inodeCame(ctx, ino)
+	}
 	return after, err
 }
 

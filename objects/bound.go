@@ -43,6 +43,9 @@ type bound struct {
 	// be. They change under the object's lane.
 	// +checklocks:mu
 	spares []*bound
+	// leaving says that its holder takes it away, and its object with it.
+	// +checklocks:mu
+	leaving bool
 }
 
 // boundPart is a stretch of the object in one file, one memory, or memory that

@@ -20,7 +20,7 @@ type boundOf struct {
 
 // isOf says whether content is of a holder's blobs, just these.
 func (b *bound) isOf(h *Holder, blobs []Blob) bool {
-	return b.made != nil && b.made.holder == h && slices.Equal(b.made.blobs, blobs)
+	return b.belongsTo(h) && slices.Equal(b.made.blobs, blobs)
 }
 
 // blobContent makes content of a holder's blobs, all on one device, which it
@@ -69,25 +69,17 @@ func (b *bound) appendBlob(blob *Blob) {
 // checkBlobList says whether blobs are a holder's, inside their regions, and
 // all on one device.
 func checkBlobList(h *Holder, blobs []Blob) error {
-	if len(blobs) == 0 {
-		return fmt.Errorf("no blobs: %w", ErrInvalid)
+	if _, err := checkBlobRanges(blobs); err != nil {
+		return err
 	}
-	sum := uint64(0)
+	first := blobs[0].Region.tier
 	for i := range blobs {
-		at := &blobs[i]
-		switch r := at.Region; {
-		case r == nil || r.holder != h:
+		switch r := blobs[i].Region; {
+		case r.holder != h:
 			return fmt.Errorf("blob %d is no memory of this user: %w", i, ErrInvalid)
-		case r.tier != blobs[0].Region.tier:
-			return fmt.Errorf("blob %d is on %s, blob 0 on %s: %w", i, r.tier.name, blobs[0].Region.tier.name, ErrInvalid)
-		case at.Len == 0:
-			return fmt.Errorf("blob %d is empty: %w", i, ErrInvalid)
-		case at.Off > r.size || at.Len > r.size-at.Off:
-			return fmt.Errorf("blob %d has %d bytes at %d of %d: %w", i, at.Len, at.Off, r.size, ErrInvalid)
-		case at.Len > maxSize-sum:
-			return fmt.Errorf("the blobs up to %d: %w", i, ErrTooLarge)
+		case r.tier != first:
+			return fmt.Errorf("blob %d is on %s, blob 0 on %s: %w", i, r.tier.name, first.name, ErrInvalid)
 		}
-		sum += at.Len
 	}
 	return nil
 }

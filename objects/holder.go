@@ -3,6 +3,8 @@ package objects
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 )
 
@@ -25,31 +27,72 @@ type Holder struct {
 
 // NewHolder begins a holder for a user. Close ends it.
 func (s *Store) NewHolder(who Caller) *Holder {
-	return &Holder{store: s, who: who, regions: map[*Region]struct{}{}, files: map[string]Ino{}}
+	h := &Holder{store: s, who: who, regions: map[*Region]struct{}{}, files: map[string]Ino{}}
+	s.holders.add(h)
+	return h
 }
 
 // Close withdraws what the holder has published and nobody is receiving, makes
 // what it has set lost unless a replica takes over, and lets its regions go.
 // Operations under way end with ErrLost. All of it has happened when it
 // returns without an error; else it goes on in the background. Closing it again
-// does nothing. Every holder is closed before its store.
+// does nothing. A holder is closed before its store.
 //
 // Errors: the context's.
 func (h *Holder) Close(ctx context.Context) error {
-	h.mu.Lock()
-	h.closed = true
-	regions := h.regions
-	h.regions = nil
-	h.mu.Unlock()
-	for r := range regions {
-		r.end()
-	}
-	for r := range regions {
+	regions := h.end()
+	for _, r := range regions {
 		if err := r.settled(ctx); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// end begins what Close waits for, and returns the regions that it has ended.
+func (h *Holder) end() []*Region {
+	h.mu.Lock()
+	h.closed = true
+	regions := slices.Collect(maps.Keys(h.regions))
+	clear(h.regions)
+	h.mu.Unlock()
+	h.store.holders.remove(h)
+	for _, r := range regions {
+		r.end()
+	}
+	return regions
+}
+
+// holders are those of a store that have not ended.
+type holders struct {
+	mu sync.Mutex
+	// +checklocks:mu
+	open map[*Holder]struct{}
+}
+
+func (all *holders) add(h *Holder) {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	if all.open == nil {
+		all.open = map[*Holder]struct{}{}
+	}
+	all.open[h] = struct{}{}
+}
+
+func (all *holders) remove(h *Holder) {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	delete(all.open, h)
+}
+
+// end ends all, whose work in the background goes on.
+func (all *holders) end() {
+	all.mu.Lock()
+	left := slices.Collect(maps.Keys(all.open))
+	all.mu.Unlock()
+	for _, h := range left {
+		h.end()
+	}
 }
 
 // begin says whether the holder is still there.
@@ -79,6 +122,22 @@ func (h *Holder) remove(r *Region) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.regions, r)
+}
+
+// rememberFile notes that the holder has given a file a key.
+func (h *Holder) rememberFile(key string, ino Ino) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.files[key] = ino
+}
+
+// forgetFile says whether the holder has given a file a key, and forgets it.
+func (h *Holder) forgetFile(key string, ino Ino) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	of, ok := h.files[key]
+	delete(h.files, key)
+	return ok && of == ino
 }
 
 // notBuilt stands where code is to come.

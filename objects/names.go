@@ -116,6 +116,8 @@ type victim struct {
 	ino    Ino // 0 when the last name does not go
 	obj    *object
 	xattrs map[string][]byte
+	// why the name goes, in the words of events; empty is EventRemoved.
+	why EventKind
 }
 
 func (s *Store) victim(ctx context.Context, parent Ino, name string) (*victim, error) {
@@ -174,6 +176,7 @@ func (v *victim) removed(after metadata.Inode) {
 		// that it is an orphan.
 		v.store.orphaned(after, v.xattrs)
 		v.store.forgetHost(after, v.obj)
+		v.tell(after)
 	}
 }
 

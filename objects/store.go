@@ -34,7 +34,10 @@ type Store struct {
 	// +checklocks:notifying
 	notify func(ino Ino, lost bool)
 	shared shared
-	events events
+	// holders are those that have not been closed.
+	holders holders
+	keyed   keyedState
+	events  events
 }
 
 // Open recovers the records of the devices and starts the store.
@@ -46,6 +49,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	s := &Store{
 		meta: o.Meta, engine: o.Engine, log: o.Logger.Named("objects"),
 		hole: make([]byte, 64<<10), owners: owner.NewWatcher(), headers: newHeaders(),
+		keyed: keyedState{expiry: expiry{wake: make(chan struct{}, 1)}},
 	}
 	for _, dev := range o.Devices {
 		t, err := newTier(dev, o.Arena)
@@ -65,6 +69,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
 	s.stop = stop
 	s.startSweep(background)
+	s.startExpiry(background)
 	s.startTrim(background, o.TrimEvery)
 	return s, nil
 }
@@ -111,6 +116,7 @@ type CloseOptions struct {
 
 // Close gives the device memory back. Nobody may use the store any more.
 func (s *Store) Close(ctx context.Context, o CloseOptions) error {
+	s.holders.end()
 	s.stop()
 	s.events.close()
 	errs := []error{s.owners.Close()}
