@@ -21,7 +21,11 @@ func (a *app) delVerb() *cobra.Command {
 	}
 	f := addKeyFlags(cmd)
 	cmd.RunE = running(func(ctx context.Context, args []string) error {
-		return a.onKeys(ctx, "del", args, f, func(c hetero.Client, keys []string) (hetero.Results, error) {
+		pairs, err := keyArgs(args, a.Stdin, keysAlone)
+		if err != nil {
+			return err
+		}
+		return a.onKeys(ctx, "del", pairs, f, func(c hetero.Client, keys []string) (hetero.Results, error) {
 			return c.Delete(ctx, keys)
 		})
 	})

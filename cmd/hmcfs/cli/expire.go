@@ -25,10 +25,14 @@ func (a *app) expireVerb() *cobra.Command {
 		if !ttl.given {
 			return usage(errors.New("how long shall they live? Give --ttl, such as --ttl 30s"))
 		}
-		if err := (hetero.SetOptions{TTL: ttl.Duration}).Validate(); err != nil {
-			return usage(err)
+		if verr := (hetero.SetOptions{TTL: ttl.Duration}).Validate(); verr != nil {
+			return usage(verr)
 		}
-		return a.onKeys(ctx, "expire", args, f, func(c hetero.Client, keys []string) (hetero.Results, error) {
+		pairs, err := keyArgs(args, a.Stdin, keysAlone)
+		if err != nil {
+			return err
+		}
+		return a.onKeys(ctx, "expire", pairs, f, func(c hetero.Client, keys []string) (hetero.Results, error) {
 			return c.Expire(ctx, keys, ttl.Duration)
 		})
 	})

@@ -143,7 +143,7 @@ func parseBlobs(text string) ([]devices.Size, error) {
 	for one := range strings.SplitSeq(text, ",") {
 		size, err := devices.ParseSize(strings.TrimSpace(one))
 		if err == nil && size == 0 {
-			err = errors.New("a blob has bytes")
+			err = errors.New("a blob has at least 1 byte")
 		}
 		if err != nil {
 			return nil, fmt.Errorf("blobs %q: %w", text, err)
@@ -166,7 +166,7 @@ func blobsText(sizes []devices.Size) string {
 // that the file says it has, or one.
 func blobsOf(path string, size devices.Size, asked []devices.Size) ([]devices.Size, error) {
 	if size == 0 {
-		return nil, hinted(fmt.Errorf("%s is empty: %w", path, hetero.ErrInvalid), "a blob has bytes")
+		return nil, hinted(fmt.Errorf("%s is empty: %w", path, hetero.ErrInvalid), "a blob has at least 1 byte")
 	}
 	sizes := asked
 	if text := xattr(path, blobsXattr); sizes == nil && text != "" {

@@ -51,11 +51,7 @@ func (a *app) listen(ctx context.Context, m place.Mount) (eventStream, error) {
 
 // onKeys runs a call of the API that gives a result for each key and moves no
 // bytes.
-func (a *app) onKeys(ctx context.Context, verb string, args []string, f *keyFlags, call func(hetero.Client, []string) (hetero.Results, error)) error {
-	pairs, err := keyArgs(args, a.Stdin, keysAlone)
-	if err != nil {
-		return err
-	}
+func (a *app) onKeys(ctx context.Context, verb string, pairs []keyPath, f *keyFlags, call func(hetero.Client, []string) (hetero.Results, error)) error {
 	c, err := a.openKeysOf(ctx, f, nil)
 	if err != nil {
 		return err

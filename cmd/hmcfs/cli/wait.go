@@ -22,11 +22,15 @@ func (a *app) waitVerb() *cobra.Command {
 	published := cmd.Flags().Bool("published", false, "Wait for what is published.")
 	cmd.Flags().Var(&timeout, "timeout", "How long. Default: 20s for one key, 60s for several.")
 	cmd.RunE = running(func(ctx context.Context, args []string) error {
-		return a.onKeys(ctx, "wait", args, f, func(c hetero.Client, keys []string) (hetero.Results, error) {
-			limit, err := timeout.orDefault(len(keys))
-			if err != nil {
-				return nil, err
-			}
+		pairs, err := keyArgs(args, a.Stdin, keysAlone)
+		if err != nil {
+			return err
+		}
+		limit, err := timeout.orDefault(len(pairs))
+		if err != nil {
+			return err
+		}
+		return a.onKeys(ctx, "wait", pairs, f, func(c hetero.Client, keys []string) (hetero.Results, error) {
 			return c.Wait(ctx, keys, *published, limit)
 		})
 	})
