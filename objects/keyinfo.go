@@ -23,6 +23,9 @@ type KeyInfo struct {
 // Errors: metadata.ErrNotExist, also for one that has expired; ErrForbidden for
 // what the holder's user may not read.
 func (h *Holder) KeyInfo(ctx context.Context, key string) (KeyInfo, error) {
+	if err := h.begin(); err != nil {
+		return KeyInfo{}, err
+	}
 	s := h.store
 	in, err := s.findKey(ctx, key)
 	if err != nil {

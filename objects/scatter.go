@@ -20,7 +20,11 @@ import (
 // regions, and a Replica of less than the whole object; io.ErrUnexpectedEOF for
 // a source that somebody cuts meanwhile.
 func (h *Holder) Scatter(ctx context.Context, sc Scatter) error {
-	if _, err := checkBlobRanges(sc.Blobs); err != nil {
+	_, err := checkBlobRanges(sc.Blobs)
+	if err == nil {
+		err = h.begin()
+	}
+	if err != nil {
 		return fmt.Errorf("key %q: %w", sc.Key, err)
 	}
 	o, err := h.pinKey(ctx, sc)
