@@ -107,6 +107,9 @@ func (o *object) become(b *bound, f facts) content {
 // mayBind fails unless the object has no content, and is on the device that
 // the memory was found to be of. The caller has the lane.
 func (o *object) mayBind(of *tier) error {
+	if err := o.notOffered(); err != nil {
+		return err
+	}
 	t, body := o.place()
 	if t != of {
 		return fmt.Errorf("the file was moved from %s to %s meanwhile: %w", of.name, t.name, ErrBusy)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 
@@ -95,8 +96,28 @@ func TestReplicaOfAnotherDevice(t *testing.T) {
 	if a := r.attr(ino); a.Device != "sim1" || a.State != objects.StateBound || a.Size != 1000 || a.Resident != 1000 {
 		t.Errorf("%s, %s, %d bytes, %d resident", a.Device, a.State, a.Size, a.Resident)
 	}
+	if bound, err := r.meta.Bindings(r.ctx()); err != nil || !slices.Equal(bound, []objects.Ino{ino}) {
+		t.Errorf("bound are %v, %v", bound, err)
+	}
 	far.close()
 	r.wantState(ino, objects.StateLost)
+}
+
+// To the next run an object that has moved to a replica is lost, as any other
+// that was set.
+func TestReplicaInTheNextRun(t *testing.T) {
+	r := twoDevices(t)
+	owner, far := r.user(0, 1, 4096), r.user(1, 2, 4096)
+	ino := r.replicated("k", owner, far)
+	owner.close()
+	r.wantBytes("k", ofReplica(0))
+	dead := r.store
+	r.reopen()
+	r.wantState(ino, objects.StateLost)
+	r.wantPath("k", "sim1/.keys/k")
+	if err := dead.Close(context.Background(), objects.CloseOptions{}); err != nil {
+		t.Error(err)
+	}
 }
 
 // Who has given the file a name of his own finds it where he put it: it does
