@@ -38,7 +38,7 @@ func (h *Holder) KeyInfo(ctx context.Context, key string) (KeyInfo, error) {
 	if err != nil {
 		return KeyInfo{}, fmt.Errorf("look at key %q: %w", key, err)
 	}
-	blobs, err := blobSizes(noted, a.Size)
+	blobs, err := sizesIn(noted, a.Size)
 	if err != nil {
 		return KeyInfo{}, fmt.Errorf("look at key %q: %w", key, err)
 	}
@@ -77,9 +77,18 @@ func (s *Store) findBlobs(ctx context.Context, key string) (in metadata.Inode, n
 	}
 }
 
-// blobSizes are the sizes of an object's blobs: as they are noted, where that
+// blobSizes are the sizes of an object's blobs.
+func (s *Store) blobSizes(ctx context.Context, ino Ino, size uint64) ([]uint64, error) {
+	noted, err := s.textXattr(ctx, ino, xattrBlobs)
+	if err != nil {
+		return nil, err
+	}
+	return sizesIn(noted, size)
+}
+
+// sizesIn are the sizes of the blobs of an object: as they are noted, where that
 // fits its size, and one for all else.
-func blobSizes(text string, size uint64) ([]uint64, error) {
+func sizesIn(text string, size uint64) ([]uint64, error) {
 	if text == "" || checkBlobs(text, size) != nil {
 		return []uint64{size}, nil
 	}
