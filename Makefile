@@ -51,6 +51,7 @@ race: deps ## Run the tests with the race detector and the invariant checks
 bench: deps build ## Measure, and write the tables of docs/benchmarks.md
 	$(GO) run ./tests/bench -write
 	$(GO) run ./tests/bench -peers -write
+	$(GO) run ./tests/bench -objects -write
 
 gpu-bundle: ## Pack what tests/gpu/run.sh needs on a GPU machine into dist/gpu.tar.gz
 	tests/gpu/bundle.sh dist/hmcfs-gpu

@@ -1,7 +1,6 @@
 package metadata
 
 import (
-	"context"
 	"encoding/binary"
 	"sync"
 
@@ -23,7 +22,8 @@ const (
 // What a transaction has written leaves the cache after the commit and before
 // the operation returns. A reader puts in what it read only if nothing of the
 // shard was dropped since before its snapshot, so an old value can't come
-// back. The two reads of a lookup are not one snapshot: it finds the inode as
+// back. What a transaction makes enters before the commit, and leaves again if
+// that fails. The two reads of a lookup are not one snapshot: it finds the inode as
 // it is now behind a name as it was a moment ago, as if the name had been
 // looked up then.
 type cache struct {
@@ -91,7 +91,9 @@ func (c *cache) putInode(in Inode, drops uint64) {
 	}
 }
 
-// putFresh brings in an inode whose number nobody else knows yet.
+// putFresh brings in an inode whose number nobody else knows yet. It comes in
+// before the commit: who finds the name behind that may change the inode at
+// once, and then drops what is here.
 func (c *cache) putFresh(in Inode) {
 	sh := c.ofInode(in.Ino)
 	sh.mu.Lock()
@@ -134,43 +136,4 @@ func (c *cache) drop(key []byte) {
 		sh.drops++
 		sh.names.Remove(k)
 	}
-}
-
-// watchedTxn remembers the keys that a transaction writes and the cache may
-// hold.
-type watchedTxn struct {
-	KVTxn
-	written [][]byte
-}
-
-// Set writes a value and remembers the key.
-func (w *watchedTxn) Set(key, value []byte) error {
-	w.note(key)
-	return w.KVTxn.Set(key, value)
-}
-
-// Delete removes a key and remembers it.
-func (w *watchedTxn) Delete(key []byte) error {
-	w.note(key)
-	return w.KVTxn.Delete(key)
-}
-
-func (w *watchedTxn) note(key []byte) {
-	if key[0] == kindInode || key[0] == kindDirent {
-		w.written = append(w.written, key)
-	}
-}
-
-// updateKV runs a transaction, and then drops what it wrote from the cache,
-// also when it failed: a failure may come after the commit.
-func (s *Store) updateKV(ctx context.Context, fn func(KVTxn) error) error {
-	w := watchedTxn{written: make([][]byte, 0, 4)}
-	err := s.kv.Update(ctx, func(kv KVTxn) error {
-		w.KVTxn = kv
-		return fn(&w)
-	})
-	for _, key := range w.written {
-		s.cache.drop(key)
-	}
-	return err
 }

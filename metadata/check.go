@@ -18,8 +18,8 @@ func (s *Store) Check(ctx context.Context, fn func(Problem)) error {
 	err := s.view(ctx, func(t *txn) error {
 		c.t = t
 		for _, pass := range []func(context.Context) error{
-			c.readInodes, c.readPurges, c.readEntries, c.readLinks,
-			c.readXattrs, c.readMappings, c.readKeys, c.readDevices, c.readBindings,
+			c.readInodes, c.readPurges, c.readEntries, c.readLinks, c.readXattrs,
+			c.readMappings, c.readKeys, c.readDevices, c.readBindings, c.readExpiries,
 		} {
 			if err := pass(ctx); err != nil {
 				return err
@@ -52,6 +52,7 @@ type checkNode struct {
 	keyed    bool // the key names the inode
 	device   bool // a device names the directory
 	bound    bool // there is a binding
+	expires  bool // there is an expiry record
 }
 
 // checker is a Check under way.
@@ -86,18 +87,27 @@ func inoOfKey(key []byte) Ino {
 	switch key[0] {
 	case kindInode, kindLink, kindXattr, kindMapping, kindDirent, kindBinding:
 		return keyIno(key)
+	case kindExpiry:
+		return expiryIno(key)
 	}
 	return 0
 }
 
 func (c *checker) readInodes(ctx context.Context) error {
-	return c.scan(ctx, kindInode, func(key, value []byte) error {
+	err := c.scan(ctx, kindInode, func(key, value []byte) error {
 		rec, err := decodeRecord(keyIno(key), value)
 		if err == nil {
 			c.nodes[rec.Ino] = &checkNode{rec: rec}
 		}
 		return err
 	})
+	if n := c.nodes[PublishIno]; n == nil || !n.rec.isPublishDir() {
+		// It comes first, and what is in it is judged as if it were there: so
+		// Repair makes it before it comes to that.
+		c.report(Problem{Kind: MissingPublish, Ino: PublishIno})
+		c.nodes[PublishIno] = &checkNode{rec: c.t.publishDir()}
+	}
+	return err
 }
 
 func (c *checker) readPurges(ctx context.Context) error {
@@ -128,8 +138,8 @@ func (c *checker) entry(at linkPlace, d dirent) error {
 		return nil
 	}
 	rec := &node.rec
-	primary := rec.isPrimary(at.dir, at.name)
-	if rec.IsDir() && (d.ino == RootIno || node.links > 0) {
+	primary := rec.isPrimary(at.dir, at.name) && !isTop(d.ino)
+	if rec.IsDir() && (isTop(d.ino) || node.links > 0) {
 		p.Kind = SecondEntry
 		if primary { // then the one found before is too many
 			p.Parent, p.Name, p.cookie = node.place.dir, node.place.name, node.place.at

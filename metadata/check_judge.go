@@ -82,11 +82,33 @@ func (c *checker) readBindings(ctx context.Context) error {
 	})
 }
 
+func (c *checker) readExpiries(ctx context.Context) error {
+	return c.scan(ctx, kindExpiry, func(key, value []byte) error {
+		at, ino, err := parseExpiry(key, value)
+		if err != nil {
+			return err
+		}
+		node := c.nodes[ino]
+		if node == nil || node.rec.Expires != at {
+			c.report(Problem{Kind: DanglingExpiry, Ino: ino, expires: at})
+			return nil
+		}
+		node.expires = true
+		return nil
+	})
+}
+
 // judge compares what the inodes say with what was found.
 func (c *checker) judge() {
 	for _, n := range c.sorted() {
 		c.judgeLinks(n)
 		c.judgeCounts(n)
+		if n.rec.Expires != (Timespec{}) && !n.expires {
+			c.report(Problem{Kind: MissingExpiry, Ino: n.rec.Ino})
+		}
+		if n.rec.Taken && n.rec.Parent != PublishIno {
+			c.report(Problem{Kind: WrongTaken, Ino: n.rec.Ino})
+		}
 		if n.rec.Key != "" && !n.keyed {
 			c.report(Problem{Kind: MissingKey, Ino: n.rec.Ino, Key: n.rec.Key})
 		}
@@ -106,7 +128,7 @@ func (c *checker) judge() {
 func (c *checker) judgeLinks(n *checkNode) {
 	rec := &n.rec
 	p := Problem{Ino: rec.Ino, Parent: rec.Parent, Name: rec.Name}
-	if rec.Ino != RootIno {
+	if !isTop(rec.Ino) {
 		switch {
 		case n.links == 0:
 			p.Kind = Orphan

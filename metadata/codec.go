@@ -5,7 +5,7 @@ package metadata
 // reader for both, and a new golden file in testdata.
 const (
 	superVersion   = 1
-	inodeVersion   = 2
+	inodeVersion   = 3
 	direntVersion  = 1
 	linkVersion    = 1
 	xattrVersion   = 1
@@ -16,8 +16,9 @@ const (
 )
 
 // formatVersion is the version of the whole: which records there are and how
-// they hang together. A store with a newer one is refused by Open.
-const formatVersion = 1
+// they hang together. A store with a newer one is refused by Open, and one
+// with an older one is brought to this one: format 1 has no PublishIno.
+const formatVersion = 2
 
 // superblock is the first record of a store.
 type superblock struct {
@@ -27,8 +28,8 @@ type superblock struct {
 	created Timespec
 }
 
-func (s *superblock) encode(b []byte) []byte {
-	w := wireWriter(append(b, superVersion))
+func (s *superblock) encode() []byte {
+	w := wireWriter{superVersion}
 	w.u(s.format)
 	w.u64(uint64(s.gen))
 	w = append(w, s.hashKey[:]...)
@@ -62,11 +63,22 @@ type record struct {
 	firstMap uint64
 }
 
-func (i *record) encode(b []byte) []byte {
-	version := byte(1)
-	if i.Bound != Unbound {
-		version = inodeVersion
+// version is the lowest that has all that the inode says.
+func (i *record) version() byte {
+	switch {
+	case i.Expires != Timespec{} || i.Taken:
+		return 3
+	case i.Bound != Unbound:
+		return 2
 	}
+	return 1
+}
+
+// inodeTaken is the flag of an inode that says Taken.
+const inodeTaken = 1
+
+func (i *record) encode(b []byte) []byte {
+	version := i.version()
 	w := wireWriter(append(b, version))
 	w.u64(uint64(i.Gen))
 	w.u(uint64(i.Mode))
@@ -90,8 +102,16 @@ func (i *record) encode(b []byte) []byte {
 	w.str(i.Target)
 	w.str(i.Key)
 	w.str(i.Path)
-	if i.Bound != Unbound {
+	if version >= 2 {
 		w.b(byte(i.Bound))
+	}
+	if version >= 3 {
+		var flags byte
+		if i.Taken {
+			flags |= inodeTaken
+		}
+		w.time(i.Expires)
+		w.b(flags)
 	}
 	return w
 }
@@ -122,12 +142,28 @@ func decodeRecord(ino Ino, data []byte) (record, error) {
 	i.Target = r.str()
 	i.Key = r.str()
 	i.Path = r.str()
-	if len(data) > 0 && data[0] >= 2 {
-		if i.Bound = BindState(r.b()); i.Bound == Unbound || i.Bound > BoundLost {
+	i.readNewer(r)
+	return i, r.done()
+}
+
+// readNewer reads what versions after the first have besides.
+func (i *record) readNewer(r *wireReader) {
+	if r.version >= 2 {
+		if i.Bound = BindState(r.b()); i.Bound > BoundLost {
 			r.fail("unknown binding")
 		}
 	}
-	return i, r.done()
+	if r.version >= 3 {
+		i.Expires = r.time()
+		flags := r.b()
+		if flags&^inodeTaken != 0 {
+			r.fail("unknown flags")
+		}
+		i.Taken = flags&inodeTaken != 0
+	}
+	if r.err == nil && i.version() != r.version {
+		r.fail("version without what it is for")
+	}
 }
 
 // dirent is a directory entry, or a tombstone when its inode is 0.

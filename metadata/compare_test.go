@@ -70,6 +70,7 @@ func (x *randomRun) compare() {
 		x.compareNode(ino)
 	}
 	x.compareKeys()
+	x.compareExpired()
 	if x.t.Failed() {
 		for _, line := range x.log[max(0, len(x.log)-60):] {
 			x.t.Log(line)
@@ -96,7 +97,7 @@ func (x *randomRun) compareNode(ino metadata.Ino) {
 	if diff := cmp.Diff(want, in); diff != "" {
 		x.t.Errorf("inode %d differs (-model +store):\n%s", ino, diff)
 	}
-	if parent := x.m.nodes[in.Parent]; ino != metadata.RootIno && (parent == nil || parent.children[in.Name] != n) {
+	if parent := x.m.nodes[in.Parent]; n != x.m.root && n != x.m.publish && (parent == nil || parent.children[in.Name] != n) {
 		x.t.Errorf("inode %d says that it is %q in %d", ino, in.Name, in.Parent)
 	}
 	x.comparePath(ino, n)
@@ -158,7 +159,10 @@ func (x *randomRun) comparePath(ino metadata.Ino, n *modelNode) {
 	path, err := x.s.PathOf(x.t.Context(), ino)
 	at := x.m.root
 	for name := range strings.SplitSeq(path, "/") {
-		if name != "" && at != nil {
+		switch {
+		case at == x.m.root && name == "publish":
+			at = x.m.publish
+		case name != "" && at != nil:
 			at = at.children[name]
 		}
 	}

@@ -2,6 +2,7 @@ package metadata
 
 import (
 	"context"
+	"errors"
 	"fmt"
 )
 
@@ -10,7 +11,7 @@ import (
 // gets the directory's group, and if it is a directory, the bit too.
 //
 // Errors: ErrNotExist when the directory is gone; ErrNotDir; ErrExist;
-// ErrPermission in the root; ErrNameTooLong, also for a symlink's target;
+// ErrPermission in the root and in PublishIno; ErrNameTooLong, also for a symlink's target;
 // ErrInvalidName; ErrInvalid for an unknown type or an empty target.
 func (s *Store) Create(ctx context.Context, parent Ino, name string, n Node) (Inode, error) {
 	if err := validName(name); err != nil {
@@ -26,14 +27,35 @@ func (s *Store) Create(ctx context.Context, parent Ino, name string, n Node) (In
 	defer s.locks.lock(parent)()
 	var rec record
 	err = s.update(ctx, func(t *txn) (err error) {
-		rec, err = t.create(ino, parent, name, n)
+		if rec, err = t.create(ino, parent, name, n); err == nil {
+			t.fresh(&rec)
+		}
 		return err
 	})
 	if err != nil {
 		return Inode{}, err
 	}
-	s.cache.putFresh(rec.Inode)
 	return rec.Inode, nil
+}
+
+// EnsureDir returns a directory's directory of a name, and makes it where it is
+// not there, with a mode and an owner.
+//
+// Errors: those of Create; ErrNotDir when the name is something else's.
+func (s *Store) EnsureDir(ctx context.Context, parent Ino, name string, n Node) (Inode, error) {
+	n.Mode = TypeDir | n.Mode.Perm()
+	for {
+		in, err := s.Lookup(ctx, parent, name)
+		if errors.Is(err, ErrNotExist) {
+			if in, err = s.Create(ctx, parent, name, n); errors.Is(err, ErrExist) {
+				continue // somebody else has made it just now
+			}
+		}
+		if err == nil && !in.IsDir() {
+			err = ErrNotDir
+		}
+		return in, err
+	}
 }
 
 // create makes an inode of a number that was drawn for it.
@@ -48,7 +70,7 @@ func (t *txn) create(ino, parent Ino, name string, n Node) (record, error) {
 		return record{}, err
 	case sl.found:
 		return record{}, ErrExist
-	case parent == RootIno:
+	case isTop(parent):
 		return record{}, ErrPermission
 	}
 	rec := t.newRecord(ino, &dir, name, n)

@@ -2,6 +2,7 @@ package metadata
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -12,11 +13,15 @@ import (
 //	sim0/dir/file        a file with a further link sim0/link, two xattrs, a
 //	                     key and two mappings
 //	sim1/other           a file
+//	publish/pub          a file of sim1 that ends
 type damaged struct {
-	s                    *Store
-	dev, dir, sub, deep  Inode
-	file, other, device1 Inode
+	s                         *Store
+	dev, dir, sub, deep       Inode
+	file, other, device1, pub Inode
 }
+
+// pubEnds is when publish/pub ends.
+func pubEnds() Timespec { return Timespec{Sec: 1 << 40, Nsec: 5} }
 
 func newDamaged(t *testing.T) *damaged {
 	t.Helper()
@@ -36,6 +41,9 @@ func newDamaged(t *testing.T) *damaged {
 	d.file = try(s.Create(ctx, d.dir.Ino, "file", Node{Mode: TypeRegular | 0o644}))
 	d.other = try(s.Create(ctx, d.device1.Ino, "other", Node{Mode: TypeRegular | 0o644}))
 	try(s.Link(ctx, d.file.Ino, d.dev.Ino, "link"))
+	d.pub = try(s.Create(ctx, d.device1.Ino, "pub", Node{Mode: TypeRegular | 0o600}))
+	errs = append(errs, s.Expire(ctx, d.pub.Ino, pubEnds()))
+	d.pub = try(s.Publish(ctx, d.device1.Ino, "pub", "pub"))
 	try(s.SaveContent(ctx, d.file.Ino, nil, []Mapping{{Len: 5, Device: "sim0"}, {FileOff: 9, Len: 5}}))
 	errs = append(errs, s.SetXattr(ctx, d.file.Ino, "user.a", []byte("1"), 0),
 		s.SetXattr(ctx, d.file.Ino, "user.b", []byte("2"), 0), s.BindKey(ctx, d.file.Ino, "key"))
@@ -83,7 +91,61 @@ type damage struct {
 	want string
 }
 
-func damages() []damage { return append(entryDamages(), inodeDamages()...) }
+func damages() []damage {
+	return slices.Concat(entryDamages(), inodeDamages(), publishDamages(), expiryDamages())
+}
+
+func publishDamages() []damage {
+	const missing = "publish/ is missing; wrong directory size"
+	return []damage{
+		{"missing publish", func(_ *damaged, t *txn) error {
+			return t.kv.Delete(t.key1(kindInode, uint64(PublishIno)))
+		}, missing},
+		{"corrupt publish", func(_ *damaged, t *txn) error {
+			return t.kv.Set(t.key1(kindInode, uint64(PublishIno)), []byte{1, 2, 3})
+		}, "corrupt record; " + missing},
+		{"publish is a file", func(d *damaged, t *txn) error {
+			return d.edit(t, PublishIno, func(r *record) { r.Mode = TypeRegular })
+		}, missing},
+		{"publish is a device's", func(d *damaged, t *txn) error {
+			return d.edit(t, PublishIno, func(r *record) { r.Device = "sim0" })
+		}, missing},
+		{"publish has an entry", func(d *damaged, t *txn) error {
+			return d.forgeEntry(t, RootIno, publishName, Inode{Ino: PublishIno, Mode: TypeDir})
+		}, "directory with a second entry; wrong directory size; wrong link count"},
+		{"unpublished", func(d *damaged, t *txn) error {
+			return d.dropEntry(t, PublishIno, "pub")
+		}, "inode without entry; wrong directory size"},
+		{"publish size", func(d *damaged, t *txn) error {
+			return d.edit(t, PublishIno, func(r *record) { r.Size = 7 })
+		}, "wrong directory size"},
+		{"received elsewhere", func(d *damaged, t *txn) error {
+			return d.edit(t, d.other.Ino, func(r *record) { r.Taken = true })
+		}, "received outside of publish/"},
+	}
+}
+
+func expiryDamages() []damage {
+	set := func(t *txn, at Timespec, ino Ino, value ...byte) error {
+		return t.kv.Set(t.expiryKey(at, ino), value)
+	}
+	return []damage{
+		{"dangling expiry", func(d *damaged, t *txn) error {
+			return errors.Join(set(t, Timespec{Sec: 5}, d.other.Ino, 1, 1), set(t, pubEnds(), 999_999, 1, 1),
+				set(t, Timespec{Sec: 1 << 40, Nsec: 6}, d.pub.Ino, 1, 1))
+		}, strings.Repeat("; expiry of an inode that does not end then", 3)[2:]},
+		{"missing expiry", func(d *damaged, t *txn) error {
+			return t.kv.Delete(t.expiryKey(pubEnds(), d.pub.Ino))
+		}, "missing expiry"},
+		{"expiry of another time", func(d *damaged, t *txn) error {
+			return d.edit(t, d.pub.Ino, func(r *record) { r.Expires.Sec++ })
+		}, "expiry of an inode that does not end then; missing expiry"},
+		{"corrupt expiry", func(d *damaged, t *txn) error {
+			return errors.Join(set(t, pubEnds(), d.pub.Ino, 1), set(t, Timespec{}, d.other.Ino, 1, 1),
+				set(t, Timespec{Nsec: 1e9}, d.other.Ino, 1, 1), t.kv.Set([]byte{kindExpiry, 1, 2}, []byte{1, 1}))
+		}, "corrupt record; corrupt record; corrupt record; corrupt record; missing expiry"},
+	}
+}
 
 func entryDamages() []damage {
 	return []damage{

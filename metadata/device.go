@@ -10,10 +10,13 @@ import (
 // store does not know the device yet. One that exists keeps its mode, owner
 // and entries.
 //
-// Errors: ErrNameTooLong; ErrInvalidName.
+// Errors: ErrNameTooLong; ErrInvalidName, also for the name of PublishIno.
 func (s *Store) EnsureDevice(ctx context.Context, name DeviceName, mode Mode, uid, gid uint32) (Inode, error) {
 	if err := validName(string(name)); err != nil {
 		return Inode{}, err
+	}
+	if name == publishName {
+		return Inode{}, fmt.Errorf("device %q: %w", name, ErrInvalidName)
 	}
 	if in, err := s.Lookup(ctx, RootIno, string(name)); !errors.Is(err, ErrNotExist) {
 		return in, err

@@ -1,12 +1,16 @@
 package metadata
 
-import "context"
+import (
+	"context"
+	"errors"
+)
 
 // dropBatch is how many entries one transaction of DropDevice removes.
 const dropBatch = 256
 
 // DropDevice removes what is on a device, with all names, attributes,
-// mappings and keys, and tells how many inodes are gone. With keepTree only
+// mappings and keys, and tells how many inodes are gone; also what is in
+// PublishIno. With keepTree only
 // regular files go, and directories, symlinks and special files stay. The
 // device's own directory always stays.
 //
@@ -24,7 +28,9 @@ func (s *Store) DropDevice(ctx context.Context, name DeviceName, keepTree bool) 
 		return 0, err
 	}
 	w := dropper{s: s, keepTree: keepTree}
-	err = w.run(ctx, d.Ino)
+	if err = w.run(ctx, d.Ino); err == nil {
+		err = w.published(ctx, name)
+	}
 	return w.removed, err
 }
 
@@ -94,6 +100,34 @@ func (w *dropper) enter(ctx context.Context, f dropFrame) (dropFrame, error) {
 		}
 		if len(entries) < dropBatch {
 			return f, nil
+		}
+	}
+}
+
+// published removes the files of a device that are in PublishIno.
+func (w *dropper) published(ctx context.Context, device DeviceName) error {
+	var after Cookie
+	for {
+		entries, err := w.s.ReadDir(ctx, PublishIno, after, dropBatch)
+		if err != nil {
+			return err
+		}
+		var files []Entry
+		for _, e := range entries {
+			in, err := w.s.Get(ctx, e.Ino)
+			switch {
+			case err == nil && in.Device == device:
+				files = append(files, e)
+			case err != nil && !errors.Is(err, ErrNotExist):
+				return err
+			}
+			after = e.Cookie
+		}
+		if err := w.unlink(ctx, PublishIno, files); err != nil {
+			return err
+		}
+		if len(entries) < dropBatch {
+			return nil
 		}
 	}
 }

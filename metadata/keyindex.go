@@ -3,6 +3,7 @@ package metadata
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 )
 
@@ -33,7 +34,7 @@ func ValidKey(key string) error {
 // empty key only takes that one away. The inode's ctime changes.
 //
 // Errors: ErrNotExist; ErrExist when another inode carries the key;
-// ErrInvalidKey.
+// ErrPermission for a file in PublishIno, which carries none; ErrInvalidKey.
 func (s *Store) BindKey(ctx context.Context, ino Ino, key string) error {
 	if key != "" {
 		if err := ValidKey(key); err != nil {
@@ -47,6 +48,9 @@ func (s *Store) BindKey(ctx context.Context, ino Ino, key string) error {
 			return err
 		}
 		if key != "" {
+			if rec.Parent == PublishIno {
+				return ErrPermission
+			}
 			if _, err := t.keyIno(key); err == nil {
 				return ErrExist
 			} else if !errors.Is(err, ErrNotExist) {
@@ -78,6 +82,14 @@ func (t *txn) keyIno(key string) (Ino, error) {
 	}
 	ino, err := decodeNumber("key", data)
 	return Ino(ino), err
+}
+
+// keyOfNothing says of what a key names that it is missing.
+func keyOfNothing(key string, err error) error {
+	if errors.Is(err, ErrNotExist) {
+		return fmt.Errorf("%w: key %q names an inode that is missing", ErrCorrupt, key)
+	}
+	return err
 }
 
 // KeyIno returns the inode that carries a key.

@@ -15,6 +15,7 @@ const (
 	kindKey     = 'k'
 	kindPurge   = 'z'
 	kindBinding = 'b'
+	kindExpiry  = 'e'
 )
 
 const inoKeyLen = 1 + 8

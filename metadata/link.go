@@ -8,8 +8,9 @@ import (
 // Link gives an inode a further name.
 //
 // Errors: ErrNotExist when the inode or the directory is gone; ErrNotDir;
-// ErrExist; ErrIsDir when the inode is a directory; ErrCrossDevice when the
-// directory is on another device; ErrTooManyLinks; ErrNameTooLong;
+// ErrExist; ErrIsDir when the inode is a directory; ErrPermission when it is in
+// PublishIno, or would be; ErrCrossDevice when the directory is on another
+// device; ErrTooManyLinks; ErrNameTooLong;
 // ErrInvalidName.
 func (s *Store) Link(ctx context.Context, ino, parent Ino, name string) (Inode, error) {
 	if err := validName(name); err != nil {
@@ -41,6 +42,8 @@ func (t *txn) link(ino, parent Ino, name string) (record, error) {
 		return rec, ErrExist
 	case rec.IsDir():
 		return rec, ErrIsDir
+	case parent == PublishIno || rec.Parent == PublishIno:
+		return rec, ErrPermission
 	case rec.Device != dir.Device:
 		return rec, ErrCrossDevice
 	case rec.Nlink >= MaxLinks:

@@ -163,8 +163,12 @@ func (t *txn) replaceMapping(rec *record, old, maps []Mapping) (restOld, rest []
 	} else {
 		rec.maps++
 	}
-	value := encodeMapping(t.room(mappingRoom), &maps[0])
-	return old, maps[1:], t.kv.Set(t.key2(kindMapping, uint64(rec.Ino), maps[0].FileOff), value)
+	return old, maps[1:], t.putMapping(rec.Ino, &maps[0])
+}
+
+func (t *txn) putMapping(ino Ino, m *Mapping) error {
+	value := encodeMapping(t.room(mappingRoom), m)
+	return t.kv.Set(t.key2(kindMapping, uint64(ino), m.FileOff), value)
 }
 
 // mappingRoom is more than most mapping records take.

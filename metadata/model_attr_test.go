@@ -51,6 +51,9 @@ func (m *model) bindKey(ino metadata.Ino, key string) error {
 	if n.in.Key == key {
 		return nil
 	}
+	if key != "" && m.published(n) {
+		return metadata.ErrPermission
+	}
 	if key != "" && m.keys()[key] != 0 {
 		return metadata.ErrExist
 	}
@@ -73,6 +76,12 @@ func (m *model) keys() map[string]metadata.Ino {
 func (m *model) dropDevice(root *modelNode, keepTree bool) int {
 	before := len(m.nodes)
 	m.dropUnder(root, keepTree)
+	for name, n := range m.publish.children {
+		if n.in.Device == root.in.Device {
+			m.leave(m.publish, name)
+			m.drop(n)
+		}
+	}
 	return before - len(m.nodes)
 }
 

@@ -16,9 +16,10 @@ type modelNode struct {
 // model is the namespace as POSIX has it, written as simply as possible and
 // with nothing in common with the store.
 type model struct {
-	root  *modelNode
-	nodes map[metadata.Ino]*modelNode // those that have links
-	now   metadata.Timespec
+	root    *modelNode
+	publish *modelNode                  // not among the root's children
+	nodes   map[metadata.Ino]*modelNode // those that have links
+	now     metadata.Timespec
 }
 
 func newModel() *model {
@@ -26,7 +27,19 @@ func newModel() *model {
 	m.root = &modelNode{children: map[string]*modelNode{}, xattrs: map[string]string{}}
 	m.root.in = metadata.Inode{Ino: metadata.RootIno, Mode: metadata.TypeDir | 0o755, Nlink: 2}
 	m.nodes[metadata.RootIno] = m.root
+	m.publish = &modelNode{children: map[string]*modelNode{}, xattrs: map[string]string{}, parent: m.root}
+	m.publish.in = metadata.Inode{Ino: metadata.PublishIno, Mode: metadata.TypeDir | 0o755, Nlink: 2}
+	m.nodes[metadata.PublishIno] = m.publish
 	return m
+}
+
+// begin gives the directories that are always there their times.
+func (m *model) begin(now metadata.Timespec) {
+	m.now = now
+	for _, n := range []*modelNode{m.root, m.publish} {
+		n.in.Atime, n.in.Btime = now, now
+		m.touch(n)
+	}
 }
 
 func (m *model) addDevice(in metadata.Inode) {
@@ -94,9 +107,15 @@ func (m *model) create(parent metadata.Ino, name string, node metadata.Node, ino
 		return err
 	case dir.children[name] != nil:
 		return metadata.ErrExist
-	case dir == m.root:
+	case dir == m.root || dir == m.publish:
 		return metadata.ErrPermission
 	}
+	m.enter(dir, name, m.made(dir, node, ino))
+	return nil
+}
+
+// made is a new node that has no name yet.
+func (m *model) made(dir *modelNode, node metadata.Node, ino metadata.Ino) *modelNode {
 	n := &modelNode{xattrs: map[string]string{}}
 	n.in = metadata.Inode{
 		Ino: ino, Mode: node.Mode, UID: node.UID, GID: node.GID, Nlink: 1, Rdev: node.Rdev,
@@ -114,8 +133,7 @@ func (m *model) create(parent metadata.Ino, name string, node metadata.Node, ino
 		}
 	}
 	m.nodes[ino] = n
-	m.enter(dir, name, n)
-	return nil
+	return n
 }
 
 func (m *model) link(ino, parent metadata.Ino, name string) error {
@@ -131,6 +149,8 @@ func (m *model) link(ino, parent metadata.Ino, name string) error {
 		return metadata.ErrExist
 	case n.children != nil:
 		return metadata.ErrIsDir
+	case dir == m.publish || m.published(n):
+		return metadata.ErrPermission
 	case n.in.Device != dir.in.Device:
 		return metadata.ErrCrossDevice
 	}
@@ -196,17 +216,23 @@ func (m *model) rename(r metadata.Rename, to *metadata.DeviceName, epoch metadat
 	if err := m.permit(r, src, dst, from, target); err != nil {
 		return err
 	}
-	if err := crossing(to, src, from, target); err != nil {
+	if err := m.crossing(r, to, src, target); err != nil {
 		return err
 	}
 	if to != nil {
-		src.in.Device, src.in.Epoch = *to, epoch
+		src.in.Device, src.in.Epoch, src.in.Bound = *to, epoch, metadata.Unbound
 		src.setMaps(mapped)
 		src.in.Allocated = 0
 		for _, mp := range mapped {
 			src.in.Allocated += mp.Len
 		}
 	}
+	m.moveName(r, src, dst, from, target)
+	return nil
+}
+
+// moveName changes the names of a rename that is permitted.
+func (m *model) moveName(r metadata.Rename, src, dst, from, target *modelNode) {
 	m.leave(from, r.Name)
 	if dst != nil {
 		m.leave(target, r.NewName)
@@ -220,13 +246,15 @@ func (m *model) rename(r metadata.Rename, to *metadata.DeviceName, epoch metadat
 	case dst != nil:
 		m.drop(dst)
 	}
-	return nil
 }
 
-// crossing applies the rules about devices.
-func crossing(to *metadata.DeviceName, src, from, target *modelNode) error {
+// crossing applies the rules about devices and about publish/.
+func (m *model) crossing(r metadata.Rename, to *metadata.DeviceName, src, target *modelNode) error {
+	if err := m.permitPublish(r, src); err != nil {
+		return err
+	}
 	switch {
-	case to == nil && from.in.Device != target.in.Device:
+	case to == nil && src.in.Device != target.in.Device:
 		return metadata.ErrCrossDevice
 	case to != nil && target.in.Device != *to:
 		return metadata.ErrInvalid

@@ -60,6 +60,17 @@ const (
 	// MissingBinding is an inode that is bound to nothing. Repair makes it a
 	// lost one.
 	MissingBinding
+	// MissingPublish is a store without PublishIno. Repair makes it.
+	MissingPublish
+	// DanglingExpiry is an expiry of an inode that does not end then. Repair
+	// removes it.
+	DanglingExpiry
+	// MissingExpiry is an inode that ends but would not be found in time.
+	// Repair sees to it.
+	MissingExpiry
+	// WrongTaken is an inode that is received but not in PublishIno. Repair
+	// makes it an ordinary one.
+	WrongTaken
 )
 
 // String says what kind it is, in words.
@@ -84,6 +95,10 @@ func (k ProblemKind) String() string {
 		MissingDevice:   "directory without device",
 		DanglingBinding: "binding of an inode that is not bound",
 		MissingBinding:  "bound inode without binding",
+		MissingPublish:  "publish/ is missing",
+		DanglingExpiry:  "expiry of an inode that does not end then",
+		MissingExpiry:   "missing expiry",
+		WrongTaken:      "received outside of publish/",
 	}
 	if k > 0 && int(k) < len(names) {
 		return names[k]
@@ -102,6 +117,8 @@ type Problem struct {
 	Want   uint64 // what a count should be
 	Got    uint64 // what it is
 	cookie Cookie
+	// expires is the time of a DanglingExpiry.
+	expires Timespec
 }
 
 // String tells all that is known of the problem in one line.
@@ -150,6 +167,10 @@ func (p Problem) Remedy() string {
 		MissingDevice:   "the directory is the device's",
 		DanglingBinding: "the binding is removed",
 		MissingBinding:  "the inode is lost",
+		MissingPublish:  "it is made",
+		DanglingExpiry:  "the expiry is removed",
+		MissingExpiry:   "the inode ends when it says",
+		WrongTaken:      "the inode is an ordinary one",
 	}
 	if p.Kind > 0 && int(p.Kind) < len(remedies) {
 		return remedies[p.Kind]
@@ -173,6 +194,8 @@ func (p Problem) corruptRemedy() string {
 		return "the attribute is removed"
 	case kindBinding:
 		return "the binding is removed: the file is lost"
+	case kindExpiry:
+		return "the expiry is removed"
 	case kindMapping:
 		return "the mapping is removed: that part of the file reads as zeros"
 	}

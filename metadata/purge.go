@@ -32,6 +32,9 @@ func (t *txn) removeInode(rec *record) error {
 			return err
 		}
 	}
+	if err := t.deleteExpiry(rec.Ino, rec.Expires); err != nil {
+		return err
+	}
 	if t.s.leftover(rec) {
 		key := t.key1(kindPurge, uint64(rec.Ino))
 		return t.kv.Set(key, encodeNumber(t.room(2), 1))

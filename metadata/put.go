@@ -2,30 +2,26 @@ package metadata
 
 import (
 	"context"
-	"errors"
+	"fmt"
 )
-
-// PublishIno is the directory publish/. It is in every store, under no name in
-// the root, and belongs to no device: a file in it stays on its own. Only
-// Publish brings a file in, Put makes one in it, and Rename or MoveDevice takes
-// one out, to a directory of its device or of another.
-const PublishIno Ino = 16
 
 // NewFile is one file that Put makes.
 type NewFile struct {
 	// Ino is of NewInos, so that content could be made under it before.
 	Ino  Ino
 	Name string
-	// Key is what the file carries; empty for none.
+	// Key is what the file carries; empty for none, as in PublishIno.
 	Key string
 	// Node is a regular file's.
 	Node Node
-	// Device is where the content is; where it is empty, the directory's.
+	// Device is where the content is; where it is empty, the directory's. It
+	// differs from that in PublishIno alone, where it is needed.
 	Device    DeviceName
 	Size      uint64
 	Allocated uint64
 	Epoch     Epoch
-	Path      string
+	// Path is the way that the content took, as in Inode.
+	Path string
 	// Xattrs are set on the file, by full name.
 	Xattrs map[string][]byte
 	// Binding, where it is not nil, makes the file bound, as Bind does.
@@ -44,63 +40,65 @@ type NewFile struct {
 type PutResult struct {
 	Inode Inode
 	// Replaced is the inode that had the name, as it is after; when its Nlink
-	// is 0 its records are gone. Nil when there was none.
+	// is 0 its records are gone, and it says what key it had. Nil when there
+	// was none.
 	Replaced *Inode
 	// Unkeyed is the inode, under another name, that the key was taken from; 0
 	// for none.
 	Unkeyed Ino
 	// Err is why the file was not made: ErrExist for a name or a key that is
-	// taken, ErrIsDir for a name that is a directory's.
+	// taken, ErrIsDir for a name that is a directory's, ErrCrossDevice for the
+	// wrong Device, ErrPermission for a key in PublishIno, and those of Create, Bind, SetXattr, BindKey and
+	// SaveContent for what they would refuse.
 	Err error
 }
 
+const (
+	// putBatch is how many files one transaction of Put makes at most.
+	putBatch = 256
+	// putKeys and putBytes are how many records, and how many bytes of them,
+	// Put expects one transaction to take. A single file may be more.
+	putKeys  = 4096
+	putBytes = 512 << 10
+	// putChunk is about what the keys and values of one file take.
+	putChunk = 512
+)
+
 // NewInos draws n inode numbers for Put.
-func (s *Store) NewInos(ctx context.Context, n int) ([]Ino, error) { return nil, errNotBuilt }
+//
+// Errors: those of the KV.
+func (s *Store) NewInos(ctx context.Context, n int) ([]Ino, error) {
+	inos := make([]Ino, n)
+	for i := range inos {
+		var err error
+		if inos[i], err = s.newIno(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return inos, nil
+}
 
 // Put makes many files in one directory, in few transactions: each file is
 // made whole or not at all. A file that can't be made hinders no other one.
+// The results are in the order of the files, which are made in that order too:
+// of two of one name the second may replace the first.
 //
-// Errors: ErrNotExist and ErrNotDir of the directory, and those of the KV; the
-// results before them stand, and the others have the error.
+// Errors: ErrNotExist and ErrNotDir of the directory, ErrPermission in the
+// root, and those of the KV; the results before them stand, and the others
+// have the error.
 func (s *Store) Put(ctx context.Context, dir Ino, files []NewFile) ([]PutResult, error) {
-	return make([]PutResult, len(files)), errNotBuilt
+	p := putter{s: s, dir: dir, files: make([]putFile, len(files)), results: make([]PutResult, len(files))}
+	for i := range files {
+		p.files[i], p.results[i].Err = newPutFile(&files[i])
+	}
+	for at := 0; at < len(files); {
+		n := p.batch(at)
+		done, err := p.make(ctx, at, n)
+		if err != nil {
+			p.fail(at+done, err)
+			return p.results, fmt.Errorf("put %d files: %w", len(files), err)
+		}
+		at += n
+	}
+	return p.results, nil
 }
-
-// EnsureDir returns a directory's directory of a name, and makes it where it is
-// not there, with a mode and an owner.
-//
-// Errors: those of Create; ErrNotDir when the name is something else's.
-func (s *Store) EnsureDir(ctx context.Context, parent Ino, name string, n Node) (Inode, error) {
-	return Inode{}, errNotBuilt
-}
-
-// Publish moves a regular file with one link into PublishIno under a new name,
-// as Rename does with NoReplace. It stays on its device, and loses its key.
-//
-// Errors: those of Rename; ErrExist when the name is taken; ErrIsDir;
-// ErrInvalid for what is no regular file; ErrTooManyLinks.
-func (s *Store) Publish(ctx context.Context, parent Ino, name, newName string) (Inode, error) {
-	return Inode{}, errNotBuilt
-}
-
-// Take notes that a file in PublishIno is received: what is left to do is its
-// removal, which the next run does if this one dies before. It is done once:
-// the second time is ErrNotExist.
-//
-// Errors: ErrNotExist, also for a file elsewhere.
-func (s *Store) Take(ctx context.Context, ino Ino) error { return errNotBuilt }
-
-// Expire sets when a regular file ends; zero is never. The inode's ctime
-// changes.
-//
-// Errors: ErrNotExist; ErrInvalid for what is no regular file.
-func (s *Store) Expire(ctx context.Context, ino Ino, at Timespec) error { return errNotBuilt }
-
-// Expired lists files whose time was over at a moment, the oldest first, at
-// most limit, and tells when the next one's is that is not listed; zero for
-// none.
-func (s *Store) Expired(ctx context.Context, now Timespec, limit int) (over []Ino, next Timespec, err error) {
-	return nil, Timespec{}, errNotBuilt
-}
-
-var errNotBuilt = errors.New("metadata: not built")

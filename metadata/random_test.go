@@ -132,6 +132,10 @@ func (x *randomRun) step() {
 		{4, x.removeXattr},
 		{8, x.bindKey},
 		{10, x.saveContent},
+		{10, x.publish},
+		{4, x.take},
+		{8, x.expire},
+		{10, x.put},
 	}
 	total := 0
 	for _, s := range steps {
@@ -154,8 +158,7 @@ func randomTest(t *testing.T, weak bool, kv metadata.KV, reopen func(s *metadata
 	t.Logf("seed %d", seed)
 	x := &randomRun{t: t, r: rand.New(rand.NewPCG(seed, 2)), m: newModel(), weak: weak, clock: 1e9}
 	x.tick()
-	x.m.root.in.Atime, x.m.root.in.Btime = x.m.now, x.m.now
-	x.m.touch(x.m.root)
+	x.m.begin(x.m.now)
 	x.open(kv)
 	for i := range 2 {
 		name := metadata.DeviceName(fmt.Sprintf("sim%d", i))

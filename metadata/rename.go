@@ -8,15 +8,20 @@ import (
 
 // Rename moves a name as POSIX and renameat2 have it: what had the new name
 // is replaced, two names of one inode are left alone, and with Exchange the
-// names are swapped.
+// names are swapped. A name in PublishIno only moves out of it, to a directory
+// of the inode's device.
 //
-// Errors: ErrNotExist; ErrNotDir; ErrIsDir; ErrNotEmpty; ErrExist with
+// Errors: ErrNotExist, also for what is in PublishIno and received; ErrNotDir; ErrIsDir; ErrNotEmpty; ErrExist with
 // NoReplace; ErrCrossDevice, after all that would fail on one device too;
-// ErrInvalid for a directory that would move into itself, or unknown flags;
-// ErrPermission for names in the root; ErrNameTooLong; ErrInvalidName.
+// ErrInvalid for a directory that would move into itself, unknown flags, or an
+// exchange with a name in PublishIno; ErrPermission for names in the root and
+// for one that would be in PublishIno; ErrNameTooLong; ErrInvalidName.
 func (s *Store) Rename(ctx context.Context, r Rename) (RenameResult, error) {
 	return s.rename(ctx, r, func(op *renameOp) error {
-		if op.from.Device != op.to.Device {
+		if err := op.permitPublish(); err != nil {
+			return err
+		}
+		if op.moved.Device != op.to.Device {
 			return ErrCrossDevice
 		}
 		return nil
@@ -25,8 +30,9 @@ func (s *Store) Rename(ctx context.Context, r Rename) (RenameResult, error) {
 
 // MoveDevice is Rename of one inode to a directory of another device, where
 // its content has been copied to: in the same transaction the inode gets the
-// device, the epoch and the mappings. Allocated becomes the sum of the
-// mappings' lengths. The inode has one link and is no directory.
+// device, the epoch and the mappings, and what was bound is so no more.
+// Allocated becomes the sum of the mappings' lengths. The inode has one link
+// and is no directory.
 //
 // Errors: those of Rename; ErrIsDir for a directory; ErrTooManyLinks for an
 // inode with more than one link; ErrInvalid with Exchange, when the directory
@@ -42,6 +48,9 @@ func (s *Store) MoveDevice(ctx context.Context, r Rename, device DeviceName,
 		return RenameResult{}, err
 	}
 	return s.rename(ctx, r, func(op *renameOp) error {
+		if err = op.permitPublish(); err != nil {
+			return err
+		}
 		switch {
 		case op.to.Device != device:
 			return fmt.Errorf("%w: directory of another device", ErrInvalid)
@@ -55,7 +64,10 @@ func (s *Store) MoveDevice(ctx context.Context, r Rename, device DeviceName,
 		for i := range maps {
 			op.moved.Allocated += maps[i].Len
 		}
-		_, err := op.t.replaceMappings(&op.moved, maps, math.MaxInt)
+		if err = op.t.unbind(&op.moved, false); err != nil {
+			return err
+		}
+		_, err = op.t.replaceMappings(&op.moved, maps, math.MaxInt)
 		return err
 	})
 }

@@ -37,6 +37,10 @@ func (s *Store) Repair(ctx context.Context, p Problem) error {
 
 		DanglingBinding: (*txn).repairDanglingBinding,
 		MissingBinding:  (*txn).repairMissingBinding,
+		MissingPublish:  (*txn).repairMissingPublish,
+		DanglingExpiry:  (*txn).repairDanglingExpiry,
+		MissingExpiry:   (*txn).repairMissingExpiry,
+		WrongTaken:      (*txn).repairTaken,
 	}
 	repair := repairs[p.Kind]
 	if repair == nil {
@@ -107,6 +111,8 @@ func decodable(key, value []byte) (err error) {
 		_, err = decodeMapping(keySecond(key), value)
 	case kindBinding:
 		_, err = decodeBinding(value)
+	case kindExpiry:
+		_, _, err = parseExpiry(key, value)
 	case kindKey:
 		_, err = decodeNumber("key", value)
 	case kindDevice:

@@ -29,8 +29,9 @@ type Store struct {
 	cache      *cache
 }
 
-// Open takes over the KV, which Close closes. An empty KV gets a superblock
-// and a root directory. When Open fails the KV stays open, and stays the
+// Open takes over the KV, which Close closes. An empty KV gets a superblock, a
+// root directory and PublishIno, and one of an older format becomes one of the
+// present format. When Open fails the KV stays open, and stays the
 // caller's.
 //
 // Errors: ErrNewer (a *VersionError) when a newer hmcfs wrote the store,
@@ -86,7 +87,18 @@ func (s *Store) readFirst(kv KVTxn, fresh superblock) error {
 	}
 	next, err := decodeNumber("inode counter", data)
 	s.alloc.start(Ino(next))
-	return err
+	if err != nil || s.super.format == formatVersion {
+		return err
+	}
+	return s.upgrade(kv)
+}
+
+// upgrade brings a store of format 1 to the present one.
+func (s *Store) upgrade(kv KVTxn) error {
+	s.super.format = formatVersion
+	t := s.begunTxn(kv)
+	publish := t.publishDir()
+	return errors.Join(t.putInode(&publish), kv.Set([]byte{kindSuper}, s.super.encode()))
 }
 
 // create writes the records of an empty store.
@@ -96,11 +108,12 @@ func (s *Store) create(kv KVTxn) error {
 		Ino: RootIno, Gen: s.super.gen, Mode: TypeDir | 0o755, Nlink: 2,
 		Atime: t.now, Mtime: t.now, Ctime: t.now, Btime: t.now,
 	}}
+	publish := t.publishDir()
 	s.alloc.start(FirstIno)
 	return errors.Join(
-		t.putInode(&root),
+		t.putInode(&root), t.putInode(&publish),
 		kv.Set([]byte{kindAlloc}, encodeNumber(nil, uint64(FirstIno))),
-		kv.Set([]byte{kindSuper}, s.super.encode(nil)),
+		kv.Set([]byte{kindSuper}, s.super.encode()),
 	)
 }
 

@@ -17,6 +17,8 @@ type txn struct {
 	// transaction, even when the arena has moved on.
 	arena []byte
 	chunk int // by how much the arena grows
+	// watch is what update keeps for the cache; nil in other transactions.
+	watch *watchedTxn
 }
 
 // The arena of a transaction that only reads holds a few keys; one that
@@ -33,12 +35,6 @@ func (s *Store) begunTxn(kv KVTxn) *txn {
 func (s *Store) view(ctx context.Context, fn func(*txn) error) error {
 	return s.kv.View(ctx, func(kv KVTxn) error {
 		return fn(&txn{s: s, kv: kv, chunk: viewChunk})
-	})
-}
-
-func (s *Store) update(ctx context.Context, fn func(*txn) error) error {
-	return s.updateKV(ctx, func(kv KVTxn) error {
-		return fn(s.begunTxn(kv))
 	})
 }
 

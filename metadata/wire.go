@@ -27,21 +27,23 @@ func (w *wireWriter) time(t Timespec) {
 // wireReader takes the fields of a record off again. The first fault sticks,
 // so that it is looked at once, by done.
 type wireReader struct {
-	what string
-	rest []byte
-	err  error
+	what    string
+	version byte
+	rest    []byte
+	err     error
 }
 
 // newWireReader begins to read a record and refuses a version that is newer
 // than supported.
 func newWireReader(what string, data []byte, supported byte) *wireReader {
 	r := &wireReader{what: what, rest: data}
-	switch v := r.b(); {
+	r.version = r.b()
+	switch {
 	case r.err != nil:
-	case v == 0:
+	case r.version == 0:
 		r.fail("version 0")
-	case v > supported:
-		r.err = &VersionError{What: what, Found: uint64(v), Supported: uint64(supported)}
+	case r.version > supported:
+		r.err = &VersionError{What: what, Found: uint64(r.version), Supported: uint64(supported)}
 	}
 	return r
 }

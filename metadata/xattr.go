@@ -17,6 +17,10 @@ func (t *txn) xattrKey(ino Ino, name string) []byte {
 	return append(appendKey1(t.room(inoKeyLen+len(name)), kindXattr, uint64(ino)), name...)
 }
 
+func (t *txn) putXattr(ino Ino, name string, value []byte) error {
+	return t.kv.Set(t.xattrKey(ino, name), encodeXattr(t.room(1+len(value)), value))
+}
+
 // GetXattr returns the value of an extended attribute; the slice is the
 // caller's.
 //
@@ -78,7 +82,7 @@ func (s *Store) SetXattr(ctx context.Context, ino Ino, name string, value []byte
 			rec.xattrs++
 		}
 		rec.Ctime = t.now
-		if err := t.kv.Set(key, encodeXattr(t.room(1+len(value)), value)); err != nil {
+		if err := t.putXattr(ino, name, value); err != nil {
 			return err
 		}
 		return t.putInode(&rec)

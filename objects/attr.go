@@ -134,6 +134,9 @@ func (s *Store) SetAttr(ctx context.Context, ino Ino, c Change) (Attr, error) {
 		after, err = s.setRecord(ctx, ino, c)
 		return err
 	})
+	if err == nil && before.State == StateLost {
+		s.inodeCame(ctx, ino)
+	}
 	return after, err
 }
 
@@ -161,6 +164,9 @@ func (o *object) setAttr(ctx context.Context, c Change, commit func() error) err
 func (o *object) resize(ctx context.Context, size uint64) error {
 	if size > maxSize {
 		return fmt.Errorf("resize object %d to %d bytes: %w", o.ino, size, ErrTooLarge)
+	}
+	if err := o.notOffered(); err != nil {
+		return err
 	}
 	if err := o.mayCut(size); err != nil {
 		return err

@@ -48,6 +48,7 @@ func (s *Store) Bind(ctx context.Context, ino Ino, who Caller, r BindRequest) er
 	}
 	err = s.watch(ino, b) //nolint:contextcheck // the owner ends when he ends
 	s.changed(ino, false)
+	s.inodeCame(ctx, ino)
 	return err
 }
 
@@ -107,6 +108,9 @@ func (o *object) become(b *bound, f facts) content {
 // mayBind fails unless the object has no content, and is on the device that
 // the memory was found to be of. The caller has the lane.
 func (o *object) mayBind(of *tier) error {
+	if err := o.notOffered(); err != nil {
+		return err
+	}
 	t, body := o.place()
 	if t != of {
 		return fmt.Errorf("the file was moved from %s to %s meanwhile: %w", of.name, t.name, ErrBusy)
@@ -175,17 +179,20 @@ func (s *Store) ownerEnded(ino Ino, b *bound) {
 	s.work.Go(func() { s.lose(context.Background(), ino, b) })
 }
 
-// lose makes the record say that the content is gone.
+// lose makes the record say that the content is gone, unless a replica takes
+// its place.
 func (s *Store) lose(ctx context.Context, ino Ino, b *bound) {
 	o := s.pinLoaded(ino)
 	if o == nil {
 		return
 	}
 	defer s.unpin(ctx, o, pinUse)
-	err := o.change(ctx, func() error {
-		if o.content() != content(b) {
+	gone := false
+	err := o.exclusively(ctx, func() error {
+		if o.content() != content(b) || s.takeOver(ctx, o, b) == nil {
 			return nil
 		}
+		gone = true
 		err := s.meta.Unbind(ctx, ino, true)
 		if err != nil && !errors.Is(err, metadata.ErrNotExist) {
 			return err
@@ -193,13 +200,31 @@ func (s *Store) lose(ctx context.Context, ino Ino, b *bound) {
 		o.mu.Lock()
 		o.body = lost{}
 		o.mu.Unlock()
+		o.version.Add(2)
 		return nil
 	})
 	if err != nil {
 		s.log.Warn("record of a lost object not written", zap.Uint64("ino", uint64(ino)), zap.Error(err))
 	}
+	if !gone {
+		return
+	}
+	s.tellLost(ctx, ino)
 	s.log.Info("object lost with the process that owned its memory", zap.Uint64("ino", uint64(ino)))
 	s.changed(ino, true)
+}
+
+// tellLost tells of a key whose object is lost.
+func (s *Store) tellLost(ctx context.Context, ino Ino) {
+	in, err := s.meta.Get(ctx, ino)
+	if err != nil || in.Key == "" {
+		return
+	}
+	// Before anybody tells that the name is gone.
+	defer s.names.lock(in.Parent, in.Parent)()
+	if now, gone := s.meta.Get(ctx, ino); gone == nil && now.Key == in.Key {
+		s.emit(EventLost, now.Key, now)
+	}
 }
 
 // forgetBinding makes an object whose owner is gone an ordinary one, since it

@@ -56,6 +56,9 @@ func (s *Store) rebindOne(ctx context.Context, t *tier, in metadata.Inode) error
 	if record.Version != bindingVersion {
 		return fmt.Errorf("a binding of version %d, this program knows %d: %w", record.Version, bindingVersion, metadata.ErrNewer)
 	}
+	if record.Session {
+		return fmt.Errorf("it was memory of a user of the run before: %w", ErrLost)
+	}
 	boot, err := owner.Boot()
 	if err == nil && record.Boot != boot {
 		err = fmt.Errorf("the machine was booted since: %w", ErrLost)
@@ -72,14 +75,7 @@ func (s *Store) rebindOne(ctx context.Context, t *tier, in metadata.Inode) error
 		b.body.end()
 		return errors.Join(fmt.Errorf("the memory has %d bytes, the object %d: %w", b.body.size, in.Size, ErrLost), b.letOwnerGo())
 	}
-	o := &object{store: s, ino: in.Ino, lane: newLane(), tier: t, body: b.body, facts: facts{
-		size: in.Size, atime: in.Atime, mtime: in.Mtime, ctime: in.Ctime,
-	}}
-	o.foreign.Store(true)
-	sh := s.table.shard(in.Ino)
-	sh.mu.Lock()
-	sh.getLocked(in.Ino).obj = o
-	sh.mu.Unlock()
+	s.adoptBound(in.Ino, t, b.body, facts{size: in.Size, atime: in.Atime, mtime: in.Mtime, ctime: in.Ctime})
 	return s.watch(in.Ino, b) //nolint:contextcheck // the owner ends when he ends
 }
 
@@ -178,6 +174,9 @@ func (s *Store) boundTo(ctx context.Context, a Attr) ([]byte, error) {
 	var record binding
 	if err := json.Unmarshal(data, &record); err != nil {
 		return nil, fmt.Errorf("attribute %s of inode %d: %w: %w", XattrBind, ino, metadata.ErrCorrupt, err)
+	}
+	if record.Session {
+		return nil, fmt.Errorf("attribute %s of inode %d, which is registered memory: %w", XattrBind, ino, metadata.ErrNoXattr)
 	}
 	return []byte(record.Memory.String()), nil
 }

@@ -34,6 +34,9 @@ type binding struct {
 	// order; zero for all others. Those of device memory may all be one file,
 	// if the vendor's library makes descriptors by opening its own device.
 	Files []owner.FileID `json:"files,omitempty"`
+	// Session says that the memory is registered memory of a holder, which
+	// ends with the run.
+	Session bool `json:"session,omitempty"`
 }
 
 // opened is a binding whose memory is open.
@@ -52,13 +55,19 @@ func (b opened) letOwnerGo() error {
 	return b.owner.Close()
 }
 
-// openBinding checks a request and opens its memory. It takes the request's
-// descriptors over.
+// openBinding checks a request for a file and opens its memory. It takes the
+// request's descriptors over.
 func (s *Store) openBinding(ctx context.Context, ino Ino, who Caller, r BindRequest) (opened, binding, error) {
+	return s.openMemory(ctx, who, r, func(op *opener) error { return op.checkFile(ctx, ino) })
+}
+
+// openMemory checks a request and opens its memory. place finds the device
+// that the memory is to be of. It takes the request's descriptors over.
+func (s *Store) openMemory(ctx context.Context, who Caller, r BindRequest, place func(*opener) error) (opened, binding, error) {
 	op := &opener{store: s, who: who, given: r.Handles, memory: r.Memory}
 	op.record = binding{Version: bindingVersion, Memory: r.Memory, UID: who.UID}
 	op.record.Memory.Pieces = slices.Clone(r.Memory.Pieces)
-	err := op.check(ctx, ino, r)
+	err := op.check(r, place)
 	if err == nil {
 		op.record.Boot, err = owner.Boot()
 	}
@@ -119,13 +128,24 @@ func (op *opener) abandon() error {
 }
 
 // check looks at all that needs no memory opened.
-func (op *opener) check(ctx context.Context, ino Ino, r BindRequest) error {
+func (op *opener) check(r BindRequest, place func(*opener) error) error {
 	if err := r.Memory.Validate(); err != nil {
 		return err
 	}
 	if r.Handles != nil && len(r.Handles) != len(r.Memory.Pieces) {
 		return fmt.Errorf("%d descriptors for %d pieces: %w", len(r.Handles), len(r.Memory.Pieces), devices.ErrHandle)
 	}
+	if err := place(op); err != nil {
+		return err
+	}
+	if err := op.checkDevice(); err != nil {
+		return err
+	}
+	return checkDescription(r.Memory)
+}
+
+// checkFile says whether memory may become the content of a file.
+func (op *opener) checkFile(ctx context.Context, ino Ino) error {
 	a, err := op.store.Attr(ctx, ino)
 	if err != nil {
 		return err
@@ -140,13 +160,8 @@ func (op *opener) check(ctx context.Context, ino Ino, r BindRequest) error {
 	case a.Size > 0 || a.Allocated > 0:
 		return fmt.Errorf("the file has content, %d bytes; bind an empty one: %w", a.Size, ErrBusy)
 	}
-	if op.tier, err = op.store.tierOf(a.Device); err != nil {
-		return err
-	}
-	if err := op.checkDevice(); err != nil {
-		return err
-	}
-	return checkDescription(r.Memory)
+	op.tier, err = op.store.tierOf(a.Device)
+	return err
 }
 
 // checkDevice says whether the memory can be of the directory's device.

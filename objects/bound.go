@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sort"
 	"sync"
 
@@ -14,19 +15,23 @@ import (
 	"github.com/hmcfs/hmcfs/transport"
 )
 
-// bound is content in memory that another process owns. Its length never
-// changes, and nothing is freed or cleared when it ends: only our hold of the
-// memory goes.
+// bound is content in memory that another process owns, or a holder. Its
+// length never changes, and nothing is freed or cleared when it ends: only our
+// hold of the memory goes.
 type bound struct {
 	engine *transport.Engine
 	name   devices.Name
 	size   uint64
 	parts  []boundPart // in order, without gaps; immutable
-	// files and mems are what parts are in, once each; immutable.
+	// files, mems and of are what parts are in, once each; immutable.
 	files []*os.File
 	mems  []*devices.Memory
+	of    []*bound
 	gate  gate
 	logf  func(msg string, err error)
+	// made tells of what is made of blobs whose they are; nil for all else.
+	// Immutable.
+	made *boundOf
 
 	mu sync.Mutex
 	// +checklocks:mu
@@ -34,24 +39,50 @@ type bound struct {
 	// cancel ends the watch over the owner; nil when there is none.
 	// +checklocks:mu
 	cancel func()
+	// spares are replicas, each as long as this, that are read when this can't
+	// be. They change under the object's lane.
+	// +checklocks:mu
+	spares []*bound
+	// leaving says that its holder takes it away, and its object with it.
+	// +checklocks:mu
+	leaving bool
 }
 
-// boundPart is a stretch of the object in one file or one memory.
+// boundPart is a stretch of the object in one file, one memory, or memory that
+// a holder has registered.
 type boundPart struct {
 	off, n uint64
 	file   *os.File
-	at     uint64 // in the file
 	mem    *devices.Memory
+	of     *bound
+	at     uint64 // in the file, or in of
 }
 
-// state says whether the owner is still there.
+// state says whether the owner is still there, or a replica.
 func (b *bound) state() metadata.BindState {
+	if b.alive() || b.successor() != nil {
+		return metadata.BoundLive
+	}
+	return metadata.BoundLost
+}
+
+// alive says whether its own memory is there, without replicas.
+func (b *bound) alive() bool {
+	if b.hasEnded() {
+		return false
+	}
+	for _, of := range b.of {
+		if of.hasEnded() {
+			return false
+		}
+	}
+	return true
+}
+
+func (b *bound) hasEnded() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.ended {
-		return metadata.BoundLost
-	}
-	return metadata.BoundLive
+	return b.ended
 }
 
 // watched keeps what ends the watch over the owner.
@@ -69,14 +100,17 @@ func (b *bound) watched(cancel func()) {
 // the last reader has left.
 func (b *bound) end() {
 	b.mu.Lock()
-	was, cancel := b.ended, b.cancel
-	b.ended = true
+	was, cancel, spares := b.ended, b.cancel, b.spares
+	b.ended, b.spares = true, nil
 	b.mu.Unlock()
 	if was {
 		return
 	}
 	if cancel != nil {
 		cancel()
+	}
+	for _, r := range spares {
+		r.end()
 	}
 	b.gate.after(func() {
 		var errs []error
@@ -92,33 +126,90 @@ func (b *bound) end() {
 	})
 }
 
+// find prefers the owner's memory to a replica's.
 func (b *bound) find(off, n uint64, _ bool) ([]piece, func(), error) {
+	pieces, release, err := b.own(off, n)
+	if err == nil {
+		return pieces, release, nil
+	}
+	for _, r := range b.replicas() {
+		if found, leave, other := r.own(off, n); other == nil {
+			return found, leave, nil
+		}
+	}
+	return nil, nil, err
+}
+
+// own is find without replicas.
+func (b *bound) own(off, n uint64) ([]piece, func(), error) {
+	var in stay
+	err := in.enter(b)
+	end := min(off+n, b.size)
+	for i := b.first(off); err == nil && i < len(b.parts) && b.parts[i].off < end; i++ {
+		if of := b.parts[i].of; of != nil {
+			err = in.enter(of)
+		}
+	}
+	if err != nil {
+		in.leave()
+		return nil, nil, err
+	}
+	return b.pieces(nil, off, end, off), in.leave, nil
+}
+
+// first is the part that a byte is in.
+func (b *bound) first(off uint64) int {
+	return sort.Search(len(b.parts), func(i int) bool { return b.parts[i].off+b.parts[i].n > off })
+}
+
+// pieces appends what [off, end) is made of, where off is told as to. The
+// caller has entered all that it is in.
+func (b *bound) pieces(have []piece, off, end, to uint64) []piece {
+	for i := b.first(off); i < len(b.parts) && b.parts[i].off < end; i++ {
+		p := &b.parts[i]
+		from, upto := max(off, p.off), min(end, p.off+p.n)
+		if p.of != nil {
+			have = p.of.pieces(have, p.at+from-p.off, p.at+upto-p.off, to+from-off)
+			continue
+		}
+		at := piece{off: to + from - off, n: upto - from}
+		if p.file != nil {
+			at.span = transport.FileSpan(b.name, p.file, int64(p.at+from-p.off), devices.Size(at.n))
+		} else {
+			at.dev = devices.Span{Mem: p.mem, Range: rangeOf(from-p.off, upto-p.off)}
+			at.span = transport.DeviceSpan(at.dev)
+		}
+		have = append(have, at)
+	}
+	return have
+}
+
+// stay is a reader's in the gates of all that he reads.
+type stay []stayed
+
+type stayed struct {
+	of *bound
+	in *generation
+}
+
+// enter goes in, once.
+func (s *stay) enter(b *bound) error {
+	if slices.ContainsFunc(*s, func(e stayed) bool { return e.of == b }) {
+		return nil
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.ended {
-		return nil, nil, fmt.Errorf("its owner has ended: %w", ErrLost)
+		return fmt.Errorf("its owner has ended: %w", ErrLost)
 	}
-	end := min(off+n, b.size)
-	var pieces []piece
-	first := sort.Search(len(b.parts), func(i int) bool { return b.parts[i].off+b.parts[i].n > off })
-	for i := first; i < len(b.parts) && b.parts[i].off < end; i++ {
-		pieces = append(pieces, b.piece(&b.parts[i], off, end))
-	}
-	in := b.gate.enter()
-	return pieces, func() { b.gate.leave(in) }, nil
+	*s = append(*s, stayed{b, b.gate.enter()})
+	return nil
 }
 
-// piece is what a part has of [off, end).
-func (b *bound) piece(p *boundPart, off, end uint64) piece {
-	from, to := max(off, p.off), min(end, p.off+p.n)
-	at := piece{off: from, n: to - from}
-	if p.file != nil {
-		at.span = transport.FileSpan(b.name, p.file, int64(p.at+from-p.off), devices.Size(at.n))
-		return at
+func (s *stay) leave() {
+	for _, e := range *s {
+		e.of.gate.leave(e.in)
 	}
-	at.dev = devices.Span{Mem: p.mem, Range: rangeOf(from-p.off, to-p.off)}
-	at.span = transport.DeviceSpan(at.dev)
-	return at
 }
 
 // change runs fn on the pieces of a range that holds what the object has of
@@ -132,10 +223,11 @@ func (b *bound) change(ctx context.Context, off, n uint64, fn func(ctx context.C
 			return done, err
 		}
 		step := min(fits-done, maxPiece)
-		pieces, release, err := b.find(off+done, step, false)
+		pieces, release, err := b.own(off+done, step)
 		if err != nil {
 			return done, err
 		}
+		b.dropReplicas(nil) // they are none of what is here from now on
 		for _, at := range pieces {
 			if err = b.whole(at); err == nil {
 				err = fn(context.WithoutCancel(ctx), at)
@@ -157,8 +249,11 @@ func (b *bound) change(ctx context.Context, off, n uint64, fn func(ctx context.C
 // whole fails when the owner has cut the file that a piece is in. A write
 // would make it longer again, which is not ours to do.
 func (b *bound) whole(at piece) error {
-	i := sort.Search(len(b.parts), func(i int) bool { return b.parts[i].off+b.parts[i].n > at.off })
-	p := &b.parts[i]
+	p := &b.parts[b.first(at.off)]
+	if p.of != nil {
+		at.off += p.at - p.off
+		return p.of.whole(at)
+	}
 	if p.file == nil {
 		return nil
 	}

@@ -2,6 +2,9 @@ package objects
 
 import (
 	"context"
+	"fmt"
+	"sync"
+	"time"
 
 	"github.com/hmcfs/hmcfs/metadata"
 )
@@ -19,7 +22,8 @@ const (
 	EventExpired EventKind = "expired"
 	// EventLost: its bytes are gone with their memory.
 	EventLost EventKind = "lost"
-	// EventPublished: something is published under a key.
+	// EventPublished: something is published under a key, or is again, after
+	// one who was about to receive it has failed.
 	EventPublished EventKind = "published"
 	// EventConsumed: it was received.
 	EventConsumed EventKind = "consumed"
@@ -42,20 +46,165 @@ type Event struct {
 	Size   uint64              `json:"size"`
 	// Dropped counts the events that an EventDropped stands for.
 	Dropped uint64 `json:"dropped,omitempty"`
+
+	// mode and owner are the object's when it happened.
+	mode     metadata.Mode
+	uid, gid uint32
+}
+
+// MayRead says whether a user may hear of the event: one who may read the
+// object, by its owner and mode when it happened. Everybody hears that events
+// were dropped.
+func (e Event) MayRead(c Caller) bool {
+	return e.Kind == EventDropped || c.may(Attr{Inode: metadata.Inode{Mode: e.mode, UID: e.uid, GID: e.gid}}, modeRead)
+}
+
+// queueLen is how many events a queue that nobody reads holds.
+const queueLen = 16384
+
+// events hands what happens to the queues of those who listen.
+type events struct {
+	mu sync.Mutex
+	// +checklocks:mu
+	seq uint64
+	// +checklocks:mu
+	queues map[*Events]struct{}
+	// +checklocks:mu
+	closed bool
 }
 
 // Events is one listener's queue. Its methods may be called from any goroutine.
-type Events struct{}
+type Events struct {
+	hub *events
+	// meant says which events enter the queue; nil is all.
+	meant func(*Event) bool
+	// hub.mu guards the rest. waiting are the oldest first.
+	waiting []Event
+	// dropped stands before them; its Dropped is 0 for none.
+	dropped Event
+	// came is closed, and made anew, when something has changed.
+	came  chan struct{}
+	ended bool
+}
 
 // Listen begins a queue of what happens from now on. Close ends it. A queue
 // that nobody reads is bounded: the oldest events go, and one EventDropped
 // stands in their place.
-func (s *Store) Listen() *Events { return &Events{} }
+func (s *Store) Listen() *Events { return s.events.listen(nil) }
+
+func (h *events) listen(meant func(*Event) bool) *Events {
+	e := &Events{hub: h, meant: meant, came: make(chan struct{})}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if e.ended = h.closed; e.ended {
+		return e
+	}
+	if h.queues == nil {
+		h.queues = map[*Events]struct{}{}
+	}
+	h.queues[e] = struct{}{}
+	return e
+}
+
+// emit tells all who listen. It is called when what happened is in the
+// records, and by who changes one key in the order of the changes: under the
+// lock that puts them in order. It waits for nobody.
+func (s *Store) emit(kind EventKind, key string, in metadata.Inode) {
+	s.events.emit(&Event{
+		Kind: kind, Key: key, Ino: in.Ino, Device: in.Device, Size: in.Size,
+		mode: in.Mode, uid: in.UID, gid: in.GID,
+	})
+}
+
+func (h *events) emit(ev *Event) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.seq++
+	if len(h.queues) == 0 || h.closed {
+		return
+	}
+	ev.Seq, ev.Time = h.seq, time.Now().UTC().Format(time.RFC3339Nano)
+	for e := range h.queues {
+		if e.meant == nil || e.meant(ev) {
+			e.addLocked(*ev)
+		}
+	}
+}
+
+// addLocked puts an event in, and the oldest out of a queue that is full.
+//
+// +checklocks:e.hub.mu
+func (e *Events) addLocked(ev Event) {
+	if len(e.waiting) == queueLen {
+		first := &e.waiting[0]
+		e.dropped = Event{Seq: first.Seq, Time: first.Time, Kind: EventDropped, Dropped: e.dropped.Dropped + 1}
+		e.waiting = e.waiting[1:]
+	}
+	e.waiting = append(e.waiting, ev)
+	e.wakeLocked()
+}
+
+// +checklocks:e.hub.mu
+func (e *Events) wakeLocked() {
+	close(e.came)
+	e.came = make(chan struct{})
+}
 
 // Next waits for the next event.
 //
-// Errors: the context's; ErrClosed when the queue, or the store, is closed.
-func (e *Events) Next(ctx context.Context) (Event, error) { return Event{}, notBuilt(ctx) }
+// Errors: the context's; ErrClosed when the queue is closed, and when the store
+// is and the events before that were taken.
+func (e *Events) Next(ctx context.Context) (Event, error) {
+	for {
+		ev, ok, ended, came := e.take()
+		switch {
+		case ok:
+			return ev, nil
+		case ended:
+			return Event{}, fmt.Errorf("wait for an event: %w", ErrClosed)
+		}
+		select {
+		case <-came:
+		case <-ctx.Done():
+			return Event{}, ctx.Err()
+		}
+	}
+}
+
+// take takes the next event out, or tells what to wait for.
+func (e *Events) take() (ev Event, ok, ended bool, came <-chan struct{}) {
+	e.hub.mu.Lock()
+	defer e.hub.mu.Unlock()
+	switch {
+	case e.dropped.Dropped > 0:
+		ev, e.dropped = e.dropped, Event{}
+		return ev, true, false, nil
+	case len(e.waiting) > 0:
+		ev, e.waiting = e.waiting[0], e.waiting[1:]
+		return ev, true, false, nil
+	}
+	e.waiting = nil // its memory, once it is empty
+	return Event{}, false, e.ended, e.came
+}
 
 // Close ends the queue.
-func (e *Events) Close() {}
+func (e *Events) Close() {
+	e.hub.mu.Lock()
+	defer e.hub.mu.Unlock()
+	if _, listens := e.hub.queues[e]; listens {
+		delete(e.hub.queues, e)
+		e.waiting, e.dropped, e.ended = nil, Event{}, true
+		e.wakeLocked()
+	}
+}
+
+// close ends every queue when its events are taken.
+func (h *events) close() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.closed = true
+	for e := range h.queues {
+		e.ended = true
+		e.wakeLocked()
+	}
+}

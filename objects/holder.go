@@ -2,8 +2,10 @@ package objects
 
 import (
 	"context"
-
-	"github.com/hmcfs/hmcfs/devices"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
 )
 
 // Holder is one user of keyed objects: what it has registered, set and
@@ -12,57 +14,130 @@ import (
 type Holder struct {
 	store *Store
 	who   Caller
+
+	mu sync.Mutex
+	// +checklocks:mu
+	closed bool
+	// +checklocks:mu
+	regions map[*Region]struct{}
+	// files are the files that keys were bound to.
+	// +checklocks:mu
+	files map[string]Ino
 }
 
 // NewHolder begins a holder for a user. Close ends it.
-func (s *Store) NewHolder(who Caller) *Holder { return &Holder{store: s, who: who} }
+func (s *Store) NewHolder(who Caller) *Holder {
+	h := &Holder{store: s, who: who, regions: map[*Region]struct{}{}, files: map[string]Ino{}}
+	s.holders.add(h)
+	return h
+}
 
 // Close withdraws what the holder has published and nobody is receiving, makes
 // what it has set lost unless a replica takes over, and lets its regions go.
-// Operations under way end with ErrLost. It is called once.
-func (h *Holder) Close(ctx context.Context) error { return notBuilt(ctx) }
-
-// Region is memory that a holder has registered: of another process, of this
-// one, or the content of a file of the store.
-type Region struct{}
-
-// Register makes memory of another process known. r is what Bind takes.
+// Operations under way end with ErrLost. All of it has happened when it
+// returns without an error; else it goes on in the background. Closing it again
+// does nothing. A holder is closed before its store.
 //
-// Errors: those of Bind that concern the memory.
-func (h *Holder) Register(ctx context.Context, device devices.Name, r BindRequest) (*Region, error) {
-	return nil, notBuilt(ctx)
+// Errors: the context's.
+func (h *Holder) Close(ctx context.Context) error {
+	regions := h.end(ctx)
+	for _, r := range regions {
+		if err := r.settled(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// Adopt makes memory of a device of this process known, and retains it.
-//
-// Errors: ErrInvalid for memory that is not of the device.
-func (h *Holder) Adopt(ctx context.Context, device devices.Name, m *devices.Memory) (*Region, error) {
-	return nil, notBuilt(ctx)
+// end begins what Close waits for, and returns the regions that it has ended.
+func (h *Holder) end(ctx context.Context) []*Region {
+	h.mu.Lock()
+	h.closed = true
+	regions := slices.Collect(maps.Keys(h.regions))
+	clear(h.regions)
+	h.mu.Unlock()
+	h.store.holders.remove(h)
+	for _, r := range regions {
+		r.end(ctx)
+	}
+	return regions
 }
 
-// RegisterFile makes the content of a regular file known, as long as it is now.
-// The caller may read and write it, which the region does as a handle would;
-// it does not keep the file open between transfers.
-//
-// Errors: ErrForbidden; ErrInvalid.
-func (h *Holder) RegisterFile(ctx context.Context, ino Ino) (*Region, error) {
-	return nil, notBuilt(ctx)
+// holders are those of a store that have not ended.
+type holders struct {
+	mu sync.Mutex
+	// +checklocks:mu
+	open map[*Holder]struct{}
 }
 
-// Device is the device that the memory is on, and Size how much it is in bytes.
-func (r *Region) Device() devices.Name { return "" }
+func (all *holders) add(h *Holder) {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	if all.open == nil {
+		all.open = map[*Holder]struct{}{}
+	}
+	all.open[h] = struct{}{}
+}
 
-// Size is how much memory it is, in bytes.
-func (r *Region) Size() uint64 { return 0 }
+func (all *holders) remove(h *Holder) {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	delete(all.open, h)
+}
 
-// Close lets the memory go, for this holder's further calls at once. What is
-// set or published out of it is lost. It is called once.
-func (r *Region) Close(ctx context.Context) error { return notBuilt(ctx) }
+// end ends all, whose work in the background goes on.
+func (all *holders) end(ctx context.Context) {
+	all.mu.Lock()
+	left := slices.Collect(maps.Keys(all.open))
+	all.mu.Unlock()
+	for _, h := range left {
+		h.end(ctx)
+	}
+}
 
-// Blob is a stretch of a region.
-type Blob struct {
-	Region   *Region
-	Off, Len uint64
+// begin says whether the holder is still there.
+//
+// Errors: ErrClosed.
+func (h *Holder) begin() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed {
+		return fmt.Errorf("the user has ended: %w", ErrClosed)
+	}
+	return nil
+}
+
+// add makes a region the holder's.
+func (h *Holder) add(r *Region) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed {
+		return fmt.Errorf("the user has ended: %w", ErrClosed)
+	}
+	h.regions[r] = struct{}{}
+	return nil
+}
+
+func (h *Holder) remove(r *Region) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.regions, r)
+}
+
+// rememberFile notes that the holder has given a file a key.
+func (h *Holder) rememberFile(key string, ino Ino) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.files[key] = ino
+}
+
+// forgetFile says whether the holder has given a file a key, and forgets it.
+func (h *Holder) forgetFile(key string, ino Ino) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	of, ok := h.files[key]
+	delete(h.files, key)
+	return ok && of == ino
 }
 
 // notBuilt stands where code is to come.

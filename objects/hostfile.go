@@ -154,7 +154,7 @@ func (h *hostFile) clear(ctx context.Context, off, n uint64, keep bool) error {
 		return err
 	}
 	defer release()
-	err = unix.Fallocate(int(h.file.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, int64(off), int64(n))
+	err = devices.Fallocate(int(h.file.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, devices.Offset(off), devices.Size(n))
 	if err != nil {
 		return h.failed("clear a range of", err)
 	}
@@ -165,7 +165,7 @@ func (h *hostFile) reserve(_ context.Context, off, n uint64) error {
 	if err := h.room(off, n); err != nil {
 		return err
 	}
-	if err := unix.Fallocate(int(h.file.Fd()), unix.FALLOC_FL_KEEP_SIZE, int64(off), int64(n)); err != nil {
+	if err := devices.Fallocate(int(h.file.Fd()), unix.FALLOC_FL_KEEP_SIZE, devices.Offset(off), devices.Size(n)); err != nil {
 		return h.failed("reserve", err)
 	}
 	return nil

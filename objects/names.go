@@ -116,6 +116,15 @@ type victim struct {
 	ino    Ino // 0 when the last name does not go
 	obj    *object
 	xattrs map[string][]byte
+	// kind is what is told of its key; empty is EventRemoved. A file of publish/
+	// is withdrawn if it is not EventConsumed.
+	kind EventKind
+	// size is what it had, if anybody is told.
+	size uint64
+	// ended is how a publication has ended, which its publisher is told when no
+	// lock is held any more.
+	ended  *Publication
+	result error
 }
 
 func (s *Store) victim(ctx context.Context, parent Ino, name string) (*victim, error) {
@@ -134,6 +143,7 @@ func (s *Store) victim(ctx context.Context, parent Ino, name string) (*victim, e
 	if !in.IsRegular() {
 		return v, nil
 	}
+	v.measure(ctx, in)
 	if s.isOpen(in.Ino) {
 		if v.xattrs, err = s.allXattrs(ctx, in.Ino); err != nil {
 			return v, err
@@ -174,10 +184,24 @@ func (v *victim) removed(after metadata.Inode) {
 		// that it is an orphan.
 		v.store.orphaned(after, v.xattrs)
 		v.store.forgetHost(after, v.obj)
+		v.tell(after)
+	}
+}
+
+// measure notes the size of what has a key, or is published.
+func (v *victim) measure(ctx context.Context, in metadata.Inode) {
+	if in.Key == "" && in.Parent != metadata.PublishIno {
+		return
+	}
+	if a, err := v.store.attrOf(ctx, in); err == nil {
+		v.size = a.Size
 	}
 }
 
 func (v *victim) release(ctx context.Context) {
+	if v.ended != nil {
+		v.ended.end(v.result)
+	}
 	if v.ino != 0 {
 		v.store.leaves(v.ino, nil)
 	}
@@ -200,11 +224,21 @@ func (s *Store) forgetHost(in metadata.Inode, loaded *object) {
 // Rename moves a name. Between devices it copies the content device to
 // device and is refused with metadata.ErrCrossDevice for a directory, a file
 // with several names, one that is open, and an exchange. Only the copying
-// ends with the context, and nothing has changed then.
+// ends with the context, and nothing has changed then. Into publish/ it
+// publishes a file, and out of it it receives one, see publishFile and
+// receiveFile.
 func (s *Store) Rename(ctx context.Context, r metadata.Rename) error {
-	err := s.rename(context.WithoutCancel(ctx), r)
-	if errors.Is(err, metadata.ErrCrossDevice) && r.Flags&metadata.Exchange == 0 {
-		err = s.moveBetween(ctx, r)
+	var err error
+	switch {
+	case r.To == metadata.PublishIno:
+		err = s.publishFile(ctx, r)
+	case r.From == metadata.PublishIno:
+		err = s.receiveFile(ctx, r)
+	default:
+		err = s.rename(context.WithoutCancel(ctx), r)
+		if errors.Is(err, metadata.ErrCrossDevice) && r.Flags&metadata.Exchange == 0 {
+			err = s.moveBetween(ctx, r)
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("rename %q to %q: %w", r.Name, r.NewName, err)

@@ -22,6 +22,7 @@ const (
 	xattrState    = hmcPrefix + "state"
 	xattrPath     = hmcPrefix + "path"
 	xattrKey      = hmcPrefix + "key"
+	xattrTTL      = hmcPrefix + "ttl"
 	xattrDtype    = hmcPrefix + "dtype"
 	xattrShape    = hmcPrefix + "shape"
 	xattrBlobs    = hmcPrefix + "blobs"
@@ -37,13 +38,14 @@ const (
 
 // told returns the attributes that are computed, in the order in which they
 // are listed; an empty one is not there.
-func (a Attr) told() []struct{ name, value string } {
+func (s *Store) told(a Attr) []struct{ name, value string } {
 	return []struct{ name, value string }{
 		{xattrDevice, string(a.Device)},
 		{xattrResident, strconv.FormatUint(a.Resident, 10)},
 		{xattrState, string(a.State)},
 		{xattrPath, a.Path},
 		{xattrKey, a.Key},
+		{xattrTTL, s.ttlText(a.Inode)},
 	}
 }
 
@@ -59,7 +61,7 @@ func (s *Store) GetXattr(ctx context.Context, ino Ino, name string) ([]byte, err
 	if !a.IsRegular() {
 		return nil, fmt.Errorf("attribute %s of inode %d: %w", name, ino, metadata.ErrNoXattr)
 	}
-	for _, t := range a.told() {
+	for _, t := range s.told(a) {
 		if t.name == name && t.value != "" {
 			return []byte(t.value), nil
 		}
@@ -127,6 +129,8 @@ func (s *Store) SetXattr(ctx context.Context, ino Ino, name string, value []byte
 	switch name {
 	case xattrKey:
 		return s.setKey(ctx, a, string(value), flags)
+	case xattrTTL:
+		return s.setTTL(ctx, a, string(value), flags)
 	case xattrDtype, xattrShape, xattrBlobs:
 		if err := s.checkTensor(ctx, a, name, string(value)); err != nil {
 			return fmt.Errorf("set %s: %w", name, err)
@@ -154,7 +158,7 @@ func (s *Store) setKey(ctx context.Context, a Attr, key string, flags metadata.X
 	case key == "":
 		return fmt.Errorf("set %s to nothing: %w", xattrKey, metadata.ErrInvalidKey)
 	}
-	if err := s.meta.BindKey(ctx, a.Ino, key); err != nil {
+	if err := s.giveKey(context.WithoutCancel(ctx), a.Inode, key); err != nil {
 		return fmt.Errorf("set %s to %q: %w", xattrKey, key, err)
 	}
 	return nil
@@ -220,7 +224,7 @@ func (s *Store) ListXattr(ctx context.Context, ino Ino) ([]string, error) {
 			names = append(names, name)
 		}
 	}
-	for _, t := range a.told() {
+	for _, t := range s.told(a) {
 		if t.value != "" {
 			names = append(names, t.name)
 		}
@@ -240,7 +244,9 @@ func (s *Store) RemoveXattr(ctx context.Context, ino Ino, name string) error {
 		if a.Key == "" {
 			return fmt.Errorf("remove %s: %w", name, metadata.ErrNoXattr)
 		}
-		return s.meta.BindKey(ctx, ino, "")
+		return s.takeKey(context.WithoutCancel(ctx), a.Inode)
+	case xattrTTL:
+		return s.removeTTL(ctx, ino)
 	case xattrDevice, xattrResident, xattrState, xattrPath, XattrBind:
 		return fmt.Errorf("remove %s: %w", name, ErrReadOnly)
 	case XattrHandle:

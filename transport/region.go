@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -179,13 +178,5 @@ func noHoles(mem []byte) error {
 
 // allocate gives a file its pages for a range, and makes it as long.
 func allocate(f *os.File, off uint64, n devices.Size) error {
-	return control(f, func(fd int) error {
-		for {
-			// A signal, as the runtime sends itself, undoes what was done.
-			err := unix.Fallocate(fd, 0, int64(off), int64(n))
-			if !errors.Is(err, syscall.EINTR) {
-				return err
-			}
-		}
-	})
+	return control(f, func(fd int) error { return devices.Fallocate(fd, 0, devices.Offset(off), n) })
 }

@@ -89,7 +89,7 @@ func (d *Device) mapUnlinked(ctx context.Context, n devices.Size) ([]byte, error
 		if err = ctx.Err(); err != nil {
 			return nil, err
 		}
-		if err = takeBlocks(fd, off, min(allocPiece, n-off)); err != nil {
+		if err = devices.Fallocate(fd, 0, devices.Offset(off), min(allocPiece, n-off)); err != nil {
 			return nil, fmt.Errorf("take %v of %s: %w: %w", n, d.info.Name, devices.ErrDevice, err)
 		}
 	}
@@ -105,14 +105,4 @@ func (d *Device) mapUnlinked(ctx context.Context, n devices.Size) ([]byte, error
 		return nil, errors.Join(err, unix.Munmap(mapping))
 	}
 	return mapping, nil
-}
-
-// takeBlocks is fallocate, begun again when a signal ends it.
-func takeBlocks(fd int, off, n devices.Size) error {
-	for {
-		err := unix.Fallocate(fd, 0, int64(off), int64(n))
-		if !errors.Is(err, unix.EINTR) {
-			return err
-		}
-	}
 }

@@ -46,7 +46,8 @@ type Registry interface {
 type HandOver interface {
 	// DevPublish offers blobs under keys, each to one subscriber. No byte
 	// moves. A future ends when the subscriber has every byte, or with
-	// ErrWithdrawn; a key that can't be published has a future that has ended.
+	// ErrWithdrawn; a key that can't be published has a future that has ended,
+	// and the error is not nil if no key can be.
 	// Publishing a key again with the same blobs returns the same hand-over,
 	// with others ErrInconsistent; a key of another client is ErrExist.
 	//
@@ -56,7 +57,9 @@ type HandOver interface {
 	// DevSubscribe receives published keys into blobs of the same number and
 	// sizes, in the background; the context ends that too. A future ends when
 	// the bytes are there; ErrTimeout when nobody has published in time,
-	// ErrShape, ErrOwnerGone when the publisher ended in the middle.
+	// ErrShape, ErrOwnerGone when the publisher ended in the middle. Subscribing
+	// again to a key that this client is waiting for returns the same future if
+	// the blobs are the same, and is ErrInconsistent for others.
 	DevSubscribe(ctx context.Context, keys []string, lists []DeviceBlobList, o SubscribeOptions) ([]*Future, error)
 }
 
@@ -80,7 +83,7 @@ type DeviceObjects interface {
 	// DevLocalDelete removes what this client has of keys: its replica, or what
 	// it has set, where a replica of another client takes over if there is one.
 	DevLocalDelete(ctx context.Context, keys []string) (Results, error)
-	// AsyncDevDelete is DevDelete in the background.
+	// AsyncDevDelete is DevDelete in the background; the context ends that too.
 	AsyncDevDelete(ctx context.Context, keys []string) (*Batch, error)
 }
 
@@ -94,6 +97,8 @@ type HostObjects interface {
 	MGetH2D(ctx context.Context, keys []string, lists []DeviceBlobList, o GetOptions) (Results, error)
 	// AsyncMSetD2H is MSetD2H in the background. The descriptors are copied
 	// before it returns; the memory must stay as it is until the batch is done.
+	// The context ends that too. More than MaxBackgroundKeys and
+	// MaxBackgroundCalls in the background are ErrBusy.
 	AsyncMSetD2H(ctx context.Context, keys []string, lists []DeviceBlobList, o SetOptions) (*Batch, error)
 	// AsyncMGetH2D is MGetH2D in the background.
 	AsyncMGetH2D(ctx context.Context, keys []string, lists []DeviceBlobList, o GetOptions) (*Batch, error)

@@ -1,6 +1,7 @@
 package hetero
 
 import (
+	"fmt"
 	"os"
 
 	"github.com/hmcfs/hmcfs/devices"
@@ -30,6 +31,28 @@ type Memory struct {
 	// Local is memory of a device of this process: for clients in the daemon's
 	// own process alone. The client retains it until it is unregistered.
 	Local *devices.Memory
+}
+
+// Check refuses what names no memory, or more than one, or no device where one
+// is needed.
+//
+// Errors: ErrInvalid.
+func (m *Memory) Check() error {
+	named := 0
+	for _, is := range []bool{m.Share != nil, m.File != nil, m.Local != nil} {
+		if is {
+			named++
+		}
+	}
+	switch {
+	case named != 1:
+		return fmt.Errorf("%w: memory is named in %d ways, not in one", ErrInvalid, named)
+	case m.Device == "" && m.File == nil:
+		return fmt.Errorf("%w: memory of no device", ErrInvalid)
+	case len(m.Files) > 0 && m.Share == nil:
+		return fmt.Errorf("%w: descriptors that no piece is in", ErrInvalid)
+	}
+	return nil
 }
 
 // Blob is a stretch of registered memory.

@@ -36,10 +36,11 @@ func (o SetOptions) Validate() error {
 	default:
 		return fmt.Errorf("%w: existing keys: %q is none of skip, replace, fail", ErrInvalid, string(o.Existing))
 	}
-	return validTTL(o.TTL)
+	return CheckTTL(o.TTL)
 }
 
-func validTTL(ttl time.Duration) error {
+// CheckTTL refuses, as ErrInvalid, what is no time to live.
+func CheckTTL(ttl time.Duration) error {
 	if ttl < 0 || ttl%time.Second != 0 {
 		return fmt.Errorf("%w: a time to live of %v: whole seconds, 0 for ever", ErrInvalid, ttl)
 	}
@@ -58,7 +59,7 @@ type GetOptions struct {
 }
 
 // Validate reports what is wrong, as ErrInvalid.
-func (o GetOptions) Validate() error { return validTimeout(o.Timeout) }
+func (o GetOptions) Validate() error { return CheckTimeout(o.Timeout) }
 
 // SubscribeOptions are those of DevSubscribe.
 type SubscribeOptions struct {
@@ -79,9 +80,10 @@ func (o *SubscribeOptions) EnsureDefaults(n int) {
 }
 
 // Validate reports what is wrong, as ErrInvalid.
-func (o SubscribeOptions) Validate() error { return validTimeout(o.Timeout) }
+func (o SubscribeOptions) Validate() error { return CheckTimeout(o.Timeout) }
 
-func validTimeout(d time.Duration) error {
+// CheckTimeout refuses, as ErrInvalid, what nobody waits for.
+func CheckTimeout(d time.Duration) error {
 	if d < 0 || d > MaxTimeout {
 		return fmt.Errorf("%w: a timeout of %v: 0 to %v", ErrInvalid, d, MaxTimeout)
 	}

@@ -105,7 +105,7 @@ func (s *suite) oldBytes(context.Context) (string, error) {
 	size := s.sizes.check
 	for _, grow := range []func(*os.File) error{
 		func(f *os.File) error { return f.Truncate(int64(size)) },
-		func(f *os.File) error { return unix.Fallocate(int(f.Fd()), 0, 0, int64(size)) },
+		func(f *os.File) error { return devices.Fallocate(int(f.Fd()), 0, 0, size) },
 		func(f *os.File) error { _, err := f.WriteAt([]byte{0}, int64(size)-1); return err },
 	} {
 		if err := errors.Join(writeContent(f, seedC, size, 1<<20), os.Remove(f), create(f, grow), onlyZeros(f, 0, size),
@@ -136,7 +136,7 @@ func (s *suite) noSpace(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	err = create(f, func(f *os.File) error { return unix.Fallocate(int(f.Fd()), 0, 0, int64(d.Total)) })
+	err = create(f, func(f *os.File) error { return devices.Fallocate(int(f.Fd()), 0, 0, d.Total) })
 	if !errors.Is(err, unix.ENOSPC) {
 		return "", fmt.Errorf("fallocate of all %v: %w, should be ENOSPC", d.Total, orNil(err))
 	}

@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
@@ -111,10 +112,14 @@ func doFsync(r *runner, o Op) Step {
 	return r.with(o.slot(0), func(fd int) Step { return answer(unix.Fsync(fd), "synced") })
 }
 
+func fallocate(fd int, mode uint32, off, n int64) error {
+	return devices.Fallocate(fd, mode, devices.Offset(off), devices.Size(n))
+}
+
 // fallocate is the step of a mode of fallocate on (handle offset length).
 func (r *runner) fallocate(o Op, mode uint32) Step {
 	return r.with(o.slot(0), func(fd int) Step {
-		return answer(unix.Fallocate(fd, mode, o.number(1), o.number(2)), "done")
+		return answer(fallocate(fd, mode, o.number(1), o.number(2)), "done")
 	})
 }
 
@@ -134,9 +139,9 @@ func (r *runner) zero(o Op, keep bool) Step {
 		mode |= unix.FALLOC_FL_KEEP_SIZE
 	}
 	return r.with(o.slot(0), func(fd int) Step {
-		err := unix.Fallocate(fd, mode, o.number(1), o.number(2))
+		err := fallocate(fd, mode, o.number(1), o.number(2))
 		if errors.Is(err, unix.EOPNOTSUPP) && isTmpfs(fd) {
-			err = unix.Fallocate(fd, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, o.number(1), o.number(2))
+			err = fallocate(fd, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, o.number(1), o.number(2))
 			if err == nil && !keep {
 				err = growTo(fd, o.number(1)+o.number(2))
 			}

@@ -38,7 +38,10 @@ type app struct {
 func (a *app) verbs() []*cobra.Command {
 	return []*cobra.Command{
 		a.mountVerb(), a.umountVerb(), a.statusVerb(), a.devicesVerb(), a.statVerb(), a.cpVerb(),
-		a.bindVerb(), a.exportVerb(), a.fsckVerb(), a.benchVerb(), a.perfVerb(),
+		a.bindVerb(), a.exportVerb(),
+		a.publishVerb(), a.subscribeVerb(), a.msetVerb(), a.mgetVerb(), a.d2hVerb(), a.h2dVerb(),
+		a.existVerb(), a.waitVerb(), a.delVerb(), a.lsKeysVerb(), a.expireVerb(), a.watchVerb(),
+		a.fsckVerb(), a.benchVerb(), a.perfVerb(),
 		a.configVerb(), a.versionVerb(), a.docsVerb(),
 	}
 }

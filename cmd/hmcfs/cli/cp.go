@@ -90,15 +90,13 @@ func checkTarget(target string) error {
 			return nil
 		}
 	}
-	entries, err := os.ReadDir(m.MountPoint)
-	if err != nil {
-		return nil //nolint:nilerror // the copy itself tells what is wrong
+	names := deviceNames(m.MountPoint)
+	if names == nil {
+		return nil // the copy itself tells what is wrong
 	}
 	var dirs []string
-	for _, e := range entries {
-		if e.IsDir() && e.Name() != "keys" && !strings.HasPrefix(e.Name(), ".") {
-			dirs = append(dirs, filepath.Join(m.MountPoint, e.Name()))
-		}
+	for _, name := range names {
+		dirs = append(dirs, filepath.Join(m.MountPoint, name))
 	}
 	return usage(fmt.Errorf("%s: files lie in the directories of devices; copy into one of them: %s", target, strings.Join(dirs, ", ")))
 }

@@ -78,10 +78,10 @@ the way out. What ` + "`--json`" + ` prints only ever gets new fields.
 | exit code | meaning |
 | --- | --- |
 | 0 | done |
-| 1 | failed |
+| 1 | failed; for exist: a key is not there |
 | 2 | a fault in the flags, the environment or a config file; nothing was touched |
 | 3 | the path is on no hmcfs mount |
-| 4 | some of several failed (cp, stat), or there are lost objects (fsck) |
+| 4 | some of several failed (cp, stat, and all verbs of keys), or there are lost objects (fsck) |
 | 5 | fsck found records that contradict each other, and did not mend them all |
 | 130, 143 | stopped by SIGINT (^C) or SIGTERM; what a copy leaves behind stands below |
 
@@ -89,6 +89,34 @@ As ` + "`mount.hmcfs`" + ` the program is what mount(8) calls for ` + "`mount -t
 fstab; it answers with the exit codes of mount(8) then: 0, 1 for a fault in
 the options, 32 for a failure. ` + "`hmcfs completion`" + ` prints completions for bash,
 zsh, fish and PowerShell.
+
+## Verbs of keys
+
+publish, subscribe, mset, mget, d2h, h2d, exist, wait, del, ls-keys, expire and
+watch are of keys ([semantics](semantics.md#keys)). Each key is on its own: the
+exit code is 0 only if every one succeeded, and each that failed has a line on
+standard error. All keys are checked before anything moves; a call with one that
+can't be, with one twice, or with more than 10 000 is refused whole, with 2.
+
+    hmcfs d2h: key "x": can't find objects; hmcfs ls-keys shows what is there
+
+With ` + "`--json`" + ` there is one object for each key, in the order of the call: ` + "`key`" + `,
+` + "`ok`" + `, ` + "`path`" + `, ` + "`bytes`" + `, ` + "`seconds`" + `, ` + "`way`" + ` (which way the bytes took), ` + "`skipped`" + `,
+and of one that failed ` + "`error`" + ` and ` + "`code`" + `, a word of the table in [seeds](seeds.md).
+
+The mount is that of ` + "`--mount`" + `, that of the paths, or the only one there is. A
+path behind a key stands behind the last ` + "`=`" + ` before the first ` + "`/`" + `, since ` + "`=`" + ` may be
+in a key:
+
+| written | key | path |
+| --- | --- | --- |
+| ` + "`a=b=/mnt/hmc/sim0/f`" + ` | ` + "`a=b`" + ` | ` + "`/mnt/hmc/sim0/f`" + ` |
+| ` + "`k=./a=b`" + ` | ` + "`k`" + ` | ` + "`./a=b`" + ` |
+| ` + "`a=b=-`" + ` | ` + "`a=b`" + ` | standard output |
+| ` + "`-- -k=./f`" + ` | ` + "`-k`" + ` | ` + "`./f`" + ` |
+
+` + "`-`" + ` among the keys reads more of them from standard input, one in each line. The
+key ` + "`-`" + ` itself is a line of its own there. In a shell, quote keys with ` + "`! # ( ) * ;`" + `.
 
 `
 

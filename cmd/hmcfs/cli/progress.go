@@ -18,6 +18,8 @@ type progress struct {
 	// bars and bar are nil where there is no terminal.
 	bars *mpb.Progress
 	bar  *mpb.Bar
+	// total is of grow.
+	total int64
 }
 
 func newProgress(to io.Writer, name string) *progress {
@@ -26,8 +28,26 @@ func newProgress(to io.Writer, name string) *progress {
 
 // begin draws the bar.
 func (p *progress) begin(total int64) {
+	if total > 0 {
+		p.draw(total)
+	}
+}
+
+// grow draws the bar when it is called first, and makes it longer: of work
+// that comes bit by bit.
+func (p *progress) grow(more int64) {
+	if p.total += more; p.bar == nil {
+		p.draw(0)
+	}
+	if p.bar != nil {
+		p.bar.SetTotal(p.total, false)
+	}
+}
+
+// draw draws the bar. A total of 0 is set later.
+func (p *progress) draw(total int64) {
 	f, ok := p.to.(*os.File)
-	if !ok || !term.IsTerminal(int(f.Fd())) || total <= 0 {
+	if !ok || !term.IsTerminal(int(f.Fd())) {
 		return
 	}
 	p.bars = mpb.New(mpb.WithOutput(f), mpb.WithWidth(40))

@@ -19,6 +19,14 @@ type Options struct {
 	Recursive bool
 	// Force removes a target that can't be opened, and tries again.
 	Force bool
+	// New refuses a target that is there.
+	New bool
+	// Off and Len say which bytes of each source are copied; 0 bytes are all
+	// those behind Off.
+	Off, Len int64
+	// Consume is for a source that is gone once it has been read: its holes are
+	// read too, and the room for it is taken before its first byte.
+	Consume bool
 	// Buffer is the size of one read and write. Default 4 MiB.
 	Buffer devices.Size
 	// Started is told the size of all regular files before the first is
@@ -27,6 +35,21 @@ type Options struct {
 	Started func(total int64)
 	Moved   func(n int64)
 	Ended   func(File)
+}
+
+func (o *Options) ensureDefaults() {
+	if o.Buffer == 0 {
+		o.Buffer = 4 * devices.MiB
+	}
+}
+
+// part is what is copied of a file of a size.
+func (o *Options) part(size int64) segment {
+	p := segment{min(o.Off, size), size}
+	if o.Len > 0 {
+		p.end = min(size, p.off+o.Len)
+	}
+	return p
 }
 
 // File is what became of one file.
@@ -78,9 +101,7 @@ type job struct {
 // A file that fails does not stop the others; its error is in the summary,
 // and the returned error is the first.
 func Copy(ctx context.Context, sources []string, target string, o Options) (Summary, error) {
-	if o.Buffer == 0 {
-		o.Buffer = 4 * devices.MiB
-	}
+	o.ensureDefaults()
 	c := &copier{opts: o}
 	roots, err := c.plan(sources, target)
 	if err != nil {
@@ -182,7 +203,8 @@ func (c *copier) total(roots []job) int64 {
 	var sum int64
 	for _, r := range roots {
 		if !r.info.IsDir() {
-			sum += r.info.Size()
+			p := c.opts.part(r.info.Size())
+			sum += p.end - p.off
 			continue
 		}
 		filepath.WalkDir(r.source, func(_ string, d fs.DirEntry, err error) error { //nolint:errcheck // only for the bar

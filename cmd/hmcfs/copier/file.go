@@ -33,14 +33,17 @@ func (c *copier) file(ctx context.Context, j job) (out File) {
 		out.Err = err
 		return out
 	}
-	m := &mover{c: c, src: src, dst: dst, size: info.Size()}
+	m := &mover{c: c, src: src, dst: dst, part: c.opts.part(info.Size())}
+	m.shift = m.part.off
 	out.Err = m.run(ctx, info)
 	out.Bytes, out.Ranged = m.done, m.ranged
 	if out.Err == nil {
 		out.Err = finish(dst, info)
 	}
 	if out.Err == nil {
-		copyTensorFacts(src, dst)
+		if m.part == (segment{0, info.Size()}) {
+			copyTensorFacts(src, dst)
+		}
 		out.Path = pathTaken(src, dst)
 	}
 	left := ""
@@ -60,7 +63,7 @@ func (c *copier) file(ctx context.Context, j job) (out File) {
 func (c *copier) target(j job, info fs.FileInfo) (dst *os.File, made bool, err error) {
 	const create = os.O_RDWR | os.O_CREATE | os.O_EXCL
 	dst, err = os.OpenFile(j.target, create, 0o600)
-	if err == nil || !errors.Is(err, fs.ErrExist) {
+	if err == nil || c.opts.New || !errors.Is(err, fs.ErrExist) {
 		return dst, err == nil, err
 	}
 	dst, err = os.OpenFile(j.target, os.O_RDWR, 0)
@@ -151,7 +154,7 @@ func fileXattr(f *os.File, name string) string {
 	return string(buf[:n])
 }
 
-// segment is a stretch of a file that holds data.
+// segment is a stretch of a file.
 type segment struct{ off, end int64 }
 
 // segments lists where a file has data. A file without holes is one segment.

@@ -13,11 +13,11 @@ import (
 // comes just before the call begins is lost on it.
 const nudge = 20 * time.Millisecond
 
-// interruptibly runs a function that makes one long system call. When the
+// Interruptibly runs a function that makes one long system call. When the
 // context ends meanwhile, the call does too, with what it has done so far or
 // EINTR: its thread gets the signal that Go itself uses for nudging threads,
 // and that has no other effect.
-func interruptibly(ctx context.Context, call func()) {
+func Interruptibly(ctx context.Context, call func()) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	pid, tid := os.Getpid(), unix.Gettid()

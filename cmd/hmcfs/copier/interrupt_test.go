@@ -13,7 +13,7 @@ func TestInterruptiblyEndsASystemCall(t *testing.T) {
 	time.AfterFunc(50*time.Millisecond, cancel)
 	var err error
 	begun := time.Now()
-	interruptibly(ctx, func() {
+	Interruptibly(ctx, func() {
 		_, err = unix.Ppoll(nil, &unix.Timespec{Sec: 60}, nil)
 	})
 	if err != unix.EINTR {
@@ -26,11 +26,11 @@ func TestInterruptiblyEndsASystemCall(t *testing.T) {
 
 func TestInterruptiblyLetsACallEnd(t *testing.T) {
 	ran := false
-	interruptibly(t.Context(), func() { ran = true })
+	Interruptibly(t.Context(), func() { ran = true })
 	if !ran {
 		t.Error("the call did not run")
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	interruptibly(ctx, func() {}) // nudged at once, and nothing is left behind
+	Interruptibly(ctx, func() {}) // nudged at once, and nothing is left behind
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"time"
@@ -27,7 +26,10 @@ const (
 type mover struct {
 	c        *copier
 	src, dst *os.File
-	size     int64
+	// part is what is copied of the source, and shift how much further to the
+	// front it lies in the target.
+	part  segment
+	shift int64
 	// done counts the bytes that were moved; consistent is up to where the
 	// target is like the source.
 	done, consistent int64
@@ -38,7 +40,7 @@ type mover struct {
 
 // run copies every segment and sets the size.
 func (m *mover) run(ctx context.Context, info fs.FileInfo) error {
-	parts, err := segments(m.src, info)
+	parts, err := m.parts(info)
 	if err != nil {
 		return err
 	}
@@ -61,10 +63,27 @@ func (m *mover) run(ctx context.Context, info fs.FileInfo) error {
 	if err != nil {
 		return err
 	}
-	if tail := len(parts) == 0 || parts[len(parts)-1].end < m.size; tail && st.Size() < m.size {
-		return m.dst.Truncate(m.size)
+	size := m.part.end - m.shift
+	if tail := len(parts) == 0 || parts[len(parts)-1].end < m.part.end; tail && st.Size() < size {
+		return m.dst.Truncate(size)
 	}
 	return nil
+}
+
+// parts are the stretches to copy, in order.
+func (m *mover) parts(info fs.FileInfo) ([]segment, error) {
+	if m.c.opts.Consume && m.part.off < m.part.end {
+		return []segment{m.part}, nil
+	}
+	all, err := segments(m.src, info)
+	var parts []segment
+	for _, s := range all {
+		s.off, s.end = max(s.off, m.part.off), min(s.end, m.part.end)
+		if s.off < s.end {
+			parts = append(parts, s)
+		}
+	}
+	return parts, err
 }
 
 // fits fails early where the target's file system has too little room for
@@ -77,11 +96,14 @@ func (m *mover) fits(parts []segment) error {
 		need += p.end - p.off
 	}
 	var st unix.Statfs_t
-	if need == 0 || unix.Fstatfs(int(m.dst.Fd()), &st) != nil || st.Bavail >= uint64(need)/uint64(st.Bsize)+1 {
+	if need == 0 || unix.Fstatfs(int(m.dst.Fd()), &st) != nil {
+		return nil
+	}
+	if !m.c.opts.Consume && st.Bavail >= uint64(need)/uint64(st.Bsize)+1 {
 		return nil
 	}
 	for _, p := range parts {
-		err := unix.Fallocate(int(m.dst.Fd()), unix.FALLOC_FL_KEEP_SIZE, p.off, p.end-p.off)
+		err := unix.Fallocate(int(m.dst.Fd()), unix.FALLOC_FL_KEEP_SIZE, p.off-m.shift, p.end-p.off)
 		if errors.Is(err, unix.ENOSPC) {
 			free := devices.Size(st.Bavail) * devices.Size(st.Bsize)
 			return fmt.Errorf("%s: no space for %d bytes (%v), %v are free: %w", m.dst.Name(), need, devices.Size(need), free, err)
@@ -113,25 +135,25 @@ func (m *mover) segment(ctx context.Context, p segment) error {
 // byRange lets the kernel copy. It returns early, without an error, where it
 // can't, and at the end of a source that has become shorter.
 func (m *mover) byRange(ctx context.Context, p segment) (int64, error) {
-	in, out := p.off, p.off
-	for out < p.end {
+	in, out := p.off, p.off-m.shift
+	for in < p.end {
 		if err := ctx.Err(); err != nil {
-			return out, err
+			return in, err
 		}
 		begun := time.Now()
 		var n int
 		var err error
-		interruptibly(ctx, func() {
-			n, err = unix.CopyFileRange(int(m.src.Fd()), &in, int(m.dst.Fd()), &out, int(min(p.end-out, int64(m.rangeSize))), 0)
+		Interruptibly(ctx, func() {
+			n, err = unix.CopyFileRange(int(m.src.Fd()), &in, int(m.dst.Fd()), &out, int(min(p.end-in, int64(m.rangeSize))), 0)
 		})
 		switch {
 		case errors.Is(err, unix.EINTR):
 			continue
 		case isNoRange(err):
 			m.noRange = true
-			return out, nil
+			return in, nil
 		case err != nil:
-			return out, fmt.Errorf("copy to %s: %w", m.dst.Name(), err)
+			return in, fmt.Errorf("copy to %s: %w", m.dst.Name(), err)
 		case n == 0:
 			return p.end, nil
 		}
@@ -139,7 +161,7 @@ func (m *mover) byRange(ctx context.Context, p segment) (int64, error) {
 		m.count(int64(n), out)
 		m.adapt(n, time.Since(begun))
 	}
-	return out, nil
+	return in, nil
 }
 
 func isNoRange(err error) bool {
@@ -162,78 +184,16 @@ func (m *mover) count(n, reached int64) {
 	m.c.moved(n)
 }
 
-// piece is a buffer with bytes of the source.
-type piece struct {
-	bytes []byte
-	off   int64
-}
-
-// buffers is how many buffers go round between reader and writer.
-const buffers = 3
-
 // byBuffers reads and writes at the same time.
 func (m *mover) byBuffers(ctx context.Context, p segment) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	free := make(chan []byte, buffers)
-	full := make(chan piece, buffers)
-	for range buffers {
-		free <- nil
-	}
-	read := make(chan error, 1)
-	go func() {
-		read <- m.fill(ctx, p, free, full)
-		close(full)
-	}()
-	var werr error
-	for got := range full {
-		if werr == nil {
-			werr = ctx.Err()
-		}
-		if werr == nil {
-			werr = m.write(got)
-		}
-		if werr != nil {
-			cancel()
-		}
-		free <- got.bytes[:cap(got.bytes)]
-	}
-	rerr := <-read
-	if werr != nil {
-		return werr
-	}
-	return rerr
+	f := flow{buffer: m.c.opts.Buffer, read: m.src.ReadAt, write: m.write}
+	return f.run(ctx, p.off, p.end)
 }
 
-func (m *mover) write(p piece) error {
-	n, err := m.dst.WriteAt(p.bytes, p.off)
-	m.count(int64(n), p.off+int64(n))
+// write puts bytes of the source where they belong in the target.
+func (m *mover) write(bytes []byte, off int64) error {
+	at := off - m.shift
+	n, err := m.dst.WriteAt(bytes, at)
+	m.count(int64(n), at+int64(n))
 	return err
-}
-
-// fill reads the segment into whatever buffers are free.
-func (m *mover) fill(ctx context.Context, p segment, free chan []byte, full chan<- piece) error {
-	for off := p.off; off < p.end; {
-		var buf []byte
-		select {
-		case buf = <-free:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-		if buf == nil {
-			buf = make([]byte, m.c.opts.Buffer)
-		}
-		n, err := m.src.ReadAt(buf[:min(int64(m.c.opts.Buffer), p.end-off)], off)
-		if n > 0 {
-			full <- piece{bytes: buf[:n], off: off}
-			off += int64(n)
-		}
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }

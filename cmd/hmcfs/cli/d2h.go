@@ -1,0 +1,133 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hmcfs/hmcfs/cmd/hmcfs/place"
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/objects/hetero"
+)
+
+type d2hFlags struct {
+	*keyFlags
+
+	existing, blobs string
+	ttl             seconds
+}
+
+func (a *app) d2hVerb() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "d2h [--existing RULE] [--ttl TIME] [--blobs SIZES] [--json] KEY=FILE...",
+		Short: "Copy files of devices into host memory under keys",
+		Long: "Copy each FILE, which lies in the mount, into an object in host memory that has the key. The\n" +
+			"object's bytes are the FILE's alone; the sizes of its blobs, by --blobs or as the FILE has them\n" +
+			"in user.hmc.blobs, are kept beside. Nobody sees an object before it is whole.\n\n" +
+			"A key that is there already is skipped, which is told and is no failure; --existing replace\n" +
+			"replaces it in one step, and --existing fail fails.\n\n" + pairsText,
+		Example: "  hmcfs d2h kv.7=/mnt/hmc/cuda0/kv --ttl 10m\n" +
+			"  hmcfs d2h --existing replace --blobs 1MiB,1MiB layer0=/mnt/hmc/cuda0/l0",
+		Args: arguments(1, -1, "at least one KEY=FILE"),
+	}
+	f := &d2hFlags{keyFlags: addKeyFlags(cmd)}
+	flags := cmd.Flags()
+	flags.StringVar(&f.existing, "existing", string(hetero.ExistingSkip), "What to do with a key that is there: skip, replace or fail.")
+	flags.StringVar(&f.blobs, "blobs", "", "The sizes of the blobs of each FILE, separated by commas. Default: those that it has, or one.")
+	flags.Var(&f.ttl, "ttl", "How long the objects live, in whole seconds. Default: for ever.")
+	completeWith(cmd, "existing", string(hetero.ExistingSkip), string(hetero.ExistingReplace), string(hetero.ExistingFail))
+	cmd.RunE = running(func(ctx context.Context, args []string) error {
+		return a.d2h(ctx, args, f)
+	})
+	return cmd
+}
+
+func (a *app) d2h(ctx context.Context, args []string, f *d2hFlags) error {
+	pairs, err := keyArgs(args, a.Stdin, pathsAlways)
+	if err != nil {
+		return err
+	}
+	o := hetero.SetOptions{Existing: hetero.Existing(f.existing), TTL: f.ttl.Duration}
+	if err = o.Validate(); err != nil {
+		return usage(err)
+	}
+	var asked []devices.Size
+	if f.blobs != "" {
+		if asked, err = parseBlobs(f.blobs); err != nil {
+			return usage(fmt.Errorf("--%w", err))
+		}
+	}
+	m, err := keyMount(f.mount, pairs)
+	if err != nil {
+		return err
+	}
+	c, err := a.openKeys(ctx, m)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = c.Close() }() // what it has made stays
+	return a.d2hWith(ctx, c, m, pairs, asked, o, *f.asJSON)
+}
+
+// d2hWith copies with a session that is there.
+func (a *app) d2hWith(ctx context.Context, c hetero.Client, m place.Mount, pairs []keyPath, asked []devices.Size, o hetero.SetOptions, asJSON bool) error {
+	r := a.newKeyReport("d2h", pairs)
+	r.line = d2hLine
+	var moves []hostMove
+	for i, p := range pairs {
+		v, err := openSource(m, p.path, asked)
+		if err != nil {
+			r.fail(i, err)
+			continue
+		}
+		v.place = i
+		moves = append(moves, v)
+	}
+	h := &hostMoves{c: c, r: r}
+	h.call = func(ctx context.Context, keys []string, lists []hetero.DeviceBlobList) (hetero.Results, error) {
+		return c.MSetD2H(ctx, keys, lists, o)
+	}
+	h.run(ctx, moves)
+	return r.finish(ctx, asJSON, nil)
+}
+
+func d2hLine(row keyRow) string {
+	if row.Skipped {
+		return row.Key + ": skipped, it is there already"
+	}
+	return fmt.Sprintf("%s -> %s: %d bytes (%v)", row.Path, row.Key, row.Bytes, devices.Size(row.Bytes))
+}
+
+// openSource opens a file of the mount to be read by the daemon.
+func openSource(m place.Mount, path string, asked []devices.Size) (hostMove, error) {
+	if !isOn(m, path) {
+		if _, err := os.Stat(path); err != nil {
+			return hostMove{}, err
+		}
+		return hostMove{}, hinted(fmt.Errorf("%s is not on %s: %w", path, m.MountPoint, hetero.ErrInvalid),
+			"hmcfs mset copies it in and gives it the key")
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return hostMove{}, err
+	}
+	v := hostMove{file: file}
+	st, err := file.Stat()
+	if err == nil && !st.Mode().IsRegular() {
+		err = hinted(fmt.Errorf("%s is no regular file: %w", path, hetero.ErrInvalid), "name a file")
+	}
+	if err == nil {
+		v.sizes, err = blobsOf(path, devices.Size(st.Size()), asked)
+	}
+	if err != nil {
+		return hostMove{}, errors.Join(err, file.Close())
+	}
+	v.device = devices.Name(xattr(path, deviceXattr))
+	return v, nil
+}
+
+// deviceXattr is the attribute that tells a file's device.
+const deviceXattr = "user.hmc.device"

@@ -1,0 +1,33 @@
+package cli
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hmcfs/hmcfs/objects/hetero"
+)
+
+func (a *app) delVerb() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "del [--json] KEY...",
+		Short: "Remove keys",
+		Long: "Remove keys, with what hmcfs has made for them and all replicas. A file that was given its key\n" +
+			"by mset, or by setfattr, loses the key alone, and memory that a program has set stays its own.\n" +
+			"Readers in the middle end with the bytes that they came for. A key that is not there is no\n" +
+			"failure.\n\n" + keysText,
+		Example: "  hmcfs del w0 w1\n  hmcfs ls-keys --json layer | jq -r '.[].key' | hmcfs del -",
+		Args:    arguments(1, -1, "at least one KEY"),
+	}
+	f := addKeyFlags(cmd)
+	cmd.RunE = running(func(ctx context.Context, args []string) error {
+		pairs, err := keyArgs(args, a.Stdin, keysAlone)
+		if err != nil {
+			return err
+		}
+		return a.onKeys(ctx, "del", pairs, f, func(c hetero.Client, keys []string) (hetero.Results, error) {
+			return c.Delete(ctx, keys)
+		})
+	})
+	return cmd
+}

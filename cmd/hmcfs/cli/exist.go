@@ -1,0 +1,63 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+)
+
+// existRow is one key of `hmcfs exist --json`.
+type existRow struct {
+	Key    string `json:"key"`
+	Exists bool   `json:"exists"`
+}
+
+func (a *app) existVerb() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "exist [--json] KEY...",
+		Short: "Tell whether keys are there",
+		Long: "Print each key and true or false: whether it names an object whose bytes are there. The exit\n" +
+			"code is 1 if one does not.\n\n" + keysText,
+		Example: "  hmcfs exist w0 w1\n  ls weights | hmcfs exist -",
+		Args:    arguments(1, -1, "at least one KEY"),
+	}
+	f := addKeyFlags(cmd)
+	cmd.RunE = running(func(ctx context.Context, args []string) error {
+		return a.exist(ctx, args, f)
+	})
+	return cmd
+}
+
+func (a *app) exist(ctx context.Context, args []string, f *keyFlags) error {
+	pairs, err := keyArgs(args, a.Stdin, keysAlone)
+	if err != nil {
+		return err
+	}
+	c, err := a.openKeysOf(ctx, f, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = c.Close() }() // it holds nothing
+	keys := keysOf(pairs)
+	there, err := c.Exist(ctx, keys)
+	if err != nil {
+		return err
+	}
+	rows, all := make([]existRow, len(keys)), true
+	for i, key := range keys {
+		rows[i] = existRow{Key: key, Exists: there[i]}
+		all = all && there[i]
+	}
+	if *f.asJSON {
+		err = printJSON(a.out(), rows)
+	} else {
+		for _, row := range rows {
+			fmt.Fprintf(a.out(), "%s %v\n", row.Key, row.Exists)
+		}
+	}
+	if err == nil && !all {
+		err = &codeError{code: exitFailure, err: errSilent}
+	}
+	return err
+}

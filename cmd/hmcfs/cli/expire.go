@@ -1,0 +1,40 @@
+package cli
+
+import (
+	"context"
+	"errors"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hmcfs/hmcfs/objects/hetero"
+)
+
+func (a *app) expireVerb() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "expire --ttl TIME [--json] KEY...",
+		Short: "Give keys a time to live",
+		Long: "Have the objects of the keys removed when a time is over, in whole seconds from now on; 0 keeps\n" +
+			"them for ever. The end is a point in time, which goes on while nothing is mounted.\n\n" + keysText,
+		Example: "  hmcfs expire --ttl 30s w0\n  hmcfs expire --ttl 0 w0",
+		Args:    arguments(1, -1, "at least one KEY"),
+	}
+	f := addKeyFlags(cmd)
+	var ttl seconds
+	cmd.Flags().Var(&ttl, "ttl", "How long from now on, in whole seconds; 0 is for ever.")
+	cmd.RunE = running(func(ctx context.Context, args []string) error {
+		if !ttl.given {
+			return usage(errors.New("how long shall they live? Give --ttl, such as --ttl 30s"))
+		}
+		if verr := (hetero.SetOptions{TTL: ttl.Duration}).Validate(); verr != nil {
+			return usage(verr)
+		}
+		pairs, err := keyArgs(args, a.Stdin, keysAlone)
+		if err != nil {
+			return err
+		}
+		return a.onKeys(ctx, "expire", pairs, f, func(c hetero.Client, keys []string) (hetero.Results, error) {
+			return c.Expire(ctx, keys, ttl.Duration)
+		})
+	})
+	return cmd
+}

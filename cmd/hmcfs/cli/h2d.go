@@ -1,0 +1,173 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/hmcfs/hmcfs/cmd/hmcfs/place"
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/objects/hetero"
+)
+
+type h2dFlags struct {
+	*keyFlags
+
+	dir     string
+	timeout seconds
+}
+
+func (a *app) h2dVerb() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "h2d [--timeout TIME] [--dir DIR] [--json] KEY=PATH...",
+		Short: "Copy what keys name into files of devices",
+		Long: "Copy the object of each key into PATH, a file in the mount, which is made with the object's size\n" +
+			"and blobs. A PATH that is there has to have blobs of the same number and exact sizes, by its\n" +
+			"user.hmc.blobs, or the key fails. A new PATH is removed when its key fails.\n\n" + pairsText,
+		Example: "  hmcfs h2d kv.7=/mnt/hmc/cuda1/kv\n" +
+			"  hmcfs h2d --timeout 30s --dir /mnt/hmc/cuda1 layer0 layer1",
+		Args: arguments(1, -1, "at least one KEY=PATH"),
+	}
+	f := &h2dFlags{keyFlags: addKeyFlags(cmd)}
+	cmd.Flags().StringVar(&f.dir, "dir", "", "The directory that gets a file KEY for each; arguments are keys alone then.")
+	cmd.Flags().Var(&f.timeout, "timeout", "How long keys that are not there are waited for. Default: not at all.")
+	cmd.RunE = running(func(ctx context.Context, args []string) error {
+		return a.h2d(ctx, args, f)
+	})
+	return cmd
+}
+
+func (a *app) h2d(ctx context.Context, args []string, f *h2dFlags) error {
+	pairs, _, err := a.aimed(args, f.dir, pathsAlways)
+	if err != nil {
+		return err
+	}
+	if err = (hetero.GetOptions{Timeout: f.timeout.Duration}).Validate(); err != nil {
+		return usage(fmt.Errorf("--timeout: %w", err))
+	}
+	m, err := keyMount(f.mount, pairs)
+	if err != nil {
+		return err
+	}
+	c, err := a.openKeys(ctx, m)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = c.Close() }() // what it has read stays
+	l := &loading{c: c, m: m, r: a.newKeyReport("h2d", pairs)}
+	l.r.line = movedLine
+	g := &getting{m: m, waits: f.timeout.Duration > 0}
+	v := &arrivals{
+		there: g.there, take: l.take, fail: l.r.fail, kinds: []string{eventCreated},
+		listen: func(ctx context.Context) (eventStream, error) { return a.listen(ctx, m) },
+	}
+	err = v.each(ctx, keysOf(pairs), f.timeout.Duration)
+	return l.r.finish(ctx, *f.asJSON, err)
+}
+
+// loading copies keys into files of devices.
+type loading struct {
+	c hetero.Client
+	m place.Mount
+	r *keyReport
+}
+
+func (l *loading) take(ctx context.Context, places []int) (again []int) {
+	keys := make([]string, len(places))
+	for i, place := range places {
+		keys[i] = l.r.rows[place].Key
+	}
+	infos, err := l.c.GetMetaInfo(ctx, keys, false)
+	if ctx.Err() != nil {
+		return places
+	}
+	var moves []hostMove
+	for i, place := range places {
+		var v hostMove
+		terr := err
+		if i < len(infos) {
+			if terr = infos[i].Err; terr == nil {
+				v, terr = l.openTarget(l.r.rows[place].Path, infos[i].Blobs)
+			}
+		}
+		if terr != nil {
+			l.r.fail(place, terr)
+			continue
+		}
+		v.place = place
+		moves = append(moves, v)
+	}
+	h := &hostMoves{c: l.c, r: l.r, ended: l.ended}
+	h.call = func(ctx context.Context, keys []string, lists []hetero.DeviceBlobList) (hetero.Results, error) {
+		return l.c.MGetH2D(ctx, keys, lists, hetero.GetOptions{})
+	}
+	h.run(ctx, moves)
+	return nil
+}
+
+// openTarget opens the file that the daemon writes to, and makes it where it
+// is not there.
+func (l *loading) openTarget(path string, blobs []devices.Size) (hostMove, error) {
+	if path == standardStream || !isOn(l.m, path) {
+		return hostMove{}, hinted(fmt.Errorf("%s is not on %s: %w", path, l.m.MountPoint, hetero.ErrInvalid),
+			"hmcfs mget copies out of the mount")
+	}
+	v := hostMove{sizes: blobs, made: true}
+	var err error
+	v.file, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		v.made = false
+		v.file, err = os.OpenFile(path, os.O_RDWR, 0)
+	}
+	if err != nil {
+		return hostMove{}, err
+	}
+	if v.made {
+		err = v.file.Truncate(int64(v.size()))
+	} else {
+		err = v.measure(path)
+	}
+	if err != nil {
+		discard(&v)
+		return hostMove{}, errors.Join(err, v.file.Close())
+	}
+	v.device = devices.Name(xattr(path, deviceXattr))
+	return v, nil
+}
+
+// measure takes a file that is there for what it says it is. The daemon tells
+// whether that fits.
+func (v *hostMove) measure(path string) error {
+	st, err := v.file.Stat()
+	if err != nil {
+		return err
+	}
+	if devices.Size(st.Size()) == v.size() && xattr(path, blobsXattr) == "" {
+		return nil
+	}
+	v.sizes, err = blobsOf(path, devices.Size(st.Size()), nil)
+	return err
+}
+
+// ended keeps the blobs of what has come, and removes what has not.
+func (l *loading) ended(v *hostMove, one hetero.Result) {
+	switch {
+	case one.Err != nil:
+		discard(v)
+	case v.made && len(v.sizes) > 1:
+		// Without it the bytes are the same.
+		_ = unix.Setxattr(v.file.Name(), blobsXattr, []byte(blobsText(v.sizes)), 0)
+	}
+}
+
+// discard removes a file that was made for nothing.
+func discard(v *hostMove) {
+	if v.made {
+		_ = os.Remove(v.file.Name())
+	}
+}

@@ -1,0 +1,131 @@
+package cli
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hmcfs/hmcfs/objects/hetero"
+)
+
+// keysText tells, in the help of every verb of keys, how they are given.
+const keysText = "Keys are A-Z a-z 0-9 and -_!@#%^*()+=:;. in any order, up to 255 of them, and 10000 in one call.\n" +
+	"With - they are read from standard input, one in each line. One that begins with - stands behind --."
+
+// pairsText is keysText for verbs that take a path behind a key.
+const pairsText = keysText + "\n" +
+	"Path and key stand apart at the last = before the first /: a path with = in it is written ./a=b."
+
+// standardStream stands for standard input among the arguments, and for
+// standard output as a path.
+const standardStream = "-"
+
+// pairing says whether a path stands behind a key.
+type pairing int
+
+const (
+	keysAlone pairing = iota
+	pathsIfAny
+	pathsAlways
+)
+
+// keyPath is a key, and the path that goes with it.
+type keyPath struct{ key, path string }
+
+// parsePair takes one argument apart.
+func parsePair(text string, p pairing) (keyPath, error) {
+	if p == keysAlone {
+		return keyPath{key: text}, nil
+	}
+	before := text
+	if slash := strings.IndexByte(text, '/'); slash >= 0 {
+		before = text[:slash]
+	}
+	split := strings.LastIndexByte(before, '=')
+	switch {
+	case split < 0 && p == pathsAlways:
+		return keyPath{}, fmt.Errorf("%q has no path; write KEY=PATH", text)
+	case split < 0:
+		return keyPath{key: text}, nil
+	case split == len(text)-1:
+		return keyPath{}, fmt.Errorf("%q has nothing behind the =; write KEY=PATH", text)
+	}
+	return keyPath{key: text[:split], path: text[split+1:]}, nil
+}
+
+// keyArgs reads the keys of a call, from its arguments and from standard
+// input, and refuses those that can't be.
+func keyArgs(args []string, stdin io.Reader, p pairing) ([]keyPath, error) {
+	texts := make([]string, 0, len(args))
+	for i, arg := range args {
+		if arg != standardStream {
+			texts = append(texts, arg)
+			continue
+		}
+		if slices.Contains(args[:i], standardStream) {
+			return nil, usage(errors.New("- stands for standard input, and can stand there once"))
+		}
+		lines, err := inputLines(stdin)
+		if err != nil {
+			return nil, err
+		}
+		texts = append(texts, lines...)
+	}
+	pairs := make([]keyPath, len(texts))
+	keys := make([]string, len(texts))
+	for i, text := range texts {
+		var err error
+		if pairs[i], err = parsePair(text, p); err != nil {
+			return nil, usage(err)
+		}
+		keys[i] = pairs[i].key
+	}
+	if err := hetero.CheckKeys(keys); err != nil {
+		return nil, usage(err)
+	}
+	return pairs, nil
+}
+
+// inputLines reads the lines of standard input: not many more than a call may
+// have keys, so that what is far too much is told and not kept.
+func inputLines(stdin io.Reader) ([]string, error) {
+	var out []string
+	in := bufio.NewScanner(stdin)
+	for len(out) <= hetero.MaxKeys && in.Scan() {
+		if in.Text() == "" {
+			return nil, usage(fmt.Errorf("line %d of standard input is empty; it wants a key in each", len(out)+1))
+		}
+		out = append(out, in.Text())
+	}
+	if err := in.Err(); err != nil {
+		return nil, fmt.Errorf("read the keys from standard input: %w", err)
+	}
+	return out, nil
+}
+
+// keysOf are the keys alone.
+func keysOf(pairs []keyPath) []string {
+	keys := make([]string, len(pairs))
+	for i, p := range pairs {
+		keys[i] = p.key
+	}
+	return keys
+}
+
+// keyFlags are those that all verbs of keys have.
+type keyFlags struct {
+	mount  string
+	asJSON *bool
+}
+
+// addKeyFlags gives a verb --mount and --json.
+func addKeyFlags(cmd *cobra.Command) *keyFlags {
+	f := &keyFlags{asJSON: addJSON(cmd)}
+	cmd.Flags().StringVar(&f.mount, "mount", "", "The mount. Default: that of the paths, or the only one.")
+	return f
+}

@@ -1,0 +1,141 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"reflect"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/hmcfs/hmcfs/objects/hetero"
+)
+
+func TestParsePair(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		text string
+		with pairing
+		want keyPath
+		err  string
+	}{
+		{text: "k", with: keysAlone, want: keyPath{key: "k"}},
+		{text: "a=b", with: keysAlone, want: keyPath{key: "a=b"}},
+		{text: "k", with: pathsIfAny, want: keyPath{key: "k"}},
+		{text: "k=-", with: pathsIfAny, want: keyPath{"k", "-"}},
+		{text: "a=b=-", with: pathsIfAny, want: keyPath{"a=b", "-"}},
+		{text: "k=f", with: pathsAlways, want: keyPath{"k", "f"}},
+		{text: "a=b=/m/f", with: pathsAlways, want: keyPath{"a=b", "/m/f"}},
+		{text: "a=b==/m/f", with: pathsAlways, want: keyPath{"a=b=", "/m/f"}},
+		{text: "k=/m/f=1", with: pathsAlways, want: keyPath{"k", "/m/f=1"}},
+		{text: "k=./f=1", with: pathsAlways, want: keyPath{"k", "./f=1"}},
+		{text: "k=d=1/f=2", with: pathsAlways, want: keyPath{"k=d", "1/f=2"}},
+		{text: "-#:;(!@%^*)+=/m/f", with: pathsAlways, want: keyPath{"-#:;(!@%^*)+", "/m/f"}},
+		{text: "k", with: pathsAlways, err: "no path"},
+		{text: "/m/k=f", with: pathsAlways, err: "no path"},
+		{text: "k=", with: pathsIfAny, err: "nothing behind the ="},
+	} {
+		got, err := parsePair(c.text, c.with)
+		if c.err == "" && (err != nil || got != c.want) {
+			t.Errorf("%s: %+v, %v, want %+v", c.text, got, err, c.want)
+		}
+		if c.err != "" && (err == nil || !strings.Contains(err.Error(), c.err)) {
+			t.Errorf("%s: %+v, %v, want %q", c.text, got, err, c.err)
+		}
+	}
+}
+
+func TestKeysFromStandardInput(t *testing.T) {
+	t.Parallel()
+	got, err := keyArgs([]string{"first", "-", "last"}, strings.NewReader("-\na=b\n#c\n"), keysAlone)
+	want := []keyPath{{key: "first"}, {key: "-"}, {key: "a=b"}, {key: "#c"}, {key: "last"}}
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	got, err = keyArgs([]string{"-"}, strings.NewReader("a=b=/m/x\nc=/m/y"), pathsAlways)
+	if err != nil || !reflect.DeepEqual(got, []keyPath{{"a=b", "/m/x"}, {"c", "/m/y"}}) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	var many strings.Builder
+	for i := range hetero.MaxKeys {
+		fmt.Fprintf(&many, "k%d\n", i)
+	}
+	most := many.String()
+	if got, err = keyArgs([]string{"-"}, strings.NewReader(most), keysAlone); err != nil || len(got) != hetero.MaxKeys {
+		t.Errorf("%d keys, %v", len(got), err)
+	}
+	for input, text := range map[string]string{
+		"":                "no keys",
+		"a\n\nb\n":        "line 2 of standard input is empty",
+		"a\nb\na\n":       `keys[2] is keys[0] again`,
+		"a\nb/c\n":        `"b/c" is no key`,
+		most + "another1": "10001",
+		most + "a\nb\nc":  "10001",
+	} {
+		_, err = keyArgs([]string{"-"}, strings.NewReader(input), keysAlone)
+		if err == nil || !strings.Contains(err.Error(), text) || exitCode(err) != exitUsage {
+			t.Errorf("%.20q: %v, want %q", input, err, text)
+		}
+	}
+	if _, err = keyArgs([]string{"-", "-"}, strings.NewReader("a\n"), keysAlone); exitCode(err) != exitUsage {
+		t.Errorf("standard input twice: %v", err)
+	}
+}
+
+func TestFaultText(t *testing.T) {
+	t.Parallel()
+	gone := &fs.PathError{Op: "open", Path: "/m/x", Err: syscall.ENOENT}
+	for _, c := range []struct {
+		err        error
+		code, text string
+	}{
+		{hetero.ErrNotFound, "not_found", "can't find objects; hmcfs ls-keys shows what is there"},
+		{gone, "not_found", "open /m/x: no such file or directory"},
+		{hinted(gone, "look twice"), "not_found", "open /m/x: no such file or directory; look twice"},
+		{fmt.Errorf("x: %w", hetero.ErrTimeout), "timeout", "x: not there in time; please try again; --timeout waits longer"},
+		{errors.Join(gone, os.ErrClosed), "not_found", "open /m/x: no such file or directory; file already closed"},
+		{&fs.PathError{Op: "write", Path: "f", Err: syscall.ENOSPC}, "no_memory", "write f: no space left on device; hmcfs status shows what is free"},
+		{&fs.PathError{Op: "read", Path: "f", Err: syscall.EIO}, "io", "read f: input/output error"},
+		{syscall.EPERM, "not_authorized", "operation not permitted; run it as the owner of the file, or as root"},
+	} {
+		if got := statusOf(c.err).Name; got != c.code {
+			t.Errorf("%v is told as %q, want %q", c.err, got, c.code)
+		}
+		if got := faultText(c.err); got != c.text {
+			t.Errorf("%q, want %q", got, c.text)
+		}
+	}
+}
+
+func TestSecondsFlag(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{"20": "20s", "20s": "20s", "1m30s": "1m30s", "0": "0s", "500ms": "500ms"} {
+		var s seconds
+		if err := s.Set(text); err != nil || s.Duration.String() != want || !s.given {
+			t.Errorf("%s: %v, %v", text, s.Duration, err)
+		}
+	}
+	for _, text := range []string{"", "soon", "-1", "-1s", "1.5", "99999999999"} {
+		var s seconds
+		if err := s.Set(text); err == nil || s.given {
+			t.Errorf("%s: %v", text, s.Duration)
+		}
+	}
+	var s seconds
+	if d, err := s.orDefault(1); err != nil || d != hetero.OneKeyTimeout {
+		t.Errorf("one key: %v, %v", d, err)
+	}
+	if d, err := s.orDefault(2); err != nil || d != hetero.ManyKeysTimeout {
+		t.Errorf("two keys: %v, %v", d, err)
+	}
+	s = seconds{given: true}
+	if d, err := s.orDefault(2); err != nil || d != 0 {
+		t.Errorf("none: %v, %v", d, err)
+	}
+	s.Duration = hetero.MaxTimeout + 1
+	if _, err := s.orDefault(1); exitCode(err) != exitUsage {
+		t.Errorf("too long: %v", err)
+	}
+}

@@ -1,0 +1,78 @@
+package cli
+
+import (
+	"context"
+	"path/filepath"
+
+	"github.com/hmcfs/hmcfs/cmd/hmcfs/place"
+	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/objects/hetero"
+)
+
+// The kinds of events, as .hmcfs/events has them.
+const (
+	eventCreated   = "created"
+	eventRemoved   = "removed"
+	eventExpired   = "expired"
+	eventLost      = "lost"
+	eventPublished = "published"
+	eventConsumed  = "consumed"
+	eventWithdrawn = "withdrawn"
+	eventDropped   = "dropped"
+)
+
+// keyEvent is one thing that happened to a key.
+type keyEvent struct {
+	Seq  uint64       `json:"seq"`
+	Time string       `json:"time"`
+	Kind string       `json:"event"`
+	Key  string       `json:"key,omitempty"`
+	Ino  metadata.Ino `json:"ino,omitempty"`
+}
+
+// openKeys begins a session with the daemon of a mount. The caller closes it.
+func (a *app) openKeys(ctx context.Context, m place.Mount) (hetero.Client, error) {
+	return nil, hetero.ErrUnsupported
+}
+
+// openKeysOf begins a session with the daemon of the mount that is meant.
+func (a *app) openKeysOf(ctx context.Context, f *keyFlags, pairs []keyPath) (hetero.Client, error) {
+	m, err := keyMount(f.mount, pairs)
+	if err != nil {
+		return nil, err
+	}
+	return a.openKeys(ctx, m)
+}
+
+// listen begins a stream of what happens in a mount. The caller closes it.
+func (a *app) listen(ctx context.Context, m place.Mount) (eventStream, error) {
+	return nil, hetero.ErrUnsupported
+}
+
+// onKeys runs a call of the API that gives a result for each key and moves no
+// bytes.
+func (a *app) onKeys(ctx context.Context, verb string, pairs []keyPath, f *keyFlags, call func(hetero.Client, []string) (hetero.Results, error)) error {
+	c, err := a.openKeysOf(ctx, f, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = c.Close() }() // it holds nothing
+	results, err := call(c, keysOf(pairs))
+	if len(results) == 0 && err != nil && ctx.Err() == nil {
+		return err
+	}
+	r := a.newKeyReport(verb, pairs)
+	for i, one := range results {
+		r.rows[i].Skipped = one.Skipped
+		r.settle(i, one.Err)
+	}
+	return r.finish(ctx, *f.asJSON, err)
+}
+
+// keyFile is where a mount shows a key.
+func keyFile(m place.Mount, key string) string { return filepath.Join(m.MountPoint, keysDir, key) }
+
+// publishedFile is where a mount shows what is published under a key.
+func publishedFile(m place.Mount, key string) string {
+	return filepath.Join(m.MountPoint, publishDir, key)
+}

@@ -1,0 +1,127 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hmcfs/hmcfs/cmd/hmcfs/copier"
+	"github.com/hmcfs/hmcfs/objects/hetero"
+)
+
+// seconds is a flag for a time: 20s, 1m30s, or plain seconds.
+type seconds struct {
+	time.Duration
+
+	given bool
+}
+
+// Set reads the flag.
+func (s *seconds) Set(text string) error {
+	d, err := time.ParseDuration(text)
+	if n, nerr := strconv.ParseUint(text, 10, 31); nerr == nil {
+		d, err = time.Duration(n)*time.Second, nil
+	}
+	if err != nil || d < 0 {
+		return errors.New("write it as 20s, 1m30s or 20")
+	}
+	s.Duration, s.given = d, true
+	return nil
+}
+
+// String is the value before anything is set.
+func (s *seconds) String() string {
+	if s.Duration == 0 {
+		return ""
+	}
+	return s.Duration.String()
+}
+
+// Type names the kind of the value in help texts.
+func (s *seconds) Type() string { return "duration" }
+
+// orDefault is the time to wait for n keys.
+func (s *seconds) orDefault(n int) (time.Duration, error) {
+	o := hetero.SubscribeOptions{Timeout: s.Duration}
+	if !s.given {
+		o.EnsureDefaults(n)
+	}
+	if err := o.Validate(); err != nil {
+		return 0, usage(fmt.Errorf("--timeout: %w", err))
+	}
+	return o.Timeout, nil
+}
+
+// aimPairs works out where the bytes of each key go: to its path, in the
+// directory that the path or --dir is, and else to standard output. toOutput
+// says that one of them goes there.
+func aimPairs(pairs []keyPath, dir string) (toOutput bool, err error) {
+	for i := range pairs {
+		p := &pairs[i]
+		if p.path == "" {
+			p.path = dir
+		}
+		if p.path == "" {
+			p.path = standardStream
+		}
+		if p.path == standardStream {
+			toOutput = true
+			continue
+		}
+		st, serr := os.Stat(p.path)
+		switch {
+		case serr == nil && st.IsDir():
+			p.path = filepath.Join(p.path, p.key)
+		case dir != "":
+			return false, usage(fmt.Errorf("--dir %s is no directory; make it first: mkdir %s", dir, dir))
+		}
+	}
+	return toOutput, nil
+}
+
+// aimed reads the pairs of a verb that writes what keys hold. toOutput says
+// that some of it goes to standard output.
+func (a *app) aimed(args []string, dir string, with pairing) (pairs []keyPath, toOutput bool, err error) {
+	if dir != "" {
+		with = keysAlone
+	}
+	if pairs, err = keyArgs(args, a.Stdin, with); err != nil {
+		return nil, false, err
+	}
+	toOutput, err = aimPairs(pairs, dir)
+	return pairs, toOutput, err
+}
+
+// unmixed refuses --json where the bytes go to the same place.
+func unmixed(toOutput, asJSON bool) error {
+	if toOutput && asJSON {
+		return usage(errors.New("--json would mix with the bytes on standard output; say where these go: KEY=PATH or --dir"))
+	}
+	return nil
+}
+
+// rename gives a file another name, in time that a signal ends. Unless replace
+// is set, a name that is taken is an error.
+func rename(ctx context.Context, from, to string, replace bool) error {
+	flags := uint(unix.RENAME_NOREPLACE)
+	if replace {
+		flags = 0
+	}
+	var err error
+	copier.Interruptibly(ctx, func() {
+		err = unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, flags)
+	})
+	if err == nil {
+		return nil
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return &os.LinkError{Op: "rename", Old: from, New: to, Err: err}
+}

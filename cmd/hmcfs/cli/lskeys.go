@@ -1,0 +1,116 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hmcfs/hmcfs/cmd/hmcfs/place"
+)
+
+// listedKey is one key of `hmcfs ls-keys --json`.
+type listedKey struct {
+	Key    string `json:"key"`
+	Size   int64  `json:"size"`
+	Device string `json:"device"`
+	State  string `json:"state"`
+	// Blobs are the sizes of the blobs, separated by commas.
+	Blobs string `json:"blobs,omitempty"`
+	// TTL is how many seconds are left; nil is for ever.
+	TTL *int64 `json:"ttl,omitempty"`
+	// Path is the object's file.
+	Path string `json:"path"`
+}
+
+func (a *app) lsKeysVerb() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "ls-keys [--published] [--json] [PREFIX]",
+		Short: "List keys",
+		Long: "List the keys that begin with PREFIX, in order: size, device, state, how many seconds they have\n" +
+			"left, and the file. With --published, those in publish/.",
+		Example: "  hmcfs ls-keys layer",
+		Args:    arguments(0, 1, "one PREFIX at most"),
+	}
+	f := addKeyFlags(cmd)
+	published := cmd.Flags().Bool("published", false, "List what is published.")
+	cmd.RunE = running(func(_ context.Context, args []string) error {
+		m, err := keyMount(f.mount, nil)
+		if err != nil {
+			return err
+		}
+		dir := filepath.Join(m.MountPoint, keysDir)
+		if *published {
+			dir = filepath.Join(m.MountPoint, publishDir)
+		}
+		return a.lsKeys(m, dir, strings.Join(args, ""), *f.asJSON)
+	})
+	return cmd
+}
+
+func (a *app) lsKeys(m place.Mount, dir, prefix string, asJSON bool) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	rows := []listedKey{}
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), prefix) {
+			continue
+		}
+		row, lerr := listKey(filepath.Join(dir, e.Name()), e.Name())
+		if errors.Is(lerr, fs.ErrNotExist) {
+			continue // it went just now
+		}
+		if lerr != nil {
+			return lerr
+		}
+		rows = append(rows, row)
+	}
+	slices.SortFunc(rows, func(a, b listedKey) int { return strings.Compare(a.Key, b.Key) })
+	if asJSON {
+		return printJSON(a.out(), rows)
+	}
+	if len(rows) == 0 {
+		return nil
+	}
+	t := newTable(a.out(), "KEY", "SIZE", "DEVICE", "STATE", "TTL", "PATH")
+	for _, row := range rows {
+		left := ""
+		if row.TTL != nil {
+			left = fmt.Sprintf("%ds", *row.TTL)
+		}
+		where := row.Path
+		if rel, rerr := filepath.Rel(m.MountPoint, where); rerr == nil {
+			where = rel
+		}
+		t.row(row.Key, row.Size, row.Device, row.State, left, where)
+	}
+	return t.Flush()
+}
+
+// listKey reads what is known of one key.
+func listKey(path, key string) (listedKey, error) {
+	st, err := os.Stat(path)
+	if err != nil {
+		return listedKey{}, err
+	}
+	row := listedKey{
+		Key: key, Size: st.Size(), Device: xattr(path, deviceXattr), State: xattr(path, "user.hmc.state"),
+		Blobs: xattr(path, blobsXattr), Path: path,
+	}
+	if target, lerr := os.Readlink(path); lerr == nil {
+		row.Path = filepath.Join(filepath.Dir(path), target)
+	}
+	if left, perr := strconv.ParseInt(xattr(path, "user.hmc.ttl"), 10, 64); perr == nil {
+		row.TTL = &left
+	}
+	return row, nil
+}

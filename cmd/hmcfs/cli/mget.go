@@ -1,0 +1,169 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hmcfs/hmcfs/cmd/hmcfs/copier"
+	"github.com/hmcfs/hmcfs/cmd/hmcfs/place"
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/objects/hetero"
+)
+
+type mgetFlags struct {
+	*keyFlags
+
+	dir, offset, length string
+	timeout             seconds
+}
+
+func (a *app) mgetVerb() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "mget [--offset SIZE] [--length SIZE] [--timeout TIME] [--dir DIR] [--json] KEY[=PATH]...",
+		Short: "Copy what keys name",
+		Long: "Copy the bytes of each key: to a PATH in the mount from device to device, to any other PATH,\n" +
+			"or to standard output for - and where there is none. A PATH that is there is replaced, as by\n" +
+			"cp(1). Keys stay, and can be read again.\n\n" +
+			"There are no replicas here: a replica lives as long as the program whose memory it is, so that\n" +
+			"only the Go API has them.\n\n" + pairsText,
+		Example: "  hmcfs mget w0=/mnt/hmc/cuda1/w0\n" +
+			"  hmcfs mget --offset 4KiB --length 512 w0 | od -t f4\n" +
+			"  hmcfs mget --timeout 30s --dir ./out w0 w1 w2",
+		Args: arguments(1, -1, "at least one KEY"),
+	}
+	f := &mgetFlags{keyFlags: addKeyFlags(cmd)}
+	cmd.Flags().StringVar(&f.dir, "dir", "", "The directory that gets a file KEY for each; arguments are keys alone then.")
+	cmd.Flags().StringVar(&f.offset, "offset", "0", "Where in each object to begin.")
+	cmd.Flags().StringVar(&f.length, "length", "", "How much of each object. Default: all that is behind the offset.")
+	cmd.Flags().Var(&f.timeout, "timeout", "How long keys that are not there are waited for. Default: not at all.")
+	cmd.RunE = running(func(ctx context.Context, args []string) error {
+		return a.mget(ctx, args, f)
+	})
+	return cmd
+}
+
+func (a *app) mget(ctx context.Context, args []string, f *mgetFlags) error {
+	pairs, toOutput, err := a.aimed(args, f.dir, pathsIfAny)
+	if err == nil {
+		err = unmixed(toOutput, *f.asJSON)
+	}
+	if err != nil {
+		return err
+	}
+	g := &getting{a: a, r: a.newKeyReport("mget", pairs), waits: f.timeout.Duration > 0}
+	if g.opts, err = f.part(); err != nil {
+		return usage(err)
+	}
+	if err = (hetero.GetOptions{Timeout: f.timeout.Duration}).Validate(); err != nil {
+		return usage(fmt.Errorf("--timeout: %w", err))
+	}
+	if g.m, err = keyMount(f.mount, pairs); err != nil {
+		return err
+	}
+	if g.r.line = movedLine; toOutput {
+		g.r.line = nil
+	}
+	g.opts.Started, g.opts.Moved = g.r.bar.grow, g.r.bar.add
+	v := &arrivals{
+		there: g.there, take: g.take, fail: g.r.fail, kinds: []string{eventCreated},
+		listen: func(ctx context.Context) (eventStream, error) { return a.listen(ctx, g.m) },
+	}
+	err = v.each(ctx, keysOf(pairs), f.timeout.Duration)
+	return g.r.finish(ctx, *f.asJSON, err)
+}
+
+// part reads --offset and --length.
+func (f *mgetFlags) part() (copier.Options, error) {
+	off, err := devices.ParseSize(f.offset)
+	if err != nil {
+		return copier.Options{}, fmt.Errorf("--offset: %w", err)
+	}
+	o := copier.Options{Off: int64(off)}
+	if f.length == "" {
+		return o, nil
+	}
+	n, err := devices.ParseSize(f.length)
+	if err == nil && n == 0 {
+		err = errors.New("0 bytes are none; leave it out for all")
+	}
+	if err != nil {
+		return copier.Options{}, fmt.Errorf("--length: %w", err)
+	}
+	o.Len = int64(n)
+	return o, nil
+}
+
+// getting copies what keys name.
+type getting struct {
+	a     *app
+	m     place.Mount
+	r     *keyReport
+	opts  copier.Options
+	waits bool
+}
+
+// there says whether a key names an object whose bytes are there. A lost one
+// may be set again, which is worth waiting for.
+func (g *getting) there(key string) (bool, error) {
+	_, err := os.Stat(keyFile(g.m, key))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return false, nil
+	case err != nil:
+		return false, err
+	case xattr(keyFile(g.m, key), "user.hmc.state") != "lost":
+		return true, nil
+	case g.waits:
+		return false, nil
+	}
+	return false, hetero.ErrLost
+}
+
+func (g *getting) take(ctx context.Context, places []int) (again []int) {
+	for _, place := range places {
+		if ctx.Err() != nil {
+			return append(again, place)
+		}
+		err := g.get(ctx, place)
+		if ctx.Err() != nil && err != nil {
+			return append(again, place)
+		}
+		g.r.settle(place, err)
+	}
+	return again
+}
+
+// get copies one key's bytes.
+func (g *getting) get(ctx context.Context, place int) error {
+	row := &g.r.rows[place]
+	from := keyFile(g.m, row.Key)
+	st, err := os.Stat(from)
+	if errors.Is(err, fs.ErrNotExist) {
+		return hetero.ErrNotFound // it went just now
+	}
+	if err != nil {
+		return err
+	}
+	if g.opts.Off > st.Size() || g.opts.Len > st.Size()-g.opts.Off {
+		return hinted(fmt.Errorf("%d bytes at %d of an object of %d: %w", g.opts.Len, g.opts.Off, st.Size(), hetero.ErrShape),
+			"hmcfs ls-keys shows the sizes")
+	}
+	begun := time.Now()
+	defer func() { row.Seconds = time.Since(begun).Seconds() }()
+	if row.Path == standardStream {
+		g.r.bar.grow(st.Size() - g.opts.Off)
+		row.Bytes, err = copier.Pour(ctx, g.a.out(), from, g.opts)
+		return err
+	}
+	sum, err := copier.Copy(ctx, []string{from}, row.Path, g.opts)
+	if len(sum.Files) == 1 {
+		row.Bytes, row.Way = sum.Files[0].Bytes, sum.Files[0].Path
+	}
+	return err
+}

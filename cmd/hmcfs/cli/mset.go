@@ -1,0 +1,112 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/hmcfs/hmcfs/cmd/hmcfs/place"
+	"github.com/hmcfs/hmcfs/objects/hetero"
+)
+
+// keyXattr is the attribute that holds a file's key.
+const keyXattr = "user.hmc.key"
+
+func (a *app) msetVerb() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "mset [--device NAME] [--json] KEY=FILE...",
+		Short: "Give files keys, to be read many times",
+		Long: "A FILE in the mount gets the key: keys/KEY leads to it, and no byte moves. Any other FILE is\n" +
+			"copied to DEVICE/KEY first, and stays. A file has one key, and a key one object; setting what\n" +
+			"is set already succeeds.\n\n" + pairsText,
+		Example: "  hmcfs mset w0=/mnt/hmc/cuda0/w0.npy w1=/mnt/hmc/cuda0/w1.npy\n" +
+			"  hmcfs mset --device cuda0 vocab=./vocab.bin",
+		Args: arguments(1, -1, "at least one KEY=FILE"),
+	}
+	f := addKeyFlags(cmd)
+	device := cmd.Flags().String("device", "host", "The device that files from outside the mount are copied to.")
+	cmd.RunE = running(func(ctx context.Context, args []string) error {
+		return a.mset(ctx, args, *device, f)
+	})
+	return cmd
+}
+
+func (a *app) mset(ctx context.Context, args []string, device string, f *keyFlags) error {
+	pairs, err := keyArgs(args, a.Stdin, pathsAlways)
+	if err != nil {
+		return err
+	}
+	m, err := keyMount(f.mount, pairs)
+	if err != nil {
+		return err
+	}
+	dir, err := deviceDir(m, device)
+	if err != nil {
+		return err
+	}
+	r := a.newKeyReport("mset", pairs)
+	r.line = namedLine
+	for i, p := range pairs {
+		if ctx.Err() != nil {
+			break
+		}
+		r.settle(i, msetOne(ctx, m, dir, p, r, i))
+	}
+	return r.finish(ctx, *f.asJSON, nil)
+}
+
+// msetOne gives one file its key.
+func msetOne(ctx context.Context, m place.Mount, dir string, p keyPath, r *keyReport, i int) error {
+	file, err := filepath.EvalSymlinks(p.path)
+	if err != nil {
+		return err
+	}
+	if isOn(m, file) {
+		return nameFile(m, file, p.key)
+	}
+	// A key that is taken is told before anything is copied for it.
+	if _, err = os.Lstat(keyFile(m, p.key)); err == nil {
+		return hinted(fmt.Errorf("%s: %w", keyFile(m, p.key), hetero.ErrExist), "hmcfs del takes it away")
+	}
+	target := filepath.Join(dir, p.key)
+	begun := time.Now()
+	copied, err := copyIn(ctx, p.path, target, r)
+	if errors.Is(err, fs.ErrExist) {
+		return hinted(fmt.Errorf("%s is there already: %w", target, fs.ErrExist), "give it the key, or remove it")
+	}
+	if err != nil {
+		return err
+	}
+	row := &r.rows[i]
+	row.Path, row.Bytes, row.Way, row.Seconds = target, copied.Bytes, copied.Path, time.Since(begun).Seconds()
+	if err = nameFile(m, target, p.key); err != nil {
+		_ = os.Remove(target) // it is only a copy
+	}
+	return err
+}
+
+// nameFile gives a file of the mount its key.
+func nameFile(m place.Mount, file, key string) error {
+	if has := xattr(file, keyXattr); has != "" && has != key {
+		return hinted(fmt.Errorf("%s has the key %q, and a file has one: %w", file, has, hetero.ErrInconsistent),
+			"take that away: hmcfs del "+quoted(has))
+	}
+	err := unix.Setxattr(file, keyXattr, []byte(key), 0)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, unix.EEXIST):
+		return hinted(fmt.Errorf("%s is another object: %w", keyFile(m, key), hetero.ErrExist), "hmcfs del takes the key away from it")
+	}
+	return &fs.PathError{Op: "set the key of", Path: file, Err: err}
+}
+
+// quoted is a key as a shell takes it.
+func quoted(key string) string { return "-- '" + key + "'" }

@@ -1,0 +1,216 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/hmcfs/hmcfs/cmd/hmcfs/copier"
+	"github.com/hmcfs/hmcfs/cmd/hmcfs/place"
+	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/objects/hetero"
+)
+
+type publishFlags struct {
+	*keyFlags
+
+	device  string
+	wait    bool
+	timeout seconds
+}
+
+func (a *app) publishVerb() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "publish [--device NAME] [--wait [--timeout TIME]] [--json] KEY=FILE...",
+		Short: "Offer files, each to one receiver",
+		Long: "A FILE in the mount becomes publish/KEY: it is renamed, and no byte moves. Nobody may have it\n" +
+			"open. Any other FILE is copied to the device first, and stays. Who receives it first, by\n" +
+			"hmcfs subscribe, by mv or by reading all of it, has it; rm withdraws it.\n\n" + pairsText,
+		Example: "  hmcfs publish step1=/mnt/hmc/cuda0/grad.npy\n" +
+			"  hmcfs publish --device cuda0 --wait --timeout 1m w0=./w0.bin",
+		Args: arguments(1, -1, "at least one KEY=FILE"),
+	}
+	f := &publishFlags{keyFlags: addKeyFlags(cmd)}
+	cmd.Flags().StringVar(&f.device, "device", "host", "The device that files from outside the mount are copied to.")
+	cmd.Flags().BoolVar(&f.wait, "wait", false, "Return when all have been received.")
+	cmd.Flags().Var(&f.timeout, "timeout", "How long --wait waits. Default: without end.")
+	cmd.RunE = running(func(ctx context.Context, args []string) error {
+		if f.timeout.given && !f.wait {
+			return usage(errors.New("--timeout is how long --wait waits; give that too"))
+		}
+		return a.publish(ctx, args, f)
+	})
+	return cmd
+}
+
+func (a *app) publish(ctx context.Context, args []string, f *publishFlags) error {
+	pairs, err := keyArgs(args, a.Stdin, pathsAlways)
+	if err != nil {
+		return err
+	}
+	m, err := keyMount(f.mount, pairs)
+	if err != nil {
+		return err
+	}
+	dir, err := deviceDir(m, f.device)
+	if err != nil {
+		return err
+	}
+	var events eventStream
+	if f.wait {
+		if events, err = a.listen(ctx, m); err != nil {
+			return err
+		}
+		defer func() { _ = events.Close() }() // it was only read
+	}
+	r := a.newKeyReport("publish", pairs)
+	r.line = namedLine
+	w := &receipts{r: r, m: m, places: map[string]int{}, inos: map[string]metadata.Ino{}}
+	for i, p := range pairs {
+		if ctx.Err() != nil {
+			break
+		}
+		ino, perr := a.publishOne(ctx, m, dir, p, r)
+		r.rows[i].Path = publishedFile(m, p.key)
+		if perr == nil && f.wait {
+			w.places[p.key], w.inos[p.key] = i, ino
+			continue
+		}
+		r.settle(i, perr)
+	}
+	if f.wait {
+		err = w.await(ctx, events, f.timeout)
+	}
+	return r.finish(ctx, *f.asJSON, err)
+}
+
+// publishOne publishes one file, and returns its number.
+func (a *app) publishOne(ctx context.Context, m place.Mount, dir string, p keyPath, r *keyReport) (metadata.Ino, error) {
+	file, err := filepath.EvalSymlinks(p.path)
+	if err != nil {
+		return 0, err
+	}
+	if !isOn(m, file) {
+		file, err = a.stage(ctx, dir, p.path, r)
+		if err != nil {
+			return 0, err
+		}
+		defer func() {
+			if err != nil {
+				_ = os.Remove(file) // it is only a copy
+			}
+		}()
+	}
+	var st unix.Stat_t
+	if err = unix.Lstat(file, &st); err != nil {
+		return 0, &fs.PathError{Op: "stat", Path: file, Err: err}
+	}
+	err = rename(ctx, file, publishedFile(m, p.key), false)
+	switch {
+	case errors.Is(err, fs.ErrExist):
+		err = hinted(fmt.Errorf("something is published under it already: %w", hetero.ErrExist),
+			"withdraw it with rm "+publishedFile(m, p.key)+", or wait until it is received")
+	case errors.Is(err, unix.EBUSY):
+		err = hinted(fmt.Errorf("%s: somebody has it open or mapped, or it is memory of another process: %w", p.path, hetero.ErrBusy),
+			"close it first")
+	}
+	return metadata.Ino(st.Ino), err
+}
+
+// stage copies a file from outside into a device's directory, under a name
+// that is no key.
+func (a *app) stage(ctx context.Context, dir, file string, r *keyReport) (string, error) {
+	staged := filepath.Join(dir, fmt.Sprintf(".publish~%d.%d", os.Getpid(), time.Now().UnixNano()))
+	_, err := copyIn(ctx, file, staged, r)
+	return staged, err
+}
+
+// copyIn copies a regular file from outside to a name that is not taken.
+func copyIn(ctx context.Context, file, target string, r *keyReport) (copier.File, error) {
+	st, err := os.Stat(file)
+	if err != nil {
+		return copier.File{}, err
+	}
+	if !st.Mode().IsRegular() {
+		return copier.File{}, hinted(fmt.Errorf("%s is no regular file: %w", file, hetero.ErrInvalid), "name a file")
+	}
+	s, err := copier.Copy(ctx, []string{file}, target, copier.Options{New: true, Started: r.bar.grow, Moved: r.bar.add})
+	if len(s.Files) == 1 {
+		return s.Files[0], err
+	}
+	return copier.File{}, err
+}
+
+// receipts waits until what was published has been received.
+type receipts struct {
+	r      *keyReport
+	m      place.Mount
+	places map[string]int
+	inos   map[string]metadata.Ino
+}
+
+func (w *receipts) await(ctx context.Context, events eventStream, timeout seconds) error {
+	soon, cancel := ctx, context.CancelFunc(func() {})
+	if timeout.given {
+		soon, cancel = context.WithTimeout(ctx, timeout.Duration)
+	}
+	defer cancel()
+	for len(w.places) > 0 {
+		e, err := events.Next(soon)
+		switch {
+		case err == nil:
+			w.event(e)
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case soon.Err() != nil:
+			return hinted(fmt.Errorf("waited %v for a receiver: %w", timeout.Duration, hetero.ErrTimeout),
+				"it is still published; rm in "+filepath.Join(w.m.MountPoint, publishDir)+" withdraws it")
+		default:
+			return fmt.Errorf("it is published, but whether it was received can't be told: %w", err)
+		}
+	}
+	return nil
+}
+
+func (w *receipts) event(e keyEvent) {
+	if e.Kind == eventDropped {
+		w.missed()
+		return
+	}
+	place, mine := w.places[e.Key]
+	if !mine || e.Ino != w.inos[e.Key] {
+		return
+	}
+	switch e.Kind {
+	case eventConsumed:
+		w.r.succeed(place)
+	case eventWithdrawn, eventExpired:
+		w.r.fail(place, hetero.ErrWithdrawn)
+	case eventLost:
+		w.r.fail(place, hetero.ErrLost)
+	default:
+		return
+	}
+	delete(w.places, e.Key)
+}
+
+// missed looks what is there still, since events were missed.
+func (w *receipts) missed() {
+	for key, place := range w.places {
+		var st unix.Stat_t
+		err := unix.Lstat(publishedFile(w.m, key), &st)
+		if err == nil && metadata.Ino(st.Ino) == w.inos[key] {
+			continue
+		}
+		w.r.fail(place, hinted(fmt.Errorf("it is not published any more, and who took it was missed: %w", hetero.ErrIO),
+			"ask the receiver"))
+		delete(w.places, key)
+	}
+}

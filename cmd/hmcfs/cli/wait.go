@@ -1,0 +1,38 @@
+package cli
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hmcfs/hmcfs/objects/hetero"
+)
+
+func (a *app) waitVerb() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "wait [--published] [--timeout TIME] [--json] KEY...",
+		Short: "Wait until keys are there",
+		Long: "Return when each key names an object whose bytes are there, or, with --published, when each is\n" +
+			"published. Keys that are not there in time fail.\n\n" + keysText,
+		Example: "  hmcfs wait w0 --timeout 20s && python3 infer.py",
+		Args:    arguments(1, -1, "at least one KEY"),
+	}
+	f := addKeyFlags(cmd)
+	var timeout seconds
+	published := cmd.Flags().Bool("published", false, "Wait for what is published.")
+	cmd.Flags().Var(&timeout, "timeout", "How long. Default: 20s for one key, 60s for several.")
+	cmd.RunE = running(func(ctx context.Context, args []string) error {
+		pairs, err := keyArgs(args, a.Stdin, keysAlone)
+		if err != nil {
+			return err
+		}
+		limit, err := timeout.orDefault(len(pairs))
+		if err != nil {
+			return err
+		}
+		return a.onKeys(ctx, "wait", pairs, f, func(c hetero.Client, keys []string) (hetero.Results, error) {
+			return c.Wait(ctx, keys, *published, limit)
+		})
+	})
+	return cmd
+}

@@ -1,0 +1,106 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+func eventKinds() []string {
+	return []string{
+		eventCreated, eventRemoved, eventExpired, eventLost,
+		eventPublished, eventConsumed, eventWithdrawn, eventDropped,
+	}
+}
+
+type watchFlags struct {
+	mount     string
+	kinds     []string
+	published bool
+	count     int
+}
+
+func (a *app) watchVerb() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "watch [--event KIND,...] [--published] [--count N] [KEY...]",
+		Short: "Show what happens to keys, as it happens",
+		Long: "Print a line of JSON for each event from now on, until ^C or until there were N: created,\n" +
+			"removed, expired, lost, published, consumed, withdrawn, and dropped, which stands for events\n" +
+			"that could not be kept while this did not read. docs/semantics.md tells their fields. KEYs,\n" +
+			"--event and --published show those alone.\n\n" +
+			"That it listens is told on standard error.",
+		Example: "  hmcfs watch --event created,lost\n  hmcfs watch --published --count 1 step1",
+		Args:    arguments(0, -1, "any number of KEYs"),
+	}
+	f := &watchFlags{}
+	addJSON(cmd) // it prints nothing else
+	cmd.Flags().StringVar(&f.mount, "mount", "", "The mount. Default: the only one.")
+	cmd.Flags().StringSliceVar(&f.kinds, "event", nil, "The kinds of events to show. Default: all.")
+	cmd.Flags().BoolVar(&f.published, "published", false, "The same as --event published,consumed,withdrawn.")
+	cmd.Flags().IntVar(&f.count, "count", 0, "How many to show. Default: without end.")
+	completeWith(cmd, "event", eventKinds()...)
+	cmd.RunE = running(func(ctx context.Context, args []string) error {
+		return a.watch(ctx, args, f)
+	})
+	return cmd
+}
+
+func (a *app) watch(ctx context.Context, args []string, f *watchFlags) error {
+	if f.count < 0 {
+		return usage(fmt.Errorf("--count %d: how many events are shown is 1 or more", f.count))
+	}
+	for _, kind := range f.kinds {
+		if !slices.Contains(eventKinds(), kind) {
+			return usage(fmt.Errorf("--event %s is unknown; there are %s", kind, strings.Join(eventKinds(), ", ")))
+		}
+	}
+	if f.published {
+		f.kinds = append(f.kinds, eventPublished, eventConsumed, eventWithdrawn)
+	}
+	var keys []string
+	if len(args) > 0 {
+		pairs, err := keyArgs(args, a.Stdin, keysAlone)
+		if err != nil {
+			return err
+		}
+		keys = keysOf(pairs)
+	}
+	m, err := keyMount(f.mount, nil)
+	if err != nil {
+		return err
+	}
+	events, err := a.listen(ctx, m)
+	if err != nil {
+		return err
+	}
+	a.note("watching %s", m.MountPoint)
+	return errors.Join(f.show(ctx, a, events, keys), events.Close())
+}
+
+// show prints events until there were enough.
+func (f *watchFlags) show(ctx context.Context, a *app, events eventStream, keys []string) error {
+	out := json.NewEncoder(a.out())
+	out.SetEscapeHTML(false)
+	for shown := 0; f.count == 0 || shown < f.count; {
+		e, err := events.Next(ctx)
+		if err != nil {
+			return err
+		}
+		missed := e.Kind == eventDropped
+		if !missed && (len(f.kinds) > 0 && !slices.Contains(f.kinds, e.Kind) || len(keys) > 0 && !slices.Contains(keys, e.Key)) {
+			continue
+		}
+		if err = out.Encode(e); err != nil {
+			return fmt.Errorf("write an event: %w", err)
+		}
+		if !missed {
+			shown++
+		}
+	}
+	return nil
+}

@@ -1,0 +1,121 @@
+package copier
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+
+	"github.com/hmcfs/hmcfs/devices"
+)
+
+// flow takes bytes from one side to the other with a few buffers that go
+// round, so that it reads and writes at the same time.
+type flow struct {
+	buffer devices.Size
+	read   func(p []byte, off int64) (int, error)
+	// write is called with what was read, in order.
+	write func(p []byte, off int64) error
+}
+
+// piece is a buffer with bytes of the source.
+type piece struct {
+	bytes []byte
+	off   int64
+}
+
+// buffers is how many buffers go round between reader and writer.
+const buffers = 3
+
+// run moves [off, end) of the source, or up to its end where that comes before.
+func (f *flow) run(ctx context.Context, off, end int64) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	free := make(chan []byte, buffers)
+	full := make(chan piece, buffers)
+	for range buffers {
+		free <- nil
+	}
+	read := make(chan error, 1)
+	go func() {
+		read <- f.fill(ctx, segment{off, end}, free, full)
+		close(full)
+	}()
+	var werr error
+	for got := range full {
+		if werr == nil {
+			werr = ctx.Err()
+		}
+		if werr == nil {
+			werr = f.write(got.bytes, got.off)
+		}
+		if werr != nil {
+			cancel()
+		}
+		free <- got.bytes[:cap(got.bytes)]
+	}
+	rerr := <-read
+	if werr != nil {
+		return werr
+	}
+	return rerr
+}
+
+// fill reads the segment into whatever buffers are free.
+func (f *flow) fill(ctx context.Context, p segment, free chan []byte, full chan<- piece) error {
+	for off := p.off; off < p.end; {
+		var buf []byte
+		select {
+		case buf = <-free:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		if buf == nil {
+			buf = make([]byte, f.buffer)
+		}
+		n, err := f.read(buf[:min(int64(f.buffer), p.end-off)], off)
+		if n > 0 {
+			full <- piece{bytes: buf[:n], off: off}
+			off += int64(n)
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Pour writes the bytes of a file, or the part that the options name, to w,
+// and returns how many were written. Of the options Off, Len, Buffer and Moved
+// have a meaning.
+func Pour(ctx context.Context, w io.Writer, source string, o Options) (int64, error) {
+	o.ensureDefaults()
+	src, err := os.Open(source)
+	if err != nil {
+		return 0, err
+	}
+	done, err := pour(ctx, w, src, o)
+	return done, errors.Join(err, src.Close())
+}
+
+func pour(ctx context.Context, w io.Writer, src *os.File, o Options) (done int64, err error) {
+	info, err := src.Stat()
+	if err != nil {
+		return 0, err
+	}
+	c := &copier{opts: o}
+	f := flow{buffer: o.Buffer, read: src.ReadAt, write: func(p []byte, _ int64) error {
+		n, werr := w.Write(p)
+		done += int64(n)
+		c.moved(int64(n))
+		return werr
+	}}
+	part := o.part(info.Size())
+	if err = f.run(ctx, part.off, part.end); err != nil && ctx.Err() != nil {
+		return done, &interruptedError{src.Name(), "not all of it was written"}
+	}
+	return done, err
+}

@@ -1,0 +1,119 @@
+package metadata
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+)
+
+// expirySign makes negative seconds sort before the others.
+const expirySign = 1 << 63
+
+// expiryKeyLen is that of an expiry record: kind, seconds, nanoseconds, inode.
+const expiryKeyLen = 1 + 8 + 4 + 8
+
+func (t *txn) expiryKey(at Timespec, ino Ino) []byte {
+	key := appendKey1(t.room(expiryKeyLen), kindExpiry, uint64(at.Sec)^expirySign)
+	key = binary.BigEndian.AppendUint32(key, at.Nsec)
+	return binary.BigEndian.AppendUint64(key, uint64(ino))
+}
+
+// expiryIno is the inode that the key of an expiry record ends with; 0 when
+// the key is no such key.
+func expiryIno(key []byte) Ino {
+	if len(key) != expiryKeyLen {
+		return 0
+	}
+	return Ino(binary.BigEndian.Uint64(key[expiryKeyLen-8:]))
+}
+
+// parseExpiry takes an expiry record apart.
+func parseExpiry(key, value []byte) (at Timespec, ino Ino, err error) {
+	if len(key) != expiryKeyLen {
+		return at, 0, fmt.Errorf("%w: expiry: key of %d bytes", ErrCorrupt, len(key))
+	}
+	at.Sec = int64(binary.BigEndian.Uint64(key[1:]) ^ expirySign)
+	at.Nsec = binary.BigEndian.Uint32(key[9:])
+	if at.Nsec >= 1e9 || at == (Timespec{}) {
+		return at, 0, fmt.Errorf("%w: expiry: no time", ErrCorrupt)
+	}
+	_, err = decodeNumber("expiry", value)
+	return at, expiryIno(key), err
+}
+
+// expire sets when an inode ends, with the record that tells of it. The inode
+// is the caller's to store.
+func (t *txn) expire(rec *record, at Timespec) error {
+	if rec.Expires == at {
+		return nil
+	}
+	if err := t.deleteExpiry(rec.Ino, rec.Expires); err != nil {
+		return err
+	}
+	rec.Expires = at
+	return t.putExpiry(rec.Ino, at)
+}
+
+func (t *txn) putExpiry(ino Ino, at Timespec) error {
+	if at == (Timespec{}) {
+		return nil
+	}
+	return t.kv.Set(t.expiryKey(at, ino), encodeNumber(t.room(2), 1))
+}
+
+func (t *txn) deleteExpiry(ino Ino, at Timespec) error {
+	if at == (Timespec{}) {
+		return nil
+	}
+	return t.kv.Delete(t.expiryKey(at, ino))
+}
+
+// Expire sets when a regular file ends; zero is never. The inode's ctime
+// changes. Nothing ends by itself: Expired tells what is over.
+//
+// Errors: ErrNotExist; ErrInvalid for what is no regular file, and for
+// nanoseconds out of range.
+func (s *Store) Expire(ctx context.Context, ino Ino, at Timespec) error {
+	if at.Nsec >= 1e9 {
+		return fmt.Errorf("%w: %d nanoseconds", ErrInvalid, at.Nsec)
+	}
+	defer s.locks.lock(ino)()
+	return s.update(ctx, func(t *txn) error {
+		rec, err := t.inode(ino)
+		if err != nil {
+			return err
+		}
+		if !rec.IsRegular() {
+			return ErrInvalid
+		}
+		if err = t.expire(&rec, at); err != nil {
+			return err
+		}
+		rec.Ctime = t.now
+		return t.putInode(&rec)
+	})
+}
+
+// Expired lists files whose time was over at a moment, the oldest first, at
+// most limit, and tells when the next one's is that is not listed; zero for
+// none. A limit of 0 or less means 1024.
+func (s *Store) Expired(ctx context.Context, now Timespec, limit int) (over []Ino, next Timespec, err error) {
+	if limit <= 0 {
+		limit = 1024
+	}
+	err = s.view(ctx, func(t *txn) error {
+		return t.kv.Scan([]byte{kindExpiry}, nil, func(key, value []byte) (bool, error) {
+			at, ino, bad := parseExpiry(key, value)
+			if bad != nil {
+				return false, bad
+			}
+			if at.After(now) || len(over) == limit {
+				next = at
+				return false, nil
+			}
+			over = append(over, ino)
+			return true, nil
+		})
+	})
+	return over, next, err
+}

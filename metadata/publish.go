@@ -1,0 +1,96 @@
+package metadata
+
+import "context"
+
+// PublishIno is the directory publish/. It is in every store, under no name in
+// the root, and belongs to no device: a file in it stays on its own. Only
+// Publish brings a file in, Put makes one in it, and Rename or MoveDevice takes
+// one out, to a directory of its device or of another.
+const PublishIno Ino = 16
+
+// publishName is how paths call PublishIno.
+const publishName = "publish"
+
+// publishDir is the directory publish/ as it is when nothing is in it.
+func (t *txn) publishDir() record {
+	return record{Inode: Inode{
+		Ino: PublishIno, Gen: t.s.super.gen, Mode: TypeDir | 0o755, Nlink: 2,
+		Atime: t.now, Mtime: t.now, Ctime: t.now, Btime: t.now,
+		Parent: RootIno, Name: publishName,
+	}}
+}
+
+// isPublishDir says whether an inode can be PublishIno.
+func (i *record) isPublishDir() bool {
+	return i.IsDir() && i.Device == "" && i.Parent == RootIno && i.Name == publishName
+}
+
+// isTop says whether a directory is there without an entry.
+func isTop(ino Ino) bool { return ino == RootIno || ino == PublishIno }
+
+// Publish moves a regular file with one link into PublishIno under a new name,
+// as Rename does with NoReplace. It stays on its device, and loses its key.
+//
+// Errors: those of Rename; ErrExist when the name is taken; ErrIsDir;
+// ErrInvalid for what is no regular file; ErrTooManyLinks; ErrPermission for
+// what is in PublishIno already.
+func (s *Store) Publish(ctx context.Context, parent Ino, name, newName string) (Inode, error) {
+	r := Rename{From: parent, Name: name, To: PublishIno, NewName: newName, Flags: NoReplace}
+	res, err := s.rename(ctx, r, (*renameOp).publish)
+	return res.Moved, err
+}
+
+// publish is the rule of Publish.
+func (op *renameOp) publish() error {
+	switch {
+	case op.From == PublishIno:
+		return ErrPermission
+	case op.moved.IsDir():
+		return ErrIsDir
+	case !op.moved.IsRegular():
+		return ErrInvalid
+	case op.moved.Nlink > 1:
+		return ErrTooManyLinks
+	case op.moved.Key == "":
+		return nil
+	}
+	key := op.moved.Key
+	op.moved.Key = ""
+	return op.t.kv.Delete(op.t.keyString(kindKey, key))
+}
+
+// permitPublish is what holds for all other renames of names in PublishIno: a
+// file only leaves it, and not when it is received.
+func (op *renameOp) permitPublish() error {
+	switch {
+	case op.From != PublishIno && op.To != PublishIno:
+		return nil
+	case op.Flags == Exchange:
+		return ErrInvalid
+	case op.To == PublishIno:
+		return ErrPermission
+	case op.moved.Taken:
+		return ErrNotExist
+	}
+	return nil
+}
+
+// Take notes that a file in PublishIno is received: what is left to do is its
+// removal, which the next run does if this one dies before. It is done once:
+// the second time is ErrNotExist. A file that is received can only be removed.
+//
+// Errors: ErrNotExist, also for a file elsewhere.
+func (s *Store) Take(ctx context.Context, ino Ino) error {
+	defer s.locks.lock(ino)()
+	return s.update(ctx, func(t *txn) error {
+		rec, err := t.inode(ino)
+		if err != nil {
+			return err
+		}
+		if rec.Parent != PublishIno || rec.Taken {
+			return ErrNotExist
+		}
+		rec.Taken = true
+		return t.putInode(&rec)
+	})
+}

@@ -1,0 +1,162 @@
+package metadata
+
+import "errors"
+
+// putOp makes one file of Put in a transaction.
+type putOp struct {
+	t   *txn
+	dir *record
+	*putFile
+	sl       slot
+	other    record // what has the name, when sl.found
+	owner    Ino    // what carries the key; 0 for none
+	rec      record
+	res      PutResult
+	leftover bool // of other
+}
+
+// run makes the file, or says in the result why not; then it has written
+// nothing. Its error is one of the transaction.
+func (op *putOp) run() error {
+	refused, err := op.look()
+	if refused != nil || err != nil {
+		op.res = PutResult{Err: refused}
+		return err
+	}
+	op.rec = op.t.newRecord(op.Ino, op.dir, op.Name, op.node)
+	if op.Device != "" {
+		op.rec.Device = op.Device
+	}
+	if err = op.takeName(); err != nil {
+		return err
+	}
+	if op.Key != "" {
+		if err = op.takeKey(); err != nil {
+			return err
+		}
+	}
+	if err = op.content(); err != nil {
+		return err
+	}
+	op.res.Inode = op.rec.Inode
+	return op.t.putInode(&op.rec)
+}
+
+// look reads what the file would take the place of, and says why it may not.
+func (op *putOp) look() (refused, err error) {
+	switch {
+	case op.dir.Ino == PublishIno && op.Device == "":
+		return ErrInvalid, nil
+	case op.dir.Ino == PublishIno && op.Key != "":
+		return ErrPermission, nil
+	case op.dir.Ino != PublishIno && op.Device != "" && op.Device != op.dir.Device:
+		return ErrCrossDevice, nil
+	}
+	op.sl, err = op.t.findDirent(op.dir.Ino, op.Name)
+	if errors.Is(err, ErrFull) {
+		return err, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if op.sl.found {
+		if !op.Replace {
+			return ErrExist, nil
+		}
+		if op.other, err = op.t.target(op.sl.dirent); err != nil {
+			return nil, err
+		}
+		if op.other.IsDir() {
+			return ErrIsDir, nil
+		}
+	}
+	if op.Key == "" {
+		return nil, nil
+	}
+	op.owner, err = op.t.keyIno(op.Key)
+	switch {
+	case errors.Is(err, ErrNotExist):
+		return nil, nil
+	case err == nil && !op.Replace:
+		return ErrExist, nil
+	}
+	return nil, err
+}
+
+// takeName gives the name to the file, from what has it.
+func (op *putOp) takeName() error {
+	t := op.t
+	if !op.sl.found {
+		t.touchDir(op.dir, 1, 0)
+		return t.addDirent(op.dir.Ino, op.Name, op.sl, &op.rec)
+	}
+	if err := t.dropLink(&op.other, op.dir.Ino, op.sl.cookie, op.Name); err != nil {
+		return err
+	}
+	op.res.Replaced = &op.other.Inode
+	op.leftover = t.s.leftover(&op.other)
+	t.touchDir(op.dir, 0, 0)
+	return t.setDirent(op.dir.Ino, op.sl, &op.rec)
+}
+
+// takeKey gives the key to the file, from what carries it.
+func (op *putOp) takeKey() error {
+	if err := op.unkey(); err != nil {
+		return err
+	}
+	op.rec.Key = op.Key
+	value := encodeNumber(op.t.room(12), uint64(op.Ino))
+	return op.t.kv.Set(op.t.keyString(kindKey, op.Key), value)
+}
+
+// unkey takes the key from what carries it, unless that has just gone.
+func (op *putOp) unkey() error {
+	if op.owner == 0 || op.owner == op.other.Ino && op.other.Nlink == 0 {
+		return nil
+	}
+	op.res.Unkeyed = op.owner
+	var owner *record
+	switch op.owner {
+	case op.other.Ino:
+		owner = &op.other
+	case op.dir.Ino:
+		owner = op.dir
+	default:
+		rec, err := op.t.inode(op.owner)
+		if err != nil {
+			return keyOfNothing(op.Key, err)
+		}
+		owner = &rec
+	}
+	owner.Key = ""
+	owner.Ctime = op.t.now
+	return op.t.putInode(owner)
+}
+
+// content stores what hangs on the inode, and counts it there.
+func (op *putOp) content() error {
+	t, rec := op.t, &op.rec
+	rec.Size, rec.Allocated = op.Size, op.Allocated
+	rec.Epoch, rec.Path = op.Epoch, op.Path
+	for i := range op.maps {
+		if err := t.putMapping(rec.Ino, &op.maps[i]); err != nil {
+			return err
+		}
+	}
+	if rec.maps = uint64(len(op.maps)); rec.maps > 0 {
+		rec.firstMap = op.maps[0].FileOff
+	}
+	for name, value := range op.Xattrs {
+		if err := t.putXattr(rec.Ino, name, value); err != nil {
+			return err
+		}
+	}
+	rec.xattrs = uint32(len(op.Xattrs))
+	if op.Binding != nil {
+		rec.Bound = BoundLive
+		if err := t.putBinding(rec.Ino, op.Binding); err != nil {
+			return err
+		}
+	}
+	return t.expire(rec, op.Expires)
+}

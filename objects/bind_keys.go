@@ -1,0 +1,269 @@
+package objects
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/hmcfs/hmcfs/metadata"
+)
+
+// Bind makes keys name the holder's memory, without a copy: an object of each
+// key is made in its device's directory of keyed objects. The result has an
+// error for each key, nil for success; an operation on many keys takes few
+// transactions.
+//
+// Errors by key: metadata.ErrExist for a key of another object that is not
+// lost; ErrInconsistent for one that this holder has set to other blobs (to the
+// same blobs is a success), and for a file that has another key; ErrInvalid;
+// ErrForbidden where the user may not make files on the device; ErrUnsupported
+// for a part of a file: a whole file gets the key itself; ErrLost; ErrClosed.
+func (h *Holder) Bind(ctx context.Context, set []Keyed) []error {
+	b := &binder{holder: h, store: h.store, set: set, errs: make([]error, len(set)), jobs: map[*tier][]*bindJob{}}
+	for i := range set {
+		b.errs[i] = b.prepare(ctx, i)
+	}
+	for t, jobs := range b.jobs {
+		b.run(ctx, t, jobs)
+	}
+	for i, err := range b.errs {
+		if err != nil {
+			b.errs[i] = fmt.Errorf("set key %q: %w", set[i].Key, err)
+		}
+	}
+	return b.errs
+}
+
+// binder is one call of Bind.
+type binder struct {
+	holder *Holder
+	store  *Store
+	set    []Keyed
+	errs   []error
+	jobs   map[*tier][]*bindJob
+}
+
+// bindJob is one key for which an object is to be made.
+type bindJob struct {
+	at   int // in the set
+	body *bound
+	file metadata.NewFile
+}
+
+// prepare does a key of a file, and looks at all that can be said of another
+// before its object is made.
+func (b *binder) prepare(ctx context.Context, i int) error {
+	k := &b.set[i]
+	if err := errors.Join(ctx.Err(), b.holder.begin(), metadata.ValidKey(k.Key)); err != nil {
+		return err
+	}
+	if len(k.Blobs) > 0 && k.Blobs[0].Region != nil && k.Blobs[0].Region.body == nil {
+		return b.holder.bindFile(ctx, k)
+	}
+	body, t, err := b.store.blobContent(b.holder, k.Blobs)
+	if err != nil {
+		return err
+	}
+	file, err := b.holder.describe(k, body)
+	if err != nil {
+		return err
+	}
+	file.Key = k.Key
+	if free, taken := b.settled(ctx, k); !free {
+		return taken
+	}
+	b.jobs[t] = append(b.jobs[t], &bindJob{at: i, body: body, file: file})
+	return nil
+}
+
+// settled says whether there is something left to do for a key, and else what
+// became of it: nil when it names these blobs already.
+func (b *binder) settled(ctx context.Context, k *Keyed) (free bool, err error) {
+	in, err := b.store.keyHolder(ctx, k.Key)
+	if errors.Is(err, metadata.ErrNotExist) || err == nil && b.store.isVacant(in) {
+		return true, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	o := b.store.pinLoaded(in.Ino)
+	if o == nil {
+		return false, metadata.ErrExist
+	}
+	defer b.store.unpin(context.WithoutCancel(ctx), o, pinUse)
+	body, bound := o.content().(*bound)
+	switch {
+	case !bound || !body.belongsTo(b.holder):
+		return false, metadata.ErrExist
+	case !body.isOf(b.holder, k.Blobs):
+		return false, ErrInconsistent
+	}
+	return false, nil
+}
+
+// describe is the record of an object that is made of blobs, without its key
+// and number.
+func (h *Holder) describe(k *Keyed, body *bound) (metadata.NewFile, error) {
+	who := h.who
+	record, err := sessionBinding(who)
+	if err != nil {
+		return metadata.NewFile{}, err
+	}
+	file := metadata.NewFile{
+		Name: k.Key, Binding: record, Size: body.size, Allocated: body.size,
+		Node: metadata.Node{Mode: keyedMode, UID: who.UID, GID: who.GID},
+	}
+	text, err := blobsText(sizesOf(k.Blobs))
+	if err == nil && text != nil {
+		file.Xattrs = map[string][]byte{xattrBlobs: text}
+	}
+	return file, err
+}
+
+// run makes the objects of one device.
+func (b *binder) run(ctx context.Context, t *tier, jobs []*bindJob) {
+	s := b.store
+	dir, err := s.keysDirFor(ctx, b.holder.who, t)
+	var inos []Ino
+	if err == nil {
+		inos, err = s.meta.NewInos(ctx, len(jobs))
+	}
+	if err != nil {
+		for _, j := range jobs {
+			b.errs[j.at] = err
+		}
+		return
+	}
+	now, files := s.now(), make([]metadata.NewFile, len(jobs))
+	for i, j := range jobs {
+		j.file.Ino = inos[i]
+		files[i] = j.file
+		// Before its record, so that nobody finds the one without the other.
+		s.adoptBound(inos[i], t, j.body, facts{size: j.body.size, atime: now, mtime: now, ctime: now})
+	}
+	done := s.putKeyed(ctx, placing{who: b.holder.who, dir: dir, rule: ExistingFail}, files)
+	for i, j := range jobs {
+		b.errs[j.at] = b.finish(ctx, j, done[i].Err)
+	}
+}
+
+// finish ends one key's job as its record was made, or not.
+func (b *binder) finish(ctx context.Context, j *bindJob, err error) error {
+	s, ino := b.store, j.file.Ino
+	if err == nil {
+		j.body.attend(func(ctx context.Context) { s.memoryEnded(ctx, ino, j.body) }) //nolint:contextcheck // memory ends when it ends
+		return nil
+	}
+	s.dropBound(ino)
+	if errors.Is(err, metadata.ErrExist) {
+		// The same call may have come twice, at the same time.
+		if free, now := b.settled(ctx, &b.set[j.at]); !free {
+			return now
+		}
+	}
+	return err
+}
+
+// bindFile gives a file that is registered as a whole the key.
+func (h *Holder) bindFile(ctx context.Context, k *Keyed) error {
+	if err := checkBlobList(h, k.Blobs); err != nil {
+		return err
+	}
+	r, end := k.Blobs[0].Region, uint64(0)
+	for i := range k.Blobs {
+		if at := &k.Blobs[i]; at.Region != r || at.Off != end {
+			return fmt.Errorf("blob %d is not the next of the same file: %w", i, ErrUnsupported)
+		}
+		end += k.Blobs[i].Len
+	}
+	if end != r.size {
+		return fmt.Errorf("%d bytes of a file of %d: %w", end, r.size, ErrUnsupported)
+	}
+	f, err := r.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer closeFile(ctx, f)
+	if size := f.Size(); size != r.size {
+		return r.cutTo(size)
+	}
+	return h.keyFile(ctx, k, r.ino)
+}
+
+// keyFile gives a file a key, and its blobs.
+func (h *Holder) keyFile(ctx context.Context, k *Keyed, ino Ino) error {
+	s := h.store
+	a, err := s.Attr(ctx, ino)
+	if err != nil {
+		return err
+	}
+	if !h.who.may(a, modeWrite) {
+		return fmt.Errorf("user %d may not write file %d: %w", h.who.UID, ino, ErrForbidden)
+	}
+	had, err := s.textXattr(ctx, ino, xattrBlobs)
+	if err != nil {
+		return err
+	}
+	want, err := blobsText(sizesOf(k.Blobs))
+	if err != nil {
+		return err
+	}
+	switch {
+	case a.Key == k.Key && had == string(want):
+		h.rememberFile(k.Key, ino)
+		return nil
+	case a.Key != "":
+		return fmt.Errorf("the file has key %q, and blobs %q: %w", a.Key, had, ErrInconsistent)
+	}
+	if err = s.claimKey(ctx, k.Key); err != nil {
+		return err
+	}
+	if want != nil {
+		err = s.setXattr(ctx, ino, xattrBlobs, want, 0)
+	} else if had != "" {
+		err = goneIsFine(s.removeXattr(ctx, ino, xattrBlobs))
+	}
+	if err == nil {
+		err = s.setKey(ctx, a, k.Key, 0)
+	}
+	if err != nil {
+		return err
+	}
+	h.rememberFile(k.Key, ino)
+	return nil
+}
+
+// claimKey takes a key from what has nothing to show for it.
+//
+// Errors: metadata.ErrExist.
+func (s *Store) claimKey(ctx context.Context, key string) error {
+	in, err := s.keyHolder(ctx, key)
+	switch {
+	case errors.Is(err, metadata.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case !s.isVacant(in):
+		return metadata.ErrExist
+	}
+	return goneIsFine(s.vacate(ctx, in))
+}
+
+// keysDirFor is the directory of a device's keyed objects for a user who is to
+// make some.
+//
+// Errors: ErrForbidden.
+func (s *Store) keysDirFor(ctx context.Context, who Caller, t *tier) (Ino, error) {
+	dir, err := s.keysDir(ctx, t)
+	if err != nil {
+		return 0, err
+	}
+	in, err := s.meta.Get(ctx, dir)
+	if err != nil {
+		return 0, err
+	}
+	if !who.may(Attr{Inode: in}, modeWrite) {
+		return 0, fmt.Errorf("user %d may not make files in %s: %w", who.UID, t.name, ErrForbidden)
+	}
+	return dir, nil
+}

@@ -1,0 +1,328 @@
+package objects
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/hmcfs/hmcfs/metadata"
+)
+
+const (
+	// expireBatch is how many files are asked for at a time.
+	expireBatch = 256
+	// expireLook is how long the sweeper sleeps at most while a file has a time
+	// to live: the clock may be set.
+	expireLook = time.Minute
+	// expireRetry is after how long a file is tried again that could not be
+	// removed, at first and at most.
+	expireRetry    = time.Second
+	expireRetryMax = time.Minute
+)
+
+// expiry wakes the sweeper of expired files.
+type expiry struct {
+	mu sync.Mutex
+	// next is when it wakes by itself; zero is never.
+	// +checklocks:mu
+	next metadata.Timespec
+	// wake has room for one.
+	wake chan struct{}
+}
+
+// note says that a file ends at a moment.
+func (e *expiry) note(at metadata.Timespec) {
+	none := metadata.Timespec{}
+	e.mu.Lock()
+	earlier := at != none && (e.next == none || e.next.After(at))
+	if earlier {
+		e.next = at
+	}
+	e.mu.Unlock()
+	if earlier {
+		select {
+		case e.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// sleeps says when the sweeper wakes. It is called before the sweeper looks for
+// the last time, so that who notes an earlier moment meanwhile wakes it.
+func (e *expiry) sleeps(until metadata.Timespec) {
+	e.mu.Lock()
+	e.next = until
+	e.mu.Unlock()
+}
+
+// startExpiry removes what expired while nobody looked, and whatever expires
+// from then on.
+func (s *Store) startExpiry(ctx context.Context) {
+	x := &sweeper{store: s, bad: map[Ino]retry{}}
+	pause := x.pass(ctx)
+	s.work.Go(func() { x.run(ctx, pause) })
+}
+
+// sweeper removes expired files.
+type sweeper struct {
+	store *Store
+	// bad are files that could not be removed.
+	bad map[Ino]retry
+	// failures counts the looks, one after the other, that failed.
+	failures int
+}
+
+// retry is when a file is tried again, and how long that was put off.
+type retry struct {
+	at    time.Time
+	pause time.Duration
+}
+
+// run sleeps until a file ends, or somebody says that one ends earlier. A
+// negative pause has no end.
+func (x *sweeper) run(ctx context.Context, pause time.Duration) {
+	for {
+		var due <-chan time.Time
+		stop := func() bool { return true }
+		if pause >= 0 {
+			timer := time.NewTimer(min(pause, expireLook))
+			due, stop = timer.C, timer.Stop
+		}
+		select {
+		case <-due:
+		case <-x.store.keyed.expiry.wake:
+		case <-ctx.Done():
+			stop()
+			return
+		}
+		stop()
+		pause = x.pass(ctx)
+	}
+}
+
+// pass removes what is over, and tells after what pause to look again, or a
+// negative one for never. A file that can't be removed holds up no other.
+func (x *sweeper) pass(ctx context.Context) time.Duration {
+	s := x.store
+	for {
+		s.keyed.expiry.sleeps(metadata.Timespec{})
+		now := s.now()
+		limit := expireBatch + len(x.bad)
+		over, next, err := s.meta.Expired(ctx, now, limit)
+		if err != nil {
+			return x.failed(ctx, err)
+		}
+		x.failures = 0
+		for _, ino := range over {
+			if ctx.Err() != nil {
+				return -1
+			}
+			x.try(ctx, ino)
+		}
+		if len(over) < limit {
+			x.forget(over)
+			s.keyed.expiry.sleeps(next)
+			return x.pause(now, next)
+		}
+	}
+}
+
+// failed is after what pause to look again when what is over can't be told.
+func (x *sweeper) failed(ctx context.Context, err error) time.Duration {
+	if ctx.Err() != nil {
+		return -1
+	}
+	x.store.log.Warn("expired files can't be told", zap.Error(err))
+	x.failures++
+	return min(expireRetry<<min(x.failures-1, 6), expireRetryMax)
+}
+
+// try removes one file, unless it is not its turn.
+func (x *sweeper) try(ctx context.Context, ino Ino) {
+	before, failed := x.bad[ino]
+	if failed && time.Now().Before(before.at) {
+		return
+	}
+	err := x.store.expireOne(ctx, ino)
+	if err == nil {
+		delete(x.bad, ino)
+		return
+	}
+	if !failed {
+		x.store.log.Warn("expired file could not be removed", zap.Uint64("ino", uint64(ino)), zap.Error(err))
+	}
+	pause := min(max(2*before.pause, expireRetry), expireRetryMax)
+	x.bad[ino] = retry{at: time.Now().Add(pause), pause: pause}
+}
+
+// forget keeps of the bad files those that are among over.
+func (x *sweeper) forget(over []Ino) {
+	if len(x.bad) == 0 {
+		return
+	}
+	kept := make(map[Ino]retry, len(x.bad))
+	for _, ino := range over {
+		if r, failed := x.bad[ino]; failed {
+			kept[ino] = r
+		}
+	}
+	x.bad = kept
+}
+
+// pause is how long nothing is to be done.
+func (x *sweeper) pause(now, next metadata.Timespec) time.Duration {
+	pause := time.Duration(-1)
+	if next != (metadata.Timespec{}) {
+		pause = max(0, next.Time().Sub(now.Time()))
+	}
+	for _, r := range x.bad {
+		if wait := max(0, time.Until(r.at)); pause < 0 || wait < pause {
+			pause = wait
+		}
+	}
+	return pause
+}
+
+// errNotOver is why a file that was over is not removed: somebody has given it
+// more time.
+var errNotOver = errors.New("its time is not over")
+
+// expireOne removes a file whose time is over, with all its names. Whoever has
+// it open keeps its bytes.
+func (s *Store) expireOne(ctx context.Context, ino Ino) error {
+	ctx = context.WithoutCancel(ctx)
+	for races := 0; ; {
+		in, err := s.meta.Get(ctx, ino)
+		if err != nil {
+			return fmt.Errorf("look at an expired file: %w", err)
+		}
+		err = s.unlinkSame(ctx, in, EventExpired, func(now metadata.Inode) error {
+			if !s.isOver(now) {
+				return errNotOver
+			}
+			return nil
+		})
+		switch {
+		case errors.Is(err, errNotOver), err == nil && in.Nlink <= 1:
+			return nil
+		case errors.Is(err, metadata.ErrNotExist) && races < 8:
+			races++ // it was renamed, or has gone
+		case err != nil:
+			return err
+		}
+		if _, err = s.meta.Get(ctx, ino); errors.Is(err, metadata.ErrNotExist) {
+			return nil
+		}
+	}
+}
+
+// Expire sets when a key's object ends; zero is never. An object in the
+// directory of keyed objects is removed then, any other file too.
+//
+// Errors: metadata.ErrNotExist; ErrForbidden for what the holder's user may not
+// write.
+func (h *Holder) Expire(ctx context.Context, key string, at metadata.Timespec) error {
+	in, err := h.store.findKey(ctx, key)
+	if err != nil {
+		return err
+	}
+	if err = h.store.expireAt(ctx, in.Ino, at, func(now metadata.Inode) error {
+		switch {
+		case now.Key != key:
+			return metadata.ErrNotExist
+		case !h.who.may(Attr{Inode: now}, modeWrite):
+			return ErrForbidden
+		}
+		return nil
+	}); err != nil {
+		return fmt.Errorf("expire key %q: %w", key, err)
+	}
+	return nil
+}
+
+// expireAt sets when a file ends, if may has nothing against it. The sweeper
+// does not remove it meanwhile.
+func (s *Store) expireAt(ctx context.Context, ino Ino, at metadata.Timespec, may func(now metadata.Inode) error) error {
+	for {
+		in, err := s.meta.Get(ctx, ino)
+		if err != nil {
+			return err
+		}
+		unlock := s.names.lock(in.Parent, in.Parent)
+		now, err := s.meta.Get(ctx, ino)
+		if err == nil && now.Parent != in.Parent {
+			unlock()
+			continue
+		}
+		if err == nil && s.isOver(now) {
+			err = metadata.ErrNotExist
+		}
+		if err == nil {
+			err = may(now)
+		}
+		if err == nil {
+			err = s.meta.Expire(ctx, ino, at)
+		}
+		unlock()
+		if err == nil {
+			s.keyed.expiry.note(at)
+		}
+		return err
+	}
+}
+
+// maxTTL is the longest time to live that can be set, in seconds.
+const maxTTL = 1 << 40
+
+// setTTL sets a file's end by user.hmc.ttl: whole seconds from now on.
+func (s *Store) setTTL(ctx context.Context, a Attr, text string, flags metadata.XattrFlags) error {
+	seconds, err := strconv.ParseInt(strings.TrimSuffix(text, "s"), 10, 64)
+	none := a.Expires == (metadata.Timespec{})
+	switch {
+	case err != nil || seconds < 1 || seconds > maxTTL:
+		return fmt.Errorf("set %s to %q; write whole seconds, as 20 or 20s: %w", xattrTTL, text, ErrInvalid)
+	case flags&metadata.XattrCreate != 0 && !none:
+		return fmt.Errorf("set %s: %w", xattrTTL, metadata.ErrExist)
+	case flags&metadata.XattrReplace != 0 && none:
+		return fmt.Errorf("set %s: %w", xattrTTL, metadata.ErrNoXattr)
+	}
+	at := s.now()
+	at.Sec += seconds
+	return s.changeTTL(ctx, a.Ino, at)
+}
+
+// removeTTL lets a file stay for ever.
+func (s *Store) removeTTL(ctx context.Context, ino Ino) error {
+	a, err := s.Attr(ctx, ino)
+	if err != nil {
+		return err
+	}
+	if a.Expires == (metadata.Timespec{}) {
+		return fmt.Errorf("remove %s: %w", xattrTTL, metadata.ErrNoXattr)
+	}
+	return s.changeTTL(ctx, ino, metadata.Timespec{})
+}
+
+func (s *Store) changeTTL(ctx context.Context, ino Ino, at metadata.Timespec) error {
+	err := s.expireAt(ctx, ino, at, func(metadata.Inode) error { return nil })
+	if err != nil {
+		return fmt.Errorf("change %s: %w", xattrTTL, err)
+	}
+	return nil
+}
+
+// ttlText is the whole seconds that an inode has left, and what was begun of
+// another; empty for one that does not end.
+func (s *Store) ttlText(in metadata.Inode) string {
+	if in.Expires == (metadata.Timespec{}) {
+		return ""
+	}
+	left := in.Expires.Time().Sub(s.now().Time())
+	return strconv.FormatInt(int64((max(left, 0)+time.Second-1)/time.Second), 10)
+}

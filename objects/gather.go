@@ -1,0 +1,262 @@
+package objects
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"go.uber.org/zap"
+
+	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/transport"
+)
+
+// A Gather is done in chunks of so many keys, or bytes, whichever is less: the
+// records of one are written while the bytes of the next are copied.
+const (
+	gatherKeys  = 256
+	gatherBytes = 256 << 20
+)
+
+// keyedMode is the mode of a file that is made for a key.
+const keyedMode = metadata.TypeRegular | 0o600
+
+// Gather copies the blobs of each key, one behind the other, into an object of
+// the host tier. Nobody sees an object before all its bytes are there; a
+// replaced one goes in the same transaction.
+//
+// Errors by key: metadata.ErrExist with ExistingFail; devices.ErrOutOfMemory;
+// ErrForbidden for replacing what the holder's user may not write; ErrInvalid
+// for blobs that are not inside their regions; ErrLost for those of a region
+// that has ended; metadata.ErrTooLarge for more blobs than can be noted;
+// ErrUnsupported for all in a mount without host memory.
+func (h *Holder) Gather(ctx context.Context, set []Keyed, o GatherOptions) []Gathered {
+	out := make([]Gathered, len(set))
+	g := &gathering{store: h.store, options: o, set: set, out: out}
+	tier, err := h.store.hostTier()
+	if err == nil {
+		g.tier = tier
+		g.place = placing{who: h.who, rule: o.Existing}
+		g.place.dir, err = h.store.keysDir(ctx, tier)
+	}
+	if err != nil {
+		for i := range out {
+			out[i].Err = err
+		}
+		return out
+	}
+	g.run(ctx)
+	if o.Expires != (metadata.Timespec{}) {
+		h.store.keyed.expiry.note(o.Expires)
+	}
+	return out
+}
+
+// gathering is one call of Gather.
+type gathering struct {
+	store   *Store
+	tier    *tier
+	place   placing
+	options GatherOptions
+	set     []Keyed
+	out     []Gathered
+}
+
+// run makes one chunk after the other.
+func (g *gathering) run(ctx context.Context) {
+	recorded := make(chan struct{})
+	close(recorded)
+	for from := 0; from < len(g.set); {
+		to := g.chunk(from)
+		files := g.fill(ctx, from, to)
+		<-recorded
+		if to == len(g.set) {
+			g.record(ctx, files)
+			return
+		}
+		done := make(chan struct{})
+		recorded = done
+		go func() {
+			defer close(done)
+			g.record(ctx, files)
+		}()
+		from = to
+	}
+}
+
+// chunk tells where the chunk ends that begins at from.
+func (g *gathering) chunk(from int) int {
+	var bytes uint64
+	to := from
+	for to < len(g.set) && to-from < gatherKeys && bytes < gatherBytes {
+		for _, b := range g.set[to].Blobs {
+			bytes += min(b.Len, gatherBytes)
+		}
+		to++
+	}
+	return to
+}
+
+// gathered is a host file that has its bytes and no record yet.
+type gathered struct {
+	at   int // in the set
+	file metadata.NewFile
+}
+
+// fill makes the host files of the keys from..to that are to be set.
+func (g *gathering) fill(ctx context.Context, from, to int) []gathered {
+	made := make([]gathered, to-from)
+	inos, err := g.store.meta.NewInos(ctx, to-from)
+	workers := min(transferWorkers, max(1, g.bytes(from, to)/transferInline))
+	inside := max(1, transferWorkers/max(1, min(workers, to-from)))
+	_ = inParallel(ctx, to-from, workers, func(ctx context.Context, i int) error {
+		made[i].at = from + i
+		one := &g.out[from+i]
+		if err != nil {
+			one.Err = err
+			return nil
+		}
+		one.Skipped, one.Err = g.one(ctx, inos[i], &g.set[from+i], &made[i].file, inside)
+		return nil // the others go on
+	})
+	files := made[:0]
+	for _, m := range made {
+		if one := g.out[m.at]; one.Err == nil && !one.Skipped {
+			files = append(files, m)
+		}
+	}
+	return files
+}
+
+// bytes is about how many bytes the keys from..to have.
+func (g *gathering) bytes(from, to int) int {
+	var sum uint64
+	for i := from; i < to && sum < transferInline*transferWorkers; i++ {
+		for _, b := range g.set[i].Blobs {
+			sum += min(b.Len, transferInline*transferWorkers)
+		}
+	}
+	return int(min(sum, transferInline*transferWorkers))
+}
+
+// one makes the host file of one key, if the key is to be set.
+func (g *gathering) one(ctx context.Context, ino Ino, k *Keyed, f *metadata.NewFile, workers int) (skip bool, err error) {
+	size, err := checkBlobRanges(k.Blobs)
+	if err == nil {
+		err = metadata.ValidKey(k.Key)
+	}
+	if err != nil {
+		return false, fmt.Errorf("key %q: %w", k.Key, err)
+	}
+	sizes := sizesOf(k.Blobs)
+	text, err := blobsText(sizes)
+	if err != nil {
+		return false, err
+	}
+	// Before any byte moves; what has the key by the time that there are bytes
+	// is judged again.
+	if skip, err = g.store.judge(ctx, g.place, k.Key); skip || err != nil {
+		return skip, err
+	}
+	path, err := g.copy(ctx, ino, k.Blobs, size, workers)
+	if err != nil {
+		return false, fmt.Errorf("gather key %q: %w", k.Key, err)
+	}
+	*f = metadata.NewFile{
+		Ino: ino, Name: k.Key, Key: k.Key,
+		Node: metadata.Node{Mode: keyedMode, UID: g.place.who.UID, GID: g.place.who.GID},
+		Size: size, Allocated: size, Path: string(path), Expires: g.options.Expires,
+	}
+	if text != nil {
+		f.Xattrs = map[string][]byte{xattrBlobs: text}
+	}
+	return false, nil
+}
+
+// copy makes a host file of blobs. When it fails there is none.
+func (g *gathering) copy(ctx context.Context, ino Ino, blobs []Blob, size uint64, workers int) (path transport.Path, err error) {
+	to, err := openHostFile(g.tier, g.store.engine, uint64(ino))
+	if err != nil {
+		return "", err
+	}
+	defer func() {
+		err = errors.Join(err, to.file.Close())
+		if err != nil {
+			g.remove(ino)
+		}
+	}()
+	var end uint64
+	parts := stretchesOf(blobs, func(i int) uint64 {
+		off := end
+		end += blobs[i].Len
+		return off
+	})
+	paths := make([]transport.Path, len(parts))
+	err = inParallel(ctx, len(parts), min(workers, int(1+size/transferInline)), func(ctx context.Context, i int) error {
+		return to.gather(ctx, parts[i], &paths[i])
+	})
+	if err != nil {
+		return "", err
+	}
+	// A hole at the end has made the file no longer.
+	if paths[len(paths)-1] == "" {
+		if err = to.file.Truncate(int64(size)); err != nil {
+			return "", to.failed("truncate", err)
+		}
+	}
+	for _, p := range paths {
+		if p != "" {
+			path = p
+		}
+	}
+	return path, nil
+}
+
+// gather copies a stretch of a region into the file; a hole stays one. The path
+// is that of its last bytes, or empty where a hole is at its end.
+func (h *hostFile) gather(ctx context.Context, part stretch, path *transport.Path) error {
+	look := func(off, n uint64) (sight, error) { return part.region.look(ctx, off, n) }
+	return copyAll(ctx, look, part.at, part.n, func(at piece) (err error) {
+		if *path = ""; !at.hole {
+			_, *path, err = h.write(ctx, part.off+at.off-part.at, at.span)
+		}
+		return err
+	})
+}
+
+// record makes the objects of host files, and removes the files of those that
+// it can't make.
+func (g *gathering) record(ctx context.Context, files []gathered) {
+	news := make([]metadata.NewFile, len(files))
+	for i := range files {
+		news[i] = files[i].file
+	}
+	for i, p := range g.store.putKeyed(ctx, g.place, news) {
+		one := &g.out[files[i].at]
+		if p.Err != nil {
+			p.Err = fmt.Errorf("record key %q: %w", news[i].Key, p.Err)
+		}
+		if one.Skipped, one.Err = p.Skipped, p.Err; p.Skipped || p.Err != nil {
+			g.removeUnrecorded(ctx, news[i].Ino)
+		}
+	}
+}
+
+// removeUnrecorded removes the host file of a number that has no record: whether
+// it has one is not certain when writing it failed.
+func (g *gathering) removeUnrecorded(ctx context.Context, ino Ino) {
+	_, err := g.store.meta.Get(context.WithoutCancel(ctx), ino)
+	if errors.Is(err, metadata.ErrNotExist) {
+		g.remove(ino)
+		return
+	}
+	g.store.log.Warn("host memory of an object that may not have been made stays until the next mount",
+		zap.Uint64("ino", uint64(ino)), zap.Error(err))
+}
+
+func (g *gathering) remove(ino Ino) {
+	if err := removeHost(g.tier, g.store.engine, uint64(ino)); err != nil {
+		g.store.log.Warn("host memory of an object that was not made stays until the next mount",
+			zap.Uint64("ino", uint64(ino)), zap.Error(err))
+	}
+}

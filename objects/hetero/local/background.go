@@ -1,0 +1,68 @@
+package local
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/hmcfs/hmcfs/objects/hetero"
+)
+
+// background bounds what goes on behind calls that have returned, so that a
+// client can't fill the daemon's memory with what it does not wait for.
+type background struct {
+	mu sync.Mutex
+	// +checklocks:mu
+	calls, keys int
+}
+
+// take asks for room for a call of n keys.
+//
+// Errors: ErrBusy.
+func (b *background) take(n int) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.calls >= hetero.MaxBackgroundCalls || b.keys+n > hetero.MaxBackgroundKeys {
+		return fmt.Errorf("%w: %d keys of %d calls are under way in the background", hetero.ErrBusy, b.keys, b.calls)
+	}
+	b.calls++
+	b.keys += n
+	return nil
+}
+
+func (b *background) give(n int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.calls--
+	b.keys -= n
+}
+
+// detach begins a call that goes on behind the return: leave ends it.
+func (c *Client) detach(ctx context.Context, n int) (call context.Context, leave func(), err error) {
+	if err = c.background.take(n); err != nil {
+		return nil, nil, err
+	}
+	call, end, err := c.begin(ctx)
+	if err != nil {
+		c.background.give(n)
+		return nil, nil, err
+	}
+	return call, func() {
+		c.background.give(n)
+		end()
+	}, nil
+}
+
+// batch carries a call on n keys out in the background.
+func (c *Client) batch(ctx context.Context, n int, call func(context.Context) hetero.Results) (*hetero.Batch, error) {
+	ctx, leave, err := c.detach(ctx, n)
+	if err != nil {
+		return nil, err
+	}
+	b, settle := hetero.NewBatch()
+	go func() {
+		defer leave()
+		settle(call(ctx))
+	}()
+	return b, nil
+}

@@ -1,0 +1,134 @@
+package local
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/hmcfs/hmcfs/objects"
+	"github.com/hmcfs/hmcfs/objects/hetero"
+)
+
+// closeWait is how long Close waits for calls that end.
+const closeWait = 2 * time.Second
+
+// Options are what a client is made of.
+type Options struct {
+	// Store holds the objects. Required. It is closed after the client.
+	Store *objects.Store
+	// Caller is the user for whom all is done.
+	Caller objects.Caller
+	// Inode tells which file of the store an open file of the mount is; nil
+	// where there is no mount.
+	Inode func(*os.File) (objects.Ino, error)
+}
+
+// Client is a hetero.Client of the daemon's own process.
+type Client struct {
+	store  *objects.Store
+	holder *objects.Holder
+	inode  func(*os.File) (objects.Ino, error)
+	// life ends with Close, and with it every call.
+	life context.Context //nolint:containedctx // the client's own, as long as it
+	end  context.CancelFunc
+	// calls counts what is under way; it grows with mu held, and not any more
+	// once the client is closed.
+	calls         sync.WaitGroup
+	background    background
+	subscriptions subscriptions
+
+	mu sync.RWMutex
+	// +checklocks:mu
+	closed bool
+	// +checklocks:mu
+	last hetero.MemoryID
+	// +checklocks:mu
+	memories map[hetero.MemoryID]*objects.Region
+}
+
+var _ hetero.Client = (*Client)(nil)
+
+// New makes a client. Close ends it.
+func New(o Options) *Client {
+	life, end := context.WithCancel(context.Background())
+	return &Client{
+		store: o.Store, holder: o.Store.NewHolder(o.Caller), inode: o.Inode,
+		life: life, end: end,
+		subscriptions: newSubscriptions(),
+		memories:      map[hetero.MemoryID]*objects.Region{},
+	}
+}
+
+// Close ends the client, within 3 s unless the store hangs. Calls under way
+// end with ErrClosed. Closing twice is harmless.
+func (c *Client) Close() error {
+	c.mu.Lock()
+	closed := c.closed
+	c.closed = true
+	c.mu.Unlock()
+	if closed {
+		return nil
+	}
+	c.end()
+	idle := make(chan struct{})
+	go func() {
+		c.calls.Wait()
+		close(idle)
+	}()
+	timer := time.NewTimer(closeWait)
+	defer timer.Stop()
+	select {
+	case <-idle:
+	case <-timer.C: // a device that takes its time; the holder's end is none of its business
+	}
+	if err := c.holder.Close(context.Background()); err != nil {
+		return fmt.Errorf("close a client of heterogeneous objects: %w", translate(err))
+	}
+	return nil
+}
+
+// begin starts a call: its context ends with the client too. leave is called
+// once.
+//
+// Errors: ErrClosed.
+func (c *Client) begin(ctx context.Context) (call context.Context, leave func(), err error) {
+	c.mu.RLock()
+	closed := c.closed
+	if !closed {
+		c.calls.Add(1)
+	}
+	c.mu.RUnlock()
+	if closed {
+		return nil, nil, hetero.ErrClosed
+	}
+	call, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(c.life, cancel)
+	return call, func() {
+		stop()
+		cancel()
+		c.calls.Done()
+	}, nil
+}
+
+// failure is what a key of a call fails with: ErrClosed for all that the
+// client's end has cut short.
+func (c *Client) failure(err error) error {
+	if err == nil {
+		return nil
+	}
+	if c.life.Err() != nil {
+		return fmt.Errorf("%w: %w", hetero.ErrClosed, err)
+	}
+	return translate(err)
+}
+
+// results are those of an operation on keys, by key.
+func (c *Client) results(keys []string, errs []error) hetero.Results {
+	out := make(hetero.Results, len(keys))
+	for i, key := range keys {
+		out[i] = hetero.Result{Key: key, Err: c.failure(errs[i])}
+	}
+	return out
+}

@@ -1,0 +1,145 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/objects"
+	"github.com/hmcfs/hmcfs/objects/hetero"
+)
+
+// Exist tells of each key whether it names an object whose bytes are there. Of
+// an object that the caller may not read he learns no more than its name, which
+// keys/ shows anyway.
+func (c *Client) Exist(ctx context.Context, keys []string) ([]bool, error) {
+	if err := hetero.CheckKeys(keys); err != nil {
+		return nil, err
+	}
+	call, leave, err := c.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	out := make([]bool, len(keys))
+	for i, key := range keys {
+		err := c.there(call, key, false)
+		out[i] = err == nil || errors.Is(err, objects.ErrForbidden)
+		if !out[i] && !missing(err) {
+			return nil, c.failure(err)
+		}
+	}
+	return out, nil
+}
+
+// there fails unless a key names an object, or a publication, whose bytes are
+// there.
+func (c *Client) there(ctx context.Context, key string, published bool) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	info, err := c.info(ctx, key, published)
+	if err == nil && info.Attr.State == objects.StateLost || errors.Is(err, objects.ErrLost) {
+		return metadata.ErrNotExist
+	}
+	return err
+}
+
+func (c *Client) info(ctx context.Context, key string, published bool) (objects.KeyInfo, error) {
+	if published {
+		return c.holder.PublicationInfo(ctx, key)
+	}
+	return c.holder.KeyInfo(ctx, key)
+}
+
+// GetMetaInfo tells the blobs of keys, or of publications.
+func (c *Client) GetMetaInfo(ctx context.Context, keys []string, published bool) ([]hetero.MetaInfo, error) {
+	if err := hetero.CheckKeys(keys); err != nil {
+		return nil, err
+	}
+	call, leave, err := c.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	out, told := make([]hetero.MetaInfo, len(keys)), make(hetero.Results, len(keys))
+	for i, key := range keys {
+		out[i] = c.metaInfo(call, key, published)
+		told[i] = hetero.Result{Key: key, Err: out[i].Err}
+	}
+	return out, told.Outcome()
+}
+
+func (c *Client) metaInfo(ctx context.Context, key string, published bool) hetero.MetaInfo {
+	err := ctx.Err()
+	var info objects.KeyInfo
+	if err == nil {
+		info, err = c.info(ctx, key, published)
+	}
+	if err != nil {
+		return hetero.MetaInfo{Key: key, Err: c.failure(err)}
+	}
+	out := hetero.MetaInfo{
+		Key: key, Device: devices.Name(info.Attr.Device), Size: devices.Size(info.Attr.Size),
+		Blobs: make([]devices.Size, len(info.Blobs)),
+	}
+	for i, size := range info.Blobs {
+		out.Blobs[i] = devices.Size(size)
+	}
+	return out
+}
+
+// GenerateKey returns prefix, or for none a random UUID.
+func (c *Client) GenerateKey(prefix string) (string, error) { return hetero.GenerateKey(prefix) }
+
+// Expire gives keys a time to live from now on.
+func (c *Client) Expire(ctx context.Context, keys []string, ttl time.Duration) (hetero.Results, error) {
+	if err := errors.Join(hetero.CheckKeys(keys), hetero.CheckTTL(ttl)); err != nil {
+		return nil, err
+	}
+	return c.do(ctx, func(call context.Context) hetero.Results {
+		at := expiry(ttl)
+		errs := make([]error, len(keys))
+		for i, key := range keys {
+			if errs[i] = call.Err(); errs[i] == nil {
+				errs[i] = c.holder.Expire(call, key, at)
+			}
+		}
+		return c.results(keys, errs)
+	})
+}
+
+// expiry is the end of a time to live that begins now; zero for 0, which is
+// for ever.
+func expiry(ttl time.Duration) metadata.Timespec {
+	if ttl == 0 {
+		return metadata.Timespec{}
+	}
+	return metadata.TimespecOf(time.Now().Add(ttl))
+}
+
+// Wait returns when keys are there, or the time is over.
+func (c *Client) Wait(ctx context.Context, keys []string, published bool, timeout time.Duration) (hetero.Results, error) {
+	if err := errors.Join(hetero.CheckKeys(keys), hetero.CheckTimeout(timeout)); err != nil {
+		return nil, err
+	}
+	return c.do(ctx, func(call context.Context) hetero.Results {
+		return c.collect(call, plan{
+			keys: keys, published: published, timeout: timeout, late: hetero.ErrTimeout,
+			try: func(ctx context.Context, i int) error { return c.there(ctx, keys[i], published) },
+		})
+	})
+}
+
+// do carries out a call on keys whose arguments are checked.
+func (c *Client) do(ctx context.Context, call func(context.Context) hetero.Results) (hetero.Results, error) {
+	ctx, leave, err := c.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	results := call(ctx)
+	return results, results.Outcome()
+}

@@ -1,0 +1,132 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/hmcfs/hmcfs/objects"
+	"github.com/hmcfs/hmcfs/objects/hetero"
+)
+
+// DevPublish offers blobs under keys, each to one subscriber.
+func (c *Client) DevPublish(ctx context.Context, keys []string, lists []hetero.DeviceBlobList) ([]*hetero.Future, error) {
+	set, err := c.checked(keys, lists, false)
+	if err != nil {
+		return nil, err
+	}
+	call, leave, err := c.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	published, errs := c.holder.Publish(call, set)
+	futures, results := make([]*hetero.Future, len(keys)), c.results(keys, errs)
+	for i, r := range results {
+		f, settle := hetero.NewFuture(r.Key)
+		if futures[i] = f; r.Err != nil {
+			settle(r.Err)
+			continue
+		}
+		follow(published[i], settle)
+	}
+	return futures, results.Outcome()
+}
+
+// follow settles a future with the end of a publication.
+func follow(p *objects.Publication, settle func(error)) {
+	go func() {
+		<-p.Done()
+		settle(translate(p.Err()))
+	}()
+}
+
+// DevSubscribe receives published keys into blobs.
+func (c *Client) DevSubscribe(
+	ctx context.Context, keys []string, lists []hetero.DeviceBlobList, o hetero.SubscribeOptions,
+) ([]*hetero.Future, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	o.EnsureDefaults(len(keys))
+	set, err := c.checked(keys, lists, false)
+	if err != nil {
+		return nil, err
+	}
+	call, leave, err := c.detach(ctx, len(keys))
+	if err != nil {
+		return nil, err
+	}
+	futures, fresh := c.subscriptions.join(set)
+	p := plan{published: true, timeout: o.Timeout, late: hetero.ErrTimeout, keys: make([]string, len(fresh))}
+	for i, s := range fresh {
+		p.keys[i] = s.want.Key
+	}
+	p.try = func(ctx context.Context, i int) error { return c.receive(ctx, fresh[i].want) }
+	go func() {
+		defer leave()
+		c.carryOut(call, p, func(i int, err error) { c.subscriptions.end(fresh[i], err) })
+	}()
+	return futures, nil
+}
+
+// receive receives one key. Memory that was lost is that of a publisher who has
+// ended.
+func (c *Client) receive(ctx context.Context, want objects.Keyed) error {
+	err := c.holder.Receive(ctx, want)
+	if errors.Is(err, objects.ErrLost) {
+		return fmt.Errorf("%w: %s", hetero.ErrOwnerGone, err.Error())
+	}
+	return err
+}
+
+// subscriptions are the keys that a client is waiting for, or receives.
+type subscriptions struct {
+	mu sync.Mutex
+	// +checklocks:mu
+	byKey map[string]*subscription
+}
+
+// subscription is one of them.
+type subscription struct {
+	want   objects.Keyed
+	future *hetero.Future
+	settle func(error)
+}
+
+func newSubscriptions() subscriptions { return subscriptions{byKey: map[string]*subscription{}} }
+
+// join makes a future for each key: a fresh subscription's, or that of one with
+// the same blobs that is under way already.
+func (s *subscriptions) join(set []objects.Keyed) (futures []*hetero.Future, fresh []*subscription) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	futures = make([]*hetero.Future, len(set))
+	for i, want := range set {
+		old := s.byKey[want.Key]
+		if old != nil && slices.Equal(old.want.Blobs, want.Blobs) {
+			futures[i] = old.future
+			continue
+		}
+		f, settle := hetero.NewFuture(want.Key)
+		futures[i] = f
+		if old != nil {
+			settle(fmt.Errorf("%w: it is subscribed to with other blobs", hetero.ErrInconsistent))
+			continue
+		}
+		one := &subscription{want: want, future: f, settle: settle}
+		s.byKey[want.Key] = one
+		fresh = append(fresh, one)
+	}
+	return futures, fresh
+}
+
+// end forgets a subscription and tells its end.
+func (s *subscriptions) end(one *subscription, err error) {
+	s.mu.Lock()
+	delete(s.byKey, one.want.Key)
+	s.mu.Unlock()
+	one.settle(err)
+}

@@ -1,0 +1,110 @@
+package local
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/hmcfs/hmcfs/objects"
+	"github.com/hmcfs/hmcfs/objects/hetero"
+)
+
+// MSetD2H gathers the blobs of each key into one object in host memory.
+func (c *Client) MSetD2H(ctx context.Context, keys []string, lists []hetero.DeviceBlobList, o hetero.SetOptions) (hetero.Results, error) {
+	set, err := c.gather(keys, lists, o)
+	if err != nil {
+		return nil, err
+	}
+	return c.do(ctx, set)
+}
+
+// gather checks an MSetD2H and returns what carries it out.
+func (c *Client) gather(keys []string, lists []hetero.DeviceBlobList, o hetero.SetOptions) (func(context.Context) hetero.Results, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	set, err := c.checked(keys, lists, false)
+	if err != nil {
+		return nil, err
+	}
+	return func(call context.Context) hetero.Results {
+		done := c.holder.Gather(call, set, objects.GatherOptions{
+			Existing: existingRule(o.Existing), Expires: expiry(o.TTL),
+		})
+		out := make(hetero.Results, len(keys))
+		for i, key := range keys {
+			out[i] = hetero.Result{Key: key, Err: c.failure(done[i].Err), Skipped: done[i].Skipped}
+		}
+		return out
+	}, nil
+}
+
+func existingRule(e hetero.Existing) objects.ExistingRule {
+	switch e {
+	case hetero.ExistingReplace:
+		return objects.ExistingReplace
+	case hetero.ExistingFail:
+		return objects.ExistingFail
+	default:
+		return objects.ExistingSkip
+	}
+}
+
+// MGetH2D scatters objects into blobs of the same number and exact sizes.
+func (c *Client) MGetH2D(ctx context.Context, keys []string, lists []hetero.DeviceBlobList, o hetero.GetOptions) (hetero.Results, error) {
+	g, err := c.hostGet(keys, lists, o)
+	if err != nil {
+		return nil, err
+	}
+	return c.do(ctx, func(call context.Context) hetero.Results { return c.collect(call, g) })
+}
+
+func (c *Client) hostGet(keys []string, lists []hetero.DeviceBlobList, o hetero.GetOptions) (plan, error) {
+	if err := o.Validate(); err != nil {
+		return plan{}, err
+	}
+	if o.Replica {
+		return plan{}, fmt.Errorf("%w: replicas are made by DevMGet alone", hetero.ErrInvalid)
+	}
+	set, err := c.checked(keys, lists, false)
+	if err != nil {
+		return plan{}, err
+	}
+	return plan{
+		keys: keys, timeout: o.Timeout, late: hetero.ErrNotFound,
+		try: func(ctx context.Context, i int) error {
+			return c.holder.Scatter(ctx, objects.Scatter{Keyed: set[i], Exact: true})
+		},
+	}, nil
+}
+
+// AsyncMSetD2H is MSetD2H in the background.
+func (c *Client) AsyncMSetD2H(ctx context.Context, keys []string, lists []hetero.DeviceBlobList, o hetero.SetOptions) (*hetero.Batch, error) {
+	keys = slices.Clone(keys)
+	set, err := c.gather(keys, lists, o)
+	if err != nil {
+		return nil, err
+	}
+	return c.batch(ctx, len(keys), set)
+}
+
+// AsyncMGetH2D is MGetH2D in the background.
+func (c *Client) AsyncMGetH2D(ctx context.Context, keys []string, lists []hetero.DeviceBlobList, o hetero.GetOptions) (*hetero.Batch, error) {
+	keys = slices.Clone(keys)
+	g, err := c.hostGet(keys, lists, o)
+	if err != nil {
+		return nil, err
+	}
+	return c.batch(ctx, len(keys), func(call context.Context) hetero.Results { return c.collect(call, g) })
+}
+
+// AsyncDevDelete is DevDelete in the background.
+func (c *Client) AsyncDevDelete(ctx context.Context, keys []string) (*hetero.Batch, error) {
+	keys = slices.Clone(keys)
+	if err := hetero.CheckKeys(keys); err != nil {
+		return nil, err
+	}
+	return c.batch(ctx, len(keys), func(call context.Context) hetero.Results {
+		return c.results(keys, c.holder.Drop(call, keys))
+	})
+}

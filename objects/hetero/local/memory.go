@@ -1,0 +1,169 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/objects"
+	"github.com/hmcfs/hmcfs/objects/hetero"
+)
+
+// PreRegister makes memory known.
+func (c *Client) PreRegister(ctx context.Context, m hetero.Memory) (hetero.MemoryID, error) {
+	id, err := c.register(ctx, m)
+	if err != nil {
+		return 0, fmt.Errorf("register memory: %w", err)
+	}
+	return id, nil
+}
+
+func (c *Client) register(ctx context.Context, m hetero.Memory) (hetero.MemoryID, error) {
+	if err := m.Check(); err != nil {
+		return 0, err
+	}
+	call, leave, err := c.begin(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer leave()
+	if err := c.roomForMemory(); err != nil {
+		return 0, err // before a descriptor is taken for it
+	}
+	region, err := c.open(call, m)
+	if err != nil {
+		return 0, c.failure(err)
+	}
+	id, err := c.keep(region)
+	if err != nil {
+		return 0, errors.Join(err, region.Close(context.WithoutCancel(ctx)))
+	}
+	return id, nil
+}
+
+// open makes the region of a memory.
+func (c *Client) open(ctx context.Context, m hetero.Memory) (*objects.Region, error) {
+	switch {
+	case m.Local != nil:
+		return c.holder.Adopt(ctx, m.Device, m.Local)
+	case m.Share != nil:
+		handles, err := objects.HandlesOf(*m.Share, m.Files)
+		if err != nil {
+			return nil, err
+		}
+		return c.holder.Register(ctx, m.Device, objects.BindRequest{Memory: *m.Share, Handles: handles})
+	}
+	return c.openFile(ctx, m)
+}
+
+func (c *Client) openFile(ctx context.Context, m hetero.Memory) (*objects.Region, error) {
+	if c.inode == nil {
+		return nil, fmt.Errorf("there is no mount whose file it could be: %w", objects.ErrUnsupported)
+	}
+	ino, err := c.inode(m.File)
+	if err != nil {
+		return nil, err
+	}
+	region, err := c.holder.RegisterFile(ctx, ino)
+	if err != nil {
+		return nil, err
+	}
+	if m.Device != "" && m.Device != region.Device() {
+		err = fmt.Errorf("the file is on %s, not on %s: %w", region.Device(), m.Device, objects.ErrInvalid)
+		return nil, errors.Join(err, region.Close(context.WithoutCancel(ctx)))
+	}
+	return region, nil
+}
+
+func (c *Client) roomForMemory() error {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.roomLocked()
+}
+
+// roomLocked says whether one more memory may be registered.
+func (c *Client) roomLocked() error {
+	switch {
+	case c.closed:
+		return hetero.ErrClosed
+	case len(c.memories) >= hetero.MaxMemories:
+		return fmt.Errorf("%w: %d pieces are registered already", hetero.ErrNoMemory, len(c.memories))
+	}
+	return nil
+}
+
+func (c *Client) keep(region *objects.Region) (hetero.MemoryID, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.roomLocked(); err != nil {
+		return 0, err
+	}
+	c.last++
+	c.memories[c.last] = region
+	return c.last, nil
+}
+
+// Unregister lets memory go.
+func (c *Client) Unregister(ctx context.Context, id hetero.MemoryID) error {
+	_, leave, err := c.begin(ctx)
+	if err != nil {
+		return fmt.Errorf("unregister memory: %w", err)
+	}
+	defer leave()
+	c.mu.Lock()
+	region := c.memories[id]
+	delete(c.memories, id)
+	c.mu.Unlock()
+	if region == nil {
+		return fmt.Errorf("unregister memory: %w: there is no memory %d", hetero.ErrNotFound, id)
+	}
+	// What depends on it must know, whether or not the caller still waits.
+	if err := region.Close(context.WithoutCancel(ctx)); err != nil {
+		return fmt.Errorf("unregister memory: %w", c.failure(err))
+	}
+	return nil
+}
+
+// keyed turns the lists of a call into memory of the store.
+//
+// Errors: ErrInvalid for a blob that does not lie in memory of the client, on
+// the list's device.
+func (c *Client) keyed(keys []string, lists []hetero.DeviceBlobList) ([]objects.Keyed, error) {
+	total := 0
+	for i := range lists {
+		total += len(lists[i].Blobs)
+	}
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	all := make([]objects.Blob, 0, total)
+	out := make([]objects.Keyed, len(keys))
+	for i, key := range keys {
+		first := len(all)
+		for k, b := range lists[i].Blobs {
+			region, err := c.regionLocked(lists[i].Device, b)
+			if err != nil {
+				return nil, fmt.Errorf("lists[%d] of key %q: blob %d: %w", i, key, k, err)
+			}
+			all = append(all, objects.Blob{Region: region, Off: uint64(b.Off), Len: uint64(b.Size)})
+		}
+		out[i] = objects.Keyed{Key: key, Blobs: all[first:len(all):len(all)]}
+	}
+	return out, nil
+}
+
+// regionLocked finds the memory of a blob.
+func (c *Client) regionLocked(device devices.Name, b hetero.Blob) (*objects.Region, error) {
+	region := c.memories[b.Memory]
+	if region == nil {
+		return nil, fmt.Errorf("%w: there is no memory %d", hetero.ErrInvalid, b.Memory)
+	}
+	if on := region.Device(); on != device {
+		return nil, fmt.Errorf("%w: memory %d is on %s, not on %s", hetero.ErrInvalid, b.Memory, on, device)
+	}
+	if size := region.Size(); uint64(b.Off) > size || uint64(b.Size) > size-uint64(b.Off) {
+		return nil, fmt.Errorf("%w: %d bytes at %d of memory %d, which has %d",
+			hetero.ErrInvalid, b.Size, b.Off, b.Memory, size)
+	}
+	return region, nil
+}

@@ -1,0 +1,219 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/objects"
+	"github.com/hmcfs/hmcfs/objects/hetero"
+)
+
+// workers is how many keys of one call are transferred at a time: enough to
+// hide what each key costs beside its bytes.
+const workers = 8
+
+// plan is a call whose keys may not be there yet.
+type plan struct {
+	keys []string
+	// published says that publications are meant.
+	published bool
+	// timeout is how long a missing key is waited for; late is what it fails
+	// with.
+	timeout time.Duration
+	late    error
+	// try does what is to be done for the i-th key. A key that is missing is
+	// tried again when it may be there.
+	try func(ctx context.Context, i int) error
+}
+
+// missing says whether a key was not there.
+func missing(err error) bool { return errors.Is(err, metadata.ErrNotExist) }
+
+// collect carries a plan out.
+func (c *Client) collect(ctx context.Context, p plan) hetero.Results {
+	out := make(hetero.Results, len(p.keys))
+	c.carryOut(ctx, p, func(i int, err error) { out[i] = hetero.Result{Key: p.keys[i], Err: err} })
+	return out
+}
+
+// carryOut carries a plan out and tells the end of each key when it has come,
+// from any goroutine, each once. It returns behind the last one.
+func (c *Client) carryOut(ctx context.Context, p plan, done func(i int, err error)) {
+	w := &waiter{client: c, plan: p, done: done, absent: map[int]progress{}}
+	w.first(ctx)
+	if p.timeout > 0 {
+		w.await(ctx)
+	}
+	for _, i := range w.left() {
+		err := c.failure(ctx.Err())
+		if err == nil {
+			err = w.tooLate()
+		}
+		done(i, err)
+	}
+}
+
+// waiter carries out one plan.
+type waiter struct {
+	client *Client
+	plan   plan
+	done   func(i int, err error)
+
+	mu sync.Mutex
+	// absent are the keys that are not done, by their places.
+	// +checklocks:mu
+	absent map[int]progress
+}
+
+// progress is how far a key is that was not there.
+type progress struct {
+	// trying says that somebody tries it, again that something happened to it
+	// since he began.
+	trying, again bool
+}
+
+// left are the keys that are not done, in order.
+func (w *waiter) left() []int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Sorted(maps.Keys(w.absent))
+}
+
+// first tries every key once.
+func (w *waiter) first(ctx context.Context) {
+	n := len(w.plan.keys)
+	var next atomic.Int64
+	work := func() {
+		for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+			if err := w.tryOnce(ctx, i); missing(err) {
+				w.mu.Lock()
+				w.absent[i] = progress{}
+				w.mu.Unlock()
+			} else {
+				w.done(i, w.client.failure(err))
+			}
+		}
+	}
+	var others sync.WaitGroup
+	for range min(n, workers) - 1 {
+		others.Go(work)
+	}
+	work()
+	others.Wait()
+}
+
+func (w *waiter) tryOnce(ctx context.Context, i int) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return w.plan.try(ctx, i)
+}
+
+// await tries absent keys whenever they may have come, until all are done, or
+// the time is over. Keys that are being tried then are brought to their end.
+func (w *waiter) await(ctx context.Context) {
+	left := w.left()
+	if len(left) == 0 {
+		return
+	}
+	// Whoever makes a key tells it afterwards: what came before the queue began
+	// is found by the attempt that follows, what comes later is in the queue.
+	events := w.client.store.Listen()
+	defer events.Close()
+	waiting, enough := context.WithTimeout(ctx, w.plan.timeout)
+	defer enough()
+	places := make(map[string]int, len(left))
+	for _, i := range left {
+		places[w.plan.keys[i]] = i
+	}
+	r := retrier{waiter: w, slots: make(chan struct{}, workers), allDone: enough}
+	r.all(ctx)
+	for waiting.Err() == nil {
+		e, err := events.Next(waiting)
+		if err != nil {
+			break // the time is over, all are done, or the store has closed
+		}
+		switch e.Kind {
+		case objects.EventDropped:
+			r.all(ctx)
+		case objects.EventCreated, objects.EventPublished:
+			if i, ours := places[e.Key]; ours && w.plan.published == (e.Kind == objects.EventPublished) {
+				r.one(ctx, i)
+			}
+		}
+	}
+	r.work.Wait()
+}
+
+// retrier tries absent keys, a few at a time.
+type retrier struct {
+	waiter *waiter
+	slots  chan struct{}
+	work   sync.WaitGroup
+	// allDone is called when no key is absent any more.
+	allDone func()
+}
+
+// all tries every absent key.
+func (r *retrier) all(ctx context.Context) {
+	for _, i := range r.waiter.left() {
+		r.one(ctx, i)
+	}
+}
+
+// one tries a key, unless it is done; if somebody is about to, he tries it
+// again behind that.
+func (r *retrier) one(ctx context.Context, i int) {
+	w := r.waiter
+	w.mu.Lock()
+	p, absent := w.absent[i]
+	if absent {
+		w.absent[i] = progress{trying: true, again: p.trying}
+	}
+	w.mu.Unlock()
+	if !absent || p.trying {
+		return
+	}
+	r.slots <- struct{}{}
+	r.work.Go(func() {
+		defer func() { <-r.slots }()
+		for again := true; again; {
+			again = r.finish(i, w.tryOnce(ctx, i))
+		}
+	})
+}
+
+// finish notes how an attempt ended, and says whether to try again.
+func (r *retrier) finish(i int, err error) (again bool) {
+	w := r.waiter
+	w.mu.Lock()
+	if missing(err) {
+		again = w.absent[i].again
+		w.absent[i] = progress{trying: again}
+		w.mu.Unlock()
+		return again
+	}
+	delete(w.absent, i)
+	left := len(w.absent)
+	w.mu.Unlock()
+	w.done(i, w.client.failure(err))
+	if left == 0 {
+		r.allDone()
+	}
+	return false
+}
+
+// tooLate is what a key fails with that was not there in time.
+func (w *waiter) tooLate() error {
+	if w.plan.timeout == 0 {
+		return w.plan.late
+	}
+	return fmt.Errorf("%w: nothing in %v", w.plan.late, w.plan.timeout)
+}

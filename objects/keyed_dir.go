@@ -1,0 +1,59 @@
+package objects
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/hmcfs/hmcfs/metadata"
+)
+
+// keysDirName is the directory, in that of a device, of the objects that are
+// made for keys.
+const keysDirName = ".keys"
+
+// keysDir is the directory of a device's keyed objects, which is made with the
+// first: whoever may make files on the device may make them there.
+func (s *Store) keysDir(ctx context.Context, t *tier) (Ino, error) {
+	if in, err := s.meta.Lookup(ctx, t.root, keysDirName); err == nil && in.IsDir() {
+		return in.Ino, nil
+	}
+	root, err := s.meta.Get(ctx, t.root)
+	if err != nil {
+		return 0, fmt.Errorf("directory of keyed objects of %s: %w", t.name, err)
+	}
+	dir, err := s.meta.EnsureDir(ctx, t.root, keysDirName, metadata.Node{
+		Mode: metadata.TypeDir | root.Mode.Perm(), UID: root.UID, GID: root.GID,
+	})
+	if err != nil {
+		return 0, fmt.Errorf("directory of keyed objects of %s: %w", t.name, err)
+	}
+	return dir.Ino, nil
+}
+
+// isKeysDir says whether an inode is the directory of a device's keyed objects.
+func (s *Store) isKeysDir(ctx context.Context, dir Ino) (bool, error) {
+	in, err := s.meta.Get(ctx, dir)
+	switch {
+	case errors.Is(err, metadata.ErrNotExist):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("look at directory %d: %w", dir, err)
+	case in.Name != keysDirName || !in.IsDir():
+		return false, nil
+	}
+	return slices.ContainsFunc(s.tiers, func(t *tier) bool { return t.root == in.Parent }), nil
+}
+
+// hostTier is the tier of host memory.
+//
+// Errors: ErrUnsupported for a mount without one.
+func (s *Store) hostTier() (*tier, error) {
+	for _, t := range s.tiers {
+		if t.files != nil {
+			return t, nil
+		}
+	}
+	return nil, fmt.Errorf("the mount has no device of host memory: %w", ErrUnsupported)
+}

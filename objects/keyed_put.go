@@ -1,0 +1,238 @@
+package objects
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/hmcfs/hmcfs/metadata"
+)
+
+// placing says into which directory of keyed objects files go, for whom, and
+// what becomes of those that have the keys.
+type placing struct {
+	who  Caller
+	dir  Ino
+	rule ExistingRule
+}
+
+// placed is what became of one file of putKeyed.
+type placed struct {
+	Inode   metadata.Inode
+	Skipped bool
+	Err     error
+}
+
+// putKeyed makes files that carry their names as keys. Their content is there
+// before; that of a file which was not made is the caller's still. Events and
+// who waits for the keys are told.
+func (s *Store) putKeyed(ctx context.Context, p placing, files []metadata.NewFile) []placed {
+	ctx = context.WithoutCancel(ctx)
+	done := make([]placed, len(files))
+	if contested := s.putFree(ctx, p, files, done); len(contested) > 0 {
+		s.putContested(ctx, p, files, contested, done)
+	}
+	return done
+}
+
+// putFree makes the files whose keys nobody has, and tells the places of the
+// others.
+func (s *Store) putFree(ctx context.Context, p placing, files []metadata.NewFile, done []placed) (contested []int) {
+	s.keyed.turn.RLock()
+	defer s.keyed.turn.RUnlock()
+	results, err := s.meta.Put(ctx, p.dir, files)
+	for i := range files {
+		r := putResult(results, i, err)
+		if errors.Is(r.Err, metadata.ErrExist) || errors.Is(r.Err, metadata.ErrIsDir) {
+			contested = append(contested, i)
+			continue
+		}
+		if done[i] = (placed{Inode: r.Inode, Err: r.Err}); r.Err == nil {
+			s.keyCame(r.Inode)
+		}
+	}
+	return contested
+}
+
+// putResult is one result of metadata.Put, which has the error of all where
+// there is none of its own.
+func putResult(results []metadata.PutResult, i int, err error) metadata.PutResult {
+	if i < len(results) {
+		return results[i]
+	}
+	return metadata.PutResult{Err: err}
+}
+
+// putContested makes those of the files, by place, whose key or name another
+// inode has that gives way. Nobody gives or takes keys meanwhile, so that it is
+// still the one that was judged which is replaced.
+func (s *Store) putContested(ctx context.Context, p placing, files []metadata.NewFile, which []int, done []placed) {
+	s.keyed.turn.Lock()
+	unlock := s.names.lock(p.dir, p.dir)
+	var put []metadata.NewFile
+	var victims []*victim
+	places := make([]int, 0, len(which))
+	for _, i := range which {
+		skip, err := s.judge(ctx, p, files[i].Key)
+		v := &victim{store: s}
+		if err == nil && !skip {
+			v, err = s.victim(ctx, p.dir, files[i].Name)
+		}
+		victims = append(victims, v)
+		if skip || err != nil && !errors.Is(err, metadata.ErrNotExist) {
+			done[i] = placed{Skipped: skip, Err: err}
+			continue
+		}
+		f := files[i]
+		f.Replace = true
+		put, places = append(put, f), append(places, len(victims)-1)
+	}
+	var unkeyed []Ino
+	if len(put) > 0 {
+		results, err := s.meta.Put(ctx, p.dir, put)
+		for n, at := range places {
+			r := putResult(results, n, err)
+			done[which[at]] = placed{Inode: r.Inode, Err: r.Err}
+			if r.Err != nil {
+				continue
+			}
+			if r.Replaced != nil {
+				victims[at].removed(*r.Replaced)
+			}
+			if r.Unkeyed != 0 {
+				unkeyed = append(unkeyed, r.Unkeyed)
+			}
+			s.keyCame(r.Inode)
+		}
+	}
+	unlock()
+	s.keyed.turn.Unlock()
+	for _, v := range victims {
+		v.release(ctx)
+	}
+	for _, ino := range unkeyed {
+		s.removeUnkeyed(ctx, ino)
+	}
+}
+
+// judge says whether a key is left as it is, or why it can't be set; with
+// neither it is free, or what has it gives way. Who has s.keyed.turn for
+// writing can rely on it.
+func (s *Store) judge(ctx context.Context, p placing, key string) (skip bool, err error) {
+	holder, err := s.keyHolder(ctx, key)
+	if err == nil {
+		skip, err = s.givesWay(ctx, p.who, p.rule, holder)
+	} else if errors.Is(err, metadata.ErrNotExist) {
+		err = nil
+	}
+	if skip || err != nil {
+		return skip, err
+	}
+	named, err := s.meta.Lookup(ctx, p.dir, key)
+	switch {
+	case errors.Is(err, metadata.ErrNotExist):
+		return false, nil
+	case err != nil || named.Ino == holder.Ino:
+		return false, err
+	}
+	// A file that has lost its key. It is nobody's object, but it is somebody's
+	// file.
+	skip, err = s.givesWay(ctx, p.who, p.rule, named)
+	if skip || named.IsDir() {
+		err = fmt.Errorf("%s/%s is there without the key: %w", keysDirName, key, metadata.ErrExist)
+	}
+	return false, err
+}
+
+// givesWay says what becomes of an inode whose key or name somebody else wants:
+// skip leaves it, and without an error it goes.
+func (s *Store) givesWay(ctx context.Context, who Caller, rule ExistingRule, in metadata.Inode) (skip bool, err error) {
+	if s.isVacant(in) {
+		return false, nil
+	}
+	switch rule {
+	case ExistingSkip:
+		return true, nil
+	case ExistingReplace:
+		if who.may(Attr{Inode: in}, modeWrite) {
+			return false, nil
+		}
+		return false, fmt.Errorf("replace what has key %q: %w", in.Key, ErrForbidden)
+	case ExistingFail:
+	}
+	return false, metadata.ErrExist
+}
+
+// isVacant says whether an inode holds its key without having anything to show
+// for it: its bytes are lost, or its time is over.
+func (s *Store) isVacant(in metadata.Inode) bool { return s.isOver(in) || s.lostNow(in) }
+
+// lostNow says whether an inode's bytes are known to be lost. It pins nothing,
+// so that it can be asked with any lock of the names held.
+func (s *Store) lostNow(in metadata.Inode) bool {
+	t, err := s.tierOf(in.Device)
+	if err != nil {
+		return false // they are there again when the device is
+	}
+	sh := s.table.shard(in.Ino)
+	sh.mu.Lock()
+	var o *object
+	if e := sh.entries[in.Ino]; e != nil {
+		o = e.obj
+	}
+	sh.mu.Unlock()
+	if o == nil {
+		return IsLost(in, t.epoch())
+	}
+	o.mu.RLock()
+	defer o.mu.RUnlock()
+	switch b := o.body.(type) {
+	case lost:
+		return true
+	case *bound:
+		return b.state() == metadata.BoundLost
+	case *hostFile:
+		return false
+	}
+	return o.epoch != 0 && o.epoch != o.tier.epoch()
+}
+
+// keyHolder is the inode that carries a key, also one whose time is over.
+//
+// Errors: metadata.ErrNotExist.
+func (s *Store) keyHolder(ctx context.Context, key string) (metadata.Inode, error) {
+	for before := Ino(0); ; {
+		ino, err := s.meta.KeyIno(ctx, key)
+		var in metadata.Inode
+		if err == nil {
+			in, err = s.meta.Get(ctx, ino)
+		}
+		if err == nil && in.Key != key {
+			err = metadata.ErrNotExist
+		}
+		if err == nil {
+			return in, nil
+		}
+		// The key may have gone to another inode between the two readings.
+		if ino == before || !errors.Is(err, metadata.ErrNotExist) {
+			return metadata.Inode{}, fmt.Errorf("find key %q: %w", key, err)
+		}
+		before = ino
+	}
+}
+
+// findKey is the inode that a key names, live or lost.
+//
+// Errors: metadata.ErrNotExist, also for one whose time is over.
+func (s *Store) findKey(ctx context.Context, key string) (metadata.Inode, error) {
+	in, err := s.keyHolder(ctx, key)
+	if err == nil && s.isOver(in) {
+		err = fmt.Errorf("key %q has expired: %w", key, metadata.ErrNotExist)
+	}
+	return in, err
+}
+
+// isOver says whether an inode's time to live is over.
+func (s *Store) isOver(in metadata.Inode) bool {
+	return in.Expires != (metadata.Timespec{}) && !in.Expires.After(s.now())
+}

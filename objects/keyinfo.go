@@ -1,0 +1,92 @@
+package objects
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/hmcfs/hmcfs/metadata"
+)
+
+// KeyInfo is what is known of a key, or of a publication.
+type KeyInfo struct {
+	Attr Attr
+	// Blobs are the sizes of the blobs, in order: those of user.hmc.blobs, or
+	// the one that is the whole object.
+	Blobs []uint64
+}
+
+// KeyInfo looks a key up.
+//
+// Errors: metadata.ErrNotExist, also for one that has expired; ErrForbidden for
+// what the holder's user may not read.
+func (h *Holder) KeyInfo(ctx context.Context, key string) (KeyInfo, error) {
+	s := h.store
+	in, err := s.findKey(ctx, key)
+	if err != nil {
+		return KeyInfo{}, err
+	}
+	if !h.who.may(Attr{Inode: in}, modeRead) {
+		return KeyInfo{}, fmt.Errorf("look at key %q: %w", key, ErrForbidden)
+	}
+	a, err := s.attrOf(ctx, in)
+	if err != nil {
+		return KeyInfo{}, fmt.Errorf("look at key %q: %w", key, err)
+	}
+	blobs, err := s.blobSizes(ctx, a.Ino, a.Size)
+	if err != nil {
+		return KeyInfo{}, fmt.Errorf("look at key %q: %w", key, err)
+	}
+	return KeyInfo{Attr: a, Blobs: blobs}, nil
+}
+
+// KeyThere says whether a key names an object whose bytes are there. Anybody
+// may ask, as anybody may list keys/.
+func (s *Store) KeyThere(ctx context.Context, key string) (bool, error) {
+	in, err := s.findKey(ctx, key)
+	if errors.Is(err, metadata.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	_, gone := s.tierOf(in.Device)
+	return gone == nil && !s.lostNow(in), nil
+}
+
+// blobSizes are the sizes of an object's blobs: as they are noted, where that
+// fits its size, and one for all else.
+func (s *Store) blobSizes(ctx context.Context, ino Ino, size uint64) ([]uint64, error) {
+	text, err := s.textXattr(ctx, ino, xattrBlobs)
+	if err != nil {
+		return nil, err
+	}
+	if text == "" || checkBlobs(text, size) != nil {
+		return []uint64{size}, nil
+	}
+	return parseSizes(text)
+}
+
+// blobsText is what user.hmc.blobs says of sizes; nil for a single one, which
+// is the whole object.
+//
+// Errors: metadata.ErrTooLarge for more than an attribute can hold.
+func blobsText(sizes []uint64) ([]byte, error) {
+	if len(sizes) == 1 {
+		return nil, nil
+	}
+	var text strings.Builder
+	for i, n := range sizes {
+		if i > 0 {
+			text.WriteByte(',')
+		}
+		text.WriteString(strconv.FormatUint(n, 10))
+	}
+	if text.Len() > metadata.MaxXattr {
+		return nil, fmt.Errorf("the sizes of %d blobs take %d bytes, at most %d can be noted: %w",
+			len(sizes), text.Len(), metadata.MaxXattr, metadata.ErrTooLarge)
+	}
+	return []byte(text.String()), nil
+}

@@ -1,0 +1,245 @@
+package objects
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/transport"
+)
+
+// Region is memory that a holder has registered: of another process, of this
+// one, or the content of a file of the store. Its methods may be called from
+// any goroutine.
+type Region struct {
+	holder *Holder
+	tier   *tier
+	size   uint64
+	// body is the memory; nil for a file's, which is ino.
+	body *bound
+	ino  Ino
+	// told is closed when all that was made of it knows that it has ended, and
+	// left when nobody reads or writes it any more.
+	told, left chan struct{}
+
+	mu sync.Mutex
+	// +checklocks:mu
+	ended bool
+	// users is what is made of it, and what is to happen when it ends.
+	// +checklocks:mu
+	users map[*bound]func(ctx context.Context)
+}
+
+func (h *Holder) newRegion(t *tier, size uint64) *Region {
+	return &Region{
+		holder: h, tier: t, size: size, told: make(chan struct{}), left: make(chan struct{}),
+		users: map[*bound]func(context.Context){},
+	}
+}
+
+// Register makes memory of another process known. r is what Bind takes. When
+// the process that is named as its owner ends, so does the region.
+//
+// Errors: those of Bind that concern the memory; ErrClosed.
+func (h *Holder) Register(ctx context.Context, device devices.Name, r BindRequest) (*Region, error) {
+	s := h.store
+	o, _, err := s.openMemory(ctx, h.who, r, func(op *opener) (err error) {
+		op.tier, err = s.deviceNamed(device)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("register memory of %s: %w", device, err)
+	}
+	reg := h.newRegion(o.tier, o.body.size)
+	reg.body = o.body
+	if err = h.add(reg); err != nil {
+		o.body.end()
+		return nil, errors.Join(err, o.letOwnerGo())
+	}
+	if o.owner == nil {
+		return reg, nil
+	}
+	cancel, err := s.owners.Watch(o.owner, func() { reg.end(context.Background()) }) //nolint:contextcheck // the owner ends when he ends
+	if err != nil {
+		reg.end(ctx)
+		return nil, fmt.Errorf("register memory of %s: %w", device, err)
+	}
+	o.body.watched(cancel)
+	return reg, nil
+}
+
+// deviceNamed is tierOf for a name that a user gave.
+func (s *Store) deviceNamed(device devices.Name) (*tier, error) {
+	t, err := s.tierOf(metadata.DeviceName(device))
+	if err != nil {
+		return nil, fmt.Errorf("device %q is not part of this mount: %w", device, ErrInvalid)
+	}
+	return t, nil
+}
+
+// Adopt makes memory of a device of this process known, and retains it.
+//
+// Errors: ErrInvalid for memory that is not of the device; ErrClosed.
+func (h *Holder) Adopt(ctx context.Context, device devices.Name, m *devices.Memory) (*Region, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	s := h.store
+	t, err := s.deviceNamed(device)
+	if err != nil {
+		return nil, err
+	}
+	if of := m.Device().Info().Name; of != device {
+		return nil, fmt.Errorf("memory of %s registered as that of %s: %w", of, device, ErrInvalid)
+	}
+	size := uint64(m.Size())
+	reg := h.newRegion(t, size)
+	m.Retain()
+	reg.body = &bound{
+		engine: s.engine, name: device, size: size, mems: []*devices.Memory{m},
+		parts: []boundPart{{n: size, mem: m}}, logf: s.warn,
+	}
+	if err := h.add(reg); err != nil {
+		return nil, errors.Join(err, m.Release())
+	}
+	return reg, nil
+}
+
+// Device is the device that the memory is on: for a file the one that it was on
+// when it was registered.
+func (r *Region) Device() devices.Name { return devices.Name(r.tier.name) }
+
+// Size is how much memory it is, in bytes.
+func (r *Region) Size() uint64 { return r.size }
+
+// Close lets the memory go, for the holder's further calls at once. What is
+// set or published out of it is lost, unless a replica takes over. When it
+// returns without an error nobody reads or writes the memory any more, and the
+// records say so; else that goes on in the background. Closing it again does
+// nothing.
+//
+// Errors: the context's.
+func (r *Region) Close(ctx context.Context) error {
+	r.end(ctx)
+	r.holder.remove(r)
+	return r.settled(ctx)
+}
+
+// end lets the memory go: at once for who comes now. What is made of it is told
+// in the background.
+func (r *Region) end(ctx context.Context) {
+	if r.body != nil {
+		r.body.end()
+	}
+	r.mu.Lock()
+	was, users := r.ended, r.users
+	r.ended, r.users = true, nil
+	r.mu.Unlock()
+	if was {
+		return
+	}
+	if r.body == nil {
+		close(r.left)
+	} else {
+		r.body.gate.after(func() { close(r.left) })
+	}
+	if len(users) == 0 {
+		close(r.told)
+		return
+	}
+	ctx = context.WithoutCancel(ctx)
+	r.holder.store.work.Go(func() {
+		defer close(r.told)
+		for _, tell := range users {
+			tell(ctx)
+		}
+	})
+}
+
+// settled waits for the end of all that end has begun.
+func (r *Region) settled(ctx context.Context) error {
+	for _, done := range []chan struct{}{r.told, r.left} {
+		select {
+		case <-done:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// join has tell called when the region ends, or has ended.
+func (r *Region) join(b *bound, tell func(ctx context.Context)) {
+	r.mu.Lock()
+	ended := r.ended
+	if !ended {
+		r.users[b] = tell
+	}
+	r.mu.Unlock()
+	if ended {
+		r.holder.store.work.Go(func() { tell(context.Background()) })
+	}
+}
+
+// part ends what join began.
+func (r *Region) part(b *bound) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.users, b)
+}
+
+// has says whether a range is inside, and the region still there.
+//
+// Errors: ErrLost; devices.ErrRange.
+func (r *Region) has(off, n uint64) error {
+	r.mu.Lock()
+	ended := r.ended
+	r.mu.Unlock()
+	switch {
+	case ended:
+		return fmt.Errorf("the memory was let go: %w", ErrLost)
+	case off > r.size || n > r.size-off:
+		return fmt.Errorf("%d bytes at %d of registered memory of %d: %w", n, off, r.size, devices.ErrRange)
+	}
+	return nil
+}
+
+// find tells what a range is made of, in order, with offsets from 0 of the
+// region on. Only a file's can have holes. The memory stays until release.
+//
+// Errors: ErrLost when the region has ended; devices.ErrRange also when the
+// file is shorter by now; metadata.ErrNotExist for a file that is gone.
+func (r *Region) find(ctx context.Context, off, n uint64) (pieces []piece, release func(), err error) {
+	if err = r.has(off, n); err != nil {
+		return nil, nil, err
+	}
+	if r.body == nil {
+		return r.findFile(ctx, off, n)
+	}
+	return r.body.own(off, n)
+}
+
+// write copies src to off. After an error any part of the range may hold other
+// bytes. Who writes the same bytes at the same time leaves any of both, as in
+// memory.
+//
+// Errors: those of find; of the copy.
+func (r *Region) write(ctx context.Context, off uint64, src transport.Span) error {
+	if err := r.has(off, uint64(src.Len())); err != nil {
+		return err
+	}
+	if r.body == nil {
+		return r.writeFile(ctx, off, src)
+	}
+	_, _, err := r.body.write(ctx, off, src)
+	return err
+}
+
+// Blob is a stretch of a region.
+type Blob struct {
+	Region   *Region
+	Off, Len uint64
+}

@@ -1,0 +1,119 @@
+package objects
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/transport"
+)
+
+// RegisterFile makes the content of a regular file known, as long as it is now.
+// The caller may read and write it, which the region does as a handle would;
+// it does not keep the file open between transfers.
+//
+// Errors: ErrForbidden, also for a file in publish/; ErrInvalid for what is no
+// regular file, or an empty one; ErrLost; ErrClosed.
+func (h *Holder) RegisterFile(ctx context.Context, ino Ino) (*Region, error) {
+	a, err := h.store.Attr(ctx, ino)
+	if err != nil {
+		return nil, fmt.Errorf("register a file: %w", err)
+	}
+	switch {
+	case !a.IsRegular():
+		err = fmt.Errorf("inode %d of mode %o: %w", ino, a.Mode, ErrInvalid)
+	case !h.who.MayReadWrite(a):
+		err = fmt.Errorf("user %d may not read and write file %d: %w", h.who.UID, ino, ErrForbidden)
+	case a.State == StateLost:
+		err = fmt.Errorf("file %d: %w", ino, ErrLost)
+	case a.Size == 0:
+		err = fmt.Errorf("file %d is empty: %w", ino, ErrInvalid)
+	default:
+		err = notPublished(a.Inode)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("register a file: %w", err)
+	}
+	t, err := h.store.tierOf(a.Device)
+	if err != nil {
+		return nil, err
+	}
+	r := h.newRegion(t, a.Size)
+	r.ino = ino
+	return r, h.add(r)
+}
+
+// notPublished fails for a file in publish/: it is read by who receives it, and
+// written by nobody.
+func notPublished(in metadata.Inode) error {
+	if in.Parent == metadata.PublishIno {
+		return fmt.Errorf("file %d is published: %w", in.Ino, ErrForbidden)
+	}
+	return nil
+}
+
+// open opens the file for one transfer. While it is open nobody publishes it.
+func (r *Region) open(ctx context.Context) (*File, error) {
+	f, err := r.holder.store.OpenFile(ctx, r.ino)
+	if err != nil {
+		return nil, err
+	}
+	in, err := r.holder.store.meta.Get(ctx, r.ino)
+	if err == nil {
+		err = notPublished(in)
+	}
+	if err != nil {
+		closeFile(ctx, f)
+		return nil, fmt.Errorf("registered file: %w", err)
+	}
+	return f, nil
+}
+
+// closeFile ends a handle of the store's own, whatever became of the context.
+func closeFile(ctx context.Context, f *File) {
+	f.store.unpin(context.WithoutCancel(ctx), f.obj, pinOpen)
+}
+
+func (r *Region) findFile(ctx context.Context, off, n uint64) ([]piece, func(), error) {
+	f, err := r.open(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	seen, err := f.obj.lookSparse(off, n)
+	if err == nil && seen.n < n {
+		seen.release()
+		err = r.cutTo(off + seen.n)
+	}
+	if err != nil {
+		closeFile(ctx, f)
+		return nil, nil, err
+	}
+	return seen.pieces, func() { seen.release(); closeFile(ctx, f) }, nil
+}
+
+func (r *Region) cutTo(size uint64) error {
+	return fmt.Errorf("registered file %d of %d bytes was cut to %d: %w", r.ino, r.size, size, devices.ErrRange)
+}
+
+func (r *Region) writeFile(ctx context.Context, off uint64, src transport.Span) error {
+	f, err := r.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer closeFile(ctx, f)
+	o := f.obj
+	err = o.change(ctx, func() error {
+		size, failure := o.end()
+		if failure == nil && off+uint64(src.Len()) > size {
+			failure = r.cutTo(size)
+		}
+		if failure == nil {
+			_, failure = o.put(ctx, off, src, true)
+		}
+		return failure
+	})
+	// The kernel may have pages of what it was.
+	r.holder.store.changed(r.ino, true)
+	return err
+}

@@ -1,0 +1,575 @@
+package objects_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/hmcfs/hmcfs/devices"
+	devfaulty "github.com/hmcfs/hmcfs/devices/faulty"
+	"github.com/hmcfs/hmcfs/devices/sim"
+	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/objects"
+	"github.com/hmcfs/hmcfs/objects/share"
+	"github.com/hmcfs/hmcfs/tests/kit"
+)
+
+// long is how long a test waits for what must happen.
+const long = time.Minute
+
+// user is a holder with memory of a device of its own.
+type user struct {
+	*objects.Holder
+	rig    *rig
+	mem    *devices.Memory
+	region *objects.Region
+}
+
+// user makes a holder that has registered n bytes of a device, with the content
+// of a seed. It ends with the test, if it has not before.
+func (r *rig) user(device int, seed uint64, n int) *user {
+	r.t.Helper()
+	u := &user{Holder: r.store.NewHolder(objects.Caller{}), rig: r}
+	var err error
+	if u.mem, err = r.devs[device].Alloc(r.ctx(), devices.Size(n)); err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() {
+		if failure := errors.Join(u.Close(context.Background()), u.mem.Release()); failure != nil {
+			r.t.Error(failure)
+		}
+	})
+	u.fill(0, kit.Bytes(seed, 0, n))
+	if u.region, err = u.Adopt(r.ctx(), r.devs[device].Info().Name, u.mem); err != nil {
+		r.t.Fatal(err)
+	}
+	return u
+}
+
+func (u *user) fill(off int, p []byte) {
+	u.rig.t.Helper()
+	span, err := u.mem.Span(devices.Range{Off: devices.Offset(off), Len: devices.Size(len(p))})
+	if err == nil {
+		err = u.mem.Device().CopyIn(u.rig.ctx(), span, p)
+	}
+	if err != nil {
+		u.rig.t.Fatal(err)
+	}
+}
+
+func (u *user) bytes() []byte {
+	u.rig.t.Helper()
+	p := make([]byte, u.mem.Size())
+	if err := u.mem.Device().CopyOut(u.rig.ctx(), p, u.mem.All()); err != nil {
+		u.rig.t.Fatal(err)
+	}
+	return p
+}
+
+// keyed is a key for stretches of the user's memory, each an offset and a
+// length.
+func (u *user) keyed(key string, at ...uint64) objects.Keyed {
+	k := objects.Keyed{Key: key}
+	for i := 0; i < len(at); i += 2 {
+		k.Blobs = append(k.Blobs, objects.Blob{Region: u.region, Off: at[i], Len: at[i+1]})
+	}
+	return k
+}
+
+// bind sets one key.
+func (u *user) bind(k objects.Keyed) error { return u.Bind(u.rig.ctx(), []objects.Keyed{k})[0] }
+
+func (u *user) mustBind(k objects.Keyed) objects.Ino {
+	u.rig.t.Helper()
+	if err := u.bind(k); err != nil {
+		u.rig.t.Fatal(err)
+	}
+	return u.rig.keyIno(k.Key)
+}
+
+// get copies all of a key into stretches of the user's memory.
+func (u *user) get(k objects.Keyed, replica bool) error {
+	return u.Scatter(u.rig.ctx(), objects.Scatter{Keyed: k, Replica: replica})
+}
+
+func (u *user) close() {
+	u.rig.t.Helper()
+	if err := u.Close(u.rig.ctx()); err != nil {
+		u.rig.t.Fatal(err)
+	}
+}
+
+func (u *user) dropLocal(key string) {
+	u.rig.t.Helper()
+	if err := u.DropLocal(u.rig.ctx(), []string{key})[0]; err != nil {
+		u.rig.t.Fatal(err)
+	}
+}
+
+func (r *rig) keyIno(key string) objects.Ino {
+	r.t.Helper()
+	ino, err := r.store.KeyIno(r.ctx(), key)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return ino
+}
+
+func (r *rig) wantPath(key, want string) {
+	r.t.Helper()
+	if path, err := r.store.KeyPath(r.ctx(), key); err != nil || path != want {
+		r.t.Errorf("key %s is %q, %v; want %q", key, path, err, want)
+	}
+}
+
+// wantBytes reads all of a key.
+func (r *rig) wantBytes(key string, want []byte) {
+	r.t.Helper()
+	f := r.open(r.keyIno(key))
+	defer r.close(f)
+	if i := kit.FirstDiff(r.read(f, 0, len(want)+1), want); i >= 0 {
+		r.t.Errorf("byte %d of key %s is not as it should be", i, key)
+	}
+}
+
+func (r *rig) wantGone(key string) {
+	r.t.Helper()
+	if ino, err := r.store.KeyIno(r.ctx(), key); !errors.Is(err, metadata.ErrNotExist) {
+		r.t.Errorf("key %s is object %d, %v", key, ino, err)
+	}
+}
+
+func wantErr(t *testing.T, what string, err, want error) {
+	t.Helper()
+	if !errors.Is(err, want) {
+		t.Errorf("%s: %v, want %v", what, err, want)
+	}
+}
+
+func twoDevices(t *testing.T) *rig {
+	t.Helper()
+	kit.Check(t)
+	return newRig(t, small(false), small(true))
+}
+
+// What is set is the memory itself, blob behind blob; what lies around the
+// blobs is neither read nor written.
+func TestBindIsTheMemory(t *testing.T) {
+	r := twoDevices(t)
+	u := r.user(0, 1, 100_000)
+	ino := u.mustBind(u.keyed("k", 10_000, 5000, 50_000, 10, 15_000, 20_000, 90_000, 10_000))
+	r.wantState(ino, objects.StateBound)
+	r.wantPath("k", "sim0/.keys/k")
+	a := r.attr(ino)
+	if a.Size != 35_010 || a.Mode.Perm() != 0o600 || a.Key != "k" {
+		t.Errorf("size %d, mode %o, key %q", a.Size, a.Mode.Perm(), a.Key)
+	}
+	if blobs, err := r.store.GetXattr(r.ctx(), ino, "user.hmc.blobs"); string(blobs) != "5000,10,20000,10000" {
+		t.Errorf("blobs %q, %v", blobs, err)
+	}
+	memory := u.bytes()
+	r.wantBytes("k", slicesOf(memory, 10_000, 5000, 50_000, 10, 15_000, 20_000, 90_000, 10_000))
+	f := r.open(ino)
+	defer r.close(f)
+	r.write(f, 4990, kit.Bytes(2, 0, 30)) // over two seams
+	copy(memory[14_990:15_000], kit.Bytes(2, 0, 10))
+	copy(memory[50_000:50_010], kit.Bytes(2, 10, 10))
+	copy(memory[15_000:15_010], kit.Bytes(2, 20, 10))
+	if i := kit.FirstDiff(u.bytes(), memory); i >= 0 {
+		t.Errorf("byte %d of the memory is not what it should be", i)
+	}
+	if _, err := f.WriteAt(r.ctx(), []byte{1}, objects.Write{Off: 35_010}); !errors.Is(err, devices.ErrOutOfMemory) {
+		t.Errorf("write behind the end: %v", err)
+	}
+	if err := r.store.Unlink(r.ctx(), r.attr(ino).Parent, "k"); err != nil {
+		t.Fatal(err)
+	}
+	r.wantGone("k")
+	if i := kit.FirstDiff(u.bytes(), memory); i >= 0 {
+		t.Errorf("byte %d of the memory has changed with the removal", i)
+	}
+}
+
+// slicesOf joins stretches, each an offset and a length.
+func slicesOf(p []byte, at ...int) []byte {
+	var all []byte
+	for i := 0; i < len(at); i += 2 {
+		all = append(all, p[at[i]:at[i]+at[i+1]]...)
+	}
+	return all
+}
+
+// The same call again changes nothing; another one is refused.
+func TestBindAgainAndOthers(t *testing.T) {
+	r := twoDevices(t)
+	u, other := r.user(0, 1, 10_000), r.user(0, 2, 10_000)
+	ino := u.mustBind(u.keyed("k", 0, 100, 200, 100))
+	for name, tc := range map[string]struct {
+		err  error
+		want error
+	}{
+		"the same blobs":   {u.bind(u.keyed("k", 0, 100, 200, 100)), nil},
+		"another order":    {u.bind(u.keyed("k", 200, 100, 0, 100)), objects.ErrInconsistent},
+		"fewer":            {u.bind(u.keyed("k", 0, 100)), objects.ErrInconsistent},
+		"another's":        {other.bind(other.keyed("k", 0, 100, 200, 100)), metadata.ErrExist},
+		"another's memory": {other.bind(u.keyed("l", 0, 100)), objects.ErrInvalid},
+	} {
+		if !errors.Is(tc.err, tc.want) {
+			t.Errorf("%s: %v, want %v", name, tc.err, tc.want)
+		}
+	}
+	if now := r.keyIno("k"); now != ino {
+		t.Errorf("object %d has become %d", ino, now)
+	}
+	r.wantBytes("k", slicesOf(kit.Bytes(1, 0, 10_000), 0, 100, 200, 100))
+	r.wantGone("l")
+}
+
+// A key that can't be set hinders no other one, wherever it stands.
+func TestBindPartly(t *testing.T) {
+	r := twoDevices(t)
+	u, other := r.user(0, 1, 10_000), r.user(1, 2, 10_000)
+	second, err := u.Adopt(r.ctx(), "sim1", other.mem)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended, err := u.Adopt(r.ctx(), "sim1", other.mem)
+	if err == nil {
+		err = ended.Close(r.ctx())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	other.mustBind(other.keyed("taken", 0, 1))
+	blob := func(reg *objects.Region, off, n uint64) []objects.Blob {
+		return []objects.Blob{{Region: reg, Off: off, Len: n}}
+	}
+	cases := []struct {
+		name string
+		set  objects.Keyed
+		want error
+	}{
+		{"taken", u.keyed("taken", 0, 100), metadata.ErrExist},
+		{"good", u.keyed("a", 0, 100), nil},
+		{"no blobs", objects.Keyed{Key: "b"}, objects.ErrInvalid},
+		{"no memory", objects.Keyed{Key: "c", Blobs: make([]objects.Blob, 1)}, objects.ErrInvalid},
+		{"beyond the end", u.keyed("d", 9_999, 2), objects.ErrInvalid},
+		{"far beyond the end", u.keyed("e", 1<<63, 1<<63), objects.ErrInvalid},
+		{"an empty blob", u.keyed("f", 0, 0), objects.ErrInvalid},
+		{"another's", other.keyed("g", 0, 1), objects.ErrInvalid},
+		{"memory that was let go", objects.Keyed{Key: "h", Blobs: blob(ended, 0, 1)}, objects.ErrLost},
+		{"two devices", objects.Keyed{Key: "i", Blobs: append(blob(second, 0, 1), blob(u.region, 0, 1)...)}, objects.ErrInvalid},
+		{"a bad key", u.keyed("no/key", 0, 1), metadata.ErrInvalidKey},
+		{"the other device", objects.Keyed{Key: "j", Blobs: blob(second, 5, 100)}, nil},
+		{"good too", u.keyed("z", 100, 100), nil},
+	}
+	set := make([]objects.Keyed, len(cases))
+	for i := range cases {
+		set[i] = cases[i].set
+	}
+	for i, err := range u.Bind(r.ctx(), set) {
+		if !errors.Is(err, cases[i].want) {
+			t.Errorf("%s: %v, want %v", cases[i].name, err, cases[i].want)
+		}
+	}
+	r.wantBytes("a", kit.Bytes(1, 0, 100))
+	r.wantBytes("z", kit.Bytes(1, 100, 100))
+	r.wantBytes("j", kit.Bytes(2, 5, 100))
+	r.wantPath("j", "sim1/.keys/j")
+	if keys, err := r.store.Keys(r.ctx(), "", 100); err != nil || len(keys) != 4 {
+		t.Errorf("keys %v, %v", keys, err)
+	}
+}
+
+// Many keys at once are all there, each with its own bytes.
+func TestBindMany(t *testing.T) {
+	r := twoDevices(t)
+	const count = 1000
+	u := r.user(0, 1, count*16)
+	var set []objects.Keyed
+	for i := range uint64(count) {
+		set = append(set, u.keyed(fmt.Sprint("k", i), i*16, 16))
+	}
+	if err := errors.Join(u.Bind(r.ctx(), set)...); err != nil {
+		t.Fatal(err)
+	}
+	for i := range count {
+		r.wantBytes(fmt.Sprint("k", i), kit.Bytes(1, int64(i*16), 16))
+	}
+	inos := []objects.Ino{r.keyIno("k0"), r.keyIno("k999")}
+	u.close()
+	for _, ino := range inos {
+		r.wantState(ino, objects.StateLost)
+	}
+	if left, err := r.meta.Bindings(r.ctx()); err != nil || len(left) != 0 {
+		t.Errorf("%d bindings of nothing, %v", len(left), err)
+	}
+}
+
+// What was made of a region is lost with it, at once; the rest of the holder's
+// stays, and a lost key can be set again by anybody.
+func TestRegionEnds(t *testing.T) {
+	r := twoDevices(t)
+	u := r.user(0, 1, 10_000)
+	second, err := u.Adopt(r.ctx(), "sim0", u.mem)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept := u.mustBind(u.keyed("kept", 0, 100))
+	both := u.keyed("both", 0, 100)
+	both.Blobs = append(both.Blobs, objects.Blob{Region: second, Off: 5000, Len: 100})
+	ino := u.mustBind(both)
+	f := r.open(ino)
+	events := r.store.Listen()
+	defer events.Close()
+	if err = errors.Join(second.Close(r.ctx()), second.Close(r.ctx())); err != nil {
+		t.Fatal(err)
+	}
+	r.wantState(ino, objects.StateLost)
+	r.wantState(kept, objects.StateBound)
+	_, err = f.ReadAt(r.ctx(), make([]byte, 1), 0)
+	wantErr(t, "read", err, objects.ErrLost)
+	_, err = f.WriteAt(r.ctx(), make([]byte, 1), objects.Write{})
+	wantErr(t, "write", err, objects.ErrLost)
+	r.close(f)
+	if e := nextEvent(t, events); e.Kind != objects.EventLost || e.Key != "both" {
+		t.Errorf("event %v of %q", e.Kind, e.Key)
+	}
+	other := r.user(1, 2, 1000)
+	again := other.mustBind(other.keyed("both", 0, 1000))
+	if again == ino {
+		t.Error("the lost object lives again")
+	}
+	r.wantBytes("both", kit.Bytes(2, 0, 1000))
+	r.wantPath("both", "sim1/.keys/both")
+	r.wantBytes("kept", kit.Bytes(1, 0, 100))
+}
+
+func nextEvent(t *testing.T, events *objects.Events) objects.Event {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), long)
+	defer cancel()
+	e, err := events.Next(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// A holder that has ended does nothing more, and its keys are lost.
+func TestHolderEnds(t *testing.T) {
+	r := twoDevices(t)
+	u := r.user(0, 1, 10_000)
+	ino := u.mustBind(u.keyed("k", 0, 100))
+	u.close()
+	u.close()
+	r.wantState(ino, objects.StateLost)
+	wantErr(t, "set", u.bind(u.keyed("l", 0, 100)), objects.ErrClosed)
+	_, err := u.Adopt(r.ctx(), "sim0", u.mem)
+	wantErr(t, "adopt", err, objects.ErrClosed)
+	f := r.create("sim0", "file")
+	defer r.close(f)
+	r.write(f, 0, []byte("x"))
+	_, err = u.RegisterFile(r.ctx(), f.Ino())
+	wantErr(t, "register a file", err, objects.ErrClosed)
+	wantErr(t, "drop", u.DropLocal(r.ctx(), []string{"k"})[0], objects.ErrClosed)
+}
+
+// stopping is a rig whose first device stops in a copy to the host when asked.
+type stopping struct {
+	*rig
+	inside chan struct{}
+	// armed has, for the copy that is to stop, what lets it go on.
+	armed chan chan struct{}
+}
+
+func newStopping(t *testing.T) *stopping {
+	t.Helper()
+	kit.Check(t)
+	s := &stopping{inside: make(chan struct{}), armed: make(chan chan struct{}, 1)}
+	s.rig = wrapped(t, devfaulty.Wrap(sim.New(0, small(false)), func(op devfaulty.Op) error {
+		if op.Kind != devfaulty.CopyOut {
+			return nil
+		}
+		select {
+		case goOn := <-s.armed:
+			s.inside <- struct{}{}
+			<-goOn
+		default:
+		}
+		return nil
+	}), sim.New(1, small(false)))
+	return s
+}
+
+// reading starts a read of a key that is stopped inside the device. What it
+// returns lets it go on, and checks that it gets all of the bytes.
+func (s *stopping) reading(key string, want []byte) (finish func()) {
+	s.t.Helper()
+	f := s.open(s.keyIno(key))
+	got := make([]byte, len(want))
+	result := make(chan error, 1)
+	goOn := make(chan struct{})
+	s.armed <- goOn
+	go func() {
+		_, err := f.ReadAt(context.Background(), got, 0)
+		result <- err
+	}()
+	<-s.inside
+	return func() {
+		s.t.Helper()
+		close(goOn)
+		if err := <-result; err != nil || !bytes.Equal(got, want) {
+			s.t.Errorf("the reader gets other bytes, and %v", err)
+		}
+		s.close(f)
+	}
+}
+
+// Who is inside when the owner ends gets what he came for, and the owner waits
+// for him.
+func TestOwnerEndsInMidRead(t *testing.T) {
+	r := newStopping(t)
+	u := r.user(0, 1, 4096)
+	ino := u.mustBind(u.keyed("k", 0, 4096))
+	finish := r.reading("k", kit.Bytes(1, 0, 4096))
+	hurried, cancel := context.WithCancel(r.ctx())
+	cancel()
+	wantErr(t, "end in a hurry", u.Close(hurried), context.Canceled)
+	closed := make(chan error, 1)
+	go func() { closed <- u.region.Close(context.Background()) }()
+	kit.Eventually(t, long, func() bool { return r.attr(ino).State == objects.StateLost })
+	f := r.open(ino)
+	_, err := f.ReadAt(r.ctx(), make([]byte, 1), 0)
+	wantErr(t, "a read that comes now", err, objects.ErrLost)
+	r.close(f)
+	select {
+	case err = <-closed:
+		t.Errorf("the region is closed under its reader: %v", err)
+	default:
+	}
+	finish()
+	if err = <-closed; err != nil {
+		t.Error(err)
+	}
+}
+
+// A removal takes nothing away from two readers who are inside, and the key is
+// free at once.
+func TestTwoReadersAndADrop(t *testing.T) {
+	r := newStopping(t)
+	u := r.user(0, 1, 4096)
+	u.mustBind(u.keyed("k", 0, 4096))
+	first, second := r.reading("k", kit.Bytes(1, 0, 4096)), r.reading("k", kit.Bytes(1, 0, 4096))
+	if err := u.Drop(r.ctx(), []string{"k"})[0]; err != nil {
+		t.Fatal(err)
+	}
+	r.wantGone("k")
+	u.mustBind(u.keyed("k", 100, 100))
+	first()
+	second()
+	r.wantBytes("k", kit.Bytes(1, 100, 100))
+}
+
+// What a session has set is lost to the next run, and its key is free.
+func TestBoundKeysInTheNextRun(t *testing.T) {
+	r := twoDevices(t)
+	u := r.user(0, 1, 1000)
+	ino := u.mustBind(u.keyed("k", 0, 1000))
+	if err := r.store.Close(context.Background(), objects.CloseOptions{Keep: true}); err != nil {
+		t.Fatal(err)
+	}
+	r.reopen()
+	r.wantState(ino, objects.StateLost)
+	r.wantPath("k", "sim0/.keys/k")
+	again := r.user(1, 2, 1000)
+	again.mustBind(again.keyed("k", 0, 1000))
+	r.wantBytes("k", kit.Bytes(2, 0, 1000))
+	r.wantPath("k", "sim1/.keys/k")
+}
+
+// A daemon that dies leaves the same, and says nothing of what was bound.
+func TestBoundKeysAfterADeath(t *testing.T) {
+	r := twoDevices(t)
+	u := r.user(0, 1, 1000)
+	ino := u.mustBind(u.keyed("k", 0, 1000))
+	dead := r.store
+	r.reopen()
+	r.wantState(ino, objects.StateLost)
+	if left, err := r.meta.Bindings(r.ctx()); err != nil || len(left) != 0 {
+		t.Errorf("%d bindings of nothing, %v", len(left), err)
+	}
+	if err := dead.Close(context.Background(), objects.CloseOptions{}); err != nil {
+		t.Error(err)
+	}
+}
+
+// Memory of another process ends with it, or with the holder.
+func TestRegisteredMemoryOfAProcess(t *testing.T) {
+	r := twoDevices(t)
+	pid, kill := kit.Process(t)
+	h := r.store.NewHolder(objects.Caller{UID: uint32(os.Getuid())})
+	memory := func(pid int) *objects.Region {
+		t.Helper()
+		m := share.Memory{Family: "sim", PID: pid, Size: 9000, Pieces: []share.Piece{
+			{Kind: devices.HandleMemfd, Offset: 100, Size: 4000}, {Kind: devices.HandleMemfd, Size: 5000},
+		}}
+		var handles []devices.Handle
+		for i := range m.Pieces {
+			f := kit.Memfd(t, uint64(i), 10_000)
+			n := i
+			m.Pieces[i].FD = &n
+			again, err := os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", f.Fd()), os.O_RDWR, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			handles = append(handles, devices.Handle{Kind: devices.HandleMemfd, File: again, Size: m.Pieces[i].Size})
+		}
+		reg, err := h.Register(r.ctx(), "sim0", objects.BindRequest{Memory: m, Handles: handles})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if reg.Size() != 9000 || reg.Device() != "sim0" {
+			t.Errorf("%d bytes of %s", reg.Size(), reg.Device())
+		}
+		return reg
+	}
+	blob := func(reg *objects.Region) []objects.Blob { return []objects.Blob{{Region: reg, Off: 3000, Len: 3000}} }
+	set := []objects.Keyed{{Key: "his", Blobs: blob(memory(pid))}, {Key: "ours", Blobs: blob(memory(0))}}
+	if err := errors.Join(h.Bind(r.ctx(), set)...); err != nil {
+		t.Fatal(err)
+	}
+	his, ours := r.keyIno("his"), r.keyIno("ours")
+	want := append(kit.Bytes(0, 3100, 1000), kit.Bytes(1, 0, 2000)...)
+	r.wantBytes("his", want)
+	r.wantBytes("ours", want)
+	kill()
+	kit.Eventually(t, long, func() bool { return r.attr(his).State == objects.StateLost })
+	r.wantState(ours, objects.StateBound)
+	if err := h.Close(r.ctx()); err != nil {
+		t.Fatal(err)
+	}
+	r.wantState(ours, objects.StateLost)
+}
+
+// What can't be registered is refused, and the descriptors are closed.
+func TestRegisterRefuses(t *testing.T) {
+	r := twoDevices(t)
+	u := r.user(0, 1, 1000)
+	_, err := u.Adopt(r.ctx(), "sim1", u.mem)
+	wantErr(t, "memory of another device", err, objects.ErrInvalid)
+	_, err = u.Adopt(r.ctx(), "sim7", u.mem)
+	wantErr(t, "of no device", err, objects.ErrInvalid)
+	m := share.Memory{Family: "sim", Size: 1, Pieces: []share.Piece{{Kind: devices.HandleMemfd, Path: "/dev/null", Size: 1}}}
+	_, err = u.Register(r.ctx(), "sim0", objects.BindRequest{Memory: m})
+	wantErr(t, "no memory", err, devices.ErrHandle)
+	m.Family = "cuda"
+	_, err = u.Register(r.ctx(), "sim0", objects.BindRequest{Memory: m})
+	wantErr(t, "memory of another family", err, devices.ErrHandle)
+	_, err = u.Register(r.ctx(), "", objects.BindRequest{Memory: m})
+	wantErr(t, "for no device", err, objects.ErrInvalid)
+}

@@ -1,0 +1,240 @@
+package objects
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"go.uber.org/zap"
+
+	"github.com/hmcfs/hmcfs/metadata"
+)
+
+// replicas lists them, the oldest first.
+func (b *bound) replicas() []*bound {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.spares
+}
+
+// successor is the oldest replica that is alive, or nil.
+func (b *bound) successor() *bound {
+	for _, r := range b.replicas() {
+		if r.alive() {
+			return r
+		}
+	}
+	return nil
+}
+
+// dropReplicas lets replicas go: those that are meant, or all for nil. The
+// caller has the object's lane.
+func (b *bound) dropReplicas(meant func(*bound) bool) {
+	b.mu.Lock()
+	if len(b.spares) == 0 {
+		b.mu.Unlock()
+		return
+	}
+	var kept, gone []*bound
+	for _, r := range b.spares {
+		if meant == nil || meant(r) {
+			gone = append(gone, r)
+		} else {
+			kept = append(kept, r)
+		}
+	}
+	b.spares = kept
+	b.mu.Unlock()
+	for _, r := range gone {
+		r.end()
+	}
+}
+
+// addReplica makes content another source, in place of the one that its holder
+// has been before. The caller has the object's lane.
+func (b *bound) addReplica(r *bound) error {
+	b.dropReplicas(func(other *bound) bool { return other.made.holder == r.made.holder })
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.leaving {
+		return fmt.Errorf("its owner lets it go: %w", metadata.ErrNotExist)
+	}
+	b.spares = append(slices.Clip(b.spares), r)
+	return nil
+}
+
+// belongsTo says whether content is memory of a holder.
+func (b *bound) belongsTo(h *Holder) bool { return b.made != nil && b.made.holder == h }
+
+// exclusively runs fn as the only one that may change what the object's content
+// is. The bytes stay the same.
+func (o *object) exclusively(ctx context.Context, fn func() error) error {
+	if err := o.lane.enter(ctx); err != nil {
+		return err
+	}
+	defer o.lane.leave()
+	return fn()
+}
+
+// replicate makes blobs, into which the holder has copied all of an object,
+// another source of it. before is the object's version from before the copy.
+// An object that is not made of blobs needs no other source: then it does
+// nothing. The caller has the object pinned.
+//
+// Errors: those of blobContent; ErrInvalid for another size; ErrInconsistent
+// when the bytes were changed meanwhile; ErrLost; metadata.ErrNotExist when the
+// object goes.
+func (h *Holder) replicate(ctx context.Context, o *object, before uint64, blobs []Blob) error {
+	if b, ok := o.content().(*bound); !ok || b.made == nil {
+		return nil
+	}
+	r, _, err := h.store.blobContent(h, blobs)
+	if err != nil {
+		return fmt.Errorf("make a replica of object %d: %w", o.ino, err)
+	}
+	added := false
+	err = o.exclusively(ctx, func() error {
+		b, ok := o.content().(*bound)
+		switch {
+		case !ok || b.state() == metadata.BoundLost:
+			return ErrLost
+		case r.size != b.size:
+			return fmt.Errorf("%d bytes of %d: %w", r.size, b.size, ErrInvalid)
+		case before%2 != 0 || o.version.Load() != before:
+			return fmt.Errorf("it was changed while it was copied: %w", ErrInconsistent)
+		case b.isOf(h, blobs):
+			return nil
+		}
+		added = true
+		return b.addReplica(r)
+	})
+	if err != nil {
+		return fmt.Errorf("make a replica of object %d: %w", o.ino, err)
+	}
+	if added {
+		r.attend(func(ctx context.Context) { h.store.memoryEnded(ctx, o.ino, r) }) //nolint:contextcheck // memory ends when it ends
+	}
+	return nil
+}
+
+// memoryEnded follows the end of memory that an object is made of, or a
+// replica of it.
+func (s *Store) memoryEnded(ctx context.Context, ino Ino, b *bound) {
+	o := s.pinLoaded(ino)
+	if o == nil {
+		return
+	}
+	err := o.exclusively(ctx, func() error {
+		if now, ok := o.content().(*bound); ok && now != b {
+			now.dropReplicas(func(r *bound) bool { return r == b })
+		}
+		return nil
+	})
+	s.unpin(ctx, o, pinUse)
+	if err == nil {
+		s.lose(ctx, ino, b)
+	}
+}
+
+// takeOver makes a replica the content of an object, on whatever device it is.
+// The caller has the lane.
+//
+// Errors: ErrLost when there is none that can.
+func (s *Store) takeOver(ctx context.Context, o *object, b *bound) error {
+	heirs := slices.Clone(b.replicas())
+	here, _ := o.place()
+	slices.SortStableFunc(heirs, func(x, y *bound) int {
+		return boolInt(x.made.tier != here) - boolInt(y.made.tier != here)
+	})
+	errs := ErrLost
+	for _, next := range heirs {
+		if !next.alive() {
+			continue
+		}
+		if err := s.moveKeyed(ctx, o, next.made.tier); err != nil {
+			errs = errors.Join(errs, err)
+			continue
+		}
+		next.inherit(slices.DeleteFunc(heirs, func(r *bound) bool { return r == next }))
+		o.mu.Lock()
+		o.tier, o.body = next.made.tier, next
+		o.mu.Unlock()
+		// Who has found the old content goes on with it, and its replicas.
+		b.part()
+		s.log.Info("a replica is the object now", zap.Uint64("ino", uint64(o.ino)), zap.String("device", string(next.made.tier.name)))
+		return nil
+	}
+	return errs
+}
+
+func boolInt(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// inherit makes replicas those of content that had none.
+func (b *bound) inherit(spares []*bound) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.spares = spares
+}
+
+// moveKeyed moves the name of an object that was made for a key to another
+// device, without a copy. The caller has the lane.
+func (s *Store) moveKeyed(ctx context.Context, o *object, to *tier) error {
+	if here, _ := o.place(); here == to {
+		return nil
+	}
+	err := s.moveKeyedName(ctx, o.ino, to)
+	if errors.Is(err, metadata.ErrNotExist) {
+		if _, gone := s.meta.Get(ctx, o.ino); errors.Is(gone, metadata.ErrNotExist) {
+			return nil // it has no name any more
+		}
+	}
+	return err
+}
+
+func (s *Store) moveKeyedName(ctx context.Context, ino Ino, to *tier) error {
+	in, err := s.meta.Get(ctx, ino)
+	if err != nil {
+		return err
+	}
+	made, err := s.isKeysDir(ctx, in.Parent)
+	if err != nil {
+		return err
+	}
+	if !made || in.Nlink > 1 {
+		return fmt.Errorf("it has a name that was given by hand: %w", metadata.ErrCrossDevice)
+	}
+	record, err := s.meta.Binding(ctx, ino)
+	if err != nil {
+		return err
+	}
+	dir, err := s.keysDir(ctx, to)
+	if err != nil {
+		return err
+	}
+	// The move ends the binding. It is lost rather than empty if that is where
+	// the daemon dies.
+	if err = s.meta.Unbind(ctx, ino, true); err != nil {
+		return err
+	}
+	r := metadata.Rename{From: in.Parent, Name: in.Name, To: dir, NewName: in.Name, Flags: metadata.NoReplace}
+	err = s.replace(ctx, r, func() (metadata.RenameResult, error) {
+		return s.moveName(ctx, r, ino, home{tier: to}, nil)
+	})
+	if err != nil {
+		return err
+	}
+	_, err = s.meta.Bind(ctx, ino, record, func(now *metadata.Inode) error {
+		now.Allocated = now.Size
+		return nil
+	})
+	if err != nil {
+		s.log.Warn("an object that a replica has taken over is lost to the next run", zap.Uint64("ino", uint64(ino)), zap.Error(err))
+	}
+	return nil
+}

@@ -1,0 +1,144 @@
+package objects
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/transport"
+)
+
+// Scatter copies a key's bytes into blobs: the i-th is filled from Offset on of
+// the source's i-th. The source is in use until it returns, so that a removal
+// of the key takes nothing away from it. After an error the blobs hold
+// unspecified bytes.
+//
+// Errors: metadata.ErrNotExist; *ShapeError; ErrLost; ErrForbidden for what the
+// holder's user may not read; ErrInvalid for blobs that are not inside their
+// regions, and a Replica of less than the whole object; io.ErrUnexpectedEOF for
+// a source that somebody cuts meanwhile.
+func (h *Holder) Scatter(ctx context.Context, sc Scatter) error {
+	if _, err := checkBlobRanges(sc.Blobs); err != nil {
+		return fmt.Errorf("key %q: %w", sc.Key, err)
+	}
+	o, err := h.pinKey(ctx, sc)
+	if err != nil {
+		return fmt.Errorf("read key %q: %w", sc.Key, err)
+	}
+	defer h.store.unpin(context.WithoutCancel(ctx), o, pinUse)
+	before := o.version.Load()
+	if err = o.scatter(ctx, sc); err != nil {
+		return fmt.Errorf("read key %q: %w", sc.Key, err)
+	}
+	if !sc.Replica {
+		return nil
+	}
+	if err = h.replicate(ctx, o, before, sc.Blobs); err != nil {
+		return fmt.Errorf("make a replica of key %q: %w", sc.Key, err)
+	}
+	return nil
+}
+
+// pinKey pins what a key names, if the user may do with it what is asked.
+func (h *Holder) pinKey(ctx context.Context, sc Scatter) (*object, error) {
+	for {
+		in, err := h.store.findKey(ctx, sc.Key)
+		if err == nil {
+			err = h.mayScatter(in, sc)
+		}
+		if err != nil {
+			return nil, err
+		}
+		o, err := h.store.pin(ctx, in.Ino, pinUse)
+		if !errors.Is(err, metadata.ErrNotExist) {
+			return o, err
+		}
+		// It was replaced, or removed, since it was found: the key tells which.
+	}
+}
+
+// mayScatter says whether the holder's user may do what is asked.
+func (h *Holder) mayScatter(in metadata.Inode, sc Scatter) error {
+	a := Attr{Inode: in}
+	if !h.who.may(a, modeRead) {
+		return ErrForbidden
+	}
+	// Who makes a replica becomes a source of the bytes of others.
+	if sc.Replica && !h.who.may(a, modeWrite) {
+		return fmt.Errorf("a replica needs the right to write: %w", ErrForbidden)
+	}
+	return nil
+}
+
+// scatter fills blobs with the object's bytes.
+func (o *object) scatter(ctx context.Context, sc Scatter) error {
+	size, err := o.end()
+	if err != nil {
+		return err
+	}
+	want, err := o.store.blobSizes(ctx, o.ino, size)
+	if err != nil {
+		return err
+	}
+	if err = sc.fits(want); err != nil {
+		return err
+	}
+	var begin uint64
+	parts := stretchesOf(sc.Blobs, func(i int) uint64 {
+		off := begin + sc.Offset
+		begin += want[i]
+		return off
+	})
+	var total uint64
+	for i := range parts {
+		total += parts[i].n
+	}
+	workers := min(transferWorkers, int(min(total/transferInline, transferWorkers))+1)
+	err = inParallel(ctx, len(parts), workers, func(ctx context.Context, i int) error {
+		return o.scatterPart(ctx, parts[i])
+	})
+	o.accessed()
+	return err
+}
+
+// fits compares the blobs that are to be filled with those of the source.
+func (sc *Scatter) fits(want []uint64) error {
+	ok := len(want) == len(sc.Blobs)
+	for i := 0; ok && i < len(want); i++ {
+		n := sc.Blobs[i].Len
+		ok = sc.Offset <= want[i] && n <= want[i]-sc.Offset && (!sc.Exact || n == want[i])
+	}
+	if !ok {
+		return &ShapeError{Want: want, Got: sizesOf(sc.Blobs), Offset: sc.Offset}
+	}
+	if sc.Replica && (sc.Offset != 0 || !slices.Equal(want, sizesOf(sc.Blobs))) {
+		return fmt.Errorf("a replica of a part: %w", ErrInvalid)
+	}
+	return nil
+}
+
+// scatterPart copies a stretch of the object into its region.
+func (o *object) scatterPart(ctx context.Context, part stretch) error {
+	look := func(off, n uint64) (sight, error) { return o.look(off, n, false) }
+	return copyAll(ctx, look, part.off, part.n, func(at piece) error {
+		to := part.at + at.off - part.off
+		if at.hole {
+			return part.region.zero(ctx, to, at.n, o.store.hole)
+		}
+		return part.region.write(ctx, to, at.span)
+	})
+}
+
+// zero writes zeros; hole has some.
+func (r *Region) zero(ctx context.Context, off, n uint64, hole []byte) error {
+	for n > 0 {
+		k := min(n, uint64(len(hole)))
+		if err := r.write(ctx, off, transport.HostSpan(hole[:k])); err != nil {
+			return err
+		}
+		off, n = off+k, n-k
+	}
+	return nil
+}

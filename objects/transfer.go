@@ -1,0 +1,135 @@
+package objects
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"sync"
+	"sync/atomic"
+)
+
+const (
+	// transferWorkers is how many stretches of one call are copied at the same
+	// time, at most: while a device moves the bytes of one, the host finds, or
+	// writes, those of others.
+	transferWorkers = 4
+	// transferInline is how many bytes the caller copies by itself: less than
+	// what it costs to have others do it.
+	transferInline = 512 << 10
+)
+
+// stretch is a run of bytes that has one place at each end.
+type stretch struct {
+	region *Region
+	// at is where it begins in the region, off where in the object.
+	at, off, n uint64
+}
+
+// stretchesOf joins blobs that lie one behind the other at both ends. place
+// tells where a blob begins in the object.
+func stretchesOf(blobs []Blob, place func(i int) uint64) []stretch {
+	all := make([]stretch, 0, min(len(blobs), 16))
+	for i, b := range blobs {
+		off := place(i)
+		if k := len(all) - 1; k >= 0 {
+			last := &all[k]
+			if last.region == b.Region && last.at+last.n == b.Off && last.off+last.n == off {
+				last.n += b.Len
+				continue
+			}
+		}
+		all = append(all, stretch{region: b.Region, at: b.Off, off: off, n: b.Len})
+	}
+	return all
+}
+
+// sizesOf are the lengths of blobs.
+func sizesOf(blobs []Blob) []uint64 {
+	sizes := make([]uint64, len(blobs))
+	for i := range blobs {
+		sizes[i] = blobs[i].Len
+	}
+	return sizes
+}
+
+// checkBlobRanges refuses blobs that can't be: none, without a region or bytes,
+// beyond their region, or larger together than an object can be.
+func checkBlobRanges(blobs []Blob) (total uint64, err error) {
+	if len(blobs) == 0 {
+		return 0, fmt.Errorf("no blobs: %w", ErrInvalid)
+	}
+	for i, b := range blobs {
+		switch {
+		case b.Region == nil || b.Len == 0:
+			return 0, fmt.Errorf("blob %d has no memory: %w", i, ErrInvalid)
+		case b.Off > b.Region.Size() || b.Len > b.Region.Size()-b.Off:
+			return 0, fmt.Errorf("blob %d is %d bytes at %d of memory of %d bytes: %w", i, b.Len, b.Off, b.Region.Size(), ErrInvalid)
+		case b.Len > maxSize-total:
+			return 0, fmt.Errorf("blobs up to %d: %w", i, ErrTooLarge)
+		}
+		total += b.Len
+	}
+	return total, nil
+}
+
+// look is find in the form that copies want.
+func (r *Region) look(ctx context.Context, off, n uint64) (sight, error) {
+	pieces, release, err := r.find(ctx, off, n)
+	if err != nil {
+		return sight{}, err
+	}
+	seen := sight{pieces: pieces, release: release}
+	for i := range pieces {
+		seen.n += pieces[i].n
+	}
+	return seen, nil
+}
+
+// copyAll is copyContent for a range that must be there whole.
+func copyAll(ctx context.Context, look func(off, n uint64) (sight, error), off, n uint64, put func(piece) error) error {
+	var done uint64
+	err := copyContent(ctx, look, off, n, func(at piece) error {
+		done += at.n
+		return put(at)
+	})
+	if err == nil && done < n {
+		err = fmt.Errorf("the source was cut by %d bytes meanwhile: %w", n-done, io.ErrUnexpectedEOF)
+	}
+	return err
+}
+
+// inParallel runs fn for 0 to n-1, on as many workers at the same time, and
+// stops at the first error, which it returns. One worker is the caller.
+func inParallel(ctx context.Context, n, workers int, fn func(ctx context.Context, i int) error) error {
+	workers = min(n, workers)
+	if workers <= 1 {
+		for i := range n {
+			if err := fn(ctx, i); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var next atomic.Int64
+	var once sync.Once
+	var failure error
+	work := func() {
+		for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+			if err := fn(ctx, i); err != nil {
+				once.Do(func() { failure = err })
+				next.Store(int64(n))
+				cancel()
+				return
+			}
+		}
+	}
+	var others sync.WaitGroup
+	for range workers - 1 {
+		others.Go(work)
+	}
+	work()
+	others.Wait()
+	return failure
+}
