@@ -41,10 +41,14 @@ func (f *filesystem) removed(err error, parent metadata.Ino, name string) fuse.S
 
 // Rename moves a name, to another device too.
 //
+// Into publish/ it publishes, and out of it it receives.
+//
 // Errors: EPERM, EINVAL for flags other than NOREPLACE and EXCHANGE, EXDEV
 // for what can't change its device: directories, files with several names,
 // open files, exchanges; EINTR when a signal that ends the caller stopped a
-// move between devices, which has changed nothing then.
+// move between devices, which has changed nothing then. Publishing is never
+// EXDEV, on which mv removes the target and makes another: EBUSY for what is
+// open, mapped or not hmcfs's, EISDIR, EMLINK.
 func (f *filesystem) Rename(cancel <-chan struct{}, in *fuse.RenameIn, oldName, newName string) (status fuse.Status) {
 	defer f.ops.done(opRename, time.Now(), &status)
 	r := metadata.Rename{
@@ -52,7 +56,7 @@ func (f *filesystem) Rename(cancel <-chan struct{}, in *fuse.RenameIn, oldName, 
 		To: metadata.Ino(in.Newdir), NewName: newName,
 		Flags: metadata.RenameFlags(in.Flags),
 	}
-	if status := refusal(r.From, r.To); status != fuse.OK {
+	if status := f.renameRefusal(r); status != fuse.OK {
 		return status
 	}
 	switch {
@@ -74,7 +78,13 @@ func (f *filesystem) Rename(cancel <-chan struct{}, in *fuse.RenameIn, oldName, 
 // device, such as the blocks that it takes, which a rename does not do in
 // other filesystems.
 func (f *filesystem) moved(r metadata.Rename) {
-	if a, err := f.store.Lookup(background(), r.To, r.NewName); err == nil && a.IsRegular() {
-		f.kernel.InvalidateInode(a.Ino)
+	a, err := f.store.Lookup(background(), r.To, r.NewName)
+	if err != nil || !a.IsRegular() {
+		return
 	}
+	if r.To == metadata.PublishIno {
+		// The kernel has moved a name that it keeps.
+		f.fleeting.add(a.Ino)
+	}
+	f.kernel.InvalidateInode(a.Ino)
 }
