@@ -66,15 +66,26 @@ func (s *Store) findBlobs(ctx context.Context, key string) (in metadata.Inode, n
 		if in, err = s.findKey(ctx, key); err != nil {
 			return in, "", err
 		}
-		text, err := s.meta.GetXattr(ctx, in.Ino, xattrBlobs)
-		switch {
-		case errors.Is(err, metadata.ErrNotExist):
+		noted, err = s.notedBlobs(ctx, in.Ino)
+		if errors.Is(err, metadata.ErrNotExist) {
 			continue // it was replaced, or removed: the key tells which
-		case err != nil && !errors.Is(err, metadata.ErrNoXattr):
-			return in, "", fmt.Errorf("blobs of key %q: %w", key, err)
 		}
-		return in, string(text), nil
+		return in, noted, err
 	}
+}
+
+// notedBlobs is what is noted of an inode's blobs; empty for nothing.
+//
+// Errors: metadata.ErrNotExist when it has no records any more.
+func (s *Store) notedBlobs(ctx context.Context, ino Ino) (string, error) {
+	text, err := s.meta.GetXattr(ctx, ino, xattrBlobs)
+	if errors.Is(err, metadata.ErrNoXattr) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("blobs of object %d: %w", ino, err)
+	}
+	return string(text), nil
 }
 
 // blobSizes are the sizes of an object's blobs: as they are noted, where that
