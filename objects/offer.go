@@ -137,12 +137,12 @@ func (f *offer) giveBack(by *claimant) bool {
 
 // take makes it received by who has claimed it. Nobody waits for him any more.
 //
-// Errors: those of look, when it has gone meanwhile.
+// Errors: those of look, when it has gone meanwhile; ErrInvalid without a claim.
 func (f *offer) take(by *claimant) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.state != claimed || f.by != by {
-		return f.why
+		return f.deniedLocked()
 	}
 	f.moveLocked(taken)
 	f.why = errReceived(f.name)
@@ -152,14 +152,24 @@ func (f *offer) take(by *claimant) error {
 // holds says whether it is still claimed, or taken, by one. Who has the lock of
 // names in publish/ can rely on it.
 //
-// Errors: those of look.
+// Errors: those of look; ErrInvalid without a claim.
 func (f *offer) holds(by *claimant) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if (f.state == claimed || f.state == taken) && f.by == by {
 		return nil
 	}
-	return f.why
+	return f.deniedLocked()
+}
+
+// deniedLocked is why one has not got the claim.
+//
+// +checklocks:f.mu
+func (f *offer) deniedLocked() error {
+	if f.why != nil {
+		return f.why
+	}
+	return fmt.Errorf("%q is not claimed: %w", f.name, ErrInvalid)
 }
 
 // end is called when the name has gone, and tells how: as kind, or received

@@ -288,5 +288,8 @@ func TestHandlesOfWhatWasMoved(t *testing.T) {
 			t.Fatal("other bytes than the new owner's")
 		}
 		r.close(g)
+		if err := r.store.Unlink(r.ctx(), r.root(device), "near"); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

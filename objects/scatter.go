@@ -127,8 +127,7 @@ func (o *object) scatterPart(ctx context.Context, part stretch) error {
 		if at.hole {
 			return part.region.zero(ctx, to, at.n, o.store.hole)
 		}
-		_, _, err := part.region.write(ctx, to, at.span)
-		return err
+		return part.region.write(ctx, to, at.span)
 	})
 }
 
@@ -136,7 +135,7 @@ func (o *object) scatterPart(ctx context.Context, part stretch) error {
 func (r *Region) zero(ctx context.Context, off, n uint64, hole []byte) error {
 	for n > 0 {
 		k := min(n, uint64(len(hole)))
-		if _, _, err := r.write(ctx, off, transport.HostSpan(hole[:k])); err != nil {
+		if err := r.write(ctx, off, transport.HostSpan(hole[:k])); err != nil {
 			return err
 		}
 		off, n = off+k, n-k

@@ -140,8 +140,8 @@ func checkTwoOwners(e *env) {
 	into := reader.buffer(e.near(), shapes...)
 	r, err := reader.DevMGet(e.Context(), keys, into.lists, hetero.GetOptions{})
 	e.done(keys, r, err)
-	into.part(0, 3).takeAll(mine)
-	into.part(3, 6).takeAll(his)
+	into.part(0, 3).noteAll(mine)
+	into.part(3, 6).noteAll(his)
 }
 
 func checkCount(e *env) {
