@@ -23,8 +23,11 @@ type KeyInfo struct {
 // Errors: metadata.ErrNotExist, also for one that has expired; ErrForbidden for
 // what the holder's user may not read.
 func (h *Holder) KeyInfo(ctx context.Context, key string) (KeyInfo, error) {
+	if err := h.begin(); err != nil {
+		return KeyInfo{}, err
+	}
 	s := h.store
-	in, err := s.findKey(ctx, key)
+	in, noted, err := s.findBlobs(ctx, key)
 	if err != nil {
 		return KeyInfo{}, err
 	}
@@ -35,7 +38,7 @@ func (h *Holder) KeyInfo(ctx context.Context, key string) (KeyInfo, error) {
 	if err != nil {
 		return KeyInfo{}, fmt.Errorf("look at key %q: %w", key, err)
 	}
-	blobs, err := s.blobSizes(ctx, a.Ino, a.Size)
+	blobs, err := blobSizes(noted, a.Size)
 	if err != nil {
 		return KeyInfo{}, fmt.Errorf("look at key %q: %w", key, err)
 	}
@@ -56,13 +59,38 @@ func (s *Store) KeyThere(ctx context.Context, key string) (bool, error) {
 	return gone == nil && !s.lostNow(in), nil
 }
 
+// findBlobs is findKey with what is noted of the object's blobs. That goes with
+// the records, so it is read while they are there.
+func (s *Store) findBlobs(ctx context.Context, key string) (in metadata.Inode, noted string, err error) {
+	for {
+		if in, err = s.findKey(ctx, key); err != nil {
+			return in, "", err
+		}
+		noted, err = s.notedBlobs(ctx, in.Ino)
+		if errors.Is(err, metadata.ErrNotExist) {
+			continue // it was replaced, or removed: the key tells which
+		}
+		return in, noted, err
+	}
+}
+
+// notedBlobs is what is noted of an inode's blobs; empty for nothing.
+//
+// Errors: metadata.ErrNotExist when it has no records any more.
+func (s *Store) notedBlobs(ctx context.Context, ino Ino) (string, error) {
+	text, err := s.meta.GetXattr(ctx, ino, xattrBlobs)
+	if errors.Is(err, metadata.ErrNoXattr) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("blobs of object %d: %w", ino, err)
+	}
+	return string(text), nil
+}
+
 // blobSizes are the sizes of an object's blobs: as they are noted, where that
 // fits its size, and one for all else.
-func (s *Store) blobSizes(ctx context.Context, ino Ino, size uint64) ([]uint64, error) {
-	text, err := s.textXattr(ctx, ino, xattrBlobs)
-	if err != nil {
-		return nil, err
-	}
+func blobSizes(text string, size uint64) ([]uint64, error) {
 	if text == "" || checkBlobs(text, size) != nil {
 		return []uint64{size}, nil
 	}
