@@ -93,6 +93,7 @@ func (h *Holder) replicate(ctx context.Context, o *object, before uint64, blobs 
 	if err != nil {
 		return fmt.Errorf("make a replica of object %d: %w", o.ino, err)
 	}
+	added := false
 	err = o.exclusively(ctx, func() error {
 		b, ok := o.content().(*bound)
 		switch {
@@ -105,14 +106,14 @@ func (h *Holder) replicate(ctx context.Context, o *object, before uint64, blobs 
 		case b.isOf(h, blobs):
 			return nil
 		}
-		if failure := b.addReplica(r); failure != nil {
-			return failure
-		}
-		r.attend(func(ctx context.Context) { h.store.memoryEnded(ctx, o.ino, r) })
-		return nil
+		added = true
+		return b.addReplica(r)
 	})
 	if err != nil {
 		return fmt.Errorf("make a replica of object %d: %w", o.ino, err)
+	}
+	if added {
+		r.attend(func(ctx context.Context) { h.store.memoryEnded(ctx, o.ino, r) }) //nolint:contextcheck // memory ends when it ends
 	}
 	return nil
 }

@@ -15,17 +15,17 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// replicated is a key that one user has set and others have a replica of. Each
+// replicated is key k, that one user has set and others have a replica of. Each
 // replica's memory is changed afterwards, so that a reader sees whose he reads.
-func (r *rig) replicated(key string, owner *user, others ...*user) objects.Ino {
+func (r *rig) replicated(owner *user, others ...*user) objects.Ino {
 	r.t.Helper()
-	ino := owner.mustBind(owner.keyed(key, 0, 600, 1000, 400))
+	ino := owner.mustBind(owner.keyed("k", 0, 600, 1000, 400))
 	for i, u := range others {
-		if err := u.get(u.keyed(key, 2000, 600, 3000, 400), true); err != nil {
+		if err := u.get(u.keyed("k", 2000, 600, 3000, 400), true); err != nil {
 			r.t.Fatal(err)
 		}
-		if i := kit.FirstDiff(slicesOf(u.bytes(), 2000, 600, 3000, 400), slicesOf(owner.bytes(), 0, 600, 1000, 400)); i >= 0 {
-			r.t.Errorf("byte %d of the replica is not the owner's", i)
+		if at := kit.FirstDiff(slicesOf(u.bytes(), 2000, 600, 3000, 400), slicesOf(owner.bytes(), 0, 600, 1000, 400)); at >= 0 {
+			r.t.Errorf("byte %d of the replica is not the owner's", at)
 		}
 		u.fill(0, kit.Bytes(uint64(100+i), 0, 4096))
 	}
@@ -54,7 +54,7 @@ func TestReplicaTakesOver(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := twoDevices(t)
 			owner, first, second := r.user(0, 1, 4096), r.user(0, 2, 4096), r.user(0, 3, 4096)
-			ino := r.replicated("k", owner, first, second)
+			ino := r.replicated(owner, first, second)
 			f := r.open(ino) // who has it open goes on, too
 			r.wantBytes("k", ofOwner(1))
 			for i, now := range []*user{owner, first} {
@@ -86,7 +86,7 @@ func TestReplicaTakesOver(t *testing.T) {
 func TestReplicaOfAnotherDevice(t *testing.T) {
 	r := twoDevices(t)
 	owner, far, near := r.user(0, 1, 4096), r.user(1, 2, 4096), r.user(0, 3, 4096)
-	ino := r.replicated("k", owner, far, near)
+	ino := r.replicated(owner, far, near)
 	owner.dropLocal("k")
 	r.wantPath("k", "sim0/.keys/k")
 	r.wantBytes("k", ofReplica(1))
@@ -108,7 +108,7 @@ func TestReplicaOfAnotherDevice(t *testing.T) {
 func TestReplicaInTheNextRun(t *testing.T) {
 	r := twoDevices(t)
 	owner, far := r.user(0, 1, 4096), r.user(1, 2, 4096)
-	ino := r.replicated("k", owner, far)
+	ino := r.replicated(owner, far)
 	owner.close()
 	r.wantBytes("k", ofReplica(0))
 	dead := r.store
@@ -125,7 +125,7 @@ func TestReplicaInTheNextRun(t *testing.T) {
 func TestReplicaOfANamedFile(t *testing.T) {
 	r := twoDevices(t)
 	owner, far := r.user(0, 1, 4096), r.user(1, 2, 4096)
-	ino := r.replicated("k", owner, far)
+	ino := r.replicated(owner, far)
 	dir := r.attr(ino).Parent
 	if err := r.store.Rename(r.ctx(), metadata.Rename{From: dir, Name: "k", To: r.root("sim0"), NewName: "mine"}); err != nil {
 		t.Fatal(err)
@@ -139,7 +139,7 @@ func TestReplicaOfANamedFile(t *testing.T) {
 func TestReplicaGoes(t *testing.T) {
 	r := twoDevices(t)
 	owner, first, second := r.user(0, 1, 4096), r.user(0, 2, 4096), r.user(0, 3, 4096)
-	ino := r.replicated("k", owner, first, second)
+	ino := r.replicated(owner, first, second)
 	first.dropLocal("k")
 	first.dropLocal("k")
 	second.close()
@@ -155,7 +155,7 @@ func TestReplicaGoes(t *testing.T) {
 func TestReplicaIsStaleAfterAWrite(t *testing.T) {
 	r := twoDevices(t)
 	owner, other := r.user(0, 1, 4096), r.user(0, 2, 4096)
-	ino := r.replicated("k", owner, other)
+	ino := r.replicated(owner, other)
 	f := r.open(ino)
 	r.write(f, 5, []byte("new"))
 	r.close(f)
@@ -167,7 +167,7 @@ func TestReplicaIsStaleAfterAWrite(t *testing.T) {
 func TestReplicaOnce(t *testing.T) {
 	r := twoDevices(t)
 	owner, other := r.user(0, 1, 4096), r.user(0, 2, 4096)
-	r.replicated("k", owner, other)
+	r.replicated(owner, other)
 	for _, at := range []uint64{0, 1500} {
 		if err := other.get(other.keyed("k", at, 600, at+700, 400), true); err != nil {
 			t.Fatal(err)

@@ -124,7 +124,7 @@ type CloseOptions struct {
 
 // Close gives the device memory back. Nobody may use the store any more.
 func (s *Store) Close(ctx context.Context, o CloseOptions) error {
-	s.holders.end()
+	s.holders.end(ctx)
 	s.stop()
 	s.events.close()
 	errs := []error{s.owners.Close()}
