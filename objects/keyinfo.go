@@ -38,7 +38,7 @@ func (h *Holder) KeyInfo(ctx context.Context, key string) (KeyInfo, error) {
 	if err != nil {
 		return KeyInfo{}, fmt.Errorf("look at key %q: %w", key, err)
 	}
-	blobs, err := blobSizes(noted, a.Size)
+	blobs, err := sizesIn(noted, a.Size)
 	if err != nil {
 		return KeyInfo{}, fmt.Errorf("look at key %q: %w", key, err)
 	}
@@ -66,31 +66,29 @@ func (s *Store) findBlobs(ctx context.Context, key string) (in metadata.Inode, n
 		if in, err = s.findKey(ctx, key); err != nil {
 			return in, "", err
 		}
-		noted, err = s.notedBlobs(ctx, in.Ino)
-		if errors.Is(err, metadata.ErrNotExist) {
+		text, err := s.meta.GetXattr(ctx, in.Ino, xattrBlobs)
+		switch {
+		case errors.Is(err, metadata.ErrNotExist):
 			continue // it was replaced, or removed: the key tells which
+		case err != nil && !errors.Is(err, metadata.ErrNoXattr):
+			return in, "", fmt.Errorf("blobs of key %q: %w", key, err)
 		}
-		return in, noted, err
+		return in, string(text), nil
 	}
 }
 
-// notedBlobs is what is noted of an inode's blobs; empty for nothing.
-//
-// Errors: metadata.ErrNotExist when it has no records any more.
-func (s *Store) notedBlobs(ctx context.Context, ino Ino) (string, error) {
-	text, err := s.meta.GetXattr(ctx, ino, xattrBlobs)
-	if errors.Is(err, metadata.ErrNoXattr) {
-		return "", nil
-	}
+// blobSizes are the sizes of an object's blobs.
+func (s *Store) blobSizes(ctx context.Context, ino Ino, size uint64) ([]uint64, error) {
+	noted, err := s.textXattr(ctx, ino, xattrBlobs)
 	if err != nil {
-		return "", fmt.Errorf("blobs of object %d: %w", ino, err)
+		return nil, err
 	}
-	return string(text), nil
+	return sizesIn(noted, size)
 }
 
-// blobSizes are the sizes of an object's blobs: as they are noted, where that
+// sizesIn are the sizes of the blobs of an object: as they are noted, where that
 // fits its size, and one for all else.
-func blobSizes(text string, size uint64) ([]uint64, error) {
+func sizesIn(text string, size uint64) ([]uint64, error) {
 	if text == "" || checkBlobs(text, size) != nil {
 		return []uint64{size}, nil
 	}

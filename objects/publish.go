@@ -176,11 +176,7 @@ func (h *Holder) PublicationInfo(ctx context.Context, key string) (KeyInfo, erro
 	if err != nil {
 		return KeyInfo{}, err
 	}
-	noted, err := h.store.notedBlobs(ctx, a.Ino)
-	if err != nil {
-		return KeyInfo{}, err
-	}
-	blobs, err := blobSizes(noted, a.Size)
+	blobs, err := h.store.blobSizes(ctx, a.Ino, a.Size)
 	if err != nil {
 		return KeyInfo{}, fmt.Errorf("blobs of %q: %w", key, err)
 	}

@@ -46,7 +46,7 @@ func (h *Holder) receive(ctx context.Context, k Keyed) error {
 	if _, err = of.claim(ctx, me); err != nil {
 		return err
 	}
-	noted, err := s.notedBlobs(ctx, a.Ino)
+	noted, err := s.textXattr(ctx, a.Ino, xattrBlobs)
 	if err == nil {
 		err = o.scatter(ctx, Scatter{Keyed: k, Exact: true}, noted)
 	}

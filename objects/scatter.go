@@ -83,7 +83,7 @@ func (o *object) scatter(ctx context.Context, sc Scatter, noted string) error {
 	if err != nil {
 		return err
 	}
-	want, err := blobSizes(noted, size)
+	want, err := sizesIn(noted, size)
 	if err != nil {
 		return err
 	}
