@@ -2,10 +2,7 @@ package client
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
-	"fmt"
 	"io"
 	"time"
 
@@ -246,14 +243,7 @@ func (s *Session) GenerateKey(prefix string) (string, error) {
 	if err := s.ended(); err != nil {
 		return "", err
 	}
-	if prefix != "" {
-		return prefix, hetero.CheckKey(prefix)
-	}
-	drawn := make([]byte, 16)
-	if _, err := rand.Read(drawn); err != nil {
-		return "", fmt.Errorf("draw a key: %w", err)
-	}
-	return hex.EncodeToString(drawn), nil
+	return hetero.GenerateKey(prefix)
 }
 
 // Expire gives keys a time to live.
