@@ -76,9 +76,9 @@ func (s *Session) futures(ctx context.Context, verb adminapi.Verb, q *adminapi.C
 	if err != nil {
 		return nil, err
 	}
-	futures := make([]*hetero.Future, len(q.Keys))
-	settle := make([]func(error), len(q.Keys))
-	for i, key := range q.Keys {
+	futures := make([]*hetero.Future, len(a.keys))
+	settle := make([]func(error), len(a.keys))
+	for i, key := range a.keys {
 		futures[i], settle[i] = hetero.NewFuture(key)
 	}
 	line := func(l adminapi.Line) {
