@@ -45,6 +45,7 @@ type filesystem struct {
 	// published are the files of publish/ that are open.
 	published published
 	fleeting  fleeting
+	asked     asked
 	// streams counts the handles of .hmcfs/events.
 	streams atomic.Int64
 	// names grows before every change of a name, so that a page of a

@@ -58,6 +58,10 @@ func (f *filesystem) Open(_ <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut)
 		return f.openControl(ino, &in.Caller, in.Flags, out)
 	}
 	status = f.open(ino, in.Flags, out)
+	if status == fuse.OK && f.mayHaveMissed(ino, out.Fh) && !f.asked.again(in.Pid, ino) {
+		f.Release(nil, &fuse.ReleaseIn{InHeader: in.InHeader, Fh: out.Fh})
+		return errStale
+	}
 	if isWriting(in.Flags) && out.OpenFlags&fuse.FOPEN_PASSTHROUGH != 0 {
 		// A store through a map tells nobody: what the kernel keeps of
 		// size and times is not to be trusted from here on.

@@ -71,6 +71,16 @@ func (f *filesystem) cutRefusal(ino metadata.Ino) fuse.Status {
 	return fuse.OK
 }
 
+// mayHaveMissed says that a file that was opened as any other may have been in
+// publish/ when its name was looked up.
+func (f *filesystem) mayHaveMissed(ino metadata.Ino, fh uint64) bool {
+	if !f.fleeting.mayHaveLeft(ino) {
+		return false
+	}
+	h, ok := f.files.get(fh)
+	return ok && !h.published
+}
+
 // openPublished finishes the opening of a file of publish/. The kernel never
 // serves it by itself, and keeps none of its pages for the next one who opens
 // it, so that every byte that is read is asked for. Closing has something to

@@ -1,6 +1,7 @@
 package fs
 
 import (
+	"context"
 	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
@@ -67,11 +68,49 @@ func (f *filesystem) Rename(cancel <-chan struct{}, in *fuse.RenameIn, oldName, 
 	ctx, release := untilKilled(cancel, in.Pid)
 	defer release()
 	f.names.Add(1)
+	switch metadata.PublishIno {
+	case r.To:
+		return f.publish(ctx, r)
+	case r.From:
+		return f.receive(ctx, r)
+	}
 	err := f.store.Rename(ctx, r)
 	if err == nil && r.From != r.To {
 		f.moved(r)
 	}
 	return f.removed(err, r.From, r.Name)
+}
+
+// publish moves a file into publish/. The kernel moves its name as it keeps
+// it, and the file can be received before this returns.
+func (f *filesystem) publish(ctx context.Context, r metadata.Rename) fuse.Status {
+	a, err := f.store.Lookup(background(), r.From, r.Name)
+	if err != nil {
+		return f.removed(err, r.From, r.Name)
+	}
+	f.asked.forget(a.Ino)
+	f.fleeting.enters(a.Ino)
+	if err = f.store.Rename(ctx, r); err != nil {
+		f.fleeting.drop(a.Ino)
+		return f.errs.status(err)
+	}
+	f.kernel.InvalidateInode(a.Ino)
+	return fuse.OK
+}
+
+// receive moves a file out of publish/.
+func (f *filesystem) receive(ctx context.Context, r metadata.Rename) fuse.Status {
+	a, err := f.store.Lookup(background(), r.From, r.Name)
+	if err != nil {
+		return f.errs.status(err)
+	}
+	f.fleeting.leaves(a.Ino)
+	if err = f.store.Rename(ctx, r); err != nil {
+		return f.errs.status(err)
+	}
+	f.fleeting.isOut(a.Ino)
+	f.moved(r)
+	return fuse.OK
 }
 
 // moved tells the kernel that a file's attributes may have changed with its
@@ -81,10 +120,6 @@ func (f *filesystem) moved(r metadata.Rename) {
 	a, err := f.store.Lookup(background(), r.To, r.NewName)
 	if err != nil || !a.IsRegular() {
 		return
-	}
-	if r.To == metadata.PublishIno {
-		// The kernel has moved a name that it keeps.
-		f.fleeting.add(a.Ino)
 	}
 	f.kernel.InvalidateInode(a.Ino)
 }

@@ -66,21 +66,34 @@
 // moves bytes; it is a queue of that object rather than a lock, and waiting
 // for it ends with the context. Readers never wait for it.
 //
+// # Keys
+//
+// An object that is made for a key is DEVICE/.keys/KEY. Its content is there
+// before its record is, under a number that nobody knows; so nobody sees half
+// an object, and a death in between leaves content that the next sweep removes.
+//
+// A key is free when nothing has it, or when what has it is lost or has
+// expired. Who takes a key from a file has judged it before, and nobody gives
+// or takes keys in between (keyedState.turn).
+//
 // # Lock order
 //
 //	lane of an object
-//	  names.stripes, lower number first
-//	    table shard
-//	      object.mu
-//	        extents.mu, bound.mu
-//	          gate.mu
-//	            late.mu, the arena's and the metadata's own
+//	  keyedState.turn
+//	    names.stripes, lower number first
+//	      table shard
+//	        object.mu
+//	          extents.mu, bound.mu
+//	            gate.mu
+//	              late.mu, the arena's and the metadata's own
 //
 // No two bound.mu, or gate.mu, are held at once: a reader of blobs enters one
 // memory after the other. Holder.mu, Region.mu and holders.mu are leaves; what
 // a region tells when it ends is told with none of them held.
 //
-// shared.mu, of the files that other processes were given, is a leaf.
+// shared.mu, of the files that other processes were given, is a leaf, and so
+// are arrivals.mu and expiry.mu. Events are emitted with keyedState.turn or a
+// stripe held, so that those of one key come in order.
 // Store.notifying is held for reading, with no other lock, while a function
 // given to OnChange runs.
 //

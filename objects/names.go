@@ -127,31 +127,35 @@ type victim struct {
 	result error
 }
 
+// victim finds what may lose its last name. The caller has the lock of the
+// names, and releases it without, also after an error.
 func (s *Store) victim(ctx context.Context, parent Ino, name string) (*victim, error) {
 	v := &victim{store: s}
 	in, err := s.meta.Lookup(ctx, parent, name)
-	if err != nil {
-		return v, err
+	if err == nil && !in.IsDir() && in.Nlink <= 1 {
+		err = v.find(ctx, in)
+		v.measure(in)
 	}
-	if in.IsDir() || in.Nlink > 1 {
-		return v, nil
-	}
+	return v, err
+}
+
+func (v *victim) find(ctx context.Context, in metadata.Inode) (err error) {
+	s := v.store
 	v.ino = in.Ino
 	nameless := in
 	nameless.Nlink = 0
 	s.leaves(in.Ino, &nameless)
 	if !in.IsRegular() {
-		return v, nil
+		return nil
 	}
-	v.measure(ctx, in)
 	if s.isOpen(in.Ino) {
 		if v.xattrs, err = s.allXattrs(ctx, in.Ino); err != nil {
-			return v, err
+			return err
 		}
 	}
 	if v.obj = s.pinLoaded(in.Ino); v.obj == nil {
 		if in.Epoch == 0 && s.inHostTier(in) {
-			return v, nil
+			return nil
 		}
 		// Also when it has no content yet: who opens, writes and closes it
 		// before its name goes would leave records that name memory, and with
@@ -160,16 +164,16 @@ func (s *Store) victim(ctx context.Context, parent Ino, name string) (*victim, e
 		if errors.Is(err, ErrLost) || err != nil && s.inHostTier(in) {
 			// A host file goes by its number: one that can't be opened, when
 			// there are no descriptors left, can be removed all the same.
-			return v, nil
+			return nil
 		}
 		if err != nil {
-			return v, err
+			return err
 		}
 	}
 	// Again, since an entry is there only now: an export that begins sees that
 	// the name goes, or was seen here.
 	s.leaves(in.Ino, &nameless)
-	return v, v.obj.mayGo()
+	return v.obj.mayGo()
 }
 
 func (s *Store) inHostTier(in metadata.Inode) bool {
@@ -189,11 +193,11 @@ func (v *victim) removed(after metadata.Inode) {
 }
 
 // measure notes the size of what has a key, or is published.
-func (v *victim) measure(ctx context.Context, in metadata.Inode) {
+func (v *victim) measure(in metadata.Inode) {
 	if in.Key == "" && in.Parent != metadata.PublishIno {
 		return
 	}
-	if a, err := v.store.attrOf(ctx, in); err == nil {
+	if a, err := v.store.overlaid(in, v.obj); err == nil {
 		v.size = a.Size
 	}
 }

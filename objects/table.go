@@ -234,6 +234,18 @@ func (s *Store) pinLoaded(ino Ino) *object {
 	return e.obj
 }
 
+// peek is the object of an inode if it is in memory. The caller does not use it,
+// but for what it knows of itself: under the lock of the names nobody unpins.
+func (s *Store) peek(ino Ino) *object {
+	sh := s.table.shard(ino)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if e := sh.entries[ino]; e != nil {
+		return e.obj
+	}
+	return nil
+}
+
 // unpin ends one use. With the last one the record is written if it must be,
 // and the content leaves memory; that of an orphan is given back.
 func (s *Store) unpin(ctx context.Context, o *object, mode pinMode) {

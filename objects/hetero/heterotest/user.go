@@ -86,7 +86,7 @@ func (u *user) publish(keys []string, from *buffer) []*hetero.Future {
 // subscribe begins to receive keys into a buffer.
 func (u *user) subscribe(keys []string, into *buffer) []*hetero.Future {
 	u.env.Helper()
-	futures, err := u.DevSubscribe(u.env.Context(), keys, into.lists, hetero.SubscribeOptions{Timeout: patience})
+	futures, err := u.DevSubscribe(u.env.Context(), keys, into.lists, hetero.SubscribeOptions{Timeout: u.env.patience})
 	u.env.ok(err)
 	return futures
 }
