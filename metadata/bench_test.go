@@ -150,3 +150,28 @@ func BenchmarkUpdate(b *testing.B) {
 		}
 	})
 }
+
+// BenchmarkPut makes 256 files with a key, a mapping and an attribute in one
+// call; an operation is one file.
+func BenchmarkPut(b *testing.B) {
+	benchStores(b, func(x storeBench) {
+		const batch = 256
+		for at := 0; at < x.N; at += batch {
+			inos, err := x.s.NewInos(x.Context(), batch)
+			if err != nil {
+				x.Fatal(err)
+			}
+			files := make([]metadata.NewFile, batch)
+			for i := range files {
+				name := fmt.Sprintf("key%d", at+i)
+				files[i] = metadata.NewFile{
+					Ino: inos[i], Name: name, Key: name, Node: benchFile(), Size: 4096,
+					Maps: []metadata.Mapping{{Len: 4096}}, Xattrs: map[string][]byte{"user.hmc.blobs": []byte("4096")},
+				}
+			}
+			if _, err := x.s.Put(x.Context(), x.dir, files); err != nil {
+				x.Fatal(err)
+			}
+		}
+	})
+}

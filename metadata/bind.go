@@ -43,17 +43,30 @@ func (t *txn) putBinding(ino Ino, binding []byte) error {
 // Errors: ErrNotExist.
 func (s *Store) Unbind(ctx context.Context, ino Ino, lost bool) error {
 	_, err := s.changeBinding(ctx, ino, nil, func(t *txn, rec *record) error {
-		was := rec.Bound
-		rec.Bound = Unbound
-		if lost {
-			rec.Bound = BoundLost
-		}
-		if was != BoundLive {
+		if rec.Bound != BoundLive {
+			rec.Bound = unboundState(lost)
 			return nil
 		}
-		return t.kv.Delete(t.key1(kindBinding, uint64(ino)))
+		return t.unbind(rec, lost)
 	})
 	return err
+}
+
+func unboundState(lost bool) BindState {
+	if lost {
+		return BoundLost
+	}
+	return Unbound
+}
+
+// unbind removes the binding of an inode, which is the caller's to store; one
+// that has none stays as it is.
+func (t *txn) unbind(rec *record, lost bool) error {
+	if rec.Bound != BoundLive {
+		return nil
+	}
+	rec.Bound = unboundState(lost)
+	return t.kv.Delete(t.key1(kindBinding, uint64(rec.Ino)))
 }
 
 // changeBinding is Update with a change that fn may not make.

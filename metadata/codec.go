@@ -28,8 +28,8 @@ type superblock struct {
 	created Timespec
 }
 
-func (s *superblock) encode(b []byte) []byte {
-	w := wireWriter(append(b, superVersion))
+func (s *superblock) encode() []byte {
+	w := wireWriter{superVersion}
 	w.u(s.format)
 	w.u64(uint64(s.gen))
 	w = append(w, s.hashKey[:]...)

@@ -83,7 +83,7 @@ func samples() []sample {
 		{"inode_expires", expires.encode(nil), hide{expires}, readRecord},
 		{"inode_taken", taken.encode(nil), hide{taken}, readRecord},
 		{"binding", append([]byte{bindingVersion}, "{}"...), hide{[]byte("{}")}, readBinding},
-		{"superblock", super.encode(nil), hide{super}, readSuper},
+		{"superblock", super.encode(), hide{super}, readSuper},
 		{"dirent", entry.encode(nil), hide{entry}, readDirent},
 		{"dirent_tombstone", tomb.encode(nil), hide{tomb}, readDirent},
 		{"mapping", encodeMapping(nil, &mapping), hide{mapping}, readMap},
@@ -165,6 +165,24 @@ func (s sample) checkVersions(t *testing.T) {
 	}
 }
 
+// TestVersionWithoutCause refuses an inode of a newer version than it needs.
+func TestVersionWithoutCause(t *testing.T) {
+	plain, bound := record{}, record{Inode: Inode{Bound: BoundLive}}
+	for name, data := range map[string][]byte{
+		"version 2 of an unbound inode": append(plain.encode(nil), byte(Unbound)),
+		"version 3 of a plain inode":    append(plain.encode(nil), byte(Unbound), 0, 0, 0),
+		"version 3 of a bound inode":    append(bound.encode(nil), 0, 0, 0),
+	} {
+		data[0] = 2
+		if strings.HasPrefix(name, "version 3") {
+			data[0] = 3
+		}
+		if _, err := readRecord(data); !errors.Is(err, ErrCorrupt) {
+			t.Errorf("%s: %v, want ErrCorrupt", name, err)
+		}
+	}
+}
+
 func TestTimespec(t *testing.T) {
 	for _, tm := range []time.Time{
 		time.Date(2500, 1, 1, 0, 0, 0, 999_999_999, time.UTC),
@@ -218,7 +236,7 @@ func FuzzInode(f *testing.F) {
 }
 
 func FuzzSuperblock(f *testing.F) {
-	fuzz(f, "superblock", readSuper, func(v any) []byte { r := as[superblock](v); return r.encode(nil) })
+	fuzz(f, "superblock", readSuper, func(v any) []byte { r := as[superblock](v); return r.encode() })
 }
 
 func FuzzDirent(f *testing.F) {
@@ -243,4 +261,23 @@ func FuzzXattr(f *testing.F) {
 
 func FuzzNumber(f *testing.F) {
 	fuzz(f, "number", readNumber, func(v any) []byte { return encodeNumber(nil, as[uint64](v)) })
+}
+
+// FuzzExpiry checks that a key that is taken for an expiry's is one that
+// would be written.
+func FuzzExpiry(f *testing.F) {
+	tx := txn{chunk: viewChunk}
+	for _, at := range []Timespec{{Sec: 5}, {Sec: -1 << 63, Nsec: 999_999_999}, {Nsec: 1}, {}} {
+		f.Add(tx.expiryKey(at, 1024)[1:])
+	}
+	f.Fuzz(func(t *testing.T, key []byte) {
+		at, ino, err := parseExpiry(append([]byte{kindExpiry}, key...), encodeNumber(nil, 1))
+		if errors.Is(err, ErrCorrupt) {
+			return
+		}
+		tx := txn{chunk: viewChunk}
+		if again := tx.expiryKey(at, ino); err != nil || !bytes.Equal(again[1:], key) {
+			t.Fatalf("%x is read as inode %d at %v, %v, which is written as %x", key, ino, at, err, again)
+		}
+	})
 }

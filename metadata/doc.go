@@ -25,6 +25,7 @@
 //	'k' key                        the inode that carries the key
 //	'z' ino:8                      inode that is gone, some mappings left over
 //	'b' ino:8                      binding: how to find another process's memory
+//	'e' sec:8 nsec:4 ino:8         the inode ends at that time
 //
 // # Directory entries and cookies
 //
@@ -53,6 +54,24 @@
 // that does not know bindings refuses it, and reads all others. The 'b' record
 // is plain data to this package; it goes with the inode, or with Unbind.
 //
+// # publish/
+//
+// The directory PublishIno is in every store of format 2; Open makes it in one
+// of format 1. Nobody names it: it has no entry in the root, but says that it
+// is "publish" there, so that paths read "publish/NAME". It has no device, and
+// what is in it keeps its own: only regular files with one link, which come by
+// Publish or Put, and leave by Rename or MoveDevice, or are removed. So a file
+// comes and goes by its name alone. One that says Taken was received: its
+// bytes may be somewhere else by now, and all that can be done is to remove it.
+//
+// # Expiry
+//
+// An inode that ends says when in Expires, and an 'e' record finds it in time:
+// their keys sort by the time, with the sign bit of the seconds turned over.
+// Nothing ends by itself; Expired lists what is over, and the caller removes
+// it by its name. An inode that says Expires or Taken is written as version 3,
+// and all others as before.
+//
 // # What holds
 //
 //   - Every change of a directory's entries rewrites the directory's inode
@@ -61,6 +80,10 @@
 //     2 plus the number of directories in it.
 //   - Inode numbers come from batches whose end is stored before a number of
 //     them is used, so none is given twice, not even after a crash.
+//   - An 'e' record and the Expires of its inode are written in one
+//     transaction, and so is the record's removal with the inode.
+//   - What a transaction makes enters the cache before the commit, so that
+//     nobody who finds it behind that can be overtaken by its first state.
 //   - An inode without links has no records, except mappings that a 'z'
 //     record announces; those are removed right after, or by the next Open.
 //

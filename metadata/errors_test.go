@@ -3,6 +3,7 @@ package metadata_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -88,7 +89,9 @@ func dirNode() metadata.Node { return metadata.Node{Mode: metadata.TypeDir | 0o7
 
 // errorsScript touches every operation that writes. All names fall on a few
 // places, so that chains of colliding entries are made and broken as well.
-func errorsScript() []scriptOp { return append(buildScript(), changeScript()...) }
+func errorsScript() []scriptOp {
+	return slices.Concat(buildScript(), changeScript(), publishScript())
+}
 
 func buildScript() []scriptOp {
 	regular := metadata.Node{Mode: metadata.TypeRegular | 0o644}
@@ -231,6 +234,9 @@ func TestErrorsDrop(t *testing.T) {
 				t.Fatalf("%s: %v", op.name, err)
 			}
 		}
+		if err := e.put(metadata.PublishIno, "pub", 1, func(*metadata.NewFile) {}); err != nil {
+			t.Fatal(err)
+		}
 		c.Arm(i)
 		n, err := s.DropDevice(t.Context(), "sim0", false)
 		hit := c.Disarm()
@@ -239,8 +245,8 @@ func TestErrorsDrop(t *testing.T) {
 			t.Fatalf("operation %d: %v", i, err)
 		}
 		rest, err := s.DropDevice(t.Context(), "sim0", false)
-		if err != nil || n+rest != 6 {
-			t.Fatalf("operation %d: %d and %d inodes were removed (%v), want 6", i, n, rest, err)
+		if err != nil || n+rest != 7 {
+			t.Fatalf("operation %d: %d and %d inodes were removed (%v), want 7", i, n, rest, err)
 		}
 		checkClean(t, s)
 		if !hit {

@@ -103,9 +103,9 @@ func (s *Store) Expired(ctx context.Context, now Timespec, limit int) (over []In
 	}
 	err = s.view(ctx, func(t *txn) error {
 		return t.kv.Scan([]byte{kindExpiry}, nil, func(key, value []byte) (bool, error) {
-			at, ino, err := parseExpiry(key, value)
-			if err != nil {
-				return false, err
+			at, ino, bad := parseExpiry(key, value)
+			if bad != nil {
+				return false, bad
 			}
 			if at.After(now) || len(over) == limit {
 				next = at

@@ -34,7 +34,7 @@ func ValidKey(key string) error {
 // empty key only takes that one away. The inode's ctime changes.
 //
 // Errors: ErrNotExist; ErrExist when another inode carries the key;
-// ErrInvalidKey.
+// ErrPermission for a file in PublishIno, which carries none; ErrInvalidKey.
 func (s *Store) BindKey(ctx context.Context, ino Ino, key string) error {
 	if key != "" {
 		if err := ValidKey(key); err != nil {
@@ -48,6 +48,9 @@ func (s *Store) BindKey(ctx context.Context, ino Ino, key string) error {
 			return err
 		}
 		if key != "" {
+			if rec.Parent == PublishIno {
+				return ErrPermission
+			}
 			if _, err := t.keyIno(key); err == nil {
 				return ErrExist
 			} else if !errors.Is(err, ErrNotExist) {

@@ -51,6 +51,9 @@ func (m *model) bindKey(ino metadata.Ino, key string) error {
 	if n.in.Key == key {
 		return nil
 	}
+	if key != "" && m.published(n) {
+		return metadata.ErrPermission
+	}
 	if key != "" && m.keys()[key] != 0 {
 		return metadata.ErrExist
 	}

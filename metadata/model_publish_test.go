@@ -102,6 +102,8 @@ func (m *model) put(dir *modelNode, f *metadata.NewFile) (replaced, unkeyed meta
 	switch {
 	case dir == m.publish && f.Device == "":
 		return 0, 0, metadata.ErrInvalid
+	case dir == m.publish && f.Key != "":
+		return 0, 0, metadata.ErrPermission
 	case dir != m.publish && f.Device != "" && f.Device != dir.in.Device:
 		return 0, 0, metadata.ErrCrossDevice
 	case old != nil && !f.Replace:
@@ -120,8 +122,8 @@ func (m *model) put(dir *modelNode, f *metadata.NewFile) (replaced, unkeyed meta
 		m.leave(dir, f.Name)
 		m.drop(old)
 	}
-	if n := m.nodes[owner]; n != nil {
-		n.in.Key, n.in.Ctime, unkeyed = "", m.now, owner
+	if carrier := m.nodes[owner]; carrier != nil {
+		carrier.in.Key, carrier.in.Ctime, unkeyed = "", m.now, owner
 	}
 	m.enter(dir, f.Name, n)
 	n.in.Key, n.in.Size, n.in.Allocated, n.in.Epoch, n.in.Path = f.Key, f.Size, f.Allocated, f.Epoch, f.Path

@@ -220,7 +220,7 @@ func (m *model) rename(r metadata.Rename, to *metadata.DeviceName, epoch metadat
 		return err
 	}
 	if to != nil {
-		src.in.Device, src.in.Epoch = *to, epoch
+		src.in.Device, src.in.Epoch, src.in.Bound = *to, epoch, metadata.Unbound
 		src.setMaps(mapped)
 		src.in.Allocated = 0
 		for _, mp := range mapped {

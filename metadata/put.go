@@ -10,7 +10,7 @@ type NewFile struct {
 	// Ino is of NewInos, so that content could be made under it before.
 	Ino  Ino
 	Name string
-	// Key is what the file carries; empty for none.
+	// Key is what the file carries; empty for none, as in PublishIno.
 	Key string
 	// Node is a regular file's.
 	Node Node
@@ -40,14 +40,15 @@ type NewFile struct {
 type PutResult struct {
 	Inode Inode
 	// Replaced is the inode that had the name, as it is after; when its Nlink
-	// is 0 its records are gone. Nil when there was none.
+	// is 0 its records are gone, and it says what key it had. Nil when there
+	// was none.
 	Replaced *Inode
 	// Unkeyed is the inode, under another name, that the key was taken from; 0
 	// for none.
 	Unkeyed Ino
 	// Err is why the file was not made: ErrExist for a name or a key that is
 	// taken, ErrIsDir for a name that is a directory's, ErrCrossDevice for the
-	// wrong Device, and those of Create, Bind, SetXattr, BindKey and
+	// wrong Device, ErrPermission for a key in PublishIno, and those of Create, Bind, SetXattr, BindKey and
 	// SaveContent for what they would refuse.
 	Err error
 }

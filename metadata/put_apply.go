@@ -47,6 +47,8 @@ func (op *putOp) look() (refused, err error) {
 	switch {
 	case op.dir.Ino == PublishIno && op.Device == "":
 		return ErrInvalid, nil
+	case op.dir.Ino == PublishIno && op.Key != "":
+		return ErrPermission, nil
 	case op.dir.Ino != PublishIno && op.Device != "" && op.Device != op.dir.Device:
 		return ErrCrossDevice, nil
 	}

@@ -1,10 +1,12 @@
 package metadata_test
 
 import (
+	"context"
 	"fmt"
 	"testing"
 
 	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/metadata/memkv"
 )
 
 // newFiles makes n files for Put, with numbers of their own.
@@ -89,4 +91,38 @@ func (f *fixture) comparePut(n *metadata.NewFile, res *metadata.PutResult, dir m
 	if maps, err := f.Mappings(ctx, n.Ino); err != nil || len(maps) != 2 || maps[1].FileOff != 5 {
 		f.t.Errorf("mappings of %s: %v, %v", n.Name, maps, err)
 	}
+}
+
+// TestPutEndsInBetween ends the context after the first transaction: its files
+// stand, and the others have the error.
+func TestPutEndsInBetween(t *testing.T) {
+	kv := &committedKV{KV: memkv.New()}
+	s, err := metadata.Open(t.Context(), kv, metadata.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &fixture{Store: s, t: t, kv: kv}
+	f.sim0 = f.device("sim0")
+	files := f.newFiles(600, func(int, *metadata.NewFile) {})
+	ctx, cancel := context.WithCancel(t.Context())
+	kv.committed = cancel
+	results, err := s.Put(ctx, f.sim0, files)
+	fails(t, "put", err, context.Canceled)
+	made := 0
+	for i, res := range results {
+		in, err := s.Lookup(t.Context(), f.sim0, files[i].Name)
+		if res.Err == nil && (err != nil || in != res.Inode || made != i) {
+			t.Errorf("file %d of %d is %+v, %v, and was said to be %+v", i, made, in, err, res.Inode)
+		}
+		if res.Err == nil {
+			made++
+			continue
+		}
+		fails(t, "the rest", res.Err, context.Canceled)
+		fails(t, "the name of the rest", err, metadata.ErrNotExist)
+	}
+	if made == 0 || made == len(files) {
+		t.Errorf("%d files are made", made)
+	}
+	checkStore(t, s)
 }

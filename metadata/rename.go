@@ -30,8 +30,9 @@ func (s *Store) Rename(ctx context.Context, r Rename) (RenameResult, error) {
 
 // MoveDevice is Rename of one inode to a directory of another device, where
 // its content has been copied to: in the same transaction the inode gets the
-// device, the epoch and the mappings. Allocated becomes the sum of the
-// mappings' lengths. The inode has one link and is no directory.
+// device, the epoch and the mappings, and what was bound is so no more.
+// Allocated becomes the sum of the mappings' lengths. The inode has one link
+// and is no directory.
 //
 // Errors: those of Rename; ErrIsDir for a directory; ErrTooManyLinks for an
 // inode with more than one link; ErrInvalid with Exchange, when the directory
@@ -47,7 +48,7 @@ func (s *Store) MoveDevice(ctx context.Context, r Rename, device DeviceName,
 		return RenameResult{}, err
 	}
 	return s.rename(ctx, r, func(op *renameOp) error {
-		if err := op.permitPublish(); err != nil {
+		if err = op.permitPublish(); err != nil {
 			return err
 		}
 		switch {
@@ -62,6 +63,9 @@ func (s *Store) MoveDevice(ctx context.Context, r Rename, device DeviceName,
 		op.moved.Allocated = 0
 		for i := range maps {
 			op.moved.Allocated += maps[i].Len
+		}
+		if err = op.t.unbind(&op.moved, false); err != nil {
+			return err
 		}
 		_, err = op.t.replaceMappings(&op.moved, maps, math.MaxInt)
 		return err

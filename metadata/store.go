@@ -98,7 +98,7 @@ func (s *Store) upgrade(kv KVTxn) error {
 	s.super.format = formatVersion
 	t := s.begunTxn(kv)
 	publish := t.publishDir()
-	return errors.Join(t.putInode(&publish), kv.Set([]byte{kindSuper}, s.super.encode(nil)))
+	return errors.Join(t.putInode(&publish), kv.Set([]byte{kindSuper}, s.super.encode()))
 }
 
 // create writes the records of an empty store.
@@ -113,7 +113,7 @@ func (s *Store) create(kv KVTxn) error {
 	return errors.Join(
 		t.putInode(&root), t.putInode(&publish),
 		kv.Set([]byte{kindAlloc}, encodeNumber(nil, uint64(FirstIno))),
-		kv.Set([]byte{kindSuper}, s.super.encode(nil)),
+		kv.Set([]byte{kindSuper}, s.super.encode()),
 	)
 }
 

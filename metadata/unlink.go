@@ -4,7 +4,7 @@ import "context"
 
 // Unlink removes a name that is no directory's, and returns the inode as it
 // is after. When its Nlink is 0, its records are gone too: what is left of it
-// is what was returned.
+// is what was returned, with the place and the key that it had to the end.
 //
 // Errors: ErrNotExist; ErrNotDir; ErrIsDir; ErrNameTooLong; ErrInvalidName.
 func (s *Store) Unlink(ctx context.Context, parent Ino, name string) (Inode, error) {

@@ -165,6 +165,9 @@ func (o *object) resize(ctx context.Context, size uint64) error {
 	if size > maxSize {
 		return fmt.Errorf("resize object %d to %d bytes: %w", o.ino, size, ErrTooLarge)
 	}
+	if err := o.notOffered(); err != nil {
+		return err
+	}
 	if err := o.mayCut(size); err != nil {
 		return err
 	}

@@ -48,7 +48,6 @@ func (s *Store) Bind(ctx context.Context, ino Ino, who Caller, r BindRequest) er
 	}
 	err = s.watch(ino, b) //nolint:contextcheck // the owner ends when he ends
 	s.changed(ino, false)
-	s.inodeCame(ctx, ino)
 	return err
 }
 
@@ -108,6 +107,9 @@ func (o *object) become(b *bound, f facts) content {
 // mayBind fails unless the object has no content, and is on the device that
 // the memory was found to be of. The caller has the lane.
 func (o *object) mayBind(of *tier) error {
+	if err := o.notOffered(); err != nil {
+		return err
+	}
 	t, body := o.place()
 	if t != of {
 		return fmt.Errorf("the file was moved from %s to %s meanwhile: %w", of.name, t.name, ErrBusy)

@@ -64,10 +64,11 @@ func (b *binder) prepare(ctx context.Context, i int) error {
 	if err != nil {
 		return err
 	}
-	file, err := b.describe(k, body)
+	file, err := b.holder.describe(k, body)
 	if err != nil {
 		return err
 	}
+	file.Key = k.Key
 	if free, taken := b.settled(ctx, k); !free {
 		return taken
 	}
@@ -100,15 +101,16 @@ func (b *binder) settled(ctx context.Context, k *Keyed) (free bool, err error) {
 	return false, nil
 }
 
-// describe is the record of an object that is made of blobs.
-func (b *binder) describe(k *Keyed, body *bound) (metadata.NewFile, error) {
-	who := b.holder.who
+// describe is the record of an object that is made of blobs, without its key
+// and number.
+func (h *Holder) describe(k *Keyed, body *bound) (metadata.NewFile, error) {
+	who := h.who
 	record, err := sessionBinding(who)
 	if err != nil {
 		return metadata.NewFile{}, err
 	}
 	file := metadata.NewFile{
-		Name: k.Key, Key: k.Key, Binding: record, Size: body.size, Allocated: body.size,
+		Name: k.Key, Binding: record, Size: body.size, Allocated: body.size,
 		Node: metadata.Node{Mode: keyedMode, UID: who.UID, GID: who.GID},
 	}
 	text, err := blobsText(sizesOf(k.Blobs))

@@ -88,6 +88,9 @@ func (o *object) receive(ctx context.Context, off uint64, at piece) (uint64, err
 	if !at.hole {
 		return o.put(ctx, off, at.span, false)
 	}
+	if err := o.notOffered(); err != nil {
+		return 0, err
+	}
 	body := o.content()
 	_, theirs := body.(*bound)
 	if err := body.clear(ctx, off, at.n, theirs); err != nil {

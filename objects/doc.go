@@ -17,6 +17,24 @@
 //	                   the table
 //	the owner ends ──> lost
 //
+//	Holder.Bind ──> bound to blobs of a holder's regions, from before its
+//	                   record is there
+//	a region of it ends ──> a replica takes over, on its device; else lost
+//	the next run ──> lost
+//
+// # Memory of holders
+//
+// A Region is memory that a holder has registered; a content of blobs refers to
+// it and holds nothing itself. So all that is made of a region reads as ErrLost
+// from the moment on in which it ends, or as a replica; records follow in the
+// background, under each object's lane. The memory is let go when the last
+// reader has left.
+//
+// A replica is content of another holder's blobs with the same bytes. It hangs
+// at the first one, is read only while that can't be, and goes with the first
+// write through the store. With the last holder who lets an object go it is
+// removed; with the last one who ends it is lost.
+//
 // # Content
 //
 // In device memory, content is extents: stretches of pages leased from the
@@ -48,17 +66,34 @@
 // moves bytes; it is a queue of that object rather than a lock, and waiting
 // for it ends with the context. Readers never wait for it.
 //
+// # Keys
+//
+// An object that is made for a key is DEVICE/.keys/KEY. Its content is there
+// before its record is, under a number that nobody knows; so nobody sees half
+// an object, and a death in between leaves content that the next sweep removes.
+//
+// A key is free when nothing has it, or when what has it is lost or has
+// expired. Who takes a key from a file has judged it before, and nobody gives
+// or takes keys in between (keyedState.turn).
+//
 // # Lock order
 //
 //	lane of an object
-//	  names.stripes, lower number first
-//	    table shard
-//	      object.mu
-//	        extents.mu, bound.mu
-//	          gate.mu
-//	            late.mu, the arena's and the metadata's own
+//	  keyedState.turn
+//	    names.stripes, lower number first
+//	      table shard
+//	        object.mu
+//	          extents.mu, bound.mu
+//	            gate.mu
+//	              late.mu, the arena's and the metadata's own
 //
-// shared.mu, of the files that other processes were given, is a leaf.
+// No two bound.mu, or gate.mu, are held at once: a reader of blobs enters one
+// memory after the other. Holder.mu, Region.mu and holders.mu are leaves; what
+// a region tells when it ends is told with none of them held.
+//
+// shared.mu, of the files that other processes were given, is a leaf, and so
+// are arrivals.mu and expiry.mu. Events are emitted with keyedState.turn or a
+// stripe held, so that those of one key come in order.
 // Store.notifying is held for reading, with no other lock, while a function
 // given to OnChange runs.
 //

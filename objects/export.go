@@ -190,6 +190,9 @@ func (s *Store) mayExport(ctx context.Context, ino Ino, who Caller, opts ExportO
 // beginExport makes sure that there is an export of the kind. The caller has
 // the lane.
 func (o *object) beginExport(ctx context.Context, kind devices.HandleKind) error {
+	if err := o.notOffered(); err != nil {
+		return err
+	}
 	if e := o.exporting(); e != nil {
 		if x, ok := o.content().(*extents); ok && x.live() != nil {
 			return errors.Join(fmt.Errorf("what was exported is gone: %w", ErrLost), o.endExport())

@@ -15,6 +15,8 @@ import (
 type File struct {
 	store *Store
 	obj   *object
+	// reading is nil for a file that was not in publish/ when it was opened.
+	reading *reading
 }
 
 // OpenFile opens a regular file's content.
@@ -23,11 +25,20 @@ func (s *Store) OpenFile(ctx context.Context, ino Ino) (*File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open: %w", err)
 	}
-	return &File{store: s, obj: o}, nil
+	r, err := o.begin()
+	if err != nil {
+		s.unpin(ctx, o, pinOpen)
+		return nil, fmt.Errorf("open: %w", err)
+	}
+	return &File{store: s, obj: o, reading: r}, nil
 }
 
-// Close ends the handle and writes the object's record if it changed.
+// Close ends the handle and writes the object's record if it changed. A file of
+// publish/ that was received by it goes.
 func (f *File) Close(ctx context.Context) error {
+	if f.reading != nil {
+		f.finish(ctx)
+	}
 	f.store.unpin(ctx, f.obj, pinOpen)
 	return nil
 }
@@ -222,6 +233,9 @@ func (o *object) put(ctx context.Context, off uint64, src transport.Span, killPr
 	if src.Len() == 0 {
 		return 0, nil
 	}
+	if err := o.notOffered(); err != nil {
+		return 0, err
+	}
 	if killPriv {
 		if err := o.store.killPriv(ctx, o.ino); err != nil {
 			return 0, err
@@ -265,6 +279,9 @@ func (f *File) Allocate(ctx context.Context, mode AllocateMode, off, n uint64) e
 }
 
 func (o *object) allocate(ctx context.Context, mode AllocateMode, off, n uint64) error {
+	if err := o.notOffered(); err != nil {
+		return err
+	}
 	body := o.content()
 	var err error
 	switch mode {

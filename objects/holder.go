@@ -40,7 +40,7 @@ func (s *Store) NewHolder(who Caller) *Holder {
 //
 // Errors: the context's.
 func (h *Holder) Close(ctx context.Context) error {
-	regions := h.end()
+	regions := h.end(ctx)
 	for _, r := range regions {
 		if err := r.settled(ctx); err != nil {
 			return err
@@ -50,7 +50,7 @@ func (h *Holder) Close(ctx context.Context) error {
 }
 
 // end begins what Close waits for, and returns the regions that it has ended.
-func (h *Holder) end() []*Region {
+func (h *Holder) end(ctx context.Context) []*Region {
 	h.mu.Lock()
 	h.closed = true
 	regions := slices.Collect(maps.Keys(h.regions))
@@ -58,7 +58,7 @@ func (h *Holder) end() []*Region {
 	h.mu.Unlock()
 	h.store.holders.remove(h)
 	for _, r := range regions {
-		r.end()
+		r.end(ctx)
 	}
 	return regions
 }
@@ -86,12 +86,12 @@ func (all *holders) remove(h *Holder) {
 }
 
 // end ends all, whose work in the background goes on.
-func (all *holders) end() {
+func (all *holders) end(ctx context.Context) {
 	all.mu.Lock()
 	left := slices.Collect(maps.Keys(all.open))
 	all.mu.Unlock()
 	for _, h := range left {
-		h.end()
+		h.end(ctx)
 	}
 }
 
@@ -139,6 +139,3 @@ func (h *Holder) forgetFile(key string, ino Ino) bool {
 	delete(h.files, key)
 	return ok && of == ino
 }
-
-// notBuilt stands where code is to come.
-func notBuilt(context.Context) error { return ErrUnsupported }

@@ -2,7 +2,9 @@ package objects
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/hmcfs/hmcfs/metadata"
 )
@@ -31,17 +33,17 @@ func (s *Store) keysDir(ctx context.Context, t *tier) (Ino, error) {
 }
 
 // isKeysDir says whether an inode is the directory of a device's keyed objects.
-func (s *Store) isKeysDir(ctx context.Context, dir Ino) bool {
+func (s *Store) isKeysDir(ctx context.Context, dir Ino) (bool, error) {
 	in, err := s.meta.Get(ctx, dir)
-	if err != nil || in.Name != keysDirName || !in.IsDir() {
-		return false
+	switch {
+	case errors.Is(err, metadata.ErrNotExist):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("look at directory %d: %w", dir, err)
+	case in.Name != keysDirName || !in.IsDir():
+		return false, nil
 	}
-	for _, t := range s.tiers {
-		if in.Parent == t.root {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(s.tiers, func(t *tier) bool { return t.root == in.Parent }), nil
 }
 
 // hostTier is the tier of host memory.

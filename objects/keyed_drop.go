@@ -19,6 +19,9 @@ import (
 func (h *Holder) Drop(ctx context.Context, keys []string) []error {
 	out := make([]error, len(keys))
 	for i, key := range keys {
+		if out[i] = h.begin(); out[i] != nil {
+			continue
+		}
 		if out[i] = ctx.Err(); out[i] == nil {
 			out[i] = h.drop(context.WithoutCancel(ctx), key)
 		}
@@ -55,7 +58,10 @@ func (h *Holder) drop(ctx context.Context, key string) error {
 // vacate makes an inode's key free: by its removal where it was made for the
 // key.
 func (s *Store) vacate(ctx context.Context, in metadata.Inode) error {
-	made := s.isKeysDir(ctx, in.Parent)
+	made, err := s.isKeysDir(ctx, in.Parent)
+	if err != nil {
+		return err
+	}
 	if !made || in.Nlink > 1 {
 		if err := s.takeKey(ctx, in); err != nil {
 			return err
@@ -102,16 +108,18 @@ func (s *Store) bindKey(ctx context.Context, in metadata.Inode, key string) erro
 	return nil
 }
 
-// tell says that what had the name has no other.
+// tell says what has become of the key of an inode that is gone, and ends the
+// offer of one that was published.
 func (v *victim) tell(after metadata.Inode) {
-	if after.Key == "" {
-		return
+	after.Size = v.size
+	switch {
+	case after.Parent == metadata.PublishIno && after.IsRegular():
+		v.store.emit(v.endOffer(after.Ino), after.Name, after)
+	case after.Key != "" && v.kind == "":
+		v.store.emit(EventRemoved, after.Key, after)
+	case after.Key != "":
+		v.store.emit(v.kind, after.Key, after)
 	}
-	kind := v.why
-	if kind == "" {
-		kind = EventRemoved
-	}
-	v.store.emit(kind, after.Key, after)
 }
 
 // takeKey takes an inode's key away, if it is still the one that it was.
@@ -135,8 +143,12 @@ func (s *Store) takeKey(ctx context.Context, in metadata.Inode) error {
 // removeUnkeyed removes an object that another one has taken the key from, if
 // it was made for that key.
 func (s *Store) removeUnkeyed(ctx context.Context, ino Ino) {
+	made := false
 	in, err := s.meta.Get(ctx, ino)
-	if err == nil && in.Key == "" && s.isKeysDir(ctx, in.Parent) {
+	if err == nil && in.Key == "" {
+		made, err = s.isKeysDir(ctx, in.Parent)
+	}
+	if made && err == nil {
 		err = s.unlinkSame(ctx, in, EventRemoved, nil)
 	}
 	if err != nil && !errors.Is(err, metadata.ErrNotExist) {
@@ -149,10 +161,10 @@ func (s *Store) removeUnkeyed(ctx context.Context, ino Ino) {
 // remove the name.
 //
 // Errors: metadata.ErrNotExist when the name is not the inode's any more.
-func (s *Store) unlinkSame(ctx context.Context, in metadata.Inode, why EventKind, may func(now metadata.Inode) error) error {
+func (s *Store) unlinkSame(ctx context.Context, in metadata.Inode, kind EventKind, may func(now metadata.Inode) error) error {
 	unlock := s.names.lock(in.Parent, in.Parent)
 	v, err := s.victim(ctx, in.Parent, in.Name)
-	v.why = why
+	v.kind = kind
 	var now metadata.Inode
 	if err == nil {
 		now, err = s.meta.Lookup(ctx, in.Parent, in.Name)

@@ -121,7 +121,7 @@ func (s *Store) putContested(ctx context.Context, p placing, files []metadata.Ne
 func (s *Store) judge(ctx context.Context, p placing, key string) (skip bool, err error) {
 	holder, err := s.keyHolder(ctx, key)
 	if err == nil {
-		skip, err = s.givesWay(ctx, p.who, p.rule, holder)
+		skip, err = s.givesWay(p.who, p.rule, holder)
 	} else if errors.Is(err, metadata.ErrNotExist) {
 		err = nil
 	}
@@ -137,7 +137,7 @@ func (s *Store) judge(ctx context.Context, p placing, key string) (skip bool, er
 	}
 	// A file that has lost its key. It is nobody's object, but it is somebody's
 	// file.
-	skip, err = s.givesWay(ctx, p.who, p.rule, named)
+	skip, err = s.givesWay(p.who, p.rule, named)
 	if skip || named.IsDir() {
 		err = fmt.Errorf("%s/%s is there without the key: %w", keysDirName, key, metadata.ErrExist)
 	}
@@ -146,7 +146,7 @@ func (s *Store) judge(ctx context.Context, p placing, key string) (skip bool, er
 
 // givesWay says what becomes of an inode whose key or name somebody else wants:
 // skip leaves it, and without an error it goes.
-func (s *Store) givesWay(ctx context.Context, who Caller, rule ExistingRule, in metadata.Inode) (skip bool, err error) {
+func (s *Store) givesWay(who Caller, rule ExistingRule, in metadata.Inode) (skip bool, err error) {
 	if s.isVacant(in) {
 		return false, nil
 	}
@@ -201,18 +201,24 @@ func (s *Store) lostNow(in metadata.Inode) bool {
 //
 // Errors: metadata.ErrNotExist.
 func (s *Store) keyHolder(ctx context.Context, key string) (metadata.Inode, error) {
-	ino, err := s.meta.KeyIno(ctx, key)
-	if err != nil {
-		return metadata.Inode{}, fmt.Errorf("find key %q: %w", key, err)
+	for before := Ino(0); ; {
+		ino, err := s.meta.KeyIno(ctx, key)
+		var in metadata.Inode
+		if err == nil {
+			in, err = s.meta.Get(ctx, ino)
+		}
+		if err == nil && in.Key != key {
+			err = metadata.ErrNotExist
+		}
+		if err == nil {
+			return in, nil
+		}
+		// The key may have gone to another inode between the two readings.
+		if ino == before || !errors.Is(err, metadata.ErrNotExist) {
+			return metadata.Inode{}, fmt.Errorf("find key %q: %w", key, err)
+		}
+		before = ino
 	}
-	in, err := s.meta.Get(ctx, ino)
-	if err == nil && in.Key != key { // it has gone elsewhere in between
-		err = metadata.ErrNotExist
-	}
-	if err != nil {
-		return metadata.Inode{}, fmt.Errorf("find key %q: %w", key, err)
-	}
-	return in, nil
 }
 
 // findKey is the inode that a key names, live or lost.

@@ -41,7 +41,12 @@ func (s *Store) moveBetween(ctx context.Context, r metadata.Rename) error {
 		return fmt.Errorf("the file is open: %w", metadata.ErrCrossDevice)
 	}
 	defer end()
-	err = s.moveObject(ctx, r, in.Ino, to)
+	o, err := s.pin(ctx, in.Ino, pinUse)
+	if err != nil {
+		return err
+	}
+	defer s.unpin(whole, o, pinUse)
+	err = s.moveObject(ctx, move{Rename: r, object: o, to: to})
 	if errors.Is(err, metadata.ErrTooManyLinks) { // it got a second name meanwhile
 		err = metadata.ErrCrossDevice
 	}
@@ -82,26 +87,33 @@ func (s *Store) moveName(ctx context.Context, r metadata.Rename, ino Ino, to hom
 	return s.meta.MoveDevice(ctx, r, to.tier.name, to.epoch, maps)
 }
 
-func (s *Store) moveObject(ctx context.Context, r metadata.Rename, ino Ino, to *tier) error {
-	o, err := s.pin(ctx, ino, pinUse)
-	if err != nil {
-		return err
-	}
-	defer s.unpin(context.WithoutCancel(ctx), o, pinUse)
+// move is a file on its way to another tier.
+type move struct {
+	metadata.Rename
+	object *object
+	to     *tier
+	// commit, where it is not nil, is given what moves the name, and may refuse
+	// that. With it, content that is bound is copied too.
+	commit func(run func() (metadata.RenameResult, error)) (metadata.RenameResult, error)
+}
+
+// moveObject moves a file that nobody has open; the caller keeps it so.
+func (s *Store) moveObject(ctx context.Context, m move) error {
+	o := m.object
 	var old, fresh content
-	err = o.change(ctx, func() (err error) {
-		// It may have been bound since its record was read.
-		if _, theirs := o.content().(*bound); theirs {
+	err := o.change(ctx, func() (err error) {
+		// It may have been bound, or published, since its record was read.
+		if m.commit == nil && (isBound(o.content()) || o.notOffered() != nil) {
 			return metadata.ErrCrossDevice
 		}
 		if length := o.exported(); length > 0 {
 			return fmt.Errorf("move an object of which %d bytes are exported: %w", length, ErrBusy)
 		}
 		var epoch metadata.Epoch
-		if fresh, epoch, err = s.newContent(ctx, to, ino); err != nil {
+		if fresh, epoch, err = s.newContent(ctx, m.to, o.ino); err != nil {
 			return err
 		}
-		old, err = s.transplant(ctx, r, o, home{tier: to, body: fresh, epoch: epoch})
+		old, err = s.transplant(ctx, m, home{tier: m.to, body: fresh, epoch: epoch})
 		return err
 	})
 	switch {
@@ -111,7 +123,7 @@ func (s *Store) moveObject(ctx context.Context, r metadata.Rename, ino Ino, to *
 		return err
 	}
 	if err = old.discard(); err != nil {
-		s.log.Warn("memory of a moved object not given back", zap.Uint64("ino", uint64(ino)), zap.Error(err))
+		s.log.Warn("memory of a moved object not given back", zap.Uint64("ino", uint64(o.ino)), zap.Error(err))
 	}
 	return nil
 }
@@ -125,7 +137,8 @@ type home struct {
 
 // transplant copies the object's content to a new home and moves the name
 // there. It returns the old content, or an error and nothing has changed.
-func (s *Store) transplant(ctx context.Context, r metadata.Rename, o *object, to home) (content, error) {
+func (s *Store) transplant(ctx context.Context, m move, to home) (content, error) {
+	o := m.object
 	if err := o.duplicate(ctx, to.body); err != nil {
 		return nil, err
 	}
@@ -142,8 +155,12 @@ func (s *Store) transplant(ctx context.Context, r metadata.Rename, o *object, to
 		to.epoch = 0
 	}
 	maps := to.body.settle(in.Size)
-	err := s.replace(ctx, r, func() (metadata.RenameResult, error) {
-		return s.moveName(ctx, r, o.ino, to, maps)
+	commit := m.commit
+	if commit == nil {
+		commit = func(run func() (metadata.RenameResult, error)) (metadata.RenameResult, error) { return run() }
+	}
+	err := s.replace(ctx, m.Rename, func() (metadata.RenameResult, error) {
+		return commit(func() (metadata.RenameResult, error) { return s.moveName(ctx, m.Rename, o.ino, to, maps) })
 	})
 	if err != nil {
 		return nil, err
@@ -175,6 +192,9 @@ func (o *object) rehome(to home, in metadata.Inode) content {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	old := o.body
+	if isBound(old) {
+		o.foreign.Store(false)
+	}
 	o.tier, o.body, o.epoch = to.tier, to.body, to.epoch
 	o.size, o.atime, o.mtime = in.Size, in.Atime, in.Mtime
 	o.dirty.Store(true)

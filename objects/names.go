@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/hmcfs/hmcfs/metadata"
@@ -116,34 +117,46 @@ type victim struct {
 	ino    Ino // 0 when the last name does not go
 	obj    *object
 	xattrs map[string][]byte
-	// why the name goes, in the words of events; empty is EventRemoved.
-	why EventKind
+	// kind is what is told of its key; empty is EventRemoved. A file of publish/
+	// is withdrawn if it is not EventConsumed.
+	kind EventKind
+	// size is what it had, if anybody is told.
+	size uint64
+	// ended is how a publication has ended, which its publisher is told when no
+	// lock is held any more.
+	ended  *Publication
+	result error
 }
 
+// victim finds what may lose its last name. The caller has the lock of the
+// names, and releases it without, also after an error.
 func (s *Store) victim(ctx context.Context, parent Ino, name string) (*victim, error) {
 	v := &victim{store: s}
 	in, err := s.meta.Lookup(ctx, parent, name)
-	if err != nil {
-		return v, err
+	if err == nil && !in.IsDir() && in.Nlink <= 1 {
+		err = v.find(ctx, in)
+		v.measure(in)
 	}
-	if in.IsDir() || in.Nlink > 1 {
-		return v, nil
-	}
+	return v, err
+}
+
+func (v *victim) find(ctx context.Context, in metadata.Inode) (err error) {
+	s := v.store
 	v.ino = in.Ino
 	nameless := in
 	nameless.Nlink = 0
 	s.leaves(in.Ino, &nameless)
 	if !in.IsRegular() {
-		return v, nil
+		return nil
 	}
 	if s.isOpen(in.Ino) {
 		if v.xattrs, err = s.allXattrs(ctx, in.Ino); err != nil {
-			return v, err
+			return err
 		}
 	}
 	if v.obj = s.pinLoaded(in.Ino); v.obj == nil {
 		if in.Epoch == 0 && s.inHostTier(in) {
-			return v, nil
+			return nil
 		}
 		// Also when it has no content yet: who opens, writes and closes it
 		// before its name goes would leave records that name memory, and with
@@ -152,16 +165,16 @@ func (s *Store) victim(ctx context.Context, parent Ino, name string) (*victim, e
 		if errors.Is(err, ErrLost) || err != nil && s.inHostTier(in) {
 			// A host file goes by its number: one that can't be opened, when
 			// there are no descriptors left, can be removed all the same.
-			return v, nil
+			return nil
 		}
 		if err != nil {
-			return v, err
+			return err
 		}
 	}
 	// Again, since an entry is there only now: an export that begins sees that
 	// the name goes, or was seen here.
 	s.leaves(in.Ino, &nameless)
-	return v, v.obj.mayGo()
+	return v.obj.mayGo()
 }
 
 func (s *Store) inHostTier(in metadata.Inode) bool {
@@ -180,7 +193,20 @@ func (v *victim) removed(after metadata.Inode) {
 	}
 }
 
+// measure notes the size of what has a key, or is published.
+func (v *victim) measure(in metadata.Inode) {
+	if in.Key == "" && in.Parent != metadata.PublishIno {
+		return
+	}
+	if a, err := v.store.overlaid(in, v.obj); err == nil {
+		v.size = a.Size
+	}
+}
+
 func (v *victim) release(ctx context.Context) {
+	if v.ended != nil {
+		v.ended.end(v.result)
+	}
 	if v.ino != 0 {
 		v.store.leaves(v.ino, nil)
 	}
@@ -203,11 +229,21 @@ func (s *Store) forgetHost(in metadata.Inode, loaded *object) {
 // Rename moves a name. Between devices it copies the content device to
 // device and is refused with metadata.ErrCrossDevice for a directory, a file
 // with several names, one that is open, and an exchange. Only the copying
-// ends with the context, and nothing has changed then.
+// ends with the context, and nothing has changed then. Into publish/ it
+// publishes a file, and out of it it receives one, see publishFile and
+// receiveFile.
 func (s *Store) Rename(ctx context.Context, r metadata.Rename) error {
-	err := s.rename(context.WithoutCancel(ctx), r)
-	if errors.Is(err, metadata.ErrCrossDevice) && r.Flags&metadata.Exchange == 0 {
-		err = s.moveBetween(ctx, r)
+	var err error
+	switch {
+	case r.To == metadata.PublishIno:
+		err = s.publishFile(ctx, r)
+	case r.From == metadata.PublishIno:
+		err = s.receiveFile(ctx, r)
+	default:
+		err = s.rename(context.WithoutCancel(ctx), r)
+		if errors.Is(err, metadata.ErrCrossDevice) && r.Flags&metadata.Exchange == 0 {
+			err = s.moveBetween(ctx, r)
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("rename %q to %q: %w", r.Name, r.NewName, err)
@@ -243,20 +279,36 @@ func (s *Store) replace(ctx context.Context, r metadata.Rename, run func() (meta
 	return err
 }
 
-// ReadDir lists a directory behind a cookie.
+// ReadDir lists a directory behind a cookie. What is on a device that is not
+// part of this mount is not listed.
 func (s *Store) ReadDir(ctx context.Context, dir Ino, after metadata.Cookie, limit int) ([]metadata.Entry, error) {
-	entries, err := s.meta.ReadDir(ctx, dir, after, limit)
-	if err != nil {
-		return nil, fmt.Errorf("list directory %d: %w", dir, err)
-	}
-	if dir != metadata.RootIno {
-		return entries, nil
-	}
-	var present []metadata.Entry
-	for _, e := range entries {
-		if _, err := s.tierOf(metadata.DeviceName(e.Name)); err == nil {
-			present = append(present, e)
+	for {
+		entries, err := s.meta.ReadDir(ctx, dir, after, limit)
+		if err != nil {
+			return nil, fmt.Errorf("list directory %d: %w", dir, err)
+		}
+		if dir != metadata.RootIno && dir != metadata.PublishIno || len(entries) == 0 {
+			return entries, nil
+		}
+		after = entries[len(entries)-1].Cookie
+		present := slices.DeleteFunc(entries, func(e metadata.Entry) bool { return !s.isPresent(ctx, dir, e) })
+		if len(present) > 0 {
+			return present, nil
 		}
 	}
-	return present, nil
+}
+
+// isPresent says whether the device of an entry of the root, or of publish/, is
+// part of this mount.
+func (s *Store) isPresent(ctx context.Context, dir Ino, e metadata.Entry) bool {
+	device := metadata.DeviceName(e.Name)
+	if dir == metadata.PublishIno {
+		in, err := s.meta.Get(ctx, e.Ino)
+		if err != nil {
+			return false // it has gone meanwhile
+		}
+		device = in.Device
+	}
+	_, err := s.tierOf(device)
+	return err == nil
 }

@@ -42,6 +42,9 @@ type object struct {
 	export *export
 	// revived says that the host file is younger than some handles may be.
 	revived atomic.Bool
+	// offer is nil for a file that is not in publish/. It changes while who
+	// changes it has the lane, or nobody else has the object.
+	offer atomic.Pointer[offer]
 }
 
 // facts are what an object in device memory knows better than its record.
@@ -75,7 +78,21 @@ func (s *Store) load(ctx context.Context, ino Ino) (*object, error) {
 	if err != nil {
 		return nil, fmt.Errorf("load object %d: %w", ino, err)
 	}
+	if in.Parent == metadata.PublishIno {
+		o.offer.Store(newOffer(in.Name, in.Taken, nil))
+	}
 	return o, nil
+}
+
+// notOffered fails for a file in publish/, which nobody changes, nor gives to
+// other processes. Who has the lane can rely on it.
+//
+// Errors: ErrBusy.
+func (o *object) notOffered() error {
+	if o.offer.Load() != nil {
+		return fmt.Errorf("object %d is published: %w", o.ino, ErrBusy)
+	}
+	return nil
 }
 
 func (s *Store) loadContent(ctx context.Context, t *tier, in metadata.Inode) (content, error) {

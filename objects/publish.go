@@ -1,60 +1,212 @@
 package objects
 
-import "context"
+import (
+	"context"
+	"errors"
+	"fmt"
 
-// Publication is what a holder has offered under a key.
-type Publication struct{}
+	"github.com/hmcfs/hmcfs/metadata"
+)
 
-// Done is closed when it has been received whole, or withdrawn.
-func (p *Publication) Done() <-chan struct{} { return nil }
-
-// Err is nil for one that has been received, and ErrWithdrawn else. It is asked
-// when Done is closed.
-func (p *Publication) Err() error { return nil }
+// publishChunk is how many keys are published under the lock of the names at a
+// time.
+const publishChunk = 256
 
 // Publish offers memory under keys, each to the first who receives it: an
-// object of each key is made in publish/.
+// object of each key is made in publish/. The results have the order of set;
+// a key has a publication or an error.
 //
 // Errors by key: metadata.ErrExist when another has published the key;
 // ErrInconsistent when this holder has, with other blobs (with the same ones it
 // is the same publication); ErrUnsupported for a region that is a file, which
-// is renamed into publish/ instead.
+// is renamed into publish/ instead; ErrForbidden for a user who may not make
+// names in publish/; metadata.ErrInvalidKey; ErrInvalid; ErrLost for memory
+// that has ended; ErrClosed.
 func (h *Holder) Publish(ctx context.Context, set []Keyed) ([]*Publication, []error) {
-	return make([]*Publication, len(set)), make([]error, len(set))
+	all, errs := make([]*Publication, len(set)), make([]error, len(set))
+	for at := 0; at < len(set); at += publishChunk {
+		end := min(at+publishChunk, len(set))
+		if err := h.mayPublish(ctx); err != nil {
+			for i := at; i < len(set); i++ {
+				errs[i] = fmt.Errorf("publish %q: %w", set[i].Key, err)
+			}
+			return all, errs
+		}
+		h.publish(ctx, set[at:end], all[at:end], errs[at:end])
+	}
+	return all, errs
 }
 
-// Receive copies a publication into blobs of the same number and sizes, removes
-// it, and tells its publisher. Until it returns nobody else receives it; when
-// it fails the publication is as it was.
+// mayPublish says whether the holder's user may make names in publish/.
+func (h *Holder) mayPublish(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := h.begin(); err != nil {
+		return err
+	}
+	dir, err := h.store.Attr(ctx, metadata.PublishIno)
+	if err == nil && !h.who.may(dir, modeWrite) {
+		err = fmt.Errorf("user %d may make nothing in publish: %w", h.who.UID, ErrForbidden)
+	}
+	return err
+}
+
+// newcomer is an object on its way into publish/.
+type newcomer struct {
+	bindJob
+	blobs []Blob
+	offer *offer
+}
+
+func (h *Holder) publish(ctx context.Context, set []Keyed, all []*Publication, errs []error) {
+	var made []*newcomer
+	for i := range set {
+		n, err := h.newcomer(&set[i])
+		if err != nil {
+			errs[i] = err
+			continue
+		}
+		n.at = i
+		made = append(made, n)
+	}
+	s := h.store
+	inos, err := s.meta.NewInos(ctx, len(made))
+	for i, n := range made {
+		if errs[n.at] = err; err == nil {
+			n.file.Ino = inos[i]
+			s.adoptOffered(n)
+		}
+	}
+	if err == nil {
+		s.putPublished(context.WithoutCancel(ctx), made, all, errs)
+	}
+	for _, n := range made {
+		if all[n.at] == n.offer.publication {
+			n.body.attend(func(ctx context.Context) { s.withdraw(ctx, n.file.Ino, n.offer) }) //nolint:contextcheck // memory ends when it ends
+		}
+	}
+	for i, err := range errs {
+		if err != nil {
+			errs[i] = fmt.Errorf("publish %q: %w", set[i].Key, err)
+		}
+	}
+}
+
+// newcomer makes the content of a key, and its record.
+func (h *Holder) newcomer(k *Keyed) (*newcomer, error) {
+	if err := metadata.ValidKey(k.Key); err != nil {
+		return nil, err
+	}
+	body, t, err := h.store.blobContent(h, k.Blobs)
+	if err != nil {
+		return nil, err
+	}
+	file, err := h.describe(k, body)
+	file.Device = t.name
+	return &newcomer{
+		bindJob: bindJob{body: body, file: file}, blobs: k.Blobs,
+		offer: newOffer(k.Key, false, newPublication()),
+	}, err
+}
+
+// adoptOffered puts the object of a new number in the table, with its offer:
+// who finds the name finds that.
+func (s *Store) adoptOffered(n *newcomer) {
+	now := s.now()
+	s.adoptBound(n.file.Ino, n.body.made.tier, n.body, facts{size: n.body.size, atime: now, mtime: now, ctime: now})
+	s.peek(n.file.Ino).offer.Store(n.offer)
+}
+
+// putPublished makes the names. What can't be made leaves the table.
+func (s *Store) putPublished(ctx context.Context, made []*newcomer, all []*Publication, errs []error) {
+	files := make([]metadata.NewFile, len(made))
+	for i, n := range made {
+		files[i] = n.file
+	}
+	defer s.names.lock(metadata.PublishIno, metadata.PublishIno)()
+	results, failure := s.meta.Put(ctx, metadata.PublishIno, files)
+	for i, n := range made {
+		r := putResult(results, i, failure)
+		if r.Err == nil {
+			all[n.at] = n.offer.publication
+			s.emit(EventPublished, n.file.Name, r.Inode)
+			continue
+		}
+		s.dropBound(n.file.Ino)
+		if errors.Is(r.Err, metadata.ErrExist) {
+			all[n.at], r.Err = s.publishedBefore(ctx, n)
+		}
+		errs[n.at] = r.Err
+	}
+}
+
+// publishedBefore finds the publication that has the name of another one, which
+// is meant to be the same. The caller has the lock of the names.
 //
-// Errors: metadata.ErrNotExist, also when somebody else is about to receive it
-// and does; *ShapeError; ErrLost when the publisher has ended.
-func (h *Holder) Receive(ctx context.Context, k Keyed) error { return notBuilt(ctx) }
+// Errors: metadata.ErrExist, ErrInconsistent.
+func (s *Store) publishedBefore(ctx context.Context, n *newcomer) (*Publication, error) {
+	in, err := s.meta.Lookup(ctx, metadata.PublishIno, n.file.Name)
+	if err != nil {
+		return nil, err
+	}
+	o := s.peek(in.Ino)
+	if o == nil {
+		return nil, metadata.ErrExist
+	}
+	of := o.offer.Load()
+	if of == nil || of.publication == nil {
+		return nil, metadata.ErrExist
+	}
+	body, ok := o.content().(*bound)
+	switch h := n.body.made.holder; {
+	case !ok || body.made == nil || body.made.holder != h:
+		return nil, metadata.ErrExist
+	case !body.isOf(h, n.blobs):
+		return nil, ErrInconsistent
+	}
+	return of.publication, nil
+}
 
 // PublicationInfo looks a publication up.
 //
-// Errors: metadata.ErrNotExist; ErrForbidden.
+// Errors: metadata.ErrNotExist, also for one that is received; ErrForbidden.
 func (h *Holder) PublicationInfo(ctx context.Context, key string) (KeyInfo, error) {
-	return KeyInfo{}, notBuilt(ctx)
+	a, err := h.published(ctx, key)
+	if err != nil {
+		return KeyInfo{}, err
+	}
+	blobs, err := h.store.blobSizes(ctx, a.Ino, a.Size)
+	if err != nil {
+		return KeyInfo{}, fmt.Errorf("blobs of %q: %w", key, err)
+	}
+	return KeyInfo{Attr: a, Blobs: blobs}, nil
 }
 
-// AwaitPublication returns when something is published under a key that can be
-// received, or with the context's error.
-func (s *Store) AwaitPublication(ctx context.Context, key string) error { return notBuilt(ctx) }
+// published finds what the holder may receive under a key.
+func (h *Holder) published(ctx context.Context, key string) (Attr, error) {
+	if err := h.begin(); err != nil {
+		return Attr{}, err
+	}
+	a, err := h.store.Lookup(ctx, metadata.PublishIno, key)
+	switch {
+	case err != nil:
+		return Attr{}, err
+	case a.Taken || !a.IsRegular():
+		return Attr{}, errReceived(key)
+	case !h.who.may(a, modeRead):
+		return Attr{}, fmt.Errorf("read %q of publish: %w", key, ErrForbidden)
+	}
+	return a, nil
+}
 
 // Volatile says that names in a directory come and go without the kernel's
 // doing, so that it must not keep them: publish/, and the directories of keyed
 // objects.
-func (s *Store) Volatile(dir Ino) bool { return false }
-
-// Published says that the file is in publish/: who has read every byte of it
-// has received it.
-func (f *File) Published() bool { return false }
-
-// Deliver notes that n bytes at off are about to be given to the reader. With
-// the last of those that he has not read yet the file is his, and gone when he
-// closes it; who comes second gets an error, and none of the bytes. It does
-// nothing for a file that is not published.
-//
-// Errors: metadata.ErrNotExist when somebody else has received the file.
-func (f *File) Deliver(ctx context.Context, off uint64, n int) error { return nil }
+func (s *Store) Volatile(dir Ino) bool {
+	if dir == metadata.PublishIno {
+		return true
+	}
+	made, err := s.isKeysDir(context.Background(), dir)
+	return made || err != nil
+}

@@ -62,9 +62,9 @@ func (h *Holder) Register(ctx context.Context, device devices.Name, r BindReques
 	if o.owner == nil {
 		return reg, nil
 	}
-	cancel, err := s.owners.Watch(o.owner, reg.end)
+	cancel, err := s.owners.Watch(o.owner, func() { reg.end(context.Background()) }) //nolint:contextcheck // the owner ends when he ends
 	if err != nil {
-		reg.end()
+		reg.end(ctx)
 		return nil, fmt.Errorf("register memory of %s: %w", device, err)
 	}
 	o.body.watched(cancel)
@@ -123,14 +123,14 @@ func (r *Region) Size() uint64 { return r.size }
 //
 // Errors: the context's.
 func (r *Region) Close(ctx context.Context) error {
-	r.end()
+	r.end(ctx)
 	r.holder.remove(r)
 	return r.settled(ctx)
 }
 
 // end lets the memory go: at once for who comes now. What is made of it is told
 // in the background.
-func (r *Region) end() {
+func (r *Region) end(ctx context.Context) {
 	if r.body != nil {
 		r.body.end()
 	}
@@ -150,10 +150,11 @@ func (r *Region) end() {
 		close(r.told)
 		return
 	}
+	ctx = context.WithoutCancel(ctx)
 	r.holder.store.work.Go(func() {
 		defer close(r.told)
 		for _, tell := range users {
-			tell(context.Background())
+			tell(ctx)
 		}
 	})
 }
@@ -221,19 +222,20 @@ func (r *Region) find(ctx context.Context, off, n uint64) (pieces []piece, relea
 	return r.body.own(off, n)
 }
 
-// write copies src to off, and returns how many bytes are there now: all of
-// them, or those before an error. Who writes the same bytes at the same time
-// leaves any of both, as in memory.
+// write copies src to off. After an error any part of the range may hold other
+// bytes. Who writes the same bytes at the same time leaves any of both, as in
+// memory.
 //
 // Errors: those of find; of the copy.
-func (r *Region) write(ctx context.Context, off uint64, src transport.Span) (uint64, transport.Path, error) {
+func (r *Region) write(ctx context.Context, off uint64, src transport.Span) error {
 	if err := r.has(off, uint64(src.Len())); err != nil {
-		return 0, "", err
+		return err
 	}
 	if r.body == nil {
 		return r.writeFile(ctx, off, src)
 	}
-	return r.body.write(ctx, off, src)
+	_, _, err := r.body.write(ctx, off, src)
+	return err
 }
 
 // Blob is a stretch of a region.

@@ -96,30 +96,24 @@ func (r *Region) cutTo(size uint64) error {
 	return fmt.Errorf("registered file %d of %d bytes was cut to %d: %w", r.ino, r.size, size, devices.ErrRange)
 }
 
-func (r *Region) writeFile(ctx context.Context, off uint64, src transport.Span) (done uint64, path transport.Path, err error) {
+func (r *Region) writeFile(ctx context.Context, off uint64, src transport.Span) error {
 	f, err := r.open(ctx)
 	if err != nil {
-		return 0, "", err
+		return err
 	}
 	defer closeFile(ctx, f)
 	o := f.obj
 	err = o.change(ctx, func() error {
-		size, err := o.end()
-		if err != nil {
-			return err
+		size, failure := o.end()
+		if failure == nil && off+uint64(src.Len()) > size {
+			failure = r.cutTo(size)
 		}
-		if off+uint64(src.Len()) > size {
-			return r.cutTo(size)
+		if failure == nil {
+			_, failure = o.put(ctx, off, src, true)
 		}
-		done, err = o.put(ctx, off, src, true)
-		o.mu.RLock()
-		path = o.path
-		o.mu.RUnlock()
-		return err
+		return failure
 	})
-	if done > 0 {
-		// The kernel may have pages of what it was.
-		r.holder.store.changed(r.ino, true)
-	}
-	return done, path, err
+	// The kernel may have pages of what it was.
+	r.holder.store.changed(r.ino, true)
+	return err
 }

@@ -33,16 +33,26 @@ type user struct {
 // of a seed. It ends with the test, if it has not before.
 func (r *rig) user(device int, seed uint64, n int) *user {
 	r.t.Helper()
+	u := r.newUser(device, seed, n)
+	r.t.Cleanup(u.leave)
+	return u
+}
+
+// leave ends the user and its memory.
+func (u *user) leave() {
+	if err := errors.Join(u.Close(context.Background()), u.mem.Release()); err != nil {
+		u.rig.t.Error(err)
+	}
+}
+
+// newUser is user for one that leaves before the test ends.
+func (r *rig) newUser(device int, seed uint64, n int) *user {
+	r.t.Helper()
 	u := &user{Holder: r.store.NewHolder(objects.Caller{}), rig: r}
 	var err error
 	if u.mem, err = r.devs[device].Alloc(r.ctx(), devices.Size(n)); err != nil {
 		r.t.Fatal(err)
 	}
-	r.t.Cleanup(func() {
-		if failure := errors.Join(u.Close(context.Background()), u.mem.Release()); failure != nil {
-			r.t.Error(failure)
-		}
-	})
 	u.fill(0, kit.Bytes(seed, 0, n))
 	if u.region, err = u.Adopt(r.ctx(), r.devs[device].Info().Name, u.mem); err != nil {
 		r.t.Fatal(err)
@@ -326,7 +336,7 @@ func TestRegionEnds(t *testing.T) {
 	f := r.open(ino)
 	events := r.store.Listen()
 	defer events.Close()
-	if err := errors.Join(second.Close(r.ctx()), second.Close(r.ctx())); err != nil {
+	if err = errors.Join(second.Close(r.ctx()), second.Close(r.ctx())); err != nil {
 		t.Fatal(err)
 	}
 	r.wantState(ino, objects.StateLost)
@@ -379,26 +389,26 @@ func TestHolderEnds(t *testing.T) {
 	wantErr(t, "drop", u.DropLocal(r.ctx(), []string{"k"})[0], objects.ErrClosed)
 }
 
-// stopping is a rig whose first device stops at the next copy to the host, or
-// inside it, when asked.
+// stopping is a rig whose first device stops in a copy to the host when asked.
 type stopping struct {
 	*rig
-	inside, goOn chan struct{}
-	armed        chan struct{}
+	inside chan struct{}
+	// armed has, for the copy that is to stop, what lets it go on.
+	armed chan chan struct{}
 }
 
 func newStopping(t *testing.T) *stopping {
 	t.Helper()
 	kit.Check(t)
-	s := &stopping{inside: make(chan struct{}), goOn: make(chan struct{}), armed: make(chan struct{}, 1)}
+	s := &stopping{inside: make(chan struct{}), armed: make(chan chan struct{}, 1)}
 	s.rig = wrapped(t, devfaulty.Wrap(sim.New(0, small(false)), func(op devfaulty.Op) error {
 		if op.Kind != devfaulty.CopyOut {
 			return nil
 		}
 		select {
-		case <-s.armed:
+		case goOn := <-s.armed:
 			s.inside <- struct{}{}
-			<-s.goOn
+			<-goOn
 		default:
 		}
 		return nil
@@ -413,7 +423,8 @@ func (s *stopping) reading(key string, want []byte) (finish func()) {
 	f := s.open(s.keyIno(key))
 	got := make([]byte, len(want))
 	result := make(chan error, 1)
-	s.armed <- struct{}{}
+	goOn := make(chan struct{})
+	s.armed <- goOn
 	go func() {
 		_, err := f.ReadAt(context.Background(), got, 0)
 		result <- err
@@ -421,7 +432,7 @@ func (s *stopping) reading(key string, want []byte) (finish func()) {
 	<-s.inside
 	return func() {
 		s.t.Helper()
-		s.goOn <- struct{}{}
+		close(goOn)
 		if err := <-result; err != nil || !bytes.Equal(got, want) {
 			s.t.Errorf("the reader gets other bytes, and %v", err)
 		}
@@ -447,12 +458,12 @@ func TestOwnerEndsInMidRead(t *testing.T) {
 	wantErr(t, "a read that comes now", err, objects.ErrLost)
 	r.close(f)
 	select {
-	case <-closed:
-		t.Error("the region is closed under its reader")
+	case err = <-closed:
+		t.Errorf("the region is closed under its reader: %v", err)
 	default:
 	}
 	finish()
-	if err := <-closed; err != nil {
+	if err = <-closed; err != nil {
 		t.Error(err)
 	}
 }

@@ -93,6 +93,7 @@ func (h *Holder) replicate(ctx context.Context, o *object, before uint64, blobs 
 	if err != nil {
 		return fmt.Errorf("make a replica of object %d: %w", o.ino, err)
 	}
+	added := false
 	err = o.exclusively(ctx, func() error {
 		b, ok := o.content().(*bound)
 		switch {
@@ -105,14 +106,14 @@ func (h *Holder) replicate(ctx context.Context, o *object, before uint64, blobs 
 		case b.isOf(h, blobs):
 			return nil
 		}
-		if failure := b.addReplica(r); failure != nil {
-			return failure
-		}
-		r.attend(func(ctx context.Context) { h.store.memoryEnded(ctx, o.ino, r) })
-		return nil
+		added = true
+		return b.addReplica(r)
 	})
 	if err != nil {
 		return fmt.Errorf("make a replica of object %d: %w", o.ino, err)
+	}
+	if added {
+		r.attend(func(ctx context.Context) { h.store.memoryEnded(ctx, o.ino, r) }) //nolint:contextcheck // memory ends when it ends
 	}
 	return nil
 }
@@ -187,13 +188,28 @@ func (s *Store) moveKeyed(ctx context.Context, o *object, to *tier) error {
 	if here, _ := o.place(); here == to {
 		return nil
 	}
-	in, err := s.meta.Get(ctx, o.ino)
+	err := s.moveKeyedName(ctx, o.ino, to)
 	if errors.Is(err, metadata.ErrNotExist) {
-		return nil // it has no name any more
+		if _, gone := s.meta.Get(ctx, o.ino); errors.Is(gone, metadata.ErrNotExist) {
+			return nil // it has no name any more
+		}
 	}
-	if err == nil && (in.Nlink > 1 || !s.isKeysDir(ctx, in.Parent)) {
-		err = fmt.Errorf("it has a name that was given by hand: %w", metadata.ErrCrossDevice)
+	return err
+}
+
+func (s *Store) moveKeyedName(ctx context.Context, ino Ino, to *tier) error {
+	in, err := s.meta.Get(ctx, ino)
+	if err != nil {
+		return err
 	}
+	made, err := s.isKeysDir(ctx, in.Parent)
+	if err != nil {
+		return err
+	}
+	if !made || in.Nlink > 1 {
+		return fmt.Errorf("it has a name that was given by hand: %w", metadata.ErrCrossDevice)
+	}
+	record, err := s.meta.Binding(ctx, ino)
 	if err != nil {
 		return err
 	}
@@ -201,8 +217,24 @@ func (s *Store) moveKeyed(ctx context.Context, o *object, to *tier) error {
 	if err != nil {
 		return err
 	}
+	// The move ends the binding. It is lost rather than empty if that is where
+	// the daemon dies.
+	if err = s.meta.Unbind(ctx, ino, true); err != nil {
+		return err
+	}
 	r := metadata.Rename{From: in.Parent, Name: in.Name, To: dir, NewName: in.Name, Flags: metadata.NoReplace}
-	return s.replace(ctx, r, func() (metadata.RenameResult, error) {
-		return s.moveName(ctx, r, o.ino, home{tier: to}, nil)
+	err = s.replace(ctx, r, func() (metadata.RenameResult, error) {
+		return s.moveName(ctx, r, ino, home{tier: to}, nil)
 	})
+	if err != nil {
+		return err
+	}
+	_, err = s.meta.Bind(ctx, ino, record, func(now *metadata.Inode) error {
+		now.Allocated = now.Size
+		return nil
+	})
+	if err != nil {
+		s.log.Warn("an object that a replica has taken over is lost to the next run", zap.Uint64("ino", uint64(ino)), zap.Error(err))
+	}
+	return nil
 }

@@ -36,8 +36,8 @@ type Store struct {
 	shared shared
 	// holders are those that have not been closed.
 	holders holders
-	keyed  keyedState
-	events events
+	keyed   keyedState
+	events  events
 }
 
 // Open recovers the records of the devices and starts the store.
@@ -61,7 +61,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 			return nil, errors.Join(err, s.closeTiers())
 		}
 	}
-	if err := s.rebind(ctx); err != nil {
+	if err := s.recover(ctx, o); err != nil {
 		err = errors.Join(err, s.owners.Close())
 		s.work.Wait()
 		return nil, errors.Join(err, s.letGo(), s.closeTiers())
@@ -72,6 +72,14 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	s.startExpiry(background)
 	s.startTrim(background, o.TrimEvery)
 	return s, nil
+}
+
+// recover sees to what an earlier run has left that depends on others.
+func (s *Store) recover(ctx context.Context, o Options) error {
+	if err := s.clearPublished(ctx, o); err != nil {
+		return err
+	}
+	return s.rebind(ctx)
 }
 
 // adopt makes the device's directory, or finds the one of an earlier run,
@@ -116,6 +124,7 @@ type CloseOptions struct {
 
 // Close gives the device memory back. Nobody may use the store any more.
 func (s *Store) Close(ctx context.Context, o CloseOptions) error {
+	s.holders.end(ctx)
 	s.stop()
 	s.events.close()
 	errs := []error{s.owners.Close()}

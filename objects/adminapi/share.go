@@ -80,4 +80,6 @@ type Reply struct {
 	// Descriptors is how many descriptors travel with the reply.
 	Descriptors int        `json:"descriptors,omitempty"`
 	Ended       *EndAnswer `json:"ended,omitempty"`
+	// Registered is memory that a session knows now.
+	Registered *Registered `json:"registered,omitempty"`
 }

@@ -211,6 +211,8 @@ const (
 	CodeNoMemory = "no_memory"
 	// CodeEnding is a daemon that is about to end.
 	CodeEnding = "ending"
+	// CodeNoSession is a session that is not there, or of another user.
+	CodeNoSession = "no_session"
 )
 
 // Error is the body of every answer that is not a success.

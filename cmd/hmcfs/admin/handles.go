@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/hmcfs/hmcfs/devices"
@@ -14,12 +13,8 @@ import (
 // none were announced. Pieces that no descriptor is told for, such as those
 // that a path names, have one without.
 func handlesOf(r adminapi.BindRequest, q *question) ([]devices.Handle, error) {
-	if r.Descriptors != len(q.memory) {
-		few := "few"
-		if len(q.memory) > r.Descriptors {
-			few = "many"
-		}
-		return nil, fmt.Errorf("%w: too %s descriptors: %d are announced, %d have come", errInvalid, few, r.Descriptors, len(q.memory))
+	if err := announced(r.Descriptors, len(q.memory)); err != nil {
+		return nil, err
 	}
 	return objects.HandlesOf(r.Memory, q.memory)
 }

@@ -9,7 +9,11 @@ import (
 
 // maxForeign bounds the connections of each user who is neither root nor the
 // one who mounted: whoever lets others in lends them the daemon's descriptors.
-const maxForeign = 32
+// Each session of his lets him have perSession more.
+const (
+	maxForeign = 32
+	perSession = 32
+)
 
 // listener accepts connections and asks who is at their other end.
 type listener struct {
@@ -17,6 +21,8 @@ type listener struct {
 	ask   func(*net.UnixConn) (Peer, error)
 	owner int
 	log   *zap.Logger
+	// sessions counts those of a user.
+	sessions func(uid int) int
 
 	mu sync.Mutex
 	// open counts the connections of other users.
@@ -64,9 +70,10 @@ func (l *listener) Accept() (net.Conn, error) {
 // admit counts a connection of another user, if there is room for it.
 func (l *listener) admit(c *conn) bool {
 	uid := c.peer.UID
+	most := maxForeign + perSession*l.sessions(uid)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.open[uid] >= maxForeign {
+	if l.open[uid] >= most {
 		return false
 	}
 	l.open[uid]++

@@ -10,6 +10,7 @@ import (
 	"net/http/pprof"
 	"os"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -64,10 +65,12 @@ type Options struct {
 	Backend Backend
 	// Sharer answers what concerns shared memory; nil serves none of it.
 	Sharer Sharer
+	// Keyed answers what concerns keys; nil serves none of it.
+	Keyed Keyed
 	// Owner is the user who mounted.
 	Owner int
 	// Open lets every user connect who gets as far as the socket. Others than
-	// root and the owner are served bind and export alone.
+	// root and the owner are served bind, export and what concerns keys alone.
 	Open bool
 	// Peer tells who is at the other end; nil asks the kernel.
 	Peer func(*net.UnixConn) (Peer, error)
@@ -84,10 +87,11 @@ type Options struct {
 
 // Server is a running admin server.
 type Server struct {
-	opts   Options
-	http   *http.Server
-	shares shares
-	done   chan struct{}
+	opts     Options
+	http     *http.Server
+	shares   shares
+	sessions sessions
+	done     chan struct{}
 }
 
 type connKey struct{}
@@ -130,7 +134,10 @@ func Listen(ctx context.Context, o Options) (*Server, error) {
 		IdleTimeout:       time.Minute,
 		ErrorLog:          zap.NewStdLog(o.Logger),
 	}
-	asking := &listener{UnixListener: unixListener, ask: o.Peer, owner: o.Owner, log: o.Logger, open: map[int]int{}}
+	asking := &listener{
+		UnixListener: unixListener, ask: o.Peer, owner: o.Owner, log: o.Logger,
+		sessions: s.sessions.count, open: map[int]int{},
+	}
 	go func() {
 		defer close(s.done)
 		if err := s.http.Serve(asking); !errors.Is(err, http.ErrServerClosed) {
@@ -171,16 +178,30 @@ func connOf(r *http.Request) *conn {
 // to what checks by itself what they may.
 func (s *Server) checked(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		sharing := r.URL.Path == adminapi.PathBind || r.URL.Path == adminapi.PathExport
 		c := connOf(r)
-		letIn := s.opts.Open && sharing && c.peer.UID >= 0
+		letIn := s.opts.Open && forOthers(r.URL.Path) && c.peer.UID >= 0
 		if !c.trusted && !letIn {
 			writeError(w, http.StatusForbidden, adminapi.CodeForbidden,
 				"only root and the user who mounted may ask; run this as one of them")
 			return
 		}
+		// The answer before this one may have had a limit.
+		if c.UnixConn != nil {
+			_ = c.SetWriteDeadline(time.Time{}) // a connection that is gone is seen by whoever writes
+		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// forOthers says whether what is at a path checks by itself what each user
+// may.
+func forOthers(path string) bool {
+	switch path {
+	case adminapi.PathBind, adminapi.PathExport, adminapi.PathSession, adminapi.PathRegister,
+		adminapi.PathKeys, adminapi.PathEvents:
+		return true
+	}
+	return strings.HasPrefix(path, adminapi.PathCall)
 }
 
 func (s *Server) routes() http.Handler {
@@ -215,6 +236,9 @@ func (s *Server) routes() http.Handler {
 		mux.HandleFunc("POST "+adminapi.PathBind, s.sharing(s.bind))
 		mux.HandleFunc("POST "+adminapi.PathExport, s.sharing(s.export))
 	}
+	if s.opts.Keyed != nil {
+		s.addKeyed(mux)
+	}
 	if s.opts.Gatherer != nil {
 		mux.Handle("GET "+adminapi.PathMetrics, promhttp.HandlerFor(s.opts.Gatherer, promhttp.HandlerOpts{}))
 	}
@@ -225,6 +249,16 @@ func (s *Server) routes() http.Handler {
 		writeError(w, http.StatusNotFound, adminapi.CodeNotFound, fmt.Sprintf("no %s %s here", r.Method, r.URL.Path))
 	})
 	return mux
+}
+
+func (s *Server) addKeyed(mux *http.ServeMux) {
+	mux.HandleFunc("POST "+adminapi.PathSession, s.session)
+	mux.HandleFunc("POST "+adminapi.PathRegister, s.register)
+	mux.HandleFunc("GET "+adminapi.PathKeys, s.keys)
+	mux.HandleFunc("GET "+adminapi.PathEvents, s.events)
+	for name, do := range verbs() {
+		mux.HandleFunc("POST "+adminapi.PathCall+string(name), s.call(do))
+	}
 }
 
 func addProfiles(mux *http.ServeMux) {

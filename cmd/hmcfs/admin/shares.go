@@ -2,6 +2,7 @@ package admin
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 )
@@ -65,21 +66,15 @@ func (s *shares) stop() {
 	}
 }
 
-// EndShares ends the exports that connections hold, and what is asked of
-// shared memory from now on is refused. It returns when nothing of it is under
-// way any more, or with an error when the context ends before. Afterwards the
-// Sharer is not called again.
+// EndShares ends the sessions, and the exports that connections hold; what is
+// asked of shared memory and of keys from now on is refused. It returns when
+// nothing of it is under way any more, or with an error when the context ends
+// before. Afterwards neither the Sharer nor the Keyed is called again.
 func (s *Server) EndShares(ctx context.Context) error {
+	err := s.sessions.stop(ctx)
 	s.shares.stop()
-	done := make(chan struct{})
-	go func() {
-		s.shares.work.Wait()
-		close(done)
-	}()
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("wait for bind and export under way: %w", ctx.Err())
+	if werr := awaitGroup(ctx, &s.shares.work); werr != nil {
+		err = errors.Join(err, fmt.Errorf("wait for bind and export under way: %w", werr))
 	}
+	return err
 }

@@ -26,18 +26,32 @@ var (
 // question is one request of bind or export.
 type question struct {
 	peer Peer
-	// file is the descriptor of the file, nil by plain HTTP.
-	file *os.File
-	// memory are the descriptors of the memory. All of them are closed when
-	// the question is answered.
+	// received are the descriptors that came. All of them are closed when the
+	// question is answered.
+	received []*os.File
+	// file is that of the file, nil by plain HTTP, and memory are those of the
+	// memory: see split.
+	file   *os.File
 	memory []*os.File
 	// carried says that descriptors can travel with the answer.
 	carried bool
 }
 
-// caller is who asks, as the store wants it.
-func (q question) caller() objects.Caller {
-	return objects.Caller{UID: uint32(q.peer.UID), GID: uint32(q.peer.GID), PID: q.peer.PID, Groups: q.peer.Groups}
+// callerOf is who asks, as the store wants it.
+func callerOf(p Peer) objects.Caller {
+	return objects.Caller{UID: uint32(p.UID), GID: uint32(p.GID), PID: p.PID, Groups: p.Groups}
+}
+
+// split tells the descriptor of the file from those of the memory.
+func (q *question) split() error {
+	if !q.carried {
+		return nil
+	}
+	if len(q.received) == 0 {
+		return fmt.Errorf("%w: too few descriptors: the first one is that of the file", errInvalid)
+	}
+	q.file, q.memory = q.received[0], q.received[1:]
+	return nil
 }
 
 // solution is the answer to a question.
@@ -56,6 +70,8 @@ func (s solution) plain() any {
 		return s.reply.Bound
 	case s.reply.Memory != nil:
 		return s.reply.Memory
+	case s.reply.Registered != nil:
+		return s.reply.Registered
 	default:
 		return s.reply.Ended
 	}
@@ -64,27 +80,36 @@ func (s solution) plain() any {
 // solver answers a question from its JSON.
 type solver func(ctx context.Context, q *question, read func(into any) error) (solution, error)
 
-// sharing serves a solver: by plain HTTP, or after an upgrade with descriptors
-// beside the JSON.
+// sharing serves a solver of questions that are of a file.
 func (s *Server) sharing(solve solver) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		if strings.EqualFold(r.Header.Get("Upgrade"), adminapi.DescriptorProtocol) {
-			s.upgrade(w, r, solve)
+		if !upgrades(r) && !connOf(r).trusted {
+			// He names a file, and nothing says that he could get at it.
+			writeError(w, http.StatusForbidden, adminapi.CodeForbidden,
+				"without the file's descriptor only root and the user who mounted are answered; use hmcfs bind, hmcfs export, the Go client, or the attributes")
 			return
 		}
-		s.plainly(w, r, solve)
+		s.solve(w, r, solve)
 	}
+}
+
+func upgrades(r *http.Request) bool {
+	return strings.EqualFold(r.Header.Get("Upgrade"), adminapi.DescriptorProtocol)
+}
+
+// solve serves a solver: by plain HTTP, or after an upgrade with descriptors
+// beside the JSON.
+func (s *Server) solve(w http.ResponseWriter, r *http.Request, solve solver) {
+	if upgrades(r) {
+		s.upgrade(w, r, solve)
+		return
+	}
+	s.plainly(w, r, solve)
 }
 
 // plainly answers by plain HTTP.
 func (s *Server) plainly(w http.ResponseWriter, r *http.Request, solve solver) {
 	c := connOf(r)
-	if !c.trusted {
-		// He names a file, and nothing says that he could get at it.
-		writeError(w, http.StatusForbidden, adminapi.CodeForbidden,
-			"without the file's descriptor only root and the user who mounted are answered; use hmcfs bind, hmcfs export, the Go client, or the attributes")
-		return
-	}
 	ctx, work, err := s.shares.begin(r.Context(), nil)
 	if err != nil {
 		s.answer(w, nil, err)
@@ -129,7 +154,7 @@ func (s *Server) upgrade(w http.ResponseWriter, r *http.Request, solve solver) {
 		return
 	}
 	if err := s.serveFrames(ctx, c, solve); err != nil {
-		s.opts.Logger.Info("a client of bind or export went away", zap.Error(err), zap.Int("uid", c.peer.UID))
+		s.opts.Logger.Info("a client that sends descriptors went away", zap.Error(err), zap.Int("uid", c.peer.UID))
 	}
 }
 
@@ -164,10 +189,7 @@ func (s *Server) solveFrame(ctx context.Context, c *conn, solve solver) (solutio
 		if files = got; err != nil {
 			return fmt.Errorf("%w: %w", errInvalid, err)
 		}
-		if len(got) == 0 {
-			return fmt.Errorf("%w: too few descriptors: the first one is that of the file", errInvalid)
-		}
-		q.file, q.memory = got[0], got[1:]
+		q.received = got
 		return adminapi.Unmarshal(data, into)
 	})
 }
@@ -219,7 +241,7 @@ func (s *Server) hold(ctx context.Context, c *conn) error {
 // bind answers a request to bind.
 func (s *Server) bind(ctx context.Context, q *question, read func(any) error) (solution, error) {
 	var r adminapi.BindRequest
-	if err := read(&r); err != nil {
+	if err := errors.Join(read(&r), q.split()); err != nil {
 		return solution{}, err
 	}
 	ino, err := s.fileOf(ctx, q, r.File)
@@ -230,7 +252,7 @@ func (s *Server) bind(ctx context.Context, q *question, read func(any) error) (s
 	if err != nil {
 		return solution{}, err
 	}
-	bound, err := s.opts.Sharer.Bind(ctx, ino, q.caller(), objects.BindRequest{Memory: r.Memory, Handles: handles})
+	bound, err := s.opts.Sharer.Bind(ctx, ino, callerOf(q.peer), objects.BindRequest{Memory: r.Memory, Handles: handles})
 	if err != nil {
 		return solution{}, err
 	}
@@ -240,7 +262,7 @@ func (s *Server) bind(ctx context.Context, q *question, read func(any) error) (s
 // export answers a request to export, or to end that.
 func (s *Server) export(ctx context.Context, q *question, read func(any) error) (solution, error) {
 	var r adminapi.ExportRequest
-	if err := read(&r); err != nil {
+	if err := errors.Join(read(&r), q.split()); err != nil {
 		return solution{}, err
 	}
 	if err := checkExport(r, q); err != nil {
@@ -251,12 +273,12 @@ func (s *Server) export(ctx context.Context, q *question, read func(any) error) 
 		return solution{}, err
 	}
 	if r.End {
-		if err = s.opts.Sharer.EndExports(ctx, ino, q.caller()); err != nil {
+		if err = s.opts.Sharer.EndExports(ctx, ino, callerOf(q.peer)); err != nil {
 			return solution{}, err
 		}
 		return solution{reply: adminapi.Reply{Ended: &adminapi.EndAnswer{Ino: ino, Ended: true}}}, nil
 	}
-	e, err := s.opts.Sharer.Export(ctx, ino, q.caller(),
+	e, err := s.opts.Sharer.Export(ctx, ino, callerOf(q.peer),
 		objects.ExportOptions{Kind: r.Kind, Holder: r.Holder, Session: r.Hold})
 	if err != nil {
 		return solution{}, err

@@ -4,16 +4,21 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"syscall"
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/objects"
 	"github.com/hmcfs/hmcfs/objects/adminapi"
+	"github.com/hmcfs/hmcfs/objects/hetero"
 )
 
 // statusOf says with which status and code an error is told; what nothing is
 // known of is the daemon's own fault.
 func statusOf(err error) (status int, code string) {
+	if known, ok := heteroStatus(err); ok {
+		return httpStatus(known.Errno), known.Name
+	}
 	for _, rule := range []struct {
 		err    error
 		status int
@@ -23,6 +28,7 @@ func statusOf(err error) (status int, code string) {
 		{ErrNotFound, http.StatusNotFound, adminapi.CodeNotFound},
 		{errForbidden, http.StatusForbidden, adminapi.CodeForbidden},
 		{errInvalid, http.StatusBadRequest, adminapi.CodeInvalid},
+		{errNoSession, http.StatusForbidden, adminapi.CodeNoSession},
 		{errEnding, http.StatusServiceUnavailable, adminapi.CodeEnding},
 		{adminapi.ErrFrame, http.StatusBadRequest, adminapi.CodeInvalid},
 		{adminapi.ErrJSON, http.StatusBadRequest, adminapi.CodeInvalid},
@@ -48,4 +54,34 @@ func statusOf(err error) (status int, code string) {
 		}
 	}
 	return http.StatusInternalServerError, adminapi.CodeInternal
+}
+
+// heteroStatus is the row of an error of a client's call.
+func heteroStatus(err error) (hetero.Status, bool) {
+	s := hetero.StatusOf(err)
+	return s, errors.Is(err, s.Err)
+}
+
+// httpStatus is the status that is nearest to an errno.
+func httpStatus(e syscall.Errno) int {
+	switch e {
+	case syscall.EINVAL:
+		return http.StatusBadRequest
+	case syscall.ENOENT:
+		return http.StatusNotFound
+	case syscall.EACCES, syscall.EPERM:
+		return http.StatusForbidden
+	case syscall.EEXIST, syscall.EBUSY:
+		return http.StatusConflict
+	case syscall.ENOSPC:
+		return http.StatusInsufficientStorage
+	case syscall.EOPNOTSUPP:
+		return http.StatusNotImplemented
+	case syscall.ETIMEDOUT:
+		return http.StatusGatewayTimeout
+	case syscall.EINTR, syscall.ESHUTDOWN, syscall.ENOTCONN:
+		return http.StatusServiceUnavailable
+	default:
+		return http.StatusInternalServerError
+	}
 }

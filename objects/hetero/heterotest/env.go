@@ -1,14 +1,229 @@
 package heterotest
 
-import "testing"
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
 
-// env is one case's world and its shorthands.
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/objects/hetero"
+)
+
+const (
+	// runPatience is how long Run waits for what must happen, tryPatience how
+	// long Try does, which expects that it does not.
+	runPatience = 60 * time.Second
+	tryPatience = time.Second
+	// moment is how long it waits for what must not.
+	moment = 50 * time.Millisecond
+)
+
+// env is one case: its world, its keys, and the memory that it watches over.
 type env struct {
 	testing.TB
 	world World
+	rand  *rand.Rand
+	// prefix begins all keys of the case.
+	prefix string
+	// patience is how long the case waits for what must happen.
+	patience time.Duration
+	buffers  []*buffer
 }
 
-func newEnv(t testing.TB, w World) *env { return &env{TB: t, world: w} }
+func newEnv(t testing.TB, w World, patience time.Duration) *env {
+	t.Helper()
+	seed := rand.Uint64()
+	t.Logf("the case's random numbers are of seed %#x", seed)
+	return &env{TB: t, world: w, rand: rand.New(rand.NewPCG(seed, 1)), prefix: fmt.Sprintf("%016x", seed), patience: patience}
+}
 
-// cases are the cases in the order in which they run.
-func cases() []testCase { return nil }
+// long is a timeout of calls that is not reached: what they do must be seen
+// before.
+func (e *env) long() time.Duration { return 3 * e.patience }
+
+// near and far are the devices of a case: one device where the world has no
+// two.
+func (e *env) near() devices.Name { return e.world.Devices()[0] }
+func (e *env) far() devices.Name  { return e.world.Devices()[len(e.world.Devices())-1] }
+
+// key makes a key of the case.
+func (e *env) key(name string) string { return e.prefix + "-" + name }
+
+// keys makes n of them.
+func (e *env) keys(name string, n int) []string {
+	out := make([]string, n)
+	for i := range out {
+		out[i] = e.key(fmt.Sprintf("%s-%d", name, i))
+	}
+	return out
+}
+
+// ok ends the case unless all is well.
+func (e *env) ok(err error) {
+	e.Helper()
+	if err != nil {
+		e.Fatal(err)
+	}
+}
+
+// refused checks that a call failed as a whole, without results.
+func (e *env) refused(what string, results any, err, want error) {
+	e.Helper()
+	if !errors.Is(err, want) {
+		e.Fatalf("%s: error %v, want %v", what, err, want)
+	}
+	if n := fmt.Sprintf("%v", results); n != "[]" && n != "<nil>" {
+		e.Errorf("%s: results %s beside the error of the whole call", what, n)
+	}
+}
+
+// done checks that a call succeeded for every key, and skipped none.
+func (e *env) done(keys []string, r hetero.Results, err error) {
+	e.Helper()
+	e.outcome(keys, r, err, nil)
+	for _, one := range r {
+		if one.Skipped {
+			e.Fatalf("key %q was skipped", one.Key)
+		}
+	}
+}
+
+// outcome checks the results of a call: which keys failed, and with what; all
+// others succeeded. A call is never a success when all of it failed, and never
+// a failure when a part of it succeeded.
+func (e *env) outcome(keys []string, r hetero.Results, err error, fails map[string]error) {
+	e.Helper()
+	if len(r) != len(keys) {
+		e.Fatalf("%d results for %d keys: %v", len(r), len(keys), err)
+	}
+	failed := 0
+	for i, key := range keys {
+		want := fails[key]
+		switch {
+		case r[i].Key != key:
+			e.Fatalf("result %d is of key %q, want %q", i, r[i].Key, key)
+		case want == nil && r[i].Err != nil:
+			e.Fatalf("key %q: %v", key, r[i].Err)
+		case want != nil && !errors.Is(r[i].Err, want):
+			e.Fatalf("key %q: error %v, want %v", key, r[i].Err, want)
+		case want != nil:
+			failed++
+		}
+	}
+	if all := failed == len(keys); all != (err != nil) {
+		e.Fatalf("the call's error is %v, and %d of %d keys failed", err, failed, len(keys))
+	}
+	if len(r.Failed()) != failed {
+		e.Fatalf("%d results are listed as failed, want %d", len(r.Failed()), failed)
+	}
+}
+
+// failing is one error for each of some keys.
+func failing(err error, keys ...string) map[string]error {
+	out := make(map[string]error, len(keys))
+	for _, key := range keys {
+		out[key] = err
+	}
+	return out
+}
+
+// await waits for a future's end.
+func (e *env) await(f *hetero.Future) error {
+	e.Helper()
+	ctx, cancel := context.WithTimeout(e.Context(), e.patience)
+	defer cancel()
+	err := f.Wait(ctx)
+	select {
+	case <-f.Done():
+	default:
+		e.Fatalf("key %q: not ended in %v: %v", f.Key(), e.patience, err)
+	}
+	if !errors.Is(f.Err(), err) {
+		e.Fatalf("key %q: Wait says %v, Err says %v", f.Key(), err, f.Err())
+	}
+	return err
+}
+
+// awaitAll checks that futures are those of keys, and end as they should.
+func (e *env) awaitAll(keys []string, futures []*hetero.Future, fails map[string]error) {
+	e.Helper()
+	if len(futures) != len(keys) {
+		e.Fatalf("%d futures for %d keys", len(futures), len(keys))
+	}
+	for i, f := range futures {
+		if f.Key() != keys[i] {
+			e.Fatalf("future %d is of key %q, want %q", i, f.Key(), keys[i])
+		}
+		if err, want := e.await(f), fails[keys[i]]; !errors.Is(err, want) || want == nil && err != nil {
+			e.Fatalf("key %q: the future ended with %v, want %v", keys[i], err, want)
+		}
+	}
+}
+
+// pending checks that futures have not ended.
+func (e *env) pending(futures []*hetero.Future) {
+	e.Helper()
+	for _, f := range futures {
+		select {
+		case <-f.Done():
+			e.Fatalf("key %q: the future has ended already, with %v", f.Key(), f.Err())
+		default:
+		}
+		if f.Err() != nil {
+			e.Fatalf("key %q: an error before the end: %v", f.Key(), f.Err())
+		}
+	}
+}
+
+// awaitBatch waits for the end of a call in the background.
+func (e *env) awaitBatch(b *hetero.Batch) (hetero.Results, error) {
+	e.Helper()
+	ctx, cancel := context.WithTimeout(e.Context(), e.patience)
+	defer cancel()
+	r, err := b.Wait(ctx)
+	select {
+	case <-b.Done():
+	default:
+		e.Fatalf("a call in the background has not ended in %v: %v", e.patience, err)
+	}
+	return r, err
+}
+
+// call is one that another goroutine makes.
+type call struct {
+	env     *env
+	done    chan struct{}
+	results hetero.Results
+	err     error
+}
+
+// start makes a call in a goroutine of its own, which the case waits for.
+func (e *env) start(f func() (hetero.Results, error)) *call {
+	c := &call{env: e, done: make(chan struct{})}
+	go func() {
+		defer close(c.done)
+		c.results, c.err = f()
+	}()
+	e.Cleanup(func() { <-c.done })
+	return c
+}
+
+// wait returns what the call returned.
+func (c *call) wait() (hetero.Results, error) {
+	c.env.Helper()
+	select {
+	case <-c.done:
+	case <-time.After(c.env.patience):
+		c.env.Fatalf("a call has not returned in %v", c.env.patience)
+	}
+	return c.results, c.err
+}
+
+// isErr says whether an error is one of some.
+func isErr(err error, any ...error) bool {
+	return slices.ContainsFunc(any, func(want error) bool { return errors.Is(err, want) })
+}

@@ -1,12 +1,16 @@
 package heterotest
 
-import "testing"
+import (
+	"slices"
+	"testing"
+	"time"
+)
 
 // Run runs the whole suite in a world.
 func Run(t *testing.T, w World) {
 	t.Helper()
 	for _, c := range cases() {
-		t.Run(c.name, func(t *testing.T) { c.run(newEnv(t, w)) })
+		t.Run(c.name, func(t *testing.T) { c.in(t, w, runPatience) })
 	}
 }
 
@@ -15,4 +19,21 @@ func Run(t *testing.T, w World) {
 type testCase struct {
 	name string
 	run  func(*env)
+}
+
+// in runs the case in a world.
+func (c testCase) in(t testing.TB, w World, patience time.Duration) {
+	e := newEnv(t, w, patience)
+	c.run(e)
+	e.verify()
+}
+
+// cases are the cases in the order in which they run.
+func cases() []testCase {
+	return slices.Concat(
+		deviceCases(), replicaCases(), raceCases(),
+		handOverCases(), publisherCases(),
+		hostCases(), asyncCases(), existingCases(),
+		directoryCases(), limitCases(), largeCases(),
+	)
 }

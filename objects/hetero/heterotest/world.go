@@ -25,6 +25,12 @@ type World interface {
 	Listen(t testing.TB) Listener
 }
 
+// Limited is a world whose host device is small enough to be filled.
+type Limited interface {
+	// HostRoom is how many bytes the host device takes at most.
+	HostRoom() devices.Size
+}
+
 // Peer is one client with its memory. Its methods may be called from any
 // goroutine of the test.
 type Peer interface {

@@ -1,0 +1,214 @@
+package admin
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/hmcfs/hmcfs/objects/adminapi"
+	"github.com/hmcfs/hmcfs/objects/hetero"
+)
+
+// session is a session from its beginning to its end. The answer names it and
+// then lasts: the end of the request's connection, also of one direction of
+// it, is the end of the session.
+func (s *Server) session(w http.ResponseWriter, r *http.Request) {
+	c := connOf(r)
+	if r.ContentLength != 0 {
+		s.answer(w, nil, fmt.Errorf("%w: a session begins without a body", errInvalid))
+		return
+	}
+	one, err := s.sessions.begin(c)
+	if err != nil {
+		s.answer(w, nil, err)
+		return
+	}
+	defer s.sessions.leave(one)
+	client, err := s.opts.Keyed.Begin(callerOf(c.peer))
+	if err != nil {
+		s.answer(w, nil, err)
+		return
+	}
+	if err = s.sessions.start(one, client); err != nil {
+		s.answer(w, nil, errors.Join(err, client.Close()))
+		return
+	}
+	// From here on nobody but this reads from the connection, so that no end
+	// of it is missed.
+	if _, _, err = http.NewResponseController(w).Hijack(); err != nil {
+		s.sessions.close(one)
+		s.answer(w, nil, errors.Join(fmt.Errorf("take the connection over: %w", err), client.Close()))
+		return
+	}
+	defer func() { _ = c.Close() }()
+	if err = s.attend(r.Context(), c, one); err != nil {
+		s.opts.Logger.Info("a session ended otherwise", zap.Error(err), zap.Int("uid", one.uid))
+	}
+	if err = s.endSession(one); err != nil {
+		s.opts.Logger.Warn("a session left something behind", zap.Error(err), zap.Int("uid", one.uid))
+	}
+	_ = s.sendLine(c, "", adminapi.SessionLine{Ended: true}) // whoever has gone knows
+}
+
+// attend names a session and returns when it is to end.
+func (s *Server) attend(ctx context.Context, c *conn, one *session) error {
+	const head = "HTTP/1.1 200 OK\r\nContent-Type: " + linesType + "\r\nConnection: close\r\n\r\n"
+	if err := s.sendLine(c, head, adminapi.SessionLine{Session: one.id}); err != nil {
+		return err
+	}
+	over := make(chan error, 1)
+	go func() { over <- s.hold(ctx, c) }()
+	select {
+	case err := <-over:
+		return err
+	case <-one.end:
+		_ = c.CloseRead() // which ends the reading, whenever that began
+		return <-over
+	}
+}
+
+// sendLine sends a line of a session's own connection.
+func (s *Server) sendLine(c *conn, head string, line adminapi.SessionLine) error {
+	text, err := json.Marshal(line)
+	if err != nil {
+		return err
+	}
+	if err = c.SetWriteDeadline(time.Now().Add(s.opts.Handshake)); err != nil {
+		return err
+	}
+	_, err = c.Write(append(append([]byte(head), text...), '\n'))
+	return err
+}
+
+// lastAnswers is how long the answers to a session's last calls may take.
+const lastAnswers = 5 * time.Second
+
+// endSession ends a session's client and returns when its last call has been
+// answered, or given up.
+func (s *Server) endSession(one *session) error {
+	s.sessions.close(one)
+	err := one.client.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), lastAnswers)
+	defer cancel()
+	if awaitGroup(ctx, &one.calls) != nil {
+		// Nobody reads them.
+		s.sessions.cut(one)
+		one.calls.Wait()
+	}
+	return err
+}
+
+// call answers a call of a session.
+func (s *Server) call(do verb) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		c := connOf(r)
+		one, err := s.sessions.enter(c, r.Header.Get(adminapi.SessionHeader))
+		if err != nil {
+			s.answer(w, nil, err)
+			return
+		}
+		defer s.sessions.exit(c, one)
+		q, taken, err := s.readCall(w, r, one.user.memory)
+		if err == nil {
+			err = do(r.Context(), one.client, q, newLines(w))
+		}
+		one.user.memory.give(taken)
+		if err != nil {
+			s.answer(w, nil, err)
+		}
+	}
+}
+
+const (
+	// decoded is how much memory a byte of a call stands for at most, once it
+	// is decoded; sparseCall keeps to that. Up to manyValues values of a call
+	// may be shorter.
+	decoded    = 8
+	manyValues = 100_000
+	// bodyLimit is how long a call's body may take.
+	bodyLimit = time.Minute
+)
+
+// readCall reads a call. taken is what it holds of the memory of the user's
+// calls, also where it fails.
+func (s *Server) readCall(w http.ResponseWriter, r *http.Request, memory *budget) (q *adminapi.Call, taken int64, err error) {
+	control := http.NewResponseController(w)
+	_ = control.SetReadDeadline(time.Now().Add(bodyLimit)) // a connection of ours has deadlines
+	n := r.ContentLength
+	switch {
+	case n < 0:
+		return nil, 0, fmt.Errorf("%w: a call tells its Content-Length", hetero.ErrInvalid)
+	case n > adminapi.MaxCall:
+		return nil, 0, fmt.Errorf("%w: a call of %d bytes, at most %d", hetero.ErrInvalid, n, adminapi.MaxCall)
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), bodyLimit)
+	defer cancel()
+	if err = memory.take(ctx, decoded*n); err != nil {
+		return nil, 0, fmt.Errorf("%w: the calls of this user take too much memory: %w", hetero.ErrBusy, err)
+	}
+	taken = decoded * n
+	data, err := readBody(r)
+	if err == nil {
+		// The server looks for the end of the connection from now on, for which
+		// there is no deadline.
+		err = control.SetReadDeadline(time.Time{})
+	}
+	if err != nil {
+		return nil, taken, fmt.Errorf("%w: the call has not come: %w", hetero.ErrInvalid, err)
+	}
+	q = new(adminapi.Call)
+	if err = sparseCall(data); err == nil && n > 0 {
+		err = adminapi.Unmarshal(data, q)
+	}
+	if err != nil {
+		return nil, taken, fmt.Errorf("%w: %w", hetero.ErrInvalid, err)
+	}
+	// It may go on for long, and holds no more than it is then.
+	if keep := weight(q); keep < taken {
+		memory.give(taken - keep)
+		taken = keep
+	}
+	return q, taken, nil
+}
+
+// readBody reads a body of known length, and its end.
+func readBody(r *http.Request) ([]byte, error) {
+	data := make([]byte, r.ContentLength)
+	if _, err := io.ReadFull(r.Body, data); err != nil {
+		return nil, err
+	}
+	if _, err := r.Body.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		return nil, errors.Join(errInvalid, err)
+	}
+	return data, nil
+}
+
+// weight is about what a call takes in memory, and again for whoever does it.
+func weight(q *adminapi.Call) int64 {
+	const str, list, blob = 16, 48, 24
+	n := 0
+	for _, key := range q.Keys {
+		n += str + len(key)
+	}
+	for _, l := range q.Lists {
+		n += list + len(l.Device) + blob*len(l.Blobs)
+	}
+	return int64(2 * n)
+}
+
+// sparseCall refuses a call of very many values that are not worth their
+// memory.
+func sparseCall(data []byte) error {
+	values := bytes.Count(data, []byte{','})
+	if values > manyValues && values*decoded > len(data) {
+		return fmt.Errorf("%w: %d values in %d bytes", errInvalid, values, len(data))
+	}
+	return nil
+}

@@ -1,0 +1,179 @@
+package admin
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/hmcfs/hmcfs/objects/adminapi"
+	"github.com/hmcfs/hmcfs/objects/hetero"
+)
+
+const (
+	// lineBuffer is how much of an answer is gathered, in bytes.
+	lineBuffer = 32 << 10
+	// linesType is the type of their text.
+	linesType = "application/x-ndjson"
+	// writeLimit is that of calls.
+	writeLimit = 30 * time.Second
+)
+
+// lines are an answer that comes line by line. One goroutine uses it.
+type lines struct {
+	w       http.ResponseWriter
+	control *http.ResponseController
+	text    bytes.Buffer
+	coder   *json.Encoder
+	// limit is how long a client may leave lines unread, once there is no room
+	// for more of them; 0 is for ever.
+	limit time.Duration
+	// sent says that some have gone out.
+	sent bool
+	// failed is why nothing more is written.
+	failed error
+}
+
+func newLines(w http.ResponseWriter) *lines {
+	l := &lines{w: w, control: http.NewResponseController(w), limit: writeLimit}
+	l.coder = json.NewEncoder(&l.text)
+	l.coder.SetEscapeHTML(false)
+	return l
+}
+
+// put adds a line, which is sent by flush, or before.
+func (l *lines) put(line any) {
+	if l.failed != nil {
+		return
+	}
+	if l.failed = l.coder.Encode(line); l.failed == nil && l.text.Len() >= lineBuffer {
+		l.write()
+	}
+}
+
+// write hands what was gathered to the connection.
+func (l *lines) write() {
+	if l.failed != nil || l.text.Len() == 0 {
+		return
+	}
+	l.w.Header()["Content-Type"] = []string{linesType}
+	if l.limit > 0 {
+		_ = l.control.SetWriteDeadline(time.Now().Add(l.limit)) // a connection of ours has deadlines
+	}
+	l.sent = true
+	_, l.failed = l.text.WriteTo(l.w)
+}
+
+// flush sends all lines now.
+func (l *lines) flush() error {
+	if l.write(); l.failed == nil {
+		l.failed = l.control.Flush()
+	}
+	return l.failed
+}
+
+// end hands over the rest, which the server sends with the answer's end.
+func (l *lines) end() { l.write() }
+
+// lineOf is what became of a key.
+func lineOf(n int, key string, err error) adminapi.Line {
+	line := adminapi.Line{N: n, Key: key}
+	if err != nil {
+		line.Error, line.Code = err.Error(), hetero.StatusOf(err).Name
+	}
+	return line
+}
+
+// results answers with results, or with the error of the whole call.
+func (l *lines) results(r hetero.Results, err error) error {
+	if r == nil && err != nil {
+		return err
+	}
+	for i, one := range r {
+		line := lineOf(i, one.Key, one.Err)
+		line.Skipped = one.Skipped
+		l.put(line)
+	}
+	l.end()
+	return nil
+}
+
+// batch answers with what goes on in the background.
+func (l *lines) batch(ctx context.Context, b *hetero.Batch, err error) error {
+	if err != nil {
+		return err
+	}
+	l.put(adminapi.Line{Begun: true})
+	if l.flush() != nil {
+		return nil
+	}
+	select {
+	case <-b.Done():
+	case <-ctx.Done():
+		return nil // the call goes on, and nobody asks for its end
+	}
+	r, err := b.Wait(ctx)
+	return l.results(r, err)
+}
+
+// futures answers with the ends of futures as they come: first those that have
+// ended, then that the others are under way. left ends the wait; nil does not.
+func (l *lines) futures(futures []*hetero.Future, err error, left <-chan struct{}) error {
+	if futures == nil && err != nil {
+		return err
+	}
+	e := &endings{came: make(chan struct{}, 1)}
+	for i, f := range futures {
+		f.Then(func() { e.add(i) })
+	}
+	todo := len(futures) - l.ended(futures, e.take())
+	begun := lineOf(0, "", err)
+	begun.Begun = true
+	l.put(begun)
+	for l.flush() == nil && todo > 0 {
+		select {
+		case <-e.came:
+			todo -= l.ended(futures, e.take())
+		case <-left:
+			return nil
+		}
+	}
+	return nil
+}
+
+// ended puts the lines of futures that have ended.
+func (l *lines) ended(futures []*hetero.Future, which []int) int {
+	for _, i := range which {
+		l.put(lineOf(i, futures[i].Key(), futures[i].Err()))
+	}
+	return len(which)
+}
+
+// endings are futures that have ended and were not told yet.
+type endings struct {
+	came chan struct{}
+
+	mu sync.Mutex
+	// +checklocks:mu
+	which []int
+}
+
+func (e *endings) add(i int) {
+	e.mu.Lock()
+	e.which = append(e.which, i)
+	e.mu.Unlock()
+	select {
+	case e.came <- struct{}{}:
+	default:
+	}
+}
+
+func (e *endings) take() []int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	which := e.which
+	e.which = nil
+	return which
+}

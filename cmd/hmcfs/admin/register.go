@@ -1,0 +1,65 @@
+package admin
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+
+	"github.com/hmcfs/hmcfs/objects/adminapi"
+	"github.com/hmcfs/hmcfs/objects/hetero"
+)
+
+// register makes memory known to a session.
+func (s *Server) register(w http.ResponseWriter, r *http.Request) {
+	c := connOf(r)
+	one, err := s.sessions.enter(c, r.Header.Get(adminapi.SessionHeader))
+	if err != nil {
+		s.answer(w, nil, err)
+		return
+	}
+	defer s.sessions.exit(c, one)
+	s.solve(w, r, func(ctx context.Context, q *question, read func(any) error) (solution, error) {
+		var asked adminapi.Register
+		if err := read(&asked); err != nil {
+			return solution{}, err
+		}
+		m, err := memoryOf(asked, q.received)
+		if err != nil {
+			return solution{}, err
+		}
+		id, err := one.client.PreRegister(ctx, m)
+		if err != nil {
+			return solution{}, err
+		}
+		return solution{reply: adminapi.Reply{Registered: &adminapi.Registered{Memory: id}}}, nil
+	})
+}
+
+// memoryOf is the memory that a request means.
+func memoryOf(r adminapi.Register, received []*os.File) (hetero.Memory, error) {
+	if err := announced(r.Descriptors, len(received)); err != nil {
+		return hetero.Memory{}, err
+	}
+	switch {
+	case r.File == (r.Memory != nil):
+		return hetero.Memory{}, fmt.Errorf("%w: register takes a memory or a file", hetero.ErrInvalid)
+	case !r.File:
+		return hetero.Memory{Device: r.Device, Share: r.Memory, Files: received}, nil
+	case len(received) != 1:
+		return hetero.Memory{}, fmt.Errorf("%w: a file is told by its one descriptor, and %d have come", hetero.ErrInvalid, len(received))
+	}
+	return hetero.Memory{Device: r.Device, File: received[0]}, nil
+}
+
+// announced compares the descriptors that were to come with those that came.
+func announced(want, came int) error {
+	if want == came {
+		return nil
+	}
+	few := "few"
+	if came > want {
+		few = "many"
+	}
+	return fmt.Errorf("%w: too %s descriptors: %d are announced, %d have come", errInvalid, few, want, came)
+}

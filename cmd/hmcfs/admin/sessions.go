@@ -1,0 +1,203 @@
+package admin
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/hmcfs/hmcfs/objects/hetero"
+)
+
+// What bounds the sessions of a user.
+const (
+	// maxSessions is how many another user than root and the owner has.
+	maxSessions = 32
+	// callMemory is what the calls of one other user take at most, in bytes,
+	// and trustedMemory those of root and of the owner.
+	callMemory    = 256 << 20
+	trustedMemory = 1 << 30
+)
+
+var (
+	// errNoSession is what everybody is told who names a session that is not
+	// there, or not his: nobody learns which.
+	errNoSession = errors.New("this user has no such session")
+	errSessions  = fmt.Errorf("%w: too many sessions of this user", hetero.ErrBusy)
+)
+
+// session is one client of heterogeneous objects. Its held connection is its
+// life.
+type session struct {
+	id     string
+	uid    int
+	client hetero.Client
+	user   *user
+	// end is closed when the server ends.
+	end chan struct{}
+	// calls are those under way, and under their connections, guarded by
+	// sessions.mu.
+	calls sync.WaitGroup
+	under map[*conn]struct{}
+}
+
+// user is what the sessions of one user share.
+type user struct {
+	sessions int // guarded by sessions.mu
+	memory   *budget
+}
+
+// sessions are those that are open.
+type sessions struct {
+	mu sync.Mutex
+	// ended says that no more are opened.
+	// +checklocks:mu
+	ended bool
+	// +checklocks:mu
+	open map[string]*session
+	// +checklocks:mu
+	users map[int]*user
+	// held counts the connections that hold one.
+	held sync.WaitGroup
+}
+
+// begin makes room for a session of a user. The caller calls leave in the end.
+func (s *sessions) begin(c *conn) (*session, error) {
+	secret := make([]byte, 16)
+	if _, err := rand.Read(secret); err != nil {
+		return nil, fmt.Errorf("name a session: %w", err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended {
+		return nil, errEnding
+	}
+	if s.open == nil {
+		s.open, s.users = map[string]*session{}, map[int]*user{}
+	}
+	u := s.users[c.peer.UID]
+	if u == nil {
+		u = &user{memory: newBudget(callMemory)}
+		if c.trusted {
+			u.memory = newBudget(trustedMemory)
+		}
+		s.users[c.peer.UID] = u
+	}
+	if !c.trusted && u.sessions >= maxSessions {
+		return nil, errSessions
+	}
+	u.sessions++
+	s.held.Add(1)
+	return &session{
+		id: hex.EncodeToString(secret), uid: c.peer.UID, user: u,
+		end: make(chan struct{}), under: map[*conn]struct{}{},
+	}, nil
+}
+
+// start lets calls find a session, unless the server has ended since.
+func (s *sessions) start(one *session, client hetero.Client) error {
+	one.client = client
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended {
+		return errEnding
+	}
+	s.open[one.id] = one
+	return nil
+}
+
+// close takes a session out: no call begins any more.
+func (s *sessions) close(one *session) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.open, one.id)
+}
+
+// leave gives a session's room back. Its memory may be used no more.
+func (s *sessions) leave(one *session) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if one.user.sessions--; one.user.sessions == 0 {
+		delete(s.users, one.uid)
+	}
+	s.held.Done()
+}
+
+// enter begins a call of a session of whoever is at the other end. The caller
+// calls exit in the end.
+func (s *sessions) enter(c *conn, id string) (*session, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	one := s.open[id]
+	if one == nil || one.uid != c.peer.UID {
+		if s.ended {
+			return nil, errEnding
+		}
+		return nil, errNoSession
+	}
+	one.calls.Add(1)
+	one.under[c] = struct{}{}
+	return one, nil
+}
+
+// exit ends a call.
+func (s *sessions) exit(c *conn, one *session) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(one.under, c)
+	one.calls.Done()
+}
+
+// cut closes the connections of a session's calls.
+func (s *sessions) cut(one *session) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range one.under {
+		_ = c.Close() // whoever writes to it sees that
+	}
+}
+
+// count is how many sessions a user has.
+func (s *sessions) count(uid int) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if u := s.users[uid]; u != nil {
+		return u.sessions
+	}
+	return 0
+}
+
+// stop ends all sessions, and returns when they have ended, or with an error
+// when the context ends before.
+func (s *sessions) stop(ctx context.Context) error {
+	s.mu.Lock()
+	first := !s.ended
+	s.ended = true
+	for _, one := range s.open {
+		if first {
+			close(one.end)
+		}
+	}
+	s.mu.Unlock()
+	if err := awaitGroup(ctx, &s.held); err != nil {
+		return fmt.Errorf("wait for the end of sessions: %w", err)
+	}
+	return nil
+}
+
+// awaitGroup waits for a group as long as the context lasts.
+func awaitGroup(ctx context.Context, g *sync.WaitGroup) error {
+	done := make(chan struct{})
+	go func() {
+		g.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,113 @@
+package admin
+
+import (
+	"context"
+	"time"
+
+	"github.com/hmcfs/hmcfs/objects/adminapi"
+	"github.com/hmcfs/hmcfs/objects/hetero"
+)
+
+// verb does a call and answers it. An error is that of the whole call: nothing
+// has been answered then.
+type verb func(ctx context.Context, c hetero.Client, q *adminapi.Call, out *lines) error
+
+// verbs are all calls.
+func verbs() map[adminapi.Verb]verb {
+	return map[adminapi.Verb]verb{
+		adminapi.VerbPublish:   publish,
+		adminapi.VerbSubscribe: subscribe,
+		adminapi.VerbMSet: func(ctx context.Context, c hetero.Client, q *adminapi.Call, out *lines) error {
+			return out.results(c.DevMSet(ctx, q.Keys, q.Lists))
+		},
+		adminapi.VerbMGet: func(ctx context.Context, c hetero.Client, q *adminapi.Call, out *lines) error {
+			return out.results(c.DevMGet(ctx, q.Keys, q.Lists, getOptions(q)))
+		},
+		adminapi.VerbDelete: func(ctx context.Context, c hetero.Client, q *adminapi.Call, out *lines) error {
+			if q.Async {
+				b, err := c.AsyncDevDelete(ctx, q.Keys)
+				return out.batch(ctx, b, err)
+			}
+			return out.results(c.DevDelete(ctx, q.Keys))
+		},
+		adminapi.VerbLocalDelete: func(ctx context.Context, c hetero.Client, q *adminapi.Call, out *lines) error {
+			return out.results(c.DevLocalDelete(ctx, q.Keys))
+		},
+		adminapi.VerbMSetD2H: gather,
+		adminapi.VerbMGetH2D: scatter,
+		adminapi.VerbExist:   exist,
+		adminapi.VerbInfo:    info,
+		adminapi.VerbExpire: func(ctx context.Context, c hetero.Client, q *adminapi.Call, out *lines) error {
+			return out.results(c.Expire(ctx, q.Keys, time.Duration(q.TTL)))
+		},
+		adminapi.VerbWait: func(ctx context.Context, c hetero.Client, q *adminapi.Call, out *lines) error {
+			return out.results(c.Wait(ctx, q.Keys, q.Published, time.Duration(q.Timeout)))
+		},
+		adminapi.VerbUnregister: func(ctx context.Context, c hetero.Client, q *adminapi.Call, out *lines) error {
+			return out.results(nil, c.Unregister(ctx, q.Memory))
+		},
+	}
+}
+
+func getOptions(q *adminapi.Call) hetero.GetOptions {
+	return hetero.GetOptions{Timeout: time.Duration(q.Timeout), Replica: q.Replica}
+}
+
+// publish lasts as long as what is published, or the connection. Who has gone
+// by then asks for no answer; what he has published is his session's.
+func publish(ctx context.Context, c hetero.Client, q *adminapi.Call, out *lines) error {
+	futures, err := c.DevPublish(ctx, q.Keys, q.Lists)
+	return out.futures(futures, err, ctx.Done())
+}
+
+// subscribe lasts until the bytes are there, or until nothing is copied any
+// more: the end of the connection ends the futures.
+func subscribe(ctx context.Context, c hetero.Client, q *adminapi.Call, out *lines) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel() // also when nobody reads the answer
+	futures, err := c.DevSubscribe(ctx, q.Keys, q.Lists, hetero.SubscribeOptions{Timeout: time.Duration(q.Timeout)})
+	return out.futures(futures, err, nil)
+}
+
+func gather(ctx context.Context, c hetero.Client, q *adminapi.Call, out *lines) error {
+	o := hetero.SetOptions{Existing: q.Existing, TTL: time.Duration(q.TTL)}
+	if q.Async {
+		b, err := c.AsyncMSetD2H(ctx, q.Keys, q.Lists, o)
+		return out.batch(ctx, b, err)
+	}
+	return out.results(c.MSetD2H(ctx, q.Keys, q.Lists, o))
+}
+
+func scatter(ctx context.Context, c hetero.Client, q *adminapi.Call, out *lines) error {
+	if q.Async {
+		b, err := c.AsyncMGetH2D(ctx, q.Keys, q.Lists, getOptions(q))
+		return out.batch(ctx, b, err)
+	}
+	return out.results(c.MGetH2D(ctx, q.Keys, q.Lists, getOptions(q)))
+}
+
+func exist(ctx context.Context, c hetero.Client, q *adminapi.Call, out *lines) error {
+	found, err := c.Exist(ctx, q.Keys)
+	if err != nil {
+		return err
+	}
+	for i, there := range found {
+		out.put(adminapi.Line{N: i, Key: q.Keys[i], Exists: there})
+	}
+	out.end()
+	return nil
+}
+
+func info(ctx context.Context, c hetero.Client, q *adminapi.Call, out *lines) error {
+	infos, err := c.GetMetaInfo(ctx, q.Keys, q.Published)
+	if infos == nil && err != nil {
+		return err
+	}
+	for i, m := range infos {
+		line := lineOf(i, m.Key, m.Err)
+		line.Device, line.Size, line.Blobs = m.Device, m.Size, m.Blobs
+		out.put(line)
+	}
+	out.end()
+	return nil
+}

@@ -1,0 +1,145 @@
+package objects
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hmcfs/hmcfs/metadata"
+)
+
+func hear(s *Store, n int) {
+	for i := range n {
+		s.emit(EventCreated, fmt.Sprint(i), metadata.Inode{Ino: Ino(i)})
+	}
+}
+
+// TestEventsOrder: each listener gets all, in order, from its beginning on.
+func TestEventsOrder(t *testing.T) {
+	t.Parallel()
+	s := &Store{}
+	hear(s, 5) // nobody listens
+	e := s.Listen()
+	defer e.Close()
+	const n = 1000
+	var all sync.WaitGroup
+	all.Go(func() { hear(s, n) })
+	for i := range n {
+		ev, err := e.Next(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ev.Seq != uint64(6+i) || ev.Key != fmt.Sprint(i) || ev.Kind != EventCreated {
+			t.Fatalf("event %d is %+v", i, ev)
+		}
+		if _, err := time.Parse(time.RFC3339Nano, ev.Time); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all.Wait()
+}
+
+// TestEventsDropped: a queue that nobody reads loses the oldest, and says how
+// many.
+func TestEventsDropped(t *testing.T) {
+	t.Parallel()
+	s := &Store{}
+	e := s.Listen()
+	defer e.Close()
+	hear(s, queueLen+7)
+	ev, err := e.Next(t.Context())
+	if err != nil || ev.Kind != EventDropped || ev.Dropped != 7 || ev.Seq != 7 {
+		t.Fatalf("first %+v, %v", ev, err)
+	}
+	if !ev.MayRead(Caller{UID: 7}) {
+		t.Error("not everybody hears that events were dropped")
+	}
+	for i := range queueLen {
+		if ev, err = e.Next(t.Context()); err != nil || ev.Seq != uint64(8+i) {
+			t.Fatalf("event %d is %+v, %v", i, ev, err)
+		}
+	}
+	hear(s, 1)
+	if ev, err = e.Next(t.Context()); err != nil || ev.Seq != queueLen+8 {
+		t.Fatalf("then %+v, %v", ev, err)
+	}
+}
+
+// TestEventsEnd: a queue ends for who waits, by its own end, its store's, and
+// the context's.
+func TestEventsEnd(t *testing.T) {
+	t.Parallel()
+	s := &Store{}
+	waiting := func(ctx context.Context, e *Events) <-chan error {
+		got := make(chan error, 1)
+		go func() {
+			_, err := e.Next(ctx)
+			got <- err
+		}()
+		return got
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	e := s.Listen()
+	got := waiting(ctx, e)
+	stop()
+	if err := <-got; !errors.Is(err, context.Canceled) {
+		t.Errorf("the context has ended: %v", err)
+	}
+	got = waiting(t.Context(), e)
+	e.Close()
+	e.Close()
+	if err := <-got; !errors.Is(err, ErrClosed) {
+		t.Errorf("the queue has ended: %v", err)
+	}
+	late := s.Listen()
+	hear(s, 1)
+	s.events.close()
+	if ev, err := late.Next(t.Context()); err != nil || ev.Key != "0" {
+		t.Errorf("what came before the store's end: %+v, %v", ev, err)
+	}
+	if _, err := late.Next(t.Context()); !errors.Is(err, ErrClosed) {
+		t.Errorf("the store has ended: %v", err)
+	}
+	late.Close()
+	if _, err := s.Listen().Next(t.Context()); !errors.Is(err, ErrClosed) {
+		t.Errorf("listening after the end: %v", err)
+	}
+	if len(s.events.queues) != 0 {
+		t.Errorf("%d queues are left", len(s.events.queues))
+	}
+}
+
+// TestEventOf: who may hear, and what a line says.
+func TestEventOf(t *testing.T) {
+	t.Parallel()
+	s := &Store{}
+	e := s.Listen()
+	defer e.Close()
+	s.emit(EventPublished, "k", metadata.Inode{Ino: 17, UID: 5, GID: 6, Mode: 0o640, Size: 9, Device: "sim0"})
+	ev, err := e.Next(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		who  Caller
+		want bool
+	}{
+		{Caller{}, true},
+		{Caller{UID: 5}, true},
+		{Caller{UID: 7, GID: 6}, true},
+		{Caller{UID: 7, GID: 7, Groups: []uint32{}}, false},
+	} {
+		if got := ev.MayRead(c.who); got != c.want {
+			t.Errorf("%+v may hear: %v", c.who, got)
+		}
+	}
+	ev.Time = ""
+	line, err := json.Marshal(ev)
+	if want := `{"seq":1,"time":"","event":"published","key":"k","ino":17,"device":"sim0","size":9}`; err != nil || string(line) != want {
+		t.Errorf("%s, %v", line, err)
+	}
+}

@@ -1,0 +1,177 @@
+package objects
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/hmcfs/hmcfs/metadata"
+)
+
+// TestOfferStates takes an offer through every step from every state.
+func TestOfferStates(t *testing.T) {
+	t.Parallel()
+	ended, stop := context.WithCancel(t.Context())
+	stop()
+	me, other := &claimant{}, &claimant{}
+	is := func(err error) string {
+		switch {
+		case err == nil:
+			return "ok"
+		case errors.Is(err, metadata.ErrNotExist):
+			return "not there"
+		case errors.Is(err, ErrInvalid):
+			return "no"
+		case errors.Is(err, ErrLost):
+			return "lost"
+		case errors.Is(err, context.Canceled):
+			return "waits"
+		}
+		return err.Error()
+	}
+	claim := func(f *offer, by *claimant) string {
+		mine, err := f.claim(ended, by)
+		if mine {
+			return "mine"
+		}
+		return is(err)
+	}
+	must := func(t *testing.T, f *offer, by *claimant) {
+		t.Helper()
+		if _, err := f.claim(t.Context(), by); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		name string
+		set  func(t *testing.T, f *offer)
+		want string
+	}{
+		{"offered", func(*testing.T, *offer) {}, "look ok ok, free true, untaken ok, holds no no, claim ok, other waits, back true, end withdrawn"},
+		{"claimed by me", func(t *testing.T, f *offer) { must(t, f, me) }, "look ok ok, free false, untaken ok, holds ok no, claim waits, other waits, back true, end withdrawn"},
+		{"claimed by another", func(t *testing.T, f *offer) { must(t, f, other) }, "look ok ok, free false, untaken ok, holds no ok, claim waits, other waits, back false, end withdrawn"},
+		{"given back", func(t *testing.T, f *offer) {
+			must(t, f, other)
+			f.giveBack(other)
+		}, "look ok ok, free true, untaken ok, holds no no, claim ok, other waits, back true, end withdrawn"},
+		{"taken by me", func(t *testing.T, f *offer) {
+			must(t, f, me)
+			if err := f.take(me); err != nil {
+				t.Fatal(err)
+			}
+		}, "look ok not there, free false, untaken not there, holds ok not there, claim mine, other not there, back false, end consumed"},
+		{"taken by another", func(t *testing.T, f *offer) {
+			must(t, f, other)
+			if err := f.take(other); err != nil {
+				t.Fatal(err)
+			}
+		}, "look not there ok, free false, untaken not there, holds not there ok, claim not there, other mine, back false, end consumed"},
+		{"withdrawn", func(_ *testing.T, f *offer) { f.end(EventWithdrawn, nil) }, "look not there not there, free false, untaken not there, holds not there not there, claim not there, other not there, back false, end withdrawn"},
+		{"withdrawn while claimed", func(t *testing.T, f *offer) {
+			must(t, f, me)
+			f.end(EventWithdrawn, ErrLost)
+		}, "look lost lost, free false, untaken lost, holds lost lost, claim lost, other lost, back false, end withdrawn"},
+		{"consumed", func(t *testing.T, f *offer) {
+			must(t, f, me)
+			f.end(EventConsumed, ErrLost)
+		}, "look ok not there, free false, untaken not there, holds not there not there, claim mine, other not there, back false, end consumed"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			f := newOffer("t", false, nil)
+			c.set(t, f)
+			got := fmt.Sprintf("look %s %s, free %v, untaken %s, ", is(f.look(me)), is(f.look(other)), f.free(), is(f.untaken()))
+			got += fmt.Sprintf("holds %s %s, ", is(f.holds(me)), is(f.holds(other)))
+			got += fmt.Sprintf("claim %s, other %s, ", claim(f, me), claim(f, other))
+			got += fmt.Sprintf("back %v, ", f.giveBack(me))
+			kind := EventWithdrawn
+			if f.state == gone && c.name == "consumed" {
+				kind = EventConsumed
+			}
+			got += fmt.Sprintf("end %s", f.end(kind, nil))
+			if got != c.want {
+				t.Errorf("got  %s\nwant %s", got, c.want)
+			}
+		})
+	}
+}
+
+// TestOfferOfRecord: what the records say is received is nobody's any more.
+func TestOfferOfRecord(t *testing.T) {
+	t.Parallel()
+	f := newOffer("t", true, nil)
+	if err := f.look(&claimant{}); !errors.Is(err, metadata.ErrNotExist) {
+		t.Fatalf("reading what was received: %v", err)
+	}
+	if kind := f.end(EventWithdrawn, nil); kind != EventConsumed {
+		t.Fatalf("it was received, and ends as %s", kind)
+	}
+}
+
+// TestOfferClaims has many claim at once, give back, and take in the end.
+func TestOfferClaims(t *testing.T) {
+	t.Parallel()
+	f := newOffer("t", false, nil)
+	var inside, won sync.Map
+	var all sync.WaitGroup
+	for i := range 32 {
+		all.Go(func() {
+			by := &claimant{}
+			for round := range 20 {
+				_, err := f.claim(t.Context(), by)
+				if errors.Is(err, metadata.ErrNotExist) {
+					return
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if _, two := inside.LoadOrStore("claim", i); two {
+					t.Error("two have claimed it")
+				}
+				inside.Delete("claim")
+				if i%8 == 0 && round == 19 {
+					if err := f.take(by); err != nil {
+						t.Error(err)
+					}
+					if _, two := won.LoadOrStore("take", i); two {
+						t.Error("two have taken it")
+					}
+					return
+				}
+				if !f.giveBack(by) {
+					t.Error("what I have claimed is not mine to give back")
+				}
+			}
+		})
+	}
+	all.Wait()
+	if _, ok := won.Load("take"); !ok {
+		t.Error("nobody has taken it")
+	}
+}
+
+// TestPublicationThen: each function is called once, before and after the end.
+func TestPublicationThen(t *testing.T) {
+	t.Parallel()
+	p := newPublication()
+	calls := 0
+	note := func(err error) {
+		if calls++; !errors.Is(err, ErrWithdrawn) {
+			t.Errorf("told %v", err)
+		}
+	}
+	p.Then(note)
+	if err := p.Err(); err != nil || calls != 0 {
+		t.Fatalf("before the end: %v, %d calls", err, calls)
+	}
+	p.end(ErrWithdrawn)
+	p.end(nil)
+	p.Then(note)
+	<-p.Done()
+	if err := p.Err(); !errors.Is(err, ErrWithdrawn) || calls != 2 {
+		t.Fatalf("after the end: %v, %d calls", err, calls)
+	}
+}

@@ -1,0 +1,144 @@
+package objects
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hmcfs/hmcfs/metadata"
+)
+
+// publishFile renames a file into publish/: from then on it is offered to one
+// receiver. Its bytes stay where they are, and nobody has it open or mapped who
+// could change them.
+//
+// Errors: metadata.ErrPermission for what is in publish/ already, and for an
+// exchange; metadata.ErrExist; ErrBusy for a file that is open, mapped, bound,
+// or exported; those of metadata.Publish.
+func (s *Store) publishFile(ctx context.Context, r metadata.Rename) error {
+	whole := context.WithoutCancel(ctx)
+	if r.From == metadata.PublishIno || r.Flags&metadata.Exchange != 0 {
+		return metadata.ErrPermission
+	}
+	in, err := s.meta.Lookup(whole, r.From, r.Name)
+	switch {
+	case err != nil:
+		return err
+	case in.IsDir():
+		return metadata.ErrIsDir
+	case !in.IsRegular():
+		return fmt.Errorf("publish what is no regular file: %w", ErrInvalid)
+	}
+	end, ok := s.awaitMove(ctx, in.Ino)
+	if !ok {
+		return fmt.Errorf("the file is open; close it first: %w", ErrBusy)
+	}
+	defer end()
+	o, err := s.pin(ctx, in.Ino, pinUse)
+	if err != nil {
+		return err
+	}
+	defer s.unpin(whole, o, pinUse)
+	// Who changes, exports or binds it has the lane, and sees the offer after.
+	if err = o.lane.enter(ctx); err != nil {
+		return err
+	}
+	defer o.lane.leave()
+	if err = o.mayPublish(ctx); err != nil {
+		return err
+	}
+	return s.publishName(whole, r, o)
+}
+
+// mayPublish fails while others can get at the bytes. The caller has the lane,
+// and nobody opens the object.
+func (o *object) mayPublish(ctx context.Context) error {
+	if err := o.notOffered(); err != nil {
+		return err
+	}
+	if _, theirs := o.content().(*bound); theirs {
+		return fmt.Errorf("it is memory of another process: %w", ErrBusy)
+	}
+	if length := o.exported(); length > 0 {
+		return fmt.Errorf("publish an object of which %d bytes are exported: %w", length, ErrBusy)
+	}
+	if f := o.content().backing(); f != nil {
+		return awaitAlone(ctx, f)
+	}
+	return nil
+}
+
+// publishName moves the name of an object that is ready for it.
+func (s *Store) publishName(ctx context.Context, r metadata.Rename, o *object) error {
+	defer s.names.lock(r.From, metadata.PublishIno)()
+	now, err := s.meta.Lookup(ctx, r.From, r.Name)
+	if err == nil && now.Ino != o.ino {
+		err = fmt.Errorf("%q was replaced meanwhile: %w", r.Name, metadata.ErrNotExist)
+	}
+	if err != nil {
+		return err
+	}
+	// Before its record says so: who finds the name finds the offer.
+	o.offer.Store(newOffer(r.NewName, false, nil))
+	in, err := s.meta.Publish(ctx, r.From, r.Name, r.NewName)
+	if err != nil {
+		o.offer.Store(nil)
+		return err
+	}
+	if err = o.overlay(&in); err != nil {
+		s.warn("the size of what is published is not known", err)
+	}
+	if now.Key != "" {
+		s.emit(EventRemoved, now.Key, in)
+	}
+	s.emit(EventPublished, r.NewName, in)
+	return nil
+}
+
+// awaitAlone fails while somebody else has a host file open or mapped: a map
+// lives on when its handle is closed. It waits, as awaitMove does, for one that
+// is just being closed.
+func awaitAlone(ctx context.Context, f *os.File) error {
+	for pause := time.Millisecond; ; pause *= 2 {
+		alone, err := isAlone(f)
+		switch {
+		case err != nil || alone:
+			return err
+		case pause > lastClose/2:
+			return fmt.Errorf("the file is mapped; unmap it first: %w", ErrBusy)
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return ctx.Err()
+		}
+	}
+}
+
+// isAlone asks the kernel, which gives a lease for writing to none but the only
+// one who has the file.
+func isAlone(f *os.File) (alone bool, err error) {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return false, err
+	}
+	failure := raw.Control(func(fd uintptr) {
+		if _, err = unix.FcntlInt(fd, unix.F_SETLEASE, unix.F_WRLCK); err == nil {
+			_, err = unix.FcntlInt(fd, unix.F_SETLEASE, unix.F_UNLCK)
+			alone = true
+		}
+	})
+	if errors.Is(err, unix.EAGAIN) {
+		return false, failure
+	}
+	if err = errors.Join(err, failure); err != nil {
+		return false, fmt.Errorf("find out who has the file: %w", err)
+	}
+	return alone, nil
+}

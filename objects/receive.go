@@ -1,0 +1,109 @@
+package objects
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/hmcfs/hmcfs/metadata"
+)
+
+// Receive copies a publication into blobs of the same number and sizes, removes
+// it, and tells its publisher. Until it returns nobody else receives it; when
+// it fails the publication is as it was, and the blobs hold unspecified bytes.
+// When the context, or the holder, ends before the removal, it has failed.
+//
+// Errors: metadata.ErrNotExist, also when somebody else is about to receive it
+// and does, or it is withdrawn; *ShapeError; ErrLost when the publisher has
+// ended; ErrForbidden for what the holder's user may not read; ErrInvalid for
+// blobs that are not inside their regions; ErrClosed.
+func (h *Holder) Receive(ctx context.Context, k Keyed) error {
+	if err := h.receive(ctx, k); err != nil {
+		return fmt.Errorf("receive %q: %w", k.Key, err)
+	}
+	return nil
+}
+
+func (h *Holder) receive(ctx context.Context, k Keyed) error {
+	if _, err := checkBlobRanges(k.Blobs); err != nil {
+		return err
+	}
+	a, err := h.published(ctx, k.Key)
+	if err != nil {
+		return err
+	}
+	s := h.store
+	o, err := s.pin(ctx, a.Ino, pinUse)
+	if err != nil {
+		return err
+	}
+	defer s.unpin(context.WithoutCancel(ctx), o, pinUse)
+	of := o.offer.Load()
+	if of == nil {
+		return errReceived(k.Key)
+	}
+	me := &claimant{}
+	if _, err = of.claim(ctx, me); err != nil {
+		return err
+	}
+	noted, err := s.textXattr(ctx, a.Ino, xattrBlobs)
+	if err == nil {
+		err = o.scatter(ctx, Scatter{Keyed: k, Exact: true}, noted)
+	}
+	if err == nil {
+		err = s.removeOffered(ctx, o, of, EventConsumed, func() error {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			if err := h.begin(); err != nil {
+				return err
+			}
+			return of.holds(me)
+		})
+	}
+	if err == nil {
+		return nil
+	}
+	s.giveBack(ctx, o, of, me)
+	// What ended it tells more than what the copy has met.
+	if why := of.untaken(); why != nil {
+		return why
+	}
+	return err
+}
+
+// AwaitPublication returns when something is published under a key that can be
+// received, or with the context's error.
+//
+// Errors: ErrClosed when the store is.
+func (s *Store) AwaitPublication(ctx context.Context, key string) error {
+	came := s.events.listen(func(ev *Event) bool { return ev.Kind == EventPublished && ev.Key == key })
+	defer came.Close()
+	for {
+		there, err := s.isOffered(ctx, key)
+		if err != nil || there {
+			return err
+		}
+		if _, err = came.Next(ctx); err != nil {
+			return fmt.Errorf("wait for %q in publish: %w", key, err)
+		}
+	}
+}
+
+// isOffered says whether a key can be received now.
+func (s *Store) isOffered(ctx context.Context, key string) (bool, error) {
+	in, err := s.meta.Lookup(ctx, metadata.PublishIno, key)
+	if errors.Is(err, metadata.ErrNotExist) || err == nil && in.Taken {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("look up %q in publish: %w", key, err)
+	}
+	o := s.pinLoaded(in.Ino)
+	if o == nil {
+		return true, nil
+	}
+	defer s.unpin(ctx, o, pinUse)
+	of := o.offer.Load()
+	return of != nil && of.free(), nil
+}

@@ -1,0 +1,115 @@
+package objects
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"go.uber.org/zap"
+
+	"github.com/hmcfs/hmcfs/metadata"
+)
+
+// endOffer ends the offer of a file whose name in publish/ has gone, and says
+// how it has ended. Who has it open is told from now on.
+func (v *victim) endOffer(ino Ino) EventKind {
+	kind := EventWithdrawn
+	if v.kind == EventConsumed {
+		kind = v.kind
+	}
+	o := v.obj
+	if o == nil {
+		// Somebody may have opened it since the name was looked at.
+		if o = v.store.peek(ino); o == nil {
+			return kind
+		}
+	}
+	of := o.offer.Load()
+	if of == nil {
+		return kind
+	}
+	if kind = of.end(kind, o.publisherEnded(of)); kind != EventConsumed {
+		v.result = ErrWithdrawn
+	}
+	v.ended = of.publication
+	return kind
+}
+
+// publisherEnded is what a receiver is told when the memory has gone; nil while
+// it is there.
+func (o *object) publisherEnded(of *offer) error {
+	if b, theirs := o.content().(*bound); theirs && b.state() == metadata.BoundLost {
+		return fmt.Errorf("the publisher of %q has ended: %w", of.name, ErrLost)
+	}
+	return nil
+}
+
+// removeOffered takes the name of a file in publish/, which the caller has in
+// use. may is asked under the lock of the names, when nothing has changed yet.
+func (s *Store) removeOffered(ctx context.Context, o *object, of *offer, kind EventKind, may func() error) error {
+	in := metadata.Inode{Ino: o.ino, Parent: metadata.PublishIno, Name: of.name}
+	return s.unlinkSame(context.WithoutCancel(ctx), in, kind, func(metadata.Inode) error { return may() })
+}
+
+// withdraw removes a publication whose memory has ended: nobody receives it any
+// more, but for a reader who has every byte.
+func (s *Store) withdraw(ctx context.Context, ino Ino, of *offer) {
+	o := s.pinLoaded(ino)
+	if o == nil {
+		return
+	}
+	defer s.unpin(ctx, o, pinUse)
+	if o.offer.Load() != of {
+		return
+	}
+	err := s.removeOffered(ctx, o, of, EventWithdrawn, of.untaken)
+	if err == nil || of.untaken() != nil {
+		return
+	}
+	if of.end(EventWithdrawn, o.publisherEnded(of)) == EventWithdrawn {
+		of.publication.end(ErrWithdrawn)
+	}
+	s.log.Warn("the name of what was published and has ended could not be removed",
+		zap.Uint64("ino", uint64(ino)), zap.Error(err))
+}
+
+// clearPublished removes what an earlier run has left in publish/ that nobody
+// can receive: what was received but for its name, and memory that was of
+// users of that run. It gives the directory the mode and owner of those of
+// devices. It runs before anybody uses the store.
+func (s *Store) clearPublished(ctx context.Context, o Options) error {
+	_, err := s.meta.Update(ctx, metadata.PublishIno, func(in *metadata.Inode) error {
+		in.Mode, in.UID, in.GID = metadata.TypeDir|o.DirMode.Perm(), o.UID, o.GID
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("the directory publish: %w", err)
+	}
+	var over []metadata.Entry
+	after := metadata.Cookie(0)
+	for {
+		entries, err := s.meta.ReadDir(ctx, metadata.PublishIno, after, publishChunk)
+		if err != nil {
+			return fmt.Errorf("list publish: %w", err)
+		}
+		for _, e := range entries {
+			after = e.Cookie
+			in, err := s.meta.Get(ctx, e.Ino)
+			if err != nil {
+				return fmt.Errorf("look at %q of publish: %w", e.Name, err)
+			}
+			if in.Taken || in.Bound != metadata.Unbound {
+				over = append(over, e)
+			}
+		}
+		if len(entries) < publishChunk {
+			break
+		}
+	}
+	for _, e := range over {
+		if _, err := s.meta.Unlink(ctx, metadata.PublishIno, e.Name); err != nil && !errors.Is(err, metadata.ErrNotExist) {
+			return fmt.Errorf("remove %q of publish: %w", e.Name, err)
+		}
+	}
+	return nil
+}
