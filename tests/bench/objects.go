@@ -15,6 +15,7 @@ import (
 
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/daemon"
 	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/devices/host"
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/metadata/badgerkv"
 	"github.com/hmcfs/hmcfs/objects"
@@ -67,18 +68,12 @@ func newLobby(ctx context.Context, o options) (b *lobby, err error) {
 func (b *lobby) openStore(ctx context.Context) error {
 	log := zap.NewNop()
 	specs := []string{"host,size=3GiB", "sim:0,size=3GiB", "sim:1,size=1GiB", "opencl:0,size=1GiB"}
-	devs, err := daemon.Families(filepath.Join(b.lab.dir, "tier"), log).OpenAll(ctx, specs)
+	devs, err := daemon.Families(b.tier(), log).OpenAll(ctx, specs)
 	if err != nil {
 		return err
 	}
 	b.devs = devs
-	b.later(func() error {
-		var errs []error
-		for _, d := range devs {
-			errs = append(errs, d.Close())
-		}
-		return errors.Join(errs...)
-	})
+	b.later(b.closeDevices)
 	kv, err := badgerkv.Open(ctx, badgerkv.Options{Dir: filepath.Join(b.lab.dir, "records"), Logger: log})
 	if err != nil {
 		return err
@@ -98,6 +93,23 @@ func (b *lobby) openStore(ctx context.Context) error {
 	b.later(func() error { return b.store.Close(context.WithoutCancel(ctx), objects.CloseOptions{}) })
 	return nil
 }
+
+// closeDevices ends the devices, and the host tier that the next run would find.
+func (b *lobby) closeDevices() error {
+	var errs []error
+	for _, d := range b.devs {
+		errs = append(errs, d.Close())
+	}
+	left, err := host.Leftover(host.Options{Dir: b.tier()})
+	errs = append(errs, err)
+	for _, l := range left {
+		errs = append(errs, l.Remove())
+	}
+	return errors.Join(errs...)
+}
+
+// tier is where the host tier is mounted.
+func (b *lobby) tier() string { return filepath.Join(b.lab.dir, "tier") }
 
 // device finds a device by its name.
 func (b *lobby) device(name devices.Name) (devices.Device, error) {
