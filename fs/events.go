@@ -90,7 +90,7 @@ func (s *eventStream) end() { s.stop() }
 func (s *eventStream) close() {
 	s.stop()
 	s.queue.Close()
-	for range s.lines { //nolint:revive // nobody reads what is left
+	for range s.lines { // nobody reads what is left
 	}
 }
 

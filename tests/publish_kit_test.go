@@ -101,12 +101,12 @@ func namesIn(t testing.TB, dir string) []string {
 	return names
 }
 
-// mapping maps a file, which is closed then, until the end of the test.
-func mapping(t testing.TB, path string, n, flags int) (view []byte, unmap func()) {
+// mapping maps a file of publishSize, which is closed then, until the end of the test.
+func mapping(t testing.TB, path string, flags int) (view []byte, unmap func()) {
 	t.Helper()
 	f, err := os.Open(path)
 	must(t, err)
-	view, err = unix.Mmap(int(f.Fd()), 0, n, unix.PROT_READ, flags)
+	view, err = unix.Mmap(int(f.Fd()), 0, publishSize, unix.PROT_READ, flags)
 	must(t, err)
 	must(t, f.Close())
 	mapped := true
