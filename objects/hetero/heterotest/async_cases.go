@@ -61,7 +61,7 @@ func checkDescriptors(e *env) {
 
 	received := u.buffer(e.near(), shapes...)
 	got, err := scratch(keys, received.lists, func(keys []string, lists []hetero.DeviceBlobList) ([]*hetero.Future, error) {
-		return u.DevSubscribe(ctx, keys, lists, hetero.SubscribeOptions{Timeout: e.patience})
+		return u.DevSubscribe(ctx, keys, lists, hetero.SubscribeOptions{Timeout: e.long()})
 	})
 	e.ok(err)
 	given, err := scratch(keys, from.lists, func(keys []string, lists []hetero.DeviceBlobList) ([]*hetero.Future, error) {
@@ -124,7 +124,7 @@ func checkAsyncReturns(e *env) {
 	u := e.user()
 	keys := e.keys("k", 2)
 	from, into := u.buffer(e.near(), same(2, shape{70, 9})...), u.buffer(e.far(), same(2, shape{70, 9})...)
-	b, err := u.AsyncMGetH2D(e.Context(), keys, into.lists, hetero.GetOptions{Timeout: e.patience})
+	b, err := u.AsyncMGetH2D(e.Context(), keys, into.lists, hetero.GetOptions{Timeout: e.long()})
 	e.ok(err)
 	ctx, cancel := context.WithCancel(e.Context())
 	cancel()
@@ -138,7 +138,7 @@ func checkAsyncReturns(e *env) {
 	// A cancellation ends what goes on.
 	ctx, cancel = context.WithCancel(e.Context())
 	never := e.keys("never", 2)
-	b, err = u.AsyncMGetH2D(ctx, never, into.lists, hetero.GetOptions{Timeout: e.patience})
+	b, err = u.AsyncMGetH2D(ctx, never, into.lists, hetero.GetOptions{Timeout: e.long()})
 	e.ok(err)
 	cancel()
 	r, err = e.awaitBatch(b)

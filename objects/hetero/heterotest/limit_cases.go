@@ -45,7 +45,7 @@ func checkMostSet(e *env) {
 	keys := e.keys("k", hetero.MaxKeys)
 	from, into := u.tiny(len(keys)), reader.tiny(len(keys))
 	get := e.start(func() (hetero.Results, error) {
-		return reader.DevMGet(e.Context(), keys, into.lists, hetero.GetOptions{Timeout: e.patience})
+		return reader.DevMGet(e.Context(), keys, into.lists, hetero.GetOptions{Timeout: e.long()})
 	})
 	u.set(keys, from)
 	r, err := get.wait()
