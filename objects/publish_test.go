@@ -171,8 +171,11 @@ func TestPublishRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	set := []objects.Keyed{
-		whole, a.keyed("k", 0, 999), a.keyed("a/b", 0, 1), {Key: "none"}, b.keyed("theirs", 0, 1),
-		{Key: "file", Blobs: []objects.Blob{{Region: file, Len: 100}}}, a.keyed("fine", 5, 6),
+		whole, a.keyed("k", 0, 999), a.keyed("a/b", 0, 1),
+		{Key: "none"},
+		b.keyed("theirs", 0, 1),
+		{Key: "file", Blobs: []objects.Blob{{Region: file, Len: 100}}},
+		a.keyed("fine", 5, 6),
 	}
 	all, errs := a.Publish(r.ctx(), set)
 	for i, want := range []error{
