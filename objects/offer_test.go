@@ -76,7 +76,7 @@ func TestOfferStates(t *testing.T) {
 		{"consumed", func(t *testing.T, f *offer) {
 			must(t, f, me)
 			f.end(EventConsumed, ErrLost)
-		}, "look not there not there, free false, untaken not there, holds not there not there, claim not there, other not there, back false, end consumed"},
+		}, "look ok not there, free false, untaken not there, holds not there not there, claim mine, other not there, back false, end consumed"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

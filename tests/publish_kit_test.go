@@ -56,19 +56,26 @@ func (p place) publish(t testing.TB, key string, seed uint64, n int) string {
 	return to
 }
 
-// wantGone demands that nothing is published under a path any more. The end of
-// a map is heard of a moment after munmap(2).
+// wantGone demands that nothing is published under a path any more.
 func wantGone(t testing.TB, path string) {
 	t.Helper()
+	_, err := os.Lstat(path)
+	wantErrno(t, err, unix.ENOENT)
+	_, err = os.Open(path)
+	wantErrno(t, err, unix.ENOENT)
+}
+
+// wantGoneSoon is wantGone after a time to live, or after a map, whose end is
+// heard of a moment after munmap(2).
+func wantGoneSoon(t testing.TB, path string) {
+	t.Helper()
 	kit.Eventually(t, mntPatience, func() error {
-		var st unix.Stat_t
-		if err := unix.Lstat(path, &st); !errors.Is(err, unix.ENOENT) {
+		if _, err := os.Lstat(path); !errors.Is(err, unix.ENOENT) {
 			return fmt.Errorf("stat %s: %w", path, err)
 		}
 		return nil
 	})
-	_, err := os.Open(path)
-	wantErrno(t, err, unix.ENOENT)
+	wantGone(t, path)
 }
 
 // wantOffered demands that a file is there to be received, whole, and receives

@@ -1,8 +1,6 @@
 package tests
 
 import (
-	"errors"
-	"fmt"
 	"io"
 	"os"
 	"strconv"
@@ -39,17 +37,6 @@ func TestKeysAreSeenAtOnce(t *testing.T) {
 	})
 }
 
-// wantExpired demands that a name goes by itself.
-func wantExpired(t *testing.T, path string) {
-	t.Helper()
-	kit.Eventually(t, mntPatience, func() error {
-		if _, err := os.Stat(path); !errors.Is(err, unix.ENOENT) {
-			return fmt.Errorf("stat %s: %w", path, err)
-		}
-		return nil
-	})
-}
-
 // TestTTL gives files an end and sees it come, although the kernel knows their
 // names.
 func TestTTL(t *testing.T) {
@@ -75,7 +62,7 @@ func TestTTL(t *testing.T) {
 		wantContent(t, p.path("closed"), 2, 1000)
 		must(t, unix.Setxattr(f, "user.hmc.ttl", []byte("1s"), 0))
 		must(t, unix.Setxattr(p.path("closed"), "user.hmc.ttl", []byte("1"), 0))
-		wantExpired(t, p.path("closed"))
+		wantGoneSoon(t, p.path("closed"))
 		kit.Eventually(t, mntPatience, func() bool { return len(namesIn(t, p.dir)) == 0 })
 		_, err = os.Open(f)
 		wantErrno(t, err, unix.ENOENT)
@@ -102,7 +89,7 @@ func TestTTLOfWhatIsPublished(t *testing.T) {
 		must(t, unix.Setxattr(p.path("f"), "user.hmc.ttl", []byte("1"), 0))
 		offer := p.m.Path("publish", "t")
 		must(t, os.Rename(p.path("f"), offer))
-		wantExpired(t, offer)
+		wantGoneSoon(t, offer)
 		wantOffered(t, p.publish(t, "t", 2, 1000), 2, 1000)
 	})
 }

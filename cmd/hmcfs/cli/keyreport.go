@@ -34,7 +34,8 @@ type keyReport struct {
 	verb string
 	bar  *progress
 	rows []keyRow
-	// line is what is written of a key that succeeded; nil is nothing.
+	// line is what is written of a key that succeeded, before the sum of all;
+	// nil is nothing.
 	line   func(keyRow) string
 	failed int
 	ended  []bool
@@ -109,10 +110,24 @@ func (r *keyReport) write(asJSON bool) error {
 	if asJSON {
 		return printJSON(r.a.out(), r.rows)
 	}
+	if r.line == nil {
+		return nil
+	}
+	var sum keyRow
+	count := 0
 	for _, row := range r.rows {
-		if row.OK && r.line != nil {
-			fmt.Fprintln(r.a.out(), r.line(row))
+		if !row.OK {
+			continue
 		}
+		fmt.Fprintln(r.a.out(), r.line(row))
+		if !row.Skipped {
+			count++
+			sum.Bytes += row.Bytes
+			sum.Seconds += row.Seconds
+		}
+	}
+	if len(r.rows) > 1 && sum.Seconds > 0 {
+		fmt.Fprintf(r.a.out(), "%d keys: %s\n", count, figures(sum.Bytes, sum.Seconds, ""))
 	}
 	return nil
 }
