@@ -37,6 +37,17 @@ func (w *world) client(t *testing.T, inode func(*os.File) (objects.Ino, error)) 
 	return c
 }
 
+// well returns what ends the test unless all keys of a call succeeded.
+func well(t *testing.T) func(r hetero.Results, err error) {
+	t.Helper()
+	return func(r hetero.Results, err error) {
+		t.Helper()
+		if err = errors.Join(err, r.Err()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // lists are lists for n keys, of the byte at each one's place.
 func lists(id hetero.MemoryID, n int) (keys []string, out []hetero.DeviceBlobList) {
 	for i := range n {
@@ -100,9 +111,7 @@ func TestWaitWhileMuchHappens(t *testing.T) {
 		r, err := q.Client().Wait(t.Context(), keys, false, hetero.MaxTimeout)
 		ended <- errors.Join(err, r.Err())
 	}()
-	if r, err := p.Client().DevMSet(t.Context(), keys, from); err != nil || r.Err() != nil {
-		t.Fatal(r.Err(), err)
-	}
+	well(t)(p.Client().DevMSet(t.Context(), keys, from))
 	select {
 	case err := <-ended:
 		if err != nil {
@@ -165,16 +174,12 @@ func TestRegisterShared(t *testing.T) {
 	keys, blobs := []string{"k"}, []hetero.DeviceBlobList{
 		{Device: "sim0", Blobs: []hetero.Blob{{Memory: id, Off: at, Size: n}}},
 	}
-	if r, err := c.DevMSet(t.Context(), keys, blobs); err != nil {
-		t.Fatal(r, err)
-	}
+	well(t)(c.DevMSet(t.Context(), keys, blobs))
 	p := w.Join(t)
 	into := p.Memory(t, "sim0", n)
-	if r, err := p.Client().DevMGet(t.Context(), keys, []hetero.DeviceBlobList{
+	well(t)(p.Client().DevMGet(t.Context(), keys, []hetero.DeviceBlobList{
 		{Device: "sim0", Blobs: []hetero.Blob{{Memory: into.ID(), Size: n}}},
-	}, hetero.GetOptions{}); err != nil {
-		t.Fatal(r, err)
-	}
+	}, hetero.GetOptions{}))
 	got := make([]byte, n)
 	into.Read(t, 0, got)
 	if at := kit.DiffAt(got, 7, at); at >= 0 {
@@ -222,12 +227,8 @@ func TestRegisterFile(t *testing.T) {
 	list := func(off devices.Offset, n devices.Size) []hetero.DeviceBlobList {
 		return []hetero.DeviceBlobList{{Device: "sim0", Blobs: []hetero.Blob{{Memory: id, Off: off, Size: n}}}}
 	}
-	if r, err := c.MSetD2H(t.Context(), keys, list(1000, 500), hetero.SetOptions{}); err != nil {
-		t.Fatal(r, err)
-	}
-	if r, err := c.MGetH2D(t.Context(), keys, list(8000, 500), hetero.GetOptions{}); err != nil {
-		t.Fatal(r, err)
-	}
+	well(t)(c.MSetD2H(t.Context(), keys, list(1000, 500), hetero.SetOptions{}))
+	well(t)(c.MGetH2D(t.Context(), keys, list(8000, 500), hetero.GetOptions{}))
 	got := make([]byte, 500)
 	if _, err = f.ReadAt(t.Context(), got, 8000); err != nil {
 		t.Fatal(err)
@@ -235,17 +236,15 @@ func TestRegisterFile(t *testing.T) {
 	if at := kit.DiffAt(got, 3, 1000); at >= 0 {
 		t.Errorf("byte %d is wrong", at)
 	}
-	if r, err := c.MGetH2D(t.Context(), keys, list(8600, 500), hetero.GetOptions{}); !errors.Is(err, hetero.ErrInvalid) {
-		t.Errorf("behind the end of the file: %v, %v", r, err)
+	if r, gerr := c.MGetH2D(t.Context(), keys, list(8600, 500), hetero.GetOptions{}); !errors.Is(gerr, hetero.ErrInvalid) {
+		t.Errorf("behind the end of the file: %v, %v", r, gerr)
 	}
 	futures, err := c.DevPublish(t.Context(), keys, list(0, size))
 	if !errors.Is(err, hetero.ErrUnsupported) || len(futures) != 1 || !errors.Is(futures[0].Err(), hetero.ErrUnsupported) {
 		t.Errorf("a file is published: %v", err)
 	}
 	// A whole file gets the key itself.
-	if r, err := c.DevMSet(t.Context(), []string{"whole"}, list(0, size)); err != nil {
-		t.Error(r, err)
-	}
+	well(t)(c.DevMSet(t.Context(), []string{"whole"}, list(0, size)))
 	if _, err = c.PreRegister(t.Context(), hetero.Memory{Device: "host", File: os.Stdin}); !errors.Is(err, hetero.ErrInvalid) {
 		t.Errorf("a file on another device: %v", err)
 	}

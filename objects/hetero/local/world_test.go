@@ -137,6 +137,7 @@ func (p *peer) Client() hetero.Client { return p.client }
 
 // Kill closes the client: in one process there is no other end.
 func (p *peer) Kill(t testing.TB) {
+	t.Helper()
 	if err := p.client.Close(); err != nil {
 		t.Errorf("end a client: %v", err)
 	}
