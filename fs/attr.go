@@ -5,6 +5,7 @@ import (
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 
+	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/objects"
 )
 
@@ -46,18 +47,19 @@ func fillAttr(out *fuse.Attr, a *objects.Attr) {
 	}
 }
 
-// fillEntry answers an inode by a name. Nothing else changes the tree, so
-// the kernel may keep it, apart from what can change without it: an object
-// that is lost, a key, and what is written past the daemon (attrTimeout).
-func (f *filesystem) fillEntry(out *fuse.EntryOut, a *objects.Attr) {
+// fillEntry answers an inode by a name of a directory. Nothing else changes
+// the tree, so the kernel may keep it, apart from what can change without it:
+// an object that is lost, a key, a name that hmcfs itself takes away, and what
+// is written past the daemon (attrTimeout).
+func (f *filesystem) fillEntry(dir metadata.Ino, out *fuse.EntryOut, a *objects.Attr) {
 	fillAttr(&out.Attr, a)
 	out.NodeId = uint64(a.Ino)
 	out.Generation = uint64(a.Gen)
 	out.SetAttrTimeout(f.attrTimeout(a))
-	if a.State == objects.StateLost || isKey(a.Ino) || isView(a.Ino) {
+	if a.State == objects.StateLost || isKey(a.Ino) || isView(a.Ino) || f.store.Volatile(dir) {
 		out.SetEntryTimeout(0)
 	} else {
-		out.SetEntryTimeout(f.timeout)
+		out.SetEntryTimeout(f.lasting(a))
 	}
 }
 
@@ -72,10 +74,20 @@ func (f *filesystem) fillAttrOut(out *fuse.AttrOut, a *objects.Attr) {
 // store through a map of such a file changes its times and tells nobody.
 func (f *filesystem) attrTimeout(a *objects.Attr) time.Duration {
 	switch {
-	case a.State == objects.StateLost, isKey(a.Ino), isView(a.Ino), a.Ino == statsIno:
+	case a.State == objects.StateLost, isKey(a.Ino), isView(a.Ino), a.Ino == statsIno, isPublished(a):
 		return 0
-	case a.IsRegular() && f.backings.isWritten(a.Ino):
+	case a.IsRegular() && f.backings.isWritten(a.Ino), a.IsDir() && f.store.Volatile(a.Ino):
 		return 0
 	}
-	return f.timeout
+	return f.lasting(a)
+}
+
+// lasting is how long the kernel may keep what concerns an inode: no longer
+// than it is there.
+func (f *filesystem) lasting(a *objects.Attr) time.Duration {
+	if a.Expires == (metadata.Timespec{}) {
+		return f.timeout
+	}
+	f.fleeting.add(a.Ino)
+	return max(0, min(f.timeout, time.Until(a.Expires.Time())))
 }

@@ -12,9 +12,11 @@ import (
 
 // create makes an inode of any type. The kernel has applied the caller's
 // umask; the store applies what a set-group-id directory asks for.
+//
+// Errors: EPERM where names are hmcfs's own to make; those of the store.
 func (f *filesystem) create(header *fuse.InHeader, name string, n metadata.Node, out *fuse.EntryOut) (objects.Attr, fuse.Status) {
 	parent := metadata.Ino(header.NodeId)
-	if status := refusal(parent); status != fuse.OK {
+	if status := f.nameRefusal(parent, name); status != fuse.OK {
 		return objects.Attr{}, status
 	}
 	n.UID, n.GID = header.Uid, header.Gid
@@ -23,7 +25,7 @@ func (f *filesystem) create(header *fuse.InHeader, name string, n metadata.Node,
 	if err != nil {
 		return objects.Attr{}, f.errs.status(err)
 	}
-	return a, f.enter(out, &a)
+	return a, f.enter(parent, out, &a)
 }
 
 // Mknod makes a file or a special file.
@@ -59,7 +61,10 @@ func (f *filesystem) Symlink(_ <-chan struct{}, header *fuse.InHeader, target, n
 func (f *filesystem) Link(_ <-chan struct{}, in *fuse.LinkIn, name string, out *fuse.EntryOut) (status fuse.Status) {
 	defer f.ops.done(opLink, time.Now(), &status)
 	parent, ino := metadata.Ino(in.NodeId), metadata.Ino(in.Oldnodeid)
-	if status := refusal(parent, ino); status != fuse.OK {
+	if status := refusal(ino); status != fuse.OK {
+		return status
+	}
+	if status := f.nameRefusal(parent, name); status != fuse.OK {
 		return status
 	}
 	f.names.Add(1)
@@ -67,7 +72,7 @@ func (f *filesystem) Link(_ <-chan struct{}, in *fuse.LinkIn, name string, out *
 	if err != nil {
 		return f.errs.status(err)
 	}
-	return f.enter(out, &a)
+	return f.enter(parent, out, &a)
 }
 
 // Create makes a regular file and opens it.
@@ -83,7 +88,7 @@ func (f *filesystem) Create(_ <-chan struct{}, in *fuse.CreateIn, name string, o
 		return status
 	}
 	// The attributes may have to be asked for again, now that it is open.
-	f.fillEntry(&out.EntryOut, &a)
+	f.fillEntry(metadata.Ino(in.NodeId), &out.EntryOut, &a)
 	return fuse.OK
 }
 

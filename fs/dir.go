@@ -41,7 +41,8 @@ func (f *filesystem) ReadDir(_ <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEn
 // reference of the kernel's.
 func (f *filesystem) ReadDirPlus(_ <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryList) (status fuse.Status) {
 	defer f.ops.done(opReadDirPlus, time.Now(), &status)
-	return f.list(in, func(e *dirEntry) bool { return f.addPlus(e, out) })
+	dir := metadata.Ino(in.NodeId)
+	return f.list(in, func(e *dirEntry) bool { return f.addPlus(dir, e, out) })
 }
 
 // list gives entries to add until it has no room.
@@ -73,9 +74,10 @@ func (f *filesystem) list(in *fuse.ReadIn, add func(*dirEntry) bool) fuse.Status
 // had looked the name up, so the inode has to be the one that the name has
 // now: pages of a directory are read again when any name has changed, and
 // the kernel holds the directory's lock. An entry without attributes is
-// looked up when somebody asks for it.
-func (f *filesystem) addPlus(e *dirEntry, out *fuse.DirEntryList) bool {
-	if e.name == "." || e.name == ".." || isReserved(e.ino) {
+// looked up when somebody asks for it; so is one of a directory whose names go
+// without the kernel's doing, or whose pages may be older than its names.
+func (f *filesystem) addPlus(dir metadata.Ino, e *dirEntry, out *fuse.DirEntryList) bool {
+	if e.name == "." || e.name == ".." || isReserved(e.ino) || f.store.Volatile(dir) {
 		return out.AddDirLookupEntry(e.fuse()) != nil
 	}
 	// The reference goes first, so that the inode stays until it is told.
@@ -86,6 +88,6 @@ func (f *filesystem) addPlus(e *dirEntry, out *fuse.DirEntryList) bool {
 		f.store.Forget(e.ino, 1)
 		return entry != nil
 	}
-	f.fillEntry(entry, &a)
+	f.fillEntry(dir, entry, &a)
 	return true
 }

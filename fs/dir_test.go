@@ -50,17 +50,17 @@ func TestReadDirRoot(t *testing.T) {
 	r := newRig(t)
 	names := r.listAll(rootIno)
 	slices.Sort(names)
-	if want := []string{".", "..", ".hmcfs", "keys", "sim0", "sim1"}; !slices.Equal(names, want) {
+	if want := []string{".", "..", ".hmcfs", "keys", "publish", "sim0", "sim1"}; !slices.Equal(names, want) {
 		t.Errorf("root holds %v, want %v", names, want)
 	}
-	if got := r.listAll(uint64(controlIno)); !slices.Equal(got, []string{".", "..", "config", "stats", "version"}) {
+	if got := r.listAll(uint64(controlIno)); !slices.Equal(got, []string{".", "..", "config", "events", "stats", "version"}) {
 		t.Errorf("%s holds %v", controlName, got)
 	}
 	if got := r.listAll(uint64(keysIno)); !slices.Equal(got, []string{".", ".."}) {
 		t.Errorf("keys holds %v", got)
 	}
-	if a := r.stat(rootIno); a.Nlink != 2+4 {
-		t.Errorf("root has %d links, want 6", a.Nlink)
+	if a := r.stat(rootIno); a.Nlink != 2+5 {
+		t.Errorf("root has %d links, want 7", a.Nlink)
 	}
 }
 

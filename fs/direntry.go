@@ -71,7 +71,7 @@ func (f *filesystem) newDirHandle(ino metadata.Ino) *dirHandle {
 		h.list = (&keyLister{store: f.store}).list
 	default:
 		h.list = func(after uint64, limit int) ([]dirEntry, error) {
-			if f.opts.ListViews {
+			if f.opts.ListViews && ino != metadata.PublishIno {
 				return f.listWithViews(ino, after, limit)
 			}
 			return f.listStore(ino, after, limit)
@@ -110,7 +110,7 @@ func (f *filesystem) dots(ino metadata.Ino) []dirEntry {
 	parent := metadata.RootIno
 	if isView(ino) {
 		parent = f.viewParent(ino)
-	} else if isReserved(ino) {
+	} else if isReserved(ino) || ino == metadata.PublishIno {
 		parent = reservedParent(ino)
 	} else if a, err := f.store.Attr(background(), ino); err == nil && a.Parent != 0 {
 		parent = a.Parent

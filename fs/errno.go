@@ -56,6 +56,9 @@ func errnoRules() []errnoRule {
 		{objects.ErrTooLarge, syscall.EFBIG},
 		{objects.ErrBusy, syscall.EBUSY},
 		{objects.ErrForbidden, syscall.EPERM},
+		{objects.ErrInconsistent, syscall.EIO},
+		{objects.ErrWithdrawn, syscall.ENOENT},
+		{objects.ErrClosed, syscall.ESHUTDOWN},
 
 		// What the driver says of a wrong handle is a device's error too.
 		{devices.ErrHandle, syscall.EINVAL},

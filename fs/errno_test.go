@@ -64,15 +64,18 @@ func sentinels() map[string]errnoCase {
 		"devices.ErrForeign":     {devices.ErrForeign, syscall.EIO},
 		"devices.ErrHandle":      {devices.ErrHandle, syscall.EINVAL},
 
-		"objects.ErrLost":        {objects.ErrLost, syscall.EIO},
-		"objects.ErrUnsupported": {objects.ErrUnsupported, syscall.EOPNOTSUPP},
-		"objects.ErrInvalid":     {objects.ErrInvalid, syscall.EINVAL},
-		"objects.ErrNoData":      {objects.ErrNoData, syscall.ENXIO},
-		"objects.ErrTooLarge":    {objects.ErrTooLarge, syscall.EFBIG},
-		"objects.ErrReadOnly":    {objects.ErrReadOnly, syscall.EOPNOTSUPP},
-		"objects.ErrDamaged":     {objects.ErrDamaged, syscall.EIO},
-		"objects.ErrBusy":        {objects.ErrBusy, syscall.EBUSY},
-		"objects.ErrForbidden":   {objects.ErrForbidden, syscall.EPERM},
+		"objects.ErrLost":         {objects.ErrLost, syscall.EIO},
+		"objects.ErrUnsupported":  {objects.ErrUnsupported, syscall.EOPNOTSUPP},
+		"objects.ErrInvalid":      {objects.ErrInvalid, syscall.EINVAL},
+		"objects.ErrNoData":       {objects.ErrNoData, syscall.ENXIO},
+		"objects.ErrTooLarge":     {objects.ErrTooLarge, syscall.EFBIG},
+		"objects.ErrReadOnly":     {objects.ErrReadOnly, syscall.EOPNOTSUPP},
+		"objects.ErrDamaged":      {objects.ErrDamaged, syscall.EIO},
+		"objects.ErrBusy":         {objects.ErrBusy, syscall.EBUSY},
+		"objects.ErrForbidden":    {objects.ErrForbidden, syscall.EPERM},
+		"objects.ErrInconsistent": {objects.ErrInconsistent, syscall.EIO},
+		"objects.ErrWithdrawn":    {objects.ErrWithdrawn, syscall.ENOENT},
+		"objects.ErrClosed":       {objects.ErrClosed, syscall.ESHUTDOWN},
 	}
 }
 

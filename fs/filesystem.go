@@ -42,6 +42,12 @@ type filesystem struct {
 	backings backings
 	views    views
 	ahead    aheadBudget
+	// published are the files of publish/ that are open.
+	published published
+	fleeting  fleeting
+	asked     asked
+	// streams counts the handles of .hmcfs/events.
+	streams atomic.Int64
 	// names grows before every change of a name, so that a page of a
 	// directory read under an older number is known to be stale.
 	names atomic.Uint64
@@ -64,6 +70,7 @@ func newFilesystem(o Options) *filesystem {
 		kernel:        noKernel{},
 		ahead:         aheadBudget{max: int64(maxAhead)},
 		views:         newViews(o.Store),
+		published:     published{wait: releaseWait},
 	}
 	f.backings.log = log
 	f.backings.open = map[metadata.Ino]*backing{}
@@ -86,8 +93,8 @@ func background() context.Context { return context.Background() }
 // closeHandles ends what the kernel left open: it releases nothing when the
 // connection is cut.
 func (f *filesystem) closeHandles() {
-	for _, h := range f.files.drain() {
-		f.closeFile(h)
+	for fh, h := range f.files.drain() {
+		f.closeFile(h, fh)
 	}
 	f.dirs.drain()
 }

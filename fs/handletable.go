@@ -1,6 +1,7 @@
 package fs
 
 import (
+	"maps"
 	"sync"
 	"sync/atomic"
 )
@@ -71,15 +72,25 @@ func (t *table[T]) len() int {
 	return n
 }
 
-// drain removes all handles and returns them.
-func (t *table[T]) drain() []T {
-	var all []T
+// all returns the handles by their numbers.
+func (t *table[T]) all() map[uint64]T {
+	all := map[uint64]T{}
+	for i := range t.shards {
+		s := &t.shards[i]
+		s.mu.RLock()
+		maps.Copy(all, s.handles)
+		s.mu.RUnlock()
+	}
+	return all
+}
+
+// drain removes all handles and returns them by their numbers.
+func (t *table[T]) drain() map[uint64]T {
+	all := map[uint64]T{}
 	for i := range t.shards {
 		s := &t.shards[i]
 		s.mu.Lock()
-		for _, h := range s.handles {
-			all = append(all, h)
-		}
+		maps.Copy(all, s.handles)
 		s.handles = nil
 		s.mu.Unlock()
 	}

@@ -33,15 +33,15 @@ func (f *filesystem) Lookup(_ <-chan struct{}, header *fuse.InHeader, name strin
 	if err != nil {
 		return f.errs.status(err)
 	}
-	return f.enter(out, &a)
+	return f.enter(parent, out, &a)
 }
 
 // enter answers an inode and counts the reference that the kernel gets by
 // that. The kernel keeps the directory locked until the answer is there, so
 // the name, and with it the inode, can't go before the reference is counted.
-func (f *filesystem) enter(out *fuse.EntryOut, a *objects.Attr) fuse.Status {
+func (f *filesystem) enter(dir metadata.Ino, out *fuse.EntryOut, a *objects.Attr) fuse.Status {
 	f.store.Reference(a.Ino, 1)
-	f.fillEntry(out, a)
+	f.fillEntry(dir, out, a)
 	return fuse.OK
 }
 
@@ -51,7 +51,7 @@ func (f *filesystem) lookupDot(ino metadata.Ino, name string, out *fuse.EntryOut
 	if isView(ino) {
 		return f.lookupViewDot(ino, name, out)
 	}
-	if isReserved(ino) {
+	if isReserved(ino) || ino == metadata.PublishIno && name == ".." {
 		if name == ".." {
 			ino = reservedParent(ino)
 		}
@@ -59,14 +59,14 @@ func (f *filesystem) lookupDot(ino metadata.Ino, name string, out *fuse.EntryOut
 		if err != nil {
 			return f.errs.status(err)
 		}
-		f.fillEntry(out, &a)
+		f.fillEntry(reservedParent(ino), out, &a)
 		return fuse.OK
 	}
 	// The reference goes first: no lock of the kernel's holds the inode.
 	f.store.Reference(ino, 1)
 	a, err := f.store.Attr(background(), ino)
 	if err == nil && name == "." {
-		f.fillEntry(out, &a)
+		f.fillEntry(a.Parent, out, &a)
 		return fuse.OK
 	}
 	f.store.Forget(ino, 1)
@@ -88,13 +88,19 @@ func (f *filesystem) Forget(nodeid, nlookup uint64) {
 		f.views.forget(ino, nlookup)
 		return
 	}
-	f.store.Forget(ino, nlookup)
+	if f.store.Forget(ino, nlookup) {
+		f.fleeting.drop(ino)
+	}
 }
 
 // GetAttr answers stat.
 func (f *filesystem) GetAttr(_ <-chan struct{}, in *fuse.GetAttrIn, out *fuse.AttrOut) (status fuse.Status) {
 	defer f.ops.done(opGetAttr, time.Now(), &status)
-	a, err := f.attr(metadata.Ino(in.NodeId))
+	ino := metadata.Ino(in.NodeId)
+	if f.hasFled(ino) {
+		return errStale
+	}
+	a, err := f.attr(ino)
 	if err != nil {
 		return f.errs.status(err)
 	}
@@ -113,7 +119,11 @@ func (f *filesystem) attr(ino metadata.Ino) (objects.Attr, error) {
 // Statx answers statx with the time of birth, which GetAttr has no room for.
 func (f *filesystem) Statx(_ <-chan struct{}, in *fuse.StatxIn, out *fuse.StatxOut) (status fuse.Status) {
 	defer f.ops.done(opStatx, time.Now(), &status)
-	a, err := f.attr(metadata.Ino(in.NodeId))
+	ino := metadata.Ino(in.NodeId)
+	if f.hasFled(ino) {
+		return errStale
+	}
+	a, err := f.attr(ino)
 	if err != nil {
 		return f.errs.status(err)
 	}

@@ -25,6 +25,8 @@ type fileHandle struct {
 	// file is nil for a file of .hmcfs/, whose content was produced at open.
 	file    *objects.File
 	content []byte
+	// stream is that of .hmcfs/events.
+	stream *eventStream
 	// src is what is read: file, or view where the handle is of a view, and
 	// file is then the one that has the tensor.
 	src  content
@@ -37,11 +39,15 @@ type fileHandle struct {
 	// backed says that the file counts in filesystem.backings, written that
 	// it does as one open for writing.
 	backed, written bool
+	// published says that the file was in publish/ when it was opened, and
+	// counts in filesystem.published.
+	published bool
 }
 
 // Open opens a file.
 //
-// Errors: EPERM for writing to a file of .hmcfs/.
+// Errors: EPERM for writing to a file of .hmcfs/ or of publish/; ESTALE for one
+// whose name the kernel keeps although it is gone.
 func (f *filesystem) Open(_ <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) (status fuse.Status) {
 	defer f.ops.done(opOpen, time.Now(), &status)
 	ino := metadata.Ino(in.NodeId)
@@ -49,9 +55,13 @@ func (f *filesystem) Open(_ <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut)
 	case isView(ino):
 		return f.openView(ino, in.Flags, out)
 	case isReserved(ino):
-		return f.openControl(ino, in.Flags, out)
+		return f.openControl(ino, &in.Caller, in.Flags, out)
 	}
 	status = f.open(ino, in.Flags, out)
+	if status == fuse.OK && f.mayHaveMissed(ino, out.Fh) && !f.asked.again(in.Pid, ino) {
+		f.Release(nil, &fuse.ReleaseIn{InHeader: in.InHeader, Fh: out.Fh})
+		return errStale
+	}
 	if isWriting(in.Flags) && out.OpenFlags&fuse.FOPEN_PASSTHROUGH != 0 {
 		// A store through a map tells nobody: what the kernel keeps of
 		// size and times is not to be trusted from here on.
@@ -67,12 +77,22 @@ func isWriting(flags uint32) bool { return flags&unix.O_ACCMODE != unix.O_RDONLY
 // still works, through the page cache (DIRECT_IO_ALLOW_MMAP). Closing has
 // nothing to report, so the kernel need not send FLUSH.
 func (f *filesystem) open(ino metadata.Ino, flags uint32, out *fuse.OpenOut) fuse.Status {
+	if f.hasLostName(ino) {
+		return errStale
+	}
 	file, err := f.store.OpenFile(background(), ino)
 	if err != nil {
 		return f.errs.status(err)
 	}
 	h := &fileHandle{file: file, src: file}
 	h.ahead.init(f, file)
+	if file.Published() {
+		status := f.openPublished(h, flags, out)
+		if status != fuse.OK {
+			f.closeFile(h, 0)
+		}
+		return status
+	}
 	out.OpenFlags = fuse.FOPEN_DIRECT_IO | fuse.FOPEN_NOFLUSH
 	if backing, ok := file.Backing(); ok {
 		f.openBacked(h, backing, isWriting(flags), out)
@@ -104,9 +124,12 @@ func (f *filesystem) openBacked(h *fileHandle, backing *os.File, writing bool, o
 
 // openControl opens a file of .hmcfs/. It is read past the page cache, so
 // that its size need not be known before.
-func (f *filesystem) openControl(ino metadata.Ino, flags uint32, out *fuse.OpenOut) fuse.Status {
+func (f *filesystem) openControl(ino metadata.Ino, c *fuse.Caller, flags uint32, out *fuse.OpenOut) fuse.Status {
 	if isWriting(flags) || flags&unix.O_TRUNC != 0 {
 		return fuse.EPERM
+	}
+	if ino == eventsIno {
+		return f.openEvents(c, out)
 	}
 	content, err := f.controlContent(ino)
 	if err != nil {
@@ -127,14 +150,22 @@ func (f *filesystem) Release(_ <-chan struct{}, in *fuse.ReleaseIn) {
 		status = fuse.EBADF
 		return
 	}
-	status = f.closeFile(h)
+	status = f.closeFile(h, in.Fh)
 }
 
-func (f *filesystem) closeFile(h *fileHandle) fuse.Status {
+// closeFile ends a handle that had a number, or 0 for one that never got any.
+func (f *filesystem) closeFile(h *fileHandle, fh uint64) fuse.Status {
+	if h.stream != nil {
+		h.stream.close()
+		f.streams.Add(-1)
+	}
 	if h.file == nil {
 		return fuse.OK
 	}
 	h.ahead.close()
+	if h.published {
+		defer f.published.release(h.file.Ino(), fh)
+	}
 	if h.view != nil {
 		f.views.closed(h.view)
 	}
@@ -171,9 +202,14 @@ func (f *filesystem) handleOf(fh uint64) (*fileHandle, fuse.Status) {
 	return f.fileOf(fh)
 }
 
-// Flush has nothing to do: bytes are where they belong when a write returns.
-func (f *filesystem) Flush(<-chan struct{}, *fuse.FlushIn) (status fuse.Status) {
+// Flush is asked for files of publish/ alone, so that the name of one that was
+// received has gone when close(2) returns. Else there is nothing to do: bytes
+// are where they belong when a write returns.
+func (f *filesystem) Flush(_ <-chan struct{}, in *fuse.FlushIn) (status fuse.Status) {
 	defer f.ops.done(opFlush, time.Now(), &status)
+	if h, ok := f.files.get(in.Fh); ok && h.published {
+		h.file.Settle(background())
+	}
 	return fuse.OK
 }
 

@@ -38,6 +38,11 @@ func (f *filesystem) CopyFileRange(cancel <-chan struct{}, in *fuse.CopyFileRang
 		N: min(in.Len, maxCopy),
 	}
 	defer f.changed(dst.file.Ino())
+	if src.published {
+		n, status := f.copyPublished(requestContext(cancel), src, r)
+		f.ops.moved(opCopyFileRange, int(n))
+		return uint32(n), status
+	}
 	var n uint64
 	var err error
 	if src.view != nil {

@@ -14,10 +14,11 @@ import (
 // else what was read ahead; else a copy into pinned or plain memory.
 //
 // It is not interrupted: a request is short, and few programs expect EINTR,
-// or a short count in the middle of a file.
+// or a short count in the middle of a file. One of .hmcfs/events is, since it
+// waits.
 //
-// Errors: EBADF, EIO.
-func (f *filesystem) Read(_ <-chan struct{}, in *fuse.ReadIn, buf []byte) (result fuse.ReadResult, status fuse.Status) {
+// Errors: EBADF, EIO; EINTR.
+func (f *filesystem) Read(cancel <-chan struct{}, in *fuse.ReadIn, buf []byte) (result fuse.ReadResult, status fuse.Status) {
 	defer f.ops.done(opRead, time.Now(), &status)
 	h, ok := f.files.get(in.Fh)
 	if !ok {
@@ -27,6 +28,12 @@ func (f *filesystem) Read(_ <-chan struct{}, in *fuse.ReadIn, buf []byte) (resul
 	switch {
 	case n == 0:
 		return nothing(), fuse.OK
+	case h.stream != nil:
+		got, err := h.stream.read(requestContext(cancel), buf[:n])
+		if err != nil {
+			return nil, f.errs.status(err)
+		}
+		result = fuse.ReadResultData(buf[:got])
 	case h.file == nil:
 		result = readContent(h.content, in.Offset, n)
 	default:
@@ -38,6 +45,12 @@ func (f *filesystem) Read(_ <-chan struct{}, in *fuse.ReadIn, buf []byte) (resul
 		}
 		if err != nil {
 			return nil, f.errs.status(err)
+		}
+	}
+	if h.published && result.Size() > 0 {
+		if status = f.deliver(cancel, h, in, result.Size()); status != fuse.OK {
+			result.Done()
+			return nil, status
 		}
 	}
 	f.ops.moved(opRead, result.Size())

@@ -41,10 +41,14 @@ func (f *filesystem) removed(err error, parent metadata.Ino, name string) fuse.S
 
 // Rename moves a name, to another device too.
 //
+// Into publish/ it publishes, and out of it it receives.
+//
 // Errors: EPERM, EINVAL for flags other than NOREPLACE and EXCHANGE, EXDEV
 // for what can't change its device: directories, files with several names,
 // open files, exchanges; EINTR when a signal that ends the caller stopped a
-// move between devices, which has changed nothing then.
+// move between devices, which has changed nothing then. Publishing is never
+// EXDEV, on which mv removes the target and makes another: EBUSY for what is
+// open, mapped or not hmcfs's, EISDIR, EMLINK.
 func (f *filesystem) Rename(cancel <-chan struct{}, in *fuse.RenameIn, oldName, newName string) (status fuse.Status) {
 	defer f.ops.done(opRename, time.Now(), &status)
 	r := metadata.Rename{
@@ -52,7 +56,7 @@ func (f *filesystem) Rename(cancel <-chan struct{}, in *fuse.RenameIn, oldName, 
 		To: metadata.Ino(in.Newdir), NewName: newName,
 		Flags: metadata.RenameFlags(in.Flags),
 	}
-	if status := refusal(r.From, r.To); status != fuse.OK {
+	if status := f.renameRefusal(r); status != fuse.OK {
 		return status
 	}
 	switch {
@@ -63,18 +67,59 @@ func (f *filesystem) Rename(cancel <-chan struct{}, in *fuse.RenameIn, oldName, 
 	ctx, release := untilKilled(cancel, in.Pid)
 	defer release()
 	f.names.Add(1)
-	err := f.store.Rename(ctx, r)
+	rename := func() error { return f.store.Rename(ctx, r) }
+	switch {
+	case r.To == metadata.PublishIno:
+		return f.publish(r, rename)
+	case r.From == metadata.PublishIno:
+		return f.receive(r, rename)
+	}
+	err := rename()
 	if err == nil && r.From != r.To {
 		f.moved(r)
 	}
 	return f.removed(err, r.From, r.Name)
 }
 
+// publish moves a file into publish/. The kernel moves its name as it keeps
+// it, and the file can be received before this returns.
+func (f *filesystem) publish(r metadata.Rename, rename func() error) fuse.Status {
+	a, err := f.store.Lookup(background(), r.From, r.Name)
+	if err != nil {
+		return f.removed(err, r.From, r.Name) // of views too
+	}
+	f.asked.forget(a.Ino)
+	f.fleeting.enters(a.Ino)
+	if err = rename(); err != nil {
+		f.fleeting.drop(a.Ino)
+		return f.errs.status(err)
+	}
+	f.kernel.InvalidateInode(a.Ino)
+	return fuse.OK
+}
+
+// receive moves a file out of publish/.
+func (f *filesystem) receive(r metadata.Rename, rename func() error) fuse.Status {
+	a, err := f.store.Lookup(background(), r.From, r.Name)
+	if err != nil {
+		return f.errs.status(err)
+	}
+	f.fleeting.leaves(a.Ino)
+	if err = rename(); err != nil {
+		return f.errs.status(err)
+	}
+	f.fleeting.isOut(a.Ino)
+	f.moved(r)
+	return fuse.OK
+}
+
 // moved tells the kernel that a file's attributes may have changed with its
 // device, such as the blocks that it takes, which a rename does not do in
 // other filesystems.
 func (f *filesystem) moved(r metadata.Rename) {
-	if a, err := f.store.Lookup(background(), r.To, r.NewName); err == nil && a.IsRegular() {
-		f.kernel.InvalidateInode(a.Ino)
+	a, err := f.store.Lookup(background(), r.To, r.NewName)
+	if err != nil || !a.IsRegular() {
+		return
 	}
+	f.kernel.InvalidateInode(a.Ino)
 }

@@ -17,6 +17,7 @@ const (
 	versionIno metadata.Ino = 4
 	configIno  metadata.Ino = 5
 	statsIno   metadata.Ino = 6
+	eventsIno  metadata.Ino = 7
 
 	// viewBit marks a node of a view; the other bits are a hash.
 	viewBit metadata.Ino = 1 << 61
@@ -25,12 +26,17 @@ const (
 
 	keysName    = "keys"
 	controlName = ".hmcfs"
+	publishName = "publish"
+	// keyedName is the directory, in that of a device, of the objects that
+	// hmcfs makes for keys.
+	keyedName = ".keys"
 )
 
 // isReserved says that an inode is not one of the store's that users may
-// change: the root, keys/, .hmcfs/ and what is in them, and views.
+// change: the root, keys/, .hmcfs/ and what is in them, and views. publish/ is
+// the store's.
 func isReserved(ino metadata.Ino) bool {
-	return ino < metadata.FirstIno || ino >= viewBit
+	return ino < metadata.FirstIno && ino != metadata.PublishIno || ino >= viewBit
 }
 
 // isView says that an inode is of a view.
@@ -60,7 +66,7 @@ func reservedParent(ino metadata.Ino) metadata.Ino {
 	switch {
 	case isKey(ino):
 		return keysIno
-	case ino == versionIno, ino == configIno, ino == statsIno:
+	case ino == versionIno, ino == configIno, ino == statsIno, ino == eventsIno:
 		return controlIno
 	}
 	return metadata.RootIno
@@ -79,11 +85,14 @@ func (f *filesystem) lookupReserved(parent metadata.Ino, name string, out *fuse.
 	if err != nil {
 		return true, f.errs.status(err)
 	}
-	a, err := f.reservedAttr(ino)
+	a, err := f.attr(ino)
 	if err != nil {
 		return true, f.errs.status(err)
 	}
-	f.fillEntry(out, &a)
+	if ino == metadata.PublishIno {
+		return true, f.enter(parent, out, &a)
+	}
+	f.fillEntry(parent, out, &a)
 	return true, fuse.OK
 }
 
@@ -122,6 +131,7 @@ func rootEntries() []dirEntry {
 	return []dirEntry{
 		{name: controlName, ino: controlIno, mode: metadata.TypeDir, offset: dotsEnd + 1},
 		{name: keysName, ino: keysIno, mode: metadata.TypeDir, offset: dotsEnd + 2},
+		{name: publishName, ino: metadata.PublishIno, mode: metadata.TypeDir, offset: dotsEnd + 3},
 	}
 }
 
@@ -129,8 +139,9 @@ func rootEntries() []dirEntry {
 func controlEntries() []dirEntry {
 	return []dirEntry{
 		{name: "config", ino: configIno, mode: metadata.TypeRegular, offset: dotsEnd + 1},
-		{name: "stats", ino: statsIno, mode: metadata.TypeRegular, offset: dotsEnd + 2},
-		{name: "version", ino: versionIno, mode: metadata.TypeRegular, offset: dotsEnd + 3},
+		{name: "events", ino: eventsIno, mode: metadata.TypeRegular, offset: dotsEnd + 2},
+		{name: "stats", ino: statsIno, mode: metadata.TypeRegular, offset: dotsEnd + 3},
+		{name: "version", ino: versionIno, mode: metadata.TypeRegular, offset: dotsEnd + 4},
 	}
 }
 
@@ -165,7 +176,7 @@ func (f *filesystem) reservedAttr(ino metadata.Ino) (objects.Attr, error) {
 	switch ino {
 	case keysIno, controlIno:
 		own.Mode, own.Nlink = metadata.TypeDir|0o555, 2
-	case versionIno, configIno, statsIno:
+	case versionIno, configIno, statsIno, eventsIno:
 		own.Mode, own.Nlink = metadata.TypeRegular|0o444, 1
 		own.Size = f.controlSize(ino)
 	default:

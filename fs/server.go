@@ -77,21 +77,28 @@ const (
 	// files that were just closed a moment later.
 	unmountTries = 6
 	unmountPause = 10 * time.Millisecond
+	// streamTries is how often it is tried beyond that when programs have to
+	// see the ends of their streams before.
+	streamTries = 4
 )
 
 // Unmount ends the mount and returns when its handles are closed. On a mount
-// that is gone already it does nothing.
+// that is gone already it does nothing. Who does nothing but listen at
+// .hmcfs/events does not hold it: his stream ends.
 //
 // Errors: ErrBusy, the context's, and the kernel's.
 func (s *Server) Unmount(ctx context.Context) error {
-	pause := unmountPause
+	pause, tries := unmountPause, unmountTries
 	for try := 1; ; try++ {
 		err := s.unmount(0)
 		if err == nil || s.isGone() {
 			break
 		}
-		if !errors.Is(err, ErrBusy) || try == unmountTries {
+		if !errors.Is(err, ErrBusy) || try == tries {
 			return err
+		}
+		if s.fs.endStreams() {
+			tries = unmountTries + streamTries
 		}
 		select {
 		case <-time.After(pause):

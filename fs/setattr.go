@@ -20,8 +20,13 @@ const settable = fuse.FATTR_MODE | fuse.FATTR_UID | fuse.FATTR_GID |
 func (f *filesystem) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.AttrOut) (status fuse.Status) {
 	defer f.ops.done(opSetAttr, time.Now(), &status)
 	ino := metadata.Ino(in.NodeId)
-	if status := refusal(ino); status != fuse.OK {
+	if status := ownRefusal(ino); status != fuse.OK {
 		return status
+	}
+	if in.Valid&fuse.FATTR_SIZE != 0 {
+		if status := f.cutRefusal(ino); status != fuse.OK {
+			return status
+		}
 	}
 	a, err := f.store.SetAttr(background(), ino, changeOf(in))
 	if err != nil {

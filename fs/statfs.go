@@ -45,7 +45,7 @@ func (f *filesystem) usage(ino metadata.Ino) (devices.Usage, error) {
 		}
 		ino = n.file
 	}
-	if !isReserved(ino) {
+	if !isReserved(ino) && ino != metadata.PublishIno {
 		d, err := f.store.DeviceOf(background(), ino)
 		return d.Usage, err
 	}

@@ -13,4 +13,5 @@ const (
 	errNoData       = fuse.Status(syscall.ENXIO)
 	errNoTTY        = fuse.Status(syscall.ENOTTY)
 	errTooBig       = fuse.Status(syscall.E2BIG)
+	errStale        = fuse.Status(syscall.ESTALE)
 )

@@ -177,6 +177,10 @@ func (f *filesystem) openView(id metadata.Ino, flags uint32, out *fuse.OpenOut) 
 	if err != nil {
 		return f.errs.status(err)
 	}
+	if file.Published() {
+		_ = file.Close(background()) // it has nothing to report
+		return errStale
+	}
 	v := &viewFile{viewNode: n, views: &f.views, file: file}
 	h := &fileHandle{file: file, view: v, src: v}
 	h.ahead.init(f, v)

@@ -13,11 +13,17 @@ func isMissing(err error) bool { return errors.Is(err, metadata.ErrNotExist) }
 
 // lookupMissing answers a name that the store does not have: as the view of a
 // file, or with nothing. The kernel may not keep a name that may become a
-// view, or cease to be one, without its own doing.
+// view, or cease to be one, or be made by hmcfs, without its own doing. Of what
+// is published there are no views: reading is receiving.
 func (f *filesystem) lookupMissing(parent metadata.Ino, name string, out *fuse.EntryOut) fuse.Status {
+	if parent == metadata.PublishIno {
+		return fuse.OK
+	}
 	file, ok := tensors.FileOf(name)
 	if !ok {
-		out.SetEntryTimeout(f.timeout)
+		if name != keyedName && !f.store.Volatile(parent) {
+			out.SetEntryTimeout(f.timeout)
+		}
 		return fuse.OK
 	}
 	a, err := f.store.Lookup(background(), parent, file)
@@ -59,7 +65,7 @@ func (f *filesystem) enterView(n *viewNode, out *fuse.EntryOut) fuse.Status {
 		f.views.forget(n.id, 1)
 		return f.errs.status(err)
 	}
-	f.fillEntry(out, &a)
+	f.fillEntry(n.file, out, &a)
 	return fuse.OK
 }
 
@@ -85,7 +91,7 @@ func (f *filesystem) lookupViewDot(id metadata.Ino, name string, out *fuse.Entry
 // view.
 func (f *filesystem) isViewName(parent metadata.Ino, name string) bool {
 	file, ok := tensors.FileOf(name)
-	if !ok {
+	if !ok || parent == metadata.PublishIno {
 		return false
 	}
 	a, err := f.store.Lookup(background(), parent, file)

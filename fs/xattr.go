@@ -17,6 +17,7 @@ const (
 	aclPrefix      = "system.posix_acl_"
 	capabilityName = "security.capability"
 	keyXattr       = "user.hmc.key"
+	ttlXattr       = "user.hmc.ttl"
 )
 
 // checkXattr says whether the store may be asked for an attribute.
@@ -128,7 +129,9 @@ func (f *filesystem) SetXAttr(_ <-chan struct{}, in *fuse.SetXAttrIn, name strin
 	flags := metadata.XattrFlags(in.Flags)
 	// The store may keep the value; go-fuse uses its bytes again.
 	value = append([]byte(nil), value...)
-	return f.errs.status(f.store.SetXattr(background(), ino, name, value, flags))
+	err := f.store.SetXattr(background(), ino, name, value, flags)
+	f.noteEnd(ino, name)
+	return f.errs.status(err)
 }
 
 // RemoveXAttr removes an extended attribute.
@@ -145,17 +148,27 @@ func (f *filesystem) RemoveXAttr(_ <-chan struct{}, header *fuse.InHeader, name 
 		return status
 	}
 	f.noteKey(name)
-	return f.errs.status(f.store.RemoveXattr(background(), ino, name))
+	err := f.store.RemoveXattr(background(), ino, name)
+	f.noteEnd(ino, name)
+	return f.errs.status(err)
 }
 
 func (f *filesystem) checkXattrChange(ino metadata.Ino, name string) fuse.Status {
-	if status := refusal(ino); status != fuse.OK {
+	if status := ownRefusal(ino); status != fuse.OK {
 		return status
 	}
 	if name == capabilityName {
 		return errNotSupported
 	}
 	return checkXattr(name)
+}
+
+// noteEnd makes the kernel ask again for an inode whose end has changed, and
+// hear by that how long it may keep it.
+func (f *filesystem) noteEnd(ino metadata.Ino, name string) {
+	if name == ttlXattr {
+		f.kernel.InvalidateInode(ino)
+	}
 }
 
 // noteKey makes listings of keys/ read again when a key changes.

@@ -24,6 +24,71 @@ func (k *committedKV) Update(ctx context.Context, fn func(metadata.KVTxn) error)
 	return err
 }
 
+// abortKV runs a transaction, and gives it up.
+type abortKV struct {
+	metadata.KV
+	abort func() error // nil when nothing is to be given up; its error ends it
+}
+
+func (k *abortKV) Update(ctx context.Context, fn func(metadata.KVTxn) error) error {
+	if abort := k.abort; abort != nil {
+		k.abort = nil
+		err := k.KV.Update(ctx, func(t metadata.KVTxn) error { return errors.Join(fn(t), errAborted) })
+		if !errors.Is(err, errAborted) {
+			return err
+		}
+		if err = abort(); err != nil {
+			return err
+		}
+	}
+	return k.KV.Update(ctx, fn)
+}
+
+var errAborted = errors.New("given up")
+
+// TestCacheOfWhatIsNotMade has nothing in the cache of a transaction that was
+// given up, for good or for another run in which the name is taken.
+func TestCacheOfWhatIsNotMade(t *testing.T) {
+	ctx := t.Context()
+	kv := &abortKV{KV: memkv.New()}
+	s, err := metadata.Open(ctx, kv, metadata.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &fixture{Store: s, t: t, kv: kv}
+	f.sim0 = f.device("sim0")
+	for name, abort := range map[string]func() error{
+		"failed":   func() error { return errAborted },
+		"repeated": func() error { return f.rival("repeated") },
+	} {
+		files := f.newFiles(1, func(_ int, n *metadata.NewFile) { n.Name = name })
+		kv.abort = abort
+		results, failure := s.Put(ctx, f.sim0, files)
+		if results[0].Err == nil {
+			t.Errorf("%s: put: %v", name, failure)
+		}
+		in, absent := s.Get(ctx, files[0].Ino)
+		if !errors.Is(absent, metadata.ErrNotExist) {
+			t.Errorf("%s: what is not made is found: %+v, %v", name, in, absent)
+		}
+	}
+}
+
+// rival makes a file in sim0 behind the store's back, as a transaction does
+// that another one conflicts with.
+func (f *fixture) rival(name string) error {
+	inos, err := f.NewInos(f.t.Context(), 1)
+	if err != nil {
+		return err
+	}
+	other, err := metadata.Open(f.t.Context(), f.kv, metadata.Options{})
+	if err != nil {
+		return err
+	}
+	results, err := other.Put(f.t.Context(), f.sim0, []metadata.NewFile{{Ino: inos[0], Name: name, Node: benchFile()}})
+	return errors.Join(err, results[0].Err)
+}
+
 // TestCacheOfWhatIsJustMade lets somebody find a new name and write the inode
 // before the operation that made it has returned: what he wrote stays.
 func TestCacheOfWhatIsJustMade(t *testing.T) {

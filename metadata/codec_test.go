@@ -165,6 +165,24 @@ func (s sample) checkVersions(t *testing.T) {
 	}
 }
 
+// TestVersionWithoutCause refuses an inode of a newer version than it needs.
+func TestVersionWithoutCause(t *testing.T) {
+	plain, bound := record{}, record{Inode: Inode{Bound: BoundLive}}
+	for name, data := range map[string][]byte{
+		"version 2 of an unbound inode": append(plain.encode(nil), byte(Unbound)),
+		"version 3 of a plain inode":    append(plain.encode(nil), byte(Unbound), 0, 0, 0),
+		"version 3 of a bound inode":    append(bound.encode(nil), 0, 0, 0),
+	} {
+		data[0] = 2
+		if strings.HasPrefix(name, "version 3") {
+			data[0] = 3
+		}
+		if _, err := readRecord(data); !errors.Is(err, ErrCorrupt) {
+			t.Errorf("%s: %v, want ErrCorrupt", name, err)
+		}
+	}
+}
+
 func TestTimespec(t *testing.T) {
 	for _, tm := range []time.Time{
 		time.Date(2500, 1, 1, 0, 0, 0, 999_999_999, time.UTC),

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/hmcfs/hmcfs/metadata"
@@ -141,6 +142,9 @@ func TestPutReplaces(t *testing.T) {
 	}
 	_, err = f.Get(ctx, named)
 	fails(t, "what was replaced", err, metadata.ErrNotExist)
+	if text := dump(t, f.kv); strings.Contains(text, "\n7a") {
+		t.Errorf("records of what was replaced are left:\n%s", text)
+	}
 	if in := f.must(f.Lookup(ctx, f.sim0, "second")); in.Ino != linked {
 		t.Errorf("the second name is of %d", in.Ino)
 	}
@@ -173,11 +177,15 @@ func TestPutOneNameTwice(t *testing.T) {
 type smallKV struct {
 	metadata.KV
 	limit int // 0 for none
+	most  int // records that one transaction has set
 }
 
 func (k *smallKV) Update(ctx context.Context, fn func(metadata.KVTxn) error) error {
 	return k.KV.Update(ctx, func(t metadata.KVTxn) error {
-		return fn(&smallTxn{KVTxn: t, left: k.limit})
+		small := &smallTxn{KVTxn: t, left: k.limit}
+		err := fn(small)
+		k.most = max(k.most, k.limit-small.left)
+		return err
 	})
 }
 
@@ -191,6 +199,22 @@ func (t *smallTxn) Set(key, value []byte) error {
 		return metadata.ErrTooLarge
 	}
 	return t.KVTxn.Set(key, value)
+}
+
+// TestPutInBatches puts more mappings than every KV takes at once, and keeps
+// to what it does take.
+func TestPutInBatches(t *testing.T) {
+	kv := &smallKV{KV: memkv.New()}
+	s, err := metadata.Open(t.Context(), kv, metadata.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &fixture{Store: s, t: t, kv: kv}
+	f.sim0 = f.device("sim0")
+	f.put(f.sim0, f.newFiles(256, func(_ int, n *metadata.NewFile) { n.Maps = bigMappings(40) })...)
+	if kv.most > 8192 || kv.most < 1000 {
+		t.Errorf("one transaction has %d records", kv.most)
+	}
 }
 
 // TestPutInHalves puts more than the KV takes at once, and one file that it

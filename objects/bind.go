@@ -48,7 +48,6 @@ func (s *Store) Bind(ctx context.Context, ino Ino, who Caller, r BindRequest) er
 	}
 	err = s.watch(ino, b) //nolint:contextcheck // the owner ends when he ends
 	s.changed(ino, false)
-	s.inodeCame(ctx, ino)
 	return err
 }
 

@@ -33,11 +33,13 @@ const keyedMode = metadata.TypeRegular | 0o600
 func (h *Holder) Gather(ctx context.Context, set []Keyed, o GatherOptions) []Gathered {
 	out := make([]Gathered, len(set))
 	g := &gathering{store: h.store, options: o, set: set, out: out}
-	tier, err := h.store.hostTier()
+	err := h.begin()
 	if err == nil {
-		g.tier = tier
+		g.tier, err = h.store.hostTier()
+	}
+	if err == nil {
 		g.place = placing{who: h.who, rule: o.Existing}
-		g.place.dir, err = h.store.keysDir(ctx, tier)
+		g.place.dir, err = h.store.keysDir(ctx, g.tier)
 	}
 	if err != nil {
 		for i := range out {

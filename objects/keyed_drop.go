@@ -19,6 +19,9 @@ import (
 func (h *Holder) Drop(ctx context.Context, keys []string) []error {
 	out := make([]error, len(keys))
 	for i, key := range keys {
+		if out[i] = h.begin(); out[i] != nil {
+			continue
+		}
 		if out[i] = ctx.Err(); out[i] == nil {
 			out[i] = h.drop(context.WithoutCancel(ctx), key)
 		}

@@ -23,8 +23,11 @@ type KeyInfo struct {
 // Errors: metadata.ErrNotExist, also for one that has expired; ErrForbidden for
 // what the holder's user may not read.
 func (h *Holder) KeyInfo(ctx context.Context, key string) (KeyInfo, error) {
+	if err := h.begin(); err != nil {
+		return KeyInfo{}, err
+	}
 	s := h.store
-	in, err := s.findKey(ctx, key)
+	in, noted, err := s.findBlobs(ctx, key)
 	if err != nil {
 		return KeyInfo{}, err
 	}
@@ -35,7 +38,7 @@ func (h *Holder) KeyInfo(ctx context.Context, key string) (KeyInfo, error) {
 	if err != nil {
 		return KeyInfo{}, fmt.Errorf("look at key %q: %w", key, err)
 	}
-	blobs, err := s.blobSizes(ctx, a.Ino, a.Size)
+	blobs, err := sizesIn(noted, a.Size)
 	if err != nil {
 		return KeyInfo{}, fmt.Errorf("look at key %q: %w", key, err)
 	}
@@ -56,13 +59,36 @@ func (s *Store) KeyThere(ctx context.Context, key string) (bool, error) {
 	return gone == nil && !s.lostNow(in), nil
 }
 
-// blobSizes are the sizes of an object's blobs: as they are noted, where that
-// fits its size, and one for all else.
+// findBlobs is findKey with what is noted of the object's blobs. That goes with
+// the records, so it is read while they are there.
+func (s *Store) findBlobs(ctx context.Context, key string) (in metadata.Inode, noted string, err error) {
+	for {
+		if in, err = s.findKey(ctx, key); err != nil {
+			return in, "", err
+		}
+		text, err := s.meta.GetXattr(ctx, in.Ino, xattrBlobs)
+		switch {
+		case errors.Is(err, metadata.ErrNotExist):
+			continue // it was replaced, or removed: the key tells which
+		case err != nil && !errors.Is(err, metadata.ErrNoXattr):
+			return in, "", fmt.Errorf("blobs of key %q: %w", key, err)
+		}
+		return in, string(text), nil
+	}
+}
+
+// blobSizes are the sizes of an object's blobs.
 func (s *Store) blobSizes(ctx context.Context, ino Ino, size uint64) ([]uint64, error) {
-	text, err := s.textXattr(ctx, ino, xattrBlobs)
+	noted, err := s.textXattr(ctx, ino, xattrBlobs)
 	if err != nil {
 		return nil, err
 	}
+	return sizesIn(noted, size)
+}
+
+// sizesIn are the sizes of the blobs of an object: as they are noted, where that
+// fits its size, and one for all else.
+func sizesIn(text string, size uint64) ([]uint64, error) {
 	if text == "" || checkBlobs(text, size) != nil {
 		return []uint64{size}, nil
 	}

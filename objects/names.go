@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/hmcfs/hmcfs/metadata"
@@ -127,31 +128,35 @@ type victim struct {
 	result error
 }
 
+// victim finds what may lose its last name. The caller has the lock of the
+// names, and releases it without, also after an error.
 func (s *Store) victim(ctx context.Context, parent Ino, name string) (*victim, error) {
 	v := &victim{store: s}
 	in, err := s.meta.Lookup(ctx, parent, name)
-	if err != nil {
-		return v, err
+	if err == nil && !in.IsDir() && in.Nlink <= 1 {
+		err = v.find(ctx, in)
+		v.measure(in)
 	}
-	if in.IsDir() || in.Nlink > 1 {
-		return v, nil
-	}
+	return v, err
+}
+
+func (v *victim) find(ctx context.Context, in metadata.Inode) (err error) {
+	s := v.store
 	v.ino = in.Ino
 	nameless := in
 	nameless.Nlink = 0
 	s.leaves(in.Ino, &nameless)
 	if !in.IsRegular() {
-		return v, nil
+		return nil
 	}
-	v.measure(ctx, in)
 	if s.isOpen(in.Ino) {
 		if v.xattrs, err = s.allXattrs(ctx, in.Ino); err != nil {
-			return v, err
+			return err
 		}
 	}
 	if v.obj = s.pinLoaded(in.Ino); v.obj == nil {
 		if in.Epoch == 0 && s.inHostTier(in) {
-			return v, nil
+			return nil
 		}
 		// Also when it has no content yet: who opens, writes and closes it
 		// before its name goes would leave records that name memory, and with
@@ -160,16 +165,16 @@ func (s *Store) victim(ctx context.Context, parent Ino, name string) (*victim, e
 		if errors.Is(err, ErrLost) || err != nil && s.inHostTier(in) {
 			// A host file goes by its number: one that can't be opened, when
 			// there are no descriptors left, can be removed all the same.
-			return v, nil
+			return nil
 		}
 		if err != nil {
-			return v, err
+			return err
 		}
 	}
 	// Again, since an entry is there only now: an export that begins sees that
 	// the name goes, or was seen here.
 	s.leaves(in.Ino, &nameless)
-	return v, v.obj.mayGo()
+	return v.obj.mayGo()
 }
 
 func (s *Store) inHostTier(in metadata.Inode) bool {
@@ -189,11 +194,11 @@ func (v *victim) removed(after metadata.Inode) {
 }
 
 // measure notes the size of what has a key, or is published.
-func (v *victim) measure(ctx context.Context, in metadata.Inode) {
+func (v *victim) measure(in metadata.Inode) {
 	if in.Key == "" && in.Parent != metadata.PublishIno {
 		return
 	}
-	if a, err := v.store.attrOf(ctx, in); err == nil {
+	if a, err := v.store.overlaid(in, v.obj); err == nil {
 		v.size = a.Size
 	}
 }
@@ -274,20 +279,36 @@ func (s *Store) replace(ctx context.Context, r metadata.Rename, run func() (meta
 	return err
 }
 
-// ReadDir lists a directory behind a cookie.
+// ReadDir lists a directory behind a cookie. What is on a device that is not
+// part of this mount is not listed.
 func (s *Store) ReadDir(ctx context.Context, dir Ino, after metadata.Cookie, limit int) ([]metadata.Entry, error) {
-	entries, err := s.meta.ReadDir(ctx, dir, after, limit)
-	if err != nil {
-		return nil, fmt.Errorf("list directory %d: %w", dir, err)
-	}
-	if dir != metadata.RootIno {
-		return entries, nil
-	}
-	var present []metadata.Entry
-	for _, e := range entries {
-		if _, err := s.tierOf(metadata.DeviceName(e.Name)); err == nil {
-			present = append(present, e)
+	for {
+		entries, err := s.meta.ReadDir(ctx, dir, after, limit)
+		if err != nil {
+			return nil, fmt.Errorf("list directory %d: %w", dir, err)
+		}
+		if dir != metadata.RootIno && dir != metadata.PublishIno || len(entries) == 0 {
+			return entries, nil
+		}
+		after = entries[len(entries)-1].Cookie
+		present := slices.DeleteFunc(entries, func(e metadata.Entry) bool { return !s.isPresent(ctx, dir, e) })
+		if len(present) > 0 {
+			return present, nil
 		}
 	}
-	return present, nil
+}
+
+// isPresent says whether the device of an entry of the root, or of publish/, is
+// part of this mount.
+func (s *Store) isPresent(ctx context.Context, dir Ino, e metadata.Entry) bool {
+	device := metadata.DeviceName(e.Name)
+	if dir == metadata.PublishIno {
+		in, err := s.meta.Get(ctx, e.Ino)
+		if err != nil {
+			return false // it has gone meanwhile
+		}
+		device = in.Device
+	}
+	_, err := s.tierOf(device)
+	return err == nil
 }

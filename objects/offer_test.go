@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/hmcfs/hmcfs/metadata"
@@ -22,6 +23,8 @@ func TestOfferStates(t *testing.T) {
 			return "ok"
 		case errors.Is(err, metadata.ErrNotExist):
 			return "not there"
+		case errors.Is(err, ErrInvalid):
+			return "no"
 		case errors.Is(err, ErrLost):
 			return "lost"
 		case errors.Is(err, context.Canceled):
@@ -47,40 +50,41 @@ func TestOfferStates(t *testing.T) {
 		set  func(t *testing.T, f *offer)
 		want string
 	}{
-		{"offered", func(*testing.T, *offer) {}, "look ok ok, free true, untaken ok, claim ok, other waits, back true, end withdrawn"},
-		{"claimed by me", func(t *testing.T, f *offer) { must(t, f, me) }, "look ok ok, free false, untaken ok, claim waits, other waits, back true, end withdrawn"},
-		{"claimed by another", func(t *testing.T, f *offer) { must(t, f, other) }, "look ok ok, free false, untaken ok, claim waits, other waits, back false, end withdrawn"},
+		{"offered", func(*testing.T, *offer) {}, "look ok ok, free true, untaken ok, holds no no, claim ok, other waits, back true, end withdrawn"},
+		{"claimed by me", func(t *testing.T, f *offer) { must(t, f, me) }, "look ok ok, free false, untaken ok, holds ok no, claim waits, other waits, back true, end withdrawn"},
+		{"claimed by another", func(t *testing.T, f *offer) { must(t, f, other) }, "look ok ok, free false, untaken ok, holds no ok, claim waits, other waits, back false, end withdrawn"},
 		{"given back", func(t *testing.T, f *offer) {
 			must(t, f, other)
 			f.giveBack(other)
-		}, "look ok ok, free true, untaken ok, claim ok, other waits, back true, end withdrawn"},
+		}, "look ok ok, free true, untaken ok, holds no no, claim ok, other waits, back true, end withdrawn"},
 		{"taken by me", func(t *testing.T, f *offer) {
 			must(t, f, me)
 			if err := f.take(me); err != nil {
 				t.Fatal(err)
 			}
-		}, "look ok not there, free false, untaken not there, claim mine, other not there, back false, end consumed"},
+		}, "look ok not there, free false, untaken not there, holds ok not there, claim mine, other not there, back false, end consumed"},
 		{"taken by another", func(t *testing.T, f *offer) {
 			must(t, f, other)
 			if err := f.take(other); err != nil {
 				t.Fatal(err)
 			}
-		}, "look not there ok, free false, untaken not there, claim not there, other mine, back false, end consumed"},
-		{"withdrawn", func(_ *testing.T, f *offer) { f.end(EventWithdrawn, nil) }, "look not there not there, free false, untaken not there, claim not there, other not there, back false, end withdrawn"},
+		}, "look not there ok, free false, untaken not there, holds not there ok, claim not there, other mine, back false, end consumed"},
+		{"withdrawn", func(_ *testing.T, f *offer) { f.end(EventWithdrawn, nil) }, "look not there not there, free false, untaken not there, holds not there not there, claim not there, other not there, back false, end withdrawn"},
 		{"withdrawn while claimed", func(t *testing.T, f *offer) {
 			must(t, f, me)
 			f.end(EventWithdrawn, ErrLost)
-		}, "look lost lost, free false, untaken lost, claim lost, other lost, back false, end withdrawn"},
+		}, "look lost lost, free false, untaken lost, holds lost lost, claim lost, other lost, back false, end withdrawn"},
 		{"consumed", func(t *testing.T, f *offer) {
 			must(t, f, me)
 			f.end(EventConsumed, ErrLost)
-		}, "look not there not there, free false, untaken not there, claim not there, other not there, back false, end consumed"},
+		}, "look ok not there, free false, untaken not there, holds not there not there, claim mine, other not there, back false, end consumed"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			f := newOffer("t", false, nil)
 			c.set(t, f)
 			got := fmt.Sprintf("look %s %s, free %v, untaken %s, ", is(f.look(me)), is(f.look(other)), f.free(), is(f.untaken()))
+			got += fmt.Sprintf("holds %s %s, ", is(f.holds(me)), is(f.holds(other)))
 			got += fmt.Sprintf("claim %s, other %s, ", claim(f, me), claim(f, other))
 			got += fmt.Sprintf("back %v, ", f.giveBack(me))
 			kind := EventWithdrawn
@@ -110,43 +114,46 @@ func TestOfferOfRecord(t *testing.T) {
 // TestOfferClaims has many claim at once, give back, and take in the end.
 func TestOfferClaims(t *testing.T) {
 	t.Parallel()
+	const rounds = 20
 	f := newOffer("t", false, nil)
-	var inside, won sync.Map
+	var inside, won atomic.Int64
+	// hold claims it, and says whether there is anything left to do.
+	hold := func(by *claimant, last bool) bool {
+		_, err := f.claim(t.Context(), by)
+		if err != nil {
+			if !errors.Is(err, metadata.ErrNotExist) {
+				t.Error(err)
+			}
+			return false
+		}
+		if inside.Add(1) != 1 {
+			t.Error("two have claimed it")
+		}
+		inside.Add(-1)
+		if !last {
+			if !f.giveBack(by) {
+				t.Error("what I have claimed is not mine to give back")
+			}
+			return true
+		}
+		won.Add(1)
+		if err := f.take(by); err != nil {
+			t.Error(err)
+		}
+		return false
+	}
 	var all sync.WaitGroup
 	for i := range 32 {
 		all.Go(func() {
 			by := &claimant{}
-			for round := range 20 {
-				_, err := f.claim(t.Context(), by)
-				if errors.Is(err, metadata.ErrNotExist) {
-					return
-				}
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				if _, two := inside.LoadOrStore("claim", i); two {
-					t.Error("two have claimed it")
-				}
-				inside.Delete("claim")
-				if i%8 == 0 && round == 19 {
-					if err := f.take(by); err != nil {
-						t.Error(err)
-					}
-					if _, two := won.LoadOrStore("take", i); two {
-						t.Error("two have taken it")
-					}
-					return
-				}
-				if !f.giveBack(by) {
-					t.Error("what I have claimed is not mine to give back")
-				}
+			for round := 0; round < rounds && hold(by, i%8 == 0 && round == rounds-1); round++ {
+				continue
 			}
 		})
 	}
 	all.Wait()
-	if _, ok := won.Load("take"); !ok {
-		t.Error("nobody has taken it")
+	if won.Load() != 1 {
+		t.Errorf("%d have taken it", won.Load())
 	}
 }
 

@@ -115,10 +115,7 @@ func (h *Holder) newcomer(k *Keyed) (*newcomer, error) {
 func (s *Store) adoptOffered(n *newcomer) {
 	now := s.now()
 	s.adoptBound(n.file.Ino, n.body.made.tier, n.body, facts{size: n.body.size, atime: now, mtime: now, ctime: now})
-	if o := s.pinLoaded(n.file.Ino); o != nil {
-		o.offer.Store(n.offer)
-		s.unpin(context.Background(), o, pinUse)
-	}
+	s.peek(n.file.Ino).offer.Store(n.offer)
 }
 
 // putPublished makes the names. What can't be made leaves the table.
@@ -153,11 +150,10 @@ func (s *Store) publishedBefore(ctx context.Context, n *newcomer) (*Publication,
 	if err != nil {
 		return nil, err
 	}
-	o := s.pinLoaded(in.Ino)
+	o := s.peek(in.Ino)
 	if o == nil {
 		return nil, metadata.ErrExist
 	}
-	defer s.unpin(ctx, o, pinUse)
 	of := o.offer.Load()
 	if of == nil || of.publication == nil {
 		return nil, metadata.ErrExist

@@ -1,6 +1,7 @@
 package objects
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,15 +47,13 @@ func (h *Holder) receive(ctx context.Context, k Keyed) error {
 	if _, err = of.claim(ctx, me); err != nil {
 		return err
 	}
-	if err = o.scatter(ctx, Scatter{Keyed: k, Exact: true}); err == nil {
+	noted, err := s.textXattr(ctx, a.Ino, xattrBlobs)
+	if err == nil {
+		err = o.scatter(ctx, Scatter{Keyed: k, Exact: true}, noted)
+	}
+	if err == nil {
 		err = s.removeOffered(ctx, o, of, EventConsumed, func() error {
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			if err := h.begin(); err != nil {
-				return err
-			}
-			return of.holds(me)
+			return cmp.Or(ctx.Err(), h.begin(), of.holds(me))
 		})
 	}
 	if err == nil {

@@ -33,16 +33,26 @@ type user struct {
 // of a seed. It ends with the test, if it has not before.
 func (r *rig) user(device int, seed uint64, n int) *user {
 	r.t.Helper()
+	u := r.newUser(device, seed, n)
+	r.t.Cleanup(u.leave)
+	return u
+}
+
+// leave ends the user and its memory.
+func (u *user) leave() {
+	if err := errors.Join(u.Close(context.Background()), u.mem.Release()); err != nil {
+		u.rig.t.Error(err)
+	}
+}
+
+// newUser is user for one that leaves before the test ends.
+func (r *rig) newUser(device int, seed uint64, n int) *user {
+	r.t.Helper()
 	u := &user{Holder: r.store.NewHolder(objects.Caller{}), rig: r}
 	var err error
 	if u.mem, err = r.devs[device].Alloc(r.ctx(), devices.Size(n)); err != nil {
 		r.t.Fatal(err)
 	}
-	r.t.Cleanup(func() {
-		if failure := errors.Join(u.Close(context.Background()), u.mem.Release()); failure != nil {
-			r.t.Error(failure)
-		}
-	})
 	u.fill(0, kit.Bytes(seed, 0, n))
 	if u.region, err = u.Adopt(r.ctx(), r.devs[device].Info().Name, u.mem); err != nil {
 		r.t.Fatal(err)

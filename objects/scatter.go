@@ -20,16 +20,20 @@ import (
 // regions, and a Replica of less than the whole object; io.ErrUnexpectedEOF for
 // a source that somebody cuts meanwhile.
 func (h *Holder) Scatter(ctx context.Context, sc Scatter) error {
-	if _, err := checkBlobRanges(sc.Blobs); err != nil {
+	_, err := checkBlobRanges(sc.Blobs)
+	if err == nil {
+		err = h.begin()
+	}
+	if err != nil {
 		return fmt.Errorf("key %q: %w", sc.Key, err)
 	}
-	o, err := h.pinKey(ctx, sc)
+	o, noted, err := h.pinKey(ctx, sc)
 	if err != nil {
 		return fmt.Errorf("read key %q: %w", sc.Key, err)
 	}
 	defer h.store.unpin(context.WithoutCancel(ctx), o, pinUse)
 	before := o.version.Load()
-	if err = o.scatter(ctx, sc); err != nil {
+	if err = o.scatter(ctx, sc, noted); err != nil {
 		return fmt.Errorf("read key %q: %w", sc.Key, err)
 	}
 	if !sc.Replica {
@@ -41,19 +45,20 @@ func (h *Holder) Scatter(ctx context.Context, sc Scatter) error {
 	return nil
 }
 
-// pinKey pins what a key names, if the user may do with it what is asked.
-func (h *Holder) pinKey(ctx context.Context, sc Scatter) (*object, error) {
+// pinKey pins what a key names, if the user may do with it what is asked, and
+// returns what is noted of its blobs.
+func (h *Holder) pinKey(ctx context.Context, sc Scatter) (o *object, blobs string, err error) {
 	for {
-		in, err := h.store.findKey(ctx, sc.Key)
+		in, blobs, err := h.store.findBlobs(ctx, sc.Key)
 		if err == nil {
 			err = h.mayScatter(in, sc)
 		}
 		if err != nil {
-			return nil, err
+			return nil, "", err
 		}
 		o, err := h.store.pin(ctx, in.Ino, pinUse)
 		if !errors.Is(err, metadata.ErrNotExist) {
-			return o, err
+			return o, blobs, err
 		}
 		// It was replaced, or removed, since it was found: the key tells which.
 	}
@@ -73,12 +78,12 @@ func (h *Holder) mayScatter(in metadata.Inode, sc Scatter) error {
 }
 
 // scatter fills blobs with the object's bytes.
-func (o *object) scatter(ctx context.Context, sc Scatter) error {
+func (o *object) scatter(ctx context.Context, sc Scatter, noted string) error {
 	size, err := o.end()
 	if err != nil {
 		return err
 	}
-	want, err := o.store.blobSizes(ctx, o.ino, size)
+	want, err := sizesIn(noted, size)
 	if err != nil {
 		return err
 	}

@@ -86,11 +86,12 @@ func (s *Store) Reference(ino Ino, n uint64) {
 	sh.mu.Unlock()
 }
 
-// Forget drops n references of the kernel's.
-func (s *Store) Forget(ino Ino, n uint64) {
+// Forget drops n references of the kernel's, and says whether those were the
+// last.
+func (s *Store) Forget(ino Ino, n uint64) (last bool) {
 	sh := s.table.shard(ino)
 	sh.mu.Lock()
-	last := true
+	last = true
 	if e := sh.entries[ino]; e != nil {
 		e.lookups -= min(n, e.lookups)
 		last = e.lookups == 0
@@ -100,6 +101,7 @@ func (s *Store) Forget(ino Ino, n uint64) {
 	if last {
 		s.headers.forget(ino)
 	}
+	return last
 }
 
 // orphanOf returns the inode that has lost its last name but is in use.
@@ -232,6 +234,18 @@ func (s *Store) pinLoaded(ino Ino) *object {
 	return e.obj
 }
 
+// peek is the object of an inode if it is in memory. The caller does not use it,
+// but for what it knows of itself: under the lock of the names nobody unpins.
+func (s *Store) peek(ino Ino) *object {
+	sh := s.table.shard(ino)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if e := sh.entries[ino]; e != nil {
+		return e.obj
+	}
+	return nil
+}
+
 // unpin ends one use. With the last one the record is written if it must be,
 // and the content leaves memory; that of an orphan is given back.
 func (s *Store) unpin(ctx context.Context, o *object, mode pinMode) {
@@ -303,6 +317,16 @@ func (s *Store) isOpen(ino Ino) bool {
 	defer sh.mu.Unlock()
 	e := sh.entries[ino]
 	return e != nil && e.opens > 0
+}
+
+// Nameless says that an inode which the kernel refers to has no name any more,
+// and whether anybody has it open.
+func (s *Store) Nameless(ctx context.Context, ino Ino) (nameless, open bool) {
+	if _, err := s.meta.Get(ctx, ino); err == nil {
+		return false, false
+	}
+	_, known := s.orphanOf(ino)
+	return known, s.isOpen(ino)
 }
 
 // orphaned notes that an inode has lost its last name, and with it its

@@ -20,10 +20,9 @@ func (v *victim) endOffer(ino Ino) EventKind {
 	o := v.obj
 	if o == nil {
 		// Somebody may have opened it since the name was looked at.
-		if o = v.store.pinLoaded(ino); o == nil {
+		if o = v.store.peek(ino); o == nil {
 			return kind
 		}
-		defer v.store.unpin(context.Background(), o, pinUse)
 	}
 	of := o.offer.Load()
 	if of == nil {

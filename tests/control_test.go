@@ -36,7 +36,7 @@ func TestControlFiles(t *testing.T) {
 		}
 	}
 	slices.Sort(names)
-	if want := []string{"config", "stats", "version"}; !slices.Equal(names, want) {
+	if want := []string{"config", "events", "stats", "version"}; !slices.Equal(names, want) {
 		t.Errorf(".hmcfs has %q, want %q", names, want)
 	}
 	version := strings.TrimSpace(run(t, "cat", m.Path(".hmcfs", "version")))
@@ -60,7 +60,7 @@ func TestControlFiles(t *testing.T) {
 		names = append(names, e.Name())
 	}
 	slices.Sort(names)
-	if want := []string{".hmcfs", "host", "keys", "sim0", "sim1"}; !slices.Equal(names, want) {
+	if want := []string{".hmcfs", "host", "keys", "publish", "sim0", "sim1"}; !slices.Equal(names, want) {
 		t.Errorf("the root has %q, want %q", names, want)
 	}
 }

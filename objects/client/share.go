@@ -54,7 +54,7 @@ func OpenExport(ctx context.Context, path string, kind devices.HandleKind) (*Exp
 // which file is meant: one of os.Open, or of Find. See the function Bind.
 func (c *Client) Bind(ctx context.Context, file *os.File, memory share.Memory, descriptors ...*os.File) (adminapi.BindAnswer, error) {
 	question := adminapi.BindRequest{Memory: memory, Descriptors: len(descriptors)}
-	x, err := c.ask(ctx, adminapi.PathBind, question, append([]*os.File{file}, descriptors...))
+	x, err := c.ask(ctx, adminapi.PathBind, "", question, append([]*os.File{file}, descriptors...))
 	if err != nil {
 		return adminapi.BindAnswer{}, err
 	}
@@ -98,7 +98,7 @@ type Export struct {
 //
 // Errors: ErrNoDaemon, and an *Error with the daemon's words.
 func (c *Client) Export(ctx context.Context, file *os.File, kind devices.HandleKind) (*Export, error) {
-	x, err := c.ask(ctx, adminapi.PathExport, adminapi.ExportRequest{Kind: kind, Hold: true}, []*os.File{file})
+	x, err := c.ask(ctx, adminapi.PathExport, "", adminapi.ExportRequest{Kind: kind, Hold: true}, []*os.File{file})
 	if err != nil {
 		return nil, err
 	}
@@ -124,7 +124,7 @@ func (e *Export) Close() error {
 // another process, and beyond the end of this one. The export lasts until the
 // process holder ends; for 0, until EndExports.
 func (c *Client) Handle(ctx context.Context, file *os.File, kind devices.HandleKind, holder int) (share.Memory, error) {
-	x, err := c.ask(ctx, adminapi.PathExport, adminapi.ExportRequest{Kind: kind, Holder: holder, Text: true}, []*os.File{file})
+	x, err := c.ask(ctx, adminapi.PathExport, "", adminapi.ExportRequest{Kind: kind, Holder: holder, Text: true}, []*os.File{file})
 	if err != nil {
 		return share.Memory{}, err
 	}
@@ -138,7 +138,7 @@ func (c *Client) Handle(ctx context.Context, file *os.File, kind devices.HandleK
 // EndExports ends every export of a file, those of other processes too: it may
 // be cut again.
 func (c *Client) EndExports(ctx context.Context, file *os.File) error {
-	x, err := c.ask(ctx, adminapi.PathExport, adminapi.ExportRequest{End: true}, []*os.File{file})
+	x, err := c.ask(ctx, adminapi.PathExport, "", adminapi.ExportRequest{End: true}, []*os.File{file})
 	if err != nil {
 		return err
 	}

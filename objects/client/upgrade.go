@@ -26,8 +26,9 @@ const (
 
 // exchange is one question with descriptors, answered.
 type exchange struct {
-	conn  *net.UnixConn
-	reply adminapi.Reply
+	conn    *net.UnixConn
+	session string
+	reply   adminapi.Reply
 	// files came with the reply.
 	files []*os.File
 }
@@ -39,8 +40,8 @@ func (x *exchange) close() error {
 }
 
 // ask sends a question with descriptors, which stay the caller's. The exchange
-// is the caller's to close.
-func (c *Client) ask(ctx context.Context, path string, question any, files []*os.File) (*exchange, error) {
+// is the caller's to close. session is the one that it belongs to, or empty.
+func (c *Client) ask(ctx context.Context, path, session string, question any, files []*os.File) (*exchange, error) {
 	var d net.Dialer
 	dialled, err := d.DialContext(ctx, "unix", c.socket)
 	if err != nil {
@@ -50,7 +51,7 @@ func (c *Client) ask(ctx context.Context, path string, question any, files []*os
 	if !ok {
 		return nil, errors.Join(fmt.Errorf("ask the daemon: %s is a %T", c.socket, dialled), dialled.Close())
 	}
-	x := &exchange{conn: conn}
+	x := &exchange{conn: conn, session: session}
 	// A context that ends stops whatever waits, by a deadline in the past.
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	err = x.run(ctx, path, question, files)
@@ -69,8 +70,12 @@ func (x *exchange) run(ctx context.Context, path string, question any, files []*
 	if err := x.limit(ctx, handshake); err != nil {
 		return err
 	}
-	const request = "POST %s HTTP/1.1\r\nHost: hmcfs\r\nConnection: Upgrade\r\nUpgrade: %s\r\nContent-Length: 0\r\n\r\n"
-	if _, err := fmt.Fprintf(x.conn, request, path, adminapi.DescriptorProtocol); err != nil {
+	const request = "POST %s HTTP/1.1\r\nHost: hmcfs\r\nConnection: Upgrade\r\nUpgrade: %s\r\n%sContent-Length: 0\r\n\r\n"
+	header := ""
+	if x.session != "" {
+		header = adminapi.SessionHeader + ": " + x.session + "\r\n"
+	}
+	if _, err := fmt.Fprintf(x.conn, request, path, adminapi.DescriptorProtocol, header); err != nil {
 		return err
 	}
 	// The daemon says nothing behind its 101 before it is asked, so nothing

@@ -3,6 +3,7 @@ package admin
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -39,19 +40,51 @@ func (s *Server) session(w http.ResponseWriter, r *http.Request) {
 		s.answer(w, nil, errors.Join(err, client.Close()))
 		return
 	}
-	out := newLines(w)
-	out.put(adminapi.SessionLine{Session: one.id})
-	if err = out.flush(); err == nil {
-		select {
-		case <-r.Context().Done():
-		case <-one.end:
-		}
+	// From here on nobody but this reads from the connection, so that no end
+	// of it is missed.
+	if _, _, err = http.NewResponseController(w).Hijack(); err != nil {
+		s.sessions.close(one)
+		s.answer(w, nil, errors.Join(fmt.Errorf("take the connection over: %w", err), client.Close()))
+		return
+	}
+	defer func() { _ = c.Close() }()
+	if err = s.attend(r.Context(), c, one); err != nil {
+		s.opts.Logger.Info("a session ended otherwise", zap.Error(err), zap.Int("uid", one.uid))
 	}
 	if err = s.endSession(one); err != nil {
 		s.opts.Logger.Warn("a session left something behind", zap.Error(err), zap.Int("uid", one.uid))
 	}
-	out.put(adminapi.SessionLine{Ended: true})
-	_ = out.flush() // whoever has gone knows
+	_ = s.sendLine(c, "", adminapi.SessionLine{Ended: true}) // whoever has gone knows
+}
+
+// attend names a session and returns when it is to end.
+func (s *Server) attend(ctx context.Context, c *conn, one *session) error {
+	const head = "HTTP/1.1 200 OK\r\nContent-Type: " + linesType + "\r\nConnection: close\r\n\r\n"
+	if err := s.sendLine(c, head, adminapi.SessionLine{Session: one.id}); err != nil {
+		return err
+	}
+	over := make(chan error, 1)
+	go func() { over <- s.hold(ctx, c) }()
+	select {
+	case err := <-over:
+		return err
+	case <-one.end:
+		_ = c.CloseRead() // which ends the reading, whenever that began
+		return <-over
+	}
+}
+
+// sendLine sends a line of a session's own connection.
+func (s *Server) sendLine(c *conn, head string, line adminapi.SessionLine) error {
+	text, err := json.Marshal(line)
+	if err != nil {
+		return err
+	}
+	if err = c.SetWriteDeadline(time.Now().Add(s.opts.Handshake)); err != nil {
+		return err
+	}
+	_, err = c.Write(append(append([]byte(head), text...), '\n'))
+	return err
 }
 
 // lastAnswers is how long the answers to a session's last calls may take.
@@ -106,6 +139,8 @@ const (
 // readCall reads a call. taken is what it holds of the memory of the user's
 // calls, also where it fails.
 func (s *Server) readCall(w http.ResponseWriter, r *http.Request, memory *budget) (q *adminapi.Call, taken int64, err error) {
+	control := http.NewResponseController(w)
+	_ = control.SetReadDeadline(time.Now().Add(bodyLimit)) // a connection of ours has deadlines
 	n := r.ContentLength
 	switch {
 	case n < 0:
@@ -119,7 +154,12 @@ func (s *Server) readCall(w http.ResponseWriter, r *http.Request, memory *budget
 		return nil, 0, fmt.Errorf("%w: the calls of this user take too much memory: %w", hetero.ErrBusy, err)
 	}
 	taken = decoded * n
-	data, err := readBody(w, r)
+	data, err := readBody(r)
+	if err == nil {
+		// The server looks for the end of the connection from now on, for which
+		// there is no deadline.
+		err = control.SetReadDeadline(time.Time{})
+	}
 	if err != nil {
 		return nil, taken, fmt.Errorf("%w: the call has not come: %w", hetero.ErrInvalid, err)
 	}
@@ -138,20 +178,16 @@ func (s *Server) readCall(w http.ResponseWriter, r *http.Request, memory *budget
 	return q, taken, nil
 }
 
-// readBody reads a body of known length.
-func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	control := http.NewResponseController(w)
-	_ = control.SetReadDeadline(time.Now().Add(bodyLimit)) // a connection of ours has deadlines
+// readBody reads a body of known length, and its end.
+func readBody(r *http.Request) ([]byte, error) {
 	data := make([]byte, r.ContentLength)
 	if _, err := io.ReadFull(r.Body, data); err != nil {
 		return nil, err
 	}
-	// When the end of the body was seen, the server looks for the end of the
-	// connection, for which there is no deadline.
 	if _, err := r.Body.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 		return nil, errors.Join(errInvalid, err)
 	}
-	return data, control.SetReadDeadline(time.Time{})
+	return data, nil
 }
 
 // weight is about what a call takes in memory, and again for whoever does it.

@@ -15,6 +15,8 @@ import (
 const (
 	// lineBuffer is how much of an answer is gathered, in bytes.
 	lineBuffer = 32 << 10
+	// linesType is the type of their text.
+	linesType = "application/x-ndjson"
 	// writeLimit is that of calls.
 	writeLimit = 30 * time.Second
 )
@@ -56,7 +58,7 @@ func (l *lines) write() {
 	if l.failed != nil || l.text.Len() == 0 {
 		return
 	}
-	l.w.Header()["Content-Type"] = []string{"application/x-ndjson"}
+	l.w.Header()["Content-Type"] = []string{linesType}
 	if l.limit > 0 {
 		_ = l.control.SetWriteDeadline(time.Now().Add(l.limit)) // a connection of ours has deadlines
 	}
@@ -107,11 +109,7 @@ func (l *lines) batch(ctx context.Context, b *hetero.Batch, err error) error {
 	if l.flush() != nil {
 		return nil
 	}
-	select {
-	case <-b.Done():
-	case <-ctx.Done():
-		return nil // the call goes on, and nobody asks for its end
-	}
+	<-b.Done() // the end of the connection ends it too
 	r, err := b.Wait(ctx)
 	return l.results(r, err)
 }

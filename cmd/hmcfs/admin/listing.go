@@ -46,7 +46,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	defer s.shares.end(work)
 	queue := s.opts.Keyed.Listen(callerOf(c.peer))
 	defer queue.Close()
-	w.Header().Set("Content-Type", "application/x-ndjson")
+	w.Header().Set("Content-Type", linesType)
 	out := newLines(w)
 	out.limit = 0
 	for err = out.flush(); err == nil; err = out.flush() {

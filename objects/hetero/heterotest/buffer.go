@@ -143,7 +143,7 @@ func (b *buffer) has(i int, of *buffer, j int) bool {
 // buffer, and notes it.
 func (b *buffer) arrived(i int, of *buffer) {
 	b.env.Helper()
-	kit.Eventually(b.env.TB, patience, func() bool { return b.has(i, of, i) })
+	kit.Eventually(b.env.TB, b.env.patience, func() bool { return b.has(i, of, i) })
 	b.take(i, of, i, 0)
 }
 

@@ -14,8 +14,10 @@ import (
 )
 
 const (
-	// patience is how long the suite waits for what must happen.
-	patience = 60 * time.Second
+	// runPatience is how long Run waits for what must happen, tryPatience how
+	// long Try does, which expects that it does not.
+	runPatience = 60 * time.Second
+	tryPatience = time.Second
 	// moment is how long it waits for what must not.
 	moment = 50 * time.Millisecond
 )
@@ -26,16 +28,22 @@ type env struct {
 	world World
 	rand  *rand.Rand
 	// prefix begins all keys of the case.
-	prefix  string
-	buffers []*buffer
+	prefix string
+	// patience is how long the case waits for what must happen.
+	patience time.Duration
+	buffers  []*buffer
 }
 
-func newEnv(t testing.TB, w World) *env {
+func newEnv(t testing.TB, w World, patience time.Duration) *env {
 	t.Helper()
 	seed := rand.Uint64()
 	t.Logf("the case's random numbers are of seed %#x", seed)
-	return &env{TB: t, world: w, rand: rand.New(rand.NewPCG(seed, 1)), prefix: fmt.Sprintf("%016x", seed)}
+	return &env{TB: t, world: w, rand: rand.New(rand.NewPCG(seed, 1)), prefix: fmt.Sprintf("%016x", seed), patience: patience}
 }
+
+// long is a timeout of calls that is not reached: what they do must be seen
+// before.
+func (e *env) long() time.Duration { return 3 * e.patience }
 
 // near and far are the devices of a case: one device where the world has no
 // two.
@@ -126,13 +134,13 @@ func failing(err error, keys ...string) map[string]error {
 // await waits for a future's end.
 func (e *env) await(f *hetero.Future) error {
 	e.Helper()
-	ctx, cancel := context.WithTimeout(e.Context(), patience)
+	ctx, cancel := context.WithTimeout(e.Context(), e.patience)
 	defer cancel()
 	err := f.Wait(ctx)
 	select {
 	case <-f.Done():
 	default:
-		e.Fatalf("key %q: not ended in %v: %v", f.Key(), patience, err)
+		e.Fatalf("key %q: not ended in %v: %v", f.Key(), e.patience, err)
 	}
 	if !errors.Is(f.Err(), err) {
 		e.Fatalf("key %q: Wait says %v, Err says %v", f.Key(), err, f.Err())
@@ -174,13 +182,13 @@ func (e *env) pending(futures []*hetero.Future) {
 // awaitBatch waits for the end of a call in the background.
 func (e *env) awaitBatch(b *hetero.Batch) (hetero.Results, error) {
 	e.Helper()
-	ctx, cancel := context.WithTimeout(e.Context(), patience)
+	ctx, cancel := context.WithTimeout(e.Context(), e.patience)
 	defer cancel()
 	r, err := b.Wait(ctx)
 	select {
 	case <-b.Done():
 	default:
-		e.Fatalf("a call in the background has not ended in %v: %v", patience, err)
+		e.Fatalf("a call in the background has not ended in %v: %v", e.patience, err)
 	}
 	return r, err
 }
@@ -209,8 +217,8 @@ func (c *call) wait() (hetero.Results, error) {
 	c.env.Helper()
 	select {
 	case <-c.done:
-	case <-time.After(patience):
-		c.env.Fatalf("a call has not returned in %v", patience)
+	case <-time.After(c.env.patience):
+		c.env.Fatalf("a call has not returned in %v", c.env.patience)
 	}
 	return c.results, c.err
 }

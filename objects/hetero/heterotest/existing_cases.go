@@ -129,7 +129,7 @@ func checkTTL(e *env) {
 		}
 	}
 	mortal := []string{keys[0], keys[1], keys[3]}
-	kit.Eventually(e.TB, patience, func() bool {
+	kit.Eventually(e.TB, e.patience, func() bool {
 		there, err := u.Exist(e.Context(), mortal)
 		return err == nil && !there[0] && !there[1] && !there[2]
 	})

@@ -182,7 +182,7 @@ func checkNobodyPublishes(e *env) {
 	e.awaitAll(keys, futures, failing(hetero.ErrTimeout, keys...))
 	// A cancellation ends it too.
 	ctx, cancel := context.WithCancel(e.Context())
-	futures, err = u.DevSubscribe(ctx, keys, into.lists, hetero.SubscribeOptions{Timeout: patience})
+	futures, err = u.DevSubscribe(ctx, keys, into.lists, hetero.SubscribeOptions{Timeout: e.long()})
 	e.ok(err)
 	e.pending(futures)
 	cancel()
@@ -228,7 +228,7 @@ func checkTwoSubscribers(e *env) {
 		ctx, cancel := context.WithCancel(e.Context())
 		var got []*hetero.Future
 		for i, u := range []*user{one, two} {
-			futures, err := u.DevSubscribe(ctx, keys, to[i].lists, hetero.SubscribeOptions{Timeout: patience})
+			futures, err := u.DevSubscribe(ctx, keys, to[i].lists, hetero.SubscribeOptions{Timeout: e.long()})
 			e.ok(err)
 			got = append(got, futures...)
 		}
@@ -239,7 +239,7 @@ func checkTwoSubscribers(e *env) {
 		case <-got[0].Done():
 		case <-got[1].Done():
 			winner, loser = 1, 0
-		case <-time.After(patience):
+		case <-time.After(e.patience):
 			e.Fatal("the publisher knows of a receiver who does not")
 		}
 		e.awaitAll(keys, got[winner:winner+1], nil)
@@ -265,7 +265,7 @@ func checkManySubscribers(e *env) {
 	for range 3 {
 		u := e.user()
 		b := u.buffer(e.far(), shapes...)
-		futures, err := u.DevSubscribe(ctx, keys, b.lists, hetero.SubscribeOptions{Timeout: patience})
+		futures, err := u.DevSubscribe(ctx, keys, b.lists, hetero.SubscribeOptions{Timeout: e.long()})
 		e.ok(err)
 		into, got = append(into, b), append(got, futures)
 	}

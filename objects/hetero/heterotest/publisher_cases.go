@@ -24,7 +24,7 @@ func checkCloseWaiting(e *env) {
 	got := u.subscribe(keys, u.buffer(e.near(), shapes...))
 	into := u.buffer(e.near(), shapes...)
 	get := e.start(func() (hetero.Results, error) {
-		return u.DevMGet(e.Context(), keys, into.lists, hetero.GetOptions{Timeout: patience})
+		return u.DevMGet(e.Context(), keys, into.lists, hetero.GetOptions{Timeout: e.long()})
 	})
 	given := u.publish(e.keys("mine", 3), into)
 	closed := e.start(func() (hetero.Results, error) { return nil, u.Close() })
@@ -79,7 +79,7 @@ func checkPublisherKilled(e *env) {
 	from, into := publisher.buffer(e.near(), shapes...), subscriber.buffer(e.far(), shapes...)
 	publisher.publish(keys, from)
 	publisher.peer.Kill(e.TB)
-	kit.Eventually(e.TB, patience, func() bool {
+	kit.Eventually(e.TB, e.patience, func() bool {
 		_, err := subscriber.GetMetaInfo(e.Context(), keys, true)
 		return isErr(err, hetero.ErrNotFound)
 	})
@@ -127,11 +127,11 @@ func checkSubscriberKilled(e *env) {
 	given := publisher.publish(keys, from)
 	ctx, cancel := context.WithCancel(e.Context())
 	defer cancel()
-	got, err := subscriber.DevSubscribe(ctx, keys, into.lists, hetero.SubscribeOptions{Timeout: patience})
+	got, err := subscriber.DevSubscribe(ctx, keys, into.lists, hetero.SubscribeOptions{Timeout: e.long()})
 	e.ok(err)
 	e.awaitAll(keys, given, nil)
 	e.awaitAll(keys[3:], got[3:], nil)
-	kit.Eventually(e.TB, patience, func() bool {
+	kit.Eventually(e.TB, e.patience, func() bool {
 		_, gerr := publisher.GetMetaInfo(e.Context(), keys, true)
 		return isErr(gerr, hetero.ErrNotFound)
 	})

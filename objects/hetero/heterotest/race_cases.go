@@ -34,39 +34,41 @@ func (e *env) together(n int, f func(i int)) {
 	}
 }
 
-// tally is what became of reads that race with removals.
-type tally struct{ whole, gone atomic.Int64 }
-
-// read reads one key and notes what it got: all bytes, or a clear error.
-func (s *tally) read(u *user, key string, into, of *buffer, missing ...error) {
-	r, err := u.DevMGet(u.env.Context(), []string{key}, into.lists, hetero.GetOptions{})
-	switch {
-	case err == nil && len(r) == 1:
-		s.whole.Add(1)
-		if !into.has(0, of, 0) {
+// readUntil reads a key again and again until it is gone: each read has all
+// bytes of another buffer, or a clear error. It tells when it has read once.
+func (u *user) readUntil(key string, into, of *buffer, once func()) {
+	defer into.unknown(0)
+	defer once()
+	for {
+		r, err := u.DevMGet(u.env.Context(), []string{key}, into.lists, hetero.GetOptions{})
+		switch {
+		case isErr(err, hetero.ErrNotFound, hetero.ErrLost):
+			return
+		case err != nil || len(r) != 1:
+			u.env.Errorf("key %q: %v, %v", key, r, err)
+			return
+		case !into.has(0, of, 0):
 			u.env.Errorf("key %q: a read that succeeded has other bytes", key)
+			return
 		}
-	case isErr(err, missing...):
-		s.gone.Add(1)
-	default:
-		u.env.Errorf("key %q: %v", key, err)
+		once()
 	}
-	into.unknown(0)
 }
 
 func checkDeleteUnderReader(e *env) {
 	owner, reader := e.user(), e.user()
 	s := shape{500_000, 3}
 	from, into := owner.buffer(e.near(), s), reader.buffer(e.far(), s)
-	var reads tally
 	for round := range 10 {
 		keys := e.keys(fmt.Sprint(round), 1)
 		owner.set(keys, from)
+		read := make(chan struct{})
 		e.together(2, func(i int) {
 			if i == 0 {
-				reads.read(reader, keys[0], into, from, hetero.ErrNotFound, hetero.ErrLost)
+				reader.readUntil(keys[0], into, from, sync.OnceFunc(func() { close(read) }))
 				return
 			}
+			<-read
 			if r, err := owner.DevLocalDelete(e.Context(), keys); err != nil {
 				e.Errorf("local delete: %v, %v", r, err)
 			}
@@ -74,7 +76,6 @@ func checkDeleteUnderReader(e *env) {
 		reader.exist(keys, false)
 		owner.drop(keys)
 	}
-	e.Logf("%d reads were whole, %d came too late", reads.whole.Load(), reads.gone.Load())
 }
 
 func checkTwoReaders(e *env) {
@@ -83,7 +84,6 @@ func checkTwoReaders(e *env) {
 	s := shape{300_000, 7, 200_000}
 	from := owner.buffer(e.near(), s)
 	into := []*buffer{readers[0].buffer(e.near(), s), readers[1].buffer(e.far(), s)}
-	var reads tally
 	for round := range 10 {
 		keys := e.keys(fmt.Sprint(round), 1)
 		if round%2 == 0 {
@@ -91,18 +91,20 @@ func checkTwoReaders(e *env) {
 		} else {
 			owner.store(keys, from, hetero.SetOptions{})
 		}
+		var read sync.WaitGroup
+		read.Add(2)
 		e.together(3, func(i int) {
 			if i < 2 {
-				reads.read(readers[i], keys[0], into[i], from, hetero.ErrNotFound, hetero.ErrLost)
+				readers[i].readUntil(keys[0], into[i], from, sync.OnceFunc(read.Done))
 				return
 			}
+			read.Wait()
 			if r, err := deleter.DevDelete(e.Context(), keys); err != nil {
 				e.Errorf("delete: %v, %v", r, err)
 			}
 		})
 		deleter.exist(keys, false)
 	}
-	e.Logf("%d reads were whole, %d came too late", reads.whole.Load(), reads.gone.Load())
 }
 
 func checkDeletesAtOnce(e *env) {
@@ -146,7 +148,7 @@ func checkEachOther(e *env) {
 			if err != nil {
 				e.Errorf("client %d of %d sets: %v, %v", i, n, r, err)
 			}
-			r, err = users[i].DevMGet(e.Context(), keys, into[i].lists, hetero.GetOptions{Timeout: patience})
+			r, err = users[i].DevMGet(e.Context(), keys, into[i].lists, hetero.GetOptions{Timeout: e.long()})
 			if err != nil || r.Err() != nil {
 				e.Errorf("client %d of %d gets: %v, %v", i, n, r.Err(), err)
 			}

@@ -114,7 +114,7 @@ func checkOwnerKilled(e *env) {
 	owner.set(keys, from)
 	reader.replicate(keys[:2], into.part(0, 2), from.part(0, 2))
 	owner.peer.Kill(e.TB)
-	kit.Eventually(e.TB, patience, func() bool {
+	kit.Eventually(e.TB, e.patience, func() bool {
 		there, err := third.Exist(e.Context(), keys[2:])
 		return err == nil && !there[0] && !there[1]
 	})

@@ -3,13 +3,14 @@ package heterotest
 import (
 	"slices"
 	"testing"
+	"time"
 )
 
 // Run runs the whole suite in a world.
 func Run(t *testing.T, w World) {
 	t.Helper()
 	for _, c := range cases() {
-		t.Run(c.name, func(t *testing.T) { c.in(t, w) })
+		t.Run(c.name, func(t *testing.T) { c.in(t, w, runPatience) })
 	}
 }
 
@@ -21,8 +22,9 @@ type testCase struct {
 }
 
 // in runs the case in a world.
-func (c testCase) in(t testing.TB, w World) {
-	e := newEnv(t, w)
+func (c testCase) in(t testing.TB, w World, patience time.Duration) {
+	t.Helper()
+	e := newEnv(t, w, patience)
 	c.run(e)
 	e.verify()
 }

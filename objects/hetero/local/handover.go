@@ -30,17 +30,9 @@ func (c *Client) DevPublish(ctx context.Context, keys []string, lists []hetero.D
 			settle(r.Err)
 			continue
 		}
-		follow(published[i], settle)
+		published[i].Then(func(err error) { settle(translate(err)) })
 	}
 	return futures, results.Outcome()
-}
-
-// follow settles a future with the end of a publication.
-func follow(p *objects.Publication, settle func(error)) {
-	go func() {
-		<-p.Done()
-		settle(translate(p.Err()))
-	}()
 }
 
 // DevSubscribe receives published keys into blobs.

@@ -1,0 +1,172 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/hmcfs/hmcfs/objects/adminapi"
+	"github.com/hmcfs/hmcfs/objects/hetero"
+)
+
+// answer is one call under way. One goroutine at a time uses it.
+type answer struct {
+	session *Session
+	wire    *wire
+	resp    *http.Response
+	lines   *json.Decoder
+	keys    []string
+	// stop ends the attention to the call's context.
+	stop func() bool
+	// why is the error of keys that no line came for.
+	why func(error) error
+}
+
+// ask makes a call. The caller ends the answer.
+//
+// The error is that of the whole call. asked says that the daemon may have
+// begun with it.
+func (s *Session) ask(ctx context.Context, verb adminapi.Verb, q *adminapi.Call) (a *answer, asked bool, err error) {
+	if err = s.ended(); err != nil {
+		return nil, false, err
+	}
+	if len(q.Keys) > hetero.MaxKeys {
+		return nil, false, fmt.Errorf("%w: the keys are %d, at most %d in one call", hetero.ErrInvalid, len(q.Keys), hetero.MaxKeys)
+	}
+	body, err := json.Marshal(q)
+	switch {
+	case err != nil:
+		return nil, false, fmt.Errorf("%w: %w", hetero.ErrInvalid, err)
+	case len(body) > adminapi.MaxCall:
+		return nil, false, fmt.Errorf("%w: a call of %d bytes, at most %d", hetero.ErrInvalid, len(body), adminapi.MaxCall)
+	}
+	w, err := s.take(ctx)
+	if err != nil {
+		return nil, false, err
+	}
+	a = &answer{session: s, wire: w, keys: slices.Clone(q.Keys), stop: context.AfterFunc(ctx, w.leave)}
+	a.why = func(cause error) error { return s.broken(ctx, cause) }
+	a.resp, err = w.request(http.MethodPost, adminapi.PathCall+string(verb), s.id, body)
+	if err != nil {
+		said, refused := errors.AsType[*Error](err)
+		whole := a.stop()
+		s.put(w, false)
+		if refused {
+			return nil, false, s.told(said.Code, said.Text)
+		}
+		if !whole {
+			err = errors.Join(hetero.ContextError(ctx.Err()), err)
+		}
+		return nil, true, a.why(err)
+	}
+	a.lines = json.NewDecoder(a.resp.Body)
+	return a, true, nil
+}
+
+// end ends the use of the connection: it is good for another call when the
+// answer came whole.
+func (a *answer) end(whole bool) {
+	wanted := a.stop()
+	_ = a.resp.Body.Close() // it has been read, or nobody wants it
+	a.session.put(a.wire, whole && wanted && !a.resp.Close)
+}
+
+// each hands out the lines of keys up to one of no key, or to the end. begun
+// says that there was such a line; err is its own, or that of the connection.
+func (a *answer) each(line func(adminapi.Line)) (begun bool, err error) {
+	for {
+		var l adminapi.Line
+		if err = a.lines.Decode(&l); err != nil {
+			return false, err
+		}
+		switch {
+		case l.Begun:
+			return true, a.session.told(l.Code, l.Error)
+		case l.N < 0 || l.N >= len(a.keys):
+			return false, errAnswer
+		}
+		line(l)
+	}
+}
+
+// told is an error of the daemon by its code and words; nil for no code.
+func (s *Session) told(code, text string) error {
+	if code == "" {
+		return nil
+	}
+	is := sentinelOf(code)
+	//nolint:errorlint // a sentinel itself
+	if is == hetero.ErrClosed && !s.isClosed() {
+		is = hetero.ErrDisconnected // the daemon is ending
+	}
+	return &toldError{text: text, is: is}
+}
+
+// toldError is an error in the daemon's words.
+type toldError struct {
+	text string
+	is   error
+}
+
+// Error is the daemon's text.
+func (e *toldError) Error() string { return e.text }
+
+// Unwrap is the sentinel that its code stands for.
+func (e *toldError) Unwrap() error { return e.is }
+
+// sentinelOf is what a code stands for: one of a hetero.Status, or of an
+// adminapi.Error.
+func sentinelOf(code string) error {
+	for _, s := range hetero.Statuses() {
+		if s.Name == code {
+			return s.Err
+		}
+	}
+	switch code {
+	case adminapi.CodeForbidden:
+		return hetero.ErrNotAuthorized
+	case adminapi.CodeEnding, adminapi.CodeNoSession:
+		return hetero.ErrDisconnected
+	}
+	return hetero.ErrIO
+}
+
+// heteroError is an error on the way to the daemon as a client has it.
+func (c *Client) heteroError(err error) error {
+	err = c.explain(err)
+	if said, ok := errors.AsType[*Error](err); ok {
+		return &toldError{text: said.Text, is: sentinelOf(said.Code)}
+	}
+	return err
+}
+
+// settling is how long it may take that the end of a connection is seen to be
+// that of the daemon.
+const settling = time.Second
+
+// broken is why a call came to no answer.
+func (s *Session) broken(ctx context.Context, cause error) error {
+	if err := s.ended(); err != nil {
+		return err
+	}
+	if ctx.Err() != nil {
+		return fmt.Errorf("%w: %w", hetero.ContextError(ctx.Err()), cause)
+	}
+	if errors.Is(cause, errAnswer) {
+		return fmt.Errorf("%w: %w", hetero.ErrIO, cause)
+	}
+	timer := time.NewTimer(settling)
+	defer timer.Stop()
+	select {
+	case <-s.gone:
+		return s.ended()
+	case <-timer.C:
+	}
+	// The session is there, and this connection is not: who has too many of
+	// them gets no more.
+	return fmt.Errorf("%w: the daemon closed the connection: %w", hetero.ErrBusy, cause)
+}

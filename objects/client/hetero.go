@@ -1,0 +1,258 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"github.com/hmcfs/hmcfs/objects/adminapi"
+	"github.com/hmcfs/hmcfs/objects/hetero"
+)
+
+// results makes a call that answers with what became of each key.
+func (s *Session) results(ctx context.Context, verb adminapi.Verb, q *adminapi.Call) (hetero.Results, error) {
+	a, asked, err := s.ask(ctx, verb, q)
+	if err != nil {
+		if !asked {
+			return nil, err
+		}
+		r := allFailed(q.Keys, err)
+		return r, r.Outcome()
+	}
+	r := a.results()
+	return r, r.Outcome()
+}
+
+func allFailed(keys []string, err error) hetero.Results {
+	r := make(hetero.Results, len(keys))
+	for i, key := range keys {
+		r[i] = hetero.Result{Key: key, Err: err}
+	}
+	return r
+}
+
+// results reads what became of each key, and ends the answer.
+func (a *answer) results() hetero.Results {
+	r, came := make(hetero.Results, len(a.keys)), make([]bool, len(a.keys))
+	_, err := a.each(func(l adminapi.Line) {
+		r[l.N], came[l.N] = hetero.Result{Err: a.session.told(l.Code, l.Error), Skipped: l.Skipped}, true
+	})
+	a.end(errors.Is(err, io.EOF))
+	var why error
+	for i, key := range a.keys {
+		if r[i].Key = key; came[i] {
+			continue
+		}
+		if why == nil {
+			why = a.why(err)
+		}
+		r[i].Err = why
+	}
+	return r
+}
+
+// batch makes a call that goes on in the background.
+func (s *Session) batch(ctx context.Context, verb adminapi.Verb, q *adminapi.Call) (*hetero.Batch, error) {
+	q.Async = true
+	a, _, err := s.ask(ctx, verb, q)
+	if err != nil {
+		return nil, err
+	}
+	begun, err := a.each(func(adminapi.Line) {})
+	if !begun {
+		a.end(false)
+		return nil, a.why(err)
+	}
+	b, settle := hetero.NewBatch()
+	go func() { settle(a.results()) }()
+	return b, nil
+}
+
+// futures makes a call whose keys end one by one. Unless lasting, the context
+// has no meaning for them once they have begun.
+func (s *Session) futures(ctx context.Context, verb adminapi.Verb, q *adminapi.Call, lasting bool) ([]*hetero.Future, error) {
+	a, _, err := s.ask(ctx, verb, q)
+	if err != nil {
+		return nil, err
+	}
+	futures := make([]*hetero.Future, len(a.keys))
+	settle := make([]func(error), len(a.keys))
+	for i, key := range a.keys {
+		futures[i], settle[i] = hetero.NewFuture(key)
+	}
+	line := func(l adminapi.Line) {
+		if settle[l.N] != nil {
+			settle[l.N](s.told(l.Code, l.Error))
+			settle[l.N] = nil
+		}
+	}
+	begun, whole := a.each(line)
+	if !begun {
+		a.end(false)
+		return nil, a.why(whole)
+	}
+	if !lasting {
+		a.stop()
+		a.stop = func() bool { return true }
+	}
+	go func() {
+		_, err := a.each(line)
+		a.end(errors.Is(err, io.EOF))
+		var why error
+		for _, end := range settle {
+			if end != nil {
+				if why == nil {
+					why = a.why(err)
+				}
+				end(why)
+			}
+		}
+	}()
+	return futures, whole
+}
+
+// DevPublish offers blobs under keys. See hetero.Client, also for all calls
+// that follow.
+func (s *Session) DevPublish(ctx context.Context, keys []string, lists []hetero.DeviceBlobList) ([]*hetero.Future, error) {
+	return s.futures(ctx, adminapi.VerbPublish, &adminapi.Call{Keys: keys, Lists: lists}, false)
+}
+
+// DevSubscribe receives published keys into blobs.
+func (s *Session) DevSubscribe(
+	ctx context.Context, keys []string, lists []hetero.DeviceBlobList, o hetero.SubscribeOptions,
+) ([]*hetero.Future, error) {
+	q := &adminapi.Call{Keys: keys, Lists: lists, Timeout: adminapi.Duration(o.Timeout)}
+	return s.futures(ctx, adminapi.VerbSubscribe, q, true)
+}
+
+// DevMSet binds keys to blobs.
+func (s *Session) DevMSet(ctx context.Context, keys []string, lists []hetero.DeviceBlobList) (hetero.Results, error) {
+	return s.results(ctx, adminapi.VerbMSet, &adminapi.Call{Keys: keys, Lists: lists})
+}
+
+// DevMGet copies the bytes of keys into blobs.
+func (s *Session) DevMGet(
+	ctx context.Context, keys []string, lists []hetero.DeviceBlobList, o hetero.GetOptions,
+) (hetero.Results, error) {
+	return s.results(ctx, adminapi.VerbMGet, getCall(keys, lists, o))
+}
+
+func getCall(keys []string, lists []hetero.DeviceBlobList, o hetero.GetOptions) *adminapi.Call {
+	return &adminapi.Call{Keys: keys, Lists: lists, Timeout: adminapi.Duration(o.Timeout), Replica: o.Replica}
+}
+
+// DevDelete removes keys with all their replicas.
+func (s *Session) DevDelete(ctx context.Context, keys []string) (hetero.Results, error) {
+	return s.results(ctx, adminapi.VerbDelete, &adminapi.Call{Keys: keys})
+}
+
+// DevLocalDelete removes what this session has of keys.
+func (s *Session) DevLocalDelete(ctx context.Context, keys []string) (hetero.Results, error) {
+	return s.results(ctx, adminapi.VerbLocalDelete, &adminapi.Call{Keys: keys})
+}
+
+// AsyncDevDelete is DevDelete in the background.
+func (s *Session) AsyncDevDelete(ctx context.Context, keys []string) (*hetero.Batch, error) {
+	return s.batch(ctx, adminapi.VerbDelete, &adminapi.Call{Keys: keys})
+}
+
+// MSetD2H gathers the blobs of each key into one object in host memory.
+func (s *Session) MSetD2H(
+	ctx context.Context, keys []string, lists []hetero.DeviceBlobList, o hetero.SetOptions,
+) (hetero.Results, error) {
+	return s.results(ctx, adminapi.VerbMSetD2H, setCall(keys, lists, o))
+}
+
+func setCall(keys []string, lists []hetero.DeviceBlobList, o hetero.SetOptions) *adminapi.Call {
+	return &adminapi.Call{Keys: keys, Lists: lists, Existing: o.Existing, TTL: adminapi.Duration(o.TTL)}
+}
+
+// MGetH2D scatters objects into blobs.
+func (s *Session) MGetH2D(
+	ctx context.Context, keys []string, lists []hetero.DeviceBlobList, o hetero.GetOptions,
+) (hetero.Results, error) {
+	return s.results(ctx, adminapi.VerbMGetH2D, getCall(keys, lists, o))
+}
+
+// AsyncMSetD2H is MSetD2H in the background.
+func (s *Session) AsyncMSetD2H(
+	ctx context.Context, keys []string, lists []hetero.DeviceBlobList, o hetero.SetOptions,
+) (*hetero.Batch, error) {
+	return s.batch(ctx, adminapi.VerbMSetD2H, setCall(keys, lists, o))
+}
+
+// AsyncMGetH2D is MGetH2D in the background.
+func (s *Session) AsyncMGetH2D(
+	ctx context.Context, keys []string, lists []hetero.DeviceBlobList, o hetero.GetOptions,
+) (*hetero.Batch, error) {
+	return s.batch(ctx, adminapi.VerbMGetH2D, getCall(keys, lists, o))
+}
+
+// Delete is DevDelete.
+func (s *Session) Delete(ctx context.Context, keys []string) (hetero.Results, error) {
+	return s.DevDelete(ctx, keys)
+}
+
+// Exist tells of each key whether it names an object whose bytes are there.
+func (s *Session) Exist(ctx context.Context, keys []string) ([]bool, error) {
+	there, came := make([]bool, len(keys)), 0
+	err := s.listed(ctx, adminapi.VerbExist, &adminapi.Call{Keys: keys}, func(l adminapi.Line) {
+		there[l.N] = l.Exists
+		came++
+	})
+	if err == nil && came != len(keys) {
+		err = errAnswer
+	}
+	if err != nil {
+		return nil, err
+	}
+	return there, nil
+}
+
+// GetMetaInfo tells the blobs of keys.
+func (s *Session) GetMetaInfo(ctx context.Context, keys []string, published bool) ([]hetero.MetaInfo, error) {
+	infos, r := make([]hetero.MetaInfo, len(keys)), allFailed(keys, errAnswer)
+	err := s.listed(ctx, adminapi.VerbInfo, &adminapi.Call{Keys: keys, Published: published}, func(l adminapi.Line) {
+		r[l.N].Err = s.told(l.Code, l.Error)
+		infos[l.N] = hetero.MetaInfo{Key: keys[l.N], Err: r[l.N].Err, Device: l.Device, Blobs: l.Blobs, Size: l.Size}
+	})
+	if err != nil {
+		return nil, err
+	}
+	return infos, r.Outcome()
+}
+
+// listed makes a call that tells something of each key, or fails as a whole.
+func (s *Session) listed(ctx context.Context, verb adminapi.Verb, q *adminapi.Call, line func(adminapi.Line)) error {
+	a, _, err := s.ask(ctx, verb, q)
+	if err != nil {
+		return err
+	}
+	_, err = a.each(line)
+	whole := errors.Is(err, io.EOF)
+	a.end(whole)
+	if !whole {
+		return a.why(err)
+	}
+	return nil
+}
+
+// GenerateKey returns prefix, or for none a key that nobody has drawn.
+func (s *Session) GenerateKey(prefix string) (string, error) {
+	if err := s.ended(); err != nil {
+		return "", err
+	}
+	return hetero.GenerateKey(prefix)
+}
+
+// Expire gives keys a time to live.
+func (s *Session) Expire(ctx context.Context, keys []string, ttl time.Duration) (hetero.Results, error) {
+	return s.results(ctx, adminapi.VerbExpire, &adminapi.Call{Keys: keys, TTL: adminapi.Duration(ttl)})
+}
+
+// Wait returns, by key, when it names an object whose bytes are there.
+func (s *Session) Wait(ctx context.Context, keys []string, published bool, timeout time.Duration) (hetero.Results, error) {
+	q := &adminapi.Call{Keys: keys, Published: published, Timeout: adminapi.Duration(timeout)}
+	return s.results(ctx, adminapi.VerbWait, q)
+}

@@ -1,0 +1,72 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/hmcfs/hmcfs/objects/adminapi"
+	"github.com/hmcfs/hmcfs/objects/hetero"
+)
+
+// PreRegister makes memory of this process, or a file of the mount, known. The
+// descriptors go along.
+//
+// Errors: those of hetero.Registry; hetero.ErrUnsupported for Memory.Local.
+func (s *Session) PreRegister(ctx context.Context, m hetero.Memory) (hetero.MemoryID, error) {
+	question := adminapi.Register{Device: m.Device, Memory: m.Share, File: m.File != nil}
+	files := m.Files
+	switch {
+	case m.Local != nil:
+		return 0, fmt.Errorf("%w: memory of a device that this process has opened is for clients in the daemon's own", hetero.ErrUnsupported)
+	case question.File == (m.Share != nil), question.File && len(files) > 0:
+		return 0, fmt.Errorf("%w: register takes a memory or a file", hetero.ErrInvalid)
+	case question.File:
+		files = []*os.File{m.File}
+	}
+	question.Descriptors = len(files)
+	if err := s.enter(); err != nil {
+		return 0, err
+	}
+	defer s.calls.Done()
+	x, err := s.client.ask(ctx, adminapi.PathRegister, s.id, question, files)
+	if err != nil {
+		return 0, s.exchangeError(ctx, err)
+	}
+	_ = x.close() // the answer is there
+	if x.reply.Registered == nil || x.reply.Registered.Memory == 0 {
+		return 0, fmt.Errorf("%w: %w", hetero.ErrIO, errAnswer)
+	}
+	return x.reply.Registered.Memory, nil
+}
+
+// enter counts a call that has a connection of its own.
+func (s *Session) enter() error {
+	if err := s.ended(); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return hetero.ErrClosed
+	}
+	s.calls.Add(1)
+	return nil
+}
+
+// exchangeError is why a question with descriptors has failed.
+func (s *Session) exchangeError(ctx context.Context, err error) error {
+	if said, ok := errors.AsType[*Error](err); ok {
+		return s.told(said.Code, said.Text)
+	}
+	if errors.Is(err, os.ErrInvalid) || errors.Is(err, os.ErrClosed) || errors.Is(err, adminapi.ErrFrame) {
+		return fmt.Errorf("%w: %w", hetero.ErrInvalid, err) // what was to be sent
+	}
+	return s.broken(ctx, err)
+}
+
+// Unregister lets memory go.
+func (s *Session) Unregister(ctx context.Context, id hetero.MemoryID) error {
+	return s.listed(ctx, adminapi.VerbUnregister, &adminapi.Call{Memory: id}, func(adminapi.Line) {})
+}

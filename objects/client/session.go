@@ -1,0 +1,219 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/hmcfs/hmcfs/objects/adminapi"
+	"github.com/hmcfs/hmcfs/objects/hetero"
+)
+
+// Session is a hetero.Client of this process. One connection is its life: it
+// ends by Close, and when the process ends, however. When the daemon ends, its
+// calls are hetero.ErrDisconnected from then on; it is not connected again,
+// since what it had is gone.
+type Session struct {
+	client *Client
+	id     string
+	held   *wire
+	// gone is closed when the daemon, or Close, has ended the session.
+	gone chan struct{}
+	once sync.Once
+
+	mu sync.Mutex
+	// closed says that Close was called.
+	// +checklocks:mu
+	closed bool
+	// idle are connections for further calls, the one used last at the end.
+	// +checklocks:mu
+	idle []*wire
+	// under are those of calls under way.
+	// +checklocks:mu
+	under map[*wire]struct{}
+	calls sync.WaitGroup
+}
+
+var _ hetero.Client = (*Session)(nil)
+
+// The limits of connections.
+const (
+	// maxIdle is how many connections wait for further calls.
+	maxIdle = 16
+	// idleLimit is how long they may: the daemon closes them later.
+	idleLimit = 30 * time.Second
+	// endLimit is how long the daemon may take to end a session.
+	endLimit = 30 * time.Second
+	// lastLimit is how long its last answers may take after that.
+	lastLimit = 10 * time.Second
+)
+
+// OpenSession begins a session with the daemon that listens at a socket: the
+// user's own client of heterogeneous objects. The caller closes it.
+//
+// Errors: ErrNoDaemon; hetero.ErrNotAuthorized for a user who is not let in;
+// hetero.ErrBusy for one who has too many.
+func OpenSession(ctx context.Context, socket string) (*Session, error) {
+	s, err := New(socket).openSession(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("open a session: %w", err)
+	}
+	return s, nil
+}
+
+func (c *Client) openSession(ctx context.Context) (*Session, error) {
+	w, err := c.dial(ctx)
+	if err != nil {
+		return nil, c.heteroError(err)
+	}
+	s := &Session{client: c, held: w, gone: make(chan struct{}), under: map[*wire]struct{}{}}
+	stop := context.AfterFunc(ctx, w.cut)
+	lines, err := w.stream(http.MethodPost, adminapi.PathSession)
+	var first adminapi.SessionLine
+	if err == nil {
+		err = lines.Decode(&first)
+	}
+	if !stop() {
+		err = errors.Join(hetero.ContextError(ctx.Err()), err)
+	}
+	if err == nil && first.Session == "" {
+		err = errAnswer
+	}
+	if err != nil {
+		_ = w.conn.Close() // the failure is told
+		return nil, c.heteroError(err)
+	}
+	s.id = first.Session
+	go s.attend(lines)
+	return s, nil
+}
+
+// attend waits for the end of the session.
+func (s *Session) attend(lines *json.Decoder) {
+	defer close(s.gone)
+	var line adminapi.SessionLine
+	for lines.Decode(&line) == nil && !line.Ended {
+	}
+	s.dropIdle()
+}
+
+// Close ends the session and returns when the daemon has let go of all that
+// was its own. Calls under way end with hetero.ErrClosed. It may be called
+// again.
+func (s *Session) Close() error {
+	s.once.Do(s.end)
+	return nil
+}
+
+func (s *Session) end() {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	_ = s.held.conn.CloseWrite() // where it is closed the session has ended
+	timer := time.NewTimer(endLimit)
+	defer timer.Stop()
+	select {
+	case <-s.gone:
+	case <-timer.C:
+	}
+	_ = s.held.conn.Close() // nothing more is to come
+	<-s.gone
+	s.mu.Lock()
+	for w := range s.under {
+		_ = w.conn.SetReadDeadline(time.Now().Add(lastLimit)) // of what the daemon has said by now
+	}
+	s.mu.Unlock()
+	s.calls.Wait()
+	s.dropIdle()
+}
+
+func (s *Session) dropIdle() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, w := range s.idle {
+		_ = w.conn.Close() // nobody uses it
+	}
+	s.idle = nil
+}
+
+// ended is why no call can be made; nil where it can.
+func (s *Session) ended() error {
+	if s.isClosed() {
+		return hetero.ErrClosed
+	}
+	select {
+	case <-s.gone:
+		return fmt.Errorf("%w: %s", hetero.ErrDisconnected, s.client.socket)
+	default:
+		return nil
+	}
+}
+
+func (s *Session) isClosed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closed
+}
+
+// take is a connection for a call. The caller gives it to put.
+func (s *Session) take(ctx context.Context) (*wire, error) {
+	if err := s.ended(); err != nil {
+		return nil, err
+	}
+	w := s.takeIdle()
+	if w == nil {
+		var err error
+		if w, err = s.client.dial(ctx); err != nil {
+			return nil, s.broken(ctx, s.client.heteroError(err))
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		_ = w.conn.Close() // nothing was said on it
+		return nil, hetero.ErrClosed
+	}
+	s.under[w] = struct{}{}
+	s.calls.Add(1)
+	return w, nil
+}
+
+// takeIdle is the connection that was used last, nil for none.
+func (s *Session) takeIdle() *wire {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := len(s.idle)
+	if n == 0 {
+		return nil
+	}
+	w := s.idle[n-1]
+	s.idle = s.idle[:n-1]
+	if time.Since(w.rested) < idleLimit {
+		return w
+	}
+	// Those before it have rested for longer.
+	_ = w.conn.Close() // nobody uses it
+	for _, old := range s.idle {
+		_ = old.conn.Close() // nobody uses it
+	}
+	s.idle = nil
+	return nil
+}
+
+// put ends the use of a connection, which is good for another call or not.
+func (s *Session) put(w *wire, good bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.under, w)
+	if good && !s.closed && len(s.idle) < maxIdle {
+		w.rested = time.Now()
+		s.idle = append(s.idle, w)
+	} else {
+		_ = w.conn.Close() // nothing more is to come
+	}
+	s.calls.Done()
+}

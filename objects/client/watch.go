@@ -1,0 +1,129 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+
+	"github.com/hmcfs/hmcfs/objects/adminapi"
+	"github.com/hmcfs/hmcfs/objects/hetero"
+)
+
+// Watch is what happens to keys of a mount. Its methods may be called from any
+// goroutine.
+type Watch struct {
+	wire   *wire
+	events chan adminapi.Event
+	// over is closed by Close, and ended when there are no more events.
+	over, ended chan struct{}
+}
+
+// Watch begins to hear what happens to keys from now on. The daemon keeps what
+// is not asked for yet, up to some bound: beyond it the oldest go, and an event
+// of kind "dropped" tells how many. The caller closes it.
+//
+// Errors: ErrNoDaemon; hetero.ErrNotAuthorized.
+func (c *Client) Watch(ctx context.Context) (*Watch, error) {
+	w, lines, err := c.lines(ctx, adminapi.PathEvents)
+	if err != nil {
+		return nil, fmt.Errorf("watch: %w", err)
+	}
+	watch := &Watch{
+		wire: w, events: make(chan adminapi.Event), over: make(chan struct{}), ended: make(chan struct{}),
+	}
+	go watch.read(lines)
+	return watch, nil
+}
+
+// lines asks for lines. The connection is the caller's, and its deadlines too.
+func (c *Client) lines(ctx context.Context, path string) (*wire, *json.Decoder, error) {
+	w, err := c.dial(ctx)
+	if err != nil {
+		return nil, nil, c.heteroError(err)
+	}
+	stop := context.AfterFunc(ctx, w.cut)
+	lines, err := w.stream(http.MethodGet, path)
+	if !stop() {
+		err = errors.Join(hetero.ContextError(ctx.Err()), err)
+	}
+	if err != nil {
+		_ = w.conn.Close() // the failure is told
+		return nil, nil, c.heteroError(err)
+	}
+	return w, lines, nil
+}
+
+func (w *Watch) read(lines *json.Decoder) {
+	defer close(w.ended)
+	for {
+		var e adminapi.Event
+		if lines.Decode(&e) != nil {
+			return
+		}
+		select {
+		case w.events <- e:
+		case <-w.over:
+			return
+		}
+	}
+}
+
+// Next waits for the next event.
+//
+// Errors: hetero.ErrInterrupted or ErrTimeout when the context ends;
+// hetero.ErrDisconnected when the daemon has ended, or Close was called.
+func (w *Watch) Next(ctx context.Context) (adminapi.Event, error) {
+	select {
+	case e := <-w.events:
+		return e, nil
+	case <-w.ended:
+		return adminapi.Event{}, fmt.Errorf("watch: %w", hetero.ErrDisconnected)
+	case <-ctx.Done():
+		return adminapi.Event{}, fmt.Errorf("watch: %w", hetero.ContextError(ctx.Err()))
+	}
+}
+
+// Close ends it. It is called once.
+func (w *Watch) Close() error {
+	close(w.over)
+	err := w.wire.conn.Close()
+	<-w.ended
+	if err != nil {
+		return fmt.Errorf("end a watch: %w", err)
+	}
+	return nil
+}
+
+// Keys lists the keys that begin with a prefix, in order; with published set,
+// those that something is published under.
+//
+// Errors: ErrNoDaemon; hetero.ErrNotAuthorized.
+func (c *Client) Keys(ctx context.Context, prefix string, published bool) ([]adminapi.Key, error) {
+	query := url.Values{"prefix": {prefix}}
+	if published {
+		query.Set("published", "1")
+	}
+	w, lines, err := c.lines(ctx, adminapi.PathKeys+"?"+query.Encode())
+	if err != nil {
+		return nil, fmt.Errorf("list keys: %w", err)
+	}
+	defer func() { _ = w.conn.Close() }() // it has been read
+	defer context.AfterFunc(ctx, w.cut)()
+	var keys []adminapi.Key
+	for {
+		var k adminapi.Key
+		switch err := lines.Decode(&k); {
+		case errors.Is(err, io.EOF):
+			return keys, nil
+		case ctx.Err() != nil:
+			return nil, fmt.Errorf("list keys: %w", hetero.ContextError(ctx.Err()))
+		case err != nil:
+			return nil, fmt.Errorf("list keys: %w: %w", hetero.ErrDisconnected, err)
+		}
+		keys = append(keys, k)
+	}
+}
