@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/hmcfs/hmcfs/objects/adminapi"
@@ -47,7 +48,7 @@ func (s *Session) ask(ctx context.Context, verb adminapi.Verb, q *adminapi.Call)
 	if err != nil {
 		return nil, false, err
 	}
-	a = &answer{session: s, wire: w, keys: q.Keys, stop: context.AfterFunc(ctx, w.leave)}
+	a = &answer{session: s, wire: w, keys: slices.Clone(q.Keys), stop: context.AfterFunc(ctx, w.leave)}
 	a.why = func(cause error) error { return s.broken(ctx, cause) }
 	a.resp, err = w.request(http.MethodPost, adminapi.PathCall+string(verb), s.id, body)
 	if err != nil {

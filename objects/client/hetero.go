@@ -2,10 +2,7 @@ package client
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
-	"fmt"
 	"io"
 	"time"
 
@@ -79,9 +76,9 @@ func (s *Session) futures(ctx context.Context, verb adminapi.Verb, q *adminapi.C
 	if err != nil {
 		return nil, err
 	}
-	futures := make([]*hetero.Future, len(q.Keys))
-	settle := make([]func(error), len(q.Keys))
-	for i, key := range q.Keys {
+	futures := make([]*hetero.Future, len(a.keys))
+	settle := make([]func(error), len(a.keys))
+	for i, key := range a.keys {
 		futures[i], settle[i] = hetero.NewFuture(key)
 	}
 	line := func(l adminapi.Line) {
@@ -246,14 +243,7 @@ func (s *Session) GenerateKey(prefix string) (string, error) {
 	if err := s.ended(); err != nil {
 		return "", err
 	}
-	if prefix != "" {
-		return prefix, hetero.CheckKey(prefix)
-	}
-	drawn := make([]byte, 16)
-	if _, err := rand.Read(drawn); err != nil {
-		return "", fmt.Errorf("draw a key: %w", err)
-	}
-	return hex.EncodeToString(drawn), nil
+	return hetero.GenerateKey(prefix)
 }
 
 // Expire gives keys a time to live.

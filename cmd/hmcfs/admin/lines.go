@@ -109,11 +109,7 @@ func (l *lines) batch(ctx context.Context, b *hetero.Batch, err error) error {
 	if l.flush() != nil {
 		return nil
 	}
-	select {
-	case <-b.Done():
-	case <-ctx.Done():
-		return nil // the call goes on, and nobody asks for its end
-	}
+	<-b.Done() // the end of the connection ends it too
 	r, err := b.Wait(ctx)
 	return l.results(r, err)
 }

@@ -126,7 +126,7 @@ func (d *Daemon) finish(ctx context.Context, keep bool, reply chan<- umountReply
 	return err
 }
 
-// sharesLimit is how long bind and export under way are waited for.
+// sharesLimit is how long sessions, bind and export under way are waited for.
 const sharesLimit = 30 * time.Second
 
 // endShares keeps the admin socket from the store, which is about to close.
