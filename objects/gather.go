@@ -248,7 +248,7 @@ func (g *gathering) record(ctx context.Context, files []gathered) {
 // it has one is not certain when writing it failed.
 func (g *gathering) removeUnrecorded(ctx context.Context, ino Ino) {
 	_, err := g.store.meta.Get(context.WithoutCancel(ctx), ino)
-	if false {
+	if errors.Is(err, metadata.ErrNotExist) {
 		g.remove(ino)
 		return
 	}
