@@ -215,6 +215,6 @@ func TestUnsupported(t *testing.T) {
 	r.want(r.SetLk(nil, nil), syscall.EOPNOTSUPP)
 	r.want(r.SetLkw(nil, nil), syscall.EOPNOTSUPP)
 	r.want(r.Access(nil, nil), 0)
-	r.want(r.Flush(nil, nil), 0)
+	r.want(r.Flush(nil, &fuse.FlushIn{}), 0)
 	r.want(r.FsyncDir(nil, nil), 0)
 }

@@ -70,6 +70,7 @@ func newFilesystem(o Options) *filesystem {
 		kernel:        noKernel{},
 		ahead:         aheadBudget{max: int64(maxAhead)},
 		views:         newViews(o.Store),
+		published:     published{wait: releaseWait},
 	}
 	f.backings.log = log
 	f.backings.open = map[metadata.Ino]*backing{}

@@ -202,9 +202,14 @@ func (f *filesystem) handleOf(fh uint64) (*fileHandle, fuse.Status) {
 	return f.fileOf(fh)
 }
 
-// Flush has nothing to do: bytes are where they belong when a write returns.
-func (f *filesystem) Flush(<-chan struct{}, *fuse.FlushIn) (status fuse.Status) {
+// Flush is asked for files of publish/ alone, so that the name of one that was
+// received has gone when close(2) returns. Else there is nothing to do: bytes
+// are where they belong when a write returns.
+func (f *filesystem) Flush(_ <-chan struct{}, in *fuse.FlushIn) (status fuse.Status) {
 	defer f.ops.done(opFlush, time.Now(), &status)
+	if h, ok := f.files.get(in.Fh); ok && h.published {
+		h.file.Settle(background())
+	}
 	return fuse.OK
 }
 

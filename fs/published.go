@@ -16,6 +16,9 @@ const releaseWait = 2 * time.Second
 // asked for again. So pages are given only to a handle that is the file's only
 // one, and there is no other one beside it from then on.
 type published struct {
+	// wait is how long is waited for handles to end. It does not change.
+	wait time.Duration
+
 	mu sync.Mutex
 	// +checklocks:mu
 	files map[metadata.Ino]*publishedFile
@@ -55,7 +58,7 @@ func (p *published) mapped(ino metadata.Ino, handle uint64) (ok bool) {
 // await tries something until it succeeds, each time that a handle has ended,
 // for as long as a handle that was closed may take to end.
 func (p *published) await(ino metadata.Ino, try func(*publishedFile) bool) bool {
-	timer := time.NewTimer(releaseWait)
+	timer := time.NewTimer(p.wait)
 	defer timer.Stop()
 	for {
 		changed, done := p.try(ino, try)

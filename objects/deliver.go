@@ -112,6 +112,15 @@ func (s *Store) giveBack(ctx context.Context, o *object, of *offer, by *claimant
 	}
 }
 
+// Settle is called when one of the handle's descriptors is closed: the name of
+// what its reader has received goes now, and not some time later with the
+// handle. It does nothing for any other file.
+func (f *File) Settle(ctx context.Context) {
+	if f.reading != nil {
+		f.finish(ctx)
+	}
+}
+
 // finish is the end of a handle: what its reader has received loses its name.
 // An empty file is received so, unless somebody else is about to.
 func (f *File) finish(ctx context.Context) {

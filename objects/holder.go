@@ -139,6 +139,3 @@ func (h *Holder) forgetFile(key string, ino Ino) bool {
 	delete(h.files, key)
 	return ok && of == ino
 }
-
-// notBuilt stands where code is to come.
-func notBuilt(context.Context) error { return ErrUnsupported }

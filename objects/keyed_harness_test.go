@@ -45,8 +45,8 @@ func newKeyed(t *testing.T, o keyedOptions) *keyedRig {
 	}
 	t.Cleanup(func() {
 		if files, ok := dev.(*host.Device); ok {
-			if err := files.Destroy(); err != nil {
-				t.Error(err)
+			if failure := files.Destroy(); failure != nil {
+				t.Error(failure)
 			}
 		}
 	})
@@ -95,8 +95,9 @@ func (r *keyedRig) finish() {
 	r.stop()
 }
 
-// again is the next mount: what the users had is gone.
-func (r *keyedRig) again() {
+// again is the next mount, after what is done between the two: what the users
+// had is gone.
+func (r *keyedRig) again(between func()) {
 	r.t.Helper()
 	err := r.user.Close(r.ctx())
 	if err == nil {
@@ -105,6 +106,7 @@ func (r *keyedRig) again() {
 	if err != nil {
 		r.t.Fatal(err)
 	}
+	between()
 	r.reopen()
 	r.user = r.store.NewHolder(me())
 }

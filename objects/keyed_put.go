@@ -121,7 +121,7 @@ func (s *Store) putContested(ctx context.Context, p placing, files []metadata.Ne
 func (s *Store) judge(ctx context.Context, p placing, key string) (skip bool, err error) {
 	holder, err := s.keyHolder(ctx, key)
 	if err == nil {
-		skip, err = s.givesWay(ctx, p.who, p.rule, holder)
+		skip, err = s.givesWay(p.who, p.rule, holder)
 	} else if errors.Is(err, metadata.ErrNotExist) {
 		err = nil
 	}
@@ -137,7 +137,7 @@ func (s *Store) judge(ctx context.Context, p placing, key string) (skip bool, er
 	}
 	// A file that has lost its key. It is nobody's object, but it is somebody's
 	// file.
-	skip, err = s.givesWay(ctx, p.who, p.rule, named)
+	skip, err = s.givesWay(p.who, p.rule, named)
 	if skip || named.IsDir() {
 		err = fmt.Errorf("%s/%s is there without the key: %w", keysDirName, key, metadata.ErrExist)
 	}
@@ -146,7 +146,7 @@ func (s *Store) judge(ctx context.Context, p placing, key string) (skip bool, er
 
 // givesWay says what becomes of an inode whose key or name somebody else wants:
 // skip leaves it, and without an error it goes.
-func (s *Store) givesWay(ctx context.Context, who Caller, rule ExistingRule, in metadata.Inode) (skip bool, err error) {
+func (s *Store) givesWay(who Caller, rule ExistingRule, in metadata.Inode) (skip bool, err error) {
 	if s.isVacant(in) {
 		return false, nil
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/hmcfs/hmcfs/metadata"
@@ -278,20 +279,36 @@ func (s *Store) replace(ctx context.Context, r metadata.Rename, run func() (meta
 	return err
 }
 
-// ReadDir lists a directory behind a cookie.
+// ReadDir lists a directory behind a cookie. What is on a device that is not
+// part of this mount is not listed.
 func (s *Store) ReadDir(ctx context.Context, dir Ino, after metadata.Cookie, limit int) ([]metadata.Entry, error) {
-	entries, err := s.meta.ReadDir(ctx, dir, after, limit)
-	if err != nil {
-		return nil, fmt.Errorf("list directory %d: %w", dir, err)
-	}
-	if dir != metadata.RootIno {
-		return entries, nil
-	}
-	var present []metadata.Entry
-	for _, e := range entries {
-		if _, err := s.tierOf(metadata.DeviceName(e.Name)); err == nil {
-			present = append(present, e)
+	for {
+		entries, err := s.meta.ReadDir(ctx, dir, after, limit)
+		if err != nil {
+			return nil, fmt.Errorf("list directory %d: %w", dir, err)
+		}
+		if dir != metadata.RootIno && dir != metadata.PublishIno || len(entries) == 0 {
+			return entries, nil
+		}
+		after = entries[len(entries)-1].Cookie
+		present := slices.DeleteFunc(entries, func(e metadata.Entry) bool { return !s.isPresent(ctx, dir, e) })
+		if len(present) > 0 {
+			return present, nil
 		}
 	}
-	return present, nil
+}
+
+// isPresent says whether the device of an entry of the root, or of publish/, is
+// part of this mount.
+func (s *Store) isPresent(ctx context.Context, dir Ino, e metadata.Entry) bool {
+	device := metadata.DeviceName(e.Name)
+	if dir == metadata.PublishIno {
+		in, err := s.meta.Get(ctx, e.Ino)
+		if err != nil {
+			return false // it has gone meanwhile
+		}
+		device = in.Device
+	}
+	_, err := s.tierOf(device)
+	return err == nil
 }

@@ -34,7 +34,8 @@ type offer struct {
 	mu sync.Mutex
 	// +checklocks:mu
 	state offerState
-	// by has claimed or taken it.
+	// by has claimed or taken it. He stays known, and reads on, when it is gone
+	// since he has received it.
 	// +checklocks:mu
 	by *claimant
 	// why is what others are told who come when it is taken or gone.
@@ -78,7 +79,7 @@ func errReceived(name string) error {
 func (f *offer) look(by *claimant) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.state == offered || f.state == claimed || f.state == taken && f.by == by {
+	if f.state == offered || f.state == claimed || f.by == by {
 		return nil
 	}
 	return f.why
@@ -92,8 +93,8 @@ func (f *offer) free() bool {
 }
 
 // claim keeps all others from receiving it until giveBack, take or end. It
-// waits for another one who may still fail. mine says that it is taken by the
-// caller already.
+// waits for another one who may still fail. mine says that the caller has
+// received it already.
 //
 // Errors: those of look, and the context's.
 func (f *offer) claim(ctx context.Context, by *claimant) (mine bool, err error) {
@@ -105,7 +106,7 @@ func (f *offer) claim(ctx context.Context, by *claimant) (mine bool, err error) 
 			f.by = by
 			f.mu.Unlock()
 			return false, nil
-		case f.state == taken && f.by == by:
+		case f.state != claimed && f.by == by:
 			f.mu.Unlock()
 			return true, nil
 		case f.state != claimed:
@@ -185,12 +186,14 @@ func (f *offer) end(kind EventKind, why error) EventKind {
 	case f.state == gone:
 		return kind
 	case kind == EventConsumed:
-		why = errReceived(f.name)
-	case why == nil:
-		why = fmt.Errorf("%q was withdrawn: %w", f.name, metadata.ErrNotExist)
+		f.why = errReceived(f.name)
+	default:
+		f.by, f.why = nil, why
+	}
+	if f.why == nil {
+		f.why = fmt.Errorf("%q was withdrawn: %w", f.name, metadata.ErrNotExist)
 	}
 	f.moveLocked(gone)
-	f.why = why
 	return kind
 }
 

@@ -56,19 +56,26 @@ func (p place) publish(t testing.TB, key string, seed uint64, n int) string {
 	return to
 }
 
-// wantGone demands that nothing is published under a path any more. The end of
-// a map is heard of a moment after munmap(2).
+// wantGone demands that nothing is published under a path any more.
 func wantGone(t testing.TB, path string) {
 	t.Helper()
+	_, err := os.Lstat(path)
+	wantErrno(t, err, unix.ENOENT)
+	_, err = os.Open(path)
+	wantErrno(t, err, unix.ENOENT)
+}
+
+// wantGoneSoon is wantGone after a time to live, or after a map, whose end is
+// heard of a moment after munmap(2).
+func wantGoneSoon(t testing.TB, path string) {
+	t.Helper()
 	kit.Eventually(t, mntPatience, func() error {
-		var st unix.Stat_t
-		if err := unix.Lstat(path, &st); !errors.Is(err, unix.ENOENT) {
+		if _, err := os.Lstat(path); !errors.Is(err, unix.ENOENT) {
 			return fmt.Errorf("stat %s: %w", path, err)
 		}
 		return nil
 	})
-	_, err := os.Open(path)
-	wantErrno(t, err, unix.ENOENT)
+	wantGone(t, path)
 }
 
 // wantOffered demands that a file is there to be received, whole, and receives
@@ -94,12 +101,12 @@ func namesIn(t testing.TB, dir string) []string {
 	return names
 }
 
-// mapping maps a file, which is closed then, until the end of the test.
-func mapping(t testing.TB, path string, n, flags int) (view []byte, unmap func()) {
+// mapping maps a file of publishSize, which is closed then, until the end of the test.
+func mapping(t testing.TB, path string, flags int) (view []byte, unmap func()) {
 	t.Helper()
 	f, err := os.Open(path)
 	must(t, err)
-	view, err = unix.Mmap(int(f.Fd()), 0, n, unix.PROT_READ, flags)
+	view, err = unix.Mmap(int(f.Fd()), 0, publishSize, unix.PROT_READ, flags)
 	must(t, err)
 	must(t, f.Close())
 	mapped := true

@@ -1,8 +1,6 @@
 package tests
 
 import (
-	"errors"
-	"fmt"
 	"io"
 	"os"
 	"strconv"
@@ -27,26 +25,14 @@ func TestKeysAreSeenAtOnce(t *testing.T) {
 				wantErrno(t, err, unix.ENOENT)
 				run(t, "setfattr", "-n", "user.hmc.key", "-v", key, file)
 				wantContent(t, link, uint64(seed+1), 1000)
-				if _, err := p.m.Run("del", key); err != nil {
-					t.Fatal(err)
-				}
+				_, err = p.m.Run("del", "--mount", p.m.Dir, key)
+				must(t, err)
 				_, err = os.Lstat(link)
 				wantErrno(t, err, unix.ENOENT)
 				wantNoXattr(t, file, "user.hmc.key")
 			}
 		}
 		wantContent(t, p.path("f"), 1, 1000)
-	})
-}
-
-// wantExpired demands that a name goes by itself.
-func wantExpired(t *testing.T, path string) {
-	t.Helper()
-	kit.Eventually(t, mntPatience, func() error {
-		if _, err := os.Stat(path); !errors.Is(err, unix.ENOENT) {
-			return fmt.Errorf("stat %s: %w", path, err)
-		}
-		return nil
 	})
 }
 
@@ -63,8 +49,9 @@ func TestTTL(t *testing.T) {
 		run(t, "setfattr", "-n", "user.hmc.ttl", "-v", "3600", f)
 		left, err := getxattr(f, "user.hmc.ttl")
 		must(t, err)
-		if n, err := strconv.Atoi(left); err != nil || n < 1 || n > 3600 {
-			t.Errorf("%q seconds are left, %v", left, err)
+		n, err := strconv.Atoi(left)
+		if must(t, err); n < 1 || n > 3600 {
+			t.Errorf("%d seconds are left", n)
 		}
 		must(t, unix.Removexattr(f, "user.hmc.ttl"))
 		wantNoXattr(t, f, "user.hmc.ttl")
@@ -75,7 +62,7 @@ func TestTTL(t *testing.T) {
 		wantContent(t, p.path("closed"), 2, 1000)
 		must(t, unix.Setxattr(f, "user.hmc.ttl", []byte("1s"), 0))
 		must(t, unix.Setxattr(p.path("closed"), "user.hmc.ttl", []byte("1"), 0))
-		wantExpired(t, p.path("closed"))
+		wantGoneSoon(t, p.path("closed"))
 		kit.Eventually(t, mntPatience, func() bool { return len(namesIn(t, p.dir)) == 0 })
 		_, err = os.Open(f)
 		wantErrno(t, err, unix.ENOENT)
@@ -102,7 +89,7 @@ func TestTTLOfWhatIsPublished(t *testing.T) {
 		must(t, unix.Setxattr(p.path("f"), "user.hmc.ttl", []byte("1"), 0))
 		offer := p.m.Path("publish", "t")
 		must(t, os.Rename(p.path("f"), offer))
-		wantExpired(t, offer)
+		wantGoneSoon(t, offer)
 		wantOffered(t, p.publish(t, "t", 2, 1000), 2, 1000)
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -69,7 +70,7 @@ func pread(t testing.TB, offer string, parts []stretch) []byte {
 
 func mapAll(flags int) func(*testing.T, place, string) []byte {
 	return func(t *testing.T, _ place, offer string) []byte {
-		view, unmap := mapping(t, offer, publishSize, flags)
+		view, unmap := mapping(t, offer, flags)
 		got := append([]byte(nil), view...)
 		unmap()
 		return got
@@ -127,6 +128,9 @@ func TestPublishReceivedByReading(t *testing.T) {
 				got := r.read(t, p, offer)
 				if d := kit.DiffAt(got, seed, 0); len(got) != publishSize || d >= 0 {
 					t.Errorf("got %d bytes, which differ at %d", len(got), d)
+				}
+				if strings.HasPrefix(r.name, "map") {
+					wantGoneSoon(t, offer)
 				}
 				wantGone(t, offer)
 			})
@@ -186,7 +190,7 @@ func TestPublishPartsConsumeNothing(t *testing.T) {
 		pread(t, offer, []stretch{{0, publishSize / 2}})
 		pread(t, offer, []stretch{{publishSize / 2, publishSize - publishSize/2}})
 		pread(t, offer, nil)
-		view, unmap := mapping(t, offer, publishSize, unix.MAP_SHARED)
+		view, unmap := mapping(t, offer, unix.MAP_SHARED)
 		if d := kit.DiffAt(view[:10], 1, 0); d >= 0 {
 			t.Errorf("the map differs at %d", d)
 		}
@@ -195,8 +199,14 @@ func TestPublishPartsConsumeNothing(t *testing.T) {
 		run(t, "cp", "--attributes-only", offer, p.path("attributes"))
 		dir := p.m.Path("publish")
 		for _, look := range [][]string{
-			{"ls", "-lR", p.m.Dir}, {"df", offer}, {"df", dir}, {"stat", offer}, {"stat", "-f", dir}, {"find", dir, "-type", "f", "-size", "+1"},
-			{"du", "-a", dir}, {"test", "-s", offer},
+			{"ls", "-lR", p.m.Dir},
+			{"df", offer},
+			{"df", dir},
+			{"stat", offer},
+			{"stat", "-f", dir},
+			{"find", dir, "-type", "f", "-size", "+1"},
+			{"du", "-a", dir},
+			{"test", "-s", offer},
 		} {
 			run(t, look[0], look[1:]...)
 		}
@@ -210,9 +220,9 @@ func TestPublishPartsConsumeNothing(t *testing.T) {
 // TestPublishMappedIsExclusive has one reader with a map: the kernel's pages
 // are everybody's, so nobody else gets at the file as long as he has it.
 func TestPublishMappedIsExclusive(t *testing.T) {
-	onPublishers(t, func(t *testing.T, p place) {
+	onDevices(t, func(t *testing.T, p place) {
 		offer := p.publish(t, "t", 1, publishSize)
-		view, unmap := mapping(t, offer, publishSize, unix.MAP_SHARED)
+		view, unmap := mapping(t, offer, unix.MAP_SHARED)
 		if d := kit.DiffAt(view[:10], 1, 0); d >= 0 {
 			t.Errorf("the map differs at %d", d)
 		}

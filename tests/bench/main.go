@@ -3,9 +3,10 @@
 //
 //	go run ./tests/bench [-write] [-rows TEXT] [-rounds 5] [-size 1GiB]
 //	go run ./tests/bench -peers [-write] [-rows TEXT] [-rounds 5]
+//	go run ./tests/bench -objects [-write] [-rows TEXT] [-rounds 5]
 //
 // The first measures a mount, the second the communicator between two
-// processes. Both need root and what make deps build makes. The first starts a
+// processes, the third keyed objects. All need root and what make deps build makes. The first starts a
 // daemon of its own on a temporary mount, a tmpfs and go-fuse's loopback
 // example beside it; the second hmcfs perf serve, here and between two network
 // namespaces, beside iperf3 and ucx_perftest. Everything is taken away at the
@@ -47,6 +48,9 @@ type options struct {
 	write   bool
 	doc     string
 
+	// objects measures keyed objects instead.
+	objects bool
+
 	// Those of the communicator.
 	peers   bool
 	picture string
@@ -80,6 +84,7 @@ func main() {
 	flag.BoolVar(&o.write, "write", o.write, "write the table into the document")
 	flag.StringVar(&o.doc, "doc", o.doc, "the document of -write")
 	flag.BoolVar(&o.peers, "peers", o.peers, "measure the communicator between two processes, and not a mount")
+	flag.BoolVar(&o.objects, "objects", o.objects, "measure keyed objects, and not a mount")
 	flag.StringVar(&o.picture, "picture", o.picture, "the picture of -peers -write")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -93,8 +98,11 @@ func main() {
 
 // run measures all rows, prints them and writes them where that is asked for.
 func run(ctx context.Context, o options, out, progress io.Writer) (err error) {
-	if o.peers {
+	switch {
+	case o.peers:
 		return runPeers(ctx, o, out, progress)
+	case o.objects:
+		return runObjects(ctx, o, out, progress)
 	}
 	if o.size, err = devices.ParseSize(o.sizeArg); err != nil {
 		return err

@@ -105,12 +105,13 @@ func (h *hostMoves) batch(ctx context.Context, moves []hostMove) {
 	}
 	if len(called) > 0 {
 		results, err := h.call(ctx, keys, lists)
+		perByte := pace(called, time.Since(begun))
 		for i, v := range called {
 			one := hetero.Result{Key: keys[i], Err: err}
 			if i < len(results) {
 				one = results[i]
 			}
-			h.end(ctx, v, one, time.Since(begun))
+			h.end(ctx, v, one, perByte)
 		}
 	}
 	for _, id := range ids {
@@ -119,8 +120,17 @@ func (h *hostMoves) batch(ctx context.Context, moves []hostMove) {
 	}
 }
 
+// pace is how many seconds a byte of a call took.
+func pace(moves []*hostMove, took time.Duration) float64 {
+	var sum devices.Size
+	for _, v := range moves {
+		sum += v.size()
+	}
+	return took.Seconds() / float64(sum)
+}
+
 // end ends one move. What a signal has stopped has not ended.
-func (h *hostMoves) end(ctx context.Context, v *hostMove, one hetero.Result, took time.Duration) {
+func (h *hostMoves) end(ctx context.Context, v *hostMove, one hetero.Result, perByte float64) {
 	if h.ended != nil {
 		h.ended(v, one)
 	}
@@ -130,7 +140,7 @@ func (h *hostMoves) end(ctx context.Context, v *hostMove, one hetero.Result, too
 	}
 	row := &h.r.rows[v.place]
 	if one.Err == nil && !one.Skipped {
-		row.Bytes, row.Seconds = int64(v.size()), took.Seconds()
+		row.Bytes, row.Seconds = int64(v.size()), perByte*float64(v.size())
 		h.r.bar.add(row.Bytes)
 	}
 	row.Skipped = one.Skipped

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -114,6 +113,9 @@ func (v *arrivals) follow(ctx context.Context, events eventStream, w *waiting) (
 		defer close(over)
 		for {
 			e, err := events.Next(ctx)
+			if ctx.Err() != nil {
+				return
+			}
 			if err != nil {
 				w.stop(fmt.Errorf("wait for events: %w", err))
 				return
@@ -238,7 +240,7 @@ func (w *waiting) noteworthy() ([]int, error) {
 		}
 	}
 	slices.Sort(out)
-	if len(out) > 0 || errors.Is(err, context.Canceled) {
+	if len(out) > 0 {
 		return out, nil
 	}
 	return nil, err

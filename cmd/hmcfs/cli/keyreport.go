@@ -34,7 +34,8 @@ type keyReport struct {
 	verb string
 	bar  *progress
 	rows []keyRow
-	// line is what is written of a key that succeeded; nil is nothing.
+	// line is what is written of a key that succeeded, before the sum of all;
+	// nil is nothing.
 	line   func(keyRow) string
 	failed int
 	ended  []bool
@@ -109,10 +110,24 @@ func (r *keyReport) write(asJSON bool) error {
 	if asJSON {
 		return printJSON(r.a.out(), r.rows)
 	}
+	if r.line == nil {
+		return nil
+	}
+	var sum keyRow
+	count := 0
 	for _, row := range r.rows {
-		if row.OK && r.line != nil {
-			fmt.Fprintln(r.a.out(), r.line(row))
+		if !row.OK {
+			continue
 		}
+		fmt.Fprintln(r.a.out(), r.line(row))
+		if !row.Skipped {
+			count++
+			sum.Bytes += row.Bytes
+			sum.Seconds += row.Seconds
+		}
+	}
+	if len(r.rows) > 1 && sum.Seconds > 0 {
+		fmt.Fprintf(r.a.out(), "%d keys: %s\n", count, figures(sum.Bytes, sum.Seconds, ""))
 	}
 	return nil
 }
@@ -156,29 +171,28 @@ func faultText(err error) string {
 
 // wayOutOf is what helps where nobody knows better.
 func wayOutOf(kind error) string {
-	switch kind {
-	case hetero.ErrTimeout:
-		return "--timeout waits longer"
-	case hetero.ErrNotFound:
-		return "hmcfs ls-keys shows what is there"
-	case hetero.ErrExist:
-		return "another object has it: hmcfs del takes it away"
-	case hetero.ErrInconsistent:
-		return "hmcfs del takes away what is there"
-	case hetero.ErrShape:
-		return "hmcfs ls-keys --json shows the sizes of its blobs"
-	case hetero.ErrNoMemory:
-		return "hmcfs status shows what is free"
-	case hetero.ErrNotAuthorized, hetero.ErrNotOwner:
-		return "run it as the owner of the file, or as root"
-	case hetero.ErrLost:
-		return "set it again, or remove it: hmcfs del"
-	case hetero.ErrBusy:
-		return "try again when nobody has it open"
-	case hetero.ErrWithdrawn, hetero.ErrOwnerGone:
-		return "publish it again"
-	case hetero.ErrClosed, hetero.ErrDisconnected:
-		return "hmcfs status tells whether the mount is well"
+	for _, w := range []struct {
+		kind error
+		text string
+	}{
+		{hetero.ErrTimeout, "--timeout waits longer"},
+		{hetero.ErrNotFound, "hmcfs ls-keys shows what is there"},
+		{hetero.ErrExist, "another object has it: hmcfs del takes it away"},
+		{hetero.ErrInconsistent, "hmcfs del takes away what is there"},
+		{hetero.ErrShape, "hmcfs ls-keys --json shows the sizes of its blobs"},
+		{hetero.ErrNoMemory, "hmcfs status shows what is free"},
+		{hetero.ErrNotAuthorized, "run it as the owner of the file, or as root"},
+		{hetero.ErrNotOwner, "run it as the owner of the file, or as root"},
+		{hetero.ErrLost, "set it again, or remove it: hmcfs del"},
+		{hetero.ErrBusy, "try again when nobody has it open"},
+		{hetero.ErrWithdrawn, "publish it again"},
+		{hetero.ErrOwnerGone, "publish it again"},
+		{hetero.ErrClosed, "hmcfs status tells whether the mount is well"},
+		{hetero.ErrDisconnected, "hmcfs status tells whether the mount is well"},
+	} {
+		if errors.Is(kind, w.kind) {
+			return w.text
+		}
 	}
 	return ""
 }
@@ -186,7 +200,7 @@ func wayOutOf(kind error) string {
 // statusOf is the kind of a failure, also of one of the file system.
 func statusOf(err error) hetero.Status {
 	s := hetero.StatusOf(err)
-	if s.Err != hetero.ErrIO { //nolint:errorlint // the row, not a chain of errors
+	if !errors.Is(s.Err, hetero.ErrIO) {
 		return s
 	}
 	for _, f := range []struct{ err, kind error }{

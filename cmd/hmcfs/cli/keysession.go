@@ -5,7 +5,8 @@ import (
 	"path/filepath"
 
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/place"
-	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/objects/adminapi"
+	"github.com/hmcfs/hmcfs/objects/client"
 	"github.com/hmcfs/hmcfs/objects/hetero"
 )
 
@@ -22,17 +23,30 @@ const (
 )
 
 // keyEvent is one thing that happened to a key.
-type keyEvent struct {
-	Seq  uint64       `json:"seq"`
-	Time string       `json:"time"`
-	Kind string       `json:"event"`
-	Key  string       `json:"key,omitempty"`
-	Ino  metadata.Ino `json:"ino,omitempty"`
-}
+type keyEvent = adminapi.Event
 
 // openKeys begins a session with the daemon of a mount. The caller closes it.
 func (a *app) openKeys(ctx context.Context, m place.Mount) (hetero.Client, error) {
-	return nil, hetero.ErrUnsupported
+	socket, err := a.keySocket(ctx, m)
+	if err != nil {
+		return nil, err
+	}
+	return client.OpenSession(ctx, socket)
+}
+
+// keySocket is where the daemon of a mount listens. It serves keys to users,
+// too, whom it tells nothing of itself.
+func (a *app) keySocket(ctx context.Context, m place.Mount) (string, error) {
+	_, p, err := a.findDaemon(ctx, m)
+	if err == nil {
+		return p.Socket(), nil
+	}
+	if client.IsForbidden(err) {
+		if socket, serr := answers(ctx, m, socketOf); serr == nil && socket != "" {
+			return socket, nil
+		}
+	}
+	return "", err
 }
 
 // openKeysOf begins a session with the daemon of the mount that is meant.
@@ -46,7 +60,11 @@ func (a *app) openKeysOf(ctx context.Context, f *keyFlags, pairs []keyPath) (het
 
 // listen begins a stream of what happens in a mount. The caller closes it.
 func (a *app) listen(ctx context.Context, m place.Mount) (eventStream, error) {
-	return nil, hetero.ErrUnsupported
+	socket, err := a.keySocket(ctx, m)
+	if err != nil {
+		return nil, err
+	}
+	return client.New(socket).Watch(ctx)
 }
 
 // onKeys runs a call of the API that gives a result for each key and moves no

@@ -88,6 +88,9 @@ func (f *watchFlags) show(ctx context.Context, a *app, events eventStream, keys 
 	out.SetEscapeHTML(false)
 	for shown := 0; f.count == 0 || shown < f.count; {
 		e, err := events.Next(ctx)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
 		if err != nil {
 			return err
 		}

@@ -61,7 +61,7 @@ func checkDescriptors(e *env) {
 
 	received := u.buffer(e.near(), shapes...)
 	got, err := scratch(keys, received.lists, func(keys []string, lists []hetero.DeviceBlobList) ([]*hetero.Future, error) {
-		return u.DevSubscribe(ctx, keys, lists, hetero.SubscribeOptions{Timeout: e.patience})
+		return u.DevSubscribe(ctx, keys, lists, hetero.SubscribeOptions{Timeout: e.long()})
 	})
 	e.ok(err)
 	given, err := scratch(keys, from.lists, func(keys []string, lists []hetero.DeviceBlobList) ([]*hetero.Future, error) {
@@ -124,21 +124,22 @@ func checkAsyncReturns(e *env) {
 	u := e.user()
 	keys := e.keys("k", 2)
 	from, into := u.buffer(e.near(), same(2, shape{70, 9})...), u.buffer(e.far(), same(2, shape{70, 9})...)
-	b, err := u.AsyncMGetH2D(e.Context(), keys, into.lists, hetero.GetOptions{Timeout: e.patience})
+	b, err := u.AsyncMGetH2D(e.Context(), keys, into.lists, hetero.GetOptions{Timeout: e.long()})
 	e.ok(err)
 	ctx, cancel := context.WithCancel(e.Context())
 	cancel()
-	if r, err := b.Wait(ctx); r != nil || !isErr(err, hetero.ErrInterrupted) {
+	r, err := b.Wait(ctx)
+	if r != nil || !isErr(err, hetero.ErrInterrupted) {
 		e.Fatalf("a call that waits for keys has ended: %v, %v", r, err)
 	}
 	u.store(keys, from, hetero.SetOptions{})
-	r, err := e.awaitBatch(b)
+	r, err = e.awaitBatch(b)
 	e.done(keys, r, err)
 	into.takeAll(from)
 	// A cancellation ends what goes on.
 	ctx, cancel = context.WithCancel(e.Context())
 	never := e.keys("never", 2)
-	b, err = u.AsyncMGetH2D(ctx, never, into.lists, hetero.GetOptions{Timeout: e.patience})
+	b, err = u.AsyncMGetH2D(ctx, never, into.lists, hetero.GetOptions{Timeout: e.long()})
 	e.ok(err)
 	cancel()
 	r, err = e.awaitBatch(b)

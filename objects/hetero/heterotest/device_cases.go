@@ -216,7 +216,7 @@ func checkMissingFirst(e *env) {
 	from, into := owner.buffer(e.near(), shapes...), reader.buffer(e.far(), shapes...)
 	owner.set(keys[1:], from.part(1, 4))
 	get := e.start(func() (hetero.Results, error) {
-		return reader.DevMGet(e.Context(), keys, into.lists, hetero.GetOptions{Timeout: e.patience})
+		return reader.DevMGet(e.Context(), keys, into.lists, hetero.GetOptions{Timeout: e.long()})
 	})
 	for i := 1; i < len(keys); i++ {
 		into.arrived(i, from) // while the first one is waited for
@@ -238,7 +238,7 @@ func checkSteps(e *env) {
 	keys, shapes := e.keys("k", 9), e.shapes(9, 3, 2000)
 	from, into := owner.buffer(e.near(), shapes...), reader.buffer(e.far(), shapes...)
 	get := e.start(func() (hetero.Results, error) {
-		return reader.DevMGet(e.Context(), keys, into.lists, hetero.GetOptions{Timeout: e.patience})
+		return reader.DevMGet(e.Context(), keys, into.lists, hetero.GetOptions{Timeout: e.long()})
 	})
 	for _, step := range []int{6, 0, 3} {
 		owner.set(keys[step:step+3], from.part(step, step+3))

@@ -211,7 +211,7 @@ func checkWait(e *env) {
 	from := u.buffer(e.near(), shapes...)
 	r, err := other.Wait(e.Context(), keys, false, moment)
 	e.outcome(keys, r, err, failing(hetero.ErrTimeout, keys...))
-	wait := e.start(func() (hetero.Results, error) { return other.Wait(e.Context(), keys, false, e.patience) })
+	wait := e.start(func() (hetero.Results, error) { return other.Wait(e.Context(), keys, false, e.long()) })
 	u.set(keys[1:2], from.part(1, 2))
 	u.store(keys[2:], from.part(2, 3), hetero.SetOptions{})
 	u.publish(keys[:1], from.part(0, 1)) // which is another namespace
@@ -231,7 +231,7 @@ func checkWaitPublished(e *env) {
 	u.set(keys, from)
 	r, err := other.Wait(e.Context(), keys, true, moment)
 	e.outcome(keys, r, err, failing(hetero.ErrTimeout, keys...))
-	wait := e.start(func() (hetero.Results, error) { return other.Wait(e.Context(), keys, true, e.patience) })
+	wait := e.start(func() (hetero.Results, error) { return other.Wait(e.Context(), keys, true, e.long()) })
 	given := u.publish(keys, from)
 	r, err = wait.wait()
 	e.done(keys, r, err)

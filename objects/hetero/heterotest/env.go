@@ -17,7 +17,7 @@ const (
 	// runPatience is how long Run waits for what must happen, tryPatience how
 	// long Try does, which expects that it does not.
 	runPatience = 60 * time.Second
-	tryPatience = 2 * time.Second
+	tryPatience = time.Second
 	// moment is how long it waits for what must not.
 	moment = 50 * time.Millisecond
 )
@@ -40,6 +40,10 @@ func newEnv(t testing.TB, w World, patience time.Duration) *env {
 	t.Logf("the case's random numbers are of seed %#x", seed)
 	return &env{TB: t, world: w, rand: rand.New(rand.NewPCG(seed, 1)), prefix: fmt.Sprintf("%016x", seed), patience: patience}
 }
+
+// long is a timeout of calls that is not reached: what they do must be seen
+// before.
+func (e *env) long() time.Duration { return 3 * e.patience }
 
 // near and far are the devices of a case: one device where the world has no
 // two.

@@ -182,7 +182,7 @@ func checkNobodyPublishes(e *env) {
 	e.awaitAll(keys, futures, failing(hetero.ErrTimeout, keys...))
 	// A cancellation ends it too.
 	ctx, cancel := context.WithCancel(e.Context())
-	futures, err = u.DevSubscribe(ctx, keys, into.lists, hetero.SubscribeOptions{Timeout: e.patience})
+	futures, err = u.DevSubscribe(ctx, keys, into.lists, hetero.SubscribeOptions{Timeout: e.long()})
 	e.ok(err)
 	e.pending(futures)
 	cancel()
@@ -228,7 +228,7 @@ func checkTwoSubscribers(e *env) {
 		ctx, cancel := context.WithCancel(e.Context())
 		var got []*hetero.Future
 		for i, u := range []*user{one, two} {
-			futures, err := u.DevSubscribe(ctx, keys, to[i].lists, hetero.SubscribeOptions{Timeout: e.patience})
+			futures, err := u.DevSubscribe(ctx, keys, to[i].lists, hetero.SubscribeOptions{Timeout: e.long()})
 			e.ok(err)
 			got = append(got, futures...)
 		}
@@ -265,7 +265,7 @@ func checkManySubscribers(e *env) {
 	for range 3 {
 		u := e.user()
 		b := u.buffer(e.far(), shapes...)
-		futures, err := u.DevSubscribe(ctx, keys, b.lists, hetero.SubscribeOptions{Timeout: e.patience})
+		futures, err := u.DevSubscribe(ctx, keys, b.lists, hetero.SubscribeOptions{Timeout: e.long()})
 		e.ok(err)
 		into, got = append(into, b), append(got, futures)
 	}

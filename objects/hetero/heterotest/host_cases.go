@@ -219,7 +219,7 @@ func checkGetBeforeSet(e *env) {
 	from, into := u.buffer(e.near(), shapes...), reader.buffer(e.far(), shapes...)
 	u.store(keys[1:2], from.part(1, 2), hetero.SetOptions{})
 	get := e.start(func() (hetero.Results, error) {
-		return reader.MGetH2D(e.Context(), keys, into.lists, hetero.GetOptions{Timeout: e.patience})
+		return reader.MGetH2D(e.Context(), keys, into.lists, hetero.GetOptions{Timeout: e.long()})
 	})
 	into.arrived(1, from) // the first one is missing
 	u.store(keys[:1], from.part(0, 1), hetero.SetOptions{})

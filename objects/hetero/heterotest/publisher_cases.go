@@ -24,7 +24,7 @@ func checkCloseWaiting(e *env) {
 	got := u.subscribe(keys, u.buffer(e.near(), shapes...))
 	into := u.buffer(e.near(), shapes...)
 	get := e.start(func() (hetero.Results, error) {
-		return u.DevMGet(e.Context(), keys, into.lists, hetero.GetOptions{Timeout: e.patience})
+		return u.DevMGet(e.Context(), keys, into.lists, hetero.GetOptions{Timeout: e.long()})
 	})
 	given := u.publish(e.keys("mine", 3), into)
 	closed := e.start(func() (hetero.Results, error) { return nil, u.Close() })
@@ -127,7 +127,7 @@ func checkSubscriberKilled(e *env) {
 	given := publisher.publish(keys, from)
 	ctx, cancel := context.WithCancel(e.Context())
 	defer cancel()
-	got, err := subscriber.DevSubscribe(ctx, keys, into.lists, hetero.SubscribeOptions{Timeout: e.patience})
+	got, err := subscriber.DevSubscribe(ctx, keys, into.lists, hetero.SubscribeOptions{Timeout: e.long()})
 	e.ok(err)
 	e.awaitAll(keys, given, nil)
 	e.awaitAll(keys[3:], got[3:], nil)

@@ -148,7 +148,7 @@ func checkEachOther(e *env) {
 			if err != nil {
 				e.Errorf("client %d of %d sets: %v, %v", i, n, r, err)
 			}
-			r, err = users[i].DevMGet(e.Context(), keys, into[i].lists, hetero.GetOptions{Timeout: e.patience})
+			r, err = users[i].DevMGet(e.Context(), keys, into[i].lists, hetero.GetOptions{Timeout: e.long()})
 			if err != nil || r.Err() != nil {
 				e.Errorf("client %d of %d gets: %v, %v", i, n, r.Err(), err)
 			}

@@ -83,10 +83,16 @@ func (u *user) publish(keys []string, from *buffer) []*hetero.Future {
 	return futures
 }
 
-// subscribe begins to receive keys into a buffer.
+// subscribe begins to receive keys into a buffer. The call returns whether or
+// not they are there.
 func (u *user) subscribe(keys []string, into *buffer) []*hetero.Future {
 	u.env.Helper()
-	futures, err := u.DevSubscribe(u.env.Context(), keys, into.lists, hetero.SubscribeOptions{Timeout: u.env.patience})
+	var futures []*hetero.Future
+	c := u.env.start(func() (_ hetero.Results, err error) {
+		futures, err = u.DevSubscribe(u.env.Context(), keys, into.lists, hetero.SubscribeOptions{Timeout: u.env.long()})
+		return nil, err
+	})
+	_, err := c.wait()
 	u.env.ok(err)
 	return futures
 }

@@ -1,0 +1,364 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hmcfs/hmcfs/cmd/hmcfs/bench"
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/objects/client"
+	"github.com/hmcfs/hmcfs/objects/hetero"
+	"github.com/hmcfs/hmcfs/objects/share"
+	"github.com/hmcfs/hmcfs/transport"
+)
+
+const (
+	// times is how often a run of a large transfer moves it.
+	times = 8
+	// manyKeys and keySize are a call of many small keys.
+	manyKeys = 8192
+	keySize  = 128 * devices.KiB
+	// manyBlobs and blobSize are a key of many small blobs.
+	manyBlobs = 512
+	blobSize  = 256 * devices.KiB
+	// smallKey is the size of a key whose call is measured, not its bytes.
+	smallKey = 4 * devices.KiB
+	// calls is how often a run makes a small call.
+	calls = 2000
+)
+
+// lane is memory of two clients that bytes go between.
+type lane struct {
+	lobby    *lobby
+	from, to devices.Name
+	src, dst registered
+	ready    bool
+}
+
+func (l *lane) name() string {
+	if l.from == l.to {
+		return "within " + string(l.from)
+	}
+	return "from " + string(l.from) + " to " + string(l.to)
+}
+
+// open takes the memory once.
+func (l *lane) open(ctx context.Context) (err error) {
+	if l.ready {
+		return nil
+	}
+	if l.src, err = l.lobby.giver.alloc(ctx, l.from, l.lobby.opts.large); err != nil {
+		return err
+	}
+	l.dst, err = l.lobby.taker.alloc(ctx, l.to, l.lobby.opts.large)
+	l.ready = err == nil
+	return err
+}
+
+// moved makes a run of something that moves the lane's bytes times over.
+func (l *lane) moved(fn func(ctx context.Context) error) func(context.Context) (float64, error) {
+	return bench.Timed(func(ctx context.Context) (int64, error) {
+		return int64(times) * int64(l.lobby.opts.large), fn(ctx)
+	})
+}
+
+// engineCopy is what the bytes take without keys.
+func (l *lane) engineCopy(ctx context.Context) error {
+	for range times {
+		_, err := l.lobby.engine.Copy(ctx, transport.DeviceSpan(l.dst.mem.All()), transport.DeviceSpan(l.src.mem.All()))
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// keys are the names of n keys.
+func keys(n int) []string {
+	names := make([]string, n)
+	for i := range names {
+		names[i] = fmt.Sprintf("bench-%d", i)
+	}
+	return names
+}
+
+// publish offers the source under as many keys as are received.
+func (l *lane) publish(ctx context.Context) error {
+	if err := l.open(ctx); err != nil {
+		return err
+	}
+	_, err := l.lobby.giver.client.DevPublish(ctx, keys(times), l.lists(l.src))
+	return err
+}
+
+// lists are all of a memory as one blob, for each key.
+func (l *lane) lists(m registered) []hetero.DeviceBlobList {
+	lists := make([]hetero.DeviceBlobList, times)
+	for i := range lists {
+		lists[i] = m.blobs(0, 1, l.lobby.opts.large)
+	}
+	return lists
+}
+
+// subscribe receives the keys one after the other.
+func (l *lane) subscribe(ctx context.Context) error {
+	lists := l.lists(l.dst)
+	for i, key := range keys(times) {
+		futures, err := l.lobby.taker.client.DevSubscribe(ctx, []string{key}, lists[i:i+1], hetero.SubscribeOptions{})
+		if err == nil {
+			err = futures[0].Wait(ctx)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// set binds the keys to the source, again and again with the same blobs.
+func (l *lane) set(ctx context.Context) error {
+	if err := l.open(ctx); err != nil {
+		return err
+	}
+	r, err := l.lobby.giver.client.DevMSet(ctx, keys(times), l.lists(l.src))
+	return errors.Join(err, r.Err())
+}
+
+// get reads the keys one after the other.
+func (l *lane) get(ctx context.Context) error {
+	lists := l.lists(l.dst)
+	for i, key := range keys(times) {
+		if _, err := l.lobby.taker.client.DevMGet(ctx, []string{key}, lists[i:i+1], hetero.GetOptions{}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *lane) forget() error {
+	r, err := l.lobby.giver.client.DevDelete(context.Background(), keys(times))
+	return errors.Join(err, r.Err())
+}
+
+// lanes are the ways of the target.
+func (b *lobby) lanes() []*lane {
+	return []*lane{
+		{lobby: b, from: "sim0", to: "sim0"}, {lobby: b, from: "ocl0", to: "ocl0"}, {lobby: b, from: "sim0", to: "sim1"},
+	}
+}
+
+// handOverRows are one-shot hand-overs beside the engine's copy.
+func (b *lobby) handOverRows() []row {
+	var rows []row
+	for _, l := range b.lanes() {
+		rows = append(rows, row{
+			name: fmt.Sprintf("subscribe, %s %s", short(b.opts.large), l.name()), unit: gigabytes,
+			sides: []side{
+				{name: "subscribe", prepare: l.publish, run: l.moved(l.subscribe)},
+				{name: "engine copy", prepare: l.open, run: l.moved(l.engineCopy)},
+			},
+			wants: []want{{of: "subscribe", against: "engine copy", bound: 0.85}},
+			notes: []string{fmt.Sprintf("%d keys received one after the other; the copy is transport.Engine's, between the same memory.", times)},
+		})
+	}
+	return rows
+}
+
+// sharedRows are reads of memory that another client has set.
+func (b *lobby) sharedRows() []row {
+	var rows []row
+	for _, l := range b.lanes() {
+		rows = append(rows, row{
+			name: fmt.Sprintf("mget, %s %s", short(b.opts.large), l.name()), unit: gigabytes, after: l.forget,
+			sides: []side{
+				{name: "mget", prepare: l.set, run: l.moved(l.get)},
+				{name: "engine copy", prepare: l.open, run: l.moved(l.engineCopy)},
+			},
+			wants: []want{{of: "mget", against: "engine copy", bound: 0.85}},
+			notes: []string{fmt.Sprintf("%d keys read one after the other.", times)},
+		})
+	}
+	return rows
+}
+
+// hostRows are copies to the host and back.
+func (b *lobby) hostRows() []row {
+	return []row{
+		b.hostRow(fmt.Sprintf("d2h and h2d of %d keys of %s", manyKeys, short(keySize)), manyKeys, 1, keySize, 0.60),
+		b.hostRow(fmt.Sprintf("d2h and h2d of %d blobs of %s", manyBlobs, short(blobSize)), 1, manyBlobs, blobSize, 0.70),
+	}
+}
+
+// hostRow puts keys of blobs beside one contiguous key of the same bytes.
+func (b *lobby) hostRow(name string, keyCount, blobCount int, size devices.Size, bound float64) row {
+	total := devices.Size(keyCount) * devices.Size(blobCount) * size
+	var src, dst registered
+	prepare := func(ctx context.Context) (err error) {
+		if src.mem == nil {
+			if src, err = b.giver.alloc(ctx, "sim0", total); err != nil {
+				return err
+			}
+			dst, err = b.taker.alloc(ctx, "sim0", total)
+		}
+		return err
+	}
+	lists := func(m registered, n, blobs int, size devices.Size) []hetero.DeviceBlobList {
+		out := make([]hetero.DeviceBlobList, n)
+		for i := range out {
+			out[i] = m.blobs(devices.Offset(i)*devices.Offset(blobs)*devices.Offset(size), blobs, size)
+		}
+		return out
+	}
+	run := func(n, blobs int, size devices.Size) func(context.Context) (float64, error) {
+		return func(ctx context.Context) (float64, error) {
+			names := keys(n)
+			rate, err := bench.Timed(func(ctx context.Context) (int64, error) {
+				set, err := b.giver.client.MSetD2H(ctx, names, lists(src, n, blobs, size), hetero.SetOptions{Existing: hetero.ExistingFail})
+				if err = errors.Join(err, set.Err()); err != nil {
+					return 0, err
+				}
+				got, err := b.taker.client.MGetH2D(ctx, names, lists(dst, n, blobs, size), hetero.GetOptions{})
+				return 2 * int64(total), errors.Join(err, got.Err())
+			})(ctx)
+			gone, derr := b.giver.client.Delete(ctx, names)
+			return rate, errors.Join(err, derr, gone.Err())
+		}
+	}
+	return row{
+		name: name, unit: gigabytes,
+		sides: []side{
+			{name: "pieces", prepare: prepare, run: run(keyCount, blobCount, size)},
+			{name: "one blob", prepare: prepare, run: run(1, 1, total)},
+		},
+		wants: []want{{of: "pieces", against: "one blob", bound: bound}},
+		notes: []string{"Bytes of both directions by the time of both calls, each of all keys; beside one key with one blob of as many bytes."},
+	}
+}
+
+// callRows are what a call costs that moves next to nothing.
+func (b *lobby) callRows() []row {
+	c := &smallCalls{lobby: b}
+	return []row{{
+		name: "mget of one key of " + short(smallKey), unit: micros,
+		sides: []side{
+			{name: "in-process", prepare: c.open, run: c.here},
+			{name: "by a session", prepare: c.open, run: c.bySession},
+			{name: "pread of the same file", prepare: c.open, run: c.pread},
+		},
+		wants: []want{{of: "in-process", against: "pread of the same file", bound: 1, atMost: true}},
+		notes: []string{
+			fmt.Sprintf("Each the mean of %d calls, of an object in host memory. The pread is of keys/KEY in the mount that the session is of,", calls),
+			"open all the time, past what the kernel keeps.",
+		},
+		after: c.close,
+	}}
+}
+
+// smallCalls has one small key in the store and one in the mount.
+type smallCalls struct {
+	lobby   *lobby
+	opened  bool
+	dst     registered
+	session *client.Session
+	remote  hetero.DeviceBlobList
+	file    *os.File
+}
+
+const smallName = "small"
+
+// open makes the keys once.
+func (c *smallCalls) open(ctx context.Context) (err error) {
+	if c.opened {
+		return nil
+	}
+	b := c.lobby
+	if c.dst, err = b.taker.alloc(ctx, "sim0", 2*smallKey); err != nil {
+		return err
+	}
+	one := []hetero.DeviceBlobList{c.dst.blobs(0, 1, smallKey)}
+	if _, err = b.taker.client.MSetD2H(ctx, []string{smallName}, one, hetero.SetOptions{}); err != nil {
+		return err
+	}
+	if c.session, err = client.OpenSession(ctx, b.lab.mnt.runtime()+"/admin.sock"); err != nil {
+		return err
+	}
+	if c.remote, err = c.shared(ctx); err != nil {
+		return err
+	}
+	if _, err = c.session.MSetD2H(ctx, []string{smallName}, []hetero.DeviceBlobList{c.remote}, hetero.SetOptions{}); err != nil {
+		return err
+	}
+	c.file, err = os.OpenFile(b.lab.in("keys", smallName), os.O_RDONLY|unix.O_DIRECT, 0)
+	c.opened = err == nil
+	return err
+}
+
+// shared registers memory of this process with the session.
+func (c *smallCalls) shared(ctx context.Context) (hetero.DeviceBlobList, error) {
+	fd, err := unix.MemfdCreate("bench", unix.MFD_CLOEXEC)
+	if err != nil {
+		return hetero.DeviceBlobList{}, err
+	}
+	f := os.NewFile(uintptr(fd), "bench")
+	defer func() { _ = f.Close() }() // the session has its own
+	if err = f.Truncate(int64(smallKey)); err != nil {
+		return hetero.DeviceBlobList{}, err
+	}
+	place := 0
+	id, err := c.session.PreRegister(ctx, hetero.Memory{
+		Device: "host", Files: []*os.File{f},
+		Share: &share.Memory{Family: "host", Size: smallKey, Pieces: []share.Piece{{Kind: devices.HandleMemfd, FD: &place, Size: smallKey}}},
+	})
+	return hetero.DeviceBlobList{Device: "host", Blobs: []hetero.Blob{{Memory: id, Size: smallKey}}}, err
+}
+
+func (c *smallCalls) close() error {
+	var errs []error
+	if c.file != nil {
+		errs = append(errs, c.file.Close())
+	}
+	if c.session != nil {
+		errs = append(errs, c.session.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// each is the mean time of a call.
+func each(fn func() error) (float64, error) {
+	begin := time.Now()
+	for range calls {
+		if err := fn(); err != nil {
+			return 0, err
+		}
+	}
+	return time.Since(begin).Seconds() / calls, nil
+}
+
+func (c *smallCalls) here(ctx context.Context) (float64, error) {
+	name, to := []string{smallName}, []hetero.DeviceBlobList{c.dst.blobs(devices.Offset(smallKey), 1, smallKey)}
+	return each(func() error {
+		_, err := c.lobby.taker.client.DevMGet(ctx, name, to, hetero.GetOptions{})
+		return err
+	})
+}
+
+func (c *smallCalls) bySession(ctx context.Context) (float64, error) {
+	name, to := []string{smallName}, []hetero.DeviceBlobList{c.remote}
+	return each(func() error {
+		_, err := c.session.DevMGet(ctx, name, to, hetero.GetOptions{})
+		return err
+	})
+}
+
+func (c *smallCalls) pread(context.Context) (float64, error) {
+	p := make([]byte, 2*smallKey)
+	return each(func() error {
+		_, err := c.file.ReadAt(p[:smallKey], 0)
+		return err
+	})
+}
