@@ -76,6 +76,32 @@
 // expired. Who takes a key from a file has judged it before, and nobody gives
 // or takes keys in between (keyedState.turn).
 //
+// # Publications
+//
+// A file in publish/ is offered to one receiver. Who that is its offer decides,
+// a state machine with a lock of its own (offer.go):
+//
+//	offered ──> claimed by one ──> taken by a reader ──> gone
+//	   ^              │                                   ^
+//	   └──────────────┴───────────────────────────────────┘
+//
+// A call that receives claims the offer, copies, and ends it in the step that
+// takes the name from publish/. A reader claims it with the read that makes his
+// bytes complete: the records say that it is taken before he is given them, and
+// the name goes when he closes the file. What fails in between gives the offer
+// back, as it was.
+//
+// An offer is in memory with its object and needs no record: one that nobody
+// has claimed is as good as new, one that is taken is marked in the records,
+// and a claim dies with its run. The next run removes what is taken, and what
+// was memory of a user of the run before.
+//
+// Nobody changes what is published: it has no writers when its name comes, and
+// writing, cutting, binding and exporting ask under the object's lane.
+//
+// The offer of a name ends, and its event is emitted, under the stripe of
+// publish/. Its publisher is told afterwards, without any lock.
+//
 // # Lock order
 //
 //	lane of an object
@@ -92,8 +118,12 @@
 // a region tells when it ends is told with none of them held.
 //
 // shared.mu, of the files that other processes were given, is a leaf, and so
-// are arrivals.mu and expiry.mu. Events are emitted with keyedState.turn or a
+// are arrivals.mu, expiry.mu, events.mu, offer.mu, reading.mu and
+// Publication.mu. Nobody waits for a claim of an offer with a lane, or any of
+// these locks, held. With a stripe held nothing is unpinned: the last user of an
+// object saves it, which waits for its lane. Events are emitted with keyedState.turn or a
 // stripe held, so that those of one key come in order.
+//
 // Store.notifying is held for reading, with no other lock, while a function
 // given to OnChange runs.
 //

@@ -156,12 +156,9 @@ func (e *Events) wakeLocked() {
 // is and the events before that were taken.
 func (e *Events) Next(ctx context.Context) (Event, error) {
 	for {
-		ev, ok, ended, came := e.take()
-		switch {
-		case ok:
-			return ev, nil
-		case ended:
-			return Event{}, fmt.Errorf("wait for an event: %w", ErrClosed)
+		ev, came, err := e.take()
+		if err != nil || came == nil {
+			return ev, err
 		}
 		select {
 		case <-came:
@@ -172,19 +169,23 @@ func (e *Events) Next(ctx context.Context) (Event, error) {
 }
 
 // take takes the next event out, or tells what to wait for.
-func (e *Events) take() (ev Event, ok, ended bool, came <-chan struct{}) {
+//
+// Errors: ErrClosed.
+func (e *Events) take() (ev Event, came <-chan struct{}, err error) {
 	e.hub.mu.Lock()
 	defer e.hub.mu.Unlock()
 	switch {
 	case e.dropped.Dropped > 0:
 		ev, e.dropped = e.dropped, Event{}
-		return ev, true, false, nil
+		return ev, nil, nil
 	case len(e.waiting) > 0:
 		ev, e.waiting = e.waiting[0], e.waiting[1:]
-		return ev, true, false, nil
+		return ev, nil, nil
+	case e.ended:
+		return Event{}, nil, fmt.Errorf("wait for an event: %w", ErrClosed)
 	}
 	e.waiting = nil // its memory, once it is empty
-	return Event{}, false, e.ended, e.came
+	return Event{}, e.came, nil
 }
 
 // Close ends the queue.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/hmcfs/hmcfs/metadata"
@@ -113,43 +114,46 @@ func TestOfferOfRecord(t *testing.T) {
 // TestOfferClaims has many claim at once, give back, and take in the end.
 func TestOfferClaims(t *testing.T) {
 	t.Parallel()
+	const rounds = 20
 	f := newOffer("t", false, nil)
-	var inside, won sync.Map
+	var inside, won atomic.Int64
+	// hold claims it, and says whether there is anything left to do.
+	hold := func(by *claimant, last bool) bool {
+		_, err := f.claim(t.Context(), by)
+		if err != nil {
+			if !errors.Is(err, metadata.ErrNotExist) {
+				t.Error(err)
+			}
+			return false
+		}
+		if inside.Add(1) != 1 {
+			t.Error("two have claimed it")
+		}
+		inside.Add(-1)
+		if !last {
+			if !f.giveBack(by) {
+				t.Error("what I have claimed is not mine to give back")
+			}
+			return true
+		}
+		won.Add(1)
+		if err := f.take(by); err != nil {
+			t.Error(err)
+		}
+		return false
+	}
 	var all sync.WaitGroup
 	for i := range 32 {
 		all.Go(func() {
 			by := &claimant{}
-			for round := range 20 {
-				_, err := f.claim(t.Context(), by)
-				if errors.Is(err, metadata.ErrNotExist) {
-					return
-				}
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				if _, two := inside.LoadOrStore("claim", i); two {
-					t.Error("two have claimed it")
-				}
-				inside.Delete("claim")
-				if i%8 == 0 && round == 19 {
-					if err := f.take(by); err != nil {
-						t.Error(err)
-					}
-					if _, two := won.LoadOrStore("take", i); two {
-						t.Error("two have taken it")
-					}
-					return
-				}
-				if !f.giveBack(by) {
-					t.Error("what I have claimed is not mine to give back")
-				}
+			for round := 0; round < rounds && hold(by, i%8 == 0 && round == rounds-1); round++ {
+				continue
 			}
 		})
 	}
 	all.Wait()
-	if _, ok := won.Load("take"); !ok {
-		t.Error("nobody has taken it")
+	if won.Load() != 1 {
+		t.Errorf("%d have taken it", won.Load())
 	}
 }
 

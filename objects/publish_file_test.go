@@ -101,7 +101,7 @@ func TestRenameOfBound(t *testing.T) {
 			if err := r.ended(p); err != nil {
 				t.Fatal(err)
 			}
-			a.fill(0, kit.Bytes(9, 0, 1<<20))
+			a.fill(100, kit.Bytes(9, 0, 1<<20-100))
 			want := append(kit.Bytes(1, 100, 50_000), kit.Bytes(1, 60_000, 7)...)
 			check := func() {
 				t.Helper()
@@ -143,17 +143,17 @@ func TestOfferRefused(t *testing.T) {
 	f := r.open(ino)
 	want("an open file", r.offer("sim0", "t", "k"), objects.ErrBusy)
 	r.close(f)
-	if _, err := r.store.Link(r.ctx(), ino, dir.Ino, "second"); err != nil {
+	if _, err = r.store.Link(r.ctx(), ino, dir.Ino, "second"); err != nil {
 		t.Fatal(err)
 	}
 	want("a file with two names", r.offer("sim0", "t", "k"), metadata.ErrTooManyLinks)
-	if err := r.store.Unlink(r.ctx(), dir.Ino, "second"); err != nil {
+	if err = r.store.Unlink(r.ctx(), dir.Ino, "second"); err != nil {
 		t.Fatal(err)
 	}
 	out, err := r.store.Export(r.ctx(), ino, objects.Caller{}, objects.ExportOptions{})
 	if err == nil {
 		want("an exported file", r.offer("sim0", "t", "k"), objects.ErrBusy)
-		if err := errors.Join(out.Handle.Close(), r.store.EndExport(r.ctx(), ino)); err != nil {
+		if err = errors.Join(out.Handle.Close(), r.store.EndExport(r.ctx(), ino)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -168,7 +168,7 @@ func TestOfferRefused(t *testing.T) {
 	if r.isPublished("k") {
 		t.Fatal("it is published")
 	}
-	if err := r.offer("sim0", "t", "k"); err != nil {
+	if err = r.offer("sim0", "t", "k"); err != nil {
 		t.Fatal(err)
 	}
 	r.file("sim0", "other", 8, 5)

@@ -2,6 +2,7 @@ package objects_test
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/hmcfs/hmcfs/devices"
@@ -125,72 +126,81 @@ func TestPublishDirectory(t *testing.T) {
 	}
 }
 
-// TestWithdrawals takes the name away in every state of a publication.
+// TestWithdrawals takes the name away in every state of a publication. Who has
+// every byte has received it all the same.
 func TestWithdrawals(t *testing.T) {
 	kit.Check(t)
-	const n = 1000
-	for _, c := range []struct {
-		name string
-		// begin is what a reader does before.
-		begin func(f *objects.File) error
-		want  error
-		heard string
-	}{
-		{"offered", func(*objects.File) error { return nil }, objects.ErrWithdrawn, "withdrawn k sim0 1000\n"},
-		{"partly read", func(f *objects.File) error { return f.Deliver(t.Context(), 0, n-1) }, objects.ErrWithdrawn, "withdrawn k sim0 1000\n"},
-		{"taken", func(f *objects.File) error { return f.Deliver(t.Context(), 0, n) }, nil, "consumed k sim0 1000\n"},
-	} {
-		for _, by := range []string{"unlink", "rename over", "end of the publisher"} {
-			t.Run(c.name+" by "+by, func(t *testing.T) {
-				r := newRig(t, small(false))
-				a := r.user(0, 1, 1<<20)
-				p := a.mustPublish(a.keyed("k", 0, n))
-				f := r.open(r.published("k"))
-				if err := c.begin(f); err != nil {
-					t.Fatal(err)
-				}
-				e := r.store.Listen()
-				defer e.Close()
-				taken := c.want == nil
-				switch by {
-				case "unlink":
-					if err := r.store.Unlink(r.ctx(), metadata.PublishIno, "k"); err != nil {
-						t.Fatal(err)
-					}
-				case "rename over":
-					// Nobody replaces what is published.
-					r.file("sim0", "other", 5, 5)
-					if err := r.offer("sim0", "other", "k"); !errors.Is(err, metadata.ErrExist) {
-						t.Fatal(err)
-					}
-					if err := r.store.Unlink(r.ctx(), metadata.PublishIno, "k"); err != nil {
-						t.Fatal(err)
-					}
-					if err := r.offer("sim0", "other", "k"); err != nil {
-						t.Fatal(err)
-					}
-				default:
-					a.close()
-					if taken {
-						r.pending(p) // he has every byte, and closes it later
-					}
-				}
-				_, err := deliver(r.ctx(), f, 0, 10)
-				if taken != (f.Deliver(r.ctx(), 0, 10) == nil) && by != "end of the publisher" || !taken && err == nil {
-					t.Errorf("reading it afterwards: %v", err)
-				}
-				r.close(f)
-				if err := r.ended(p); !errors.Is(err, c.want) {
-					t.Errorf("the publisher is told %v, want %v", err, c.want)
-				}
-				if got := r.heard(e, 1); got != c.heard {
-					t.Errorf("heard %s, want %s", got, c.heard)
-				}
-				if there := r.isPublished("k"); there != (by == "rename over") {
-					t.Errorf("there still: %v", there)
-				}
+	ways := map[string]func(r *rig, a *user) error{
+		"unlink": func(r *rig, _ *user) error {
+			return r.store.Unlink(r.ctx(), metadata.PublishIno, "k")
+		},
+		"unlink, and another comes": func(r *rig, _ *user) error {
+			r.file("sim0", "other", 5, 5)
+			if err := r.offer("sim0", "other", "k"); !errors.Is(err, metadata.ErrExist) {
+				return fmt.Errorf("published over another: %w", err)
+			}
+			return errors.Join(r.store.Unlink(r.ctx(), metadata.PublishIno, "k"), r.offer("sim0", "other", "k"))
+		},
+		"end of the publisher": func(r *rig, a *user) error { return a.Close(r.ctx()) },
+	}
+	for name, read := range map[string]int{"offered": 0, "partly read": withdrawnSize - 1, "taken": withdrawnSize} {
+		for by, way := range ways {
+			t.Run(name+" by "+by, func(t *testing.T) {
+				c := &withdrawal{rig: newRig(t, small(false)), read: read}
+				c.run(way)
+				c.check(by == "unlink, and another comes")
 			})
 		}
+	}
+}
+
+const withdrawnSize = 1000
+
+// withdrawal is a publication whose name is taken away.
+type withdrawal struct {
+	*rig
+	read  int // by one reader before
+	p     *objects.Publication
+	f     *objects.File
+	heard string
+}
+
+func (c *withdrawal) taken() bool { return c.read == withdrawnSize }
+
+func (c *withdrawal) run(way func(r *rig, a *user) error) {
+	c.t.Helper()
+	a := c.user(0, 1, 1<<20)
+	c.p = a.mustPublish(a.keyed("k", 0, withdrawnSize))
+	c.f = c.open(c.published("k"))
+	if err := c.f.Deliver(c.ctx(), 0, c.read); err != nil {
+		c.t.Fatal(err)
+	}
+	e := c.store.Listen()
+	defer e.Close()
+	if err := way(c.rig, a); err != nil {
+		c.t.Fatal(err)
+	}
+	if err := c.f.Deliver(c.ctx(), 0, 10); (err == nil) != c.taken() {
+		c.t.Errorf("reading it afterwards: %v", err)
+	}
+	c.close(c.f)
+	c.heard = c.rig.heard(e, 1)
+}
+
+func (c *withdrawal) check(another bool) {
+	c.t.Helper()
+	kind, want := "withdrawn", objects.ErrWithdrawn
+	if c.taken() {
+		kind, want = "consumed", nil
+	}
+	if err := c.ended(c.p); !errors.Is(err, want) {
+		c.t.Errorf("the publisher is told %v, want %v", err, want)
+	}
+	if want := kind + " k sim0 1000\n"; c.heard != want {
+		c.t.Errorf("heard %s, want %s", c.heard, want)
+	}
+	if there := c.isPublished("k"); there != another {
+		c.t.Errorf("there still: %v", there)
 	}
 }
 

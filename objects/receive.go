@@ -1,6 +1,7 @@
 package objects
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -52,13 +53,7 @@ func (h *Holder) receive(ctx context.Context, k Keyed) error {
 	}
 	if err == nil {
 		err = s.removeOffered(ctx, o, of, EventConsumed, func() error {
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			if err := h.begin(); err != nil {
-				return err
-			}
-			return of.holds(me)
+			return cmp.Or(ctx.Err(), h.begin(), of.holds(me))
 		})
 	}
 	if err == nil {
