@@ -26,10 +26,11 @@ const keyedMode = metadata.TypeRegular | 0o600
 // replaced one goes in the same transaction.
 //
 // Errors by key: metadata.ErrExist with ExistingFail; devices.ErrOutOfMemory;
-// ErrForbidden for replacing what the holder's user may not write; ErrInvalid
-// for blobs that are not inside their regions; ErrLost for those of a region
-// that has ended; metadata.ErrTooLarge for more blobs than can be noted;
-// ErrUnsupported for all in a mount without host memory.
+// ErrForbidden for replacing what the holder's user may not write, and for all
+// where he may not make files in host memory; ErrInvalid for blobs that are not
+// inside their regions; ErrLost for those of a region that has ended;
+// metadata.ErrTooLarge for more blobs than can be noted; ErrUnsupported for all
+// in a mount without host memory.
 func (h *Holder) Gather(ctx context.Context, set []Keyed, o GatherOptions) []Gathered {
 	out := make([]Gathered, len(set))
 	g := &gathering{store: h.store, options: o, set: set, out: out}
@@ -39,7 +40,7 @@ func (h *Holder) Gather(ctx context.Context, set []Keyed, o GatherOptions) []Gat
 	}
 	if err == nil {
 		g.place = placing{who: h.who, rule: o.Existing}
-		g.place.dir, err = h.store.keysDir(ctx, g.tier)
+		g.place.dir, err = h.store.keysDirFor(ctx, h.who, g.tier)
 	}
 	if err != nil {
 		for i := range out {
