@@ -3,6 +3,7 @@ package fs
 import (
 	"context"
 	"encoding/json"
+	"syscall"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"go.uber.org/zap"
@@ -14,6 +15,10 @@ import (
 // eventsAhead is how many lines wait for a reader beyond what the store's
 // queue holds, so that one read gets several.
 const eventsAhead = 64
+
+// maxStreams is how many streams may be open, since each can hold many events
+// that nobody reads. Half of them are for root alone.
+const maxStreams = 128
 
 // eventStream is one open .hmcfs/events. It has what happens from its opening
 // on, as lines of JSON.
@@ -29,8 +34,18 @@ type eventStream struct {
 }
 
 // openEvents begins a stream of what a user may hear of.
+//
+// Errors: EMFILE.
 func (f *filesystem) openEvents(c *fuse.Caller, out *fuse.OpenOut) fuse.Status {
 	who := callerOf(c)
+	limit := int64(maxStreams)
+	if who.UID != 0 {
+		limit /= 2
+	}
+	if f.streams.Add(1) > limit {
+		f.streams.Add(-1)
+		return fuse.Status(syscall.EMFILE)
+	}
 	// The process need not live as long as the stream.
 	who.Groups = append([]uint32{}, owner.Groups(who.PID, who.UID)...)
 	ctx, stop := context.WithCancel(background())
@@ -39,7 +54,6 @@ func (f *filesystem) openEvents(c *fuse.Caller, out *fuse.OpenOut) fuse.Status {
 		lines: make(chan []byte, eventsAhead), turn: make(chan struct{}, 1),
 	}
 	go s.follow(ctx, who, f.log)
-	f.streams.Add(1)
 	out.OpenFlags = fuse.FOPEN_DIRECT_IO | fuse.FOPEN_NOFLUSH | fuse.FOPEN_STREAM
 	out.Fh = f.files.put(&fileHandle{stream: s})
 	return fuse.OK
@@ -76,7 +90,7 @@ func (s *eventStream) end() { s.stop() }
 func (s *eventStream) close() {
 	s.stop()
 	s.queue.Close()
-	for range s.lines { //nolint:revive // nobody reads what is left
+	for range s.lines { // nobody reads what is left
 	}
 }
 

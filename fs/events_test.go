@@ -148,3 +148,21 @@ func TestEventStreamEndsWithTheStore(t *testing.T) {
 	}
 	f.release()
 }
+
+// TestEventStreamsAreBounded opens them until there are enough.
+func TestEventStreamsAreBounded(t *testing.T) {
+	r := newRig(t)
+	open := func(uid uint32) fuse.Status {
+		h := header(uint64(eventsIno))
+		h.Uid = uid
+		return r.Open(nil, &fuse.OpenIn{InHeader: h}, &fuse.OpenOut{})
+	}
+	for range maxStreams / 2 {
+		r.ok(open(4711))
+	}
+	r.want(open(4711), syscall.EMFILE)
+	for range maxStreams / 2 {
+		r.ok(open(0))
+	}
+	r.want(open(0), syscall.EMFILE)
+}

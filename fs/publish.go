@@ -107,11 +107,14 @@ func (f *filesystem) openPublished(h *fileHandle, flags uint32, out *fuse.OpenOu
 //
 // Errors: EIO when another reader has received the file, or has it open beside
 // pages that all who have it open would share.
-func (f *filesystem) deliver(h *fileHandle, in *fuse.ReadIn, n int) fuse.Status {
+func (f *filesystem) deliver(cancel <-chan struct{}, h *fileHandle, in *fuse.ReadIn, n int) fuse.Status {
 	if in.ReadFlags&fuse.READ_LOCKOWNER == 0 && !f.published.mapped(h.file.Ino(), in.Fh) {
 		return fuse.EIO
 	}
-	return f.delivered(h.file.Deliver(background(), in.Offset, n))
+	// It may wait for another one who is about to receive the file, and fails.
+	ctx, release := untilKilled(cancel, in.Pid)
+	defer release()
+	return f.delivered(h.file.Deliver(ctx, in.Offset, n))
 }
 
 // delivered is the status of a delivery: that the file is somebody else's now
@@ -135,29 +138,22 @@ func (f *filesystem) copyPublished(ctx context.Context, src *fileHandle, r objec
 	body, last := r, r
 	body.N--
 	last.SrcOff, last.DstOff, last.N = r.SrcOff+body.N, r.DstOff+body.N, 1
+	whole := context.WithoutCancel(ctx)
 	n, err := f.store.CopyRange(ctx, body)
+	if err == nil && n == body.N {
+		_, err = r.Dst.WriteAt(ctx, []byte{0}, objects.Write{Off: last.DstOff})
+	}
 	switch {
 	case err != nil && n == 0:
 		return 0, f.errs.status(err)
-	case n < body.N:
-		return n, f.delivered(src.file.Deliver(background(), r.SrcOff, int(n)))
+	case err != nil || n < body.N: // less than was asked for, as it came
+		return n, f.delivered(src.file.Deliver(whole, r.SrcOff, int(n)))
 	}
-	if _, err = r.Dst.WriteAt(ctx, []byte{0}, objects.Write{Off: last.DstOff}); err != nil {
-		return n, f.shortCopy(src, r, n, err)
-	}
-	if status := f.delivered(src.file.Deliver(background(), r.SrcOff, int(r.N))); status != fuse.OK {
+	if status := f.delivered(src.file.Deliver(ctx, r.SrcOff, int(r.N))); status != fuse.OK {
 		return 0, status
 	}
-	if _, err = f.store.CopyRange(background(), last); err != nil {
-		return n, f.shortCopy(src, r, n, err)
+	if _, err = f.store.CopyRange(whole, last); err != nil {
+		return 0, f.errs.status(err)
 	}
 	return r.N, fuse.OK
-}
-
-// shortCopy answers a copy of n bytes whose next one failed.
-func (f *filesystem) shortCopy(src *fileHandle, r objects.CopyRange, n uint64, err error) fuse.Status {
-	if n == 0 {
-		return f.errs.status(err)
-	}
-	return f.delivered(src.file.Deliver(background(), r.SrcOff, int(n)))
 }

@@ -48,7 +48,7 @@ func (f *filesystem) Read(cancel <-chan struct{}, in *fuse.ReadIn, buf []byte) (
 		}
 	}
 	if h.published && result.Size() > 0 {
-		if status = f.deliver(h, in, result.Size()); status != fuse.OK {
+		if status = f.deliver(cancel, h, in, result.Size()); status != fuse.OK {
 			result.Done()
 			return nil, status
 		}

@@ -1,7 +1,6 @@
 package fs
 
 import (
-	"context"
 	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
@@ -68,13 +67,14 @@ func (f *filesystem) Rename(cancel <-chan struct{}, in *fuse.RenameIn, oldName, 
 	ctx, release := untilKilled(cancel, in.Pid)
 	defer release()
 	f.names.Add(1)
-	switch metadata.PublishIno {
-	case r.To:
-		return f.publish(ctx, r)
-	case r.From:
-		return f.receive(ctx, r)
+	rename := func() error { return f.store.Rename(ctx, r) }
+	switch {
+	case r.To == metadata.PublishIno:
+		return f.publish(r, rename)
+	case r.From == metadata.PublishIno:
+		return f.receive(r, rename)
 	}
-	err := f.store.Rename(ctx, r)
+	err := rename()
 	if err == nil && r.From != r.To {
 		f.moved(r)
 	}
@@ -83,14 +83,14 @@ func (f *filesystem) Rename(cancel <-chan struct{}, in *fuse.RenameIn, oldName, 
 
 // publish moves a file into publish/. The kernel moves its name as it keeps
 // it, and the file can be received before this returns.
-func (f *filesystem) publish(ctx context.Context, r metadata.Rename) fuse.Status {
+func (f *filesystem) publish(r metadata.Rename, rename func() error) fuse.Status {
 	a, err := f.store.Lookup(background(), r.From, r.Name)
 	if err != nil {
-		return f.removed(err, r.From, r.Name)
+		return f.removed(err, r.From, r.Name) // of views too
 	}
 	f.asked.forget(a.Ino)
 	f.fleeting.enters(a.Ino)
-	if err = f.store.Rename(ctx, r); err != nil {
+	if err = rename(); err != nil {
 		f.fleeting.drop(a.Ino)
 		return f.errs.status(err)
 	}
@@ -99,13 +99,13 @@ func (f *filesystem) publish(ctx context.Context, r metadata.Rename) fuse.Status
 }
 
 // receive moves a file out of publish/.
-func (f *filesystem) receive(ctx context.Context, r metadata.Rename) fuse.Status {
+func (f *filesystem) receive(r metadata.Rename, rename func() error) fuse.Status {
 	a, err := f.store.Lookup(background(), r.From, r.Name)
 	if err != nil {
 		return f.errs.status(err)
 	}
 	f.fleeting.leaves(a.Ino)
-	if err = f.store.Rename(ctx, r); err != nil {
+	if err = rename(); err != nil {
 		return f.errs.status(err)
 	}
 	f.fleeting.isOut(a.Ino)

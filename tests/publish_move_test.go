@@ -127,7 +127,7 @@ func TestPublishBusy(t *testing.T) {
 			must(t, f.Close())
 		}
 		for _, flags := range []int{unix.MAP_SHARED, unix.MAP_PRIVATE} {
-			view, unmap := mapping(t, p.path("f"), publishSize, flags)
+			view, unmap := mapping(t, p.path("f"), flags)
 			wantErrno(t, os.Rename(p.path("f"), offer), unix.EBUSY)
 			_ = view[publishSize-1]
 			wantErrno(t, os.Rename(p.path("f"), offer), unix.EBUSY)

@@ -70,7 +70,7 @@ func pread(t testing.TB, offer string, parts []stretch) []byte {
 
 func mapAll(flags int) func(*testing.T, place, string) []byte {
 	return func(t *testing.T, _ place, offer string) []byte {
-		view, unmap := mapping(t, offer, publishSize, flags)
+		view, unmap := mapping(t, offer, flags)
 		got := append([]byte(nil), view...)
 		unmap()
 		return got
@@ -190,7 +190,7 @@ func TestPublishPartsConsumeNothing(t *testing.T) {
 		pread(t, offer, []stretch{{0, publishSize / 2}})
 		pread(t, offer, []stretch{{publishSize / 2, publishSize - publishSize/2}})
 		pread(t, offer, nil)
-		view, unmap := mapping(t, offer, publishSize, unix.MAP_SHARED)
+		view, unmap := mapping(t, offer, unix.MAP_SHARED)
 		if d := kit.DiffAt(view[:10], 1, 0); d >= 0 {
 			t.Errorf("the map differs at %d", d)
 		}
@@ -199,8 +199,14 @@ func TestPublishPartsConsumeNothing(t *testing.T) {
 		run(t, "cp", "--attributes-only", offer, p.path("attributes"))
 		dir := p.m.Path("publish")
 		for _, look := range [][]string{
-			{"ls", "-lR", p.m.Dir}, {"df", offer}, {"df", dir}, {"stat", offer}, {"stat", "-f", dir}, {"find", dir, "-type", "f", "-size", "+1"},
-			{"du", "-a", dir}, {"test", "-s", offer},
+			{"ls", "-lR", p.m.Dir},
+			{"df", offer},
+			{"df", dir},
+			{"stat", offer},
+			{"stat", "-f", dir},
+			{"find", dir, "-type", "f", "-size", "+1"},
+			{"du", "-a", dir},
+			{"test", "-s", offer},
 		} {
 			run(t, look[0], look[1:]...)
 		}
@@ -216,7 +222,7 @@ func TestPublishPartsConsumeNothing(t *testing.T) {
 func TestPublishMappedIsExclusive(t *testing.T) {
 	onDevices(t, func(t *testing.T, p place) {
 		offer := p.publish(t, "t", 1, publishSize)
-		view, unmap := mapping(t, offer, publishSize, unix.MAP_SHARED)
+		view, unmap := mapping(t, offer, unix.MAP_SHARED)
 		if d := kit.DiffAt(view[:10], 1, 0); d >= 0 {
 			t.Errorf("the map differs at %d", d)
 		}

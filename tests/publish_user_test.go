@@ -16,56 +16,59 @@ import (
 func TestPublishFollowsModes(t *testing.T) {
 	kit.Check(t)
 	m := mnt.Mount(t, mnt.Options{AllowOther: true, Devices: []string{"host,size=64MiB", "sim:0,size=64MiB", "sim:1,size=64MiB,mapped=true"}})
+	if got := mode(t, m.Path("publish")); got != 0o1777 {
+		t.Errorf("publish/ has mode %o", got)
+	}
 	for _, name := range []string{"host", "sim0", "sim1"} {
-		t.Run(name, func(t *testing.T) {
-			dir, bobs := openDir(t, m.Path(name)), openDir(t, m.Path(name))
-			offer := m.Path("publish", "t")
-			offers := func(mode os.FileMode, seed uint64) {
-				mnt.AsUser(t, userAlice(), func() {
-					made := filepath.Join(dir, "made")
-					if err := os.WriteFile(made, kit.Bytes(seed, 0, 10_000), mode); err != nil {
-						t.Error(err)
-					}
-					if err := os.Rename(made, offer); err != nil {
-						t.Error(err)
-					}
-				})
+		t.Run(name, func(t *testing.T) { publishByModes(t, m, name) })
+	}
+}
+
+func publishByModes(t *testing.T, m *mnt.M, name string) {
+	t.Helper()
+	dir, bobs := openDir(t, m.Path(name)), openDir(t, m.Path(name))
+	offer := m.Path("publish", "t")
+	offers := func(mode os.FileMode, seed uint64) {
+		mnt.AsUser(t, userAlice(), func() {
+			made := filepath.Join(dir, "made")
+			if err := os.WriteFile(made, kit.Bytes(seed, 0, 10_000), mode); err != nil {
+				t.Error(err)
 			}
-			if got := mode(t, m.Path("publish")); got != 0o1777 {
-				t.Errorf("publish/ has mode %o", got)
+			if err := os.Rename(made, offer); err != nil {
+				t.Error(err)
 			}
-			offers(0o600, 1)
-			mnt.AsUser(t, userBob(), func() {
-				_, err := os.Open(offer)
-				wantErrno(t, err, unix.EACCES)
-				wantErrno(t, os.Remove(offer), unix.EPERM)
-				wantErrno(t, os.Rename(offer, filepath.Join(bobs, "mine")), unix.EPERM)
-				wantErrno(t, os.Chmod(offer, 0o644), unix.EPERM)
-				if err := os.WriteFile(filepath.Join(bobs, "f"), nil, 0o644); err != nil {
-					t.Error(err)
-				}
-				wantErrno(t, os.Rename(filepath.Join(bobs, "f"), offer), unix.EPERM)
-			})
-			// Who may read may receive.
-			mnt.AsUser(t, userAlice(), func() {
-				if err := os.Chmod(offer, 0o644); err != nil {
-					t.Error(err)
-				}
-			})
-			mnt.AsUser(t, userBob(), func() {
-				got, err := os.ReadFile(offer)
-				if d := kit.DiffAt(got, 1, 0); err != nil || len(got) != 10_000 || d >= 0 {
-					t.Errorf("bob has %d bytes, which differ at %d: %v", len(got), d, err)
-				}
-			})
-			wantGone(t, offer)
-			offers(0o600, 2)
-			mnt.AsUser(t, userAlice(), func() {
-				if err := os.Rename(offer, filepath.Join(dir, "back")); err != nil {
-					t.Error(err)
-				}
-			})
-			wantContent(t, filepath.Join(dir, "back"), 2, 10_000)
 		})
 	}
+	offers(0o600, 1)
+	mnt.AsUser(t, userBob(), func() {
+		_, err := os.Open(offer)
+		wantErrno(t, err, unix.EACCES)
+		wantErrno(t, os.Remove(offer), unix.EPERM)
+		wantErrno(t, os.Rename(offer, filepath.Join(bobs, "mine")), unix.EPERM)
+		wantErrno(t, os.Chmod(offer, 0o644), unix.EPERM)
+		if err := os.WriteFile(filepath.Join(bobs, "f"), nil, 0o644); err != nil {
+			t.Error(err)
+		}
+		wantErrno(t, os.Rename(filepath.Join(bobs, "f"), offer), unix.EPERM)
+	})
+	// Who may read may receive.
+	mnt.AsUser(t, userAlice(), func() {
+		if err := os.Chmod(offer, 0o644); err != nil {
+			t.Error(err)
+		}
+	})
+	mnt.AsUser(t, userBob(), func() {
+		got, err := os.ReadFile(offer)
+		if d := kit.DiffAt(got, 1, 0); err != nil || len(got) != 10_000 || d >= 0 {
+			t.Errorf("bob has %d bytes, which differ at %d: %v", len(got), d, err)
+		}
+	})
+	wantGone(t, offer)
+	offers(0o600, 2)
+	mnt.AsUser(t, userAlice(), func() {
+		if err := os.Rename(offer, filepath.Join(dir, "back")); err != nil {
+			t.Error(err)
+		}
+	})
+	wantContent(t, filepath.Join(dir, "back"), 2, 10_000)
 }

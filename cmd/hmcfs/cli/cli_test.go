@@ -179,7 +179,6 @@ func TestFaults(t *testing.T) {
 		{"subscribe", "--json", "k=-"},
 		{"subscribe", "--dir", filepath.Join(dir, "none"), "k"},
 		{"subscribe", "--timeout", "31m", "k"},
-		{"subscribe", "--mount", filepath.Join(dir, "none"), "k"},
 		{"mset", "k"},
 		{"mset", "ä=" + file},
 		{"mget", "--offset", "3q", "k"},

@@ -69,18 +69,13 @@ func (a *app) d2h(ctx context.Context, args []string, f *d2hFlags) error {
 		return err
 	}
 	defer func() { _ = c.Close() }() // what it has made stays
-	return a.d2hWith(ctx, c, m, pairs, asked, o, *f.asJSON)
-}
-
-// d2hWith copies with a session that is there.
-func (a *app) d2hWith(ctx context.Context, c hetero.Client, m place.Mount, pairs []keyPath, asked []devices.Size, o hetero.SetOptions, asJSON bool) error {
 	r := a.newKeyReport("d2h", pairs)
 	r.line = d2hLine
 	var moves []hostMove
 	for i, p := range pairs {
-		v, err := openSource(m, p.path, asked)
-		if err != nil {
-			r.fail(i, err)
+		v, serr := openSource(m, p.path, asked)
+		if serr != nil {
+			r.fail(i, serr)
 			continue
 		}
 		v.place = i
@@ -91,7 +86,7 @@ func (a *app) d2hWith(ctx context.Context, c hetero.Client, m place.Mount, pairs
 		return c.MSetD2H(ctx, keys, lists, o)
 	}
 	h.run(ctx, moves)
-	return r.finish(ctx, asJSON, nil)
+	return r.finish(ctx, *f.asJSON, nil)
 }
 
 func d2hLine(row keyRow) string {

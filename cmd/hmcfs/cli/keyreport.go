@@ -171,29 +171,28 @@ func faultText(err error) string {
 
 // wayOutOf is what helps where nobody knows better.
 func wayOutOf(kind error) string {
-	switch kind {
-	case hetero.ErrTimeout:
-		return "--timeout waits longer"
-	case hetero.ErrNotFound:
-		return "hmcfs ls-keys shows what is there"
-	case hetero.ErrExist:
-		return "another object has it: hmcfs del takes it away"
-	case hetero.ErrInconsistent:
-		return "hmcfs del takes away what is there"
-	case hetero.ErrShape:
-		return "hmcfs ls-keys --json shows the sizes of its blobs"
-	case hetero.ErrNoMemory:
-		return "hmcfs status shows what is free"
-	case hetero.ErrNotAuthorized, hetero.ErrNotOwner:
-		return "run it as the owner of the file, or as root"
-	case hetero.ErrLost:
-		return "set it again, or remove it: hmcfs del"
-	case hetero.ErrBusy:
-		return "try again when nobody has it open"
-	case hetero.ErrWithdrawn, hetero.ErrOwnerGone:
-		return "publish it again"
-	case hetero.ErrClosed, hetero.ErrDisconnected:
-		return "hmcfs status tells whether the mount is well"
+	for _, w := range []struct {
+		kind error
+		text string
+	}{
+		{hetero.ErrTimeout, "--timeout waits longer"},
+		{hetero.ErrNotFound, "hmcfs ls-keys shows what is there"},
+		{hetero.ErrExist, "another object has it: hmcfs del takes it away"},
+		{hetero.ErrInconsistent, "hmcfs del takes away what is there"},
+		{hetero.ErrShape, "hmcfs ls-keys --json shows the sizes of its blobs"},
+		{hetero.ErrNoMemory, "hmcfs status shows what is free"},
+		{hetero.ErrNotAuthorized, "run it as the owner of the file, or as root"},
+		{hetero.ErrNotOwner, "run it as the owner of the file, or as root"},
+		{hetero.ErrLost, "set it again, or remove it: hmcfs del"},
+		{hetero.ErrBusy, "try again when nobody has it open"},
+		{hetero.ErrWithdrawn, "publish it again"},
+		{hetero.ErrOwnerGone, "publish it again"},
+		{hetero.ErrClosed, "hmcfs status tells whether the mount is well"},
+		{hetero.ErrDisconnected, "hmcfs status tells whether the mount is well"},
+	} {
+		if errors.Is(kind, w.kind) {
+			return w.text
+		}
 	}
 	return ""
 }
@@ -201,7 +200,7 @@ func wayOutOf(kind error) string {
 // statusOf is the kind of a failure, also of one of the file system.
 func statusOf(err error) hetero.Status {
 	s := hetero.StatusOf(err)
-	if s.Err != hetero.ErrIO { //nolint:errorlint // the row, not a chain of errors
+	if !errors.Is(s.Err, hetero.ErrIO) {
 		return s
 	}
 	for _, f := range []struct{ err, kind error }{

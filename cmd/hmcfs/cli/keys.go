@@ -42,10 +42,7 @@ func parsePair(text string, p pairing) (keyPath, error) {
 	if p == keysAlone {
 		return keyPath{key: text}, nil
 	}
-	before := text
-	if slash := strings.IndexByte(text, '/'); slash >= 0 {
-		before = text[:slash]
-	}
+	before, _, _ := strings.Cut(text, "/")
 	split := strings.LastIndexByte(before, '=')
 	switch {
 	case split < 0 && p == pathsAlways:

@@ -12,6 +12,40 @@ import (
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/copier"
 )
 
+// part is what a test copies of a file.
+type part struct {
+	off, n  int64
+	consume bool
+}
+
+// check copies and pours a part of a file with a content.
+func (c part) check(t *testing.T, src, target string, whole []byte) {
+	t.Helper()
+	o := copier.Options{Off: c.off, Len: c.n, Consume: c.consume, Buffer: 4096}
+	end := int64(len(whole))
+	if c.n > 0 {
+		end = min(end, c.off+c.n)
+	}
+	want := whole[c.off:end]
+	var told, moved int64
+	o.Started, o.Moved = func(n int64) { told = n }, func(n int64) { moved += n }
+	if _, err := copier.Copy(t.Context(), []string{src}, target, o); err != nil {
+		t.Errorf("%+v: %v", c, err)
+	}
+	got, err := os.ReadFile(target)
+	if err != nil || !bytes.Equal(got, want) {
+		t.Errorf("%+v to %s: %d bytes, want %d, or others: %v", c, target, len(got), len(want), err)
+	}
+	if told != int64(len(want)) || c.consume && moved != told || moved > told {
+		t.Errorf("%+v: %d of %d bytes were told", c, moved, told)
+	}
+	var b bytes.Buffer
+	n, err := copier.Pour(t.Context(), &b, src, o)
+	if err != nil || n != int64(len(want)) || !bytes.Equal(b.Bytes(), want) {
+		t.Errorf("%+v: %d bytes are poured, or others: %v", c, n, err)
+	}
+}
+
 // TestPart copies stretches of a file with a hole, with and without the
 // kernel's help, and pours them.
 func TestPart(t *testing.T) {
@@ -30,10 +64,7 @@ func TestPart(t *testing.T) {
 		if err = errors.Join(err, werr, f.Close()); err != nil {
 			t.Fatal(err)
 		}
-		for _, c := range []struct {
-			off, n  int64
-			consume bool
-		}{
+		for _, c := range []part{
 			{},
 			{consume: true},
 			{off: 1},
@@ -45,30 +76,7 @@ func TestPart(t *testing.T) {
 			{off: size},
 			{off: 70_000, n: size},
 		} {
-			o := copier.Options{Off: c.off, Len: c.n, Consume: c.consume, Buffer: 4096}
-			end := int64(size)
-			if c.n > 0 {
-				end = min(end, c.off+c.n)
-			}
-			want := whole[c.off:end]
-			var told, moved int64
-			o.Started, o.Moved = func(n int64) { told = n }, func(n int64) { moved += n }
-			target := filepath.Join(dir, "target")
-			if _, err = copier.Copy(t.Context(), []string{src}, target, o); err != nil {
-				t.Errorf("%+v: %v", c, err)
-			}
-			got, rerr := os.ReadFile(target)
-			if rerr != nil || !bytes.Equal(got, want) {
-				t.Errorf("%+v in %s: %d bytes, want %d, or others: %v", c, dir, len(got), len(want), rerr)
-			}
-			if told != int64(len(want)) || c.consume && moved != told || moved > told {
-				t.Errorf("%+v: %d of %d bytes were told", c, moved, told)
-			}
-			var b bytes.Buffer
-			n, perr := copier.Pour(t.Context(), &b, src, o)
-			if perr != nil || n != int64(len(want)) || !bytes.Equal(b.Bytes(), want) {
-				t.Errorf("%+v: %d bytes are poured, or others: %v", c, n, perr)
-			}
+			c.check(t, src, filepath.Join(dir, "target"), whole)
 		}
 	}
 }

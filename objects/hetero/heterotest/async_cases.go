@@ -128,11 +128,12 @@ func checkAsyncReturns(e *env) {
 	e.ok(err)
 	ctx, cancel := context.WithCancel(e.Context())
 	cancel()
-	if r, err := b.Wait(ctx); r != nil || !isErr(err, hetero.ErrInterrupted) {
+	r, err := b.Wait(ctx)
+	if r != nil || !isErr(err, hetero.ErrInterrupted) {
 		e.Fatalf("a call that waits for keys has ended: %v, %v", r, err)
 	}
 	u.store(keys, from, hetero.SetOptions{})
-	r, err := e.awaitBatch(b)
+	r, err = e.awaitBatch(b)
 	e.done(keys, r, err)
 	into.takeAll(from)
 	// A cancellation ends what goes on.

@@ -23,6 +23,7 @@ type testCase struct {
 
 // in runs the case in a world.
 func (c testCase) in(t testing.TB, w World, patience time.Duration) {
+	t.Helper()
 	e := newEnv(t, w, patience)
 	c.run(e)
 	e.verify()

@@ -56,8 +56,7 @@ func translate(err error) error {
 }
 
 func sentinel(err error) error {
-	var shape *objects.ShapeError
-	if errors.As(err, &shape) {
+	if _, is := errors.AsType[*objects.ShapeError](err); is {
 		return hetero.ErrShape
 	}
 	for _, rule := range errorRules() {

@@ -28,7 +28,7 @@ func (c *Client) register(ctx context.Context, m hetero.Memory) (hetero.MemoryID
 		return 0, err
 	}
 	defer leave()
-	if err := c.roomForMemory(); err != nil {
+	if err = c.roomForMemory(); err != nil {
 		return 0, err // before a descriptor is taken for it
 	}
 	region, err := c.open(call, m)

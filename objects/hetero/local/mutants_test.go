@@ -149,16 +149,16 @@ func (m *mutant) GenerateKey(prefix string) (string, error) {
 }
 
 // scribble changes a byte of the client's memory.
-func (m *mutant) scribble(at devices.Offset) {
+func (m *mutant) scribble(ctx context.Context, at devices.Offset) {
 	mem := m.memory.Load()
 	s, err := mem.mem.Span(devices.Range{Off: at, Len: 1})
 	if err != nil {
 		return
 	}
 	p := []byte{0}
-	if mem.mem.Device().CopyOut(context.Background(), p, s) == nil {
+	if mem.mem.Device().CopyOut(ctx, p, s) == nil {
 		p[0]++
-		_ = mem.mem.Device().CopyIn(context.Background(), s, p) // a mutant that fails at this is none
+		_ = mem.mem.Device().CopyIn(ctx, s, p) // a mutant that fails at this is none
 	}
 }
 
@@ -214,7 +214,7 @@ func TestMutants(t *testing.T) {
 	if testing.Short() || kit.Race() {
 		t.Skip("looks at the suite, which need not be done each time")
 	}
-	for _, c := range slices.Concat(transferMutants(), resultMutants(), lifeMutants(), handOverMutants(), askMutants()) {
+	for _, c := range slices.Concat(transferMutants(), resultMutants(), toldMutants(), lifeMutants(), handOverMutants(), askMutants()) {
 		t.Run(c.name, func(t *testing.T) {
 			w := newWorld(t, sims(2, sim.Params{Size: devices.GiB, Mapped: true})...)
 			if heterotest.Try(t, mutants{w, c.mutate}, c.by) == nil {
@@ -259,13 +259,13 @@ func transferMutants() []mutation {
 		}},
 		{"a byte before the blobs is written", "A2 set and get across devices", func(m *mutant) {
 			m.devGet = func(ctx context.Context, keys []string, l []hetero.DeviceBlobList, o hetero.GetOptions) (hetero.Results, error) {
-				defer m.scribble(0)
+				defer m.scribble(ctx, 0)
 				return m.Client.DevMGet(ctx, keys, l, o)
 			}
 		}},
 		{"a delete touches the owner's bytes", "A13 get after delete", func(m *mutant) {
 			m.remove = func(ctx context.Context, keys []string) (hetero.Results, error) {
-				m.scribble(50)
+				m.scribble(ctx, 50)
 				return m.Client.DevDelete(ctx, keys)
 			}
 		}},
@@ -313,6 +313,12 @@ func resultMutants() []mutation {
 				return r, err
 			})
 		}},
+	}
+}
+
+// toldMutants are more of them.
+func toldMutants() []mutation {
+	return []mutation{
 		{"results in another order", "A1 set and get on one device", func(m *mutant) {
 			m.devGet = rewritten(m.Client.DevMGet, func(r hetero.Results, err error) (hetero.Results, error) {
 				slices.Reverse(r)

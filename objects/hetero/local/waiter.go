@@ -147,6 +147,7 @@ func (w *waiter) await(ctx context.Context) {
 			if i, ours := places[e.Key]; ours && w.plan.published == (e.Kind == objects.EventPublished) {
 				r.one(ctx, i)
 			}
+		default: // nothing has come
 		}
 	}
 	r.work.Wait()

@@ -19,7 +19,7 @@ import (
 )
 
 // hostRoom is how much the host device of a world takes.
-const hostRoom = 64 * devices.MiB
+const hostRoom = 16 * devices.MiB
 
 // world is a store of this process, whose clients adopt memory of its devices.
 type world struct {
@@ -86,7 +86,7 @@ func (w *world) closeDevice(t *testing.T, d devices.Device) {
 func openHost(t *testing.T) devices.Device {
 	t.Helper()
 	reg := devices.NewRegistry(host.NewDriver(host.Options{Dir: t.TempDir(), NoMount: true}))
-	d, err := reg.Open(t.Context(), "host,size=64MiB")
+	d, err := reg.Open(t.Context(), "host,size=16MiB")
 	if err != nil {
 		t.Skipf("needs a tmpfs: %v", err)
 	}
@@ -137,6 +137,7 @@ func (p *peer) Client() hetero.Client { return p.client }
 
 // Kill closes the client: in one process there is no other end.
 func (p *peer) Kill(t testing.TB) {
+	t.Helper()
 	if err := p.client.Close(); err != nil {
 		t.Errorf("end a client: %v", err)
 	}

@@ -1,0 +1,29 @@
+package tests
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/objects/hetero/heterotest"
+	"github.com/hmcfs/hmcfs/tests/keyworld"
+	"github.com/hmcfs/hmcfs/tests/kit"
+	"github.com/hmcfs/hmcfs/tests/mnt"
+)
+
+// The suite over the real daemon.
+func TestHeteroSuite(t *testing.T) {
+	for name, names := range map[string][]devices.Name{
+		"sim":  {"sim0", "sim1"},
+		"host": {"host", "sim0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			kit.Check(t)
+			m := mnt.Mount(t, mnt.Options{Devices: []string{"host,size=64MiB", "sim:0,size=256MiB", "sim:1,size=256MiB"}})
+			heterotest.Run(t, keyworld.New(socketOf(m), keyworld.Options{Devices: names, HostRoom: 64 * devices.MiB}))
+		})
+	}
+}
+
+// socketOf is where a mount's daemon listens.
+func socketOf(m *mnt.M) string { return filepath.Join(m.RuntimeDir, "admin.sock") }
