@@ -35,8 +35,8 @@ func (s *Store) NewHolder(who Caller) *Holder {
 // Close withdraws what the holder has published and nobody is receiving, makes
 // what it has set lost unless a replica takes over, and lets its regions go.
 // Operations under way end with ErrLost. All of it has happened when it
-// returns without an error; else it goes on in the background. Closing it again
-// does nothing. A holder is closed before its store.
+// returns without an error; else it goes on in the background, and closing it
+// again waits for it. A holder is closed before its store.
 //
 // Errors: the context's.
 func (h *Holder) Close(ctx context.Context) error {
@@ -54,7 +54,6 @@ func (h *Holder) end(ctx context.Context) []*Region {
 	h.mu.Lock()
 	h.closed = true
 	regions := slices.Collect(maps.Keys(h.regions))
-	clear(h.regions)
 	h.mu.Unlock()
 	h.store.holders.remove(h)
 	for _, r := range regions {

@@ -134,6 +134,11 @@ func (s *Store) judge(ctx context.Context, p placing, key string) (skip bool, er
 		return false, nil
 	case err != nil || named.Ino == holder.Ino:
 		return false, err
+	case named.Key == key: // it has come since
+		return s.givesWay(p.who, p.rule, named)
+	}
+	if named.Key == key { // it has come since the first look
+		return s.givesWay(p.who, p.rule, named)
 	}
 	// A file that has lost its key. It is nobody's object, but it is somebody's
 	// file.

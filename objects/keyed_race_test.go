@@ -72,6 +72,32 @@ func replacing() objects.GatherOptions {
 	return objects.GatherOptions{Existing: objects.ExistingReplace}
 }
 
+// TestGatherSame has two users set the same new keys at the same time: of each
+// key one has set it, and the other one has skipped it (case C16).
+func TestGatherSame(t *testing.T) {
+	kit.Check(t)
+	r := newKeyed(t, keyedOptions{})
+	memories := []*memory{r.memory(1, 4*kib, 1), r.memory(2, 4*kib, 2)}
+	for round, key := range manyKeys("same", 300) {
+		var got [2]objects.Gathered
+		var both sync.WaitGroup
+		for i, m := range memories {
+			both.Go(func() {
+				got[i] = r.user.Gather(r.ctx(), keyedSet(key, m.all()), objects.GatherOptions{})[0]
+			})
+		}
+		both.Wait()
+		if got[0].Err != nil || got[1].Err != nil || got[0].Skipped == got[1].Skipped {
+			t.Fatalf("round %d: %+v", round, got)
+		}
+		winner := memories[0]
+		if got[0].Skipped {
+			winner = memories[1]
+		}
+		r.holds(key, winner.bytes())
+	}
+}
+
 // TestGatherLeftover is content whose record was not written and which could not
 // be removed either: the next mount removes it.
 func TestGatherLeftover(t *testing.T) {

@@ -118,8 +118,8 @@ func (r *Region) Size() uint64 { return r.size }
 // Close lets the memory go, for the holder's further calls at once. What is
 // set or published out of it is lost, unless a replica takes over. When it
 // returns without an error nobody reads or writes the memory any more, and the
-// records say so; else that goes on in the background. Closing it again does
-// nothing.
+// records say so; else that goes on in the background, and closing it again
+// waits for it.
 //
 // Errors: the context's.
 func (r *Region) Close(ctx context.Context) error {

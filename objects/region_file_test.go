@@ -107,6 +107,8 @@ func TestFileAsMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantErr(t, "write behind the end", u.get(of(reg, "k", 10, 50, 1500, 50), false), devices.ErrRange)
+	wantErr(t, "read behind the end", reg.Find(r.ctx(), 1500, 50), devices.ErrRange)
+	wantErr(t, "read before it", reg.Find(r.ctx(), 1500, 20), nil)
 	wantErr(t, "set it", u.bind(of(reg, "f", 0, 3000)), devices.ErrRange)
 	if now := f.Size(); now != size {
 		t.Errorf("the file has %d bytes, want %d", now, size)

@@ -181,6 +181,9 @@ func TestBindIsTheMemory(t *testing.T) {
 	if blobs, err := r.store.GetXattr(r.ctx(), ino, "user.hmc.blobs"); string(blobs) != "5000,10,20000,10000" {
 		t.Errorf("blobs %q, %v", blobs, err)
 	}
+	if text, err := r.store.GetXattr(r.ctx(), ino, objects.XattrBind); !errors.Is(err, metadata.ErrNoXattr) {
+		t.Errorf("it is bound to %q, %v", text, err)
+	}
 	memory := u.bytes()
 	r.wantBytes("k", slicesOf(memory, 10_000, 5000, 50_000, 10, 15_000, 20_000, 90_000, 10_000))
 	f := r.open(ino)
@@ -320,6 +323,42 @@ func TestBindMany(t *testing.T) {
 	}
 }
 
+// Content whose region has ended before anybody was told of it is told at once.
+func TestRegionHasEnded(t *testing.T) {
+	r := twoDevices(t)
+	u := r.user(0, 1, 1000)
+	told := make(chan struct{})
+	ended, err := u.Attend(u.keyed("k", 0, 100).Blobs, func() { close(told) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err = u.region.Close(r.ctx()); err != nil {
+		t.Fatal(err)
+	}
+	ended()
+	select {
+	case <-told:
+	case <-time.After(long):
+		t.Error("nobody was told")
+	}
+}
+
+// Ranges are of the region and nothing else.
+func TestRegionRanges(t *testing.T) {
+	r := twoDevices(t)
+	u := r.user(0, 1, 1000)
+	_, file := u.file("f", 2, 1000)
+	for _, reg := range []*objects.Region{u.region, file} {
+		for _, at := range [][2]uint64{{0, 1001}, {1000, 1}, {1001, 0}, {1 << 63, 1 << 63}, {1, 1<<64 - 1}} {
+			wantErr(t, fmt.Sprint(at), reg.Find(r.ctx(), at[0], at[1]), devices.ErrRange)
+		}
+		for _, at := range [][2]uint64{{0, 1000}, {999, 1}, {10, 500}} {
+			wantErr(t, fmt.Sprint(at), reg.Find(r.ctx(), at[0], at[1]), nil)
+		}
+		wantErr(t, "write", reg.Write(r.ctx(), 999, []byte("xy")), devices.ErrRange)
+	}
+}
+
 // What was made of a region is lost with it, at once; the rest of the holder's
 // stays, and a lost key can be set again by anybody.
 func TestRegionEnds(t *testing.T) {
@@ -447,9 +486,9 @@ func TestOwnerEndsInMidRead(t *testing.T) {
 	u := r.user(0, 1, 4096)
 	ino := u.mustBind(u.keyed("k", 0, 4096))
 	finish := r.reading("k", kit.Bytes(1, 0, 4096))
-	hurried, cancel := context.WithCancel(r.ctx())
-	cancel()
-	wantErr(t, "end in a hurry", u.Close(hurried), context.Canceled)
+	hurried, cancel := context.WithTimeout(r.ctx(), 50*time.Millisecond)
+	defer cancel()
+	wantErr(t, "end in a hurry", u.Close(hurried), context.DeadlineExceeded)
 	closed := make(chan error, 1)
 	go func() { closed <- u.region.Close(context.Background()) }()
 	kit.Eventually(t, long, func() bool { return r.attr(ino).State == objects.StateLost })
@@ -457,11 +496,6 @@ func TestOwnerEndsInMidRead(t *testing.T) {
 	_, err := f.ReadAt(r.ctx(), make([]byte, 1), 0)
 	wantErr(t, "a read that comes now", err, objects.ErrLost)
 	r.close(f)
-	select {
-	case err = <-closed:
-		t.Errorf("the region is closed under its reader: %v", err)
-	default:
-	}
 	finish()
 	if err = <-closed; err != nil {
 		t.Error(err)
@@ -493,6 +527,7 @@ func TestBoundKeysInTheNextRun(t *testing.T) {
 	if err := r.store.Close(context.Background(), objects.CloseOptions{Keep: true}); err != nil {
 		t.Fatal(err)
 	}
+	wantErr(t, "memory of a holder whose store was closed", u.region.Find(r.ctx(), 0, 1), objects.ErrLost)
 	r.reopen()
 	r.wantState(ino, objects.StateLost)
 	r.wantPath("k", "sim0/.keys/k")
@@ -564,6 +599,49 @@ func TestRegisteredMemoryOfAProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.wantState(ours, objects.StateLost)
+}
+
+// Memory that its owner has cut is not made longer by a write.
+func TestRegisteredMemoryIsCut(t *testing.T) {
+	r := twoDevices(t)
+	h := r.store.NewHolder(objects.Caller{UID: uint32(os.Getuid())})
+	defer func() {
+		if err := h.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	}()
+	shared := kit.Memfd(t, 1, 10_000)
+	path := fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), shared.Fd())
+	again, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	m := share.Memory{Family: "sim", Size: 10_000, Pieces: []share.Piece{{Kind: devices.HandleMemfd, FD: &n, Size: 10_000}}}
+	reg, err := h.Register(r.ctx(), "sim0", objects.BindRequest{
+		Memory: m, Handles: []devices.Handle{{Kind: devices.HandleMemfd, File: again, Size: 10_000}},
+	})
+	if err == nil {
+		err = h.Bind(r.ctx(), []objects.Keyed{of(reg, "k", 1000, 1000, 5000, 5000)})[0]
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err = shared.Truncate(6000); err != nil {
+		t.Fatal(err)
+	}
+	f := r.open(r.keyIno("k"))
+	defer r.close(f)
+	_, err = f.WriteAt(r.ctx(), kit.Bytes(2, 0, 100), objects.Write{Off: 5000})
+	wantErr(t, "a write where it is cut", err, devices.ErrRange)
+	r.write(f, 990, kit.Bytes(2, 0, 100))
+	want := kit.Bytes(1, 0, 6000)
+	copy(want[1990:2000], kit.Bytes(2, 0, 10))
+	copy(want[5000:], kit.Bytes(2, 10, 90))
+	got, err := os.ReadFile(path)
+	if i := kit.FirstDiff(got, want); i >= 0 || err != nil {
+		t.Errorf("byte %d of the memory is not what it should be, %v", i, err)
+	}
 }
 
 // What can't be registered is refused, and the descriptors are closed.

@@ -103,8 +103,6 @@ func (h *Holder) replicate(ctx context.Context, o *object, before uint64, blobs 
 			return fmt.Errorf("%d bytes of %d: %w", r.size, b.size, ErrInvalid)
 		case before%2 != 0 || o.version.Load() != before:
 			return fmt.Errorf("it was changed while it was copied: %w", ErrInconsistent)
-		case b.isOf(h, blobs):
-			return nil
 		}
 		added = true
 		return b.addReplica(r)

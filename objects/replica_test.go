@@ -163,7 +163,113 @@ func TestReplicaIsStaleAfterAWrite(t *testing.T) {
 	r.wantState(ino, objects.StateLost)
 }
 
-// A holder is one replica of a key, and the owner none of his own memory.
+// Who reads between the owner's end and the takeover, which waits for who
+// changes the object, gets the replica's bytes.
+func TestReplicaBeforeItTakesOver(t *testing.T) {
+	r := twoDevices(t)
+	owner, other := r.user(0, 1, 4096), r.user(1, 2, 4096)
+	ino := r.replicated(owner, other)
+	f := r.open(ino)
+	release, err := f.HoldLane(r.ctx())
+	if err != nil {
+		t.Fatal(err)
+	}
+	hurried, cancel := context.WithCancel(r.ctx())
+	cancel()
+	wantErr(t, "the end", owner.Close(hurried), context.Canceled)
+	r.wantState(ino, objects.StateBound)
+	r.wantBytes("k", ofReplica(0))
+	r.wantPath("k", "sim0/.keys/k")
+	release()
+	r.close(f)
+	owner.close()
+	r.wantPath("k", "sim1/.keys/k")
+	r.wantBytes("k", ofReplica(0))
+}
+
+// What is about to go gets no replica.
+func TestReplicaOfWhatGoes(t *testing.T) {
+	r := twoDevices(t)
+	owner, other := r.user(0, 1, 4096), r.user(1, 2, 4096)
+	ino := r.replicated(owner)
+	f := r.open(ino)
+	f.Leaves(true)
+	wantErr(t, "a replica", other.get(other.keyed("k", 0, 600, 1000, 400), true), metadata.ErrNotExist)
+	f.Leaves(false)
+	if err := other.get(other.keyed("k", 0, 600, 1000, 400), true); err != nil {
+		t.Error(err)
+	}
+	r.close(f)
+}
+
+// What goes is forgotten where it was made.
+func TestNothingIsLeftOfKeys(t *testing.T) {
+	r := twoDevices(t)
+	owner, first, second := r.user(0, 1, 4096), r.user(0, 2, 4096), r.user(1, 3, 4096)
+	left := func() int { return owner.region.Users() + first.region.Users() + second.region.Users() }
+	for name, goes := range map[string]func(){
+		"removed":         func() { wantErr(t, "drop", owner.Drop(r.ctx(), []string{"k"})[0], nil) },
+		"dropped by each": func() { owner.dropLocal("k"); first.dropLocal("k"); second.dropLocal("k") },
+		"written first": func() {
+			f := r.open(r.keyIno("k"))
+			r.write(f, 0, []byte("x"))
+			r.close(f)
+			owner.dropLocal("k")
+		},
+	} {
+		r.replicated(owner, first, second)
+		if n := left(); n != 3 {
+			t.Errorf("%d contents are made of the memory, want 3", n)
+		}
+		goes()
+		r.wantGone("k")
+		if n := left(); n != 0 || r.store.Loaded() != 0 {
+			t.Errorf("%s: %d contents and %d objects are left", name, n, r.store.Loaded())
+		}
+	}
+	// A name that has lost its key is in the way.
+	owner.mustBind(owner.keyed("k", 0, 100))
+	if err := r.store.RemoveXattr(r.ctx(), r.keyIno("k"), "user.hmc.key"); err != nil {
+		t.Fatal(err)
+	}
+	wantErr(t, "set it again", first.bind(first.keyed("k", 0, 100)), metadata.ErrExist)
+	if n := left(); n != 1 || r.store.Loaded() != 1 {
+		t.Errorf("%d contents and %d objects are left of a key that was not set", n, r.store.Loaded())
+	}
+	for i, u := range []*user{owner, first, second} {
+		if n := r.store.Holders(); n != 3-i {
+			t.Errorf("%d holders, want %d", n, 3-i)
+		}
+		u.close()
+	}
+	if n := r.store.Holders(); n != 0 {
+		t.Errorf("%d holders that have ended", n)
+	}
+}
+
+// Who writes while another copies leaves him with bytes that are none of the
+// object's: they become no replica.
+func TestReplicaOfWhatChanges(t *testing.T) {
+	r := newStopping(t)
+	owner, other := r.user(0, 1, 4096), r.user(1, 2, 4096)
+	ino := owner.mustBind(owner.keyed("k", 0, 1000))
+	goOn, result := make(chan struct{}), make(chan error, 1)
+	r.armed <- goOn
+	go func() {
+		result <- other.Scatter(context.Background(), objects.Scatter{Keyed: other.keyed("k", 0, 1000), Replica: true})
+	}()
+	<-r.inside
+	f := r.open(ino)
+	r.write(f, 0, kit.Bytes(3, 0, 1000))
+	r.close(f)
+	close(goOn)
+	wantErr(t, "the copy", <-result, objects.ErrInconsistent)
+	r.wantBytes("k", kit.Bytes(3, 0, 1000))
+	owner.close()
+	r.wantState(ino, objects.StateLost)
+}
+
+// A holder is one replica of a key, and one who is its owner too goes as both.
 func TestReplicaOnce(t *testing.T) {
 	r := twoDevices(t)
 	owner, other := r.user(0, 1, 4096), r.user(0, 2, 4096)

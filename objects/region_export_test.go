@@ -1,0 +1,68 @@
+package objects
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/hmcfs/hmcfs/transport"
+)
+
+// HoldLane keeps everybody from changing the content until release.
+func (f *File) HoldLane(ctx context.Context) (release func(), err error) {
+	return f.obj.lane.leave, f.obj.lane.enter(ctx)
+}
+
+// Leaves says whether bound content is about to go.
+func (f *File) Leaves(now bool) {
+	if b, ok := f.obj.content().(*bound); ok {
+		b.leaves(now)
+	}
+}
+
+// Users is how many contents are made of the region.
+func (r *Region) Users() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.users)
+}
+
+// Find checks what find says of a range.
+func (r *Region) Find(ctx context.Context, off, n uint64) error {
+	pieces, release, err := r.find(ctx, off, n)
+	if err != nil {
+		return err
+	}
+	defer release()
+	end := off
+	for _, at := range pieces {
+		if at.off != end {
+			return fmt.Errorf("a piece at %d, want it at %d", at.off, end)
+		}
+		end += at.n
+	}
+	if end != off+n {
+		return fmt.Errorf("the pieces end at %d, want %d", end, off+n)
+	}
+	return nil
+}
+
+// Write is write of bytes.
+func (r *Region) Write(ctx context.Context, off uint64, p []byte) error {
+	return r.write(ctx, off, transport.HostSpan(p))
+}
+
+// Attend makes content of blobs. What it returns begins to attend to it.
+func (h *Holder) Attend(blobs []Blob, fn func()) (begin func(), err error) {
+	b, _, err := h.store.blobContent(h, blobs)
+	return func() { b.attend(func(context.Context) { fn() }) }, err
+}
+
+// Loaded is how many objects are in memory.
+func (s *Store) Loaded() int { return len(s.table.loaded(func(*entry) bool { return true })) }
+
+// Holders is how many holders have not ended.
+func (s *Store) Holders() int {
+	s.holders.mu.Lock()
+	defer s.holders.mu.Unlock()
+	return len(s.holders.open)
+}
