@@ -7,6 +7,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/transport"
 )
@@ -112,16 +113,22 @@ func (g *gathering) fill(ctx context.Context, from, to int) []gathered {
 	inos, err := g.store.meta.NewInos(ctx, to-from)
 	workers := min(transferWorkers, max(1, g.bytes(from, to)/transferInline))
 	inside := max(1, transferWorkers/max(1, min(workers, to-from)))
-	_ = inParallel(ctx, to-from, workers, func(ctx context.Context, i int) error {
+	try := func(ctx context.Context, i int) error {
 		made[i].at = from + i
 		one := &g.out[from+i]
-		if err != nil {
-			one.Err = err
-			return nil
+		if one.Err = err; err == nil {
+			one.Skipped, one.Err = g.one(ctx, inos[i], &g.set[from+i], &made[i].file, inside)
 		}
-		one.Skipped, one.Err = g.one(ctx, inos[i], &g.set[from+i], &made[i].file, inside)
 		return nil // the others go on
-	})
+	}
+	_ = inParallel(ctx, to-from, workers, try)
+	for i := 0; workers > 1 && i < to-from; i++ {
+		// One that finds no room may have taken it from others while it was
+		// under way. Alone, each has what there is.
+		if errors.Is(g.out[from+i].Err, devices.ErrOutOfMemory) {
+			_ = try(ctx, i)
+		}
+	}
 	files := made[:0]
 	for _, m := range made {
 		if one := g.out[m.at]; one.Err == nil && !one.Skipped {
