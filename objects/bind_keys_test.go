@@ -1,7 +1,6 @@
 package objects_test
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"testing"
@@ -168,4 +167,3 @@ func TestBindMany(t *testing.T) {
 		t.Errorf("%d bindings of nothing, %v", len(left), err)
 	}
 }
-

@@ -159,4 +159,3 @@ func twoDevices(t *testing.T) *rig {
 	kit.Check(t)
 	return newRig(t, small(false), small(true))
 }
-
