@@ -3,7 +3,8 @@ package tests
 import (
 	"testing"
 
+	"github.com/hmcfs/hmcfs/tests/keyworld"
 	"github.com/hmcfs/hmcfs/tests/mnt"
 )
 
-func TestMain(m *testing.M) { mnt.Main(m) }
+func TestMain(m *testing.M) { mnt.Main(m, map[string]func(){keyworld.RankName: keyworld.Rank}) }

@@ -18,7 +18,7 @@ const publishSize = 3<<20 + 4097
 // onPublishers runs a test in a directory of each kind of device: of the host
 // tier, once served by the kernel and once by the daemon, of a device whose
 // memory is copied, of one whose memory is mapped, and of OpenCL where there
-// is one.
+// is one. In short tests the daemon's host tier is left out.
 func onPublishers(t *testing.T, fn func(t *testing.T, p place)) {
 	t.Helper()
 	kit.Check(t)
@@ -30,6 +30,9 @@ func onPublishers(t *testing.T, fn func(t *testing.T, p place)) {
 	m := mnt.Mount(t, mnt.Options{Devices: specs})
 	for _, name := range names {
 		t.Run(name, func(t *testing.T) { fn(t, place{name: name, dir: openDir(t, m.Path(name)), m: m}) })
+	}
+	if testing.Short() {
+		return
 	}
 	t.Run("host by the daemon", func(t *testing.T) {
 		m := mnt.Mount(t, mnt.Options{Devices: specs[:2], Extra: []string{"--passthrough", "off"}})

@@ -83,7 +83,7 @@ func (m *M) PID() int { return m.daemon.process.Pid }
 // Run runs hmcfs and returns its standard output. The error has what it wrote
 // to its standard error.
 func (m *M) Run(args ...string) (string, error) {
-	cmd := itself(programName, args...)
+	cmd := Itself(programName, args...)
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	if err := cmd.Run(); err != nil {

@@ -25,7 +25,7 @@ func (m *M) startDaemon(args, env []string) *daemon {
 		m.t.Fatal(err)
 	}
 	defer func() { _ = log.Close() }() // the daemon has its own
-	cmd := itself(programName, args...)
+	cmd := Itself(programName, args...)
 	cmd.Env, cmd.Dir = env, "/"
 	cmd.Stdout, cmd.Stderr = log, log
 	// A signal at the tests' terminal is not the daemon's.

@@ -35,7 +35,7 @@ func startGuard() (stop func(), err error) {
 	if err = os.Setenv(baseEnv, base); err != nil {
 		return nil, err
 	}
-	cmd := itself(guardName, append([]string{base}, programDir()...)...)
+	cmd := Itself(guardName, append([]string{base}, programDir()...)...)
 	cmd.Stderr = os.Stderr
 	// A ^C is for the tests; the guard outlives it to clear up.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

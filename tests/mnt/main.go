@@ -3,6 +3,7 @@ package mnt
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -32,15 +33,18 @@ const (
 )
 
 // Main runs the tests of a package, or the program, by the name that the
-// process was started under. It does not return.
-func Main(m *testing.M) {
+// process was started under; more are programs of the tests' own, by theirs. It
+// does not return.
+func Main(m *testing.M, more ...map[string]func()) {
 	if err := isolate(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	testscript.Main(tests{m}, map[string]func(){
-		programName: program, helperName: program, guardName: guard,
-	})
+	programs := map[string]func(){programName: program, helperName: program, guardName: guard}
+	for _, p := range more {
+		maps.Copy(programs, p)
+	}
+	testscript.Main(tests{m}, programs)
 }
 
 // tests are a package's tests with the guard around them.
@@ -75,8 +79,8 @@ func program() {
 	os.Exit(cli.Run(context.Background(), env))
 }
 
-// itself is a command that runs the test binary under one of its names.
-func itself(name string, args ...string) *exec.Cmd {
+// Itself is a command that runs the test binary under one of its names.
+func Itself(name string, args ...string) *exec.Cmd {
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Args = append([]string{name}, args...)
 	return cmd

@@ -1,0 +1,175 @@
+package keyworld
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/objects/adminapi"
+	"github.com/hmcfs/hmcfs/objects/client"
+	"github.com/hmcfs/hmcfs/objects/hetero"
+)
+
+// RankName is the name that a test binary is started under to be a rank.
+const RankName = "hmcfs-test-rank"
+
+// Order is what a rank is told to do. The blobs of its call name memory by its
+// place among the rank's, from 1.
+type Order struct {
+	Verb adminapi.Verb `json:"verb"`
+	Call adminapi.Call `json:"call"`
+}
+
+// Said is what a rank says: that it is ready, or what became of a key of an
+// order. Of publish and subscribe the lines come when the futures end.
+type Said struct {
+	Ready bool   `json:"ready,omitempty"`
+	Verb  string `json:"verb,omitempty"`
+	// Begun says that publish or subscribe has returned.
+	Begun bool   `json:"begun,omitempty"`
+	Key   string `json:"key,omitempty"`
+	// Code is the word of why it failed, Error all words.
+	Code  string `json:"code,omitempty"`
+	Error string `json:"error,omitempty"`
+}
+
+// Rank is a process with a session and memory of its own: the program of
+// RankName. Its arguments are the socket, and for each descriptor from 3 on what
+// it is: shared memory by its device and size, "sim0:4096", or a file of the
+// mount, "sim0:file". It does what its input tells
+// it, line by line, and ends with that.
+func Rank() {
+	if err := rank(context.Background(), os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func rank(ctx context.Context, args []string) error {
+	s, err := client.OpenSession(ctx, args[0])
+	if err != nil {
+		return err
+	}
+	r := &rankRun{session: s, out: json.NewEncoder(os.Stdout)}
+	for i, arg := range args[1:] {
+		if err := r.register(ctx, 3+i, arg); err != nil {
+			return err
+		}
+	}
+	r.say(Said{Ready: true})
+	for orders := json.NewDecoder(os.Stdin); ; {
+		var o Order
+		if orders.Decode(&o) != nil {
+			return s.Close()
+		}
+		r.do(ctx, o)
+	}
+}
+
+type rankRun struct {
+	session *client.Session
+	ids     []hetero.MemoryID
+
+	mu  sync.Mutex
+	out *json.Encoder
+}
+
+func (r *rankRun) say(s Said) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_ = r.out.Encode(s) // who does not hear it is told by the end
+}
+
+func (r *rankRun) register(ctx context.Context, fd int, arg string) error {
+	device, text, _ := strings.Cut(arg, ":")
+	file, memory := os.NewFile(uintptr(fd), "memory"), hetero.Memory{Device: devices.Name(device)}
+	if text == "file" {
+		memory.File = file
+	} else {
+		n, err := strconv.ParseUint(text, 10, 63)
+		if err != nil {
+			return err
+		}
+		memory.Share, memory.Files = Shared(memory.Device, devices.Size(n), file)
+	}
+	id, err := r.session.PreRegister(ctx, memory)
+	_ = file.Close() // nothing was written through it
+	r.ids = append(r.ids, id)
+	return err
+}
+
+// do follows an order.
+func (r *rankRun) do(ctx context.Context, o Order) {
+	q := &o.Call
+	for i := range q.Lists {
+		for k := range q.Lists[i].Blobs {
+			b := &q.Lists[i].Blobs[k]
+			if at := int(b.Memory) - 1; at >= 0 && at < len(r.ids) {
+				b.Memory = r.ids[at] // others are somebody else's
+			}
+		}
+	}
+	var results hetero.Results
+	var err error
+	switch o.Verb {
+	case adminapi.VerbPublish:
+		r.follow(o, func() ([]*hetero.Future, error) { return r.session.DevPublish(ctx, q.Keys, q.Lists) })
+		return
+	case adminapi.VerbSubscribe:
+		r.follow(o, func() ([]*hetero.Future, error) {
+			return r.session.DevSubscribe(ctx, q.Keys, q.Lists, hetero.SubscribeOptions{Timeout: time.Duration(q.Timeout)})
+		})
+		return
+	case adminapi.VerbMSet:
+		results, err = r.session.DevMSet(ctx, q.Keys, q.Lists)
+	case adminapi.VerbMGet:
+		results, err = r.session.DevMGet(ctx, q.Keys, q.Lists, hetero.GetOptions{Timeout: time.Duration(q.Timeout), Replica: q.Replica})
+	case adminapi.VerbMSetD2H:
+		results, err = r.session.MSetD2H(ctx, q.Keys, q.Lists, hetero.SetOptions{Existing: q.Existing})
+	case adminapi.VerbDelete:
+		results, err = r.session.DevDelete(ctx, q.Keys)
+	case adminapi.VerbExpire:
+		results, err = r.session.Expire(ctx, q.Keys, time.Duration(q.TTL))
+	case adminapi.VerbInfo:
+		var infos []hetero.MetaInfo
+		infos, err = r.session.GetMetaInfo(ctx, q.Keys, q.Published)
+		for _, i := range infos {
+			results = append(results, hetero.Result{Key: i.Key, Err: i.Err})
+		}
+	default:
+		err = hetero.ErrUnsupported
+	}
+	if results == nil {
+		r.tell(o, "", err)
+	}
+	for _, one := range results {
+		r.tell(o, one.Key, one.Err)
+	}
+}
+
+// follow tells of futures when they end.
+func (r *rankRun) follow(o Order, begin func() ([]*hetero.Future, error)) {
+	futures, err := begin()
+	said := saidOf(o, "", err)
+	said.Begun = true
+	r.say(said)
+	for _, f := range futures {
+		f.Then(func() { r.tell(o, f.Key(), f.Err()) })
+	}
+}
+
+func (r *rankRun) tell(o Order, key string, err error) { r.say(saidOf(o, key, err)) }
+
+func saidOf(o Order, key string, err error) Said {
+	s := Said{Verb: string(o.Verb), Key: key}
+	if err != nil {
+		s.Code, s.Error = hetero.StatusOf(err).Name, err.Error()
+	}
+	return s
+}
