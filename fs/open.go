@@ -89,7 +89,8 @@ func (f *filesystem) open(ino metadata.Ino, flags uint32, out *fuse.OpenOut) fus
 	if file.Published() {
 		status := f.openPublished(h, flags, out)
 		if status != fuse.OK {
-			f.closeFile(h, 0)
+			h.ahead.close()
+			file.Abandon(background())
 		}
 		return status
 	}
@@ -153,7 +154,7 @@ func (f *filesystem) Release(_ <-chan struct{}, in *fuse.ReleaseIn) {
 	status = f.closeFile(h, in.Fh)
 }
 
-// closeFile ends a handle that had a number, or 0 for one that never got any.
+// closeFile ends a handle that had a number.
 func (f *filesystem) closeFile(h *fileHandle, fh uint64) fuse.Status {
 	if h.stream != nil {
 		h.stream.close()

@@ -178,7 +178,7 @@ func (f *filesystem) openView(id metadata.Ino, flags uint32, out *fuse.OpenOut) 
 		return f.errs.status(err)
 	}
 	if file.Published() {
-		_ = file.Close(background()) // it has nothing to report
+		file.Abandon(background())
 		return errStale
 	}
 	v := &viewFile{viewNode: n, views: &f.views, file: file}

@@ -183,7 +183,7 @@ func (h *Holder) bindFile(ctx context.Context, k *Keyed) error {
 	if err != nil {
 		return err
 	}
-	defer closeFile(ctx, f)
+	defer f.Abandon(ctx)
 	if size := f.Size(); size != r.size {
 		return r.cutTo(size)
 	}

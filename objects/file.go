@@ -43,6 +43,12 @@ func (f *File) Close(ctx context.Context) error {
 	return nil
 }
 
+// Abandon ends a handle that was given to nobody: unlike Close it receives
+// nothing, not even an empty file of publish/.
+func (f *File) Abandon(ctx context.Context) {
+	f.store.unpin(context.WithoutCancel(ctx), f.obj, pinOpen)
+}
+
 // Ino returns the object's number.
 func (f *File) Ino() Ino { return f.obj.ino }
 

@@ -27,10 +27,11 @@ const keyedMode = metadata.TypeRegular | 0o600
 // replaced one goes in the same transaction.
 //
 // Errors by key: metadata.ErrExist with ExistingFail; devices.ErrOutOfMemory;
-// ErrForbidden for replacing what the holder's user may not write; ErrInvalid
-// for blobs that are not inside their regions; ErrLost for those of a region
-// that has ended; metadata.ErrTooLarge for more blobs than can be noted;
-// ErrUnsupported for all in a mount without host memory.
+// ErrForbidden for replacing what the holder's user may not write, and for all
+// where he may not make files in host memory; ErrInvalid for blobs that are not
+// inside their regions; ErrLost for those of a region that has ended;
+// metadata.ErrTooLarge for more blobs than can be noted; ErrUnsupported for all
+// in a mount without host memory.
 func (h *Holder) Gather(ctx context.Context, set []Keyed, o GatherOptions) []Gathered {
 	out := make([]Gathered, len(set))
 	g := &gathering{store: h.store, options: o, set: set, out: out}
@@ -40,7 +41,7 @@ func (h *Holder) Gather(ctx context.Context, set []Keyed, o GatherOptions) []Gat
 	}
 	if err == nil {
 		g.place = placing{who: h.who, rule: o.Existing}
-		g.place.dir, err = h.store.keysDir(ctx, g.tier)
+		g.place.dir, err = h.store.keysDirFor(ctx, h.who, g.tier)
 	}
 	if err != nil {
 		for i := range out {
@@ -112,16 +113,22 @@ func (g *gathering) fill(ctx context.Context, from, to int) []gathered {
 	inos, err := g.store.meta.NewInos(ctx, to-from)
 	workers := min(transferWorkers, max(1, g.bytes(from, to)/transferInline))
 	inside := max(1, transferWorkers/max(1, min(workers, to-from)))
-	_ = inParallel(ctx, to-from, workers, func(ctx context.Context, i int) error {
+	try := func(ctx context.Context, i int) error {
 		made[i].at = from + i
 		one := &g.out[from+i]
-		if err != nil {
-			one.Err = err
-			return nil
+		if one.Err = err; err == nil {
+			one.Skipped, one.Err = g.one(ctx, inos[i], &g.set[from+i], &made[i].file, inside)
 		}
-		one.Skipped, one.Err = g.one(ctx, inos[i], &g.set[from+i], &made[i].file, inside)
 		return nil // the others go on
-	})
+	}
+	_ = inParallel(ctx, to-from, workers, try)
+	for i := 0; workers > 1 && i < to-from; i++ {
+		// One that finds no room may have taken it from others while it was
+		// under way. Alone, each has what there is.
+		if errors.Is(g.out[from+i].Err, devices.ErrOutOfMemory) {
+			_ = try(ctx, i)
+		}
+	}
 	files := made[:0]
 	for _, m := range made {
 		if one := g.out[m.at]; one.Err == nil && !one.Skipped {

@@ -189,7 +189,20 @@ func TestGatherForbidden(t *testing.T) {
 		}
 	}
 	r.holds("mine", m.bytes())
-	got := stranger.Gather(r.ctx(), []objects.Keyed{{Key: "theirs", Blobs: k.Blobs}}, objects.GatherOptions{})[0]
+	k.Key = "theirs"
+	got := stranger.Gather(r.ctx(), []objects.Keyed{k}, objects.GatherOptions{})[0]
+	if !errors.Is(got.Err, objects.ErrForbidden) {
+		t.Errorf("in a directory of others: %v", got.Err)
+	}
+	dir, err := r.store.Lookup(r.ctx(), r.root("host"), ".keys")
+	if err != nil {
+		t.Fatal(err)
+	}
+	mode := metadata.Mode(0o1777)
+	if _, err = r.store.SetAttr(r.ctx(), dir.Ino, objects.Change{Mode: &mode}); err != nil {
+		t.Fatal(err)
+	}
+	got = stranger.Gather(r.ctx(), []objects.Keyed{k}, objects.GatherOptions{})[0]
 	ino, err := r.store.KeyIno(r.ctx(), "theirs")
 	if got.Err != nil || err != nil {
 		t.Fatal(got.Err, err)

@@ -137,9 +137,6 @@ func (s *Store) judge(ctx context.Context, p placing, key string) (skip bool, er
 	case named.Key == key: // it has come since
 		return s.givesWay(p.who, p.rule, named)
 	}
-	if named.Key == key { // it has come since the first look
-		return s.givesWay(p.who, p.rule, named)
-	}
 	// A file that has lost its key. It is nobody's object, but it is somebody's
 	// file.
 	skip, err = s.givesWay(p.who, p.rule, named)

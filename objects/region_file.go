@@ -64,15 +64,10 @@ func (r *Region) open(ctx context.Context) (*File, error) {
 		err = notPublished(in)
 	}
 	if err != nil {
-		closeFile(ctx, f)
+		f.Abandon(ctx)
 		return nil, fmt.Errorf("registered file: %w", err)
 	}
 	return f, nil
-}
-
-// closeFile ends a handle of the store's own, whatever became of the context.
-func closeFile(ctx context.Context, f *File) {
-	f.store.unpin(context.WithoutCancel(ctx), f.obj, pinOpen)
 }
 
 func (r *Region) findFile(ctx context.Context, off, n uint64) ([]piece, func(), error) {
@@ -86,10 +81,10 @@ func (r *Region) findFile(ctx context.Context, off, n uint64) ([]piece, func(), 
 		err = r.cutTo(off + seen.n)
 	}
 	if err != nil {
-		closeFile(ctx, f)
+		f.Abandon(ctx)
 		return nil, nil, err
 	}
-	return seen.pieces, func() { seen.release(); closeFile(ctx, f) }, nil
+	return seen.pieces, func() { seen.release(); f.Abandon(ctx) }, nil
 }
 
 func (r *Region) cutTo(size uint64) error {
@@ -101,7 +96,7 @@ func (r *Region) writeFile(ctx context.Context, off uint64, src transport.Span) 
 	if err != nil {
 		return err
 	}
-	defer closeFile(ctx, f)
+	defer f.Abandon(ctx)
 	o := f.obj
 	err = o.change(ctx, func() error {
 		size, failure := o.end()

@@ -101,6 +101,14 @@ func TestPublishRefuses(t *testing.T) {
 			wantErrno(t, os.Truncate(offer, publishSize), unix.EPERM)
 			wantErrno(t, unix.Setxattr(offer, "user.hmc.key", []byte("k"), 0), unix.EPERM)
 		})
+		t.Run("an empty one", func(t *testing.T) {
+			empty := p.publish(t, "empty", 1, 0)
+			for _, flags := range []int{os.O_WRONLY, os.O_RDWR, os.O_WRONLY | os.O_TRUNC} {
+				_, err := os.OpenFile(empty, flags, 0)
+				wantErrno(t, err, unix.EPERM)
+			}
+			wantOffered(t, empty, 1, 0)
+		})
 		t.Run("publish itself", func(t *testing.T) {
 			wantErrno(t, os.Chmod(dir, 0o700), unix.EPERM)
 			wantErrno(t, os.Chown(dir, 1, 1), unix.EPERM)
