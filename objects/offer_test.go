@@ -159,7 +159,7 @@ func TestOfferClaims(t *testing.T) {
 
 // noticed is a context that tells when somebody begins to wait for its end.
 type noticed struct {
-	context.Context
+	context.Context //nolint:containedctx // it is one
 	asked chan struct{}
 }
 
