@@ -157,6 +157,54 @@ func TestOfferClaims(t *testing.T) {
 	}
 }
 
+// noticed is a context that tells when somebody begins to wait for its end.
+type noticed struct {
+	context.Context //nolint:containedctx // it is one
+	asked chan struct{}
+}
+
+func (n noticed) Done() <-chan struct{} {
+	n.asked <- struct{}{}
+	return n.Context.Done()
+}
+
+// TestOfferWaits: who waits for a claim is woken by all that can become of it.
+func TestOfferWaits(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		end  func(f *offer, by *claimant)
+		want error
+	}{
+		"given back": {func(f *offer, by *claimant) { f.giveBack(by) }, nil},
+		"taken": {func(f *offer, by *claimant) {
+			if err := f.take(by); err != nil {
+				t.Error(err)
+			}
+		}, metadata.ErrNotExist},
+		"consumed":  {func(f *offer, _ *claimant) { f.end(EventConsumed, nil) }, metadata.ErrNotExist},
+		"withdrawn": {func(f *offer, _ *claimant) { f.end(EventWithdrawn, ErrLost) }, ErrLost},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f, me := newOffer("t", false, nil), &claimant{}
+			if _, err := f.claim(t.Context(), me); err != nil {
+				t.Fatal(err)
+			}
+			ctx := noticed{t.Context(), make(chan struct{})}
+			got := make(chan error, 1)
+			go func() {
+				_, err := f.claim(ctx, &claimant{})
+				got <- err
+			}()
+			<-ctx.asked
+			c.end(f, me)
+			if err := <-got; !errors.Is(err, c.want) {
+				t.Errorf("told %v, want %v", err, c.want)
+			}
+		})
+	}
+}
+
 // TestPublicationThen: each function is called once, before and after the end.
 func TestPublicationThen(t *testing.T) {
 	t.Parallel()

@@ -90,22 +90,26 @@ func (c *handOver) read() error {
 	return nil
 }
 
-// play publishes and receives with one operation failing, and again without.
-func (c *handOver) play(publish, receive way) {
+// play publishes and receives, one of both with an operation failing, and then
+// again without.
+func (c *handOver) play(publish, receive way, failReceiving bool) {
 	c.t.Helper()
-	c.arm()
+	if !failReceiving {
+		c.arm()
+	}
 	err := publish.run(c)
 	c.disarm()
 	if err != nil {
 		if c.isPublished("k") {
 			c.t.Fatalf("%s: %v, and it is there", publish.name, err)
 		}
-		c.arm = func() {}
 		if err = publish.run(c); err != nil {
 			c.t.Fatalf("%s again: %v", publish.name, err)
 		}
 	}
-	c.arm()
+	if failReceiving {
+		c.arm()
+	}
 	err = receive.run(c)
 	c.disarm()
 	if err != nil {
@@ -178,11 +182,24 @@ func (c *handOver) check(devices ...string) {
 func (c *handOver) read0(f *objects.File) []byte { return c.rig.read(f, 0, handed+1) }
 
 // eachHandOver runs every way of publishing with every way of receiving.
-func eachHandOver(t *testing.T, run func(t *testing.T, publish, receive way)) {
+// with one side and then the other failing. run lets the n-th operation fail,
+// and says whether there was one.
+func eachHandOver(t *testing.T, run func(t *testing.T, n int, play func(*handOver)) (hit bool)) {
 	kit.Check(t)
 	for _, publish := range publishing() {
 		for _, receive := range receiving() {
-			t.Run(publish.name+" and "+receive.name, func(t *testing.T) { run(t, publish, receive) })
+			for _, failReceiving := range []bool{false, true} {
+				name := fmt.Sprintf("%s and %s, receiving fails %v", publish.name, receive.name, failReceiving)
+				t.Run(name, func(t *testing.T) {
+					n := 0
+					for run(t, n, func(c *handOver) { c.play(publish, receive, failReceiving) }) {
+						if n++; n > most {
+							t.Fatal("still failing operations")
+						}
+					}
+					t.Logf("%d operations", n)
+				})
+			}
 		}
 	}
 }
@@ -193,40 +210,26 @@ const most = 400
 // TestHandOverDeviceErrors fails the n-th operation of the devices, for every
 // n: the publication is whole again then, and is received whole.
 func TestHandOverDeviceErrors(t *testing.T) {
-	eachHandOver(t, func(t *testing.T, publish, receive way) {
-		for n := int64(1); ; n++ {
-			if n > most {
-				t.Fatal("still failing operations")
-			}
-			failing := &countdown{log: func(devfaulty.Op) {}}
-			c := newHandOver(t, memkv.New(), failing.hook)
-			c.arm, c.disarm = func() { failing.left.Store(n) }, func() { failing.left.Store(0) }
-			c.play(publish, receive)
-			c.finish()
-			if !failing.hit.Load() {
-				return
-			}
-		}
+	eachHandOver(t, func(t *testing.T, n int, play func(*handOver)) bool {
+		failing := &countdown{log: func(devfaulty.Op) {}}
+		c := newHandOver(t, memkv.New(), failing.hook)
+		c.arm, c.disarm = func() { failing.left.Store(int64(n + 1)) }, func() { failing.left.Store(0) }
+		play(c)
+		c.finish()
+		return failing.hit.Load()
 	})
 }
 
 // TestHandOverMetadataErrors is the same for the operations of the key-value
 // seam.
 func TestHandOverMetadataErrors(t *testing.T) {
-	eachHandOver(t, func(t *testing.T, publish, receive way) {
-		for n := 0; ; n++ {
-			if n > most {
-				t.Fatal("still failing operations")
-			}
-			failing, hit := &metafaulty.Counter{}, false
-			c := newHandOver(t, metafaulty.Wrap(memkv.New(), failing.Inject), func(devfaulty.Op) error { return nil })
-			c.arm, c.disarm = func() { failing.Arm(n) }, func() { hit = failing.Disarm() || hit }
-			c.play(publish, receive)
-			c.finish()
-			if !hit {
-				return
-			}
-		}
+	eachHandOver(t, func(t *testing.T, n int, play func(*handOver)) bool {
+		failing, hit := &metafaulty.Counter{}, false
+		c := newHandOver(t, metafaulty.Wrap(memkv.New(), failing.Inject), func(devfaulty.Op) error { return nil })
+		c.arm, c.disarm = func() { failing.Arm(n) }, func() { hit = failing.Disarm() || hit }
+		play(c)
+		c.finish()
+		return hit
 	})
 }
 
@@ -297,4 +300,40 @@ func TestTakeFailsLate(t *testing.T) {
 		t.Fatal("received, and there still")
 	}
 	c.finish()
+}
+
+// TestWithdrawalFails: a publisher who ends is told so, and nobody reads his
+// memory, also when the name can't be removed; the next run removes it.
+func TestWithdrawalFails(t *testing.T) {
+	kit.Check(t)
+	for n := 0; ; n++ {
+		failing := &metafaulty.Counter{}
+		c := newHandOver(t, metafaulty.Wrap(memkv.New(), failing.Inject), func(devfaulty.Op) error { return nil })
+		if err := publishing()[0].run(c); err != nil {
+			t.Fatal(err)
+		}
+		f := c.open(c.published("k"))
+		failing.Arm(n)
+		c.a.close()
+		hit := failing.Disarm()
+		if err := c.ended(c.p); !errors.Is(err, objects.ErrWithdrawn) {
+			t.Errorf("n=%d: the publisher is told %v", n, err)
+		}
+		if err := f.Deliver(c.ctx(), 0, handed); !errors.Is(err, objects.ErrLost) {
+			t.Errorf("n=%d: a reader is told %v", n, err)
+		}
+		c.close(f)
+		c.b.close()
+		c.again()
+		if c.isPublished("k") {
+			t.Errorf("n=%d: the next run has it still", n)
+		}
+		c.finish()
+		if !hit {
+			return
+		}
+		if n > most {
+			t.Fatal("still failing operations")
+		}
+	}
 }

@@ -30,11 +30,7 @@ func TestOneWinner(t *testing.T) {
 	const n = 3000
 	r := newRig(t, small(false), small(true))
 	a := r.user(0, 1, 1<<20)
-	rounds := 200
-	if testing.Short() {
-		rounds = 60
-	}
-	for round := range rounds {
+	for round := range 200 {
 		off := uint64(round * 1000)
 		var p *objects.Publication
 		if round%2 == 0 {

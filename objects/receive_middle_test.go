@@ -41,25 +41,31 @@ func holding(t *testing.T) *held {
 // are copied has an error, at once, and the publication is withdrawn.
 func TestPublisherEndsInTheMiddle(t *testing.T) {
 	kit.Check(t)
-	h := holding(t)
-	a, b := h.user(0, 1, 1<<20), h.user(1, 2, 1<<20)
-	p := a.mustPublish(a.keyed("k", 0, 1000, 5000, 1000))
-	h.on.Store(true)
-	got := make(chan error, 1)
-	go func() { got <- b.Receive(h.ctx(), b.keyed("k", 0, 1000, 5000, 1000)) }()
-	<-h.reached
-	ended := make(chan error, 1)
-	go func() { ended <- a.Close(h.ctx()) }()
-	if err := h.ended(p); !errors.Is(err, objects.ErrWithdrawn) || h.isPublished("k") {
-		t.Errorf("the publisher has ended: %v", err)
-	}
-	h.on.Store(false)
-	close(h.goOn)
-	if err := <-got; !errors.Is(err, objects.ErrLost) {
-		t.Errorf("received from one who has ended: %v", err)
-	}
-	if err := <-ended; err != nil {
-		t.Error(err)
+	for name, blobs := range map[string][]uint64{
+		"with more to copy": {0, 1000, 5000, 1000}, "with nothing more to copy": {0, 1000},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := holding(t)
+			a, b := h.user(0, 1, 1<<20), h.user(1, 2, 1<<20)
+			p := a.mustPublish(a.keyed("k", blobs...))
+			h.on.Store(true)
+			got := make(chan error, 1)
+			go func() { got <- b.Receive(h.ctx(), b.keyed("k", blobs...)) }()
+			<-h.reached
+			ended := make(chan error, 1)
+			go func() { ended <- a.Close(h.ctx()) }()
+			if err := h.ended(p); !errors.Is(err, objects.ErrWithdrawn) || h.isPublished("k") {
+				t.Errorf("the publisher has ended: %v", err)
+			}
+			h.on.Store(false)
+			close(h.goOn)
+			if err := <-got; !errors.Is(err, objects.ErrLost) {
+				t.Errorf("received from one who has ended: %v", err)
+			}
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
 
@@ -148,5 +154,39 @@ func TestReceiverEndsInTheMiddle(t *testing.T) {
 	}
 	if err := h.ended(p); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestReaderGivesUpInTheMiddle: what a reader was not given, since he did not
+// wait for another one who was about to receive the file, does not count.
+func TestReaderGivesUpInTheMiddle(t *testing.T) {
+	kit.Check(t)
+	h := holding(t)
+	a, b := h.user(0, 1, 1<<20), h.user(1, 2, 1<<20)
+	a.mustPublish(a.keyed("k", 0, 1000))
+	f := h.open(h.published("k"))
+	if _, err := deliver(h.ctx(), f, 0, 500); err != nil {
+		t.Fatal(err)
+	}
+	h.on.Store(true)
+	got := make(chan error, 1)
+	go func() { got <- b.Receive(h.ctx(), b.keyed("k", 0, 1000)) }()
+	<-h.reached
+	ctx, cancel := context.WithCancel(h.ctx())
+	cancel()
+	if err := f.Deliver(ctx, 500, 500); !errors.Is(err, context.Canceled) {
+		t.Errorf("the last bytes: %v", err)
+	}
+	h.on.Store(false)
+	h.goOn <- errInjected
+	if err := <-got; !errors.Is(err, errInjected) {
+		t.Errorf("received: %v", err)
+	}
+	if _, err := deliver(h.ctx(), f, 0, 500); err != nil {
+		t.Fatal(err)
+	}
+	h.close(f)
+	if !h.isPublished("k") {
+		t.Error("received without the last bytes")
 	}
 }

@@ -10,10 +10,19 @@
 //     descriptor, or a vendor's handle.
 //   - Bind makes memory of this process, or another, a file.
 //
+// A Session is a hetero.Client of this process: keys that name its memory,
+// hand-overs, and copies in the host's memory. Each of its calls has a
+// connection for as long as it lasts, which the next one takes over. A context
+// that ends takes the call to its end: it returns when the daemon has left the
+// caller's memory alone. Watch tells what happens to keys, and Keys which are
+// there; both need no session.
+//
 // Who calls may read and write the file. The kernel tells the daemon who that
 // is, and the file's descriptor, which goes along, that he can reach it.
 //
 // # Lock order
 //
-// No locks.
+//	Session.mu
+//
+// It guards lists of connections, and is held across no call.
 package client

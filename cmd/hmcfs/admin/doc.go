@@ -3,16 +3,31 @@
 //
 // Who asks is told by the kernel (SO_PEERCRED, SO_PEERGROUPS) when the
 // connection is made. Root and the user who mounted are answered; others are
-// served bind and export alone, on a mount that lets them in, and only with a
-// descriptor of the file: by name they could mean files that they can't reach.
+// served, on a mount that lets them in, bind and export alone, only with a
+// descriptor of the file: by name they could mean files that they can't reach;
+// and sessions, keys and events, where what each may is told by his own user.
+//
+// # Sessions
+//
+// A session has one client of its Keyed. Its held connection is read for
+// nothing but its end, by one goroutine; then no call of it begins any more,
+// the client is closed, which ends the calls under way, and these get a little
+// time to be answered before their connections are closed. The end of the
+// server does the same to all sessions, before it ends what shares memory.
+//
+// The calls of one user take no more than a fixed amount of memory, by a
+// measure that is greater than what they take: further ones wait. A client
+// that reads no answers holds its own connections only, each for a bounded
+// time.
 //
 // # What others can do
 //
 // To let others connect is to lend them descriptors and goroutines of the
 // daemon, and to close what they send: closing a descriptor of a FUSE file
 // system waits for that one's daemon, which may be theirs and never answer. So
-// the connections of each other user are bounded, and each serves one request,
-// on one goroutine, until all that came with it is closed. Nothing of what is
+// the connections of each other user are bounded, with some more for each of
+// his sessions, which are bounded too; and each serves one request, on one
+// goroutine, until all that came with it is closed. Nothing of what is
 // received is asked for more than the kernel knows by itself before the store
 // has checked the caller.
 //
@@ -20,4 +35,10 @@
 //
 //	shares.mu
 //	  listener.mu
+//	sessions.mu
+//	  listener.mu
+//	budget.mu, endings.mu
+//
+// A lock is held across nothing but memory, and the closing of connections. The
+// last two have nothing above or below them.
 package admin

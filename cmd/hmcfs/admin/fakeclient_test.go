@@ -187,6 +187,13 @@ func (c *fakeClient) PreRegister(_ context.Context, m hetero.Memory) (hetero.Mem
 	return 7, c.whole
 }
 
+// registered is the memory that was registered last, and its content.
+func (c *fakeClient) registered() (hetero.Memory, []byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.memory, c.bytes
+}
+
 func (c *fakeClient) Unregister(_ context.Context, id hetero.MemoryID) error {
 	return c.note("unregister", adminapi.Call{Memory: id})
 }

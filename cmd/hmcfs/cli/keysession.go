@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"path/filepath"
 
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/place"
@@ -34,19 +35,18 @@ func (a *app) openKeys(ctx context.Context, m place.Mount) (hetero.Client, error
 	return client.OpenSession(ctx, socket)
 }
 
-// keySocket is where the daemon of a mount listens. It serves keys to users,
-// too, whom it tells nothing of itself.
+// keySocket is where the daemon of a mount listens. The mount itself tells it
+// to whoever it is open to; others learn what is wrong.
 func (a *app) keySocket(ctx context.Context, m place.Mount) (string, error) {
+	socket, err := answers(ctx, m, socketOf)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", m.MountPoint, err)
+	}
+	if socket != "" {
+		return socket, nil
+	}
 	_, p, err := a.findDaemon(ctx, m)
-	if err == nil {
-		return p.Socket(), nil
-	}
-	if client.IsForbidden(err) {
-		if socket, serr := answers(ctx, m, socketOf); serr == nil && socket != "" {
-			return socket, nil
-		}
-	}
-	return "", err
+	return p.Socket(), err
 }
 
 // openKeysOf begins a session with the daemon of the mount that is meant.

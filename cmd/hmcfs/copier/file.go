@@ -44,7 +44,9 @@ func (c *copier) file(ctx context.Context, j job) (out File) {
 		if m.part == (segment{0, info.Size()}) {
 			copyTensorFacts(src, dst)
 		}
-		out.Path = pathTaken(src, dst)
+		if out.Path = pathTaken(src, dst); out.Path == "passthrough" && c.opts.Consume {
+			out.Path = "" // the daemon has to see what is consumed
+		}
 	}
 	left := ""
 	if out.Err != nil {

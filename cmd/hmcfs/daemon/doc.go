@@ -6,10 +6,14 @@
 //	  ──> engine ──> store ──> mount ──> admin socket ──> ready
 //
 //	ready ──> unmounted (by the admin socket, a signal, or umount(8))
-//	  ──> store ──> engine ──> records ──> devices ──> directories, locks
+//	  ──> sessions ──> store ──> engine ──> records ──> devices ──> directories, locks
 //
 // Each step of the way up pushes its undoing; a failure runs them in reverse,
 // so that nothing stays mounted, locked or listening.
+//
+// A session of the admin socket is a client of package local, made for the user
+// at the other end. All of them end before the store closes: a mount that is
+// unmounted has let its clients go first, and one that is busy keeps them.
 //
 // # Lock order
 //

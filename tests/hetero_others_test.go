@@ -1,0 +1,203 @@
+package tests
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hmcfs/hmcfs/objects/adminapi"
+	"github.com/hmcfs/hmcfs/objects/client"
+	"github.com/hmcfs/hmcfs/tests/kit"
+	"github.com/hmcfs/hmcfs/tests/mnt"
+)
+
+// Another user gets nothing of what is not his, by any call.
+func TestOthersKeysAreTheirs(t *testing.T) {
+	kit.Check(t)
+	m := mnt.Mount(t, mnt.Options{AllowOther: true})
+	const n = 1 << 20
+	roots, his := startRank(t, m, 0, "sim0", 1, n), startRank(t, m, alice, "sim0", 2, n)
+	roots.do(adminapi.VerbMSet, "set", 1)
+	roots.do(adminapi.VerbMSetD2H, "stored", 1)
+	roots.begin(adminapi.VerbPublish, "offered", 1)
+	for _, key := range []string{"set", "stored"} {
+		for _, verb := range []adminapi.Verb{
+			adminapi.VerbMGet, adminapi.VerbDelete, adminapi.VerbExpire, adminapi.VerbInfo,
+		} {
+			q := adminapi.Call{Keys: []string{key}}
+			if verb == adminapi.VerbMGet {
+				q.Lists = his.whole()
+			}
+			if verb == adminapi.VerbExpire {
+				q.TTL = adminapi.Duration(time.Second)
+			}
+			his.send(verb, q)
+			if s := his.ends(); s.Code != "not_authorized" {
+				t.Errorf("%s of root's %q: %+v", verb, key, s)
+			}
+		}
+		his.send(adminapi.VerbMSet, adminapi.Call{Keys: []string{key}, Lists: his.whole()})
+		if s := his.ends(); s.Code != "exists" && s.Code != "not_authorized" {
+			t.Errorf("set root's %q: %+v", key, s)
+		}
+		his.send(adminapi.VerbMSetD2H, adminapi.Call{Keys: []string{key}, Lists: his.whole(), Existing: "replace"})
+		if s := his.ends(); s.Code != "not_authorized" {
+			t.Errorf("replace root's %q: %+v", key, s)
+		}
+		his.send(adminapi.VerbMGet, adminapi.Call{Keys: []string{key}, Lists: his.whole(), Replica: true})
+		if s := his.ends(); s.Code != "not_authorized" {
+			t.Errorf("be a source of root's %q: %+v", key, s)
+		}
+	}
+	his.order(adminapi.VerbSubscribe, "offered", 1)
+	if s := his.ends(); s.Code != "not_authorized" {
+		t.Errorf("subscribe to root's: %+v", s)
+	}
+	his.order(adminapi.VerbPublish, "offered", 1)
+	if s := his.ends(); s.Code != "exists" {
+		t.Errorf("publish under root's key: %+v", s)
+	}
+	his.hears("offered", "exists") // the future, behind the call's own error
+	// Memory that is not registered by him is nobody's.
+	forged := his.whole()
+	forged[0].Blobs[0].Memory = 99
+	his.send(adminapi.VerbMSet, adminapi.Call{Keys: []string{"forged"}, Lists: forged})
+	if s := his.ends(); s.Code != "invalid" && s.Code != "not_found" {
+		t.Errorf("set out of others' memory: %+v", s)
+	}
+	his.has(2, 1)
+	roots.has(1, 1)
+	// All of it is as it was, and what is the user's own is his.
+	reader := startRank(t, m, 0, "sim1", 3, n)
+	for _, key := range []string{"set", "stored"} {
+		reader.do(adminapi.VerbMGet, key, 1)
+		reader.has(1, 1)
+	}
+	reader.begin(adminapi.VerbSubscribe, "offered", 1)
+	reader.hears("offered", "")
+	roots.hears("offered", "")
+	his.do(adminapi.VerbMSet, "own", 1)
+	his.do(adminapi.VerbMGet, "own", 1)
+	his.do(adminapi.VerbDelete, "own", 1)
+}
+
+// Another user sees the names of keys, as in keys/, and nothing else of what he
+// may not read: no sizes, and no events.
+func TestOthersKeysAreHidden(t *testing.T) {
+	kit.Check(t)
+	m := mnt.Mount(t, mnt.Options{AllowOther: true})
+	asAlice := func(fn func(c *client.Client)) {
+		mnt.AsUser(t, userAlice(), func() { fn(m.Client()) })
+	}
+	var watch *client.Watch
+	asAlice(func(c *client.Client) {
+		var err error
+		if watch, err = c.Watch(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+	if watch == nil {
+		t.FailNow()
+	}
+	defer func() { must(t, watch.Close()) }()
+	roots, his := startRank(t, m, 0, "sim0", 1, 4096), startRank(t, m, alice, "sim0", 2, 8192)
+	roots.do(adminapi.VerbMSet, "hidden", 1)
+	roots.begin(adminapi.VerbPublish, "private", 1)
+	his.do(adminapi.VerbMSet, "own", 1)
+	asAlice(func(c *client.Client) {
+		keys, err := c.Keys(t.Context(), "", false)
+		if err != nil || len(keys) != 2 {
+			t.Errorf("%+v, %v", keys, err)
+			return
+		}
+		if k := keys[0]; k.Key != "hidden" || !k.Hidden || k.Size != 0 || k.Ino != 0 || k.Device != "" || k.Blobs != nil {
+			t.Errorf("he learns %+v", k)
+		}
+		if k := keys[1]; k.Key != "own" || k.Hidden || k.Size != 8192-blobGap || len(k.Blobs) != 1 {
+			t.Errorf("of his own he learns %+v", k)
+		}
+		if keys, err = c.Keys(t.Context(), "pri", true); err != nil || len(keys) != 1 || !keys[0].Hidden {
+			t.Errorf("of what is published he learns %+v, %v", keys, err)
+		}
+		if keys, err = c.Keys(t.Context(), "x", true); err != nil || len(keys) != 0 {
+			t.Errorf("%+v, %v", keys, err)
+		}
+	})
+	e, err := watch.Next(t.Context())
+	if err != nil || e.Key != "own" || e.Kind != "created" {
+		t.Errorf("the first that he hears is %+v, %v", e, err)
+	}
+}
+
+// A session is its user's, whoever names it, and memory its owner's.
+func TestOthersSessionsAreTheirs(t *testing.T) {
+	kit.Check(t)
+	m := mnt.Mount(t, mnt.Options{AllowOther: true})
+	o := newMemOwner(t, 0, 1, 4096)
+	var id string
+	var held net.Conn
+	mnt.AsUser(t, userAlice(), func() { held, id = holdRaw(t, socketOf(m)) })
+	if held == nil {
+		t.FailNow()
+	}
+	defer func() { must(t, held.Close()) }()
+	const body = `{"keys":["a"]}`
+	for who, u := range map[string]mnt.User{"bob": userBob(), "root": {}} {
+		mnt.AsUser(t, u, func() {
+			for _, session := range []string{id, strings.Repeat("0", 32), ""} {
+				answer, err := callRaw(socketOf(m), adminapi.PathCall+"exist", session, body)
+				if err != nil || !strings.HasPrefix(answer, "HTTP/1.1 403 ") {
+					t.Errorf("%s with session %q: %v\n%s", who, session, err, answer)
+				}
+			}
+		})
+	}
+	text := fmt.Sprintf(`{"device":"sim0","memory":{"family":"sim","pid":%d,"size":4096,"pieces":[{"kind":"memfd","fd":3,"size":4096}]}}`, o.pid())
+	mnt.AsUser(t, userAlice(), func() {
+		if answer, err := callRaw(socketOf(m), adminapi.PathCall+"exist", id, body); err != nil || !strings.Contains(answer, `"n":0`) {
+			t.Errorf("his own: %v\n%s", err, answer)
+		}
+		if answer, err := callRaw(socketOf(m), adminapi.PathRegister, id, text); err != nil || !strings.HasPrefix(answer, "HTTP/1.1 403 ") {
+			t.Errorf("memory of root's process: %v\n%s", err, answer)
+		}
+	})
+}
+
+// holdRaw opens a session by hand, as curl does.
+func holdRaw(t *testing.T, socket string) (net.Conn, string) {
+	c, err := net.Dial("unix", socket)
+	if err != nil {
+		t.Error(err)
+		return nil, ""
+	}
+	fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n", adminapi.PathSession)
+	var said []byte
+	for one := make([]byte, 1); !strings.HasSuffix(string(said), "}\n"); said = append(said, one...) {
+		if _, err = c.Read(one); err != nil {
+			t.Errorf("after %q: %v", said, err)
+			return nil, ""
+		}
+	}
+	_, rest, _ := strings.Cut(string(said), `"session":"`)
+	id, _, _ := strings.Cut(rest, `"`)
+	return c, id
+}
+
+// callRaw makes a call by hand.
+func callRaw(socket, path, session, body string) (string, error) {
+	c, err := net.Dial("unix", socket)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = c.Close() }()
+	if err = c.SetDeadline(time.Now().Add(mntPatience)); err != nil {
+		return "", err
+	}
+	fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: h\r\nConnection: close\r\n%s: %s\r\nContent-Length: %d\r\n\r\n%s",
+		path, adminapi.SessionHeader, session, len(body), body)
+	data, err := io.ReadAll(c)
+	return string(data), err
+}
