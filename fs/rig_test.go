@@ -32,7 +32,10 @@ type recorder struct {
 	pages   []metadata.Ino
 }
 
-func (r *recorder) InvalidateEntry(_ metadata.Ino, name string) { r.entries = append(r.entries, name) }
+func (r *recorder) InvalidateEntry(_ metadata.Ino, name string) {
+	r.entries = append(r.entries, name)
+}
+
 func (r *recorder) InvalidateInode(ino metadata.Ino) bool {
 	r.inodes = append(r.inodes, ino)
 	return true
