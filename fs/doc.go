@@ -43,7 +43,7 @@
 // apart from backing.mu, which is held while one backing file is registered
 // with the kernel. backings.mu, a readAhead.mu, a dirHandle.mu, errnoTable.mu,
 // published.mu, fleeting.mu, asked.mu and the locks of the handle tables are
-// leaves, apart from views.mu, under
-// which the store counts a reference; dirHandle.mu is held while its directory
-// is read, which orders readers of one open directory and nothing else.
+// leaves, apart from views.mu, under which the store counts a reference;
+// dirHandle.mu is held while its directory is read, which orders readers of one
+// open directory and nothing else.
 package fs
