@@ -51,7 +51,7 @@ func (s *Server) session(w http.ResponseWriter, r *http.Request) {
 	if err = s.attend(r.Context(), c, one); err != nil {
 		s.opts.Logger.Info("a session ended otherwise", zap.Error(err), zap.Int("uid", one.uid))
 	}
-	if err = s.endSession(one); err != nil {
+	if err = s.endSession(context.WithoutCancel(r.Context()), one); err != nil {
 		s.opts.Logger.Warn("a session left something behind", zap.Error(err), zap.Int("uid", one.uid))
 	}
 	_ = s.sendLine(c, "", adminapi.SessionLine{Ended: true}) // whoever has gone knows
@@ -92,10 +92,10 @@ const lastAnswers = 5 * time.Second
 
 // endSession ends a session's client and returns when its last call has been
 // answered, or given up.
-func (s *Server) endSession(one *session) error {
+func (s *Server) endSession(ctx context.Context, one *session) error {
 	s.sessions.close(one)
 	err := one.client.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), lastAnswers)
+	ctx, cancel := context.WithTimeout(ctx, lastAnswers)
 	defer cancel()
 	if awaitGroup(ctx, &one.calls) != nil {
 		// Nobody reads them.
