@@ -13,8 +13,9 @@ type Kernel interface {
 	// lock of the directory, so a request's handler must not call it.
 	InvalidateEntry(parent metadata.Ino, name string)
 	// InvalidateInode drops the attributes of an inode. It takes no lock of
-	// the kernel's that a request can hold, so a handler may call it.
-	InvalidateInode(ino metadata.Ino)
+	// the kernel's that a request can hold, so a handler may call it. known is
+	// false when the kernel has no such inode.
+	InvalidateInode(ino metadata.Ino) (known bool)
 	// InvalidatePages drops the pages of an inode, which maps then read
 	// again, and its attributes. It waits for reads of those pages, so it
 	// must not be called with anything held that a read waits for.
@@ -25,7 +26,7 @@ type Kernel interface {
 type noKernel struct{}
 
 func (noKernel) InvalidateEntry(metadata.Ino, string) {}
-func (noKernel) InvalidateInode(metadata.Ino)         {}
+func (noKernel) InvalidateInode(metadata.Ino) bool    { return false }
 func (noKernel) InvalidatePages(metadata.Ino)         {}
 
 // fuseKernel is the kernel behind a connection. A name or an inode that the
@@ -39,8 +40,8 @@ func (k fuseKernel) InvalidateEntry(parent metadata.Ino, name string) {
 // attributesOnly is the offset that leaves the pages of an inode alone.
 const attributesOnly = -1
 
-func (k fuseKernel) InvalidateInode(ino metadata.Ino) {
-	k.server.InodeNotify(uint64(ino), attributesOnly, 0)
+func (k fuseKernel) InvalidateInode(ino metadata.Ino) (known bool) {
+	return k.server.InodeNotify(uint64(ino), attributesOnly, 0) == fuse.OK
 }
 
 func (k fuseKernel) InvalidatePages(ino metadata.Ino) {

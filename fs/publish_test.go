@@ -308,7 +308,8 @@ func TestNamesThatGoByThemselves(t *testing.T) {
 		f.write(pattern(1000, 8))
 		r.lookup(root, "f")
 		r.kernel.inodes = nil
-		r.ok(r.SetXAttr(nil, &fuse.SetXAttrIn{InHeader: header(f.ino)}, ttlXattr, []byte("100")))
+		r.store.OnChange(r.objectChanged)
+		r.ok(r.SetXAttr(nil, &fuse.SetXAttrIn{InHeader: header(f.ino)}, "user.hmc.ttl", []byte("100")))
 		if len(r.kernel.inodes) != 1 {
 			t.Errorf("the kernel was told of %v", r.kernel.inodes)
 		}

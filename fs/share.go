@@ -14,11 +14,13 @@ func callerOf(c *fuse.Caller) objects.Caller {
 	return objects.Caller{UID: c.Uid, GID: c.Gid, PID: int(c.Pid)}
 }
 
-// objectChanged tells the kernel of what was bound, or is lost with its owner.
-// The pages of a map of what is lost must not go on showing it.
+// objectChanged tells the kernel of what was bound, has another end, or is lost
+// with its owner. The pages of a map of what is lost must not go on showing it.
 func (f *filesystem) objectChanged(ino metadata.Ino, lost bool) {
 	if !lost {
-		f.kernel.InvalidateInode(ino)
+		if f.kernel.InvalidateInode(ino) {
+			f.fleeting.add(ino) // it may have an end now
+		}
 		return
 	}
 	f.kernel.InvalidatePages(ino)

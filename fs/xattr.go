@@ -17,7 +17,6 @@ const (
 	aclPrefix      = "system.posix_acl_"
 	capabilityName = "security.capability"
 	keyXattr       = "user.hmc.key"
-	ttlXattr       = "user.hmc.ttl"
 )
 
 // checkXattr says whether the store may be asked for an attribute.
@@ -129,9 +128,7 @@ func (f *filesystem) SetXAttr(_ <-chan struct{}, in *fuse.SetXAttrIn, name strin
 	flags := metadata.XattrFlags(in.Flags)
 	// The store may keep the value; go-fuse uses its bytes again.
 	value = append([]byte(nil), value...)
-	err := f.store.SetXattr(background(), ino, name, value, flags)
-	f.noteEnd(ino, name)
-	return f.errs.status(err)
+	return f.errs.status(f.store.SetXattr(background(), ino, name, value, flags))
 }
 
 // RemoveXAttr removes an extended attribute.
@@ -148,9 +145,7 @@ func (f *filesystem) RemoveXAttr(_ <-chan struct{}, header *fuse.InHeader, name 
 		return status
 	}
 	f.noteKey(name)
-	err := f.store.RemoveXattr(background(), ino, name)
-	f.noteEnd(ino, name)
-	return f.errs.status(err)
+	return f.errs.status(f.store.RemoveXattr(background(), ino, name))
 }
 
 func (f *filesystem) checkXattrChange(ino metadata.Ino, name string) fuse.Status {
@@ -161,14 +156,6 @@ func (f *filesystem) checkXattrChange(ino metadata.Ino, name string) fuse.Status
 		return errNotSupported
 	}
 	return checkXattr(name)
-}
-
-// noteEnd makes the kernel ask again for an inode whose end has changed, and
-// hear by that how long it may keep it.
-func (f *filesystem) noteEnd(ino metadata.Ino, name string) {
-	if name == ttlXattr {
-		f.kernel.InvalidateInode(ino)
-	}
 }
 
 // noteKey makes listings of keys/ read again when a key changes.

@@ -240,9 +240,9 @@ func (o *object) forgetBinding(ctx context.Context) error {
 	return nil
 }
 
-// OnChange has fn called when an object was bound, and when it is lost with its
-// owner, which nobody has asked for. When it is bound, fn may be called within
-// Bind. fn calls nothing of the store's, and nobody who reads waits for it. nil
+// OnChange has fn called when an object was bound, when it gets another end, and
+// when it is lost with its owner, which nobody has asked for. When it is bound,
+// fn may be called within Bind. fn calls nothing of the store's, and nobody who reads waits for it. nil
 // ends it; no call is under way when OnChange returns.
 func (s *Store) OnChange(fn func(ino Ino, lost bool)) {
 	s.notifying.Lock()

@@ -168,6 +168,9 @@ func (g *gathering) one(ctx context.Context, ino Ino, k *Keyed, f *metadata.NewF
 	if skip, err = g.store.judge(ctx, g.place, k.Key); skip || err != nil {
 		return skip, err
 	}
+	if err = g.fits(size); err != nil {
+		return false, fmt.Errorf("gather key %q: %w", k.Key, err)
+	}
 	path, err := g.copy(ctx, ino, k.Blobs, size, workers)
 	if err != nil {
 		return false, fmt.Errorf("gather key %q: %w", k.Key, err)
@@ -181,6 +184,19 @@ func (g *gathering) one(ctx context.Context, ino Ino, k *Keyed, f *metadata.NewF
 		f.Xattrs = map[string][]byte{xattrBlobs: text}
 	}
 	return false, nil
+}
+
+// fits refuses an object for which there is no room, before it takes from others
+// what there is. A small one finds out as it goes.
+func (g *gathering) fits(size uint64) error {
+	if size <= maxPiece {
+		return nil // counting what there is may take as long as the copy
+	}
+	u, err := g.tier.usage()
+	if err == nil && devices.Size(size) > u.Free {
+		err = &devices.OutOfMemoryError{Device: devices.Name(g.tier.name), Asked: devices.Size(size), Free: u.Free}
+	}
+	return err
 }
 
 // copy makes a host file of blobs. When it fails there is none.

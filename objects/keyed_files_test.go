@@ -171,3 +171,27 @@ func TestGatherWithoutHost(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestGatherHoles gathers a file that has holes, also at its end.
+func TestGatherHoles(t *testing.T) {
+	kit.Check(t)
+	r := newKeyed(t, keyedOptions{})
+	for _, device := range []string{"host", "sim0"} {
+		ino := r.file(r.root(device), "file", 2)
+		size := uint64(100 * kib)
+		if _, err := r.store.SetAttr(r.ctx(), ino, objects.Change{Size: &size}); err != nil {
+			t.Fatal(err)
+		}
+		region, err := r.user.RegisterFile(r.ctx(), ino)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := make([]byte, size)
+		kit.FillAt(want[:4*kib], 2, 0)
+		r.gather("k", replacing(), []objects.Blob{{Region: region, Len: size}})
+		r.holds("k", want)
+		if err = errors.Join(region.Close(r.ctx()), r.store.Unlink(r.ctx(), r.root(device), "file")); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -1,7 +1,6 @@
 package objects_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -187,7 +186,7 @@ func (u *together) step() error {
 		}
 		return err
 	}
-	ctx := context.Background()
+	ctx := u.ctx()
 	half := uint64(u.size / 2)
 	switch u.rng.IntN(9) {
 	case 0, 1, 2:
@@ -206,15 +205,15 @@ func (u *together) step() error {
 		_, err := u.user.KeyInfo(ctx, key)
 		return allowed(err)
 	}
-	return allowed(u.read(ctx, key, half))
+	return allowed(u.read(key, half))
 }
 
 // read copies a key that was gathered, or bound, as two blobs or as one.
-func (u *together) read(ctx context.Context, key string, half uint64) error {
+func (u *together) read(key string, half uint64) error {
 	blobs := u.to.blobs([2]uint64{0, half}, [2]uint64{half, half})
-	err := u.user.Scatter(ctx, objects.Scatter{Keyed: objects.Keyed{Key: key, Blobs: blobs}})
+	err := u.user.Scatter(u.ctx(), objects.Scatter{Keyed: objects.Keyed{Key: key, Blobs: blobs}})
 	if shape := (*objects.ShapeError)(nil); errors.As(err, &shape) && len(shape.Want) == 1 {
-		err = u.user.Scatter(ctx, objects.Scatter{Keyed: objects.Keyed{Key: key, Blobs: u.to.all()}})
+		err = u.user.Scatter(u.ctx(), objects.Scatter{Keyed: objects.Keyed{Key: key, Blobs: u.to.all()}})
 	}
 	if shape := (*objects.ShapeError)(nil); errors.As(err, &shape) && len(shape.Want) == 2 {
 		return nil // it was set anew in between

@@ -159,8 +159,8 @@ func TestOfferClaims(t *testing.T) {
 
 // noticed is a context that tells when somebody begins to wait for its end.
 type noticed struct {
-	context.Context
-	asked chan struct{}
+	context.Context //nolint:containedctx // it is one
+	asked           chan struct{}
 }
 
 func (n noticed) Done() <-chan struct{} {

@@ -70,6 +70,7 @@ func (s *Store) expireAt(ctx context.Context, ino Ino, at metadata.Timespec, may
 		unlock()
 		if err == nil {
 			s.keyed.expiry.note(at)
+			s.changed(ino, false)
 		}
 		return err
 	}

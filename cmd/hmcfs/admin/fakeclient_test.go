@@ -48,7 +48,10 @@ func (k *fakeKeyed) Begin(by objects.Caller) (hetero.Client, error) {
 }
 
 func (k *fakeKeyed) Keys(_ context.Context, _ objects.Caller, prefix string, published bool, each func(adminapi.Key) error) error {
-	for _, key := range k.listing {
+	k.mu.Lock()
+	listing, broken := k.listing, k.broken
+	k.mu.Unlock()
+	for _, key := range listing {
 		if len(key.Key) < len(prefix) || key.Key[:len(prefix)] != prefix || published != (key.State == "published") {
 			continue
 		}
@@ -56,7 +59,21 @@ func (k *fakeKeyed) Keys(_ context.Context, _ objects.Caller, prefix string, pub
 			return err
 		}
 	}
-	return k.broken
+	return broken
+}
+
+// list sets what is listed, and what the list breaks off with.
+func (k *fakeKeyed) list(keys []adminapi.Key, broken error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.listing, k.broken = keys, broken
+}
+
+// refuseAll makes no more clients.
+func (k *fakeKeyed) refuseAll(err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.refuse = err
 }
 
 func (k *fakeKeyed) Listen(objects.Caller) admin.EventQueue { return fakeQueue{k.queue} }
@@ -185,6 +202,13 @@ func (c *fakeClient) PreRegister(_ context.Context, m hetero.Memory) (hetero.Mem
 		c.bytes = append(c.bytes, part[:n]...)
 	}
 	return 7, c.whole
+}
+
+// registered is the memory that was registered last, and its content.
+func (c *fakeClient) registered() (hetero.Memory, []byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.memory, c.bytes
 }
 
 func (c *fakeClient) Unregister(_ context.Context, id hetero.MemoryID) error {

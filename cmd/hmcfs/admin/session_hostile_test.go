@@ -243,7 +243,7 @@ func TestWrongCalls(t *testing.T) {
 // TestSessionIsRefused tells whoever may not have one why.
 func TestSessionIsRefused(t *testing.T) {
 	r := newKeyedRig(t, 0)
-	r.refuse = fmt.Errorf("%w: not today", hetero.ErrUnsupported)
+	r.refuseAll(fmt.Errorf("%w: not today", hetero.ErrUnsupported))
 	if _, err := client.OpenSession(t.Context(), r.socket); !errors.Is(err, hetero.ErrUnsupported) || !strings.Contains(err.Error(), "not today") {
 		t.Errorf("%v", err)
 	}
@@ -285,13 +285,15 @@ func TestWatchAndKeys(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	fatal(t, watch.Close())
+	var listing []adminapi.Key
 	for i := range 5000 {
 		state := ""
 		if i%2 == 1 {
 			state = "published"
 		}
-		r.listing = append(r.listing, adminapi.Key{Key: fmt.Sprintf("%d-%04d", i%2, i), Size: 9, State: state})
+		listing = append(listing, adminapi.Key{Key: fmt.Sprintf("%d-%04d", i%2, i), Size: 9, State: state})
 	}
+	r.list(listing, nil)
 	keys, err := c.Keys(t.Context(), "1-", true)
 	if err != nil || len(keys) != 2500 || keys[0].Key != "1-0001" || keys[0].Size != 9 {
 		t.Errorf("%d keys, %v", len(keys), err)
@@ -301,7 +303,7 @@ func TestWatchAndKeys(t *testing.T) {
 		t.Errorf("%d keys, %v", len(keys), err)
 	}
 	// A list that breaks off is none.
-	r.broken = errors.New("the records can't be read")
+	r.list(listing, errors.New("the records can't be read"))
 	for _, prefix := range []string{"", "x"} {
 		if keys, err = c.Keys(t.Context(), prefix, false); err == nil {
 			t.Errorf("%d keys of a list that broke off", len(keys))

@@ -407,12 +407,13 @@ func TestRegisterCarriesDescriptors(t *testing.T) {
 	if err != nil || id != 7 {
 		t.Fatalf("%d, %v", id, err)
 	}
-	m := r.last().memory
-	if m.Device != "sim0" || m.Share.PID != os.Getpid() || *m.Share.Pieces[0].FD != 0 || kit.DiffAt(r.last().bytes, 3, 0) >= 0 {
+	m, content := r.last().registered()
+	if m.Device != "sim0" || m.Share.PID != os.Getpid() || *m.Share.Pieces[0].FD != 0 || kit.DiffAt(content, 3, 0) >= 0 {
 		t.Errorf("registered %+v", m)
 	}
-	if _, err = s.PreRegister(t.Context(), hetero.Memory{File: f}); err != nil || r.last().memory.File == nil {
-		t.Errorf("a file: %v, %+v", err, r.last().memory)
+	_, err = s.PreRegister(t.Context(), hetero.Memory{File: f})
+	if m, _ = r.last().registered(); err != nil || m.File == nil {
+		t.Errorf("a file: %v, %+v", err, m)
 	}
 	for name, c := range map[string]struct {
 		memory hetero.Memory
