@@ -21,7 +21,7 @@ func TestOthersKeysAreTheirs(t *testing.T) {
 	const n = 1 << 20
 	roots, his := startRank(t, m, 0, "sim0", 1, n), startRank(t, m, alice, "sim0", 2, n)
 	roots.do(adminapi.VerbMSet, "set")
-	roots.do(adminapi.VerbMSetD2H, "stored", 1)
+	roots.do(adminapi.VerbMSetD2H, "stored")
 	roots.begin(adminapi.VerbPublish, "offered", 1)
 	for _, key := range []string{"set", "stored"} {
 		for _, verb := range []adminapi.Verb{
