@@ -22,7 +22,7 @@ func TestOthersKeysAreTheirs(t *testing.T) {
 	roots, his := startRank(t, m, 0, "sim0", 1, n), startRank(t, m, alice, "sim0", 2, n)
 	roots.do(adminapi.VerbMSet, "set")
 	roots.do(adminapi.VerbMSetD2H, "stored")
-	roots.begin(adminapi.VerbPublish, "offered", 1)
+	roots.begin(adminapi.VerbPublish, "offered")
 	for _, key := range []string{"set", "stored"} {
 		for _, verb := range []adminapi.Verb{
 			adminapi.VerbMGet, adminapi.VerbDelete, adminapi.VerbExpire, adminapi.VerbInfo,
@@ -76,7 +76,7 @@ func TestOthersKeysAreTheirs(t *testing.T) {
 		reader.do(adminapi.VerbMGet, key)
 		reader.has(1, 1)
 	}
-	reader.begin(adminapi.VerbSubscribe, "offered", 1)
+	reader.begin(adminapi.VerbSubscribe, "offered")
 	reader.hears("offered", "")
 	roots.hears("offered", "")
 	his.do(adminapi.VerbMSet, "own")
@@ -105,7 +105,7 @@ func TestOthersKeysAreHidden(t *testing.T) {
 	defer func() { must(t, watch.Close()) }()
 	roots, his := startRank(t, m, 0, "sim0", 1, 4096), startRank(t, m, alice, "sim0", 2, 8192)
 	roots.do(adminapi.VerbMSet, "hidden")
-	roots.begin(adminapi.VerbPublish, "private", 1)
+	roots.begin(adminapi.VerbPublish, "private")
 	his.do(adminapi.VerbMSet, "own")
 	asAlice(func(c *client.Client) {
 		keys, err := c.Keys(t.Context(), "", false)
