@@ -40,6 +40,7 @@ func (r *recorder) InvalidateInode(ino metadata.Ino) bool {
 	r.inodes = append(r.inodes, ino)
 	return true
 }
+
 func (r *recorder) InvalidatePages(ino metadata.Ino) { r.pages = append(r.pages, ino) }
 
 const (
