@@ -115,9 +115,12 @@ func TestSubscriberKilled(t *testing.T) {
 		pub := startRank(t, m, 0, from, 1, rankSize)
 		t.Run("while it waits", func(t *testing.T) {
 			pub.t = t
+			before := daemonFiles(t, m)
 			first := startRank(t, m, 0, to, 9, rankSize)
 			first.begin(adminapi.VerbSubscribe, "waits")
 			first.kill()
+			// Until the daemon has heard of its end it would be given to.
+			kit.Eventually(t, mntPatience, func() bool { return daemonFiles(t, m) <= before })
 			pub.begin(adminapi.VerbPublish, "waits")
 			wantReceived(t, m, pub, to, "waits")
 			first.has(9, rankBlobs)
