@@ -32,11 +32,15 @@ type recorder struct {
 	pages   []metadata.Ino
 }
 
-func (r *recorder) InvalidateEntry(_ metadata.Ino, name string) { r.entries = append(r.entries, name) }
+func (r *recorder) InvalidateEntry(_ metadata.Ino, name string) {
+	r.entries = append(r.entries, name)
+}
+
 func (r *recorder) InvalidateInode(ino metadata.Ino) bool {
 	r.inodes = append(r.inodes, ino)
 	return true
 }
+
 func (r *recorder) InvalidatePages(ino metadata.Ino) { r.pages = append(r.pages, ino) }
 
 const (

@@ -15,8 +15,7 @@ func callerOf(c *fuse.Caller) objects.Caller {
 }
 
 // objectChanged tells the kernel of what was bound, has another end, or is lost
-// with its owner.
-// The pages of a map of what is lost must not go on showing it.
+// with its owner. The pages of a map of what is lost must not go on showing it.
 func (f *filesystem) objectChanged(ino metadata.Ino, lost bool) {
 	if !lost {
 		if f.kernel.InvalidateInode(ino) {

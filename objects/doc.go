@@ -118,7 +118,7 @@
 // a region tells when it ends is told with none of them held.
 //
 // shared.mu, of the files that other processes were given, is a leaf, and so
-// are arrivals.mu, expiry.mu, events.mu, offer.mu, reading.mu and
+// are expiry.mu, events.mu, offer.mu, reading.mu and
 // Publication.mu. Nobody waits for a claim of an offer with a lane, or any of
 // these locks, held. With a stripe held nothing is unpinned: the last user of an
 // object saves it, which waits for its lane. Events are emitted with keyedState.turn or a

@@ -189,8 +189,8 @@ func (g *gathering) one(ctx context.Context, ino Ino, k *Keyed, f *metadata.NewF
 // fits refuses an object for which there is no room, before it takes from others
 // what there is. A small one finds out as it goes.
 func (g *gathering) fits(size uint64) error {
-	if size <= transferInline {
-		return nil
+	if size <= maxPiece {
+		return nil // counting what there is may take as long as the copy
 	}
 	u, err := g.tier.usage()
 	if err == nil && devices.Size(size) > u.Free {

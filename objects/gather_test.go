@@ -119,6 +119,29 @@ func TestGatherOpen(t *testing.T) {
 	r.noStrays(r.ctx())
 }
 
+// TestGatherTwice sets a key twice in one call, while somebody has open what it
+// named before: the second stays, and no memory of the first.
+func TestGatherTwice(t *testing.T) {
+	kit.Check(t)
+	r := newKeyed(t, keyedOptions{})
+	m, first, second := r.memory(1, 4*kib, 1), r.memory(1, 4*kib, 2), r.memory(1, 4*kib, 3)
+	r.gather("k", objects.GatherOptions{}, m.all())
+	ino, err := r.store.KeyIno(r.ctx(), "k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := r.open(ino)
+	set := []objects.Keyed{{Key: "k", Blobs: first.all()}, {Key: "k", Blobs: second.all()}}
+	for i, g := range r.user.Gather(r.ctx(), set, objects.GatherOptions{Existing: objects.ExistingReplace}) {
+		if g.Err != nil {
+			t.Errorf("%d: %v", i, g.Err)
+		}
+	}
+	r.close(f)
+	r.holds("k", second.bytes())
+	r.noStrays(r.ctx())
+}
+
 // TestGatherMany sets more keys than one chunk has, some of which can't be.
 func TestGatherMany(t *testing.T) {
 	kit.Check(t)

@@ -97,7 +97,7 @@ func (s *Store) putContested(ctx context.Context, p placing, files []metadata.Ne
 				continue
 			}
 			if r.Replaced != nil {
-				victims[at].removed(*r.Replaced)
+				victims[at].of(r.Replaced.Ino).removed(*r.Replaced)
 			}
 			if r.Unkeyed != 0 {
 				unkeyed = append(unkeyed, r.Unkeyed)
@@ -113,6 +113,15 @@ func (s *Store) putContested(ctx context.Context, p placing, files []metadata.Ne
 	for _, ino := range unkeyed {
 		s.removeUnkeyed(ctx, ino)
 	}
+}
+
+// of is the victim itself, or that of an inode which nobody knows: one that was
+// made for the same key by the same call.
+func (v *victim) of(ino Ino) *victim {
+	if v.ino == ino {
+		return v
+	}
+	return &victim{store: v.store}
 }
 
 // judge says whether a key is left as it is, or why it can't be set; with

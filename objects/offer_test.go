@@ -160,7 +160,7 @@ func TestOfferClaims(t *testing.T) {
 // noticed is a context that tells when somebody begins to wait for its end.
 type noticed struct {
 	context.Context //nolint:containedctx // it is one
-	asked chan struct{}
+	asked           chan struct{}
 }
 
 func (n noticed) Done() <-chan struct{} {

@@ -318,41 +318,6 @@ func TestPublishMany(t *testing.T) {
 	}
 }
 
-// TestAwaitPublication: who waits is woken by what is published, by either way,
-// and again when one who was about to receive it fails.
-func TestAwaitPublication(t *testing.T) {
-	kit.Check(t)
-	r := newRig(t, small(false))
-	a := r.user(0, 1, 1<<20)
-	await := func(key string) <-chan error {
-		woken := make(chan error, 1)
-		go func() { woken <- r.store.AwaitPublication(r.ctx(), key) }()
-		return woken
-	}
-	byAPI, byName := await("k"), await("f")
-	a.mustPublish(a.keyed("k", 0, 5))
-	if err := <-byAPI; err != nil {
-		t.Fatal(err)
-	}
-	r.mustOffer("sim0", "f", 3, 10)
-	if err := <-byName; err != nil {
-		t.Fatal(err)
-	}
-	if err := r.store.AwaitPublication(r.ctx(), "f"); err != nil {
-		t.Fatal(err)
-	}
-	f := r.open(r.published("f"))
-	defer r.close(f)
-	if _, err := deliver(r.ctx(), f, 0, 10); err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(r.ctx())
-	stop()
-	if err := r.store.AwaitPublication(ctx, "f"); !errors.Is(err, context.Canceled) {
-		t.Fatalf("waiting for what is received: %v", err)
-	}
-}
-
 // TestPublicationEndsWithMemory: its region's end, and its holder's, withdraw
 // it.
 func TestPublicationEndsWithMemory(t *testing.T) {

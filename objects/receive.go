@@ -3,10 +3,7 @@ package objects
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
-
-	"github.com/hmcfs/hmcfs/metadata"
 )
 
 // Receive copies a publication into blobs of the same number and sizes, removes
@@ -65,40 +62,4 @@ func (h *Holder) receive(ctx context.Context, k Keyed) error {
 		return why
 	}
 	return err
-}
-
-// AwaitPublication returns when something is published under a key that can be
-// received, or with the context's error.
-//
-// Errors: ErrClosed when the store is.
-func (s *Store) AwaitPublication(ctx context.Context, key string) error {
-	came := s.events.listen(func(ev *Event) bool { return ev.Kind == EventPublished && ev.Key == key })
-	defer came.Close()
-	for {
-		there, err := s.isOffered(ctx, key)
-		if err != nil || there {
-			return err
-		}
-		if _, err = came.Next(ctx); err != nil {
-			return fmt.Errorf("wait for %q in publish: %w", key, err)
-		}
-	}
-}
-
-// isOffered says whether a key can be received now.
-func (s *Store) isOffered(ctx context.Context, key string) (bool, error) {
-	in, err := s.meta.Lookup(ctx, metadata.PublishIno, key)
-	if errors.Is(err, metadata.ErrNotExist) || err == nil && in.Taken {
-		return false, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("look up %q in publish: %w", key, err)
-	}
-	o := s.pinLoaded(in.Ino)
-	if o == nil {
-		return true, nil
-	}
-	defer s.unpin(ctx, o, pinUse)
-	of := o.offer.Load()
-	return of != nil && of.free(), nil
 }

@@ -210,8 +210,8 @@ func (r *Region) has(off, n uint64) error {
 // find tells what a range is made of, in order, with offsets from 0 of the
 // region on. Only a file's can have holes. The memory stays until release.
 //
-// Errors: ErrLost when the region has ended; devices.ErrRange also when the
-// file is shorter by now; metadata.ErrNotExist for a file that is gone.
+// Errors: ErrLost when the region has ended, or its file is gone;
+// devices.ErrRange also when the file is shorter by now.
 func (r *Region) find(ctx context.Context, off, n uint64) (pieces []piece, release func(), err error) {
 	if err = r.has(off, n); err != nil {
 		return nil, nil, err

@@ -2,6 +2,7 @@ package objects
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/hmcfs/hmcfs/devices"
@@ -54,13 +55,22 @@ func notPublished(in metadata.Inode) error {
 }
 
 // open opens the file for one transfer. While it is open nobody publishes it.
+//
+// Errors: ErrLost for a file that is gone, which is memory that is not there: a
+// key that is not there would be waited for. ErrForbidden.
 func (r *Region) open(ctx context.Context) (*File, error) {
 	f, err := r.holder.store.OpenFile(ctx, r.ino)
+	if errors.Is(err, metadata.ErrNotExist) {
+		return nil, r.isGone()
+	}
 	if err != nil {
 		return nil, err
 	}
 	in, err := r.holder.store.meta.Get(ctx, r.ino)
-	if err == nil {
+	switch {
+	case errors.Is(err, metadata.ErrNotExist):
+		err = r.isGone()
+	case err == nil:
 		err = notPublished(in)
 	}
 	if err != nil {
@@ -68,6 +78,10 @@ func (r *Region) open(ctx context.Context) (*File, error) {
 		return nil, fmt.Errorf("registered file: %w", err)
 	}
 	return f, nil
+}
+
+func (r *Region) isGone() error {
+	return fmt.Errorf("registered file %d is gone: %w", r.ino, ErrLost)
 }
 
 func (r *Region) findFile(ctx context.Context, off, n uint64) ([]piece, func(), error) {

@@ -120,7 +120,7 @@ func TestFileAsMemory(t *testing.T) {
 	if err := r.store.Unlink(r.ctx(), r.root("sim1"), "f"); err != nil {
 		t.Fatal(err)
 	}
-	wantErr(t, "write what is gone", u.get(of(reg, "k", 0, 50, 50, 50), false), metadata.ErrNotExist)
+	wantErr(t, "write what is gone", u.get(of(reg, "k", 0, 50, 50, 50), false), objects.ErrLost)
 	if err := reg.Close(r.ctx()); err != nil {
 		t.Fatal(err)
 	}

@@ -69,7 +69,7 @@ func TestPublisherKilled(t *testing.T) {
 		})
 		t.Run("before anybody subscribes", func(t *testing.T) {
 			pub := startRank(t, m, 0, from, 1, rankSize)
-			pub.begin(adminapi.VerbPublish, "unseen", rankBlobs)
+			pub.begin(adminapi.VerbPublish, "unseen")
 			_, err := os.Stat(m.Path("publish", "unseen"))
 			must(t, err)
 			pub.kill()
@@ -77,21 +77,21 @@ func TestPublisherKilled(t *testing.T) {
 		})
 		t.Run("while somebody waits", func(t *testing.T) {
 			sub.t = t
-			sub.begin(adminapi.VerbSubscribe, "next", rankBlobs)
+			sub.begin(adminapi.VerbSubscribe, "next")
 			first, second := startRank(t, m, 0, from, 1, rankSize), startRank(t, m, 0, from, 2, rankSize)
 			// Of another shape it is for somebody else.
-			first.begin(adminapi.VerbPublish, "other", rankBlobs)
+			first.begin(adminapi.VerbPublish, "other")
 			first.kill()
-			second.begin(adminapi.VerbPublish, "next", rankBlobs)
+			second.begin(adminapi.VerbPublish, "next")
 			second.hears("next", "")
 			sub.hears("next", "")
 			sub.has(2, rankBlobs)
 		})
 		t.Run("in the middle", func(t *testing.T) {
 			pub, slow := startRank(t, m, 0, from, 3, rankSize), startFileRank(t, m, to, rankSize)
-			pub.begin(adminapi.VerbPublish, "middle", rankBlobs)
+			pub.begin(adminapi.VerbPublish, "middle")
 			before := bytesMoved(m)
-			slow.begin(adminapi.VerbSubscribe, "middle", rankBlobs)
+			slow.begin(adminapi.VerbSubscribe, "middle")
 			inTheMiddle(t, m, before)
 			pub.kill()
 			slow.hears("middle", "owner_gone")
@@ -100,8 +100,8 @@ func TestPublisherKilled(t *testing.T) {
 		// Nothing is left of them.
 		sub.t = t
 		again := startRank(t, m, 0, from, 4, rankSize)
-		again.begin(adminapi.VerbPublish, "middle", rankBlobs)
-		sub.begin(adminapi.VerbSubscribe, "middle", rankBlobs)
+		again.begin(adminapi.VerbPublish, "middle")
+		sub.begin(adminapi.VerbSubscribe, "middle")
 		sub.hears("middle", "")
 		again.hears("middle", "")
 		sub.has(4, rankBlobs)
@@ -115,22 +115,29 @@ func TestSubscriberKilled(t *testing.T) {
 		pub := startRank(t, m, 0, from, 1, rankSize)
 		t.Run("while it waits", func(t *testing.T) {
 			pub.t = t
-			before := daemonFiles(t, m)
 			first := startRank(t, m, 0, to, 9, rankSize)
-			first.begin(adminapi.VerbSubscribe, "waits", rankBlobs)
+			first.do(adminapi.VerbMSet, "alive")
+			first.begin(adminapi.VerbSubscribe, "waits")
 			first.kill()
-			// Until the daemon has heard of its end it would be given to.
-			kit.Eventually(t, mntPatience, func() bool { return daemonFiles(t, m) <= before })
-			pub.begin(adminapi.VerbPublish, "waits", rankBlobs)
+			// Until the daemon has seen its end it would be given to; what it has
+			// set is lost behind that.
+			kit.Eventually(t, mntPatience, func() error {
+				keys, err := m.Client().Keys(t.Context(), "alive", false)
+				if err == nil && (len(keys) != 1 || keys[0].State != "lost") {
+					err = fmt.Errorf("the killed one has %+v", keys)
+				}
+				return err
+			})
+			pub.begin(adminapi.VerbPublish, "waits")
 			wantReceived(t, m, pub, to, "waits")
 			first.has(9, rankBlobs)
 		})
 		t.Run("in the middle", func(t *testing.T) {
 			pub.t = t
 			first := startFileRank(t, m, to, rankSize)
-			pub.begin(adminapi.VerbPublish, "middle", rankBlobs)
+			pub.begin(adminapi.VerbPublish, "middle")
 			before := bytesMoved(m)
-			first.begin(adminapi.VerbSubscribe, "middle", rankBlobs)
+			first.begin(adminapi.VerbSubscribe, "middle")
 			inTheMiddle(t, m, before)
 			first.kill()
 			wantReceived(t, m, pub, to, "middle")
@@ -138,8 +145,8 @@ func TestSubscriberKilled(t *testing.T) {
 		t.Run("behind the last byte", func(t *testing.T) {
 			pub.t = t
 			first := startRank(t, m, 0, to, 9, rankSize)
-			pub.begin(adminapi.VerbPublish, "done", rankBlobs)
-			first.begin(adminapi.VerbSubscribe, "done", rankBlobs)
+			pub.begin(adminapi.VerbPublish, "done")
+			first.begin(adminapi.VerbSubscribe, "done")
 			first.hears("done", "")
 			first.kill()
 			pub.hears("done", "")
@@ -154,7 +161,7 @@ func TestSubscriberKilled(t *testing.T) {
 func wantReceived(t *testing.T, m *mnt.M, pub *rank, to, key string) {
 	t.Helper()
 	sub := startRank(t, m, 0, to, 8, rankSize)
-	sub.begin(adminapi.VerbSubscribe, key, rankBlobs)
+	sub.begin(adminapi.VerbSubscribe, key)
 	sub.hears(key, "")
 	sub.has(1, rankBlobs)
 	pub.hears(key, "")
@@ -174,13 +181,13 @@ func TestSubscriberKilledAtAnyTime(t *testing.T) {
 		key := fmt.Sprintf("k%d", i)
 		pub := startRank(t, m, 0, "sim0", uint64(100+i), rankSize)
 		first, second := startRank(t, m, 0, "sim1", 9, rankSize), startRank(t, m, 0, "sim1", 8, rankSize)
-		pub.begin(adminapi.VerbPublish, key, rankBlobs)
+		pub.begin(adminapi.VerbPublish, key)
 		first.order(adminapi.VerbSubscribe, key, rankBlobs)
 		if i%2 == 0 {
 			first.hear() // that it has begun
 		}
 		first.kill()
-		second.begin(adminapi.VerbSubscribe, key, rankBlobs)
+		second.begin(adminapi.VerbSubscribe, key)
 		pub.hears(key, "")
 		got, gotToo := first.diff(uint64(100+i), rankBlobs) < 0, second.diff(uint64(100+i), rankBlobs) < 0
 		if !got && !gotToo {
@@ -201,14 +208,14 @@ func TestSetterKilled(t *testing.T) {
 	m := mnt.Mount(t, mnt.Options{})
 	set, reader := startRank(t, m, 0, "sim0", 1, rankSize), startRank(t, m, 0, "sim1", 2, rankSize)
 	last := startRank(t, m, 0, "sim0", 3, rankSize)
-	set.do(adminapi.VerbMSet, "lost", 1)
-	set.do(adminapi.VerbDelete, "lost", 1)
-	set.do(adminapi.VerbMSet, "lost", 1)
+	set.do(adminapi.VerbMSet, "lost")
+	set.do(adminapi.VerbDelete, "lost")
+	set.do(adminapi.VerbMSet, "lost")
 	reader.send(adminapi.VerbMGet, adminapi.Call{Keys: []string{"lost"}, Lists: []hetero.DeviceBlobList{reader.list(1)}})
 	reader.hears("lost", "")
 	reader.has(1, 1)
 	last.fill(4)
-	last.do(adminapi.VerbMSet, "kept", 1)
+	last.do(adminapi.VerbMSet, "kept")
 	reader.send(adminapi.VerbMGet, adminapi.Call{Keys: []string{"kept"}, Lists: []hetero.DeviceBlobList{reader.list(1)}, Replica: true})
 	reader.hears("kept", "")
 	set.kill()
@@ -218,9 +225,9 @@ func TestSetterKilled(t *testing.T) {
 		third.order(adminapi.VerbMGet, "lost", 1)
 		return third.hear().Code == "lost"
 	})
-	third.do(adminapi.VerbMGet, "kept", 1)
+	third.do(adminapi.VerbMGet, "kept")
 	third.has(4, 1)
 	// A lost key may be set again.
-	third.do(adminapi.VerbMSet, "lost", 1)
-	reader.do(adminapi.VerbDelete, "kept", 1)
+	third.do(adminapi.VerbMSet, "lost")
+	reader.do(adminapi.VerbDelete, "kept")
 }

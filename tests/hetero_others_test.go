@@ -20,9 +20,9 @@ func TestOthersKeysAreTheirs(t *testing.T) {
 	m := mnt.Mount(t, mnt.Options{AllowOther: true})
 	const n = 1 << 20
 	roots, his := startRank(t, m, 0, "sim0", 1, n), startRank(t, m, alice, "sim0", 2, n)
-	roots.do(adminapi.VerbMSet, "set", 1)
-	roots.do(adminapi.VerbMSetD2H, "stored", 1)
-	roots.begin(adminapi.VerbPublish, "offered", 1)
+	roots.do(adminapi.VerbMSet, "set")
+	roots.do(adminapi.VerbMSetD2H, "stored")
+	roots.begin(adminapi.VerbPublish, "offered")
 	for _, key := range []string{"set", "stored"} {
 		for _, verb := range []adminapi.Verb{
 			adminapi.VerbMGet, adminapi.VerbDelete, adminapi.VerbExpire, adminapi.VerbInfo,
@@ -73,15 +73,15 @@ func TestOthersKeysAreTheirs(t *testing.T) {
 	// All of it is as it was, and what is the user's own is his.
 	reader := startRank(t, m, 0, "sim1", 3, n)
 	for _, key := range []string{"set", "stored"} {
-		reader.do(adminapi.VerbMGet, key, 1)
+		reader.do(adminapi.VerbMGet, key)
 		reader.has(1, 1)
 	}
-	reader.begin(adminapi.VerbSubscribe, "offered", 1)
+	reader.begin(adminapi.VerbSubscribe, "offered")
 	reader.hears("offered", "")
 	roots.hears("offered", "")
-	his.do(adminapi.VerbMSet, "own", 1)
-	his.do(adminapi.VerbMGet, "own", 1)
-	his.do(adminapi.VerbDelete, "own", 1)
+	his.do(adminapi.VerbMSet, "own")
+	his.do(adminapi.VerbMGet, "own")
+	his.do(adminapi.VerbDelete, "own")
 }
 
 // Another user sees the names of keys, as in keys/, and nothing else of what he
@@ -104,9 +104,9 @@ func TestOthersKeysAreHidden(t *testing.T) {
 	}
 	defer func() { must(t, watch.Close()) }()
 	roots, his := startRank(t, m, 0, "sim0", 1, 4096), startRank(t, m, alice, "sim0", 2, 8192)
-	roots.do(adminapi.VerbMSet, "hidden", 1)
-	roots.begin(adminapi.VerbPublish, "private", 1)
-	his.do(adminapi.VerbMSet, "own", 1)
+	roots.do(adminapi.VerbMSet, "hidden")
+	roots.begin(adminapi.VerbPublish, "private")
+	his.do(adminapi.VerbMSet, "own")
 	asAlice(func(c *client.Client) {
 		keys, err := c.Keys(t.Context(), "", false)
 		if err != nil || len(keys) != 2 {

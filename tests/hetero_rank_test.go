@@ -162,18 +162,18 @@ func (r *rank) send(verb adminapi.Verb, q adminapi.Call) {
 }
 
 // begin has the rank publish or subscribe, and returns when it has begun.
-func (r *rank) begin(verb adminapi.Verb, key string, blobs int) {
+func (r *rank) begin(verb adminapi.Verb, key string) {
 	r.t.Helper()
-	r.order(verb, key, blobs)
+	r.order(verb, key, rankBlobs)
 	if s := r.hear(); !s.Begun || s.Code != "" {
 		r.t.Fatalf("%s: %+v", verb, s)
 	}
 }
 
-// do has the rank do what it does with its whole memory, which succeeds.
-func (r *rank) do(verb adminapi.Verb, key string, blobs int) {
+// do has the rank do what it does with its whole memory in one blob, which succeeds.
+func (r *rank) do(verb adminapi.Verb, key string) {
 	r.t.Helper()
-	r.order(verb, key, blobs)
+	r.order(verb, key, 1)
 	r.hears(key, "")
 }
 

@@ -176,13 +176,13 @@ func (c *fakeClient) stuck(ctx context.Context) error {
 	}
 }
 
-func (c *fakeClient) batch(verb string, q adminapi.Call) (*hetero.Batch, error) {
+func (c *fakeClient) batch(ctx context.Context, verb string, q adminapi.Call) (*hetero.Batch, error) {
 	if err := c.note(verb, q); err != nil {
 		return nil, err
 	}
 	b, settle := hetero.NewBatch()
 	go func() {
-		r, _ := c.run(context.Background(), verb, q) //nolint:contextcheck // it goes on in the background
+		r, _ := c.run(context.WithoutCancel(ctx), verb, q)
 		settle(r)
 	}()
 	return b, nil
@@ -289,8 +289,8 @@ func (c *fakeClient) DevLocalDelete(ctx context.Context, keys []string) (hetero.
 	return c.run(ctx, "local-delete", adminapi.Call{Keys: keys})
 }
 
-func (c *fakeClient) AsyncDevDelete(_ context.Context, keys []string) (*hetero.Batch, error) {
-	return c.batch("delete async", adminapi.Call{Keys: keys})
+func (c *fakeClient) AsyncDevDelete(ctx context.Context, keys []string) (*hetero.Batch, error) {
+	return c.batch(ctx, "delete async", adminapi.Call{Keys: keys})
 }
 
 func (c *fakeClient) MSetD2H(
@@ -306,15 +306,15 @@ func (c *fakeClient) MGetH2D(
 }
 
 func (c *fakeClient) AsyncMSetD2H(
-	_ context.Context, keys []string, lists []hetero.DeviceBlobList, o hetero.SetOptions,
+	ctx context.Context, keys []string, lists []hetero.DeviceBlobList, o hetero.SetOptions,
 ) (*hetero.Batch, error) {
-	return c.batch("d2h async", setCall(keys, lists, o))
+	return c.batch(ctx, "d2h async", setCall(keys, lists, o))
 }
 
 func (c *fakeClient) AsyncMGetH2D(
-	_ context.Context, keys []string, lists []hetero.DeviceBlobList, o hetero.GetOptions,
+	ctx context.Context, keys []string, lists []hetero.DeviceBlobList, o hetero.GetOptions,
 ) (*hetero.Batch, error) {
-	return c.batch("h2d async", getCall(keys, lists, o))
+	return c.batch(ctx, "h2d async", getCall(keys, lists, o))
 }
 
 func (c *fakeClient) Delete(ctx context.Context, keys []string) (hetero.Results, error) {

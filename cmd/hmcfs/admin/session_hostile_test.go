@@ -34,7 +34,7 @@ type byHand struct {
 func holdByHand(t testing.TB, socket string) *byHand {
 	t.Helper()
 	h := &byHand{t: t, socket: socket}
-	conn, resp := h.send("POST", adminapi.PathSession, "", "")
+	conn, resp := h.send(adminapi.PathSession, "", "")
 	if resp.StatusCode != http.StatusOK {
 		t.Fatalf("answered %s", resp.Status)
 	}
@@ -44,23 +44,23 @@ func holdByHand(t testing.TB, socket string) *byHand {
 	return h
 }
 
-// send makes a request on a connection of its own.
-func (h *byHand) send(method, path, session, body string) (net.Conn, *http.Response) {
+// send posts a request on a connection of its own.
+func (h *byHand) send(path, session, body string) (net.Conn, *http.Response) {
 	h.t.Helper()
-	conn := h.write(method, path, session, body)
+	conn := h.write(path, session, body)
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	fatal(h.t, err)
 	return conn, resp
 }
 
-// write makes a request, and does not look for the answer.
-func (h *byHand) write(method, path, session, body string) net.Conn {
+// write posts a request, and does not look for the answer.
+func (h *byHand) write(path, session, body string) net.Conn {
 	h.t.Helper()
 	conn, err := net.Dial("unix", h.socket)
 	fatal(h.t, err)
 	h.t.Cleanup(func() { _ = conn.Close() })
 	fatal(h.t, conn.SetDeadline(time.Now().Add(sessionPatience)))
-	_, err = fmt.Fprintf(conn, "%s %s HTTP/1.1\r\nHost: h\r\nHmcfs-Session: %s\r\nContent-Length: %d\r\n\r\n%s", method, path, session, len(body), body)
+	_, err = fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: h\r\nHmcfs-Session: %s\r\nContent-Length: %d\r\n\r\n%s", path, session, len(body), body)
 	fatal(h.t, err)
 	return conn
 }
@@ -68,7 +68,7 @@ func (h *byHand) write(method, path, session, body string) net.Conn {
 // ask makes a call and returns the status and the text of the answer.
 func (h *byHand) ask(verb adminapi.Verb, session, body string) (int, string) {
 	h.t.Helper()
-	conn, resp := h.send("POST", adminapi.PathCall+string(verb), session, body)
+	conn, resp := h.send(adminapi.PathCall+string(verb), session, body)
 	data, err := io.ReadAll(resp.Body)
 	fatal(h.t, errors.Join(err, conn.Close()))
 	return resp.StatusCode, string(data)
@@ -92,7 +92,7 @@ func TestSessionIsItsUsers(t *testing.T) {
 		// Who guesses learns nothing by it: no such session is the same.
 		for _, id := range []string{h.id, strings.Repeat("0", 32), "", h.id[:31], h.id + "0"} {
 			for _, path := range []string{adminapi.PathCall + "exist", adminapi.PathRegister} {
-				_, resp := h.send("POST", path, id, body)
+				_, resp := h.send(path, id, body)
 				data, err := io.ReadAll(resp.Body)
 				fatal(t, err)
 				if words == "" {
@@ -123,7 +123,7 @@ func TestSessionEndsWithItsConnection(t *testing.T) {
 	} {
 		h := holdByHand(t, r.socket)
 		behind := r.last()
-		stuck := h.write("POST", adminapi.PathCall+"mget", h.id, `{"keys":["stuck"]}`)
+		stuck := h.write(adminapi.PathCall+"mget", h.id, `{"keys":["stuck"]}`)
 		kit.Eventually(t, sessionPatience, func() bool { return behind.waiting() == 1 })
 		fatal(t, end(h.held))
 		resp, err := http.ReadResponse(bufio.NewReader(stuck), nil)
@@ -147,7 +147,7 @@ func TestWhoReadsNothing(t *testing.T) {
 	keys, err := json.Marshal(strings.Fields(strings.Repeat("a ", 200_000)))
 	fatal(t, err)
 	for range 10 {
-		h.write("POST", adminapi.PathCall+"exist", h.id, `{"keys":`+string(keys)+`}`)
+		h.write(adminapi.PathCall+"exist", h.id, `{"keys":`+string(keys)+`}`)
 	}
 	if code, _ := h.ask(adminapi.VerbExist, h.id, `{"keys":["a"]}`); code != http.StatusOK {
 		t.Errorf("a call beside them: %d", code)
@@ -226,7 +226,7 @@ func TestWrongCalls(t *testing.T) {
 	if code, _ := h.ask("nothing", h.id, `{}`); code != http.StatusNotFound {
 		t.Errorf("a verb that is none: %d", code)
 	}
-	if _, resp := h.send("POST", adminapi.PathSession, "", `{}`); resp.StatusCode != http.StatusBadRequest {
+	if _, resp := h.send(adminapi.PathSession, "", `{}`); resp.StatusCode != http.StatusBadRequest {
 		t.Errorf("a session with a body: %s", resp.Status)
 	}
 	conn, err := net.Dial("unix", r.socket)

@@ -29,6 +29,8 @@ type env struct {
 	rand  *rand.Rand
 	// prefix begins all keys of the case.
 	prefix string
+	// made are the keys that keys has made, but for those of very many.
+	made []string
 	// patience is how long the case waits for what must happen.
 	patience time.Duration
 	buffers  []*buffer
@@ -59,7 +61,24 @@ func (e *env) keys(name string, n int) []string {
 	for i := range out {
 		out[i] = e.key(fmt.Sprintf("%s-%d", name, i))
 	}
+	if n <= tidyKeys {
+		e.made = append(e.made, out...)
+	}
 	return out
+}
+
+// tidyKeys is how many keys tidy removes at a time. Cases of more remove them
+// themselves.
+const tidyKeys = 1000
+
+// tidy removes the case's keys, so that they take no room from the next one.
+func (e *env) tidy() {
+	e.Helper()
+	slices.Sort(e.made)
+	u := e.user()
+	for some := range slices.Chunk(slices.Compact(e.made), tidyKeys) {
+		u.drop(some)
+	}
 }
 
 // ok ends the case unless all is well.

@@ -27,6 +27,7 @@ func (c testCase) in(t testing.TB, w World, patience time.Duration) {
 	e := newEnv(t, w, patience)
 	c.run(e)
 	e.verify()
+	e.tidy()
 }
 
 // cases are the cases in the order in which they run.

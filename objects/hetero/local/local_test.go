@@ -251,6 +251,14 @@ func TestRegisterFile(t *testing.T) {
 	if _, err = w.client(t, nil).PreRegister(t.Context(), hetero.Memory{File: os.Stdin}); !errors.Is(err, hetero.ErrUnsupported) {
 		t.Errorf("a file without a mount: %v", err)
 	}
+	// A file that is gone is no key that could come.
+	if err = w.store.Unlink(t.Context(), root.Ino, "f"); err != nil {
+		t.Fatal(err)
+	}
+	r, err := c.MGetH2D(t.Context(), keys, list(8000, 500), hetero.GetOptions{Timeout: 20 * time.Second})
+	if !errors.Is(err, hetero.ErrLost) {
+		t.Errorf("into a file that is gone: %v, %v", r, err)
+	}
 }
 
 // TestClosed makes sure that every call of a closed client says so.

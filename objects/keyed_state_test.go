@@ -11,14 +11,30 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// TestAwaitKey waits for keys that come in every way.
-func TestAwaitKey(t *testing.T) {
+// TestKeysAreToldOf: a key that comes in any way is told of when it is there.
+func TestKeysAreToldOf(t *testing.T) {
 	kit.Check(t)
 	r := newKeyed(t, keyedOptions{})
 	m := r.memory(1, 8*kib, 1)
 	f := r.create("sim0", "file")
 	setKey := func(key string) error {
 		return r.store.SetXattr(r.ctx(), f.Ino(), "user.hmc.key", []byte(key), 0)
+	}
+	events := r.store.Listen()
+	defer events.Close()
+	created := func(key string) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(r.ctx(), within)
+		defer cancel()
+		for {
+			ev, err := events.Next(ctx)
+			if err != nil {
+				t.Fatalf("%s: %v", key, err)
+			}
+			if ev.Kind == objects.EventCreated && ev.Key == key {
+				return
+			}
+		}
 	}
 	for key, come := range map[string]func(key string) error{
 		"gathered": func(key string) error {
@@ -33,31 +49,13 @@ func TestAwaitKey(t *testing.T) {
 		if key == "by hand" || key == "by hand, 2" {
 			key = fmt.Sprintf("hand%d", len(key))
 		}
-		ctx, cancel := context.WithTimeout(r.ctx(), within)
-		defer cancel()
-		const waiters = 3
-		done := make(chan error, waiters)
-		for range waiters {
-			go func() { done <- r.store.AwaitKey(ctx, key) }()
-		}
 		if err := come(key); err != nil {
 			t.Fatalf("%s: %v", key, err)
 		}
-		for range waiters {
-			if err := <-done; err != nil {
-				t.Errorf("%s: %v", key, err)
-			}
+		created(key)
+		if there, err := r.store.KeyThere(r.ctx(), key); err != nil || !there {
+			t.Errorf("%s is told of and not there: %v", key, err)
 		}
-		if err := r.store.AwaitKey(ctx, key); err != nil { // at once
-			t.Errorf("%s, again: %v", key, err)
-		}
-	}
-	ctx, cancel := context.WithCancel(r.ctx())
-	done := make(chan error, 1)
-	go func() { done <- r.store.AwaitKey(ctx, "never") }()
-	cancel()
-	if err := <-done; !errors.Is(err, context.Canceled) {
-		t.Errorf("a key that never comes: %v", err)
 	}
 	r.close(f)
 	if err := r.store.Unlink(r.ctx(), r.root("sim0"), "file"); err != nil {
