@@ -178,7 +178,10 @@ func TestPublishedPages(t *testing.T) {
 		if r.lookup(publishIno, "t").NodeId != 0 {
 			t.Error("mapped whole, it is still there")
 		}
-		if n := len(r.published.files); n != 0 {
+		r.published.mu.Lock()
+		n := len(r.published.files)
+		r.published.mu.Unlock()
+		if n != 0 {
 			t.Errorf("%d files are still counted", n)
 		}
 	})

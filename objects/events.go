@@ -126,26 +126,26 @@ func (h *events) emit(ev *Event) {
 	ev.Seq, ev.Time = h.seq, time.Now().UTC().Format(time.RFC3339Nano)
 	for e := range h.queues {
 		if e.meant == nil || e.meant(ev) {
-			e.addLocked(*ev)
+			h.addLocked(e, *ev)
 		}
 	}
 }
 
-// addLocked puts an event in, and the oldest out of a queue that is full.
+// addLocked puts an event into a queue, and the oldest out of one that is full.
 //
-// +checklocks:e.hub.mu
-func (e *Events) addLocked(ev Event) {
+// +checklocks:h.mu
+func (h *events) addLocked(e *Events, ev Event) {
 	if len(e.waiting) == queueLen {
 		first := &e.waiting[0]
 		e.dropped = Event{Seq: first.Seq, Time: first.Time, Kind: EventDropped, Dropped: e.dropped.Dropped + 1}
 		e.waiting = e.waiting[1:]
 	}
 	e.waiting = append(e.waiting, ev)
-	e.wakeLocked()
+	h.wakeLocked(e)
 }
 
-// +checklocks:e.hub.mu
-func (e *Events) wakeLocked() {
+// +checklocks:h.mu
+func (h *events) wakeLocked(e *Events) {
 	close(e.came)
 	e.came = make(chan struct{})
 }
@@ -195,7 +195,7 @@ func (e *Events) Close() {
 	if _, listens := e.hub.queues[e]; listens {
 		delete(e.hub.queues, e)
 		e.waiting, e.dropped, e.ended = nil, Event{}, true
-		e.wakeLocked()
+		e.hub.wakeLocked(e)
 	}
 }
 
@@ -206,6 +206,6 @@ func (h *events) close() {
 	h.closed = true
 	for e := range h.queues {
 		e.ended = true
-		e.wakeLocked()
+		h.wakeLocked(e)
 	}
 }

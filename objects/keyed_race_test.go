@@ -221,7 +221,7 @@ func (u *together) read(key string, half uint64) error {
 	if err != nil {
 		return err
 	}
-	got := u.to.bytes() //nolint:contextcheck // by the test's own
+	got := u.to.bytes()
 	for n := range u.users {
 		if kit.DiffAt(got, uint64(n+1), 0) < 0 {
 			return nil

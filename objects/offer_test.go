@@ -88,7 +88,10 @@ func TestOfferStates(t *testing.T) {
 			got += fmt.Sprintf("claim %s, other %s, ", claim(f, me), claim(f, other))
 			got += fmt.Sprintf("back %v, ", f.giveBack(me))
 			kind := EventWithdrawn
-			if f.state == gone && c.name == "consumed" {
+			f.mu.Lock()
+			is := f.state
+			f.mu.Unlock()
+			if is == gone && c.name == "consumed" {
 				kind = EventConsumed
 			}
 			got += fmt.Sprintf("end %s", f.end(kind, nil))

@@ -21,9 +21,10 @@ type Region struct {
 	// body is the memory; nil for a file's, which is ino.
 	body *bound
 	ino  Ino
-	// told is closed when all that was made of it knows that it has ended, and
-	// left when nobody reads or writes it any more.
-	told, left chan struct{}
+	// told is closed when all that was made of it knows that it has ended.
+	told chan struct{}
+	// left is closed when nobody reads or writes it any more.
+	left chan struct{}
 
 	mu sync.Mutex
 	// +checklocks:mu

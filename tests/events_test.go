@@ -120,7 +120,11 @@ func TestEvents(t *testing.T) {
 		wantEvents(t, l, append(slices.Clone(first), second...)...)
 	}
 	wantEvents(t, late, second...)
-	if e := early[0].heard[2]; e.Size != 5000 || e.Device != "sim0" {
+	l := early[0]
+	l.mu.Lock()
+	e := l.heard[2]
+	l.mu.Unlock()
+	if e.Size != 5000 || e.Device != "sim0" {
 		t.Errorf("of a publication is heard %+v", e)
 	}
 	// The mount is not held by those who only listen, and they hear its end.

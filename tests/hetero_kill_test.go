@@ -115,12 +115,19 @@ func TestSubscriberKilled(t *testing.T) {
 		pub := startRank(t, m, 0, from, 1, rankSize)
 		t.Run("while it waits", func(t *testing.T) {
 			pub.t = t
-			before := daemonFiles(t, m)
 			first := startRank(t, m, 0, to, 9, rankSize)
+			first.do(adminapi.VerbMSet, "alive")
 			first.begin(adminapi.VerbSubscribe, "waits")
 			first.kill()
-			// Until the daemon has heard of its end it would be given to.
-			kit.Eventually(t, mntPatience, func() bool { return daemonFiles(t, m) <= before })
+			// Until the daemon has seen its end it would be given to; what it has
+			// set is lost behind that.
+			kit.Eventually(t, mntPatience, func() error {
+				keys, err := m.Client().Keys(t.Context(), "alive", false)
+				if err == nil && (len(keys) != 1 || keys[0].State != "lost") {
+					err = fmt.Errorf("the killed one has %+v", keys)
+				}
+				return err
+			})
 			pub.begin(adminapi.VerbPublish, "waits")
 			wantReceived(t, m, pub, to, "waits")
 			first.has(9, rankBlobs)

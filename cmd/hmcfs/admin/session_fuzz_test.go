@@ -84,8 +84,8 @@ func TestBudget(t *testing.T) {
 	waitFor(t, b, 2)
 	b.give(6) // too few for the first, and the second waits behind it
 	select {
-	case <-second:
-		t.Error("the second was served before the first")
+	case err := <-second:
+		t.Errorf("the second was served before the first: %v", err)
 	default:
 	}
 	b.give(4)
@@ -96,8 +96,8 @@ func TestBudget(t *testing.T) {
 		t.Error(err)
 	}
 	b.give(10)
-	if b.left != 10 {
-		t.Errorf("%d of 10 are left", b.left)
+	if left, _ := stateOf(b); left != 10 {
+		t.Errorf("%d of 10 are left", left)
 	}
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -107,8 +107,9 @@ func TestBudget(t *testing.T) {
 	if err := b.take(over, 1); err == nil {
 		t.Error("nothing was left, and given")
 	}
-	if b.give(10); b.left != 10 || len(b.waiting) != 0 {
-		t.Errorf("%d of 10 are left, %d wait", b.left, len(b.waiting))
+	b.give(10)
+	if left, waiting := stateOf(b); left != 10 || waiting != 0 {
+		t.Errorf("%d of 10 are left, %d wait", left, waiting)
 	}
 }
 
@@ -116,8 +117,14 @@ func TestBudget(t *testing.T) {
 func waitFor(t *testing.T, b *budget, n int) {
 	t.Helper()
 	kit.Eventually(t, time.Minute, func() bool {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		return len(b.waiting) == n
+		_, waiting := stateOf(b)
+		return waiting == n
 	})
+}
+
+// stateOf is how much is left, and how many wait.
+func stateOf(b *budget) (left int64, waiting int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.left, len(b.waiting)
 }

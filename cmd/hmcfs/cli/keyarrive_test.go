@@ -198,8 +198,11 @@ func TestArrivalsForgetStrangers(t *testing.T) {
 	for i := range 3 * hetero.MaxKeys {
 		w.note(string(rune('A'+i%26))+time.Duration(i).String(), false)
 	}
-	if len(w.noted) > hetero.MaxKeys {
-		t.Errorf("%d keys are kept", len(w.noted))
+	w.mu.Lock()
+	kept := len(w.noted)
+	w.mu.Unlock()
+	if kept > hetero.MaxKeys {
+		t.Errorf("%d keys are kept", kept)
 	}
 	got, err := w.next(t.Context())
 	if err != nil || !slices.Equal(got, []int{0, 1}) {

@@ -17,7 +17,7 @@ func Try(t testing.TB, w World, name string) (faults []string) {
 		if c.name == name {
 			r := &recorder{TB: t}
 			r.run(func() { c.in(r, w, tryPatience) })
-			return r.faults
+			return r.found()
 		}
 	}
 	t.Fatalf("the suite has no case %q", name)
@@ -65,6 +65,12 @@ func (r *recorder) cleanup() (last func()) {
 		last, r.cleanups = r.cleanups[n-1], r.cleanups[:n-1]
 	}
 	return last
+}
+
+func (r *recorder) found() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.faults
 }
 
 func (r *recorder) fault(text string) {

@@ -83,6 +83,8 @@ func (c *Client) roomForMemory() error {
 }
 
 // roomLocked says whether one more memory may be registered.
+//
+// +checklocksread:c.mu
 func (c *Client) roomLocked() error {
 	switch {
 	case c.closed:
@@ -153,6 +155,8 @@ func (c *Client) keyed(keys []string, lists []hetero.DeviceBlobList) ([]objects.
 }
 
 // regionLocked finds the memory of a blob.
+//
+// +checklocksread:c.mu
 func (c *Client) regionLocked(device devices.Name, b hetero.Blob) (*objects.Region, error) {
 	region := c.memories[b.Memory]
 	if region == nil {
