@@ -48,8 +48,11 @@ type options struct {
 	write   bool
 	doc     string
 
-	// objects measures keyed objects instead.
-	objects bool
+	// Those of keyed objects.
+	objects   bool
+	manyKeys  int // of one call
+	manyBlobs int // of one key
+	calls     int // of a small key, in one run
 
 	// Those of the communicator.
 	peers   bool
@@ -66,6 +69,7 @@ func defaults() options {
 	return options{
 		hmcfs: "bin/hmcfs", sizeArg: "1GiB", rounds: 5, files: 10_000, reads: 20_000,
 		keys: 1_000_000, through: 10 * devices.GiB, doc: "docs/benchmarks.md",
+		manyKeys: 8192, manyBlobs: 512, calls: 2000,
 		picture: "docs/bandwidth.svg", sizes: "8..1GiB", large: 64 * devices.MiB, moved: devices.GiB, slow: 64 * devices.MiB, trips: 20_000, seconds: 1,
 	}
 }
@@ -112,18 +116,31 @@ func run(ctx context.Context, o options, out, progress io.Writer) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, l.close()) }()
-	facts := l.facts(ctx)
-	results, err := measureRows(ctx, l.rows(), o, progress)
+	return table(ctx, o, l, sectionBegin, out, progress)
+}
+
+// bed is where rows are measured.
+type bed interface {
+	facts(ctx context.Context) *facts
+	rows() []row
+}
+
+// table measures the rows of a bed that are asked for and prints them. With
+// -write they take the place of what stands behind a line of the document; when
+// there are none it stays as it is.
+func table(ctx context.Context, o options, b bed, begin string, out, progress io.Writer) error {
+	f := b.facts(ctx)
+	results, err := measureRows(ctx, b.rows(), o, progress)
 	if err != nil {
 		return err
 	}
-	facts.end()
-	text := document(facts, results)
+	f.end()
+	text := document(f, results)
 	fmt.Fprint(out, text)
-	if !o.write {
+	if !o.write || len(results) == 0 {
 		return nil
 	}
-	return replaceSection(o.doc, sectionBegin, text)
+	return replaceSection(o.doc, begin, text)
 }
 
 // measureRows measures the rows that are asked for.

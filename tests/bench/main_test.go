@@ -67,6 +67,30 @@ func TestSmall(t *testing.T) {
 	}
 }
 
+// TestSmallObjects is TestSmall for the rows of keyed objects.
+func TestSmallObjects(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes some seconds")
+	}
+	kit.Require(t, "fuse", "root", "opencl")
+	o := defaults()
+	o.objects, o.hmcfs = true, build(t)
+	t.Setenv("TMPDIR", t.TempDir())
+	o.rounds, o.large, o.manyKeys, o.manyBlobs, o.calls = 1, devices.MiB, 20, 7, 3
+	var out, said strings.Builder
+	if err := run(t.Context(), o, &out, &said); err != nil {
+		t.Fatalf("%v\n%s", err, said.String())
+	}
+	for _, r := range (&lobby{opts: o}).rows() {
+		if !strings.Contains(out.String(), "**"+r.name+"**") {
+			t.Errorf("no row %q in\n%s", r.name, out.String())
+		}
+	}
+	if left, err := os.ReadDir(os.Getenv("TMPDIR")); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
 // rowNames lists the rows without measuring any.
 func (l *lab) rowNames() []string {
 	l.mnt = &mount{point: "mnt"}

@@ -194,18 +194,7 @@ func runObjects(ctx context.Context, o options, out, progress io.Writer) (err er
 		return err
 	}
 	defer func() { err = errors.Join(err, b.close()) }()
-	f := b.facts(ctx)
-	results, err := measureRows(ctx, b.rows(), o, progress)
-	if err != nil {
-		return err
-	}
-	f.end()
-	text := document(f, results)
-	fmt.Fprint(out, text)
-	if !o.write {
-		return nil
-	}
-	return replaceSection(o.doc, objectsBegin, text)
+	return table(ctx, o, b, objectsBegin, out, progress)
 }
 
 // facts looks at the machine and its programs.

@@ -20,16 +20,12 @@ import (
 const (
 	// times is how often a run of a large transfer moves it.
 	times = 8
-	// manyKeys and keySize are a call of many small keys.
-	manyKeys = 8192
-	keySize  = 128 * devices.KiB
-	// manyBlobs and blobSize are a key of many small blobs.
-	manyBlobs = 512
-	blobSize  = 256 * devices.KiB
+	// keySize is the size of a key in a call of many small keys.
+	keySize = 128 * devices.KiB
+	// blobSize is the size of a blob in a key of many small blobs.
+	blobSize = 256 * devices.KiB
 	// smallKey is the size of a key whose call is measured, not its bytes.
 	smallKey = 4 * devices.KiB
-	// calls is how often a run makes a small call.
-	calls = 2000
 )
 
 // lane is memory of two clients that bytes go between.
@@ -189,8 +185,8 @@ func (b *lobby) sharedRows() []row {
 // hostRows are copies to the host and back.
 func (b *lobby) hostRows() []row {
 	return []row{
-		b.hostRow(fmt.Sprintf("d2h and h2d of %d keys of %s", manyKeys, short(keySize)), manyKeys, 1, keySize, 0.60),
-		b.hostRow(fmt.Sprintf("d2h and h2d of %d blobs of %s", manyBlobs, short(blobSize)), 1, manyBlobs, blobSize, 0.70),
+		b.hostRow(fmt.Sprintf("d2h and h2d of %d keys of %s", b.opts.manyKeys, short(keySize)), b.opts.manyKeys, 1, keySize, 0.60),
+		b.hostRow(fmt.Sprintf("d2h and h2d of %d blobs of %s", b.opts.manyBlobs, short(blobSize)), 1, b.opts.manyBlobs, blobSize, 0.70),
 	}
 }
 
@@ -252,7 +248,7 @@ func (b *lobby) callRows() []row {
 		},
 		wants: []want{{of: "in-process", against: "pread of the same file", bound: 1, atMost: true}},
 		notes: []string{
-			fmt.Sprintf("Each the mean of %d calls, of an object in host memory. The pread is of keys/KEY in the mount that the session is of,", calls),
+			fmt.Sprintf("Each the mean of %d calls, of an object in host memory. The pread is of keys/KEY in the mount that the session is of,", b.opts.calls),
 			"open all the time, past what the kernel keeps.",
 		},
 		after: c.close,
@@ -329,19 +325,20 @@ func (c *smallCalls) close() error {
 }
 
 // each is the mean time of a call.
-func each(fn func() error) (float64, error) {
+func (c *smallCalls) each(fn func() error) (float64, error) {
+	calls := c.lobby.opts.calls
 	begin := time.Now()
 	for range calls {
 		if err := fn(); err != nil {
 			return 0, err
 		}
 	}
-	return time.Since(begin).Seconds() / calls, nil
+	return time.Since(begin).Seconds() / float64(calls), nil
 }
 
 func (c *smallCalls) here(ctx context.Context) (float64, error) {
 	name, to := []string{smallName}, []hetero.DeviceBlobList{c.dst.blobs(devices.Offset(smallKey), 1, smallKey)}
-	return each(func() error {
+	return c.each(func() error {
 		_, err := c.lobby.taker.client.DevMGet(ctx, name, to, hetero.GetOptions{})
 		return err
 	})
@@ -349,7 +346,7 @@ func (c *smallCalls) here(ctx context.Context) (float64, error) {
 
 func (c *smallCalls) bySession(ctx context.Context) (float64, error) {
 	name, to := []string{smallName}, []hetero.DeviceBlobList{c.remote}
-	return each(func() error {
+	return c.each(func() error {
 		_, err := c.session.DevMGet(ctx, name, to, hetero.GetOptions{})
 		return err
 	})
@@ -357,7 +354,7 @@ func (c *smallCalls) bySession(ctx context.Context) (float64, error) {
 
 func (c *smallCalls) pread(context.Context) (float64, error) {
 	p := make([]byte, 2*smallKey)
-	return each(func() error {
+	return c.each(func() error {
 		_, err := c.file.ReadAt(p[:smallKey], 0)
 		return err
 	})

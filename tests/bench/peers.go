@@ -116,23 +116,10 @@ func runPeers(ctx context.Context, o options, out, progress io.Writer) (err erro
 		return err
 	}
 	defer func() { err = errors.Join(err, p.close()) }()
-	f := p.facts(ctx)
-	results, err := measureRows(ctx, p.rows(), o, progress)
-	if err != nil {
+	if err = table(ctx, o, p, peersBegin, out, progress); err != nil || !o.write {
 		return err
 	}
-	f.end()
-	text := document(f, results)
-	fmt.Fprint(out, text)
-	if !o.write {
-		return nil
-	}
-	if len(results) > 0 { // a run for the picture alone leaves the table as it is
-		if err := replaceSection(o.doc, peersBegin, text); err != nil {
-			return err
-		}
-	}
-	if err := p.picture(ctx, progress); err != nil {
+	if err = p.picture(ctx, progress); err != nil {
 		return fmt.Errorf("picture: %w", err)
 	}
 	return nil
