@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 
@@ -80,10 +81,13 @@ func (m *M) Stats() Stats {
 // PID is the daemon's process.
 func (m *M) PID() int { return m.daemon.process.Pid }
 
+// Command is hmcfs, to be started.
+func (m *M) Command(args ...string) *exec.Cmd { return Itself(programName, args...) }
+
 // Run runs hmcfs and returns its standard output. The error has what it wrote
 // to its standard error.
 func (m *M) Run(args ...string) (string, error) {
-	cmd := Itself(programName, args...)
+	cmd := m.Command(args...)
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	if err := cmd.Run(); err != nil {

@@ -54,6 +54,15 @@ func (a *app) newKeyReport(verb string, pairs []keyPath) *keyReport {
 	return r
 }
 
+// keys are the keys of the call, in order.
+func (r *keyReport) keys() []string {
+	keys := make([]string, len(r.rows))
+	for i := range r.rows {
+		keys[i] = r.rows[i].Key
+	}
+	return keys
+}
+
 // succeed ends a key; what else there is to say of it is in its row by then.
 func (r *keyReport) succeed(i int) {
 	r.rows[i].OK, r.ended[i] = true, true

@@ -21,26 +21,30 @@ type mgetFlags struct {
 
 	dir, offset, length string
 	timeout             seconds
+	replica             bool
 }
 
 func (a *app) mgetVerb() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "mget [--offset SIZE] [--length SIZE] [--timeout TIME] [--dir DIR] [--json] KEY[=PATH]...",
+		Use:   "mget [--offset SIZE] [--length SIZE] [--timeout TIME] [--dir DIR | --replica] [--json] KEY[=PATH]...",
 		Short: "Copy what keys name",
 		Long: "Copy the bytes of each key: to a PATH in the mount from device to device, to any other PATH,\n" +
 			"or to standard output for - and where there is none. A PATH that is there is replaced, as by\n" +
 			"cp(1). Keys stay, and can be read again.\n\n" +
-			"There are no replicas here: a replica lives as long as the program whose memory it is, so that\n" +
-			"only the Go API has them.\n\n" + pairsText,
+			"With --replica nothing is written: each KEY is read into memory of this program, which is\n" +
+			"another source of what a program has set (DevMSet) until ^C. When that program ends, the key\n" +
+			"is read from here. What lies in the mount's own memory needs no replica.\n\n" + pairsText,
 		Example: "  hmcfs mget w0=/mnt/hmc/cuda1/w0\n" +
 			"  hmcfs mget --offset 4KiB --length 512 w0 | od -t f4\n" +
-			"  hmcfs mget --timeout 30s --dir ./out w0 w1 w2",
+			"  hmcfs mget --timeout 30s --dir ./out w0 w1 w2\n" +
+			"  hmcfs mget --replica w0 w1 &",
 		Args: arguments(1, -1, "at least one KEY"),
 	}
 	f := &mgetFlags{keyFlags: addKeyFlags(cmd)}
 	cmd.Flags().StringVar(&f.dir, "dir", "", "The directory that gets a file KEY for each; arguments are keys alone then.")
-	cmd.Flags().StringVar(&f.offset, "offset", "0", "Where in each object to begin.")
+	cmd.Flags().StringVar(&f.offset, "offset", wholeOffset, "Where in each object to begin.")
 	cmd.Flags().StringVar(&f.length, "length", "", "How much of each object. Default: all that is behind the offset.")
+	cmd.Flags().BoolVar(&f.replica, "replica", false, "Hold replicas of the keys until ^C, and write nothing.")
 	cmd.Flags().Var(&f.timeout, "timeout", "How long keys that are not there are waited for. Default: not at all.")
 	cmd.RunE = running(func(ctx context.Context, args []string) error {
 		return a.mget(ctx, args, f)
@@ -49,6 +53,9 @@ func (a *app) mgetVerb() *cobra.Command {
 }
 
 func (a *app) mget(ctx context.Context, args []string, f *mgetFlags) error {
+	if f.replica {
+		return a.mgetReplicas(ctx, args, f)
+	}
 	pairs, toOutput, err := a.aimed(args, f.dir, pathsIfAny)
 	if err == nil {
 		err = unmixed(toOutput, *f.asJSON)
@@ -77,6 +84,30 @@ func (a *app) mget(ctx context.Context, args []string, f *mgetFlags) error {
 	err = v.each(ctx, keysOf(pairs), f.timeout.Duration)
 	return g.r.finish(ctx, *f.asJSON, err)
 }
+
+// mgetReplicas is mget with --replica.
+func (a *app) mgetReplicas(ctx context.Context, args []string, f *mgetFlags) error {
+	if f.dir != "" || f.offset != wholeOffset || f.length != "" {
+		return usage(errors.New("--replica holds whole objects and writes nothing: --dir, --offset and --length have no meaning"))
+	}
+	pairs, err := keyArgs(args, a.Stdin, keysAlone)
+	if err != nil {
+		return err
+	}
+	if err = (hetero.GetOptions{Timeout: f.timeout.Duration}).Validate(); err != nil {
+		return usage(fmt.Errorf("--timeout: %w", err))
+	}
+	m, err := keyMount(f.mount, pairs)
+	if err != nil {
+		return err
+	}
+	r := a.newKeyReport("mget", pairs)
+	r.line = heldLine
+	return a.replicas(ctx, m, r, f)
+}
+
+// wholeOffset is the default of --offset.
+const wholeOffset = "0"
 
 // part reads --offset and --length.
 func (f *mgetFlags) part() (copier.Options, error) {

@@ -1,0 +1,136 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hmcfs/hmcfs/cmd/hmcfs/place"
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/devices/host"
+	"github.com/hmcfs/hmcfs/objects/hetero"
+	"github.com/hmcfs/hmcfs/objects/share"
+)
+
+// replicas reads keys into host memory of this process, which is another source
+// of them from then on, and keeps it until the context ends.
+func (a *app) replicas(ctx context.Context, m place.Mount, r *keyReport, f *mgetFlags) error {
+	c, err := a.openKeys(ctx, m)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = c.Close() }() // nobody holds anything any more
+	h := &holding{c: c, r: r, keys: r.keys()}
+	if err = h.find(ctx, f); err == nil {
+		err = h.take(ctx)
+	}
+	if err = r.finish(ctx, *f.asJSON, err); err != nil && h.held == 0 {
+		return err
+	}
+	a.note("this process has %d replicas in host memory; they end with it", h.held)
+	<-ctx.Done()
+	return errors.Join(err, ctx.Err())
+}
+
+// heldLine is the line of a key that is held.
+func heldLine(row keyRow) string { return fmt.Sprintf("%s: replica of %d bytes", row.Key, row.Bytes) }
+
+// holding is memory that keys are read into.
+type holding struct {
+	c    hetero.Client
+	r    *keyReport
+	keys []string
+	// lists are where each key goes, without blobs where it does not.
+	lists []hetero.DeviceBlobList
+	size  devices.Size
+	held  int
+}
+
+// find learns what the keys name, and lays it out one behind the other.
+func (h *holding) find(ctx context.Context, f *mgetFlags) error {
+	if f.timeout.Duration > 0 {
+		if _, err := h.c.Wait(ctx, h.keys, false, f.timeout.Duration); ctx.Err() != nil {
+			return err
+		}
+	}
+	infos, err := h.c.GetMetaInfo(ctx, h.keys, false)
+	if len(infos) != len(h.keys) {
+		return err
+	}
+	h.lists = make([]hetero.DeviceBlobList, len(h.keys))
+	for i, info := range infos {
+		if info.Err == nil && info.Size == 0 {
+			info.Err = fmt.Errorf("%w: an empty object has no replicas", hetero.ErrInvalid)
+		}
+		if info.Err != nil {
+			h.r.fail(i, info.Err)
+			continue
+		}
+		h.lists[i].Device = hostDevice
+		for _, n := range info.Blobs {
+			h.lists[i].Blobs = append(h.lists[i].Blobs, hetero.Blob{Off: devices.Offset(h.size), Size: n})
+			h.size += n
+		}
+	}
+	return nil
+}
+
+// hostDevice is the device of every mount that takes memory of a process.
+const hostDevice = devices.Name(host.Family)
+
+// take reads the keys into memory that is registered.
+func (h *holding) take(ctx context.Context) error {
+	if h.size == 0 {
+		return nil
+	}
+	id, err := h.register(ctx)
+	if err != nil {
+		return err
+	}
+	for i := range h.lists {
+		if len(h.lists[i].Blobs) == 0 {
+			continue
+		}
+		for k := range h.lists[i].Blobs {
+			h.lists[i].Blobs[k].Memory = id
+		}
+		results, err := h.c.DevMGet(ctx, h.keys[i:i+1], h.lists[i:i+1], hetero.GetOptions{Replica: true})
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err == nil {
+			err = results.Err()
+		}
+		if err == nil {
+			h.held++
+			h.r.rows[i].Bytes = int64(h.lists[i].Size())
+		}
+		h.r.settle(i, err)
+	}
+	return nil
+}
+
+// register makes shared memory for all keys known. It is this process's as long
+// as the session has it.
+func (h *holding) register(ctx context.Context) (hetero.MemoryID, error) {
+	fd, err := unix.MemfdCreate("hmcfs-replicas", unix.MFD_CLOEXEC)
+	if err != nil {
+		return 0, fmt.Errorf("take memory: %w", err)
+	}
+	memory := os.NewFile(uintptr(fd), "replicas")
+	defer func() { _ = memory.Close() }() // the daemon has its own
+	if err = memory.Truncate(int64(h.size)); err != nil {
+		return 0, fmt.Errorf("take %v of memory: %w", h.size, err)
+	}
+	place := 0
+	return h.c.PreRegister(ctx, hetero.Memory{
+		Device: hostDevice, Files: []*os.File{memory},
+		Share: &share.Memory{
+			Family: host.Family, Size: h.size,
+			Pieces: []share.Piece{{Kind: devices.HandleMemfd, FD: &place, Size: h.size}},
+		},
+	})
+}
