@@ -18,6 +18,10 @@ type boundOf struct {
 	regions []*Region
 }
 
+// maxBlobs is how many blobs what a holder has set and published is made of at
+// most: each takes some 150 bytes of this process.
+const maxBlobs = 1 << 20
+
 // isOf says whether content is of a holder's blobs, just these.
 func (b *bound) isOf(h *Holder, blobs []Blob) bool {
 	return b.belongsTo(h) && slices.Equal(b.made.blobs, blobs)
@@ -28,10 +32,13 @@ func (b *bound) isOf(h *Holder, blobs []Blob) bool {
 //
 // Errors: ErrInvalid for blobs that are none of the holder's memory, or of
 // several devices; ErrUnsupported for those of a file; ErrLost when the memory
-// has ended.
+// has ended; devices.ErrOutOfMemory when the holder has too many.
 func (s *Store) blobContent(h *Holder, blobs []Blob) (*bound, *tier, error) {
 	if err := checkBlobList(h, blobs); err != nil {
 		return nil, nil, err
+	}
+	if has := h.blobs.Load(); has+int64(len(blobs)) > maxBlobs {
+		return nil, nil, fmt.Errorf("keys of this user are made of %d blobs, at most %d: remove some: %w", has, maxBlobs, devices.ErrOutOfMemory)
 	}
 	made := &boundOf{holder: h, blobs: slices.Clone(blobs), tier: blobs[0].Region.tier}
 	b := &bound{engine: s.engine, name: devices.Name(made.tier.name), logf: s.warn, made: made}
@@ -88,6 +95,7 @@ func checkBlobList(h *Holder, blobs []Blob) error {
 // made of: at once when one has ended by now, and maybe more than once. It is
 // called when the records know of the content.
 func (b *bound) attend(fn func(ctx context.Context)) {
+	b.made.holder.blobs.Add(int64(len(b.made.blobs)))
 	for _, r := range b.made.regions {
 		r.join(b, fn)
 	}
@@ -96,6 +104,7 @@ func (b *bound) attend(fn func(ctx context.Context)) {
 
 // part ends what attend began.
 func (b *bound) part() {
+	b.made.holder.blobs.Add(-int64(len(b.made.blobs)))
 	for _, r := range b.made.regions {
 		r.part(b)
 	}

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 )
 
 // Holder is one user of keyed objects: what it has registered, set and
@@ -14,6 +15,8 @@ import (
 type Holder struct {
 	store *Store
 	who   Caller
+	// blobs counts those of the contents that are made of its memory.
+	blobs atomic.Int64
 
 	mu sync.Mutex
 	// +checklocks:mu

@@ -66,3 +66,9 @@ func (s *Store) Holders() int {
 	defer s.holders.mu.Unlock()
 	return len(s.holders.open)
 }
+
+// MaxBlobs is the bound of a holder's blobs.
+const MaxBlobs = maxBlobs
+
+// Blobs is how many blobs count.
+func (h *Holder) Blobs() int64 { return h.blobs.Load() }

@@ -13,6 +13,8 @@ import (
 	"strconv"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hmcfs/hmcfs/objects/owner"
 )
 
 const (
@@ -177,7 +179,12 @@ func (r *frameReader) take(control []byte) error {
 			continue
 		}
 		for _, fd := range fds {
-			r.files = append(r.files, os.NewFile(uintptr(fd), "received descriptor "+strconv.Itoa(len(r.files))))
+			f, ferr := owner.Adopt(fd, "received descriptor "+strconv.Itoa(len(r.files)))
+			if ferr != nil {
+				err = fmt.Errorf("%w: %w", ErrFrame, ferr)
+				continue
+			}
+			r.files = append(r.files, f)
 		}
 	}
 	if err == nil && len(r.files) > MaxDescriptors {

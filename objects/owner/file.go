@@ -98,7 +98,10 @@ func (p *Process) Take(n int, uid uint32) (*os.File, error) {
 	fd, err := unix.PidfdGetfd(int(p.file.Fd()), n, 0)
 	switch {
 	case err == nil:
-		f := os.NewFile(uintptr(fd), name)
+		var f *os.File
+		if f, err = Adopt(fd, name); err != nil {
+			return nil, err
+		}
 		// Whoever was the user's when it was found can have become a program
 		// with rights of its own since, and the descriptor one of that.
 		var mine bool
@@ -267,7 +270,7 @@ func Duplicate(f *os.File) (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("duplicate the descriptor of %s: %w", f.Name(), err)
 	}
-	return os.NewFile(uintptr(second), f.Name()), nil
+	return Adopt(second, f.Name())
 }
 
 // control runs fn on a descriptor that stays open meanwhile.

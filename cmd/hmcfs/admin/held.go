@@ -36,7 +36,7 @@ func (s *Server) session(w http.ResponseWriter, r *http.Request) {
 		s.answer(w, nil, err)
 		return
 	}
-	if err = s.sessions.start(one, client); err != nil {
+	if err = s.sessions.start(one, client, c.trusted); err != nil {
 		s.answer(w, nil, errors.Join(err, client.Close()))
 		return
 	}

@@ -44,6 +44,12 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer s.shares.end(work)
+	leave, err := s.sessions.listen(c)
+	if err != nil {
+		s.answer(w, nil, err)
+		return
+	}
+	defer leave()
 	queue := s.opts.Keyed.Listen(callerOf(c.peer))
 	defer queue.Close()
 	w.Header().Set("Content-Type", linesType)

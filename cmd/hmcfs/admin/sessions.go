@@ -15,6 +15,11 @@ import (
 const (
 	// maxSessions is how many another user than root and the owner has.
 	maxSessions = 32
+	// maxFiles is how many descriptors, or pieces of memory that may be one
+	// each, he has registered in all of them.
+	maxFiles = 4096
+	// maxListeners is how many streams of events he has.
+	maxListeners = 16
 	// callMemory is what the calls of one other user take at most, in bytes,
 	// and trustedMemory those of root and of the owner.
 	callMemory    = 256 << 20
@@ -25,6 +30,8 @@ var (
 	// errNoSession is what everybody is told who names a session that is not
 	// there, or not his: nobody learns which.
 	errNoSession = errors.New("this user has no such session")
+	errFiles     = fmt.Errorf("%w: too many pieces of memory of this user, at most %d", hetero.ErrNoMemory, maxFiles)
+	errListeners = fmt.Errorf("%w: too many streams of events of this user, at most %d", hetero.ErrBusy, maxListeners)
 	errSessions  = fmt.Errorf("%w: too many sessions of this user", hetero.ErrBusy)
 )
 
@@ -46,6 +53,7 @@ type session struct {
 // user is what the sessions of one user share.
 type user struct {
 	sessions int // guarded by sessions.mu
+	files    int // guarded by sessions.mu
 	memory   *budget
 }
 
@@ -59,6 +67,9 @@ type sessions struct {
 	open map[string]*session
 	// +checklocks:mu
 	users map[int]*user
+	// listeners counts the streams of events of other users.
+	// +checklocks:mu
+	listeners map[int]int
 	// held counts the connections that hold one.
 	held sync.WaitGroup
 }
@@ -97,8 +108,10 @@ func (s *sessions) begin(c *conn) (*session, error) {
 }
 
 // start lets calls find a session, unless the server has ended since.
-func (s *sessions) start(one *session, client hetero.Client) error {
-	one.client = client
+func (s *sessions) start(one *session, client hetero.Client, trusted bool) error {
+	if one.client = client; !trusted {
+		one.client = &metered{Client: client, sessions: s, user: one.user, files: map[hetero.MemoryID]int{}}
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ended {

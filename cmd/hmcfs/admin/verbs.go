@@ -99,15 +99,29 @@ func exist(ctx context.Context, c hetero.Client, q *adminapi.Call, out *lines) e
 }
 
 func info(ctx context.Context, c hetero.Client, q *adminapi.Call, out *lines) error {
-	infos, err := c.GetMetaInfo(ctx, q.Keys, q.Published)
-	if infos == nil && err != nil {
+	if err := hetero.CheckKeys(q.Keys); err != nil {
 		return err
 	}
-	for i, m := range infos {
-		line := lineOf(i, m.Key, m.Err)
-		line.Device, line.Size, line.Blobs = m.Device, m.Size, m.Blobs
-		out.put(line)
+	for at := 0; at < len(q.Keys) && out.failed == nil; at += infosAtOnce {
+		keys := q.Keys[at:min(at+infosAtOnce, len(q.Keys))]
+		infos, err := c.GetMetaInfo(ctx, keys, q.Published)
+		if infos == nil && err != nil && at == 0 {
+			return err
+		}
+		for i, key := range keys {
+			line := lineOf(at+i, key, err)
+			if i < len(infos) {
+				m := infos[i]
+				line = lineOf(at+i, m.Key, m.Err)
+				line.Device, line.Size, line.Blobs = m.Device, m.Size, m.Blobs
+			}
+			out.put(line)
+		}
 	}
 	out.end()
 	return nil
 }
+
+// infosAtOnce is of how many keys the blobs are held at once: a key can have
+// many, and who asks need not read.
+const infosAtOnce = 8

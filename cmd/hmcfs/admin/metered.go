@@ -1,0 +1,101 @@
+package admin
+
+import (
+	"context"
+
+	"github.com/hmcfs/hmcfs/objects/hetero"
+)
+
+// metered is a client of another user than root and the owner: the descriptors
+// of what he registers are counted, in all his sessions together, since the
+// daemon has so many for all users.
+type metered struct {
+	hetero.Client
+	sessions *sessions
+	user     *user
+	// files counts those of each memory, guarded by sessions.mu.
+	files map[hetero.MemoryID]int
+}
+
+// PreRegister counts the memory's descriptors before any is taken.
+func (m *metered) PreRegister(ctx context.Context, memory hetero.Memory) (hetero.MemoryID, error) {
+	n := max(1, len(memory.Files))
+	if memory.Share != nil {
+		n = max(n, len(memory.Share.Pieces))
+	}
+	if err := m.take(n); err != nil {
+		return 0, err
+	}
+	id, err := m.Client.PreRegister(ctx, memory)
+	m.sessions.mu.Lock()
+	defer m.sessions.mu.Unlock()
+	if err != nil {
+		m.user.files -= n
+		return 0, err
+	}
+	m.files[id] = n
+	return id, nil
+}
+
+func (m *metered) take(n int) error {
+	m.sessions.mu.Lock()
+	defer m.sessions.mu.Unlock()
+	if m.user.files+n > maxFiles {
+		return errFiles
+	}
+	m.user.files += n
+	return nil
+}
+
+// Unregister gives them back.
+func (m *metered) Unregister(ctx context.Context, id hetero.MemoryID) error {
+	err := m.Client.Unregister(ctx, id)
+	if err == nil {
+		m.giveBack(id)
+	}
+	return err
+}
+
+func (m *metered) giveBack(id hetero.MemoryID) {
+	m.sessions.mu.Lock()
+	defer m.sessions.mu.Unlock()
+	m.user.files -= m.files[id]
+	delete(m.files, id)
+}
+
+// Close gives all back when the client has let them go.
+func (m *metered) Close() error {
+	err := m.Client.Close()
+	m.sessions.mu.Lock()
+	defer m.sessions.mu.Unlock()
+	for id, n := range m.files {
+		m.user.files -= n
+		delete(m.files, id)
+	}
+	return err
+}
+
+// listen counts a stream of events of another user's. The caller calls leave in
+// the end.
+func (s *sessions) listen(c *conn) (leave func(), err error) {
+	if c.trusted {
+		return func() {}, nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	uid := c.peer.UID
+	if s.listeners[uid] >= maxListeners {
+		return nil, errListeners
+	}
+	if s.listeners == nil {
+		s.listeners = map[int]int{}
+	}
+	s.listeners[uid]++
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.listeners[uid]--; s.listeners[uid] == 0 {
+			delete(s.listeners, uid)
+		}
+	}, nil
+}

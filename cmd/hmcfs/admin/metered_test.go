@@ -1,0 +1,96 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"os"
+	"testing"
+
+	"github.com/hmcfs/hmcfs/objects/hetero"
+	"github.com/hmcfs/hmcfs/objects/share"
+)
+
+// registry registers everything but what has no device.
+type registry struct {
+	hetero.Client
+	last hetero.MemoryID
+}
+
+func (r *registry) PreRegister(_ context.Context, m hetero.Memory) (hetero.MemoryID, error) {
+	if m.Device == "" {
+		return 0, hetero.ErrInvalid
+	}
+	r.last++
+	return r.last, nil
+}
+
+func (r *registry) Unregister(_ context.Context, id hetero.MemoryID) error {
+	if id > r.last {
+		return hetero.ErrNotFound
+	}
+	return nil
+}
+
+func (r *registry) Close() error { return nil }
+
+// TestMetered counts what a user's sessions register together.
+func TestMetered(t *testing.T) {
+	t.Parallel()
+	s, u := &sessions{}, &user{}
+	begin := func() *metered {
+		return &metered{Client: &registry{}, sessions: s, user: u, files: map[hetero.MemoryID]int{}}
+	}
+	one, other := begin(), begin()
+	pieces := func(n int) hetero.Memory {
+		return hetero.Memory{Device: "host", Share: &share.Memory{Pieces: make([]share.Piece, n)}, Files: make([]*os.File, 1)}
+	}
+	id, err := one.PreRegister(t.Context(), pieces(maxFiles-1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err = other.PreRegister(t.Context(), hetero.Memory{}); !errors.Is(err, hetero.ErrInvalid) {
+		t.Errorf("refused by the client: %v", err)
+	}
+	if _, err = other.PreRegister(t.Context(), pieces(1)); err != nil {
+		t.Errorf("the last: %v", err)
+	}
+	if _, err = other.PreRegister(t.Context(), pieces(1)); !errors.Is(err, hetero.ErrNoMemory) {
+		t.Errorf("one too many: %v", err)
+	}
+	if err = one.Unregister(t.Context(), id+1); !errors.Is(err, hetero.ErrNotFound) || u.files != maxFiles {
+		t.Errorf("unregistered what is not there: %v, %d count", err, u.files)
+	}
+	if err = one.Unregister(t.Context(), id); err != nil || u.files != 1 {
+		t.Errorf("unregistered: %v, %d count", err, u.files)
+	}
+	if err = other.Close(); err != nil || u.files != 0 {
+		t.Errorf("closed: %v, %d count", err, u.files)
+	}
+}
+
+// TestListenersAreBounded counts a stranger's streams of events.
+func TestListenersAreBounded(t *testing.T) {
+	t.Parallel()
+	s := &sessions{}
+	stranger, mine := &conn{peer: Peer{UID: 7}}, &conn{peer: Peer{UID: 7}, trusted: true}
+	var leaves []func()
+	for range maxListeners {
+		leave, err := s.listen(stranger)
+		if err != nil {
+			t.Fatal(err)
+		}
+		leaves = append(leaves, leave)
+	}
+	if _, err := s.listen(stranger); !errors.Is(err, hetero.ErrBusy) {
+		t.Errorf("one too many: %v", err)
+	}
+	if _, err := s.listen(mine); err != nil {
+		t.Errorf("the owner's: %v", err)
+	}
+	for _, leave := range leaves {
+		leave()
+	}
+	if _, err := s.listen(stranger); err != nil {
+		t.Errorf("when they have gone: %v", err)
+	}
+}
