@@ -32,16 +32,16 @@ func TestReplicaOfTheShell(t *testing.T) {
 	reader.do(adminapi.VerbMGet, "w")
 	reader.has(1, 1)
 	must(t, holder.Process.Signal(os.Interrupt))
-	if err := holder.Wait(); holder.ProcessState.ExitCode() != 130 {
+	if err = holder.Wait(); holder.ProcessState.ExitCode() != 130 {
 		t.Errorf("ended by ^C: %v", err)
 	}
 	waitKey(t, m, "w", "host", "lost")
 	for _, flag := range []string{"--offset=1", "--length=1", "--dir=."} {
-		if _, err := m.Run("mget", "--mount", m.Dir, "--replica", flag, "w"); err == nil {
+		if _, err = m.Run("mget", "--mount", m.Dir, "--replica", flag, "w"); err == nil {
 			t.Errorf("%s has no meaning with --replica", flag)
 		}
 	}
-	if _, err := m.Run("mget", "--mount", m.Dir, "--replica", "none"); err == nil {
+	if _, err = m.Run("mget", "--mount", m.Dir, "--replica", "none"); err == nil {
 		t.Error("a replica of nothing")
 	}
 	_, err = m.Run("del", "--mount", m.Dir, "w")

@@ -25,8 +25,8 @@ func TestAdopt(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() {
-		if err := f.Close(); err != nil {
-			t.Error(err)
+		if cerr := f.Close(); cerr != nil {
+			t.Error(cerr)
 		}
 	}()
 	if f.Name() != "event" {
