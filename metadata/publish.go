@@ -32,9 +32,15 @@ func isTop(ino Ino) bool { return ino == RootIno || ino == PublishIno }
 // as Rename does with NoReplace. It stays on its device, and loses its key.
 //
 // Errors: those of Rename; ErrExist when the name is taken; ErrIsDir;
-// ErrInvalid for what is no regular file; ErrTooManyLinks; ErrPermission for
-// what is in PublishIno already.
+// ErrInvalid for what is no regular file; ErrInvalidKey for a name that is no
+// key; ErrTooManyLinks; ErrPermission for what is in PublishIno already.
 func (s *Store) Publish(ctx context.Context, parent Ino, name, newName string) (Inode, error) {
+	if err := validName(newName); err != nil {
+		return Inode{}, err
+	}
+	if err := ValidKey(newName); err != nil {
+		return Inode{}, err
+	}
 	r := Rename{From: parent, Name: name, To: PublishIno, NewName: newName, Flags: NoReplace}
 	res, err := s.rename(ctx, r, (*renameOp).publish)
 	return res.Moved, err
