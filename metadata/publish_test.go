@@ -49,6 +49,17 @@ func TestPublishAndReceive(t *testing.T) {
 	}
 }
 
+// TestPublishTakesKeys refuses names under which nobody could ask for the file.
+func TestPublishTakesKeys(t *testing.T) {
+	f := newFixture(t)
+	f.touch(f.sim0, "t")
+	for _, name := range []string{"a b", "a&b", "ü"} {
+		_, err := f.Publish(t.Context(), f.sim0, "t", name)
+		fails(t, name, err, metadata.ErrInvalidKey)
+	}
+	f.must(f.Publish(t.Context(), f.sim0, "t", "-_!@#%^*()+=:;."))
+}
+
 func TestPublishRefuses(t *testing.T) {
 	f := newFixture(t)
 	ctx := t.Context()

@@ -103,6 +103,7 @@ can't be, with one twice, or with more than 10 000 is refused whole, with 2.
 With ` + "`--json`" + ` there is one object for each key, in the order of the call: ` + "`key`" + `,
 ` + "`ok`" + `, ` + "`path`" + `, ` + "`bytes`" + `, ` + "`seconds`" + `, ` + "`way`" + ` (which way the bytes took), ` + "`skipped`" + `,
 and of one that failed ` + "`error`" + ` and ` + "`code`" + `, a word of the table in [seeds](seeds.md).
+What has no meaning is left out; ` + "`exist`" + ` has ` + "`key`" + ` and ` + "`exists`" + ` alone.
 
 The mount is that of ` + "`--mount`" + `, that of the paths, or the only one there is. A
 path behind a key stands behind the last ` + "`=`" + ` before the first ` + "`/`" + `, since ` + "`=`" + ` may be
