@@ -231,12 +231,14 @@ func (c *fakeClient) futures(keys []string) []*hetero.Future {
 	return out
 }
 
-// end ends the future of a key.
+// end ends the future of a key, which Close may have ended before.
 func (c *fakeClient) end(key string, err error) {
 	c.mu.Lock()
 	settle := c.settle[key]
 	c.mu.Unlock()
-	settle(err)
+	if settle != nil {
+		settle(err)
+	}
 }
 
 func (c *fakeClient) DevPublish(_ context.Context, keys []string, lists []hetero.DeviceBlobList) ([]*hetero.Future, error) {
