@@ -47,8 +47,8 @@ func (a *app) h2d(ctx context.Context, args []string, f *h2dFlags) error {
 	if err != nil {
 		return err
 	}
-	if err = (hetero.GetOptions{Timeout: f.timeout.Duration}).Validate(); err != nil {
-		return usage(fmt.Errorf("--timeout: %w", err))
+	if err = f.timeout.check(); err != nil {
+		return err
 	}
 	m, err := keyMount(f.mount, pairs)
 	if err != nil {

@@ -35,6 +35,14 @@ func (s *seconds) Set(text string) error {
 	return nil
 }
 
+// check says whether --timeout can be so long.
+func (s *seconds) check() error {
+	if err := (hetero.GetOptions{Timeout: s.Duration}).Validate(); err != nil {
+		return usage(fmt.Errorf("--timeout: %w", err))
+	}
+	return nil
+}
+
 // String is the value before anything is set.
 func (s *seconds) String() string {
 	if s.Duration == 0 {

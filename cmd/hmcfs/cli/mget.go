@@ -67,8 +67,8 @@ func (a *app) mget(ctx context.Context, args []string, f *mgetFlags) error {
 	if g.opts, err = f.part(); err != nil {
 		return usage(err)
 	}
-	if err = (hetero.GetOptions{Timeout: f.timeout.Duration}).Validate(); err != nil {
-		return usage(fmt.Errorf("--timeout: %w", err))
+	if err = f.timeout.check(); err != nil {
+		return err
 	}
 	if g.m, err = keyMount(f.mount, pairs); err != nil {
 		return err
@@ -94,8 +94,8 @@ func (a *app) mgetReplicas(ctx context.Context, args []string, f *mgetFlags) err
 	if err != nil {
 		return err
 	}
-	if err = (hetero.GetOptions{Timeout: f.timeout.Duration}).Validate(); err != nil {
-		return usage(fmt.Errorf("--timeout: %w", err))
+	if err = f.timeout.check(); err != nil {
+		return err
 	}
 	m, err := keyMount(f.mount, pairs)
 	if err != nil {
