@@ -26,3 +26,11 @@ const (
 	// host tier by itself; hmcfs never sees them and can't count them.
 	PathPassthrough Path = "passthrough"
 )
+
+// The ways between processes and machines, by the transport that carries the
+// bytes. UCX says more: "ucx:" and what it uses.
+const (
+	PathTCP  Path = "tcp"
+	PathSHM  Path = "shm"
+	PathRDMA Path = "rdma"
+)

@@ -21,6 +21,7 @@ type Span struct {
 	n    devices.Size
 	// registrable says that devices may reach the file's own pages.
 	registrable bool
+	remote      Remote
 }
 
 // DeviceSpan is a part of device memory.

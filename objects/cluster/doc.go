@@ -1,0 +1,31 @@
+// Package cluster joins the stores of several machines: it shows the trees of
+// other nodes, serves ours to them, and moves bytes between any two.
+//
+// # Who owns what
+//
+// The node that has a device answers for its tree, alone: names, attributes
+// and content are read and changed by asking it. What another node remembers of
+// them it remembers for Options.AttrTTL at most, and forgets earlier when the
+// owner says so, which it does for everything that it has given out within that
+// time.
+//
+// # The way of bytes
+//
+// The owner of a file moves them: who reads or writes lends a piece of his own
+// memory, under a key for this peer, and the owner puts or gets. So no peer ever
+// has a key to the memory of an object, which may be freed at any time. A span
+// of a remote file is a transport.Remote, and every copy is one Engine.Copy.
+//
+// # Nodes that come and go
+//
+// A Node is one incarnation. When it has gone, or its session broke, questions
+// fail (ErrUnreachable) no later than Options.Timeout; what is open stays open
+// and goes on when the same incarnation is back, by opening the file again.
+// After another incarnation came it is ErrStale.
+//
+// # Whom to trust
+//
+// A node that has proved itself (transport/control) is believed which user asks
+// it, as far as Options.Squash allows. The owner checks modes and owners by
+// itself, for that user.
+package cluster
