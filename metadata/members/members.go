@@ -11,14 +11,6 @@ import (
 	"github.com/hmcfs/hmcfs/metadata/coord"
 )
 
-// Tenure is a stretch of membership under one lease. What else belongs to the
-// node is bound to that lease, so that it ends with the node. Each lease is a
-// new tenure; the epoch stays as long as the process does.
-type Tenure struct {
-	Lease coord.Lease
-	Epoch Epoch
-}
-
 // Members is a View kept by a coordination service.
 //
 // One goroutine, run, does all that waits for the service: it registers the
@@ -30,7 +22,6 @@ type Members struct {
 	ttl     time.Duration
 	probe   time.Duration
 	logger  *zap.Logger
-	tenures feed[Tenure]
 
 	cancel context.CancelFunc
 	done   chan struct{}
@@ -38,12 +29,10 @@ type Members struct {
 	kick chan struct{}
 
 	// These belong to run: nodes that may come back; whether we have
-	// registered without having listed since; the revision of the last list;
-	// the tenure that was told of last.
+	// registered without having listed since; the revision of the last list.
 	grace    grace
 	unlisted bool
 	seen     coord.Revision
-	told     Tenure
 
 	mu sync.Mutex
 	// +checklocks:mu
@@ -52,8 +41,12 @@ type Members struct {
 	// there.
 	// +checklocks:mu
 	written coord.Entry
+	// lease is what our record is bound to, nil while it is not there;
+	// leased is closed when that changes.
 	// +checklocks:mu
-	tenure Tenure
+	lease coord.Lease
+	// +checklocks:mu
+	leased chan struct{}
 	// +checklocks:mu
 	state State
 }
@@ -78,6 +71,7 @@ func Join(ctx context.Context, o Options) (*Members, error) {
 		logger:  o.Logger.Named("members"),
 		done:    make(chan struct{}),
 		kick:    make(chan struct{}, 1),
+		leased:  make(chan struct{}),
 		self:    o.Self.clone(),
 		state:   State{Backend: o.Backend, Endpoints: o.Endpoints},
 	}
@@ -129,32 +123,44 @@ func (m *Members) State() State {
 	return m.state
 }
 
-// Tenure is the present one; false while there is none.
-func (m *Members) Tenure() (Tenure, bool) {
+// Lease is what our record is bound to at present, and our epoch. What else
+// belongs to the node is bound to it too, so that it ends with the node. The
+// lease is nil while there is none. Another one comes when that was lost; the
+// epoch stays as long as the process does. changed is closed when the answer is
+// another one.
+func (m *Members) Lease() (l coord.Lease, epoch Epoch, changed <-chan struct{}) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	t := m.tenure
-	return t, t.Lease != nil && !ended(t.Lease)
+	return m.lease, m.self.Epoch, m.leased
 }
 
-// OnTenure has fn called with every tenure that begins from now on, in order,
-// from one goroutine; fn must not wait. cancel returns when fn is not running
-// and won't be called again.
-func (m *Members) OnTenure(fn func(Tenure)) (cancel func()) { return m.tenures.on(fn) }
+// setLease notes another lease.
+func (m *Members) setLease(l coord.Lease) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.setLeaseLocked(l)
+}
 
-// Leave ends the membership: our record is gone, with all that was bound to
+// +checklocks:m.mu
+func (m *Members) setLeaseLocked(l coord.Lease) {
+	if l != m.lease {
+		m.lease = l
+		close(m.leased)
+		m.leased = make(chan struct{})
+	}
+}
+
+// Close ends the membership: our record is gone, with all that was bound to
 // the lease. The view stays as it was. The context bounds telling the service;
 // a node that could not tell is gone when its lease ends.
-func (m *Members) Leave(ctx context.Context) error {
+func (m *Members) Close(ctx context.Context) error {
 	m.cancel()
 	<-m.done
-	m.mu.Lock()
-	lease := m.tenure.Lease
-	m.tenure = Tenure{}
-	m.mu.Unlock()
+	lease, _, _ := m.Lease()
 	if lease == nil {
 		return nil
 	}
+	m.setLease(nil)
 	return lease.Revoke(ctx)
 }
 
@@ -188,15 +194,5 @@ func (m *Members) unwell(err error) {
 	if m.state.UnreachableSince.IsZero() {
 		m.state.UnreachableSince = time.Now()
 		m.logger.Warn("service unreachable", zap.Error(err))
-	}
-}
-
-// ended says whether a lease is known to have ended.
-func ended(l coord.Lease) bool {
-	select {
-	case <-l.Lost():
-		return true
-	default:
-		return false
 	}
 }

@@ -50,9 +50,9 @@ func join(t *testing.T, s *memory.Server, self members.Record) *node {
 
 func leave(t *testing.T, m *members.Members) {
 	t.Helper()
-	err := m.Leave(context.WithoutCancel(t.Context()))
+	err := m.Close(context.WithoutCancel(t.Context()))
 	if err != nil && !errors.Is(err, coord.ErrClosed) && !errors.Is(err, coord.ErrUnavailable) {
-		t.Errorf("leave: %v", err)
+		t.Errorf("close: %v", err)
 	}
 }
 

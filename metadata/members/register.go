@@ -17,13 +17,12 @@ const replaceAttempts = 5
 // record of our own earlier incarnation is one to follow, and later only one
 // that must not be newer than us.
 func (m *Members) register(ctx context.Context, first bool) (anew bool, err error) {
-	t, ok := m.Tenure()
-	if ok {
+	if lease, _, _ := m.Lease(); lease != nil {
 		if err = m.check(ctx); err == nil || !errors.Is(err, coord.ErrLease) {
 			return false, err
 		}
 		// The lease may have ended without our having been told.
-		err = m.occupy(ctx, t.Lease, first)
+		err = m.occupy(ctx, lease, first)
 		if err == nil || !errors.Is(err, coord.ErrLease) {
 			return true, err
 		}
@@ -43,17 +42,15 @@ func (m *Members) register(ctx context.Context, first bool) (anew bool, err erro
 
 // withdraw gives up our lease, and with it our record.
 func (m *Members) withdraw(ctx context.Context) {
-	m.mu.Lock()
-	lease := m.tenure.Lease
-	m.tenure, m.written = Tenure{}, coord.Entry{}
-	m.mu.Unlock()
+	lease, _, _ := m.Lease()
+	m.setLease(nil)
 	if lease != nil {
 		// Best effort: it ends by itself.
 		_ = lease.Revoke(context.WithoutCancel(ctx))
 	}
 }
 
-// occupy makes the entry of our name ours, and the lease that of our tenure.
+// occupy makes the entry of our name ours, and the lease ours.
 func (m *Members) occupy(ctx context.Context, lease coord.Lease, first bool) error {
 	for range replaceAttempts {
 		entry, err := m.entry()
@@ -75,7 +72,7 @@ func (m *Members) occupy(ctx context.Context, lease coord.Lease, first bool) err
 			m.mu.Lock()
 			defer m.mu.Unlock()
 			m.written = entry
-			m.tenure = Tenure{Lease: lease, Epoch: m.self.Epoch}
+			m.setLeaseLocked(lease)
 			return nil
 		}
 		if !errors.Is(err, coord.ErrChanged) {
@@ -133,7 +130,7 @@ func checkRank(self Name, all []coord.Entry) error {
 // Errors: coord.ErrLease when the record has to be made anew.
 func (m *Members) check(ctx context.Context) error {
 	m.mu.Lock()
-	written, lease := m.written, m.tenure.Lease
+	written, lease := m.written, m.lease
 	m.mu.Unlock()
 	found, err := m.service.Get(ctx, written.Name)
 	if errors.Is(err, coord.ErrNotFound) || err == nil && found.Revision != written.Revision {

@@ -137,10 +137,6 @@ func (m *Members) settle(missing []Name, revision coord.Revision) {
 			m.remove(name, revision)
 		}
 	}
-	if t, ok := m.Tenure(); ok && t != m.told {
-		m.told = t
-		m.tenures.push(t)
-	}
 }
 
 // list reads all records and returns the revision of the first page: what came
@@ -194,10 +190,7 @@ func (m *Members) keep(ctx context.Context, w coord.Watch) error {
 			<-watching
 		}
 	}()
-	t, _ := m.Tenure()
-	if t.Lease == nil {
-		return coord.ErrLease
-	}
+	lease, _, _ := m.Lease()
 	probe := time.NewTicker(m.probe)
 	defer probe.Stop()
 	for {
@@ -205,7 +198,8 @@ func (m *Members) keep(ctx context.Context, w coord.Watch) error {
 		case err := <-watching:
 			watched = true
 			return err
-		case <-t.Lease.Lost():
+		case <-lease.Lost():
+			m.setLease(nil)
 			return coord.ErrLease
 		case <-ctx.Done():
 			return ctx.Err()

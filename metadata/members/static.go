@@ -1,6 +1,7 @@
 package members
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -110,6 +111,9 @@ func (v *StaticView) Met(r Record) {
 
 // State says how the view is doing: always well.
 func (v *StaticView) State() State { return State{Backend: "static"} }
+
+// Close does nothing: nobody keeps the view.
+func (v *StaticView) Close(context.Context) error { return nil }
 
 // changed is a record of ours after a change that leaves alone who it is.
 func changed(self Record, change func(*Record)) (Record, error) {
