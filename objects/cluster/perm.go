@@ -24,6 +24,7 @@ const (
 const (
 	modeSticky    metadata.Mode = 0o1000
 	modeGroupExec metadata.Mode = 0o010
+	modeSetID     metadata.Mode = 0o6000
 )
 
 // user is a user of another node as he is known here.
@@ -299,4 +300,6 @@ func (u user) permitRootXattr(name string, access xattrAccess, allRead bool) err
 }
 
 // mayKnowXattr says whether an attribute is in the user's list.
-func (u user) mayKnowXattr(name string) bool { return u.isRoot() || !strings.HasPrefix(name, "trusted.") }
+func (u user) mayKnowXattr(name string) bool {
+	return u.isRoot() || !strings.HasPrefix(name, "trusted.")
+}

@@ -21,7 +21,8 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// serverOptions is what a server is made with. All but Owner is required.
+// serverOptions is what a server is made with. All but Owner
+// and Served is required.
 type serverOptions struct {
 	Store *objects.Store
 	Comm  *comm.Communicator
@@ -37,6 +38,9 @@ type serverOptions struct {
 	Notify func(wire.Rank, rpc.Method, []byte) (bool, error)
 	// Met gets what a node has said of itself.
 	Met func(members.Record)
+	// Served is told what questions have changed here; nil is nobody. It does
+	// not wait.
+	Served func(objects.Notice)
 	// Pull reads a file of a third node into one of ours.
 	Pull func(ctx context.Context, dst *objects.File, ask *proto.PullAsk) (uint64, transport.Path, error)
 }
@@ -157,7 +161,7 @@ func (s *server) hello(_ context.Context, from rpc.Caller, body []byte) ([]byte,
 	}
 	s.mu.Lock()
 	if s.sessions[from] == nil {
-		s.sessions[from] = &session{from: from, server: s, done: make(chan struct{})}
+		s.sessions[from] = &session{from: from, server: s, gone: make(chan struct{})}
 	}
 	s.mu.Unlock()
 	s.o.Count.answers.Add(1)

@@ -32,6 +32,7 @@ func (s *server) setAttr(ctx context.Context, ss *session, q *proto.SetAttrAsk) 
 		return nil, err
 	}
 	after, err := s.o.Store.SetAttr(ctx, before.Ino, c)
+	s.served(before.Ino, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -116,7 +117,9 @@ func (s *server) setXattr(ctx context.Context, _ *session, q *proto.XattrAsk) (a
 	if err != nil {
 		return nil, err
 	}
-	return nil, s.o.Store.SetXattr(ctx, a.Ino, q.Name, q.Value, metadata.XattrFlags(q.Flags))
+	err = s.o.Store.SetXattr(ctx, a.Ino, q.Name, q.Value, metadata.XattrFlags(q.Flags))
+	s.served(a.Ino, 0)
+	return nil, err
 }
 
 func (s *server) removeXattr(ctx context.Context, _ *session, q *proto.XattrAsk) (any, error) {
@@ -124,7 +127,9 @@ func (s *server) removeXattr(ctx context.Context, _ *session, q *proto.XattrAsk)
 	if err != nil {
 		return nil, err
 	}
-	return nil, s.o.Store.RemoveXattr(ctx, a.Ino, q.Name)
+	err = s.o.Store.RemoveXattr(ctx, a.Ino, q.Name)
+	s.served(a.Ino, 0)
+	return nil, err
 }
 
 // statFS tells of the device that holds an inode; for the root, which is on

@@ -152,6 +152,7 @@ func (s *server) create(ctx context.Context, ss *session, q *proto.CreateAsk) (a
 	if err != nil {
 		return nil, err
 	}
+	s.served(0, dir.Ino)
 	return new(s.changed(ctx, ss, &a)), nil
 }
 
@@ -172,6 +173,7 @@ func (s *server) link(ctx context.Context, ss *session, q *proto.LinkAsk) (any, 
 	if err != nil {
 		return nil, err
 	}
+	s.served(a.Ino, dir.Ino)
 	return new(s.changed(ctx, ss, &a)), nil
 }
 
@@ -184,26 +186,20 @@ func (s *server) remove(ctx context.Context, _ *session, q *proto.RemoveAsk) (an
 	if err != nil {
 		return nil, err
 	}
-	if err = s.mayTake(ctx, u, &dir, q.Name); err != nil {
+	victim, err := s.o.Store.Lookup(ctx, dir.Ino, q.Name)
+	if err != nil {
+		return nil, err
+	}
+	if err = u.mayRemove(&dir, &victim); err != nil {
 		return nil, err
 	}
 	if q.Folder {
-		return nil, s.o.Store.Rmdir(ctx, dir.Ino, q.Name)
+		err = s.o.Store.Rmdir(ctx, dir.Ino, q.Name)
+	} else {
+		err = s.o.Store.Unlink(ctx, dir.Ino, q.Name)
 	}
-	return nil, s.o.Store.Unlink(ctx, dir.Ino, q.Name)
-}
-
-// mayTake says whether a user may take a name from a directory that he may
-// write.
-func (s *server) mayTake(ctx context.Context, u user, dir *objects.Attr, name string) error {
-	if dir.Mode&modeSticky == 0 {
-		return nil
-	}
-	victim, err := s.o.Store.Lookup(ctx, dir.Ino, name)
-	if err != nil {
-		return err
-	}
-	return u.mayRemove(dir, &victim)
+	s.served(victim.Ino, dir.Ino)
+	return nil, err
 }
 
 func (s *server) rename(ctx context.Context, _ *session, q *proto.RenameAsk) (any, error) {
@@ -235,9 +231,12 @@ func (s *server) rename(ctx context.Context, _ *session, q *proto.RenameAsk) (an
 	if err != nil && !isGone(err) {
 		return nil, err
 	}
-	return nil, s.o.Store.Rename(ctx, metadata.Rename{
+	err = s.o.Store.Rename(ctx, metadata.Rename{
 		From: from.Ino, Name: q.Name, To: to.Ino, NewName: q.NewName, Flags: metadata.RenameFlags(q.Flags),
 	})
+	s.served(moved.Ino, from.Ino)
+	s.served(replaced.Ino, to.Ino)
+	return nil, err
 }
 
 // mayMove says whether a user may move an inode between two directories that he

@@ -18,7 +18,7 @@ const maxHandles = 1 << 16
 type session struct {
 	from   rpc.Caller
 	server *server
-	done   chan struct{} // closed at the end
+	gone   chan struct{} // closed at the end
 
 	mu sync.Mutex
 	// +checklocks:mu
@@ -124,7 +124,7 @@ func (ss *session) finish() []*handle {
 		return nil
 	}
 	ss.over = true
-	close(ss.done)
+	close(ss.gone)
 	var left []*handle
 	for _, h := range ss.handles {
 		left = append(left, h)
