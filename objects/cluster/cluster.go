@@ -37,18 +37,6 @@ func (c *Cluster) Stats() Stats { return Stats{} }
 // Listening are the addresses that it really listens at.
 func (c *Cluster) Listening() []string { return nil }
 
-// Key finds a key of another node: which one, and the path of its object there
-// ("cuda0/a").
-//
-// Errors: metadata.ErrNotExist; ErrUnreachable.
-func (c *Cluster) Key(context.Context, string) (*Node, string, error) { return nil, "", ErrNoNode }
-
-// Keys lists the keys of other nodes behind one, in order.
-func (c *Cluster) Keys(ctx context.Context, after string, limit int) ([]string, error) {
-	_, _, _ = ctx, after, limit
-	return nil, nil
-}
-
 // End is one end of a copy: a file of this node or one of another.
 type End struct {
 	Local  *objects.File
