@@ -153,8 +153,8 @@ func (d *Daemon) openCluster(ctx context.Context) error {
 	o.cluster, err = cluster.Join(ctx, cluster.Options{
 		Name: o.parsed.Name, View: o.members, Index: index, Store: d.store, Engine: d.engine, Devices: d.devs,
 		Listen: listen, Secret: d.opts.Proofs.Secret, TLS: d.opts.Proofs.TLS, Transports: o.parsed.Transports,
-		Squash: o.parsed.Squash, Owner: d.remoteOwner(), Timeout: s.RemoteTimeout,
-		DialTimeout: min(s.RemoteTimeout, dialLimit), Logger: d.opts.Logger,
+		Squash: o.parsed.Squash, Owner: d.remoteOwner(), Timeout: s.NodeTimeout,
+		DialTimeout: min(s.NodeTimeout, dialLimit), Logger: d.opts.Logger,
 	})
 	return err
 }
