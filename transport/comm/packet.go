@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/hmcfs/hmcfs/transport/control"
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
@@ -79,6 +80,47 @@ func (c *Communicator) TryPacket(to wire.Rank, port wire.Port, parts ...[]byte) 
 	}
 	sent, err = s.link.TryPacket(port, parts...)
 	return sent, s.seen(err)
+}
+
+// SendPacketIn is SendPacket within one session: where that has ended nothing is
+// sent, also when there is another one by now. Who sends waits for what the peer
+// does: it is served at once.
+//
+// Errors: control.ErrDisconnected; control.ErrTooLong; ErrClosed; the context's,
+// and then nothing was sent.
+func (c *Communicator) SendPacketIn(ctx context.Context, in Origin, port wire.Port, parts ...[]byte) error {
+	s, err := c.within(in)
+	if err != nil {
+		return err
+	}
+	s.recall()
+	return s.seen(s.link.SendPacket(ctx, port, parts...))
+}
+
+// TryPacketIn is SendPacketIn where there is room now. Otherwise sent is false,
+// and nothing was sent.
+func (c *Communicator) TryPacketIn(in Origin, port wire.Port, parts ...[]byte) (sent bool, err error) {
+	s, err := c.within(in)
+	if err != nil {
+		return false, err
+	}
+	sent, err = s.link.TryPacket(port, parts...)
+	return sent, s.seen(err)
+}
+
+// within finds a session by what it is called. One that ends is returned, as
+// long as no other has taken its place.
+func (c *Communicator) within(in Origin) (*session, error) {
+	c.mu.RLock()
+	s, closed := c.sessions[in.Rank], c.closed
+	c.mu.RUnlock()
+	switch {
+	case closed:
+		return nil, errClosed()
+	case s == nil || s.state() == stateForming || s.link == nil || s.origin() != in:
+		return nil, fmt.Errorf("the session with %s is over: %w", in.Rank, control.ErrDisconnected)
+	}
+	return s, nil
 }
 
 // AwaitRoom waits until TryPacket has room.

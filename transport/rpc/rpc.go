@@ -4,16 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
-
-	"go.uber.org/zap"
 
 	"github.com/hmcfs/hmcfs/transport/comm"
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
 // Port is the communicator's port of the package.
-const Port wire.Port = 2
+const Port = wire.PortRPC
 
 // The bounds of bodies, in bytes.
 const (
@@ -21,6 +18,8 @@ const (
 	MaxQuestion = 60 << 10
 	// MaxAnswer is the longest body of an answer.
 	MaxAnswer = 1 << 20
+	// MaxText is the longest text of an error; the rest is cut off.
+	MaxText = 1 << 10
 )
 
 // Method names what is asked for.
@@ -35,10 +34,13 @@ const (
 	CodeUnknown Code = 1
 	// CodeNoMethod is a method that nobody handles.
 	CodeNoMethod Code = 2
-	// CodeBusy is a peer with too many questions of ours.
+	// CodeBusy is a peer with too many questions of ours. It has not begun with
+	// this one.
 	CodeBusy Code = 3
 	// CodeDeadline is a deadline that passed at the peer.
 	CodeDeadline Code = 4
+	// CodeClosing is a peer that is about to end.
+	CodeClosing Code = 5
 )
 
 // Error is what the peer has answered in the place of a body.
@@ -51,8 +53,18 @@ type Error struct {
 // Error is the peer's text.
 func (e *Error) Error() string { return fmt.Sprintf("%v: %s", e.Peer, e.Text) }
 
-// ErrTooLong is a body beyond its bound.
-var ErrTooLong = errors.New("rpc: body too long")
+// Is makes a deadline that passed at the peer one that passed.
+func (e *Error) Is(target error) bool {
+	return target == context.DeadlineExceeded && e.Code == CodeDeadline
+}
+
+// What callers tell apart, beside *Error and the errors of comm and control.
+var (
+	// ErrTooLong is a body beyond its bound.
+	ErrTooLong = errors.New("rpc: body too long")
+	// ErrProtocol is a peer that breaks the rules. It ends the session.
+	ErrProtocol = errors.New("rpc: against the protocol")
+)
 
 // Caller is who asks.
 type Caller struct {
@@ -69,26 +81,14 @@ type Handler func(ctx context.Context, from Caller, body []byte) ([]byte, error)
 // Coder tells the code of an error; CodeUnknown where it has none.
 type Coder func(error) Code
 
-// Options is what an endpoint is made with.
-type Options struct {
-	// Comm carries the packets. Required. It is borrowed: the endpoint is
-	// closed first.
-	Comm *comm.Communicator
-	// Handlers answer the methods. A method without one is CodeNoMethod.
-	Handlers map[Method]Handler
-	// Notices get what Notify sends, one after the other for each peer. They
-	// must not wait.
-	Notices map[Method]func(from Caller, body []byte)
-	// OnEnd is told that a session with a peer that has asked something has
-	// ended. No handler runs for that session any more then.
-	OnEnd func(Caller)
-	// Coder tells what code a handler's error has. Nil is CodeUnknown for all.
-	Coder Coder
-	// Timeout is the deadline of questions whose context has none. Default 10 s.
-	Timeout time.Duration
-	// MaxConcurrent is how many questions of one peer are answered at once,
-	// from 1 to 1024; as many again may wait. Default 64.
-	MaxConcurrent int
-	// Logger gets a line for peers that break a rule; nil is silent.
-	Logger *zap.Logger
+// Stats counts what an endpoint has done since it was made.
+type Stats struct {
+	// Asked is the questions of ours that were sent, each a round trip; Told the
+	// notices.
+	Asked uint64 `json:"asked"`
+	Told  uint64 `json:"told"`
+	// Answered is the questions of peers that came to a handler, Refused those
+	// that did not.
+	Answered uint64 `json:"answered"`
+	Refused  uint64 `json:"refused"`
 }

@@ -30,6 +30,8 @@ type Port uint32
 const (
 	// PortDomain is transport/domain's.
 	PortDomain Port = 1
+	// PortRPC is transport/rpc's.
+	PortRPC Port = 2
 )
 
 // Key is the right to use a region, for one peer and one session. It is

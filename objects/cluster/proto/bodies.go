@@ -287,7 +287,7 @@ type SeekAnswer struct {
 // CopyAsk copies between two open files of the owner.
 type CopyAsk struct {
 	_      struct{} `cbor:",toarray"`
-	Dst    uint64 // handle
+	Dst    uint64   // handle
 	DstOff uint64
 	Src    uint64 // handle
 	SrcOff uint64

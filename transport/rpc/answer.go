@@ -1,0 +1,253 @@
+package rpc
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// question is one of a peer's.
+type question struct {
+	s       *session
+	id      uint64
+	method  Method
+	handler Handler
+	body    []byte
+	ctx     context.Context //nolint:containedctx // it is the question's, from its arrival to its answer
+	cancel  context.CancelFunc
+	// dropped is set when the asker does not want the answer.
+	dropped atomic.Bool
+}
+
+// peer is who asks, over all sessions with him: one that comes and goes gets
+// no more answered at once than one that stays.
+type peer struct {
+	limit int
+	// sessions counts those that have not ended; it is guarded by Endpoint.mu.
+	sessions int
+
+	mu sync.Mutex
+	// +checklocks:mu
+	lanes [Lanes]lane
+}
+
+// lane is the questions of one lane.
+type lane struct {
+	running int
+	waiting []*question
+}
+
+func newPeer(limit int) *peer { return &peer{limit: limit} }
+
+// admission is what becomes of a question.
+type admission int
+
+const (
+	runs admission = iota
+	waits
+	refused
+)
+
+// admit gives a question its place.
+func (p *peer) admit(q *question, in Lane) admission {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l := &p.lanes[in]
+	switch {
+	case l.running < p.limit:
+		l.running++
+		return runs
+	case len(l.waiting) < p.limit:
+		l.waiting = append(l.waiting, q)
+		return waits
+	default:
+		return refused
+	}
+}
+
+// work answers a question, and those that wait for its place.
+func (p *peer) work(q *question, in Lane) {
+	for q != nil {
+		q.answer()
+		q.finish()
+		q = p.next(in)
+	}
+}
+
+// next takes the question that has waited longest; nil gives the place back.
+func (p *peer) next(in Lane) *question {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l := &p.lanes[in]
+	if len(l.waiting) == 0 {
+		l.running--
+		return nil
+	}
+	q := l.waiting[0]
+	l.waiting = slices.Delete(l.waiting, 0, 1)
+	return q
+}
+
+// drop takes the questions of a session away that wait.
+func (p *peer) drop(s *session) {
+	var all []*question
+	p.mu.Lock()
+	for i := range p.lanes {
+		l := &p.lanes[i]
+		l.waiting = slices.DeleteFunc(l.waiting, func(q *question) bool {
+			if q.s == s {
+				all = append(all, q)
+			}
+			return q.s == s
+		})
+	}
+	p.mu.Unlock()
+	for _, q := range all {
+		q.finish()
+	}
+}
+
+// question gets one of the peer's.
+func (s *session) question(p *packet) error {
+	s.heard.Store(true)
+	m := Method(p.what)
+	h := s.e.opts.Handlers[m]
+	if h == nil {
+		s.e.stats.refused.Add(1)
+		return s.post(failure(p.id, CodeNoMethod, fmt.Sprintf("method %d is not known", m)))
+	}
+	q := &question{s: s, id: p.id, method: m, handler: h, body: bytes.Clone(p.body)}
+	q.ctx, q.cancel = context.WithTimeout(s.ctx, time.Duration(p.number)*time.Millisecond)
+	if taken, err := s.take(q); !taken {
+		q.cancel()
+		return err
+	}
+	in := s.e.opts.Lanes[m]
+	switch s.peer.admit(q, in) {
+	case runs:
+		go s.peer.work(q, in)
+	case refused:
+		q.finish()
+		s.e.stats.refused.Add(1)
+		return s.post(failure(q.id, CodeBusy, "too many questions of one node"))
+	case waits:
+	}
+	return nil
+}
+
+// take notes a question; false without an error is that the session has ended.
+func (s *session) take(q *question) (bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.questions[q.id] != nil {
+		return false, fmt.Errorf("%s asks question %d again: %w", s.origin.Rank, q.id, ErrProtocol)
+	}
+	if !s.enterLocked() {
+		return false, nil
+	}
+	s.questions[q.id] = q
+	return true, nil
+}
+
+// finish is the end of a question that was taken.
+func (q *question) finish() {
+	q.s.mu.Lock()
+	delete(q.s.questions, q.id)
+	q.s.mu.Unlock()
+	q.cancel()
+	q.s.serving.Done()
+}
+
+// cancelled ends a question that the peer does not want answered any more.
+func (s *session) cancelled(id uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if q := s.questions[id]; q != nil {
+		q.dropped.Store(true)
+		q.cancel()
+	}
+}
+
+// notice gets one of the peer's.
+func (s *session) notice(p *packet) {
+	s.heard.Store(true)
+	fn := s.e.opts.Notices[Method(p.what)]
+	s.mu.Lock()
+	entered := fn != nil && s.enterLocked()
+	s.mu.Unlock()
+	if entered {
+		defer s.serving.Done()
+		fn(s.caller(), bytes.Clone(p.body))
+	}
+}
+
+// answer runs the handler, and sends what it says.
+func (q *question) answer() {
+	answer, err := q.handle()
+	if q.dropped.Load() || q.s.ctx.Err() != nil {
+		return
+	}
+	if err == nil && len(answer) > MaxAnswer {
+		err = fmt.Errorf("answer of %d bytes, at most %d: %w", len(answer), MaxAnswer, ErrTooLong)
+	}
+	if err == nil {
+		err = q.send(answer)
+	}
+	if err != nil {
+		// A peer that reads nothing learns it by its own clock.
+		_ = q.s.post(failure(q.id, q.code(err), err.Error()))
+	}
+}
+
+// handle asks the handler, unless it is too late.
+func (q *question) handle() ([]byte, error) {
+	if err := q.ctx.Err(); err != nil {
+		return nil, err
+	}
+	q.s.e.stats.answered.Add(1)
+	defer func() { q.body = nil }()
+	return q.handler(q.ctx, q.s.caller(), q.body)
+}
+
+// code is what the peer is told of an error.
+func (q *question) code(err error) Code {
+	switch {
+	case errors.Is(err, context.Canceled) && q.s.e.isClosed():
+		return CodeClosing
+	case q.ctx.Err() != nil && errors.Is(err, context.DeadlineExceeded):
+		return CodeDeadline
+	default:
+		return q.s.e.opts.Coder(err)
+	}
+}
+
+// send sends an answer in as many packets as it takes. Its error is that of a
+// peer that did not read them in time.
+func (q *question) send(answer []byte) error {
+	var frame [headSize]byte
+	head := packet{op: opAnswer, number: uint32(len(answer)), id: q.id}
+	for off := 0; ; {
+		part := answer[off:min(len(answer), off+maxPart)]
+		if err := q.sendOne(head.appendHead(frame[:0]), part); err != nil {
+			return err
+		}
+		if off += len(part); off == len(answer) {
+			return nil
+		}
+		head.op, head.number = opMore, uint32(off)
+	}
+}
+
+// sendOne sends a packet, also when it is late, if there is room.
+func (q *question) sendOne(parts ...[]byte) error {
+	c := q.s.e.comm
+	if sent, err := c.TryPacketIn(q.s.origin, Port, parts...); sent || err != nil {
+		return err
+	}
+	return c.SendPacketIn(q.ctx, q.s.origin, Port, parts...)
+}

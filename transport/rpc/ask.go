@@ -1,0 +1,199 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/hmcfs/hmcfs/transport/control"
+	"github.com/hmcfs/hmcfs/transport/wire"
+)
+
+// call is a question of ours that waits for its answer.
+type call struct {
+	id uint64
+	// body is as long as the whole answer, of which got bytes are there; nil
+	// before it begins. It is the receiver's.
+	body []byte
+	got  int
+	// answer and err are good when done has a token.
+	answer []byte
+	err    error
+	done   chan struct{}
+}
+
+// complete ends the call: it is called once.
+func (c *call) complete(answer []byte, err error) {
+	c.answer, c.err = answer, err
+	c.done <- struct{}{}
+}
+
+// Call asks a peer that is connected and waits for the answer, which is the
+// caller's. With MaxPending questions under way it waits for its turn first.
+//
+// Errors: *Error; comm.ErrNotConnected, comm.ErrClosed; control.ErrDisconnected;
+// ErrTooLong; the context's. Whether the peer has done what it was asked for is
+// not known after the context's error and control.ErrDisconnected.
+func (e *Endpoint) Call(ctx context.Context, to wire.Rank, m Method, body []byte) ([]byte, error) {
+	if len(body) > MaxQuestion {
+		return nil, fmt.Errorf("question of %d bytes, at most %d: %w", len(body), MaxQuestion, ErrTooLong)
+	}
+	if _, limited := ctx.Deadline(); !limited {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, e.opts.Timeout)
+		defer cancel()
+	}
+	origin, err := e.comm.Origin(ctx, to)
+	if err != nil {
+		return nil, err
+	}
+	s, err := e.session(origin)
+	if err != nil {
+		return nil, err
+	}
+	slot := s.slots[e.opts.Lanes[m]]
+	select {
+	case slot <- struct{}{}:
+	case <-s.ended:
+		return nil, s.err()
+	case <-ctx.Done():
+		return nil, fmt.Errorf("%s has not answered %d questions before this one: %w", to, cap(slot), ctx.Err())
+	}
+	defer func() { <-slot }()
+	return s.ask(ctx, m, body)
+}
+
+// ask sends a question and waits for the answer.
+func (s *session) ask(ctx context.Context, m Method, body []byte) ([]byte, error) {
+	c, err := s.begin()
+	if err != nil {
+		return nil, err
+	}
+	var frame [headSize]byte
+	head := packet{op: opQuestion, what: uint16(m), number: left(ctx), id: c.id}
+	if err = s.e.comm.SendPacketIn(ctx, s.origin, Port, head.appendHead(frame[:0]), body); err != nil {
+		s.forget(c)
+		if errors.Is(err, control.ErrDisconnected) {
+			s.e.discard(s)
+		}
+		return nil, err
+	}
+	s.e.stats.asked.Add(1)
+	select {
+	case <-c.done:
+		return c.answer, c.err
+	case <-ctx.Done():
+	}
+	if !s.forget(c) {
+		// The answer came at the same time.
+		<-c.done
+		return c.answer, c.err
+	}
+	drop := packet{op: opCancel, id: c.id}
+	// A peer that reads nothing learns it by its own clock.
+	_ = s.post(drop.append(nil))
+	return nil, fmt.Errorf("%s has not answered: %w", s.origin.Rank, ctx.Err())
+}
+
+// left is how many milliseconds a context has, one at least.
+func left(ctx context.Context) uint32 {
+	deadline, limited := ctx.Deadline()
+	if !limited {
+		return math.MaxUint32
+	}
+	ms := (time.Until(deadline) + time.Millisecond - 1) / time.Millisecond
+	return uint32(min(max(ms, 1), math.MaxUint32))
+}
+
+// begin notes a question.
+func (s *session) begin() (*call, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cause != nil {
+		return nil, s.cause
+	}
+	s.last++
+	c := &call{id: s.last, done: make(chan struct{}, 1)}
+	s.calls[c.id] = c
+	return c, nil
+}
+
+// forget gives a question up; false where it is complete.
+func (s *session) forget(c *call) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	waits := s.calls[c.id] == c
+	delete(s.calls, c.id)
+	return waits
+}
+
+// call finds the question that an answer is for: nil for one that was given up.
+func (s *session) call(id uint64) (*call, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if id > s.last {
+		return nil, fmt.Errorf("%s answers question %d, which it was not asked: %w", s.origin.Rank, id, ErrProtocol)
+	}
+	return s.calls[id], nil
+}
+
+// answered gets an answer, a further part of one, or an error.
+func (s *session) answered(p *packet) error {
+	c, err := s.call(p.id)
+	if c == nil {
+		return err
+	}
+	switch p.op {
+	case opFailure:
+		s.complete(c, &Error{Peer: s.origin.Rank, Code: Code(p.what), Text: string(p.body)})
+		return nil
+	case opAnswer:
+		if c.body != nil {
+			return s.disorder(p)
+		}
+		c.body = make([]byte, p.number)
+	default:
+		if int(p.number) != c.got || len(p.body) > len(c.body)-c.got {
+			return s.disorder(p)
+		}
+	}
+	c.got += copy(c.body[c.got:], p.body)
+	if c.got == len(c.body) {
+		s.complete(c, nil)
+	}
+	return nil
+}
+
+func (s *session) disorder(p *packet) error {
+	return fmt.Errorf("%s answers question %d out of order: %w", s.origin.Rank, p.id, ErrProtocol)
+}
+
+// complete ends a question, unless it was given up.
+func (s *session) complete(c *call, err error) {
+	switch {
+	case !s.forget(c):
+	case err != nil:
+		c.complete(nil, err)
+	default:
+		c.complete(c.body, nil)
+	}
+}
+
+// Notify tells a peer something that has no answer. It does not wait: where
+// there is no room it says so by false, and nothing was sent.
+//
+// Errors: ErrTooLong; comm.ErrNotConnected, comm.ErrClosed;
+// control.ErrDisconnected.
+func (e *Endpoint) Notify(to wire.Rank, m Method, body []byte) (bool, error) {
+	if len(body) > MaxQuestion {
+		return false, fmt.Errorf("notice of %d bytes, at most %d: %w", len(body), MaxQuestion, ErrTooLong)
+	}
+	head := packet{op: opNotice, what: uint16(m)}
+	sent, err := e.comm.TryPacket(to, Port, head.appendHead(nil), body)
+	if sent {
+		e.stats.told.Add(1)
+	}
+	return sent, err
+}

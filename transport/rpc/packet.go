@@ -1,0 +1,110 @@
+package rpc
+
+import (
+	"encoding/binary"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/hmcfs/hmcfs/transport/wire"
+)
+
+// op is what a packet is. docs/wire.md draws each.
+type op uint8
+
+const (
+	opQuestion op = 1
+	opCancel   op = 2
+	opAnswer   op = 3
+	opMore     op = 4
+	opFailure  op = 5
+	opNotice   op = 6
+)
+
+// version is that of the packets.
+const version = 1
+
+// headSize is what every packet begins with.
+const headSize = 16
+
+// maxPart is the most bytes of an answer in one packet.
+const maxPart = wire.MaxPacket - headSize
+
+// packet is one of any kind.
+type packet struct {
+	op op
+	// what is the method of a question and a notice, the code of a failure.
+	what uint16
+	// number is the milliseconds that a question has, the bytes of a whole
+	// answer, where in it a further part begins.
+	number uint32
+	// id is the asker's number of the question.
+	id   uint64
+	body []byte
+}
+
+// appendHead appends everything but the body.
+func (p *packet) appendHead(b []byte) []byte {
+	b = append(b, byte(p.op), version)
+	b = binary.LittleEndian.AppendUint16(b, p.what)
+	b = binary.LittleEndian.AppendUint32(b, p.number)
+	return binary.LittleEndian.AppendUint64(b, p.id)
+}
+
+// append appends the packet.
+func (p *packet) append(b []byte) []byte { return append(p.appendHead(b), p.body...) }
+
+// parse reads a packet, whose body stays part of b.
+func parse(b []byte) (packet, error) {
+	if len(b) < headSize || b[1] != version {
+		return packet{}, malformed(b)
+	}
+	p := packet{
+		op: op(b[0]), what: binary.LittleEndian.Uint16(b[2:]), number: binary.LittleEndian.Uint32(b[4:]),
+		id: binary.LittleEndian.Uint64(b[8:]), body: b[headSize:],
+	}
+	if !p.valid() {
+		return packet{}, malformed(b)
+	}
+	return p, nil
+}
+
+// valid says whether the parts fit together. What is not used is 0.
+func (p *packet) valid() bool {
+	n := len(p.body)
+	switch p.op {
+	case opQuestion:
+		return p.number > 0 && p.id > 0 && n <= MaxQuestion
+	case opCancel:
+		return p.what == 0 && p.number == 0 && p.id > 0 && n == 0
+	case opAnswer:
+		return p.what == 0 && p.number <= MaxAnswer && p.id > 0 && n <= int(p.number) && (n > 0 || p.number == 0)
+	case opMore:
+		return p.what == 0 && p.number > 0 && p.number <= MaxAnswer && p.id > 0 && n > 0 && n <= MaxAnswer-int(p.number)
+	case opFailure:
+		return p.what > 0 && p.number == 0 && p.id > 0 && n <= MaxText && utf8.Valid(p.body)
+	case opNotice:
+		return p.number == 0 && p.id == 0 && n <= MaxQuestion
+	default:
+		return false
+	}
+}
+
+func malformed(b []byte) error {
+	return fmt.Errorf("packet of %d bytes, % x: %w: %w", len(b), b[:min(len(b), 32)], ErrProtocol, wire.ErrFrame)
+}
+
+// failure is the packet of an error.
+func failure(id uint64, code Code, text string) []byte {
+	text = strings.ToValidUTF8(text, "\uFFFD")
+	if len(text) > MaxText {
+		// Not within a rune.
+		cut := MaxText
+		for !utf8.RuneStart(text[cut]) {
+			cut--
+		}
+		text = text[:cut]
+	}
+	p := packet{op: opFailure, what: uint16(max(code, CodeUnknown)), id: id, body: []byte(text)}
+	return p.append(nil)
+}

@@ -1,0 +1,156 @@
+package rpc
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/hmcfs/hmcfs/transport/comm"
+)
+
+// maxPosted is the most small packets that wait for a peer: a peer with more
+// asks and does not read.
+const maxPosted = 4 * MaxConcurrent
+
+// session is what is said in one session.
+type session struct {
+	e      *Endpoint
+	origin comm.Origin
+	peer   *peer
+	// ctx ends with the session; what is sent waits as long.
+	ctx    context.Context //nolint:containedctx // it is the session's life
+	cancel context.CancelFunc
+	// slots are taken by questions of ours, for each lane.
+	slots [Lanes]chan struct{}
+	// ended is closed with the session.
+	ended chan struct{}
+	// serving counts the peer's questions and notices that are not done with.
+	serving sync.WaitGroup
+	// heard is set when the peer has asked or told something.
+	heard atomic.Bool
+
+	mu sync.Mutex
+	// last is the number of our latest question.
+	// +checklocks:mu
+	last uint64
+	// calls are our questions that wait for an answer.
+	// +checklocks:mu
+	calls map[uint64]*call
+	// questions are the peer's that are not done with.
+	// +checklocks:mu
+	questions map[uint64]*question
+	// +checklocks:mu
+	cause error
+
+	postMu sync.Mutex
+	// posted are small packets that found no room; somebody sends them while
+	// posting.
+	// +checklocks:postMu
+	posted [][]byte
+	// +checklocks:postMu
+	posting bool
+}
+
+func newSession(e *Endpoint, origin comm.Origin, p *peer) *session {
+	s := &session{
+		e: e, origin: origin, peer: p, ended: make(chan struct{}),
+		calls: map[uint64]*call{}, questions: map[uint64]*question{},
+	}
+	for i := range s.slots {
+		s.slots[i] = make(chan struct{}, e.opts.MaxPending)
+	}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	return s
+}
+
+func (s *session) caller() Caller { return Caller{Rank: s.origin.Rank, Session: s.origin} }
+
+// fail ends our questions with an error.
+func (s *session) fail(cause error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cause = cause
+	close(s.ended)
+	for id, c := range s.calls {
+		delete(s.calls, id)
+		c.complete(nil, cause)
+	}
+}
+
+// enterLocked counts something of the peer's that is served, until serving is done;
+// false is that the session has ended.
+//
+// +checklocks:s.mu
+func (s *session) enterLocked() bool {
+	if s.cause != nil {
+		return false
+	}
+	s.serving.Add(1)
+	return true
+}
+
+// interrupt ends what handlers do. What they answer is sent yet.
+func (s *session) interrupt() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, q := range s.questions {
+		q.cancel()
+	}
+}
+
+// err is why the session has ended.
+func (s *session) err() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.cause
+}
+
+// unused says that nothing came in the session, and nothing waits for it.
+func (s *session) unused() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.heard.Load() && len(s.calls) == 0
+}
+
+// post sends a small packet without waiting, or leaves it to a goroutine. What
+// can't be sent is lost: its session has ended, and the peer knows that.
+//
+// Errors: ErrProtocol for a peer that does not read.
+func (s *session) post(p []byte) error {
+	s.postMu.Lock()
+	defer s.postMu.Unlock()
+	if !s.posting {
+		sent, err := s.e.comm.TryPacketIn(s.origin, Port, p)
+		if sent || err != nil || !s.e.track() {
+			return nil //nolint:nilerr // the session has ended, of which everybody hears
+		}
+		s.posting = true
+		go s.deliver()
+	}
+	if len(s.posted) >= maxPosted {
+		return fmt.Errorf("%s does not read %d answers: %w", s.origin.Rank, len(s.posted), ErrProtocol)
+	}
+	s.posted = append(s.posted, p)
+	return nil
+}
+
+// deliver sends what was posted, until there is no more.
+func (s *session) deliver() {
+	defer s.e.running.Done()
+	for {
+		s.postMu.Lock()
+		all := s.posted
+		s.posted = nil
+		s.posting = len(all) > 0
+		s.postMu.Unlock()
+		if len(all) == 0 {
+			return
+		}
+		for _, p := range all {
+			if s.e.comm.SendPacketIn(s.ctx, s.origin, Port, p) != nil {
+				break
+			}
+		}
+	}
+}
