@@ -72,6 +72,7 @@ func (c *Cluster) start(ctx context.Context) (err error) {
 		Rank: wire.Rank(o.View.Self().Name.Rank()), Secret: o.Secret, TLS: o.TLS,
 		Engine: o.Engine, Devices: o.Devices, Transports: o.Transports, Channels: o.Channels,
 		Timeout: o.Timeout, HandshakeTimeout: o.DialTimeout, Logger: o.Logger,
+		PeerName: c.nameOf, PeerRank: rankOf,
 	})
 	if err != nil {
 		return err

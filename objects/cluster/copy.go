@@ -104,7 +104,7 @@ func (c *Cluster) copyInside(ctx context.Context, dst, src End, n uint64) (uint6
 				return err
 			}
 			if in != s {
-				return fmt.Errorf("the session broke: %w", errMoved)
+				return fmt.Errorf("the session broke meanwhile: %w", ErrUnreachable)
 			}
 			return to.n.askIn(ctx, s, question{method: proto.MethodCopy, out: &out, in: &proto.CopyAsk{
 				Dst: handle, DstOff: dst.Off + at, Src: other, SrcOff: src.Off + at, N: n,
@@ -113,9 +113,6 @@ func (c *Cluster) copyInside(ctx context.Context, dst, src End, n uint64) (uint6
 		return out, err
 	})
 }
-
-// errMoved is a session that another has taken the place of.
-var errMoved = fmt.Errorf("between two sessions: %w", ErrUnreachable)
 
 // copyThere has the node of dst read from the node of src.
 func (c *Cluster) copyThere(ctx context.Context, dst, src End, n uint64) (uint64, error) {

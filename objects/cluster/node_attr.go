@@ -121,5 +121,5 @@ func (n *Node) StatFS(ctx context.Context, who Cred, ino objects.Ino) (Usage, er
 		method: proto.MethodStatFS, again: true, out: &out,
 		in: &proto.InoAsk{Cred: credToProto(who), Ino: uint64(ino)},
 	})
-	return Usage(out), err
+	return Usage{Device: out.Device, Total: out.Total, Free: out.Free, Used: out.Used}, err
 }

@@ -194,3 +194,16 @@ func inosOf(numbers []uint64) []objects.Ino {
 func wrongNode(want, got members.Name) error {
 	return fmt.Errorf("node %s calls itself %q: %w", want, got, ErrVersion)
 }
+
+// nameOf is the name that the certificate of a rank must be for; empty where
+// the view does not have it.
+func (c *Cluster) nameOf(r wire.Rank) string {
+	if self := c.opts.View.Self().Name; wire.Rank(self.Rank()) == r {
+		return string(self)
+	}
+	found, _ := c.opts.View.ByRank(uint32(r))
+	return string(found.Name)
+}
+
+// rankOf is the rank of the node that a certificate names.
+func rankOf(name string) wire.Rank { return wire.Rank(members.Name(name).Rank()) }
