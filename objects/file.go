@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"sync/atomic"
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/transport"
@@ -17,6 +18,8 @@ type File struct {
 	obj   *object
 	// reading is nil for a file that was not in publish/ when it was opened.
 	reading *reading
+	// byKernel says that the kernel may have written the content by itself.
+	byKernel atomic.Bool
 }
 
 // OpenFile opens a regular file's content.
@@ -40,6 +43,9 @@ func (f *File) Close(ctx context.Context) error {
 		f.finish(ctx)
 	}
 	f.store.unpin(ctx, f.obj, pinOpen)
+	if f.byKernel.Load() {
+		f.store.notice(Notice{Ino: f.obj.ino})
+	}
 	return nil
 }
 
@@ -93,6 +99,7 @@ func (f *File) ByDaemon() bool { return f.obj.revived.Load() }
 // KernelWrites notes that the kernel is about to write the content by itself,
 // so that the object does not go on telling an older path.
 func (f *File) KernelWrites() {
+	f.byKernel.Store(true)
 	o := f.obj
 	o.mu.Lock()
 	defer o.mu.Unlock()
