@@ -37,6 +37,7 @@ type serverOptions struct {
 	Count   *counters
 	Notify  func(wire.Rank, rpc.Method, []byte) (bool, error)
 	Met     func(members.Record)
+	Served  func(objects.Notice)
 	Pull    func(context.Context, *objects.File, *proto.PullAsk) (objects.Moved, error)
 }
 
