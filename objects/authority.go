@@ -143,6 +143,8 @@ func (s *Store) claimed(ctx context.Context, space KeySpace, key string) {
 
 // keyWent gives up a key that is not visible any more, unless somebody is about
 // to use it again.
+//
+//nolint:contextcheck // whoever it was that has ended it, the key has gone
 func (s *Store) keyWent(space KeySpace, key string) {
 	c := &s.keyed.claims
 	c.mu.Lock()
