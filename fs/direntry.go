@@ -1,6 +1,7 @@
 package fs
 
 import (
+	"context"
 	"errors"
 	"sort"
 	"sync"
@@ -37,14 +38,16 @@ func (e *dirEntry) fuse() fuse.DirEntry {
 
 // lister lists what a directory holds, in the order of offsets, beside "."
 // and "..": up to limit entries behind an offset. None is the end.
-type lister func(after uint64, limit int) ([]dirEntry, error)
+type lister func(ctx context.Context, after uint64, limit int) ([]dirEntry, error)
 
 // dirHandle is one open directory.
 type dirHandle struct {
 	ino  metadata.Ino
 	list lister
 	// dots makes "." and "..".
-	dots func() []dirEntry
+	dots func(ctx context.Context) []dirEntry
+	// asks says that other nodes may be asked for entries.
+	asks bool
 
 	mu sync.Mutex
 	// page are the entries behind the offset from, as they were when names
@@ -59,7 +62,7 @@ type dirHandle struct {
 
 func (f *filesystem) newDirHandle(ino metadata.Ino) *dirHandle {
 	h := &dirHandle{ino: ino}
-	h.dots = func() []dirEntry { return f.dots(ino) }
+	h.dots = func(context.Context) []dirEntry { return f.dots(ino) }
 	switch {
 	case isView(ino):
 		h.list = (&viewLister{views: &f.views, id: ino}).list
@@ -68,9 +71,11 @@ func (f *filesystem) newDirHandle(ino metadata.Ino) *dirHandle {
 	case ino == controlIno:
 		h.list = listFixed(controlEntries())
 	case ino == keysIno:
-		h.list = (&keyLister{store: f.store}).list
+		h.list, h.asks = (&keyLister{keys: f.keysBehind}).list, f.opts.Cluster != nil
+	case ino == nodesIno && f.opts.Cluster != nil:
+		h.list = (&nodesLister{fs: f}).list
 	default:
-		h.list = func(after uint64, limit int) ([]dirEntry, error) {
+		h.list = func(_ context.Context, after uint64, limit int) ([]dirEntry, error) {
 			if f.opts.ListViews && ino != metadata.PublishIno {
 				return f.listWithViews(ino, after, limit)
 			}
@@ -85,7 +90,7 @@ func (f *filesystem) newDirHandle(ino metadata.Ino) *dirHandle {
 // reader does not start over.
 //
 // +checklocks:h.mu
-func (h *dirHandle) after(at, names uint64) ([]dirEntry, error) {
+func (h *dirHandle) after(ctx context.Context, at, names uint64) ([]dirEntry, error) {
 	if at >= h.from && at != 0 && h.names == names && len(h.page) > 0 {
 		page := h.page
 		i := sort.Search(len(page), func(i int) bool { return page[i].offset > at })
@@ -95,9 +100,9 @@ func (h *dirHandle) after(at, names uint64) ([]dirEntry, error) {
 	}
 	var page []dirEntry
 	if at < dotsEnd {
-		page = h.dots()[at:]
+		page = h.dots(ctx)[at:]
 	}
-	entries, err := h.list(max(at, dotsEnd), pageEntries)
+	entries, err := h.list(ctx, max(at, dotsEnd), pageEntries)
 	if err != nil {
 		return nil, err
 	}
@@ -115,6 +120,10 @@ func (f *filesystem) dots(ino metadata.Ino) []dirEntry {
 	} else if a, err := f.store.Attr(background(), ino); err == nil && a.Parent != 0 {
 		parent = a.Parent
 	}
+	return dotsOf(ino, parent)
+}
+
+func dotsOf(ino, parent metadata.Ino) []dirEntry {
 	return []dirEntry{
 		{name: ".", ino: ino, mode: metadata.TypeDir, offset: 1},
 		{name: "..", ino: parent, mode: metadata.TypeDir, offset: 2},
@@ -145,15 +154,15 @@ func (f *filesystem) listStore(ino metadata.Ino, after uint64, limit int) ([]dir
 
 // listFixed lists entries that are always there.
 func listFixed(all []dirEntry) lister {
-	return func(after uint64, _ int) ([]dirEntry, error) {
+	return func(_ context.Context, after uint64, _ int) ([]dirEntry, error) {
 		i := sort.Search(len(all), func(i int) bool { return all[i].offset > after })
 		return all[i:], nil
 	}
 }
 
 // listRoot lists what belongs to hmcfs, then the devices.
-func (f *filesystem) listRoot(after uint64, limit int) ([]dirEntry, error) {
-	own, err := listFixed(rootEntries())(after, limit)
+func (f *filesystem) listRoot(ctx context.Context, after uint64, limit int) ([]dirEntry, error) {
+	own, err := listFixed(f.rootEntries())(ctx, after, limit)
 	if err != nil {
 		return nil, err
 	}

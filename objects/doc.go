@@ -131,7 +131,9 @@
 // stripe held, so that those of one key come in order.
 //
 // Store.notifying is held for reading, with no other lock, while a function
-// given to OnChange runs.
+// given to OnChange runs. Functions given to OnNotice run with any of these
+// locks, and the metadata's, held, and with notices.mu for reading: they call
+// nothing of the store's.
 //
 // memo.mu, of what is known of headers, is a leaf too. Who reads a header has
 // a turn of headers.turn; under it an object is pinned and read, and may be

@@ -47,6 +47,10 @@ type Options struct {
 	// Secret and TLS are as in control.Options: one of them is required.
 	Secret []byte
 	TLS    *tls.Config
+	// PeerName and PeerRank are as in control.Options: what the certificates of
+	// ranks are for.
+	PeerName func(wire.Rank) string
+	PeerRank func(name string) wire.Rank
 	// Engine moves bytes from and to device memory, and lends pinned slots.
 	// It is borrowed: close it after the communicator. Required.
 	Engine *transport.Engine
@@ -128,7 +132,7 @@ func (o *Options) channel(keys *region.Keys) tcp.Options {
 // control is the part of the options that connections are made with.
 func (o *Options) control(epochs *control.Epochs) control.Options {
 	return control.Options{
-		Rank: o.Rank, Secret: o.Secret, TLS: o.TLS, Epochs: epochs, Chunk: o.Chunk,
+		Rank: o.Rank, Secret: o.Secret, TLS: o.TLS, PeerName: o.PeerName, PeerRank: o.PeerRank, Epochs: epochs, Chunk: o.Chunk,
 		HandshakeTimeout: o.HandshakeTimeout, Timeout: o.Timeout, Logger: o.Logger,
 	}
 }

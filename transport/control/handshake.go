@@ -86,10 +86,10 @@ func handshakeGuard(ctx context.Context, c net.Conn, limit time.Duration) (stop 
 }
 
 // shake runs one side of a handshake within its time limit and the context,
-// over TLS where that is set: side is tls.Client or tls.Server, and peer whose
-// configuration it takes.
+// over TLS where that is set: side is tls.Client or tls.Server, and listens the
+// name that who listens must have, which only who connects needs.
 func (o *Options) shake(
-	ctx context.Context, raw net.Conn, side func(net.Conn, *tls.Config) *tls.Conn, peer wire.Rank,
+	ctx context.Context, raw net.Conn, side func(net.Conn, *tls.Config) *tls.Conn, listens string,
 	talk func(c net.Conn) (*Conn, error),
 ) (conn *Conn, err error) {
 	stop, err := handshakeGuard(ctx, raw, o.HandshakeTimeout)
@@ -104,7 +104,7 @@ func (o *Options) shake(
 	if o.TLS == nil {
 		return talk(raw)
 	}
-	secure := side(raw, o.tlsConfig(peer))
+	secure := side(raw, o.tlsConfig(listens))
 	if err = secure.HandshakeContext(ctx); err != nil {
 		return nil, fmt.Errorf("TLS: %w: %w", ErrAuth, err)
 	}
@@ -114,7 +114,11 @@ func (o *Options) shake(
 // connect is the handshake of who connects. want carries To, Role, Session
 // and Channel.
 func (o *Options) connect(ctx context.Context, raw net.Conn, want wire.Hello) (*Conn, error) {
-	return o.shake(ctx, raw, tls.Client, want.To, func(c net.Conn) (*Conn, error) { return o.introduce(c, want) })
+	name := o.PeerName(want.To)
+	if o.TLS != nil && name == "" {
+		return nil, fmt.Errorf("the name in the certificate of %s is not known: %w", want.To, ErrAuth)
+	}
+	return o.shake(ctx, raw, tls.Client, name, func(c net.Conn) (*Conn, error) { return o.introduce(c, want) })
 }
 
 // introduce says who this is and checks who answers.
@@ -183,7 +187,7 @@ func (o *Options) welcomed(c net.Conn, peer wire.Rank, frames ...[]byte) (wire.W
 
 // accept is the handshake of who listens.
 func (o *Options) accept(ctx context.Context, raw net.Conn, h Handler) (*Conn, error) {
-	return o.shake(ctx, raw, tls.Server, o.Rank, func(c net.Conn) (*Conn, error) { return o.examine(c, h) })
+	return o.shake(ctx, raw, tls.Server, "", func(c net.Conn) (*Conn, error) { return o.examine(c, h) })
 }
 
 // examine asks who connects for a proof, and answers.
@@ -196,7 +200,7 @@ func (o *Options) examine(c net.Conn, h Handler) (*Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err = checkCertificate(c, hello.From); err != nil {
+	if err = o.checkCertificate(c, hello.From); err != nil {
 		return nil, err
 	}
 	challenge := wire.Challenge{From: o.Rank, Epoch: o.Epochs.Next()}

@@ -325,6 +325,49 @@ func TestMutualTLS(t *testing.T) {
 	}
 }
 
+// Ranks may have names of the caller's choice, and one whose name is not known
+// yet says it by its certificate.
+func TestNamesInCertificates(t *testing.T) {
+	kit.Check(t)
+	job := newAuthority(t)
+	known := func(r wire.Rank) string { return map[wire.Rank]string{0: "a", 1: "b"}[r] }
+	rankOf := func(name string) wire.Rank { return map[string]wire.Rank{"a": 0, "b": 1, "c": 2, "*.e": 2}[name] }
+	d := newDoor()
+	open := listen(t, loopback(), Options{Rank: 0, TLS: job.named(t, "a"), PeerName: known, PeerRank: rankOf}, d)
+	strict := listen(t, loopback(), Options{Rank: 0, TLS: job.named(t, "a"), PeerName: known}, d)
+	for _, c := range []struct {
+		at    Address
+		rank  wire.Rank
+		names []string
+		good  bool
+	}{
+		{open.Address(), 1, []string{"b"}, true},
+		{open.Address(), 1, []string{"c"}, false},
+		{open.Address(), 1, []string{"rank-1.hmcfs"}, false},
+		{open.Address(), 2, []string{"x", "c"}, true},
+		{open.Address(), 2, []string{"b"}, false},
+		{open.Address(), 2, []string{"*.e"}, false},
+		{open.Address(), 2, nil, false},
+		{strict.Address(), 2, []string{"c"}, false},
+	} {
+		conn, err := Dial(within(t), c.at, Options{Rank: c.rank, TLS: job.named(t, c.names...), PeerName: known}, hello(0))
+		if c.good != (err == nil) {
+			t.Errorf("%s with a certificate for %q: %v", c.rank, c.names, err)
+		}
+		if err == nil {
+			_, _ = conn.Close(), accepted(t, d).Close()
+		}
+	}
+	me := Options{Rank: 1, TLS: job.named(t, "b"), PeerName: func(wire.Rank) string { return "c" }}
+	if _, err := Dial(within(t), open.Address(), me, hello(0)); !errors.Is(err, ErrAuth) {
+		t.Errorf("a server with another name: %v", err)
+	}
+	me.PeerName = func(wire.Rank) string { return "" }
+	if _, err := Dial(within(t), open.Address(), me, hello(0)); !errors.Is(err, ErrAuth) {
+		t.Errorf("a server whose name is not known: %v", err)
+	}
+}
+
 func TestOptions(t *testing.T) {
 	for name, o := range map[string]Options{
 		"no secret":     {},

@@ -184,12 +184,18 @@ func newAuthority(t *testing.T) *authority {
 // config is the TLS of a rank.
 func (a *authority) config(t *testing.T, rank wire.Rank) *tls.Config {
 	t.Helper()
+	return a.named(t, RankName(rank))
+}
+
+// named is the TLS of who has some names.
+func (a *authority) named(t *testing.T, names ...string) *tls.Config {
+	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(2), DNSNames: []string{RankName(rank)},
+		SerialNumber: big.NewInt(2), DNSNames: names,
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
 	}

@@ -34,8 +34,15 @@ type Options struct {
 	Secret []byte
 	// TLS encrypts, if not nil. Both sides must show a certificate that the
 	// other's roots accept (Certificates, RootCAs and ClientCAs are read) and
-	// that is for the DNS name of its rank: see RankName.
+	// that is for the DNS name of its rank: see PeerName.
 	TLS *tls.Config
+	// PeerName is the DNS name of a rank's certificate; empty is a rank whose
+	// name is not known. Nil is RankName. It may be called from any goroutine,
+	// and so may PeerRank.
+	PeerName func(wire.Rank) string
+	// PeerRank is the rank that a DNS name is of, for who connects and has a name
+	// that PeerName does not know: his certificate says it. Nil turns him away.
+	PeerRank func(name string) wire.Rank
 	// Epochs makes the epochs of connections. Nil makes a source that only
 	// these options use.
 	Epochs *Epochs
@@ -64,6 +71,9 @@ func (o *Options) EnsureDefaults() {
 	}
 	if o.HandshakeTimeout == 0 {
 		o.HandshakeTimeout = DefaultHandshakeTimeout
+	}
+	if o.PeerName == nil {
+		o.PeerName = RankName
 	}
 	if o.Timeout == 0 {
 		o.Timeout = DefaultTimeout
@@ -94,7 +104,8 @@ func (o *Options) Validate() error {
 	return errors.Join(faults...)
 }
 
-// RankName is the DNS name that the certificate of a rank must be for.
+// RankName is the DNS name that the certificate of a rank must be for where
+// there is no Options.PeerName.
 func RankName(r wire.Rank) string { return fmt.Sprintf("rank-%d.hmcfs", uint32(r)) }
 
 // Epochs makes epochs, each larger than the last, and than those of earlier
