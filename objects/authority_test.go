@@ -278,8 +278,8 @@ func TestClaim(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if blobs, err := cl.Blobs(r.ctx()); err != nil || !slices.Equal(blobs, []uint64{100, 200}) {
-			t.Errorf("blobs %v, %v", blobs, err)
+		if blobs, failure := cl.Blobs(r.ctx()); failure != nil || !slices.Equal(blobs, []uint64{100, 200}) {
+			t.Errorf("blobs %v, %v", blobs, failure)
 		}
 		soon, stop := context.WithCancel(r.ctx())
 		stop()
