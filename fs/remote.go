@@ -1,6 +1,7 @@
 package fs
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -149,12 +150,12 @@ func (n *remoteNode) adopt(a *objects.Attr) error {
 // topAttr makes the attributes of nodes/NODE, without asking the node.
 //
 // Errors: cluster.ErrStale.
-func (f *filesystem) topAttr(n *remoteNode) (objects.Attr, error) {
+func (f *filesystem) topAttr(ctx context.Context, n *remoteNode) (objects.Attr, error) {
 	r := n.Record()
 	if n.Gone() {
 		return objects.Attr{}, fmt.Errorf("node %s: %w", r.Name, cluster.ErrStale)
 	}
-	root, err := f.store.Attr(background(), metadata.RootIno)
+	root, err := f.store.Attr(ctx, metadata.RootIno)
 	if err != nil {
 		return objects.Attr{}, err
 	}
