@@ -135,7 +135,7 @@ func (r *remotes) forget(ino metadata.Ino, refs uint64) {
 // Errors: cluster.ErrVersion for numbers that no owner gives.
 func (n *remoteNode) adopt(a *objects.Attr) error {
 	if a.Ino == 0 || a.Ino >= remoteInos {
-		return fmt.Errorf("node %s has an inode %#x: %w", n.Record().Name, uint64(a.Ino), cluster.ErrVersion)
+		return fmt.Errorf("another node has an inode %#x: %w", uint64(a.Ino), cluster.ErrVersion)
 	}
 	a.Ino = n.number(a.Ino)
 	if a.Parent > 0 && a.Parent < remoteInos {
