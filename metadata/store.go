@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -27,6 +28,8 @@ type Store struct {
 	alloc      allocator
 	locks      lockTable
 	cache      *cache
+	// changed is told what transactions have written; nil is nobody.
+	changed atomic.Pointer[func(Written)]
 }
 
 // Open takes over the KV, which Close closes. An empty KV gets a superblock, a

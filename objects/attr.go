@@ -147,6 +147,7 @@ func (o *object) setAttr(ctx context.Context, c Change, commit func() error) err
 		return err
 	}
 	defer o.lane.leave()
+	defer o.store.notice(Notice{Ino: o.ino})
 	if c.Size != nil {
 		o.version.Add(1)
 		defer o.version.Add(1)
@@ -267,6 +268,7 @@ func (s *Store) setRecord(ctx context.Context, ino Ino, c Change) (Attr, error) 
 		if in, ok, err = s.changeOrphan(ino, apply); !ok {
 			err = metadata.ErrNotExist
 		}
+		s.notice(Notice{Ino: ino})
 	}
 	if err != nil {
 		return Attr{}, fmt.Errorf("set attributes of inode %d: %w", ino, err)

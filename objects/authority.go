@@ -1,6 +1,15 @@
 package objects
 
-import "context"
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"go.uber.org/zap"
+
+	"github.com/hmcfs/hmcfs/metadata"
+)
 
 // KeySpace is one of the two sets of keys.
 type KeySpace int
@@ -16,9 +25,184 @@ const (
 // has gone. Its methods may be called from any goroutine.
 type KeyAuthority interface {
 	// Claim asks for keys: for each nil, or metadata.ErrExist when another
-	// machine has it. With a lane, a stripe or keyedState.turn held it is not
-	// called.
+	// machine has it. A key that is ours already is a success. With a lane, a
+	// stripe or keyedState.turn held it is not called.
 	Claim(ctx context.Context, s KeySpace, keys []string) []error
-	// Release gives keys up. It does not wait.
+	// Have tells of keys that are visible here without having been asked for:
+	// they were there before the authority was, or their bytes are there again.
+	// It does not wait, and is called with locks held.
+	Have(s KeySpace, keys []string)
+	// Release gives keys up. It does not wait, and is called with locks held.
 	Release(s KeySpace, keys []string)
+}
+
+// SetAuthority has a decide from now on, and tells it of all keys that are
+// there. nil is nobody: every key that is free here may be used.
+//
+// Errors: those of reading the records; a decides all the same.
+func (s *Store) SetAuthority(ctx context.Context, a KeyAuthority) error {
+	c := &s.keyed.claims
+	c.mu.Lock()
+	c.authority = a
+	c.mu.Unlock()
+	if a == nil {
+		return nil
+	}
+	if err := s.tellKeys(ctx); err != nil {
+		return fmt.Errorf("tell of the keys that are there: %w", err)
+	}
+	return nil
+}
+
+// tellKeys tells the authority of all keys.
+func (s *Store) tellKeys(ctx context.Context) error {
+	for after := ""; ; {
+		entries, err := s.meta.Keys(ctx, after, publishChunk)
+		if err != nil {
+			return err
+		}
+		for _, e := range entries {
+			after = e.Key
+			s.have(ctx, SpaceKeys, after)
+		}
+		if len(entries) < publishChunk {
+			break
+		}
+	}
+	for after := metadata.Cookie(0); ; {
+		entries, err := s.meta.ReadDir(ctx, metadata.PublishIno, after, publishChunk)
+		if err != nil {
+			return err
+		}
+		for _, e := range entries {
+			after = e.Cookie
+			s.have(ctx, SpacePublish, e.Name)
+		}
+		if len(entries) < publishChunk {
+			return nil
+		}
+	}
+}
+
+// spaced is a key of one of the spaces.
+type spaced struct {
+	space KeySpace
+	key   string
+}
+
+// claims is who decides on keys, and what is being asked of him.
+type claims struct {
+	// life is that of what nobody asks for: a key goes whoever has ended it.
+	life context.Context //nolint:containedctx // the store's own, as long as it
+
+	mu sync.Mutex
+	// +checklocks:mu
+	authority KeyAuthority
+	// asking counts the calls that are about to make a key visible: as long as
+	// there is one it is not given up.
+	// +checklocks:mu
+	asking map[spaced]int
+}
+
+// claim asks for keys that are about to become visible. Each has an error, nil
+// where it may be used. The caller calls done, once, when those are visible or
+// will not be. It has no lock.
+func (s *Store) claim(ctx context.Context, space KeySpace, keys []string) (errs []error, done func()) {
+	c := &s.keyed.claims
+	c.mu.Lock()
+	a := c.authority
+	if a == nil || len(keys) == 0 {
+		c.mu.Unlock()
+		return make([]error, len(keys)), func() {}
+	}
+	if c.asking == nil {
+		c.asking = map[spaced]int{}
+	}
+	for _, key := range keys {
+		c.asking[spaced{space, key}]++
+	}
+	c.mu.Unlock()
+	return a.Claim(ctx, space, keys), func() {
+		for _, key := range keys {
+			s.claimed(context.WithoutCancel(ctx), space, key)
+		}
+	}
+}
+
+// claimed ends what claim began for a key. Whoever is the last gives the key up
+// unless it is visible.
+func (s *Store) claimed(ctx context.Context, space KeySpace, key string) {
+	c, at := &s.keyed.claims, spaced{space, key}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.asking[at]--; c.asking[at] > 0 {
+		return
+	}
+	delete(c.asking, at)
+	if c.authority != nil && !s.shows(ctx, space, key) {
+		c.authority.Release(space, []string{key})
+	}
+}
+
+// keyWent gives up a key that is not visible any more, unless somebody is about
+// to use it again.
+func (s *Store) keyWent(space KeySpace, key string) {
+	c := &s.keyed.claims
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.authority == nil || c.asking[spaced{space, key}] > 0 || s.shows(c.life, space, key) {
+		return
+	}
+	c.authority.Release(space, []string{key})
+}
+
+// have tells the authority of a key that is visible without having been asked
+// for, if it is.
+func (s *Store) have(ctx context.Context, space KeySpace, key string) {
+	c := &s.keyed.claims
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.authority != nil && s.shows(context.WithoutCancel(ctx), space, key) {
+		c.authority.Have(space, []string{key})
+	}
+}
+
+// shows says whether a key names something here. A lost object does not show
+// its key: it gives way, here and elsewhere. The caller has claims.mu.
+func (s *Store) shows(ctx context.Context, space KeySpace, key string) bool {
+	var in metadata.Inode
+	var err error
+	if space == SpacePublish {
+		in, err = s.meta.Lookup(ctx, metadata.PublishIno, key)
+	} else {
+		in, err = s.keyHolder(ctx, key)
+	}
+	if err != nil && !errors.Is(err, metadata.ErrNotExist) {
+		// It is given up later, or with our incarnation.
+		s.log.Warn("whether a key is in use can't be told", zap.String("key", key), zap.Error(err))
+		return true
+	}
+	return err == nil && (space == SpacePublish || !s.lostNow(in))
+}
+
+// claimOne is claim for one key.
+func (s *Store) claimOne(ctx context.Context, space KeySpace, key string) (done func(), err error) {
+	errs, done := s.claim(ctx, space, []string{key})
+	if errs[0] != nil {
+		done()
+		return func() {}, errs[0]
+	}
+	return done, nil
+}
+
+// authorityTold tells the authority what an event means for it. It is called
+// before who listens hears of the event, so that he finds the key free.
+func (s *Store) authorityTold(kind EventKind, key string) {
+	switch kind {
+	case EventRemoved, EventExpired, EventLost:
+		s.keyWent(SpaceKeys, key)
+	case EventConsumed, EventWithdrawn:
+		s.keyWent(SpacePublish, key)
+	default: // it has come, or stays
+	}
 }

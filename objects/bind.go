@@ -251,6 +251,7 @@ func (s *Store) OnChange(fn func(ino Ino, lost bool)) {
 }
 
 func (s *Store) changed(ino Ino, lost bool) {
+	s.notice(Notice{Ino: ino})
 	s.notifying.RLock()
 	defer s.notifying.RUnlock()
 	if s.notify != nil {

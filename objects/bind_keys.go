@@ -123,6 +123,8 @@ func (h *Holder) describe(k *Keyed, body *bound) (metadata.NewFile, error) {
 // run makes the objects of one device.
 func (b *binder) run(ctx context.Context, t *tier, jobs []*bindJob) {
 	s := b.store
+	jobs, claimed := b.claim(ctx, jobs)
+	defer claimed()
 	dir, err := s.keysDirFor(ctx, b.holder.who, t)
 	var inos []Ino
 	if err == nil {
@@ -145,6 +147,21 @@ func (b *binder) run(ctx context.Context, t *tier, jobs []*bindJob) {
 	for i, j := range jobs {
 		b.errs[j.at] = b.finish(ctx, j, done[i].Err)
 	}
+}
+
+// claim asks for the keys of jobs, and returns those that may go on.
+func (b *binder) claim(ctx context.Context, jobs []*bindJob) (granted []*bindJob, done func()) {
+	keys := make([]string, len(jobs))
+	for i, j := range jobs {
+		keys[i] = j.file.Key
+	}
+	errs, done := b.store.claim(ctx, SpaceKeys, keys)
+	for i, j := range jobs {
+		if b.errs[j.at] = errs[i]; errs[i] == nil {
+			granted = append(granted, j)
+		}
+	}
+	return granted, done
 }
 
 // finish ends one key's job as its record was made, or not.

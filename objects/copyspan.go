@@ -1,21 +1,102 @@
 package objects
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"fmt"
+	"io"
 
+	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/transport"
 )
 
+// Moved is what CopyOut and CopyIn have done.
+type Moved struct {
+	// N is how many bytes were moved, from or to Off of the file.
+	N, Off uint64
+	// Path is the way of the last of them; empty where there were none.
+	Path transport.Path
+}
+
 // CopyOut copies the content from off on to dst, which may be memory of
-// another machine, and returns how many bytes: fewer than dst has room for only
-// at the end, or when the context ends after some. Holes are copied as zeros.
-func (f *File) CopyOut(ctx context.Context, off uint64, dst transport.Span) (uint64, error) {
-	_, _, _ = ctx, off, dst
-	return 0, ErrUnsupported
+// another machine: fewer bytes than dst has room for only at the end, or when
+// the context ends after some. Holes are copied as zeros.
+//
+// After an error dst holds unspecified bytes behind those that were counted.
+func (f *File) CopyOut(ctx context.Context, off uint64, dst transport.Span) (Moved, error) {
+	m := Moved{Off: off}
+	look := func(off, n uint64) (sight, error) { return f.obj.look(off, n, false) }
+	put := func(at piece) error {
+		way, err := f.copyPiece(ctx, dst, at, at.off-off)
+		if err == nil {
+			m.N += at.n
+		}
+		m.Path = cmp.Or(way, m.Path)
+		return err
+	}
+	err := copyContent(ctx, look, off, uint64(dst.Len()), put)
+	for errors.Is(err, io.ErrUnexpectedEOF) && f.obj.content().backing() != nil {
+		// As in Peek: the file has another end now.
+		err = copyContent(ctx, look, off+m.N, uint64(dst.Len())-m.N, put)
+	}
+	if m.N > 0 {
+		f.Accessed()
+	}
+	if m.N > 0 && stopped(err) {
+		err = nil
+	}
+	if err != nil {
+		return m, fmt.Errorf("copy from object %d: %w", f.obj.ino, err)
+	}
+	return m, nil
+}
+
+// copyPiece copies a piece to where it begins in dst.
+func (f *File) copyPiece(ctx context.Context, dst transport.Span, at piece, where uint64) (transport.Path, error) {
+	to, err := dst.Part(devices.Offset(where), devices.Size(at.n))
+	if err != nil {
+		return "", err
+	}
+	switch {
+	case !at.hole:
+		return f.store.engine.Copy(ctx, to, at.span)
+	case !dst.IsRemote():
+		return "", f.store.engine.Fill(ctx, to, 0)
+	}
+	var path transport.Path
+	for done := uint64(0); done < at.n; {
+		n := min(at.n-done, uint64(len(f.store.hole)))
+		part, err := to.Part(devices.Offset(done), devices.Size(n))
+		if err == nil {
+			path, err = f.store.engine.Copy(ctx, part, transport.HostSpan(f.store.hole[:n]))
+		}
+		if err != nil {
+			return path, err
+		}
+		done += n
+	}
+	return path, nil
 }
 
 // CopyIn is WriteAt from any span, also of another machine.
-func (f *File) CopyIn(ctx context.Context, src transport.Span, w Write) (uint64, error) {
-	_, _, _ = ctx, src, w
-	return 0, ErrUnsupported
+func (f *File) CopyIn(ctx context.Context, src transport.Span, w Write) (Moved, error) {
+	o := f.obj
+	m := Moved{Off: w.Off}
+	err := o.change(ctx, func() (err error) {
+		if w.Append {
+			if m.Off, err = o.end(); err != nil {
+				return err
+			}
+		}
+		m.N, m.Path, err = o.put(ctx, m.Off, src, w.KillPriv)
+		return err
+	})
+	if m.N > 0 && stopped(err) {
+		err = nil
+	}
+	if err != nil {
+		return m, fmt.Errorf("write object %d: %w", o.ino, err)
+	}
+	return m, nil
 }

@@ -76,6 +76,11 @@
 // expired. Who takes a key from a file has judged it before, and nobody gives
 // or takes keys in between (keyedState.turn).
 //
+// Where there are other machines, an authority (SetAuthority) is asked before a
+// key, or a name in publish/, becomes visible, with no lock held, and told with
+// the event of its end when it is not any more. claims counts who asks: as long
+// as somebody is about to use a key nobody gives it up.
+//
 // # Publications
 //
 // A file in publish/ is offered to one receiver. Who that is its offer decides,
@@ -107,11 +112,12 @@
 //	lane of an object
 //	  keyedState.turn
 //	    names.stripes, lower number first
-//	      table shard
-//	        object.mu
-//	          extents.mu, bound.mu
-//	            gate.mu
-//	              late.mu, the arena's and the metadata's own
+//	      claims.mu
+//	        table shard
+//	          object.mu
+//	            extents.mu, bound.mu
+//	              gate.mu
+//	                late.mu, the arena's and the metadata's own
 //
 // No two bound.mu, or gate.mu, are held at once: a reader of blobs enters one
 // memory after the other. Holder.mu, Region.mu and holders.mu are leaves; what
@@ -125,7 +131,9 @@
 // stripe held, so that those of one key come in order.
 //
 // Store.notifying is held for reading, with no other lock, while a function
-// given to OnChange runs.
+// given to OnChange runs. Functions given to OnNotice run with any of these
+// locks, and the metadata's, held, and with notices.mu for reading: they call
+// nothing of the store's.
 //
 // memo.mu, of what is known of headers, is a leaf too. Who reads a header has
 // a turn of headers.turn; under it an object is pinned and read, and may be

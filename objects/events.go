@@ -110,6 +110,7 @@ func (h *events) listen(meant func(*Event) bool) *Events {
 // records, and by who changes one key in the order of the changes: under the
 // lock that puts them in order. It waits for nobody.
 func (s *Store) emit(kind EventKind, key string, in metadata.Inode) {
+	s.authorityTold(kind, key)
 	s.events.emit(&Event{
 		Kind: kind, Key: key, Ino: in.Ino, Device: in.Device, Size: in.Size,
 		mode: in.Mode, uid: in.UID, gid: in.GID,

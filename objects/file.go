@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"sync/atomic"
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/transport"
@@ -17,6 +18,8 @@ type File struct {
 	obj   *object
 	// reading is nil for a file that was not in publish/ when it was opened.
 	reading *reading
+	// byKernel says that the kernel may have written the content by itself.
+	byKernel atomic.Bool
 }
 
 // OpenFile opens a regular file's content.
@@ -40,6 +43,9 @@ func (f *File) Close(ctx context.Context) error {
 		f.finish(ctx)
 	}
 	f.store.unpin(ctx, f.obj, pinOpen)
+	if f.byKernel.Load() {
+		f.store.notice(Notice{Ino: f.obj.ino})
+	}
 	return nil
 }
 
@@ -93,6 +99,7 @@ func (f *File) ByDaemon() bool { return f.obj.revived.Load() }
 // KernelWrites notes that the kernel is about to write the content by itself,
 // so that the object does not go on telling an older path.
 func (f *File) KernelWrites() {
+	f.byKernel.Store(true)
 	o := f.obj
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -210,51 +217,34 @@ func appendZeros(slices [][]byte, hole []byte, n uint64) [][]byte {
 // WriteAt copies bytes in and returns how many. Fewer than len(p) without an
 // error means that the device is full, or the context ended, after those.
 func (f *File) WriteAt(ctx context.Context, p []byte, w Write) (int, error) {
-	o := f.obj
-	var n uint64
-	err := o.change(ctx, func() (err error) {
-		off := w.Off
-		if w.Append {
-			if off, err = o.end(); err != nil {
-				return err
-			}
-		}
-		n, err = o.put(ctx, off, transport.HostSpan(p), w.KillPriv)
-		return err
-	})
-	if n > 0 && stopped(err) {
-		err = nil
-	}
-	if err != nil {
-		return int(n), fmt.Errorf("write object %d: %w", o.ino, err)
-	}
-	return int(n), nil
+	m, err := f.CopyIn(ctx, transport.HostSpan(p), w)
+	return int(m.N), err
 }
 
 // put writes a span at off. The caller has the lane.
-func (o *object) put(ctx context.Context, off uint64, src transport.Span, killPriv bool) (uint64, error) {
+func (o *object) put(ctx context.Context, off uint64, src transport.Span, killPriv bool) (uint64, transport.Path, error) {
 	if off > maxSize || uint64(src.Len()) > maxSize-off {
-		return 0, fmt.Errorf("%d bytes at %d: %w", src.Len(), off, ErrTooLarge)
+		return 0, "", fmt.Errorf("%d bytes at %d: %w", src.Len(), off, ErrTooLarge)
 	}
 	if src.Len() == 0 {
-		return 0, nil
+		return 0, "", nil
 	}
 	if err := o.notOffered(); err != nil {
-		return 0, err
+		return 0, "", err
 	}
 	if killPriv {
 		if err := o.store.killPriv(ctx, o.ino); err != nil {
-			return 0, err
+			return 0, "", err
 		}
 	}
 	if err := o.mark(ctx, off+uint64(src.Len())); err != nil {
-		return 0, err
+		return 0, "", err
 	}
 	n, path, err := o.content().write(ctx, off, src)
 	if n > 0 {
 		o.touch(off+n, path)
 	}
-	return n, err
+	return n, path, err
 }
 
 // stopped says whether an error means that no more could be moved, while all

@@ -34,7 +34,7 @@ const keyedMode = metadata.TypeRegular | 0o600
 // in a mount without host memory.
 func (h *Holder) Gather(ctx context.Context, set []Keyed, o GatherOptions) []Gathered {
 	out := make([]Gathered, len(set))
-	g := &gathering{store: h.store, options: o, set: set, out: out}
+	g := &gathering{store: h.store, options: o, set: set, out: out, refused: make([]bool, len(set))}
 	err := h.begin()
 	if err == nil {
 		g.tier, err = h.store.hostTier()
@@ -64,6 +64,9 @@ type gathering struct {
 	options GatherOptions
 	set     []Keyed
 	out     []Gathered
+	// refused are the keys that another machine has, by place: what becomes of
+	// them is settled.
+	refused []bool
 }
 
 // run makes one chunk after the other.
@@ -72,10 +75,12 @@ func (g *gathering) run(ctx context.Context) {
 	close(recorded)
 	for from := 0; from < len(g.set); {
 		to := g.chunk(from)
+		claimed := g.claim(ctx, from, to)
 		files := g.fill(ctx, from, to)
 		<-recorded
 		if to == len(g.set) {
 			g.record(ctx, files)
+			claimed()
 			return
 		}
 		done := make(chan struct{})
@@ -83,6 +88,7 @@ func (g *gathering) run(ctx context.Context) {
 		go func() {
 			defer close(done)
 			g.record(ctx, files)
+			claimed()
 		}()
 		from = to
 	}
@@ -101,6 +107,32 @@ func (g *gathering) chunk(from int) int {
 	return to
 }
 
+// claim asks for the keys from..to, so that no byte moves for one that another
+// machine has: what is done with those is as with keys that are here. done is
+// called when the others are recorded.
+func (g *gathering) claim(ctx context.Context, from, to int) (done func()) {
+	var keys []string
+	var places []int
+	for i := from; i < to; i++ {
+		if key := g.set[i].Key; metadata.ValidKey(key) == nil {
+			keys, places = append(keys, key), append(places, i)
+		}
+	}
+	errs, done := g.store.claim(ctx, SpaceKeys, keys)
+	for i, err := range errs {
+		if err == nil {
+			continue
+		}
+		g.refused[places[i]] = true
+		if one := &g.out[places[i]]; g.options.Existing == ExistingSkip && errors.Is(err, metadata.ErrExist) {
+			one.Skipped = true
+		} else {
+			one.Err = fmt.Errorf("set key %q: %w", keys[i], err)
+		}
+	}
+	return done
+}
+
 // gathered is a host file that has its bytes and no record yet.
 type gathered struct {
 	at   int // in the set
@@ -116,6 +148,9 @@ func (g *gathering) fill(ctx context.Context, from, to int) []gathered {
 	try := func(ctx context.Context, i int) error {
 		made[i].at = from + i
 		one := &g.out[from+i]
+		if g.refused[from+i] {
+			return nil
+		}
 		if one.Err = err; err == nil {
 			one.Skipped, one.Err = g.one(ctx, inos[i], &g.set[from+i], &made[i].file, inside)
 		}

@@ -73,6 +73,16 @@ func (s *Store) vacate(ctx context.Context, in metadata.Inode) error {
 	return s.unlinkSame(ctx, in, EventRemoved, nil)
 }
 
+// claimAndGive is giveKey for a key that another machine may have.
+func (s *Store) claimAndGive(ctx context.Context, in metadata.Inode, key string) error {
+	done, err := s.claimOne(ctx, SpaceKeys, key)
+	if err != nil {
+		return err
+	}
+	defer done()
+	return s.giveKey(context.WithoutCancel(ctx), in, key)
+}
+
 // giveKey gives an inode a key, in place of the one that it carries. One that
 // has nothing to show for the key loses it.
 func (s *Store) giveKey(ctx context.Context, in metadata.Inode, key string) error {

@@ -14,6 +14,8 @@ type keyedState struct {
 	// device copy runs under it.
 	turn   sync.RWMutex
 	expiry expiry
+	// claims is what other machines have to say.
+	claims claims
 }
 
 // keyCame tells who listens that a key names an object now.
@@ -26,5 +28,6 @@ func (s *Store) keyCame(in metadata.Inode) {
 func (s *Store) inodeCame(ctx context.Context, ino Ino) {
 	if in, err := s.meta.Get(context.WithoutCancel(ctx), ino); err == nil && in.Key != "" {
 		s.keyCame(in)
+		s.have(ctx, SpaceKeys, in.Key)
 	}
 }

@@ -1,5 +1,13 @@
 package objects
 
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/hmcfs/hmcfs/metadata"
+)
+
 // Notice is a change that somebody else may have remembered otherwise.
 type Notice struct {
 	// Ino has other attributes or content; 0 is none.
@@ -8,12 +16,58 @@ type Notice struct {
 	Dir Ino
 }
 
+// notices hands changes to those who remember what the store has said.
+type notices struct {
+	// count is how many listen, so that a store to which nobody does need not
+	// ask for the lock.
+	count atomic.Int32
+
+	mu sync.RWMutex
+	// listeners is replaced, never changed.
+	// +checklocks:mu
+	listeners []*func(Notice)
+}
+
 // OnNotice has fn called after every change of attributes, content or names
 // that went through the store, by whomever; what the kernel writes to a host
-// file by itself is noticed when the file is closed. fn must not wait and calls
-// nothing of the store's. cancel returns when fn is not running and won't be
-// called again.
+// file by itself is noticed when the file is closed. fn may be told of more
+// than has changed. It must not wait and calls nothing of the store's. cancel
+// returns when fn is not running and won't be called again.
 func (s *Store) OnNotice(fn func(Notice)) (cancel func()) {
-	_ = fn
-	return func() {}
+	n := &s.notices
+	mine := &fn
+	n.mu.Lock()
+	n.listeners = append(slices.Clone(n.listeners), mine)
+	n.count.Store(int32(len(n.listeners)))
+	n.mu.Unlock()
+	return func() {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.listeners = slices.DeleteFunc(slices.Clone(n.listeners), func(l *func(Notice)) bool { return l == mine })
+		n.count.Store(int32(len(n.listeners)))
+	}
+}
+
+func (s *Store) notice(n Notice) {
+	if s.notices.count.Load() == 0 {
+		return
+	}
+	s.notices.mu.RLock()
+	defer s.notices.mu.RUnlock()
+	for _, fn := range s.notices.listeners {
+		(*fn)(n)
+	}
+}
+
+// noticeWritten tells of what was written to the records.
+func (s *Store) noticeWritten(w metadata.Written) {
+	if s.notices.count.Load() == 0 {
+		return
+	}
+	for _, ino := range w.Inodes {
+		s.notice(Notice{Ino: ino})
+	}
+	for _, dir := range w.Dirs {
+		s.notice(Notice{Dir: dir})
+	}
 }

@@ -196,6 +196,7 @@ func (o *object) change(ctx context.Context, fn func() error) error {
 		return err
 	}
 	defer o.lane.leave()
+	defer o.store.notice(Notice{Ino: o.ino})
 	o.version.Add(1)
 	defer o.version.Add(1)
 	err := fn()

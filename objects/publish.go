@@ -71,6 +71,8 @@ func (h *Holder) publish(ctx context.Context, set []Keyed, all []*Publication, e
 		made = append(made, n)
 	}
 	s := h.store
+	made, claimed := s.claimOffered(ctx, made, errs)
+	defer claimed()
 	inos, err := s.meta.NewInos(ctx, len(made))
 	for i, n := range made {
 		if errs[n.at] = err; err == nil {
@@ -91,6 +93,22 @@ func (h *Holder) publish(ctx context.Context, set []Keyed, all []*Publication, e
 			errs[i] = fmt.Errorf("publish %q: %w", set[i].Key, err)
 		}
 	}
+}
+
+// claimOffered asks for the names of newcomers, and returns those that may have
+// them.
+func (s *Store) claimOffered(ctx context.Context, made []*newcomer, errs []error) (granted []*newcomer, done func()) {
+	keys := make([]string, len(made))
+	for i, n := range made {
+		keys[i] = n.file.Name
+	}
+	refused, done := s.claim(ctx, SpacePublish, keys)
+	for i, n := range made {
+		if errs[n.at] = refused[i]; refused[i] == nil {
+			granted = append(granted, n)
+		}
+	}
+	return granted, done
 }
 
 // newcomer makes the content of a key, and its record.

@@ -33,6 +33,13 @@ func (s *Store) publishFile(ctx context.Context, r metadata.Rename) error {
 	case !in.IsRegular():
 		return fmt.Errorf("publish what is no regular file: %w", ErrInvalid)
 	}
+	if metadata.ValidKey(r.NewName) == nil { // else the records refuse it
+		claimed, refused := s.claimOne(ctx, SpacePublish, r.NewName)
+		if refused != nil {
+			return refused
+		}
+		defer claimed()
+	}
 	end, ok := s.awaitMove(ctx, in.Ino)
 	if !ok {
 		return fmt.Errorf("the file is open; close it first: %w", ErrBusy)

@@ -1,7 +1,6 @@
 package objects
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 )
@@ -26,40 +25,16 @@ func (h *Holder) receive(ctx context.Context, k Keyed) error {
 	if _, err := checkBlobRanges(k.Blobs); err != nil {
 		return err
 	}
-	a, err := h.published(ctx, k.Key)
+	c, err := h.Claim(ctx, k.Key)
 	if err != nil {
 		return err
 	}
-	s := h.store
-	o, err := s.pin(ctx, a.Ino, pinUse)
+	noted, err := h.store.textXattr(ctx, c.obj.ino, xattrBlobs)
+	if err == nil {
+		err = c.obj.scatter(ctx, Scatter{Keyed: k, Exact: true}, noted)
+	}
 	if err != nil {
-		return err
+		return c.fail(ctx, err)
 	}
-	defer s.unpin(context.WithoutCancel(ctx), o, pinUse)
-	of := o.offer.Load()
-	if of == nil {
-		return errReceived(k.Key)
-	}
-	me := &claimant{}
-	if _, err = of.claim(ctx, me); err != nil {
-		return err
-	}
-	noted, err := s.textXattr(ctx, a.Ino, xattrBlobs)
-	if err == nil {
-		err = o.scatter(ctx, Scatter{Keyed: k, Exact: true}, noted)
-	}
-	if err == nil {
-		err = s.removeOffered(ctx, o, of, EventConsumed, func() error {
-			return cmp.Or(ctx.Err(), h.begin(), of.holds(me))
-		})
-	}
-	if err == nil {
-		return nil
-	}
-	s.giveBack(ctx, o, of, me)
-	// What ended it tells more than what the copy has met.
-	if why := of.untaken(); why != nil {
-		return why
-	}
-	return err
+	return c.Take(ctx)
 }

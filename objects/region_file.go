@@ -118,7 +118,7 @@ func (r *Region) writeFile(ctx context.Context, off uint64, src transport.Span) 
 			failure = r.cutTo(size)
 		}
 		if failure == nil {
-			_, failure = o.put(ctx, off, src, true)
+			_, _, failure = o.put(ctx, off, src, true)
 		}
 		return failure
 	})

@@ -19,8 +19,8 @@ import (
 	"github.com/hmcfs/hmcfs/transport"
 )
 
-// hostAndCard is a store over a host tier and a card that registers its files.
-func hostAndCard(t *testing.T, p sim.Params, o transport.Options) (*rig, *sim.PinnedDevice) {
+// hostTier is a host tier of 128 MiB, which ends with the test.
+func hostTier(t *testing.T) devices.Device {
 	t.Helper()
 	reg := devices.NewRegistry(host.NewDriver(host.Options{Dir: t.TempDir(), NoMount: true}))
 	tier, err := reg.Open(t.Context(), "host,size=128MiB")
@@ -34,6 +34,13 @@ func hostAndCard(t *testing.T, p sim.Params, o transport.Options) (*rig, *sim.Pi
 			}
 		}
 	})
+	return tier
+}
+
+// hostAndCard is a store over a host tier and a card that registers its files.
+func hostAndCard(t *testing.T, p sim.Params, o transport.Options) (*rig, *sim.PinnedDevice) {
+	t.Helper()
+	tier := hostTier(t)
 	p.Pinned = true
 	card, ok := sim.New(0, p).(*sim.PinnedDevice)
 	if !ok {

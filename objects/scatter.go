@@ -90,17 +90,7 @@ func (o *object) scatter(ctx context.Context, sc Scatter, noted string) error {
 	if err = sc.fits(want); err != nil {
 		return err
 	}
-	var begin uint64
-	parts := stretchesOf(sc.Blobs, func(i int) uint64 {
-		off := begin + sc.Offset
-		begin += want[i]
-		return off
-	})
-	var total uint64
-	for i := range parts {
-		total += parts[i].n
-	}
-	workers := min(transferWorkers, int(min(total/transferInline, transferWorkers))+1)
+	parts, workers := sc.parts(want)
 	err = inParallel(ctx, len(parts), workers, func(ctx context.Context, i int) error {
 		return o.scatterPart(ctx, parts[i])
 	})

@@ -38,6 +38,7 @@ type Store struct {
 	holders holders
 	keyed   keyedState
 	events  events
+	notices notices
 }
 
 // Open recovers the records of the devices and starts the store.
@@ -49,7 +50,10 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	s := &Store{
 		meta: o.Meta, engine: o.Engine, log: o.Logger.Named("objects"),
 		hole: make([]byte, 64<<10), owners: owner.NewWatcher(), headers: newHeaders(),
-		keyed: keyedState{expiry: expiry{wake: make(chan struct{}, 1)}},
+		keyed: keyedState{
+			expiry: expiry{wake: make(chan struct{}, 1)},
+			claims: claims{life: context.WithoutCancel(ctx)},
+		},
 	}
 	for _, dev := range o.Devices {
 		t, err := newTier(dev, o.Arena)
@@ -66,6 +70,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		s.work.Wait()
 		return nil, errors.Join(err, s.letGo(), s.closeTiers())
 	}
+	s.meta.OnWrite(s.noticeWritten)
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
 	s.stop = stop
 	s.startSweep(background)
@@ -129,6 +134,7 @@ func (s *Store) Close(ctx context.Context, o CloseOptions) error {
 	s.events.close()
 	errs := []error{s.owners.Close()}
 	s.work.Wait()
+	s.meta.OnWrite(nil)
 	if o.Keep {
 		errs = append(errs, s.saveAll(ctx))
 	}

@@ -158,7 +158,11 @@ func (s *Store) setKey(ctx context.Context, a Attr, key string, flags metadata.X
 	case key == "":
 		return fmt.Errorf("set %s to nothing: %w", xattrKey, metadata.ErrInvalidKey)
 	}
-	if err := s.giveKey(context.WithoutCancel(ctx), a.Inode, key); err != nil {
+	err := metadata.ValidKey(key)
+	if err == nil {
+		err = s.claimAndGive(ctx, a.Inode, key)
+	}
+	if err != nil {
 		return fmt.Errorf("set %s to %q: %w", xattrKey, key, err)
 	}
 	return nil

@@ -82,7 +82,7 @@ func (e *Engine) Copy(ctx context.Context, dst, src Span) (Path, error) {
 		return "", nil
 	}
 	if err != nil {
-		err = fmt.Errorf("copy %v from %s to %s (%s): %w", dst.n, src.place(), dst.place(), path, err)
+		err = fmt.Errorf("copy %v from %s to %s (%s): %w", dst.n, src.end(), dst.end(), path, err)
 	}
 	e.ended(CopyInfo{
 		Path: path, Device: r.device, Peer: r.peer,

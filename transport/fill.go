@@ -25,7 +25,7 @@ func (e *Engine) Fill(ctx context.Context, dst Span, value byte) error {
 		return nil
 	}
 	if err != nil {
-		err = fmt.Errorf("fill %v of %s: %w", dst.n, dst.place(), err)
+		err = fmt.Errorf("fill %v of %s: %w", dst.n, dst.end(), err)
 	}
 	e.ended(CopyInfo{Path: path, Device: r.device, Bytes: dst.n, Duration: time.Since(start), Err: err})
 	return err
@@ -37,6 +37,8 @@ func (e *Engine) fill(ctx context.Context, dst Span, value byte) error {
 		return dst.dev.Mem.Device().Fill(ctx, dst.dev, value)
 	case kindFile:
 		return e.fillFile(ctx, dst, value)
+	case kindRemote:
+		return fmt.Errorf("fill remote memory: %w", devices.ErrUnsupported)
 	case kindHost:
 	}
 	return inPieces(ctx, dst.n, piece, func(off, n devices.Size) error {

@@ -14,6 +14,8 @@ func (s Span) Part(off devices.Offset, n devices.Size) (Span, error) {
 	out := s
 	out.n = n
 	switch {
+	case s.remote != nil:
+		out.remoteOff = s.remoteOff + off
 	case s.dev.Mem != nil:
 		out.dev = devices.Span{Mem: s.dev.Mem, Range: devices.Range{Off: s.dev.Off + off, Len: n}}
 	case s.file != nil:

@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -14,10 +15,13 @@ const (
 	kindHost kind = iota
 	kindFile
 	kindDevice
+	kindRemote
 )
 
 func (s Span) kind() kind {
 	switch {
+	case s.remote != nil:
+		return kindRemote
 	case s.dev.Mem != nil:
 		return kindDevice
 	case s.file != nil:
@@ -36,6 +40,10 @@ func (s Span) check() error {
 		if s.off < 0 || !r.WellFormed() {
 			return fmt.Errorf("%d bytes of a file from %d: %w", uint64(s.n), s.off, devices.ErrRange)
 		}
+	case kindRemote:
+		if r := (devices.Range{Off: s.remoteOff, Len: s.n}); !r.WellFormed() {
+			return fmt.Errorf("%d bytes of remote memory from %d: %w", uint64(s.n), uint64(s.remoteOff), devices.ErrRange)
+		}
 	case kindHost:
 		if s.n != devices.Size(len(s.host)) {
 			return fmt.Errorf("span of %d bytes without memory: %w", uint64(s.n), devices.ErrRange)
@@ -44,9 +52,11 @@ func (s Span) check() error {
 	return nil
 }
 
-// place names the end of a copy, for messages.
-func (s Span) place() string {
+// end names the end of a copy, for messages.
+func (s Span) end() string {
 	switch s.kind() {
+	case kindRemote:
+		return "remote memory"
 	case kindDevice:
 		return string(s.Device())
 	case kindFile:
@@ -64,6 +74,8 @@ func (s Span) sub(off, n devices.Size) Span {
 		s.dev.Len = n
 	case kindFile:
 		s.off += int64(off)
+	case kindRemote:
+		s.remoteOff += devices.Offset(off)
 	case kindHost:
 		s.host = s.host[off : off+n]
 	}
@@ -111,6 +123,11 @@ func (r route) run(ctx context.Context, dst, src Span) (Path, error) {
 func (e *Engine) route(dst, src Span) route {
 	type ends struct{ dst, src kind }
 	to, from := dst.Device(), src.Device()
+	if dst.kind() == kindRemote || src.kind() == kindRemote {
+		// Which way it is, the remote end tells; the one that is always there
+		// is meant until then.
+		return route{PathTCP, cmp.Or(to, from), "", nil, withRemote}
+	}
 	switch (ends{dst.kind(), src.kind()}) {
 	case ends{kindDevice, kindHost}:
 		return route{PathH2D, to, "", hostToDevice, nil}

@@ -47,6 +47,8 @@ type Status struct {
 	// Paths has one row for each way that bytes took and device.
 	Paths  []transport.PathStats `json:"paths"`
 	Memory Memory                `json:"memory"`
+	// Cluster is nil where the mount is one of its own.
+	Cluster *Cluster `json:"cluster,omitempty"`
 }
 
 // Passthrough tells whether the kernel serves host files by itself.

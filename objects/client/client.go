@@ -39,7 +39,7 @@ func IsBusy(err error) bool { return hasCode(err, adminapi.CodeBusy) }
 // IsForbidden says whether the daemon serves this user nothing.
 func IsForbidden(err error) bool { return hasCode(err, adminapi.CodeForbidden) }
 
-// IsNotFound says whether there is no such object.
+// IsNotFound says whether there is no such object, or no cluster.
 func IsNotFound(err error) bool { return hasCode(err, adminapi.CodeNotFound) }
 
 func hasCode(err error, code string) bool {
@@ -79,6 +79,13 @@ func (c *Client) Status(ctx context.Context, count bool) (s adminapi.Status, err
 	}
 	err = c.do(ctx, http.MethodGet, path, nil, &s)
 	return s, err
+}
+
+// Cluster asks for the other nodes, which are not asked themselves. A mount of
+// its own has none: see IsNotFound.
+func (c *Client) Cluster(ctx context.Context) (v adminapi.Cluster, err error) {
+	err = c.do(ctx, http.MethodGet, adminapi.PathCluster, nil, &v)
+	return v, err
 }
 
 // Object asks for one file's memory.

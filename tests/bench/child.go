@@ -45,6 +45,13 @@ func task(ctx context.Context, name, state string, args []string) (float64, erro
 		}
 		return float64(n), buildRecords(ctx, state, n)
 	}
+	if name == "stat" && len(args) == 1 {
+		n, err := strconv.Atoi(args[0])
+		if err != nil {
+			return 0, err
+		}
+		return statOnce(ctx, state, n)
+	}
 	if name == "memcpy" && len(args) == 2 {
 		size, err1 := strconv.Atoi(args[0])
 		times, err2 := strconv.Atoi(args[1])

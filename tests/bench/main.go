@@ -4,9 +4,11 @@
 //	go run ./tests/bench [-write] [-rows TEXT] [-rounds 5] [-size 1GiB]
 //	go run ./tests/bench -peers [-write] [-rows TEXT] [-rounds 5]
 //	go run ./tests/bench -objects [-write] [-rows TEXT] [-rounds 5]
+//	go run ./tests/bench -nodes [-write] [-rows TEXT] [-rounds 5] [-size 1GiB]
 //
 // The first measures a mount, the second the communicator between two
-// processes, the third keyed objects. All need root and what make deps build makes. The first starts a
+// processes, the third keyed objects, the fourth mounts that know each other.
+// All need root and what make deps build makes. The first starts a
 // daemon of its own on a temporary mount, a tmpfs and go-fuse's loopback
 // example beside it; the second hmcfs perf serve, here and between two network
 // namespaces, beside iperf3 and ucx_perftest. Everything is taken away at the
@@ -47,6 +49,9 @@ type options struct {
 	rows    string
 	write   bool
 	doc     string
+
+	// nodes measures a cluster.
+	nodes bool
 
 	// Those of keyed objects.
 	objects   bool
@@ -89,6 +94,7 @@ func main() {
 	flag.StringVar(&o.doc, "doc", o.doc, "the document of -write")
 	flag.BoolVar(&o.peers, "peers", o.peers, "measure the communicator between two processes, and not a mount")
 	flag.BoolVar(&o.objects, "objects", o.objects, "measure keyed objects, and not a mount")
+	flag.BoolVar(&o.nodes, "nodes", o.nodes, "measure mounts that know each other")
 	flag.StringVar(&o.picture, "picture", o.picture, "the picture of -peers -write")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -107,6 +113,8 @@ func run(ctx context.Context, o options, out, progress io.Writer) (err error) {
 		return runPeers(ctx, o, out, progress)
 	case o.objects:
 		return runObjects(ctx, o, out, progress)
+	case o.nodes:
+		return runNodes(ctx, o, out, progress)
 	}
 	if o.size, err = devices.ParseSize(o.sizeArg); err != nil {
 		return err

@@ -73,6 +73,7 @@ func mark(ok bool) string {
 const (
 	sectionBegin = "<!-- measured: go run ./tests/bench -write -->\n"
 	peersBegin   = "<!-- measured: go run ./tests/bench -peers -write -->\n"
+	nodesBegin   = "<!-- measured: go run ./tests/bench -nodes -write -->\n"
 	objectsBegin = "<!-- measured: go run ./tests/bench -objects -write -->\n"
 	sectionEnd   = "<!-- end of what was measured -->\n"
 )

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/hmcfs/hmcfs/objects"
+	"github.com/hmcfs/hmcfs/objects/adminapi"
 	"github.com/hmcfs/hmcfs/transport"
 )
 
@@ -26,6 +27,8 @@ type Metrics struct {
 	Transfers  func() transport.Stats
 	Devices    func(context.Context) ([]objects.DeviceStatus, error)
 	Operations func() []Operation
+	// Cluster fails where the mount is one of its own.
+	Cluster func() (adminapi.Cluster, error)
 }
 
 // Registry returns a registry of its own with hmcfs's metrics, those of the
@@ -37,6 +40,9 @@ func (m Metrics) Registry() *prometheus.Registry {
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)
+	if m.Cluster != nil {
+		r.MustRegister(newClusterCollector(m.Cluster))
+	}
 	return r
 }
 

@@ -35,6 +35,8 @@ type Backend interface {
 	// Object fails with ErrNotFound for a number that no file has.
 	Object(ctx context.Context, ino metadata.Ino) (adminapi.Object, error)
 	Config() []adminapi.Setting
+	// Cluster fails with ErrNotFound where the mount is one of its own.
+	Cluster() (adminapi.Cluster, error)
 	Fsck(ctx context.Context, r adminapi.FsckRequest) (adminapi.FsckReport, error)
 	// Umount ends the mount and returns when everything but the admin socket
 	// is cleaned up. It fails with ErrBusy, and nothing has changed then.
@@ -216,6 +218,10 @@ func (s *Server) routes() http.Handler {
 	mux.HandleFunc("GET "+adminapi.PathStatus, func(w http.ResponseWriter, r *http.Request) {
 		st, err := b.Status(r.Context(), r.URL.Query().Get("count") == "1")
 		s.answer(w, st, err)
+	})
+	mux.HandleFunc("GET "+adminapi.PathCluster, func(w http.ResponseWriter, _ *http.Request) {
+		known, err := b.Cluster()
+		s.answer(w, known, err)
 	})
 	mux.HandleFunc("GET "+adminapi.PathObject, s.object)
 	mux.HandleFunc("POST "+adminapi.PathFsck, func(w http.ResponseWriter, r *http.Request) {

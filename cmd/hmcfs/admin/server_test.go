@@ -11,10 +11,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/admin"
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/metadata/members"
 	"github.com/hmcfs/hmcfs/objects"
 	"github.com/hmcfs/hmcfs/objects/adminapi"
 	"github.com/hmcfs/hmcfs/objects/client"
@@ -27,6 +29,7 @@ const owner = 1234
 type backend struct {
 	umountErr error
 	fsck      adminapi.FsckRequest
+	alone     bool
 }
 
 func (b *backend) Version() adminapi.Version { return adminapi.Version{Version: "v1"} }
@@ -51,6 +54,18 @@ func (b *backend) Config() []adminapi.Setting {
 	return []adminapi.Setting{{Name: "slots", Value: 4, Source: "default"}}
 }
 
+func (b *backend) Cluster() (adminapi.Cluster, error) {
+	if b.alone {
+		return adminapi.Cluster{}, fmt.Errorf("no other machines: %w", admin.ErrNotFound)
+	}
+	return adminapi.Cluster{
+		Name: "lab", Self: members.Record{Name: "a", Epoch: 7},
+		State:   members.State{Backend: "etcd", UnreachableSince: time.Now().Add(-time.Hour)},
+		Nodes:   []adminapi.Node{{Record: members.Record{Name: "b"}, Connected: true, Transport: "tcp"}, {Record: members.Record{Name: "c"}}},
+		Traffic: adminapi.Traffic{Questions: 21, Answers: 22, Failures: 23, BytesIn: 24, BytesOut: 25, InvalidationsOut: 26, InvalidationsIn: 27},
+	}, nil
+}
+
 func (b *backend) Fsck(_ context.Context, r adminapi.FsckRequest) (adminapi.FsckReport, error) {
 	b.fsck = r
 	return adminapi.FsckReport{Checked: 3}, nil
@@ -65,7 +80,7 @@ func serve(t *testing.T, b *backend, uid int, debug bool) string {
 	t.Helper()
 	socket := filepath.Join(t.TempDir(), "admin.sock")
 	m := admin.Metrics{
-		Version: "v1",
+		Version: "v1", Cluster: b.Cluster,
 		Transfers: func() transport.Stats {
 			return transport.Stats{Registered: transport.RegisteredStats{Bytes: 7, Hits: 8, Failures: 9, DirectBytes: 10}, PinFailures: 11, Paths: []transport.PathStats{{
 				Path: transport.PathH2D, Device: "sim0", Operations: 3, Bytes: 99, Errors: 1, Seconds: 0.5,
@@ -150,6 +165,13 @@ func TestAnswers(t *testing.T) {
 	if s, err := c.Config(ctx); err != nil || s[0].Name != "slots" {
 		t.Errorf("Config: %+v, %v", s, err)
 	}
+	if k, err := c.Cluster(ctx); err != nil || k.Self.Name != "a" || len(k.Nodes) != 2 || !k.Nodes[0].Connected {
+		t.Errorf("Cluster: %+v, %v", k, err)
+	}
+	b.alone = true
+	if _, err := c.Cluster(ctx); !client.IsNotFound(err) {
+		t.Errorf("Cluster of a mount of its own: %v", err)
+	}
 	if f, err := c.Fsck(ctx, adminapi.FsckRequest{RemoveLost: true}); err != nil || f.Checked != 3 || !b.fsck.RemoveLost {
 		t.Errorf("Fsck: %+v, %v", f, err)
 	}
@@ -208,10 +230,19 @@ func TestMetrics(t *testing.T) {
 		`hmcfs_registered_bytes 7`, `hmcfs_registered_transfer_bytes_total 10`, `hmcfs_pin_failures_total 11`,
 		`hmcfs_registered_pieces_total{outcome="hit"} 8`, `hmcfs_registered_pieces_total{outcome="failed"} 9`,
 		`process_open_fds`, `go_goroutines`,
+		`hmcfs_cluster_info{backend="etcd",cluster="lab",epoch="7",node="a"} 1`,
+		`hmcfs_cluster_nodes 2`, `hmcfs_cluster_node_connected{node="b"} 1`, `hmcfs_cluster_node_connected{node="c"} 0`,
+		`hmcfs_cluster_service_unreachable_seconds 36`, `hmcfs_cluster_questions_total 21`, `hmcfs_cluster_answers_total 22`,
+		`hmcfs_cluster_failures_total 23`, `hmcfs_cluster_received_bytes_total 24`, `hmcfs_cluster_sent_bytes_total 25`,
+		`hmcfs_cluster_invalidations_sent_total 26`, `hmcfs_cluster_invalidations_received_total 27`,
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the metrics lack %s", want)
 		}
+	}
+	text, err = client.New(serve(t, &backend{alone: true}, 0, false)).Metrics(t.Context())
+	if err != nil || strings.Contains(text, "hmcfs_cluster") {
+		t.Errorf("a mount of its own has metrics of a cluster: %v", err)
 	}
 }
 

@@ -37,7 +37,7 @@ type app struct {
 // verbs lists every verb, in the order in which help shows them.
 func (a *app) verbs() []*cobra.Command {
 	return []*cobra.Command{
-		a.mountVerb(), a.umountVerb(), a.statusVerb(), a.devicesVerb(), a.statVerb(), a.cpVerb(),
+		a.mountVerb(), a.umountVerb(), a.statusVerb(), a.nodesVerb(), a.devicesVerb(), a.statVerb(), a.cpVerb(),
 		a.bindVerb(), a.exportVerb(),
 		a.publishVerb(), a.subscribeVerb(), a.msetVerb(), a.mgetVerb(), a.d2hVerb(), a.h2dVerb(),
 		a.existVerb(), a.waitVerb(), a.delVerb(), a.lsKeysVerb(), a.expireVerb(), a.watchVerb(),

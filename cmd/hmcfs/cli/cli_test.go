@@ -11,9 +11,11 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/config"
 	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/metadata/members"
 	"github.com/hmcfs/hmcfs/objects/adminapi"
 	"github.com/hmcfs/hmcfs/transport"
 )
@@ -118,6 +120,17 @@ func TestFaults(t *testing.T) {
 		{"umount"},
 		{"umount", dir},
 		{"umount", "/proc"},
+		{"mount", "--cluster", "etcd://h:2379", "--listen", "h:1", dir},
+		{"mount", "--node", "a", dir},
+		{"mount", "--node", "-a", "--cluster", "http://h:2379", "--listen", ":7070", "--squash", "some", "--lease", "1s", "--secret-file", file, dir},
+		{"mount", "--node", "a", "--cluster", "etcd://u:p@h:2379", "--peer", "a=h:1", "--peer", "b", "--peer", "c=:7", "--peer", "d=0.0.0.0:7", "--listen", "h:0",
+			"--tls-cert", file, "--etcd-key", file, "--etcd-user", "u", "--transport", "smh", "--squash", "all=x", "--node-timeout", "0s", dir},
+		{"mount", "--node", "a", "--peer", "b=h:1", "--listen", "h:1", "--secret-file", file, "--squash", "none=3", dir},
+		{"mount", "--node", "a", "--peer", "b=h:1", "--listen", "h:1", "--secret-file", file, dir},
+		{"mount", "--node", "a", "--peer", "b=h:1", "--listen", "h:1", "--secret-file", filepath.Join(dir, "none"), dir},
+		{"mount", "--node", "a", "--peer", "b=h:1", "--listen", "h:1", "--tls-cert", file, "--tls-key", file, "--tls-ca", file, dir},
+		{"nodes", dir},
+		{"nodes", dir, dir},
 		{"status", dir},
 		{"status", "--json", dir},
 		{"stat", file},
@@ -318,6 +331,41 @@ func TestPrintStatus(t *testing.T) {
 		t.Fatal(err)
 	}
 	golden(t, "testdata/status.txt", b.String())
+}
+
+// labCluster is a mount among others as the admin socket tells it.
+func labCluster() adminapi.Cluster {
+	return adminapi.Cluster{
+		Name: "lab", Squash: "root", Listening: []string{"tcp:10.0.0.1:7070"},
+		Self: members.Record{
+			Name: "a", Addresses: []string{"10.0.0.1:7070"}, Epoch: 7, Version: "v1",
+			Devices: []members.Device{{Name: "host", Total: 4 << 30}, {Name: "ocl0", Total: 2 << 30}},
+		},
+		State: members.State{Backend: "etcd", Endpoints: []string{"h1:2379", "h2:2379"}},
+		Nodes: []adminapi.Node{
+			{Record: members.Record{Name: "b", Addresses: []string{"10.0.0.2:7070", "unix:/b"}, Epoch: 8, Version: "v1"}, Connected: true, Transport: "tcp"},
+			{Record: members.Record{Name: "c", Addresses: []string{"10.0.0.3:7070"}}, Problem: "10.0.0.3:7070: connection refused"},
+			{Record: members.Record{Name: "d", Addresses: []string{"10.0.0.4:7070"}, Epoch: 9}},
+		},
+		Traffic: adminapi.Traffic{Questions: 12, Answers: 34, Failures: 1, BytesIn: 1 << 30, BytesOut: 4096},
+	}
+}
+
+func TestPrintNodes(t *testing.T) {
+	known := labCluster()
+	var b bytes.Buffer
+	if err := printNodes(&b, known); err != nil {
+		t.Fatal(err)
+	}
+	printCluster(&b, &known)
+	known.State.UnreachableSince = time.Date(2026, 11, 22, 17, 30, 0, 0, time.UTC)
+	known.State.Problem = "h1:2379: connection refused"
+	b.WriteString("\n")
+	if err := printNodes(&b, known); err != nil {
+		t.Fatal(err)
+	}
+	printCluster(&b, &known)
+	golden(t, "testdata/nodes.txt", b.String())
 }
 
 func TestPrintStatAndFsck(t *testing.T) {

@@ -15,7 +15,13 @@ import (
 const (
 	keysDir    = "keys"
 	publishDir = "publish"
+	nodesDir   = "nodes"
 )
+
+// isOwnDir says whether a directory of the mount's root is the mount's own.
+func isOwnDir(name string) bool {
+	return name == keysDir || name == publishDir || name == nodesDir || strings.HasPrefix(name, ".")
+}
 
 // keyMount is the mount whose keys are meant: the one that is named, that of
 // the paths, or the only one.
@@ -38,7 +44,7 @@ func keyMount(named string, pairs []keyPath) (place.Mount, error) {
 	if found.MountPoint != "" {
 		return found, nil
 	}
-	return onlyMount()
+	return onlyMount("say which: --mount MOUNTPOINT")
 }
 
 // mountOfPath is the mount that a path lies on, which need not be there yet.
@@ -60,7 +66,9 @@ func isOn(m place.Mount, path string) bool {
 	return ok && at.MountPoint == m.MountPoint
 }
 
-func onlyMount() (place.Mount, error) {
+// onlyMount is the mount of a machine that has one. With several, which tells
+// how to name one.
+func onlyMount(which string) (place.Mount, error) {
 	all, err := place.Mounts()
 	if err != nil {
 		return place.Mount{}, err
@@ -79,14 +87,13 @@ func onlyMount() (place.Mount, error) {
 	case 1:
 		return last, nil
 	}
-	return place.Mount{}, usage(fmt.Errorf("several are mounted: %s; say which: --mount %s",
-		strings.Join(points, ", "), points[0]))
+	return place.Mount{}, usage(fmt.Errorf("several are mounted: %s; %s", strings.Join(points, ", "), which))
 }
 
 // deviceDir is the directory of a device, which is there.
 func deviceDir(m place.Mount, device string) (string, error) {
 	dir := filepath.Join(m.MountPoint, device)
-	own := device == keysDir || device == publishDir || strings.HasPrefix(device, ".") || strings.Contains(device, "/")
+	own := isOwnDir(device) || strings.Contains(device, "/")
 	if st, err := os.Stat(dir); !own && err == nil && st.IsDir() {
 		return dir, nil
 	} else if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -105,7 +112,7 @@ func deviceNames(mountPoint string) []string {
 	}
 	var names []string
 	for _, e := range entries {
-		if e.IsDir() && e.Name() != keysDir && e.Name() != publishDir && !strings.HasPrefix(e.Name(), ".") {
+		if e.IsDir() && !isOwnDir(e.Name()) {
 			names = append(names, e.Name())
 		}
 	}

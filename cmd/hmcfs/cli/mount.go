@@ -19,7 +19,9 @@ func (a *app) mountVerb() *cobra.Command {
 		Long: "Mount the devices of this machine at an empty directory. The command returns when the\n" +
 			"mount answers, and leaves a daemon in the background; with -f it stays and serves.",
 		Example: "  hmcfs mount /mnt/hmc\n" +
-			"  hmcfs mount -f --device host,size=4GiB --device opencl:0,size=2GiB --device sim:0 /mnt/hmc",
+			"  hmcfs mount -f --device host,size=4GiB --device opencl:0,size=2GiB --device sim:0 /mnt/hmc\n" +
+			"  hmcfs mount --node a --cluster etcd://h1:2379,h2:2379 --listen 10.0.0.1:7070 --secret-file F /mnt/hmc\n" +
+			"  hmcfs mount --node b --peer a=10.0.0.1:7070 --listen 10.0.0.2:7070 --secret-file F /mnt/hmc",
 		Args: arguments(1, 1, "one MOUNTPOINT"),
 	}
 	m := &mountRun{app: a, flags: addOptions(cmd)}
@@ -37,12 +39,17 @@ type mountRun struct {
 	flags      *optionFlags
 	foreground bool
 	readyFD    int
+	proofs     daemon.Proofs
 }
 
 func (m *mountRun) run(ctx context.Context, args []string) error {
 	m.orderly.Store(true)
 	settings, err := m.flags.resolve(m.app)
 	if err != nil {
+		return err
+	}
+	// Before the daemon has another working directory.
+	if m.proofs, err = readProofs(settings); err != nil {
 		return err
 	}
 	mountPoint, err := place.Absolute(args[0])
@@ -82,7 +89,7 @@ func (m *mountRun) inForeground(ctx context.Context, s *config.Settings, p place
 	}
 	log := newLogger(to, s.LogLevel, s.LogFile == "")
 	return daemon.Run(ctx, daemon.Options{
-		Settings: s, Places: p, UID: m.UID, Version: version, WrapDevice: m.WrapDevice,
+		Settings: s, Proofs: m.proofs, Places: p, UID: m.UID, Version: version, WrapDevice: m.WrapDevice,
 		LogFile: s.LogFile, Logger: log, Force: m.force,
 		Ready: func(warnings []string) {
 			for _, w := range warnings {
@@ -106,7 +113,7 @@ func (m *mountRun) background(ctx context.Context, s *config.Settings, p place.P
 		return fmt.Errorf("start the daemon: %w", err)
 	}
 	err := daemon.Run(ctx, daemon.Options{
-		Settings: s, Places: p, UID: m.UID, Version: version, WrapDevice: m.WrapDevice,
+		Settings: s, Proofs: m.proofs, Places: p, UID: m.UID, Version: version, WrapDevice: m.WrapDevice,
 		LogFile: logPath(s, p), Logger: newLogger(m.Stderr, s.LogLevel, false), Force: m.force,
 		Ready: func(warnings []string) {
 			writeReady(pipe, readyMessage{Ready: true, Warnings: warnings})

@@ -56,6 +56,7 @@ func printStatus(w io.Writer, st adminapi.Status) error {
 		field(w, "log", st.LogFile)
 	}
 	field(w, "daemon memory", memoryText(st))
+	printCluster(w, st.Cluster)
 	fmt.Fprintln(w)
 	t := newTable(w, "DEVICE", "MODEL", "TOTAL", "USED", "FREE", "OBJECTS", "BOUND", "LOST")
 	for _, d := range st.Devices {

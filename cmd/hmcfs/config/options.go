@@ -35,6 +35,26 @@ type Options struct {
 	LogLevel      string
 	LogFile       string
 	Debug         bool
+
+	// The mount among those of other machines; see Cluster.
+	Node             string
+	ClusterURL       string
+	Peers            []string
+	Listen           []string
+	Advertise        []string
+	SecretFile       string
+	TLSCert          string
+	TLSKey           string
+	TLSCA            string
+	Squash           string
+	Lease            time.Duration
+	NodeTimeout      time.Duration
+	Transports       []string
+	EtcdUser         string
+	EtcdPasswordFile string
+	EtcdCA           string
+	EtcdCert         string
+	EtcdKey          string
 }
 
 // The words that some options take.
@@ -82,6 +102,8 @@ func (o *Options) Validate(families []Family) error {
 	}
 	t := o.Transport()
 	add(t.Validate())
+	_, err := o.Cluster()
+	add(err)
 	return errors.Join(faults...)
 }
 

@@ -2,12 +2,14 @@ package config
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/fs"
+	"github.com/hmcfs/hmcfs/objects/cluster"
 	"github.com/hmcfs/hmcfs/transport"
 )
 
@@ -71,6 +73,11 @@ const (
 
 // Table lists every option, in the order in which people read them.
 func Table() []*Option {
+	return slices.Concat(localTable(), clusterTable())
+}
+
+// localTable are the options of a mount by itself.
+func localTable() []*Option {
 	return []*Option{
 		list("device", "", func(o *Options) *[]string { return &o.Devices },
 			"A device to mount, such as host,size=4GiB or opencl:0,size=2GiB or sim:0,size=1GiB; may be given several times. "+
@@ -114,6 +121,48 @@ func Table() []*Option {
 			"Where the daemon logs to. Default: hmcfs.log in the state directory, or standard error with -f."),
 		flag("debug", func(o *Options) *bool { return &o.Debug },
 			"Log every request of the kernel and serve /debug/pprof/ on the admin socket."),
+	}
+}
+
+// clusterTable are the options of a mount among those of other machines.
+func clusterTable() []*Option {
+	return []*Option{
+		text("node", kindText, "", func(o *Options) *string { return &o.Node },
+			"Join other machines under this name: they are shown under nodes/, and this one is nodes/NAME there. Letters, digits, '.', '_' and '-'. Default: no other machines."),
+		text("cluster", kindText, "", func(o *Options) *string { return &o.ClusterURL },
+			"The etcd that knows the nodes and their keys: etcd://HOST:2379,HOST:2379/NAME, or etcds:// for TLS. NAME, "+DefaultCluster+" by default, tells clusters apart that share an etcd."),
+		list("peer", "", func(o *Options) *[]string { return &o.Peers },
+			"Another node, as NAME=HOST:PORT, in place of --cluster; give one for each of them, and on each of them."),
+		list("listen", "", func(o *Options) *[]string { return &o.Listen },
+			"Where other nodes connect: HOST:PORT, [IPv6]:PORT or unix:PATH; may be given several times."),
+		list("advertise", "", func(o *Options) *[]string { return &o.Advertise },
+			"The addresses that other nodes are told, the best first; may be given several times. Default: those of --listen."),
+		text("secret-file", kindText, "", func(o *Options) *string { return &o.SecretFile },
+			"The file with the secret, of 16 bytes or more, that all nodes share."),
+		text("tls-cert", kindText, "", func(o *Options) *string { return &o.TLSCert },
+			"This node's certificate for other nodes, PEM; it is for the DNS name that is the node's name."),
+		text("tls-key", kindText, "", func(o *Options) *string { return &o.TLSKey },
+			"The key of that certificate, PEM."),
+		text("tls-ca", kindText, "", func(o *Options) *string { return &o.TLSCA },
+			"The authorities that certificates of other nodes are from, PEM."),
+		text("squash", kindText, string(cluster.SquashRoot), func(o *Options) *string { return &o.Squash },
+			"Which users of other nodes are not taken for the user of the same number here: root, all or none. root=UID:GID and all=UID:GID say who they become, 65534:65534 by default."),
+		duration("lease", DefaultLease.String(), func(o *Options) *time.Duration { return &o.Lease },
+			"How long a node that died is still seen by others, in whole seconds."),
+		duration("node-timeout", DefaultNodeTimeout.String(), func(o *Options) *time.Duration { return &o.NodeTimeout },
+			"How long a question to another node may take, and a transfer may stand still."),
+		list("transport", "", func(o *Options) *[]string { return &o.Transports },
+			"A way for the bytes between nodes: rdma, shm, ucx or tcp; may be given several times. Default: all but ucx. Who takes rdma or ucx is trusted with this process's memory."),
+		text("etcd-user", kindText, "", func(o *Options) *string { return &o.EtcdUser },
+			"The user of etcd, where it wants one."),
+		text("etcd-password-file", kindText, "", func(o *Options) *string { return &o.EtcdPasswordFile },
+			"The file with that user's password."),
+		text("etcd-ca", kindText, "", func(o *Options) *string { return &o.EtcdCA },
+			"The authorities that etcd's certificate is from, PEM; it implies TLS. Default: those of the system."),
+		text("etcd-cert", kindText, "", func(o *Options) *string { return &o.EtcdCert },
+			"The certificate that etcd is shown, PEM; it implies TLS."),
+		text("etcd-key", kindText, "", func(o *Options) *string { return &o.EtcdKey },
+			"The key of that certificate, PEM."),
 	}
 }
 

@@ -12,6 +12,8 @@ import (
 type Options struct {
 	// Settings are the mount's options. Required.
 	Settings *config.Settings
+	// Proofs are for a mount among others.
+	Proofs Proofs
 	// Places are where the mount's things go. Required.
 	Places place.Paths
 	// UID is the user whose mount it is.

@@ -161,6 +161,10 @@ const (
 	SetKillPriv
 )
 
+// TimeNow in the place of the nanoseconds of Atime or Mtime is the present by
+// the owner's clock, as with utimensat(2).
+const TimeNow = 1<<30 - 1
+
 // SetAttrAsk changes attributes: those whose bit is set. Handle is an open
 // handle whose right to write covers a change of size, or 0.
 type SetAttrAsk struct {
@@ -287,7 +291,7 @@ type SeekAnswer struct {
 // CopyAsk copies between two open files of the owner.
 type CopyAsk struct {
 	_      struct{} `cbor:",toarray"`
-	Dst    uint64 // handle
+	Dst    uint64   // handle
 	DstOff uint64
 	Src    uint64 // handle
 	SrcOff uint64

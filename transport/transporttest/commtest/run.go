@@ -50,6 +50,9 @@ func Run(t *testing.T, w Way) {
 		"Files":            testFiles,
 		"Windows":          testWindows,
 		"ManyShares":       testManyShares,
+		"RemoteSpans":      testRemoteSpans,
+		"RemoteErrors":     testRemoteErrors,
+		"RemoteIsCut":      testRemoteIsCut,
 	} {
 		t.Run(name, func(t *testing.T) {
 			// A rank mounts nothing; others of the same run of tests mount

@@ -1,0 +1,79 @@
+package admin
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/hmcfs/hmcfs/objects/adminapi"
+)
+
+// clusterCollector reads what is known of other nodes when it is asked.
+type clusterCollector struct {
+	from func() (adminapi.Cluster, error)
+
+	info, nodes, connected, unreachable *prometheus.Desc
+	questions, answers, failures        *prometheus.Desc
+	bytesIn, bytesOut                   *prometheus.Desc
+	invalidationsOut, invalidationsIn   *prometheus.Desc
+}
+
+func newClusterCollector(from func() (adminapi.Cluster, error)) *clusterCollector {
+	d := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc("hmcfs_cluster_"+name, help, labels, nil)
+	}
+	return &clusterCollector{
+		from:             from,
+		info:             d("info", "Always 1; the labels tell which node this is.", "cluster", "node", "epoch", "backend"),
+		nodes:            d("nodes", "Other nodes that there are now."),
+		connected:        d("node_connected", "1 for each other node with which there is a session, else 0.", "node"),
+		unreachable:      d("service_unreachable_seconds", "How long the service that knows the nodes has not answered; 0 while it does."),
+		questions:        d("questions_total", "Questions asked of other nodes."),
+		answers:          d("answers_total", "Answers given to other nodes."),
+		failures:         d("failures_total", "Questions to other nodes that had no answer."),
+		bytesIn:          d("received_bytes_total", "Bytes of files that came from other nodes."),
+		bytesOut:         d("sent_bytes_total", "Bytes of files that went to other nodes."),
+		invalidationsOut: d("invalidations_sent_total", "Changes that others were told of."),
+		invalidationsIn:  d("invalidations_received_total", "Changes that others have told of."),
+	}
+}
+
+// Describe sends the metrics that Collect may send.
+func (c *clusterCollector) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{
+		c.info, c.nodes, c.connected, c.unreachable, c.questions, c.answers, c.failures,
+		c.bytesIn, c.bytesOut, c.invalidationsOut, c.invalidationsIn,
+	} {
+		ch <- d
+	}
+}
+
+// Collect sends the present numbers; a mount of its own has none.
+func (c *clusterCollector) Collect(ch chan<- prometheus.Metric) {
+	known, err := c.from()
+	if err != nil {
+		return
+	}
+	gauge(ch, c.info, 1, known.Name, string(known.Self.Name), strconv.FormatUint(uint64(known.Self.Epoch), 10), known.State.Backend)
+	gauge(ch, c.nodes, float64(len(known.Nodes)))
+	for _, n := range known.Nodes {
+		is := 0.0
+		if n.Connected {
+			is = 1
+		}
+		gauge(ch, c.connected, is, string(n.Name))
+	}
+	away := 0.0
+	if since := known.State.UnreachableSince; !since.IsZero() {
+		away = time.Since(since).Seconds()
+	}
+	gauge(ch, c.unreachable, away)
+	t := known.Traffic
+	for desc, n := range map[*prometheus.Desc]uint64{
+		c.questions: t.Questions, c.answers: t.Answers, c.failures: t.Failures, c.bytesIn: t.BytesIn, c.bytesOut: t.BytesOut,
+		c.invalidationsOut: t.InvalidationsOut, c.invalidationsIn: t.InvalidationsIn,
+	} {
+		counter(ch, desc, float64(n))
+	}
+}

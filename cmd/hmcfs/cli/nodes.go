@@ -1,0 +1,139 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hmcfs/hmcfs/cmd/hmcfs/place"
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/metadata/members"
+	"github.com/hmcfs/hmcfs/objects/adminapi"
+	"github.com/hmcfs/hmcfs/objects/client"
+)
+
+func (a *app) nodesVerb() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "nodes [--json] [MOUNTPOINT]",
+		Short: "List the nodes that a mount is together with",
+		Long: "List the nodes that a mount is together with, itself first. Nobody is asked for it: it is\n" +
+			"what this node knows. One that is idle has not been needed yet, or not for long.",
+		Args: arguments(0, 1, "one MOUNTPOINT, or none"),
+	}
+	asJSON := addJSON(cmd)
+	cmd.RunE = running(func(ctx context.Context, args []string) error {
+		var m place.Mount
+		var err error
+		if len(args) == 0 {
+			m, err = onlyMount("give its MOUNTPOINT")
+		} else {
+			m, err = findMount(args[0])
+		}
+		if err != nil {
+			return err
+		}
+		c, err := a.connect(ctx, m)
+		if err != nil {
+			return err
+		}
+		known, err := c.Cluster(ctx)
+		if client.IsNotFound(err) {
+			return fmt.Errorf("%s is together with no other machines; see hmcfs mount --help for --node", m.MountPoint)
+		}
+		if err != nil {
+			return err
+		}
+		if *asJSON {
+			return printJSON(a.out(), known)
+		}
+		return printNodes(a.out(), known)
+	})
+	return cmd
+}
+
+func printNodes(w io.Writer, c adminapi.Cluster) error {
+	t := newTable(w, "NODE", "ADDRESS", "STATE", "BY", "EPOCH", "DEVICES", "VERSION")
+	nodeRow(t, c.Self, "this node", "")
+	for _, n := range c.Nodes {
+		nodeRow(t, n.Record, nodeState(n), n.Transport)
+	}
+	if err := t.Flush(); err != nil {
+		return fmt.Errorf("write the answer: %w", err)
+	}
+	if text := viewProblem(c.State); text != "" {
+		fmt.Fprintf(w, "\n%s\n", text)
+	}
+	return nil
+}
+
+func nodeRow(t table, r members.Record, state, by string) {
+	epoch := ""
+	if r.Epoch != 0 {
+		epoch = fmt.Sprint(uint64(r.Epoch))
+	}
+	t.row(string(r.Name), strings.Join(r.Addresses, " "), state, by, epoch, deviceList(r.Devices), r.Version)
+}
+
+// deviceList is "host 4.0 GiB, ocl0 2.0 GiB".
+func deviceList(all []members.Device) string {
+	texts := make([]string, len(all))
+	for i, d := range all {
+		texts[i] = fmt.Sprintf("%s %v", d.Name, devices.Size(d.Total))
+	}
+	return strings.Join(texts, ", ")
+}
+
+func nodeState(n adminapi.Node) string {
+	switch {
+	case n.Connected:
+		return "connected"
+	case n.Problem != "":
+		return "unreachable: " + n.Problem
+	default:
+		return "idle"
+	}
+}
+
+// viewProblem is what is wrong with the service that knows the nodes.
+func viewProblem(s members.State) string {
+	switch {
+	case !s.UnreachableSince.IsZero():
+		text := fmt.Sprintf("%s unreachable since %s", s.Backend, s.UnreachableSince.Format(time.RFC3339))
+		if s.Problem != "" {
+			text += ": " + s.Problem
+		}
+		return text
+	case s.Problem != "":
+		return s.Backend + ": " + s.Problem
+	}
+	return ""
+}
+
+// printCluster is the part of `hmcfs status`.
+func printCluster(w io.Writer, c *adminapi.Cluster) {
+	if c == nil {
+		return
+	}
+	connected := 0
+	for _, n := range c.Nodes {
+		if n.Connected {
+			connected++
+		}
+	}
+	field(w, "node", fmt.Sprintf("%s of cluster %s, epoch %d, at %s", c.Self.Name, c.Name, c.Self.Epoch, strings.Join(c.Self.Addresses, " ")))
+	by := "known by " + c.State.Backend
+	if len(c.State.Endpoints) > 0 {
+		by += " at " + strings.Join(c.State.Endpoints, " ")
+	}
+	if text := viewProblem(c.State); text != "" {
+		by = text
+	}
+	field(w, "other nodes", fmt.Sprintf("%d, %d of them connected; %s", len(c.Nodes), connected, by))
+	t := c.Traffic
+	field(w, "between nodes", fmt.Sprintf("%d questions asked, %d without an answer; %d answered; %v in, %v out",
+		t.Questions, t.Failures, t.Answers, devices.Size(t.BytesIn), devices.Size(t.BytesOut)))
+}

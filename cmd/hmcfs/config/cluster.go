@@ -1,0 +1,319 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hmcfs/hmcfs/metadata/members"
+	"github.com/hmcfs/hmcfs/objects/cluster"
+	"github.com/hmcfs/hmcfs/transport/comm"
+	"github.com/hmcfs/hmcfs/transport/control"
+)
+
+// The defaults of a mount among others.
+const (
+	// DefaultCluster is a cluster's name where none is given.
+	DefaultCluster = "hmcfs"
+	// DefaultLease is how long a node that died is still seen.
+	DefaultLease = 10 * time.Second
+	// DefaultNodeTimeout is how long a question to another node may take.
+	DefaultNodeTimeout = 10 * time.Second
+)
+
+// The bounds of the lease, which the service counts in seconds.
+const (
+	minLease = 2 * time.Second
+	maxLease = 10 * time.Minute
+)
+
+// Cluster is what the options say of other machines.
+type Cluster struct {
+	// Node is our name. Empty is a mount of its own, and all else is empty
+	// then.
+	Node members.Name
+	// Name tells clusters apart that share a service.
+	Name string
+	// Endpoints are those of etcd, HOST:PORT; none where Peers is the list.
+	Endpoints []string
+	// EndpointTLS says that etcd is spoken to over TLS.
+	EndpointTLS bool
+	// Peers are the other nodes of a fixed list.
+	Peers []members.Record
+	// Listen is where other nodes connect, Advertise what they are told.
+	Listen    []control.Address
+	Advertise []string
+	// Transports are those that may be used; none is comm's default.
+	Transports []comm.Transport
+	Squash     cluster.Squash
+}
+
+// IsCluster says whether the mount is one among others.
+func (o *Options) IsCluster() bool { return o.Node != "" }
+
+// Cluster works out what the options say of other machines. Every fault is in
+// the error, each naming its option.
+func (o *Options) Cluster() (Cluster, error) {
+	if !o.IsCluster() {
+		return Cluster{}, o.alone()
+	}
+	c := Cluster{Node: members.Name(o.Node), Name: DefaultCluster}
+	var faults []error
+	add := func(err error) {
+		if err != nil {
+			faults = append(faults, err)
+		}
+	}
+	if err := c.Node.Validate(); err != nil {
+		add(fmt.Errorf("node: %w", err))
+	}
+	var err error
+	if o.ClusterURL != "" {
+		c.Endpoints, c.Name, c.EndpointTLS, err = parseCluster(o.ClusterURL)
+		add(err)
+		c.EndpointTLS = c.EndpointTLS || o.EtcdCA != "" || o.EtcdCert != ""
+	}
+	c.Peers, err = parsePeers(o.Peers, c.Node)
+	add(err)
+	if (o.ClusterURL == "") == (len(o.Peers) == 0) {
+		add(errors.New("node: say who the others are: either --cluster etcd://HOST:2379 or --peer NAME=ADDRESS for each of them"))
+	}
+	c.Listen, c.Advertise, err = o.addresses()
+	add(err)
+	c.Transports, err = parseTransports(o.Transports)
+	add(err)
+	c.Squash, err = ParseSquash(o.Squash)
+	add(err)
+	add(o.checkProofs())
+	if o.Lease < minLease || o.Lease > maxLease || o.Lease%time.Second != 0 {
+		add(fmt.Errorf("lease: %v is not in whole seconds from %v to %v", o.Lease, minLease, maxLease))
+	}
+	if o.NodeTimeout < 100*time.Millisecond || o.NodeTimeout > time.Hour {
+		add(fmt.Errorf("node-timeout: %v is not between 100ms and 1h", o.NodeTimeout))
+	}
+	return c, errors.Join(faults...)
+}
+
+// alone finds options that need a node name.
+func (o *Options) alone() error {
+	var given []string
+	for name, is := range map[string]bool{
+		"cluster": o.ClusterURL != "", "peer": len(o.Peers) > 0, "listen": len(o.Listen) > 0, "advertise": len(o.Advertise) > 0,
+	} {
+		if is {
+			given = append(given, name)
+		}
+	}
+	if len(given) == 0 {
+		return nil
+	}
+	slices.Sort(given)
+	return fmt.Errorf("%s: give this node a name too: --node NAME", strings.Join(given, ", "))
+}
+
+// checkProofs looks at what nodes prove themselves with.
+func (o *Options) checkProofs() error {
+	var faults []error
+	files := 0
+	for _, f := range []string{o.TLSCert, o.TLSKey, o.TLSCA} {
+		if f != "" {
+			files++
+		}
+	}
+	if files != 0 && files != 3 {
+		faults = append(faults, errors.New("tls-cert, tls-key, tls-ca: give all three, or none"))
+	}
+	if files == 0 && o.SecretFile == "" {
+		faults = append(faults, errors.New("node: nodes must know each other: give --secret-file FILE, or --tls-cert, --tls-key and --tls-ca"))
+	}
+	if (o.EtcdCert == "") != (o.EtcdKey == "") {
+		faults = append(faults, errors.New("etcd-cert, etcd-key: give both, or none"))
+	}
+	if (o.EtcdUser == "") != (o.EtcdPasswordFile == "") {
+		faults = append(faults, errors.New("etcd-user, etcd-password-file: give both, or none"))
+	}
+	return errors.Join(faults...)
+}
+
+// parseCluster reads etcd://HOST:PORT,HOST:PORT/NAME, or etcds:// for TLS.
+func parseCluster(text string) (endpoints []string, name string, secure bool, err error) {
+	rest, plain := strings.CutPrefix(text, "etcd://")
+	if !plain {
+		if rest, secure = strings.CutPrefix(text, "etcds://"); !secure {
+			return nil, "", false, fmt.Errorf("cluster: %q: use etcd://HOST:2379,HOST:2379/NAME, or etcds:// for TLS", text)
+		}
+	}
+	hosts, name, named := strings.Cut(strings.TrimSuffix(rest, "/"), "/")
+	if !named {
+		name = DefaultCluster
+	}
+	if err = members.Name(name).Validate(); err != nil {
+		return nil, "", false, fmt.Errorf("cluster: the cluster's name in %q: use 1 to 63 letters, digits, '.', '_' and '-'", text)
+	}
+	for host := range strings.SplitSeq(hosts, ",") {
+		if strings.Contains(host, "@") {
+			return nil, "", false, errors.New("cluster: no user or password here; use --etcd-user and --etcd-password-file")
+		}
+		if err = checkHostPort(host, false); err != nil {
+			return nil, "", false, fmt.Errorf("cluster: %q: %w", text, err)
+		}
+		endpoints = append(endpoints, host)
+	}
+	return endpoints, name, secure, nil
+}
+
+// checkHostPort wants HOST:PORT with a port; the host may be empty with
+// anyHost.
+func checkHostPort(text string, anyHost bool) error {
+	host, port, err := net.SplitHostPort(text)
+	if err != nil || host == "" && !anyHost {
+		return fmt.Errorf("%q is not HOST:PORT", text)
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+		return fmt.Errorf("%q has no port from 1 to 65535", text)
+	}
+	return nil
+}
+
+// parsePeers reads NAME=ADDRESS. A name may stand there several times, with an
+// address each.
+func parsePeers(texts []string, self members.Name) ([]members.Record, error) {
+	var out []members.Record
+	var faults []error
+	for _, text := range texts {
+		name, addr, ok := strings.Cut(text, "=")
+		if !ok {
+			faults = append(faults, fmt.Errorf("peer: %q: use NAME=HOST:PORT", text))
+			continue
+		}
+		n := members.Name(name)
+		err := n.Validate()
+		if err == nil {
+			err = checkAddress(addr)
+		}
+		if err == nil && n == self {
+			err = fmt.Errorf("%s is this node itself", name)
+		}
+		if err != nil {
+			faults = append(faults, fmt.Errorf("peer: %w", err))
+			continue
+		}
+		at := slices.IndexFunc(out, func(r members.Record) bool { return r.Name == n })
+		if at < 0 {
+			out = append(out, members.Record{Name: n})
+			at = len(out) - 1
+		}
+		out[at].Addresses = append(out[at].Addresses, addr)
+	}
+	return out, errors.Join(faults...)
+}
+
+// checkAddress wants an address that others can connect to.
+func checkAddress(text string) error {
+	a, err := control.ParseAddress(text)
+	if err != nil || a.Network == control.Unix {
+		return err
+	}
+	if err = checkHostPort(a.Addr, false); err != nil {
+		return err
+	}
+	if isAnyHost(a) {
+		return fmt.Errorf("%q is every address of a machine, and none to connect to", text)
+	}
+	return nil
+}
+
+// isAnyHost says whether an address is that of all interfaces.
+func isAnyHost(a control.Address) bool {
+	if a.Network == control.Unix {
+		return false
+	}
+	host, _, err := net.SplitHostPort(a.Addr)
+	if err != nil || host == "" {
+		return true
+	}
+	ip, err := netip.ParseAddr(host)
+	return err == nil && ip.IsUnspecified()
+}
+
+// addresses are where we listen and what others are told.
+func (o *Options) addresses() (listen []control.Address, advertise []string, err error) {
+	var faults []error
+	if len(o.Listen) == 0 {
+		faults = append(faults, errors.New("listen: say where other nodes connect: --listen HOST:PORT"))
+	}
+	for _, text := range o.Listen {
+		a, aerr := control.ParseAddress(text)
+		if aerr == nil && a.Network == control.TCP {
+			aerr = checkHostPort(a.Addr, true)
+		}
+		switch {
+		case aerr != nil:
+			faults = append(faults, fmt.Errorf("listen: %w", aerr))
+			continue
+		case isAnyHost(a) && len(o.Advertise) == 0:
+			faults = append(faults, fmt.Errorf("listen: %q is every address of this machine; say by which of them others connect: --advertise HOST:PORT", text))
+		}
+		listen = append(listen, a)
+		advertise = append(advertise, text)
+	}
+	if len(o.Advertise) > 0 {
+		advertise = o.Advertise
+	}
+	for _, text := range o.Advertise {
+		if aerr := checkAddress(text); aerr != nil {
+			faults = append(faults, fmt.Errorf("advertise: %w", aerr))
+		}
+	}
+	return listen, slices.Clone(advertise), errors.Join(faults...)
+}
+
+func transportWords() []string {
+	return []string{string(comm.RDMA), string(comm.SHM), string(comm.UCX), string(comm.TCP)}
+}
+
+func parseTransports(texts []string) ([]comm.Transport, error) {
+	var out []comm.Transport
+	var faults []error
+	for _, text := range texts {
+		faults = append(faults, oneOf("transport", text, transportWords()))
+		out = append(out, comm.Transport(text))
+	}
+	return out, errors.Join(faults...)
+}
+
+// ParseSquash reads root, none or all, and behind the first and last who users
+// are mapped to: root=UID:GID.
+func ParseSquash(text string) (cluster.Squash, error) {
+	const nobody = 65534
+	word, who, named := strings.Cut(text, "=")
+	s := cluster.Squash{Mode: cluster.SquashMode(word), UID: nobody, GID: nobody}
+	switch s.Mode {
+	case cluster.SquashRoot, cluster.SquashAll:
+	case cluster.SquashNone:
+		if named {
+			return s, errors.New("squash: none maps nobody, so it takes no user")
+		}
+	default:
+		return s, fmt.Errorf("squash: %q is unknown; use root, none or all, and root=UID:GID or all=UID:GID to say who they become", text)
+	}
+	if !named {
+		return s, nil
+	}
+	uid, gid, both := strings.Cut(who, ":")
+	if !both {
+		gid = uid
+	}
+	u, uerr := strconv.ParseUint(uid, 10, 32)
+	g, gerr := strconv.ParseUint(gid, 10, 32)
+	if uerr != nil || gerr != nil {
+		return s, fmt.Errorf("squash: %q: use UID:GID, two numbers", text)
+	}
+	s.UID, s.GID = uint32(u), uint32(g)
+	return s, nil
+}

@@ -1,0 +1,158 @@
+package coordtest
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hmcfs/hmcfs/metadata/coord"
+)
+
+// ttl is that of the suite's leases. None of them is meant to end by itself.
+const ttl = time.Minute
+
+// limit bounds what should happen at once.
+const limit = 30 * time.Second
+
+// Open makes a service of its own for a test, and answers with what makes
+// clients of it. They are closed by the suite.
+type Open func(t *testing.T) (client func() coord.Service)
+
+// suite is one test's service with two clients.
+type suite struct {
+	coord.Service
+	other coord.Service
+}
+
+// Run runs the suite.
+func Run(t *testing.T, open Open) {
+	t.Helper()
+	for name, test := range map[string]func(*testing.T, suite){
+		"Create":        testCreate,
+		"CreateMany":    testCreateMany,
+		"Replace":       testReplace,
+		"Delete":        testDelete,
+		"List":          testList,
+		"LeaseBinds":    testLeaseBinds,
+		"LeaseEnds":     testLeaseEnds,
+		"WatchOrder":    testWatchOrder,
+		"WatchBehind":   testWatchBehind,
+		"WatchPrefix":   testWatchPrefix,
+		"WatchCloses":   testWatchCloses,
+		"ServiceCloses": testServiceCloses,
+	} {
+		t.Run(name, func(t *testing.T) {
+			client := open(t)
+			s := suite{Service: client(), other: client()}
+			t.Cleanup(func() {
+				for _, c := range []coord.Service{s.Service, s.other} {
+					if err := c.Close(); err != nil && !errors.Is(err, coord.ErrClosed) {
+						t.Errorf("close: %v", err)
+					}
+				}
+			})
+			test(t, s)
+		})
+	}
+}
+
+// create makes one entry that must not be there.
+func (s suite) create(t *testing.T, name, value string, l coord.Lease) coord.Entry {
+	t.Helper()
+	e := coord.Entry{Name: name, Value: []byte(value)}
+	results, err := s.Create(t.Context(), []coord.Entry{e}, l)
+	if err != nil {
+		t.Fatalf("create %s: %v", name, err)
+	}
+	if results[0].Err != nil || results[0].Revision == 0 {
+		t.Fatalf("create %s: %+v", name, results[0])
+	}
+	e.Revision = results[0].Revision
+	return e
+}
+
+// remove removes one entry whatever it is.
+func (s suite) remove(t *testing.T, name string) {
+	t.Helper()
+	results, err := s.Delete(t.Context(), []coord.Entry{{Name: name}})
+	if err != nil || results[0].Err != nil {
+		t.Fatalf("delete %s: %+v, %v", name, results, err)
+	}
+}
+
+func (s suite) grant(t *testing.T) coord.Lease {
+	t.Helper()
+	l, err := s.Grant(t.Context(), ttl)
+	if err != nil {
+		t.Fatalf("grant: %v", err)
+	}
+	return l
+}
+
+// list is all that begins with a prefix, as name=value.
+func (s suite) list(t *testing.T, prefix, after string, limit int) ([]string, coord.Revision) {
+	t.Helper()
+	entries, revision, err := s.List(t.Context(), prefix, after, limit)
+	if err != nil {
+		t.Fatalf("list %q behind %q: %v", prefix, after, err)
+	}
+	out := []string{}
+	for _, e := range entries {
+		out = append(out, e.Name+"="+string(e.Value))
+	}
+	return out, revision
+}
+
+// has fails the test if the second client does not see just these.
+func (s suite) has(t *testing.T, want ...string) {
+	t.Helper()
+	got, _ := suite{Service: s.other}.list(t, "", "", 1<<20)
+	same(t, "there is", want, got)
+}
+
+func same(t *testing.T, what string, want, got []string) {
+	t.Helper()
+	if diff := cmp.Diff(append([]string{}, want...), got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+func (s suite) watch(t *testing.T, prefix string, after coord.Revision) coord.Watch {
+	t.Helper()
+	w, err := s.Watch(t.Context(), prefix, after)
+	if err != nil {
+		t.Fatalf("watch %q behind %d: %v", prefix, after, err)
+	}
+	t.Cleanup(w.Close)
+	return w
+}
+
+// next reads changes, as name=value, and -name for what is gone.
+func next(t *testing.T, w coord.Watch, want ...string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	got := []string{}
+	var last coord.Revision
+	for len(got) < len(want) {
+		events, err := w.Next(ctx)
+		if err != nil {
+			t.Fatalf("watch: %v, after %v", err, got)
+		}
+		for _, ev := range events {
+			if ev.Revision < last {
+				t.Errorf("revision %d behind %d", ev.Revision, last)
+			}
+			last = ev.Revision
+			if ev.Deleted {
+				got = append(got, "-"+ev.Name)
+			} else {
+				got = append(got, ev.Name+"="+string(ev.Value))
+			}
+		}
+	}
+	same(t, "changes", want, got)
+}

@@ -1,0 +1,52 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/hmcfs/hmcfs/metadata/coord"
+)
+
+// fault is what an error of the client library means to callers. The context
+// is theirs, without our own time limit.
+func (s *Service) fault(ctx context.Context, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case s.isClosed():
+		return coord.ErrClosed
+	case ctx.Err() != nil:
+		return ctx.Err()
+	}
+	// The cause is text: our own time limit must not look like the caller's.
+	return fmt.Errorf("etcd at %s: %w: %v", s.where, meaning(err), err)
+}
+
+// meaning is the sentinel of an error: unavailable, if it is none that we know.
+func meaning(err error) error {
+	switch {
+	case errors.Is(err, rpctypes.ErrLeaseNotFound):
+		return coord.ErrLease
+	case errors.Is(err, rpctypes.ErrCompacted), errors.Is(err, rpctypes.ErrFutureRev):
+		return coord.ErrCompacted
+	case errors.Is(err, rpctypes.ErrAuthFailed), errors.Is(err, rpctypes.ErrUserEmpty):
+		return coord.ErrDenied
+	}
+	switch code(err) {
+	case codes.PermissionDenied, codes.Unauthenticated:
+		return coord.ErrDenied
+	}
+	return coord.ErrUnavailable
+}
+
+func code(err error) codes.Code {
+	if known, ok := errors.AsType[rpctypes.EtcdError](err); ok {
+		return known.Code()
+	}
+	return status.Code(err)
+}

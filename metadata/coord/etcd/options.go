@@ -1,0 +1,70 @@
+package etcd
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// DefaultTimeout bounds every call.
+const DefaultTimeout = 5 * time.Second
+
+// Options is what a Service is made with.
+type Options struct {
+	// Endpoints are the members of the cluster, HOST:PORT. Required.
+	Endpoints []string
+	// Prefix comes before every name: it begins and ends with a slash, like
+	// "/hmcfs/lab/". Required.
+	Prefix string
+	// TLS encrypts, if not nil.
+	TLS *tls.Config
+	// Username and Password are for clusters that want them. Both or none.
+	Username, Password string
+	// Timeout bounds every call, and the opening. Default DefaultTimeout.
+	Timeout time.Duration
+}
+
+// EnsureDefaults fills in what is left at its zero value.
+func (o *Options) EnsureDefaults() {
+	if o.Timeout == 0 {
+		o.Timeout = DefaultTimeout
+	}
+}
+
+// Validate reports every fault of the options at once, joined.
+func (o *Options) Validate() error {
+	var faults []error
+	if len(o.Endpoints) == 0 {
+		faults = append(faults, errors.New("etcd: no endpoint"))
+	}
+	for _, e := range o.Endpoints {
+		if e == "" || strings.Contains(e, "/") {
+			faults = append(faults, fmt.Errorf("etcd: endpoint %q; use HOST:PORT", e))
+		}
+	}
+	if len(o.Prefix) < 2 || !strings.HasPrefix(o.Prefix, "/") || !strings.HasSuffix(o.Prefix, "/") {
+		faults = append(faults, fmt.Errorf("etcd: prefix %q; use one like /hmcfs/NAME/", o.Prefix))
+	}
+	if (o.Username == "") != (o.Password == "") {
+		faults = append(faults, errors.New("etcd: a user name and a password, or none of both"))
+	}
+	if o.Timeout < 0 {
+		faults = append(faults, fmt.Errorf("etcd: timeout %v must not be negative", o.Timeout))
+	}
+	return errors.Join(faults...)
+}
+
+// urls are the endpoints as the client library wants them: all of one scheme.
+func (o *Options) urls() []string {
+	scheme := "http://"
+	if o.TLS != nil {
+		scheme = "https://"
+	}
+	urls := make([]string, 0, len(o.Endpoints))
+	for _, e := range o.Endpoints {
+		urls = append(urls, scheme+e)
+	}
+	return urls
+}

@@ -1,0 +1,68 @@
+package etcd
+
+import (
+	"context"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/hmcfs/hmcfs/metadata/coord"
+)
+
+// Get reads an entry; see coord.Service.
+func (s *Service) Get(ctx context.Context, name string) (coord.Entry, error) {
+	resp, err := s.read(ctx, s.prefix+name)
+	if err != nil {
+		return coord.Entry{}, err
+	}
+	if len(resp.Kvs) == 0 {
+		return coord.Entry{}, coord.ErrNotFound
+	}
+	return s.entry(resp.Kvs[0]), nil
+}
+
+// List reads entries in order; see coord.Service.
+func (s *Service) List(ctx context.Context, prefix, after string, limit int) ([]coord.Entry, coord.Revision, error) {
+	all := s.prefix + prefix
+	from, end := all, clientv3.GetPrefixRangeEnd(all)
+	if after != "" {
+		from = max(from, s.prefix+after+"\x00")
+	}
+	if from >= end || limit <= 0 {
+		// An empty range would be an error. The revision is still wanted.
+		resp, err := s.read(ctx, all)
+		if err != nil {
+			return nil, 0, err
+		}
+		return nil, coord.Revision(resp.Header.GetRevision()), nil
+	}
+	resp, err := s.read(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(int64(limit)))
+	if err != nil {
+		return nil, 0, err
+	}
+	entries := make([]coord.Entry, 0, len(resp.Kvs))
+	for _, kv := range resp.Kvs {
+		entries = append(entries, s.entry(kv))
+	}
+	return entries, coord.Revision(resp.Header.GetRevision()), nil
+}
+
+func (s *Service) read(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+	bounded, cancel := s.bound(ctx)
+	defer cancel()
+	before := s.highest()
+	resp, err := s.client.Get(bounded, key, opts...)
+	if err != nil {
+		return nil, s.fault(ctx, err)
+	}
+	s.observe(before, resp.Header)
+	return resp, nil
+}
+
+func (s *Service) entry(kv *mvccpb.KeyValue) coord.Entry {
+	return coord.Entry{
+		Name:     string(kv.Key[len(s.prefix):]),
+		Value:    kv.Value,
+		Revision: coord.Revision(kv.ModRevision),
+	}
+}

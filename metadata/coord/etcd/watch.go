@@ -1,0 +1,115 @@
+package etcd
+
+import (
+	"context"
+	"sync/atomic"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/hmcfs/hmcfs/metadata/coord"
+)
+
+// watch is a coord.Watch.
+type watch struct {
+	service *Service
+	changes clientv3.WatchChan
+	stop    context.CancelFunc
+	// broken is closed when the cluster's history is not what it was.
+	broken <-chan struct{}
+	closed atomic.Bool
+	done   chan struct{} // closed with closed
+}
+
+// Watch begins a watch; see coord.Service. It returns when the server has
+// begun it.
+func (s *Service) Watch(ctx context.Context, prefix string, after coord.Revision) (coord.Watch, error) {
+	broken := s.brokenNow()
+	// A server that has lost its cluster ends the watch.
+	watching, stop := context.WithCancel(clientv3.WithRequireLeader(s.client.Ctx()))
+	w := &watch{
+		service: s,
+		changes: s.client.Watch(watching, s.prefix+prefix, clientv3.WithPrefix(),
+			clientv3.WithRev(int64(after)+1), clientv3.WithCreatedNotify()),
+		stop:   stop,
+		broken: broken,
+		done:   make(chan struct{}),
+	}
+	bounded, cancel := s.bound(ctx)
+	defer cancel()
+	select {
+	case resp, ok := <-w.changes:
+		if !ok || resp.Err() != nil {
+			stop()
+			return nil, w.over(resp)
+		}
+		return w, nil
+	case <-bounded.Done():
+		stop()
+		return nil, s.fault(ctx, bounded.Err())
+	}
+}
+
+// Next waits for changes; see coord.Watch.
+func (w *watch) Next(ctx context.Context) ([]coord.Event, error) {
+	for {
+		if err := w.ended(ctx); err != nil {
+			return nil, err
+		}
+		select {
+		case resp, ok := <-w.changes:
+			if !ok || resp.Err() != nil {
+				return nil, w.over(resp)
+			}
+			if len(resp.Events) > 0 {
+				return w.events(resp), nil
+			}
+		case <-w.broken:
+		case <-w.done:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// ended is why there is nothing to wait for.
+func (w *watch) ended(ctx context.Context) error {
+	if w.closed.Load() || w.service.isClosed() {
+		return coord.ErrClosed
+	}
+	select {
+	case <-w.broken:
+		return coord.ErrCompacted
+	default:
+		return ctx.Err()
+	}
+}
+
+// over is why there are no more changes, by the last answer.
+func (w *watch) over(last clientv3.WatchResponse) error {
+	err := last.Err()
+	switch {
+	case w.closed.Load() || w.service.isClosed():
+		return coord.ErrClosed
+	case last.CompactRevision != 0:
+		return coord.ErrCompacted
+	case err == nil:
+		return coord.ErrUnavailable
+	}
+	return w.service.fault(context.Background(), err)
+}
+
+func (w *watch) events(resp clientv3.WatchResponse) []coord.Event {
+	events := make([]coord.Event, 0, len(resp.Events))
+	for _, ev := range resp.Events {
+		entry := w.service.entry(ev.Kv)
+		events = append(events, coord.Event{Entry: entry, Deleted: ev.Type == clientv3.EventTypeDelete})
+	}
+	return events
+}
+
+// Close ends the watch; see coord.Watch.
+func (w *watch) Close() {
+	if !w.closed.Swap(true) {
+		close(w.done)
+		w.stop()
+	}
+}

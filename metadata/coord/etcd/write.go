@@ -1,0 +1,141 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/hmcfs/hmcfs/metadata/coord"
+)
+
+// The bounds of one transaction. Servers take 128 operations, where those of
+// inner transactions count too, and 1.5 MiB, unless told otherwise.
+const (
+	maxOps   = 100
+	maxBytes = 512 << 10
+)
+
+// Create makes entries; see coord.Service.
+func (s *Service) Create(ctx context.Context, entries []coord.Entry, l coord.Lease) ([]coord.Result, error) {
+	results := make([]coord.Result, len(entries))
+	id, alive := s.leaseOf(l)
+	if !alive {
+		for i := range results {
+			results[i].Err = coord.ErrLease
+		}
+		return results, nil
+	}
+	return s.many(ctx, entries, results, func(e coord.Entry) clientv3.Op {
+		key := s.prefix + e.Name
+		return clientv3.OpTxn(
+			[]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(key), "=", 0)},
+			[]clientv3.Op{clientv3.OpPut(key, string(e.Value), clientv3.WithLease(id))},
+			[]clientv3.Op{clientv3.OpGet(key)})
+	}, coord.ErrExist)
+}
+
+// Delete removes entries; see coord.Service.
+func (s *Service) Delete(ctx context.Context, entries []coord.Entry) ([]coord.Result, error) {
+	return s.many(ctx, entries, make([]coord.Result, len(entries)), func(e coord.Entry) clientv3.Op {
+		key := s.prefix + e.Name
+		var is []clientv3.Cmp
+		if e.Revision != 0 {
+			is = append(is, clientv3.Compare(clientv3.ModRevision(key), "=", int64(e.Revision)))
+		}
+		return clientv3.OpTxn(is, []clientv3.Op{clientv3.OpDelete(key)}, []clientv3.Op{clientv3.OpGet(key)})
+	}, coord.ErrChanged)
+}
+
+// Replace changes an entry; see coord.Service.
+func (s *Service) Replace(ctx context.Context, old coord.Entry, value []byte, l coord.Lease) (coord.Revision, error) {
+	id, alive := s.leaseOf(l)
+	if !alive {
+		return 0, coord.ErrLease
+	}
+	if old.Revision == 0 {
+		return 0, coord.ErrChanged // to etcd it is that of a name that is not there
+	}
+	key := s.prefix + old.Name
+	resp, err := s.commit(ctx, clientv3.OpTxn(
+		[]clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(key), "=", int64(old.Revision))},
+		[]clientv3.Op{clientv3.OpPut(key, string(value), clientv3.WithLease(id))}, nil))
+	if err != nil {
+		return 0, err
+	}
+	if !resp.Succeeded {
+		return 0, coord.ErrChanged
+	}
+	return coord.Revision(resp.Header.GetRevision()), nil
+}
+
+// many does one thing to each entry, in as few transactions as it takes. taken
+// is what an entry gets whose condition was not met while its name was there.
+func (s *Service) many(ctx context.Context, entries []coord.Entry, results []coord.Result,
+	op func(coord.Entry) clientv3.Op, taken error,
+) ([]coord.Result, error) {
+	for done := 0; done < len(entries); {
+		batch := entries[done : done+batchLen(entries[done:])]
+		ops := make([]clientv3.Op, 0, len(batch))
+		for _, e := range batch {
+			ops = append(ops, op(e))
+		}
+		resp, err := s.commit(ctx, clientv3.OpTxn(nil, ops, nil))
+		switch {
+		case errors.Is(err, coord.ErrLease):
+			for i := range batch {
+				results[done+i].Err = coord.ErrLease
+			}
+		case err != nil:
+			return results, err
+		default:
+			for i := range batch {
+				results[done+i] = s.result(resp.Header, resp.Responses[i].GetResponseTxn(), taken)
+			}
+		}
+		done += len(batch)
+	}
+	return results, nil
+}
+
+// batchLen is how many of the entries fit into one transaction, at least one.
+// No name may be in it twice.
+func batchLen(entries []coord.Entry) int {
+	names := make(map[string]bool, min(len(entries), maxOps))
+	bytes := 0
+	for i, e := range entries {
+		bytes += len(e.Name) + len(e.Value)
+		if i > 0 && (i == maxOps || bytes > maxBytes || names[e.Name]) {
+			return i
+		}
+		names[e.Name] = true
+	}
+	return len(entries)
+}
+
+// result is what became of one entry.
+func (s *Service) result(h *pb.ResponseHeader, inner *pb.TxnResponse, taken error) coord.Result {
+	r := coord.Result{Revision: coord.Revision(h.GetRevision())}
+	if inner.GetSucceeded() {
+		return r
+	}
+	found := inner.GetResponses()[0].GetResponseRange().GetKvs()
+	if len(found) == 0 {
+		return r // what was to be removed is not there
+	}
+	return coord.Result{Found: s.entry(found[0]), Err: taken}
+}
+
+// commit runs a transaction.
+func (s *Service) commit(ctx context.Context, txn clientv3.Op) (*clientv3.TxnResponse, error) {
+	bounded, cancel := s.bound(ctx)
+	defer cancel()
+	before := s.highest()
+	resp, err := s.client.Do(bounded, txn)
+	if err != nil {
+		return nil, s.fault(ctx, err)
+	}
+	s.observe(before, resp.Txn().Header)
+	return resp.Txn(), nil
+}

@@ -1,0 +1,84 @@
+package members
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// The bounds of a record.
+const (
+	maxRecord    = 64 << 10 // bytes of its JSON
+	maxAddresses = 16
+	maxDevices   = 1024
+	maxText      = 256 // bytes of an address, an ID, a version or a device's name
+)
+
+// errRecord is a record that breaks a rule.
+var errRecord = errors.New("members: invalid record")
+
+// prefix is where records are in the coordination service.
+const prefix = "nodes/"
+
+// Validate says whether the record may be shown to others: a valid name, up to
+// 16 addresses and 1024 devices, and texts of up to 256 bytes.
+func (r Record) Validate() error {
+	if err := r.Name.Validate(); err != nil {
+		return err
+	}
+	if len(r.Addresses) > maxAddresses || len(r.Devices) > maxDevices {
+		return fmt.Errorf("node %s with %d addresses and %d devices; use up to %d and %d: %w",
+			r.Name, len(r.Addresses), len(r.Devices), maxAddresses, maxDevices, errRecord)
+	}
+	texts := append([]string{r.ID, r.Version}, r.Addresses...)
+	for _, d := range r.Devices {
+		texts = append(texts, d.Name, d.Model)
+	}
+	for _, text := range texts {
+		if len(text) > maxText {
+			return fmt.Errorf("node %s: a text of %d bytes; use up to %d: %w", r.Name, len(text), maxText, errRecord)
+		}
+	}
+	return nil
+}
+
+func encode(r Record) ([]byte, error) {
+	p, err := json.Marshal(r)
+	if err != nil {
+		return nil, fmt.Errorf("members: encode record: %w", err)
+	}
+	if len(p) > maxRecord {
+		return nil, fmt.Errorf("a record of %d bytes; at most %d: %w", len(p), maxRecord, errRecord)
+	}
+	return p, nil
+}
+
+// decode reads what somebody has put under a name. Fields that it does not
+// know are of a later version, and are passed over.
+func decode(name string, p []byte) (Record, error) {
+	if len(p) > maxRecord {
+		return Record{}, fmt.Errorf("a record of %d bytes: %w", len(p), errRecord)
+	}
+	var r Record
+	if err := json.Unmarshal(p, &r); err != nil {
+		return Record{}, fmt.Errorf("%w: %w", errRecord, err)
+	}
+	if prefix+string(r.Name) != name {
+		return Record{}, fmt.Errorf("%q has a record of %q: %w", name, string(r.Name), errRecord)
+	}
+	return r, r.Validate()
+}
+
+// clone is a copy that shares nothing.
+func (r Record) clone() Record {
+	r.Addresses = slices.Clone(r.Addresses)
+	r.Devices = slices.Clone(r.Devices)
+	return r
+}
+
+// equal says whether two records say the same.
+func (r Record) equal(o Record) bool {
+	return r.Name == o.Name && r.Epoch == o.Epoch && r.ID == o.ID && r.Version == o.Version &&
+		r.Started.Equal(o.Started) && slices.Equal(r.Addresses, o.Addresses) && slices.Equal(r.Devices, o.Devices)
+}

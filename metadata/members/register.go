@@ -1,0 +1,157 @@
+package members
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/hmcfs/hmcfs/metadata/coord"
+)
+
+// replaceAttempts is how often our own old record may change under us.
+const replaceAttempts = 5
+
+// register sees to it that the service has our record, under a lease that
+// lives. anew says that it did not have it. first is the time in Join: then a
+// record of our own earlier incarnation is one to follow, and later only one
+// that must not be newer than us.
+func (m *Members) register(ctx context.Context, first bool) (anew bool, err error) {
+	if lease, _, _ := m.Lease(); lease != nil {
+		if err = m.check(ctx); err == nil || !errors.Is(err, coord.ErrLease) {
+			return false, err
+		}
+		// The lease may have ended without our having been told.
+		err = m.occupy(ctx, lease, first)
+		if err == nil || !errors.Is(err, coord.ErrLease) {
+			return true, err
+		}
+	}
+	m.withdraw(ctx)
+	lease, err := m.service.Grant(ctx, m.ttl)
+	if err != nil {
+		return false, fmt.Errorf("begin lease: %w", err)
+	}
+	if err = m.occupy(ctx, lease, first); err != nil {
+		// Best effort: it ends by itself.
+		_ = lease.Revoke(context.WithoutCancel(ctx))
+		return false, err
+	}
+	return true, nil
+}
+
+// withdraw gives up our lease, and with it our record.
+func (m *Members) withdraw(ctx context.Context) {
+	lease, _, _ := m.Lease()
+	m.setLease(nil)
+	if lease != nil {
+		// Best effort: it ends by itself.
+		_ = lease.Revoke(context.WithoutCancel(ctx))
+	}
+}
+
+// occupy makes the entry of our name ours, and the lease ours.
+func (m *Members) occupy(ctx context.Context, lease coord.Lease, first bool) error {
+	for range replaceAttempts {
+		entry, err := m.entry()
+		if err != nil {
+			return err
+		}
+		results, err := m.service.Create(ctx, []coord.Entry{entry}, lease)
+		if err != nil {
+			return fmt.Errorf("register: %w", err)
+		}
+		entry.Revision, err = results[0].Revision, results[0].Err
+		if errors.Is(err, coord.ErrExist) {
+			if entry, err = m.follow(results[0].Found, first); err != nil {
+				return err
+			}
+			entry.Revision, err = m.service.Replace(ctx, results[0].Found, entry.Value, lease)
+		}
+		if err == nil {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			m.written = entry
+			m.setLeaseLocked(lease)
+			return nil
+		}
+		if !errors.Is(err, coord.ErrChanged) {
+			return fmt.Errorf("register: %w", err)
+		}
+	}
+	return fmt.Errorf("register: %w", coord.ErrChanged)
+}
+
+// follow is our entry in the place of the one that was found, if that is an
+// older one of ours.
+func (m *Members) follow(found coord.Entry, first bool) (coord.Entry, error) {
+	old, err := decode(found.Name, found.Value)
+	m.mu.Lock()
+	own := m.self.ID != "" && old.ID == m.self.ID
+	if err == nil && own && first {
+		m.self.Epoch = max(m.self.Epoch, old.Epoch+1)
+	}
+	self := m.self
+	m.mu.Unlock()
+	switch {
+	case err != nil:
+		return coord.Entry{}, fmt.Errorf("node %s is there, with a record that can't be read: %w", self.Name, ErrTaken)
+	case own && old.Epoch > self.Epoch:
+		return coord.Entry{}, fmt.Errorf("node %s was started again elsewhere, from the same state directory: %w", self.Name, ErrTaken)
+	case !own:
+		return coord.Entry{}, fmt.Errorf(
+			"another node is called %s, at %s; if that one is dead its name is free when its lease has ended: %w",
+			self.Name, strings.Join(old.Addresses, ", "), ErrTaken)
+	}
+	return m.entry()
+}
+
+// entry is our record as it is to be written.
+func (m *Members) entry() (coord.Entry, error) {
+	self := m.Self()
+	value, err := encode(self)
+	return coord.Entry{Name: prefix + string(self.Name), Value: value}, err
+}
+
+// checkRank refuses when another node has our rank. Two that come at one
+// moment may both be refused.
+func checkRank(self Name, all []coord.Entry) error {
+	for _, e := range all {
+		other := Name(strings.TrimPrefix(e.Name, prefix))
+		if other != self && other.Rank() == self.Rank() {
+			return fmt.Errorf("node %s has the same rank as %s would have; use another name: %w", other, self, ErrTaken)
+		}
+	}
+	return nil
+}
+
+// check sees to it that the service has our record as it is to be.
+//
+// Errors: coord.ErrLease when the record has to be made anew.
+func (m *Members) check(ctx context.Context) error {
+	m.mu.Lock()
+	written, lease := m.written, m.lease
+	m.mu.Unlock()
+	found, err := m.service.Get(ctx, written.Name)
+	if errors.Is(err, coord.ErrNotFound) || err == nil && found.Revision != written.Revision {
+		return fmt.Errorf("our record is gone: %w", coord.ErrLease)
+	}
+	if err != nil {
+		return err
+	}
+	entry, err := m.entry()
+	if err != nil || string(entry.Value) == string(written.Value) {
+		return err
+	}
+	entry.Revision, err = m.service.Replace(ctx, written, entry.Value, lease)
+	if errors.Is(err, coord.ErrChanged) {
+		return fmt.Errorf("our record is gone: %w", coord.ErrLease)
+	}
+	if err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.written = entry
+	return nil
+}

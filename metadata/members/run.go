@@ -1,0 +1,257 @@
+package members
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/hmcfs/hmcfs/metadata/coord"
+)
+
+// page is how many records are listed at once, and minBackoff the least wait
+// before what failed is tried again.
+const (
+	page       = 1000
+	minBackoff = 50 * time.Millisecond
+)
+
+// grace is nodes that a service which has forgotten us does not list either:
+// they get the time to register again.
+type grace struct {
+	timer *time.Timer
+	// over ticks when the time is up; nil while nobody is waited for.
+	over  <-chan time.Time
+	nodes []Name
+}
+
+func (g *grace) begin(nodes []Name, ttl time.Duration) {
+	g.end()
+	if len(nodes) == 0 {
+		return
+	}
+	g.timer = time.NewTimer(ttl)
+	g.over, g.nodes = g.timer.C, nodes
+}
+
+func (g *grace) end() {
+	if g.timer != nil {
+		g.timer.Stop()
+	}
+	*g = grace{}
+}
+
+// run keeps the membership and the view until the context ends.
+func (m *Members) run(ctx context.Context, w coord.Watch) {
+	defer close(m.done)
+	defer m.grace.end()
+	wait := minBackoff
+	for ctx.Err() == nil {
+		var err error
+		if w == nil {
+			w, err = m.begin(ctx, false)
+		}
+		if err == nil {
+			m.well()
+			wait = minBackoff
+			err = m.keep(ctx, w)
+			w = nil
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		if errors.Is(err, coord.ErrLease) || errors.Is(err, coord.ErrCompacted) {
+			m.logger.Info("beginning anew", zap.Error(err))
+		} else {
+			m.unwell(err)
+		}
+		m.pause(ctx, wait)
+		wait = min(2*wait, max(m.ttl/3, minBackoff))
+	}
+}
+
+// pause waits for about as long, so that many nodes don't come back at one
+// moment.
+func (m *Members) pause(ctx context.Context, about time.Duration) {
+	t := time.NewTimer(about/2 + rand.N(about))
+	defer t.Stop()
+	for {
+		select {
+		case <-t.C:
+			return
+		case <-ctx.Done():
+			return
+		case <-m.grace.over:
+			m.removeMissing()
+		}
+	}
+}
+
+// begin registers this node if it has to, reads who else there is, and begins
+// to watch.
+func (m *Members) begin(ctx context.Context, first bool) (coord.Watch, error) {
+	anew, err := m.register(ctx, first)
+	m.unlisted = m.unlisted || anew
+	if err != nil {
+		return nil, err
+	}
+	entries, revision, err := m.list(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if m.unlisted {
+		if err = checkRank(m.Self().Name, entries); err != nil {
+			m.withdraw(ctx)
+			return nil, err
+		}
+	}
+	if m.unlisted || revision < m.seen {
+		m.forget()
+	}
+	m.seen = revision
+	listed := make(map[Name]bool, len(entries))
+	for _, e := range entries {
+		if name, ok := m.note(e); ok {
+			listed[name] = true
+		}
+	}
+	w, err := m.service.Watch(ctx, prefix, revision)
+	if err != nil {
+		return nil, err
+	}
+	m.settle(m.missing(listed), revision)
+	return w, nil
+}
+
+// settle ends what begin has begun. Nodes that are missing are gone, unless the
+// service had forgotten us: then it may have forgotten them too.
+func (m *Members) settle(missing []Name, revision coord.Revision) {
+	if m.unlisted {
+		m.unlisted = false
+		m.grace.begin(missing, m.ttl)
+	} else {
+		for _, name := range missing {
+			m.remove(name, revision)
+		}
+	}
+}
+
+// list reads all records and returns the revision of the first page: what came
+// later is seen again by a watch behind that, which does no harm.
+func (m *Members) list(ctx context.Context) ([]coord.Entry, coord.Revision, error) {
+	var all []coord.Entry
+	var first coord.Revision
+	for after := ""; ; after = all[len(all)-1].Name {
+		entries, revision, err := m.service.List(ctx, prefix, after, page)
+		if err != nil {
+			return nil, 0, err
+		}
+		if after == "" {
+			first = revision
+		}
+		all = append(all, entries...)
+		if len(entries) < page {
+			return all, first, nil
+		}
+	}
+}
+
+// note takes a record into the view, and says whose it is.
+func (m *Members) note(e coord.Entry) (Name, bool) {
+	m.mu.Lock()
+	own := prefix+string(m.self.Name) == e.Name
+	m.mu.Unlock()
+	if own {
+		return "", false
+	}
+	r, err := decode(e.Name, e.Value)
+	if err != nil {
+		m.logger.Warn("a record that can't be read", zap.String("name", e.Name), zap.Error(err))
+		return "", false
+	}
+	m.set(r, e.Revision)
+	return r.Name, true
+}
+
+// keep follows the watch and looks after our own record until one of the two
+// fails. It closes the watch.
+func (m *Members) keep(ctx context.Context, w coord.Watch) error {
+	ctx, cancel := context.WithCancel(ctx)
+	watching := make(chan error, 1)
+	go func() { watching <- m.watch(ctx, w) }()
+	watched := false
+	defer func() {
+		cancel()
+		w.Close()
+		if !watched {
+			<-watching
+		}
+	}()
+	lease, _, _ := m.Lease()
+	probe := time.NewTicker(m.probe)
+	defer probe.Stop()
+	for {
+		select {
+		case err := <-watching:
+			watched = true
+			return err
+		case <-lease.Lost():
+			m.setLease(nil)
+			return coord.ErrLease
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-m.grace.over:
+			m.removeMissing()
+			continue
+		case <-m.kick:
+		case <-probe.C:
+		}
+		if err := m.check(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// watch takes what happens to the others into the view.
+func (m *Members) watch(ctx context.Context, w coord.Watch) error {
+	own := prefix + string(m.Self().Name)
+	for {
+		events, err := w.Next(ctx)
+		if err != nil {
+			return err
+		}
+		for _, ev := range events {
+			switch {
+			case ev.Name == own:
+				m.ownChanged(ev)
+			case ev.Deleted:
+				m.remove(Name(strings.TrimPrefix(ev.Name, prefix)), ev.Revision)
+			default:
+				m.note(ev.Entry)
+			}
+		}
+	}
+}
+
+// ownChanged looks at a change of our own record: if it is not one of ours,
+// what is there now has to be seen to.
+func (m *Members) ownChanged(ev coord.Event) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if ev.Revision > m.written.Revision {
+		m.poke()
+	}
+}
+
+// removeMissing removes those who have not come back in their time.
+func (m *Members) removeMissing() {
+	for _, name := range m.grace.nodes {
+		if m.revisionOf(name) == 0 {
+			m.remove(name, 0)
+		}
+	}
+	m.grace.end()
+}

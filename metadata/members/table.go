@@ -1,0 +1,139 @@
+package members
+
+import (
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/hmcfs/hmcfs/metadata/coord"
+)
+
+// table is the other nodes, as a view shows them. The records in it are never
+// changed, only replaced.
+type table struct {
+	feed feed[Event]
+
+	mu sync.RWMutex
+	// +checklocks:mu
+	nodes map[Name]row
+	// +checklocks:mu
+	ranks map[uint32]Name
+}
+
+// row is a node and the revision of what is known of it.
+type row struct {
+	Record
+	revision coord.Revision
+}
+
+func newTable() *table {
+	return &table{nodes: make(map[Name]row), ranks: make(map[uint32]Name)}
+}
+
+// Nodes lists the nodes by name; see View.
+func (t *table) Nodes() []Record {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	all := make([]Record, 0, len(t.nodes))
+	for _, n := range t.nodes {
+		all = append(all, n.clone())
+	}
+	slices.SortFunc(all, func(a, b Record) int { return strings.Compare(string(a.Name), string(b.Name)) })
+	return all
+}
+
+// Get finds a node; see View.
+func (t *table) Get(name Name) (Record, bool) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	n, ok := t.nodes[name]
+	return n.clone(), ok
+}
+
+// ByRank finds a node by its rank; see View.
+func (t *table) ByRank(rank uint32) (Record, bool) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	name, ok := t.ranks[rank]
+	if !ok {
+		return Record{}, false
+	}
+	return t.nodes[name].clone(), true
+}
+
+// OnEvent has fn called with changes; see View.
+func (t *table) OnEvent(fn func(Event)) func() { return t.feed.on(fn) }
+
+// set notes what is known of a node as of a revision. What is older than what
+// is known already is passed over.
+func (t *table) set(r Record, revision coord.Revision) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	old, had := t.nodes[r.Name]
+	if had && revision < old.revision {
+		return
+	}
+	t.nodes[r.Name] = row{Record: r, revision: revision}
+	if rank := r.Name.Rank(); !had && t.ranks[rank] == "" {
+		t.ranks[rank] = r.Name
+	}
+	switch {
+	case !had:
+		t.feed.push(Event{Kind: Joined, Record: r.clone()})
+	case old.Epoch != 0 && (old.Epoch != r.Epoch || old.ID != r.ID):
+		t.feed.push(Event{Kind: Left, Record: old.Record}, Event{Kind: Joined, Record: r.clone()})
+	case !old.equal(r):
+		t.feed.push(Event{Kind: Changed, Record: r.clone()})
+	}
+}
+
+// remove takes a node away, unless something later than the revision is known.
+func (t *table) remove(name Name, revision coord.Revision) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	old, had := t.nodes[name]
+	if !had || revision < old.revision {
+		return
+	}
+	delete(t.nodes, name)
+	rank := name.Rank()
+	if t.ranks[rank] == name {
+		delete(t.ranks, rank)
+		for other := range t.nodes {
+			if other.Rank() == rank {
+				t.ranks[rank] = other
+			}
+		}
+	}
+	t.feed.push(Event{Kind: Left, Record: old.Record})
+}
+
+// forget makes all revisions older than any: the service counts anew.
+func (t *table) forget() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for name, n := range t.nodes {
+		n.revision = 0
+		t.nodes[name] = n
+	}
+}
+
+// missing are the nodes that a list does not have.
+func (t *table) missing(listed map[Name]bool) []Name {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	var out []Name
+	for name := range t.nodes {
+		if !listed[name] {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// revisionOf is as of when a node is known; 0 if it is not.
+func (t *table) revisionOf(name Name) coord.Revision {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.nodes[name].revision
+}

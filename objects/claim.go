@@ -1,0 +1,158 @@
+package objects
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+
+	"github.com/hmcfs/hmcfs/transport"
+)
+
+// Claimed is a publication that somebody is about to receive: nobody else does,
+// until Take or GiveBack, of which one is called, once. Its methods are called
+// by one goroutine at a time.
+type Claimed struct {
+	holder *Holder
+	key    string
+	obj    *object
+	offer  *offer
+	me     claimant
+}
+
+// Claim begins to receive a publication. It waits for another one who may still
+// fail.
+//
+// Errors: metadata.ErrNotExist, also when somebody else receives it, or it is
+// withdrawn; ErrLost when its publisher has ended; ErrForbidden; ErrClosed; the
+// context's.
+func (h *Holder) Claim(ctx context.Context, key string) (*Claimed, error) {
+	a, err := h.published(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	s := h.store
+	o, err := s.pin(ctx, a.Ino, pinUse)
+	if err != nil {
+		return nil, err
+	}
+	c := &Claimed{holder: h, key: key, obj: o, offer: o.offer.Load()}
+	if c.offer == nil {
+		err = errReceived(key)
+	} else {
+		_, err = c.offer.claim(ctx, &c.me)
+	}
+	if err != nil {
+		s.unpin(context.WithoutCancel(ctx), o, pinUse)
+		return nil, err
+	}
+	return c, nil
+}
+
+// Blobs are the sizes of its blobs.
+func (c *Claimed) Blobs(ctx context.Context) ([]uint64, error) {
+	size, err := c.obj.end()
+	if err != nil {
+		return nil, err
+	}
+	return c.holder.store.blobSizes(ctx, c.obj.ino, size)
+}
+
+// Open opens its bytes, to be read any number of times. The file is closed
+// before Take and GiveBack are called.
+func (c *Claimed) Open(ctx context.Context) (*File, error) {
+	s := c.holder.store
+	o, err := s.pin(ctx, c.obj.ino, pinOpen)
+	if err != nil {
+		return nil, fmt.Errorf("open %q of publish: %w", c.key, err)
+	}
+	return &File{store: s, obj: o}, nil
+}
+
+// Take ends it as received: its name goes, and its publisher is told. When that
+// fails, or the context or the holder has ended before, it is given back.
+//
+// Errors: those of Claim.
+func (c *Claimed) Take(ctx context.Context) error {
+	err := c.holder.store.removeOffered(ctx, c.obj, c.offer, EventConsumed, func() error {
+		return cmp.Or(ctx.Err(), c.holder.begin(), c.offer.holds(&c.me))
+	})
+	if err != nil {
+		return c.fail(ctx, err)
+	}
+	c.leave(ctx)
+	return nil
+}
+
+// GiveBack offers it again, as it was.
+func (c *Claimed) GiveBack(ctx context.Context) {
+	c.holder.store.giveBack(ctx, c.obj, c.offer, &c.me)
+	c.leave(ctx)
+}
+
+// fail gives it back, and tells why it has failed.
+func (c *Claimed) fail(ctx context.Context, err error) error {
+	c.holder.store.giveBack(ctx, c.obj, c.offer, &c.me)
+	// What ended it tells more than what the copy has met.
+	err = cmp.Or(c.offer.untaken(), err)
+	c.leave(ctx)
+	return err
+}
+
+func (c *Claimed) leave(ctx context.Context) {
+	c.holder.store.unpin(context.WithoutCancel(ctx), c.obj, pinUse)
+}
+
+// Source is bytes that are not this store's: blobs, one behind the other.
+type Source struct {
+	Blobs []uint64
+	// Span is a range of them.
+	Span func(off, n uint64) transport.Span
+}
+
+// Fill copies a source into blobs, as Scatter does with a key's bytes.
+//
+// Errors: *ShapeError; ErrUnsupported for a replica, which only what is of this
+// store has; ErrInvalid; ErrLost when the memory of the blobs has ended;
+// ErrClosed; those of the copy.
+func (h *Holder) Fill(ctx context.Context, sc Scatter, src Source) error {
+	_, err := checkBlobRanges(sc.Blobs)
+	if err == nil {
+		err = h.begin()
+	}
+	if err == nil {
+		err = sc.fits(src.Blobs)
+	}
+	if err == nil && sc.Replica {
+		err = fmt.Errorf("a replica of what another machine has: %w", ErrUnsupported)
+	}
+	if err != nil {
+		return fmt.Errorf("key %q: %w", sc.Key, err)
+	}
+	parts, workers := sc.parts(src.Blobs)
+	err = inParallel(ctx, len(parts), workers, func(ctx context.Context, i int) error {
+		part := parts[i]
+		return part.region.write(ctx, part.at, src.Span(part.off, part.n))
+	})
+	if err != nil {
+		return fmt.Errorf("read key %q: %w", sc.Key, err)
+	}
+	return nil
+}
+
+// parts are the stretches of a scatter from a source of blobs, and how many of
+// them are copied at a time.
+func (sc *Scatter) parts(want []uint64) (parts []stretch, workers int) {
+	var begin, total uint64
+	parts = stretchesOf(sc.Blobs, func(i int) uint64 {
+		off := begin + sc.Offset
+		begin += want[i]
+		return off
+	})
+	for i := range parts {
+		total += parts[i].n
+	}
+	return parts, int(min(total/transferInline, transferWorkers-1)) + 1
+}
+
+// Caller is the user for whom the holder acts.
+func (h *Holder) Caller() Caller { return h.who }

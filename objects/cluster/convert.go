@@ -1,0 +1,179 @@
+package cluster
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/objects"
+	"github.com/hmcfs/hmcfs/objects/cluster/proto"
+)
+
+func timeToProto(t metadata.Timespec) proto.Time { return proto.Time{Sec: t.Sec, Nsec: t.Nsec} }
+
+func timeFromProto(t proto.Time) metadata.Timespec {
+	return metadata.Timespec{Sec: t.Sec, Nsec: t.Nsec}
+}
+
+// attrToProto is an inode as others see it. keep is for how long they may
+// remember it, in milliseconds.
+func attrToProto(a *objects.Attr, keep uint32) proto.Attr {
+	return proto.Attr{
+		Ino: uint64(a.Ino), Gen: uint64(a.Gen), Mode: uint32(a.Mode), UID: a.UID, GID: a.GID,
+		Nlink: a.Nlink, Rdev: a.Rdev, Size: a.Size, Allocated: a.Allocated,
+		Atime: timeToProto(a.Atime), Mtime: timeToProto(a.Mtime),
+		Ctime: timeToProto(a.Ctime), Btime: timeToProto(a.Btime),
+		Device: string(a.Device), Parent: uint64(a.Parent), Target: a.Target, Key: a.Key,
+		Path: a.Path, State: string(a.State), Expires: timeToProto(a.Expires), Keep: keep,
+	}
+}
+
+// attrFromProto is an inode of another node. Its Name is not known.
+//
+// Errors: proto.ErrBody for what no inode can be.
+func attrFromProto(a *proto.Attr) (objects.Attr, error) {
+	out := objects.Attr{
+		Inode: metadata.Inode{
+			Ino: metadata.Ino(a.Ino), Gen: metadata.Generation(a.Gen), Mode: metadata.Mode(a.Mode),
+			UID: a.UID, GID: a.GID, Nlink: a.Nlink, Rdev: a.Rdev, Size: a.Size, Allocated: a.Allocated,
+			Atime: timeFromProto(a.Atime), Mtime: timeFromProto(a.Mtime),
+			Ctime: timeFromProto(a.Ctime), Btime: timeFromProto(a.Btime),
+			Device: metadata.DeviceName(a.Device), Parent: metadata.Ino(a.Parent), Target: a.Target,
+			Key: a.Key, Path: a.Path, Expires: timeFromProto(a.Expires),
+		},
+		State: objects.State(a.State), Resident: a.Allocated,
+	}
+	if a.Ino == 0 {
+		return objects.Attr{}, fmt.Errorf("an inode without a number: %w", proto.ErrBody)
+	}
+	if a.Size > math.MaxInt64 {
+		return objects.Attr{}, fmt.Errorf("inode %d of %d bytes: %w", a.Ino, a.Size, proto.ErrBody)
+	}
+	if !isType(out.Mode.Type()) || out.Mode != out.Mode.Type()|out.Mode.Perm() {
+		return objects.Attr{}, fmt.Errorf("inode %d of mode %o: %w", a.Ino, a.Mode, proto.ErrBody)
+	}
+	switch out.State {
+	case objects.StateLive:
+	case objects.StateLost:
+		out.Resident = 0
+	case objects.StateBound:
+		out.Bound = metadata.BoundLive
+	default:
+		return objects.Attr{}, fmt.Errorf("inode %d in state %q: %w", a.Ino, a.State, proto.ErrBody)
+	}
+	return out, nil
+}
+
+func isType(m metadata.Mode) bool {
+	switch m {
+	case metadata.TypeFIFO, metadata.TypeChar, metadata.TypeDir, metadata.TypeBlock,
+		metadata.TypeRegular, metadata.TypeSymlink, metadata.TypeSocket:
+		return true
+	}
+	return false
+}
+
+// credToProto is a user as he is told to others: of many groups the first.
+func credToProto(c Cred) proto.Cred {
+	return proto.Cred{UID: c.UID, GID: c.GID, Groups: c.Groups[:min(len(c.Groups), proto.MaxGroups)]}
+}
+
+func credFromProto(c proto.Cred) Cred {
+	return Cred{UID: c.UID, GID: c.GID, Groups: c.Groups}
+}
+
+// entryToProto is an entry of a directory; nil attributes are those that the
+// asker may not know.
+func entryToProto(e *metadata.Entry, a *objects.Attr, keep uint32) proto.Entry {
+	out := proto.Entry{Name: e.Name, Ino: uint64(e.Ino), Type: uint32(e.Type), Cookie: uint64(e.Cookie)}
+	if a != nil {
+		out.Attr = attrToProto(a, keep)
+	}
+	return out
+}
+
+// entryFromProto is an entry of another node's directory.
+//
+// Errors: proto.ErrBody.
+func entryFromProto(e *proto.Entry) (Entry, error) {
+	out := Entry{Entry: metadata.Entry{
+		Name: e.Name, Ino: metadata.Ino(e.Ino), Type: metadata.Mode(e.Type), Cookie: metadata.Cookie(e.Cookie),
+	}}
+	if e.Ino == 0 || e.Cookie == 0 || e.Name == "" || len(e.Name) > metadata.MaxName || !isType(out.Type) {
+		return Entry{}, fmt.Errorf("entry %q, inode %d, type %o: %w", e.Name, e.Ino, e.Type, proto.ErrBody)
+	}
+	if e.Attr.Ino == 0 {
+		return out, nil
+	}
+	a, err := attrFromProto(&e.Attr)
+	if err != nil {
+		return Entry{}, err
+	}
+	if a.Ino != out.Ino {
+		return Entry{}, fmt.Errorf("entry %q, inode %d with the attributes of %d: %w", e.Name, e.Ino, a.Ino, proto.ErrBody)
+	}
+	out.Attr = &a
+	return out, nil
+}
+
+// changeToProto fills in what SetAttrAsk sets.
+func changeToProto(c objects.Change, ask *proto.SetAttrAsk) {
+	if c.Mode != nil {
+		ask.Set, ask.Mode = ask.Set|proto.SetMode, uint32(*c.Mode)
+	}
+	if c.UID != nil {
+		ask.Set, ask.UID = ask.Set|proto.SetUID, *c.UID
+	}
+	if c.GID != nil {
+		ask.Set, ask.GID = ask.Set|proto.SetGID, *c.GID
+	}
+	if c.Size != nil {
+		ask.Set, ask.Size = ask.Set|proto.SetSize, *c.Size
+	}
+	if c.Atime != nil {
+		ask.Set, ask.Atime = ask.Set|proto.SetAtime, timeToProto(*c.Atime)
+	}
+	if c.Mtime != nil {
+		ask.Set, ask.Mtime = ask.Set|proto.SetMtime, timeToProto(*c.Mtime)
+	}
+	if c.Ctime != nil {
+		ask.Set, ask.Ctime = ask.Set|proto.SetCtime, timeToProto(*c.Ctime)
+	}
+	if c.KillPriv {
+		ask.Set |= proto.SetKillPriv
+	}
+}
+
+// changeFromProto is what SetAttrAsk sets. Bits that mean nothing are refused.
+//
+// Errors: objects.ErrInvalid.
+func changeFromProto(ask *proto.SetAttrAsk) (objects.Change, error) {
+	const known = proto.SetKillPriv<<1 - 1
+	if ask.Set&^known != 0 || ask.Mode&^0o7777 != 0 {
+		return objects.Change{}, fmt.Errorf("change %#x, mode %o: %w", ask.Set, ask.Mode, objects.ErrInvalid)
+	}
+	var c objects.Change
+	if ask.Set&proto.SetMode != 0 {
+		c.Mode = new(metadata.Mode(ask.Mode))
+	}
+	if ask.Set&proto.SetUID != 0 {
+		c.UID = new(ask.UID)
+	}
+	if ask.Set&proto.SetGID != 0 {
+		c.GID = new(ask.GID)
+	}
+	if ask.Set&proto.SetSize != 0 {
+		c.Size = new(ask.Size)
+	}
+	if ask.Set&proto.SetAtime != 0 {
+		c.Atime = new(timeFromProto(ask.Atime))
+	}
+	if ask.Set&proto.SetMtime != 0 {
+		c.Mtime = new(timeFromProto(ask.Mtime))
+	}
+	if ask.Set&proto.SetCtime != 0 {
+		c.Ctime = new(timeFromProto(ask.Ctime))
+	}
+	c.KillPriv = ask.Set&proto.SetKillPriv != 0
+	return c, nil
+}

@@ -1,0 +1,75 @@
+package proto
+
+import "fmt"
+
+// maxNsec is one second.
+const maxNsec = 1_000_000_000
+
+func (t Time) check() error {
+	if t.Nsec >= maxNsec {
+		return fmt.Errorf("%d nanoseconds", t.Nsec)
+	}
+	return nil
+}
+
+func checkTimes(times ...Time) error {
+	for _, t := range times {
+		if err := t.check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Cred) check() error {
+	if len(c.Groups) > MaxGroups {
+		return fmt.Errorf("%d groups, at most %d", len(c.Groups), MaxGroups)
+	}
+	return nil
+}
+
+func (a *Attr) check() error { return checkTimes(a.Atime, a.Mtime, a.Ctime, a.Btime, a.Expires) }
+
+func (a *LookupAsk) check() error     { return a.Cred.check() }
+func (a *InoAsk) check() error        { return a.Cred.check() }
+func (a *ReadDirAsk) check() error    { return a.Cred.check() }
+func (a *CreateAsk) check() error     { return a.Cred.check() }
+func (a *LinkAsk) check() error       { return a.Cred.check() }
+func (a *RemoveAsk) check() error     { return a.Cred.check() }
+func (a *RenameAsk) check() error     { return a.Cred.check() }
+func (a *XattrAsk) check() error      { return a.Cred.check() }
+func (a *OpenAsk) check() error       { return a.Cred.check() }
+func (a *PullAsk) check() error       { return a.Cred.check() }
+func (a *KeyAsk) check() error        { return a.Cred.check() }
+func (a *ClaimAsk) check() error      { return a.Cred.check() }
+func (a *OpenAnswer) check() error    { return a.Attr.check() }
+func (a *KeyAnswer) check() error     { return a.Attr.check() }
+func (a *ReadDirAnswer) check() error { return checkEntries(a.Entries) }
+
+func checkEntries(entries []Entry) error {
+	for i := range entries {
+		if err := entries[i].Attr.check(); err != nil {
+			return fmt.Errorf("entry %d: %w", i, err)
+		}
+	}
+	return nil
+}
+
+func (a *SetAttrAsk) check() error {
+	if err := a.Cred.check(); err != nil {
+		return err
+	}
+	for _, t := range []Time{a.Atime, a.Mtime} {
+		if err := t.check(); err != nil && t.Nsec != TimeNow {
+			return err
+		}
+	}
+	return a.Ctime.check()
+}
+
+func (a *ExpireKeyAsk) check() error {
+	if err := a.Cred.check(); err != nil {
+		return err
+	}
+	return a.At.check()
+}

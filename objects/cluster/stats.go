@@ -1,0 +1,23 @@
+package cluster
+
+import "sync/atomic"
+
+// counters are what Stats tells. Each may be changed by anybody.
+type counters struct {
+	questions, answers, failures      atomic.Uint64
+	bytesIn, bytesOut                 atomic.Uint64
+	invalidationsOut, invalidationsIn atomic.Uint64
+}
+
+// stats is a snapshot.
+func (c *counters) stats() Stats {
+	return Stats{
+		Questions:        c.questions.Load(),
+		Answers:          c.answers.Load(),
+		Failures:         c.failures.Load(),
+		BytesIn:          c.bytesIn.Load(),
+		BytesOut:         c.bytesOut.Load(),
+		InvalidationsOut: c.invalidationsOut.Load(),
+		InvalidationsIn:  c.invalidationsIn.Load(),
+	}
+}

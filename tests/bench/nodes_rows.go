@@ -1,0 +1,245 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/hmcfs/hmcfs/cmd/hmcfs/bench"
+)
+
+// cp copies by the program where a node's mount is seen, from a file that is
+// written once by its owner into a new one.
+func (n *nodes) cp(name string, m *member, source file, dst string) side {
+	return side{
+		name:    name,
+		prepare: func(ctx context.Context) error { return n.ready(ctx, m, source, dst) },
+		run: func(ctx context.Context) (float64, error) {
+			begin := time.Now()
+			_, err := m.shell(ctx, "cp", source.path, dst)
+			return float64(n.opts.size) / time.Since(begin).Seconds(), err
+		},
+	}
+}
+
+// file is a file by two paths: that of who copies it, and its owner's.
+type file struct {
+	path  string
+	owner *member
+	own   string
+}
+
+// of is a file of one node, as another one sees it.
+func of(sees, owner *member, device string) file {
+	f := file{owner: owner, own: owner.in(device, "file"), path: owner.in(device, "file")}
+	if sees != owner {
+		f.path = sees.at(owner, device, "file")
+	}
+	return f
+}
+
+// ready sees to it that the source is there, with bytes that differ from place
+// to place, and the target is not.
+func (n *nodes) ready(ctx context.Context, m *member, source file, dst string) error {
+	const fill = `test -f "$1" && test $(stat -c %s "$1") = "$2" || head -c "$2" /dev/urandom > "$1"; rm -f "$3"`
+	if _, err := source.owner.shell(ctx, "sh", "-c", fill, "sh", source.own, fmt.Sprint(uint64(n.opts.size)), "/nowhere"); err != nil {
+		return err
+	}
+	_, err := m.shell(ctx, "rm", "-f", dst)
+	return err
+}
+
+// forget removes files where a node sees them.
+func (n *nodes) forget(m *member, paths ...string) func() error {
+	return func() error {
+		return m.command(context.Background(), "rm", append([]string{"-f"}, paths...)...).Run()
+	}
+}
+
+const cpNote = "The whole of the process cp is timed; the target is a new file, and its memory is taken meanwhile."
+
+// cableCopies are copies between two network namespaces.
+func (n *nodes) cableCopies() []row {
+	var rows []row
+	for _, device := range []struct {
+		name  string
+		bound float64
+	}{{"host", 0.75}, {"ocl0", 0.65}} {
+		pulled, pushed := n.a.in(device.name, "copy"), n.a.at(n.b, device.name, "copy")
+		rows = append(rows, row{
+			name: fmt.Sprintf("cp between two nodes, %s to %s, over veth", device.name, device.name), unit: gigabytes,
+			sides: []side{
+				n.cp("cp from the other node", n.a, of(n.a, n.b, device.name), pulled),
+				n.peers.iperf(n.peers.veth),
+				n.cp("cp to the other node", n.a, of(n.a, n.a, device.name), pushed),
+			},
+			wants: []want{
+				{of: "cp from the other node", against: "iperf3", bound: device.bound},
+				{of: "cp to the other node", against: "iperf3", bound: device.bound},
+			},
+			notes: []string{cpNote + " " + iperfNote},
+			after: n.forget(n.a, pulled, pushed, n.a.in(device.name, "file"), n.a.at(n.b, device.name, "file")),
+		})
+	}
+	return rows
+}
+
+// hostCopies are copies between two nodes of one host.
+func (n *nodes) hostCopies() []row {
+	far, near := n.c.in("sim1", "far"), n.c.in("sim1", "near")
+	hostFar, hostNear := n.c.in("host", "far"), n.c.in("sim0", "near")
+	return []row{
+		{
+			name: "cp between two nodes of one host, sim0 to sim1", unit: gigabytes,
+			sides: []side{
+				n.cp("cp from the other node", n.c, of(n.c, n.d, "sim0"), far),
+				n.cp("local cp", n.c, of(n.c, n.c, "sim0"), near),
+			},
+			wants: []want{{of: "cp from the other node", against: "local cp", bound: 0.6}},
+			notes: []string{"A simulated device shows its memory to nobody, so the local copy is staged through pinned slots. " + cpNote},
+			after: n.forget(n.c, far, near, n.c.in("sim0", "file"), n.c.at(n.d, "sim0", "file")),
+		},
+		{
+			name: "cp between two nodes of one host, host to host", unit: gigabytes,
+			sides: []side{
+				n.cp("cp from the other node", n.c, of(n.c, n.d, "host"), hostFar),
+				n.cp("local cp, host to sim0", n.c, of(n.c, n.c, "host"), hostNear),
+			},
+			notes: []string{cpNote},
+			after: n.forget(n.c, hostFar, hostNear, n.c.in("host", "file"), n.c.at(n.d, "host", "file")),
+		},
+	}
+}
+
+// looked is how many files are looked at one by one, listed how many are listed.
+const (
+	looked = 500
+	listed = 10_000
+)
+
+// questionRows are what asking another node costs.
+func (n *nodes) questionRows() []row {
+	dir := n.a.at(n.b, "host", "names")
+	return []row{
+		{
+			name: "stat of a file of another node, cold", unit: micros,
+			sides: []side{
+				{
+					name: "stat", prepare: func(ctx context.Context) error { return n.makeNames(ctx, looked) },
+					run: func(ctx context.Context) (float64, error) { return n.a.child(ctx, "stat", dir, fmt.Sprint(looked)) },
+				},
+				n.roundTrip(),
+			},
+			wants: []want{{of: "stat", against: "round trip", bound: 5, atMost: true}},
+			notes: []string{
+				fmt.Sprintf("The median of %d files that were never looked at since they were made, by lstat in one thread. The round trip is that of", looked),
+				"hmcfs perf's tag on the same cable, twice its half; both ends spin for it.",
+			},
+			after: n.forgetNames,
+		},
+		{
+			name: fmt.Sprintf("ls -l of %d files of another node", listed), unit: "questions",
+			sides: []side{{
+				name: "ls -l", prepare: func(ctx context.Context) error { return n.makeNames(ctx, listed) },
+				run: func(ctx context.Context) (float64, error) { return n.questions(ctx, "ls", "-l", dir) },
+			}},
+			wants: []want{{of: "ls -l", bound: 20.5, atMost: true}},
+			notes: []string{"What the node has asked others meanwhile, by its own count."},
+			after: n.forgetNames,
+		},
+	}
+}
+
+// makeNames makes files in a new directory of b.
+func (n *nodes) makeNames(ctx context.Context, count int) error {
+	const script = `rm -rf "$1"; mkdir "$1"; cd "$1"; seq -f file%06.0f "$2" | xargs touch`
+	_, err := n.b.shell(ctx, "sh", "-c", script, "sh", n.b.in("host", "names"), fmt.Sprint(count))
+	return err
+}
+
+func (n *nodes) forgetNames() error {
+	return n.b.command(context.Background(), "rm", "-rf", n.b.in("host", "names")).Run()
+}
+
+// roundTrip is that of a tag over the cable, in seconds.
+func (n *nodes) roundTrip() side {
+	tag := n.peers.tag(n.peers.veth, "", "tcp")
+	return side{name: "round trip", run: func(ctx context.Context) (float64, error) {
+		half, err := tag.run(ctx)
+		return 2 * half, err
+	}}
+}
+
+// questions is how many questions a asks others while a program runs.
+func (n *nodes) questions(ctx context.Context, name string, args ...string) (float64, error) {
+	before, err := n.a.status(ctx)
+	if err != nil {
+		return 0, err
+	}
+	if _, err = n.a.shell(ctx, name, args...); err != nil {
+		return 0, err
+	}
+	after, err := n.a.status(ctx)
+	if err != nil {
+		return 0, err
+	}
+	return float64(after.Cluster.Traffic.Questions - before.Cluster.Traffic.Questions), nil
+}
+
+// besideRows are a node's own devices, beside those of a mount that is none.
+func (n *nodes) besideRows() []row {
+	const clustered, alone = "node", "no node"
+	pair := func(make func(m *member) side) []side {
+		return []side{make(n.c).named(clustered), make(n.alone).named(alone)}
+	}
+	wants := []want{{of: clustered, against: alone, bound: 0.95}}
+	l := &lab{opts: n.opts}
+	var rows []row
+	for _, device := range []string{"host", "sim0"} {
+		paths := []string{n.c.in(device, "own"), n.alone.in(device, "own")}
+		rows = append(rows,
+			row{
+				name: "a node's own device, dd write to " + device, unit: gigabytes, wants: wants, after: removing(paths...),
+				sides: pair(func(m *member) side { return l.ddWrite(m.in(device, "own")) }),
+			},
+			row{
+				name: "a node's own device, dd read of " + device, unit: gigabytes, wants: wants, after: removing(paths...),
+				sides: pair(func(m *member) side { return l.ddRead(m.in(device, "own")) }),
+			})
+	}
+	dirs := []string{n.c.in("sim0", "many"), n.alone.in("sim0", "many")}
+	return append(rows, row{
+		name: "a node's own device, create and unlink in sim0", unit: perSecond, wants: wants, after: removing(dirs...),
+		sides: pair(func(m *member) side {
+			dir := m.in("sim0", "many")
+			return side{
+				prepare: func(context.Context) error { return os.MkdirAll(dir, 0o700) },
+				run: bench.Timed(func(ctx context.Context) (int64, error) {
+					return bench.CreateUnlink(ctx, dir, n.opts.files)
+				}),
+			}
+		}),
+	})
+}
+
+// statOnce looks at each of a directory's files once and returns the median
+// time in seconds. The directory itself was looked at before.
+func statOnce(ctx context.Context, dir string, count int) (float64, error) {
+	var all bench.Series
+	for i := range count {
+		if err := ctx.Err(); err != nil {
+			return 0, err
+		}
+		if _, err := os.Lstat(dir); err != nil {
+			return 0, err
+		}
+		begin := time.Now()
+		if _, err := os.Lstat(filepath.Join(dir, fmt.Sprintf("file%06d", i+1))); err != nil {
+			return 0, err
+		}
+		all = append(all, time.Since(begin).Seconds())
+	}
+	return all.Median(), nil
+}

@@ -1,0 +1,164 @@
+package etcdkit
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+)
+
+// User is who may read and write below Allowed, where there is a password.
+const (
+	User    = "hmcfs"
+	Allowed = "/hmcfs/"
+)
+
+// Files is where the proofs for a client are, in PEM.
+type Files struct {
+	// CA are the authorities that the server's certificate is from.
+	CA string
+	// Cert and Key are a client's.
+	Cert, Key string
+}
+
+// proofs are the certificates of a server and its clients.
+type proofs struct {
+	Files
+	serverCert, serverKey string
+
+	key  *ecdsa.PrivateKey
+	cert *x509.Certificate
+}
+
+// Files is where the certificates are. The server must be one with TLS.
+func (s *Server) Files() Files { return s.proofs.Files }
+
+// TLS is what a client connects with; nil where the server has none.
+func (s *Server) TLS() (*tls.Config, error) {
+	if s.proofs == nil {
+		return nil, nil
+	}
+	own, err := tls.LoadX509KeyPair(s.proofs.Cert, s.proofs.Key)
+	if err != nil {
+		return nil, err
+	}
+	roots := x509.NewCertPool()
+	roots.AddCert(s.proofs.cert)
+	return &tls.Config{Certificates: []tls.Certificate{own}, RootCAs: roots}, nil
+}
+
+// newProofs writes the certificates into a directory.
+func newProofs(dir, host string) (*proofs, error) {
+	p := &proofs{
+		Files: Files{
+			CA: filepath.Join(dir, "ca.pem"), Cert: filepath.Join(dir, "client.pem"), Key: filepath.Join(dir, "client.key"),
+		},
+		serverCert: filepath.Join(dir, "server.pem"), serverKey: filepath.Join(dir, "server.key"),
+	}
+	p.cert = template(1)
+	p.cert.IsCA, p.cert.BasicConstraintsValid, p.cert.KeyUsage = true, true, x509.KeyUsageCertSign
+	if err := p.sign(p.cert, p.CA, filepath.Join(dir, "ca.key")); err != nil {
+		return nil, err
+	}
+	server, client := template(2), template(3)
+	server.IPAddresses = []net.IP{net.ParseIP(host)}
+	client.Subject = pkix.Name{CommonName: "client"}
+	return p, errors.Join(
+		p.sign(server, p.serverCert, p.serverKey),
+		p.sign(client, p.Cert, p.Key),
+	)
+}
+
+func template(serial int64) *x509.Certificate {
+	return &x509.Certificate{
+		SerialNumber: big.NewInt(serial), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
+	}
+}
+
+// sign makes a key and its certificate, and writes them; the first one signs
+// itself and the others.
+func (p *proofs) sign(cert *x509.Certificate, certFile, keyFile string) error {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return err
+	}
+	first := p.key == nil
+	if first {
+		p.key = key
+	}
+	der, err := x509.CreateCertificate(rand.Reader, cert, p.cert, &key.PublicKey, p.key)
+	if err != nil {
+		return err
+	}
+	if first {
+		if p.cert, err = x509.ParseCertificate(der); err != nil {
+			return err
+		}
+	}
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return err
+	}
+	return errors.Join(writePEM(certFile, "CERTIFICATE", der), writePEM(keyFile, "PRIVATE KEY", private))
+}
+
+func writePEM(path, kind string, der []byte) error {
+	return os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600)
+}
+
+// protect makes the users and has them needed.
+func (s *Server) protect(ctx context.Context) (err error) {
+	config, err := s.TLS()
+	if err != nil {
+		return err
+	}
+	scheme := "http://"
+	if config != nil {
+		scheme = "https://"
+	}
+	c, err := clientv3.New(clientv3.Config{
+		Endpoints: []string{scheme + s.Endpoints()[0]}, TLS: config, DialTimeout: startTimeout, Logger: zap.NewNop(),
+	})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if closed := c.Close(); !errors.Is(closed, context.Canceled) {
+			err = errors.Join(err, closed)
+		}
+	}()
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	for _, do := range []func() error{
+		func() error { _, err := c.UserAdd(ctx, "root", s.options.Password); return err },
+		func() error { _, err := c.UserGrantRole(ctx, "root", "root"); return err },
+		func() error { _, err := c.UserAdd(ctx, User, s.options.Password); return err },
+		func() error { _, err := c.RoleAdd(ctx, User); return err },
+		func() error {
+			_, err := c.RoleGrantPermission(ctx, User, Allowed, clientv3.GetPrefixRangeEnd(Allowed),
+				clientv3.PermissionType(clientv3.PermReadWrite))
+			return err
+		},
+		func() error { _, err := c.UserGrantRole(ctx, User, User); return err },
+		func() error { _, err := c.AuthEnable(ctx); return err },
+	} {
+		if err = do(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
