@@ -81,8 +81,8 @@ func (c *Cluster) start(ctx context.Context) (err error) {
 		return err
 	}
 	c.server = newServer(serverOptions{
-		Store: o.Store, Engine: o.Engine, Comm: c.comm, Self: o.View.Self, Cluster: o.Name,
-		Squash: o.Squash, Owner: o.Owner, AttrTTL: o.AttrTTL, Timeout: o.Timeout, Log: c.log,
+		Store: o.Store, Comm: c.comm, Self: o.View.Self, Cluster: o.Name,
+		Squash: o.Squash, Owner: o.Owner, AttrTTL: o.AttrTTL, Log: c.log,
 		Count: &c.count, Notify: c.notify, Met: c.met, Pull: c.pull, Served: c.served,
 	})
 	c.ep, err = rpc.New(rpc.Options{
