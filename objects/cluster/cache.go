@@ -233,6 +233,14 @@ func (c *cache) changed(m mark, what recent) bool {
 	return false
 }
 
+// overtaken says whether an inode was invalidated, or may have been, since a
+// mark.
+func (c *cache) overtaken(m mark, ino objects.Ino) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.changed(m, recent{ino: ino})
+}
+
 // forget drops what an invalidation names.
 func (c *cache) forget(what Invalidation) {
 	c.mu.Lock()

@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hmcfs/hmcfs/metadata/members"
+	"github.com/hmcfs/hmcfs/objects"
 	"github.com/hmcfs/hmcfs/objects/cluster/proto"
 	"github.com/hmcfs/hmcfs/transport/comm"
 	"github.com/hmcfs/hmcfs/transport/rpc"
@@ -33,6 +34,8 @@ type Cluster struct {
 	listening []string
 	// hear is OnInvalidate's.
 	hear atomic.Pointer[func(Invalidation)]
+	// serve is OnServed's.
+	serve atomic.Pointer[func(objects.Notice)]
 	// stirred are the nodes of which the view has news.
 	stirred news
 
@@ -80,7 +83,7 @@ func (c *Cluster) start(ctx context.Context) (err error) {
 	c.server = newServer(serverOptions{
 		Store: o.Store, Comm: c.comm, Self: o.View.Self, Cluster: o.Name,
 		Squash: o.Squash, Owner: o.Owner, AttrTTL: o.AttrTTL, Log: c.log,
-		Count: &c.count, Notify: c.notify, Met: c.met, Pull: c.pull,
+		Count: &c.count, Notify: c.notify, Met: c.met, Pull: c.pull, Served: c.served,
 	})
 	c.ep, err = rpc.New(rpc.Options{
 		Comm: c.comm, Handlers: c.server.handlers(),
@@ -191,6 +194,23 @@ func (c *Cluster) OnInvalidate(fn func(Invalidation)) {
 		return
 	}
 	c.hear.Store(&fn)
+}
+
+// OnServed has fn called after a change of our own tree that another node has
+// asked for. fn must not wait. nil ends it.
+func (c *Cluster) OnServed(fn func(objects.Notice)) {
+	if fn == nil {
+		c.serve.Store(nil)
+		return
+	}
+	c.serve.Store(&fn)
+}
+
+// served is the server's, to tell of such a change.
+func (c *Cluster) served(n objects.Notice) {
+	if fn := c.serve.Load(); fn != nil {
+		(*fn)(n)
+	}
 }
 
 // Stats counts.

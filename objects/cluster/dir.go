@@ -80,7 +80,7 @@ func (d *Dir) ask(ctx context.Context, at metadata.Cookie) error {
 	user := userKey(d.who)
 	for i := range page {
 		if e := &page[i]; e.Attr != nil {
-			n.inos.heard(e.Attr)
+			n.heard(m, e.Attr)
 			n.cache.putName(m, user, d.ino, e.Name, e.Attr, out.Entries[i].Attr.Keep)
 		}
 	}

@@ -126,7 +126,10 @@ func (f *File) Allocate(ctx context.Context, mode objects.AllocateMode, off, n u
 	if err != nil {
 		return err
 	}
-	_, err = f.n.received(&out)
+	a, err := f.n.received(&out)
+	if err == nil {
+		f.n.inos.heard(&a)
+	}
 	return err
 }
 

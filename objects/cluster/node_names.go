@@ -27,6 +27,7 @@ func (n *Node) Lookup(ctx context.Context, who Cred, dir objects.Ino, name strin
 	}
 	a, err := n.received(&out)
 	if err == nil {
+		n.heard(m, &a)
 		n.cache.putName(m, user, dir, name, &a, out.Keep)
 	}
 	return a, err
@@ -38,8 +39,15 @@ func (n *Node) received(out *proto.Attr) (objects.Attr, error) {
 	if err != nil {
 		return a, fmt.Errorf("node %s: %w", n.name, err)
 	}
-	n.inos.heard(&a)
 	return a, nil
+}
+
+// heard takes the size of a file that may be open from an answer, if no change
+// that we know of has overtaken that.
+func (n *Node) heard(m mark, a *objects.Attr) {
+	if !n.cache.overtaken(m, a.Ino) {
+		n.inos.heard(a)
+	}
 }
 
 // made asks for something that makes an inode, or a name of one.

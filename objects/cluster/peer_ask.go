@@ -19,7 +19,7 @@ func lanes() map[rpc.Method]rpc.Lane {
 	}
 }
 
-// question is one question. Its answer is decoded into out, a pointer, or
+// question is one question: in, a body of proto, or nil. Its answer is decoded into out, a pointer, or
 // dropped where that is nil.
 type question struct {
 	method rpc.Method
@@ -62,9 +62,12 @@ func (n *Node) failed(err error) error {
 
 // askIn asks once, in a session. Its error is the endpoint's.
 func (n *Node) askIn(ctx context.Context, s *session, q question) error {
-	p, err := proto.Encode(q.in)
-	if err != nil {
-		return err
+	var p []byte
+	if q.in != nil {
+		var err error
+		if p, err = proto.Encode(q.in); err != nil {
+			return err
+		}
 	}
 	if s.ended() {
 		return fmt.Errorf("the session broke: %w", comm.ErrNotConnected)

@@ -97,23 +97,27 @@ func (b *slot) bytes(n int) []byte { return b.buffer.Host(0, devices.Size(n)) }
 // error of what was asked says.
 func (b *slot) done(err error) {
 	p := b.from
-	defer func() { <-p.room }()
 	if certain(err) {
 		p.mu.Lock()
-		if !p.closed {
+		kept := !p.closed
+		if kept {
 			p.free = append(p.free, b)
-			p.mu.Unlock()
-			return
 		}
 		p.mu.Unlock()
+		if kept {
+			<-p.room
+			return
+		}
 	}
-	p.drop(b)
+	p.drop(b, func() { <-p.room })
 }
 
-// drop gives the memory of a slot back when the node is done with it.
-func (p *slots) drop(b *slot) {
+// drop gives the memory of a slot back when the node is done with it, and calls
+// then.
+func (p *slots) drop(b *slot, then func()) {
 	c := p.n.c
 	give := func() {
+		defer then()
 		if err := p.n.giveBack(context.Background(), b.buffer); err != nil {
 			c.log.Warn("the memory of a slot is kept", zap.String("node", string(p.n.name)), zap.Error(err))
 		}
@@ -130,7 +134,7 @@ func (p *slots) close() {
 	p.free, p.closed = nil, true
 	p.mu.Unlock()
 	for _, b := range free {
-		p.drop(b)
+		p.drop(b, func() {})
 	}
 }
 
