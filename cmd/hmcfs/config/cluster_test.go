@@ -68,7 +68,7 @@ func TestClusterFaults(t *testing.T) {
 		"--secret-file":     func(o *config.Options) { o.SecretFile = "" },
 		"squash: ":          func(o *config.Options) { o.Squash = "root=4294967296" },
 		"lease: ":           func(o *config.Options) { o.Lease = 2500 * time.Millisecond },
-		"node-timeout: ":  func(o *config.Options) { o.NodeTimeout = 0 },
+		"node-timeout: ":    func(o *config.Options) { o.NodeTimeout = 0 },
 		"transport: ":       func(o *config.Options) { o.Transports = []string{"udp"} },
 		"etcd-user, ":       func(o *config.Options) { o.EtcdUser = "root" },
 		"tls-cert, tls-key": func(o *config.Options) { o.TLSCA = "ca" },

@@ -212,7 +212,7 @@ func (d *Daemon) rootMode() metadata.Mode {
 func (d *Daemon) mount(ctx context.Context, back *undo) error {
 	s := d.opts.Settings
 	server, err := fs.Mount(ctx, fs.Options{
-		Store: d.store, Engine: d.engine, MountPoint: d.opts.Places.MountPoint,
+		Store: d.store, Engine: d.engine, Cluster: d.otherNodes(), MountPoint: d.opts.Places.MountPoint,
 		AllowOther: s.AllowOther, Passthrough: fs.PassthroughMode(s.Passthrough),
 		ReadAhead: s.ReadAhead, NoReadAhead: s.ReadAhead == 0,
 		MaxWrite: s.MaxWrite, MaxBackground: s.MaxBackground, CacheTimeout: cacheTimeout(s.CacheTimeout),

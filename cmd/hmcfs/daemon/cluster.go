@@ -208,6 +208,14 @@ func (d *Daemon) leave(ctx context.Context, o *others) error {
 	return errors.Join(errs...)
 }
 
+// otherNodes are what the mount shows of them; nil is none.
+func (d *Daemon) otherNodes() *cluster.Cluster {
+	if d.others == nil {
+		return nil
+	}
+	return d.others.cluster
+}
+
 // Cluster tells what is known of other nodes.
 func (d *Daemon) Cluster() (adminapi.Cluster, error) {
 	o := d.others
