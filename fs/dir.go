@@ -9,14 +9,14 @@ import (
 )
 
 // OpenDir opens a directory.
-func (f *filesystem) OpenDir(_ <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) (status fuse.Status) {
+func (f *filesystem) OpenDir(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) (status fuse.Status) {
 	defer f.ops.done(opOpenDir, time.Now(), &status)
 	ino := metadata.Ino(in.NodeId)
 	if !isRemote(ino) {
 		out.Fh = f.dirs.put(f.newDirHandle(ino))
 		return fuse.OK
 	}
-	h, err := f.newRemoteDir(ino, f.creds.of(&in.Caller))
+	h, err := f.newRemoteDir(cancel, &in.Caller, ino)
 	if err != nil {
 		return f.errs.status(err)
 	}
@@ -61,7 +61,7 @@ func (f *filesystem) list(cancel <-chan struct{}, in *fuse.ReadIn, add func(*dir
 		return fuse.EBADF
 	}
 	ctx := background()
-	if h.asks {
+	if h.ask != nil {
 		var release func()
 		ctx, release = untilKilled(cancel, in.Pid)
 		defer release()

@@ -38,16 +38,16 @@ func (e *dirEntry) fuse() fuse.DirEntry {
 
 // lister lists what a directory holds, in the order of offsets, beside "."
 // and "..": up to limit entries behind an offset. None is the end.
-type lister func(ctx context.Context, after uint64, limit int) ([]dirEntry, error)
+type lister func(after uint64, limit int) ([]dirEntry, error)
 
 // dirHandle is one open directory.
 type dirHandle struct {
 	ino  metadata.Ino
 	list lister
+	// ask stands for list where other nodes may be asked for entries.
+	ask func(ctx context.Context, after uint64, limit int) ([]dirEntry, error)
 	// dots makes "." and "..".
-	dots func(ctx context.Context) []dirEntry
-	// asks says that other nodes may be asked for entries.
-	asks bool
+	dots func() []dirEntry
 
 	mu sync.Mutex
 	// page are the entries behind the offset from, as they were when names
@@ -62,7 +62,7 @@ type dirHandle struct {
 
 func (f *filesystem) newDirHandle(ino metadata.Ino) *dirHandle {
 	h := &dirHandle{ino: ino}
-	h.dots = func(context.Context) []dirEntry { return f.dots(ino) }
+	h.dots = func() []dirEntry { return f.dots(ino) }
 	switch {
 	case isView(ino):
 		h.list = (&viewLister{views: &f.views, id: ino}).list
@@ -70,12 +70,20 @@ func (f *filesystem) newDirHandle(ino metadata.Ino) *dirHandle {
 		h.list = f.listRoot
 	case ino == controlIno:
 		h.list = listFixed(controlEntries())
+	case ino == keysIno && f.opts.Cluster == nil:
+		own := &keyLister{}
+		h.list = func(after uint64, limit int) ([]dirEntry, error) {
+			return own.note(after, func(behind string) ([]dirEntry, error) { return f.ownKeys(behind, limit) })
+		}
 	case ino == keysIno:
-		h.list, h.asks = (&keyLister{keys: f.keysBehind}).list, f.opts.Cluster != nil
+		all := &keyLister{}
+		h.ask = func(ctx context.Context, after uint64, limit int) ([]dirEntry, error) {
+			return all.note(after, func(behind string) ([]dirEntry, error) { return f.keysBehind(ctx, behind, limit) })
+		}
 	case ino == nodesIno && f.opts.Cluster != nil:
 		h.list = (&nodesLister{fs: f}).list
 	default:
-		h.list = func(_ context.Context, after uint64, limit int) ([]dirEntry, error) {
+		h.list = func(after uint64, limit int) ([]dirEntry, error) {
 			if f.opts.ListViews && ino != metadata.PublishIno {
 				return f.listWithViews(ino, after, limit)
 			}
@@ -100,14 +108,22 @@ func (h *dirHandle) after(ctx context.Context, at, names uint64) ([]dirEntry, er
 	}
 	var page []dirEntry
 	if at < dotsEnd {
-		page = h.dots(ctx)[at:]
+		page = h.dots()[at:]
 	}
-	entries, err := h.list(ctx, max(at, dotsEnd), pageEntries)
+	entries, err := h.read(ctx, max(at, dotsEnd))
 	if err != nil {
 		return nil, err
 	}
 	h.page, h.from, h.names = append(page, entries...), at, names
 	return h.page, nil
+}
+
+// read returns a page.
+func (h *dirHandle) read(ctx context.Context, after uint64) ([]dirEntry, error) {
+	if h.ask != nil {
+		return h.ask(ctx, after, pageEntries)
+	}
+	return h.list(after, pageEntries)
 }
 
 // dots returns "." and "..".
@@ -154,15 +170,15 @@ func (f *filesystem) listStore(ino metadata.Ino, after uint64, limit int) ([]dir
 
 // listFixed lists entries that are always there.
 func listFixed(all []dirEntry) lister {
-	return func(_ context.Context, after uint64, _ int) ([]dirEntry, error) {
+	return func(after uint64, _ int) ([]dirEntry, error) {
 		i := sort.Search(len(all), func(i int) bool { return all[i].offset > after })
 		return all[i:], nil
 	}
 }
 
 // listRoot lists what belongs to hmcfs, then the devices.
-func (f *filesystem) listRoot(ctx context.Context, after uint64, limit int) ([]dirEntry, error) {
-	own, err := listFixed(f.rootEntries())(ctx, after, limit)
+func (f *filesystem) listRoot(after uint64, limit int) ([]dirEntry, error) {
+	own, err := listFixed(f.rootEntries())(after, limit)
 	if err != nil {
 		return nil, err
 	}

@@ -1,23 +1,21 @@
 package fs
 
-import "context"
+import "github.com/hmcfs/hmcfs/metadata"
 
 // keyLister lists keys/. The keys go on behind a key, the kernel at a number,
 // so the lister remembers the keys in the order in which it has listed them:
 // offset dotsEnd+i is behind the key of number i.
-type keyLister struct {
-	keys func(ctx context.Context, behind string, limit int) ([]dirEntry, error)
-	seen []string
-}
+type keyLister struct{ seen []string }
 
-// list is a lister. It is called with the lock of its directory's handle.
-func (l *keyLister) list(ctx context.Context, after uint64, limit int) ([]dirEntry, error) {
+// note numbers the keys that behind returns. It is called with the lock of its
+// directory's handle.
+func (l *keyLister) note(after uint64, behind func(key string) ([]dirEntry, error)) ([]dirEntry, error) {
 	known := min(after-dotsEnd, uint64(len(l.seen)))
-	behind := ""
+	last := ""
 	if known > 0 {
-		behind = l.seen[known-1]
+		last = l.seen[known-1]
 	}
-	entries, err := l.keys(ctx, behind, limit)
+	entries, err := behind(last)
 	if err != nil {
 		return nil, err
 	}
@@ -25,6 +23,19 @@ func (l *keyLister) list(ctx context.Context, after uint64, limit int) ([]dirEnt
 	for i := range entries {
 		l.seen = append(l.seen, entries[i].name)
 		entries[i].offset = dotsEnd + uint64(len(l.seen))
+	}
+	return entries, nil
+}
+
+// ownKeys lists up to limit keys of ours behind one, in order.
+func (f *filesystem) ownKeys(behind string, limit int) ([]dirEntry, error) {
+	found, err := f.store.Keys(background(), behind, limit)
+	if err != nil {
+		return nil, err
+	}
+	entries := make([]dirEntry, len(found))
+	for i, e := range found {
+		entries[i] = dirEntry{name: e.Key, ino: e.Ino | keyBit, mode: metadata.TypeSymlink}
 	}
 	return entries, nil
 }

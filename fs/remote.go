@@ -1,6 +1,7 @@
 package fs
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -134,7 +135,7 @@ func (r *remotes) forget(ino metadata.Ino, refs uint64) {
 // Errors: cluster.ErrVersion for numbers that no owner gives.
 func (n *remoteNode) adopt(a *objects.Attr) error {
 	if a.Ino == 0 || a.Ino >= remoteInos {
-		return fmt.Errorf("node %s has an inode %#x: %w", n.Record().Name, uint64(a.Ino), cluster.ErrVersion)
+		return fmt.Errorf("another node has an inode %#x: %w", uint64(a.Ino), cluster.ErrVersion)
 	}
 	a.Ino = n.number(a.Ino)
 	if a.Parent > 0 && a.Parent < remoteInos {
@@ -149,12 +150,12 @@ func (n *remoteNode) adopt(a *objects.Attr) error {
 // topAttr makes the attributes of nodes/NODE, without asking the node.
 //
 // Errors: cluster.ErrStale.
-func (f *filesystem) topAttr(n *remoteNode) (objects.Attr, error) {
+func (f *filesystem) topAttr(ctx context.Context, n *remoteNode) (objects.Attr, error) {
 	r := n.Record()
 	if n.Gone() {
 		return objects.Attr{}, fmt.Errorf("node %s: %w", r.Name, cluster.ErrStale)
 	}
-	root, err := f.store.Attr(background(), metadata.RootIno)
+	root, err := f.store.Attr(ctx, metadata.RootIno)
 	if err != nil {
 		return objects.Attr{}, err
 	}

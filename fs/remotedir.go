@@ -3,6 +3,8 @@ package fs
 import (
 	"context"
 
+	"github.com/hanwen/go-fuse/v2/fuse"
+
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/metadata/members"
 	"github.com/hmcfs/hmcfs/objects/cluster"
@@ -15,7 +17,7 @@ type nodesLister struct {
 }
 
 // list is a lister. It is called with the lock of its directory's handle.
-func (l *nodesLister) list(_ context.Context, after uint64, limit int) ([]dirEntry, error) {
+func (l *nodesLister) list(after uint64, limit int) ([]dirEntry, error) {
 	if after == dotsEnd {
 		l.seen = l.seen[:0]
 		for _, s := range l.fs.opts.Cluster.Nodes() {
@@ -48,24 +50,24 @@ func (f *filesystem) nodeIno(name members.Name) (metadata.Ino, bool) {
 
 // newRemoteDir makes the handle of a directory of another node, which is read
 // as whoever has opened it.
-func (f *filesystem) newRemoteDir(ino metadata.Ino, who cluster.Cred) (*dirHandle, error) {
+func (f *filesystem) newRemoteDir(cancel <-chan struct{}, c *fuse.Caller, ino metadata.Ino) (*dirHandle, error) {
 	p, err := f.remotes.find(ino)
 	if err != nil {
 		return nil, err
 	}
-	h := &dirHandle{ino: ino, asks: true}
-	h.list = remoteLister{place: p, dir: p.OpenDir(who, p.ino)}.list
-	h.dots = func(ctx context.Context) []dirEntry {
-		parent := nodesIno
-		if !p.isTop() {
+	parent := nodesIno
+	if !p.isTop() {
+		// The kernel has just asked for the attributes, so the node need not be.
+		a, status := f.askAttr(cancel, c, ino)
+		if parent = a.Parent; status != fuse.OK || parent == 0 {
 			parent = ino
-			if a, err := f.remoteAttr(ctx, who, ino); err == nil && a.Parent != 0 {
-				parent = a.Parent
-			}
 		}
-		return dotsOf(ino, parent)
 	}
-	return h, nil
+	return &dirHandle{
+		ino:  ino,
+		ask:  remoteLister{place: p, dir: p.OpenDir(f.creds.of(c), p.ino)}.list,
+		dots: func() []dirEntry { return dotsOf(ino, parent) },
+	}, nil
 }
 
 // remoteLister lists a directory of another node. It leaves out what has no

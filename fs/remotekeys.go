@@ -127,23 +127,16 @@ func (f *filesystem) findRemoteKey(ctx context.Context, key string) (objects.Att
 // keysBehind lists up to limit keys behind one, ours and other nodes', in
 // order. While other nodes' can't be found out, ours are all there are.
 func (f *filesystem) keysBehind(ctx context.Context, behind string, limit int) ([]dirEntry, error) {
-	own, err := f.store.Keys(background(), behind, limit) //nolint:contextcheck // the store is not interrupted
+	own, err := f.ownKeys(behind, limit) //nolint:contextcheck // the store is not interrupted
 	if err != nil {
 		return nil, err
-	}
-	entries := make([]dirEntry, len(own))
-	for i, e := range own {
-		entries[i] = dirEntry{name: e.Key, ino: e.Ino | keyBit, mode: metadata.TypeSymlink}
-	}
-	if f.opts.Cluster == nil {
-		return entries, nil
 	}
 	others, err := f.opts.Cluster.Keys(ctx, behind, limit)
 	if err != nil {
 		f.log.Debug("keys of other nodes not listed", zap.Error(err))
-		return entries, nil
+		return own, nil
 	}
-	return f.mergeKeys(entries, others, limit), nil
+	return f.mergeKeys(own, others, limit), nil
 }
 
 // mergeKeys merges other nodes' keys into a page of ours: as many as both

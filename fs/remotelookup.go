@@ -25,7 +25,7 @@ func (f *filesystem) lookupNode(name string, out *fuse.EntryOut) fuse.Status {
 	if err != nil {
 		return f.errs.status(err)
 	}
-	a, err := f.topAttr(n)
+	a, err := f.topAttr(background(), n)
 	if err != nil {
 		n.refs.Add(-1)
 		return f.errs.status(err)
@@ -70,7 +70,7 @@ func (f *filesystem) remoteAttr(ctx context.Context, who cluster.Cred, ino metad
 		return objects.Attr{}, err
 	}
 	if p.isTop() {
-		return f.topAttr(p.remoteNode)
+		return f.topAttr(ctx, p.remoteNode)
 	}
 	a, err := p.Attr(ctx, who, p.ino)
 	if err == nil {

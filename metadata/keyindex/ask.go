@@ -20,7 +20,7 @@ func (r *Registry) ask(ctx context.Context, names []string, insist bool) (by []m
 	ctx = context.WithoutCancel(ctx)
 	lease, epoch, turn := r.lease()
 	if lease == nil || !insist && r.isAway() {
-		r.settle(names, func(name string, c *claim) { r.settleLocked(name, c, answer{}) })
+		r.settle(names, map[string]answer{})
 		return by
 	}
 	me := tenant{node: r.o.Self, epoch: epoch}
@@ -42,7 +42,7 @@ func (r *Registry) ask(ctx context.Context, names []string, insist bool) (by []m
 	if err != nil {
 		r.o.Logger.Debug("keys could not be claimed", zap.Int("keys", len(names)), zap.Error(err))
 	}
-	r.settle(names, func(name string, c *claim) { r.settleLocked(name, c, answers[name]) })
+	r.settle(names, answers)
 	return by
 }
 
@@ -89,24 +89,30 @@ func (r *Registry) lease() (l coord.Lease, epoch members.Epoch, turn int) {
 	return l, epoch, turn
 }
 
-// settle ends the turn of who was busy with claims.
-func (r *Registry) settle(names []string, how func(name string, c *claim)) {
+// settle notes what became of claims that were asked for: those without an
+// answer were not.
+func (r *Registry) settle(names []string, answers map[string]answer) {
 	r.mu.Lock()
 	for _, name := range names {
-		c := r.claims[name]
-		c.busy = false
-		how(name, c)
+		r.settleLocked(name, answers[name])
 	}
-	close(r.idle)
-	r.idle = make(chan struct{})
+	r.idleLocked()
 	r.mu.Unlock()
 	r.awake()
 }
 
-// settleLocked notes what became of a claim that was asked for.
+// idleLocked wakes who waits for claims that are not busy any more.
 //
 // +checklocks:r.mu
-func (r *Registry) settleLocked(name string, c *claim, a answer) {
+func (r *Registry) idleLocked() {
+	close(r.idle)
+	r.idle = make(chan struct{})
+}
+
+// +checklocks:r.mu
+func (r *Registry) settleLocked(name string, a answer) {
+	c := r.claims[name]
+	c.busy = false
 	c.revision, c.turn, c.unsure = a.revision, a.turn, c.unsure || a.unsure
 	c.contested = a.by != ""
 	switch {

@@ -152,14 +152,24 @@ func (r *Registry) leave(ctx context.Context, names []string) {
 		// What has changed meanwhile is not ours any more.
 		gone[e.Name] = i < len(results) && (results[i].Err == nil || errors.Is(results[i].Err, coord.ErrChanged))
 	}
-	r.settle(names, func(name string, c *claim) {
-		c.unsure = !gone[name]
+	r.settleLeft(names, gone)
+}
+
+// settleLeft notes which claims were given up. All are looked at again: they may
+// be wanted again by now, or could not be given up.
+func (r *Registry) settleLeft(names []string, gone map[string]bool) {
+	r.mu.Lock()
+	for _, name := range names {
+		c := r.claims[name]
+		c.busy, c.unsure = false, !gone[name]
 		if gone[name] {
 			c.revision = 0
 		}
-		// Wanted again meanwhile, or to be tried again.
 		r.queue[name] = struct{}{}
-	})
+	}
+	r.idleLocked()
+	r.mu.Unlock()
+	r.awake()
 }
 
 // entries are those of claims in the service, as far as they are known.

@@ -354,37 +354,13 @@ func TestWatchEmptyHands(t *testing.T) {
 func TestContest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memory.NewServer(memory.Options{})
-		keys := []string{"a", "b", "c", "d", "e", "f"}
-		var mu sync.Mutex
-		owner := map[string]string{}
+		o := &owners{t: t, of: map[string]string{}}
 		var users sync.WaitGroup
 		var nodes []*node
 		for i, name := range []string{"n1", "n2", "n3"} {
 			n := join(t, s, name)
 			nodes = append(nodes, n)
-			users.Go(func() {
-				rng := rand.New(rand.NewPCG(7, uint64(i)))
-				for range 300 {
-					some := slices.Clone(keys)
-					rng.Shuffle(len(some), func(i, j int) { some[i], some[j] = some[j], some[i] })
-					got := n.claim(some[:1+rng.IntN(3)]...)
-					mu.Lock()
-					for _, key := range got {
-						if by := owner[key]; by != "" && by != name {
-							t.Errorf("%s and %s have %q", by, name, key)
-						}
-						owner[key] = name
-					}
-					mu.Unlock()
-					pass(time.Duration(rng.IntN(1000)))
-					mu.Lock()
-					for _, key := range got {
-						delete(owner, key)
-					}
-					mu.Unlock()
-					n.Release(keyindex.Keys, got)
-				}
-			})
+			users.Go(func() { o.contend(n, name, rand.New(rand.NewPCG(7, uint64(i)))) })
 		}
 		users.Wait()
 		synctest.Wait()
@@ -395,6 +371,39 @@ func TestContest(t *testing.T) {
 			t.Errorf("left in the service: %+v", st)
 		}
 	})
+}
+
+// owners are who has which key, as those see it who were granted it.
+type owners struct {
+	t  *testing.T
+	mu sync.Mutex
+	// +checklocks:mu
+	of map[string]string
+}
+
+// contend claims keys and gives them up.
+func (o *owners) contend(n *node, name string, rng *rand.Rand) {
+	for range 300 {
+		some := []string{"a", "b", "c", "d", "e", "f"}
+		rng.Shuffle(len(some), func(i, j int) { some[i], some[j] = some[j], some[i] })
+		got := n.claim(some[:1+rng.IntN(3)]...)
+		o.own(name, got)
+		pass(time.Duration(rng.IntN(1000)))
+		o.own("", got)
+		n.Release(keyindex.Keys, got)
+	}
+}
+
+// own notes who has keys; nobody is empty.
+func (o *owners) own(name string, keys []string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, key := range keys {
+		if by := o.of[key]; name != "" && by != "" {
+			o.t.Errorf("%s and %s have %q", by, name, key)
+		}
+		o.of[key] = name
+	}
 }
 
 // TestContestAway is TestContest with the ways to the service cut and healed:

@@ -103,6 +103,7 @@ func newCodes() *codes {
 	c := &codes{rules: codeRules(), byCode: map[rpc.Code]error{
 		rpc.CodeNoMethod: ErrVersion,
 		rpc.CodeBusy:     ErrUnreachable,
+		rpc.CodeClosing:  ErrUnreachable,
 		rpc.CodeDeadline: context.DeadlineExceeded,
 		proto.CodeShape:  &objects.ShapeError{},
 	}}

@@ -15,7 +15,6 @@ import (
 	"github.com/hmcfs/hmcfs/metadata/members"
 	"github.com/hmcfs/hmcfs/objects"
 	"github.com/hmcfs/hmcfs/objects/cluster/proto"
-	"github.com/hmcfs/hmcfs/transport"
 	"github.com/hmcfs/hmcfs/transport/comm"
 	"github.com/hmcfs/hmcfs/transport/rpc"
 	"github.com/hmcfs/hmcfs/transport/wire"
@@ -42,7 +41,7 @@ type serverOptions struct {
 	// not wait.
 	Served func(objects.Notice)
 	// Pull reads a file of a third node into one of ours.
-	Pull func(ctx context.Context, dst *objects.File, ask *proto.PullAsk) (uint64, transport.Path, error)
+	Pull func(ctx context.Context, dst *objects.File, ask *proto.PullAsk) (objects.Moved, error)
 }
 
 // server answers for the tree of this node. Its methods may be called from any
@@ -57,7 +56,7 @@ type server struct {
 
 	mu sync.Mutex
 	// +checklocks:mu
-	sessions map[rpc.Caller]*session
+	guests map[rpc.Caller]*guest
 	// handle is the last number that was given. It begins anywhere, so that a
 	// handle of an earlier run, or of another session, names no other file.
 	// +checklocks:mu
@@ -65,7 +64,7 @@ type server struct {
 }
 
 func newServer(o serverOptions) *server {
-	s := &server{o: o, push: newPusher(o.AttrTTL), sessions: map[rpc.Caller]*session{}}
+	s := &server{o: o, push: newPusher(o.AttrTTL), guests: map[rpc.Caller]*guest{}}
 	var start [8]byte
 	_, _ = rand.Read(start[:]) // never fails
 	s.handle = binary.BigEndian.Uint64(start[:])
@@ -108,9 +107,9 @@ func (s *server) handlers() map[rpc.Method]rpc.Handler {
 
 // answer makes a handler of a method that answers one kind of question in a
 // session. What has no answer returns nil.
-func answer[Q any](s *server, fn func(context.Context, *session, *Q) (any, error)) rpc.Handler {
+func answer[Q any](s *server, fn func(context.Context, *guest, *Q) (any, error)) rpc.Handler {
 	return func(ctx context.Context, from rpc.Caller, body []byte) ([]byte, error) {
-		ss, err := s.session(from)
+		g, err := s.guest(from)
 		if err != nil {
 			return nil, err
 		}
@@ -119,7 +118,7 @@ func answer[Q any](s *server, fn func(context.Context, *session, *Q) (any, error
 			return nil, err
 		}
 		s.o.Count.answers.Add(1)
-		reply, err := fn(ctx, ss, &question)
+		reply, err := fn(ctx, g, &question)
 		if err != nil || reply == nil {
 			return nil, err
 		}
@@ -127,14 +126,14 @@ func answer[Q any](s *server, fn func(context.Context, *session, *Q) (any, error
 	}
 }
 
-// session finds the session of a question.
+// guest finds the session of a question.
 //
 // Errors: errNoHello.
-func (s *server) session(from rpc.Caller) (*session, error) {
+func (s *server) guest(from rpc.Caller) (*guest, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if ss := s.sessions[from]; ss != nil {
-		return ss, nil
+	if g := s.guests[from]; g != nil {
+		return g, nil
 	}
 	return nil, fmt.Errorf("rank %v: %w", from.Rank, errNoHello)
 }
@@ -160,8 +159,8 @@ func (s *server) hello(_ context.Context, from rpc.Caller, body []byte) ([]byte,
 		return nil, fmt.Errorf("our own record: %w", err)
 	}
 	s.mu.Lock()
-	if s.sessions[from] == nil {
-		s.sessions[from] = &session{from: from, server: s, gone: make(chan struct{})}
+	if s.guests[from] == nil {
+		s.guests[from] = &guest{from: from, server: s, gone: make(chan struct{})}
 	}
 	s.mu.Unlock()
 	s.o.Count.answers.Add(1)
@@ -191,14 +190,14 @@ func recordOf(rank wire.Rank, text []byte) (members.Record, error) {
 // ended lets go of what a session had. It does not wait.
 func (s *server) ended(from rpc.Caller) {
 	s.mu.Lock()
-	ss := s.sessions[from]
-	delete(s.sessions, from)
+	g := s.guests[from]
+	delete(s.guests, from)
 	s.mu.Unlock()
-	if ss != nil {
-		handles := ss.finish()
+	if g != nil {
+		handles := g.finish()
 		s.work.Go(func() {
 			for _, h := range handles {
-				ss.release(context.Background(), h)
+				g.release(context.Background(), h)
 			}
 		})
 	}
@@ -209,7 +208,7 @@ func (s *server) close() {
 	s.unlisten()
 	s.mu.Lock()
 	var left []rpc.Caller
-	for from := range s.sessions {
+	for from := range s.guests {
 		left = append(left, from)
 	}
 	s.mu.Unlock()
@@ -222,7 +221,7 @@ func (s *server) close() {
 
 // status tells of this node and its devices.
 func (s *server) status(ctx context.Context, from rpc.Caller, _ []byte) ([]byte, error) {
-	if _, err := s.session(from); err != nil {
+	if _, err := s.guest(from); err != nil {
 		return nil, err
 	}
 	record, err := json.Marshal(s.o.Self())

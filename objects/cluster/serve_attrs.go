@@ -11,12 +11,12 @@ import (
 	"github.com/hmcfs/hmcfs/objects/cluster/proto"
 )
 
-func (s *server) setAttr(ctx context.Context, ss *session, q *proto.SetAttrAsk) (any, error) {
+func (s *server) setAttr(ctx context.Context, g *guest, q *proto.SetAttrAsk) (any, error) {
 	u, err := s.user(q.Cred)
 	if err != nil {
 		return nil, err
 	}
-	rights, err := rightsOf(ctx, ss, q)
+	rights, err := rightsOf(ctx, g, q)
 	if err != nil {
 		return nil, err
 	}
@@ -36,12 +36,12 @@ func (s *server) setAttr(ctx context.Context, ss *session, q *proto.SetAttrAsk) 
 	if err != nil {
 		return nil, err
 	}
-	return new(s.changed(ctx, ss, &after)), nil
+	return new(s.changed(ctx, g, &after)), nil
 }
 
 // rightsOf tells what beside modes allows a change, and puts the present where
 // it is asked for.
-func rightsOf(ctx context.Context, ss *session, q *proto.SetAttrAsk) (changeRights, error) {
+func rightsOf(ctx context.Context, g *guest, q *proto.SetAttrAsk) (changeRights, error) {
 	now := timeToProto(metadata.TimespecOf(time.Now()))
 	rights := changeRights{present: q.Set&(proto.SetAtime|proto.SetMtime) != 0}
 	for _, t := range []struct {
@@ -58,11 +58,11 @@ func rightsOf(ctx context.Context, ss *session, q *proto.SetAttrAsk) (changeRigh
 	if q.Handle == 0 {
 		return rights, nil
 	}
-	h, err := ss.use(q.Handle, Write)
+	h, err := g.use(q.Handle, Write)
 	if err != nil {
 		return rights, err
 	}
-	defer ss.done(ctx, h)
+	defer g.done(ctx, h)
 	if h.file.Ino() != metadata.Ino(q.Ino) {
 		return rights, fmt.Errorf("handle %#x is not of inode %d: %w", q.Handle, q.Ino, ErrStale)
 	}
@@ -83,7 +83,7 @@ func (s *server) xattrOf(ctx context.Context, q *proto.XattrAsk, access xattrAcc
 	return a, err
 }
 
-func (s *server) getXattr(ctx context.Context, _ *session, q *proto.XattrAsk) (any, error) {
+func (s *server) getXattr(ctx context.Context, _ *guest, q *proto.XattrAsk) (any, error) {
 	a, err := s.xattrOf(ctx, q, xattrRead)
 	if err != nil {
 		return nil, err
@@ -95,7 +95,7 @@ func (s *server) getXattr(ctx context.Context, _ *session, q *proto.XattrAsk) (a
 	return &proto.XattrAnswer{Value: value}, nil
 }
 
-func (s *server) listXattr(ctx context.Context, _ *session, q *proto.InoAsk) (any, error) {
+func (s *server) listXattr(ctx context.Context, _ *guest, q *proto.InoAsk) (any, error) {
 	u, err := s.user(q.Cred)
 	if err != nil {
 		return nil, err
@@ -112,7 +112,7 @@ func (s *server) listXattr(ctx context.Context, _ *session, q *proto.InoAsk) (an
 	return &proto.ListXattrAnswer{Names: names}, nil
 }
 
-func (s *server) setXattr(ctx context.Context, _ *session, q *proto.XattrAsk) (any, error) {
+func (s *server) setXattr(ctx context.Context, _ *guest, q *proto.XattrAsk) (any, error) {
 	a, err := s.xattrOf(ctx, q, xattrWrite)
 	if err != nil {
 		return nil, err
@@ -122,7 +122,7 @@ func (s *server) setXattr(ctx context.Context, _ *session, q *proto.XattrAsk) (a
 	return nil, err
 }
 
-func (s *server) removeXattr(ctx context.Context, _ *session, q *proto.XattrAsk) (any, error) {
+func (s *server) removeXattr(ctx context.Context, _ *guest, q *proto.XattrAsk) (any, error) {
 	a, err := s.xattrOf(ctx, q, xattrWrite)
 	if err != nil {
 		return nil, err
@@ -134,7 +134,7 @@ func (s *server) removeXattr(ctx context.Context, _ *session, q *proto.XattrAsk)
 
 // statFS tells of the device that holds an inode; for the root, which is on
 // none, of all together.
-func (s *server) statFS(ctx context.Context, _ *session, q *proto.InoAsk) (any, error) {
+func (s *server) statFS(ctx context.Context, _ *guest, q *proto.InoAsk) (any, error) {
 	if _, err := s.user(q.Cred); err != nil {
 		return nil, err
 	}

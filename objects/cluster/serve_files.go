@@ -12,7 +12,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport"
 )
 
-func (s *server) open(ctx context.Context, ss *session, q *proto.OpenAsk) (any, error) {
+func (s *server) open(ctx context.Context, g *guest, q *proto.OpenAsk) (any, error) {
 	u, err := s.user(q.Cred)
 	if err != nil {
 		return nil, err
@@ -43,8 +43,8 @@ func (s *server) open(ctx context.Context, ss *session, q *proto.OpenAsk) (any, 
 	// It may have been published between the two looks.
 	if a, err = s.inode(ctx, q.Ino); err == nil {
 		var number uint64
-		if number, err = ss.add(&handle{file: f, access: access, who: u}); err == nil {
-			return &proto.OpenAnswer{Handle: number, Attr: s.changed(ctx, ss, &a)}, nil
+		if number, err = g.add(&handle{file: f, access: access, who: u}); err == nil {
+			return &proto.OpenAnswer{Handle: number, Attr: s.changed(ctx, g, &a)}, nil
 		}
 	}
 	f.Abandon(ctx)
@@ -53,8 +53,8 @@ func (s *server) open(ctx context.Context, ss *session, q *proto.OpenAsk) (any, 
 
 // closeHandle ends a handle. The file is closed when it is answered, unless
 // another question of the session still uses it.
-func (s *server) closeHandle(ctx context.Context, ss *session, q *proto.HandleAsk) (any, error) {
-	h, err := ss.take(q.Handle)
+func (s *server) closeHandle(ctx context.Context, g *guest, q *proto.HandleAsk) (any, error) {
+	h, err := g.take(q.Handle)
 	if err != nil {
 		return nil, err
 	}
@@ -63,27 +63,27 @@ func (s *server) closeHandle(ctx context.Context, ss *session, q *proto.HandleAs
 	if err != nil {
 		last = objects.Attr{Inode: metadata.Inode{Ino: ino, Mode: metadata.TypeRegular}, State: objects.StateLost}
 	}
-	ss.done(ctx, h)
-	after := s.changed(ctx, ss, &last)
+	g.done(ctx, h)
+	after := s.changed(ctx, g, &last)
 	if after.Keep == 0 && last.Nlink == 0 {
 		after.Nlink = 0
 	}
 	return &after, nil
 }
 
-func (s *server) sync(ctx context.Context, ss *session, q *proto.HandleAsk) (any, error) {
-	h, err := ss.use(q.Handle, 0)
+func (s *server) sync(ctx context.Context, g *guest, q *proto.HandleAsk) (any, error) {
+	h, err := g.use(q.Handle, 0)
 	if err != nil {
 		return nil, err
 	}
-	defer ss.done(ctx, h)
+	defer g.done(ctx, h)
 	return nil, h.file.Sync(ctx)
 }
 
 // theirs is the memory of the asker that a question names.
 //
 // Errors: wire.ErrFrame; objects.ErrInvalid.
-func (s *server) theirs(ss *session, q *proto.MoveAsk) (transport.Span, error) {
+func (s *server) theirs(g *guest, q *proto.MoveAsk) (transport.Span, error) {
 	d, err := q.Descriptor()
 	if err != nil {
 		return transport.Span{}, fmt.Errorf("memory of the asker: %w: %w", proto.ErrBody, err)
@@ -92,18 +92,18 @@ func (s *server) theirs(ss *session, q *proto.MoveAsk) (transport.Span, error) {
 		return transport.Span{}, fmt.Errorf("%d bytes at %d: %w", q.N, q.MemOff, objects.ErrInvalid)
 	}
 	// The key says for which session it is good: in another one it is refused.
-	memory := s.o.Comm.Remote(ss.from.Rank, d)
+	memory := s.o.Comm.Remote(g.from.Rank, d)
 	return transport.RemoteSpan(memory, devices.Offset(q.MemOff), devices.Size(q.N)), nil
 }
 
 // read puts bytes of a file into the asker's memory.
-func (s *server) read(ctx context.Context, ss *session, q *proto.MoveAsk) (any, error) {
-	h, err := ss.use(q.Handle, Read)
+func (s *server) read(ctx context.Context, g *guest, q *proto.MoveAsk) (any, error) {
+	h, err := g.use(q.Handle, Read)
 	if err != nil {
 		return nil, err
 	}
-	defer ss.done(ctx, h)
-	dst, err := s.theirs(ss, q)
+	defer g.done(ctx, h)
+	dst, err := s.theirs(g, q)
 	if err != nil {
 		return nil, err
 	}
@@ -119,17 +119,17 @@ func (s *server) read(ctx context.Context, ss *session, q *proto.MoveAsk) (any, 
 }
 
 // write gets bytes of the asker's memory into a file.
-func (s *server) write(ctx context.Context, ss *session, q *proto.MoveAsk) (any, error) {
-	h, err := ss.use(q.Handle, Write)
+func (s *server) write(ctx context.Context, g *guest, q *proto.MoveAsk) (any, error) {
+	h, err := g.use(q.Handle, Write)
 	if err != nil {
 		return nil, err
 	}
-	defer ss.done(ctx, h)
-	src, err := s.theirs(ss, q)
+	defer g.done(ctx, h)
+	src, err := s.theirs(g, q)
 	if err != nil {
 		return nil, err
 	}
-	defer s.push.changing(ss, h.file.Ino())()
+	defer s.push.changing(g, h.file.Ino())()
 	moved, err := h.file.CopyIn(ctx, src, objects.Write{
 		Off: q.Off, Append: q.Append, KillPriv: q.KillPriv || !h.who.isRoot(),
 	})
@@ -141,14 +141,14 @@ func (s *server) write(ctx context.Context, ss *session, q *proto.MoveAsk) (any,
 	return &proto.MoveAnswer{N: moved.N, Off: moved.Off, Size: h.file.Size(), Path: string(moved.Path)}, nil
 }
 
-func (s *server) allocate(ctx context.Context, ss *session, q *proto.AllocateAsk) (any, error) {
-	h, err := ss.use(q.Handle, Write)
+func (s *server) allocate(ctx context.Context, g *guest, q *proto.AllocateAsk) (any, error) {
+	h, err := g.use(q.Handle, Write)
 	if err != nil {
 		return nil, err
 	}
-	defer ss.done(ctx, h)
+	defer g.done(ctx, h)
 	ino := h.file.Ino()
-	done := s.push.changing(ss, ino)
+	done := s.push.changing(g, ino)
 	if err = s.killPriv(ctx, h); err != nil {
 		done()
 		return nil, err
@@ -163,15 +163,15 @@ func (s *server) allocate(ctx context.Context, ss *session, q *proto.AllocateAsk
 	if err != nil {
 		return nil, err
 	}
-	return new(s.changed(ctx, ss, &a)), nil
+	return new(s.changed(ctx, g, &a)), nil
 }
 
-func (s *server) seek(ctx context.Context, ss *session, q *proto.SeekAsk) (any, error) {
-	h, err := ss.use(q.Handle, 0)
+func (s *server) seek(ctx context.Context, g *guest, q *proto.SeekAsk) (any, error) {
+	h, err := g.use(q.Handle, 0)
 	if err != nil {
 		return nil, err
 	}
-	defer ss.done(ctx, h)
+	defer g.done(ctx, h)
 	whence := objects.SeekData
 	if q.Hole {
 		whence = objects.SeekHole
@@ -197,19 +197,19 @@ func (s *server) killPriv(ctx context.Context, h *handle) error {
 }
 
 // copy copies between two files of ours.
-func (s *server) copy(ctx context.Context, ss *session, q *proto.CopyAsk) (any, error) {
-	dst, err := ss.use(q.Dst, Write)
+func (s *server) copy(ctx context.Context, g *guest, q *proto.CopyAsk) (any, error) {
+	dst, err := g.use(q.Dst, Write)
 	if err != nil {
 		return nil, err
 	}
-	defer ss.done(ctx, dst)
-	src, err := ss.use(q.Src, Read)
+	defer g.done(ctx, dst)
+	src, err := g.use(q.Src, Read)
 	if err != nil {
 		return nil, err
 	}
-	defer ss.done(ctx, src)
+	defer g.done(ctx, src)
 	ino := dst.file.Ino()
-	defer s.push.changing(ss, ino)()
+	defer s.push.changing(g, ino)()
 	if err = s.killPriv(ctx, dst); err != nil {
 		return nil, err
 	}
@@ -231,27 +231,27 @@ func (s *server) copy(ctx context.Context, ss *session, q *proto.CopyAsk) (any, 
 }
 
 // pull copies from a file of a third node.
-func (s *server) pull(ctx context.Context, ss *session, q *proto.PullAsk) (any, error) {
+func (s *server) pull(ctx context.Context, g *guest, q *proto.PullAsk) (any, error) {
 	if _, err := s.user(q.Cred); err != nil {
 		return nil, err
 	}
-	h, err := ss.use(q.Handle, Write)
+	h, err := g.use(q.Handle, Write)
 	if err != nil {
 		return nil, err
 	}
-	defer ss.done(ctx, h)
+	defer g.done(ctx, h)
 	ino := h.file.Ino()
-	defer s.push.changing(ss, ino)()
+	defer s.push.changing(g, ino)()
 	if err = s.killPriv(ctx, h); err != nil {
 		return nil, err
 	}
-	n, path, err := s.o.Pull(ctx, h.file, q)
-	s.o.Count.bytesIn.Add(n)
+	moved, err := s.o.Pull(ctx, h.file, q)
+	s.o.Count.bytesIn.Add(moved.N)
 	s.served(ino, 0)
 	if err != nil {
 		return nil, err
 	}
-	return &proto.MoveAnswer{N: n, Off: q.Off, Size: h.file.Size(), Path: string(path)}, nil
+	return &proto.MoveAnswer{N: moved.N, Off: q.Off, Size: h.file.Size(), Path: string(moved.Path)}, nil
 }
 
 // served tells that a question has changed, or may have changed, an inode or the

@@ -15,10 +15,11 @@ import (
 func isGone(err error) bool { return errors.Is(err, metadata.ErrNotExist) }
 
 // told is an inode for a session that is told when it changes. mark is the
-// pusher's from before the inode was read.
-func (s *server) told(ss *session, a *objects.Attr, mark uint64) proto.Attr {
+// pusher's from before the inode was read; names says whether it is as when a
+// name of a directory led to it.
+func (s *server) told(g *guest, a *objects.Attr, mark uint64, names bool) proto.Attr {
 	var keep uint32
-	if s.push.remember(ss, topicOf(a.Ino), mark) {
+	if s.push.remember(g, topicOf(a.Ino), mark) && names {
 		keep = s.keep(a)
 	}
 	return attrToProto(a, keep)
@@ -26,13 +27,13 @@ func (s *server) told(ss *session, a *objects.Attr, mark uint64) proto.Attr {
 
 // changed is told for an inode that the session itself has just changed, so that
 // it is read once more: a is how it was then.
-func (s *server) changed(ctx context.Context, ss *session, a *objects.Attr) proto.Attr {
+func (s *server) changed(ctx context.Context, g *guest, a *objects.Attr) proto.Attr {
 	mark := s.push.mark()
 	now, err := s.o.Store.Attr(ctx, a.Ino)
 	if err != nil {
 		return attrToProto(a, 0)
 	}
-	return s.told(ss, &now, mark)
+	return s.told(g, &now, mark, true)
 }
 
 // keep is for how many milliseconds an inode may be remembered: no longer than
@@ -45,7 +46,7 @@ func (s *server) keep(a *objects.Attr) uint32 {
 	return uint32(ttl.Milliseconds())
 }
 
-func (s *server) lookup(ctx context.Context, ss *session, q *proto.LookupAsk) (any, error) {
+func (s *server) lookup(ctx context.Context, g *guest, q *proto.LookupAsk) (any, error) {
 	u, err := s.user(q.Cred)
 	if err != nil {
 		return nil, err
@@ -54,15 +55,15 @@ func (s *server) lookup(ctx context.Context, ss *session, q *proto.LookupAsk) (a
 	if _, err = s.folder(ctx, u, q.Dir, wantExec); err != nil {
 		return nil, err
 	}
-	s.push.remember(ss, namesOf(metadata.Ino(q.Dir)), mark)
+	names := s.push.remember(g, namesOf(metadata.Ino(q.Dir)), mark)
 	a, err := s.o.Store.Lookup(ctx, metadata.Ino(q.Dir), q.Name)
 	if err != nil {
 		return nil, err
 	}
-	return new(s.told(ss, &a, mark)), nil
+	return new(s.told(g, &a, mark, names)), nil
 }
 
-func (s *server) attr(ctx context.Context, ss *session, q *proto.InoAsk) (any, error) {
+func (s *server) attr(ctx context.Context, g *guest, q *proto.InoAsk) (any, error) {
 	if _, err := s.user(q.Cred); err != nil {
 		return nil, err
 	}
@@ -71,12 +72,12 @@ func (s *server) attr(ctx context.Context, ss *session, q *proto.InoAsk) (any, e
 	if err != nil {
 		return nil, err
 	}
-	return new(s.told(ss, &a, mark)), nil
+	return new(s.told(g, &a, mark, true)), nil
 }
 
 const (
-	// pageEntries is how many entries a page has where nothing is asked for.
-	pageEntries = 1024
+	// defaultPage is how many entries a page has where nothing is asked for.
+	defaultPage = 1024
 	// entryRoom is more than an entry takes beside its texts.
 	entryRoom = 256
 	// pageRoom is how much of an answer entries may take.
@@ -85,7 +86,7 @@ const (
 
 // readDir lists a page of a directory, with what is known of each entry where
 // the user may look them up.
-func (s *server) readDir(ctx context.Context, ss *session, q *proto.ReadDirAsk) (any, error) {
+func (s *server) readDir(ctx context.Context, g *guest, q *proto.ReadDirAsk) (any, error) {
 	u, err := s.user(q.Cred)
 	if err != nil {
 		return nil, err
@@ -95,10 +96,10 @@ func (s *server) readDir(ctx context.Context, ss *session, q *proto.ReadDirAsk) 
 	if err != nil {
 		return nil, err
 	}
-	s.push.remember(ss, namesOf(dir.Ino), mark)
+	s.push.remember(g, namesOf(dir.Ino), mark)
 	limit := int(min(q.Limit, proto.MaxEntries))
 	if limit == 0 {
-		limit = pageEntries
+		limit = defaultPage
 	}
 	entries, err := s.o.Store.ReadDir(ctx, dir.Ino, metadata.Cookie(q.Cookie), limit)
 	if err != nil {
@@ -116,7 +117,7 @@ func (s *server) readDir(ctx context.Context, ss *session, q *proto.ReadDirAsk) 
 		if know {
 			// One that has gone since is listed without.
 			if a, err := s.o.Store.Attr(ctx, entries[i].Ino); err == nil {
-				entry.Attr = s.told(ss, &a, mark)
+				entry.Attr = s.told(g, &a, mark, true)
 			} else if ctx.Err() != nil {
 				return nil, err
 			}
@@ -135,7 +136,7 @@ func entrySize(e *proto.Entry) int {
 	return entryRoom + len(e.Name) + len(a.Device) + len(a.Target) + len(a.Key) + len(a.Path) + len(a.State)
 }
 
-func (s *server) create(ctx context.Context, ss *session, q *proto.CreateAsk) (any, error) {
+func (s *server) create(ctx context.Context, g *guest, q *proto.CreateAsk) (any, error) {
 	u, err := s.user(q.Cred)
 	if err != nil {
 		return nil, err
@@ -153,10 +154,11 @@ func (s *server) create(ctx context.Context, ss *session, q *proto.CreateAsk) (a
 		return nil, err
 	}
 	s.served(0, dir.Ino)
-	return new(s.changed(ctx, ss, &a)), nil
+	s.push.remember(g, namesOf(dir.Ino), 0)
+	return new(s.changed(ctx, g, &a)), nil
 }
 
-func (s *server) link(ctx context.Context, ss *session, q *proto.LinkAsk) (any, error) {
+func (s *server) link(ctx context.Context, g *guest, q *proto.LinkAsk) (any, error) {
 	u, err := s.user(q.Cred)
 	if err != nil {
 		return nil, err
@@ -174,10 +176,11 @@ func (s *server) link(ctx context.Context, ss *session, q *proto.LinkAsk) (any, 
 		return nil, err
 	}
 	s.served(a.Ino, dir.Ino)
-	return new(s.changed(ctx, ss, &a)), nil
+	s.push.remember(g, namesOf(dir.Ino), 0)
+	return new(s.changed(ctx, g, &a)), nil
 }
 
-func (s *server) remove(ctx context.Context, _ *session, q *proto.RemoveAsk) (any, error) {
+func (s *server) remove(ctx context.Context, _ *guest, q *proto.RemoveAsk) (any, error) {
 	u, err := s.user(q.Cred)
 	if err != nil {
 		return nil, err
@@ -202,7 +205,7 @@ func (s *server) remove(ctx context.Context, _ *session, q *proto.RemoveAsk) (an
 	return nil, err
 }
 
-func (s *server) rename(ctx context.Context, _ *session, q *proto.RenameAsk) (any, error) {
+func (s *server) rename(ctx context.Context, _ *guest, q *proto.RenameAsk) (any, error) {
 	u, err := s.user(q.Cred)
 	if err != nil {
 		return nil, err

@@ -67,15 +67,15 @@ type pushShard struct {
 	// young and old are who was told of a topic, in the present stretch of
 	// time, and in the last.
 	// +checklocks:mu
-	young map[topic][]*session
+	young map[topic][]*guest
 	// +checklocks:mu
-	old map[topic][]*session
+	old map[topic][]*guest
 	// held are who has a file open, and how often.
 	// +checklocks:mu
-	held map[metadata.Ino]map[*session]int
+	held map[metadata.Ino]map[*guest]int
 	// busy are who changes a file just now, and knows that himself.
 	// +checklocks:mu
-	busy map[metadata.Ino]map[*session]int
+	busy map[metadata.Ino]map[*guest]int
 }
 
 // newPusher makes a pusher for answers that may be remembered for ttl, and are on
@@ -97,14 +97,14 @@ func (p *pusher) mark() uint64 { return p.count.Load() }
 
 // remember has a session told of the next change of a topic, and says whether
 // none has happened since the mark, as far as can be known.
-func (p *pusher) remember(ss *session, t topic, mark uint64) bool {
+func (p *pusher) remember(g *guest, t topic, mark uint64) bool {
 	sh := p.shard(t)
 	sh.mu.Lock()
-	if !slices.Contains(sh.young[t], ss) {
+	if !slices.Contains(sh.young[t], g) {
 		if sh.young == nil {
-			sh.young = map[topic][]*session{}
+			sh.young = map[topic][]*guest{}
 		}
-		sh.young[t] = append(sh.young[t], ss)
+		sh.young[t] = append(sh.young[t], g)
 	}
 	sh.mu.Unlock()
 	p.startAging()
@@ -112,47 +112,47 @@ func (p *pusher) remember(ss *session, t topic, mark uint64) bool {
 }
 
 // hold has a session told of every change of a file, until unhold.
-func (p *pusher) hold(ss *session, ino metadata.Ino) {
+func (p *pusher) hold(g *guest, ino metadata.Ino) {
 	sh := p.shard(topicOf(ino))
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	count(&sh.held, ino, ss, 1)
+	count(&sh.held, ino, g, 1)
 }
 
-func (p *pusher) unhold(ss *session, ino metadata.Ino) {
+func (p *pusher) unhold(g *guest, ino metadata.Ino) {
 	sh := p.shard(topicOf(ino))
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	count(&sh.held, ino, ss, -1)
+	count(&sh.held, ino, g, -1)
 }
 
 // changing says that a session changes a file until the result is called: it is
 // not told of that, since its answer will say it.
-func (p *pusher) changing(ss *session, ino metadata.Ino) (done func()) {
+func (p *pusher) changing(g *guest, ino metadata.Ino) (done func()) {
 	sh := p.shard(topicOf(ino))
 	sh.mu.Lock()
-	count(&sh.busy, ino, ss, 1)
+	count(&sh.busy, ino, g, 1)
 	sh.mu.Unlock()
 	return func() {
 		sh.mu.Lock()
 		defer sh.mu.Unlock()
-		count(&sh.busy, ino, ss, -1)
+		count(&sh.busy, ino, g, -1)
 	}
 }
 
 // count adds to how often a session is noted for a file. The caller has the
 // lock.
-func count(m *map[metadata.Ino]map[*session]int, ino metadata.Ino, ss *session, n int) {
+func count(m *map[metadata.Ino]map[*guest]int, ino metadata.Ino, g *guest, n int) {
 	if *m == nil {
-		*m = map[metadata.Ino]map[*session]int{}
+		*m = map[metadata.Ino]map[*guest]int{}
 	}
 	of := (*m)[ino]
 	if of == nil {
-		of = map[*session]int{}
+		of = map[*guest]int{}
 		(*m)[ino] = of
 	}
-	if of[ss] += n; of[ss] == 0 {
-		delete(of, ss)
+	if of[g] += n; of[g] == 0 {
+		delete(of, g)
 	}
 	if len(of) == 0 {
 		delete(*m, ino)
@@ -178,18 +178,18 @@ func (p *pusher) changed(t topic) {
 			break
 		}
 	}
-	for _, ss := range p.shard(t).whom(t) {
-		ss.invalid(t)
+	for _, g := range p.shard(t).whom(t) {
+		g.invalid(t)
 	}
 }
 
 // whom lists who is to be told of a change, and forgets those who are told only
 // once.
-func (sh *pushShard) whom(t topic) []*session {
+func (sh *pushShard) whom(t topic) []*guest {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	young, old := sh.young[t], sh.old[t]
-	var held, busy map[*session]int
+	var held, busy map[*guest]int
 	if !t.names {
 		held, busy = sh.held[t.ino], sh.busy[t.ino]
 	}
@@ -199,13 +199,13 @@ func (sh *pushShard) whom(t topic) []*session {
 	delete(sh.young, t)
 	delete(sh.old, t)
 	told := append(young, old...)
-	for ss := range held {
-		told = append(told, ss)
+	for g := range held {
+		told = append(told, g)
 	}
 	if len(busy) == 0 {
 		return told
 	}
-	return slices.DeleteFunc(told, func(ss *session) bool { return busy[ss] > 0 })
+	return slices.DeleteFunc(told, func(g *guest) bool { return busy[g] > 0 })
 }
 
 // startAging sees to it that what is remembered is forgotten in time.
@@ -265,41 +265,41 @@ type pending struct {
 }
 
 // invalid has the session told that a topic has changed. It does not wait.
-func (ss *session) invalid(t topic) {
-	ss.mu.Lock()
-	defer ss.mu.Unlock()
-	if ss.over || ss.pending.all {
+func (g *guest) invalid(t topic) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.over || g.pending.all {
 		return
 	}
-	if ss.pending.topics == nil {
-		ss.pending.topics = map[topic]struct{}{}
+	if g.pending.topics == nil {
+		g.pending.topics = map[topic]struct{}{}
 	}
-	ss.pending.topics[t] = struct{}{}
-	if len(ss.pending.topics) > maxPending {
-		ss.pending = pending{all: true}
+	g.pending.topics[t] = struct{}{}
+	if len(g.pending.topics) > maxPending {
+		g.pending = pending{all: true}
 	}
-	if !ss.pushing {
-		ss.pushing = true
-		ss.server.work.Go(ss.tell)
+	if !g.pushing {
+		g.pushing = true
+		g.server.work.Go(g.tell)
 	}
 }
 
 // tell sends what is pending until nothing is.
-func (ss *session) tell() {
-	s := ss.server
+func (g *guest) tell() {
+	s := g.server
 	for {
-		news, ok := ss.news()
+		news, ok := g.news()
 		if !ok {
 			return
 		}
 		body, err := proto.Encode(&news)
 		if err == nil {
-			err = ss.notify(body)
+			err = g.notify(body)
 		}
 		if err != nil {
 			// The session has ended, or is about to, and with it what the peer
 			// remembers.
-			s.o.Log.Debug("invalidation not sent", zap.Stringer("rank", ss.from.Rank), zap.Error(err))
+			s.o.Log.Debug("invalidation not sent", zap.Stringer("rank", g.from.Rank), zap.Error(err))
 			continue
 		}
 		s.o.Count.invalidationsOut.Add(1)
@@ -307,20 +307,20 @@ func (ss *session) tell() {
 }
 
 // news takes what is to be told next; false when nothing is.
-func (ss *session) news() (proto.Invalid, bool) {
-	ss.mu.Lock()
-	defer ss.mu.Unlock()
+func (g *guest) news() (proto.Invalid, bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	var news proto.Invalid
-	if ss.over || !ss.pending.all && len(ss.pending.topics) == 0 {
-		ss.pushing, ss.pending = false, pending{}
+	if g.over || !g.pending.all && len(g.pending.topics) == 0 {
+		g.pushing, g.pending = false, pending{}
 		return news, false
 	}
-	ss.pending.all = false // no numbers at all are all
-	for t := range ss.pending.topics {
+	g.pending.all = false // no numbers at all are all
+	for t := range g.pending.topics {
 		if len(news.Inos)+len(news.Names) == maxTold {
 			break
 		}
-		delete(ss.pending.topics, t)
+		delete(g.pending.topics, t)
 		if t.names {
 			news.Names = append(news.Names, uint64(t.ino))
 		} else {
@@ -331,16 +331,16 @@ func (ss *session) news() (proto.Invalid, bool) {
 }
 
 // notify sends a notice, as soon as the session takes it.
-func (ss *session) notify(body []byte) error {
+func (g *guest) notify(body []byte) error {
 	for {
-		sent, err := ss.server.o.Notify(ss.from.Rank, proto.NoticeInvalid, body)
+		sent, err := g.server.o.Notify(g.from.Rank, proto.NoticeInvalid, body)
 		if err != nil || sent {
 			return err
 		}
 		wait := time.NewTimer(retellAfter)
 		select {
 		case <-wait.C:
-		case <-ss.gone:
+		case <-g.gone:
 			wait.Stop()
 			return nil
 		}

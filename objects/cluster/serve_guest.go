@@ -13,9 +13,9 @@ import (
 // maxHandles is how many files a session may have open.
 const maxHandles = 1 << 16
 
-// session is one session with another node: what it has open, and what it has
+// guest is one session with another node: what it has open, and what it has
 // to be told.
-type session struct {
+type guest struct {
 	from   rpc.Caller
 	server *server
 	gone   chan struct{} // closed at the end
@@ -47,26 +47,26 @@ type handle struct {
 }
 
 // add gives a file a number. The file is the session's then.
-func (ss *session) add(h *handle) (uint64, error) {
-	s := ss.server
+func (g *guest) add(h *handle) (uint64, error) {
+	s := g.server
 	s.mu.Lock()
 	if s.handle++; s.handle == 0 {
 		s.handle++ // 0 is no handle
 	}
 	number := s.handle
 	s.mu.Unlock()
-	ss.mu.Lock()
-	defer ss.mu.Unlock()
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	switch {
-	case ss.over:
+	case g.over:
 		return 0, fmt.Errorf("the session has ended: %w", ErrStale)
-	case len(ss.handles) >= maxHandles:
-		return 0, fmt.Errorf("%d files open: %w", len(ss.handles), syscall.EMFILE)
-	case ss.handles == nil:
-		ss.handles = map[uint64]*handle{}
+	case len(g.handles) >= maxHandles:
+		return 0, fmt.Errorf("%d files open: %w", len(g.handles), syscall.EMFILE)
+	case g.handles == nil:
+		g.handles = map[uint64]*handle{}
 	}
-	ss.handles[number] = h
-	s.push.hold(ss, h.file.Ino())
+	g.handles[number] = h
+	s.push.hold(g, h.file.Ino())
 	return number, nil
 }
 
@@ -74,10 +74,10 @@ func (ss *session) add(h *handle) (uint64, error) {
 // done.
 //
 // Errors: ErrStale; ErrDenied.
-func (ss *session) use(number uint64, want Access) (*handle, error) {
-	ss.mu.Lock()
-	defer ss.mu.Unlock()
-	h := ss.handles[number]
+func (g *guest) use(number uint64, want Access) (*handle, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	h := g.handles[number]
 	switch {
 	case h == nil:
 		return nil, fmt.Errorf("handle %#x: %w", number, ErrStale)
@@ -89,27 +89,27 @@ func (ss *session) use(number uint64, want Access) (*handle, error) {
 }
 
 // done ends a use. With the last one of a closed handle its file is closed.
-func (ss *session) done(ctx context.Context, h *handle) {
-	ss.mu.Lock()
+func (g *guest) done(ctx context.Context, h *handle) {
+	g.mu.Lock()
 	h.users--
 	last := h.users == 0 && h.closed
-	ss.mu.Unlock()
+	g.mu.Unlock()
 	if last {
-		ss.release(ctx, h)
+		g.release(ctx, h)
 	}
 }
 
 // take removes a handle, which the caller then uses and is done with.
 //
 // Errors: ErrStale.
-func (ss *session) take(number uint64) (*handle, error) {
-	ss.mu.Lock()
-	defer ss.mu.Unlock()
-	h := ss.handles[number]
+func (g *guest) take(number uint64) (*handle, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	h := g.handles[number]
 	if h == nil {
 		return nil, fmt.Errorf("handle %#x: %w", number, ErrStale)
 	}
-	delete(ss.handles, number)
+	delete(g.handles, number)
 	h.closed = true
 	h.users++
 	return h, nil
@@ -117,25 +117,25 @@ func (ss *session) take(number uint64) (*handle, error) {
 
 // finish ends the session and returns the handles that it had. Nobody uses
 // them.
-func (ss *session) finish() []*handle {
-	ss.mu.Lock()
-	defer ss.mu.Unlock()
-	if ss.over {
+func (g *guest) finish() []*handle {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.over {
 		return nil
 	}
-	ss.over = true
-	close(ss.gone)
+	g.over = true
+	close(g.gone)
 	var left []*handle
-	for _, h := range ss.handles {
+	for _, h := range g.handles {
 		left = append(left, h)
 	}
-	ss.handles = nil
+	g.handles = nil
 	return left
 }
 
 // release closes the file of a handle that nobody uses any more.
-func (ss *session) release(ctx context.Context, h *handle) {
-	ss.server.push.unhold(ss, h.file.Ino())
+func (g *guest) release(ctx context.Context, h *handle) {
+	g.server.push.unhold(g, h.file.Ino())
 	if h.end != nil {
 		h.end()
 		return
@@ -149,9 +149,9 @@ func (ss *session) release(ctx context.Context, h *handle) {
 //
 // Errors: errNoHello; ErrStale; EMFILE. end is not called then.
 func (s *server) hold(from rpc.Caller, f *objects.File, end func()) (uint64, error) {
-	ss, err := s.session(from)
+	g, err := s.guest(from)
 	if err != nil {
 		return 0, err
 	}
-	return ss.add(&handle{file: f, access: Read, end: end})
+	return g.add(&handle{file: f, access: Read, end: end})
 }
