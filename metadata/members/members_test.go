@@ -3,6 +3,7 @@ package members_test
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,6 +19,8 @@ import (
 type node struct {
 	*members.Members
 	client *memory.Client
+
+	mu     sync.Mutex
 	events []members.Event
 }
 
@@ -40,7 +43,11 @@ func join(t *testing.T, s *memory.Server, self members.Record) *node {
 	if err != nil {
 		t.Fatalf("%s joins: %v", self.Name, err)
 	}
-	cancel := n.OnEvent(func(ev members.Event) { n.events = append(n.events, ev) })
+	cancel := n.OnEvent(func(ev members.Event) {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.events = append(n.events, ev)
+	})
 	t.Cleanup(func() {
 		cancel()
 		leave(t, n.Members)
@@ -80,6 +87,8 @@ func sees(t *testing.T, v members.View, want ...string) {
 // kinds are what a node was told, in words, and forgets it.
 func (n *node) kinds() []string {
 	synctest.Wait()
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	words := map[members.Kind]string{members.Joined: "joined", members.Changed: "changed", members.Left: "left"}
 	out := []string{}
 	for _, ev := range n.events {

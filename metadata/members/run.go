@@ -79,11 +79,17 @@ func (m *Members) pause(ctx context.Context, about time.Duration) {
 	t := time.NewTimer(about/2 + rand.N(about))
 	defer t.Stop()
 	for {
+		var lost <-chan struct{}
+		if lease, _, _ := m.Lease(); lease != nil {
+			lost = lease.Lost()
+		}
 		select {
 		case <-t.C:
 			return
 		case <-ctx.Done():
 			return
+		case <-lost:
+			m.setLease(nil)
 		case <-m.grace.over:
 			m.removeMissing()
 		}

@@ -26,6 +26,10 @@ func (s *Service) Watch(ctx context.Context, prefix string, after coord.Revision
 	broken := s.brokenNow()
 	// A server that has lost its cluster ends the watch.
 	watching, stop := context.WithCancel(clientv3.WithRequireLeader(s.client.Ctx()))
+	// The library waits for the server for as long as the watch may live.
+	bounded, cancel := s.bound(ctx)
+	defer cancel()
+	unhook := context.AfterFunc(bounded, stop)
 	w := &watch{
 		service: s,
 		changes: s.client.Watch(watching, s.prefix+prefix, clientv3.WithPrefix(),
@@ -34,19 +38,15 @@ func (s *Service) Watch(ctx context.Context, prefix string, after coord.Revision
 		broken: broken,
 		done:   make(chan struct{}),
 	}
-	bounded, cancel := s.bound(ctx)
-	defer cancel()
-	select {
-	case resp, ok := <-w.changes:
-		if !ok || resp.Err() != nil {
-			stop()
-			return nil, w.over(resp)
-		}
-		return w, nil
-	case <-bounded.Done():
-		stop()
+	resp, ok := <-w.changes
+	if !unhook() {
 		return nil, s.fault(ctx, bounded.Err())
 	}
+	if !ok || resp.Err() != nil {
+		stop()
+		return nil, w.over(resp)
+	}
+	return w, nil
 }
 
 // Next waits for changes; see coord.Watch.
