@@ -14,8 +14,12 @@ import (
 // umask; the store applies what a set-group-id directory asks for.
 //
 // Errors: EPERM where names are hmcfs's own to make; those of the store.
-func (f *filesystem) create(header *fuse.InHeader, name string, n metadata.Node, out *fuse.EntryOut) (objects.Attr, fuse.Status) {
+func (f *filesystem) create(cancel <-chan struct{}, header *fuse.InHeader, name string, n metadata.Node, out *fuse.EntryOut) (objects.Attr, fuse.Status) {
 	parent := metadata.Ino(header.NodeId)
+	if isRemote(parent) {
+		_, status := f.createRemote(cancel, header, name, n, out)
+		return objects.Attr{}, status
+	}
 	if status := f.nameRefusal(parent, name); status != fuse.OK {
 		return objects.Attr{}, status
 	}
@@ -29,38 +33,41 @@ func (f *filesystem) create(header *fuse.InHeader, name string, n metadata.Node,
 }
 
 // Mknod makes a file or a special file.
-func (f *filesystem) Mknod(_ <-chan struct{}, in *fuse.MknodIn, name string, out *fuse.EntryOut) (status fuse.Status) {
+func (f *filesystem) Mknod(cancel <-chan struct{}, in *fuse.MknodIn, name string, out *fuse.EntryOut) (status fuse.Status) {
 	defer f.ops.done(opMknod, time.Now(), &status)
 	n := metadata.Node{Mode: metadata.Mode(in.Mode), Rdev: in.Rdev}
-	_, status = f.create(&in.InHeader, name, n, out)
+	_, status = f.create(cancel, &in.InHeader, name, n, out)
 	return status
 }
 
 // Mkdir makes a directory.
-func (f *filesystem) Mkdir(_ <-chan struct{}, in *fuse.MkdirIn, name string, out *fuse.EntryOut) (status fuse.Status) {
+func (f *filesystem) Mkdir(cancel <-chan struct{}, in *fuse.MkdirIn, name string, out *fuse.EntryOut) (status fuse.Status) {
 	defer f.ops.done(opMkdir, time.Now(), &status)
 	n := metadata.Node{Mode: metadata.TypeDir | metadata.Mode(in.Mode).Perm()}
-	_, status = f.create(&in.InHeader, name, n, out)
+	_, status = f.create(cancel, &in.InHeader, name, n, out)
 	return status
 }
 
 // Symlink makes a symlink.
-func (f *filesystem) Symlink(_ <-chan struct{}, header *fuse.InHeader, target, name string, out *fuse.EntryOut) (status fuse.Status) {
+func (f *filesystem) Symlink(cancel <-chan struct{}, header *fuse.InHeader, target, name string, out *fuse.EntryOut) (status fuse.Status) {
 	defer f.ops.done(opSymlink, time.Now(), &status)
 	if len(target) > metadata.MaxTarget {
 		return errNameTooLong
 	}
 	n := metadata.Node{Mode: metadata.TypeSymlink | 0o777, Target: target}
-	_, status = f.create(header, name, n, out)
+	_, status = f.create(cancel, header, name, n, out)
 	return status
 }
 
 // Link adds a name to an inode of the same device.
 //
 // Errors: EPERM, EEXIST, EXDEV, EMLINK.
-func (f *filesystem) Link(_ <-chan struct{}, in *fuse.LinkIn, name string, out *fuse.EntryOut) (status fuse.Status) {
+func (f *filesystem) Link(cancel <-chan struct{}, in *fuse.LinkIn, name string, out *fuse.EntryOut) (status fuse.Status) {
 	defer f.ops.done(opLink, time.Now(), &status)
 	parent, ino := metadata.Ino(in.NodeId), metadata.Ino(in.Oldnodeid)
+	if isRemote(parent) || isRemote(ino) {
+		return f.linkRemote(cancel, in, name, out)
+	}
 	if status := refusal(ino); status != fuse.OK {
 		return status
 	}
@@ -76,10 +83,13 @@ func (f *filesystem) Link(_ <-chan struct{}, in *fuse.LinkIn, name string, out *
 }
 
 // Create makes a regular file and opens it.
-func (f *filesystem) Create(_ <-chan struct{}, in *fuse.CreateIn, name string, out *fuse.CreateOut) (status fuse.Status) {
+func (f *filesystem) Create(cancel <-chan struct{}, in *fuse.CreateIn, name string, out *fuse.CreateOut) (status fuse.Status) {
 	defer f.ops.done(opCreate, time.Now(), &status)
+	if isRemote(metadata.Ino(in.NodeId)) {
+		return f.createOpenRemote(cancel, in, name, out)
+	}
 	n := metadata.Node{Mode: metadata.TypeRegular | metadata.Mode(in.Mode).Perm()}
-	a, status := f.create(&in.InHeader, name, n, &out.EntryOut)
+	a, status := f.create(cancel, &in.InHeader, name, n, &out.EntryOut)
 	if status != fuse.OK {
 		return status
 	}

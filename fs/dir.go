@@ -9,9 +9,18 @@ import (
 )
 
 // OpenDir opens a directory.
-func (f *filesystem) OpenDir(_ <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) (status fuse.Status) {
+func (f *filesystem) OpenDir(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) (status fuse.Status) {
 	defer f.ops.done(opOpenDir, time.Now(), &status)
-	out.Fh = f.dirs.put(f.newDirHandle(metadata.Ino(in.NodeId)))
+	ino := metadata.Ino(in.NodeId)
+	if !isRemote(ino) {
+		out.Fh = f.dirs.put(f.newDirHandle(ino))
+		return fuse.OK
+	}
+	h, err := f.newRemoteDir(cancel, &in.Caller, ino)
+	if err != nil {
+		return f.errs.status(err)
+	}
+	out.Fh = f.dirs.put(h)
 	return fuse.OK
 }
 
@@ -32,29 +41,35 @@ func (f *filesystem) FsyncDir(<-chan struct{}, *fuse.FsyncIn) (status fuse.Statu
 }
 
 // ReadDir lists names behind an offset.
-func (f *filesystem) ReadDir(_ <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryList) (status fuse.Status) {
+func (f *filesystem) ReadDir(cancel <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryList) (status fuse.Status) {
 	defer f.ops.done(opReadDir, time.Now(), &status)
-	return f.list(in, func(e *dirEntry) bool { return out.AddDirEntry(e.fuse()) })
+	return f.list(cancel, in, func(e *dirEntry) bool { return out.AddDirEntry(e.fuse()) })
 }
 
 // ReadDirPlus lists names with attributes, each of which counts one
 // reference of the kernel's.
-func (f *filesystem) ReadDirPlus(_ <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryList) (status fuse.Status) {
+func (f *filesystem) ReadDirPlus(cancel <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryList) (status fuse.Status) {
 	defer f.ops.done(opReadDirPlus, time.Now(), &status)
 	dir := metadata.Ino(in.NodeId)
-	return f.list(in, func(e *dirEntry) bool { return f.addPlus(dir, e, out) })
+	return f.list(cancel, in, func(e *dirEntry) bool { return f.addPlus(dir, e, out) })
 }
 
 // list gives entries to add until it has no room.
-func (f *filesystem) list(in *fuse.ReadIn, add func(*dirEntry) bool) fuse.Status {
+func (f *filesystem) list(cancel <-chan struct{}, in *fuse.ReadIn, add func(*dirEntry) bool) fuse.Status {
 	h, ok := f.dirs.get(in.Fh)
 	if !ok {
 		return fuse.EBADF
 	}
+	ctx := background()
+	if h.ask != nil {
+		var release func()
+		ctx, release = untilKilled(cancel, in.Pid)
+		defer release()
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for at := in.Offset; ; {
-		entries, err := h.after(at, f.names.Load())
+		entries, err := h.after(ctx, at, f.names.Load())
 		if err != nil {
 			return f.errs.status(err)
 		}
@@ -75,9 +90,10 @@ func (f *filesystem) list(in *fuse.ReadIn, add func(*dirEntry) bool) fuse.Status
 // now: pages of a directory are read again when any name has changed, and
 // the kernel holds the directory's lock. An entry without attributes is
 // looked up when somebody asks for it; so is one of a directory whose names go
-// without the kernel's doing, or whose pages may be older than its names.
+// without the kernel's doing, or whose pages may be older than its names, and
+// one of another node, of which the kernel would have to ask again all the same.
 func (f *filesystem) addPlus(dir metadata.Ino, e *dirEntry, out *fuse.DirEntryList) bool {
-	if e.name == "." || e.name == ".." || isReserved(e.ino) || f.store.Volatile(dir) {
+	if e.name == "." || e.name == ".." || isReserved(e.ino) || isRemote(e.ino) || f.store.Volatile(dir) {
 		return out.AddDirLookupEntry(e.fuse()) != nil
 	}
 	// The reference goes first, so that the inode stays until it is told.

@@ -1,6 +1,7 @@
 package fs
 
 import (
+	"context"
 	"errors"
 	"sort"
 	"sync"
@@ -43,6 +44,8 @@ type lister func(after uint64, limit int) ([]dirEntry, error)
 type dirHandle struct {
 	ino  metadata.Ino
 	list lister
+	// ask stands for list where other nodes may be asked for entries.
+	ask func(ctx context.Context, after uint64, limit int) ([]dirEntry, error)
 	// dots makes "." and "..".
 	dots func() []dirEntry
 
@@ -67,8 +70,18 @@ func (f *filesystem) newDirHandle(ino metadata.Ino) *dirHandle {
 		h.list = f.listRoot
 	case ino == controlIno:
 		h.list = listFixed(controlEntries())
+	case ino == keysIno && f.opts.Cluster == nil:
+		own := &keyLister{}
+		h.list = func(after uint64, limit int) ([]dirEntry, error) {
+			return own.note(after, func(behind string) ([]dirEntry, error) { return f.ownKeys(behind, limit) })
+		}
 	case ino == keysIno:
-		h.list = (&keyLister{store: f.store}).list
+		all := &keyLister{}
+		h.ask = func(ctx context.Context, after uint64, limit int) ([]dirEntry, error) {
+			return all.note(after, func(behind string) ([]dirEntry, error) { return f.keysBehind(ctx, behind, limit) })
+		}
+	case ino == nodesIno && f.opts.Cluster != nil:
+		h.list = (&nodesLister{fs: f}).list
 	default:
 		h.list = func(after uint64, limit int) ([]dirEntry, error) {
 			if f.opts.ListViews && ino != metadata.PublishIno {
@@ -85,7 +98,7 @@ func (f *filesystem) newDirHandle(ino metadata.Ino) *dirHandle {
 // reader does not start over.
 //
 // +checklocks:h.mu
-func (h *dirHandle) after(at, names uint64) ([]dirEntry, error) {
+func (h *dirHandle) after(ctx context.Context, at, names uint64) ([]dirEntry, error) {
 	if at >= h.from && at != 0 && h.names == names && len(h.page) > 0 {
 		page := h.page
 		i := sort.Search(len(page), func(i int) bool { return page[i].offset > at })
@@ -97,12 +110,20 @@ func (h *dirHandle) after(at, names uint64) ([]dirEntry, error) {
 	if at < dotsEnd {
 		page = h.dots()[at:]
 	}
-	entries, err := h.list(max(at, dotsEnd), pageEntries)
+	entries, err := h.read(ctx, max(at, dotsEnd))
 	if err != nil {
 		return nil, err
 	}
 	h.page, h.from, h.names = append(page, entries...), at, names
 	return h.page, nil
+}
+
+// read returns a page.
+func (h *dirHandle) read(ctx context.Context, after uint64) ([]dirEntry, error) {
+	if h.ask != nil {
+		return h.ask(ctx, after, pageEntries)
+	}
+	return h.list(after, pageEntries)
 }
 
 // dots returns "." and "..".
@@ -115,6 +136,10 @@ func (f *filesystem) dots(ino metadata.Ino) []dirEntry {
 	} else if a, err := f.store.Attr(background(), ino); err == nil && a.Parent != 0 {
 		parent = a.Parent
 	}
+	return dotsOf(ino, parent)
+}
+
+func dotsOf(ino, parent metadata.Ino) []dirEntry {
 	return []dirEntry{
 		{name: ".", ino: ino, mode: metadata.TypeDir, offset: 1},
 		{name: "..", ino: parent, mode: metadata.TypeDir, offset: 2},
@@ -153,7 +178,7 @@ func listFixed(all []dirEntry) lister {
 
 // listRoot lists what belongs to hmcfs, then the devices.
 func (f *filesystem) listRoot(after uint64, limit int) ([]dirEntry, error) {
-	own, err := listFixed(rootEntries())(after, limit)
+	own, err := listFixed(f.rootEntries())(after, limit)
 	if err != nil {
 		return nil, err
 	}

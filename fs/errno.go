@@ -13,6 +13,7 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/objects"
+	"github.com/hmcfs/hmcfs/objects/cluster"
 )
 
 // errnoRule says which errno an error is told by.
@@ -26,8 +27,15 @@ type errnoRule struct {
 // operation does not exist and stops asking for the life of the mount.
 func errnoRules() []errnoRule {
 	return []errnoRule{
-		{context.Canceled, syscall.EINTR},
+		// Why a node could not be reached may be in the error too: that time
+		// was up says more, that something was cancelled says less.
 		{context.DeadlineExceeded, syscall.ETIMEDOUT},
+		{cluster.ErrUnreachable, syscall.EHOSTUNREACH},
+		{cluster.ErrVersion, syscall.EHOSTUNREACH},
+		{cluster.ErrStale, syscall.ESTALE},
+		{cluster.ErrDenied, syscall.EACCES},
+		{cluster.ErrNoNode, syscall.ENOENT},
+		{context.Canceled, syscall.EINTR},
 
 		{metadata.ErrNotExist, syscall.ENOENT},
 		{metadata.ErrExist, syscall.EEXIST},

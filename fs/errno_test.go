@@ -9,6 +9,7 @@ import (
 	"go/token"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -21,6 +22,7 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/objects"
+	"github.com/hmcfs/hmcfs/objects/cluster"
 )
 
 type errnoCase struct {
@@ -76,6 +78,12 @@ func sentinels() map[string]errnoCase {
 		"objects.ErrInconsistent": {objects.ErrInconsistent, syscall.EIO},
 		"objects.ErrWithdrawn":    {objects.ErrWithdrawn, syscall.ENOENT},
 		"objects.ErrClosed":       {objects.ErrClosed, syscall.ESHUTDOWN},
+
+		"cluster.ErrNoNode":      {cluster.ErrNoNode, syscall.ENOENT},
+		"cluster.ErrUnreachable": {cluster.ErrUnreachable, syscall.EHOSTUNREACH},
+		"cluster.ErrStale":       {cluster.ErrStale, syscall.ESTALE},
+		"cluster.ErrDenied":      {cluster.ErrDenied, syscall.EACCES},
+		"cluster.ErrVersion":     {cluster.ErrVersion, syscall.EHOSTUNREACH},
 	}
 }
 
@@ -96,9 +104,9 @@ func TestErrnoOfSentinels(t *testing.T) {
 // their source, so that a new one cannot be forgotten here.
 func TestErrnoKnowsEverySentinel(t *testing.T) {
 	known := sentinels()
-	for _, pkg := range []string{"metadata", "devices", "objects", "transport"} {
+	for _, pkg := range []string{"metadata", "devices", "objects", "objects/cluster", "transport"} {
 		for _, name := range exportedErrors(t, pkg) {
-			if _, ok := known[pkg+"."+name]; !ok {
+			if _, ok := known[path.Base(pkg)+"."+name]; !ok {
 				t.Errorf("%s.%s has no errno: add it to errno.go and to this test", pkg, name)
 			}
 		}

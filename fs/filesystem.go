@@ -2,6 +2,7 @@ package fs
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -41,7 +42,12 @@ type filesystem struct {
 	dirs     table[*dirHandle]
 	backings backings
 	views    views
-	ahead    aheadBudget
+	// remotes, shared and remoteKeys are of other nodes.
+	remotes    remotes
+	shared     shared
+	remoteKeys remoteKeys
+	creds      creds
+	ahead      aheadBudget
 	// published are the files of publish/ that are open.
 	published published
 	fleeting  fleeting
@@ -64,13 +70,14 @@ func newFilesystem(o Options) *filesystem {
 		slots:         o.Engine.Slots(),
 		log:           log,
 		errs:          newErrnoTable(log),
-		timeout:       max(o.CacheTimeout, 0),
+		timeout:       keepFor(&o),
 		born:          metadata.TimespecOf(time.Now()),
 		request:       int(o.MaxWrite),
 		kernel:        noKernel{},
 		ahead:         aheadBudget{max: int64(maxAhead)},
 		views:         newViews(o.Store),
 		published:     published{wait: releaseWait},
+		remoteKeys:    newRemoteKeys(),
 	}
 	f.backings.log = log
 	f.backings.open = map[metadata.Ino]*backing{}
@@ -91,10 +98,18 @@ func (f *filesystem) OnUnmount() {}
 func background() context.Context { return context.Background() }
 
 // closeHandles ends what the kernel left open: it releases nothing when the
-// connection is cut.
+// connection is cut. Those of other nodes end at once, as each may have to wait
+// for a node that does not answer.
 func (f *filesystem) closeHandles() {
+	var others sync.WaitGroup
 	for fh, h := range f.files.drain() {
+		if h.remote != nil {
+			others.Go(func() { f.closeFile(h, fh) })
+			continue
+		}
 		f.closeFile(h, fh)
 	}
 	f.dirs.drain()
+	others.Wait()
+	f.shared.drops.Wait()
 }

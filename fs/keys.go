@@ -1,37 +1,41 @@
 package fs
 
-import (
-	"github.com/hmcfs/hmcfs/metadata"
-	"github.com/hmcfs/hmcfs/objects"
-)
+import "github.com/hmcfs/hmcfs/metadata"
 
-// keyLister lists keys/. The store goes on behind a key, the kernel at a
-// number, so the lister remembers the keys in the order in which it has
-// listed them: offset dotsEnd+i is behind the key of number i.
-type keyLister struct {
-	store *objects.Store
-	seen  []string
-}
+// keyLister lists keys/. The keys go on behind a key, the kernel at a number,
+// so the lister remembers the keys in the order in which it has listed them:
+// offset dotsEnd+i is behind the key of number i.
+type keyLister struct{ seen []string }
 
-// list is a lister. It is called with the lock of its directory's handle.
-func (l *keyLister) list(after uint64, limit int) ([]dirEntry, error) {
+// note numbers the keys that behind returns. It is called with the lock of its
+// directory's handle.
+func (l *keyLister) note(after uint64, behind func(key string) ([]dirEntry, error)) ([]dirEntry, error) {
 	known := min(after-dotsEnd, uint64(len(l.seen)))
-	behind := ""
+	last := ""
 	if known > 0 {
-		behind = l.seen[known-1]
+		last = l.seen[known-1]
 	}
-	found, err := l.store.Keys(background(), behind, limit)
+	entries, err := behind(last)
 	if err != nil {
 		return nil, err
 	}
 	l.seen = l.seen[:known]
+	for i := range entries {
+		l.seen = append(l.seen, entries[i].name)
+		entries[i].offset = dotsEnd + uint64(len(l.seen))
+	}
+	return entries, nil
+}
+
+// ownKeys lists up to limit keys of ours behind one, in order.
+func (f *filesystem) ownKeys(behind string, limit int) ([]dirEntry, error) {
+	found, err := f.store.Keys(background(), behind, limit)
+	if err != nil {
+		return nil, err
+	}
 	entries := make([]dirEntry, len(found))
 	for i, e := range found {
-		l.seen = append(l.seen, e.Key)
-		entries[i] = dirEntry{
-			name: e.Key, ino: e.Ino | keyBit, mode: metadata.TypeSymlink,
-			offset: dotsEnd + uint64(len(l.seen)),
-		}
+		entries[i] = dirEntry{name: e.Key, ino: e.Ino | keyBit, mode: metadata.TypeSymlink}
 	}
 	return entries, nil
 }

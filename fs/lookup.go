@@ -15,9 +15,15 @@ import (
 // as a name that is there.
 //
 // Errors: ENAMETOOLONG, ENOTDIR.
-func (f *filesystem) Lookup(_ <-chan struct{}, header *fuse.InHeader, name string, out *fuse.EntryOut) (status fuse.Status) {
+func (f *filesystem) Lookup(cancel <-chan struct{}, header *fuse.InHeader, name string, out *fuse.EntryOut) (status fuse.Status) {
 	defer f.ops.done(opLookup, time.Now(), &status)
 	parent := metadata.Ino(header.NodeId)
+	if isRemote(parent) {
+		if name == "." || name == ".." {
+			return f.lookupRemoteDot(cancel, header, name, out)
+		}
+		return f.lookupRemote(cancel, header, name, out)
+	}
 	if name == "." || name == ".." {
 		return f.lookupDot(parent, name, out)
 	}
@@ -79,13 +85,20 @@ func (f *filesystem) lookupDot(ino metadata.Ino, name string, out *fuse.EntryOut
 // Forget drops references of the kernel's.
 func (f *filesystem) Forget(nodeid, nlookup uint64) {
 	ino := metadata.Ino(nodeid)
-	if isReserved(ino) && !isView(ino) {
+	if isReserved(ino) && !isView(ino) && !isRemoteKey(ino) {
 		return
 	}
 	var status fuse.Status
 	defer f.ops.done(opForget, time.Now(), &status)
-	if isView(ino) {
+	switch {
+	case isView(ino):
 		f.views.forget(ino, nlookup)
+		return
+	case isRemote(ino):
+		f.remotes.forget(ino, nlookup)
+		return
+	case isRemoteKey(ino):
+		f.remoteKeys.forget(ino, nlookup)
 		return
 	}
 	if f.store.Forget(ino, nlookup) {
@@ -94,21 +107,24 @@ func (f *filesystem) Forget(nodeid, nlookup uint64) {
 }
 
 // GetAttr answers stat.
-func (f *filesystem) GetAttr(_ <-chan struct{}, in *fuse.GetAttrIn, out *fuse.AttrOut) (status fuse.Status) {
+func (f *filesystem) GetAttr(cancel <-chan struct{}, in *fuse.GetAttrIn, out *fuse.AttrOut) (status fuse.Status) {
 	defer f.ops.done(opGetAttr, time.Now(), &status)
 	ino := metadata.Ino(in.NodeId)
+	if isRemote(ino) {
+		return f.getRemoteAttr(cancel, in, out)
+	}
 	if f.hasFled(ino) {
 		return errStale
 	}
 	a, err := f.attr(ino)
 	if err != nil {
-		return f.errs.status(err)
+		return f.ownInodeStatus(err)
 	}
 	f.fillAttrOut(out, &a)
 	return fuse.OK
 }
 
-// attr returns any inode as it is now.
+// attr returns any inode of ours as it is now.
 func (f *filesystem) attr(ino metadata.Ino) (objects.Attr, error) {
 	if isReserved(ino) {
 		return f.reservedAttr(ino)
@@ -117,15 +133,18 @@ func (f *filesystem) attr(ino metadata.Ino) (objects.Attr, error) {
 }
 
 // Statx answers statx with the time of birth, which GetAttr has no room for.
-func (f *filesystem) Statx(_ <-chan struct{}, in *fuse.StatxIn, out *fuse.StatxOut) (status fuse.Status) {
+func (f *filesystem) Statx(cancel <-chan struct{}, in *fuse.StatxIn, out *fuse.StatxOut) (status fuse.Status) {
 	defer f.ops.done(opStatx, time.Now(), &status)
 	ino := metadata.Ino(in.NodeId)
+	if isRemote(ino) {
+		return f.remoteStatx(cancel, in, out)
+	}
 	if f.hasFled(ino) {
 		return errStale
 	}
 	a, err := f.attr(ino)
 	if err != nil {
-		return f.errs.status(err)
+		return f.ownInodeStatus(err)
 	}
 	fillStatx(&out.Statx, &a)
 	out.SetTimeout(f.attrTimeout(&a))
@@ -139,8 +158,11 @@ func (f *filesystem) Access(<-chan struct{}, *fuse.AccessIn) (status fuse.Status
 }
 
 // Readlink returns the target of a symlink.
-func (f *filesystem) Readlink(_ <-chan struct{}, header *fuse.InHeader) (out []byte, status fuse.Status) {
+func (f *filesystem) Readlink(cancel <-chan struct{}, header *fuse.InHeader) (out []byte, status fuse.Status) {
 	defer f.ops.done(opReadlink, time.Now(), &status)
+	if isRemote(metadata.Ino(header.NodeId)) {
+		return f.readRemoteLink(cancel, header)
+	}
 	a, err := f.attr(metadata.Ino(header.NodeId))
 	switch {
 	case err != nil:

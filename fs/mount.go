@@ -61,6 +61,9 @@ func Mount(ctx context.Context, o Options) (*Server, error) {
 func (f *filesystem) Init(server *fuse.Server) {
 	f.kernel = fuseKernel{server}
 	f.store.OnChange(f.objectChanged)
+	if f.opts.Cluster != nil {
+		f.opts.Cluster.OnInvalidate(f.remoteChanged)
+	}
 	r := fuseRegistrar{server}
 	f.backings.kernel = r
 	reason := probePassthrough(f.opts.Passthrough, server.KernelSettings(), r)

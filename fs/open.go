@@ -20,17 +20,20 @@ type content interface {
 	Views(ctx context.Context, off uint64, n int) (objects.Views, error)
 }
 
-// fileHandle is one open file: of the store's, of a view, or of .hmcfs/.
+// fileHandle is one open file: of the store's, of a view, of another node, or
+// of .hmcfs/.
 type fileHandle struct {
-	// file is nil for a file of .hmcfs/, whose content was produced at open.
+	// file is nil for a file of another node, and for one of .hmcfs/, whose
+	// content was produced at open.
 	file    *objects.File
 	content []byte
 	// stream is that of .hmcfs/events.
 	stream *eventStream
 	// src is what is read: file, or view where the handle is of a view, and
 	// file is then the one that has the tensor.
-	src  content
-	view *viewFile
+	src    content
+	view   *viewFile
+	remote *remoteFile
 	// unmappable says that the device can't show its memory in place, so
 	// that it is not asked again.
 	unmappable atomic.Bool
@@ -48,12 +51,18 @@ type fileHandle struct {
 //
 // Errors: EPERM for writing to a file of .hmcfs/ or of publish/; ESTALE for one
 // whose name the kernel keeps although it is gone.
-func (f *filesystem) Open(_ <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) (status fuse.Status) {
+func (f *filesystem) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) (status fuse.Status) {
 	defer f.ops.done(opOpen, time.Now(), &status)
 	ino := metadata.Ino(in.NodeId)
 	switch {
 	case isView(ino):
 		return f.openView(ino, in.Flags, out)
+	case isRemote(ino):
+		p, err := f.remotes.find(ino)
+		if err != nil {
+			return f.errs.status(err)
+		}
+		return f.openRemote(cancel, p, &in.Caller, in.Flags, out)
 	case isReserved(ino):
 		return f.openControl(ino, &in.Caller, in.Flags, out)
 	}
@@ -82,7 +91,7 @@ func (f *filesystem) open(ino metadata.Ino, flags uint32, out *fuse.OpenOut) fus
 	}
 	file, err := f.store.OpenFile(background(), ino)
 	if err != nil {
-		return f.errs.status(err)
+		return f.ownInodeStatus(err)
 	}
 	h := &fileHandle{file: file, src: file}
 	h.ahead.init(f, file)
@@ -160,6 +169,10 @@ func (f *filesystem) closeFile(h *fileHandle, fh uint64) fuse.Status {
 		h.stream.close()
 		f.streams.Add(-1)
 	}
+	if h.remote != nil {
+		h.ahead.close()
+		return f.closeRemote(h.remote)
+	}
 	if h.file == nil {
 		return fuse.OK
 	}
@@ -179,13 +192,15 @@ func (f *filesystem) closeFile(h *fileHandle, fh uint64) fuse.Status {
 	return f.errs.status(h.file.Close(background()))
 }
 
-// fileOf returns the open file of the store's behind a handle. It is EROFS
-// for one of a view.
+// fileOf returns the open file, of the store's or of another node, behind a
+// handle. It is EROFS for one of a view.
 func (f *filesystem) fileOf(fh uint64) (*fileHandle, fuse.Status) {
 	h, ok := f.files.get(fh)
 	switch {
 	case !ok:
 		return nil, fuse.EBADF
+	case h.remote != nil:
+		return h, fuse.OK
 	case h.file == nil:
 		return nil, errNotSupported
 	case h.view != nil:
@@ -215,12 +230,16 @@ func (f *filesystem) Flush(_ <-chan struct{}, in *fuse.FlushIn) (status fuse.Sta
 }
 
 // Fsync writes the object's record. Device memory is as durable as it gets.
-func (f *filesystem) Fsync(_ <-chan struct{}, in *fuse.FsyncIn) (status fuse.Status) {
+func (f *filesystem) Fsync(cancel <-chan struct{}, in *fuse.FsyncIn) (status fuse.Status) {
 	defer f.ops.done(opFsync, time.Now(), &status)
 	h, ok := f.files.get(in.Fh)
 	switch {
 	case !ok:
 		return fuse.EBADF
+	case h.remote != nil:
+		ctx, release := untilKilled(cancel, in.Pid)
+		defer release()
+		return f.dataStatus(h.remote.Sync(ctx))
 	case h.file == nil:
 		return fuse.OK
 	}

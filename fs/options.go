@@ -10,6 +10,7 @@ import (
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/objects"
+	"github.com/hmcfs/hmcfs/objects/cluster"
 	"github.com/hmcfs/hmcfs/transport"
 )
 
@@ -48,6 +49,9 @@ type Options struct {
 	Store *objects.Store
 	// Engine lends the pinned buffers of read-ahead. Required.
 	Engine *transport.Engine
+	// Cluster has the other nodes, which the mount shows under nodes/, and
+	// keys of theirs under keys/. Nil is none. The mount does not close it.
+	Cluster *cluster.Cluster
 	// MountPoint is an existing, empty directory. Required.
 	MountPoint string
 	// AllowOther lets users other than the mounting one in, as modes allow.
@@ -71,7 +75,8 @@ type Options struct {
 	MaxBackground int
 	// CacheTimeout is how long the kernel may keep names and attributes
 	// without asking. Nothing but the mount changes them, so it can be long.
-	// Default 1 h; less than 0 is not to keep them at all.
+	// Default 1 h; less than 0 is not to keep them at all. With a Cluster it is
+	// 1 s at most: other nodes change what is ours.
 	CacheTimeout time.Duration
 	// ListViews lists FILE.tensors beside each file that may have tensors;
 	// without it, views are reached by name only.

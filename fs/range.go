@@ -32,6 +32,14 @@ func (f *filesystem) CopyFileRange(cancel <-chan struct{}, in *fuse.CopyFileRang
 	if status != fuse.OK {
 		return 0, status
 	}
+	if src.remote != nil || dst.remote != nil {
+		n, err := f.copyRemote(requestContext(cancel), dst, src, in)
+		if err != nil && n == 0 {
+			return 0, f.dataStatus(err)
+		}
+		f.ops.moved(opCopyFileRange, int(n))
+		return uint32(n), fuse.OK
+	}
 	r := objects.CopyRange{
 		Dst: dst.file, DstOff: in.OffOut,
 		Src: src.file, SrcOff: in.OffIn,
@@ -70,6 +78,11 @@ func (f *filesystem) Fallocate(cancel <-chan struct{}, in *fuse.FallocateIn) (st
 	if !ok {
 		return errNotSupported
 	}
+	if h.remote != nil {
+		ctx, release := untilKilled(cancel, in.Pid)
+		defer release()
+		return f.dataStatus(h.remote.Allocate(ctx, mode, in.Offset, in.Length))
+	}
 	defer f.changed(h.file.Ino())
 	err := h.file.Allocate(requestContext(cancel), mode, in.Offset, in.Length)
 	return f.errs.status(err)
@@ -96,7 +109,7 @@ func allocateMode(mode uint32) (objects.AllocateMode, bool) {
 // itself.
 //
 // Errors: EBADF, EINVAL, ENXIO beyond the end.
-func (f *filesystem) Lseek(_ <-chan struct{}, in *fuse.LseekIn, out *fuse.LseekOut) (status fuse.Status) {
+func (f *filesystem) Lseek(cancel <-chan struct{}, in *fuse.LseekIn, out *fuse.LseekOut) (status fuse.Status) {
 	defer f.ops.done(opLseek, time.Now(), &status)
 	h, status := f.handleOf(in.Fh)
 	if status != fuse.OK {
@@ -115,9 +128,17 @@ func (f *filesystem) Lseek(_ <-chan struct{}, in *fuse.LseekIn, out *fuse.LseekO
 		out.Offset, status = h.view.seek(in.Offset, whence)
 		return status
 	}
-	off, err := h.file.Seek(background(), in.Offset, whence)
+	var off uint64
+	var err error
+	if h.remote != nil {
+		ctx, release := untilKilled(cancel, in.Pid)
+		defer release()
+		off, err = h.remote.Seek(ctx, in.Offset, whence)
+	} else {
+		off, err = h.file.Seek(background(), in.Offset, whence)
+	}
 	if err != nil {
-		return f.errs.status(err)
+		return f.dataStatus(err)
 	}
 	out.Offset = off
 	return fuse.OK

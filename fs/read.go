@@ -34,6 +34,16 @@ func (f *filesystem) Read(cancel <-chan struct{}, in *fuse.ReadIn, buf []byte) (
 			return nil, f.errs.status(err)
 		}
 		result = fuse.ReadResultData(buf[:got])
+	case h.remote != nil:
+		if in.ReadFlags&fuse.READ_LOCKOWNER == 0 {
+			h.remote.paged.Store(true) // the kernel reads for its pages
+		}
+		ctx, release := untilKilled(cancel, in.Pid)
+		defer release()
+		var err error
+		if result, err = h.ahead.read(ctx, in.Offset, buf[:n]); err != nil {
+			return nil, f.dataStatus(err)
+		}
 	case h.file == nil:
 		result = readContent(h.content, in.Offset, n)
 	default:

@@ -9,9 +9,12 @@ import (
 )
 
 // Unlink removes a name.
-func (f *filesystem) Unlink(_ <-chan struct{}, header *fuse.InHeader, name string) (status fuse.Status) {
+func (f *filesystem) Unlink(cancel <-chan struct{}, header *fuse.InHeader, name string) (status fuse.Status) {
 	defer f.ops.done(opUnlink, time.Now(), &status)
 	parent := metadata.Ino(header.NodeId)
+	if isRemote(parent) {
+		return f.removeRemote(cancel, header, name, false)
+	}
 	if status := refusal(parent); status != fuse.OK {
 		return status
 	}
@@ -20,9 +23,12 @@ func (f *filesystem) Unlink(_ <-chan struct{}, header *fuse.InHeader, name strin
 }
 
 // Rmdir removes an empty directory.
-func (f *filesystem) Rmdir(_ <-chan struct{}, header *fuse.InHeader, name string) (status fuse.Status) {
+func (f *filesystem) Rmdir(cancel <-chan struct{}, header *fuse.InHeader, name string) (status fuse.Status) {
 	defer f.ops.done(opRmdir, time.Now(), &status)
 	parent := metadata.Ino(header.NodeId)
+	if isRemote(parent) {
+		return f.removeRemote(cancel, header, name, true)
+	}
 	if status := refusal(parent); status != fuse.OK {
 		return status
 	}
@@ -56,13 +62,18 @@ func (f *filesystem) Rename(cancel <-chan struct{}, in *fuse.RenameIn, oldName, 
 		To: metadata.Ino(in.Newdir), NewName: newName,
 		Flags: metadata.RenameFlags(in.Flags),
 	}
-	if status := f.renameRefusal(r); status != fuse.OK {
-		return status
+	remote := isRemote(r.From) || isRemote(r.To)
+	if !remote {
+		if status := f.renameRefusal(r); status != fuse.OK {
+			return status
+		}
 	}
 	switch {
 	case r.Flags&^(metadata.NoReplace|metadata.Exchange) != 0,
 		r.Flags == metadata.NoReplace|metadata.Exchange:
 		return fuse.EINVAL
+	case remote:
+		return f.renameRemote(cancel, in, oldName, newName)
 	}
 	ctx, release := untilKilled(cancel, in.Pid)
 	defer release()

@@ -18,23 +18,29 @@ const (
 	configIno  metadata.Ino = 5
 	statsIno   metadata.Ino = 6
 	eventsIno  metadata.Ino = 7
+	nodesIno   metadata.Ino = 8
 
+	// remoteBit marks an inode of another node: the bits from remoteShift on
+	// are the index of the node's incarnation, those below its owner's number.
+	remoteBit metadata.Ino = 1 << 60
 	// viewBit marks a node of a view; the other bits are a hash.
 	viewBit metadata.Ino = 1 << 61
-	// keyBit marks the symlink under keys/ of the object with the other bits.
+	// keyBit marks the symlink under keys/ of the object with the other bits;
+	// with remoteBit, of another node's key, of which the others are a hash.
 	keyBit metadata.Ino = 1 << 62
 
 	keysName    = "keys"
 	controlName = ".hmcfs"
 	publishName = "publish"
+	nodesName   = "nodes"
 	// keyedName is the directory, in that of a device, of the objects that
 	// hmcfs makes for keys.
 	keyedName = ".keys"
 )
 
 // isReserved says that an inode is not one of the store's that users may
-// change: the root, keys/, .hmcfs/ and what is in them, and views. publish/ is
-// the store's.
+// change: the root, nodes/, keys/, .hmcfs/ and what is in the last two, and
+// views. publish/ is the store's, and what is in nodes/ other nodes'.
 func isReserved(ino metadata.Ino) bool {
 	return ino < metadata.FirstIno && ino != metadata.PublishIno || ino >= viewBit
 }
@@ -75,10 +81,19 @@ func reservedParent(ino metadata.Ino) metadata.Ino {
 // lookupReserved finds a name in a directory of hmcfs's own. It is not done
 // with a name of the root that the store has to know.
 func (f *filesystem) lookupReserved(parent metadata.Ino, name string, out *fuse.EntryOut) (done bool, status fuse.Status) {
-	if isView(parent) {
+	switch {
+	case isView(parent):
 		return true, f.lookupView(parent, name, out)
+	case parent == nodesIno && f.opts.Cluster != nil:
+		return true, f.lookupNode(name, out)
 	}
 	ino, err := f.findReserved(parent, name)
+	if errors.Is(err, metadata.ErrInvalidKey) {
+		return true, fuse.ENOENT // no object can carry such a key
+	}
+	if parent == keysIno && isMissing(err) && f.opts.Cluster != nil {
+		return true, f.lookupRemoteKey(name, out)
+	}
 	if parent == metadata.RootIno && ino == 0 {
 		return false, fuse.OK
 	}
@@ -103,7 +118,7 @@ func (f *filesystem) findReserved(parent metadata.Ino, name string) (metadata.In
 	}
 	switch parent {
 	case metadata.RootIno:
-		for _, e := range rootEntries() {
+		for _, e := range f.rootEntries() {
 			if e.name == name {
 				return e.ino, nil
 			}
@@ -116,9 +131,6 @@ func (f *filesystem) findReserved(parent metadata.Ino, name string) (metadata.In
 		}
 	case keysIno:
 		ino, err := f.store.KeyIno(background(), name)
-		if errors.Is(err, metadata.ErrInvalidKey) {
-			err = metadata.ErrNotExist // no object can carry such a key
-		}
 		return ino | keyBit, err
 	default:
 		return 0, metadata.ErrNotDir
@@ -126,13 +138,19 @@ func (f *filesystem) findReserved(parent metadata.Ino, name string) (metadata.In
 	return 0, metadata.ErrNotExist
 }
 
-// rootEntries are the entries of the root beside the devices.
-func rootEntries() []dirEntry {
-	return []dirEntry{
+// rootEntries are the entries of the root beside the devices. nodes/ is there
+// where there is a cluster.
+func (f *filesystem) rootEntries() []dirEntry {
+	all := []dirEntry{
 		{name: controlName, ino: controlIno, mode: metadata.TypeDir, offset: dotsEnd + 1},
 		{name: keysName, ino: keysIno, mode: metadata.TypeDir, offset: dotsEnd + 2},
 		{name: publishName, ino: metadata.PublishIno, mode: metadata.TypeDir, offset: dotsEnd + 3},
+		{name: nodesName, ino: nodesIno, mode: metadata.TypeDir, offset: dotsEnd + 4},
 	}
+	if f.opts.Cluster == nil {
+		all = all[:len(all)-1]
+	}
+	return all
 }
 
 // controlEntries are the files of .hmcfs/.
@@ -149,6 +167,8 @@ func controlEntries() []dirEntry {
 // root's.
 func (f *filesystem) reservedAttr(ino metadata.Ino) (objects.Attr, error) {
 	switch {
+	case isRemoteKey(ino) && f.opts.Cluster != nil:
+		return f.remoteKeyAttr(ino)
 	case isKey(ino):
 		return f.keyAttr(ino)
 	case isView(ino):
@@ -166,7 +186,7 @@ func (f *filesystem) reservedAttr(ino metadata.Ino) (objects.Attr, error) {
 		return objects.Attr{}, err
 	}
 	if ino == metadata.RootIno {
-		a.Nlink += uint32(len(rootEntries()))
+		a.Nlink += uint32(len(f.rootEntries()))
 		return a, nil
 	}
 	own := metadata.Inode{
@@ -176,6 +196,11 @@ func (f *filesystem) reservedAttr(ino metadata.Ino) (objects.Attr, error) {
 	switch ino {
 	case keysIno, controlIno:
 		own.Mode, own.Nlink = metadata.TypeDir|0o555, 2
+	case nodesIno:
+		if f.opts.Cluster == nil {
+			return objects.Attr{}, metadata.ErrNotExist
+		}
+		own.Mode, own.Nlink = metadata.TypeDir|0o555, 2+uint32(len(f.opts.Cluster.Nodes()))
 	case versionIno, configIno, statsIno, eventsIno:
 		own.Mode, own.Nlink = metadata.TypeRegular|0o444, 1
 		own.Size = f.controlSize(ino)

@@ -43,6 +43,9 @@ func (s *Server) serve() {
 	defer close(s.gone)
 	s.fuse.Serve()
 	s.fs.store.OnChange(nil)
+	if c := s.fs.opts.Cluster; c != nil {
+		c.OnInvalidate(nil)
+	}
 	s.fs.closeHandles()
 	s.fs.log.Info("unmounted", zap.String("mount_point", s.path))
 }

@@ -17,9 +17,12 @@ const settable = fuse.FATTR_MODE | fuse.FATTR_UID | fuse.FATTR_GID |
 // SetAttr is chmod, chown, truncate and utimensat.
 //
 // Errors: EPERM for what belongs to hmcfs, EFBIG, ENOSPC, EIO.
-func (f *filesystem) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.AttrOut) (status fuse.Status) {
+func (f *filesystem) SetAttr(cancel <-chan struct{}, in *fuse.SetAttrIn, out *fuse.AttrOut) (status fuse.Status) {
 	defer f.ops.done(opSetAttr, time.Now(), &status)
 	ino := metadata.Ino(in.NodeId)
+	if isRemote(ino) {
+		return f.setRemoteAttr(cancel, in, out)
+	}
 	if status := ownRefusal(ino); status != fuse.OK {
 		return status
 	}
@@ -30,7 +33,7 @@ func (f *filesystem) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.At
 	}
 	a, err := f.store.SetAttr(background(), ino, changeOf(in))
 	if err != nil {
-		return f.errs.status(err)
+		return f.ownInodeStatus(err)
 	}
 	if in.Valid&fuse.FATTR_SIZE != 0 {
 		f.changed(ino)

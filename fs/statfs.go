@@ -17,10 +17,18 @@ const (
 )
 
 // StatFs tells the memory of the device that an inode is on; for the root and
-// the directories of hmcfs's own, that of all devices together.
-func (f *filesystem) StatFs(_ <-chan struct{}, header *fuse.InHeader, out *fuse.StatfsOut) (status fuse.Status) {
+// the directories of hmcfs's own, that of all devices together, and so it is
+// with nodes/NODE and that node's.
+func (f *filesystem) StatFs(cancel <-chan struct{}, header *fuse.InHeader, out *fuse.StatfsOut) (status fuse.Status) {
 	defer f.ops.done(opStatFs, time.Now(), &status)
-	usage, err := f.usage(metadata.Ino(header.NodeId))
+	ino := metadata.Ino(header.NodeId)
+	var usage devices.Usage
+	var err error
+	if isRemote(ino) {
+		usage, err = f.remoteUsage(cancel, header)
+	} else {
+		usage, err = f.usage(ino)
+	}
 	if err != nil {
 		return f.errs.status(err)
 	}

@@ -9,6 +9,7 @@ import (
 // The answers that go-fuse has no name for.
 const (
 	errNameTooLong  = fuse.Status(syscall.ENAMETOOLONG)
+	errExist        = fuse.Status(syscall.EEXIST)
 	errNotSupported = fuse.Status(syscall.EOPNOTSUPP)
 	errNoData       = fuse.Status(syscall.ENXIO)
 	errNoTTY        = fuse.Status(syscall.ENOTTY)

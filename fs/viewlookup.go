@@ -13,7 +13,8 @@ func isMissing(err error) bool { return errors.Is(err, metadata.ErrNotExist) }
 
 // lookupMissing answers a name that the store does not have: as the view of a
 // file, or with nothing. The kernel may not keep a name that may become a
-// view, or cease to be one, or be made by hmcfs, without its own doing. Of what
+// view, or cease to be one, or be made by hmcfs or by another node, without its
+// own doing. Of what
 // is published there are no views: reading is receiving.
 func (f *filesystem) lookupMissing(parent metadata.Ino, name string, out *fuse.EntryOut) fuse.Status {
 	if parent == metadata.PublishIno {
@@ -21,7 +22,7 @@ func (f *filesystem) lookupMissing(parent metadata.Ino, name string, out *fuse.E
 	}
 	file, ok := tensors.FileOf(name)
 	if !ok {
-		if name != keyedName && !f.store.Volatile(parent) {
+		if name != keyedName && !f.store.Volatile(parent) && f.opts.Cluster == nil {
 			out.SetEntryTimeout(f.timeout)
 		}
 		return fuse.OK

@@ -1,6 +1,7 @@
 package fs
 
 import (
+	"context"
 	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
@@ -38,9 +39,19 @@ func (f *filesystem) Writev(cancel <-chan struct{}, in *fuse.WriteIn, data [][]b
 		Append:   in.Flags&unix.O_APPEND != 0 && in.WriteFlags&fuse.WRITE_CACHE == 0,
 		KillPriv: in.WriteFlags&fuse.WRITE_KILL_SUIDGID != 0,
 	}
+	if h.remote != nil {
+		ctx, release := untilKilled(cancel, in.Pid)
+		defer release()
+		return f.write(ctx, h.remote, w, data)
+	}
 	defer f.changed(h.file.Ino())
+	return f.write(requestContext(cancel), h.file, w, data)
+}
+
+// write writes pieces one behind the other.
+func (f *filesystem) write(ctx context.Context, to writer, w objects.Write, data [][]byte) (written uint32, status fuse.Status) {
 	for _, piece := range data {
-		n, err := h.file.WriteAt(requestContext(cancel), piece, w)
+		n, err := to.WriteAt(ctx, piece, w)
 		written += uint32(n)
 		w.Off += uint64(n)
 		if n == len(piece) && err == nil {
@@ -52,7 +63,7 @@ func (f *filesystem) Writev(cancel <-chan struct{}, in *fuse.WriteIn, data [][]b
 		if err == nil { // a write of nothing would be tried for ever
 			err = devices.ErrOutOfMemory
 		}
-		return 0, f.errs.status(err)
+		return 0, f.dataStatus(err)
 	}
 	f.ops.moved(opWrite, int(written))
 	return written, fuse.OK

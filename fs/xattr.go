@@ -8,6 +8,7 @@ import (
 
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/objects"
+	"github.com/hmcfs/hmcfs/objects/cluster"
 )
 
 // The attributes that have a meaning to the kernel which hmcfs does not give
@@ -42,7 +43,7 @@ func checkXattr(name string) fuse.Status {
 //
 // Errors: ENODATA, ERANGE when dest is too small, EOPNOTSUPP for namespaces
 // that are not kept.
-func (f *filesystem) GetXAttr(_ <-chan struct{}, header *fuse.InHeader, name string, dest []byte) (n uint32, status fuse.Status) {
+func (f *filesystem) GetXAttr(cancel <-chan struct{}, header *fuse.InHeader, name string, dest []byte) (n uint32, status fuse.Status) {
 	defer f.ops.done(opGetXattr, time.Now(), &status)
 	if name == capabilityName {
 		return 0, fuse.ENODATA
@@ -51,22 +52,25 @@ func (f *filesystem) GetXAttr(_ <-chan struct{}, header *fuse.InHeader, name str
 		return 0, status
 	}
 	ino := metadata.Ino(header.NodeId)
-	if name == objects.XattrHandle && !isReserved(ino) {
+	if name == objects.XattrHandle && !isReserved(ino) && !isRemote(ino) {
 		value, status := f.exportHandle(ino, &header.Caller)
 		if status != fuse.OK {
 			return 0, status
 		}
 		return reply(dest, value)
 	}
-	value, err := f.xattr(ino, name)
+	value, err := f.xattr(cancel, header, name)
 	if err != nil {
 		return 0, f.errs.status(err)
 	}
 	return reply(dest, value)
 }
 
-func (f *filesystem) xattr(ino metadata.Ino, name string) ([]byte, error) {
+func (f *filesystem) xattr(cancel <-chan struct{}, header *fuse.InHeader, name string) ([]byte, error) {
+	ino := metadata.Ino(header.NodeId)
 	switch {
+	case isRemote(ino):
+		return f.remoteXattr(cancel, header, name)
 	case isView(ino):
 		return f.viewXattr(ino, name)
 	case isReserved(ino):
@@ -85,9 +89,9 @@ func reply(dest, value []byte) (uint32, fuse.Status) {
 }
 
 // ListXAttr lists the names, each with a zero byte behind it.
-func (f *filesystem) ListXAttr(_ <-chan struct{}, header *fuse.InHeader, dest []byte) (n uint32, status fuse.Status) {
+func (f *filesystem) ListXAttr(cancel <-chan struct{}, header *fuse.InHeader, dest []byte) (n uint32, status fuse.Status) {
 	defer f.ops.done(opListXattr, time.Now(), &status)
-	names, err := f.xattrs(metadata.Ino(header.NodeId))
+	names, err := f.xattrs(cancel, header)
 	if err != nil {
 		return 0, f.errs.status(err)
 	}
@@ -98,8 +102,11 @@ func (f *filesystem) ListXAttr(_ <-chan struct{}, header *fuse.InHeader, dest []
 	return reply(dest, list)
 }
 
-func (f *filesystem) xattrs(ino metadata.Ino) ([]string, error) {
+func (f *filesystem) xattrs(cancel <-chan struct{}, header *fuse.InHeader) ([]string, error) {
+	ino := metadata.Ino(header.NodeId)
 	switch {
+	case isRemote(ino):
+		return f.remoteXattrs(cancel, header)
 	case isView(ino):
 		return f.viewXattrs(ino)
 	case isReserved(ino):
@@ -112,7 +119,7 @@ func (f *filesystem) xattrs(ino metadata.Ino) ([]string, error) {
 //
 // Errors: EEXIST and ENODATA by the flags, E2BIG, EINVAL, EPERM, EOPNOTSUPP
 // for access lists, capabilities, and what is hmcfs's own to set.
-func (f *filesystem) SetXAttr(_ <-chan struct{}, in *fuse.SetXAttrIn, name string, value []byte) (status fuse.Status) {
+func (f *filesystem) SetXAttr(cancel <-chan struct{}, in *fuse.SetXAttrIn, name string, value []byte) (status fuse.Status) {
 	defer f.ops.done(opSetXattr, time.Now(), &status)
 	ino := metadata.Ino(in.NodeId)
 	if status := f.checkXattrChange(ino, name); status != fuse.OK {
@@ -121,18 +128,21 @@ func (f *filesystem) SetXAttr(_ <-chan struct{}, in *fuse.SetXAttrIn, name strin
 	if len(value) > metadata.MaxXattr {
 		return errTooBig
 	}
+	flags := metadata.XattrFlags(in.Flags)
+	if isRemote(ino) {
+		return f.setRemoteXattr(cancel, &in.InHeader, name, &cluster.Xattr{Name: name, Value: value, Flags: flags})
+	}
 	if name == objects.XattrBind {
 		return f.bind(ino, &in.Caller, value)
 	}
 	f.noteKey(name)
-	flags := metadata.XattrFlags(in.Flags)
 	// The store may keep the value; go-fuse uses its bytes again.
 	value = append([]byte(nil), value...)
 	return f.errs.status(f.store.SetXattr(background(), ino, name, value, flags))
 }
 
 // RemoveXAttr removes an extended attribute.
-func (f *filesystem) RemoveXAttr(_ <-chan struct{}, header *fuse.InHeader, name string) (status fuse.Status) {
+func (f *filesystem) RemoveXAttr(cancel <-chan struct{}, header *fuse.InHeader, name string) (status fuse.Status) {
 	defer f.ops.done(opRemoveXattr, time.Now(), &status)
 	ino := metadata.Ino(header.NodeId)
 	if isView(ino) {
@@ -143,6 +153,9 @@ func (f *filesystem) RemoveXAttr(_ <-chan struct{}, header *fuse.InHeader, name 
 	}
 	if status := f.checkXattrChange(ino, name); status != fuse.OK {
 		return status
+	}
+	if isRemote(ino) {
+		return f.setRemoteXattr(cancel, header, name, nil)
 	}
 	f.noteKey(name)
 	return f.errs.status(f.store.RemoveXattr(background(), ino, name))

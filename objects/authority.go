@@ -92,6 +92,9 @@ type spaced struct {
 
 // claims is who decides on keys, and what is being asked of him.
 type claims struct {
+	// life is that of what nobody asks for: a key goes whoever has ended it.
+	life context.Context //nolint:containedctx // the store's own, as long as it
+
 	mu sync.Mutex
 	// +checklocks:mu
 	authority KeyAuthority
@@ -147,7 +150,7 @@ func (s *Store) keyWent(space KeySpace, key string) {
 	c := &s.keyed.claims
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.authority == nil || c.asking[spaced{space, key}] > 0 || s.shows(context.Background(), space, key) {
+	if c.authority == nil || c.asking[spaced{space, key}] > 0 || s.shows(c.life, space, key) {
 		return
 	}
 	c.authority.Release(space, []string{key})

@@ -50,7 +50,10 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	s := &Store{
 		meta: o.Meta, engine: o.Engine, log: o.Logger.Named("objects"),
 		hole: make([]byte, 64<<10), owners: owner.NewWatcher(), headers: newHeaders(),
-		keyed: keyedState{expiry: expiry{wake: make(chan struct{}, 1)}},
+		keyed: keyedState{
+			expiry: expiry{wake: make(chan struct{}, 1)},
+			claims: claims{life: context.WithoutCancel(ctx)},
+		},
 	}
 	for _, dev := range o.Devices {
 		t, err := newTier(dev, o.Arena)

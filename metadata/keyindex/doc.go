@@ -7,8 +7,32 @@
 // either shows it. While the service is away claims are granted without being
 // asked for: local work goes on; when it is back they are made good, and of two
 // nodes the one that comes second keeps its object without the key being known
-// to others (State tells how many of these there are).
+// to others (State tells how many of these there are). It gets the key when the
+// other one has given it up.
 //
 // Nobody keeps a copy of the index. A key is asked for when it is needed, and
-// remembered for a short time.
+// where it is is remembered for a short time; that it is nowhere is not.
+//
+// # In the service
+//
+//	keys/KEY, publish/KEY   "NODE EPOCH", bound to the node's lease
+//
+// # The life of a claim
+//
+//	(none) ──Claim──> busy ──> ours ──Release──> leaving ──> (none)
+//	                   │ │       │ ^                │
+//	   another has it <┘ │       │ └────Claim───────┘
+//	                     v       v another lease
+//	                   unasked ──clerk──> ours, or contested
+//
+// Who changes a claim at the service marks it busy before he lets the lock go,
+// and all others wait for him. That is either a caller of Claim or the clerk, a
+// goroutine that does what can be done later: releases, and claims that were
+// granted without having been asked for. With another lease all claims are made
+// again.
+//
+// # Lock order
+//
+// Registry.mu and memory.mu are leaves: nothing is asked of the service with
+// them held.
 package keyindex

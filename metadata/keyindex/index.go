@@ -24,15 +24,51 @@ type Place struct {
 // Index tells where keys are. Its methods may be called from any goroutine.
 type Index interface {
 	// Claim makes keys ours. For each the error is nil, also when it was ours
-	// before, or metadata.ErrExist, named with the node that has it.
+	// before, or metadata.ErrExist, named with the node that has it. It waits
+	// for the service no longer than the service's own time limit; a key whose
+	// turn has not come when the context ends has the context's error.
 	Claim(ctx context.Context, s Space, keys []string) []error
+	// Have makes keys ours that are in use here already, in the background: as
+	// far as no other node has them, now or later.
+	Have(s Space, keys []string)
 	// Release gives keys up, in the background.
 	Release(s Space, keys []string)
 	// Find says which other node has a key. Errors: metadata.ErrNotExist;
-	// coord.ErrUnavailable.
+	// coord.ErrUnavailable, and the others of coord.
 	Find(ctx context.Context, s Space, key string) (Place, error)
-	// List lists the keys of other nodes, and our own, behind a key, in order.
+	// Forget forgets what Find has said of a key, which was not there.
+	Forget(s Space, key string)
+	// List lists the keys of all nodes, our own among them, behind a key, in
+	// order; fewer than limit are the last.
 	List(ctx context.Context, s Space, after string, limit int) ([]Place, error)
-	// Await waits until another node, or we, have the key.
-	Await(ctx context.Context, s Space, key string) (Place, error)
+	// Watch begins to tell which of the keys other nodes get from now on: what
+	// was there before is found by Find. A key that a node has claimed may not be
+	// visible there yet.
+	Watch(ctx context.Context, s Space, keys []string) (Watch, error)
+	// State says how the index is doing.
+	State() State
+}
+
+// Watch is keys that come. It is used by one goroutine; Close may come from
+// another.
+type Watch interface {
+	// Next waits for the next keys, at least one. After an error there are no
+	// more; what has come since is not told.
+	//
+	// Errors: those of coord; the context's.
+	Next(ctx context.Context) ([]Place, error)
+	// Close ends the watch.
+	Close()
+}
+
+// State counts this node's keys.
+type State struct {
+	// Keys is how many are in use, of both spaces.
+	Keys int `json:"keys"`
+	// Unasked are those of them that the others don't know of yet, since the
+	// service can't be asked.
+	Unasked int `json:"unasked,omitempty"`
+	// Contested are those that another node has too, and had before us: they
+	// are in use here alone.
+	Contested int `json:"contested,omitempty"`
 }

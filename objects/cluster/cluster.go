@@ -2,53 +2,219 @@ package cluster
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"go.uber.org/zap"
 
 	"github.com/hmcfs/hmcfs/metadata/members"
 	"github.com/hmcfs/hmcfs/objects"
+	"github.com/hmcfs/hmcfs/objects/cluster/proto"
+	"github.com/hmcfs/hmcfs/transport/comm"
+	"github.com/hmcfs/hmcfs/transport/rpc"
+	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
 // Cluster is this node among the others. Its methods may be called from any
 // goroutine.
-type Cluster struct{}
+type Cluster struct {
+	opts   Options
+	log    *zap.Logger
+	codes  *codes
+	count  counters
+	comm   *comm.Communicator
+	ep     *rpc.Endpoint
+	server *server
+	// life ends with Close, and what is being connected with it.
+	life      context.Context //nolint:containedctx // it is the cluster's life, from Join to Close
+	stop      context.CancelFunc
+	running   sync.WaitGroup
+	listening []string
+	// hear is OnInvalidate's.
+	hear atomic.Pointer[func(Invalidation)]
+	// serve is OnServed's.
+	serve atomic.Pointer[func(objects.Notice)]
+	// stirred are the nodes of which the view has news.
+	stirred news
+
+	mu sync.RWMutex
+	// +checklocks:mu
+	closed bool
+	// nodes is the present incarnation of each node, also of those that left.
+	// +checklocks:mu
+	nodes map[members.Name]*Node
+	// ranks are the same, by rank.
+	// +checklocks:mu
+	ranks map[wire.Rank]*Node
+}
 
 // Join listens and serves. Nodes are connected when they are needed. Close
 // leaves.
-func Join(context.Context, Options) (*Cluster, error) { return nil, ErrNoNode }
+func Join(ctx context.Context, o Options) (*Cluster, error) {
+	o.EnsureDefaults()
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	c := &Cluster{
+		opts: o, log: o.Logger.Named("cluster"), codes: newCodes(),
+		stirred: newNews(), nodes: map[members.Name]*Node{}, ranks: map[wire.Rank]*Node{},
+	}
+	c.life, c.stop = context.WithCancel(context.Background())
+	if err := c.start(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("join the cluster: %w", err), c.Close(ctx))
+	}
+	return c, nil
+}
+
+// start makes what the cluster is of.
+func (c *Cluster) start(ctx context.Context) (err error) {
+	o := &c.opts
+	c.comm, err = comm.New(comm.Options{
+		Rank: wire.Rank(o.View.Self().Name.Rank()), Secret: o.Secret, TLS: o.TLS,
+		Engine: o.Engine, Devices: o.Devices, Transports: o.Transports, Channels: o.Channels,
+		Timeout: o.Timeout, HandshakeTimeout: o.DialTimeout, Logger: o.Logger,
+		PeerName: c.nameOf, PeerRank: rankOf,
+	})
+	if err != nil {
+		return err
+	}
+	c.server = newServer(serverOptions{
+		Store: o.Store, Comm: c.comm, Self: o.View.Self, Cluster: o.Name,
+		Squash: o.Squash, Owner: o.Owner, AttrTTL: o.AttrTTL, Log: c.log,
+		Count: &c.count, Notify: c.notify, Met: c.met, Pull: c.pull, Served: c.served,
+	})
+	c.ep, err = rpc.New(rpc.Options{
+		Comm: c.comm, Handlers: c.server.handlers(),
+		Notices: map[rpc.Method]func(rpc.Caller, []byte){proto.NoticeInvalid: c.invalid},
+		Lanes:   lanes(),
+		OnEnd:   c.server.ended, Coder: c.codes.code, Timeout: o.Timeout, Logger: o.Logger,
+	})
+	if err != nil {
+		return err
+	}
+	if err = c.comm.Handle(portWatch, watcher{c}); err != nil {
+		return err
+	}
+	c.running.Go(c.follow)
+	for _, at := range o.Listen {
+		real, failure := c.comm.Listen(ctx, at)
+		if failure != nil {
+			return fmt.Errorf("listen at %s: %w", at, failure)
+		}
+		c.listening = append(c.listening, real.String())
+	}
+	return nil
+}
+
+// notify is the endpoint's, for the server, which is made before it.
+func (c *Cluster) notify(to wire.Rank, m rpc.Method, body []byte) (bool, error) {
+	return c.ep.Notify(to, m, body)
+}
 
 // Close ends all sessions; files that are open fail.
-func (c *Cluster) Close(context.Context) error { return nil }
+func (c *Cluster) Close(context.Context) error {
+	c.mu.Lock()
+	again := c.closed
+	c.closed = true
+	c.mu.Unlock()
+	if again {
+		return nil
+	}
+	c.stop()
+	var faults []error
+	if c.ep != nil {
+		faults = append(faults, c.ep.Close())
+	}
+	if c.comm != nil {
+		faults = append(faults, c.comm.Close())
+	}
+	if c.server != nil {
+		c.server.close()
+	}
+	// What is left are sessions, whose memory goes.
+	for _, n := range c.all() {
+		n.end(n.session.Load())
+	}
+	c.running.Wait()
+	return errors.Join(faults...)
+}
+
+// begin notes something that Close waits for; it is false when that has begun.
+// done ends it.
+func (c *Cluster) begin(fn func()) bool {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	if c.closed {
+		return false
+	}
+	c.running.Go(fn)
+	return true
+}
 
 // Nodes lists the other nodes, by name, without asking them.
-func (c *Cluster) Nodes() []NodeState { return nil }
+func (c *Cluster) Nodes() []NodeState {
+	records := c.opts.View.Nodes()
+	live := map[wire.Rank]comm.Peer{}
+	for _, p := range c.comm.Peers() {
+		live[p.Rank] = p
+	}
+	out := make([]NodeState, 0, len(records))
+	for i := range records {
+		state := NodeState{Record: records[i]}
+		n, err := c.Node(records[i].Name)
+		if err == nil {
+			state.Record, state.Problem = n.Record(), n.trouble()
+		}
+		if p, ok := live[wire.Rank(records[i].Name.Rank())]; ok {
+			state.Connected, state.Transport = true, string(p.Transport)
+		}
+		out = append(out, state)
+	}
+	return out
+}
 
 // Node finds the present incarnation of a node, without asking it. The same
 // incarnation is the same *Node.
 //
 // Errors: ErrNoNode.
-func (c *Cluster) Node(members.Name) (*Node, error) { return nil, ErrNoNode }
+func (c *Cluster) Node(name members.Name) (*Node, error) {
+	if n := c.see(name); n != nil {
+		return n, nil
+	}
+	return nil, fmt.Errorf("node %q: %w", name, ErrNoNode)
+}
 
 // OnInvalidate has fn called when what nodes have said is not to be remembered.
 // fn must not wait. nil ends it.
-func (c *Cluster) OnInvalidate(func(Invalidation)) {}
+func (c *Cluster) OnInvalidate(fn func(Invalidation)) {
+	if fn == nil {
+		c.hear.Store(nil)
+		return
+	}
+	c.hear.Store(&fn)
+}
+
+// OnServed has fn called after a change of our own tree that another node has
+// asked for. fn must not wait. nil ends it.
+func (c *Cluster) OnServed(fn func(objects.Notice)) {
+	if fn == nil {
+		c.serve.Store(nil)
+		return
+	}
+	c.serve.Store(&fn)
+}
+
+// served is the server's, to tell of such a change.
+func (c *Cluster) served(n objects.Notice) {
+	if fn := c.serve.Load(); fn != nil {
+		(*fn)(n)
+	}
+}
 
 // Stats counts.
-func (c *Cluster) Stats() Stats { return Stats{} }
+func (c *Cluster) Stats() Stats { return c.count.stats() }
 
 // Listening are the addresses that it really listens at.
-func (c *Cluster) Listening() []string { return nil }
-
-// End is one end of a copy: a file of this node or one of another.
-type End struct {
-	Local  *objects.File
-	Remote *File
-	Off    uint64
-}
-
-// Copy copies n bytes between two files, of which at least one is another
-// node's, and returns how many, as objects.Store.CopyRange does. Between files
-// of two other nodes those two move the bytes, and between two of one node it
-// does.
-func (c *Cluster) Copy(ctx context.Context, dst, src End, n uint64) (uint64, error) {
-	_, _, _, _ = ctx, dst, src, n
-	return 0, ErrUnreachable
-}
+func (c *Cluster) Listening() []string { return c.listening }

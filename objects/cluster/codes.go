@@ -16,6 +16,9 @@ import (
 	"github.com/hmcfs/hmcfs/transport/rpc"
 )
 
+// errNoHello is a question before Hello in its session: who asks says it again.
+var errNoHello = errors.New("cluster: no hello in this session")
+
 // codeRule says which code an error travels as.
 type codeRule struct {
 	err  error
@@ -31,6 +34,7 @@ func codeRules() []codeRule {
 		{ErrDenied, proto.CodeDenied},
 		{ErrStale, proto.CodeStale},
 		{ErrVersion, proto.CodeVersion},
+		{errNoHello, proto.CodeNoHello},
 		{ErrNoNode, proto.CodeNoNode},
 		{ErrUnreachable, proto.CodeUnreachable},
 
@@ -99,6 +103,7 @@ func newCodes() *codes {
 	c := &codes{rules: codeRules(), byCode: map[rpc.Code]error{
 		rpc.CodeNoMethod: ErrVersion,
 		rpc.CodeBusy:     ErrUnreachable,
+		rpc.CodeClosing:  ErrUnreachable,
 		rpc.CodeDeadline: context.DeadlineExceeded,
 		proto.CodeShape:  &objects.ShapeError{},
 	}}

@@ -2,9 +2,15 @@ package cluster
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"sync"
 
+	"go.uber.org/zap"
+
+	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/objects"
-	"github.com/hmcfs/hmcfs/transport"
+	"github.com/hmcfs/hmcfs/objects/cluster/proto"
 )
 
 // Access is what a file is opened for.
@@ -20,50 +26,206 @@ const (
 // goroutine. It is opened again by itself when the session broke and the same
 // incarnation is back; calls under way then have failed, but for reads, which
 // are tried once more.
-type File struct{}
+type File struct {
+	n      *Node
+	who    Cred
+	user   string
+	ino    objects.Ino
+	gen    metadata.Generation
+	access Access
+	// open is shared by all files of the inode.
+	open *opened
+
+	mu sync.Mutex
+	// handle is the owner's, in the session in.
+	// +checklocks:mu
+	handle uint64
+	// +checklocks:mu
+	in *session
+	// opening is closed when a reopening has ended; nil when none is under way.
+	// +checklocks:mu
+	opening chan struct{}
+	// +checklocks:mu
+	closed bool
+}
 
 // Open opens a regular file.
-func (n *Node) Open(context.Context, Cred, objects.Ino, Access) (*File, error) {
-	return nil, ErrUnreachable
+func (n *Node) Open(ctx context.Context, who Cred, ino objects.Ino, access Access) (*File, error) {
+	return n.start(ctx, &File{n: n, who: who, ino: ino, access: access})
+}
+
+// openGen opens a file to be read, if it is of a generation.
+func (n *Node) openGen(ctx context.Context, who Cred, ino objects.Ino, gen uint64) (*File, error) {
+	return n.start(ctx, &File{n: n, who: who, ino: ino, access: Read, gen: metadata.Generation(gen)})
+}
+
+// start opens a file that is described.
+func (n *Node) start(ctx context.Context, f *File) (*File, error) {
+	f.user, f.open = userKey(f.who), n.inos.use(f.ino)
+	if _, _, err := f.opened(ctx); err != nil {
+		n.inos.leave(f.ino)
+		return nil, err
+	}
+	return f, nil
+}
+
+// generation is that of the inode.
+func (f *File) generation() metadata.Generation {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.gen
 }
 
 // Node is whose file it is.
-func (f *File) Node() *Node { return nil }
+func (f *File) Node() *Node { return f.n }
 
 // Ino is its number there.
-func (f *File) Ino() objects.Ino { return 0 }
+func (f *File) Ino() objects.Ino { return f.ino }
 
 // Size is its size as last heard.
-func (f *File) Size() uint64 { return 0 }
+func (f *File) Size() uint64 { return f.open.size.Load() }
 
 // Version changes when anybody is known to have changed the content: what was
-// read between two equal versions may be used together.
-func (f *File) Version() uint64 { return 0 }
+// read between two equal versions may be used together. All files of one inode
+// here have the same.
+func (f *File) Version() uint64 { return f.open.version.Load() }
 
-// Peek reads into p, fewer bytes only at the end.
-func (f *File) Peek(context.Context, []byte, uint64) (int, error) { return 0, ErrUnreachable }
-
-// WriteAt writes, as objects.File.WriteAt.
-func (f *File) WriteAt(context.Context, []byte, objects.Write) (int, error) {
-	return 0, ErrUnreachable
+// opened returns the handle in the present session, and opens the file again
+// where that is another one than it was open in.
+func (f *File) opened(ctx context.Context) (*session, uint64, error) {
+	again := true
+	for {
+		s, err := f.n.live(ctx)
+		if err != nil {
+			return nil, 0, err
+		}
+		f.mu.Lock()
+		switch {
+		case f.closed:
+			f.mu.Unlock()
+			return nil, 0, fmt.Errorf("file %d of node %s: %w", f.ino, f.n.name, objects.ErrClosed)
+		case f.in == s:
+			handle := f.handle
+			f.mu.Unlock()
+			return s, handle, nil
+		case f.opening != nil:
+			wait := f.opening
+			f.mu.Unlock()
+			select {
+			case <-wait:
+				continue
+			case <-ctx.Done():
+				return nil, 0, fmt.Errorf("open file %d of node %s: %w", f.ino, f.n.name, ctx.Err())
+			}
+		}
+		f.opening = make(chan struct{})
+		f.mu.Unlock()
+		var broke bool
+		if broke, err = f.reopen(ctx, s); err != nil && !(broke && again) {
+			return nil, 0, err
+		}
+		again = again && !broke
+	}
 }
 
-// Span is a range of the file for Engine.Copy, which then reads or writes it.
-func (f *File) Span(off, n uint64) transport.Span { return transport.Span{} }
-
-// Allocate is fallocate(2).
-func (f *File) Allocate(ctx context.Context, mode objects.AllocateMode, off, n uint64) error {
-	_, _, _, _ = ctx, mode, off, n
-	return ErrUnreachable
+// reopen opens the file in a session. again says that this broke, and another
+// one may do.
+func (f *File) reopen(ctx context.Context, s *session) (again bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, f.n.c.opts.Timeout)
+	defer cancel()
+	m := f.n.cache.begin()
+	var out proto.OpenAnswer
+	err = f.n.askIn(ctx, s, question{method: proto.MethodOpen, out: &out, in: &proto.OpenAsk{
+		Cred: credToProto(f.who), Ino: uint64(f.ino), Gen: uint64(f.gen), Access: uint32(f.access),
+	}})
+	again = err != nil && f.n.broke(s, err, true)
+	err = f.n.failed(err)
+	var a objects.Attr
+	if err == nil {
+		a, err = attrFromProto(&out.Attr)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	close(f.opening)
+	f.opening = nil
+	switch {
+	case errors.Is(err, metadata.ErrNotExist):
+		return again, fmt.Errorf("%w: %w", ErrStale, err)
+	case err != nil:
+		return again, err
+	}
+	f.in, f.handle, f.gen = s, out.Handle, a.Gen
+	f.open.size.Store(a.Size)
+	f.n.cache.putAttr(m, f.user, &a, out.Attr.Keep)
+	return false, nil
 }
 
-// Seek finds data or a hole.
-func (f *File) Seek(context.Context, uint64, objects.Whence) (uint64, error) {
-	return 0, ErrUnreachable
+// ask asks something about the handle. make is called for each try.
+func (f *File) ask(ctx context.Context, again bool, make func(handle uint64) question) error {
+	ctx, cancel := context.WithTimeout(ctx, f.n.c.opts.Timeout)
+	defer cancel()
+	return f.with(ctx, again, func(s *session, handle uint64) error {
+		return f.n.askIn(ctx, s, make(handle))
+	})
 }
 
-// Sync has the owner write its record.
-func (f *File) Sync(context.Context) error { return ErrUnreachable }
+// with calls fn with a session and the handle in it, once more where the
+// session broke and fn may be repeated, or has done nothing. Errors of fn are
+// the endpoint's, or what callers know already.
+func (f *File) with(ctx context.Context, again bool, fn func(s *session, handle uint64) error) error {
+	for try := 0; ; try++ {
+		s, handle, err := f.opened(ctx)
+		if err != nil {
+			return err
+		}
+		err = fn(s, handle)
+		if err == nil {
+			return nil
+		}
+		if try == 0 && (f.n.broke(s, err, again) || f.unopened(s, err)) {
+			continue
+		}
+		return f.n.failed(err)
+	}
+}
 
-// Close ends the handle.
-func (f *File) Close(context.Context) error { return nil }
+// unopened says that the owner does not know the handle, since the question
+// came in a later session than was meant.
+func (f *File) unopened(s *session, err error) bool {
+	return errors.Is(f.n.failed(err), ErrStale) && f.n.session.Load() != s
+}
+
+// Close ends the handle. What the owner says to it is its own affair where the
+// session has ended: the handle went with that.
+func (f *File) Close(ctx context.Context) error {
+	f.mu.Lock()
+	if f.closed {
+		f.mu.Unlock()
+		return nil
+	}
+	f.closed = true
+	s, handle := f.in, f.handle
+	f.mu.Unlock()
+	defer f.n.inos.leave(f.ino)
+	if s == nil || s.ended() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), f.n.c.opts.Timeout)
+	defer cancel()
+	m := f.n.cache.begin()
+	var out proto.Attr
+	err := f.n.askIn(ctx, s, question{method: proto.MethodClose, in: &proto.HandleAsk{Handle: handle}, out: &out})
+	if err != nil {
+		if s.ended() || f.n.broke(s, err, false) {
+			return nil
+		}
+		return f.n.failed(err)
+	}
+	a, err := attrFromProto(&out)
+	if err != nil {
+		f.n.c.log.Debug("close", zap.String("node", string(f.n.name)), zap.Error(err))
+		return nil
+	}
+	f.n.cache.putAttr(m, f.user, &a, out.Keep)
+	return nil
+}

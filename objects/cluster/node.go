@@ -1,11 +1,15 @@
 package cluster
 
 import (
-	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/metadata/members"
 	"github.com/hmcfs/hmcfs/objects"
+	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
 // Node is one incarnation of another node. Its methods ask it, or answer from
@@ -14,7 +18,31 @@ import (
 // the devices' directories alone.
 //
 // Errors, of all: those of the store there; ErrUnreachable, ErrStale, ErrDenied.
-type Node struct{}
+type Node struct {
+	c    *Cluster
+	name members.Name
+	rank wire.Rank
+	// record is what is known of it. It is replaced, never changed.
+	record atomic.Pointer[members.Record]
+	// left says that the view does not have it now, replaced that another
+	// incarnation has come.
+	left, replaced atomic.Bool
+	// session is the present one, or nil.
+	session atomic.Pointer[session]
+	cache   cache
+	inos    inos
+	pace    pace
+
+	mu sync.Mutex
+	// trying is being connected, or nil.
+	// +checklocks:mu
+	trying *attempt
+	// problem is why the last attempt failed, or nil.
+	// +checklocks:mu
+	problem error
+	// +checklocks:mu
+	retryAt time.Time
+}
 
 // Entry is one entry of a directory. Attr is nil where it has to be asked for.
 type Entry struct {
@@ -22,94 +50,73 @@ type Entry struct {
 	Attr *objects.Attr
 }
 
+func newNode(c *Cluster, r members.Record) *Node {
+	n := &Node{c: c, name: r.Name, rank: wire.Rank(r.Name.Rank())}
+	n.cache.open(c.opts.AttrTTL)
+	n.record.Store(&r)
+	return n
+}
+
 // Record is what is known of it.
-func (n *Node) Record() members.Record { return members.Record{} }
+func (n *Node) Record() members.Record { return *n.record.Load() }
 
 // Gone says that the incarnation has left for good.
-func (n *Node) Gone() bool { return true }
+func (n *Node) Gone() bool { return n.replaced.Load() || n.left.Load() }
 
-// Lookup finds a name.
-func (n *Node) Lookup(context.Context, Cred, objects.Ino, string) (objects.Attr, error) {
-	return objects.Attr{}, ErrUnreachable
+// supersededBy says whether an epoch is that of a later incarnation.
+func (n *Node) supersededBy(e members.Epoch) bool {
+	own := n.record.Load().Epoch
+	return own != 0 && e > own
 }
 
-// Attr returns an inode.
-func (n *Node) Attr(context.Context, Cred, objects.Ino) (objects.Attr, error) {
-	return objects.Attr{}, ErrUnreachable
+// learn takes what the view says. A view that knows less, or is behind, does
+// not take away what the node has said itself.
+func (n *Node) learn(r members.Record) {
+	old := n.record.Load()
+	if r.Epoch < old.Epoch {
+		r.Epoch, r.ID, r.Devices, r.Version, r.Started = old.Epoch, old.ID, old.Devices, old.Version, old.Started
+	}
+	if old.Epoch == r.Epoch && old.ID == r.ID && slices.Equal(old.Addresses, r.Addresses) && slices.Equal(old.Devices, r.Devices) {
+		return
+	}
+	n.record.Store(&r)
 }
 
-// Dir is a directory that is read. One goroutine uses it at a time.
-type Dir struct{}
-
-// OpenDir begins to read a directory. It asks nothing yet.
-func (n *Node) OpenDir(Cred, objects.Ino) *Dir { return &Dir{} }
-
-// After returns entries behind a cookie, none at the end. It keeps the pages
-// that came, so that going on costs no question, and begins anew at cookie 0.
-func (d *Dir) After(context.Context, metadata.Cookie) ([]Entry, error) { return nil, ErrUnreachable }
-
-// Create makes a file, directory, symlink or special file. The node's UID and
-// GID are ignored: the user's are taken.
-func (n *Node) Create(ctx context.Context, who Cred, dir objects.Ino, name string, in metadata.Node) (objects.Attr, error) {
-	_, _, _, _, _ = ctx, who, dir, name, in
-	return objects.Attr{}, ErrUnreachable
+// identify takes what the node has said of itself. It keeps the addresses by
+// which it was found.
+func (n *Node) identify(r members.Record) {
+	old := n.record.Load()
+	if r.Epoch < old.Epoch {
+		return // of a session that was before
+	}
+	if len(old.Addresses) > 0 {
+		r.Addresses = old.Addresses
+	}
+	n.record.Store(&r)
 }
 
-// Link adds a name.
-func (n *Node) Link(ctx context.Context, who Cred, ino, dir objects.Ino, name string) (objects.Attr, error) {
-	_, _, _, _, _ = ctx, who, ino, dir, name
-	return objects.Attr{}, ErrUnreachable
+// trouble is why it could not be reached, or empty.
+func (n *Node) trouble() string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.problem == nil {
+		return ""
+	}
+	return n.problem.Error()
 }
 
-// Unlink removes a name.
-func (n *Node) Unlink(context.Context, Cred, objects.Ino, string) error { return ErrUnreachable }
-
-// Rmdir removes an empty directory.
-func (n *Node) Rmdir(context.Context, Cred, objects.Ino, string) error { return ErrUnreachable }
-
-// Rename moves a name inside the node.
-func (n *Node) Rename(context.Context, Cred, metadata.Rename) error { return ErrUnreachable }
-
-// SetAttr changes attributes. With a file, its right to write covers a change
-// of size; nil is none.
-func (n *Node) SetAttr(ctx context.Context, who Cred, ino objects.Ino, c objects.Change, by *File) (objects.Attr, error) {
-	_, _, _, _, _ = ctx, who, ino, c, by
-	return objects.Attr{}, ErrUnreachable
+// forgive has the node tried again at once.
+func (n *Node) forgive() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.retryAt = time.Time{}
 }
 
-// GetXattr reads an extended attribute.
-func (n *Node) GetXattr(context.Context, Cred, objects.Ino, string) ([]byte, error) {
-	return nil, ErrUnreachable
-}
-
-// ListXattr lists their names.
-func (n *Node) ListXattr(context.Context, Cred, objects.Ino) ([]string, error) {
-	return nil, ErrUnreachable
-}
-
-// SetXattr sets one.
-func (n *Node) SetXattr(ctx context.Context, who Cred, ino objects.Ino, x Xattr) error {
-	_, _, _, _ = ctx, who, ino, x
-	return ErrUnreachable
-}
-
-// Xattr is one to be set.
-type Xattr struct {
-	Name  string
-	Value []byte
-	Flags metadata.XattrFlags
-}
-
-// RemoveXattr removes one.
-func (n *Node) RemoveXattr(context.Context, Cred, objects.Ino, string) error { return ErrUnreachable }
-
-// Usage is the device that holds an inode, in bytes.
-type Usage struct {
-	Device            string
-	Total, Free, Used uint64
-}
-
-// StatFS tells of the device that holds an inode; for the root of all together.
-func (n *Node) StatFS(context.Context, Cred, objects.Ino) (Usage, error) {
-	return Usage{}, ErrUnreachable
+// forget drops what may not be remembered, and tells who listens.
+func (n *Node) forget(what Invalidation) {
+	n.cache.forget(what)
+	n.inos.changed(what)
+	if fn := n.c.hear.Load(); fn != nil {
+		(*fn)(what)
+	}
 }

@@ -124,7 +124,7 @@ func checkSiblings(t *Tree) []Offence {
 // fault wrapper or a conformance suite.
 func testSupport(dir string) bool {
 	switch path.Base(dir) {
-	case "faulty", "devicetest", "transporttest", "commtest", "domaintest", "kvtest", "heterotest":
+	case "faulty", "devicetest", "transporttest", "commtest", "domaintest", "kvtest", "heterotest", "clustertest":
 		return true
 	}
 	return false

@@ -3,7 +3,6 @@ package mnt
 import (
 	"os"
 	"os/exec"
-	"runtime"
 	"syscall"
 	"testing"
 	"time"
@@ -32,7 +31,7 @@ func (m *M) startDaemon(args, env []string) *daemon {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	d := &daemon{done: make(chan struct{})}
 	started := make(chan error)
-	go d.run(cmd, started)
+	go onThread(func() { d.run(cmd, m.opts.Enter, started) })
 	if err := <-started; err != nil {
 		m.t.Fatalf("start the daemon: %v", err)
 	}
@@ -41,10 +40,14 @@ func (m *M) startDaemon(args, env []string) *daemon {
 
 // run starts the command and waits for its end on one thread: a parent's death
 // signal comes with the end of the thread that has started the child.
-func (d *daemon) run(cmd *exec.Cmd, started chan<- error) {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	err := cmd.Start()
+func (d *daemon) run(cmd *exec.Cmd, enter func() error, started chan<- error) {
+	var err error
+	if enter != nil {
+		err = enter()
+	}
+	if err == nil {
+		err = cmd.Start()
+	}
 	if err != nil {
 		close(d.done)
 		started <- err

@@ -33,6 +33,9 @@ type Options struct {
 	Extra []string
 	// Env is added to the daemon's environment.
 	Env []string
+	// Enter, if not nil, is called on the thread that starts the daemon, to
+	// put it into a namespace: see netns.Space.
+	Enter func() error
 	// Umask is what the daemon is started with; 0 is 022.
 	Umask int
 	// Faulty puts a wrapper around each device that obeys M.Faults. Default

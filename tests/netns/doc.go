@@ -6,8 +6,11 @@
 //	defer cable.Close()
 //	cable.Left.Command(ctx, "hmcfs", "perf", "serve", …)
 //
+// NewNet makes more of them, at one switch: any two can be cut off from each
+// other, and each can be made slow.
+//
 // A namespace lives as long as a process that does nothing in it, which ends
 // with the process that made it, however that ends: nothing has a name on the
-// machine that could be left behind. It needs root, ip (iproute2) and nsenter
-// (util-linux).
+// machine that could be left behind. It needs root, ip and tc (iproute2), and
+// nsenter (util-linux).
 package netns

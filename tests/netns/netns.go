@@ -157,13 +157,20 @@ func (s *Space) run(ctx context.Context, name string, args ...string) error {
 func (c *Cable) Close() error {
 	var errs []error
 	for _, s := range []*Space{c.Left, c.Right} {
-		if s.stdin != nil {
-			errs = append(errs, s.stdin.Close(), s.holds.Wait())
-			s.stdin = nil
-		}
+		errs = append(errs, s.close())
 	}
 	if c.dir != "" {
 		errs = append(errs, os.RemoveAll(c.dir))
 	}
 	return errors.Join(errs...)
+}
+
+// close ends the process that the namespaces live by.
+func (s *Space) close() error {
+	if s.stdin == nil {
+		return nil
+	}
+	err := errors.Join(s.stdin.Close(), s.holds.Wait())
+	s.stdin = nil
+	return err
 }

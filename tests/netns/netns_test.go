@@ -1,7 +1,10 @@
 package netns
 
 import (
+	"io"
+	"net"
 	"os"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -56,4 +59,97 @@ func TestCable(t *testing.T) {
 		t.Error(err)
 	}
 	kit.Eventually(t, 5*time.Second, func() bool { return strings.Contains(link(), "LOWER_UP") })
+}
+
+// Three and the hub reach each other; a pair that is cut does not, the others
+// do, and what is mended is as before.
+func TestNet(t *testing.T) {
+	kit.Require(t, "root", "tool:ip", "tool:tc", "tool:nsenter")
+	kit.Check(t)
+	n, err := NewNet(t.Context(), 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := n.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	a, b, c := n.Spaces[0], n.Spaces[1], n.Spaces[2]
+	reaches := func(from, to *Space) bool { return said(t, from, to, "x") == "x" }
+	for _, p := range [][2]*Space{{a, b}, {b, c}, {c, n.Hub}, {n.Hub, a}} {
+		if !reaches(p[0], p[1]) {
+			t.Errorf("%s does not reach %s", p[0].Name, p[1].Name)
+		}
+	}
+	if err := a.Cut(t.Context(), b); err != nil {
+		t.Fatal(err)
+	}
+	if reaches(a, b) || reaches(b, a) || !reaches(a, c) || !reaches(n.Hub, b) {
+		t.Error("a cut cuts too much, or nothing")
+	}
+	if err := a.Mend(t.Context(), b); err != nil {
+		t.Fatal(err)
+	}
+	kit.Eventually(t, 5*time.Second, func() bool { return reaches(a, b) && reaches(b, a) })
+	for _, rate := range []string{"1mbit", ""} {
+		if err := a.Slow(t.Context(), rate); err != nil {
+			t.Error(err)
+		}
+		if !reaches(a, b) {
+			t.Errorf("at %q nothing arrives", rate)
+		}
+	}
+}
+
+// said is what arrives of a text that one space sends another.
+func said(t *testing.T, from, to *Space, text string) string {
+	t.Helper()
+	got := make(chan string, 1)
+	listening := make(chan net.Listener, 1)
+	go inside(t, to, func() {
+		l, err := net.Listen("tcp", to.IPv4+":0") //nolint:noctx // it ends with the listener
+		if err != nil {
+			t.Error(err)
+			close(listening)
+			return
+		}
+		listening <- l
+		c, err := l.Accept()
+		if err != nil {
+			got <- ""
+			return
+		}
+		p, _ := io.ReadAll(c) // nothing is what is asserted on
+		got <- string(p)
+		_ = c.Close()
+	})
+	l, ok := <-listening
+	if !ok {
+		return ""
+	}
+	defer func() { _ = l.Close() }() // wakes who accepts
+	done := make(chan struct{})
+	go inside(t, from, func() {
+		defer close(done)
+		c, err := net.DialTimeout("tcp", l.Addr().String(), time.Second) //nolint:noctx // it has a limit
+		if err != nil {
+			_ = l.Close()
+			return
+		}
+		_, _ = io.WriteString(c, text) // what arrives is asserted on
+		_ = c.Close()
+	})
+	<-done
+	return <-got
+}
+
+// inside runs fn on a thread in a space, which ends with it.
+func inside(t *testing.T, s *Space, fn func()) {
+	t.Helper()
+	runtime.LockOSThread()
+	if err := s.Enter(); err != nil {
+		t.Error(err)
+	}
+	fn()
 }

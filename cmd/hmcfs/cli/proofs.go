@@ -24,12 +24,14 @@ func readProofs(s *config.Settings) (daemon.Proofs, error) {
 		if p.Secret, err = readSecret(s.SecretFile, false); err != nil {
 			return p, err
 		}
+		p.Warnings = append(p.Warnings, openToOthers(s.SecretFile)...)
 	}
 	if s.TLSCert != "" {
 		if p.TLS, err = readTLS(s.TLSCert, s.TLSKey, s.TLSCA); err != nil {
 			return p, err
 		}
 		p.TLS.ClientCAs = p.TLS.RootCAs
+		p.Warnings = append(p.Warnings, openToOthers(s.TLSKey)...)
 	}
 	parsed, err := s.Cluster()
 	if err != nil {
@@ -48,6 +50,7 @@ func readProofs(s *config.Settings) (daemon.Proofs, error) {
 		if p.EtcdPassword = strings.TrimRight(string(text), "\r\n"); p.EtcdPassword == "" {
 			return p, usage(fmt.Errorf("the password in %s is empty", s.EtcdPasswordFile))
 		}
+		p.Warnings = append(p.Warnings, openToOthers(s.EtcdPasswordFile)...)
 	}
 	return p, nil
 }
@@ -74,4 +77,13 @@ func readTLS(certFile, keyFile, caFile string) (*tls.Config, error) {
 		}
 	}
 	return c, nil
+}
+
+// openToOthers warns of a secret that every user of the machine can read.
+func openToOthers(path string) []string {
+	st, err := os.Stat(path)
+	if err != nil || st.Mode().Perm()&0o004 == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("every user can read %s; chmod 600 it", path)}
 }

@@ -22,8 +22,8 @@ const (
 	DefaultCluster = "hmcfs"
 	// DefaultLease is how long a node that died is still seen.
 	DefaultLease = 10 * time.Second
-	// DefaultRemoteTimeout is how long a question to another node may take.
-	DefaultRemoteTimeout = 10 * time.Second
+	// DefaultNodeTimeout is how long a question to another node may take.
+	DefaultNodeTimeout = 10 * time.Second
 )
 
 // The bounds of the lease, which the service counts in seconds.
@@ -93,8 +93,8 @@ func (o *Options) Cluster() (Cluster, error) {
 	if o.Lease < minLease || o.Lease > maxLease || o.Lease%time.Second != 0 {
 		add(fmt.Errorf("lease: %v is not in whole seconds from %v to %v", o.Lease, minLease, maxLease))
 	}
-	if o.RemoteTimeout < 100*time.Millisecond || o.RemoteTimeout > time.Hour {
-		add(fmt.Errorf("remote-timeout: %v is not between 100ms and 1h", o.RemoteTimeout))
+	if o.NodeTimeout < 100*time.Millisecond || o.NodeTimeout > time.Hour {
+		add(fmt.Errorf("node-timeout: %v is not between 100ms and 1h", o.NodeTimeout))
 	}
 	return c, errors.Join(faults...)
 }

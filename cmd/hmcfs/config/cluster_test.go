@@ -16,7 +16,7 @@ import (
 func clustered(change func(*config.Options)) *config.Options {
 	o := &config.Options{
 		Node: "a", ClusterURL: "etcd://h1:2379,[::1]:2380/lab", Listen: []string{"10.0.0.1:7070", "unix:/run/a"}, SecretFile: "f",
-		Squash: "root", Lease: 10 * time.Second, RemoteTimeout: time.Second, Transports: []string{"shm", "tcp"},
+		Squash: "root", Lease: 10 * time.Second, NodeTimeout: time.Second, Transports: []string{"shm", "tcp"},
 	}
 	change(o)
 	return o
@@ -68,7 +68,7 @@ func TestClusterFaults(t *testing.T) {
 		"--secret-file":     func(o *config.Options) { o.SecretFile = "" },
 		"squash: ":          func(o *config.Options) { o.Squash = "root=4294967296" },
 		"lease: ":           func(o *config.Options) { o.Lease = 2500 * time.Millisecond },
-		"remote-timeout: ":  func(o *config.Options) { o.RemoteTimeout = 0 },
+		"node-timeout: ":    func(o *config.Options) { o.NodeTimeout = 0 },
 		"transport: ":       func(o *config.Options) { o.Transports = []string{"udp"} },
 		"etcd-user, ":       func(o *config.Options) { o.EtcdUser = "root" },
 		"tls-cert, tls-key": func(o *config.Options) { o.TLSCA = "ca" },

@@ -48,7 +48,7 @@ type Options struct {
 	TLSCA            string
 	Squash           string
 	Lease            time.Duration
-	RemoteTimeout    time.Duration
+	NodeTimeout      time.Duration
 	Transports       []string
 	EtcdUser         string
 	EtcdPasswordFile string

@@ -149,7 +149,7 @@ func clusterTable() []*Option {
 			"Which users of other nodes are not taken for the user of the same number here: root, all or none. root=UID:GID and all=UID:GID say who they become, 65534:65534 by default."),
 		duration("lease", DefaultLease.String(), func(o *Options) *time.Duration { return &o.Lease },
 			"How long a node that died is still seen by others, in whole seconds."),
-		duration("remote-timeout", DefaultRemoteTimeout.String(), func(o *Options) *time.Duration { return &o.RemoteTimeout },
+		duration("node-timeout", DefaultNodeTimeout.String(), func(o *Options) *time.Duration { return &o.NodeTimeout },
 			"How long a question to another node may take, and a transfer may stand still."),
 		list("transport", "", func(o *Options) *[]string { return &o.Transports },
 			"A way for the bytes between nodes: rdma, shm, ucx or tcp; may be given several times. Default: all but ucx. Who takes rdma or ucx is trusted with this process's memory."),

@@ -24,7 +24,7 @@ func (d *Daemon) build(ctx context.Context) error {
 	var back undo
 	defer back.run()
 	steps := []func(context.Context, *undo) error{
-		d.takePlaces, d.openDevices, d.openRecords, d.openStore, d.mount, d.listen,
+		d.takePlaces, d.openDevices, d.openRecords, d.openStore, d.join, d.mount, d.listen,
 	}
 	for _, step := range steps {
 		if err := ctx.Err(); err != nil {
@@ -212,7 +212,7 @@ func (d *Daemon) rootMode() metadata.Mode {
 func (d *Daemon) mount(ctx context.Context, back *undo) error {
 	s := d.opts.Settings
 	server, err := fs.Mount(ctx, fs.Options{
-		Store: d.store, Engine: d.engine, MountPoint: d.opts.Places.MountPoint,
+		Store: d.store, Engine: d.engine, Cluster: d.otherNodes(), MountPoint: d.opts.Places.MountPoint,
 		AllowOther: s.AllowOther, Passthrough: fs.PassthroughMode(s.Passthrough),
 		ReadAhead: s.ReadAhead, NoReadAhead: s.ReadAhead == 0,
 		MaxWrite: s.MaxWrite, MaxBackground: s.MaxBackground, CacheTimeout: cacheTimeout(s.CacheTimeout),
@@ -237,6 +237,7 @@ func (d *Daemon) mount(ctx context.Context, back *undo) error {
 func (d *Daemon) listen(ctx context.Context, _ *undo) error {
 	metrics := admin.Metrics{
 		Version: d.opts.Version, Transfers: d.engine.Stats, Devices: d.store.Devices, Operations: d.operations,
+		Cluster: d.Cluster,
 	}
 	var err error
 	d.admin, err = admin.Listen(ctx, admin.Options{

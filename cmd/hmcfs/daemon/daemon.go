@@ -31,8 +31,10 @@ type Daemon struct {
 	meta      *metadata.Store
 	engine    *transport.Engine
 	store     *objects.Store
-	server    *fs.Server
-	admin     *admin.Server
+	// others is nil for a mount of its own.
+	others *others
+	server *fs.Server
+	admin  *admin.Server
 	// dev is the mount's device number, by which its connection is aborted.
 	dev string
 
@@ -106,6 +108,7 @@ func (d *Daemon) serve(ctx context.Context) error {
 func (d *Daemon) finish(ctx context.Context, keep bool, reply chan<- umountReply) error {
 	close(d.over)
 	d.endShares(ctx)
+	d.leaveOthers(ctx)
 	err := d.teardown(ctx, keep)
 	if err != nil {
 		d.log.Error("clean-up failed", zap.Error(err))

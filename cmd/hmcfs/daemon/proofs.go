@@ -13,4 +13,6 @@ type Proofs struct {
 	Etcd *tls.Config
 	// EtcdPassword is that of the user that the options name.
 	EtcdPassword string
+	// Warnings are what is wrong with the files, and does not stop anybody.
+	Warnings []string
 }

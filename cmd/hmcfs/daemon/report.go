@@ -58,6 +58,9 @@ func (d *Daemon) Status(ctx context.Context, count bool) (adminapi.Status, error
 	for _, dev := range devs {
 		out.Devices = append(out.Devices, describe(dev, counted))
 	}
+	if known, cerr := d.Cluster(); cerr == nil {
+		out.Cluster = &known
+	}
 	return out, nil
 }
 
@@ -200,6 +203,9 @@ func (d *Daemon) statsJSON() ([]byte, error) {
 		list = append(list, describe(dev, nil))
 	}
 	out["devices"] = list
+	if known, cerr := d.Cluster(); cerr == nil {
+		out["cluster"] = known
+	}
 	if s := d.server; s != nil {
 		out["mount"] = s.Status()
 	}
@@ -236,9 +242,4 @@ func memory(moved transport.Stats, devs []objects.DeviceStatus) adminapi.Memory 
 		out.Files = len(fds)
 	}
 	return out
-}
-
-// Cluster tells what is known of other nodes.
-func (d *Daemon) Cluster() (adminapi.Cluster, error) {
-	return adminapi.Cluster{}, fmt.Errorf("no other machines: %w", admin.ErrNotFound)
 }

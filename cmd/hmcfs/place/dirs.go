@@ -131,6 +131,7 @@ func (p Paths) CleanState() {
 	if _, living, err := ReadHolder(p.StateLock()); err == nil && living {
 		return
 	}
+	_ = os.Remove(p.NodeFile())
 	_ = os.Remove(p.Log())
 	_ = os.Remove(p.StateLock())
 	_ = os.Remove(p.State)

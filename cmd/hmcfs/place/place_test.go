@@ -237,3 +237,30 @@ func TestDetachOfWhatIsNotMounted(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 }
+
+// A mount stays who it is, and what can't be read is told, not made anew.
+func TestNode(t *testing.T) {
+	p := Paths{State: t.TempDir(), Runtime: "/r"}
+	first, err := p.ReadNode()
+	if err != nil || len(first.ID) != 32 || first.Epoch != 0 {
+		t.Fatalf("%+v, %v", first, err)
+	}
+	first.Epoch = 1 << 60
+	if err = p.WriteNode(first); err != nil {
+		t.Fatal(err)
+	}
+	if again, err := p.ReadNode(); err != nil || again != first {
+		t.Errorf("%+v, %v; want %+v", again, err, first)
+	}
+	for _, text := range []string{"", "{", "{}"} {
+		if err = os.WriteFile(p.NodeFile(), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err = p.ReadNode(); err == nil || !strings.Contains(err.Error(), p.NodeFile()) {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+	if got := p.NodeSocket(255); got != "/r/node-000000ff.sock" || !IsSocketPath(got) || IsSocketPath(strings.Repeat("x", 108)) {
+		t.Errorf("socket %s", got)
+	}
+}

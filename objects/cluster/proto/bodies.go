@@ -161,6 +161,10 @@ const (
 	SetKillPriv
 )
 
+// TimeNow in the place of the nanoseconds of Atime or Mtime is the present by
+// the owner's clock, as with utimensat(2).
+const TimeNow = 1<<30 - 1
+
 // SetAttrAsk changes attributes: those whose bit is set. Handle is an open
 // handle whose right to write covers a change of size, or 0.
 type SetAttrAsk struct {

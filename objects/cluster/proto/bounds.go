@@ -59,7 +59,12 @@ func (a *SetAttrAsk) check() error {
 	if err := a.Cred.check(); err != nil {
 		return err
 	}
-	return checkTimes(a.Atime, a.Mtime, a.Ctime)
+	for _, t := range []Time{a.Atime, a.Mtime} {
+		if err := t.check(); err != nil && t.Nsec != TimeNow {
+			return err
+		}
+	}
+	return a.Ctime.check()
 }
 
 func (a *ExpireKeyAsk) check() error {

@@ -61,6 +61,8 @@ const (
 	CodeStale       rpc.Code = 0x82
 	CodeDenied      rpc.Code = 0x83
 	CodeVersion     rpc.Code = 0x84
+	// CodeNoHello is a question before MethodHello.
+	CodeNoHello rpc.Code = 0x85
 
 	// CodeBody is a body that breaks the rules.
 	CodeBody rpc.Code = 0x90

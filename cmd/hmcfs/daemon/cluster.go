@@ -1,0 +1,235 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/hmcfs/hmcfs/cmd/hmcfs/admin"
+	"github.com/hmcfs/hmcfs/cmd/hmcfs/config"
+	"github.com/hmcfs/hmcfs/cmd/hmcfs/place"
+	"github.com/hmcfs/hmcfs/metadata/coord"
+	"github.com/hmcfs/hmcfs/metadata/keyindex"
+	"github.com/hmcfs/hmcfs/metadata/members"
+	"github.com/hmcfs/hmcfs/objects/adminapi"
+	"github.com/hmcfs/hmcfs/objects/cluster"
+	"github.com/hmcfs/hmcfs/transport/comm"
+	"github.com/hmcfs/hmcfs/transport/control"
+)
+
+// membership is the view of the nodes, which we are one of.
+type membership interface {
+	members.View
+	Update(change func(*members.Record)) error
+	Close(ctx context.Context) error
+}
+
+// others is the mount among other machines. What is nil was not begun, or is
+// not there with a fixed list of nodes.
+type others struct {
+	parsed  config.Cluster
+	service coord.Service
+	members membership
+	index   closingIndex
+	cluster *cluster.Cluster
+}
+
+// closingIndex is an index of keys that is over some time.
+type closingIndex interface {
+	keyindex.Index
+	Close() error
+}
+
+// join makes the mount a node, where the options say so.
+func (d *Daemon) join(ctx context.Context, back *undo) error {
+	s := d.opts.Settings
+	if !s.IsCluster() {
+		return nil
+	}
+	d.others = &others{}
+	back.push(func() { d.leaveOthers(context.WithoutCancel(ctx)) })
+	var err error
+	if d.others.parsed, err = s.Cluster(); err != nil {
+		return err
+	}
+	for _, w := range d.opts.Proofs.Warnings {
+		d.warn(w)
+	}
+	for _, step := range []func(context.Context) error{d.becomeMember, d.openIndex, d.openCluster} {
+		if err = step(ctx); err != nil {
+			return fmt.Errorf("node %s: %w", s.Node, err)
+		}
+	}
+	return nil
+}
+
+// becomeMember tells the others that there is a node of this name.
+func (d *Daemon) becomeMember(ctx context.Context) error {
+	o, s, p := d.others, d.opts.Settings, d.opts.Places
+	was, err := p.ReadNode()
+	if err != nil {
+		return err
+	}
+	self := members.Record{
+		Name: o.parsed.Node, Addresses: o.parsed.Advertise, ID: was.ID, Epoch: members.Epoch(was.Epoch),
+		Version: d.opts.Version, Started: d.started,
+	}
+	if at, has := d.localSocket(); has {
+		self.Addresses = append(slices.Clone(self.Addresses), at.String())
+	}
+	devs, err := d.store.Devices(ctx)
+	if err != nil {
+		return err
+	}
+	for _, dev := range devs {
+		self.Devices = append(self.Devices, members.Device{
+			Name: string(dev.Info.Name), Model: dev.Info.Model, Total: uint64(dev.Usage.Total),
+		})
+	}
+	if len(o.parsed.Endpoints) == 0 {
+		o.members, err = nonNil(members.Static(members.StaticOptions{Self: self, Peers: o.parsed.Peers}))
+	} else {
+		if o.service, err = d.openService(ctx); err != nil {
+			return err
+		}
+		o.members, err = nonNil(members.Join(ctx, members.Options{
+			Service: o.service, Self: self, TTL: s.Lease, Endpoints: o.parsed.Endpoints, Logger: d.opts.Logger,
+		}))
+	}
+	if err != nil {
+		return joinFault(err)
+	}
+	return p.WriteNode(place.Node{ID: was.ID, Epoch: uint64(o.members.Self().Epoch)})
+}
+
+// nonNil makes an interface of a pointer that is nil with an error.
+func nonNil[M membership](m M, err error) (membership, error) {
+	if err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// joinFault tells the way out.
+func joinFault(err error) error {
+	switch {
+	case errors.Is(err, members.ErrTaken):
+		return fmt.Errorf("%w; give another --node, or wait until that node's lease has ended", err)
+	case errors.Is(err, coord.ErrUnavailable):
+		return fmt.Errorf("etcd is needed to join: %w", err)
+	case errors.Is(err, coord.ErrDenied):
+		return fmt.Errorf("%w; see --etcd-user, --etcd-cert and --etcd-ca", err)
+	}
+	return err
+}
+
+// localSocket is where nodes of this machine connect, who may then share
+// memory; none where they are told not to.
+func (d *Daemon) localSocket() (control.Address, bool) {
+	may := d.others.parsed.Transports
+	if len(may) > 0 && !slices.Contains(may, comm.SHM) {
+		return control.Address{}, false
+	}
+	path := d.opts.Places.NodeSocket(d.others.parsed.Node.Rank())
+	return control.Address{Network: control.Unix, Addr: path}, place.IsSocketPath(path)
+}
+
+// openCluster connects the store to those of the others.
+func (d *Daemon) openCluster(ctx context.Context) error {
+	o, s := d.others, d.opts.Settings
+	listen := o.parsed.Listen
+	if at, has := d.localSocket(); has {
+		listen = append(slices.Clone(listen), at)
+	}
+	var index keyindex.Index
+	if o.index != nil {
+		index = o.index
+	}
+	var err error
+	o.cluster, err = cluster.Join(ctx, cluster.Options{
+		Name: o.parsed.Name, View: o.members, Index: index, Store: d.store, Engine: d.engine, Devices: d.devs,
+		Listen: listen, Secret: d.opts.Proofs.Secret, TLS: d.opts.Proofs.TLS, Transports: o.parsed.Transports,
+		Squash: o.parsed.Squash, Owner: d.remoteOwner(), Timeout: s.NodeTimeout,
+		DialTimeout: min(s.NodeTimeout, dialLimit), Logger: d.opts.Logger,
+	})
+	return err
+}
+
+// dialLimit is how long a connection to a node may take to be made.
+const dialLimit = 3 * time.Second
+
+// remoteOwner is the only user who gets in from other nodes, as only he does
+// here; nil is everybody.
+func (d *Daemon) remoteOwner() *uint32 {
+	if d.opts.Settings.AllowOther {
+		return nil
+	}
+	uid := uint32(d.opts.UID)
+	return &uid
+}
+
+// leaveLimit is how long leaving may take: who waits longer has nobody to tell.
+const leaveLimit = 5 * time.Second
+
+// leaveOthers ends what join began. What fails of it is not the mount's.
+func (d *Daemon) leaveOthers(ctx context.Context) {
+	if d.others == nil {
+		return
+	}
+	if err := d.leave(ctx, d.others); err != nil {
+		d.log.Warn("could not leave the other nodes in order", zap.Error(err))
+	}
+}
+
+func (d *Daemon) leave(ctx context.Context, o *others) error {
+	ctx, cancel := context.WithTimeout(ctx, leaveLimit)
+	defer cancel()
+	var errs []error
+	if o.cluster != nil {
+		errs = append(errs, o.cluster.Close(ctx))
+	}
+	if o.index != nil {
+		errs = append(errs, o.index.Close())
+	}
+	if o.members != nil {
+		// Who can't be told finds out by the lease.
+		if err := o.members.Close(ctx); err != nil && !errors.Is(err, coord.ErrUnavailable) {
+			errs = append(errs, err)
+		}
+	}
+	if o.service != nil {
+		errs = append(errs, o.service.Close())
+	}
+	d.opts.Places.CleanNodeSocket(o.parsed.Node.Rank())
+	return errors.Join(errs...)
+}
+
+// otherNodes are what the mount shows of them; nil is none.
+func (d *Daemon) otherNodes() *cluster.Cluster {
+	if d.others == nil {
+		return nil
+	}
+	return d.others.cluster
+}
+
+// Cluster tells what is known of other nodes.
+func (d *Daemon) Cluster() (adminapi.Cluster, error) {
+	o := d.others
+	if o == nil {
+		return adminapi.Cluster{}, fmt.Errorf("no other machines: %w", admin.ErrNotFound)
+	}
+	out := adminapi.Cluster{
+		Name: o.parsed.Name, Self: o.members.Self(), Listening: o.cluster.Listening(), Squash: d.opts.Settings.Squash,
+		State: o.members.State(), Nodes: []adminapi.Node{}, Traffic: adminapi.Traffic(o.cluster.Stats()),
+	}
+	for _, n := range o.cluster.Nodes() {
+		out.Nodes = append(out.Nodes, adminapi.Node{
+			Record: n.Record, Connected: n.Connected, Transport: n.Transport, Problem: n.Problem,
+		})
+	}
+	return out, nil
+}

@@ -1,0 +1,238 @@
+package keyindex
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/hmcfs/hmcfs/metadata/coord"
+)
+
+// clerkBatch is how many claims the clerk does at a time.
+const clerkBatch = 1024
+
+// run is the clerk: it does what was put off.
+func (r *Registry) run(ctx context.Context, changed <-chan struct{}) {
+	defer close(r.ended)
+	look := time.NewTicker(r.o.Look)
+	defer look.Stop()
+	var again <-chan time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-changed:
+			_, _, changed = r.o.Lease()
+			r.renew()
+		case <-look.C:
+			r.look(ctx)
+		case <-r.wake:
+			if again != nil {
+				continue // the service is away: not with every call
+			}
+		case <-again:
+		}
+		again = nil
+		if left := r.work(ctx); left {
+			again = time.After(r.o.Retry)
+		}
+	}
+}
+
+// renew has all claims made again, under another lease.
+func (r *Registry) renew() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.turn++
+	for name := range r.claims {
+		r.queue[name] = struct{}{}
+	}
+}
+
+// work does what is in the queue, and says whether something is left that the
+// service could not be asked for.
+func (r *Registry) work(ctx context.Context) (left bool) {
+	for ctx.Err() == nil {
+		claims, leaving := r.next()
+		if len(claims)+len(leaving) == 0 {
+			return r.isAway() && !r.answers(ctx)
+		}
+		if len(claims) > 0 {
+			r.ask(ctx, claims, true)
+		}
+		if len(leaving) > 0 {
+			r.leave(ctx, leaving)
+		}
+		if r.stuck(claims, leaving) {
+			return true
+		}
+	}
+	return false
+}
+
+// next takes the next claims out of the queue, busy: those to be asked for, and
+// those to be given up.
+func (r *Registry) next() (claims, leaving []string) {
+	lease, _, _ := r.o.Lease()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for name := range r.queue {
+		if len(claims)+len(leaving) == clerkBatch {
+			break
+		}
+		c := r.claims[name]
+		switch {
+		case c == nil:
+			delete(r.queue, name)
+		case c.busy: // it comes again with the end of that
+			delete(r.queue, name)
+		case !c.wanted && c.revision == 0 && !c.unsure:
+			delete(r.queue, name)
+			delete(r.claims, name)
+		case !c.wanted:
+			delete(r.queue, name)
+			c.busy = true
+			leaving = append(leaving, name)
+		case c.isOurs(r.turn):
+			delete(r.queue, name)
+		case lease != nil: // else with the next one
+			delete(r.queue, name)
+			c.busy = true
+			claims = append(claims, name)
+		}
+	}
+	return claims, leaving
+}
+
+// answers asks the service for anything, since it did not answer before.
+func (r *Registry) answers(ctx context.Context) bool {
+	_, err := r.o.Service.Get(ctx, nameOf(Keys, ""))
+	r.heard(err)
+	return !r.isAway()
+}
+
+// stuck says whether the service could not be asked for what it was asked.
+func (r *Registry) stuck(claims, leaving []string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, names := range [][]string{claims, leaving} {
+		for _, name := range names {
+			c := r.claims[name]
+			if c != nil && !c.busy && !c.contested && (c.unsure || c.wanted && c.revision == 0) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// leave removes the entries of claims that nobody wants any more.
+func (r *Registry) leave(ctx context.Context, names []string) {
+	entries, unsure := r.entries(names)
+	gone := make(map[string]bool, len(names))
+	for _, name := range unsure {
+		e, err := r.ours(ctx, name)
+		if errors.Is(err, coord.ErrNotFound) {
+			gone[name] = true
+			continue
+		}
+		if err != nil {
+			break // the others are no better off
+		}
+		entries = append(entries, e)
+	}
+	results, err := r.o.Service.Delete(ctx, entries)
+	r.heard(err)
+	if err != nil {
+		r.o.Logger.Debug("keys could not be given up", zap.Int("keys", len(entries)), zap.Error(err))
+	}
+	for i, e := range entries {
+		// What has changed meanwhile is not ours any more.
+		gone[e.Name] = i < len(results) && (results[i].Err == nil || errors.Is(results[i].Err, coord.ErrChanged))
+	}
+	r.settleLeft(names, gone)
+}
+
+// settleLeft notes which claims were given up. All are looked at again: they may
+// be wanted again by now, or could not be given up.
+func (r *Registry) settleLeft(names []string, gone map[string]bool) {
+	r.mu.Lock()
+	for _, name := range names {
+		c := r.claims[name]
+		c.busy, c.unsure = false, !gone[name]
+		if gone[name] {
+			c.revision = 0
+		}
+		r.queue[name] = struct{}{}
+	}
+	r.idleLocked()
+	r.mu.Unlock()
+	r.awake()
+}
+
+// entries are those of claims in the service, as far as they are known.
+func (r *Registry) entries(names []string) (entries []coord.Entry, unsure []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, name := range names {
+		if c := r.claims[name]; c.unsure {
+			unsure = append(unsure, name)
+		} else {
+			entries = append(entries, coord.Entry{Name: name, Revision: c.revision})
+		}
+	}
+	return entries, unsure
+}
+
+// ours reads an entry, if it is ours.
+//
+// Errors: coord.ErrNotFound.
+func (r *Registry) ours(ctx context.Context, name string) (coord.Entry, error) {
+	e, err := r.o.Service.Get(ctx, name)
+	if err != nil {
+		return e, err
+	}
+	if t, err := decodeTenant(e.Value); err != nil || t.node != r.o.Self {
+		return e, coord.ErrNotFound
+	}
+	return e, nil
+}
+
+// look looks after claims that nobody has told of: contested ones, and all of
+// them when one is not in the service any more, where somebody has emptied it.
+func (r *Registry) look(ctx context.Context) {
+	var sample string
+	var revision coord.Revision
+	r.mu.Lock()
+	for name, c := range r.claims {
+		switch {
+		case c.contested:
+			r.queue[name] = struct{}{}
+		case sample == "" && c.wanted && !c.busy && c.isOurs(r.turn):
+			sample, revision = name, c.revision
+		}
+	}
+	r.mu.Unlock()
+	if sample == "" {
+		return
+	}
+	e, err := r.o.Service.Get(ctx, sample)
+	if errors.Is(err, coord.ErrNotFound) || err == nil && e.Revision != revision {
+		r.missed(sample, revision)
+	}
+}
+
+// missed has all claims made again, unless the one that is not in the service
+// was given up meanwhile.
+func (r *Registry) missed(name string, revision coord.Revision) {
+	r.mu.Lock()
+	c := r.claims[name]
+	still := c != nil && c.wanted && !c.busy && c.revision == revision
+	r.mu.Unlock()
+	if still {
+		r.o.Logger.Warn("keys are missing in the service; they are made again", zap.String("one", name))
+		r.renew()
+	}
+}

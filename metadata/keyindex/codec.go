@@ -1,0 +1,40 @@
+package keyindex
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/hmcfs/hmcfs/metadata/members"
+)
+
+// nameOf is what the service calls a key.
+func nameOf(s Space, key string) string { return string(s) + "/" + key }
+
+// keyIn is the key that the service calls by a name.
+func keyIn(s Space, name string) (key string, ok bool) {
+	return strings.CutPrefix(name, string(s)+"/")
+}
+
+// tenant is who has a key.
+type tenant struct {
+	node  members.Name
+	epoch members.Epoch
+}
+
+func (t tenant) encode() []byte {
+	return strconv.AppendUint(append([]byte(t.node), ' '), uint64(t.epoch), 10)
+}
+
+func decodeTenant(value []byte) (tenant, error) {
+	name, number, ok := strings.Cut(string(value), " ")
+	epoch, err := strconv.ParseUint(number, 10, 64)
+	node := members.Name(name)
+	if !ok || err != nil || node.Validate() != nil {
+		return tenant{}, fmt.Errorf("keyindex: %q is no node and epoch", shortened(value))
+	}
+	return tenant{node: node, epoch: members.Epoch(epoch)}, nil
+}
+
+// shortened is as much of a value as goes into a message.
+func shortened(value []byte) string { return string(value[:min(len(value), 80)]) }

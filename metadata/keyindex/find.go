@@ -1,0 +1,131 @@
+package keyindex
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/metadata/coord"
+	"github.com/hmcfs/hmcfs/metadata/members"
+)
+
+// maxRemembered is how many places are remembered; with one more all are
+// forgotten.
+const maxRemembered = 1 << 16
+
+// memory is where keys were found.
+type memory struct {
+	keep time.Duration
+
+	mu sync.Mutex
+	// +checklocks:mu
+	places map[string]remembered
+}
+
+type remembered struct {
+	node  members.Name
+	until time.Time
+}
+
+func newMemory(keep time.Duration) memory {
+	return memory{keep: keep, places: map[string]remembered{}}
+}
+
+func (m *memory) get(name string) (members.Name, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	at, ok := m.places[name]
+	if ok && time.Now().After(at.until) {
+		delete(m.places, name)
+		ok = false
+	}
+	return at.node, ok
+}
+
+func (m *memory) put(name string, node members.Name) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.places) >= maxRemembered {
+		clear(m.places)
+	}
+	m.places[name] = remembered{node: node, until: time.Now().Add(m.keep)}
+}
+
+func (m *memory) forget(name string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.places, name)
+}
+
+// Find says which other node has a key; see Index.
+func (r *Registry) Find(ctx context.Context, s Space, key string) (Place, error) {
+	name := nameOf(s, key)
+	if node, ok := r.memory.get(name); ok {
+		return Place{Key: key, Node: node}, nil
+	}
+	if r.isAway() {
+		return Place{}, fmt.Errorf("find key %q: %w", key, coord.ErrUnavailable)
+	}
+	e, err := r.o.Service.Get(ctx, name)
+	r.heard(err)
+	var has tenant
+	if err == nil {
+		has, err = decodeTenant(e.Value)
+	}
+	switch {
+	case errors.Is(err, coord.ErrNotFound), err == nil && has.node == r.o.Self:
+		return Place{}, fmt.Errorf("find key %q: %w", key, metadata.ErrNotExist)
+	case err != nil:
+		return Place{}, fmt.Errorf("find key %q: %w", key, err)
+	}
+	r.memory.put(name, has.node)
+	return Place{Key: key, Node: has.node}, nil
+}
+
+// Forget forgets where a key was; see Index.
+func (r *Registry) Forget(s Space, key string) { r.memory.forget(nameOf(s, key)) }
+
+// List lists keys; see Index.
+func (r *Registry) List(ctx context.Context, s Space, after string, limit int) ([]Place, error) {
+	if r.isAway() {
+		return nil, fmt.Errorf("list keys: %w", coord.ErrUnavailable)
+	}
+	entries, _, err := r.o.Service.List(ctx, nameOf(s, ""), nameOf(s, after), limit)
+	r.heard(err)
+	if err != nil {
+		return nil, fmt.Errorf("list keys: %w", err)
+	}
+	places := make([]Place, 0, len(entries))
+	for _, e := range entries {
+		key, _ := keyIn(s, e.Name)
+		// One that can't be read is listed too, or the list would end with it.
+		has, _ := decodeTenant(e.Value)
+		places = append(places, Place{Key: key, Node: has.node})
+	}
+	return places, nil
+}
+
+// heard notes whether the service answers.
+func (r *Registry) heard(err error) {
+	gone := errors.Is(err, coord.ErrUnavailable)
+	r.mu.Lock()
+	was := r.away
+	if gone || err == nil || errors.Is(err, coord.ErrNotFound) {
+		r.away = gone
+	}
+	r.mu.Unlock()
+	if gone && !was {
+		r.awake()
+	}
+}
+
+// isAway says that the service did not answer when it was asked last. The clerk
+// asks it again and again, so that others need not wait for it.
+func (r *Registry) isAway() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.away
+}

@@ -1,0 +1,477 @@
+package keyindex_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/metadata/coord"
+	"github.com/hmcfs/hmcfs/metadata/coord/memory"
+	"github.com/hmcfs/hmcfs/metadata/keyindex"
+	"github.com/hmcfs/hmcfs/metadata/members"
+)
+
+// node is a member with an index.
+type node struct {
+	*keyindex.Registry
+	t       *testing.T
+	client  *memory.Client
+	members *members.Members
+}
+
+// join has a node join that leaves with the test.
+func join(t *testing.T, s *memory.Server, name string) *node {
+	t.Helper()
+	n := &node{t: t, client: s.Client()}
+	var err error
+	self := members.Record{Name: members.Name(name), Addresses: []string{name + ":1"}, ID: "id-" + name}
+	if n.members, err = members.Join(t.Context(), members.Options{Service: n.client, Self: self}); err != nil {
+		t.Fatal(err)
+	}
+	n.Registry, err = keyindex.New(keyindex.Options{Service: n.client, Self: self.Name, Lease: n.members.Lease})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := n.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := n.members.Close(context.WithoutCancel(t.Context())); err != nil && !errors.Is(err, coord.ErrClosed) && !errors.Is(err, coord.ErrUnavailable) {
+			t.Error(err)
+		}
+	})
+	return n
+}
+
+// claim claims keys and tells which were granted.
+func (n *node) claim(keys ...string) (granted []string) {
+	n.t.Helper()
+	for i, err := range n.Claim(n.t.Context(), keyindex.Keys, keys) {
+		switch {
+		case err == nil:
+			granted = append(granted, keys[i])
+		case !errors.Is(err, metadata.ErrExist):
+			n.t.Errorf("claim %q: %v", keys[i], err)
+		}
+	}
+	return granted
+}
+
+// gets fails the test unless just these of the keys are granted.
+func (n *node) gets(keys []string, want ...string) {
+	n.t.Helper()
+	if diff := cmp.Diff(want, n.claim(keys...)); diff != "" {
+		n.t.Errorf("granted (-want +got):\n%s", diff)
+	}
+}
+
+// finds fails the test unless a key is found at a node; none is nowhere.
+func (n *node) finds(key, at string) {
+	n.t.Helper()
+	synctest.Wait()
+	p, err := n.Find(n.t.Context(), keyindex.Keys, key)
+	if err != nil && !errors.Is(err, metadata.ErrNotExist) {
+		n.t.Errorf("find %q: %v", key, err)
+	}
+	if string(p.Node) != at {
+		n.t.Errorf("key %q is at %q, want %q", key, p.Node, at)
+	}
+}
+
+func (n *node) is(want keyindex.State) {
+	n.t.Helper()
+	synctest.Wait()
+	if diff := cmp.Diff(want, n.State()); diff != "" {
+		n.t.Errorf("state (-want +got):\n%s", diff)
+	}
+}
+
+func TestClaimAndRelease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memory.NewServer(memory.Options{})
+		a, b := join(t, s, "a"), join(t, s, "b")
+		a.gets([]string{"x", "y"}, "x", "y")
+		a.gets([]string{"x"}, "x")
+		b.gets([]string{"x", "z", "y"}, "z")
+		err := b.Claim(t.Context(), keyindex.Keys, []string{"x"})[0]
+		if want := `node a has key "x": ` + metadata.ErrExist.Error(); err == nil || err.Error() != want {
+			t.Errorf("%v, want %s", err, want)
+		}
+		b.finds("x", "a")
+		a.finds("x", "")
+		a.finds("z", "b")
+		b.finds("nothing", "")
+		a.is(keyindex.State{Keys: 2})
+		b.is(keyindex.State{Keys: 1})
+		if errs := b.Claim(t.Context(), keyindex.Publish, []string{"x"}); errs[0] != nil {
+			t.Errorf("another space: %v", errs[0])
+		}
+		a.Release(keyindex.Keys, []string{"x", "never had"})
+		synctest.Wait()
+		b.gets([]string{"x"}, "x")
+		// What was remembered is wrong by now, until it is forgotten.
+		b.Forget(keyindex.Keys, "x")
+		a.finds("x", "b")
+		a.is(keyindex.State{Keys: 1})
+	})
+}
+
+func TestList(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memory.NewServer(memory.Options{})
+		a, b := join(t, s, "a"), join(t, s, "b")
+		a.claim("k1", "k3", "k5")
+		b.claim("k2", "k4")
+		var got []string
+		for after := ""; ; {
+			places, err := a.List(t.Context(), keyindex.Keys, after, 2)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, p := range places {
+				got = append(got, p.Key+string(p.Node))
+				after = p.Key
+			}
+			if len(places) < 2 {
+				break
+			}
+		}
+		if diff := cmp.Diff([]string{"k1a", "k2b", "k3a", "k4b", "k5a"}, got); diff != "" {
+			t.Errorf("list (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// TestAway: with the service away claims are granted at once, and made good when
+// it is back; of two nodes that have set one key meanwhile, one has it alone.
+func TestAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memory.NewServer(memory.Options{})
+		a, b := join(t, s, "a"), join(t, s, "b")
+		a.claim("before")
+		a.client.SetCut(true)
+		a.gets([]string{"x", "y"}, "x", "y")
+		if _, err := a.Find(t.Context(), keyindex.Keys, "z"); !errors.Is(err, coord.ErrUnavailable) {
+			t.Errorf("find: %v", err)
+		}
+		if _, err := a.List(t.Context(), keyindex.Keys, "", 1); !errors.Is(err, coord.ErrUnavailable) {
+			t.Errorf("list: %v", err)
+		}
+		a.is(keyindex.State{Keys: 3, Unasked: 2})
+		b.gets([]string{"x"}, "x")
+		// The lease ends.
+		pass(2 * members.DefaultTTL)
+		b.gets([]string{"before"}, "before")
+		// They are visible there: a keeps them.
+		a.Have(keyindex.Keys, []string{"before", "x", "y"})
+		a.client.SetCut(false)
+		pass(members.DefaultTTL)
+		a.is(keyindex.State{Keys: 3, Contested: 2})
+		b.finds("y", "a")
+		a.finds("x", "b")
+		b.Release(keyindex.Keys, []string{"x"})
+		pass(time.Minute)
+		a.is(keyindex.State{Keys: 3, Contested: 1})
+		b.finds("x", "a")
+		b.is(keyindex.State{Keys: 1})
+		a.Release(keyindex.Keys, []string{"before", "x", "y"})
+		a.is(keyindex.State{})
+		b.finds("before", "")
+		a.finds("before", "b")
+	})
+}
+
+// TestReleaseWhileAway: a key that is given up while the service is away is free
+// when it is back, or with the lease.
+func TestReleaseWhileAway(t *testing.T) {
+	for name, pause := range map[string]time.Duration{"short": time.Second, "long": time.Minute} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := memory.NewServer(memory.Options{})
+				a, b := join(t, s, "a"), join(t, s, "b")
+				a.claim("x", "y")
+				a.client.SetCut(true)
+				a.Release(keyindex.Keys, []string{"x", "y"})
+				synctest.Wait()
+				a.gets([]string{"y"}, "y") // it is ours still
+				pass(pause)
+				a.client.SetCut(false)
+				pass(members.DefaultTTL)
+				a.is(keyindex.State{Keys: 1})
+				b.gets([]string{"x", "y"}, "x")
+			})
+		})
+	}
+}
+
+// TestDown: the service stops and starts again, or has lost everything.
+func TestDown(t *testing.T) {
+	for name, harm := range map[string]func(s *memory.Server){
+		"stopped": func(s *memory.Server) {
+			s.SetDown(true)
+			pass(time.Hour)
+			s.SetDown(false)
+		},
+		"wiped": func(s *memory.Server) { s.Wipe() },
+		"stopped and wiped": func(s *memory.Server) {
+			s.SetDown(true)
+			pass(5 * time.Second)
+			s.Wipe()
+			s.SetDown(false)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := memory.NewServer(memory.Options{})
+				a, b := join(t, s, "a"), join(t, s, "b")
+				a.claim("x")
+				harm(s)
+				pass(time.Minute)
+				a.is(keyindex.State{Keys: 1})
+				b.finds("x", "a")
+				b.gets([]string{"x"})
+			})
+		})
+	}
+}
+
+// TestEmptied: somebody removes the keys in the service by hand.
+func TestEmptied(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memory.NewServer(memory.Options{})
+		a, b := join(t, s, "a"), join(t, s, "b")
+		a.claim("x", "y")
+		if _, err := b.client.Delete(t.Context(), []coord.Entry{{Name: "keys/x"}, {Name: "keys/y"}}); err != nil {
+			t.Fatal(err)
+		}
+		b.finds("x", "")
+		pass(time.Minute)
+		b.finds("x", "a")
+		b.finds("y", "a")
+	})
+}
+
+// TestDeath: with its node a key is free.
+func TestDeath(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memory.NewServer(memory.Options{})
+		a, b := join(t, s, "a"), join(t, s, "b")
+		a.claim("x")
+		a.client.Kill()
+		b.finds("x", "")
+		b.gets([]string{"x"}, "x")
+	})
+}
+
+// TestStrange: what the service has that nobody of us has written does no harm.
+func TestStrange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memory.NewServer(memory.Options{})
+		a := join(t, s, "a")
+		var strange []coord.Entry
+		for i, value := range []string{"", "a", "a 5 6", "a b", " 5", "a/b 5", string(make([]byte, 1000))} {
+			strange = append(strange, coord.Entry{Name: fmt.Sprint("keys/k", i), Value: []byte(value)})
+		}
+		if _, err := a.client.Create(t.Context(), strange, nil); err != nil {
+			t.Fatal(err)
+		}
+		a.gets([]string{"k0"})
+		if _, err := a.Find(t.Context(), keyindex.Keys, "k1"); err == nil || errors.Is(err, metadata.ErrNotExist) {
+			t.Errorf("find: %v", err)
+		}
+		if places, err := a.List(t.Context(), keyindex.Keys, "", 100); err != nil || len(places) != len(strange) {
+			t.Errorf("%d places, %v", len(places), err)
+		}
+	})
+}
+
+func TestWatch(t *testing.T) {
+	many := make([]string, 20)
+	for i := range many {
+		many[i] = fmt.Sprint("w-", i)
+	}
+	for name, keys := range map[string][]string{"few": {"w-1", "w-3"}, "many": many} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := memory.NewServer(memory.Options{})
+				a, b := join(t, s, "a"), join(t, s, "b")
+				b.claim("w-1")
+				w, err := a.Watch(t.Context(), keyindex.Keys, keys)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer w.Close()
+				b.claim("w-3", "other", "w-33")
+				a.claim("w-2")
+				places, err := w.Next(t.Context())
+				if want := []keyindex.Place{{Key: "w-3", Node: "b"}}; err != nil || !slices.Equal(places, want) {
+					t.Errorf("came %v, %v, want %v", places, err, want)
+				}
+				over, stop := context.WithTimeout(t.Context(), time.Second)
+				defer stop()
+				if places, err = w.Next(over); !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("came %v, %v", places, err)
+				}
+				a.client.SetCut(true)
+				if _, err = w.Next(t.Context()); !errors.Is(err, coord.ErrUnavailable) {
+					t.Errorf("cut: %v", err)
+				}
+			})
+		})
+	}
+}
+
+// TestWatchEmptyHands: a watch that nobody reads, and one that can't begin.
+func TestWatchEmptyHands(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memory.NewServer(memory.Options{})
+		a, b := join(t, s, "a"), join(t, s, "b")
+		w, err := a.Watch(t.Context(), keyindex.Keys, []string{"x", "y"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.claim("x", "y")
+		synctest.Wait()
+		w.Close()
+		a.client.SetCut(true)
+		if _, err = a.Watch(t.Context(), keyindex.Keys, []string{"x"}); !errors.Is(err, coord.ErrUnavailable) {
+			t.Errorf("cut: %v", err)
+		}
+	})
+}
+
+// TestContest has nodes claim and give up the same keys, many at a time: nobody
+// has a key that another one has, and at last nobody has any.
+func TestContest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memory.NewServer(memory.Options{})
+		o := &owners{t: t, of: map[string]string{}}
+		var users sync.WaitGroup
+		var nodes []*node
+		for i, name := range []string{"n1", "n2", "n3"} {
+			n := join(t, s, name)
+			nodes = append(nodes, n)
+			users.Go(func() { o.contend(n, name, rand.New(rand.NewPCG(7, uint64(i)))) })
+		}
+		users.Wait()
+		synctest.Wait()
+		for _, n := range nodes {
+			n.is(keyindex.State{})
+		}
+		if st := s.Stats(); st.Values != len(nodes) {
+			t.Errorf("left in the service: %+v", st)
+		}
+	})
+}
+
+// owners are who has which key, as those see it who were granted it.
+type owners struct {
+	t  *testing.T
+	mu sync.Mutex
+	// +checklocks:mu
+	of map[string]string
+}
+
+// contend claims keys and gives them up.
+func (o *owners) contend(n *node, name string, rng *rand.Rand) {
+	for range 300 {
+		some := []string{"a", "b", "c", "d", "e", "f"}
+		rng.Shuffle(len(some), func(i, j int) { some[i], some[j] = some[j], some[i] })
+		got := n.claim(some[:1+rng.IntN(3)]...)
+		o.own(name, got)
+		pass(time.Duration(rng.IntN(1000)))
+		o.own("", got)
+		n.Release(keyindex.Keys, got)
+	}
+}
+
+// own notes who has keys; nobody is empty.
+func (o *owners) own(name string, keys []string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, key := range keys {
+		if by := o.of[key]; name != "" && by != "" {
+			o.t.Errorf("%s and %s have %q", by, name, key)
+		}
+		o.of[key] = name
+	}
+}
+
+// TestContestAway is TestContest with the ways to the service cut and healed:
+// at last the service and the nodes agree.
+func TestContestAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memory.NewServer(memory.Options{})
+		rng := rand.New(rand.NewPCG(1, 2))
+		nodes := []*node{join(t, s, "n1"), join(t, s, "n2")}
+		used := []map[string]bool{{}, {}}
+		for range 2000 {
+			i, key := rng.IntN(len(nodes)), string(rune('a'+rng.IntN(10)))
+			n := nodes[i]
+			switch rng.IntN(8) {
+			case 0:
+				n.client.SetCut(rng.IntN(2) == 0)
+			case 1:
+				pass(time.Duration(rng.IntN(int(8 * time.Second))))
+			case 2, 3, 4:
+				n.Release(keyindex.Keys, []string{key})
+				delete(used[i], key)
+			default:
+				if len(n.claim(key)) > 0 {
+					n.Have(keyindex.Keys, []string{key})
+					used[i][key] = true
+				}
+			}
+		}
+		for _, n := range nodes {
+			n.client.SetCut(false)
+		}
+		pass(time.Minute)
+		agree(t, nodes, used)
+	})
+}
+
+// agree fails the test unless the service knows one user of each key that is in
+// use, and no other key.
+func agree(t *testing.T, nodes []*node, used []map[string]bool) {
+	t.Helper()
+	synctest.Wait()
+	places, err := nodes[0].List(t.Context(), keyindex.Keys, "", 1000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := map[string]members.Name{}
+	for _, p := range places {
+		at[p.Key] = p.Node
+	}
+	for i, n := range nodes {
+		contested := 0
+		for key := range used[i] {
+			switch at[key] {
+			case "":
+				t.Errorf("%q of node %d is nowhere", key, i)
+			case n.members.Self().Name:
+			default:
+				contested++
+			}
+		}
+		n.is(keyindex.State{Keys: len(used[i]), Contested: contested})
+		for key, node := range at {
+			if node == n.members.Self().Name && !used[i][key] {
+				t.Errorf("%q is at %s, which does not use it", key, node)
+			}
+		}
+	}
+}
+
+// pass lets the bubble's time pass.
+func pass(d time.Duration) { <-time.After(d) }

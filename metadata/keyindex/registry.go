@@ -1,0 +1,206 @@
+package keyindex
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/metadata/coord"
+)
+
+// Registry is an Index in a coordination service.
+type Registry struct {
+	o      Options
+	memory memory
+	end    context.CancelFunc
+	ended  chan struct{}
+	// wake has room for one: there is something for the clerk.
+	wake chan struct{}
+
+	mu sync.Mutex
+	// +checklocks:mu
+	claims map[string]*claim
+	// queue are the claims, by name, that the clerk has to look at.
+	// +checklocks:mu
+	queue map[string]struct{}
+	// turn counts the leases that there were.
+	// +checklocks:mu
+	turn int
+	// away says that the service did not answer when it was asked last.
+	// +checklocks:mu
+	away bool
+	// idle is closed, and made anew, when claims have ceased to be busy.
+	// +checklocks:mu
+	idle chan struct{}
+}
+
+var _ Index = (*Registry)(nil)
+
+// claim is what is known of one key of ours. The registry's lock guards it.
+type claim struct {
+	// wanted says that the key is in use here.
+	wanted bool
+	// shown says that it is in use whatever the service says: another node that
+	// has it makes it contested.
+	shown bool
+	// busy says that somebody is asking the service; nobody else does.
+	busy bool
+	// revision is that of the entry in the service; 0 is none.
+	revision coord.Revision
+	// turn is that of the lease that the entry is bound to.
+	turn int
+	// unsure says that there may be an entry that we don't know of.
+	unsure bool
+	// contested says that another node has the key.
+	contested bool
+}
+
+// isOurs says that the service has the claim, under the lease of a turn.
+func (c *claim) isOurs(turn int) bool { return c.revision != 0 && c.turn == turn && !c.unsure }
+
+// New makes a registry. Close ends it.
+func New(o Options) (*Registry, error) {
+	o.EnsureDefaults()
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	o.Logger = o.Logger.Named("keyindex")
+	ctx, end := context.WithCancel(context.Background())
+	r := &Registry{
+		o: o, end: end, ended: make(chan struct{}), wake: make(chan struct{}, 1),
+		memory: newMemory(o.Remember),
+		claims: map[string]*claim{}, queue: map[string]struct{}{}, idle: make(chan struct{}),
+	}
+	_, _, changed := o.Lease()
+	go r.run(ctx, changed)
+	return r, nil
+}
+
+// Close ends the work in the background. What is in the service stays there for
+// as long as the lease.
+func (r *Registry) Close() error {
+	r.end()
+	<-r.ended
+	return nil
+}
+
+// Claim makes keys ours; see Index.
+func (r *Registry) Claim(ctx context.Context, s Space, keys []string) []error {
+	errs := make([]error, len(keys))
+	left := make([]int, len(keys))
+	for i := range left {
+		left[i] = i
+	}
+	for len(left) > 0 {
+		mine, theirs, idle := r.begin(s, keys, left)
+		switch {
+		case len(mine) > 0:
+			names := make([]string, len(mine))
+			for n, i := range mine {
+				names[n] = nameOf(s, keys[i])
+			}
+			for n, by := range r.ask(ctx, names, false) {
+				if by != "" {
+					i := mine[n]
+					errs[i] = fmt.Errorf("node %s has key %q: %w", by, keys[i], metadata.ErrExist)
+				}
+			}
+		case len(theirs) > 0:
+			select {
+			case <-idle:
+			case <-ctx.Done():
+				for _, i := range theirs {
+					errs[i] = ctx.Err()
+				}
+				return errs
+			}
+		}
+		left = theirs
+	}
+	return errs
+}
+
+// begin makes the claims, by place, busy that are to be asked for, and tells
+// those that somebody else is busy with. The others are ours.
+func (r *Registry) begin(s Space, keys []string, which []int) (mine, theirs []int, idle <-chan struct{}) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, i := range which {
+		name := nameOf(s, keys[i])
+		c := r.claims[name]
+		switch {
+		case c == nil:
+			r.claims[name] = &claim{wanted: true, busy: true}
+			mine = append(mine, i)
+		case c.busy:
+			theirs = append(theirs, i)
+		case c.contested || !c.wanted && !c.isOurs(r.turn):
+			c.wanted, c.busy = true, true
+			mine = append(mine, i)
+		default:
+			c.wanted = true // before the clerk has given it up
+		}
+	}
+	return mine, theirs, r.idle
+}
+
+// Have makes keys ours that are in use; see Index.
+func (r *Registry) Have(s Space, keys []string) {
+	r.mu.Lock()
+	for _, key := range keys {
+		name := nameOf(s, key)
+		c := r.claims[name]
+		if c == nil {
+			c = &claim{}
+			r.claims[name] = c
+		}
+		c.wanted, c.shown = true, true
+		r.queue[name] = struct{}{}
+	}
+	r.mu.Unlock()
+	r.awake()
+}
+
+// Release gives keys up; see Index.
+func (r *Registry) Release(s Space, keys []string) {
+	r.mu.Lock()
+	for _, key := range keys {
+		name := nameOf(s, key)
+		if c := r.claims[name]; c != nil {
+			c.wanted, c.shown = false, false
+			r.queue[name] = struct{}{}
+		}
+	}
+	r.mu.Unlock()
+	r.awake()
+}
+
+// awake has the clerk look at the queue.
+func (r *Registry) awake() {
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+}
+
+// State says how the index is doing; see Index.
+func (r *Registry) State() State {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var s State
+	for _, c := range r.claims {
+		switch {
+		case !c.wanted:
+		case c.contested:
+			s.Keys++
+			s.Contested++
+		case !c.isOurs(r.turn):
+			s.Keys++
+			s.Unasked++
+		default:
+			s.Keys++
+		}
+	}
+	return s
+}

@@ -1,0 +1,139 @@
+package keyindex
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/hmcfs/hmcfs/metadata/coord"
+)
+
+// maxWatches is for how many keys of one Watch the service is asked one by one.
+// More are watched by what their names begin with.
+const maxWatches = 8
+
+// Watch begins to tell of keys that come; see Index.
+func (r *Registry) Watch(ctx context.Context, s Space, keys []string) (Watch, error) {
+	prefixes := keys
+	if len(keys) > maxWatches {
+		prefixes = []string{commonPrefix(keys)}
+	}
+	life, end := context.WithCancel(context.WithoutCancel(ctx))
+	w := &watch{
+		registry: r, space: s, keys: make(map[string]struct{}, len(keys)),
+		found: make(chan []Place), failed: make(chan error, len(prefixes)), end: end,
+	}
+	for _, key := range keys {
+		w.keys[key] = struct{}{}
+	}
+	var begun []coord.Watch
+	for _, p := range prefixes {
+		one, err := r.watchOne(ctx, nameOf(s, p))
+		r.heard(err)
+		if err != nil {
+			end()
+			for _, other := range begun {
+				other.Close()
+			}
+			return nil, fmt.Errorf("wait for keys: %w", err)
+		}
+		begun = append(begun, one)
+	}
+	for _, one := range begun {
+		w.work.Go(func() { w.follow(life, one) })
+	}
+	return w, nil
+}
+
+// watchOne begins a watch of what comes from now on.
+func (r *Registry) watchOne(ctx context.Context, prefix string) (coord.Watch, error) {
+	_, now, err := r.o.Service.List(ctx, prefix, "", 1)
+	if err != nil {
+		return nil, err
+	}
+	return r.o.Service.Watch(ctx, prefix, now)
+}
+
+// commonPrefix is what all keys begin with.
+func commonPrefix(keys []string) string {
+	common := keys[0]
+	for _, key := range keys[1:] {
+		n := 0
+		for n < len(common) && n < len(key) && common[n] == key[n] {
+			n++
+		}
+		common = common[:n]
+	}
+	return common
+}
+
+// watch is one call of Watch: several watches of the service.
+type watch struct {
+	registry *Registry
+	space    Space
+	keys     map[string]struct{}
+	found    chan []Place
+	failed   chan error
+	end      context.CancelFunc
+	work     sync.WaitGroup
+}
+
+// follow hands on what one watch of the service tells.
+func (w *watch) follow(ctx context.Context, of coord.Watch) {
+	defer of.Close()
+	for {
+		events, err := of.Next(ctx)
+		if err != nil {
+			w.failed <- err // there is room
+			return
+		}
+		came := w.came(events)
+		if len(came) == 0 {
+			continue
+		}
+		select {
+		case w.found <- came:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// came are the keys of events that other nodes have now.
+func (w *watch) came(events []coord.Event) []Place {
+	var came []Place
+	for _, e := range events {
+		key, ok := keyIn(w.space, e.Name)
+		if !ok || e.Deleted {
+			continue
+		}
+		if _, ok = w.keys[key]; !ok {
+			continue
+		}
+		has, err := decodeTenant(e.Value)
+		if err != nil || has.node == w.registry.o.Self {
+			continue
+		}
+		w.registry.memory.put(e.Name, has.node)
+		came = append(came, Place{Key: key, Node: has.node})
+	}
+	return came
+}
+
+// Next waits for the next keys; see Watch.
+func (w *watch) Next(ctx context.Context) ([]Place, error) {
+	select {
+	case came := <-w.found:
+		return came, nil
+	case err := <-w.failed:
+		return nil, fmt.Errorf("wait for keys: %w", err)
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// Close ends the watch.
+func (w *watch) Close() {
+	w.end()
+	w.work.Wait()
+}

@@ -1,0 +1,269 @@
+package cluster
+
+import (
+	"encoding/binary"
+	"sync"
+	"time"
+
+	"github.com/hmcfs/hmcfs/objects"
+)
+
+const (
+	// maxCached is how many attributes, and how many names, are remembered of
+	// one node.
+	maxCached = 1 << 15
+	// maxRecent is how many invalidations an answer may be overtaken by and
+	// still be remembered, if none of them was about it.
+	maxRecent = 256
+)
+
+// cache is what a node has said and may be remembered, by the user who was
+// told: another one might have been told otherwise.
+//
+// An invalidation can overtake the answer that it is about. So who asks begins
+// by a mark, and what was invalidated since is not remembered.
+type cache struct {
+	ttl time.Duration
+
+	mu sync.Mutex
+	// seq counts the invalidations.
+	// +checklocks:mu
+	seq uint64
+	// recent are the last of them.
+	// +checklocks:mu
+	recent [maxRecent]recent
+	// +checklocks:mu
+	attrs map[objects.Ino][]cachedAttr
+	// +checklocks:mu
+	held int
+	// +checklocks:mu
+	names map[objects.Ino]map[cachedName]named
+	// +checklocks:mu
+	named int
+}
+
+type recent struct {
+	ino   objects.Ino
+	names bool
+}
+
+type cachedAttr struct {
+	who   string
+	attr  objects.Attr
+	until time.Time
+}
+
+type cachedName struct{ who, name string }
+
+type named struct {
+	ino   objects.Ino
+	until time.Time
+}
+
+// mark is when a question began.
+type mark struct {
+	seq uint64
+	at  time.Time
+}
+
+func (c *cache) open(ttl time.Duration) {
+	c.ttl = ttl
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.attrs, c.names = map[objects.Ino][]cachedAttr{}, map[objects.Ino]map[cachedName]named{}
+}
+
+// userKey tells users apart.
+func userKey(who Cred) string {
+	p := make([]byte, 0, 8+4*len(who.Groups))
+	p = binary.LittleEndian.AppendUint32(p, who.UID)
+	p = binary.LittleEndian.AppendUint32(p, who.GID)
+	for _, g := range who.Groups {
+		p = binary.LittleEndian.AppendUint32(p, g)
+	}
+	return string(p)
+}
+
+// begin marks the begin of a question.
+func (c *cache) begin() mark {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return mark{seq: c.seq, at: time.Now()}
+}
+
+// attr returns what is remembered of an inode.
+func (c *cache) attr(who string, ino objects.Ino) (objects.Attr, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.attrLocked(who, ino, time.Now())
+}
+
+// +checklocks:c.mu
+func (c *cache) attrLocked(who string, ino objects.Ino, now time.Time) (objects.Attr, bool) {
+	for i := range c.attrs[ino] {
+		if at := &c.attrs[ino][i]; at.who == who && now.Before(at.until) {
+			return at.attr, true
+		}
+	}
+	return objects.Attr{}, false
+}
+
+// lookup returns what is remembered of a name, and of the inode behind it.
+func (c *cache) lookup(who string, dir objects.Ino, name string) (objects.Attr, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := time.Now()
+	at, ok := c.names[dir][cachedName{who, name}]
+	if !ok || !now.Before(at.until) {
+		return objects.Attr{}, false
+	}
+	return c.attrLocked(who, at.ino, now)
+}
+
+// until is how long an answer is good that the owner lets us keep for so many
+// milliseconds.
+func (c *cache) until(m mark, keep uint32) time.Time {
+	return m.at.Add(min(c.ttl, time.Duration(keep)*time.Millisecond))
+}
+
+// putAttr remembers attributes.
+func (c *cache) putAttr(m mark, who string, a *objects.Attr, keep uint32) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.putAttrLocked(m, who, a, keep)
+}
+
+// +checklocks:c.mu
+func (c *cache) putAttrLocked(m mark, who string, a *objects.Attr, keep uint32) {
+	if keep == 0 || c.changed(m, recent{ino: a.Ino}) {
+		return
+	}
+	fresh := cachedAttr{who: who, attr: *a, until: c.until(m, keep)}
+	list := c.attrs[a.Ino]
+	for i := range list {
+		if list[i].who == who {
+			list[i] = fresh
+			return
+		}
+	}
+	c.roomLocked()
+	c.attrs[a.Ino] = append(list, fresh)
+	c.held++
+}
+
+// putName remembers a name and the attributes of what it names.
+func (c *cache) putName(m mark, who string, dir objects.Ino, name string, a *objects.Attr, keep uint32) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.putAttrLocked(m, who, a, keep)
+	if keep == 0 || c.changed(m, recent{ino: dir, names: true}) {
+		return
+	}
+	c.roomLocked()
+	list := c.names[dir]
+	if list == nil {
+		list = map[cachedName]named{}
+		c.names[dir] = list
+	}
+	key := cachedName{who, name}
+	if _, there := list[key]; !there {
+		c.named++
+	}
+	list[key] = named{ino: a.Ino, until: c.until(m, keep)}
+}
+
+// roomLocked makes room for one more: what is over goes, and if that is not
+// enough, all.
+//
+// +checklocks:c.mu
+func (c *cache) roomLocked() {
+	if c.held < maxCached && c.named < maxCached {
+		return
+	}
+	now := time.Now()
+	for ino, list := range c.attrs {
+		kept := list[:0]
+		for i := range list {
+			if now.Before(list[i].until) {
+				kept = append(kept, list[i])
+			}
+		}
+		c.held -= len(list) - len(kept)
+		clear(list[len(kept):])
+		if c.attrs[ino] = kept; len(kept) == 0 {
+			delete(c.attrs, ino)
+		}
+	}
+	for dir, list := range c.names {
+		for key, at := range list {
+			if !now.Before(at.until) {
+				delete(list, key)
+				c.named--
+			}
+		}
+		if len(list) == 0 {
+			delete(c.names, dir)
+		}
+	}
+	if c.held > maxCached/2 || c.named > maxCached/2 {
+		c.clearLocked()
+	}
+}
+
+// +checklocks:c.mu
+func (c *cache) clearLocked() {
+	clear(c.attrs)
+	clear(c.names)
+	c.held, c.named = 0, 0
+}
+
+// changed says whether something was invalidated, or may have been, since a
+// mark.
+//
+// +checklocks:c.mu
+func (c *cache) changed(m mark, what recent) bool {
+	if c.seq-m.seq > maxRecent {
+		return true
+	}
+	for i := m.seq; i < c.seq; i++ {
+		if c.recent[i%maxRecent] == what {
+			return true
+		}
+	}
+	return false
+}
+
+// overtaken says whether an inode was invalidated, or may have been, since a
+// mark.
+func (c *cache) overtaken(m mark, ino objects.Ino) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.changed(m, recent{ino: ino})
+}
+
+// forget drops what an invalidation names.
+func (c *cache) forget(what Invalidation) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if what.All {
+		c.clearLocked()
+		c.seq += maxRecent + 1 // no answer that is under way is good
+		return
+	}
+	for _, ino := range what.Inos {
+		c.noteLocked(recent{ino: ino})
+		c.held -= len(c.attrs[ino])
+		delete(c.attrs, ino)
+	}
+	for _, dir := range what.Dirs {
+		c.noteLocked(recent{ino: dir, names: true})
+		c.named -= len(c.names[dir])
+		delete(c.names, dir)
+	}
+}
+
+// +checklocks:c.mu
+func (c *cache) noteLocked(what recent) {
+	c.recent[c.seq%maxRecent] = what
+	c.seq++
+}

@@ -1,0 +1,7 @@
+// Package clustertest is several nodes in one process, for tests: each with a
+// store over a host tier and a simulated device, and all of them joined.
+//
+// # Lock order
+//
+// View.mu is a leaf.
+package clustertest

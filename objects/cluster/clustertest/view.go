@@ -1,0 +1,65 @@
+package clustertest
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/hmcfs/hmcfs/metadata/members"
+)
+
+// View is a static view whose addresses may be set later, when it is known
+// where the others listen.
+type View struct {
+	*members.StaticView
+
+	mu sync.Mutex
+	// +checklocks:mu
+	addresses map[members.Name][]string
+	// +checklocks:mu
+	hidden map[members.Name]bool
+}
+
+// Set says where a node listens.
+func (v *View) Set(name members.Name, addresses ...string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.addresses[name] = addresses
+}
+
+// Hide has a node vanish from the view, or come back.
+func (v *View) Hide(name members.Name, hide bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.hidden[name] = hide
+}
+
+// Nodes lists the others.
+func (v *View) Nodes() []members.Record {
+	all := v.StaticView.Nodes()
+	out := all[:0]
+	for _, r := range all {
+		if r, ok := v.fill(r); ok {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// Get finds another node.
+func (v *View) Get(name members.Name) (members.Record, bool) {
+	r, ok := v.StaticView.Get(name)
+	if !ok {
+		return r, false
+	}
+	return v.fill(r)
+}
+
+// fill puts the addresses in; false is a node that is hidden.
+func (v *View) fill(r members.Record) (members.Record, bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if at := v.addresses[r.Name]; at != nil {
+		r.Addresses = slices.Clone(at)
+	}
+	return r, !v.hidden[r.Name]
+}

@@ -1,0 +1,89 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"sort"
+
+	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/objects"
+	"github.com/hmcfs/hmcfs/objects/cluster/proto"
+)
+
+// pageEntries is how many entries are asked for at once. The owner sends fewer
+// where their names and attributes are long.
+const pageEntries = 2048
+
+// Dir is a directory that is read. One goroutine uses it at a time.
+type Dir struct {
+	n   *Node
+	who Cred
+	ino objects.Ino
+	// page is what the last answer held, behind the cookie begin.
+	page  []Entry
+	begin metadata.Cookie
+	// asked says that there is a page, end that nothing follows it.
+	asked, end bool
+}
+
+// OpenDir begins to read a directory. It asks nothing yet.
+func (n *Node) OpenDir(who Cred, ino objects.Ino) *Dir { return &Dir{n: n, who: who, ino: ino} }
+
+// After returns entries behind a cookie, none at the end. It keeps the page
+// that came last, so that going on inside it costs no question, and begins anew
+// at cookie 0.
+func (d *Dir) After(ctx context.Context, at metadata.Cookie) ([]Entry, error) {
+	if d.asked && at != 0 && at >= d.begin {
+		// Entries come in the order of their cookies.
+		i := sort.Search(len(d.page), func(i int) bool { return d.page[i].Cookie > at })
+		if i < len(d.page) || d.end {
+			return d.page[i:], nil
+		}
+	}
+	if err := d.ask(ctx, at); err != nil {
+		return nil, err
+	}
+	return d.page, nil
+}
+
+// ask reads the page behind a cookie.
+func (d *Dir) ask(ctx context.Context, at metadata.Cookie) error {
+	d.asked, d.page = false, nil
+	n := d.n
+	m := n.cache.begin()
+	var out proto.ReadDirAnswer
+	err := n.ask(ctx, question{
+		method: proto.MethodReadDir, again: true, out: &out,
+		in: &proto.ReadDirAsk{
+			Cred: credToProto(d.who), Dir: uint64(d.ino), Cookie: uint64(at), Limit: pageEntries,
+		},
+	})
+	if err != nil {
+		return err
+	}
+	page := make([]Entry, 0, len(out.Entries))
+	last := at
+	for i := range out.Entries {
+		e, failure := entryFromProto(&out.Entries[i])
+		if failure != nil {
+			return fmt.Errorf("node %s: %w", n.name, failure)
+		}
+		if e.Cookie <= last {
+			return fmt.Errorf("node %s: entry %q is out of order: %w", n.name, e.Name, proto.ErrBody)
+		}
+		last = e.Cookie
+		page = append(page, e)
+	}
+	if len(page) == 0 && !out.End {
+		return fmt.Errorf("node %s: a page without entries that is not the last: %w", n.name, proto.ErrBody)
+	}
+	user := userKey(d.who)
+	for i := range page {
+		if e := &page[i]; e.Attr != nil {
+			n.heard(m, e.Attr)
+			n.cache.putName(m, user, d.ino, e.Name, e.Attr, out.Entries[i].Attr.Keep)
+		}
+	}
+	d.asked, d.begin, d.page, d.end = true, at, page, out.End
+	return nil
+}

@@ -1,0 +1,152 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/objects"
+	"github.com/hmcfs/hmcfs/objects/cluster/proto"
+	"github.com/hmcfs/hmcfs/transport/rpc"
+)
+
+// inFlight is how many requests of one call are under way at once.
+const inFlight = 4
+
+func oneSlot() uint64 { return uint64(slotSize) }
+
+// Peek reads into p, fewer bytes only at the end.
+func (f *File) Peek(ctx context.Context, p []byte, off uint64) (int, error) {
+	n, err := inPieces(ctx, uint64(len(p)), inFlight, oneSlot, func(ctx context.Context, at, n uint64) (uint64, error) {
+		return f.peek(ctx, p[at:at+n], off+at)
+	})
+	return int(n), err
+}
+
+// peek reads as much as a slot holds.
+func (f *File) peek(ctx context.Context, p []byte, off uint64) (uint64, error) {
+	ctx, cancel := context.WithTimeout(ctx, f.n.c.opts.Timeout)
+	defer cancel()
+	var out proto.MoveAnswer
+	err := f.with(ctx, true, func(s *session, handle uint64) error {
+		b, err := s.slots.get(ctx)
+		if err != nil {
+			return err
+		}
+		out, err = f.moveIn(ctx, s, proto.MethodRead, &proto.MoveAsk{
+			Handle: handle, Off: off, N: uint64(len(p)), Memory: b.memory,
+		})
+		if err == nil {
+			copy(p, b.bytes(int(out.N)))
+		}
+		b.done(err)
+		return err
+	})
+	return out.N, err
+}
+
+// moveIn asks the owner to move bytes, in a session.
+func (f *File) moveIn(ctx context.Context, s *session, m rpc.Method, in *proto.MoveAsk) (proto.MoveAnswer, error) {
+	var out proto.MoveAnswer
+	if err := f.n.askIn(ctx, s, question{method: m, in: in, out: &out}); err != nil {
+		return proto.MoveAnswer{}, err
+	}
+	if out.N > in.N {
+		return proto.MoveAnswer{}, fmt.Errorf("%d bytes moved of %d: %w", out.N, in.N, proto.ErrBody)
+	}
+	count := &f.n.c.count.bytesOut
+	if m == proto.MethodRead {
+		count = &f.n.c.count.bytesIn
+	}
+	count.Add(out.N)
+	f.open.size.Store(out.Size)
+	return out, nil
+}
+
+// WriteAt writes, as objects.File.WriteAt: fewer bytes than len(p) without an
+// error mean that the device is full, or the context ended, after those.
+func (f *File) WriteAt(ctx context.Context, p []byte, w objects.Write) (int, error) {
+	defer f.changing()()
+	workers := inFlight
+	if w.Append {
+		workers = 1
+	}
+	n, err := inPieces(ctx, uint64(len(p)), workers, oneSlot, func(ctx context.Context, at, n uint64) (uint64, error) {
+		part := w
+		part.Off += at
+		part.KillPriv = w.KillPriv && at == 0
+		return f.write(ctx, p[at:at+n], part)
+	})
+	if n > 0 && (errors.Is(err, context.Canceled) || errors.Is(err, devices.ErrOutOfMemory)) {
+		err = nil
+	}
+	return int(n), err
+}
+
+// changing notes a change of ours that begins; what it returns, its end.
+func (f *File) changing() (changed func()) {
+	f.open.version.Add(1)
+	return func() {
+		f.open.version.Add(1)
+		f.n.touched(f.ino)
+	}
+}
+
+// write writes as much as a slot holds.
+func (f *File) write(ctx context.Context, p []byte, w objects.Write) (uint64, error) {
+	ctx, cancel := context.WithTimeout(ctx, f.n.c.opts.Timeout)
+	defer cancel()
+	var out proto.MoveAnswer
+	err := f.with(ctx, false, func(s *session, handle uint64) error {
+		b, err := s.slots.get(ctx)
+		if err != nil {
+			return err
+		}
+		copy(b.bytes(len(p)), p)
+		out, err = f.moveIn(ctx, s, proto.MethodWrite, &proto.MoveAsk{
+			Handle: handle, Off: w.Off, N: uint64(len(p)), Memory: b.memory,
+			Append: w.Append, KillPriv: w.KillPriv,
+		})
+		b.done(err)
+		return err
+	})
+	return out.N, err
+}
+
+// Allocate is fallocate(2).
+func (f *File) Allocate(ctx context.Context, mode objects.AllocateMode, off, n uint64) error {
+	defer f.changing()()
+	var out proto.Attr
+	err := f.ask(ctx, false, func(handle uint64) question {
+		return question{method: proto.MethodAllocate, out: &out, in: &proto.AllocateAsk{
+			Handle: handle, Mode: uint32(mode), Off: off, N: n,
+		}}
+	})
+	if err != nil {
+		return err
+	}
+	a, err := f.n.received(&out)
+	if err == nil {
+		f.n.inos.heard(&a)
+	}
+	return err
+}
+
+// Seek finds data or a hole.
+func (f *File) Seek(ctx context.Context, off uint64, w objects.Whence) (uint64, error) {
+	var out proto.SeekAnswer
+	err := f.ask(ctx, true, func(handle uint64) question {
+		return question{method: proto.MethodSeek, out: &out, in: &proto.SeekAsk{
+			Handle: handle, Off: off, Hole: w == objects.SeekHole,
+		}}
+	})
+	return out.Off, err
+}
+
+// Sync has the owner write its record.
+func (f *File) Sync(ctx context.Context) error {
+	return f.ask(ctx, true, func(handle uint64) question {
+		return question{method: proto.MethodSync, in: &proto.HandleAsk{Handle: handle}}
+	})
+}

@@ -1,0 +1,77 @@
+package cluster
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/hmcfs/hmcfs/objects"
+)
+
+// inos are the files of a node that are open here.
+type inos struct {
+	mu sync.Mutex
+	// +checklocks:mu
+	open map[objects.Ino]*opened
+}
+
+// opened is what all handles of one file share.
+type opened struct {
+	// uses is how many there are; guarded by inos.mu.
+	uses int
+	// size is that of the file as last heard.
+	size atomic.Uint64
+	// version counts the changes that we know of.
+	version atomic.Uint64
+}
+
+// use joins the handles of a file.
+func (s *inos) use(ino objects.Ino) *opened {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.open == nil {
+		s.open = map[objects.Ino]*opened{}
+	}
+	o := s.open[ino]
+	if o == nil {
+		o = &opened{}
+		s.open[ino] = o
+	}
+	o.uses++
+	return o
+}
+
+// leave ends a use.
+func (s *inos) leave(ino objects.Ino) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	o := s.open[ino]
+	if o.uses--; o.uses == 0 {
+		delete(s.open, ino)
+	}
+}
+
+// heard takes attributes that the node has told of.
+func (s *inos) heard(a *objects.Attr) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if o := s.open[a.Ino]; o != nil {
+		o.size.Store(a.Size)
+	}
+}
+
+// changed has the files of an invalidation be of another version.
+func (s *inos) changed(what Invalidation) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if what.All {
+		for _, o := range s.open {
+			o.version.Add(1)
+		}
+		return
+	}
+	for _, ino := range what.Inos {
+		if o := s.open[ino]; o != nil {
+			o.version.Add(1)
+		}
+	}
+}

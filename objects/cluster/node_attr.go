@@ -1,0 +1,148 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/metadata/members"
+	"github.com/hmcfs/hmcfs/objects"
+	"github.com/hmcfs/hmcfs/objects/cluster/proto"
+)
+
+// Attr returns an inode.
+func (n *Node) Attr(ctx context.Context, who Cred, ino objects.Ino) (objects.Attr, error) {
+	if a, ok := n.cache.attr(userKey(who), ino); ok {
+		return a, nil
+	}
+	return n.freshAttr(ctx, who, ino)
+}
+
+// freshAttr is Attr that asks.
+func (n *Node) freshAttr(ctx context.Context, who Cred, ino objects.Ino) (objects.Attr, error) {
+	m := n.cache.begin()
+	var out proto.Attr
+	err := n.ask(ctx, question{
+		method: proto.MethodAttr, again: true, out: &out,
+		in: &proto.InoAsk{Cred: credToProto(who), Ino: uint64(ino)},
+	})
+	if err != nil {
+		return objects.Attr{}, err
+	}
+	a, err := n.received(&out)
+	if err == nil {
+		n.heard(m, &a)
+		n.cache.putAttr(m, userKey(who), &a, out.Keep)
+	}
+	return a, err
+}
+
+// SetAttr changes attributes. With a file, its right to write covers a change
+// of size; nil is none.
+func (n *Node) SetAttr(ctx context.Context, who Cred, ino objects.Ino, c objects.Change, by *File) (objects.Attr, error) {
+	in := &proto.SetAttrAsk{Cred: credToProto(who), Ino: uint64(ino)}
+	changeToProto(c, in)
+	m := n.cache.begin()
+	var out proto.Attr
+	var err error
+	if by == nil {
+		err = n.ask(ctx, question{method: proto.MethodSetAttr, in: in, out: &out})
+	} else {
+		err = by.ask(ctx, false, func(handle uint64) question {
+			in.Handle = handle
+			return question{method: proto.MethodSetAttr, in: in, out: &out}
+		})
+	}
+	n.touched(ino)
+	if c.Size != nil {
+		n.inos.changed(Invalidation{Inos: []objects.Ino{ino}})
+	}
+	if err != nil {
+		return objects.Attr{}, err
+	}
+	a, err := n.received(&out)
+	if err == nil {
+		n.inos.heard(&a)
+		n.cache.putAttr(m, userKey(who), &a, out.Keep)
+	}
+	return a, err
+}
+
+// GetXattr reads an extended attribute.
+func (n *Node) GetXattr(ctx context.Context, who Cred, ino objects.Ino, name string) ([]byte, error) {
+	var out proto.XattrAnswer
+	err := n.ask(ctx, question{
+		method: proto.MethodGetXattr, again: true, out: &out,
+		in: &proto.XattrAsk{Cred: credToProto(who), Ino: uint64(ino), Name: name},
+	})
+	return out.Value, err
+}
+
+// ListXattr lists their names.
+func (n *Node) ListXattr(ctx context.Context, who Cred, ino objects.Ino) ([]string, error) {
+	var out proto.ListXattrAnswer
+	err := n.ask(ctx, question{
+		method: proto.MethodListXattr, again: true, out: &out,
+		in: &proto.InoAsk{Cred: credToProto(who), Ino: uint64(ino)},
+	})
+	return out.Names, err
+}
+
+// Xattr is one to be set.
+type Xattr struct {
+	Name  string
+	Value []byte
+	Flags metadata.XattrFlags
+}
+
+// SetXattr sets one.
+func (n *Node) SetXattr(ctx context.Context, who Cred, ino objects.Ino, x Xattr) error {
+	defer n.touched(ino)
+	return n.ask(ctx, question{method: proto.MethodSetXattr, in: &proto.XattrAsk{
+		Cred: credToProto(who), Ino: uint64(ino), Name: x.Name, Value: x.Value, Flags: uint32(x.Flags),
+	}})
+}
+
+// RemoveXattr removes one.
+func (n *Node) RemoveXattr(ctx context.Context, who Cred, ino objects.Ino, name string) error {
+	defer n.touched(ino)
+	return n.ask(ctx, question{
+		method: proto.MethodRemoveXattr,
+		in:     &proto.XattrAsk{Cred: credToProto(who), Ino: uint64(ino), Name: name},
+	})
+}
+
+// Usage is the device that holds an inode, in bytes.
+type Usage struct {
+	Device            string
+	Total, Free, Used uint64
+}
+
+// StatFS tells of the device that holds an inode; for the root of all together.
+func (n *Node) StatFS(ctx context.Context, who Cred, ino objects.Ino) (Usage, error) {
+	var out proto.StatFSAnswer
+	err := n.ask(ctx, question{
+		method: proto.MethodStatFS, again: true, out: &out,
+		in: &proto.InoAsk{Cred: credToProto(who), Ino: uint64(ino)},
+	})
+	return Usage{Device: out.Device, Total: out.Total, Free: out.Free, Used: out.Used}, err
+}
+
+// Status asks the node what it says of itself: its record, and its devices.
+func (n *Node) Status(ctx context.Context) (members.Record, []Usage, error) {
+	var out proto.StatusAnswer
+	err := n.ask(ctx, question{method: proto.MethodStatus, again: true, out: &out})
+	if err != nil {
+		return members.Record{}, nil, err
+	}
+	var r members.Record
+	if err = json.Unmarshal(out.Record, &r); err != nil {
+		return r, nil, fmt.Errorf("decode the record of node %s: %w: %w", n.name, proto.ErrBody, err)
+	}
+	list := make([]Usage, len(out.Devices))
+	for i, d := range out.Devices {
+		list[i] = Usage{Device: d.Device, Total: d.Total, Free: d.Free, Used: d.Used}
+	}
+	return r, list, nil
+}

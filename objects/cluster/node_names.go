@@ -1,0 +1,137 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/objects"
+	"github.com/hmcfs/hmcfs/objects/cluster/proto"
+	"github.com/hmcfs/hmcfs/transport/rpc"
+)
+
+// Lookup finds a name.
+func (n *Node) Lookup(ctx context.Context, who Cred, dir objects.Ino, name string) (objects.Attr, error) {
+	user := userKey(who)
+	if a, ok := n.cache.lookup(user, dir, name); ok {
+		return a, nil
+	}
+	m := n.cache.begin()
+	var out proto.Attr
+	err := n.ask(ctx, question{
+		method: proto.MethodLookup, again: true, out: &out,
+		in: &proto.LookupAsk{Cred: credToProto(who), Dir: uint64(dir), Name: name},
+	})
+	if err != nil {
+		return objects.Attr{}, err
+	}
+	a, err := n.received(&out)
+	if err == nil {
+		n.heard(m, &a)
+		n.cache.putName(m, user, dir, name, &a, out.Keep)
+	}
+	return a, err
+}
+
+// received is an inode that the node has told of.
+func (n *Node) received(out *proto.Attr) (objects.Attr, error) {
+	a, err := attrFromProto(out)
+	if err != nil {
+		return a, fmt.Errorf("node %s: %w", n.name, err)
+	}
+	return a, nil
+}
+
+// heard takes the size of a file that may be open from an answer, if no change
+// that we know of has overtaken that.
+func (n *Node) heard(m mark, a *objects.Attr) {
+	if !n.cache.overtaken(m, a.Ino) {
+		n.inos.heard(a)
+	}
+}
+
+// made asks for something that makes an inode, or a name of one.
+func (n *Node) made(ctx context.Context, m rpc.Method, in any, who Cred, dir objects.Ino, name string) (objects.Attr, error) {
+	begun := n.cache.begin()
+	var out proto.Attr
+	err := n.ask(ctx, question{method: m, in: in, out: &out})
+	n.stirred(dir)
+	if err != nil {
+		return objects.Attr{}, err
+	}
+	a, err := n.received(&out)
+	if err == nil {
+		n.cache.putName(begun, userKey(who), dir, name, &a, out.Keep)
+	}
+	return a, err
+}
+
+// stirred drops what is remembered of directories in which we have changed
+// names, or may have.
+func (n *Node) stirred(dirs ...objects.Ino) {
+	n.cache.forget(Invalidation{Inos: dirs, Dirs: dirs})
+}
+
+// touched drops what is remembered of inodes that we have changed.
+func (n *Node) touched(inos ...objects.Ino) {
+	n.cache.forget(Invalidation{Inos: inos})
+}
+
+// Create makes a file, directory, symlink or special file. The node's UID and
+// GID are ignored: the user's are taken.
+func (n *Node) Create(ctx context.Context, who Cred, dir objects.Ino, name string, in metadata.Node) (objects.Attr, error) {
+	return n.made(ctx, proto.MethodCreate, &proto.CreateAsk{
+		Cred: credToProto(who), Dir: uint64(dir), Name: name,
+		Mode: uint32(in.Mode), Rdev: in.Rdev, Target: in.Target,
+	}, who, dir, name)
+}
+
+// Link adds a name.
+func (n *Node) Link(ctx context.Context, who Cred, ino, dir objects.Ino, name string) (objects.Attr, error) {
+	defer n.touched(ino)
+	return n.made(ctx, proto.MethodLink, &proto.LinkAsk{
+		Cred: credToProto(who), Ino: uint64(ino), Dir: uint64(dir), Name: name,
+	}, who, dir, name)
+}
+
+// Unlink removes a name.
+func (n *Node) Unlink(ctx context.Context, who Cred, dir objects.Ino, name string) error {
+	return n.remove(ctx, who, dir, name, false)
+}
+
+// Rmdir removes an empty directory.
+func (n *Node) Rmdir(ctx context.Context, who Cred, dir objects.Ino, name string) error {
+	return n.remove(ctx, who, dir, name, true)
+}
+
+func (n *Node) remove(ctx context.Context, who Cred, dir objects.Ino, name string, folder bool) error {
+	gone, known := n.cache.lookup(userKey(who), dir, name)
+	err := n.ask(ctx, question{
+		method: proto.MethodRemove,
+		in:     &proto.RemoveAsk{Cred: credToProto(who), Dir: uint64(dir), Name: name, Folder: folder},
+	})
+	n.stirred(dir)
+	if known {
+		n.touched(gone.Ino)
+	}
+	return err
+}
+
+// Rename moves a name inside the node.
+func (n *Node) Rename(ctx context.Context, who Cred, r metadata.Rename) error {
+	user := userKey(who)
+	moved, one := n.cache.lookup(user, r.From, r.Name)
+	replaced, two := n.cache.lookup(user, r.To, r.NewName)
+	err := n.ask(ctx, question{method: proto.MethodRename, in: &proto.RenameAsk{
+		Cred: credToProto(who), From: uint64(r.From), Name: r.Name,
+		To: uint64(r.To), NewName: r.NewName, Flags: uint32(r.Flags),
+	}})
+	n.stirred(r.From, r.To)
+	if one {
+		n.touched(moved.Ino)
+	}
+	if two {
+		n.touched(replaced.Ino)
+	}
+	return err
+}

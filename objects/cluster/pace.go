@@ -1,0 +1,108 @@
+package cluster
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hmcfs/hmcfs/devices"
+)
+
+// The pieces in which large moves are asked for, so that each ends long before
+// its deadline, whatever the network.
+const (
+	firstPiece = uint64(8 * devices.MiB)
+	leastPiece = uint64(devices.MiB)
+	mostPiece  = uint64(64 * devices.MiB)
+	// quick and slow are how long a piece should take.
+	quick = 200 * time.Millisecond
+	slow  = time.Second
+)
+
+// pace is how large the pieces of one node's moves are. The zero value is
+// ready.
+type pace struct{ bytes atomic.Uint64 }
+
+// piece is how large the next one should be.
+func (p *pace) piece() uint64 {
+	if n := p.bytes.Load(); n != 0 {
+		return n
+	}
+	return firstPiece
+}
+
+// took notes how long a piece of n bytes took.
+func (p *pace) took(n uint64, d time.Duration) {
+	now := p.piece()
+	switch {
+	case d > slow:
+		p.bytes.Store(max(now/2, leastPiece))
+	case d < quick && n >= now:
+		p.bytes.Store(min(now*2, mostPiece))
+	}
+}
+
+// cut is a move that several workers do in pieces.
+type cut struct {
+	mu sync.Mutex
+	// next is where the next piece begins.
+	// +checklocks:mu
+	next uint64
+	// end is where the move ends: everything before it is done, or being done.
+	// +checklocks:mu
+	end uint64
+	// +checklocks:mu
+	failure error
+}
+
+// inPieces moves n bytes, so many pieces at a time, and returns how many are
+// moved, from the begin on without a gap: fewer than n after a move that was
+// short, or has failed.
+func inPieces(ctx context.Context, n uint64, workers int, size func() uint64, move func(ctx context.Context, off, n uint64) (uint64, error)) (uint64, error) {
+	c := &cut{end: n}
+	work := func() {
+		for {
+			off, k := c.take(size())
+			if k == 0 {
+				return
+			}
+			got, err := move(ctx, off, k)
+			if got < k || err != nil {
+				c.stop(off+got, err)
+			}
+		}
+	}
+	var others sync.WaitGroup
+	if first := size(); n > first {
+		for range min(uint64(workers), (n+first-1)/first) - 1 {
+			others.Go(work)
+		}
+	}
+	work()
+	others.Wait()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.end, c.failure
+}
+
+// take cuts the next piece off; 0 is none.
+func (c *cut) take(size uint64) (off, n uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.next >= c.end {
+		return 0, 0
+	}
+	off, n = c.next, min(size, c.end-c.next)
+	c.next += n
+	return off, n
+}
+
+// stop ends the move at a place, if it does not end before that.
+func (c *cut) stop(at uint64, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if at < c.end || at == c.end && c.failure == nil {
+		c.end, c.failure = at, err
+	}
+}

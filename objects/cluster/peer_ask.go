@@ -1,0 +1,109 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/hmcfs/hmcfs/objects/cluster/proto"
+	"github.com/hmcfs/hmcfs/transport/comm"
+	"github.com/hmcfs/hmcfs/transport/control"
+	"github.com/hmcfs/hmcfs/transport/rpc"
+)
+
+// lanes say which questions wait for each other: moves of bytes take long, and
+// a pull asks another node in its turn.
+func lanes() map[rpc.Method]rpc.Lane {
+	return map[rpc.Method]rpc.Lane{
+		proto.MethodRead: 1, proto.MethodWrite: 1, proto.MethodCopy: 1, proto.MethodPull: 2,
+	}
+}
+
+// question is one question: in, a body of proto, or nil. Its answer is decoded into out, a pointer, or
+// dropped where that is nil.
+type question struct {
+	method rpc.Method
+	in     any
+	out    any
+	// again says that being asked twice does no harm, so it is when the session
+	// broke before the answer.
+	again bool
+}
+
+// ask asks the node, within Options.Timeout.
+//
+// Errors: the owner's; ErrUnreachable, ErrStale, ErrDenied; the context's.
+func (n *Node) ask(ctx context.Context, q question) error {
+	ctx, cancel := context.WithTimeout(ctx, n.c.opts.Timeout)
+	defer cancel()
+	for try := 0; ; try++ {
+		s, err := n.live(ctx)
+		if err != nil {
+			n.c.count.failures.Add(1)
+			return err
+		}
+		err = n.askIn(ctx, s, q)
+		if err == nil || try > 0 || !n.broke(s, err, q.again) {
+			return n.failed(err)
+		}
+	}
+}
+
+// failed is an error of askIn as callers know it.
+func (n *Node) failed(err error) error {
+	if err == nil {
+		return nil
+	}
+	if _, answered := errors.AsType[*rpc.Error](err); !answered {
+		n.c.count.failures.Add(1)
+	}
+	return n.c.codes.received(string(n.name), err)
+}
+
+// askIn asks once, in a session. Its error is the endpoint's.
+func (n *Node) askIn(ctx context.Context, s *session, q question) error {
+	var p []byte
+	if q.in != nil {
+		var err error
+		if p, err = proto.Encode(q.in); err != nil {
+			return err
+		}
+	}
+	if s.ended() {
+		return fmt.Errorf("the session broke: %w", comm.ErrNotConnected)
+	}
+	n.c.count.questions.Add(1)
+	body, err := n.c.ep.Call(ctx, n.rank, q.method, p)
+	if err != nil || q.out == nil {
+		return err
+	}
+	return proto.Decode(body, q.out)
+}
+
+// broke says whether a question that failed may be asked once more, in another
+// session: it was not carried out, or being carried out twice does no harm.
+func (n *Node) broke(s *session, err error, again bool) bool {
+	switch {
+	case errors.Is(err, comm.ErrNotConnected):
+		again = true
+	case errors.Is(err, control.ErrDisconnected):
+	default:
+		answer, ok := errors.AsType[*rpc.Error](err)
+		if !ok || answer.Code != proto.CodeNoHello {
+			return false
+		}
+		again = true
+	}
+	n.end(s)
+	return again
+}
+
+// certain says that an error leaves no doubt that the owner is done with the
+// question.
+func certain(err error) bool {
+	if err == nil {
+		return true
+	}
+	answer, ok := errors.AsType[*rpc.Error](err)
+	return ok && answer.Code != rpc.CodeDeadline && answer.Code != proto.CodeTimeout && answer.Code != proto.CodeCanceled
+}

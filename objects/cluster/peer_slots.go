@@ -1,0 +1,159 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"go.uber.org/zap"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/transport/control"
+	"github.com/hmcfs/hmcfs/transport/region"
+	"github.com/hmcfs/hmcfs/transport/wire"
+)
+
+const (
+	// slotSize is as much as one request of the kernel moves.
+	slotSize = devices.MiB
+	// maxSlots is how many slots a session has at most.
+	maxSlots = 32
+)
+
+// slots are pieces of our memory that a node may read and write for as long as
+// the session lasts, so that small moves need not share anything first.
+type slots struct {
+	n *Node
+	s *session
+	// room bounds how many there are.
+	room chan struct{}
+
+	mu sync.Mutex
+	// +checklocks:mu
+	free []*slot
+	// +checklocks:mu
+	closed bool
+}
+
+// slot is one. It has one holder, from get to put or spoil.
+type slot struct {
+	from   *slots
+	buffer *region.Buffer
+	memory []byte // the descriptor, encoded
+}
+
+func (p *slots) open(n *Node, s *session) {
+	p.n, p.s, p.room = n, s, make(chan struct{}, maxSlots)
+}
+
+// get returns a slot, and waits for one while all are held.
+//
+// Errors: control.ErrDisconnected; the context's.
+func (p *slots) get(ctx context.Context) (*slot, error) {
+	select {
+	case p.room <- struct{}{}:
+	case <-p.s.over:
+		return nil, fmt.Errorf("the session broke: %w", control.ErrDisconnected)
+	case <-ctx.Done():
+		return nil, fmt.Errorf("wait for a slot: %w", ctx.Err())
+	}
+	p.mu.Lock()
+	if last := len(p.free) - 1; last >= 0 {
+		b := p.free[last]
+		p.free = p.free[:last]
+		p.mu.Unlock()
+		return b, nil
+	}
+	p.mu.Unlock()
+	b, err := p.make(ctx)
+	if err != nil {
+		<-p.room
+		return nil, err
+	}
+	return b, nil
+}
+
+// make takes memory and shares it.
+func (p *slots) make(ctx context.Context) (*slot, error) {
+	c := p.n.c
+	buffer, err := c.comm.Table().Alloc(slotSize)
+	if err != nil {
+		return nil, err
+	}
+	b := &slot{from: p, buffer: buffer}
+	d, err := c.comm.Share(ctx, p.n.rank, buffer, wire.Readable|wire.Writable)
+	if err != nil {
+		return nil, errors.Join(err, p.n.giveBack(ctx, buffer))
+	}
+	b.memory = d.Append(nil)
+	return b, nil
+}
+
+// bytes is the slot's memory.
+func (b *slot) bytes(n int) []byte { return b.buffer.Host(0, devices.Size(n)) }
+
+// done ends the use of a slot. Whether the node is done with it as well, the
+// error of what was asked says.
+func (b *slot) done(err error) {
+	p := b.from
+	if certain(err) {
+		p.mu.Lock()
+		kept := !p.closed
+		if kept {
+			p.free = append(p.free, b)
+		}
+		p.mu.Unlock()
+		if kept {
+			<-p.room
+			return
+		}
+	}
+	p.drop(b, func() { <-p.room })
+}
+
+// drop gives the memory of a slot back when the node is done with it, and calls
+// then.
+func (p *slots) drop(b *slot, then func()) {
+	c := p.n.c
+	give := func() {
+		defer then()
+		if err := p.n.giveBack(context.Background(), b.buffer); err != nil {
+			c.log.Warn("the memory of a slot is kept", zap.String("node", string(p.n.name)), zap.Error(err))
+		}
+	}
+	if !c.begin(give) {
+		give() // Close ends the sessions before it waits
+	}
+}
+
+// close gives all slots back. Those that are held follow.
+func (p *slots) close() {
+	p.mu.Lock()
+	free := p.free
+	p.free, p.closed = nil, true
+	p.mu.Unlock()
+	for _, b := range free {
+		p.drop(b, func() {})
+	}
+}
+
+// giveBack ends the registration of memory that the node may still be using:
+// if it does not let go in time, its session ends. The memory is ours alone
+// when it returns nil. That the context ends does not count.
+func (n *Node) giveBack(ctx context.Context, b *region.Buffer) error {
+	ctx = context.WithoutCancel(ctx)
+	soon, cancel := context.WithTimeout(ctx, n.c.opts.DialTimeout)
+	defer cancel()
+	err := b.Close(soon)
+	if err == nil {
+		return nil
+	}
+	n.c.log.Warn("a node does not let go of our memory", zap.String("node", string(n.name)), zap.Error(err))
+	if failure := n.c.comm.Disconnect(n.rank); failure != nil {
+		n.c.log.Debug("disconnect", zap.String("node", string(n.name)), zap.Error(failure))
+	}
+	again, enough := context.WithTimeout(ctx, n.c.opts.DialTimeout)
+	defer enough()
+	return b.Close(again)
+}

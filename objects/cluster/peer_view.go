@@ -1,0 +1,209 @@
+package cluster
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+
+	"go.uber.org/zap"
+
+	"github.com/hmcfs/hmcfs/metadata/members"
+	"github.com/hmcfs/hmcfs/objects"
+	"github.com/hmcfs/hmcfs/objects/cluster/proto"
+	"github.com/hmcfs/hmcfs/transport/rpc"
+	"github.com/hmcfs/hmcfs/transport/wire"
+)
+
+// news are the names of nodes that something has happened to.
+type news struct {
+	kick chan struct{}
+	box  *newsBox
+}
+
+type newsBox struct {
+	mu sync.Mutex
+	// +checklocks:mu
+	names map[members.Name]bool
+}
+
+func newNews() news {
+	return news{kick: make(chan struct{}, 1), box: &newsBox{names: map[members.Name]bool{}}}
+}
+
+// add notes a name. It does not wait.
+func (n news) add(name members.Name) {
+	n.box.mu.Lock()
+	n.box.names[name] = true
+	n.box.mu.Unlock()
+	select {
+	case n.kick <- struct{}{}:
+	default:
+	}
+}
+
+// take returns the names so far.
+func (n news) take() []members.Name {
+	n.box.mu.Lock()
+	defer n.box.mu.Unlock()
+	names := make([]members.Name, 0, len(n.box.names))
+	for name := range n.box.names {
+		names = append(names, name)
+	}
+	clear(n.box.names)
+	return names
+}
+
+// follow looks at the nodes of which the view has news: who hears of them from
+// the view must not call it.
+func (c *Cluster) follow() {
+	cancel := c.opts.View.OnEvent(func(e members.Event) { c.stirred.add(e.Record.Name) })
+	defer cancel()
+	for {
+		select {
+		case <-c.stirred.kick:
+			for _, name := range c.stirred.take() {
+				c.see(name)
+			}
+		case <-c.life.Done():
+			return
+		}
+	}
+}
+
+// see brings a node up to what the view says now, and returns it; nil is one
+// that the view does not have.
+func (c *Cluster) see(name members.Name) *Node {
+	r, ok := c.opts.View.Get(name)
+	c.mu.Lock()
+	n := c.nodes[name]
+	if !ok {
+		c.mu.Unlock()
+		if n != nil {
+			n.left.Store(true)
+		}
+		return nil
+	}
+	var old *Node
+	if n == nil || n.supersededBy(r.Epoch) {
+		old, n = n, newNode(c, r)
+		c.nodes[name], c.ranks[n.rank] = n, n
+	}
+	n.left.Store(false)
+	n.learn(r)
+	c.mu.Unlock()
+	c.retire(old)
+	return n
+}
+
+// met takes what a node has said of itself, in a session with it.
+func (c *Cluster) met(r members.Record) {
+	if r.Name == c.opts.View.Self().Name || r.Epoch == 0 {
+		return
+	}
+	n := c.see(r.Name)
+	if n == nil {
+		return // not a node to us, but it may ask
+	}
+	c.mu.Lock()
+	var old *Node
+	// Somebody else may have replaced it meanwhile.
+	if n = c.nodes[r.Name]; n.supersededBy(r.Epoch) {
+		r.Addresses = n.Record().Addresses
+		old, n = n, newNode(c, r)
+		c.nodes[r.Name], c.ranks[n.rank] = n, n
+	}
+	n.identify(r)
+	c.mu.Unlock()
+	c.retire(old)
+	n.forgive()
+	c.opts.View.Met(r)
+}
+
+// retire ends an incarnation in whose place another has come.
+func (c *Cluster) retire(old *Node) {
+	if old == nil {
+		return
+	}
+	old.replaced.Store(true)
+	c.log.Info("a node is another one now", zap.String("node", string(old.name)))
+	s := old.session.Load()
+	old.end(s)
+	if s == nil {
+		return
+	}
+	c.begin(func() {
+		// The session of a machine that fell may not know it yet.
+		if at, err := c.comm.Origin(c.life, old.rank); err == nil && at == s.origin {
+			if err = c.comm.Disconnect(old.rank); err != nil {
+				c.log.Debug("disconnect", zap.String("node", string(old.name)), zap.Error(err))
+			}
+		}
+	})
+}
+
+// all are the nodes, by name.
+func (c *Cluster) all() []*Node {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	out := make([]*Node, 0, len(c.nodes))
+	for _, n := range c.nodes {
+		out = append(out, n)
+	}
+	slices.SortFunc(out, func(a, b *Node) int {
+		if a.name < b.name {
+			return -1
+		}
+		return 1
+	})
+	return out
+}
+
+// byRank is the present node of a rank, or nil.
+func (c *Cluster) byRank(r wire.Rank) *Node {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.ranks[r]
+}
+
+// invalid takes a notice of a node.
+func (c *Cluster) invalid(from rpc.Caller, body []byte) {
+	n := c.byRank(from.Rank)
+	if n == nil {
+		return
+	}
+	var what proto.Invalid
+	if err := proto.Decode(body, &what); err != nil {
+		// What it meant is not known, so it is everything.
+		c.log.Warn("notice", zap.String("node", string(n.name)), zap.Error(err))
+		n.forget(Invalidation{Node: n, All: true})
+		return
+	}
+	c.count.invalidationsIn.Add(1)
+	n.forget(Invalidation{Node: n, Inos: inosOf(what.Inos), Dirs: inosOf(what.Names)})
+}
+
+func inosOf(numbers []uint64) []objects.Ino {
+	out := make([]objects.Ino, len(numbers))
+	for i, ino := range numbers {
+		out[i] = objects.Ino(ino)
+	}
+	return out
+}
+
+// wrongNode is a session with somebody else than was meant.
+func wrongNode(want, got members.Name) error {
+	return fmt.Errorf("node %s calls itself %q: %w", want, got, ErrVersion)
+}
+
+// nameOf is the name that the certificate of a rank must be for; empty where
+// the view does not have it.
+func (c *Cluster) nameOf(r wire.Rank) string {
+	if self := c.opts.View.Self().Name; wire.Rank(self.Rank()) == r {
+		return string(self)
+	}
+	found, _ := c.opts.View.ByRank(uint32(r))
+	return string(found.Name)
+}
+
+// rankOf is the rank of the node that a certificate names.
+func rankOf(name string) wire.Rank { return wire.Rank(members.Name(name).Rank()) }

@@ -1,0 +1,305 @@
+package cluster
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/objects"
+	"github.com/hmcfs/hmcfs/objects/cluster/proto"
+)
+
+// nobody is who mapped users are where nothing else is said.
+const nobody = 65534
+
+// What a user wants of an inode, as in the permission bits of others.
+const (
+	wantRead  metadata.Mode = 0o4
+	wantWrite metadata.Mode = 0o2
+	wantExec  metadata.Mode = 0o1
+)
+
+// The mode bits that permissions depend on.
+const (
+	modeSticky    metadata.Mode = 0o1000
+	modeGroupExec metadata.Mode = 0o010
+	modeSetID     metadata.Mode = 0o6000
+)
+
+// user is a user of another node as he is known here.
+type user struct {
+	uid, gid uint32
+	groups   []uint32
+}
+
+// mapped is who a user of another node is here.
+func (q Squash) mapped(c Cred) user {
+	uid, gid := q.UID, q.GID
+	if uid == 0 {
+		uid = nobody
+	}
+	if gid == 0 {
+		gid = nobody
+	}
+	switch q.Mode {
+	case SquashNone:
+		return user{uid: c.UID, gid: c.GID, groups: c.Groups}
+	case SquashAll:
+		return user{uid: uid, gid: gid}
+	default:
+	}
+	u := user{uid: c.UID, gid: c.GID, groups: slices.Clone(c.Groups)}
+	if u.uid == 0 {
+		u.uid = uid
+	}
+	if u.gid == 0 {
+		u.gid = gid
+	}
+	for i := range u.groups {
+		if u.groups[i] == 0 {
+			u.groups[i] = gid
+		}
+	}
+	return u
+}
+
+// user maps who asks.
+//
+// Errors: ErrDenied for one who does not get in at all.
+func (s *server) user(c proto.Cred) (user, error) {
+	u := s.o.Squash.mapped(credFromProto(c))
+	if s.o.Owner != nil && u.uid != *s.o.Owner {
+		return user{}, fmt.Errorf("user %d, here %d, of another node; the mount is user %d's alone: %w",
+			c.UID, u.uid, *s.o.Owner, ErrDenied)
+	}
+	return u, nil
+}
+
+// caller is user for what the store checks by itself.
+func (s *server) caller(c proto.Cred) (objects.Caller, error) {
+	u, err := s.user(c)
+	// No groups are none: there is no process to look them up by.
+	return objects.Caller{UID: u.uid, GID: u.gid, Groups: append([]uint32{}, u.groups...)}, err
+}
+
+func (u user) isRoot() bool { return u.uid == 0 }
+
+// owns says whether the user may do what an inode's owner may.
+func (u user) owns(a *objects.Attr) bool { return u.isRoot() || u.uid == a.UID }
+
+func (u user) isIn(gid uint32) bool { return u.gid == gid || slices.Contains(u.groups, gid) }
+
+// may says whether an inode's mode gives the user what he wants.
+func (u user) may(a *objects.Attr, want metadata.Mode) bool {
+	if u.isRoot() {
+		return true
+	}
+	have := a.Mode.Perm()
+	switch {
+	case u.uid == a.UID:
+		have >>= 6
+	case u.isIn(a.GID):
+		have >>= 3
+	}
+	return have&want == want
+}
+
+// need is may as an error.
+//
+// Errors: ErrDenied.
+func (u user) need(a *objects.Attr, want metadata.Mode) error {
+	if u.may(a, want) {
+		return nil
+	}
+	return fmt.Errorf("user %d wants %03b of inode %d, which is %d's with mode %o: %w",
+		u.uid, want, a.Ino, a.UID, a.Mode.Perm(), ErrDenied)
+}
+
+// mayOpen says whether the user may open a file. Its owner may whatever its
+// mode says, since his own kernel has checked that: what he has just made
+// read-only he may still write. Who may execute it reads it to do so.
+//
+// Errors: ErrDenied.
+func (u user) mayOpen(a *objects.Attr, access Access) error {
+	if u.owns(a) {
+		return nil
+	}
+	if access&Write != 0 {
+		if err := u.need(a, wantWrite); err != nil {
+			return err
+		}
+	}
+	if access&Read != 0 && !u.may(a, wantExec) {
+		return u.need(a, wantRead)
+	}
+	return nil
+}
+
+// mayRemove says whether the user may take a name of a directory which he may
+// write.
+//
+// Errors: objects.ErrForbidden in a sticky directory.
+func (u user) mayRemove(dir, victim *objects.Attr) error {
+	if dir.Mode&modeSticky == 0 || u.owns(victim) || u.owns(dir) {
+		return nil
+	}
+	return fmt.Errorf("user %d takes a name of inode %d, which is %d's, from a sticky directory: %w",
+		u.uid, victim.Ino, victim.UID, objects.ErrForbidden)
+}
+
+// changeRights are what gives a user rights to a change beside modes.
+type changeRights struct {
+	// writer has the file open for writing.
+	writer bool
+	// present says that the times to be set are the present.
+	present bool
+}
+
+// permitChange says whether the user may change attributes so, and takes from
+// the change what he may not, as the kernel does with its own files.
+//
+// Errors: objects.ErrForbidden for what only the owner, or root, may; ErrDenied
+// for want of the right to write.
+func (u user) permitChange(a *objects.Attr, c *objects.Change, r changeRights) error {
+	if err := u.permitOwner(a, c); err != nil {
+		return err
+	}
+	only := c.Mode == nil && c.UID == nil && c.GID == nil
+	times := c.Atime != nil || c.Mtime != nil
+	switch {
+	case c.Size != nil && !r.writer:
+		if err := u.need(a, wantWrite); err != nil {
+			return err
+		}
+	case times && r.present, only && !times && c.Size == nil:
+		if !u.owns(a) && !r.writer {
+			if err := u.need(a, wantWrite); err != nil {
+				return err
+			}
+		}
+	}
+	if times && !r.present && !u.owns(a) {
+		return u.forbidden(a, "set the times of")
+	}
+	if !u.isRoot() && a.IsRegular() && (c.UID != nil || c.GID != nil || c.Size != nil) {
+		c.KillPriv = true
+	}
+	return nil
+}
+
+// permitOwner is permitChange of mode, owner and group.
+func (u user) permitOwner(a *objects.Attr, c *objects.Change) error {
+	if (c.Mode != nil || c.UID != nil || c.GID != nil) && !u.owns(a) {
+		return u.forbidden(a, "change mode or owner of")
+	}
+	if u.isRoot() {
+		return nil
+	}
+	gid := a.GID
+	if c.UID != nil && *c.UID != a.UID {
+		return u.forbidden(a, "give away")
+	}
+	if c.GID != nil {
+		if gid = *c.GID; gid != a.GID && !u.isIn(gid) {
+			return u.forbidden(a, "give a group he is not in to")
+		}
+	}
+	if c.Mode != nil && *c.Mode&metadata.ModeSetGID != 0 && !u.isIn(gid) {
+		c.Mode = new(*c.Mode &^ metadata.ModeSetGID)
+	}
+	return nil
+}
+
+func (u user) forbidden(a *objects.Attr, what string) error {
+	return fmt.Errorf("user %d may not %s inode %d, which is %d's: %w", u.uid, what, a.Ino, a.UID, objects.ErrForbidden)
+}
+
+// permitCreate says whether the user may make such an inode in a directory that
+// he may write, and takes from the mode what he may not.
+//
+// Errors: objects.ErrForbidden.
+func (u user) permitCreate(dir *objects.Attr, n *metadata.Node) error {
+	if u.isRoot() {
+		return nil
+	}
+	if t := n.Mode.Type(); t == metadata.TypeChar || t == metadata.TypeBlock {
+		return fmt.Errorf("user %d makes a device: %w", u.uid, objects.ErrForbidden)
+	}
+	// What is made in such a directory gets its group, with which a program of
+	// this user must not run.
+	const both = metadata.ModeSetGID | modeGroupExec
+	if dir.Mode&metadata.ModeSetGID != 0 && n.Mode.Type() != metadata.TypeDir && n.Mode&both == both && !u.isIn(dir.GID) {
+		n.Mode &^= metadata.ModeSetGID
+	}
+	return nil
+}
+
+// xattrAccess is what is done with an extended attribute.
+type xattrAccess bool
+
+const (
+	xattrRead  xattrAccess = false
+	xattrWrite xattrAccess = true
+)
+
+// permitXattr says whether the user may read or change an extended attribute.
+//
+// Errors: metadata.ErrNoXattr for what he may not know of; objects.ErrForbidden;
+// ErrDenied; objects.ErrUnsupported for what does not exist between nodes.
+func (u user) permitXattr(a *objects.Attr, name string, access xattrAccess) error {
+	space, rest, _ := strings.Cut(name, ".")
+	if rest == "" {
+		return fmt.Errorf("attribute %q: %w", name, metadata.ErrRange)
+	}
+	switch space {
+	case "user":
+		return u.permitUserXattr(a, name, access)
+	case "trusted":
+		return u.permitRootXattr(name, access, false)
+	case "security":
+		if name == "security.capability" {
+			break
+		}
+		return u.permitRootXattr(name, access, true)
+	}
+	if access == xattrRead {
+		return fmt.Errorf("attribute %q: %w", name, metadata.ErrNoXattr)
+	}
+	return fmt.Errorf("attribute %q of another node: %w", name, objects.ErrUnsupported)
+}
+
+func (u user) permitUserXattr(a *objects.Attr, name string, access xattrAccess) error {
+	switch {
+	case name == objects.XattrBind || name == objects.XattrHandle:
+		// Memory is shared by descriptors, which don't leave their machine.
+		return fmt.Errorf("attribute %q of another node: %w", name, objects.ErrUnsupported)
+	case !a.IsRegular() && !a.IsDir():
+		if access == xattrRead {
+			return fmt.Errorf("attribute %q: %w", name, metadata.ErrNoXattr)
+		}
+		return u.forbidden(a, "set "+name+" of")
+	case access == xattrRead:
+		return u.need(a, wantRead)
+	case a.IsDir() && a.Mode&modeSticky != 0 && !u.owns(a):
+		return u.forbidden(a, "set "+name+" of")
+	}
+	return u.need(a, wantWrite)
+}
+
+// permitRootXattr is for attributes that root alone sets; all may read says
+// whether others may see them.
+func (u user) permitRootXattr(name string, access xattrAccess, allRead bool) error {
+	switch {
+	case u.isRoot(), access == xattrRead && allRead:
+		return nil
+	case access == xattrRead:
+		return fmt.Errorf("attribute %q: %w", name, metadata.ErrNoXattr)
+	}
+	return fmt.Errorf("user %d sets %q: %w", u.uid, name, objects.ErrForbidden)
+}
+
+// mayKnowXattr says whether an attribute is in the user's list.
+func (u user) mayKnowXattr(name string) bool {
+	return u.isRoot() || !strings.HasPrefix(name, "trusted.")
+}

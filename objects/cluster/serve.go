@@ -1,0 +1,277 @@
+package cluster
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/metadata/members"
+	"github.com/hmcfs/hmcfs/objects"
+	"github.com/hmcfs/hmcfs/objects/cluster/proto"
+	"github.com/hmcfs/hmcfs/transport/comm"
+	"github.com/hmcfs/hmcfs/transport/rpc"
+	"github.com/hmcfs/hmcfs/transport/wire"
+)
+
+// serverOptions is what a server is made with. All but Owner
+// and Served is required.
+type serverOptions struct {
+	Store *objects.Store
+	Comm  *comm.Communicator
+	// Self is our own record, Cluster the cluster's name.
+	Self    func() members.Record
+	Cluster string
+	Squash  Squash
+	Owner   *uint32
+	AttrTTL time.Duration
+	Log     *zap.Logger
+	Count   *counters
+	// Notify tells a peer something that has no answer; see rpc.Endpoint.
+	Notify func(wire.Rank, rpc.Method, []byte) (bool, error)
+	// Met gets what a node has said of itself.
+	Met func(members.Record)
+	// Served is told what questions have changed here; nil is nobody. It does
+	// not wait.
+	Served func(objects.Notice)
+	// Pull reads a file of a third node into one of ours.
+	Pull func(ctx context.Context, dst *objects.File, ask *proto.PullAsk) (objects.Moved, error)
+}
+
+// server answers for the tree of this node. Its methods may be called from any
+// goroutine.
+type server struct {
+	o    serverOptions
+	push *pusher
+	// unlisten ends the notices of the store.
+	unlisten func()
+	// work are goroutines that close waits for.
+	work sync.WaitGroup
+
+	mu sync.Mutex
+	// +checklocks:mu
+	guests map[rpc.Caller]*guest
+	// handle is the last number that was given. It begins anywhere, so that a
+	// handle of an earlier run, or of another session, names no other file.
+	// +checklocks:mu
+	handle uint64
+}
+
+func newServer(o serverOptions) *server {
+	s := &server{o: o, push: newPusher(o.AttrTTL), guests: map[rpc.Caller]*guest{}}
+	var start [8]byte
+	_, _ = rand.Read(start[:]) // never fails
+	s.handle = binary.BigEndian.Uint64(start[:])
+	s.unlisten = o.Store.OnNotice(s.push.notice)
+	return s
+}
+
+// handlers are the methods that the server answers.
+func (s *server) handlers() map[rpc.Method]rpc.Handler {
+	return map[rpc.Method]rpc.Handler{
+		proto.MethodHello:  s.hello,
+		proto.MethodStatus: s.status,
+
+		proto.MethodLookup:  answer(s, s.lookup),
+		proto.MethodAttr:    answer(s, s.attr),
+		proto.MethodReadDir: answer(s, s.readDir),
+		proto.MethodCreate:  answer(s, s.create),
+		proto.MethodLink:    answer(s, s.link),
+		proto.MethodRemove:  answer(s, s.remove),
+		proto.MethodRename:  answer(s, s.rename),
+
+		proto.MethodSetAttr:     answer(s, s.setAttr),
+		proto.MethodGetXattr:    answer(s, s.getXattr),
+		proto.MethodListXattr:   answer(s, s.listXattr),
+		proto.MethodSetXattr:    answer(s, s.setXattr),
+		proto.MethodRemoveXattr: answer(s, s.removeXattr),
+		proto.MethodStatFS:      answer(s, s.statFS),
+
+		proto.MethodOpen:     answer(s, s.open),
+		proto.MethodClose:    answer(s, s.closeHandle),
+		proto.MethodSync:     answer(s, s.sync),
+		proto.MethodRead:     answer(s, s.read),
+		proto.MethodWrite:    answer(s, s.write),
+		proto.MethodAllocate: answer(s, s.allocate),
+		proto.MethodSeek:     answer(s, s.seek),
+		proto.MethodCopy:     answer(s, s.copy),
+		proto.MethodPull:     answer(s, s.pull),
+	}
+}
+
+// answer makes a handler of a method that answers one kind of question in a
+// session. What has no answer returns nil.
+func answer[Q any](s *server, fn func(context.Context, *guest, *Q) (any, error)) rpc.Handler {
+	return func(ctx context.Context, from rpc.Caller, body []byte) ([]byte, error) {
+		g, err := s.guest(from)
+		if err != nil {
+			return nil, err
+		}
+		var question Q
+		if err := proto.Decode(body, &question); err != nil {
+			return nil, err
+		}
+		s.o.Count.answers.Add(1)
+		reply, err := fn(ctx, g, &question)
+		if err != nil || reply == nil {
+			return nil, err
+		}
+		return proto.Encode(reply)
+	}
+}
+
+// guest finds the session of a question.
+//
+// Errors: errNoHello.
+func (s *server) guest(from rpc.Caller) (*guest, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if g := s.guests[from]; g != nil {
+		return g, nil
+	}
+	return nil, fmt.Errorf("rank %v: %w", from.Rank, errNoHello)
+}
+
+// hello begins a session. It may be said again.
+//
+// Errors: ErrVersion; ErrDenied for a node that says it is another one.
+func (s *server) hello(_ context.Context, from rpc.Caller, body []byte) ([]byte, error) {
+	var h proto.Hello
+	if err := proto.Decode(body, &h); err != nil {
+		return nil, err
+	}
+	if h.Version != proto.Version || h.Cluster != s.o.Cluster {
+		return nil, fmt.Errorf("version %d, cluster %q, not version %d, cluster %q: %w",
+			h.Version, h.Cluster, proto.Version, s.o.Cluster, ErrVersion)
+	}
+	record, err := recordOf(from.Rank, h.Record)
+	if err != nil {
+		return nil, err
+	}
+	self, err := json.Marshal(s.o.Self())
+	if err != nil {
+		return nil, fmt.Errorf("our own record: %w", err)
+	}
+	s.mu.Lock()
+	if s.guests[from] == nil {
+		s.guests[from] = &guest{from: from, server: s, gone: make(chan struct{})}
+	}
+	s.mu.Unlock()
+	s.o.Count.answers.Add(1)
+	s.o.Met(record)
+	return proto.Encode(&proto.Welcome{Version: proto.Version, Record: self})
+}
+
+// recordOf reads what a peer says of itself. A name belongs to one rank, and
+// the rank is proved.
+//
+// Errors: ErrVersion for what is no record; ErrDenied.
+func recordOf(rank wire.Rank, text []byte) (members.Record, error) {
+	var r members.Record
+	err := json.Unmarshal(text, &r)
+	if err == nil {
+		err = r.Name.Validate()
+	}
+	if err != nil {
+		return r, fmt.Errorf("record of %v: %w: %w", rank, ErrVersion, err)
+	}
+	if r.Name.Rank() != uint32(rank) {
+		return r, fmt.Errorf("rank %v says that it is node %s: %w", rank, r.Name, ErrDenied)
+	}
+	return r, nil
+}
+
+// ended lets go of what a session had. It does not wait.
+func (s *server) ended(from rpc.Caller) {
+	s.mu.Lock()
+	g := s.guests[from]
+	delete(s.guests, from)
+	s.mu.Unlock()
+	if g != nil {
+		handles := g.finish()
+		s.work.Go(func() {
+			for _, h := range handles {
+				g.release(context.Background(), h)
+			}
+		})
+	}
+}
+
+// close ends what sessions are left. No handler runs any more.
+func (s *server) close() {
+	s.unlisten()
+	s.mu.Lock()
+	var left []rpc.Caller
+	for from := range s.guests {
+		left = append(left, from)
+	}
+	s.mu.Unlock()
+	for _, from := range left {
+		s.ended(from)
+	}
+	s.push.stop()
+	s.work.Wait()
+}
+
+// status tells of this node and its devices.
+func (s *server) status(ctx context.Context, from rpc.Caller, _ []byte) ([]byte, error) {
+	if _, err := s.guest(from); err != nil {
+		return nil, err
+	}
+	record, err := json.Marshal(s.o.Self())
+	if err != nil {
+		return nil, fmt.Errorf("our own record: %w", err)
+	}
+	all, err := s.o.Store.Devices(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := proto.StatusAnswer{Record: record}
+	for i := range all {
+		out.Devices = append(out.Devices, usageOf(&all[i]))
+	}
+	s.o.Count.answers.Add(1)
+	return proto.Encode(&out)
+}
+
+func usageOf(d *objects.DeviceStatus) proto.StatFSAnswer {
+	return proto.StatFSAnswer{
+		Device: string(d.Info.Name), Total: uint64(d.Usage.Total),
+		Free: uint64(d.Usage.Free), Used: uint64(d.Usage.Used),
+	}
+}
+
+// inode reads an inode by its number. What is published is not among those that
+// can be asked for: it is received by its key.
+//
+// Errors: ErrStale; ErrDenied.
+func (s *server) inode(ctx context.Context, ino uint64) (objects.Attr, error) {
+	a, err := s.o.Store.Attr(ctx, metadata.Ino(ino))
+	if isGone(err) {
+		return a, fmt.Errorf("%w: %w", ErrStale, err)
+	}
+	if err == nil && (a.Ino == metadata.PublishIno || a.Parent == metadata.PublishIno) {
+		err = fmt.Errorf("inode %d is published: %w", ino, ErrDenied)
+	}
+	return a, err
+}
+
+// folder is inode for a directory in which the user wants something.
+//
+// Errors: those of inode; metadata.ErrNotDir; ErrDenied.
+func (s *server) folder(ctx context.Context, u user, ino uint64, want metadata.Mode) (objects.Attr, error) {
+	a, err := s.inode(ctx, ino)
+	if err == nil && !a.IsDir() {
+		err = fmt.Errorf("inode %d: %w", ino, metadata.ErrNotDir)
+	}
+	if err == nil {
+		err = u.need(&a, want)
+	}
+	return a, err
+}

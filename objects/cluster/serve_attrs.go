@@ -1,0 +1,164 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/objects"
+	"github.com/hmcfs/hmcfs/objects/cluster/proto"
+)
+
+func (s *server) setAttr(ctx context.Context, g *guest, q *proto.SetAttrAsk) (any, error) {
+	u, err := s.user(q.Cred)
+	if err != nil {
+		return nil, err
+	}
+	rights, err := rightsOf(ctx, g, q)
+	if err != nil {
+		return nil, err
+	}
+	c, err := changeFromProto(q)
+	if err != nil {
+		return nil, err
+	}
+	before, err := s.inode(ctx, q.Ino)
+	if err != nil {
+		return nil, err
+	}
+	if err = u.permitChange(&before, &c, rights); err != nil {
+		return nil, err
+	}
+	after, err := s.o.Store.SetAttr(ctx, before.Ino, c)
+	s.served(before.Ino, 0)
+	if err != nil {
+		return nil, err
+	}
+	return new(s.changed(ctx, g, &after)), nil
+}
+
+// rightsOf tells what beside modes allows a change, and puts the present where
+// it is asked for.
+func rightsOf(ctx context.Context, g *guest, q *proto.SetAttrAsk) (changeRights, error) {
+	now := timeToProto(metadata.TimespecOf(time.Now()))
+	rights := changeRights{present: q.Set&(proto.SetAtime|proto.SetMtime) != 0}
+	for _, t := range []struct {
+		bit uint32
+		at  *proto.Time
+	}{{proto.SetAtime, &q.Atime}, {proto.SetMtime, &q.Mtime}} {
+		switch {
+		case t.at.Nsec == proto.TimeNow:
+			*t.at = now
+		case q.Set&t.bit != 0:
+			rights.present = false
+		}
+	}
+	if q.Handle == 0 {
+		return rights, nil
+	}
+	h, err := g.use(q.Handle, Write)
+	if err != nil {
+		return rights, err
+	}
+	defer g.done(ctx, h)
+	if h.file.Ino() != metadata.Ino(q.Ino) {
+		return rights, fmt.Errorf("handle %#x is not of inode %d: %w", q.Handle, q.Ino, ErrStale)
+	}
+	rights.writer = true
+	return rights, nil
+}
+
+// xattrOf reads the inode of a question about an extended attribute.
+func (s *server) xattrOf(ctx context.Context, q *proto.XattrAsk, access xattrAccess) (objects.Attr, error) {
+	u, err := s.user(q.Cred)
+	if err != nil {
+		return objects.Attr{}, err
+	}
+	a, err := s.inode(ctx, q.Ino)
+	if err == nil {
+		err = u.permitXattr(&a, q.Name, access)
+	}
+	return a, err
+}
+
+func (s *server) getXattr(ctx context.Context, _ *guest, q *proto.XattrAsk) (any, error) {
+	a, err := s.xattrOf(ctx, q, xattrRead)
+	if err != nil {
+		return nil, err
+	}
+	value, err := s.o.Store.GetXattr(ctx, a.Ino, q.Name)
+	if err != nil {
+		return nil, err
+	}
+	return &proto.XattrAnswer{Value: value}, nil
+}
+
+func (s *server) listXattr(ctx context.Context, _ *guest, q *proto.InoAsk) (any, error) {
+	u, err := s.user(q.Cred)
+	if err != nil {
+		return nil, err
+	}
+	a, err := s.inode(ctx, q.Ino)
+	if err != nil {
+		return nil, err
+	}
+	names, err := s.o.Store.ListXattr(ctx, a.Ino)
+	if err != nil {
+		return nil, err
+	}
+	names = slices.DeleteFunc(names, func(name string) bool { return !u.mayKnowXattr(name) })
+	return &proto.ListXattrAnswer{Names: names}, nil
+}
+
+func (s *server) setXattr(ctx context.Context, _ *guest, q *proto.XattrAsk) (any, error) {
+	a, err := s.xattrOf(ctx, q, xattrWrite)
+	if err != nil {
+		return nil, err
+	}
+	err = s.o.Store.SetXattr(ctx, a.Ino, q.Name, q.Value, metadata.XattrFlags(q.Flags))
+	s.served(a.Ino, 0)
+	return nil, err
+}
+
+func (s *server) removeXattr(ctx context.Context, _ *guest, q *proto.XattrAsk) (any, error) {
+	a, err := s.xattrOf(ctx, q, xattrWrite)
+	if err != nil {
+		return nil, err
+	}
+	err = s.o.Store.RemoveXattr(ctx, a.Ino, q.Name)
+	s.served(a.Ino, 0)
+	return nil, err
+}
+
+// statFS tells of the device that holds an inode; for the root, which is on
+// none, of all together.
+func (s *server) statFS(ctx context.Context, _ *guest, q *proto.InoAsk) (any, error) {
+	if _, err := s.user(q.Cred); err != nil {
+		return nil, err
+	}
+	if metadata.Ino(q.Ino) != metadata.RootIno {
+		a, err := s.inode(ctx, q.Ino)
+		if err != nil {
+			return nil, err
+		}
+		d, err := s.o.Store.DeviceOf(ctx, a.Ino)
+		if err != nil {
+			return nil, err
+		}
+		return new(usageOf(&d)), nil
+	}
+	all, err := s.o.Store.Devices(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var sum proto.StatFSAnswer
+	for i := range all {
+		one := usageOf(&all[i])
+		sum.Total += one.Total
+		sum.Free += one.Free
+		sum.Used += one.Used
+	}
+	return &sum, nil
+}

@@ -1,0 +1,263 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"math"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/objects"
+	"github.com/hmcfs/hmcfs/objects/cluster/proto"
+	"github.com/hmcfs/hmcfs/transport"
+)
+
+func (s *server) open(ctx context.Context, g *guest, q *proto.OpenAsk) (any, error) {
+	u, err := s.user(q.Cred)
+	if err != nil {
+		return nil, err
+	}
+	access := Access(q.Access)
+	if access == 0 || access&^(Read|Write) != 0 {
+		return nil, fmt.Errorf("open for %#x: %w", q.Access, objects.ErrInvalid)
+	}
+	a, err := s.inode(ctx, q.Ino)
+	switch {
+	case err != nil:
+		return nil, err
+	case q.Gen != 0 && metadata.Generation(q.Gen) != a.Gen:
+		return nil, fmt.Errorf("inode %d is of another generation: %w", q.Ino, ErrStale)
+	case a.IsDir():
+		return nil, fmt.Errorf("open inode %d: %w", q.Ino, metadata.ErrIsDir)
+	}
+	if err = u.mayOpen(&a, access); err != nil {
+		return nil, err
+	}
+	f, err := s.o.Store.OpenFile(ctx, a.Ino)
+	if isGone(err) {
+		err = fmt.Errorf("%w: %w", ErrStale, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	// It may have been published between the two looks.
+	if a, err = s.inode(ctx, q.Ino); err == nil {
+		var number uint64
+		if number, err = g.add(&handle{file: f, access: access, who: u}); err == nil {
+			return &proto.OpenAnswer{Handle: number, Attr: s.changed(ctx, g, &a)}, nil
+		}
+	}
+	f.Abandon(ctx)
+	return nil, err
+}
+
+// closeHandle ends a handle. The file is closed when it is answered, unless
+// another question of the session still uses it.
+func (s *server) closeHandle(ctx context.Context, g *guest, q *proto.HandleAsk) (any, error) {
+	h, err := g.take(q.Handle)
+	if err != nil {
+		return nil, err
+	}
+	ino := h.file.Ino()
+	last, err := s.o.Store.Attr(ctx, ino)
+	if err != nil {
+		last = objects.Attr{Inode: metadata.Inode{Ino: ino, Mode: metadata.TypeRegular}, State: objects.StateLost}
+	}
+	g.done(ctx, h)
+	after := s.changed(ctx, g, &last)
+	if after.Keep == 0 && last.Nlink == 0 {
+		after.Nlink = 0
+	}
+	return &after, nil
+}
+
+func (s *server) sync(ctx context.Context, g *guest, q *proto.HandleAsk) (any, error) {
+	h, err := g.use(q.Handle, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer g.done(ctx, h)
+	return nil, h.file.Sync(ctx)
+}
+
+// theirs is the memory of the asker that a question names.
+//
+// Errors: wire.ErrFrame; objects.ErrInvalid.
+func (s *server) theirs(g *guest, q *proto.MoveAsk) (transport.Span, error) {
+	d, err := q.Descriptor()
+	if err != nil {
+		return transport.Span{}, fmt.Errorf("memory of the asker: %w: %w", proto.ErrBody, err)
+	}
+	if q.MemOff > math.MaxInt64 || q.N > math.MaxInt64-q.MemOff {
+		return transport.Span{}, fmt.Errorf("%d bytes at %d: %w", q.N, q.MemOff, objects.ErrInvalid)
+	}
+	// The key says for which session it is good: in another one it is refused.
+	memory := s.o.Comm.Remote(g.from.Rank, d)
+	return transport.RemoteSpan(memory, devices.Offset(q.MemOff), devices.Size(q.N)), nil
+}
+
+// read puts bytes of a file into the asker's memory.
+func (s *server) read(ctx context.Context, g *guest, q *proto.MoveAsk) (any, error) {
+	h, err := g.use(q.Handle, Read)
+	if err != nil {
+		return nil, err
+	}
+	defer g.done(ctx, h)
+	dst, err := s.theirs(g, q)
+	if err != nil {
+		return nil, err
+	}
+	moved, err := h.file.CopyOut(ctx, q.Off, dst)
+	s.o.Count.bytesOut.Add(moved.N)
+	if err == nil && moved.N < q.N {
+		err = ctx.Err() // short without an error would be the end of the file
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &proto.MoveAnswer{N: moved.N, Off: q.Off, Size: h.file.Size(), Path: string(moved.Path)}, nil
+}
+
+// write gets bytes of the asker's memory into a file.
+func (s *server) write(ctx context.Context, g *guest, q *proto.MoveAsk) (any, error) {
+	h, err := g.use(q.Handle, Write)
+	if err != nil {
+		return nil, err
+	}
+	defer g.done(ctx, h)
+	src, err := s.theirs(g, q)
+	if err != nil {
+		return nil, err
+	}
+	defer s.push.changing(g, h.file.Ino())()
+	moved, err := h.file.CopyIn(ctx, src, objects.Write{
+		Off: q.Off, Append: q.Append, KillPriv: q.KillPriv || !h.who.isRoot(),
+	})
+	s.o.Count.bytesIn.Add(moved.N)
+	s.served(h.file.Ino(), 0)
+	if err != nil {
+		return nil, err
+	}
+	return &proto.MoveAnswer{N: moved.N, Off: moved.Off, Size: h.file.Size(), Path: string(moved.Path)}, nil
+}
+
+func (s *server) allocate(ctx context.Context, g *guest, q *proto.AllocateAsk) (any, error) {
+	h, err := g.use(q.Handle, Write)
+	if err != nil {
+		return nil, err
+	}
+	defer g.done(ctx, h)
+	ino := h.file.Ino()
+	done := s.push.changing(g, ino)
+	if err = s.killPriv(ctx, h); err != nil {
+		done()
+		return nil, err
+	}
+	err = h.file.Allocate(ctx, objects.AllocateMode(q.Mode), q.Off, q.N)
+	done()
+	s.served(ino, 0)
+	if err != nil {
+		return nil, err
+	}
+	a, err := s.o.Store.Attr(ctx, ino)
+	if err != nil {
+		return nil, err
+	}
+	return new(s.changed(ctx, g, &a)), nil
+}
+
+func (s *server) seek(ctx context.Context, g *guest, q *proto.SeekAsk) (any, error) {
+	h, err := g.use(q.Handle, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer g.done(ctx, h)
+	whence := objects.SeekData
+	if q.Hole {
+		whence = objects.SeekHole
+	}
+	off, err := h.file.Seek(ctx, q.Off, whence)
+	if err != nil {
+		return nil, err
+	}
+	return &proto.SeekAnswer{Off: off}, nil
+}
+
+// killPriv takes set-id bits from a file whose content the user of a handle
+// changes by other ways than a write.
+func (s *server) killPriv(ctx context.Context, h *handle) error {
+	if h.who.isRoot() {
+		return nil
+	}
+	a, err := s.o.Store.Attr(ctx, h.file.Ino())
+	if err == nil && a.Mode&modeSetID != 0 {
+		_, err = s.o.Store.SetAttr(ctx, a.Ino, objects.Change{KillPriv: true})
+	}
+	return err
+}
+
+// copy copies between two files of ours.
+func (s *server) copy(ctx context.Context, g *guest, q *proto.CopyAsk) (any, error) {
+	dst, err := g.use(q.Dst, Write)
+	if err != nil {
+		return nil, err
+	}
+	defer g.done(ctx, dst)
+	src, err := g.use(q.Src, Read)
+	if err != nil {
+		return nil, err
+	}
+	defer g.done(ctx, src)
+	ino := dst.file.Ino()
+	defer s.push.changing(g, ino)()
+	if err = s.killPriv(ctx, dst); err != nil {
+		return nil, err
+	}
+	n, err := s.o.Store.CopyRange(ctx, objects.CopyRange{
+		Dst: dst.file, DstOff: q.DstOff, Src: src.file, SrcOff: q.SrcOff, N: q.N,
+	})
+	s.served(ino, 0)
+	if err == nil && n < q.N {
+		err = ctx.Err()
+	}
+	if err != nil {
+		return nil, err
+	}
+	out := proto.MoveAnswer{N: n, Off: q.DstOff, Size: dst.file.Size()}
+	if a, err := s.o.Store.Attr(ctx, ino); err == nil {
+		out.Path = a.Path
+	}
+	return &out, nil
+}
+
+// pull copies from a file of a third node.
+func (s *server) pull(ctx context.Context, g *guest, q *proto.PullAsk) (any, error) {
+	if _, err := s.user(q.Cred); err != nil {
+		return nil, err
+	}
+	h, err := g.use(q.Handle, Write)
+	if err != nil {
+		return nil, err
+	}
+	defer g.done(ctx, h)
+	ino := h.file.Ino()
+	defer s.push.changing(g, ino)()
+	if err = s.killPriv(ctx, h); err != nil {
+		return nil, err
+	}
+	moved, err := s.o.Pull(ctx, h.file, q)
+	s.o.Count.bytesIn.Add(moved.N)
+	s.served(ino, 0)
+	if err != nil {
+		return nil, err
+	}
+	return &proto.MoveAnswer{N: moved.N, Off: q.Off, Size: h.file.Size(), Path: string(moved.Path)}, nil
+}
+
+// served tells that a question has changed, or may have changed, an inode or the
+// names of a directory.
+func (s *server) served(ino, dir metadata.Ino) {
+	if s.o.Served != nil {
+		s.o.Served(objects.Notice{Ino: ino, Dir: dir})
+	}
+}

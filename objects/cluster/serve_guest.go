@@ -1,0 +1,157 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"syscall"
+
+	"github.com/hmcfs/hmcfs/objects"
+	"github.com/hmcfs/hmcfs/transport/rpc"
+)
+
+// maxHandles is how many files a session may have open.
+const maxHandles = 1 << 16
+
+// guest is one session with another node: what it has open, and what it has
+// to be told.
+type guest struct {
+	from   rpc.Caller
+	server *server
+	gone   chan struct{} // closed at the end
+
+	mu sync.Mutex
+	// +checklocks:mu
+	handles map[uint64]*handle
+	// +checklocks:mu
+	over bool
+	// +checklocks:mu
+	pending pending
+	// pushing says that a goroutine sends what is pending.
+	// +checklocks:mu
+	pushing bool
+}
+
+// handle is a file that a session has open. The session's mu guards users and
+// closed.
+type handle struct {
+	file   *objects.File
+	access Access
+	who    user
+	// end is called instead of closing the file; nil for a file that the
+	// session has opened.
+	end func()
+	// users are the questions that use it.
+	users  int
+	closed bool
+}
+
+// add gives a file a number. The file is the session's then.
+func (g *guest) add(h *handle) (uint64, error) {
+	s := g.server
+	s.mu.Lock()
+	if s.handle++; s.handle == 0 {
+		s.handle++ // 0 is no handle
+	}
+	number := s.handle
+	s.mu.Unlock()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch {
+	case g.over:
+		return 0, fmt.Errorf("the session has ended: %w", ErrStale)
+	case len(g.handles) >= maxHandles:
+		return 0, fmt.Errorf("%d files open: %w", len(g.handles), syscall.EMFILE)
+	case g.handles == nil:
+		g.handles = map[uint64]*handle{}
+	}
+	g.handles[number] = h
+	s.push.hold(g, h.file.Ino())
+	return number, nil
+}
+
+// use finds a handle that allows what is wanted, and keeps its file open until
+// done.
+//
+// Errors: ErrStale; ErrDenied.
+func (g *guest) use(number uint64, want Access) (*handle, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	h := g.handles[number]
+	switch {
+	case h == nil:
+		return nil, fmt.Errorf("handle %#x: %w", number, ErrStale)
+	case h.access&want != want:
+		return nil, fmt.Errorf("handle %#x was not opened for this: %w", number, ErrDenied)
+	}
+	h.users++
+	return h, nil
+}
+
+// done ends a use. With the last one of a closed handle its file is closed.
+func (g *guest) done(ctx context.Context, h *handle) {
+	g.mu.Lock()
+	h.users--
+	last := h.users == 0 && h.closed
+	g.mu.Unlock()
+	if last {
+		g.release(ctx, h)
+	}
+}
+
+// take removes a handle, which the caller then uses and is done with.
+//
+// Errors: ErrStale.
+func (g *guest) take(number uint64) (*handle, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	h := g.handles[number]
+	if h == nil {
+		return nil, fmt.Errorf("handle %#x: %w", number, ErrStale)
+	}
+	delete(g.handles, number)
+	h.closed = true
+	h.users++
+	return h, nil
+}
+
+// finish ends the session and returns the handles that it had. Nobody uses
+// them.
+func (g *guest) finish() []*handle {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.over {
+		return nil
+	}
+	g.over = true
+	close(g.gone)
+	var left []*handle
+	for _, h := range g.handles {
+		left = append(left, h)
+	}
+	g.handles = nil
+	return left
+}
+
+// release closes the file of a handle that nobody uses any more.
+func (g *guest) release(ctx context.Context, h *handle) {
+	g.server.push.unhold(g, h.file.Ino())
+	if h.end != nil {
+		h.end()
+		return
+	}
+	_ = h.file.Close(context.WithoutCancel(ctx)) // the store has logged what fails
+}
+
+// hold gives a session a handle to read a file that somebody else has opened.
+// end is called once instead of closing the file: when the session closes the
+// handle, or ends.
+//
+// Errors: errNoHello; ErrStale; EMFILE. end is not called then.
+func (s *server) hold(from rpc.Caller, f *objects.File, end func()) (uint64, error) {
+	g, err := s.guest(from)
+	if err != nil {
+		return 0, err
+	}
+	return g.add(&handle{file: f, access: Read, end: end})
+}

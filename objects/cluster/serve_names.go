@@ -1,0 +1,257 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/objects"
+	"github.com/hmcfs/hmcfs/objects/cluster/proto"
+	"github.com/hmcfs/hmcfs/transport/rpc"
+)
+
+func isGone(err error) bool { return errors.Is(err, metadata.ErrNotExist) }
+
+// told is an inode for a session that is told when it changes. mark is the
+// pusher's from before the inode was read; names says whether it is as when a
+// name of a directory led to it.
+func (s *server) told(g *guest, a *objects.Attr, mark uint64, names bool) proto.Attr {
+	var keep uint32
+	if s.push.remember(g, topicOf(a.Ino), mark) && names {
+		keep = s.keep(a)
+	}
+	return attrToProto(a, keep)
+}
+
+// changed is told for an inode that the session itself has just changed, so that
+// it is read once more: a is how it was then.
+func (s *server) changed(ctx context.Context, g *guest, a *objects.Attr) proto.Attr {
+	mark := s.push.mark()
+	now, err := s.o.Store.Attr(ctx, a.Ino)
+	if err != nil {
+		return attrToProto(a, 0)
+	}
+	return s.told(g, &now, mark, true)
+}
+
+// keep is for how many milliseconds an inode may be remembered: no longer than
+// it is there.
+func (s *server) keep(a *objects.Attr) uint32 {
+	ttl := s.o.AttrTTL
+	if a.Expires != (metadata.Timespec{}) {
+		ttl = max(0, min(ttl, time.Until(a.Expires.Time())))
+	}
+	return uint32(ttl.Milliseconds())
+}
+
+func (s *server) lookup(ctx context.Context, g *guest, q *proto.LookupAsk) (any, error) {
+	u, err := s.user(q.Cred)
+	if err != nil {
+		return nil, err
+	}
+	mark := s.push.mark()
+	if _, err = s.folder(ctx, u, q.Dir, wantExec); err != nil {
+		return nil, err
+	}
+	names := s.push.remember(g, namesOf(metadata.Ino(q.Dir)), mark)
+	a, err := s.o.Store.Lookup(ctx, metadata.Ino(q.Dir), q.Name)
+	if err != nil {
+		return nil, err
+	}
+	return new(s.told(g, &a, mark, names)), nil
+}
+
+func (s *server) attr(ctx context.Context, g *guest, q *proto.InoAsk) (any, error) {
+	if _, err := s.user(q.Cred); err != nil {
+		return nil, err
+	}
+	mark := s.push.mark()
+	a, err := s.inode(ctx, q.Ino)
+	if err != nil {
+		return nil, err
+	}
+	return new(s.told(g, &a, mark, true)), nil
+}
+
+const (
+	// defaultPage is how many entries a page has where nothing is asked for.
+	defaultPage = 1024
+	// entryRoom is more than an entry takes beside its texts.
+	entryRoom = 256
+	// pageRoom is how much of an answer entries may take.
+	pageRoom = rpc.MaxAnswer - 64
+)
+
+// readDir lists a page of a directory, with what is known of each entry where
+// the user may look them up.
+func (s *server) readDir(ctx context.Context, g *guest, q *proto.ReadDirAsk) (any, error) {
+	u, err := s.user(q.Cred)
+	if err != nil {
+		return nil, err
+	}
+	mark := s.push.mark()
+	dir, err := s.folder(ctx, u, q.Dir, wantRead)
+	if err != nil {
+		return nil, err
+	}
+	s.push.remember(g, namesOf(dir.Ino), mark)
+	limit := int(min(q.Limit, proto.MaxEntries))
+	if limit == 0 {
+		limit = defaultPage
+	}
+	entries, err := s.o.Store.ReadDir(ctx, dir.Ino, metadata.Cookie(q.Cookie), limit)
+	if err != nil {
+		return nil, err
+	}
+	// The store leaves out of the root what is not there, so that a short page
+	// of it is not the last one.
+	out := proto.ReadDirAnswer{
+		Entries: make([]proto.Entry, 0, len(entries)),
+		End:     len(entries) == 0 || len(entries) < limit && dir.Ino != metadata.RootIno,
+	}
+	know := u.may(&dir, wantExec)
+	for i, room := 0, pageRoom; i < len(entries); i++ {
+		entry := entryToProto(&entries[i], nil, 0)
+		if know {
+			// One that has gone since is listed without.
+			if a, err := s.o.Store.Attr(ctx, entries[i].Ino); err == nil {
+				entry.Attr = s.told(g, &a, mark, true)
+			} else if ctx.Err() != nil {
+				return nil, err
+			}
+		}
+		if room -= entrySize(&entry); room < 0 {
+			out.End = false
+			break
+		}
+		out.Entries = append(out.Entries, entry)
+	}
+	return &out, nil
+}
+
+func entrySize(e *proto.Entry) int {
+	a := &e.Attr
+	return entryRoom + len(e.Name) + len(a.Device) + len(a.Target) + len(a.Key) + len(a.Path) + len(a.State)
+}
+
+func (s *server) create(ctx context.Context, g *guest, q *proto.CreateAsk) (any, error) {
+	u, err := s.user(q.Cred)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := s.folder(ctx, u, q.Dir, wantWrite|wantExec)
+	if err != nil {
+		return nil, err
+	}
+	n := metadata.Node{Mode: metadata.Mode(q.Mode), UID: u.uid, GID: u.gid, Rdev: q.Rdev, Target: q.Target}
+	if err = u.permitCreate(&dir, &n); err != nil {
+		return nil, err
+	}
+	a, err := s.o.Store.Create(ctx, dir.Ino, q.Name, n)
+	if err != nil {
+		return nil, err
+	}
+	s.served(0, dir.Ino)
+	s.push.remember(g, namesOf(dir.Ino), 0)
+	return new(s.changed(ctx, g, &a)), nil
+}
+
+func (s *server) link(ctx context.Context, g *guest, q *proto.LinkAsk) (any, error) {
+	u, err := s.user(q.Cred)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := s.folder(ctx, u, q.Dir, wantWrite|wantExec)
+	if err != nil {
+		return nil, err
+	}
+	was, err := s.inode(ctx, q.Ino)
+	if err != nil {
+		return nil, err
+	}
+	a, err := s.o.Store.Link(ctx, was.Ino, dir.Ino, q.Name)
+	if err != nil {
+		return nil, err
+	}
+	s.served(a.Ino, dir.Ino)
+	s.push.remember(g, namesOf(dir.Ino), 0)
+	return new(s.changed(ctx, g, &a)), nil
+}
+
+func (s *server) remove(ctx context.Context, _ *guest, q *proto.RemoveAsk) (any, error) {
+	u, err := s.user(q.Cred)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := s.folder(ctx, u, q.Dir, wantWrite|wantExec)
+	if err != nil {
+		return nil, err
+	}
+	victim, err := s.o.Store.Lookup(ctx, dir.Ino, q.Name)
+	if err != nil {
+		return nil, err
+	}
+	if err = u.mayRemove(&dir, &victim); err != nil {
+		return nil, err
+	}
+	if q.Folder {
+		err = s.o.Store.Rmdir(ctx, dir.Ino, q.Name)
+	} else {
+		err = s.o.Store.Unlink(ctx, dir.Ino, q.Name)
+	}
+	s.served(victim.Ino, dir.Ino)
+	return nil, err
+}
+
+func (s *server) rename(ctx context.Context, _ *guest, q *proto.RenameAsk) (any, error) {
+	u, err := s.user(q.Cred)
+	if err != nil {
+		return nil, err
+	}
+	from, err := s.folder(ctx, u, q.From, wantWrite|wantExec)
+	if err != nil {
+		return nil, err
+	}
+	to, err := s.folder(ctx, u, q.To, wantWrite|wantExec)
+	if err != nil {
+		return nil, err
+	}
+	moved, err := s.o.Store.Lookup(ctx, from.Ino, q.Name)
+	if err != nil {
+		return nil, err
+	}
+	if err = u.mayMove(&from, &to, &moved); err != nil {
+		return nil, err
+	}
+	replaced, err := s.o.Store.Lookup(ctx, to.Ino, q.NewName)
+	if err == nil && metadata.RenameFlags(q.Flags)&metadata.Exchange != 0 {
+		err = u.mayMove(&to, &from, &replaced)
+	} else if err == nil {
+		err = u.mayRemove(&to, &replaced)
+	}
+	if err != nil && !isGone(err) {
+		return nil, err
+	}
+	err = s.o.Store.Rename(ctx, metadata.Rename{
+		From: from.Ino, Name: q.Name, To: to.Ino, NewName: q.NewName, Flags: metadata.RenameFlags(q.Flags),
+	})
+	s.served(moved.Ino, from.Ino)
+	s.served(replaced.Ino, to.Ino)
+	return nil, err
+}
+
+// mayMove says whether a user may move an inode between two directories that he
+// may write. A directory that gets another parent is written itself.
+func (u user) mayMove(from, to, moved *objects.Attr) error {
+	if err := u.mayRemove(from, moved); err != nil {
+		return err
+	}
+	if moved.IsDir() && from.Ino != to.Ino {
+		if err := u.need(moved, wantWrite); err != nil {
+			return fmt.Errorf("move a directory: %w", err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,157 @@
+package netns
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Net is several namespaces at one switch.
+type Net struct {
+	// Spaces are the machines. Hub is the switch, with an address of its own,
+	// for what all of them need.
+	Spaces []*Space
+	Hub    *Space
+	dir    string
+}
+
+// maxSpaces is how many addresses there are beside the hub's.
+const maxSpaces = 100
+
+// hubNumber is the hub's place among the addresses.
+const hubNumber = 254
+
+// numbered is a space with an address, and a name for it.
+func numbered(n int, name string) *Space {
+	return &Space{
+		IPv4: fmt.Sprintf("10.213.0.%d", n), IPv6: fmt.Sprintf("fd00:213::%x", n), Name: name + ".hmcfs.test",
+	}
+}
+
+// NewNet makes a hub and n spaces at it, or leaves nothing behind. The names
+// are node1.hmcfs.test and so on, and hub.hmcfs.test.
+func NewNet(ctx context.Context, n int) (_ *Net, err error) {
+	if n < 1 || n > maxSpaces {
+		return nil, fmt.Errorf("network namespaces: %d of them; use 1 to %d", n, maxSpaces)
+	}
+	net := &Net{Hub: numbered(hubNumber, "hub")}
+	for i := range n {
+		net.Spaces = append(net.Spaces, numbered(i+1, "node"+strconv.Itoa(i+1)))
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(fmt.Errorf("network namespaces: %w", err), net.Close())
+		}
+	}()
+	if net.dir, err = os.MkdirTemp("", "hmcfs-netns-"); err != nil {
+		return net, err
+	}
+	file := filepath.Join(net.dir, "hosts")
+	var names strings.Builder
+	names.WriteString("127.0.0.1 localhost\n::1 localhost\n")
+	for _, s := range net.all() {
+		fmt.Fprintf(&names, "%s %s\n%s %s\n", s.IPv4, s.Name, s.IPv6, s.Name)
+	}
+	if err = os.WriteFile(file, []byte(names.String()), 0o644); err != nil {
+		return net, err
+	}
+	for _, s := range net.all() {
+		if err = s.start(ctx, file); err != nil {
+			return net, err
+		}
+	}
+	return net, net.wire(ctx)
+}
+
+func (n *Net) all() []*Space { return append([]*Space{n.Hub}, n.Spaces...) }
+
+// wire makes the switch and the cables. The switch has the name of a cable's
+// end, so that the hub is a space like the others.
+func (n *Net) wire(ctx context.Context) error {
+	if err := n.Hub.run(ctx, "ip", "link", "add", device, "type", "bridge"); err != nil {
+		return err
+	}
+	if err := n.Hub.up(ctx); err != nil {
+		return err
+	}
+	for i, s := range n.Spaces {
+		port := "port" + strconv.Itoa(i+1)
+		for _, args := range [][]string{
+			{"link", "add", port, "type", "veth", "peer", "name", device, "netns", strconv.Itoa(s.pid)},
+			{"link", "set", port, "master", device, "up"},
+		} {
+			if err := n.Hub.run(ctx, "ip", args...); err != nil {
+				return err
+			}
+		}
+		if err := s.up(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Close ends all namespaces, as Cable.Close does.
+func (n *Net) Close() error {
+	var errs []error
+	for _, s := range n.all() {
+		errs = append(errs, s.close())
+	}
+	if n.dir != "" {
+		errs = append(errs, os.RemoveAll(n.dir))
+	}
+	return errors.Join(errs...)
+}
+
+// Enter puts the calling thread into the network namespace, and into nothing
+// else. Its caller has locked the thread, and never unlocks it.
+func (s *Space) Enter() error {
+	f, err := os.Open(fmt.Sprintf("/proc/%d/ns/net", s.pid))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	if err = unix.Setns(int(f.Fd()), unix.CLONE_NEWNET); err != nil {
+		return fmt.Errorf("enter the namespace of %s: %w", s.Name, err)
+	}
+	return nil
+}
+
+// nowhere is a hardware address that nobody has.
+const nowhere = "02:00:00:00:00:ff"
+
+// Cut has nothing arrive any more that one of the two sends the other, and
+// tells neither. All others reach both.
+func (s *Space) Cut(ctx context.Context, other *Space) error {
+	return errors.Join(s.loses(ctx, other), other.loses(ctx, s))
+}
+
+func (s *Space) loses(ctx context.Context, to *Space) error {
+	return errors.Join(
+		s.run(ctx, "ip", "neigh", "replace", to.IPv4, "lladdr", nowhere, "nud", "permanent", "dev", device),
+		s.run(ctx, "ip", "neigh", "replace", to.IPv6, "lladdr", nowhere, "nud", "permanent", "dev", device))
+}
+
+// Mend ends a Cut.
+func (s *Space) Mend(ctx context.Context, other *Space) error {
+	var errs []error
+	for _, p := range [][2]*Space{{s, other}, {other, s}} {
+		errs = append(errs, p[0].run(ctx, "ip", "neigh", "del", p[1].IPv4, "dev", device),
+			p[0].run(ctx, "ip", "neigh", "del", p[1].IPv6, "dev", device))
+	}
+	return errors.Join(errs...)
+}
+
+// Slow bounds how fast the space sends, as in tc(8): "10mbit". "" ends it.
+func (s *Space) Slow(ctx context.Context, rate string) error {
+	if rate == "" {
+		return s.run(ctx, "tc", "qdisc", "del", "dev", device, "root")
+	}
+	return s.run(ctx, "tc", "qdisc", "replace", "dev", device, "root", "tbf", "rate", rate, "burst", "64kb", "latency", "200ms")
+}
