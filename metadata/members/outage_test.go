@@ -52,7 +52,7 @@ func TestServiceAway(t *testing.T) {
 				a.told(t, "joined b")
 				epoch, before := a.Self().Epoch, time.Now()
 				s.SetDown(true)
-				time.Sleep(away)
+				pass(away)
 				reachable(t, a, false)
 				if since := a.State().UnreachableSince; since.Sub(before) > members.DefaultTTL {
 					t.Errorf("unreachable since %v, was from %v", since, before)
@@ -61,7 +61,7 @@ func TestServiceAway(t *testing.T) {
 				s.SetDown(false)
 				// Who has lost his lease waits for up to TTL/3 before he tries
 				// again, and that time and a half with jitter.
-				time.Sleep(members.DefaultTTL)
+				pass(members.DefaultTTL)
 				reachable(t, a, true)
 				reachable(t, b, true)
 				sees(t, a, "b")
@@ -71,7 +71,7 @@ func TestServiceAway(t *testing.T) {
 					t.Error("another epoch")
 				}
 				leaseOf(t, a)
-				time.Sleep(time.Minute)
+				pass(time.Minute)
 				sees(t, a, "b")
 				if st := s.Stats(); st.Values != 2 || st.Leases != 2 {
 					t.Errorf("in the service: %+v", st)
@@ -88,7 +88,7 @@ func TestLeaseLostWhileCut(t *testing.T) {
 		a, b := join(t, s, record("a")), join(t, s, record("b"))
 		old, epoch, changed := b.Lease()
 		b.client.SetCut(true)
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		sees(t, a)
 		sees(t, b, "a")
 		select {
@@ -100,7 +100,7 @@ func TestLeaseLostWhileCut(t *testing.T) {
 			t.Error("b has a lease")
 		}
 		b.client.SetCut(false)
-		time.Sleep(members.DefaultTTL)
+		pass(members.DefaultTTL)
 		if leaseOf(t, b) == old {
 			t.Error("the same lease")
 		}
@@ -120,17 +120,17 @@ func TestServiceWiped(t *testing.T) {
 		old := leaseOf(t, a)
 		s.Wipe()
 		c.client.Kill() // and does not come back
-		time.Sleep(members.DefaultTTL / 2)
+		pass(members.DefaultTTL / 2)
 		if leaseOf(t, a) == old {
 			t.Error("the same lease")
 		}
 		sees(t, a, "b", "c")
 		a.told(t, "joined b", "joined c")
-		time.Sleep(members.DefaultTTL)
+		pass(members.DefaultTTL)
 		sees(t, a, "b")
 		sees(t, b, "a")
 		a.told(t, "left c")
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		a.told(t)
 		reachable(t, b, true)
 	})
@@ -145,12 +145,12 @@ func TestRecordRemoved(t *testing.T) {
 		if _, err := s.Client().Delete(t.Context(), []coord.Entry{{Name: "nodes/b"}}); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Second)
+		pass(time.Second)
 		sees(t, a, "b")
 		if leaseOf(t, b) != l {
 			t.Error("another lease")
 		}
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		sees(t, a, "b")
 		sees(t, b, "a")
 	})
@@ -173,7 +173,7 @@ func TestRecordOverwritten(t *testing.T) {
 		if _, err = c.Create(t.Context(), []coord.Entry{{Name: "nodes/x", Value: []byte(`{"name":"y"}`)}, {Name: "nodes/"}}, nil); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Second)
+		pass(time.Second)
 		sees(t, a, "b")
 		if st := b.State(); st.Problem == "" {
 			t.Error("b does not say that its name is taken")
@@ -181,7 +181,7 @@ func TestRecordOverwritten(t *testing.T) {
 		if _, err = c.Delete(t.Context(), []coord.Entry{{Name: "nodes/b"}}); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		reachable(t, b, true)
 		sees(t, a, "b")
 	})
@@ -194,13 +194,13 @@ func TestSuperseded(t *testing.T) {
 		s := memory.NewServer(memory.Options{})
 		old := join(t, s, record("a"))
 		newer := join(t, s, record("a"))
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		if st := old.State(); st.Problem == "" {
 			t.Error("the older one is well")
 		}
 		reachable(t, newer, true)
 		leave(t, newer.Members)
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		reachable(t, old, true)
 		leaseOf(t, old)
 	})
@@ -216,7 +216,7 @@ func TestHistoryForgotten(t *testing.T) {
 		join(t, s, record("b"))
 		s.Compact()
 		a.client.SetCut(false)
-		time.Sleep(time.Second)
+		pass(time.Second)
 		sees(t, a, "b")
 		a.told(t, "joined gone", "joined b", "left gone")
 	})
@@ -242,9 +242,9 @@ func TestUpdate(t *testing.T) {
 		if err := b.Update(grow); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		s.SetDown(false)
-		time.Sleep(members.DefaultTTL)
+		pass(members.DefaultTTL)
 		if r, _ := a.Get("b"); len(r.Devices) != 3 {
 			t.Errorf("a sees %+v", r)
 		}
