@@ -17,9 +17,9 @@ import (
 )
 
 // readPieces is how many pieces of one span are read at once: while the owner
-// moves one, the question for the next is there. Pieces are written one after
-// the other: if a later one arrived and the one before it did not, the file would
-// have a hole that nobody has written.
+// moves one, the question for the next is there. Pieces of a file are written
+// one after the other, at either side: if a later one arrived and the one before
+// it did not, the file would have a hole that nobody has written.
 const readPieces = 2
 
 // Span is a range of the file for Engine.Copy, which then reads or writes it.
@@ -64,6 +64,9 @@ type lending struct {
 // it, and returns when it has it back.
 func (r remote) lend(ctx context.Context, span transport.Span, off uint64, l lending) (transport.Path, error) {
 	f := r.f
+	if span.Place().File != nil {
+		l.pieces = 1
+	}
 	var path atomic.Pointer[string]
 	err := f.with(ctx, l.again, func(s *session, handle uint64) error {
 		b, err := f.n.c.comm.Table().RegisterSpan(span)
