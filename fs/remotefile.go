@@ -55,6 +55,8 @@ func (f *filesystem) openRemote(cancel <-chan struct{}, p place, who *fuse.Calle
 	if err != nil {
 		return f.inodeStatus(err)
 	}
+	// What was opened may be newer than what the kernel was told.
+	f.kernel.InvalidateInode(p.number(p.ino))
 	// The answer to the opening had the attributes, so nobody is asked.
 	a, err := p.Attr(ctx, cred, p.ino)
 	r := &remoteFile{File: file, at: p.number(p.ino), foreign: err == nil && a.State == objects.StateBound}
