@@ -119,6 +119,9 @@ func (c *codes) code(err error) rpc.Code {
 	if _, shape := errors.AsType[*objects.ShapeError](err); shape {
 		return proto.CodeShape
 	}
+	if errors.Is(err, control.ErrDisconnected) || errors.Is(err, comm.ErrNotConnected) {
+		return proto.CodeUnreachable
+	}
 	for i := range c.rules {
 		if errors.Is(err, c.rules[i].err) {
 			return c.rules[i].code
