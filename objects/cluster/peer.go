@@ -25,6 +25,13 @@ const portWatch wire.Port = 3
 // retryAfter is how long a node that could not be reached is left alone.
 const retryAfter = time.Second
 
+// takenFirst and takenMost are how long a node that takes us for connected is
+// left alone.
+const (
+	takenFirst = 5 * time.Millisecond
+	takenMost  = 200 * time.Millisecond
+)
+
 // session is a session with a node that has said hello.
 type session struct {
 	origin comm.Origin
@@ -168,7 +175,7 @@ func (n *Node) connect(ctx context.Context) error {
 		}
 		// Each has a part of the time, so that the last one has some too.
 		part, cancel := context.WithTimeout(ctx, time.Until(end)/time.Duration(len(all)-i))
-		err := n.c.comm.Connect(part, n.rank, at)
+		err := n.connectAt(part, at)
 		cancel()
 		if err == nil {
 			return nil
@@ -182,6 +189,22 @@ func (n *Node) connect(ctx context.Context) error {
 		faults = append(faults, fmt.Errorf("it has no address: %w", ErrUnreachable))
 	}
 	return errors.Join(faults...)
+}
+
+// connectAt connects at one address. A node that takes us for connected has not
+// heard yet that the session before is over, and will.
+func (n *Node) connectAt(ctx context.Context, at control.Address) error {
+	for wait := takenFirst; ; wait = min(2*wait, takenMost) {
+		err := n.c.comm.Connect(ctx, n.rank, at)
+		if !errors.Is(err, control.ErrTaken) {
+			return err
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return err
+		}
+	}
 }
 
 // addresses are where the node listens: at sockets that are here, and

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hmcfs/hmcfs/transport/control"
+	"github.com/hmcfs/hmcfs/transport/internal/pages"
 	"github.com/hmcfs/hmcfs/transport/region"
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
@@ -21,6 +22,8 @@ type Communicator struct {
 	log    *zap.Logger
 	epochs control.Epochs
 	table  *region.Table
+	// pipes are what pages of files go through.
+	pipes pages.Pool
 	// routes are the transports, the fastest first.
 	routes []route
 	// requests are those of Put and Get, for reuse.
@@ -238,6 +241,7 @@ func (c *Communicator) Close() error {
 		s.end(errClosed())
 	}
 	c.running.Wait()
+	c.pipes.Close()
 	if !already {
 		errs = append(errs, closeRoutes(c.routes))
 	}

@@ -198,7 +198,7 @@ func (s *session) startLocked() error {
 	s.link = link
 	for i, c := range conns[1 : len(conns)-1] {
 		c.Chunk = s.control.Chunk
-		ch, err := tcp.New(c, s.c.opts.channel(s.keys))
+		ch, err := tcp.New(c, s.c.opts.channel(s.keys, &s.c.pipes))
 		if err != nil {
 			return errors.Join(err, closeConns(conns[i+2:len(conns)-1]))
 		}

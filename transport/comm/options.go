@@ -12,6 +12,7 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/transport"
 	"github.com/hmcfs/hmcfs/transport/control"
+	"github.com/hmcfs/hmcfs/transport/internal/pages"
 	"github.com/hmcfs/hmcfs/transport/region"
 	"github.com/hmcfs/hmcfs/transport/tcp"
 	"github.com/hmcfs/hmcfs/transport/ucx"
@@ -119,14 +120,14 @@ func (o *Options) Validate() error {
 	}
 	co := o.control(nil)
 	co.EnsureDefaults()
-	channel := o.channel(region.NewKeys())
+	channel := o.channel(region.NewKeys(), nil)
 	channel.EnsureDefaults()
 	return errors.Join(append(faults, co.Validate(), channel.Validate())...)
 }
 
 // channel is the part of the options that data connections are made with.
-func (o *Options) channel(keys *region.Keys) tcp.Options {
-	return tcp.Options{Keys: keys, Engine: o.Engine, InFlight: o.InFlight, Timeout: o.Timeout}
+func (o *Options) channel(keys *region.Keys, pipes *pages.Pool) tcp.Options {
+	return tcp.Options{Keys: keys, Engine: o.Engine, Pipes: pipes, InFlight: o.InFlight, Timeout: o.Timeout}
 }
 
 // control is the part of the options that connections are made with.

@@ -151,6 +151,12 @@ func (s *session) origin() Origin { return Origin{s.peer, s.control.Session} }
 
 // packet hands a packet of the peer to its port.
 func (s *session) packet(port wire.Port, p []byte) error {
+	if s.state() == stateForming {
+		// The link receives before the session is live, and only a live one can
+		// be answered in: startLocked makes it that, or ends it.
+		s.mu.Lock()
+		s.mu.Unlock() //nolint:staticcheck // nothing but the wait is wanted
+	}
 	s.c.mu.RLock()
 	h := s.c.handlers[port]
 	s.c.mu.RUnlock()

@@ -44,6 +44,13 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
+	if role := os.Getenv(vethRole); role != "" {
+		if err := beVeth(role, os.Args[1]); err != nil {
+			_, _ = fmt.Fprintln(os.Stderr, role, "end:", err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	os.Exit(m.Run())
 }
 

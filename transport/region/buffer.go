@@ -2,6 +2,7 @@ package region
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -29,6 +30,8 @@ type Buffer struct {
 	rest transport.Span
 	dev  devices.Span
 	file *os.File
+	// lent says that the file's pages may be sent as they are.
+	lent bool
 	// own gives back what the buffer itself holds, if not nil.
 	own  func() error
 	gate gate.Gate
@@ -78,6 +81,44 @@ func (b *Buffer) Host(off devices.Offset, n devices.Size) []byte {
 		return nil
 	}
 	return b.host[off : uint64(off)+uint64(n) : uint64(off)+uint64(n)]
+}
+
+// File returns the file that holds the memory, and where off is in it. lent
+// says that its pages may be sent as they are: see RegisterSpan. f is nil for
+// all other memory.
+//
+// Preconditions: the buffer is held, and the range was checked.
+func (b *Buffer) File(off devices.Offset) (f *os.File, at int64, lent bool) {
+	return b.file, int64(b.start) + int64(off), b.lent
+}
+
+// View shows n bytes from off of device memory in place; ok is false for all
+// other memory, and where the device can't map it.
+//
+// Preconditions: the buffer is held until the view is released, and the range
+// was checked.
+func (b *Buffer) View(ctx context.Context, off devices.Offset, n devices.Size, access devices.Access) (view devices.View, ok bool, err error) {
+	if b.dev.Mem == nil {
+		return devices.View{}, false, nil
+	}
+	if _, can := b.dev.Mem.Device().(devices.HostMapper); !can {
+		return devices.View{}, false, nil
+	}
+	s := b.dev
+	s.Off, s.Len = s.Off+off, n
+	view, err = devices.MapHost(ctx, s, access)
+	if errors.Is(err, devices.ErrUnsupported) {
+		return devices.View{}, false, nil
+	}
+	return view, err == nil, err
+}
+
+// PinSlot locks a slot for the device that the memory is on. The caller holds
+// the slot.
+func (b *Buffer) PinSlot(s *transport.Slot) {
+	if b.dev.Mem != nil {
+		s.Pin(b.dev.Mem.Device())
+	}
 }
 
 // span is n bytes from off for the engine.

@@ -10,6 +10,11 @@ import (
 // RegisterSpan registers what an engine can copy, whatever it is made of: what
 // Register, RegisterDevice and RegisterFile do for their kinds.
 //
+// It is for memory that is lent for one transfer: a file's own pages may be on
+// their way to a peer until he has answered. Who revokes the key before, and
+// writes the file, may send what he writes. Only ever bytes of this file are
+// sent, however it is cut.
+//
 // Errors: devices.ErrUnsupported for a remote span, and those of the others.
 func (t *Table) RegisterSpan(s transport.Span) (*Buffer, error) {
 	p := s.Place()
@@ -19,7 +24,11 @@ func (t *Table) RegisterSpan(s transport.Span) (*Buffer, error) {
 	case p.Device.Mem != nil:
 		return t.RegisterDevice(p.Device)
 	case p.File != nil:
-		return t.RegisterFile(p.Name, p.File, p.Off, s.Len())
+		b, err := t.RegisterFile(p.Name, p.File, p.Off, s.Len())
+		if err == nil {
+			b.lent = true
+		}
+		return b, err
 	}
 	return t.Register(p.Host)
 }

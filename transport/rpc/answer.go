@@ -53,11 +53,18 @@ const (
 	refused
 )
 
-// admit gives a question its place.
+// admit gives a question its place. Those that are late by now leave theirs,
+// where there is none: nobody wants an answer to them.
 func (p *peer) admit(q *question, in Lane) admission {
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	l := &p.lanes[in]
+	full := len(l.waiting) >= p.limit
+	p.mu.Unlock()
+	if full {
+		p.drop(func(q *question) bool { return q.ctx.Err() != nil })
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	switch {
 	case l.running < p.limit:
 		l.running++
@@ -93,17 +100,18 @@ func (p *peer) next(in Lane) *question {
 	return q
 }
 
-// drop takes the questions of a session away that wait.
-func (p *peer) drop(s *session) {
+// drop takes questions away that wait.
+func (p *peer) drop(these func(q *question) bool) {
 	var all []*question
 	p.mu.Lock()
 	for i := range p.lanes {
 		l := &p.lanes[i]
 		l.waiting = slices.DeleteFunc(l.waiting, func(q *question) bool {
-			if q.s == s {
+			gone := these(q)
+			if gone {
 				all = append(all, q)
 			}
-			return q.s == s
+			return gone
 		})
 	}
 	p.mu.Unlock()

@@ -31,7 +31,8 @@ func (c *call) complete(answer []byte, err error) {
 }
 
 // Call asks a peer that is connected and waits for the answer, which is the
-// caller's. With MaxPending questions under way it waits for its turn first.
+// caller's. With MaxPending questions under way it waits for its turn first, and
+// a peer that is busy is asked again until the deadline.
 //
 // Errors: *Error; comm.ErrNotConnected, comm.ErrClosed; control.ErrDisconnected;
 // ErrTooLong; the context's. Whether the peer has done what it was asked for is
@@ -62,7 +63,31 @@ func (e *Endpoint) Call(ctx context.Context, to wire.Rank, m Method, body []byte
 		return nil, fmt.Errorf("%s has not answered %d questions before this one: %w", to, cap(slot), ctx.Err())
 	}
 	defer func() { <-slot }()
-	return s.ask(ctx, m, body)
+	for pause := shortestPause; ; pause = min(2*pause, longestPause) {
+		answer, err := s.ask(ctx, m, body)
+		var failed *Error
+		if err == nil || !errors.As(err, &failed) || failed.Code != CodeBusy || !rest(ctx, pause) {
+			return answer, err
+		}
+	}
+}
+
+// The pauses before a peer that is busy is asked again.
+const (
+	shortestPause = time.Millisecond
+	longestPause  = 64 * time.Millisecond
+)
+
+// rest waits, unless the context does not last as long.
+func rest(ctx context.Context, pause time.Duration) bool {
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 // ask sends a question and waits for the answer.
@@ -91,10 +116,15 @@ func (s *session) ask(ctx context.Context, m Method, body []byte) ([]byte, error
 		<-c.done
 		return c.answer, c.err
 	}
-	drop := packet{op: opCancel, id: c.id}
-	// A peer that reads nothing learns it by its own clock.
-	_ = s.post(drop.append(nil))
+	s.withdraw(c.id)
 	return nil, fmt.Errorf("%s has not answered: %w", s.origin.Rank, ctx.Err())
+}
+
+// withdraw tells the peer that a question needs no answer any more. One that
+// reads nothing learns it by its own clock.
+func (s *session) withdraw(id uint64) {
+	p := packet{op: opCancel, id: id}
+	_ = s.post(p.append(nil))
 }
 
 // left is how many milliseconds a context has, one at least.

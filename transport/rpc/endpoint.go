@@ -82,7 +82,9 @@ func (e *Endpoint) Close() error {
 	// Handlers say their last words, to those who listen.
 	enough := time.AfterFunc(goodbye, func() { cancelAll(all) })
 	for _, s := range all {
-		s.fail(errClosed())
+		for _, id := range s.fail(errClosed()) {
+			s.withdraw(id)
+		}
 		s.interrupt()
 		go e.bury(s)
 	}
@@ -163,7 +165,7 @@ func (e *Endpoint) leaveLocked(s *session) {
 // bury waits until nothing runs for a session that has ended, and says so.
 func (e *Endpoint) bury(s *session) {
 	defer e.running.Done()
-	s.peer.drop(s)
+	s.peer.drop(func(q *question) bool { return q.s == s })
 	s.serving.Wait()
 	if s.heard.Load() {
 		e.opts.OnEnd(s.caller())

@@ -34,8 +34,8 @@ const (
 	CodeUnknown Code = 1
 	// CodeNoMethod is a method that nobody handles.
 	CodeNoMethod Code = 2
-	// CodeBusy is a peer with too many questions of ours. It has not begun with
-	// this one.
+	// CodeBusy is a peer that has had too many questions of ours until the
+	// deadline. It has not begun with this one.
 	CodeBusy Code = 3
 	// CodeDeadline is a deadline that passed at the peer.
 	CodeDeadline Code = 4

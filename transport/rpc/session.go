@@ -66,8 +66,8 @@ func newSession(e *Endpoint, origin comm.Origin, p *peer) *session {
 
 func (s *session) caller() Caller { return Caller{Rank: s.origin.Rank, Session: s.origin} }
 
-// fail ends our questions with an error.
-func (s *session) fail(cause error) {
+// fail ends our questions with an error, and returns their numbers.
+func (s *session) fail(cause error) (ids []uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.cause = cause
@@ -75,7 +75,9 @@ func (s *session) fail(cause error) {
 	for id, c := range s.calls {
 		delete(s.calls, id)
 		c.complete(nil, cause)
+		ids = append(ids, id)
 	}
+	return ids
 }
 
 // enterLocked counts something of the peer's that is served, until serving is done;

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/transport/control"
+	"github.com/hmcfs/hmcfs/transport/internal/pages"
 	"github.com/hmcfs/hmcfs/transport/internal/spin"
 	"github.com/hmcfs/hmcfs/transport/internal/trywrite"
 	"github.com/hmcfs/hmcfs/transport/internal/turn"
@@ -47,6 +48,10 @@ type Channel struct {
 	inside atomic.Bool
 	stager stager
 	lander lander
+	// pages are the ways of files' pages, nil where the connection has none.
+	// ownPipes says that the pipes are the channel's own.
+	pages    struct{ in, out *pages.Socket }
+	ownPipes bool
 
 	mu sync.Mutex
 	// +checklocks:mu
@@ -107,6 +112,10 @@ func New(c *control.Conn, o Options) (*Channel, error) {
 		places: make([]place, o.InFlight), free: make([]uint16, 0, o.InFlight),
 	}
 	ch.in = &reader{conn: c, from: from, moved: &ch.moved}
+	ch.pages.in, ch.pages.out = pages.Receiver(c.Conn), pages.Sender(c.Conn)
+	if ch.ownPipes = o.Pipes == nil; ch.ownPipes {
+		ch.opts.Pipes = &pages.Pool{}
+	}
 	// Their errors are those of a connection that has ended.
 	ch.turn = turn.New(func() { _ = c.SetReadDeadline(time.Unix(1, 0)) }, func() { _ = c.SetReadDeadline(time.Time{}) })
 	for i := range ch.places {
@@ -230,7 +239,7 @@ func (c *Channel) answer(f frame) {
 		f.release(c)
 		return
 	}
-	if len(f.payload) <= maxSmall && !c.writing && c.out.empty() {
+	if f.pipe == nil && len(f.payload) <= maxSmall && !c.writing && c.out.empty() {
 		f.head.Encode(c.small[:])
 		err := c.pushBytesLocked(append(c.small[:wire.DataHeaderSize], f.payload...))
 		c.mu.Unlock()

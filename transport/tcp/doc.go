@@ -40,6 +40,11 @@
 // place (Channel.Await), since to wake one goroutine after the other takes
 // longer than the answer.
 //
+// What needs no slot has none: memory that a device shows to the host is sent
+// from its map and received into it, pages of files that were lent
+// (region.Table.RegisterSpan) are sent as they are, and bytes for a file go from
+// the socket to the file in the kernel: package pages. TLS has slots for files.
+//
 // Since no reader waits for a writer, two channels that only write can't stop
 // each other.
 //

@@ -170,3 +170,9 @@ func (s *side) do(t testing.TB, p Plan) error {
 	s.channel.Post(&tr)
 	return w.wait(t)
 }
+
+// mapped is sim of a device that shows its memory.
+func (s *side) mapped(t testing.TB, n devices.Size) *region.Buffer {
+	t.Helper()
+	return s.sim(t, n, sim.Params{Mapped: true})
+}

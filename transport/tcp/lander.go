@@ -12,7 +12,7 @@ import (
 // lander moves bytes H2D after they were read.
 type lander struct {
 	c     *Channel
-	slots slotSet
+	turns turns
 	start sync.Once
 	queue chan landing
 }
@@ -32,33 +32,60 @@ type landing struct {
 }
 
 func (l *lander) init(c *Channel) {
-	l.c = c
+	l.c, l.turns = c, newTurns()
 	l.queue = make(chan landing, slotsPerWay)
 }
 
-// take reads the bytes of a frame into a slot and leaves the rest to the
-// lander. It is called by the reader only.
+// take reads the bytes of a frame to where they belong: into a map of the
+// device's memory or into a file from here, and else into a slot, which the
+// lander empties. It is called by the reader only.
 func (l *lander) take(r *reader, w landing) error {
-	p, err := l.slots.get(l.c.life, l.c.opts.Engine, devices.Size(l.c.conn.Chunk))
-	if err != nil {
-		if derr := r.discard(int(w.n)); derr != nil {
-			err = derr
-		} else {
-			l.landed(w, err)
-			return nil
+	view, mapped, failure := w.buffer.View(l.c.life, w.off, w.n, devices.ReadWrite)
+	f, at, _ := w.buffer.File(w.off)
+	switch {
+	case failure != nil:
+		return l.ended(w, failure, r.discard(int(w.n)))
+	case mapped:
+		err := r.payload(view.Bytes)
+		view.Release()
+		return l.ended(w, nil, err)
+	case f != nil && l.c.pages.in != nil:
+		if pipe, ok := l.c.opts.Pipes.Get(); ok {
+			failure, err := r.toFile(l.c.pages.in, pipe, f, at, int(w.n))
+			l.c.opts.Pipes.Put(pipe)
+			return l.ended(w, failure, err)
 		}
+	}
+	if err := l.turns.take(l.c.life); err != nil {
 		w.release()
 		return err
 	}
-	if err := r.payload(p.Bytes()[:w.n]); err != nil {
-		l.slots.giveBack(p)
+	w.slot = newSlot(l.c.opts.Engine, w.buffer, w.n)
+	if err := r.payload(w.slot.bytes[:w.n]); err != nil {
+		l.emptied(&w)
 		w.release()
 		return err
 	}
-	w.slot = p
 	l.start.Do(func() { l.c.running.Go(l.run) })
 	// It has room for as many as there are slots.
 	l.queue <- w
+	return nil
+}
+
+// emptied gives the slot back.
+func (l *lander) emptied(w *landing) {
+	w.slot.release()
+	l.turns.giveBack()
+}
+
+// ended answers what was read without the lander, unless the connection has
+// failed.
+func (l *lander) ended(w landing, failure, err error) error {
+	if err != nil {
+		w.release()
+		return err
+	}
+	l.landed(w, failure)
 	return nil
 }
 
@@ -73,8 +100,8 @@ func (l *lander) run() {
 	for {
 		select {
 		case w := <-l.queue:
-			err := w.buffer.Store(l.c.life, w.off, transport.HostSpan(w.slot.Bytes()[:w.n]))
-			l.slots.giveBack(w.slot)
+			err := w.buffer.Store(l.c.life, w.off, transport.HostSpan(w.slot.bytes[:w.n]))
+			l.emptied(&w)
 			l.landed(w, err)
 		case <-l.c.life.Done():
 			l.clear()
@@ -89,7 +116,7 @@ func (l *lander) clear() {
 	for {
 		select {
 		case w := <-l.queue:
-			l.slots.giveBack(w.slot)
+			l.emptied(&w)
 			w.release()
 		default:
 			return

@@ -75,8 +75,9 @@ func (c *Channel) bury() {
 	for _, j := range jobs {
 		j.abort(err)
 	}
-	c.stager.slots.release()
-	c.lander.slots.release()
+	if c.ownPipes {
+		c.opts.Pipes.Close()
+	}
 	close(c.done)
 }
 

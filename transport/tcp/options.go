@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hmcfs/hmcfs/transport"
+	"github.com/hmcfs/hmcfs/transport/internal/pages"
 	"github.com/hmcfs/hmcfs/transport/region"
 )
 
@@ -24,6 +25,9 @@ type Options struct {
 	Keys *region.Keys
 	// Engine lends pinned slots for device memory. Required.
 	Engine *transport.Engine
+	// Pipes are what pages of files go through, shared by channels. By default
+	// a channel has its own.
+	Pipes *pages.Pool
 	// InFlight is how many fragments may wait for their answer, from 1 to
 	// 256. Default 32.
 	InFlight int

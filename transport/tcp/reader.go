@@ -4,8 +4,10 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
 	"sync/atomic"
 
+	"github.com/hmcfs/hmcfs/transport/internal/pages"
 	"github.com/hmcfs/hmcfs/transport/internal/spin"
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
@@ -83,6 +85,28 @@ func (r *reader) payload(p []byte) error {
 		}
 	}
 	return nil
+}
+
+// toFile reads n bytes to a file, through a pipe. failure is the file's: the
+// bytes were read all the same.
+func (r *reader) toFile(from *pages.Socket, pipe *pages.Pipe, f *os.File, off int64, n int) (failure, err error) {
+	have := min(n, r.w-r.r)
+	if _, failure = f.WriteAt(r.buf[r.r:r.r+have], off); failure != nil {
+		return failure, r.discard(n)
+	}
+	r.r += have
+	for n, off = n-have, off+int64(have); n > 0; {
+		k, err := from.Receive(pipe, n)
+		if err != nil {
+			return nil, unexpected(err)
+		}
+		r.moved.Add(1)
+		if failure = pipe.ToFile(f, off); failure != nil {
+			return failure, r.discard(n - k)
+		}
+		n, off = n-k, off+int64(k)
+	}
+	return nil, nil
 }
 
 // discard reads n bytes of no use.

@@ -5,6 +5,7 @@ import (
 	"io"
 
 	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/transport/internal/pages"
 	"github.com/hmcfs/hmcfs/transport/region"
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
@@ -122,18 +123,32 @@ type frame struct {
 	raw []byte
 	// use is held by an answer to a get; its Buffer is nil otherwise.
 	use region.Use
-	// slot is where the payload was staged.
+	// slot is where the payload was staged, view ends the map that it is in,
+	// and pipe holds the pages that are sent in its place.
 	slot *slot
+	view func()
+	pipe *pages.Pipe
+	// turn says that it has one of the stager's turns.
+	turn bool
 	// put says that head.ID is the place of a put of ours.
 	put bool
 }
 
 // release gives back what the frame owns.
 func (f *frame) release(c *Channel) {
+	if f.view != nil {
+		f.view()
+	}
+	if f.pipe != nil {
+		c.opts.Pipes.Put(f.pipe)
+	}
 	if f.use.Buffer != nil {
 		f.use.Release()
 	}
 	if f.slot != nil {
-		c.stager.slots.giveBack(f.slot)
+		f.slot.release()
+	}
+	if f.turn {
+		c.stager.turns.giveBack()
 	}
 }

@@ -2,64 +2,55 @@ package tcp
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/transport"
+	"github.com/hmcfs/hmcfs/transport/region"
 )
 
-// slotsPerWay is how many pinned slots a channel keeps for each direction:
-// one with the device, one with the network, one between them.
+// slotsPerWay is how many fragments a channel has between memory and network at
+// most, for each direction: one with the device, one with the network, one
+// between them.
 const slotsPerWay = 3
 
-type slot = transport.Slot
-
-// slotSet is the pinned slots of one direction of a channel. They are taken
-// from the engine with the first use and kept: a channel that waited for
-// another's could wait for itself. Where the engine has none, the next use asks
-// again.
-type slotSet struct {
-	// free and taken are made by whoever gets slots, one goroutine at a time.
-	free  chan *slot
-	taken int
+// slot is host memory for one fragment on its way.
+type slot struct {
+	bytes []byte
+	// pinned is the engine's slot, nil where it had none.
+	pinned *transport.Slot
 }
 
-// get returns a slot of a chunk.
-func (s *slotSet) get(ctx context.Context, e *transport.Engine, chunk devices.Size) (*slot, error) {
-	if s.taken == 0 && !s.take(e, chunk) {
-		return nil, fmt.Errorf("no pinned slot of %v is left; allow the engine more pinned memory: %w", chunk, devices.ErrOutOfMemory)
-	}
+// turns bound the fragments of one direction of a channel.
+type turns chan struct{}
+
+func newTurns() turns { return make(turns, slotsPerWay) }
+
+// take waits for a turn.
+func (t turns) take(ctx context.Context) error {
 	select {
-	case p := <-s.free:
-		return p, nil
+	case t <- struct{}{}:
+		return nil
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return ctx.Err()
 	}
 }
 
-// take takes slots from the engine, as many as it has.
-func (s *slotSet) take(e *transport.Engine, chunk devices.Size) bool {
-	if s.free == nil {
-		s.free = make(chan *slot, slotsPerWay)
+func (t turns) giveBack() { <-t }
+
+// newSlot is memory for n bytes of a part of a buffer. A channel that is idle
+// has none: there may be many more channels than the engine has pinned memory.
+// Who finds none left takes plain memory, which is slower: a channel that waited
+// for others could, by way of their peers, wait for itself.
+func newSlot(e *transport.Engine, b *region.Buffer, n devices.Size) *slot {
+	if p, ok := e.Slots().TryGet(n); ok {
+		b.PinSlot(p)
+		return &slot{bytes: p.Bytes(), pinned: p}
 	}
-	for range slotsPerWay {
-		p, ok := e.Slots().TryGet(chunk)
-		if !ok {
-			break
-		}
-		s.free <- p
-		s.taken++
-	}
-	return s.taken > 0
+	return &slot{bytes: make([]byte, n)}
 }
 
-func (s *slotSet) giveBack(p *slot) { s.free <- p }
-
-// release gives all slots back to the engine.
-//
-// Preconditions: nobody holds or waits for one.
-func (s *slotSet) release() {
-	for len(s.free) > 0 {
-		(<-s.free).Release()
+func (s *slot) release() {
+	if s.pinned != nil {
+		s.pinned.Release()
 	}
 }

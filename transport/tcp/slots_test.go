@@ -1,40 +1,37 @@
 package tcp
 
 import (
-	"errors"
 	"testing"
 
 	"github.com/hmcfs/hmcfs/devices"
-	"github.com/hmcfs/hmcfs/transport"
+	"github.com/hmcfs/hmcfs/devices/sim"
+	"github.com/hmcfs/hmcfs/transport/transporttest"
+	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// An engine that had no slot is asked again.
-func TestSlotsThatComeLater(t *testing.T) {
-	const chunk = devices.MiB
-	e, err := transport.New(transport.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if cerr := e.Close(); cerr != nil {
-			t.Error(cerr)
+// A channel whose engine has no slot left moves device memory all the same, and
+// keeps none when it is idle.
+func TestNoSlotLeft(t *testing.T) {
+	a, b := sides(t, "tcp", Options{})
+	const n = 5*testChunk + 77
+	local, remote := a.sim(t, n, sim.Params{}), b.sim(t, n, sim.Params{})
+	for _, s := range []*side{a, b} {
+		for p, ok := s.engine.Slots().TryGet(devices.MiB); ok; p, ok = s.engine.Slots().TryGet(devices.MiB) {
+			t.Cleanup(p.Release)
 		}
-	}()
-	var others []*slot
-	for p, ok := e.Slots().TryGet(chunk); ok; p, ok = e.Slots().TryGet(chunk) {
-		others = append(others, p)
 	}
-	var s slotSet
-	if _, err = s.get(t.Context(), e, chunk); !errors.Is(err, devices.ErrOutOfMemory) {
-		t.Errorf("with none left: %v", err)
+	d := b.grant(t, remote, both)
+	for _, kind := range []wire.Kind{wire.KindPut, wire.KindGet} {
+		transporttest.Fill(t, local, 1)
+		transporttest.Fill(t, remote, 2)
+		if err := a.do(t, Plan{Kind: kind, Local: local, Key: d.Key, Size: n}); err != nil {
+			t.Fatal(err)
+		}
+		seed := uint64(1)
+		if kind == wire.KindGet {
+			seed = 2
+		}
+		transporttest.Check(t, local, 0, n, seed, 0)
+		transporttest.Check(t, remote, 0, n, seed, 0)
 	}
-	for _, p := range others {
-		p.Release()
-	}
-	p, err := s.get(t.Context(), e, chunk)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.giveBack(p)
-	s.release()
 }

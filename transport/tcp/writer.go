@@ -26,13 +26,17 @@ func (b *batch) add(f frame) {
 	b.frames[b.n] = f
 	b.n++
 	b.bytes += devices.Size(wire.DataHeaderSize + len(f.payload) + len(f.raw))
+	if f.pipe != nil {
+		b.bytes += devices.Size(f.head.Length)
+	}
 }
 
 func (b *batch) full(chunk devices.Size) bool { return b.n == maxBatch || b.bytes >= chunk }
 
 // writeTo writes all frames.
-func (b *batch) writeTo(conn net.Conn) error {
+func (b *batch) writeTo(c *Channel) error {
 	pieces := b.pieces[:0]
+	defer clear(b.pieces[:])
 	for i := range b.n {
 		f := &b.frames[i]
 		if f.raw != nil {
@@ -40,16 +44,37 @@ func (b *batch) writeTo(conn net.Conn) error {
 			continue
 		}
 		f.head.Encode(b.heads[i][:])
+		if f.pipe != nil {
+			if err := b.flush(c, pieces); err != nil {
+				return err
+			}
+			pieces = b.pieces[:0]
+			if err := c.pages.out.Send(b.heads[i][:], f.pipe, c.wrote); err != nil {
+				return err
+			}
+			continue
+		}
 		pieces = append(pieces, b.heads[i][:])
 		if len(f.payload) > 0 {
 			pieces = append(pieces, f.payload)
 		}
 	}
+	return b.flush(c, pieces)
+}
+
+// flush writes bytes of this process.
+func (b *batch) flush(c *Channel, pieces [][]byte) error {
+	if len(pieces) == 0 {
+		return nil
+	}
 	b.vector = pieces
-	_, err := b.vector.WriteTo(conn)
-	clear(b.pieces[:])
+	_, err := b.vector.WriteTo(c.conn.Conn)
+	c.wrote()
 	return err
 }
+
+// wrote notes that something has been written.
+func (c *Channel) wrote() { c.moved.Add(1) }
 
 // write writes what is queued until the end.
 func (c *Channel) write() {
@@ -61,8 +86,7 @@ func (c *Channel) write() {
 			return
 		}
 		for c.gather(b) {
-			err := b.writeTo(c.conn.Conn)
-			c.moved.Add(1)
+			err := b.writeTo(c)
 			c.written(b)
 			if err != nil {
 				c.fail(err)

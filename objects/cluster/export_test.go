@@ -1,0 +1,16 @@
+package cluster
+
+import (
+	"github.com/hmcfs/hmcfs/metadata/members"
+	"github.com/hmcfs/hmcfs/transport/comm"
+	"github.com/hmcfs/hmcfs/transport/wire"
+)
+
+// Break ends the session with a node.
+func (c *Cluster) Break(name members.Name) error { return c.comm.Disconnect(wire.Rank(name.Rank())) }
+
+// Dials is how many connections were made.
+func (c *Cluster) Dials() uint64 { return c.comm.Stats().Dials }
+
+// Comm is the communicator.
+func (c *Cluster) Comm() *comm.Communicator { return c.comm }

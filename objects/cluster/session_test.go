@@ -1,0 +1,296 @@
+package cluster_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/metadata/members"
+	"github.com/hmcfs/hmcfs/objects"
+	"github.com/hmcfs/hmcfs/objects/cluster"
+	"github.com/hmcfs/hmcfs/objects/cluster/clustertest"
+	"github.com/hmcfs/hmcfs/tests/kit"
+)
+
+const both = cluster.Read | cluster.Write
+
+func open(t *testing.T, n *cluster.Node, ino objects.Ino) *cluster.File {
+	t.Helper()
+	f, err := n.Open(t.Context(), clustertest.Root(), ino, both)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := f.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return f
+}
+
+func otherOf(name members.Name) members.Name {
+	if name == "a" {
+		return "b"
+	}
+	return "a"
+}
+
+func read(t *testing.T, f *cluster.File, off uint64, n int) []byte {
+	t.Helper()
+	p := make([]byte, n)
+	k, err := f.Peek(t.Context(), p, off)
+	if err != nil {
+		t.Fatalf("read %d bytes at %d: %v", n, off, err)
+	}
+	return p[:k]
+}
+
+// TestBrokenSession reads and writes on an open file whose session ended.
+func TestBrokenSession(t *testing.T) {
+	ways(t, func(t *testing.T, o clustertest.Options) {
+		kit.Check(t)
+		w := clustertest.New(t, o)
+		content := kit.Bytes(7, 0, 300_000)
+		ino := w.Node("b").File("sim0", "w", content)
+		b := w.Peer("a", "b")
+		f := open(t, b, ino)
+		for _, breaker := range []members.Name{"a", "b"} {
+			if err := w.Node(breaker).Cluster.Break(otherOf(breaker)); err != nil {
+				t.Fatal(err)
+			}
+			if got := read(t, f, 0, len(content)); !bytes.Equal(got, content) {
+				t.Fatalf("after a break by %s: differ at %d", breaker, kit.FirstDiff(got, content))
+			}
+		}
+		if err := w.Node("a").Cluster.Break("b"); err != nil {
+			t.Fatal(err)
+		}
+		fresh := kit.Bytes(8, 0, 100_000)
+		if n, err := f.WriteAt(t.Context(), fresh, objects.Write{Off: 1000}); err != nil || n != len(fresh) {
+			t.Fatalf("write after a break: %d, %v", n, err)
+		}
+		copy(content[1000:], fresh)
+		if got := w.Node("b").Content(ino); !bytes.Equal(got, content) {
+			t.Errorf("differ at %d", kit.FirstDiff(got, content))
+		}
+	})
+}
+
+// TestBreakTells has who listens forget all that a broken session said.
+func TestBreakTells(t *testing.T) {
+	kit.Check(t)
+	w := clustertest.New(t, clustertest.Options{})
+	b := w.Peer("a", "b")
+	told := make(chan cluster.Invalidation, 16)
+	w.Node("a").Cluster.OnInvalidate(func(i cluster.Invalidation) { told <- i })
+	f := open(t, b, w.Node("b").File("host", "w", []byte("x")))
+	version := f.Version()
+	if err := w.Node("b").Cluster.Break("a"); err != nil {
+		t.Fatal(err)
+	}
+	for i := range told {
+		if i.Node != b {
+			t.Fatalf("an invalidation of another node: %+v", i)
+		}
+		if i.All {
+			break
+		}
+	}
+	if f.Version() == version {
+		t.Error("the version is the same")
+	}
+}
+
+// TestRestart has a node come back as another one.
+func TestRestart(t *testing.T) {
+	ways(t, func(t *testing.T, o clustertest.Options) {
+		kit.Check(t)
+		w := clustertest.New(t, o)
+		ctx, root := t.Context(), clustertest.Root()
+		ino := w.Node("b").File("host", "w", []byte("content"))
+		old := w.Peer("a", "b")
+		f := open(t, old, ino)
+		w.Node("b").Leave()
+		if _, err := f.Peek(ctx, make([]byte, 1), 0); !errors.Is(err, cluster.ErrUnreachable) {
+			t.Errorf("a file of a node that left: %v", err)
+		}
+		if _, err := old.Attr(ctx, root, ino); !errors.Is(err, cluster.ErrUnreachable) {
+			t.Errorf("a node that left: %v", err)
+		}
+		w.Node("b").Join()
+		// It tells who it is now; the next one that asks finds that out.
+		if _, err := w.Peer("b", "a").Lookup(ctx, root, metadata.RootIno, "host"); err != nil {
+			t.Fatal(err)
+		}
+		now := w.Peer("a", "b")
+		if now == old || !old.Gone() || now.Gone() || now.Record().Epoch <= old.Record().Epoch {
+			t.Errorf("the same node: %+v, %+v", old.Record(), now.Record())
+		}
+		if _, err := f.Peek(ctx, make([]byte, 1), 0); !errors.Is(err, cluster.ErrStale) {
+			t.Errorf("a file of the incarnation before: %v", err)
+		}
+		if _, err := old.Attr(ctx, root, ino); !errors.Is(err, cluster.ErrStale) {
+			t.Errorf("the incarnation before: %v", err)
+		}
+		if got := read(t, open(t, now, ino), 0, 100); string(got) != "content" {
+			t.Errorf("read %q", got)
+		}
+	})
+}
+
+// TestRestartFoundByAsker is TestRestart where we connect first.
+func TestRestartFoundByAsker(t *testing.T) {
+	kit.Check(t)
+	w := clustertest.New(t, clustertest.Options{})
+	ctx, root := t.Context(), clustertest.Root()
+	ino := w.Node("b").File("host", "w", []byte("content"))
+	old := w.Peer("a", "b")
+	f := open(t, old, ino)
+	w.Node("b").Leave()
+	w.Node("b").Join()
+	if _, err := f.Peek(ctx, make([]byte, 1), 0); !errors.Is(err, cluster.ErrStale) {
+		t.Errorf("a file of the incarnation before: %v", err)
+	}
+	if a, err := w.Peer("a", "b").Attr(ctx, root, ino); err != nil || a.Size != 7 {
+		t.Errorf("the new one: %+v, %v", a, err)
+	}
+}
+
+// TestDeadNode asks a node that nobody has started: at once, and without a new
+// attempt for each question.
+func TestDeadNode(t *testing.T) {
+	kit.Check(t)
+	w := clustertest.New(t, clustertest.Options{})
+	w.Node("b").Leave()
+	a := w.Node("a").Cluster
+	b := w.Peer("a", "b")
+	for range 100 {
+		_, err := b.Lookup(t.Context(), clustertest.Root(), metadata.RootIno, "host")
+		if !errors.Is(err, cluster.ErrUnreachable) {
+			t.Fatalf("a dead node: %v", err)
+		}
+	}
+	if s := a.Nodes(); len(s) != 1 || s[0].Connected || s[0].Problem == "" {
+		t.Errorf("its state: %+v", s)
+	}
+	w.Node("b").Join()
+	kit.Eventually(t, 20*time.Second, func() bool {
+		b, err := a.Node("b")
+		if err != nil {
+			return false
+		}
+		_, err = b.Lookup(t.Context(), clustertest.Root(), metadata.RootIno, "host")
+		return err == nil
+	})
+	if s := a.Nodes(); s[0].Problem != "" || !s[0].Connected {
+		t.Errorf("its state when it is back: %+v", s)
+	}
+}
+
+// TestSilentNode asks one whose machine takes the connection and says nothing.
+func TestSilentNode(t *testing.T) {
+	kit.Check(t)
+	w := clustertest.New(t, clustertest.Options{Change: func(_ members.Name, o *cluster.Options) {
+		o.DialTimeout = 100 * time.Millisecond
+	}})
+	var lc net.ListenConfig
+	l, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if cerr := l.Close(); cerr != nil {
+			t.Error(cerr)
+		}
+	}()
+	w.Node("a").View.Set("b", l.Addr().String())
+	b := w.Peer("a", "b")
+	if _, err = b.Attr(t.Context(), clustertest.Root(), metadata.RootIno); !errors.Is(err, cluster.ErrUnreachable) {
+		t.Errorf("a silent node: %v", err)
+	}
+}
+
+// TestSecondAddress reaches a node by the second of its addresses.
+func TestSecondAddress(t *testing.T) {
+	kit.Check(t)
+	w := clustertest.New(t, clustertest.Options{})
+	at := w.Node("b").Cluster.Listening()[0]
+	w.Node("a").View.Set("b", "127.0.0.1:1", "unix:/nonexistent/socket", "nonsense", at)
+	if _, err := w.Peer("a", "b").Attr(t.Context(), clustertest.Root(), metadata.RootIno); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestStrangers lets in who knows the secret and is of the cluster.
+func TestStrangers(t *testing.T) {
+	for name, change := range map[string]func(o *cluster.Options){
+		"secret":  func(o *cluster.Options) { o.Secret = []byte("another secret, as long") },
+		"cluster": func(o *cluster.Options) { o.Name = "another" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			kit.Check(t)
+			w := clustertest.New(t, clustertest.Options{Change: func(name members.Name, o *cluster.Options) {
+				if name == "b" {
+					change(o)
+				}
+			}})
+			for _, of := range []members.Name{"a", "b"} {
+				peer := otherOf(of)
+				_, err := w.Peer(of, peer).Lookup(t.Context(), clustertest.Root(), metadata.RootIno, "host")
+				want := cluster.ErrUnreachable
+				if name == "cluster" {
+					want = cluster.ErrVersion
+				}
+				if !errors.Is(err, want) {
+					t.Errorf("%s of %s: %v", peer, of, err)
+				}
+			}
+		})
+	}
+}
+
+// TestHidden is a node that the view has not any more, and then again.
+func TestHidden(t *testing.T) {
+	kit.Check(t)
+	w := clustertest.New(t, clustertest.Options{})
+	a := w.Node("a")
+	b := w.Peer("a", "b")
+	if _, err := b.Attr(t.Context(), clustertest.Root(), metadata.RootIno); err != nil {
+		t.Fatal(err)
+	}
+	a.View.Hide("b", true)
+	if _, err := a.Cluster.Node("b"); !errors.Is(err, cluster.ErrNoNode) {
+		t.Errorf("a hidden node: %v", err)
+	}
+	if !b.Gone() || len(a.Cluster.Nodes()) != 0 {
+		t.Error("it is not gone")
+	}
+	a.View.Hide("b", false)
+	if again, err := a.Cluster.Node("b"); err != nil || again != b || b.Gone() {
+		t.Errorf("the same incarnation is another node: %v", err)
+	}
+}
+
+// TestCloseEnds fails what is under way, and all that follows.
+func TestCloseEnds(t *testing.T) {
+	kit.Check(t)
+	w := clustertest.New(t, clustertest.Options{})
+	b := w.Peer("a", "b")
+	f := open(t, b, w.Node("b").File("host", "w", []byte("x")))
+	w.Node("a").Leave()
+	if _, err := f.Peek(t.Context(), make([]byte, 1), 0); !errors.Is(err, cluster.ErrUnreachable) {
+		t.Errorf("read behind Close: %v", err)
+	}
+	w.Node("a").Leave()
+}
+
+// isFull says that an error is that of a full device.
+func isFull(err error) bool {
+	return errors.Is(err, devices.ErrOutOfMemory) || errors.Is(err, syscall.ENOSPC)
+}

@@ -1,0 +1,9 @@
+package cluster
+
+import (
+	"testing"
+
+	"github.com/hmcfs/hmcfs/tests/mnt"
+)
+
+func TestMain(m *testing.M) { mnt.Main(m) }

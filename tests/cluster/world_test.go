@@ -1,0 +1,223 @@
+package cluster
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/hmcfs/hmcfs/objects/adminapi"
+	"github.com/hmcfs/hmcfs/tests/etcdkit"
+	"github.com/hmcfs/hmcfs/tests/kit"
+	"github.com/hmcfs/hmcfs/tests/mnt"
+	"github.com/hmcfs/hmcfs/tests/netns"
+)
+
+// patience is how long something may take that happens at once, or within a
+// lease, on a machine that has more to do.
+const patience = 60 * time.Second
+
+// What the nodes of the tests are told, so that the end of something is soon.
+const (
+	lease       = "2s"
+	nodeTimeout = "3s"
+)
+
+// port is where each node listens, on an address of its own.
+const port = "7070"
+
+// worldOptions are what a world is like.
+type worldOptions struct {
+	// machines is how many there are; 0 is 3.
+	machines int
+	// etcd is nil for a fixed list of nodes.
+	etcd *etcdkit.Options
+	// devices are those of each node; none are host and sim0.
+	devices []string
+	// extra are more flags of each mount.
+	extra []string
+	// local lets nodes connect as those of one machine do. Else the network is
+	// all they have.
+	local bool
+}
+
+// world is some machines and what they share.
+type world struct {
+	t      *testing.T
+	opts   worldOptions
+	net    *netns.Net
+	etcd   *etcdkit.Server
+	secret string
+	nodes  []*node
+}
+
+// node is the mount of one machine.
+type node struct {
+	*mnt.M
+
+	w     *world
+	name  string
+	space *netns.Space
+}
+
+// plainEtcd is an etcd that lets everybody in.
+func plainEtcd() *etcdkit.Options { return &etcdkit.Options{} }
+
+// newWorld makes the machines, without mounts.
+func newWorld(t *testing.T, o worldOptions) *world {
+	t.Helper()
+	kit.Require(t, "root", "fuse", "tool:ip", "tool:tc", "tool:nsenter")
+	kit.Check(t)
+	if o.machines == 0 {
+		o.machines = 3
+	}
+	if len(o.devices) == 0 {
+		o.devices = []string{"host,size=256MiB", "sim:0,size=256MiB"}
+	}
+	w := &world{t: t, opts: o, secret: filepath.Join(mnt.TempDir(t), "secret")}
+	must(t, os.WriteFile(w.secret, fmt.Appendf(nil, "%x\n", kit.Bytes(1, 0, 32)), 0o600))
+	var err error
+	w.net, err = netns.NewNet(t.Context(), o.machines)
+	must(t, err)
+	t.Cleanup(func() {
+		if err := w.net.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if o.etcd != nil {
+		with := *o.etcd
+		with.Host, with.Enter = w.net.Hub.IPv4, w.net.Hub.Enter
+		w.etcd = etcdkit.Start(t, with)
+	}
+	return w
+}
+
+// newNodes makes the machines, and a node a, b, c on each, who know each other.
+func newNodes(t *testing.T, o worldOptions) (*world, []*node) {
+	t.Helper()
+	w := newWorld(t, o)
+	for i := range w.net.Spaces {
+		w.mount(nodeName(i), i)
+	}
+	w.meet()
+	return w, w.nodes
+}
+
+func nodeName(i int) string { return string(rune('a' + i)) }
+
+// mount mounts a node on a machine.
+func (w *world) mount(name string, machine int, extra ...string) *node {
+	w.t.Helper()
+	n := w.prepare(name, machine, extra...)
+	n.Start()
+	return n
+}
+
+// prepare is mount without the mount.
+func (w *world) prepare(name string, machine int, extra ...string) *node {
+	w.t.Helper()
+	n := &node{w: w, name: name, space: w.net.Spaces[machine]}
+	n.M = mnt.Prepare(w.t, mnt.Options{
+		Devices: w.opts.devices, Enter: n.space.Enter, AllowOther: true,
+		Extra: slices.Concat(w.flags(name, machine), w.opts.extra, extra),
+	})
+	w.nodes = append(w.nodes, n)
+	return n
+}
+
+// flags are those by which a mount is a node.
+func (w *world) flags(name string, machine int) []string {
+	out := []string{
+		"--node", name, "--listen", w.net.Spaces[machine].IPv4 + ":" + port,
+		"--secret-file", w.secret, "--lease", lease, "--node-timeout", nodeTimeout, "--squash", "none",
+	}
+	if !w.opts.local {
+		out = append(out, "--transport", "tcp")
+	}
+	if w.etcd != nil {
+		return append(out, "--cluster", "etcd://"+w.etcd.Endpoints()[0]+"/lab")
+	}
+	for i, s := range w.net.Spaces {
+		if i != machine {
+			out = append(out, "--peer", nodeName(i)+"="+s.IPv4+":"+port)
+		}
+	}
+	return out
+}
+
+// meet waits until every node sees all others.
+func (w *world) meet() {
+	w.t.Helper()
+	for _, n := range w.nodes {
+		for _, other := range w.nodes {
+			if other != n {
+				kit.Eventually(w.t, patience, func() error { return n.reaches(other.name) })
+			}
+		}
+	}
+}
+
+// reaches says why a node does not see the devices of another one.
+func (n *node) reaches(name string) error {
+	entries, err := os.ReadDir(n.at(name))
+	if err != nil {
+		return fmt.Errorf("%s: %w", n.name, err)
+	}
+	if len(entries) == 0 {
+		return fmt.Errorf("%s sees no devices of %s", n.name, name)
+	}
+	return nil
+}
+
+// at is a path on another node, by this one.
+func (n *node) at(name string, elem ...string) string {
+	return n.Path(append([]string{"nodes", name}, elem...)...)
+}
+
+// cluster is what hmcfs nodes tells.
+func (n *node) cluster() adminapi.Cluster {
+	n.w.t.Helper()
+	text, err := n.Run("nodes", "--json", n.Dir)
+	must(n.w.t, err)
+	var out adminapi.Cluster
+	must(n.w.t, json.Unmarshal([]byte(text), &out))
+	return out
+}
+
+// names are the nodes that are listed.
+func (n *node) names() ([]string, error) {
+	entries, err := os.ReadDir(n.Path("nodes"))
+	out := []string{}
+	for _, e := range entries {
+		out = append(out, e.Name())
+	}
+	return out, err
+}
+
+// lists waits until a node lists just these others.
+func (n *node) lists(want ...string) {
+	n.w.t.Helper()
+	kit.Eventually(n.w.t, patience, func() error {
+		got, err := n.names()
+		if err == nil && !slices.Equal(got, want) {
+			err = fmt.Errorf("%s lists %q, want %q", n.name, got, want)
+		}
+		return err
+	})
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// among says that an error is one of some.
+func among(err error, all ...error) bool {
+	return slices.ContainsFunc(all, func(one error) bool { return errors.Is(err, one) })
+}

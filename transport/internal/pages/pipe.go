@@ -1,0 +1,161 @@
+package pages
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// wanted is what a pipe should have room for, in bytes of whole pages:
+	// twice a frame of usual length. An unprivileged process gets the half.
+	wanted = 2 << 20
+	// maxIdle is how many pipes a pool keeps, maxPipes how many it gives out.
+	maxIdle, maxPipes = 8, 128
+)
+
+// Pool are the pipes of a process that are used again. The zero value is
+// empty. It may be used from any goroutine.
+type Pool struct {
+	mu sync.Mutex
+	// +checklocks:mu
+	idle []*Pipe
+	// +checklocks:mu
+	out int
+	// +checklocks:mu
+	closed bool
+}
+
+// Get returns an empty pipe; ok is false where there is none to be had.
+func (p *Pool) Get() (_ *Pipe, ok bool) {
+	p.mu.Lock()
+	if p.closed || p.out >= maxPipes {
+		p.mu.Unlock()
+		return nil, false
+	}
+	p.out++
+	if n := len(p.idle); n > 0 {
+		pipe := p.idle[n-1]
+		p.idle = p.idle[:n-1]
+		p.mu.Unlock()
+		return pipe, true
+	}
+	p.mu.Unlock()
+	pipe, err := newPipe()
+	if err != nil {
+		p.mu.Lock()
+		p.out--
+		p.mu.Unlock()
+	}
+	return pipe, err == nil
+}
+
+// Put gives a pipe back. What is left in it is dropped.
+func (p *Pool) Put(pipe *Pipe) {
+	p.mu.Lock()
+	p.out--
+	keep := !p.closed && pipe.held == 0 && len(p.idle) < maxIdle
+	if keep {
+		p.idle = append(p.idle, pipe)
+	}
+	p.mu.Unlock()
+	if !keep {
+		pipe.close()
+	}
+}
+
+// Close closes the pipes that nobody has, and each other one when it is given
+// back.
+func (p *Pool) Close() {
+	p.mu.Lock()
+	idle := p.idle
+	p.idle, p.closed = nil, true
+	p.mu.Unlock()
+	for _, pipe := range idle {
+		pipe.close()
+	}
+}
+
+// Pipe holds bytes on their way. One goroutine uses it at a time.
+type Pipe struct {
+	r, w int
+	// pages is how many it has room for.
+	pages int
+	// held is how many bytes are in it.
+	held int
+}
+
+func newPipe() (*Pipe, error) {
+	var fds [2]int
+	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
+		return nil, fmt.Errorf("pipe: %w", err)
+	}
+	p := &Pipe{r: fds[0], w: fds[1]}
+	size, err := unix.FcntlInt(uintptr(p.w), unix.F_SETPIPE_SZ, wanted)
+	if err != nil {
+		size, err = unix.FcntlInt(uintptr(p.w), unix.F_SETPIPE_SZ, wanted/2)
+	}
+	if err != nil {
+		p.close()
+		return nil, fmt.Errorf("pipe of %d bytes: %w", wanted/2, err)
+	}
+	p.pages = size / os.Getpagesize()
+	return p, nil
+}
+
+// close drops what is in it.
+func (p *Pipe) close() { _, _ = unix.Close(p.r), unix.Close(p.w) }
+
+// Fits says whether n bytes of a file from off are few enough pages.
+func (p *Pipe) Fits(off int64, n int) bool {
+	page := int64(os.Getpagesize())
+	return (off%page+int64(n)+page-1)/page <= int64(p.pages)
+}
+
+// FromFile takes the pages of n bytes from off of a file, which fit the empty
+// pipe.
+//
+// Errors: io.ErrUnexpectedEOF where the file ends before.
+func (p *Pipe) FromFile(f *os.File, off int64, n int) error {
+	for p.held < n {
+		k, err := splice(int(f.Fd()), &off, p.w, nil, n-p.held)
+		if err != nil {
+			return fmt.Errorf("take the pages of a file: %w", err)
+		}
+		if k == 0 {
+			return fmt.Errorf("the file ends at %d, %d bytes early: %w", off, n-p.held, io.ErrUnexpectedEOF)
+		}
+		p.held += k
+	}
+	return nil
+}
+
+// ToFile writes all that is in the pipe to a file.
+func (p *Pipe) ToFile(f *os.File, off int64) error {
+	for p.held > 0 {
+		k, err := splice(p.r, nil, int(f.Fd()), &off, p.held)
+		if err == nil && k == 0 {
+			err = io.ErrShortWrite
+		}
+		if err != nil {
+			return fmt.Errorf("write to a file from a pipe: %w", err)
+		}
+		p.held -= k
+	}
+	return nil
+}
+
+// splice moves up to n bytes. It never waits for a pipe.
+func splice(from int, fromOff *int64, to int, toOff *int64, n int) (int, error) {
+	for {
+		k, err := unix.Splice(from, fromOff, to, toOff, n, unix.SPLICE_F_MOVE|unix.SPLICE_F_NONBLOCK)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		return int(max(k, 0)), err
+	}
+}
