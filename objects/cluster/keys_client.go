@@ -32,7 +32,7 @@ func (c *Cluster) Key(ctx context.Context, key string) (*Node, string, error) {
 // Keys lists the keys of other nodes behind one, in order; fewer than limit are
 // the last.
 func (c *Cluster) Keys(ctx context.Context, after string, limit int) ([]string, error) {
-	places, err := c.places(ctx, false, after, limit)
+	places, err := c.Places(ctx, false, after, limit)
 	names := make([]string, len(places))
 	for i, p := range places {
 		names[i] = p.Key
@@ -43,28 +43,35 @@ func (c *Cluster) Keys(ctx context.Context, after string, limit int) ([]string, 
 // Places lists the keys of other nodes, or what they have published, behind one,
 // in order, and whose they are; fewer than limit are the last.
 func (c *Cluster) Places(ctx context.Context, published bool, after string, limit int) ([]keyindex.Place, error) {
-	return c.places(ctx, published, after, limit)
-}
-
-func (c *Cluster) places(ctx context.Context, published bool, after string, limit int) ([]keyindex.Place, error) {
 	var all []keyindex.Place
-	self := c.opts.View.Self().Name
+	self, page := c.opts.View.Self().Name, min(max(limit, 1), maxListed)
 	for len(all) < limit {
-		page, err := c.keys.list(ctx, spaceOf(published), after, maxListed)
+		places, err := c.keys.list(ctx, spaceOf(published), after, page)
 		if err != nil {
 			return nil, err
 		}
-		for _, p := range page {
+		for _, p := range places {
 			after = p.Key
 			if _, known := c.opts.View.Get(p.Node); known && p.Node != self {
 				all = append(all, p)
 			}
 		}
-		if len(page) < maxListed {
+		if len(places) < page {
 			break
 		}
 	}
 	return all[:min(len(all), limit)], nil
+}
+
+// KeyPlace says which other node has a key, or has published it.
+//
+// Errors: metadata.ErrNotExist.
+func (c *Cluster) KeyPlace(ctx context.Context, published bool, key string) (keyindex.Place, error) {
+	n, err := c.keys.find(ctx, spaceOf(published), key)
+	if err != nil {
+		return keyindex.Place{}, err
+	}
+	return keyindex.Place{Key: key, Node: n.name}, nil
 }
 
 // list lists keys, from the index or by asking all nodes.
