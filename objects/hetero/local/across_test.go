@@ -10,7 +10,7 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/devices/sim"
 	"github.com/hmcfs/hmcfs/metadata/coord"
-	"github.com/hmcfs/hmcfs/metadata/coord/memory"
+	coordmem "github.com/hmcfs/hmcfs/metadata/coord/memory"
 	"github.com/hmcfs/hmcfs/metadata/keyindex"
 	"github.com/hmcfs/hmcfs/metadata/members"
 	"github.com/hmcfs/hmcfs/objects/cluster"
@@ -108,7 +108,7 @@ func ofOneNode() []string {
 }
 
 // index gives a node an index in a service.
-func index(t *testing.T, s *memory.Server, name members.Name) keyindex.Index {
+func index(t *testing.T, s *coordmem.Server, name members.Name) keyindex.Index {
 	t.Helper()
 	client := s.Client()
 	lease, err := client.Grant(t.Context(), time.Minute)
@@ -133,7 +133,7 @@ func index(t *testing.T, s *memory.Server, name members.Name) keyindex.Index {
 // indexed are options with an index for every node.
 func indexed(t *testing.T, o clustertest.Options) clustertest.Options {
 	t.Helper()
-	s := memory.NewServer(memory.Options{})
+	s := coordmem.NewServer(coordmem.Options{})
 	o.Change = func(name members.Name, c *cluster.Options) { c.Index = index(t, s, name) }
 	return o
 }
