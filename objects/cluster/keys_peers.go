@@ -210,7 +210,7 @@ func (p *peerKeys) each(ctx context.Context, do func(ctx context.Context, n *Nod
 		if err != nil {
 			continue
 		}
-		if n.session.Load() == nil && n.trouble() != "" {
+		if n.session.Load() == nil && n.trouble(true) != "" {
 			_, _ = n.attempt()
 			continue
 		}

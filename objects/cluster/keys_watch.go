@@ -19,6 +19,9 @@ const (
 	lookLast  = 250 * time.Millisecond
 )
 
+// findAtOnce is how many keys are looked for in the index at a time.
+const findAtOnce = 4
+
 // WatchKeys has came called when keys can be seen at other nodes, or are
 // published there: from any goroutine, maybe more than once, and also for those
 // that were there before. One may have gone again by then. came may wait. stop
@@ -108,7 +111,7 @@ func (w *keyWatch) listen(ctx context.Context) {
 func (w *keyWatch) findAll(ctx context.Context) {
 	var next atomic.Int64
 	var work sync.WaitGroup
-	for range min(len(w.names), inFlight) {
+	for range min(len(w.names), findAtOnce) {
 		work.Go(func() {
 			for i := next.Add(1) - 1; i < int64(len(w.names)) && ctx.Err() == nil; i = next.Add(1) - 1 {
 				if place, err := w.k.index.Find(ctx, w.space, w.names[i]); err == nil {
