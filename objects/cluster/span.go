@@ -68,7 +68,12 @@ func (r remote) lend(ctx context.Context, span transport.Span, off uint64, l len
 		if err == nil {
 			memory := d.Append(nil)
 			var n uint64
-			n, err = inPieces(ctx, uint64(span.Len()), spanPieces, f.n.pace.piece, func(ctx context.Context, at, n uint64) (uint64, error) {
+			workers := spanPieces
+			if l.method == proto.MethodWrite || span.Place().File != nil {
+				// A file that grows must have no hole behind which bytes came.
+				workers = 1
+			}
+			n, err = inPieces(ctx, uint64(span.Len()), workers, f.n.pace.piece, func(ctx context.Context, at, n uint64) (uint64, error) {
 				out, failure := f.piece(ctx, s, l.method, &proto.MoveAsk{
 					Handle: handle, Off: off + at, N: n, Memory: memory, MemOff: at,
 				})
