@@ -77,7 +77,7 @@ func newFilesystem(o Options) *filesystem {
 		ahead:         aheadBudget{max: int64(maxAhead)},
 		views:         newViews(o.Store),
 		published:     published{wait: releaseWait},
-		remoteKeys:    newRemoteKeys(),
+		shared:        newShared(), remoteKeys: newRemoteKeys(),
 	}
 	f.backings.log = log
 	f.backings.open = map[metadata.Ino]*backing{}

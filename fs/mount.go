@@ -63,6 +63,7 @@ func (f *filesystem) Init(server *fuse.Server) {
 	f.store.OnChange(f.objectChanged)
 	if f.opts.Cluster != nil {
 		f.opts.Cluster.OnInvalidate(f.remoteChanged)
+		f.opts.Cluster.OnServed(f.served)
 	}
 	r := fuseRegistrar{server}
 	f.backings.kernel = r

@@ -34,6 +34,9 @@ type fileHandle struct {
 	src    content
 	view   *viewFile
 	remote *remoteFile
+	// paged says that the handle counts in filesystem.shared: the kernel has
+	// pages of the file, for maps.
+	paged atomic.Bool
 	// unmappable says that the device can't show its memory in place, so
 	// that it is not asked again.
 	unmappable atomic.Bool
@@ -171,12 +174,18 @@ func (f *filesystem) closeFile(h *fileHandle, fh uint64) fuse.Status {
 	}
 	if h.remote != nil {
 		h.ahead.close()
-		return f.closeRemote(h.remote)
+		if h.paged.Load() {
+			f.shared.unmapped(h.remote.at)
+		}
+		return f.dataStatus(h.remote.Close(background()))
 	}
 	if h.file == nil {
 		return fuse.OK
 	}
 	h.ahead.close()
+	if h.paged.Load() && h.view == nil {
+		f.shared.unmapped(h.file.Ino())
+	}
 	if h.published {
 		defer f.published.release(h.file.Ino(), fh)
 	}

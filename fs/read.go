@@ -35,9 +35,7 @@ func (f *filesystem) Read(cancel <-chan struct{}, in *fuse.ReadIn, buf []byte) (
 		}
 		result = fuse.ReadResultData(buf[:got])
 	case h.remote != nil:
-		if in.ReadFlags&fuse.READ_LOCKOWNER == 0 {
-			h.remote.paged.Store(true) // the kernel reads for its pages
-		}
+		f.notePages(h, in)
 		ctx, release := untilKilled(cancel, in.Pid)
 		defer release()
 		var err error
@@ -51,6 +49,7 @@ func (f *filesystem) Read(cancel <-chan struct{}, in *fuse.ReadIn, buf []byte) (
 		if h.view != nil {
 			result, err = f.readView(background(), h, in.Offset, buf[:n])
 		} else {
+			f.notePages(h, in)
 			result, err = f.readFile(background(), h, in.Offset, buf[:n])
 		}
 		if err != nil {

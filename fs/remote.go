@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 
@@ -167,15 +168,28 @@ func (f *filesystem) topAttr(ctx context.Context, n *remoteNode) (objects.Attr, 
 	}}, nil
 }
 
-// fillRemote answers an inode of another node by a name. The kernel keeps
-// nothing: what may be remembered, and for how long, objects/cluster knows,
-// which hears of changes. The kernel could not be told to drop a name.
+// keepRemote is how long the kernel keeps the attributes of another node's
+// inodes: as long as one call may take from finding a name to asking what it
+// is. What else may be remembered, objects/cluster knows, which hears of
+// changes.
+const keepRemote = 20 * time.Millisecond
+
+// fillRemote answers an inode of another node by a name. The kernel keeps no
+// name, as it could not be told to drop it.
 func fillRemote(out *fuse.EntryOut, a *objects.Attr) {
 	fillAttr(&out.Attr, a)
 	out.NodeId = uint64(a.Ino)
 	out.Generation = uint64(a.Gen)
-	out.SetAttrTimeout(0)
+	out.SetAttrTimeout(keepRemote)
 	out.SetEntryTimeout(0)
+}
+
+// fillTop answers nodes/NODE. As long as the kernel keeps it, it may name an
+// incarnation that has gone, which then is ESTALE, and looked up anew.
+func (f *filesystem) fillTop(out *fuse.EntryOut, a *objects.Attr) {
+	fillRemote(out, a)
+	out.SetAttrTimeout(f.timeout)
+	out.SetEntryTimeout(f.timeout)
 }
 
 // inodeStatus is the answer to a question about an inode that ended with err.

@@ -55,6 +55,8 @@ func newRemoteRig(t *testing.T, o clustertest.Options) *remoteRig {
 	must(t, opts.Validate())
 	r := &remoteRig{rig: &rig{filesystem: newFilesystem(opts), t: t}, World: w}
 	r.filesystem.kernel = &r.pages
+	reason := "there is no kernel"
+	r.backings.reason.Store(&reason)
 	a.Cluster.OnInvalidate(r.remoteChanged)
 	t.Cleanup(func() {
 		a.Cluster.OnInvalidate(nil)

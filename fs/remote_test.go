@@ -122,30 +122,54 @@ func TestRemoteKeyNumbers(t *testing.T) {
 	}
 }
 
-// TestSharedPages: files that the kernel has pages of are dropped once at a
-// time each, and once more if something came meanwhile.
+// TestSharedPages: which inodes the kernel has pages of, by incarnation.
 func TestSharedPages(t *testing.T) {
-	var s shared
-	one, two := &remoteFile{at: 5}, &remoteFile{at: 6}
-	s.opened(one)
-	s.opened(two)
-	all := func(*remoteFile) bool { return true }
-	if got := s.paged(all); got != nil {
-		t.Errorf("%v have pages", got)
+	s, all := newShared(), remotes{}
+	n, err := all.of(new(cluster.Node), 0)
+	must(t, err)
+	other, err := all.of(new(cluster.Node), 0)
+	must(t, err)
+	ino := n.number(5000)
+	for range 2 {
+		s.mapped(ino)
 	}
-	one.paged.Store(true)
-	if got := s.paged(all); !slices.Equal(got, []metadata.Ino{5}) {
-		t.Errorf("%v have pages", got)
+	s.mapped(2000)
+	s.unmapped(ino)
+	if !s.hasPages(ino) || !s.hasPages(2000) || s.hasPages(5000) {
+		t.Error("pages of other inodes")
 	}
-	if !s.begin(5) || s.begin(5) || !s.begin(6) {
-		t.Error("two at one inode")
+	if got := s.pagesOf(n); !slices.Equal(got, []metadata.Ino{ino}) {
+		t.Errorf("of one node there are pages of %v", got)
 	}
-	if !s.end(5) || s.end(5) || s.end(6) || !s.begin(5) || s.end(5) {
-		t.Error("what came meanwhile is not done once")
+	if got := s.pagesOf(other); got != nil {
+		t.Errorf("of another node there are pages of %v", got)
 	}
-	s.closed(one)
-	s.closed(two)
-	if got := s.paged(all); got != nil {
-		t.Errorf("%v have pages", got)
+	s.unmapped(ino)
+	if s.hasPages(ino) {
+		t.Error("pages of a closed file")
+	}
+}
+
+// TestSharedDrops: what comes while an inode is dropped is done once more, not
+// at the same time.
+func TestSharedDrops(t *testing.T) {
+	s := newShared()
+	began, goOn := make(chan struct{}), make(chan struct{})
+	calls := 0
+	fn := func() {
+		calls++
+		began <- struct{}{}
+		<-goOn
+	}
+	s.drop(5, fn)
+	<-began
+	s.drop(5, fn)
+	s.drop(5, fn)
+	goOn <- struct{}{}
+	<-began
+	goOn <- struct{}{}
+	s.drops.Wait()
+	if calls != 2 {
+		t.Errorf("dropped %d times, want 2", calls)
 	}
 }

@@ -1,76 +1,87 @@
 package fs
 
 import (
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 
 	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/objects"
 	"github.com/hmcfs/hmcfs/objects/cluster"
 )
 
-// shared are the files of other nodes that are open, for the pages that the
-// kernel has of those that are mapped.
+// shared is what the kernel keeps of inodes that other nodes change.
 type shared struct {
 	mu sync.Mutex
+	// pages counts the open files, of ours or of other nodes', of whose content
+	// the kernel has pages, for maps, by inode.
 	// +checklocks:mu
-	open map[metadata.Ino][]*remoteFile
-	// dropping are the inodes whose pages are being dropped; true is once
-	// more.
+	pages map[metadata.Ino]int
+	// dropping are the inodes of which something is being dropped; true is
+	// once more.
 	// +checklocks:mu
 	dropping map[metadata.Ino]bool
 	drops    sync.WaitGroup
 }
 
-// opened notes an open file, and closed that it was closed.
-func (s *shared) opened(r *remoteFile) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.open == nil {
-		s.open, s.dropping = map[metadata.Ino][]*remoteFile{}, map[metadata.Ino]bool{}
-	}
-	s.open[r.at] = append(s.open[r.at], r)
+func newShared() shared {
+	return shared{pages: map[metadata.Ino]int{}, dropping: map[metadata.Ino]bool{}}
 }
 
-func (s *shared) closed(r *remoteFile) {
+// mapped notes an open file more of which the kernel has pages, and unmapped
+// that it was closed.
+func (s *shared) mapped(ino metadata.Ino) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	rest := slices.DeleteFunc(s.open[r.at], func(o *remoteFile) bool { return o == r })
-	if s.open[r.at] = rest; len(rest) == 0 {
-		delete(s.open, r.at)
+	s.pages[ino]++
+}
+
+func (s *shared) unmapped(ino metadata.Ino) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.pages[ino]--; s.pages[ino] <= 0 {
+		delete(s.pages, ino)
 	}
 }
 
-// paged lists the inodes that the kernel has pages of, among those that meant
-// names.
-func (s *shared) paged(meant func(*remoteFile) bool) []metadata.Ino {
+func (s *shared) hasPages(ino metadata.Ino) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.pages[ino] > 0
+}
+
+// pagesOf lists the inodes of an incarnation of which the kernel has pages.
+func (s *shared) pagesOf(n *remoteNode) []metadata.Ino {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var inos []metadata.Ino
-	for ino, files := range s.open {
-		if slices.ContainsFunc(files, func(r *remoteFile) bool { return r.paged.Load() && meant(r) }) {
+	for ino := range s.pages {
+		if isRemote(ino) && (ino&^remoteBit)>>remoteShift == n.index {
 			inos = append(inos, ino)
 		}
 	}
 	return inos
 }
 
-// begin says whether the caller is to drop an inode's pages; else whoever is
-// at it does so once more. end says whether he has to.
-func (s *shared) begin(ino metadata.Ino) bool {
+// drop calls fn, which may wait for the kernel, for an inode, and once more if
+// it was called meanwhile. Two of one inode never run at a time.
+func (s *shared) drop(ino metadata.Ino, fn func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, busy := s.dropping[ino]; busy {
 		s.dropping[ino] = true
-		return false
+		return
 	}
 	s.dropping[ino] = false
-	return true
+	s.drops.Go(func() {
+		for again := true; again; again = s.again(ino) {
+			fn()
+		}
+	})
 }
 
-func (s *shared) end(ino metadata.Ino) (again bool) {
+func (s *shared) again(ino metadata.Ino) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.dropping[ino] {
@@ -81,21 +92,52 @@ func (s *shared) end(ino metadata.Ino) (again bool) {
 	return false
 }
 
+// notePages notes that the kernel reads for its pages: it does not say for
+// whom.
+func (f *filesystem) notePages(h *fileHandle, in *fuse.ReadIn) {
+	if f.opts.Cluster != nil && in.ReadFlags&fuse.READ_LOCKOWNER == 0 && h.paged.CompareAndSwap(false, true) {
+		f.shared.mapped(metadata.Ino(in.NodeId))
+	}
+}
+
 // remoteChanged drops the kernel's pages of what has changed at another node.
-// Names and attributes it keeps none. To drop pages waits for reads of them,
-// which may wait for a node, so each inode has a goroutine, one at most.
+// Names and attributes it keeps none.
 func (f *filesystem) remoteChanged(i cluster.Invalidation) {
-	for _, ino := range f.shared.paged(func(r *remoteFile) bool {
-		return r.Node() == i.Node && (i.All || slices.Contains(i.Inos, r.Ino()))
-	}) {
-		if f.shared.begin(ino) {
-			f.shared.drops.Go(func() {
-				for again := true; again; again = f.shared.end(ino) {
-					f.kernel.InvalidatePages(ino)
-				}
-			})
+	n, err := f.remotes.of(i.Node, 0)
+	if err != nil {
+		return // nothing of it is known
+	}
+	if i.All {
+		for _, ino := range f.shared.pagesOf(n) {
+			f.shared.drop(ino, func() { f.kernel.InvalidatePages(ino) })
+		}
+		return
+	}
+	for _, own := range i.Inos {
+		if ino := n.number(own); f.shared.hasPages(ino) {
+			f.shared.drop(ino, func() { f.kernel.InvalidatePages(ino) })
 		}
 	}
+}
+
+// served drops what the kernel keeps of an inode of ours that another node has
+// changed. Names go by themselves (keepShared).
+func (f *filesystem) served(n objects.Notice) {
+	if n.Dir != 0 {
+		f.names.Add(1)
+		f.shared.drop(n.Dir, func() { f.kernel.InvalidateInode(n.Dir) })
+	}
+	if n.Ino == 0 {
+		return
+	}
+	f.shared.drop(n.Ino, func() {
+		if f.shared.hasPages(n.Ino) {
+			f.kernel.InvalidatePages(n.Ino)
+		} else {
+			f.kernel.InvalidateInode(n.Ino)
+		}
+		f.changed(n.Ino)
+	})
 }
 
 // keepShared is how long the kernel may keep names and attributes of ours while

@@ -3,7 +3,6 @@ package fs
 import (
 	"context"
 	"fmt"
-	"sync/atomic"
 	"syscall"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
@@ -24,8 +23,6 @@ type remoteFile struct {
 	// foreign says that the owner's file is memory of a process, which changes
 	// without anybody's being told.
 	foreign bool
-	// paged says that the kernel has pages of the file, for maps.
-	paged atomic.Bool
 }
 
 var _ content = (*remoteFile)(nil)
@@ -58,13 +55,14 @@ func (f *filesystem) openRemote(cancel <-chan struct{}, p place, who *fuse.Calle
 	if err != nil {
 		return f.inodeStatus(err)
 	}
+	// What was opened may be newer than what the kernel was told.
+	f.kernel.InvalidateInode(p.number(p.ino))
 	// The answer to the opening had the attributes, so nobody is asked.
 	a, err := p.Attr(ctx, cred, p.ino)
 	r := &remoteFile{File: file, at: p.number(p.ino), foreign: err == nil && a.State == objects.StateBound}
 	h := &fileHandle{remote: r, src: r}
 	h.unmappable.Store(true)
 	h.ahead.init(f, r)
-	f.shared.opened(r)
 	out.OpenFlags = fuse.FOPEN_DIRECT_IO | fuse.FOPEN_NOFLUSH
 	out.Fh = f.files.put(h)
 	return fuse.OK
@@ -79,12 +77,6 @@ func accessOf(flags uint32) cluster.Access {
 		return cluster.Read | cluster.Write
 	}
 	return cluster.Read
-}
-
-// closeRemote ends a handle whose read-ahead has ended.
-func (f *filesystem) closeRemote(r *remoteFile) fuse.Status {
-	f.shared.closed(r)
-	return f.dataStatus(r.Close(background()))
 }
 
 // dataStatus is the answer to what was asked of an open file and ended with

@@ -30,7 +30,7 @@ func (f *filesystem) lookupNode(name string, out *fuse.EntryOut) fuse.Status {
 		n.refs.Add(-1)
 		return f.errs.status(err)
 	}
-	fillRemote(out, &a)
+	f.fillTop(out, &a)
 	return fuse.OK
 }
 
@@ -49,7 +49,11 @@ func (f *filesystem) lookupRemote(cancel <-chan struct{}, header *fuse.InHeader,
 	if err != nil {
 		return f.errs.status(err)
 	}
-	return f.enterRemote(dir.remoteNode, out, &a)
+	status := f.enterRemote(dir.remoteNode, out, &a)
+	if dir.isTop() && status == fuse.OK {
+		out.SetEntryTimeout(f.timeout) // a device has its name for good
+	}
+	return status
 }
 
 // enterRemote answers an inode as its owner has told it, and counts the
@@ -94,7 +98,7 @@ func (f *filesystem) getRemoteAttr(cancel <-chan struct{}, in *fuse.GetAttrIn, o
 		return status
 	}
 	fillAttr(&out.Attr, &a)
-	out.SetTimeout(0)
+	out.SetTimeout(keepRemote)
 	return fuse.OK
 }
 
@@ -105,7 +109,7 @@ func (f *filesystem) remoteStatx(cancel <-chan struct{}, in *fuse.StatxIn, out *
 		return status
 	}
 	fillStatx(&out.Statx, &a)
-	out.SetTimeout(0)
+	out.SetTimeout(keepRemote)
 	return fuse.OK
 }
 

@@ -182,7 +182,7 @@ func (f *filesystem) setRemoteAttr(cancel <-chan struct{}, in *fuse.SetAttrIn, o
 		return f.inodeStatus(err)
 	}
 	fillAttr(&out.Attr, &a)
-	out.SetTimeout(0)
+	out.SetTimeout(keepRemote)
 	return fuse.OK
 }
 

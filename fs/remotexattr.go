@@ -2,6 +2,7 @@ package fs
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 
@@ -10,9 +11,12 @@ import (
 	"github.com/hmcfs/hmcfs/objects/cluster"
 )
 
-// isOfProcesses says that an attribute passes memory between processes of one
-// machine.
-func isOfProcesses(name string) bool { return name == objects.XattrHandle || name == objects.XattrBind }
+// isOfMachine says that an attribute has no meaning at another machine: it
+// passes memory between processes, or is of the rules of the machine whose
+// kernel asks, as ls does for every file.
+func isOfMachine(name string) bool {
+	return name == objects.XattrHandle || name == objects.XattrBind || strings.HasPrefix(name, "security.")
+}
 
 // remoteXattr reads an attribute.
 func (f *filesystem) remoteXattr(cancel <-chan struct{}, header *fuse.InHeader, name string) ([]byte, error) {
@@ -24,6 +28,8 @@ func (f *filesystem) remoteXattr(cancel <-chan struct{}, header *fuse.InHeader, 
 		return nil, metadata.ErrNoXattr
 	case name == objects.XattrHandle:
 		return nil, fmt.Errorf("memory of another node has no handle here: %w", objects.ErrUnsupported)
+	case isOfMachine(name):
+		return nil, metadata.ErrNoXattr
 	}
 	ctx, release := untilKilled(cancel, header.Pid)
 	defer release()
@@ -49,7 +55,7 @@ func (f *filesystem) setRemoteXattr(cancel <-chan struct{}, header *fuse.InHeade
 		return f.errs.status(err)
 	case p.isTop():
 		return fuse.EPERM
-	case isOfProcesses(name):
+	case isOfMachine(name):
 		return errNotSupported
 	}
 	f.noteKey(name)

@@ -45,6 +45,7 @@ func (s *Server) serve() {
 	s.fs.store.OnChange(nil)
 	if c := s.fs.opts.Cluster; c != nil {
 		c.OnInvalidate(nil)
+		c.OnServed(nil)
 	}
 	s.fs.closeHandles()
 	s.fs.log.Info("unmounted", zap.String("mount_point", s.path))

@@ -104,7 +104,9 @@ func newCodes() *codes {
 		rpc.CodeNoMethod: ErrVersion,
 		rpc.CodeBusy:     ErrUnreachable,
 		rpc.CodeClosing:  ErrUnreachable,
-		rpc.CodeDeadline: context.DeadlineExceeded,
+		// Whether it was done before the deadline is not known, wherever that
+		// passed first.
+		rpc.CodeDeadline: errors.Join(ErrUnreachable, context.DeadlineExceeded),
 		proto.CodeShape:  &objects.ShapeError{},
 	}}
 	for _, r := range c.rules {
