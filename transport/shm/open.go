@@ -122,6 +122,8 @@ func (w *opened) move(ctx context.Context, op *window.Op) error {
 		switch {
 		case op.Withdrawn.Load():
 			return fmt.Errorf("withdrawn after %v: %w", done, region.ErrKey)
+		case op.GivenUp != nil && op.GivenUp.Load():
+			return fmt.Errorf("after %v: %w", done, window.ErrGivenUp)
 		case ctx.Err() != nil:
 			return errEnded()
 		}

@@ -164,7 +164,7 @@ func testRemoteIsCut(t *testing.T, w Way) {
 			_, err := r.Fetch(ctx, transport.HostSpan(make([]byte, size)), 0)
 			done <- err
 		}()
-		kit.Eventually(t, patience, func() bool { return job.ranks[0].Table().Stats().Live > 0 })
+		kit.Eventually(t, patience, func() bool { return len(done) > 0 || job.ranks[0].Table().Stats().Live > 0 })
 		cancel()
 		if err := <-done; err != nil && !errors.Is(err, context.Canceled) {
 			t.Error(err)
