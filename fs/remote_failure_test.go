@@ -58,7 +58,7 @@ func (r *remoteRig) fails(f *file, b, sim0 uint64) {
 	unreachable(r.Mkdir(nil, &fuse.MkdirIn{InHeader: h, Mode: 0o755}, "d", &fuse.EntryOut{}))
 	unreachable(r.Unlink(nil, &h, "f"))
 	unreachable(r.StatFs(nil, &h, &fuse.StatfsOut{}))
-	_, status = r.tryOpen(f.ino, rdwr)
+	status = r.tryOpen(f.ino, rdwr)
 	unreachable(status)
 	_, status = f.tryReadAt(nil, 6, 0)
 	if status != fuse.EIO && status != fuse.Status(syscall.ETIMEDOUT) && status != errStale {
