@@ -4,7 +4,7 @@
 set -eu
 
 packages="
-	acl attr e2fsprogs fuse3 gcc git iperf3 iproute2 libamdhip64-5 libamdhip64-dev libc6-dev libucx-dev make
+	acl attr e2fsprogs etcd-server fuse3 gcc git iperf3 iproute2 libamdhip64-5 libamdhip64-dev libc6-dev libucx-dev make
 	ocl-icd-libopencl1 opencl-headers pocl-opencl-icd
 	python3-numpy rsync sqlite3 tar ucx-utils util-linux
 "
@@ -33,15 +33,27 @@ else
 	exit 1
 fi
 
+# The package would start an etcd, and with each boot again. The tests start
+# their own; one that was here before is somebody's, and is left alone.
+hold_etcd() {
+	case " $missing " in
+	*" etcd-server "*) [ ! -d /run/systemd/system ] || $as_root systemctl "$@" etcd.service ;;
+	esac
+}
+
 install_missing() {
-	# env, because sudo drops what is set outside of it.
+	# env, because sudo drops what is set outside of it. In RUNLEVEL 1 no
+	# service is started where there is no systemd.
 	$as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq update &&
-		$as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq install \
+		$as_root env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get -qq install \
 			-y --no-install-recommends -o DPkg::Lock::Timeout=120 $missing
 }
 
 echo "deps: installing$missing"
+hold_etcd mask --quiet
 install_missing || {
 	echo "deps: trying once more" >&2
 	install_missing
 }
+hold_etcd unmask --quiet
+hold_etcd disable --quiet

@@ -1,6 +1,9 @@
 package members
 
-import "sync"
+import (
+	"slices"
+	"sync"
+)
 
 // feed hands what happens to whoever wants to know, in order and one at a
 // time. It has a goroutine only while there is something to hand on.
@@ -32,7 +35,7 @@ func (f *feed[T]) on(fn func(T)) func() {
 	l := &listener[T]{fn: fn}
 	f.mu.Lock()
 	l.since = f.pushed
-	f.listeners = append(f.listeners[:len(f.listeners):len(f.listeners)], l)
+	f.listeners = append(slices.Clip(f.listeners), l)
 	f.mu.Unlock()
 	return func() {
 		f.calling.Lock()

@@ -134,13 +134,15 @@ func (m *Members) Lease() (l coord.Lease, epoch Epoch, changed <-chan struct{}) 
 	return m.lease, m.self.Epoch, m.leased
 }
 
-// setLease notes another lease.
-func (m *Members) setLease(l coord.Lease) {
+// dropLease notes that there is no lease any more.
+func (m *Members) dropLease() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.setLeaseLocked(l)
+	m.setLeaseLocked(nil)
 }
 
+// setLeaseLocked notes another lease.
+//
 // +checklocks:m.mu
 func (m *Members) setLeaseLocked(l coord.Lease) {
 	if l != m.lease {
@@ -160,7 +162,7 @@ func (m *Members) Close(ctx context.Context) error {
 	if lease == nil {
 		return nil
 	}
-	m.setLease(nil)
+	m.dropLease()
 	return lease.Revoke(ctx)
 }
 

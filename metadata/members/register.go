@@ -43,7 +43,7 @@ func (m *Members) register(ctx context.Context, first bool) (anew bool, err erro
 // withdraw gives up our lease, and with it our record.
 func (m *Members) withdraw(ctx context.Context) {
 	lease, _, _ := m.Lease()
-	m.setLease(nil)
+	m.dropLease()
 	if lease != nil {
 		// Best effort: it ends by itself.
 		_ = lease.Revoke(context.WithoutCancel(ctx))

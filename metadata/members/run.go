@@ -79,11 +79,17 @@ func (m *Members) pause(ctx context.Context, about time.Duration) {
 	t := time.NewTimer(about/2 + rand.N(about))
 	defer t.Stop()
 	for {
+		var lost <-chan struct{}
+		if lease, _, _ := m.Lease(); lease != nil {
+			lost = lease.Lost()
+		}
 		select {
 		case <-t.C:
 			return
 		case <-ctx.Done():
 			return
+		case <-lost:
+			m.dropLease()
 		case <-m.grace.over:
 			m.removeMissing()
 		}
@@ -180,14 +186,19 @@ func (m *Members) note(e coord.Entry) (Name, bool) {
 // fails. It closes the watch.
 func (m *Members) keep(ctx context.Context, w coord.Watch) error {
 	ctx, cancel := context.WithCancel(ctx)
-	watching := make(chan error, 1)
-	go func() { watching <- m.watch(ctx, w) }()
-	watched := false
+	watching := make(chan error)
+	go func() {
+		defer close(watching)
+		err := m.watch(ctx, w)
+		select {
+		case watching <- err:
+		case <-ctx.Done():
+		}
+	}()
 	defer func() {
 		cancel()
 		w.Close()
-		if !watched {
-			<-watching
+		for range watching {
 		}
 	}()
 	lease, _, _ := m.Lease()
@@ -196,10 +207,9 @@ func (m *Members) keep(ctx context.Context, w coord.Watch) error {
 	for {
 		select {
 		case err := <-watching:
-			watched = true
 			return err
 		case <-lease.Lost():
-			m.setLease(nil)
+			m.dropLease()
 			return coord.ErrLease
 		case <-ctx.Done():
 			return ctx.Err()

@@ -131,7 +131,7 @@ func (c *Cluster) Close(context.Context) error {
 		faults = append(faults, c.comm.Close())
 	}
 	if c.server != nil {
-		c.server.close()
+		c.server.close() //nolint:contextcheck // what is open is saved, however long the caller waits
 	}
 	// What is left are sessions, whose memory goes.
 	for _, n := range c.all() {
@@ -163,12 +163,11 @@ func (c *Cluster) Nodes() []NodeState {
 	out := make([]NodeState, 0, len(records))
 	for i := range records {
 		state := NodeState{Record: records[i]}
-		n, err := c.Node(records[i].Name)
-		if err == nil {
-			state.Record, state.Problem = n.Record(), n.trouble()
-		}
 		if p, ok := live[wire.Rank(records[i].Name.Rank())]; ok {
 			state.Connected, state.Transport = true, string(p.Transport)
+		}
+		if n, err := c.Node(records[i].Name); err == nil {
+			state.Record, state.Problem = n.Record(), n.trouble(state.Connected)
 		}
 		out = append(out, state)
 	}

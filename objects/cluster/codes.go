@@ -104,7 +104,9 @@ func newCodes() *codes {
 		rpc.CodeNoMethod: ErrVersion,
 		rpc.CodeBusy:     ErrUnreachable,
 		rpc.CodeClosing:  ErrUnreachable,
-		rpc.CodeDeadline: context.DeadlineExceeded,
+		// Whether it was done before the deadline is not known, wherever that
+		// passed first.
+		rpc.CodeDeadline: errors.Join(ErrUnreachable, context.DeadlineExceeded),
 		proto.CodeShape:  &objects.ShapeError{},
 	}}
 	for _, r := range c.rules {
@@ -118,6 +120,9 @@ func newCodes() *codes {
 func (c *codes) code(err error) rpc.Code {
 	if _, shape := errors.AsType[*objects.ShapeError](err); shape {
 		return proto.CodeShape
+	}
+	if errors.Is(err, control.ErrDisconnected) || errors.Is(err, comm.ErrNotConnected) {
+		return proto.CodeUnreachable
 	}
 	for i := range c.rules {
 		if errors.Is(err, c.rules[i].err) {

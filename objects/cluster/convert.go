@@ -3,6 +3,7 @@ package cluster
 import (
 	"fmt"
 	"math"
+	"strings"
 
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/objects"
@@ -92,6 +93,12 @@ func entryToProto(e *metadata.Entry, a *objects.Attr, keep uint32) proto.Entry {
 	return out
 }
 
+// isName says whether a name may be shown in a directory: the kernel trusts us
+// that it leads nowhere else.
+func isName(name string) bool {
+	return name != "" && name != "." && name != ".." && len(name) <= metadata.MaxName && !strings.ContainsAny(name, "/\x00")
+}
+
 // entryFromProto is an entry of another node's directory.
 //
 // Errors: proto.ErrBody.
@@ -99,7 +106,7 @@ func entryFromProto(e *proto.Entry) (Entry, error) {
 	out := Entry{Entry: metadata.Entry{
 		Name: e.Name, Ino: metadata.Ino(e.Ino), Type: metadata.Mode(e.Type), Cookie: metadata.Cookie(e.Cookie),
 	}}
-	if e.Ino == 0 || e.Cookie == 0 || e.Name == "" || len(e.Name) > metadata.MaxName || !isType(out.Type) {
+	if e.Ino == 0 || e.Cookie == 0 || !isName(e.Name) || !isType(out.Type) {
 		return Entry{}, fmt.Errorf("entry %q, inode %d, type %o: %w", e.Name, e.Ino, e.Type, proto.ErrBody)
 	}
 	if e.Attr.Ino == 0 {

@@ -143,7 +143,7 @@ func cannotMeet(err error) bool {
 
 // relay copies between two nodes by way of this one.
 func (c *Cluster) relay(ctx context.Context, dst, src End, n uint64) (uint64, error) {
-	return inPieces(ctx, n, inFlight, oneSlot, func(ctx context.Context, at, n uint64) (uint64, error) {
+	return inPieces(ctx, n, 1, oneSlot, func(ctx context.Context, at, n uint64) (uint64, error) {
 		p := make([]byte, n)
 		got, err := src.Remote.peek(ctx, p, src.Off+at)
 		if err != nil || got == 0 {

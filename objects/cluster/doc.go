@@ -28,4 +28,13 @@
 // A node that has proved itself (transport/control) is believed which user asks
 // it, as far as Options.Squash allows. The owner checks modes and owners by
 // itself, for that user.
+//
+// # Lock order
+//
+//	Cluster.mu
+//	  Node.mu
+//
+// File.mu comes before cache.mu. newsBox.mu, cache.mu, inos.mu, slots.mu and
+// cut.mu are leaves. None of them is held while a node is asked, connected or
+// told, or while OnInvalidate's function runs.
 package cluster

@@ -121,7 +121,7 @@ func (f *File) opened(ctx context.Context) (*session, uint64, error) {
 		f.opening = make(chan struct{})
 		f.mu.Unlock()
 		var broke bool
-		if broke, err = f.reopen(ctx, s); err != nil && !(broke && again) {
+		if broke, err = f.reopen(ctx, s); err != nil && (!broke || !again) {
 			return nil, 0, err
 		}
 		again = again && !broke
@@ -216,7 +216,7 @@ func (f *File) Close(ctx context.Context) error {
 	var out proto.Attr
 	err := f.n.askIn(ctx, s, question{method: proto.MethodClose, in: &proto.HandleAsk{Handle: handle}, out: &out})
 	if err != nil {
-		if s.ended() || f.n.broke(s, err, false) {
+		if f.n.broke(s, err, false); s.ended() {
 			return nil
 		}
 		return f.n.failed(err)

@@ -8,17 +8,19 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/objects"
 	"github.com/hmcfs/hmcfs/objects/cluster/proto"
+	"github.com/hmcfs/hmcfs/transport/control"
 	"github.com/hmcfs/hmcfs/transport/rpc"
 )
 
-// inFlight is how many requests of one call are under way at once.
-const inFlight = 4
+// readAhead is how many requests of one read are under way at once. Those of a
+// write follow each other: see readPieces.
+const readAhead = 4
 
 func oneSlot() uint64 { return uint64(slotSize) }
 
 // Peek reads into p, fewer bytes only at the end.
 func (f *File) Peek(ctx context.Context, p []byte, off uint64) (int, error) {
-	n, err := inPieces(ctx, uint64(len(p)), inFlight, oneSlot, func(ctx context.Context, at, n uint64) (uint64, error) {
+	n, err := inPieces(ctx, uint64(len(p)), readAhead, oneSlot, func(ctx context.Context, at, n uint64) (uint64, error) {
 		return f.peek(ctx, p[at:at+n], off+at)
 	})
 	return int(n), err
@@ -50,6 +52,10 @@ func (f *File) peek(ctx context.Context, p []byte, off uint64) (uint64, error) {
 func (f *File) moveIn(ctx context.Context, s *session, m rpc.Method, in *proto.MoveAsk) (proto.MoveAnswer, error) {
 	var out proto.MoveAnswer
 	if err := f.n.askIn(ctx, s, question{method: m, in: in, out: &out}); err != nil {
+		if answer, ok := errors.AsType[*rpc.Error](err); ok && answer.Code == proto.CodeUnreachable {
+			// The owner can't reach our memory: to him the session is over.
+			err = fmt.Errorf("%w: %w", control.ErrDisconnected, err)
+		}
 		return proto.MoveAnswer{}, err
 	}
 	if out.N > in.N {
@@ -68,11 +74,7 @@ func (f *File) moveIn(ctx context.Context, s *session, m rpc.Method, in *proto.M
 // error mean that the device is full, or the context ended, after those.
 func (f *File) WriteAt(ctx context.Context, p []byte, w objects.Write) (int, error) {
 	defer f.changing()()
-	workers := inFlight
-	if w.Append {
-		workers = 1
-	}
-	n, err := inPieces(ctx, uint64(len(p)), workers, oneSlot, func(ctx context.Context, at, n uint64) (uint64, error) {
+	n, err := inPieces(ctx, uint64(len(p)), 1, oneSlot, func(ctx context.Context, at, n uint64) (uint64, error) {
 		part := w
 		part.Off += at
 		part.KillPriv = w.KillPriv && at == 0

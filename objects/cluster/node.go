@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -42,6 +43,10 @@ type Node struct {
 	problem error
 	// +checklocks:mu
 	retryAt time.Time
+	// ending is why the last session ended, until there is another; nil where
+	// there was none.
+	// +checklocks:mu
+	ending error
 }
 
 // Entry is one entry of a directory. Attr is nil where it has to be asked for.
@@ -95,14 +100,25 @@ func (n *Node) identify(r members.Record) {
 	n.record.Store(&r)
 }
 
-// trouble is why it could not be reached, or empty.
-func (n *Node) trouble() string {
+// trouble is why it could not be reached, or why the last session ended; empty
+// where there is one, or was none.
+func (n *Node) trouble(connected bool) string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.problem == nil {
-		return ""
+	switch {
+	case n.problem != nil:
+		return n.problem.Error()
+	case n.ending != nil && !connected:
+		return fmt.Sprintf("the session ended: %v", n.ending)
 	}
-	return n.problem.Error()
+	return ""
+}
+
+// broken notes why a session ended.
+func (n *Node) broken(cause error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.ending = cause
 }
 
 // forgive has the node tried again at once.

@@ -32,6 +32,10 @@ const (
 	takenMost  = 200 * time.Millisecond
 )
 
+// meetAgain is how often a node is connected once more whose session breaks
+// before it has said hello.
+const meetAgain = 3
+
 // session is a session with a node that has said hello.
 type session struct {
 	origin comm.Origin
@@ -68,7 +72,7 @@ func (n *Node) live(ctx context.Context) (*session, error) {
 	if n.replaced.Load() {
 		return nil, fmt.Errorf("node %s is another one now: %w", n.name, ErrStale)
 	}
-	a, err := n.attempt()
+	a, err := n.attempt() //nolint:contextcheck // others wait for it too, so it lives as long as the cluster
 	if err != nil {
 		return nil, err
 	}
@@ -105,6 +109,9 @@ func (n *Node) try(a *attempt) {
 	ctx, cancel := context.WithTimeout(n.c.life, n.c.opts.DialTimeout)
 	defer cancel()
 	s, err := n.meet(ctx)
+	for again := 0; again < meetAgain && ctx.Err() == nil && (errors.Is(err, control.ErrDisconnected) || errors.Is(err, comm.ErrNotConnected)); again++ {
+		s, err = n.meet(ctx) // the session that was found, or made, broke
+	}
 	if err != nil {
 		err = fmt.Errorf("connect: %w", n.c.codes.received(string(n.name), err))
 		if !isOurs(err) {
@@ -116,6 +123,9 @@ func (n *Node) try(a *attempt) {
 		n.c.log.Info("a node can't be reached", zap.String("node", string(n.name)), zap.Error(err))
 	}
 	n.trying, n.problem = nil, err
+	if err == nil {
+		n.ending = nil
+	}
 	n.retryAt = time.Now().Add(retryAfter)
 	n.mu.Unlock()
 	a.s, a.err = s, err
@@ -286,10 +296,13 @@ func (watcher) Packet(from comm.Origin, _ []byte) error {
 
 // Ended ends what the session was to us.
 func (w watcher) Ended(from comm.Origin, cause error) {
-	for _, n := range w.c.all() {
-		if s := n.session.Load(); n.rank == from.Rank && s != nil && s.origin == from {
-			w.c.log.Info("a session broke", zap.String("node", string(n.name)), zap.Error(cause))
-			n.end(s)
-		}
+	n := w.c.byRank(from.Rank)
+	if n == nil {
+		return
+	}
+	n.broken(cause)
+	if s := n.session.Load(); s != nil && s.origin == from {
+		w.c.log.Info("a session broke", zap.String("node", string(n.name)), zap.Error(cause))
+		n.end(s)
 	}
 }

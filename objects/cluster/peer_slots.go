@@ -118,7 +118,7 @@ func (p *slots) drop(b *slot, then func()) {
 	c := p.n.c
 	give := func() {
 		defer then()
-		if err := p.n.giveBack(context.Background(), b.buffer); err != nil {
+		if err := p.n.giveBack(c.life, b.buffer); err != nil {
 			c.log.Warn("the memory of a slot is kept", zap.String("node", string(p.n.name)), zap.Error(err))
 		}
 	}

@@ -182,7 +182,7 @@ func (u user) permitChange(a *objects.Attr, c *objects.Change, r changeRights) e
 	if times && !r.present && !u.owns(a) {
 		return u.forbidden(a, "set the times of")
 	}
-	if !u.isRoot() && a.IsRegular() && (c.UID != nil || c.GID != nil || c.Size != nil) {
+	if a.IsRegular() && (c.UID != nil || c.GID != nil || c.Size != nil && !u.isRoot()) {
 		c.KillPriv = true
 	}
 	return nil

@@ -16,9 +16,11 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// spanPieces is how many pieces of one span are under way at once: while the
-// owner moves one, the question for the next is there.
-const spanPieces = 2
+// readPieces is how many pieces of one span are read at once: while the owner
+// moves one, the question for the next is there. Pieces of a file are written
+// one after the other, at either side: if a later one arrived and the one before
+// it did not, the file would have a hole that nobody has written.
+const readPieces = 2
 
 // Span is a range of the file for Engine.Copy, which then reads or writes it.
 func (f *File) Span(off, n uint64) transport.Span {
@@ -34,7 +36,9 @@ func (r remote) Fetch(ctx context.Context, dst transport.Span, off devices.Offse
 	if dst.Len() <= slotSize {
 		return r.fetchSmall(ctx, dst, uint64(off))
 	}
-	return r.lend(ctx, dst, uint64(off), lending{method: proto.MethodRead, rights: wire.Writable, again: true})
+	return r.lend(ctx, dst, uint64(off), lending{
+		method: proto.MethodRead, rights: wire.Writable, pieces: readPieces, again: true,
+	})
 }
 
 // Store has the owner get the bytes of the file from src.
@@ -43,13 +47,15 @@ func (r remote) Store(ctx context.Context, src transport.Span, off devices.Offse
 	if src.Len() <= slotSize {
 		return r.storeSmall(ctx, src, uint64(off))
 	}
-	return r.lend(ctx, src, uint64(off), lending{method: proto.MethodWrite, rights: wire.Readable})
+	return r.lend(ctx, src, uint64(off), lending{method: proto.MethodWrite, rights: wire.Readable, pieces: 1})
 }
 
 // lending is what the owner is asked to do with memory of ours.
 type lending struct {
 	method rpc.Method
 	rights wire.Rights
+	// pieces is how many are under way at once.
+	pieces int
 	// again says that it may be done twice.
 	again bool
 }
@@ -58,6 +64,9 @@ type lending struct {
 // it, and returns when it has it back.
 func (r remote) lend(ctx context.Context, span transport.Span, off uint64, l lending) (transport.Path, error) {
 	f := r.f
+	if span.Place().File != nil {
+		l.pieces = 1
+	}
 	var path atomic.Pointer[string]
 	err := f.with(ctx, l.again, func(s *session, handle uint64) error {
 		b, err := f.n.c.comm.Table().RegisterSpan(span)
@@ -68,7 +77,7 @@ func (r remote) lend(ctx context.Context, span transport.Span, off uint64, l len
 		if err == nil {
 			memory := d.Append(nil)
 			var n uint64
-			n, err = inPieces(ctx, uint64(span.Len()), spanPieces, f.n.pace.piece, func(ctx context.Context, at, n uint64) (uint64, error) {
+			n, err = inPieces(ctx, uint64(span.Len()), l.pieces, f.n.pace.piece, func(ctx context.Context, at, n uint64) (uint64, error) {
 				out, failure := f.piece(ctx, s, l.method, &proto.MoveAsk{
 					Handle: handle, Off: off + at, N: n, Memory: memory, MemOff: at,
 				})
@@ -184,8 +193,7 @@ const maxPath = 64
 // and ends in attributes and counters, so only what can be one is taken.
 func pathOf(text string) transport.Path {
 	p := transport.Path(text)
-	switch p {
-	case transport.PathTCP, transport.PathSHM, transport.PathRDMA:
+	if p == transport.PathTCP || p == transport.PathSHM || p == transport.PathRDMA {
 		return p
 	}
 	plain := !strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' })

@@ -215,9 +215,19 @@ func (k *commands) attributes(t *testing.T) {
 		return err
 	})
 	run(t, "rm", "-r", dir)
-	if _, err := os.Stat(k.b.Path("sim0", "d")); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("what was removed is still there: %v", err)
-	}
+	gone(t, k.b.Path("sim0", "d"))
+}
+
+// gone waits until nothing is at a path any more: a kernel may remember for a
+// second.
+func gone(t testing.TB, path string) {
+	t.Helper()
+	kit.Eventually(t, patience, func() error {
+		if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("%s is still there: %w", path, err)
+		}
+		return nil
+	})
 }
 
 // keys finds objects by their keys, wherever they are.
@@ -254,12 +264,7 @@ func (k *commands) keys(t *testing.T) {
 	if _, err := k.a.Run("del", "--mount", k.a.Dir, "llama-w0"); err != nil {
 		t.Error(err)
 	}
-	kit.Eventually(t, patience, func() error {
-		if _, err := os.Lstat(k.c.Path("keys", "llama-w0")); !errors.Is(err, os.ErrNotExist) {
-			return fmt.Errorf("a key that was removed: %w", err)
-		}
-		return nil
-	})
+	gone(t, k.c.Path("keys", "llama-w0"))
 }
 
 // publications are received once, on another node.
@@ -273,12 +278,7 @@ func (k *commands) publications(t *testing.T) {
 	}
 	verify(t, k.c.Path("sim0", "got"), 31, bigSize)
 	for _, n := range []*node{k.a, k.b, k.c} {
-		kit.Eventually(t, patience, func() error {
-			if _, err := os.Stat(n.Path("publish", "hand")); !errors.Is(err, os.ErrNotExist) {
-				return fmt.Errorf("%s still has it: %w", n.name, err)
-			}
-			return nil
-		})
+		gone(t, n.Path("publish", "hand"))
 	}
 	if out, err := k.a.Run("subscribe", "--mount", k.a.Dir, "--timeout", "1s", "hand="+k.a.Path("sim0", "second")); err == nil {
 		t.Errorf("received twice: %s", out)

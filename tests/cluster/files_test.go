@@ -105,4 +105,3 @@ func soon(t testing.TB, what string, fn func() error) error {
 		return nil
 	}
 }
-

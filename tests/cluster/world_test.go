@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -40,9 +41,11 @@ type worldOptions struct {
 	devices []string
 	// extra are more flags of each mount.
 	extra []string
-	// local lets nodes connect as those of one machine do. Else the network is
-	// all they have.
-	local bool
+	// here has all nodes on this machine, which may use what nodes of one
+	// machine do. Else the network is all they have.
+	here bool
+	// flags, if not nil, are more flags of one mount.
+	flags func(name string) []string
 }
 
 // world is some machines and what they share.
@@ -53,6 +56,8 @@ type world struct {
 	etcd   *etcdkit.Server
 	secret string
 	nodes  []*node
+	// at is where each machine listens.
+	at []string
 }
 
 // node is the mount of one machine.
@@ -62,6 +67,8 @@ type node struct {
 	w     *world
 	name  string
 	space *netns.Space
+	// restarted says that the daemon is not the first one.
+	restarted bool
 }
 
 // plainEtcd is an etcd that lets everybody in.
@@ -71,6 +78,9 @@ func plainEtcd() *etcdkit.Options { return &etcdkit.Options{} }
 func newWorld(t *testing.T, o worldOptions) *world {
 	t.Helper()
 	kit.Require(t, "root", "fuse", "tool:ip", "tool:tc", "tool:nsenter")
+	if o.etcd != nil {
+		kit.Require(t, "tool:etcd")
+	}
 	kit.Check(t)
 	if o.machines == 0 {
 		o.machines = 3
@@ -80,6 +90,15 @@ func newWorld(t *testing.T, o worldOptions) *world {
 	}
 	w := &world{t: t, opts: o, secret: filepath.Join(mnt.TempDir(t), "secret")}
 	must(t, os.WriteFile(w.secret, fmt.Appendf(nil, "%x\n", kit.Bytes(1, 0, 32)), 0o600))
+	if o.here {
+		for range o.machines {
+			w.at = append(w.at, freeAddress(t))
+		}
+		if o.etcd != nil {
+			w.etcd = etcdkit.Start(t, *o.etcd)
+		}
+		return w
+	}
 	var err error
 	w.net, err = netns.NewNet(t.Context(), o.machines)
 	must(t, err)
@@ -88,6 +107,9 @@ func newWorld(t *testing.T, o worldOptions) *world {
 			t.Error(err)
 		}
 	})
+	for _, s := range w.net.Spaces {
+		w.at = append(w.at, s.IPv4+":"+port)
+	}
 	if o.etcd != nil {
 		with := *o.etcd
 		with.Host, with.Enter = w.net.Hub.IPv4, w.net.Hub.Enter
@@ -96,11 +118,20 @@ func newWorld(t *testing.T, o worldOptions) *world {
 	return w
 }
 
+// freeAddress is one of this machine that nobody listens at.
+func freeAddress(t testing.TB) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it waits for nobody
+	must(t, err)
+	must(t, l.Close())
+	return l.Addr().String()
+}
+
 // newNodes makes the machines, and a node a, b, c on each, who know each other.
 func newNodes(t *testing.T, o worldOptions) (*world, []*node) {
 	t.Helper()
 	w := newWorld(t, o)
-	for i := range w.net.Spaces {
+	for i := range w.at {
 		w.mount(nodeName(i), i)
 	}
 	w.meet()
@@ -120,11 +151,16 @@ func (w *world) mount(name string, machine int, extra ...string) *node {
 // prepare is mount without the mount.
 func (w *world) prepare(name string, machine int, extra ...string) *node {
 	w.t.Helper()
-	n := &node{w: w, name: name, space: w.net.Spaces[machine]}
-	n.M = mnt.Prepare(w.t, mnt.Options{
-		Devices: w.opts.devices, Enter: n.space.Enter, AllowOther: true,
+	n := &node{w: w, name: name}
+	o := mnt.Options{
+		Devices: w.opts.devices, AllowOther: true,
 		Extra: slices.Concat(w.flags(name, machine), w.opts.extra, extra),
-	})
+	}
+	if w.net != nil {
+		n.space = w.net.Spaces[machine]
+		o.Enter = n.space.Enter
+	}
+	n.M = mnt.Prepare(w.t, o)
 	w.nodes = append(w.nodes, n)
 	return n
 }
@@ -132,18 +168,24 @@ func (w *world) prepare(name string, machine int, extra ...string) *node {
 // flags are those by which a mount is a node.
 func (w *world) flags(name string, machine int) []string {
 	out := []string{
-		"--node", name, "--listen", w.net.Spaces[machine].IPv4 + ":" + port,
-		"--secret-file", w.secret, "--lease", lease, "--node-timeout", nodeTimeout, "--squash", "none",
+		"--node", name, "--listen", w.at[machine],
+		"--lease", lease, "--node-timeout", nodeTimeout, "--squash", "none",
 	}
-	if !w.opts.local {
+	if w.secret != "" {
+		out = append(out, "--secret-file", w.secret)
+	}
+	if !w.opts.here {
 		out = append(out, "--transport", "tcp")
+	}
+	if w.opts.flags != nil {
+		out = append(out, w.opts.flags(name)...)
 	}
 	if w.etcd != nil {
 		return append(out, "--cluster", "etcd://"+w.etcd.Endpoints()[0]+"/lab")
 	}
-	for i, s := range w.net.Spaces {
+	for i, at := range w.at {
 		if i != machine {
-			out = append(out, "--peer", nodeName(i)+"="+s.IPv4+":"+port)
+			out = append(out, "--peer", nodeName(i)+"="+at)
 		}
 	}
 	return out

@@ -143,20 +143,19 @@ func (s *Server) protect(ctx context.Context) (err error) {
 	}()
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	for _, do := range []func() error{
-		func() error { _, err := c.UserAdd(ctx, "root", s.options.Password); return err },
-		func() error { _, err := c.UserGrantRole(ctx, "root", "root"); return err },
-		func() error { _, err := c.UserAdd(ctx, User, s.options.Password); return err },
-		func() error { _, err := c.RoleAdd(ctx, User); return err },
-		func() error {
-			_, err := c.RoleGrantPermission(ctx, User, Allowed, clientv3.GetPrefixRangeEnd(Allowed),
-				clientv3.PermissionType(clientv3.PermReadWrite))
-			return err
+	allowed := clientv3.GetPrefixRangeEnd(Allowed)
+	for _, do := range []func() (any, error){
+		func() (any, error) { return c.UserAdd(ctx, "root", s.options.Password) },
+		func() (any, error) { return c.UserGrantRole(ctx, "root", "root") },
+		func() (any, error) { return c.UserAdd(ctx, User, s.options.Password) },
+		func() (any, error) { return c.RoleAdd(ctx, User) },
+		func() (any, error) {
+			return c.RoleGrantPermission(ctx, User, Allowed, allowed, clientv3.PermissionType(clientv3.PermReadWrite))
 		},
-		func() error { _, err := c.UserGrantRole(ctx, User, User); return err },
-		func() error { _, err := c.AuthEnable(ctx); return err },
+		func() (any, error) { return c.UserGrantRole(ctx, User, User) },
+		func() (any, error) { return c.AuthEnable(ctx) },
 	} {
-		if err = do(); err != nil {
+		if _, err = do(); err != nil {
 			return err
 		}
 	}

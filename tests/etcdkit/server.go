@@ -136,6 +136,30 @@ func (s *Server) Pause(pause bool) error {
 	return s.running.cmd.Process.Signal(sig)
 }
 
+// Resident is the memory that the process has, in bytes; 0 if it does not run.
+func (s *Server) Resident() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.running == nil {
+		return 0
+	}
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", s.running.cmd.Process.Pid))
+	var all, resident uint64
+	if _, scanErr := fmt.Sscan(string(text), &all, &resident); err != nil || scanErr != nil {
+		return 0
+	}
+	return resident * uint64(os.Getpagesize())
+}
+
+// Disk is the size of the database, in bytes.
+func (s *Server) Disk() uint64 {
+	info, err := os.Stat(filepath.Join(s.data(), "member", "snap", "db"))
+	if err != nil {
+		return 0
+	}
+	return uint64(info.Size())
+}
+
 func (s *Server) data() string { return filepath.Join(s.dir, "data") }
 
 // start starts the process; the first time also to find a port.

@@ -88,9 +88,10 @@ func checkMeetingPoint(t *Tree) []Offence {
 // other.
 func siblings() map[string][]string {
 	return map[string][]string{
-		"devices":   {"host", "sim", "opencl", "cuda", "vendor"},
-		"transport": {"tcp", "shm", "ucx"},
-		"metadata":  {"badgerkv", "memkv"},
+		"devices":        {"host", "sim", "opencl", "cuda", "vendor"},
+		"transport":      {"tcp", "shm", "ucx"},
+		"metadata":       {"badgerkv", "memkv"},
+		"metadata/coord": {"etcd", "memory"},
 	}
 }
 
@@ -102,17 +103,21 @@ func checkSiblings(t *Tree) []Offence {
 		if f.Test {
 			return nil
 		}
-		parent, own, _ := strings.Cut(f.Dir, "/")
-		own, _, _ = strings.Cut(own, "/")
-		if own != "" && !slices.Contains(all[parent], own) {
-			return nil
-		}
 		var out []Offence
-		for _, i := range f.imports() {
-			dir, ours := i.ours()
-			for _, name := range all[parent] {
-				if ours && name != own && within(dir, parent+"/"+name) {
-					out = append(out, f.offence(i.Pos, "%s must not know %s", f.Dir, dir))
+		for parent, names := range all {
+			if !within(f.Dir, parent) {
+				continue
+			}
+			own, _, _ := strings.Cut(strings.TrimPrefix(f.Dir[len(parent):], "/"), "/")
+			if own != "" && !slices.Contains(names, own) {
+				continue
+			}
+			for _, i := range f.imports() {
+				dir, ours := i.ours()
+				for _, name := range names {
+					if ours && name != own && within(dir, parent+"/"+name) {
+						out = append(out, f.offence(i.Pos, "%s must not know %s", f.Dir, dir))
+					}
 				}
 			}
 		}
@@ -124,7 +129,7 @@ func checkSiblings(t *Tree) []Offence {
 // fault wrapper or a conformance suite.
 func testSupport(dir string) bool {
 	switch path.Base(dir) {
-	case "faulty", "devicetest", "transporttest", "commtest", "domaintest", "kvtest", "heterotest", "clustertest":
+	case "faulty", "devicetest", "transporttest", "commtest", "domaintest", "kvtest", "coordtest", "heterotest", "clustertest":
 		return true
 	}
 	return false
@@ -199,6 +204,8 @@ func owners() []owner {
 	return []owner{
 		{"github.com/hanwen/go-fuse", "fs", true},
 		{"github.com/dgraph-io/badger", "metadata/badgerkv", false},
+		{"go.etcd.io/etcd", "metadata/coord/etcd", true},
+		{"google.golang.org/grpc", "metadata/coord/etcd", false},
 	}
 }
 

@@ -50,13 +50,16 @@ func examples() map[string]example {
 		},
 		"siblings": {
 			bad: map[string]string{
-				"devices/opencl/a.go": "package opencl\nimport _ " + ours + `devices/sim" // BAD`,
-				"metadata/a.go":       "package metadata\nimport _ " + ours + `metadata/badgerkv" // BAD`,
+				"devices/opencl/a.go":      "package opencl\nimport _ " + ours + `devices/sim" // BAD`,
+				"metadata/a.go":            "package metadata\nimport _ " + ours + `metadata/badgerkv" // BAD`,
+				"metadata/coord/a.go":      "package coord\nimport _ " + ours + `metadata/coord/etcd" // BAD`,
+				"metadata/coord/etcd/a.go": "package etcd\nimport _ " + ours + `metadata/coord/memory" // BAD`,
 			},
 			good: map[string]string{
 				"devices/opencl/a.go": "package opencl\nimport (\n_ " + ours + "devices/dl\"\n_ " + ours + "devices\"\n)",
 				"devices/a_test.go":   "package devices_test\nimport _ " + ours + `devices/sim"`,
 				"devices/host/x/a.go": "package x\nimport _ " + ours + `devices/host"`,
+				"metadata/keys/a.go":  "package keys\nimport _ " + ours + `metadata/coord/memory"`,
 			},
 		},
 		"test-only": {
@@ -89,10 +92,11 @@ func examples() map[string]example {
 		},
 		"owned-imports": {
 			bad: map[string]string{
-				"objects/a.go":      `package objects` + "\n" + `import _ "github.com/hanwen/go-fuse/v2/fuse" // BAD`,
-				"metadata/a.go":     `package metadata` + "\n" + `import _ "github.com/dgraph-io/badger/v4" // BAD`,
-				"cmd/hmcfs/a.go":    `package main` + "\n" + `import _ "github.com/dgraph-io/badger/v4" // BAD`,
-				"objects/a_test.go": `package objects` + "\n" + `import _ "github.com/dgraph-io/badger/v4" // BAD`,
+				"objects/a.go":        `package objects` + "\n" + `import _ "github.com/hanwen/go-fuse/v2/fuse" // BAD`,
+				"metadata/a.go":       `package metadata` + "\n" + `import _ "github.com/dgraph-io/badger/v4" // BAD`,
+				"cmd/hmcfs/a.go":      `package main` + "\n" + `import _ "github.com/dgraph-io/badger/v4" // BAD`,
+				"metadata/coord/a.go": `package coord` + "\n" + `import _ "go.etcd.io/etcd/client/v3" // BAD`,
+				"objects/a_test.go":   `package objects` + "\n" + `import _ "github.com/dgraph-io/badger/v4" // BAD`,
 			},
 			good: map[string]string{
 				"fs/a.go":                "package fs\nimport _ \"github.com/hanwen/go-fuse/v2/fs\"",

@@ -2,6 +2,7 @@ package netns
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -154,4 +155,23 @@ func (s *Space) Slow(ctx context.Context, rate string) error {
 		return s.run(ctx, "tc", "qdisc", "del", "dev", device, "root")
 	}
 	return s.run(ctx, "tc", "qdisc", "replace", "dev", device, "root", "tbf", "rate", rate, "burst", "64kb", "latency", "200ms")
+}
+
+// Sent is how many bytes the space has sent since it is there.
+func (s *Space) Sent(ctx context.Context) (uint64, error) {
+	out, err := s.Command(ctx, "ip", "-s", "-j", "link", "show", "dev", device).Output()
+	if err != nil {
+		return 0, fmt.Errorf("counters of %s: %w", s.Name, err)
+	}
+	var links []struct {
+		Stats struct {
+			TX struct {
+				Bytes uint64 `json:"bytes"`
+			} `json:"tx"`
+		} `json:"stats64"`
+	}
+	if err = json.Unmarshal(out, &links); err != nil || len(links) != 1 {
+		return 0, fmt.Errorf("counters of %s: %d links: %w", s.Name, len(links), err)
+	}
+	return links[0].Stats.TX.Bytes, nil
 }

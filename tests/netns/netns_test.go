@@ -82,6 +82,9 @@ func TestNet(t *testing.T) {
 			t.Errorf("%s does not reach %s", p[0].Name, p[1].Name)
 		}
 	}
+	if n, err := a.Sent(t.Context()); err != nil || n == 0 {
+		t.Errorf("a has sent %d bytes, %v", n, err)
+	}
 	if err := a.Cut(t.Context(), b); err != nil {
 		t.Fatal(err)
 	}

@@ -119,6 +119,56 @@ func TestPortsAndEnds(t *testing.T) {
 	}
 }
 
+// What is for one session never goes to the next one.
+func TestPacketsOfOneSession(t *testing.T) {
+	kit.Check(t)
+	a, at := newRank(t, 0)
+	b, _ := newRank(t, 1)
+	var at0, at1 recorder
+	if err := errors.Join(a.Handle(1, &at0), b.Handle(1, &at1)); err != nil {
+		t.Fatal(err)
+	}
+	var origins []comm.Origin
+	for range 2 {
+		if err := b.Connect(t.Context(), 0, at); err != nil {
+			t.Fatal(err)
+		}
+		in, err := b.Origin(t.Context(), 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err = b.SendPacketIn(t.Context(), in, 1, []byte("s"), []byte("end")); err != nil {
+			t.Error(err)
+		}
+		if sent, terr := b.TryPacketIn(in, 1, []byte("try")); terr != nil || !sent {
+			t.Errorf("%v, %v", sent, terr)
+		}
+		origins = append(origins, in)
+		at0.heard(t, 2*len(origins), len(origins)-1)
+		if len(origins) == 1 {
+			if err = b.Disconnect(0); err != nil {
+				t.Fatal(err)
+			}
+			at0.heard(t, 2, 1)
+		}
+	}
+	if err := b.SendPacketIn(t.Context(), origins[0], 1, nil); !errors.Is(err, control.ErrDisconnected) {
+		t.Errorf("to a session that has ended: %v", err)
+	}
+	if sent, err := b.TryPacketIn(origins[0], 1, nil); sent || !errors.Is(err, control.ErrDisconnected) {
+		t.Errorf("to a session that has ended: %v, %v", sent, err)
+	}
+	if err := b.SendPacketIn(t.Context(), comm.Origin{Rank: 7, Session: 1}, 1, nil); !errors.Is(err, control.ErrDisconnected) {
+		t.Errorf("to nobody: %v", err)
+	}
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.SendPacketIn(t.Context(), origins[1], 1, nil); !errors.Is(err, comm.ErrClosed) {
+		t.Errorf("closed: %v", err)
+	}
+}
+
 func TestHandlerThatRefuses(t *testing.T) {
 	kit.Check(t)
 	a, at := newRank(t, 0)

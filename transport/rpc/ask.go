@@ -124,7 +124,7 @@ func (s *session) ask(ctx context.Context, m Method, body []byte) ([]byte, error
 // reads nothing learns it by its own clock.
 func (s *session) withdraw(id uint64) {
 	p := packet{op: opCancel, id: id}
-	_ = s.post(p.append(nil))
+	_ = s.post(p.encode())
 }
 
 // left is how many milliseconds a context has, one at least.

@@ -114,7 +114,7 @@ func TestFlood(t *testing.T) {
 				said := 0
 				for ; err == nil; said++ {
 					q.id = uint64(said + 1)
-					err = g.SendPacketIn(t.Context(), origin, Port, q.append(nil))
+					err = g.SendPacketIn(t.Context(), origin, Port, q.encode())
 				}
 				if <-g.ended; !errors.Is(err, control.ErrDisconnected) || said > 3*maxPosted {
 					t.Errorf("after %d questions: %v", said, err)
@@ -134,7 +134,7 @@ func FuzzSession(f *testing.F) {
 	script := func(all ...packet) []byte {
 		var b []byte
 		for _, p := range all {
-			one := p.append(nil)
+			one := p.encode()
 			b = binary.LittleEndian.AppendUint16(b, uint16(len(one)))
 			b = append(b, one...)
 		}

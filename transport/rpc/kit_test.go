@@ -283,7 +283,7 @@ func (g *rogue) say(t testing.TB, all ...packet) {
 		t.Fatal(err)
 	}
 	for _, p := range all {
-		if err := g.SendPacketIn(t.Context(), origin, Port, p.append(nil)); err != nil && !errors.Is(err, control.ErrDisconnected) {
+		if err := g.SendPacketIn(t.Context(), origin, Port, p.encode()); err != nil && !errors.Is(err, control.ErrDisconnected) {
 			t.Fatal(err)
 		}
 	}

@@ -51,8 +51,8 @@ func (p *packet) appendHead(b []byte) []byte {
 	return binary.LittleEndian.AppendUint64(b, p.id)
 }
 
-// append appends the packet.
-func (p *packet) append(b []byte) []byte { return append(p.appendHead(b), p.body...) }
+// encode makes the packet.
+func (p *packet) encode() []byte { return append(p.appendHead(nil), p.body...) }
 
 // parse reads a packet, whose body stays part of b.
 func parse(b []byte) (packet, error) {
@@ -106,5 +106,5 @@ func failure(id uint64, code Code, text string) []byte {
 		text = text[:cut]
 	}
 	p := packet{op: opFailure, what: uint16(max(code, CodeUnknown)), id: id, body: []byte(text)}
-	return p.append(nil)
+	return p.encode()
 }

@@ -29,7 +29,7 @@ func TestGoldenPackets(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := c.p.append(nil); !bytes.Equal(got, want) {
+		if got := c.p.encode(); !bytes.Equal(got, want) {
 			t.Errorf("packet %d is % x, not % x", c.p.op, got, want)
 		}
 		got, err := parse(want)
@@ -63,12 +63,12 @@ func TestMalformedPackets(t *testing.T) {
 		"a long notice":              {opNotice, 1, 0, 0, make([]byte, MaxQuestion+1)},
 		"a notice that has a length": {opNotice, 1, 1, 0, nil},
 	} {
-		if got, err := parse(p.append(nil)); !errors.Is(err, ErrProtocol) || !errors.Is(err, wire.ErrFrame) {
+		if got, err := parse(p.encode()); !errors.Is(err, ErrProtocol) || !errors.Is(err, wire.ErrFrame) {
 			t.Errorf("%s: %+v, %v", name, got, err)
 		}
 	}
 	good := packet{op: opCancel, id: 1}
-	b := good.append(nil)
+	b := good.encode()
 	for i := range b {
 		if _, err := parse(b[:i]); !errors.Is(err, ErrProtocol) {
 			t.Errorf("%d bytes of a packet: %v", i, err)
@@ -94,17 +94,21 @@ func TestTextOfFailures(t *testing.T) {
 
 func FuzzPacket(f *testing.F) {
 	for _, p := range []packet{
-		{opQuestion, 1, 1000, 5, []byte("hi")}, {opCancel, 0, 0, 5, nil}, {opAnswer, 0, 2, 5, []byte("hi")},
-		{opMore, 0, maxPart, 5, []byte("h")}, {opFailure, 4, 0, 5, []byte("oh")}, {opNotice, 256, 0, 0, []byte("hi")},
+		{opQuestion, 1, 1000, 5, []byte("hi")},
+		{opCancel, 0, 0, 5, nil},
+		{opAnswer, 0, 2, 5, []byte("hi")},
+		{opMore, 0, maxPart, 5, []byte("h")},
+		{opFailure, 4, 0, 5, []byte("oh")},
+		{opNotice, 256, 0, 0, []byte("hi")},
 	} {
-		f.Add(p.append(nil))
+		f.Add(p.encode())
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		p, err := parse(b)
 		if err != nil {
 			return
 		}
-		if got := p.append(nil); !bytes.Equal(got, b) {
+		if got := p.encode(); !bytes.Equal(got, b) {
 			t.Errorf("% x is made of % x", got, b)
 		}
 	})

@@ -88,33 +88,11 @@ func TestManyAtOnce(t *testing.T) {
 	var late, good atomic.Uint64
 	for i := range 24 {
 		asks.Go(func() {
-			rnd := rand.New(rand.NewPCG(uint64(i), 6))
-			from, to := a, b
+			l := asker{from: a, to: b, rnd: rand.New(rand.NewPCG(uint64(i), 6)), late: &late, good: &good}
 			if i%2 == 0 {
-				from, to = b, a
+				l.from, l.to = b, a
 			}
-			for n := range 200 {
-				if i == 0 && n%20 == 19 {
-					// The second one has heard of it, or has not.
-					_, _ = a.comm.Disconnect(1), b.comm.Disconnect(0)
-					if err := b.comm.Connect(t.Context(), 0, a.at); err != nil {
-						t.Error(err)
-					}
-				}
-				if err := from.comm.Await(t.Context(), to.comm.Rank()); err != nil {
-					t.Error(err)
-				}
-				missed, err := askContent(t.Context(), from.Endpoint, to.comm.Rank(), rnd)
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				if missed {
-					late.Add(1)
-				} else {
-					good.Add(1)
-				}
-			}
+			l.ask(t, i == 0)
 		})
 	}
 	asks.Wait()
@@ -122,6 +100,46 @@ func TestManyAtOnce(t *testing.T) {
 		t.Errorf("%d answers, %d without one, %d ends told twice", good.Load(), late.Load(), doubles.Load())
 	}
 	t.Logf("%d answers, %d without one", good.Load(), late.Load())
+}
+
+// asker asks for many things, one after the other.
+type asker struct {
+	from, to   *node
+	rnd        *rand.Rand
+	late, good *atomic.Uint64
+}
+
+// ask does, and if it cuts ends the session now and then.
+func (l *asker) ask(t *testing.T, cuts bool) {
+	t.Helper()
+	for n := range 200 {
+		if cuts && n%20 == 19 {
+			l.again(t)
+		}
+		if err := l.from.comm.Await(t.Context(), l.to.comm.Rank()); err != nil {
+			t.Error(err)
+		}
+		missed, err := askContent(t.Context(), l.from.Endpoint, l.to.comm.Rank(), l.rnd)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		if missed {
+			l.late.Add(1)
+		} else {
+			l.good.Add(1)
+		}
+	}
+}
+
+// again ends the session and makes another one.
+func (l *asker) again(t *testing.T) {
+	t.Helper()
+	// The second one has heard of it, or has not.
+	_, _ = l.to.comm.Disconnect(l.from.comm.Rank()), l.from.comm.Disconnect(l.to.comm.Rank())
+	if err := l.from.comm.Connect(t.Context(), l.to.comm.Rank(), l.to.at); err != nil {
+		t.Error(err)
+	}
 }
 
 func BenchmarkCall(b *testing.B) {

@@ -23,7 +23,7 @@ type landing struct {
 	buffer *region.Buffer
 	off    devices.Offset
 	n      devices.Size
-	slot   *slot
+	slot   slot
 	// use and peer are the put's, id is the get's.
 	use  region.Use
 	peer wire.RequestID

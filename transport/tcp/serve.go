@@ -125,7 +125,7 @@ type frame struct {
 	use region.Use
 	// slot is where the payload was staged, view ends the map that it is in,
 	// and pipe holds the pages that are sent in its place.
-	slot *slot
+	slot slot
 	view func()
 	pipe *pages.Pipe
 	// turn says that it has one of the stager's turns.
@@ -145,7 +145,7 @@ func (f *frame) release(c *Channel) {
 	if f.use.Buffer != nil {
 		f.use.Release()
 	}
-	if f.slot != nil {
+	if f.slot.bytes != nil {
 		f.slot.release()
 	}
 	if f.turn {

@@ -13,7 +13,8 @@ import (
 // between them.
 const slotsPerWay = 3
 
-// slot is host memory for one fragment on its way.
+// slot is host memory for one fragment on its way; its bytes are nil where there
+// is none.
 type slot struct {
 	bytes []byte
 	// pinned is the engine's slot, nil where it had none.
@@ -41,15 +42,15 @@ func (t turns) giveBack() { <-t }
 // has none: there may be many more channels than the engine has pinned memory.
 // Who finds none left takes plain memory, which is slower: a channel that waited
 // for others could, by way of their peers, wait for itself.
-func newSlot(e *transport.Engine, b *region.Buffer, n devices.Size) *slot {
+func newSlot(e *transport.Engine, b *region.Buffer, n devices.Size) slot {
 	if p, ok := e.Slots().TryGet(n); ok {
 		b.PinSlot(p)
-		return &slot{bytes: p.Bytes(), pinned: p}
+		return slot{bytes: p.Bytes(), pinned: p}
 	}
-	return &slot{bytes: make([]byte, n)}
+	return slot{bytes: make([]byte, n)}
 }
 
-func (s *slot) release() {
+func (s slot) release() {
 	if s.pinned != nil {
 		s.pinned.Release()
 	}

@@ -137,7 +137,7 @@ func (s *stager) stageGet(g stagedGet) {
 		s.c.refuse(g.id, wire.StatusDevice)
 		return
 	}
-	if fr.slot != nil {
+	if fr.slot.bytes != nil {
 		// The bytes have been copied.
 		fr.use.Release()
 		fr.use = region.Use{}

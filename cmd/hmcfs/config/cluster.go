@@ -314,6 +314,9 @@ func ParseSquash(text string) (cluster.Squash, error) {
 	if uerr != nil || gerr != nil {
 		return s, fmt.Errorf("squash: %q: use UID:GID, two numbers", text)
 	}
+	if u == 0 || g == 0 {
+		return s, fmt.Errorf("squash: %q: nobody becomes root or its group; --squash none has root of any node be root here", text)
+	}
 	s.UID, s.GID = uint32(u), uint32(g)
 	return s, nil
 }

@@ -91,7 +91,7 @@ func TestSquash(t *testing.T) {
 			t.Errorf("%s: %+v, %v", text, got, err)
 		}
 	}
-	for _, text := range []string{"", "nobody", "none=1:1", "all=", "all=a:b", "all=1:2:3"} {
+	for _, text := range []string{"", "nobody", "none=1:1", "all=", "all=a:b", "all=1:2:3", "all=0", "root=1:0"} {
 		if got, err := config.ParseSquash(text); err == nil {
 			t.Errorf("%q is %+v", text, got)
 		}

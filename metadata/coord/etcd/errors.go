@@ -24,7 +24,7 @@ func (s *Service) fault(ctx context.Context, err error) error {
 		return ctx.Err()
 	}
 	// The cause is text: our own time limit must not look like the caller's.
-	return fmt.Errorf("etcd at %s: %w: %v", s.where, meaning(err), err)
+	return fmt.Errorf("etcd at %s: %w: %s", s.where, meaning(err), err.Error())
 }
 
 // meaning is the sentinel of an error: unavailable, if it is none that we know.
@@ -37,8 +37,7 @@ func meaning(err error) error {
 	case errors.Is(err, rpctypes.ErrAuthFailed), errors.Is(err, rpctypes.ErrUserEmpty):
 		return coord.ErrDenied
 	}
-	switch code(err) {
-	case codes.PermissionDenied, codes.Unauthenticated:
+	if c := code(err); c == codes.PermissionDenied || c == codes.Unauthenticated {
 		return coord.ErrDenied
 	}
 	return coord.ErrUnavailable

@@ -30,7 +30,7 @@ func (s *Service) Grant(ctx context.Context, ttl time.Duration) (coord.Lease, er
 		return nil, s.fault(ctx, err)
 	}
 	s.observe(before, resp.ResponseHeader)
-	keeping, stop := context.WithCancel(s.client.Ctx())
+	keeping, stop := context.WithCancel(context.WithoutCancel(ctx))
 	answers, err := s.client.KeepAlive(keeping, resp.ID)
 	if err != nil {
 		stop()
@@ -42,7 +42,7 @@ func (s *Service) Grant(ctx context.Context, ttl time.Duration) (coord.Lease, er
 		defer close(l.lost)
 		// The library closes it when the server has said that the lease is
 		// over, or has said nothing for as long as it lasts.
-		for range answers { //nolint:revive // There is nothing in them for us.
+		for range answers {
 		}
 	}()
 	return l, nil

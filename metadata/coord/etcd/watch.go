@@ -25,7 +25,11 @@ type watch struct {
 func (s *Service) Watch(ctx context.Context, prefix string, after coord.Revision) (coord.Watch, error) {
 	broken := s.brokenNow()
 	// A server that has lost its cluster ends the watch.
-	watching, stop := context.WithCancel(clientv3.WithRequireLeader(s.client.Ctx()))
+	watching, stop := context.WithCancel(clientv3.WithRequireLeader(context.WithoutCancel(ctx)))
+	// The library waits for the server for as long as the watch may live.
+	bounded, cancel := s.bound(ctx)
+	defer cancel()
+	unhook := context.AfterFunc(bounded, stop)
 	w := &watch{
 		service: s,
 		changes: s.client.Watch(watching, s.prefix+prefix, clientv3.WithPrefix(),
@@ -34,19 +38,15 @@ func (s *Service) Watch(ctx context.Context, prefix string, after coord.Revision
 		broken: broken,
 		done:   make(chan struct{}),
 	}
-	bounded, cancel := s.bound(ctx)
-	defer cancel()
-	select {
-	case resp, ok := <-w.changes:
-		if !ok || resp.Err() != nil {
-			stop()
-			return nil, w.over(resp)
-		}
-		return w, nil
-	case <-bounded.Done():
-		stop()
+	resp, ok := <-w.changes
+	if !unhook() {
 		return nil, s.fault(ctx, bounded.Err())
 	}
+	if !ok || resp.Err() != nil {
+		stop()
+		return nil, w.over(ctx, resp)
+	}
+	return w, nil
 }
 
 // Next waits for changes; see coord.Watch.
@@ -58,7 +58,7 @@ func (w *watch) Next(ctx context.Context) ([]coord.Event, error) {
 		select {
 		case resp, ok := <-w.changes:
 			if !ok || resp.Err() != nil {
-				return nil, w.over(resp)
+				return nil, w.over(ctx, resp)
 			}
 			if len(resp.Events) > 0 {
 				return w.events(resp), nil
@@ -84,7 +84,7 @@ func (w *watch) ended(ctx context.Context) error {
 }
 
 // over is why there are no more changes, by the last answer.
-func (w *watch) over(last clientv3.WatchResponse) error {
+func (w *watch) over(ctx context.Context, last clientv3.WatchResponse) error {
 	err := last.Err()
 	switch {
 	case w.closed.Load() || w.service.isClosed():
@@ -94,7 +94,7 @@ func (w *watch) over(last clientv3.WatchResponse) error {
 	case err == nil:
 		return coord.ErrUnavailable
 	}
-	return w.service.fault(context.Background(), err)
+	return w.service.fault(ctx, err)
 }
 
 func (w *watch) events(resp clientv3.WatchResponse) []coord.Event {

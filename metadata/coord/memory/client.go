@@ -60,7 +60,9 @@ func (c *Client) Close() error {
 	return nil
 }
 
-// closeLocked is called with the server's lock held.
+// closeLocked has everything of the client's end but its leases.
+//
+// +checklocks:c.server.mu
 func (c *Client) closeLocked() {
 	c.closed = true
 	for w := range c.watches {
@@ -69,7 +71,9 @@ func (c *Client) closeLocked() {
 	c.server.tendLocked(c)
 }
 
-// beginLocked begins a call, with the server's lock held.
+// beginLocked begins a call.
+//
+// +checklocks:c.server.mu
 func (c *Client) beginLocked(ctx context.Context) error {
 	c.server.stats.Calls++
 	switch {

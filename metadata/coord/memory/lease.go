@@ -119,15 +119,16 @@ func (s *Server) tendOneLocked(l *lease) {
 	if l.ended && l.told {
 		delete(s.leases, l)
 	}
-	s.timerLocked(&l.ending, !l.ended && !s.down && (!way || l.told), l.ttl, func() { s.endLeaseLocked(l) })
-	s.timerLocked(&l.doubt, !l.told && !way, l.ttl, func() { s.tellLocked(l) })
+	s.timerLocked(&l.ending, !l.ended && !s.down && (!way || l.told), s.endLeaseLocked, l)
+	s.timerLocked(&l.doubt, !l.told && !way, s.tellLocked, l)
 }
 
-// timerLocked makes a timer run, or not. What it does, it does with the lock
-// held, and not if it was stopped meanwhile.
+// timerLocked makes a timer of a lease run, or not. What it does after the
+// lease's time, it does with the lock held, and not if it was stopped
+// meanwhile.
 //
 // +checklocks:s.mu
-func (s *Server) timerLocked(t **time.Timer, run bool, after time.Duration, do func()) {
+func (s *Server) timerLocked(t **time.Timer, run bool, do func(*lease), l *lease) {
 	if !run {
 		if *t != nil {
 			(*t).Stop()
@@ -139,12 +140,12 @@ func (s *Server) timerLocked(t **time.Timer, run bool, after time.Duration, do f
 		return
 	}
 	var own *time.Timer
-	own = time.AfterFunc(after, func() {
+	own = time.AfterFunc(l.ttl, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if *t == own {
 			*t = nil
-			do()
+			do(l)
 		}
 	})
 	*t = own

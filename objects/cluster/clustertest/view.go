@@ -37,8 +37,8 @@ func (v *View) Hide(name members.Name, hide bool) {
 func (v *View) Nodes() []members.Record {
 	all := v.StaticView.Nodes()
 	out := all[:0]
-	for _, r := range all {
-		if r, ok := v.fill(r); ok {
+	for i := range all {
+		if r, ok := v.fill(all[i]); ok {
 			out = append(out, r)
 		}
 	}

@@ -1,0 +1,321 @@
+package members_test
+
+import (
+	"errors"
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hmcfs/hmcfs/metadata/coord"
+	"github.com/hmcfs/hmcfs/metadata/coord/memory"
+	"github.com/hmcfs/hmcfs/metadata/members"
+)
+
+// told fails the test if a node was not told just this.
+func (n *node) told(t *testing.T, want ...string) {
+	t.Helper()
+	if diff := cmp.Diff(append([]string{}, want...), n.kinds()); diff != "" {
+		t.Errorf("%s was told (-want +got):\n%s", n.Self().Name, diff)
+	}
+}
+
+// leaseOf is a node's lease, which it must have.
+func leaseOf(t *testing.T, n *node) coord.Lease {
+	t.Helper()
+	synctest.Wait()
+	l, epoch, _ := n.Lease()
+	if l == nil || epoch != n.Self().Epoch {
+		t.Fatalf("%s: lease %v of epoch %d", n.Self().Name, l, epoch)
+	}
+	return l
+}
+
+// reachable fails the test if the state says something else.
+func reachable(t *testing.T, n *node, want bool) {
+	t.Helper()
+	synctest.Wait()
+	st := n.State()
+	if st.UnreachableSince.IsZero() != want || (st.Problem == "") != want {
+		t.Errorf("%s: %+v, want reachable %v", n.Self().Name, st, want)
+	}
+}
+
+func TestServiceAway(t *testing.T) {
+	for name, away := range map[string]time.Duration{"shorter than a lease": 6 * time.Second, "longer": time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := memory.NewServer(memory.Options{})
+				a, b := join(t, s, record("a")), join(t, s, record("b"))
+				a.told(t, "joined b")
+				epoch, before := a.Self().Epoch, time.Now()
+				s.SetDown(true)
+				pass(away)
+				reachable(t, a, false)
+				if since := a.State().UnreachableSince; since.Sub(before) > members.DefaultTTL {
+					t.Errorf("unreachable since %v, was from %v", since, before)
+				}
+				sees(t, a, "b")
+				s.SetDown(false)
+				// Who has lost his lease waits for up to TTL/3 before he tries
+				// again, and that time and a half with jitter.
+				pass(members.DefaultTTL)
+				reachable(t, a, true)
+				reachable(t, b, true)
+				sees(t, a, "b")
+				sees(t, b, "a")
+				a.told(t)
+				if a.Self().Epoch != epoch {
+					t.Error("another epoch")
+				}
+				leaseOf(t, a)
+				pass(time.Minute)
+				sees(t, a, "b")
+				if st := s.Stats(); st.Values != 2 || st.Leases != 2 {
+					t.Errorf("in the service: %+v", st)
+				}
+			})
+		})
+	}
+}
+
+// TestLeaseLostWhileCut has a node come back that the others took for dead.
+func TestLeaseLostWhileCut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memory.NewServer(memory.Options{})
+		a, b := join(t, s, record("a")), join(t, s, record("b"))
+		old, epoch, changed := b.Lease()
+		b.client.SetCut(true)
+		pass(time.Minute)
+		sees(t, a)
+		sees(t, b, "a")
+		select {
+		case <-changed:
+		default:
+			t.Error("b has not heard of the end of its lease")
+		}
+		if l, _, _ := b.Lease(); l != nil {
+			t.Error("b has a lease")
+		}
+		b.client.SetCut(false)
+		pass(members.DefaultTTL)
+		if leaseOf(t, b) == old {
+			t.Error("the same lease")
+		}
+		sees(t, a, "b")
+		reachable(t, b, true)
+		a.told(t, "joined b", "left b", "joined b")
+		if r, _ := a.Get("b"); r.Epoch != epoch {
+			t.Errorf("b comes back as %d, was %d", r.Epoch, epoch)
+		}
+	})
+}
+
+func TestServiceWiped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memory.NewServer(memory.Options{})
+		a, b, c := join(t, s, record("a")), join(t, s, record("b")), join(t, s, record("c"))
+		old := leaseOf(t, a)
+		s.Wipe()
+		c.client.Kill() // and does not come back
+		pass(members.DefaultTTL / 2)
+		if leaseOf(t, a) == old {
+			t.Error("the same lease")
+		}
+		sees(t, a, "b", "c")
+		a.told(t, "joined b", "joined c")
+		pass(members.DefaultTTL)
+		sees(t, a, "b")
+		sees(t, b, "a")
+		a.told(t, "left c")
+		pass(time.Minute)
+		a.told(t)
+		reachable(t, b, true)
+	})
+}
+
+// TestRecordRemoved has somebody remove a node's record by hand.
+func TestRecordRemoved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memory.NewServer(memory.Options{})
+		a, b := join(t, s, record("a")), join(t, s, record("b"))
+		l := leaseOf(t, b)
+		if _, err := s.Client().Delete(t.Context(), []coord.Entry{{Name: "nodes/b"}}); err != nil {
+			t.Fatal(err)
+		}
+		pass(time.Second)
+		sees(t, a, "b")
+		if leaseOf(t, b) != l {
+			t.Error("another lease")
+		}
+		pass(time.Minute)
+		sees(t, a, "b")
+		sees(t, b, "a")
+	})
+}
+
+// TestRecordOverwritten has somebody write nonsense over a node's record, and
+// put more beside it.
+func TestRecordOverwritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memory.NewServer(memory.Options{})
+		a, b := join(t, s, record("a")), join(t, s, record("b"))
+		c := s.Client()
+		e, err := c.Get(t.Context(), "nodes/b")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err = c.Replace(t.Context(), e, []byte("nonsense"), nil); err != nil {
+			t.Fatal(err)
+		}
+		if _, err = c.Create(t.Context(), []coord.Entry{{Name: "nodes/x", Value: []byte(`{"name":"y"}`)}, {Name: "nodes/"}}, nil); err != nil {
+			t.Fatal(err)
+		}
+		pass(time.Second)
+		sees(t, a, "b")
+		if st := b.State(); st.Problem == "" {
+			t.Error("b does not say that its name is taken")
+		}
+		if _, err = c.Delete(t.Context(), []coord.Entry{{Name: "nodes/b"}}); err != nil {
+			t.Fatal(err)
+		}
+		pass(time.Minute)
+		reachable(t, b, true)
+		sees(t, a, "b")
+	})
+}
+
+// TestSuperseded has a node started again from the state directory of one that
+// lives: the older one gives way, and comes back when the other one has gone.
+func TestSuperseded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memory.NewServer(memory.Options{})
+		old := join(t, s, record("a"))
+		newer := join(t, s, record("a"))
+		pass(time.Minute)
+		if st := old.State(); st.Problem == "" {
+			t.Error("the older one is well")
+		}
+		reachable(t, newer, true)
+		leave(t, newer.Members)
+		pass(time.Minute)
+		reachable(t, old, true)
+		leaseOf(t, old)
+	})
+}
+
+func TestHistoryForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memory.NewServer(memory.Options{})
+		a := join(t, s, record("a"))
+		gone := join(t, s, record("gone"))
+		a.client.SetCut(true)
+		leave(t, gone.Members)
+		join(t, s, record("b"))
+		s.Compact()
+		a.client.SetCut(false)
+		pass(time.Second)
+		sees(t, a, "b")
+		a.told(t, "joined gone", "joined b", "left gone")
+	})
+}
+
+func TestUpdate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memory.NewServer(memory.Options{})
+		a, b := join(t, s, record("a")), join(t, s, record("b"))
+		grow := func(r *members.Record) {
+			r.Devices = append(r.Devices, members.Device{Name: "sim" + strconv.Itoa(len(r.Devices))})
+			r.Name, r.Epoch, r.ID = "other", 1, "other" // not its to change
+		}
+		if err := b.Update(grow); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if r, _ := a.Get("b"); len(r.Devices) != 2 || r.Epoch != b.Self().Epoch || r.ID != "id-b" {
+			t.Errorf("a sees %+v", r)
+		}
+		a.told(t, "joined b", "changed b")
+		s.SetDown(true)
+		if err := b.Update(grow); err != nil {
+			t.Fatal(err)
+		}
+		pass(time.Minute)
+		s.SetDown(false)
+		pass(members.DefaultTTL)
+		if r, _ := a.Get("b"); len(r.Devices) != 3 {
+			t.Errorf("a sees %+v", r)
+		}
+		a.told(t, "changed b")
+		if err := b.Update(func(r *members.Record) { r.Version = string(make([]byte, 1000)) }); err == nil {
+			t.Error("a version of 1000 bytes is no fault")
+		}
+	})
+}
+
+func TestJoinRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memory.NewServer(memory.Options{})
+		join(t, s, record("a"))
+		for name, c := range map[string]struct {
+			prepare func(c *memory.Client, o *members.Options)
+			want    error
+		}{
+			"away":    {func(c *memory.Client, _ *members.Options) { c.SetCut(true) }, coord.ErrUnavailable},
+			"name":    {func(_ *memory.Client, o *members.Options) { o.Self.Name = "a/b" }, members.ErrName},
+			"no ID":   {func(_ *memory.Client, o *members.Options) { o.Self = members.Record{Name: "a"} }, members.ErrTaken},
+			"closed":  {func(c *memory.Client, _ *members.Options) { _ = c.Close() }, coord.ErrClosed},
+			"options": {func(_ *memory.Client, o *members.Options) { o.TTL, o.Self.Name = time.Millisecond, "" }, members.ErrName},
+		} {
+			o := members.Options{Service: s.Client(), Self: record("b")}
+			client := s.Client()
+			o.Service = client
+			c.prepare(client, &o)
+			if _, err := members.Join(t.Context(), o); !errors.Is(err, c.want) {
+				t.Errorf("%s: %v, want %v", name, err, c.want)
+			}
+		}
+		if st := s.Stats(); st.Values != 1 || st.Leases != 1 {
+			t.Errorf("left in the service: %+v", st)
+		}
+	})
+}
+
+// sameRank are two names with one rank, found by trying.
+func sameRank(t *testing.T) (a, b string) {
+	t.Helper()
+	seen := make(map[uint32]string)
+	for i := range 1 << 20 {
+		name := "node-" + strconv.Itoa(i)
+		rank := members.Name(name).Rank()
+		if other, ok := seen[rank]; ok {
+			return other, name
+		}
+		seen[rank] = name
+	}
+	t.Fatal("none")
+	return "", ""
+}
+
+func TestSameRank(t *testing.T) {
+	one, two := sameRank(t)
+	synctest.Test(t, func(t *testing.T) {
+		s := memory.NewServer(memory.Options{})
+		a := join(t, s, record(one))
+		_, err := members.Join(t.Context(), members.Options{Service: s.Client(), Self: record(two)})
+		if !errors.Is(err, members.ErrTaken) {
+			t.Errorf("the second of the rank: %v", err)
+		}
+		synctest.Wait()
+		sees(t, a)
+		if st := s.Stats(); st.Values != 1 || st.Leases != 1 {
+			t.Errorf("left in the service: %+v", st)
+		}
+	})
+	_, err := members.Static(members.StaticOptions{Self: record(one), Peers: []members.Record{record(two)}})
+	if !errors.Is(err, members.ErrTaken) {
+		t.Errorf("static: %v", err)
+	}
+}

@@ -1,0 +1,383 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/objects"
+	"github.com/hmcfs/hmcfs/objects/cluster/proto"
+	"github.com/hmcfs/hmcfs/tests/kit"
+	"github.com/hmcfs/hmcfs/transport/rpc"
+	"github.com/hmcfs/hmcfs/transport/wire"
+)
+
+// chmod changes a file in the owner's store.
+func (r *serverRig) chmod(ino objects.Ino, mode metadata.Mode) {
+	r.t.Helper()
+	if _, err := r.store.SetAttr(r.t.Context(), ino, objects.Change{Mode: &mode}); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// inosOfTold are the inodes of notices, and names the directories.
+func inosOfTold(told []proto.Invalid) (inos, names []uint64) {
+	for _, n := range told {
+		inos, names = append(inos, n.Inos...), append(names, n.Names...)
+	}
+	return inos, names
+}
+
+func TestWhoWasToldIsToldOfChanges(t *testing.T) {
+	r := newServerRig(t, nil)
+	who, a, b := r.hello(1), r.file("a"), r.file("b")
+	attr := func(ino objects.Ino) proto.Attr {
+		var out proto.Attr
+		r.must(who, proto.MethodAttr, &proto.InoAsk{Ino: uint64(ino)}, &out)
+		return out
+	}
+	if got := attr(a.Ino); got.Keep != uint32(time.Hour.Milliseconds()) {
+		t.Errorf("an answer may be kept for %d ms", got.Keep)
+	}
+	r.chmod(b.Ino, 0o600) // nobody has asked for it
+	r.chmod(a.Ino, 0o600)
+	if inos, names := inosOfTold(r.settle()); !slices.Equal(inos, []uint64{uint64(a.Ino)}) || len(names) > 0 {
+		t.Errorf("told of %v and names of %v", inos, names)
+	}
+	// He has forgotten it, so there is nothing more to tell.
+	r.chmod(a.Ino, 0o644)
+	if told := r.settle(); len(told) > 0 {
+		t.Errorf("told again: %+v", told)
+	}
+	// A file that is open is another matter.
+	h := r.open(who, a.Ino, proto.AccessRead|proto.AccessWrite)
+	r.settle()
+	for i := range 3 {
+		r.chmod(a.Ino, metadata.Mode(0o600+i))
+		if inos, _ := inosOfTold(r.settle()); !slices.Contains(inos, uint64(a.Ino)) {
+			t.Errorf("change %d of an open file: told of %v", i, inos)
+		}
+	}
+	// What he does himself he knows.
+	r.must(who, proto.MethodAllocate, &proto.AllocateAsk{Handle: h, N: 1}, &proto.Attr{})
+	if told := r.settle(); len(told) > 0 {
+		t.Errorf("told of his own change: %+v", told)
+	}
+	r.must(who, proto.MethodClose, &proto.HandleAsk{Handle: h}, &proto.Attr{})
+	r.settle()
+	r.chmod(a.Ino, 0o644) // the answer of the close is remembered
+	r.settle()
+	r.chmod(a.Ino, 0o600)
+	if told := r.settle(); len(told) > 0 {
+		t.Errorf("told of a file that was closed: %+v", told)
+	}
+}
+
+func TestNamesAreTold(t *testing.T) {
+	r := newServerRig(t, nil)
+	who, top := r.hello(1), uint64(r.top())
+	r.file("a")
+	for name, ask := range map[string]func(){
+		"look up": func() { r.must(who, proto.MethodLookup, &proto.LookupAsk{Dir: top, Name: "a"}, &proto.Attr{}) },
+		"list":    func() { r.must(who, proto.MethodReadDir, &proto.ReadDirAsk{Dir: top}, &proto.ReadDirAnswer{}) },
+		"create": func() {
+			r.must(who, proto.MethodCreate, &proto.CreateAsk{Dir: top, Name: fmt.Sprint(time.Now().UnixNano()), Mode: 0o100644}, &proto.Attr{})
+		},
+		// One that is not there was looked for, and the answer is remembered by
+		// nobody; but who looked is told all the same.
+		"look up nothing": func() { _ = r.put(who, proto.MethodLookup, &proto.LookupAsk{Dir: top, Name: "none"}, &proto.Attr{}) },
+	} {
+		ask()
+		r.settle()
+		ask()
+		r.file("new " + name)
+		if _, names := inosOfTold(r.settle()); !slices.Contains(names, top) {
+			t.Errorf("%s: a new name was not told", name)
+		}
+	}
+}
+
+// TestOnlyWhoAsked: another session is not told.
+func TestOnlyWhoAsked(t *testing.T) {
+	r := newServerRig(t, nil)
+	a := r.file("a")
+	r.hello(1)
+	two := r.hello(2)
+	r.must(two, proto.MethodAttr, &proto.InoAsk{Ino: uint64(a.Ino)}, &proto.Attr{})
+	r.server.ended(two)
+	r.chmod(a.Ino, 0o600)
+	if told := r.settle(); len(told) > 0 {
+		t.Errorf("told %+v", told)
+	}
+}
+
+// TestSlowListener: a session that takes no notices is told when it does, each
+// thing once; one that is far behind is told to forget everything.
+func TestSlowListener(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, told := &guest{from: from(1), gone: make(chan struct{})}, make(chan proto.Invalid, 64)
+		blocked := true
+		var mu sync.Mutex
+		s := &server{push: newPusher(time.Hour), o: serverOptions{Count: &counters{}}}
+		s.o.Notify = func(_ wire.Rank, _ rpc.Method, body []byte) (bool, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			if blocked {
+				return false, nil
+			}
+			var what proto.Invalid
+			if err := proto.Decode(body, &what); err != nil || len(body) > rpc.MaxQuestion {
+				t.Errorf("%d bytes, %v", len(body), err)
+			}
+			told <- what
+			return true, nil
+		}
+		g.server = s
+		open := func(is bool) {
+			mu.Lock()
+			blocked = !is
+			mu.Unlock()
+		}
+		for range 3 {
+			for ino := range metadata.Ino(10_000) {
+				g.invalid(topicOf(1<<60 + ino))
+			}
+		}
+		synctest.Wait()
+		open(true)
+		s.work.Wait()
+		close(told)
+		seen := map[uint64]int{}
+		for what := range told {
+			for _, ino := range what.Inos {
+				seen[ino]++
+			}
+		}
+		if len(seen) != 10_000 {
+			t.Errorf("%d of 10000 were told", len(seen))
+		}
+		for ino, n := range seen {
+			if n > 2 { // once in the notice that was refused, perhaps
+				t.Fatalf("%d was told %d times", ino, n)
+			}
+		}
+		told = make(chan proto.Invalid, 64)
+		open(false)
+		for ino := range metadata.Ino(maxPending + maxTold + 10) {
+			g.invalid(topicOf(ino + 1))
+		}
+		synctest.Wait()
+		open(true)
+		s.work.Wait()
+		close(told)
+		all := false
+		for what := range told {
+			all = all || len(what.Inos)+len(what.Names) == 0
+		}
+		if !all {
+			t.Error("a session that is far behind was not told to forget everything")
+		}
+	})
+}
+
+// TestEndWhileWaiting: nobody waits for a session that has ended.
+func TestEndWhileWaiting(t *testing.T) {
+	r := newServerRig(t, nil)
+	who, a := r.hello(1), r.file("a")
+	r.must(who, proto.MethodAttr, &proto.InoAsk{Ino: uint64(a.Ino)}, &proto.Attr{})
+	r.mu.Lock()
+	r.deaf = 1 << 30
+	r.mu.Unlock()
+	r.chmod(a.Ino, 0o600)
+	r.server.ended(who)
+	r.server.work.Wait()
+}
+
+// TestForgottenInTime: what may not be remembered any more is not told of, and
+// costs no memory.
+func TestForgottenInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const ttl = time.Second
+		p, g := newPusher(ttl), &guest{}
+		held := func(topic topic) int {
+			sh := p.shard(topic)
+			sh.mu.Lock()
+			defer sh.mu.Unlock()
+			return len(sh.young[topic]) + len(sh.old[topic])
+		}
+		at := topicOf(7)
+		p.remember(g, at, p.mark())
+		<-time.After(ttl)
+		synctest.Wait()
+		if held(at) != 1 {
+			t.Error("forgotten before its time")
+		}
+		<-time.After(3 * ttl)
+		synctest.Wait()
+		if held(at) != 0 {
+			t.Error("remembered after its time")
+		}
+		p.mu.Lock()
+		aging := p.aging
+		p.mu.Unlock()
+		if aging {
+			t.Error("the timer runs and there is nothing to forget")
+		}
+		p.remember(g, at, p.mark())
+		p.stop()
+	})
+}
+
+// TestChangesAfterTheMark: whoever reads before a change and is remembered after
+// it is told at once that it is too late.
+func TestChangesAfterTheMark(t *testing.T) {
+	p, g := newPusher(time.Hour), &guest{}
+	defer p.stop()
+	mark := p.mark()
+	p.changed(topicOf(7))
+	if p.remember(g, topicOf(7), mark) {
+		t.Error("a change between was missed")
+	}
+	if !p.remember(g, topicOf(8), mark) {
+		t.Error("a change of something else counts")
+	}
+	if !p.remember(g, topicOf(9), p.mark()) {
+		t.Error("a change before counts")
+	}
+}
+
+// rememberer is a node that remembers answers for ever, as the client does.
+type rememberer struct {
+	mu  sync.Mutex
+	gen map[uint64]int
+	all int
+	// asked counts questions.
+	asked int
+	attr  map[uint64]proto.Attr
+}
+
+func (m *rememberer) hear(_ wire.Rank, what proto.Invalid) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(what.Inos)+len(what.Names) == 0 {
+		m.all++
+		clear(m.attr)
+	}
+	for _, ino := range what.Inos {
+		m.gen[ino]++
+		delete(m.attr, ino)
+	}
+}
+
+// ask asks for an inode that is not remembered, and remembers the answer, unless
+// it was told meanwhile that it has changed.
+func (m *rememberer) ask(r *serverRig, who rpc.Caller, m1 rpc.Method, in any, ino uint64) {
+	m.mu.Lock()
+	gen, all := m.gen[ino], m.all
+	_, known := m.attr[ino]
+	m.mu.Unlock()
+	if known {
+		return
+	}
+	var out proto.Attr
+	r.must(who, m1, in, &out)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.asked++
+	if out.Keep > 0 && m.gen[ino] == gen && m.all == all {
+		m.attr[ino] = out
+	}
+}
+
+// TestNothingStaleIsKept has a node ask and remember while the owner changes
+// everything. When all has come to rest, what is remembered is what there is,
+// although nothing is forgotten by time.
+func TestNothingStaleIsKept(t *testing.T) {
+	r := newServerRig(t, nil)
+	m := &rememberer{gen: map[uint64]int{}, attr: map[uint64]proto.Attr{}}
+	r.hear = m.hear
+	who := r.hello(1)
+	var files []objects.Attr
+	for i := range 8 {
+		files = append(files, r.file(fmt.Sprint("f", i)))
+	}
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var writers, readers sync.WaitGroup
+	for w := range 3 {
+		writers.Go(func() {
+			random := rand.New(rand.NewPCG(seed, uint64(w)))
+			for range 1500 {
+				i := random.IntN(len(files))
+				switch random.IntN(3) {
+				case 0:
+					r.chmod(files[i].Ino, metadata.Mode(random.IntN(0o1000)))
+				case 1:
+					f, err := r.store.OpenFile(ctx, files[i].Ino)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					if _, err = f.WriteAt(ctx, []byte("x"), objects.Write{Off: random.Uint64N(1 << 20)}); err != nil {
+						t.Error(err)
+					}
+					if err = f.Close(ctx); err != nil {
+						t.Error(err)
+					}
+				case 2:
+					if _, err := r.store.SetAttr(ctx, files[i].Ino, objects.Change{Size: new(random.Uint64N(1 << 20))}); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+		})
+	}
+	for w := range 3 {
+		readers.Go(func() {
+			random := rand.New(rand.NewPCG(seed, 100+uint64(w)))
+			for ctx.Err() == nil {
+				i := random.IntN(len(files))
+				ino := uint64(files[i].Ino)
+				if random.IntN(2) == 0 {
+					m.ask(r, who, proto.MethodAttr, &proto.InoAsk{Ino: ino}, ino)
+				} else {
+					m.ask(r, who, proto.MethodLookup, &proto.LookupAsk{Dir: uint64(r.top()), Name: fmt.Sprint("f", i)}, ino)
+				}
+			}
+		})
+	}
+	writers.Wait()
+	// What was asked at the end of the changes is remembered beside what is
+	// asked after it.
+	kit.Eventually(t, 10*time.Second, func() bool {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		return len(m.attr) == len(files)
+	})
+	cancel()
+	readers.Wait()
+	r.settle()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for ino, was := range m.attr {
+		a, err := r.store.Attr(context.WithoutCancel(t.Context()), metadata.Ino(ino))
+		if err != nil {
+			t.Fatal(err)
+		}
+		now := attrToProto(&a, was.Keep)
+		// What nobody is told of: reads change the access time alone.
+		now.Atime = was.Atime
+		if now != was {
+			t.Errorf("inode %d is remembered as\n%+v, and is\n%+v", ino, was, now)
+		}
+	}
+	t.Logf("%d questions", m.asked)
+}

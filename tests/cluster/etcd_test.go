@@ -1,0 +1,235 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hmcfs/hmcfs/tests/etcdkit"
+	"github.com/hmcfs/hmcfs/tests/kit"
+)
+
+// TestEtcdAway stops etcd, starts it again, and wipes it: what the nodes have
+// goes on, they say what is the matter, and all is as before afterwards.
+func TestEtcdAway(t *testing.T) {
+	w, nodes := newNodes(t, worldOptions{etcd: plainEtcd()})
+	a, b, c := nodes[0], nodes[1], nodes[2]
+	write(t, b.Path("sim0", "x"), 1, mib)
+	w.etcd.Stop()
+	for _, n := range nodes {
+		kit.Eventually(t, patience, func() error {
+			if n.cluster().State.UnreachableSince.IsZero() {
+				return fmt.Errorf("%s has not noticed", n.name)
+			}
+			return nil
+		})
+		if text := hmcfs(t, n, "status", n.Dir); !strings.Contains(text, "etcd unreachable since") {
+			t.Errorf("status of %s:\n%s", n.name, text)
+		}
+	}
+	// What is known goes on, long after the lease would have ended.
+	lasts(t, func() {
+		write(t, a.Path("host", "local"), 2, mib)
+		verify(t, a.Path("host", "local"), 2, mib)
+		verify(t, a.at("b", "sim0", "x"), 1, mib)
+		write(t, a.at("c", "sim0", "y"), 3, mib)
+		verify(t, b.at("c", "sim0", "y"), 3, mib)
+	})
+	a.lists("b", "c")
+	// Nobody new can join, and is told why.
+	out, err := a.space.Command(t.Context(), "hmcfs", w.mountArgs(t, "d", 0)...).CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "etcd is needed to join") {
+		t.Errorf("joining without etcd: %v %s", err, out)
+	}
+	// A node that dies meanwhile is noticed when etcd is back.
+	c.Kill()
+	must(t, w.etcd.Continue(t.Context()))
+	recovered(t, a, b)
+	a.lists("b")
+	b.lists("a")
+	c.restart()
+	w.meet()
+	write(t, c.Path("sim0", "z"), 4, mib)
+	verify(t, a.at("c", "sim0", "z"), 4, mib)
+
+	must(t, w.etcd.Wipe(t.Context()))
+	recovered(t, nodes...)
+	a.lists("b", "c")
+	c.lists("a", "b")
+	w.meet()
+	verify(t, b.at("c", "sim0", "z"), 4, mib)
+	// The name is kept in etcd again.
+	kit.Eventually(t, patience, func() error {
+		out, err = a.space.Command(t.Context(), "hmcfs", w.mountArgs(t, "b", 0)...).CombinedOutput()
+		if err == nil || !strings.Contains(string(out), "name taken") {
+			return fmt.Errorf("a second b behind a wiped etcd: %w %s", err, out)
+		}
+		return nil
+	})
+}
+
+// lasts does something over and over for longer than a lease, by what is done
+// and not by a clock: the smallest lease is gone after that many rounds.
+func lasts(t *testing.T, do func()) {
+	t.Helper()
+	const rounds = 40
+	for range rounds {
+		do()
+		kit.ClockTick(t)
+	}
+}
+
+// recovered waits until nodes have etcd again.
+func recovered(t *testing.T, nodes ...*node) {
+	t.Helper()
+	for _, n := range nodes {
+		kit.Eventually(t, patience, func() error {
+			if s := n.cluster().State; !s.UnreachableSince.IsZero() {
+				return fmt.Errorf("%s: etcd unreachable since %v: %s", n.name, s.UnreachableSince, s.Problem)
+			}
+			return nil
+		})
+	}
+}
+
+// TestLeaseEnds kills a node: it is gone from nodes/, and its keys from keys/,
+// when its lease has ended. It comes back with another epoch, and its keys with
+// it.
+func TestLeaseEnds(t *testing.T) {
+	_, nodes := newNodes(t, worldOptions{etcd: plainEtcd()})
+	a, b := nodes[0], nodes[1]
+	write(t, b.Path("host", "x"), 1, mib)
+	must(t, unix.Setxattr(b.Path("host", "x"), "user.hmc.key", []byte("k1"), 0))
+	kit.Eventually(t, patience, func() error { return check(a.Path("keys", "k1"), 1, mib) })
+	epoch := epochOf(a, "b")
+	b.Kill()
+	a.lists("c")
+	gone(t, a.Path("keys", "k1"))
+	// Its key is free for others now.
+	write(t, a.Path("host", "y"), 2, mib)
+	must(t, unix.Setxattr(a.Path("host", "y"), "user.hmc.key", []byte("k2"), 0))
+	b.restart()
+	a.lists("b", "c")
+	if now := epochOf(a, "b"); now <= epoch {
+		t.Errorf("b's epoch was %d and is %d", epoch, now)
+	}
+	kit.Eventually(t, patience, func() error { return check(a.Path("keys", "k1"), 1, mib) })
+	kit.Eventually(t, patience, func() error { return check(b.Path("keys", "k2"), 2, mib) })
+}
+
+// TestNodeStopped stops a daemon, as a machine does that is out of memory: who
+// asks it gets an error by the deadline, nobody else waits, and it goes on.
+func TestNodeStopped(t *testing.T) {
+	_, nodes := newNodes(t, worldOptions{etcd: plainEtcd()})
+	a, b, c := nodes[0], nodes[1], nodes[2]
+	write(t, b.Path("host", "x"), 1, mib)
+	verify(t, a.at("b", "host", "x"), 1, mib)
+	must(t, unix.Kill(b.PID(), unix.SIGSTOP))
+	err := soon(t, "read", func() error { _, err := os.ReadFile(a.at("b", "host", "x")); return err })
+	if !among(err, syscall.EIO, syscall.ETIMEDOUT, syscall.EHOSTUNREACH, os.ErrNotExist) {
+		t.Errorf("reading from a daemon that is stopped: %v", err)
+	}
+	write(t, a.at("c", "host", "y"), 2, mib)
+	verify(t, c.Path("host", "y"), 2, mib)
+	a.lists("c") // its lease has ended
+	must(t, unix.Kill(b.PID(), unix.SIGCONT))
+	a.lists("b", "c")
+	kit.Eventually(t, patience, func() error { return check(a.at("b", "host", "x"), 1, mib) })
+}
+
+// TestEtcdTLS joins an etcd that wants certificates and a password, and is
+// refused without.
+func TestEtcdTLS(t *testing.T) {
+	w := newWorld(t, worldOptions{machines: 2, here: true, etcd: &etcdkit.Options{TLS: true, Password: "secret word"}})
+	password := filepath.Join(t.TempDir(), "password")
+	must(t, os.WriteFile(password, []byte("secret word\n"), 0o600))
+	files := w.etcd.Files()
+	proofs := []string{"--etcd-ca", files.CA, "--etcd-cert", files.Cert, "--etcd-key", files.Key}
+	user := []string{"--etcd-user", etcdkit.User, "--etcd-password-file", password}
+	for name, flags := range map[string][]string{"nothing": nil, "no certificate": proofs[:2], "no password": proofs} {
+		args := w.mountArgs(t, "a", 0)
+		args = slices.Insert(args, len(args)-2, flags...)
+		out, err := try(context.WithoutCancel(t.Context()), "hmcfs", args...)
+		if err == nil || !strings.Contains(err.Error(), "hmcfs: node a: ") {
+			t.Errorf("with %s: %v %s", name, err, out)
+		}
+		t.Logf("with %s: %v", name, err)
+	}
+	w.opts.extra = slices.Concat(proofs, user)
+	a, b := w.mount("a", 0), w.mount("b", 1)
+	w.meet()
+	verifyAlive(t, a, b)
+}
+
+// TestOneMachine has nodes of one machine share memory.
+func TestOneMachine(t *testing.T) {
+	specs, names := devicesOf(t)
+	w, nodes := newNodes(t, worldOptions{machines: 2, here: true, devices: specs, etcd: plainEtcd()})
+	a, b := nodes[0], nodes[1]
+	for _, d := range names {
+		write(t, b.Path(d, "x"), 1, bigSize)
+		run(t, "cp", a.at("b", d, "x"), a.Path(d, "y"))
+		verify(t, a.Path(d, "y"), 1, bigSize)
+		if got := way(t, a.Path(d, "y")); got != "shm" {
+			t.Errorf("%s to %s of one machine by %q, want shm", d, d, got)
+		}
+		run(t, "cp", a.Path(d, "y"), a.at("b", d, "z"))
+		verify(t, b.Path(d, "z"), 1, bigSize)
+		if got := way(t, b.Path(d, "z")); got != "shm" {
+			t.Errorf("back to %s by %q, want shm", d, got)
+		}
+	}
+	if n := a.cluster().Nodes[0]; n.Transport != "shm" {
+		t.Errorf("node %+v", n)
+	}
+	// What was killed leaves its socket, which is no hindrance.
+	b.Kill()
+	b.restart()
+	kit.Eventually(t, patience, func() error { return a.reaches("b") })
+	verifyAlive(t, a, b)
+	for _, n := range w.nodes {
+		n.Umount()
+		if left, err := filepath.Glob(filepath.Join(n.RuntimeDir, "*")); err != nil || len(left) > 0 {
+			t.Errorf("%s leaves %q, %v", n.name, left, err)
+		}
+	}
+}
+
+// TestStaticList is two machines without etcd, one of which comes late.
+func TestStaticList(t *testing.T) {
+	w := newWorld(t, worldOptions{machines: 2})
+	a := w.mount("a", 0)
+	a.lists("b")
+	err := soon(t, "ls", func() error { _, err := os.ReadDir(a.at("b")); return err })
+	if !among(err, syscall.EHOSTUNREACH, syscall.EIO, syscall.ETIMEDOUT) {
+		t.Errorf("a node that is not there yet: %v", err)
+	}
+	b := w.mount("b", 1)
+	w.meet()
+	verifyAlive(t, a, b)
+	verifyAlive(t, b, a)
+	known := a.cluster()
+	if known.State.Backend != "static" || known.Nodes[0].Epoch == 0 || len(known.Nodes[0].Devices) != 2 {
+		t.Errorf("hmcfs nodes: %+v", known)
+	}
+	// Keys without an index: the nodes are asked.
+	write(t, b.Path("sim0", "k"), 5, mib)
+	must(t, unix.Setxattr(b.Path("sim0", "k"), "user.hmc.key", []byte("static-key"), 0))
+	kit.Eventually(t, patience, func() error { return check(a.Path("keys", "static-key"), 5, mib) })
+	b.Kill()
+	err = soon(t, "ls", func() error { _, err := os.ReadDir(a.at("b")); return err })
+	if err == nil || errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a node that was killed: %v", err)
+	}
+	b.restart()
+	kit.Eventually(t, patience, func() error { return a.reaches("b") })
+	verifyAlive(t, a, b)
+}

@@ -1,0 +1,199 @@
+// Scale runs the code of membership and key index for many nodes in one
+// process, and writes docs/scale.md:
+//
+//	go run ./tests/scale [-write] [-nodes 1000] [-keys 1000000]
+//	                     [-etcd-nodes 100] [-etcd-keys 100000]
+//
+// The first two are nodes and keys that meet at a service in the same process:
+// its network takes no time, so the times are what all nodes' work takes on
+// this machine's few processors. The other two meet at an etcd, which the
+// program starts; with none of them there is none. Everything is the product's
+// code but the service of the first.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/hmcfs/hmcfs/metadata/coord"
+	"github.com/hmcfs/hmcfs/metadata/keyindex"
+	"github.com/hmcfs/hmcfs/metadata/members"
+	"github.com/hmcfs/hmcfs/tests/etcdkit"
+)
+
+// options say how much there is of everything.
+type options struct {
+	nodes, keys         int
+	etcdNodes, etcdKeys int
+	write               bool
+	doc                 string
+}
+
+func main() {
+	o := options{doc: "docs/scale.md"}
+	flag.IntVar(&o.nodes, "nodes", 1000, "nodes of the simulation")
+	flag.IntVar(&o.keys, "keys", 1_000_000, "keys of all its nodes")
+	flag.IntVar(&o.etcdNodes, "etcd-nodes", 100, "nodes at an etcd; 0 is none")
+	flag.IntVar(&o.etcdKeys, "etcd-keys", 100_000, "keys of all of those")
+	flag.BoolVar(&o.write, "write", false, "write the table into the document")
+	flag.StringVar(&o.doc, "doc", o.doc, "the document of -write")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, o, os.Stdout, os.Stderr)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "scale:", err)
+		os.Exit(1)
+	}
+}
+
+// run measures both worlds and prints the table.
+func run(ctx context.Context, o options, out, progress io.Writer) error {
+	simulation, err := measure(ctx, newSimulated(), o.nodes, o.keys, progress)
+	if err != nil {
+		return err
+	}
+	columns := []column{{fmt.Sprintf("simulated: %d nodes, %d keys", o.nodes, o.keys), simulation}}
+	if o.etcdNodes > 0 {
+		e, err := etcdkit.New(ctx, etcdkit.Options{})
+		if err != nil {
+			return err
+		}
+		figures, err := measure(ctx, &real{e}, o.etcdNodes, o.etcdKeys, progress)
+		if err = errors.Join(err, e.Close()); err != nil {
+			return err
+		}
+		columns = append(columns, column{fmt.Sprintf("etcd: %d nodes, %d keys", o.etcdNodes, o.etcdKeys), figures})
+	}
+	text := table(columns)
+	fmt.Fprint(out, text)
+	if !o.write {
+		return nil
+	}
+	return replaceSection(o.doc, text)
+}
+
+// measure measures one world.
+func measure(ctx context.Context, s service, nodes, keys int, progress io.Writer) ([]figure, error) {
+	fmt.Fprintf(progress, "scale: %d nodes, %d keys, %T\n", nodes, keys, s)
+	w := &world{service: s, keys: keys / nodes}
+	t := &trial{world: w, nodeCount: nodes, progress: progress, bare: func(context.Context, bool) (uint64, error) { return 0, nil }}
+	if _, ok := s.(simulated); ok {
+		t.bare = func(ctx context.Context, keys bool) (uint64, error) { return bare(ctx, nodes, w.keys, keys) }
+	}
+	defer w.close()
+	err := t.run(ctx)
+	return t.figures, err
+}
+
+// bare is what a service in this process needs for the records of all nodes,
+// or for their keys.
+func bare(ctx context.Context, nodes, keys int, wantKeys bool) (uint64, error) {
+	before := heap()
+	s := newSimulated()
+	c := s.Client()
+	for i := range nodes {
+		l, err := c.Grant(ctx, members.DefaultTTL)
+		if err != nil {
+			return 0, err
+		}
+		var entries []coord.Entry
+		if wantKeys {
+			for k := range keys {
+				entries = append(entries, coord.Entry{Name: string(keyindex.Keys) + "/" + key(i, k), Value: fmt.Append(nil, name(i), 1763830000000)})
+			}
+		} else {
+			value, err := json.Marshal(record(i))
+			if err != nil {
+				return 0, err
+			}
+			entries = []coord.Entry{{Name: "nodes/" + string(name(i)), Value: value}}
+		}
+		if _, err = c.Create(ctx, entries, l); err != nil {
+			return 0, err
+		}
+	}
+	used := heap() - before
+	runtime.KeepAlive(s)
+	return used, c.Close()
+}
+
+// column is what was measured of one world.
+type column struct {
+	title   string
+	figures []figure
+}
+
+// table is the figures of all worlds side by side.
+func table(columns []column) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "- date: %s\n- machine: %d processors, Go %s\n\n", time.Now().UTC().Format(time.DateOnly), runtime.NumCPU(), strings.TrimPrefix(runtime.Version(), "go"))
+	b.WriteString("| |")
+	for _, c := range columns {
+		b.WriteString(" " + c.title + " |")
+	}
+	b.WriteString("\n| --- |" + strings.Repeat(" --- |", len(columns)) + "\n")
+	for i, f := range columns[0].figures {
+		b.WriteString("| " + f.name + " |")
+		for _, c := range columns {
+			if f.name == c.figures[i].name {
+				b.WriteString(" " + c.figures[i].value + " |")
+			} else {
+				b.WriteString(" " + c.figures[i].name + ": " + c.figures[i].value + " |")
+			}
+		}
+		b.WriteString("\n")
+	}
+	return b.String()
+}
+
+// The lines of the document between which the table stands.
+const (
+	sectionBegin = "<!-- measured: go run ./tests/scale -write -->\n"
+	sectionEnd   = "<!-- end of what was measured -->\n"
+)
+
+func replaceSection(path, text string) error {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	before, rest, found := strings.Cut(string(data), sectionBegin)
+	_, after, ended := strings.Cut(rest, sectionEnd)
+	if !found || !ended {
+		return fmt.Errorf("%s has no measured part", path)
+	}
+	return os.WriteFile(path, []byte(before+sectionBegin+"\n"+text+"\n"+sectionEnd+after), 0o644)
+}
+
+// short is a time with three digits.
+func short(d time.Duration) string {
+	switch {
+	case d >= time.Second:
+		return d.Round(10 * time.Millisecond).String()
+	case d >= time.Millisecond:
+		return d.Round(10 * time.Microsecond).String()
+	}
+	return d.Round(10 * time.Nanosecond).String()
+}
+
+// bytes is a size as a person reads it.
+func bytes(n uint64) string {
+	switch {
+	case n >= 10<<20:
+		return fmt.Sprintf("%d MiB", n>>20)
+	case n >= 10<<10:
+		return fmt.Sprintf("%d KiB", n>>10)
+	}
+	return fmt.Sprintf("%d B", n)
+}

@@ -1,0 +1,194 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hmcfs/hmcfs/metadata/coord"
+	"github.com/hmcfs/hmcfs/metadata/keyindex"
+	"github.com/hmcfs/hmcfs/metadata/members"
+)
+
+// patience bounds every wait.
+const patience = 10 * time.Minute
+
+// atOnce is how many nodes do something at one time.
+const atOnce = 32
+
+// service is what a world's nodes meet at.
+type service interface {
+	// client is a node's way to it.
+	client(ctx context.Context) (coord.Service, error)
+	// away stops it, or starts it again; wipe has it lose everything.
+	away(ctx context.Context, away bool) error
+	wipe(ctx context.Context) error
+	// holds are the bytes that it needs in memory and on disk, the first 0
+	// where that is this process's.
+	holds() (memory, disk uint64)
+}
+
+// node is one node: the product's code for membership and index.
+type node struct {
+	service coord.Service
+	members *members.Members
+	index   *keyindex.Registry
+	quiet   func() // ends the counting of its events
+}
+
+// world is all nodes.
+type world struct {
+	meter
+	service service
+	nodes   []*node
+	keys    int // of each node
+	// awaited is the change that is waited for.
+	awaited atomic.Pointer[awaited]
+}
+
+// awaited is a change of one node that so many others still have to see.
+type awaited struct {
+	kind members.Kind
+	name members.Name
+	left atomic.Int64
+	seen chan struct{}
+}
+
+// name of the node with a number. Numbers beyond the world's are newcomers.
+func name(i int) members.Name { return members.Name(fmt.Sprintf("node-%04d.rack-%02d", i, i/40)) }
+
+// record is what a machine with eight cards would say of itself.
+func record(i int) members.Record {
+	r := members.Record{
+		Name:      name(i),
+		Addresses: []string{fmt.Sprintf("10.%d.%d.%d:7070", 1+i>>16, i>>8&255, i&255), fmt.Sprintf("unix:/run/hmcfs/node-%08x.sock", name(i).Rank())},
+		ID:        fmt.Sprintf("%032x", i),
+		Devices:   []members.Device{{Name: "host", Model: "pinned host memory", Total: 64 << 30}},
+		Version:   "v0.6.0",
+	}
+	for d := range 8 {
+		r.Devices = append(r.Devices, members.Device{Name: fmt.Sprintf("cuda%d", d), Model: "NVIDIA H100 80GB HBM3", Total: 80 << 30})
+	}
+	return r
+}
+
+// key is one of a node's keys.
+func key(i, k int) string { return fmt.Sprintf("model-%04d-layer-%06d", i, k) }
+
+func (w *world) join(ctx context.Context, i int) (_ *node, err error) {
+	n := &node{}
+	s, err := w.service.client(ctx)
+	if err != nil {
+		return nil, err
+	}
+	n.service = s
+	seam := &metered{Service: s, m: &w.meter}
+	if n.members, err = members.Join(ctx, members.Options{Service: seam, Self: record(i)}); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	n.quiet = n.members.OnEvent(w.saw)
+	n.index, err = keyindex.New(keyindex.Options{Service: seam, Self: name(i), Lease: n.members.Lease})
+	if err != nil {
+		return nil, errors.Join(err, n.leave(ctx))
+	}
+	return n, nil
+}
+
+// leave takes a node out in order.
+func (n *node) leave(ctx context.Context) error {
+	var err error
+	if n.index != nil {
+		err = n.index.Close()
+	}
+	n.quiet()
+	return errors.Join(err, n.members.Close(ctx), n.service.Close())
+}
+
+// saw counts those who have seen what is waited for.
+func (w *world) saw(ev members.Event) {
+	a := w.awaited.Load()
+	if a != nil && a.kind == ev.Kind && a.name == ev.Record.Name && a.left.Add(-1) == 0 {
+		close(a.seen)
+	}
+}
+
+// converge does something to one node and waits until the others have seen it.
+func (w *world) converge(ctx context.Context, kind members.Kind, i, others int, do func() error) error {
+	a := &awaited{kind: kind, name: name(i), seen: make(chan struct{})}
+	a.left.Store(int64(others))
+	w.awaited.Store(a)
+	if err := do(); err != nil {
+		return err
+	}
+	select {
+	case <-a.seen:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(patience):
+		return fmt.Errorf("%d nodes have not seen it", a.left.Load())
+	}
+}
+
+// each does something for each number below n, some at a time.
+func each(n int, do func(i int) error) error {
+	errs := make([]error, n)
+	var wg sync.WaitGroup
+	var next atomic.Int64
+	for range min(atOnce, n) {
+		wg.Go(func() {
+			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+				errs[i] = do(i)
+			}
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// until waits until something holds for every node.
+func (w *world) until(ctx context.Context, holds func(n *node) bool) error {
+	late := time.Now().Add(patience)
+	for i := 0; i < len(w.nodes); {
+		if holds(w.nodes[i]) {
+			i++
+			continue
+		}
+		if time.Now().After(late) {
+			return fmt.Errorf("node %d is not so after %v", i, patience)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(2 * time.Millisecond):
+		}
+	}
+	return nil
+}
+
+// close ends what is left of the world, without leaving in order.
+func (w *world) close() {
+	_ = each(len(w.nodes), func(i int) error {
+		n := w.nodes[i]
+		_ = n.service.Close()
+		n.quiet()
+		ended, cancel := context.WithCancel(context.Background())
+		cancel()
+		_ = n.index.Close()
+		_ = n.members.Close(ended)
+		return nil
+	})
+}
+
+// heap is the memory that this process needs now, stacks included.
+func heap() uint64 {
+	var ms runtime.MemStats
+	runtime.GC()
+	runtime.GC()
+	runtime.ReadMemStats(&ms)
+	return ms.HeapAlloc + ms.StackInuse
+}
