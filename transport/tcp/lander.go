@@ -100,7 +100,10 @@ func (l *lander) run() {
 	for {
 		select {
 		case w := <-l.queue:
-			err := w.buffer.Store(l.c.life, w.off, transport.HostSpan(w.slot.bytes[:w.n]))
+			err := errPartFailed
+			if !w.get || l.c.wanted(w.id) {
+				err = w.buffer.Store(l.c.life, w.off, transport.HostSpan(w.slot.bytes[:w.n]))
+			}
 			l.emptied(&w)
 			l.landed(w, err)
 		case <-l.c.life.Done():
