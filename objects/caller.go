@@ -45,6 +45,10 @@ func (c Caller) may(a Attr, want metadata.Mode) bool {
 	return have&want == want
 }
 
+// Supplementary are the supplementary groups, looked up where they are not
+// known.
+func (c Caller) Supplementary() []uint32 { return c.groups() }
+
 // groups are the caller's supplementary groups.
 func (c Caller) groups() []uint32 {
 	if c.Groups != nil {

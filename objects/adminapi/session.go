@@ -121,6 +121,8 @@ type Registered struct {
 // Key is a line of the list of keys.
 type Key struct {
 	Key string `json:"key"`
+	// Node is the other node that has it; empty is this one.
+	Node string `json:"node,omitempty"`
 	// Hidden says that the object's owner lets this user read nothing of it.
 	Hidden bool         `json:"hidden,omitempty"`
 	Ino    metadata.Ino `json:"ino,omitempty"`

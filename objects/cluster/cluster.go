@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"sync/atomic"
 
@@ -27,6 +28,7 @@ type Cluster struct {
 	comm   *comm.Communicator
 	ep     *rpc.Endpoint
 	server *server
+	keys   *keys
 	// life ends with Close, and what is being connected with it.
 	life      context.Context //nolint:containedctx // it is the cluster's life, from Join to Close
 	stop      context.CancelFunc
@@ -62,6 +64,7 @@ func Join(ctx context.Context, o Options) (*Cluster, error) {
 		stirred: newNews(), nodes: map[members.Name]*Node{}, ranks: map[wire.Rank]*Node{},
 	}
 	c.life, c.stop = context.WithCancel(context.Background())
+	c.keys = newKeys(c)
 	if err := c.start(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("join the cluster: %w", err), c.Close(ctx))
 	}
@@ -85,8 +88,10 @@ func (c *Cluster) start(ctx context.Context) (err error) {
 		Squash: o.Squash, Owner: o.Owner, AttrTTL: o.AttrTTL, Log: c.log,
 		Count: &c.count, Notify: c.notify, Met: c.met, Pull: c.pull, Served: c.served,
 	})
+	handlers := c.server.handlers()
+	maps.Copy(handlers, c.keys.handlers())
 	c.ep, err = rpc.New(rpc.Options{
-		Comm: c.comm, Handlers: c.server.handlers(),
+		Comm: c.comm, Handlers: handlers,
 		Notices: map[rpc.Method]func(rpc.Caller, []byte){proto.NoticeInvalid: c.invalid},
 		Lanes:   lanes(),
 		OnEnd:   c.server.ended, Coder: c.codes.code, Timeout: o.Timeout, Logger: o.Logger,
@@ -105,7 +110,7 @@ func (c *Cluster) start(ctx context.Context) (err error) {
 		}
 		c.listening = append(c.listening, real.String())
 	}
-	return nil
+	return c.keys.start(ctx)
 }
 
 // notify is the endpoint's, for the server, which is made before it.
@@ -114,7 +119,7 @@ func (c *Cluster) notify(to wire.Rank, m rpc.Method, body []byte) (bool, error) 
 }
 
 // Close ends all sessions; files that are open fail.
-func (c *Cluster) Close(context.Context) error {
+func (c *Cluster) Close(ctx context.Context) error {
 	c.mu.Lock()
 	again := c.closed
 	c.closed = true
@@ -122,8 +127,8 @@ func (c *Cluster) Close(context.Context) error {
 	if again {
 		return nil
 	}
+	faults := []error{c.keys.stop(ctx)}
 	c.stop()
-	var faults []error
 	if c.ep != nil {
 		faults = append(faults, c.ep.Close())
 	}
@@ -133,6 +138,7 @@ func (c *Cluster) Close(context.Context) error {
 	if c.server != nil {
 		c.server.close() //nolint:contextcheck // what is open is saved, however long the caller waits
 	}
+	c.keys.claims.close(ctx)
 	// What is left are sessions, whose memory goes.
 	for _, n := range c.all() {
 		n.end(n.session.Load())

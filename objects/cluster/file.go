@@ -33,6 +33,8 @@ type File struct {
 	ino    objects.Ino
 	gen    metadata.Generation
 	access Access
+	// by gets a handle, where it is not opened by its inode: that of a claim.
+	by func(ctx context.Context, s *session) (handle uint64, err error)
 	// open is shared by all files of the inode.
 	open *opened
 
@@ -134,14 +136,11 @@ func (f *File) reopen(ctx context.Context, s *session) (again bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, f.n.c.opts.Timeout)
 	defer cancel()
 	m := f.n.cache.begin()
-	var out proto.OpenAnswer
-	err = f.n.askIn(ctx, s, question{method: proto.MethodOpen, out: &out, in: &proto.OpenAsk{
-		Cred: credToProto(f.who), Ino: uint64(f.ino), Gen: uint64(f.gen), Access: uint32(f.access),
-	}})
+	out, err := f.handleIn(ctx, s)
 	again = err != nil && f.n.broke(s, err, true)
 	err = f.n.failed(err)
 	var a objects.Attr
-	if err == nil {
+	if err == nil && f.by == nil {
 		a, err = attrFromProto(&out.Attr)
 	}
 	f.mu.Lock()
@@ -154,10 +153,25 @@ func (f *File) reopen(ctx context.Context, s *session) (again bool, err error) {
 	case err != nil:
 		return again, err
 	}
-	f.in, f.handle, f.gen = s, out.Handle, a.Gen
+	if f.in, f.handle = s, out.Handle; f.by != nil {
+		return false, nil
+	}
+	f.gen = a.Gen
 	f.open.size.Store(a.Size)
 	f.n.cache.putAttr(m, f.user, &a, out.Attr.Keep)
 	return false, nil
+}
+
+// handleIn gets a handle in a session. Its error is the endpoint's.
+func (f *File) handleIn(ctx context.Context, s *session) (out proto.OpenAnswer, err error) {
+	if f.by != nil {
+		out.Handle, err = f.by(ctx, s)
+		return out, err
+	}
+	err = f.n.askIn(ctx, s, question{method: proto.MethodOpen, out: &out, in: &proto.OpenAsk{
+		Cred: credToProto(f.who), Ino: uint64(f.ino), Gen: uint64(f.gen), Access: uint32(f.access),
+	}})
+	return out, err
 }
 
 // ask asks something about the handle. make is called for each try.
@@ -220,6 +234,9 @@ func (f *File) Close(ctx context.Context) error {
 			return nil
 		}
 		return f.n.failed(err)
+	}
+	if f.by != nil {
+		return nil
 	}
 	a, err := attrFromProto(&out)
 	if err != nil {

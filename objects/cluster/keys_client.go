@@ -1,15 +1,217 @@
 package cluster
 
-import "context"
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/metadata/keyindex"
+	"github.com/hmcfs/hmcfs/objects"
+	"github.com/hmcfs/hmcfs/objects/cluster/proto"
+)
 
 // Key finds a key of another node: which one, and the path of its object there
 // ("cuda0/a").
 //
 // Errors: metadata.ErrNotExist; ErrUnreachable.
-func (c *Cluster) Key(context.Context, string) (*Node, string, error) { return nil, "", ErrNoNode }
+func (c *Cluster) Key(ctx context.Context, key string) (*Node, string, error) {
+	var at *Node
+	var out proto.KeyAnswer
+	err := c.keys.at(ctx, keyindex.Keys, key, func(n *Node) error {
+		at = n
+		return n.ask(ctx, question{method: proto.MethodFindKey, in: &proto.KeyAsk{Key: key}, out: &out, again: true})
+	})
+	if err != nil {
+		return nil, "", err
+	}
+	return at, out.Path, nil
+}
 
-// Keys lists the keys of other nodes behind one, in order.
+// Keys lists the keys of other nodes behind one, in order; fewer than limit are
+// the last.
 func (c *Cluster) Keys(ctx context.Context, after string, limit int) ([]string, error) {
-	_, _, _ = ctx, after, limit
-	return nil, nil
+	places, err := c.Places(ctx, false, after, limit)
+	names := make([]string, len(places))
+	for i, p := range places {
+		names[i] = p.Key
+	}
+	return names, err
+}
+
+// Places lists the keys of other nodes, or what they have published, behind one,
+// in order, and whose they are; fewer than limit are the last.
+func (c *Cluster) Places(ctx context.Context, published bool, after string, limit int) ([]keyindex.Place, error) {
+	var all []keyindex.Place
+	self, page := c.opts.View.Self().Name, min(max(limit, 1), maxListed)
+	for len(all) < limit {
+		places, err := c.keys.list(ctx, spaceOf(published), after, page)
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range places {
+			after = p.Key
+			if _, known := c.opts.View.Get(p.Node); known && p.Node != self {
+				all = append(all, p)
+			}
+		}
+		if len(places) < page {
+			break
+		}
+	}
+	return all[:min(len(all), limit)], nil
+}
+
+// KeyPlace says which other node has a key, or has published it.
+//
+// Errors: metadata.ErrNotExist.
+func (c *Cluster) KeyPlace(ctx context.Context, published bool, key string) (keyindex.Place, error) {
+	n, err := c.keys.find(ctx, spaceOf(published), key)
+	if err != nil {
+		return keyindex.Place{}, err
+	}
+	return keyindex.Place{Key: key, Node: n.name}, nil
+}
+
+// list lists keys, from the index or by asking all nodes.
+func (k *keys) list(ctx context.Context, s keyindex.Space, after string, limit int) ([]keyindex.Place, error) {
+	if k.index == nil {
+		return k.peers.List(ctx, s, after, limit)
+	}
+	page, err := k.index.List(ctx, s, after, limit)
+	if isAway(err) {
+		return k.peers.List(ctx, s, after, limit)
+	}
+	return page, err
+}
+
+// KeyInfo looks a key of another node up, or what it has published, for a user
+// of this one.
+//
+// Errors: metadata.ErrNotExist; objects.ErrForbidden; those of the store there;
+// ErrUnreachable, ErrStale, ErrDenied.
+func (c *Cluster) KeyInfo(ctx context.Context, who objects.Caller, key string, published bool) (objects.KeyInfo, error) {
+	var info objects.KeyInfo
+	err := c.keys.at(ctx, spaceOf(published), key, func(n *Node) (err error) {
+		info, err = n.keyInfo(ctx, credOf(who), key, published)
+		return err
+	})
+	return info, err
+}
+
+func (n *Node) keyInfo(ctx context.Context, who Cred, key string, published bool) (objects.KeyInfo, error) {
+	var out proto.KeyAnswer
+	err := n.ask(ctx, question{
+		method: proto.MethodKeyInfo, out: &out, again: true,
+		in: &proto.KeyAsk{Cred: credToProto(who), Key: key, Publish: published},
+	})
+	if err != nil {
+		return objects.KeyInfo{}, err
+	}
+	a, err := attrFromProto(&out.Attr)
+	if err == nil {
+		err = addUp(out.Blobs, a.Size)
+	}
+	if err != nil {
+		return objects.KeyInfo{}, fmt.Errorf("key %q of node %s: %w", key, n.name, err)
+	}
+	return objects.KeyInfo{Attr: a, Blobs: out.Blobs}, nil
+}
+
+// addUp says whether blobs make up a size: what comes from another machine is
+// not believed.
+func addUp(blobs []uint64, size uint64) error {
+	left := size
+	for _, n := range blobs {
+		if n > left {
+			return fmt.Errorf("blobs of more than %d bytes: %w", size, proto.ErrBody)
+		}
+		left -= n
+	}
+	if left > 0 || len(blobs) == 0 {
+		return fmt.Errorf("%d blobs of less than %d bytes: %w", len(blobs), size, proto.ErrBody)
+	}
+	return nil
+}
+
+// maxReplaced is how often a key is looked up anew that was replaced since.
+const maxReplaced = 8
+
+// ScatterKey copies the bytes of another node's key into a holder's blobs; see
+// objects.Holder.Scatter.
+//
+// Errors: those of KeyInfo and of objects.Holder.Fill.
+func (c *Cluster) ScatterKey(ctx context.Context, h *objects.Holder, sc objects.Scatter) error {
+	who := credOf(h.Caller())
+	return c.keys.at(ctx, keyindex.Keys, sc.Key, func(n *Node) error {
+		for try := 0; ; try++ {
+			err := n.scatter(ctx, who, h, sc)
+			if !errors.Is(err, ErrStale) || n.replaced.Load() || try == maxReplaced {
+				return err
+			}
+		}
+	})
+}
+
+func (n *Node) scatter(ctx context.Context, who Cred, h *objects.Holder, sc objects.Scatter) error {
+	info, err := n.keyInfo(ctx, who, sc.Key, false)
+	if err != nil {
+		return err
+	}
+	if info.Attr.State == objects.StateLost {
+		return fmt.Errorf("key %q of node %s: %w", sc.Key, n.name, objects.ErrLost)
+	}
+	f, err := n.openGen(ctx, who, info.Attr.Ino, uint64(info.Attr.Gen))
+	if err != nil {
+		return err
+	}
+	err = h.Fill(ctx, sc, objects.Source{Blobs: info.Blobs, Span: f.Span})
+	return errors.Join(err, f.Close(ctx))
+}
+
+// DropKey removes a key of another node; one that is nowhere is a success.
+//
+// Errors: those of objects.Holder.Drop; ErrUnreachable, ErrDenied.
+func (c *Cluster) DropKey(ctx context.Context, who objects.Caller, key string) error {
+	err := c.keys.at(ctx, keyindex.Keys, key, func(n *Node) error {
+		return n.ask(ctx, question{
+			method: proto.MethodDropKey, again: true,
+			in: &proto.KeyAsk{Cred: credToProto(credOf(who)), Key: key},
+		})
+	})
+	c.keys.forget(keyindex.Keys, key)
+	if errors.Is(err, metadata.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// ExpireKey sets when a key of another node ends; zero is never.
+//
+// Errors: those of objects.Holder.Expire; ErrUnreachable, ErrDenied.
+func (c *Cluster) ExpireKey(ctx context.Context, who objects.Caller, key string, at metadata.Timespec) error {
+	return c.keys.at(ctx, keyindex.Keys, key, func(n *Node) error {
+		return n.ask(ctx, question{
+			method: proto.MethodExpireKey, again: true,
+			in: &proto.ExpireKeyAsk{Cred: credToProto(credOf(who)), Key: key, At: timeToProto(at)},
+		})
+	})
+}
+
+// KeyState says how the index of keys is doing.
+func (c *Cluster) KeyState() keyindex.State {
+	if c.keys.index != nil {
+		return c.keys.index.State()
+	}
+	return c.keys.peers.State()
+}
+
+// sizesOf are the lengths of blobs.
+func sizesOf(blobs []objects.Blob) []uint64 {
+	sizes := make([]uint64, len(blobs))
+	for i := range blobs {
+		sizes[i] = blobs[i].Len
+	}
+	return slices.Clip(sizes)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/objects"
 	"github.com/hmcfs/hmcfs/objects/adminapi"
+	"github.com/hmcfs/hmcfs/objects/cluster"
 	"github.com/hmcfs/hmcfs/objects/hetero"
 	"github.com/hmcfs/hmcfs/objects/hetero/local"
 )
@@ -22,7 +23,11 @@ var _ admin.Keyed = keyed{}
 
 // Begin begins a client for a user.
 func (k keyed) Begin(by objects.Caller) (hetero.Client, error) {
-	return local.New(local.Options{Store: k.d.store, Caller: by, Inode: k.d.shownFile}), nil
+	o := local.Options{Store: k.d.store, Caller: by, Inode: k.d.shownFile}
+	if others := k.d.otherNodes(); others != nil {
+		o.Elsewhere = others
+	}
+	return local.New(o), nil
 }
 
 // Listen begins to hear what a user may hear.
@@ -49,26 +54,45 @@ func (h *heard) Next(ctx context.Context) (objects.Event, error) {
 // Close ends the queue.
 func (h *heard) Close() { h.queue.Close() }
 
-// Keys hands out the keys that begin with a prefix, or what is published.
+// Keys hands out the keys that begin with a prefix, or what is published, here
+// and at other nodes, in order.
 func (k keyed) Keys(ctx context.Context, by objects.Caller, prefix string, published bool, each func(adminapi.Key) error) error {
 	h := k.d.store.NewHolder(by)
 	names, info := k.set, h.KeyInfo
 	if published {
 		names, info = k.published, h.PublicationInfo
 	}
+	others := k.otherKeys(by, prefix, published, each)
+	last := ""
 	err := names(ctx, prefix, func(key string) error {
-		known, err := info(ctx, key)
-		switch {
-		case errors.Is(err, metadata.ErrNotExist):
-			return nil // it has gone since, or is over
-		case errors.Is(err, objects.ErrForbidden):
-			return each(adminapi.Key{Key: key, Hidden: true})
-		case err != nil:
+		if err := others.upTo(ctx, key); err != nil {
 			return err
 		}
-		return each(keyLine(key, known))
+		last = key
+		known, err := info(ctx, key)
+		return handOut(adminapi.Key{Key: key}, known, err, each)
 	})
+	if err == nil {
+		err = others.behind(ctx, last)
+	}
 	return errors.Join(err, h.Close(ctx))
+}
+
+// handOut hands a key out with what is known of it, unless it has gone since it
+// was listed.
+func handOut(line adminapi.Key, known objects.KeyInfo, err error, each func(adminapi.Key) error) error {
+	switch {
+	case errors.Is(err, metadata.ErrNotExist):
+		return nil
+	case errors.Is(err, objects.ErrForbidden), errors.Is(err, cluster.ErrDenied):
+		line.Hidden = true
+		return each(line)
+	case err != nil:
+		return err
+	}
+	full := keyLine(line.Key, known)
+	full.Node = line.Node
+	return each(full)
 }
 
 func keyLine(key string, known objects.KeyInfo) adminapi.Key {

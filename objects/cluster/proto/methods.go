@@ -79,6 +79,8 @@ const (
 	MethodTake
 	// MethodStatus: nothing → StatusAnswer.
 	MethodStatus
+	// MethodHaveKeys: HaveKeysAsk → HaveKeysAnswer.
+	MethodHaveKeys
 )
 
 // The notices.

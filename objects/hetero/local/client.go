@@ -20,6 +20,8 @@ type Options struct {
 	Store *objects.Store
 	// Caller is the user for whom all is done.
 	Caller objects.Caller
+	// Elsewhere is the keys of other machines; nil is none.
+	Elsewhere Elsewhere
 	// Inode tells which file of the store an open file of the mount is; nil
 	// where there is no mount.
 	Inode func(*os.File) (objects.Ino, error)
@@ -30,6 +32,8 @@ type Client struct {
 	store  *objects.Store
 	holder *objects.Holder
 	inode  func(*os.File) (objects.Ino, error)
+	// elsewhere is nil where there are no other machines.
+	elsewhere Elsewhere
 	// life ends with Close, and with it every call.
 	life context.Context //nolint:containedctx // the client's own, as long as it
 	end  context.CancelFunc
@@ -54,7 +58,7 @@ var _ hetero.Client = (*Client)(nil)
 func New(o Options) *Client {
 	life, end := context.WithCancel(context.Background())
 	return &Client{
-		store: o.Store, holder: o.Store.NewHolder(o.Caller), inode: o.Inode,
+		store: o.Store, holder: o.Store.NewHolder(o.Caller), inode: o.Inode, elsewhere: o.Elsewhere,
 		life: life, end: end,
 		subscriptions: newSubscriptions(),
 		memories:      map[hetero.MemoryID]*objects.Region{},

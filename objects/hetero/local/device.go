@@ -50,14 +50,14 @@ func (c *Client) devGet(keys []string, lists []hetero.DeviceBlobList, o hetero.G
 	return plan{
 		keys: keys, timeout: o.Timeout, late: hetero.ErrNotFound,
 		try: func(ctx context.Context, i int) error {
-			return c.holder.Scatter(ctx, objects.Scatter{Keyed: set[i], Offset: offsets[i], Replica: o.Replica})
+			return c.scatter(ctx, objects.Scatter{Keyed: set[i], Offset: offsets[i], Replica: o.Replica})
 		},
 	}, nil
 }
 
 // DevDelete removes keys with all their replicas.
 func (c *Client) DevDelete(ctx context.Context, keys []string) (hetero.Results, error) {
-	return c.remove(ctx, keys, c.holder.Drop)
+	return c.remove(ctx, keys, c.drop)
 }
 
 // DevLocalDelete removes what this client has of keys.

@@ -23,15 +23,27 @@ func (c *Client) Exist(ctx context.Context, keys []string) ([]bool, error) {
 		return nil, err
 	}
 	defer leave()
-	out := make([]bool, len(keys))
-	for i, key := range keys {
-		err := c.there(call, key, false)
+	out, errs := make([]bool, len(keys)), make([]error, len(keys))
+	c.eachKey(len(keys), func(i int) { errs[i] = c.there(call, keys[i], false) })
+	for i, err := range errs {
 		out[i] = err == nil || errors.Is(err, objects.ErrForbidden)
 		if !out[i] && !missing(err) {
 			return nil, c.failure(err)
 		}
 	}
 	return out, nil
+}
+
+// eachKey looks at n keys: one after the other where all are here, and a few at a
+// time where others may have to be asked.
+func (c *Client) eachKey(n int, look func(i int)) {
+	if c.elsewhere != nil {
+		atOnce(n, look)
+		return
+	}
+	for i := range n {
+		look(i)
+	}
 }
 
 // there fails unless a key names an object, or a publication, whose bytes are
@@ -47,13 +59,6 @@ func (c *Client) there(ctx context.Context, key string, published bool) error {
 	return err
 }
 
-func (c *Client) info(ctx context.Context, key string, published bool) (objects.KeyInfo, error) {
-	if published {
-		return c.holder.PublicationInfo(ctx, key)
-	}
-	return c.holder.KeyInfo(ctx, key)
-}
-
 // GetMetaInfo tells the blobs of keys, or of publications.
 func (c *Client) GetMetaInfo(ctx context.Context, keys []string, published bool) ([]hetero.MetaInfo, error) {
 	if err := hetero.CheckKeys(keys); err != nil {
@@ -65,8 +70,8 @@ func (c *Client) GetMetaInfo(ctx context.Context, keys []string, published bool)
 	}
 	defer leave()
 	out, told := make([]hetero.MetaInfo, len(keys)), make(hetero.Results, len(keys))
+	c.eachKey(len(keys), func(i int) { out[i] = c.metaInfo(call, keys[i], published) })
 	for i, key := range keys {
-		out[i] = c.metaInfo(call, key, published)
 		told[i] = hetero.Result{Key: key, Err: out[i].Err}
 	}
 	return out, told.Outcome()
@@ -102,11 +107,11 @@ func (c *Client) Expire(ctx context.Context, keys []string, ttl time.Duration) (
 	return c.do(ctx, func(call context.Context) hetero.Results {
 		at := expiry(ttl)
 		errs := make([]error, len(keys))
-		for i, key := range keys {
+		c.eachKey(len(keys), func(i int) {
 			if errs[i] = call.Err(); errs[i] == nil {
-				errs[i] = c.holder.Expire(call, key, at)
+				errs[i] = c.expire(call, keys[i], at)
 			}
-		}
+		})
 		return c.results(keys, errs)
 	})
 }

@@ -6,6 +6,12 @@
 // Keys that are missing wait in their call, not in goroutines: one queue of the
 // store's events wakes a call, and a few goroutines carry out what it can do.
 //
+// # Other machines
+//
+// A key that is not here may be elsewhere (Elsewhere): it is looked for here
+// first, and there when it is missing. What a call waits for may come here or
+// there. Replicas are of keys that are here.
+//
 // # Lock order
 //
 // Client.mu, background.mu, subscriptions.mu and waiter.mu are leaves. No lock

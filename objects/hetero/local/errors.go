@@ -8,6 +8,7 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/objects"
+	"github.com/hmcfs/hmcfs/objects/cluster"
 	"github.com/hmcfs/hmcfs/objects/hetero"
 )
 
@@ -18,6 +19,12 @@ type errorRule struct{ from, to error }
 // and what none matches is ErrIO.
 func errorRules() []errorRule {
 	return []errorRule{
+		// Before the rest: where a node did not answer in time they wrap that.
+		{cluster.ErrUnreachable, hetero.ErrDisconnected},
+		{cluster.ErrVersion, hetero.ErrDisconnected},
+		{cluster.ErrDenied, hetero.ErrNotAuthorized},
+		{cluster.ErrStale, hetero.ErrLost},
+
 		{context.DeadlineExceeded, hetero.ErrTimeout},
 		{context.Canceled, hetero.ErrInterrupted},
 

@@ -28,9 +28,9 @@ func (c *Client) gather(keys []string, lists []hetero.DeviceBlobList, o hetero.S
 		return nil, err
 	}
 	return func(call context.Context) hetero.Results {
-		done := c.holder.Gather(call, set, objects.GatherOptions{
-			Existing: existingRule(o.Existing), Expires: expiry(o.TTL),
-		})
+		options := objects.GatherOptions{Existing: existingRule(o.Existing), Expires: expiry(o.TTL)}
+		done := c.holder.Gather(call, set, options)
+		c.replace(call, set, options, done)
 		out := make(hetero.Results, len(keys))
 		for i, key := range keys {
 			out[i] = hetero.Result{Key: key, Err: c.failure(done[i].Err), Skipped: done[i].Skipped}
@@ -73,7 +73,7 @@ func (c *Client) hostGet(keys []string, lists []hetero.DeviceBlobList, o hetero.
 	return plan{
 		keys: keys, timeout: o.Timeout, late: hetero.ErrNotFound,
 		try: func(ctx context.Context, i int) error {
-			return c.holder.Scatter(ctx, objects.Scatter{Keyed: set[i], Exact: true})
+			return c.scatter(ctx, objects.Scatter{Keyed: set[i], Exact: true})
 		},
 	}, nil
 }
@@ -105,6 +105,6 @@ func (c *Client) AsyncDevDelete(ctx context.Context, keys []string) (*hetero.Bat
 		return nil, err
 	}
 	return c.batch(ctx, len(keys), func(call context.Context) hetero.Results {
-		return c.results(keys, c.holder.Drop(call, keys))
+		return c.results(keys, c.drop(call, keys))
 	})
 }

@@ -135,6 +135,7 @@ func (w *waiter) await(ctx context.Context) {
 	}
 	r := retrier{waiter: w, slots: make(chan struct{}, workers), allDone: enough}
 	r.all(ctx)
+	stop := w.watch(waiting, places, func(i int) { r.one(ctx, i) })
 	for waiting.Err() == nil {
 		e, err := events.Next(waiting)
 		if err != nil {
@@ -150,7 +151,21 @@ func (w *waiter) await(ctx context.Context) {
 		default: // nothing has come
 		}
 	}
+	stop()
 	r.work.Wait()
+}
+
+// watch has came called when a key may have come elsewhere.
+func (w *waiter) watch(ctx context.Context, places map[string]int, came func(i int)) (stop func()) {
+	e := w.client.elsewhere
+	if e == nil {
+		return func() {}
+	}
+	return e.WatchKeys(ctx, w.plan.published, slices.Collect(maps.Keys(places)), func(key string) {
+		if i, ours := places[key]; ours {
+			came(i)
+		}
+	})
 }
 
 // retrier tries absent keys, a few at a time.

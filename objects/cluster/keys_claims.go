@@ -1,0 +1,317 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/objects"
+	"github.com/hmcfs/hmcfs/objects/cluster/proto"
+	"github.com/hmcfs/hmcfs/transport/rpc"
+	"github.com/hmcfs/hmcfs/transport/wire"
+)
+
+const (
+	// claimWait is how long a claim waits at the owner for another one who may
+	// still fail, before the asker asks again.
+	claimWait = 2 * time.Second
+	// claimGrace is how long a claim stays that nobody can read by any more,
+	// since the session has ended: the receiver may come back.
+	claimGrace = 5 * time.Second
+	// claimMemory is how long it is remembered how a claim has ended, for a
+	// receiver who asks again, and maxEnded of how many at most.
+	claimMemory = time.Minute
+	maxEnded    = 1 << 14
+)
+
+// claimID is the receiver's name of a claim.
+type claimID [16]byte
+
+// claimTable are the publications of this node that other nodes are about to
+// receive:
+//
+//	open ──handles gone──> waiting ──grace──> given back
+//	 ^ │                     │ │
+//	 │ └─────── Take ────────┼─┴──> taken, or given back
+//	 └───── the same ID ─────┘
+//
+// Who ends a claim is who takes it from open. How it has ended is remembered.
+type claimTable struct {
+	c *Cluster
+
+	mu sync.Mutex
+	// +checklocks:mu
+	open map[claimID]*claim
+	// +checklocks:mu
+	ended map[claimID]*outcome
+	// +checklocks:mu
+	closed bool
+}
+
+// claim is one of them. The table's lock guards handles and grace.
+type claim struct {
+	of     *objects.Claimed
+	holder *objects.Holder
+	rank   wire.Rank
+	key    string
+	size   uint64
+	blobs  []uint64
+	// handles counts those that it is read by.
+	handles int
+	// grace gives it back; nil while there are handles.
+	grace *time.Timer
+}
+
+// outcome is how a claim has ended; err is read when done is closed.
+type outcome struct {
+	rank     wire.Rank
+	received bool
+	done     chan struct{}
+	err      error
+	at       time.Time
+}
+
+func (t *claimTable) init(c *Cluster) {
+	t.c, t.open, t.ended = c, map[claimID]*claim{}, map[claimID]*outcome{}
+}
+
+// serveClaim begins to receive a publication, or goes on in another session.
+func (k *keys) serveClaim(ctx context.Context, g *guest, q *proto.ClaimAsk) (any, error) {
+	t := &k.claims
+	c, err := t.find(q.ID, g.from.Rank)
+	if err != nil {
+		return nil, err
+	}
+	if c == nil {
+		if c, err = t.claim(ctx, g.from.Rank, q); err != nil {
+			return nil, err
+		}
+		if len(q.Blobs) > 0 && !slices.Equal(q.Blobs, c.blobs) {
+			t.giveBack(ctx, c)
+			return &proto.ClaimAnswer{Size: c.size, Blobs: c.blobs}, nil
+		}
+		if err = t.add(q.ID, c); err != nil {
+			t.giveBack(ctx, c)
+			return nil, err
+		}
+		defer t.unhandle(q.ID, c)
+	}
+	handle, err := t.handle(ctx, q.ID, c, g.from)
+	if err == nil {
+		err = ctx.Err() // nobody waits for the answer any more
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &proto.ClaimAnswer{Handle: handle, Size: c.size, Blobs: c.blobs}, nil
+}
+
+// find finds a claim that is open.
+//
+// Errors: metadata.ErrNotExist for one that has ended; ErrDenied for another
+// node's.
+func (t *claimTable) find(id claimID, rank wire.Rank) (*claim, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	c := t.open[id]
+	switch {
+	case c != nil && c.rank != rank:
+		return nil, fmt.Errorf("a claim of another node: %w", ErrDenied)
+	case c != nil:
+		return c, nil
+	case t.ended[id] != nil:
+		return nil, fmt.Errorf("the claim has ended: %w", metadata.ErrNotExist)
+	}
+	return nil, nil
+}
+
+// claim claims a publication for a user of another node.
+//
+// Errors: those of Holder.Claim; objects.ErrBusy while somebody else has it who
+// may still fail.
+func (t *claimTable) claim(ctx context.Context, rank wire.Rank, q *proto.ClaimAsk) (*claim, error) {
+	by, err := t.c.server.caller(q.Cred)
+	if err != nil {
+		return nil, err
+	}
+	c := &claim{holder: t.c.opts.Store.NewHolder(by), rank: rank, key: q.Key}
+	soon, stop := context.WithTimeout(ctx, min(claimWait, t.c.opts.Timeout/2))
+	defer stop()
+	if c.of, err = c.holder.Claim(soon, q.Key); err != nil {
+		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+			err = fmt.Errorf("%q is being received: %w", q.Key, objects.ErrBusy)
+		}
+		return nil, errors.Join(err, c.holder.Close(context.WithoutCancel(ctx)))
+	}
+	if c.blobs, err = c.of.Blobs(ctx); err != nil {
+		t.giveBack(ctx, c)
+		return nil, err
+	}
+	for _, n := range c.blobs {
+		c.size += n
+	}
+	return c, nil
+}
+
+// add makes a claim known by its name.
+func (t *claimTable) add(id claimID, c *claim) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case t.closed:
+		return fmt.Errorf("the node is leaving: %w", ErrUnreachable)
+	case t.open[id] != nil || t.ended[id] != nil:
+		return fmt.Errorf("the name of a claim is used twice: %w", objects.ErrInvalid)
+	}
+	t.open[id] = c
+	c.handles++ // the caller's, until there is a real one
+	return nil
+}
+
+// handle opens a claim for a session.
+func (t *claimTable) handle(ctx context.Context, id claimID, c *claim, from rpc.Caller) (uint64, error) {
+	t.mu.Lock()
+	if t.open[id] != c {
+		t.mu.Unlock()
+		return 0, fmt.Errorf("the claim has ended: %w", metadata.ErrNotExist)
+	}
+	c.handles++
+	if c.grace != nil {
+		c.grace.Stop()
+		c.grace = nil
+	}
+	t.mu.Unlock()
+	f, err := c.of.Open(ctx)
+	if err != nil {
+		t.unhandle(id, c)
+		return 0, err
+	}
+	number, err := t.c.server.hold(from, f, func() {
+		_ = f.Close(context.Background()) // a file that nobody has written
+		t.unhandle(id, c)
+	})
+	if err != nil {
+		_ = f.Close(context.WithoutCancel(ctx))
+		t.unhandle(id, c)
+	}
+	return number, err
+}
+
+// unhandle ends a handle. With the last one the receiver's time begins to run.
+func (t *claimTable) unhandle(id claimID, c *claim) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if c.handles--; c.handles > 0 || t.open[id] != c {
+		return
+	}
+	c.grace = time.AfterFunc(claimGrace, func() { t.expire(context.Background(), id, c) })
+}
+
+// expire gives a claim back whose receiver has not come back.
+func (t *claimTable) expire(ctx context.Context, id claimID, c *claim) {
+	t.mu.Lock()
+	mine := t.open[id] == c && c.handles == 0
+	var o *outcome
+	if mine {
+		o = t.endLocked(id, c, false)
+	}
+	t.mu.Unlock()
+	if mine {
+		t.c.log.Info("who was about to receive a publication has gone; it is offered again", zap.String("key", c.key))
+		t.giveBack(ctx, c)
+		close(o.done)
+	}
+}
+
+// endLocked takes a claim from those that are open.
+//
+// +checklocks:t.mu
+func (t *claimTable) endLocked(id claimID, c *claim, received bool) *outcome {
+	delete(t.open, id)
+	if c.grace != nil {
+		c.grace.Stop()
+		c.grace = nil
+	}
+	now := time.Now()
+	if len(t.ended)%256 == 255 { // now and then
+		maps.DeleteFunc(t.ended, func(_ claimID, o *outcome) bool {
+			return len(t.ended) > maxEnded || now.Sub(o.at) > claimMemory
+		})
+	}
+	o := &outcome{rank: c.rank, received: received, done: make(chan struct{}), at: now}
+	t.ended[id] = o
+	return o
+}
+
+// serveTake ends a claim. Asked again it answers the same.
+func (k *keys) serveTake(ctx context.Context, g *guest, q *proto.TakeAsk) (any, error) {
+	t, id := &k.claims, claimID(q.ID)
+	t.mu.Lock()
+	c, o := t.open[id], t.ended[id]
+	if c != nil && c.rank == g.from.Rank {
+		o = t.endLocked(id, c, q.Received)
+	} else {
+		c = nil
+	}
+	t.mu.Unlock()
+	if o == nil || o.rank != g.from.Rank {
+		return nil, fmt.Errorf("a claim that is not known: %w", metadata.ErrNotExist)
+	}
+	if c != nil {
+		if q.Received {
+			o.err = t.take(ctx, c)
+		} else {
+			t.giveBack(ctx, c)
+		}
+		close(o.done)
+	}
+	select {
+	case <-o.done:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if q.Received && !o.received {
+		return nil, fmt.Errorf("the publication was offered again: %w", metadata.ErrNotExist)
+	}
+	return nil, o.err
+}
+
+// take ends a claim as received. Who has asked for it may be gone: it was
+// decided when he asked.
+func (t *claimTable) take(ctx context.Context, c *claim) error {
+	ctx = context.WithoutCancel(ctx)
+	err := c.of.Take(ctx)
+	return errors.Join(err, c.holder.Close(ctx))
+}
+
+func (t *claimTable) giveBack(ctx context.Context, c *claim) {
+	ctx = context.WithoutCancel(ctx)
+	c.of.GiveBack(ctx)
+	if err := c.holder.Close(ctx); err != nil {
+		t.c.log.Warn("end of a claim", zap.Error(err))
+	}
+}
+
+// close gives all claims back. No handler runs any more.
+func (t *claimTable) close(ctx context.Context) {
+	t.mu.Lock()
+	t.closed = true
+	left := t.open
+	t.open = map[claimID]*claim{}
+	for _, c := range left {
+		if c.grace != nil {
+			c.grace.Stop()
+		}
+	}
+	t.mu.Unlock()
+	for _, c := range left {
+		t.giveBack(ctx, c)
+	}
+}

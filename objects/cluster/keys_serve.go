@@ -1,0 +1,178 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/objects"
+	"github.com/hmcfs/hmcfs/objects/cluster/proto"
+	"github.com/hmcfs/hmcfs/transport/rpc"
+)
+
+// maxListed is how many keys are listed at once.
+const maxListed = 1024
+
+// handlers are the methods of keys.
+func (k *keys) handlers() map[rpc.Method]rpc.Handler {
+	s := k.c.server
+	return map[rpc.Method]rpc.Handler{
+		proto.MethodFindKey:   answer(s, k.serveFind),
+		proto.MethodListKeys:  answer(s, k.serveList),
+		proto.MethodKeyInfo:   answer(s, k.serveInfo),
+		proto.MethodDropKey:   answer(s, k.serveDrop),
+		proto.MethodExpireKey: answer(s, k.serveExpire),
+		proto.MethodHaveKeys:  answer(s, k.serveHave),
+		proto.MethodClaim:     answer(s, k.serveClaim),
+		proto.MethodTake:      answer(s, k.serveTake),
+	}
+}
+
+// serveFind tells the path of a key's object, which anybody may know, as
+// anybody may list keys/.
+func (k *keys) serveFind(ctx context.Context, _ *guest, q *proto.KeyAsk) (any, error) {
+	store := k.c.opts.Store
+	if q.Publish {
+		if err := k.published(ctx, q.Key); err != nil {
+			return nil, err
+		}
+		return &proto.KeyAnswer{}, nil
+	}
+	there, err := store.KeyThere(ctx, q.Key)
+	if err == nil && !there {
+		err = fmt.Errorf("key %q: %w", q.Key, metadata.ErrNotExist)
+	}
+	if err != nil {
+		return nil, err
+	}
+	path, err := store.KeyPath(ctx, q.Key)
+	if err != nil {
+		return nil, err
+	}
+	return &proto.KeyAnswer{Path: path}, nil
+}
+
+// published fails unless something is published under a key that can be
+// received.
+func (k *keys) published(ctx context.Context, key string) error {
+	a, err := k.c.opts.Store.Lookup(ctx, metadata.PublishIno, key)
+	if err == nil && (a.Taken || !a.IsRegular()) {
+		err = fmt.Errorf("%q was received: %w", key, metadata.ErrNotExist)
+	}
+	return err
+}
+
+// serveList tells this node's own keys.
+func (k *keys) serveList(ctx context.Context, _ *guest, q *proto.ListKeysAsk) (any, error) {
+	limit := int(min(max(q.Limit, 1), maxListed))
+	if q.Publish {
+		names, err := k.ownPublished(ctx, q.After, limit)
+		return &proto.ListKeysAnswer{Keys: names}, err
+	}
+	entries, err := k.c.opts.Store.Keys(ctx, q.After, limit)
+	if err != nil {
+		return nil, err
+	}
+	out := &proto.ListKeysAnswer{Keys: make([]string, len(entries))}
+	for i, e := range entries {
+		out.Keys[i] = e.Key
+	}
+	return out, nil
+}
+
+// ownPublished are the names of publish/ behind one, in order.
+func (k *keys) ownPublished(ctx context.Context, after string, limit int) ([]string, error) {
+	var names []string
+	for at := metadata.Cookie(0); ; {
+		entries, err := k.c.opts.Store.ReadDir(ctx, metadata.PublishIno, at, maxListed)
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range entries {
+			if at = e.Cookie; e.Name > after {
+				names = append(names, e.Name)
+			}
+		}
+		if len(entries) < maxListed {
+			break
+		}
+	}
+	slices.Sort(names)
+	return names[:min(len(names), limit)], nil
+}
+
+// serveInfo tells of a key, or of a publication, what its user may know.
+func (k *keys) serveInfo(ctx context.Context, _ *guest, q *proto.KeyAsk) (any, error) {
+	var out proto.KeyAnswer
+	err := k.as(ctx, q.Cred, func(h *objects.Holder) error {
+		tell := h.KeyInfo
+		if q.Publish {
+			tell = h.PublicationInfo
+		}
+		info, err := tell(ctx, q.Key)
+		if err != nil {
+			return err
+		}
+		out.Attr, out.Blobs = attrToProto(&info.Attr, 0), info.Blobs
+		return nil
+	})
+	return &out, err
+}
+
+// as does something for a user of another node.
+func (k *keys) as(ctx context.Context, who proto.Cred, do func(h *objects.Holder) error) error {
+	by, err := k.c.server.caller(who)
+	if err != nil {
+		return err
+	}
+	h := k.c.opts.Store.NewHolder(by)
+	return errors.Join(do(h), h.Close(context.WithoutCancel(ctx)))
+}
+
+// serveDrop removes a key.
+func (k *keys) serveDrop(ctx context.Context, _ *guest, q *proto.KeyAsk) (any, error) {
+	if q.Publish {
+		return nil, fmt.Errorf("remove what is published: %w", objects.ErrUnsupported)
+	}
+	return nil, k.as(ctx, q.Cred, func(h *objects.Holder) error { return h.Drop(ctx, []string{q.Key})[0] })
+}
+
+// serveExpire sets when a key's object ends.
+func (k *keys) serveExpire(ctx context.Context, _ *guest, q *proto.ExpireKeyAsk) (any, error) {
+	return nil, k.as(ctx, q.Cred, func(h *objects.Holder) error { return h.Expire(ctx, q.Key, timeFromProto(q.At)) })
+}
+
+// serveHave tells which of some keys can be seen here, or are about to be.
+func (k *keys) serveHave(ctx context.Context, g *guest, q *proto.HaveKeysAsk) (any, error) {
+	asker := k.c.byRank(g.from.Rank)
+	if q.Claim && (asker == nil || string(asker.name) != q.Node) {
+		return nil, fmt.Errorf("node %q claims keys by another name: %w", q.Node, ErrDenied)
+	}
+	out := &proto.HaveKeysAnswer{There: make([]bool, len(q.Keys))}
+	for i, key := range q.Keys {
+		if q.Claim && k.index == nil {
+			out.There[i] = k.peers.keeps(spaceOf(q.Publish), key, asker.name)
+			continue
+		}
+		there, err := k.has(ctx, q.Publish, key)
+		if err != nil {
+			return nil, err
+		}
+		out.There[i] = there
+	}
+	return out, nil
+}
+
+// has says whether a key can be seen here.
+func (k *keys) has(ctx context.Context, published bool, key string) (bool, error) {
+	if !published {
+		return k.c.opts.Store.KeyThere(ctx, key)
+	}
+	err := k.published(ctx, key)
+	if errors.Is(err, metadata.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}

@@ -1,0 +1,229 @@
+package cluster
+
+import (
+	"context"
+	"maps"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hmcfs/hmcfs/metadata/keyindex"
+	"github.com/hmcfs/hmcfs/metadata/members"
+	"github.com/hmcfs/hmcfs/objects/cluster/proto"
+)
+
+// How long is waited between two looks whether keys have come: at first, and
+// at most.
+const (
+	lookFirst = 2 * time.Millisecond
+	lookLast  = 250 * time.Millisecond
+)
+
+// findAtOnce is how many keys are looked for in the index at a time.
+const findAtOnce = 4
+
+// WatchKeys has came called when keys can be seen at other nodes, or are
+// published there: from any goroutine, maybe more than once, and also for those
+// that were there before. One may have gone again by then. came may wait. stop
+// ends it, and returns when came is not running any more.
+func (c *Cluster) WatchKeys(ctx context.Context, published bool, names []string, came func(key string)) (stop func()) {
+	ctx, end := context.WithCancel(ctx)
+	left := context.AfterFunc(c.life, end)
+	w := &keyWatch{
+		k: c.keys, space: spaceOf(published), names: names, came: came,
+		kick: make(chan struct{}, 1), coming: map[string]members.Name{},
+	}
+	var work sync.WaitGroup
+	for _, run := range []func(context.Context){w.follow, w.look} {
+		work.Add(1)
+		begun := c.begin(func() {
+			defer work.Done()
+			run(ctx)
+		})
+		if !begun {
+			work.Done()
+		}
+	}
+	return func() {
+		left()
+		end()
+		work.Wait()
+	}
+}
+
+// keyWatch waits for keys. The index tells that a node has claimed one; the node
+// is asked then when it can be seen there.
+type keyWatch struct {
+	k     *keys
+	space keyindex.Space
+	names []string
+	came  func(key string)
+	// kick has room for one: there is something to look for.
+	kick chan struct{}
+
+	mu sync.Mutex
+	// coming are keys that a node has claimed.
+	// +checklocks:mu
+	coming map[string]members.Name
+}
+
+// follow hears from the index which keys are claimed. Without one, and while it
+// is away, all nodes are asked again and again.
+func (w *keyWatch) follow(ctx context.Context) {
+	for wait := lookFirst; ctx.Err() == nil; wait = min(2*wait, lookLast) {
+		if w.k.index != nil {
+			w.listen(ctx)
+		}
+		w.askAll(ctx)
+		pause(ctx, wait)
+	}
+}
+
+// pause waits for some time, or for the end of a context.
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// listen hears from the index, until it can't be asked.
+func (w *keyWatch) listen(ctx context.Context) {
+	begun, err := w.k.index.Watch(ctx, w.space, w.names)
+	if err != nil {
+		return
+	}
+	defer begun.Close()
+	// What came before the watch is found, what comes later is heard.
+	w.findAll(ctx)
+	for {
+		places, err := begun.Next(ctx)
+		if err != nil {
+			return
+		}
+		w.expect(places...)
+	}
+}
+
+// findAll looks in the index for all keys.
+func (w *keyWatch) findAll(ctx context.Context) {
+	var next atomic.Int64
+	var work sync.WaitGroup
+	for range min(len(w.names), findAtOnce) {
+		work.Go(func() {
+			for i := next.Add(1) - 1; i < int64(len(w.names)) && ctx.Err() == nil; i = next.Add(1) - 1 {
+				if place, err := w.k.index.Find(ctx, w.space, w.names[i]); err == nil {
+					w.expect(place)
+				}
+			}
+		})
+	}
+	work.Wait()
+}
+
+// expect notes keys that can be seen soon, or can be already.
+func (w *keyWatch) expect(places ...keyindex.Place) {
+	w.mu.Lock()
+	for _, p := range places {
+		w.coming[p.Key] = p.Node
+	}
+	w.mu.Unlock()
+	select {
+	case w.kick <- struct{}{}:
+	default:
+	}
+}
+
+// askAll asks all nodes for all keys.
+func (w *keyWatch) askAll(ctx context.Context) {
+	if ctx.Err() != nil {
+		return
+	}
+	found := w.k.peers.whoHas(ctx, proto.HaveKeysAsk{Keys: w.names, Publish: w.space == keyindex.Publish})
+	for i, node := range found {
+		if node != "" && ctx.Err() == nil {
+			w.came(w.names[i])
+		}
+	}
+}
+
+// look asks the nodes that have claimed keys whether they can be seen.
+func (w *keyWatch) look(ctx context.Context) {
+	wait := lookFirst
+	for ctx.Err() == nil {
+		coming := w.expected()
+		if len(coming) == 0 {
+			wait = lookFirst
+			select {
+			case <-w.kick:
+			case <-ctx.Done():
+			}
+			continue
+		}
+		for node, names := range coming {
+			w.lookAt(ctx, node, names)
+		}
+		if wait >= lookLast {
+			w.doubt(ctx)
+		}
+		if len(w.expected()) > 0 {
+			pause(ctx, wait)
+			wait = min(2*wait, lookLast)
+		}
+	}
+}
+
+// expected are the keys that are coming, by node.
+func (w *keyWatch) expected() map[members.Name][]string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	by := map[members.Name][]string{}
+	for key, node := range w.coming {
+		by[node] = append(by[node], key)
+	}
+	return by
+}
+
+// lookAt asks one node, and tells which keys are there.
+func (w *keyWatch) lookAt(ctx context.Context, node members.Name, names []string) {
+	n, err := w.k.c.Node(node)
+	for from := 0; err == nil && from < len(names); from += proto.MaxKeys {
+		part := names[from:min(from+proto.MaxKeys, len(names))]
+		var there []bool
+		there, err = n.haveKeys(ctx, proto.HaveKeysAsk{Keys: part, Publish: w.space == keyindex.Publish})
+		for i, is := range there {
+			if is && w.arrived(part[i], node) && ctx.Err() == nil {
+				w.came(part[i])
+			}
+		}
+	}
+}
+
+// arrived says whether a key was still expected from a node, which it is not
+// any more.
+func (w *keyWatch) arrived(key string, node members.Name) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.coming[key] != node {
+		return false
+	}
+	delete(w.coming, key)
+	return true
+}
+
+// doubt asks the index again for keys that have been coming for long: who has
+// claimed them may have given them up.
+func (w *keyWatch) doubt(ctx context.Context) {
+	w.mu.Lock()
+	coming := maps.Clone(w.coming)
+	w.mu.Unlock()
+	for key, node := range coming {
+		w.k.index.Forget(w.space, key)
+		place, err := w.k.index.Find(ctx, w.space, key)
+		if (err == nil && place.Node != node || isGone(err)) && w.arrived(key, node) && err == nil {
+			w.expect(place)
+		}
+	}
+}
