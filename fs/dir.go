@@ -18,7 +18,7 @@ func (f *filesystem) OpenDir(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.
 	}
 	h, err := f.newRemoteDir(cancel, &in.Caller, ino)
 	if err != nil {
-		return f.errs.status(err)
+		return f.inodeStatus(err)
 	}
 	out.Fh = f.dirs.put(h)
 	return fuse.OK

@@ -168,20 +168,19 @@ func (f *filesystem) topAttr(ctx context.Context, n *remoteNode) (objects.Attr, 
 	}}, nil
 }
 
-// keepRemote is how long the kernel keeps the attributes of another node's
-// inodes: as long as one call may take from finding a name to asking what it
-// is. What else may be remembered, objects/cluster knows, which hears of
-// changes.
+// keepRemote is how long the kernel keeps names and attributes of other nodes,
+// which it could not be told to drop: as long as one program may take from one
+// call about a file to the next. What else may be remembered, objects/cluster
+// knows, which hears of changes.
 const keepRemote = 20 * time.Millisecond
 
-// fillRemote answers an inode of another node by a name. The kernel keeps no
-// name, as it could not be told to drop it.
+// fillRemote answers an inode of another node by a name.
 func fillRemote(out *fuse.EntryOut, a *objects.Attr) {
 	fillAttr(&out.Attr, a)
 	out.NodeId = uint64(a.Ino)
 	out.Generation = uint64(a.Gen)
 	out.SetAttrTimeout(keepRemote)
-	out.SetEntryTimeout(0)
+	out.SetEntryTimeout(keepRemote)
 }
 
 // fillTop answers nodes/NODE. As long as the kernel keeps it, it may name an

@@ -219,6 +219,6 @@ func TestRemoteUnlinked(t *testing.T) {
 		var out fuse.AttrOut
 		return r.GetAttr(nil, &fuse.GetAttrIn{InHeader: header(f.ino)}, &out) == errStale
 	})
-	_, status := r.tryOpen(f.ino, rdwr)
+	status := r.tryOpen(f.ino, rdwr)
 	r.want(status, syscall.ESTALE)
 }

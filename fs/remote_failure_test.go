@@ -49,16 +49,13 @@ func (r *remoteRig) fails(f *file, b, sim0 uint64) {
 	_, status := r.find(sim0, "g")
 	unreachable(status)
 	for _, dir := range []uint64{b, sim0} {
-		fh := r.openDir(dir)
-		in := fuse.ReadIn{InHeader: header(dir), Fh: fh, Size: 4096}
-		unreachable(r.ReadDir(nil, &in, fuse.NewDirEntryList(make([]byte, 4096), 0)))
-		r.ReleaseDir(&fuse.ReleaseIn{Fh: fh})
+		unreachable(r.OpenDir(nil, &fuse.OpenIn{InHeader: header(dir)}, &fuse.OpenOut{}))
 	}
 	h := header(sim0)
 	unreachable(r.Mkdir(nil, &fuse.MkdirIn{InHeader: h, Mode: 0o755}, "d", &fuse.EntryOut{}))
 	unreachable(r.Unlink(nil, &h, "f"))
 	unreachable(r.StatFs(nil, &h, &fuse.StatfsOut{}))
-	_, status = r.tryOpen(f.ino, rdwr)
+	status = r.tryOpen(f.ino, rdwr)
 	unreachable(status)
 	_, status = f.tryReadAt(nil, 6, 0)
 	if status != fuse.EIO && status != fuse.Status(syscall.ETIMEDOUT) && status != errStale {
@@ -88,10 +85,7 @@ func TestNodeAgain(t *testing.T) {
 			return false
 		}
 		fresh = out.NodeId
-		list := fuse.NewDirEntryList(make([]byte, 4096), 0)
-		fh := r.openDir(fresh)
-		defer r.ReleaseDir(&fuse.ReleaseIn{Fh: fh})
-		return r.ReadDir(nil, &fuse.ReadIn{InHeader: header(fresh), Fh: fh, Size: 4096}, list) == fuse.OK && fresh != b
+		return r.OpenDir(nil, &fuse.OpenIn{InHeader: header(fresh)}, &fuse.OpenOut{}) == fuse.OK && fresh != b
 	})
 	for _, old := range []uint64{b, sim0, f.ino} {
 		r.want(r.GetAttr(nil, &fuse.GetAttrIn{InHeader: header(old)}, &fuse.AttrOut{}), syscall.ESTALE)

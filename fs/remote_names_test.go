@@ -63,7 +63,7 @@ func (r *remoteRig) refusesChanges(nodes, b uint64) {
 		r.want(r.SetAttr(nil, &fuse.SetAttrIn{SetAttrInCommon: fuse.SetAttrInCommon{InHeader: h, Valid: fuse.FATTR_MODE}}, &fuse.AttrOut{}), syscall.EPERM)
 		r.want(r.Rename(nil, &fuse.RenameIn{InHeader: h, Newdir: b}, "host", "x"), syscall.EPERM)
 	}
-	_, status := r.tryOpen(b, uint32(syscall.O_RDONLY))
+	status := r.tryOpen(b, uint32(syscall.O_RDONLY))
 	r.want(status, syscall.EISDIR)
 }
 

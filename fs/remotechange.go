@@ -133,10 +133,16 @@ func (f *filesystem) served(n objects.Notice) {
 	f.shared.drop(n.Ino, func() {
 		if f.shared.hasPages(n.Ino) {
 			f.kernel.InvalidatePages(n.Ino)
-		} else {
-			f.kernel.InvalidateInode(n.Ino)
+			f.changed(n.Ino)
+			return
+		}
+		if !f.kernel.InvalidateInode(n.Ino) {
+			return
 		}
 		f.changed(n.Ino)
+		if nameless, _ := f.store.Nameless(background(), n.Ino); nameless {
+			f.fleeting.add(n.Ino) // the kernel keeps its name by mistake
+		}
 	})
 }
 

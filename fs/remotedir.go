@@ -49,7 +49,9 @@ func (f *filesystem) nodeIno(name members.Name) (metadata.Ino, bool) {
 }
 
 // newRemoteDir makes the handle of a directory of another node, which is read
-// as whoever has opened it.
+// as whoever has opened it. It asks for the first entries at once: the kernel
+// looks a name up anew on which opening says ESTALE, as after another
+// incarnation has come, and does not on which reading says so.
 func (f *filesystem) newRemoteDir(cancel <-chan struct{}, c *fuse.Caller, ino metadata.Ino) (*dirHandle, error) {
 	p, err := f.remotes.find(ino)
 	if err != nil {
@@ -63,9 +65,14 @@ func (f *filesystem) newRemoteDir(cancel <-chan struct{}, c *fuse.Caller, ino me
 			parent = ino
 		}
 	}
+	l := &remoteLister{place: p, dir: p.OpenDir(f.creds.of(c), p.ino)}
+	ctx, release := untilKilled(cancel, c.Pid)
+	defer release()
+	if l.first, err = l.dir.After(ctx, 0); err != nil {
+		return nil, err
+	}
 	return &dirHandle{
-		ino:  ino,
-		ask:  remoteLister{place: p, dir: p.OpenDir(f.creds.of(c), p.ino)}.list,
+		ino: ino, ask: l.list,
 		dots: func() []dirEntry { return dotsOf(ino, parent) },
 	}, nil
 }
@@ -75,18 +82,20 @@ func (f *filesystem) newRemoteDir(cancel <-chan struct{}, c *fuse.Caller, ino me
 type remoteLister struct {
 	place
 	dir *cluster.Dir
+	// first are the entries that opening has brought, until they are listed.
+	first []cluster.Entry
 }
 
 // list is a lister. It is called with the lock of its directory's handle, which
 // is how the directory is read by one at a time. One that has been removed
 // while it is open has no entries.
-func (l remoteLister) list(ctx context.Context, after uint64, _ int) ([]dirEntry, error) {
+func (l *remoteLister) list(ctx context.Context, after uint64, _ int) ([]dirEntry, error) {
 	cookie := metadata.Cookie(after)
 	if after <= lastReserved {
 		cookie = 0
 	}
 	for {
-		found, err := l.dir.After(ctx, cookie)
+		found, err := l.after(ctx, cookie)
 		if isMissing(err) {
 			return nil, nil
 		}
@@ -105,4 +114,12 @@ func (l remoteLister) list(ctx context.Context, after uint64, _ int) ([]dirEntry
 			return entries, nil
 		}
 	}
+}
+
+func (l *remoteLister) after(ctx context.Context, cookie metadata.Cookie) ([]cluster.Entry, error) {
+	first := l.first
+	if l.first = nil; cookie == 0 && len(first) > 0 {
+		return first, nil
+	}
+	return l.dir.After(ctx, cookie)
 }

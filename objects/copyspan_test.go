@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"sync"
 	"testing"
 
 	"github.com/hmcfs/hmcfs/devices"
@@ -18,8 +17,6 @@ import (
 type far struct {
 	engine *transport.Engine
 
-	mu sync.Mutex
-	// +checklocks:mu
 	bytes []byte
 	// breaks is at which byte the network breaks; 0 is never.
 	breaks int
@@ -41,8 +38,6 @@ func (m *far) part(off devices.Offset, n devices.Size) ([]byte, error) {
 }
 
 func (m *far) Fetch(ctx context.Context, dst transport.Span, off devices.Offset) (transport.Path, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	p, err := m.part(off, dst.Len())
 	if err == nil {
 		_, err = m.engine.Copy(ctx, dst, transport.HostSpan(p))
@@ -51,8 +46,6 @@ func (m *far) Fetch(ctx context.Context, dst transport.Span, off devices.Offset)
 }
 
 func (m *far) Store(ctx context.Context, src transport.Span, off devices.Offset) (transport.Path, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	p, err := m.part(off, src.Len())
 	if err == nil {
 		_, err = m.engine.Copy(ctx, transport.HostSpan(p), src)

@@ -124,13 +124,42 @@ func (h *hostFile) write(ctx context.Context, off uint64, src transport.Span) (u
 			return done, path, err
 		}
 		begin := time.Now()
+		before := h.end(src)
 		path, err = h.engine.Copy(ctx, h.span(off+done, n), from)
 		if pace.took(n, time.Since(begin)); err != nil {
-			return done, path, err
+			return done, path, errors.Join(err, h.undo(ctx, src, before, off+done, n))
 		}
 		done += n
 	}
 	return done, path, nil
+}
+
+// end is how long the file is before bytes of another machine are written.
+func (h *hostFile) end(src transport.Span) uint64 {
+	if !src.IsRemote() {
+		return 0
+	}
+	st, err := h.stat()
+	if err != nil {
+		return 0
+	}
+	return uint64(st.Size)
+}
+
+// undo takes back what a failed copy of n bytes to off has made the file longer
+// by: bytes of another machine may have come without those before them. What
+// the kernel has written behind them meanwhile stays.
+func (h *hostFile) undo(ctx context.Context, src transport.Span, before, off, n uint64) error {
+	from := max(before, off)
+	now := h.end(src)
+	if !src.IsRemote() || now <= from {
+		return nil
+	}
+	ctx = context.WithoutCancel(ctx)
+	if now <= off+n {
+		return h.cut(ctx, from)
+	}
+	return h.clear(ctx, from, off+n-from, false)
 }
 
 func (h *hostFile) cut(ctx context.Context, size uint64) error {

@@ -70,8 +70,9 @@ func isType(m metadata.Mode) bool {
 	case metadata.TypeFIFO, metadata.TypeChar, metadata.TypeDir, metadata.TypeBlock,
 		metadata.TypeRegular, metadata.TypeSymlink, metadata.TypeSocket:
 		return true
+	default:
+		return false
 	}
-	return false
 }
 
 // credToProto is a user as he is told to others: of many groups the first.

@@ -3,6 +3,7 @@ package cluster
 import (
 	"github.com/hmcfs/hmcfs/metadata/members"
 	"github.com/hmcfs/hmcfs/transport/comm"
+	"github.com/hmcfs/hmcfs/transport/rpc"
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
@@ -14,3 +15,6 @@ func (c *Cluster) Dials() uint64 { return c.comm.Stats().Dials }
 
 // Comm is the communicator.
 func (c *Cluster) Comm() *comm.Communicator { return c.comm }
+
+// Lanes are the methods' lanes.
+func Lanes() map[rpc.Method]rpc.Lane { return lanes() }

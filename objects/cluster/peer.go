@@ -40,8 +40,12 @@ const meetAgain = 3
 type session struct {
 	origin comm.Origin
 	// over is closed when it has ended.
-	over  chan struct{}
-	slots slots
+	over chan struct{}
+	// slots are for small moves, stages for large ones of memory that the node
+	// can't open.
+	slots, stages slots
+	// shared says that the node opens our memory by itself, where it can.
+	shared bool
 }
 
 // ended says that the session is over.
@@ -155,8 +159,9 @@ func (n *Node) meet(ctx context.Context) (*session, error) {
 	if err = n.hello(ctx); err != nil {
 		return nil, err
 	}
-	s := &session{origin: origin, over: make(chan struct{})}
-	s.slots.open(n, s)
+	s := &session{origin: origin, over: make(chan struct{}), shared: n.shares()}
+	s.slots.open(n, s, slotSize, maxSlots)
+	s.stages.open(n, s, stageSize, maxStages)
 	n.session.Store(s)
 	// It may have ended before there was anything to tell of that.
 	if now, failure := n.c.comm.Origin(ctx, n.rank); failure != nil || now != origin {
@@ -168,6 +173,16 @@ func (n *Node) meet(ctx context.Context) (*session, error) {
 		return nil, fmt.Errorf("node %s is another one now: %w", n.name, ErrStale)
 	}
 	return s, nil
+}
+
+// shares says whether the session with the node shares memory.
+func (n *Node) shares() bool {
+	for _, p := range n.c.comm.Peers() {
+		if p.Rank == n.rank {
+			return p.Transport == comm.SHM
+		}
+	}
+	return false
 }
 
 // connect tries the node's addresses: first sockets of this machine, by which
@@ -284,6 +299,7 @@ func (n *Node) end(s *session) {
 	close(s.over)
 	n.forget(Invalidation{Node: n, All: true})
 	s.slots.close()
+	s.stages.close()
 }
 
 // watcher hears of the end of sessions.

@@ -19,13 +19,18 @@ const (
 	slotSize = devices.MiB
 	// maxSlots is how many slots a session has at most.
 	maxSlots = 32
+	// stageSize is a slot of those that large moves go through: what it costs to
+	// ask is little then.
+	stageSize = 4 * devices.MiB
+	maxStages = 8
 )
 
 // slots are pieces of our memory that a node may read and write for as long as
 // the session lasts, so that small moves need not share anything first.
 type slots struct {
-	n *Node
-	s *session
+	n    *Node
+	s    *session
+	size devices.Size
 	// room bounds how many there are.
 	room chan struct{}
 
@@ -43,8 +48,8 @@ type slot struct {
 	memory []byte // the descriptor, encoded
 }
 
-func (p *slots) open(n *Node, s *session) {
-	p.n, p.s, p.room = n, s, make(chan struct{}, maxSlots)
+func (p *slots) open(n *Node, s *session, size devices.Size, most int) {
+	p.n, p.s, p.size, p.room = n, s, size, make(chan struct{}, most)
 }
 
 // get returns a slot, and waits for one while all are held.
@@ -77,7 +82,7 @@ func (p *slots) get(ctx context.Context) (*slot, error) {
 // make takes memory and shares it.
 func (p *slots) make(ctx context.Context) (*slot, error) {
 	c := p.n.c
-	buffer, err := c.comm.Table().Alloc(slotSize)
+	buffer, err := c.comm.Table().Alloc(p.size)
 	if err != nil {
 		return nil, err
 	}

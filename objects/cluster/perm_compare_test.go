@@ -87,9 +87,9 @@ func setAttr(change objects.Change) func(context.Context, *scene, cluster.Cred) 
 	})
 }
 
-func create(name string, n metadata.Node) func(context.Context, *scene, cluster.Cred) error {
+func create(n metadata.Node) func(context.Context, *scene, cluster.Cred) error {
 	return func(ctx context.Context, c *scene, who cluster.Cred) error {
-		_, err := c.peer.Create(ctx, who, c.d, name, n)
+		_, err := c.peer.Create(ctx, who, c.d, "new", n)
 		return err
 	}
 }
@@ -107,32 +107,52 @@ func tries() []try {
 	present := metadata.Timespec{Nsec: unix.UTIME_NOW}
 	past := metadata.Timespec{Sec: 5}
 	return []try{
-		{"look up", func(c *scene) error { return unix.Lstat(f(c), &unix.Stat_t{}) },
+		{
+			"look up", func(c *scene) error { return unix.Lstat(f(c), &unix.Stat_t{}) },
 			func(ctx context.Context, c *scene, who cluster.Cred) error {
 				_, err := c.lookups(ctx, who, "f")
 				return err
-			}},
-		{"list", func(c *scene) error { _, err := os.ReadDir(at(c, "d")); return err },
+			},
+		},
+		{
+			"list", func(c *scene) error { _, err := os.ReadDir(at(c, "d")); return err },
 			func(ctx context.Context, c *scene, who cluster.Cred) error {
 				_, err := c.peer.OpenDir(who, c.d).After(ctx, 0)
 				return err
-			}},
-		{"create", func(c *scene) error { return unix.Mknod(at(c, "d", "new"), unix.S_IFREG|0o2775, 0) },
-			create("new", metadata.Node{Mode: metadata.TypeRegular | 0o2775})},
-		{"mkdir", func(c *scene) error { return unix.Mkdir(at(c, "d", "new"), 0o755) },
-			create("new", metadata.Node{Mode: metadata.TypeDir | 0o755})},
-		{"symlink", func(c *scene) error { return unix.Symlink("x", at(c, "d", "new")) },
-			create("new", metadata.Node{Mode: metadata.TypeSymlink | 0o777, Target: "x"})},
-		{"fifo", func(c *scene) error { return unix.Mknod(at(c, "d", "new"), unix.S_IFIFO|0o644, 0) },
-			create("new", metadata.Node{Mode: metadata.TypeFIFO | 0o644})},
-		{"device", func(c *scene) error { return unix.Mknod(at(c, "d", "new"), unix.S_IFCHR|0o644, 0x103) },
-			create("new", metadata.Node{Mode: metadata.TypeChar | 0o644, Rdev: 0x103})},
-		{"unlink", func(c *scene) error { return unix.Unlink(f(c)) },
-			func(ctx context.Context, c *scene, who cluster.Cred) error { return c.peer.Unlink(ctx, who, c.d, "f") }},
-		{"unlink symlink", func(c *scene) error { return unix.Unlink(at(c, "d", "l")) },
-			func(ctx context.Context, c *scene, who cluster.Cred) error { return c.peer.Unlink(ctx, who, c.d, "l") }},
-		{"rmdir", func(c *scene) error { return unix.Rmdir(at(c, "d", "s")) },
-			func(ctx context.Context, c *scene, who cluster.Cred) error { return c.peer.Rmdir(ctx, who, c.d, "s") }},
+			},
+		},
+		{
+			"create", func(c *scene) error { return unix.Mknod(at(c, "d", "new"), unix.S_IFREG|0o2775, 0) },
+			create(metadata.Node{Mode: metadata.TypeRegular | 0o2775}),
+		},
+		{
+			"mkdir", func(c *scene) error { return unix.Mkdir(at(c, "d", "new"), 0o755) },
+			create(metadata.Node{Mode: metadata.TypeDir | 0o755}),
+		},
+		{
+			"symlink", func(c *scene) error { return unix.Symlink("x", at(c, "d", "new")) },
+			create(metadata.Node{Mode: metadata.TypeSymlink | 0o777, Target: "x"}),
+		},
+		{
+			"fifo", func(c *scene) error { return unix.Mknod(at(c, "d", "new"), unix.S_IFIFO|0o644, 0) },
+			create(metadata.Node{Mode: metadata.TypeFIFO | 0o644}),
+		},
+		{
+			"device", func(c *scene) error { return unix.Mknod(at(c, "d", "new"), unix.S_IFCHR|0o644, 0x103) },
+			create(metadata.Node{Mode: metadata.TypeChar | 0o644, Rdev: 0x103}),
+		},
+		{
+			"unlink", func(c *scene) error { return unix.Unlink(f(c)) },
+			func(ctx context.Context, c *scene, who cluster.Cred) error { return c.peer.Unlink(ctx, who, c.d, "f") },
+		},
+		{
+			"unlink symlink", func(c *scene) error { return unix.Unlink(at(c, "d", "l")) },
+			func(ctx context.Context, c *scene, who cluster.Cred) error { return c.peer.Unlink(ctx, who, c.d, "l") },
+		},
+		{
+			"rmdir", func(c *scene) error { return unix.Rmdir(at(c, "d", "s")) },
+			func(ctx context.Context, c *scene, who cluster.Cred) error { return c.peer.Rmdir(ctx, who, c.d, "s") },
+		},
 		{"rename", func(c *scene) error { return unix.Rename(f(c), at(c, "d", "new")) }, rename("d", "f", "d", "new", 0)},
 		{"rename over", func(c *scene) error { return unix.Rename(f(c), at(c, "d", "l")) }, rename("d", "f", "d", "l", 0)},
 		{"rename away", func(c *scene) error { return unix.Rename(f(c), at(c, "e", "new")) }, rename("d", "f", "e", "new", 0)},
@@ -144,10 +164,12 @@ func tries() []try {
 		}, rename("e", "x", "d", "s", metadata.Exchange)},
 		{"chmod", func(c *scene) error { return unix.Chmod(f(c), 0o2775) }, setAttr(objects.Change{Mode: new(metadata.Mode(0o2775))})},
 		{"chown", func(c *scene) error { return unix.Lchown(f(c), otherID, -1) }, setAttr(objects.Change{UID: new(uint32(otherID))})},
-		{"chown to the owner", func(c *scene) error { return unix.Lchown(f(c), int(c.fileUID), -1) },
+		{
+			"chown to the owner", func(c *scene) error { return unix.Lchown(f(c), int(c.fileUID), -1) },
 			func(ctx context.Context, c *scene, who cluster.Cred) error {
 				return setAttr(objects.Change{UID: &c.fileUID})(ctx, c, who)
-			}},
+			},
+		},
 		{"chgrp", func(c *scene) error { return unix.Lchown(f(c), -1, memberID) }, setAttr(objects.Change{GID: new(uint32(memberID))})},
 		{"chgrp to its group", func(c *scene) error { return unix.Lchown(f(c), -1, ownerID) }, setAttr(objects.Change{GID: new(uint32(ownerID))})},
 		{"cut", func(c *scene) error { return unix.Truncate(f(c), 1) }, setAttr(objects.Change{Size: new(uint64(1))})},
@@ -160,31 +182,41 @@ func tries() []try {
 		{"set one time", func(c *scene) error {
 			return unix.UtimesNanoAt(unix.AT_FDCWD, f(c), []unix.Timespec{{Nsec: unix.UTIME_OMIT}, {Sec: 5}}, 0)
 		}, setAttr(objects.Change{Mtime: &past})},
-		{"get attribute", func(c *scene) error { _, err := unix.Lgetxattr(f(c), "user.a", make([]byte, 9)); return err },
+		{
+			"get attribute", func(c *scene) error { _, err := unix.Lgetxattr(f(c), "user.a", make([]byte, 9)); return err },
 			onFile(func(ctx context.Context, c *scene, who cluster.Cred, a objects.Attr) error {
 				_, err := c.peer.GetXattr(ctx, who, a.Ino, "user.a")
 				return err
-			})},
-		{"set attribute", func(c *scene) error { return unix.Lsetxattr(f(c), "user.b", []byte("x"), 0) },
+			}),
+		},
+		{
+			"set attribute", func(c *scene) error { return unix.Lsetxattr(f(c), "user.b", []byte("x"), 0) },
 			onFile(func(ctx context.Context, c *scene, who cluster.Cred, a objects.Attr) error {
 				return c.peer.SetXattr(ctx, who, a.Ino, cluster.Xattr{Name: "user.b", Value: []byte("x")})
-			})},
-		{"remove attribute", func(c *scene) error { return unix.Lremovexattr(f(c), "user.a") },
+			}),
+		},
+		{
+			"remove attribute", func(c *scene) error { return unix.Lremovexattr(f(c), "user.a") },
 			onFile(func(ctx context.Context, c *scene, who cluster.Cred, a objects.Attr) error {
 				return c.peer.RemoveXattr(ctx, who, a.Ino, "user.a")
-			})},
-		{"set attribute of a symlink", func(c *scene) error { return unix.Lsetxattr(at(c, "d", "l"), "user.b", []byte("x"), 0) },
+			}),
+		},
+		{
+			"set attribute of a symlink", func(c *scene) error { return unix.Lsetxattr(at(c, "d", "l"), "user.b", []byte("x"), 0) },
 			func(ctx context.Context, c *scene, who cluster.Cred) error {
 				a, err := c.lookups(ctx, who, "l")
 				if err != nil {
 					return err
 				}
 				return c.peer.SetXattr(ctx, who, a.Ino, cluster.Xattr{Name: "user.b", Value: []byte("x")})
-			}},
-		{"set attribute of the directory", func(c *scene) error { return unix.Lsetxattr(at(c, "d"), "user.b", []byte("x"), 0) },
+			},
+		},
+		{
+			"set attribute of the directory", func(c *scene) error { return unix.Lsetxattr(at(c, "d"), "user.b", []byte("x"), 0) },
 			func(ctx context.Context, c *scene, who cluster.Cred) error {
 				return c.peer.SetXattr(ctx, who, c.d, cluster.Xattr{Name: "user.b", Value: []byte("x")})
-			}},
+			},
+		},
 		{"open to write", func(c *scene) error { return openClose(f(c), unix.O_WRONLY) }, openOurs(cluster.Write)},
 		{"open to read", func(c *scene) error { return openClose(f(c), unix.O_RDONLY) }, openOurs(cluster.Read)},
 		{"write", func(c *scene) error {

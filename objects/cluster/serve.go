@@ -114,7 +114,7 @@ func answer[Q any](s *server, fn func(context.Context, *guest, *Q) (any, error))
 			return nil, err
 		}
 		var question Q
-		if err := proto.Decode(body, &question); err != nil {
+		if err = proto.Decode(body, &question); err != nil {
 			return nil, err
 		}
 		s.o.Count.answers.Add(1)

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -35,7 +36,7 @@ func inosOfTold(told []proto.Invalid) (inos, names []uint64) {
 }
 
 func TestWhoWasToldIsToldOfChanges(t *testing.T) {
-	r := newServerRig(t, nil)
+	r := newServerRig(t)
 	who, a, b := r.hello(1), r.file("a"), r.file("b")
 	attr := func(ino objects.Ino) proto.Attr {
 		var out proto.Attr
@@ -80,7 +81,7 @@ func TestWhoWasToldIsToldOfChanges(t *testing.T) {
 }
 
 func TestNamesAreTold(t *testing.T) {
-	r := newServerRig(t, nil)
+	r := newServerRig(t)
 	who, top := r.hello(1), uint64(r.top())
 	r.file("a")
 	for name, ask := range map[string]func(){
@@ -105,7 +106,7 @@ func TestNamesAreTold(t *testing.T) {
 
 // TestOnlyWhoAsked: another session is not told.
 func TestOnlyWhoAsked(t *testing.T) {
-	r := newServerRig(t, nil)
+	r := newServerRig(t)
 	a := r.file("a")
 	r.hello(1)
 	two := r.hello(2)
@@ -117,78 +118,83 @@ func TestOnlyWhoAsked(t *testing.T) {
 	}
 }
 
-// TestSlowListener: a session that takes no notices is told when it does, each
-// thing once; one that is far behind is told to forget everything.
+// listener is a session that takes no notices until it is opened.
+type listener struct {
+	*guest
+	mu   sync.Mutex
+	open bool
+	told []proto.Invalid
+}
+
+func newListener(t *testing.T) *listener {
+	t.Helper()
+	l := &listener{guest: &guest{from: from(1), gone: make(chan struct{})}}
+	l.server = &server{push: newPusher(time.Hour), o: serverOptions{Count: &counters{}}}
+	l.server.o.Notify = func(_ wire.Rank, _ rpc.Method, body []byte) (bool, error) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if !l.open {
+			return false, nil
+		}
+		var what proto.Invalid
+		if err := proto.Decode(body, &what); err != nil || len(body) > rpc.MaxQuestion {
+			t.Errorf("%d bytes, %v", len(body), err)
+		}
+		l.told = append(l.told, what)
+		return true, nil
+	}
+	return l
+}
+
+// hear takes all notices.
+func (l *listener) hear() []proto.Invalid {
+	l.mu.Lock()
+	l.open = true
+	l.mu.Unlock()
+	l.server.work.Wait()
+	return l.told
+}
+
+// TestSlowListener: a session that takes no notices is told when it does.
 func TestSlowListener(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g, told := &guest{from: from(1), gone: make(chan struct{})}, make(chan proto.Invalid, 64)
-		blocked := true
-		var mu sync.Mutex
-		s := &server{push: newPusher(time.Hour), o: serverOptions{Count: &counters{}}}
-		s.o.Notify = func(_ wire.Rank, _ rpc.Method, body []byte) (bool, error) {
-			mu.Lock()
-			defer mu.Unlock()
-			if blocked {
-				return false, nil
-			}
-			var what proto.Invalid
-			if err := proto.Decode(body, &what); err != nil || len(body) > rpc.MaxQuestion {
-				t.Errorf("%d bytes, %v", len(body), err)
-			}
-			told <- what
-			return true, nil
-		}
-		g.server = s
-		open := func(is bool) {
-			mu.Lock()
-			blocked = !is
-			mu.Unlock()
-		}
+		l := newListener(t)
 		for range 3 {
 			for ino := range metadata.Ino(10_000) {
-				g.invalid(topicOf(1<<60 + ino))
+				l.invalid(topicOf(1<<60 + ino))
 			}
 		}
 		synctest.Wait()
-		open(true)
-		s.work.Wait()
-		close(told)
 		seen := map[uint64]int{}
-		for what := range told {
-			for _, ino := range what.Inos {
-				seen[ino]++
+		inos, _ := inosOfTold(l.hear())
+		for _, ino := range inos {
+			if seen[ino]++; seen[ino] > 2 { // once in the notice that was refused, perhaps
+				t.Fatalf("%d was told %d times", ino, seen[ino])
 			}
 		}
 		if len(seen) != 10_000 {
 			t.Errorf("%d of 10000 were told", len(seen))
 		}
-		for ino, n := range seen {
-			if n > 2 { // once in the notice that was refused, perhaps
-				t.Fatalf("%d was told %d times", ino, n)
-			}
-		}
-		told = make(chan proto.Invalid, 64)
-		open(false)
+	})
+}
+
+// TestFarBehind: a session that is far behind is told to forget everything.
+func TestFarBehind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newListener(t)
 		for ino := range metadata.Ino(maxPending + maxTold + 10) {
-			g.invalid(topicOf(ino + 1))
+			l.invalid(topicOf(ino + 1))
 		}
 		synctest.Wait()
-		open(true)
-		s.work.Wait()
-		close(told)
-		all := false
-		for what := range told {
-			all = all || len(what.Inos)+len(what.Names) == 0
-		}
-		if !all {
-			t.Error("a session that is far behind was not told to forget everything")
+		if !slices.ContainsFunc(l.hear(), func(n proto.Invalid) bool { return len(n.Inos)+len(n.Names) == 0 }) {
+			t.Error("it was not told to forget everything")
 		}
 	})
 }
 
 // TestEndWhileWaiting: nobody waits for a session that has ended.
 func TestEndWhileWaiting(t *testing.T) {
-	r := newServerRig(t, nil)
+	r := newServerRig(t)
 	who, a := r.hello(1), r.file("a")
 	r.must(who, proto.MethodAttr, &proto.InoAsk{Ino: uint64(a.Ino)}, &proto.Attr{})
 	r.mu.Lock()
@@ -277,7 +283,7 @@ func (m *rememberer) hear(_ wire.Rank, what proto.Invalid) {
 
 // ask asks for an inode that is not remembered, and remembers the answer, unless
 // it was told meanwhile that it has changed.
-func (m *rememberer) ask(r *serverRig, who rpc.Caller, m1 rpc.Method, in any, ino uint64) {
+func (m *rememberer) ask(r *serverRig, who rpc.Caller, method rpc.Method, in any, ino uint64) {
 	m.mu.Lock()
 	gen, all := m.gen[ino], m.all
 	_, known := m.attr[ino]
@@ -286,7 +292,7 @@ func (m *rememberer) ask(r *serverRig, who rpc.Caller, m1 rpc.Method, in any, in
 		return
 	}
 	var out proto.Attr
-	r.must(who, m1, in, &out)
+	r.must(who, method, in, &out)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.asked++
@@ -295,11 +301,47 @@ func (m *rememberer) ask(r *serverRig, who rpc.Caller, m1 rpc.Method, in any, in
 	}
 }
 
+// changeAtRandom changes files in the owner's store.
+func (r *serverRig) changeAtRandom(random *rand.Rand, files []objects.Attr) {
+	ctx := r.t.Context()
+	for range 1500 {
+		ino, err := files[random.IntN(len(files))].Ino, error(nil)
+		switch random.IntN(3) {
+		case 0:
+			_, err = r.store.SetAttr(ctx, ino, objects.Change{Mode: new(metadata.Mode(random.IntN(0o1000)))})
+		case 1:
+			var f *objects.File
+			if f, err = r.store.OpenFile(ctx, ino); err == nil {
+				_, err = f.WriteAt(ctx, []byte("x"), objects.Write{Off: random.Uint64N(1 << 20)})
+				err = errors.Join(err, f.Close(ctx))
+			}
+		case 2:
+			_, err = r.store.SetAttr(ctx, ino, objects.Change{Size: new(random.Uint64N(1 << 20))})
+		}
+		if err != nil {
+			r.t.Error(err)
+			return
+		}
+	}
+}
+
+// askAtRandom asks for files by number and by name until the context ends.
+func (m *rememberer) askAtRandom(ctx context.Context, r *serverRig, who rpc.Caller, random *rand.Rand, files []objects.Attr) {
+	for ctx.Err() == nil {
+		a := files[random.IntN(len(files))]
+		if ino := uint64(a.Ino); random.IntN(2) == 0 {
+			m.ask(r, who, proto.MethodAttr, &proto.InoAsk{Ino: ino}, ino) //nolint:contextcheck // a question that was begun is answered
+		} else {
+			m.ask(r, who, proto.MethodLookup, &proto.LookupAsk{Dir: uint64(a.Parent), Name: a.Name}, ino) //nolint:contextcheck // as above
+		}
+	}
+}
+
 // TestNothingStaleIsKept has a node ask and remember while the owner changes
 // everything. When all has come to rest, what is remembered is what there is,
 // although nothing is forgotten by time.
 func TestNothingStaleIsKept(t *testing.T) {
-	r := newServerRig(t, nil)
+	r := newServerRig(t)
 	m := &rememberer{gen: map[uint64]int{}, attr: map[uint64]proto.Attr{}}
 	r.hear = m.hear
 	who := r.hello(1)
@@ -312,47 +354,9 @@ func TestNothingStaleIsKept(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var writers, readers sync.WaitGroup
-	for w := range 3 {
-		writers.Go(func() {
-			random := rand.New(rand.NewPCG(seed, uint64(w)))
-			for range 1500 {
-				i := random.IntN(len(files))
-				switch random.IntN(3) {
-				case 0:
-					r.chmod(files[i].Ino, metadata.Mode(random.IntN(0o1000)))
-				case 1:
-					f, err := r.store.OpenFile(ctx, files[i].Ino)
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					if _, err = f.WriteAt(ctx, []byte("x"), objects.Write{Off: random.Uint64N(1 << 20)}); err != nil {
-						t.Error(err)
-					}
-					if err = f.Close(ctx); err != nil {
-						t.Error(err)
-					}
-				case 2:
-					if _, err := r.store.SetAttr(ctx, files[i].Ino, objects.Change{Size: new(random.Uint64N(1 << 20))}); err != nil {
-						t.Error(err)
-					}
-				}
-			}
-		})
-	}
-	for w := range 3 {
-		readers.Go(func() {
-			random := rand.New(rand.NewPCG(seed, 100+uint64(w)))
-			for ctx.Err() == nil {
-				i := random.IntN(len(files))
-				ino := uint64(files[i].Ino)
-				if random.IntN(2) == 0 {
-					m.ask(r, who, proto.MethodAttr, &proto.InoAsk{Ino: ino}, ino)
-				} else {
-					m.ask(r, who, proto.MethodLookup, &proto.LookupAsk{Dir: uint64(r.top()), Name: fmt.Sprint("f", i)}, ino)
-				}
-			}
-		})
+	for w := range uint64(3) {
+		writers.Go(func() { r.changeAtRandom(rand.New(rand.NewPCG(seed, w)), files) })
+		readers.Go(func() { m.askAtRandom(ctx, r, who, rand.New(rand.NewPCG(seed, 100+w)), files) })
 	}
 	writers.Wait()
 	// What was asked at the end of the changes is remembered beside what is

@@ -13,7 +13,7 @@ import (
 )
 
 func TestHelloFirst(t *testing.T) {
-	r := newServerRig(t, nil)
+	r := newServerRig(t)
 	ask := &proto.InoAsk{Ino: uint64(metadata.RootIno)}
 	if err := r.put(from(1), proto.MethodAttr, ask, &proto.Attr{}); !errors.Is(err, errNoHello) {
 		t.Errorf("without a hello: %v", err)
@@ -59,7 +59,7 @@ func TestHelloFirst(t *testing.T) {
 // TestHandlesBelongToASession: what another session, or an earlier one, has open
 // can't be used, and its numbers name nothing else.
 func TestHandlesBelongToASession(t *testing.T) {
-	r := newServerRig(t, nil)
+	r := newServerRig(t)
 	a := r.file("a")
 	one, two := r.hello(1), r.hello(2)
 	h := r.open(one, a.Ino, proto.AccessRead|proto.AccessWrite)
@@ -93,7 +93,7 @@ func TestHandlesBelongToASession(t *testing.T) {
 // TestEndOfASession: with it go its files, and the memory of those that had no
 // name any more; the rig looks at that in the end.
 func TestEndOfASession(t *testing.T) {
-	r := newServerRig(t, nil)
+	r := newServerRig(t)
 	a := r.file("a")
 	who := r.hello(1)
 	h := r.open(who, a.Ino, proto.AccessRead|proto.AccessWrite)
@@ -112,7 +112,7 @@ func TestEndOfASession(t *testing.T) {
 }
 
 func TestCloseOfAFileWithoutAName(t *testing.T) {
-	r := newServerRig(t, nil)
+	r := newServerRig(t)
 	a := r.file("a")
 	who := r.hello(1)
 	h := r.open(who, a.Ino, proto.AccessWrite)
@@ -125,7 +125,7 @@ func TestCloseOfAFileWithoutAName(t *testing.T) {
 }
 
 func TestOpen(t *testing.T) {
-	r := newServerRig(t, nil)
+	r := newServerRig(t)
 	who, a := r.hello(1), r.file("a")
 	for name, c := range map[string]struct {
 		ask  proto.OpenAsk
@@ -147,7 +147,7 @@ func TestOpen(t *testing.T) {
 // TestPublishedIsNotInTheTree: what is published is received by its key, and
 // can't be read by its number without being received.
 func TestPublishedIsNotInTheTree(t *testing.T) {
-	r := newServerRig(t, nil)
+	r := newServerRig(t)
 	who, a := r.hello(1), r.file("a")
 	top := r.top()
 	if err := r.store.Rename(t.Context(), metadata.Rename{From: top, Name: "a", To: metadata.PublishIno, NewName: "k"}); err != nil {
@@ -189,10 +189,33 @@ func TestPublishedIsNotInTheTree(t *testing.T) {
 	}
 }
 
+// list reads a directory page by page.
+func (r *serverRig) list(who rpc.Caller, dir objects.Ino, limit uint32) map[string]bool {
+	r.t.Helper()
+	seen := map[string]bool{}
+	for ask := (proto.ReadDirAsk{Dir: uint64(dir), Limit: limit}); ; {
+		var page proto.ReadDirAnswer
+		r.must(who, proto.MethodReadDir, &ask, &page)
+		for _, e := range page.Entries {
+			if seen[e.Name] || e.Attr.Ino != e.Ino {
+				r.t.Fatalf("limit %d: %q twice, or with the attributes of %d", limit, e.Name, e.Attr.Ino)
+			}
+			seen[e.Name] = true
+			ask.Cookie = e.Cookie
+		}
+		if page.End {
+			return seen
+		}
+		if len(page.Entries) == 0 {
+			r.t.Fatal("an empty page that is not the last one")
+		}
+	}
+}
+
 // TestPages lists directories of all kinds of entries in pages that fit an
 // answer, and misses nothing.
 func TestPages(t *testing.T) {
-	r := newServerRig(t, nil)
+	r := newServerRig(t)
 	who, top := r.hello(1), r.top()
 	want := map[string]bool{}
 	for i := range 1500 {
@@ -207,26 +230,8 @@ func TestPages(t *testing.T) {
 		want[name] = true
 	}
 	for _, limit := range []uint32{0, 7, 2000, 1 << 31} {
-		seen, pages := map[string]bool{}, 0
-		for ask := (proto.ReadDirAsk{Dir: uint64(top), Limit: limit}); ; pages++ {
-			var page proto.ReadDirAnswer
-			r.must(who, proto.MethodReadDir, &ask, &page)
-			for _, e := range page.Entries {
-				if seen[e.Name] || e.Attr.Ino != e.Ino {
-					t.Fatalf("limit %d: %q twice, or with the attributes of %d", limit, e.Name, e.Attr.Ino)
-				}
-				seen[e.Name] = true
-				ask.Cookie = e.Cookie
-			}
-			if page.End {
-				break
-			}
-			if len(page.Entries) == 0 {
-				t.Fatal("an empty page that is not the last one")
-			}
-		}
-		if len(seen) != len(want) {
-			t.Errorf("limit %d: %d entries in %d pages", limit, len(seen), pages)
+		if seen := r.list(who, top, limit); len(seen) != len(want) {
+			t.Errorf("limit %d: %d entries", limit, len(seen))
 		}
 	}
 	var root proto.ReadDirAnswer
@@ -238,7 +243,7 @@ func TestPages(t *testing.T) {
 
 // TestTenThousandEntries is what `ls -l` asks.
 func TestTenThousandEntries(t *testing.T) {
-	r := newServerRig(t, nil)
+	r := newServerRig(t)
 	who, top := r.hello(1), r.top()
 	for i := range 10_000 {
 		if _, err := r.store.Create(t.Context(), top, fmt.Sprintf("model-%05d.safetensors", i), metadata.Node{Mode: metadata.TypeRegular | 0o600}); err != nil {
@@ -264,7 +269,7 @@ func TestTenThousandEntries(t *testing.T) {
 // TestNamesWithoutTheRest: who may read a directory and not search it sees names
 // and nothing else.
 func TestNamesWithoutTheRest(t *testing.T) {
-	r := newServerRig(t, nil)
+	r := newServerRig(t)
 	who := r.hello(1)
 	dir, err := r.store.Create(t.Context(), r.top(), "d", metadata.Node{Mode: metadata.TypeDir | 0o744})
 	if err != nil {
@@ -282,7 +287,7 @@ func TestNamesWithoutTheRest(t *testing.T) {
 
 // TestServedIsTold: what others change here is told to our own kernel's side.
 func TestServedIsTold(t *testing.T) {
-	r := newServerRig(t, nil)
+	r := newServerRig(t)
 	who, top := r.hello(1), uint64(r.top())
 	var a proto.Attr
 	for _, step := range []struct {
@@ -330,7 +335,7 @@ func TestServedIsTold(t *testing.T) {
 }
 
 func TestStatFS(t *testing.T) {
-	r := newServerRig(t, nil)
+	r := newServerRig(t)
 	who := r.hello(1)
 	var device, all proto.StatFSAnswer
 	r.must(who, proto.MethodStatFS, &proto.InoAsk{Ino: uint64(r.top())}, &device)
@@ -347,7 +352,7 @@ func TestStatFS(t *testing.T) {
 
 // TestManyHandles: a session can't take all of the daemon's memory.
 func TestManyHandles(t *testing.T) {
-	r := newServerRig(t, nil)
+	r := newServerRig(t)
 	who, a := r.hello(1), r.file("a")
 	g, err := r.server.guest(who)
 	if err != nil {
@@ -371,7 +376,7 @@ func TestManyHandles(t *testing.T) {
 // FuzzQuestions puts whatever comes to each method: nothing breaks, and nothing
 // is answered with more than an answer may have.
 func FuzzQuestions(f *testing.F) {
-	r := newServerRig(f, nil)
+	r := newServerRig(f)
 	who := r.hello(1)
 	a := r.file("a")
 	h := r.open(who, a.Ino, proto.AccessRead)

@@ -105,7 +105,7 @@ func TestChangesOfTheOwnerAreSeenAtOnce(t *testing.T) {
 	if _, err = store.SetAttr(ctx, file.Ino, objects.Change{Mode: new(metadata.Mode(0o600))}); err != nil {
 		t.Fatal(err)
 	}
-	eventually("another mode", func() bool { got, err := look(); return err == nil && got.Mode.Perm() == 0o600 })
+	eventually("another mode", func() bool { got, failure := look(); return failure == nil && got.Mode.Perm() == 0o600 })
 	f, err := store.OpenFile(ctx, file.Ino)
 	if err != nil {
 		t.Fatal(err)
@@ -113,18 +113,18 @@ func TestChangesOfTheOwnerAreSeenAtOnce(t *testing.T) {
 	if _, err = f.WriteAt(ctx, []byte("hello"), objects.Write{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually("another size", func() bool { got, err := look(); return err == nil && got.Size == 5 })
+	eventually("another size", func() bool { got, failure := look(); return failure == nil && got.Size == 5 })
 	if err = f.Close(ctx); err != nil {
 		t.Fatal(err)
 	}
 	if err = store.Rename(ctx, metadata.Rename{From: top, Name: "f", To: top, NewName: "g"}); err != nil {
 		t.Fatal(err)
 	}
-	eventually("another name", func() bool { _, err := look(); return errors.Is(err, metadata.ErrNotExist) })
+	eventually("another name", func() bool { _, failure := look(); return errors.Is(failure, metadata.ErrNotExist) })
 	if err = store.Unlink(ctx, top, "g"); err != nil {
 		t.Fatal(err)
 	}
-	eventually("gone", func() bool { _, err := b.Attr(ctx, root, file.Ino); return errors.Is(err, cluster.ErrStale) })
+	eventually("gone", func() bool { _, failure := b.Attr(ctx, root, file.Ino); return errors.Is(failure, cluster.ErrStale) })
 	if w.Node("b").Cluster.Stats().InvalidationsOut == 0 || a.Stats().InvalidationsIn == 0 {
 		t.Errorf("%+v", a.Stats())
 	}

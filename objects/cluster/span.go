@@ -37,7 +37,7 @@ func (r remote) Fetch(ctx context.Context, dst transport.Span, off devices.Offse
 		return r.fetchSmall(ctx, dst, uint64(off))
 	}
 	return r.lend(ctx, dst, uint64(off), lending{
-		method: proto.MethodRead, rights: wire.Writable, pieces: readPieces, again: true,
+		method: proto.MethodRead, rights: wire.Writable, staged: fetchStaged, pieces: readPieces, again: true,
 	})
 }
 
@@ -47,13 +47,17 @@ func (r remote) Store(ctx context.Context, src transport.Span, off devices.Offse
 	if src.Len() <= slotSize {
 		return r.storeSmall(ctx, src, uint64(off))
 	}
-	return r.lend(ctx, src, uint64(off), lending{method: proto.MethodWrite, rights: wire.Readable, pieces: 1})
+	return r.lend(ctx, src, uint64(off), lending{
+		method: proto.MethodWrite, rights: wire.Readable, staged: storeStaged, pieces: 1,
+	})
 }
 
 // lending is what the owner is asked to do with memory of ours.
 type lending struct {
 	method rpc.Method
 	rights wire.Rights
+	// staged does it by way of memory that the owner can open.
+	staged func(ctx context.Context, f *File, m staging) (string, error)
 	// pieces is how many are under way at once.
 	pieces int
 	// again says that it may be done twice.
@@ -69,6 +73,13 @@ func (r remote) lend(ctx context.Context, span transport.Span, off uint64, l len
 	}
 	var path atomic.Pointer[string]
 	err := f.with(ctx, l.again, func(s *session, handle uint64) error {
+		if s.shared && span.Place().File == nil {
+			// The node can't open it: it is bytes of this process, or a part of
+			// a device's memory.
+			way, err := l.staged(ctx, f, staging{s: s, handle: handle, span: span, off: off})
+			path.Store(&way)
+			return err
+		}
 		b, err := f.n.c.comm.Table().RegisterSpan(span)
 		if err != nil {
 			return err
@@ -98,7 +109,7 @@ func (r remote) lend(ctx context.Context, span transport.Span, off uint64, l len
 	if err != nil {
 		return "", fmt.Errorf("%d bytes at %d of file %d: %w", span.Len(), off, f.ino, err)
 	}
-	return pathOf(*path.Load()), nil
+	return pathOf(text(&path)), nil
 }
 
 // share is comm's, within the time of a question.

@@ -1,6 +1,10 @@
 package comm
 
-import "errors"
+import (
+	"errors"
+
+	"github.com/hmcfs/hmcfs/transport/window"
+)
 
 // What callers tell apart, beside devices.ErrRange, region.ErrKey,
 // region.ErrRights and the errors of control.
@@ -11,6 +15,8 @@ var (
 	ErrPort = errors.New("comm: port taken")
 	// ErrClosed is a communicator that is closed.
 	ErrClosed = errors.New("comm: closed")
+	// ErrGivenUp is a request that its caller did not want any more.
+	ErrGivenUp = window.ErrGivenUp
 	// ErrNoTransport is two ranks that have none in common.
 	ErrNoTransport = errors.New("comm: no transport that both can use")
 )

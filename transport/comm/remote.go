@@ -7,17 +7,7 @@ import (
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/transport"
-	"github.com/hmcfs/hmcfs/transport/region"
 	"github.com/hmcfs/hmcfs/transport/wire"
-)
-
-const (
-	// remotePiece is how much of a span one put or get moves: enough for all
-	// channels, and little enough that one that is given up ends soon.
-	remotePiece = 16 * devices.MiB
-	// remoteAhead is how many of them are under way: when one ends, the next
-	// is in the queues already.
-	remoteAhead = 3
 )
 
 // Remote is memory that a peer has shared, as an end of copies: puts and gets
@@ -27,6 +17,10 @@ const (
 // memory. Its errors are those of Put and Get. When the context ends, what is
 // under way is waited for, and nothing more begun: a peer that does not go on
 // loses its session after Options.Timeout.
+//
+// One copy goes over one data connection, in order, so that of a file that grows
+// by it no byte is missing before the last, whatever breaks off. Copies side by
+// side go over several connections.
 func (c *Communicator) Remote(peer wire.Rank, d wire.Descriptor) transport.Remote {
 	return &remote{c: c, peer: peer, d: d}
 }
@@ -59,37 +53,17 @@ func (r *remote) move(ctx context.Context, kind wire.Kind, local transport.Span,
 	}
 	// No request is left, so it does not wait.
 	defer func() { err = errors.Join(err, b.Close(context.WithoutCancel(ctx))) }()
-	return path, r.pieces(ctx, kind, b, off)
-}
-
-// pieces moves the whole buffer, some pieces at a time, and returns when no
-// request is left.
-func (r *remote) pieces(ctx context.Context, kind wire.Kind, b *region.Buffer, off devices.Offset) error {
-	var under []*Request
-	var failure error
-	for at := devices.Size(0); failure == nil && (at < b.Size() || len(under) > 0); {
-		if at < b.Size() && len(under) < remoteAhead {
-			op := Op{
-				Local: b, LocalOff: devices.Offset(at), Remote: r.d, RemoteOff: uint64(off) + uint64(at),
-				Size: min(remotePiece, b.Size()-at),
-			}
-			var q *Request
-			if q, failure = r.c.async(ctx, r.peer, kind, &op); failure == nil {
-				under = append(under, q)
-				at += op.Size
-			}
-			continue
-		}
-		if failure = under[0].Wait(ctx); failure == nil {
-			under = under[1:]
-		}
+	op := Op{Local: b, Remote: r.d, RemoteOff: uint64(off), Size: b.Size(), Ordered: true}
+	q, err := r.c.async(ctx, r.peer, kind, &op)
+	if err != nil {
+		return path, err
 	}
-	for _, q := range under {
-		// The session ends if the peer does not go on.
-		_ = q.Wait(context.WithoutCancel(ctx))
+	if err = q.Wait(ctx); err == nil {
+		return path, nil
 	}
-	if failure != nil {
-		return fmt.Errorf("%s of %v with %s: %w", kind, b.Size(), r.peer, failure)
+	if done, _ := q.Test(); !done {
+		q.GiveUp()
+		_ = q.Wait(context.WithoutCancel(ctx)) // the session ends if the peer does not go on
 	}
-	return nil
+	return path, r.c.failed(r.peer, kind, &op, err)
 }

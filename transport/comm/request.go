@@ -22,6 +22,9 @@ type Op struct {
 	RemoteOff uint64
 	// Size is in bytes. 0 moves nothing and is checked all the same.
 	Size devices.Size
+	// Ordered has the bytes put into place from the first to the last, by one
+	// data connection or by shared memory: of what fails, the begin is there.
+	Ordered bool
 }
 
 // check refuses what the peer would refuse anyway.
@@ -54,6 +57,7 @@ type Request struct {
 	session  *session
 	era      *era
 	complete atomic.Bool
+	givenUp  atomic.Bool
 	// done holds one token from the completion on: who takes it puts it back.
 	done chan struct{}
 	// err is set before the token is there.
@@ -86,6 +90,20 @@ func (r *Request) Wait(ctx context.Context) error {
 	case <-ctx.Done():
 		return fmt.Errorf("wait for a request: %w", ctx.Err())
 	}
+}
+
+// GiveUp has nothing more of the request begun: it completes soon, with
+// ErrGivenUp unless it was complete or had failed. What is on its way is waited
+// for, as long as Options.Timeout at most.
+func (r *Request) GiveUp() {
+	if r.complete.Load() {
+		return
+	}
+	if r.use.Found() {
+		r.givenUp.Store(true)
+		return
+	}
+	r.transfer.GiveUp(ErrGivenUp)
 }
 
 // Test says whether the request is complete, and its outcome then.
@@ -141,7 +159,11 @@ func (s *session) send(r *Request, kind wire.Kind, op *Op, waits bool) error {
 		r.channel.Post(&r.transfer)
 		return nil
 	}
-	s.post(&r.transfer, op.Size)
+	if op.Ordered {
+		s.pick().Post(&r.transfer)
+	} else {
+		s.post(&r.transfer, op.Size)
+	}
 	s.recall()
 	return nil
 }

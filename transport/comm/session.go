@@ -261,6 +261,11 @@ func (s *session) post(t *tcp.Transfer, n devices.Size) {
 	}
 }
 
+// pick is the channel whose turn it is.
+func (s *session) pick() *tcp.Channel {
+	return s.channels[int(s.turn.Add(1))%len(s.channels)]
+}
+
 // recall makes the data connections serve the peer while we wait for it.
 func (s *session) recall() {
 	for _, ch := range s.channels {

@@ -99,7 +99,7 @@ func (s *session) open(r *Request, kind wire.Kind, need wire.Rights, op *Op, wai
 	r.use = use
 	r.op = window.Op{
 		Kind: kind, Local: op.Local, LocalOff: op.LocalOff, RemoteOff: op.RemoteOff, Size: op.Size,
-		Waits: waits && op.Size <= maxWaited,
+		Waits: waits && op.Size <= maxWaited, GivenUp: &r.givenUp,
 	}
 	use.Start(&r.op, (*windowed)(r))
 	return true, nil

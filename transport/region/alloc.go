@@ -113,6 +113,9 @@ type Source struct {
 	File   *os.File
 	Off    uint64
 	Sealed bool
+	// Lent says that the file is lent for one transfer, which may make it
+	// longer.
+	Lent bool
 	// Device is device memory; its Mem is nil for all other.
 	Device devices.Span
 }
@@ -122,7 +125,7 @@ type Source struct {
 func (b *Buffer) Source() Source {
 	switch {
 	case b.file != nil:
-		return Source{File: b.file, Off: b.start}
+		return Source{File: b.file, Off: b.start, Lent: b.lent}
 	case b.host != nil && b.reg.file != nil:
 		return Source{File: b.reg.file, Off: b.start - b.reg.start, Sealed: true}
 	}

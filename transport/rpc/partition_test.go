@@ -17,8 +17,12 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// deadAfter is how long a machine that answers nothing is taken for alive.
-const deadAfter = 4 * time.Second
+// How long a machine that answers nothing is taken for alive: where it shall be
+// found dead, and where it shall not.
+const (
+	soonDead = 5 * time.Second
+	notDead  = time.Minute
+)
 
 // inside runs fn on a thread in a space: the sockets that it makes are there.
 func inside(s *netns.Space, fn func() error) error {
@@ -42,7 +46,7 @@ type machine struct {
 	space *netns.Space
 }
 
-func newMachine(t *testing.T, s *netns.Space, rank wire.Rank, o Options) *machine {
+func newMachine(t *testing.T, s *netns.Space, rank wire.Rank, deadAfter time.Duration, o Options) *machine {
 	t.Helper()
 	e, err := transport.New(transport.Options{})
 	if err != nil {
@@ -88,14 +92,13 @@ func (m *machine) connect(t *testing.T, to *machine) {
 
 // cut is two machines with a cable.
 type cut struct {
-	cable          *netns.Cable
 	asks, answers  *machine
 	stuck          *stuck
 	ends           chan Caller
 	pull, plugBack func(context.Context) error
 }
 
-func newCut(t *testing.T, how func(*netns.Space, context.Context) error) *cut {
+func newCut(t *testing.T, deadAfter time.Duration, how func(*netns.Space, context.Context) error) *cut {
 	t.Helper()
 	kit.Require(t, "root", "tool:ip", "tool:nsenter")
 	kit.Check(t)
@@ -108,11 +111,11 @@ func newCut(t *testing.T, how func(*netns.Space, context.Context) error) *cut {
 			t.Error(err)
 		}
 	})
-	c := &cut{cable: cable, stuck: newStuck(), ends: make(chan Caller, 100)}
-	c.answers = newMachine(t, cable.Right, 0, Options{
+	c := &cut{stuck: newStuck(), ends: make(chan Caller, 100)}
+	c.answers = newMachine(t, cable.Right, 0, deadAfter, Options{
 		Handlers: map[Method]Handler{1: content, 2: c.stuck.handle}, OnEnd: func(from Caller) { c.ends <- from },
 	})
-	c.asks = newMachine(t, cable.Left, 1, Options{})
+	c.asks = newMachine(t, cable.Left, 1, deadAfter, Options{})
 	c.asks.connect(t, c.answers)
 	c.pull = func(ctx context.Context) error { return how(cable.Right, ctx) }
 	c.plugBack = cable.Right.Plug
@@ -149,7 +152,7 @@ func gone(err error) bool {
 func TestPartition(t *testing.T) {
 	for name, how := range ways() {
 		t.Run(name, func(t *testing.T) {
-			c := newCut(t, how)
+			c := newCut(t, soonDead, how)
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
 			c.noticed(ctx, t)
@@ -176,7 +179,7 @@ func TestPartition(t *testing.T) {
 // sides have noticed.
 func (c *cut) noticed(ctx context.Context, t *testing.T) {
 	t.Helper()
-	short, stop := context.WithTimeout(ctx, time.Second)
+	short, stop := context.WithTimeout(ctx, 2*time.Second)
 	defer stop()
 	long, brief := goCall(ctx, c.asks.Endpoint, 0, 2, []byte("long")), goCall(short, c.asks.Endpoint, 0, 2, []byte("short"))
 	<-c.stuck.began
@@ -207,7 +210,7 @@ func (c *cut) noticed(ctx context.Context, t *testing.T) {
 // A cut that is over before anybody is taken for dead is a delay: what is under
 // way is answered, in the same session, also in the middle of long answers.
 func TestShortPartition(t *testing.T) {
-	c := newCut(t, (*netns.Space).Pull)
+	c := newCut(t, notDead, (*netns.Space).Pull)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	waiting := goCall(ctx, c.asks.Endpoint, 0, 2, []byte("waits"))

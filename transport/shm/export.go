@@ -24,6 +24,9 @@ const (
 	// byIPC and byVMM are handles of a device's memory.
 	byIPC how = 3
 	byVMM how = 4
+	// byLent is a file that is lent: as byCall, and what is written behind its
+	// end makes it longer.
+	byLent how = 5
 )
 
 // place is the blob of an offer:
@@ -64,7 +67,7 @@ func parsePlace(p []byte) (place, error) {
 		uuid: string(p[placeHead:middle]), handle: string(p[middle:]),
 	}
 	handle := out.how == byIPC || out.how == byVMM
-	if out.how < byMap || out.how > byVMM || !handle && (out.allocation != 0 || len(p) != placeHead) {
+	if out.how < byMap || out.how > byLent || !handle && (out.allocation != 0 || len(p) != placeHead) {
 		return place{}, fmt.Errorf("place % x: %w", p[:placeHead], wire.ErrFrame)
 	}
 	return out, nil
@@ -98,8 +101,11 @@ func export(b *region.Buffer, rights wire.Rights) (*exported, error) {
 	case src.File != nil:
 		x := &exported{buffer: b}
 		at := place{how: byCall, off: src.Off}
-		if src.Sealed {
+		switch {
+		case src.Sealed:
 			at.how = byMap
+		case src.Lent:
+			at.how = byLent
 		}
 		file, err := x.restrict(src.File, rights)
 		x.offer = window.Offer{Blob: at.encode(), Files: []*os.File{file}}

@@ -22,7 +22,7 @@ type facts struct {
 }
 
 // version of the facts, of the ring and of the offers.
-const version = 1
+const version = 2
 
 const factsSize = 4 + 16 + 8 + 4
 

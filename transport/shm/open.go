@@ -22,6 +22,8 @@ type opened struct {
 	// file and off are those of memory that is reached by calls.
 	file *os.File
 	off  uint64
+	// lent says that the file may be made longer.
+	lent bool
 	// give gives it back.
 	give func() error
 }
@@ -42,8 +44,8 @@ func (p *provider) open(o window.Offer, size devices.Size, rights wire.Rights) (
 	switch at.how {
 	case byMap:
 		return p.openMap(o.Files[0], at.off, size, rights.Allows(wire.Writable))
-	case byCall:
-		return p.openCall(o.Files[0], at.off, size, rights)
+	case byCall, byLent:
+		return p.openCall(o.Files[0], &at, size, rights)
 	default:
 		return p.openHandle(o, &at, size)
 	}
@@ -61,19 +63,27 @@ func (p *provider) openMap(f *os.File, off uint64, size devices.Size, write bool
 	return &opened{provider: p, bytes: m.bytes, span: transport.HostSpan(m.bytes), give: m.unmap}, nil
 }
 
-func (p *provider) openCall(f *os.File, off uint64, size devices.Size, rights wire.Rights) (*opened, error) {
+func (p *provider) openCall(f *os.File, at *place, size devices.Size, rights wire.Rights) (*opened, error) {
 	r, err := inspect(f)
 	if err != nil {
 		return nil, err
 	}
-	if err := r.has(off, size); err != nil {
+	lent := at.how == byLent && rights.Allows(wire.Writable)
+	if !lent {
+		err = r.has(at.off, size)
+	} else if !(devices.Range{Off: devices.Offset(at.off), Len: size}).Within(1<<63 - 1) {
+		err = fmt.Errorf("%v of a file from %d: %w", size, at.off, devices.ErrRange)
+	}
+	if err != nil {
 		return nil, err
 	}
 	if rights.Allows(wire.Readable) && !r.readable || rights.Allows(wire.Writable) && !r.writable {
 		return nil, errors.New("the descriptor is not open for this")
 	}
 	name := devices.Name("host of " + p.setting.Peer.String())
-	return &opened{provider: p, file: f, off: off, span: transport.FileSpan(name, f, int64(off), size), give: f.Close}, nil
+	return &opened{
+		provider: p, file: f, off: at.off, lent: lent, span: transport.FileSpan(name, f, int64(at.off), size), give: f.Close,
+	}, nil
 }
 
 // openHandle opens memory of a device that both processes use.
@@ -122,6 +132,8 @@ func (w *opened) move(ctx context.Context, op *window.Op) error {
 		switch {
 		case op.Withdrawn.Load():
 			return fmt.Errorf("withdrawn after %v: %w", done, region.ErrKey)
+		case op.GivenUp != nil && op.GivenUp.Load():
+			return fmt.Errorf("after %v: %w", done, window.ErrGivenUp)
 		case ctx.Err() != nil:
 			return errEnded()
 		}
@@ -153,7 +165,7 @@ func (w *opened) movePiece(ctx context.Context, op *window.Op, at, n devices.Siz
 	if op.Kind == wire.KindGet {
 		return op.Local.Store(ctx, near, remote)
 	}
-	if w.file != nil {
+	if w.file != nil && !w.lent {
 		// A write behind its end would make a file that was cut grow again.
 		r, err := inspect(w.file)
 		if err == nil {

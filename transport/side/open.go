@@ -32,6 +32,9 @@ func (u Use) Start(op *window.Op, done window.Completer) {
 	u.w.window.Start(op, done)
 }
 
+// Found says that there is a window, which is not the zero Use.
+func (u Use) Found() bool { return u.w != nil }
+
 // Leave ends the use; the operation has completed.
 func (u Use) Leave() { u.w.gate.Leave() }
 

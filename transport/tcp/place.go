@@ -1,6 +1,7 @@
 package tcp
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/hmcfs/hmcfs/transport/region"
@@ -114,14 +115,34 @@ func (c *Channel) receive(r *reader, h *wire.DataHeader) error {
 	if uint64(h.Length) != uint64(f.n) {
 		return fmt.Errorf("DATA of %d bytes for a get of %d: %w", h.Length, uint64(f.n), ErrProtocol)
 	}
+	if f.job.failed() {
+		// What follows a part that is missing would make a file longer than it
+		// is good.
+		if err = r.discard(int(h.Length)); err == nil {
+			c.gotten(requestID(h.ID), errPartFailed)
+		}
+		return err
+	}
 	if dst := f.local.Host(f.off, f.n); dst != nil {
-		if err := r.payload(dst); err != nil {
+		if err = r.payload(dst); err != nil {
 			return err
 		}
 		c.gotten(requestID(h.ID), nil)
 		return nil
 	}
 	return c.lander.take(r, landing{buffer: f.local, off: f.off, n: f.n, id: requestID(h.ID), get: true})
+}
+
+// errPartFailed is why a part was not taken; another one has the error that
+// counts.
+var errPartFailed = errors.New("tcp: another part of the transfer has failed")
+
+// wanted says whether the bytes of a get are to be put into place still.
+func (c *Channel) wanted(id requestID) bool {
+	c.mu.Lock()
+	j := c.places[id.place()].frag.job
+	c.mu.Unlock()
+	return !j.failed()
 }
 
 // gotten ends a get of ours.

@@ -145,6 +145,25 @@ func (j job) abort(err error) {
 	t.finishLocked(err)
 }
 
+// GiveUp has no more of the transfer begun: it completes with the error as soon
+// as nothing of it is in flight, unless it has completed.
+func (t *Transfer) GiveUp(err error) {
+	t.mu.Lock()
+	if t.completed {
+		t.mu.Unlock()
+		return
+	}
+	t.finishLocked(err)
+}
+
+// failed says that a part of the transfer has failed, so that no other part is
+// wanted any more.
+func (j job) failed() bool {
+	j.t.mu.Lock()
+	defer j.t.mu.Unlock()
+	return j.t.round != j.round || j.t.err != nil
+}
+
 // finishLocked keeps the first error, unlocks, and completes the transfer if
 // it is at its end.
 //

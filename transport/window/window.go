@@ -2,6 +2,7 @@ package window
 
 import (
 	"context"
+	"errors"
 	"net"
 	"os"
 	"sync/atomic"
@@ -41,6 +42,9 @@ type Export interface {
 	Close() error
 }
 
+// ErrGivenUp ends an operation that nobody wants any more.
+var ErrGivenUp = errors.New("transport: the operation was given up")
+
 // Op is one put or get through a window.
 type Op struct {
 	// Kind is wire.KindPut or wire.KindGet.
@@ -59,6 +63,9 @@ type Op struct {
 	// Withdrawn is set when the owner takes the window back: an operation that
 	// looks at it may end early, with region.ErrKey.
 	Withdrawn *atomic.Bool
+	// GivenUp is set when nobody wants the operation any more: one that looks
+	// at it may end early, with ErrGivenUp. Nil is never.
+	GivenUp *atomic.Bool
 }
 
 // Window is a peer's buffer that is open here. Its methods may be called from

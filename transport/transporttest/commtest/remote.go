@@ -3,12 +3,14 @@ package commtest
 import (
 	"context"
 	"errors"
+	"io"
 	"testing"
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/devices/sim"
 	"github.com/hmcfs/hmcfs/tests/kit"
 	"github.com/hmcfs/hmcfs/transport"
+	"github.com/hmcfs/hmcfs/transport/comm"
 	"github.com/hmcfs/hmcfs/transport/control"
 	"github.com/hmcfs/hmcfs/transport/region"
 	"github.com/hmcfs/hmcfs/transport/transporttest"
@@ -61,6 +63,38 @@ func testRemoteSpans(t *testing.T, w Way) {
 			t.Run(name+" and "+at, func(t *testing.T) { remoteSpan(t, job, end, remote, d, size) })
 		}
 	}
+}
+
+// testLentFile has a file of the lender grow in order, by the transport.
+func testLentFile(t *testing.T, w Way) {
+	job := w.pair(t)
+	size := large(5<<20) + 77
+	f := kit.Memfd(t, 5, 1000)
+	b, err := job.ranks[1].Table().RegisterSpan(transport.FileSpan("host", f, 999, devices.Size(size)))
+	b = closing(t, b, err)
+	d := job.share(t, 1, 0, b, both)
+	e := newEngine(t)
+	there := transport.RemoteSpan(job.ranks[0].Remote(1, d), 0, devices.Size(size))
+	path, err := e.Copy(within(t), there, transport.HostSpan(kit.Bytes(6, 0, size)))
+	if err != nil || w.Transport != "" && w.Transport != comm.UCX && path != transport.Path(w.Transport) {
+		t.Fatalf("by %q: %v", path, err)
+	}
+	got := make([]byte, 999+size+1)
+	n, err := f.ReadAt(got, 0)
+	if n != 999+size || !errors.Is(err, io.EOF) || kit.DiffAt(got[:999], 5, 0) >= 0 || kit.DiffAt(got[999:n], 6, 0) >= 0 {
+		t.Errorf("%d bytes, %v", n, err)
+	}
+	mine := make([]byte, size)
+	if path, err = e.Copy(within(t), transport.HostSpan(mine), there); err != nil || kit.DiffAt(mine, 6, 0) >= 0 {
+		t.Errorf("back by %q: %v", path, err)
+	}
+	if err = f.Truncate(1500); err != nil {
+		t.Fatal(err)
+	}
+	if _, err = e.Copy(within(t), transport.HostSpan(mine), there); err == nil {
+		t.Error("from a file that was cut")
+	}
+	newBystander(t, job, 0, 1).works(t, 3)
 }
 
 func remoteSpan(t *testing.T, job *world, end transporttest.End, remote *region.Buffer, d wire.Descriptor, size int) {
@@ -164,7 +198,7 @@ func testRemoteIsCut(t *testing.T, w Way) {
 			_, err := r.Fetch(ctx, transport.HostSpan(make([]byte, size)), 0)
 			done <- err
 		}()
-		kit.Eventually(t, patience, func() bool { return job.ranks[0].Table().Stats().Live > 0 })
+		kit.Eventually(t, patience, func() bool { return len(done) > 0 || job.ranks[0].Table().Stats().Live > 0 })
 		cancel()
 		if err := <-done; err != nil && !errors.Is(err, context.Canceled) {
 			t.Error(err)

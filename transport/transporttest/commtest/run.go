@@ -53,6 +53,7 @@ func Run(t *testing.T, w Way) {
 		"RemoteSpans":      testRemoteSpans,
 		"RemoteErrors":     testRemoteErrors,
 		"RemoteIsCut":      testRemoteIsCut,
+		"LentFile":         testLentFile,
 	} {
 		t.Run(name, func(t *testing.T) {
 			// A rank mounts nothing; others of the same run of tests mount
