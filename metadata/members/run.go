@@ -109,9 +109,9 @@ func (m *Members) begin(ctx context.Context, first bool) (coord.Watch, error) {
 		return nil, err
 	}
 	if !m.unlisted && m.seen != 0 {
-		w, err := m.service.Watch(ctx, prefix, m.seen)
-		if !errors.Is(err, coord.ErrCompacted) {
-			return w, err
+		w, resumeErr := m.service.Watch(ctx, prefix, m.seen)
+		if !errors.Is(resumeErr, coord.ErrCompacted) {
+			return w, resumeErr
 		}
 	}
 	entries, revision, err := m.list(ctx)

@@ -132,7 +132,7 @@ func testReplaceMany(t *testing.T, s suite) {
 func testDelete(t *testing.T, s suite) {
 	a, b := s.create(t, "a", "1", nil), s.create(t, "b", "1", nil)
 	s.create(t, "c", "1", nil)
-	s.replace(t, b, "2", nil)
+	s.replace(t, b, "two", nil)
 	results, err := s.Delete(t.Context(), []coord.Entry{a, b, {Name: "c"}, {Name: "never"}, {Name: "never", Revision: 1}})
 	if err != nil {
 		t.Fatal(err)
@@ -142,7 +142,7 @@ func testDelete(t *testing.T, s suite) {
 			t.Errorf("entry %d: %v, want %v", i, results[i].Err, want)
 		}
 	}
-	s.has(t, "b=2")
+	s.has(t, "b=two")
 }
 
 func testList(t *testing.T, s suite) {
