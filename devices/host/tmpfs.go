@@ -56,12 +56,6 @@ func refusal(err error) string {
 
 // mountFresh mounts a tmpfs that nobody else gets into, out of swap where the
 // kernel can (since 6.4).
-//
-// Large writes get large pages where the kernel has them (huge=within_size; a
-// file has none beyond its end, and a small write none at all since 6.14): to
-// find a page for each 4 KiB takes longer than to copy them. 1 GiB by dd in
-// blocks of 1 MiB, Linux 6.18, a busy machine: 2.2 GB/s with small pages, 7.7
-// with these.
 func (d *Driver) mountFresh(dir string, size devices.Size) error {
 	const flags = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
 	// No bound on inodes: an empty file must not be refused while bytes are
@@ -70,11 +64,9 @@ func (d *Driver) mountFresh(dir string, size devices.Size) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	var err error
-	for _, more := range []string{",huge=within_size,noswap", ",noswap", ""} {
-		if err = d.mount(mountSource, dir, "tmpfs", flags, data+more); !errors.Is(err, unix.EINVAL) {
-			break
-		}
+	err := d.mount(mountSource, dir, "tmpfs", flags, data+",noswap")
+	if errors.Is(err, unix.EINVAL) {
+		err = d.mount(mountSource, dir, "tmpfs", flags, data)
 	}
 	if err != nil {
 		// It is empty, or it is not ours to remove.
