@@ -29,7 +29,7 @@ type Store struct {
 	locks      lockTable
 	cache      *cache
 	// changed is told what transactions have written; nil is nobody.
-	changed atomic.Pointer[func(Written)]
+	changed atomic.Pointer[func(ino Ino, names bool)]
 }
 
 // Open takes over the KV, which Close closes. An empty KV gets a superblock, a

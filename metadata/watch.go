@@ -58,39 +58,20 @@ func (s *Store) update(ctx context.Context, fn func(*txn) error) error {
 			s.cache.drop(key)
 		}
 	}
-	if fn := s.changed.Load(); fn != nil && len(w.written) > 0 {
-		(*fn)(writtenBy(w.written))
+	if fn := s.changed.Load(); fn != nil {
+		for _, key := range w.written {
+			(*fn)(keyIno(key), key[0] == kindDirent)
+		}
 	}
 	return err
 }
 
-// Written says which records a transaction has written, or may have: some more
-// than once, and also those of one that failed.
-type Written struct {
-	// Inodes have other attributes, or are gone.
-	Inodes []Ino
-	// Dirs have other names.
-	Dirs []Ino
-}
-
-func writtenBy(keys [][]byte) Written {
-	w := Written{Inodes: make([]Ino, 0, len(keys))}
-	for _, key := range keys {
-		switch ino := keyIno(key); key[0] {
-		case kindInode:
-			w.Inodes = append(w.Inodes, ino)
-		case kindDirent:
-			w.Dirs = append(w.Dirs, ino)
-		}
-	}
-	return w
-}
-
-// OnWrite has fn called after every transaction that wrote inodes or names,
-// before the operation returns and with locks of the store's held: it must not
-// wait, and calls nothing of the store's. The slices are its own. nil ends it;
-// a call may be under way then.
-func (s *Store) OnWrite(fn func(Written)) {
+// OnWrite has fn called for every inode, and every name of a directory, that a
+// transaction has written, or may have: some more than once, and also those of
+// one that failed. It is called before the operation returns and with locks of
+// the store's held, so it must not wait, and calls nothing of the store's. nil
+// ends it; a call may be under way then.
+func (s *Store) OnWrite(fn func(ino Ino, names bool)) {
 	if fn == nil {
 		s.changed.Store(nil)
 		return

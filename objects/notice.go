@@ -4,8 +4,6 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-
-	"github.com/hmcfs/hmcfs/metadata"
 )
 
 // Notice is a change that somebody else may have remembered otherwise.
@@ -39,12 +37,16 @@ func (s *Store) OnNotice(fn func(Notice)) (cancel func()) {
 	n.mu.Lock()
 	n.listeners = append(slices.Clone(n.listeners), mine)
 	n.count.Store(int32(len(n.listeners)))
+	s.meta.OnWrite(s.noticeWritten)
 	n.mu.Unlock()
 	return func() {
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		n.listeners = slices.DeleteFunc(slices.Clone(n.listeners), func(l *func(Notice)) bool { return l == mine })
 		n.count.Store(int32(len(n.listeners)))
+		if len(n.listeners) == 0 {
+			s.meta.OnWrite(nil)
+		}
 	}
 }
 
@@ -60,14 +62,10 @@ func (s *Store) notice(n Notice) {
 }
 
 // noticeWritten tells of what was written to the records.
-func (s *Store) noticeWritten(w metadata.Written) {
-	if s.notices.count.Load() == 0 {
-		return
-	}
-	for _, ino := range w.Inodes {
+func (s *Store) noticeWritten(ino Ino, names bool) {
+	if names {
+		s.notice(Notice{Dir: ino})
+	} else {
 		s.notice(Notice{Ino: ino})
-	}
-	for _, dir := range w.Dirs {
-		s.notice(Notice{Dir: dir})
 	}
 }

@@ -70,7 +70,6 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		s.work.Wait()
 		return nil, errors.Join(err, s.letGo(), s.closeTiers())
 	}
-	s.meta.OnWrite(s.noticeWritten)
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
 	s.stop = stop
 	s.startSweep(background)
@@ -134,7 +133,6 @@ func (s *Store) Close(ctx context.Context, o CloseOptions) error {
 	s.events.close()
 	errs := []error{s.owners.Close()}
 	s.work.Wait()
-	s.meta.OnWrite(nil)
 	if o.Keep {
 		errs = append(errs, s.saveAll(ctx))
 	}

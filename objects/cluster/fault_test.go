@@ -132,6 +132,12 @@ func TestStorm(t *testing.T) {
 		const users, rounds, size = 4, 60, 3 << 20
 		ctx, cancel := context.WithCancel(t.Context())
 		var breaker, writers sync.WaitGroup
+		var files []*cluster.File
+		for user := range users {
+			device := []string{"host", "sim0"}[user%2]
+			ino := w.Node("b").File(device, fmt.Sprintf("w%d", user), nil)
+			files = append(files, open(t, b, ino))
+		}
 		breaker.Go(func() {
 			rng := rand.New(rand.NewPCG(seed, 99))
 			for {
@@ -144,10 +150,7 @@ func TestStorm(t *testing.T) {
 				_ = w.Node(name).Cluster.Break(otherOf(name)) // there may be none
 			}
 		})
-		for user := range users {
-			device := []string{"host", "sim0"}[user%2]
-			ino := w.Node("b").File(device, fmt.Sprintf("w%d", user), nil)
-			f := open(t, b, ino)
+		for user, f := range files {
 			writers.Go(func() { storm(t, w, f, rand.New(rand.NewPCG(seed, uint64(user))), rounds, size) })
 		}
 		writers.Wait()

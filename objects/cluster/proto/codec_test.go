@@ -30,7 +30,7 @@ func bodies() []any {
 		&XattrAnswer{}, &ListXattrAnswer{}, &StatFSAnswer{}, &OpenAsk{}, &OpenAnswer{}, &HandleAsk{}, &MoveAsk{},
 		&MoveAnswer{}, &AllocateAsk{}, &SeekAsk{}, &SeekAnswer{}, &CopyAsk{}, &PullAsk{}, &KeyAsk{}, &KeyAnswer{},
 		&ListKeysAsk{}, &ListKeysAnswer{}, &ExpireKeyAsk{}, &ClaimAsk{}, &ClaimAnswer{}, &TakeAsk{}, &StatusAnswer{},
-		&Invalid{},
+		&Invalid{}, &HaveKeysAsk{}, &HaveKeysAnswer{},
 	}
 }
 
@@ -264,4 +264,24 @@ func FuzzDecode(f *testing.F) {
 			t.Fatalf("%s: %x became %x", nameOf(body), p, again)
 		}
 	})
+}
+
+// TestDocumented: docs/wire.md has every method and every code.
+func TestDocumented(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "wire.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for m := MethodHello; m <= MethodHaveKeys; m++ {
+		if !bytes.Contains(text, fmt.Appendf(nil, "\n| %d | ", m)) {
+			t.Errorf("method %d is not in docs/wire.md", m)
+		}
+	}
+	for _, last := range [][2]int{{0x10, 0x11}, {0x20, 0x35}, {0x40, 0x4c}, {0x60, 0x68}, {0x80, 0x85}, {0x90, 0x91}} {
+		for code := last[0]; code <= last[1]; code++ {
+			if !bytes.Contains(text, fmt.Appendf(nil, "| %#x | ", code)) {
+				t.Errorf("code %#x is not in docs/wire.md", code)
+			}
+		}
+	}
 }
