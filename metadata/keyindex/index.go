@@ -2,7 +2,9 @@ package keyindex
 
 import (
 	"context"
+	"fmt"
 
+	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/metadata/members"
 )
 
@@ -21,16 +23,32 @@ type Place struct {
 	Node members.Name `json:"node"`
 }
 
+// TakenError says that another node has a key. It is metadata.ErrExist.
+type TakenError struct {
+	Key  string
+	Node members.Name
+}
+
+// Error tells whose it is.
+func (e *TakenError) Error() string {
+	return fmt.Sprintf("node %s has key %q: %v", e.Node, e.Key, metadata.ErrExist)
+}
+
+// Unwrap is metadata.ErrExist.
+func (e *TakenError) Unwrap() error { return metadata.ErrExist }
+
 // Index tells where keys are. Its methods may be called from any goroutine.
 type Index interface {
 	// Claim makes keys ours. For each the error is nil, also when it was ours
-	// before, or metadata.ErrExist, named with the node that has it. It waits
+	// before, or a *TakenError. It waits
 	// for the service no longer than the service's own time limit; a key whose
 	// turn has not come when the context ends has the context's error.
 	Claim(ctx context.Context, s Space, keys []string) []error
 	// Have makes keys ours that are in use here already, in the background: as
 	// far as no other node has them, now or later.
 	Have(s Space, keys []string)
+	// Has says whether a key is in use here, or about to be.
+	Has(s Space, key string) bool
 	// Release gives keys up, in the background.
 	Release(s Space, keys []string)
 	// Find says which other node has a key. Errors: metadata.ErrNotExist;

@@ -2,10 +2,8 @@ package keyindex
 
 import (
 	"context"
-	"fmt"
 	"sync"
 
-	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/metadata/coord"
 )
 
@@ -24,7 +22,9 @@ type Registry struct {
 	// queue are the claims, by name, that the clerk has to look at.
 	// +checklocks:mu
 	queue map[string]struct{}
-	// turn counts the leases that there were.
+	// bound is the last lease that there was, and turn counts them.
+	// +checklocks:mu
+	bound coord.Lease
 	// +checklocks:mu
 	turn int
 	// away says that the service did not answer when it was asked last.
@@ -103,7 +103,7 @@ func (r *Registry) Claim(ctx context.Context, s Space, keys []string) []error {
 			for n, by := range r.ask(ctx, names, false) {
 				if by != "" {
 					i := mine[n]
-					errs[i] = fmt.Errorf("node %s has key %q: %w", by, keys[i], metadata.ErrExist)
+					errs[i] = &TakenError{Key: keys[i], Node: by}
 				}
 			}
 		case len(theirs) > 0:
@@ -174,6 +174,14 @@ func (r *Registry) Release(s Space, keys []string) {
 	}
 	r.mu.Unlock()
 	r.awake()
+}
+
+// Has says whether a key is in use here; see Index.
+func (r *Registry) Has(s Space, key string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c := r.claims[nameOf(s, key)]
+	return c != nil && c.wanted
 }
 
 // awake has the clerk look at the queue.

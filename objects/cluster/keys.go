@@ -36,33 +36,13 @@ func spaceOf(published bool) keyindex.Space {
 	return keyindex.Keys
 }
 
-// authority is who the store asks: the index, or the peers.
-type authority struct{ of keyindex.Index }
-
-var _ objects.KeyAuthority = authority{}
-
-// Claim asks for keys; see objects.KeyAuthority.
-func (a authority) Claim(ctx context.Context, s objects.KeySpace, names []string) []error {
-	return a.of.Claim(ctx, spaceOf(s == objects.SpacePublish), names)
-}
-
-// Have tells of keys that are visible; see objects.KeyAuthority.
-func (a authority) Have(s objects.KeySpace, names []string) {
-	a.of.Have(spaceOf(s == objects.SpacePublish), names)
-}
-
-// Release gives keys up; see objects.KeyAuthority.
-func (a authority) Release(s objects.KeySpace, names []string) {
-	a.of.Release(spaceOf(s == objects.SpacePublish), names)
-}
-
 // start has the store ask before it uses a key.
 func (k *keys) start(ctx context.Context) error {
 	of := k.index
 	if of == nil {
 		of = k.peers
 	}
-	return k.c.opts.Store.SetAuthority(ctx, authority{of})
+	return k.c.opts.Store.SetAuthority(ctx, authority{k: k, of: of})
 }
 
 // stop ends that: what the node has it has alone from now on.

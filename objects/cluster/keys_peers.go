@@ -80,7 +80,7 @@ func (p *peerKeys) Claim(ctx context.Context, s keyindex.Space, names []string) 
 	defer p.mu.Unlock()
 	for n, key := range ask {
 		if by := p.settleLocked(spaceKey{s, key}, taken[n]); by != "" {
-			errs[places[n]] = fmt.Errorf("node %s has key %q: %w", by, key, metadata.ErrExist)
+			errs[places[n]] = &keyindex.TakenError{Key: key, Node: by}
 		}
 	}
 	return errs
@@ -141,6 +141,13 @@ func (p *peerKeys) Release(s keyindex.Space, names []string) {
 			}
 		}
 	}
+}
+
+// Has says whether a key is ours, or about to be; see keyindex.Index.
+func (p *peerKeys) Has(s keyindex.Space, key string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.ours[spaceKey{s, key}] != nil
 }
 
 // keeps says whether a key is ours rather than another node's that claims it. A

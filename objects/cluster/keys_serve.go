@@ -7,6 +7,8 @@ import (
 	"slices"
 
 	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/metadata/keyindex"
+	"github.com/hmcfs/hmcfs/metadata/members"
 	"github.com/hmcfs/hmcfs/objects"
 	"github.com/hmcfs/hmcfs/objects/cluster/proto"
 	"github.com/hmcfs/hmcfs/transport/rpc"
@@ -144,7 +146,8 @@ func (k *keys) serveExpire(ctx context.Context, _ *guest, q *proto.ExpireKeyAsk)
 	return nil, k.as(ctx, q.Cred, func(h *objects.Holder) error { return h.Expire(ctx, q.Key, timeFromProto(q.At)) })
 }
 
-// serveHave tells which of some keys can be seen here, or are about to be.
+// serveHave tells which of some keys can be seen here, or for who is about to
+// claim them, which are in use.
 func (k *keys) serveHave(ctx context.Context, g *guest, q *proto.HaveKeysAsk) (any, error) {
 	asker := k.c.byRank(g.from.Rank)
 	if q.Claim && (asker == nil || string(asker.name) != q.Node) {
@@ -152,8 +155,8 @@ func (k *keys) serveHave(ctx context.Context, g *guest, q *proto.HaveKeysAsk) (a
 	}
 	out := &proto.HaveKeysAnswer{There: make([]bool, len(q.Keys))}
 	for i, key := range q.Keys {
-		if q.Claim && k.index == nil {
-			out.There[i] = k.peers.keeps(spaceOf(q.Publish), key, asker.name)
+		if q.Claim {
+			out.There[i] = k.keeps(spaceOf(q.Publish), key, asker.name)
 			continue
 		}
 		there, err := k.has(ctx, q.Publish, key)
@@ -163,6 +166,14 @@ func (k *keys) serveHave(ctx context.Context, g *guest, q *proto.HaveKeysAsk) (a
 		out.There[i] = there
 	}
 	return out, nil
+}
+
+// keeps says whether a key is in use here, so that another node can't have it.
+func (k *keys) keeps(s keyindex.Space, key string, asker members.Name) bool {
+	if k.index != nil {
+		return k.index.Has(s, key)
+	}
+	return k.peers.keeps(s, key, asker)
 }
 
 // has says whether a key can be seen here.

@@ -5,6 +5,7 @@ import (
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/transport"
+	"github.com/hmcfs/hmcfs/transport/internal/pages"
 	"github.com/hmcfs/hmcfs/transport/region"
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
@@ -17,13 +18,17 @@ type lander struct {
 	queue chan landing
 }
 
-// landing is bytes on their way into device memory: of a put of the peer, or
-// of a get of ours.
+// landing is bytes on their way into device memory or a file: of a put of the
+// peer, or of a get of ours. A frame may come in several, one after the other.
 type landing struct {
 	buffer *region.Buffer
 	off    devices.Offset
 	n      devices.Size
-	slot   slot
+	// slot or pipe hold the bytes, and with them one of the lander's turns. The
+	// last of a frame may have none: where the connection has failed before.
+	slot slot
+	pipe *pages.Pipe
+	last bool
 	// use and peer are the put's, id is the get's.
 	use  region.Use
 	peer wire.RequestID
@@ -33,15 +38,15 @@ type landing struct {
 
 func (l *lander) init(c *Channel) {
 	l.c, l.turns = c, newTurns()
-	l.queue = make(chan landing, slotsPerWay)
+	// It has room for as many as there are turns, and one without.
+	l.queue = make(chan landing, slotsPerWay+1)
 }
 
 // take reads the bytes of a frame to where they belong: into a map of the
-// device's memory or into a file from here, and else into a slot, which the
-// lander empties. It is called by the reader only.
+// device's memory from here, and else into pipes for a file, or a slot, which
+// the lander empties. It is called by the reader only.
 func (l *lander) take(r *reader, w landing) error {
 	view, mapped, failure := w.buffer.View(l.c.life, w.off, w.n, devices.ReadWrite)
-	f, at, _ := w.buffer.File(w.off)
 	switch {
 	case failure != nil:
 		return l.ended(w, failure, r.discard(int(w.n)))
@@ -49,32 +54,62 @@ func (l *lander) take(r *reader, w landing) error {
 		err := r.payload(view.Bytes)
 		view.Release()
 		return l.ended(w, nil, err)
-	case f != nil && l.c.pages.in != nil:
-		if pipe, ok := l.c.opts.Pipes.Get(); ok {
-			failure, err := r.toFile(l.c.pages.in, pipe, f, at, int(w.n))
-			l.c.opts.Pipes.Put(pipe)
-			return l.ended(w, failure, err)
-		}
-	}
-	if err := l.turns.take(l.c.life); err != nil {
-		w.release()
-		return err
-	}
-	w.slot = newSlot(l.c.opts.Engine, w.buffer, w.n)
-	if err := r.payload(w.slot.bytes[:w.n]); err != nil {
-		l.emptied(&w)
-		w.release()
-		return err
 	}
 	l.start.Do(func() { l.c.running.Go(l.run) })
-	// It has room for as many as there are slots.
-	l.queue <- w
+	f, _, _ := w.buffer.File(w.off)
+	err := l.takeParts(r, &w, f != nil && l.c.pages.in != nil)
+	if err != nil {
+		// What was queued of the frame uses the memory still.
+		w.slot, w.pipe, w.last = slot{}, nil, true
+		l.queue <- w
+	}
+	return err
+}
+
+// takeParts queues a frame, as many parts as it comes in.
+func (l *lander) takeParts(r *reader, w *landing, piped bool) error {
+	for left := w.n; left > 0; {
+		if err := l.turns.take(l.c.life); err != nil {
+			return err
+		}
+		var err error
+		w.n, w.slot, w.pipe = left, slot{}, nil
+		if pipe, ok := l.pipe(piped); ok {
+			w.pipe = pipe
+			w.n, err = r.toPipe(l.c.pages.in, pipe, left)
+		} else {
+			w.slot = newSlot(l.c.opts.Engine, w.buffer, left)
+			err = r.payload(w.slot.bytes[:left])
+		}
+		if err != nil {
+			l.emptied(w)
+			return err
+		}
+		left -= w.n
+		w.last = left == 0
+		l.queue <- *w
+		w.off += devices.Offset(w.n)
+	}
 	return nil
 }
 
-// emptied gives the slot back.
+func (l *lander) pipe(wanted bool) (*pages.Pipe, bool) {
+	if !wanted {
+		return nil, false
+	}
+	return l.c.opts.Pipes.Get()
+}
+
+// emptied gives back what held the bytes.
 func (l *lander) emptied(w *landing) {
-	w.slot.release()
+	switch {
+	case w.pipe != nil:
+		l.c.opts.Pipes.Put(w.pipe)
+	case w.slot.bytes != nil:
+		w.slot.release()
+	default:
+		return
+	}
 	l.turns.giveBack()
 }
 
@@ -97,20 +132,42 @@ func (w *landing) release() {
 }
 
 func (l *lander) run() {
+	// failure is that of a part of the present frame.
+	var failure error
 	for {
 		select {
 		case w := <-l.queue:
-			err := errPartFailed
-			if !w.get || l.c.wanted(w.id) {
-				err = w.buffer.Store(l.c.life, w.off, transport.HostSpan(w.slot.bytes[:w.n]))
+			if failure == nil {
+				failure = l.store(&w)
 			}
+			complete := w.pipe != nil || w.slot.bytes != nil
 			l.emptied(&w)
-			l.landed(w, err)
+			switch {
+			case !w.last:
+				continue
+			case complete:
+				l.landed(w, failure)
+			default:
+				w.release()
+			}
+			failure = nil
 		case <-l.c.life.Done():
 			l.clear()
 			return
 		}
 	}
+}
+
+// store puts the bytes into their place, unless nobody wants them any more.
+func (l *lander) store(w *landing) error {
+	if w.get && !l.c.wanted(w.id) {
+		return errPartFailed
+	}
+	if w.pipe != nil {
+		f, at, _ := w.buffer.File(w.off)
+		return w.pipe.ToFile(f, at)
+	}
+	return w.buffer.Store(l.c.life, w.off, transport.HostSpan(w.slot.bytes[:w.n]))
 }
 
 // clear gives back what is queued when the channel ends. The reader, which
@@ -120,7 +177,9 @@ func (l *lander) clear() {
 		select {
 		case w := <-l.queue:
 			l.emptied(&w)
-			w.release()
+			if w.last {
+				w.release()
+			}
 		default:
 			return
 		}

@@ -4,9 +4,9 @@ import (
 	"errors"
 	"io"
 	"net"
-	"os"
 	"sync/atomic"
 
+	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/transport/internal/pages"
 	"github.com/hmcfs/hmcfs/transport/internal/spin"
 	"github.com/hmcfs/hmcfs/transport/wire"
@@ -87,26 +87,25 @@ func (r *reader) payload(p []byte) error {
 	return nil
 }
 
-// toFile reads n bytes to a file, through a pipe. failure is the file's: the
-// bytes were read all the same.
-func (r *reader) toFile(from *pages.Socket, pipe *pages.Pipe, f *os.File, off int64, n int) (failure, err error) {
-	have := min(n, r.w-r.r)
-	if _, failure = f.WriteAt(r.buf[r.r:r.r+have], off); failure != nil {
-		return failure, r.discard(n)
-	}
-	r.r += have
-	for n, off = n-have, off+int64(have); n > 0; {
-		k, err := from.Receive(pipe, n)
-		if err != nil {
-			return nil, unexpected(err)
+// toPipe reads up to n bytes into an empty pipe, and says how many: at least
+// one, as many as have come.
+func (r *reader) toPipe(from *pages.Socket, pipe *pages.Pipe, n devices.Size) (devices.Size, error) {
+	have := min(int(n), r.w-r.r)
+	if have > 0 {
+		if err := pipe.Fill(r.buf[r.r : r.r+have]); err != nil {
+			return 0, err
 		}
-		r.moved.Add(1)
-		if failure = pipe.ToFile(f, off); failure != nil {
-			return failure, r.discard(n - k)
-		}
-		n, off = n-k, off+int64(k)
+		r.r += have
 	}
-	return nil, nil
+	if have == int(n) {
+		return n, nil
+	}
+	k, err := from.Receive(pipe, int(n)-have)
+	if err != nil {
+		return 0, unexpected(err)
+	}
+	r.moved.Add(1)
+	return devices.Size(have + k), nil
 }
 
 // discard reads n bytes of no use.

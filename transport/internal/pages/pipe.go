@@ -116,6 +116,19 @@ func (p *Pipe) Fits(off int64, n int) bool {
 	return (off%page+int64(n)+page-1)/page <= int64(p.pages)
 }
 
+// Fill writes bytes into the empty pipe: a few, which it has room for.
+func (p *Pipe) Fill(b []byte) error {
+	n, err := unix.Write(p.w, b)
+	if err == nil && n < len(b) {
+		err = io.ErrShortWrite
+	}
+	if err != nil {
+		return fmt.Errorf("fill a pipe: %w", err)
+	}
+	p.held += n
+	return nil
+}
+
 // FromFile takes the pages of n bytes from off of a file, which fit the empty
 // pipe.
 //

@@ -86,7 +86,7 @@ func (s *Socket) send(fd uintptr) bool {
 	return s.done()
 }
 
-// Receive takes up to n bytes into the pipe, which is empty: what has come by
+// Receive takes up to n bytes into the pipe, which has room: what has come by
 // now, as far as it fits, and at least one byte.
 //
 // Errors: io.EOF.
