@@ -81,8 +81,8 @@ func TestMoreThanIsLent(t *testing.T) {
 	r.visits(a)
 	ino := a.File("sim0", "f", []byte("some bytes"))
 	before := used(t, a, "sim0")
-	var open proto.OpenAnswer
-	if err := r.asks(a, proto.MethodOpen, &proto.OpenAsk{Ino: uint64(ino), Access: 3}, &open); err != nil {
+	var file proto.OpenAnswer
+	if err := r.asks(a, proto.MethodOpen, &proto.OpenAsk{Ino: uint64(ino), Access: 3}, &file); err != nil {
 		t.Fatal(err)
 	}
 	b, err := r.comm.Table().Alloc(4096)
@@ -101,7 +101,7 @@ func TestMoreThanIsLent(t *testing.T) {
 		"from behind":    {N: 1, MemOff: 4096},
 		"around":         {N: 2, MemOff: math.MaxUint64},
 	} {
-		move.Handle, move.Memory = open.Handle, d.Append(nil)
+		move.Handle, move.Memory = file.Handle, d.Append(nil)
 		for _, m := range []rpc.Method{proto.MethodWrite, proto.MethodRead} {
 			var failed *rpc.Error
 			if err := r.asks(a, m, &move, &proto.MoveAnswer{}); !errors.As(err, &failed) {
@@ -117,7 +117,7 @@ func TestMoreThanIsLent(t *testing.T) {
 	}
 	// What is lent is moved.
 	var moved proto.MoveAnswer
-	err = r.asks(a, proto.MethodRead, &proto.MoveAsk{Handle: open.Handle, N: 4096, Memory: d.Append(nil)}, &moved)
+	err = r.asks(a, proto.MethodRead, &proto.MoveAsk{Handle: file.Handle, N: 4096, Memory: d.Append(nil)}, &moved)
 	if err != nil || moved.N != 10 {
 		t.Errorf("%+v, %v", moved, err)
 	}
@@ -239,5 +239,115 @@ func TestForgedCtime(t *testing.T) {
 	}, &now)
 	if err != nil || now.Ctime == old || now.Mtime != old {
 		t.Errorf("%+v, %v", now, err)
+	}
+}
+
+// TestClaimsOutOfOrder takes, gives back and reads a publication in orders that
+// no honest receiver knows: it is received once, and nothing is left of it.
+func TestClaimsOutOfOrder(t *testing.T) {
+	kit.Check(t)
+	w := clustertest.New(t, clustertest.Options{})
+	a := w.Node("a")
+	r := newRogue(t, w, nil)
+	r.visits(a)
+	content := "what is published"
+	a.File("sim0", "f", []byte(content))
+	err := a.Store.Rename(t.Context(), metadata.Rename{From: a.Dir("sim0"), Name: "f", To: metadata.PublishIno, NewName: "k"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := r.comm.Table().Alloc(4096)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := r.comm.Share(t.Context(), rankOf("a"), b, wire.Readable|wire.Writable)
+	if err != nil {
+		t.Fatal(err)
+	}
+	claim := func(id byte, sizes ...uint64) (out proto.ClaimAnswer, err error) {
+		err = r.asks(a, proto.MethodClaim, &proto.ClaimAsk{Key: "k", ID: [16]byte{id}, Blobs: sizes}, &out)
+		return out, err
+	}
+	take := func(id byte, received bool) error {
+		return r.asks(a, proto.MethodTake, &proto.TakeAsk{ID: [16]byte{id}, Received: received}, nil)
+	}
+	read := func(handle uint64) (out proto.MoveAnswer, err error) {
+		err = r.asks(a, proto.MethodRead, &proto.MoveAsk{Handle: handle, N: 4096, Memory: d.Append(nil)}, &out)
+		return out, err
+	}
+	if out, err := claim(1, 1, 2, 3); err != nil || out.Handle != 0 {
+		t.Errorf("of another shape: %+v, %v", out, err)
+	}
+	first, err := claim(2)
+	if err != nil || first.Handle == 0 {
+		t.Fatalf("%+v, %v", first, err)
+	}
+	again, err := claim(2)
+	if err != nil || again.Handle == first.Handle {
+		t.Errorf("claimed again: %+v, %v", again, err)
+	}
+	for what, err := range map[string]error{
+		"writes":   r.asks(a, proto.MethodWrite, &proto.MoveAsk{Handle: first.Handle, N: 1, Memory: d.Append(nil)}, nil),
+		"cuts":     r.asks(a, proto.MethodAllocate, &proto.AllocateAsk{Handle: first.Handle, N: 1}, nil),
+		"touches":  r.asks(a, proto.MethodSetAttr, &proto.SetAttrAsk{Handle: first.Handle, Ino: uint64(metadata.PublishIno)}, nil),
+		"copies":   r.asks(a, proto.MethodCopy, &proto.CopyAsk{Dst: first.Handle, Src: again.Handle, N: 1}, nil),
+		"pulls":    r.asks(a, proto.MethodPull, &proto.PullAsk{Handle: first.Handle, Node: "b", Ino: 2000, N: 1}, nil),
+		"takes it": take(9, true),
+	} {
+		if err == nil {
+			t.Errorf("who claims %s", what)
+		}
+	}
+	if err = take(2, false); err != nil {
+		t.Error(err)
+	}
+	if err = take(2, true); err == nil {
+		t.Error("taken when it was given back")
+	}
+	// Its handles are still open, while another claim takes it.
+	if _, err = claim(3); err != nil {
+		t.Fatal(err)
+	}
+	if err = take(3, true); err != nil {
+		t.Error(err)
+	}
+	if err = take(3, true); err != nil {
+		t.Errorf("taken again: %v", err)
+	}
+	if _, err = claim(3); err == nil {
+		t.Error("claimed again, by the same name")
+	}
+	if _, err = claim(4); err == nil {
+		t.Error("received twice")
+	}
+	if out, err := read(first.Handle); err == nil && out.N != uint64(len(content)) {
+		t.Errorf("%+v", out)
+	}
+	if err = b.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err = r.comm.Disconnect(rankOf("a")); err != nil {
+		t.Error(err)
+	}
+	kit.Eventually(t, 10*time.Second, func() bool { return used(t, a, "sim0") == 0 })
+}
+
+// TestTooLarge: sizes that are no sizes are not taken from a peer.
+func TestTooLarge(t *testing.T) {
+	for name, move := range map[string]proto.MoveAnswer{
+		"size": {N: 10, Size: math.MaxUint64}, "place": {N: 10, Off: math.MaxInt64 + 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			kit.Check(t)
+			w := clustertest.New(t, clustertest.Options{})
+			newRogue(t, w, map[rpc.Method]rpc.Handler{proto.MethodWrite: answer(&move), proto.MethodSeek: answer(&proto.SeekAnswer{Off: math.MaxUint64})})
+			f := open(t, w.Peer("a", "b"), 2000)
+			if _, err := f.WriteAt(t.Context(), make([]byte, 10), objects.Write{}); !errors.Is(err, proto.ErrBody) || f.Size() > 100 {
+				t.Errorf("taken: %v, %d bytes", err, f.Size())
+			}
+			if off, err := f.Seek(t.Context(), 0, objects.SeekHole); !errors.Is(err, proto.ErrBody) {
+				t.Errorf("a hole at %d: %v", off, err)
+			}
+		})
 	}
 }

@@ -26,9 +26,9 @@ const (
 	// since the session has ended: the receiver may come back.
 	claimGrace = 5 * time.Second
 	// claimMemory is how long it is remembered how a claim has ended, for a
-	// receiver who asks again, and maxEnded of how many at most.
+	// receiver who asks again, and maxEnded of how many of one node at most.
 	claimMemory = time.Minute
-	maxEnded    = 1 << 14
+	maxEnded    = 1 << 12
 )
 
 // claimID is the receiver's name of a claim.
@@ -247,6 +247,21 @@ func (t *claimTable) endLocked(id claimID, c *claim, received bool) *outcome {
 	o := &outcome{rank: c.rank, received: received, done: make(chan struct{}), at: now}
 	t.ended[id] = o
 	return o
+}
+
+// forgetLocked forgets how claims have ended, that is long ago, or of a node
+// that has ended too many: no node makes those of others be forgotten.
+//
+// +checklocks:t.mu
+func (t *claimTable) forgetLocked(now time.Time) {
+	of := map[wire.Rank]int{}
+	maps.DeleteFunc(t.ended, func(_ claimID, o *outcome) bool {
+		if now.Sub(o.at) > claimMemory || of[o.rank] == maxEnded {
+			return true
+		}
+		of[o.rank]++
+		return false
+	})
 }
 
 // serveTake ends a claim. Asked again it answers the same.

@@ -283,6 +283,9 @@ func (n *Node) hello(ctx context.Context) error {
 	if r.Name != n.name {
 		return wrongNode(n.name, r.Name)
 	}
+	if err = r.Validate(); err != nil {
+		return fmt.Errorf("its record: %w: %w", ErrVersion, err)
+	}
 	n.c.met(r)
 	if n.replaced.Load() {
 		return fmt.Errorf("node %s is another one now: %w", n.name, ErrStale)

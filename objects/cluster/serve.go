@@ -176,7 +176,7 @@ func recordOf(rank wire.Rank, text []byte) (members.Record, error) {
 	var r members.Record
 	err := json.Unmarshal(text, &r)
 	if err == nil {
-		err = r.Name.Validate()
+		err = r.Validate()
 	}
 	if err != nil {
 		return r, fmt.Errorf("record of %v: %w: %w", rank, ErrVersion, err)

@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/hmcfs/hmcfs/transport/control"
 	"github.com/hmcfs/hmcfs/transport/wire"
@@ -177,7 +180,7 @@ func (s *session) answered(p *packet) error {
 	}
 	switch p.op {
 	case opFailure:
-		s.complete(c, &Error{Peer: s.origin.Rank, Code: Code(p.what), Text: string(p.body)})
+		s.complete(c, &Error{Peer: s.origin.Rank, Code: Code(p.what), Text: printable(string(p.body))})
 		return nil
 	case opAnswer:
 		if c.body != nil {
@@ -194,6 +197,16 @@ func (s *session) answered(p *packet) error {
 		s.complete(c, nil)
 	}
 	return nil
+}
+
+// printable makes of what a peer says what may be shown on a terminal.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return utf8.RuneError
+		}
+		return r
+	}, text)
 }
 
 func (s *session) disorder(p *packet) error {

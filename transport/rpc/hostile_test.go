@@ -219,3 +219,17 @@ func TestPanic(t *testing.T) {
 		}
 	})
 }
+
+// What a peer says of a failure ends on terminals and in logs.
+func TestTextOfAFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, b := hostile(t, newHub(), Options{})
+		out := goCall(t.Context(), b, 1, 1, nil)
+		g.hear()
+		g.say(t, packet{opFailure, 77, 0, 1, []byte("é \x1b[2J\r\n\u202e")})
+		var failed *Error
+		if o := <-out; !errors.As(o.err, &failed) || failed.Text != "é \uFFFD[2J\uFFFD\uFFFD\uFFFD" {
+			t.Errorf("%q", o.err)
+		}
+	})
+}

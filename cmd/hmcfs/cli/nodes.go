@@ -6,6 +6,7 @@ import (
 	"io"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/spf13/cobra"
 
@@ -75,7 +76,21 @@ func nodeRow(t table, r members.Record, state, by string) {
 	if r.Epoch != 0 {
 		epoch = fmt.Sprint(uint64(r.Epoch))
 	}
-	t.row(string(r.Name), strings.Join(r.Addresses, " "), state, by, epoch, deviceList(r.Devices), r.Version)
+	cells := []string{string(r.Name), strings.Join(r.Addresses, " "), state, by, epoch, deviceList(r.Devices), r.Version}
+	for i := range cells {
+		cells[i] = plain(cells[i])
+	}
+	t.row(toAny(cells)...)
+}
+
+// plain is a text of another machine as it may be shown on a terminal.
+func plain(text string) string {
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return unicode.ReplacementChar
+		}
+		return r
+	}, text)
 }
 
 // deviceList is "host 4.0 GiB, ocl0 2.0 GiB".

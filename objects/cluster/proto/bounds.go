@@ -1,6 +1,9 @@
 package proto
 
-import "fmt"
+import (
+	"fmt"
+	"math"
+)
 
 // maxNsec is one second.
 const maxNsec = 1_000_000_000
@@ -20,6 +23,20 @@ func checkTimes(times ...Time) error {
 	}
 	return nil
 }
+
+// checkSizes says whether numbers are bytes, or places, of a file.
+func checkSizes(numbers ...uint64) error {
+	for _, n := range numbers {
+		if n > math.MaxInt64 {
+			return fmt.Errorf("%d bytes", n)
+		}
+	}
+	return nil
+}
+
+func (a *MoveAnswer) check() error  { return checkSizes(a.N, a.Off, a.Size) }
+func (a *SeekAnswer) check() error  { return checkSizes(a.Off) }
+func (a *ClaimAnswer) check() error { return checkSizes(a.Size) }
 
 func (c *Cred) check() error {
 	if len(c.Groups) > MaxGroups {

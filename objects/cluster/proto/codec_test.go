@@ -67,7 +67,7 @@ func fill(v reflect.Value, n *uint64) {
 	case reflect.Uint32:
 		v.SetUint(*n * 1000)
 	case reflect.Uint64:
-		v.SetUint(1<<63 + *n)
+		v.SetUint(1<<62 + *n)
 	default:
 		panic("a kind that no body has: " + v.Kind().String())
 	}
