@@ -241,8 +241,7 @@ func (t *claimTable) endLocked(id claimID, c *claim, received bool) *outcome {
 	}
 	now := time.Now()
 	if len(t.ended)%256 == 255 { // now and then
-		all := len(t.ended) >= maxEnded
-		maps.DeleteFunc(t.ended, func(_ claimID, o *outcome) bool { return all || now.Sub(o.at) > claimMemory })
+		t.forgetLocked(now)
 	}
 	o := &outcome{rank: c.rank, received: received, done: make(chan struct{}), at: now}
 	t.ended[id] = o
