@@ -104,8 +104,8 @@ func TestMoreThanIsLent(t *testing.T) {
 		move.Handle, move.Memory = file.Handle, d.Append(nil)
 		for _, m := range []rpc.Method{proto.MethodWrite, proto.MethodRead} {
 			var failed *rpc.Error
-			if err := r.asks(a, m, &move, &proto.MoveAnswer{}); !errors.As(err, &failed) {
-				t.Errorf("%s, method %d: %v", name, m, err)
+			if failure := r.asks(a, m, &move, &proto.MoveAnswer{}); !errors.As(failure, &failed) {
+				t.Errorf("%s, method %d: %v", name, m, failure)
 			}
 		}
 	}
@@ -275,8 +275,8 @@ func TestClaimsOutOfOrder(t *testing.T) {
 		err = r.asks(a, proto.MethodRead, &proto.MoveAsk{Handle: handle, N: 4096, Memory: d.Append(nil)}, &out)
 		return out, err
 	}
-	if out, err := claim(1, 1, 2, 3); err != nil || out.Handle != 0 {
-		t.Errorf("of another shape: %+v, %v", out, err)
+	if out, failure := claim(1, 1, 2, 3); failure != nil || out.Handle != 0 {
+		t.Errorf("of another shape: %+v, %v", out, failure)
 	}
 	first, err := claim(2)
 	if err != nil || first.Handle == 0 {
@@ -320,7 +320,7 @@ func TestClaimsOutOfOrder(t *testing.T) {
 	if _, err = claim(4); err == nil {
 		t.Error("received twice")
 	}
-	if out, err := read(first.Handle); err == nil && out.N != uint64(len(content)) {
+	if out, failure := read(first.Handle); failure == nil && out.N != uint64(len(content)) {
 		t.Errorf("%+v", out)
 	}
 	if err = b.Close(t.Context()); err != nil {
