@@ -125,6 +125,27 @@ func TestLeaseEnds(t *testing.T) {
 	kit.Eventually(t, patience, func() error { return check(b.Path("keys", "k2"), 2, mib) })
 }
 
+// TestKeep unmounts a node with --keep and mounts it again: its host files and
+// keys are there again, for all, in another incarnation.
+func TestKeep(t *testing.T) {
+	_, nodes := newNodes(t, worldOptions{machines: 2, etcd: plainEtcd()})
+	a, b := nodes[0], nodes[1]
+	write(t, b.Path("host", "x"), 1, mib)
+	must(t, unix.Setxattr(b.Path("host", "x"), "user.hmc.key", []byte("kept"), 0))
+	kit.Eventually(t, patience, func() error { return check(a.Path("keys", "kept"), 1, mib) })
+	epoch := a.epochOfB()
+	b.Umount("--keep")
+	a.lists()
+	gone(t, a.Path("keys", "kept"))
+	b.restart()
+	a.lists("b")
+	if now := a.epochOfB(); now <= epoch {
+		t.Errorf("b's epoch was %d and is %d", epoch, now)
+	}
+	kit.Eventually(t, patience, func() error { return check(a.at("b", "host", "x"), 1, mib) })
+	kit.Eventually(t, patience, func() error { return check(a.Path("keys", "kept"), 1, mib) })
+}
+
 // TestNodeStopped stops a daemon, as a machine does that is out of memory: who
 // asks it gets an error by the deadline, nobody else waits, and it goes on.
 func TestNodeStopped(t *testing.T) {
