@@ -10,6 +10,9 @@ import (
 	"github.com/hmcfs/hmcfs/objects/cluster/proto"
 )
 
+// xattrKey is the attribute that is a name.
+const xattrKey = "user.hmc.key"
+
 // nobody is who mapped users are where nothing else is said.
 const nobody = 65534
 
