@@ -80,7 +80,7 @@ func (a *app) subscribe(ctx context.Context, args []string, f *subscribeFlags) e
 			if lerr != nil || s.far == nil {
 				return here, lerr
 			}
-			return s.far.stream(ctx, keysOf(pairs), here), nil
+			return s.far.stream(ctx, keysOf(pairs), true, here), nil
 		},
 	}
 	err = v.each(ctx, keysOf(pairs), timeout)
