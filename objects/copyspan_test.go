@@ -90,49 +90,54 @@ func (r *rig) far(n int) *far {
 func TestCopySpanRemote(t *testing.T) {
 	kit.Check(t)
 	r, names := newFarRig(t)
-	const size = 3<<20 + 77
 	for _, name := range names {
-		src, dst := r.create(name, name+"-src"), r.create(name, name+"-dst")
-		want := make([]byte, size)
-		for _, off := range []int{5, 2<<20 + 3} {
-			kit.FillAt(want[off:off+600_000], 1, int64(off))
-			r.write(src, uint64(off), want[off:off+600_000])
-		}
-		if _, err := r.store.SetAttr(r.ctx(), src.Ino(), objects.Change{Size: new(uint64(size))}); err != nil {
-			t.Fatal(err)
-		}
-		there := r.far(size + 10)
-		m, err := src.CopyOut(r.ctx(), 3, there.span())
-		if err != nil || m != (objects.Moved{N: size - 3, Off: 3, Path: transport.PathTCP}) {
-			t.Fatalf("%s: out: %+v, %v", name, m, err)
-		}
-		if i := kit.FirstDiff(there.bytes[:size-3], want[3:]); i >= 0 {
-			t.Fatalf("%s: byte %d went out wrong", name, i)
-		}
-		if !bytes.Equal(there.bytes[size-3:], bytes.Repeat([]byte{0xa5}, 13)) {
-			t.Errorf("%s: bytes behind the end went out", name)
-		}
-		r.write(dst, 0, want[:7])
-		part, err := there.span().Part(4, size-7)
-		if err != nil {
-			t.Fatal(err)
-		}
-		m, err = dst.CopyIn(r.ctx(), part, objects.Write{Append: true})
-		if err != nil || m != (objects.Moved{N: size - 7, Off: 7, Path: transport.PathTCP}) {
-			t.Fatalf("%s: in: %+v, %v", name, m, err)
-		}
-		if got := r.read(dst, 0, size+9); kit.FirstDiff(got, want) >= 0 || len(got) != size {
-			t.Fatalf("%s: byte %d of %d came in wrong", name, kit.FirstDiff(got, want), len(got))
-		}
-		if a := r.attr(dst.Ino()); a.Path != string(transport.PathTCP) || a.Size != size {
-			t.Errorf("%s: %d bytes by %q", name, a.Size, a.Path)
-		}
-		if m, err = src.CopyOut(r.ctx(), size, there.span()); err != nil || m.N != 0 {
-			t.Errorf("%s: at the end: %+v, %v", name, m, err)
-		}
-		r.remove(src, name)
-		r.remove(dst, name)
+		t.Run(name, func(t *testing.T) { copySpanRemote(t, r, name) })
 	}
+}
+
+func copySpanRemote(t *testing.T, r *rig, name string) {
+	t.Helper()
+	const size = 3<<20 + 77
+	src, dst := r.create(name, name+"-src"), r.create(name, name+"-dst")
+	want := make([]byte, size)
+	for _, off := range []int{5, 2<<20 + 3} {
+		kit.FillAt(want[off:off+600_000], 1, int64(off))
+		r.write(src, uint64(off), want[off:off+600_000])
+	}
+	if _, err := r.store.SetAttr(r.ctx(), src.Ino(), objects.Change{Size: new(uint64(size))}); err != nil {
+		t.Fatal(err)
+	}
+	there := r.far(size + 10)
+	m, err := src.CopyOut(r.ctx(), 3, there.span())
+	if err != nil || m != (objects.Moved{N: size - 3, Off: 3, Path: transport.PathTCP}) {
+		t.Fatalf("%s: out: %+v, %v", name, m, err)
+	}
+	if i := kit.FirstDiff(there.bytes[:size-3], want[3:]); i >= 0 {
+		t.Fatalf("%s: byte %d went out wrong", name, i)
+	}
+	if !bytes.Equal(there.bytes[size-3:], bytes.Repeat([]byte{0xa5}, 13)) {
+		t.Errorf("%s: bytes behind the end went out", name)
+	}
+	r.write(dst, 0, want[:7])
+	part, err := there.span().Part(4, size-7)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err = dst.CopyIn(r.ctx(), part, objects.Write{Append: true})
+	if err != nil || m != (objects.Moved{N: size - 7, Off: 7, Path: transport.PathTCP}) {
+		t.Fatalf("%s: in: %+v, %v", name, m, err)
+	}
+	if got := r.read(dst, 0, size+9); kit.FirstDiff(got, want) >= 0 || len(got) != size {
+		t.Fatalf("%s: byte %d of %d came in wrong", name, kit.FirstDiff(got, want), len(got))
+	}
+	if a := r.attr(dst.Ino()); a.Path != string(transport.PathTCP) || a.Size != size {
+		t.Errorf("%s: %d bytes by %q", name, a.Size, a.Path)
+	}
+	if m, err = src.CopyOut(r.ctx(), size, there.span()); err != nil || m.N != 0 {
+		t.Errorf("%s: at the end: %+v, %v", name, m, err)
+	}
+	r.remove(src, name)
+	r.remove(dst, name)
 }
 
 // A network that breaks leaves a size that is true, and behind what is counted

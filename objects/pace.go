@@ -17,6 +17,9 @@ const (
 	// pieceTime is how long a piece should take, so that an interrupted copy
 	// ends soon.
 	pieceTime = 8 * time.Millisecond
+	// farTime is the same for bytes of another machine. Each piece is asked for,
+	// and nothing moves until the answer begins.
+	farTime = 100 * time.Millisecond
 )
 
 // pace is how much is moved between two looks at the context. A call costs the
@@ -29,26 +32,39 @@ type pace struct{ length atomic.Uint64 }
 // piece is how long the next piece should be, in bytes.
 func (p *pace) piece() uint64 { return max(p.length.Load(), maxPiece) }
 
-// took learns from a piece of n bytes. Shorter ones than were asked for say
-// nothing of longer ones.
-func (p *pace) took(n uint64, spent time.Duration) {
+// took learns from a piece of n bytes that should have taken as long as want.
+// Shorter ones than were asked for say nothing of longer ones.
+func (p *pace) took(n uint64, spent, want time.Duration) {
 	now := p.piece()
 	switch {
 	case n < now:
-	case spent < pieceTime/2:
+	case spent < want/2:
 		p.length.Store(min(2*now, longPiece))
-	case spent > 2*pieceTime:
+	case spent > 2*want:
 		p.length.Store(max(now/2, maxPiece))
 	}
 }
 
-// paces are those of copies to one tier, inside of it and from elsewhere.
-type paces struct{ inside, across pace }
+// paces are those of copies to one tier: inside of it, from elsewhere, and from
+// other machines.
+type paces struct{ inside, across, remote pace }
+
+// pacing is a pace, and how long a piece should take.
+type pacing struct {
+	*pace
+
+	want time.Duration
+}
+
+func (p pacing) took(n uint64, spent time.Duration) { p.pace.took(n, spent, p.want) }
 
 // of is the pace of copies from a span to the tier of that name.
-func (p *paces) of(name devices.Name, src transport.Span) *pace {
-	if src.Device() == name {
-		return &p.inside
+func (p *paces) of(name devices.Name, src transport.Span) pacing {
+	switch {
+	case src.IsRemote():
+		return pacing{&p.remote, farTime}
+	case src.Device() == name:
+		return pacing{&p.inside, pieceTime}
 	}
-	return &p.across
+	return pacing{&p.across, pieceTime}
 }

@@ -14,7 +14,7 @@ func TestPaceFollowsTheDevice(t *testing.T) {
 		for range times {
 			n := p.piece()
 			spent := time.Duration(float64(n) / bytesPerSecond * 1e9)
-			p.took(n, spent)
+			p.took(n, spent, pieceTime)
 			longest = max(longest, spent)
 		}
 		return longest
@@ -35,7 +35,7 @@ func TestPaceFollowsTheDevice(t *testing.T) {
 		t.Errorf("a slow card's pieces take %v", longest)
 	}
 	before := p.piece()
-	p.took(before-1, 0)
+	p.took(before-1, 0, pieceTime)
 	if p.piece() != before {
 		t.Error("a piece that was short of what was asked has changed the next")
 	}

@@ -34,11 +34,17 @@
 //	file       file          copy_file_range, else by slots         d2d
 //	                         the two of different devices           staged
 //	host       host          memmove                                mapped
+//	any        remote        the remote end takes them (Store)      tcp, shm,
+//	remote     any           the remote end brings them (Fetch)     rdma, ucx:…
 //
 // "mapped" with one map is a copy that touches host memory once: the map is
 // the other device's memory. "h2d" and "d2h" name the direction between the
 // host tier and a device; files belong to the host tier. What a device can't
 // do answers ErrUnsupported, and only that leads to the next row.
+//
+// Which of the last is told by the [Remote], when it has moved them. What is
+// staged for it is counted beside that, as h2d or d2h, and a copy that fails
+// before a way is known counts for tcp.
 //
 // Go's code reads and writes files, and never touches a mapped one: a store to
 // a mapped page of a full tmpfs is a SIGBUS.

@@ -34,9 +34,9 @@ func TestNodeGoesInCopy(t *testing.T) {
 			for _, device := range []string{"sim0", "host"} {
 				t.Run(fmt.Sprintf("%s-%s-%s", pair[0], pair[1], device), func(t *testing.T) {
 					kit.Check(t)
-					o := slowly(o)
-					o.Names = []members.Name{"a", "b", "c"}
-					w := clustertest.New(t, o)
+					slow := slowly(o)
+					slow.Names = []members.Name{"a", "b", "c"}
+					w := clustertest.New(t, slow)
 					content := kit.Bytes(5, 0, 12<<20)
 					src := w.Node(pair[0]).File("sim0", "src", content)
 					dst := w.Node(pair[1]).File(device, "dst", nil)
@@ -105,10 +105,10 @@ func TestSlowNode(t *testing.T) {
 		})
 	}
 	for range 20 {
-		if got := read(t, open(t, w.Peer("a", "c"), far), 0, len(content)); !bytes.Equal(got, content) {
+		if got := read(t, open(t, w.Peer("a", "c"), far), len(content)); !bytes.Equal(got, content) {
 			t.Error("wrong bytes of another node")
 		}
-		if got := read(t, open(t, w.Peer("a", "b"), quick), 0, len(content)); !bytes.Equal(got, content) {
+		if got := read(t, open(t, w.Peer("a", "b"), quick), len(content)); !bytes.Equal(got, content) {
 			t.Error("wrong bytes of another device")
 		}
 		if _, err := w.Peer("a", "b").StatFS(t.Context(), clustertest.Root(), metadata.RootIno); err != nil {
@@ -232,7 +232,7 @@ func TestCancel(t *testing.T) {
 				t.Fatalf("differ at %d", kit.FirstDiff(p[:n], content))
 			}
 		}
-		if got := read(t, f, 0, len(content)); !bytes.Equal(got, content) {
+		if got := read(t, f, len(content)); !bytes.Equal(got, content) {
 			t.Errorf("differ at %d", kit.FirstDiff(got, content))
 		}
 	})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"testing"
 	"time"
 
@@ -52,9 +53,7 @@ func newRogue(t *testing.T, w *clustertest.World, at map[rpc.Method]rpc.Handler)
 		}}),
 		proto.MethodClose: answer(&proto.Attr{Ino: 2000, Mode: uint32(metadata.TypeRegular | 0o644), State: "live"}),
 	}
-	for m, h := range at {
-		all[m] = h
-	}
+	maps.Copy(all, at)
 	ep, err := rpc.New(rpc.Options{Comm: r.comm, Handlers: all, Lanes: cluster.Lanes()})
 	if err != nil {
 		t.Fatal(err)

@@ -258,6 +258,18 @@ func (k *commands) keys(t *testing.T) {
 	} else {
 		verify(t, k.c.Path("sim0", "copy"), 21, bigSize)
 	}
+	outside := filepath.Join(t.TempDir(), "w")
+	if _, err := k.a.Run("mget", "--mount", k.a.Dir, "llama-w0="+outside); err != nil {
+		t.Error(err)
+	} else {
+		verify(t, outside, 21, bigSize)
+	}
+	if out := hmcfs(t, k.a, "ls-keys", "--mount", k.a.Dir); !strings.Contains(out, "llama-w0") {
+		t.Errorf("ls-keys: %s", out)
+	}
+	if _, err := k.c.Run("wait", "--mount", k.c.Dir, "llama-w0"); err != nil {
+		t.Error(err)
+	}
 	if _, err := k.c.Run("exist", "--mount", k.c.Dir, "llama-w0"); err != nil {
 		t.Error(err)
 	}

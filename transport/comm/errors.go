@@ -1,10 +1,6 @@
 package comm
 
-import (
-	"errors"
-
-	"github.com/hmcfs/hmcfs/transport/window"
-)
+import "errors"
 
 // What callers tell apart, beside devices.ErrRange, region.ErrKey,
 // region.ErrRights and the errors of control.
@@ -15,8 +11,6 @@ var (
 	ErrPort = errors.New("comm: port taken")
 	// ErrClosed is a communicator that is closed.
 	ErrClosed = errors.New("comm: closed")
-	// ErrGivenUp is a request that its caller did not want any more.
-	ErrGivenUp = window.ErrGivenUp
 	// ErrNoTransport is two ranks that have none in common.
 	ErrNoTransport = errors.New("comm: no transport that both can use")
 )

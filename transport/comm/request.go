@@ -93,7 +93,7 @@ func (r *Request) Wait(ctx context.Context) error {
 }
 
 // GiveUp has nothing more of the request begun: it completes soon, with
-// ErrGivenUp unless it was complete or had failed. What is on its way is waited
+// window.ErrGivenUp unless it was complete or had failed. What is on its way is waited
 // for, as long as Options.Timeout at most.
 func (r *Request) GiveUp() {
 	if r.complete.Load() {
@@ -103,7 +103,7 @@ func (r *Request) GiveUp() {
 		r.givenUp.Store(true)
 		return
 	}
-	r.transfer.GiveUp(ErrGivenUp)
+	r.transfer.GiveUp(window.ErrGivenUp)
 }
 
 // Test says whether the request is complete, and its outcome then.

@@ -262,7 +262,9 @@ func (e *vethEnd) far(ctx context.Context) error {
 	if _, err := e.comm.Listen(ctx, control.Address{Network: control.TCP, Addr: vethAddr}); err != nil {
 		return err
 	}
-	fmt.Println("listening")
+	if _, err := os.Stdout.WriteString("listening\n"); err != nil {
+		return err
+	}
 	if err := e.comm.Await(ctx, 0); err != nil {
 		return err
 	}
