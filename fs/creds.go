@@ -35,19 +35,24 @@ type credSlot struct {
 
 // of is who has sent a request.
 func (c *creds) of(who *fuse.Caller) cluster.Cred {
-	out := cluster.Cred{UID: who.Uid, GID: who.Gid}
 	now := time.Now()
-	slot := &c.slots[who.Pid%credSlots]
-	c.mu.Lock()
-	if slot.Caller == *who && now.Sub(slot.at) < credsFor {
-		out.Groups = slot.groups
-		c.mu.Unlock()
-		return out
+	groups, ok := c.known(who, now)
+	if !ok {
+		groups = owner.Groups(int(who.Pid), who.Uid)
+		c.note(who, groups, now)
 	}
-	c.mu.Unlock()
-	out.Groups = owner.Groups(int(who.Pid), who.Uid)
+	return cluster.Cred{UID: who.Uid, GID: who.Gid, Groups: groups}
+}
+
+func (c *creds) known(who *fuse.Caller, now time.Time) (groups []uint32, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	*slot = credSlot{Caller: *who, groups: out.Groups, at: now}
-	return out
+	slot := &c.slots[who.Pid%credSlots]
+	return slot.groups, slot.Caller == *who && now.Sub(slot.at) < credsFor
+}
+
+func (c *creds) note(who *fuse.Caller, groups []uint32, now time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.slots[who.Pid%credSlots] = credSlot{Caller: *who, groups: groups, at: now}
 }

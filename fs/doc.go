@@ -9,11 +9,14 @@
 //
 // The numbers are divided so:
 //
-//	1                root: the devices' directories, publish/, keys/, .hmcfs/
-//	2 … 1023         keys/, .hmcfs/ and what is in it; 16 is publish/, the store's
+//	1                root: the devices' directories, publish/, keys/, nodes/, .hmcfs/
+//	2 … 1023         keys/, nodes/, .hmcfs/ and what is in it; 16 is publish/, the store's
 //	1024 …           the store's inodes, as metadata numbers them
+//	1<<60 | n<<44 | ino  the inode ino of another node, n the index of its
+//	                 incarnation; ino 1 is nodes/NODE itself
 //	1<<61 | hash     what is in FILE.tensors/, and that itself
 //	1<<62 | ino      the symlink keys/KEY of the object ino
+//	1<<62 | 1<<60 | hash  the same of another node's key
 //
 // # The way of a request
 //
@@ -37,13 +40,37 @@
 // nothing of it by itself, and its pages, which all who have the file open
 // share, are for one reader alone (published.go).
 //
+// # Other nodes
+//
+// With Options.Cluster, a request for an inode of another node becomes one
+// question of objects/cluster (remote*.go), whose owner checks once more what
+// the caller may. All it takes from here is who that is (creds.go) and the
+// number's meaning (remote.go): an index of the node's incarnation, given again
+// when that is gone and the kernel has forgotten its inodes. An inode of an
+// incarnation that is gone, or that its owner does not have any more, is
+// ESTALE, on which the kernel looks the name up anew.
+//
+// The kernel keeps names and attributes of other nodes for 20 ms, so that a
+// program's calls about one file are one question, and ours for 1 s, since other
+// nodes change them. Of what is known to have changed it drops attributes, and
+// pages of maps. Names of ours that others have removed are made ESTALE.
+//
+// Questions end when their caller is killed, and in a bounded time at any rate.
+// A node that can't be reached is EHOSTUNREACH, and EIO to who reads or writes
+// an open file.
+//
+// Files of other nodes have no views of their tensors, and locks hold on one
+// node alone. publish/ has what this node publishes; what others do is received
+// by the calls of objects/hetero.
+//
 // # Lock order
 //
-// No lock is held across a call of the store, of the engine or of the kernel,
-// apart from backing.mu, which is held while one backing file is registered
-// with the kernel. backings.mu, a readAhead.mu, a dirHandle.mu, errnoTable.mu,
-// published.mu, fleeting.mu, asked.mu and the locks of the handle tables are
-// leaves, apart from views.mu, under which the store counts a reference;
-// dirHandle.mu is held while its directory is read, which orders readers of one
-// open directory and nothing else.
+// No lock is held across a call of the store, of the engine, of the cluster or
+// of the kernel, apart from backing.mu, which is held while one backing file is
+// registered with the kernel, and a dirHandle.mu, which is held while its
+// directory is read, which orders readers of one open directory and nothing
+// else. backings.mu, a readAhead.mu, a dirHandle.mu, errnoTable.mu,
+// published.mu, fleeting.mu, asked.mu, remotes.mu, remoteKeys.mu, shared.mu,
+// creds.mu and the locks of the handle tables are leaves, apart from views.mu,
+// under which the store counts a reference.
 package fs

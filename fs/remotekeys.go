@@ -2,13 +2,13 @@ package fs
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"hash/maphash"
 	"sync"
 
-	"go.uber.org/zap"
-
 	"github.com/hanwen/go-fuse/v2/fuse"
+	"go.uber.org/zap"
 
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/objects"
@@ -87,6 +87,9 @@ func (r *remoteKeys) key(ino metadata.Ino) (string, bool) {
 // Errors: ENOENT; EHOSTUNREACH when it could not be found out who has it.
 func (f *filesystem) lookupRemoteKey(key string, out *fuse.EntryOut) fuse.Status {
 	a, err := f.findRemoteKey(background(), key)
+	if errors.Is(err, metadata.ErrInvalidKey) {
+		return fuse.ENOENT // no object can carry such a key
+	}
 	if err != nil {
 		return f.errs.status(err)
 	}

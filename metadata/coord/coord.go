@@ -87,11 +87,9 @@ type Service interface {
 	// the order of the entries. An error of the call itself says that nothing
 	// is known of those without a result.
 	Create(ctx context.Context, entries []Entry, l Lease) ([]Result, error)
-	// Replace changes an entry that still has old's revision, and binds it to
-	// the lease.
-	//
-	// Errors: ErrChanged.
-	Replace(ctx context.Context, old Entry, value []byte, l Lease) (Revision, error)
+	// Replace writes the value of each entry that still has its revision, and
+	// binds it to the lease. Results as with Create: ErrChanged for all others.
+	Replace(ctx context.Context, entries []Entry, l Lease) ([]Result, error)
 	// Delete removes each entry that still has its revision; revision 0 is
 	// any. Results as with Create: what is not there is a success.
 	Delete(ctx context.Context, entries []Entry) ([]Result, error)
@@ -100,7 +98,12 @@ type Service interface {
 	// List reads up to limit entries that begin with prefix, behind the name
 	// after, in order, and the revision as of which that is.
 	List(ctx context.Context, prefix, after string, limit int) ([]Entry, Revision, error)
-	// Watch begins a watch of what begins with prefix, behind a revision.
+	// Watch begins a watch of what begins with prefix, behind a revision. The
+	// context bounds the beginning alone. What is forgotten may be told by the
+	// first Next, too.
+	//
+	// Errors: ErrCompacted, also for a revision that has not been: history was
+	// lost.
 	Watch(ctx context.Context, prefix string, after Revision) (Watch, error)
 	// Close ends all watches and stops keeping leases, which are not revoked.
 	Close() error

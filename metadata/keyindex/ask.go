@@ -30,14 +30,34 @@ func (r *Registry) ask(ctx context.Context, names []string, insist bool) (by []m
 	}
 	results, err := r.o.Service.Create(ctx, entries, lease)
 	r.heard(err)
+	verdicts := make([]answer, len(names))
+	var old []coord.Entry // those of ours that are there already
+	var oldAt []int
+	for i := range names {
+		verdicts[i] = answer{unsure: true}
+		if i >= len(results) {
+			continue
+		}
+		var again bool
+		if verdicts[i], again = r.judge(entries[i], results[i]); again {
+			entries[i].Revision = results[i].Found.Revision
+			old, oldAt = append(old, entries[i]), append(oldAt, i)
+		}
+	}
+	if len(old) > 0 {
+		again, againErr := r.o.Service.Replace(ctx, old, lease)
+		r.heard(againErr)
+		err = errors.Join(err, againErr)
+		for n, i := range oldAt {
+			if n < len(again) && again[n].Err == nil && again[n].Revision != 0 {
+				verdicts[i] = answer{revision: again[n].Revision}
+			}
+		}
+	}
 	answers := make(map[string]answer, len(names))
 	for i, name := range names {
-		a := answer{unsure: true}
-		if i < len(results) {
-			a = r.judge(ctx, entries[i], results[i], lease)
-		}
-		a.turn = turn
-		answers[name], by[i] = a, a.by
+		verdicts[i].turn = turn
+		answers[name], by[i] = verdicts[i], verdicts[i].by
 	}
 	if err != nil {
 		r.o.Logger.Debug("keys could not be claimed", zap.Int("keys", len(names)), zap.Error(err))
@@ -55,38 +75,37 @@ type answer struct {
 }
 
 // judge says what a result means. An entry of ours that is there may be bound
-// to a lease that ends: it is made again.
-func (r *Registry) judge(ctx context.Context, want coord.Entry, got coord.Result, lease coord.Lease) answer {
+// to a lease that ends: it has to be written again, and until then it is unsure.
+func (r *Registry) judge(want coord.Entry, got coord.Result) (a answer, again bool) {
 	switch {
 	case got.Err == nil:
-		return answer{revision: got.Revision}
+		return answer{revision: got.Revision, unsure: got.Revision == 0}, false
 	case !errors.Is(got.Err, coord.ErrExist):
-		return answer{unsure: !errors.Is(got.Err, coord.ErrLease)}
+		return answer{unsure: !errors.Is(got.Err, coord.ErrLease)}, false
 	}
 	has, err := decodeTenant(got.Found.Value)
 	if err != nil {
 		r.o.Logger.Warn("an entry of the index can't be read", zap.String("name", want.Name), zap.Error(err))
-		return answer{by: "?"}
+		return answer{by: "?"}, false
 	}
 	if has.node != r.o.Self {
-		return answer{by: has.node}
+		return answer{by: has.node}, false
 	}
-	revision, err := r.o.Service.Replace(ctx, got.Found, want.Value, lease)
-	if err != nil {
-		return answer{unsure: true}
-	}
-	return answer{revision: revision}
+	return answer{unsure: true}, true
 }
 
-// lease is what claims are bound to, and which one that is.
+// lease is what claims are bound to, and which one that is. Who is the first to
+// see another one has all claims made again under it.
 func (r *Registry) lease() (l coord.Lease, epoch members.Epoch, turn int) {
 	r.mu.Lock()
-	turn = r.turn
-	r.mu.Unlock()
-	// In this order: a lease that is newer than its turn is asked for again, and
-	// never the other way round.
+	defer r.mu.Unlock()
+	// Within the lock, so that nobody takes an older one for the newer one.
 	l, epoch, _ = r.o.Lease()
-	return l, epoch, turn
+	if l != nil && l != r.bound {
+		r.bound = l
+		r.renewLocked()
+	}
+	return l, epoch, r.turn
 }
 
 // settle notes what became of claims that were asked for: those without an

@@ -25,7 +25,7 @@ func (r *Registry) run(ctx context.Context, changed <-chan struct{}) {
 			return
 		case <-changed:
 			_, _, changed = r.o.Lease()
-			r.renew()
+			r.lease()
 		case <-look.C:
 			r.look(ctx)
 		case <-r.wake:
@@ -41,10 +41,15 @@ func (r *Registry) run(ctx context.Context, changed <-chan struct{}) {
 	}
 }
 
-// renew has all claims made again, under another lease.
+// renew has all claims made again.
 func (r *Registry) renew() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.renewLocked()
+}
+
+// +checklocks:r.mu
+func (r *Registry) renewLocked() {
 	r.turn++
 	for name := range r.claims {
 		r.queue[name] = struct{}{}

@@ -33,6 +33,6 @@
 //
 // # Lock order
 //
-// Registry.mu and memory.mu are leaves: nothing is asked of the service with
-// them held.
+// Registry.mu may be held while members is asked for its lease; otherwise it and
+// memory.mu are leaves: nothing is asked of the service with them held.
 package keyindex

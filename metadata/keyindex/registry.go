@@ -22,7 +22,9 @@ type Registry struct {
 	// queue are the claims, by name, that the clerk has to look at.
 	// +checklocks:mu
 	queue map[string]struct{}
-	// turn counts the leases that there were.
+	// bound is the last lease that there was, and turn counts them.
+	// +checklocks:mu
+	bound coord.Lease
 	// +checklocks:mu
 	turn int
 	// away says that the service did not answer when it was asked last.

@@ -29,7 +29,8 @@ type Members struct {
 	kick chan struct{}
 
 	// These belong to run: nodes that may come back; whether we have
-	// registered without having listed since; the revision of the last list.
+	// registered without having listed since; the last revision that we have
+	// seen, which the watch's goroutine counts while it runs.
 	grace    grace
 	unlisted bool
 	seen     coord.Revision

@@ -1,8 +1,10 @@
 package members_test
 
 import (
+	"context"
 	"errors"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -167,7 +169,8 @@ func TestRecordOverwritten(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err = c.Replace(t.Context(), e, []byte("nonsense"), nil); err != nil {
+		e.Value = []byte("nonsense")
+		if _, err = c.Replace(t.Context(), []coord.Entry{e}, nil); err != nil {
 			t.Fatal(err)
 		}
 		if _, err = c.Create(t.Context(), []coord.Entry{{Name: "nodes/x", Value: []byte(`{"name":"y"}`)}, {Name: "nodes/"}}, nil); err != nil {
@@ -318,4 +321,48 @@ func TestSameRank(t *testing.T) {
 	if !errors.Is(err, members.ErrTaken) {
 		t.Errorf("static: %v", err)
 	}
+}
+
+// lister counts the lists that go through it.
+type lister struct {
+	*memory.Client
+	lists atomic.Int32
+}
+
+func (l *lister) List(ctx context.Context, prefix, after string, limit int) ([]coord.Entry, coord.Revision, error) {
+	l.lists.Add(1)
+	return l.Client.List(ctx, prefix, after, limit)
+}
+
+// TestResume has a watch go on after a break without everything being read
+// again, which with many nodes is much.
+func TestResume(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memory.NewServer(memory.Options{})
+		way := &lister{Client: s.Client()}
+		a, err := members.Join(t.Context(), members.Options{Service: way, Self: record("a")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer leave(t, a)
+		gone := join(t, s, record("gone"))
+		synctest.Wait()
+		before := way.lists.Load()
+		way.SetCut(true)
+		leave(t, gone.Members)
+		join(t, s, record("b"))
+		pass(time.Second)
+		way.SetCut(false)
+		pass(members.DefaultTTL)
+		sees(t, a, "b")
+		s.SetDown(true)
+		pass(time.Second)
+		s.SetDown(false)
+		join(t, s, record("c"))
+		pass(members.DefaultTTL)
+		sees(t, a, "b", "c")
+		if got := way.lists.Load(); got != before {
+			t.Errorf("%d lists more", got-before)
+		}
+	})
 }

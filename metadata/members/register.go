@@ -13,18 +13,18 @@ import (
 const replaceAttempts = 5
 
 // register sees to it that the service has our record, under a lease that
-// lives. anew says that it did not have it. first is the time in Join: then a
-// record of our own earlier incarnation is one to follow, and later only one
-// that must not be newer than us.
+// lives. anew says that it had none. first is the time in Join: then a record
+// of our own earlier incarnation is one to follow, and later only one that must
+// not be newer than us.
 func (m *Members) register(ctx context.Context, first bool) (anew bool, err error) {
 	if lease, _, _ := m.Lease(); lease != nil {
 		if err = m.check(ctx); err == nil || !errors.Is(err, coord.ErrLease) {
 			return false, err
 		}
 		// The lease may have ended without our having been told.
-		err = m.occupy(ctx, lease, first)
+		anew, err = m.occupy(ctx, lease, first)
 		if err == nil || !errors.Is(err, coord.ErrLease) {
-			return true, err
+			return anew, err
 		}
 	}
 	m.withdraw(ctx)
@@ -32,12 +32,12 @@ func (m *Members) register(ctx context.Context, first bool) (anew bool, err erro
 	if err != nil {
 		return false, fmt.Errorf("begin lease: %w", err)
 	}
-	if err = m.occupy(ctx, lease, first); err != nil {
+	if anew, err = m.occupy(ctx, lease, first); err != nil {
 		// Best effort: it ends by itself.
 		_ = lease.Revoke(context.WithoutCancel(ctx))
 		return false, err
 	}
-	return true, nil
+	return anew, nil
 }
 
 // withdraw gives up our lease, and with it our record.
@@ -50,36 +50,48 @@ func (m *Members) withdraw(ctx context.Context) {
 	}
 }
 
-// occupy makes the entry of our name ours, and the lease ours.
-func (m *Members) occupy(ctx context.Context, lease coord.Lease, first bool) error {
+// occupy makes the entry of our name ours, and the lease ours. anew says that
+// there was no entry.
+func (m *Members) occupy(ctx context.Context, lease coord.Lease, first bool) (anew bool, err error) {
 	for range replaceAttempts {
 		entry, err := m.entry()
 		if err != nil {
-			return err
+			return false, err
 		}
 		results, err := m.service.Create(ctx, []coord.Entry{entry}, lease)
 		if err != nil {
-			return fmt.Errorf("register: %w", err)
+			return false, fmt.Errorf("register: %w", err)
 		}
 		entry.Revision, err = results[0].Revision, results[0].Err
+		anew = err == nil
 		if errors.Is(err, coord.ErrExist) {
 			if entry, err = m.follow(results[0].Found, first); err != nil {
-				return err
+				return false, err
 			}
-			entry.Revision, err = m.service.Replace(ctx, results[0].Found, entry.Value, lease)
+			entry.Revision, err = m.replace(ctx, results[0].Found, entry.Value, lease)
 		}
 		if err == nil {
 			m.mu.Lock()
 			defer m.mu.Unlock()
 			m.written = entry
 			m.setLeaseLocked(lease)
-			return nil
+			return anew, nil
 		}
 		if !errors.Is(err, coord.ErrChanged) {
-			return fmt.Errorf("register: %w", err)
+			return false, fmt.Errorf("register: %w", err)
 		}
 	}
-	return fmt.Errorf("register: %w", coord.ErrChanged)
+	return false, fmt.Errorf("register: %w", coord.ErrChanged)
+}
+
+// replace changes an entry that is as it was.
+func (m *Members) replace(ctx context.Context, old coord.Entry, value []byte, lease coord.Lease) (coord.Revision, error) {
+	old.Value = value
+	results, err := m.service.Replace(ctx, []coord.Entry{old}, lease)
+	if err != nil {
+		return 0, err
+	}
+	return results[0].Revision, results[0].Err
 }
 
 // follow is our entry in the place of the one that was found, if that is an
@@ -143,7 +155,7 @@ func (m *Members) check(ctx context.Context) error {
 	if err != nil || string(entry.Value) == string(written.Value) {
 		return err
 	}
-	entry.Revision, err = m.service.Replace(ctx, written, entry.Value, lease)
+	entry.Revision, err = m.replace(ctx, written, entry.Value, lease)
 	if errors.Is(err, coord.ErrChanged) {
 		return fmt.Errorf("our record is gone: %w", coord.ErrLease)
 	}

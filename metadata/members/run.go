@@ -63,6 +63,9 @@ func (m *Members) run(ctx context.Context, w coord.Watch) {
 		if ctx.Err() != nil {
 			return
 		}
+		if errors.Is(err, coord.ErrCompacted) {
+			m.seen = 0
+		}
 		if errors.Is(err, coord.ErrLease) || errors.Is(err, coord.ErrCompacted) {
 			m.logger.Info("beginning anew", zap.Error(err))
 		} else {
@@ -96,13 +99,20 @@ func (m *Members) pause(ctx context.Context, about time.Duration) {
 	}
 }
 
-// begin registers this node if it has to, reads who else there is, and begins
-// to watch.
+// begin registers this node if it has to, and begins to watch the others. Where
+// a watch has been before, and nothing was forgotten since, it goes on behind
+// that; otherwise all are listed.
 func (m *Members) begin(ctx context.Context, first bool) (coord.Watch, error) {
 	anew, err := m.register(ctx, first)
-	m.unlisted = m.unlisted || anew
+	m.unlisted = m.unlisted || anew || first
 	if err != nil {
 		return nil, err
+	}
+	if !m.unlisted && m.seen != 0 {
+		w, resumeErr := m.service.Watch(ctx, prefix, m.seen)
+		if !errors.Is(resumeErr, coord.ErrCompacted) {
+			return w, resumeErr
+		}
 	}
 	entries, revision, err := m.list(ctx)
 	if err != nil {
@@ -114,19 +124,17 @@ func (m *Members) begin(ctx context.Context, first bool) (coord.Watch, error) {
 			return nil, err
 		}
 	}
-	if m.unlisted || revision < m.seen {
-		m.forget()
+	w, err := m.service.Watch(ctx, prefix, revision)
+	if err != nil {
+		return nil, err
 	}
 	m.seen = revision
+	m.forget()
 	listed := make(map[Name]bool, len(entries))
 	for _, e := range entries {
 		if name, ok := m.note(e); ok {
 			listed[name] = true
 		}
-	}
-	w, err := m.service.Watch(ctx, prefix, revision)
-	if err != nil {
-		return nil, err
 	}
 	m.settle(m.missing(listed), revision)
 	return w, nil
@@ -234,6 +242,7 @@ func (m *Members) watch(ctx context.Context, w coord.Watch) error {
 			return err
 		}
 		for _, ev := range events {
+			m.seen = ev.Revision
 			switch {
 			case ev.Name == own:
 				m.ownChanged(ev)

@@ -108,7 +108,7 @@ func (t *table) remove(name Name, revision coord.Revision) {
 	t.feed.push(Event{Kind: Left, Record: old.Record})
 }
 
-// forget makes all revisions older than any: the service counts anew.
+// forget makes all revisions older than any: what is listed next counts.
 func (t *table) forget() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -27,12 +27,25 @@
 //
 // A node that has proved itself (transport/control) is believed which user asks
 // it, as far as Options.Squash allows. The owner checks modes and owners by
-// itself, for that user.
+// itself, for that user, as its kernel would: TestPermissionsAreTheKernels holds
+// the two side by side. Inodes are asked for by their numbers, so it is up to
+// the asker's kernel that the way to them was open to the user, as with NFS; and
+// the owner of a file opens it whatever its mode says, since that was checked
+// when it was made. What is published has no number to others: it is received by
+// its key.
 //
 // # Lock order
 //
 //	Cluster.mu
 //	  Node.mu
+//
+//	server.mu
+//	  guest.mu
+//	    pushShard.mu
+//
+// pusher.notice is called by the store with locks of its own held; it takes a
+// pushShard.mu, lets go of it, and takes a guest.mu. Nothing of the store is
+// called with any of these, or pusher.mu, which is a leaf, held.
 //
 // File.mu comes before cache.mu. newsBox.mu, cache.mu, inos.mu, slots.mu and
 // cut.mu are leaves. None of them is held while a node is asked, connected or

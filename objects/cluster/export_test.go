@@ -18,3 +18,6 @@ func (c *Cluster) Comm() *comm.Communicator { return c.comm }
 
 // Lanes are the methods' lanes.
 func Lanes() map[rpc.Method]rpc.Lane { return lanes() }
+
+// Forget drops all that is remembered.
+func (n *Node) Forget() { n.cache.forget(Invalidation{All: true}) }

@@ -34,9 +34,9 @@ func TestNodeGoesInCopy(t *testing.T) {
 			for _, device := range []string{"sim0", "host"} {
 				t.Run(fmt.Sprintf("%s-%s-%s", pair[0], pair[1], device), func(t *testing.T) {
 					kit.Check(t)
-					o := slowly(o)
-					o.Names = []members.Name{"a", "b", "c"}
-					w := clustertest.New(t, o)
+					slow := slowly(o)
+					slow.Names = []members.Name{"a", "b", "c"}
+					w := clustertest.New(t, slow)
 					content := kit.Bytes(5, 0, 12<<20)
 					src := w.Node(pair[0]).File("sim0", "src", content)
 					dst := w.Node(pair[1]).File(device, "dst", nil)
@@ -105,10 +105,10 @@ func TestSlowNode(t *testing.T) {
 		})
 	}
 	for range 20 {
-		if got := read(t, open(t, w.Peer("a", "c"), far), 0, len(content)); !bytes.Equal(got, content) {
+		if got := read(t, open(t, w.Peer("a", "c"), far), len(content)); !bytes.Equal(got, content) {
 			t.Error("wrong bytes of another node")
 		}
-		if got := read(t, open(t, w.Peer("a", "b"), quick), 0, len(content)); !bytes.Equal(got, content) {
+		if got := read(t, open(t, w.Peer("a", "b"), quick), len(content)); !bytes.Equal(got, content) {
 			t.Error("wrong bytes of another device")
 		}
 		if _, err := w.Peer("a", "b").StatFS(t.Context(), clustertest.Root(), metadata.RootIno); err != nil {
@@ -129,7 +129,11 @@ func TestStorm(t *testing.T) {
 		t.Logf("seed %d", seed)
 		w := clustertest.New(t, o)
 		b := w.Peer("a", "b")
-		const users, rounds, size = 4, 60, 3 << 20
+		const users, size = 4, 3 << 20
+		rounds := 60
+		if kit.Race() {
+			rounds = 12
+		}
 		ctx, cancel := context.WithCancel(t.Context())
 		var breaker, writers sync.WaitGroup
 		var files []*cluster.File
@@ -144,7 +148,7 @@ func TestStorm(t *testing.T) {
 				select {
 				case <-ctx.Done():
 					return
-				case <-time.After(time.Duration(1+rng.IntN(30)) * time.Millisecond):
+				case <-time.After(time.Duration(10+rng.IntN(60)) * time.Millisecond):
 				}
 				name := members.Name([]string{"a", "b"}[rng.IntN(2)])
 				_ = w.Node(name).Cluster.Break(otherOf(name)) // there may be none
@@ -232,7 +236,7 @@ func TestCancel(t *testing.T) {
 				t.Fatalf("differ at %d", kit.FirstDiff(p[:n], content))
 			}
 		}
-		if got := read(t, f, 0, len(content)); !bytes.Equal(got, content) {
+		if got := read(t, f, len(content)); !bytes.Equal(got, content) {
 			t.Errorf("differ at %d", kit.FirstDiff(got, content))
 		}
 	})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"testing"
 	"time"
 
@@ -26,6 +27,7 @@ import (
 type rogue struct {
 	t    *testing.T
 	comm *comm.Communicator
+	ep   *rpc.Endpoint
 	name members.Name
 }
 
@@ -52,13 +54,12 @@ func newRogue(t *testing.T, w *clustertest.World, at map[rpc.Method]rpc.Handler)
 		}}),
 		proto.MethodClose: answer(&proto.Attr{Ino: 2000, Mode: uint32(metadata.TypeRegular | 0o644), State: "live"}),
 	}
-	for m, h := range at {
-		all[m] = h
-	}
+	maps.Copy(all, at)
 	ep, err := rpc.New(rpc.Options{Comm: r.comm, Handlers: all, Lanes: cluster.Lanes()})
 	if err != nil {
 		t.Fatal(err)
 	}
+	r.ep = ep
 	where, err := r.comm.Listen(t.Context(), control.Address{Network: control.TCP, Addr: "127.0.0.1:0"})
 	if err != nil {
 		t.Fatal(err)

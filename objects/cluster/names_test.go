@@ -215,7 +215,7 @@ func TestPushed(t *testing.T) {
 		return errors.Is(err, metadata.ErrNotExist)
 	})
 	// What is open goes on.
-	if got := read(t, f, 0, 10); string(got) != "newer" {
+	if got := read(t, f, 10); string(got) != "newer" {
 		t.Errorf("read %q", got)
 	}
 }

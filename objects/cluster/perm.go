@@ -10,6 +10,9 @@ import (
 	"github.com/hmcfs/hmcfs/objects/cluster/proto"
 )
 
+// xattrKey is the attribute that is a name.
+const xattrKey = "user.hmc.key"
+
 // nobody is who mapped users are where nothing else is said.
 const nobody = 65534
 
@@ -164,6 +167,9 @@ type changeRights struct {
 func (u user) permitChange(a *objects.Attr, c *objects.Change, r changeRights) error {
 	if err := u.permitOwner(a, c); err != nil {
 		return err
+	}
+	if !u.isRoot() {
+		c.Ctime = nil // it tells of changes, so it is nobody's to set
 	}
 	only := c.Mode == nil && c.UID == nil && c.GID == nil
 	times := c.Atime != nil || c.Mtime != nil

@@ -24,6 +24,9 @@ func (s *server) setAttr(ctx context.Context, g *guest, q *proto.SetAttrAsk) (an
 	if err != nil {
 		return nil, err
 	}
+	if err = ours(q.Ino); err != nil {
+		return nil, err
+	}
 	before, err := s.inode(ctx, q.Ino)
 	if err != nil {
 		return nil, err
@@ -37,6 +40,16 @@ func (s *server) setAttr(ctx context.Context, g *guest, q *proto.SetAttrAsk) (an
 		return nil, err
 	}
 	return new(s.changed(ctx, g, &after)), nil
+}
+
+// ours refuses changes of what belongs to hmcfs: the root is nobody's.
+//
+// Errors: metadata.ErrPermission.
+func ours(ino uint64) error {
+	if metadata.Ino(ino) < metadata.FirstIno {
+		return fmt.Errorf("change inode %d: %w", ino, metadata.ErrPermission)
+	}
+	return nil
 }
 
 // rightsOf tells what beside modes allows a change, and puts the present where
@@ -75,6 +88,11 @@ func (s *server) xattrOf(ctx context.Context, q *proto.XattrAsk, access xattrAcc
 	u, err := s.user(q.Cred)
 	if err != nil {
 		return objects.Attr{}, err
+	}
+	if access == xattrWrite {
+		if err = ours(q.Ino); err != nil {
+			return objects.Attr{}, err
+		}
 	}
 	a, err := s.inode(ctx, q.Ino)
 	if err == nil {
@@ -118,7 +136,7 @@ func (s *server) setXattr(ctx context.Context, _ *guest, q *proto.XattrAsk) (any
 		return nil, err
 	}
 	err = s.o.Store.SetXattr(ctx, a.Ino, q.Name, q.Value, metadata.XattrFlags(q.Flags))
-	s.served(a.Ino, 0)
+	s.servedXattr(&a, q.Name)
 	return nil, err
 }
 
@@ -128,8 +146,18 @@ func (s *server) removeXattr(ctx context.Context, _ *guest, q *proto.XattrAsk) (
 		return nil, err
 	}
 	err = s.o.Store.RemoveXattr(ctx, a.Ino, q.Name)
-	s.served(a.Ino, 0)
+	s.servedXattr(&a, q.Name)
 	return nil, err
+}
+
+// servedXattr is served for an attribute that was set or removed. A key is a name
+// too: that under keys/.
+func (s *server) servedXattr(a *objects.Attr, name string) {
+	if name == xattrKey {
+		s.served(a.Ino, a.Parent)
+		return
+	}
+	s.served(a.Ino, 0)
 }
 
 // statFS tells of the device that holds an inode; for the root, which is on

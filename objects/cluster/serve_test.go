@@ -334,6 +334,36 @@ func TestServedIsTold(t *testing.T) {
 	}
 }
 
+// TestTheRootIsHmcfss: not even root changes what is hmcfs's.
+func TestTheRootIsHmcfss(t *testing.T) {
+	r := newServerRig(t)
+	who, root := r.hello(1), uint64(metadata.RootIno)
+	for name, put := range map[string]func() error{
+		"mode": func() error {
+			return r.put(who, proto.MethodSetAttr, &proto.SetAttrAsk{Ino: root, Set: proto.SetMode, Mode: 0o777}, &proto.Attr{})
+		},
+		"attribute": func() error {
+			return r.put(who, proto.MethodSetXattr, &proto.XattrAsk{Ino: root, Name: "user.a"}, nil)
+		},
+		"no attribute": func() error {
+			return r.put(who, proto.MethodRemoveXattr, &proto.XattrAsk{Ino: root, Name: "user.a"}, nil)
+		},
+		"create": func() error {
+			return r.put(who, proto.MethodCreate, &proto.CreateAsk{Dir: root, Name: "x", Mode: 0o40755}, &proto.Attr{})
+		},
+		"remove": func() error {
+			return r.put(who, proto.MethodRemove, &proto.RemoveAsk{Dir: root, Name: "sim0", Folder: true}, nil)
+		},
+		"rename": func() error {
+			return r.put(who, proto.MethodRename, &proto.RenameAsk{From: root, Name: "sim0", To: root, NewName: "x"}, nil)
+		},
+	} {
+		if err := put(); !errors.Is(err, metadata.ErrPermission) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 func TestStatFS(t *testing.T) {
 	r := newServerRig(t)
 	who := r.hello(1)

@@ -41,12 +41,12 @@ func otherOf(name members.Name) members.Name {
 	return "a"
 }
 
-func read(t *testing.T, f *cluster.File, off uint64, n int) []byte {
+func read(t *testing.T, f *cluster.File, n int) []byte {
 	t.Helper()
 	p := make([]byte, n)
-	k, err := f.Peek(t.Context(), p, off)
+	k, err := f.Peek(t.Context(), p, 0)
 	if err != nil {
-		t.Fatalf("read %d bytes at %d: %v", n, off, err)
+		t.Fatalf("read %d bytes: %v", n, err)
 	}
 	return p[:k]
 }
@@ -64,7 +64,7 @@ func TestBrokenSession(t *testing.T) {
 			if err := w.Node(breaker).Cluster.Break(otherOf(breaker)); err != nil {
 				t.Fatal(err)
 			}
-			if got := read(t, f, 0, len(content)); !bytes.Equal(got, content) {
+			if got := read(t, f, len(content)); !bytes.Equal(got, content) {
 				t.Fatalf("after a break by %s: differ at %d", breaker, kit.FirstDiff(got, content))
 			}
 		}
@@ -138,7 +138,7 @@ func TestRestart(t *testing.T) {
 		if _, err := old.Attr(ctx, root, ino); !errors.Is(err, cluster.ErrStale) {
 			t.Errorf("the incarnation before: %v", err)
 		}
-		if got := read(t, open(t, now, ino), 0, 100); string(got) != "content" {
+		if got := read(t, open(t, now, ino), 100); string(got) != "content" {
 			t.Errorf("read %q", got)
 		}
 	})

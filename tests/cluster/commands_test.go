@@ -44,9 +44,14 @@ func TestCommands(t *testing.T) {
 		name string
 		do   func(*testing.T)
 	}{
-		{"the tree", all.tree}, {"copies to and from", all.copies}, {"between two others", all.third},
-		{"moves", all.moves}, {"names and attributes", all.attributes}, {"keys", all.keys},
-		{"publish and subscribe", all.publications}, {"status and nodes", all.status},
+		{"the tree", all.tree},
+		{"copies to and from", all.copies},
+		{"between two others", all.third},
+		{"moves", all.moves},
+		{"names and attributes", all.attributes},
+		{"keys", all.keys},
+		{"publish and subscribe", all.publications},
+		{"status and nodes", all.status},
 	} {
 		t.Run(s.name, s.do)
 	}
@@ -257,6 +262,18 @@ func (k *commands) keys(t *testing.T) {
 		t.Error(err)
 	} else {
 		verify(t, k.c.Path("sim0", "copy"), 21, bigSize)
+	}
+	outside := filepath.Join(t.TempDir(), "w")
+	if _, err := k.a.Run("mget", "--mount", k.a.Dir, "llama-w0="+outside); err != nil {
+		t.Error(err)
+	} else {
+		verify(t, outside, 21, bigSize)
+	}
+	if out := hmcfs(t, k.a, "ls-keys", "--mount", k.a.Dir); !strings.Contains(out, "llama-w0") {
+		t.Errorf("ls-keys: %s", out)
+	}
+	if _, err := k.c.Run("wait", "--mount", k.c.Dir, "llama-w0"); err != nil {
+		t.Error(err)
 	}
 	if _, err := k.c.Run("exist", "--mount", k.c.Dir, "llama-w0"); err != nil {
 		t.Error(err)

@@ -35,12 +35,13 @@ import (
 type options struct {
 	nodes, keys         int
 	etcdNodes, etcdKeys int
+	rest                time.Duration
 	write               bool
 	doc                 string
 }
 
 func main() {
-	o := options{doc: "docs/scale.md"}
+	o := options{doc: "docs/scale.md", rest: 20 * time.Second}
 	flag.IntVar(&o.nodes, "nodes", 1000, "nodes of the simulation")
 	flag.IntVar(&o.keys, "keys", 1_000_000, "keys of all its nodes")
 	flag.IntVar(&o.etcdNodes, "etcd-nodes", 100, "nodes at an etcd; 0 is none")
@@ -59,7 +60,7 @@ func main() {
 
 // run measures both worlds and prints the table.
 func run(ctx context.Context, o options, out, progress io.Writer) error {
-	simulation, err := measure(ctx, newSimulated(), o.nodes, o.keys, progress)
+	simulation, err := measure(ctx, newSimulated(), o, progress)
 	if err != nil {
 		return err
 	}
@@ -69,7 +70,7 @@ func run(ctx context.Context, o options, out, progress io.Writer) error {
 		if err != nil {
 			return err
 		}
-		figures, err := measure(ctx, &real{e}, o.etcdNodes, o.etcdKeys, progress)
+		figures, err := measure(ctx, &real{e}, options{nodes: o.etcdNodes, keys: o.etcdKeys, rest: o.rest}, progress)
 		if err = errors.Join(err, e.Close()); err != nil {
 			return err
 		}
@@ -84,14 +85,17 @@ func run(ctx context.Context, o options, out, progress io.Writer) error {
 }
 
 // measure measures one world.
-func measure(ctx context.Context, s service, nodes, keys int, progress io.Writer) ([]figure, error) {
-	fmt.Fprintf(progress, "scale: %d nodes, %d keys, %T\n", nodes, keys, s)
-	w := &world{service: s, keys: keys / nodes}
-	t := &trial{world: w, nodeCount: nodes, progress: progress, bare: func(context.Context, bool) (uint64, error) { return 0, nil }}
-	if _, ok := s.(simulated); ok {
-		t.bare = func(ctx context.Context, keys bool) (uint64, error) { return bare(ctx, nodes, w.keys, keys) }
+func measure(ctx context.Context, s service, o options, progress io.Writer) ([]figure, error) {
+	fmt.Fprintf(progress, "scale: %d nodes, %d keys, %T\n", o.nodes, o.keys, s)
+	w := &world{service: s, keys: o.keys / o.nodes}
+	t := &trial{
+		world: w, nodeCount: o.nodes, progress: progress, resting: o.rest,
+		bare: func(context.Context, bool) (uint64, error) { return 0, nil },
 	}
-	defer w.close()
+	if _, ok := s.(simulated); ok {
+		t.bare = func(ctx context.Context, keys bool) (uint64, error) { return bare(ctx, o.nodes, w.keys, keys) }
+	}
+	defer w.close(ctx)
 	err := t.run(ctx)
 	return t.figures, err
 }
@@ -113,9 +117,9 @@ func bare(ctx context.Context, nodes, keys int, wantKeys bool) (uint64, error) {
 				entries = append(entries, coord.Entry{Name: string(keyindex.Keys) + "/" + key(i, k), Value: fmt.Append(nil, name(i), 1763830000000)})
 			}
 		} else {
-			value, err := json.Marshal(record(i))
-			if err != nil {
-				return 0, err
+			value, failed := json.Marshal(record(i))
+			if failed != nil {
+				return 0, failed
 			}
 			entries = []coord.Entry{{Name: "nodes/" + string(name(i)), Value: value}}
 		}
@@ -137,7 +141,8 @@ type column struct {
 // table is the figures of all worlds side by side.
 func table(columns []column) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "- date: %s\n- machine: %d processors, Go %s\n\n", time.Now().UTC().Format(time.DateOnly), runtime.NumCPU(), strings.TrimPrefix(runtime.Version(), "go"))
+	fmt.Fprintf(&b, "- date: %s\n- machine: %d processors, Go %s\n- load of the last minute: %s\n\n",
+		time.Now().UTC().Format(time.DateOnly), runtime.NumCPU(), strings.TrimPrefix(runtime.Version(), "go"), load())
 	b.WriteString("| |")
 	for _, c := range columns {
 		b.WriteString(" " + c.title + " |")
@@ -174,6 +179,16 @@ func replaceSection(path, text string) error {
 		return fmt.Errorf("%s has no measured part", path)
 	}
 	return os.WriteFile(path, []byte(before+sectionBegin+"\n"+text+"\n"+sectionEnd+after), 0o644)
+}
+
+// load is how busy the machine is, with us.
+func load() string {
+	text, err := os.ReadFile("/proc/loadavg")
+	first, _, ok := strings.Cut(string(text), " ")
+	if err != nil || !ok {
+		return "unknown"
+	}
+	return first
 }
 
 // short is a time with three digits.

@@ -75,10 +75,10 @@ func (s *metered) Create(ctx context.Context, entries []coord.Entry, l coord.Lea
 }
 
 // Replace counts a call and what goes up.
-func (s *metered) Replace(ctx context.Context, old coord.Entry, value []byte, l coord.Lease) (coord.Revision, error) {
+func (s *metered) Replace(ctx context.Context, entries []coord.Entry, l coord.Lease) ([]coord.Result, error) {
 	s.m.calls.Add(1)
-	s.m.up.Add(uint64(len(old.Name) + len(value)))
-	return s.Service.Replace(ctx, old, value, l)
+	s.m.up.Add(size(entries))
+	return s.Service.Replace(ctx, entries, l)
 }
 
 // Delete counts a call and what goes up.

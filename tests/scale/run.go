@@ -13,7 +13,7 @@ import (
 	"github.com/hmcfs/hmcfs/metadata/members"
 )
 
-// The figures of a world, by name, and the order in which they are told.
+// figure is what was measured, in words.
 type figure struct{ name, value string }
 
 // trial measures one world.
@@ -22,6 +22,7 @@ type trial struct {
 	nodeCount int
 	figures   []figure
 	progress  io.Writer
+	resting   time.Duration // how long nodes at rest are looked at
 	// bare is how much of the process's memory is the service's.
 	bare func(ctx context.Context, keys bool) (uint64, error)
 }
@@ -229,17 +230,16 @@ func (t *trial) gone(ctx context.Context, i int) error {
 
 // rest looks what nodes do that have nothing to do.
 func (t *trial) rest(ctx context.Context) error {
-	const rest = 20 * time.Second
 	u := t.now()
 	select {
-	case <-time.After(rest):
+	case <-time.After(t.resting):
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 	used := t.since(u)
 	n := float64(t.nodeCount)
-	t.add("at rest: calls of a node, without its lease's", "%.2f/s, %s/s", float64(used.calls)/n/rest.Seconds(), bytes(uint64(float64(used.down+used.up)/n/rest.Seconds())))
-	t.add("… CPU time of a node", "%s in a second", short(time.Duration(float64(used.cpu)/n/rest.Seconds())))
+	t.add("at rest: calls of a node, without its lease's", "%.2f/s, %s/s", float64(used.calls)/n/t.resting.Seconds(), bytes(uint64(float64(used.down+used.up)/n/t.resting.Seconds())))
+	t.add("… CPU time of a node", "%s in a second", short(time.Duration(float64(used.cpu)/n/t.resting.Seconds())))
 	return nil
 }
 

@@ -91,6 +91,7 @@ func (w *world) join(ctx context.Context, i int) (_ *node, err error) {
 		return nil, errors.Join(err, s.Close())
 	}
 	n.quiet = n.members.OnEvent(w.saw)
+	//nolint:contextcheck // The registry lives until it is closed, not as long as the join.
 	n.index, err = keyindex.New(keyindex.Options{Service: seam, Self: name(i), Lease: n.members.Lease})
 	if err != nil {
 		return nil, errors.Join(err, n.leave(ctx))
@@ -171,12 +172,15 @@ func (w *world) until(ctx context.Context, holds func(n *node) bool) error {
 }
 
 // close ends what is left of the world, without leaving in order.
-func (w *world) close() {
+func (w *world) close(ctx context.Context) {
 	_ = each(len(w.nodes), func(i int) error {
 		n := w.nodes[i]
+		if n == nil {
+			return nil
+		}
 		_ = n.service.Close()
 		n.quiet()
-		ended, cancel := context.WithCancel(context.Background())
+		ended, cancel := context.WithCancel(ctx)
 		cancel()
 		_ = n.index.Close()
 		_ = n.members.Close(ended)

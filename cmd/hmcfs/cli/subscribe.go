@@ -31,7 +31,8 @@ func (a *app) subscribeVerb() *cobra.Command {
 		Long: "Wait until the keys are published and receive them. A PATH in the mount gets the object by\n" +
 			"rename: on its own device no byte moves, to another one it is copied from device to device.\n" +
 			"Any other PATH, or standard output for - and where there is none, gets all of its bytes.\n" +
-			"What was received is gone from publish/. A key that is missing holds up no other.\n\n" + pairsText,
+			"What was received is gone from publish/. A key that is missing holds up no other.\n" +
+			"What is published on another node comes over the network, and is of this one then.\n\n" + pairsText,
 		Example: "  hmcfs subscribe step1=/mnt/hmc/cuda1/grad.npy\n" +
 			"  hmcfs subscribe --timeout 5s w0 >w0.bin\n" +
 			"  seq -f layer%g 0 31 | hmcfs subscribe --dir /mnt/hmc/cuda1 -",
@@ -64,12 +65,23 @@ func (a *app) subscribe(ctx context.Context, args []string, f *subscribeFlags) e
 		return err
 	}
 	s := &subscription{a: a, m: m, force: f.force, r: a.newKeyReport("subscribe", pairs)}
+	if s.far, err = a.openFar(ctx, m); err != nil {
+		return err
+	}
+	defer s.far.close()
 	if s.r.line = movedLine; toOutput {
 		s.r.line = nil
 	}
 	v := &arrivals{
-		there: s.there, take: s.take, fail: s.r.fail, kinds: []string{eventPublished},
-		listen: func(ctx context.Context) (eventStream, error) { return a.listen(ctx, m) },
+		there: func(key string) (bool, error) { return s.anywhere(ctx, key) },
+		take:  s.take, fail: s.r.fail, kinds: []string{eventPublished},
+		listen: func(ctx context.Context) (eventStream, error) {
+			here, lerr := a.listen(ctx, m)
+			if lerr != nil || s.far == nil {
+				return here, lerr
+			}
+			return s.far.stream(ctx, keysOf(pairs), true, here), nil
+		},
 	}
 	err = v.each(ctx, keysOf(pairs), timeout)
 	return s.r.finish(ctx, *f.asJSON, err)
@@ -81,6 +93,18 @@ type subscription struct {
 	m     place.Mount
 	force bool
 	r     *keyReport
+	// far is nil where there are no other nodes.
+	far *far
+}
+
+// anywhere says whether a key is published, here or on another node.
+func (s *subscription) anywhere(ctx context.Context, key string) (bool, error) {
+	is, err := s.there(key)
+	if is || err != nil || s.far == nil {
+		return is, err
+	}
+	_, err = s.far.info(ctx, key)
+	return err == nil, nil // one that can't be seen now may come
 }
 
 func (s *subscription) there(key string) (bool, error) {
@@ -109,23 +133,43 @@ func (s *subscription) take(ctx context.Context, places []int) (again []int) {
 // lostRace says whether a failure is that somebody else has received what was
 // there.
 func (s *subscription) lostRace(place int, err error) bool {
-	if !slices.Contains([]error{hetero.ErrNotFound, hetero.ErrIO}, statusOf(err).Err) {
+	if !slices.Contains([]error{hetero.ErrNotFound, hetero.ErrIO, hetero.ErrTimeout}, statusOf(err).Err) {
 		return false
 	}
 	there, lerr := s.there(s.r.rows[place].Key)
 	return lerr == nil && !there
 }
 
+// source is the file that has a publication, of this node or received from
+// another one; then it is removed with what done returns.
+func (s *subscription) source(ctx context.Context, row *keyRow) (path string, done func(), err error) {
+	path, done = publishedFile(s.m, row.Key), func() {}
+	if is, lerr := s.there(row.Key); is || lerr != nil || s.far == nil {
+		return path, done, lerr
+	}
+	if err = isFree(row.Path, s.force); err != nil {
+		return "", done, err
+	}
+	if path, err = s.far.fetch(ctx, row.Key, row.Path); err != nil {
+		return "", done, err
+	}
+	return path, func() { _ = os.Remove(path) }, nil // gone already, if it was renamed
+}
+
 // receive takes one publication that is there.
 func (s *subscription) receive(ctx context.Context, place int) error {
 	row := &s.r.rows[place]
-	from := publishedFile(s.m, row.Key)
+	begun := time.Now()
+	defer func() { row.Seconds = time.Since(begun).Seconds() }()
+	from, done, err := s.source(ctx, row)
+	if err != nil {
+		return err
+	}
+	defer done()
 	st, err := os.Stat(from)
 	if err != nil {
 		return err
 	}
-	begun := time.Now()
-	defer func() { row.Seconds = time.Since(begun).Seconds() }()
 	o := copier.Options{New: !s.force, Consume: true, Started: s.r.bar.grow, Moved: s.r.bar.add}
 	switch {
 	case row.Path == standardStream:

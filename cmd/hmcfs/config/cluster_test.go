@@ -1,6 +1,7 @@
 package config_test
 
 import (
+	"os"
 	"reflect"
 	"strings"
 	"testing"
@@ -94,6 +95,30 @@ func TestSquash(t *testing.T) {
 	for _, text := range []string{"", "nobody", "none=1:1", "all=", "all=a:b", "all=1:2:3", "all=0", "root=1:0"} {
 		if got, err := config.ParseSquash(text); err == nil {
 			t.Errorf("%q is %+v", text, got)
+		}
+	}
+}
+
+// The files of docs/deploy are right.
+func TestDeployedOptions(t *testing.T) {
+	text, err := os.ReadFile("../../../docs/deploy/daemonset.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, inPod, _ := strings.Cut(string(text), "config.yaml: |\n")
+	inPod, _, _ = strings.Cut(inPod, "---")
+	files := map[string]string{"pod": strings.ReplaceAll(inPod, "\n    ", "\n")[4:]}
+	if text, err = os.ReadFile("../../../docs/deploy/config.yaml"); err != nil {
+		t.Fatal(err)
+	}
+	files["machine"] = string(text)
+	for name := range files {
+		s, err := config.Resolve(config.Inputs{
+			Files: []config.File{{Path: name, Required: true}}, ReadFile: reader(files),
+			Getenv: environment(map[string]string{"HMCFS_NODE": "gpu-07", "HMCFS_LISTEN": ":7070", "HMCFS_ADVERTISE": "gpu-07:7070"}),
+		})
+		if err != nil || s.ClusterURL == "" || s.SecretFile == "" || !s.AllowOther {
+			t.Errorf("%s: %+v, %v", name, s, err)
 		}
 	}
 }

@@ -77,27 +77,62 @@ func testCreateMany(t *testing.T, s suite) {
 
 func testReplace(t *testing.T, s suite) {
 	old := s.create(t, "x", "1", nil)
-	revision, err := s.Replace(t.Context(), old, []byte("2"), nil)
-	if err != nil || revision <= old.Revision {
-		t.Fatalf("replace: %d, %v", revision, err)
+	revision := s.replace(t, old, "2", nil)
+	if revision <= old.Revision {
+		t.Errorf("revision %d after %d", revision, old.Revision)
 	}
-	for _, wrong := range []coord.Entry{old, {Name: "x"}, {Name: "y"}, {Name: "y", Revision: revision}} {
-		if _, err = s.Replace(t.Context(), wrong, []byte("3"), nil); !errors.Is(err, coord.ErrChanged) {
-			t.Errorf("replace %+v: %v", wrong, err)
+	now := coord.Entry{Name: "x", Value: []byte("4"), Revision: revision}
+	wrong := []coord.Entry{old, {Name: "x"}, {Name: "y"}, {Name: "y", Revision: revision}}
+	results, err := s.Replace(t.Context(), append(wrong, now, now), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, r := range results {
+		if changed := errors.Is(r.Err, coord.ErrChanged); changed != (i != len(wrong)) {
+			t.Errorf("entry %d: %+v", i, r)
 		}
 	}
-	s.has(t, "x=2")
-	if got, err := s.Get(t.Context(), "x"); err != nil || got.Revision != revision {
-		t.Errorf("get: %+v, %v, want revision %d", got, err, revision)
+	s.has(t, "x=4")
+	if got, err := s.Get(t.Context(), "x"); err != nil || got.Revision != results[len(wrong)].Revision {
+		t.Errorf("get: %+v, %v, want %+v", got, err, results[len(wrong)])
 	}
+}
+
+// testReplaceMany binds more to another lease than fits into one step.
+func testReplaceMany(t *testing.T, s suite) {
+	one, two := s.grant(t), s.grant(t)
+	const many = 250
+	entries := make([]coord.Entry, many)
+	var want []string
+	for i := range entries {
+		entries[i] = coord.Entry{Name: fmt.Sprintf("n/%04d", i), Value: []byte("1")}
+		want = append(want, entries[i].Name+"=2")
+	}
+	results, err := s.Create(t.Context(), entries, one)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, r := range results {
+		entries[i].Revision, entries[i].Value = r.Revision, []byte("2")
+	}
+	if results, err = s.Replace(t.Context(), entries, two); err != nil {
+		t.Fatal(err)
+	}
+	for i, r := range results {
+		if r.Err != nil || r.Revision <= entries[i].Revision {
+			t.Errorf("entry %d: %+v", i, r)
+		}
+	}
+	if err = one.Revoke(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.has(t, want...)
 }
 
 func testDelete(t *testing.T, s suite) {
 	a, b := s.create(t, "a", "1", nil), s.create(t, "b", "1", nil)
 	s.create(t, "c", "1", nil)
-	if _, err := s.Replace(t.Context(), b, []byte("2"), nil); err != nil {
-		t.Fatal(err)
-	}
+	s.replace(t, b, "two", nil)
 	results, err := s.Delete(t.Context(), []coord.Entry{a, b, {Name: "c"}, {Name: "never"}, {Name: "never", Revision: 1}})
 	if err != nil {
 		t.Fatal(err)
@@ -107,7 +142,7 @@ func testDelete(t *testing.T, s suite) {
 			t.Errorf("entry %d: %v, want %v", i, results[i].Err, want)
 		}
 	}
-	s.has(t, "b=2")
+	s.has(t, "b=two")
 }
 
 func testList(t *testing.T, s suite) {
@@ -145,12 +180,8 @@ func testLeaseBinds(t *testing.T, s suite) {
 	moved := s.create(t, "moved", "", one)
 	freed := s.create(t, "freed", "", one)
 	s.create(t, "two", "", two)
-	if _, err := s.Replace(t.Context(), moved, []byte("2"), two); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.Replace(t.Context(), freed, []byte("2"), nil); err != nil {
-		t.Fatal(err)
-	}
+	s.replace(t, moved, "2", two)
+	s.replace(t, freed, "2", nil)
 	if err := one.Revoke(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -183,8 +214,9 @@ func testLeaseEnds(t *testing.T, s suite) {
 		if err != nil || !errors.Is(results[0].Err, coord.ErrLease) || !errors.Is(results[1].Err, coord.ErrLease) {
 			t.Errorf("%s lease: create: %+v, %v", name, results, err)
 		}
-		if _, err = s.Replace(t.Context(), entry, nil, ended); !errors.Is(err, coord.ErrLease) {
-			t.Errorf("%s lease: replace: %v", name, err)
+		results, err = s.Replace(t.Context(), []coord.Entry{entry}, ended)
+		if err != nil || !errors.Is(results[0].Err, coord.ErrLease) {
+			t.Errorf("%s lease: replace: %+v, %v", name, results, err)
 		}
 	}
 	s.has(t, "x=")
@@ -202,9 +234,7 @@ func testWatchOrder(t *testing.T, s suite) {
 	l := s.grant(t)
 	a := s.create(t, "a", "1", l)
 	s.create(t, "b", "1", l)
-	if _, err := s.Replace(t.Context(), a, []byte("2"), l); err != nil {
-		t.Fatal(err)
-	}
+	s.replace(t, a, "2", l)
 	s.remove(t, "b")
 	next(t, w, "a=1", "b=1", "a=2", "-b")
 	if err := l.Revoke(t.Context()); err != nil {
@@ -221,6 +251,9 @@ func testWatchBehind(t *testing.T, s suite) {
 	s.remove(t, "a")
 	next(t, s.watch(t, "", revision), "b=1", "-a")
 	next(t, s.watch(t, "", b.Revision), "-a")
+	if _, err := s.Watch(t.Context(), "", revision+1<<40); !errors.Is(err, coord.ErrCompacted) {
+		t.Errorf("behind what has not been: %v", err)
+	}
 }
 
 func testWatchPrefix(t *testing.T, s suite) {

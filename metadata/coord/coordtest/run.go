@@ -34,6 +34,7 @@ func Run(t *testing.T, open Open) {
 		"Create":        testCreate,
 		"CreateMany":    testCreateMany,
 		"Replace":       testReplace,
+		"ReplaceMany":   testReplaceMany,
 		"Delete":        testDelete,
 		"List":          testList,
 		"LeaseBinds":    testLeaseBinds,
@@ -72,6 +73,17 @@ func (s suite) create(t *testing.T, name, value string, l coord.Lease) coord.Ent
 	}
 	e.Revision = results[0].Revision
 	return e
+}
+
+// replace changes one entry that must be as it is said to be.
+func (s suite) replace(t *testing.T, old coord.Entry, value string, l coord.Lease) coord.Revision {
+	t.Helper()
+	old.Value = []byte(value)
+	results, err := s.Replace(t.Context(), []coord.Entry{old}, l)
+	if err != nil || results[0].Err != nil {
+		t.Fatalf("replace %s: %+v, %v", old.Name, results, err)
+	}
+	return results[0].Revision
 }
 
 // remove removes one entry whatever it is.

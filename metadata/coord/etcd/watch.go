@@ -1,6 +1,7 @@
 package etcd
 
 import (
+	"cmp"
 	"context"
 	"sync/atomic"
 
@@ -24,6 +25,13 @@ type watch struct {
 // begun it.
 func (s *Service) Watch(ctx context.Context, prefix string, after coord.Revision) (coord.Watch, error) {
 	broken := s.brokenNow()
+	if int64(after) > s.highest() {
+		// It may be another client's. If it has not been, the server would wait
+		// for it to come.
+		if _, now, err := s.List(ctx, prefix, "", 0); err != nil || after > now {
+			return nil, cmp.Or(err, coord.ErrCompacted)
+		}
+	}
 	// A server that has lost its cluster ends the watch.
 	watching, stop := context.WithCancel(clientv3.WithRequireLeader(context.WithoutCancel(ctx)))
 	// The library waits for the server for as long as the watch may live.
@@ -61,6 +69,7 @@ func (w *watch) Next(ctx context.Context) ([]coord.Event, error) {
 				return nil, w.over(ctx, resp)
 			}
 			if len(resp.Events) > 0 {
+				w.service.observe(0, resp.Header)
 				return w.events(resp), nil
 			}
 		case <-w.broken:

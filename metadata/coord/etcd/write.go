@@ -19,6 +19,26 @@ const (
 
 // Create makes entries; see coord.Service.
 func (s *Service) Create(ctx context.Context, entries []coord.Entry, l coord.Lease) ([]coord.Result, error) {
+	return s.put(ctx, entries, l, func(key string, _ coord.Entry) clientv3.Cmp {
+		return clientv3.Compare(clientv3.CreateRevision(key), "=", 0)
+	}, coord.ErrExist)
+}
+
+// Replace changes entries; see coord.Service.
+func (s *Service) Replace(ctx context.Context, entries []coord.Entry, l coord.Lease) ([]coord.Result, error) {
+	return s.put(ctx, entries, l, func(key string, e coord.Entry) clientv3.Cmp {
+		if e.Revision == 0 {
+			// To etcd it is that of a name that is not there.
+			return clientv3.Compare(clientv3.ModRevision(key), "<", 0)
+		}
+		return clientv3.Compare(clientv3.ModRevision(key), "=", int64(e.Revision))
+	}, coord.ErrChanged)
+}
+
+// put writes entries on a condition.
+func (s *Service) put(ctx context.Context, entries []coord.Entry, l coord.Lease,
+	condition func(key string, e coord.Entry) clientv3.Cmp, otherwise error,
+) ([]coord.Result, error) {
 	results := make([]coord.Result, len(entries))
 	id, alive := s.leaseOf(l)
 	if !alive {
@@ -29,11 +49,15 @@ func (s *Service) Create(ctx context.Context, entries []coord.Entry, l coord.Lea
 	}
 	return s.many(ctx, entries, results, func(e coord.Entry) clientv3.Op {
 		key := s.prefix + e.Name
-		return clientv3.OpTxn(
-			[]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(key), "=", 0)},
+		return clientv3.OpTxn([]clientv3.Cmp{condition(key, e)},
 			[]clientv3.Op{clientv3.OpPut(key, string(e.Value), clientv3.WithLease(id))},
 			[]clientv3.Op{clientv3.OpGet(key)})
-	}, coord.ErrExist)
+	}, func(found *coord.Entry) coord.Result {
+		if found == nil || errors.Is(otherwise, coord.ErrChanged) {
+			return coord.Result{Err: otherwise}
+		}
+		return coord.Result{Found: *found, Err: otherwise}
+	})
 }
 
 // Delete removes entries; see coord.Service.
@@ -45,35 +69,18 @@ func (s *Service) Delete(ctx context.Context, entries []coord.Entry) ([]coord.Re
 			is = append(is, clientv3.Compare(clientv3.ModRevision(key), "=", int64(e.Revision)))
 		}
 		return clientv3.OpTxn(is, []clientv3.Op{clientv3.OpDelete(key)}, []clientv3.Op{clientv3.OpGet(key)})
-	}, coord.ErrChanged)
+	}, func(found *coord.Entry) coord.Result {
+		if found == nil {
+			return coord.Result{} // it is not there, as was wanted
+		}
+		return coord.Result{Err: coord.ErrChanged}
+	})
 }
 
-// Replace changes an entry; see coord.Service.
-func (s *Service) Replace(ctx context.Context, old coord.Entry, value []byte, l coord.Lease) (coord.Revision, error) {
-	id, alive := s.leaseOf(l)
-	if !alive {
-		return 0, coord.ErrLease
-	}
-	if old.Revision == 0 {
-		return 0, coord.ErrChanged // to etcd it is that of a name that is not there
-	}
-	key := s.prefix + old.Name
-	resp, err := s.commit(ctx, clientv3.OpTxn(
-		[]clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(key), "=", int64(old.Revision))},
-		[]clientv3.Op{clientv3.OpPut(key, string(value), clientv3.WithLease(id))}, nil))
-	if err != nil {
-		return 0, err
-	}
-	if !resp.Succeeded {
-		return 0, coord.ErrChanged
-	}
-	return coord.Revision(resp.Header.GetRevision()), nil
-}
-
-// many does one thing to each entry, in as few transactions as it takes. taken
-// is what an entry gets whose condition was not met while its name was there.
+// many does one thing to each entry, in as few transactions as it takes. unmet
+// is what becomes of an entry whose condition is not met, by what has its name.
 func (s *Service) many(ctx context.Context, entries []coord.Entry, results []coord.Result,
-	op func(coord.Entry) clientv3.Op, taken error,
+	op func(coord.Entry) clientv3.Op, unmet func(found *coord.Entry) coord.Result,
 ) ([]coord.Result, error) {
 	for done := 0; done < len(entries); {
 		batch := entries[done : done+batchLen(entries[done:])]
@@ -91,7 +98,7 @@ func (s *Service) many(ctx context.Context, entries []coord.Entry, results []coo
 			return results, err
 		default:
 			for i := range batch {
-				results[done+i] = s.result(resp.Header, resp.Responses[i].GetResponseTxn(), taken)
+				results[done+i] = s.result(resp.Header, resp.Responses[i].GetResponseTxn(), unmet)
 			}
 		}
 		done += len(batch)
@@ -115,16 +122,20 @@ func batchLen(entries []coord.Entry) int {
 }
 
 // result is what became of one entry.
-func (s *Service) result(h *pb.ResponseHeader, inner *pb.TxnResponse, taken error) coord.Result {
-	r := coord.Result{Revision: coord.Revision(h.GetRevision())}
+func (s *Service) result(h *pb.ResponseHeader, inner *pb.TxnResponse, unmet func(*coord.Entry) coord.Result) coord.Result {
 	if inner.GetSucceeded() {
-		return r
+		return coord.Result{Revision: coord.Revision(h.GetRevision())}
 	}
 	found := inner.GetResponses()[0].GetResponseRange().GetKvs()
 	if len(found) == 0 {
-		return r // what was to be removed is not there
+		r := unmet(nil)
+		if r.Err == nil {
+			r.Revision = coord.Revision(h.GetRevision())
+		}
+		return r
 	}
-	return coord.Result{Found: s.entry(found[0]), Err: taken}
+	e := s.entry(found[0])
+	return unmet(&e)
 }
 
 // commit runs a transaction.

@@ -126,23 +126,28 @@ func (c *Client) Create(ctx context.Context, entries []coord.Entry, l coord.Leas
 	return results, nil
 }
 
-// Replace changes an entry; see coord.Service.
-func (c *Client) Replace(ctx context.Context, old coord.Entry, value []byte, l coord.Lease) (coord.Revision, error) {
+// Replace changes entries; see coord.Service.
+func (c *Client) Replace(ctx context.Context, entries []coord.Entry, l coord.Lease) ([]coord.Result, error) {
 	s := c.server
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := c.beginLocked(ctx); err != nil {
-		return 0, err
+		return nil, err
 	}
 	own, alive := c.leaseOf(l)
-	if !alive {
-		return 0, coord.ErrLease
+	results := make([]coord.Result, len(entries))
+	for i, e := range entries {
+		it, ok := s.values.Get(item{Entry: e})
+		switch {
+		case !alive:
+			results[i].Err = coord.ErrLease
+		case !ok || it.Revision != e.Revision:
+			results[i].Err = coord.ErrChanged
+		default:
+			results[i].Revision = s.putLocked(e.Name, slices.Clone(e.Value), own)
+		}
 	}
-	it, ok := s.values.Get(item{Entry: old})
-	if !ok || it.Revision != old.Revision {
-		return 0, coord.ErrChanged
-	}
-	return s.putLocked(old.Name, slices.Clone(value), own), nil
+	return results, nil
 }
 
 // Delete removes entries; see coord.Service.

@@ -115,7 +115,7 @@ func (c *Client) Watch(ctx context.Context, prefix string, after coord.Revision)
 	if err := c.beginLocked(ctx); err != nil {
 		return nil, err
 	}
-	if after < s.forgotten {
+	if after < s.forgotten || after > s.revision {
 		return nil, coord.ErrCompacted
 	}
 	w := &watch{client: c, prefix: prefix, wake: make(chan struct{}, 1)}
