@@ -19,13 +19,11 @@ type keys struct {
 	index keyindex.Index
 	// peers are asked where there is no index, or it can't be.
 	peers  *peerKeys
-	claims claimTable
+	claims *claimTable
 }
 
 func newKeys(c *Cluster) *keys {
-	k := &keys{c: c, index: c.opts.Index, peers: newPeerKeys(c)}
-	k.claims.init(c)
-	return k
+	return &keys{c: c, index: c.opts.Index, peers: newPeerKeys(c), claims: newClaims(c)}
 }
 
 // spaceOf is the set of keys that is meant.

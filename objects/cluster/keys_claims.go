@@ -78,13 +78,13 @@ type outcome struct {
 	at       time.Time
 }
 
-func (t *claimTable) init(c *Cluster) {
-	t.c, t.open, t.ended = c, map[claimID]*claim{}, map[claimID]*outcome{}
+func newClaims(c *Cluster) *claimTable {
+	return &claimTable{c: c, open: map[claimID]*claim{}, ended: map[claimID]*outcome{}}
 }
 
 // serveClaim begins to receive a publication, or goes on in another session.
 func (k *keys) serveClaim(ctx context.Context, g *guest, q *proto.ClaimAsk) (any, error) {
-	t := &k.claims
+	t := k.claims
 	c, err := t.find(q.ID, g.from.Rank)
 	if err != nil {
 		return nil, err
@@ -194,7 +194,7 @@ func (t *claimTable) handle(ctx context.Context, id claimID, c *claim, from rpc.
 		return 0, err
 	}
 	number, err := t.c.server.hold(from, f, func() {
-		_ = f.Close(context.Background()) // a file that nobody has written
+		_ = f.Close(context.WithoutCancel(ctx)) // a file that nobody has written
 		t.unhandle(id, c)
 	})
 	if err != nil {
@@ -211,7 +211,7 @@ func (t *claimTable) unhandle(id claimID, c *claim) {
 	if c.handles--; c.handles > 0 || t.open[id] != c {
 		return
 	}
-	c.grace = time.AfterFunc(claimGrace, func() { t.expire(context.Background(), id, c) })
+	c.grace = time.AfterFunc(claimGrace, func() { t.expire(context.WithoutCancel(t.c.life), id, c) })
 }
 
 // expire gives a claim back whose receiver has not come back.
@@ -241,9 +241,8 @@ func (t *claimTable) endLocked(id claimID, c *claim, received bool) *outcome {
 	}
 	now := time.Now()
 	if len(t.ended)%256 == 255 { // now and then
-		maps.DeleteFunc(t.ended, func(_ claimID, o *outcome) bool {
-			return len(t.ended) > maxEnded || now.Sub(o.at) > claimMemory
-		})
+		all := len(t.ended) >= maxEnded
+		maps.DeleteFunc(t.ended, func(_ claimID, o *outcome) bool { return all || now.Sub(o.at) > claimMemory })
 	}
 	o := &outcome{rank: c.rank, received: received, done: make(chan struct{}), at: now}
 	t.ended[id] = o
@@ -252,7 +251,7 @@ func (t *claimTable) endLocked(id claimID, c *claim, received bool) *outcome {
 
 // serveTake ends a claim. Asked again it answers the same.
 func (k *keys) serveTake(ctx context.Context, g *guest, q *proto.TakeAsk) (any, error) {
-	t, id := &k.claims, claimID(q.ID)
+	t, id := k.claims, claimID(q.ID)
 	t.mu.Lock()
 	c, o := t.open[id], t.ended[id]
 	if c != nil && c.rank == g.from.Rank {

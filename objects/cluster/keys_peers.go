@@ -218,7 +218,7 @@ func (p *peerKeys) each(ctx context.Context, do func(ctx context.Context, n *Nod
 			continue
 		}
 		if n.session.Load() == nil && n.trouble(true) != "" {
-			_, _ = n.attempt()
+			_, _ = n.attempt() //nolint:contextcheck // it goes on behind the question, for the next
 			continue
 		}
 		slots <- struct{}{}

@@ -28,7 +28,7 @@ const findAtOnce = 4
 // ends it, and returns when came is not running any more.
 func (c *Cluster) WatchKeys(ctx context.Context, published bool, names []string, came func(key string)) (stop func()) {
 	ctx, end := context.WithCancel(ctx)
-	left := context.AfterFunc(c.life, end)
+	left := context.AfterFunc(c.life, end) //nolint:contextcheck // the cluster ends it too
 	w := &keyWatch{
 		k: c.keys, space: spaceOf(published), names: names, came: came,
 		kick: make(chan struct{}, 1), coming: map[string]members.Name{},

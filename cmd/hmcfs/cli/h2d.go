@@ -64,7 +64,7 @@ func (a *app) h2d(ctx context.Context, args []string, f *h2dFlags) error {
 	g := &getting{m: m, waits: f.timeout.Duration > 0}
 	v := &arrivals{
 		there: g.there, take: l.take, fail: l.r.fail, kinds: []string{eventCreated},
-		listen: func(ctx context.Context) (eventStream, error) { return a.listen(ctx, m) },
+		listen: func(ctx context.Context) (eventStream, error) { return a.listenAll(ctx, m, keysOf(pairs)) },
 	}
 	err = v.each(ctx, keysOf(pairs), f.timeout.Duration)
 	return l.r.finish(ctx, *f.asJSON, err)

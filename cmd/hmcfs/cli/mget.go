@@ -79,7 +79,7 @@ func (a *app) mget(ctx context.Context, args []string, f *mgetFlags) error {
 	g.opts.Started, g.opts.Moved = g.r.bar.grow, g.r.bar.add
 	v := &arrivals{
 		there: g.there, take: g.take, fail: g.r.fail, kinds: []string{eventCreated},
-		listen: func(ctx context.Context) (eventStream, error) { return a.listen(ctx, g.m) },
+		listen: func(ctx context.Context) (eventStream, error) { return a.listenAll(ctx, g.m, keysOf(pairs)) },
 	}
 	err = v.each(ctx, keysOf(pairs), f.timeout.Duration)
 	return g.r.finish(ctx, *f.asJSON, err)

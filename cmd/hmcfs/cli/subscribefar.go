@@ -23,7 +23,7 @@ type far struct {
 // openFar begins to receive from other nodes; nil where there are none.
 func (a *app) openFar(ctx context.Context, m place.Mount) (*far, error) {
 	if _, err := os.Stat(filepath.Join(m.MountPoint, nodesDir)); err != nil {
-		return nil, nil //nolint:nilerror,nilnil // a mount of its own has no such directory, and nothing far
+		return nil, nil // a mount of its own has no such directory
 	}
 	c, err := a.openKeys(ctx, m)
 	if err != nil {
@@ -100,13 +100,41 @@ type farStream struct {
 	end  context.CancelFunc
 }
 
-// stream has publications of other nodes come among the events of this one.
-func (f *far) stream(ctx context.Context, keys []string, local eventStream) eventStream {
+// listenAll is listen that also tells which of some keys come to other nodes.
+func (a *app) listenAll(ctx context.Context, m place.Mount, keys []string) (eventStream, error) {
+	f, err := a.openFar(ctx, m)
+	if err != nil {
+		return nil, err
+	}
+	here, err := a.listen(ctx, m)
+	if err != nil || f == nil {
+		f.close()
+		return here, err
+	}
+	return &ownFar{eventStream: f.stream(ctx, keys, false, here), far: f}, nil
+}
+
+// ownFar is a stream that ends its own session.
+type ownFar struct {
+	eventStream
+
+	far *far
+}
+
+// Close ends both.
+func (s *ownFar) Close() error {
+	defer s.far.close()
+	return s.eventStream.Close()
+}
+
+// stream has keys of other nodes, or their publications, come among the events
+// of this one.
+func (f *far) stream(ctx context.Context, keys []string, published bool, local eventStream) eventStream {
 	ctx, end := context.WithCancel(ctx)
 	s := &farStream{eventStream: local, came: make(chan keyEvent), err: make(chan error, 1), end: end}
 	go s.follow(ctx)
 	for _, share := range shares(keys) {
-		go f.watch(ctx, share, s.came)
+		go f.watch(ctx, share, published, s.came)
 	}
 	return s
 }
@@ -143,12 +171,16 @@ func (s *farStream) follow(ctx context.Context) {
 // one that is there is told of again.
 const watchFor = 500 * time.Millisecond
 
-// watch tells of keys that are published, here or anywhere.
-func (f *far) watch(ctx context.Context, keys []string, came chan<- keyEvent) {
+// watch tells of keys that are there, or are published, here or anywhere.
+func (f *far) watch(ctx context.Context, keys []string, published bool, came chan<- keyEvent) {
+	kind := eventCreated
+	if published {
+		kind = eventPublished
+	}
 	pause := time.NewTicker(watchFor)
 	defer pause.Stop()
 	for ctx.Err() == nil {
-		results, err := f.c.Wait(ctx, keys, true, watchFor)
+		results, err := f.c.Wait(ctx, keys, published, watchFor)
 		if err != nil && len(results) == 0 && ctx.Err() == nil {
 			select { // the daemon says why in what comes next
 			case <-pause.C:
@@ -162,7 +194,7 @@ func (f *far) watch(ctx context.Context, keys []string, came chan<- keyEvent) {
 			}
 			told = true
 			select {
-			case came <- keyEvent{Kind: eventPublished, Key: r.Key}:
+			case came <- keyEvent{Kind: kind, Key: r.Key}:
 			case <-ctx.Done():
 				return
 			}
