@@ -76,9 +76,9 @@ func (a *app) subscribe(ctx context.Context, args []string, f *subscribeFlags) e
 		there: func(key string) (bool, error) { return s.anywhere(ctx, key) },
 		take:  s.take, fail: s.r.fail, kinds: []string{eventPublished},
 		listen: func(ctx context.Context) (eventStream, error) {
-			here, err := a.listen(ctx, m)
-			if err != nil || s.far == nil {
-				return here, err
+			here, failure := a.listen(ctx, m)
+			if failure != nil || s.far == nil {
+				return here, failure
 			}
 			return s.far.stream(ctx, keysOf(pairs), true, here), nil
 		},

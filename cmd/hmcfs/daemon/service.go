@@ -30,9 +30,8 @@ func (d *Daemon) openIndex(context.Context) error {
 	if !ok {
 		return nil
 	}
-	index, err := keyindex.New(keyindex.Options{
-		Service: o.service, Self: o.parsed.Node, Lease: kept.Lease, Logger: d.opts.Logger,
-	})
+	options := keyindex.Options{Service: o.service, Self: o.parsed.Node, Lease: kept.Lease, Logger: d.opts.Logger}
+	index, err := keyindex.New(options) //nolint:contextcheck // it goes on until it is closed
 	if err != nil {
 		return err
 	}
