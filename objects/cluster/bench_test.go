@@ -1,6 +1,7 @@
 package cluster_test
 
 import (
+	"context"
 	"testing"
 
 	"github.com/hmcfs/hmcfs/devices"
@@ -46,76 +47,90 @@ func BenchmarkRead(b *testing.B) {
 	})
 }
 
-const benchSize = 128 << 20
+const (
+	benchSize   = 128 << 20
+	benchDevice = 512 * devices.MiB
+)
 
-// BenchmarkCopy copies a file of another node to a device of ours, and back.
-func BenchmarkCopy(b *testing.B) {
-	for _, out := range []bool{false, true} {
-		name := map[bool]string{false: "in", true: "out"}[out]
-		b.Run(name, func(b *testing.B) {
-			bench(b, func(b *testing.B, w *clustertest.World, device string) {
-				b.Helper()
-				there, here := w.Node("b").File(device, "w", kit.Bytes(1, 0, benchSize)), w.Node("a").File(device, "w", kit.Bytes(2, 0, benchSize))
-				f, err := w.Peer("a", "b").Open(b.Context(), clustertest.Root(), there, both)
-				if err != nil {
-					b.Fatal(err)
-				}
-				local, err := w.Node("a").Store.OpenFile(b.Context(), here)
-				if err != nil {
-					b.Fatal(err)
-				}
-				dst, src := cluster.End{Local: local}, cluster.End{Remote: f}
-				if out {
-					dst, src = src, dst
-				}
-				b.SetBytes(benchSize)
-				for b.Loop() {
-					if n, err := w.Node("a").Cluster.Copy(b.Context(), dst, src, benchSize); err != nil || n != benchSize {
-						b.Fatal(n, err)
-					}
-				}
-				if err := f.Close(b.Context()); err != nil {
-					b.Fatal(err)
-				}
-				if err := local.Close(b.Context()); err != nil {
-					b.Fatal(err)
-				}
-			})
-		})
+// pair is a file at either end of a copy.
+type pair struct{ dst, src cluster.End }
+
+func (p *pair) close(b *testing.B) {
+	b.Helper()
+	for _, e := range []cluster.End{p.dst, p.src} {
+		var err error
+		if e.Remote != nil {
+			err = e.Remote.Close(b.Context())
+		} else {
+			err = e.Local.Close(b.Context())
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
 	}
 }
 
-// BenchmarkLocal is BenchmarkCopy inside one node, for comparison.
+// ends are a file of a, and one of b as a opens it.
+func ends(b *testing.B, w *clustertest.World, device string) (here, there cluster.End) {
+	b.Helper()
+	f, err := w.Peer("a", "b").Open(b.Context(), clustertest.Root(), w.Node("b").File(device, "w", kit.Bytes(1, 0, benchSize)), both)
+	if err != nil {
+		b.Fatal(err)
+	}
+	local, err := w.Node("a").Store.OpenFile(b.Context(), w.Node("a").File(device, "w", kit.Bytes(2, 0, benchSize)))
+	if err != nil {
+		b.Fatal(err)
+	}
+	return cluster.End{Local: local}, cluster.End{Remote: f}
+}
+
+func (p *pair) run(b *testing.B, move func(ctx context.Context, dst, src cluster.End, n uint64) (uint64, error)) {
+	b.Helper()
+	defer p.close(b)
+	b.SetBytes(benchSize)
+	for b.Loop() {
+		if n, err := move(b.Context(), p.dst, p.src, benchSize); err != nil || n != benchSize {
+			b.Fatal(n, err)
+		}
+	}
+}
+
+// BenchmarkCopyIn copies a file of another node to a device of ours.
+func BenchmarkCopyIn(b *testing.B) {
+	bench(b, func(b *testing.B, w *clustertest.World, device string) {
+		b.Helper()
+		here, there := ends(b, w, device)
+		(&pair{dst: here, src: there}).run(b, w.Node("a").Cluster.Copy)
+	})
+}
+
+// BenchmarkCopyOut copies a file of ours to a device of another node.
+func BenchmarkCopyOut(b *testing.B) {
+	bench(b, func(b *testing.B, w *clustertest.World, device string) {
+		b.Helper()
+		here, there := ends(b, w, device)
+		(&pair{dst: there, src: here}).run(b, w.Node("a").Cluster.Copy)
+	})
+}
+
+// BenchmarkLocal copies between two devices of one node, for comparison.
 func BenchmarkLocal(b *testing.B) {
-	w := clustertest.New(b, clustertest.Options{Size: 512 * devices.MiB})
-	n := w.Node("a")
-	for _, pair := range [][2]string{{"host", "host"}, {"host", "sim0"}, {"sim0", "host"}} {
-		b.Run(pair[0]+"-"+pair[1], func(b *testing.B) {
-			src, dst := n.File(pair[0], "src", kit.Bytes(1, 0, benchSize)), n.File(pair[1], "dst", kit.Bytes(2, 0, benchSize))
-			from, err := n.Store.OpenFile(b.Context(), src)
-			if err != nil {
-				b.Fatal(err)
-			}
-			to, err := n.Store.OpenFile(b.Context(), dst)
-			if err != nil {
-				b.Fatal(err)
-			}
-			b.SetBytes(benchSize)
-			for b.Loop() {
-				if k, err := n.Store.CopyRange(b.Context(), objects.CopyRange{Dst: to, Src: from, N: benchSize}); err != nil || k != benchSize {
-					b.Fatal(k, err)
-				}
-			}
-			for _, f := range []*objects.File{from, to} {
-				if err := f.Close(b.Context()); err != nil {
+	for _, devices := range [][2]string{{"host", "host"}, {"host", "sim0"}, {"sim0", "host"}} {
+		b.Run(devices[0]+"-"+devices[1], func(b *testing.B) {
+			w := clustertest.New(b, clustertest.Options{Size: benchDevice})
+			n := w.Node("a")
+			var files [2]*objects.File
+			for i, device := range devices {
+				f, err := n.Store.OpenFile(b.Context(), n.File(device, string(rune('x'+i)), kit.Bytes(1, 0, benchSize)))
+				if err != nil {
 					b.Fatal(err)
 				}
+				files[i] = f
 			}
-			for i, name := range []string{"src", "dst"} {
-				if err := n.Store.Unlink(b.Context(), n.Dir(pair[i]), name); err != nil {
-					b.Fatal(err)
-				}
-			}
+			p := &pair{src: cluster.End{Local: files[0]}, dst: cluster.End{Local: files[1]}}
+			p.run(b, func(ctx context.Context, dst, src cluster.End, size uint64) (uint64, error) {
+				return n.Store.CopyRange(ctx, objects.CopyRange{Dst: dst.Local, Src: src.Local, N: size})
+			})
 		})
 	}
 }
@@ -125,7 +140,7 @@ func bench(b *testing.B, fn func(b *testing.B, w *clustertest.World, device stri
 	for _, way := range []string{"tcp", "shm"} {
 		for _, device := range []string{"host", "sim0"} {
 			b.Run(way+"-"+device, func(b *testing.B) {
-				fn(b, clustertest.New(b, clustertest.Options{Size: 512 * devices.MiB, Unix: way == "shm"}), device)
+				fn(b, clustertest.New(b, clustertest.Options{Size: benchDevice, Unix: way == "shm"}), device)
 			})
 		}
 	}

@@ -129,7 +129,11 @@ func TestStorm(t *testing.T) {
 		t.Logf("seed %d", seed)
 		w := clustertest.New(t, o)
 		b := w.Peer("a", "b")
-		const users, rounds, size = 4, 60, 3 << 20
+		const users, size = 4, 3 << 20
+		rounds := 60
+		if kit.Race() {
+			rounds = 12
+		}
 		ctx, cancel := context.WithCancel(t.Context())
 		var breaker, writers sync.WaitGroup
 		var files []*cluster.File
@@ -144,7 +148,7 @@ func TestStorm(t *testing.T) {
 				select {
 				case <-ctx.Done():
 					return
-				case <-time.After(time.Duration(1+rng.IntN(30)) * time.Millisecond):
+				case <-time.After(time.Duration(10+rng.IntN(60)) * time.Millisecond):
 				}
 				name := members.Name([]string{"a", "b"}[rng.IntN(2)])
 				_ = w.Node(name).Cluster.Break(otherOf(name)) // there may be none

@@ -25,7 +25,7 @@ const (
 // File is an open file of another node. Its methods may be called from any
 // goroutine. It is opened again by itself when the session broke and the same
 // incarnation is back; calls under way then have failed, but for reads, which
-// are tried once more.
+// are tried again in the next one.
 type File struct {
 	n      *Node
 	who    Cred
@@ -196,7 +196,7 @@ func (f *File) with(ctx context.Context, again bool, fn func(s *session, handle 
 		if err == nil {
 			return nil
 		}
-		if try == 0 && (f.n.broke(s, err, again) || f.unopened(s, err)) {
+		if (f.n.broke(s, err, again) || f.unopened(s, err)) && try < tries {
 			continue
 		}
 		return f.n.failed(err)

@@ -27,6 +27,7 @@ import (
 type rogue struct {
 	t    *testing.T
 	comm *comm.Communicator
+	ep   *rpc.Endpoint
 	name members.Name
 }
 
@@ -58,6 +59,7 @@ func newRogue(t *testing.T, w *clustertest.World, at map[rpc.Method]rpc.Handler)
 	if err != nil {
 		t.Fatal(err)
 	}
+	r.ep = ep
 	where, err := r.comm.Listen(t.Context(), control.Address{Network: control.TCP, Addr: "127.0.0.1:0"})
 	if err != nil {
 		t.Fatal(err)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/metadata/keyindex"
@@ -15,7 +16,8 @@ import (
 // Key finds a key of another node: which one, and the path of its object there
 // ("cuda0/a").
 //
-// Errors: metadata.ErrNotExist; ErrUnreachable.
+// Errors: metadata.ErrNotExist; ErrUnreachable; proto.ErrBody for what is no
+// path.
 func (c *Cluster) Key(ctx context.Context, key string) (*Node, string, error) {
 	var at *Node
 	var out proto.KeyAnswer
@@ -23,10 +25,24 @@ func (c *Cluster) Key(ctx context.Context, key string) (*Node, string, error) {
 		at = n
 		return n.ask(ctx, question{method: proto.MethodFindKey, in: &proto.KeyAsk{Key: key}, out: &out, again: true})
 	})
+	if err == nil && !isPath(out.Path) {
+		// Who follows it, as a symlink of ours, must end up in that node's tree.
+		err = fmt.Errorf("key %q of node %s is at %q: %w", key, at.name, out.Path, proto.ErrBody)
+	}
 	if err != nil {
 		return nil, "", err
 	}
 	return at, out.Path, nil
+}
+
+// isPath says whether each part of a path is a name.
+func isPath(path string) bool {
+	for name := range strings.SplitSeq(path, "/") {
+		if !isName(name) {
+			return false
+		}
+	}
+	return true
 }
 
 // Keys lists the keys of other nodes behind one, in order; fewer than limit are

@@ -25,9 +25,10 @@ type Node struct {
 	rank wire.Rank
 	// record is what is known of it. It is replaced, never changed.
 	record atomic.Pointer[members.Record]
-	// left says that the view does not have it now, replaced that another
-	// incarnation has come.
-	left, replaced atomic.Bool
+	// left says that the view does not have it now.
+	left atomic.Bool
+	// replaced says that another incarnation has come.
+	replaced atomic.Bool
 	// session is the present one, or nil.
 	session atomic.Pointer[session]
 	cache   cache

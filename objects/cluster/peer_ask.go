@@ -30,6 +30,9 @@ type question struct {
 	again bool
 }
 
+// tries is how often something is asked once more in another session.
+const tries = 2
+
 // ask asks the node, within Options.Timeout.
 //
 // Errors: the owner's; ErrUnreachable, ErrStale, ErrDenied; the context's.
@@ -42,8 +45,10 @@ func (n *Node) ask(ctx context.Context, q question) error {
 			n.c.count.failures.Add(1)
 			return err
 		}
-		err = n.askIn(ctx, s, q)
-		if err == nil || try > 0 || !n.broke(s, err, q.again) {
+		if err = n.askIn(ctx, s, q); err == nil {
+			return nil
+		}
+		if !n.broke(s, err, q.again) || try == tries {
 			return n.failed(err)
 		}
 	}
@@ -57,7 +62,12 @@ func (n *Node) failed(err error) error {
 	if _, answered := errors.AsType[*rpc.Error](err); !answered {
 		n.c.count.failures.Add(1)
 	}
-	return n.c.codes.received(string(n.name), err)
+	err = n.c.codes.received(string(n.name), err)
+	if errors.Is(err, errNoHello) {
+		// Session after session broke before we could say it.
+		err = fmt.Errorf("%w: %w", ErrUnreachable, err)
+	}
+	return err
 }
 
 // askIn asks once, in a session. Its error is the endpoint's.

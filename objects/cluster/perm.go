@@ -168,6 +168,9 @@ func (u user) permitChange(a *objects.Attr, c *objects.Change, r changeRights) e
 	if err := u.permitOwner(a, c); err != nil {
 		return err
 	}
+	if !u.isRoot() {
+		c.Ctime = nil // it tells of changes, so it is nobody's to set
+	}
 	only := c.Mode == nil && c.UID == nil && c.GID == nil
 	times := c.Atime != nil || c.Mtime != nil
 	switch {

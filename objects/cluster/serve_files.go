@@ -3,7 +3,6 @@ package cluster
 import (
 	"context"
 	"fmt"
-	"math"
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/metadata"
@@ -82,14 +81,16 @@ func (s *server) sync(ctx context.Context, g *guest, q *proto.HandleAsk) (any, e
 
 // theirs is the memory of the asker that a question names.
 //
-// Errors: wire.ErrFrame; objects.ErrInvalid.
+// Errors: proto.ErrBody, also for more than that memory has.
 func (s *server) theirs(g *guest, q *proto.MoveAsk) (transport.Span, error) {
 	d, err := q.Descriptor()
 	if err != nil {
 		return transport.Span{}, fmt.Errorf("memory of the asker: %w: %w", proto.ErrBody, err)
 	}
-	if q.MemOff > math.MaxInt64 || q.N > math.MaxInt64-q.MemOff {
-		return transport.Span{}, fmt.Errorf("%d bytes at %d: %w", q.N, q.MemOff, objects.ErrInvalid)
+	// Before anything is done for it: a write would take memory for bytes that
+	// never come. The descriptor has no more than math.MaxInt64.
+	if q.MemOff > d.Size || q.N > d.Size-q.MemOff {
+		return transport.Span{}, fmt.Errorf("%d bytes at %d of the asker's %d: %w", q.N, q.MemOff, d.Size, proto.ErrBody)
 	}
 	// The key says for which session it is good: in another one it is refused.
 	memory := s.o.Comm.Remote(g.from.Rank, d)

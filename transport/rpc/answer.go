@@ -9,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"go.uber.org/zap"
 )
 
 // question is one of a peer's.
@@ -190,6 +192,11 @@ func (s *session) notice(p *packet) {
 	s.mu.Unlock()
 	if entered {
 		defer s.serving.Done()
+		defer func() {
+			if v := recover(); v != nil {
+				s.e.panicked(Method(p.what), v)
+			}
+		}()
 		fn(s.caller(), bytes.Clone(p.body))
 	}
 }
@@ -219,7 +226,29 @@ func (q *question) handle() ([]byte, error) {
 	}
 	q.s.e.stats.answered.Add(1)
 	defer func() { q.body = nil }()
+	return q.guarded()
+}
+
+// guarded runs the handler. What a peer has sent must not end the process: a
+// handler that panics fails, and the session goes on.
+//
+// Errors: errPanic.
+func (q *question) guarded() (answer []byte, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			q.s.e.panicked(q.method, p)
+			answer, err = nil, errPanic
+		}
+	}()
 	return q.handler(q.ctx, q.s.caller(), q.body)
+}
+
+// errPanic is all that a peer hears of a panic.
+var errPanic = errors.New("rpc: the handler has failed")
+
+// panicked tells of a handler's panic.
+func (e *Endpoint) panicked(m Method, p any) {
+	e.log.Error("a handler has panicked", zap.Uint16("method", uint16(m)), zap.Any("panic", p), zap.Stack("stack"))
 }
 
 // code is what the peer is told of an error.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -184,4 +185,37 @@ func speak(t *testing.T, script []byte) {
 	if _, err := e.Call(t.Context(), wire.Rank(1), 1, nil); err == nil {
 		t.Error("a call after the end")
 	}
+}
+
+// A handler that panics on what a peer has sent fails that question alone, and
+// tells the peer nothing of the panic.
+func TestPanic(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHub()
+		told := 0
+		h.endpoint(t, 0, Options{
+			Handlers: map[Method]Handler{
+				1: echo, 2: func(_ context.Context, _ Caller, b []byte) ([]byte, error) { return b[1<<20:], nil },
+			},
+			Notices: map[Method]func(Caller, []byte){3: func(Caller, []byte) { told++; panic("secret") }},
+		})
+		a := h.endpoint(t, 1, Options{})
+		h.connect(t, 0, 1)
+		for range 2*DefaultConcurrent + 1 {
+			_, err := a.Call(t.Context(), 0, 2, []byte("x"))
+			fails(t, outcome{err: err}, nil, CodeUnknown)
+			if err != nil && strings.Contains(err.Error(), "slice bounds") {
+				t.Fatalf("the peer is told %q", err)
+			}
+		}
+		for range 2 {
+			if sent, err := a.Notify(0, 3, nil); !sent || err != nil {
+				t.Fatalf("notice: %v, %v", sent, err)
+			}
+			synctest.Wait()
+		}
+		if b, err := a.Call(t.Context(), 0, 1, []byte("still here")); string(b) != "still here" || err != nil || told != 2 {
+			t.Errorf("%q, %v, after %d notices", b, err, told)
+		}
+	})
 }

@@ -30,8 +30,9 @@ func (d *Daemon) openIndex(context.Context) error {
 	if !ok {
 		return nil
 	}
-	options := keyindex.Options{Service: o.service, Self: o.parsed.Node, Lease: kept.Lease, Logger: d.opts.Logger}
-	index, err := keyindex.New(options) //nolint:contextcheck // it goes on until it is closed
+	index, err := keyindex.New(keyindex.Options{ //nolint:contextcheck // it lives as long as the mount
+		Service: o.service, Self: o.parsed.Node, Lease: kept.Lease, Logger: d.opts.Logger,
+	})
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,243 @@
+package cluster_test
+
+import (
+	"encoding/json"
+	"errors"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/metadata/members"
+	"github.com/hmcfs/hmcfs/objects"
+	"github.com/hmcfs/hmcfs/objects/cluster"
+	"github.com/hmcfs/hmcfs/objects/cluster/clustertest"
+	"github.com/hmcfs/hmcfs/objects/cluster/proto"
+	"github.com/hmcfs/hmcfs/tests/kit"
+	"github.com/hmcfs/hmcfs/transport/control"
+	"github.com/hmcfs/hmcfs/transport/rpc"
+	"github.com/hmcfs/hmcfs/transport/wire"
+)
+
+// visits has a rogue connect a node and say hello.
+func (r *rogue) visits(at *clustertest.Node) {
+	r.t.Helper()
+	where, err := control.ParseAddress(at.Cluster.Listening()[0])
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if err = r.comm.Connect(r.t.Context(), rankOf(at.Name), where); err != nil {
+		r.t.Fatal(err)
+	}
+	self, err := json.Marshal(members.Record{Name: r.name, Epoch: members.Epoch(time.Now().UnixMilli() + 1000)})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if err = r.asks(at, proto.MethodHello, &proto.Hello{Version: proto.Version, Cluster: "test", Record: self}, &proto.Welcome{}); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func rankOf(name members.Name) wire.Rank { return wire.Rank(name.Rank()) }
+
+// asks asks a node whatever it likes.
+func (r *rogue) asks(at *clustertest.Node, m rpc.Method, in, out any) error {
+	r.t.Helper()
+	body, err := proto.Encode(in)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	answer, err := r.ep.Call(r.t.Context(), rankOf(at.Name), m, body)
+	if err != nil || out == nil {
+		return err
+	}
+	return proto.Decode(answer, out)
+}
+
+// used is how much of a node's device is in use.
+func used(t *testing.T, n *clustertest.Node, device string) devices.Size {
+	t.Helper()
+	all, err := n.Store.Devices(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range all {
+		if string(d.Info.Name) == device {
+			return d.Usage.Used
+		}
+	}
+	t.Fatalf("no device %s", device)
+	return 0
+}
+
+// TestMoreThanIsLent asks for moves of more bytes than the asker lends, or from
+// beyond them: no memory is taken for them.
+func TestMoreThanIsLent(t *testing.T) {
+	kit.Check(t)
+	w := clustertest.New(t, clustertest.Options{})
+	a := w.Node("a")
+	r := newRogue(t, w, nil)
+	r.visits(a)
+	ino := a.File("sim0", "f", []byte("some bytes"))
+	before := used(t, a, "sim0")
+	var open proto.OpenAnswer
+	if err := r.asks(a, proto.MethodOpen, &proto.OpenAsk{Ino: uint64(ino), Access: 3}, &open); err != nil {
+		t.Fatal(err)
+	}
+	b, err := r.comm.Table().Alloc(4096)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := r.comm.Share(t.Context(), rankOf("a"), b, wire.Readable|wire.Writable)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, move := range map[string]proto.MoveAsk{
+		"more":           {N: 32 << 20},
+		"one byte more":  {N: 4097},
+		"all":            {N: math.MaxInt64},
+		"all of 64 bits": {N: math.MaxUint64},
+		"from behind":    {N: 1, MemOff: 4096},
+		"around":         {N: 2, MemOff: math.MaxUint64},
+	} {
+		move.Handle, move.Memory = open.Handle, d.Append(nil)
+		for _, m := range []rpc.Method{proto.MethodWrite, proto.MethodRead} {
+			var failed *rpc.Error
+			if err := r.asks(a, m, &move, &proto.MoveAnswer{}); !errors.As(err, &failed) {
+				t.Errorf("%s, method %d: %v", name, m, err)
+			}
+		}
+	}
+	if now := used(t, a, "sim0"); now != before {
+		t.Errorf("%v are in use for it, %v before", now, before)
+	}
+	if got := string(a.Content(ino)); got != "some bytes" {
+		t.Errorf("the file is %q", got)
+	}
+	// What is lent is moved.
+	var moved proto.MoveAnswer
+	err = r.asks(a, proto.MethodRead, &proto.MoveAsk{Handle: open.Handle, N: 4096, Memory: d.Append(nil)}, &moved)
+	if err != nil || moved.N != 10 {
+		t.Errorf("%+v, %v", moved, err)
+	}
+	if err = b.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestPathOfAKey: what a node says of where a key's object is becomes a symlink
+// of ours, so it leads nowhere but into that node's tree.
+func TestPathOfAKey(t *testing.T) {
+	for _, path := range []string{"", "/etc/passwd", "../../../etc/passwd", "sim0/../../a", "sim0//x", "sim0/x\x00", "sim0/.", "sim0/"} {
+		t.Run(path, func(t *testing.T) {
+			kit.Check(t)
+			w := clustertest.New(t, clustertest.Options{})
+			newRogue(t, w, map[rpc.Method]rpc.Handler{
+				proto.MethodHaveKeys: answer(&proto.HaveKeysAnswer{There: []bool{true}}),
+				proto.MethodFindKey:  answer(&proto.KeyAnswer{Path: path}),
+			})
+			_, got, err := w.Node("a").Cluster.Key(t.Context(), "k")
+			if !errors.Is(err, proto.ErrBody) {
+				t.Errorf("the key is at %q: %v", got, err)
+			}
+		})
+	}
+}
+
+// TestStrangeInodes asks for everything of inodes that are not the asker's to
+// see or change.
+func TestStrangeInodes(t *testing.T) {
+	kit.Check(t)
+	w := clustertest.New(t, clustertest.Options{Change: func(_ members.Name, o *cluster.Options) {
+		o.Squash = cluster.Squash{Mode: cluster.SquashRoot}
+	}})
+	a := w.Node("a")
+	r := newRogue(t, w, nil)
+	r.visits(a)
+	roots := uint64(a.File("sim0", "f", []byte("bytes of root")))
+	if _, err := a.Store.SetAttr(t.Context(), metadata.Ino(roots), objects.Change{Mode: new(metadata.Mode(0o600))}); err != nil {
+		t.Fatal(err)
+	}
+	for name, who := range map[string]proto.Cred{
+		"root": {}, "in root's group": {UID: 7, GID: 7, Groups: []uint32{0}}, "of root's group": {UID: 7},
+		"nobody at all": {UID: math.MaxUint32, GID: math.MaxUint32, Groups: []uint32{math.MaxUint32}},
+	} {
+		mode := func(ino uint64, bits uint32) error {
+			return r.asks(a, proto.MethodSetAttr, &proto.SetAttrAsk{Cred: who, Ino: ino, Set: proto.SetMode, Mode: bits}, nil)
+		}
+		for what, err := range map[string]error{
+			"mode of a file":   mode(roots, 0o6777),
+			"mode of the root": mode(uint64(metadata.RootIno), 0o777),
+			"mode of publish":  mode(uint64(metadata.PublishIno), 0o777),
+			"owner": r.asks(a, proto.MethodSetAttr, &proto.SetAttrAsk{
+				Cred: who, Ino: roots, Set: proto.SetUID | proto.SetGID, UID: who.UID, GID: who.GID,
+			}, nil),
+			"size":         r.asks(a, proto.MethodSetAttr, &proto.SetAttrAsk{Cred: who, Ino: roots, Set: proto.SetSize}, nil),
+			"ctime":        r.asks(a, proto.MethodSetAttr, &proto.SetAttrAsk{Cred: who, Ino: roots, Set: proto.SetCtime}, nil),
+			"write":        r.asks(a, proto.MethodOpen, &proto.OpenAsk{Cred: who, Ino: roots, Access: 3}, nil),
+			"key":          r.asks(a, proto.MethodSetXattr, &proto.XattrAsk{Cred: who, Ino: roots, Name: "user.hmc.key", Value: []byte("k")}, nil),
+			"capabilities": r.asks(a, proto.MethodSetXattr, &proto.XattrAsk{Cred: who, Ino: roots, Name: "security.capability"}, nil),
+			"trusted":      r.asks(a, proto.MethodSetXattr, &proto.XattrAsk{Cred: who, Ino: roots, Name: "trusted.x"}, nil),
+			"bind":         r.asks(a, proto.MethodGetXattr, &proto.XattrAsk{Cred: who, Ino: roots, Name: "user.hmc.bind"}, nil),
+			"handle":       r.asks(a, proto.MethodGetXattr, &proto.XattrAsk{Cred: who, Ino: roots, Name: "user.hmc.handle"}, nil),
+			"name in root": r.asks(a, proto.MethodCreate, &proto.CreateAsk{Cred: who, Dir: 1, Name: "x", Mode: 0o40777}, nil),
+			"publish":      r.asks(a, proto.MethodLookup, &proto.LookupAsk{Cred: who, Dir: uint64(metadata.PublishIno), Name: "x"}, nil),
+			"reserved":     r.asks(a, proto.MethodAttr, &proto.InoAsk{Cred: who, Ino: 17}, nil),
+			"a device": r.asks(a, proto.MethodCreate, &proto.CreateAsk{
+				Cred: who, Dir: uint64(a.Dir("sim0")), Name: "d", Mode: uint32(metadata.TypeBlock | 0o666),
+			}, nil),
+			"a file as a directory": r.asks(a, proto.MethodLookup, &proto.LookupAsk{Cred: who, Dir: roots, Name: "x"}, nil),
+			"pull of ourselves":     r.asks(a, proto.MethodPull, &proto.PullAsk{Cred: who, Node: "a", Ino: roots, N: 10}, nil),
+		} {
+			var failed *rpc.Error
+			if !errors.As(err, &failed) || failed.Code == rpc.CodeUnknown {
+				t.Errorf("%s by %s: %v", what, name, err)
+			}
+		}
+	}
+	for _, name := range []string{"", ".", "..", "a/b", "/", "x\x00", string(make([]byte, 300))} {
+		dir := uint64(a.Dir("sim0"))
+		who := proto.Cred{UID: 65534, GID: 65534}
+		for what, err := range map[string]error{
+			"create": r.asks(a, proto.MethodCreate, &proto.CreateAsk{Cred: who, Dir: dir, Name: name, Mode: 0o100644}, nil),
+			"lookup": r.asks(a, proto.MethodLookup, &proto.LookupAsk{Cred: who, Dir: dir, Name: name}, nil),
+			"rmdir":  r.asks(a, proto.MethodRemove, &proto.RemoveAsk{Cred: who, Dir: dir, Name: name, Folder: true}, nil),
+			"rename": r.asks(a, proto.MethodRename, &proto.RenameAsk{Cred: who, From: dir, Name: "f", To: dir, NewName: name}, nil),
+			"link":   r.asks(a, proto.MethodLink, &proto.LinkAsk{Cred: who, Ino: roots, Dir: dir, Name: name}, nil),
+			"info":   r.asks(a, proto.MethodKeyInfo, &proto.KeyAsk{Cred: who, Key: name, Publish: true}, nil),
+			"drop":   r.asks(a, proto.MethodFindKey, &proto.KeyAsk{Cred: who, Key: name}, nil),
+			"claim":  r.asks(a, proto.MethodClaim, &proto.ClaimAsk{Cred: who, Key: name}, nil),
+		} {
+			var failed *rpc.Error
+			if !errors.As(err, &failed) || failed.Code == rpc.CodeUnknown {
+				t.Errorf("%s of %q: %v", what, name, err)
+			}
+		}
+	}
+	if got := string(a.Content(metadata.Ino(roots))); got != "bytes of root" {
+		t.Errorf("the file is %q", got)
+	}
+}
+
+// TestForgedCtime: when an inode has changed is not for a user to say, also not
+// for its owner.
+func TestForgedCtime(t *testing.T) {
+	kit.Check(t)
+	w := clustertest.New(t, clustertest.Options{})
+	a := w.Node("a")
+	r := newRogue(t, w, nil)
+	r.visits(a)
+	ino := a.File("sim0", "f", nil)
+	if _, err := a.Store.SetAttr(t.Context(), ino, objects.Change{UID: new(uint32(7))}); err != nil {
+		t.Fatal(err)
+	}
+	old := proto.Time{Sec: 1}
+	var now proto.Attr
+	err := r.asks(a, proto.MethodSetAttr, &proto.SetAttrAsk{
+		Cred: proto.Cred{UID: 7}, Ino: uint64(ino), Set: proto.SetCtime | proto.SetMtime, Ctime: old, Mtime: old,
+	}, &now)
+	if err != nil || now.Ctime == old || now.Mtime != old {
+		t.Errorf("%+v, %v", now, err)
+	}
+}
