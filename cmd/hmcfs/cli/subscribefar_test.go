@@ -60,7 +60,7 @@ func TestFarStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		local := quietStream{make(chan struct{})}
 		f := &far{c: &farClient{}}
-		s := f.stream(t.Context(), twice("x", "y"), local)
+		s := f.stream(t.Context(), twice("x", "y"), true, local)
 		for range 3 {
 			if e, err := s.Next(t.Context()); err != nil || e.Kind != eventPublished {
 				t.Errorf("%+v, %v", e, err)
