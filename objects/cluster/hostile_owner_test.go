@@ -104,7 +104,7 @@ func TestMoreThanIsLent(t *testing.T) {
 		move.Handle, move.Memory = open.Handle, d.Append(nil)
 		for _, m := range []rpc.Method{proto.MethodWrite, proto.MethodRead} {
 			var failed *rpc.Error
-			if err := r.asks(a, m, &move, &proto.MoveAnswer{}); !errors.As(err, &failed) {
+			if err = r.asks(a, m, &move, &proto.MoveAnswer{}); !errors.As(err, &failed) {
 				t.Errorf("%s, method %d: %v", name, m, err)
 			}
 		}
