@@ -52,6 +52,7 @@ bench: deps build ## Measure, and write the tables of docs/benchmarks.md
 	$(GO) run ./tests/bench -write
 	$(GO) run ./tests/bench -peers -write
 	$(GO) run ./tests/bench -objects -write
+	$(GO) run ./tests/scale -write
 
 gpu-bundle: ## Pack what tests/gpu/run.sh needs on a GPU machine into dist/gpu.tar.gz
 	tests/gpu/bundle.sh dist/hmcfs-gpu

@@ -111,5 +111,5 @@ func (f *filesystem) closeHandles() {
 	}
 	f.dirs.drain()
 	others.Wait()
-	f.shared.drops.Wait()
+	f.shared.close()
 }

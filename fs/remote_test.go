@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/objects"
@@ -168,8 +169,27 @@ func TestSharedDrops(t *testing.T) {
 	goOn <- struct{}{}
 	<-began
 	goOn <- struct{}{}
-	s.drops.Wait()
+	s.close()
+	s.drop(5, fn)
 	if calls != 2 {
 		t.Errorf("dropped %d times, want 2", calls)
+	}
+}
+
+// TestKeepFor: what other nodes may change is kept for a short time.
+func TestKeepFor(t *testing.T) {
+	for _, c := range []struct {
+		o    Options
+		want time.Duration
+	}{
+		{Options{CacheTimeout: time.Hour}, time.Hour},
+		{Options{CacheTimeout: -1}, 0},
+		{Options{CacheTimeout: time.Hour, Cluster: new(cluster.Cluster)}, keepShared},
+		{Options{CacheTimeout: time.Millisecond, Cluster: new(cluster.Cluster)}, time.Millisecond},
+		{Options{CacheTimeout: -1, Cluster: new(cluster.Cluster)}, 0},
+	} {
+		if got := keepFor(&c.o); got != c.want {
+			t.Errorf("%v with a cluster %t: %v, want %v", c.o.CacheTimeout, c.o.Cluster != nil, got, c.want)
+		}
 	}
 }

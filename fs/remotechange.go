@@ -22,7 +22,10 @@ type shared struct {
 	// once more.
 	// +checklocks:mu
 	dropping map[metadata.Ino]bool
-	drops    sync.WaitGroup
+	// closed says that there is no kernel any more.
+	// +checklocks:mu
+	closed bool
+	drops  sync.WaitGroup
 }
 
 func newShared() shared {
@@ -69,6 +72,9 @@ func (s *shared) pagesOf(n *remoteNode) []metadata.Ino {
 func (s *shared) drop(ino metadata.Ino, fn func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.closed {
+		return
+	}
 	if _, busy := s.dropping[ino]; busy {
 		s.dropping[ino] = true
 		return
@@ -90,6 +96,14 @@ func (s *shared) again(ino metadata.Ino) bool {
 	}
 	delete(s.dropping, ino)
 	return false
+}
+
+// close returns when nothing is being dropped, and nothing will be.
+func (s *shared) close() {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.drops.Wait()
 }
 
 // notePages notes that the kernel reads for its pages: it does not say for

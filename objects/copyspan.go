@@ -11,6 +11,9 @@ import (
 	"github.com/hmcfs/hmcfs/transport"
 )
 
+// maxZeros is how much of a hole goes to another machine at once, in bytes.
+const maxZeros = 8 << 20
+
 // Moved is what CopyOut and CopyIn have done.
 type Moved struct {
 	// N is how many bytes were moved, from or to Off of the file.
@@ -65,11 +68,15 @@ func (f *File) copyPiece(ctx context.Context, dst transport.Span, at piece, wher
 		return "", f.store.engine.Fill(ctx, to, 0)
 	}
 	var path transport.Path
+	zeros := f.store.hole
+	if at.n > uint64(len(zeros)) {
+		zeros = make([]byte, min(at.n, maxZeros))
+	}
 	for done := uint64(0); done < at.n; {
-		n := min(at.n-done, uint64(len(f.store.hole)))
+		n := min(at.n-done, uint64(len(zeros)))
 		part, err := to.Part(devices.Offset(done), devices.Size(n))
 		if err == nil {
-			path, err = f.store.engine.Copy(ctx, part, transport.HostSpan(f.store.hole[:n]))
+			path, err = f.store.engine.Copy(ctx, part, transport.HostSpan(zeros[:n]))
 		}
 		if err != nil {
 			return path, err

@@ -101,7 +101,7 @@ func (k *keys) serveClaim(ctx context.Context, g *guest, q *proto.ClaimAsk) (any
 			t.giveBack(ctx, c)
 			return nil, err
 		}
-		defer t.unhandle(q.ID, c)
+		defer t.unhandle(ctx, q.ID, c)
 	}
 	handle, err := t.handle(ctx, q.ID, c, g.from)
 	if err == nil {
@@ -190,28 +190,28 @@ func (t *claimTable) handle(ctx context.Context, id claimID, c *claim, from rpc.
 	t.mu.Unlock()
 	f, err := c.of.Open(ctx)
 	if err != nil {
-		t.unhandle(id, c)
+		t.unhandle(ctx, id, c)
 		return 0, err
 	}
 	number, err := t.c.server.hold(from, f, func() {
 		_ = f.Close(context.WithoutCancel(ctx)) // a file that nobody has written
-		t.unhandle(id, c)
+		t.unhandle(ctx, id, c)
 	})
 	if err != nil {
 		_ = f.Close(context.WithoutCancel(ctx))
-		t.unhandle(id, c)
+		t.unhandle(ctx, id, c)
 	}
 	return number, err
 }
 
 // unhandle ends a handle. With the last one the receiver's time begins to run.
-func (t *claimTable) unhandle(id claimID, c *claim) {
+func (t *claimTable) unhandle(ctx context.Context, id claimID, c *claim) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if c.handles--; c.handles > 0 || t.open[id] != c {
 		return
 	}
-	c.grace = time.AfterFunc(claimGrace, func() { t.expire(context.WithoutCancel(t.c.life), id, c) })
+	c.grace = time.AfterFunc(claimGrace, func() { t.expire(context.WithoutCancel(ctx), id, c) })
 }
 
 // expire gives a claim back whose receiver has not come back.

@@ -173,14 +173,10 @@ func TestXattrs(t *testing.T) {
 	r.want(err, metadata.ErrNoXattr, "what was removed")
 }
 
-// TestStatus asks a node about itself and its devices.
-func TestStatus(t *testing.T) {
+// TestRemoteStatFS asks for the device behind a directory.
+func TestRemoteStatFS(t *testing.T) {
 	kit.Check(t)
 	r := newTree(t, clustertest.Options{})
-	record, list, err := r.b.Status(t.Context())
-	if err != nil || record.Name != "b" || len(list) != 2 {
-		t.Errorf("%+v, %+v, %v", record, list, err)
-	}
 	u, err := r.b.StatFS(t.Context(), r.who, r.w.Node("b").Dir("sim0"))
 	if err != nil || u.Device != "sim0" || u.Total != uint64(64<<20) {
 		t.Errorf("%+v, %v", u, err)

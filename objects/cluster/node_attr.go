@@ -2,11 +2,8 @@ package cluster
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 
 	"github.com/hmcfs/hmcfs/metadata"
-	"github.com/hmcfs/hmcfs/metadata/members"
 	"github.com/hmcfs/hmcfs/objects"
 	"github.com/hmcfs/hmcfs/objects/cluster/proto"
 )
@@ -127,22 +124,4 @@ func (n *Node) StatFS(ctx context.Context, who Cred, ino objects.Ino) (Usage, er
 		in: &proto.InoAsk{Cred: credToProto(who), Ino: uint64(ino)},
 	})
 	return Usage{Device: out.Device, Total: out.Total, Free: out.Free, Used: out.Used}, err
-}
-
-// Status asks the node what it says of itself: its record, and its devices.
-func (n *Node) Status(ctx context.Context) (members.Record, []Usage, error) {
-	var out proto.StatusAnswer
-	err := n.ask(ctx, question{method: proto.MethodStatus, again: true, out: &out})
-	if err != nil {
-		return members.Record{}, nil, err
-	}
-	var r members.Record
-	if err = json.Unmarshal(out.Record, &r); err != nil {
-		return r, nil, fmt.Errorf("decode the record of node %s: %w: %w", n.name, proto.ErrBody, err)
-	}
-	list := make([]Usage, len(out.Devices))
-	for i, d := range out.Devices {
-		list[i] = Usage{Device: d.Device, Total: d.Total, Free: d.Free, Used: d.Used}
-	}
-	return r, list, nil
 }

@@ -75,8 +75,7 @@ func newServer(o serverOptions) *server {
 // handlers are the methods that the server answers.
 func (s *server) handlers() map[rpc.Method]rpc.Handler {
 	return map[rpc.Method]rpc.Handler{
-		proto.MethodHello:  s.hello,
-		proto.MethodStatus: s.status,
+		proto.MethodHello: s.hello,
 
 		proto.MethodLookup:  answer(s, s.lookup),
 		proto.MethodAttr:    answer(s, s.attr),
@@ -217,27 +216,6 @@ func (s *server) close() {
 	}
 	s.push.stop()
 	s.work.Wait()
-}
-
-// status tells of this node and its devices.
-func (s *server) status(ctx context.Context, from rpc.Caller, _ []byte) ([]byte, error) {
-	if _, err := s.guest(from); err != nil {
-		return nil, err
-	}
-	record, err := json.Marshal(s.o.Self())
-	if err != nil {
-		return nil, fmt.Errorf("our own record: %w", err)
-	}
-	all, err := s.o.Store.Devices(ctx)
-	if err != nil {
-		return nil, err
-	}
-	out := proto.StatusAnswer{Record: record}
-	for i := range all {
-		out.Devices = append(out.Devices, usageOf(&all[i]))
-	}
-	s.o.Count.answers.Add(1)
-	return proto.Encode(&out)
 }
 
 func usageOf(d *objects.DeviceStatus) proto.StatFSAnswer {

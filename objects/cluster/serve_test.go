@@ -18,8 +18,8 @@ func TestHelloFirst(t *testing.T) {
 	if err := r.put(from(1), proto.MethodAttr, ask, &proto.Attr{}); !errors.Is(err, errNoHello) {
 		t.Errorf("without a hello: %v", err)
 	}
-	if err := r.put(from(1), proto.MethodStatus, &proto.HandleAsk{}, &proto.StatusAnswer{}); !errors.Is(err, errNoHello) {
-		t.Errorf("status without a hello: %v", err)
+	if err := r.put(from(1), proto.MethodSync, &proto.HandleAsk{}, nil); !errors.Is(err, errNoHello) {
+		t.Errorf("sync without a hello: %v", err)
 	}
 	for name, c := range map[string]struct {
 		hello proto.Hello
@@ -372,11 +372,6 @@ func TestStatFS(t *testing.T) {
 	r.must(who, proto.MethodStatFS, &proto.InoAsk{Ino: uint64(metadata.RootIno)}, &all)
 	if device.Device != "sim0" || device.Total == 0 || all.Device != "" || all.Total != device.Total {
 		t.Errorf("%+v, %+v", device, all)
-	}
-	var status proto.StatusAnswer
-	r.must(who, proto.MethodStatus, &proto.HandleAsk{}, &status)
-	if len(status.Devices) != 1 || status.Devices[0] != device {
-		t.Errorf("%+v", status)
 	}
 }
 

@@ -44,9 +44,14 @@ func TestCommands(t *testing.T) {
 		name string
 		do   func(*testing.T)
 	}{
-		{"the tree", all.tree}, {"copies to and from", all.copies}, {"between two others", all.third},
-		{"moves", all.moves}, {"names and attributes", all.attributes}, {"keys", all.keys},
-		{"publish and subscribe", all.publications}, {"status and nodes", all.status},
+		{"the tree", all.tree},
+		{"copies to and from", all.copies},
+		{"between two others", all.third},
+		{"moves", all.moves},
+		{"names and attributes", all.attributes},
+		{"keys", all.keys},
+		{"publish and subscribe", all.publications},
+		{"status and nodes", all.status},
 	} {
 		t.Run(s.name, s.do)
 	}

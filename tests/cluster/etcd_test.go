@@ -45,7 +45,7 @@ func TestEtcdAway(t *testing.T) {
 	})
 	a.lists("b", "c")
 	// Nobody new can join, and is told why.
-	out, err := a.space.Command(t.Context(), "hmcfs", w.mountArgs(t, "d", 0)...).CombinedOutput()
+	out, err := a.space.Command(t.Context(), "hmcfs", w.mountArgs(t, "d")...).CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "etcd is needed to join") {
 		t.Errorf("joining without etcd: %v %s", err, out)
 	}
@@ -68,7 +68,7 @@ func TestEtcdAway(t *testing.T) {
 	verify(t, b.at("c", "sim0", "z"), 4, mib)
 	// The name is kept in etcd again.
 	kit.Eventually(t, patience, func() error {
-		out, err = a.space.Command(t.Context(), "hmcfs", w.mountArgs(t, "b", 0)...).CombinedOutput()
+		out, err = a.space.Command(t.Context(), "hmcfs", w.mountArgs(t, "b")...).CombinedOutput()
 		if err == nil || !strings.Contains(string(out), "name taken") {
 			return fmt.Errorf("a second b behind a wiped etcd: %w %s", err, out)
 		}
@@ -109,7 +109,7 @@ func TestLeaseEnds(t *testing.T) {
 	write(t, b.Path("host", "x"), 1, mib)
 	must(t, unix.Setxattr(b.Path("host", "x"), "user.hmc.key", []byte("k1"), 0))
 	kit.Eventually(t, patience, func() error { return check(a.Path("keys", "k1"), 1, mib) })
-	epoch := epochOf(a, "b")
+	epoch := a.epochOfB()
 	b.Kill()
 	a.lists("c")
 	gone(t, a.Path("keys", "k1"))
@@ -118,11 +118,32 @@ func TestLeaseEnds(t *testing.T) {
 	must(t, unix.Setxattr(a.Path("host", "y"), "user.hmc.key", []byte("k2"), 0))
 	b.restart()
 	a.lists("b", "c")
-	if now := epochOf(a, "b"); now <= epoch {
+	if now := a.epochOfB(); now <= epoch {
 		t.Errorf("b's epoch was %d and is %d", epoch, now)
 	}
 	kit.Eventually(t, patience, func() error { return check(a.Path("keys", "k1"), 1, mib) })
 	kit.Eventually(t, patience, func() error { return check(b.Path("keys", "k2"), 2, mib) })
+}
+
+// TestKeep unmounts a node with --keep and mounts it again: its host files and
+// keys are there again, for all, in another incarnation.
+func TestKeep(t *testing.T) {
+	_, nodes := newNodes(t, worldOptions{machines: 2, etcd: plainEtcd()})
+	a, b := nodes[0], nodes[1]
+	write(t, b.Path("host", "x"), 1, mib)
+	must(t, unix.Setxattr(b.Path("host", "x"), "user.hmc.key", []byte("kept"), 0))
+	kit.Eventually(t, patience, func() error { return check(a.Path("keys", "kept"), 1, mib) })
+	epoch := a.epochOfB()
+	b.Umount("--keep")
+	a.lists()
+	gone(t, a.Path("keys", "kept"))
+	b.restart()
+	a.lists("b")
+	if now := a.epochOfB(); now <= epoch {
+		t.Errorf("b's epoch was %d and is %d", epoch, now)
+	}
+	kit.Eventually(t, patience, func() error { return check(a.at("b", "host", "x"), 1, mib) })
+	kit.Eventually(t, patience, func() error { return check(a.Path("keys", "kept"), 1, mib) })
 }
 
 // TestNodeStopped stops a daemon, as a machine does that is out of memory: who
@@ -155,7 +176,7 @@ func TestEtcdTLS(t *testing.T) {
 	proofs := []string{"--etcd-ca", files.CA, "--etcd-cert", files.Cert, "--etcd-key", files.Key}
 	user := []string{"--etcd-user", etcdkit.User, "--etcd-password-file", password}
 	for name, flags := range map[string][]string{"nothing": nil, "no certificate": proofs[:2], "no password": proofs} {
-		args := w.mountArgs(t, "a", 0)
+		args := w.mountArgs(t, "a")
 		args = slices.Insert(args, len(args)-2, flags...)
 		out, err := try(context.WithoutCancel(t.Context()), "hmcfs", args...)
 		if err == nil || !strings.Contains(err.Error(), "hmcfs: node a: ") {
@@ -225,7 +246,7 @@ func TestStaticList(t *testing.T) {
 	must(t, unix.Setxattr(b.Path("sim0", "k"), "user.hmc.key", []byte("static-key"), 0))
 	kit.Eventually(t, patience, func() error { return check(a.Path("keys", "static-key"), 5, mib) })
 	b.Kill()
-	err = soon(t, "ls", func() error { _, err := os.ReadDir(a.at("b")); return err })
+	err = soon(t, "ls", func() error { return a.reaches("b") })
 	if err == nil || errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a node that was killed: %v", err)
 	}

@@ -85,7 +85,7 @@ func TestPeerGone(t *testing.T) {
 func peerGone(t *testing.T, from bool, how [2]func(*testing.T, *node)) {
 	_, nodes := newNodes(t, worldOptions{etcd: plainEtcd()})
 	a, b, c := nodes[0], nodes[1], nodes[2]
-	epoch := epochOf(a, "b")
+	epoch := a.epochOfB()
 	write(t, b.Path("host", "kept"), 1, 3*mib)
 	source, target := b.Path("host", "big"), a.Path("sim0", "big")
 	sender, cpFrom, cpTo := b, a.at("b", "host", "big"), target
@@ -119,7 +119,7 @@ func peerGone(t *testing.T, from bool, how [2]func(*testing.T, *node)) {
 	must(t, b.space.Slow(t.Context(), ""))
 	a.lists("b", "c")
 	kit.Eventually(t, patience, func() error { return a.reaches("b") })
-	if now := epochOf(a, "b"); now < epoch || (now == epoch) == b.restarted {
+	if now := a.epochOfB(); now < epoch || (now == epoch) == b.restarted {
 		t.Errorf("b's epoch was %d and is %d; started again: %t", epoch, now, b.restarted)
 	}
 	n, err := prefix(target, 5)
@@ -139,10 +139,10 @@ func (n *node) restart() {
 	n.Start()
 }
 
-// epochOf is a node's incarnation as another one knows it.
-func epochOf(n *node, name members.Name) members.Epoch {
+// epochOfB is b's incarnation as a node knows it.
+func (n *node) epochOfB() members.Epoch {
 	for _, other := range n.cluster().Nodes {
-		if other.Name == name {
+		if other.Name == "b" {
 			return other.Epoch
 		}
 	}
@@ -202,11 +202,12 @@ func TestOpenFileLivesOn(t *testing.T) {
 	_, err = f.ReadAt(p, 0)
 	must(t, err)
 	must(t, b.space.Pull(t.Context()))
-	if err = soon(t, "read", func() error { _, err := f.ReadAt(p, mib/2); return err }); err == nil {
+	read := func() error { _, rerr := f.ReadAt(p, mib/2); return rerr }
+	if err = soon(t, "read", read); err == nil {
 		t.Error("a read from a node that is cut off succeeds")
 	}
 	must(t, b.space.Plug(t.Context()))
-	kit.Eventually(t, patience, func() error { _, err := f.ReadAt(p, mib/2); return err })
+	kit.Eventually(t, patience, read)
 	if at := kit.DiffAt(p, 1, mib/2); at >= 0 {
 		t.Errorf("byte %d of the file that was open is wrong", at)
 	}

@@ -27,18 +27,18 @@ import (
 func TestDuplicateName(t *testing.T) {
 	w, nodes := newNodes(t, worldOptions{etcd: plainEtcd(), machines: 2, extra: []string{"--lease", "60s"}})
 	a, b := nodes[0], nodes[1]
-	out, err := w.net.Spaces[0].Command(t.Context(), "hmcfs", w.mountArgs(t, "b", 0)...).CombinedOutput()
+	out, err := w.net.Spaces[0].Command(t.Context(), "hmcfs", w.mountArgs(t, "b")...).CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "name taken") || !strings.Contains(string(out), w.at[1]) {
 		t.Fatalf("a second b: %v %s", err, out)
 	}
 	a.lists("b")
 	verifyAlive(t, a, b)
 	// Its lease lasts for another minute.
-	before := epochOf(a, "b")
+	before := a.epochOfB()
 	b.Kill()
 	b.restart()
 	kit.Eventually(t, patience, func() error { return a.reaches("b") })
-	if now := epochOf(a, "b"); now <= before {
+	if now := a.epochOfB(); now <= before {
 		t.Errorf("b's epoch was %d, and now it is %d", before, now)
 	}
 	verifyAlive(t, a, b)
@@ -56,14 +56,15 @@ func verifyAlive(t *testing.T, a, b *node) {
 	verify(t, b.Path("host", "alive"), 77, mib)
 }
 
-// mountArgs are those of a mount of which nothing is left when it is refused.
-func (w *world) mountArgs(t *testing.T, name string, machine int) []string {
+// mountArgs are those of a mount on the first machine, of which nothing is left
+// when it is refused.
+func (w *world) mountArgs(t *testing.T, name string) []string {
 	t.Helper()
 	dir := mnt.TempDir(t)
 	at := filepath.Join(dir, "mnt")
 	must(t, os.Mkdir(at, 0o755))
 	args := []string{"mount", "-f", "--state-dir", filepath.Join(dir, "s"), "--runtime-dir", filepath.Join(dir, "r"), "--device", "host,size=1MiB"}
-	return append(append(args, w.flags(name, machine)...), "--", at)
+	return append(append(args, w.flags(name, 0)...), "--", at)
 }
 
 // TestWrongSecret has a node with another secret neither see nor be seen.
@@ -86,8 +87,10 @@ func strangers(t *testing.T, a, b, c *node) {
 	write(t, b.Path("host", "x"), 1, mib)
 	kit.Eventually(t, patience, func() error { return check(a.at("b", "host", "x"), 1, mib) })
 	for _, p := range [][2]string{
-		{c.at("a"), "the stranger lists a"}, {c.at("b", "host", "x"), "the stranger reads from b"},
-		{a.at("c"), "a lists the stranger"}, {a.at("c", "host"), "a lists the stranger's memory"},
+		{c.at("a"), "the stranger lists a"},
+		{c.at("b", "host", "x"), "the stranger reads from b"},
+		{a.at("c"), "a lists the stranger"},
+		{a.at("c", "host"), "a lists the stranger's memory"},
 	} {
 		err := soon(t, p[1], func() error {
 			out, err := try(context.WithoutCancel(t.Context()), "cat", p[0])

@@ -3,7 +3,6 @@ package cluster
 import (
 	"errors"
 	"flag"
-	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -94,7 +93,7 @@ func reportSmall(t *testing.T, p randomops.Program, fails func(randomops.Program
 	deadline := time.Now().Add(time.Minute)
 	small := randomops.Shrink(p, 1000, func(q randomops.Program) bool { return time.Now().Before(deadline) && fails(q) })
 	file := filepath.Join(t.ArtifactDir(), "small.ops")
-	text := fmt.Sprintf("%s", small)
+	text := small.String()
 	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 		t.Logf("keep the program: %v", err)
 	}

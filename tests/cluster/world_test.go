@@ -141,14 +141,14 @@ func newNodes(t *testing.T, o worldOptions) (*world, []*node) {
 func nodeName(i int) string { return string(rune('a' + i)) }
 
 // mount mounts a node on a machine.
-func (w *world) mount(name string, machine int, extra ...string) *node {
+func (w *world) mount(name string, machine int) *node {
 	w.t.Helper()
-	n := w.prepare(name, machine, extra...)
+	n := w.prepare(name, machine)
 	n.Start()
 	return n
 }
 
-// prepare is mount without the mount.
+// prepare is mount without the mount, and with more flags.
 func (w *world) prepare(name string, machine int, extra ...string) *node {
 	w.t.Helper()
 	n := &node{w: w, name: name}

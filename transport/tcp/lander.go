@@ -137,10 +137,11 @@ func (l *lander) run() {
 	for {
 		select {
 		case w := <-l.queue:
-			if failure == nil {
+			// The last part of a frame that the connection broke off has no bytes.
+			complete := w.pipe != nil || w.slot.bytes != nil
+			if failure == nil && complete {
 				failure = l.store(&w)
 			}
-			complete := w.pipe != nil || w.slot.bytes != nil
 			l.emptied(&w)
 			switch {
 			case !w.last:

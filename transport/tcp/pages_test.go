@@ -9,8 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/devices/sim"
 	"github.com/hmcfs/hmcfs/tests/kit"
 	"github.com/hmcfs/hmcfs/transport"
+	"github.com/hmcfs/hmcfs/transport/control"
 	"github.com/hmcfs/hmcfs/transport/region"
 	"github.com/hmcfs/hmcfs/transport/transporttest"
 	"github.com/hmcfs/hmcfs/transport/wire"
@@ -127,6 +129,42 @@ func TestMappedMemory(t *testing.T) {
 	for _, s := range []*side{a, b} {
 		if total := s.engine.Stats().PinnedTotal; total != 0 {
 			t.Errorf("%v went through slots", total)
+		}
+	}
+}
+
+// A frame that breaks off in its middle ends the channel and nothing else: what
+// has come of it may be in place, the rest of the memory is as it was, and it
+// can be given back.
+func TestFrameBreaksOff(t *testing.T) {
+	kit.Check(t)
+	const size = 4 * testChunk
+	for name, end := range map[string]func(*side) *region.Buffer{
+		"device": func(s *side) *region.Buffer { return s.sim(t, size, sim.Params{}) },
+		"mapped": func(s *side) *region.Buffer { return s.mapped(t, size) },
+		"file":   func(s *side) *region.Buffer { return s.lend(t, kit.Memfd(t, 1, size), 0, size) },
+	} {
+		for _, network := range []string{"tcp", "unix"} {
+			for _, came := range []int{0, 1, testChunk - 1} {
+				ours, theirs := sockets(t, network)
+				s := newSide(t, ours, Options{})
+				b := end(s)
+				transporttest.Fill(t, b, 4)
+				d := s.grant(t, b, both)
+				frame := raw(wire.DataHeader{Kind: wire.KindPut, Length: testChunk, ID: 1, Key: d.Key, Off: testChunk})
+				if _, err := theirs.Write(append(frame, kit.Bytes(5, 0, came)...)); err != nil {
+					t.Fatal(err)
+				}
+				_ = theirs.Close()
+				if err := ends(t, s.channel); !errors.Is(err, control.ErrDisconnected) {
+					t.Errorf("%s, %d bytes by %s: %v", name, came, network, err)
+				}
+				transporttest.Check(t, b, 0, testChunk, 4, 0)
+				transporttest.Check(t, b, testChunk+came, size-testChunk-came, 4, testChunk+came)
+				if err := s.keys.Revoke(t.Context(), d.Key); err != nil {
+					t.Errorf("%s, %d bytes by %s: %v", name, came, network, err)
+				}
+			}
 		}
 	}
 }

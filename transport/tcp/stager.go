@@ -1,6 +1,10 @@
 package tcp
 
 import (
+	"errors"
+
+	"golang.org/x/sys/unix"
+
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/transport"
 	"github.com/hmcfs/hmcfs/transport/region"
@@ -117,10 +121,14 @@ func (s *stager) stage(fr *frame, b *region.Buffer, off devices.Offset, n device
 	}
 	if f, at, lent := b.File(off); lent && c.pages.out != nil {
 		if pipe, ok := c.opts.Pipes.Get(); ok {
-			fr.pipe = pipe
+			fr.pipe, err = pipe, unix.EINVAL
 			if pipe.Fits(at, int(n)) {
-				return pipe.FromFile(f, at, int(n))
+				err = pipe.FromFile(f, at, int(n))
 			}
+			if !errors.Is(err, unix.EINVAL) {
+				return err
+			}
+			// It is too much, or of a file system whose pages are not given out.
 			c.opts.Pipes.Put(pipe)
 			fr.pipe = nil
 		}

@@ -123,8 +123,10 @@ func TestFaults(t *testing.T) {
 		{"mount", "--cluster", "etcd://h:2379", "--listen", "h:1", dir},
 		{"mount", "--node", "a", dir},
 		{"mount", "--node", "-a", "--cluster", "http://h:2379", "--listen", ":7070", "--squash", "some", "--lease", "1s", "--secret-file", file, dir},
-		{"mount", "--node", "a", "--cluster", "etcd://u:p@h:2379", "--peer", "a=h:1", "--peer", "b", "--peer", "c=:7", "--peer", "d=0.0.0.0:7", "--listen", "h:0",
-			"--tls-cert", file, "--etcd-key", file, "--etcd-user", "u", "--transport", "smh", "--squash", "all=x", "--node-timeout", "0s", dir},
+		{
+			"mount", "--node", "a", "--cluster", "etcd://u:p@h:2379", "--peer", "a=h:1", "--peer", "b", "--peer", "c=:7", "--peer", "d=0.0.0.0:7", "--listen", "h:0",
+			"--tls-cert", file, "--etcd-key", file, "--etcd-user", "u", "--transport", "smh", "--squash", "all=x", "--node-timeout", "0s", dir,
+		},
 		{"mount", "--node", "a", "--peer", "b=h:1", "--listen", "h:1", "--secret-file", file, "--squash", "none=3", dir},
 		{"mount", "--node", "a", "--peer", "b=h:1", "--listen", "h:1", "--secret-file", file, dir},
 		{"mount", "--node", "a", "--peer", "b=h:1", "--listen", "h:1", "--secret-file", filepath.Join(dir, "none"), dir},

@@ -76,9 +76,9 @@ func (a *app) subscribe(ctx context.Context, args []string, f *subscribeFlags) e
 		there: func(key string) (bool, error) { return s.anywhere(ctx, key) },
 		take:  s.take, fail: s.r.fail, kinds: []string{eventPublished},
 		listen: func(ctx context.Context) (eventStream, error) {
-			here, err := a.listen(ctx, m)
-			if err != nil || s.far == nil {
-				return here, err
+			here, lerr := a.listen(ctx, m)
+			if lerr != nil || s.far == nil {
+				return here, lerr
 			}
 			return s.far.stream(ctx, keysOf(pairs), true, here), nil
 		},
@@ -104,7 +104,7 @@ func (s *subscription) anywhere(ctx context.Context, key string) (bool, error) {
 		return is, err
 	}
 	_, err = s.far.info(ctx, key)
-	return err == nil, nil //nolint:nilerror // one that can't be seen now may come
+	return err == nil, nil // one that can't be seen now may come
 }
 
 func (s *subscription) there(key string) (bool, error) {

@@ -74,8 +74,7 @@ func (o *Options) Cluster() (Cluster, error) {
 	}
 	var err error
 	if o.ClusterURL != "" {
-		c.Endpoints, c.Name, c.EndpointTLS, err = parseCluster(o.ClusterURL)
-		add(err)
+		add(c.parseURL(o.ClusterURL))
 		c.EndpointTLS = c.EndpointTLS || o.EtcdCA != "" || o.EtcdCert != ""
 	}
 	c.Peers, err = parsePeers(o.Peers, c.Node)
@@ -140,31 +139,31 @@ func (o *Options) checkProofs() error {
 	return errors.Join(faults...)
 }
 
-// parseCluster reads etcd://HOST:PORT,HOST:PORT/NAME, or etcds:// for TLS.
-func parseCluster(text string) (endpoints []string, name string, secure bool, err error) {
+// parseURL reads etcd://HOST:PORT,HOST:PORT/NAME, or etcds:// for TLS.
+func (c *Cluster) parseURL(text string) error {
 	rest, plain := strings.CutPrefix(text, "etcd://")
 	if !plain {
-		if rest, secure = strings.CutPrefix(text, "etcds://"); !secure {
-			return nil, "", false, fmt.Errorf("cluster: %q: use etcd://HOST:2379,HOST:2379/NAME, or etcds:// for TLS", text)
+		if rest, c.EndpointTLS = strings.CutPrefix(text, "etcds://"); !c.EndpointTLS {
+			return fmt.Errorf("cluster: %q: use etcd://HOST:2379,HOST:2379/NAME, or etcds:// for TLS", text)
 		}
 	}
 	hosts, name, named := strings.Cut(strings.TrimSuffix(rest, "/"), "/")
-	if !named {
-		name = DefaultCluster
+	if named {
+		c.Name = name
 	}
-	if err = members.Name(name).Validate(); err != nil {
-		return nil, "", false, fmt.Errorf("cluster: the cluster's name in %q: use 1 to 63 letters, digits, '.', '_' and '-'", text)
+	if members.Name(c.Name).Validate() != nil {
+		return fmt.Errorf("cluster: the cluster's name in %q: use 1 to 63 letters, digits, '.', '_' and '-'", text)
 	}
 	for host := range strings.SplitSeq(hosts, ",") {
 		if strings.Contains(host, "@") {
-			return nil, "", false, errors.New("cluster: no user or password here; use --etcd-user and --etcd-password-file")
+			return errors.New("cluster: no user or password here; use --etcd-user and --etcd-password-file")
 		}
-		if err = checkHostPort(host, false); err != nil {
-			return nil, "", false, fmt.Errorf("cluster: %q: %w", text, err)
+		if err := checkHostPort(host, false); err != nil {
+			return fmt.Errorf("cluster: %q: %w", text, err)
 		}
-		endpoints = append(endpoints, host)
+		c.Endpoints = append(c.Endpoints, host)
 	}
-	return endpoints, name, secure, nil
+	return nil
 }
 
 // checkHostPort wants HOST:PORT with a port; the host may be empty with

@@ -30,7 +30,7 @@ func (d *Daemon) openIndex(context.Context) error {
 	if !ok {
 		return nil
 	}
-	index, err := keyindex.New(keyindex.Options{
+	index, err := keyindex.New(keyindex.Options{ //nolint:contextcheck // it lives as long as the mount
 		Service: o.service, Self: o.parsed.Node, Lease: kept.Lease, Logger: d.opts.Logger,
 	})
 	if err != nil {

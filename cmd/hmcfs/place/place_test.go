@@ -249,8 +249,8 @@ func TestNode(t *testing.T) {
 	if err = p.WriteNode(first); err != nil {
 		t.Fatal(err)
 	}
-	if again, err := p.ReadNode(); err != nil || again != first {
-		t.Errorf("%+v, %v; want %+v", again, err, first)
+	if again, rerr := p.ReadNode(); rerr != nil || again != first {
+		t.Errorf("%+v, %v; want %+v", again, rerr, first)
 	}
 	for _, text := range []string{"", "{", "{}"} {
 		if err = os.WriteFile(p.NodeFile(), []byte(text), 0o600); err != nil {

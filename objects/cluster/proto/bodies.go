@@ -377,13 +377,6 @@ type TakeAsk struct {
 	Received bool
 }
 
-// StatusAnswer is what a node says of itself for `hmcfs nodes`.
-type StatusAnswer struct {
-	_       struct{} `cbor:",toarray"`
-	Record  []byte
-	Devices []StatFSAnswer
-}
-
 // Invalid are inodes whose attributes or content, and directories whose names,
 // have changed.
 type Invalid struct {

@@ -29,7 +29,7 @@ func bodies() []any {
 		&ReadDirAnswer{}, &CreateAsk{}, &LinkAsk{}, &RemoveAsk{}, &RenameAsk{}, &SetAttrAsk{}, &XattrAsk{},
 		&XattrAnswer{}, &ListXattrAnswer{}, &StatFSAnswer{}, &OpenAsk{}, &OpenAnswer{}, &HandleAsk{}, &MoveAsk{},
 		&MoveAnswer{}, &AllocateAsk{}, &SeekAsk{}, &SeekAnswer{}, &CopyAsk{}, &PullAsk{}, &KeyAsk{}, &KeyAnswer{},
-		&ListKeysAsk{}, &ListKeysAnswer{}, &ExpireKeyAsk{}, &ClaimAsk{}, &ClaimAnswer{}, &TakeAsk{}, &StatusAnswer{},
+		&ListKeysAsk{}, &ListKeysAnswer{}, &ExpireKeyAsk{}, &ClaimAsk{}, &ClaimAnswer{}, &TakeAsk{},
 		&Invalid{}, &HaveKeysAsk{}, &HaveKeysAnswer{},
 	}
 }

@@ -77,8 +77,6 @@ const (
 	// MethodTake: TakeAsk → nothing. Ends it: received, or given back. Asking
 	// again for the same claim has the same answer.
 	MethodTake
-	// MethodStatus: nothing → StatusAnswer.
-	MethodStatus
 	// MethodHaveKeys: HaveKeysAsk → HaveKeysAnswer.
 	MethodHaveKeys
 )
