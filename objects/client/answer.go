@@ -99,8 +99,10 @@ func (s *Session) told(code, text string) error {
 		return nil
 	}
 	is := sentinelOf(code)
-	//nolint:errorlint // a sentinel itself
-	if is == hetero.ErrClosed && !s.isClosed() {
+	switch closed := s.isClosed(); {
+	case code == adminapi.CodeNoSession && closed:
+		is = hetero.ErrClosed // the call came to the daemon behind our Close
+	case errors.Is(is, hetero.ErrClosed) && !closed:
 		is = hetero.ErrDisconnected // the daemon is ending
 	}
 	return &toldError{text: text, is: is}
