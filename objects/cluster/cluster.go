@@ -106,7 +106,7 @@ func (c *Cluster) start(ctx context.Context) (err error) {
 	for _, at := range o.Listen {
 		real, failure := c.comm.Listen(ctx, at)
 		if failure != nil {
-			return fmt.Errorf("listen at %s: %w", at, failure)
+			return failure
 		}
 		c.listening = append(c.listening, real.String())
 	}

@@ -348,8 +348,28 @@ func labCluster() adminapi.Cluster {
 			{Record: members.Record{Name: "b", Addresses: []string{"10.0.0.2:7070", "unix:/b"}, Epoch: 8, Version: "v1"}, Connected: true, Transport: "tcp"},
 			{Record: members.Record{Name: "c", Addresses: []string{"10.0.0.3:7070"}}, Problem: "10.0.0.3:7070: connection refused"},
 			{Record: members.Record{Name: "d", Addresses: []string{"10.0.0.4:7070"}, Epoch: 9}},
+			{
+				Record: members.Record{Name: "e", Addresses: []string{"10.0.0.5:7070", "unix:/e"}},
+				Problem: "unix:/e: rank 5: is the secret the same?: control: not authenticated\n" +
+					"tcp:10.0.0.5:7070: rank 5: is the secret the same?: control: not authenticated",
+			},
 		},
 		Traffic: adminapi.Traffic{Questions: 12, Answers: 34, Failures: 1, BytesIn: 1 << 30, BytesOut: 4096},
+	}
+}
+
+// TestShortProblem wants the reason alone, in one line that fits.
+func TestShortProblem(t *testing.T) {
+	for text, want := range map[string]string{
+		"connect: node b: tcp:10.0.0.2:7070: dial tcp 10.0.0.2:7070: connect: connection refused": "connection refused",
+		"unix:/b: no such file\ntcp:10.0.0.2:7070: i/o timeout\n":                                 "i/o timeout",
+		"gone":                            "gone",
+		"":                                "",
+		"why: " + strings.Repeat("ä", 99): strings.Repeat("ä", maxProblem-1) + "…",
+	} {
+		if got := shortProblem(text); got != want {
+			t.Errorf("shortProblem(%q) = %q, want %q", text, got, want)
+		}
 	}
 }
 
@@ -360,6 +380,9 @@ func TestPrintNodes(t *testing.T) {
 		t.Fatal(err)
 	}
 	printCluster(&b, &known)
+	known.State = members.State{Backend: "static"}
+	printCluster(&b, &known)
+	known.State = members.State{Backend: "etcd", Endpoints: []string{"h1:2379", "h2:2379"}}
 	known.State.UnreachableSince = time.Date(2026, 11, 22, 17, 30, 0, 0, time.UTC)
 	known.State.Problem = "h1:2379: connection refused"
 	b.WriteString("\n")

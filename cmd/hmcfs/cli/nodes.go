@@ -22,7 +22,8 @@ func (a *app) nodesVerb() *cobra.Command {
 		Use:   "nodes [--json] [MOUNTPOINT]",
 		Short: "List the nodes that a mount is together with",
 		Long: "List the nodes that a mount is together with, itself first. Nobody is asked for it: it is\n" +
-			"what this node knows. One that is idle has not been needed yet, or not for long.",
+			"what this node knows. One that is idle has not been needed yet, or not for long. Why one is\n" +
+			"unreachable is said in full by --json.",
 		Args: arguments(0, 1, "one MOUNTPOINT, or none"),
 	}
 	asJSON := addJSON(cmd)
@@ -107,10 +108,27 @@ func nodeState(n adminapi.Node) string {
 	case n.Connected:
 		return "connected"
 	case n.Problem != "":
-		return "unreachable: " + n.Problem
+		return "unreachable: " + shortProblem(n.Problem)
 	default:
 		return "idle"
 	}
+}
+
+// maxProblem is how many characters of a problem fit into a table.
+const maxProblem = 60
+
+// shortProblem is the end of a chain of errors, which says why: the rest says
+// at which address, once for each, and stands in the JSON.
+func shortProblem(text string) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	last := lines[len(lines)-1]
+	if at := strings.LastIndex(last, ": "); at >= 0 {
+		last = last[at+2:]
+	}
+	if r := []rune(last); len(r) > maxProblem {
+		last = string(r[:maxProblem-1]) + "…"
+	}
+	return last
 }
 
 // viewProblem is what is wrong with the service that knows the nodes.
@@ -141,6 +159,9 @@ func printCluster(w io.Writer, c *adminapi.Cluster) {
 	}
 	field(w, "node", fmt.Sprintf("%s of cluster %s, epoch %d, at %s", c.Self.Name, c.Name, c.Self.Epoch, strings.Join(c.Self.Addresses, " ")))
 	by := "known by " + c.State.Backend
+	if len(c.State.Endpoints) == 0 {
+		by = "from a fixed list"
+	}
 	if len(c.State.Endpoints) > 0 {
 		by += " at " + strings.Join(c.State.Endpoints, " ")
 	}

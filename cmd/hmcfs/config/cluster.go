@@ -79,7 +79,10 @@ func (o *Options) Cluster() (Cluster, error) {
 	}
 	c.Peers, err = parsePeers(o.Peers, c.Node)
 	add(err)
-	if (o.ClusterURL == "") == (len(o.Peers) == 0) {
+	switch {
+	case o.ClusterURL != "" && len(o.Peers) > 0:
+		add(errors.New("cluster, peer: give one of them: etcd knows who the others are, or the list says it"))
+	case o.ClusterURL == "" && len(o.Peers) == 0:
 		add(errors.New("node: say who the others are: either --cluster etcd://HOST:2379 or --peer NAME=ADDRESS for each of them"))
 	}
 	c.Listen, c.Advertise, err = o.addresses()
