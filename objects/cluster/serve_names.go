@@ -136,12 +136,21 @@ func entrySize(e *proto.Entry) int {
 	return entryRoom + len(e.Name) + len(a.Device) + len(a.Target) + len(a.Key) + len(a.Path) + len(a.State)
 }
 
-func (s *server) create(ctx context.Context, g *guest, q *proto.CreateAsk) (any, error) {
-	u, err := s.user(q.Cred)
+// writable is who a user is here, and a directory in which he may make and
+// remove names.
+//
+// Errors: ErrDenied; ErrStale; metadata.ErrNotDir.
+func (s *server) writable(ctx context.Context, c proto.Cred, dir uint64) (user, objects.Attr, error) {
+	u, err := s.user(c)
 	if err != nil {
-		return nil, err
+		return user{}, objects.Attr{}, err
 	}
-	dir, err := s.folder(ctx, u, q.Dir, wantWrite|wantExec)
+	a, err := s.folder(ctx, u, dir, wantWrite|wantExec)
+	return u, a, err
+}
+
+func (s *server) create(ctx context.Context, g *guest, q *proto.CreateAsk) (any, error) {
+	u, dir, err := s.writable(ctx, q.Cred, q.Dir)
 	if err != nil {
 		return nil, err
 	}
@@ -159,11 +168,7 @@ func (s *server) create(ctx context.Context, g *guest, q *proto.CreateAsk) (any,
 }
 
 func (s *server) link(ctx context.Context, g *guest, q *proto.LinkAsk) (any, error) {
-	u, err := s.user(q.Cred)
-	if err != nil {
-		return nil, err
-	}
-	dir, err := s.folder(ctx, u, q.Dir, wantWrite|wantExec)
+	_, dir, err := s.writable(ctx, q.Cred, q.Dir)
 	if err != nil {
 		return nil, err
 	}
@@ -181,11 +186,7 @@ func (s *server) link(ctx context.Context, g *guest, q *proto.LinkAsk) (any, err
 }
 
 func (s *server) remove(ctx context.Context, _ *guest, q *proto.RemoveAsk) (any, error) {
-	u, err := s.user(q.Cred)
-	if err != nil {
-		return nil, err
-	}
-	dir, err := s.folder(ctx, u, q.Dir, wantWrite|wantExec)
+	u, dir, err := s.writable(ctx, q.Cred, q.Dir)
 	if err != nil {
 		return nil, err
 	}
@@ -206,11 +207,7 @@ func (s *server) remove(ctx context.Context, _ *guest, q *proto.RemoveAsk) (any,
 }
 
 func (s *server) rename(ctx context.Context, _ *guest, q *proto.RenameAsk) (any, error) {
-	u, err := s.user(q.Cred)
-	if err != nil {
-		return nil, err
-	}
-	from, err := s.folder(ctx, u, q.From, wantWrite|wantExec)
+	u, from, err := s.writable(ctx, q.Cred, q.From)
 	if err != nil {
 		return nil, err
 	}

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/hmcfs/hmcfs/transport/control"
 	"github.com/hmcfs/hmcfs/transport/shm"
@@ -114,7 +113,7 @@ func (c *Communicator) judge(s window.Setting, proposal wire.Ways) (answer wire.
 		case !known:
 			why = fmt.Sprintf("%s does not know it", s.Peer)
 		case !theirs.Usable:
-			why = printable(theirs.Facts)
+			why = wire.Printable(string(theirs.Facts), ' ')
 		case r.driver != nil:
 			if err := r.driver.Judge(s, theirs.Facts); err != nil {
 				why = told(r.id, err)
@@ -135,7 +134,7 @@ func (c *Communicator) taken(proposal, answer wire.Ways) (*chosen, error) {
 	way := &chosen{}
 	for i, w := range answer {
 		if !w.Usable {
-			way.because = append(way.because, reason(w.Transport, printable(w.Facts)))
+			way.because = append(way.because, reason(w.Transport, wire.Printable(string(w.Facts), ' ')))
 			continue
 		}
 		ours, _ := proposal.Find(w.Transport)
@@ -153,16 +152,6 @@ func told(t wire.Transport, err error) string {
 }
 
 func reason(t wire.Transport, why string) string { return fmt.Sprintf("%s: %s", t, why) }
-
-// printable is a text of a peer in one line.
-func printable(text []byte) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) {
-			return r
-		}
-		return ' '
-	}, string(text))
-}
 
 // agreed checks that there is a transport.
 func (w *chosen) agreed(peer wire.Rank) error {

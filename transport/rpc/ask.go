@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"strings"
 	"time"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/hmcfs/hmcfs/transport/control"
@@ -180,7 +178,7 @@ func (s *session) answered(p *packet) error {
 	}
 	switch p.op {
 	case opFailure:
-		s.complete(c, &Error{Peer: s.origin.Rank, Code: Code(p.what), Text: printable(string(p.body))})
+		s.complete(c, &Error{Peer: s.origin.Rank, Code: Code(p.what), Text: wire.Printable(string(p.body), utf8.RuneError)})
 		return nil
 	case opAnswer:
 		if c.body != nil {
@@ -197,16 +195,6 @@ func (s *session) answered(p *packet) error {
 		s.complete(c, nil)
 	}
 	return nil
-}
-
-// printable makes of what a peer says what may be shown on a terminal.
-func printable(text string) string {
-	return strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return utf8.RuneError
-		}
-		return r
-	}, text)
 }
 
 func (s *session) disorder(p *packet) error {

@@ -15,6 +15,7 @@ import (
 	"github.com/hmcfs/hmcfs/metadata/members"
 	"github.com/hmcfs/hmcfs/objects/adminapi"
 	"github.com/hmcfs/hmcfs/objects/client"
+	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
 func (a *app) nodesVerb() *cobra.Command {
@@ -79,19 +80,9 @@ func nodeRow(t table, r members.Record, state, by string) {
 	}
 	cells := []string{string(r.Name), strings.Join(r.Addresses, " "), state, by, epoch, deviceList(r.Devices), r.Version}
 	for i := range cells {
-		cells[i] = plain(cells[i])
+		cells[i] = wire.Printable(cells[i], unicode.ReplacementChar)
 	}
 	t.row(toAny(cells)...)
-}
-
-// plain is a text of another machine as it may be shown on a terminal.
-func plain(text string) string {
-	return strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return unicode.ReplacementChar
-		}
-		return r
-	}, text)
 }
 
 // deviceList is "host 4.0 GiB, ocl0 2.0 GiB".
