@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hmcfs/hmcfs/devices/elem"
+
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/transport"
 	"github.com/hmcfs/hmcfs/transport/comm"
@@ -126,7 +128,7 @@ func (p *peers) isend(ctx context.Context, rounds int) (res result, err error) {
 	defer func() { err = errors.Join(err, t.close(ctx)) }()
 	var views [2]domain.View
 	for i := range views {
-		if views[i], err = domain.All(t.memory[i], domain.Uint8); err != nil {
+		if views[i], err = domain.All(t.memory[i], elem.Uint8); err != nil {
 			return res, err
 		}
 	}
@@ -157,7 +159,7 @@ func (p *peers) multi(ctx context.Context, rounds int) (res result, err error) {
 	var views [2][]domain.View
 	for i := range views {
 		for n := range smalls {
-			v, err := domain.NewView(t.memory[i], devices.Offset(n)*devices.Offset(smallSize), domain.Uint8, uint64(smallSize))
+			v, err := domain.NewView(t.memory[i], devices.Offset(n)*devices.Offset(smallSize), elem.Uint8, uint64(smallSize))
 			if err != nil {
 				return res, err
 			}

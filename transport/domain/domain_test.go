@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hmcfs/hmcfs/devices/elem"
+
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/tests/kit"
 	"github.com/hmcfs/hmcfs/transport"
@@ -113,7 +115,7 @@ func (n *node) host(t testing.TB, size devices.Size) *region.Buffer {
 
 func view(t testing.TB, b *region.Buffer, off, n int) View {
 	t.Helper()
-	v, err := NewView(b, devices.Offset(off), Uint8, uint64(n))
+	v, err := NewView(b, devices.Offset(off), elem.Uint8, uint64(n))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/hmcfs/hmcfs/devices/elem"
+
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
@@ -89,7 +91,7 @@ func (e *MismatchError) Error() string {
 	}
 	show := func(v uint64) string { return fmt.Sprint(v) }
 	if e.Param == ParamType {
-		show = func(v uint64) string { return Type(v).String() }
+		show = func(v uint64) string { return elem.Type(v).String() }
 	}
 	return fmt.Sprintf("domain %q: %s %s, tag %d: %s of buffer %d is %s here and %s there",
 		e.Domain, verb, e.Peer, e.Tag, e.Param, e.Buffer, show(e.Local), show(e.Remote))

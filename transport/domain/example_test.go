@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hmcfs/hmcfs/devices/elem"
+
 	"github.com/hmcfs/hmcfs/tests/kit"
 	"github.com/hmcfs/hmcfs/transport"
 	"github.com/hmcfs/hmcfs/transport/comm"
@@ -144,7 +146,7 @@ func newRing(dir string, n int, o domain.Options) (ring []*member, end func() er
 				return nil, end, err
 			}
 			closers = append(closers, func() error { return b.Close(context.Background()) })
-			if *v, err = domain.All(b, domain.Uint32); err != nil {
+			if *v, err = domain.All(b, elem.Uint32); err != nil {
 				return nil, end, err
 			}
 		}

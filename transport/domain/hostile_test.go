@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hmcfs/hmcfs/devices/elem"
+
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/devices/sim"
 	"github.com/hmcfs/hmcfs/tests/kit"
@@ -147,7 +149,7 @@ func unharmed(t *testing.T, nodes []*node, good []*Comm) {
 
 // eager is a message of n bytes that comes unasked, with the first of them.
 func eager(index uint32, id uint64, n, first int) []byte {
-	e := envelope{tag: 5, id: id, eager: true, extents: []extent{{Uint8, uint64(n)}}}
+	e := envelope{tag: 5, id: id, eager: true, extents: []extent{{elem.Uint8, uint64(n)}}}
 	return append(e.append(nil, index), kit.Bytes(id, 0, first)...)
 }
 
@@ -163,7 +165,7 @@ func TestPeersThatBreakTheRules(t *testing.T) {
 		"a message as large as the window": func(r *rogue) [][]byte { return [][]byte{eager(r.index, 1, MinWindow+1, 0)} },
 		"a message of 2^55 bytes":          func(r *rogue) [][]byte { return [][]byte{eager(r.index, 1, 1<<55, 0)} },
 		"many envelopes": func(r *rogue) (out [][]byte) {
-			e := envelope{tag: 5, extents: []extent{{Uint8, 1 << 30}}, remote: []place{place0}}
+			e := envelope{tag: 5, extents: []extent{{elem.Uint8, 1 << 30}}, remote: []place{place0}}
 			for id := range uint64(10_000) {
 				e.id = id + 1
 				out = append(out, e.append(nil, r.index))
@@ -293,7 +295,7 @@ func TestReceiversThatMisbehave(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	v, err := All(dev, Uint8)
+	v, err := All(dev, elem.Uint8)
 	if err != nil {
 		t.Fatal(err)
 	}

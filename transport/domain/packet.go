@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/hmcfs/hmcfs/devices/elem"
+
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
@@ -130,7 +132,7 @@ type envelope struct {
 
 // extent is some elements of a type.
 type extent struct {
-	typ   Type
+	typ   elem.Type
 	count uint64
 }
 
@@ -138,7 +140,7 @@ type extent struct {
 const typeShift = 56
 
 // size is the bytes of all elements.
-func (x extent) size() devices.Size { return devices.Size(x.count) * x.typ.Size() }
+func (x extent) size() devices.Size { return devices.Size(x.count * x.typ.Size()) }
 
 // place is some bytes at the sender.
 type place struct {
@@ -188,7 +190,7 @@ func (e *envelope) parse(p []byte) error {
 	var total uint64
 	for i := range int(count) {
 		n := binary.LittleEndian.Uint64(b[8*i:])
-		x := extent{Type(n >> typeShift), n & (1<<typeShift - 1)}
+		x := extent{elem.Type(n >> typeShift), n & (1<<typeShift - 1)}
 		if x.typ.Size() == 0 || x.count > (math.MaxInt64-total)/uint64(x.typ.Size()) {
 			return malformed("message", p)
 		}

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hmcfs/hmcfs/devices/elem"
+
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
@@ -16,7 +18,7 @@ import (
 func announced() *envelope {
 	at := place{wire.Descriptor{Key: 0x1122334455667788, Size: 4096, Rights: wire.Readable}, 8}
 	return &envelope{
-		tag: 7, id: 9, streams: true, extents: []extent{{Float32, 3}, {Uint8, 1}}, remote: []place{at, at},
+		tag: 7, id: 9, streams: true, extents: []extent{{elem.Float32, 3}, {elem.Uint8, 1}}, remote: []place{at, at},
 	}
 }
 
@@ -32,7 +34,7 @@ func TestGoldenPackets(t *testing.T) {
 		},
 		"leave": {appendHead(nil, opLeave, 5), "0301000005000000"},
 		"eager message": {
-			append((&envelope{tag: 7, id: 9, eager: true, extents: []extent{{Uint8, 2}}}).append(nil, 5), 0xab, 0xcd),
+			append((&envelope{tag: 7, id: 9, eager: true, extents: []extent{{elem.Uint8, 2}}}).append(nil, 5), 0xab, 0xcd),
 			"04010000" + "05000000" + "0700000000000000" + "0900000000000000" + "01000000" + "01000000" + "0200000000000003" + "abcd",
 		},
 		"message to fetch": {
@@ -99,7 +101,7 @@ func TestPacketsThatAreRefused(t *testing.T) {
 	}
 	long := join{name: strings.Repeat("n", MaxName+1), ranks: []wire.Rank{0}}
 	many := join{name: "n", ranks: make([]wire.Rank, MaxRanks+1)}
-	huge := envelope{eager: true, extents: []extent{{Float64, 1<<typeShift - 1}, {Float64, math.MaxInt64 >> 8}}}
+	huge := envelope{eager: true, extents: []extent{{elem.Float64, 1<<typeShift - 1}, {Float64, math.MaxInt64 >> 8}}}
 	for i := range huge.extents {
 		huge.extents[i].count = 1<<typeShift - 1
 	}
@@ -128,7 +130,7 @@ func TestPacketsThatAreRefused(t *testing.T) {
 		"key to write":          change(64, 2),
 		"cut":                   good[:len(good)-1],
 		"longer":                append(slices.Clone(good), 0),
-		"eager longer":          append((&envelope{eager: true, extents: []extent{{Uint8, 1}}}).append(nil, 5), 1, 2),
+		"eager longer":          append((&envelope{eager: true, extents: []extent{{elem.Uint8, 1}}}).append(nil, 5), 1, 2),
 		"long name":             long.encode(opJoin, 1),
 		"many ranks":            many.encode(opJoin, 1),
 		"no ranks":              (&join{name: "n"}).encode(opJoin, 1),
@@ -153,7 +155,7 @@ func TestPacketsThatAreRefused(t *testing.T) {
 // FuzzPacket feeds every decoder: what is taken must be what its bytes say.
 func FuzzPacket(f *testing.F) {
 	f.Add(announced().append(nil, 5))
-	f.Add(append((&envelope{eager: true, extents: []extent{{Uint8, 2}}}).append(nil, 5), 1, 2))
+	f.Add(append((&envelope{eager: true, extents: []extent{{elem.Uint8, 2}}}).append(nil, 5), 1, 2))
 	f.Add((&join{name: "ab", ranks: []wire.Rank{2, 0}}).encode(opJoin, 5))
 	f.Add((&done{id: 1, outcome: outcomeMismatch, param: ParamType}).encode(5))
 	f.Add((&chase{nonce: 3, path: []wire.Rank{4, 1}}).encode(opProbe))
@@ -176,12 +178,12 @@ func FuzzPacket(f *testing.F) {
 }
 
 func TestNames(t *testing.T) {
-	for typ := range Type(255) {
+	for typ := range elem.Type(255) {
 		if named := !strings.HasPrefix(typ.String(), "type "); named != (typ.Size() != 0) {
 			t.Errorf("type %d is called %s and has %d bytes", typ, typ, typ.Size())
 		}
 	}
-	e := &MismatchError{Domain: "d", Peer: 3, Tag: 4, Param: ParamType, Local: uint64(Float32), Remote: uint64(Int32)}
+	e := &MismatchError{Domain: "d", Peer: 3, Tag: 4, Param: ParamType, Local: uint64(elem.Float32), Remote: uint64(elem.Int32)}
 	if got, want := e.Error(), `domain "d": receive from rank 3, tag 4: type of buffer 0 is float32 here and int32 there`; got != want {
 		t.Errorf("got %s", got)
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/hmcfs/hmcfs/devices/elem"
+
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/transport/domain"
 	"github.com/hmcfs/hmcfs/transport/region"
@@ -25,7 +27,7 @@ func (s *station) join(ctx context.Context) (*domain.Comm, error) {
 
 // view is the first n bytes of a buffer as a message.
 func view(b *region.Buffer, n devices.Size) (domain.View, error) {
-	return domain.NewView(b, 0, domain.Uint8, uint64(n))
+	return domain.NewView(b, 0, elem.Uint8, uint64(n))
 }
 
 // between is a domain and the memory of one side.

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hmcfs/hmcfs/devices/elem"
+
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/transport/domain"
 	"github.com/hmcfs/hmcfs/transport/transporttest"
@@ -70,7 +72,7 @@ func testNotMember(t *testing.T, w commtest.Way) {
 // first and last; both sides get the error, and go on.
 func testMismatch(t *testing.T, w commtest.Way) {
 	type side struct {
-		typ   domain.Type
+		typ   elem.Type
 		count int
 	}
 	for name, tc := range map[string]struct {
@@ -78,12 +80,12 @@ func testMismatch(t *testing.T, w commtest.Way) {
 		param      domain.Param
 		truncated  bool
 	}{
-		"type":    {[]side{{domain.Float32, 100}}, []side{{domain.Int32, 100}}, domain.ParamType, false},
-		"shorter": {[]side{{domain.Float32, 100}}, []side{{domain.Float32, 99}}, domain.ParamCount, true},
-		"longer":  {[]side{{domain.Float32, 100}}, []side{{domain.Float32, 101}}, domain.ParamCount, false},
-		"buffers": {[]side{{domain.Uint8, 1}, {domain.Uint8, 2}}, []side{{domain.Uint8, 3}}, domain.ParamBuffers, false},
-		"second":  {[]side{{domain.Uint8, 1}, {domain.Uint8, 2}}, []side{{domain.Uint8, 1}, {domain.Int8, 2}}, domain.ParamType, false},
-		"large":   {[]side{{domain.Uint8, 3 << 20}}, []side{{domain.Uint8, 1}}, domain.ParamCount, true},
+		"type":    {[]side{{elem.Float32, 100}}, []side{{elem.Int32, 100}}, domain.ParamType, false},
+		"shorter": {[]side{{elem.Float32, 100}}, []side{{elem.Float32, 99}}, domain.ParamCount, true},
+		"longer":  {[]side{{elem.Float32, 100}}, []side{{elem.Float32, 101}}, domain.ParamCount, false},
+		"buffers": {[]side{{elem.Uint8, 1}, {elem.Uint8, 2}}, []side{{elem.Uint8, 3}}, domain.ParamBuffers, false},
+		"second":  {[]side{{elem.Uint8, 1}, {elem.Uint8, 2}}, []side{{elem.Uint8, 1}, {elem.Int8, 2}}, domain.ParamType, false},
+		"large":   {[]side{{elem.Uint8, 3 << 20}}, []side{{elem.Uint8, 1}}, domain.ParamCount, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			both(t, func(t *testing.T, tweak func(*domain.Options)) {
@@ -182,16 +184,16 @@ func testBadViews(t *testing.T, w commtest.Way) {
 	b := host(t, job, 0, 1000)
 	for _, v := range []struct {
 		off   devices.Offset
-		typ   domain.Type
+		typ   elem.Type
 		count uint64
 		want  error
 	}{
-		{0, domain.Uint8, 1001, devices.ErrRange},
-		{1, domain.Uint8, 1000, devices.ErrRange},
-		{1001, domain.Uint8, 0, devices.ErrRange},
-		{0, domain.Float32, 251, devices.ErrRange},
-		{0, domain.Float64, 1 << 61, devices.ErrRange},
-		{1<<64 - 1, domain.Uint8, 2, devices.ErrRange},
+		{0, elem.Uint8, 1001, devices.ErrRange},
+		{1, elem.Uint8, 1000, devices.ErrRange},
+		{1001, elem.Uint8, 0, devices.ErrRange},
+		{0, elem.Float32, 251, devices.ErrRange},
+		{0, elem.Float64, 1 << 61, devices.ErrRange},
+		{1<<64 - 1, elem.Uint8, 2, devices.ErrRange},
 		{0, 0, 1, domain.ErrMismatch},
 		{0, 255, 1, domain.ErrMismatch},
 	} {
@@ -199,13 +201,13 @@ func testBadViews(t *testing.T, w commtest.Way) {
 			t.Errorf("%d × %s from %d: %v", v.count, v.typ, v.off, err)
 		}
 	}
-	if _, err := domain.NewView(nil, 0, domain.Uint8, 0); !errors.Is(err, devices.ErrRange) {
+	if _, err := domain.NewView(nil, 0, elem.Uint8, 0); !errors.Is(err, devices.ErrRange) {
 		t.Errorf("no buffer: %v", err)
 	}
-	if v, err := domain.All(b, domain.Float64); err != nil || v.Count() != 125 || v.Size() != 1000 || v.Type() != domain.Float64 {
+	if v, err := domain.All(b, elem.Float64); err != nil || v.Count() != 125 || v.Size() != 1000 || v.Type() != elem.Float64 {
 		t.Errorf("all: %+v, %v", v, err)
 	}
-	if _, err := domain.All(host(t, job, 0, 3), domain.Int16); !errors.Is(err, devices.ErrRange) {
+	if _, err := domain.All(host(t, job, 0, 3), elem.Int16); !errors.Is(err, devices.ErrRange) {
 		t.Errorf("all of 3 bytes: %v", err)
 	}
 	if err := c[0].Send(within(t), domain.View{}, 1, 1); !errors.Is(err, domain.ErrMismatch) {

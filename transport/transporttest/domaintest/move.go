@@ -8,6 +8,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/hmcfs/hmcfs/devices/elem"
+
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/tests/kit"
 	"github.com/hmcfs/hmcfs/transport/domain"
@@ -113,9 +115,9 @@ func testTensor(t *testing.T, w commtest.Way) {
 	transporttest.Fill(t, src, 7)
 	together(t, 2, func(i int) error {
 		if i == 0 {
-			return c[0].Send(within(t), typed(t, src, 0, domain.Float32, n), 1, 9)
+			return c[0].Send(within(t), typed(t, src, 0, elem.Float32, n), 1, 9)
 		}
-		return c[1].Recv(within(t), typed(t, dst, 0, domain.Float32, n), 0, 9)
+		return c[1].Recv(within(t), typed(t, dst, 0, elem.Float32, n), 0, 9)
 	})
 	transporttest.Check(t, dst, 0, 4*n, 7, 0)
 }

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hmcfs/hmcfs/devices/elem"
+
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/devices/sim"
 	"github.com/hmcfs/hmcfs/tests/kit"
@@ -206,11 +208,11 @@ func empty(t testing.TB, w *world, rank, n int) (v domain.View, check func(seed 
 // view is n bytes of a buffer.
 func view(t testing.TB, b *region.Buffer, off, n int) domain.View {
 	t.Helper()
-	return typed(t, b, off, domain.Uint8, n)
+	return typed(t, b, off, elem.Uint8, n)
 }
 
 // typed is n elements of a buffer.
-func typed(t testing.TB, b *region.Buffer, off int, typ domain.Type, n int) domain.View {
+func typed(t testing.TB, b *region.Buffer, off int, typ elem.Type, n int) domain.View {
 	t.Helper()
 	v, err := domain.NewView(b, devices.Offset(off), typ, uint64(n))
 	if err != nil {

@@ -1,0 +1,81 @@
+package collective
+
+import (
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/transport/collective/plan"
+)
+
+// Check is when arguments are compared between the ranks.
+type Check string
+
+// The checks.
+const (
+	// CheckOff trusts that all ranks ask for the same.
+	CheckOff Check = "off"
+	// CheckFirst compares the first call of each shape.
+	CheckFirst Check = "first"
+	// CheckAll compares every call.
+	CheckAll Check = "on"
+)
+
+// Options is what a group is made with. Every rank has to have the same, but
+// for Logger and Observe: New compares them.
+type Options struct {
+	// Algorithm is used for every call that it can do. Empty is the fastest by
+	// the cost model.
+	Algorithm plan.Algorithm
+	// Strict combines in the order of the ranks: see package plan.
+	Strict bool
+	// Check is when arguments are compared. Default CheckFirst.
+	Check Check
+	// Costs are what the links cost. Nil measures them, which takes some
+	// milliseconds.
+	Costs *plan.Costs
+	// Order and Topology are those of plan.Shape: package topology makes them.
+	Order    []plan.Rank
+	Topology string
+	// Buffer is how much memory a group takes for windows and staging. Default
+	// 8 MiB.
+	Buffer devices.Size
+	// Timeout is how long a rank waits for another one before the call fails and
+	// names it. Default 30 minutes.
+	Timeout time.Duration
+	// Stuck is after how long a wait is reported: who waits, for whom, in which
+	// call and step. Default 10 s.
+	Stuck time.Duration
+	// Retry is how often a call is done again after a link was lost. A call in
+	// place is only done again with KeepSource. Default 1; negative is never.
+	Retry int
+	// KeepSource keeps a copy of what a call in place overwrites.
+	KeepSource bool
+	// Observe gets the report of each call, in the caller's goroutine.
+	Observe func(*Report)
+	// Logger is where degraded calls are told. Nil is none.
+	Logger *zap.Logger
+}
+
+// Report is how a call went.
+type Report struct {
+	Task plan.Task `json:"task"`
+	// Algorithm and Because say what was chosen, and by what: "model", "option",
+	// "plan".
+	Algorithm plan.Algorithm `json:"algorithm"`
+	Because   string         `json:"because"`
+	Predicted time.Duration  `json:"predicted"`
+	Measured  time.Duration  `json:"measured"`
+	// Sent and Received are bytes over links, Messages how many sends.
+	Sent     uint64 `json:"sent"`
+	Received uint64 `json:"received"`
+	Messages uint64 `json:"messages"`
+	Retries  int    `json:"retries"`
+	// Path is how the bytes went: "direct", "window", "stream".
+	Path string `json:"path"`
+}
+
+// Bandwidths are the bytes of the whole in a second, and how fast the busiest
+// link was, by the rules of nccl-tests.
+func (r *Report) Bandwidths() (algorithm, bus float64) { panic("collective: not written yet") }

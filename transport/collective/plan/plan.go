@@ -1,0 +1,93 @@
+package plan
+
+import (
+	"encoding/json"
+	"errors"
+)
+
+// What callers tell apart.
+var (
+	// ErrTask is a task that can't be done.
+	ErrTask = errors.New("plan: task not possible")
+	// ErrAlgorithm is an algorithm that does not exist, or can't do a task in a
+	// shape.
+	ErrAlgorithm = errors.New("plan: algorithm not usable")
+	// ErrStale is a plan of another version or another shape.
+	ErrStale = errors.New("plan: made for another topology")
+	// ErrWrong is a plan that does not do its task.
+	ErrWrong = errors.New("plan: wrong")
+)
+
+// Algorithm is how a task is done.
+type Algorithm string
+
+// The algorithms. N is the number of ranks, S the bytes of the whole.
+const (
+	// Ring passes parts around: N-1 steps to scatter, N-1 to gather.
+	Ring Algorithm = "ring"
+	// Doubling is recursive doubling: log2 N exchanges of everything; ranks
+	// beyond a power of two hand over to a partner first.
+	Doubling Algorithm = "doubling"
+	// NHR is the non-uniform hierarchical ring: any N, ceil(log2 N) steps to
+	// scatter and as many to gather, each part sent once.
+	NHR Algorithm = "nhr"
+	// Binomial is a tree: ceil(log2 N) steps.
+	Binomial Algorithm = "binomial"
+	// Chain passes everything along a line, in pieces.
+	Chain Algorithm = "chain"
+	// Pairwise has each two ranks exchange what they have for each other.
+	Pairwise Algorithm = "pairwise"
+	// Dissemination is the barrier of ceil(log2 N) steps.
+	Dissemination Algorithm = "dissemination"
+	// Direct has each rank combine its part from memory that all have mapped.
+	Direct Algorithm = "direct"
+	// Ordered is Pairwise where the owner of a part combines in the order of the
+	// ranks: what Strict needs without mapped memory.
+	Ordered Algorithm = "ordered"
+	// Hierarchical goes inside each node, between the nodes, and inside each
+	// node again.
+	Hierarchical Algorithm = "hierarchical"
+)
+
+// Shape is what a plan has to know of how its ranks are joined. It is the same
+// at every rank.
+type Shape struct {
+	// Order is the ranks as a ring that uses the fast links. Nil is 0, 1, 2, …
+	Order []Rank `json:"order,omitempty"`
+	// Nodes says which node each rank is on. Nil is one node.
+	Nodes []int `json:"nodes,omitempty"`
+	// Mapped says that ranks of one node have each other's memory mapped.
+	Mapped bool `json:"mapped,omitempty"`
+	// Topology is the hash of the topology that this was made of.
+	Topology string `json:"topology,omitempty"`
+}
+
+// Plan is a task and how it is done. It does not change once it is made.
+type Plan struct {
+	Task      Task
+	Shape     Shape
+	Algorithm Algorithm
+	// Scratch is the elements of Scratch that each rank needs.
+	Scratch uint64
+}
+
+// Compile makes the plan by which an algorithm does a task.
+//
+// Errors: ErrTask; ErrAlgorithm.
+func Compile(t Task, s Shape, a Algorithm) (*Plan, error) { panic("plan: not written yet") }
+
+// Program returns what a rank does.
+func (p *Plan) Program(r Rank) Program { panic("plan: not written yet") }
+
+// Check proves the plan for all ranks: see the package comment. Errors: ErrWrong,
+// which says what is wrong with which element of which rank.
+func (p *Plan) Check() error { panic("plan: not written yet") }
+
+// Encode writes the plan as JSON, for people and for Decode.
+func (p *Plan) Encode() ([]byte, error) { return json.Marshal(p) }
+
+// Decode reads a plan. It is checked for sense, not proved: see Check.
+//
+// Errors: ErrStale where it is of another version, or was made for another
+// topology than the given one.
+func Decode(text []byte, topology string) (*Plan, error) { panic("plan: not written yet") }
