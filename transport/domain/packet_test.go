@@ -101,7 +101,7 @@ func TestPacketsThatAreRefused(t *testing.T) {
 	}
 	long := join{name: strings.Repeat("n", MaxName+1), ranks: []wire.Rank{0}}
 	many := join{name: "n", ranks: make([]wire.Rank, MaxRanks+1)}
-	huge := envelope{eager: true, extents: []extent{{elem.Float64, 1<<typeShift - 1}, {Float64, math.MaxInt64 >> 8}}}
+	huge := envelope{eager: true, extents: []extent{{elem.Float64, 1<<typeShift - 1}, {elem.Float64, math.MaxInt64 >> 8}}}
 	for i := range huge.extents {
 		huge.extents[i].count = 1<<typeShift - 1
 	}
