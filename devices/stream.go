@@ -56,7 +56,7 @@ func NewStream(ctx context.Context, d Device) (Stream, error) {
 	if s, ok := d.(Streamer); ok {
 		return s.NewStream(ctx)
 	}
-	return NewHostStream(d), nil
+	return NewHostStream(ctx, d), nil
 }
 
 // hostStream is a stream that a goroutine drives.
@@ -85,9 +85,9 @@ type job struct {
 }
 
 // NewHostStream makes a stream of any device, whose work a goroutine of the
-// host does piece by piece.
-func NewHostStream(d Device) Stream {
-	ctx, cancel := context.WithCancel(context.Background())
+// host does piece by piece, until the stream is closed.
+func NewHostStream(ctx context.Context, d Device) Stream {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	s := &hostStream{dev: d, cancel: cancel, ended: make(chan struct{}), wake: make(chan struct{}, 1)}
 	go s.run(ctx)
 	return s
