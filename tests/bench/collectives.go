@@ -132,20 +132,24 @@ func (c *collectives) hmcfs(name, transport string) *group {
 func (c *collectives) perf(ctx context.Context, transport string, ranks int, args ...string) ([]perf.CollectiveRow, error) {
 	ctx, stop := context.WithTimeout(ctx, patience)
 	defer stop()
+	file := filepath.Join(c.dir, "report.json")
 	all := append([]string{
-		"run", "--nranks", strconv.Itoa(ranks), "--transport", transport, "--plain", "--", c.opts.hmcfs, "perf", "collective", "--json",
+		"run", "--nranks", strconv.Itoa(ranks), "--transport", transport, "--", c.opts.hmcfs, "perf", "collective", "--report", file,
 	}, args...)
-	out, err := output(exec.CommandContext(ctx, c.opts.hmcfs, all...))
+	if _, err := output(exec.CommandContext(ctx, c.opts.hmcfs, all...)); err != nil {
+		return nil, err
+	}
+	text, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err
 	}
 	var report struct {
 		Rows []perf.CollectiveRow `json:"rows"`
 	}
-	if err := json.Unmarshal(out, &report); err != nil {
+	if err := json.Unmarshal(text, &report); err != nil {
 		return nil, fmt.Errorf("report of hmcfs perf collective: %w", err)
 	}
-	return report.Rows, nil
+	return report.Rows, os.Remove(file)
 }
 
 // sizeList is sizes but 0, as flags have them.
@@ -207,7 +211,7 @@ func (c *collectives) gloo() *group {
 		}()
 		for r := 1; r < ranks; r++ {
 			cmd := rank(r)
-			if err := cmd.Start(); err != nil {
+			if err = cmd.Start(); err != nil {
 				return nil, err
 			}
 			others = append(others, cmd)

@@ -68,8 +68,8 @@ const (
 	together = 200
 )
 
-// judge measures at one of the ranks.
-type judge struct {
+// Judge measures at one of the ranks.
+type Judge struct {
 	g    *collective.Group
 	o    *CollectiveOptions
 	last *collective.Report
@@ -81,25 +81,31 @@ type judge struct {
 	made  *content
 }
 
-// Collectives measures a group: every rank calls it, with the same options. The
-// operation is elem.Sum, and every element of every result is looked at. last
-// is what the group's Options.Observe copies each report to.
-func Collectives(ctx context.Context, g *collective.Group, last *collective.Report, o CollectiveOptions) (rows []CollectiveRow, err error) {
-	m := &judge{g: g, o: &o, last: last}
-	if m.made, err = newContent(o.Type, g.Size()); err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, m.free(context.WithoutCancel(ctx))) }()
-	if err = m.allocate(); err != nil {
-		return nil, err
-	}
-	if !o.Private {
-		if _, err = g.Share(ctx, m.all); err != nil {
-			return nil, err
+// NewJudge takes the memory for measuring a group: every rank calls it, with the
+// same options. last is what the group's Options.Observe copies each report to.
+// Close ends it.
+func NewJudge(ctx context.Context, g *collective.Group, last *collective.Report, o CollectiveOptions) (m *Judge, err error) {
+	m = &Judge{g: g, o: &o, last: last}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, m.Close(context.WithoutCancel(ctx)))
 		}
+	}()
+	if m.made, err = newContent(o.Type, g.Size()); err != nil {
+		return m, err
 	}
-	for _, kind := range o.Kinds {
-		sizes := o.Sizes
+	if err = m.allocate(); err != nil || o.Private {
+		return m, err
+	}
+	_, err = g.Share(ctx, m.all)
+	return m, err
+}
+
+// Collectives measures the options' kinds and sizes. The operation is elem.Sum,
+// and every element of every result is looked at.
+func (m *Judge) Collectives(ctx context.Context) (rows []CollectiveRow, err error) {
+	for _, kind := range m.o.Kinds {
+		sizes := m.o.Sizes
 		if kind == plan.Barrier {
 			sizes = []devices.Size{0}
 		}
@@ -117,7 +123,7 @@ func Collectives(ctx context.Context, g *collective.Group, last *collective.Repo
 // allocate takes the memory: twice the largest size, as the results of some
 // kinds are always apart, and those of AllToAll may be larger by an element for
 // each rank.
-func (m *judge) allocate() (err error) {
+func (m *Judge) allocate() (err error) {
 	const page = 4 * devices.KiB
 	most := slices.Max(append([]devices.Size{page}, m.o.Sizes...))
 	most = (most + devices.Size(m.g.Size())*8 + page - 1) / page * page
@@ -131,7 +137,8 @@ func (m *judge) allocate() (err error) {
 	return nil
 }
 
-func (m *judge) free(ctx context.Context) error {
+// Close gives the memory back.
+func (m *Judge) Close(ctx context.Context) error {
 	var errs []error
 	for _, b := range []*region.Buffer{m.all, m.took} {
 		if b != nil {
@@ -142,7 +149,7 @@ func (m *judge) free(ctx context.Context) error {
 }
 
 // row measures one size of one kind.
-func (m *judge) row(ctx context.Context, kind plan.Kind, size devices.Size) (CollectiveRow, error) {
+func (m *Judge) row(ctx context.Context, kind plan.Kind, size devices.Size) (CollectiveRow, error) {
 	row := CollectiveRow{Kind: kind.String(), Ranks: m.g.Size(), Bytes: size, Type: m.o.Type.String()}
 	call, err := m.call(kind, size)
 	if err != nil {
@@ -171,8 +178,7 @@ func (m *judge) row(ctx context.Context, kind plan.Kind, size devices.Size) (Col
 			took, allocated = append(took, slowest), allocated+heap
 		}
 	}
-	slices.Sort(took)
-	row.Seconds, row.P99 = took[len(took)/2], took[min(len(took)-1, len(took)*99/100)]
+	row.summarise(took)
 	row.Allocations = float64(allocated) / float64(m.o.Rounds*calls)
 	if row.Seconds > 0 {
 		r := *m.last
@@ -191,7 +197,7 @@ func (row *CollectiveRow) describe(r *collective.Report) {
 
 // round makes some calls, and returns the seconds of one, and how often they
 // asked the heap.
-func (m *judge) round(ctx context.Context, call *collective.Call, calls int) (each float64, heap uint64, err error) {
+func (m *Judge) round(ctx context.Context, call *collective.Call, calls int) (each float64, heap uint64, err error) {
 	if err = m.g.Barrier(ctx); err != nil {
 		return 0, 0, err
 	}
@@ -209,7 +215,7 @@ func (m *judge) round(ctx context.Context, call *collective.Call, calls int) (ea
 }
 
 // slowest is the largest of all ranks' times.
-func (m *judge) slowest(ctx context.Context, mine float64) (float64, error) {
+func (m *Judge) slowest(ctx context.Context, mine float64) (float64, error) {
 	var p [8]byte
 	binary.LittleEndian.PutUint64(p[:], math.Float64bits(mine))
 	if err := m.took.Store(ctx, 0, transport.HostSpan(p[:])); err != nil {

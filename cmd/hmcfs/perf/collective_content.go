@@ -86,7 +86,7 @@ func (c *content) want(kind plan.Kind, rank int, count, at uint64) int {
 }
 
 // call is the call of a kind for a size.
-func (m *judge) call(kind plan.Kind, size devices.Size) (*collective.Call, error) {
+func (m *Judge) call(kind plan.Kind, size devices.Size) (*collective.Call, error) {
 	c := &collective.Call{Kind: kind}
 	if kind == plan.Barrier {
 		return c, nil
@@ -123,7 +123,7 @@ func (m *judge) call(kind plan.Kind, size devices.Size) (*collective.Call, error
 
 // prove fills the source, makes a call, and looks at every element of the
 // result.
-func (m *judge) prove(ctx context.Context, c *collective.Call) error {
+func (m *Judge) prove(ctx context.Context, c *collective.Call) error {
 	if c.Kind == plan.Barrier {
 		return m.g.Do(ctx, c)
 	}
@@ -155,7 +155,7 @@ func (m *judge) prove(ctx context.Context, c *collective.Call) error {
 
 // elements calls fn for each element of a view, with its bytes, which are
 // written back where that is asked for.
-func (m *judge) elements(ctx context.Context, v domain.View, fn func(p []byte, at uint64) error, write bool) error {
+func (m *Judge) elements(ctx context.Context, v domain.View, fn func(p []byte, at uint64) error, write bool) error {
 	each := devices.Size(m.o.Type.Size())
 	return inPieces(v.Size(), func(p []byte, off devices.Offset) error {
 		if !write {
