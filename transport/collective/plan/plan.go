@@ -119,10 +119,20 @@ func (p *Plan) Program(r Rank) Program {
 		b.doubling()
 	case Binomial:
 		b.binomial()
+	case NHR:
+		b.nhr()
+	case Chain:
+		b.chain()
+	case Pairwise:
+		b.pairwise()
+	case Ordered:
+		b.ordered()
 	case Dissemination:
-		b.dissemination()
+		b.everybody().disseminate(b.words())
 	case Direct:
 		b.direct()
+	case Hierarchical:
+		b.hierarchical()
 	}
 	return b.steps
 }
