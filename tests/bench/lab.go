@@ -16,6 +16,8 @@ import (
 // lab is what is measured: a mount, a tmpfs, and go-fuse's loopback example
 // on that tmpfs.
 type lab struct {
+	undo
+
 	opts    options
 	dir     string // everything temporary
 	tmpfs   string
@@ -23,7 +25,6 @@ type lab struct {
 	checked string // the example with default_permissions
 	mnt     *mount
 	opencl  *opencl.Driver
-	cleanup []func() error
 }
 
 // newLab sets everything up, or leaves nothing behind.
@@ -58,19 +59,6 @@ func newLab(ctx context.Context, o options) (l *lab, err error) {
 		"host,"+size(3*o.size), "opencl:0,"+size(3*o.size), "sim:0,"+size(3*o.size),
 		"sim:1,"+size(2*o.size)+",bandwidth=20GB/s", "sim:2,"+size(2*o.size)+",bandwidth=20GB/s")
 	return l, err
-}
-
-// later notes what close does; the last first.
-func (l *lab) later(fn func() error) { l.cleanup = append(l.cleanup, fn) }
-
-// close takes everything away.
-func (l *lab) close() error {
-	var errs []error
-	for _, fn := range slices.Backward(l.cleanup) {
-		errs = append(errs, fn())
-	}
-	l.cleanup = nil
-	return errors.Join(errs...)
 }
 
 // in is a path on the mount.

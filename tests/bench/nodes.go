@@ -23,6 +23,8 @@ import (
 // nodes is what the rows of a cluster are measured with: two mounts in network
 // namespaces that know each other, two on one host, and one that knows nobody.
 type nodes struct {
+	undo
+
 	opts options
 	// peers measures the cable itself.
 	peers *peers
@@ -30,7 +32,6 @@ type nodes struct {
 	// a and b are on the two ends of the cable, c and d on one host; alone is
 	// beside c.
 	a, b, c, d, alone *member
-	cleanup           []func() error
 }
 
 // member is one mount of a node.
@@ -138,19 +139,6 @@ func (n *nodes) unmount(ctx context.Context, m *member) error {
 	killed := exec.CommandContext(ctx, "kill", "-9", strconv.Itoa(st.PID)).Run()
 	detached := m.command(ctx, "umount", "-l", m.point).Run()
 	return errors.Join(err, killed, detached)
-}
-
-// later notes what close does; the last first.
-func (n *nodes) later(fn func() error) { n.cleanup = append(n.cleanup, fn) }
-
-// close takes everything away.
-func (n *nodes) close() error {
-	var errs []error
-	for _, fn := range slices.Backward(n.cleanup) {
-		errs = append(errs, fn())
-	}
-	n.cleanup = nil
-	return errors.Join(errs...)
 }
 
 // in is a path on the node's mount.

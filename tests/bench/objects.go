@@ -27,14 +27,15 @@ import (
 // lobby is what the rows of keyed objects are measured with: a store in this
 // process with two clients of it, and a mount with one over its socket.
 type lobby struct {
-	opts    options
-	lab     *lab // only its directory and its mount
-	devs    []devices.Device
-	engine  *transport.Engine
-	store   *objects.Store
-	giver   *party
-	taker   *party
-	cleanup []func() error
+	undo
+
+	opts   options
+	lab    *lab // only its directory and its mount
+	devs   []devices.Device
+	engine *transport.Engine
+	store  *objects.Store
+	giver  *party
+	taker  *party
 }
 
 // newLobby sets everything up, or leaves nothing behind.
@@ -119,19 +120,6 @@ func (b *lobby) device(name devices.Name) (devices.Device, error) {
 		}
 	}
 	return nil, fmt.Errorf("no device %s", name)
-}
-
-// later notes what close does; the last first.
-func (b *lobby) later(fn func() error) { b.cleanup = append(b.cleanup, fn) }
-
-// close takes everything away.
-func (b *lobby) close() error {
-	var errs []error
-	for _, fn := range slices.Backward(b.cleanup) {
-		errs = append(errs, fn())
-	}
-	b.cleanup = nil
-	return errors.Join(errs...)
 }
 
 // party is one client in this process.

@@ -18,14 +18,15 @@ import (
 // peers is what the rows of the communicator are measured with: two places
 // that reach each other over loopback, and two over a cable.
 type peers struct {
+	undo
+
 	opts     options
 	dir      string
 	secret   string
 	lo, veth *spot
 	// ucx is lo with servers that have UCX_TLS, by its value.
-	ucx     map[string]*spot
-	cable   *netns.Cable
-	cleanup []func() error
+	ucx   map[string]*spot
+	cable *netns.Cable
 }
 
 // spot is where a side of a row runs: a server, and who measures.
@@ -93,19 +94,6 @@ func newPeers(ctx context.Context, o options) (p *peers, err error) {
 	p.later(p.cable.Close)
 	p.veth = &spot{host: p.cable.Right.IPv4, serve: p.cable.Right.Command, run: p.cable.Left.Command}
 	return p, p.serve(ctx, p.veth)
-}
-
-// later notes what close does; the last first.
-func (p *peers) later(fn func() error) { p.cleanup = append(p.cleanup, fn) }
-
-// close takes everything away.
-func (p *peers) close() error {
-	var errs []error
-	for _, fn := range slices.Backward(p.cleanup) {
-		errs = append(errs, fn())
-	}
-	p.cleanup = nil
-	return errors.Join(errs...)
 }
 
 // runPeers measures the rows of the communicator, and writes them and the

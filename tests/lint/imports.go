@@ -129,7 +129,7 @@ func checkSiblings(t *Tree) []Offence {
 // fault wrapper or a conformance suite.
 func testSupport(dir string) bool {
 	switch path.Base(dir) {
-	case "faulty", "devicetest", "transporttest", "commtest", "domaintest", "kvtest", "coordtest", "heterotest", "clustertest":
+	case "faulty", "devicetest", "transporttest", "commtest", "domaintest", "fabrictest", "kvtest", "coordtest", "heterotest", "clustertest":
 		return true
 	}
 	return false

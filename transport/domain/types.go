@@ -58,6 +58,23 @@ func (v View) Count() uint64 { return v.count }
 // Size is the bytes of all elements.
 func (v View) Size() devices.Size { return v.size() }
 
+// Buffer is the registered memory that the elements are in, and Offset where
+// they begin there, in bytes. The zero View has no buffer.
+func (v View) Buffer() *region.Buffer { return v.buffer }
+
+// Offset is where the elements begin in Buffer.
+func (v View) Offset() devices.Offset { return v.off }
+
+// Slice is count elements from the given one on.
+//
+// Errors: devices.ErrRange for what is outside of the view.
+func (v View) Slice(from, count uint64) (View, error) {
+	if from > v.count || count > v.count-from {
+		return View{}, fmt.Errorf("elements %d to %d of a view of %d: %w", from, from+count, v.count, devices.ErrRange)
+	}
+	return NewView(v.buffer, v.off+devices.Offset(from*v.typ.Size()), v.typ, count)
+}
+
 // host says whether the bytes are host memory.
 func (v View) host() bool { return v.buffer.Device() == "" }
 

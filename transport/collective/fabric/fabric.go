@@ -14,6 +14,12 @@ var (
 	ErrLink = errors.New("fabric: link lost")
 	// ErrUnmapped is memory that not all ranks can map.
 	ErrUnmapped = errors.New("fabric: memory can't be mapped by all ranks")
+	// ErrInterrupted is a wait that Interrupt has ended.
+	ErrInterrupted = errors.New("fabric: interrupted")
+	// ErrProtocol is ranks that do different things together.
+	ErrProtocol = errors.New("fabric: the ranks do different things")
+	// ErrClosed is a fabric that was closed here.
+	ErrClosed = errors.New("fabric: closed")
 )
 
 // Fabric joins the ranks of a group. Its methods are called by one goroutine at
@@ -25,8 +31,8 @@ type Fabric interface {
 	// plan.Shape.Mapped.
 	Nodes() []int
 	Mapped() bool
-	// Link is the stream with a peer, the same one each time. A link that was
-	// lost is there again after Reform.
+	// Link is the stream with a peer, the same one each time, and nil with
+	// ourselves. A link that was lost is there again after Reform.
 	Link(peer plan.Rank) Link
 	// Signals are the counters of the ranks of this node; nil where Mapped is
 	// false.
@@ -40,12 +46,15 @@ type Fabric interface {
 	// Interrupt is called. It looks for a while before it sleeps, and may return
 	// early. It allocates nothing.
 	Park(ctx context.Context, want []Want) error
-	// Interrupt has a Park or Await that is under way, or the next one, return.
+	// Interrupt has a Park, Await, Share or Reform that is under way, or the next
+	// one, return: Park without an error, the others with ErrInterrupted.
 	Interrupt()
 	// Reform makes lost links anew, together with the other ranks, which call
-	// it too. What was on its way is gone, on every link.
+	// it too. What was on its way is gone: every link is empty then. Counters
+	// stay as they are.
 	//
-	// Errors: a MissingError for ranks that do not come in time.
+	// Errors: a MissingError, at once for ranks that are dead, else for those that
+	// do not come in time.
 	Reform(ctx context.Context) error
 	Close() error
 }
@@ -83,7 +92,7 @@ type Signals interface {
 	// Await waits until the counter of a rank is at least value. It allocates
 	// nothing.
 	//
-	// Errors: the context's; ErrLink for a rank that is gone.
+	// Errors: the context's; ErrLink for a rank that is gone; ErrInterrupted.
 	Await(ctx context.Context, of plan.Rank, value uint64) error
 }
 

@@ -1,5 +1,177 @@
 package fabric
 
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/hmcfs/hmcfs/transport/collective/plan"
+	"github.com/hmcfs/hmcfs/transport/region"
+)
+
+// DefaultSpin is how long who waits looks before he sleeps.
+const DefaultSpin = 50 * time.Microsecond
+
 // Local makes the fabrics of n ranks that are goroutines of one process. Host
 // memory of all of them is mapped by nature.
-func Local(n int) ([]Fabric, error) { panic("fabric: not written yet") }
+func Local(n int) ([]Fabric, error) {
+	if n < 1 || n > plan.MaxRanks {
+		return nil, fmt.Errorf("fabric of %d ranks: it has 1 to %d", n, plan.MaxRanks)
+	}
+	h := newHub(n)
+	for from := range n {
+		for to := range n {
+			if from != to {
+				h.rings[from*n+to] = pipe{flow: &flow{}, data: make([]byte, ringSize(n))}
+			}
+		}
+	}
+	out := make([]Fabric, n)
+	for r := range n {
+		h.all[r] = newLocal(h, plan.Rank(r))
+		out[r] = h.all[r]
+	}
+	return out, nil
+}
+
+// local is a rank of Local.
+type local struct {
+	*node
+	hub   *hub
+	links []*ringLink
+	// interrupted wakes who waits in a meeting, who looks at stopped then.
+	interrupted chan struct{}
+}
+
+func newLocal(h *hub, me plan.Rank) *local {
+	n := len(h.seats)
+	l := &local{node: newNode(me, h.seats, &localBells{h, me}), hub: h, links: make([]*ringLink, n)}
+	l.interrupted = make(chan struct{}, 1)
+	l.yields = true
+	if n <= runtime.GOMAXPROCS(0) {
+		l.spin = DefaultSpin
+	}
+	for r := range n {
+		if r != int(me) {
+			l.links[r] = &ringLink{node: l.node, peer: plan.Rank(r)}
+		}
+	}
+	l.reset()
+	return l
+}
+
+// reset begins all links anew.
+//
+// Preconditions: no other rank uses them.
+func (l *local) reset() {
+	n := len(l.links)
+	for r, link := range l.links {
+		if link == nil {
+			continue
+		}
+		out, in := &l.hub.rings[int(l.me)*n+r], &l.hub.rings[r*n+int(l.me)]
+		out.flow.head.Store(0)
+		out.flow.tail.Store(0)
+		out.flow.ended.Store(0)
+		link.out, link.in = outlet{flow: out.flow, data: out.data}, inlet{flow: in.flow, data: in.data}
+		link.lost.Store(nil)
+		l.gone[r].Store(nil)
+	}
+}
+
+// Rank is our own.
+func (l *local) Rank() plan.Rank { return l.me }
+
+// Size is the number of ranks.
+func (l *local) Size() int { return len(l.links) }
+
+// Nodes says that all are on one.
+func (l *local) Nodes() []int { return make([]int, len(l.links)) }
+
+// Mapped says that all memory of the host is seen by all.
+func (l *local) Mapped() bool { return true }
+
+// Link is the stream with a peer; nil with ourselves.
+func (l *local) Link(peer plan.Rank) Link {
+	if peer == l.me {
+		return nil
+	}
+	return l.links[peer]
+}
+
+// Signals are the counters of all ranks.
+func (l *local) Signals() Signals { return l.node }
+
+// Park waits until one of some links may go on.
+func (l *local) Park(ctx context.Context, want []Want) error { return l.park(ctx, l.links, want) }
+
+// Interrupt has what waits return.
+func (l *local) Interrupt() {
+	l.interrupt()
+	select {
+	case l.interrupted <- struct{}{}:
+	default:
+	}
+}
+
+// Share meets the other ranks, each with its buffer.
+func (l *local) Share(ctx context.Context, b *region.Buffer) (Shared, error) {
+	mine := offer{buffer: b}
+	if err := b.Hold(); err != nil {
+		mine.err = err
+	} else if mine.bytes = b.Host(0, b.Size()); mine.bytes == nil {
+		mine.err = fmt.Errorf("memory of %s: %w", b.Device(), ErrUnmapped)
+		b.Drop()
+	}
+	all, err := l.hub.meet(ctx, l.me, mine)
+	if err != nil {
+		if mine.err == nil {
+			b.Drop()
+		}
+		return nil, err
+	}
+	return &localShared{all: slices.Clone(all)}, nil
+}
+
+// Reform meets the other ranks, and begins all links anew.
+func (l *local) Reform(ctx context.Context) error {
+	_, err := l.hub.meet(ctx, l.me, offer{reform: true})
+	return err
+}
+
+// Close ends all links.
+func (l *local) Close() error {
+	l.hub.leave(l.me)
+	for r, link := range l.links {
+		if link != nil {
+			link.fail(ErrClosed)
+			link.end()
+			l.hub.all[r].lose(l.me, errEnded)
+		}
+	}
+	return nil
+}
+
+// localBells are channels.
+type localBells struct {
+	hub *hub
+	me  plan.Rank
+}
+
+func (b *localBells) ring(of plan.Rank) {
+	select {
+	case b.hub.bells[of] <- struct{}{}:
+	default:
+	}
+}
+
+func (b *localBells) sleep(ctx context.Context, _ uint32) error {
+	select {
+	case <-b.hub.bells[b.me]:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

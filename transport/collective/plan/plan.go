@@ -3,6 +3,8 @@ package plan
 import (
 	"encoding/json"
 	"errors"
+
+	"github.com/hmcfs/hmcfs/devices/elem"
 )
 
 // What callers tell apart.
@@ -71,17 +73,82 @@ type Plan struct {
 	Scratch uint64
 }
 
+// Algorithms is all of them.
+func Algorithms() []Algorithm {
+	return []Algorithm{
+		Ring, Doubling, NHR, Binomial, Chain, Pairwise, Dissemination, Direct, Ordered, Hierarchical,
+	}
+}
+
+// Can says whether an algorithm can do a task in a shape. Errors: ErrTask,
+// ErrAlgorithm.
+func Can(t Task, s Shape, a Algorithm) error {
+	if err := t.check(); err != nil {
+		return err
+	}
+	if err := s.check(t.Ranks); err != nil {
+		return err
+	}
+	return can(&t, &s, a)
+}
+
 // Compile makes the plan by which an algorithm does a task.
 //
 // Errors: ErrTask; ErrAlgorithm.
-func Compile(t Task, s Shape, a Algorithm) (*Plan, error) { panic("plan: not written yet") }
+func Compile(t Task, s Shape, a Algorithm) (*Plan, error) {
+	if err := Can(t, s, a); err != nil {
+		return nil, err
+	}
+	if t.Kind == Barrier && t.Type == 0 {
+		t.Type = elem.Uint8
+	}
+	p := &Plan{Task: t, Shape: s.clone(), Algorithm: a}
+	for r := range t.Ranks {
+		p.Scratch = max(p.Scratch, p.Program(Rank(r)).scratch())
+	}
+	return p, nil
+}
 
-// Program returns what a rank does.
-func (p *Plan) Program(r Rank) Program { panic("plan: not written yet") }
+// Program returns what a rank does. It is made anew each time.
+func (p *Plan) Program(r Rank) Program {
+	b := newBuilder(p, r)
+	switch p.Algorithm {
+	case Ring:
+		b.ring()
+	case Doubling:
+		b.doubling()
+	case Binomial:
+		b.binomial()
+	case Dissemination:
+		b.dissemination()
+	case Direct:
+		b.direct()
+	}
+	return b.steps
+}
+
+// scratch is how many elements of scratch a program uses.
+func (p Program) scratch() uint64 {
+	n := uint64(0)
+	for i := range p {
+		for _, k := range [...]Block{p[i].Block, p[i].From} {
+			if k.Buffer == Scratch {
+				n = max(n, k.End())
+			}
+		}
+	}
+	return n
+}
 
 // Check proves the plan for all ranks: see the package comment. Errors: ErrWrong,
 // which says what is wrong with which element of which rank.
-func (p *Plan) Check() error { panic("plan: not written yet") }
+func (p *Plan) Check() error {
+	programs := make([]Program, p.Task.Ranks)
+	for r := range programs {
+		programs[r] = p.Program(Rank(r))
+	}
+	return check(p, programs)
+}
 
 // Encode writes the plan as JSON, for people and for Decode.
 func (p *Plan) Encode() ([]byte, error) { return json.Marshal(p) }

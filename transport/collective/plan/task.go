@@ -1,6 +1,10 @@
 package plan
 
-import "github.com/hmcfs/hmcfs/devices/elem"
+import (
+	"fmt"
+
+	"github.com/hmcfs/hmcfs/devices/elem"
+)
 
 // Rank is a rank of the group that runs the plan, from 0.
 type Rank int
@@ -62,4 +66,191 @@ func Part(count uint64, i, n int) Range {
 		r.Len++
 	}
 	return r
+}
+
+// names are those of the kinds, as the verbs of the command line have them.
+func (k Kind) names() [8]string {
+	return [...]string{
+		AllReduce: "allreduce", ReduceScatter: "reduce-scatter", AllGather: "allgather", Broadcast: "broadcast",
+		Reduce: "reduce", AllToAll: "alltoall", Barrier: "barrier",
+	}
+}
+
+// Known says whether there is such a kind.
+func (k Kind) Known() bool { return k >= AllReduce && k <= Barrier }
+
+// String is the name of the kind: "allreduce".
+func (k Kind) String() string {
+	if !k.Known() {
+		return fmt.Sprintf("kind %d", uint8(k))
+	}
+	return k.names()[k]
+}
+
+// MarshalText is String.
+func (k Kind) MarshalText() ([]byte, error) {
+	if !k.Known() {
+		return nil, fmt.Errorf("%w: there is no %v", ErrTask, k)
+	}
+	return []byte(k.String()), nil
+}
+
+// UnmarshalText reads what MarshalText wrote. Errors: ErrTask.
+func (k *Kind) UnmarshalText(text []byte) error {
+	for i, name := range k.names() {
+		if i > 0 && name == string(text) {
+			*k = Kind(i)
+			return nil
+		}
+	}
+	return fmt.Errorf("%w: there is no kind %.40q", ErrTask, text)
+}
+
+// Combines says whether elements are combined.
+func (k Kind) Combines() bool { return k == AllReduce || k == ReduceScatter || k == Reduce }
+
+// Rooted says whether one rank is not like the others.
+func (k Kind) Rooted() bool { return k == Broadcast || k == Reduce }
+
+// SourceLen is how many elements a rank gives.
+func (t *Task) SourceLen(r Rank) uint64 {
+	switch {
+	case t.Kind == Barrier, t.Kind == Broadcast && r != t.Root:
+		return 0
+	case t.Kind == AllGather:
+		return t.part(r).Len
+	}
+	return t.Count
+}
+
+// ResultLen is how many elements a rank gets.
+func (t *Task) ResultLen(r Rank) uint64 {
+	switch t.Kind {
+	case AllReduce, AllGather, Broadcast:
+		return t.Count
+	case ReduceScatter:
+		return t.part(r).Len
+	case Reduce:
+		if r == t.Root {
+			return t.Count
+		}
+	case AllToAll:
+		return t.part(r).Len * uint64(t.Ranks)
+	case Barrier:
+	}
+	return 0
+}
+
+// Place says where elements of a rank's source or result are. In place that is
+// the result for AllReduce, AllGather and Broadcast, and the source for
+// ReduceScatter and Reduce; otherwise it is the given block.
+func (t *Task) Place(r Rank, b Block) Block {
+	if !t.InPlace {
+		return b
+	}
+	switch t.Kind {
+	case AllReduce, Broadcast:
+		if b.Buffer == Source {
+			b.Buffer = Result
+		}
+	case AllGather:
+		if b.Buffer == Source {
+			b.Buffer = Result
+			b.Off += t.part(r).Off
+		}
+	case ReduceScatter:
+		if b.Buffer == Result {
+			b.Buffer = Source
+			b.Off += t.part(r).Off
+		}
+	case Reduce:
+		if b.Buffer == Result {
+			b.Buffer = Source
+		}
+	case AllToAll, Barrier:
+	}
+	return b
+}
+
+// part is the range that belongs to a rank in the kinds that have parts.
+func (t *Task) part(r Rank) Range { return Part(t.Count, int(r), t.Ranks) }
+
+// cutAlign is to how many bytes the slices are cut that a plan is free to cut.
+// From cutFrom bytes on a slice is so large that the last one is not much
+// shorter, whatever the number of ranks.
+const (
+	cutAlign = 128
+	cutFrom  = 8192
+)
+
+// slice is what a rank combines where the plan is free to choose: parts cut so
+// that no two ranks write to one cache line.
+func (t *Task) slice(r Rank) Range { return t.cut(t.Count, int(r), t.Ranks) }
+
+// cut is slice i of n of a count of elements.
+func (t *Task) cut(count uint64, i, n int) Range {
+	size := t.Type.Size()
+	if count/uint64(n) < cutFrom/size {
+		return Part(count, i, n)
+	}
+	per := cutAlign / size
+	chunk := (count + uint64(n) - 1) / uint64(n)
+	chunk = (chunk + per - 1) / per * per
+	off := min(uint64(i)*chunk, count)
+	return Range{Off: off, Len: min(chunk, count-off)}
+}
+
+// ordered says whether the order of the terms can be seen in the result, and
+// the task asks for that of the ranks. Two terms have no order, and integers,
+// smallest and largest are the same in each.
+func (t *Task) ordered() bool {
+	if !t.Strict || !t.Kind.Combines() || t.Ranks <= 2 {
+		return false
+	}
+	switch t.Type {
+	case elem.Float16, elem.BFloat16, elem.Float32, elem.Float64:
+		return t.Op == elem.Sum || t.Op == elem.Prod || t.Op == elem.Avg
+	default:
+		return false
+	}
+}
+
+// maxBytes is the most bytes of a whole: offsets in bytes fit an int64 then,
+// also those of AllToAll's result.
+const maxBytes = 1 << 56
+
+// check finds out whether there is such a task, and fills in what a Barrier
+// need not say.
+func (t *Task) check() error {
+	fail := func(format string, args ...any) error {
+		return fmt.Errorf("%w: %v: %s", ErrTask, t.Kind, fmt.Sprintf(format, args...))
+	}
+	if t.Kind == Barrier && t.Type == 0 {
+		t.Type = elem.Uint8
+	}
+	switch size := t.Type.Size(); {
+	case !t.Kind.Known():
+		return fail("there is no such kind")
+	case t.Ranks < 1 || t.Ranks > MaxRanks:
+		return fail("%d ranks, not 1 to %d", t.Ranks, MaxRanks)
+	case size == 0:
+		return fail("there is no %v", t.Type)
+	case t.Count > maxBytes/size:
+		return fail("%d elements are too many", t.Count)
+	case t.Kind.Combines() && !t.Op.Known():
+		return fail("there is no %v", t.Op)
+	case t.Kind.Combines() && !t.Type.Combines():
+		return fail("elements of type %v do not combine", t.Type)
+	case !t.Kind.Combines() && t.Op != 0:
+		return fail("has no operation, and was given %v", t.Op)
+	case t.Kind.Rooted() && (t.Root < 0 || int(t.Root) >= t.Ranks):
+		return fail("root %d is none of %d ranks", t.Root, t.Ranks)
+	case !t.Kind.Rooted() && t.Root != 0:
+		return fail("has no root, and was given rank %d", t.Root)
+	case t.Kind == Barrier && t.Count != 0:
+		return fail("has no elements, and was given %d", t.Count)
+	case t.InPlace && (t.Kind == AllToAll || t.Kind == Barrier):
+		return fail("can't be in place")
+	}
+	return nil
 }

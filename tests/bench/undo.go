@@ -1,0 +1,24 @@
+package main
+
+import (
+	"errors"
+	"slices"
+)
+
+// undo is how what was set up is taken away again. The zero value is ready.
+type undo struct {
+	steps []func() error
+}
+
+// later notes what close does; the last first.
+func (u *undo) later(fn func() error) { u.steps = append(u.steps, fn) }
+
+// close takes everything away. Closing twice is harmless.
+func (u *undo) close() error {
+	var errs []error
+	for _, fn := range slices.Backward(u.steps) {
+		errs = append(errs, fn())
+	}
+	u.steps = nil
+	return errors.Join(errs...)
+}

@@ -1,0 +1,86 @@
+package fabrictest
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/hmcfs/hmcfs/transport/collective/fabric"
+	"github.com/hmcfs/hmcfs/transport/collective/plan"
+)
+
+// Bench measures two ranks: a barrier of counters, a message there and back, and
+// streams in both directions at once.
+func Bench(b *testing.B, open Open) {
+	b.Run("Barrier", func(b *testing.B) {
+		w := open(b, 2)
+		if !w.Ranks[0].Mapped() {
+			b.Skip("memory is not mapped")
+		}
+		ctx := context.Background()
+		w.each(b, func(f fabric.Fabric) error {
+			s, peer := f.Signals(), 1-f.Rank()
+			for i := range uint64(b.N) {
+				s.Set(i + 1)
+				if err := s.Await(ctx, peer, i+1); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	})
+	for _, size := range []int{8, 4096} {
+		b.Run(fmt.Sprintf("PingPong%d", size), func(b *testing.B) {
+			w := open(b, 2)
+			b.ReportAllocs()
+			w.each(b, func(f fabric.Fabric) error {
+				buf := make([]byte, 16+size)
+				want := []fabric.Want{{Peer: 1 - f.Rank(), Receive: true}}
+				for range b.N {
+					if err := bounce(context.Background(), f, buf, want, f.Rank() == 0); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/2, "ns/way")
+		})
+	}
+	b.Run("Both64MiB", func(b *testing.B) {
+		w := open(b, 2)
+		const size = 64 << 20
+		b.SetBytes(size)
+		w.each(b, func(f fabric.Fabric) error {
+			out, in := make([]byte, size), make([]byte, size)
+			for range b.N {
+				if err := bothWays(context.Background(), f, 1-f.Rank(), out, in); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	})
+}
+
+// bothWays sends and receives at once.
+func bothWays(ctx context.Context, f fabric.Fabric, peer plan.Rank, out, in []byte) error {
+	l := f.Link(peer)
+	want := make([]fabric.Want, 1)
+	for len(out)+len(in) > 0 {
+		n, m, err := 0, 0, error(nil)
+		if len(out) > 0 {
+			n, err = l.TrySend(nil, out)
+		}
+		if err == nil && len(in) > 0 {
+			m, err = l.TryReceive(in[:min(len(in), 1<<18)])
+		}
+		out, in = out[n:], in[m:]
+		if want[0] = (fabric.Want{Peer: peer, Send: len(out) > 0, Receive: len(in) > 0}); err == nil && n+m == 0 {
+			err = f.Park(ctx, want)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

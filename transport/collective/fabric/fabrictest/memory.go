@@ -1,0 +1,155 @@
+package fabrictest
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/devices/sim"
+	"github.com/hmcfs/hmcfs/tests/kit"
+	"github.com/hmcfs/hmcfs/transport"
+	"github.com/hmcfs/hmcfs/transport/collective/fabric"
+	"github.com/hmcfs/hmcfs/transport/collective/plan"
+	"github.com/hmcfs/hmcfs/transport/region"
+	"github.com/hmcfs/hmcfs/transport/transporttest"
+)
+
+// mapped is a world of ranks that see each other's memory; it skips the test
+// where they don't.
+func mapped(t *testing.T, open Open, n int) *World {
+	t.Helper()
+	w := open(t, n)
+	if !w.Ranks[0].Mapped() {
+		t.Skip("memory is not mapped")
+	}
+	return w
+}
+
+// testSignals has the ranks write in turn, and see what was written before.
+func testSignals(t *testing.T, open Open) {
+	for _, n := range []int{2, 5} {
+		w, ctx := mapped(t, open, n), within(t)
+		var written uint64 // guarded by whose turn it is
+		const rounds = 300
+		w.each(t, func(f fabric.Fabric) error {
+			s, me := f.Signals(), uint64(f.Rank())
+			before := plan.Rank((int(me) + n - 1) % n)
+			for round := range uint64(rounds) {
+				// The rank before has had its turn in this round, rank 0's in the last.
+				need := round + 1
+				if me == 0 {
+					need = round
+				}
+				if err := s.Await(ctx, before, need); err != nil {
+					return err
+				}
+				if written != round*uint64(n)+me {
+					return fmt.Errorf("round %d: %d", round, written)
+				}
+				written++
+				if round%50 == 0 {
+					idle(ctx, time.Millisecond)
+				}
+				s.Set(round + 1)
+			}
+			if got := s.Get(plan.Rank(me)); got != rounds {
+				return fmt.Errorf("our own counter is %d", got)
+			}
+			return nil
+		})
+	}
+}
+
+// testShare has each rank write to the others' memory.
+func testShare(t *testing.T, open Open) {
+	const n, part = 4, 10_000
+	w, ctx := mapped(t, open, n), within(t)
+	for turn := range uint64(2) {
+		w.each(t, func(f fabric.Fabric) error {
+			b := w.Alloc(t, int(f.Rank()), n*part)
+			s, err := f.Share(ctx, b)
+			if err != nil {
+				return err
+			}
+			for p := range plan.Rank(n) {
+				copy(s.Bytes(p)[int(f.Rank())*part:], kit.Bytes(seed(f.Rank(), p), 0, part))
+			}
+			if err := meet(w, f, turn*2+1, t); err != nil {
+				return err
+			}
+			for p := range plan.Rank(n) {
+				if at := kit.DiffAt(b.Host(devices.Offset(p)*part, part), seed(p, f.Rank()), 0); at >= 0 {
+					return fmt.Errorf("byte %d of rank %d differs", at, p)
+				}
+			}
+			if err := meet(w, f, turn*2+2, t); err != nil {
+				return err
+			}
+			return errors.Join(s.Close(), s.Close())
+		})
+	}
+}
+
+// meet is a barrier.
+func meet(w *World, f fabric.Fabric, value uint64, t testing.TB) error {
+	f.Signals().Set(value)
+	for p := range w.Ranks {
+		if err := f.Signals().Await(within(t), plan.Rank(p), value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// testUnmapped shares memory that one rank can't.
+func testUnmapped(t *testing.T, open Open) {
+	w, ctx := open(t, 3), within(t)
+	e, err := transport.New(transport.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	table := region.NewTable(e)
+	device, err := table.RegisterDevice(transporttest.Simulated(t, 4096, sim.Params{}).All())
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed := w.Alloc(t, 2, 4096)
+	if err = closed.Close(ctx); err != nil {
+		t.Fatal(err)
+	}
+	for _, bad := range []*region.Buffer{device, closed} {
+		w.each(t, func(f fabric.Fabric) error {
+			b := bad
+			if f.Rank() != 2 {
+				b = w.Alloc(t, int(f.Rank()), 4096)
+			}
+			s, err := f.Share(ctx, b)
+			if !errors.Is(err, fabric.ErrUnmapped) {
+				return fmt.Errorf("%v, %w", s, err)
+			}
+			return nil
+		})
+	}
+	if err = errors.Join(device.Close(ctx), e.Close()); err != nil {
+		t.Error(err)
+	}
+}
+
+// testMissing shares and reforms where one rank does not come.
+func testMissing(t *testing.T, open Open) {
+	w := open(t, 3)
+	var missing *fabric.MissingError
+	var all sync.WaitGroup
+	for _, f := range w.Ranks[:2] {
+		all.Go(func() {
+			err := f.Reform(shortly(t))
+			if !errors.As(err, &missing) || len(missing.Ranks) == 0 || missing.Ranks[len(missing.Ranks)-1] != 2 {
+				t.Errorf("rank %d: %v", f.Rank(), err)
+			}
+		})
+		all.Wait()
+	}
+}

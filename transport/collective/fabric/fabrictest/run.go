@@ -1,0 +1,33 @@
+package fabrictest
+
+import (
+	"testing"
+
+	"github.com/hmcfs/hmcfs/tests/kit"
+)
+
+// Run runs the list.
+func Run(t *testing.T, open Open) {
+	for name, fn := range map[string]func(t *testing.T, open Open){
+		"Facts":       testFacts,
+		"Exchange":    testExchange,
+		"Sizes":       testSizes,
+		"Wakes":       testWakes,
+		"Context":     testContext,
+		"Interrupt":   testInterrupt,
+		"Allocations": testAllocations,
+		"Signals":     testSignals,
+		"Share":       testShare,
+		"Unmapped":    testUnmapped,
+		"Closed":      testClosed,
+		"Cut":         testCut,
+		"Reform":      testReform,
+		"Missing":     testMissing,
+		"Killed":      testKilled,
+	} {
+		t.Run(name, func(t *testing.T) {
+			kit.Check(t, kit.Ignore("/hmcfs-"))
+			fn(t, open)
+		})
+	}
+}

@@ -1,0 +1,222 @@
+package fabric
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/hmcfs/hmcfs/transport/collective/plan"
+	"github.com/hmcfs/hmcfs/transport/region"
+)
+
+// pipe is the memory of one direction of a ring.
+type pipe struct {
+	flow *flow
+	data []byte
+}
+
+// hub is what the ranks of Local have together.
+type hub struct {
+	seats []*seat
+	bells []chan struct{}
+	// rings are by sender times the number of ranks, plus receiver.
+	rings []pipe
+	all   []*local
+
+	mu sync.Mutex
+	// +checklocks:mu
+	closed []bool
+	// meeting is the one of now.
+	// +checklocks:mu
+	meeting *meeting
+}
+
+// meeting is all ranks that share or reform.
+type meeting struct {
+	offers []offer
+	here   []bool
+	count  int
+	// over is closed when all are here, or one can't come any more: err.
+	over chan struct{}
+	err  error
+}
+
+// offer is what a rank brings.
+type offer struct {
+	buffer *region.Buffer
+	bytes  []byte
+	err    error
+	// reform says that it has come for Reform.
+	reform bool
+}
+
+func newHub(n int) *hub {
+	h := &hub{rings: make([]pipe, n*n), all: make([]*local, n), closed: make([]bool, n)}
+	for range n {
+		h.seats = append(h.seats, &seat{})
+		h.bells = append(h.bells, make(chan struct{}, 1))
+	}
+	h.meeting = newMeeting(n)
+	return h
+}
+
+func newMeeting(n int) *meeting {
+	return &meeting{offers: make([]offer, n), here: make([]bool, n), over: make(chan struct{})}
+}
+
+// meet waits until all ranks have come, and returns what they bring.
+func (h *hub) meet(ctx context.Context, me plan.Rank, mine offer) ([]offer, error) {
+	m, err := h.come(me, mine)
+	if err != nil {
+		return nil, err
+	}
+	cause := h.all[me].until(ctx, m.over)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.meeting != m {
+		return m.offers, m.err
+	}
+	m.here[me] = false
+	m.count--
+	return nil, &MissingError{Ranks: m.missing(me), Err: cause}
+}
+
+// until waits for the end of a meeting, and says why it has not.
+func (l *local) until(ctx context.Context, over chan struct{}) error {
+	for !l.stopped.Swap(false) {
+		select {
+		case <-over:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-l.interrupted:
+		}
+	}
+	return ErrInterrupted
+}
+
+// missing are the ranks but one that have not come.
+func (m *meeting) missing(but plan.Rank) (ranks []plan.Rank) {
+	for r, here := range m.here {
+		if !here && r != int(but) {
+			ranks = append(ranks, plan.Rank(r))
+		}
+	}
+	return ranks
+}
+
+// come adds a rank to the meeting of now.
+func (h *hub) come(me plan.Rank, mine offer) (*meeting, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed[me] {
+		return nil, ErrClosed
+	}
+	var gone []plan.Rank
+	for r, closed := range h.closed {
+		if closed {
+			gone = append(gone, plan.Rank(r))
+		}
+	}
+	if gone != nil {
+		return nil, &MissingError{Ranks: gone, Err: errEnded}
+	}
+	m := h.meeting
+	m.offers[me], m.here[me] = mine, true
+	m.count++
+	if m.count == len(m.here) {
+		h.concludeLocked(m)
+	}
+	return m, nil
+}
+
+// concludeLocked ends a meeting to which all have come.
+//
+// +checklocks:h.mu
+func (h *hub) concludeLocked(m *meeting) {
+	reform := m.offers[0].reform
+	for r, o := range m.offers {
+		switch {
+		case o.reform != reform:
+			m.err = fmt.Errorf("ranks 0 and %d share and reform at once: %w", r, ErrProtocol)
+		case o.err != nil && m.err == nil:
+			m.err = fmt.Errorf("rank %d: %w: %w", r, ErrUnmapped, o.err)
+		}
+	}
+	switch {
+	case m.err != nil:
+	case reform:
+		for _, l := range h.all {
+			l.reset()
+		}
+	default:
+		m.err = m.hold()
+	}
+	h.endLocked(m)
+}
+
+// hold holds each buffer for every rank but its own, which does so already.
+func (m *meeting) hold() error {
+	for r, o := range m.offers {
+		for i := range len(m.offers) - 1 {
+			err := o.buffer.Hold()
+			if err == nil {
+				continue
+			}
+			for range i {
+				o.buffer.Drop()
+			}
+			for _, before := range m.offers[:r] {
+				for range len(m.offers) - 1 {
+					before.buffer.Drop()
+				}
+			}
+			return fmt.Errorf("rank %d: %w: %w", r, ErrUnmapped, err)
+		}
+	}
+	return nil
+}
+
+// +checklocks:h.mu
+func (h *hub) endLocked(m *meeting) {
+	h.meeting = newMeeting(len(m.here))
+	close(m.over)
+}
+
+// leave says that a rank comes no more.
+func (h *hub) leave(me plan.Rank) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.closed[me] = true
+	if m := h.meeting; m.count > 0 {
+		m.err = &MissingError{Ranks: []plan.Rank{me}, Err: errEnded}
+		h.endLocked(m)
+	}
+}
+
+// localShared is the buffers of all ranks. Each is held once for it.
+type localShared struct {
+	mu sync.Mutex
+	// +checklocks:mu
+	all []offer
+}
+
+// Bytes are those of a rank's buffer.
+func (s *localShared) Bytes(of plan.Rank) []byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.all[of].bytes
+}
+
+// Close lets the buffers go.
+func (s *localShared) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, o := range s.all {
+		if o.buffer != nil {
+			o.buffer.Drop()
+		}
+	}
+	clear(s.all)
+	return nil
+}

@@ -1,0 +1,41 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+)
+
+// can says whether an algorithm can do a task, which is one, in a shape, which
+// is one too.
+func can(t *Task, s *Shape, a Algorithm) error {
+	kinds, strict := ability(a)
+	switch {
+	case kinds == nil:
+		return fmt.Errorf("%w: there is no %.40q", ErrAlgorithm, a)
+	case !slices.Contains(kinds, t.Kind):
+		return fmt.Errorf("%w: %s does no %v", ErrAlgorithm, a, t.Kind)
+	case !strict && t.ordered():
+		return fmt.Errorf("%w: %s does not combine in the order of the ranks", ErrAlgorithm, a)
+	case a == Direct && !s.direct(t.Ranks):
+		return fmt.Errorf("%w: %s needs memory that all ranks have mapped", ErrAlgorithm, a)
+	}
+	return nil
+}
+
+// ability is the kinds of tasks that an algorithm does, and whether it combines
+// in the order of the ranks if that is asked for.
+func ability(a Algorithm) (kinds []Kind, strict bool) {
+	switch a {
+	case Ring:
+		return []Kind{AllReduce, ReduceScatter, AllGather}, false
+	case Doubling:
+		return []Kind{AllReduce}, false
+	case Binomial:
+		return []Kind{AllReduce, Broadcast, Reduce}, false
+	case Dissemination:
+		return []Kind{Barrier}, false
+	case Direct:
+		return []Kind{AllReduce, ReduceScatter, AllGather, Broadcast, Reduce, AllToAll, Barrier}, true
+	}
+	return nil, false
+}

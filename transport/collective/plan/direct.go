@@ -1,0 +1,55 @@
+package plan
+
+// direct has every rank read what it needs where it is. The first Sync says
+// that all sources are there, the last one that nobody reads or writes here any
+// more.
+func (b *builder) direct() {
+	b.sync()
+	switch b.task.Kind {
+	case AllReduce:
+		k := b.task.slice(b.rank)
+		b.fold(b.result(k), b.source(k), b.everyone())
+	case ReduceScatter:
+		k := b.task.part(b.rank)
+		b.fold(b.result(Range{Len: k.Len}), b.source(k), []Rank{b.rank})
+	case Reduce:
+		k := b.task.slice(b.rank)
+		b.fold(b.resultOf(b.task.Root, k), b.source(k), []Rank{b.task.Root})
+	case AllGather:
+		b.gatherOwn()
+		b.peers(func(p Rank) {
+			k := b.task.part(p)
+			b.fetch(p, b.result(k), b.sourceOf(p, Range{Len: k.Len}))
+		})
+	case Broadcast:
+		if b.rank == b.task.Root {
+			b.copyFrom(b.result(b.whole()), b.source(b.whole()))
+			break
+		}
+		b.fetch(b.task.Root, b.result(b.whole()), b.sourceOf(b.task.Root, b.whole()))
+	case AllToAll:
+		b.ownAmongAll()
+		b.peers(func(p Rank) { b.fetch(p, b.fromAmongAll(p), b.sourceOf(p, b.task.part(b.rank))) })
+	case Barrier:
+		return
+	}
+	b.sync()
+}
+
+// peers goes through the other ranks, each rank beginning with the one behind
+// it, so that not all turn to the same one.
+func (b *builder) peers(do func(p Rank)) {
+	for i := 1; i < b.n; i++ {
+		do(b.at(b.pos + i))
+	}
+}
+
+// fromAmongAll is where a rank's elements come to in the result of an AllToAll.
+func (b *builder) fromAmongAll(p Rank) Block {
+	n := b.task.part(b.rank).Len
+	return b.result(Range{Off: uint64(p) * n, Len: n})
+}
+
+func (b *builder) ownAmongAll() {
+	b.copyFrom(b.fromAmongAll(b.rank), b.source(b.task.part(b.rank)))
+}

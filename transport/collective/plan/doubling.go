@@ -1,0 +1,51 @@
+package plan
+
+import "math/bits"
+
+// doubling exchanges everything with a partner, whose distance doubles. Values
+// alternate between two places, so that none is overwritten while it is being
+// sent; they are where the number of rounds has the last one be in the result.
+// Ranks beyond the largest power of two give their source to a partner first,
+// and get the result from it.
+func (b *builder) doubling() {
+	whole := b.whole()
+	count := bits.Len(uint(b.n)) - 1
+	full := 1 << count
+	if b.pos >= full {
+		b.send(b.at(b.pos-full), b.source(whole))
+		b.receive(b.at(b.pos-full), b.result(whole))
+		return
+	}
+	places := [2]Block{b.result(whole), b.take(whole.Len)}
+	own := b.source(whole)
+	// left is how many rounds are behind the present one.
+	left := count
+	if b.pos+full < b.n {
+		k := places[left%2]
+		if own == places[0] {
+			k = own
+		}
+		b.combine(b.at(b.pos+full), k, own)
+		own = k
+	}
+	for half := 1; half < full; half *= 2 {
+		left--
+		peer := b.at(b.pos ^ half)
+		b.send(peer, own)
+		if k := places[left%2]; k != own {
+			b.combine(peer, k, own)
+			own = k
+			continue
+		}
+		// In place and an odd number of rounds: the first one stays where it is.
+		b.receive(peer, places[1])
+		b.combineFrom(own, places[1])
+	}
+	if b.n == 1 {
+		b.copyFrom(places[0], own)
+	}
+	b.average(own)
+	if b.pos+full < b.n {
+		b.send(b.at(b.pos+full), own)
+	}
+}

@@ -1,0 +1,69 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+)
+
+// check finds out whether a shape is one of n ranks.
+func (s *Shape) check(n int) error {
+	if s.Nodes != nil && len(s.Nodes) != n {
+		return fmt.Errorf("%w: the shape tells the nodes of %d ranks, the task has %d", ErrTask, len(s.Nodes), n)
+	}
+	if s.Order == nil {
+		return nil
+	}
+	seen := make([]bool, n)
+	for _, r := range s.Order {
+		if r < 0 || int(r) >= n || seen[r] {
+			return fmt.Errorf("%w: the order %v is none of %d ranks", ErrTask, s.Order, n)
+		}
+		seen[r] = true
+	}
+	if len(s.Order) != n {
+		return fmt.Errorf("%w: the order %v is none of %d ranks", ErrTask, s.Order, n)
+	}
+	return nil
+}
+
+func (s *Shape) clone() Shape {
+	c := *s
+	c.Order, c.Nodes = slices.Clone(s.Order), slices.Clone(s.Nodes)
+	return c
+}
+
+// order is the ranks as a ring.
+func (s *Shape) order(n int) []Rank {
+	if s.Order != nil {
+		return s.Order
+	}
+	all := make([]Rank, n)
+	for i := range all {
+		all[i] = Rank(i)
+	}
+	return all
+}
+
+// nodes is the ranks of each node in the order of the ring, the nodes in the
+// order of their first rank there.
+func (s *Shape) nodes(n int) [][]Rank {
+	order := s.order(n)
+	if s.Nodes == nil {
+		return [][]Rank{order}
+	}
+	var all [][]Rank
+	place := make(map[int]int)
+	for _, r := range order {
+		i, known := place[s.Nodes[r]]
+		if !known {
+			i = len(all)
+			place[s.Nodes[r]] = i
+			all = append(all, nil)
+		}
+		all[i] = append(all[i], r)
+	}
+	return all
+}
+
+// direct says whether all of n ranks have each other's memory mapped.
+func (s *Shape) direct(n int) bool { return s.Mapped && len(s.nodes(n)) == 1 }
