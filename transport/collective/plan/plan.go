@@ -119,10 +119,20 @@ func (p *Plan) Program(r Rank) Program {
 		b.doubling()
 	case Binomial:
 		b.binomial()
+	case NHR:
+		b.nhr()
+	case Chain:
+		b.chain()
+	case Pairwise:
+		b.pairwise()
+	case Ordered:
+		b.ordered()
 	case Dissemination:
-		b.dissemination()
+		b.everybody().disseminate(b.words())
 	case Direct:
 		b.direct()
+	case Hierarchical:
+		b.hierarchical()
 	}
 	return b.steps
 }
@@ -142,7 +152,13 @@ func (p Program) scratch() uint64 {
 
 // Check proves the plan for all ranks: see the package comment. Errors: ErrWrong,
 // which says what is wrong with which element of which rank.
-func (p *Plan) Check() error { panic("plan: not written yet") }
+func (p *Plan) Check() error {
+	programs := make([]Program, p.Task.Ranks)
+	for r := range programs {
+		programs[r] = p.Program(Rank(r))
+	}
+	return check(p, programs)
+}
 
 // Encode writes the plan as JSON, for people and for Decode.
 func (p *Plan) Encode() ([]byte, error) { return json.Marshal(p) }
