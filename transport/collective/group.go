@@ -85,6 +85,9 @@ func New(ctx context.Context, f fabric.Fabric, o Options) (*Group, error) {
 	if err == nil {
 		err = g.calibrate(ctx)
 	}
+	if err == nil {
+		err = g.startGuard(ctx)
+	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("make a group of %d ranks: %w", f.Size(), err), g.closeMemory(ctx))
 	}
@@ -189,6 +192,7 @@ func (g *Group) Close() error {
 	if g.closed.Swap(true) {
 		return nil
 	}
+	g.endGuard()
 	g.fabric.Interrupt()
 	g.mu.Lock()
 	defer g.mu.Unlock()
