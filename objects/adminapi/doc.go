@@ -1,6 +1,6 @@
 // Package adminapi is what the admin socket of a mount speaks: HTTP with JSON
 // bodies over a Unix socket. Only root and the user who mounted get answers;
-// others get 403, but for bind, export and what concerns keys on a mount with
+// others get 403, but for bind, export, collect, verify and what concerns keys on a mount with
 // --allow-other, where they get what is theirs.
 //
 //	GET  /v1/version            Version
@@ -11,6 +11,8 @@
 //	POST /v1/umount             UmountRequest -> UmountAnswer
 //	POST /v1/bind               BindRequest -> BindAnswer
 //	POST /v1/export             ExportRequest -> share.Memory, or EndAnswer
+//	POST /v1/collect            CollectRequest -> CollectAnswer
+//	POST /v1/verify             VerifyRequest -> VerifyAnswer
 //	POST /v1/session            SessionLine, which lasts
 //	POST /v1/register           Register -> Registered
 //	POST /v1/hetero/VERB        Call -> a Line for each key

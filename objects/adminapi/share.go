@@ -82,4 +82,7 @@ type Reply struct {
 	Ended       *EndAnswer `json:"ended,omitempty"`
 	// Registered is memory that a session knows now.
 	Registered *Registered `json:"registered,omitempty"`
+	// Collected and Verified are of several files.
+	Collected *CollectAnswer `json:"collected,omitempty"`
+	Verified  *VerifyAnswer  `json:"verified,omitempty"`
 }

@@ -69,6 +69,8 @@ type Options struct {
 	Sharer Sharer
 	// Keyed answers what concerns keys; nil serves none of it.
 	Keyed Keyed
+	// Collector answers what concerns several files; nil serves none of it.
+	Collector Collector
 	// Owner is the user who mounted.
 	Owner int
 	// Open lets every user connect who gets as far as the socket. Others than
@@ -199,7 +201,7 @@ func (s *Server) checked(next http.Handler) http.Handler {
 // may.
 func forOthers(path string) bool {
 	switch path {
-	case adminapi.PathBind, adminapi.PathExport, adminapi.PathSession, adminapi.PathRegister,
+	case adminapi.PathBind, adminapi.PathExport, adminapi.PathCollect, adminapi.PathVerify, adminapi.PathSession, adminapi.PathRegister,
 		adminapi.PathKeys, adminapi.PathEvents:
 		return true
 	}
@@ -241,6 +243,10 @@ func (s *Server) routes() http.Handler {
 	if s.opts.Sharer != nil {
 		mux.HandleFunc("POST "+adminapi.PathBind, s.sharing(s.bind))
 		mux.HandleFunc("POST "+adminapi.PathExport, s.sharing(s.export))
+	}
+	if s.opts.Collector != nil {
+		mux.HandleFunc("POST "+adminapi.PathCollect, s.sharing(s.collect))
+		mux.HandleFunc("POST "+adminapi.PathVerify, s.sharing(s.verify))
 	}
 	if s.opts.Keyed != nil {
 		s.addKeyed(mux)

@@ -35,6 +35,9 @@ type question struct {
 	memory []*os.File
 	// carried says that descriptors can travel with the answer.
 	carried bool
+	// conn is the connection where descriptors travel, else nil. Nobody reads
+	// from it any more.
+	conn *conn
 }
 
 // callerOf is who asks, as the store wants it.
@@ -72,6 +75,10 @@ func (s solution) plain() any {
 		return s.reply.Memory
 	case s.reply.Registered != nil:
 		return s.reply.Registered
+	case s.reply.Collected != nil:
+		return s.reply.Collected
+	case s.reply.Verified != nil:
+		return s.reply.Verified
 	default:
 		return s.reply.Ended
 	}
@@ -86,7 +93,7 @@ func (s *Server) sharing(solve solver) http.HandlerFunc {
 		if !upgrades(r) && !connOf(r).trusted {
 			// He names a file, and nothing says that he could get at it.
 			writeError(w, http.StatusForbidden, adminapi.CodeForbidden,
-				"without the file's descriptor only root and the user who mounted are answered; use hmcfs bind, hmcfs export, the Go client, or the attributes")
+				"without the file's descriptor only root and the user who mounted are answered; use the verbs of hmcfs, the Go client, or the attributes")
 			return
 		}
 		s.solve(w, r, solve)
@@ -181,7 +188,7 @@ func (s *Server) serveFrames(ctx context.Context, c *conn, solve solver) error {
 // solveFrame reads a question and works out its answer. The descriptors that
 // came are closed when it returns: that of the file keeps the mount busy.
 func (s *Server) solveFrame(ctx context.Context, c *conn, solve solver) (solution, error) {
-	q := question{peer: c.peer, carried: true}
+	q := question{peer: c.peer, carried: true, conn: c}
 	var files []*os.File
 	defer func() { adminapi.CloseAll(files) }()
 	return solve(ctx, &q, func(into any) error {

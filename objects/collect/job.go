@@ -1,0 +1,131 @@
+package collect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/hmcfs/hmcfs/objects"
+	"github.com/hmcfs/hmcfs/transport"
+)
+
+// Place is a rank whose files are in a store of this node. They are the
+// caller's, open until the job has ended.
+type Place struct {
+	Rank int
+	// Source is read where the task reads the rank.
+	Source *objects.File
+	// Target is what gets the result; nil is none.
+	Target *objects.File
+}
+
+// Job is a task's part of one node. Its methods are called by one goroutine, and
+// Commit or Discard ends it.
+type Job struct {
+	task   Task
+	files  []File
+	drafts []ranked
+}
+
+// ranked is the result of a rank.
+type ranked struct {
+	rank  int
+	draft *objects.Draft
+}
+
+// Prepare checks the files, and takes the memory of the results. Nothing is
+// changed yet.
+//
+// Errors: ErrTask; a RankError, for a source of another size with ErrTask, else
+// with the errors of objects.File.Draft.
+func Prepare(ctx context.Context, t Task, places []Place) (*Job, error) {
+	if err := t.Validate(); err != nil {
+		return nil, err
+	}
+	j := &Job{task: t}
+	for _, p := range places {
+		if err := j.add(ctx, p); err != nil {
+			j.Discard()
+			return nil, ofRank(p.Rank, err)
+		}
+	}
+	return j, nil
+}
+
+func (j *Job) add(ctx context.Context, p Place) error {
+	f := File{Rank: p.Rank}
+	if p.Rank < 0 || p.Rank >= j.task.Ranks {
+		return fmt.Errorf("no rank of %d: %w", j.task.Ranks, ErrTask)
+	}
+	if j.task.HasSource(p.Rank) {
+		if p.Source == nil {
+			return fmt.Errorf("no source: %w", ErrTask)
+		}
+		if size := p.Source.Size(); size != j.task.Size {
+			return fmt.Errorf("it has %d bytes, not %d: %w", size, j.task.Size, ErrTask)
+		}
+		f.Source = source{p.Source}
+	}
+	if p.Target != nil {
+		draft, err := p.Target.Draft(ctx, j.task.ResultSize(p.Rank))
+		if err != nil {
+			return err
+		}
+		f.Result = result{draft}
+		j.drafts = append(j.drafts, ranked{rank: p.Rank, draft: draft})
+	}
+	j.files = append(j.files, f)
+	return nil
+}
+
+// Run makes the results. Its errors are those of the function Run.
+func (j *Job) Run(ctx context.Context, nodes *Nodes) error { return Run(ctx, j.task, j.files, nodes) }
+
+// Commit makes the results the contents of their files, of all or, where one of
+// those was changed meanwhile, of none. An error on the way leaves each file
+// whole, as it was or as it was to become; one of the host tier, whose bytes are
+// copied over, may be left with some of both (objects.Draft.Commit). It names
+// those that were not replaced.
+func (j *Job) Commit(ctx context.Context, killPriv bool) error {
+	for _, d := range j.drafts {
+		if err := d.draft.Check(); err != nil {
+			j.Discard()
+			return ofRank(d.rank, err)
+		}
+	}
+	var errs []error
+	for _, d := range j.drafts {
+		errs = append(errs, ofRank(d.rank, d.draft.Commit(ctx, killPriv)))
+	}
+	j.drafts = nil
+	return errors.Join(errs...)
+}
+
+// Discard gives the memory of the results back.
+func (j *Job) Discard() {
+	for _, d := range j.drafts {
+		d.draft.Discard()
+	}
+	j.drafts = nil
+}
+
+// source is a file that is read.
+type source struct{ f *objects.File }
+
+// Read reads all of p.
+func (s source) Read(ctx context.Context, p []byte, off uint64) error {
+	n, err := s.f.ReadAt(ctx, p, off)
+	if err == nil && n < len(p) {
+		err = fmt.Errorf("it was cut meanwhile, to %d bytes: %w", off+uint64(n), io.ErrUnexpectedEOF)
+	}
+	return err
+}
+
+// result is content that is made.
+type result struct{ d *objects.Draft }
+
+// Write writes all of p.
+func (r result) Write(ctx context.Context, p []byte, off uint64) error {
+	return r.d.CopyIn(ctx, transport.HostSpan(p), off)
+}

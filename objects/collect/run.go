@@ -1,0 +1,207 @@
+package collect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+
+	"github.com/hmcfs/hmcfs/devices/elem"
+	"github.com/hmcfs/hmcfs/transport/collective/plan"
+)
+
+// Source is a file that is read. It may be read by several goroutines.
+type Source interface {
+	// Read reads all of p from off.
+	Read(ctx context.Context, p []byte, off uint64) error
+}
+
+// Result is content that is made. It may be written by several goroutines.
+type Result interface {
+	// Write writes all of p to off.
+	Write(ctx context.Context, p []byte, off uint64) error
+}
+
+// File is a rank whose file is on this node.
+type File struct {
+	Rank int
+	// Source is nil where Task.HasSource says that it is not read.
+	Source Source
+	// Result is nil for none.
+	Result Result
+}
+
+// Run does the part of a task that is this node's. nodes is nil where all files
+// are here; its group is closed, whatever happens.
+//
+// Errors: ErrTask; a RankError with those of sources and results; those of
+// collective.Group.
+func Run(ctx context.Context, t Task, files []File, nodes *Nodes) error {
+	byRank, err := byRank(t, files)
+	switch {
+	case err != nil && nodes != nil:
+		return errors.Join(err, nodes.Group.Close())
+	case err != nil:
+		return err
+	case nodes != nil:
+		return newRounds(t, byRank, nodes).run(ctx)
+	case len(files) != t.Ranks:
+		return fmt.Errorf("%d files of %d ranks: %w", len(files), t.Ranks, ErrTask)
+	}
+	return runHere(ctx, t, byRank)
+}
+
+// byRank sorts the files; those of other nodes are nil.
+func byRank(t Task, files []File) ([]*File, error) {
+	if err := t.Validate(); err != nil {
+		return nil, err
+	}
+	byRank := make([]*File, t.Ranks)
+	for i := range files {
+		f := &files[i]
+		if f.Rank < 0 || f.Rank >= t.Ranks || byRank[f.Rank] != nil {
+			return nil, fmt.Errorf("rank %d of %d is there twice, or can't be: %w", f.Rank, t.Ranks, ErrTask)
+		}
+		if f.Source == nil && t.HasSource(f.Rank) {
+			return nil, fmt.Errorf("rank %d has no source: %w", f.Rank, ErrTask)
+		}
+		byRank[f.Rank] = f
+	}
+	return byRank, nil
+}
+
+// segment is how many bytes of a file are in memory at once: what two of them
+// take fits a processor's own cache.
+const segment = 256 << 10
+
+// unit is a range of some results and of what it is made of.
+type unit struct {
+	// from are the ranks that are read, to those that are written.
+	from, to []int
+	// at is where in a source, off where in a result.
+	at, off, n uint64
+}
+
+// units cuts a task into what can be done side by side.
+func units(t Task) []unit {
+	all := make([]int, t.Ranks)
+	for i := range all {
+		all[i] = i
+	}
+	var out []unit
+	add := func(from, to []int, at, off, n uint64) {
+		for done := uint64(0); done < n; done += segment {
+			out = append(out, unit{from: from, to: to, at: at + done, off: off + done, n: min(segment, n-done)})
+		}
+	}
+	switch t.Kind {
+	case plan.AllReduce:
+		add(all, all, 0, 0, t.Size)
+	case plan.Reduce:
+		add(all, all[t.Root:t.Root+1], 0, 0, t.Size)
+	case plan.Broadcast:
+		add(all[t.Root:t.Root+1], all, 0, 0, t.Size)
+	case plan.AllGather:
+		for r := range all {
+			add(all[r:r+1], all, 0, uint64(r)*t.Size, t.Size)
+		}
+	case plan.ReduceScatter:
+		for r := range all {
+			p := t.part(r)
+			add(all, all[r:r+1], p.Off, 0, p.Len)
+		}
+	case plan.AllToAll:
+		for s := range all {
+			for r := range all {
+				p := t.part(r)
+				add(all[s:s+1], all[r:r+1], p.Off, uint64(s)*p.Len, p.Len)
+			}
+		}
+	default:
+	}
+	return out
+}
+
+// runHere does a task whose files are all on this node.
+func runHere(ctx context.Context, t Task, files []*File) error {
+	todo := units(t)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var next atomic.Int64
+	work := func() {
+		w := worker{t: t, files: files, acc: make([]byte, segment), term: make([]byte, segment)}
+		for {
+			i := int(next.Add(1)) - 1
+			if i >= len(todo) || ctx.Err() != nil {
+				return
+			}
+			if err := w.do(ctx, todo[i]); err != nil {
+				cancel(err)
+				return
+			}
+		}
+	}
+	var others sync.WaitGroup
+	for range min(runtime.GOMAXPROCS(0), len(todo)) - 1 {
+		others.Go(work)
+	}
+	work()
+	others.Wait()
+	return context.Cause(ctx)
+}
+
+// worker does one unit at a time.
+type worker struct {
+	t         Task
+	files     []*File
+	acc, term []byte
+}
+
+func (w *worker) do(ctx context.Context, u unit) error {
+	acc := w.acc[:u.n]
+	if err := fold(ctx, w.t, w.files, u.from, acc, w.term[:u.n], u.at); err != nil {
+		return err
+	}
+	if len(u.from) == w.t.Ranks && w.t.Op != 0 {
+		if err := w.t.finish(acc); err != nil {
+			return err
+		}
+	}
+	return spread(ctx, w.files, u.to, acc, u.off)
+}
+
+// fold reads a range of some files, and combines them in the order of their
+// ranks into acc. term is memory for one of them.
+func fold(ctx context.Context, t Task, files []*File, from []int, acc, term []byte, at uint64) error {
+	for i, rank := range from {
+		into := term
+		if i == 0 {
+			into = acc
+		}
+		if err := files[rank].Source.Read(ctx, into, at); err != nil {
+			return ofRank(rank, err)
+		}
+		if i == 0 {
+			continue
+		}
+		if err := elem.Combine(t.folds(), t.Type, acc, acc, term); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// spread writes bytes to the results of some ranks.
+func spread(ctx context.Context, files []*File, to []int, p []byte, off uint64) error {
+	for _, rank := range to {
+		if files[rank] == nil || files[rank].Result == nil {
+			continue
+		}
+		if err := files[rank].Result.Write(ctx, p, off); err != nil {
+			return ofRank(rank, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,132 @@
+package collect
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/hmcfs/hmcfs/devices/elem"
+	"github.com/hmcfs/hmcfs/transport/collective/plan"
+)
+
+// ErrTask is a task that can't be done.
+var ErrTask = errors.New("collect: not possible")
+
+// Task is what is to be done. It is the same at every node.
+type Task struct {
+	// Kind is any but plan.Barrier.
+	Kind  plan.Kind
+	Type  elem.Type
+	Op    elem.Op // 0 where nothing is combined
+	Root  int     // 0 where there is none
+	Ranks int
+	// Size is the bytes of each source.
+	Size uint64
+	// Strict combines in the order of the ranks.
+	Strict bool
+	// Algorithm is what nodes use among them; empty is the fastest.
+	Algorithm plan.Algorithm
+}
+
+// Combines says whether a kind combines elements.
+func Combines(k plan.Kind) bool {
+	return k == plan.AllReduce || k == plan.Reduce || k == plan.ReduceScatter
+}
+
+// Validate says what is wrong with the task.
+//
+// Errors: ErrTask.
+func (t Task) Validate() error {
+	size := t.Type.Size()
+	switch {
+	case t.Kind < plan.AllReduce || t.Kind > plan.AllToAll:
+		return fmt.Errorf("collective %d: %w", t.Kind, ErrTask)
+	case t.Ranks < 1 || t.Ranks > plan.MaxRanks:
+		return fmt.Errorf("%d files, can be 1 to %d: %w", t.Ranks, plan.MaxRanks, ErrTask)
+	case size == 0:
+		return fmt.Errorf("%s: %w", t.Type, ErrTask)
+	case t.Size%size != 0:
+		return fmt.Errorf("files of %d bytes are no multiple of %d, one %s: %w", t.Size, size, t.Type, ErrTask)
+	case t.Root < 0 || t.Root >= t.Ranks:
+		return fmt.Errorf("root %d of %d files: %w", t.Root, t.Ranks, ErrTask)
+	case Combines(t.Kind) != (t.Op != 0) || t.Op != 0 && !t.Op.Known():
+		return fmt.Errorf("operation %d: %w", t.Op, ErrTask)
+	case t.Op != 0 && !t.Type.Combines():
+		return fmt.Errorf("elements of type %s can't be combined: %w", t.Type, ErrTask)
+	}
+	if most := uint64(1<<63 - 1); t.Size > most/uint64(t.Ranks) {
+		return fmt.Errorf("%d files of %d bytes: %w", t.Ranks, t.Size, ErrTask)
+	}
+	return nil
+}
+
+// HasResult says whether a rank gets a result: all do but those that are not
+// the root of plan.Reduce, and the root of plan.Broadcast, which has it already.
+func (t Task) HasResult(rank int) bool {
+	switch t.Kind {
+	case plan.Reduce:
+		return rank == t.Root
+	case plan.Broadcast:
+		return rank != t.Root
+	default:
+		return true
+	}
+}
+
+// HasSource says whether the bytes of a rank are read.
+func (t Task) HasSource(rank int) bool { return t.Kind != plan.Broadcast || rank == t.Root }
+
+// ResultSize is the bytes of a rank's result.
+func (t Task) ResultSize(rank int) uint64 {
+	switch t.Kind {
+	case plan.AllGather:
+		return t.Size * uint64(t.Ranks)
+	case plan.ReduceScatter:
+		return t.part(rank).Len
+	case plan.AllToAll:
+		return t.part(rank).Len * uint64(t.Ranks)
+	default:
+		return t.Size
+	}
+}
+
+// part is the range of a rank's part of a source, in bytes.
+func (t Task) part(rank int) plan.Range {
+	size := t.Type.Size()
+	r := plan.Part(t.Size/size, rank, t.Ranks)
+	return plan.Range{Off: r.Off * size, Len: r.Len * size}
+}
+
+// folds is the operation by which two elements become one.
+func (t Task) folds() elem.Op {
+	if t.Op == elem.Avg {
+		return elem.Sum
+	}
+	return t.Op
+}
+
+// finish makes what was folded of all ranks the result.
+func (t Task) finish(p []byte) error {
+	if t.Op != elem.Avg {
+		return nil
+	}
+	return elem.Divide(t.Type, p, uint64(t.Ranks))
+}
+
+// RankError is what went wrong with the file of a rank.
+type RankError struct {
+	Rank int
+	Err  error
+}
+
+// Error names the rank.
+func (e *RankError) Error() string { return fmt.Sprintf("rank %d: %v", e.Rank, e.Err) }
+
+// Unwrap returns the cause.
+func (e *RankError) Unwrap() error { return e.Err }
+
+func ofRank(rank int, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &RankError{Rank: rank, Err: err}
+}

@@ -1,0 +1,298 @@
+package objects
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
+
+	"github.com/hmcfs/hmcfs/transport"
+)
+
+// Draft is content that is to be a file's, in memory of its own on the file's
+// device. Nobody sees it before Commit: what fails until then leaves the file
+// as it was. Its memory is taken when it is made, so that it is the making of it
+// that fails on a full device.
+//
+// CopyIn may be called from any goroutine. Commit, or Discard, is called once,
+// with no CopyIn under way, and before the file is closed.
+type Draft struct {
+	file *File
+	tier *tier
+	body content
+	size uint64
+	// before is what the file was like.
+	before draftMark
+
+	// turn admits one write at a time to device memory.
+	turn sync.Mutex
+	// path is how the bytes have come.
+	// +checklocks:turn
+	path transport.Path
+}
+
+// draftMark is by what a change of a file is known.
+type draftMark struct {
+	version uint64
+	size    uint64
+	// mtime is a host file's, which the kernel may write by itself.
+	mtime unix.Timespec
+}
+
+// Draft makes content of size bytes for the file.
+//
+// Errors: devices.ErrOutOfMemory; ErrLost; ErrBusy for what is published;
+// ErrTooLarge; ErrInvalid where the file is memory of another process, of
+// another size.
+func (f *File) Draft(ctx context.Context, size uint64) (*Draft, error) {
+	d, err := f.draft(ctx, size)
+	if err != nil {
+		return nil, fmt.Errorf("draft of object %d: %w", f.obj.ino, err)
+	}
+	return d, nil
+}
+
+func (f *File) draft(ctx context.Context, size uint64) (*Draft, error) {
+	o := f.obj
+	if size > maxSize {
+		return nil, fmt.Errorf("%d bytes: %w", size, ErrTooLarge)
+	}
+	if err := o.notOffered(); err != nil {
+		return nil, err
+	}
+	d := &Draft{file: f, size: size}
+	var err error
+	if d.before, err = o.draftMark(); err != nil {
+		return nil, err
+	}
+	t, body := o.place()
+	if isBound(body) && size != d.before.size {
+		return nil, fmt.Errorf("it is memory of %d bytes of another process, and is to have %d: %w", d.before.size, size, ErrInvalid)
+	}
+	d.tier = t
+	if t.files == nil {
+		d.body = f.store.emptyContent(t)
+		if err = d.body.reserve(ctx, 0, size); err != nil {
+			return nil, errors.Join(err, d.body.discard())
+		}
+		return d, nil
+	}
+	// A number that no record has: what is in the tier under it is swept away
+	// by the next run.
+	inos, err := f.store.meta.NewInos(ctx, 1)
+	if err != nil {
+		return nil, err
+	}
+	h, err := openHostFile(t, f.store.engine, uint64(inos[0]))
+	if err != nil {
+		return nil, err
+	}
+	d.body = h
+	if err = h.reserve(ctx, 0, size); err == nil {
+		err = h.cut(ctx, size)
+	}
+	if err != nil {
+		return nil, errors.Join(err, h.discard())
+	}
+	return d, nil
+}
+
+// draftMark is by what a later change of the content is known.
+func (o *object) draftMark() (draftMark, error) {
+	m := draftMark{version: o.version.Load()}
+	var err error
+	if m.size, err = o.end(); err != nil {
+		return m, err
+	}
+	if h, ok := o.content().(*hostFile); ok {
+		st, failure := h.stat()
+		if failure != nil {
+			return m, failure
+		}
+		m.mtime = st.Mtim
+	}
+	return m, nil
+}
+
+// Size is the bytes that it has.
+func (d *Draft) Size() uint64 { return d.size }
+
+// CopyIn copies src to off.
+func (d *Draft) CopyIn(ctx context.Context, src transport.Span, off uint64) error {
+	n := uint64(src.Len())
+	if off > d.size || n > d.size-off {
+		return fmt.Errorf("%d bytes at %d of a draft of %d: %w", n, off, d.size, ErrInvalid)
+	}
+	if n == 0 {
+		return nil
+	}
+	host := d.tier.files != nil
+	if !host {
+		d.turn.Lock()
+		defer d.turn.Unlock()
+	}
+	done, path, err := d.body.write(ctx, off, src)
+	if host {
+		d.turn.Lock()
+		defer d.turn.Unlock()
+	}
+	d.path = path
+	if err != nil {
+		return fmt.Errorf("write %d bytes of a draft, %d done: %w", n, done, err)
+	}
+	return nil
+}
+
+// Discard gives the memory back.
+func (d *Draft) Discard() {
+	if err := d.body.discard(); err != nil {
+		d.file.store.log.Warn("memory of a draft not given back", zap.Error(err))
+	}
+}
+
+// Commit makes the draft the content of the file, and the file as long as it.
+// The draft is gone then, also with an error.
+//
+// In device memory that is one step: who reads finds the old bytes or the new
+// ones. What others may have mapped stays in its place, and so does a file of
+// the host tier, which the kernel may be serving by itself: there the new bytes
+// are copied over the old ones, which needs no more memory, and who reads
+// meanwhile may find some of both.
+//
+// Errors: ErrBusy for a file that was changed since Draft, that is published,
+// or that would be shorter than what others have mapped; ErrLost. The file is as
+// it was then. Those of the device leave unspecified bytes in a file that is
+// copied over.
+func (d *Draft) Commit(ctx context.Context, killPriv bool) error {
+	ctx = context.WithoutCancel(ctx)
+	o := d.file.obj
+	var old content
+	err := o.change(ctx, func() (err error) {
+		if err = d.mayCommit(); err != nil {
+			return err
+		}
+		if killPriv {
+			if err = o.store.killPriv(ctx, o.ino); err != nil {
+				return err
+			}
+		}
+		if d.size > 0 {
+			if err = o.mark(ctx, d.size); err != nil {
+				return err
+			}
+		}
+		if d.switches() {
+			old = d.take()
+			return nil
+		}
+		return d.copyOver(ctx)
+	})
+	if old == nil {
+		old = d.body
+	}
+	if failure := old.discard(); failure != nil {
+		o.store.log.Warn("memory of what was replaced not given back", zap.Uint64("ino", uint64(o.ino)), zap.Error(failure))
+	}
+	if err != nil {
+		return fmt.Errorf("replace the content of object %d: %w", o.ino, err)
+	}
+	o.store.changed(o.ino, false)
+	return nil
+}
+
+// Check fails where Commit would, as things are now.
+func (d *Draft) Check() error {
+	if err := d.unchanged(0); err != nil {
+		return fmt.Errorf("replace the content of object %d: %w", d.file.obj.ino, err)
+	}
+	return nil
+}
+
+// mayCommit fails where the content is not what it was, or must not go. The
+// caller has the lane, and has raised the version.
+func (d *Draft) mayCommit() error {
+	if err := d.unchanged(1); err != nil {
+		return err
+	}
+	return d.file.obj.mayCut(d.size)
+}
+
+// unchanged fails where the file is not what it was, but for so many changes of
+// our own.
+func (d *Draft) unchanged(own uint64) error {
+	o := d.file.obj
+	if err := o.notOffered(); err != nil {
+		return err
+	}
+	now, err := o.draftMark()
+	if err != nil {
+		return err
+	}
+	now.version -= own
+	if t, _ := o.place(); t != d.tier || now != d.before {
+		return fmt.Errorf("it was changed meanwhile: %w", ErrBusy)
+	}
+	return nil
+}
+
+// switches says whether the draft's memory can take the place of the file's.
+func (d *Draft) switches() bool {
+	o := d.file.obj
+	x, ok := o.content().(*extents)
+	return ok && o.exported() == 0 && x.pinned == 0
+}
+
+// take makes the draft's memory the file's, and returns what was.
+func (d *Draft) take() content {
+	o := d.file.obj
+	now := o.store.now()
+	d.turn.Lock()
+	path := d.path
+	d.turn.Unlock()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	old := o.body
+	o.body, o.size, o.mtime, o.ctime = d.body, d.size, now, now
+	if path != "" {
+		o.path = path
+	}
+	// Who has taken the old size must not find the new content: see look.
+	o.cuts.Add(1)
+	o.dirty.Store(true)
+	return old
+}
+
+// copyOver copies the draft to where the file's bytes are. The caller has the
+// lane.
+func (d *Draft) copyOver(ctx context.Context) error {
+	o := d.file.obj
+	body := o.content()
+	if !isBound(body) {
+		if err := body.reserve(ctx, 0, d.size); err != nil {
+			return err
+		}
+	}
+	look := func(off, n uint64) (sight, error) {
+		pieces, release, err := d.body.find(off, n, false)
+		return sight{n: n, pieces: pieces, release: release}, err
+	}
+	var path transport.Path
+	err := copyContent(ctx, look, 0, d.size, func(at piece) error {
+		if at.hole {
+			return body.clear(ctx, at.off, at.n, true)
+		}
+		n, way, err := body.write(ctx, at.off, at.span)
+		if path = way; n > 0 {
+			o.touch(at.off+n, path)
+		}
+		return err
+	})
+	if err != nil || d.before.size <= d.size {
+		return err
+	}
+	o.shrink(d.size)
+	return body.cut(ctx, d.size)
+}
