@@ -81,11 +81,15 @@ func New(ctx context.Context, f fabric.Fabric, o Options) (*Group, error) {
 	defer g.mu.Unlock()
 	g.loop = newLoop(g)
 	g.own.table = region.NewTable(nil)
-	err := g.openWindow(ctx)
+	err := g.startGuard(ctx)
+	if err == nil {
+		err = g.openWindow(ctx)
+	}
 	if err == nil {
 		err = g.calibrate(ctx)
 	}
 	if err != nil {
+		g.endGuard()
 		return nil, errors.Join(fmt.Errorf("make a group of %d ranks: %w", f.Size(), err), g.closeMemory(ctx))
 	}
 	return g, nil
@@ -189,7 +193,7 @@ func (g *Group) Close() error {
 	if g.closed.Swap(true) {
 		return nil
 	}
-	g.fabric.Interrupt()
+	g.endGuard()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.unfinished {
