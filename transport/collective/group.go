@@ -82,14 +82,15 @@ func New(ctx context.Context, f fabric.Fabric, o Options) (*Group, error) {
 	defer g.mu.Unlock()
 	g.loop = newLoop(g)
 	g.own.table = region.NewTable(nil)
-	err := g.openWindow(ctx)
+	err := g.startGuard(ctx)
+	if err == nil {
+		err = g.openWindow(ctx)
+	}
 	if err == nil {
 		err = g.calibrate(ctx)
 	}
-	if err == nil {
-		err = g.startGuard(ctx)
-	}
 	if err != nil {
+		g.endGuard()
 		return nil, errors.Join(fmt.Errorf("make a group of %d ranks: %w", f.Size(), err), g.closeMemory(ctx))
 	}
 	return g, nil
@@ -216,7 +217,6 @@ func (g *Group) Close() error {
 		return nil
 	}
 	g.endGuard()
-	g.fabric.Interrupt()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.unfinished {
