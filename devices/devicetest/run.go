@@ -39,6 +39,8 @@ func Run(t *testing.T, open Opener) {
 		{"PinHost", checkPinHost},
 		{"CopyPeer", checkCopyPeer},
 		{"Files", checkFiles},
+		{"Reduce", checkReduce},
+		{"ReduceRefused", checkReduceRefused},
 		{"Export", checkExport},
 		{"Import", checkImport},
 		{"Close", checkClose},

@@ -1,6 +1,7 @@
 package elem_test
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"math"
@@ -44,8 +45,9 @@ func get(t elem.Type, p []byte) value {
 		return value{f: float64(math.Float32frombits(binary.LittleEndian.Uint32(p)))}
 	case elem.Float64:
 		return value{f: math.Float64frombits(binary.LittleEndian.Uint64(p))}
+	default:
+		panic("no such type")
 	}
-	panic("no such type")
 }
 
 // half is the value of a float16 by its definition.
@@ -94,6 +96,8 @@ func put(t elem.Type, p []byte, v value) {
 			bits = math.Float64bits(v.f)
 		}
 		binary.LittleEndian.PutUint64(p, bits)
+	default:
+		panic("no such type")
 	}
 }
 
@@ -198,8 +202,9 @@ func special(t elem.Type) []uint64 {
 			0, 1 << 63, 1, 1<<63 + 1, 1<<52 - 1, 1 << 52, 0x3ff << 52, 0xbff << 52, 0x3ff<<52 + 1, 0x7ff<<52 - 1,
 			0xfff<<52 - 1, 0x7ff << 52, 0xfff << 52, 0x7ff8 << 48, 0xfff8 << 48, 0x7ff<<52 + 1, 0xfff<<52 + 5,
 		}
+	default:
+		panic("no such type")
 	}
-	panic("no such type")
 }
 
 // pairs are all pairs of special bits, and then random ones.
@@ -247,36 +252,47 @@ func TestCombine(t *testing.T) {
 func TestCombineInPlace(t *testing.T) {
 	for _, typ := range types {
 		a, b := pairs(typ, 400)
-		size := int(typ.Size())
 		for _, op := range ops {
 			for _, n := range []int{0, 1, 2, 3, 7, 8, 15, 16, 31, 32, 33, 63, 64, 65, 127, 128, 129, 200, 255, 256, 257, 300} {
 				for _, at := range []int{0, 1, 5, 84} {
-					x, y := a[at*size:(at+n)*size], b[at*size:(at+n)*size]
-					want := make([]byte, n*size)
-					for i := 0; i < len(want); i += size {
-						if err := elem.Combine(op, typ, want[i:i+size], x[i:i+size], y[i:i+size]); err != nil {
-							t.Fatal(err)
-						}
-					}
-					for _, first := range []bool{true, false} {
-						p, q := append([]byte(nil), a...), append([]byte(nil), b...)
-						x, y := p[at*size:(at+n)*size], q[at*size:(at+n)*size]
-						dst, untouched, all := x, y, p
-						if !first {
-							dst, untouched, all = y, x, q
-						}
-						before := append([]byte(nil), all...)
-						other := append([]byte(nil), untouched...)
-						if err := elem.Combine(op, typ, dst, x, y); err != nil {
-							t.Fatal(err)
-						}
-						copy(before[at*size:], want)
-						if string(all) != string(before) || string(untouched) != string(other) {
-							t.Fatalf("%v of %v: %d elements from %d in place of the first (%v): differ", op, typ, n, at, first)
-						}
-					}
+					inPlace(t, cut{typ, op, at, n}, a, b)
 				}
 			}
+		}
+	}
+}
+
+// cut is n elements from at on.
+type cut struct {
+	typ   elem.Type
+	op    elem.Op
+	at, n int
+}
+
+// inPlace combines a part of a and b, in place of a's and of b's.
+func inPlace(t *testing.T, c cut, a, b []byte) {
+	t.Helper()
+	typ, op, size := c.typ, c.op, int(c.typ.Size())
+	part := func(p []byte) []byte { return p[c.at*size : (c.at+c.n)*size] }
+	want := make([]byte, c.n*size)
+	for i := 0; i < len(want); i += size {
+		if err := elem.Combine(op, typ, want[i:i+size], part(a)[i:i+size], part(b)[i:i+size]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, first := range []bool{true, false} {
+		x, y := bytes.Clone(a), bytes.Clone(b)
+		dst, other, before := x, y, bytes.Clone(a)
+		if !first {
+			dst, other, before = y, x, bytes.Clone(b)
+		}
+		copy(part(before), want)
+		untouched := bytes.Clone(other)
+		if err := elem.Combine(op, typ, part(dst), part(x), part(y)); err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(dst, before) || !bytes.Equal(other, untouched) {
+			t.Fatalf("%v of %v: %d elements from %d in place of the first (%v): differ", op, typ, c.n, c.at, first)
 		}
 	}
 }
@@ -286,7 +302,7 @@ func TestDivide(t *testing.T) {
 		a, _ := pairs(typ, 3000)
 		size := int(typ.Size())
 		for _, n := range []uint64{1, 2, 3, 4, 5, 7, 8, 10, 16, 63, 64, 100, 127, 128, 255, 256, 1000, 1 << 31, 1<<32 + 1, 1 << 62, 1 << 63, 1<<64 - 1} {
-			got := append([]byte(nil), a...)
+			got := bytes.Clone(a)
 			if err := elem.Divide(typ, got, n); err != nil {
 				t.Fatal(err)
 			}
@@ -315,6 +331,7 @@ func quotient(t elem.Type, x value, n uint64) value {
 		q.f = x.f / float64(n)
 	case elem.Float16, elem.BFloat16, elem.Float32:
 		q.f = float64(float32(x.f) / float32(n))
+	default:
 	}
 	return q
 }

@@ -2,6 +2,7 @@ package elem
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -52,13 +53,8 @@ func ParseType(text string) (Type, error) {
 	want := strings.ToLower(text)
 	var known []string
 	for t := Bool; t <= Complex64; t++ {
-		if t.String() == want {
+		if t.String() == want || slices.Contains(t.aliases(), want) {
 			return t, nil
-		}
-		for _, a := range t.aliases() {
-			if a == want {
-				return t, nil
-			}
 		}
 		known = append(known, t.String())
 	}

@@ -37,6 +37,7 @@ func combinePortable(op Op, t Type, dst, a, b []byte) {
 		floats(op, cast[float32](dst), cast[float32](a), cast[float32](b), math.Float32frombits(nan32))
 	case Float64:
 		floats(op, cast[float64](dst), cast[float64](a), cast[float64](b), math.Float64frombits(nan64))
+	default:
 	}
 }
 
@@ -129,6 +130,7 @@ func dividePortable(t Type, p []byte, n uint64) {
 		divideFloats(cast[float32](p), float32(n), math.Float32frombits(nan32))
 	case Float64:
 		divideFloats(cast[float64](p), float64(n), math.Float64frombits(nan64))
+	default:
 	}
 }
 

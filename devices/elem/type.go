@@ -66,6 +66,7 @@ func (t Type) Combines() bool {
 	switch t {
 	case Int8, Uint8, Int32, Int64, Float16, BFloat16, Float32, Float64:
 		return true
+	default:
+		return false
 	}
-	return false
 }

@@ -19,7 +19,7 @@ func (c *Communicator) Connect(ctx context.Context, peer wire.Rank, at control.A
 		return fmt.Errorf("connect %s to itself: %w", peer, control.ErrTaken)
 	}
 	for {
-		s, mine, err := c.begin(peer)
+		s, mine, err := c.begin(peer, at)
 		switch {
 		case err != nil:
 			return err
@@ -31,6 +31,29 @@ func (c *Communicator) Connect(ctx context.Context, peer wire.Rank, at control.A
 			return err
 		}
 	}
+}
+
+// Reconnect makes a session anew that has ended, with a peer to whom we have
+// connected before, or waits for him to do so. With a peer that is connected it
+// does nothing.
+//
+// Errors: those of Connect and Await; ErrNotConnected where there never was a
+// session.
+func (c *Communicator) Reconnect(ctx context.Context, peer wire.Rank) error {
+	c.mu.RLock()
+	s, ours := c.sessions[peer], false
+	var at control.Address
+	if s != nil {
+		ours, at = s.dialing, s.at
+	}
+	c.mu.RUnlock()
+	switch {
+	case s == nil:
+		return fmt.Errorf("%s: %w", peer, ErrNotConnected)
+	case ours:
+		return c.Connect(ctx, peer, at)
+	}
+	return c.Await(ctx, peer)
 }
 
 // connect makes a session that was booked.
@@ -80,7 +103,7 @@ func (c *Communicator) settled(ctx context.Context, s *session) error {
 
 // begin books a session that we connect, and notes that in running; mine is
 // false where there is one.
-func (c *Communicator) begin(peer wire.Rank) (s *session, mine bool, err error) {
+func (c *Communicator) begin(peer wire.Rank, at control.Address) (s *session, mine bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
@@ -90,7 +113,7 @@ func (c *Communicator) begin(peer wire.Rank) (s *session, mine bool, err error) 
 		return s, false, nil
 	}
 	s = newSession(c, peer, c.opts.Channels)
-	s.dialing = true
+	s.dialing, s.at = true, at
 	c.sessions[peer] = s
 	// Close waits for what is being connected.
 	c.running.Add(1)

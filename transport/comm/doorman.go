@@ -23,7 +23,7 @@ func (d *doorman) Admit(h wire.Hello) (wire.Session, *wire.Refusal) {
 	}
 	s := c.sessions[h.From]
 	if h.Role != wire.RoleControl {
-		if s == nil || !s.book(h) {
+		if s == nil || h.Role == wire.RoleStream && !s.is(h.Session) || h.Role != wire.RoleStream && !s.book(h) {
 			return 0, &wire.Refusal{Code: wire.RefusedSession, Reason: "no such session, or the connection is there"}
 		}
 		return h.Session, nil
@@ -54,6 +54,10 @@ func (d *doorman) Serve(conn *control.Conn) {
 	c.mu.RUnlock()
 	if s == nil || !s.is(conn.Session) {
 		_ = conn.Close()
+		return
+	}
+	if conn.Role == wire.RoleStream {
+		s.c.running.Go(func() { s.arrive(c.life, conn) })
 		return
 	}
 	s.serve(c.life, conn)

@@ -75,7 +75,7 @@ func (s *session) join(c *control.Conn) error {
 		place = 0
 	case wire.RoleData:
 		place = 1 + int(c.Channel)
-	case wire.RoleSide:
+	default:
 	}
 	if s.cause != nil || s.conns == nil || s.conns[place] != nil {
 		return errors.Join(s.errLocked(), c.Close())
@@ -96,7 +96,7 @@ func (s *session) serve(ctx context.Context, c *control.Conn) {
 			err = s.choose(ctx, c)
 		case wire.RoleSide:
 			err = s.meet(ctx, c)
-		case wire.RoleData:
+		default:
 		}
 		if err == nil {
 			err = s.begin()

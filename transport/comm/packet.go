@@ -52,6 +52,13 @@ func (c *Communicator) Unhandle(port wire.Port) {
 	delete(c.handlers, port)
 }
 
+// Handler is that of a port; nil where it has none.
+func (c *Communicator) Handler(port wire.Port) Handler {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.handlers[port]
+}
+
 // SendPacket sends the bytes of all parts as one packet to a port of a peer:
 // see control.Link. It waits while the peer does not receive.
 func (c *Communicator) SendPacket(ctx context.Context, to wire.Rank, port wire.Port, parts ...[]byte) error {

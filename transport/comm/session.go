@@ -36,8 +36,10 @@ type session struct {
 	keys *region.Keys
 	// dialing says that we connect; it is guarded by the communicator's mu.
 	dialing bool
-	now     atomic.Int32
-	turn    atomic.Uint32
+	// at is where we have connected to, and streams are.
+	at   control.Address
+	now  atomic.Int32
+	turn atomic.Uint32
 	// done is closed when the session has ended and nothing of it runs.
 	done   chan struct{}
 	expiry *time.Timer
@@ -74,6 +76,13 @@ type session struct {
 	provider window.Provider
 	// +checklocks:mu
 	cause error
+	// streams are the connections for Stream that the peer has made and nobody
+	// has taken, the oldest first. arrived is closed and made anew when one comes,
+	// and closed at the end.
+	// +checklocks:mu
+	streams []arrival
+	// +checklocks:mu
+	arrived chan struct{}
 	// eras are the requests that are under way, cut by fences: the last one
 	// is open, those before it are waited for.
 	// +checklocks:mu
@@ -96,7 +105,7 @@ func newEra() *era { return &era{done: make(chan struct{})} }
 func newSession(c *Communicator, peer wire.Rank, channels int) *session {
 	c.running.Add(1)
 	return &session{
-		c: c, peer: peer, keys: region.NewKeys(), done: make(chan struct{}),
+		c: c, peer: peer, keys: region.NewKeys(), done: make(chan struct{}), arrived: make(chan struct{}),
 		conns: make([]*control.Conn, 1+channels+1), booked: make([]bool, channels+1), eras: []*era{newEra()},
 	}
 }
@@ -128,7 +137,13 @@ func (s *session) end(cause error) {
 	}
 	left, provider := s.conns, s.provider
 	s.conns, s.provider = nil, nil
+	streams := s.streams
+	s.streams = nil
+	close(s.arrived)
 	s.mu.Unlock()
+	for _, a := range streams {
+		_ = a.conn.Close()
+	}
 	// Their errors are those of connections that have failed anyway.
 	_ = closeConns(left)
 	if provider != nil {

@@ -31,10 +31,11 @@ func keepAlive(limit time.Duration) net.KeepAliveConfig {
 // giveUp ends a data connection whose peer's machine does not confirm what was
 // sent to it: for that the kernel asks no question, and goes on for a quarter
 // of an hour. A control connection may be full for as long as the peer does
-// not receive, which to the kernel is the same; it ends with the others.
+// not receive, which to the kernel is the same, and so may a stream; they end
+// with the others.
 func giveUp(c net.Conn, role wire.Role, limit time.Duration) error {
 	tcp, ok := c.(*net.TCPConn)
-	if !ok || role == wire.RoleControl {
+	if !ok || role == wire.RoleControl || role == wire.RoleStream {
 		return nil
 	}
 	raw, err := tcp.SyscallConn()

@@ -9,6 +9,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/hmcfs/hmcfs/transport/comm"
 	"github.com/hmcfs/hmcfs/transport/region"
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
@@ -279,3 +280,6 @@ func (c *Comm) Flush(ctx context.Context, to Rank) error {
 	}
 	return errors.Join(r.finish(ctx), r.pair.flushed())
 }
+
+// Communicator is the one that the domain is of.
+func (c *Comm) Communicator() *comm.Communicator { return c.d.c }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync/atomic"
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/transport"
@@ -26,6 +27,49 @@ type opened struct {
 	lent bool
 	// give gives it back.
 	give func() error
+	// shown is the memory where it is mapped: it is given back with the last of
+	// the window and its mappings.
+	shown *shown
+}
+
+// shown is memory that is mapped, as many times as it is used.
+type shown struct {
+	mapping mapping
+	users   atomic.Int32
+}
+
+func (s *shown) leave() error {
+	if s.users.Add(-1) > 0 {
+		return nil
+	}
+	return s.mapping.unmap()
+}
+
+// lasting is a use of mapped memory that outlives its window.
+type lasting struct {
+	shown *shown
+	done  atomic.Bool
+}
+
+// Bytes are the memory.
+func (l *lasting) Bytes() []byte { return l.shown.mapping.bytes }
+
+// Close ends the use.
+func (l *lasting) Close() error {
+	if l.done.Swap(true) {
+		return nil
+	}
+	return l.shown.leave()
+}
+
+// Map shows the bytes beyond the life of the window.
+func (w *opened) Map() (window.Mapping, error) {
+	if w.shown == nil {
+		return nil, fmt.Errorf("memory that is not mapped: %w", devices.ErrUnsupported)
+	}
+	// The window is open, so it is a user too.
+	w.shown.users.Add(1)
+	return &lasting{shown: w.shown}, nil
 }
 
 // open opens an offer. Its files are the window's if it succeeds, or are closed.
@@ -60,7 +104,9 @@ func (p *provider) openMap(f *os.File, off uint64, size devices.Size, write bool
 	if err := f.Close(); err != nil {
 		return nil, errors.Join(err, m.unmap())
 	}
-	return &opened{provider: p, bytes: m.bytes, span: transport.HostSpan(m.bytes), give: m.unmap}, nil
+	s := &shown{mapping: m}
+	s.users.Store(1)
+	return &opened{provider: p, bytes: m.bytes, span: transport.HostSpan(m.bytes), give: s.leave, shown: s}, nil
 }
 
 func (p *provider) openCall(f *os.File, at *place, size devices.Size, rights wire.Rights) (*opened, error) {

@@ -35,6 +35,14 @@ func (u Use) Start(op *window.Op, done window.Completer) {
 // Found says that there is a window, which is not the zero Use.
 func (u Use) Found() bool { return u.w != nil }
 
+// Map shows the bytes of the window: see window.Mapper.
+func (u Use) Map() (window.Mapping, error) {
+	if m, ok := u.w.window.(window.Mapper); ok {
+		return m.Map()
+	}
+	return nil, fmt.Errorf("map memory of a peer: %w", devices.ErrUnsupported)
+}
+
 // Leave ends the use; the operation has completed.
 func (u Use) Leave() { u.w.gate.Leave() }
 

@@ -79,6 +79,21 @@ type Window interface {
 	Close() error
 }
 
+// Mapper is what a Window has besides whose bytes can be seen in place.
+type Mapper interface {
+	// Map shows the bytes until Close, also when the window is closed before.
+	//
+	// Errors: devices.ErrUnsupported.
+	Map() (Mapping, error)
+}
+
+// Mapping is memory of a peer in our address space. The peer keeps writing to it
+// and may be gone; the memory stays until Close.
+type Mapping interface {
+	Bytes() []byte
+	Close() error
+}
+
 // Setting is what a transport is told of a session that is being made.
 type Setting struct {
 	// Conn is the session's control connection, to look at: nothing may be read

@@ -37,6 +37,9 @@ const (
 	RoleData Role = 2
 	// RoleSide carries offers of memory that the peer may reach by itself.
 	RoleSide Role = 3
+	// RoleStream carries bytes of a package over the communicator, in a session
+	// that is there already.
+	RoleStream Role = 4
 )
 
 // MaxChannels is the most data connections of one session.
@@ -53,7 +56,7 @@ type Hello struct {
 	Role    Role
 	// Channel is, on a control connection, how many data connections will
 	// follow, and on a data connection which of them this is, from 0. It is 0
-	// on a side connection.
+	// on a side connection and on a stream.
 	Channel uint8
 	// Chunk is the most payload of one data frame that the sender takes, in
 	// bytes; on a data connection it is that of the session.
@@ -106,7 +109,7 @@ func (h *Hello) valid() bool {
 		return h.Session == 0 && h.Channel >= 1 && h.Channel <= MaxChannels
 	case RoleData:
 		return h.Session != 0 && h.Channel < MaxChannels
-	case RoleSide:
+	case RoleSide, RoleStream:
 		return h.Session != 0 && h.Channel == 0
 	}
 	return false

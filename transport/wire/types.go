@@ -32,6 +32,8 @@ const (
 	PortDomain Port = 1
 	// PortRPC is transport/rpc's.
 	PortRPC Port = 2
+	// PortFabric is transport/collective/fabric's.
+	PortFabric Port = 3
 )
 
 // Key is the right to use a region, for one peer and one session. It is

@@ -77,12 +77,16 @@ func (b *builder) shrink(root Rank) {
 }
 
 // dissemination has each rank tell another one in each round that it, and all
-// that it has heard of, have come. A cell of scratch stands for each round, so
-// that nobody waits for its own message to be read.
+// that it has heard of, have come. What it hears is copied to where it sends
+// from: so a message comes after all that was heard before, and nobody's own
+// message has to be read before it can hear one.
 func (b *builder) dissemination() {
-	cells := b.take(uint64(rounds(b.n) + 1))
+	told, heard := b.take(1), b.take(1)
 	for s := range rounds(b.n) {
-		b.send(b.at(b.pos+1<<s), Block{Scratch, Range{cells.Off + uint64(s), 1}})
-		b.receive(b.at(b.pos-1<<s), Block{Scratch, Range{cells.Off + uint64(s) + 1, 1}})
+		b.send(b.at(b.pos+1<<s), told)
+		b.receive(b.at(b.pos-1<<s), heard)
+		if s+1 < rounds(b.n) {
+			b.copyFrom(told, heard)
+		}
 	}
 }

@@ -142,7 +142,13 @@ func (p Program) scratch() uint64 {
 
 // Check proves the plan for all ranks: see the package comment. Errors: ErrWrong,
 // which says what is wrong with which element of which rank.
-func (p *Plan) Check() error { panic("plan: not written yet") }
+func (p *Plan) Check() error {
+	programs := make([]Program, p.Task.Ranks)
+	for r := range programs {
+		programs[r] = p.Program(Rank(r))
+	}
+	return check(p, programs)
+}
 
 // Encode writes the plan as JSON, for people and for Decode.
 func (p *Plan) Encode() ([]byte, error) { return json.Marshal(p) }

@@ -1,0 +1,119 @@
+package fusion
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Reason is why a bucket ends. Its numbers are on the wire.
+type Reason uint8
+
+// The reasons.
+const (
+	Bytes Reason = iota + 1
+	Full
+	Large
+	Split
+	Window
+	Flush
+)
+
+// String is the reason as the package comment has it.
+func (r Reason) String() string {
+	names := [...]string{Bytes: "bytes", Full: "full", Large: "large", Split: "split", Window: "window", Flush: "flush"}
+	if r == 0 || int(r) >= len(names) {
+		return fmt.Sprintf("reason %d", uint8(r))
+	}
+	return names[r]
+}
+
+// alignment is where tensors begin in a bucket, in bytes.
+const alignment = 128
+
+// align is the next place for a tensor.
+func align(end uint64) uint64 { return (end + alignment - 1) &^ (alignment - 1) }
+
+// limits are what a tensor's size decides by: the same for who cuts, and for who
+// packs before he knows of the cut.
+type limits struct {
+	bytes, capacity uint64
+	// split is set where static splits cut, and Bytes does not.
+	split bool
+}
+
+// alone says that a tensor gets no room in a buffer.
+func (l limits) alone(size uint64) bool {
+	if l.split {
+		return size > l.capacity
+	}
+	return size > l.bytes
+}
+
+// place is where a tensor comes in a bucket that ends at end so far; ok is
+// false where there is no room for it.
+func (l limits) place(end, size uint64) (off uint64, ok bool) {
+	off = align(end)
+	return off, size <= l.capacity && off <= l.capacity-size
+}
+
+// cutter finds the cuts that only depend on the tensors. It has seen those of
+// the open bucket.
+type cutter struct {
+	limits
+	// ends are Options.Ends, and step counts the tensors of the present step.
+	ends []int
+	step int
+	// count, sum and end are the tensors of the open bucket, their bytes, and
+	// where the last one ends in the buffer.
+	count    int
+	sum, end uint64
+}
+
+// add takes the next tensor. Before is the reason for a cut before it, after
+// for one behind it; 0 is none.
+func (c *cutter) add(size uint64) (before, after Reason) {
+	if c.alone(size) {
+		if c.count > 0 {
+			before = Large
+		}
+		c.cut()
+		c.next()
+		return before, Large
+	}
+	off, ok := c.place(c.end, size)
+	if !ok {
+		before = Full
+		c.cut()
+		off = 0
+	}
+	c.count++
+	c.sum += size
+	c.end = off + size
+	switch ended := c.next(); {
+	case ended:
+		after = Split
+	case !c.split && c.sum >= c.bytes:
+		after = Bytes
+	default:
+		return before, 0
+	}
+	c.cut()
+	return before, after
+}
+
+// next goes on in the step, and says whether a static bucket ends.
+func (c *cutter) next() bool {
+	if !c.split {
+		return false
+	}
+	i := c.step
+	c.step++
+	if i == c.ends[len(c.ends)-1] {
+		c.step = 0
+		return true
+	}
+	return slices.Contains(c.ends, i)
+}
+
+// cut begins a new bucket.
+func (c *cutter) cut() { c.count, c.sum, c.end = 0, 0, 0 }

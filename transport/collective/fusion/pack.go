@@ -1,0 +1,175 @@
+package fusion
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/transport/domain"
+	"github.com/hmcfs/hmcfs/transport/region"
+)
+
+// slot is the memory of one bucket.
+type slot struct {
+	buffer *region.Buffer
+}
+
+// packer is the bucket that is being packed: its first tensor is the one behind
+// the last that was agreed on.
+type packer struct {
+	idle queue[*slot]
+	// open is the slot that is packed; nil while there is none. count of its
+	// tensors are packed, and end where the last one ends.
+	open  *slot
+	count int
+	end   uint64
+}
+
+// bucket is what was agreed on. Slot is nil for one tensor that is reduced where
+// it is.
+type bucket struct {
+	Bucket
+	slot *slot
+}
+
+// piece is a tensor, and where it comes.
+type piece struct {
+	view domain.View
+	slot *slot
+	// off is where it begins in the slot, and gap the bytes before it that
+	// belong to no tensor.
+	off, gap uint64
+}
+
+// packAll packs tensors as they come. What is added may be packed, whatever the
+// cut: limits say what is in no bucket with it.
+func (f *Fuser) packAll(ctx context.Context) {
+	for {
+		p, ok := f.nextToPack()
+		if !ok {
+			return
+		}
+		// What was in a gap before might not be a number, and differs between
+		// the ranks.
+		clear(p.slot.buffer.Host(devices.Offset(p.off-p.gap), devices.Size(p.gap)))
+		if err := move(ctx, p.slot.buffer, p.off, p.view, true); err != nil {
+			f.fail(fmt.Errorf("pack a tensor: %w", err))
+			return
+		}
+		f.packed(p.slot, p.off+uint64(p.view.Size()))
+	}
+}
+
+// nextToPack waits for a tensor that can be packed. ok is false at the end.
+func (f *Fuser) nextToPack() (_ piece, ok bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for f.err == nil {
+		p := &f.packer
+		if p.open == nil && p.idle.len() > 0 {
+			p.open = p.idle.at(0)
+			p.idle.drop(1)
+			p.count, p.end = 0, 0
+		}
+		if next := f.agreed + Ticket(p.count) + 1; p.open != nil && next <= f.added {
+			v := f.items.at(int(next - f.done - 1))
+			size := uint64(v.Size())
+			if off, fits := f.place(p.end, size); fits && !f.alone(size) {
+				return piece{v, p.open, off, off - p.end}, true
+			}
+		}
+		f.changed.Wait()
+	}
+	return piece{}, false
+}
+
+// packed notes that a tensor was packed, if its bucket has not ended before it.
+func (f *Fuser) packed(s *slot, end uint64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.packer.open != s {
+		return
+	}
+	f.packer.count++
+	f.packer.end = end
+	f.changed.Broadcast()
+}
+
+// unpackAll copies the results to where they belong, one bucket after the other.
+func (f *Fuser) unpackAll(ctx context.Context, full <-chan bucket) {
+	for b := range full {
+		if err := f.unpack(ctx, b); err != nil {
+			f.fail(fmt.Errorf("unpack tensors %d to %d: %w", b.First, b.Last, err))
+			f.stop() // nobody takes from full any more
+			return
+		}
+		if f.opts.Observe != nil {
+			f.opts.Observe(b.Bucket)
+		}
+		f.finish(b)
+	}
+	f.fail(nil)
+}
+
+// finish notes that a bucket is done.
+func (f *Fuser) finish(b bucket) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.items.drop(int(b.Last - b.First + 1))
+	f.done = b.Last
+	if b.slot != nil {
+		f.packer.idle.push(b.slot)
+	}
+	f.changed.Broadcast()
+}
+
+// unpack copies the results of a bucket.
+func (f *Fuser) unpack(ctx context.Context, b bucket) error {
+	if b.slot == nil {
+		return nil
+	}
+	end := uint64(0)
+	for t := b.First; t <= b.Last; t++ {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		v := f.item(t)
+		off := align(end)
+		if err := move(ctx, b.slot.buffer, off, v, false); err != nil {
+			return err
+		}
+		end = off + uint64(v.Size())
+	}
+	return nil
+}
+
+// item is a tensor that is not done.
+func (f *Fuser) item(t Ticket) domain.View {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.items.at(int(t - f.done - 1))
+}
+
+// move copies a tensor into a buffer, or out of it.
+func move(ctx context.Context, b *region.Buffer, off uint64, v domain.View, in bool) error {
+	at, own, n := devices.Offset(off), v.Buffer(), v.Size()
+	if n == 0 {
+		return nil
+	}
+	if err := own.Hold(); err != nil {
+		return err
+	}
+	defer own.Drop()
+	theirs, ours := own.Host(v.Offset(), n), b.Host(at, n)
+	switch {
+	case theirs != nil && in:
+		copy(ours, theirs)
+		return nil
+	case theirs != nil:
+		copy(theirs, ours)
+		return nil
+	case in:
+		return region.Copy(ctx, b, at, own, v.Offset(), n)
+	}
+	return region.Copy(ctx, own, v.Offset(), b, at, n)
+}

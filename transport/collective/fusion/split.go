@@ -1,0 +1,112 @@
+package fusion
+
+import (
+	"fmt"
+	"math"
+	"slices"
+)
+
+// DefaultPercent is what hcomm splits a model by where nothing else is said: a
+// first bucket of 96.54 % of the bytes, and the rest.
+const DefaultPercent = 96.54
+
+// ByIndex takes the last tensors of the buckets as they are given.
+//
+// Errors: ErrArgument where they don't ascend, or there are none.
+func ByIndex(ends []int) ([]int, error) {
+	if len(ends) == 0 {
+		return nil, fmt.Errorf("split by no index: %w", ErrArgument)
+	}
+	for i, end := range ends {
+		if end < 0 || i > 0 && end <= ends[i-1] {
+			return nil, fmt.Errorf("split by indexes %v, which must ascend: %w", ends, ErrArgument)
+		}
+	}
+	return slices.Clone(ends), nil
+}
+
+// ByPercent splits tensors of the given sizes into buckets which have these
+// shares of all bytes, as near as the tensors allow. What one bucket has too
+// much or too little, the next one makes up for. It returns the last tensor of
+// each bucket; there are fewer buckets than shares where the tensors end before.
+//
+// Errors: ErrArgument for shares that are not 100 together, or no tensors.
+func ByPercent(sizes []uint64, percent []float64) ([]int, error) {
+	total := 0.0
+	for _, p := range percent {
+		if p < 0 || math.IsNaN(p) {
+			return nil, fmt.Errorf("split by a share of %v %%: %w", p, ErrArgument)
+		}
+		total += p
+	}
+	if len(percent) == 0 || math.Abs(total-100) > 1e-6 {
+		return nil, fmt.Errorf("split by %v, which is %v %% and not 100: %w", percent, total, ErrArgument)
+	}
+	return split(sizes, percent)
+}
+
+// ByDefault splits as hcomm does: see DefaultPercent. The second bucket is left
+// out where no tensor remains for it.
+func ByDefault(sizes []uint64) ([]int, error) {
+	ends, err := split(sizes, []float64{DefaultPercent})
+	if err != nil {
+		return nil, err
+	}
+	if last := len(sizes) - 1; ends[0] < last {
+		ends = append(ends, last)
+	}
+	return ends, nil
+}
+
+// split cuts near to where the bytes so far are what the shares so far are of
+// all.
+func split(sizes []uint64, percent []float64) ([]int, error) {
+	if len(sizes) == 0 {
+		return nil, fmt.Errorf("split no tensors: %w", ErrArgument)
+	}
+	upto := make([]float64, len(sizes))
+	sum := 0.0
+	for i, n := range sizes {
+		sum += float64(n)
+		upto[i] = sum
+	}
+	last := len(sizes) - 1
+	var ends []int
+	for i, want := 0, 0.0; i < len(percent); i++ {
+		want += percent[i] / 100 * sum
+		at := near(upto, want)
+		if len(ends) > 0 {
+			at = max(at, ends[len(ends)-1]+1)
+		}
+		if i == len(percent)-1 && len(percent) > 1 {
+			at = last
+		}
+		ends = append(ends, min(at, last))
+		if ends[len(ends)-1] == last {
+			break
+		}
+	}
+	return ends, nil
+}
+
+// near is hcomm's search for the tensor to end with, step by step, since ranks
+// that run hcomm have to come to the same: of the tensors around the wanted
+// bytes the nearer one, but the lower one where the search stops below.
+func near(upto []float64, want float64) int {
+	low, mid, high := 0, 0, len(upto)-1
+	for low <= high {
+		mid = (low + high) / 2
+		switch {
+		case math.Abs(upto[mid]-want) < 1e-6:
+			return mid
+		case upto[mid] > want:
+			high = mid - 1
+		default:
+			low = mid + 1
+		}
+	}
+	if mid > 0 && want-upto[mid-1] <= upto[mid]-want {
+		return mid - 1
+	}
+	return mid
+}

@@ -1,0 +1,274 @@
+package collective
+
+import (
+	"slices"
+
+	"github.com/hmcfs/hmcfs/transport/collective/plan"
+)
+
+// Actions of our own, behind those of plan: a staged buffer is loaded from its
+// memory before its bytes are used, and stored when they are final.
+const (
+	load plan.Action = 64 + iota
+	store
+)
+
+// span is some bytes of a buffer.
+type span struct {
+	buffer plan.Buffer
+	off    uint64
+	len    uint64
+}
+
+func (s span) end() uint64 { return s.off + s.len }
+
+// meets says whether two spans have bytes in common.
+func (s span) meets(o span) bool {
+	return s.buffer == o.buffer && s.len > 0 && o.len > 0 && s.off < o.end() && o.off < s.end()
+}
+
+// step is a plan.Step in bytes, and what it waits for.
+type step struct {
+	action plan.Action
+	peer   plan.Rank
+	// block is the step's Block, from its From.
+	block, from span
+	to          []plan.Rank
+	// writes and reads are what it touches here.
+	writes, reads [2]span
+	waits         []wait
+	// nth is the number of a message among those of its link and direction.
+	nth uint16
+}
+
+// wait is an earlier step that has to be over or, where follow is set, is
+// followed byte by byte.
+type wait struct {
+	step   int
+	follow bool
+}
+
+// program is what one rank does, as the loop runs it.
+type program struct {
+	steps  []step
+	phases []phase
+	// element is the size of one.
+	element uint64
+}
+
+// phase is the steps up to a Sync.
+type phase struct {
+	lanes []lane
+	// local are the steps that need no link, and staged those of the stager.
+	local, loads, stores []int
+	steps                int
+	// sync says that a Sync follows.
+	sync bool
+}
+
+// lane is the messages with one peer, in order.
+type lane struct {
+	peer           plan.Rank
+	sends, receive []int
+}
+
+// staging says which buffers are staged. Result is loaded too where the call is
+// in place, as the plan names one buffer then.
+type staging struct {
+	loads  plan.Buffer
+	stores plan.Buffer
+}
+
+// newProgram translates a rank's program.
+func newProgram(p plan.Program, rank plan.Rank, element uint64, st staging) *program {
+	g := &program{element: element}
+	for i := range p {
+		g.steps = append(g.steps, translate(&p[i], rank, element))
+	}
+	g.steps = staged(g.steps, st)
+	for i := range g.steps {
+		g.steps[i].waits = waitsOf(g.steps, i)
+	}
+	g.cut()
+	return g
+}
+
+func translate(s *plan.Step, rank plan.Rank, element uint64) step {
+	t := step{action: s.Action, peer: s.Peer, block: bytesOf(s.Block, element), from: bytesOf(s.From, element), to: s.To}
+	switch s.Action {
+	case plan.Send:
+		t.reads[0] = t.block
+	case plan.Receive, plan.Fetch:
+		t.writes[0] = t.block
+	case plan.ReceiveCombine:
+		if t.from.buffer == 0 {
+			t.from = t.block
+		}
+		t.writes[0], t.reads[0] = t.block, t.from
+	case plan.Copy:
+		t.writes[0], t.reads[0] = t.block, t.from
+	case plan.CombineFrom:
+		t.writes[0], t.reads[0], t.reads[1] = t.block, t.block, t.from
+	case plan.DivideBy:
+		t.writes[0], t.reads[0] = t.block, t.block
+	case plan.Fold:
+		t.reads[0] = t.from
+		if slices.Contains(s.To, rank) {
+			t.writes[0] = t.block
+		}
+	case plan.Sync:
+	}
+	return t
+}
+
+func bytesOf(b plan.Block, element uint64) span {
+	return span{buffer: b.Buffer, off: b.Off * element, len: b.Len * element}
+}
+
+// staged puts the steps that load and store staged buffers into a program:
+// what is read before it is written is loaded, and every byte that was written
+// is stored, once it is final.
+func staged(steps []step, st staging) []step {
+	if st == (staging{}) {
+		return steps
+	}
+	var first, last []step
+	var known []span
+	for i := range steps {
+		for _, r := range steps[i].reads {
+			for _, part := range minus(r, known, st.loads) {
+				first = append(first, step{action: load, block: part, writes: [2]span{part}})
+				known = append(known, part)
+			}
+		}
+		for _, w := range steps[i].writes {
+			known = append(known, minus(w, known, st.loads)...)
+		}
+	}
+	known = nil
+	for i := len(steps) - 1; i >= 0; i-- {
+		for _, w := range steps[i].writes {
+			for _, part := range minus(w, known, st.stores) {
+				last = append(last, step{action: store, block: part, reads: [2]span{part}})
+				known = append(known, part)
+			}
+		}
+	}
+	slices.Reverse(last)
+	return slices.Concat(first, steps, last)
+}
+
+// minus is what is left of a span of the buffer without those that are known.
+func minus(s span, known []span, buffer plan.Buffer) []span {
+	if s.buffer != buffer || s.len == 0 || buffer == 0 {
+		return nil
+	}
+	left := []span{s}
+	for _, k := range known {
+		var next []span
+		for _, l := range left {
+			if !l.meets(k) {
+				next = append(next, l)
+				continue
+			}
+			if l.off < k.off {
+				next = append(next, span{l.buffer, l.off, k.off - l.off})
+			}
+			if l.end() > k.end() {
+				next = append(next, span{l.buffer, k.end(), l.end() - k.end()})
+			}
+		}
+		left = next
+	}
+	return left
+}
+
+// waitsOf is which earlier steps step i has to come after: those that write what
+// it touches, or touch what it writes.
+func waitsOf(steps []step, i int) []wait {
+	var waits []wait
+	s := &steps[i]
+	for j := i - 1; j >= 0; j-- {
+		if steps[j].action == plan.Sync {
+			break
+		}
+		meet, follow := conflict(s, &steps[j])
+		if meet {
+			waits = append(waits, wait{step: j, follow: follow})
+		}
+	}
+	return waits
+}
+
+// conflict says whether two steps touch bytes that one of them writes, and
+// whether these are always the same range in both.
+func conflict(a, b *step) (meet, follow bool) {
+	follow = true
+	pair := func(x, y span) {
+		if x.meets(y) {
+			meet = true
+			follow = follow && x == y
+		}
+	}
+	for _, w := range a.writes {
+		for _, y := range b.writes {
+			pair(w, y)
+		}
+		for _, y := range b.reads {
+			pair(w, y)
+		}
+	}
+	for _, r := range a.reads {
+		for _, y := range b.writes {
+			pair(r, y)
+		}
+	}
+	return meet, meet && follow
+}
+
+// cut makes the phases.
+func (g *program) cut() {
+	type way struct {
+		peer plan.Rank
+		send bool
+	}
+	count := map[way]uint16{}
+	lanes := map[plan.Rank]int{}
+	now := phase{}
+	for i := range g.steps {
+		s := &g.steps[i]
+		if s.action == plan.Sync {
+			now.sync = true
+			g.phases = append(g.phases, now)
+			now, lanes = phase{}, map[plan.Rank]int{}
+			continue
+		}
+		now.steps++
+		switch s.action {
+		case load:
+			now.loads = append(now.loads, i)
+		case store:
+			now.stores = append(now.stores, i)
+		case plan.Send, plan.Receive, plan.ReceiveCombine:
+			at, ok := lanes[s.peer]
+			if !ok {
+				at = len(now.lanes)
+				lanes[s.peer] = at
+				now.lanes = append(now.lanes, lane{peer: s.peer})
+			}
+			w := way{s.peer, s.action == plan.Send}
+			s.nth = count[w]
+			count[w]++
+			if w.send {
+				now.lanes[at].sends = append(now.lanes[at].sends, i)
+			} else {
+				now.lanes[at].receive = append(now.lanes[at].receive, i)
+			}
+		default:
+			now.local = append(now.local, i)
+		}
+	}
+	if now.steps > 0 || len(g.phases) == 0 {
+		g.phases = append(g.phases, now)
+	}
+}
