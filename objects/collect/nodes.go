@@ -134,6 +134,9 @@ func (r *rounds) factors() (in, out int) {
 // run does all segments. Each step has a goroutine; the steps of one segment
 // follow each other, and use one slot.
 func (r *rounds) run(ctx context.Context) (err error) {
+	if r.total == 0 {
+		return r.nodes.Group.Close()
+	}
 	var all [slots]*slot
 	defer func() {
 		// It has what was shared open.
