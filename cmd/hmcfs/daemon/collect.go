@@ -209,6 +209,16 @@ func (o *opened) ranks(ctx context.Context, t *collect.Task, sources, targets []
 		if ranks[rank].Target, err = o.open(ctx, to[rank], access(to[rank])); err != nil {
 			return nil, rankFault(rank, err)
 		}
+		if t.Kind != plan.Broadcast {
+			continue
+		}
+		// What is broadcast over is as long, or nothing yet.
+		if size, err := sizeOf(ctx, ranks[rank].Target); err != nil || size != 0 && size != t.Size {
+			if err == nil {
+				err = fmt.Errorf("it has %d bytes, and rank %d has %d: %w", size, t.Root, t.Size, objects.ErrInvalid)
+			}
+			return nil, rankFault(rank, err)
+		}
 	}
 	return ranks, nil
 }
