@@ -42,7 +42,8 @@ func (a *app) verbs() []*cobra.Command {
 		a.publishVerb(), a.subscribeVerb(), a.msetVerb(), a.mgetVerb(), a.d2hVerb(), a.h2dVerb(),
 		a.existVerb(), a.waitVerb(), a.delVerb(), a.lsKeysVerb(), a.expireVerb(), a.watchVerb(),
 	}, a.collectVerbs(), []*cobra.Command{
-		a.verifyVerb(), a.runVerb(), a.barrierVerb(), a.superviseVerb(),
+		a.verifyVerb(),
+		a.runVerb(), a.barrierVerb(), a.superviseVerb(),
 		a.fsckVerb(), a.benchVerb(), a.perfVerb(),
 		a.configVerb(), a.versionVerb(), a.docsVerb(),
 	})

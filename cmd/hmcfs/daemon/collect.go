@@ -16,6 +16,7 @@ import (
 	"github.com/hmcfs/hmcfs/objects/cluster"
 	"github.com/hmcfs/hmcfs/objects/collect"
 	"github.com/hmcfs/hmcfs/transport/collective/plan"
+	"github.com/hmcfs/hmcfs/transport/region"
 )
 
 // Daemon does what several files are needed for.
@@ -266,9 +267,10 @@ func (d *Daemon) collect(ctx context.Context, t collect.Task, ranks []cluster.Co
 	if err != nil {
 		return collect.Report{}, 0, err
 	}
-	if err = job.Run(ctx, nil); err != nil {
+	report, err := job.RunRanks(ctx, region.NewTable(d.engine))
+	if err != nil {
 		job.Discard()
 		return collect.Report{}, 0, err
 	}
-	return collect.OneNode(), 1, job.Commit(ctx, killPriv)
+	return report, 1, job.Commit(ctx, killPriv)
 }
