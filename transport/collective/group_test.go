@@ -103,6 +103,16 @@ func (w *ranks) buffer(n uint64) *region.Buffer {
 	return b
 }
 
+// mine is a buffer for each rank.
+func (w *ranks) mine(n int, size uint64) []*region.Buffer {
+	w.t.Helper()
+	out := make([]*region.Buffer, n)
+	for r := range out {
+		out[r] = w.buffer(size)
+	}
+	return out
+}
+
 // sample is count elements of a type, small enough for any operation to be worth
 // looking at.
 func sample(t elem.Type, count, seed uint64) []byte {
