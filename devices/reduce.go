@@ -2,6 +2,8 @@ package devices
 
 import (
 	"context"
+	"errors"
+	"fmt"
 
 	"github.com/hmcfs/hmcfs/devices/elem"
 )
@@ -11,14 +13,134 @@ type Reducer interface {
 	// Reduce sets dst = dst op src, element by element; elem.Avg adds. The spans
 	// are as long as each other, and the same or apart. Both memories must be
 	// this device's. Its results are those of elem.Combine.
+	//
+	// Errors: those of CheckReduce and Device; ErrUnsupported, with nothing
+	// changed, for elements that the device can't combine to the bit, or that
+	// are not aligned.
 	Reduce(ctx context.Context, dst, src Span, t elem.Type, op elem.Op) error
 }
+
+// reducePiece is how much is combined between two looks at the context, in
+// bytes, and what goes by way of the host at once.
+const reducePiece = MiB
 
 // Reduce sets dst = dst op src, element by element, where both are on one
 // device: by the device if it can, in place where the host can map its memory,
 // and otherwise by copying to the host and back in pieces.
 //
-// Errors: elem.ErrType; those of Device.
+// Errors: those of CheckReduce; those of Device.
 func Reduce(ctx context.Context, dst, src Span, t elem.Type, op elem.Op) error {
-	panic("devices: not written yet")
+	if dst.Mem == nil {
+		return fmt.Errorf("combine into a span without memory: %w", ErrRange)
+	}
+	d := dst.Mem.Device()
+	if err := CheckReduce(d, dst, src, t, op); err != nil {
+		return err
+	}
+	if r, ok := d.(Reducer); ok {
+		if err := r.Reduce(ctx, dst, src, t, op); !errors.Is(err, ErrUnsupported) {
+			return err
+		}
+	}
+	if Aligned(t, dst, src) {
+		if err := reduceMapped(ctx, dst, src, t, op); !errors.Is(err, ErrUnsupported) {
+			return err
+		}
+	}
+	return reduceByHost(ctx, dst, src, t, op)
+}
+
+// CheckReduce says whether two spans can be combined on a device. Every Reducer
+// calls it first.
+//
+// Errors: elem.ErrType for elements that don't combine, or that the spans are
+// no multiple of; ErrRange for spans that differ in length or overlap in part;
+// those of Span.Check.
+func CheckReduce(d Device, dst, src Span, t elem.Type, op elem.Op) error {
+	if err := dst.Check(d); err != nil {
+		return err
+	}
+	if err := src.Check(d); err != nil {
+		return err
+	}
+	switch {
+	case !t.Combines() || !op.Known():
+		return fmt.Errorf("%v of %v on %s: %w", op, t, d.Info().Name, elem.ErrType)
+	case uint64(dst.Len)%t.Size() != 0:
+		return fmt.Errorf("%d bytes of %v on %s: %w", uint64(dst.Len), t, d.Info().Name, elem.ErrType)
+	case dst.Len != src.Len:
+		return fmt.Errorf("combine %v with %v on %s: %w", dst.Range, src.Range, d.Info().Name, ErrRange)
+	case dst.Mem == src.Mem && dst.Off != src.Off && dst.Overlaps(src.Range):
+		return fmt.Errorf("combine %v with %v of one memory on %s: %w", dst.Range, src.Range, d.Info().Name, ErrRange)
+	}
+	return nil
+}
+
+// Aligned says whether the elements of all spans lie at multiples of their
+// size, as an allocation does.
+func Aligned(t elem.Type, spans ...Span) bool {
+	for _, s := range spans {
+		if uint64(s.Off)%t.Size() != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// reduceMapped combines in place, through views.
+func reduceMapped(ctx context.Context, dst, src Span, t elem.Type, op elem.Op) error {
+	to, err := MapHost(ctx, dst, ReadWrite)
+	if err != nil {
+		return err
+	}
+	defer to.Release()
+	from, err := MapHost(ctx, src, ReadOnly)
+	if err != nil {
+		return err
+	}
+	defer from.Release()
+	return CombinePieces(ctx, to.Bytes, from.Bytes, t, op)
+}
+
+// CombinePieces is dst = dst op src on memory that the host sees, looking at
+// the context between two pieces. It is for implementations of Reducer.
+func CombinePieces(ctx context.Context, dst, src []byte, t elem.Type, op elem.Op) error {
+	for len(dst) > 0 {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		n := min(len(dst), int(reducePiece))
+		if err := elem.Combine(op, t, dst[:n], dst[:n], src[:n]); err != nil {
+			return err
+		}
+		dst, src = dst[n:], src[n:]
+	}
+	return ctx.Err()
+}
+
+// reduceByHost copies pieces out, combines them and copies them in.
+func reduceByHost(ctx context.Context, dst, src Span, t elem.Type, op elem.Op) error {
+	d := dst.Mem.Device()
+	a, b := make([]byte, min(dst.Len, reducePiece)), make([]byte, min(dst.Len, reducePiece))
+	for off := Size(0); off < dst.Len; off += reducePiece {
+		n := min(reducePiece, dst.Len-off)
+		to, err := dst.Sub(Offset(off), n)
+		if err != nil {
+			return err
+		}
+		from, err := src.Sub(Offset(off), n)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(d.CopyOut(ctx, a[:n], to), d.CopyOut(ctx, b[:n], from)); err != nil {
+			return err
+		}
+		if err := elem.Combine(op, t, a[:n], a[:n], b[:n]); err != nil {
+			return err
+		}
+		if err := d.CopyIn(ctx, to, a[:n]); err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
 }

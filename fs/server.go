@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/objects/cluster"
 )
 
 // What callers of Mount and Unmount tell apart.
@@ -75,6 +76,21 @@ func (s *Server) abort() {
 // Wait returns when the mount is gone, whoever unmounted it, and its handles
 // are closed.
 func (s *Server) Wait() { <-s.gone }
+
+// OtherNode is the node whose file an inode number of the mount is, and its
+// number there. ok is false for what is ours.
+//
+// Errors: cluster.ErrStale.
+func (s *Server) OtherNode(ino metadata.Ino) (n *cluster.Node, theirs metadata.Ino, ok bool, err error) {
+	if !isRemote(ino) {
+		return nil, 0, false, nil
+	}
+	p, err := s.fs.remotes.find(ino)
+	if err != nil {
+		return nil, 0, false, err
+	}
+	return p.Node, p.ino, true, nil
+}
 
 const (
 	// unmountTries is how often a busy mount is tried: the kernel releases

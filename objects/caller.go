@@ -29,6 +29,12 @@ const (
 // write it, as memory that is shared is.
 func (c Caller) MayReadWrite(a Attr) bool { return c.may(a, modeRead|modeWrite) }
 
+// MayRead says whether the mode of a file lets the caller read it.
+func (c Caller) MayRead(a Attr) bool { return c.may(a, modeRead) }
+
+// MayWrite says whether the mode of a file lets the caller write it.
+func (c Caller) MayWrite(a Attr) bool { return c.may(a, modeWrite) }
+
 // may says whether the mode of a file gives the caller what he wants. Root may
 // everything.
 func (c Caller) may(a Attr, want metadata.Mode) bool {

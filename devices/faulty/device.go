@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/devices/elem"
 )
 
 // Wrap returns a device that asks the hook before every operation of dev. It
@@ -130,6 +131,27 @@ func (c *core) Fill(ctx context.Context, dst devices.Span, value byte) error {
 		return err
 	}
 	return c.inner.Fill(ctx, to, value)
+}
+
+// Reduce combines elements on the inner device. One without the ability answers
+// devices.ErrUnsupported, which is the same to who asks.
+func (c *core) Reduce(ctx context.Context, dst, src devices.Span, t elem.Type, op elem.Op) error {
+	to, err := c.open(dst)
+	if err != nil {
+		return err
+	}
+	from, err := c.open(src)
+	if err != nil {
+		return err
+	}
+	able, ok := c.inner.(devices.Reducer)
+	if !ok {
+		return fmt.Errorf("%v on %s: %w", Reduce, c.inner.Info().Name, devices.ErrUnsupported)
+	}
+	if err := c.ask(Reduce, dst.Len, true); err != nil {
+		return err
+	}
+	return able.Reduce(ctx, to, from, t, op)
 }
 
 // Usage asks the inner device.

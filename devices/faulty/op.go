@@ -29,6 +29,7 @@ const (
 	ReserveFile
 	Export
 	Import
+	Reduce
 )
 
 // String names the operation.
@@ -36,7 +37,7 @@ func (k Kind) String() string {
 	names := [...]string{
 		"alloc", "free", "copy in", "copy out", "copy", "fill", "usage", "map",
 		"peer copy", "pin", "open file", "remove file", "list files", "reserve file",
-		"export", "import",
+		"export", "import", "reduce",
 	}
 	if k < 0 || int(k) >= len(names) {
 		return fmt.Sprintf("operation %d", int(k))

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/devices/elem"
 	"github.com/hmcfs/hmcfs/devices/internal/hostmem"
 )
 
@@ -129,6 +130,11 @@ func (d *Device) Copy(ctx context.Context, dst, src devices.Span) error {
 // Fill sets bytes of the memory.
 func (d *Device) Fill(ctx context.Context, dst devices.Span, value byte) error {
 	return hostmem.Fill(ctx, d, dst, value, nil)
+}
+
+// Reduce combines elements in the memory.
+func (d *Device) Reduce(ctx context.Context, dst, src devices.Span, t elem.Type, op elem.Op) error {
+	return hostmem.Reduce(ctx, d, hostmem.Reduction{Dst: dst, Src: src, Type: t, Op: op}, nil)
 }
 
 // MapHost shows the memory itself; nothing is copied.

@@ -13,11 +13,14 @@ type (
 	contextID    uintptr
 	queueID      uintptr
 	memID        uintptr
+	programID    uintptr
+	kernelID     uintptr
 	eventPointer = uintptr
 )
 
 // api is the function table of an OpenCL library. Every function in it is
-// part of OpenCL 1.2, and may be called from any thread.
+// part of OpenCL 1.2, and may be called from any thread; SetKernelArg for one
+// kernel by one thread at a time.
 type api struct {
 	GetPlatformIDs      dl.Func `dl:"clGetPlatformIDs"`
 	GetPlatformInfo     dl.Func `dl:"clGetPlatformInfo"`
@@ -39,6 +42,15 @@ type api struct {
 	WaitForEvents       dl.Func `dl:"clWaitForEvents"`
 	GetEventInfo        dl.Func `dl:"clGetEventInfo"`
 	ReleaseEvent        dl.Func `dl:"clReleaseEvent"`
+
+	CreateProgram  dl.Func `dl:"clCreateProgramWithSource"`
+	BuildProgram   dl.Func `dl:"clBuildProgram"`
+	GetBuildInfo   dl.Func `dl:"clGetProgramBuildInfo"`
+	ReleaseProgram dl.Func `dl:"clReleaseProgram"`
+	CreateKernel   dl.Func `dl:"clCreateKernel"`
+	SetKernelArg   dl.Func `dl:"clSetKernelArg"`
+	EnqueueNDRange dl.Func `dl:"clEnqueueNDRangeKernel"`
+	ReleaseKernel  dl.Func `dl:"clReleaseKernel"`
 }
 
 // library is where the loader of OpenCL drivers is found.

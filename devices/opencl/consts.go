@@ -18,6 +18,8 @@ const (
 	clDeviceName              = 0x102B
 	clDeviceVersion           = 0x102F
 	clDeviceExtensions        = 0x1030
+	clDeviceSingleFPConfig    = 0x101B
+	clDeviceDoubleFPConfig    = 0x1032
 	clDeviceHostUnifiedMemory = 0x1035
 
 	clDevicePCIBusInfo    = 0x410F // cl_khr_pci_bus_info
@@ -34,6 +36,12 @@ const (
 	clMapWrite = 1 << 1
 
 	clEventCommandExecutionStatus = 0x11D3
+
+	clFPDenorm         = 1 << 0
+	clFPInfNaN         = 1 << 1
+	clFPRoundToNearest = 1 << 2
+
+	clProgramBuildLog = 0x1183
 
 	clTrue = 1
 )

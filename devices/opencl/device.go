@@ -38,7 +38,8 @@ type device struct {
 	out    queueID
 	within queueID
 
-	gate gate
+	gate    gate
+	kernels kernels
 
 	// life is held for reading by every operation, and for writing by Close.
 	life life.Life
@@ -142,7 +143,7 @@ func (d *device) releaseLast() error {
 
 // releaseAll gives context and queues back, those that there are.
 func (d *device) releaseAll() error {
-	var errs []error
+	errs := []error{d.kernels.releaseAll(d.api)}
 	for _, q := range []queueID{d.in, d.out, d.within} {
 		if q != 0 {
 			errs = append(errs, d.api.releaseQueue(q))

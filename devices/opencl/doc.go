@@ -2,8 +2,13 @@
 // vendors, and the host's processor through PoCL. The library is opened at
 // run time; where it is missing the family has no device, and says why.
 //
-// No kernel is ever compiled: only buffers are made, and moved by commands.
-// So a driver's compiler cache is not used, and a daemon without HOME works.
+// Bytes are moved by commands alone. Elements are combined by kernels
+// (kernels.cl), which are compiled for a type when it is first asked for; a
+// device that is the host's processor has its elements combined by the host
+// instead, which is as fast. So where that is the only device no driver's
+// compiler cache is used, and a daemon without HOME works. A device whose
+// arithmetic does not round as the host's does, or that has no compiler, answers
+// devices.ErrUnsupported, and the host does the work; the log says why, once.
 //
 // # Queues
 //
@@ -65,10 +70,11 @@
 //
 //	device.life (for reading, by every operation)
 //	  buffer.mapMu (held while a map is made or ended)
+//	  kernels.mu (held while a program is built or a kernel started)
 //	  gate.mu
 //	  device.mu
 //
-// The three below are never held together. Being a user of a buffer (gate) is
+// Those below are never held together. Being a user of a buffer (gate) is
 // not a lock, yet orders like one: it is taken after device.life, for all
 // buffers of an operation at once, and mapMu is taken inside it.
 package opencl

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/devices/elem"
 	"github.com/hmcfs/hmcfs/devices/internal/hostmem"
 )
 
@@ -175,6 +176,11 @@ func (d *Device) Copy(ctx context.Context, dst, src devices.Span) error {
 // Fill sets bytes at the speed of a copy inside the device.
 func (d *Device) Fill(ctx context.Context, dst devices.Span, value byte) error {
 	return hostmem.Fill(ctx, d.self, dst, value, d.inside.pace())
+}
+
+// Reduce combines elements at the speed of a copy inside the device.
+func (d *Device) Reduce(ctx context.Context, dst, src devices.Span, t elem.Type, op elem.Op) error {
+	return hostmem.Reduce(ctx, d.self, hostmem.Reduction{Dst: dst, Src: src, Type: t, Op: op}, d.inside.pace())
 }
 
 // Usage tells how much memory is used and free now.

@@ -65,6 +65,9 @@ func New(socket string) *Client {
 	}
 }
 
+// Socket is where the daemon listens.
+func (c *Client) Socket() string { return c.socket }
+
 // Version asks which program serves.
 func (c *Client) Version(ctx context.Context) (v adminapi.Version, err error) {
 	err = c.do(ctx, http.MethodGet, adminapi.PathVersion, nil, &v)

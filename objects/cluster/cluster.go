@@ -14,6 +14,7 @@ import (
 	"github.com/hmcfs/hmcfs/objects"
 	"github.com/hmcfs/hmcfs/objects/cluster/proto"
 	"github.com/hmcfs/hmcfs/transport/comm"
+	"github.com/hmcfs/hmcfs/transport/domain"
 	"github.com/hmcfs/hmcfs/transport/rpc"
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
@@ -21,14 +22,16 @@ import (
 // Cluster is this node among the others. Its methods may be called from any
 // goroutine.
 type Cluster struct {
-	opts   Options
-	log    *zap.Logger
-	codes  *codes
-	count  counters
-	comm   *comm.Communicator
-	ep     *rpc.Endpoint
-	server *server
-	keys   *keys
+	opts  Options
+	log   *zap.Logger
+	codes *codes
+	count counters
+	comm  *comm.Communicator
+	ep    *rpc.Endpoint
+	// domains are those of collectives.
+	domains *domain.Domains
+	server  *server
+	keys    *keys
 	// life ends with Close, and what is being connected with it.
 	life      context.Context //nolint:containedctx // it is the cluster's life, from Join to Close
 	stop      context.CancelFunc
@@ -86,7 +89,7 @@ func (c *Cluster) start(ctx context.Context) (err error) {
 	c.server = newServer(serverOptions{
 		Store: o.Store, Comm: c.comm, Self: o.View.Self, Cluster: o.Name,
 		Squash: o.Squash, Owner: o.Owner, AttrTTL: o.AttrTTL, Log: c.log,
-		Count: &c.count, Notify: c.notify, Met: c.met, Pull: c.pull, Served: c.served,
+		Count: &c.count, Notify: c.notify, Met: c.met, Pull: c.pull, Served: c.served, Part: c.newPart,
 	})
 	handlers := c.server.handlers()
 	maps.Copy(handlers, c.keys.handlers())
@@ -100,6 +103,9 @@ func (c *Cluster) start(ctx context.Context) (err error) {
 		return err
 	}
 	if err = c.comm.Handle(portWatch, watcher{c}); err != nil {
+		return err
+	}
+	if c.domains, err = domain.New(c.comm, domain.Options{Timeout: o.Timeout, Logger: o.Logger}); err != nil {
 		return err
 	}
 	c.running.Go(c.follow)
@@ -131,6 +137,9 @@ func (c *Cluster) Close(ctx context.Context) error {
 	c.stop()
 	if c.ep != nil {
 		faults = append(faults, c.ep.Close())
+	}
+	if c.domains != nil {
+		faults = append(faults, c.domains.Close())
 	}
 	if c.comm != nil {
 		faults = append(faults, c.comm.Close())

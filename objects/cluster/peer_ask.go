@@ -15,7 +15,8 @@ import (
 // a pull asks another node in its turn.
 func lanes() map[rpc.Method]rpc.Lane {
 	return map[rpc.Method]rpc.Lane{
-		proto.MethodRead: 1, proto.MethodWrite: 1, proto.MethodCopy: 1, proto.MethodPull: 2,
+		proto.MethodRead: 1, proto.MethodWrite: 1, proto.MethodCopy: 1, proto.MethodPull: 2, proto.MethodSums: 1,
+		proto.MethodCollect: 3, proto.MethodCollectWait: 3, proto.MethodCollectEnd: 2,
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/hmcfs/hmcfs/metadata/members"
 	"github.com/hmcfs/hmcfs/objects"
 	"github.com/hmcfs/hmcfs/objects/cluster/proto"
+	"github.com/hmcfs/hmcfs/objects/collect"
 	"github.com/hmcfs/hmcfs/transport/comm"
 	"github.com/hmcfs/hmcfs/transport/rpc"
 	"github.com/hmcfs/hmcfs/transport/wire"
@@ -42,6 +43,8 @@ type serverOptions struct {
 	Served func(objects.Notice)
 	// Pull reads a file of a third node into one of ours.
 	Pull func(ctx context.Context, dst *objects.File, ask *proto.PullAsk) (objects.Moved, error)
+	// Part prepares our part of a collective.
+	Part func(ctx context.Context, t collect.Task, ask *proto.CollectAsk, places []collect.Place) (*part, error)
 }
 
 // server answers for the tree of this node. Its methods may be called from any
@@ -101,6 +104,11 @@ func (s *server) handlers() map[rpc.Method]rpc.Handler {
 		proto.MethodSeek:     answer(s, s.seek),
 		proto.MethodCopy:     answer(s, s.copy),
 		proto.MethodPull:     answer(s, s.pull),
+
+		proto.MethodCollect:     answer(s, s.collect),
+		proto.MethodCollectWait: answer(s, s.collectWait),
+		proto.MethodCollectEnd:  answer(s, s.collectEnd),
+		proto.MethodSums:        answer(s, s.sums),
 	}
 }
 
@@ -193,8 +201,11 @@ func (s *server) ended(from rpc.Caller) {
 	delete(s.guests, from)
 	s.mu.Unlock()
 	if g != nil {
-		handles := g.finish()
+		handles, jobs := g.finish()
 		s.work.Go(func() {
+			for _, j := range jobs {
+				_ = j.end(context.Background(), g, false) // nobody is there to be told
+			}
 			for _, h := range handles {
 				g.release(context.Background(), h)
 			}

@@ -23,6 +23,9 @@ type guest struct {
 	mu sync.Mutex
 	// +checklocks:mu
 	handles map[uint64]*handle
+	// jobs are its collectives, by name.
+	// +checklocks:mu
+	jobs map[string]*collected
 	// +checklocks:mu
 	over bool
 	// +checklocks:mu
@@ -115,13 +118,13 @@ func (g *guest) take(number uint64) (*handle, error) {
 	return h, nil
 }
 
-// finish ends the session and returns the handles that it had. Nobody uses
-// them.
-func (g *guest) finish() []*handle {
+// finish ends the session and returns the handles and the collectives that it
+// had. Nobody but the collectives uses the handles.
+func (g *guest) finish() ([]*handle, []*collected) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.over {
-		return nil
+		return nil, nil
 	}
 	g.over = true
 	close(g.gone)
@@ -130,7 +133,12 @@ func (g *guest) finish() []*handle {
 		left = append(left, h)
 	}
 	g.handles = nil
-	return left
+	var jobs []*collected
+	for _, j := range g.jobs {
+		jobs = append(jobs, j)
+	}
+	g.jobs = nil
+	return left, jobs
 }
 
 // release closes the file of a handle that nobody uses any more.

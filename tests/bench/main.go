@@ -5,9 +5,12 @@
 //	go run ./tests/bench -peers [-write] [-rows TEXT] [-rounds 5]
 //	go run ./tests/bench -objects [-write] [-rows TEXT] [-rounds 5]
 //	go run ./tests/bench -nodes [-write] [-rows TEXT] [-rounds 5] [-size 1GiB]
+//	go run ./tests/bench -collectives [-write] [-rows TEXT] [-rounds 5]
 //
 // The first measures a mount, the second the communicator between two
-// processes, the third keyed objects, the fourth mounts that know each other.
+// processes, the third keyed objects, the fourth mounts that know each other,
+// the fifth collectives, beside Open MPI and PyTorch with Gloo, which have to be
+// installed for it (openmpi-bin, libopenmpi-dev, python3-torch).
 // All need root and what make deps build makes. The first starts a
 // daemon of its own on a temporary mount, a tmpfs and go-fuse's loopback
 // example beside it; the second hmcfs perf serve, here and between two network
@@ -53,6 +56,11 @@ type options struct {
 	// nodes measures a cluster.
 	nodes bool
 
+	// Those of collectives.
+	collectives        bool
+	collectivesPicture string
+	times              int // each row is measured in one run
+
 	// Those of keyed objects.
 	objects   bool
 	manyKeys  int // of one call
@@ -75,7 +83,7 @@ func defaults() options {
 		hmcfs: "bin/hmcfs", sizeArg: "1GiB", rounds: 5, files: 10_000, reads: 20_000,
 		keys: 1_000_000, through: 10 * devices.GiB, doc: "docs/benchmarks.md",
 		manyKeys: 8192, manyBlobs: 512, calls: 2000,
-		picture: "docs/bandwidth.svg", sizes: "8..1GiB", large: 64 * devices.MiB, moved: devices.GiB, slow: 64 * devices.MiB, trips: 20_000, seconds: 1,
+		picture: "docs/bandwidth.svg", collectivesPicture: "docs/collectives.svg", times: 11, sizes: "8..1GiB", large: 64 * devices.MiB, moved: devices.GiB, slow: 64 * devices.MiB, trips: 20_000, seconds: 1,
 	}
 }
 
@@ -95,6 +103,7 @@ func main() {
 	flag.BoolVar(&o.peers, "peers", o.peers, "measure the communicator between two processes, and not a mount")
 	flag.BoolVar(&o.objects, "objects", o.objects, "measure keyed objects, and not a mount")
 	flag.BoolVar(&o.nodes, "nodes", o.nodes, "measure mounts that know each other")
+	flag.BoolVar(&o.collectives, "collectives", o.collectives, "measure collectives between processes")
 	flag.StringVar(&o.picture, "picture", o.picture, "the picture of -peers -write")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -113,6 +122,8 @@ func run(ctx context.Context, o options, out, progress io.Writer) (err error) {
 		return runPeers(ctx, o, out, progress)
 	case o.objects:
 		return runObjects(ctx, o, out, progress)
+	case o.collectives:
+		return runCollectives(ctx, o, out, progress)
 	case o.nodes:
 		return runNodes(ctx, o, out, progress)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -46,31 +47,31 @@ func (p *peers) picture(ctx context.Context, progress io.Writer) error {
 // draw writes a picture of the bandwidth rows of reports of hmcfs perf run: a
 // line for each way and operation.
 func draw(r *perf.Report, w io.Writer) error {
-	pic := plot.New()
-	pic.Title.Text = "hmcfs perf: bandwidth by size, host memory, two processes"
-	pic.X.Label.Text, pic.Y.Label.Text = "size, bytes", "GB/s (1e9 bytes)"
-	pic.X.Scale, pic.Y.Scale = plot.LogScale{}, plot.LogScale{}
-	pic.X.Tick.Marker, pic.Y.Tick.Marker = sizeTicks(r), plot.LogTicks{Prec: -1}
-	pic.Legend.Top, pic.Legend.Left = true, true
-	pic.Add(plotter.NewGrid())
 	lines := map[string]plotter.XYs{}
-	var names []string
 	for i := range r.Rows {
 		row := &r.Rows[i]
 		if row.Mode != "bandwidth" {
 			continue
 		}
 		name := row.Way() + " " + row.Operation
-		if lines[name] == nil {
-			names = append(names, name)
-		}
 		lines[name] = append(lines[name], plotter.XY{X: float64(row.Bytes), Y: row.GBs})
 	}
-	if len(names) == 0 {
+	return drawLines("hmcfs perf: bandwidth by size, host memory, two processes", lines, w)
+}
+
+// drawLines writes a picture of bandwidths by size.
+func drawLines(title string, lines map[string]plotter.XYs, w io.Writer) error {
+	if len(lines) == 0 {
 		return errors.New("there is nothing to draw")
 	}
-	slices.Sort(names)
-	for i, name := range names {
+	pic := plot.New()
+	pic.Title.Text = title
+	pic.X.Label.Text, pic.Y.Label.Text = "size, bytes", "GB/s (1e9 bytes)"
+	pic.X.Scale, pic.Y.Scale = plot.LogScale{}, plot.LogScale{}
+	pic.X.Tick.Marker, pic.Y.Tick.Marker = sizeTicks(lines), plot.LogTicks{Prec: -1}
+	pic.Legend.Top, pic.Legend.Left = true, true
+	pic.Add(plotter.NewGrid())
+	for i, name := range slices.Sorted(maps.Keys(lines)) {
 		line, points, err := plotter.NewLinePoints(lines[name])
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
@@ -88,14 +89,15 @@ func draw(r *perf.Report, w io.Writer) error {
 	return err
 }
 
-// sizeTicks labels the sizes of the rows.
-func sizeTicks(r *perf.Report) plot.ConstantTicks {
+// sizeTicks labels the sizes of the lines.
+func sizeTicks(lines map[string]plotter.XYs) plot.ConstantTicks {
 	var ticks plot.ConstantTicks
-	for i := range r.Rows {
-		n := r.Rows[i].Bytes
-		at := plot.Tick{Value: float64(n), Label: short(n)}
-		if r.Rows[i].Mode == "bandwidth" && !slices.Contains(ticks, at) {
-			ticks = append(ticks, at)
+	for _, points := range lines {
+		for _, p := range points {
+			at := plot.Tick{Value: p.X, Label: short(devices.Size(p.X))}
+			if !slices.Contains(ticks, at) {
+				ticks = append(ticks, at)
+			}
 		}
 	}
 	return ticks

@@ -3,7 +3,12 @@ package collective
 import (
 	"context"
 	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
 
+	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/devices/elem"
 	"github.com/hmcfs/hmcfs/transport/collective/fabric"
 	"github.com/hmcfs/hmcfs/transport/collective/plan"
@@ -34,12 +39,61 @@ var (
 type Group struct {
 	fabric fabric.Fabric
 	opts   Options
+	guard  guard
+	// closed is set by Close.
+	closed atomic.Bool
+
+	mu sync.Mutex
+	// loop is the run of now.
+	// +checklocks:mu
+	loop *loop
+	// calls are the calls that were made before, and what was found out for
+	// them.
+	// +checklocks:mu
+	calls map[callKey]*prepared
+	// running is the call of now, kept because it takes no memory then. A
+	// Barrier that was left before its end stays in it: unfinished.
+	// +checklocks:mu
+	running running
+	// +checklocks:mu
+	unfinished bool
+	// setting says that our counter was set for the Sync of now.
+	// +checklocks:mu
+	setting bool
+	// own is our own memory.
+	// +checklocks:mu
+	own own
+	// window is what all ranks have mapped of the group's own memory; nil where
+	// they map none. Shares are the buffers of Share, in order.
+	// +checklocks:mu
+	window *shared
+	// +checklocks:mu
+	shares []*shared
+	// costs is what calls are chosen by: the same at all ranks.
+	// +checklocks:mu
+	costs plan.Costs
 }
 
 // New makes a group of the ranks of a fabric, which is borrowed. All ranks call
 // it.
 func New(ctx context.Context, f fabric.Fabric, o Options) (*Group, error) {
-	panic("collective: not written yet")
+	g := &Group{fabric: f, opts: o.withDefaults(), calls: map[callKey]*prepared{}}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.loop = newLoop(g)
+	g.own.table = region.NewTable(nil)
+	err := g.startGuard(ctx)
+	if err == nil {
+		err = g.openWindow(ctx)
+	}
+	if err == nil {
+		err = g.calibrate(ctx)
+	}
+	if err != nil {
+		g.endGuard()
+		return nil, errors.Join(fmt.Errorf("make a group of %d ranks: %w", f.Size(), err), g.closeMemory(ctx))
+	}
+	return g, nil
 }
 
 // Rank is our own.
@@ -47,13 +101,6 @@ func (g *Group) Rank() plan.Rank { return g.fabric.Rank() }
 
 // Size is the number of ranks.
 func (g *Group) Size() int { return g.fabric.Size() }
-
-// Share lets the other ranks of this host use a buffer where it is. All ranks
-// call it in the same order, each with a buffer of its own. It is no error where
-// that can't be; mapped says whether it is so.
-func (g *Group) Share(ctx context.Context, b *region.Buffer) (mapped bool, err error) {
-	panic("collective: not written yet")
-}
 
 // Call is what a rank asks for: a task, and where its elements are.
 type Call struct {
@@ -66,6 +113,11 @@ type Call struct {
 	Root   plan.Rank
 	// Plan is a plan that was compiled for just this. Nil finds one.
 	Plan *plan.Plan
+	// After has to happen before the source is read or the result written, and
+	// Done is set when the call is over, by its error. Nil is none. They are this
+	// rank's own matter.
+	After devices.Event
+	Done  *devices.Signal
 }
 
 // Do does what a call asks for. It allocates nothing once such a call has been
@@ -74,54 +126,109 @@ type Call struct {
 // Errors: ErrArgument, ErrInconsistent, ErrTimeout, ErrRetry, ErrSuspended,
 // ErrClosed; plan.ErrStale; fabric.ErrLink; the devices'; the context's, after
 // which the group can only be closed or Reformed.
-func (g *Group) Do(ctx context.Context, c *Call) error { panic("collective: not written yet") }
+func (g *Group) Do(ctx context.Context, c *Call) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	err := g.doCall(ctx, c)
+	if c.Done != nil {
+		c.Done.Set(err)
+	}
+	return err
+}
+
+// doCall is Do.
+//
+// +checklocks:g.mu
+func (g *Group) doCall(ctx context.Context, c *Call) error {
+	if g.closed.Load() {
+		return ErrClosed
+	}
+	began := time.Now()
+	if c.After != nil {
+		if err := c.After.Wait(ctx); err != nil {
+			return fmt.Errorf("wait for what comes before %v: %w", c.Kind, err)
+		}
+	}
+	r := &g.running
+	resumed := g.unfinished && c.Kind == plan.Barrier
+	if !resumed {
+		if g.unfinished {
+			g.closeCall()
+		}
+		if err := g.openCall(ctx, c); err != nil {
+			return err
+		}
+	}
+	r.resumed, g.unfinished = resumed, false
+	err := g.guarded(ctx, r)
+	g.unfinished = err != nil && c.Kind == plan.Barrier && (errors.Is(err, ErrTimeout) || ctx.Err() != nil)
+	if !g.unfinished {
+		g.closeCall()
+	}
+	r.report.Measured = time.Since(began)
+	if err == nil && g.opts.Observe != nil {
+		g.opts.Observe(&r.report)
+	}
+	return err
+}
 
 // AllReduce combines the sources of all ranks into the result of each.
 func (g *Group) AllReduce(ctx context.Context, result, source domain.View, op elem.Op) error {
-	panic("collective: not written yet")
+	return g.Do(ctx, &Call{Kind: plan.AllReduce, Result: result, Source: source, Op: op})
 }
 
 // ReduceScatter combines the sources of all ranks; the result of each is its
 // plan.Part.
 func (g *Group) ReduceScatter(ctx context.Context, result, source domain.View, op elem.Op) error {
-	panic("collective: not written yet")
+	return g.Do(ctx, &Call{Kind: plan.ReduceScatter, Result: result, Source: source, Op: op})
 }
 
 // AllGather puts the sources of all ranks behind each other, for all.
 func (g *Group) AllGather(ctx context.Context, result, source domain.View) error {
-	panic("collective: not written yet")
+	return g.Do(ctx, &Call{Kind: plan.AllGather, Result: result, Source: source})
 }
 
 // Broadcast gives all ranks what the root has in v.
 func (g *Group) Broadcast(ctx context.Context, v domain.View, root plan.Rank) error {
-	panic("collective: not written yet")
+	return g.Do(ctx, &Call{Kind: plan.Broadcast, Result: v, Source: v, Root: root})
 }
 
 // Reduce combines the sources of all ranks into the result of the root. The
 // others' results are not touched.
 func (g *Group) Reduce(ctx context.Context, result, source domain.View, op elem.Op, root plan.Rank) error {
-	panic("collective: not written yet")
+	return g.Do(ctx, &Call{Kind: plan.Reduce, Result: result, Source: source, Op: op, Root: root})
 }
 
 // AllToAll gives each rank its part of every source.
 func (g *Group) AllToAll(ctx context.Context, result, source domain.View) error {
-	panic("collective: not written yet")
+	return g.Do(ctx, &Call{Kind: plan.AllToAll, Result: result, Source: source})
 }
 
 // Barrier returns when all ranks have called it. After ErrTimeout, which names
 // the ranks that are missing, it can be called again.
-func (g *Group) Barrier(ctx context.Context) error { panic("collective: not written yet") }
-
-// Compile makes the plan that a call would be done by, for Call.Plan.
-func (g *Group) Compile(c *Call) (*plan.Plan, error) { panic("collective: not written yet") }
-
-// Suspend has every call that begins fail with ErrSuspended, after the one that
-// is under way; Resume ends that. All ranks call both.
-func (g *Group) Suspend(ctx context.Context) error { panic("collective: not written yet") }
-
-// Resume ends Suspend, once all ranks have called it.
-func (g *Group) Resume(ctx context.Context) error { panic("collective: not written yet") }
+func (g *Group) Barrier(ctx context.Context) error {
+	return g.Do(ctx, &Call{Kind: plan.Barrier})
+}
 
 // Close ends the group. Calls that are under way fail with ErrClosed. The
 // fabric stays.
-func (g *Group) Close() error { panic("collective: not written yet") }
+func (g *Group) Close() error {
+	if g.closed.Swap(true) {
+		return nil
+	}
+	g.endGuard()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.unfinished {
+		g.closeCall()
+	}
+	return g.closeMemory(context.Background())
+}
+
+// Costs is what the group has measured, by which it chooses: the same at all
+// ranks.
+func (g *Group) Costs() plan.Costs {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.costs
+}

@@ -58,24 +58,25 @@ type Options struct {
 	Logger *zap.Logger
 }
 
-// Report is how a call went.
-type Report struct {
-	Task plan.Task `json:"task"`
-	// Algorithm and Because say what was chosen, and by what: "model", "option",
-	// "plan".
-	Algorithm plan.Algorithm `json:"algorithm"`
-	Because   string         `json:"because"`
-	Predicted time.Duration  `json:"predicted"`
-	Measured  time.Duration  `json:"measured"`
-	// Sent and Received are bytes over links, Messages how many sends.
-	Sent     uint64 `json:"sent"`
-	Received uint64 `json:"received"`
-	Messages uint64 `json:"messages"`
-	Retries  int    `json:"retries"`
-	// Path is how the bytes went: "direct", "window", "stream".
-	Path string `json:"path"`
+// withDefaults fills in what was left out.
+func (o Options) withDefaults() Options {
+	if o.Check == "" {
+		o.Check = CheckFirst
+	}
+	if o.Buffer == 0 {
+		o.Buffer = 8 * devices.MiB
+	}
+	if o.Timeout == 0 {
+		o.Timeout = 30 * time.Minute
+	}
+	if o.Stuck == 0 {
+		o.Stuck = 10 * time.Second
+	}
+	if o.Retry == 0 {
+		o.Retry = 1
+	}
+	if o.Logger == nil {
+		o.Logger = zap.NewNop()
+	}
+	return o
 }
-
-// Bandwidths are the bytes of the whole in a second, and how fast the busiest
-// link was, by the rules of nccl-tests.
-func (r *Report) Bandwidths() (algorithm, bus float64) { panic("collective: not written yet") }

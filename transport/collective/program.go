@@ -85,7 +85,7 @@ func newProgram(p plan.Program, rank plan.Rank, element uint64, st staging) *pro
 	for i := range p {
 		g.steps = append(g.steps, translate(&p[i], rank, element))
 	}
-	g.steps = staged(g.steps, st)
+	g.steps = withStaging(g.steps, st)
 	for i := range g.steps {
 		g.steps[i].waits = waitsOf(g.steps, i)
 	}
@@ -125,10 +125,10 @@ func bytesOf(b plan.Block, element uint64) span {
 	return span{buffer: b.Buffer, off: b.Off * element, len: b.Len * element}
 }
 
-// staged puts the steps that load and store staged buffers into a program:
+// withStaging puts the steps that load and store staged buffers into a program:
 // what is read before it is written is loaded, and every byte that was written
 // is stored, once it is final.
-func staged(steps []step, st staging) []step {
+func withStaging(steps []step, st staging) []step {
 	if st == (staging{}) {
 		return steps
 	}

@@ -36,14 +36,17 @@ type app struct {
 
 // verbs lists every verb, in the order in which help shows them.
 func (a *app) verbs() []*cobra.Command {
-	return []*cobra.Command{
+	return slices.Concat([]*cobra.Command{
 		a.mountVerb(), a.umountVerb(), a.statusVerb(), a.nodesVerb(), a.devicesVerb(), a.statVerb(), a.cpVerb(),
 		a.bindVerb(), a.exportVerb(),
 		a.publishVerb(), a.subscribeVerb(), a.msetVerb(), a.mgetVerb(), a.d2hVerb(), a.h2dVerb(),
 		a.existVerb(), a.waitVerb(), a.delVerb(), a.lsKeysVerb(), a.expireVerb(), a.watchVerb(),
+	}, a.collectVerbs(), []*cobra.Command{
+		a.verifyVerb(),
+		a.runVerb(), a.barrierVerb(), a.superviseVerb(),
 		a.fsckVerb(), a.benchVerb(), a.perfVerb(),
 		a.configVerb(), a.versionVerb(), a.docsVerb(),
-	}
+	})
 }
 
 // root is the tree of all commands.

@@ -83,6 +83,8 @@ the way out. What ` + "`--json`" + ` prints only ever gets new fields.
 | 3 | the path is on no hmcfs mount |
 | 4 | some of several failed (cp, stat, and all verbs of keys), or there are lost objects (fsck) |
 | 5 | fsck found records that contradict each other, and did not mend them all |
+| 6 | run: outputs are not what was expected of them |
+| 124 | run: time was over |
 | 130, 143 | stopped by SIGINT (^C) or SIGTERM; what a copy leaves behind stands below |
 
 As ` + "`mount.hmcfs`" + ` the program is what mount(8) calls for ` + "`mount -t hmcfs`" + ` and

@@ -23,6 +23,10 @@ const (
 	exitPartial = 4
 	// exitProblems is contradictions that fsck found in the records.
 	exitProblems = 5
+	// exitWrong is a run whose outputs are not what was expected.
+	exitWrong = 6
+	// exitTimeout is a run whose time was over, as with timeout(1).
+	exitTimeout = 124
 	// exitSignal and the number of a signal is the end of what that signal
 	// stopped: 130 for SIGINT, 143 for SIGTERM.
 	exitSignal = 128

@@ -23,14 +23,14 @@ import (
 func (a *app) perfVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "perf",
-		Short: "Measure the communicator between two processes",
+		Short: "Measure the communicator, and collectives",
 		Long: "Measure latency and bandwidth of tags, puts, gets, sends and receives between two\n" +
 			"processes, here or on two machines: one serves, the other runs. Both need the same\n" +
-			"secret.",
-		Args: arguments(0, 0, "serve or run"),
+			"secret. Or measure collectives between the ranks of a job.",
+		Args: arguments(0, 0, "serve, run or collective"),
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(a.perfServeVerb(), a.perfRunVerb())
+	cmd.AddCommand(a.perfServeVerb(), a.perfRunVerb(), a.perfCollectiveVerb())
 	return cmd
 }
 

@@ -241,7 +241,7 @@ func (d *Daemon) listen(ctx context.Context, _ *undo) error {
 	}
 	var err error
 	d.admin, err = admin.Listen(ctx, admin.Options{
-		Socket: d.opts.Places.Socket(), Backend: d, Sharer: d, Keyed: keyed{d}, Owner: d.opts.UID, Open: d.opts.Settings.AllowOther,
+		Socket: d.opts.Places.Socket(), Backend: d, Sharer: d, Collector: d, Keyed: keyed{d}, Owner: d.opts.UID, Open: d.opts.Settings.AllowOther,
 		Gatherer: metrics.Registry(), Debug: d.opts.Settings.Debug, Logger: d.opts.Logger.Named("admin"),
 	})
 	return err

@@ -31,6 +31,7 @@ func bodies() []any {
 		&MoveAnswer{}, &AllocateAsk{}, &SeekAsk{}, &SeekAnswer{}, &CopyAsk{}, &PullAsk{}, &KeyAsk{}, &KeyAnswer{},
 		&ListKeysAsk{}, &ListKeysAnswer{}, &ExpireKeyAsk{}, &ClaimAsk{}, &ClaimAnswer{}, &TakeAsk{},
 		&Invalid{}, &HaveKeysAsk{}, &HaveKeysAnswer{},
+		&CollectFile{}, &JobAsk{}, &CollectAnswer{}, &SumsAsk{}, &SumsAnswer{},
 	}
 }
 
@@ -272,7 +273,7 @@ func TestDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for m := MethodHello; m <= MethodHaveKeys; m++ {
+	for m := MethodHello; m <= MethodSums; m++ {
 		if !bytes.Contains(text, fmt.Appendf(nil, "\n| %d | ", m)) {
 			t.Errorf("method %d is not in docs/wire.md", m)
 		}

@@ -79,6 +79,18 @@ const (
 	MethodTake
 	// MethodHaveKeys: HaveKeysAsk → HaveKeysAnswer.
 	MethodHaveKeys
+
+	// MethodCollect: CollectAsk → nothing. Prepares the owner's part of a
+	// collective.
+	MethodCollect
+	// MethodCollectWait: JobAsk → CollectAnswer. Begins the part where it has
+	// not, and waits for its end.
+	MethodCollectWait
+	// MethodCollectEnd: JobAsk → nothing. Takes the results, or drops them, and
+	// what is still under way.
+	MethodCollectEnd
+	// MethodSums: SumsAsk → SumsAnswer.
+	MethodSums
 )
 
 // The notices.

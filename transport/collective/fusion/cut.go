@@ -1,6 +1,9 @@
 package fusion
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Reason is why a bucket ends. Its numbers are on the wire.
 type Reason uint8
@@ -109,12 +112,7 @@ func (c *cutter) next() bool {
 		c.step = 0
 		return true
 	}
-	for _, end := range c.ends {
-		if i == end {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(c.ends, i)
 }
 
 // cut begins a new bucket.

@@ -26,6 +26,8 @@ type Fuser struct {
 	// control is what records and votes are read from and written to.
 	control *region.Buffer
 	slots   []*slot
+	// changed is told of every change of what mu guards.
+	changed *sync.Cond
 	// stop ends group calls that are under way, and stopped waits for the
 	// goroutines.
 	stop    context.CancelFunc
@@ -33,8 +35,6 @@ type Fuser struct {
 	window  *time.Timer
 
 	mu sync.Mutex
-	// changed is told of every change of what follows.
-	changed *sync.Cond
 	// items are the tensors that are not done; the first is number done+1.
 	// +checklocks:mu
 	items queue[domain.View]
@@ -77,14 +77,9 @@ func New(ctx context.Context, g Group, table *region.Table, o Options) (*Fuser, 
 	if err := o.Validate(g.Size()); err != nil {
 		return nil, err
 	}
-	f := &Fuser{
-		group:  g,
-		opts:   o,
-		limits: limits{bytes: uint64(o.Bytes), capacity: uint64(o.Capacity), split: len(o.Ends) > 0},
-		leads:  g.Rank() == o.Leader,
-	}
+	l := limits{bytes: uint64(o.Bytes), capacity: uint64(o.Capacity), split: len(o.Ends) > 0}
+	f := &Fuser{group: g, opts: o, limits: l, leads: g.Rank() == o.Leader, cutter: cutter{limits: l, ends: o.Ends}}
 	f.changed = sync.NewCond(&f.mu)
-	f.cutter = cutter{limits: f.limits, ends: o.Ends}
 	if err := f.alloc(ctx, table); err != nil {
 		return nil, errors.Join(err, f.free(ctx))
 	}
@@ -178,10 +173,10 @@ func (f *Fuser) cutLocked(size uint64) {
 	if f.opts.Window < 0 || f.split {
 		return
 	}
-	switch {
-	case f.cutter.count == 1:
+	switch f.cutter.count {
+	case 1:
 		f.window.Reset(f.opts.Window)
-	case f.cutter.count == 0:
+	case 0:
 		f.window.Stop()
 	}
 }

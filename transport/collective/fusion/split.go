@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"sort"
 )
 
 // DefaultPercent is what hcomm splits a model by where nothing else is said: a
@@ -59,8 +58,8 @@ func ByDefault(sizes []uint64) ([]int, error) {
 	return ends, nil
 }
 
-// split cuts where the bytes so far come nearest to what the shares so far are
-// of all, and below that if two cuts are as near.
+// split cuts near to where the bytes so far are what the shares so far are of
+// all.
 func split(sizes []uint64, percent []float64) ([]int, error) {
 	if len(sizes) == 0 {
 		return nil, fmt.Errorf("split no tensors: %w", ErrArgument)
@@ -75,7 +74,7 @@ func split(sizes []uint64, percent []float64) ([]int, error) {
 	var ends []int
 	for i, want := 0, 0.0; i < len(percent); i++ {
 		want += percent[i] / 100 * sum
-		at := nearest(upto, want)
+		at := near(upto, want)
 		if len(ends) > 0 {
 			at = max(at, ends[len(ends)-1]+1)
 		}
@@ -90,14 +89,24 @@ func split(sizes []uint64, percent []float64) ([]int, error) {
 	return ends, nil
 }
 
-// nearest is the index of the value that is nearest to want.
-func nearest(upto []float64, want float64) int {
-	at := sort.SearchFloat64s(upto, want)
-	switch {
-	case at == len(upto):
-		return at - 1
-	case at > 0 && want-upto[at-1] <= upto[at]-want:
-		return at - 1
+// near is hcomm's search for the tensor to end with, step by step, since ranks
+// that run hcomm have to come to the same: of the tensors around the wanted
+// bytes the nearer one, but the lower one where the search stops below.
+func near(upto []float64, want float64) int {
+	low, mid, high := 0, 0, len(upto)-1
+	for low <= high {
+		mid = (low + high) / 2
+		switch {
+		case math.Abs(upto[mid]-want) < 1e-6:
+			return mid
+		case upto[mid] > want:
+			high = mid - 1
+		default:
+			low = mid + 1
+		}
 	}
-	return at
+	if mid > 0 && want-upto[mid-1] <= upto[mid]-want {
+		return mid - 1
+	}
+	return mid
 }

@@ -5,84 +5,108 @@ import "math/bits"
 // rounds is how often something doubles until it has reached n ranks.
 func rounds(n int) int { return bits.Len(uint(n - 1)) }
 
-// binomial grows a tree from the root: after round s, 2^s ranks are in it.
+// binomial grows a tree from the root: after round s, 1<<s ranks are in it.
 func (b *builder) binomial() {
+	c, k := b.everybody(), b.result(b.whole())
 	switch b.task.Kind {
 	case Reduce:
-		b.shrink(b.task.Root)
+		c.shrink(b.task.Root)
 	case AllReduce:
-		b.shrink(b.order[0])
-		b.grow(b.order[0], b.result(b.whole()))
+		c.shrink(b.order[0])
+		c.grow(b.order[0], func(to Rank) { b.send(to, k) }, func(from Rank) { b.receive(from, k) })
 	default:
-		if b.rank == b.task.Root {
-			b.copyFrom(b.result(b.whole()), b.source(b.whole()))
-		}
-		b.grow(b.task.Root, b.result(b.whole()))
+		b.rootOwn()
+		c.grow(b.task.Root, func(to Rank) { b.send(to, k) }, func(from Rank) { b.receive(from, k) })
+	}
+}
+
+// rootOwn puts what the root of a Broadcast gives in its own result.
+func (b *builder) rootOwn() {
+	if b.rank == b.task.Root {
+		b.copyFrom(b.result(b.whole()), b.source(b.whole()))
 	}
 }
 
 // distance is how far behind a rank we are in the ring.
-func (b *builder) distance(of Rank) int {
-	for i := range b.n {
-		if b.at(b.pos-i) == of {
+func (c crowd) distance(of Rank) int {
+	for i := range c.ranks {
+		if c.at(c.me-i) == of {
 			return i
 		}
 	}
-	return 0
+	panic("plan: not among them")
 }
 
-// grow hands a block from the root to everybody.
-func (b *builder) grow(root Rank, k Block) {
-	d := b.distance(root)
-	for s := range rounds(b.n) {
+// grow goes from the root to everybody.
+func (c crowd) grow(root Rank, send, receive func(peer Rank)) {
+	d, n := c.distance(root), len(c.ranks)
+	for s := range rounds(n) {
 		half := 1 << s
 		switch {
-		case d < half && d+half < b.n:
-			b.send(b.at(b.pos+half), k)
+		case d < half && d+half < n:
+			send(c.at(c.me + half))
 		case d >= half && d < 2*half:
-			b.receive(b.at(b.pos-half), k)
+			receive(c.at(c.me - half))
 		}
 	}
 }
 
-// shrink is grow backwards: everybody's source is combined into the root's
-// result, and divided there.
-func (b *builder) shrink(root Rank) {
-	d := b.distance(root)
-	own := b.source(b.whole())
-	sum := Block{}
-	switch {
-	case b.task.Kind == AllReduce, b.rank == root:
-		sum = b.result(b.whole())
-	case d+1<<bits.Len(uint(d)) < b.n: // somebody sends to us
-		sum = b.take(b.task.Count)
-	}
-	for s := rounds(b.n) - 1; s >= 0; s-- {
+// fall goes from everybody to the root: it is grow backwards.
+func (c crowd) fall(root Rank, send, receive func(peer Rank)) {
+	d, n := c.distance(root), len(c.ranks)
+	for s := rounds(n) - 1; s >= 0; s-- {
 		half := 1 << s
 		switch {
-		case d < half && d+half < b.n:
-			b.combine(b.at(b.pos+half), sum, own)
-			own = sum
+		case d < half && d+half < n:
+			receive(c.at(c.me + half))
 		case d >= half && d < 2*half:
-			b.send(b.at(b.pos-half), own)
+			send(c.at(c.me - half))
 		}
 	}
-	if d > 0 {
-		return
-	}
-	if b.n == 1 {
-		b.copyFrom(sum, own)
-	}
-	b.average(sum)
 }
 
-// dissemination has each rank tell another one in each round that it, and all
-// that it has heard of, have come. A cell of scratch stands for each round, so
-// that nobody waits for its own message to be read.
-func (b *builder) dissemination() {
-	cells := b.take(uint64(rounds(b.n) + 1))
-	for s := range rounds(b.n) {
-		b.send(b.at(b.pos+1<<s), Block{Scratch, Range{cells.Off + uint64(s), 1}})
-		b.receive(b.at(b.pos-1<<s), Block{Scratch, Range{cells.Off + uint64(s) + 1, 1}})
+// shrink combines everybody's source into the root's result, and divides it.
+func (c crowd) shrink(root Rank) {
+	b := c.b
+	s := b.wholeSum(root)
+	c.fall(root, func(to Rank) { b.sendAll(to, s.at[0]) }, func(from Rank) { s.combine(from, 0) })
+	if b.rank == root {
+		s.settle(0)
+		b.averageAll(s.at[0])
+	}
+}
+
+// wholeSum is our value of the whole, which a root gets in the end.
+func (b *builder) wholeSum(root Rank) *sums {
+	s := &sums{b: b, at: []pieces{{b.source(b.whole())}}, place: []pieces{nil}, mine: []bool{false}}
+	if b.task.Kind == AllReduce || b.rank == root {
+		s.place[0] = pieces{b.result(b.whole())}
+	}
+	return s
+}
+
+// words is what a rank says in a Barrier: that it, and all it has heard of,
+// have come. What it hears is copied to where it speaks from: so a word comes
+// after all that was heard before, and none has to be heard before its rank can
+// hear one.
+type words struct {
+	b           *builder
+	told, heard Block
+}
+
+func (b *builder) words() words { return words{b, b.take(1), b.take(1)} }
+
+func (w words) tell(to Rank) { w.b.send(to, w.told) }
+
+func (w words) hear(from Rank) {
+	w.b.receive(from, w.heard)
+	w.b.copyFrom(w.told, w.heard)
+}
+
+// disseminate has each rank tell another one in each round.
+func (c crowd) disseminate(w words) {
+	for s := range rounds(len(c.ranks)) {
+		w.tell(c.at(c.me + 1<<s))
+		w.hear(c.at(c.me - 1<<s))
 	}
 }

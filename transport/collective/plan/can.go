@@ -16,6 +16,8 @@ func can(t *Task, s *Shape, a Algorithm) error {
 		return fmt.Errorf("%w: %s does no %v", ErrAlgorithm, a, t.Kind)
 	case !strict && t.ordered():
 		return fmt.Errorf("%w: %s does not combine in the order of the ranks", ErrAlgorithm, a)
+	case a == Hierarchical && !s.layered(t.Ranks):
+		return fmt.Errorf("%w: %s needs several nodes, and several ranks on one of them", ErrAlgorithm, a)
 	case a == Direct && !s.direct(t.Ranks):
 		return fmt.Errorf("%w: %s needs memory that all ranks have mapped", ErrAlgorithm, a)
 	}
@@ -26,12 +28,20 @@ func can(t *Task, s *Shape, a Algorithm) error {
 // in the order of the ranks if that is asked for.
 func ability(a Algorithm) (kinds []Kind, strict bool) {
 	switch a {
-	case Ring:
+	case Ring, NHR:
 		return []Kind{AllReduce, ReduceScatter, AllGather}, false
 	case Doubling:
 		return []Kind{AllReduce}, false
 	case Binomial:
 		return []Kind{AllReduce, Broadcast, Reduce}, false
+	case Chain:
+		return []Kind{AllReduce, Broadcast, Reduce}, true
+	case Pairwise:
+		return []Kind{AllReduce, ReduceScatter, AllGather, Broadcast, Reduce, AllToAll}, false
+	case Ordered:
+		return []Kind{AllReduce, ReduceScatter, Reduce}, true
+	case Hierarchical:
+		return []Kind{AllReduce, ReduceScatter, AllGather, Broadcast, Reduce, Barrier}, false
 	case Dissemination:
 		return []Kind{Barrier}, false
 	case Direct:

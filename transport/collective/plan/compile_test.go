@@ -1,42 +1,134 @@
 package plan
 
 import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
 	"testing"
 
 	"github.com/hmcfs/hmcfs/devices/elem"
 )
 
-func TestCompileSmoke(t *testing.T) {
-	t.Parallel()
-	for _, a := range Algorithms() {
-		for k := AllReduce; k <= Barrier; k++ {
-			for n := 1; n <= 17; n++ {
-				op := elem.Op(0)
-				if k.Combines() {
-					op = elem.Avg
-				}
-				count := uint64(100)
-				if k == Barrier {
-					count = 0
-				}
-				task := Task{Kind: k, Ranks: n, Count: count, Type: elem.Float32, Op: op}
-				if Can(task, Shape{Mapped: true}, a) != nil {
-					continue
-				}
-				p, err := Compile(task, Shape{Mapped: true}, a)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if n == 3 {
-					t.Log(a, k, p.Scratch)
-					for i, s := range p.Program(1) {
-						t.Log(i, s.String())
+// shapes are ways in which n ranks may be joined.
+func shapes(n int) []Shape {
+	reversed := make([]Rank, n)
+	for i := range reversed {
+		reversed[i] = Rank((2*n - 1 - i + n/3) % n)
+	}
+	pairs, uneven, mixed := make([]int, n), make([]int, n), make([]int, n)
+	for i := range n {
+		pairs[i] = i / 2
+		uneven[i] = min(i/3, 2) // the last node has the rest
+		mixed[i] = i % 3        // the ranks of a node are not neighbours
+	}
+	return []Shape{
+		{Mapped: true},
+		{Order: reversed},
+		{Nodes: pairs},
+		{Nodes: uneven},
+		{Nodes: mixed, Order: reversed},
+	}
+}
+
+// everyTask calls a function with the tasks of n ranks that a plan may see as
+// different.
+func everyTask(n int, counts []uint64, do func(Task)) {
+	for k := AllReduce; k <= Barrier; k++ {
+		t := Task{Kind: k, Ranks: n, Type: elem.Float32}
+		if k == Barrier {
+			do(Task{Kind: k, Ranks: n})
+			continue
+		}
+		roots := []Rank{0}
+		if k.Rooted() {
+			for r := 1; r < n; r += max(1, n/3) {
+				roots = append(roots, Rank(r))
+			}
+		}
+		ops := []elem.Op{0}
+		if k.Combines() {
+			ops = []elem.Op{elem.Sum, elem.Avg}
+		}
+		for _, count := range counts {
+			for _, root := range roots {
+				for _, op := range ops {
+					if op == elem.Avg && count != counts[0] && count < 100 {
+						continue // the divisions are where they are for another count
 					}
-				}
-				for r := range n {
-					p.Program(Rank(r)).Waits()
+					t.Count, t.Root, t.Op = count, root, op
+					t.InPlace, t.Strict = false, false
+					do(t)
+					t.Strict = k.Combines()
+					do(t)
+					if t.InPlace = k != AllToAll; t.InPlace {
+						do(t)
+						t.Strict = false
+						do(t)
+					}
 				}
 			}
 		}
+	}
+}
+
+func counts(n uint64) []uint64 {
+	return []uint64{n + 1, 0, 1, n - 1, n, 100, 1000, 1<<20 + 3}
+}
+
+// TestEveryPlan proves the plans of all algorithms.
+func TestEveryPlan(t *testing.T) {
+	t.Parallel()
+	for n := 1; n <= 16; n++ {
+		t.Run(fmt.Sprintf("N=%d", n), func(t *testing.T) {
+			t.Parallel()
+			for i, s := range shapes(n) {
+				some := counts(uint64(n))
+				if i > 0 {
+					some = []uint64{uint64(n) + 1, 1<<20 + 3}
+				}
+				everyTask(n, some, func(task Task) {
+					if i > 0 && (task.Strict || task.Op == elem.Avg) {
+						return
+					}
+					for _, a := range Algorithms() {
+						prove(t, task, s, a)
+					}
+				})
+			}
+		})
+	}
+}
+
+// TestLargePlans proves some plans of more ranks.
+func TestLargePlans(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{17, 31, 33, 48, 63, 64} {
+		t.Run(fmt.Sprintf("N=%d", n), func(t *testing.T) {
+			t.Parallel()
+			r := rand.New(rand.NewPCG(1, uint64(n)))
+			for _, s := range shapes(n) {
+				everyTask(n, []uint64{1<<20 + 3, uint64(n) + 1}, func(task Task) {
+					for _, a := range Algorithms() {
+						if r.IntN(40) == 0 {
+							prove(t, task, s, a)
+						}
+					}
+				})
+			}
+		})
+	}
+}
+
+func prove(t *testing.T, task Task, s Shape, a Algorithm) {
+	t.Helper()
+	p, err := Compile(task, s, a)
+	if errors.Is(err, ErrAlgorithm) {
+		return
+	}
+	if err == nil {
+		err = p.Check()
+	}
+	if err != nil {
+		t.Errorf("%s of %+v in %+v: %v", a, task, s, err)
 	}
 }

@@ -8,7 +8,7 @@ func (b *builder) direct() {
 	switch b.task.Kind {
 	case AllReduce:
 		k := b.task.slice(b.rank)
-		b.fold(b.result(k), b.source(k), b.everyone())
+		b.fold(b.result(k), b.source(k), inOrder(b.n))
 	case ReduceScatter:
 		k := b.task.part(b.rank)
 		b.fold(b.result(Range{Len: k.Len}), b.source(k), []Rank{b.rank})
@@ -17,7 +17,8 @@ func (b *builder) direct() {
 		b.fold(b.resultOf(b.task.Root, k), b.source(k), []Rank{b.task.Root})
 	case AllGather:
 		b.gatherOwn()
-		b.peers(func(p Rank) {
+		b.everybody().others(func(i int) {
+			p := b.order[i]
 			k := b.task.part(p)
 			b.fetch(p, b.result(k), b.sourceOf(p, Range{Len: k.Len}))
 		})
@@ -29,19 +30,14 @@ func (b *builder) direct() {
 		b.fetch(b.task.Root, b.result(b.whole()), b.sourceOf(b.task.Root, b.whole()))
 	case AllToAll:
 		b.ownAmongAll()
-		b.peers(func(p Rank) { b.fetch(p, b.fromAmongAll(p), b.sourceOf(p, b.task.part(b.rank))) })
+		b.everybody().others(func(i int) {
+			p := b.order[i]
+			b.fetch(p, b.fromAmongAll(p), b.sourceOf(p, b.task.part(b.rank)))
+		})
 	case Barrier:
 		return
 	}
 	b.sync()
-}
-
-// peers goes through the other ranks, each rank beginning with the one behind
-// it, so that not all turn to the same one.
-func (b *builder) peers(do func(p Rank)) {
-	for i := 1; i < b.n; i++ {
-		do(b.at(b.pos + i))
-	}
 }
 
 // fromAmongAll is where a rank's elements come to in the result of an AllToAll.

@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"encoding/json"
 	"errors"
 
 	"github.com/hmcfs/hmcfs/devices/elem"
@@ -73,10 +72,10 @@ type Plan struct {
 	Scratch uint64
 }
 
-// Algorithms is all of them.
+// Algorithms is all of them. Of two that take as long, the first one is chosen.
 func Algorithms() []Algorithm {
 	return []Algorithm{
-		Ring, Doubling, NHR, Binomial, Chain, Pairwise, Dissemination, Direct, Ordered, Hierarchical,
+		Ring, NHR, Doubling, Binomial, Chain, Pairwise, Dissemination, Direct, Ordered, Hierarchical,
 	}
 }
 
@@ -119,10 +118,20 @@ func (p *Plan) Program(r Rank) Program {
 		b.doubling()
 	case Binomial:
 		b.binomial()
+	case NHR:
+		b.nhr()
+	case Chain:
+		b.chain()
+	case Pairwise:
+		b.pairwise()
+	case Ordered:
+		b.ordered()
 	case Dissemination:
-		b.dissemination()
+		b.everybody().disseminate(b.words())
 	case Direct:
 		b.direct()
+	case Hierarchical:
+		b.hierarchical()
 	}
 	return b.steps
 }
@@ -142,13 +151,10 @@ func (p Program) scratch() uint64 {
 
 // Check proves the plan for all ranks: see the package comment. Errors: ErrWrong,
 // which says what is wrong with which element of which rank.
-func (p *Plan) Check() error { panic("plan: not written yet") }
-
-// Encode writes the plan as JSON, for people and for Decode.
-func (p *Plan) Encode() ([]byte, error) { return json.Marshal(p) }
-
-// Decode reads a plan. It is checked for sense, not proved: see Check.
-//
-// Errors: ErrStale where it is of another version, or was made for another
-// topology than the given one.
-func Decode(text []byte, topology string) (*Plan, error) { panic("plan: not written yet") }
+func (p *Plan) Check() error {
+	programs := make([]Program, p.Task.Ranks)
+	for r := range programs {
+		programs[r] = p.Program(Rank(r))
+	}
+	return check(p, programs)
+}

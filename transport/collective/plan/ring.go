@@ -1,47 +1,52 @@
 package plan
 
-// ring has a rank own the slice of its number in the end: what it sends first
-// is the slice of the rank before it, and the last one that it combines is its
-// own.
+// ring has everybody's slice go around once to be combined, and once to be
+// known.
 func (b *builder) ring() {
-	if b.task.Kind == AllGather {
+	c := b.everybody()
+	if b.task.Kind != AllGather {
+		s := b.sums()
+		s.turns(2)
+		c.scatterRing(s)
+		b.averageAll(s.at[c.me])
+	}
+	b.gather(c.gatherRing)
+}
+
+// gather has all ranks get everybody's share, in the kinds that end so.
+func (b *builder) gather(do func([]pieces)) {
+	switch b.task.Kind {
+	case AllGather:
 		b.gatherOwn()
-		b.gatherRing()
+	case AllReduce:
+	default:
 		return
 	}
-	s := b.reduction()
-	s.turns(2)
-	left, right := b.at(b.pos-1), b.at(b.pos+1)
-	for i := range b.n - 1 {
-		s.send(right, b.at(b.pos-1-i))
-		s.combine(left, b.at(b.pos-2-i))
-	}
-	s.settle(b.rank)
-	b.average(s.at[b.rank])
-	if b.task.Kind == AllReduce {
-		b.gatherRing()
-	}
+	do(b.shares())
 }
 
 // gatherOwn puts what we give to an AllGather in its place.
 func (b *builder) gatherOwn() {
-	b.copyFrom(b.result(b.task.part(b.rank)), b.source(Range{Len: b.task.part(b.rank).Len}))
+	own := b.task.part(b.rank)
+	b.copyFrom(b.result(own), b.source(Range{Len: own.Len}))
 }
 
-// gathered is where the slice of a rank has its place in the result of an
-// AllGather or AllReduce.
-func (b *builder) gathered(owner Rank) Block {
-	if b.task.Kind == AllGather {
-		return b.result(b.task.part(owner))
+// scatterRing combines each slice for its owner: what a rank sends first is the
+// slice of the one before it, and the last one that it combines is its own.
+func (c crowd) scatterRing(s *sums) {
+	left, right := c.at(c.me-1), c.at(c.me+1)
+	for i := range len(c.ranks) - 1 {
+		c.b.sendAll(right, s.at[c.wrap(c.me-1-i)])
+		s.combine(left, c.wrap(c.me-2-i))
 	}
-	return b.result(b.task.slice(owner))
+	s.settle(c.me)
 }
 
 // gatherRing passes the slices around, each rank beginning with its own.
-func (b *builder) gatherRing() {
-	left, right := b.at(b.pos-1), b.at(b.pos+1)
-	for i := range b.n - 1 {
-		b.send(right, b.gathered(b.at(b.pos-i)))
-		b.receive(left, b.gathered(b.at(b.pos-1-i)))
+func (c crowd) gatherRing(all []pieces) {
+	left, right := c.at(c.me-1), c.at(c.me+1)
+	for i := range len(c.ranks) - 1 {
+		c.b.sendAll(right, all[c.wrap(c.me-i)])
+		c.b.receiveAll(left, all[c.wrap(c.me-1-i)])
 	}
 }

@@ -32,11 +32,27 @@ func (s *Shape) clone() Shape {
 	return c
 }
 
-// order is the ranks as a ring.
+// order is the ranks as a ring. Where none is given, the ranks of a node are
+// beside each other.
 func (s *Shape) order(n int) []Rank {
 	if s.Order != nil {
 		return s.Order
 	}
+	all := inOrder(n)
+	if s.Nodes != nil {
+		first := make(map[int]int)
+		for i, node := range s.Nodes {
+			if _, known := first[node]; !known {
+				first[node] = i
+			}
+		}
+		slices.SortStableFunc(all, func(a, b Rank) int { return first[s.Nodes[a]] - first[s.Nodes[b]] })
+	}
+	return all
+}
+
+// inOrder is n ranks, in ascending order.
+func inOrder(n int) []Rank {
 	all := make([]Rank, n)
 	for i := range all {
 		all[i] = Rank(i)
@@ -67,3 +83,9 @@ func (s *Shape) nodes(n int) [][]Rank {
 
 // direct says whether all of n ranks have each other's memory mapped.
 func (s *Shape) direct(n int) bool { return s.Mapped && len(s.nodes(n)) == 1 }
+
+// layered says whether there is an inside and a between.
+func (s *Shape) layered(n int) bool {
+	nodes := s.nodes(n)
+	return len(nodes) > 1 && len(nodes) < n
+}

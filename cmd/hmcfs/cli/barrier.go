@@ -1,0 +1,44 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hmcfs/hmcfs/cmd/hmcfs/runner"
+)
+
+func (a *app) barrierVerb() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "barrier [--timeout TIME] [NAME]",
+		Short: "Wait, as a rank of hmcfs run, for all other ranks",
+		Long: "Return when every rank of the job has called this, with the same NAME. It is for ranks that are\n" +
+			"shell scripts; programs have barriers of their own. After an error it can be called again.",
+		Args: arguments(0, 1, "at most one NAME"),
+	}
+	timeout := cmd.Flags().Duration("timeout", 2*time.Minute, "How long to wait; 0 is for ever.")
+	cmd.RunE = running(func(ctx context.Context, args []string) error {
+		socket := a.Getenv("HMCFS_BARRIER")
+		rank, err := strconv.Atoi(a.Getenv("HMCFS_RANK"))
+		if socket == "" || err != nil {
+			return usage(errors.New("hmcfs barrier: this is no rank of a job; see hmcfs run --help"))
+		}
+		if *timeout < 0 {
+			return usage(fmt.Errorf("--timeout %v: use 0 or more", *timeout))
+		}
+		name := ""
+		if len(args) > 0 {
+			name = args[0]
+		}
+		err = runner.Barrier(ctx, socket, name, rank, *timeout)
+		if missing, ok := errors.AsType[*runner.MissingError](err); ok && !missing.Ended {
+			return &codeError{code: exitTimeout, err: err}
+		}
+		return err
+	})
+	return cmd
+}

@@ -1,0 +1,305 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/hmcfs/hmcfs/devices/elem"
+	"github.com/hmcfs/hmcfs/objects/adminapi"
+	"github.com/hmcfs/hmcfs/objects/client"
+	files "github.com/hmcfs/hmcfs/objects/collect"
+	"github.com/hmcfs/hmcfs/transport/collective/plan"
+)
+
+// collectFlags are those of a verb of collectives; not every verb has all.
+type collectFlags struct {
+	op, dtype, outDir, algorithm string
+	out                          []string
+	root                         int
+	strict, asJSON               bool
+}
+
+// fileVerb is a verb whose ranks are files.
+type fileVerb struct {
+	kind plan.Kind
+	name string // of the verb
+	// short and what are for help: what it is for, and what each FILE becomes.
+	short, what string
+}
+
+// collectives are the verbs, in the order in which help shows them.
+func collectives() []fileVerb {
+	return []fileVerb{
+		{plan.AllReduce, "allreduce", "Combine files element by element, into each of them", "All FILEs are combined element by element, and the result is what each of them holds then."},
+		{plan.Reduce, "reduce", "Combine files element by element, into one of them", "All FILEs are combined element by element, and the result is what the one of --root holds then."},
+		{plan.Broadcast, "broadcast", "Give several files the bytes of one", "Every FILE gets the bytes of the one of --root. With --out that is the only one, and each\nof --out gets its bytes."},
+		{plan.AllGather, "allgather", "Put files behind each other, into each of them", "Each FILE holds the bytes of all of them then, one behind the other: it is longer."},
+		{plan.ReduceScatter, "reduce-scatter", "Combine files element by element, and give each its part", "All FILEs are combined element by element, and each holds its part of the result then: it is\nshorter. Where the elements can't be shared out evenly, the first ones get one more."},
+		{plan.AllToAll, "alltoall", "Give each file its part of every file", "Each FILE holds its part of every FILE then, in their order."},
+	}
+}
+
+func (a *app) collectVerbs() []*cobra.Command {
+	var all []*cobra.Command
+	for _, c := range collectives() {
+		all = append(all, a.collectVerb(c))
+	}
+	return all
+}
+
+func (a *app) collectVerb(c fileVerb) *cobra.Command {
+	f := &collectFlags{}
+	combines := files.Combines(c.kind)
+	use := c.name
+	if combines {
+		use += " [--op OP] [--dtype TYPE]"
+	}
+	if c.kind == plan.Reduce || c.kind == plan.Broadcast {
+		use += " [--root N]"
+	}
+	cmd := &cobra.Command{
+		Use:   use + " [--out FILE]... [--json] FILE...",
+		Short: c.short,
+		Long: c.what + "\n\n" +
+			"The FILEs are the ranks, from 0, in the order in which they are given. They are files of one\n" +
+			"mount, on any devices, and on other nodes (nodes/NODE/…). Files on several nodes are combined\n" +
+			"by those nodes, among them; only what must goes over the network.\n\n" +
+			"They must be equally long, or nothing is touched. Nor is it when something fails: the results\n" +
+			"are made in memory of their own first, which there must be room for. With --out, or --out-dir,\n" +
+			"the FILEs stay as they are, and the results become files of their own.",
+		Example: collectExample(c),
+		Args:    arguments(1, plan.MaxRanks, fmt.Sprintf("1 to %d FILEs", plan.MaxRanks)),
+	}
+	if combines {
+		cmd.Flags().StringVar(&f.op, "op", elem.Sum.String(), "sum, prod, min, max or avg.")
+		completeWith(cmd, "op", "sum", "prod", "min", "max", "avg")
+		cmd.Flags().BoolVar(&f.strict, "strict", false, "Combine in the order of the FILEs, so that the bits do not depend on where they are.")
+	}
+	cmd.Flags().StringVar(&f.dtype, "dtype", "", "The type of the elements, such as float32 or f32. Default: user.hmc.dtype of the FILEs.")
+	completeWith(cmd, "dtype", "float32", "float64", "float16", "bfloat16", "int8", "uint8", "int32", "int64")
+	if c.kind == plan.Reduce || c.kind == plan.Broadcast {
+		cmd.Flags().IntVar(&f.root, "root", 0, "The rank of the FILE that gets the result, or that is given to the others.")
+	}
+	cmd.Flags().StringArrayVar(&f.out, "out", nil, "A file for a result, one for each rank in their order; for reduce one alone.")
+	cmd.Flags().StringVar(&f.outDir, "out-dir", "", "A directory for the results, which get the names of the FILEs.")
+	cmd.Flags().StringVar(&f.algorithm, "algorithm", "", "What the nodes use among them, such as ring. Default: the fastest by the cost model.")
+	cmd.Flags().BoolVar(&f.asJSON, "json", false, "Print JSON. Fields are only ever added.")
+	cmd.RunE = running(func(ctx context.Context, args []string) error { return a.collect(ctx, c, args, f) })
+	return cmd
+}
+
+func collectExample(c fileVerb) string {
+	switch c.kind {
+	case plan.AllReduce:
+		return "  hmcfs allreduce --op avg --dtype f32 /mnt/hmc/cuda0/grad /mnt/hmc/nodes/b/cuda0/grad"
+	case plan.Reduce:
+		return "  hmcfs reduce --op max --out /mnt/hmc/host/m /mnt/hmc/cuda0/x /mnt/hmc/cuda1/x"
+	case plan.Broadcast:
+		return "  hmcfs broadcast --out /mnt/hmc/cuda1/w --out /mnt/hmc/nodes/b/cuda0/w /mnt/hmc/cuda0/w"
+	default:
+		return "  hmcfs " + c.name + " --dtype f32 --out-dir /mnt/hmc/host/out /mnt/hmc/cuda0/x /mnt/hmc/cuda1/y"
+	}
+}
+
+// collect does a collective.
+func (a *app) collect(ctx context.Context, c fileVerb, args []string, f *collectFlags) error {
+	r, err := c.request(args, f)
+	if err != nil {
+		return usage(err)
+	}
+	ranks := &rankFiles{names: args}
+	defer ranks.close()
+	if err = ranks.open(c, r.Root); err != nil {
+		return collectFault(c.name, err)
+	}
+	if r.Dtype, err = ranks.dtype(c, f.dtype); err != nil {
+		return usage(err)
+	}
+	outs, err := ranks.outputs(c, f)
+	if err != nil {
+		return usage(err)
+	}
+	if err = ranks.create(outs, r.Dtype); err != nil {
+		return err
+	}
+	answer, err := ranks.client.Collect(ctx, r, ranks.sources, ranks.targets)
+	if err == nil {
+		err = ranks.rename(outs)
+	}
+	if err != nil {
+		return collectFault(c.name, ranks.explain(err))
+	}
+	if f.asJSON {
+		return printJSON(a.out(), answer)
+	}
+	a.printCollect(c, answer)
+	return nil
+}
+
+// request is what can be told without looking at the files.
+func (c fileVerb) request(args []string, f *collectFlags) (adminapi.CollectRequest, error) {
+	r := adminapi.CollectRequest{Verb: c.kind.String(), Root: f.root, Strict: f.strict, Algorithm: f.algorithm}
+	if f.op != "" {
+		op, err := elem.ParseOp(f.op)
+		if err != nil {
+			return r, fmt.Errorf("--op: %w", err)
+		}
+		r.Op = op.String()
+	}
+	switch {
+	case f.root < 0 || f.root >= len(args):
+		return r, fmt.Errorf("--root %d: the FILEs are 0 to %d", f.root, len(args)-1)
+	case len(f.out) > 0 && f.outDir != "":
+		return r, errors.New("--out and --out-dir don't go together")
+	case c.kind == plan.Broadcast && len(f.out) > 0 && len(args) != 1:
+		return r, errors.New("with --out, broadcast takes one FILE: that whose bytes are given out")
+	case c.kind == plan.Broadcast && f.outDir != "":
+		return r, errors.New("broadcast has no --out-dir: give each file by --out")
+	}
+	return r, nil
+}
+
+// printCollect writes how it went.
+func (a *app) printCollect(c fileVerb, r adminapi.CollectAnswer) {
+	what := r.Dtype
+	if r.Op != "" {
+		what += " " + r.Op
+	}
+	where := "one node"
+	if r.Nodes > 1 {
+		where = fmt.Sprintf("%d nodes", r.Nodes)
+	}
+	fmt.Fprintf(a.out(), "%s: %d files of %v, %s, on %s by %s (%s, %s): %.6f s, algbw %s, busbw %s\n",
+		c.name, r.Ranks, r.Size, what, where, r.Algorithm, r.Because, r.Path, r.Seconds,
+		rate(uint64(r.Algbw), 1), rate(uint64(r.Busbw), 1))
+	if r.Nodes > 1 && r.Calls > 0 {
+		fmt.Fprintf(a.out(), "  among the nodes: %d segments, %.6f s, predicted %.6f s; one sent %d bytes and received %d\n",
+			r.Calls, r.Measured, r.Predicted, r.Sent, r.Received)
+	}
+}
+
+// dtypeAttr is where a file says what its elements are.
+const dtypeAttr = "user.hmc.dtype"
+
+// dtype is the type of the elements: what was given, or what the files say.
+// Where both are, they must agree.
+func (r *rankFiles) dtype(c fileVerb, given string) (string, error) {
+	said := map[string]string{} // by type
+	for i, name := range r.names {
+		if r.sources[i] == nil {
+			continue
+		}
+		value := make([]byte, 64)
+		n, err := unix.Getxattr(name, dtypeAttr, value)
+		if err != nil || n == 0 {
+			continue
+		}
+		t, err := elem.ParseType(string(value[:n]))
+		if err != nil {
+			if given == "" && files.Combines(c.kind) {
+				return "", fmt.Errorf("%s: %s: %w; tell what the elements are with --dtype", name, dtypeAttr, err)
+			}
+			continue
+		}
+		said[t.String()] = name
+	}
+	want := given
+	if given != "" {
+		t, err := elem.ParseType(given)
+		if err != nil {
+			return "", fmt.Errorf("--dtype: %w", err)
+		}
+		want = t.String()
+		said[want] = "--dtype"
+	}
+	types := make([]string, 0, len(said))
+	for t, name := range said {
+		want = t
+		types = append(types, fmt.Sprintf("%s by %s", t, name))
+	}
+	slices.Sort(types)
+	switch {
+	case len(said) > 1:
+		return "", fmt.Errorf("the elements are %s: nothing is combined that is not of one type", strings.Join(types, ", and "))
+	case len(said) == 1:
+		return want, nil
+	case files.Combines(c.kind):
+		return "", fmt.Errorf("what the elements are is not known: give --dtype, or set %s", dtypeAttr)
+	}
+	return elem.Uint8.String(), nil
+}
+
+// outputs are the paths of the results, empty for none; nil is in place.
+func (r *rankFiles) outputs(c fileVerb, f *collectFlags) ([]string, error) {
+	outs := f.out
+	switch {
+	case f.outDir != "":
+		for i, name := range r.names {
+			out := ""
+			if c.kind != plan.Reduce || i == f.root {
+				out = filepath.Join(f.outDir, filepath.Base(name))
+			}
+			outs = append(outs, out)
+		}
+	case len(outs) == 0:
+		return nil, nil
+	case c.kind == plan.Reduce && len(outs) == 1:
+		outs = make([]string, len(r.names))
+		outs[f.root] = f.out[0]
+	case c.kind == plan.Broadcast:
+		// The FILE is the root, and each of --out is a rank behind it.
+		r.spread(len(outs))
+		outs = append([]string{""}, outs...)
+	case len(outs) != len(r.names):
+		return nil, fmt.Errorf("%d times --out for %d FILEs: each has a result", len(outs), len(r.names))
+	}
+	seen := map[string]bool{"": true}
+	for _, out := range outs {
+		if abs, err := filepath.Abs(out); err == nil && out != "" {
+			if seen[abs] {
+				return nil, fmt.Errorf("%s is to get two results", out)
+			}
+			seen[abs] = true
+		}
+	}
+	return outs, nil
+}
+
+// collectFault words what went wrong with files that are told in the error.
+func collectFault(verb string, err error) error {
+	if _, coded := errors.AsType[*codeError](err); coded {
+		return err
+	}
+	if errors.Is(err, client.ErrNotMounted) {
+		return notMounted("%s: %w", verb, err)
+	}
+	return fmt.Errorf("%s: %w", verb, err)
+}
+
+// namedFault names a file by the path that was given.
+func namedFault(name string, err error) error {
+	if pe, ok := errors.AsType[*os.PathError](err); ok && pe.Path == name {
+		return err
+	}
+	return fmt.Errorf("%s: %w", name, err)
+}
+
+// findOf opens a path to be named, on the mount of others.
+func findOf(name string, of *client.Client) (*client.Client, *os.File, error) {
+	c, f, err := client.Find(name)
+	if err != nil {
+		return nil, nil, namedFault(name, err)
+	}
+	if of != nil && of.Socket() != c.Socket() {
+		return nil, nil, errors.Join(fmt.Errorf("%s is on another mount than the files before it", name), f.Close())
+	}
+	return c, f, nil
+}

@@ -1,0 +1,187 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hmcfs/hmcfs/objects/client"
+	"github.com/hmcfs/hmcfs/transport/collective/plan"
+)
+
+// rankFiles are the files of a collective. The descriptors name them, and are
+// for nothing else.
+type rankFiles struct {
+	names  []string
+	client *client.Client
+	// sources and targets are by rank, nil for none. In place they are the same.
+	sources, targets []*os.File
+	// made are the files that are to become the results, by rank.
+	made []string
+	// files are all that are open.
+	files []*os.File
+}
+
+// open opens the FILEs, which are their own targets.
+func (r *rankFiles) open(c fileVerb, root int) error {
+	r.sources, r.targets = make([]*os.File, len(r.names)), make([]*os.File, len(r.names))
+	seen := map[[2]uint64]string{}
+	for i, name := range r.names {
+		found, f, err := findOf(name, r.client)
+		if err != nil {
+			return err
+		}
+		r.client = found
+		r.files = append(r.files, f)
+		var st unix.Stat_t
+		if err = unix.Stat(name, &st); err != nil {
+			return &os.PathError{Op: "stat", Path: name, Err: err}
+		}
+		if other, twice := seen[[2]uint64{st.Dev, st.Ino}]; twice {
+			return usage(fmt.Errorf("%s and %s are one file, and each rank needs one of its own", other, name))
+		}
+		seen[[2]uint64{st.Dev, st.Ino}] = name
+		if c.kind != plan.Broadcast || i == root {
+			r.sources[i] = f
+		}
+		if c.kind == plan.Broadcast && i != root || c.kind == plan.Reduce && i == root || c.kind != plan.Broadcast && c.kind != plan.Reduce {
+			r.targets[i] = f
+		}
+	}
+	return nil
+}
+
+// spread makes the one FILE the root of n more ranks.
+func (r *rankFiles) spread(n int) {
+	for range n {
+		r.names = append(r.names, "")
+		r.sources = append(r.sources, nil)
+		r.targets = append(r.targets, nil)
+	}
+}
+
+// create makes the files of the results, beside where they are to be: who sees
+// a result sees all of it.
+func (r *rankFiles) create(outs []string, dtype string) error {
+	if outs == nil {
+		return nil
+	}
+	r.made = make([]string, len(outs))
+	for i, out := range outs {
+		r.targets[i] = nil
+		if out == "" {
+			continue
+		}
+		dir, base := filepath.Split(out)
+		made, err := os.CreateTemp(filepath.Join(dir, "."), "."+base+".*~")
+		if err != nil {
+			return err
+		}
+		name := made.Name()
+		r.made[i] = name
+		mode := os.FileMode(0o666) &^ umask()
+		if before, failure := os.Stat(out); failure == nil {
+			if !before.Mode().IsRegular() {
+				return errors.Join(fmt.Errorf("%s is no regular file", out), made.Close())
+			}
+			mode = before.Mode().Perm()
+		}
+		if err = errors.Join(made.Chmod(mode), made.Close()); err != nil {
+			return err
+		}
+		// Beyond the mount's own devices there may be no attributes.
+		_ = unix.Setxattr(name, dtypeAttr, []byte(dtype), 0)
+		_, f, err := findOf(name, r.client)
+		if err != nil {
+			return errors.New(strings.ReplaceAll(err.Error(), name, out))
+		}
+		r.files = append(r.files, f)
+		r.targets[i] = f
+	}
+	return nil
+}
+
+// umask is that of the process.
+func umask() os.FileMode {
+	mask := unix.Umask(0)
+	unix.Umask(mask)
+	return os.FileMode(mask)
+}
+
+// rename gives the results their names.
+func (r *rankFiles) rename(outs []string) error {
+	var errs []error
+	for i, name := range r.made {
+		if name == "" {
+			continue
+		}
+		err := os.Rename(name, outs[i])
+		if err == nil {
+			r.made[i] = ""
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// close lets go of the files, and removes those that did not become results.
+func (r *rankFiles) close() {
+	for _, f := range r.files {
+		_ = f.Close() // it only named the file
+	}
+	for _, name := range r.made {
+		if name != "" {
+			_ = os.Remove(name) // the failure is told
+		}
+	}
+}
+
+// explain names files in the place of ranks.
+func (r *rankFiles) explain(err error) error {
+	text := err.Error()
+	changed := text
+	for i := len(r.names) - 1; i >= 0; i-- {
+		if r.names[i] != "" {
+			changed = replaceRank(changed, i, r.names[i])
+		}
+	}
+	if changed == text {
+		return err
+	}
+	return &explained{text: changed, err: err}
+}
+
+// replaceRank puts a file's name in the place of its rank's number.
+func replaceRank(text string, rank int, name string) string {
+	word := fmt.Sprintf("rank %d", rank)
+	var b strings.Builder
+	for {
+		i := strings.Index(text, word)
+		if i < 0 {
+			b.WriteString(text)
+			return b.String()
+		}
+		end := i + len(word)
+		b.WriteString(text[:i])
+		if end < len(text) && text[end] >= '0' && text[end] <= '9' {
+			b.WriteString(word) // another rank's
+		} else {
+			b.WriteString(name)
+		}
+		text = text[end:]
+	}
+}
+
+// explained is an error in other words.
+type explained struct {
+	text string
+	err  error
+}
+
+func (e *explained) Error() string { return e.text }
+
+func (e *explained) Unwrap() error { return e.err }

@@ -1,0 +1,207 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hmcfs/hmcfs/cmd/hmcfs/daemon"
+	"github.com/hmcfs/hmcfs/cmd/hmcfs/perf"
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/devices/elem"
+	"github.com/hmcfs/hmcfs/transport/collective"
+	"github.com/hmcfs/hmcfs/transport/collective/plan"
+	"github.com/hmcfs/hmcfs/transport/job"
+	"github.com/hmcfs/hmcfs/transport/region"
+)
+
+// gradientsName is the operation that is no collective by itself.
+const gradientsName = "gradients"
+
+// collectiveFlags say what is measured.
+type collectiveFlags struct {
+	operations []string
+	sizes      string
+	dtype      string
+	memory     string
+	algorithm  string
+	report     string
+	rounds     int
+	warmUp     int
+	apart      bool
+	private    bool
+	strict     bool
+}
+
+func (a *app) perfCollectiveVerb() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "collective [--operation NAME] [--sizes SIZES] [--memory KIND] [--report FILE] [--json]",
+		Short: "Measure collectives between the ranks of a job",
+		Long: "Measure all-reduce and the other collectives as one rank of a job: see `hmcfs run`. Times are\n" +
+			"medians of the slowest rank's, and every element of every result is looked at. Rank 0\n" +
+			"prints. Bus bandwidth is by the rules of nccl-tests; a GB is 1e9 bytes.",
+		Example: "  hmcfs run --nranks 2 --transport tcp -- hmcfs perf collective --sizes 1MiB,64MiB",
+		Args:    arguments(0, 0, "no argument"),
+	}
+	var f collectiveFlags
+	f.add(cmd)
+	asJSON := addJSON(cmd)
+	cmd.RunE = running(func(ctx context.Context, _ []string) (err error) {
+		o, err := f.options()
+		if err != nil {
+			return usage(err)
+		}
+		jo, err := job.FromEnv(a.Getenv)
+		if err != nil {
+			return usage(fmt.Errorf("%w; start it by `hmcfs run --nranks N -- hmcfs perf collective`", err))
+		}
+		j, err := job.Init(ctx, jo)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, j.Close()) }()
+		rows, err := f.measure(ctx, j, o)
+		if err != nil || j.World().Rank() != 0 {
+			return err
+		}
+		if f.report != "" {
+			text, err := json.Marshal(collectiveReport{rows})
+			if err == nil {
+				err = os.WriteFile(f.report, text, 0o600)
+			}
+			return err
+		}
+		if *asJSON {
+			return printJSON(a.out(), collectiveReport{rows})
+		}
+		return printCollectives(a.out(), rows)
+	})
+	return cmd
+}
+
+// collectiveReport is the answer in JSON.
+type collectiveReport struct {
+	Rows []perf.CollectiveRow `json:"rows"`
+}
+
+func (f *collectiveFlags) add(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringArrayVar(&f.operations, "operation", []string{plan.AllReduce.String(), plan.Barrier.String()},
+		"Measure this: "+plan.AllReduce.String()+", "+plan.ReduceScatter.String()+", "+plan.AllGather.String()+", "+plan.Broadcast.String()+", "+
+			plan.Reduce.String()+", "+plan.AllToAll.String()+", "+plan.Barrier.String()+", or "+gradientsName+", which is 1000 tensors of 16 KiB with and without fusion; may be given several times.")
+	flags.StringVar(&f.sizes, "sizes", "8,1KiB,64KiB,1MiB,16MiB,64MiB", "The bytes of the whole, such as 8,64KiB,1GiB, or 8..1GiB in steps of eight.")
+	flags.StringVar(&f.dtype, "dtype", elem.Float32.String(), "The type of the elements.")
+	flags.StringVar(&f.memory, "memory", string(perf.Host), "Measure this memory: host, or a device such as sim:0,size=1GiB.")
+	flags.StringVar(&f.algorithm, "algorithm", "", "Use this algorithm, such as ring. Default: the fastest by the cost model.")
+	flags.StringVar(&f.report, "report", "", "Write the report as JSON into this file instead of printing it.")
+	flags.IntVar(&f.rounds, "rounds", 20, "How often each size is measured.")
+	flags.IntVar(&f.warmUp, "warm-up", 5, "How many times are not counted before.")
+	flags.BoolVar(&f.apart, "apart", false, "Have results in memory of their own. Default: in place.")
+	flags.BoolVar(&f.private, "private", false, "Don't share the memory with the other ranks beforehand.")
+	flags.BoolVar(&f.strict, "strict", false, "Combine in the order of the ranks.")
+}
+
+// options are what the flags say, but for the memory.
+func (f *collectiveFlags) options() (perf.CollectiveOptions, error) {
+	o := perf.CollectiveOptions{Rounds: f.rounds, WarmUp: f.warmUp, Apart: f.apart, Private: f.private}
+	var faults []error
+	for _, name := range f.operations {
+		var k plan.Kind
+		if name != gradientsName {
+			faults = append(faults, k.UnmarshalText([]byte(name)))
+			o.Kinds = append(o.Kinds, k)
+		}
+	}
+	var err error
+	o.Type, err = elem.ParseType(f.dtype)
+	faults = append(faults, err)
+	o.Sizes, err = perf.ParseSizes(f.sizes)
+	faults = append(faults, err)
+	if f.rounds < 1 || f.warmUp < 0 {
+		faults = append(faults, fmt.Errorf("--rounds %d, --warm-up %d: use 1 or more, and 0 or more", f.rounds, f.warmUp))
+	}
+	return o, errors.Join(faults...)
+}
+
+// measure measures as one rank.
+func (f *collectiveFlags) measure(ctx context.Context, j *job.Job, o perf.CollectiveOptions) (rows []perf.CollectiveRow, err error) {
+	memory, done, err := f.source(ctx, j)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, done()) }()
+	o.Memory = memory
+	var last collective.Report
+	g, err := collective.New(ctx, j.World().Fabric(), collective.Options{
+		Algorithm: plan.Algorithm(f.algorithm), Strict: f.strict,
+		Observe: func(r *collective.Report) { last = *r },
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, g.Close()) }()
+	m, err := perf.NewJudge(ctx, g, &last, o)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, m.Close(context.WithoutCancel(ctx))) }()
+	if rows, err = m.Collectives(ctx); err != nil || !slices.Contains(f.operations, gradientsName) {
+		return rows, err
+	}
+	more, err := m.Gradients(ctx, j.Table())
+	return append(rows, more...), err
+}
+
+// source is where memory is taken, until done is called.
+func (f *collectiveFlags) source(ctx context.Context, j *job.Job) (take func(devices.Size) (*region.Buffer, error), done func() error, err error) {
+	if devices.Name(f.memory) == perf.Host {
+		return j.Table().Alloc, func() error { return nil }, nil
+	}
+	dev, err := daemon.Families("", nil).Open(ctx, f.memory)
+	if err != nil {
+		return nil, nil, err
+	}
+	var taken []*devices.Memory
+	take = func(n devices.Size) (*region.Buffer, error) {
+		mem, err := dev.Alloc(ctx, n)
+		if err != nil {
+			return nil, err
+		}
+		taken = append(taken, mem)
+		return j.Table().RegisterDevice(mem.All())
+	}
+	done = func() error {
+		errs := make([]error, 0, len(taken)+1)
+		for _, mem := range taken {
+			errs = append(errs, mem.Release())
+		}
+		return errors.Join(append(errs, dev.Close())...)
+	}
+	return take, done, nil
+}
+
+// printCollectives prints a table.
+func printCollectives(w io.Writer, rows []perf.CollectiveRow) error {
+	t := newTable(w, "OPERATION", "RANKS", "SIZE", "ALGORITHM", "PATH", "MEDIAN", "P99", "PREDICTED", "ALGBW GB/s", "BUSBW GB/s", "ALLOCS")
+	for i := range rows {
+		r := &rows[i]
+		t.row(r.Kind, r.Ranks, r.Bytes, r.Algorithm, r.Path, inMicros(r.Seconds), inMicros(r.P99), inMicros(r.Predicted),
+			fmt.Sprintf("%.2f", r.AlgorithmBandwidth/1e9), fmt.Sprintf("%.2f", r.BusBandwidth/1e9), fmt.Sprintf("%.2f", r.Allocations))
+	}
+	if err := t.Flush(); err != nil {
+		return fmt.Errorf("write the answer: %w", err)
+	}
+	return nil
+}
+
+// inMicros is a time to a hundredth of a microsecond.
+func inMicros(seconds float64) time.Duration {
+	return time.Duration(seconds * float64(time.Second)).Round(10 * time.Nanosecond)
+}

@@ -1,0 +1,181 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hmcfs/hmcfs/cmd/hmcfs/runner"
+	"github.com/hmcfs/hmcfs/devices"
+)
+
+// superviseName is the verb by which a runner calls itself, once for each rank.
+const superviseName = "supervise-rank"
+
+// runFlags are those of run.
+type runFlags struct {
+	ranks     int
+	config    string
+	timeout   time.Duration
+	grace     time.Duration
+	window    string
+	dir       string
+	logDir    string
+	save      string
+	transport string
+}
+
+func (a *app) runVerb() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "run [--nranks N] [--config FILE] [--timeout TIME] [--json] [--] PROGRAM [ARGUMENT]...",
+		Short: "Run a program as the ranks of a job",
+		Long: "Start the program once for each rank, with its rank, the number of ranks, a window of memory\n" +
+			"that all ranks see, and addresses in its environment, pass on what each rank writes with its\n" +
+			"rank before it, and end all ranks when one fails. Nothing of a job is left behind, also if\n" +
+			"this command is killed. A config says which buffers there are, what is in them before, and\n" +
+			"what is to be in them after the run.",
+		Example: "  hmcfs run --nranks 4 -- ./train --epochs 1\n" +
+			"  hmcfs run --nranks 2 --timeout 60s -- sh -c 'echo hello from $HMCFS_RANK of $HMCFS_WORLD'\n" +
+			"  hmcfs run --config treduce.yaml",
+	}
+	cmd.Flags().SetInterspersed(false)
+	var f runFlags
+	flags := cmd.Flags()
+	flags.IntVarP(&f.ranks, "nranks", "n", 0, fmt.Sprintf("How many ranks, 1 to %d. Default: the config's, or %d.", runner.MaxRanks, runner.DefaultRanks))
+	flags.StringVar(&f.config, "config", "", "The job's file, YAML or JSON.")
+	flags.DurationVar(&f.timeout, "timeout", 0, "End the run after this time. Default: the config's, or none.")
+	flags.DurationVar(&f.grace, "grace", runner.DefaultGrace, "How long a rank has to end by itself (SIGTERM) before it is killed.")
+	flags.StringVar(&f.window, "window", "", "The size of each rank's window. Default: the config's, or what its buffers need, or "+runner.DefaultWindow.String()+".")
+	flags.StringVar(&f.dir, "dir", "", "Make windows and buffers as files in this directory, such as one of a mount. Default: anonymous memory.")
+	flags.StringVar(&f.logDir, "log-dir", "", "Write what each rank writes to rankN.log in this directory too.")
+	flags.StringVar(&f.save, "save", "", "Write all buffers after the run to rank_N/NAME.bin in this directory.")
+	flags.StringVar(&f.transport, "transport", "auto", "What ranks that use hmcfs's library talk by: shm, tcp, or auto.")
+	completeWith(cmd, "transport", "auto", "shm", "tcp")
+	asJSON := addJSON(cmd)
+	cmd.RunE = running(func(ctx context.Context, args []string) error {
+		if slices.Contains(args[:min(1, len(args))], "") {
+			return usage(errors.New("hmcfs run: the program's name is empty; was a variable not set?"))
+		}
+		p, err := a.runPlan(&f, args, *asJSON)
+		if err != nil {
+			return usage(err)
+		}
+		a.orderly.Store(true) // ranks are ended in order, which takes its time
+		report, err := runner.Run(ctx, p, a.force)
+		return a.finishRun(ctx, p, report, err, *asJSON)
+	})
+	return cmd
+}
+
+// runPlan is the job that the flags and the config ask for.
+func (a *app) runPlan(f *runFlags, args []string, asJSON bool) (*runner.Plan, error) {
+	var c *runner.Config
+	var faults []error
+	if f.config != "" {
+		var err error
+		if c, err = runner.ReadConfig(f.config); err != nil {
+			return nil, err
+		}
+	}
+	o := runner.Options{
+		Program: args, Ranks: f.ranks, Timeout: f.timeout, Grace: f.grace, Dir: f.dir, LogDir: f.logDir, Save: f.save,
+		TempDir: a.jobsDir(), Out: a.Stdout, Errors: a.Stderr,
+		Executable: a.Executable, Supervisor: []string{a.Args[0], superviseName, "--"},
+	}
+	if o.Executable == "" {
+		o.Executable = "/proc/self/exe"
+	}
+	if asJSON {
+		o.Out = a.Stderr // the answer is the report
+	}
+	if f.ranks < 0 {
+		faults = append(faults, fmt.Errorf("nranks %d: use 1 to %d", f.ranks, runner.MaxRanks))
+	}
+	if f.window != "" {
+		size, err := devices.ParseSize(f.window)
+		o.Window, faults = size, append(faults, err)
+	}
+	switch f.transport {
+	case "auto":
+	case "shm", "tcp":
+		o.Transport = f.transport
+	default:
+		faults = append(faults, fmt.Errorf("--transport %q: use shm, tcp or auto", f.transport))
+	}
+	p, err := runner.NewPlan(o, c)
+	return p, errors.Join(append(faults, err)...)
+}
+
+// jobsDir is where jobs have their directories: the user's own place for
+// sockets, or that of all.
+func (a *app) jobsDir() string {
+	dir := a.Getenv("XDG_RUNTIME_DIR")
+	if st, err := os.Stat(dir); dir != "" && err == nil && st.IsDir() && len(dir) < 60 {
+		return dir
+	}
+	return os.TempDir()
+}
+
+// finishRun tells how a run went.
+func (a *app) finishRun(ctx context.Context, p *runner.Plan, r *runner.Report, err error, asJSON bool) error {
+	if r != nil && asJSON {
+		if perr := printJSON(a.out(), r); perr != nil {
+			return perr
+		}
+	}
+	if r != nil && !asJSON {
+		a.printRun(a.out(), p, r)
+	}
+	switch {
+	case err == nil && r.Verdict != nil && !r.Verdict.Passed():
+		return &codeError{code: exitWrong, err: fmt.Errorf("%d of %d elements are not as expected", r.Verdict.Wrong, r.Verdict.Compared)}
+	case errors.Is(err, runner.ErrStopped):
+		return ctx.Err()
+	case errors.Is(err, runner.ErrTimeout):
+		return &codeError{code: exitTimeout, err: err}
+	case errors.Is(err, runner.ErrSize), errors.Is(err, runner.ErrProgram):
+		return usage(err)
+	}
+	return err
+}
+
+// printRun prints the lines of a run with a config, and which ranks have failed.
+func (a *app) printRun(w io.Writer, p *runner.Plan, r *runner.Report) {
+	if failed := len(r.Failed()); failed > 0 {
+		fmt.Fprintf(a.Stderr, "=== %d/%d RANKS FAILED ===\n", failed, r.Ranks)
+		return
+	}
+	if !p.Declared || len(r.Endings) < r.Ranks || slices.ContainsFunc(r.Endings, func(e runner.Ending) bool { return e.Failed() }) {
+		return
+	}
+	fmt.Fprintf(w, "=== ALL %d RANKS COMPLETED ===\n", r.Ranks)
+	if r.Verdict == nil {
+		return
+	}
+	for _, m := range r.Verdict.First {
+		fmt.Fprintf(w, "%s\n", m)
+	}
+	if r.Verdict.Passed() {
+		fmt.Fprintf(w, "=== VERIFICATION PASSED === (%d elements)\n", r.Verdict.Compared)
+		return
+	}
+	fmt.Fprintf(w, "=== VERIFICATION FAILED === (%d of %d elements differ)\n", r.Verdict.Wrong, r.Verdict.Compared)
+}
+
+// superviseVerb is the process between a runner and a rank.
+func (a *app) superviseVerb() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: superviseName + " -- PROGRAM [ARGUMENT]...", Short: "Be between a runner and one of its ranks", Hidden: true,
+	}
+	cmd.RunE = running(func(ctx context.Context, args []string) error {
+		a.orderly.Store(true)
+		return runner.Supervise(ctx, args, a.Getenv("HMCFS_JOB_DIR"))
+	})
+	return cmd
+}

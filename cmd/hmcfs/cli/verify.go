@@ -1,0 +1,71 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hmcfs/hmcfs/objects/adminapi"
+)
+
+// exitDifferent is files that are not equal.
+const exitDifferent = exitFailure
+
+func (a *app) verifyVerb() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "verify [--json] FILE...",
+		Short: "Check that files have the same bytes, wherever they are",
+		Long: "Compare checksums (SHA-256) of each block of 1 MiB of the FILEs with those of the first one,\n" +
+			"and name the files that differ, and where. Each node reads its own files; only the checksums\n" +
+			"go over the network. The FILEs are of one mount, on any devices and nodes.\n\n" +
+			"The exit code is 0 where all are equal, and 1 where they are not.",
+		Example: "  hmcfs verify /mnt/hmc/cuda0/w /mnt/hmc/nodes/*/cuda0/w",
+		Args:    arguments(1, 128, "1 to 128 FILEs"),
+	}
+	asJSON := addJSON(cmd)
+	cmd.RunE = running(func(ctx context.Context, args []string) error { return a.verify(ctx, args, *asJSON) })
+	return cmd
+}
+
+func (a *app) verify(ctx context.Context, names []string, asJSON bool) error {
+	r := &rankFiles{names: names}
+	defer r.close()
+	for _, name := range names {
+		c, f, err := findOf(name, r.client)
+		if err != nil {
+			return collectFault("verify", err)
+		}
+		r.client, r.files = c, append(r.files, f)
+	}
+	files := append([]*os.File(nil), r.files...)
+	answer, err := r.client.Verify(ctx, files)
+	if err != nil {
+		return collectFault("verify", r.explain(err))
+	}
+	if asJSON {
+		err = printJSON(a.out(), answer)
+	} else {
+		a.printVerify(names, answer)
+	}
+	if err == nil && !answer.Equal {
+		err = &codeError{code: exitDifferent, err: errSilent}
+	}
+	return err
+}
+
+// printVerify writes a line for each file that differs.
+func (a *app) printVerify(names []string, v adminapi.VerifyAnswer) {
+	if v.Equal {
+		fmt.Fprintf(a.out(), "%d files are equal: %d bytes (%v)\n", len(names), uint64(v.Size), v.Size)
+		return
+	}
+	for _, d := range v.Different {
+		fmt.Fprintf(a.out(), "%s differs from %s: ", names[d.File], names[0])
+		if d.Size != v.Size {
+			fmt.Fprintf(a.out(), "it has %d bytes, not %d; ", uint64(d.Size), uint64(v.Size))
+		}
+		fmt.Fprintf(a.out(), "%d blocks of %v, the first at byte %d (block %d)\n", d.Blocks, v.Block, d.Block*uint64(v.Block), d.Block)
+	}
+}

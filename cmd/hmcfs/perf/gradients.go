@@ -1,0 +1,101 @@
+package perf
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/devices/elem"
+	"github.com/hmcfs/hmcfs/transport/collective/fusion"
+	"github.com/hmcfs/hmcfs/transport/domain"
+	"github.com/hmcfs/hmcfs/transport/region"
+)
+
+// The gradients of a step: many small ones.
+const (
+	gradients    = 1000
+	gradientSize = 16 * devices.KiB
+)
+
+// Gradients measures one training step's reductions, of 1000 tensors of 16 KiB:
+// the first row with fusion, the second tensor by tensor.
+func (m *Judge) Gradients(ctx context.Context, table *region.Table) (rows []CollectiveRow, err error) {
+	b, err := m.o.Memory(gradients * gradientSize)
+	if err != nil {
+		return nil, fmt.Errorf("memory of the gradients: %w", err)
+	}
+	defer func() { err = errors.Join(err, b.Close(context.WithoutCancel(ctx))) }()
+	if _, err = m.g.Share(ctx, b); err != nil {
+		return nil, err
+	}
+	views := make([]domain.View, gradients)
+	for i := range views {
+		if views[i], err = domain.NewView(b, devices.Offset(i)*devices.Offset(gradientSize), elem.Float32, uint64(gradientSize)/4); err != nil {
+			return nil, err
+		}
+	}
+	fused, err := m.steps(ctx, "gradients, fused", func() (err error) {
+		f, err := fusion.New(ctx, m.g, table, fusion.Options{Type: elem.Float32, Op: elem.Sum, Window: -1})
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, f.Close(context.WithoutCancel(ctx))) }()
+		return step(ctx, f, views)
+	})
+	if err != nil {
+		return nil, err
+	}
+	single, err := m.steps(ctx, "gradients, one by one", func() error {
+		for _, v := range views {
+			if failed := m.g.AllReduce(ctx, v, v, elem.Sum); failed != nil {
+				return failed
+			}
+		}
+		return nil
+	})
+	return []CollectiveRow{fused, single}, err
+}
+
+// step reduces all tensors by a fuser.
+func step(ctx context.Context, f *fusion.Fuser, views []domain.View) error {
+	for _, v := range views {
+		if _, err := f.Add(v); err != nil {
+			return err
+		}
+	}
+	return f.Flush(ctx)
+}
+
+// steps measures a step.
+func (m *Judge) steps(ctx context.Context, name string, run func() error) (CollectiveRow, error) {
+	row := CollectiveRow{Kind: name, Ranks: m.g.Size(), Bytes: gradients * gradientSize, Type: elem.Float32.String()}
+	var took []float64
+	for round := -m.o.WarmUp; round < m.o.Rounds; round++ {
+		if err := m.g.Barrier(ctx); err != nil {
+			return row, err
+		}
+		begin := time.Now()
+		if err := run(); err != nil {
+			return row, err
+		}
+		row.describe(m.last)
+		slowest, err := m.slowest(ctx, time.Since(begin).Seconds())
+		if err != nil {
+			return row, err
+		}
+		if round >= 0 {
+			took = append(took, slowest)
+		}
+	}
+	row.summarise(took)
+	return row, nil
+}
+
+// summarise takes the median and the 99th percentile.
+func (row *CollectiveRow) summarise(took []float64) {
+	slices.Sort(took)
+	row.Seconds, row.P99 = took[len(took)/2], took[min(len(took)-1, len(took)*99/100)]
+}

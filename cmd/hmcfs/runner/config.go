@@ -1,0 +1,372 @@
+package runner
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/goccy/go-yaml"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/devices/elem"
+)
+
+// The bounds and defaults of a job.
+const (
+	// MaxRanks is as many as a CommContext has room for.
+	MaxRanks = 64
+	// DefaultRanks is how many there are where nobody says.
+	DefaultRanks = 8
+	// DefaultWindow is the size of windows. Memory is only taken for what is
+	// written.
+	DefaultWindow = devices.Size(16 << 20)
+	// DefaultGrace is how long a rank has after SIGTERM.
+	DefaultGrace = 5 * time.Second
+	// maxWindow is the most bytes of a window and of a buffer.
+	maxWindow = 1 << 40
+	// DefaultTolerance is both tolerances of verification.
+	DefaultTolerance = 1e-5
+)
+
+// The words of Config.Args that are no buffers.
+const (
+	argRanks   = "nranks"
+	argRoot    = "root"
+	argContext = "deviceCtx"
+)
+
+// inWindow is the placement of buffers that other ranks see.
+const placeWindow = "window"
+
+// Config is a job's file, with the fields of simpler's DISTRIBUTED_CONFIG and
+// ours behind them.
+type Config struct {
+	Ranks         *int     `yaml:"nranks"`
+	Root          int      `yaml:"root"`
+	WinSyncPrefix uint64   `yaml:"win_sync_prefix"`
+	Buffers       []Buffer `yaml:"buffers"`
+	// Inputs and Outputs name buffers.
+	Inputs  []string `yaml:"inputs"`
+	Outputs []string `yaml:"outputs"`
+	// Args are what stands behind the program's own arguments: nranks, root,
+	// deviceCtx, or a buffer.
+	Args []string `yaml:"args"`
+
+	// Program is what is run where the command line names none.
+	Program []string          `yaml:"program"`
+	Env     map[string]string `yaml:"env"`
+	// Timeout is the time of the whole run; empty is none.
+	Timeout string `yaml:"timeout"`
+	// Window is the least size of a window.
+	Window string `yaml:"window"`
+	// Generate makes the inputs, Golden what is expected of the outputs.
+	Generate *Source  `yaml:"generate"`
+	Golden   *Source  `yaml:"golden"`
+	Atol     *float64 `yaml:"atol"`
+	Rtol     *float64 `yaml:"rtol"`
+	// Verify says whose outputs are compared: "root", which is the default, or
+	// "all".
+	Verify string `yaml:"verify"`
+}
+
+// Source is where values of buffers come from: one of the three.
+type Source struct {
+	// Command is run once for each rank, in an empty directory, with that rank's
+	// environment, and writes NAME.bin for each buffer there.
+	Command []string `yaml:"command"`
+	// Files are files by buffer; {rank} in a path is the rank.
+	Files map[string]string `yaml:"files"`
+	// Values are formulas by buffer, of the index i, rank, nranks and root.
+	Values map[string]string `yaml:"values"`
+}
+
+// Buffer is memory that every rank has one of.
+type Buffer struct {
+	Name  string `yaml:"name"`
+	DType string `yaml:"dtype"`
+	// Count is in elements.
+	Count uint64 `yaml:"count"`
+	// Placement is "window" for what is in the window, anything else for memory
+	// of the rank alone.
+	Placement string `yaml:"placement"`
+
+	kind elem.Type
+}
+
+func (b *Buffer) inWindow() bool { return b.Placement == placeWindow }
+
+func (b *Buffer) size() uint64 { return b.Count * b.kind.Size() }
+
+// Plan is a job that was checked.
+type Plan struct {
+	Options
+
+	Ranks         int
+	Root          int
+	WinSyncPrefix uint64
+	Buffers       []Buffer
+	Inputs        []string
+	Outputs       []string
+	Args          []string
+	Env           map[string]string
+	Generate      *Source
+	Golden        *Source
+	Atol          float64
+	Rtol          float64
+	VerifyAll     bool
+	// Declared says that there was a config.
+	Declared bool
+}
+
+// ReadConfig reads a job's file: YAML, or JSON, which is YAML.
+func ReadConfig(path string) (*Config, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var c Config
+	if err = yaml.UnmarshalWithOptions(text, &c, yaml.Strict()); err != nil {
+		return nil, fmt.Errorf("config %s: %s", path, yaml.FormatError(err, false, false))
+	}
+	return &c, nil
+}
+
+// buffer is one by its name, nil for none.
+func (p *Plan) buffer(name string) *Buffer {
+	i := slices.IndexFunc(p.Buffers, func(b Buffer) bool { return b.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &p.Buffers[i]
+}
+
+// NewPlan checks what a job is to be, and reports every fault at once, joined.
+// Options win over the config, which may be nil. Nothing has been made yet.
+func NewPlan(o Options, c *Config) (*Plan, error) {
+	declared := c != nil
+	if c == nil {
+		c = &Config{}
+	}
+	p := &Plan{
+		Options: o, Ranks: o.Ranks, Root: c.Root, WinSyncPrefix: c.WinSyncPrefix, Buffers: slices.Clone(c.Buffers),
+		Inputs: c.Inputs, Outputs: c.Outputs, Args: c.Args, Env: c.Env, Generate: c.Generate, Golden: c.Golden,
+		Atol: DefaultTolerance, Rtol: DefaultTolerance, Declared: declared,
+	}
+	p.defaults(c)
+	faults := []error{p.settings(c), p.checkBuffers(), p.checkNames()}
+	faults = append(faults, p.checkSource("generate", p.Generate, p.Inputs), p.checkSource("golden", p.Golden, p.Outputs))
+	if p.Golden != nil && len(p.Outputs) == 0 {
+		faults = append(faults, errors.New("golden: there are no outputs to compare"))
+	}
+	if p.Generate == nil && len(p.Inputs) > 0 {
+		faults = append(faults, fmt.Errorf("inputs %q: generate does not say where they come from", p.Inputs))
+	}
+	if err := errors.Join(faults...); err != nil {
+		return nil, err
+	}
+	return p, p.checkWindow()
+}
+
+// defaults takes from the config what the options leave open.
+func (p *Plan) defaults(c *Config) {
+	switch {
+	case p.Ranks == 0 && c.Ranks != nil:
+		p.Ranks = *c.Ranks
+	case p.Ranks == 0:
+		p.Ranks = DefaultRanks
+	}
+	if len(p.Program) == 0 {
+		p.Program = c.Program
+	}
+	if c.Atol != nil {
+		p.Atol = *c.Atol
+	}
+	if c.Rtol != nil {
+		p.Rtol = *c.Rtol
+	}
+}
+
+// settings checks what is not about buffers.
+func (p *Plan) settings(c *Config) error {
+	var faults []error
+	if p.Ranks < 1 || p.Ranks > MaxRanks {
+		faults = append(faults, fmt.Errorf("nranks %d: use 1 to %d", p.Ranks, MaxRanks))
+	} else if p.Root < 0 || p.Root >= p.Ranks {
+		faults = append(faults, fmt.Errorf("root %d: use 0 to %d, there are %d ranks", p.Root, p.Ranks-1, p.Ranks))
+	}
+	if len(p.Program) == 0 {
+		faults = append(faults, errors.New("no program: name it behind --, or in the config"))
+	}
+	if p.Atol < 0 || p.Rtol < 0 || p.Atol != p.Atol || p.Rtol != p.Rtol {
+		faults = append(faults, fmt.Errorf("atol %v, rtol %v: use 0 or more", p.Atol, p.Rtol))
+	}
+	switch c.Verify {
+	case "", "root":
+	case "all":
+		p.VerifyAll = true
+	default:
+		faults = append(faults, fmt.Errorf("verify %q: use root or all", c.Verify))
+	}
+	if p.Timeout == 0 && c.Timeout != "" {
+		var err error
+		if p.Timeout, err = time.ParseDuration(c.Timeout); err != nil {
+			faults = append(faults, fmt.Errorf("timeout %q: use a duration such as 60s", c.Timeout))
+		}
+	}
+	if p.Timeout < 0 || p.Grace < 0 {
+		faults = append(faults, fmt.Errorf("timeout %v, grace %v: use 0 or more", p.Timeout, p.Grace))
+	}
+	if p.Window == 0 && c.Window != "" {
+		var err error
+		if p.Window, err = devices.ParseSize(c.Window); err != nil {
+			faults = append(faults, fmt.Errorf("window: %w", err))
+		}
+	}
+	for _, name := range sortedKeys(c.Env) {
+		if name == "" || strings.ContainsAny(name, "=\x00") || strings.HasPrefix(name, "HMCFS_BUFFER_") {
+			faults = append(faults, fmt.Errorf("env %q: no name of a variable that is yours", name))
+		}
+	}
+	return errors.Join(faults...)
+}
+
+// bufferName is what names of buffers look like: they are in the names of
+// files and variables.
+var bufferName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,63}$`)
+
+// checkBuffers checks every buffer by itself.
+func (p *Plan) checkBuffers() error {
+	var faults []error
+	seen := map[string]string{}
+	for i := range p.Buffers {
+		b := &p.Buffers[i]
+		if !bufferName.MatchString(b.Name) || slices.Contains([]string{argRanks, argRoot, argContext}, b.Name) {
+			faults = append(faults, fmt.Errorf("buffer %q: use letters, digits and _ for a name, and none of nranks, root and deviceCtx", b.Name))
+		}
+		if other, double := seen[strings.ToUpper(b.Name)]; double {
+			faults = append(faults, fmt.Errorf("buffer %q: there is %q already", b.Name, other))
+		}
+		seen[strings.ToUpper(b.Name)] = b.Name
+		var err error
+		if b.kind, err = parseType(b.DType); err != nil {
+			faults = append(faults, fmt.Errorf("buffer %q: %w", b.Name, err))
+			continue
+		}
+		if b.Count < 1 || b.Count > maxWindow/b.kind.Size() {
+			faults = append(faults, fmt.Errorf("buffer %q: a count of %d; use 1 to %d", b.Name, b.Count, maxWindow/b.kind.Size()))
+		}
+	}
+	return errors.Join(faults...)
+}
+
+// parseType reads a dtype whose values can be made and compared.
+func parseType(text string) (elem.Type, error) {
+	all := types()
+	if t, ok := all[text]; ok {
+		return t, nil
+	}
+	return 0, fmt.Errorf("dtype %q: use one of %s", text, strings.Join(sortedKeys(all), ", "))
+}
+
+// types are those of DISTRIBUTED_CONFIG, and bfloat16.
+func types() map[string]elem.Type {
+	out := map[string]elem.Type{}
+	for _, t := range []elem.Type{
+		elem.Int8, elem.Uint8, elem.Int16, elem.Uint16, elem.Int32, elem.Uint32, elem.Int64, elem.Uint64,
+		elem.Float16, elem.BFloat16, elem.Float32, elem.Float64,
+	} {
+		out[t.String()] = t
+	}
+	return out
+}
+
+// checkNames checks the lists that name buffers.
+func (p *Plan) checkNames() error {
+	var faults []error
+	for list, names := range map[string][]string{"inputs": p.Inputs, "outputs": p.Outputs} {
+		for i, name := range names {
+			switch {
+			case p.buffer(name) == nil:
+				faults = append(faults, fmt.Errorf("%s: there is no buffer %q", list, name))
+			case slices.Contains(names[:i], name):
+				faults = append(faults, fmt.Errorf("%s: %q stands twice", list, name))
+			}
+		}
+	}
+	for _, token := range p.Args {
+		if !slices.Contains([]string{argRanks, argRoot, argContext}, token) && p.buffer(token) == nil {
+			faults = append(faults, fmt.Errorf("args: %q is neither a buffer nor nranks, root or deviceCtx", token))
+		}
+	}
+	return errors.Join(faults...)
+}
+
+// checkSource checks that there is one source, and that it has just the
+// buffers of a list.
+func (p *Plan) checkSource(what string, s *Source, names []string) error {
+	if s == nil {
+		return nil
+	}
+	kinds := 0
+	for _, has := range []bool{len(s.Command) > 0, s.Files != nil, s.Values != nil} {
+		if has {
+			kinds++
+		}
+	}
+	if kinds != 1 {
+		return fmt.Errorf("%s: use one of command, files and values", what)
+	}
+	if len(s.Command) > 0 {
+		return nil
+	}
+	var faults []error
+	given := sortedKeys(s.Files)
+	if s.Values != nil {
+		given = sortedKeys(s.Values)
+	}
+	for _, name := range given {
+		if !slices.Contains(names, name) {
+			faults = append(faults, fmt.Errorf("%s: %q is not among %q", what, name, names))
+		}
+	}
+	for _, name := range names {
+		if !slices.Contains(given, name) {
+			faults = append(faults, fmt.Errorf("%s: %q is missing", what, name))
+		}
+	}
+	for _, name := range sortedKeys(s.Values) {
+		if _, err := parseFormula(s.Values[name]); err != nil {
+			faults = append(faults, fmt.Errorf("%s: %s: %w", what, name, err))
+		}
+	}
+	return errors.Join(faults...)
+}
+
+// checkWindow checks that the buffers fit into the window. Where nobody says
+// how large that is, it is made for them.
+func (p *Plan) checkWindow() error {
+	need := min(p.WinSyncPrefix, maxWindow+1)
+	for i := range p.Buffers {
+		if b := &p.Buffers[i]; b.inWindow() {
+			need += b.size() // each is at most maxWindow, so need can't wrap before it is too large
+			if need > maxWindow {
+				break
+			}
+		}
+	}
+	switch {
+	case need > maxWindow || uint64(p.Window) > maxWindow:
+		return fmt.Errorf("windows of %v; use at most %v", devices.Size(max(need, uint64(p.Window))), devices.Size(maxWindow))
+	case p.Window != 0 && need > uint64(p.Window):
+		return fmt.Errorf("the prefix and the buffers of the window are %d bytes, and the window is %d", need, uint64(p.Window))
+	case p.Window == 0 && need > p.WinSyncPrefix:
+		p.Window = devices.Size(need)
+	case p.Window == 0:
+		p.Window = max(DefaultWindow, devices.Size(need))
+	}
+	return nil
+}

@@ -1,0 +1,115 @@
+package runner
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+)
+
+// shown is how many differences of a buffer are told.
+const shown = 5
+
+// Mismatch is an element that is not what was expected.
+type Mismatch struct {
+	Rank   int    `json:"rank"`
+	Buffer string `json:"buffer"`
+	Index  uint64 `json:"index"`
+	Got    string `json:"got"`
+	Want   string `json:"want"`
+}
+
+// String is the mismatch as people read it.
+func (m Mismatch) String() string {
+	return fmt.Sprintf("rank %d %s[%d]: got %s, want %s", m.Rank, m.Buffer, m.Index, m.Got, m.Want)
+}
+
+// Verdict is how the outputs compare with what was expected of them.
+type Verdict struct {
+	// Compared and Wrong are elements.
+	Compared uint64 `json:"compared"`
+	Wrong    uint64 `json:"wrong"`
+	// First are the first mismatches of each buffer.
+	First []Mismatch `json:"first,omitempty"`
+}
+
+// Passed says that all is as it was expected.
+func (v *Verdict) Passed() bool { return v.Wrong == 0 }
+
+// verify compares the outputs of the root, or of all ranks. What is expected is
+// made from the plan alone, and each buffer of it has to be there whole.
+func (j *job) verify(ctx context.Context) (*Verdict, error) {
+	var v Verdict
+	for rank := range j.plan.Ranks {
+		if !j.plan.VerifyAll && rank != j.plan.Root {
+			continue
+		}
+		want, err := j.bring(ctx, "golden", j.plan.Golden, j.plan.Outputs, rank)
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range j.plan.Outputs {
+			b := j.plan.buffer(name)
+			got, err := j.read(rank, b)
+			if err != nil {
+				return nil, err
+			}
+			j.compare(&v, rank, b, got, want[name])
+		}
+	}
+	return &v, nil
+}
+
+// compare compares one buffer, element by element.
+func (j *job) compare(v *Verdict, rank int, b *Buffer, got, want []byte) {
+	size, before := b.kind.Size(), v.Wrong
+	for i := range b.Count {
+		g, w := got[i*size:(i+1)*size], want[i*size:(i+1)*size]
+		v.Compared++
+		if j.plan.same(b, g, w) {
+			continue
+		}
+		v.Wrong++
+		if v.Wrong-before <= shown {
+			v.First = append(v.First, Mismatch{Rank: rank, Buffer: b.Name, Index: i, Got: show(g, b.kind), Want: show(w, b.kind)})
+		}
+	}
+}
+
+// same says whether an element is as expected: integers exactly, floating point
+// as NumPy's isclose has it, to which no NaN is close.
+func (p *Plan) same(b *Buffer, got, want []byte) bool {
+	if !isFloat(b.kind) {
+		return bytes.Equal(got, want)
+	}
+	g, w := get(got, b.kind), get(want, b.kind)
+	if math.IsInf(w, 0) || math.IsInf(g, 0) {
+		return g == w
+	}
+	return math.Abs(g-w) <= p.Atol+p.Rtol*math.Abs(w)
+}
+
+// save writes the inputs' and outputs' buffers of all ranks as
+// DIR/rank_R/NAME.bin.
+func (j *job) save(dir string) error {
+	for rank := range j.plan.Ranks {
+		of := filepath.Join(dir, "rank_"+strconv.Itoa(rank))
+		if err := os.MkdirAll(of, 0o777); err != nil {
+			return err
+		}
+		for i := range j.plan.Buffers {
+			b := &j.plan.Buffers[i]
+			p, err := j.read(rank, b)
+			if err != nil {
+				return err
+			}
+			if err = os.WriteFile(filepath.Join(of, b.Name+".bin"), p, 0o666); err != nil {
+				return fmt.Errorf("save %q of rank %d: %w", b.Name, rank, err)
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,69 @@
+package runner
+
+import (
+	"encoding/binary"
+	"maps"
+	"slices"
+)
+
+// windowBase is where rank 0's window is mapped by whoever follows the
+// context: an address that neither Go's heap nor the kernel's choice for maps
+// and programs comes near.
+const windowBase = 0x1000_0000_0000
+
+// pageOfWindows is what windows begin at multiples of, in memory.
+const pageOfWindows = 2 << 20
+
+// layout says what is where in a window. It is that of every rank.
+type layout struct {
+	window uint64
+	// offsets are those of the buffers in the window.
+	offsets map[string]uint64
+}
+
+// stride is the distance of two windows in memory.
+func (l *layout) stride() uint64 {
+	return (l.window + pageOfWindows - 1) / pageOfWindows * pageOfWindows
+}
+
+// layout puts the buffers of the window behind the prefix, in the order in
+// which they are declared, with nothing between them.
+func (p *Plan) layout() layout {
+	l := layout{window: uint64(p.Window), offsets: map[string]uint64{}}
+	at := p.WinSyncPrefix
+	for i := range p.Buffers {
+		if b := &p.Buffers[i]; b.inWindow() {
+			l.offsets[b.Name] = at
+			at += b.size()
+		}
+	}
+	l.window = max(l.window, at)
+	return l
+}
+
+// The CommContext of simpler: what kernels find windows by.
+const (
+	contextSize = 1056
+	atRank      = 16
+	atRanks     = 20
+	atWinSize   = 24
+	atIn        = 32
+	atOut       = 544
+)
+
+// context is the CommContext of a rank, for windows that are mapped at
+// windowBase and on.
+func (j *job) context(rank int) []byte {
+	p := make([]byte, contextSize)
+	binary.LittleEndian.PutUint32(p[atRank:], uint32(rank))
+	binary.LittleEndian.PutUint32(p[atRanks:], uint32(j.plan.Ranks))
+	binary.LittleEndian.PutUint64(p[atWinSize:], j.layout.window)
+	for r := range j.plan.Ranks {
+		at := windowBase + uint64(r)*j.layout.stride()
+		binary.LittleEndian.PutUint64(p[atIn+8*r:], at)
+		binary.LittleEndian.PutUint64(p[atOut+8*r:], at)
+	}
+	return p
+}
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -1,0 +1,153 @@
+package runner
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Ending is how a rank has ended.
+type Ending struct {
+	Rank int `json:"rank"`
+	// Code is the program's exit code, -1 if a signal has ended it or it could
+	// not be begun.
+	Code   int    `json:"code"`
+	Signal string `json:"signal,omitempty"`
+	Error  string `json:"error,omitempty"`
+	// Ended says that the runner has ended it, because of something else.
+	Ended bool `json:"ended,omitempty"`
+}
+
+// Failed says that the program did not end with 0.
+func (e *Ending) Failed() bool { return e.Code != 0 }
+
+// String says how the rank has ended.
+func (e *Ending) String() string {
+	switch {
+	case e.Error != "":
+		return fmt.Sprintf("rank %d: %s", e.Rank, e.Error)
+	case e.Signal != "":
+		return fmt.Sprintf("rank %d was ended by %s", e.Rank, e.Signal)
+	}
+	return fmt.Sprintf("rank %d ended with exit code %d", e.Rank, e.Code)
+}
+
+// child is a supervisor and what it supervises.
+type child struct {
+	rank    int
+	cmd     *exec.Cmd
+	control *os.File
+	status  *os.File
+	// lost says that the supervisor has ended before its program.
+	lost atomic.Bool
+	// streams are done when everything was passed on that it wrote.
+	streams sync.WaitGroup
+	from    []*os.File
+}
+
+// order is what a child is to be.
+type order struct {
+	rank    int
+	program []string
+	env     []string
+	dir     string
+	// pass takes what it writes, from the first or the second stream.
+	pass func(stream int, from io.Reader) error
+}
+
+// begin starts a supervisor, which waits for the word to start the program.
+func (j *job) begin(o *order) (*child, error) {
+	c := &child{rank: o.rank}
+	var theirs, ours []*os.File
+	defer func() { closeAll(theirs) }()
+	for i := range 4 { // control, status, and what it writes
+		from, to, err := os.Pipe()
+		if err != nil {
+			closeAll(ours)
+			return nil, fmt.Errorf("start rank %d: %w", o.rank, err)
+		}
+		if i == 0 {
+			from, to = to, from
+		}
+		ours, theirs = append(ours, from), append(theirs, to)
+	}
+	c.control, c.status, c.from = ours[0], ours[1], ours[2:]
+	c.cmd = exec.Command(j.plan.Supervisor[0], slices.Concat(j.plan.Supervisor[1:], o.program)...)
+	c.cmd.Path, c.cmd.Err = j.plan.Executable, nil
+	c.cmd.Env, c.cmd.Dir = append(os.Environ(), o.env...), o.dir
+	c.cmd.ExtraFiles = []*os.File{theirs[0], theirs[1]}
+	c.cmd.Stdout, c.cmd.Stderr = theirs[2], theirs[3]
+	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := c.cmd.Start(); err != nil {
+		closeAll(ours)
+		return nil, fmt.Errorf("start rank %d: %w", o.rank, err)
+	}
+	for i, from := range c.from {
+		c.streams.Go(func() {
+			if err := o.pass(i, from); err != nil {
+				_, _ = io.Copy(io.Discard, from) // so that it does not hang
+			}
+		})
+	}
+	return c, nil
+}
+
+// closeAll closes files that nothing was written to which could be lost.
+func closeAll(files []*os.File) {
+	for _, f := range files {
+		_ = f.Close()
+	}
+}
+
+// wait waits for the program's end, and for all that it has written.
+func (c *child) wait() Ending {
+	e := Ending{Rank: c.rank}
+	var said ending
+	from := json.NewDecoder(c.status)
+	err := from.Decode(&said)
+	if err == nil && said.PID != 0 {
+		pid := said.PID
+		said = ending{}
+		if err = from.Decode(&said); err != nil {
+			signalGroup(pid, unix.SIGKILL)
+		}
+	}
+	if err != nil {
+		c.lost.Store(true)
+		e.Code, e.Error = -1, "its supervisor was killed"
+		return e
+	}
+	c.streams.Wait()
+	e.Code, e.Error = said.Code, said.Error
+	if said.Signal != 0 {
+		e.Code, e.Signal = -1, unix.SignalName(syscall.Signal(said.Signal))
+	}
+	return e
+}
+
+// tell tells the supervisor something.
+func (c *child) tell(order byte) {
+	_, _ = c.control.Write([]byte{order}) // who has gone has done it
+}
+
+// close lets the supervisor go, and waits for it.
+func (c *child) close() {
+	c.tell(dismiss)
+	_ = c.control.Close()
+	_ = c.cmd.Wait() // what became of the program is known
+	for _, from := range c.from {
+		// Somebody may hold the streams that nobody supervises any more.
+		_ = from.SetReadDeadline(time.Now().Add(time.Second))
+	}
+	c.streams.Wait()
+	closeAll(append(c.from, c.status))
+}

@@ -1,0 +1,172 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// ErrSize is a file that has not the size of its buffer.
+var ErrSize = errors.New("runner: size differs")
+
+// bring has the values of some buffers for one rank, from wherever they come.
+// Nothing is made of what is in the buffers: what a source does not give is an
+// error.
+func (j *job) bring(ctx context.Context, what string, s *Source, names []string, rank int) (map[string][]byte, error) {
+	if len(names) == 0 || s == nil {
+		return nil, nil
+	}
+	paths := map[string]string{}
+	switch {
+	case len(s.Command) > 0:
+		dir := filepath.Join(j.dir, what, fmt.Sprint(rank))
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return nil, err
+		}
+		defer func() { _ = os.RemoveAll(dir) }()
+		if err := j.produce(ctx, s.Command, dir, rank); err != nil {
+			return nil, fmt.Errorf("%s for rank %d: %w", what, rank, err)
+		}
+		for _, name := range names {
+			paths[name] = filepath.Join(dir, name+".bin")
+		}
+	case s.Files != nil:
+		for _, name := range names {
+			paths[name] = strings.ReplaceAll(s.Files[name], "{rank}", strconv.Itoa(rank))
+		}
+	}
+	out := map[string][]byte{}
+	for _, name := range names {
+		var err error
+		if b := j.plan.buffer(name); s.Values != nil {
+			out[name], err = j.compute(b, s.Values[name], rank)
+		} else {
+			out[name], err = readExactly(paths[name], b.size())
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s for rank %d: %s: %w", what, rank, name, err)
+		}
+	}
+	return out, nil
+}
+
+// produce runs the command of a source for one rank.
+func (j *job) produce(ctx context.Context, command []string, dir string, rank int) error {
+	env, err := j.environment(rank)
+	if err != nil {
+		return err
+	}
+	program, err := findProgram(command[0])
+	if err != nil {
+		return err
+	}
+	var said [2]tail
+	c, err := j.begin(&order{
+		rank: rank, program: append([]string{program}, command[1:]...), env: env, dir: dir,
+		pass: func(stream int, from io.Reader) error {
+			_, err := io.Copy(&said[stream], from)
+			return err
+		},
+	})
+	if err != nil {
+		return err
+	}
+	defer c.close()
+	defer context.AfterFunc(ctx, func() { c.tell(endNow) })()
+	c.tell(start)
+	e := c.wait()
+	if ctx.Err() != nil {
+		return ErrStopped
+	}
+	if !e.Failed() {
+		return nil
+	}
+	for i := range said {
+		if text := strings.TrimSpace(string(said[1-i].held)); text != "" {
+			return fmt.Errorf("%s: %s: %s", command[0], &e, text[strings.LastIndexByte(text, '\n')+1:])
+		}
+	}
+	return fmt.Errorf("%s: %s", command[0], &e)
+}
+
+// tail keeps the end of what is written to it.
+type tail struct{ held []byte }
+
+// Write never fails.
+func (t *tail) Write(p []byte) (int, error) {
+	const most = 1000
+	t.held = append(t.held, p[max(0, len(p)-most):]...)
+	t.held = t.held[max(0, len(t.held)-most):]
+	return len(p), nil
+}
+
+// readExactly reads a file that has just so many bytes.
+func readExactly(path string, size uint64) ([]byte, error) {
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%s is not there: %w", filepath.Base(path), fs.ErrNotExist)
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	st, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if uint64(st.Size()) != size {
+		return nil, fmt.Errorf("%s has %d bytes, and the buffer %d: %w", filepath.Base(path), st.Size(), size, ErrSize)
+	}
+	p := make([]byte, size)
+	_, err = io.ReadFull(f, p)
+	return p, err
+}
+
+// compute has a formula's values for a buffer.
+func (j *job) compute(b *Buffer, text string, rank int) ([]byte, error) {
+	f, err := parseFormula(text)
+	if err != nil {
+		return nil, err
+	}
+	p := make([]byte, b.size())
+	for i := range b.Count {
+		v := f.at([4]float64{float64(i), float64(rank), float64(j.plan.Ranks), float64(j.plan.Root)})
+		if err = put(p[i*b.kind.Size():], b.kind, v); err != nil {
+			return nil, fmt.Errorf("formula %q at %d: %w", text, i, err)
+		}
+	}
+	return p, nil
+}
+
+// load puts the inputs of all ranks in place.
+func (j *job) load(ctx context.Context) error {
+	for rank := range j.plan.Ranks {
+		values, err := j.bring(ctx, "generate", j.plan.Generate, j.plan.Inputs, rank)
+		if err != nil {
+			return err
+		}
+		for name, p := range values {
+			at := j.spot(rank, j.plan.buffer(name))
+			if _, err = at.file.WriteAt(p, int64(at.off)); err != nil {
+				return fmt.Errorf("input %q of rank %d: %w", name, rank, err)
+			}
+		}
+	}
+	return nil
+}
+
+// read has what is in a buffer of a rank.
+func (j *job) read(rank int, b *Buffer) ([]byte, error) {
+	at := j.spot(rank, b)
+	p := make([]byte, at.size)
+	if _, err := at.file.ReadAt(p, int64(at.off)); err != nil {
+		return nil, fmt.Errorf("output %q of rank %d: %w", b.Name, rank, err)
+	}
+	return p, nil
+}

@@ -1,0 +1,258 @@
+package runner
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// The descriptors of a supervisor.
+const (
+	controlFD = 3
+	statusFD  = 4
+)
+
+// What the runner says to a supervisor. The end of the pipe is endNow.
+const (
+	start   = 'S' // begin the program
+	endSoon = 'T' // SIGTERM to the program
+	endNow  = 'K' // SIGKILL to all of it
+	dismiss = 'D' // end; nothing is left to do
+)
+
+// elsewhere is a file of the job's directory: the directories outside of it
+// that go with the job, one in each line.
+const elsewhere = "elsewhere"
+
+// marker is the variable by which what a job's programs have begun is known,
+// wherever it is. Supervisors don't have it.
+const marker = "HMCFS_RANK_OF"
+
+// ending is what the supervisor says: first the program's number, then how it
+// has ended.
+type ending struct {
+	PID    int    `json:"pid,omitempty"`
+	Code   int    `json:"code"`
+	Signal int    `json:"signal,omitempty"`
+	Error  string `json:"error,omitempty"`
+}
+
+// Supervise runs one rank's program, with this process's environment, directory
+// and streams. It says how that has ended when nothing of it is left, and stays
+// until the runner is through with the job, or gone, to remove the job's
+// directory. The context's end is that of the rank. The runner calls it in a
+// process of its own.
+func Supervise(ctx context.Context, args []string, jobDir string) error {
+	// The kernel kills the program when the thread ends that has begun it.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	control, status := os.NewFile(controlFD, "control"), os.NewFile(statusFD, "status")
+	if control == nil || status == nil || len(args) == 0 {
+		return errors.New("not started by hmcfs run")
+	}
+	unix.CloseOnExec(controlFD)
+	unix.CloseOnExec(statusFD)
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("adopt what a rank leaves behind: %w", err)
+	}
+	orders := bufio.NewReader(control)
+	first, err := orders.ReadByte()
+	if err != nil || first != start {
+		removeJob(jobDir) // it is over before it has begun
+		return nil
+	}
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.Env = append(os.Environ(), marker+"="+jobDir)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	say := json.NewEncoder(status)
+	over := make(chan bool, 1)
+	if err = cmd.Start(); err != nil {
+		go obey(orders, 0, over)
+		muffle()
+		_ = say.Encode(ending{Code: -1, Error: err.Error()})
+	} else {
+		_ = say.Encode(ending{PID: cmd.Process.Pid})
+		go obey(orders, cmd.Process.Pid, over)
+		defer context.AfterFunc(ctx, func() { killAll(cmd.Process.Pid) })()
+		err = cmd.Wait()
+		reap()
+		// The runner reads the program's streams to their end, which this process
+		// is not to keep open.
+		muffle()
+		_ = say.Encode(endingOf(cmd, err)) // a runner that has gone needs no word
+	}
+	if <-over {
+		return nil
+	}
+	// If the runner was killed, so may have been other supervisors.
+	sweep(jobDir)
+	removeJob(jobDir)
+	return nil
+}
+
+// muffle takes the place of the standard streams.
+func muffle() {
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return
+	}
+	for fd := range 3 {
+		_ = unix.Dup3(int(null.Fd()), fd, 0)
+	}
+	_ = null.Close()
+}
+
+// obey does what the runner says, and ends all when it is gone. In the end it
+// says whether it was dismissed.
+func obey(orders io.ByteReader, group int, over chan<- bool) {
+	for {
+		switch b, err := orders.ReadByte(); {
+		case err != nil:
+			killAll(group)
+			over <- false
+			return
+		case b == dismiss:
+			over <- true
+			return
+		case b == endSoon:
+			signalGroup(group, unix.SIGTERM)
+		case b == endNow:
+			killAll(group)
+		}
+	}
+}
+
+// signalGroup signals a program's process group, if there is one.
+func signalGroup(group int, s unix.Signal) {
+	if group > 0 {
+		_ = unix.Kill(-group, s) // it may have ended
+	}
+}
+
+// killAll kills a program's process group, and what else is ours.
+func killAll(group int) {
+	signalGroup(group, unix.SIGKILL)
+	for _, pid := range children() {
+		_ = unix.Kill(pid, unix.SIGKILL)
+	}
+}
+
+// endingOf is how a command has ended.
+func endingOf(cmd *exec.Cmd, err error) ending {
+	if cmd.ProcessState == nil {
+		return ending{Code: -1, Error: fmt.Sprint(err)}
+	}
+	e := ending{Code: cmd.ProcessState.ExitCode()}
+	if w, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && w.Signaled() {
+		e.Signal = int(w.Signal())
+	}
+	return e
+}
+
+// reap kills and waits for whatever the program has left: the children of each
+// process that ends become ours.
+func reap() {
+	for {
+		for _, pid := range children() {
+			_ = unix.Kill(pid, unix.SIGKILL)
+		}
+		_, err := unix.Wait4(-1, nil, 0, nil)
+		if err != nil && !errors.Is(err, unix.EINTR) {
+			return
+		}
+	}
+}
+
+// children are the processes whose parent is this one.
+func children() []int {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil
+	}
+	own := os.Getpid()
+	var out []int
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err == nil && parentOf(pid) == own {
+			out = append(out, pid)
+		}
+	}
+	return out
+}
+
+// parentOf is the parent of a process, 0 for none.
+func parentOf(pid int) int {
+	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
+	if err != nil {
+		return 0
+	}
+	// The name stands in brackets, and may have brackets and blanks itself.
+	_, rest, _ := strings.Cut(string(text[strings.LastIndexByte(string(text), ')')+1:]), " ")
+	fields := strings.Fields(rest)
+	if len(fields) < 2 {
+		return 0
+	}
+	parent, _ := strconv.Atoi(fields[1])
+	return parent
+}
+
+// sweep kills what the programs of a job have begun and nobody supervises any
+// more: a supervisor that was killed has lost it.
+func sweep(jobDir string) {
+	for range 100 { // what is killed may just be beginning more
+		left := marked(jobDir)
+		if len(left) == 0 {
+			return
+		}
+		for _, pid := range left {
+			_ = unix.Kill(pid, unix.SIGKILL)
+		}
+	}
+}
+
+// marked are the processes of a job's programs that still run.
+func marked(jobDir string) []int {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil
+	}
+	mark := []byte(marker + "=" + jobDir + "\x00")
+	var out []int
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		// One that has ended has no environment any more.
+		env, err := os.ReadFile(filepath.Join("/proc", e.Name(), "environ"))
+		if err == nil && bytes.Contains(env, mark) {
+			out = append(out, pid)
+		}
+	}
+	return out
+}
+
+// removeJob removes a job's directory, and what belongs to it elsewhere.
+func removeJob(dir string) {
+	text, err := os.ReadFile(filepath.Join(dir, elsewhere))
+	if err == nil {
+		for line := range strings.Lines(string(text)) {
+			_ = os.RemoveAll(strings.TrimSuffix(line, "\n"))
+		}
+	}
+	_ = os.RemoveAll(dir)
+}

@@ -1,0 +1,127 @@
+package opencl
+
+import (
+	_ "embed"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	"go.uber.org/zap"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/devices/elem"
+)
+
+//go:embed kernels.cl
+var kernelSource string
+
+// itemBlock is what the number of work items is a multiple of, so that a driver
+// finds a good size for its groups.
+const itemBlock = 256
+
+// kernels are what a device has compiled: a program for each type that was
+// asked for.
+type kernels struct {
+	mu sync.Mutex
+	// +checklocks:mu
+	programs map[elem.Type]*program
+}
+
+// program combines elements of one type.
+type program struct {
+	id programID
+	// kernels are by operation.
+	kernels [elem.Avg + 1]kernelID
+	// failed is why there is none.
+	failed error
+}
+
+// find returns the kernel for an operation, which is built first where that was
+// not done before.
+//
+// +checklocks:ks.mu
+func (ks *kernels) find(d *device, t elem.Type, op elem.Op) (kernelID, error) {
+	p := ks.programs[t]
+	if p == nil {
+		p = d.build(t)
+		if p.failed != nil {
+			d.log.Warn("elements are combined by the host", zap.Stringer("type", t), zap.Error(p.failed))
+		}
+		if ks.programs == nil {
+			ks.programs = map[elem.Type]*program{}
+		}
+		ks.programs[t] = p
+	}
+	if p.failed != nil {
+		return 0, fmt.Errorf("%v of %v on %s: %w: %w", op, t, d.info.Name, devices.ErrUnsupported, p.failed)
+	}
+	if op == elem.Avg {
+		op = elem.Sum
+	}
+	return p.kernels[op], nil
+}
+
+// build compiles the program of a type, if the device rounds as the host does.
+func (d *device) build(t elem.Type) *program {
+	p := &program{}
+	if p.failed = d.rounds(t); p.failed != nil {
+		return p
+	}
+	p.id, p.failed = d.api.compile(d.context, d.entry.id, kernelSource, "-D"+strings.ToUpper(t.String()))
+	for op := elem.Sum; op < elem.Avg && p.failed == nil; op++ {
+		p.kernels[op], p.failed = d.api.createKernel(p.id, "reduce_"+op.String())
+	}
+	if p.failed != nil {
+		p.failed = errors.Join(p.failed, p.release(d.api))
+	}
+	return p
+}
+
+// rounds says why the device's arithmetic is not the host's.
+func (d *device) rounds(t elem.Type) error {
+	param, need := uintptr(clDeviceSingleFPConfig), uint64(clFPInfNaN|clFPRoundToNearest|clFPDenorm)
+	switch t {
+	case elem.Float16:
+		need &^= clFPDenorm // no float32 that comes of these is subnormal
+	case elem.BFloat16, elem.Float32:
+	case elem.Float64:
+		param = clDeviceDoubleFPConfig
+	default:
+		return nil
+	}
+	has, err := d.api.deviceUlong(d.entry.id, param)
+	if err != nil {
+		return err
+	}
+	if has&need != need {
+		return fmt.Errorf("its arithmetic of %v lacks subnormal numbers, infinities or rounding to nearest", t)
+	}
+	return nil
+}
+
+func (p *program) release(a *api) error {
+	var errs []error
+	for _, k := range p.kernels {
+		if k != 0 {
+			errs = append(errs, a.releaseKernel(k))
+		}
+	}
+	if p.id != 0 {
+		errs = append(errs, a.releaseProgram(p.id))
+	}
+	p.id, p.kernels = 0, [len(p.kernels)]kernelID{}
+	return errors.Join(errs...)
+}
+
+// releaseAll gives back what was compiled.
+func (ks *kernels) releaseAll(a *api) error {
+	ks.mu.Lock()
+	defer ks.mu.Unlock()
+	var errs []error
+	for _, p := range ks.programs {
+		errs = append(errs, p.release(a))
+	}
+	ks.programs = nil
+	return errors.Join(errs...)
+}

@@ -1,0 +1,154 @@
+package cluster
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+
+	"github.com/hmcfs/hmcfs/metadata/members"
+	"github.com/hmcfs/hmcfs/objects/cluster/proto"
+	"github.com/hmcfs/hmcfs/objects/collect"
+	"github.com/hmcfs/hmcfs/transport/collective"
+	"github.com/hmcfs/hmcfs/transport/collective/fabric"
+	"github.com/hmcfs/hmcfs/transport/wire"
+)
+
+// part is what this node does of a collective.
+type part struct {
+	c    *Cluster
+	task collect.Task
+	job  *collect.Job
+	// ask has the nodes, of which we are the one Me.
+	ask      *proto.CollectAsk
+	recorder collect.Recorder
+	// life ends with stop.
+	life context.Context //nolint:containedctx // it is the collective's life, beyond the question that began it
+	stop context.CancelFunc
+}
+
+// newPart checks who takes part, and prepares our files.
+func (c *Cluster) newPart(ctx context.Context, t collect.Task, ask *proto.CollectAsk, places []collect.Place) (*part, error) {
+	if ask.Nodes[ask.Me] != string(c.opts.View.Self().Name) {
+		return nil, fmt.Errorf("node %s is asked as node %s: %w", c.opts.View.Self().Name, ask.Nodes[ask.Me], ErrDenied)
+	}
+	for i := range ask.Nodes {
+		if i == int(ask.Me) {
+			continue
+		}
+		if _, err := c.taking(ask, i); err != nil {
+			return nil, err
+		}
+	}
+	job, err := collect.Prepare(ctx, t, places)
+	if err != nil {
+		return nil, err
+	}
+	p := &part{c: c, task: t, job: job, ask: ask}
+	p.life, p.stop = context.WithCancel(c.life)
+	return p, nil
+}
+
+// taking finds a node that takes part, in the incarnation that is meant.
+func (c *Cluster) taking(ask *proto.CollectAsk, i int) (*Node, error) {
+	n, err := c.Node(members.Name(ask.Nodes[i]))
+	if err != nil {
+		return nil, err
+	}
+	if now := n.Record().Epoch; now != 0 && ask.Epochs[i] != 0 && now != members.Epoch(ask.Epochs[i]) {
+		return nil, fmt.Errorf("node %s is another one than was meant: %w", n.name, ErrStale)
+	}
+	return n, nil
+}
+
+// run makes the results.
+func (p *part) run() error {
+	if len(p.ask.Nodes) == 1 {
+		return p.job.Run(p.life, nil)
+	}
+	nodes, leave, err := p.join(p.life)
+	if err != nil {
+		return p.explain(err)
+	}
+	err = p.job.Run(p.life, nodes)
+	return p.explain(errors.Join(err, leave()))
+}
+
+// explain words what the nodes could not do together.
+func (p *part) explain(err error) error {
+	if err == nil {
+		return nil
+	}
+	if _, ours := errors.AsType[*collect.RankError](err); ours {
+		return err
+	}
+	gone := errors.Is(err, fabric.ErrLink) || errors.Is(err, collective.ErrTimeout)
+	if p.life.Err() != nil && !gone {
+		return p.life.Err()
+	}
+	text := fmt.Sprintf("node %s, among nodes %q", p.ask.Nodes[p.ask.Me], p.ask.Nodes)
+	if gone {
+		return fmt.Errorf("%s: %w: %w", text, ErrUnreachable, err)
+	}
+	return fmt.Errorf("%s: %w", text, err)
+}
+
+// join meets the other nodes: each is one rank of a domain, and of a group over
+// it. leave ends it.
+func (p *part) join(ctx context.Context) (nodes *collect.Nodes, leave func() error, err error) {
+	ranks := make([]wire.Rank, len(p.ask.Nodes))
+	for i, name := range p.ask.Nodes {
+		ranks[i] = wire.Rank(members.Name(name).Rank())
+		if i == int(p.ask.Me) {
+			continue
+		}
+		n, failure := p.c.taking(p.ask, i)
+		if failure == nil {
+			_, failure = n.live(ctx) // by which there is a session
+		}
+		if failure != nil {
+			return nil, nil, failure
+		}
+	}
+	d, err := p.c.domains.NewComm(ctx, "collect-"+hex.EncodeToString(p.ask.Job), ranks)
+	if err != nil {
+		return nil, nil, err
+	}
+	f, err := fabric.Over(ctx, d, fabric.Options{Timeout: p.c.opts.Timeout})
+	if err != nil {
+		return nil, nil, errors.Join(err, d.Destroy()) //nolint:contextcheck // the end is not the context's
+	}
+	leave = func() error { return errors.Join(f.Close(), d.Destroy()) }
+	of := make([]int, len(p.ask.Of))
+	for rank, node := range p.ask.Of {
+		of[rank] = int(node)
+	}
+	g, err := collective.New(ctx, f, collective.Options{
+		Algorithm: p.task.Algorithm, Strict: p.task.Strict && collect.Ordered(of), Check: collective.CheckFirst,
+		Observe: p.recorder.Observe, Logger: p.c.opts.Logger, Timeout: 2 * p.c.opts.Timeout,
+	})
+	if err != nil {
+		return nil, nil, errors.Join(err, leave())
+	}
+	return &collect.Nodes{Group: g, Table: p.c.comm.Table(), Of: of}, leave, nil
+}
+
+// report is how it went.
+func (p *part) report() collect.Report {
+	if len(p.ask.Nodes) == 1 {
+		return collect.OneNode()
+	}
+	return p.recorder.Report()
+}
+
+// commit takes the results.
+func (p *part) commit(ctx context.Context, killPriv bool) error {
+	defer p.stop()
+	return p.job.Commit(ctx, killPriv)
+}
+
+// drop leaves the files as they are. Nothing is under way.
+func (p *part) drop() {
+	p.stop()
+	p.job.Discard()
+}

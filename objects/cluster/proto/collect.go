@@ -1,0 +1,148 @@
+package proto
+
+import "fmt"
+
+// The bounds of collectives.
+const (
+	// MaxRanks is the most files of one.
+	MaxRanks = 64
+	// JobSize is the length of the name of one, in bytes; MaxJob the most that is
+	// taken.
+	JobSize = 16
+	MaxJob  = 32
+	// MaxBlocks is how many blocks are summed at once.
+	MaxBlocks = 256
+)
+
+// CollectAsk tells a node of a collective in which files of it are ranks: what
+// is to be done, who takes part, and which handles of the session are whose. It
+// takes the memory of the results.
+type CollectAsk struct {
+	_    struct{} `cbor:",toarray"`
+	Job  []byte   // drawn by the asker
+	Kind uint32   // plan.Kind
+	Type uint32   // elem.Type
+	Op   uint32   // elem.Op
+	Root uint32
+	Size uint64 // of each source, in bytes
+	// Strict and Algorithm are how.
+	Strict    bool
+	Algorithm string
+	// Nodes are those that have files, Epochs their incarnations, Me the place
+	// of the node that is asked. Of says for each rank whose its file is.
+	Nodes  []string
+	Epochs []uint64
+	Me     uint32
+	Of     []uint32
+	// Files are the node's own.
+	Files []CollectFile
+}
+
+// CollectFile is a rank of a collective: handles of the session, 0 for none.
+type CollectFile struct {
+	_      struct{} `cbor:",toarray"`
+	Rank   uint32
+	Source uint64
+	Target uint64
+}
+
+// JobAsk names a collective.
+type JobAsk struct {
+	_   struct{} `cbor:",toarray"`
+	Job []byte
+	// Wait is how long the answer may take, in milliseconds.
+	Wait uint32
+	// Commit makes the results the contents of their files; without it they are
+	// dropped.
+	Commit bool
+}
+
+// CollectAnswer tells how far a collective is on a node. What has failed is
+// answered by its error.
+type CollectAnswer struct {
+	_         struct{} `cbor:",toarray"`
+	Done      bool
+	Algorithm string
+	Because   string
+	Path      string
+	Calls     uint64
+	Predicted uint64 // nanoseconds, as Measured
+	Measured  uint64
+	Sent      uint64
+	Received  uint64
+	Retries   uint32
+}
+
+// SumsAsk asks for the checksums of blocks of a file, from a block on.
+type SumsAsk struct {
+	_      struct{} `cbor:",toarray"`
+	Handle uint64
+	Block  uint64 // the length of a block, in bytes
+	From   uint64
+	N      uint32 // at most MaxBlocks
+}
+
+// SumsAnswer has them one behind the other, fewer only at the file's end.
+type SumsAnswer struct {
+	_    struct{} `cbor:",toarray"`
+	Sums []byte
+	Size uint64
+}
+
+func (a *CollectAsk) check() error {
+	switch {
+	case len(a.Job) == 0 || len(a.Job) > MaxJob:
+		return fmt.Errorf("job of %d bytes", len(a.Job))
+	case len(a.Of) == 0 || len(a.Of) > MaxRanks:
+		return fmt.Errorf("%d ranks, can be 1 to %d", len(a.Of), MaxRanks)
+	case len(a.Nodes) == 0 || len(a.Nodes) > len(a.Of) || len(a.Epochs) != len(a.Nodes):
+		return fmt.Errorf("%d nodes and %d epochs for %d ranks", len(a.Nodes), len(a.Epochs), len(a.Of))
+	case int64(a.Me) >= int64(len(a.Nodes)):
+		return fmt.Errorf("node %d of %d", a.Me, len(a.Nodes))
+	case len(a.Files) > len(a.Of):
+		return fmt.Errorf("%d files of %d ranks", len(a.Files), len(a.Of))
+	}
+	mine := 0
+	has := make([]bool, len(a.Nodes))
+	for _, node := range a.Of {
+		if int64(node) >= int64(len(a.Nodes)) {
+			return fmt.Errorf("a rank of node %d of %d", node, len(a.Nodes))
+		}
+		has[node] = true
+		if node == a.Me {
+			mine++
+		}
+	}
+	for node := range has {
+		if !has[node] {
+			return fmt.Errorf("node %d has no rank", node)
+		}
+	}
+	if mine != len(a.Files) {
+		return fmt.Errorf("%d files for %d ranks", len(a.Files), mine)
+	}
+	for _, f := range a.Files {
+		if int64(f.Rank) >= int64(len(a.Of)) || a.Of[f.Rank] != a.Me {
+			return fmt.Errorf("rank %d is not the node's", f.Rank)
+		}
+	}
+	return checkSizes(a.Size)
+}
+
+func (a *JobAsk) check() error {
+	if len(a.Job) == 0 || len(a.Job) > MaxJob {
+		return fmt.Errorf("job of %d bytes", len(a.Job))
+	}
+	return nil
+}
+
+func (a *CollectAnswer) check() error { return checkSizes(a.Predicted, a.Measured) }
+
+func (a *SumsAsk) check() error {
+	if a.N == 0 || a.N > MaxBlocks || a.Block == 0 || a.Block > 1<<26 || a.From > 1<<62/a.Block {
+		return fmt.Errorf("%d blocks of %d bytes from %d on", a.N, a.Block, a.From)
+	}
+	return nil
+}
+
+func (a *SumsAnswer) check() error { return checkSizes(a.Size) }

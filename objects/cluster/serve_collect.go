@@ -1,0 +1,253 @@
+package cluster
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/hmcfs/hmcfs/devices/elem"
+	"github.com/hmcfs/hmcfs/objects"
+	"github.com/hmcfs/hmcfs/objects/cluster/proto"
+	"github.com/hmcfs/hmcfs/objects/collect"
+	"github.com/hmcfs/hmcfs/transport/collective/plan"
+)
+
+// maxJobs is how many collectives of one session may be under way.
+const maxJobs = 16
+
+// answerLimit is how long a wait for a collective takes at most.
+const answerLimit = 5 * time.Second
+
+// collected is a collective that a session has asked for: our part of it. It is
+// ended once, by whoever asks, or by the end of the session.
+type collected struct {
+	part *part
+	// handles are those of the files, in use until the end.
+	handles []*handle
+	killer  bool
+	// ended is closed when what was under way has ended.
+	ended chan struct{}
+	// begin is done once: by the first wait, or by the end in its place.
+	begin sync.Once
+	err   error
+}
+
+// collect prepares our part of a collective.
+func (s *server) collect(ctx context.Context, g *guest, q *proto.CollectAsk) (any, error) {
+	t := taskFromProto(q)
+	if err := t.Validate(); err != nil {
+		return nil, fmt.Errorf("%w: %w", objects.ErrInvalid, err)
+	}
+	j := &collected{ended: make(chan struct{})}
+	places, err := s.places(g, q, j)
+	if err == nil {
+		j.part, err = s.o.Part(ctx, t, q, places)
+	}
+	if err != nil {
+		j.letGo(ctx, g)
+		return nil, err
+	}
+	if err = g.addJob(string(q.Job), j); err != nil {
+		j.end(ctx, g, false) //nolint:errcheck // the failure that led here is told
+	}
+	return nil, err
+}
+
+// places are the files of our ranks.
+func (s *server) places(g *guest, q *proto.CollectAsk, j *collected) ([]collect.Place, error) {
+	var places []collect.Place
+	for _, f := range q.Files {
+		p := collect.Place{Rank: int(f.Rank)}
+		for _, one := range []struct {
+			number uint64
+			access Access
+			file   **objects.File
+		}{{f.Source, Read, &p.Source}, {f.Target, Write, &p.Target}} {
+			if one.number == 0 {
+				continue
+			}
+			h, err := g.use(one.number, one.access)
+			if err != nil {
+				return nil, err
+			}
+			*one.file = h.file
+			j.handles = append(j.handles, h)
+			j.killer = j.killer || !h.who.isRoot()
+		}
+		places = append(places, p)
+	}
+	return places, nil
+}
+
+// letGo ends the use of the files.
+func (j *collected) letGo(ctx context.Context, g *guest) {
+	for _, h := range j.handles {
+		g.done(ctx, h)
+	}
+	j.handles = nil
+}
+
+// run begins what is to be done.
+func (j *collected) run(s *server) {
+	j.begin.Do(func() {
+		s.work.Go(func() {
+			j.err = j.part.run()
+			close(j.ended)
+		})
+	})
+}
+
+// end takes the results, or drops them, once nothing is under way.
+func (j *collected) end(ctx context.Context, g *guest, commit bool) error {
+	if !commit {
+		j.part.stop()
+	}
+	j.begin.Do(func() {
+		j.err = errors.New("it was not begun")
+		close(j.ended)
+	})
+	<-j.ended
+	defer j.letGo(ctx, g)
+	if !commit || j.err != nil {
+		j.part.drop()
+		return j.err
+	}
+	for _, h := range j.handles {
+		defer g.server.push.changing(g, h.file.Ino())()
+	}
+	err := j.part.commit(ctx, j.killer)
+	for _, h := range j.handles {
+		g.server.served(h.file.Ino(), 0)
+	}
+	return err
+}
+
+// collectWait begins our part, and answers when it has ended.
+func (s *server) collectWait(ctx context.Context, g *guest, q *proto.JobAsk) (any, error) {
+	j, err := g.job(string(q.Job), false)
+	if err != nil {
+		return nil, err
+	}
+	j.run(s)
+	limit := time.NewTimer(min(time.Duration(q.Wait)*time.Millisecond, answerLimit))
+	defer limit.Stop()
+	select {
+	case <-j.ended:
+		if j.err != nil {
+			return nil, j.err
+		}
+		return reportToProto(j.part.report()), nil
+	case <-limit.C:
+		return &proto.CollectAnswer{}, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// collectEnd ends our part.
+func (s *server) collectEnd(ctx context.Context, g *guest, q *proto.JobAsk) (any, error) {
+	j, err := g.job(string(q.Job), true)
+	if err != nil {
+		return nil, err
+	}
+	if err = j.end(ctx, g, q.Commit); !q.Commit {
+		err = nil // who drops it knows why
+	}
+	return nil, err
+}
+
+// addJob notes a collective of a session.
+func (g *guest) addJob(name string, j *collected) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch {
+	case g.over:
+		return fmt.Errorf("the session has ended: %w", ErrStale)
+	case g.jobs[name] != nil:
+		return fmt.Errorf("collective %s is there already: %w", hex.EncodeToString([]byte(name)), objects.ErrInvalid)
+	case len(g.jobs) >= maxJobs:
+		return fmt.Errorf("%d collectives under way: %w", len(g.jobs), objects.ErrBusy)
+	case g.jobs == nil:
+		g.jobs = map[string]*collected{}
+	}
+	g.jobs[name] = j
+	return nil
+}
+
+// job finds a collective, and with take removes it: the caller ends it then.
+//
+// Errors: ErrStale.
+func (g *guest) job(name string, take bool) (*collected, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	j := g.jobs[name]
+	if j == nil {
+		return nil, fmt.Errorf("collective %s is not known: %w", hex.EncodeToString([]byte(name)), ErrStale)
+	}
+	if take {
+		delete(g.jobs, name)
+	}
+	return j, nil
+}
+
+// sums are the checksums of blocks of a file.
+func (s *server) sums(ctx context.Context, g *guest, q *proto.SumsAsk) (any, error) {
+	h, err := g.use(q.Handle, Read)
+	if err != nil {
+		return nil, err
+	}
+	defer g.done(ctx, h)
+	out := &proto.SumsAnswer{Size: h.file.Size()}
+	if out.Sums, err = SumsOf(ctx, h.file, q.Block, q.From, int(q.N)); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// SumsOf are the SHA-256 sums of n blocks of a file, one behind the other; fewer
+// at its end, where the last block is as long as it is.
+func SumsOf(ctx context.Context, f *objects.File, block, from uint64, n int) ([]byte, error) {
+	p := make([]byte, block)
+	var all []byte
+	for i := range n {
+		got, err := f.ReadAt(ctx, p, (from+uint64(i))*block)
+		if err != nil && !errors.Is(err, io.EOF) {
+			return nil, err
+		}
+		if got == 0 {
+			break
+		}
+		sum := sha256.Sum256(p[:got])
+		all = append(all, sum[:]...)
+	}
+	return all, nil
+}
+
+// taskFromProto is what a node is asked for.
+func taskFromProto(q *proto.CollectAsk) collect.Task {
+	return collect.Task{
+		Kind: plan.Kind(q.Kind), Type: elem.Type(q.Type), Op: elem.Op(q.Op), Root: int(q.Root),
+		Ranks: len(q.Of), Size: q.Size, Strict: q.Strict, Algorithm: plan.Algorithm(q.Algorithm),
+	}
+}
+
+func reportToProto(r collect.Report) *proto.CollectAnswer {
+	return &proto.CollectAnswer{
+		Done: true, Algorithm: string(r.Algorithm), Because: r.Because, Path: r.Path, Calls: r.Calls,
+		Predicted: uint64(max(0, r.Predicted)), Measured: uint64(max(0, r.Measured)),
+		Sent: r.Sent, Received: r.Received, Retries: uint32(max(0, r.Retries)),
+	}
+}
+
+func reportFromProto(a *proto.CollectAnswer) collect.Report {
+	return collect.Report{
+		Algorithm: plan.Algorithm(a.Algorithm), Because: a.Because, Path: a.Path, Calls: a.Calls,
+		Predicted: time.Duration(a.Predicted), Measured: time.Duration(a.Measured),
+		Sent: a.Sent, Received: a.Received, Retries: int(a.Retries),
+	}
+}

@@ -1,0 +1,303 @@
+package main
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/hmcfs/hmcfs/cmd/hmcfs/bench"
+	"github.com/hmcfs/hmcfs/cmd/hmcfs/perf"
+	"github.com/hmcfs/hmcfs/devices"
+)
+
+//go:embed others/allreduce.c
+var mpiSource []byte
+
+//go:embed others/allreduce.py
+var glooSource []byte
+
+// collectives is what the rows of collectives are measured with: groups of
+// ranks of one host, of hmcfs and of others.
+type collectives struct {
+	undo
+
+	opts   options
+	dir    string
+	groups []*group
+	// measured says that all groups have had their turns.
+	measured bool
+}
+
+// group is one program that does collectives, with what it has reached.
+type group struct {
+	name string
+	// run measures all-reduce of some sizes, 0 bytes being a barrier, with so
+	// many ranks: seconds by bytes.
+	run func(ctx context.Context, ranks int, sizes []devices.Size) (map[devices.Size]float64, error)
+	// ranks are the numbers of ranks that it is measured with.
+	ranks []int
+	took  map[point]bench.Series
+}
+
+// point is what is measured.
+type point struct {
+	ranks int
+	bytes devices.Size
+}
+
+// The sizes that targets are about, and those of the picture.
+func largeSizes() []devices.Size {
+	return []devices.Size{devices.MiB, 16 * devices.MiB, 64 * devices.MiB, 256 * devices.MiB}
+}
+
+func smallSizes() []devices.Size { return []devices.Size{8, 1024, 8 * devices.KiB, 64 * devices.KiB} }
+
+// allSizes are those, and 0 for a barrier.
+func allSizes() []devices.Size {
+	return slices.Concat([]devices.Size{0}, smallSizes(), []devices.Size{256 * devices.KiB}, largeSizes())
+}
+
+// newCollectives makes the others' programs, or leaves nothing behind.
+func newCollectives(ctx context.Context, o options) (c *collectives, err error) {
+	c = &collectives{opts: o}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, c.close())
+		}
+	}()
+	if c.opts.hmcfs, err = filepath.Abs(o.hmcfs); err != nil {
+		return c, err
+	}
+	if c.dir, err = os.MkdirTemp("", "hmcfs-bench-"); err != nil {
+		return c, err
+	}
+	c.later(func() error { return os.RemoveAll(c.dir) })
+	for _, tool := range []string{"mpicc", "mpirun"} {
+		if err = installed(tool); err != nil {
+			return c, fmt.Errorf("%w; install openmpi-bin and libopenmpi-dev", err)
+		}
+	}
+	source, program := filepath.Join(c.dir, "allreduce.c"), filepath.Join(c.dir, "allreduce")
+	if err = os.WriteFile(source, mpiSource, 0o600); err != nil {
+		return c, err
+	}
+	if _, err = output(exec.CommandContext(ctx, "mpicc", "-O3", "-march=native", "-o", program, source)); err != nil {
+		return c, err
+	}
+	if err = os.WriteFile(filepath.Join(c.dir, "allreduce.py"), glooSource, 0o600); err != nil {
+		return c, err
+	}
+	c.groups = []*group{
+		c.hmcfs(hmcfsShared, "shm"), c.hmcfs(hmcfsTCP, "tcp"),
+		c.mpi(mpiShared, "self,vader"), c.mpi(mpiTCP, "self,tcp"), c.gloo(),
+	}
+	return c, nil
+}
+
+// The groups' names.
+const (
+	hmcfsShared = "hmcfs shm"
+	hmcfsTCP    = "hmcfs tcp"
+	mpiShared   = "Open MPI shm"
+	mpiTCP      = "Open MPI tcp"
+	glooTCP     = "Gloo"
+)
+
+// hmcfs is the program that is measured, by a transport.
+func (c *collectives) hmcfs(name, transport string) *group {
+	g := &group{name: name, ranks: []int{2, 4}, took: map[point]bench.Series{}}
+	g.run = func(ctx context.Context, ranks int, sizes []devices.Size) (map[devices.Size]float64, error) {
+		rows, err := c.perf(ctx, transport, ranks, "--operation", "barrier", "--operation", "allreduce", "--sizes", sizeList(sizes),
+			"--rounds", strconv.Itoa(c.opts.times))
+		took := map[devices.Size]float64{}
+		for i := range rows {
+			took[rows[i].Bytes] = rows[i].Seconds
+		}
+		return took, err
+	}
+	return g
+}
+
+// perf runs hmcfs perf collective at some ranks.
+func (c *collectives) perf(ctx context.Context, transport string, ranks int, args ...string) ([]perf.CollectiveRow, error) {
+	ctx, stop := context.WithTimeout(ctx, patience)
+	defer stop()
+	file := filepath.Join(c.dir, "report.json")
+	all := append([]string{
+		"run", "--nranks", strconv.Itoa(ranks), "--transport", transport, "--", c.opts.hmcfs, "perf", "collective", "--report", file,
+	}, args...)
+	if _, err := output(exec.CommandContext(ctx, c.opts.hmcfs, all...)); err != nil {
+		return nil, err
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	var report struct {
+		Rows []perf.CollectiveRow `json:"rows"`
+	}
+	if err := json.Unmarshal(text, &report); err != nil {
+		return nil, fmt.Errorf("report of hmcfs perf collective: %w", err)
+	}
+	return report.Rows, os.Remove(file)
+}
+
+// sizeList is sizes but 0, as flags have them.
+func sizeList(sizes []devices.Size) string {
+	var texts []string
+	for _, n := range sizes {
+		if n != 0 {
+			texts = append(texts, strconv.FormatUint(uint64(n), 10))
+		}
+	}
+	return strings.Join(texts, ",")
+}
+
+// mpi is Open MPI with some of its transports. It does not spin where there are
+// more ranks than processors.
+func (c *collectives) mpi(name, btl string) *group {
+	g := &group{name: name, ranks: []int{2, 4}, took: map[point]bench.Series{}}
+	g.run = func(ctx context.Context, ranks int, sizes []devices.Size) (map[devices.Size]float64, error) {
+		ctx, stop := context.WithTimeout(ctx, patience)
+		defer stop()
+		yield := "0"
+		if ranks > runtime.NumCPU() {
+			yield = "1"
+		}
+		args := []string{
+			"--allow-run-as-root", "--oversubscribe", "-np", strconv.Itoa(ranks), "--mca", "btl", btl,
+			"--mca", "mpi_yield_when_idle", yield, filepath.Join(c.dir, "allreduce"), "in", strconv.Itoa(c.opts.times),
+		}
+		out, err := output(exec.CommandContext(ctx, "mpirun", append(args, plain(sizes)...)...))
+		if err != nil {
+			return nil, err
+		}
+		return secondsBySize(string(out))
+	}
+	return g
+}
+
+// gloo is Gloo, by PyTorch.
+func (c *collectives) gloo() *group {
+	g := &group{name: glooTCP, ranks: []int{2}, took: map[point]bench.Series{}}
+	g.run = func(ctx context.Context, ranks int, sizes []devices.Size) (map[devices.Size]float64, error) {
+		ctx, stop := context.WithTimeout(ctx, patience)
+		defer stop()
+		port, err := freePort(ctx)
+		if err != nil {
+			return nil, err
+		}
+		rank := func(r int) *exec.Cmd {
+			args := []string{filepath.Join(c.dir, "allreduce.py"), strconv.Itoa(r), strconv.Itoa(ranks), strconv.Itoa(port), strconv.Itoa(c.opts.times)}
+			// Debian's own Python has Debian's PyTorch.
+			return exec.CommandContext(ctx, "/usr/bin/python3", append(args, plain(sizes)...)...)
+		}
+		var others []*exec.Cmd
+		defer func() {
+			for _, cmd := range others {
+				_ = cmd.Process.Kill()
+				_ = cmd.Wait() // it has done its work, or was killed
+			}
+		}()
+		for r := 1; r < ranks; r++ {
+			cmd := rank(r)
+			if err = cmd.Start(); err != nil {
+				return nil, err
+			}
+			others = append(others, cmd)
+		}
+		out, err := output(rank(0))
+		if err != nil {
+			return nil, fmt.Errorf("%w (PyTorch is Debian's python3-torch)", err)
+		}
+		return secondsBySize(string(out))
+	}
+	return g
+}
+
+// plain is sizes as numbers.
+func plain(sizes []devices.Size) []string {
+	texts := make([]string, len(sizes))
+	for i, n := range sizes {
+		texts[i] = strconv.FormatUint(uint64(n), 10)
+	}
+	return texts
+}
+
+// secondsBySize reads lines of bytes and seconds.
+func secondsBySize(text string) (map[devices.Size]float64, error) {
+	took := map[devices.Size]float64{}
+	for line := range strings.Lines(text) {
+		var bytes uint64
+		var s float64
+		if _, err := fmt.Sscan(line, &bytes, &s); err != nil {
+			return nil, fmt.Errorf("line %q: %w", line, err)
+		}
+		took[devices.Size(bytes)] = s
+	}
+	return took, nil
+}
+
+// measure has every group take its turn, once for all rows.
+func (c *collectives) measure(ctx context.Context, rounds int) error {
+	if c.measured {
+		return nil
+	}
+	for round := range rounds {
+		for turn := range c.groups {
+			g := c.groups[(round+turn)%len(c.groups)]
+			for _, ranks := range g.ranks {
+				took, err := g.run(ctx, ranks, allSizes())
+				if err != nil {
+					return fmt.Errorf("%s, %d ranks: %w", g.name, ranks, err)
+				}
+				for n, s := range took {
+					at := point{ranks, n}
+					g.took[at] = append(g.took[at], s)
+				}
+			}
+		}
+	}
+	c.measured = true
+	return nil
+}
+
+// runCollectives measures the rows of collectives, and writes them and the
+// picture where that is asked for.
+func runCollectives(ctx context.Context, o options, out, progress io.Writer) (err error) {
+	c, err := newCollectives(ctx, o)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.close()) }()
+	if err = table(ctx, o, c, collectivesBegin, out, progress); err != nil || !o.write || !c.measured {
+		return err
+	}
+	f, err := os.Create(o.collectivesPicture)
+	if err != nil {
+		return err
+	}
+	return errors.Join(c.draw(f), f.Close())
+}
+
+// facts looks at the machine and its programs.
+func (c *collectives) facts(ctx context.Context) *facts {
+	f := &facts{loadBefore: load()}
+	f.machine(ctx, c.opts.hmcfs)
+	f.add("Go", runtime.Version())
+	f.add("Open MPI", said(ctx, "mpirun", "--version"))
+	f.add("PyTorch, with Gloo", said(ctx, "/usr/bin/python3", "-c", "import torch; print(torch.__version__)"))
+	f.last = fmt.Sprintf("- medians of %d rounds, in each of which every program is started anew and its median of %d calls counts; "+
+		"ranks are processes of this host; float32, sum, in place\n\n", c.opts.rounds, c.opts.times)
+	return f
+}

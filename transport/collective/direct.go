@@ -1,0 +1,307 @@
+package collective
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/transport/collective/fabric"
+	"github.com/hmcfs/hmcfs/transport/collective/plan"
+	"github.com/hmcfs/hmcfs/transport/domain"
+	"github.com/hmcfs/hmcfs/transport/region"
+)
+
+// shared is a buffer of each rank that all of them have mapped.
+type shared struct {
+	buffer *region.Buffer
+	shared fabric.Shared
+	// ranks are the bytes of each.
+	ranks [][]byte
+}
+
+// Share lets the other ranks of this host use a buffer where it is. All ranks
+// call it in the same order, each with a buffer of its own. It is no error where
+// that can't be; mapped says whether it is so.
+func (g *Group) Share(ctx context.Context, b *region.Buffer) (mapped bool, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed.Load() {
+		return false, ErrClosed
+	}
+	if !g.direct() {
+		return false, nil
+	}
+	s, err := g.share(ctx, b)
+	if err != nil {
+		if errors.Is(err, fabric.ErrUnmapped) {
+			err = nil
+		}
+		return false, err
+	}
+	g.shares = append(g.shares, s)
+	return true, nil
+}
+
+// direct says whether all ranks are on one host, and can map memory there.
+func (g *Group) direct() bool {
+	if !g.fabric.Mapped() {
+		return false
+	}
+	nodes := g.fabric.Nodes()
+	for _, n := range nodes {
+		if n != nodes[0] {
+			return false
+		}
+	}
+	return true
+}
+
+func (g *Group) share(ctx context.Context, b *region.Buffer) (*shared, error) {
+	s := &shared{buffer: b}
+	var err error
+	if s.shared, err = g.fabric.Share(ctx, b); err != nil {
+		return nil, fmt.Errorf("share %v: %w", b.Size(), err)
+	}
+	for r := range g.Size() {
+		s.ranks = append(s.ranks, s.shared.Bytes(plan.Rank(r)))
+	}
+	return s, nil
+}
+
+// A window has two slots, used in turn: who is a call ahead writes to the other
+// one. A slot begins with a descriptor:
+//
+//	0   16  header, as on a link
+//	16  8   share of the source, from 1; 0 is none
+//	24  8   where the source begins in it
+//	32  8   share of the result, and
+//	40  8   where it begins
+const (
+	describing = 64
+	// windowData is the bytes of a source that a slot holds.
+	windowData = 16 << 10
+	slotSize   = describing + windowData
+	// windowReads bounds what one rank reads of all slots, as each reads all.
+	windowReads = 64 << 10
+)
+
+// openWindow shares the group's own memory.
+//
+// +checklocks:g.mu
+func (g *Group) openWindow(ctx context.Context) error {
+	if !g.direct() {
+		return nil
+	}
+	b, err := g.own.table.Alloc(2 * slotSize)
+	if err != nil {
+		return err
+	}
+	if g.window, err = g.share(ctx, b); err != nil {
+		err = errors.Join(err, b.Close(context.WithoutCancel(ctx)))
+	}
+	if errors.Is(err, fabric.ErrUnmapped) {
+		return nil
+	}
+	return err
+}
+
+// closeMemory gives back what the group has taken.
+//
+// +checklocks:g.mu
+func (g *Group) closeMemory(ctx context.Context) error {
+	var errs []error
+	for _, s := range g.shares {
+		errs = append(errs, s.shared.Close())
+	}
+	if g.window != nil {
+		errs = append(errs, g.window.shared.Close())
+		// Ranks of this process have it mapped until they close too.
+		last := g.window.buffer
+		go func() { _ = last.Close(context.WithoutCancel(ctx)) }()
+	}
+	for _, b := range g.own.parts {
+		if b != nil {
+			errs = append(errs, b.Close(ctx))
+		}
+	}
+	g.shares, g.window, g.own.parts = nil, nil, [4]*region.Buffer{}
+	return errors.Join(errs...)
+}
+
+// slot is the slot of a rank for the call of now.
+//
+// +checklocks:g.mu
+func (g *Group) slot(of plan.Rank) []byte {
+	at := (g.guard.base & 1) * slotSize
+	return g.window.ranks[of][at : at+slotSize]
+}
+
+// sync waits until all ranks have come as far.
+//
+// +checklocks:g.mu
+func (g *Group) sync(ctx context.Context) error {
+	s := g.fabric.Signals()
+	if !g.setting {
+		g.setting = true
+		s.Set(g.guard.base + 1)
+	}
+	for r := range g.Size() {
+		of := plan.Rank(r)
+		for of != g.Rank() && s.Get(of) <= g.guard.base {
+			if err := g.await(ctx, s, of, g.guard.base+1, g.loop.phase); err != nil {
+				return err
+			}
+		}
+	}
+	g.setting = false
+	g.guard.base++
+	return nil
+}
+
+// describe says in our slot where the memory of the call is.
+//
+// +checklocks:g.mu
+func (g *Group) describe(r *running) {
+	p := g.slot(g.Rank())
+	g.stamp((*[headSize]byte)(p), 0, r.task.Count)
+	g.locate(p[16:], r.source.view)
+	g.locate(p[32:], r.result.view)
+}
+
+// locate writes where a view is.
+//
+// +checklocks:g.mu
+func (g *Group) locate(p []byte, v domain.View) {
+	share, at := uint64(0), uint64(0)
+	for i, s := range g.shares {
+		if off, ok := within(v, s.buffer); ok {
+			share, at = uint64(i)+1, off
+			break
+		}
+	}
+	binary.LittleEndian.PutUint64(p, share)
+	binary.LittleEndian.PutUint64(p[8:], at)
+}
+
+// within says where in a buffer a view is, if it is.
+func within(v domain.View, b *region.Buffer) (uint64, bool) {
+	switch {
+	case v.Size() == 0:
+		return 0, false
+	case v.Buffer() == b:
+		return uint64(v.Offset()), true
+	}
+	p, all := v.Buffer().Host(v.Offset(), v.Size()), b.Host(0, b.Size())
+	if p == nil || all == nil {
+		return 0, false
+	}
+	at, begin := address(p), address(all)
+	return at - begin, at >= begin && at+uint64(len(p)) <= begin+uint64(len(all))
+}
+
+// read finds what a rank has described, for n bytes. ok is false for memory that
+// is not mapped.
+//
+// +checklocks:g.mu
+func (g *Group) read(of plan.Rank, p []byte, n uint64) (bytes []byte, ok bool, err error) {
+	if n == 0 {
+		return nil, true, nil
+	}
+	share, at := binary.LittleEndian.Uint64(p), binary.LittleEndian.Uint64(p[8:])
+	if share == 0 {
+		return nil, false, nil
+	}
+	if share > uint64(len(g.shares)) {
+		return nil, false, fmt.Errorf("%w: rank %d has shared %d buffers, rank %d has %d", ErrInconsistent, of, share, g.Rank(), len(g.shares))
+	}
+	all := devices.Range{Off: devices.Offset(at), Len: devices.Size(n)}
+	whole := g.shares[share-1].ranks[of]
+	if !all.Within(devices.Size(len(whole))) {
+		return nil, false, fmt.Errorf("%w: rank %d names %v of a buffer of %d bytes", ErrInconsistent, of, all, len(whole))
+	}
+	return whole[at : at+n : at+n], true, nil
+}
+
+// meet publishes our descriptor, and waits for those of all others.
+//
+// +checklocks:g.mu
+func (g *Group) meet(ctx context.Context, r *running) error {
+	if !g.setting {
+		g.describe(r)
+	}
+	return g.sync(ctx)
+}
+
+// described is the slot that a rank has described the call in which all have
+// met.
+//
+// +checklocks:g.mu
+func (g *Group) described(r *running, of plan.Rank) ([]byte, error) {
+	at := (g.guard.base - 1) & 1 * slotSize
+	p := g.window.ranks[of][at : at+slotSize]
+	if of == g.Rank() {
+		return p, nil
+	}
+	return p, g.verifyHead((*[headSize]byte)(p), of, 0, r.task.Count)
+}
+
+// doDirect does a call in the memory of all ranks. mapped is false, at all of
+// them, where that of one is not mapped.
+//
+// +checklocks:g.mu
+func (g *Group) doDirect(ctx context.Context, r *running, w *way) (mapped bool, err error) {
+	l, size := g.loop, w.prog.element
+	if !r.resumed {
+		l.begin(&r.task, w.prog)
+		l.memory = [4][]byte{plan.Source: r.source.bytes, plan.Result: r.result.bytes}
+	}
+	if l.phase == 0 {
+		if err = g.meet(ctx, r); err != nil {
+			return false, err
+		}
+		l.phase = 1
+		mapped = true
+		for i := range l.peers {
+			of := plan.Rank(i)
+			p, err := g.described(r, of)
+			if err != nil {
+				return false, err
+			}
+			s, one, err := g.read(of, p[16:], r.task.SourceLen(of)*size)
+			if err != nil {
+				return false, err
+			}
+			d, two, err := g.read(of, p[32:], r.task.ResultLen(of)*size)
+			if err != nil {
+				return false, err
+			}
+			l.peers[i] = [4][]byte{plan.Source: s, plan.Result: d}
+			mapped = mapped && one && two
+		}
+		if !mapped {
+			return false, nil
+		}
+	}
+	err = l.all(ctx)
+	r.report.note(l.count, "direct")
+	return true, err
+}
+
+// fallBack has a call be done over the links because memory is not mapped.
+//
+// +checklocks:g.mu
+func (g *Group) fallBack(r *running) error {
+	p := r.prepared
+	if p.stream == nil {
+		w, err := g.streamWay(&r.task, p.staged)
+		if err != nil {
+			return err
+		}
+		p.stream = w
+	}
+	w := p.stream
+	r.plan, r.report.Algorithm, r.report.Because, r.report.Predicted = w.plan, w.plan.Algorithm, w.because, w.predicted
+	return nil
+}

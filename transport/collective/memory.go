@@ -1,0 +1,158 @@
+package collective
+
+import (
+	"context"
+	"fmt"
+	"math/bits"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/transport/collective/plan"
+	"github.com/hmcfs/hmcfs/transport/domain"
+	"github.com/hmcfs/hmcfs/transport/region"
+)
+
+// memory is a view that is held for a call.
+type memory struct {
+	view domain.View
+	held *region.Buffer
+	// bytes is the view itself, where the host sees it; staged says that it
+	// does not.
+	bytes  []byte
+	staged bool
+	// release ends the map of device memory; nil where there is none.
+	release func()
+}
+
+// hold keeps a view from being given back until drop.
+func (m *memory) hold(v domain.View) error {
+	*m = memory{view: v}
+	b := v.Buffer()
+	if b == nil || v.Size() == 0 {
+		return nil
+	}
+	if err := b.Hold(); err != nil {
+		return err
+	}
+	m.held = b
+	return nil
+}
+
+// show finds the bytes of a view that is held.
+func (m *memory) show(ctx context.Context, access devices.Access) error {
+	if m.held == nil {
+		return nil
+	}
+	n := m.view.Size()
+	if m.bytes = m.held.Host(m.view.Offset(), n); m.bytes != nil {
+		return nil
+	}
+	view, ok, err := m.held.View(ctx, m.view.Offset(), n, access)
+	switch {
+	case err != nil:
+		return fmt.Errorf("map memory of %s: %w", m.held.Device(), err)
+	case ok:
+		m.bytes, m.release = view.Bytes, view.Release
+	default:
+		m.staged = true
+	}
+	return nil
+}
+
+// copyView fills a view with what is held.
+func copyView(ctx context.Context, dst domain.View, src *memory) error {
+	return region.Copy(ctx, dst.Buffer(), dst.Offset(), src.held, src.view.Offset(), src.view.Size())
+}
+
+// drop ends hold.
+func (m *memory) drop() {
+	if m.release != nil {
+		m.release()
+	}
+	if m.held != nil {
+		m.held.Drop()
+	}
+	*m = memory{}
+}
+
+// place is where a view begins: an address of one space. Spaces that differ
+// have nothing in common.
+type place struct {
+	host bool
+	mem  *devices.Memory
+	buf  *region.Buffer
+	at   uint64
+}
+
+// placeOf says where a view is.
+//
+// Preconditions: its buffer is held.
+func placeOf(v domain.View) place {
+	b := v.Buffer()
+	if p := b.Host(v.Offset(), v.Size()); p != nil {
+		return place{host: true, at: address(p)}
+	}
+	if s := b.Source().Device; s.Mem != nil {
+		return place{mem: s.Mem, at: uint64(s.Off) + uint64(v.Offset())}
+	}
+	return place{buf: b, at: uint64(v.Offset())}
+}
+
+// inPlace says whether a call is in place: see Call. Errors: ErrArgument for
+// views that overlap in another way.
+func inPlace(t *plan.Task, rank plan.Rank, source, result domain.View) (bool, error) {
+	if source.Size() == 0 || result.Size() == 0 {
+		return false, nil
+	}
+	s, r := placeOf(source), placeOf(result)
+	first, second := s.at, r.at
+	s.at, r.at = 0, 0
+	if s != r {
+		return false, nil
+	}
+	if first >= second+uint64(result.Size()) || second >= first+uint64(source.Size()) {
+		return false, nil
+	}
+	part := plan.Part(t.Count, int(rank), t.Ranks).Off * t.Type.Size()
+	var same bool
+	switch t.Kind {
+	case plan.AllReduce, plan.Reduce, plan.Broadcast:
+		same = first == second
+	case plan.ReduceScatter:
+		same = first+part == second
+	case plan.AllGather:
+		same = first == second+part
+	case plan.AllToAll, plan.Barrier:
+	}
+	if !same {
+		return false, fmt.Errorf("%w: source and result of %v overlap without being in place", ErrArgument, t.Kind)
+	}
+	return true, nil
+}
+
+// own is a group's own memory, which grows with the calls.
+type own struct {
+	table *region.Table
+	// parts are by plan.Buffer: staging for Source and Result, and Scratch.
+	parts [4]*region.Buffer
+}
+
+// bytes are n bytes of a part. They hold what was left there.
+func (o *own) bytes(of plan.Buffer, n uint64) ([]byte, error) {
+	if n == 0 {
+		return nil, nil
+	}
+	if b := o.parts[of]; b == nil || uint64(b.Size()) < n {
+		size := devices.Size(1) << bits.Len64(max(n, 1<<16)-1)
+		fresh, err := o.table.Alloc(size)
+		if err != nil {
+			return nil, fmt.Errorf("memory of a collective: %w", err)
+		}
+		if b != nil {
+			if err = b.Close(context.Background()); err != nil {
+				return nil, err
+			}
+		}
+		o.parts[of] = fresh
+	}
+	return o.parts[of].Host(0, devices.Size(n)), nil
+}

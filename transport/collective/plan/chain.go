@@ -1,0 +1,124 @@
+package plan
+
+// Pieces of a chain: small enough that a long chain is filled soon, large
+// enough that messages cost little, and not so many that a program is long.
+const (
+	pieceBytes = 256 << 10
+	maxPieces  = 128
+	// ahead is how many pieces a rank that only combines may hold.
+	ahead = 4
+)
+
+// chain passes everything along a line of ranks, in pieces.
+func (b *builder) chain() {
+	n := b.pieces()
+	cut := func(i int) Range { return b.task.cut(b.task.Count, i, n) }
+	switch b.task.Kind {
+	case Broadcast:
+		b.rootOwn()
+		c := b.everybody()
+		d := c.distance(b.task.Root)
+		for i := range n {
+			if d > 0 {
+				b.receive(c.at(c.me-1), b.result(cut(i)))
+			}
+			if d < b.n-1 {
+				b.send(c.at(c.me+1), b.result(cut(i)))
+			}
+		}
+	case AllReduce:
+		c := b.line()
+		for i := range n {
+			b.up(c, pieces{b.source(cut(i))}, pieces{b.result(cut(i))})
+		}
+		for i := range n {
+			b.down(c, b.result(cut(i)))
+		}
+	default:
+		b.chainReduce(n, cut)
+	}
+}
+
+// pieces is into how many pieces a chain cuts the whole.
+func (b *builder) pieces() int {
+	total := b.task.Count * b.task.Type.Size()
+	return int(min(max((total+pieceBytes-1)/pieceBytes, 1), maxPieces))
+}
+
+// line is the chain of a reduction: the ranks in their order where that is to be
+// seen, else so that the root is at the end.
+func (b *builder) line() crowd {
+	ranks := make([]Rank, b.n)
+	for i := range ranks {
+		switch {
+		case b.task.ordered():
+			ranks[i] = Rank(i)
+		case b.task.Kind == Reduce:
+			ranks[i] = b.at(b.everybody().place(b.task.Root) + 1 + i)
+		default:
+			ranks[i] = b.order[i]
+		}
+	}
+	return b.among(ranks)
+}
+
+// place is where a rank is in the ring.
+func (c crowd) place(r Rank) int { return c.me - c.distance(r) }
+
+// up adds our own piece to what comes from before us in the line, and passes it
+// on; the last one divides.
+func (b *builder) up(c crowd, own, sum pieces) {
+	s := &sums{b: b, at: []pieces{own}, place: []pieces{sum}, mine: []bool{false}}
+	if c.me > 0 {
+		s.combine(c.ranks[c.me-1], 0)
+	}
+	if c.me < b.n-1 {
+		b.sendAll(c.ranks[c.me+1], s.at[0])
+		return
+	}
+	s.settle(0)
+	b.averageAll(s.at[0])
+}
+
+// down passes what the last one of the line has back to the first.
+func (b *builder) down(c crowd, k Block) {
+	if c.me < b.n-1 {
+		b.receive(c.ranks[c.me+1], k)
+	}
+	if c.me > 0 {
+		b.send(c.ranks[c.me-1], k)
+	}
+}
+
+// chainReduce ends at the root; where the root is not the last one of the line,
+// that one hands over to it.
+func (b *builder) chainReduce(n int, cut func(int) Range) {
+	c, root := b.line(), b.task.Root
+	last := c.ranks[b.n-1]
+	direct := b.rank == root && last == root
+	var slots []Block
+	if c.me > 0 && !direct {
+		for range min(n, ahead) {
+			slots = append(slots, b.take(cut(0).Len))
+		}
+	}
+	for i := range n {
+		own := b.source(cut(i))
+		sum := b.result(cut(i))
+		switch {
+		case len(slots) > 0:
+			sum = slots[i%len(slots)]
+			sum.Len = own.Len
+		case !direct:
+			sum = own // the first one only sends
+		}
+		b.up(c, pieces{own}, pieces{sum})
+		switch {
+		case last == root:
+		case b.rank == last:
+			b.send(root, sum)
+		case b.rank == root:
+			b.receive(last, b.result(cut(i)))
+		}
+	}
+}

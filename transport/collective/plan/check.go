@@ -1,0 +1,238 @@
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
+
+// checker proves the programs of all ranks. It knows of a plan only what it
+// should do, not how the programs came to be.
+type checker struct {
+	plan     *Plan
+	task     *Task
+	programs []Program
+	// base is the number of the first step of each rank, and of the end.
+	base []int
+}
+
+// check proves that programs do what a plan is for.
+func check(p *Plan, programs []Program) error {
+	c := &checker{plan: p, task: &p.Task, programs: programs, base: make([]int, len(programs)+1)}
+	for r, program := range programs {
+		c.base[r+1] = c.base[r] + len(program)
+		for i := range program {
+			if err := c.sense(Rank(r), i); err != nil {
+				return err
+			}
+		}
+	}
+	g, err := c.graph()
+	if err != nil {
+		return err
+	}
+	order, err := g.sort()
+	if err != nil {
+		return err
+	}
+	if err := c.races(); err != nil {
+		return err
+	}
+	if p.Task.Kind == Barrier {
+		return c.met(g, order)
+	}
+	m := c.memory()
+	for _, node := range order {
+		if err := m.run(g.members[node]); err != nil {
+			return err
+		}
+	}
+	return m.results()
+}
+
+// wrong is an error about a step.
+func (c *checker) wrong(r Rank, i int, format string, args ...any) error {
+	return fmt.Errorf("%w: rank %d, step %d (%v): %s", ErrWrong, r, i, c.programs[r][i], fmt.Sprintf(format, args...))
+}
+
+// size is how many elements of a buffer a rank's program may speak of.
+func (c *checker) size(r Rank, b Buffer) uint64 {
+	whole := c.task.Place(r, Block{Buffer: Source})
+	result := c.task.Place(r, Block{Buffer: Result})
+	switch {
+	case b == Scratch:
+		return c.plan.Scratch
+	case b == Source && whole.Buffer == Source:
+		return c.task.SourceLen(r)
+	case b == Result && result.Buffer == Result:
+		return c.task.ResultLen(r)
+	}
+	return 0
+}
+
+// sense finds steps that no rank can run.
+func (c *checker) sense(r Rank, i int) error {
+	s := &c.programs[r][i]
+	if s.Action < Send || s.Action > Sync {
+		return c.wrong(r, i, "there is no such action")
+	}
+	if s.Action >= Fetch && !c.plan.Shape.direct(c.task.Ranks) {
+		return c.wrong(r, i, "not all ranks have their memory mapped")
+	}
+	if s.Action == Sync {
+		return nil
+	}
+	if s.Block.Len == 0 {
+		return c.wrong(r, i, "has no elements")
+	}
+	if s.Action <= ReceiveCombine || s.Action == Fetch {
+		if s.Peer < 0 || int(s.Peer) >= c.task.Ranks || s.Peer == r {
+			return c.wrong(r, i, "rank %d is no peer", s.Peer)
+		}
+	}
+	if s.Action == Fold {
+		ascending := slices.IsSortedFunc(s.To, func(a, b Rank) int { return cmp.Compare(a, b-1) })
+		if n := len(s.To); n == 0 || !ascending || s.To[0] < 0 || int(s.To[n-1]) >= c.task.Ranks {
+			return c.wrong(r, i, "the ranks are none, or not in order")
+		}
+	}
+	for _, a := range c.accesses(r, s) {
+		if a.End() < a.Off || a.End() > c.size(a.of, a.Buffer) {
+			return c.wrong(r, i, "%v of rank %d has only %d elements", a.Block, a.of, c.size(a.of, a.Buffer))
+		}
+	}
+	switch s.Action {
+	case ReceiveCombine, Copy, CombineFrom, Fold:
+		if s.From != s.Block && s.From.Overlaps(s.Block) {
+			return c.wrong(r, i, "from %v is not apart", s.From)
+		}
+		fallthrough
+	case Fetch:
+		if s.From.Len != s.Block.Len {
+			return c.wrong(r, i, "from %v is of another length", s.From)
+		}
+	default:
+	}
+	return nil
+}
+
+// access is elements of any rank's memory that a step reads or writes.
+type access struct {
+	Block
+	of    Rank
+	write bool
+}
+
+// accesses is all that a step of a rank reads and writes.
+func (c *checker) accesses(r Rank, s *Step) []access {
+	switch s.Action {
+	case Send:
+		return []access{{s.Block, r, false}}
+	case Receive, DivideBy:
+		return []access{{s.Block, r, true}}
+	case Fetch:
+		return []access{{s.Block, r, true}, {s.From, s.Peer, false}}
+	case Fold:
+		var all []access
+		for q := range c.task.Ranks {
+			all = append(all, access{s.From, Rank(q), false})
+		}
+		for _, q := range s.To {
+			all = append(all, access{s.Block, q, true})
+		}
+		return all
+	case ReceiveCombine, Copy, CombineFrom:
+		return []access{{s.Block, r, true}, {s.From, r, false}}
+	case Sync:
+	}
+	return nil
+}
+
+// done is an access by a rank in some step.
+type done struct {
+	access
+	by   Rank
+	step int
+}
+
+// races finds memory that one rank may write while another one reads or writes
+// it. Only a Sync is between the accesses of two ranks: one before a rank's
+// memory is touched by others, and one before the rank may go its way.
+func (c *checker) races() error {
+	syncs := 0
+	for _, s := range c.programs[0] {
+		if s.Action == Sync {
+			syncs++
+		}
+	}
+	if syncs == 0 {
+		return nil // and so neither Fetch nor Fold, as below
+	}
+	type place struct {
+		of    Rank
+		phase int
+	}
+	all := make(map[place][]done)
+	for r, program := range c.programs {
+		phase := 0
+		for i := range program {
+			if program[i].Action == Sync {
+				phase++
+			}
+			for _, a := range c.accesses(Rank(r), &program[i]) {
+				if a.of != Rank(r) && (phase == 0 || phase == syncs) {
+					return c.wrong(Rank(r), i, "rank %d may not have come, or have gone", a.of)
+				}
+				k := place{a.of, phase}
+				all[k] = append(all[k], done{a, Rank(r), i})
+			}
+		}
+	}
+	for k, list := range all {
+		for i, a := range list {
+			for _, b := range list[:i] {
+				if a.by != b.by && (a.write || b.write) && a.Overlaps(b.Block) {
+					return c.wrong(a.by, a.step, "rank %d touches %v of rank %d meanwhile", b.by, b.Block, k.of)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// met proves of a Barrier that no rank is through before all have come.
+func (c *checker) met(g *graph, order []int) error {
+	// known[i] is the ranks that have come before step i is over.
+	known := make([]uint64, c.base[len(c.programs)])
+	before := g.reverse()
+	for _, node := range order {
+		joint := uint64(0)
+		// The sender is the first of the members, and does not learn from the
+		// receiver: a link may hold what nobody has received yet.
+		for _, m := range g.members[node] {
+			bits := uint64(1) << m.rank
+			for _, i := range before[m.number] {
+				bits |= known[i]
+			}
+			joint |= bits
+			known[m.number] = joint
+		}
+		if len(g.members[node]) > 0 && g.members[node][0].step.Action == Sync {
+			for _, m := range g.members[node] {
+				known[m.number] = joint
+			}
+		}
+	}
+	for r := range c.programs {
+		bits := uint64(1) << r
+		for i := c.base[r]; i < c.base[r+1]; i++ {
+			bits |= known[i]
+		}
+		for q := range c.programs {
+			if bits>>q&1 == 0 {
+				return fmt.Errorf("%w: rank %d does not wait for rank %d", ErrWrong, r, q)
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,159 @@
+package plan
+
+// crowd is some ranks that do a part of a plan together, as a ring. We are one
+// of them.
+type crowd struct {
+	b     *builder
+	ranks []Rank
+	me    int
+}
+
+// among makes the crowd of some ranks, of which we are one.
+func (b *builder) among(ranks []Rank) crowd {
+	for i, r := range ranks {
+		if r == b.rank {
+			return crowd{b, ranks, i}
+		}
+	}
+	panic("plan: not among them")
+}
+
+// wrap is an index of the crowd, counted from any side.
+func (c crowd) wrap(i int) int { n := len(c.ranks); return (i%n + n) % n }
+
+// at is the rank at a place of the ring, counted from any side.
+func (c crowd) at(i int) Rank { return c.ranks[c.wrap(i)] }
+
+// others goes through the other ranks, each rank beginning with the one behind
+// it, so that not all turn to the same one.
+func (c crowd) others(do func(i int)) {
+	for i := 1; i < len(c.ranks); i++ {
+		do(c.wrap(c.me + i))
+	}
+}
+
+// pieces is some blocks that are sent one behind the other.
+type pieces []Block
+
+func (b *builder) sendAll(to Rank, all pieces) {
+	for _, k := range all {
+		b.send(to, k)
+	}
+}
+
+func (b *builder) receiveAll(from Rank, all pieces) {
+	for _, k := range all {
+		b.receive(from, k)
+	}
+}
+
+func (b *builder) averageAll(all pieces) {
+	for _, k := range all {
+		b.average(k)
+	}
+}
+
+// sums is what a rank knows of the slices that a crowd combines, by the place
+// of the rank that owns each in the end: where its present value is, and where
+// a combined one is put. A slice that has no place is put in scratch.
+type sums struct {
+	b     *builder
+	at    []pieces
+	place []pieces
+	// mine says which values are ours to overwrite.
+	mine []bool
+	// slots are scratch for slices that have no place, taken in turn; none has
+	// each take its own.
+	slots []Block
+	next  int
+}
+
+// turns has slices without a place share n places in scratch.
+func (s *sums) turns(n int) {
+	longest, placeless := uint64(0), 0
+	for i, at := range s.at {
+		if s.place[i] == nil {
+			longest = max(longest, at[0].Len)
+			placeless++
+		}
+	}
+	for range min(n, placeless) {
+		s.slots = append(s.slots, s.b.take(longest))
+	}
+}
+
+// target is where the combined value of a slice is put.
+func (s *sums) target(i int) pieces {
+	switch {
+	case s.mine[i]:
+		return s.at[i]
+	case s.place[i] != nil:
+		return s.place[i]
+	case len(s.slots) > 0:
+		k := s.slots[s.next%len(s.slots)]
+		s.next++
+		k.Len = s.at[i][0].Len
+		return pieces{k}
+	}
+	all := make(pieces, len(s.at[i]))
+	for j, k := range s.at[i] {
+		all[j] = s.b.take(k.Len)
+	}
+	return all
+}
+
+// combine adds a peer's value of slice i to ours.
+func (s *sums) combine(from Rank, i int) {
+	to := s.target(i)
+	for j, k := range to {
+		s.b.combine(from, k, s.at[i][j])
+	}
+	s.at[i], s.mine[i] = to, true
+}
+
+// settle puts a slice that nobody combined in its place.
+func (s *sums) settle(i int) {
+	if s.mine[i] {
+		return
+	}
+	to := s.target(i)
+	for j, k := range to {
+		s.b.copyFrom(k, s.at[i][j])
+	}
+	s.at[i], s.mine[i] = to, true
+}
+
+// sums is that of a task which combines, for everybody.
+func (b *builder) sums() *sums {
+	t := b.task
+	s := &sums{b: b, at: make([]pieces, b.n), place: make([]pieces, b.n), mine: make([]bool, b.n)}
+	for i, owner := range b.order {
+		g := t.share(owner)
+		s.at[i] = pieces{b.source(g)}
+		switch {
+		case t.Kind == AllReduce, t.Kind == Reduce && b.rank == t.Root:
+			s.place[i] = pieces{b.result(g)}
+		case t.Kind == ReduceScatter && owner == b.rank:
+			s.place[i] = pieces{b.result(Range{Len: g.Len})}
+		}
+	}
+	return s
+}
+
+// share is the range of the whole that a rank owns: its part where the task has
+// parts, and otherwise a slice.
+func (t *Task) share(owner Rank) Range {
+	if t.Kind == ReduceScatter || t.Kind == AllGather {
+		return t.part(owner)
+	}
+	return t.slice(owner)
+}
+
+// shares is where everybody's share has its place in our result.
+func (b *builder) shares() []pieces {
+	all := make([]pieces, b.n)
+	for i, owner := range b.order {
+		all[i] = pieces{b.result(b.task.share(owner))}
+	}
+	return all
+}

@@ -1,0 +1,270 @@
+package plan
+
+// lanes is how a hierarchical plan sees the ranks: the same number of ranks of
+// each node, the lanes, go between the nodes, each with its share; ranks beyond
+// them go by the lane that their place in the node is of.
+type lanes struct {
+	b     *builder
+	nodes [][]Rank
+	// node and place are our own; n is the number of lanes.
+	node  int
+	place int
+	n     int
+}
+
+func (b *builder) lanes() lanes {
+	l := lanes{b: b, nodes: b.plan.Shape.nodes(b.n), n: b.n}
+	for x, ranks := range l.nodes {
+		l.n = min(l.n, len(ranks))
+		for j, r := range ranks {
+			if r == b.rank {
+				l.node, l.place = x, j
+			}
+		}
+	}
+	return l
+}
+
+// inside is the ranks of our node.
+func (l lanes) inside() crowd { return crowd{l.b, l.nodes[l.node], l.place} }
+
+// between is the ranks of our lane, one of each node. We must be one of them.
+func (l lanes) between() crowd {
+	ranks := make([]Rank, len(l.nodes))
+	for x := range l.nodes {
+		ranks[x] = l.nodes[x][l.place]
+	}
+	return crowd{l.b, ranks, l.node}
+}
+
+// goes says whether we go between the nodes.
+func (l lanes) goes() bool { return l.place < l.n }
+
+// members is the ranks of a node that belong to a lane, the one that goes first.
+func (l lanes) members(node, lane int) []Rank {
+	var all []Rank
+	for j := lane; j < len(l.nodes[node]); j += l.n {
+		all = append(all, l.nodes[node][j])
+	}
+	return all
+}
+
+// hierarchical goes inside each node, between the nodes, and inside each node
+// again.
+func (b *builder) hierarchical() {
+	l := b.lanes()
+	switch b.task.Kind {
+	case AllReduce:
+		l.allReduce()
+	case ReduceScatter:
+		l.reduceScatter()
+	case AllGather:
+		l.allGather()
+	case Broadcast:
+		b.rootOwn()
+		k := b.result(b.whole())
+		l.grow(func(to Rank) { b.send(to, k) }, func(from Rank) { b.receive(from, k) })
+	case Reduce:
+		s := b.wholeSum(b.task.Root)
+		l.fall(func(to Rank) { b.sendAll(to, s.at[0]) }, func(from Rank) { s.combine(from, 0) })
+		if b.rank == b.task.Root {
+			b.averageAll(s.at[0])
+		}
+	case Barrier:
+		w := b.words()
+		l.fallInside(w.tell, w.hear)
+		if in, leader := l.leaders(); leader {
+			in.disseminate(w)
+		}
+		l.growInside(w.tell, w.hear)
+	case AllToAll:
+	}
+}
+
+// leader is the rank that goes between the nodes for all of a node: the root in
+// its own one.
+func (l lanes) leader(node int) Rank {
+	for _, r := range l.nodes[node] {
+		if r == l.b.task.Root {
+			return r
+		}
+	}
+	return l.nodes[node][0]
+}
+
+// leaders is the leaders of all nodes, and whether we are one.
+func (l lanes) leaders() (crowd, bool) {
+	ranks := make([]Rank, len(l.nodes))
+	for x := range l.nodes {
+		ranks[x] = l.leader(x)
+	}
+	return crowd{l.b, ranks, l.node}, ranks[l.node] == l.b.rank
+}
+
+func (l lanes) growInside(send, receive func(Rank)) { l.inside().grow(l.leader(l.node), send, receive) }
+func (l lanes) fallInside(send, receive func(Rank)) { l.inside().fall(l.leader(l.node), send, receive) }
+
+// grow goes from the root to the leaders, and from them to everybody.
+func (l lanes) grow(send, receive func(Rank)) {
+	if c, leader := l.leaders(); leader {
+		c.grow(l.b.task.Root, send, receive)
+	}
+	l.growInside(send, receive)
+}
+
+// fall is grow backwards.
+func (l lanes) fall(send, receive func(Rank)) {
+	l.fallInside(send, receive)
+	if c, leader := l.leaders(); leader {
+		c.fall(l.b.task.Root, send, receive)
+	}
+}
+
+// toLanes gives each lane of our node what it is to combine, and combines that
+// of our own lane.
+func (l lanes) toLanes(of func(lane int) pieces, combine func(from Rank)) {
+	in := l.inside()
+	in.others(func(i int) {
+		if i < l.n {
+			l.b.sendAll(in.ranks[i], of(i))
+		}
+		if l.goes() {
+			combine(in.at(2*in.me - i))
+		}
+	})
+}
+
+// fromLanes gives everybody of our node what our lane has, and gets what the
+// other lanes have.
+func (l lanes) fromLanes(of func(lane int, to Rank) pieces) {
+	in := l.inside()
+	in.others(func(i int) {
+		if l.goes() {
+			l.b.sendAll(in.ranks[i], of(l.place, in.ranks[i]))
+		}
+		if from := in.wrap(2*in.me - i); from < l.n {
+			l.b.receiveAll(in.ranks[from], of(from, l.b.rank))
+		}
+	})
+}
+
+// allReduce has each lane combine its share of the whole.
+func (l lanes) allReduce() {
+	b, t := l.b, l.b.task
+	lane := func(i int) Range { return t.cut(t.Count, i, l.n) }
+	// sub is what a node owns of our lane's share while they go between.
+	sub := func(node int) Range {
+		g := t.cut(lane(l.place).Len, node, len(l.nodes))
+		g.Off += lane(l.place).Off
+		return g
+	}
+	m := len(l.nodes)
+	s := &sums{b: b, at: make([]pieces, m), place: make([]pieces, m), mine: make([]bool, m)}
+	own := pieces{}
+	for x := range l.nodes {
+		if l.goes() {
+			s.at[x] = pieces{b.source(sub(x))}
+			s.place[x] = pieces{b.result(sub(x))}
+			own = append(own, s.place[x]...)
+		}
+	}
+	l.toLanes(func(i int) pieces {
+		var all pieces
+		for x := range l.nodes {
+			g := t.cut(lane(i).Len, x, m)
+			g.Off += lane(i).Off
+			all = append(all, b.source(g))
+		}
+		return all
+	}, func(from Rank) {
+		for x := range l.nodes {
+			s.combine(from, x)
+		}
+	})
+	if l.goes() {
+		c := l.between()
+		c.scatterNHR(s)
+		b.averageAll(s.at[c.me])
+		c.gatherNHR(s.place)
+	}
+	l.fromLanes(func(i int, _ Rank) pieces { return pieces{b.result(lane(i))} })
+}
+
+// reduceScatter has each lane combine the parts of all ranks that belong to it.
+func (l lanes) reduceScatter() {
+	b, t := l.b, l.b.task
+	m := len(l.nodes)
+	parts := func(lane, node int) pieces {
+		var all pieces
+		for _, r := range l.members(node, lane) {
+			all = append(all, b.source(t.part(r)))
+		}
+		return all
+	}
+	s := &sums{b: b, at: make([]pieces, m), place: make([]pieces, m), mine: make([]bool, m)}
+	if l.goes() {
+		for x := range l.nodes {
+			s.at[x] = parts(l.place, x)
+		}
+		// Our own part is combined where it is to be.
+		own := pieces{b.result(Range{Len: t.part(b.rank).Len})}
+		for _, r := range l.members(l.node, l.place)[1:] {
+			own = append(own, b.take(t.part(r).Len))
+		}
+		s.place[l.node] = own
+	}
+	l.toLanes(func(i int) pieces {
+		var all pieces
+		for x := range l.nodes {
+			all = append(all, parts(i, x)...)
+		}
+		return all
+	}, func(from Rank) {
+		for x := range l.nodes {
+			s.combine(from, x)
+		}
+	})
+	if !l.goes() {
+		b.receive(l.nodes[l.node][l.place%l.n], b.result(Range{Len: t.part(b.rank).Len}))
+		return
+	}
+	l.between().scatterNHR(s)
+	b.averageAll(s.at[l.node])
+	for j, r := range l.members(l.node, l.place)[1:] {
+		b.send(r, s.at[l.node][j+1])
+	}
+}
+
+// allGather is reduceScatter backwards.
+func (l lanes) allGather() {
+	b, t := l.b, l.b.task
+	parts := func(lane, node int, without Rank) pieces {
+		var all pieces
+		for _, r := range l.members(node, lane) {
+			if r != without {
+				all = append(all, b.result(t.part(r)))
+			}
+		}
+		return all
+	}
+	b.gatherOwn()
+	if l.goes() {
+		for _, r := range l.members(l.node, l.place)[1:] {
+			b.receive(r, b.result(t.part(r)))
+		}
+		all := make([]pieces, len(l.nodes))
+		for x := range l.nodes {
+			all[x] = parts(l.place, x, -1)
+		}
+		l.between().gatherNHR(all)
+	} else {
+		b.send(l.nodes[l.node][l.place%l.n], b.result(t.part(b.rank)))
+	}
+	l.fromLanes(func(lane int, to Rank) pieces {
+		var all pieces
+		for x := range l.nodes {
+			all = append(all, parts(lane, x, to)...)
+		}
+		return all
+	})
+}

@@ -1,0 +1,45 @@
+package plan
+
+// nhr is the non-uniform hierarchical ring.
+func (b *builder) nhr() {
+	c := b.everybody()
+	if b.task.Kind != AllGather {
+		s := b.sums()
+		c.scatterNHR(s)
+		b.averageAll(s.at[c.me])
+	}
+	b.gather(c.gatherNHR)
+}
+
+// round calls a function with the slices that go from a rank to the one that is
+// 1<<s before it: for each the number of places before the receiver.
+func (c crowd) round(s int, do func(back int)) {
+	for i := range (len(c.ranks) - 1 + 1<<s) >> (s + 1) {
+		do(i << (s + 1))
+	}
+}
+
+// scatterNHR combines each slice for its owner. In round s a rank hands the
+// slices on that are of ranks 1<<s, 3<<s, 5<<s, … before it: half of what it
+// still has, whatever the number of ranks.
+func (c crowd) scatterNHR(s *sums) {
+	for r := range rounds(len(c.ranks)) {
+		to, from := c.me-1<<r, c.me+1<<r
+		c.round(r, func(back int) {
+			c.b.sendAll(c.at(to), s.at[c.wrap(to-back)])
+			s.combine(c.at(from), c.wrap(c.me-back))
+		})
+	}
+	s.settle(c.me)
+}
+
+// gatherNHR is scatterNHR backwards.
+func (c crowd) gatherNHR(all []pieces) {
+	for r := rounds(len(c.ranks)) - 1; r >= 0; r-- {
+		from, to := c.me-1<<r, c.me+1<<r
+		c.round(r, func(back int) {
+			c.b.sendAll(c.at(to), all[c.wrap(c.me-back)])
+			c.b.receiveAll(c.at(from), all[c.wrap(from-back)])
+		})
+	}
+}

@@ -1,0 +1,130 @@
+package plan
+
+import (
+	"fmt"
+	"math/bits"
+)
+
+// value is what an element is made of.
+type value struct {
+	// terms is the ranks of which the value has a contribution, by their bits.
+	terms uint64
+	// tree is how they were combined, as a number that says all of it.
+	tree int
+	// fold says that ranks 0, 1, … were combined in this order.
+	fold bool
+	// divided says that the value was divided by the number of ranks.
+	divided bool
+}
+
+// part is a range of elements of one value. The first one comes from element
+// from of the contributing sources.
+type part struct {
+	Range
+	value
+	from uint64
+}
+
+// lease is the part from an offset on, and at most n elements of it.
+func (p part) lease(off, n uint64) part {
+	p.from += off - p.Off
+	p.Len = min(p.End()-off, n)
+	p.Off = off
+	return p
+}
+
+// store is what a buffer holds: parts in order, without gaps.
+type store []part
+
+// read returns what is in a range, as a store that begins at 0.
+func (s store) read(r Range) store {
+	var out store
+	for _, p := range s {
+		if !p.Overlaps(r) {
+			continue
+		}
+		off := max(p.Off, r.Off)
+		p = p.lease(off, r.End()-off)
+		p.Off -= r.Off
+		out = append(out, p)
+	}
+	return out
+}
+
+// write puts a store that begins at 0 in the place of a range.
+func (s store) write(r Range, in store) store {
+	var out store
+	for _, p := range s {
+		if p.Off < r.Off {
+			out = append(out, p.lease(p.Off, r.Off-p.Off))
+		}
+	}
+	for _, p := range in {
+		p.Off += r.Off
+		out = append(out, p)
+	}
+	for _, p := range s {
+		if p.End() > r.End() {
+			out = append(out, p.lease(max(p.Off, r.End()), p.Len))
+		}
+	}
+	return out
+}
+
+// both calls a function for each stretch in which both of two stores of the
+// same length hold one value.
+func (s store) both(o store, do func(a, b part) error) error {
+	i, j := 0, 0
+	for i < len(s) && j < len(o) {
+		off := max(s[i].Off, o[j].Off)
+		n := min(s[i].End(), o[j].End()) - off
+		if err := do(s[i].lease(off, n), o[j].lease(off, n)); err != nil {
+			return err
+		}
+		if s[i].End() == off+n {
+			i++
+		}
+		if o[j].End() == off+n {
+			j++
+		}
+	}
+	return nil
+}
+
+// trees gives a number to each way in which terms were combined. Numbers below
+// MaxRanks are the ranks themselves.
+type trees map[[2]int]int
+
+func (t trees) join(a, b int) int {
+	k := [2]int{min(a, b), max(a, b)}
+	n, known := t[k]
+	if !known {
+		n = MaxRanks + len(t)
+		t[k] = n
+	}
+	return n
+}
+
+// combine makes the value of two.
+func (t trees) combine(a, b part) (part, error) {
+	switch both := a.terms & b.terms; {
+	case a.terms == 0 || b.terms == 0:
+		return a, fmt.Errorf("element %d of it was never written", a.Off)
+	case both != 0:
+		return a, fmt.Errorf("rank %d contributes twice", bits.TrailingZeros64(both))
+	case a.divided || b.divided:
+		return a, fmt.Errorf("element %d of it was divided before", a.Off)
+	case a.from != b.from:
+		return a, fmt.Errorf("combines elements %d and %d of the sources", a.from, b.from)
+	}
+	a.fold = follows(a.value, b.value) || follows(b.value, a.value)
+	a.terms |= b.terms
+	a.tree = t.join(a.tree, b.tree)
+	return a, nil
+}
+
+// follows says whether b is the rank that comes behind those of a, which are
+// folded.
+func follows(a, b value) bool {
+	return a.fold && bits.OnesCount64(b.terms) == 1 && b.terms == a.terms+1
+}

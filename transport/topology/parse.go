@@ -1,0 +1,129 @@
+package topology
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+)
+
+// MaxFile is how many bytes of a file are read.
+const MaxFile = 64 << 20
+
+// Parse reads a topology.json, a rank table of version 1 or 2.0, or a topology
+// file of version 2.0, whichever it is.
+//
+// Errors: ErrFile, as a FieldError for each fault.
+func Parse(text []byte) (*Graph, error) {
+	if len(text) > MaxFile {
+		return nil, fault("file", "%d bytes; at most %d are read", len(text), MaxFile)
+	}
+	var is struct {
+		Version json.RawMessage `json:"version"`
+		Devices json.RawMessage `json:"devices"`
+		Servers json.RawMessage `json:"server_list"`
+		Ranks   json.RawMessage `json:"rank_list"`
+		Peers   json.RawMessage `json:"peer_list"`
+		Edges   json.RawMessage `json:"edge_list"`
+	}
+	if err := decode(text, &is, false); err != nil {
+		return nil, err
+	}
+	switch {
+	case is.Devices != nil:
+		return parseOwn(text)
+	case is.Servers != nil:
+		return parseRankTable1(text)
+	case is.Ranks != nil:
+		return parseRankTable2(text)
+	case is.Peers != nil || is.Edges != nil:
+		return parseTopoFile(text)
+	}
+	return nil, fault("file", "no devices, server_list, rank_list or peer_list: it is no topology.json, rank table or topology file")
+}
+
+// parseOwn reads topology.json. What it does not know it refuses: a field that
+// is written wrong would be a link that is slow in silence.
+func parseOwn(text []byte) (*Graph, error) {
+	var file struct {
+		Version string `json:"version"`
+		Devices []struct {
+			Device
+			// NUMA hides the device's: 0 is a node, and nothing is none.
+			NUMA *int `json:"numa"`
+		} `json:"devices"`
+		Links []Link `json:"links"`
+	}
+	if err := decode(text, &file, true); err != nil {
+		return nil, err
+	}
+	if file.Version != Version {
+		return nil, fault("version", "%q is not %q", file.Version, Version)
+	}
+	devices := make([]Device, len(file.Devices))
+	for i, d := range file.Devices {
+		devices[i] = d.Device
+		devices[i].NUMA = -1
+		if d.NUMA != nil {
+			devices[i].NUMA = max(-1, *d.NUMA)
+		}
+	}
+	return New(devices, file.Links)
+}
+
+// decode reads one JSON value and nothing behind it.
+func decode(text []byte, into any, strict bool) error {
+	d := json.NewDecoder(bytes.NewReader(text))
+	if strict {
+		d.DisallowUnknownFields()
+	}
+	err := d.Decode(into)
+	if err == nil {
+		if _, err = d.Token(); errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err == nil {
+			err = errors.New("there is something behind its end")
+		}
+	}
+	field := "file"
+	if wrong, is := errors.AsType[*json.UnmarshalTypeError](err); is && wrong.Field != "" {
+		field = wrong.Field
+	}
+	return fault(field, "%v", err)
+}
+
+// number is a whole number that a file may write as a text too.
+type number int64
+
+// UnmarshalJSON reads 3 and "3".
+func (n *number) UnmarshalJSON(text []byte) error {
+	if len(text) > 1 && text[0] == '"' {
+		text = text[1 : len(text)-1]
+	}
+	v, err := strconv.ParseInt(string(text), 10, 64)
+	if err != nil {
+		return fmt.Errorf("%q is no whole number", text)
+	}
+	*n = number(v)
+	return nil
+}
+
+// text is a name that a file may write as a number too.
+type text string
+
+// UnmarshalJSON reads "3" and 3.
+func (t *text) UnmarshalJSON(raw []byte) error {
+	if len(raw) == 0 || raw[0] != '"' {
+		*t = text(raw)
+		return nil
+	}
+	var s string
+	if err := json.Unmarshal(raw, &s); err != nil {
+		return err
+	}
+	*t = text(s)
+	return nil
+}
