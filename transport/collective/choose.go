@@ -108,7 +108,11 @@ func (g *Group) translate(w *way, st staging) error {
 // +checklocks:g.mu
 func (g *Group) choose(t plan.Task, mapped bool) (*way, error) {
 	s := g.shape(mapped)
-	if a := g.opts.Algorithm; a != "" && plan.Can(t, s, a) == nil {
+	a, own := g.opts.Algorithms[t.Kind]
+	if !own {
+		a = g.opts.Algorithm
+	}
+	if a != "" && plan.Can(t, s, a) == nil {
 		return compile(t, s, plan.Estimate{Algorithm: a}, "option")
 	}
 	// In place or not is each rank's own matter, and must not make a difference.
