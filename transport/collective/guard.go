@@ -103,7 +103,9 @@ const (
 )
 
 // guarded does a call: it compares the arguments, runs the program, and mends
-// what goes wrong if that can be. It is called with Group.mu held.
+// what goes wrong if that can be.
+//
+// +checklocks:g.mu
 func (g *Group) guarded(ctx context.Context, r *running) error {
 	gd := &g.guard
 	// A Barrier that was given up is the same one when it is called again: ranks
@@ -118,6 +120,8 @@ func (g *Group) guarded(ctx context.Context, r *running) error {
 }
 
 // convene is an exchange that is a call of its own.
+//
+// +checklocks:g.mu
 func (g *Group) convene(ctx context.Context, why purpose, mine []byte, all [][]byte) error {
 	g.guard.resumable = false
 	g.number(controlFrame(why))
@@ -164,6 +168,8 @@ func (gd *guard) name() *string {
 }
 
 // serve does a duty.
+//
+// +checklocks:g.mu
 func (g *Group) serve(ctx context.Context, d *duty) error {
 	gd := &g.guard
 	if err := gd.watch.stop(); errors.Is(err, ErrClosed) {
@@ -198,6 +204,8 @@ func (g *Group) serve(ctx context.Context, d *duty) error {
 }
 
 // once tries to do a duty, and says how far it has come.
+//
+// +checklocks:g.mu
 func (g *Group) once(ctx context.Context, d *duty, tries int) (stage, error) {
 	gd := &g.guard
 	if gd.lost {

@@ -137,6 +137,11 @@ func (l *local) Share(ctx context.Context, b *region.Buffer) (Shared, error) {
 
 // Reform meets the other ranks, and begins all links anew.
 func (l *local) Reform(ctx context.Context) error {
+	for r, peer := range l.hub.all {
+		if r != int(l.me) {
+			peer.lose(l.me, errEnded)
+		}
+	}
 	_, err := l.hub.meet(ctx, l.me, offer{reform: true})
 	return err
 }
