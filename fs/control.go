@@ -18,6 +18,8 @@ func (f *filesystem) controlContent(ino metadata.Ino) ([]byte, error) {
 		content, err := f.produce("stats", f.opts.Stats)
 		f.statsLen.Store(uint64(len(content)))
 		return content, err
+	case topoIno:
+		return f.produce("topology.json", f.opts.Topology)
 	case eventsIno:
 		return nil, nil // it is a stream
 	default:

@@ -86,10 +86,10 @@ type Options struct {
 	MountOptions []string
 	// Version is the content of .hmcfs/version.
 	Version string
-	// Config and Stats return the contents of .hmcfs/config and stats, JSON.
-	// They are called when the file is opened, from any goroutine. Nil is an
-	// empty object.
-	Config, Stats func() ([]byte, error)
+	// Config, Stats and Topology return the contents of .hmcfs/config, stats and
+	// topology.json. They are called when the file is opened, from any goroutine.
+	// Nil is an empty object.
+	Config, Stats, Topology func() ([]byte, error)
 	// Logger gets life-cycle messages, degradations and failures; nil is
 	// silent.
 	Logger *zap.Logger
@@ -122,6 +122,9 @@ func (o *Options) EnsureDefaults() {
 	}
 	if o.Stats == nil {
 		o.Stats = emptyObject
+	}
+	if o.Topology == nil {
+		o.Topology = emptyObject
 	}
 	if o.Logger == nil {
 		o.Logger = zap.NewNop()

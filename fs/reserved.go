@@ -19,6 +19,7 @@ const (
 	statsIno   metadata.Ino = 6
 	eventsIno  metadata.Ino = 7
 	nodesIno   metadata.Ino = 8
+	topoIno    metadata.Ino = 9
 
 	// remoteBit marks an inode of another node: the bits from remoteShift on
 	// are the index of the node's incarnation, those below its owner's number.
@@ -72,7 +73,7 @@ func reservedParent(ino metadata.Ino) metadata.Ino {
 	switch {
 	case isKey(ino):
 		return keysIno
-	case ino == versionIno, ino == configIno, ino == statsIno, ino == eventsIno:
+	case ino == versionIno, ino == configIno, ino == statsIno, ino == eventsIno, ino == topoIno:
 		return controlIno
 	}
 	return metadata.RootIno
@@ -159,7 +160,8 @@ func controlEntries() []dirEntry {
 		{name: "config", ino: configIno, mode: metadata.TypeRegular, offset: dotsEnd + 1},
 		{name: "events", ino: eventsIno, mode: metadata.TypeRegular, offset: dotsEnd + 2},
 		{name: "stats", ino: statsIno, mode: metadata.TypeRegular, offset: dotsEnd + 3},
-		{name: "version", ino: versionIno, mode: metadata.TypeRegular, offset: dotsEnd + 4},
+		{name: "topology.json", ino: topoIno, mode: metadata.TypeRegular, offset: dotsEnd + 4},
+		{name: "version", ino: versionIno, mode: metadata.TypeRegular, offset: dotsEnd + 5},
 	}
 }
 
@@ -201,7 +203,7 @@ func (f *filesystem) reservedAttr(ino metadata.Ino) (objects.Attr, error) {
 			return objects.Attr{}, metadata.ErrNotExist
 		}
 		own.Mode, own.Nlink = metadata.TypeDir|0o555, 2+uint32(len(f.opts.Cluster.Nodes()))
-	case versionIno, configIno, statsIno, eventsIno:
+	case versionIno, configIno, statsIno, eventsIno, topoIno:
 		own.Mode, own.Nlink = metadata.TypeRegular|0o444, 1
 		own.Size = f.controlSize(ino)
 	default:

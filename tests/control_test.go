@@ -36,14 +36,14 @@ func TestControlFiles(t *testing.T) {
 		}
 	}
 	slices.Sort(names)
-	if want := []string{"config", "events", "stats", "version"}; !slices.Equal(names, want) {
+	if want := []string{"config", "events", "stats", "topology.json", "version"}; !slices.Equal(names, want) {
 		t.Errorf(".hmcfs has %q, want %q", names, want)
 	}
 	version := strings.TrimSpace(run(t, "cat", m.Path(".hmcfs", "version")))
 	if version == "" || version != m.Status().Version {
 		t.Errorf("version %q, status tells %q", version, m.Status().Version)
 	}
-	for _, name := range []string{"config", "stats"} {
+	for _, name := range []string{"config", "stats", "topology.json"} {
 		var v map[string]any
 		if text := run(t, "cat", m.Path(".hmcfs", name)); json.Unmarshal([]byte(text), &v) != nil || len(v) == 0 {
 			t.Errorf("%s is no JSON object: %s", name, text)

@@ -35,6 +35,7 @@ type api struct {
 	DeviceGetUUIDv2      dl.Func `dl:"cuDeviceGetUuid_v2,optional"` // since 11.4
 	DeviceGetAttribute   dl.Func `dl:"cuDeviceGetAttribute"`
 	DeviceCanAccessPeer  dl.Func `dl:"cuDeviceCanAccessPeer"`
+	P2PAttribute         dl.Func `dl:"cuDeviceGetP2PAttribute,optional"` // since 8.0
 	DevicePrimaryRetain  dl.Func `dl:"cuDevicePrimaryCtxRetain"`
 	DevicePrimaryRelease dl.Func `dl:"cuDevicePrimaryCtxRelease_v2"`
 	CtxSetCurrent        dl.Func `dl:"cuCtxSetCurrent"`

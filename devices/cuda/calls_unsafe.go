@@ -87,6 +87,13 @@ func (a *api) canAccessPeer(d, peer cuDevice) (bool, error) {
 	return v != 0, err
 }
 
+func (a *api) peerAttribute(attribute uintptr, d, peer cuDevice) (int, error) {
+	var v int32
+	err := a.check("cuDeviceGetP2PAttribute",
+		code(a.P2PAttribute.Call(uintptr(unsafe.Pointer(&v)), attribute, uintptr(d), uintptr(peer))))
+	return int(v), err
+}
+
 func (a *api) retain(d cuDevice) (cuContext, error) {
 	var c cuContext
 	err := a.check("cuDevicePrimaryCtxRetain",

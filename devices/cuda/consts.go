@@ -19,6 +19,8 @@ const (
 	cuAttributeVirtualMemory     = 102 // CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED
 	cuAttributePosixFD           = 103 // CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED
 	cuAttributeIPC               = 125 // CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED
+
+	cuPeerPerformanceRank = 0x1 // CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK
 )
 
 // ipcHandle is CUipcMemHandle, 64 opaque bytes.

@@ -16,6 +16,7 @@ func constants() map[string]uint64 {
 		"CU_MEM_ALLOC_GRANULARITY_RECOMMENDED":     cuGranularityRecommended,
 
 		"CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING":                          cuAttributeUnifiedAddressing,
+		"CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK":                        cuPeerPerformanceRank,
 		"CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED":         cuAttributeVirtualMemory,
 		"CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED": cuAttributePosixFD,
 		"CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED":                         cuAttributeIPC,

@@ -26,7 +26,7 @@ typedef unsigned long long CUdeviceptr;
 typedef unsigned long long CUmemGenericAllocationHandle;
 typedef struct CUctx_st *CUcontext;
 typedef struct CUstream_st *CUstream;
-typedef unsigned CUdevice_attribute, CUmemAllocationHandleType, CUmemAllocationGranularity_flags;
+typedef unsigned CUdevice_attribute, CUdevice_P2PAttribute, CUmemAllocationHandleType, CUmemAllocationGranularity_flags;
 typedef struct { char bytes[16]; } CUuuid;
 typedef struct { char reserved[64]; } CUipcMemHandle;
 typedef struct { unsigned type; int id; } CUmemLocation;
@@ -408,6 +408,18 @@ API CUresult cuDeviceCanAccessPeer(int *can, CUdevice dev, CUdevice peer)
 	if (no_device(peer))
 		die("cuDeviceCanAccessPeer: device %d", peer);
 	*can = config.peer && dev != peer;
+	return leave(OK);
+}
+
+API CUresult cuDeviceGetP2PAttribute(int *value, CUdevice_P2PAttribute attribute, CUdevice dev, CUdevice peer)
+{
+	ENTER_DEVICE(dev);
+	if (no_device(peer) || dev == peer)
+		die("cuDeviceGetP2PAttribute: device %d", peer);
+	if ((int)attribute != 1) // PERFORMANCE_RANK
+		die("cuDeviceGetP2PAttribute: attribute %d is not expected", (int)attribute);
+	// Neighbours are joined by NVLink, so to speak.
+	*value = dev / 2 != peer / 2;
 	return leave(OK);
 }
 

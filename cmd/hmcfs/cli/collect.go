@@ -27,8 +27,8 @@ type collectFlags struct {
 	strict, asJSON               bool
 }
 
-// collective is a verb whose ranks are files.
-type collective struct {
+// fileVerb is a verb whose ranks are files.
+type fileVerb struct {
 	kind plan.Kind
 	name string // of the verb
 	// short and what are for help: what it is for, and what each FILE becomes.
@@ -36,8 +36,8 @@ type collective struct {
 }
 
 // collectives are the verbs, in the order in which help shows them.
-func collectives() []collective {
-	return []collective{
+func collectives() []fileVerb {
+	return []fileVerb{
 		{plan.AllReduce, "allreduce", "Combine files element by element, into each of them", "All FILEs are combined element by element, and the result is what each of them holds then."},
 		{plan.Reduce, "reduce", "Combine files element by element, into one of them", "All FILEs are combined element by element, and the result is what the one of --root holds then."},
 		{plan.Broadcast, "broadcast", "Give several files the bytes of one", "Every FILE gets the bytes of the one of --root. With --out that is the only one, and each\nof --out gets its bytes."},
@@ -55,7 +55,7 @@ func (a *app) collectVerbs() []*cobra.Command {
 	return all
 }
 
-func (a *app) collectVerb(c collective) *cobra.Command {
+func (a *app) collectVerb(c fileVerb) *cobra.Command {
 	f := &collectFlags{}
 	combines := files.Combines(c.kind)
 	use := c.name
@@ -96,7 +96,7 @@ func (a *app) collectVerb(c collective) *cobra.Command {
 	return cmd
 }
 
-func collectExample(c collective) string {
+func collectExample(c fileVerb) string {
 	switch c.kind {
 	case plan.AllReduce:
 		return "  hmcfs allreduce --op avg --dtype f32 /mnt/hmc/cuda0/grad /mnt/hmc/nodes/b/cuda0/grad"
@@ -110,7 +110,7 @@ func collectExample(c collective) string {
 }
 
 // collect does a collective.
-func (a *app) collect(ctx context.Context, c collective, args []string, f *collectFlags) error {
+func (a *app) collect(ctx context.Context, c fileVerb, args []string, f *collectFlags) error {
 	r, err := c.request(args, f)
 	if err != nil {
 		return usage(err)
@@ -145,7 +145,7 @@ func (a *app) collect(ctx context.Context, c collective, args []string, f *colle
 }
 
 // request is what can be told without looking at the files.
-func (c collective) request(args []string, f *collectFlags) (adminapi.CollectRequest, error) {
+func (c fileVerb) request(args []string, f *collectFlags) (adminapi.CollectRequest, error) {
 	r := adminapi.CollectRequest{Verb: c.kind.String(), Root: f.root, Strict: f.strict, Algorithm: f.algorithm}
 	if f.op != "" {
 		op, err := elem.ParseOp(f.op)
@@ -168,7 +168,7 @@ func (c collective) request(args []string, f *collectFlags) (adminapi.CollectReq
 }
 
 // printCollect writes how it went.
-func (a *app) printCollect(c collective, r adminapi.CollectAnswer) {
+func (a *app) printCollect(c fileVerb, r adminapi.CollectAnswer) {
 	what := r.Dtype
 	if r.Op != "" {
 		what += " " + r.Op
@@ -191,7 +191,7 @@ const dtypeAttr = "user.hmc.dtype"
 
 // dtype is the type of the elements: what was given, or what the files say.
 // Where both are, they must agree.
-func (r *rankFiles) dtype(c collective, given string) (string, error) {
+func (r *rankFiles) dtype(c fileVerb, given string) (string, error) {
 	said := map[string]string{} // by type
 	for i, name := range r.names {
 		if r.sources[i] == nil {
@@ -238,7 +238,7 @@ func (r *rankFiles) dtype(c collective, given string) (string, error) {
 }
 
 // outputs are the paths of the results, empty for none; nil is in place.
-func (r *rankFiles) outputs(c collective, f *collectFlags) ([]string, error) {
+func (r *rankFiles) outputs(c fileVerb, f *collectFlags) ([]string, error) {
 	outs := f.out
 	switch {
 	case f.outDir != "":

@@ -27,7 +27,7 @@ type rankFiles struct {
 }
 
 // open opens the FILEs, which are their own targets.
-func (r *rankFiles) open(c collective, root int) error {
+func (r *rankFiles) open(c fileVerb, root int) error {
 	r.sources, r.targets = make([]*os.File, len(r.names)), make([]*os.File, len(r.names))
 	seen := map[[2]uint64]string{}
 	for i, name := range r.names {

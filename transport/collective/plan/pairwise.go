@@ -99,29 +99,28 @@ func (b *builder) collect(s *sums) {
 	}
 }
 
-// spread has the root of a Broadcast give every rank a slice, and the ranks
+// spread has the root of a Broadcast give a slice to each of the others, who
 // exchange those.
 func (b *builder) spread() {
-	c, root, all := b.everybody(), b.task.Root, b.shares()
-	if b.rank == root {
-		b.copyFrom(b.result(b.whole()), b.source(b.whole()))
-		// Its own slice everybody gets from it; the others' are theirs to give.
-		c.others(func(i int) { b.sendAll(c.ranks[i], all[i]) })
-		c.others(func(i int) { b.sendAll(c.ranks[i], all[c.me]) })
+	b.rootOwn()
+	if b.n == 1 {
 		return
 	}
-	b.receiveAll(root, all[c.me])
-	c.others(func(i int) {
-		if c.ranks[i] != root {
-			b.sendAll(c.ranks[i], all[c.me])
-		}
-		if from := c.wrap(2*c.me - i); c.ranks[from] != root {
-			b.receiveAll(c.ranks[from], all[from])
-		}
-	})
-	for i, r := range c.ranks {
-		if r == root {
-			b.receiveAll(root, all[i])
-		}
+	c, root := b.everybody(), b.task.Root
+	first := c.place(root) + 1
+	rest := make([]Rank, b.n-1)
+	all := make([]pieces, b.n-1)
+	for i := range rest {
+		rest[i] = c.at(first + i)
+		all[i] = pieces{b.result(b.task.cut(b.task.Count, i, b.n-1))}
 	}
+	if b.rank == root {
+		for i, r := range rest {
+			b.sendAll(r, all[i])
+		}
+		return
+	}
+	others := b.among(rest)
+	b.receiveAll(root, all[others.me])
+	others.gatherPairwise(all)
 }

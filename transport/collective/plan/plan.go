@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"encoding/json"
 	"errors"
 
 	"github.com/hmcfs/hmcfs/devices/elem"
@@ -73,10 +72,10 @@ type Plan struct {
 	Scratch uint64
 }
 
-// Algorithms is all of them.
+// Algorithms is all of them. Of two that take as long, the first one is chosen.
 func Algorithms() []Algorithm {
 	return []Algorithm{
-		Ring, Doubling, NHR, Binomial, Chain, Pairwise, Dissemination, Direct, Ordered, Hierarchical,
+		Ring, NHR, Doubling, Binomial, Chain, Pairwise, Dissemination, Direct, Ordered, Hierarchical,
 	}
 }
 
@@ -159,12 +158,3 @@ func (p *Plan) Check() error {
 	}
 	return check(p, programs)
 }
-
-// Encode writes the plan as JSON, for people and for Decode.
-func (p *Plan) Encode() ([]byte, error) { return json.Marshal(p) }
-
-// Decode reads a plan. It is checked for sense, not proved: see Check.
-//
-// Errors: ErrStale where it is of another version, or was made for another
-// topology than the given one.
-func Decode(text []byte, topology string) (*Plan, error) { panic("plan: not written yet") }

@@ -4,8 +4,8 @@ import "fmt"
 
 // Range is some elements: Len of them from Off on.
 type Range struct {
-	Off uint64
-	Len uint64
+	Off uint64 `json:"off"`
+	Len uint64 `json:"len"`
 }
 
 // Buffer is memory of a rank.

@@ -1,0 +1,58 @@
+package cuda
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/hmcfs/hmcfs/devices"
+)
+
+var _ devices.PeerFinder = (*Driver)(nil)
+
+// Peerings asks the driver for each two cards. Their rank is the driver's
+// performance rank, which tells NVLink from PCI; without one they are alike.
+func (d *Driver) Peerings(ctx context.Context) ([]devices.Peering, error) {
+	a, err := d.library()
+	if err != nil {
+		return nil, err
+	}
+	entries, err := a.list(ctx, d.sys)
+	if err != nil {
+		return nil, err
+	}
+	var out []devices.Peering
+	for i, one := range entries {
+		for _, other := range entries[i+1:] {
+			mutual, err := a.mutual(one.device, other.device)
+			if err != nil {
+				return out, fmt.Errorf("cuda%d and cuda%d: %w", one.ordinal, other.ordinal, err)
+			}
+			if mutual {
+				out = append(out, devices.Peering{A: one.ordinal, B: other.ordinal, Rank: a.peerRank(one.device, other.device)})
+			}
+		}
+	}
+	return out, nil
+}
+
+// mutual says whether each of two cards reaches the other.
+func (a *api) mutual(one, other cuDevice) (bool, error) {
+	there, err := a.canAccessPeer(one, other)
+	if err != nil || !there {
+		return false, err
+	}
+	return a.canAccessPeer(other, one)
+}
+
+// peerRank is 0 for the fastest links that the driver knows, and where it does
+// not say.
+func (a *api) peerRank(one, other cuDevice) int {
+	if !a.P2PAttribute.Present() {
+		return 0
+	}
+	rank, err := a.peerAttribute(cuPeerPerformanceRank, one, other)
+	if err != nil {
+		return 0
+	}
+	return max(rank, 0)
+}

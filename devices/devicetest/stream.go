@@ -1,0 +1,126 @@
+package devicetest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/devices/elem"
+)
+
+func (e *env) stream() devices.Stream {
+	e.Helper()
+	s, err := devices.NewStream(e.ctx, e.dev)
+	e.ok(err)
+	e.Cleanup(func() { e.ok(s.Close()) })
+	return s
+}
+
+// checkStream does work in order and looks at it behind an event, and Sync.
+func checkStream(e *env) {
+	a, b := Bytes(e.within(100*kib), 1), Bytes(e.within(100*kib), 2)
+	n := len(a) &^ 7
+	a, b = a[:n], b[:n]
+	x, y, z := e.filled(a), e.filled(b), e.alloc(n)
+	s := e.stream()
+	e.Logf("driven by the host: %v", s.HostDriven())
+	e.ok(s.Fill(z.All(), 9))
+	e.ok(s.Copy(z.All(), x.All()))
+	e.ok(s.Reduce(z.All(), y.All(), elem.Int64, elem.Sum))
+	e.ok(s.Copy(e.span(z, 0, n/2), e.span(y, n/2, n/2)))
+	event, err := s.Record()
+	e.ok(err)
+	e.ok(event.Wait(e.ctx))
+	want := bytes.Clone(a)
+	e.ok(elem.Combine(elem.Sum, elem.Int64, want, want, b))
+	copy(want[:n/2], b[n/2:])
+	e.holds(z, want)
+	e.ok(event.Wait(e.ctx))
+	e.ok(event.Close())
+	e.ok(s.Fill(z.All(), 3))
+	e.ok(s.Sync(e.ctx))
+	e.holds(z, bytes.Repeat([]byte{3}, n))
+	// Memory is held until the work is done.
+	e.ok(s.Copy(x.All(), y.All()))
+	e.release(x, y, z)
+	e.ok(s.Sync(e.ctx))
+}
+
+// checkStreamOrder has a compute stream and a communication stream wait for each
+// other, and both for a signal of the host, many times.
+func checkStreamOrder(e *env) {
+	n := e.within(32 * kib)
+	compute, comm := e.stream(), e.stream()
+	grad, sent := e.alloc(n), e.alloc(n)
+	for round := range 100 {
+		begin := devices.NewSignal()
+		e.ok(compute.After(begin))
+		e.ok(compute.Fill(grad.All(), byte(round)))
+		ready, err := compute.Record()
+		e.ok(err)
+		e.ok(comm.After(ready))
+		e.ok(comm.Copy(sent.All(), grad.All()))
+		over, err := comm.Record()
+		e.ok(err)
+		e.ok(compute.After(over))
+		e.ok(compute.Fill(grad.All(), 0xee))
+		ctx, cancel := context.WithCancel(e.ctx)
+		cancel()
+		if err := over.Wait(ctx); !errors.Is(err, context.Canceled) {
+			e.Fatalf("round %d: an event before its signal: %v", round, err)
+		}
+		begin.Set(nil)
+		e.ok(over.Wait(e.ctx))
+		e.holds(sent, bytes.Repeat([]byte{byte(round)}, n))
+		e.ok(compute.Sync(e.ctx))
+		e.holds(grad, bytes.Repeat([]byte{0xee}, n))
+		for _, event := range []devices.Event{begin, ready, over} {
+			e.ok(event.Close())
+		}
+	}
+	e.release(grad, sent)
+}
+
+// checkStreamFails has work fail, by a signal and by the end of the stream.
+func checkStreamFails(e *env) {
+	want := Bytes(1000, 1)
+	mem := e.filled(want)
+	s := e.stream()
+	outside := devices.Span{Mem: mem, Range: devices.Range{Off: 1, Len: 1000}}
+	e.fails("fill outside", s.Fill(outside, 1), devices.ErrRange)
+	e.fails("copy of less", s.Copy(mem.All(), e.span(mem, 0, 10)), devices.ErrRange)
+	e.fails("reduce type", s.Reduce(mem.All(), mem.All(), elem.Bool, elem.Sum), elem.ErrType)
+	e.ok(s.Sync(e.ctx))
+	boom := errors.New("boom")
+	broken := devices.NewSignal()
+	e.ok(s.After(broken))
+	e.ok(s.Fill(mem.All(), 1))
+	event, err := s.Record()
+	e.ok(err)
+	broken.Set(boom)
+	if event.Wait(e.ctx) == nil {
+		e.Error("an event behind a broken signal has happened")
+	}
+	if s.Sync(e.ctx) == nil {
+		e.Error("a stream goes on behind a broken signal")
+	}
+	e.ok(event.Close())
+	e.holds(mem, want)
+
+	never, other := devices.NewSignal(), e.stream()
+	e.ok(other.After(never))
+	e.ok(other.Fill(mem.All(), 1))
+	event, err = other.Record()
+	e.ok(err)
+	e.ok(other.Close())
+	if event.Wait(e.ctx) == nil {
+		e.Error("an event of a closed stream has happened")
+	}
+	e.fails("fill of a closed stream", other.Fill(mem.All(), 1), devices.ErrClosed)
+	_, err = other.Record()
+	e.fails("record of a closed stream", err, devices.ErrClosed)
+	e.ok(event.Close())
+	e.holds(mem, want)
+	e.release(mem)
+}

@@ -1,0 +1,83 @@
+package affinity
+
+import (
+	"net/netip"
+	"runtime"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hmcfs/hmcfs/transport/topology"
+)
+
+// Pinner puts threads on the processors of NUMA nodes. It does not change once
+// made; nil is one that does nothing.
+type Pinner struct {
+	nodes map[int]unix.CPUSet
+	cards map[string]int
+}
+
+// NewPinner makes a pinner for a machine; nil where there is nothing to choose.
+func NewPinner(m *topology.Machine) *Pinner {
+	if len(m.Nodes) < 2 {
+		return nil
+	}
+	p := &Pinner{nodes: map[int]unix.CPUSet{}, cards: map[string]int{}}
+	for _, n := range m.Nodes {
+		var set unix.CPUSet
+		for _, c := range n.CPUs {
+			set.Set(c)
+		}
+		p.nodes[n.ID] = set
+	}
+	for i := range m.NICs {
+		p.cards[m.NICs[i].Name] = m.NICs[i].NUMA
+	}
+	return p
+}
+
+// Enter keeps the calling goroutine on the processors of a node until it calls
+// leave, on the same goroutine. Calls may be nested. It does nothing for a node
+// that is unknown, or has no processor that the process may use.
+func (p *Pinner) Enter(node int) (leave func()) {
+	if p == nil {
+		return stay
+	}
+	set, is := p.nodes[node]
+	if !is {
+		return stay
+	}
+	runtime.LockOSThread()
+	var before unix.CPUSet
+	if unix.SchedGetaffinity(0, &before) != nil || !common(&set, &before) || unix.SchedSetaffinity(0, &set) != nil {
+		runtime.UnlockOSThread()
+		return stay
+	}
+	return func() {
+		// It was allowed before, so it is now, unless the process was moved
+		// meanwhile: then the kernel has its own idea, which is as good.
+		_ = unix.SchedSetaffinity(0, &before)
+		runtime.UnlockOSThread()
+	}
+}
+
+func stay() {}
+
+// common leaves in set what is in other too, and says whether that is any.
+func common(set, other *unix.CPUSet) bool {
+	for i := range set {
+		set[i] &= other[i]
+	}
+	return set.Count() > 0
+}
+
+// NodeOf is the node of the network card with an address of this machine, -1
+// where unknown. Interfaces says which card has which address.
+func (p *Pinner) NodeOf(local netip.Addr, interfaces func(netip.Addr) string) int {
+	if p == nil {
+		return -1
+	}
+	if node, is := p.cards[interfaces(local)]; is {
+		return node
+	}
+	return -1
+}

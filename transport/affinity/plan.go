@@ -1,0 +1,221 @@
+package affinity
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/hmcfs/hmcfs/transport/topology"
+)
+
+// ProcRoot is where the kernel shows interrupts.
+const ProcRoot = "/proc"
+
+// Options is what Make is told.
+type Options struct {
+	// Sys and Proc are the kernel's trees. Default topology.SysRoot and ProcRoot.
+	Sys  string
+	Proc string
+	// Devices are those that threads serve, of Graph. Nil Graph is network cards
+	// only.
+	Graph *topology.Graph
+}
+
+// Plan is what should run on which processors.
+type Plan struct {
+	// Nodes is how many NUMA nodes there are.
+	Nodes int `json:"nodes"`
+	// Idle says why there is nothing to do, where that is so.
+	Idle string `json:"idle,omitempty"`
+	// Threads are those that move bytes of a device or a network card.
+	Threads []Thread `json:"threads"`
+	// IRQs are the interrupts of network cards.
+	IRQs []IRQ `json:"irqs"`
+}
+
+// Thread is where threads for a device belong.
+type Thread struct {
+	Device topology.ID `json:"device"`
+	// NUMA is the device's node, -1 where unknown: then all processors will do.
+	NUMA int    `json:"numa"`
+	CPUs string `json:"cpus"`
+}
+
+// IRQ is where an interrupt belongs.
+type IRQ struct {
+	Number int    `json:"irq"`
+	Name   string `json:"name"`
+	NIC    string `json:"nic"`
+	NUMA   int    `json:"numa"`
+	// CPUs is where it should go, Now where it goes; empty is unknown.
+	CPUs string `json:"cpus"`
+	Now  string `json:"now"`
+	// Right says that Now is inside of CPUs.
+	Right bool `json:"right"`
+}
+
+// Make reads the machine and says what should run where.
+//
+// Errors: what reading the machine's devices fails with.
+func Make(o Options) (*Plan, error) {
+	if o.Sys == "" {
+		o.Sys = topology.SysRoot
+	}
+	if o.Proc == "" {
+		o.Proc = ProcRoot
+	}
+	m, err := topology.ReadMachine(o.Sys)
+	if err != nil {
+		return nil, err
+	}
+	p := &Plan{Nodes: len(m.Nodes), Threads: []Thread{}, IRQs: []IRQ{}}
+	if p.Nodes < 2 {
+		p.Idle = "one NUMA node: all processors are as near"
+	}
+	for i := range m.NICs {
+		c := &m.NICs[i]
+		t := threadOf(m, topology.ID(c.Name), c.NUMA)
+		p.Threads = append(p.Threads, t)
+		p.addIRQs(o, c, t.CPUs)
+	}
+	if o.Graph == nil {
+		return p, nil
+	}
+	for i := range o.Graph.Devices {
+		d := &o.Graph.Devices[i]
+		if d.Kind == topology.Accelerator && !strings.Contains(string(d.ID), "/") {
+			p.Threads = append(p.Threads, threadOf(m, d.ID, d.NUMA))
+		}
+	}
+	return p, nil
+}
+
+// threadOf is where threads of a device belong.
+func threadOf(m *topology.Machine, id topology.ID, node int) Thread {
+	t := Thread{Device: id, NUMA: node}
+	n, is := m.Node(node)
+	cpus := n.CPUs
+	if !is {
+		t.NUMA = -1
+		for _, other := range m.Nodes {
+			cpus = append(cpus, other.CPUs...)
+		}
+		slices.Sort(cpus)
+	}
+	t.CPUs = topology.FormatCPUs(cpus)
+	return t
+}
+
+// addIRQs adds the interrupts of a network card: those of its PCI device, and
+// those that have its name.
+func (p *Plan) addIRQs(o Options, c *topology.Card, cpus string) {
+	named := interrupts(o.Proc)
+	numbers := map[int]bool{}
+	if c.PCI != "" {
+		entries, _ := os.ReadDir(filepath.Join(o.Sys, "bus/pci/devices", c.PCI, "msi_irqs"))
+		for _, e := range entries {
+			if n, err := strconv.Atoi(e.Name()); err == nil {
+				numbers[n] = true
+			}
+		}
+	}
+	for n, name := range named {
+		if name == c.Name || strings.HasPrefix(name, c.Name+"-") || strings.HasSuffix(name, "-"+c.Name) {
+			numbers[n] = true
+		}
+	}
+	for n := range numbers {
+		now := read(o.Proc, "irq", strconv.Itoa(n), "smp_affinity_list")
+		p.IRQs = append(p.IRQs, IRQ{
+			Number: n, Name: named[n], NIC: c.Name, NUMA: c.NUMA, CPUs: cpus, Now: now, Right: inside(now, cpus),
+		})
+	}
+	slices.SortFunc(p.IRQs, func(a, b IRQ) int { return a.Number - b.Number })
+}
+
+// inside says whether all processors of one list are in another.
+func inside(list, of string) bool {
+	some, err := topology.ParseCPUs(list)
+	all, aerr := topology.ParseCPUs(of)
+	if err != nil || aerr != nil || len(some) == 0 {
+		return false
+	}
+	return !slices.ContainsFunc(some, func(c int) bool { return !slices.Contains(all, c) })
+}
+
+func read(parts ...string) string {
+	text, err := os.ReadFile(filepath.Join(parts...))
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(text))
+}
+
+// interrupts are the names of all interrupts, by number: the last word of their
+// lines.
+func interrupts(proc string) map[int]string {
+	out := map[int]string{}
+	text := read(proc, "interrupts")
+	for line := range strings.Lines(text) {
+		words := strings.Fields(line)
+		if len(words) < 2 {
+			continue
+		}
+		digits, is := strings.CutSuffix(words[0], ":")
+		if n, err := strconv.Atoi(digits); is && err == nil {
+			out[n] = words[len(words)-1]
+		}
+	}
+	return out
+}
+
+// Result is what became of an interrupt.
+type Result struct {
+	IRQ IRQ `json:"irq"`
+	// Done says that it was moved. Problem says why not; one that was right
+	// already has neither.
+	Done    bool   `json:"done"`
+	Problem string `json:"problem,omitempty"`
+}
+
+// ApplyIRQs moves the interrupts that are not where they belong. That needs
+// root; what the kernel refuses, as it does for interrupts that it manages by
+// itself, is in the results. It stays until the machine starts anew, or a program
+// such as irqbalance moves them again.
+func (p *Plan) ApplyIRQs(proc string) []Result {
+	if proc == "" {
+		proc = ProcRoot
+	}
+	out := []Result{}
+	for _, q := range p.IRQs {
+		r := Result{IRQ: q}
+		if !q.Right && q.CPUs != "" && p.Idle == "" {
+			path := filepath.Join(proc, "irq", strconv.Itoa(q.Number), "smp_affinity_list")
+			if err := write(path, q.CPUs); err != nil {
+				r.Problem = err.Error()
+			} else {
+				r.Done = true
+				r.IRQ.Now = read(path)
+				r.IRQ.Right = inside(r.IRQ.Now, q.CPUs)
+			}
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
+// write writes a file that is there.
+func write(path, text string) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_TRUNC, 0)
+	if err != nil {
+		return err
+	}
+	if _, err = f.WriteString(text); err != nil {
+		f.Close() //nolint:errcheck // the write's error tells more
+		return fmt.Errorf("move an interrupt: %w", err)
+	}
+	return f.Close()
+}

@@ -1,0 +1,148 @@
+package plan
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/hmcfs/hmcfs/devices/elem"
+)
+
+// version is that of encoded plans. It changes with what an algorithm does.
+const version = 1
+
+// maxText is the most bytes that are read as a plan.
+const maxText = 1 << 20
+
+// encoded is a plan as text. What follows from the rest is there for people,
+// and to find out whether programs are still made as they were.
+type encoded struct {
+	Version   int         `json:"version"`
+	Algorithm Algorithm   `json:"algorithm"`
+	Task      encodedTask `json:"task"`
+	Shape     Shape       `json:"shape"`
+	// Ring is the ranks in the order in which they are joined.
+	Ring []Rank `json:"ring"`
+	// Slices is the elements of the whole that each rank owns.
+	Slices  []Range `json:"slices"`
+	Scratch uint64  `json:"scratch"`
+	// Programs is the digest of all ranks' steps.
+	Programs string `json:"programs"`
+}
+
+type encodedTask struct {
+	Kind    Kind   `json:"kind"`
+	Ranks   int    `json:"ranks"`
+	Count   uint64 `json:"count"`
+	Type    string `json:"type"`
+	Op      string `json:"op,omitempty"`
+	Root    Rank   `json:"root,omitempty"`
+	InPlace bool   `json:"in_place,omitempty"`
+	Strict  bool   `json:"strict,omitempty"`
+}
+
+// Encode writes the plan as JSON, for people and for Decode.
+func (p *Plan) Encode() ([]byte, error) {
+	t := &p.Task
+	e := encoded{
+		Version:   version,
+		Algorithm: p.Algorithm,
+		Task: encodedTask{
+			Kind: t.Kind, Ranks: t.Ranks, Count: t.Count, Type: t.Type.String(), Root: t.Root,
+			InPlace: t.InPlace, Strict: t.Strict,
+		},
+		Shape:    p.Shape,
+		Ring:     p.Shape.order(t.Ranks),
+		Scratch:  p.Scratch,
+		Programs: p.Digest(),
+	}
+	if t.Op != 0 {
+		e.Task.Op = t.Op.String()
+	}
+	for r := range t.Ranks {
+		e.Slices = append(e.Slices, t.share(Rank(r)))
+	}
+	text, err := json.MarshalIndent(e, "", "  ")
+	if err != nil {
+		return nil, fmt.Errorf("encode plan: %w", err)
+	}
+	return append(text, '\n'), nil
+}
+
+// Digest tells the programs of all ranks from those of any other plan.
+func (p *Plan) Digest() string {
+	h := sha256.New()
+	for r := range p.Task.Ranks {
+		for _, s := range p.Program(Rank(r)) {
+			// A hash takes everything.
+			_, _ = fmt.Fprintln(h, r, s)
+		}
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// Decode reads a plan. It is checked for sense, not proved: see Check.
+//
+// Errors: ErrStale where it is of another version, or was made for another
+// topology than the given one; ErrTask and ErrAlgorithm where there can be no
+// such plan; ErrWrong for a text that is none.
+func Decode(text []byte, topology string) (*Plan, error) {
+	if len(text) > maxText {
+		return nil, fmt.Errorf("%w: %d bytes are no plan", ErrWrong, len(text))
+	}
+	var v struct {
+		Version int `json:"version"`
+	}
+	if err := json.Unmarshal(text, &v); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrWrong, err)
+	}
+	if v.Version != version {
+		return nil, fmt.Errorf("%w: it is of version %d, not %d", ErrStale, v.Version, version)
+	}
+	var e encoded
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&e); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrWrong, err)
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("%w: there is text behind it", ErrWrong)
+	}
+	if e.Shape.Topology != topology {
+		return nil, fmt.Errorf("%w: topology %.80q, not %.80q", ErrStale, e.Shape.Topology, topology)
+	}
+	t, err := e.Task.decode()
+	if err != nil {
+		return nil, err
+	}
+	p, err := Compile(t, e.Shape, e.Algorithm)
+	if err != nil {
+		return nil, err
+	}
+	if p.Digest() != e.Programs {
+		return nil, fmt.Errorf("%w: its programs are made in another way now", ErrStale)
+	}
+	return p, nil
+}
+
+func (e *encodedTask) decode() (Task, error) {
+	t := Task{Kind: e.Kind, Ranks: e.Ranks, Count: e.Count, Root: e.Root, InPlace: e.InPlace, Strict: e.Strict}
+	for k := elem.Bool; k.Size() > 0; k++ {
+		if k.String() == e.Type {
+			t.Type = k
+		}
+	}
+	for o := elem.Sum; o.Known(); o++ {
+		if o.String() == e.Op {
+			t.Op = o
+		}
+	}
+	if t.Type == 0 || t.Op == 0 && e.Op != "" {
+		return t, fmt.Errorf("%w: there is no type %.40q or no operation %.40q", ErrTask, e.Type, e.Op)
+	}
+	return t, nil
+}

@@ -1,0 +1,324 @@
+package topology
+
+import (
+	"fmt"
+	"html"
+	"io"
+	"math"
+	"slices"
+	"strings"
+)
+
+// maxPicture is how many devices a picture has room for.
+const maxPicture = 256
+
+// The measures of a picture, in pixels.
+const (
+	boxWide  = 132
+	boxHigh  = 44
+	gapWide  = 36
+	gapHigh  = 70
+	margin   = 28
+	labelled = 40 // links, above which they have no labels
+)
+
+// SVG draws the graph: each machine a frame, in it the cards above the nodes
+// that they hang on, links coloured by class and as wide as they are fast, and
+// dashed where that is assumed.
+//
+// Errors: ErrFile for more devices than a picture has room for; the writer's.
+func (g *Graph) SVG(w io.Writer) error {
+	if len(g.Devices) > maxPicture {
+		return fault("devices", "%d are too many for a picture; %d are drawn", len(g.Devices), maxPicture)
+	}
+	p := &picture{g: g, at: map[ID]point{}, low: map[ID]bool{}}
+	p.layOut()
+	p.draw()
+	if _, err := io.WriteString(w, p.String()); err != nil {
+		return fmt.Errorf("write the picture: %w", err)
+	}
+	return nil
+}
+
+type point struct{ x, y float64 }
+
+// frame is what is around the devices of a machine.
+type frame struct {
+	name                     string
+	left, right, top, bottom float64
+}
+
+// picture is an SVG that is being written.
+type picture struct {
+	strings.Builder
+	g      *Graph
+	at     map[ID]point
+	frames []frame
+	// low are devices with others right above them.
+	low        map[ID]bool
+	wide, high float64
+}
+
+// rowOf is in which row of its machine a kind stands, from the top.
+func rowOf(k Kind) int {
+	switch k {
+	case Accelerator:
+		return 0
+	case Switch:
+		return 1
+	case NUMANode:
+		return 2
+	case Host, NIC:
+		return 3
+	}
+	return 3
+}
+
+// lined is how many devices stand beside each other before the next machine goes
+// below.
+const lined = 16
+
+// machine is the rows of devices of one machine.
+type machine struct {
+	name string
+	rows [4][]*Device
+}
+
+func (m *machine) widest() int {
+	n := 0
+	for _, row := range m.rows {
+		n = max(n, len(row))
+	}
+	return n
+}
+
+// layOut gives each device its place: machine beside machine, and what is of
+// none, such as the network, at the bottom.
+func (p *picture) layOut() {
+	all, rest := p.machines()
+	x, y, low := float64(margin), float64(margin), float64(0)
+	p.wide = 420
+	for n, i := 0, 0; i < len(all); i++ {
+		m := all[i]
+		if n > 0 && n+m.widest() > lined {
+			x, y, n = margin, low+margin, 0
+		}
+		n += m.widest()
+		wide := float64(m.widest()) * (boxWide + gapWide)
+		f := frame{name: m.name, left: x, right: x + wide, top: y}
+		f.bottom = p.placeRows(m, f)
+		p.frames = append(p.frames, f)
+		x += wide + margin
+		low = max(low, f.bottom)
+		p.wide = max(p.wide, x)
+	}
+	y = low + margin
+	if rest != nil {
+		y = p.placeRows(rest, frame{left: margin, right: p.wide - margin, top: y})
+	}
+	p.high = y
+}
+
+// machines sorts the devices by machine and row.
+func (p *picture) machines() (all []*machine, rest *machine) {
+	for i := range p.g.Devices {
+		d := &p.g.Devices[i]
+		var m *machine
+		if d.Server == "" && d.Kind == Switch && d.PCI == "" {
+			if rest == nil {
+				rest = &machine{}
+			}
+			m = rest
+		} else if at := slices.IndexFunc(all, func(m *machine) bool { return m.name == d.Server }); at >= 0 {
+			m = all[at]
+		} else {
+			m = &machine{name: d.Server}
+			all = append(all, m)
+		}
+		m.rows[rowOf(d.Kind)] = append(m.rows[rowOf(d.Kind)], d)
+	}
+	slices.SortStableFunc(all, func(a, b *machine) int { return compareIDs(ID(a.name), ID(b.name)) })
+	return all, rest
+}
+
+// placeRows places a machine in its frame, and returns where that ends.
+func (p *picture) placeRows(m *machine, f frame) (bottom float64) {
+	y := f.top + margin + p.arcs(m.rows[0])
+	for _, row := range m.rows {
+		if len(row) > 0 {
+			p.placeRow(row, f, y)
+			y += boxHigh + gapHigh
+		}
+	}
+	return y - gapHigh + margin
+}
+
+// arcs is how much room the links inside a row of cards need above it.
+func (p *picture) arcs(row []*Device) float64 {
+	names := map[ID]int{}
+	for i, d := range row {
+		names[d.ID] = i
+	}
+	room := 0.0
+	for i := range p.g.Links {
+		a, isA := names[p.g.Links[i].A]
+		b, isB := names[p.g.Links[i].B]
+		if isA && isB {
+			room = max(room, arcHeight(float64(a-b)*(boxWide+gapWide)))
+		}
+	}
+	return room
+}
+
+// arcHeight is how far a link between two of one row rises above it.
+func arcHeight(distance float64) float64 { return 14 + math.Abs(distance)/7 }
+
+func (p *picture) placeRow(row []*Device, f frame, y float64) {
+	slices.SortStableFunc(row, func(a, b *Device) int {
+		if a.NUMA != b.NUMA {
+			return a.NUMA - b.NUMA
+		}
+		return compareIDs(a.ID, b.ID)
+	})
+	step := (f.right - f.left) / float64(len(row))
+	for i, d := range row {
+		p.low[d.ID] = rowOf(d.Kind) > 0
+		p.at[d.ID] = point{x: f.left + (float64(i)+0.5)*step, y: y + boxHigh/2}
+	}
+}
+
+// colourOf is the colour of a class's links.
+func colourOf(c Class) string {
+	switch c {
+	case OnChip:
+		return "#6a1b9a"
+	case SameCard:
+		return "#8e24aa"
+	case Peer:
+		return "#2e7d32"
+	case PCIe:
+		return "#1565c0"
+	case NUMA:
+		return "#5d4037"
+	case SHM:
+		return "#00838f"
+	case RoCE:
+		return "#ef6c00"
+	case TCP:
+		return "#c62828"
+	}
+	return "#000000"
+}
+
+// fillOf is the colour of a kind's boxes.
+func fillOf(k Kind) string {
+	switch k {
+	case Accelerator:
+		return "#e8f5e9"
+	case Host:
+		return "#e0f7fa"
+	case NUMANode:
+		return "#efebe9"
+	case Switch:
+		return "#e3f2fd"
+	case NIC:
+		return "#fff3e0"
+	}
+	return "#ffffff"
+}
+
+func (p *picture) draw() {
+	used := map[Class]bool{}
+	for i := range p.g.Links {
+		used[p.g.Links[i].Class] = true
+	}
+	fmt.Fprintf(p, `<svg xmlns="http://www.w3.org/2000/svg" width="%.0f" height="%.0f" viewBox="0 0 %.0f %.0f" font-family="sans-serif" font-size="12">`+"\n",
+		p.wide, p.high+40, p.wide, p.high+40)
+	fmt.Fprintf(p, `<rect width="100%%" height="100%%" fill="white"/>`+"\n")
+	for _, f := range p.frames {
+		fmt.Fprintf(p, `<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" rx="8" fill="none" stroke="#9e9e9e"/>`+"\n",
+			f.left, f.top, f.right-f.left, f.bottom-f.top)
+		fmt.Fprintf(p, `<text x="%.1f" y="%.1f" fill="#616161">%s</text>`+"\n", f.left+10, f.top+16, html.EscapeString(f.name))
+	}
+	for i := range p.g.Links {
+		p.link(&p.g.Links[i])
+	}
+	for i := range p.g.Devices {
+		p.box(&p.g.Devices[i])
+	}
+	x := float64(margin)
+	for _, c := range Classes() {
+		if used[c] {
+			fmt.Fprintf(p, `<rect x="%.1f" y="%.1f" width="14" height="4" fill="%s"/><text x="%.1f" y="%.1f">%s</text>`+"\n",
+				x, p.high+8, colourOf(c), x+20, p.high+14, c)
+			x += 34 + float64(len(c))*8
+		}
+	}
+	fmt.Fprintf(p, `<text x="%d" y="%.1f" fill="#616161">GB/s; dashed: assumed</text>`+"\n</svg>\n", margin, p.high+32)
+}
+
+// link draws a link, and says by its title what it is.
+func (p *picture) link(l *Link) {
+	a, b := p.at[l.A], p.at[l.B]
+	dash := ""
+	if l.Assumed {
+		dash = ` stroke-dasharray="6 4"`
+	}
+	wide := min(max(1, 1.2*math.Log2(1+l.Bandwidth)/2), 7)
+	path := fmt.Sprintf("M%.1f %.1f L%.1f %.1f", a.x, a.y, b.x, b.y)
+	middle := point{x: (a.x + b.x) / 2, y: (a.y + b.y) / 2}
+	if a.y == b.y && a.x != b.x {
+		rise := arcHeight(a.x - b.x)
+		if p.low[l.A] {
+			rise = min(rise, gapHigh/3)
+		}
+		top := a.y - boxHigh/2
+		path = fmt.Sprintf("M%.1f %.1f Q%.1f %.1f %.1f %.1f", a.x, top, middle.x, top-2*rise, b.x, top)
+		middle.y = top - rise
+	}
+	fmt.Fprintf(p, `<path d="%s" fill="none" stroke="%s" stroke-width="%.1f"%s><title>%s</title></path>`+"\n",
+		path, colourOf(l.Class), wide, dash, html.EscapeString(linkTitle(l)))
+	if len(p.g.Links) <= labelled {
+		fmt.Fprintf(p, `<text x="%.1f" y="%.1f" font-size="10" fill="%s" text-anchor="middle" stroke="white" stroke-width="3" paint-order="stroke">%.3g</text>`+"\n",
+			middle.x, middle.y+3, colourOf(l.Class), l.Bandwidth)
+	}
+}
+
+func linkTitle(l *Link) string {
+	text := fmt.Sprintf("%s – %s: %s, %.4g GB/s, %.4g µs", l.A, l.B, l.Class, l.Bandwidth, l.Latency)
+	if l.Transport != "" {
+		text += ", " + l.Transport
+	}
+	if l.Assumed {
+		text += ", assumed"
+	}
+	return text
+}
+
+// maxLine is how many characters fit into a box.
+const maxLine = 21
+
+func (p *picture) box(d *Device) {
+	c := p.at[d.ID]
+	fmt.Fprintf(p, `<g><title>%s</title><rect x="%.1f" y="%.1f" width="%d" height="%d" rx="5" fill="%s" stroke="#424242"/>`,
+		html.EscapeString(strings.Join(append([]string{string(d.ID), d.Model, d.PCI}, d.Net...), " ")),
+		c.x-boxWide/2, c.y-boxHigh/2, boxWide, boxHigh, fillOf(d.Kind))
+	second := d.Model
+	switch {
+	case d.Rank != nil:
+		second = fmt.Sprintf("rank %d", *d.Rank)
+	case second == "" && len(d.Net) > 0:
+		second = d.Net[0]
+	case second == "":
+		second = d.PCI
+	}
+	fmt.Fprintf(p, `<text x="%.1f" y="%.1f" text-anchor="middle" font-weight="bold">%s</text>`, c.x, c.y-3, html.EscapeString(shortened(string(d.ID))))
+	fmt.Fprintf(p, `<text x="%.1f" y="%.1f" text-anchor="middle" font-size="9.5" fill="#616161">%s</text></g>`+"\n", c.x, c.y+13, html.EscapeString(shortened(second)))
+}
+
+func shortened(text string) string {
+	if r := []rune(text); len(r) > maxLine {
+		return string(r[:maxLine-1]) + "…"
+	}
+	return text
+}
