@@ -21,6 +21,8 @@ const (
 	forSuspend
 	forResume
 	forVerify
+	// forGroup and what follows is what else the group has to agree on.
+	forGroup
 )
 
 // talk is one control message in each direction with a peer.

@@ -115,14 +115,22 @@ func (g *Group) mend(ctx context.Context, d *duty, m mishap) (over bool, err err
 		mine.counter = max(mine.counter, s.Get(g.Rank()))
 	}
 	all, err := g.gatherStandings(ctx, mine, m.cause)
+	if err != nil && m.at == settling && ctx.Err() == nil && !errors.Is(err, ErrClosed) {
+		// Our result is whole. Who still needed us would have come.
+		return true, nil
+	}
 	if err != nil {
 		return false, err
 	}
 	gd.lost = false
 	// Who had compared the arguments and who had not, is not known.
 	delete(gd.compared, gd.frame)
+	gd.tries = 0
 	for _, s := range all {
 		gd.base = max(gd.base, s.counter)
+		if s.call == gd.call {
+			gd.tries = max(gd.tries, int(s.tries))
+		}
 	}
 	g.unhalt()
 	return g.decide(mine, all, m.cause)
@@ -152,7 +160,7 @@ func (g *Group) gatherStandings(ctx context.Context, mine standing, cause error)
 	}
 	var err error
 	for range attempts {
-		if err = g.reform(ctx, cause); err != nil {
+		if err = g.reform(ctx, mine.at, cause); err != nil {
 			return nil, err
 		}
 		if err = g.exchange(ctx, forState, said, heard); err == nil {
@@ -185,9 +193,9 @@ const looks = 8
 //
 // Errors: fabric.ErrLink, as a MissingError, for ranks that are gone; a
 // TimeoutError for those that don't come; ErrClosed; the context's.
-func (g *Group) reform(ctx context.Context, cause error) error {
+func (g *Group) reform(ctx context.Context, at stage, cause error) error {
 	w := &g.guard.watch
-	limit := g.patience()
+	limit := g.patience(at)
 	w.end()
 	defer func() { w.begin(g.guard.call, g.guard.name()) }()
 	late := &TimeoutError{Rank: g.Rank(), Call: g.guard.call, What: *g.guard.name(), After: limit}
@@ -228,9 +236,13 @@ func (g *Group) reform(ctx context.Context, cause error) error {
 }
 
 // patience is how long we wait for ranks to come together: what is left of
-// Options.Timeout, since the others have waited as long as we have.
-func (g *Group) patience() time.Duration {
+// Options.Timeout, since the others have waited as long as we have. Who has his
+// result only waits for those that still need him.
+func (g *Group) patience(at stage) time.Duration {
 	limit := g.opts.Timeout
+	if at == settling {
+		limit = 0
+	}
 	if since, ok := g.guard.watch.quietSince(); ok {
 		limit -= time.Since(since)
 	}
