@@ -111,7 +111,10 @@ func (g *Group) choose(t plan.Task, mapped bool) (*way, error) {
 	if a := g.opts.Algorithm; a != "" && plan.Can(t, s, a) == nil {
 		return compile(t, s, plan.Estimate{Algorithm: a}, "option")
 	}
-	all, err := estimates(t, s, g.costs)
+	// In place or not is each rank's own matter, and must not make a difference.
+	same := t
+	same.InPlace = t.Kind != plan.AllToAll && t.Kind != plan.Barrier
+	all, err := plan.Estimates(same, s, g.costs)
 	if err != nil {
 		return nil, argument(err)
 	}
@@ -133,18 +136,6 @@ func compile(t plan.Task, s plan.Shape, e plan.Estimate, because string) (*way, 
 
 // argument makes what plan refuses a wrong argument.
 func argument(err error) error { return fmt.Errorf("%w: %w", ErrArgument, err) }
-
-// estimates is what every algorithm takes.
-func estimates(t plan.Task, s plan.Shape, _ plan.Costs) ([]plan.Estimate, error) {
-	order := []plan.Algorithm{plan.Direct, plan.Ring, plan.Doubling, plan.Binomial, plan.Dissemination, plan.Pairwise, plan.Ordered, plan.Chain}
-	var err error
-	for _, a := range order {
-		if err = plan.Can(t, s, a); err == nil {
-			return []plan.Estimate{{Algorithm: a}}, nil
-		}
-	}
-	return nil, err
-}
 
 // Compile makes the plan that a call would be done by, for Call.Plan.
 func (g *Group) Compile(c *Call) (*plan.Plan, error) {

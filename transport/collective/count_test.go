@@ -250,3 +250,78 @@ func TestNodes(t *testing.T) {
 		}
 	}
 }
+
+// TestCosts is that all ranks measure something, and choose the fastest by it.
+func TestCosts(t *testing.T) {
+	all, err := fabric.Local(4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range all {
+		all[i] = apart{all[i], 2}
+	}
+	w := groupsOf(t, all, Options{Costs: &plan.Costs{}})
+	if got := w.groups[0].Costs(); got != (plan.Costs{}) {
+		t.Errorf("the costs that were given: %+v", got)
+	}
+	w = groupsOf(t, all, Options{})
+	costs := w.groups[0].Costs()
+	t.Logf("%+v", costs)
+	for _, v := range []float64{
+		float64(costs.Inside.Latency), float64(costs.Between.Latency), costs.Inside.Bandwidth, costs.Between.Bandwidth, costs.Combine, costs.Memory,
+	} {
+		if v <= 0 {
+			t.Errorf("costs: %+v", costs)
+		}
+	}
+	for _, g := range w.groups {
+		if g.Costs() != costs {
+			t.Errorf("rank %d: %+v, not %+v", g.Rank(), g.Costs(), costs)
+		}
+	}
+	for _, count := range []uint64{1, 1000, 1 << 24} {
+		v := view(t, w.buffer(4*count), elem.Float32, 0, count)
+		p, err := w.groups[0].Compile(&Call{Kind: plan.AllReduce, Source: v, Result: v, Op: elem.Sum})
+		if err != nil {
+			t.Fatal(err)
+		}
+		task := p.Task
+		task.InPlace = true
+		best, err := plan.Estimates(task, w.groups[0].shape(false), costs)
+		if err != nil || best[0].Algorithm != p.Algorithm {
+			t.Errorf("%d elements: %v, not the best of %+v (%v)", count, p.Algorithm, best, err)
+		}
+	}
+}
+
+// TestPlan is a plan that was made before, and that does not change with
+// anything else.
+func TestPlan(t *testing.T) {
+	w := newRanks(t, 3, Options{Topology: "here"})
+	buffers := w.mine(3, 4000)
+	v := view(t, buffers[0], elem.Float32, 0, 1000)
+	p, err := plan.Compile(plan.Task{Kind: plan.AllReduce, Ranks: 3, Count: 1000, Type: elem.Float32, Op: elem.Sum},
+		w.groups[0].shape(false), plan.NHR)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got Report
+	w.groups[0].opts.Observe = func(r *Report) { got = *r }
+	do := func(p *plan.Plan) error {
+		return together(3, func(r int) error {
+			v := view(t, buffers[r], elem.Float32, 0, 1000)
+			return w.groups[r].Do(t.Context(), &Call{Kind: plan.AllReduce, Source: v, Result: v, Op: elem.Sum, Plan: p})
+		})
+	}
+	if err = do(p); err != nil || got.Algorithm != plan.NHR || got.Because != "plan" {
+		t.Errorf("%+v, %v", got, err)
+	}
+	other := *p
+	other.Shape.Topology = "there"
+	if err = do(&other); !errors.Is(err, plan.ErrStale) {
+		t.Errorf("of another topology: %v", err)
+	}
+	if err = w.groups[0].Do(t.Context(), &Call{Kind: plan.Reduce, Source: v, Result: v, Op: elem.Sum, Plan: p}); !errors.Is(err, ErrArgument) {
+		t.Errorf("for another call: %v", err)
+	}
+}

@@ -224,3 +224,11 @@ func (g *Group) Close() error {
 	}
 	return g.closeMemory(context.Background())
 }
+
+// Costs is what the group has measured, by which it chooses: the same at all
+// ranks.
+func (g *Group) Costs() plan.Costs {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.costs
+}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/devices/elem"
@@ -31,6 +32,9 @@ type ranks struct {
 // newRanks makes a group of n ranks that are goroutines.
 func newRanks(t testing.TB, n int, o Options) *ranks {
 	t.Helper()
+	if o.Costs == nil {
+		o.Costs = someCosts()
+	}
 	all, err := fabric.Local(n)
 	if err != nil {
 		t.Fatal(err)
@@ -39,6 +43,12 @@ func newRanks(t testing.TB, n int, o Options) *ranks {
 		t.Cleanup(func() { _ = f.Close() })
 	}
 	return groupsOf(t, all, o)
+}
+
+// someCosts saves the time to measure them.
+func someCosts() *plan.Costs {
+	l := plan.Link{Latency: time.Microsecond, Bandwidth: 4e9}
+	return &plan.Costs{Inside: l, Between: plan.Link{Latency: 10 * time.Microsecond, Bandwidth: 2e9}, Combine: 1e10, Memory: 1e10}
 }
 
 // groupsOf makes groups over some fabrics.
