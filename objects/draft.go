@@ -279,13 +279,15 @@ func (d *Draft) copyOver(ctx context.Context) error {
 		pieces, release, err := d.body.find(off, n, false)
 		return sight{n: n, pieces: pieces, release: release}, err
 	}
-	var path transport.Path
+	d.turn.Lock()
+	path := d.path
+	d.turn.Unlock()
 	err := copyContent(ctx, look, 0, d.size, func(at piece) error {
 		if at.hole {
 			return body.clear(ctx, at.off, at.n, true)
 		}
-		n, way, err := body.write(ctx, at.off, at.span)
-		if path = way; n > 0 {
+		n, _, err := body.write(ctx, at.off, at.span)
+		if n > 0 {
 			o.touch(at.off+n, path)
 		}
 		return err

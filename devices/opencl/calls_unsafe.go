@@ -120,10 +120,7 @@ func (a *api) await(q queueID, call string, code Code, event eventPointer) error
 		a.Finish.Call(uintptr(q))
 	}
 	if code == codeExecStatus {
-		var status Code
-		a.GetEventInfo.Call(event, clEventCommandExecutionStatus,
-			unsafe.Sizeof(status), uintptr(unsafe.Pointer(&status)), 0)
-		if status < 0 {
+		if status, _ := a.status(event); status < 0 {
 			code = status
 		}
 	}

@@ -66,15 +66,24 @@
 // would kill somebody. Of a device's own memory one byte is written, which
 // brings the whole allocation.
 //
+// # Streams
+//
+// A stream of a device with memory of its own is a queue, its events are
+// markers, and one stream waits for another's by a barrier: the host has no part
+// in it. What comes from elsewhere (a devices.Signal, an event of another
+// device) is a user event that the host sets. Where the host shares the memory
+// the host drives the streams, because a queue can't wait for host users (H2).
+//
 // # Lock order
 //
 //	device.life (for reading, by every operation)
+//	  stream.mu
+//	    kernels.mu (held while a program is built or a kernel started)
 //	  buffer.mapMu (held while a map is made or ended)
-//	  kernels.mu (held while a program is built or a kernel started)
 //	  gate.mu
 //	  device.mu
 //
-// Those below are never held together. Being a user of a buffer (gate) is
+// Those of one depth are never held together. Being a user of a buffer (gate) is
 // not a lock, yet orders like one: it is taken after device.life, for all
 // buffers of an operation at once, and mapMu is taken inside it.
 package opencl

@@ -79,7 +79,7 @@ func (d *mappedDevice) Reduce(ctx context.Context, dst, src devices.Span, t elem
 
 // reduce combines n bytes by a kernel and returns when that is done.
 func (d *device) reduce(r reduction, n devices.Size) error {
-	event, code, err := d.startReduce(r, n)
+	event, code, err := d.startReduce(d.within, r, n)
 	if err != nil {
 		return err
 	}
@@ -88,7 +88,7 @@ func (d *device) reduce(r reduction, n devices.Size) error {
 
 // startReduce sets a kernel on its way. Its arguments are the kernel's, so
 // nobody else may set them meanwhile.
-func (d *device) startReduce(r reduction, n devices.Size) (eventPointer, Code, error) {
+func (d *device) startReduce(q queueID, r reduction, n devices.Size) (eventPointer, Code, error) {
 	ks := &d.kernels
 	ks.mu.Lock()
 	defer ks.mu.Unlock()
@@ -103,6 +103,6 @@ func (d *device) startReduce(r reduction, n devices.Size) (eventPointer, Code, e
 			return 0, 0, err
 		}
 	}
-	event, code := d.api.launch(d.within, k, (count+itemBlock-1)/itemBlock*itemBlock)
+	event, code := d.api.launch(q, k, (count+itemBlock-1)/itemBlock*itemBlock)
 	return event, code, nil
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/hmcfs/hmcfs/metadata/members"
+	"github.com/hmcfs/hmcfs/objects"
 	"github.com/hmcfs/hmcfs/objects/cluster/proto"
 	"github.com/hmcfs/hmcfs/objects/collect"
 	"github.com/hmcfs/hmcfs/transport/collective"
@@ -41,6 +42,9 @@ func (c *Cluster) newPart(ctx context.Context, t collect.Task, ask *proto.Collec
 		}
 	}
 	job, err := collect.Prepare(ctx, t, places)
+	if errors.Is(err, collect.ErrTask) {
+		err = fmt.Errorf("%w: %w", err, objects.ErrInvalid)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -21,8 +21,8 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// serverOptions is what a server is made with. All but Owner
-// and Served is required.
+// serverOptions is what a server is made with. All but Owner, Served and Part
+// is required.
 type serverOptions struct {
 	Store *objects.Store
 	Comm  *comm.Communicator
@@ -43,7 +43,7 @@ type serverOptions struct {
 	Served func(objects.Notice)
 	// Pull reads a file of a third node into one of ours.
 	Pull func(ctx context.Context, dst *objects.File, ask *proto.PullAsk) (objects.Moved, error)
-	// Part prepares our part of a collective.
+	// Part prepares our part of a collective; nil where there are none.
 	Part func(ctx context.Context, t collect.Task, ask *proto.CollectAsk, places []collect.Place) (*part, error)
 }
 

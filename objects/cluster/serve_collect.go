@@ -39,6 +39,12 @@ type collected struct {
 
 // collect prepares our part of a collective.
 func (s *server) collect(ctx context.Context, g *guest, q *proto.CollectAsk) (any, error) {
+	if err := q.Validate(); err != nil {
+		return nil, err
+	}
+	if s.o.Part == nil {
+		return nil, fmt.Errorf("collectives: %w", objects.ErrUnsupported)
+	}
 	t := taskFromProto(q)
 	if err := t.Validate(); err != nil {
 		return nil, fmt.Errorf("%w: %w", objects.ErrInvalid, err)
@@ -197,6 +203,9 @@ func (g *guest) job(name string, take bool) (*collected, error) {
 
 // sums are the checksums of blocks of a file.
 func (s *server) sums(ctx context.Context, g *guest, q *proto.SumsAsk) (any, error) {
+	if err := q.Validate(); err != nil {
+		return nil, err
+	}
 	h, err := g.use(q.Handle, Read)
 	if err != nil {
 		return nil, err

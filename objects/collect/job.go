@@ -70,7 +70,7 @@ func (j *Job) add(ctx context.Context, p Place) error {
 	if p.Target != nil {
 		draft, err := p.Target.Draft(ctx, j.task.ResultSize(p.Rank))
 		if err != nil {
-			return err
+			return fmt.Errorf("its result: %w", err)
 		}
 		f.Result = result{draft}
 		j.drafts = append(j.drafts, ranked{rank: p.Rank, draft: draft})

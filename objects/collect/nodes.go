@@ -14,11 +14,28 @@ import (
 	"github.com/hmcfs/hmcfs/transport/region"
 )
 
+// Group has the nodes do a collective among them. It is a *collective.Group;
+// tests have others.
+type Group interface {
+	Rank() plan.Rank
+	Size() int
+	Share(ctx context.Context, b *region.Buffer) (mapped bool, err error)
+	AllReduce(ctx context.Context, result, source domain.View, op elem.Op) error
+	ReduceScatter(ctx context.Context, result, source domain.View, op elem.Op) error
+	AllGather(ctx context.Context, result, source domain.View) error
+	Broadcast(ctx context.Context, v domain.View, root plan.Rank) error
+	Reduce(ctx context.Context, result, source domain.View, op elem.Op, root plan.Rank) error
+	AllToAll(ctx context.Context, result, source domain.View) error
+	Close() error
+}
+
+var _ Group = (*collective.Group)(nil)
+
 // Nodes is how the nodes that have files are joined.
 type Nodes struct {
 	// Group has each node as one rank, and is strict where the task is and
 	// Ordered says so. Run closes it.
-	Group *collective.Group
+	Group Group
 	// Table has the memory that the bytes go through.
 	Table *region.Table
 	// Of says which node each rank's file is on, from 0.
@@ -117,6 +134,9 @@ func (r *rounds) factors() (in, out int) {
 // run does all segments. Each step has a goroutine; the steps of one segment
 // follow each other, and use one slot.
 func (r *rounds) run(ctx context.Context) (err error) {
+	if r.total == 0 {
+		return r.nodes.Group.Close()
+	}
 	var all [slots]*slot
 	defer func() {
 		// It has what was shared open.

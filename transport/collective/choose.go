@@ -108,14 +108,40 @@ func (g *Group) translate(w *way, st staging) error {
 // +checklocks:g.mu
 func (g *Group) choose(t plan.Task, mapped bool) (*way, error) {
 	s := g.shape(mapped)
-	if a := g.opts.Algorithm; a != "" && plan.Can(t, s, a) == nil {
+	a, own := g.opts.Algorithms[t.Kind]
+	if !own {
+		a = g.opts.Algorithm
+	}
+	if a != "" && plan.Can(t, s, a) == nil {
 		return compile(t, s, plan.Estimate{Algorithm: a}, "option")
 	}
-	all, err := estimates(t, s, g.costs)
+	// In place or not is each rank's own matter, and must not make a difference.
+	same := t
+	same.InPlace = t.Kind != plan.AllToAll && t.Kind != plan.Barrier
+	all, err := plan.Estimates(same, s, g.costs)
 	if err != nil {
 		return nil, argument(err)
 	}
-	return compile(t, s, all[0], "model")
+	return compile(t, s, g.best(all, &t, mapped), "model")
+}
+
+// best is the fastest of some estimates. What fits the group's window needs one
+// meeting of the ranks there, and not two as in memory that stays the callers'.
+//
+// +checklocks:g.mu
+func (g *Group) best(all []plan.Estimate, t *plan.Task, mapped bool) plan.Estimate {
+	best := all[0]
+	for _, e := range all {
+		if e.Algorithm != plan.Direct || !mapped || !g.fitsWindow(t) || t.Kind == plan.Barrier {
+			continue
+		}
+		e.Time -= e.Latency / 2
+		e.Latency -= e.Latency / 2
+		if e.Time <= best.Time {
+			best = e
+		}
+	}
+	return best
 }
 
 // compile makes a plan. One in mapped memory is not in place: where ranks are in
@@ -133,18 +159,6 @@ func compile(t plan.Task, s plan.Shape, e plan.Estimate, because string) (*way, 
 
 // argument makes what plan refuses a wrong argument.
 func argument(err error) error { return fmt.Errorf("%w: %w", ErrArgument, err) }
-
-// estimates is what every algorithm takes.
-func estimates(t plan.Task, s plan.Shape, _ plan.Costs) ([]plan.Estimate, error) {
-	order := []plan.Algorithm{plan.Direct, plan.Ring, plan.Doubling, plan.Binomial, plan.Dissemination, plan.Pairwise, plan.Ordered, plan.Chain}
-	var err error
-	for _, a := range order {
-		if err = plan.Can(t, s, a); err == nil {
-			return []plan.Estimate{{Algorithm: a}}, nil
-		}
-	}
-	return nil, err
-}
 
 // Compile makes the plan that a call would be done by, for Call.Plan.
 func (g *Group) Compile(c *Call) (*plan.Plan, error) {

@@ -81,10 +81,10 @@ func (g *Group) share(ctx context.Context, b *region.Buffer) (*shared, error) {
 const (
 	describing = 64
 	// windowData is the bytes of a source that a slot holds.
-	windowData = 32 << 10
+	windowData = 16 << 10
 	slotSize   = describing + windowData
 	// windowReads bounds what one rank reads of all slots, as each reads all.
-	windowReads = 128 << 10
+	windowReads = 64 << 10
 )
 
 // openWindow shares the group's own memory.

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/devices/elem"
 	"github.com/hmcfs/hmcfs/transport/collective/fabric"
 	"github.com/hmcfs/hmcfs/transport/collective/plan"
@@ -81,11 +82,15 @@ func New(ctx context.Context, f fabric.Fabric, o Options) (*Group, error) {
 	defer g.mu.Unlock()
 	g.loop = newLoop(g)
 	g.own.table = region.NewTable(nil)
-	err := g.openWindow(ctx)
+	err := g.startGuard(ctx)
+	if err == nil {
+		err = g.openWindow(ctx)
+	}
 	if err == nil {
 		err = g.calibrate(ctx)
 	}
 	if err != nil {
+		g.endGuard()
 		return nil, errors.Join(fmt.Errorf("make a group of %d ranks: %w", f.Size(), err), g.closeMemory(ctx))
 	}
 	return g, nil
@@ -108,6 +113,11 @@ type Call struct {
 	Root   plan.Rank
 	// Plan is a plan that was compiled for just this. Nil finds one.
 	Plan *plan.Plan
+	// After has to happen before the source is read or the result written, and
+	// Done is set when the call is over, by its error. Nil is none. They are this
+	// rank's own matter.
+	After devices.Event
+	Done  *devices.Signal
 }
 
 // Do does what a call asks for. It allocates nothing once such a call has been
@@ -119,23 +129,40 @@ type Call struct {
 func (g *Group) Do(ctx context.Context, c *Call) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	err := g.doCall(ctx, c)
+	if c.Done != nil {
+		c.Done.Set(err)
+	}
+	return err
+}
+
+// doCall is Do.
+//
+// +checklocks:g.mu
+func (g *Group) doCall(ctx context.Context, c *Call) error {
 	if g.closed.Load() {
 		return ErrClosed
 	}
 	began := time.Now()
+	if c.After != nil {
+		if err := c.After.Wait(ctx); err != nil {
+			return fmt.Errorf("wait for what comes before %v: %w", c.Kind, err)
+		}
+	}
 	r := &g.running
-	r.resumed = g.unfinished && c.Kind == plan.Barrier
-	g.unfinished = false
-	if !r.resumed {
+	resumed := g.unfinished && c.Kind == plan.Barrier
+	if !resumed {
+		if g.unfinished {
+			g.closeCall()
+		}
 		if err := g.openCall(ctx, c); err != nil {
 			return err
 		}
 	}
+	r.resumed, g.unfinished = resumed, false
 	err := g.guarded(ctx, r)
-	g.loop.settle()
-	if err != nil && c.Kind == plan.Barrier && (errors.Is(err, ErrTimeout) || ctx.Err() != nil) {
-		g.unfinished = true
-	} else {
+	g.unfinished = err != nil && c.Kind == plan.Barrier && (errors.Is(err, ErrTimeout) || ctx.Err() != nil)
+	if !g.unfinished {
 		g.closeCall()
 	}
 	r.report.Measured = time.Since(began)
@@ -189,11 +216,19 @@ func (g *Group) Close() error {
 	if g.closed.Swap(true) {
 		return nil
 	}
-	g.fabric.Interrupt()
+	g.endGuard()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.unfinished {
 		g.closeCall()
 	}
 	return g.closeMemory(context.Background())
+}
+
+// Costs is what the group has measured, by which it chooses: the same at all
+// ranks.
+func (g *Group) Costs() plan.Costs {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.costs
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/devices/elem"
@@ -31,6 +32,9 @@ type ranks struct {
 // newRanks makes a group of n ranks that are goroutines.
 func newRanks(t testing.TB, n int, o Options) *ranks {
 	t.Helper()
+	if o.Costs == nil {
+		o.Costs = someCosts()
+	}
 	all, err := fabric.Local(n)
 	if err != nil {
 		t.Fatal(err)
@@ -39,6 +43,12 @@ func newRanks(t testing.TB, n int, o Options) *ranks {
 		t.Cleanup(func() { _ = f.Close() })
 	}
 	return groupsOf(t, all, o)
+}
+
+// someCosts saves the time to measure them.
+func someCosts() *plan.Costs {
+	l := plan.Link{Latency: time.Microsecond, Bandwidth: 4e9}
+	return &plan.Costs{Inside: l, Between: plan.Link{Latency: 10 * time.Microsecond, Bandwidth: 2e9}, Combine: 1e10, Memory: 1e10}
 }
 
 // groupsOf makes groups over some fabrics.
@@ -101,6 +111,16 @@ func (w *ranks) buffer(n uint64) *region.Buffer {
 	}
 	w.buffers = append(w.buffers, b)
 	return b
+}
+
+// mine is a buffer for each rank.
+func (w *ranks) mine(n int, size uint64) []*region.Buffer {
+	w.t.Helper()
+	out := make([]*region.Buffer, n)
+	for r := range out {
+		out[r] = w.buffer(size)
+	}
+	return out
 }
 
 // sample is count elements of a type, small enough for any operation to be worth

@@ -16,6 +16,7 @@ import (
 	"github.com/hmcfs/hmcfs/objects/cluster"
 	"github.com/hmcfs/hmcfs/objects/collect"
 	"github.com/hmcfs/hmcfs/transport/collective/plan"
+	"github.com/hmcfs/hmcfs/transport/region"
 )
 
 // Daemon does what several files are needed for.
@@ -209,6 +210,16 @@ func (o *opened) ranks(ctx context.Context, t *collect.Task, sources, targets []
 		if ranks[rank].Target, err = o.open(ctx, to[rank], access(to[rank])); err != nil {
 			return nil, rankFault(rank, err)
 		}
+		if t.Kind != plan.Broadcast {
+			continue
+		}
+		// What is broadcast over is as long, or nothing yet.
+		if size, err := sizeOf(ctx, ranks[rank].Target); err != nil || size != 0 && size != t.Size {
+			if err == nil {
+				err = fmt.Errorf("it has %d bytes, and rank %d has %d: %w", size, t.Root, t.Size, objects.ErrInvalid)
+			}
+			return nil, rankFault(rank, err)
+		}
 	}
 	return ranks, nil
 }
@@ -256,9 +267,10 @@ func (d *Daemon) collect(ctx context.Context, t collect.Task, ranks []cluster.Co
 	if err != nil {
 		return collect.Report{}, 0, err
 	}
-	if err = job.Run(ctx, nil); err != nil {
+	report, err := job.RunRanks(ctx, region.NewTable(d.engine))
+	if err != nil {
 		job.Discard()
 		return collect.Report{}, 0, err
 	}
-	return collect.OneNode(), 1, job.Commit(ctx, killPriv)
+	return report, 1, job.Commit(ctx, killPriv)
 }

@@ -141,6 +141,7 @@ func (c *child) tell(order byte) {
 
 // close lets the supervisor go, and waits for it.
 func (c *child) close() {
+	c.tell(dismiss)
 	_ = c.control.Close()
 	_ = c.cmd.Wait() // what became of the program is known
 	for _, from := range c.from {

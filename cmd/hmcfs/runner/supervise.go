@@ -30,6 +30,7 @@ const (
 	start   = 'S' // begin the program
 	endSoon = 'T' // SIGTERM to the program
 	endNow  = 'K' // SIGKILL to all of it
+	dismiss = 'D' // end; nothing is left to do
 )
 
 // elsewhere is a file of the job's directory: the directories outside of it
@@ -78,13 +79,14 @@ func Supervise(ctx context.Context, args []string, jobDir string) error {
 	cmd.Env = append(os.Environ(), marker+"="+jobDir)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	say := json.NewEncoder(status)
-	orphaned := make(chan struct{})
+	over := make(chan bool, 1)
 	if err = cmd.Start(); err != nil {
-		go obey(orders, 0, orphaned)
+		go obey(orders, 0, over)
+		muffle()
 		_ = say.Encode(ending{Code: -1, Error: err.Error()})
 	} else {
 		_ = say.Encode(ending{PID: cmd.Process.Pid})
-		go obey(orders, cmd.Process.Pid, orphaned)
+		go obey(orders, cmd.Process.Pid, over)
 		defer context.AfterFunc(ctx, func() { killAll(cmd.Process.Pid) })()
 		err = cmd.Wait()
 		reap()
@@ -93,7 +95,9 @@ func Supervise(ctx context.Context, args []string, jobDir string) error {
 		muffle()
 		_ = say.Encode(endingOf(cmd, err)) // a runner that has gone needs no word
 	}
-	<-orphaned
+	if <-over {
+		return nil
+	}
 	// If the runner was killed, so may have been other supervisors.
 	sweep(jobDir)
 	removeJob(jobDir)
@@ -112,13 +116,17 @@ func muffle() {
 	_ = null.Close()
 }
 
-// obey does what the runner says, and ends all when it is gone.
-func obey(orders io.ByteReader, group int, orphaned chan<- struct{}) {
+// obey does what the runner says, and ends all when it is gone. In the end it
+// says whether it was dismissed.
+func obey(orders io.ByteReader, group int, over chan<- bool) {
 	for {
 		switch b, err := orders.ReadByte(); {
 		case err != nil:
-			close(orphaned)
 			killAll(group)
+			over <- false
+			return
+		case b == dismiss:
+			over <- true
 			return
 		case b == endSoon:
 			signalGroup(group, unix.SIGTERM)

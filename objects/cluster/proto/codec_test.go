@@ -31,7 +31,7 @@ func bodies() []any {
 		&MoveAnswer{}, &AllocateAsk{}, &SeekAsk{}, &SeekAnswer{}, &CopyAsk{}, &PullAsk{}, &KeyAsk{}, &KeyAnswer{},
 		&ListKeysAsk{}, &ListKeysAnswer{}, &ExpireKeyAsk{}, &ClaimAsk{}, &ClaimAnswer{}, &TakeAsk{},
 		&Invalid{}, &HaveKeysAsk{}, &HaveKeysAnswer{},
-		&CollectFile{}, &JobAsk{}, &CollectAnswer{}, &SumsAsk{}, &SumsAnswer{},
+		&CollectAsk{}, &CollectFile{}, &JobAsk{}, &CollectAnswer{}, &SumsAsk{}, &SumsAnswer{},
 	}
 }
 

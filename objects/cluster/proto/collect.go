@@ -1,17 +1,20 @@
 package proto
 
-import "fmt"
+import (
+	"fmt"
+	"math"
+	"slices"
+)
 
 // The bounds of collectives.
 const (
 	// MaxRanks is the most files of one.
 	MaxRanks = 64
-	// JobSize is the length of the name of one, in bytes; MaxJob the most that is
-	// taken.
+	// JobSize is the length of the name of one, in bytes.
 	JobSize = 16
-	MaxJob  = 32
-	// MaxBlocks is how many blocks are summed at once.
+	// MaxBlocks is how many blocks are summed at once, of MaxBlock bytes at most.
 	MaxBlocks = 256
+	MaxBlock  = 16 << 20
 )
 
 // CollectAsk tells a node of a collective in which files of it are ranks: what
@@ -90,59 +93,59 @@ type SumsAnswer struct {
 }
 
 func (a *CollectAsk) check() error {
+	if len(a.Of) > MaxRanks || len(a.Nodes) > MaxRanks || len(a.Epochs) > MaxRanks || len(a.Files) > MaxRanks {
+		return fmt.Errorf("%d ranks, %d nodes, %d epochs, %d files: at most %d", len(a.Of), len(a.Nodes), len(a.Epochs), len(a.Files), MaxRanks)
+	}
+	return checkSizes(a.Size)
+}
+
+// Validate says whether the parts of the body fit together.
+//
+// Errors: ErrBody.
+func (a *CollectAsk) Validate() error {
+	if err := a.fits(); err != nil {
+		return fmt.Errorf("%w: %w", ErrBody, err)
+	}
+	return nil
+}
+
+func (a *CollectAsk) fits() error {
 	switch {
-	case len(a.Job) == 0 || len(a.Job) > MaxJob:
+	case len(a.Job) != JobSize:
 		return fmt.Errorf("job of %d bytes", len(a.Job))
-	case len(a.Of) == 0 || len(a.Of) > MaxRanks:
-		return fmt.Errorf("%d ranks, can be 1 to %d", len(a.Of), MaxRanks)
-	case len(a.Nodes) == 0 || len(a.Nodes) > len(a.Of) || len(a.Epochs) != len(a.Nodes):
+	case len(a.Of) == 0 || len(a.Nodes) == 0 || len(a.Nodes) > len(a.Of) || len(a.Epochs) != len(a.Nodes):
 		return fmt.Errorf("%d nodes and %d epochs for %d ranks", len(a.Nodes), len(a.Epochs), len(a.Of))
 	case int64(a.Me) >= int64(len(a.Nodes)):
 		return fmt.Errorf("node %d of %d", a.Me, len(a.Nodes))
-	case len(a.Files) > len(a.Of):
-		return fmt.Errorf("%d files of %d ranks", len(a.Files), len(a.Of))
 	}
-	mine := 0
-	has := make([]bool, len(a.Nodes))
+	ranks := make([]int, len(a.Nodes))
 	for _, node := range a.Of {
 		if int64(node) >= int64(len(a.Nodes)) {
 			return fmt.Errorf("a rank of node %d of %d", node, len(a.Nodes))
 		}
-		has[node] = true
-		if node == a.Me {
-			mine++
-		}
+		ranks[node]++
 	}
-	for node := range has {
-		if !has[node] {
-			return fmt.Errorf("node %d has no rank", node)
-		}
-	}
-	if mine != len(a.Files) {
-		return fmt.Errorf("%d files for %d ranks", len(a.Files), mine)
+	if slices.Contains(ranks, 0) || ranks[a.Me] != len(a.Files) {
+		return fmt.Errorf("nodes of %v ranks, and %d files of node %d", ranks, len(a.Files), a.Me)
 	}
 	for _, f := range a.Files {
 		if int64(f.Rank) >= int64(len(a.Of)) || a.Of[f.Rank] != a.Me {
 			return fmt.Errorf("rank %d is not the node's", f.Rank)
 		}
 	}
-	return checkSizes(a.Size)
-}
-
-func (a *JobAsk) check() error {
-	if len(a.Job) == 0 || len(a.Job) > MaxJob {
-		return fmt.Errorf("job of %d bytes", len(a.Job))
-	}
 	return nil
 }
 
 func (a *CollectAnswer) check() error { return checkSizes(a.Predicted, a.Measured) }
 
-func (a *SumsAsk) check() error {
-	if a.N == 0 || a.N > MaxBlocks || a.Block == 0 || a.Block > 1<<26 || a.From > 1<<62/a.Block {
-		return fmt.Errorf("%d blocks of %d bytes from %d on", a.N, a.Block, a.From)
+func (a *SumsAnswer) check() error { return checkSizes(a.Size) }
+
+// Validate says whether there can be such blocks.
+//
+// Errors: ErrBody.
+func (a *SumsAsk) Validate() error {
+	if a.N == 0 || a.N > MaxBlocks || a.Block == 0 || a.Block > MaxBlock || a.From > math.MaxInt64/MaxBlock {
+		return fmt.Errorf("%d blocks of %d bytes from %d on: %w", a.N, a.Block, a.From, ErrBody)
 	}
 	return nil
 }
-
-func (a *SumsAnswer) check() error { return checkSizes(a.Size) }

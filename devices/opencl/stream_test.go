@@ -1,0 +1,125 @@
+package opencl
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/devices/elem"
+)
+
+func newStream(t *testing.T, dev devices.Device) *stream {
+	t.Helper()
+	made, err := devices.NewStream(t.Context(), dev)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := made.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	s, ok := made.(*stream)
+	if !ok || s.HostDriven() {
+		t.Fatalf("the stream is a %T", made)
+	}
+	return s
+}
+
+// TestStreamsOfKinds says who drives the streams of which device.
+func TestStreamsOfKinds(t *testing.T) {
+	kinds(t, func(t *testing.T, dev devices.Device) {
+		s, err := devices.NewStream(t.Context(), dev)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, mapped := dev.(*mappedDevice); s.HostDriven() != mapped {
+			t.Errorf("driven by the host: %v", s.HostDriven())
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestStreamWorkOfTheHost has a copy that overlaps, and elements that are not
+// aligned, between commands.
+func TestStreamWorkOfTheHost(t *testing.T) {
+	dev := openDiscrete(t, "size=64MiB")
+	s := newStream(t, dev)
+	a, b := noise(4096, 1), noise(4096, 2)
+	dst, src := alloc(t, dev, 4096), alloc(t, dev, 4096)
+	put(t, dst, a)
+	put(t, src, b)
+	for _, err := range []error{
+		s.Copy(part(t, dst, 100, 1000), part(t, dst, 0, 1000)),
+		s.Copy(part(t, dst, 0, 50), part(t, src, 0, 50)),
+		s.Reduce(part(t, dst, 1, 400), part(t, src, 3, 400), elem.Int32, elem.Sum),
+		s.Fill(part(t, dst, 401, 9), 7),
+		s.Sync(t.Context()),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	copy(a[100:1100], bytes.Clone(a[:1000]))
+	copy(a[:50], b)
+	sum := bytes.Clone(a[1:401])
+	if err := elem.Combine(elem.Sum, elem.Int32, sum, sum, bytes.Clone(b[3:403])); err != nil {
+		t.Fatal(err)
+	}
+	copy(a[1:], sum)
+	copy(a[401:410], bytes.Repeat([]byte{7}, 9))
+	if got := get(t, dst); !bytes.Equal(got, a) {
+		t.Error("differs")
+	}
+}
+
+func TestStreamCallsFail(t *testing.T) {
+	dev := openDiscrete(t, "size=64MiB")
+	mem := alloc(t, dev, 100)
+	for want, change := range map[string]func(*api){
+		"clEnqueueFillBuffer":          func(a *api) { a.EnqueueFillBuffer = returns(-5) },
+		"clEnqueueMarkerWithWaitList":  func(a *api) { a.EnqueueMarker = returns(-5) },
+		"clEnqueueBarrierWithWaitList": func(a *api) { a.EnqueueBarrier = returns(-5) },
+		"clFlush":                      func(a *api) { a.Flush = returns(-5) },
+	} {
+		t.Run(want, func(t *testing.T) {
+			s := newStream(t, dev)
+			whole := s.d.api
+			table := *whole
+			change(&table)
+			s.d.api = &table
+			now := devices.NewSignal()
+			now.Set(nil)
+			err := errors.Join(s.Fill(mem.All(), 1), s.After(now), s.Sync(t.Context()))
+			s.d.api = whole
+			if !errors.Is(err, devices.ErrDevice) || !strings.Contains(err.Error(), want) {
+				t.Errorf("error %v", err)
+			}
+		})
+	}
+}
+
+// TestStreamOutlivesItsDevice closes the device first.
+func TestStreamOutlivesItsDevice(t *testing.T) {
+	dev := openDiscrete(t, "size=64MiB")
+	s := newStream(t, dev)
+	mem, err := dev.Alloc(t.Context(), 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	never := devices.NewSignal()
+	if err := errors.Join(s.After(never), s.Fill(mem.All(), 1), mem.Release(), dev.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Fill(mem.All(), 1); !errors.Is(err, devices.ErrClosed) {
+		t.Errorf("fill: %v", err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	never.Set(nil)
+}

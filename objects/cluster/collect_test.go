@@ -1,0 +1,183 @@
+package cluster_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"testing"
+
+	"github.com/hmcfs/hmcfs/devices/elem"
+	"github.com/hmcfs/hmcfs/metadata/members"
+	"github.com/hmcfs/hmcfs/objects"
+	"github.com/hmcfs/hmcfs/objects/cluster"
+	"github.com/hmcfs/hmcfs/objects/cluster/clustertest"
+	"github.com/hmcfs/hmcfs/objects/collect"
+	"github.com/hmcfs/hmcfs/tests/kit"
+	"github.com/hmcfs/hmcfs/transport/collective/plan"
+)
+
+// floats are bytes that are finite numbers of elem.Float32, for whose sums the
+// order matters.
+func floats(seed uint64, count int) []byte {
+	p := kit.Bytes(seed, 0, 4*count)
+	for i := 0; i < len(p); i += 4 {
+		x := float32(int32(binary.LittleEndian.Uint32(p[i:]))) / 7e4
+		binary.LittleEndian.PutUint32(p[i:], math.Float32bits(x))
+	}
+	return p
+}
+
+// results are what the files of a collective have to be, the plain way.
+func results(t *testing.T, task collect.Task, sources [][]byte) [][]byte {
+	t.Helper()
+	n := len(sources)
+	var sum []byte
+	if task.Op != 0 {
+		sum = bytes.Clone(sources[0])
+		for _, p := range sources[1:] {
+			if err := elem.Combine(task.Op, task.Type, sum, sum, p); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	out := make([][]byte, n)
+	for r := range out {
+		out[r] = sources[r]
+		if !task.HasResult(r) {
+			continue
+		}
+		size := task.Type.Size()
+		part := plan.Part(task.Size/size, r, n)
+		from, to := part.Off*size, (part.Off+part.Len)*size
+		switch task.Kind {
+		case plan.AllReduce, plan.Reduce:
+			out[r] = sum
+		case plan.Broadcast:
+			out[r] = sources[task.Root]
+		case plan.AllGather:
+			out[r] = bytes.Join(sources, nil)
+		case plan.ReduceScatter:
+			out[r] = sum[from:to]
+		case plan.AllToAll:
+			out[r] = nil
+			for _, p := range sources {
+				out[r] = append(out[r], p[from:to]...)
+			}
+		default:
+		}
+	}
+	return out
+}
+
+// TestCollect does every collective in place on files of three nodes, which node
+// a asks for, and which are in the order of the nodes, or are not.
+func TestCollect(t *testing.T) {
+	ways(t, func(t *testing.T, o clustertest.Options) {
+		kit.Check(t)
+		o.Names = []members.Name{"a", "b", "c"}
+		w := clustertest.New(t, o)
+		for i, places := range [][]members.Name{{"a", "b"}, {"b", "c"}, {"a", "b", "c"}, {"c", "a", "a", "b", "c"}} {
+			for kind := plan.AllReduce; kind <= plan.AllToAll; kind++ {
+				for j, count := range []int{1, 300_001} {
+					name := fmt.Sprintf("%d-%v-%d", i, kind, count)
+					t.Run(name, func(t *testing.T) {
+						task := collect.Task{Kind: kind, Type: elem.Float32, Ranks: len(places), Size: 4 * uint64(count), Root: 1}
+						if collect.Combines(kind) {
+							task.Op, task.Strict = elem.Sum, true
+						}
+						collectOnce(t, w, task, places, name, uint64(i*1000+int(kind)*100+j*50))
+					})
+				}
+			}
+		}
+	})
+}
+
+func collectOnce(t *testing.T, w *clustertest.World, task collect.Task, places []members.Name, name string, seed uint64) {
+	t.Helper()
+	var sources [][]byte
+	var files []objects.Ino
+	var ranks []cluster.CollectRank
+	for r, at := range places {
+		p := floats(seed+uint64(r)+1, int(task.Size/4))
+		device := []string{"sim0", "host"}[r%2]
+		ino := w.Node(at).File(device, fmt.Sprintf("%s.%d", name, r), p)
+		e := end(t, w, at, ino, 0)
+		sources, files = append(sources, p), append(files, ino)
+		rank := cluster.CollectRank{}
+		if task.HasSource(r) {
+			rank.Source = e
+		}
+		if task.HasResult(r) {
+			rank.Target = e
+		}
+		ranks = append(ranks, rank)
+	}
+	report, err := w.Node("a").Cluster.Collect(t.Context(), task, ranks, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if report.Algorithm == "" || report.Calls == 0 {
+		t.Errorf("report %+v", report)
+	}
+	for r, want := range results(t, task, sources) {
+		if got := w.Node(places[r]).Content(files[r]); !bytes.Equal(got, want) {
+			t.Errorf("rank %d, on %s: %d bytes, not %d; differ at %d", r, places[r], len(got), len(want), kit.FirstDiff(got, want))
+		}
+	}
+}
+
+// TestCollectRefused: what one node can't do leaves the files of all.
+func TestCollectRefused(t *testing.T) {
+	kit.Check(t)
+	w := clustertest.New(t, clustertest.Options{Names: []members.Name{"a", "b", "c"}})
+	p := kit.Bytes(1, 0, 1<<20)
+	one := w.Node("b").File("sim0", "x", p)
+	other := w.Node("c").File("sim0", "y", p[:1<<19])
+	task := collect.Task{Kind: plan.AllReduce, Type: elem.Uint8, Op: elem.Sum, Ranks: 2, Size: 1 << 20}
+	ranks := []cluster.CollectRank{
+		{Source: end(t, w, "b", one, 0), Target: end(t, w, "b", one, 0)},
+		{Source: end(t, w, "c", other, 0), Target: end(t, w, "c", other, 0)},
+	}
+	_, err := w.Node("a").Cluster.Collect(t.Context(), task, ranks, false)
+	if !errors.Is(err, objects.ErrInvalid) {
+		t.Errorf("files of two lengths: %v", err)
+	}
+	if got := w.Node("b").Content(one); !bytes.Equal(got, p) {
+		t.Error("a file has changed")
+	}
+	// A node that is gone.
+	w.Node("c").Leave()
+	_, err = w.Node("a").Cluster.Collect(t.Context(), task, ranks, false)
+	if !errors.Is(err, cluster.ErrUnreachable) {
+		t.Errorf("with a node that is gone: %v", err)
+	}
+	if got := w.Node("b").Content(one); !bytes.Equal(got, p) {
+		t.Error("a file has changed")
+	}
+}
+
+// TestSums compares files by their checksums.
+func TestSums(t *testing.T) {
+	kit.Check(t)
+	w := clustertest.New(t, clustertest.Options{Names: []members.Name{"a", "b"}})
+	p := kit.Bytes(1, 0, 3<<20+17)
+	there := end(t, w, "b", w.Node("b").File("sim0", "x", p), 0).Remote
+	here := end(t, w, "a", w.Node("a").File("host", "x", p), 0).Local
+	const block = 1 << 20
+	for _, c := range []struct{ from, n, want int }{{0, 64, 4}, {1, 2, 2}, {3, 1, 1}, {4, 5, 0}} {
+		got, err := there.Sums(t.Context(), block, uint64(c.from), c.n)
+		if err != nil || len(got) != 32*c.want {
+			t.Fatalf("%+v: %d bytes, %v", c, len(got), err)
+		}
+		want, err := cluster.SumsOf(t.Context(), here, block, uint64(c.from), c.n)
+		if err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%+v: other sums there than here, %v", c, err)
+		}
+	}
+	if _, err := there.Sums(t.Context(), block, 0, 10000); err == nil {
+		t.Error("10000 blocks at once")
+	}
+}

@@ -1,0 +1,72 @@
+package collect
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/hmcfs/hmcfs/transport/collective"
+	"github.com/hmcfs/hmcfs/transport/collective/fabric"
+	"github.com/hmcfs/hmcfs/transport/collective/plan"
+	"github.com/hmcfs/hmcfs/transport/region"
+)
+
+// RunRanks is Run on one node with an algorithm of package collective: each file
+// is a rank of a group of goroutines. Without Task.Algorithm, or with plan.Direct,
+// it is Run, which does the same with less waiting.
+func (j *Job) RunRanks(ctx context.Context, table *region.Table) (Report, error) {
+	if j.task.Algorithm == "" || j.task.Algorithm == plan.Direct {
+		return OneNode(), j.Run(ctx, nil)
+	}
+	if len(j.files) != j.task.Ranks {
+		return Report{}, j.Run(ctx, nil) // which says what is missing
+	}
+	fabrics, err := fabric.Local(j.task.Ranks)
+	if err != nil {
+		return Report{}, err
+	}
+	of := make([]int, len(fabrics))
+	for rank := range of {
+		of[rank] = rank
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var recorder Recorder
+	errs := make([]error, len(fabrics))
+	var all sync.WaitGroup
+	for rank, f := range fabrics {
+		all.Go(func() {
+			o := collective.Options{Algorithm: j.task.Algorithm, Strict: j.task.Strict}
+			if rank == 0 {
+				o.Observe = recorder.Observe
+			}
+			g, failure := collective.New(ctx, f, o)
+			if failure == nil {
+				nodes := &Nodes{Group: g, Table: table, Of: of}
+				failure = Run(ctx, j.task, j.filesOf(rank), nodes)
+			}
+			if errs[rank] = failure; failure != nil {
+				cancel(failure)
+			}
+		})
+	}
+	all.Wait()
+	if err = context.Cause(ctx); err != nil {
+		// What ended the others says nothing.
+		errs = []error{err}
+	}
+	for _, f := range fabrics {
+		errs = append(errs, f.Close())
+	}
+	return recorder.Report(), errors.Join(errs...)
+}
+
+// filesOf are the files of one rank.
+func (j *Job) filesOf(rank int) []File {
+	for i := range j.files {
+		if j.files[i].Rank == rank {
+			return j.files[i : i+1]
+		}
+	}
+	return nil
+}

@@ -1,0 +1,121 @@
+package collect
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/hmcfs/hmcfs/devices/elem"
+	"github.com/hmcfs/hmcfs/transport"
+	"github.com/hmcfs/hmcfs/transport/collective"
+	"github.com/hmcfs/hmcfs/transport/collective/fabric"
+	"github.com/hmcfs/hmcfs/transport/collective/plan"
+	"github.com/hmcfs/hmcfs/transport/region"
+)
+
+// runReal is run with groups as they are, of goroutines.
+func (w *world) runReal(t *testing.T, task Task, of []int) error {
+	t.Helper()
+	engine, err := transport.New(transport.Options{})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err := engine.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	table := region.NewTable(engine)
+	fabrics, err := fabric.Local(len(w.files))
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	errs := make([]error, len(w.files))
+	var all sync.WaitGroup
+	for node, files := range w.files {
+		all.Go(func() {
+			o := collective.Options{Algorithm: task.Algorithm, Strict: task.Strict && Ordered(of)}
+			g, err := collective.New(ctx, fabrics[node], o)
+			if err == nil {
+				err = Run(ctx, task, files, &Nodes{Group: g, Table: table, Of: of})
+			}
+			if errs[node] = err; err != nil {
+				cancel()
+			}
+		})
+	}
+	all.Wait()
+	for _, f := range fabrics {
+		errs = append(errs, f.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// TestRunByGroups does what TestRun does with collective.Group.
+func TestRunByGroups(t *testing.T) {
+	for _, of := range [][]int{{0, 1}, {0, 1, 2}, {0, 0, 1, 1}, {0, 1, 0, 1}, {0, 1, 1, 2, 0}} {
+		for _, kind := range allKinds() {
+			for _, count := range []uint64{0, 1, uint64(len(of)) + 1, 3000001} {
+				task := Task{Kind: kind, Type: elem.Int32, Ranks: len(of), Size: 4 * count, Root: len(of) / 2}
+				if Combines(kind) {
+					task.Op = elem.Avg
+				}
+				for _, strict := range []bool{false, true} {
+					if strict {
+						if !Combines(kind) {
+							continue
+						}
+						task.Type, task.Op, task.Strict = elem.Float32, elem.Sum, true
+					}
+					name := fmt.Sprintf("%v of %v, %d of %v, strict %v", kind, of, count, task.Type, strict)
+					sources := sourcesOf(task)
+					w := newWorld(task, of, sources)
+					if err := w.runReal(t, task, of); err != nil {
+						t.Fatalf("%s: %v", name, err)
+					}
+					for r, want := range reference(t, task, sources) {
+						if w.out[r] != nil && !bytes.Equal(w.out[r].p, want) {
+							t.Fatalf("%s: rank %d has other bytes than it should", name, r)
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestRunRanks does a task by algorithms that were asked for.
+func TestRunRanks(t *testing.T) {
+	engine, err := transport.New(transport.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := engine.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	for _, a := range []plan.Algorithm{"", plan.Ring, plan.Doubling, plan.Direct} {
+		task := Task{Kind: plan.AllReduce, Type: elem.Int32, Op: elem.Sum, Ranks: 3, Size: 4 * 1000003, Algorithm: a}
+		sources := sourcesOf(task)
+		w := newWorld(task, []int{0, 0, 0}, sources)
+		j := &Job{task: task, files: w.files[0]}
+		report, err := j.RunRanks(t.Context(), region.NewTable(engine))
+		if err != nil {
+			t.Fatalf("%q: %v", a, err)
+		}
+		if a != "" && report.Algorithm != a {
+			t.Errorf("%q: by %q", a, report.Algorithm)
+		}
+		for r, want := range reference(t, task, sources) {
+			if !bytes.Equal(w.out[r].p, want) {
+				t.Errorf("%q: rank %d has other bytes than it should", a, r)
+			}
+		}
+	}
+}

@@ -1,0 +1,327 @@
+package collective
+
+import (
+	"context"
+	"errors"
+	"math/bits"
+	"math/rand/v2"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hmcfs/hmcfs/devices/elem"
+	"github.com/hmcfs/hmcfs/tests/kit"
+	"github.com/hmcfs/hmcfs/transport/collective/fabric"
+	"github.com/hmcfs/hmcfs/transport/collective/plan"
+)
+
+// TestMessages counts what goes over links: 2(N-1) slices for a ring,
+// ceil(log2 N) messages of the root of a tree and of a rank at a barrier.
+func TestMessages(t *testing.T) {
+	for _, n := range []int{2, 3, 4, 5, 8} {
+		const size = 8 * 100_000
+		reports := make([]Report, n)
+		run := func(a plan.Algorithm, c Call) {
+			w := newRanks(t, n, Options{Algorithm: a})
+			buffers := w.mine(n, size)
+			for r := range n {
+				w.groups[r].opts.Observe = func(got *Report) { reports[r] = *got }
+			}
+			err := together(n, func(r int) error {
+				mine := c
+				if c.Kind != plan.Barrier {
+					mine.Source = view(t, buffers[r], elem.Int64, 0, size/8)
+					mine.Result = mine.Source
+				}
+				return w.groups[r].Do(t.Context(), &mine)
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		log := uint64(bits.Len(uint(n - 1)))
+		run(plan.Ring, Call{Kind: plan.AllReduce, Op: elem.Sum})
+		for r, got := range reports {
+			want := float64(2*(n-1)) / float64(n) * size
+			head := uint64(2*(n-1)) * headSize
+			if got.Messages != uint64(2*(n-1)) || float64(got.Sent-head) < want-1024 || float64(got.Sent-head) > want+1024*float64(n) {
+				t.Errorf("ring, rank %d of %d: %d messages, %d bytes; not %d, %v", r, n, got.Messages, got.Sent, 2*(n-1), want)
+			}
+			if got.Path != "stream" || got.Algorithm != plan.Ring || got.Because != "option" || got.Measured <= 0 {
+				t.Errorf("report: %+v", got)
+			}
+		}
+		run(plan.Binomial, Call{Kind: plan.Broadcast, Root: plan.Rank(n - 1)})
+		if got := reports[n-1].Messages; got != log {
+			t.Errorf("tree: the root of %d sends %d messages", n, got)
+		}
+		run(plan.Dissemination, Call{Kind: plan.Barrier})
+		for r, got := range reports {
+			if got.Messages != log {
+				t.Errorf("barrier, rank %d of %d: %d messages", r, n, got.Messages)
+			}
+		}
+	}
+}
+
+// TestAllocations is that a call that was made before takes no memory.
+func TestAllocations(t *testing.T) {
+	if kit.Race() {
+		t.Skip("the race detector takes memory")
+	}
+	for _, a := range []plan.Algorithm{"", plan.Ring, plan.Doubling, plan.Direct} {
+		for _, count := range []uint64{2, 100_000} {
+			w := newRanks(t, 2, Options{Algorithm: a})
+			buffers := w.mine(2, 4*count)
+			if a == plan.Direct {
+				if err := together(2, func(r int) error { _, err := w.groups[r].Share(t.Context(), buffers[r]); return err }); err != nil {
+					t.Fatal(err)
+				}
+			}
+			const runs = 200
+			call := func(r int) error {
+				v := view(t, buffers[r], elem.Float32, 0, count)
+				return errors.Join(w.groups[r].AllReduce(t.Context(), v, v, elem.Max), w.groups[r].Barrier(t.Context()))
+			}
+			ended := make(chan error, 1)
+			go func() {
+				for range runs + 1 {
+					if err := call(1); err != nil {
+						ended <- err
+						return
+					}
+				}
+				ended <- nil
+			}()
+			var failed error
+			got := testing.AllocsPerRun(runs, func() { failed = errors.Join(failed, call(0)) })
+			if err := errors.Join(failed, <-ended); err != nil {
+				t.Fatal(err)
+			}
+			if got >= 1 {
+				t.Errorf("%q × %d: %v allocations", a, count, got)
+			}
+		}
+	}
+}
+
+// TestBarrier is that nobody leaves before the last one comes.
+func TestBarrier(t *testing.T) {
+	for _, n := range []int{2, 3, 5} {
+		for _, a := range []plan.Algorithm{plan.Direct, plan.Dissemination} {
+			w := newRanks(t, n, Options{Algorithm: a})
+			var come atomic.Int64
+			err := together(n, func(r int) error {
+				random := rand.New(rand.NewPCG(uint64(n), uint64(r)))
+				for round := range 300 {
+					for range random.IntN(2000) {
+						_ = random.Uint64()
+					}
+					come.Add(1)
+					if err := w.groups[r].Barrier(t.Context()); err != nil {
+						return err
+					}
+					if got := come.Load(); got < int64(n*(round+1)) {
+						return errors.New("left early")
+					}
+				}
+				return nil
+			})
+			if err != nil {
+				t.Errorf("%d ranks, %s: %v", n, a, err)
+			}
+		}
+	}
+}
+
+// TestBarrierAgain is that a Barrier that was left goes on with the next one.
+func TestBarrierAgain(t *testing.T) {
+	for _, a := range []plan.Algorithm{plan.Direct, plan.Dissemination} {
+		w := newRanks(t, 3, Options{Algorithm: a})
+		for range 3 {
+			for range 2 {
+				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+				if err := w.groups[0].Barrier(ctx); err == nil {
+					t.Errorf("%s: over without the others", a)
+				}
+				cancel()
+			}
+			if err := together(3, func(r int) error { return w.groups[r].Barrier(t.Context()) }); err != nil {
+				t.Errorf("%s: %v", a, err)
+			}
+		}
+		x := trial{plan.Task{Kind: plan.AllReduce, Type: elem.Int32, Op: elem.Sum, Count: 1000}, false}
+		if err := w.try(x, w.buffer, 3); err != nil {
+			t.Errorf("%s: after it: %v", a, err)
+		}
+	}
+}
+
+// TestDeterminism is adversarial sums: the same bits each time, and with Strict
+// those of the order of the ranks, whatever the memory, the algorithm and the
+// cut.
+func TestDeterminism(t *testing.T) {
+	const n, count = 4, 10_000
+	values := []float64{1e8, 1, -1e8, 3}
+	whole := func(w *ranks, shared bool, from, to uint64) []byte {
+		results := make([][]byte, n)
+		buffers := w.mine(n, 4*count)
+		err := together(n, func(r int) error {
+			p := buffers[r].Host(0, 4*count)
+			for i := range count {
+				put(elem.Float32, p[4*i:], values[(i+r)%n]+float64(i%7))
+			}
+			if shared {
+				if _, err := w.groups[r].Share(t.Context(), buffers[r]); err != nil {
+					return err
+				}
+			}
+			for at := from; at < count; at += to {
+				v := view(t, buffers[r], elem.Float32, at, min(to, count-at))
+				if err := w.groups[r].AllReduce(t.Context(), v, v, elem.Sum); err != nil {
+					return err
+				}
+			}
+			results[r] = p
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range results {
+			if string(p) != string(results[0]) {
+				t.Error("the ranks differ")
+			}
+		}
+		return results[0]
+	}
+	for _, a := range []plan.Algorithm{plan.Ring, plan.Doubling, plan.Direct, plan.NHR} {
+		first := whole(newRanks(t, n, Options{Algorithm: a}), a == plan.Direct, 0, count)
+		for range 3 {
+			if string(first) != string(whole(newRanks(t, n, Options{Algorithm: a}), a == plan.Direct, 0, count)) {
+				t.Errorf("%s is another time another", a)
+			}
+		}
+	}
+	strict := whole(newRanks(t, n, Options{Strict: true}), false, 0, count)
+	for _, cut := range []uint64{count, 1000, 777} {
+		for _, shared := range []bool{false, true} {
+			if string(strict) != string(whole(newRanks(t, n, Options{Strict: true}), shared, 0, cut)) {
+				t.Errorf("strict by %d, shared %v: other bits", cut, shared)
+			}
+		}
+	}
+}
+
+// apart is a fabric whose ranks seem to be on several hosts.
+type apart struct {
+	fabric.Fabric
+
+	each int
+}
+
+func (a apart) Mapped() bool { return false }
+
+func (a apart) Nodes() []int {
+	nodes := make([]int, a.Size())
+	for r := range nodes {
+		nodes[r] = r / a.each
+	}
+	return nodes
+}
+
+// TestNodes is ranks on several hosts.
+func TestNodes(t *testing.T) {
+	for _, x := range [][2]int{{4, 2}, {5, 2}, {8, 4}, {6, 1}} {
+		all, err := fabric.Local(x[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range all {
+			all[i] = apart{all[i], x[1]}
+		}
+		for _, a := range []plan.Algorithm{plan.Hierarchical, ""} {
+			w := groupsOf(t, all, Options{Algorithm: a})
+			tasks(x[0], []uint64{1, 1001}, func(k plan.Task) {
+				if err := w.try(trial{k, false}, w.buffer, k.Count); err != nil {
+					t.Errorf("%v: %+v: %v", x, k, err)
+				}
+			})
+		}
+	}
+}
+
+// TestCosts is that all ranks measure something, and choose the fastest by it.
+func TestCosts(t *testing.T) {
+	all, err := fabric.Local(4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range all {
+		all[i] = apart{all[i], 2}
+	}
+	w := groupsOf(t, all, Options{Costs: &plan.Costs{}})
+	if got := w.groups[0].Costs(); got != (plan.Costs{}) {
+		t.Errorf("the costs that were given: %+v", got)
+	}
+	w = groupsOf(t, all, Options{})
+	costs := w.groups[0].Costs()
+	t.Logf("%+v", costs)
+	for _, v := range []float64{
+		float64(costs.Inside.Latency), float64(costs.Between.Latency), costs.Inside.Bandwidth, costs.Between.Bandwidth, costs.Combine, costs.Memory,
+	} {
+		if v <= 0 {
+			t.Errorf("costs: %+v", costs)
+		}
+	}
+	for _, g := range w.groups {
+		if g.Costs() != costs {
+			t.Errorf("rank %d: %+v, not %+v", g.Rank(), g.Costs(), costs)
+		}
+	}
+	for _, count := range []uint64{1, 1000, 1 << 24} {
+		v := view(t, w.buffer(4*count), elem.Float32, 0, count)
+		p, err := w.groups[0].Compile(&Call{Kind: plan.AllReduce, Source: v, Result: v, Op: elem.Sum})
+		if err != nil {
+			t.Fatal(err)
+		}
+		task := p.Task
+		task.InPlace = true
+		best, err := plan.Estimates(task, w.groups[0].shape(false), costs)
+		if err != nil || best[0].Algorithm != p.Algorithm {
+			t.Errorf("%d elements: %v, not the best of %+v (%v)", count, p.Algorithm, best, err)
+		}
+	}
+}
+
+// TestPlan is a plan that was made before, and that does not change with
+// anything else.
+func TestPlan(t *testing.T) {
+	w := newRanks(t, 3, Options{Topology: "here"})
+	buffers := w.mine(3, 4000)
+	v := view(t, buffers[0], elem.Float32, 0, 1000)
+	p, err := plan.Compile(plan.Task{Kind: plan.AllReduce, Ranks: 3, Count: 1000, Type: elem.Float32, Op: elem.Sum},
+		w.groups[0].shape(false), plan.NHR)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got Report
+	w.groups[0].opts.Observe = func(r *Report) { got = *r }
+	do := func(p *plan.Plan) error {
+		return together(3, func(r int) error {
+			v := view(t, buffers[r], elem.Float32, 0, 1000)
+			return w.groups[r].Do(t.Context(), &Call{Kind: plan.AllReduce, Source: v, Result: v, Op: elem.Sum, Plan: p})
+		})
+	}
+	if err = do(p); err != nil || got.Algorithm != plan.NHR || got.Because != "plan" {
+		t.Errorf("%+v, %v", got, err)
+	}
+	other := *p
+	other.Shape.Topology = "there"
+	if err = do(&other); !errors.Is(err, plan.ErrStale) {
+		t.Errorf("of another topology: %v", err)
+	}
+	if err = w.groups[0].Do(t.Context(), &Call{Kind: plan.Reduce, Source: v, Result: v, Op: elem.Sum, Plan: p}); !errors.Is(err, ErrArgument) {
+		t.Errorf("for another call: %v", err)
+	}
+}

@@ -1,0 +1,236 @@
+package collective
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/hmcfs/hmcfs/transport/collective/fabric"
+	"github.com/hmcfs/hmcfs/transport/collective/plan"
+)
+
+// guard is what keeps the ranks of a group together: it compares what they ask
+// for, looks after who waits, and does calls again. It belongs to Group.mu, but
+// for watch.
+type guard struct {
+	watch watch
+	// call is the number of the call under way, frame its arguments, and digest
+	// what headers have of them.
+	call   uint32
+	frame  frame
+	digest uint16
+	// base is what a call adds to its values of Signals, so that they only grow.
+	base uint64
+	// lost says that links have to be made anew before the next call.
+	lost bool
+	// resumable says that the call before was a Barrier that can go on where it
+	// was left.
+	resumable bool
+	// suspended is set by Suspend.
+	suspended bool
+	// compared are the calls that all ranks have agreed on, names how they are
+	// called.
+	compared map[frame]struct{}
+	names    map[frame]*string
+	// kept is a copy of what the call overwrites; has says that it is one.
+	kept    []byte
+	hasKept bool
+
+	// What follows is kept because it takes no memory then.
+	talks   []talk
+	want    []fabric.Want
+	nothing [0]byte
+	frames  [][]byte
+
+	done    chan struct{}
+	stopped sync.WaitGroup
+}
+
+// startGuard compares the groups' options and has the watchdog look after the
+// group until endGuard.
+//
+// Errors: an InconsistentError; those of exchange.
+func (g *Group) startGuard(ctx context.Context) error {
+	gd := &g.guard
+	gd.compared, gd.names, gd.frames = map[frame]struct{}{}, map[frame]*string{}, g.rows(frameSize)
+	gd.done = make(chan struct{})
+	gd.stopped.Go(func() { g.dog(gd.done) })
+	name := "new group"
+	gd.watch.begin(1, &name)
+	defer gd.watch.end()
+	return g.compareOptions(ctx)
+}
+
+// endGuard has whoever waits stop, and the watchdog. It may be called while a
+// call is under way, but only once.
+func (g *Group) endGuard() {
+	g.halt(ErrClosed)
+	close(g.guard.done)
+	g.guard.stopped.Wait()
+}
+
+// rows are n bytes for each rank.
+func (g *Group) rows(n int) [][]byte {
+	all := make([][]byte, g.Size())
+	for i := range all {
+		all[i] = make([]byte, n)
+	}
+	return all
+}
+
+// duty is something that all ranks do together, and again if need be: a call, or
+// an exchange that is a call of its own.
+type duty struct {
+	// run is the call. Nil is the exchange: why, and what is said and heard.
+	run  *running
+	why  purpose
+	mine []byte
+	all  [][]byte
+}
+
+// stage is how far a rank has come with a duty.
+type stage uint8
+
+const (
+	// fresh is not begun: links had been lost before. compared is before any
+	// element has moved, begun after that, and settled when the rank has all that
+	// it gets.
+	fresh stage = iota + 1
+	comparing
+	begun
+	settling
+)
+
+// guarded does a call: it compares the arguments, runs the program, and mends
+// what goes wrong if that can be. It is called with Group.mu held.
+func (g *Group) guarded(ctx context.Context, r *running) error {
+	gd := &g.guard
+	// A Barrier that was given up is the same one when it is called again: ranks
+	// that come late are still in it.
+	again := r.resumed && (gd.resumable || gd.lost)
+	r.resumed = again && gd.resumable
+	gd.resumable = false
+	if !again {
+		g.number(frameOf(&r.task, r.plan.Algorithm))
+	}
+	return g.serve(ctx, &duty{run: r})
+}
+
+// convene is an exchange that is a call of its own.
+func (g *Group) convene(ctx context.Context, why purpose, mine []byte, all [][]byte) error {
+	g.guard.resumable = false
+	g.number(controlFrame(why))
+	return g.serve(ctx, &duty{why: why, mine: mine, all: all})
+}
+
+// stamp writes the header of the nth message to a peer.
+func (g *Group) stamp(b *[headSize]byte, nth uint16, size uint64) {
+	header{call: g.guard.call, kind: headData, step: nth, size: size, digest: g.guard.digest}.put(b)
+}
+
+// verifyHead looks whether a peer has sent the header of its nth message to us.
+//
+// Errors: an OutOfStepError.
+func (g *Group) verifyHead(b *[headSize]byte, peer plan.Rank, nth uint16, size uint64) error {
+	return expect(b, peer, header{call: g.guard.call, kind: headData, step: nth, size: size, digest: g.guard.digest})
+}
+
+// number begins the next call.
+func (g *Group) number(f frame) {
+	gd := &g.guard
+	gd.call++
+	gd.frame = f
+	gd.digest = f.digest()
+	gd.hasKept = false
+}
+
+// name is how the call under way is called.
+func (gd *guard) name() *string {
+	if n := gd.names[gd.frame]; n != nil {
+		return n
+	}
+	if len(gd.names) >= maxCompared {
+		clear(gd.names)
+	}
+	n := new(string)
+	*n = gd.frame.fields()[0].Local
+	if gd.frame[0] < kindControl {
+		fields := gd.frame.fields()
+		*n += fmt.Sprintf(" of %s × %s by %s", fields[5].Local, fields[1].Local, fields[6].Local)
+	}
+	gd.names[gd.frame] = n
+	return n
+}
+
+// serve does a duty.
+func (g *Group) serve(ctx context.Context, d *duty) error {
+	gd := &g.guard
+	if err := gd.watch.stop(); errors.Is(err, ErrClosed) {
+		return err
+	}
+	if gd.suspended && d.why != forResume {
+		return ErrSuspended
+	}
+	g.unhalt()
+	gd.watch.begin(gd.call, gd.name())
+	defer gd.watch.end()
+	for tries := 0; ; {
+		at, err := g.once(ctx, d, tries)
+		if err == nil {
+			return nil
+		}
+		if at != fresh {
+			tries++
+		}
+		if !g.mendable(ctx, d, at, err) {
+			return err
+		}
+		over, err := g.mend(ctx, d, mishap{at: at, tries: tries, cause: err})
+		if over || err != nil {
+			return err
+		}
+		if d.run != nil {
+			d.run.report.Retries = tries
+			d.run.resumed = false
+		}
+	}
+}
+
+// once tries to do a duty, and says how far it has come.
+func (g *Group) once(ctx context.Context, d *duty, tries int) (stage, error) {
+	gd := &g.guard
+	if gd.lost {
+		return fresh, errLost
+	}
+	if d.run == nil {
+		return comparing, g.exchange(ctx, d.why, d.mine, d.all)
+	}
+	if err := g.compare(ctx, d); err != nil {
+		return comparing, err
+	}
+	if err := g.keep(ctx, d.run, tries); err != nil {
+		return comparing, err
+	}
+	if err := g.attempt(ctx, d.run); err != nil {
+		return begun, err
+	}
+	if !g.settles(d.run) {
+		return settling, nil
+	}
+	return settling, g.settle(ctx)
+}
+
+// settleSize is from how many bytes on a call ends when all ranks have theirs:
+// only then a rank that has lost a link finds the others where they can still do
+// it again. For fewer bytes the time for that is not worth it.
+const settleSize = 4 << 20
+
+// settles says whether a call that went over links ends with settle.
+func (g *Group) settles(r *running) bool {
+	return g.opts.Retry > 0 && g.Size() > 1 && r.report.Path == pathStream && r.task.Kind != plan.Barrier &&
+		r.task.Count*r.task.Type.Size() >= settleSize
+}
+
+// pathStream is Report.Path of what went over links.
+const pathStream = "stream"

@@ -1,0 +1,170 @@
+package collective
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/hmcfs/hmcfs/devices/elem"
+	"github.com/hmcfs/hmcfs/tests/kit"
+	"github.com/hmcfs/hmcfs/transport/collective/plan"
+	"github.com/hmcfs/hmcfs/transport/region"
+)
+
+// kinds is all that have elements.
+func kinds() []plan.Kind {
+	return []plan.Kind{plan.AllReduce, plan.ReduceScatter, plan.AllGather, plan.Broadcast, plan.Reduce, plan.AllToAll}
+}
+
+func types() []elem.Type {
+	return []elem.Type{elem.Int8, elem.Int32, elem.Int64, elem.Uint8, elem.Float16, elem.BFloat16, elem.Float32, elem.Float64}
+}
+
+func ops() []elem.Op { return []elem.Op{elem.Sum, elem.Prod, elem.Min, elem.Max, elem.Avg} }
+
+// tasks goes through kinds and counts for n ranks, with types, operations and
+// roots in turn.
+func tasks(n int, counts []uint64, do func(t plan.Task)) {
+	turn := n
+	for _, k := range kinds() {
+		for _, count := range counts {
+			for _, in := range []bool{false, true} {
+				turn++
+				t := plan.Task{Kind: k, Ranks: n, Count: count, Type: types()[turn%8], InPlace: in && k != plan.AllToAll}
+				if k.Combines() {
+					t.Op = ops()[turn%5]
+				}
+				if k.Rooted() {
+					t.Root = plan.Rank(turn % n)
+				}
+				do(t)
+			}
+		}
+	}
+}
+
+// TestEveryAlgorithm runs every algorithm for every kind that it can do.
+func TestEveryAlgorithm(t *testing.T) {
+	for _, n := range []int{1, 2, 3, 4, 5, 8, 16} {
+		counts := []uint64{0, 1, uint64(n) - 1, uint64(n), uint64(n) + 1, 100, 4099}
+		if n > 8 || kit.Race() {
+			counts = []uint64{1, uint64(n) + 1, 2051}
+		}
+		for _, a := range plan.Algorithms() {
+			t.Run(fmt.Sprintf("%d/%s", n, a), func(t *testing.T) {
+				t.Parallel()
+				o := Options{Algorithm: a}
+				w := newRanks(t, n, o)
+				shape := w.groups[0].shape(a == plan.Direct)
+				tasks(n, counts, func(x plan.Task) {
+					if plan.Can(x, shape, a) != nil {
+						return
+					}
+					if err := w.try(trial{x, a == plan.Direct && x.Count > 0}, w.buffer, x.Count); err != nil {
+						t.Errorf("%+v: %v", x, err)
+					}
+				})
+				for range 20 {
+					if err := together(n, func(r int) error { return w.groups[r].Barrier(t.Context()) }); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+	}
+}
+
+// TestEveryElement combines every type by every operation.
+func TestEveryElement(t *testing.T) {
+	for _, a := range []plan.Algorithm{plan.Direct, plan.Ring, ""} {
+		for _, shared := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/%v", a, shared), func(t *testing.T) {
+				t.Parallel()
+				w := newRanks(t, 3, Options{Algorithm: a})
+				for _, typ := range types() {
+					for _, op := range ops() {
+						for _, count := range []uint64{33, 70_001} {
+							x := plan.Task{Kind: plan.AllReduce, Count: count, Type: typ, Op: op}
+							if err := w.try(trial{x, shared}, w.buffer, count); err != nil {
+								t.Errorf("%v %v × %d: %v", op, typ, count, err)
+							}
+						}
+					}
+				}
+			})
+		}
+	}
+}
+
+// TestLarge is a count that is no multiple of anything.
+func TestLarge(t *testing.T) {
+	for _, n := range []int{2, 4} {
+		for _, shared := range []bool{false, true} {
+			w := newRanks(t, n, Options{})
+			tasks(n, []uint64{1<<20 + 3}, func(x plan.Task) {
+				if err := w.try(trial{x, shared}, w.buffer, 5); err != nil {
+					t.Errorf("%+v: %v", x, err)
+				}
+			})
+		}
+	}
+}
+
+// TestContract is the sums of the seeds: 4i+600 and 8i+2800.
+func TestContract(t *testing.T) {
+	for n, want := range map[int][2]float64{4: {4, 600}, 8: {8, 2800}, 2: {2, 100}} {
+		w := newRanks(t, n, Options{})
+		results, buffers := make([][]byte, n), make([]*region.Buffer, n)
+		for r := range n {
+			buffers[r] = w.buffer(1024)
+		}
+		err := together(n, func(r int) error {
+			b := w.groups[r]
+			v := view(t, buffers[r], elem.Float32, 0, 256)
+			p := v.Buffer().Host(0, 1024)
+			for i := range 256 {
+				put(elem.Float32, p[4*i:], float64(i+100*r))
+			}
+			results[r] = p
+			return b.AllReduce(t.Context(), v, v, elem.Sum)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for r := range n {
+			for i := range 256 {
+				if got := number(elem.Float32, results[r][4*i:]); got != want[0]*float64(i)+want[1] {
+					t.Fatalf("rank %d of %d: element %d is %v", r, n, i, got)
+				}
+			}
+		}
+	}
+}
+
+// TestRefused are calls that can't be.
+func TestRefused(t *testing.T) {
+	w := newRanks(t, 1, Options{})
+	g := w.groups[0]
+	b := w.buffer(100)
+	f32, i16 := view(t, b, elem.Float32, 0, 4), view(t, b, elem.Int16, 16, 4)
+	overlap := view(t, b, elem.Float32, 1, 4)
+	for name, c := range map[string]Call{
+		"no kind":          {Result: f32, Source: f32},
+		"no operation":     {Kind: plan.AllReduce, Result: f32, Source: f32},
+		"types differ":     {Kind: plan.AllReduce, Result: i16, Source: f32, Op: elem.Sum},
+		"no such elements": {Kind: plan.AllReduce, Result: i16, Source: i16, Op: elem.Sum},
+		"counts differ":    {Kind: plan.AllReduce, Result: view(t, b, elem.Float32, 8, 3), Source: f32, Op: elem.Sum},
+		"overlap":          {Kind: plan.AllReduce, Result: overlap, Source: f32, Op: elem.Sum},
+		"root":             {Kind: plan.Broadcast, Result: f32, Source: f32, Root: 1},
+	} {
+		if err := g.Do(t.Context(), &c); !errors.Is(err, ErrArgument) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := g.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.Barrier(t.Context()); !errors.Is(err, ErrClosed) {
+		t.Errorf("after Close: %v", err)
+	}
+}

@@ -1,0 +1,187 @@
+package collective
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/transport"
+	"github.com/hmcfs/hmcfs/transport/collective/plan"
+	"github.com/hmcfs/hmcfs/transport/domain"
+)
+
+// VerifyBlock is the bytes that Verify makes a checksum of.
+const VerifyBlock devices.Size = 1 << 20
+
+// Difference is where the ranks' elements differ.
+type Difference struct {
+	// Blocks are the blocks that differ, in order. There are none where the
+	// sizes do.
+	Blocks []BlockDifference
+	// Sizes are the bytes of each rank, where they differ.
+	Sizes []devices.Size
+}
+
+// BlockDifference is a block that is not the same at all ranks.
+type BlockDifference struct {
+	// Block is its number from 0, and Range its bytes.
+	Block uint64
+	Range devices.Range
+	// Ranks are those that differ from most, in ascending order; where there are
+	// as many with one content as with another, from that of the lowest rank.
+	Ranks []plan.Rank
+}
+
+// String names the first block and its ranks.
+func (d *Difference) String() string {
+	if len(d.Blocks) == 0 {
+		return fmt.Sprintf("the ranks have %v bytes", d.Sizes)
+	}
+	b := d.Blocks[0]
+	text := fmt.Sprintf("block %d (%v) is different at ranks %v", b.Block, b.Range, b.Ranks)
+	if more := len(d.Blocks) - 1; more > 0 {
+		text += fmt.Sprintf(", and so are %d others", more)
+	}
+	return text
+}
+
+// errUnread is memory of another rank, which alone knows more.
+var errUnread = errors.New("collective: memory not read")
+
+// castagnoli is the polynomial that processors compute by themselves.
+func castagnoli() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }
+
+// sumSize is the bytes of a block's checksum on the wire, and roundSums how many
+// of them are exchanged at a time.
+const (
+	sumSize   = 4
+	roundSums = 4096
+)
+
+// Verify compares the elements of all ranks by checksums (CRC-32C) of each
+// VerifyBlock. Nil is that they are the same everywhere. All ranks call it, and
+// get the same answer.
+//
+// Errors: those of Do; those of reading the memory, which the others hear of as
+// ErrRetry.
+func (g *Group) Verify(ctx context.Context, v domain.View) (*Difference, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	sums, failed := g.sums(ctx, v)
+	whole := make([]byte, 13)
+	binary.LittleEndian.PutUint64(whole, uint64(v.Size()))
+	binary.LittleEndian.PutUint32(whole[8:], crc32.Checksum(sums, castagnoli()))
+	if failed != nil {
+		whole[12] = 1
+	}
+	all := g.rows(len(whole))
+	err := g.convene(ctx, forVerify, whole, all)
+	if err = errors.Join(failed, err); err != nil {
+		return nil, err
+	}
+	for r, w := range all {
+		if w[12] != 0 {
+			return nil, &RetryError{Call: g.guard.call, Rank: plan.Rank(r), Because: "can't read its memory", Err: errUnread}
+		}
+	}
+	same, sizes := true, false
+	for _, w := range all {
+		same = same && string(w) == string(whole)
+		sizes = sizes || string(w[:8]) != string(whole[:8])
+	}
+	switch {
+	case same:
+		return nil, nil //nolint:nilnil // no difference
+	case sizes:
+		d := &Difference{}
+		for _, w := range all {
+			d.Sizes = append(d.Sizes, devices.Size(binary.LittleEndian.Uint64(w)))
+		}
+		return d, nil
+	}
+	return g.verifyBlocks(ctx, v, sums)
+}
+
+// sums are the checksums of all blocks of a view.
+func (g *Group) sums(ctx context.Context, v domain.View) ([]byte, error) {
+	blocks := (v.Size() + VerifyBlock - 1) / VerifyBlock
+	sums := make([]byte, 0, blocks*sumSize)
+	var piece []byte
+	if v.Size() > 0 {
+		if err := v.Buffer().Hold(); err != nil {
+			return nil, fmt.Errorf("verify: %w", err)
+		}
+		defer v.Buffer().Drop()
+	}
+	table := castagnoli()
+	for off := devices.Size(0); off < v.Size(); off += VerifyBlock {
+		n := min(VerifyBlock, v.Size()-off)
+		at := v.Offset() + devices.Offset(off)
+		p := v.Buffer().Host(at, n)
+		if p == nil {
+			if piece == nil {
+				piece = make([]byte, VerifyBlock)
+			}
+			p = piece[:n]
+			if err := v.Buffer().Load(ctx, transport.HostSpan(p), at); err != nil {
+				return nil, fmt.Errorf("verify: %w", err)
+			}
+		}
+		sums = binary.LittleEndian.AppendUint32(sums, crc32.Checksum(p, table))
+	}
+	return sums, nil
+}
+
+// verifyBlocks compares all blocks.
+func (g *Group) verifyBlocks(ctx context.Context, v domain.View, sums []byte) (*Difference, error) {
+	d := &Difference{}
+	for from := 0; from < len(sums); from += roundSums * sumSize {
+		mine := sums[from:min(from+roundSums*sumSize, len(sums))]
+		all := g.rows(len(mine))
+		if err := g.convene(ctx, forVerify, mine, all); err != nil {
+			return nil, err
+		}
+		for i := 0; i < len(mine); i += sumSize {
+			odd := oddOnes(all, i)
+			if odd == nil {
+				continue
+			}
+			block := uint64(from+i) / sumSize
+			off := devices.Size(block) * VerifyBlock
+			d.Blocks = append(d.Blocks, BlockDifference{
+				Block: block, Ranks: odd,
+				Range: devices.Range{Off: devices.Offset(off), Len: min(VerifyBlock, v.Size()-off)},
+			})
+		}
+	}
+	return d, nil
+}
+
+// oddOnes are the ranks whose checksum at i is not that of most.
+func oddOnes(all [][]byte, i int) []plan.Rank {
+	best, votes := "", 0
+	for _, candidate := range all {
+		sum, n := string(candidate[i:i+sumSize]), 0
+		for _, other := range all {
+			if string(other[i:i+sumSize]) == sum {
+				n++
+			}
+		}
+		if n > votes {
+			best, votes = sum, n
+		}
+	}
+	if votes == len(all) {
+		return nil
+	}
+	var odd []plan.Rank
+	for r, other := range all {
+		if string(other[i:i+sumSize]) != best {
+			odd = append(odd, plan.Rank(r))
+		}
+	}
+	return odd
+}
