@@ -28,6 +28,9 @@ type Options struct {
 	// Algorithm is used for every call that it can do. Empty is the fastest by
 	// the cost model.
 	Algorithm plan.Algorithm
+	// Algorithms is used instead for calls of these kinds; an empty one is the
+	// fastest.
+	Algorithms map[plan.Kind]plan.Algorithm
 	// Strict combines in the order of the ranks: see package plan.
 	Strict bool
 	// Check is when arguments are compared. Default CheckFirst.

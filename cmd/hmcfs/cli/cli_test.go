@@ -18,6 +18,7 @@ import (
 	"github.com/hmcfs/hmcfs/metadata/members"
 	"github.com/hmcfs/hmcfs/objects/adminapi"
 	"github.com/hmcfs/hmcfs/transport"
+	"github.com/hmcfs/hmcfs/transport/collective/env"
 )
 
 func update() bool { return flag.Lookup("update").Value.String() == "true" }
@@ -234,16 +235,24 @@ func TestFaults(t *testing.T) {
 }
 
 func TestConfigShow(t *testing.T) {
-	env := map[string]string{"HMCFS_CONFIG": emptyConfig(t), "HMCFS_SLOTS": "7"}
-	r := runIn(t, env, "config", "show", "--keep", "--read-ahead", "2M")
+	vars := map[string]string{
+		"HMCFS_CONFIG": emptyConfig(t), "HMCFS_SLOTS": "7",
+		"HMCFS_ALGO": "allreduce=ring", "HCCL_BUFFSIZE": "16", "HCCL_RDMA_TC": "128",
+	}
+	r := runIn(t, vars, "config", "show", "--keep", "--read-ahead", "2M")
 	if r.code != 0 {
 		t.Fatalf("%+v", r)
 	}
 	golden(t, "testdata/config_show.txt", r.out)
-	r = runIn(t, env, "config", "show", "--json")
+	r = runIn(t, vars, "config", "show", "--json")
 	var rows []adminapi.Setting
-	if err := json.Unmarshal([]byte(r.out), &rows); err != nil || len(rows) != len(config.Table()) {
+	if err := json.Unmarshal([]byte(r.out), &rows); err != nil || len(rows) != len(config.Table())+len(env.Knobs()) {
 		t.Errorf("%d rows, %v", len(rows), err)
+	}
+	vars["HCCL_BUFFSIZE"] = "0"
+	r = runIn(t, vars, "config", "show")
+	if want := "EI0001: Value 0 for environment variable HCCL_BUFFSIZE is invalid."; r.code != 2 || !strings.Contains(r.errors, want) {
+		t.Errorf("a wrong variable: %+v", r)
 	}
 }
 

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -9,6 +10,8 @@ import (
 
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/config"
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/daemon"
+	"github.com/hmcfs/hmcfs/objects/adminapi"
+	"github.com/hmcfs/hmcfs/transport/collective/env"
 )
 
 func (a *app) configVerb() *cobra.Command {
@@ -22,9 +25,10 @@ func (a *app) configVerb() *cobra.Command {
 	}
 	show := &cobra.Command{
 		Use:   "show [flags of mount]",
-		Short: "Show every option of a mount, its value and where it comes from",
+		Short: "Show every option of a mount and of collectives, its value and where it comes from",
 		Long: "Show what `hmcfs mount` with the same flags would use. The strongest source wins: a flag,\n" +
-			"then the environment, then the user's config file, then the machine's, then the default.",
+			"then the environment, then the user's config file, then the machine's, then the default.\n" +
+			"The options of collectives are variables alone, under our name or HCOMM's.",
 		Args: arguments(0, 0, "no argument"),
 	}
 	flags := addOptions(show)
@@ -34,10 +38,17 @@ func (a *app) configVerb() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if *asJSON {
-			return printJSON(a.out(), daemon.Settings(s))
+		c, err := env.Parse(a.Getenv)
+		if err != nil {
+			return usage(err)
 		}
-		return printSettings(a.out(), s)
+		if *asJSON {
+			return printJSON(a.out(), append(daemon.Settings(s), variables(c)...))
+		}
+		if err := printSettings(a.out(), s); err != nil {
+			return err
+		}
+		return printVariables(a.out(), c)
 	})
 	parent.AddCommand(show)
 	return parent
@@ -50,6 +61,30 @@ func printSettings(w io.Writer, s *config.Settings) error {
 	}
 	if err := t.Flush(); err != nil {
 		return fmt.Errorf("write the answer: %w", err)
+	}
+	return nil
+}
+
+// variables lists the options of collectives.
+func variables(s *env.Settings) []adminapi.Setting {
+	out := make([]adminapi.Setting, 0, len(s.List))
+	for _, x := range s.List {
+		out = append(out, adminapi.Setting{Name: x.Name, Value: x.Value, Source: x.Source})
+	}
+	return out
+}
+
+func printVariables(w io.Writer, s *env.Settings) error {
+	fmt.Fprintln(w)
+	t := newTable(w, "VARIABLE", "VALUE", "SOURCE")
+	for _, x := range s.List {
+		t.row(x.Name, cmp.Or(x.Value, "-"), x.Source)
+	}
+	if err := t.Flush(); err != nil {
+		return fmt.Errorf("write the answer: %w", err)
+	}
+	for _, text := range s.Warnings() {
+		fmt.Fprintln(w, text)
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/config"
+	"github.com/hmcfs/hmcfs/transport/collective/env"
 )
 
 // docsVerb writes what is made from the command tree. People call it through
@@ -176,8 +177,49 @@ func configDoc() string {
 		}
 		fmt.Fprintf(&b, "| `--%s` | `%s` | `%s` | %s | %s | %s |\n", p.Name, p.Key(), p.Env(), p.Kind, byDefault, cell(p.Doc))
 	}
+	b.WriteString(variablesIntro)
+	b.WriteString("| variable | HCOMM's name | values | default | meaning |\n| --- | --- | --- | --- | --- |\n")
+	for _, k := range env.Knobs() {
+		meaning := k.Meaning
+		if k.Ignored != "" {
+			meaning += " Ignored: " + k.Ignored + "."
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", k.Name, code(k.Alias), cell(strings.ReplaceAll(k.Expected, "<", `\<`)), code(k.Default), cell(meaning))
+	}
 	return b.String()
 }
+
+// code is a word as it is written.
+func code(text string) string {
+	if text == "" {
+		return ""
+	}
+	return "`" + cell(text) + "`"
+}
+
+const variablesIntro = `
+# Collectives
+
+What a program, or ` + "`hmcfs allreduce`" + ` and its like, does not say itself about
+collectives is set by variables. Each is read under our name first, then under
+the one that HCOMM has for the same; an empty one is none. The strongest source
+wins: the program's own options, then what it sets for one group (by the name
+without ` + "`HMCFS_`" + `, in small letters), then the environment, then the default.
+` + "`hmcfs config show`" + ` tells each value and its source.
+
+A value is wholly right or it is refused, as HCOMM refuses it: ` + "`EI0001: Value 0 for" + `
+environment variable HCCL_BUFFSIZE is invalid. Expected value: an integer from 1
+to 65536.` + "`" + ` All ranks of a job need the same: a group compares what came of it.
+What HCOMM says to hardware that hmcfs does not drive is checked and then
+ignored; a list of permitted addresses and a plugin are refused, as nobody
+should believe to have them.
+
+Under HCOMM's grammar ` + "`ring`" + ` is ring, ` + "`H-D_R`" + ` doubling, ` + "`NHR`" + ` and ` + "`NHR_V1`" + ` nhr,
+` + "`pairwise`" + ` and ` + "`fullmesh`" + ` pairwise, ` + "`pipeline`" + `, ` + "`AHC`" + ` and ` + "`AHC_BROKE`" + ` hierarchical,
+` + "`NB`" + ` binomial for broadcast and reduce and nhr otherwise; ` + "`null`" + ` and ` + "`NA`" + ` leave it
+to the cost model. An algorithm that can't do a call leaves it to the model too.
+
+`
 
 const configIntro = `Every option of a mount can be set by a flag, in fstab's options, in the
 environment or in a config file. The strongest source wins whole: a flag over

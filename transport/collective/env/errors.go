@@ -1,0 +1,26 @@
+package env
+
+import (
+	"errors"
+	"fmt"
+)
+
+// ErrValue is a value that can't be: an InvalidError.
+var ErrValue = errors.New("env: value not possible")
+
+// InvalidError is a value that a variable can't have. It is ErrValue.
+type InvalidError struct {
+	// Variable is the name as it was given, or the key of a group's setting.
+	Variable string
+	Value    string
+	Expected string
+}
+
+// Error has the shape of HCOMM's EI0001.
+func (e *InvalidError) Error() string {
+	return fmt.Sprintf("EI0001: Value %.200s for environment variable %s is invalid. Expected value: %s.",
+		e.Value, e.Variable, e.Expected)
+}
+
+// Is makes the error ErrValue.
+func (e *InvalidError) Is(target error) bool { return target == ErrValue }

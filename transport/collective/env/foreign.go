@@ -1,0 +1,114 @@
+package env
+
+import (
+	"net/netip"
+	"strings"
+)
+
+// nothing takes a text over that means nothing here.
+func nothing(right check) func(*values, string, bool) bool {
+	return func(_ *values, text string, _ bool) bool { return right(text) }
+}
+
+// rdma is what HCOMM's queue pairs are told.
+func rdma() []Knob {
+	const why = "there are no queue pairs of our own; UCX has variables for those that it makes"
+	return []Knob{
+		{
+			Name: "HMCFS_RDMA_TC", Alias: "HCCL_RDMA_TC", Default: "132", Expected: "a multiple of 4 from 0 to 255",
+			Meaning: "Traffic class.", Ignored: why,
+			read: nothing(func(s string) bool { return within(0, 255)(s) && number(s)%4 == 0 }),
+		},
+		{
+			Name: "HMCFS_RDMA_SL", Alias: "HCCL_RDMA_SL", Default: "4", Expected: "an integer from 0 to 7",
+			Meaning: "Service level.", Ignored: why, read: nothing(within(0, 7)),
+		},
+		{
+			Name: "HMCFS_RDMA_TIMEOUT", Alias: "HCCL_RDMA_TIMEOUT", Default: "20", Expected: "an integer from 5 to 24",
+			Meaning: "Exponent of the time until a packet is sent again.", Ignored: why, read: nothing(within(5, 24)),
+		},
+		{
+			Name: "HMCFS_RDMA_RETRY_CNT", Alias: "HCCL_RDMA_RETRY_CNT", Default: "7", Expected: "an integer from 1 to 7",
+			Meaning: "How often a packet is sent again.", Ignored: why, read: nothing(within(1, 7)),
+		},
+		{
+			Name: "HMCFS_RDMA_QPS_PER_CONNECTION", Alias: "HCCL_RDMA_QPS_PER_CONNECTION", Default: "1",
+			Expected: "an integer from 1 to 32", Meaning: "Queue pairs of a connection.", Ignored: why, read: nothing(within(1, 32)),
+		},
+		{
+			Name: "HMCFS_MULTI_QP_THRESHOLD", Alias: "HCCL_MULTI_QP_THRESHOLD", Default: "512",
+			Expected: "an integer from 1 to 8192", Meaning: "KiB from which several queue pairs are used.", Ignored: why,
+			read: nothing(within(1, 8192)),
+		},
+	}
+}
+
+// sockets is where HCOMM listens and connects.
+func sockets() []Knob {
+	const why = "addresses are those of HMCFS_BOOK, which `hmcfs run` sets, or of a mount's --listen"
+	return []Knob{
+		{
+			Name: "HMCFS_IF_IP", Alias: "HCCL_IF_IP", Expected: "an IP address", Meaning: "Our address.", Ignored: why,
+			read: nothing(func(s string) bool { _, err := netip.ParseAddr(s); return err == nil }),
+		},
+		{
+			Name: "HMCFS_SOCKET_IFNAME", Alias: "HCCL_SOCKET_IFNAME",
+			Expected: "names of interfaces with commas between, after an optional ^ (not these) or = (just these)",
+			Meaning:  "The interfaces that are used.", Ignored: why, read: nothing(isInterfaces),
+		},
+		{
+			Name: "HMCFS_SOCKET_FAMILY", Alias: "HCCL_SOCKET_FAMILY", Expected: "AF_INET or AF_INET6",
+			Meaning: "IPv4 or IPv6.", Ignored: why, read: nothing(oneOf("AF_INET", "AF_INET6")),
+		},
+		{
+			Name: "HMCFS_IF_BASE_PORT", Alias: "HCCL_IF_BASE_PORT", Expected: "an integer from 1024 to 65520",
+			Meaning: "The first port.", Ignored: why, read: nothing(within(1024, 65520)),
+		},
+		{
+			Name: "HMCFS_HOST_SOCKET_PORT_RANGE", Alias: "HCCL_HOST_SOCKET_PORT_RANGE", Expected: portsExpected,
+			Meaning: "Ports of the host.", Ignored: why, read: nothing(isPorts),
+		},
+		{
+			Name: "HMCFS_NPU_SOCKET_PORT_RANGE", Alias: "HCCL_NPU_SOCKET_PORT_RANGE", Expected: portsExpected,
+			Meaning: "Ports of the devices.", Ignored: why, read: nothing(isPorts),
+		},
+	}
+}
+
+// others is the rest.
+func others() []Knob {
+	return []Knob{
+		{
+			Name: "HMCFS_WHITELIST_DISABLE", Alias: "HCCL_WHITELIST_DISABLE", Default: "1",
+			Expected: "1: there is no list of permitted addresses, ranks prove that they know the secret or show a certificate",
+			Meaning:  "Whether addresses are checked.", read: nothing(oneOf("1")),
+		},
+		{
+			Name: "HMCFS_WHITELIST_FILE", Alias: "HCCL_WHITELIST_FILE", Expected: "the path of a file",
+			Meaning: "The list.", Ignored: "there is no such list", read: nothing(isPath),
+		},
+		{
+			Name: "HMCFS_OP_EXPANSION_MODE", Alias: "HCCL_OP_EXPANSION_MODE",
+			Expected: "AI_CPU, AIV, HOST, HOST_TS, CCU_MS or CCU_SCHED", Meaning: "Which engine runs a collective.",
+			Ignored: "the host always does", read: nothing(oneOf("AI_CPU", "AIV", "HOST", "HOST_TS", "CCU_MS", "CCU_SCHED")),
+		},
+		{
+			Name: "HMCFS_DEBUG_CONFIG", Alias: "HCCL_DEBUG_CONFIG",
+			Expected: "ALG, TASK and RESOURCE with commas between, after an optional ^ (all but these)",
+			Meaning:  "What is logged in detail.", Ignored: "--log-level is for all of it",
+			read: nothing(func(s string) bool { return each(strings.TrimPrefix(s, "^"), oneOf("ALG", "TASK", "RESOURCE")) }),
+		},
+		{
+			Name: "HMCFS_DIAGNOSE_ENABLE", Alias: "HCCL_DIAGNOSE_ENABLE", Default: "0", Expected: "0 or 1",
+			Meaning: "Collect what helps to diagnose.", Ignored: "`hmcfs doctor` does", read: nothing(isBit),
+		},
+		{
+			Name: "HMCFS_DETOUR", Alias: "HCCL_DETOUR", Default: "0", Expected: "0 or 1",
+			Meaning: "Go by a third device where no direct link is.", Ignored: "the topology's routes say so", read: nothing(isBit),
+		},
+		{
+			Name: "HMCFS_NIC_PLUGIN_SO", Alias: "HCOMM_NIC_PLUGIN_SO", Expected: "nothing: there are no plugins",
+			Meaning: "A library with a transport.", read: nothing(func(string) bool { return false }),
+		},
+	}
+}

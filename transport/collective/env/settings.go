@@ -1,0 +1,224 @@
+package env
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/transport/collective"
+	"github.com/hmcfs/hmcfs/transport/collective/fabric"
+	"github.com/hmcfs/hmcfs/transport/collective/fusion"
+	"github.com/hmcfs/hmcfs/transport/collective/plan"
+)
+
+// Setting is one knob, what it is set to and where.
+type Setting struct {
+	Knob
+	// Value is the text; that of the default where nothing was given.
+	Value string
+	// Source is "environment HMCFS_ALGO", "group dp" or "default".
+	Source string
+}
+
+// Given says whether somebody has set it.
+func (s *Setting) Given() bool { return s.Source != byDefault }
+
+const byDefault = "default"
+
+// Settings are all knobs.
+type Settings struct {
+	List   []Setting
+	values values
+}
+
+// values is what the texts mean. What is not given is zero.
+type values struct {
+	buffer       devices.Size
+	algorithm    plan.Algorithm
+	algorithms   map[plan.Kind]plan.Algorithm
+	strict       bool
+	mapped       string
+	streams      string
+	connect      time.Duration
+	timeout      time.Duration
+	retryOn      string
+	retries      int
+	check        collective.Check
+	stuck        time.Duration
+	keepSource   bool
+	logCalls     bool
+	fusionBytes  devices.Size
+	fusionWindow time.Duration
+	fusionSpares int
+}
+
+// Parse reads the environment through a function such as os.Getenv. All that is
+// wrong is in the error, each an InvalidError.
+func Parse(getenv func(string) string) (*Settings, error) {
+	s := &Settings{}
+	var faults []error
+	for _, k := range Knobs() {
+		s.List = append(s.List, Setting{Knob: k, Value: k.Default, Source: byDefault})
+		for _, name := range []string{k.Name, k.Alias} {
+			if name == "" {
+				continue
+			}
+			text := getenv(name)
+			if text == "" {
+				continue
+			}
+			if err := s.set(len(s.List)-1, text, "environment "+name, name); err != nil {
+				faults = append(faults, err)
+			}
+			break
+		}
+	}
+	faults = append(faults, s.agree())
+	if err := errors.Join(faults...); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// With puts what is set for one group over the environment. Keys are our names
+// without HMCFS_, in small letters: "algo". source says where they come from.
+func (s *Settings) With(source string, given map[string]string) (*Settings, error) {
+	c := &Settings{List: slices.Clone(s.List), values: s.values}
+	var faults []error
+	for _, key := range slices.Sorted(maps.Keys(given)) {
+		i := slices.IndexFunc(c.List, func(x Setting) bool { return x.Key() == key })
+		if i < 0 {
+			faults = append(faults, fmt.Errorf("%w: %s: there is no %.80q", ErrValue, source, key))
+			continue
+		}
+		if err := c.set(i, given[key], source, key); err != nil {
+			faults = append(faults, fmt.Errorf("%s: %w", source, err))
+		}
+	}
+	faults = append(faults, c.agree())
+	if err := errors.Join(faults...); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// set reads a text for one knob.
+func (s *Settings) set(i int, text, source, name string) error {
+	k := &s.List[i]
+	foreign := name == k.Alias
+	if !k.read(&s.values, text, foreign) {
+		return &InvalidError{Variable: name, Value: text, Expected: k.Expected}
+	}
+	k.Value, k.Source = text, source
+	return nil
+}
+
+// agree finds values that are right by themselves, but not beside each other.
+func (s *Settings) agree() error {
+	v := &s.values
+	switch {
+	case v.mapped == "1" && v.streams == "1":
+		return &InvalidError{
+			Variable: s.source(shmName), Value: "1",
+			Expected: "0 where " + s.source(netName) + " is 1: ranks of one host share memory or use the network",
+		}
+	case v.mapped == "0" && v.streams == "", v.mapped == "" && v.streams == "0":
+		name, other := shmName, netName
+		if v.mapped == "" {
+			name, other = netName, shmName
+		}
+		return &InvalidError{Variable: s.source(name), Value: "0", Expected: "0 only where " + other + " is set too"}
+	}
+	return nil
+}
+
+// source is the name under which a knob was given.
+func (s *Settings) source(name string) string {
+	for i := range s.List {
+		if s.List[i].Name == name {
+			return strings.TrimPrefix(s.List[i].Source, "environment ")
+		}
+	}
+	return name
+}
+
+// Warnings are what was given and means nothing here, or not what was meant.
+func (s *Settings) Warnings() []string {
+	var all []string
+	for i := range s.List {
+		if x := &s.List[i]; x.Given() && x.Ignored != "" {
+			all = append(all, fmt.Sprintf("%s (%s) is ignored: %s", x.Name, x.Source, x.Ignored))
+		}
+	}
+	if s.values.mapped == "0" && s.values.streams == "0" {
+		all = append(all, shmName+" and "+netName+" are both 0: ranks of one host share memory")
+	}
+	return all
+}
+
+// Options fills in what a program has left out for a group.
+func (s *Settings) Options(o collective.Options) collective.Options {
+	v := &s.values
+	if o.Algorithm == "" && len(o.Algorithms) == 0 {
+		o.Algorithm, o.Algorithms = v.algorithm, v.algorithms
+	}
+	o.Strict = o.Strict || v.strict
+	o.KeepSource = o.KeepSource || v.keepSource
+	fill(&o.Check, v.check)
+	fill(&o.Buffer, v.buffer)
+	fill(&o.Timeout, v.timeout)
+	fill(&o.Stuck, v.stuck)
+	switch {
+	case o.Retry != 0 || v.retryOn == "" && v.retries == 0:
+	case v.retryOn == "0":
+		o.Retry = -1
+	default:
+		o.Retry = max(v.retries, 1)
+	}
+	if v.logCalls && o.Logger != nil {
+		o.Observe = logged(o.Logger, o.Observe)
+	}
+	return o
+}
+
+// logged logs each call, and then tells who wanted to know.
+func logged(l *zap.Logger, next func(*collective.Report)) func(*collective.Report) {
+	return func(r *collective.Report) {
+		l.Info("collective done", zap.Stringer("kind", r.Task.Kind), zap.Uint64("elements", r.Task.Count),
+			zap.Stringer("type", r.Task.Type), zap.String("algorithm", string(r.Algorithm)), zap.String("because", r.Because),
+			zap.String("path", r.Path), zap.Duration("predicted", r.Predicted), zap.Duration("measured", r.Measured),
+			zap.Int("retries", r.Retries))
+		if next != nil {
+			next(r)
+		}
+	}
+}
+
+// Fabric fills in what a program has left out for a fabric.
+func (s *Settings) Fabric(o fabric.Options) fabric.Options {
+	fill(&o.Timeout, s.values.connect)
+	o.Streams = o.Streams || s.values.streams == "1"
+	return o
+}
+
+// Fusion fills in what a program has left out for fusion.
+func (s *Settings) Fusion(o fusion.Options) fusion.Options {
+	fill(&o.Bytes, s.values.fusionBytes)
+	fill(&o.Window, s.values.fusionWindow)
+	fill(&o.Buffers, s.values.fusionSpares)
+	return o
+}
+
+// fill sets what is zero.
+func fill[T comparable](have *T, value T) {
+	var zero T
+	if *have == zero {
+		*have = value
+	}
+}
