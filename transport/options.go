@@ -50,6 +50,10 @@ type Options struct {
 	// NoRegister turns it off: every copy between a file and a device that
 	// can't be mapped goes through slots.
 	NoRegister bool
+	// Enter puts the calling goroutine's thread on the processors of a NUMA node
+	// until it calls leave: a staged copy runs on those of its device's node. Nil
+	// leaves that to the kernel.
+	Enter func(node int) (leave func())
 	// Listener is told of every copy. A nil function is not called.
 	Listener Listener
 	// Logger gets a debug line for each failed copy; nil is none.
@@ -72,6 +76,9 @@ func (o *Options) EnsureDefaults() {
 	}
 	if o.RegisterFrom == 0 {
 		o.RegisterFrom = DefaultRegisterFrom
+	}
+	if o.Enter == nil {
+		o.Enter = func(int) func() { return func() {} }
 	}
 	if o.Logger == nil {
 		o.Logger = zap.NewNop()

@@ -16,6 +16,8 @@ var errInjected = errors.New("injected")
 // before its first use.
 type ram struct {
 	name devices.Name
+	// numa is its node and one, so that zero is unknown.
+	numa int
 	// before is called at the start of every operation that moves bytes;
 	// its error fails the operation after half of its bytes.
 	before func(op string) error
@@ -26,7 +28,7 @@ type ram struct {
 func newRAM(name devices.Name) *ram { return &ram{name: name} }
 
 func (d *ram) Info() devices.Info {
-	return devices.Info{Name: d.name, Family: "ram", Total: devices.GiB, Align: 1, NUMA: -1}
+	return devices.Info{Name: d.name, Family: "ram", Total: devices.GiB, Align: 1, NUMA: d.numa - 1}
 }
 
 func (d *ram) Epoch() devices.Epoch { return devices.Epoch(d.epoch.Load() + 1) }

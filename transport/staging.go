@@ -27,6 +27,10 @@ type chunk struct {
 // The workers stop at the first error of any. All have ended, and every slot
 // is given back, when it returns.
 func (e *Engine) staged(ctx context.Context, dst, src Span) error {
+	// Slots that are made for this copy are of the node too: they are where the
+	// thread runs that touches them first.
+	node := nodeOf(dst, src)
+	defer e.opts.Enter(node)()
 	slots, err := e.takeSlots(ctx, dst, src)
 	if err != nil {
 		return err
@@ -39,7 +43,20 @@ func (e *Engine) staged(ctx context.Context, dst, src Span) error {
 	if len(slots) == 1 {
 		return oneByOne(ctx, dst, src, slots[0])
 	}
-	return sideBySide(ctx, dst, src, slots)
+	return sideBySide(ctx, dst, src, slots, func() func() { return e.opts.Enter(node) })
+}
+
+// nodeOf is the NUMA node of the first of some spans that are on a device with
+// one, -1 for none.
+func nodeOf(spans ...Span) int {
+	for _, s := range spans {
+		if s.kind() == kindDevice {
+			if node := s.dev.Mem.Device().Info().NUMA; node >= 0 {
+				return node
+			}
+		}
+	}
+	return -1
 }
 
 // takeSlots takes what the copy can use, Options.Slots at most. It waits for
@@ -112,8 +129,8 @@ type pipeline struct {
 }
 
 // sideBySide runs one worker for each slot, the first on the caller's
-// goroutine.
-func sideBySide(ctx context.Context, dst, src Span, slots []*Slot) error {
+// goroutine, which has entered the node already, as the others do by enter.
+func sideBySide(ctx context.Context, dst, src Span, slots []*Slot, enter func() (leave func())) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	width := (len(slots) + 1) / 2
@@ -126,7 +143,10 @@ func sideBySide(ctx context.Context, dst, src Span, slots []*Slot) error {
 	}
 	var workers sync.WaitGroup
 	for _, s := range slots[1:] {
-		workers.Go(func() { p.work(ctx, s) })
+		workers.Go(func() {
+			defer enter()()
+			p.work(ctx, s)
+		})
 	}
 	p.work(ctx, slots[0])
 	workers.Wait()

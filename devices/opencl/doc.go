@@ -78,12 +78,12 @@
 //
 //	device.life (for reading, by every operation)
 //	  stream.mu
-//	  buffer.mapMu (held while a map is made or ended)
 //	    kernels.mu (held while a program is built or a kernel started)
+//	  buffer.mapMu (held while a map is made or ended)
 //	  gate.mu
 //	  device.mu
 //
-// Those below are never held together. Being a user of a buffer (gate) is
+// Those of one depth are never held together. Being a user of a buffer (gate) is
 // not a lock, yet orders like one: it is taken after device.life, for all
 // buffers of an operation at once, and mapMu is taken inside it.
 package opencl

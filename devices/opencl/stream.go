@@ -43,17 +43,13 @@ type pending struct {
 	mems  []*devices.Memory
 }
 
-// NewStream makes a queue of its own. On the host's processor the host drives
-// the stream, as it does all else there.
+// NewStream makes a queue of its own.
 func (d *device) NewStream(ctx context.Context) (devices.Stream, error) {
 	leave, err := d.life.Enter(ctx, d.self)
 	if err != nil {
 		return nil, err
 	}
 	defer leave()
-	if d.entry.isHost() {
-		return devices.NewHostStream(ctx, d.self), nil
-	}
 	q, err := d.api.createQueue(d.context, d.entry.id)
 	if err != nil {
 		return nil, err
@@ -101,14 +97,14 @@ func (s *stream) Fill(dst devices.Span, value byte) error {
 	}, dst)
 }
 
-// Reduce begins to combine elements: by a kernel, or by the host where there is
-// none.
+// Reduce begins to combine elements: by a kernel, or by the host where the device
+// has none.
 func (s *stream) Reduce(dst, src devices.Span, t elem.Type, op elem.Op) error {
 	if err := devices.CheckReduce(s.d.self, dst, src, t, op); err != nil {
 		return err
 	}
 	err := devices.ErrUnsupported
-	if devices.Aligned(t, dst, src) {
+	if devices.Aligned(t, dst, src) && !s.d.entry.isHost() {
 		r := reduction{dst: s.d.place(dst), src: s.d.place(src), t: t, op: op}
 		err = s.begin(func() (eventPointer, error) {
 			event, code, rerr := s.d.startReduce(s.queue, r, dst.Len)

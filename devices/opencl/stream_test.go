@@ -35,9 +35,7 @@ func TestStreamsOfKinds(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		d := core(dev)
-		_, mapped := dev.(*mappedDevice)
-		if want := mapped || d.entry.isHost(); s.HostDriven() != want {
+		if _, mapped := dev.(*mappedDevice); s.HostDriven() != mapped {
 			t.Errorf("driven by the host: %v", s.HostDriven())
 		}
 		if err := s.Close(); err != nil {

@@ -149,6 +149,7 @@ func (g *Group) rounds(ctx context.Context, r ring, size uint64, times int) (tim
 func (g *Group) measureMemory() (combine, memory float64, err error) {
 	// So much that the ranks of a node, all together, do not keep it in a cache.
 	n := min(max(memorySize/uint64(g.Size()), loadSize), memorySize/4)
+	n -= n % loadSize
 	p, err := g.own.bytes(plan.Scratch, 2*n)
 	if err != nil {
 		return 0, 0, err

@@ -122,7 +122,26 @@ func (g *Group) choose(t plan.Task, mapped bool) (*way, error) {
 	if err != nil {
 		return nil, argument(err)
 	}
-	return compile(t, s, all[0], "model")
+	return compile(t, s, g.best(all, &t, mapped), "model")
+}
+
+// best is the fastest of some estimates. What fits the group's window needs one
+// meeting of the ranks there, and not two as in memory that stays the callers'.
+//
+// +checklocks:g.mu
+func (g *Group) best(all []plan.Estimate, t *plan.Task, mapped bool) plan.Estimate {
+	best := all[0]
+	for _, e := range all {
+		if e.Algorithm != plan.Direct || !mapped || !g.fitsWindow(t) || t.Kind == plan.Barrier {
+			continue
+		}
+		e.Time -= e.Latency / 2
+		e.Latency -= e.Latency / 2
+		if e.Time <= best.Time {
+			best = e
+		}
+	}
+	return best
 }
 
 // compile makes a plan. One in mapped memory is not in place: where ranks are in

@@ -44,7 +44,7 @@ func (a *app) verbs() []*cobra.Command {
 	}, a.collectVerbs(), []*cobra.Command{
 		a.verifyVerb(),
 		a.runVerb(), a.barrierVerb(), a.superviseVerb(),
-		a.fsckVerb(), a.benchVerb(), a.perfVerb(),
+		a.topoVerb(), a.doctorVerb(), a.fsckVerb(), a.benchVerb(), a.perfVerb(),
 		a.configVerb(), a.versionVerb(), a.docsVerb(),
 	})
 }

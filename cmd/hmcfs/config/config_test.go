@@ -39,7 +39,7 @@ func TestDefaultsAreThoseOfTheLayers(t *testing.T) {
 		MaxBackground: fsys.DefaultMaxBackground, CacheTimeout: fsys.DefaultCacheTimeout,
 		ChunkSize: transport.DefaultChunkSize, Slots: transport.DefaultSlots, MaxPinned: transport.DefaultMaxPinned,
 		MaxRegistered: transport.DefaultMaxRegistered, RegisterFrom: transport.DefaultRegisterFrom,
-		LogLevel: "info", Squash: "root", Lease: 10 * time.Second, NodeTimeout: 10 * time.Second,
+		LogLevel: "info", NUMA: "auto", Squash: "root", Lease: 10 * time.Second, NodeTimeout: 10 * time.Second,
 	}
 	got, _ := json.Marshal(s.Options)
 	wanted, _ := json.Marshal(want)

@@ -35,6 +35,8 @@ type Options struct {
 	LogLevel      string
 	LogFile       string
 	Debug         bool
+	Topology      string
+	NUMA          string
 
 	// The mount among those of other machines; see Cluster.
 	Node             string
@@ -61,6 +63,8 @@ type Options struct {
 
 func passthroughWords() []string { return []string{"auto", "off"} }
 
+func numaWords() []string { return []string{"auto", "off"} }
+
 func logLevelWords() []string { return []string{"debug", "info", "warn", "error"} }
 
 // mountWords are what the kernel is told as it is.
@@ -79,6 +83,7 @@ func (o *Options) Validate(families []Family) error {
 		}
 	}
 	add(oneOf("passthrough", o.Passthrough, passthroughWords()))
+	add(oneOf("numa", o.NUMA, numaWords()))
 	add(oneOf("log-level", o.LogLevel, logLevelWords()))
 	for _, w := range o.MountOptions {
 		add(oneOf("option", w, mountWords()))
@@ -94,7 +99,7 @@ func (o *Options) Validate(families []Family) error {
 		add(fmt.Errorf("max-background: %d is not between 1 and 65535", o.MaxBackground))
 	}
 	for _, p := range []struct{ name, path string }{
-		{"state-dir", o.StateDir}, {"runtime-dir", o.RuntimeDir}, {"log-file", o.LogFile},
+		{"state-dir", o.StateDir}, {"runtime-dir", o.RuntimeDir}, {"log-file", o.LogFile}, {"topology", o.Topology},
 	} {
 		if p.path != "" && !filepath.IsAbs(p.path) {
 			add(fmt.Errorf("%s: %q is not an absolute path", p.name, p.path))

@@ -112,6 +112,10 @@ func localTable() []*Option {
 			"The most bytes of host files that cards have registered, to copy from and to them by themselves; 0 is none, and all such copies go through pinned buffers."),
 		size("register-from", showSize(transport.DefaultRegisterFrom), func(o *Options) *devices.Size { return &o.RegisterFrom },
 			"The smallest copy between a host file and a card for which the file is registered."),
+		text("topology", kindText, "", func(o *Options) *string { return &o.Topology },
+			"A file that says how the devices are joined: a topology.json, a rank table or a topology file of HCCL's. Default: what the kernel and the devices tell."),
+		text("numa", kindWords, "auto", func(o *Options) *string { return &o.NUMA },
+			"auto keeps threads that move bytes of a card on the processors of its NUMA node, where there are several; off leaves that to the kernel."),
 		words("option", "o", func(o *Options) *[]string { return &o.MountOptions },
 			"Mount options as in fstab, separated by commas: ro, nosuid, nodev, noexec, noatime, or any option of this table by its key "+
 				`(allow_other, state_dir=DIR, device="sim:0,size=1GiB" with the quotes).`),

@@ -24,7 +24,7 @@ func (d *Daemon) build(ctx context.Context) error {
 	var back undo
 	defer back.run()
 	steps := []func(context.Context, *undo) error{
-		d.takePlaces, d.openDevices, d.openRecords, d.openStore, d.join, d.mount, d.listen,
+		d.takePlaces, d.openDevices, d.readTopology, d.openRecords, d.openStore, d.join, d.mount, d.listen,
 	}
 	for _, step := range steps {
 		if err := ctx.Err(); err != nil {
@@ -114,7 +114,8 @@ func (d *Daemon) openDevices(ctx context.Context, back *undo) error {
 			removeTier(runtime)
 		}
 	})
-	raw, err := d.openListed(ctx, Families(runtime, d.opts.Logger))
+	d.families = Families(runtime, d.opts.Logger)
+	raw, err := d.openListed(ctx, d.families)
 	if err != nil {
 		return err
 	}
@@ -178,6 +179,7 @@ func (d *Daemon) openStore(ctx context.Context, back *undo) error {
 	s := d.opts.Settings
 	moves := s.Transport()
 	moves.Logger = d.opts.Logger
+	moves.Enter = d.pinner.Enter
 	engine, err := transport.New(moves)
 	if err != nil {
 		return err
@@ -217,7 +219,7 @@ func (d *Daemon) mount(ctx context.Context, back *undo) error {
 		ReadAhead: s.ReadAhead, NoReadAhead: s.ReadAhead == 0,
 		MaxWrite: s.MaxWrite, MaxBackground: s.MaxBackground, CacheTimeout: cacheTimeout(s.CacheTimeout),
 		ListViews: s.ListViews, MountOptions: s.MountOptions, Version: d.opts.Version,
-		Config: d.configJSON, Stats: d.statsJSON, Logger: d.opts.Logger, Debug: s.Debug,
+		Config: d.configJSON, Stats: d.statsJSON, Topology: d.topologyJSON, Logger: d.opts.Logger, Debug: s.Debug,
 	})
 	if err != nil {
 		return fmt.Errorf("mount %s: %w", d.opts.Places.MountPoint, err)

@@ -17,6 +17,7 @@ import (
 	"github.com/hmcfs/hmcfs/objects"
 	"github.com/hmcfs/hmcfs/objects/adminapi"
 	"github.com/hmcfs/hmcfs/transport"
+	"github.com/hmcfs/hmcfs/transport/affinity"
 )
 
 // Daemon is one running mount.
@@ -28,9 +29,13 @@ type Daemon struct {
 	lock, stateLock *place.Lock
 	// raw are the devices as they were opened, devs what the layers see.
 	raw, devs []devices.Device
-	meta      *metadata.Store
-	engine    *transport.Engine
-	store     *objects.Store
+	families  *devices.Registry
+	joined    joined
+	// pinner is nil where there is nothing to choose.
+	pinner *affinity.Pinner
+	meta   *metadata.Store
+	engine *transport.Engine
+	store  *objects.Store
 	// others is nil for a mount of its own.
 	others *others
 	server *fs.Server

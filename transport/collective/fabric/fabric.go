@@ -49,8 +49,8 @@ type Fabric interface {
 	// Interrupt has a Park, Await, Share or Reform that is under way, or the next
 	// one, return: Park without an error, the others with ErrInterrupted.
 	Interrupt()
-	// Reform makes lost links anew, together with the other ranks, which call
-	// it too. What was on its way is gone: every link is empty then. Counters
+	// Reform makes all links anew, together with the other ranks, which call it
+	// too: the links with a rank that is in it are lost for the others. What was on its way is gone: every link is empty then. Counters
 	// stay as they are.
 	//
 	// Errors: a MissingError, at once for ranks that are dead, else for those that

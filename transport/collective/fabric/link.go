@@ -103,7 +103,7 @@ func (n *node) park(ctx context.Context, links []*ringLink, want []Want) error {
 	}
 	mine := n.seats[n.me]
 	before := mine.rung.Load()
-	mine.asleep.Store(1)
+	mine.asleep.Store(asleepAtBell)
 	defer mine.asleep.Store(0)
 	if n.stopped.Swap(false) || ready(links, want) {
 		return nil

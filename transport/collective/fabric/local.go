@@ -41,14 +41,11 @@ type local struct {
 	*node
 	hub   *hub
 	links []*ringLink
-	// interrupted wakes who waits in a meeting, who looks at stopped then.
-	interrupted chan struct{}
 }
 
 func newLocal(h *hub, me plan.Rank) *local {
 	n := len(h.seats)
 	l := &local{node: newNode(me, h.seats, &localBells{h, me}), hub: h, links: make([]*ringLink, n)}
-	l.interrupted = make(chan struct{}, 1)
 	l.yields = true
 	if n <= runtime.GOMAXPROCS(0) {
 		l.spin = DefaultSpin
@@ -108,13 +105,7 @@ func (l *local) Signals() Signals { return l.node }
 func (l *local) Park(ctx context.Context, want []Want) error { return l.park(ctx, l.links, want) }
 
 // Interrupt has what waits return.
-func (l *local) Interrupt() {
-	l.interrupt()
-	select {
-	case l.interrupted <- struct{}{}:
-	default:
-	}
-}
+func (l *local) Interrupt() { l.interrupt() }
 
 // Share meets the other ranks, each with its buffer.
 func (l *local) Share(ctx context.Context, b *region.Buffer) (Shared, error) {
@@ -137,6 +128,12 @@ func (l *local) Share(ctx context.Context, b *region.Buffer) (Shared, error) {
 
 // Reform meets the other ranks, and begins all links anew.
 func (l *local) Reform(ctx context.Context) error {
+	for r, peer := range l.hub.all {
+		if r != int(l.me) {
+			peer.lose(l.me, errAnew)
+			l.lose(plan.Rank(r), errAnew)
+		}
+	}
 	_, err := l.hub.meet(ctx, l.me, offer{reform: true})
 	return err
 }
@@ -160,7 +157,7 @@ type localBells struct {
 	me  plan.Rank
 }
 
-func (b *localBells) ring(of plan.Rank) {
+func (b *localBells) ring(of plan.Rank, _ uint32) {
 	select {
 	case b.hub.bells[of] <- struct{}{}:
 	default:

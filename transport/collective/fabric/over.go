@@ -2,27 +2,277 @@ package fabric
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/hmcfs/hmcfs/transport/collective/plan"
+	"github.com/hmcfs/hmcfs/transport/comm"
 	"github.com/hmcfs/hmcfs/transport/domain"
+	"github.com/hmcfs/hmcfs/transport/internal/gate"
+	"github.com/hmcfs/hmcfs/transport/wire"
 )
+
+// DefaultTimeout is how long a rank may take to come to what all do together.
+const DefaultTimeout = 30 * time.Second
 
 // Options is what Over is told.
 type Options struct {
 	// Streams leaves memory unmapped: ranks of one host use sockets too.
 	Streams bool
+	// Host names our host: ranks of hosts with other names share no memory. Empty
+	// asks the kernel.
+	Host string
 	// Timeout is how long a rank may take to come to Over, Share and Reform.
 	// Default 30 s.
 	Timeout time.Duration
 	// Spin is how long Park and Await look before they sleep. Default 50 µs, and
-	// none where this host has more ranks than processors.
+	// none where this host has more ranks than processors. Negative is none.
 	Spin time.Duration
 }
 
+// over is a fabric over a domain.
+type over struct {
+	*node
+	opts  Options
+	c     *comm.Communicator
+	reg   *registry
+	name  string
+	nonce uint64
+	nodes []int
+	// mapped is Fabric.Mapped. local are the ranks of our host, in order, with
+	// ourselves, if so.
+	mapped   bool
+	local    []plan.Rank
+	segments segments
+	links    []*link
+	// event wakes who sleeps in poll; -1 where nobody does.
+	event int
+	polls []unix.PollFd
+	// gate is entered by what uses links or seats, and shut by Close.
+	gate     gate.Gate
+	meetings meetings
+	// changed has one token when something has come to a meeting.
+	changed chan struct{}
+	// life ends with Close.
+	life    context.Context //nolint:containedctx // it is the fabric's life, from Over to Close
+	cancel  context.CancelFunc
+	running sync.WaitGroup
+	closing sync.Once
+	ended   error
+}
+
 // Over joins the ranks of a domain. All of them call it. The domain is borrowed,
-// and goes on to send and receive.
+// and goes on to send and receive. A domain has one fabric at a time.
 //
 // Errors: a MissingError; those of domain and comm.
 func Over(ctx context.Context, d *domain.Comm, o Options) (Fabric, error) {
-	panic("fabric: not written yet")
+	if o.Timeout == 0 {
+		o.Timeout = DefaultTimeout
+	}
+	if d.Size() > plan.MaxRanks {
+		return nil, fmt.Errorf("fabric over domain %q of %d ranks: it has 1 to %d", d.Name(), d.Size(), plan.MaxRanks)
+	}
+	f, err := newOver(d, o)
+	if err != nil {
+		return nil, fmt.Errorf("fabric over domain %q: %w", d.Name(), err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
+	defer cancel()
+	if err = f.form(ctx); err != nil {
+		return nil, fmt.Errorf("fabric over domain %q: %w", d.Name(), errors.Join(err, f.Close())) //nolint:contextcheck // the end is not the context's
+	}
+	return f, nil
+}
+
+func newOver(d *domain.Comm, o Options) (*over, error) {
+	n := d.Size()
+	f := &over{opts: o, c: d.Communicator(), name: d.Name(), nodes: make([]int, n), event: -1, changed: make(chan struct{}, 1)}
+	var number [8]byte
+	// It never fails: the runtime ends the process where the kernel has no random
+	// bytes.
+	_, _ = rand.Read(number[:])
+	f.nonce = binary.LittleEndian.Uint64(number[:]) | 1
+	seats := make([]*seat, n)
+	seats[d.Rank()] = &seat{}
+	f.node = newNode(plan.Rank(d.Rank()), seats, nil)
+	f.bells = &futexes{node: f.node, knock: f.knock}
+	f.yields = true
+	f.links = make([]*link, n)
+	f.meetings.sent = map[uint32][][]byte{}
+	for r, world := range d.Ranks() {
+		f.meetings.peers = append(f.meetings.peers, peer{world: world})
+		if r != int(f.me) {
+			f.links[r] = &link{o: f, peer: plan.Rank(r)}
+		}
+	}
+	f.polls = make([]unix.PollFd, 0, n+1)
+	reg, err := registryOf(f.c)
+	if err != nil {
+		return nil, err
+	}
+	f.reg = reg
+	f.life, f.cancel = context.WithCancel(context.Background())
+	if err = reg.add(f); err != nil {
+		f.cancel()
+		return nil, err
+	}
+	return f, nil
+}
+
+// rankOf is the rank of the fabric that a rank of the job has.
+func (o *over) rankOf(world wire.Rank) (plan.Rank, bool) {
+	// world does not change once peers are there.
+	i := slices.IndexFunc(o.worlds(), func(w wire.Rank) bool { return w == world })
+	return plan.Rank(i), i >= 0
+}
+
+func (o *over) worlds() []wire.Rank {
+	o.meetings.mu.Lock()
+	defer o.meetings.mu.Unlock()
+	all := make([]wire.Rank, len(o.meetings.peers))
+	for i := range all {
+		all[i] = o.meetings.peers[i].world
+	}
+	return all
+}
+
+// setSpin decides how long is looked before who waits sleeps.
+func (o *over) setSpin() {
+	here := 0
+	for _, n := range o.nodes {
+		if n == o.nodes[o.me] {
+			here++
+		}
+	}
+	switch {
+	case o.opts.Spin < 0 || o.opts.Spin == 0 && here > runtime.NumCPU():
+		o.spin = 0
+	case o.opts.Spin > 0:
+		o.spin = o.opts.Spin
+	default:
+		o.spin = DefaultSpin
+	}
+}
+
+// Rank is our own.
+func (o *over) Rank() plan.Rank { return o.me }
+
+// Size is the number of ranks.
+func (o *over) Size() int { return len(o.links) }
+
+// Nodes says which host each rank is on.
+func (o *over) Nodes() []int { return slices.Clone(o.nodes) }
+
+// Mapped says whether ranks of one host see each other's memory.
+func (o *over) Mapped() bool { return o.mapped }
+
+// Link is the stream with a peer.
+func (o *over) Link(peer plan.Rank) Link {
+	if peer == o.me {
+		return nil
+	}
+	return o.links[peer]
+}
+
+// Signals are the counters of the ranks of this host.
+func (o *over) Signals() Signals {
+	if !o.mapped {
+		return nil
+	}
+	return (*signals)(o)
+}
+
+// Interrupt has what waits return.
+func (o *over) Interrupt() {
+	if o.gate.Enter() {
+		o.interrupt()
+		o.gate.Leave()
+	}
+}
+
+// Reform makes all links anew, with all other ranks.
+func (o *over) Reform(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, o.opts.Timeout)
+	defer cancel()
+	for {
+		if !o.gate.Enter() {
+			return ErrClosed
+		}
+		err := o.reform(ctx)
+		o.gate.Leave()
+		if !errors.Is(err, errAnew) {
+			return err
+		}
+	}
+}
+
+func (o *over) reform(ctx context.Context) error {
+	o.meetings.begin()
+	for r, l := range o.links {
+		if l != nil {
+			l.end()
+			o.lose(plan.Rank(r), errAnew)
+		}
+	}
+	if _, err := o.meet(ctx, func(plan.Rank) []byte { return []byte{} }); err != nil {
+		return err
+	}
+	for r := range o.gone {
+		o.gone[r].Store(nil)
+	}
+	err := o.connect(ctx)
+	if err != nil {
+		for r, l := range o.links {
+			if l != nil {
+				o.lose(plan.Rank(r), errAnew)
+			}
+		}
+	}
+	return err
+}
+
+// Close ends all links. What was sent before is received.
+func (o *over) Close() error {
+	o.closing.Do(func() {
+		o.bye()
+		o.gate.Shut()
+		o.interrupt()
+		o.gate.Drain()
+		o.reg.remove(o)
+		o.cancel()
+		o.running.Wait()
+		for _, l := range o.links {
+			l.end()
+		}
+		if o.event >= 0 {
+			o.ended = unix.Close(o.event)
+		}
+		o.ended = errors.Join(o.ended, o.segments.close())
+	})
+	return o.ended
+}
+
+// bye tells the others. Who does not hear it sees the end of the stream or of the
+// session.
+func (o *over) bye() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	o.meetings.mu.Lock()
+	peers := slices.Clone(o.meetings.peers)
+	epoch := o.meetings.epoch
+	o.meetings.mu.Unlock()
+	for r, p := range peers {
+		if r != int(o.me) && p.nonce != 0 && !p.left {
+			text := (&packet{kind: kindBye, have: true, epoch: epoch, from: o.nonce, to: p.nonce, name: o.name}).encode()
+			_ = o.c.SendPacket(ctx, p.world, wire.PortFabric, text)
+		}
+	}
 }

@@ -25,8 +25,8 @@ type seat struct {
 
 // bells are what ranks sleep at.
 type bells interface {
-	// ring wakes a rank.
-	ring(of plan.Rank)
+	// ring wakes a rank, which was asleep as its seat said.
+	ring(of plan.Rank, how uint32)
 	// sleep sleeps until our bell rings, or was rung since rung had the value
 	// before. It may return early.
 	sleep(ctx context.Context, before uint32) error
@@ -46,10 +46,12 @@ type node struct {
 	gone []atomic.Pointer[LinkError]
 	// stopped has the wait of now, or the next one, end.
 	stopped atomic.Bool
+	// interrupted wakes who waits in a meeting, who looks at stopped then.
+	interrupted chan struct{}
 }
 
 func newNode(me plan.Rank, seats []*seat, b bells) *node {
-	return &node{me: me, seats: seats, bells: b, gone: make([]atomic.Pointer[LinkError], len(seats))}
+	return &node{me: me, seats: seats, bells: b, gone: make([]atomic.Pointer[LinkError], len(seats)), interrupted: make(chan struct{}, 1)}
 }
 
 // Set sets our own counter.
@@ -67,8 +69,12 @@ func (n *node) Get(of plan.Rank) uint64 { return n.seats[of].count.Load() }
 
 // wake rings a rank's bell if it sleeps.
 func (n *node) wake(of plan.Rank) {
-	if s := n.seats[of]; s.asleep.Load() != 0 && s.asleep.Swap(0) != 0 {
-		n.bells.ring(of)
+	s := n.seats[of]
+	if s.asleep.Load() == 0 {
+		return
+	}
+	if how := s.asleep.Swap(0); how != 0 {
+		n.bells.ring(of, how)
 	}
 }
 
@@ -76,6 +82,10 @@ func (n *node) wake(of plan.Rank) {
 func (n *node) interrupt() {
 	n.stopped.Store(true)
 	n.wake(n.me)
+	select {
+	case n.interrupted <- struct{}{}:
+	default:
+	}
 }
 
 // lose notes that a rank is gone.
@@ -102,7 +112,7 @@ func (n *node) await(ctx context.Context, of plan.Rank, value uint64) error {
 	defer mine.asleep.Store(0)
 	for {
 		before := mine.rung.Load()
-		mine.asleep.Store(1)
+		mine.asleep.Store(asleepAtBell)
 		// What a rank that is gone has set before still counts.
 		gone := n.gone[of].Load()
 		switch {

@@ -22,6 +22,7 @@ func Run(t *testing.T, open Open) {
 		"Closed":      testClosed,
 		"Cut":         testCut,
 		"Reform":      testReform,
+		"Reforming":   testReforming,
 		"Missing":     testMissing,
 		"Killed":      testKilled,
 	} {

@@ -21,6 +21,8 @@ type World struct {
 	Ranks []fabric.Fabric
 	// Alloc takes memory that can be shared, of a rank; it is closed at the end.
 	Alloc func(t testing.TB, rank int, n devices.Size) *region.Buffer
+	// Allocates says that a message may take memory.
+	Allocates bool
 	// Cut breaks the link between two ranks, who live on. Nil where that can't
 	// be.
 	Cut func(t testing.TB, a, b int)

@@ -1,0 +1,308 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hmcfs/hmcfs/cmd/hmcfs/daemon"
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/transport/topology"
+)
+
+// topoFlags are those of all verbs of topo.
+type topoFlags struct {
+	file  string
+	mount string
+	size  string
+	json  bool
+}
+
+func (f *topoFlags) add(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.file, "file", "", "Read a topology.json, a rank table (1.0, 1.2, 2.0) or a topology file (2.0) instead of looking at this machine.")
+	cmd.Flags().StringVar(&f.mount, "mount", "", "Show what this mount knows, with the devices of its other nodes. Default: the devices of this machine.")
+	cmd.Flags().BoolVar(&f.json, "json", false, "Print JSON. Fields are only ever added.")
+}
+
+func (f *topoFlags) addSize(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.size, "size", "1MiB", "The size of a transfer, which decides between short ways and wide ones.")
+}
+
+// graph is what the flags mean.
+func (f *topoFlags) graph(ctx context.Context, a *app) (*topology.Graph, error) {
+	switch {
+	case f.file != "" && f.mount != "":
+		return nil, usage(errors.New("--file, --mount: give one of them"))
+	case f.file != "":
+		return daemon.ReadTopology(f.file)
+	case f.mount != "":
+		m, err := findMount(f.mount)
+		if err != nil {
+			return nil, err
+		}
+		return daemon.ReadTopology(filepath.Join(m.MountPoint, ".hmcfs", "topology.json"))
+	}
+	return a.discoverTopology(ctx)
+}
+
+// discoverTopology looks at this machine, without opening a device.
+func (a *app) discoverTopology(ctx context.Context) (*topology.Graph, error) {
+	reg := daemon.Families("", nil)
+	var infos []devices.Info
+	for _, driver := range reg.Drivers() {
+		found, _ := driver.Discover(ctx) // hmcfs devices tells why there is none
+		for _, f := range found {
+			infos = append(infos, f.Info)
+		}
+	}
+	pairs, problems := daemon.Pairs(ctx, reg, infos)
+	for _, err := range problems {
+		a.note("which cards reach each other is not known: %v", err)
+	}
+	return topology.Discover(topology.Options{Devices: infos, Peers: pairs})
+}
+
+// bytes is the size of the flag.
+func (f *topoFlags) bytes() (uint64, error) {
+	n, err := devices.ParseSize(f.size)
+	if err != nil {
+		return 0, usage(fmt.Errorf("--size %s: %w", f.size, err))
+	}
+	return uint64(n), nil
+}
+
+func (a *app) topoVerb() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "topo [show] [--json] [--svg FILE] [--file FILE | --mount MOUNTPOINT]",
+		Short: "Show how devices, network cards and NUMA nodes are joined",
+		Long: "Show how the devices of this machine are joined, of a mount with its other nodes, or of a\n" +
+			"file: a topology.json, or a rank table or topology file of HCCL's. Bandwidths with ~ are\n" +
+			"typical of their kind of link; the others are the kernel's or the file's.",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			return unknownVerb(cmd, args[0])
+		},
+	}
+	a.topoShow(cmd)
+	show := &cobra.Command{
+		Use:   "show [--json] [--svg FILE] [--file FILE | --mount MOUNTPOINT]",
+		Short: "The same as topo alone",
+		Args:  arguments(0, 0, "no argument"),
+	}
+	a.topoShow(show)
+	for _, verb := range []*cobra.Command{show, a.topoRouteVerb(), a.topoRingVerb()} {
+		verb.DisableFlagsInUseLine = true
+		cmd.AddCommand(verb)
+	}
+	return cmd
+}
+
+func (a *app) topoShow(cmd *cobra.Command) {
+	var f topoFlags
+	f.add(cmd)
+	picture := cmd.Flags().String("svg", "", "Draw a picture into this file; - is the standard output.")
+	cmd.RunE = running(func(ctx context.Context, _ []string) error {
+		g, err := f.graph(ctx, a)
+		if err != nil {
+			return err
+		}
+		if *picture != "" {
+			if err = a.drawTopology(g, *picture); err != nil || !f.json {
+				return err
+			}
+		}
+		if f.json {
+			text, err := g.Encode()
+			if err == nil {
+				_, err = a.out().Write(text)
+			}
+			return err
+		}
+		return printTopology(a.out(), g)
+	})
+}
+
+// drawTopology writes a picture, whole or not at all.
+func (a *app) drawTopology(g *topology.Graph, path string) error {
+	var b strings.Builder
+	if err := g.SVG(&b); err != nil {
+		return err
+	}
+	if path == standardStream {
+		_, err := io.WriteString(a.out(), b.String())
+		return err
+	}
+	if err := os.WriteFile(path, []byte(b.String()), 0o666); err != nil { //nolint:gosec // a picture; the umask decides
+		return fmt.Errorf("write the picture: %w", err)
+	}
+	return nil
+}
+
+func printTopology(w io.Writer, g *topology.Graph) error {
+	t := newTable(w, "DEVICE", "KIND", "SERVER", "RANK", "NUMA", "NIC", "PCI", "WHAT")
+	for i := range g.Devices {
+		d := &g.Devices[i]
+		rank := ""
+		if d.Rank != nil {
+			rank = fmt.Sprint(*d.Rank)
+		}
+		what := strings.Join(append([]string{d.Model}, d.Net...), " ")
+		t.row(d.ID, d.Kind, d.Server, rank, numaText(d.NUMA), d.NIC, d.PCI, strings.TrimSpace(what))
+	}
+	if err := t.Flush(); err != nil {
+		return fmt.Errorf("write the answer: %w", err)
+	}
+	t = newTable(w, "\nFROM", "TO", "CLASS", "GB/s", "µs", "BY")
+	for i := range g.Links {
+		l := &g.Links[i]
+		t.row(l.A, l.B, l.Class, figure(l.Bandwidth, l.Assumed), figure(l.Latency, l.Assumed), l.Transport)
+	}
+	if err := t.Flush(); err != nil {
+		return fmt.Errorf("write the answer: %w", err)
+	}
+	fmt.Fprintf(w, "\nhash %s\n", g.Hash())
+	return nil
+}
+
+func figure(v float64, assumed bool) string {
+	text := fmt.Sprintf("%.3g", v)
+	if assumed {
+		return "~" + text
+	}
+	return text
+}
+
+func (a *app) topoRouteVerb() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "route FROM TO [--size N] [--json] [--file FILE | --mount MOUNTPOINT]",
+		Short: "Show the fastest way between two devices",
+		Long: "Show the fastest way for a transfer of some size, by the latencies and bandwidths of the\n" +
+			"links. A way through more devices is taken only where it is really faster.",
+		Args: arguments(2, 2, "two devices"),
+	}
+	var f topoFlags
+	f.add(cmd)
+	f.addSize(cmd)
+	cmd.RunE = running(func(ctx context.Context, args []string) error {
+		size, err := f.bytes()
+		if err != nil {
+			return err
+		}
+		g, err := f.graph(ctx, a)
+		if err != nil {
+			return err
+		}
+		r, err := g.Route(topology.ID(args[0]), topology.ID(args[1]), size)
+		switch {
+		case errors.Is(err, topology.ErrUnknown):
+			return usage(err)
+		case err != nil:
+			return err
+		case f.json:
+			return printJSON(a.out(), r)
+		}
+		return printRoute(a.out(), r)
+	})
+	return cmd
+}
+
+func printRoute(w io.Writer, r *topology.Route) error {
+	fmt.Fprintln(w, r)
+	if len(r.Hops) > 0 {
+		t := newTable(w, "TO", "CLASS", "GB/s", "µs", "BY")
+		for _, h := range r.Hops {
+			t.row(h.To, h.Link.Class, figure(h.Link.Bandwidth, h.Link.Assumed), figure(h.Link.Latency, h.Link.Assumed), h.Link.Transport)
+		}
+		if err := t.Flush(); err != nil {
+			return fmt.Errorf("write the answer: %w", err)
+		}
+	}
+	fmt.Fprintf(w, "%v in about %v, %s\n", devices.Size(r.Size), r.Time.Round(10*time.Nanosecond), rate(r.Size, r.Seconds))
+	return nil
+}
+
+// topoRing is what `topo ring --json` prints.
+type topoRing struct {
+	Ring  []topology.ID `json:"ring"`
+	Order []int         `json:"order"`
+	Hash  string        `json:"hash"`
+}
+
+func (a *app) topoRingVerb() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "ring [DEVICE…] [--size N] [--json] [--file FILE | --mount MOUNTPOINT]",
+		Short: "Show the order in which a ring uses the fast links",
+		Long: "Show in which order a ring of ranks goes through devices, one rank on each that is named.\n" +
+			"Without names it is the ranks of a rank table, or else all accelerators.",
+		Args: arguments(0, -1, "devices"),
+	}
+	var f topoFlags
+	f.add(cmd)
+	f.addSize(cmd)
+	cmd.RunE = running(func(ctx context.Context, args []string) error {
+		size, err := f.bytes()
+		if err != nil {
+			return err
+		}
+		g, err := f.graph(ctx, a)
+		if err != nil {
+			return err
+		}
+		places, err := ringPlaces(g, args)
+		if err != nil {
+			return err
+		}
+		order, err := g.Ring(places, size)
+		if errors.Is(err, topology.ErrUnknown) {
+			return usage(err)
+		}
+		if err != nil {
+			return err
+		}
+		out := topoRing{Ring: []topology.ID{}, Order: order, Hash: g.Hash()}
+		texts := make([]string, len(order))
+		for i, r := range order {
+			out.Ring = append(out.Ring, places[r])
+			texts[i] = string(places[r])
+		}
+		if f.json {
+			return printJSON(a.out(), out)
+		}
+		_, err = fmt.Fprintln(a.out(), strings.Join(texts, " → "))
+		return err
+	})
+	return cmd
+}
+
+// ringPlaces are the devices of a ring.
+func ringPlaces(g *topology.Graph, named []string) ([]topology.ID, error) {
+	var places []topology.ID
+	for _, n := range named {
+		places = append(places, topology.ID(n))
+	}
+	if len(places) > 0 {
+		return places, nil
+	}
+	places, err := g.Ranks()
+	if err != nil || len(places) > 0 {
+		return places, err
+	}
+	for i := range g.Devices {
+		if g.Devices[i].Kind == topology.Accelerator {
+			places = append(places, g.Devices[i].ID)
+		}
+	}
+	if len(places) == 0 {
+		return nil, usage(errors.New("there is no accelerator; name the devices of the ring, such as host"))
+	}
+	return places, nil
+}

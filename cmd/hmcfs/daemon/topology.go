@@ -1,0 +1,136 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+
+	"go.uber.org/zap"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/transport/affinity"
+	"github.com/hmcfs/hmcfs/transport/comm"
+	"github.com/hmcfs/hmcfs/transport/topology"
+)
+
+// joined is what is known of how devices are joined. It does not change once
+// the mount answers.
+type joined struct {
+	// file is the graph of the option; nil is to look.
+	file  *topology.Graph
+	infos []devices.Info
+	peers []topology.Pair
+}
+
+// readTopology finds out how the devices are joined, and where threads belong.
+func (d *Daemon) readTopology(ctx context.Context, _ *undo) error {
+	s := d.opts.Settings
+	if s.Topology != "" {
+		g, err := ReadTopology(s.Topology)
+		if err != nil {
+			return fmt.Errorf("topology: %w", err)
+		}
+		d.joined.file = g
+	}
+	for _, dev := range d.raw {
+		d.joined.infos = append(d.joined.infos, dev.Info())
+		if d.joined.file != nil {
+			if _, err := d.joined.file.Device(topology.ID(dev.Info().Name)); err != nil {
+				d.warn(fmt.Sprintf("topology: %s does not say how %s is joined", s.Topology, dev.Info().Name))
+			}
+		}
+	}
+	var problems []error
+	d.joined.peers, problems = Pairs(ctx, d.families, d.joined.infos)
+	for _, err := range problems {
+		d.log.Warn("which cards reach each other is not known", zap.Error(err))
+	}
+	if s.NUMA == "off" {
+		return nil
+	}
+	m, err := topology.ReadMachine(topology.SysRoot)
+	if err != nil {
+		d.log.Warn("threads go where the kernel puts them", zap.Error(err))
+		return nil
+	}
+	d.pinner = affinity.NewPinner(m)
+	return nil
+}
+
+// ReadTopology reads a file that says how devices are joined.
+func ReadTopology(path string) (*topology.Graph, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close() //nolint:errcheck // it was only read
+	text, err := io.ReadAll(io.LimitReader(f, topology.MaxFile+1))
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", path, err)
+	}
+	g, err := topology.Parse(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return g, nil
+}
+
+// Pairs asks the families which of some devices reach each other. One that fails
+// is among the problems.
+func Pairs(ctx context.Context, reg *devices.Registry, infos []devices.Info) (pairs []topology.Pair, problems []error) {
+	names := map[devices.Family]map[devices.Ordinal]devices.Name{}
+	for _, i := range infos {
+		if names[i.Family] == nil {
+			names[i.Family] = map[devices.Ordinal]devices.Name{}
+		}
+		names[i.Family][i.Ordinal] = i.Name
+	}
+	for _, driver := range reg.Drivers() {
+		known := names[driver.Family()]
+		if len(known) < 2 {
+			continue
+		}
+		all, err := devices.Peerings(ctx, driver)
+		if err != nil {
+			problems = append(problems, fmt.Errorf("%s: %w", driver.Family(), err))
+		}
+		for _, p := range all {
+			a, hasA := known[p.A]
+			b, hasB := known[p.B]
+			if hasA && hasB {
+				pairs = append(pairs, topology.Pair{A: a, B: b, Rank: p.Rank})
+			}
+		}
+	}
+	return pairs, problems
+}
+
+// Topology is how our devices are joined with each other and, as far as that is
+// known here, with those of other nodes, which are called NODE/DEVICE.
+func (d *Daemon) Topology() (*topology.Graph, error) {
+	if d.joined.file != nil {
+		return d.joined.file, nil
+	}
+	o := topology.Options{Devices: d.joined.infos, Peers: d.joined.peers}
+	if n := d.otherNodes(); n != nil {
+		o.Server = d.opts.Settings.Node
+		for _, other := range n.Nodes() {
+			r := topology.Remote{Name: string(other.Record.Name), Shared: other.Transport == string(comm.SHM)}
+			for _, dev := range other.Record.Devices {
+				r.Devices = append(r.Devices, dev.Name)
+			}
+			o.Remotes = append(o.Remotes, r)
+		}
+	}
+	return topology.Discover(o)
+}
+
+// topologyJSON is .hmcfs/topology.json.
+func (d *Daemon) topologyJSON() ([]byte, error) {
+	g, err := d.Topology()
+	if err != nil {
+		return nil, err
+	}
+	return g.Encode()
+}

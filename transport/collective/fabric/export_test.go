@@ -1,0 +1,22 @@
+package fabric
+
+import (
+	"golang.org/x/sys/unix"
+
+	"github.com/hmcfs/hmcfs/transport/collective/plan"
+)
+
+// Cut breaks the connection of a link, or loses a ring.
+func Cut(f Fabric, peer plan.Rank) error {
+	o, _ := f.(*over)
+	l := o.links[peer]
+	switch {
+	case l.socket != nil:
+		return unix.Shutdown(l.socket.fd, unix.SHUT_RDWR)
+	case l.relay != nil:
+		return l.relay.conn.Close()
+	}
+	l.ring.fail(errEnded)
+	l.ring.end()
+	return nil
+}

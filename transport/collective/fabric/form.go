@@ -1,0 +1,255 @@
+package fabric
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/transport/collective/plan"
+	"github.com/hmcfs/hmcfs/transport/wire"
+)
+
+// facts are what the ranks tell each other first.
+type facts struct {
+	// streams says that memory stays unmapped.
+	streams bool
+	// reach has a bit for each rank whose memory can be mapped.
+	reach uint64
+	host  string
+}
+
+// maxHost is the most bytes of the name of a host.
+const maxHost = 255
+
+func (f *facts) encode() []byte {
+	flags := byte(0)
+	if f.streams {
+		flags = 1
+	}
+	return append(binary.LittleEndian.AppendUint64([]byte{flags}, f.reach), f.host...)
+}
+
+func parseFacts(p []byte) (facts, error) {
+	if len(p) < 9 || len(p) > 9+maxHost || p[0] > 1 {
+		return facts{}, fmt.Errorf("facts of %d bytes: %w", len(p), ErrProtocol)
+	}
+	return facts{p[0] == 1, binary.LittleEndian.Uint64(p[1:]), string(p[9:])}, nil
+}
+
+// ownFacts are ours.
+func (o *over) ownFacts(ctx context.Context) (facts, error) {
+	f := facts{streams: o.opts.Streams, host: o.opts.Host}
+	if f.host == "" {
+		text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+		if err != nil {
+			return facts{}, fmt.Errorf("this host has no boot id: %w", err)
+		}
+		f.host = strings.TrimSpace(string(text))
+	}
+	if len(f.host) > maxHost {
+		return facts{}, fmt.Errorf("a host with a name of %d bytes: %w", len(f.host), ErrProtocol)
+	}
+	for r, world := range o.worlds() {
+		if r == int(o.me) {
+			continue
+		}
+		can, err := o.c.Reaches(ctx, world)
+		if err != nil {
+			return facts{}, &LinkError{plan.Rank(r), err}
+		}
+		if can {
+			f.reach |= 1 << r
+		}
+	}
+	return f, nil
+}
+
+// form meets all ranks and makes what they have together.
+func (o *over) form(ctx context.Context) error {
+	own, err := o.ownFacts(ctx)
+	if err != nil {
+		return err
+	}
+	blob := own.encode()
+	got, err := o.meet(ctx, func(plan.Rank) []byte { return blob })
+	if err != nil {
+		return err
+	}
+	all := make([]facts, len(got))
+	for r, p := range got {
+		if all[r], err = parseFacts(p); err != nil {
+			return fmt.Errorf("rank %d: %w", r, err)
+		}
+	}
+	o.place(all)
+	if o.mapped {
+		if err = o.share(ctx); err != nil {
+			return err
+		}
+	}
+	o.setSpin()
+	if o.mixed() || !o.mapped {
+		if o.event, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
+			return err
+		}
+	}
+	return o.connect(ctx)
+}
+
+// place finds out who is on which host, and whether those of one host can map
+// each other's memory: all of them, or nobody does.
+func (o *over) place(all []facts) {
+	var hosts []string
+	o.mapped = len(all) == 1
+	can := true
+	for r, f := range all {
+		i := slices.Index(hosts, f.host)
+		if i < 0 {
+			i = len(hosts)
+			hosts = append(hosts, f.host)
+		}
+		o.nodes[r] = i
+		can = can && !f.streams
+		for before := range r {
+			if o.nodes[before] == i {
+				o.mapped = true
+				can = can && f.reach&(1<<before) != 0 && all[before].reach&(1<<r) != 0
+			}
+		}
+	}
+	o.mapped = o.mapped && can
+	for r, n := range o.nodes {
+		if n == o.nodes[o.me] {
+			o.local = append(o.local, plan.Rank(r))
+		}
+	}
+}
+
+// mixed says whether some links are rings and some are not.
+func (o *over) mixed() bool { return o.mapped && len(o.local) < len(o.links) }
+
+// share makes our segment, and opens those of the other ranks of the host. Where
+// one can't, nobody maps anything.
+func (o *over) share(ctx context.Context) error {
+	n := len(o.local)
+	own, err := o.c.Table().Alloc(devices.Size(segmentSize(n)))
+	if err != nil {
+		return err
+	}
+	maps, ok, err := o.mapAll(ctx, own, true)
+	o.segments = segments{own: own, maps: maps, all: make([]*segment, len(o.links))}
+	if err != nil || !ok {
+		o.mapped = false
+		return errors.Join(err, o.segments.close())
+	}
+	for _, r := range o.local {
+		p := own.Host(0, own.Size())
+		if r != o.me {
+			p = maps[r].Bytes()
+		}
+		s, serr := newSegment(p, n)
+		if serr != nil {
+			return fmt.Errorf("rank %d: %w", r, serr)
+		}
+		o.segments.all[r], o.seats[r] = s, s.seat()
+	}
+	return nil
+}
+
+// connect makes the links, and waits until all have.
+func (o *over) connect(ctx context.Context) error {
+	err := o.join(ctx)
+	good := []byte{0}
+	if err == nil {
+		good[0] = 1
+	}
+	got, merr := o.meet(ctx, func(plan.Rank) []byte { return good })
+	if err != nil || merr != nil {
+		return errors.Join(err, merr)
+	}
+	var bad []plan.Rank
+	for r, p := range got {
+		if len(p) != 1 || p[0] != 1 {
+			bad = append(bad, plan.Rank(r))
+		}
+	}
+	if bad != nil {
+		return &MissingError{Ranks: bad, Err: errors.New("they can't make all their links")}
+	}
+	return nil
+}
+
+// join makes our ends of all links.
+func (o *over) join(ctx context.Context) error {
+	var all sync.WaitGroup
+	errs := make([]error, len(o.links))
+	for r, l := range o.links {
+		if l == nil {
+			continue
+		}
+		near := o.mapped && o.nodes[r] == o.nodes[o.me]
+		if near {
+			l.ring = o.ringWith(plan.Rank(r))
+		}
+		if !near || o.mixed() {
+			all.Go(func() { errs[r] = o.stream(ctx, l, near) })
+		}
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
+
+// ringWith is our end of the rings with a rank of this host, which are empty.
+func (o *over) ringWith(r plan.Rank) *ringLink {
+	in := o.segments.all[o.me].pipe(slices.Index(o.local, r))
+	out := o.segments.all[r].pipe(slices.Index(o.local, o.me))
+	// Ours is written to by nobody before the meeting that follows.
+	in.flow.head.Store(0)
+	in.flow.tail.Store(0)
+	in.flow.ended.Store(0)
+	return &ringLink{
+		node: o.node, peer: r, out: outlet{flow: out.flow, data: out.data}, in: inlet{flow: in.flow, data: in.data},
+	}
+}
+
+// stream makes the connection with a rank: the link, or the doorbell of one that
+// is a ring.
+func (o *over) stream(ctx context.Context, l *link, bell bool) error {
+	m := &o.meetings
+	m.mu.Lock()
+	world := m.peers[l.peer].world
+	// The same at both ends, and for no other stream of the two ranks.
+	name := (o.nonce ^ m.peers[l.peer].nonce) + uint64(m.epoch)
+	m.mu.Unlock()
+	conn, err := o.open(ctx, world, name)
+	if err != nil {
+		return &LinkError{l.peer, err}
+	}
+	raw, ok := conn.(syscall.Conn)
+	if !ok {
+		l.relay = newRelay(conn, func() { o.wake(o.me) })
+		return nil
+	}
+	s, err := newSocket(conn, raw)
+	if err != nil {
+		return &LinkError{l.peer, err}
+	}
+	if bell {
+		l.bell = &doorbell{socket: s}
+	} else {
+		l.socket = s
+	}
+	return nil
+}
+
+// wireRights is what the ranks of a host may do with each other's memory.
+const wireRights = wire.Readable | wire.Writable

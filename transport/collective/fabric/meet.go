@@ -1,0 +1,317 @@
+package fabric
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/hmcfs/hmcfs/transport/collective/plan"
+	"github.com/hmcfs/hmcfs/transport/comm"
+	"github.com/hmcfs/hmcfs/transport/wire"
+)
+
+// grace is how long a rank whose session has ended may take to come back.
+const grace = time.Second
+
+// The pauses after which a rank that has not answered is told again.
+const (
+	soonest = 20 * time.Millisecond
+	latest  = time.Second
+)
+
+// maxParts is how much of a rank is kept that is not asked for yet: it is at
+// most one meeting ahead, and may have begun anew.
+const maxParts = 4
+
+// errAnew is a rank that makes all links anew.
+var errAnew = errors.New("the peer makes its links anew")
+
+// part is what a rank brings to a meeting.
+type part struct {
+	epoch, seq uint32
+	blob       []byte
+}
+
+// meetings is where the ranks of a fabric meet: each brings something for each,
+// and has what all others bring afterwards. An epoch is from one Reform to the
+// next, and meetings are numbered in it.
+type meetings struct {
+	mu sync.Mutex
+	// +checklocks:mu
+	epoch, seq uint32
+	// newest is the latest epoch that another rank has begun.
+	// +checklocks:mu
+	newest uint32
+	// failed says that a meeting of this epoch has come to nothing.
+	// +checklocks:mu
+	failed bool
+	// sent is what we bring to the meetings of this epoch, by number and rank.
+	// +checklocks:mu
+	sent map[uint32][][]byte
+	// +checklocks:mu
+	peers []peer
+}
+
+// peer is a rank, as the meetings see it.
+type peer struct {
+	world wire.Rank
+	// nonce is the number of its fabric, and knows says that it has ours.
+	nonce uint64
+	knows bool
+	parts []part
+	// away says that its session has ended, and somebody tries to make it anew;
+	// dead is why that was in vain.
+	away bool
+	dead error
+	// left says that it has closed its fabric.
+	left bool
+}
+
+// find is what a rank brings to a meeting, and forgets what came before.
+func (p *peer) find(epoch, seq uint32) (blob []byte, found bool) {
+	for len(p.parts) > 0 {
+		first := &p.parts[0]
+		if first.epoch == epoch && first.seq == seq {
+			return first.blob, true
+		}
+		if first.epoch > epoch || first.epoch == epoch && first.seq > seq {
+			return nil, false
+		}
+		p.parts = p.parts[1:]
+	}
+	return nil, false
+}
+
+// keep keeps a part, unless it is old.
+func (p *peer) keep(in part) {
+	if n := len(p.parts); n > 0 {
+		last := &p.parts[n-1]
+		if in.epoch < last.epoch || in.epoch == last.epoch && in.seq <= last.seq {
+			return
+		}
+	}
+	if len(p.parts) == maxParts {
+		p.parts = p.parts[1:]
+	}
+	in.blob = bytes.Clone(in.blob)
+	p.parts = append(p.parts, in)
+}
+
+// packet is a packet of a peer, in the goroutine that receives from it.
+func (o *over) packet(from comm.Origin, in *packet) {
+	rank, ok := o.rankOf(from.Rank)
+	if !ok || in.to != 0 && in.to != o.nonce {
+		return
+	}
+	answer, lost := o.took(rank, in)
+	if lost != nil {
+		o.lose(rank, lost)
+	}
+	if answer != nil {
+		// What there is no room for now is asked for again.
+		_, _ = o.c.TryPacketIn(from, wire.PortFabric, answer.encode())
+	}
+	o.notify()
+}
+
+// took notes a packet. It returns the answer to it, and why its sender's links
+// are lost, if they are.
+func (o *over) took(rank plan.Rank, in *packet) (answer *packet, lost error) {
+	m := &o.meetings
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	p := &m.peers[rank]
+	if p.nonce != in.from {
+		if p.nonce != 0 && (m.epoch > 0 || m.seq > 1) {
+			return nil, nil // another fabric of that name, which was or will be
+		}
+		*p = peer{world: p.world, nonce: in.from}
+	}
+	p.knows = p.knows || in.to == o.nonce
+	if in.kind == kindBye {
+		p.left = true
+		return nil, errEnded
+	}
+	if in.epoch > m.newest {
+		m.newest = in.epoch
+	}
+	if in.epoch > m.epoch {
+		lost = errAnew
+	}
+	if in.epoch > m.epoch || in.epoch == m.epoch && in.seq+1 >= m.seq {
+		p.keep(part{in.epoch, in.seq, in.blob})
+	}
+	if !in.have && in.epoch == m.epoch && m.sent[in.seq] != nil {
+		answer = o.partLocked(rank, in.seq, true)
+	}
+	return answer, lost
+}
+
+// partLocked is what we bring for a rank.
+//
+// +checklocks:o.meetings.mu
+func (o *over) partLocked(to plan.Rank, seq uint32, have bool) *packet {
+	m := &o.meetings
+	return &packet{
+		kind: kindPart, have: have, epoch: m.epoch, seq: seq, from: o.nonce, to: m.peers[to].nonce, name: o.name, blob: m.sent[seq][to],
+	}
+}
+
+// begin begins an epoch: the next one, or the one that others are in already.
+func (m *meetings) begin() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.epoch, m.seq = max(m.epoch+1, m.newest), 0
+	m.failed, m.sent = false, map[uint32][][]byte{}
+	for i := range m.peers {
+		m.peers[i].dead = nil
+	}
+}
+
+// meet brings something for each rank to the next meeting, and returns what they
+// bring.
+//
+// Errors: errAnew where a rank has begun a later epoch; a MissingError;
+// ErrInterrupted; ErrLink where a meeting before has failed.
+func (o *over) meet(ctx context.Context, bring func(to plan.Rank) []byte) ([][]byte, error) {
+	m := &o.meetings
+	m.mu.Lock()
+	if m.failed {
+		m.mu.Unlock()
+		return nil, fmt.Errorf("%w: a rank did not come before", ErrLink)
+	}
+	seq, mine := m.seq, make([][]byte, len(m.peers))
+	m.seq++
+	for r := range m.peers {
+		mine[r] = bring(plan.Rank(r))
+	}
+	m.sent[seq] = mine
+	delete(m.sent, seq-3)
+	m.mu.Unlock()
+	got, err := o.gather(ctx, seq)
+	if err != nil {
+		m.mu.Lock()
+		m.failed = true
+		m.mu.Unlock()
+	}
+	return got, err
+}
+
+// gather tells all of a meeting, again and again, until all are there.
+func (o *over) gather(ctx context.Context, seq uint32) ([][]byte, error) {
+	pause := soonest
+	var others []plan.Rank
+	for r, l := range o.links {
+		if l != nil {
+			others = append(others, plan.Rank(r))
+		}
+	}
+	o.tell(seq, others)
+	for again := false; ; {
+		got, missing, err := o.collect(seq)
+		if err != nil || missing == nil {
+			return got, err
+		}
+		if again {
+			o.tell(seq, missing)
+		}
+		again = false
+		timer := time.NewTimer(pause)
+		select {
+		case <-o.changed:
+		case <-o.interrupted:
+			if o.stopped.Swap(false) {
+				err = ErrInterrupted
+			}
+		case <-ctx.Done():
+			err = &MissingError{Ranks: missing, Err: ctx.Err()}
+		case <-timer.C:
+			again, pause = true, min(2*pause, latest)
+		}
+		timer.Stop()
+		if err != nil {
+			return nil, err
+		}
+	}
+}
+
+// collect is what has come to a meeting, and who has not.
+func (o *over) collect(seq uint32) (got [][]byte, missing []plan.Rank, err error) {
+	m := &o.meetings
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.newest > m.epoch {
+		return nil, nil, errAnew
+	}
+	var dead []plan.Rank
+	var why []error
+	got = make([][]byte, len(m.peers))
+	for r := range m.peers {
+		p := &m.peers[r]
+		if r == int(o.me) {
+			got[r] = m.sent[seq][r]
+			continue
+		}
+		blob, found := p.find(m.epoch, seq)
+		got[r] = blob
+		if found && p.knows {
+			continue
+		}
+		missing = append(missing, plan.Rank(r))
+		if p.left && !found {
+			p.dead = errEnded
+		}
+		if p.dead != nil {
+			dead, why = append(dead, plan.Rank(r)), append(why, p.dead)
+		}
+	}
+	if dead != nil {
+		return nil, nil, &MissingError{Ranks: dead, Err: errors.Join(why...)}
+	}
+	return got, missing, nil
+}
+
+// tell tells ranks what we bring. Who can't be told is called back.
+func (o *over) tell(seq uint32, ranks []plan.Rank) {
+	m := &o.meetings
+	for _, r := range ranks {
+		m.mu.Lock()
+		_, have := m.peers[r].find(m.epoch, seq)
+		have = have && m.peers[r].knows
+		text, world := o.partLocked(r, seq, have).encode(), m.peers[r].world
+		m.mu.Unlock()
+		if _, err := o.c.TryPacket(world, wire.PortFabric, text); err == nil {
+			continue
+		}
+		m.mu.Lock()
+		call := !m.peers[r].away && m.peers[r].dead == nil
+		m.peers[r].away = true
+		m.mu.Unlock()
+		if call {
+			o.running.Go(func() { o.callBack(r, world) })
+		}
+	}
+}
+
+// callBack makes a session anew that has ended.
+func (o *over) callBack(r plan.Rank, world wire.Rank) {
+	ctx, cancel := context.WithTimeout(o.life, grace)
+	defer cancel()
+	err := o.c.Reconnect(ctx, world)
+	m := &o.meetings
+	m.mu.Lock()
+	m.peers[r].away, m.peers[r].dead = false, err
+	m.mu.Unlock()
+	o.notify()
+}
+
+// notify has who waits in a meeting look again.
+func (o *over) notify() {
+	select {
+	case o.changed <- struct{}{}:
+	default:
+	}
+}

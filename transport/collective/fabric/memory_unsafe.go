@@ -1,0 +1,68 @@
+package fabric
+
+import (
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// The sizes of what lies in segments.
+const (
+	_ uint = seatSpace - uint(unsafe.Sizeof(seat{}))
+	_ uint = flowSpace - uint(unsafe.Sizeof(flow{}))
+)
+
+// seatAt and flowAt read the begin of some memory.
+//
+// Preconditions: it is long enough and aligned to 64 bytes.
+func seatAt(p []byte) *seat { return (*seat)(unsafe.Pointer(unsafe.SliceData(p))) }
+
+func flowAt(p []byte) *flow { return (*flow)(unsafe.Pointer(unsafe.SliceData(p))) }
+
+// The operations of futex(2), between processes.
+const (
+	futexOpWait = 0
+	futexOpWake = 1
+)
+
+// futexWait sleeps while a word has a value, at most for some time.
+func futexWait(word *atomic.Uint32, value uint32, limit time.Duration) error {
+	ts := unix.NsecToTimespec(limit.Nanoseconds())
+	_, _, errno := unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(word)), futexOpWait, uintptr(value), uintptr(unsafe.Pointer(&ts)), 0, 0)
+	if errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+// futexWake wakes who sleeps at a word.
+func futexWake(word *atomic.Uint32) {
+	// It fails only for an address that is none.
+	_, _, _ = unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(word)), futexOpWake, 1<<30, 0, 0, 0)
+}
+
+// sendTwo sends head and body with one call, and does not wait.
+func sendTwo(fd int, v *[2]unix.Iovec, head, body []byte) (int, error) {
+	v[0].Base, v[1].Base = unsafe.SliceData(head), unsafe.SliceData(body)
+	v[0].SetLen(len(head))
+	v[1].SetLen(len(body))
+	msg := unix.Msghdr{Iov: &v[0]}
+	msg.SetIovlen(2)
+	n, _, errno := unix.Syscall(unix.SYS_SENDMSG, uintptr(fd), uintptr(unsafe.Pointer(&msg)), unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
+	v[0].Base, v[1].Base = nil, nil
+	if errno != 0 {
+		return 0, errno
+	}
+	return int(n), nil
+}
+
+// receiveNow receives what has come, and does not wait.
+func receiveNow(fd int, p []byte) (int, error) {
+	n, _, errno := unix.Syscall6(unix.SYS_RECVFROM, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)), unix.MSG_DONTWAIT, 0, 0)
+	if errno != 0 {
+		return 0, errno
+	}
+	return int(n), nil
+}

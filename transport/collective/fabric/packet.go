@@ -1,0 +1,78 @@
+package fabric
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/hmcfs/hmcfs/transport/domain"
+	"github.com/hmcfs/hmcfs/transport/wire"
+)
+
+// packetKind is what a packet is for.
+type packetKind uint8
+
+const (
+	// kindPart is what a rank brings to a meeting.
+	kindPart packetKind = 1
+	// kindBye says that a rank closes its fabric.
+	kindBye packetKind = 2
+)
+
+const (
+	packetVersion = 1
+	packetHead    = 32
+	// maxBlob is the most bytes that a rank brings.
+	maxBlob = 1024
+)
+
+// packet is what the ranks of a fabric tell each other. docs/wire.md draws it.
+type packet struct {
+	kind packetKind
+	// have says that the sender has what we bring to this meeting, and that we
+	// know him: it wants no answer.
+	have       bool
+	epoch, seq uint32
+	// from is the sender's number for its fabric, and to ours, as far as it knows.
+	from, to uint64
+	name     string
+	blob     []byte
+}
+
+func (p *packet) encode() []byte {
+	b := make([]byte, 0, packetHead+len(p.name)+len(p.blob))
+	have := byte(0)
+	if p.have {
+		have = 1
+	}
+	b = append(b, packetVersion, byte(p.kind), have, 0)
+	b = binary.LittleEndian.AppendUint32(b, p.epoch)
+	b = binary.LittleEndian.AppendUint32(b, p.seq)
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(p.name)))
+	b = binary.LittleEndian.AppendUint64(b, p.from)
+	b = binary.LittleEndian.AppendUint64(b, p.to)
+	return append(append(b, p.name...), p.blob...)
+}
+
+// parsePacket reads a packet, whose blob stays part of b.
+func parsePacket(b []byte) (packet, error) {
+	if len(b) < packetHead || b[0] != packetVersion || b[2] > 1 || b[3] != 0 {
+		return packet{}, malformed(b)
+	}
+	p := packet{
+		kind: packetKind(b[1]), have: b[2] == 1, epoch: binary.LittleEndian.Uint32(b[4:]), seq: binary.LittleEndian.Uint32(b[8:]),
+		from: binary.LittleEndian.Uint64(b[16:]), to: binary.LittleEndian.Uint64(b[24:]),
+	}
+	name, rest := binary.LittleEndian.Uint32(b[12:]), b[packetHead:]
+	if name == 0 || name > domain.MaxName || uint64(name) > uint64(len(rest)) || p.from == 0 || p.kind != kindPart && p.kind != kindBye {
+		return packet{}, malformed(b)
+	}
+	p.name, p.blob = string(rest[:name]), rest[name:]
+	if len(p.blob) > maxBlob {
+		return packet{}, malformed(b)
+	}
+	return p, nil
+}
+
+func malformed(b []byte) error {
+	return fmt.Errorf("fabric: packet of %d bytes, % x: %w", len(b), b[:min(len(b), 64)], wire.ErrFrame)
+}

@@ -1,0 +1,160 @@
+package fabric
+
+import (
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// relay is a stream over a connection that only goroutines can use, such as that
+// of TLS: one reads from it into a ring, one writes to it from another.
+type relay struct {
+	conn net.Conn
+	// wake tells the rank that something has come, or there is room.
+	wake func()
+	// out and in are the rank's ends; next and filled those of the goroutines.
+	out     outlet
+	in      inlet
+	next    inlet
+	filled  outlet
+	work    chan struct{}
+	room    chan struct{}
+	stop    chan struct{}
+	failed  atomic.Pointer[error]
+	running sync.WaitGroup
+}
+
+func newRelay(conn net.Conn, wake func()) *relay {
+	r := &relay{conn: conn, wake: wake, work: make(chan struct{}, 1), room: make(chan struct{}, 1), stop: make(chan struct{})}
+	out, in := pipe{&flow{}, make([]byte, maxRing)}, pipe{&flow{}, make([]byte, maxRing)}
+	r.out, r.next = outlet{flow: out.flow, data: out.data}, inlet{flow: out.flow, data: out.data}
+	r.filled, r.in = outlet{flow: in.flow, data: in.data}, inlet{flow: in.flow, data: in.data}
+	r.running.Go(r.read)
+	r.running.Go(r.write)
+	return r
+}
+
+// close ends the connection and its goroutines. What was given to send is
+// written before, as long as the peer reads.
+func (r *relay) close() {
+	close(r.stop)
+	// Their errors are those of a connection that nobody wants any more.
+	_ = r.conn.SetReadDeadline(time.Unix(1, 0))
+	_ = r.conn.SetWriteDeadline(time.Now().Add(time.Second))
+	r.running.Wait()
+	_ = r.conn.Close()
+}
+
+func (r *relay) fail(err error) {
+	r.failed.CompareAndSwap(nil, &err)
+	r.wake()
+}
+
+func (r *relay) err() error {
+	if e := r.failed.Load(); e != nil {
+		return *e
+	}
+	return nil
+}
+
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// read moves what comes into the ring.
+func (r *relay) read() {
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := r.conn.Read(buf)
+		for p := buf[:n]; len(p) > 0; {
+			m, rerr := r.filled.send(nil, p)
+			if rerr != nil {
+				r.fail(rerr)
+				return
+			}
+			p = p[m:]
+			r.wake()
+			if m > 0 {
+				continue
+			}
+			select {
+			case <-r.room:
+			case <-r.stop:
+				return
+			}
+		}
+		if err != nil {
+			r.fail(err)
+			return
+		}
+	}
+}
+
+// write moves what is in the ring to the connection.
+func (r *relay) write() {
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := r.next.receive(buf)
+		if err == nil && n > 0 {
+			r.wake()
+			_, err = r.conn.Write(buf[:n])
+		}
+		if err != nil {
+			r.fail(err)
+			return
+		}
+		if n > 0 {
+			continue
+		}
+		select {
+		case <-r.work:
+			continue
+		case <-r.stop:
+		}
+		if n, err = r.next.filled(); n == 0 || err != nil {
+			return
+		}
+	}
+}
+
+// send puts into the ring what fits.
+func (r *relay) send(head, body []byte) (int, error) {
+	if err := r.err(); err != nil {
+		return 0, err
+	}
+	n, err := r.out.send(head, body)
+	if n > 0 {
+		signal(r.work)
+	}
+	return n, err
+}
+
+// receive takes what has come.
+func (r *relay) receive(p []byte) (int, error) {
+	failed := r.err()
+	n, err := r.in.receive(p)
+	if n > 0 {
+		signal(r.room)
+		return n, nil
+	}
+	if err == nil && len(p) > 0 {
+		err = failed
+	}
+	return 0, err
+}
+
+// ready says whether what somebody waits for is there.
+func (r *relay) ready(w Want) bool {
+	if r.err() != nil {
+		return true
+	}
+	if n, err := r.in.filled(); w.Receive && (n > 0 || err != nil) {
+		return true
+	}
+	n, err := r.out.room()
+	return w.Send && (n > 0 || err != nil)
+}
