@@ -17,6 +17,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/collective/fabric"
 	"github.com/hmcfs/hmcfs/transport/collective/fusion"
 	"github.com/hmcfs/hmcfs/transport/collective/plan"
+	"github.com/hmcfs/hmcfs/transport/job"
 )
 
 func from(vars map[string]string) func(string) string {
@@ -147,6 +148,12 @@ func TestIntra(t *testing.T) {
 		if have := s.Fabric(fabric.Options{}).Streams; have != x.streams {
 			t.Errorf("%q and %q: streams is %t", x.shm, x.network, have)
 		}
+		if have := s.Job(job.Options{Backend: job.Auto}).Backend == job.TCP; have != x.streams {
+			t.Errorf("%q and %q: the job's backend is TCP: %t", x.shm, x.network, have)
+		}
+		if have := s.Job(job.Options{Backend: job.SHM}).Backend; have != job.SHM {
+			t.Errorf("%q and %q: the backend that was given is %s now", x.shm, x.network, have)
+		}
 		if warned := len(s.Warnings()) > 0; warned != (x.shm == "0" && x.network == "0") {
 			t.Errorf("%q and %q: %v", x.shm, x.network, s.Warnings())
 		}
@@ -172,7 +179,11 @@ func TestAlgo(t *testing.T) {
 		"HMCFS_ALGO reduce-scatter=level1:H-D_R / allgather=ring": {"", kinds{plan.ReduceScatter: plan.Doubling, plan.AllGather: plan.Ring}},
 	} {
 		name, value, _ := strings.Cut(text, " ")
-		o := parse(t, map[string]string{name: value}).Options(collective.Options{})
+		s := parse(t, map[string]string{name: value})
+		if a, own := want.each[plan.Reduce]; own && s.Algorithm(plan.Reduce) != a || s.Algorithm(plan.AllToAll) != want.all {
+			t.Errorf("%s: %q and %q", text, s.Algorithm(plan.Reduce), s.Algorithm(plan.AllToAll))
+		}
+		o := s.Options(collective.Options{})
 		if o.Algorithm != want.all || !maps.Equal(o.Algorithms, want.each) {
 			t.Errorf("%s: %q and %v", text, o.Algorithm, o.Algorithms)
 		}
