@@ -201,7 +201,7 @@ func (g *Group) doStream(ctx context.Context, r *running, w *way) error {
 		path = "staged"
 	}
 	if !r.resumed {
-		if err := g.lend(r, w); err != nil {
+		if err := g.lend(ctx, r, w); err != nil {
 			return err
 		}
 		l.begin(&r.task, w.prog)
@@ -215,7 +215,7 @@ func (g *Group) doStream(ctx context.Context, r *running, w *way) error {
 // lend gives the loop the memory of a call.
 //
 // +checklocks:g.mu
-func (g *Group) lend(r *running, w *way) error {
+func (g *Group) lend(ctx context.Context, r *running, w *way) error {
 	l, size := g.loop, w.prog.element
 	l.memory = [4][]byte{plan.Source: r.source.bytes, plan.Result: r.result.bytes}
 	l.stager.views = [4]domain.View{plan.Source: r.source.view, plan.Result: r.result.view}
@@ -224,13 +224,13 @@ func (g *Group) lend(r *running, w *way) error {
 		if b != st.loads && b != st.stores {
 			continue
 		}
-		p, err := g.own.bytes(b, uint64(l.stager.views[b].Size()))
+		p, err := g.own.bytes(ctx, b, uint64(l.stager.views[b].Size()))
 		if err != nil {
 			return err
 		}
 		l.memory[b] = p
 	}
 	var err error
-	l.memory[plan.Scratch], err = g.own.bytes(plan.Scratch, w.plan.Scratch*size)
+	l.memory[plan.Scratch], err = g.own.bytes(ctx, plan.Scratch, w.plan.Scratch*size)
 	return err
 }

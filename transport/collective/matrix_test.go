@@ -45,6 +45,7 @@ func tasks(n int, counts []uint64, do func(t plan.Task)) {
 
 // TestEveryAlgorithm runs every algorithm for every kind that it can do.
 func TestEveryAlgorithm(t *testing.T) {
+	t.Parallel()
 	for _, n := range []int{1, 2, 3, 4, 5, 8, 16} {
 		counts := []uint64{0, 1, uint64(n) - 1, uint64(n), uint64(n) + 1, 100, 4099}
 		if n > 8 || kit.Race() {
@@ -53,17 +54,8 @@ func TestEveryAlgorithm(t *testing.T) {
 		for _, a := range plan.Algorithms() {
 			t.Run(fmt.Sprintf("%d/%s", n, a), func(t *testing.T) {
 				t.Parallel()
-				o := Options{Algorithm: a}
-				w := newRanks(t, n, o)
-				shape := w.groups[0].shape(a == plan.Direct)
-				tasks(n, counts, func(x plan.Task) {
-					if plan.Can(x, shape, a) != nil {
-						return
-					}
-					if err := w.try(trial{x, a == plan.Direct && x.Count > 0}, w.buffer, x.Count); err != nil {
-						t.Errorf("%+v: %v", x, err)
-					}
-				})
+				w := newRanks(t, n, Options{Algorithm: a})
+				w.everyTask(t, a, counts)
 				for range 20 {
 					if err := together(n, func(r int) error { return w.groups[r].Barrier(t.Context()) }); err != nil {
 						t.Error(err)
@@ -74,8 +66,23 @@ func TestEveryAlgorithm(t *testing.T) {
 	}
 }
 
+// everyTask does what an algorithm can do.
+func (w *ranks) everyTask(t *testing.T, a plan.Algorithm, counts []uint64) {
+	t.Helper()
+	shape := w.groups[0].shape(a == plan.Direct)
+	tasks(len(w.groups), counts, func(x plan.Task) {
+		if plan.Can(x, shape, a) != nil {
+			return
+		}
+		if err := w.try(trial{x, a == plan.Direct && x.Count > 0}, w.buffer, x.Count); err != nil {
+			t.Errorf("%+v: %v", x, err)
+		}
+	})
+}
+
 // TestEveryElement combines every type by every operation.
 func TestEveryElement(t *testing.T) {
+	t.Parallel()
 	for _, a := range []plan.Algorithm{plan.Direct, plan.Ring, ""} {
 		for _, shared := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/%v", a, shared), func(t *testing.T) {

@@ -137,7 +137,7 @@ type own struct {
 }
 
 // bytes are n bytes of a part. They hold what was left there.
-func (o *own) bytes(of plan.Buffer, n uint64) ([]byte, error) {
+func (o *own) bytes(ctx context.Context, of plan.Buffer, n uint64) ([]byte, error) {
 	if n == 0 {
 		return nil, nil
 	}
@@ -148,7 +148,7 @@ func (o *own) bytes(of plan.Buffer, n uint64) ([]byte, error) {
 			return nil, fmt.Errorf("memory of a collective: %w", err)
 		}
 		if b != nil {
-			if err = b.Close(context.Background()); err != nil {
+			if err = b.Close(context.WithoutCancel(ctx)); err != nil {
 				return nil, err
 			}
 		}
