@@ -63,14 +63,14 @@ func (g *Group) openCall(ctx context.Context, c *Call) error {
 	}
 	r.task = t
 	if err = g.openMemory(ctx, r); err != nil {
-		g.closeCall()
+		g.closeCall(ctx)
 		return err
 	}
 	key := callKey{task: r.task, staged: stagingOf(&r.task, r.source.staged, r.result.staged), plan: c.Plan}
 	p := g.calls[key]
 	if p == nil {
 		if p, err = g.prepare(r, key); err != nil {
-			g.closeCall()
+			g.closeCall(ctx)
 			return err
 		}
 		g.calls[key] = p
@@ -164,9 +164,10 @@ func (r *running) aligned() error {
 // closeCall lets the memory of a call go.
 //
 // +checklocks:g.mu
-func (g *Group) closeCall() {
+func (g *Group) closeCall(ctx context.Context) {
 	g.running.source.drop()
 	g.running.result.drop()
+	g.own.trim(ctx, g.opts.Buffer)
 }
 
 // attempt does a call once. It may be called again, as long as the source is as

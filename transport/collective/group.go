@@ -153,7 +153,7 @@ func (g *Group) doCall(ctx context.Context, c *Call) error {
 	resumed := g.unfinished && c.Kind == plan.Barrier
 	if !resumed {
 		if g.unfinished {
-			g.closeCall()
+			g.closeCall(ctx)
 		}
 		if err := g.openCall(ctx, c); err != nil {
 			return err
@@ -163,7 +163,7 @@ func (g *Group) doCall(ctx context.Context, c *Call) error {
 	err := g.guarded(ctx, r)
 	g.unfinished = err != nil && c.Kind == plan.Barrier && (errors.Is(err, ErrTimeout) || ctx.Err() != nil)
 	if !g.unfinished {
-		g.closeCall()
+		g.closeCall(ctx)
 	}
 	r.report.Measured = time.Since(began)
 	if err == nil && g.opts.Observe != nil {
@@ -220,7 +220,7 @@ func (g *Group) Close() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.unfinished {
-		g.closeCall()
+		g.closeCall(context.Background())
 	}
 	return g.closeMemory(context.Background())
 }

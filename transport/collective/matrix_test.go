@@ -175,3 +175,26 @@ func TestRefused(t *testing.T) {
 		t.Errorf("after Close: %v", err)
 	}
 }
+
+// TestMany is as many ranks as there may be, far more than processors.
+func TestMany(t *testing.T) {
+	if kit.Race() {
+		t.Skip("many goroutines take long under the race detector")
+	}
+	w := newRanks(t, plan.MaxRanks, Options{})
+	ring := newRanks(t, 33, Options{Algorithm: plan.Ring})
+	for _, k := range []plan.Kind{plan.AllReduce, plan.AllToAll, plan.AllGather} {
+		x := plan.Task{Kind: k, Count: 1000, Type: elem.Int64}
+		if k.Combines() {
+			x.Op = elem.Sum
+		}
+		for _, y := range []*ranks{w, ring} {
+			if err := y.try(trial{x, false}, y.buffer, 1); err != nil {
+				t.Errorf("%+v: %v", x, err)
+			}
+		}
+	}
+	if err := together(plan.MaxRanks, func(r int) error { return w.groups[r].Barrier(t.Context()) }); err != nil {
+		t.Error(err)
+	}
+}

@@ -156,3 +156,16 @@ func (o *own) bytes(ctx context.Context, of plan.Buffer, n uint64) ([]byte, erro
 	}
 	return o.parts[of].Host(0, devices.Size(n)), nil
 }
+
+// trim gives back memory of which there is more than a group may keep.
+func (o *own) trim(ctx context.Context, keep devices.Size) {
+	for i, b := range o.parts {
+		if b == nil || b.Size() <= keep {
+			continue
+		}
+		// Nobody else has it, so that it does not wait; and the kernel takes back
+		// what it has given.
+		_ = b.Close(context.WithoutCancel(ctx))
+		o.parts[i] = nil
+	}
+}

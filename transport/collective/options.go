@@ -41,8 +41,10 @@ type Options struct {
 	// Order and Topology are those of plan.Shape: package topology makes them.
 	Order    []plan.Rank
 	Topology string
-	// Buffer is how much memory a group takes for windows and staging. Default
-	// 8 MiB.
+	// Buffer is how much memory a group keeps from call to call for each of
+	// scratch, staged sources and staged results. A call that needs more takes it
+	// from the system, and gives it back. Default 64 MiB, of which only what is
+	// needed is taken.
 	Buffer devices.Size
 	// Timeout is how long a rank waits for another one before the call fails and
 	// names it. Default 30 minutes.
@@ -67,7 +69,7 @@ func (o Options) withDefaults() Options {
 		o.Check = CheckFirst
 	}
 	if o.Buffer == 0 {
-		o.Buffer = 8 * devices.MiB
+		o.Buffer = 64 * devices.MiB
 	}
 	if o.Timeout == 0 {
 		o.Timeout = 30 * time.Minute
