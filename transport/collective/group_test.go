@@ -178,6 +178,12 @@ func (w *ranks) try(x trial, alloc allocate, seed uint64) error {
 		if err := w.right(&t, r, calls[r].Result, reference(t, plan.Rank(r), sources)); err != nil {
 			return err
 		}
+		if t.InPlace || len(sources[r]) == 0 {
+			continue
+		}
+		if err := w.right(&t, r, calls[r].Source, sources[r]); err != nil {
+			return fmt.Errorf("source: %w", err)
+		}
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/devices/elem"
 	"github.com/hmcfs/hmcfs/tests/kit"
 	"github.com/hmcfs/hmcfs/transport/collective/plan"
@@ -142,6 +143,39 @@ func TestContract(t *testing.T) {
 			for i := range 256 {
 				if got := number(elem.Float32, results[r][4*i:]); got != want[0]*float64(i)+want[1] {
 					t.Fatalf("rank %d of %d: element %d is %v", r, n, i, got)
+				}
+			}
+		}
+	}
+}
+
+// TestReduce is the reduction of simpler's example at a root: out[0] is 2800 and
+// out[255] 4840 for eight ranks. The results of the others stay as they were.
+func TestReduce(t *testing.T) {
+	for _, a := range []plan.Algorithm{"", plan.Binomial, plan.Chain, plan.Ordered, plan.Direct} {
+		for n, want := range map[int][3]float64{8: {2800, 4840, 977920}, 4: {600, 1620, 284160}} {
+			w := newRanks(t, n, Options{Algorithm: a})
+			sources, results := w.mine(n, 1024), w.mine(n, 1024)
+			err := together(n, func(r int) error {
+				for i := range 256 {
+					put(elem.Float32, sources[r].Host(devices.Offset(4*i), 4), float64(i+100*r))
+					put(elem.Float32, results[r].Host(devices.Offset(4*i), 4), -1)
+				}
+				return w.groups[r].Reduce(t.Context(), view(t, results[r], elem.Float32, 0, 256),
+					view(t, sources[r], elem.Float32, 0, 256), elem.Sum, 1)
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for r := range n {
+				at := func(i int) float64 { return number(elem.Float32, results[r].Host(devices.Offset(4*i), 4)) }
+				sum := 0.0
+				for i := range 256 {
+					sum += at(i)
+				}
+				got := [3]float64{at(0), at(255), sum}
+				if r == 1 && got != want || r != 1 && got != [3]float64{-1, -1, -256} {
+					t.Errorf("%s, rank %d of %d: %v", a, r, n, got)
 				}
 			}
 		}
