@@ -78,6 +78,9 @@ type Group struct {
 // it.
 func New(ctx context.Context, f fabric.Fabric, o Options) (*Group, error) {
 	g := &Group{fabric: f, opts: o.withDefaults(), calls: map[callKey]*prepared{}}
+	if err := g.opts.check(); err != nil {
+		return nil, err
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.loop = newLoop(g)

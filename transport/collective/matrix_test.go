@@ -202,6 +202,13 @@ func TestRefused(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+	for _, o := range []Options{
+		{Algorithm: "rin"}, {Check: "sometimes"}, {Algorithms: map[plan.Kind]plan.Algorithm{plan.AllReduce: "x"}},
+	} {
+		if _, err := New(t.Context(), g.fabric, o); !errors.Is(err, ErrArgument) {
+			t.Errorf("%+v: %v", o, err)
+		}
+	}
 	if err := g.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,8 @@
 package collective
 
 import (
+	"fmt"
+	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -84,4 +86,24 @@ func (o Options) withDefaults() Options {
 		o.Logger = zap.NewNop()
 	}
 	return o
+}
+
+// check refuses what does not exist. Errors: ErrArgument.
+func (o *Options) check() error {
+	asked := []plan.Algorithm{o.Algorithm}
+	for kind, a := range o.Algorithms {
+		if !kind.Known() {
+			return fmt.Errorf("%w: an algorithm for %v", ErrArgument, kind)
+		}
+		asked = append(asked, a)
+	}
+	for _, a := range asked {
+		if a != "" && !slices.Contains(plan.Algorithms(), a) {
+			return fmt.Errorf("%w: there is no algorithm %.40q", ErrArgument, a)
+		}
+	}
+	if o.Check != CheckOff && o.Check != CheckFirst && o.Check != CheckAll {
+		return fmt.Errorf("%w: there is no check %.40q", ErrArgument, o.Check)
+	}
+	return nil
 }
