@@ -103,6 +103,8 @@ func (r *rank) Size() int       { return r.hub.n }
 
 func (r *rank) Share(context.Context, *region.Buffer) (bool, error) { return true, nil }
 
+func (r *rank) Unshare(*region.Buffer) error { return nil }
+
 func (r *rank) AllReduce(ctx context.Context, result, source domain.View, op elem.Op) error {
 	c := call{text: fmt.Sprintf("allreduce %d %s", source.Count(), op), result: host(result), source: host(source)}
 	return r.hub.meet(ctx, r.me, c, func(all []call) error {
