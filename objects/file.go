@@ -75,6 +75,16 @@ func (f *File) Size() uint64 {
 	return n
 }
 
+// Device is the device whose memory the content is in; nil where that is a file
+// of the host tier, or memory of another process.
+func (f *File) Device() devices.Device {
+	t, body := f.obj.place()
+	if t.files != nil || isBound(body) {
+		return nil
+	}
+	return t.dev
+}
+
 // PinSlot locks a slot for the device that the content is on, so that reads
 // into it run at full speed. The caller holds the slot.
 func (f *File) PinSlot(s *transport.Slot) {

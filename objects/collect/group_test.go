@@ -157,4 +157,3 @@ func (s seat) AllToAll(ctx context.Context, result, source domain.View) error {
 		return nil
 	})
 }
-

@@ -24,6 +24,7 @@ type Place struct {
 // Commit or Discard ends it.
 type Job struct {
 	task   Task
+	places []Place
 	files  []File
 	drafts []ranked
 }
@@ -43,7 +44,7 @@ func Prepare(ctx context.Context, t Task, places []Place) (*Job, error) {
 	if err := t.Validate(); err != nil {
 		return nil, err
 	}
-	j := &Job{task: t}
+	j := &Job{task: t, places: places}
 	for _, p := range places {
 		if err := j.add(ctx, p); err != nil {
 			j.Discard()

@@ -13,9 +13,13 @@ import (
 
 // RunRanks is Run on one node with an algorithm of package collective: each file
 // is a rank of a group of goroutines. Without Task.Algorithm, or with plan.Direct,
-// it is Run, which does the same with less waiting.
+// it is Run, which does the same with less waiting; or, where all files are on a
+// device that can, the device combines them in its memory.
 func (j *Job) RunRanks(ctx context.Context, table *region.Table) (Report, error) {
 	if j.task.Algorithm == "" || j.task.Algorithm == plan.Direct {
+		if done, err := j.runOnDevice(ctx); done {
+			return OneDevice(), err
+		}
 		return OneNode(), j.Run(ctx, nil)
 	}
 	if len(j.files) != j.task.Ranks {

@@ -11,11 +11,11 @@ import (
 // Report is how a task went between the nodes, or on one.
 type Report struct {
 	Algorithm plan.Algorithm `json:"algorithm"`
-	// Because says what the algorithm was chosen by: "model", "option", or "one
-	// node".
+	// Because says what the algorithm was chosen by: "model", "option", "one
+	// node" or "one device".
 	Because string `json:"because"`
 	// Path is how the bytes went between the nodes: "direct", "window",
-	// "stream"; "local" on one node.
+	// "stream"; "local" on one node, "device" inside one device.
 	Path string `json:"path"`
 	// Calls is how many collectives the nodes did, one for each segment;
 	// Predicted and Measured are the sums of their times.
@@ -30,6 +30,11 @@ type Report struct {
 
 // OneNode is the report of a task whose files are all on one node.
 func OneNode() Report { return Report{Algorithm: plan.Direct, Because: "one node", Path: "local"} }
+
+// OneDevice is that of a task that a device did in its own memory.
+func OneDevice() Report {
+	return Report{Algorithm: plan.Direct, Because: "one device", Path: "device"}
+}
 
 // Recorder adds up the reports of a group.
 type Recorder struct {

@@ -74,7 +74,7 @@ func byRank(t Task, files []File) ([]*File, error) {
 
 // segment is how many bytes of a file are in memory at once: what two of them
 // take fits a processor's own cache.
-const segment = 256 << 10
+const segment = uint64(256 << 10)
 
 // unit is a range of some results and of what it is made of.
 type unit struct {
@@ -84,8 +84,9 @@ type unit struct {
 	at, off, n uint64
 }
 
-// units cuts a task into what can be done side by side.
-func units(t Task) []unit {
+// unitsOf cuts a task into what can be done side by side, of segments of a
+// length.
+func unitsOf(t Task, segment uint64) []unit {
 	all := make([]int, t.Ranks)
 	for i := range all {
 		all[i] = i
@@ -126,7 +127,7 @@ func units(t Task) []unit {
 
 // runHere does a task whose files are all on this node.
 func runHere(ctx context.Context, t Task, files []*File) error {
-	todo := units(t)
+	todo := unitsOf(t, segment)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var next atomic.Int64

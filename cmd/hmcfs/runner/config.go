@@ -75,8 +75,8 @@ type Config struct {
 
 // Source is where values of buffers come from: one of the three.
 type Source struct {
-	// Command is run once for each rank, in an empty directory, with that rank's
-	// environment, and writes NAME.bin for each buffer there.
+	// Command is run once for each rank, with that rank's environment, and writes
+	// NAME.bin for each buffer to the directory HMCFS_OUT, which is empty.
 	Command []string `yaml:"command"`
 	// Files are files by buffer; {rank} in a path is the rank.
 	Files map[string]string `yaml:"files"`
@@ -360,7 +360,7 @@ func (p *Plan) checkWindow() error {
 	}
 	switch {
 	case need > maxWindow || uint64(p.Window) > maxWindow:
-		return fmt.Errorf("windows of %v; use at most %v", devices.Size(max(need, uint64(p.Window))), devices.Size(maxWindow))
+		return fmt.Errorf("windows are of at most %v, with prefix and buffers", devices.Size(maxWindow))
 	case p.Window != 0 && need > uint64(p.Window):
 		return fmt.Errorf("the prefix and the buffers of the window are %d bytes, and the window is %d", need, uint64(p.Window))
 	case p.Window == 0 && need > p.WinSyncPrefix:

@@ -59,7 +59,6 @@ type order struct {
 	rank    int
 	program []string
 	env     []string
-	dir     string
 	// pass takes what it writes, from the first or the second stream.
 	pass func(stream int, from io.Reader) error
 }
@@ -83,7 +82,7 @@ func (j *job) begin(o *order) (*child, error) {
 	c.control, c.status, c.from = ours[0], ours[1], ours[2:]
 	c.cmd = exec.Command(j.plan.Supervisor[0], slices.Concat(j.plan.Supervisor[1:], o.program)...)
 	c.cmd.Path, c.cmd.Err = j.plan.Executable, nil
-	c.cmd.Env, c.cmd.Dir = append(os.Environ(), o.env...), o.dir
+	c.cmd.Env = append(os.Environ(), o.env...)
 	c.cmd.ExtraFiles = []*os.File{theirs[0], theirs[1]}
 	c.cmd.Stdout, c.cmd.Stderr = theirs[2], theirs[3]
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

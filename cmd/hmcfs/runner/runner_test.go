@@ -279,7 +279,7 @@ func TestSources(t *testing.T) {
 	c := &Config{
 		Ranks: &two, Buffers: []Buffer{{Name: "x", DType: "uint8", Count: 3}, {Name: "y", DType: "uint8", Count: 3}},
 		Inputs: []string{"x", "y"}, Outputs: []string{"x"},
-		Generate: &Source{Command: []string{"sh", "-c", `printf a%s- $HMCFS_RANK > x.bin; printf b%s. $HMCFS_RANK > y.bin`}},
+		Generate: &Source{Command: []string{"sh", "-c", `cd "$HMCFS_OUT"; printf a%s- $HMCFS_RANK > x.bin; printf b%s. $HMCFS_RANK > y.bin`}},
 		Golden:   &Source{Files: map[string]string{"x": filepath.Join(w.dir, "want.{rank}")}},
 	}
 	want := filepath.Join(w.dir, "want.0")
@@ -300,7 +300,7 @@ func TestSources(t *testing.T) {
 	if _, err = w.run(t.Context(), c); !errors.Is(err, ErrSize) || !strings.Contains(err.Error(), "want.0 has 7 bytes, and the buffer 3") {
 		t.Error(err)
 	}
-	c.Generate.Command[2] = `printf abc > x.bin`
+	c.Generate.Command[2] = `printf abc > "$HMCFS_OUT/x.bin"`
 	if _, err = w.run(t.Context(), c); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "generate for rank 0: y: y.bin is not there") {
 		t.Error(err)
 	}

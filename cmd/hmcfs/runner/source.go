@@ -12,6 +12,9 @@ import (
 	"strings"
 )
 
+// outEnv names the directory that the command of a source writes to.
+const outEnv = "HMCFS_OUT"
+
 // ErrSize is a file that has not the size of its buffer.
 var ErrSize = errors.New("runner: size differs")
 
@@ -68,7 +71,7 @@ func (j *job) produce(ctx context.Context, command []string, dir string, rank in
 	}
 	var said [2]tail
 	c, err := j.begin(&order{
-		rank: rank, program: append([]string{program}, command[1:]...), env: env, dir: dir,
+		rank: rank, program: append([]string{program}, command[1:]...), env: append(env, outEnv+"="+dir),
 		pass: func(stream int, from io.Reader) error {
 			_, err := io.Copy(&said[stream], from)
 			return err

@@ -1,0 +1,155 @@
+package collect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/devices/elem"
+	"github.com/hmcfs/hmcfs/objects"
+	"github.com/hmcfs/hmcfs/transport"
+)
+
+// deviceSegment is how much of a file a device combines at once.
+const deviceSegment = 16 << 20
+
+// soleDevice is the device that has all sources and results, which combines
+// elements by itself, and whose memory the host does not see: there the bytes
+// need not come to the host. nil is none.
+func (j *Job) soleDevice() devices.Device {
+	if !Combines(j.task.Kind) {
+		return nil
+	}
+	var only devices.Device
+	for i := range j.places {
+		for _, f := range []*objects.File{j.places[i].Source, j.places[i].Target} {
+			if f == nil {
+				continue
+			}
+			d := f.Device()
+			if d == nil || only != nil && d != only {
+				return nil
+			}
+			only = d
+		}
+	}
+	if _, ok := only.(devices.Reducer); !ok {
+		return nil
+	}
+	return only
+}
+
+// scratch is memory of a device that a segment is combined in.
+type scratch struct {
+	acc, term *devices.Memory
+}
+
+// newScratch takes it. ok is false where there is none to be had, or where the
+// host sees it and combines faster by itself.
+func newScratch(ctx context.Context, d devices.Device) (s *scratch, ok bool) {
+	s = &scratch{}
+	var err error
+	if s.acc, err = d.Alloc(ctx, deviceSegment); err != nil {
+		return nil, false
+	}
+	if s.term, err = d.Alloc(ctx, deviceSegment); err != nil {
+		_ = s.acc.Release() // without it the host does the work
+		return nil, false
+	}
+	span, err := s.acc.Span(devices.Range{Len: 1})
+	if err == nil {
+		var v devices.View
+		if v, err = devices.MapHost(ctx, span, devices.ReadOnly); err == nil {
+			v.Release()
+		}
+	}
+	if !errors.Is(err, devices.ErrUnsupported) {
+		_ = s.release() // the host does the work
+		return nil, false
+	}
+	return s, true
+}
+
+func (s *scratch) release() error { return errors.Join(s.acc.Release(), s.term.Release()) }
+
+// runOnDevice does a task whose files are all on one device, in its memory. done
+// is false where it can't.
+func (j *Job) runOnDevice(ctx context.Context) (done bool, err error) {
+	d := j.soleDevice()
+	if d == nil || len(j.places) != j.task.Ranks {
+		return false, nil
+	}
+	s, ok := newScratch(ctx, d)
+	if !ok {
+		return false, nil
+	}
+	defer func() { err = errors.Join(err, s.release()) }()
+	byRank := make([]int, j.task.Ranks)
+	for i := range j.places {
+		byRank[j.places[i].Rank] = i
+	}
+	for _, u := range unitsOf(j.task, deviceSegment) {
+		if err := j.unitOnDevice(ctx, s, byRank, u); err != nil {
+			return true, err
+		}
+	}
+	return true, nil
+}
+
+func (j *Job) unitOnDevice(ctx context.Context, s *scratch, byRank []int, u unit) error {
+	acc, err := s.acc.Span(devices.Range{Len: devices.Size(u.n)})
+	if err != nil {
+		return err
+	}
+	term, err := s.term.Span(devices.Range{Len: devices.Size(u.n)})
+	if err != nil {
+		return err
+	}
+	for i, rank := range u.from {
+		into := term
+		if i == 0 {
+			into = acc
+		}
+		moved, err := j.places[byRank[rank]].Source.CopyOut(ctx, u.at, transport.DeviceSpan(into))
+		if err == nil && moved.N < u.n {
+			err = fmt.Errorf("it was cut meanwhile, to %d bytes: %w", u.at+moved.N, io.ErrUnexpectedEOF)
+		}
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err != nil {
+			return ofRank(rank, err)
+		}
+		if i == 0 {
+			continue
+		}
+		if err := devices.Reduce(ctx, acc, term, j.task.Type, j.task.folds()); err != nil {
+			return err
+		}
+	}
+	if j.task.Op == elem.Avg {
+		if err := devices.Divide(ctx, acc, j.task.Type, uint64(j.task.Ranks)); err != nil {
+			return err
+		}
+	}
+	for _, rank := range u.to {
+		if d := j.draftOf(rank); d != nil {
+			if err := d.CopyIn(ctx, transport.DeviceSpan(acc), u.off); err != nil {
+				return ofRank(rank, err)
+			}
+		}
+	}
+	return nil
+}
+
+// draftOf is the result of a rank, or nil.
+func (j *Job) draftOf(rank int) *objects.Draft {
+	for _, d := range j.drafts {
+		if d.rank == rank {
+			return d.draft
+		}
+	}
+	return nil
+}

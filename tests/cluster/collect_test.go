@@ -1,0 +1,154 @@
+package cluster
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hmcfs/hmcfs/tests/kit"
+)
+
+// numbers are count int32 of a rank: place + 10 × rank.
+func numbers(rank, count int) []byte {
+	p := make([]byte, 4*count)
+	for i := range count {
+		binary.LittleEndian.PutUint32(p[4*i:], uint32(i+10*rank))
+	}
+	return p
+}
+
+// sums are those of the numbers of n ranks.
+func sums(n, count int) []byte {
+	p := make([]byte, 4*count)
+	for i := range count {
+		binary.LittleEndian.PutUint32(p[4*i:], uint32(n*i+10*n*(n-1)/2))
+	}
+	return p
+}
+
+func same(t testing.TB, path string, want []byte) {
+	t.Helper()
+	got, err := os.ReadFile(path)
+	must(t, err)
+	if !bytes.Equal(got, want) {
+		t.Errorf("%s: %d bytes, want %d; differ at %d", path, len(got), len(want), kit.FirstDiff(got, want))
+	}
+}
+
+// TestCollectives does collectives on files of three machines.
+func TestCollectives(t *testing.T) {
+	const count = 1_000_003
+	_, nodes := newNodes(t, worldOptions{})
+	a, b, c := nodes[0], nodes[1], nodes[2]
+	paths := []string{a.Path("sim0", "x"), a.at("b", "sim0", "x"), a.at("c", "host", "x"), a.at("b", "host", "x")}
+	there := []string{a.Path("sim0", "x"), b.Path("sim0", "x"), c.Path("host", "x"), b.Path("host", "x")}
+	fill := func() {
+		for rank, path := range there {
+			must(t, os.WriteFile(path, numbers(rank, count), 0o644))
+			must(t, unix.Setxattr(path, "user.hmc.dtype", []byte("int32"), 0))
+		}
+	}
+	fill()
+	collective := func(args ...string) string {
+		t.Helper()
+		out, err := a.Run(args...)
+		if err != nil {
+			t.Fatalf("%v: %v", args, err)
+		}
+		return out
+	}
+	out := collective(append([]string{"allreduce"}, paths...)...)
+	if !strings.Contains(out, "on 3 nodes by ") || !strings.Contains(out, "among the nodes") {
+		t.Errorf("it says %q", out)
+	}
+	for _, path := range there {
+		same(t, path, sums(4, count))
+	}
+	collective(append([]string{"verify"}, paths...)...)
+
+	// The two files of b and c, asked for by a, whose own bytes do not come by.
+	fill()
+	before := a.cluster().Traffic
+	collective("reduce", "--root", "1", "--out", a.at("c", "sim0", "sum"), paths[1], paths[2])
+	after := a.cluster().Traffic
+	if n := after.BytesIn + after.BytesOut - before.BytesIn - before.BytesOut; n > count {
+		t.Errorf("%d bytes came by the node that asked", n)
+	}
+	want := make([]byte, 4*count)
+	for i := range count {
+		binary.LittleEndian.PutUint32(want[4*i:], uint32(2*i+30))
+	}
+	same(t, c.Path("sim0", "sum"), want)
+	same(t, there[1], numbers(1, count))
+
+	collective("allgather", "--out", a.Path("host", "all"), "--out", a.at("b", "sim0", "all"), paths[0], paths[1])
+	for _, path := range []string{a.Path("host", "all"), b.Path("sim0", "all")} {
+		same(t, path, append(numbers(0, count), numbers(1, count)...))
+	}
+	collective("broadcast", "--out", a.at("b", "sim0", "w"), "--out", a.at("c", "sim0", "w"), paths[0])
+	same(t, b.Path("sim0", "w"), numbers(0, count))
+	same(t, c.Path("sim0", "w"), numbers(0, count))
+	collective("reduce-scatter", paths[0], paths[1])
+	half := (count + 1) / 2 * 4
+	two := make([]byte, 4*count)
+	for i := range count {
+		binary.LittleEndian.PutUint32(two[4*i:], uint32(2*i+10))
+	}
+	same(t, there[0], two[:half])
+	same(t, there[1], two[half:])
+
+	// Files that differ are named, wherever they are.
+	must(t, os.WriteFile(c.Path("sim0", "w"), append(numbers(0, count-1), 1, 2, 3, 4), 0o644))
+	text, err := a.Run("verify", a.Path("host", "all"), a.at("b", "sim0", "all"))
+	if err != nil || !strings.Contains(text, "2 files are equal") {
+		t.Errorf("verify: %v, %s", err, text)
+	}
+	text, err = a.Run("verify", a.at("b", "sim0", "w"), a.at("c", "sim0", "w"))
+	at := fmt.Sprintf("%s differs from %s: 1 blocks of 1.0 MiB, the first at byte %d", a.at("c", "sim0", "w"), a.at("b", "sim0", "w"), 3<<20)
+	if err == nil || !strings.Contains(text, at) {
+		t.Errorf("verify: %v, %s", err, text)
+	}
+}
+
+// TestCollectiveOfADeadNode: a node that dies is named, and the files of the
+// others are what they were.
+func TestCollectiveOfADeadNode(t *testing.T) {
+	const count = 16 << 20 / 4
+	slow := "sim:0,size=256MiB,bandwidth=8MiB"
+	_, nodes := newNodes(t, worldOptions{devices: []string{"host,size=256MiB", slow}})
+	a, b, c := nodes[0], nodes[1], nodes[2]
+	for rank, n := range nodes {
+		must(t, os.WriteFile(n.Path("host", "x"), numbers(rank, count), 0o644))
+	}
+	done := make(chan error, 1)
+	go func() {
+		// The result goes to a slow device, so that there is time to die.
+		_, err := a.Run("reduce", "--dtype", "i32", "--out", a.Path("sim0", "sum"), a.Path("host", "x"), a.at("b", "host", "x"), a.at("c", "host", "x"))
+		done <- err
+	}()
+	kit.Eventually(t, patience, func() error {
+		if a.Device("sim0").Used == 0 {
+			return errors.New("it has not begun")
+		}
+		return nil
+	})
+	c.Kill()
+	err := soon(t, "the collective", func() error { return <-done })
+	if err == nil {
+		t.Fatal("a collective without one of its nodes")
+	}
+	if text := err.Error(); !strings.Contains(text, "node") || !strings.Contains(text, "c") {
+		t.Errorf("the error does not name the node: %v", err)
+	}
+	same(t, a.Path("host", "x"), numbers(0, count))
+	same(t, b.Path("host", "x"), numbers(1, count))
+	if _, err := os.Stat(a.Path("sim0", "sum")); err == nil {
+		t.Error("there is a result")
+	}
+}

@@ -1,0 +1,134 @@
+package examples
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hmcfs/hmcfs/tests/kit"
+)
+
+// build builds hmcfs and all examples, and returns where they are.
+func build(t *testing.T) string {
+	t.Helper()
+	// The paths of sockets are short, and those of tests are not.
+	dir, err := os.MkdirTemp("", "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", dir, "../../cmd/hmcfs", "./treduce", "./ring", "./pipeline", "./pingpong", "./gradients").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return dir
+}
+
+// job runs hmcfs run, and returns its sorted lines and its exit code.
+func job(t *testing.T, dir string, args ...string) (lines []string, code int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, filepath.Join(dir, "hmcfs"), append([]string{"run"}, args...)...)
+	cmd.Env = append(os.Environ(), "HMCFS="+filepath.Join(dir, "hmcfs"), "TMPDIR="+dir, "XDG_RUNTIME_DIR=")
+	out, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	left, err := filepath.Glob(filepath.Join(dir, "hmcfs-job-*"))
+	if err != nil || len(left) > 0 {
+		t.Errorf("left over: %v, %v", left, err)
+	}
+	lines = strings.Split(strings.TrimSpace(string(out)), "\n")
+	slices.Sort(lines)
+	return lines, cmd.ProcessState.ExitCode()
+}
+
+func TestExamples(t *testing.T) {
+	kit.Check(t)
+	dir := build(t)
+	at := func(name string) string { return filepath.Join(dir, name) }
+	passed := "=== VERIFICATION PASSED === "
+	for name, c := range map[string]struct {
+		args []string
+		want []string
+	}{
+		"treduce 4": {
+			[]string{"--config", "treduce/4.yaml", "--", at("treduce")},
+			[]string{"=== ALL 4 RANKS COMPLETED ===", passed + "(256 elements)", "[0] 4 ranks: 600 … 1620"},
+		},
+		"treduce 8": {
+			[]string{"--config", "treduce/8.yaml", "--", at("treduce")},
+			[]string{"=== ALL 8 RANKS COMPLETED ===", passed + "(256 elements)", "[0] 8 ranks: 2800 … 4840"},
+		},
+		"seed ring": {
+			[]string{"--config", "ring/seed.yaml", "--", at("ring"), "seed"},
+			[]string{
+				"=== ALL 4 RANKS COMPLETED ===", passed + "(40 elements)", "[0] 0 2 4 6 8 10 12 14 16 18", "[1] 0 4 8 12 16 20 24 28 32 36",
+				"[2] 0 6 12 18 24 30 36 42 48 54", "[3] 0 4 8 12 16 20 24 28 32 36",
+			},
+		},
+		"seed ring of 2": {[]string{"-n", "2", at("ring"), "seed"}, []string{"[0] 0 2 4 6 8 10 12 14 16 18", "[1] 0 2 4 6 8 10 12 14 16 18"}},
+		"seed ring of 3": {[]string{"-n", "3", at("ring"), "seed"}, []string{
+			"[0] 0 2 4 6 8 10 12 14 16 18", "[1] 0 3 6 9 12 15 18 21 24 27", "[2] 0 3 6 9 12 15 18 21 24 27",
+		}},
+		"corrected ring": {
+			[]string{"--config", "ring/corrected.yaml", "--", at("ring"), "corrected"},
+			[]string{
+				"=== ALL 4 RANKS COMPLETED ===", passed + "(40 elements)", "[0] 0 1 2 3 4 5 6 7 8 9", "[1] 0 1 2 3 4 5 6 7 8 9",
+				"[2] 0 1 2 3 4 5 6 7 8 9", "[3] 0 1 2 3 4 5 6 7 8 9",
+			},
+		},
+		"pipeline": {
+			[]string{"--config", "pipeline/job.yaml", "--", at("pipeline")},
+			[]string{"=== ALL 3 RANKS COMPLETED ===", passed + "(16384 elements)", "[2] 16 batches, the last one ends with 32765"},
+		},
+		"ping-pong":        {[]string{"-n", "2", at("pingpong")}, pong()},
+		"ping-pong by tcp": {[]string{"-n", "2", "--transport", "tcp", at("pingpong")}, pong()},
+		"ping-pong by shm": {[]string{"-n", "2", "--transport", "shm", at("pingpong")}, pong()},
+		"gradients": {
+			[]string{"--config", "gradients/job.yaml", "--", at("gradients")},
+			[]string{
+				"=== ALL 4 RANKS COMPLETED ===", passed + "(96000 elements)",
+				"[0] 24 layers of 1000 weights: -0.75 -0.25 0.25 …", "[1] 24 layers of 1000 weights: -0.75 -0.25 0.25 …",
+				"[2] 24 layers of 1000 weights: -0.75 -0.25 0.25 …", "[3] 24 layers of 1000 weights: -0.75 -0.25 0.25 …",
+			},
+		},
+		"a reduction in shell": {[]string{"-n", "4", "--", "shell/reduce.sh"}, []string{"[0] the sum is 10"}},
+		"a ring in shell": {[]string{"-n", "3", "--", "shell/ring.sh"}, []string{
+			"[0] a message from rank 0           ", "[1] a message from rank 0           ", "[2] a message from rank 0           ",
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, code := job(t, dir, c.args...)
+			slices.Sort(c.want)
+			if code != 0 || strings.TrimSpace(strings.Join(got, "\n")) != strings.TrimSpace(strings.Join(c.want, "\n")) {
+				t.Errorf("exit code %d\n%s\nwant\n%s", code, strings.Join(got, "\n"), strings.Join(c.want, "\n"))
+			}
+		})
+	}
+}
+
+func pong() []string {
+	return []string{"[0] round 0: 16384 values are right", "[0] round 1: 16384 values are right", "[0] round 2: 16384 values are right"}
+}
+
+// TestWrongAnswerIsFound runs the seed's ring against what the seed says of it:
+// that all ranks have the same in the end.
+func TestWrongAnswerIsFound(t *testing.T) {
+	kit.Check(t)
+	dir := build(t)
+	lines, code := job(t, dir, "--config", "ring/corrected.yaml", "--", filepath.Join(dir, "ring"), "seed")
+	all := strings.Join(lines, "\n")
+	if code != 6 || !strings.Contains(all, "=== VERIFICATION FAILED === (36 of 40 elements differ)") ||
+		!strings.Contains(all, "rank 2 data[1]: got 6, want 1") || !strings.Contains(all, "hmcfs: 36 of 40 elements are not as expected") {
+		t.Errorf("exit code %d\n%s", code, all)
+	}
+}
