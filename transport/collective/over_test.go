@@ -20,6 +20,19 @@ import (
 // overDomain joins n ranks by a domain of communicators.
 func overDomain(t testing.TB, n int, o fabric.Options) []fabric.Fabric {
 	t.Helper()
+	all, err := overDomainBy(t, n, o, func(_ wire.Rank, at control.Address) control.Address { return at })()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// overDomainBy is overDomain with other addresses than those that the ranks
+// listen at. They are joined by what it returns.
+func overDomainBy(
+	t testing.TB, n int, o fabric.Options, by func(wire.Rank, control.Address) control.Address,
+) (join func() ([]fabric.Fabric, error)) {
+	t.Helper()
 	book := map[wire.Rank]control.Address{}
 	var list []wire.Rank
 	domains := make([]*domain.Domains, n)
@@ -45,31 +58,33 @@ func overDomain(t testing.TB, n int, o fabric.Options) []fabric.Fabric {
 		if o.Streams {
 			at = control.Address{Network: control.TCP, Addr: "127.0.0.1:0"}
 		}
-		if book[rank], err = c.Listen(t.Context(), at); err != nil {
+		if at, err = c.Listen(t.Context(), at); err != nil {
 			t.Fatal(err)
 		}
+		book[rank] = by(rank, at)
 		list = append(list, rank)
 	}
-	all := make([]fabric.Fabric, n)
-	err := together(n, func(r int) error {
-		d, err := domains[r].NewComm(t.Context(), "job", list)
-		if err != nil {
-			return err
-		}
-		all[r], err = fabric.Over(t.Context(), d, o)
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		for _, f := range all {
-			if err := f.Close(); err != nil {
-				t.Error(err)
+	return func() ([]fabric.Fabric, error) {
+		all := make([]fabric.Fabric, n)
+		t.Cleanup(func() {
+			for _, f := range all {
+				if f == nil {
+					continue
+				}
+				if err := f.Close(); err != nil {
+					t.Error(err)
+				}
 			}
-		}
-	})
-	return all
+		})
+		return all, together(n, func(r int) error {
+			d, err := domains[r].NewComm(t.Context(), "job", list)
+			if err != nil {
+				return err
+			}
+			all[r], err = fabric.Over(t.Context(), d, o)
+			return err
+		})
+	}
 }
 
 // TestOver does everything between ranks of a domain: in shared memory, and over
