@@ -129,21 +129,31 @@ func (d *Draft) CopyIn(ctx context.Context, src transport.Span, off uint64) erro
 	if n == 0 {
 		return nil
 	}
-	host := d.tier.files != nil
-	if !host {
-		d.turn.Lock()
-		defer d.turn.Unlock()
+	write := d.copyHost
+	if d.tier.files == nil {
+		write = d.copyDevice
 	}
-	done, path, err := d.body.write(ctx, off, src)
-	if host {
-		d.turn.Lock()
-		defer d.turn.Unlock()
-	}
-	d.path = path
-	if err != nil {
+	if done, err := write(ctx, off, src); err != nil {
 		return fmt.Errorf("write %d bytes of a draft, %d done: %w", n, done, err)
 	}
 	return nil
+}
+
+// copyHost writes to host memory, side by side with others.
+func (d *Draft) copyHost(ctx context.Context, off uint64, src transport.Span) (uint64, error) {
+	done, path, err := d.body.write(ctx, off, src)
+	d.turn.Lock()
+	defer d.turn.Unlock()
+	d.path = path
+	return done, err
+}
+
+// copyDevice writes to device memory, one after the other.
+func (d *Draft) copyDevice(ctx context.Context, off uint64, src transport.Span) (done uint64, err error) {
+	d.turn.Lock()
+	defer d.turn.Unlock()
+	done, d.path, err = d.body.write(ctx, off, src)
+	return done, err
 }
 
 // Discard gives the memory back.
