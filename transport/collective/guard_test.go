@@ -389,6 +389,42 @@ func TestLateBarrier(t *testing.T) {
 	}
 }
 
+// TestLateOver is TestLateBarrier, and a call that is given up, between ranks of
+// a domain.
+func TestLateOver(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it waits")
+	}
+	for _, streams := range []bool{false, true} {
+		t.Run(fmt.Sprintf("streams %v", streams), func(t *testing.T) {
+			all := overDomain(t, 3, fabric.Options{Streams: streams})
+			w := groupsOf(t, all, Options{Timeout: time.Second})
+			barrier := func(r int) error { return w.groups[r].Barrier(t.Context()) }
+			checkMissing(t, without(1, 3, barrier), 1)
+			if err := together(3, barrier); err != nil {
+				t.Fatal(err)
+			}
+			views := make([]domain.View, 3)
+			for r := range views {
+				views[r] = w.floats(r, 100_000)
+			}
+			reduce := func(r int) error { return w.groups[r].AllReduce(t.Context(), views[r], views[r], elem.Sum) }
+			checkMissing(t, without(2, 3, reduce), 2)
+			err := together(3, func(r int) error {
+				if r == 2 {
+					if err := reduce(r); !errors.Is(err, ErrRetry) {
+						t.Errorf("rank 2 comes late: %v", err)
+					}
+				}
+				return reduce(r)
+			})
+			if err != nil {
+				t.Errorf("the next call: %v", err)
+			}
+		})
+	}
+}
+
 // TestKilled has a rank die in a call: the others name it, then and later.
 func TestKilled(t *testing.T) {
 	for _, algorithm := range []plan.Algorithm{plan.Ring, plan.Direct} {

@@ -38,27 +38,14 @@ func overDomainBy(
 	domains := make([]*domain.Domains, n)
 	for i := range n {
 		rank := wire.Rank(i)
-		engine, err := transport.New(transport.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		c, err := comm.New(comm.Options{Rank: rank, Secret: kit.Bytes(1, 0, 32), Engine: engine})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if domains[i], err = domain.New(c, domain.Options{Book: book}); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := errors.Join(domains[i].Close(), c.Close(), engine.Close()); err != nil {
-				t.Error(err)
-			}
-		})
+		var c *comm.Communicator
+		c, domains[i] = newDomains(t, rank, book)
 		at := control.Address{Network: control.Unix, Addr: filepath.Join(t.TempDir(), "s")}
 		if o.Streams {
 			at = control.Address{Network: control.TCP, Addr: "127.0.0.1:0"}
 		}
-		if at, err = c.Listen(t.Context(), at); err != nil {
+		at, err := c.Listen(t.Context(), at)
+		if err != nil {
 			t.Fatal(err)
 		}
 		book[rank] = by(rank, at)
@@ -85,6 +72,29 @@ func overDomainBy(
 			return err
 		})
 	}
+}
+
+// newDomains makes a rank.
+func newDomains(t testing.TB, rank wire.Rank, book map[wire.Rank]control.Address) (*comm.Communicator, *domain.Domains) {
+	t.Helper()
+	engine, err := transport.New(transport.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := comm.New(comm.Options{Rank: rank, Secret: kit.Bytes(1, 0, 32), Engine: engine})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := domain.New(c, domain.Options{Book: book})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(d.Close(), c.Close(), engine.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return c, d
 }
 
 // TestOver does everything between ranks of a domain: in shared memory, and over

@@ -145,27 +145,7 @@ func TestProcessKilled(t *testing.T) {
 		t.Run("streams="+streams, func(t *testing.T) {
 			kit.Check(t)
 			dir := t.TempDir()
-			var all []*exec.Cmd
-			var outs []*bufio.Scanner
-			for r := range processes {
-				cmd := exec.CommandContext(t.Context(), os.Args[0])
-				cmd.Env = append(os.Environ(), rankDir+"="+dir, rankName+"="+strconv.Itoa(r), rankStreams+"="+streams)
-				cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-				cmd.Stderr = os.Stderr
-				out, err := cmd.StdoutPipe()
-				if err != nil {
-					t.Fatal(err)
-				}
-				if err := cmd.Start(); err != nil {
-					t.Fatal(err)
-				}
-				all, outs = append(all, cmd), append(outs, bufio.NewScanner(out))
-			}
-			for r, out := range outs {
-				if !out.Scan() || out.Text() != "ready" {
-					t.Fatalf("rank %d says %q", r, out.Text())
-				}
-			}
+			all, outs := startRanks(t, dir, streams)
 			if err := all[1].Process.Kill(); err != nil {
 				t.Fatal(err)
 			}
@@ -178,6 +158,31 @@ func TestProcessKilled(t *testing.T) {
 			}
 		})
 	}
+}
+
+// startRanks starts all processes, and returns when they reduce.
+func startRanks(t *testing.T, dir, streams string) (all []*exec.Cmd, outs []*bufio.Scanner) {
+	t.Helper()
+	for r := range processes {
+		cmd := exec.CommandContext(t.Context(), os.Args[0])
+		cmd.Env = append(os.Environ(), rankDir+"="+dir, rankName+"="+strconv.Itoa(r), rankStreams+"="+streams)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+		cmd.Stderr = os.Stderr
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		all, outs = append(all, cmd), append(outs, bufio.NewScanner(out))
+	}
+	for r, out := range outs {
+		if !out.Scan() || out.Text() != "ready" {
+			t.Fatalf("rank %d says %q", r, out.Text())
+		}
+	}
+	return all, outs
 }
 
 // proxy is a way between two ranks that can be cut.
