@@ -26,8 +26,6 @@ type Fuser struct {
 	// control is what records and votes are read from and written to.
 	control *region.Buffer
 	slots   []*slot
-	// shared says that the group has the slots' memory until it is closed.
-	shared bool
 	// changed is told of every change of what mu guards.
 	changed *sync.Cond
 	// stop ends group calls that are under way, and stopped waits for the
@@ -115,11 +113,9 @@ func (f *Fuser) alloc(ctx context.Context, table *region.Table) error {
 		f.mu.Lock()
 		f.packer.idle.push(s)
 		f.mu.Unlock()
-		mapped, err := f.group.Share(ctx, b)
-		if err != nil {
+		if _, err := f.group.Share(ctx, b); err != nil {
 			return fmt.Errorf("share memory for buckets: %w", err)
 		}
-		f.shared = f.shared || mapped
 	}
 	return nil
 }
@@ -127,11 +123,14 @@ func (f *Fuser) alloc(ctx context.Context, table *region.Table) error {
 // free gives the memory back.
 func (f *Fuser) free(ctx context.Context) error {
 	var faults []error
+	end := func(b *region.Buffer) {
+		faults = append(faults, f.group.Unshare(b), b.Close(ctx))
+	}
 	for _, s := range f.slots {
-		faults = append(faults, s.buffer.Close(ctx))
+		end(s.buffer)
 	}
 	if f.control != nil {
-		faults = append(faults, f.control.Close(ctx))
+		end(f.control)
 	}
 	return errors.Join(faults...)
 }
@@ -246,8 +245,7 @@ func (f *Fuser) Wait(ctx context.Context, t Ticket) error {
 }
 
 // Close reduces what was added, and ends the fuser. All ranks call it. When the
-// context ends first, what is under way is given up. Memory that the group has
-// shared is given back when the group is closed too.
+// context ends first, what is under way is given up.
 func (f *Fuser) Close(ctx context.Context) error {
 	f.mu.Lock()
 	f.flushLocked(Flush)
@@ -265,11 +263,6 @@ func (f *Fuser) Close(ctx context.Context) error {
 	f.mu.Unlock()
 	if errors.Is(err, ErrClosed) {
 		err = nil
-	}
-	if f.shared {
-		// The other ranks have it mapped until the group is closed.
-		go func() { _ = f.free(context.WithoutCancel(ctx)) }()
-		return err
 	}
 	return errors.Join(err, f.free(context.WithoutCancel(ctx)))
 }

@@ -187,12 +187,11 @@ func BenchmarkGradients(b *testing.B) {
 	for i := range counts {
 		counts[i] = 4 << 10
 	}
-	ctx := context.Background()
 	b.Run("unfused", func(b *testing.B) {
 		m := newMemory(b)
 		all := groups(b, overTCP(b), collective.Options{})
 		benchmark(b, [][]domain.View{m.floats(0, counts), m.floats(1, counts)}, func(r int, v domain.View) error {
-			return all[r].AllReduce(ctx, v, v, elem.Max)
+			return all[r].AllReduce(b.Context(), v, v, elem.Max)
 		}, func(int) error { return nil })
 	})
 	b.Run("fused", func(b *testing.B) {
@@ -200,14 +199,14 @@ func BenchmarkGradients(b *testing.B) {
 		all := groups(b, overTCP(b), collective.Options{})
 		var fusers [2]*fusion.Fuser
 		each(b, 2, func(r int) (err error) {
-			fusers[r], err = fusion.New(ctx, all[r], m.table, fusion.Options{Type: elem.Float32, Op: elem.Max})
+			fusers[r], err = fusion.New(b.Context(), all[r], m.table, fusion.Options{Type: elem.Float32, Op: elem.Max})
 			return err
 		})
 		benchmark(b, [][]domain.View{m.floats(0, counts), m.floats(1, counts)}, func(r int, v domain.View) error {
 			_, err := fusers[r].Add(v)
 			return err
-		}, func(r int) error { return fusers[r].Flush(ctx) })
-		each(b, 2, func(r int) error { return fusers[r].Close(ctx) })
+		}, func(r int) error { return fusers[r].Flush(b.Context()) })
+		each(b, 2, func(r int) error { return fusers[r].Close(b.Context()) })
 	})
 }
 

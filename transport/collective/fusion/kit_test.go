@@ -7,10 +7,8 @@ import (
 	"fmt"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/hmcfs/hmcfs/devices/elem"
-	"github.com/hmcfs/hmcfs/tests/kit"
 	"github.com/hmcfs/hmcfs/transport"
 	"github.com/hmcfs/hmcfs/transport/collective/fusion"
 	"github.com/hmcfs/hmcfs/transport/collective/plan"
@@ -105,6 +103,8 @@ func (r *rank) Size() int       { return r.hub.n }
 
 func (r *rank) Share(context.Context, *region.Buffer) (bool, error) { return false, nil }
 
+func (r *rank) Unshare(*region.Buffer) error { return nil }
+
 func (r *rank) AllReduce(ctx context.Context, result, source domain.View, op elem.Op) error {
 	c := call{text: fmt.Sprintf("allreduce %d %s", source.Count(), op), result: host(result), source: host(source)}
 	return r.hub.meet(ctx, r.me, c, func(all []call) error {
@@ -165,8 +165,9 @@ func newMemory(t testing.TB) memory {
 		if err := e.Close(); err != nil {
 			t.Error(err)
 		}
-		// What a group has shared is given back behind its end.
-		kit.Eventually(t, 10*time.Second, func() bool { return table.Stats().Live == 0 })
+		if live := table.Stats().Live; live != 0 {
+			t.Errorf("%d registrations are left", live)
+		}
 	})
 	return memory{t, table}
 }
