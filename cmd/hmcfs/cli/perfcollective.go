@@ -146,12 +146,12 @@ func (f *collectiveFlags) measure(ctx context.Context, j *job.Job, o perf.Collec
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, g.Close()) }()
 	m, err := perf.NewJudge(ctx, g, &last, o)
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, g.Close())
 	}
-	defer func() { err = errors.Join(err, m.Close(context.WithoutCancel(ctx))) }()
+	// The group holds what it was given to share.
+	defer func() { err = errors.Join(err, g.Close(), m.Close(context.WithoutCancel(ctx))) }()
 	if rows, err = m.Collectives(ctx); err != nil || !slices.Contains(f.operations, gradientsName) {
 		return rows, err
 	}
