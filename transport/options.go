@@ -3,6 +3,7 @@ package transport
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 
 	"go.uber.org/zap"
 
@@ -54,6 +55,9 @@ type Options struct {
 	// until it calls leave: a staged copy runs on those of its device's node. Nil
 	// leaves that to the kernel.
 	Enter func(node int) (leave func())
+	// Near is the NUMA node of the network card with an address of this machine,
+	// -1 where unknown: goroutines of a connection enter it. Nil is unknown.
+	Near func(local netip.Addr) (node int)
 	// Listener is told of every copy. A nil function is not called.
 	Listener Listener
 	// Logger gets a debug line for each failed copy; nil is none.
@@ -76,6 +80,9 @@ func (o *Options) EnsureDefaults() {
 	}
 	if o.RegisterFrom == 0 {
 		o.RegisterFrom = DefaultRegisterFrom
+	}
+	if o.Near == nil {
+		o.Near = func(netip.Addr) int { return -1 }
 	}
 	if o.Enter == nil {
 		o.Enter = func(int) func() { return func() {} }

@@ -2,6 +2,7 @@ package transport
 
 import (
 	"context"
+	"net"
 	"sync"
 	"sync/atomic"
 
@@ -44,6 +45,17 @@ func (e *Engine) staged(ctx context.Context, dst, src Span) error {
 		return oneByOne(ctx, dst, src, slots[0])
 	}
 	return sideBySide(ctx, dst, src, slots, func() func() { return e.opts.Enter(node) })
+}
+
+// EnterNear puts the calling goroutine's thread on the processors that are
+// nearest to the network card of a connection, by its own address, until it calls
+// leave: see Options.Enter and Near.
+func (e *Engine) EnterNear(local net.Addr) (leave func()) {
+	at, ok := local.(*net.TCPAddr)
+	if !ok {
+		return func() {}
+	}
+	return e.opts.Enter(e.opts.Near(at.AddrPort().Addr()))
 }
 
 // nodeOf is the NUMA node of the first of some spans that are on a device with

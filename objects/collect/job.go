@@ -8,6 +8,7 @@ import (
 
 	"github.com/hmcfs/hmcfs/objects"
 	"github.com/hmcfs/hmcfs/transport"
+	"github.com/hmcfs/hmcfs/transport/collective/plan"
 )
 
 // Place is a rank whose files are in a store of this node. They are the
@@ -27,7 +28,14 @@ type Job struct {
 	places []Place
 	files  []File
 	drafts []ranked
+	// order and topology are collective.Options'.
+	order    []plan.Rank
+	topology string
 }
+
+// Join says in which order a ring of the ranks uses the fast links, and the hash
+// of the topology that says so; it comes before RunRanks.
+func (j *Job) Join(order []plan.Rank, topology string) { j.order, j.topology = order, topology }
 
 // ranked is the result of a rank.
 type ranked struct {

@@ -40,7 +40,7 @@ func (j *Job) RunRanks(ctx context.Context, table *region.Table) (Report, error)
 	var all sync.WaitGroup
 	for rank, f := range fabrics {
 		all.Go(func() {
-			o := collective.Options{Algorithm: j.task.Algorithm, Strict: j.task.Strict}
+			o := collective.Options{Algorithm: j.task.Algorithm, Strict: j.task.Strict, Order: j.order, Topology: j.topology}
 			if rank == 0 {
 				o.Observe = recorder.Observe
 			}

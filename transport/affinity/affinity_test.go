@@ -1,6 +1,8 @@
 package affinity
 
 import (
+	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -153,6 +155,34 @@ func affinity(t *testing.T) string {
 		}
 	}
 	return topology.FormatCPUs(cpus)
+}
+
+func TestNearANetworkCard(t *testing.T) {
+	all, err := net.Interfaces()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &topology.Machine{Nodes: []topology.Node{{ID: 0}, {ID: 1}}}
+	want := map[netip.Addr]int{netip.MustParseAddr("127.0.0.1"): -1, netip.MustParseAddr("192.0.2.1"): -1, {}: -1}
+	for i, card := range all {
+		m.NICs = append(m.NICs, topology.Card{Name: card.Name, NUMA: i % 2})
+		addrs, _ := card.Addrs()
+		for _, a := range addrs {
+			if p, perr := netip.ParsePrefix(a.String()); perr == nil && !p.Addr().IsLoopback() {
+				want[p.Addr()] = i % 2
+			}
+		}
+	}
+	p := NewPinner(m)
+	for addr, node := range want {
+		if got := p.Near(addr); got != node {
+			t.Errorf("%v is near node %d, want %d", addr, got, node)
+		}
+	}
+	var none *Pinner
+	if got := none.Near(netip.MustParseAddr("192.0.2.1")); got != -1 {
+		t.Errorf("without a pinner it is node %d", got)
+	}
 }
 
 // TestPinner really pins: it makes two nodes of the processors that there are.

@@ -1,6 +1,7 @@
 package affinity
 
 import (
+	"net"
 	"net/netip"
 	"runtime"
 
@@ -70,14 +71,28 @@ func common(set, other *unix.CPUSet) bool {
 	return set.Count() > 0
 }
 
-// NodeOf is the node of the network card with an address of this machine, -1
-// where unknown. Interfaces says which card has which address.
-func (p *Pinner) NodeOf(local netip.Addr, interfaces func(netip.Addr) string) int {
-	if p == nil {
+// Near is the node of the network card that has an address of this machine, -1
+// where that is unknown, as for an interface that is made of software.
+func (p *Pinner) Near(local netip.Addr) int {
+	if p == nil || !local.IsValid() || local.IsLoopback() {
 		return -1
 	}
-	if node, is := p.cards[interfaces(local)]; is {
-		return node
+	all, err := net.Interfaces()
+	if err != nil {
+		return -1
+	}
+	for _, i := range all {
+		node, is := p.cards[i.Name]
+		if !is {
+			continue
+		}
+		addrs, _ := i.Addrs() // one that is going away has none
+		for _, a := range addrs {
+			prefix, err := netip.ParsePrefix(a.String())
+			if err == nil && prefix.Addr().Unmap() == local.Unmap() {
+				return node
+			}
+		}
 	}
 	return -1
 }

@@ -129,10 +129,19 @@ func New(c *control.Conn, o Options) (*Channel, error) {
 	ch.mu.Lock()
 	ch.watch = time.AfterFunc(o.Timeout/looks, ch.look)
 	ch.mu.Unlock()
-	ch.running.Go(ch.write)
-	ch.running.Go(ch.read)
+	ch.start(ch.write)
+	ch.start(ch.read)
 	go ch.bury()
 	return ch, nil
+}
+
+// start runs one of the channel's goroutines, near the network card that the
+// connection goes through.
+func (c *Channel) start(run func()) {
+	c.running.Go(func() {
+		defer c.opts.Engine.EnterNear(c.conn.LocalAddr())()
+		run()
+	})
 }
 
 // Post begins a transfer, or takes a share in one. A channel that has ended

@@ -59,12 +59,16 @@ func newSide(t testing.TB, c net.Conn, o Options) *side {
 // newSideOf is newSide with a chunk.
 func newSideOf(t testing.TB, c net.Conn, o Options, chunk uint32) *side {
 	t.Helper()
-	e, err := transport.New(transport.Options{})
-	if err != nil {
-		t.Fatal(err)
+	e := o.Engine
+	if e == nil {
+		var err error
+		if e, err = transport.New(transport.Options{}); err != nil {
+			t.Fatal(err)
+		}
 	}
 	s := &side{keys: region.NewKeys(), table: region.NewTable(e), engine: e, devs: map[*region.Buffer]devices.Device{}}
 	o.Keys, o.Engine = s.keys, e
+	var err error
 	s.channel, err = New(&control.Conn{Conn: c, Peer: 1, Chunk: chunk}, o)
 	if err != nil {
 		t.Fatal(err)

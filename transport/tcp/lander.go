@@ -55,7 +55,7 @@ func (l *lander) take(r *reader, w landing) error {
 		view.Release()
 		return l.ended(w, nil, err)
 	}
-	l.start.Do(func() { l.c.running.Go(l.run) })
+	l.start.Do(func() { l.c.start(l.run) })
 	f, _, _ := w.buffer.File(w.off)
 	err := l.takeParts(r, &w, f != nil && l.c.pages.in != nil)
 	if err != nil {

@@ -54,7 +54,7 @@ func (s *stager) nudge() {
 func (s *stager) startLocked() {
 	if !s.started {
 		s.started = true
-		s.c.running.Go(s.run)
+		s.c.start(s.run)
 	}
 	s.nudge()
 }

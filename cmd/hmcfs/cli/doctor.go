@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os/exec"
@@ -13,6 +14,7 @@ import (
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/daemon"
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/doctor"
 	"github.com/hmcfs/hmcfs/transport/affinity"
+	"github.com/hmcfs/hmcfs/transport/collective/env"
 )
 
 func (a *app) doctorVerb() *cobra.Command {
@@ -73,7 +75,8 @@ func (a *app) examine(ctx context.Context, apply bool) (*doctor.Report, error) {
 	_, err := config.Resolve(config.Inputs{
 		Getenv: a.Getenv, Files: config.Files("", a.Getenv), Families: daemon.FamilyParams(),
 	})
-	r.Environment(err)
+	_, collectives := env.Parse(a.Getenv)
+	r.Environment(errors.Join(err, collectives))
 	g, err := a.discoverTopology(ctx)
 	if err != nil {
 		return nil, err

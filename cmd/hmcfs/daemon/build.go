@@ -179,7 +179,7 @@ func (d *Daemon) openStore(ctx context.Context, back *undo) error {
 	s := d.opts.Settings
 	moves := s.Transport()
 	moves.Logger = d.opts.Logger
-	moves.Enter = d.pinner.Enter
+	moves.Enter, moves.Near = d.pinner.Enter, d.pinner.Near
 	engine, err := transport.New(moves)
 	if err != nil {
 		return err

@@ -267,6 +267,9 @@ func (d *Daemon) collect(ctx context.Context, t collect.Task, ranks []cluster.Co
 	if err != nil {
 		return collect.Report{}, 0, err
 	}
+	if t.Algorithm != "" {
+		job.Join(d.ring(placesOf(places)))
+	}
 	report, err := job.RunRanks(ctx, region.NewTable(d.engine))
 	if err != nil {
 		job.Discard()

@@ -9,7 +9,10 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/devices/host"
+	"github.com/hmcfs/hmcfs/objects/collect"
 	"github.com/hmcfs/hmcfs/transport/affinity"
+	"github.com/hmcfs/hmcfs/transport/collective/plan"
 	"github.com/hmcfs/hmcfs/transport/comm"
 	"github.com/hmcfs/hmcfs/transport/topology"
 )
@@ -125,6 +128,46 @@ func (d *Daemon) Topology() (*topology.Graph, error) {
 	}
 	return topology.Discover(o)
 }
+
+// placesOf are the devices of ranks with files here.
+func placesOf(places []collect.Place) []topology.ID {
+	at := make([]topology.ID, len(places))
+	for i, p := range places {
+		f := p.Source
+		if f == nil {
+			f = p.Target
+		}
+		at[i] = topology.ID(host.Family) // its files have no device of their own
+		if f != nil && f.Device() != nil {
+			at[i] = topology.ID(f.Device().Info().Name)
+		}
+	}
+	return at
+}
+
+// ring is the order in which ranks use the fast links between their devices, and
+// the hash of the topology; nil is the order of the ranks, where their devices are
+// not known to be joined.
+func (d *Daemon) ring(at []topology.ID) (order []plan.Rank, hash string) {
+	g, err := d.Topology()
+	if err != nil {
+		d.log.Debug("no topology", zap.Error(err))
+		return nil, ""
+	}
+	found, err := g.Ring(at, ringMessage)
+	if err != nil {
+		d.log.Debug("ranks go in their own order", zap.Error(err))
+		return nil, g.Hash()
+	}
+	for _, rank := range found {
+		order = append(order, plan.Rank(rank))
+	}
+	return order, g.Hash()
+}
+
+// ringMessage is the size that rings are laid out for: what a rank of a few sends
+// of some MiB.
+const ringMessage = 1 << 20
 
 // topologyJSON is .hmcfs/topology.json.
 func (d *Daemon) topologyJSON() ([]byte, error) {
