@@ -288,31 +288,38 @@ func (g *Group) doDirect(ctx context.Context, r *running, w *way) (mapped bool, 
 			return false, err
 		}
 		l.phase = 1
-		mapped = true
-		for i := range l.peers {
-			of := plan.Rank(i)
-			p, err := g.described(r, of)
-			if err != nil {
-				return false, err
-			}
-			s, one, err := g.read(of, p[16:], r.task.SourceLen(of)*size)
-			if err != nil {
-				return false, err
-			}
-			d, two, err := g.read(of, p[32:], r.task.ResultLen(of)*size)
-			if err != nil {
-				return false, err
-			}
-			l.peers[i] = [4][]byte{plan.Source: s, plan.Result: d}
-			mapped = mapped && one && two
-		}
-		if !mapped {
-			return false, nil
+		if mapped, err = g.borrow(r, size); !mapped {
+			return false, err
 		}
 	}
 	err = l.all(ctx)
 	r.report.note(l.count, "direct")
 	return true, err
+}
+
+// borrow finds the memory of all ranks.
+//
+// +checklocks:g.mu
+func (g *Group) borrow(r *running, size uint64) (bool, error) {
+	mapped := true
+	for i := range g.loop.peers {
+		of := plan.Rank(i)
+		p, err := g.described(r, of)
+		if err != nil {
+			return false, err
+		}
+		s, one, err := g.read(of, p[16:], r.task.SourceLen(of)*size)
+		if err != nil {
+			return false, err
+		}
+		d, two, err := g.read(of, p[32:], r.task.ResultLen(of)*size)
+		if err != nil {
+			return false, err
+		}
+		g.loop.peers[i] = [4][]byte{plan.Source: s, plan.Result: d}
+		mapped = mapped && one && two
+	}
+	return mapped, nil
 }
 
 // fallBack has a call be done over the links because memory is not mapped.

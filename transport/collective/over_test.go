@@ -24,6 +24,7 @@ func overDomain(t testing.TB, n int, o fabric.Options) []fabric.Fabric {
 	var list []wire.Rank
 	domains := make([]*domain.Domains, n)
 	for i := range n {
+		var err error
 		rank := wire.Rank(i)
 		engine, err := transport.New(transport.Options{})
 		if err != nil {
@@ -37,7 +38,7 @@ func overDomain(t testing.TB, n int, o fabric.Options) []fabric.Fabric {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() {
-			if err := errors.Join(domains[i].Close(), c.Close(), engine.Close()); err != nil {
+			if err = errors.Join(domains[i].Close(), c.Close(), engine.Close()); err != nil {
 				t.Error(err)
 			}
 		})
@@ -75,6 +76,7 @@ func overDomain(t testing.TB, n int, o fabric.Options) []fabric.Fabric {
 // TestOver does everything between ranks of a domain: in shared memory, and over
 // sockets.
 func TestOver(t *testing.T) {
+	t.Parallel()
 	for _, n := range []int{2, 3, 4} {
 		for _, streams := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%d/streams=%v", n, streams), func(t *testing.T) {
@@ -104,32 +106,38 @@ func BenchmarkOver(b *testing.B) {
 		for _, size := range []uint64{8, 4096, 1 << 20, 64 << 20} {
 			b.Run(fmt.Sprintf("streams=%v/%d", streams, size), func(b *testing.B) {
 				w := groupsOf(b, overDomain(b, 2, fabric.Options{Streams: streams}), Options{})
-				buffers := w.mine(2, size)
-				do := func(times int) {
-					err := together(2, func(r int) error {
-						v := view(b, buffers[r], elem.Float32, 0, size/4)
-						for range times {
-							if err := w.groups[r].AllReduce(b.Context(), v, v, elem.Sum); err != nil {
-								return err
-							}
-						}
-						return nil
-					})
-					if err != nil {
-						b.Fatal(err)
-					}
-				}
-				if !streams {
-					if err := together(2, func(r int) error { _, err := w.groups[r].Share(b.Context(), buffers[r]); return err }); err != nil {
-						b.Fatal(err)
-					}
-				}
-				do(3)
-				b.SetBytes(int64(size))
-				b.ReportAllocs()
-				b.ResetTimer()
-				do(b.N)
+				w.bench(b, size, !streams)
 			})
 		}
 	}
+}
+
+// bench sums fp32 in place.
+func (w *ranks) bench(b *testing.B, size uint64, shared bool) {
+	b.Helper()
+	buffers := w.mine(2, size)
+	do := func(times int) {
+		err := together(2, func(r int) error {
+			v := view(b, buffers[r], elem.Float32, 0, size/4)
+			for range times {
+				if err := w.groups[r].AllReduce(b.Context(), v, v, elem.Sum); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+	if shared {
+		if err := together(2, func(r int) error { _, err := w.groups[r].Share(b.Context(), buffers[r]); return err }); err != nil {
+			b.Fatal(err)
+		}
+	}
+	do(3)
+	b.SetBytes(int64(size))
+	b.ReportAllocs()
+	b.ResetTimer()
+	do(b.N)
 }
