@@ -204,7 +204,8 @@ func TestFaultsOfConfigs(t *testing.T) {
 // between them.
 func TestLayout(t *testing.T) {
 	p, err := NewPlan(Options{Program: []string{"true"}}, &Config{WinSyncPrefix: 256, Buffers: []Buffer{
-		{Name: "a", DType: "uint8", Count: 3, Placement: "window"}, {Name: "b", DType: "float64", Count: 2, Placement: "device"},
+		{Name: "a", DType: "uint8", Count: 3, Placement: "window"},
+		{Name: "b", DType: "float64", Count: 2, Placement: "device"},
 		{Name: "c", DType: "float64", Count: 2, Placement: "window"},
 	}})
 	if err != nil {
