@@ -122,7 +122,7 @@ func (p *part) join(ctx context.Context) (nodes *collect.Nodes, leave func() err
 	if err != nil {
 		return nil, nil, errors.Join(err, d.Destroy()) //nolint:contextcheck // the end is not the context's
 	}
-	leave = func() error { return errors.Join(f.Close(), d.Destroy()) }
+	leave = func() error { return errors.Join(f.Close(), d.Destroy()) } //nolint:contextcheck // the end is not the context's
 	of := make([]int, len(p.ask.Of))
 	for rank, node := range p.ask.Of {
 		of[rank] = int(node)
