@@ -59,6 +59,12 @@ type api struct {
 	MemsetD8   dl.Func `dl:"cuMemsetD8Async"`
 	EnablePeer dl.Func `dl:"cuCtxEnablePeerAccess"`
 
+	// Kernels.
+	ModuleLoad     dl.Func `dl:"cuModuleLoadData,optional"`
+	ModuleUnload   dl.Func `dl:"cuModuleUnload,optional"`
+	ModuleFunction dl.Func `dl:"cuModuleGetFunction,optional"`
+	Launch         dl.Func `dl:"cuLaunchKernel,optional"`
+
 	// Virtual memory, since 10.2, and not on every platform.
 	MemGranularity    dl.Func `dl:"cuMemGetAllocationGranularity,optional"`
 	MemAddressReserve dl.Func `dl:"cuMemAddressReserve,optional"`

@@ -25,6 +25,8 @@ type device struct {
 	unit  devices.Size
 	lanes lanes
 	pins  pins
+	// kernels are those that elements are combined by.
+	kernels kernels
 
 	// epoch changes once, when the card fails; failure is why.
 	epoch   atomic.Uint64
@@ -196,7 +198,7 @@ func (d *device) giveBack() error {
 		for _, b := range left {
 			errs = append(errs, b.give())
 		}
-		return errors.Join(append(errs, d.pins.clear(d.api), d.lanes.clear(d.api))...)
+		return errors.Join(append(errs, d.pins.clear(d.api), d.lanes.clear(d.api), d.kernels.clear(d.api))...)
 	})
 	if d.failed() == nil {
 		err = errors.Join(err, d.api.release(d.entry.device))

@@ -32,6 +32,13 @@
 // units of 2 MiB, because the driver shares the whole block that a smaller
 // allocation lies in.
 //
+// # Kernels
+//
+// Elements are combined by kernels in PTX (ptx.go), which the driver compiles
+// for its card when a type is first asked for. A driver that refuses them has
+// the host do the work, and the log says why, once. They have been run by an
+// interpreter of PTX in the tests, and by no card yet.
+//
 // # A card that fails
 //
 // Some errors kill the context for good (Code.Sticky). The device then takes a
@@ -46,6 +53,7 @@
 //	    device.linkMu (held while access to a peer is set up)
 //	    device.openMu (held while an IPC handle is opened or closed)
 //	      mapping.mu (held while VMM memory is opened to a peer)
+//	    kernels.mu (held while a module is compiled)
 //	        device.mu, pins.mu
 //	Driver.api (a dl.Lazy, held while the library is opened)
 //

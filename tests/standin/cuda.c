@@ -26,6 +26,8 @@ typedef unsigned long long CUdeviceptr;
 typedef unsigned long long CUmemGenericAllocationHandle;
 typedef struct CUctx_st *CUcontext;
 typedef struct CUstream_st *CUstream;
+typedef struct CUmod_st *CUmodule;
+typedef struct CUfunc_st *CUfunction;
 typedef unsigned CUdevice_attribute, CUdevice_P2PAttribute, CUmemAllocationHandleType, CUmemAllocationGranularity_flags;
 typedef struct { char bytes[16]; } CUuuid;
 typedef struct { char reserved[64]; } CUipcMemHandle;
@@ -46,7 +48,7 @@ typedef struct {
 enum {
 	OK = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NOT_INITIALIZED = 3, NO_DEVICE = 100, INVALID_DEVICE = 101,
 	INVALID_CONTEXT = 201, MAP_FAILED_ = 205, ALREADY_MAPPED = 208, PEER_UNSUPPORTED = 217,
-	OPERATING_SYSTEM = 304, PEER_ALREADY_ENABLED = 704, ALREADY_REGISTERED = 712, NOT_SUPPORTED = 801,
+	INVALID_PTX = 218, OPERATING_SYSTEM = 304, NOT_FOUND = 500, PEER_ALREADY_ENABLED = 704, ALREADY_REGISTERED = 712, NOT_SUPPORTED = 801,
 };
 enum { GRANULARITY = 2 << 20, PLAIN_ALIGN = 512 };
 
@@ -81,10 +83,14 @@ struct op { // of a stream, not done yet
 	void *copy;        // what was staged of pageable memory
 	size_t n;
 	int value, peer;   // value -1: a copy
+	struct CUfunc_st *kernel; // of n elements, else NULL
 	struct op *next;
 };
 
-struct CUctx_st { int device, refs; CUresult broken; unsigned peers; int streams; uint64_t used, top; };
+struct CUctx_st { int device, refs; CUresult broken; unsigned peers; int streams, modules; uint64_t used, top; };
+enum { KERNELS = 4 };
+struct CUfunc_st { struct CUctx_st *ctx; char name[64]; size_t size; void (*combine)(void *dst, const void *src, size_t n); };
+struct CUmod_st { struct CUctx_st *ctx; char *text; struct CUfunc_st functions[KERNELS]; int used; };
 struct CUstream_st { struct CUctx_st *ctx; struct op *first, **last; struct CUstream_st *next; };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -280,6 +286,11 @@ static void drain(const char *call, CUstream s)
 {
 	int device = s->ctx->device;
 	for (struct op *o; (o = s->first); s->first = o->next, free(o->copy), free(o)) {
+		if (o->kernel) {
+			size_t bytes = o->n * o->kernel->size;
+			o->kernel->combine(reach(call, o->dst, bytes, device), reach(call, o->src, bytes, device), o->n);
+			continue;
+		}
 		// What is not staged must be pinned still.
 		if (((o->in && !o->copy) || o->out) && !is_pinned(call, o->in ? o->in : o->out, o->n))
 			die("%s: host memory was unpinned while a copy was on its way", call);
@@ -475,9 +486,9 @@ API CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev)
 	for (struct range *r = ranges; r; r = r->next)
 		if (r->device == dev)
 			die("cuDevicePrimaryCtxRelease: %llu bytes of device %d are left", (unsigned long long)r->size, dev);
-	if (c->streams || c->used)
-		die("cuDevicePrimaryCtxRelease: %d streams and %llu bytes of device %d are left", c->streams,
-		    (unsigned long long)c->used, dev);
+	if (c->streams || c->modules || c->used)
+		die("cuDevicePrimaryCtxRelease: %d streams, %d modules and %llu bytes of device %d are left", c->streams,
+		    c->modules, (unsigned long long)c->used, dev);
 	c->peers = 0;
 	for (int i = 0; i < MAX_DEVICES; i++)
 		contexts[i].peers &= ~(1u << dev);
@@ -538,6 +549,124 @@ API CUresult cuStreamSynchronize(CUstream s)
 	ENTER(1);
 	stream_check(__func__, s);
 	drain(__func__, s);
+	return leave(OK);
+}
+
+// Kernels. Those that combine elements are known by their names; what is compiled
+// is not looked into. Types of 16 bits are not known: to have one refused is of
+// use too.
+
+#define COMBINE(TYPE, NAME, EXPRESSION)                                       \
+	static void NAME(void *dst, const void *src, size_t n)                \
+	{                                                                     \
+		TYPE *x = dst;                                                \
+		const TYPE *y = src;                                          \
+		for (size_t i = 0; i < n; i++) {                              \
+			TYPE a = x[i], b = y[i];                              \
+			x[i] = EXPRESSION;                                    \
+		}                                                             \
+	}
+#define INTEGERS(TYPE, WORD, NAME)                                  \
+	COMBINE(TYPE, sum_##NAME, (TYPE)((WORD)a + (WORD)b))        \
+	COMBINE(TYPE, prod_##NAME, (TYPE)((WORD)a * (WORD)b))       \
+	COMBINE(TYPE, min_##NAME, a < b ? a : b)                    \
+	COMBINE(TYPE, max_##NAME, a > b ? a : b)
+#define ORDERED(X) __builtin_isnan(X) ? __builtin_nan("") : (X)
+#define FLOATS(TYPE, NAME)                                                                                       \
+	COMBINE(TYPE, sum_##NAME, ORDERED(a + b))                                                                \
+	COMBINE(TYPE, prod_##NAME, ORDERED(a * b))                                                               \
+	COMBINE(TYPE, min_##NAME,                                                                                \
+		a != a || b != b ? __builtin_nan("") : a == b ? (__builtin_signbit(a) ? a : b) : a < b ? a : b)  \
+	COMBINE(TYPE, max_##NAME,                                                                                \
+		a != a || b != b ? __builtin_nan("") : a == b ? (__builtin_signbit(a) ? b : a) : a > b ? a : b)
+
+INTEGERS(int8_t, uint8_t, int8)
+INTEGERS(uint8_t, uint8_t, uint8)
+INTEGERS(int32_t, uint32_t, int32)
+INTEGERS(int64_t, uint64_t, int64)
+FLOATS(float, float32)
+FLOATS(double, float64)
+
+#define NAMES(TYPE, NAME)                                                    \
+	{"reduce_sum_" #NAME, sizeof(TYPE), sum_##NAME},                     \
+	{"reduce_prod_" #NAME, sizeof(TYPE), prod_##NAME},                   \
+	{"reduce_min_" #NAME, sizeof(TYPE), min_##NAME},                     \
+	{"reduce_max_" #NAME, sizeof(TYPE), max_##NAME}
+
+static const struct {
+	const char *name;
+	size_t size;
+	void (*combine)(void *dst, const void *src, size_t n);
+} kernels[] = {
+	NAMES(int8_t, int8), NAMES(uint8_t, uint8), NAMES(int32_t, int32), NAMES(int64_t, int64),
+	NAMES(float, float32), NAMES(double, float64),
+};
+
+API CUresult cuModuleLoadData(CUmodule *out, const void *image)
+{
+	ENTER(1);
+	if (strncmp(image, ".version ", 9) != 0)
+		return leave(INVALID_PTX);
+	struct CUmod_st *m = calloc(1, sizeof *m);
+	m->ctx = current;
+	m->text = strdup(image);
+	current->modules++;
+	*out = m;
+	return leave(OK);
+}
+
+API CUresult cuModuleUnload(CUmodule m)
+{
+	ENTER(1);
+	if (m->ctx != current)
+		die("cuModuleUnload: the module is of device %d", m->ctx->device);
+	drain_device(__func__, current->device);
+	current->modules--;
+	free(m->text);
+	free(m);
+	return leave(OK);
+}
+
+API CUresult cuModuleGetFunction(CUfunction *out, CUmodule m, const char *name)
+{
+	ENTER(1);
+	char entry[100];
+	snprintf(entry, sizeof entry, ".entry %s(", name);
+	if (m->ctx != current)
+		die("cuModuleGetFunction: the module is of device %d", m->ctx->device);
+	for (size_t i = 0; i < sizeof kernels / sizeof *kernels && strstr(m->text, entry); i++)
+		if (strcmp(kernels[i].name, name) == 0 && m->used < KERNELS) {
+			struct CUfunc_st *f = &m->functions[m->used++];
+			snprintf(f->name, sizeof f->name, "%s", name);
+			f->ctx = current;
+			f->size = kernels[i].size;
+			f->combine = kernels[i].combine;
+			*out = f;
+			return leave(OK);
+		}
+	return leave(NOT_FOUND);
+}
+
+API CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+			    unsigned shared, CUstream s, void **params, void **extra)
+{
+	ENTER(1);
+	CUdeviceptr dst = *(uint64_t *)params[0], src = *(uint64_t *)params[1];
+	uint64_t n = *(uint64_t *)params[2];
+	if (f->ctx != current)
+		die("cuLaunchKernel: %s is of device %d", f->name, f->ctx->device);
+	if (gy != 1 || gz != 1 || by != 1 || bz != 1 || shared || extra || bx > 1024)
+		die("cuLaunchKernel: %s in %u x %u x %u blocks of %u x %u x %u", f->name, gx, gy, gz, bx, by, bz);
+	if ((uint64_t)gx * bx < n || (uint64_t)gx * bx >= n + bx)
+		die("cuLaunchKernel: %s with %u blocks of %u threads for %llu elements", f->name, gx, bx, (unsigned long long)n);
+	if (dst % f->size || src % f->size)
+		die("cuLaunchKernel: %s is not aligned", f->name);
+	reach(__func__, dst, n * f->size, current->device);
+	reach(__func__, src, n * f->size, current->device);
+	struct op *o = enqueue(__func__, s, n);
+	o->dst = dst;
+	o->src = src;
+	o->kernel = f;
 	return leave(OK);
 }
 

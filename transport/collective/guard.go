@@ -24,6 +24,9 @@ type guard struct {
 	base uint64
 	// lost says that links have to be made anew before the next call.
 	lost bool
+	// tries is how often the call was begun at some rank, when they last came
+	// together.
+	tries int
 	// resumable says that the call before was a Barrier that can go on where it
 	// was left.
 	resumable bool
@@ -103,7 +106,9 @@ const (
 )
 
 // guarded does a call: it compares the arguments, runs the program, and mends
-// what goes wrong if that can be. It is called with Group.mu held.
+// what goes wrong if that can be.
+//
+// +checklocks:g.mu
 func (g *Group) guarded(ctx context.Context, r *running) error {
 	gd := &g.guard
 	// A Barrier that was given up is the same one when it is called again: ranks
@@ -118,6 +123,8 @@ func (g *Group) guarded(ctx context.Context, r *running) error {
 }
 
 // convene is an exchange that is a call of its own.
+//
+// +checklocks:g.mu
 func (g *Group) convene(ctx context.Context, why purpose, mine []byte, all [][]byte) error {
 	g.guard.resumable = false
 	g.number(controlFrame(why))
@@ -164,6 +171,8 @@ func (gd *guard) name() *string {
 }
 
 // serve does a duty.
+//
+// +checklocks:g.mu
 func (g *Group) serve(ctx context.Context, d *duty) error {
 	gd := &g.guard
 	if err := gd.watch.stop(); errors.Is(err, ErrClosed) {
@@ -190,6 +199,7 @@ func (g *Group) serve(ctx context.Context, d *duty) error {
 		if over || err != nil {
 			return err
 		}
+		tries = max(tries, gd.tries)
 		if d.run != nil {
 			d.run.report.Retries = tries
 			d.run.resumed = false
@@ -198,10 +208,15 @@ func (g *Group) serve(ctx context.Context, d *duty) error {
 }
 
 // once tries to do a duty, and says how far it has come.
+//
+// +checklocks:g.mu
 func (g *Group) once(ctx context.Context, d *duty, tries int) (stage, error) {
 	gd := &g.guard
 	if gd.lost {
 		return fresh, errLost
+	}
+	if err := g.linked(); err != nil {
+		return fresh, err
 	}
 	if d.run == nil {
 		return comparing, g.exchange(ctx, d.why, d.mine, d.all)
@@ -219,6 +234,26 @@ func (g *Group) once(ctx context.Context, d *duty, tries int) (stage, error) {
 		return settling, nil
 	}
 	return settling, g.settle(ctx)
+}
+
+// linked says whether all links are there, where ranks write to each other's
+// memory: those that have given up a call, and us, are not to be found by their
+// counters.
+//
+// Errors: fabric.ErrLink.
+func (g *Group) linked() error {
+	if g.fabric.Signals() == nil {
+		return nil
+	}
+	for r := range g.Size() {
+		if plan.Rank(r) == g.Rank() {
+			continue
+		}
+		if _, err := g.fabric.Link(plan.Rank(r)).TrySend(nil, nil); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // settleSize is from how many bytes on a call ends when all ranks have theirs:

@@ -115,14 +115,22 @@ func (g *Group) mend(ctx context.Context, d *duty, m mishap) (over bool, err err
 		mine.counter = max(mine.counter, s.Get(g.Rank()))
 	}
 	all, err := g.gatherStandings(ctx, mine, m.cause)
+	if err != nil && m.at == settling && ctx.Err() == nil && !errors.Is(err, ErrClosed) {
+		// Our result is whole. Who still needed us would have come.
+		return true, nil
+	}
 	if err != nil {
 		return false, err
 	}
 	gd.lost = false
 	// Who had compared the arguments and who had not, is not known.
 	delete(gd.compared, gd.frame)
+	gd.tries = 0
 	for _, s := range all {
 		gd.base = max(gd.base, s.counter)
+		if s.call == gd.call {
+			gd.tries = max(gd.tries, int(s.tries))
+		}
 	}
 	g.unhalt()
 	return g.decide(mine, all, m.cause)
@@ -152,7 +160,7 @@ func (g *Group) gatherStandings(ctx context.Context, mine standing, cause error)
 	}
 	var err error
 	for range attempts {
-		if err = g.reform(ctx, cause); err != nil {
+		if err = g.reform(ctx, mine.at, cause); err != nil {
 			return nil, err
 		}
 		if err = g.exchange(ctx, forState, said, heard); err == nil {
@@ -172,25 +180,35 @@ func (g *Group) gatherStandings(ctx context.Context, mine standing, cause error)
 	return all, nil
 }
 
-// grace is how long ranks have to come together after a timeout: those that
-// are in a call come at once.
+// grace is how long ranks have to come together, however long they have waited
+// before: those that are in a call come at once.
 const grace = time.Second
 
+// looks is how often reform looks who is there. Ranks give up one after the
+// other, so that who is the last to do it finds nobody: missing are those that
+// never were there.
+const looks = 8
+
 // reform makes the links anew. The watchdog does not look meanwhile.
-func (g *Group) reform(ctx context.Context, cause error) error {
+//
+// Errors: fabric.ErrLink, as a MissingError, for ranks that are gone; a
+// TimeoutError for those that don't come; ErrClosed; the context's.
+func (g *Group) reform(ctx context.Context, at stage, cause error) error {
 	w := &g.guard.watch
+	limit := g.patience(at)
 	w.end()
 	defer func() { w.begin(g.guard.call, g.guard.name()) }()
-	limit := g.opts.Timeout
-	var late *TimeoutError
-	if errors.As(cause, &late) {
-		limit = min(limit, grace)
-		g.unhalt()
-	}
+	late := &TimeoutError{Rank: g.Rank(), Call: g.guard.call, What: *g.guard.name(), After: limit}
+	errors.As(cause, &late)
+	g.unhalt()
 	within, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	for {
-		err := g.fabric.Reform(within)
+	absent := ^uint64(0)
+	for within.Err() == nil {
+		look, done := context.WithTimeout(within, limit/looks)
+		err := g.fabric.Reform(look)
+		ended := look.Err()
+		done()
 		if err == nil {
 			return nil
 		}
@@ -198,23 +216,37 @@ func (g *Group) reform(ctx context.Context, cause error) error {
 			return stop
 		}
 		var missing *fabric.MissingError
-		named := errors.As(err, &missing)
 		switch {
-		case ctx.Err() != nil:
-			return fmt.Errorf("collective: call %d: %w", g.guard.call, err)
-		case within.Err() == nil && (errors.Is(err, fabric.ErrInterrupted) || errors.Is(err, context.DeadlineExceeded)):
-			continue // the fabric's own patience is shorter than ours
-		case named && late != nil:
-			late.Missing = missing.Ranks
-			return late
-		case named && within.Err() != nil:
-			return &TimeoutError{
-				Rank: g.Rank(), For: missing.Ranks, Missing: missing.Ranks,
-				Call: g.guard.call, What: *g.guard.name(), After: limit,
-			}
+		case errors.As(err, &missing) && (ended != nil || errors.Is(err, context.DeadlineExceeded)):
+			absent &= setOf(missing.Ranks)
+		case ended == nil && !errors.Is(err, fabric.ErrInterrupted):
+			return fmt.Errorf("collective: call %d: %w (after: %w)", g.guard.call, err, cause)
 		}
-		return fmt.Errorf("collective: call %d: %w (after: %v)", g.guard.call, err, cause)
 	}
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("collective: call %d: %w", g.guard.call, err)
+	}
+	if late.Missing == nil && absent != ^uint64(0) {
+		late.Missing = ranksOf(absent)
+	}
+	if late.For == nil {
+		late.For = late.Missing
+	}
+	return late
+}
+
+// patience is how long we wait for ranks to come together: what is left of
+// Options.Timeout, since the others have waited as long as we have. Who has his
+// result only waits for those that still need him.
+func (g *Group) patience(at stage) time.Duration {
+	limit := g.opts.Timeout
+	if at == settling {
+		limit = 0
+	}
+	if since, ok := g.guard.watch.quietSince(); ok {
+		limit -= time.Since(since)
+	}
+	return max(limit, min(grace, g.opts.Timeout))
 }
 
 // decide says what becomes of a duty, from what all ranks say: the same at all

@@ -25,6 +25,9 @@ type watch struct {
 	peers atomic.Uint64
 	// what is the call's name.
 	what atomic.Pointer[string]
+	// quiet is since when the watchdog has seen nothing go on in the call; 0 is
+	// not yet.
+	quiet atomic.Int64
 	// halted is why whoever waits has to stop.
 	halted atomic.Pointer[error]
 }
@@ -33,6 +36,7 @@ type watch struct {
 func (w *watch) begin(call uint32, what *string) {
 	w.moved.Add(1)
 	w.peers.Store(0)
+	w.quiet.Store(0)
 	w.what.Store(what)
 	w.call.Store(call)
 }
@@ -46,6 +50,20 @@ func ranksOf(set uint64) []plan.Rank {
 		out = append(out, plan.Rank(bits.TrailingZeros64(set)))
 	}
 	return out
+}
+
+// quietSince is since when nothing has gone on, where the watchdog knows.
+func (w *watch) quietSince() (time.Time, bool) {
+	at := w.quiet.Load()
+	return time.Unix(0, at), at != 0
+}
+
+// setOf is the bits of some ranks.
+func setOf(ranks []plan.Rank) (set uint64) {
+	for _, r := range ranks {
+		set |= 1 << r
+	}
+	return set
 }
 
 // stop returns why whoever waits has to stop, if he has.
@@ -153,6 +171,7 @@ func (g *Group) dog(done <-chan struct{}) {
 		now := sight{w.call.Load(), w.moved.Load()}
 		if now != last || now.call == 0 {
 			last, since, tell = now, time.Now(), g.opts.Stuck
+			w.quiet.Store(since.UnixNano())
 			continue
 		}
 		waited := time.Since(since)

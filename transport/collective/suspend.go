@@ -33,6 +33,8 @@ func (g *Group) Resume(ctx context.Context) error {
 }
 
 // agreed returns when all ranks have come for the same.
+//
+// +checklocks:g.mu
 func (g *Group) agreed(ctx context.Context, why purpose) error {
 	return g.convene(ctx, why, []byte{1}, g.rows(1))
 }

@@ -136,6 +136,8 @@ func (g *Group) sums(ctx context.Context, v domain.View) ([]byte, error) {
 }
 
 // verifyBlocks compares all blocks.
+//
+// +checklocks:g.mu
 func (g *Group) verifyBlocks(ctx context.Context, v domain.View, sums []byte) (*Difference, error) {
 	d := &Difference{}
 	for from := 0; from < len(sums); from += roundSums * sumSize {

@@ -2,17 +2,38 @@ package job
 
 import (
 	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/transport"
-	"github.com/hmcfs/hmcfs/transport/collective/fabric"
+	"github.com/hmcfs/hmcfs/transport/collective/plan"
 	"github.com/hmcfs/hmcfs/transport/comm"
 	"github.com/hmcfs/hmcfs/transport/control"
 	"github.com/hmcfs/hmcfs/transport/domain"
 	"github.com/hmcfs/hmcfs/transport/region"
+)
+
+// What callers tell apart, beside those of fabric, domain and comm.
+var (
+	// ErrOptions is a job that can't be described like this.
+	ErrOptions = errors.New("job: options not usable")
+	// ErrWindows is windows that can't be: of different sizes, a second set, too
+	// small for their buffers, or none.
+	ErrWindows = errors.New("job: windows not possible")
+	// ErrBackend is ranks that can't reach each other as they were told to.
+	ErrBackend = errors.New("job: the ranks can't use this backend")
+	// ErrClosed is a job or domain that has ended here.
+	ErrClosed = errors.New("job: closed")
 )
 
 // Backend is how ranks reach each other.
@@ -29,14 +50,19 @@ const (
 	TCP Backend = "tcp"
 )
 
+// DefaultTimeout is how long others may take to come to what all do together.
+const DefaultTimeout = 120 * time.Second
+
 // Options say which job, and who we are in it.
 type Options struct {
 	Rank  int
 	World int
-	// Dir is a directory that all ranks see: each has a socket in it. It may be
-	// empty where Book has all addresses.
+	// Dir is a directory that all ranks of this host see: each has a socket in it,
+	// or with TCP a file that says where it listens. It may be empty where Book has
+	// all addresses.
 	Dir string
-	// Book says where each rank listens. Nil is sockets in Dir.
+	// Book says where each rank listens. Nil is sockets in Dir. With TCP the
+	// sockets of Book are taken for names in Dir.
 	Book []control.Address
 	// Secret is what all ranks know, at least 16 bytes. Nil is the text in the
 	// file "secret" of Dir, which the first rank makes.
@@ -55,99 +81,166 @@ type Options struct {
 	Logger *zap.Logger
 }
 
-// Job is a process of a job.
-type Job struct{}
+// ensureDefaults fills in what is left at its zero value.
+func (o *Options) ensureDefaults() {
+	if o.Backend == "" {
+		o.Backend = Auto
+	}
+	if o.Timeout == 0 {
+		o.Timeout = DefaultTimeout
+	}
+	if o.Logger == nil {
+		o.Logger = zap.NewNop()
+	}
+}
+
+// validate reports every fault at once.
+func (o *Options) validate() error {
+	var faults []error
+	fault := func(format string, args ...any) {
+		faults = append(faults, fmt.Errorf(format+": %w", append(args, ErrOptions)...))
+	}
+	if o.World < 1 || o.World > plan.MaxRanks {
+		fault("a job of %d ranks; it has 1 to %d", o.World, plan.MaxRanks)
+	}
+	if o.Rank < 0 || o.Rank >= o.World {
+		fault("rank %d of %d", o.Rank, o.World)
+	}
+	if o.Backend != Auto && o.Backend != SHM && o.Backend != TCP {
+		fault("transport %q; use %s, %s or %s", o.Backend, Auto, SHM, TCP)
+	}
+	if o.Book != nil && len(o.Book) != o.World {
+		fault("%d addresses for %d ranks", len(o.Book), o.World)
+	}
+	if o.Dir == "" && (o.Book == nil || o.Secret == nil) {
+		fault("neither a directory nor addresses and a secret")
+	}
+	if o.Timeout < 0 {
+		fault("timeout %v", o.Timeout)
+	}
+	return errors.Join(faults...)
+}
 
 // FromEnv reads what `hmcfs run` sets: HMCFS_RANK, HMCFS_WORLD, HMCFS_JOB_DIR,
 // HMCFS_BOOK, HMCFS_SECRET_FILE and HMCFS_TRANSPORT (auto, shm, tcp).
-func FromEnv(getenv func(string) string) (Options, error) { panic("job: not written yet") }
+func FromEnv(getenv func(string) string) (Options, error) {
+	o := Options{Dir: getenv("HMCFS_JOB_DIR"), Backend: Backend(getenv("HMCFS_TRANSPORT"))}
+	var errs []error
+	for name, into := range map[string]*int{"HMCFS_RANK": &o.Rank, "HMCFS_WORLD": &o.World} {
+		var err error
+		if *into, err = strconv.Atoi(getenv(name)); err != nil {
+			errs = append(errs, fmt.Errorf("%s=%q is no number; start the program with hmcfs run: %w", name, getenv(name), ErrOptions))
+		}
+	}
+	if text := getenv("HMCFS_BOOK"); text != "" {
+		for entry := range strings.SplitSeq(text, ",") {
+			at, err := control.ParseAddress(entry)
+			if err != nil {
+				errs = append(errs, fmt.Errorf("HMCFS_BOOK: %w: %w", ErrOptions, err))
+			}
+			o.Book = append(o.Book, at)
+		}
+	}
+	if path := getenv("HMCFS_SECRET_FILE"); path != "" {
+		var err error
+		if o.Secret, err = readSecret(path); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return o, errors.Join(errs...)
+}
 
-// Init connects us with all other ranks, who call it too.
-func Init(ctx context.Context, o Options) (*Job, error) { panic("job: not written yet") }
+// readSecret reads a file of hexadecimal digits.
+func readSecret(path string) ([]byte, error) {
+	text, err := os.ReadFile(filepath.Clean(path))
+	if err != nil {
+		return nil, fmt.Errorf("read the job's secret: %w", err)
+	}
+	secret, err := hex.DecodeString(strings.TrimSpace(string(text)))
+	if err != nil {
+		return nil, fmt.Errorf("the job's secret in %s: %w: %w", path, ErrOptions, err)
+	}
+	return secret, nil
+}
+
+// Job is a process of a job. Its methods may be called from any goroutine.
+type Job struct {
+	opts    Options
+	engine  *transport.Engine
+	comm    *comm.Communicator
+	domains *domain.Domains
+	world   *Domain
+	// files are what we have put into Dir.
+	files []string
+
+	mu sync.Mutex
+	// +checklocks:mu
+	closed bool
+	// all are the domains, the latest last.
+	// +checklocks:mu
+	all []*Domain
+}
 
 // World is the domain of all ranks.
-func (j *Job) World() *Domain { panic("job: not written yet") }
+func (j *Job) World() *Domain { return j.world }
 
 // Table registers memory. What Table.Alloc takes can be shared.
-func (j *Job) Table() *region.Table { panic("job: not written yet") }
+func (j *Job) Table() *region.Table { return j.comm.Table() }
 
 // Engine moves bytes.
-func (j *Job) Engine() *transport.Engine { panic("job: not written yet") }
+func (j *Job) Engine() *transport.Engine { return j.engine }
 
 // Communicator is the one that the job runs on.
-func (j *Job) Communicator() *comm.Communicator { panic("job: not written yet") }
+func (j *Job) Communicator() *comm.Communicator { return j.comm }
 
-// Close destroys all domains and leaves the job.
-func (j *Job) Close() error { panic("job: not written yet") }
-
-// Domain is some ranks of a job, numbered from 0 in the order of their list.
-type Domain struct{}
-
-// Rank is our own in the domain, Size the number of its ranks.
-func (d *Domain) Rank() int { panic("job: not written yet") }
-
-// Size is the number of ranks.
-func (d *Domain) Size() int { panic("job: not written yet") }
-
-// Comm sends to and receives from the ranks of the domain.
-func (d *Domain) Comm() *domain.Comm { panic("job: not written yet") }
-
-// Fabric is what collectives of the domain run on. It is the domain's: nobody
-// else closes it. The barrier of the domain uses it: only one goroutine at a
-// time calls it or that.
-func (d *Domain) Fabric() fabric.Fabric { panic("job: not written yet") }
-
-// Barrier returns when all ranks have called it. After an error that names the
-// ranks that are missing it can be called again, and is the same barrier.
-func (d *Domain) Barrier(ctx context.Context) error { panic("job: not written yet") }
-
-// AllocWindows takes memory of n bytes at each rank, zeroed, the same n at all.
-// A domain has one set of windows at a time.
-func (d *Domain) AllocWindows(ctx context.Context, n devices.Size) (*Windows, error) {
-	panic("job: not written yet")
+// Close destroys all domains and leaves the job. Closing twice is harmless.
+func (j *Job) Close() error {
+	j.mu.Lock()
+	already, all := j.closed, j.all
+	j.closed, j.all = true, nil
+	j.mu.Unlock()
+	if already {
+		return nil
+	}
+	var errs []error
+	for i := range all {
+		errs = append(errs, all[len(all)-1-i].Destroy())
+	}
+	return errors.Join(append(errs, j.leave())...)
 }
 
-// Derive makes a domain of some ranks of this one, which all of them call with
-// the same name and list.
-func (d *Domain) Derive(ctx context.Context, name string, ranks []int) (*Domain, error) {
-	panic("job: not written yet")
+// leave ends what the domains were on.
+func (j *Job) leave() error {
+	var errs []error
+	if j.domains != nil {
+		errs = append(errs, j.domains.Close())
+	}
+	if j.comm != nil {
+		errs = append(errs, j.comm.Close())
+	}
+	if j.engine != nil {
+		errs = append(errs, j.engine.Close())
+	}
+	for _, f := range j.files {
+		if err := os.Remove(f); err != nil && !errors.Is(err, os.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
 }
 
-// Destroy ends the domain with its windows.
-func (d *Domain) Destroy() error { panic("job: not written yet") }
-
-// ContextSize is the bytes of Windows.Context.
-const ContextSize = 1056
-
-// Windows are memory of each rank of a domain.
-type Windows struct{}
-
-// Local is our own window, and Size its bytes.
-func (w *Windows) Local() []byte { panic("job: not written yet") }
-
-// Size is the bytes of each window.
-func (w *Windows) Size() devices.Size { panic("job: not written yet") }
-
-// Buffer is our own window as registered memory.
-func (w *Windows) Buffer() *region.Buffer { panic("job: not written yet") }
-
-// Of is the window of a rank where it can be seen; nil elsewhere.
-func (w *Windows) Of(rank int) []byte { panic("job: not written yet") }
-
-// Put copies p into the window of a rank, wherever that is. It returns when the
-// bytes are in place.
-func (w *Windows) Put(ctx context.Context, rank int, off uint64, p []byte) error {
-	panic("job: not written yet")
+// keep notes a domain, to be destroyed with the job.
+func (j *Job) keep(d *Domain) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.closed {
+		return ErrClosed
+	}
+	j.all = append(j.all, d)
+	return nil
 }
 
-// Get copies from the window of a rank.
-func (w *Windows) Get(ctx context.Context, rank int, off uint64, p []byte) error {
-	panic("job: not written yet")
+// within bounds what is done together.
+func (j *Job) within(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, j.opts.Timeout)
 }
-
-// Context is the windows as the CommContext of simpler: addresses of this
-// process, 0 for windows that can't be seen.
-func (w *Windows) Context() [ContextSize]byte { panic("job: not written yet") }
-
-// Release gives the windows back. All ranks call it.
-func (w *Windows) Release(ctx context.Context) error { panic("job: not written yet") }

@@ -116,8 +116,8 @@ func (d *Daemon) Topology() (*topology.Graph, error) {
 	if n := d.otherNodes(); n != nil {
 		o.Server = d.opts.Settings.Node
 		for _, other := range n.Nodes() {
-			r := topology.Remote{Name: string(other.Record.Name), Shared: other.Transport == string(comm.SHM)}
-			for _, dev := range other.Record.Devices {
+			r := topology.Remote{Name: string(other.Name), Shared: other.Transport == string(comm.SHM)}
+			for _, dev := range other.Devices {
 				r.Devices = append(r.Devices, dev.Name)
 			}
 			o.Remotes = append(o.Remotes, r)

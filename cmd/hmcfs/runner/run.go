@@ -171,9 +171,9 @@ func (w *watch) begin() error {
 		}
 		var log io.Writer
 		if p.LogDir != "" {
-			f, err := os.Create(filepath.Join(p.LogDir, "rank"+strconv.Itoa(rank)+".log"))
-			if err != nil {
-				return err
+			f, cerr := os.Create(filepath.Join(p.LogDir, "rank"+strconv.Itoa(rank)+".log"))
+			if cerr != nil {
+				return cerr
 			}
 			log, w.logs = f, append(w.logs, f)
 		}

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"os"
 	"os/exec"
@@ -100,8 +101,7 @@ type world struct {
 func newWorld(t *testing.T, ranks int, program ...string) *world {
 	t.Helper()
 	kit.Check(t)
-	// The paths of sockets are short.
-	dir, err := os.MkdirTemp("", "r")
+	dir, err := os.MkdirTemp("", "r") //nolint:usetesting // a test's own directory is too long for a socket's path
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -396,7 +396,7 @@ func TestBarriers(t *testing.T) {
 
 func TestBarrierNamesWhoIsMissing(t *testing.T) {
 	kit.Check(t)
-	dir := must(os.MkdirTemp("", "r"))
+	dir := must(os.MkdirTemp("", "r")) //nolint:usetesting // a test's own directory is too long for a socket's path
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	socket := filepath.Join(dir, "b.sock")
 	m := must(newMeeting(socket, 3))
@@ -411,8 +411,8 @@ func TestBarrierNamesWhoIsMissing(t *testing.T) {
 	var all sync.WaitGroup
 	for rank := range 3 {
 		all.Go(func() {
-			if err := Barrier(ctx, socket, "x", rank, 0); err != nil {
-				t.Errorf("rank %d: %v", rank, err)
+			if berr := Barrier(ctx, socket, "x", rank, 0); berr != nil {
+				t.Errorf("rank %d: %v", rank, berr)
 			}
 		})
 	}
@@ -444,11 +444,7 @@ func TestBarrierNamesWhoIsMissing(t *testing.T) {
 func (m *meeting) at(name string) map[int]chan answer {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	out := map[int]chan answer{}
-	for rank, ch := range m.waiting[name] {
-		out[rank] = ch
-	}
-	return out
+	return maps.Clone(m.waiting[name])
 }
 
 // running says whether a process runs.
@@ -458,7 +454,7 @@ func running(pid int) bool { return unix.Kill(pid, 0) == nil }
 func pids(file string) []int {
 	text, _ := os.ReadFile(file)
 	var out []int
-	for _, word := range strings.Fields(string(text)) {
+	for word := range strings.FieldsSeq(string(text)) {
 		if pid, err := strconv.Atoi(word); err == nil {
 			out = append(out, pid)
 		}

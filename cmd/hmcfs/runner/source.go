@@ -73,8 +73,8 @@ func (j *job) produce(ctx context.Context, command []string, dir string, rank in
 	c, err := j.begin(&order{
 		rank: rank, program: append([]string{program}, command[1:]...), env: append(env, outEnv+"="+dir),
 		pass: func(stream int, from io.Reader) error {
-			_, err := io.Copy(&said[stream], from)
-			return err
+			_, cerr := io.Copy(&said[stream], from)
+			return cerr
 		},
 	})
 	if err != nil {

@@ -63,12 +63,28 @@ func TestValues(t *testing.T) {
 		v    float64
 		want string // empty is no such value
 	}{
-		{elem.Int8, -128, "-128"}, {elem.Int8, 127, "127"}, {elem.Int8, 128, ""}, {elem.Int8, -129, ""}, {elem.Int8, 0.5, ""},
-		{elem.Uint8, 255, "255"}, {elem.Uint8, 256, ""}, {elem.Uint8, -1, ""}, {elem.Int16, -32768, "-32768"}, {elem.Uint16, 65535, "65535"},
-		{elem.Int32, -2147483648, "-2147483648"}, {elem.Int32, 2147483648, ""}, {elem.Uint32, 4294967295, "4294967295"},
-		{elem.Int64, -9223372036854775808, "-9223372036854775808"}, {elem.Int64, 9223372036854775808, ""},
-		{elem.Uint64, 9223372036854775808, "9223372036854775808"}, {elem.Uint64, 18446744073709551616, ""}, {elem.Uint64, math.NaN(), ""},
-		{elem.Float64, 0.1, "0.1"}, {elem.Float32, 16777217, "1.6777216e+07"}, {elem.Float16, 1e9, "+Inf"}, {elem.BFloat16, -1.5, "-1.5"},
+		{elem.Int8, -128, "-128"},
+		{elem.Int8, 127, "127"},
+		{elem.Int8, 128, ""},
+		{elem.Int8, -129, ""},
+		{elem.Int8, 0.5, ""},
+		{elem.Uint8, 255, "255"},
+		{elem.Uint8, 256, ""},
+		{elem.Uint8, -1, ""},
+		{elem.Int16, -32768, "-32768"},
+		{elem.Uint16, 65535, "65535"},
+		{elem.Int32, -2147483648, "-2147483648"},
+		{elem.Int32, 2147483648, ""},
+		{elem.Uint32, 4294967295, "4294967295"},
+		{elem.Int64, -9223372036854775808, "-9223372036854775808"},
+		{elem.Int64, 9223372036854775808, ""},
+		{elem.Uint64, 9223372036854775808, "9223372036854775808"},
+		{elem.Uint64, 18446744073709551616, ""},
+		{elem.Uint64, math.NaN(), ""},
+		{elem.Float64, 0.1, "0.1"},
+		{elem.Float32, 16777217, "1.6777216e+07"},
+		{elem.Float16, 1e9, "+Inf"},
+		{elem.BFloat16, -1.5, "-1.5"},
 		{elem.Float32, math.Inf(-1), "-Inf"},
 	} {
 		p := make([]byte, c.t.Size())
@@ -142,13 +158,13 @@ func TestFaultsOfConfigs(t *testing.T) {
 	buffer := func(b Buffer) *Config { return &Config{Buffers: []Buffer{b}} }
 	for want, c := range map[string]*Config{
 		"nranks 0: use 1 to 64":                               {Ranks: new(int)},
-		"nranks 65: use 1 to 64":                              {Ranks: ptr(65)},
+		"nranks 65: use 1 to 64":                              {Ranks: new(65)},
 		"root 8: use 0 to 7, there are 8 ranks":               {Root: 8},
 		"root -1: use 0 to 7, there are 8 ranks":              {Root: -1},
 		`timeout "soon": use a duration such as 60s`:          {Timeout: "soon"},
 		`window: size "3q"`:                                   {Window: "3q"},
 		`verify "some": use root or all`:                      {Verify: "some"},
-		"atol -1, rtol 1e-05: use 0 or more":                  {Atol: ptr(-1.0)},
+		"atol -1, rtol 1e-05: use 0 or more":                  {Atol: new(-1.0)},
 		`env "A=B": no name of a variable`:                    {Env: map[string]string{"A=B": "c"}},
 		`buffer "a-b": use letters`:                           buffer(Buffer{Name: "a-b", DType: "int8", Count: 1}),
 		`buffer "root": use letters`:                          buffer(Buffer{Name: "root", DType: "int8", Count: 1}),
@@ -174,8 +190,6 @@ func TestFaultsOfConfigs(t *testing.T) {
 		t.Error("a negative timeout is taken")
 	}
 }
-
-func ptr[T any](v T) *T { return &v }
 
 // TestLayout: buffers lie behind the prefix, in their order, with nothing
 // between them.

@@ -44,7 +44,7 @@ func train(ctx context.Context, r *rank.Rank) (err error) {
 	if err != nil {
 		return err
 	}
-	return step(r, mean)
+	return step(ctx, r, mean)
 }
 
 // average computes the gradients, the last layer first, as a backward pass
@@ -58,7 +58,7 @@ func average(ctx context.Context, r *rank.Rank, g *collective.Group) (_ []*rank.
 	defer func() { err = errors.Join(err, fuser.Close(ctx)) }()
 	gradients := make([]*rank.Vector, layers)
 	for l := layers - 1; l >= 0; l-- {
-		if gradients[l], err = r.Floats(perLayer); err != nil {
+		if gradients[l], err = r.Floats(ctx, perLayer); err != nil {
 			return nil, err
 		}
 		for i := range perLayer {
@@ -72,12 +72,12 @@ func average(ctx context.Context, r *rank.Rank, g *collective.Group) (_ []*rank.
 }
 
 // step moves the weights against the mean gradients.
-func step(r *rank.Rank, mean []*rank.Vector) error {
+func step(ctx context.Context, r *rank.Rank, mean []*rank.Vector) error {
 	out, err := r.Buffer("WEIGHTS")
 	if err != nil {
 		return err
 	}
-	weights, err := r.Floats(perLayer)
+	weights, err := r.Floats(ctx, perLayer)
 	if err != nil {
 		return err
 	}

@@ -33,11 +33,11 @@ func pingpong(ctx context.Context, r *rank.Rank) error {
 	if err != nil {
 		return err
 	}
-	order, err := r.Floats(1)
+	order, err := r.Floats(ctx, 1)
 	if err != nil {
 		return err
 	}
-	data, err := r.Floats(size)
+	data, err := r.Floats(ctx, size)
 	if err != nil {
 		return err
 	}

@@ -40,7 +40,7 @@ func pipeline(ctx context.Context, r *rank.Rank) error {
 	if err != nil {
 		return err
 	}
-	batch, err := r.Floats(size)
+	batch, err := r.Floats(ctx, size)
 	if err != nil {
 		return err
 	}

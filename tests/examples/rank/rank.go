@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -82,8 +83,8 @@ func Open() (*Rank, error) {
 // Close ends everything.
 func (r *Rank) Close() error {
 	var errs []error
-	for i := len(r.undo) - 1; i >= 0; i-- {
-		errs = append(errs, r.undo[i]())
+	for _, undo := range slices.Backward(r.undo) {
+		errs = append(errs, undo())
 	}
 	return errors.Join(errs...)
 }
@@ -130,12 +131,12 @@ type Vector struct {
 }
 
 // Floats takes memory for n float32.
-func (r *Rank) Floats(n int) (*Vector, error) {
+func (r *Rank) Floats(ctx context.Context, n int) (*Vector, error) {
 	b, err := r.Table.Alloc(devices.Size(4 * n))
 	if err != nil {
 		return nil, err
 	}
-	r.undo = append(r.undo, func() error { return b.Close(context.Background()) })
+	r.undo = append(r.undo, func() error { return b.Close(context.WithoutCancel(ctx)) })
 	v, err := domain.NewView(b, 0, elem.Float32, uint64(n))
 	return &Vector{View: v, p: b.Host(0, devices.Size(4*n))}, err
 }

@@ -32,11 +32,11 @@ func ring(ctx context.Context, r *rank.Rank) error {
 	if err != nil {
 		return err
 	}
-	data, err := r.Floats(10)
+	data, err := r.Floats(ctx, 10)
 	if err != nil {
 		return err
 	}
-	received, err := r.Floats(10)
+	received, err := r.Floats(ctx, 10)
 	if err != nil {
 		return err
 	}
@@ -48,8 +48,8 @@ func ring(ctx context.Context, r *rank.Rank) error {
 	left, right := domain.Rank((r.Rank+r.World-1)%r.World), domain.Rank((r.Rank+1)%r.World)
 	round := func() error {
 		// All send first. That does not hang because 40 bytes need no receive.
-		if err := d.Send(ctx, data.View, right, tag); err != nil {
-			return err
+		if serr := d.Send(ctx, data.View, right, tag); serr != nil {
+			return serr
 		}
 		return d.Recv(ctx, received.View, left, tag)
 	}

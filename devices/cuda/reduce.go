@@ -1,0 +1,129 @@
+package cuda
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"go.uber.org/zap"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/devices/elem"
+	"github.com/hmcfs/hmcfs/devices/internal/moves"
+)
+
+// kernels are what the driver has compiled for a card: a module for each type
+// that was asked for.
+type kernels struct {
+	mu sync.Mutex
+	// +checklocks:mu
+	modules map[elem.Type]*module
+}
+
+// module combines elements of one type.
+type module struct {
+	handle    cuModule
+	functions [elem.Avg + 1]cuFunction
+	// failed is why there is none.
+	failed error
+}
+
+// hasKernels says whether the library has all calls that kernels need.
+func (a *api) hasKernels() bool {
+	return a.ModuleLoad.Present() && a.ModuleUnload.Present() && a.ModuleFunction.Present() && a.Launch.Present()
+}
+
+// kernel returns that of an operation, which is compiled first where that was
+// not done before. The thread has the device's context.
+func (d *device) kernel(t elem.Type, op elem.Op) (cuFunction, error) {
+	ks := &d.kernels
+	ks.mu.Lock()
+	defer ks.mu.Unlock()
+	m := ks.modules[t]
+	if m == nil {
+		m = d.build(t)
+		if codeOf(m.failed).Sticky() {
+			return 0, m.failed
+		}
+		if m.failed != nil {
+			d.log.Warn("elements are combined by the host", zap.Stringer("type", t), zap.Error(m.failed))
+		}
+		if ks.modules == nil {
+			ks.modules = map[elem.Type]*module{}
+		}
+		ks.modules[t] = m
+	}
+	if m.failed != nil {
+		return 0, fmt.Errorf("%v of %v on %s: %w: %w", op, t, d.info.Name, devices.ErrUnsupported, m.failed)
+	}
+	if op == elem.Avg {
+		op = elem.Sum
+	}
+	return m.functions[op], nil
+}
+
+func (d *device) build(t elem.Type) *module {
+	m := &module{}
+	if !d.api.hasKernels() {
+		m.failed = errors.New("the driver's library can't load modules")
+		return m
+	}
+	m.handle, m.failed = d.api.moduleLoad(ptx(t))
+	for op := elem.Sum; op < elem.Avg && m.failed == nil; op++ {
+		m.functions[op], m.failed = d.api.function(m.handle, kernelName(t, op))
+	}
+	if m.failed != nil && m.handle != 0 && !codeOf(m.failed).Sticky() {
+		m.failed = errors.Join(m.failed, d.api.moduleUnload(m.handle))
+		m.handle = 0
+	}
+	return m
+}
+
+// clear unloads all modules. None is in use.
+func (ks *kernels) clear(a *api) error {
+	ks.mu.Lock()
+	defer ks.mu.Unlock()
+	var errs []error
+	for _, m := range ks.modules {
+		if m.handle != 0 {
+			errs = append(errs, a.moduleUnload(m.handle))
+		}
+	}
+	ks.modules = nil
+	return errors.Join(errs...)
+}
+
+// Reduce combines elements by kernels.
+func (d *device) Reduce(ctx context.Context, dst, src devices.Span, t elem.Type, op elem.Op) error {
+	if err := d.checkReduce(dst, src, t, op); err != nil {
+		return err
+	}
+	leave, err := d.life.Enter(ctx, d)
+	if err != nil || dst.Len == 0 {
+		return end(leave, err)
+	}
+	defer leave()
+	to, from := addressOf(dst), addressOf(src)
+	return d.withLane(ctx, func(l *lane) error {
+		f, err := d.kernel(t, op)
+		if err != nil {
+			return err
+		}
+		return l.pump(ctx, d.api, dst.Len, insidePiece, mover{start: func(s moves.Slot, off, n devices.Size) error {
+			return d.api.reduce(l.streams[s], f, to.at(off), from.at(off), n/devices.Size(t.Size()))
+		}})
+	})
+}
+
+// checkReduce says whether kernels can combine the spans: loads must be
+// aligned.
+func (d *device) checkReduce(dst, src devices.Span, t elem.Type, op elem.Op) error {
+	if err := devices.CheckReduce(d, dst, src, t, op); err != nil {
+		return err
+	}
+	if !devices.Aligned(t, dst, src) {
+		return fmt.Errorf("elements on %s are not aligned: %w", d.info.Name, devices.ErrUnsupported)
+	}
+	return nil
+}

@@ -1,0 +1,210 @@
+package faulty
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+
+	"github.com/hmcfs/hmcfs/transport/collective/fabric"
+	"github.com/hmcfs/hmcfs/transport/collective/plan"
+)
+
+// ErrCut is why a link was lost that was cut.
+var ErrCut = errors.New("faulty: cut")
+
+// Faults is what goes wrong among some ranks. Its methods may be called at any
+// time, from any goroutine.
+type Faults struct {
+	all []*ranked
+	// pairs are by who sends times the number of ranks, plus who receives.
+	pairs []pair
+	// stalled ranks neither send nor receive.
+	stalled []atomic.Bool
+}
+
+// pair is one direction of a link.
+type pair struct {
+	// cut is set for the sender's end, and lost for the receiver's, until each of
+	// them has reformed.
+	cut, lost atomic.Bool
+	// sent counts bytes, and cutAt and flipAt are the counts at which something
+	// happens; 0 is never.
+	sent, cutAt, flipAt atomic.Uint64
+	// left is how often it is cut again, every so many bytes.
+	every atomic.Uint64
+	left  atomic.Int64
+	// lag is how many looks for bytes find none before one that does, and looks
+	// counts them.
+	lag, looks atomic.Int64
+}
+
+// Wrap breaks the fabrics of all ranks of a group.
+func Wrap(all []fabric.Fabric) (*Faults, []fabric.Fabric) {
+	n := len(all)
+	f := &Faults{pairs: make([]pair, n*n), stalled: make([]atomic.Bool, n)}
+	out := make([]fabric.Fabric, n)
+	for i, inner := range all {
+		r := &ranked{Fabric: inner, faults: f, links: make([]*link, n)}
+		for peer := range n {
+			r.links[peer] = &link{ranked: r, peer: plan.Rank(peer)}
+		}
+		f.all = append(f.all, r)
+		out[i] = r
+	}
+	return f, out
+}
+
+func (f *Faults) pair(from, to plan.Rank) *pair { return &f.pairs[int(from)*len(f.all)+int(to)] }
+
+// Cut cuts the link between two ranks.
+func (f *Faults) Cut(a, b plan.Rank) {
+	for _, p := range []*pair{f.pair(a, b), f.pair(b, a)} {
+		p.cut.Store(true)
+		p.lost.Store(true)
+	}
+	f.all[a].Interrupt()
+	f.all[b].Interrupt()
+}
+
+// CutAfter cuts the link between two ranks when one of them has sent so many
+// bytes more to the other.
+func (f *Faults) CutAfter(from, to plan.Rank, bytes uint64) {
+	p := f.pair(from, to)
+	p.cutAt.Store(p.sent.Load() + max(bytes, 1))
+}
+
+// CutEach is CutAfter, done again for so many times in all, each time that many
+// bytes later.
+func (f *Faults) CutEach(from, to plan.Rank, bytes uint64, times int) {
+	p := f.pair(from, to)
+	p.every.Store(bytes)
+	p.left.Store(int64(times - 1))
+	f.CutAfter(from, to, bytes)
+}
+
+// FlipAfter changes a byte on its way to another rank.
+func (f *Faults) FlipAfter(from, to plan.Rank, bytes uint64) {
+	p := f.pair(from, to)
+	p.flipAt.Store(p.sent.Load() + bytes + 1)
+}
+
+// Sent is the bytes that a rank has sent to another one so far.
+func (f *Faults) Sent(from, to plan.Rank) uint64 { return f.pair(from, to).sent.Load() }
+
+// Lag has a rank find what another has sent only at every so many looks.
+func (f *Faults) Lag(from, to plan.Rank, looks int) { f.pair(from, to).lag.Store(int64(looks)) }
+
+// Stall has a rank neither send nor receive over links until it is called
+// again.
+func (f *Faults) Stall(r plan.Rank, on bool) {
+	f.stalled[r].Store(on)
+	f.all[r].Interrupt()
+}
+
+// ranked is a rank's fabric.
+type ranked struct {
+	fabric.Fabric
+	faults *Faults
+	links  []*link
+}
+
+// Link is the broken link with a peer.
+func (r *ranked) Link(peer plan.Rank) fabric.Link {
+	if peer == r.Rank() {
+		return nil
+	}
+	return r.links[peer]
+}
+
+// Park returns at once where a link is lost, or shows its bytes late.
+func (r *ranked) Park(ctx context.Context, want []fabric.Want) error {
+	for _, w := range want {
+		if r.links[w.Peer].ended() || r.faults.pair(w.Peer, r.Rank()).lag.Load() > 0 {
+			return ctx.Err()
+		}
+	}
+	return r.Fabric.Park(ctx, want)
+}
+
+// Reform makes links anew, also those that were cut.
+func (r *ranked) Reform(ctx context.Context) error {
+	if err := r.Fabric.Reform(ctx); err != nil {
+		return err
+	}
+	for peer := range r.links {
+		r.faults.pair(r.Rank(), plan.Rank(peer)).cut.Store(false)
+		r.faults.pair(plan.Rank(peer), r.Rank()).lost.Store(false)
+	}
+	return nil
+}
+
+// link is a stream that breaks.
+type link struct {
+	ranked *ranked
+	peer   plan.Rank
+	// flipped is a message's bytes with one of them changed.
+	flipped []byte
+}
+
+// ended says whether the link was cut, as we see it.
+func (l *link) ended() bool {
+	return l.out().cut.Load() || l.in().lost.Load()
+}
+
+func (l *link) out() *pair { return l.ranked.faults.pair(l.ranked.Rank(), l.peer) }
+func (l *link) in() *pair  { return l.ranked.faults.pair(l.peer, l.ranked.Rank()) }
+
+func (l *link) inner() fabric.Link { return l.ranked.Fabric.Link(l.peer) }
+
+func (l *link) failure() error { return &fabric.LinkError{Peer: l.peer, Err: ErrCut} }
+
+// TrySend sends what there is to send before the cut, and cuts.
+func (l *link) TrySend(head, body []byte) (int, error) {
+	out := l.out()
+	if l.ended() {
+		return 0, l.failure()
+	}
+	if l.ranked.faults.stalled[l.ranked.Rank()].Load() {
+		return 0, nil
+	}
+	sent := out.sent.Load()
+	if at := out.cutAt.Load(); at != 0 {
+		left := at - min(sent, at)
+		if left == 0 {
+			out.cutAt.Store(0)
+			if out.left.Add(-1) >= 0 {
+				out.cutAt.Store(sent + out.every.Load())
+			}
+			l.ranked.faults.Cut(l.ranked.Rank(), l.peer)
+			return 0, l.failure()
+		}
+		head = head[:min(uint64(len(head)), left)]
+		body = body[:min(uint64(len(body)), left-uint64(len(head)))]
+	}
+	if at := out.flipAt.Load(); at > sent && at <= sent+uint64(len(head)+len(body)) {
+		l.flipped = append(append(l.flipped[:0], head...), body...)
+		l.flipped[at-sent-1] ^= 0x40
+		head, body = l.flipped[:len(head)], l.flipped[len(head):]
+	}
+	n, err := l.inner().TrySend(head, body)
+	if at := out.flipAt.Load(); at > sent && at <= sent+uint64(n) {
+		out.flipAt.Store(0)
+	}
+	out.sent.Add(uint64(n))
+	return n, err
+}
+
+// TryReceive receives what has come, if it is time.
+func (l *link) TryReceive(p []byte) (int, error) {
+	in := l.in()
+	if l.ended() {
+		return 0, l.failure()
+	}
+	if l.ranked.faults.stalled[l.ranked.Rank()].Load() {
+		return 0, nil
+	}
+	if lag := in.lag.Load(); lag > 0 && in.looks.Add(1)%lag != 0 {
+		return 0, nil
+	}
+	return l.inner().TryReceive(p)
+}

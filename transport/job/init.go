@@ -1,0 +1,197 @@
+package job
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/hmcfs/hmcfs/transport"
+	"github.com/hmcfs/hmcfs/transport/comm"
+	"github.com/hmcfs/hmcfs/transport/control"
+	"github.com/hmcfs/hmcfs/transport/domain"
+	"github.com/hmcfs/hmcfs/transport/wire"
+)
+
+const (
+	// secretBytes is the bytes of a secret that is made here.
+	secretBytes = 32
+	// glance is the pause between two looks at a file that somebody will write.
+	glance = 5 * time.Millisecond
+	// worldName is the name of the domain of all ranks.
+	worldName = "world"
+)
+
+// Init connects us with all other ranks, who call it too.
+//
+// Errors: ErrOptions; ErrBackend; those of comm, domain and fabric.
+func Init(ctx context.Context, o Options) (*Job, error) {
+	o.ensureDefaults()
+	if err := o.validate(); err != nil {
+		return nil, err
+	}
+	j := &Job{opts: o}
+	ctx, cancel := j.within(ctx)
+	defer cancel()
+	if err := j.enter(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("job: rank %d of %d: %w", o.Rank, o.World, err), j.Close())
+	}
+	return j, nil
+}
+
+// enter makes everything up to the domain of all ranks.
+func (j *Job) enter(ctx context.Context) (err error) {
+	o := &j.opts
+	if o.Secret == nil {
+		if o.Secret, err = commonSecret(ctx, o.Dir); err != nil {
+			return err
+		}
+	}
+	if j.engine, err = transport.New(transport.Options{}); err != nil {
+		return err
+	}
+	co := comm.Options{
+		Rank: wire.Rank(o.Rank), Secret: o.Secret, Engine: j.engine, Devices: o.Devices, Logger: o.Logger,
+		Transports: []comm.Transport{comm.SHM, comm.TCP},
+	}
+	switch o.Backend {
+	case SHM:
+		co.Transports = []comm.Transport{comm.SHM}
+	case TCP:
+		co.Transports = []comm.Transport{comm.TCP}
+	case Auto:
+	}
+	if j.comm, err = comm.New(co); err != nil {
+		return err
+	}
+	book := map[wire.Rank]control.Address{}
+	if j.domains, err = domain.New(j.comm, domain.Options{Book: book, Logger: o.Logger}); err != nil {
+		return err
+	}
+	if err = j.listen(ctx, book); err != nil {
+		return err
+	}
+	all := make([]int, o.World)
+	for i := range all {
+		all[i] = i
+	}
+	j.world, err = j.newDomain(ctx, worldName, all)
+	return err
+}
+
+// listen opens our door, and finds those of the ranks below us: of two ranks the
+// higher one connects.
+func (j *Job) listen(ctx context.Context, book map[wire.Rank]control.Address) error {
+	o := &j.opts
+	for r := range o.World {
+		at, err := o.address(r)
+		if err != nil {
+			return err
+		}
+		book[wire.Rank(r)] = at
+	}
+	own := book[wire.Rank(o.Rank)]
+	if o.Backend != TCP || own.Network != control.Unix {
+		_, err := j.comm.Listen(ctx, own)
+		return err
+	}
+	// What a rank of an earlier job has left here would be believed.
+	notice := func(r int) string { return filepath.Join(o.Dir, fmt.Sprintf("hmc_address_%d", r)) }
+	if err := os.Remove(notice(o.Rank)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	at, err := j.comm.Listen(ctx, control.Address{Network: control.TCP, Addr: "127.0.0.1:0"})
+	if err != nil {
+		return err
+	}
+	if err = publish(notice(o.Rank), at.String()); err != nil {
+		return err
+	}
+	j.files = append(j.files, notice(o.Rank))
+	for r := range o.Rank {
+		if book[wire.Rank(r)].Network == control.Unix {
+			if book[wire.Rank(r)], err = lookUp(ctx, notice(r)); err != nil {
+				return fmt.Errorf("rank %d has not said where it listens: %w", r, err)
+			}
+		}
+	}
+	return nil
+}
+
+// address is where a rank listens.
+func (o *Options) address(r int) (control.Address, error) {
+	if o.Book != nil {
+		return o.Book[r], nil
+	}
+	path, err := control.SocketPath(o.Dir, wire.Rank(r))
+	return control.Address{Network: control.Unix, Addr: path}, err
+}
+
+// publish writes a small file, which others see as a whole.
+func publish(path, text string) error {
+	part := fmt.Sprintf("%s.%d", path, os.Getpid())
+	if err := os.WriteFile(part, []byte(text+"\n"), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(part, path)
+}
+
+// lookUp reads the address that a rank publishes, once somebody listens there.
+func lookUp(ctx context.Context, path string) (control.Address, error) {
+	for {
+		text, err := os.ReadFile(path) //nolint:gosec // the directory is the job's
+		if err == nil {
+			at, perr := control.ParseAddress(strings.TrimSpace(string(text)))
+			if perr != nil {
+				return at, perr
+			}
+			var d net.Dialer
+			if c, derr := d.DialContext(ctx, string(at.Network), at.Addr); derr == nil {
+				return at, c.Close()
+			}
+		}
+		if err = pause(ctx); err != nil {
+			return control.Address{}, err
+		}
+	}
+}
+
+// pause waits until it is worth to look again.
+func pause(ctx context.Context) error {
+	t := time.NewTimer(glance)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// commonSecret is the one in a directory. Whoever comes first makes it.
+func commonSecret(ctx context.Context, dir string) ([]byte, error) {
+	path := filepath.Join(dir, "secret")
+	fresh := make([]byte, secretBytes)
+	// It never fails: the runtime ends the process where the kernel has no random
+	// bytes.
+	_, _ = rand.Read(fresh)
+	part := fmt.Sprintf("%s.%d.%x", path, os.Getpid(), fresh[:4])
+	if err := os.WriteFile(part, []byte(hex.EncodeToString(fresh)+"\n"), 0o600); err != nil {
+		return nil, fmt.Errorf("make the job's secret: %w", err)
+	}
+	// It is there as a whole or not at all, and of two the first one stays.
+	err := os.Link(part, path)
+	if rerr := os.Remove(part); rerr != nil || err != nil && !errors.Is(err, os.ErrExist) {
+		return nil, fmt.Errorf("make the job's secret: %w", errors.Join(err, rerr))
+	}
+	if err = ctx.Err(); err != nil {
+		return nil, err
+	}
+	return readSecret(path)
+}
