@@ -197,7 +197,7 @@ func TestRun(t *testing.T) {
 	} {
 		n := uint64(len(of))
 		for _, kind := range allKinds() {
-			for _, count := range []uint64{0, 1, n - 1, n, n + 1, 1000, 100001} {
+			for _, count := range []uint64{0, 1, n - 1, n + 1, 70001} {
 				task := Task{Kind: kind, Type: elem.Int32, Ranks: len(of), Size: 4 * count, Root: len(of) / 2}
 				for _, one := range variants(task, count) {
 					check(t, one, of, (*world).run)
