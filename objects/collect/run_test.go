@@ -263,6 +263,7 @@ func TestValidate(t *testing.T) {
 		"no op":     func(k *Task) { k.Op = 0 },
 		"op":        func(k *Task) { k.Op = 99 },
 		"combines":  func(k *Task) { k.Type = elem.Complex64 },
+		"algorithm": func(k *Task) { k.Algorithm = "fastest" },
 		"too large": func(k *Task) { k.Size = 1 << 63 },
 	} {
 		task := good
