@@ -57,9 +57,9 @@ func (w *world) runReal(t *testing.T, task Task, of []int) error {
 
 // TestRunByGroups does what TestRun does with collective.Group.
 func TestRunByGroups(t *testing.T) {
-	for _, of := range [][]int{{0, 1}, {0, 1, 2}, {0, 0, 1, 1}, {0, 1, 0, 1}, {0, 1, 1, 2, 0}} {
+	for _, of := range [][]int{{0, 1}, {0, 0, 1, 1}, {0, 1, 1, 2, 0}} {
 		for _, kind := range allKinds() {
-			for _, count := range []uint64{0, uint64(len(of)) + 1, 1100003} {
+			for _, count := range []uint64{uint64(len(of)) + 1, 1100003} {
 				task := Task{Kind: kind, Type: elem.Int32, Ranks: len(of), Size: 4 * count, Root: len(of) / 2}
 				all := variants(task, 4*count)
 				for _, one := range all[max(0, len(all)-2):] {
