@@ -75,7 +75,7 @@ func (f *File) draft(ctx context.Context, size uint64) (*Draft, error) {
 	d.tier = t
 	if t.files == nil {
 		d.body = f.store.emptyContent(t)
-		if err = d.body.reserve(ctx, 0, size); err != nil {
+		if err = reserveAll(ctx, d.body, size); err != nil {
 			return nil, errors.Join(err, d.body.discard())
 		}
 		return d, nil
@@ -91,13 +91,21 @@ func (f *File) draft(ctx context.Context, size uint64) (*Draft, error) {
 		return nil, err
 	}
 	d.body = h
-	if err = h.reserve(ctx, 0, size); err == nil {
+	if err = reserveAll(ctx, h, size); err == nil {
 		err = h.cut(ctx, size)
 	}
 	if err != nil {
 		return nil, errors.Join(err, h.discard())
 	}
 	return d, nil
+}
+
+// reserveAll takes memory for the first bytes of a content, or none.
+func reserveAll(ctx context.Context, body content, size uint64) error {
+	if size == 0 {
+		return nil
+	}
+	return body.reserve(ctx, 0, size)
 }
 
 // draftMark is by what a later change of the content is known.
@@ -281,7 +289,7 @@ func (d *Draft) copyOver(ctx context.Context) error {
 	o := d.file.obj
 	body := o.content()
 	if !isBound(body) {
-		if err := body.reserve(ctx, 0, d.size); err != nil {
+		if err := reserveAll(ctx, body, d.size); err != nil {
 			return err
 		}
 	}

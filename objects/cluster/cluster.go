@@ -139,7 +139,7 @@ func (c *Cluster) Close(ctx context.Context) error {
 		faults = append(faults, c.ep.Close())
 	}
 	if c.domains != nil {
-		faults = append(faults, c.domains.Close())
+		faults = append(faults, c.domains.Close()) //nolint:contextcheck // the end is not the context's
 	}
 	if c.comm != nil {
 		faults = append(faults, c.comm.Close())

@@ -118,23 +118,40 @@ func (p *part) join(ctx context.Context) (nodes *collect.Nodes, leave func() err
 	if err != nil {
 		return nil, nil, err
 	}
-	f, err := fabric.Over(ctx, d, fabric.Options{Timeout: p.c.opts.Timeout})
+	links, o := p.options()
+	f, err := fabric.Over(ctx, d, links)
 	if err != nil {
 		return nil, nil, errors.Join(err, d.Destroy()) //nolint:contextcheck // the end is not the context's
 	}
-	leave = func() error { return errors.Join(f.Close(), d.Destroy()) }
+	leave = func() error { return errors.Join(f.Close(), d.Destroy()) } //nolint:contextcheck // the end is not the context's
+	g, err := collective.New(ctx, f, o)
+	if err != nil {
+		return nil, nil, errors.Join(err, leave())
+	}
+	return &collect.Nodes{Group: g, Table: p.c.comm.Table(), Of: p.of()}, leave, nil
+}
+
+// options are those of the fabric and of the group: what was asked for, else what
+// the environment says.
+func (p *part) options() (fabric.Options, collective.Options) {
+	links := fabric.Options{Timeout: p.c.opts.Timeout}
+	o := collective.Options{
+		Algorithm: p.task.Algorithm, Strict: p.task.Strict && collect.Ordered(p.of()), Timeout: 2 * p.c.opts.Timeout,
+		Observe: p.recorder.Observe, Logger: p.c.opts.Logger,
+	}
+	if s := p.c.opts.Collectives; s != nil {
+		return s.Fabric(links), s.Options(o)
+	}
+	return links, o
+}
+
+// of is the node of each rank.
+func (p *part) of() []int {
 	of := make([]int, len(p.ask.Of))
 	for rank, node := range p.ask.Of {
 		of[rank] = int(node)
 	}
-	g, err := collective.New(ctx, f, collective.Options{
-		Algorithm: p.task.Algorithm, Strict: p.task.Strict && collect.Ordered(of), Check: collective.CheckFirst,
-		Observe: p.recorder.Observe, Logger: p.c.opts.Logger, Timeout: 2 * p.c.opts.Timeout,
-	})
-	if err != nil {
-		return nil, nil, errors.Join(err, leave())
-	}
-	return &collect.Nodes{Group: g, Table: p.c.comm.Table(), Of: of}, leave, nil
+	return of
 }
 
 // report is how it went.

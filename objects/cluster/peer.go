@@ -20,7 +20,7 @@ import (
 
 // portWatch is a port without packets: who has it is told of the end of
 // sessions, also of those in which the peer has asked nothing.
-const portWatch wire.Port = 3
+const portWatch wire.Port = 64
 
 // retryAfter is how long a node that could not be reached is left alone.
 const retryAfter = time.Second

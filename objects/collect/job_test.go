@@ -103,11 +103,14 @@ func (r *rig) content(f *objects.File) []byte {
 // TestJob does collectives in place, on one device and on two.
 func TestJob(t *testing.T) {
 	r := newRig(t, sim.Params{Size: 256 * devices.MiB}, sim.Params{Size: 256 * devices.MiB, Mapped: true})
-	table := region.NewTable(r.engine)
 	for _, c := range []struct {
 		devs []string
 		path string
-	}{{[]string{"sim0", "sim0", "sim0"}, "device"}, {[]string{"sim1", "sim1", "sim1"}, "local"}, {[]string{"sim0", "sim1", "sim0"}, "local"}} {
+	}{
+		{[]string{"sim0", "sim0", "sim0"}, "device"},
+		{[]string{"sim1", "sim1", "sim1"}, "local"},
+		{[]string{"sim0", "sim1", "sim0"}, "local"},
+	} {
 		for _, kind := range allKinds() {
 			for _, count := range []uint64{0, 1, 3, 4_300_001} {
 				task := Task{Kind: kind, Type: elem.Int32, Ranks: 3, Size: 4 * count, Root: 1}
@@ -115,44 +118,48 @@ func TestJob(t *testing.T) {
 				if Combines(kind) {
 					task.Op, path = elem.Avg, c.path
 				}
-				sources := sourcesOf(task)
-				var places []Place
-				for rank, device := range c.devs {
-					f := r.file(device, fmt.Sprintf("%v-%v-%d-%d", c.devs, kind, count, rank), sources[rank])
-					p := Place{Rank: rank, Source: f}
-					if task.HasResult(rank) {
-						p.Target = f
-					}
-					places = append(places, p)
-				}
-				j, err := Prepare(t.Context(), task, places)
-				if err != nil {
-					t.Fatal(err)
-				}
-				report, err := j.RunRanks(t.Context(), table)
-				if err != nil {
-					t.Fatalf("%v on %v: %v", kind, c.devs, err)
-				}
-				if report.Path != path {
-					t.Errorf("%v on %v: by %q, want %q", kind, c.devs, report.Path, path)
-				}
-				for rank := range places {
-					if !bytes.Equal(r.content(places[rank].Source), sources[rank]) {
-						t.Fatalf("%v on %v: rank %d has changed before it is committed", kind, c.devs, rank)
-					}
-				}
-				if err = j.Commit(t.Context(), false); err != nil {
-					t.Fatal(err)
-				}
-				for rank, want := range reference(t, task, sources) {
-					if f := places[rank].Target; f != nil && !bytes.Equal(r.content(f), want) {
-						t.Errorf("%v on %v: rank %d has other bytes than it should", kind, c.devs, rank)
-					}
-					if _, err := r.store.SetAttr(t.Context(), places[rank].Source.Ino(), objects.Change{Size: new(uint64)}); err != nil {
-						t.Fatal(err)
-					}
-				}
+				r.jobOnce(task, c.devs, path)
 			}
+		}
+	}
+}
+
+// jobOnce does a task on files of devices, and removes their bytes.
+func (r *rig) jobOnce(task Task, devs []string, path string) {
+	t := r.t
+	t.Helper()
+	sources := sourcesOf(task)
+	var places []Place
+	for rank, device := range devs {
+		f := r.file(device, fmt.Sprintf("%v-%v-%d-%d", devs, task.Kind, task.Size, rank), sources[rank])
+		p := Place{Rank: rank, Source: f}
+		if task.HasResult(rank) {
+			p.Target = f
+		}
+		places = append(places, p)
+	}
+	j, err := Prepare(t.Context(), task, places)
+	if err != nil {
+		t.Fatal(err)
+	}
+	report, err := j.RunRanks(t.Context(), region.NewTable(r.engine))
+	if err != nil || report.Path != path {
+		t.Fatalf("%v on %v: by %q, want %q: %v", task.Kind, devs, report.Path, path, err)
+	}
+	for rank := range places {
+		if !bytes.Equal(r.content(places[rank].Source), sources[rank]) {
+			t.Fatalf("%v on %v: rank %d has changed before it is committed", task.Kind, devs, rank)
+		}
+	}
+	if err = j.Commit(t.Context(), false); err != nil {
+		t.Fatal(err)
+	}
+	for rank, want := range reference(t, task, sources) {
+		if f := places[rank].Target; f != nil && !bytes.Equal(r.content(f), want) {
+			t.Errorf("%v on %v: rank %d has other bytes than it should", task.Kind, devs, rank)
+		}
+		if _, err := r.store.SetAttr(t.Context(), places[rank].Source.Ino(), objects.Change{Size: new(uint64)}); err != nil {
+			t.Fatal(err)
 		}
 	}
 }

@@ -242,26 +242,19 @@ func (r *rounds) partOf(rank int, s *slot) uint64 {
 
 // load reads what the nodes need of our files.
 func (r *rounds) load(ctx context.Context, s *slot) error {
+	mine := folding{r.t, r.files, r.mine}
 	switch {
 	case r.t.Kind == plan.AllToAll:
 		return r.loadExchange(ctx, s)
 	case r.t.Kind == plan.ReduceScatter && r.gathers:
-		for i, rank := range r.mine {
-			for to := range r.t.Ranks {
-				if err := r.read(ctx, s, rank, to, i*r.t.Ranks+to); err != nil {
-					return err
-				}
-			}
-		}
-		return nil
+		return r.loadParts(ctx, s)
 	case r.t.Kind == plan.ReduceScatter:
 		for to := range r.t.Ranks {
 			n := r.partOf(to, s)
 			if n == 0 {
 				continue
 			}
-			at := r.t.part(to).Off + s.off
-			if err := fold(ctx, r.t, r.files, r.mine, r.bytes(s.in, to, n), s.term[:n], at); err != nil {
+			if err := mine.fold(ctx, r.bytes(s.in, to, n), s.term[:n], r.t.part(to).Off+s.off); err != nil {
 				return err
 			}
 		}
@@ -273,14 +266,24 @@ func (r *rounds) load(ctx context.Context, s *slot) error {
 			}
 		}
 		return nil
-	case r.t.Kind == plan.Broadcast:
-		if r.nodes.Of[r.t.Root] != r.me {
-			return nil
-		}
+	case r.t.Kind != plan.Broadcast:
+		return mine.fold(ctx, r.bytes(s.in, 0, s.n), s.term[:s.n], s.off)
+	case r.nodes.Of[r.t.Root] == r.me:
 		return ofRank(r.t.Root, r.files[r.t.Root].Source.Read(ctx, r.bytes(s.in, 0, s.n), s.off))
-	default:
-		return fold(ctx, r.t, r.files, r.mine, r.bytes(s.in, 0, s.n), s.term[:s.n], s.off)
 	}
+	return nil
+}
+
+// loadParts reads what our files have for each rank.
+func (r *rounds) loadParts(ctx context.Context, s *slot) error {
+	for i, rank := range r.mine {
+		for to := range r.t.Ranks {
+			if err := r.read(ctx, s, rank, to, i*r.t.Ranks+to); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // read reads what a source has for a rank into a piece.

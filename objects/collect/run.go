@@ -162,7 +162,7 @@ type worker struct {
 
 func (w *worker) do(ctx context.Context, u unit) error {
 	acc := w.acc[:u.n]
-	if err := fold(ctx, w.t, w.files, u.from, acc, w.term[:u.n], u.at); err != nil {
+	if err := (folding{w.t, w.files, u.from}).fold(ctx, acc, w.term[:u.n], u.at); err != nil {
 		return err
 	}
 	if len(u.from) == w.t.Ranks && w.t.Op != 0 {
@@ -173,21 +173,28 @@ func (w *worker) do(ctx context.Context, u unit) error {
 	return spread(ctx, w.files, u.to, acc, u.off)
 }
 
-// fold reads a range of some files, and combines them in the order of their
+// folding is some files that are combined.
+type folding struct {
+	t     Task
+	files []*File
+	from  []int
+}
+
+// fold reads a range of the files, and combines them in the order of their
 // ranks into acc. term is memory for one of them.
-func fold(ctx context.Context, t Task, files []*File, from []int, acc, term []byte, at uint64) error {
-	for i, rank := range from {
+func (f folding) fold(ctx context.Context, acc, term []byte, at uint64) error {
+	for i, rank := range f.from {
 		into := term
 		if i == 0 {
 			into = acc
 		}
-		if err := files[rank].Source.Read(ctx, into, at); err != nil {
+		if err := f.files[rank].Source.Read(ctx, into, at); err != nil {
 			return ofRank(rank, err)
 		}
 		if i == 0 {
 			continue
 		}
-		if err := elem.Combine(t.folds(), t.Type, acc, acc, term); err != nil {
+		if err := elem.Combine(f.t.folds(), f.t.Type, acc, acc, term); err != nil {
 			return err
 		}
 	}

@@ -53,10 +53,23 @@ func (t Task) Validate() error {
 	case t.Op != 0 && !t.Type.Combines():
 		return fmt.Errorf("elements of type %s can't be combined: %w", t.Type, ErrTask)
 	}
+	if !known(t.Algorithm) {
+		return fmt.Errorf("algorithm %q: %w", t.Algorithm, ErrTask)
+	}
 	if most := uint64(1<<63 - 1); t.Size > most/uint64(t.Ranks) {
 		return fmt.Errorf("%d files of %d bytes: %w", t.Ranks, t.Size, ErrTask)
 	}
 	return nil
+}
+
+// known says whether there is such an algorithm; empty is the fastest.
+func known(a plan.Algorithm) bool {
+	switch a {
+	case "", plan.Ring, plan.Doubling, plan.NHR, plan.Binomial, plan.Chain, plan.Pairwise, plan.Dissemination,
+		plan.Direct, plan.Ordered, plan.Hierarchical:
+		return true
+	}
+	return false
 }
 
 // HasResult says whether a rank gets a result: all do but those that are not

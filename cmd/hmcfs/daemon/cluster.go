@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"github.com/hmcfs/hmcfs/metadata/members"
 	"github.com/hmcfs/hmcfs/objects/adminapi"
 	"github.com/hmcfs/hmcfs/objects/cluster"
+	"github.com/hmcfs/hmcfs/transport/collective/env"
 	"github.com/hmcfs/hmcfs/transport/comm"
 	"github.com/hmcfs/hmcfs/transport/control"
 )
@@ -149,12 +151,18 @@ func (d *Daemon) openCluster(ctx context.Context) error {
 	if o.index != nil {
 		index = o.index
 	}
-	var err error
+	knobs, err := env.Parse(os.Getenv)
+	if err != nil {
+		return err
+	}
+	for _, w := range knobs.Warnings() {
+		d.warn(w)
+	}
 	o.cluster, err = cluster.Join(ctx, cluster.Options{
 		Name: o.parsed.Name, View: o.members, Index: index, Store: d.store, Engine: d.engine, Devices: d.devs,
 		Listen: listen, Secret: d.opts.Proofs.Secret, TLS: d.opts.Proofs.TLS, Transports: o.parsed.Transports,
 		Squash: o.parsed.Squash, Owner: d.remoteOwner(), Timeout: s.NodeTimeout,
-		DialTimeout: min(s.NodeTimeout, dialLimit), Logger: d.opts.Logger,
+		DialTimeout: min(s.NodeTimeout, dialLimit), Collectives: knobs, Logger: d.opts.Logger,
 	})
 	return err
 }

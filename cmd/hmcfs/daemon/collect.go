@@ -178,50 +178,52 @@ func (o *opened) ranks(ctx context.Context, t *collect.Task, sources, targets []
 		return a
 	}
 	ranks := make([]cluster.CollectRank, t.Ranks)
-	written := map[metadata.Ino]int{}
 	first := -1
-	for rank := range ranks {
-		if from[rank] == 0 {
+	for rank, ino := range from {
+		if ino == 0 {
 			continue
 		}
-		e, err := o.open(ctx, from[rank], access(from[rank]))
+		var size uint64
+		if ranks[rank].Source, err = o.open(ctx, ino, access(ino)); err == nil {
+			size, err = sizeOf(ctx, ranks[rank].Source)
+		}
+		if first < 0 && err == nil {
+			first, t.Size = rank, size
+		}
+		if err == nil && size != t.Size {
+			err = fmt.Errorf("it has %d bytes, and rank %d has %d: %w", size, first, t.Size, objects.ErrInvalid)
+		}
 		if err != nil {
 			return nil, rankFault(rank, err)
 		}
-		ranks[rank].Source = e
-		size, err := sizeOf(ctx, e)
-		switch {
-		case err != nil:
-			return nil, rankFault(rank, err)
-		case first < 0:
-			first, t.Size = rank, size
-		case size != t.Size:
-			return nil, rankFault(rank, fmt.Errorf("it has %d bytes, and rank %d has %d: %w", size, first, t.Size, objects.ErrInvalid))
-		}
 	}
-	for rank := range ranks {
-		if to[rank] == 0 {
+	for rank, ino := range to {
+		if ino == 0 {
 			continue
 		}
-		if other, twice := written[to[rank]]; twice {
+		if other := slices.Index(to, ino); other < rank {
 			return nil, rankFault(rank, fmt.Errorf("its target is that of rank %d too: %w", other, objects.ErrInvalid))
 		}
-		written[to[rank]] = rank
-		if ranks[rank].Target, err = o.open(ctx, to[rank], access(to[rank])); err != nil {
-			return nil, rankFault(rank, err)
+		if ranks[rank].Target, err = o.open(ctx, ino, access(ino)); err == nil {
+			err = checkTarget(ctx, t, ranks[rank].Target)
 		}
-		if t.Kind != plan.Broadcast {
-			continue
-		}
-		// What is broadcast over is as long, or nothing yet.
-		if size, err := sizeOf(ctx, ranks[rank].Target); err != nil || size != 0 && size != t.Size {
-			if err == nil {
-				err = fmt.Errorf("it has %d bytes, and rank %d has %d: %w", size, t.Root, t.Size, objects.ErrInvalid)
-			}
+		if err != nil {
 			return nil, rankFault(rank, err)
 		}
 	}
 	return ranks, nil
+}
+
+// checkTarget refuses to broadcast over what is not as long, or nothing yet.
+func checkTarget(ctx context.Context, t *collect.Task, e cluster.End) error {
+	if t.Kind != plan.Broadcast {
+		return nil
+	}
+	size, err := sizeOf(ctx, e)
+	if err == nil && size != 0 && size != t.Size {
+		err = fmt.Errorf("it has %d bytes, and rank %d has %d: %w", size, t.Root, t.Size, objects.ErrInvalid)
+	}
+	return err
 }
 
 // numbers are the files' in the mount, 0 for none.
