@@ -79,6 +79,8 @@ type Judge struct {
 	apart devices.Offset
 	took  *region.Buffer
 	made  *content
+	// taken is all memory.
+	taken []*region.Buffer
 }
 
 // NewJudge takes the memory for measuring a group: every rank calls it, with the
@@ -131,19 +133,20 @@ func (m *Judge) allocate() (err error) {
 	if m.all, err = m.o.Memory(2 * most); err != nil {
 		return fmt.Errorf("memory of %v: %w", 2*most, err)
 	}
+	m.taken = append(m.taken, m.all)
 	if m.took, err = m.o.Memory(page); err != nil {
 		return fmt.Errorf("memory of a time: %w", err)
 	}
+	m.taken = append(m.taken, m.took)
 	return nil
 }
 
-// Close gives the memory back.
+// Close gives the memory back, after the group was closed, which holds what was
+// shared.
 func (m *Judge) Close(ctx context.Context) error {
 	var errs []error
-	for _, b := range []*region.Buffer{m.all, m.took} {
-		if b != nil {
-			errs = append(errs, b.Close(ctx))
-		}
+	for _, b := range m.taken {
+		errs = append(errs, b.Close(ctx))
 	}
 	return errors.Join(errs...)
 }

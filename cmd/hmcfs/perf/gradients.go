@@ -27,7 +27,7 @@ func (m *Judge) Gradients(ctx context.Context, table *region.Table) (rows []Coll
 	if err != nil {
 		return nil, fmt.Errorf("memory of the gradients: %w", err)
 	}
-	defer func() { err = errors.Join(err, b.Close(context.WithoutCancel(ctx))) }()
+	m.taken = append(m.taken, b)
 	if _, err = m.g.Share(ctx, b); err != nil {
 		return nil, err
 	}
