@@ -13,27 +13,27 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// joined is ranks 0 and 1, which has connected, and their session.
-func joined(t *testing.T) (a, b *comm.Communicator, inA, inB comm.Origin) {
+// joined is ranks 0 and 1, which has connected.
+func joined(t *testing.T) (a, b *comm.Communicator) {
 	t.Helper()
 	a, at := newRank(t, 0)
 	b, _ = newRank(t, 1)
 	if err := errors.Join(b.Connect(within(t), 0, at), a.Await(within(t), 1)); err != nil {
 		t.Fatal(err)
 	}
-	inA, aerr := a.Origin(within(t), 1)
-	inB, berr := b.Origin(within(t), 0)
-	if err := errors.Join(aerr, berr); err != nil {
-		t.Fatal(err)
-	}
-	return a, b, inA, inB
+	return a, b
 }
 
 // TestStreams makes some, which are taken by name, in another order than they
 // were made, and outlive the session.
 func TestStreams(t *testing.T) {
 	kit.Check(t, kit.Ignore("/hmcfs-"))
-	a, b, inA, inB := joined(t)
+	a, b := joined(t)
+	inA, aerr := a.Origin(within(t), 1)
+	inB, berr := b.Origin(within(t), 0)
+	if err := errors.Join(aerr, berr); err != nil {
+		t.Fatal(err)
+	}
 	var made []io.ReadWriteCloser
 	for name := range uint64(3) {
 		c, err := b.Stream(within(t), inB, name)
@@ -121,7 +121,7 @@ func TestHostileStreams(t *testing.T) {
 // TestMap sees memory of a peer beyond its key and session.
 func TestMap(t *testing.T) {
 	kit.Check(t, kit.Ignore("/hmcfs-"))
-	a, b, _, _ := joined(t)
+	a, b := joined(t)
 	own, err := a.Table().Alloc(10_000)
 	if err != nil {
 		t.Fatal(err)
