@@ -58,7 +58,7 @@ func (j *Job) newDomain(ctx context.Context, name string, ranks []int) (*Domain,
 		err = j.keep(d)
 	}
 	if err != nil {
-		return nil, errors.Join(err, d.Destroy())
+		return nil, errors.Join(err, d.Destroy()) //nolint:contextcheck // the end is not the context's
 	}
 	return d, nil
 }

@@ -40,7 +40,7 @@ func Init(ctx context.Context, o Options) (*Job, error) {
 	ctx, cancel := j.within(ctx)
 	defer cancel()
 	if err := j.enter(ctx); err != nil {
-		return nil, errors.Join(fmt.Errorf("job: rank %d of %d: %w", o.Rank, o.World, err), j.Close())
+		return nil, errors.Join(fmt.Errorf("job: rank %d of %d: %w", o.Rank, o.World, err), j.Close()) //nolint:contextcheck // the end is not the context's
 	}
 	return j, nil
 }

@@ -106,54 +106,61 @@ func each(t testing.TB, n int, fn func(rank int) error) {
 // TestWindows has each rank write to the windows of all.
 func TestWindows(t *testing.T) {
 	backends(t, func(t *testing.T, tweak func(int, *job.Options)) {
-		const n, part = 4, 3000
+		const n = 4
 		all, ctx := start(t, n, tweak), within(t)
 		each(t, n, func(rank int) error {
-			d := all[rank].World()
-			for turn := range 2 {
-				w, err := d.AllocWindows(ctx, n*part)
-				if err != nil {
+			for turn := range uint64(2) {
+				if err := fillWindows(ctx, all[rank].World(), 100*turn); err != nil {
 					return err
-				}
-				if slices.ContainsFunc(w.Local(), func(b byte) bool { return b != 0 }) || w.Size() != n*part {
-					return fmt.Errorf("a window of %d bytes that is not zero", w.Size())
-				}
-				if _, err = d.AllocWindows(ctx, 8); !errors.Is(err, job.ErrWindows) {
-					return fmt.Errorf("a second set: %w", err)
-				}
-				if err = d.Barrier(ctx); err != nil {
-					return err
-				}
-				for peer := range n {
-					if err = w.Put(ctx, peer, uint64(rank*part), kit.Bytes(uint64(turn*100+peer), int64(rank*part), part)); err != nil {
-						return err
-					}
-				}
-				if err = d.Barrier(ctx); err != nil {
-					return err
-				}
-				got := make([]byte, n*part)
-				for peer := range n {
-					if err = w.Get(ctx, peer, 0, got); err != nil {
-						return err
-					}
-					if at := kit.DiffAt(got, uint64(turn*100+peer), 0); at >= 0 {
-						return fmt.Errorf("byte %d of the window of rank %d differs", at, peer)
-					}
-				}
-				if err = checkContext(w, rank, n); err != nil {
-					return err
-				}
-				if err = errors.Join(w.Release(ctx), w.Release(ctx)); err != nil {
-					return err
-				}
-				if err = w.Put(ctx, 0, 0, got[:1]); !errors.Is(err, job.ErrWindows) || w.Local() != nil {
-					return fmt.Errorf("after the release: %w", err)
 				}
 			}
 			return nil
 		})
 	})
+}
+
+// fillWindows takes windows, in which each rank fills a part of each.
+func fillWindows(ctx context.Context, d *job.Domain, seed uint64) error {
+	const part = 3000
+	rank, n := d.Rank(), d.Size()
+	size := n * part
+	w, err := d.AllocWindows(ctx, devices.Size(size))
+	if err != nil {
+		return err
+	}
+	if slices.ContainsFunc(w.Local(), func(b byte) bool { return b != 0 }) || w.Size() != devices.Size(size) {
+		return fmt.Errorf("a window of %d bytes that is not zero", w.Size())
+	}
+	if _, err = d.AllocWindows(ctx, 8); !errors.Is(err, job.ErrWindows) {
+		return fmt.Errorf("a second set: %w", err)
+	}
+	if err = d.Barrier(ctx); err != nil {
+		return err
+	}
+	for peer := range n {
+		if err = w.Put(ctx, peer, uint64(rank*part), kit.Bytes(seed+uint64(peer), int64(rank*part), part)); err != nil {
+			return err
+		}
+	}
+	if err = d.Barrier(ctx); err != nil {
+		return err
+	}
+	got := make([]byte, size)
+	for peer := range n {
+		if err = w.Get(ctx, peer, 0, got); err != nil {
+			return err
+		}
+		if at := kit.DiffAt(got, seed+uint64(peer), 0); at >= 0 {
+			return fmt.Errorf("byte %d of the window of rank %d differs", at, peer)
+		}
+	}
+	if err = errors.Join(checkContext(w, rank, n), w.Release(ctx), w.Release(ctx)); err != nil {
+		return err
+	}
+	if err = w.Put(ctx, 0, 0, got[:1]); !errors.Is(err, job.ErrWindows) || w.Local() != nil {
+		return fmt.Errorf("after the release: %w", err)
+	}
+	return nil
 }
 
 // checkContext compares a CommContext with the windows that it tells of.
@@ -259,47 +266,44 @@ func TestLateBarrier(t *testing.T) {
 func TestDomains(t *testing.T) {
 	backends(t, func(t *testing.T, tweak func(int, *job.Options)) {
 		all, ctx := start(t, 3, tweak), within(t)
-		each(t, 3, func(rank int) error {
-			w := all[rank].World()
-			for name, ranks := range map[string][]int{"even": {0, 2}, "tail": {1, 2}} {
-				if slices.Contains(ranks, rank) {
-					continue
-				}
-				if _, err := w.Derive(ctx, name, ranks); !errors.Is(err, domain.ErrNotMember) {
-					return fmt.Errorf("%s without us: %w", name, err)
-				}
-			}
-			var mine []*job.Domain
-			sums := map[*job.Domain]uint64{}
-			for _, of := range []struct {
-				name  string
-				ranks []int
-			}{{"even", []int{0, 2}}, {"tail", []int{1, 2}}} {
-				if !slices.Contains(of.ranks, rank) {
-					continue
-				}
-				d, err := w.Derive(ctx, of.name, of.ranks)
-				if err != nil {
-					return err
-				}
-				if d.Size() != 2 || d.Rank() != slices.Index(of.ranks, rank) {
-					return fmt.Errorf("rank %d of %d in %s", d.Rank(), d.Size(), of.name)
-				}
-				mine = append(mine, d)
-				sums[d] = uint64(20 + of.ranks[0] + of.ranks[1])
-			}
-			for _, d := range mine {
-				sum, err := sumOf(ctx, d, uint64(rank))
-				if err != nil || sum != sums[d] {
-					return fmt.Errorf("sum %d, not %d: %w", sum, sums[d], err)
-				}
-			}
-			if rank != 2 {
-				return mine[0].Destroy()
-			}
-			return nil
-		})
+		each(t, 3, func(rank int) error { return inDomains(ctx, all[rank].World()) })
 	})
+}
+
+// inDomains makes two domains, of ranks 0 and 2 and of ranks 1 and 2, and adds
+// up numbers in those that it is in.
+func inDomains(ctx context.Context, world *job.Domain) error {
+	rank := world.Rank()
+	var mine []*job.Domain
+	var want []uint64
+	for _, of := range []struct {
+		name  string
+		ranks []int
+	}{{"even", []int{0, 2}}, {"tail", []int{1, 2}}} {
+		d, err := world.Derive(ctx, of.name, of.ranks)
+		if !slices.Contains(of.ranks, rank) {
+			if !errors.Is(err, domain.ErrNotMember) {
+				return fmt.Errorf("%s without us: %w", of.name, err)
+			}
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if d.Size() != 2 || d.Rank() != slices.Index(of.ranks, rank) {
+			return fmt.Errorf("rank %d of %d in %s", d.Rank(), d.Size(), of.name)
+		}
+		mine, want = append(mine, d), append(want, uint64(20+of.ranks[0]+of.ranks[1]))
+	}
+	for i, d := range mine {
+		if sum, err := sumOf(ctx, d, uint64(rank)); err != nil || sum != want[i] {
+			return fmt.Errorf("sum %d, not %d: %w", sum, want[i], err)
+		}
+	}
+	if rank != 2 {
+		return mine[0].Destroy() //nolint:contextcheck // the end is not the context's
+	}
+	return nil
 }
 
 // sumOf adds up a number of each rank in windows of the domain.

@@ -104,8 +104,8 @@ func killOne(t *testing.T, dir string, b job.Backend) {
 		t.Fatal(err)
 	}
 	defer func() {
-		if err := j.Close(); err != nil {
-			t.Error(err)
+		if cerr := j.Close(); cerr != nil {
+			t.Error(cerr)
 		}
 	}()
 	w, err := j.World().AllocWindows(ctx, 1<<20)
@@ -125,8 +125,7 @@ func killOne(t *testing.T, dir string, b job.Backend) {
 	for err == nil {
 		err = j.World().Barrier(ctx)
 	}
-	var lost *fabric.LinkError
-	if !errors.As(err, &lost) {
+	if _, lost := errors.AsType[*fabric.LinkError](err); !lost {
 		t.Errorf("rank 2 was killed, and that is %v", err)
 	}
 	if there := w.Of(2); there != nil && kit.DiffAt(there, 2, 0) >= 0 {

@@ -52,8 +52,8 @@ func (d *Domain) AllocWindows(ctx context.Context, n devices.Size) (*Windows, er
 	defer cancel()
 	w := &Windows{d: d, size: n, remote: make([]wire.Descriptor, len(d.ranks))}
 	err := w.allocate()
-	if err = w.meetLocked(ctx, err); err != nil {
-		return nil, errors.Join(fmt.Errorf("windows of %d bytes for domain %q: %w", uint64(n), d.name, err), w.drop())
+	if err = d.meetLocked(ctx, w, err); err != nil {
+		return nil, errors.Join(fmt.Errorf("windows of %d bytes for domain %q: %w", uint64(n), d.name, err), w.drop()) //nolint:contextcheck // the end is not the context's
 	}
 	d.windows = w
 	return w, nil
@@ -97,9 +97,8 @@ func (w *Windows) allocate() (err error) {
 // meetLocked tells the other ranks of our window, or that there is none, and
 // opens theirs.
 //
-// +checklocks:w.d.mu
-func (w *Windows) meetLocked(ctx context.Context, failed error) error {
-	d := w.d
+// +checklocks:d.mu
+func (d *Domain) meetLocked(ctx context.Context, w *Windows, failed error) error {
 	j := d.job
 	offers := make([][]byte, len(d.ranks))
 	for r := range d.ranks {
@@ -253,7 +252,7 @@ func (w *Windows) Release(ctx context.Context) error {
 		return err
 	}
 	d.windows = nil
-	return w.drop()
+	return w.drop() //nolint:contextcheck // the end is not the context's
 }
 
 // drop gives our side back.

@@ -1,6 +1,8 @@
 package fabric
 
 import (
+	"errors"
+
 	"golang.org/x/sys/unix"
 
 	"github.com/hmcfs/hmcfs/transport/collective/plan"
@@ -16,7 +18,10 @@ func Cut(f Fabric, peer plan.Rank) error {
 	case l.relay != nil:
 		return l.relay.conn.Close()
 	}
-	l.ring.fail(errEnded)
+	err := l.ring.fail(errEnded)
 	l.ring.end()
+	if !errors.Is(err, ErrLink) {
+		return err
+	}
 	return nil
 }

@@ -22,15 +22,20 @@ var (
 	ErrClosed = errors.New("fabric: closed")
 )
 
-// Fabric joins the ranks of a group. Its methods are called by one goroutine at
-// a time, but for Close and Interrupt.
-type Fabric interface {
+// Places says who is where. It does not change.
+type Places interface {
 	Rank() plan.Rank
 	Size() int
 	// Nodes says which host each rank is on, as plan.Shape has it; Mapped is
 	// plan.Shape.Mapped.
 	Nodes() []int
 	Mapped() bool
+}
+
+// Fabric joins the ranks of a group. Its methods are called by one goroutine at
+// a time, but for Close and Interrupt.
+type Fabric interface {
+	Places
 	// Link is the stream with a peer, the same one each time, and nil with
 	// ourselves. A link that was lost is there again after Reform.
 	Link(peer plan.Rank) Link

@@ -149,7 +149,7 @@ func (o *over) share(ctx context.Context) error {
 	o.segments = segments{own: own, maps: maps, all: make([]*segment, len(o.links))}
 	if err != nil || !ok {
 		o.mapped = false
-		return errors.Join(err, o.segments.close())
+		return errors.Join(err, o.segments.close()) //nolint:contextcheck // the end is not the context's
 	}
 	for _, r := range o.local {
 		p := own.Host(0, own.Size())

@@ -143,7 +143,7 @@ func (l *local) Close() error {
 	l.hub.leave(l.me)
 	for r, link := range l.links {
 		if link != nil {
-			link.fail(ErrClosed)
+			link.lost.CompareAndSwap(nil, &LinkError{plan.Rank(r), ErrClosed})
 			link.end()
 			l.hub.all[r].lose(l.me, errEnded)
 		}

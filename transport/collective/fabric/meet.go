@@ -209,14 +209,14 @@ func (o *over) gather(ctx context.Context, seq uint32) ([][]byte, error) {
 			others = append(others, plan.Rank(r))
 		}
 	}
-	o.tell(seq, others)
+	o.tell(seq, others) //nolint:contextcheck // who is called back is so for the fabric
 	for again := false; ; {
 		got, missing, err := o.collect(seq)
 		if err != nil || missing == nil {
 			return got, err
 		}
 		if again {
-			o.tell(seq, missing)
+			o.tell(seq, missing) //nolint:contextcheck // who is called back is so for the fabric
 		}
 		again = false
 		timer := time.NewTimer(pause)

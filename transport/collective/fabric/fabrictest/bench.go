@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/hmcfs/hmcfs/tests/kit"
 	"github.com/hmcfs/hmcfs/transport/collective/fabric"
 	"github.com/hmcfs/hmcfs/transport/collective/plan"
 )
@@ -12,53 +13,67 @@ import (
 // Bench measures two ranks: a barrier of counters, a message there and back, and
 // streams in both directions at once.
 func Bench(b *testing.B, open Open) {
-	b.Run("Barrier", func(b *testing.B) {
-		w := open(b, 2)
-		if !w.Ranks[0].Mapped() {
-			b.Skip("memory is not mapped")
-		}
-		ctx := context.Background()
-		w.each(b, func(f fabric.Fabric) error {
-			s, peer := f.Signals(), 1-f.Rank()
-			for i := range uint64(b.N) {
-				s.Set(i + 1)
-				if err := s.Await(ctx, peer, i+1); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-	})
+	b.Helper()
+	b.Run("Barrier", func(b *testing.B) { benchBarrier(b, open) })
 	for _, size := range []int{8, 4096} {
-		b.Run(fmt.Sprintf("PingPong%d", size), func(b *testing.B) {
-			w := open(b, 2)
-			b.ReportAllocs()
-			w.each(b, func(f fabric.Fabric) error {
-				buf := make([]byte, 16+size)
-				want := []fabric.Want{{Peer: 1 - f.Rank(), Receive: true}}
-				for range b.N {
-					if err := bounce(context.Background(), f, buf, want, f.Rank() == 0); err != nil {
-						return err
-					}
-				}
-				return nil
-			})
-			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/2, "ns/way")
-		})
+		b.Run(fmt.Sprintf("PingPong%d", size), func(b *testing.B) { benchPingPong(b, open, size) })
 	}
-	b.Run("Both64MiB", func(b *testing.B) {
-		w := open(b, 2)
-		const size = 64 << 20
-		b.SetBytes(size)
-		w.each(b, func(f fabric.Fabric) error {
-			out, in := make([]byte, size), make([]byte, size)
-			for range b.N {
-				if err := bothWays(context.Background(), f, 1-f.Rank(), out, in); err != nil {
-					return err
-				}
+	b.Run("Both64MiB", func(b *testing.B) { benchBoth(b, open) })
+}
+
+func benchBarrier(b *testing.B, open Open) {
+	b.Helper()
+	w, ctx := open(b, 2), context.Background()
+	if !w.Ranks[0].Mapped() {
+		b.Skip("memory is not mapped")
+	}
+	w.each(b, func(f fabric.Fabric) error {
+		s, peer := f.Signals(), 1-f.Rank()
+		for i := range uint64(b.N) {
+			s.Set(i + 1)
+			if err := s.Await(ctx, peer, i+1); err != nil {
+				return err
 			}
-			return nil
-		})
+		}
+		return nil
+	})
+}
+
+func benchPingPong(b *testing.B, open Open, size int) {
+	b.Helper()
+	w, ctx := open(b, 2), context.Background()
+	b.ReportAllocs()
+	b.ResetTimer()
+	w.each(b, func(f fabric.Fabric) error {
+		buf := make([]byte, 16+size)
+		want := []fabric.Want{{Peer: 1 - f.Rank(), Receive: true}}
+		for range b.N {
+			if err := bounce(ctx, f, buf, want, f.Rank() == 0); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/2, "ns/way")
+}
+
+func benchBoth(b *testing.B, open Open) {
+	b.Helper()
+	w, ctx := open(b, 2), context.Background()
+	const size = 64 << 20
+	var out, in [2][]byte
+	for i := range out {
+		out[i], in[i] = kit.Bytes(uint64(i), 0, size), kit.Bytes(uint64(i), 0, size)
+	}
+	b.SetBytes(size)
+	b.ResetTimer()
+	w.each(b, func(f fabric.Fabric) error {
+		for range b.N {
+			if err := bothWays(ctx, f, 1-f.Rank(), out[f.Rank()], in[f.Rank()]); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 }
 
