@@ -27,6 +27,7 @@
 //
 // # Lock order
 //
-// No lock of this package is held while a device moves bytes. Memory's
-// reference count is atomic; Registry is immutable once built.
+// No lock of this package is held while a device moves bytes: those of Queue and
+// Signal are leaves. Memory's reference count is atomic; Registry is immutable
+// once built.
 package devices

@@ -3,7 +3,6 @@ package devices
 import (
 	"context"
 	"fmt"
-	"sync"
 
 	"github.com/hmcfs/hmcfs/devices/elem"
 )
@@ -61,36 +60,14 @@ func NewStream(ctx context.Context, d Device) (Stream, error) {
 
 // hostStream is a stream that a goroutine drives.
 type hostStream struct {
-	dev    Device
-	cancel context.CancelFunc
-	ended  chan struct{}
-	wake   chan struct{}
-
-	mu sync.Mutex
-	// +checklocks:mu
-	jobs []job
-	// +checklocks:mu
-	closed bool
-	// failed is the first error of a job.
-	// +checklocks:mu
-	failed error
-}
-
-// job is a piece of work. What is told is called with the state that the stream
-// is in then, also when it has failed.
-type job struct {
-	work func(ctx context.Context) error
-	told func(error)
-	mems []*Memory
+	dev   Device
+	queue *Queue
 }
 
 // NewHostStream makes a stream of any device, whose work a goroutine of the
 // host does piece by piece, until the stream is closed.
 func NewHostStream(ctx context.Context, d Device) Stream {
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	s := &hostStream{dev: d, cancel: cancel, ended: make(chan struct{}), wake: make(chan struct{}, 1)}
-	go s.run(ctx)
-	return s
+	return &hostStream{dev: d, queue: NewQueue(ctx, d)}
 }
 
 // HostDriven says that it is.
@@ -101,12 +78,12 @@ func (s *hostStream) Copy(dst, src Span) error {
 	if dst.Len != src.Len {
 		return fmt.Errorf("copy of %v to %v: %w", src.Range, dst.Range, ErrRange)
 	}
-	return s.begin(func(ctx context.Context) error { return s.dev.Copy(ctx, dst, src) }, dst, src)
+	return s.queue.Begin(func(ctx context.Context) error { return s.dev.Copy(ctx, dst, src) }, dst, src)
 }
 
 // Fill sets bytes.
 func (s *hostStream) Fill(dst Span, value byte) error {
-	return s.begin(func(ctx context.Context) error { return s.dev.Fill(ctx, dst, value) }, dst)
+	return s.queue.Begin(func(ctx context.Context) error { return s.dev.Fill(ctx, dst, value) }, dst)
 }
 
 // Reduce combines elements.
@@ -114,19 +91,17 @@ func (s *hostStream) Reduce(dst, src Span, t elem.Type, op elem.Op) error {
 	if err := CheckReduce(s.dev, dst, src, t, op); err != nil {
 		return err
 	}
-	return s.begin(func(ctx context.Context) error { return Reduce(ctx, dst, src, t, op) }, dst, src)
+	return s.queue.Begin(func(ctx context.Context) error { return Reduce(ctx, dst, src, t, op) }, dst, src)
 }
 
 // Record makes an event.
 func (s *hostStream) Record() (Event, error) {
 	e := NewSignal()
-	return e, s.add(job{told: e.Set})
+	return e, s.queue.Add(Job{Told: e.Set})
 }
 
 // After waits for an event.
-func (s *hostStream) After(e Event) error {
-	return s.add(job{work: e.Wait})
-}
+func (s *hostStream) After(e Event) error { return s.queue.Add(Job{Work: e.Wait}) }
 
 // Sync waits for all that was asked for.
 func (s *hostStream) Sync(ctx context.Context) error {
@@ -139,127 +114,6 @@ func (s *hostStream) Sync(ctx context.Context) error {
 
 // Close gives up what has not begun.
 func (s *hostStream) Close() error {
-	s.mu.Lock()
-	s.closed = true
-	s.mu.Unlock()
-	s.cancel()
-	<-s.ended
+	s.queue.Close()
 	return nil
-}
-
-// begin adds work on spans, which are checked and held.
-func (s *hostStream) begin(work func(context.Context) error, spans ...Span) error {
-	j := job{work: work}
-	for _, span := range spans {
-		if err := span.Check(s.dev); err != nil {
-			return err
-		}
-	}
-	for _, span := range spans {
-		span.Mem.Retain()
-		j.mems = append(j.mems, span.Mem)
-	}
-	err := s.add(j)
-	if err != nil {
-		j.release()
-	}
-	return err
-}
-
-func (s *hostStream) add(j job) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch {
-	case s.closed:
-		return s.errClosed()
-	case s.failed != nil:
-		return s.failed
-	}
-	s.jobs = append(s.jobs, j)
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
-	return nil
-}
-
-func (s *hostStream) errClosed() error {
-	return fmt.Errorf("stream of %s: %w", s.dev.Info().Name, ErrClosed)
-}
-
-// run does the jobs until the stream is closed.
-func (s *hostStream) run(ctx context.Context) {
-	defer close(s.ended)
-	for {
-		select {
-		case <-s.wake:
-		case <-ctx.Done():
-			s.fail(s.errClosed())
-		}
-		for {
-			j, ok := s.next()
-			if !ok {
-				break
-			}
-			s.do(ctx, j)
-		}
-		if ctx.Err() != nil {
-			return
-		}
-	}
-}
-
-func (s *hostStream) next() (job, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.jobs) == 0 {
-		s.jobs = nil
-		return job{}, false
-	}
-	j := s.jobs[0]
-	s.jobs = s.jobs[1:]
-	return j, true
-}
-
-// do does a job, unless one before it has failed.
-func (s *hostStream) do(ctx context.Context, j job) {
-	defer j.release()
-	if ctx.Err() != nil {
-		s.fail(s.errClosed())
-	}
-	err := s.failure()
-	if err == nil && j.work != nil {
-		if err = j.work(ctx); err != nil {
-			if ctx.Err() != nil {
-				err = s.errClosed()
-			}
-			s.fail(err)
-		}
-	}
-	if j.told != nil {
-		j.told(err)
-	}
-}
-
-func (s *hostStream) failure() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.failed
-}
-
-// fail keeps the first error.
-func (s *hostStream) fail(err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.failed == nil {
-		s.failed = err
-	}
-}
-
-// release gives the memory back that the job held. An error is the device's,
-// which has the memory no longer.
-func (j job) release() {
-	for _, m := range j.mems {
-		_ = m.Release()
-	}
 }

@@ -65,6 +65,13 @@ type api struct {
 	ModuleFunction dl.Func `dl:"cuModuleGetFunction,optional"`
 	Launch         dl.Func `dl:"cuLaunchKernel,optional"`
 
+	// Events.
+	EventCreate     dl.Func `dl:"cuEventCreate,optional"`
+	EventDestroy    dl.Func `dl:"cuEventDestroy_v2,optional"`
+	EventRecord     dl.Func `dl:"cuEventRecord,optional"`
+	EventQuery      dl.Func `dl:"cuEventQuery,optional"`
+	StreamWaitEvent dl.Func `dl:"cuStreamWaitEvent,optional"`
+
 	// Virtual memory, since 10.2, and not on every platform.
 	MemGranularity    dl.Func `dl:"cuMemGetAllocationGranularity,optional"`
 	MemAddressReserve dl.Func `dl:"cuMemAddressReserve,optional"`

@@ -5,6 +5,7 @@ import "encoding/binary"
 // Constants of cuda.h.
 const (
 	cuStreamNonBlocking    = 0x1 // CU_STREAM_NON_BLOCKING
+	cuEventDisableTiming   = 0x2 // CU_EVENT_DISABLE_TIMING
 	cuHostAllocPortable    = 0x1 // CU_MEMHOSTALLOC_PORTABLE
 	cuHostRegisterPortable = 0x1 // CU_MEMHOSTREGISTER_PORTABLE
 	cuIPCLazyPeer          = 0x1 // CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS

@@ -39,6 +39,14 @@
 // the host do the work, and the log says why, once. They have been run by an
 // interpreter of PTX in the tests, and by no card yet.
 //
+// # Streams
+//
+// A stream of ours is one of CUDA's, into which a goroutine puts the work, and
+// its events are CUDA's. One stream waits for another's event on the card, of
+// any card. What no card sees by itself (a devices.Signal, an event of another
+// family) the goroutine waits for, before it puts in what comes behind it: the
+// host signals, and nothing is in the stream that could never be done.
+//
 // # A card that fails
 //
 // Some errors kill the context for good (Code.Sticky). The device then takes a
@@ -54,6 +62,7 @@
 //	    device.openMu (held while an IPC handle is opened or closed)
 //	      mapping.mu (held while VMM memory is opened to a peer)
 //	    kernels.mu (held while a module is compiled)
+//	    stream.mu
 //	        device.mu, pins.mu
 //	Driver.api (a dl.Lazy, held while the library is opened)
 //

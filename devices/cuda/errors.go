@@ -24,6 +24,7 @@ const (
 	codeNVLink            Code = 220
 	codeContained         Code = 226
 	codeOperatingSystem   Code = 304
+	codeNotReady          Code = 600
 	codeIllegalAddress    Code = 700
 	codeLaunchTimeout     Code = 702
 	codePeerEnabled       Code = 704

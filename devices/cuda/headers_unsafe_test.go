@@ -6,7 +6,8 @@ import "unsafe"
 // header's names. Codes that a header of CUDA 12.6 does not know are left out.
 func constants() map[string]uint64 {
 	return map[string]uint64{
-		"CU_STREAM_NON_BLOCKING": cuStreamNonBlocking, "CU_MEMHOSTALLOC_PORTABLE": cuHostAllocPortable,
+		"CU_EVENT_DISABLE_TIMING": cuEventDisableTiming,
+		"CU_STREAM_NON_BLOCKING":  cuStreamNonBlocking, "CU_MEMHOSTALLOC_PORTABLE": cuHostAllocPortable,
 		"CU_MEMHOSTREGISTER_PORTABLE":              cuHostRegisterPortable,
 		"CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS":       cuIPCLazyPeer,
 		"CU_MEM_ALLOCATION_TYPE_PINNED":            cuAllocationPinned,

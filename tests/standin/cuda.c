@@ -27,6 +27,7 @@ typedef unsigned long long CUmemGenericAllocationHandle;
 typedef struct CUctx_st *CUcontext;
 typedef struct CUstream_st *CUstream;
 typedef struct CUmod_st *CUmodule;
+typedef struct CUevent_st *CUevent;
 typedef struct CUfunc_st *CUfunction;
 typedef unsigned CUdevice_attribute, CUdevice_P2PAttribute, CUmemAllocationHandleType, CUmemAllocationGranularity_flags;
 typedef struct { char bytes[16]; } CUuuid;
@@ -48,7 +49,7 @@ typedef struct {
 enum {
 	OK = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NOT_INITIALIZED = 3, NO_DEVICE = 100, INVALID_DEVICE = 101,
 	INVALID_CONTEXT = 201, MAP_FAILED_ = 205, ALREADY_MAPPED = 208, PEER_UNSUPPORTED = 217,
-	INVALID_PTX = 218, OPERATING_SYSTEM = 304, NOT_FOUND = 500, PEER_ALREADY_ENABLED = 704, ALREADY_REGISTERED = 712, NOT_SUPPORTED = 801,
+	INVALID_PTX = 218, OPERATING_SYSTEM = 304, NOT_FOUND = 500, NOT_READY = 600, PEER_ALREADY_ENABLED = 704, ALREADY_REGISTERED = 712, NOT_SUPPORTED = 801,
 };
 enum { GRANULARITY = 2 << 20, PLAIN_ALIGN = 512 };
 
@@ -84,12 +85,15 @@ struct op { // of a stream, not done yet
 	size_t n;
 	int value, peer;   // value -1: a copy
 	struct CUfunc_st *kernel; // of n elements, else NULL
+	struct CUevent_st *record, *wait;
+	int turn;                 // of the event
 	struct op *next;
 };
 
-struct CUctx_st { int device, refs; CUresult broken; unsigned peers; int streams, modules; uint64_t used, top; };
+struct CUctx_st { int device, refs; CUresult broken; unsigned peers; int streams, modules, events; uint64_t used, top; };
 enum { KERNELS = 4 };
 struct CUfunc_st { struct CUctx_st *ctx; char name[64]; size_t size; void (*combine)(void *dst, const void *src, size_t n); };
+struct CUevent_st { struct CUctx_st *ctx; struct CUstream_st *stream; int recorded, done, asked, holders; };
 struct CUmod_st { struct CUctx_st *ctx; char *text; struct CUfunc_st functions[KERNELS]; int used; };
 struct CUstream_st { struct CUctx_st *ctx; struct op *first, **last; struct CUstream_st *next; };
 
@@ -282,26 +286,56 @@ static struct op *enqueue(const char *call, CUstream s, size_t n)
 	return o;
 }
 
-static void drain(const char *call, CUstream s)
+// event_release lets go of an event, which lasts as long as streams have it.
+static void event_release(struct CUevent_st *e)
 {
-	int device = s->ctx->device;
-	for (struct op *o; (o = s->first); s->first = o->next, free(o->copy), free(o)) {
-		if (o->kernel) {
-			size_t bytes = o->n * o->kernel->size;
-			o->kernel->combine(reach(call, o->dst, bytes, device), reach(call, o->src, bytes, device), o->n);
-			continue;
-		}
-		// What is not staged must be pinned still.
-		if (((o->in && !o->copy) || o->out) && !is_pinned(call, o->in ? o->in : o->out, o->n))
-			die("%s: host memory was unpinned while a copy was on its way", call);
-		uint8_t *dst = o->out ? o->out : reach(call, o->dst, o->n, device);
-		if (o->value >= 0)
-			memset(dst, o->value, o->n);
-		else
-			memcpy(dst, o->copy ? o->copy : o->in ? o->in : reach(call, o->src, o->n, device), o->n);
-	}
-	s->last = &s->first;
+	if (e && --e->holders == 0)
+		free(e);
 }
+
+static void drain_to(const char *call, CUstream s, struct CUevent_st *e, int turn);
+
+static void perform(const char *call, struct op *o, int device)
+{
+	if (o->record) {
+		o->record->done = o->turn;
+		return;
+	}
+	if (o->wait) {
+		drain_to(call, o->wait->stream, o->wait, o->turn);
+		return;
+	}
+	if (o->kernel) {
+		size_t bytes = o->n * o->kernel->size;
+		o->kernel->combine(reach(call, o->dst, bytes, device), reach(call, o->src, bytes, device), o->n);
+		return;
+	}
+	// What is not staged must be pinned still.
+	if (((o->in && !o->copy) || o->out) && !is_pinned(call, o->in ? o->in : o->out, o->n))
+		die("%s: host memory was unpinned while a copy was on its way", call);
+	uint8_t *dst = o->out ? o->out : reach(call, o->dst, o->n, device);
+	if (o->value >= 0)
+		memset(dst, o->value, o->n);
+	else
+		memcpy(dst, o->copy ? o->copy : o->in ? o->in : reach(call, o->src, o->n, device), o->n);
+}
+
+// drain_to does a stream's work up to an event, or all of it.
+static void drain_to(const char *call, CUstream s, struct CUevent_st *e, int turn)
+{
+	for (struct op *o; (!e || e->done < turn) && (o = s->first);) {
+		s->first = o->next;
+		if (!s->first)
+			s->last = &s->first;
+		perform(call, o, s->ctx->device);
+		event_release(o->record);
+		event_release(o->wait);
+		free(o->copy);
+		free(o);
+	}
+}
+
+static void drain(const char *call, CUstream s) { drain_to(call, s, NULL, 0); }
 
 static void drain_device(const char *call, int device)
 {
@@ -486,9 +520,9 @@ API CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev)
 	for (struct range *r = ranges; r; r = r->next)
 		if (r->device == dev)
 			die("cuDevicePrimaryCtxRelease: %llu bytes of device %d are left", (unsigned long long)r->size, dev);
-	if (c->streams || c->modules || c->used)
-		die("cuDevicePrimaryCtxRelease: %d streams, %d modules and %llu bytes of device %d are left", c->streams,
-		    c->modules, (unsigned long long)c->used, dev);
+	if (c->streams || c->modules || c->events || c->used)
+		die("cuDevicePrimaryCtxRelease: %d streams, %d modules, %d events and %llu bytes of device %d are left", c->streams,
+		    c->modules, c->events, (unsigned long long)c->used, dev);
 	c->peers = 0;
 	for (int i = 0; i < MAX_DEVICES; i++)
 		contexts[i].peers &= ~(1u << dev);
@@ -549,6 +583,67 @@ API CUresult cuStreamSynchronize(CUstream s)
 	ENTER(1);
 	stream_check(__func__, s);
 	drain(__func__, s);
+	return leave(OK);
+}
+
+// Events. Work that another stream has recorded is done when somebody waits for
+// it, and not before.
+
+API CUresult cuEventCreate(CUevent *out, unsigned flags)
+{
+	ENTER(1);
+	if (flags != 2)
+		die("cuEventCreate: flags %u take the time", flags);
+	struct CUevent_st *e = calloc(1, sizeof *e);
+	*e = (struct CUevent_st){.ctx = current, .holders = 1};
+	current->events++;
+	*out = e;
+	return leave(OK);
+}
+
+API CUresult cuEventDestroy_v2(CUevent e)
+{
+	ENTER(1);
+	e->ctx->events--;
+	event_release(e);
+	return leave(OK);
+}
+
+API CUresult cuEventRecord(CUevent e, CUstream s)
+{
+	ENTER(1);
+	if (e->ctx != current)
+		die("cuEventRecord: the event is of device %d", e->ctx->device);
+	struct op *o = enqueue(__func__, s, 1);
+	o->record = e;
+	o->turn = ++e->recorded;
+	e->stream = s;
+	e->holders++;
+	return leave(OK);
+}
+
+API CUresult cuEventQuery(CUevent e)
+{
+	ENTER(1);
+	if (e->done == e->recorded)
+		return leave(OK);
+	if (e->asked++ == 0)
+		return leave(NOT_READY);
+	drain_to(__func__, e->stream, e, e->recorded);
+	return leave(OK);
+}
+
+API CUresult cuStreamWaitEvent(CUstream s, CUevent e, unsigned flags)
+{
+	ENTER(1);
+	if (flags)
+		die("cuStreamWaitEvent: flags %u", flags);
+	if (e->done == e->recorded)
+		return leave(OK);
+	struct op *o = enqueue(__func__, s, 1);
+	o->wait = e;
+	o->turn = e->recorded;
+	e->holders++;
 	return leave(OK);
 }
 

@@ -24,6 +24,7 @@ func BenchmarkAllReduce(b *testing.B) {
 }
 
 func benchAllReduce(b *testing.B, n int, size devices.Size, way string) {
+	b.Helper()
 	o := Options{}
 	if way == "stream" {
 		o.Algorithm = plan.Ring

@@ -45,7 +45,7 @@ func (g *Group) calibrate(ctx context.Context) error {
 	if mine.Between, err = g.measure(ctx, between); err != nil {
 		return err
 	}
-	if mine.Combine, mine.Memory, err = g.measureMemory(); err != nil {
+	if mine.Combine, mine.Memory, err = g.measureMemory(ctx); err != nil {
 		return err
 	}
 	g.number(controlFrame(forGroup))
@@ -119,7 +119,7 @@ func (g *Group) measure(ctx context.Context, r ring) (plan.Link, error) {
 // +checklocks:g.mu
 func (g *Group) rounds(ctx context.Context, r ring, size uint64, times int) (time.Duration, error) {
 	l := g.loop
-	memory, err := g.own.bytes(plan.Scratch, 2*size)
+	memory, err := g.own.bytes(ctx, plan.Scratch, 2*size)
 	if err != nil {
 		return 0, err
 	}
@@ -146,11 +146,11 @@ func (g *Group) rounds(ctx context.Context, r ring, size uint64, times int) (tim
 // measureMemory says how many bytes are combined and copied in a second.
 //
 // +checklocks:g.mu
-func (g *Group) measureMemory() (combine, memory float64, err error) {
+func (g *Group) measureMemory(ctx context.Context) (combine, memory float64, err error) {
 	// So much that the ranks of a node, all together, do not keep it in a cache.
 	n := min(max(memorySize/uint64(g.Size()), loadSize), memorySize/4)
 	n -= n % loadSize
-	p, err := g.own.bytes(plan.Scratch, 2*n)
+	p, err := g.own.bytes(ctx, plan.Scratch, 2*n)
 	if err != nil {
 		return 0, 0, err
 	}

@@ -63,14 +63,14 @@ func (g *Group) openCall(ctx context.Context, c *Call) error {
 	}
 	r.task = t
 	if err = g.openMemory(ctx, r); err != nil {
-		g.closeCall()
+		g.closeCall(ctx)
 		return err
 	}
 	key := callKey{task: r.task, staged: stagingOf(&r.task, r.source.staged, r.result.staged), plan: c.Plan}
 	p := g.calls[key]
 	if p == nil {
 		if p, err = g.prepare(r, key); err != nil {
-			g.closeCall()
+			g.closeCall(ctx)
 			return err
 		}
 		g.calls[key] = p
@@ -164,9 +164,10 @@ func (r *running) aligned() error {
 // closeCall lets the memory of a call go.
 //
 // +checklocks:g.mu
-func (g *Group) closeCall() {
+func (g *Group) closeCall(ctx context.Context) {
 	g.running.source.drop()
 	g.running.result.drop()
+	g.own.trim(ctx, g.opts.Buffer)
 }
 
 // attempt does a call once. It may be called again, as long as the source is as
@@ -201,7 +202,7 @@ func (g *Group) doStream(ctx context.Context, r *running, w *way) error {
 		path = "staged"
 	}
 	if !r.resumed {
-		if err := g.lend(r, w); err != nil {
+		if err := g.lend(ctx, r, w); err != nil {
 			return err
 		}
 		l.begin(&r.task, w.prog)
@@ -215,7 +216,7 @@ func (g *Group) doStream(ctx context.Context, r *running, w *way) error {
 // lend gives the loop the memory of a call.
 //
 // +checklocks:g.mu
-func (g *Group) lend(r *running, w *way) error {
+func (g *Group) lend(ctx context.Context, r *running, w *way) error {
 	l, size := g.loop, w.prog.element
 	l.memory = [4][]byte{plan.Source: r.source.bytes, plan.Result: r.result.bytes}
 	l.stager.views = [4]domain.View{plan.Source: r.source.view, plan.Result: r.result.view}
@@ -224,13 +225,13 @@ func (g *Group) lend(r *running, w *way) error {
 		if b != st.loads && b != st.stores {
 			continue
 		}
-		p, err := g.own.bytes(b, uint64(l.stager.views[b].Size()))
+		p, err := g.own.bytes(ctx, b, uint64(l.stager.views[b].Size()))
 		if err != nil {
 			return err
 		}
 		l.memory[b] = p
 	}
 	var err error
-	l.memory[plan.Scratch], err = g.own.bytes(plan.Scratch, w.plan.Scratch*size)
+	l.memory[plan.Scratch], err = g.own.bytes(ctx, plan.Scratch, w.plan.Scratch*size)
 	return err
 }

@@ -70,6 +70,8 @@ func (g *Group) usePlan(r *running, p *prepared) error {
 }
 
 // fresh refuses a plan that was made for other ranks. Errors: plan.ErrStale.
+//
+// +checklocks:g.mu
 func (g *Group) fresh(p *plan.Plan) error {
 	ours := g.shape(g.window != nil)
 	switch {

@@ -15,48 +15,49 @@ import (
 	"github.com/hmcfs/hmcfs/transport/collective/plan"
 )
 
+// reported runs a call at n new ranks, and returns the reports.
+func reported(t *testing.T, n int, a plan.Algorithm, c Call) []Report {
+	t.Helper()
+	const size = 8 * 100_000
+	reports := make([]Report, n)
+	w := newRanks(t, n, Options{Algorithm: a})
+	buffers := w.mine(n, size)
+	for r := range n {
+		w.groups[r].opts.Observe = func(got *Report) { reports[r] = *got }
+	}
+	err := together(n, func(r int) error {
+		mine := c
+		if c.Kind != plan.Barrier {
+			mine.Source = view(t, buffers[r], elem.Int64, 0, size/8)
+			mine.Result = mine.Source
+		}
+		return w.groups[r].Do(t.Context(), &mine)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return reports
+}
+
 // TestMessages counts what goes over links: 2(N-1) slices for a ring,
 // ceil(log2 N) messages of the root of a tree and of a rank at a barrier.
 func TestMessages(t *testing.T) {
 	for _, n := range []int{2, 3, 4, 5, 8} {
-		const size = 8 * 100_000
-		reports := make([]Report, n)
-		run := func(a plan.Algorithm, c Call) {
-			w := newRanks(t, n, Options{Algorithm: a})
-			buffers := w.mine(n, size)
-			for r := range n {
-				w.groups[r].opts.Observe = func(got *Report) { reports[r] = *got }
-			}
-			err := together(n, func(r int) error {
-				mine := c
-				if c.Kind != plan.Barrier {
-					mine.Source = view(t, buffers[r], elem.Int64, 0, size/8)
-					mine.Result = mine.Source
-				}
-				return w.groups[r].Do(t.Context(), &mine)
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-		}
-		log := uint64(bits.Len(uint(n - 1)))
-		run(plan.Ring, Call{Kind: plan.AllReduce, Op: elem.Sum})
-		for r, got := range reports {
-			want := float64(2*(n-1)) / float64(n) * size
-			head := uint64(2*(n-1)) * headSize
-			if got.Messages != uint64(2*(n-1)) || float64(got.Sent-head) < want-1024 || float64(got.Sent-head) > want+1024*float64(n) {
-				t.Errorf("ring, rank %d of %d: %d messages, %d bytes; not %d, %v", r, n, got.Messages, got.Sent, 2*(n-1), want)
+		slices := uint64(2 * (n - 1))
+		for r, got := range reported(t, n, plan.Ring, Call{Kind: plan.AllReduce, Op: elem.Sum}) {
+			want := float64(slices) / float64(n) * 8 * 100_000
+			if bytes := float64(got.Sent - slices*headSize); got.Messages != slices || bytes < want-1024 || bytes > want+1024*float64(n) {
+				t.Errorf("ring, rank %d of %d: %d messages, %v bytes; not %d, %v", r, n, got.Messages, bytes, slices, want)
 			}
 			if got.Path != "stream" || got.Algorithm != plan.Ring || got.Because != "option" || got.Measured <= 0 {
 				t.Errorf("report: %+v", got)
 			}
 		}
-		run(plan.Binomial, Call{Kind: plan.Broadcast, Root: plan.Rank(n - 1)})
-		if got := reports[n-1].Messages; got != log {
+		log := uint64(bits.Len(uint(n - 1)))
+		if got := reported(t, n, plan.Binomial, Call{Kind: plan.Broadcast, Root: plan.Rank(n - 1)})[n-1].Messages; got != log {
 			t.Errorf("tree: the root of %d sends %d messages", n, got)
 		}
-		run(plan.Dissemination, Call{Kind: plan.Barrier})
-		for r, got := range reports {
+		for r, got := range reported(t, n, plan.Dissemination, Call{Kind: plan.Barrier}) {
 			if got.Messages != log {
 				t.Errorf("barrier, rank %d of %d: %d messages", r, n, got.Messages)
 			}
@@ -71,38 +72,39 @@ func TestAllocations(t *testing.T) {
 	}
 	for _, a := range []plan.Algorithm{"", plan.Ring, plan.Doubling, plan.Direct} {
 		for _, count := range []uint64{2, 100_000} {
-			w := newRanks(t, 2, Options{Algorithm: a})
-			buffers := w.mine(2, 4*count)
-			if a == plan.Direct {
-				if err := together(2, func(r int) error { _, err := w.groups[r].Share(t.Context(), buffers[r]); return err }); err != nil {
-					t.Fatal(err)
-				}
-			}
-			const runs = 200
-			call := func(r int) error {
-				v := view(t, buffers[r], elem.Float32, 0, count)
-				return errors.Join(w.groups[r].AllReduce(t.Context(), v, v, elem.Max), w.groups[r].Barrier(t.Context()))
-			}
-			ended := make(chan error, 1)
-			go func() {
-				for range runs + 1 {
-					if err := call(1); err != nil {
-						ended <- err
-						return
-					}
-				}
-				ended <- nil
-			}()
-			var failed error
-			got := testing.AllocsPerRun(runs, func() { failed = errors.Join(failed, call(0)) })
-			if err := errors.Join(failed, <-ended); err != nil {
-				t.Fatal(err)
-			}
-			if got >= 1 {
-				t.Errorf("%q × %d: %v allocations", a, count, got)
+			if got, err := allocations(t, a, count); got >= 1 || err != nil {
+				t.Errorf("%q × %d: %v allocations, %v", a, count, got, err)
 			}
 		}
 	}
+}
+
+// allocations counts those of an AllReduce and a Barrier of two ranks.
+func allocations(t *testing.T, a plan.Algorithm, count uint64) (float64, error) {
+	t.Helper()
+	const runs = 200
+	w := newRanks(t, 2, Options{Algorithm: a})
+	buffers := w.mine(2, 4*count)
+	if a == plan.Direct {
+		if err := together(2, func(r int) error { _, err := w.groups[r].Share(t.Context(), buffers[r]); return err }); err != nil {
+			return 0, err
+		}
+	}
+	call := func(r int) error {
+		v := view(t, buffers[r], elem.Float32, 0, count)
+		return errors.Join(w.groups[r].AllReduce(t.Context(), v, v, elem.Max), w.groups[r].Barrier(t.Context()))
+	}
+	ended := make(chan error, 1)
+	go func() {
+		var failed error
+		for range runs + 1 {
+			failed = errors.Join(failed, call(1))
+		}
+		ended <- failed
+	}()
+	var failed error
+	got := testing.AllocsPerRun(runs, func() { failed = errors.Join(failed, call(0)) })
+	return got, errors.Join(failed, <-ended)
 }
 
 // TestBarrier is that nobody leaves before the last one comes.
@@ -157,56 +159,60 @@ func TestBarrierAgain(t *testing.T) {
 	}
 }
 
-// TestDeterminism is adversarial sums: the same bits each time, and with Strict
-// those of the order of the ranks, whatever the memory, the algorithm and the
-// cut.
-func TestDeterminism(t *testing.T) {
+// adversarial sums numbers whose order matters, in pieces, and returns the bytes
+// that all ranks have.
+func adversarial(t *testing.T, o Options, shared bool, piece uint64) string {
+	t.Helper()
 	const n, count = 4, 10_000
 	values := []float64{1e8, 1, -1e8, 3}
-	whole := func(w *ranks, shared bool, from, to uint64) []byte {
-		results := make([][]byte, n)
-		buffers := w.mine(n, 4*count)
-		err := together(n, func(r int) error {
-			p := buffers[r].Host(0, 4*count)
-			for i := range count {
-				put(elem.Float32, p[4*i:], values[(i+r)%n]+float64(i%7))
-			}
-			if shared {
-				if _, err := w.groups[r].Share(t.Context(), buffers[r]); err != nil {
-					return err
-				}
-			}
-			for at := from; at < count; at += to {
-				v := view(t, buffers[r], elem.Float32, at, min(to, count-at))
-				if err := w.groups[r].AllReduce(t.Context(), v, v, elem.Sum); err != nil {
-					return err
-				}
-			}
-			results[r] = p
-			return nil
-		})
-		if err != nil {
-			t.Fatal(err)
+	w := newRanks(t, n, o)
+	buffers := w.mine(n, 4*count)
+	err := together(n, func(r int) error {
+		p := buffers[r].Host(0, 4*count)
+		for i := range count {
+			put(elem.Float32, p[4*i:], values[(i+r)%n]+float64(i%7))
 		}
-		for _, p := range results {
-			if string(p) != string(results[0]) {
-				t.Error("the ranks differ")
+		if shared {
+			if _, err := w.groups[r].Share(t.Context(), buffers[r]); err != nil {
+				return err
 			}
 		}
-		return results[0]
+		for at := uint64(0); at < count; at += piece {
+			v := view(t, buffers[r], elem.Float32, at, min(piece, count-at))
+			if err := w.groups[r].AllReduce(t.Context(), v, v, elem.Sum); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
+	first := string(buffers[0].Host(0, 4*count))
+	for _, b := range buffers {
+		if string(b.Host(0, 4*count)) != first {
+			t.Error("the ranks differ")
+		}
+	}
+	return first
+}
+
+// TestDeterminism is the same bits each time, and with Strict those of the order
+// of the ranks, whatever the memory, the algorithm and the cut.
+func TestDeterminism(t *testing.T) {
 	for _, a := range []plan.Algorithm{plan.Ring, plan.Doubling, plan.Direct, plan.NHR} {
-		first := whole(newRanks(t, n, Options{Algorithm: a}), a == plan.Direct, 0, count)
+		o := Options{Algorithm: a}
+		first := adversarial(t, o, a == plan.Direct, 10_000)
 		for range 3 {
-			if string(first) != string(whole(newRanks(t, n, Options{Algorithm: a}), a == plan.Direct, 0, count)) {
+			if first != adversarial(t, o, a == plan.Direct, 10_000) {
 				t.Errorf("%s is another time another", a)
 			}
 		}
 	}
-	strict := whole(newRanks(t, n, Options{Strict: true}), false, 0, count)
-	for _, cut := range []uint64{count, 1000, 777} {
+	strict := adversarial(t, Options{Strict: true}, false, 10_000)
+	for _, cut := range []uint64{10_000, 1000, 777} {
 		for _, shared := range []bool{false, true} {
-			if string(strict) != string(whole(newRanks(t, n, Options{Strict: true}), shared, 0, cut)) {
+			if strict != adversarial(t, Options{Strict: true}, shared, cut) {
 				t.Errorf("strict by %d, shared %v: other bits", cut, shared)
 			}
 		}
@@ -309,8 +315,8 @@ func TestPlan(t *testing.T) {
 	w.groups[0].opts.Observe = func(r *Report) { got = *r }
 	do := func(p *plan.Plan) error {
 		return together(3, func(r int) error {
-			v := view(t, buffers[r], elem.Float32, 0, 1000)
-			return w.groups[r].Do(t.Context(), &Call{Kind: plan.AllReduce, Source: v, Result: v, Op: elem.Sum, Plan: p})
+			mine := view(t, buffers[r], elem.Float32, 0, 1000)
+			return w.groups[r].Do(t.Context(), &Call{Kind: plan.AllReduce, Source: mine, Result: mine, Op: elem.Sum, Plan: p})
 		})
 	}
 	if err = do(p); err != nil || got.Algorithm != plan.NHR || got.Because != "plan" {

@@ -25,7 +25,7 @@ func (w *ranks) on(d devices.Device) allocate {
 		if err != nil {
 			w.t.Fatal(err)
 		}
-		w.buffers = append(w.buffers, b)
+		w.owns(b)
 		w.t.Cleanup(func() { _ = m.Release() })
 		return b
 	}
@@ -45,6 +45,7 @@ func (w *ranks) mixed(alloc allocate) allocate {
 // TestDevices has sources and results in device memory that the host does not
 // see, or sees, or that is mixed with the host's.
 func TestDevices(t *testing.T) {
+	t.Parallel()
 	for name, p := range map[string]sim.Params{"staged": {Size: devices.GiB}, "mapped": {Size: devices.GiB, Mapped: true}, "mixed": {Size: devices.GiB}} {
 		for _, n := range []int{1, 2, 3, 5} {
 			t.Run(fmt.Sprintf("%s/%d", name, n), func(t *testing.T) {
@@ -68,6 +69,7 @@ func TestDevices(t *testing.T) {
 
 // TestStagedAlgorithms has every algorithm work on device memory.
 func TestStagedAlgorithms(t *testing.T) {
+	t.Parallel()
 	for _, a := range plan.Algorithms() {
 		t.Run(string(a), func(t *testing.T) {
 			t.Parallel()

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/transport/collective/fabric"
@@ -40,8 +41,28 @@ func (g *Group) Share(ctx context.Context, b *region.Buffer) (mapped bool, err e
 		}
 		return false, err
 	}
-	g.shares = append(g.shares, s)
+	// A place that is free is the same one at every rank.
+	if free := slices.Index(g.shares, nil); free >= 0 {
+		g.shares[free] = s
+	} else {
+		g.shares = append(g.shares, s)
+	}
 	return true, nil
+}
+
+// Unshare takes back what Share has given, so that the buffer can be closed
+// before the group. All ranks call it in the same order, between the same calls.
+// A buffer that is not shared is none of ours.
+func (g *Group) Unshare(b *region.Buffer) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for i, s := range g.shares {
+		if s != nil && s.buffer == b {
+			g.shares[i] = nil
+			return s.shared.Close()
+		}
+	}
+	return nil
 }
 
 // direct says whether all ranks are on one host, and can map memory there.
@@ -113,7 +134,9 @@ func (g *Group) openWindow(ctx context.Context) error {
 func (g *Group) closeMemory(ctx context.Context) error {
 	var errs []error
 	for _, s := range g.shares {
-		errs = append(errs, s.shared.Close())
+		if s != nil {
+			errs = append(errs, s.shared.Close())
+		}
 	}
 	if g.window != nil {
 		errs = append(errs, g.window.shared.Close())
@@ -176,6 +199,9 @@ func (g *Group) describe(r *running) {
 func (g *Group) locate(p []byte, v domain.View) {
 	share, at := uint64(0), uint64(0)
 	for i, s := range g.shares {
+		if s == nil {
+			continue
+		}
 		if off, ok := within(v, s.buffer); ok {
 			share, at = uint64(i)+1, off
 			break
@@ -213,7 +239,7 @@ func (g *Group) read(of plan.Rank, p []byte, n uint64) (bytes []byte, ok bool, e
 	if share == 0 {
 		return nil, false, nil
 	}
-	if share > uint64(len(g.shares)) {
+	if share > uint64(len(g.shares)) || g.shares[share-1] == nil {
 		return nil, false, fmt.Errorf("%w: rank %d has shared %d buffers, rank %d has %d", ErrInconsistent, of, share, g.Rank(), len(g.shares))
 	}
 	all := devices.Range{Off: devices.Offset(at), Len: devices.Size(n)}
@@ -262,31 +288,38 @@ func (g *Group) doDirect(ctx context.Context, r *running, w *way) (mapped bool, 
 			return false, err
 		}
 		l.phase = 1
-		mapped = true
-		for i := range l.peers {
-			of := plan.Rank(i)
-			p, err := g.described(r, of)
-			if err != nil {
-				return false, err
-			}
-			s, one, err := g.read(of, p[16:], r.task.SourceLen(of)*size)
-			if err != nil {
-				return false, err
-			}
-			d, two, err := g.read(of, p[32:], r.task.ResultLen(of)*size)
-			if err != nil {
-				return false, err
-			}
-			l.peers[i] = [4][]byte{plan.Source: s, plan.Result: d}
-			mapped = mapped && one && two
-		}
-		if !mapped {
-			return false, nil
+		if mapped, err = g.borrow(r, size); !mapped {
+			return false, err
 		}
 	}
 	err = l.all(ctx)
 	r.report.note(l.count, "direct")
 	return true, err
+}
+
+// borrow finds the memory of all ranks.
+//
+// +checklocks:g.mu
+func (g *Group) borrow(r *running, size uint64) (bool, error) {
+	mapped := true
+	for i := range g.loop.peers {
+		of := plan.Rank(i)
+		p, err := g.described(r, of)
+		if err != nil {
+			return false, err
+		}
+		s, one, err := g.read(of, p[16:], r.task.SourceLen(of)*size)
+		if err != nil {
+			return false, err
+		}
+		d, two, err := g.read(of, p[32:], r.task.ResultLen(of)*size)
+		if err != nil {
+			return false, err
+		}
+		g.loop.peers[i] = [4][]byte{plan.Source: s, plan.Result: d}
+		mapped = mapped && one && two
+	}
+	return mapped, nil
 }
 
 // fallBack has a call be done over the links because memory is not mapped.

@@ -10,25 +10,63 @@
 //	Call ──> plan.Task ──> the plan, kept since the first such call
 //	                         (chosen by plan.Estimates from what New measured)
 //	     ──> the arguments are compared with the other ranks' (Options.Check)
-//	     ──> the program of this rank runs: over links (stream), or in memory
-//	         that all ranks have mapped (direct); device memory is staged
+//	     ──> the program of this rank runs
 //	     ──> Report
 //
 // Every rank makes the same calls in the same order.
 //
+// How the bytes go, which Report.Path says:
+//
+//	direct  in memory that all ranks have mapped: it was given to Share. Each
+//	        rank combines its slice of all sources, 64 KiB at a time, into the
+//	        results of all; nothing else is copied
+//	window  up to 16 KiB on one host: each rank puts its source into memory
+//	        that the group has mapped, and makes its result of those of all. The
+//	        ranks meet once
+//	stream  over links: sockets, or rings in shared memory for memory that is not
+//	        shared. The steps of a program follow each other byte by byte, and
+//	        what is combined is still in the cache
+//	staged  over links from or to device memory that the host does not see: it is
+//	        loaded, used and stored piece by piece, all three at the same time
+//
+// One goroutine, the caller's, moves everything but staged pieces. A call of host
+// memory takes none from Go's heap once such a call has been made.
+//
 // # Memory
 //
-// Sources and results are views of registered memory. Memory that was given to
-// Share before is used in place where all ranks are on one host; other memory is
-// copied through a window that the group has, once. Device memory that the host
-// can see is used where it is; other device memory is staged through pinned
-// slots.
+// Sources and results are views of registered memory. Device memory that the
+// host can see is used where it is. Whether memory is shared, staged or in place
+// is each rank's own matter: where that of one rank is not shared, all take links.
+// A buffer that was shared is held until the group is closed: close the group
+// first.
 //
 // # When something goes wrong
 //
-// A call that fails leaves unspecified elements in its result. A link that was
-// lost is made anew and the call is done again where Options.Retry allows; a
-// rank that is gone is named.
+// A call that fails leaves unspecified elements in its result.
+//
+// Ranks that ask for different things get an InconsistentError, all of them, and
+// before an element moves if Options.Check has the call compared. Where it has
+// not, headers of messages tell most of it while elements move; a rank that only
+// sends may not hear of it.
+//
+// After a lost link, or a rank that was waited for in vain, all ranks make their
+// links anew (fabric.Reform), tell each other where they are, and decide alike:
+//
+//	all in the same call     it is done again from the source, at most
+//	                         Options.Retry times
+//	a source is overwritten  ErrRetry, at all; KeepSource keeps a copy
+//	a rank was timed out     ErrTimeout, which names who never came
+//	some are a call ahead    those behind get ErrRetry, and go on with the call
+//	                         after it
+//	a rank is dead           fabric.ErrLink, which names it, within some seconds
+//
+// A rank that has its result may have left when another one still needs its
+// bytes again. Calls of 4 MiB and more that go over links therefore end when
+// all ranks have theirs; for smaller ones that would take longer than the call.
+//
+// A Barrier that was given up is the same one when it is called again, so ranks
+// that come late meet the others in it. Any other call that was given up counts
+// as made.
 //
 // # Lock order
 //

@@ -78,6 +78,9 @@ type Group struct {
 // it.
 func New(ctx context.Context, f fabric.Fabric, o Options) (*Group, error) {
 	g := &Group{fabric: f, opts: o.withDefaults(), calls: map[callKey]*prepared{}}
+	if err := g.opts.check(); err != nil {
+		return nil, err
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.loop = newLoop(g)
@@ -153,7 +156,7 @@ func (g *Group) doCall(ctx context.Context, c *Call) error {
 	resumed := g.unfinished && c.Kind == plan.Barrier
 	if !resumed {
 		if g.unfinished {
-			g.closeCall()
+			g.closeCall(ctx)
 		}
 		if err := g.openCall(ctx, c); err != nil {
 			return err
@@ -163,7 +166,7 @@ func (g *Group) doCall(ctx context.Context, c *Call) error {
 	err := g.guarded(ctx, r)
 	g.unfinished = err != nil && c.Kind == plan.Barrier && (errors.Is(err, ErrTimeout) || ctx.Err() != nil)
 	if !g.unfinished {
-		g.closeCall()
+		g.closeCall(ctx)
 	}
 	r.report.Measured = time.Since(began)
 	if err == nil && g.opts.Observe != nil {
@@ -220,7 +223,7 @@ func (g *Group) Close() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.unfinished {
-		g.closeCall()
+		g.closeCall(context.Background())
 	}
 	return g.closeMemory(context.Background())
 }

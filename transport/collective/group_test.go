@@ -25,7 +25,10 @@ type ranks struct {
 	t      testing.TB
 	groups []*Group
 	table  *region.Table
+
+	mu sync.Mutex
 	// buffers are closed after the groups, which may have shared them.
+	// +checklocks:mu
 	buffers []*region.Buffer
 }
 
@@ -61,6 +64,8 @@ func groupsOf(t testing.TB, all []fabric.Fabric, o Options) *ranks {
 	t.Cleanup(func() { _ = engine.Close() })
 	w := &ranks{t: t, groups: make([]*Group, len(all)), table: region.NewTable(engine)}
 	t.Cleanup(func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
 		for _, b := range w.buffers {
 			_ = b.Close(context.Background())
 		}
@@ -102,6 +107,13 @@ func together(n int, do func(r int) error) error {
 	return errors.Join(errs...)
 }
 
+// owns has buffers be closed at the end.
+func (w *ranks) owns(b ...*region.Buffer) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.buffers = append(w.buffers, b...)
+}
+
 // buffer is host memory of n bytes, at least one.
 func (w *ranks) buffer(n uint64) *region.Buffer {
 	w.t.Helper()
@@ -109,7 +121,7 @@ func (w *ranks) buffer(n uint64) *region.Buffer {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.buffers = append(w.buffers, b)
+	w.owns(b)
 	return b
 }
 
@@ -133,6 +145,7 @@ func sample(t elem.Type, count, seed uint64) []byte {
 		for i := range count {
 			put(t, p[i*t.Size():], r.Float64()*4-2)
 		}
+	default:
 	}
 	return p
 }
@@ -151,42 +164,21 @@ type allocate func(n uint64) *region.Buffer
 func (w *ranks) try(x trial, alloc allocate, seed uint64) error {
 	t, n := x.task, len(w.groups)
 	t.Ranks = n
-	size := max(t.Type.Size(), 1)
-	sources, results, want := make([][]byte, n), make([]domain.View, n), make([][]byte, n)
-	calls := make([]*Call, n)
+	sources, calls := make([][]byte, n), make([]*Call, n)
 	for r := range n {
-		rank := plan.Rank(r)
-		sl, rl := t.SourceLen(rank), t.ResultLen(rank)
-		sources[r] = sample(t.Type, sl, seed+uint64(r))
-		var source, result domain.View
-		if t.InPlace {
-			whole := alloc(max(sl, rl) * size)
-			source, result = view(w.t, whole, t.Type, 0, sl), view(w.t, whole, t.Type, 0, rl)
-			part := plan.Part(t.Count, r, n)
-			switch t.Kind {
-			case plan.ReduceScatter:
-				result = view(w.t, whole, t.Type, part.Off, rl)
-			case plan.AllGather:
-				source = view(w.t, whole, t.Type, part.Off, sl)
+		sources[r] = sample(t.Type, t.SourceLen(plan.Rank(r)), seed+uint64(r))
+		source, result := w.views(&t, r, alloc)
+		if len(sources[r]) > 0 {
+			if err := source.Buffer().Store(w.t.Context(), source.Offset(), transport.HostSpan(sources[r])); err != nil {
+				return err
 			}
-		} else {
-			source, result = view(w.t, alloc(sl*size), t.Type, 0, sl), view(w.t, alloc(rl*size), t.Type, 0, rl)
 		}
-		if err := source.Buffer().Store(w.t.Context(), source.Offset(), transport.HostSpan(sources[r])); err != nil && sl > 0 {
-			return err
-		}
-		results[r] = result
 		calls[r] = &Call{Kind: t.Kind, Source: source, Result: result, Op: t.Op, Root: t.Root}
-	}
-	for r := range n {
-		want[r] = reference(t, plan.Rank(r), sources)
 	}
 	err := together(n, func(r int) error {
 		if x.shared {
-			for _, v := range []domain.View{calls[r].Source, calls[r].Result} {
-				if mapped, err := w.groups[r].Share(w.t.Context(), v.Buffer()); err != nil || !mapped {
-					return fmt.Errorf("share: %v, %w", mapped, err)
-				}
+			if err := w.share(r, calls[r]); err != nil {
+				return err
 			}
 		}
 		return w.groups[r].Do(w.t.Context(), calls[r])
@@ -195,16 +187,62 @@ func (w *ranks) try(x trial, alloc allocate, seed uint64) error {
 		return err
 	}
 	for r := range n {
-		got := make([]byte, len(want[r]))
-		if len(got) == 0 {
-			continue
-		}
-		if err := results[r].Buffer().Load(w.t.Context(), transport.HostSpan(got), results[r].Offset()); err != nil {
+		if err := w.right(&t, r, calls[r].Result, reference(t, plan.Rank(r), sources)); err != nil {
 			return err
 		}
-		if at := differ(t, got, want[r]); at >= 0 {
-			return fmt.Errorf("rank %d: element %d is %x, not %x", r, at, got[uint64(at)*size:uint64(at+1)*size], want[r][uint64(at)*size:uint64(at+1)*size])
+		if t.InPlace || len(sources[r]) == 0 {
+			continue
 		}
+		if err := w.right(&t, r, calls[r].Source, sources[r]); err != nil {
+			return fmt.Errorf("source: %w", err)
+		}
+	}
+	return nil
+}
+
+// views makes the views of a rank.
+func (w *ranks) views(t *plan.Task, r int, alloc allocate) (source, result domain.View) {
+	w.t.Helper()
+	size := max(t.Type.Size(), 1)
+	sl, rl := t.SourceLen(plan.Rank(r)), t.ResultLen(plan.Rank(r))
+	if !t.InPlace {
+		return view(w.t, alloc(sl*size), t.Type, 0, sl), view(w.t, alloc(rl*size), t.Type, 0, rl)
+	}
+	whole := alloc(max(sl, rl) * size)
+	part := plan.Part(t.Count, r, t.Ranks).Off
+	source, result = view(w.t, whole, t.Type, 0, sl), view(w.t, whole, t.Type, 0, rl)
+	if t.Kind == plan.ReduceScatter {
+		result = view(w.t, whole, t.Type, part, rl)
+	}
+	if t.Kind == plan.AllGather {
+		source = view(w.t, whole, t.Type, part, sl)
+	}
+	return source, result
+}
+
+// share has a rank share the memory of a call.
+func (w *ranks) share(r int, c *Call) error {
+	for _, v := range []domain.View{c.Source, c.Result} {
+		if mapped, err := w.groups[r].Share(w.t.Context(), v.Buffer()); err != nil || !mapped {
+			return fmt.Errorf("share: %v, %w", mapped, err)
+		}
+	}
+	return nil
+}
+
+// right compares a result with what it should be.
+func (w *ranks) right(t *plan.Task, r int, result domain.View, want []byte) error {
+	if len(want) == 0 {
+		return nil
+	}
+	size := t.Type.Size()
+	got := make([]byte, len(want))
+	if err := result.Buffer().Load(w.t.Context(), transport.HostSpan(got), result.Offset()); err != nil {
+		return err
+	}
+	if at := differ(*t, got, want); at >= 0 {
+		k := uint64(at) * size
+		return fmt.Errorf("rank %d: element %d is %x, not %x", r, at, got[k:k+size], want[k:k+size])
 	}
 	return nil
 }
@@ -246,6 +284,7 @@ func reference(t plan.Task, rank plan.Rank, sources [][]byte) []byte {
 		for _, s := range sources {
 			out = append(out, s[part.Off*size:(part.Off+part.Len)*size]...)
 		}
+	case plan.Barrier:
 	}
 	return out
 }

@@ -47,6 +47,8 @@ func (l *loop) do(s *step, at, n uint64) error {
 		copy(l.part(s.block, at, n), l.partOf(s.peer, s.from, at, n))
 	case plan.Fold:
 		return l.fold(s, at, n)
+	default:
+		// All others need a link.
 	}
 	return nil
 }

@@ -95,6 +95,8 @@ func (l *loop) begin(task *plan.Task, prog *program) {
 }
 
 // all does what is left of the program.
+//
+// +checklocksignore: Group.mu is held all along.
 func (l *loop) all(ctx context.Context) error {
 	for ; l.phase < len(l.prog.phases); l.phase++ {
 		p := &l.prog.phases[l.phase]

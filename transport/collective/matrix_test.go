@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/devices/elem"
 	"github.com/hmcfs/hmcfs/tests/kit"
 	"github.com/hmcfs/hmcfs/transport/collective/plan"
@@ -45,6 +46,7 @@ func tasks(n int, counts []uint64, do func(t plan.Task)) {
 
 // TestEveryAlgorithm runs every algorithm for every kind that it can do.
 func TestEveryAlgorithm(t *testing.T) {
+	t.Parallel()
 	for _, n := range []int{1, 2, 3, 4, 5, 8, 16} {
 		counts := []uint64{0, 1, uint64(n) - 1, uint64(n), uint64(n) + 1, 100, 4099}
 		if n > 8 || kit.Race() {
@@ -53,17 +55,8 @@ func TestEveryAlgorithm(t *testing.T) {
 		for _, a := range plan.Algorithms() {
 			t.Run(fmt.Sprintf("%d/%s", n, a), func(t *testing.T) {
 				t.Parallel()
-				o := Options{Algorithm: a}
-				w := newRanks(t, n, o)
-				shape := w.groups[0].shape(a == plan.Direct)
-				tasks(n, counts, func(x plan.Task) {
-					if plan.Can(x, shape, a) != nil {
-						return
-					}
-					if err := w.try(trial{x, a == plan.Direct && x.Count > 0}, w.buffer, x.Count); err != nil {
-						t.Errorf("%+v: %v", x, err)
-					}
-				})
+				w := newRanks(t, n, Options{Algorithm: a})
+				w.everyTask(t, a, counts)
 				for range 20 {
 					if err := together(n, func(r int) error { return w.groups[r].Barrier(t.Context()) }); err != nil {
 						t.Error(err)
@@ -74,8 +67,23 @@ func TestEveryAlgorithm(t *testing.T) {
 	}
 }
 
+// everyTask does what an algorithm can do.
+func (w *ranks) everyTask(t *testing.T, a plan.Algorithm, counts []uint64) {
+	t.Helper()
+	shape := w.groups[0].shape(a == plan.Direct)
+	tasks(len(w.groups), counts, func(x plan.Task) {
+		if plan.Can(x, shape, a) != nil {
+			return
+		}
+		if err := w.try(trial{x, a == plan.Direct && x.Count > 0}, w.buffer, x.Count); err != nil {
+			t.Errorf("%+v: %v", x, err)
+		}
+	})
+}
+
 // TestEveryElement combines every type by every operation.
 func TestEveryElement(t *testing.T) {
+	t.Parallel()
 	for _, a := range []plan.Algorithm{plan.Direct, plan.Ring, ""} {
 		for _, shared := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/%v", a, shared), func(t *testing.T) {
@@ -141,6 +149,39 @@ func TestContract(t *testing.T) {
 	}
 }
 
+// TestReduce is the reduction of simpler's example at a root: out[0] is 2800 and
+// out[255] 4840 for eight ranks. The results of the others stay as they were.
+func TestReduce(t *testing.T) {
+	for _, a := range []plan.Algorithm{"", plan.Binomial, plan.Chain, plan.Ordered, plan.Direct} {
+		for n, want := range map[int][3]float64{8: {2800, 4840, 977920}, 4: {600, 1620, 284160}} {
+			w := newRanks(t, n, Options{Algorithm: a})
+			sources, results := w.mine(n, 1024), w.mine(n, 1024)
+			err := together(n, func(r int) error {
+				for i := range 256 {
+					put(elem.Float32, sources[r].Host(devices.Offset(4*i), 4), float64(i+100*r))
+					put(elem.Float32, results[r].Host(devices.Offset(4*i), 4), -1)
+				}
+				return w.groups[r].Reduce(t.Context(), view(t, results[r], elem.Float32, 0, 256),
+					view(t, sources[r], elem.Float32, 0, 256), elem.Sum, 1)
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for r := range n {
+				at := func(i int) float64 { return number(elem.Float32, results[r].Host(devices.Offset(4*i), 4)) }
+				sum := 0.0
+				for i := range 256 {
+					sum += at(i)
+				}
+				got := [3]float64{at(0), at(255), sum}
+				if r == 1 && got != want || r != 1 && got != [3]float64{-1, -1, -256} {
+					t.Errorf("%s, rank %d of %d: %v", a, r, n, got)
+				}
+			}
+		}
+	}
+}
+
 // TestRefused are calls that can't be.
 func TestRefused(t *testing.T) {
 	w := newRanks(t, 1, Options{})
@@ -161,10 +202,40 @@ func TestRefused(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+	for _, o := range []Options{
+		{Algorithm: "rin"}, {Check: "sometimes"}, {Algorithms: map[plan.Kind]plan.Algorithm{plan.AllReduce: "x"}},
+	} {
+		if _, err := New(t.Context(), g.fabric, o); !errors.Is(err, ErrArgument) {
+			t.Errorf("%+v: %v", o, err)
+		}
+	}
 	if err := g.Close(); err != nil {
 		t.Fatal(err)
 	}
 	if err := g.Barrier(t.Context()); !errors.Is(err, ErrClosed) {
 		t.Errorf("after Close: %v", err)
+	}
+}
+
+// TestMany is as many ranks as there may be, far more than processors.
+func TestMany(t *testing.T) {
+	if kit.Race() {
+		t.Skip("many goroutines take long under the race detector")
+	}
+	w := newRanks(t, plan.MaxRanks, Options{})
+	ring := newRanks(t, 33, Options{Algorithm: plan.Ring})
+	for _, k := range []plan.Kind{plan.AllReduce, plan.AllToAll, plan.AllGather} {
+		x := plan.Task{Kind: k, Count: 1000, Type: elem.Int64}
+		if k.Combines() {
+			x.Op = elem.Sum
+		}
+		for _, y := range []*ranks{w, ring} {
+			if err := y.try(trial{x, false}, y.buffer, 1); err != nil {
+				t.Errorf("%+v: %v", x, err)
+			}
+		}
+	}
+	if err := together(plan.MaxRanks, func(r int) error { return w.groups[r].Barrier(t.Context()) }); err != nil {
+		t.Error(err)
 	}
 }

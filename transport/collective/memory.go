@@ -137,7 +137,7 @@ type own struct {
 }
 
 // bytes are n bytes of a part. They hold what was left there.
-func (o *own) bytes(of plan.Buffer, n uint64) ([]byte, error) {
+func (o *own) bytes(ctx context.Context, of plan.Buffer, n uint64) ([]byte, error) {
 	if n == 0 {
 		return nil, nil
 	}
@@ -148,11 +148,24 @@ func (o *own) bytes(of plan.Buffer, n uint64) ([]byte, error) {
 			return nil, fmt.Errorf("memory of a collective: %w", err)
 		}
 		if b != nil {
-			if err = b.Close(context.Background()); err != nil {
+			if err = b.Close(context.WithoutCancel(ctx)); err != nil {
 				return nil, err
 			}
 		}
 		o.parts[of] = fresh
 	}
 	return o.parts[of].Host(0, devices.Size(n)), nil
+}
+
+// trim gives back memory of which there is more than a group may keep.
+func (o *own) trim(ctx context.Context, keep devices.Size) {
+	for i, b := range o.parts {
+		if b == nil || b.Size() <= keep {
+			continue
+		}
+		// Nobody else has it, so that it does not wait; and the kernel takes back
+		// what it has given.
+		_ = b.Close(context.WithoutCancel(ctx))
+		o.parts[i] = nil
+	}
 }

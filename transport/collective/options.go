@@ -1,6 +1,8 @@
 package collective
 
 import (
+	"fmt"
+	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -41,8 +43,10 @@ type Options struct {
 	// Order and Topology are those of plan.Shape: package topology makes them.
 	Order    []plan.Rank
 	Topology string
-	// Buffer is how much memory a group takes for windows and staging. Default
-	// 8 MiB.
+	// Buffer is how much memory a group keeps from call to call for each of
+	// scratch, staged sources and staged results. A call that needs more takes it
+	// from the system, and gives it back. Default 64 MiB, of which only what is
+	// needed is taken.
 	Buffer devices.Size
 	// Timeout is how long a rank waits for another one before the call fails and
 	// names it. Default 30 minutes.
@@ -67,7 +71,7 @@ func (o Options) withDefaults() Options {
 		o.Check = CheckFirst
 	}
 	if o.Buffer == 0 {
-		o.Buffer = 8 * devices.MiB
+		o.Buffer = 64 * devices.MiB
 	}
 	if o.Timeout == 0 {
 		o.Timeout = 30 * time.Minute
@@ -82,4 +86,24 @@ func (o Options) withDefaults() Options {
 		o.Logger = zap.NewNop()
 	}
 	return o
+}
+
+// check refuses what does not exist. Errors: ErrArgument.
+func (o *Options) check() error {
+	asked := []plan.Algorithm{o.Algorithm}
+	for kind, a := range o.Algorithms {
+		if !kind.Known() {
+			return fmt.Errorf("%w: an algorithm for %v", ErrArgument, kind)
+		}
+		asked = append(asked, a)
+	}
+	for _, a := range asked {
+		if a != "" && !slices.Contains(plan.Algorithms(), a) {
+			return fmt.Errorf("%w: there is no algorithm %.40q", ErrArgument, a)
+		}
+	}
+	if o.Check != CheckOff && o.Check != CheckFirst && o.Check != CheckAll {
+		return fmt.Errorf("%w: there is no check %.40q", ErrArgument, o.Check)
+	}
+	return nil
 }

@@ -146,8 +146,8 @@ func withStaging(steps []step, st staging) []step {
 		}
 	}
 	known = nil
-	for i := len(steps) - 1; i >= 0; i-- {
-		for _, w := range steps[i].writes {
+	for _, s := range slices.Backward(steps) {
+		for _, w := range s.writes {
 			for _, part := range minus(w, known, st.stores) {
 				last = append(last, step{action: store, block: part, reads: [2]span{part}})
 				known = append(known, part)

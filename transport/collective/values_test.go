@@ -22,6 +22,7 @@ func put(t elem.Type, p []byte, v float64) {
 		// Numbers of [0.5, 4) have a normal form.
 		bits := math.Float32bits(float32(math.Copysign(max(math.Abs(v), 0.5), v)))
 		binary.LittleEndian.PutUint16(p, uint16(bits>>16&0x8000|(bits>>23&0xff-112)<<10|bits>>13&0x3ff))
+	default:
 	}
 }
 

@@ -102,9 +102,18 @@ func TestSame(t *testing.T) {
 		got, want float64
 		same      bool
 	}{
-		{1, 1, true}, {1.00001, 1, true}, {1.00003, 1, false}, {1e6, 1000009, true}, {1e6, 1000011, false}, {0, 1e-5, true},
-		{math.Inf(1), math.Inf(1), true}, {math.Inf(1), math.Inf(-1), false}, {math.MaxFloat64, math.Inf(1), false},
-		{math.NaN(), math.NaN(), false}, {0, math.NaN(), false}, {math.NaN(), 0, false},
+		{1, 1, true},
+		{1.00001, 1, true},
+		{1.00003, 1, false},
+		{1e6, 1000009, true},
+		{1e6, 1000011, false},
+		{0, 1e-5, true},
+		{math.Inf(1), math.Inf(1), true},
+		{math.Inf(1), math.Inf(-1), false},
+		{math.MaxFloat64, math.Inf(1), false},
+		{math.NaN(), math.NaN(), false},
+		{0, math.NaN(), false},
+		{math.NaN(), 0, false},
 	} {
 		var got, want [8]byte
 		binary.LittleEndian.PutUint64(got[:], math.Float64bits(c.got))

@@ -13,7 +13,6 @@ import (
 	"github.com/hmcfs/hmcfs/devices/elem"
 	"github.com/hmcfs/hmcfs/tests/examples/rank"
 	"github.com/hmcfs/hmcfs/transport/collective"
-	"github.com/hmcfs/hmcfs/transport/collective/fabric"
 	"github.com/hmcfs/hmcfs/transport/collective/fusion"
 )
 
@@ -26,20 +25,14 @@ const (
 func main() { rank.Main(train) }
 
 func train(ctx context.Context, r *rank.Rank) (err error) {
-	d, err := r.Join(ctx)
+	if _, err = r.Join(ctx); err != nil {
+		return err
+	}
+	g, err := collective.New(ctx, r.Job.World().Fabric(), collective.Options{})
 	if err != nil {
 		return err
 	}
-	f, err := fabric.Over(ctx, d, fabric.Options{})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	g, err := collective.New(ctx, f, collective.Options{})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, g.Close()) }()
+	defer func() { err = errors.Join(err, g.Close()) }() //nolint:contextcheck // it takes none
 	mean, err := average(ctx, r, g)
 	if err != nil {
 		return err
@@ -51,7 +44,7 @@ func train(ctx context.Context, r *rank.Rank) (err error) {
 // does, and averages them while it goes on.
 func average(ctx context.Context, r *rank.Rank, g *collective.Group) (_ []*rank.Vector, err error) {
 	// The bytes alone cut buckets, so that each run does the same.
-	fuser, err := fusion.New(ctx, g, r.Table, fusion.Options{Type: elem.Float32, Op: elem.Avg, Bytes: 32 << 10, Window: -1})
+	fuser, err := fusion.New(ctx, g, r.Job.Table(), fusion.Options{Type: elem.Float32, Op: elem.Avg, Bytes: 32 << 10, Window: -1})
 	if err != nil {
 		return nil, err
 	}

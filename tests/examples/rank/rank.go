@@ -13,18 +13,13 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/devices/elem"
-	"github.com/hmcfs/hmcfs/transport"
-	"github.com/hmcfs/hmcfs/transport/comm"
-	"github.com/hmcfs/hmcfs/transport/control"
 	"github.com/hmcfs/hmcfs/transport/domain"
-	"github.com/hmcfs/hmcfs/transport/region"
-	"github.com/hmcfs/hmcfs/transport/wire"
+	"github.com/hmcfs/hmcfs/transport/job"
 )
 
 // Main runs an example as a rank, and ends the process.
@@ -52,12 +47,9 @@ type Rank struct {
 	Rank  int
 	World int
 	Root  int
-	// Table registers memory.
-	Table *region.Table
+	// Job is there after Join.
+	Job *job.Job
 
-	engine  *transport.Engine
-	comm    *comm.Communicator
-	domains *domain.Domains
 	// undo ends what was opened, the last first.
 	undo []func() error
 }
@@ -67,16 +59,10 @@ func Open() (*Rank, error) {
 	r := &Rank{}
 	for name, into := range map[string]*int{"HMCFS_RANK": &r.Rank, "HMCFS_WORLD": &r.World, "HMCFS_ROOT": &r.Root} {
 		var err error
-		if *into, err = strconv.Atoi(os.Getenv(name)); err != nil {
-			return nil, fmt.Errorf("%s: %w; start this by hmcfs run", name, err)
+		if *into, err = Number(name); err != nil {
+			return nil, fmt.Errorf("%w; start this by hmcfs run", err)
 		}
 	}
-	var err error
-	if r.engine, err = transport.New(transport.Options{}); err != nil {
-		return nil, err
-	}
-	r.undo = append(r.undo, r.engine.Close)
-	r.Table = region.NewTable(r.engine)
 	return r, nil
 }
 
@@ -89,39 +75,17 @@ func (r *Rank) Close() error {
 	return errors.Join(errs...)
 }
 
-// Join makes the domain of all ranks. Each rank listens where the book says,
-// and those above it connect.
+// Join connects us with the other ranks, and returns the domain of all.
 func (r *Rank) Join(ctx context.Context) (*domain.Comm, error) {
-	secret, err := os.ReadFile(os.Getenv("HMCFS_SECRET_FILE"))
+	o, err := job.FromEnv(os.Getenv)
 	if err != nil {
 		return nil, err
 	}
-	book := map[wire.Rank]control.Address{}
-	var ranks []wire.Rank
-	for i, text := range strings.Split(os.Getenv("HMCFS_BOOK"), ",") {
-		if book[wire.Rank(i)], err = control.ParseAddress(text); err != nil {
-			return nil, err
-		}
-		ranks = append(ranks, wire.Rank(i))
-	}
-	o := comm.Options{Rank: wire.Rank(r.Rank), Secret: []byte(strings.TrimSpace(string(secret))), Engine: r.engine}
-	if t := os.Getenv("HMCFS_TRANSPORT"); t != "" {
-		o.Transports = []comm.Transport{comm.Transport(t)}
-	}
-	if r.comm, err = comm.New(o); err != nil {
+	if r.Job, err = job.Init(ctx, o); err != nil {
 		return nil, err
 	}
-	r.undo = append(r.undo, r.comm.Close)
-	if r.domains, err = domain.New(r.comm, domain.Options{Book: book}); err != nil {
-		return nil, err
-	}
-	r.undo = append(r.undo, r.domains.Close)
-	if _, err = r.comm.Listen(ctx, book[wire.Rank(r.Rank)]); err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	return r.domains.NewComm(ctx, "world", ranks)
+	r.undo = append(r.undo, r.Job.Close)
+	return r.Job.World().Comm(), nil
 }
 
 // Vector is some float32 of registered memory.
@@ -130,9 +94,9 @@ type Vector struct {
 	p []byte
 }
 
-// Floats takes memory for n float32.
+// Floats takes memory for n float32, after Join.
 func (r *Rank) Floats(ctx context.Context, n int) (*Vector, error) {
-	b, err := r.Table.Alloc(devices.Size(4 * n))
+	b, err := r.Job.Table().Alloc(devices.Size(4 * n))
 	if err != nil {
 		return nil, err
 	}

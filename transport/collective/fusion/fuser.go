@@ -123,11 +123,14 @@ func (f *Fuser) alloc(ctx context.Context, table *region.Table) error {
 // free gives the memory back.
 func (f *Fuser) free(ctx context.Context) error {
 	var faults []error
+	end := func(b *region.Buffer) {
+		faults = append(faults, f.group.Unshare(b), b.Close(ctx))
+	}
 	for _, s := range f.slots {
-		faults = append(faults, s.buffer.Close(ctx))
+		end(s.buffer)
 	}
 	if f.control != nil {
-		faults = append(faults, f.control.Close(ctx))
+		end(f.control)
 	}
 	return errors.Join(faults...)
 }

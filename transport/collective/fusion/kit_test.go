@@ -101,7 +101,9 @@ type rank struct {
 func (r *rank) Rank() plan.Rank { return plan.Rank(r.me) }
 func (r *rank) Size() int       { return r.hub.n }
 
-func (r *rank) Share(context.Context, *region.Buffer) (bool, error) { return true, nil }
+func (r *rank) Share(context.Context, *region.Buffer) (bool, error) { return false, nil }
+
+func (r *rank) Unshare(*region.Buffer) error { return nil }
 
 func (r *rank) AllReduce(ctx context.Context, result, source domain.View, op elem.Op) error {
 	c := call{text: fmt.Sprintf("allreduce %d %s", source.Count(), op), result: host(result), source: host(source)}

@@ -27,6 +27,7 @@ type Group interface {
 	Rank() plan.Rank
 	Size() int
 	Share(ctx context.Context, b *region.Buffer) (mapped bool, err error)
+	Unshare(b *region.Buffer) error
 	AllReduce(ctx context.Context, result, source domain.View, op elem.Op) error
 	AllGather(ctx context.Context, result, source domain.View) error
 	Broadcast(ctx context.Context, v domain.View, root plan.Rank) error

@@ -1,0 +1,34 @@
+package cuda
+
+import "unsafe"
+
+type cuEvent uintptr
+
+func (a *api) createEvent() (cuEvent, error) {
+	var e cuEvent
+	err := a.check("cuEventCreate", code(a.EventCreate.Call(uintptr(unsafe.Pointer(&e)), cuEventDisableTiming)))
+	return e, err
+}
+
+func (a *api) destroyEvent(e cuEvent) error {
+	return a.check("cuEventDestroy", code(a.EventDestroy.Call(uintptr(e))))
+}
+
+func (a *api) recordEvent(e cuEvent, s cuStream) error {
+	return a.check("cuEventRecord", code(a.EventRecord.Call(uintptr(e), uintptr(s))))
+}
+
+// happened says whether all that was recorded is done.
+func (a *api) happened(e cuEvent) (bool, error) {
+	c := code(a.EventQuery.Call(uintptr(e)))
+	if c == codeNotReady {
+		return false, nil
+	}
+	return true, a.check("cuEventQuery", c)
+}
+
+// streamAfter has later work of a stream wait for an event, of any stream of
+// this process.
+func (a *api) streamAfter(s cuStream, e cuEvent) error {
+	return a.check("cuStreamWaitEvent", code(a.StreamWaitEvent.Call(uintptr(s), uintptr(e), 0)))
+}

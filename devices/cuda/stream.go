@@ -1,0 +1,341 @@
+package cuda
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/devices/elem"
+)
+
+// stream is a stream of the card. Work is put into it by a goroutine, which
+// waits only for what the card can't wait for by itself: a Signal of the host,
+// an event of another device.
+type stream struct {
+	d     *device
+	id    cuStream
+	queue *devices.Queue
+	once  sync.Once
+
+	mu sync.Mutex
+	// pending is work that may not be done, in order.
+	// +checklocks:mu
+	pending []pending
+}
+
+// pending is memory that is in use until an event has happened.
+type pending struct {
+	event cuEvent
+	mems  []*devices.Memory
+}
+
+// hasStreams says whether the library has all calls that streams need.
+func (a *api) hasStreams() bool {
+	return a.EventCreate.Present() && a.EventDestroy.Present() && a.EventRecord.Present() &&
+		a.EventQuery.Present() && a.StreamWaitEvent.Present()
+}
+
+// NewStream makes a stream that waits for no other.
+func (d *device) NewStream(ctx context.Context) (devices.Stream, error) {
+	leave, err := d.life.Enter(ctx, d)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	if !d.api.hasStreams() {
+		return devices.NewHostStream(ctx, d), nil
+	}
+	s := &stream{d: d}
+	err = d.on(func() (err error) {
+		s.id, err = d.api.createStream()
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.queue = devices.NewQueue(ctx, d)
+	return s, nil
+}
+
+// HostDriven says that the card orders the work. It is the host that hands it
+// on once a Signal is set.
+func (s *stream) HostDriven() bool { return false }
+
+// Copy begins a copy inside the card.
+func (s *stream) Copy(dst, src devices.Span) error {
+	if dst.Len != src.Len {
+		return fmt.Errorf("copy of %v to %v on %s: %w", src.Range, dst.Range, s.d.info.Name, devices.ErrRange)
+	}
+	if dst.Mem == src.Mem && dst.Overlaps(src.Range) {
+		return s.byHost(func(ctx context.Context) error { return s.d.Copy(ctx, dst, src) }, dst, src)
+	}
+	return s.begin(func() error { return s.d.api.copyWithin(s.id, addressOf(dst), addressOf(src), src.Len) }, dst, src)
+}
+
+// Fill begins to set bytes.
+func (s *stream) Fill(dst devices.Span, value byte) error {
+	return s.begin(func() error { return s.d.api.fill(s.id, addressOf(dst), value, dst.Len) }, dst)
+}
+
+// Reduce begins to combine elements: by a kernel, or by the host where the
+// driver has none.
+func (s *stream) Reduce(dst, src devices.Span, t elem.Type, op elem.Op) error {
+	if err := devices.CheckReduce(s.d, dst, src, t, op); err != nil {
+		return err
+	}
+	if !devices.Aligned(t, dst, src) || s.kernelMissing(t, op) {
+		return s.byHost(func(ctx context.Context) error { return devices.Reduce(ctx, dst, src, t, op) }, dst, src)
+	}
+	return s.begin(func() error {
+		f, err := s.d.kernel(t, op)
+		if err != nil {
+			return err
+		}
+		return s.d.api.reduce(s.id, f, addressOf(dst), addressOf(src), dst.Len/devices.Size(t.Size()))
+	}, dst, src)
+}
+
+// kernelMissing says whether the driver has refused a kernel. Any other fault is
+// found when the work begins.
+func (s *stream) kernelMissing(t elem.Type, op elem.Op) bool {
+	leave, err := s.d.life.Enter(context.Background(), s.d)
+	if err != nil {
+		return false
+	}
+	defer leave()
+	err = s.d.on(func() (err error) {
+		_, err = s.d.kernel(t, op)
+		return err
+	})
+	return errors.Is(err, devices.ErrUnsupported)
+}
+
+// begin has work put into the stream, whose memory is held until it is done.
+func (s *stream) begin(start func() error, spans ...devices.Span) error {
+	if err := s.queue.Failure(); err != nil && !errors.Is(err, devices.ErrClosed) {
+		return err
+	}
+	return s.queue.Begin(func(ctx context.Context) error {
+		if spans[0].Len == 0 {
+			return nil
+		}
+		leave, err := s.d.life.Enter(ctx, s.d)
+		if err != nil {
+			return err
+		}
+		defer leave()
+		defer s.reap()
+		return s.d.on(func() error {
+			event, err := s.d.api.createEvent()
+			if err != nil {
+				return err
+			}
+			if err = start(); err == nil {
+				err = s.d.api.recordEvent(event, s.id)
+			}
+			p := pending{event: event}
+			for _, span := range spans {
+				span.Mem.Retain()
+				p.mems = append(p.mems, span.Mem)
+			}
+			s.mu.Lock()
+			s.pending = append(s.pending, p)
+			s.mu.Unlock()
+			return err
+		})
+	}, spans...)
+}
+
+// byHost has the host do work between what is in the stream and what comes.
+func (s *stream) byHost(work func(context.Context) error, spans ...devices.Span) error {
+	before, err := s.Record()
+	if err != nil {
+		return err
+	}
+	return s.queue.Begin(func(ctx context.Context) error {
+		if err := errors.Join(before.Wait(ctx), before.Close()); err != nil {
+			return err
+		}
+		return work(ctx)
+	}, spans...)
+}
+
+// reap lets go of what is done, or of all that there is once the card has
+// failed. The caller is inside of device.life.
+func (s *stream) reap() {
+	failed := s.d.failed() != nil
+	s.mu.Lock()
+	n := 0
+	for n < len(s.pending) && !failed {
+		done, err := s.query(s.pending[n].event)
+		if err == nil && !done {
+			break
+		}
+		if err != nil {
+			s.queue.Fail(err)
+		}
+		n++
+	}
+	if failed {
+		n = len(s.pending)
+	}
+	done := s.pending[:n:n]
+	s.pending = s.pending[n:]
+	s.mu.Unlock()
+	for _, p := range done {
+		s.destroy(p.event)
+		for _, m := range p.mems {
+			_ = m.Release() // the device has said what there is to say
+		}
+	}
+}
+
+// query asks for an event.
+func (s *stream) query(e cuEvent) (done bool, err error) {
+	err = s.d.on(func() (err error) {
+		done, err = s.d.api.happened(e)
+		return err
+	})
+	return done, err
+}
+
+// destroy gives an event back; one of a card that has failed goes with the
+// process.
+func (s *stream) destroy(e cuEvent) {
+	_ = s.d.on(func() error { return s.d.api.destroyEvent(e) })
+}
+
+// Record makes an event behind all work.
+func (s *stream) Record() (devices.Event, error) {
+	e := &event{stream: s, recorded: devices.NewSignal()}
+	err := s.queue.Add(devices.Job{
+		Work: func(ctx context.Context) error {
+			leave, err := s.d.life.Enter(ctx, s.d)
+			if err != nil {
+				return err
+			}
+			defer leave()
+			return s.d.on(func() (err error) {
+				if e.id, err = s.d.api.createEvent(); err != nil {
+					return err
+				}
+				return s.d.api.recordEvent(e.id, s.id)
+			})
+		},
+		Told: e.recorded.Set,
+	})
+	return e, err
+}
+
+// After has later work wait: by the card for an event of any card, by the host
+// for others.
+func (s *stream) After(e devices.Event) error {
+	own, ok := e.(*event)
+	if !ok {
+		return s.queue.Add(devices.Job{Work: e.Wait})
+	}
+	return s.queue.Add(devices.Job{Work: func(ctx context.Context) error {
+		if err := own.recorded.Wait(ctx); err != nil {
+			return err
+		}
+		return s.d.on(func() error { return s.d.api.streamAfter(s.id, own.id) })
+	}})
+}
+
+// Sync waits for all work.
+func (s *stream) Sync(ctx context.Context) error {
+	e, err := s.Record()
+	if err != nil {
+		return err
+	}
+	err = errors.Join(e.Wait(ctx), e.Close())
+	if leave, gone := s.d.life.Enter(context.WithoutCancel(ctx), s.d); gone == nil {
+		s.reap()
+		leave()
+	}
+	return err
+}
+
+// Close gives up what the card has not been given, waits for the rest and gives
+// the stream back.
+func (s *stream) Close() (err error) {
+	s.once.Do(func() {
+		s.queue.Close()
+		leave, gone := s.d.life.Enter(context.Background(), s.d)
+		if gone != nil {
+			return // with the device, as all that it had
+		}
+		defer leave()
+		err = s.d.on(func() error { return s.d.api.synchronize(s.id) })
+		s.reap()
+		if s.d.failed() == nil {
+			err = errors.Join(err, s.d.on(func() error { return s.d.api.destroyStream(s.id) }))
+		}
+	})
+	return err
+}
+
+// event is a place in a stream's work.
+type event struct {
+	stream *stream
+	// recorded is set once id is in the stream.
+	recorded *devices.Signal
+	id       cuEvent
+	once     sync.Once
+}
+
+// The first and the longest pause between two looks at an event.
+const (
+	shortPause = 5 * time.Microsecond
+	longPause  = 500 * time.Microsecond
+)
+
+// Wait returns once the work before it is done.
+func (e *event) Wait(ctx context.Context) error {
+	if err := e.recorded.Wait(ctx); err != nil {
+		return err
+	}
+	timer := time.NewTimer(shortPause)
+	defer timer.Stop()
+	for pause := shortPause; ; pause = min(2*pause, longPause) {
+		if done, err := e.look(ctx); done || err != nil {
+			return err
+		}
+		timer.Reset(pause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// look asks whether it has happened.
+func (e *event) look(ctx context.Context) (bool, error) {
+	leave, err := e.stream.d.life.Enter(ctx, e.stream.d)
+	if err != nil {
+		return false, err
+	}
+	defer leave()
+	return e.stream.query(e.id)
+}
+
+// Close gives the event back, once the stream has come to it.
+func (e *event) Close() error {
+	e.once.Do(func() {
+		e.recorded.Notify(func(error) {
+			leave, gone := e.stream.d.life.Enter(context.Background(), e.stream.d)
+			if gone != nil {
+				return
+			}
+			defer leave()
+			if e.id != 0 {
+				e.stream.destroy(e.id)
+			}
+		})
+	})
+	return nil
+}

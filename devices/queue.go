@@ -1,0 +1,174 @@
+package devices
+
+import (
+	"context"
+	"fmt"
+	"sync"
+)
+
+// Queue is jobs that a goroutine of the host does in order, for implementations
+// of Stream. Once one has failed, those behind it are not done.
+type Queue struct {
+	dev    Device
+	cancel context.CancelFunc
+	ended  chan struct{}
+	wake   chan struct{}
+
+	mu sync.Mutex
+	// +checklocks:mu
+	jobs []Job
+	// +checklocks:mu
+	closed bool
+	// failed is the first error of a job.
+	// +checklocks:mu
+	failed error
+}
+
+// Job is a piece of work.
+type Job struct {
+	// Work does it. Its context ends with the queue.
+	Work func(ctx context.Context) error
+	// Told, if not nil, is called afterwards with the error of the work, or of
+	// that before it.
+	Told func(error)
+	// Hold is memory that is released when the job is over.
+	Hold []*Memory
+}
+
+// NewQueue makes a queue for a device's stream, which Close ends.
+func NewQueue(ctx context.Context, d Device) *Queue {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	q := &Queue{dev: d, cancel: cancel, ended: make(chan struct{}), wake: make(chan struct{}, 1)}
+	go q.run(ctx)
+	return q
+}
+
+// Begin adds work on spans, which are checked, and held until it is done.
+func (q *Queue) Begin(work func(context.Context) error, spans ...Span) error {
+	j := Job{Work: work}
+	for _, span := range spans {
+		if err := span.Check(q.dev); err != nil {
+			return err
+		}
+	}
+	for _, span := range spans {
+		span.Mem.Retain()
+		j.Hold = append(j.Hold, span.Mem)
+	}
+	err := q.Add(j)
+	if err != nil {
+		j.release()
+	}
+	return err
+}
+
+// Add adds a job, or says why none can be any more: ErrClosed, or what has
+// failed.
+func (q *Queue) Add(j Job) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	switch {
+	case q.closed:
+		return q.errClosed()
+	case q.failed != nil:
+		return q.failed
+	}
+	q.jobs = append(q.jobs, j)
+	select {
+	case q.wake <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+// Close gives up what has not begun, which fails with ErrClosed, and waits for
+// the rest.
+func (q *Queue) Close() {
+	q.mu.Lock()
+	q.closed = true
+	q.mu.Unlock()
+	q.cancel()
+	<-q.ended
+}
+
+func (q *Queue) errClosed() error {
+	return fmt.Errorf("stream of %s: %w", q.dev.Info().Name, ErrClosed)
+}
+
+// run does the jobs until the queue is closed.
+func (q *Queue) run(ctx context.Context) {
+	defer close(q.ended)
+	for {
+		select {
+		case <-q.wake:
+		case <-ctx.Done():
+			q.Fail(q.errClosed())
+		}
+		for {
+			j, ok := q.next()
+			if !ok {
+				break
+			}
+			q.do(ctx, j)
+		}
+		if ctx.Err() != nil {
+			return
+		}
+	}
+}
+
+func (q *Queue) next() (Job, bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.jobs) == 0 {
+		q.jobs = nil
+		return Job{}, false
+	}
+	j := q.jobs[0]
+	q.jobs = q.jobs[1:]
+	return j, true
+}
+
+// do does a job, unless one before it has failed.
+func (q *Queue) do(ctx context.Context, j Job) {
+	defer j.release()
+	if ctx.Err() != nil {
+		q.Fail(q.errClosed())
+	}
+	err := q.Failure()
+	if err == nil && j.Work != nil {
+		if err = j.Work(ctx); err != nil {
+			if ctx.Err() != nil {
+				err = q.errClosed()
+			}
+			q.Fail(err)
+		}
+	}
+	if j.Told != nil {
+		j.Told(err)
+	}
+}
+
+// Failure is what has failed.
+func (q *Queue) Failure() error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.failed
+}
+
+// Fail has all jobs that have not begun fail. Only the first error counts.
+func (q *Queue) Fail(err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.failed == nil {
+		q.failed = err
+	}
+}
+
+// release gives the memory back that the job held. An error is the device's,
+// which has the memory no longer.
+func (j Job) release() {
+	for _, m := range j.Hold {
+		_ = m.Release()
+	}
+}
