@@ -2,6 +2,7 @@ package collective
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/hmcfs/hmcfs/transport/collective/plan"
 )
@@ -114,15 +115,16 @@ func (g *Group) choose(t plan.Task, mapped bool) (*way, error) {
 	if !own {
 		a = g.opts.Algorithm
 	}
-	if a != "" && plan.Can(t, s, a) == nil {
-		return compile(t, s, plan.Estimate{Algorithm: a}, "option")
-	}
 	// In place or not is each rank's own matter, and must not make a difference.
 	same := t
 	same.InPlace = t.Kind != plan.AllToAll && t.Kind != plan.Barrier
 	all, err := plan.Estimates(same, s, g.costs)
 	if err != nil {
 		return nil, argument(err)
+	}
+	// The option is for the calls that it can do.
+	if i := slices.IndexFunc(all, func(e plan.Estimate) bool { return e.Algorithm == a }); i >= 0 {
+		return compile(t, s, all[i], "option")
 	}
 	return compile(t, s, g.best(all, &t, mapped), "model")
 }

@@ -58,9 +58,9 @@ func chosen() []Knob {
 			}),
 		},
 		{
-			Name: "HMCFS_BUFFSIZE", Alias: "HCCL_BUFFSIZE", Default: "8",
+			Name: "HMCFS_BUFFSIZE", Alias: "HCCL_BUFFSIZE", Default: "64",
 			Expected: "an integer from 1 to 65536",
-			Meaning:  "MiB that a group takes for windows and staging. HCOMM's default is 200.",
+			Meaning:  "MiB that a group keeps for windows and staging. HCOMM's default is 200.",
 			read:     integer(1, 65536, func(v *values, n int64) { v.buffer = devices.Size(n) * devices.MiB }),
 		},
 		{
@@ -88,9 +88,9 @@ func chosen() []Knob {
 func waited() []Knob {
 	return []Knob{
 		{
-			Name: "HMCFS_CONNECT_TIMEOUT", Alias: "HCCL_CONNECT_TIMEOUT", Default: "30",
+			Name: "HMCFS_CONNECT_TIMEOUT", Alias: "HCCL_CONNECT_TIMEOUT", Default: "120",
 			Expected: "an integer from 1 to 7200, under HCOMM's name from 120",
-			Meaning:  "Seconds that ranks may take to join. HCOMM's default is 120.",
+			Meaning:  "Seconds that the ranks of a job may take to join.",
 			read: func(v *values, text string, foreign bool) bool {
 				low := int64(1)
 				if foreign {
