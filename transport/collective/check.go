@@ -171,7 +171,7 @@ func (g *Group) compareOptions(ctx context.Context) error {
 	mine := make([]byte, optionsSize)
 	own := map[string]string{
 		"version": strconv.Itoa(protocolVersion), "algorithm": string(o.Algorithm), "strict": strconv.FormatBool(o.Strict),
-		"check": string(o.Check), "order": fmt.Sprint(o.Order), "topology": o.Topology, "buffer": strconv.FormatUint(uint64(o.Buffer), 10),
+		"algorithms": fmt.Sprint(o.Algorithms), "check": string(o.Check), "order": fmt.Sprint(o.Order), "topology": o.Topology, "buffer": strconv.FormatUint(uint64(o.Buffer), 10),
 		"timeout": o.Timeout.String(), "stuck": o.Stuck.String(), "retry": strconv.Itoa(o.Retry), "keep-source": strconv.FormatBool(o.KeepSource),
 	}
 	text, err := json.Marshal(own)

@@ -25,7 +25,7 @@ func (w *ranks) on(d devices.Device) allocate {
 		if err != nil {
 			w.t.Fatal(err)
 		}
-		w.buffers = append(w.buffers, b)
+		w.owns(b)
 		w.t.Cleanup(func() { _ = m.Release() })
 		return b
 	}

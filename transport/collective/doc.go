@@ -42,9 +42,31 @@
 //
 // # When something goes wrong
 //
-// A call that fails leaves unspecified elements in its result. A link that was
-// lost is made anew and the call is done again where Options.Retry allows; a
-// rank that is gone is named.
+// A call that fails leaves unspecified elements in its result.
+//
+// Ranks that ask for different things get an InconsistentError, all of them, and
+// before an element moves if Options.Check has the call compared. Where it has
+// not, headers of messages tell most of it while elements move; a rank that only
+// sends may not hear of it.
+//
+// After a lost link, or a rank that was waited for in vain, all ranks make their
+// links anew (fabric.Reform), tell each other where they are, and decide alike:
+//
+//	all in the same call     it is done again from the source, at most
+//	                         Options.Retry times
+//	a source is overwritten  ErrRetry, at all; KeepSource keeps a copy
+//	a rank was timed out     ErrTimeout, which names who never came
+//	some are a call ahead    those behind get ErrRetry, and go on with the call
+//	                         after it
+//	a rank is dead           fabric.ErrLink, which names it, within some seconds
+//
+// A rank that has its result may have left when another one still needs its
+// bytes again. Calls of 4 MiB and more that go over links therefore end when
+// all ranks have theirs; for smaller ones that would take longer than the call.
+//
+// A Barrier that was given up is the same one when it is called again, so ranks
+// that come late meet the others in it. Any other call that was given up counts
+// as made.
 //
 // # Lock order
 //

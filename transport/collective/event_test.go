@@ -59,7 +59,7 @@ func newTrainer(t *testing.T, w *ranks, rank int, d devices.Device) *trainer {
 			t.Fatal(err)
 		}
 		*at = b
-		w.buffers = append(w.buffers, b)
+		w.owns(b)
 	}
 	for _, s := range []*devices.Stream{&tr.compute, &tr.comm} {
 		made, err := devices.NewStream(t.Context(), d)

@@ -25,7 +25,10 @@ type ranks struct {
 	t      testing.TB
 	groups []*Group
 	table  *region.Table
+
+	mu sync.Mutex
 	// buffers are closed after the groups, which may have shared them.
+	// +checklocks:mu
 	buffers []*region.Buffer
 }
 
@@ -61,6 +64,8 @@ func groupsOf(t testing.TB, all []fabric.Fabric, o Options) *ranks {
 	t.Cleanup(func() { _ = engine.Close() })
 	w := &ranks{t: t, groups: make([]*Group, len(all)), table: region.NewTable(engine)}
 	t.Cleanup(func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
 		for _, b := range w.buffers {
 			_ = b.Close(context.Background())
 		}
@@ -102,6 +107,13 @@ func together(n int, do func(r int) error) error {
 	return errors.Join(errs...)
 }
 
+// owns has buffers be closed at the end.
+func (w *ranks) owns(b ...*region.Buffer) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.buffers = append(w.buffers, b...)
+}
+
 // buffer is host memory of n bytes, at least one.
 func (w *ranks) buffer(n uint64) *region.Buffer {
 	w.t.Helper()
@@ -109,7 +121,7 @@ func (w *ranks) buffer(n uint64) *region.Buffer {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.buffers = append(w.buffers, b)
+	w.owns(b)
 	return b
 }
 

@@ -234,11 +234,8 @@ func TestRetry(t *testing.T) {
 			for _, at := range []uint64{1, 7, 16, 17, 4000, whole / 2, whole - 40, whole - 33} {
 				faults.CutAfter(0, 1, at)
 				got, err := again(t, w, count, inPlace)
-				if err != nil {
-					t.Fatalf("cut at byte %d: %v", at, err)
-				}
-				if !bytes.Equal(got, want) {
-					t.Errorf("cut at byte %d: other bits", at)
+				if err != nil || !bytes.Equal(got, want) {
+					t.Fatalf("cut at byte %d: %v, or other bits", at, err)
 				}
 				for r, rep := range reports {
 					if rep.Retries != 1 {
@@ -319,42 +316,55 @@ func TestLate(t *testing.T) {
 			for r := range views {
 				views[r] = w.floats(r, 1000)
 			}
-			errs := make([]error, 4)
-			_ = together(4, func(r int) error {
-				if r != 2 {
-					errs[r] = w.groups[r].AllReduce(t.Context(), views[r], views[r], elem.Sum)
-				}
-				return nil
-			})
-			for r, err := range errs {
-				if r == 2 {
-					continue
-				}
-				e, ok := errors.AsType[*TimeoutError](err)
-				if !ok || !errors.Is(err, ErrTimeout) || !slices.Equal(e.Missing, []plan.Rank{2}) || e.Call == 0 {
-					t.Errorf("rank %d: %v", r, err)
-				}
-			}
-			stuck := logs.FilterMessage("a rank waits for others").All()
-			if len(stuck) == 0 {
+			reduce := func(r int) error { return w.groups[r].AllReduce(t.Context(), views[r], views[r], elem.Sum) }
+			checkMissing(t, without(2, 4, reduce), 2)
+			if logs.FilterMessage("a rank waits for others").Len() == 0 {
 				t.Error("nobody has told that he waits")
 			}
 			// Rank 2 comes to the call that the others have given up. They make
 			// the next one.
-			_ = together(4, func(r int) error {
-				errs[r] = w.groups[r].AllReduce(t.Context(), views[r], views[r], elem.Sum)
-				if r == 2 && errs[r] != nil {
-					if !errors.Is(errs[r], ErrRetry) {
-						t.Errorf("rank 2 comes late: %v", errs[r])
+			err := together(4, func(r int) error {
+				if r == 2 {
+					if err := reduce(r); !errors.Is(err, ErrRetry) {
+						t.Errorf("rank 2 comes late: %v", err)
 					}
-					errs[r] = w.groups[r].AllReduce(t.Context(), views[r], views[r], elem.Sum)
 				}
-				return nil
+				return reduce(r)
 			})
-			if err := errors.Join(errs...); err != nil {
+			if err != nil {
 				t.Errorf("the next call: %v", err)
 			}
 		})
+	}
+}
+
+// without does something as each of n ranks but one.
+func without(but, n int, do func(r int) error) map[int]error {
+	errs := make([]error, n)
+	_ = together(n, func(r int) error {
+		if r != but {
+			errs[r] = do(r)
+		}
+		return nil
+	})
+	out := map[int]error{}
+	for r, err := range errs {
+		if r != but {
+			out[r] = err
+		}
+	}
+	return out
+}
+
+// checkMissing looks whether all have waited in vain for the one that is
+// missing.
+func checkMissing(t *testing.T, errs map[int]error, missing plan.Rank) {
+	t.Helper()
+	for r, err := range errs {
+		e, ok := errors.AsType[*TimeoutError](err)
+		if !ok || !errors.Is(err, ErrTimeout) || !slices.Equal(e.Missing, []plan.Rank{missing}) || e.Call == 0 {
+			t.Errorf("rank %d: %v", r, err)
+		}
 	}
 }
 
@@ -369,23 +379,48 @@ func TestLateBarrier(t *testing.T) {
 				t.Fatal(err)
 			}
 			for range 2 {
-				errs := make([]error, 4)
-				_ = together(4, func(r int) error {
-					if r != 3 {
-						errs[r] = w.groups[r].Barrier(t.Context())
-					}
-					return nil
-				})
-				for r, err := range errs[:3] {
-					if e, ok := errors.AsType[*TimeoutError](err); !ok || !slices.Equal(e.Missing, []plan.Rank{3}) {
-						t.Errorf("rank %d: %v", r, err)
-					}
-				}
+				checkMissing(t, without(3, 4, func(r int) error { return w.groups[r].Barrier(t.Context()) }), 3)
 			}
 			if err := together(4, func(r int) error { return w.groups[r].Barrier(t.Context()) }); err != nil {
 				t.Fatal(err)
 			}
 			allReduce(t, w, 1000)
+		})
+	}
+}
+
+// TestLateOver is TestLateBarrier, and a call that is given up, between ranks of
+// a domain.
+func TestLateOver(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it waits")
+	}
+	for _, streams := range []bool{false, true} {
+		t.Run(fmt.Sprintf("streams %v", streams), func(t *testing.T) {
+			all := overDomain(t, 3, fabric.Options{Streams: streams})
+			w := groupsOf(t, all, Options{Timeout: time.Second})
+			barrier := func(r int) error { return w.groups[r].Barrier(t.Context()) }
+			checkMissing(t, without(1, 3, barrier), 1)
+			if err := together(3, barrier); err != nil {
+				t.Fatal(err)
+			}
+			views := make([]domain.View, 3)
+			for r := range views {
+				views[r] = w.floats(r, 100_000)
+			}
+			reduce := func(r int) error { return w.groups[r].AllReduce(t.Context(), views[r], views[r], elem.Sum) }
+			checkMissing(t, without(2, 3, reduce), 2)
+			err := together(3, func(r int) error {
+				if r == 2 {
+					if err := reduce(r); !errors.Is(err, ErrRetry) {
+						t.Errorf("rank 2 comes late: %v", err)
+					}
+				}
+				return reduce(r)
+			})
+			if err != nil {
+				t.Errorf("the next call: %v", err)
+			}
 		})
 	}
 }

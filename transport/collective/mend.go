@@ -217,7 +217,7 @@ func (g *Group) reform(ctx context.Context, at stage, cause error) error {
 		}
 		var missing *fabric.MissingError
 		switch {
-		case errors.As(err, &missing) && (ended != nil || errors.Is(err, context.DeadlineExceeded)):
+		case errors.As(err, &missing) && (ended != nil || impatient(missing)):
 			absent &= setOf(missing.Ranks)
 		case ended == nil && !errors.Is(err, fabric.ErrInterrupted):
 			return fmt.Errorf("collective: call %d: %w (after: %w)", g.guard.call, err, cause)
@@ -233,6 +233,12 @@ func (g *Group) reform(ctx context.Context, at stage, cause error) error {
 		late.For = late.Missing
 	}
 	return late
+}
+
+// impatient says that the fabric has not waited any longer. A time that ran out
+// while a rank was called back is inside of other errors: that rank is gone.
+func impatient(e *fabric.MissingError) bool {
+	return e.Err == context.DeadlineExceeded //nolint:errorlint // what is wrapped is something else
 }
 
 // patience is how long we wait for ranks to come together: what is left of

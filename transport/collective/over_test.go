@@ -20,57 +20,81 @@ import (
 // overDomain joins n ranks by a domain of communicators.
 func overDomain(t testing.TB, n int, o fabric.Options) []fabric.Fabric {
 	t.Helper()
+	all, err := overDomainBy(t, n, o, func(_ wire.Rank, at control.Address) control.Address { return at })()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// overDomainBy is overDomain with other addresses than those that the ranks
+// listen at. They are joined by what it returns.
+func overDomainBy(
+	t testing.TB, n int, o fabric.Options, by func(wire.Rank, control.Address) control.Address,
+) (join func() ([]fabric.Fabric, error)) {
+	t.Helper()
 	book := map[wire.Rank]control.Address{}
 	var list []wire.Rank
 	domains := make([]*domain.Domains, n)
 	for i := range n {
-		var err error
 		rank := wire.Rank(i)
-		engine, err := transport.New(transport.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		c, err := comm.New(comm.Options{Rank: rank, Secret: kit.Bytes(1, 0, 32), Engine: engine})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if domains[i], err = domain.New(c, domain.Options{Book: book}); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err = errors.Join(domains[i].Close(), c.Close(), engine.Close()); err != nil {
-				t.Error(err)
-			}
-		})
+		var c *comm.Communicator
+		c, domains[i] = newDomains(t, rank, book)
 		at := control.Address{Network: control.Unix, Addr: filepath.Join(t.TempDir(), "s")}
 		if o.Streams {
 			at = control.Address{Network: control.TCP, Addr: "127.0.0.1:0"}
 		}
-		if book[rank], err = c.Listen(t.Context(), at); err != nil {
+		at, err := c.Listen(t.Context(), at)
+		if err != nil {
 			t.Fatal(err)
 		}
+		book[rank] = by(rank, at)
 		list = append(list, rank)
 	}
-	all := make([]fabric.Fabric, n)
-	err := together(n, func(r int) error {
-		d, err := domains[r].NewComm(t.Context(), "job", list)
-		if err != nil {
+	return func() ([]fabric.Fabric, error) {
+		all := make([]fabric.Fabric, n)
+		t.Cleanup(func() {
+			for _, f := range all {
+				if f == nil {
+					continue
+				}
+				if err := f.Close(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+		return all, together(n, func(r int) error {
+			d, err := domains[r].NewComm(t.Context(), "job", list)
+			if err != nil {
+				return err
+			}
+			all[r], err = fabric.Over(t.Context(), d, o)
 			return err
-		}
-		all[r], err = fabric.Over(t.Context(), d, o)
-		return err
-	})
+		})
+	}
+}
+
+// newDomains makes a rank.
+func newDomains(t testing.TB, rank wire.Rank, book map[wire.Rank]control.Address) (*comm.Communicator, *domain.Domains) {
+	t.Helper()
+	engine, err := transport.New(transport.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := comm.New(comm.Options{Rank: rank, Secret: kit.Bytes(1, 0, 32), Engine: engine})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := domain.New(c, domain.Options{Book: book})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		for _, f := range all {
-			if err := f.Close(); err != nil {
-				t.Error(err)
-			}
+		if err := errors.Join(d.Close(), c.Close(), engine.Close()); err != nil {
+			t.Error(err)
 		}
 	})
-	return all
+	return c, d
 }
 
 // TestOver does everything between ranks of a domain: in shared memory, and over

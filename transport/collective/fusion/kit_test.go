@@ -101,7 +101,7 @@ type rank struct {
 func (r *rank) Rank() plan.Rank { return plan.Rank(r.me) }
 func (r *rank) Size() int       { return r.hub.n }
 
-func (r *rank) Share(context.Context, *region.Buffer) (bool, error) { return true, nil }
+func (r *rank) Share(context.Context, *region.Buffer) (bool, error) { return false, nil }
 
 func (r *rank) Unshare(*region.Buffer) error { return nil }
 
