@@ -106,10 +106,14 @@ func TestEveryElement(t *testing.T) {
 
 // TestLarge is a count that is no multiple of anything.
 func TestLarge(t *testing.T) {
+	count := uint64(1<<20 + 3)
+	if kit.Race() {
+		count = 1<<15 + 3
+	}
 	for _, n := range []int{2, 4} {
 		for _, shared := range []bool{false, true} {
 			w := newRanks(t, n, Options{})
-			tasks(n, []uint64{1<<20 + 3}, func(x plan.Task) {
+			tasks(n, []uint64{count}, func(x plan.Task) {
 				if err := w.try(trial{x, shared}, w.buffer, 5); err != nil {
 					t.Errorf("%+v: %v", x, err)
 				}
