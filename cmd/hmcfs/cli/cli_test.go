@@ -256,6 +256,24 @@ func TestConfigShow(t *testing.T) {
 	}
 }
 
+// TestCollectiveVariables: a wrong algorithm is told before any file is looked
+// for, whoever names it.
+func TestCollectiveVariables(t *testing.T) {
+	for _, x := range []struct {
+		vars map[string]string
+		args []string
+		want string
+	}{
+		{nil, []string{"allreduce", "--algorithm", "rings", "/nowhere"}, `--algorithm: there is no "rings"`},
+		{map[string]string{"HCCL_ALGO": "level1:rings"}, []string{"broadcast", "/nowhere"}, "EI0001: Value level1:rings for"},
+	} {
+		r := runIn(t, x.vars, x.args...)
+		if r.code != exitUsage || !strings.Contains(r.errors, x.want) {
+			t.Errorf("%v %v: %+v", x.vars, x.args, r)
+		}
+	}
+}
+
 func TestEveryOptionIsAFlagOfMount(t *testing.T) {
 	help := run(t, "mount", "--help").out
 	for _, p := range config.Table() {

@@ -16,6 +16,7 @@ import (
 	"github.com/hmcfs/hmcfs/objects/adminapi"
 	"github.com/hmcfs/hmcfs/objects/client"
 	files "github.com/hmcfs/hmcfs/objects/collect"
+	"github.com/hmcfs/hmcfs/transport/collective/env"
 	"github.com/hmcfs/hmcfs/transport/collective/plan"
 )
 
@@ -112,6 +113,9 @@ func collectExample(c fileVerb) string {
 // collect does a collective.
 func (a *app) collect(ctx context.Context, c fileVerb, args []string, f *collectFlags) error {
 	r, err := c.request(args, f)
+	if err == nil {
+		err = c.fromEnvironment(&r, a.Getenv)
+	}
 	if err != nil {
 		return usage(err)
 	}
@@ -141,6 +145,21 @@ func (a *app) collect(ctx context.Context, c fileVerb, args []string, f *collect
 		return printJSON(a.out(), answer)
 	}
 	a.printCollect(c, answer)
+	return nil
+}
+
+// fromEnvironment fills in what no flag says.
+func (c fileVerb) fromEnvironment(r *adminapi.CollectRequest, getenv func(string) string) error {
+	s, err := env.Parse(getenv)
+	if err != nil {
+		return err
+	}
+	if r.Algorithm == "" {
+		r.Algorithm = string(s.Algorithm(c.kind))
+	} else if !plan.Algorithm(r.Algorithm).Known() {
+		return fmt.Errorf("--algorithm: there is no %q; use one of %v", r.Algorithm, plan.Algorithms())
+	}
+	r.Strict = r.Strict || s.Strict() && files.Combines(c.kind)
 	return nil
 }
 

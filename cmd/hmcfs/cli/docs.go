@@ -200,8 +200,10 @@ func code(text string) string {
 const variablesIntro = `
 # Collectives
 
-What a program, or ` + "`hmcfs allreduce`" + ` and its like, does not say itself about
-collectives is set by variables. Each is read under our name first, then under
+What a program does not say itself about collectives is set by variables:
+` + "`hmcfs perf collective`" + ` takes all of them, ` + "`hmcfs allreduce`" + ` and its like the
+algorithm and ` + "`strict`" + `, a program of yours what it asks
+` + "`transport/collective/env`" + ` for. Each is read under our name first, then under
 the one that HCOMM has for the same; an empty one is none. The strongest source
 wins: the program's own options, then what it sets for one group (by the name
 without ` + "`HMCFS_`" + `, in small letters), then the environment, then the default.

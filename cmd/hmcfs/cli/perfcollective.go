@@ -17,6 +17,7 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/devices/elem"
 	"github.com/hmcfs/hmcfs/transport/collective"
+	"github.com/hmcfs/hmcfs/transport/collective/env"
 	"github.com/hmcfs/hmcfs/transport/collective/plan"
 	"github.com/hmcfs/hmcfs/transport/job"
 	"github.com/hmcfs/hmcfs/transport/region"
@@ -62,12 +63,16 @@ func (a *app) perfCollectiveVerb() *cobra.Command {
 		if err != nil {
 			return usage(fmt.Errorf("%w; start it by `hmcfs run --nranks N -- hmcfs perf collective`", err))
 		}
-		j, err := job.Init(ctx, jo)
+		set, err := env.Parse(a.Getenv)
+		if err != nil {
+			return usage(err)
+		}
+		j, err := job.Init(ctx, set.Job(jo))
 		if err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, j.Close()) }()
-		rows, err := f.measure(ctx, j, o)
+		rows, err := f.measure(ctx, j, set, o)
 		if err != nil || j.World().Rank() != 0 {
 			return err
 		}
@@ -131,7 +136,7 @@ func (f *collectiveFlags) options() (perf.CollectiveOptions, error) {
 }
 
 // measure measures as one rank.
-func (f *collectiveFlags) measure(ctx context.Context, j *job.Job, o perf.CollectiveOptions) (rows []perf.CollectiveRow, err error) {
+func (f *collectiveFlags) measure(ctx context.Context, j *job.Job, set *env.Settings, o perf.CollectiveOptions) (rows []perf.CollectiveRow, err error) {
 	memory, done, err := f.source(ctx, j)
 	if err != nil {
 		return nil, err
@@ -139,10 +144,10 @@ func (f *collectiveFlags) measure(ctx context.Context, j *job.Job, o perf.Collec
 	defer func() { err = errors.Join(err, done()) }()
 	o.Memory = memory
 	var last collective.Report
-	g, err := collective.New(ctx, j.World().Fabric(), collective.Options{
+	g, err := collective.New(ctx, j.World().Fabric(), set.Options(collective.Options{
 		Algorithm: plan.Algorithm(f.algorithm), Strict: f.strict,
 		Observe: func(r *collective.Report) { last = *r },
-	})
+	}))
 	if err != nil {
 		return nil, err
 	}

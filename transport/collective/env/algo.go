@@ -1,7 +1,6 @@
 package env
 
 import (
-	"slices"
 	"strings"
 
 	"github.com/hmcfs/hmcfs/transport/collective/plan"
@@ -73,7 +72,7 @@ func kinds(op string) (which []plan.Kind, known bool) {
 // readLevels reads the levels of one operation, or the name of an algorithm of
 // ours. Kind 0 is any.
 func readLevels(text string, foreign bool) (name func(plan.Kind) plan.Algorithm, right bool) {
-	if own := plan.Algorithm(text); !foreign && slices.Contains(plan.Algorithms(), own) {
+	if own := plan.Algorithm(text); !foreign && own.Known() {
 		return func(plan.Kind) plan.Algorithm { return own }, true
 	}
 	var got [levels]string

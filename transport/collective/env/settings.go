@@ -15,6 +15,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/collective/fabric"
 	"github.com/hmcfs/hmcfs/transport/collective/fusion"
 	"github.com/hmcfs/hmcfs/transport/collective/plan"
+	"github.com/hmcfs/hmcfs/transport/job"
 )
 
 // Setting is one knob, what it is set to and where.
@@ -187,6 +188,17 @@ func (s *Settings) Options(o collective.Options) collective.Options {
 	return o
 }
 
+// Algorithm is what is set for a kind of call; empty is the fastest.
+func (s *Settings) Algorithm(k plan.Kind) plan.Algorithm {
+	if a, own := s.values.algorithms[k]; own {
+		return a
+	}
+	return s.values.algorithm
+}
+
+// Strict says whether elements are to be combined in the order of the ranks.
+func (s *Settings) Strict() bool { return s.values.strict }
+
 // logged logs each call, and then tells who wanted to know.
 func logged(l *zap.Logger, next func(*collective.Report)) func(*collective.Report) {
 	return func(r *collective.Report) {
@@ -204,6 +216,15 @@ func logged(l *zap.Logger, next func(*collective.Report)) func(*collective.Repor
 func (s *Settings) Fabric(o fabric.Options) fabric.Options {
 	fill(&o.Timeout, s.values.connect)
 	o.Streams = o.Streams || s.values.streams == "1"
+	return o
+}
+
+// Job fills in what is left to the environment of a job.
+func (s *Settings) Job(o job.Options) job.Options {
+	fill(&o.Timeout, s.values.connect)
+	if s.values.streams == "1" && (o.Backend == "" || o.Backend == job.Auto) {
+		o.Backend = job.TCP
+	}
 	return o
 }
 

@@ -1,6 +1,9 @@
 package plan
 
-import "math/bits"
+import (
+	"math/bits"
+	"slices"
+)
 
 // rounds is how often something doubles until it has reached n ranks.
 func rounds(n int) int { return bits.Len(uint(n - 1)) }
@@ -27,15 +30,8 @@ func (b *builder) rootOwn() {
 	}
 }
 
-// distance is how far behind a rank we are in the ring.
-func (c crowd) distance(of Rank) int {
-	for i := range c.ranks {
-		if c.at(c.me-i) == of {
-			return i
-		}
-	}
-	panic("plan: not among them")
-}
+// distance is how far behind a rank of the crowd we are in the ring.
+func (c crowd) distance(of Rank) int { return c.wrap(c.me - slices.Index(c.ranks, of)) }
 
 // grow goes from the root to everybody.
 func (c crowd) grow(root Rank, send, receive func(peer Rank)) {

@@ -53,8 +53,12 @@ func (b *builder) step(s Step) {
 	}
 }
 
-func (b *builder) send(to Rank, k Block)      { b.step(Step{Action: Send, Peer: to, Block: k}) }
-func (b *builder) receive(from Rank, k Block) { b.step(Step{Action: Receive, Peer: from, Block: k}) }
+func (b *builder) send(to Rank, k Block) { b.step(Step{Action: Send, Peer: to, Block: k}) }
+
+func (b *builder) receive(from Rank, k Block) {
+	b.step(Step{Action: Receive, Peer: from, Block: k})
+}
+
 func (b *builder) combine(from Rank, k, own Block) {
 	b.step(Step{Action: ReceiveCombine, Peer: from, Block: k, From: own})
 }

@@ -1,5 +1,7 @@
 package plan
 
+import "slices"
+
 // Pieces of a chain: small enough that a long chain is filled soon, large
 // enough that messages cost little, and not so many that a program is long.
 const (
@@ -63,7 +65,7 @@ func (b *builder) line() crowd {
 }
 
 // place is where a rank is in the ring.
-func (c crowd) place(r Rank) int { return c.me - c.distance(r) }
+func (c crowd) place(r Rank) int { return slices.Index(c.ranks, r) }
 
 // up adds our own piece to what comes from before us in the line, and passes it
 // on; the last one divides.

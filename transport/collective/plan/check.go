@@ -159,34 +159,9 @@ type done struct {
 // it. Only a Sync is between the accesses of two ranks: one before a rank's
 // memory is touched by others, and one before the rank may go its way.
 func (c *checker) races() error {
-	syncs := 0
-	for _, s := range c.programs[0] {
-		if s.Action == Sync {
-			syncs++
-		}
-	}
-	if syncs == 0 {
-		return nil // and so neither Fetch nor Fold, as below
-	}
-	type place struct {
-		of    Rank
-		phase int
-	}
-	all := make(map[place][]done)
-	for r, program := range c.programs {
-		phase := 0
-		for i := range program {
-			if program[i].Action == Sync {
-				phase++
-			}
-			for _, a := range c.accesses(Rank(r), &program[i]) {
-				if a.of != Rank(r) && (phase == 0 || phase == syncs) {
-					return c.wrong(Rank(r), i, "rank %d may not have come, or have gone", a.of)
-				}
-				k := place{a.of, phase}
-				all[k] = append(all[k], done{a, Rank(r), i})
-			}
-		}
+	all, err := c.places()
+	if err != nil {
+		return err
 	}
 	for k, list := range all {
 		for i, a := range list {
@@ -198,6 +173,44 @@ func (c *checker) races() error {
 		}
 	}
 	return nil
+}
+
+// place is the memory of a rank after some number of Syncs.
+type place struct {
+	of    Rank
+	phase int
+}
+
+// places is who touches which memory, and when. Where there is no Sync, nobody
+// may touch another one's, and each step has its order.
+func (c *checker) places() (map[place][]done, error) {
+	syncs := 0
+	for _, s := range c.programs[0] {
+		if s.Action == Sync {
+			syncs++
+		}
+	}
+	all := make(map[place][]done)
+	for r, program := range c.programs {
+		phase := 0
+		for i := range program {
+			s := &program[i]
+			if s.Action == Sync {
+				phase++
+			}
+			if syncs == 0 && s.Action < Fetch {
+				continue
+			}
+			for _, a := range c.accesses(Rank(r), s) {
+				if a.of != Rank(r) && (phase == 0 || phase == syncs) {
+					return nil, c.wrong(Rank(r), i, "rank %d may not have come, or have gone", a.of)
+				}
+				k := place{a.of, phase}
+				all[k] = append(all[k], done{a, Rank(r), i})
+			}
+		}
+	}
+	return all, nil
 }
 
 // met proves of a Barrier that no rank is through before all have come.

@@ -33,39 +33,39 @@ func shapes(n int) []Shape {
 // everyTask calls a function with the tasks of n ranks that a plan may see as
 // different.
 func everyTask(n int, counts []uint64, do func(Task)) {
-	for k := AllReduce; k <= Barrier; k++ {
-		t := Task{Kind: k, Ranks: n, Type: elem.Float32}
-		if k == Barrier {
-			do(Task{Kind: k, Ranks: n})
-			continue
-		}
+	do(Task{Kind: Barrier, Ranks: n})
+	for k := AllReduce; k < Barrier; k++ {
 		roots := []Rank{0}
 		if k.Rooted() {
 			for r := 1; r < n; r += max(1, n/3) {
 				roots = append(roots, Rank(r))
 			}
 		}
-		ops := []elem.Op{0}
-		if k.Combines() {
-			ops = []elem.Op{elem.Sum, elem.Avg}
-		}
-		for _, count := range counts {
+		for i, count := range counts {
+			// The divisions are where they are for another count.
+			average := i == 0 || count >= 100
 			for _, root := range roots {
-				for _, op := range ops {
-					if op == elem.Avg && count != counts[0] && count < 100 {
-						continue // the divisions are where they are for another count
-					}
-					t.Count, t.Root, t.Op = count, root, op
-					t.InPlace, t.Strict = false, false
-					do(t)
-					t.Strict = k.Combines()
-					do(t)
-					if t.InPlace = k != AllToAll; t.InPlace {
-						do(t)
-						t.Strict = false
-						do(t)
-					}
-				}
+				variants(Task{Kind: k, Ranks: n, Count: count, Type: elem.Float32, Root: root}, average, do)
+			}
+		}
+	}
+}
+
+// variants calls a function with the ways in which a task may be asked for.
+func variants(t Task, average bool, do func(Task)) {
+	ops := []elem.Op{0}
+	if t.Kind.Combines() {
+		ops = []elem.Op{elem.Sum}
+		if average {
+			ops = append(ops, elem.Avg)
+		}
+	}
+	for _, op := range ops {
+		t.Op = op
+		for i := range 4 {
+			t.InPlace, t.Strict = i&1 != 0, i&2 != 0
+			if (!t.InPlace || t.Kind != AllToAll) && (!t.Strict || op != 0) {
+				do(t)
 			}
 		}
 	}

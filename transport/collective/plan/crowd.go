@@ -1,5 +1,7 @@
 package plan
 
+import "slices"
+
 // crowd is some ranks that do a part of a plan together, as a ring. We are one
 // of them.
 type crowd struct {
@@ -10,12 +12,7 @@ type crowd struct {
 
 // among makes the crowd of some ranks, of which we are one.
 func (b *builder) among(ranks []Rank) crowd {
-	for i, r := range ranks {
-		if r == b.rank {
-			return crowd{b, ranks, i}
-		}
-	}
-	panic("plan: not among them")
+	return crowd{b, ranks, slices.Index(ranks, b.rank)}
 }
 
 // wrap is an index of the crowd, counted from any side.

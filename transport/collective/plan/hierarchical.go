@@ -101,8 +101,13 @@ func (l lanes) leaders() (crowd, bool) {
 	return crowd{l.b, ranks, l.node}, ranks[l.node] == l.b.rank
 }
 
-func (l lanes) growInside(send, receive func(Rank)) { l.inside().grow(l.leader(l.node), send, receive) }
-func (l lanes) fallInside(send, receive func(Rank)) { l.inside().fall(l.leader(l.node), send, receive) }
+func (l lanes) growInside(send, receive func(Rank)) {
+	l.inside().grow(l.leader(l.node), send, receive)
+}
+
+func (l lanes) fallInside(send, receive func(Rank)) {
+	l.inside().fall(l.leader(l.node), send, receive)
+}
 
 // grow goes from the root to the leaders, and from them to everybody.
 func (l lanes) grow(send, receive func(Rank)) {
@@ -151,29 +156,25 @@ func (l lanes) fromLanes(of func(lane int, to Rank) pieces) {
 // allReduce has each lane combine its share of the whole.
 func (l lanes) allReduce() {
 	b, t := l.b, l.b.task
+	m := len(l.nodes)
 	lane := func(i int) Range { return t.cut(t.Count, i, l.n) }
-	// sub is what a node owns of our lane's share while they go between.
-	sub := func(node int) Range {
-		g := t.cut(lane(l.place).Len, node, len(l.nodes))
-		g.Off += lane(l.place).Off
+	// sub is what a node owns of a lane's share while the lane goes between.
+	sub := func(i, node int) Range {
+		g := t.cut(lane(i).Len, node, m)
+		g.Off += lane(i).Off
 		return g
 	}
-	m := len(l.nodes)
 	s := &sums{b: b, at: make([]pieces, m), place: make([]pieces, m), mine: make([]bool, m)}
-	own := pieces{}
 	for x := range l.nodes {
 		if l.goes() {
-			s.at[x] = pieces{b.source(sub(x))}
-			s.place[x] = pieces{b.result(sub(x))}
-			own = append(own, s.place[x]...)
+			s.at[x] = pieces{b.source(sub(l.place, x))}
+			s.place[x] = pieces{b.result(sub(l.place, x))}
 		}
 	}
 	l.toLanes(func(i int) pieces {
 		var all pieces
 		for x := range l.nodes {
-			g := t.cut(lane(i).Len, x, m)
-			g.Off += lane(i).Off
-			all = append(all, b.source(g))
+			all = append(all, b.source(sub(i, x)))
 		}
 		return all
 	}, func(from Rank) {

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/hmcfs/hmcfs/devices/elem"
 )
@@ -78,6 +79,9 @@ func Algorithms() []Algorithm {
 		Ring, NHR, Doubling, Binomial, Chain, Pairwise, Dissemination, Direct, Ordered, Hierarchical,
 	}
 }
+
+// Known says whether there is such an algorithm.
+func (a Algorithm) Known() bool { return slices.Contains(Algorithms(), a) }
 
 // Can says whether an algorithm can do a task in a shape. Errors: ErrTask,
 // ErrAlgorithm.

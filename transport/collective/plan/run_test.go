@@ -236,41 +236,43 @@ func terms(v string) []string {
 	return all
 }
 
+// want is the contributions that an element of a rank's result is made of.
+func want(t *Task, r Rank, i uint64) []string {
+	own := Part(t.Count, int(r), t.Ranks)
+	var all []string
+	for q := range t.Ranks {
+		part := Part(t.Count, q, t.Ranks)
+		switch t.Kind {
+		case AllReduce, Reduce:
+			all = append(all, fmt.Sprintf("%d:%d", q, i))
+		case ReduceScatter:
+			all = append(all, fmt.Sprintf("%d:%d", q, own.Off+i))
+		case Broadcast:
+			all = []string{fmt.Sprintf("%d:%d", t.Root, i)}
+		case AllGather:
+			if i >= part.Off && i < part.End() {
+				all = []string{fmt.Sprintf("%d:%d", q, i-part.Off)}
+			}
+		case AllToAll:
+			if i/own.Len == uint64(q) {
+				all = []string{fmt.Sprintf("%d:%d", q, own.Off+i%own.Len)}
+			}
+		case Barrier:
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
 // right says what is wrong with the results of a plan.
 func (x *runner) right() error {
 	t := &x.plan.Task
 	for r := range Rank(t.Ranks) {
 		for i := range t.ResultLen(r) {
 			have := *x.cell(r, t.Place(r, Block{Result, Range{Len: t.ResultLen(r)}}), i)
-			var want []string
-			for q := range t.Ranks {
-				part := Part(t.Count, q, t.Ranks)
-				own := Part(t.Count, int(r), t.Ranks)
-				switch t.Kind {
-				case AllReduce, Reduce:
-					want = append(want, fmt.Sprintf("%d:%d", q, i))
-				case ReduceScatter:
-					want = append(want, fmt.Sprintf("%d:%d", q, own.Off+i))
-				case Broadcast:
-					want = []string{fmt.Sprintf("%d:%d", t.Root, i)}
-				case AllGather:
-					if i >= part.Off && i < part.End() {
-						want = []string{fmt.Sprintf("%d:%d", q, i-part.Off)}
-					}
-				case AllToAll:
-					if i/own.Len == uint64(q) {
-						want = []string{fmt.Sprintf("%d:%d", q, own.Off+i%own.Len)}
-					}
-				case Barrier:
-				}
-			}
-			slices.Sort(want)
-			if !slices.Equal(terms(have), want) {
+			divided := t.Op == elem.Avg && t.Ranks > 1
+			if want := want(t, r, i); !slices.Equal(terms(have), want) || have[0] == '/' != divided {
 				return fmt.Errorf("element %d of rank %d is %s, not of %v", i, r, have, want)
-			}
-			divided := have[0] == '/'
-			if divided != (t.Op == elem.Avg && t.Ranks > 1) {
-				return fmt.Errorf("element %d of rank %d is %s", i, r, have)
 			}
 			if t.Kind == AllReduce && have != *x.cell(0, t.Place(0, Block{Buffer: Result}), i) {
 				return fmt.Errorf("element %d of rank %d is %s, another sum than at rank 0", i, r, have)
