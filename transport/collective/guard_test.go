@@ -620,3 +620,27 @@ func TestVerify(t *testing.T) {
 		t.Errorf("another size: %v", d)
 	}
 }
+
+// TestIndependent has a rank of one group not come, while another group goes on.
+func TestIndependent(t *testing.T) {
+	kit.Check(t)
+	stalled, _ := newFaulty(t, 2, Options{Algorithm: plan.Ring})
+	allReduce(t, stalled, 1000)
+	other, _ := newFaulty(t, 2, Options{Algorithm: plan.Ring})
+	v := stalled.floats(0, 1000)
+	over := make(chan error)
+	go func() { over <- stalled.groups[0].AllReduce(context.Background(), v, v, elem.Sum) }()
+	kit.Eventually(t, 10*time.Second, func() bool { return stalled.groups[0].guard.watch.peers.Load() != 0 })
+	for range 100 {
+		allReduce(t, other, 1000)
+	}
+	select {
+	case err := <-over:
+		t.Errorf("the stalled call is over: %v", err)
+	default:
+	}
+	w := stalled.floats(1, 1000)
+	if err := errors.Join(stalled.groups[1].AllReduce(t.Context(), w, w, elem.Sum), <-over); err != nil {
+		t.Error(err)
+	}
+}
