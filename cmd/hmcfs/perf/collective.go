@@ -201,11 +201,12 @@ func (row *CollectiveRow) describe(r *collective.Report) {
 // round makes some calls, and returns the seconds of one, and how often they
 // asked the heap.
 func (m *Judge) round(ctx context.Context, call *collective.Call, calls int) (each float64, heap uint64, err error) {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	// Reading them stops the process: what follows begins together.
 	if err = m.g.Barrier(ctx); err != nil {
 		return 0, 0, err
 	}
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
 	begin := time.Now()
 	for range calls {
 		if err = m.g.Do(ctx, call); err != nil {
