@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -144,9 +145,9 @@ func (r *rankFiles) close() {
 func (r *rankFiles) explain(err error) error {
 	text := err.Error()
 	changed := text
-	for i := len(r.names) - 1; i >= 0; i-- {
-		if r.names[i] != "" {
-			changed = replaceRank(changed, i, r.names[i])
+	for i, name := range slices.Backward(r.names) {
+		if name != "" {
+			changed = replaceRank(changed, i, name)
 		}
 	}
 	if changed == text {

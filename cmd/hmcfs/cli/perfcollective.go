@@ -71,7 +71,7 @@ func (a *app) perfCollectiveVerb() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		defer func() { err = errors.Join(err, j.Close()) }()
+		defer func() { err = errors.Join(err, j.Close()) }() //nolint:contextcheck // the end is not the context's
 		rows, err := f.measure(ctx, j, set, o)
 		if err != nil || j.World().Rank() != 0 {
 			return err
@@ -153,10 +153,10 @@ func (f *collectiveFlags) measure(ctx context.Context, j *job.Job, set *env.Sett
 	}
 	m, err := perf.NewJudge(ctx, g, &last, o)
 	if err != nil {
-		return nil, errors.Join(err, g.Close())
+		return nil, errors.Join(err, g.Close()) //nolint:contextcheck // as above
 	}
 	// The group holds what it was given to share.
-	defer func() { err = errors.Join(err, g.Close(), m.Close(context.WithoutCancel(ctx))) }()
+	defer func() { err = errors.Join(err, g.Close(), m.Close(context.WithoutCancel(ctx))) }() //nolint:contextcheck // as above
 	if rows, err = m.Collectives(ctx); err != nil || !slices.Contains(f.operations, gradientsName) {
 		return rows, err
 	}
