@@ -47,6 +47,9 @@ func (g *Group) usePlan(r *running, p *prepared) error {
 	have, t := r.call.Plan, r.task
 	asked := have.Task
 	asked.InPlace, t.InPlace = false, false
+	if t.Kind == plan.Barrier {
+		asked.Type = t.Type // there is nothing that it could be of
+	}
 	if asked != t {
 		return fmt.Errorf("%w: the plan is for %+v, the call is %+v", ErrArgument, have.Task, r.task)
 	}

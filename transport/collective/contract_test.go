@@ -249,3 +249,68 @@ func TestImpossible(t *testing.T) {
 		}
 	}
 }
+
+// TestPlanKept has plans be made by a group, written, read at each rank and
+// used: they do what the calls do. One of another topology is refused where it
+// is read, and where it is used.
+func TestPlanKept(t *testing.T) {
+	for _, a := range append(plan.Algorithms(), "") {
+		w := newRanks(t, 4, Options{Algorithm: a, Topology: "here"})
+		tasks(4, []uint64{1, 5000}, func(x plan.Task) {
+			for _, shared := range []bool{false, true} {
+				if err := w.kept(trial{task: x, shared: shared}); err != nil {
+					t.Errorf("%s: %+v, shared %v: %v", a, x, shared, err)
+				}
+			}
+		})
+		if err := w.keptBarrier(); err != nil {
+			t.Errorf("%s: barrier: %v", a, err)
+		}
+	}
+}
+
+// kept tries a task by a plan that was written and read.
+func (w *ranks) kept(x trial) error {
+	source, result := w.views(&x.task, 0, w.buffer)
+	text, err := w.compiled(&Call{Kind: x.task.Kind, Source: source, Result: result, Op: x.task.Op, Root: x.task.Root})
+	if err != nil {
+		return err
+	}
+	x.plans = make([]*plan.Plan, len(w.groups))
+	for r := range x.plans {
+		if x.plans[r], err = plan.Decode(text, "here"); err != nil {
+			return err
+		}
+	}
+	return w.try(x, w.buffer, x.task.Count)
+}
+
+func (w *ranks) keptBarrier() error {
+	text, err := w.compiled(&Call{Kind: plan.Barrier})
+	if err != nil {
+		return err
+	}
+	return together(len(w.groups), func(r int) error {
+		p, err := plan.Decode(text, "here")
+		if err != nil {
+			return err
+		}
+		return w.groups[r].Do(w.t.Context(), &Call{Kind: plan.Barrier, Plan: p})
+	})
+}
+
+// compiled is a plan as text.
+func (w *ranks) compiled(c *Call) ([]byte, error) {
+	p, err := w.groups[0].Compile(c)
+	if err != nil {
+		return nil, err
+	}
+	text, err := p.Encode()
+	if err != nil {
+		return nil, err
+	}
+	if _, err := plan.Decode(text, "there"); !errors.Is(err, plan.ErrStale) {
+		return nil, fmt.Errorf("of another topology: %w", err)
+	}
+	return text, nil
+}

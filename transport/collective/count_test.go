@@ -152,7 +152,7 @@ func TestBarrierAgain(t *testing.T) {
 				t.Errorf("%s: %v", a, err)
 			}
 		}
-		x := trial{plan.Task{Kind: plan.AllReduce, Type: elem.Int32, Op: elem.Sum, Count: 1000}, false}
+		x := trial{task: plan.Task{Kind: plan.AllReduce, Type: elem.Int32, Op: elem.Sum, Count: 1000}, shared: false}
 		if err := w.try(x, w.buffer, 3); err != nil {
 			t.Errorf("%s: after it: %v", a, err)
 		}
@@ -249,7 +249,7 @@ func TestNodes(t *testing.T) {
 		for _, a := range []plan.Algorithm{plan.Hierarchical, ""} {
 			w := groupsOf(t, all, Options{Algorithm: a})
 			tasks(x[0], []uint64{1, 1001}, func(k plan.Task) {
-				if err := w.try(trial{k, false}, w.buffer, k.Count); err != nil {
+				if err := w.try(trial{task: k, shared: false}, w.buffer, k.Count); err != nil {
 					t.Errorf("%v: %+v: %v", x, k, err)
 				}
 			})
