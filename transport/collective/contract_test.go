@@ -184,6 +184,24 @@ func (w *ranks) blocks(shared bool) error {
 	})
 }
 
+// TestEveryRoot has each rank of up to nine be the root of a tree.
+func TestEveryRoot(t *testing.T) {
+	for n := 1; n <= 9; n++ {
+		w := newRanks(t, n, Options{Algorithm: plan.Binomial})
+		for root := range plan.Rank(n) {
+			for _, k := range []plan.Kind{plan.Broadcast, plan.Reduce} {
+				x := plan.Task{Kind: k, Count: 1000, Type: elem.Int32, Root: root}
+				if k.Combines() {
+					x.Op = elem.Sum
+				}
+				if err := w.try(trial{task: x}, w.buffer, uint64(root)); err != nil {
+					t.Errorf("%v to or from %d of %d: %v", k, root, n, err)
+				}
+			}
+		}
+	}
+}
+
 // TestChoice goes through sizes: what is chosen is what the model finds the
 // fastest of all that can do it, and every rank chooses it.
 func TestChoice(t *testing.T) {

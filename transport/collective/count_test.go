@@ -203,7 +203,7 @@ func TestDeterminism(t *testing.T) {
 	for _, a := range []plan.Algorithm{plan.Ring, plan.Doubling, plan.Direct, plan.NHR} {
 		o := Options{Algorithm: a}
 		first := adversarial(t, o, a == plan.Direct, 10_000)
-		for range 3 {
+		for range 9 {
 			if first != adversarial(t, o, a == plan.Direct, 10_000) {
 				t.Errorf("%s is another time another", a)
 			}

@@ -48,7 +48,7 @@ func tasks(n int, counts []uint64, do func(t plan.Task)) {
 func TestEveryAlgorithm(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{1, 2, 3, 4, 5, 8, 16} {
-		counts := []uint64{0, 1, uint64(n) - 1, uint64(n), uint64(n) + 1, 100, 4099}
+		counts := []uint64{0, 1, uint64(n) - 1, uint64(n), uint64(n) + 1, 100, 800, 1024, 4099}
 		if n > 8 || kit.Race() {
 			counts = []uint64{1, uint64(n) + 1, 2051}
 		}
