@@ -62,6 +62,9 @@ func (a *app) runVerb() *cobra.Command {
 		if slices.Contains(args[:min(1, len(args))], "") {
 			return usage(errors.New("hmcfs run: the program's name is empty; was a variable not set?"))
 		}
+		if cmd.Flags().Changed("nranks") && f.ranks == 0 {
+			return usage(fmt.Errorf("--nranks 0: use 1 to %d", runner.MaxRanks))
+		}
 		p, err := a.runPlan(&f, args, *asJSON)
 		if err != nil {
 			return usage(err)
