@@ -3,11 +3,8 @@ package affinity
 import (
 	"net"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"runtime"
 	"slices"
-	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -17,33 +14,11 @@ import (
 	"github.com/hmcfs/hmcfs/transport/topology"
 )
 
-// tree makes files below a new directory; what begins with "->" is a symlink.
-func tree(t *testing.T, files map[string]string) string {
-	t.Helper()
-	root := t.TempDir()
-	for path, content := range files {
-		at := filepath.Join(root, path)
-		if err := os.MkdirAll(filepath.Dir(at), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		var err error
-		if target, is := strings.CutPrefix(content, "->"); is {
-			err = os.Symlink(filepath.Join(root, target), at)
-		} else {
-			err = os.WriteFile(at, []byte(content), 0o600)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	return root
-}
-
 // twoNodes is a machine with a card at node 1, whose interrupts are at node 0.
 func twoNodes(t *testing.T, cpus0, cpus1 string) (sys, proc string) {
 	t.Helper()
 	const nic = "devices/pci0000:80/0000:80:01.0"
-	sys = tree(t, map[string]string{
+	sys = kit.Tree(t, map[string]string{
 		"devices/system/node/node0/cpulist":  cpus0 + "\n",
 		"devices/system/node/node1/cpulist":  cpus1 + "\n",
 		"devices/system/node/node0/distance": "10 20\n",
@@ -55,7 +30,7 @@ func twoNodes(t *testing.T, cpus0, cpus1 string) (sys, proc string) {
 		"bus/pci/devices/0000:80:01.0":       "->" + nic,
 		"class/net/eth1":                     "->" + nic + "/net/eth1",
 	})
-	proc = tree(t, map[string]string{
+	proc = kit.Tree(t, map[string]string{
 		"interrupts": "     CPU0 CPU1\n 7: 1 2 IO-APIC 7-edge rtc0\n 41: 3 4 PCI-MSI 1-edge mlx5_comp0@pci\n" +
 			" 43: 3 4 PCI-MSI 1-edge eth1-tx-0\n 44: 3 4 PCI-MSI 1-edge eth10-tx-0\nNMI: 0 0 Non-maskable interrupts\n",
 		"irq/41/smp_affinity_list": cpus0 + "\n",
@@ -106,7 +81,7 @@ func TestPlanOfTwoNodes(t *testing.T) {
 }
 
 func TestPlanOfOneNode(t *testing.T) {
-	sys := tree(t, map[string]string{"devices/system/cpu/online": "0-1\n"})
+	sys := kit.Tree(t, map[string]string{"devices/system/cpu/online": "0-1\n"})
 	p, err := Make(Options{Sys: sys, Proc: t.TempDir()})
 	if err != nil || p.Nodes != 1 || p.Idle == "" || len(p.Threads)+len(p.IRQs) != 0 {
 		t.Errorf("plan %+v, %v", p, err)

@@ -2,39 +2,16 @@ package topology
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// fakeSys makes a tree like the kernel's: content by path; what begins with "->"
-// is a symlink.
-func fakeSys(t *testing.T, files map[string]string) string {
-	t.Helper()
-	root := t.TempDir()
-	for path, content := range files {
-		at := filepath.Join(root, path)
-		if err := os.MkdirAll(filepath.Dir(at), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		var err error
-		if target, is := strings.CutPrefix(content, "->"); is {
-			err = os.Symlink(filepath.Join(root, target), at)
-		} else {
-			err = os.WriteFile(at, []byte(content+"\n"), 0o600)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	return root
-}
-
-// server is a machine of two sockets: two GPUs and a 100 Gbit/s card with RDMA
+// server2 is a machine of two sockets: two GPUs and a 100 Gbit/s card with RDMA
 // below one switch of node 1, a GPU and a slow card at node 0.
 func server2(t *testing.T) string {
 	files := map[string]string{
@@ -71,7 +48,7 @@ func server2(t *testing.T) string {
 	card("ens5", "100000", "0000:80:01.0", "0000:81:00.0", "0000:82:02.0", "0000:85:00.0")
 	files["class/infiniband/mlx5_0/device"] = "->devices/pci0000:80/0000:80:01.0/0000:81:00.0/0000:82:02.0/0000:85:00.0"
 	files["class/infiniband/mlx5_0/ports/1/rate"] = "100 Gb/sec (4X EDR)"
-	return fakeSys(t, files)
+	return kit.Tree(t, files)
 }
 
 func gpus() []devices.Info {
@@ -173,7 +150,7 @@ func TestDiscoverOtherMachines(t *testing.T) {
 
 func TestDiscoverLittle(t *testing.T) {
 	// A kernel without NUMA, in a container without a bus.
-	g := discovered(t, Options{Root: fakeSys(t, map[string]string{"devices/system/cpu/online": "0-1"}), Devices: gpus()[:2]})
+	g := discovered(t, Options{Root: kit.Tree(t, map[string]string{"devices/system/cpu/online": "0-1"}), Devices: gpus()[:2]})
 	wantRoute(t, g, "cuda0", "host", "cuda0 → numa0 → host")
 	if l := linkOf(g, "cuda0", "numa0"); l == nil || !l.Assumed {
 		t.Errorf("link %+v", l)
@@ -184,7 +161,7 @@ func TestDiscoverLittle(t *testing.T) {
 }
 
 func TestDiscoverNamesThatClash(t *testing.T) {
-	root := fakeSys(t, map[string]string{
+	root := kit.Tree(t, map[string]string{
 		"devices/pci0000:00/0000:00:03.0/numa_node":   "-1",
 		"devices/pci0000:00/0000:00:03.0/net/sim0/tx": "",
 		"bus/pci/devices/0000:00:03.0":                "->devices/pci0000:00/0000:00:03.0",

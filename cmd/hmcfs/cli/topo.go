@@ -69,13 +69,14 @@ func (a *app) discoverTopology(ctx context.Context) (*topology.Graph, error) {
 	return topology.Discover(topology.Options{Devices: infos, Peers: pairs})
 }
 
-// bytes is the size of the flag.
-func (f *topoFlags) bytes() (uint64, error) {
+// sized is graph, and the size of the transfer.
+func (f *topoFlags) sized(ctx context.Context, a *app) (*topology.Graph, uint64, error) {
 	n, err := devices.ParseSize(f.size)
 	if err != nil {
-		return 0, usage(fmt.Errorf("--size %s: %w", f.size, err))
+		return nil, 0, usage(fmt.Errorf("--size %s: %w", f.size, err))
 	}
-	return uint64(n), nil
+	g, err := f.graph(ctx, a)
+	return g, uint64(n), err
 }
 
 func (a *app) topoVerb() *cobra.Command {
@@ -193,11 +194,7 @@ func (a *app) topoRouteVerb() *cobra.Command {
 	f.add(cmd)
 	f.addSize(cmd)
 	cmd.RunE = running(func(ctx context.Context, args []string) error {
-		size, err := f.bytes()
-		if err != nil {
-			return err
-		}
-		g, err := f.graph(ctx, a)
+		g, size, err := f.sized(ctx, a)
 		if err != nil {
 			return err
 		}
@@ -249,11 +246,7 @@ func (a *app) topoRingVerb() *cobra.Command {
 	f.add(cmd)
 	f.addSize(cmd)
 	cmd.RunE = running(func(ctx context.Context, args []string) error {
-		size, err := f.bytes()
-		if err != nil {
-			return err
-		}
-		g, err := f.graph(ctx, a)
+		g, size, err := f.sized(ctx, a)
 		if err != nil {
 			return err
 		}
