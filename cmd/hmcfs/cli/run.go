@@ -98,11 +98,11 @@ func (a *app) runPlan(f *runFlags, args []string, asJSON bool) (*runner.Plan, er
 	if asJSON {
 		o.Out = a.Stderr // the answer is the report
 	}
-	if f.ranks < 0 {
-		faults = append(faults, fmt.Errorf("nranks %d: use 1 to %d", f.ranks, runner.MaxRanks))
-	}
 	if f.window != "" {
 		size, err := devices.ParseSize(f.window)
+		if err != nil {
+			err = fmt.Errorf("--window: %w", err)
+		}
 		o.Window, faults = size, append(faults, err)
 	}
 	switch f.transport {
@@ -146,7 +146,7 @@ func (a *app) finishRun(ctx context.Context, p *runner.Plan, r *runner.Report, e
 		return ctx.Err()
 	case errors.Is(err, runner.ErrTimeout):
 		return &codeError{code: exitTimeout, err: err}
-	case errors.Is(err, runner.ErrSize), errors.Is(err, runner.ErrProgram):
+	case errors.Is(err, runner.ErrSize), errors.Is(err, runner.ErrProgram), errors.Is(err, runner.ErrPlace):
 		return usage(err)
 	}
 	return err
