@@ -3,6 +3,8 @@ package examples
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -132,5 +134,51 @@ func TestWrongAnswerIsFound(t *testing.T) {
 	if code != 6 || !strings.Contains(all, "=== VERIFICATION FAILED === (36 of 40 elements differ)") ||
 		!strings.Contains(all, "rank 2 data[1]: got 6, want 1") || !strings.Contains(all, "hmcfs: 36 of 40 elements are not as expected") {
 		t.Errorf("exit code %d\n%s", code, all)
+	}
+}
+
+// TestWithoutTheRunner starts ranks as docs/run.md does for other machines: by
+// nothing but the variables that it names.
+func TestWithoutTheRunner(t *testing.T) {
+	kit.Check(t)
+	dir := build(t)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	secret := filepath.Join(dir, "secret")
+	if err := os.WriteFile(secret, []byte(strings.Repeat("5a", 32)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var book []string
+	for range 2 {
+		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		book = append(book, l.Addr().String())
+		if err = l.Close(); err != nil { // its port is the rank's
+			t.Fatal(err)
+		}
+	}
+	var outs [2]strings.Builder
+	var all []*exec.Cmd
+	for r := range outs {
+		cmd := exec.CommandContext(ctx, filepath.Join(dir, "pingpong"))
+		cmd.Env = []string{
+			fmt.Sprintf("HMCFS_RANK=%d", r), "HMCFS_WORLD=2", "HMCFS_JOB=j1", "HMCFS_JOB_DIR=" + dir,
+			"HMCFS_SECRET_FILE=" + secret, "HMCFS_BOOK=" + strings.Join(book, ","),
+		}
+		cmd.Stdout, cmd.Stderr = &outs[r], &outs[r]
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, cmd)
+	}
+	for r, cmd := range all {
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("rank %d: %v: %s", r, err, outs[r].String())
+		}
+	}
+	if got := outs[0].String(); strings.Count(got, "16384 values are right") != 3 {
+		t.Errorf("rank 0 says %q", got)
 	}
 }

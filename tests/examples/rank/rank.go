@@ -59,6 +59,9 @@ func Open() (*Rank, error) {
 	r := &Rank{}
 	for name, into := range map[string]*int{"HMCFS_RANK": &r.Rank, "HMCFS_WORLD": &r.World, "HMCFS_ROOT": &r.Root} {
 		var err error
+		if name == "HMCFS_ROOT" && os.Getenv(name) == "" {
+			continue // it is 0 where something else starts the ranks
+		}
 		if *into, err = Number(name); err != nil {
 			return nil, fmt.Errorf("%w; start this by hmcfs run", err)
 		}
