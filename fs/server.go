@@ -77,19 +77,25 @@ func (s *Server) abort() {
 // are closed.
 func (s *Server) Wait() { <-s.gone }
 
-// OtherNode is the node whose file an inode number of the mount is, and its
-// number there. ok is false for what is ours.
+// Elsewhere is a file of another node: its number there.
+type Elsewhere struct {
+	Node *cluster.Node
+	Ino  metadata.Ino
+}
+
+// Elsewhere is what an inode number of the mount is at another node; nil for
+// what is ours.
 //
 // Errors: cluster.ErrStale.
-func (s *Server) OtherNode(ino metadata.Ino) (n *cluster.Node, theirs metadata.Ino, ok bool, err error) {
+func (s *Server) Elsewhere(ino metadata.Ino) (*Elsewhere, error) {
 	if !isRemote(ino) {
-		return nil, 0, false, nil
+		return nil, nil
 	}
 	p, err := s.fs.remotes.find(ino)
 	if err != nil {
-		return nil, 0, false, err
+		return nil, err
 	}
-	return p.Node, p.ino, true, nil
+	return &Elsewhere{p.Node, p.ino}, nil
 }
 
 const (

@@ -14,7 +14,7 @@ import (
 )
 
 // collectivesBegin is the line of the document behind which the table stands.
-const collectivesBegin = "<!-- collectives: what follows is written by go run ./tests/bench -collectives -write -->\n"
+const collectivesBegin = "<!-- measured: go run ./tests/bench -collectives -write -->\n"
 
 // rows lists the rows of the table in order.
 func (c *collectives) rows() []row {

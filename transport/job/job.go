@@ -129,6 +129,10 @@ func FromEnv(getenv func(string) string) (Options, error) {
 	var errs []error
 	for name, into := range map[string]*int{"HMCFS_RANK": &o.Rank, "HMCFS_WORLD": &o.World} {
 		var err error
+		if getenv(name) == "" {
+			errs = append(errs, fmt.Errorf("%s is not set; start the program with hmcfs run: %w", name, ErrOptions))
+			continue
+		}
 		if *into, err = strconv.Atoi(getenv(name)); err != nil {
 			errs = append(errs, fmt.Errorf("%s=%q is no number; start the program with hmcfs run: %w", name, getenv(name), ErrOptions))
 		}

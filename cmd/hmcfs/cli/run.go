@@ -63,6 +63,9 @@ func (a *app) runVerb() *cobra.Command {
 		if slices.Contains(args[:min(1, len(args))], "") {
 			return usage(errors.New("hmcfs run: the program's name is empty; was a variable not set?"))
 		}
+		if cmd.Flags().Changed("nranks") && f.ranks == 0 {
+			return usage(fmt.Errorf("--nranks 0: use 1 to %d", runner.MaxRanks))
+		}
 		p, err := a.runPlan(&f, args, *asJSON)
 		if err != nil {
 			return usage(err)
@@ -95,11 +98,11 @@ func (a *app) runPlan(f *runFlags, args []string, asJSON bool) (*runner.Plan, er
 	if asJSON {
 		o.Out = a.Stderr // the answer is the report
 	}
-	if f.ranks < 0 {
-		faults = append(faults, fmt.Errorf("nranks %d: use 1 to %d", f.ranks, runner.MaxRanks))
-	}
 	if f.window != "" {
 		size, err := devices.ParseSize(f.window)
+		if err != nil {
+			err = fmt.Errorf("--window: %w", err)
+		}
 		o.Window, faults = size, append(faults, err)
 	}
 	switch f.transport {
@@ -143,7 +146,7 @@ func (a *app) finishRun(ctx context.Context, p *runner.Plan, r *runner.Report, e
 		return ctx.Err()
 	case errors.Is(err, runner.ErrTimeout):
 		return &codeError{code: exitTimeout, err: err}
-	case errors.Is(err, runner.ErrSize), errors.Is(err, runner.ErrProgram):
+	case errors.Is(err, runner.ErrSize), errors.Is(err, runner.ErrProgram), errors.Is(err, runner.ErrPlace):
 		return usage(err)
 	}
 	return err

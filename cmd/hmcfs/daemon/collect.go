@@ -58,14 +58,14 @@ func (o *opened) open(ctx context.Context, ino metadata.Ino, access cluster.Acce
 	if e, has := o.ends[ino]; has {
 		return e, nil
 	}
-	n, theirs, other, err := o.d.server.OtherNode(ino)
+	there, err := o.d.server.Elsewhere(ino)
 	if err != nil {
 		return cluster.End{}, err
 	}
 	var e cluster.End
-	if other {
+	if there != nil {
 		who := cluster.Cred{UID: o.by.UID, GID: o.by.GID, Groups: o.by.Supplementary()}
-		e.Remote, err = n.Open(ctx, who, theirs, access)
+		e.Remote, err = there.Node.Open(ctx, who, there.Ino, access)
 	} else {
 		e.Local, err = o.local(ctx, ino, access)
 	}
@@ -178,6 +178,14 @@ func (o *opened) ranks(ctx context.Context, t *collect.Task, sources, targets []
 		return a
 	}
 	ranks := make([]cluster.CollectRank, t.Ranks)
+	if err := o.openSources(ctx, t, ranks, from, access); err != nil {
+		return nil, err
+	}
+	return ranks, o.openTargets(ctx, t, ranks, to, access)
+}
+
+// openSources opens what ranks give, and finds the size that all have.
+func (o *opened) openSources(ctx context.Context, t *collect.Task, ranks []cluster.CollectRank, from []metadata.Ino, access func(metadata.Ino) cluster.Access) (err error) {
 	first := -1
 	for rank, ino := range from {
 		if ino == 0 {
@@ -194,24 +202,29 @@ func (o *opened) ranks(ctx context.Context, t *collect.Task, sources, targets []
 			err = fmt.Errorf("it has %d bytes, and rank %d has %d: %w", size, first, t.Size, objects.ErrInvalid)
 		}
 		if err != nil {
-			return nil, rankFault(rank, err)
+			return rankFault(rank, err)
 		}
 	}
+	return nil
+}
+
+// openTargets opens what ranks get, each file for one of them.
+func (o *opened) openTargets(ctx context.Context, t *collect.Task, ranks []cluster.CollectRank, to []metadata.Ino, access func(metadata.Ino) cluster.Access) (err error) {
 	for rank, ino := range to {
 		if ino == 0 {
 			continue
 		}
 		if other := slices.Index(to, ino); other < rank {
-			return nil, rankFault(rank, fmt.Errorf("its target is that of rank %d too: %w", other, objects.ErrInvalid))
+			return rankFault(rank, fmt.Errorf("its target is that of rank %d too: %w", other, objects.ErrInvalid))
 		}
 		if ranks[rank].Target, err = o.open(ctx, ino, access(ino)); err == nil {
 			err = checkTarget(ctx, t, ranks[rank].Target)
 		}
 		if err != nil {
-			return nil, rankFault(rank, err)
+			return rankFault(rank, err)
 		}
 	}
-	return ranks, nil
+	return nil
 }
 
 // checkTarget refuses to broadcast over what is not as long, or nothing yet.

@@ -58,7 +58,7 @@ func (j *job) make() error {
 	j.id = hex.EncodeToString(p[:6])
 	dir, err := os.MkdirTemp(j.plan.TempDir, jobPrefix)
 	if err != nil {
-		return fmt.Errorf("make the job's directory: %w", err)
+		return fmt.Errorf("make the job's directory: %w; %w, by XDG_RUNTIME_DIR or TMPDIR", err, ErrPlace)
 	}
 	j.dir = dir
 	for _, name := range []string{windowsDir, buffersDir, contextsDir} {
@@ -94,7 +94,7 @@ func (j *job) goOutside() error {
 		return err
 	}
 	if err = os.Mkdir(dir, 0o700); err != nil {
-		return fmt.Errorf("make windows: %w", err)
+		return fmt.Errorf("make windows: %w; %w", err, ErrPlace)
 	}
 	j.outside = dir
 	return nil
