@@ -2,10 +2,12 @@ package cluster_test
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
+	"runtime"
 	"testing"
 
 	"github.com/hmcfs/hmcfs/devices/elem"
@@ -13,6 +15,7 @@ import (
 	"github.com/hmcfs/hmcfs/objects"
 	"github.com/hmcfs/hmcfs/objects/cluster"
 	"github.com/hmcfs/hmcfs/objects/cluster/clustertest"
+	"github.com/hmcfs/hmcfs/objects/cluster/proto"
 	"github.com/hmcfs/hmcfs/objects/collect"
 	"github.com/hmcfs/hmcfs/tests/kit"
 	"github.com/hmcfs/hmcfs/transport/collective/plan"
@@ -179,5 +182,25 @@ func TestSums(t *testing.T) {
 	}
 	if _, err := there.Sums(t.Context(), block, 0, 10000); err == nil {
 		t.Error("10000 blocks at once")
+	}
+}
+
+// TestSumsTakeLittleMemory: many who ask for the sums of large blocks at once
+// take no such blocks of memory each.
+func TestSumsTakeLittleMemory(t *testing.T) {
+	kit.Check(t)
+	w := clustertest.New(t, clustertest.Options{Names: []members.Name{"a"}})
+	p := kit.Bytes(1, 0, 5<<20+17)
+	here := end(t, w, "a", w.Node("a").File("host", "x", p), 0).Local
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	got, err := cluster.SumsOf(t.Context(), here, proto.MaxBlock, 0, 4)
+	runtime.ReadMemStats(&after)
+	want := sha256.Sum256(p)
+	if err != nil || !bytes.Equal(got, want[:]) {
+		t.Errorf("%d bytes of sums, %v", len(got), err)
+	}
+	if took := after.TotalAlloc - before.TotalAlloc; took > 4<<20 {
+		t.Errorf("%d bytes of memory were taken", took)
 	}
 }

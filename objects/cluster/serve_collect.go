@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
 	"sync"
 	"time"
@@ -49,6 +50,11 @@ func (s *server) collect(ctx context.Context, g *guest, q *proto.CollectAsk) (an
 	if err := t.Validate(); err != nil {
 		return nil, fmt.Errorf("%w: %w", objects.ErrInvalid, err)
 	}
+	// The memory is taken after that, and counts.
+	if err := g.beginJob(); err != nil {
+		return nil, err
+	}
+	defer g.begunJob()
 	j := &collected{ended: make(chan struct{})}
 	places, err := s.places(g, q, j)
 	if err == nil {
@@ -173,6 +179,23 @@ func (s *server) collectEnd(ctx context.Context, g *guest, q *proto.JobAsk) (any
 	return nil, err
 }
 
+// beginJob makes room for a collective, until begunJob.
+func (g *guest) beginJob() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if n := len(g.jobs) + g.beginning; n >= maxJobs {
+		return fmt.Errorf("%d collectives under way: %w", n, objects.ErrBusy)
+	}
+	g.beginning++
+	return nil
+}
+
+func (g *guest) begunJob() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.beginning--
+}
+
 // addJob notes a collective of a session.
 func (g *guest) addJob(name string, j *collected) error {
 	g.mu.Lock()
@@ -182,8 +205,6 @@ func (g *guest) addJob(name string, j *collected) error {
 		return fmt.Errorf("the session has ended: %w", ErrStale)
 	case g.jobs[name] != nil:
 		return fmt.Errorf("collective %s is there already: %w", hex.EncodeToString([]byte(name)), objects.ErrInvalid)
-	case len(g.jobs) >= maxJobs:
-		return fmt.Errorf("%d collectives under way: %w", len(g.jobs), objects.ErrBusy)
 	case g.jobs == nil:
 		g.jobs = map[string]*collected{}
 	}
@@ -227,20 +248,40 @@ func (s *server) sums(ctx context.Context, g *guest, q *proto.SumsAsk) (any, err
 // SumsOf are the SHA-256 sums of n blocks of a file, one behind the other; fewer
 // at its end, where the last block is as long as it is.
 func SumsOf(ctx context.Context, f *objects.File, block, from uint64, n int) ([]byte, error) {
-	p := make([]byte, block)
+	p := make([]byte, min(block, sumAtOnce))
 	var all []byte
 	for i := range n {
-		got, err := f.ReadAt(ctx, p, (from+uint64(i))*block)
-		if err != nil && !errors.Is(err, io.EOF) {
+		h := sha256.New()
+		got, err := sumBlock(ctx, h, f, p, (from+uint64(i))*block, block)
+		if err != nil {
 			return nil, err
 		}
 		if got == 0 {
 			break
 		}
-		sum := sha256.Sum256(p[:got])
-		all = append(all, sum[:]...)
+		all = h.Sum(all)
 	}
 	return all, nil
+}
+
+// sumAtOnce is how much of a block is in memory at once: many may ask.
+const sumAtOnce = 1 << 20
+
+// sumBlock adds a block, or what there is of it, by way of p.
+func sumBlock(ctx context.Context, h hash.Hash, f *objects.File, p []byte, off, block uint64) (done uint64, err error) {
+	for done < block {
+		want := p[:min(uint64(len(p)), block-done)]
+		n, err := f.ReadAt(ctx, want, off+done)
+		if err != nil && !errors.Is(err, io.EOF) {
+			return done, err
+		}
+		_, _ = h.Write(want[:n]) // a hash takes everything
+		done += uint64(n)
+		if n < len(want) {
+			break
+		}
+	}
+	return done, nil
 }
 
 // taskFromProto is what a node is asked for.

@@ -26,6 +26,9 @@ type guest struct {
 	// jobs are its collectives, by name.
 	// +checklocks:mu
 	jobs map[string]*collected
+	// beginning is how many more of them are being prepared.
+	// +checklocks:mu
+	beginning int
 	// +checklocks:mu
 	over bool
 	// +checklocks:mu

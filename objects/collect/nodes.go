@@ -48,8 +48,11 @@ const (
 	slots = 3
 	// slotBytes is about how long the memory of one segment is.
 	slotBytes = 4 << 20
-	// leastPiece is how much of a file is in a segment at least.
+	// leastPiece is how much of a file is in a segment at least, as long as its
+	// memory is no longer than mostBytes: a few files of many nodes and many of
+	// one are tens of thousands of pieces.
 	leastPiece = 4 << 10
+	mostBytes  = 32 << 20
 )
 
 // Ordered says whether a strict task is done by a strict group: each node has
@@ -109,7 +112,8 @@ func newRounds(t Task, files []*File, nodes *Nodes) *rounds {
 		r.total = t.part(0).Len // the longest
 	}
 	in, out := r.factors()
-	r.piece = max(slotBytes/uint64(max(in, out, 1)), leastPiece) &^ 63
+	pieces := uint64(max(in, out, 1))
+	r.piece = max(slotBytes/pieces, min(leastPiece, mostBytes/pieces)) &^ 63
 	r.piece = min(r.piece, (r.total+63)&^63)
 	return r
 }
