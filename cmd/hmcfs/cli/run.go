@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/runner"
 	"github.com/hmcfs/hmcfs/devices"
@@ -116,10 +117,13 @@ func (a *app) runPlan(f *runFlags, args []string, asJSON bool) (*runner.Plan, er
 }
 
 // jobsDir is where jobs have their directories: the user's own place for
-// sockets, or that of all.
+// sockets, or that of all. After su the place is another user's, who could put
+// what he likes where the job's secret is to be.
 func (a *app) jobsDir() string {
 	dir := a.Getenv("XDG_RUNTIME_DIR")
-	if st, err := os.Stat(dir); dir != "" && err == nil && st.IsDir() && len(dir) < 60 {
+	var st unix.Stat_t
+	if dir != "" && len(dir) < 60 && unix.Stat(dir, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR &&
+		int(st.Uid) == os.Geteuid() && st.Mode&0o022 == 0 {
 		return dir
 	}
 	return os.TempDir()

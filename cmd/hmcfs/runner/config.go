@@ -227,7 +227,7 @@ func (p *Plan) settings(c *Config) error {
 		}
 	}
 	for _, name := range sortedKeys(c.Env) {
-		if name == "" || strings.ContainsAny(name, "=\x00") || strings.HasPrefix(name, "HMCFS_BUFFER_") {
+		if name == "" || strings.ContainsAny(name, "=\x00") || reserved(name) {
 			faults = append(faults, fmt.Errorf("env %q: no name of a variable that is yours", name))
 		}
 	}

@@ -193,7 +193,7 @@ func (w *watch) begin() error {
 		}
 		var log io.Writer
 		if p.LogDir != "" {
-			f, cerr := os.Create(filepath.Join(p.LogDir, "rank"+strconv.Itoa(rank)+".log"))
+			f, cerr := createAt(p.LogDir, "rank"+strconv.Itoa(rank)+".log", 0o666)
 			if cerr != nil {
 				return cerr
 			}
