@@ -59,7 +59,7 @@ func (m *Judge) fused(ctx context.Context, table *region.Table, views []domain.V
 	if err != nil {
 		return row, err
 	}
-	defer func() { err = errors.Join(err, f.Close(context.WithoutCancel(ctx))) }() //nolint:contextcheck // the end is not the context's
+	defer func() { err = errors.Join(err, f.Close(context.WithoutCancel(ctx))) }()
 	return m.steps(ctx, "gradients, fused", func() error { return step(ctx, f, views) })
 }
 
