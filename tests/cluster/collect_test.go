@@ -110,7 +110,7 @@ func TestCollectives(t *testing.T) {
 		t.Errorf("verify: %v, %s", err, text)
 	}
 	text, err = a.Run("verify", a.at("b", "sim0", "w"), a.at("c", "sim0", "w"))
-	at := fmt.Sprintf("%s differs from %s: 1 blocks of 1.0 MiB, the first at byte %d", a.at("c", "sim0", "w"), a.at("b", "sim0", "w"), 3<<20)
+	at := fmt.Sprintf("%s differs from %s: 1 block of 1.0 MiB, the first at byte %d", a.at("c", "sim0", "w"), a.at("b", "sim0", "w"), 3<<20)
 	if err == nil || !strings.Contains(text, at) {
 		t.Errorf("verify: %v, %s", err, text)
 	}

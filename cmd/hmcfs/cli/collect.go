@@ -337,8 +337,11 @@ func several[N ~int | ~uint64](n N, thing string) string {
 
 // namedFault names a file by the path that was given.
 func namedFault(name string, err error) error {
-	if strings.HasPrefix(err.Error(), name+": ") {
-		return err
+	if errors.Is(err, client.ErrNotMounted) {
+		return err // it names the path
+	}
+	if errors.Is(err, unix.EHOSTUNREACH) {
+		return fmt.Errorf("%w; hmcfs nodes says why its node is not reached", err)
 	}
 	if pe, ok := errors.AsType[*os.PathError](err); ok && pe.Path == name {
 		return err

@@ -81,7 +81,9 @@ func (f *topoFlags) sized(ctx context.Context, a *app) (*topology.Graph, uint64,
 
 func (a *app) topoVerb() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "topo [show] [--json] [--svg FILE] [--file FILE | --mount MOUNTPOINT]",
+		Use: "topo [show] [--json] [--svg FILE] [--file FILE | --mount MOUNTPOINT]",
+		Example: "  hmcfs topo --mount /mnt/hmc\n" +
+			"  hmcfs topo --file rank_table.json --svg ranks.svg",
 		Short: "Show how devices, network cards and NUMA nodes are joined",
 		Long: "Show how the devices of this machine are joined, of a mount with its other nodes, or of a\n" +
 			"file: a topology.json, or a rank table or topology file of HCCL's. Bandwidths with ~ are\n" +
@@ -184,7 +186,9 @@ func figure(v float64, assumed bool) string {
 
 func (a *app) topoRouteVerb() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "route FROM TO [--size N] [--json] [--file FILE | --mount MOUNTPOINT]",
+		Use: "route FROM TO [--size N] [--json] [--file FILE | --mount MOUNTPOINT]",
+		Example: "  hmcfs topo route cuda0 cuda3 --size 64MiB\n" +
+			"  hmcfs topo route host b/cuda0 --mount /mnt/hmc",
 		Short: "Show the fastest way between two devices",
 		Long: "Show the fastest way for a transfer of some size, by the latencies and bandwidths of the\n" +
 			"links. A way through more devices is taken only where it is really faster.",
@@ -236,8 +240,9 @@ type topoRing struct {
 
 func (a *app) topoRingVerb() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "ring [DEVICE…] [--size N] [--json] [--file FILE | --mount MOUNTPOINT]",
-		Short: "Show the order in which a ring uses the fast links",
+		Use:     "ring [DEVICE…] [--size N] [--json] [--file FILE | --mount MOUNTPOINT]",
+		Example: "  hmcfs topo ring cuda0 cuda1 cuda2 cuda3",
+		Short:   "Show the order in which a ring uses the fast links",
 		Long: "Show in which order a ring of ranks goes through devices, one rank on each that is named.\n" +
 			"Without names it is the ranks of a rank table, or else all accelerators.",
 		Args: arguments(0, -1, "devices"),

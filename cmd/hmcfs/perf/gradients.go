@@ -37,14 +37,7 @@ func (m *Judge) Gradients(ctx context.Context, table *region.Table) (rows []Coll
 			return nil, err
 		}
 	}
-	fused, err := m.steps(ctx, "gradients, fused", func() (err error) {
-		f, err := fusion.New(ctx, m.g, table, fusion.Options{Type: elem.Float32, Op: elem.Sum, Window: -1})
-		if err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, f.Close(context.WithoutCancel(ctx))) }()
-		return step(ctx, f, views)
-	})
+	fused, err := m.fused(ctx, table, views)
 	if err != nil {
 		return nil, err
 	}
@@ -57,6 +50,17 @@ func (m *Judge) Gradients(ctx context.Context, table *region.Table) (rows []Coll
 		return nil
 	})
 	return []CollectiveRow{fused, single}, err
+}
+
+// fused measures steps with one fuser, which training has for all its steps: its
+// buffers are made once.
+func (m *Judge) fused(ctx context.Context, table *region.Table, views []domain.View) (row CollectiveRow, err error) {
+	f, err := fusion.New(ctx, m.g, table, fusion.Options{Type: elem.Float32, Op: elem.Sum, Window: -1})
+	if err != nil {
+		return row, err
+	}
+	defer func() { err = errors.Join(err, f.Close(context.WithoutCancel(ctx))) }()
+	return m.steps(ctx, "gradients, fused", func() error { return step(ctx, f, views) })
 }
 
 // step reduces all tensors by a fuser.
