@@ -117,7 +117,13 @@ func (j *collected) end(ctx context.Context, g *guest, commit bool) error {
 		j.err = errors.New("it was not begun")
 		close(j.ended)
 	})
-	<-j.ended
+	select {
+	case <-j.ended:
+	case <-ctx.Done():
+		// Whoever asked has gone, and with him who could end what is under way.
+		j.part.stop()
+		<-j.ended
+	}
 	defer j.letGo(ctx, g)
 	if !commit || j.err != nil {
 		j.part.drop()

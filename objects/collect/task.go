@@ -45,13 +45,13 @@ func (t Task) Validate() error {
 	case size == 0:
 		return fmt.Errorf("%s: %w", t.Type, ErrTask)
 	case t.Size%size != 0:
-		return fmt.Errorf("files of %d bytes are no multiple of %d, one %s: %w", t.Size, size, t.Type, ErrTask)
+		return fmt.Errorf("files of %d bytes are no multiple of %d, one %s; give the type that they have: %w", t.Size, size, t.Type, ErrTask)
 	case t.Root < 0 || t.Root >= t.Ranks:
 		return fmt.Errorf("root %d of %d files: %w", t.Root, t.Ranks, ErrTask)
 	case Combines(t.Kind) != (t.Op != 0) || t.Op != 0 && !t.Op.Known():
 		return fmt.Errorf("operation %d: %w", t.Op, ErrTask)
 	case t.Op != 0 && !t.Type.Combines():
-		return fmt.Errorf("elements of type %s can't be combined: %w", t.Type, ErrTask)
+		return fmt.Errorf("elements of type %s can't be combined; give one of int8, uint8, int32, int64, float16, bfloat16, float32, float64: %w", t.Type, ErrTask)
 	}
 	if !known(t.Algorithm) {
 		return fmt.Errorf("algorithm %q: %w", t.Algorithm, ErrTask)

@@ -3,6 +3,7 @@ package collective
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/hmcfs/hmcfs/transport/collective/plan"
 )
@@ -46,6 +47,9 @@ func (g *Group) usePlan(r *running, p *prepared) error {
 	have, t := r.call.Plan, r.task
 	asked := have.Task
 	asked.InPlace, t.InPlace = false, false
+	if t.Kind == plan.Barrier {
+		asked.Type = t.Type // there is nothing that it could be of
+	}
 	if asked != t {
 		return fmt.Errorf("%w: the plan is for %+v, the call is %+v", ErrArgument, have.Task, r.task)
 	}
@@ -60,13 +64,25 @@ func (g *Group) usePlan(r *running, p *prepared) error {
 	if err != nil {
 		return err
 	}
-	w := &way{plan: made, because: "plan"}
+	w := &way{plan: made, because: "plan", predicted: g.predict(made)}
 	if made.Algorithm == plan.Direct {
 		p.direct = w
 		return g.translate(w, staging{})
 	}
 	p.stream = w
 	return g.translate(w, p.staged)
+}
+
+// predict is what the cost model says of a plan.
+//
+// +checklocks:g.mu
+func (g *Group) predict(p *plan.Plan) time.Duration {
+	all, err := plan.Estimates(p.Task, p.Shape, g.costs)
+	i := slices.IndexFunc(all, func(e plan.Estimate) bool { return e.Algorithm == p.Algorithm })
+	if err != nil || i < 0 {
+		return 0
+	}
+	return all[i].Time
 }
 
 // fresh refuses a plan that was made for other ranks. Errors: plan.ErrStale.

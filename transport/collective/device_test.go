@@ -58,7 +58,7 @@ func TestDevices(t *testing.T) {
 					alloc = w.mixed(alloc)
 				}
 				tasks(n, []uint64{0, 1, 1000, 200_001}, func(x plan.Task) {
-					if err := w.try(trial{x, false}, alloc, x.Count); err != nil {
+					if err := w.try(trial{task: x, shared: false}, alloc, x.Count); err != nil {
 						t.Errorf("%+v: %v", x, err)
 					}
 				})
@@ -77,7 +77,7 @@ func TestStagedAlgorithms(t *testing.T) {
 			t.Cleanup(func() { _ = d.Close() })
 			w := newRanks(t, 4, Options{Algorithm: a})
 			tasks(4, []uint64{5, 100_003}, func(x plan.Task) {
-				if err := w.try(trial{x, false}, w.on(d), x.Count); err != nil {
+				if err := w.try(trial{task: x, shared: false}, w.on(d), x.Count); err != nil {
 					t.Errorf("%+v: %v", x, err)
 				}
 			})
@@ -99,7 +99,7 @@ func TestOpenCL(t *testing.T) {
 	t.Cleanup(func() { _ = d.Close() })
 	w := newRanks(t, 2, Options{})
 	tasks(2, []uint64{1000, 100_001}, func(x plan.Task) {
-		if err := w.try(trial{x, false}, w.on(d), x.Count); err != nil {
+		if err := w.try(trial{task: x, shared: false}, w.on(d), x.Count); err != nil {
 			t.Errorf("%+v: %v", x, err)
 		}
 	})

@@ -37,8 +37,8 @@
 // Sources and results are views of registered memory. Device memory that the
 // host can see is used where it is. Whether memory is shared, staged or in place
 // is each rank's own matter: where that of one rank is not shared, all take links.
-// A buffer that was shared is held until the group is closed: close the group
-// first.
+// A buffer that was shared is held until Unshare, or until the group is closed:
+// that comes before the buffer is closed.
 //
 // # When something goes wrong
 //

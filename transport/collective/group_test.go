@@ -155,6 +155,8 @@ type trial struct {
 	task plan.Task
 	// shared has the memory be used in place.
 	shared bool
+	// plans are what each rank does it by; nil leaves it to the group.
+	plans []*plan.Plan
 }
 
 // memory kinds of a trial are those of the function that makes them.
@@ -174,6 +176,9 @@ func (w *ranks) try(x trial, alloc allocate, seed uint64) error {
 			}
 		}
 		calls[r] = &Call{Kind: t.Kind, Source: source, Result: result, Op: t.Op, Root: t.Root}
+		if x.plans != nil {
+			calls[r].Plan = x.plans[r]
+		}
 	}
 	err := together(n, func(r int) error {
 		if x.shared {
@@ -294,7 +299,7 @@ func TestAllReduceHere(t *testing.T) {
 	w := newRanks(t, 8, Options{})
 	for _, shared := range []bool{false, true} {
 		for _, count := range []uint64{1, 7, 8, 9, 100, 20_000} {
-			x := trial{plan.Task{Kind: plan.AllReduce, Type: elem.Int32, Op: elem.Sum, Count: count}, shared}
+			x := trial{task: plan.Task{Kind: plan.AllReduce, Type: elem.Int32, Op: elem.Sum, Count: count}, shared: shared}
 			if err := w.try(x, w.buffer, count); err != nil {
 				t.Errorf("%+v: %v", x, err)
 			}

@@ -48,7 +48,7 @@ func tasks(n int, counts []uint64, do func(t plan.Task)) {
 func TestEveryAlgorithm(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{1, 2, 3, 4, 5, 8, 16} {
-		counts := []uint64{0, 1, uint64(n) - 1, uint64(n), uint64(n) + 1, 100, 4099}
+		counts := []uint64{0, 1, uint64(n) - 1, uint64(n), uint64(n) + 1, 100, 800, 1024, 4099}
 		if n > 8 || kit.Race() {
 			counts = []uint64{1, uint64(n) + 1, 2051}
 		}
@@ -75,7 +75,7 @@ func (w *ranks) everyTask(t *testing.T, a plan.Algorithm, counts []uint64) {
 		if plan.Can(x, shape, a) != nil {
 			return
 		}
-		if err := w.try(trial{x, a == plan.Direct && x.Count > 0}, w.buffer, x.Count); err != nil {
+		if err := w.try(trial{task: x, shared: a == plan.Direct && x.Count > 0}, w.buffer, x.Count); err != nil {
 			t.Errorf("%+v: %v", x, err)
 		}
 	})
@@ -93,7 +93,7 @@ func TestEveryElement(t *testing.T) {
 					for _, op := range ops() {
 						for _, count := range []uint64{33, 70_001} {
 							x := plan.Task{Kind: plan.AllReduce, Count: count, Type: typ, Op: op}
-							if err := w.try(trial{x, shared}, w.buffer, count); err != nil {
+							if err := w.try(trial{task: x, shared: shared}, w.buffer, count); err != nil {
 								t.Errorf("%v %v × %d: %v", op, typ, count, err)
 							}
 						}
@@ -114,7 +114,7 @@ func TestLarge(t *testing.T) {
 		for _, shared := range []bool{false, true} {
 			w := newRanks(t, n, Options{})
 			tasks(n, []uint64{count}, func(x plan.Task) {
-				if err := w.try(trial{x, shared}, w.buffer, 5); err != nil {
+				if err := w.try(trial{task: x, shared: shared}, w.buffer, 5); err != nil {
 					t.Errorf("%+v: %v", x, err)
 				}
 			})
@@ -234,7 +234,7 @@ func TestMany(t *testing.T) {
 			x.Op = elem.Sum
 		}
 		for _, y := range []*ranks{w, ring} {
-			if err := y.try(trial{x, false}, y.buffer, 1); err != nil {
+			if err := y.try(trial{task: x, shared: false}, y.buffer, 1); err != nil {
 				t.Errorf("%+v: %v", x, err)
 			}
 		}

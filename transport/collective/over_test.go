@@ -109,7 +109,7 @@ func TestOver(t *testing.T) {
 				w := groupsOf(t, all, Options{})
 				tasks(n, []uint64{1, 1001, 300_007}, func(x plan.Task) {
 					for _, shared := range []bool{false, !streams} {
-						if err := w.try(trial{x, shared}, w.buffer, x.Count); err != nil {
+						if err := w.try(trial{task: x, shared: shared}, w.buffer, x.Count); err != nil {
 							t.Errorf("%+v, shared %v: %v", x, shared, err)
 						}
 					}

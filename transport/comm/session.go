@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -81,6 +82,9 @@ type session struct {
 	// and closed at the end.
 	// +checklocks:mu
 	streams []arrival
+	// unnamed are those that have not said which they are, the oldest first.
+	// +checklocks:mu
+	unnamed []net.Conn
 	// +checklocks:mu
 	arrived chan struct{}
 	// eras are the requests that are under way, cut by fences: the last one
@@ -137,12 +141,15 @@ func (s *session) end(cause error) {
 	}
 	left, provider := s.conns, s.provider
 	s.conns, s.provider = nil, nil
-	streams := s.streams
-	s.streams = nil
+	streams, unnamed := s.streams, s.unnamed
+	s.streams, s.unnamed = nil, nil
 	close(s.arrived)
 	s.mu.Unlock()
 	for _, a := range streams {
 		_ = a.conn.Close()
+	}
+	for _, c := range unnamed {
+		_ = c.Close()
 	}
 	// Their errors are those of connections that have failed anyway.
 	_ = closeConns(left)

@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// maxStreams is how many connections of a peer may wait to be taken; one
-	// more, and the oldest is closed.
+	// maxStreams is how many connections of a peer may wait to be taken, and how
+	// many may have to say which they are; one more, and the oldest is closed.
 	maxStreams = 64
 	// nameSize is the bytes of a stream's name, which come first.
 	nameSize = 8
@@ -79,6 +79,11 @@ func (s *session) openStream(ctx context.Context, name uint64) (net.Conn, error)
 // arrive keeps a stream that the peer has made until it is taken.
 func (s *session) arrive(ctx context.Context, c *control.Conn) {
 	var name [nameSize]byte
+	if !s.expect(c) {
+		_ = c.Close() // nobody has seen it
+		return
+	}
+	defer s.named(c)
 	err := s.timely(ctx, c, func() error {
 		_, rerr := io.ReadFull(c, name[:])
 		return rerr
@@ -86,6 +91,28 @@ func (s *session) arrive(ctx context.Context, c *control.Conn) {
 	if err != nil || !s.keep(arrival{binary.LittleEndian.Uint64(name[:]), c.Conn}) {
 		_ = c.Close() // nobody has seen it
 	}
+}
+
+// expect notes a stream that has to say which it is, and makes room for it.
+func (s *session) expect(c net.Conn) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cause != nil {
+		return false
+	}
+	if len(s.unnamed) == maxStreams {
+		_ = s.unnamed[0].Close()
+		s.unnamed = slices.Delete(s.unnamed, 0, 1)
+	}
+	s.unnamed = append(s.unnamed, c)
+	return true
+}
+
+// named ends expect.
+func (s *session) named(c net.Conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.unnamed = slices.DeleteFunc(s.unnamed, func(one net.Conn) bool { return one == c })
 }
 
 func (s *session) keep(a arrival) bool {

@@ -3,6 +3,7 @@ package comm_test
 import (
 	"errors"
 	"io"
+	"os"
 	"testing"
 	"time"
 
@@ -116,6 +117,60 @@ func TestHostileStreams(t *testing.T) {
 	}
 	dropped(t, first)
 	_ = first.Close()
+}
+
+// TestUnnamedStreams connects as a member, again and again, and never says which
+// streams they are: no more of them are kept than of those that have a name.
+func TestUnnamedStreams(t *testing.T) {
+	kit.Check(t, kit.Ignore("/hmcfs-"))
+	a, at := newRank(t, 0)
+	b, _ := newRank(t, 1)
+	if err := errors.Join(b.Connect(within(t), 0, at), a.Await(within(t), 1)); err != nil {
+		t.Fatal(err)
+	}
+	inA, aerr := a.Origin(within(t), 1)
+	in, err := b.Origin(within(t), 0)
+	if err = errors.Join(err, aerr); err != nil {
+		t.Fatal(err)
+	}
+	o := control.Options{Rank: 1, Secret: kit.Bytes(1, 0, 32)}
+	hello := wire.Hello{To: 0, Role: wire.RoleStream, Session: in.Session}
+	var all []*control.Conn
+	for range 80 {
+		c, derr := control.Dial(within(t), at, o, hello)
+		if derr != nil {
+			t.Fatal(derr)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		all = append(all, c)
+	}
+	// Long before the time for a handshake is over.
+	closed := make(chan bool, len(all))
+	for _, c := range all {
+		if err = c.SetReadDeadline(time.Now().Add(5 * time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			_, rerr := c.Read(make([]byte, 1))
+			closed <- !errors.Is(rerr, os.ErrDeadlineExceeded)
+		}()
+	}
+	for range len(all) - 64 {
+		if !<-closed {
+			t.Fatalf("more than 64 of %d streams without a name are kept", len(all))
+		}
+	}
+	theirs, err := b.Stream(within(t), in, 5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours, err := a.Stream(within(t), inA, 5)
+	if err = errors.Join(err, theirs.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if err = ours.Close(); err != nil {
+		t.Error(err)
+	}
 }
 
 // TestMap sees memory of a peer beyond its key and session.

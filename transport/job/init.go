@@ -6,11 +6,14 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/hmcfs/hmcfs/transport"
 	"github.com/hmcfs/hmcfs/transport/comm"
@@ -193,5 +196,30 @@ func commonSecret(ctx context.Context, dir string) ([]byte, error) {
 	if err = ctx.Err(); err != nil {
 		return nil, err
 	}
-	return readSecret(path)
+	return ownSecret(path)
+}
+
+// longestSecret is the most bytes of a file that is read as a secret.
+const longestSecret = 4096
+
+// ownSecret reads the secret in a job's directory, where somebody else may have
+// put his own: of a file that is ours alone.
+func ownSecret(path string) ([]byte, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0) //nolint:gosec // what it is, is looked at
+	if err != nil {
+		return nil, fmt.Errorf("read the job's secret: %w", err)
+	}
+	defer func() { _ = f.Close() }()
+	var st unix.Stat_t
+	if err = unix.Fstat(int(f.Fd()), &st); err != nil {
+		return nil, fmt.Errorf("read the job's secret: %w", err)
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFREG || int(st.Uid) != os.Geteuid() || st.Mode&0o077 != 0 || st.Size > longestSecret {
+		return nil, fmt.Errorf("the job's secret in %s is no small file of user %d alone, of mode 600: %w", path, os.Geteuid(), ErrOptions)
+	}
+	text, err := io.ReadAll(io.LimitReader(f, longestSecret))
+	if err != nil {
+		return nil, fmt.Errorf("read the job's secret: %w", err)
+	}
+	return parseSecret(path, text)
 }

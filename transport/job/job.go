@@ -65,7 +65,8 @@ type Options struct {
 	// sockets of Book are taken for names in Dir.
 	Book []control.Address
 	// Secret is what all ranks know, at least 16 bytes. Nil is the text in the
-	// file "secret" of Dir, which the first rank makes.
+	// file "secret" of Dir, which the first rank makes, and which has to be this
+	// user's alone.
 	Secret []byte
 	// Backend is how ranks reach each other. Default Auto.
 	Backend Backend
@@ -128,6 +129,10 @@ func FromEnv(getenv func(string) string) (Options, error) {
 	var errs []error
 	for name, into := range map[string]*int{"HMCFS_RANK": &o.Rank, "HMCFS_WORLD": &o.World} {
 		var err error
+		if getenv(name) == "" {
+			errs = append(errs, fmt.Errorf("%s is not set; start the program with hmcfs run: %w", name, ErrOptions))
+			continue
+		}
 		if *into, err = strconv.Atoi(getenv(name)); err != nil {
 			errs = append(errs, fmt.Errorf("%s=%q is no number; start the program with hmcfs run: %w", name, getenv(name), ErrOptions))
 		}
@@ -156,6 +161,10 @@ func readSecret(path string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the job's secret: %w", err)
 	}
+	return parseSecret(path, text)
+}
+
+func parseSecret(path string, text []byte) ([]byte, error) {
 	secret, err := hex.DecodeString(strings.TrimSpace(string(text)))
 	if err != nil {
 		return nil, fmt.Errorf("the job's secret in %s: %w: %w", path, ErrOptions, err)

@@ -7,12 +7,15 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/tests/kit"
@@ -374,5 +377,43 @@ func TestFromEnv(t *testing.T) {
 		if err == nil {
 			t.Errorf("%s=%q", name, value)
 		}
+	}
+}
+
+// TestSecretOfAnother: a secret that others can read, or have written, is none.
+func TestSecretOfAnother(t *testing.T) {
+	text := []byte(strings.Repeat("ab", 32) + "\n")
+	for name, spoil := range map[string]func(path string) error{
+		"readable": func(path string) error { return os.Chmod(path, 0o644) },
+		"writable": func(path string) error { return os.Chmod(path, 0o620) },
+		"another user's": func(path string) error {
+			if os.Geteuid() != 0 {
+				return os.Chmod(path, 0o644)
+			}
+			return os.Chown(path, 12345, 12345)
+		},
+		"a link": func(path string) error {
+			return errors.Join(os.Rename(path, path+".real"), os.Symlink(path+".real", path))
+		},
+		"a pipe": func(path string) error {
+			return errors.Join(os.Remove(path), unix.Mkfifo(path, 0o600))
+		},
+		"long": func(path string) error { return os.Truncate(path, 1<<30) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			path := filepath.Join(dir, "secret")
+			if err := errors.Join(os.WriteFile(path, text, 0o600), spoil(path)); err != nil {
+				t.Fatal(err)
+			}
+			j, err := job.Init(within(t), job.Options{World: 1, Dir: dir})
+			if err == nil {
+				err = j.Close()
+				t.Errorf("a secret that is %s was believed, %v", name, err)
+			}
+			if !errors.Is(err, job.ErrOptions) && err != nil && name != "a link" {
+				t.Errorf("a secret that is %s: %v", name, err)
+			}
+		})
 	}
 }

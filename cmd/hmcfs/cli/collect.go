@@ -13,11 +13,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hmcfs/hmcfs/devices/elem"
+	"github.com/hmcfs/hmcfs/objects"
 	"github.com/hmcfs/hmcfs/objects/adminapi"
 	"github.com/hmcfs/hmcfs/objects/client"
 	files "github.com/hmcfs/hmcfs/objects/collect"
 	"github.com/hmcfs/hmcfs/transport/collective/env"
 	"github.com/hmcfs/hmcfs/transport/collective/plan"
+	"github.com/hmcfs/hmcfs/transport/job"
 )
 
 // collectFlags are those of a verb of collectives; not every verb has all.
@@ -102,7 +104,7 @@ func collectExample(c fileVerb) string {
 	case plan.AllReduce:
 		return "  hmcfs allreduce --op avg --dtype f32 /mnt/hmc/cuda0/grad /mnt/hmc/nodes/b/cuda0/grad"
 	case plan.Reduce:
-		return "  hmcfs reduce --op max --out /mnt/hmc/host/m /mnt/hmc/cuda0/x /mnt/hmc/cuda1/x"
+		return "  hmcfs reduce --op max --dtype f32 --out /mnt/hmc/host/m /mnt/hmc/cuda0/x /mnt/hmc/cuda1/x"
 	case plan.Broadcast:
 		return "  hmcfs broadcast --out /mnt/hmc/cuda1/w --out /mnt/hmc/nodes/b/cuda0/w /mnt/hmc/cuda0/w"
 	default:
@@ -117,7 +119,7 @@ func (a *app) collect(ctx context.Context, c fileVerb, args []string, f *collect
 		err = c.fromEnvironment(&r, a.Getenv)
 	}
 	if err != nil {
-		return usage(err)
+		return collectFault(c.name, usage(err))
 	}
 	ranks := &rankFiles{names: args}
 	defer ranks.close()
@@ -125,14 +127,14 @@ func (a *app) collect(ctx context.Context, c fileVerb, args []string, f *collect
 		return collectFault(c.name, err)
 	}
 	if r.Dtype, err = ranks.dtype(c, f.dtype); err != nil {
-		return usage(err)
+		return collectFault(c.name, usage(err))
 	}
 	outs, err := ranks.outputs(c, f)
 	if err != nil {
-		return usage(err)
+		return collectFault(c.name, usage(err))
 	}
 	if err = ranks.create(outs, r.Dtype); err != nil {
-		return err
+		return collectFault(c.name, err)
 	}
 	answer, err := ranks.client.Collect(ctx, r, ranks.sources, ranks.targets)
 	if err == nil {
@@ -157,7 +159,7 @@ func (c fileVerb) fromEnvironment(r *adminapi.CollectRequest, getenv func(string
 	if r.Algorithm == "" {
 		r.Algorithm = string(s.Algorithm(c.kind))
 	} else if !plan.Algorithm(r.Algorithm).Known() {
-		return fmt.Errorf("--algorithm: there is no %q; use one of %v", r.Algorithm, plan.Algorithms())
+		return noAlgorithm(r.Algorithm)
 	}
 	r.Strict = r.Strict || s.Strict() && files.Combines(c.kind)
 	return nil
@@ -196,12 +198,12 @@ func (a *app) printCollect(c fileVerb, r adminapi.CollectAnswer) {
 	if r.Nodes > 1 {
 		where = fmt.Sprintf("%d nodes", r.Nodes)
 	}
-	fmt.Fprintf(a.out(), "%s: %d files of %v, %s, on %s by %s (%s, %s): %.6f s, algbw %s, busbw %s\n",
-		c.name, r.Ranks, r.Size, what, where, r.Algorithm, r.Because, r.Path, r.Seconds,
+	fmt.Fprintf(a.out(), "%s: %s of %v, %s, on %s by %s (%s, %s): %.6f s, algbw %s, busbw %s\n",
+		c.name, several(r.Ranks, "file"), r.Size, what, where, r.Algorithm, r.Because, r.Path, r.Seconds,
 		rate(uint64(r.Algbw), 1), rate(uint64(r.Busbw), 1))
 	if r.Nodes > 1 && r.Calls > 0 {
-		fmt.Fprintf(a.out(), "  among the nodes: %d segments, %.6f s, predicted %.6f s; one sent %d bytes and received %d\n",
-			r.Calls, r.Measured, r.Predicted, r.Sent, r.Received)
+		fmt.Fprintf(a.out(), "  among the nodes: %s, %.6f s, predicted %.6f s; one sent %d bytes and received %d\n",
+			several(r.Calls, "segment"), r.Measured, r.Predicted, r.Sent, r.Received)
 	}
 }
 
@@ -224,7 +226,7 @@ func (r *rankFiles) dtype(c fileVerb, given string) (string, error) {
 		t, err := elem.ParseType(string(value[:n]))
 		if err != nil {
 			if given == "" && files.Combines(c.kind) {
-				return "", fmt.Errorf("%s: %s: %w; tell what the elements are with --dtype", name, dtypeAttr, err)
+				return "", fmt.Errorf("%s: %s: %w; say what the elements are with --dtype", name, dtypeAttr, err)
 			}
 			continue
 		}
@@ -247,11 +249,12 @@ func (r *rankFiles) dtype(c fileVerb, given string) (string, error) {
 	slices.Sort(types)
 	switch {
 	case len(said) > 1:
-		return "", fmt.Errorf("the elements are %s: nothing is combined that is not of one type", strings.Join(types, ", and "))
+		return "", fmt.Errorf("the elements are %s: nothing is combined that is not of one type; correct %s of the FILEs, or --dtype",
+			strings.Join(types, ", and "), dtypeAttr)
 	case len(said) == 1:
 		return want, nil
 	case files.Combines(c.kind):
-		return "", fmt.Errorf("what the elements are is not known: give --dtype, or set %s", dtypeAttr)
+		return "", fmt.Errorf("%s does not say what its elements are: give --dtype, such as --dtype float32, or set its attribute %s", r.names[0], dtypeAttr)
 	}
 	return elem.Uint8.String(), nil
 }
@@ -275,16 +278,16 @@ func (r *rankFiles) outputs(c fileVerb, f *collectFlags) ([]string, error) {
 		outs[f.root] = f.out[0]
 	case c.kind == plan.Broadcast:
 		// The FILE is the root, and each of --out is a rank behind it.
-		r.spread(len(outs))
+		r.spread(outs)
 		outs = append([]string{""}, outs...)
 	case len(outs) != len(r.names):
-		return nil, fmt.Errorf("%d times --out for %d FILEs: each has a result", len(outs), len(r.names))
+		return nil, fmt.Errorf("%d times --out for %d FILEs: each has a result; give as many, or --out-dir", len(outs), len(r.names))
 	}
 	seen := map[string]bool{"": true}
 	for _, out := range outs {
 		if abs, err := filepath.Abs(out); err == nil && out != "" {
 			if seen[abs] {
-				return nil, fmt.Errorf("%s is to get two results", out)
+				return nil, fmt.Errorf("%s is to get two results: name each result by an --out of its own", out)
 			}
 			seen[abs] = true
 		}
@@ -294,17 +297,49 @@ func (r *rankFiles) outputs(c fileVerb, f *collectFlags) ([]string, error) {
 
 // collectFault words what went wrong with files that are told in the error.
 func collectFault(verb string, err error) error {
-	if _, coded := errors.AsType[*codeError](err); coded {
-		return err
+	err = inPlainWords(err)
+	code := exitFailure
+	if c, coded := errors.AsType[*codeError](err); coded {
+		code = c.code
+	} else if errors.Is(err, client.ErrNotMounted) {
+		code = exitNotMounted
 	}
-	if errors.Is(err, client.ErrNotMounted) {
-		return notMounted("%s: %w", verb, err)
+	return &codeError{code: code, err: fmt.Errorf("%s: %w", verb, err)}
+}
+
+// inPlainWords leaves out the words by which programs tell errors apart, where
+// what stands beside them says the same.
+func inPlainWords(err error) error {
+	text := err.Error()
+	for _, class := range []string{elem.ErrType.Error(), files.ErrTask.Error(), objects.ErrInvalid.Error(), job.ErrOptions.Error()} {
+		text = strings.ReplaceAll(text, ": "+class, "")
+		text = strings.ReplaceAll(text, class+": ", "")
 	}
-	return fmt.Errorf("%s: %w", verb, err)
+	return &explained{text: text, err: err}
+}
+
+// noAlgorithm is the fault of an --algorithm that does not exist.
+func noAlgorithm(name string) error {
+	known := make([]string, 0, len(plan.Algorithms()))
+	for _, a := range plan.Algorithms() {
+		known = append(known, string(a))
+	}
+	return fmt.Errorf("--algorithm: there is no %q; use one of %s", name, strings.Join(known, ", "))
+}
+
+// several is a number of things.
+func several[N ~int | ~uint64](n N, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
 }
 
 // namedFault names a file by the path that was given.
 func namedFault(name string, err error) error {
+	if strings.HasPrefix(err.Error(), name+": ") {
+		return err
+	}
 	if pe, ok := errors.AsType[*os.PathError](err); ok && pe.Path == name {
 		return err
 	}
@@ -318,7 +353,7 @@ func findOf(name string, of *client.Client) (*client.Client, *os.File, error) {
 		return nil, nil, namedFault(name, err)
 	}
 	if of != nil && of.Socket() != c.Socket() {
-		return nil, nil, errors.Join(fmt.Errorf("%s is on another mount than the files before it", name), f.Close())
+		return nil, nil, errors.Join(fmt.Errorf("%s is on another mount than the files before it, and they must be of one: name files of other nodes by nodes/NODE/… of this mount, or copy it", name), f.Close())
 	}
 	return c, f, nil
 }

@@ -56,10 +56,10 @@ func (r *rankFiles) open(c fileVerb, root int) error {
 	return nil
 }
 
-// spread makes the one FILE the root of n more ranks.
-func (r *rankFiles) spread(n int) {
-	for range n {
-		r.names = append(r.names, "")
+// spread makes the one FILE the root of more ranks, which have the results.
+func (r *rankFiles) spread(outs []string) {
+	for _, out := range outs {
+		r.names = append(r.names, out)
 		r.sources = append(r.sources, nil)
 		r.targets = append(r.targets, nil)
 	}
@@ -77,20 +77,27 @@ func (r *rankFiles) create(outs []string, dtype string) error {
 		if out == "" {
 			continue
 		}
+		mode := os.FileMode(0o666) &^ umask()
+		if before, failure := os.Stat(out); failure == nil {
+			if !before.Mode().IsRegular() {
+				return usage(fmt.Errorf("%s is no regular file: name the result's file", out))
+			}
+			mode = before.Mode().Perm()
+		}
 		dir, base := filepath.Split(out)
-		made, err := os.CreateTemp(filepath.Join(dir, "."), "."+base+".*~")
+		dir = filepath.Join(dir, ".")
+		if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
+			return usage(fmt.Errorf("%s, where a result is to be, is not there; make it: mkdir %s", dir, dir))
+		}
+		made, err := os.CreateTemp(dir, "."+base+".*~")
 		if err != nil {
+			if pe, ok := errors.AsType[*os.PathError](err); ok {
+				pe.Path = out
+			}
 			return err
 		}
 		name := made.Name()
 		r.made[i] = name
-		mode := os.FileMode(0o666) &^ umask()
-		if before, failure := os.Stat(out); failure == nil {
-			if !before.Mode().IsRegular() {
-				return errors.Join(fmt.Errorf("%s is no regular file", out), made.Close())
-			}
-			mode = before.Mode().Perm()
-		}
 		if err = errors.Join(made.Chmod(mode), made.Close()); err != nil {
 			return err
 		}
@@ -98,7 +105,7 @@ func (r *rankFiles) create(outs []string, dtype string) error {
 		_ = unix.Setxattr(name, dtypeAttr, []byte(dtype), 0)
 		_, f, err := findOf(name, r.client)
 		if err != nil {
-			return errors.New(strings.ReplaceAll(err.Error(), name, out))
+			return &explained{text: strings.ReplaceAll(err.Error(), name, out), err: err}
 		}
 		r.files = append(r.files, f)
 		r.targets[i] = f

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -47,7 +48,8 @@ func (a *app) perfCollectiveVerb() *cobra.Command {
 		Short: "Measure collectives between the ranks of a job",
 		Long: "Measure all-reduce and the other collectives as one rank of a job: see `hmcfs run`. Times are\n" +
 			"medians of the slowest rank's, and every element of every result is looked at. Rank 0\n" +
-			"prints. Bus bandwidth is by the rules of nccl-tests; a GB is 1e9 bytes.",
+			"prints; hmcfs run puts the rank before each line, so programs read what --report writes.\n" +
+			"Bus bandwidth is by the rules of nccl-tests; a GB is 1e9 bytes.",
 		Example: "  hmcfs run --nranks 2 --transport tcp -- hmcfs perf collective --sizes 1MiB,64MiB",
 		Args:    arguments(0, 0, "no argument"),
 	}
@@ -61,7 +63,10 @@ func (a *app) perfCollectiveVerb() *cobra.Command {
 		}
 		jo, err := job.FromEnv(a.Getenv)
 		if err != nil {
-			return usage(fmt.Errorf("%w; start it by `hmcfs run --nranks N -- hmcfs perf collective`", err))
+			if a.Getenv("HMCFS_RANK") == "" {
+				return usage(errors.New("this is no rank of a job; start it by `hmcfs run --nranks N -- hmcfs perf collective`"))
+			}
+			return usage(inPlainWords(err))
 		}
 		set, err := env.Parse(a.Getenv)
 		if err != nil {
@@ -96,11 +101,19 @@ type collectiveReport struct {
 	Rows []perf.CollectiveRow `json:"rows"`
 }
 
+// measured are the operations that there are figures of.
+func measured() []string {
+	var names []string
+	for _, k := range []plan.Kind{plan.AllReduce, plan.ReduceScatter, plan.AllGather, plan.Broadcast, plan.Reduce, plan.AllToAll, plan.Barrier} {
+		names = append(names, k.String())
+	}
+	return append(names, gradientsName)
+}
+
 func (f *collectiveFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringArrayVar(&f.operations, "operation", []string{plan.AllReduce.String(), plan.Barrier.String()},
-		"Measure this: "+plan.AllReduce.String()+", "+plan.ReduceScatter.String()+", "+plan.AllGather.String()+", "+plan.Broadcast.String()+", "+
-			plan.Reduce.String()+", "+plan.AllToAll.String()+", "+plan.Barrier.String()+", or "+gradientsName+", which is 1000 tensors of 16 KiB with and without fusion; may be given several times.")
+		"Measure this: "+strings.Join(measured(), ", ")+", which is 1000 tensors of 16 KiB with and without fusion; may be given several times.")
 	flags.StringVar(&f.sizes, "sizes", "8,1KiB,64KiB,1MiB,16MiB,64MiB", "The bytes of the whole, such as 8,64KiB,1GiB, or 8..1GiB in steps of eight.")
 	flags.StringVar(&f.dtype, "dtype", elem.Float32.String(), "The type of the elements.")
 	flags.StringVar(&f.memory, "memory", string(perf.Host), "Measure this memory: host, or a device such as sim:0,size=1GiB.")
@@ -120,15 +133,22 @@ func (f *collectiveFlags) options() (perf.CollectiveOptions, error) {
 	for _, name := range f.operations {
 		var k plan.Kind
 		if name != gradientsName {
-			faults = append(faults, k.UnmarshalText([]byte(name)))
+			if err := k.UnmarshalText([]byte(name)); err != nil {
+				faults = append(faults, fmt.Errorf("--operation: there is no %q; use one of %s", name, strings.Join(measured(), ", ")))
+			}
 			o.Kinds = append(o.Kinds, k)
 		}
 	}
 	var err error
-	o.Type, err = elem.ParseType(f.dtype)
-	faults = append(faults, err)
-	o.Sizes, err = perf.ParseSizes(f.sizes)
-	faults = append(faults, err)
+	if o.Type, err = elem.ParseType(f.dtype); err != nil {
+		faults = append(faults, fmt.Errorf("--dtype: %w", inPlainWords(err)))
+	}
+	if o.Sizes, err = perf.ParseSizes(f.sizes); err != nil {
+		faults = append(faults, err)
+	}
+	if f.algorithm != "" && !plan.Algorithm(f.algorithm).Known() {
+		faults = append(faults, noAlgorithm(f.algorithm))
+	}
 	if f.rounds < 1 || f.warmUp < 0 {
 		faults = append(faults, fmt.Errorf("--rounds %d, --warm-up %d: use 1 or more, and 0 or more", f.rounds, f.warmUp))
 	}

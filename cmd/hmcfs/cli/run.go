@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/runner"
 	"github.com/hmcfs/hmcfs/devices"
@@ -65,6 +66,9 @@ func (a *app) runVerb() *cobra.Command {
 		if slices.Contains(args[:min(1, len(args))], "") {
 			return usage(errors.New("hmcfs run: the program's name is empty; was a variable not set?"))
 		}
+		if cmd.Flags().Changed("nranks") && f.ranks == 0 {
+			return usage(fmt.Errorf("--nranks 0: use 1 to %d", runner.MaxRanks))
+		}
 		p, err := a.runPlan(&f, args, *asJSON)
 		if err != nil {
 			return usage(err)
@@ -97,11 +101,11 @@ func (a *app) runPlan(f *runFlags, args []string, asJSON bool) (*runner.Plan, er
 	if asJSON {
 		o.Out = a.Stderr // the answer is the report
 	}
-	if f.ranks < 0 {
-		faults = append(faults, fmt.Errorf("nranks %d: use 1 to %d", f.ranks, runner.MaxRanks))
-	}
 	if f.window != "" {
 		size, err := devices.ParseSize(f.window)
+		if err != nil {
+			err = fmt.Errorf("--window: %w", err)
+		}
 		o.Window, faults = size, append(faults, err)
 	}
 	switch f.transport {
@@ -120,10 +124,13 @@ func (a *app) runPlan(f *runFlags, args []string, asJSON bool) (*runner.Plan, er
 }
 
 // jobsDir is where jobs have their directories: the user's own place for
-// sockets, or that of all.
+// sockets, or that of all. After su the place is another user's, who could put
+// what he likes where the job's secret is to be.
 func (a *app) jobsDir() string {
 	dir := a.Getenv("XDG_RUNTIME_DIR")
-	if st, err := os.Stat(dir); dir != "" && err == nil && st.IsDir() && len(dir) < 60 {
+	var st unix.Stat_t
+	if dir != "" && len(dir) < 60 && unix.Stat(dir, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR &&
+		int(st.Uid) == os.Geteuid() && st.Mode&0o022 == 0 {
 		return dir
 	}
 	return os.TempDir()
@@ -146,7 +153,7 @@ func (a *app) finishRun(ctx context.Context, p *runner.Plan, r *runner.Report, e
 		return ctx.Err()
 	case errors.Is(err, runner.ErrTimeout):
 		return &codeError{code: exitTimeout, err: err}
-	case errors.Is(err, runner.ErrSize), errors.Is(err, runner.ErrProgram):
+	case errors.Is(err, runner.ErrSize), errors.Is(err, runner.ErrProgram), errors.Is(err, runner.ErrPlace):
 		return usage(err)
 	}
 	return err

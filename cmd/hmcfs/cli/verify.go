@@ -58,7 +58,7 @@ func (a *app) verify(ctx context.Context, names []string, asJSON bool) error {
 // printVerify writes a line for each file that differs.
 func (a *app) printVerify(names []string, v adminapi.VerifyAnswer) {
 	if v.Equal {
-		fmt.Fprintf(a.out(), "%d files are equal: %d bytes (%v)\n", len(names), uint64(v.Size), v.Size)
+		fmt.Fprintf(a.out(), "%s equal: %d bytes (%v)\n", equals(len(names)), uint64(v.Size), v.Size)
 		return
 	}
 	for _, d := range v.Different {
@@ -66,6 +66,14 @@ func (a *app) printVerify(names []string, v adminapi.VerifyAnswer) {
 		if d.Size != v.Size {
 			fmt.Fprintf(a.out(), "it has %d bytes, not %d; ", uint64(d.Size), uint64(v.Size))
 		}
-		fmt.Fprintf(a.out(), "%d blocks of %v, the first at byte %d (block %d)\n", d.Blocks, v.Block, d.Block*uint64(v.Block), d.Block)
+		fmt.Fprintf(a.out(), "%s of %v, the first at byte %d (block %d)\n", several(d.Blocks, "block"), v.Block, d.Block*uint64(v.Block), d.Block)
 	}
+}
+
+// equals says how many files are.
+func equals(files int) string {
+	if files == 1 {
+		return "1 file is"
+	}
+	return several(files, "file") + " are"
 }

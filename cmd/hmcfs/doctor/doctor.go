@@ -218,7 +218,7 @@ func (r *Report) Environment(err error) {
 		return
 	}
 	for l := range strings.Lines(err.Error()) {
-		r.add("environment", Problem, "see hmcfs config show", "%s", strings.TrimSpace(l))
+		r.add("environment", Problem, "see hmcfs config show", "%s", strings.TrimSuffix(strings.TrimSpace(l), "."))
 	}
 }
 

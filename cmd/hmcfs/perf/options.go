@@ -1,6 +1,7 @@
 package perf
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -81,7 +82,7 @@ func ParseSizes(text string) ([]devices.Size, error) {
 		}
 		first, err1 := devices.ParseSize(strings.TrimSpace(from))
 		last, err2 := devices.ParseSize(strings.TrimSpace(to))
-		if err := errors.Join(err1, err2); err != nil {
+		if err := cmp.Or(err1, err2); err != nil { // one line, of the first
 			return nil, fmt.Errorf("sizes %q: %w", text, err)
 		}
 		if first == 0 || first > last || last > maxSize {

@@ -227,7 +227,7 @@ func (p *Plan) settings(c *Config) error {
 		}
 	}
 	for _, name := range sortedKeys(c.Env) {
-		if name == "" || strings.ContainsAny(name, "=\x00") || strings.HasPrefix(name, "HMCFS_BUFFER_") {
+		if name == "" || strings.ContainsAny(name, "=\x00") || reserved(name) {
 			faults = append(faults, fmt.Errorf("env %q: no name of a variable that is yours", name))
 		}
 	}
@@ -360,7 +360,7 @@ func (p *Plan) checkWindow() error {
 	}
 	switch {
 	case need > maxWindow || uint64(p.Window) > maxWindow:
-		return fmt.Errorf("windows are of at most %v, with prefix and buffers", devices.Size(maxWindow))
+		return fmt.Errorf("a window of %v: windows are of at most %v, with prefix and buffers", devices.Size(max(need, uint64(p.Window))), devices.Size(maxWindow))
 	case p.Window != 0 && need > uint64(p.Window):
 		return fmt.Errorf("the prefix and the buffers of the window are %d bytes, and the window is %d", need, uint64(p.Window))
 	case p.Window == 0 && need > p.WinSyncPrefix:

@@ -95,9 +95,14 @@ func (p *Plan) same(b *Buffer, got, want []byte) bool {
 // save writes the inputs' and outputs' buffers of all ranks as
 // DIR/rank_R/NAME.bin.
 func (j *job) save(dir string) error {
+	in, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = in.Close() }()
 	for rank := range j.plan.Ranks {
-		of := filepath.Join(dir, "rank_"+strconv.Itoa(rank))
-		if err := os.MkdirAll(of, 0o777); err != nil {
+		of := "rank_" + strconv.Itoa(rank)
+		if err = in.MkdirAll(of, 0o777); err != nil {
 			return err
 		}
 		for i := range j.plan.Buffers {
@@ -106,7 +111,7 @@ func (j *job) save(dir string) error {
 			if err != nil {
 				return err
 			}
-			if err = os.WriteFile(filepath.Join(of, b.Name+".bin"), p, 0o666); err != nil {
+			if err = write(in, filepath.Join(of, b.Name+".bin"), p); err != nil {
 				return fmt.Errorf("save %q of rank %d: %w", b.Name, rank, err)
 			}
 		}

@@ -56,9 +56,9 @@ func (j *job) make() error {
 	var p [24]byte
 	_, _ = rand.Read(p[:]) // it never fails
 	j.id = hex.EncodeToString(p[:6])
-	dir, err := os.MkdirTemp(j.plan.TempDir, "hmcfs-job-")
+	dir, err := os.MkdirTemp(j.plan.TempDir, jobPrefix)
 	if err != nil {
-		return fmt.Errorf("make the job's directory: %w", err)
+		return fmt.Errorf("make the job's directory: %w; %w, by XDG_RUNTIME_DIR or TMPDIR", err, ErrPlace)
 	}
 	j.dir = dir
 	for _, name := range []string{windowsDir, buffersDir, contextsDir} {
@@ -89,12 +89,12 @@ func (j *job) goOutside() error {
 	if err != nil {
 		return err
 	}
-	dir = filepath.Join(dir, ".hmcfs-job-"+j.id)
+	dir = filepath.Join(dir, outsidePrefix+j.id)
 	if err = os.WriteFile(filepath.Join(j.dir, elsewhere), []byte(dir+"\n"), 0o600); err != nil {
 		return err
 	}
 	if err = os.Mkdir(dir, 0o700); err != nil {
-		return fmt.Errorf("make windows: %w", err)
+		return fmt.Errorf("make windows: %w; %w", err, ErrPlace)
 	}
 	j.outside = dir
 	return nil

@@ -13,7 +13,7 @@ import (
 )
 
 // ErrMissing is ranks that have not come to a barrier.
-var ErrMissing = errors.New("runner: ranks are missing")
+var ErrMissing = errors.New("ranks are missing")
 
 // MissingError is the ranks that have not come. It is ErrMissing.
 type MissingError struct {

@@ -18,13 +18,15 @@ import (
 // What callers tell apart.
 var (
 	// ErrRank is a rank that has failed.
-	ErrRank = errors.New("runner: a rank failed")
+	ErrRank = errors.New("a rank failed")
 	// ErrTimeout is a run whose time was over.
-	ErrTimeout = errors.New("runner: time is over")
+	ErrTimeout = errors.New("time is over")
 	// ErrProgram is a program that can't be run.
-	ErrProgram = errors.New("runner: no program")
+	ErrProgram = errors.New("no program")
+	// ErrPlace is a directory for a job's files that can't be used.
+	ErrPlace = errors.New("use another directory")
 	// ErrStopped is a run that was stopped from outside.
-	ErrStopped = errors.New("runner: stopped")
+	ErrStopped = errors.New("stopped")
 )
 
 // Options is what a job is started with. What is left open comes from its
@@ -98,17 +100,37 @@ func (e *FailedError) Is(target error) bool { return target == ErrRank }
 func findProgram(name string) (string, error) {
 	path, err := exec.LookPath(name)
 	if err != nil {
-		return "", fmt.Errorf("%w: %w", ErrProgram, err)
+		cause, out := err, "check its path"
+		if e, ok := errors.AsType[*exec.Error](err); ok {
+			cause = e.Err
+		}
+		if pe, ok := errors.AsType[*os.PathError](cause); ok {
+			cause = pe.Err
+		}
+		if errors.Is(err, os.ErrPermission) {
+			out = "make it executable: chmod +x " + name
+		}
+		return "", &programError{text: fmt.Sprintf("program %q: %v; %s", name, cause, out), err: err}
 	}
 	return filepath.Abs(path)
 }
+
+// programError is ErrProgram, in the words of its cause.
+type programError struct {
+	text string
+	err  error
+}
+
+func (e *programError) Error() string { return e.text }
+
+func (e *programError) Unwrap() []error { return []error{ErrProgram, e.err} }
 
 // Run runs a job to its end, and returns when nothing of it is left. The
 // context's end is that of the job, in order; force's is at once. The report is
 // there as soon as ranks were started.
 //
 // Errors: ErrRank, as a FailedError; ErrTimeout; ErrStopped; ErrSize;
-// ErrProgram.
+// ErrProgram; ErrPlace.
 func Run(ctx context.Context, p *Plan, force <-chan struct{}) (*Report, error) {
 	program, err := findProgram(p.Program[0])
 	if err != nil {
@@ -120,7 +142,7 @@ func Run(ctx context.Context, p *Plan, force <-chan struct{}) (*Report, error) {
 			continue
 		}
 		if err = os.MkdirAll(dir, 0o777); err != nil {
-			return nil, err
+			return nil, fmt.Errorf("%w; %w", err, ErrPlace)
 		}
 	}
 	j, err := newJob(p)
@@ -173,7 +195,7 @@ func (w *watch) begin() error {
 		}
 		var log io.Writer
 		if p.LogDir != "" {
-			f, cerr := os.Create(filepath.Join(p.LogDir, "rank"+strconv.Itoa(rank)+".log"))
+			f, cerr := createAt(p.LogDir, "rank"+strconv.Itoa(rank)+".log", 0o666)
 			if cerr != nil {
 				return cerr
 			}
@@ -233,7 +255,7 @@ func (w *watch) run(ctx context.Context) error {
 			stopped = nil
 			w.end(ErrStopped)
 		case <-late:
-			w.end(fmt.Errorf("%w: the run took longer than %v", ErrTimeout, p.Timeout))
+			w.end(fmt.Errorf("%w: the run took longer than its timeout of %v", ErrTimeout, p.Timeout))
 		case <-w.force:
 			w.force = nil
 			w.tell(endNow)

@@ -16,7 +16,7 @@ import (
 const outEnv = "HMCFS_OUT"
 
 // ErrSize is a file that has not the size of its buffer.
-var ErrSize = errors.New("runner: size differs")
+var ErrSize = errors.New("the size differs")
 
 // bring has the values of some buffers for one rank, from wherever they come.
 // Nothing is made of what is in the buffers: what a source does not give is an

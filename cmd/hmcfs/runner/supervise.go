@@ -63,6 +63,10 @@ func Supervise(ctx context.Context, args []string, jobDir string) error {
 	if control == nil || status == nil || len(args) == 0 {
 		return errors.New("not started by hmcfs run")
 	}
+	// All of it is removed in the end.
+	if err := checkJob(jobDir); err != nil {
+		return err
+	}
 	unix.CloseOnExec(controlFD)
 	unix.CloseOnExec(statusFD)
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
@@ -248,11 +252,7 @@ func marked(jobDir string) []int {
 
 // removeJob removes a job's directory, and what belongs to it elsewhere.
 func removeJob(dir string) {
-	text, err := os.ReadFile(filepath.Join(dir, elsewhere))
-	if err == nil {
-		for line := range strings.Lines(string(text)) {
-			_ = os.RemoveAll(strings.TrimSuffix(line, "\n"))
-		}
+	for _, path := range append(outsides(dir), dir) {
+		_ = os.RemoveAll(path)
 	}
-	_ = os.RemoveAll(dir)
 }

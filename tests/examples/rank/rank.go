@@ -155,9 +155,13 @@ func (r *Rank) mapFile(path string) ([]byte, error) {
 
 // Number is a number of the environment, such as HMCFS_BUFFER_INPUT_OFFSET.
 func Number(name string) (int, error) {
-	n, err := strconv.Atoi(os.Getenv(name))
+	text := os.Getenv(name)
+	if text == "" {
+		return 0, fmt.Errorf("%s is not set: hmcfs run sets it, that of a buffer where --config has such a buffer", name)
+	}
+	n, err := strconv.Atoi(text)
 	if err != nil {
-		return 0, fmt.Errorf("%s: %w", name, err)
+		return 0, fmt.Errorf("%s=%q is no number", name, text)
 	}
 	return n, nil
 }

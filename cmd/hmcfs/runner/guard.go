@@ -1,0 +1,88 @@
+package runner
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// What the names of a job's directories begin with: only such ones are removed.
+const (
+	jobPrefix     = "hmcfs-job-"
+	outsidePrefix = ".hmcfs-job-"
+)
+
+// reserved says whether a variable is the runner's own: by some of them its
+// supervisors know what to remove and to kill.
+func reserved(name string) bool {
+	begins := func(p string) bool { return strings.HasPrefix(name, p) }
+	return slices.ContainsFunc([]string{"HMCFS_RANK", "HMCFS_LOCAL_", "HMCFS_JOB", "HMCFS_WINDOW", "HMCFS_BUFFER_"}, begins) ||
+		slices.Contains([]string{
+			"HMCFS_WORLD", "HMCFS_ROOT", "HMCFS_SECRET_FILE", "HMCFS_BOOK", "HMCFS_CONTEXT", "HMCFS_BARRIER", outEnv,
+		}, name)
+}
+
+// checkJob says what is wrong with a job's directory: a runner makes it for its
+// user alone.
+func checkJob(dir string) error {
+	st, err := os.Lstat(dir)
+	if err != nil {
+		return fmt.Errorf("not started by hmcfs run: %w", err)
+	}
+	sys, ok := st.Sys().(*syscall.Stat_t)
+	if !filepath.IsAbs(dir) || !strings.HasPrefix(filepath.Base(dir), jobPrefix) || !st.IsDir() || st.Mode().Perm()&0o077 != 0 || !ok || int(sys.Uid) != os.Geteuid() {
+		return fmt.Errorf("not started by hmcfs run: %q is no job's directory", dir)
+	}
+	return nil
+}
+
+// outsides are the directories elsewhere that go with a job.
+func outsides(dir string) (out []string) {
+	text, err := os.ReadFile(filepath.Join(dir, elsewhere))
+	if err != nil {
+		return nil
+	}
+	for line := range strings.Lines(string(text)) {
+		path := strings.TrimSuffix(line, "\n")
+		if filepath.IsAbs(path) && strings.HasPrefix(filepath.Base(path), outsidePrefix) {
+			out = append(out, path)
+		}
+	}
+	return out
+}
+
+// create makes a file in the place of whatever has its name: nothing is written
+// through a link, or to what belongs to somebody else.
+func create(in *os.Root, name string, mode os.FileMode) (*os.File, error) {
+	if err := in.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	return in.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, mode)
+}
+
+// createAt is create in a directory.
+func createAt(dir, name string, mode os.FileMode) (*os.File, error) {
+	in, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	f, err := create(in, name, mode)
+	return f, errors.Join(err, in.Close())
+}
+
+// write is create with content.
+func write(in *os.Root, name string, p []byte) error {
+	f, err := create(in, name, 0o666)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(p)
+	return errors.Join(err, f.Close())
+}
