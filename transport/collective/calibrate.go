@@ -16,7 +16,9 @@ const (
 	// probes is how many small messages are measured, of probeSize bytes each.
 	probes    = 16
 	probeSize = 8
-	// loads is how many large ones, of loadSize bytes each.
+	// loads is how many large ones, of loadSize bytes each at least: with few
+	// ranks of more, so that a stream is measured which its buffers and a cache
+	// don't hold, and with many of no more, so that New takes no longer.
 	loads    = 3
 	loadSize = 512 << 10
 	// memorySize is how many bytes all ranks together combine and copy.
@@ -103,13 +105,21 @@ func (g *Group) measure(ctx context.Context, r ring) (plan.Link, error) {
 	if err != nil {
 		return plan.Link{}, err
 	}
-	large, err := g.rounds(ctx, r, loadSize, loads)
+	size := g.largeSize()
+	large, err := g.rounds(ctx, r, size, loads)
 	if err != nil {
 		return plan.Link{}, err
 	}
 	c := plan.Link{Latency: small}
-	c.Bandwidth = loadSize / max(large-small, time.Nanosecond).Seconds()
+	c.Bandwidth = float64(size) / max(large-small, time.Nanosecond).Seconds()
 	return c, nil
+}
+
+// largeSize is the bytes of a message, or of memory, whose speed is measured:
+// its share for each rank of memorySize.
+func (g *Group) largeSize() uint64 {
+	n := min(max(memorySize/uint64(g.Size()), loadSize), memorySize/4)
+	return n - n%loadSize
 }
 
 // rounds says how long it takes to send some bytes to the next rank and receive
@@ -148,8 +158,7 @@ func (g *Group) rounds(ctx context.Context, r ring, size uint64, times int) (tim
 // +checklocks:g.mu
 func (g *Group) measureMemory(ctx context.Context) (combine, memory float64, err error) {
 	// So much that the ranks of a node, all together, do not keep it in a cache.
-	n := min(max(memorySize/uint64(g.Size()), loadSize), memorySize/4)
-	n -= n % loadSize
+	n := g.largeSize()
 	p, err := g.own.bytes(ctx, plan.Scratch, 2*n)
 	if err != nil {
 		return 0, 0, err

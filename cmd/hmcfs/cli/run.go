@@ -30,6 +30,7 @@ type runFlags struct {
 	logDir    string
 	save      string
 	transport string
+	bind      string
 }
 
 func (a *app) runVerb() *cobra.Command {
@@ -58,6 +59,8 @@ func (a *app) runVerb() *cobra.Command {
 	flags.StringVar(&f.save, "save", "", "Write all buffers after the run to rank_N/NAME.bin in this directory.")
 	flags.StringVar(&f.transport, "transport", "auto", "What ranks that use hmcfs's library talk by: shm, tcp, or auto.")
 	completeWith(cmd, "transport", "auto", "shm", "tcp")
+	flags.StringVar(&f.bind, "bind", "auto", "Give each rank processors of its own if there are enough (auto), or not (none).")
+	completeWith(cmd, "bind", "auto", "none")
 	asJSON := addJSON(cmd)
 	cmd.RunE = running(func(ctx context.Context, args []string) error {
 		if slices.Contains(args[:min(1, len(args))], "") {
@@ -112,6 +115,10 @@ func (a *app) runPlan(f *runFlags, args []string, asJSON bool) (*runner.Plan, er
 	default:
 		faults = append(faults, fmt.Errorf("--transport %q: use shm, tcp or auto", f.transport))
 	}
+	if f.bind != "auto" && f.bind != "none" {
+		faults = append(faults, fmt.Errorf("--bind %q: use auto or none", f.bind))
+	}
+	o.Unbound = f.bind == "none"
 	p, err := runner.NewPlan(o, c)
 	return p, errors.Join(append(faults, err)...)
 }

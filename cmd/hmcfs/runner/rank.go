@@ -86,7 +86,10 @@ func (j *job) begin(o *order) (*child, error) {
 	c.cmd.ExtraFiles = []*os.File{theirs[0], theirs[1]}
 	c.cmd.Stdout, c.cmd.Stderr = theirs[2], theirs[3]
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := c.cmd.Start(); err != nil {
+	leave := j.plan.bind(o.rank)
+	err := c.cmd.Start()
+	leave()
+	if err != nil {
 		closeAll(ours)
 		return nil, fmt.Errorf("start rank %d: %w", o.rank, err)
 	}

@@ -55,6 +55,8 @@ type Options struct {
 	// Transport is what ranks are told to use (HMCFS_TRANSPORT). Empty leaves it
 	// to them.
 	Transport string
+	// Unbound has ranks run on any processor, and not each on its share of them.
+	Unbound bool
 	// Supervisor is the command that calls Supervise, without the program, and
 	// Executable the file that is run as it.
 	Supervisor []string

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"slices"
 	"strings"
@@ -24,30 +25,40 @@ type facts struct {
 	streams bool
 	// reach has a bit for each rank whose memory can be mapped.
 	reach uint64
-	host  string
+	// cpus has a bit for each processor that the rank may use; above 64 they
+	// share bits.
+	cpus uint64
+	host string
 }
 
-// maxHost is the most bytes of the name of a host.
-const maxHost = 255
+const (
+	// factsSize is the bytes before the name of the host.
+	factsSize = 17
+	// maxHost is the most bytes of the name of a host.
+	maxHost = 255
+	// maxCPU is how many processors unix.CPUSet knows.
+	maxCPU = 1024
+)
 
 func (f *facts) encode() []byte {
 	flags := byte(0)
 	if f.streams {
 		flags = 1
 	}
-	return append(binary.LittleEndian.AppendUint64([]byte{flags}, f.reach), f.host...)
+	p := binary.LittleEndian.AppendUint64([]byte{flags}, f.reach)
+	return append(binary.LittleEndian.AppendUint64(p, f.cpus), f.host...)
 }
 
 func parseFacts(p []byte) (facts, error) {
-	if len(p) < 9 || len(p) > 9+maxHost || p[0] > 1 {
+	if len(p) < factsSize || len(p) > factsSize+maxHost || p[0] > 1 {
 		return facts{}, fmt.Errorf("facts of %d bytes: %w", len(p), ErrProtocol)
 	}
-	return facts{p[0] == 1, binary.LittleEndian.Uint64(p[1:]), string(p[9:])}, nil
+	return facts{p[0] == 1, binary.LittleEndian.Uint64(p[1:]), binary.LittleEndian.Uint64(p[9:]), string(p[factsSize:])}, nil
 }
 
 // ownFacts are ours.
 func (o *over) ownFacts(ctx context.Context) (facts, error) {
-	f := facts{streams: o.opts.Streams, host: o.opts.Host}
+	f := facts{streams: o.opts.Streams, cpus: processors(), host: o.opts.Host}
 	if f.host == "" {
 		text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 		if err != nil {
@@ -73,6 +84,20 @@ func (o *over) ownFacts(ctx context.Context) (facts, error) {
 	return f, nil
 }
 
+// processors are those that this process may use.
+func processors() (set uint64) {
+	var mine unix.CPUSet
+	if unix.SchedGetaffinity(0, &mine) != nil {
+		return math.MaxUint64
+	}
+	for cpu := range maxCPU {
+		if mine.IsSet(cpu) {
+			set |= 1 << (cpu % 64)
+		}
+	}
+	return set
+}
+
 // form meets all ranks and makes what they have together.
 func (o *over) form(ctx context.Context) error {
 	own, err := o.ownFacts(ctx)
@@ -96,7 +121,7 @@ func (o *over) form(ctx context.Context) error {
 			return err
 		}
 	}
-	o.setSpin()
+	o.setSpin(all)
 	if o.mixed() || !o.mapped {
 		if o.event, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
 			return err

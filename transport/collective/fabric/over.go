@@ -6,7 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"runtime"
+	"math/bits"
 	"slices"
 	"sync"
 	"time"
@@ -144,16 +144,18 @@ func (o *over) worlds() []wire.Rank {
 	return all
 }
 
-// setSpin decides how long is looked before who waits sleeps.
-func (o *over) setSpin() {
-	here := 0
-	for _, n := range o.nodes {
+// setSpin decides how long is looked before who waits sleeps. The processors that
+// count are those of all ranks here, as each may have one of its own.
+func (o *over) setSpin(all []facts) {
+	here, cpus := 0, uint64(0)
+	for r, n := range o.nodes {
 		if n == o.nodes[o.me] {
 			here++
+			cpus |= all[r].cpus
 		}
 	}
 	switch {
-	case o.opts.Spin < 0 || o.opts.Spin == 0 && here > runtime.NumCPU():
+	case o.opts.Spin < 0 || o.opts.Spin == 0 && here > bits.OnesCount64(cpus):
 		o.spin = 0
 	case o.opts.Spin > 0:
 		o.spin = o.opts.Spin

@@ -32,11 +32,11 @@ func FuzzPackets(f *testing.F) {
 
 // TestFacts reads what ranks tell each other of themselves.
 func TestFacts(t *testing.T) {
-	want := facts{streams: true, reach: 1 << 63, host: "a"}
+	want := facts{streams: true, reach: 1 << 63, cpus: 5, host: "a"}
 	if got, err := parseFacts(want.encode()); err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, %v", got, err)
 	}
-	for _, bad := range [][]byte{nil, make([]byte, 8), append([]byte{2}, make([]byte, 8)...), make([]byte, 9+maxHost+1)} {
+	for _, bad := range [][]byte{nil, make([]byte, factsSize-1), append([]byte{2}, make([]byte, factsSize)...), make([]byte, factsSize+maxHost+1)} {
 		if _, err := parseFacts(bad); !errors.Is(err, ErrProtocol) {
 			t.Errorf("%d bytes: %v", len(bad), err)
 		}
