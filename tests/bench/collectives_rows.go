@@ -11,6 +11,7 @@ import (
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/bench"
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/perf"
 	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/transport/collective/plan"
 )
 
 // collectivesBegin is the line of the document behind which the table stands.
@@ -33,6 +34,7 @@ func (c *collectives) rows() []row {
 		want{of: hmcfsShared, against: mpiShared, bound: 3, atMost: true},
 		want{of: hmcfsTCP, against: mpiTCP, bound: 1.5, atMost: true}))
 	rows = append(rows, c.ringRows()...)
+	rows = append(rows, c.choiceRows()...)
 	rows = append(rows, c.fusionRow(), c.allocationRow())
 	for _, n := range []devices.Size{devices.MiB, 64 * devices.MiB} {
 		rows = append(rows, c.bandwidth(n, 4))
@@ -96,6 +98,46 @@ func (c *collectives) ringRows() []row {
 		}
 	}
 	return rows
+}
+
+// choiceRows compare the algorithm that the cost model chooses with the fastest
+// of all that can do it.
+func (c *collectives) choiceRows() []row {
+	var rows []row
+	for _, n := range []devices.Size{devices.KiB, 256 * devices.KiB, 16 * devices.MiB} {
+		rows = append(rows, row{
+			name: fmt.Sprintf("all-reduce of %s by tcp, 4 ranks: the model's choice", short(n)), unit: micros,
+			wants: []want{{of: "chosen", against: "fastest", bound: 1.2, atMost: true}},
+			notes: []string{"More ranks than processors."},
+			custom: func(ctx context.Context, rounds int) (result, error) {
+				return c.together(ctx, rounds, "chosen", "fastest", func(ctx context.Context) (float64, float64, error) {
+					return c.choice(ctx, n)
+				})
+			},
+		})
+	}
+	return rows
+}
+
+// choice is the time of what is chosen, and the shortest of all.
+func (c *collectives) choice(ctx context.Context, n devices.Size) (chosen, fastest float64, err error) {
+	for _, a := range []plan.Algorithm{"", plan.Ring, plan.NHR, plan.Doubling} {
+		args := []string{"--operation", "allreduce", "--sizes", strconv.FormatUint(uint64(n), 10), "--rounds", strconv.Itoa(c.opts.times)}
+		if a != "" {
+			args = append(args, "--algorithm", string(a))
+		}
+		rows, err := c.perf(ctx, "tcp", 4, args...)
+		switch {
+		case err != nil:
+			return 0, 0, err
+		case len(rows) != 1:
+			return 0, 0, fmt.Errorf("%d rows of %v, not 1", len(rows), args)
+		case a == "":
+			chosen, fastest = rows[0].Seconds, rows[0].Seconds
+		}
+		fastest = min(fastest, rows[0].Seconds)
+	}
+	return chosen, fastest, nil
 }
 
 // fusionRow compares gradients that are summed up in buckets with one by one.
