@@ -96,21 +96,35 @@ func (r *rankFiles) create(outs []string, dtype string) error {
 			}
 			return err
 		}
-		name := made.Name()
-		r.made[i] = name
-		if err = errors.Join(made.Chmod(mode), made.Close()); err != nil {
-			return err
+		r.made[i] = made.Name()
+		r.targets[i], err = r.target(made, mode, dtype)
+		if err = errors.Join(err, made.Close()); err != nil {
+			return &explained{text: strings.ReplaceAll(err.Error(), made.Name(), out), err: err}
 		}
-		// Beyond the mount's own devices there may be no attributes.
-		_ = unix.Setxattr(name, dtypeAttr, []byte(dtype), 0)
-		_, f, err := findOf(name, r.client)
-		if err != nil {
-			return &explained{text: strings.ReplaceAll(err.Error(), name, out), err: err}
-		}
-		r.files = append(r.files, f)
-		r.targets[i] = f
 	}
 	return nil
+}
+
+// target prepares a file that was made for a result, and names it for the
+// daemon. Who may write to its directory could have put another one in its
+// place.
+func (r *rankFiles) target(made *os.File, mode os.FileMode, dtype string) (*os.File, error) {
+	if err := made.Chmod(mode); err != nil {
+		return nil, err
+	}
+	// Beyond the mount's own devices there may be no attributes.
+	_ = unix.Fsetxattr(int(made.Fd()), dtypeAttr, []byte(dtype), 0)
+	_, f, err := findOf(made.Name(), r.client)
+	if err != nil {
+		return nil, err
+	}
+	r.files = append(r.files, f)
+	ours, err := made.Stat()
+	theirs, failure := f.Stat()
+	if err = errors.Join(err, failure); err == nil && !os.SameFile(ours, theirs) {
+		err = fmt.Errorf("%s was replaced by somebody meanwhile", made.Name())
+	}
+	return f, err
 }
 
 // umask is that of the process.
