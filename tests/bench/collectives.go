@@ -67,6 +67,14 @@ func allSizes() []devices.Size {
 	return slices.Concat([]devices.Size{0}, smallSizes(), []devices.Size{256 * devices.KiB}, largeSizes())
 }
 
+// sizesFor are the sizes that are measured with so many ranks.
+func sizesFor(ranks int) []devices.Size {
+	if ranks > 2 {
+		return []devices.Size{0, devices.MiB, 64 * devices.MiB}
+	}
+	return allSizes()
+}
+
 // newCollectives makes the others' programs, or leaves nothing behind.
 func newCollectives(ctx context.Context, o options) (c *collectives, err error) {
 	c = &collectives{opts: o}
@@ -134,7 +142,8 @@ func (c *collectives) perf(ctx context.Context, transport string, ranks int, arg
 	defer stop()
 	file := filepath.Join(c.dir, "report.json")
 	all := append([]string{
-		"run", "--nranks", strconv.Itoa(ranks), "--transport", transport, "--", c.opts.hmcfs, "perf", "collective", "--report", file,
+		"run", "--nranks", strconv.Itoa(ranks), "--transport", transport, "--", c.opts.hmcfs, "perf", "collective",
+		"--report", file, "--warm-up", "2",
 	}, args...)
 	if _, err := output(exec.CommandContext(ctx, c.opts.hmcfs, all...)); err != nil {
 		return nil, err
@@ -257,7 +266,7 @@ func (c *collectives) measure(ctx context.Context, rounds int) error {
 		for turn := range c.groups {
 			g := c.groups[(round+turn)%len(c.groups)]
 			for _, ranks := range g.ranks {
-				took, err := g.run(ctx, ranks, allSizes())
+				took, err := g.run(ctx, ranks, sizesFor(ranks))
 				if err != nil {
 					return fmt.Errorf("%s, %d ranks: %w", g.name, ranks, err)
 				}

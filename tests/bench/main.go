@@ -83,7 +83,7 @@ func defaults() options {
 		hmcfs: "bin/hmcfs", sizeArg: "1GiB", rounds: 5, files: 10_000, reads: 20_000,
 		keys: 1_000_000, through: 10 * devices.GiB, doc: "docs/benchmarks.md",
 		manyKeys: 8192, manyBlobs: 512, calls: 2000,
-		picture: "docs/bandwidth.svg", collectivesPicture: "docs/collectives.svg", times: 11, sizes: "8..1GiB", large: 64 * devices.MiB, moved: devices.GiB, slow: 64 * devices.MiB, trips: 20_000, seconds: 1,
+		picture: "docs/bandwidth.svg", collectivesPicture: "docs/collectives.svg", times: 5, sizes: "8..1GiB", large: 64 * devices.MiB, moved: devices.GiB, slow: 64 * devices.MiB, trips: 20_000, seconds: 1,
 	}
 }
 
