@@ -34,7 +34,7 @@ func await(t testing.TB, r result) error {
 // middle.
 func underWay(t testing.TB, s *side, w window.Window, kind wire.Kind, size int) (done result, left int) {
 	t.Helper()
-	const many = 16
+	const many = 64
 	local := s.alloc(t, size)
 	done = make(result, many)
 	for range many {
