@@ -147,7 +147,7 @@ func (c *collectives) fusionRow() row {
 		wants: []want{{of: "one by one", against: "fused", bound: 5}},
 		custom: func(ctx context.Context, rounds int) (result, error) {
 			return c.together(ctx, rounds, "fused", "one by one", func(ctx context.Context) (float64, float64, error) {
-				rows, err := c.perf(ctx, "tcp", 2, "--operation", "gradients", "--rounds", strconv.Itoa(c.opts.calls))
+				rows, err := c.perf(ctx, "tcp", 2, "--operation", "gradients", "--rounds", strconv.Itoa(c.opts.times))
 				if err == nil && len(rows) != 2 {
 					err = fmt.Errorf("%d rows of gradients, not 2", len(rows))
 				}
@@ -196,7 +196,7 @@ func (c *collectives) together(ctx context.Context, rounds int, first, second st
 
 // one is the only row of a run with two ranks.
 func (c *collectives) one(ctx context.Context, transport string, args ...string) (perf.CollectiveRow, error) {
-	rows, err := c.perf(ctx, transport, 2, append(args, "--rounds", strconv.Itoa(c.opts.calls))...)
+	rows, err := c.perf(ctx, transport, 2, append(args, "--rounds", strconv.Itoa(c.opts.times))...)
 	if err == nil && len(rows) != 1 {
 		err = fmt.Errorf("%d rows of %v, not 1", len(rows), args)
 	}
