@@ -86,10 +86,9 @@ func newCollectives(ctx context.Context, o options) (c *collectives, err error) 
 	if c.opts.hmcfs, err = filepath.Abs(o.hmcfs); err != nil {
 		return c, err
 	}
-	if c.dir, err = os.MkdirTemp("", "hmcfs-bench-"); err != nil {
+	if c.dir, err = c.folder(); err != nil {
 		return c, err
 	}
-	c.later(func() error { return os.RemoveAll(c.dir) })
 	for _, tool := range []string{"mpicc", "mpirun"} {
 		if err = installed(tool); err != nil {
 			return c, fmt.Errorf("%w; install openmpi-bin and libopenmpi-dev", err)

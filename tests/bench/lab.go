@@ -41,10 +41,9 @@ func newLab(ctx context.Context, o options) (l *lab, err error) {
 	if l.opts.hmcfs, err = filepath.Abs(o.hmcfs); err != nil {
 		return l, err
 	}
-	if l.dir, err = os.MkdirTemp("", "hmcfs-bench-"); err != nil {
+	if l.dir, err = l.folder(); err != nil {
 		return l, err
 	}
-	l.later(func() error { return os.RemoveAll(l.dir) })
 	tmpfs, done, err := bench.PrivateTmpfs(3*o.size + devices.GiB)
 	if err != nil {
 		return l, err

@@ -62,10 +62,9 @@ func newNodes(ctx context.Context, o options) (n *nodes, err error) {
 	}
 	p := &peers{opts: n.opts}
 	n.peers = p
-	if p.dir, err = os.MkdirTemp("", "hmcfs-bench-"); err != nil {
+	if p.dir, err = n.folder(); err != nil {
 		return n, err
 	}
-	n.later(func() error { return os.RemoveAll(p.dir) })
 	n.later(p.close)
 	p.secret = filepath.Join(p.dir, "secret")
 	if n.cable, err = netns.New(ctx); err != nil {

@@ -52,10 +52,9 @@ func newLobby(ctx context.Context, o options) (b *lobby, err error) {
 	if b.lab.opts.hmcfs, err = filepath.Abs(o.hmcfs); err != nil {
 		return b, err
 	}
-	if b.lab.dir, err = os.MkdirTemp("", "hmcfs-bench-"); err != nil {
+	if b.lab.dir, err = b.folder(); err != nil {
 		return b, err
 	}
-	b.later(func() error { return os.RemoveAll(b.lab.dir) })
 	b.later(b.lab.close)
 	if err = b.openStore(ctx); err != nil {
 		return b, err

@@ -68,10 +68,9 @@ func newPeers(ctx context.Context, o options) (p *peers, err error) {
 	if p.opts.hmcfs, err = filepath.Abs(o.hmcfs); err != nil {
 		return p, err
 	}
-	if p.dir, err = os.MkdirTemp("", "hmcfs-bench-"); err != nil {
+	if p.dir, err = p.folder(); err != nil {
 		return p, err
 	}
-	p.later(func() error { return os.RemoveAll(p.dir) })
 	p.secret = filepath.Join(p.dir, "secret")
 	p.lo = &spot{host: "127.0.0.1", serve: exec.CommandContext, run: exec.CommandContext}
 	if err = p.serve(ctx, p.lo, "unix:"+filepath.Join(p.dir, "socket")); err != nil {

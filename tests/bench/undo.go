@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"os"
 	"slices"
 )
 
@@ -12,6 +13,16 @@ type undo struct {
 
 // later notes what close does; the last first.
 func (u *undo) later(fn func() error) { u.steps = append(u.steps, fn) }
+
+// folder makes a directory, which close removes.
+func (u *undo) folder() (string, error) {
+	dir, err := os.MkdirTemp("", "hmcfs-bench-")
+	if err != nil {
+		return "", err
+	}
+	u.later(func() error { return os.RemoveAll(dir) })
+	return dir, nil
+}
 
 // close takes everything away. Closing twice is harmless.
 func (u *undo) close() error {

@@ -73,7 +73,7 @@ func combineLoop(k kind) {
 	name := "combine" + k.name
 	TEXT(name, NOSPLIT, "func(op uint8, dst, a, b *byte, n uintptr)")
 	Pragma("noescape")
-	Doc(name+" combines n bytes of "+k.what+" by op, which is not Avg; n is a multiple of 32.")
+	Doc(name + " combines n bytes of " + k.what + " by op, which is not Avg; n is a multiple of 32.")
 	op := Load(Param("op"), GP8())
 	dst := Load(Param("dst"), GP64())
 	a := Load(Param("a"), GP64())
