@@ -270,9 +270,7 @@ func zero(t *testing.T, library string) *member {
 
 func within(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	t.Cleanup(cancel)
-	return ctx
+	return kit.Context(t, patience)
 }
 
 // TestTwoProcesses puts to another process and is put to by it: to host memory,

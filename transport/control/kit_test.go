@@ -146,9 +146,7 @@ func linkWith(t *testing.T, c *Conn, packets PacketHandler) *Link {
 // within gives a call the time of patience.
 func within(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	t.Cleanup(cancel)
-	return ctx
+	return kit.Context(t, patience)
 }
 
 // authority makes certificates for the ranks of one job.

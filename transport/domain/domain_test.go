@@ -72,9 +72,7 @@ func job(t testing.TB, n int, tweak func(o *Options)) []*node {
 
 func within(t testing.TB) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	t.Cleanup(cancel)
-	return ctx
+	return kit.Context(t, patience)
 }
 
 // form makes a domain on all ranks of the list.

@@ -30,16 +30,12 @@ const patience = 60 * time.Second
 
 func within(t testing.TB) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	t.Cleanup(cancel)
-	return ctx
+	return kit.Context(t, patience)
 }
 
 func shortly(t testing.TB) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	t.Cleanup(cancel)
-	return ctx
+	return kit.Context(t, 50*time.Millisecond)
 }
 
 // backends are the ways that ranks are joined here, as goroutines.

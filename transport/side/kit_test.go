@@ -191,9 +191,7 @@ func (o *one) buffer(t *testing.T, n int, seed uint64) *region.Buffer {
 
 func within(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	t.Cleanup(cancel)
-	return ctx
+	return kit.Context(t, patience)
 }
 
 // completed is told of the end of an operation.

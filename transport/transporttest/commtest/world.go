@@ -125,9 +125,7 @@ func (w Way) pair(t testing.TB) *world {
 // within gives a call the time of patience.
 func within(t testing.TB) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	t.Cleanup(cancel)
-	return ctx
+	return kit.Context(t, patience)
 }
 
 // closing closes a buffer before its rank.

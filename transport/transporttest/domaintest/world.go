@@ -139,17 +139,13 @@ func together(t testing.TB, n int, fn func(i int) error) {
 // within gives a call the time of patience.
 func within(t testing.TB) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	t.Cleanup(cancel)
-	return ctx
+	return kit.Context(t, patience)
 }
 
 // shortly gives a call a moment.
 func shortly(t testing.TB) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	t.Cleanup(cancel)
-	return ctx
+	return kit.Context(t, 100*time.Millisecond)
 }
 
 // closing closes a buffer before its rank.

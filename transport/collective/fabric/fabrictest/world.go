@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/tests/kit"
 	"github.com/hmcfs/hmcfs/transport/collective/fabric"
 	"github.com/hmcfs/hmcfs/transport/collective/plan"
 	"github.com/hmcfs/hmcfs/transport/region"
@@ -52,16 +53,12 @@ func (w *World) each(t testing.TB, fn func(f fabric.Fabric) error) {
 
 func within(t testing.TB) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	t.Cleanup(cancel)
-	return ctx
+	return kit.Context(t, patience)
 }
 
 func shortly(t testing.TB) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	t.Cleanup(cancel)
-	return ctx
+	return kit.Context(t, 50*time.Millisecond)
 }
 
 // send sends all of some bytes.
