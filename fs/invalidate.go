@@ -17,8 +17,9 @@ type Kernel interface {
 	// false when the kernel has no such inode.
 	InvalidateInode(ino metadata.Ino) (known bool)
 	// InvalidatePages drops the pages of an inode, which maps then read
-	// again, and its attributes. It waits for reads of those pages, so it
-	// must not be called with anything held that a read waits for.
+	// again, and its attributes. It waits for reads of those pages and writes
+	// back those that were stored to, so it must not be called with anything
+	// held that a read or a write waits for, nor by the handler of a truncation.
 	InvalidatePages(ino metadata.Ino)
 }
 

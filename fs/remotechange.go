@@ -11,7 +11,8 @@ import (
 	"github.com/hmcfs/hmcfs/objects/cluster"
 )
 
-// shared is what the kernel keeps of inodes that other nodes change.
+// shared is what the kernel keeps of inodes: of its pages the daemon must know
+// before it sets times, and where other nodes change them.
 type shared struct {
 	mu sync.Mutex
 	// pages counts the open files, of ours or of other nodes', of whose content
@@ -109,7 +110,7 @@ func (s *shared) close() {
 // notePages notes that the kernel reads for its pages: it does not say for
 // whom.
 func (f *filesystem) notePages(h *fileHandle, in *fuse.ReadIn) {
-	if f.opts.Cluster != nil && in.ReadFlags&fuse.READ_LOCKOWNER == 0 && h.paged.CompareAndSwap(false, true) {
+	if in.ReadFlags&fuse.READ_LOCKOWNER == 0 && h.paged.CompareAndSwap(false, true) {
 		f.shared.mapped(metadata.Ino(in.NodeId))
 	}
 }

@@ -20,6 +20,7 @@ const settable = fuse.FATTR_MODE | fuse.FATTR_UID | fuse.FATTR_GID |
 func (f *filesystem) SetAttr(cancel <-chan struct{}, in *fuse.SetAttrIn, out *fuse.AttrOut) (status fuse.Status) {
 	defer f.ops.done(opSetAttr, time.Now(), &status)
 	ino := metadata.Ino(in.NodeId)
+	f.storedBefore(in)
 	if isRemote(ino) {
 		return f.setRemoteAttr(cancel, in, out)
 	}
@@ -40,6 +41,17 @@ func (f *filesystem) SetAttr(cancel <-chan struct{}, in *fuse.SetAttrIn, out *fu
 	}
 	f.fillAttrOut(out, &a)
 	return fuse.OK
+}
+
+// storedBefore has the kernel write back what was stored through maps before
+// mtime is set. Without WRITEBACK_CACHE it does not do so by itself, and the
+// pages written later would set the time to theirs. A request that cuts is left
+// alone: until it is answered the kernel writes no page of the inode.
+func (f *filesystem) storedBefore(in *fuse.SetAttrIn) {
+	ino := metadata.Ino(in.NodeId)
+	if in.Valid&fuse.FATTR_MTIME != 0 && in.Valid&fuse.FATTR_SIZE == 0 && f.shared.hasPages(ino) {
+		f.kernel.InvalidatePages(ino)
+	}
 }
 
 // changeOf converts a request.

@@ -231,3 +231,21 @@ func TestTimesSetAreKeptToTheNanosecond(t *testing.T) {
 		}
 	})
 }
+
+// TestTimesThatAreSetStay: what was stored in a map before is not written back
+// later, with a time of its own.
+func TestTimesThatAreSetStay(t *testing.T) {
+	everywhere(t, func(t *testing.T, p place) {
+		create(t, p.path("a"), 1, 10_000)
+		f := open(t, p.path("a"), os.O_RDWR)
+		must(t, inMap(f, func(mem []byte) {
+			kit.FillAt(mem, 2, 0)
+			must(t, unix.UtimesNanoAt(unix.AT_FDCWD, p.path("a"), []unix.Timespec{{Sec: 11, Nsec: 12}, {Sec: 13, Nsec: 14}}, 0))
+		}))
+		if got := fstat(t, f).Mtim; got.Sec != 13 || got.Nsec != 14 {
+			t.Errorf("mtime is %d.%09d, want 13.000000014", got.Sec, got.Nsec)
+		}
+		wantRange(t, f, 2, 0, 4096)
+		must(t, f.Close())
+	})
+}
