@@ -41,6 +41,13 @@ func newSocket(conn net.Conn, raw syscall.Conn) (*socket, error) {
 	return s, nil
 }
 
+// near says that the peer is on this host. No link is shared with anybody then, and
+// what paces its bytes by a clock, as bbr does, only makes them wait.
+func (s *socket) near() {
+	// Who may not, or has no TCP here, goes on as it is.
+	_ = unix.SetsockoptString(s.fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION, "reno")
+}
+
 func (s *socket) close() {
 	if s.fd >= 0 {
 		// What it says is of a connection that nobody wants any more.
