@@ -166,10 +166,13 @@ func (d *doorbell) ring() {
 
 // quiet takes the bytes of those who have rung, but for a peer that rings without
 // end: what he has left wakes us again.
-func (d *doorbell) quiet() {
+//
+// Errors: those of a doorbell that nobody can ring any more.
+func (d *doorbell) quiet() error {
 	for range 2 {
-		if d.socket.ahead() != nil || d.socket.to == 0 {
-			return
+		if err := d.socket.ahead(); err != nil || d.socket.to == 0 {
+			return err
 		}
 	}
+	return nil
 }
