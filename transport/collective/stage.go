@@ -78,6 +78,7 @@ func (l *loop) landed(r staged) error {
 		return r.err
 	}
 	l.moved = true
+	l.count.staged += r.n
 	l.done[r.i] += r.n
 	if l.finish(r.i) {
 		r.m.at++
