@@ -7,8 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"sync"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/hmcfs/hmcfs/devices/elem"
