@@ -37,7 +37,7 @@ func (g *Group) calibrate(ctx context.Context) error {
 	if g.Size() == 1 {
 		return nil
 	}
-	g.number(controlFrame(forGroup))
+	g.number(g.guard.intern(controlFrame(forGroup)))
 	var mine plan.Costs
 	var err error
 	inside, between := g.neighbours()
@@ -50,7 +50,7 @@ func (g *Group) calibrate(ctx context.Context) error {
 	if mine.Combine, mine.Memory, err = g.measureMemory(ctx); err != nil {
 		return err
 	}
-	g.number(controlFrame(forGroup))
+	g.number(g.guard.intern(controlFrame(forGroup)))
 	all := g.rows(costsSize)
 	if err = g.exchange(ctx, forGroup, putCosts(&mine), all); err != nil {
 		return fmt.Errorf("agree on costs: %w", err)

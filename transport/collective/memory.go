@@ -59,6 +59,21 @@ func (m *memory) show(ctx context.Context, access devices.Access) error {
 	return nil
 }
 
+// plain says that a view is host memory, or nothing.
+func (m *memory) plain() bool { return m.held == nil || m.held.Host(0, 0) != nil }
+
+// again holds a view of so many elements that was plain before.
+func (m *memory) again(count uint64, v domain.View) error {
+	if count == 0 {
+		v = domain.View{}
+	}
+	err := m.hold(v)
+	if err == nil && m.held != nil {
+		m.bytes = m.held.Host(v.Offset(), v.Size())
+	}
+	return err
+}
+
 // copyView fills a view with what is held.
 func copyView(ctx context.Context, dst domain.View, src *memory) error {
 	return region.Copy(ctx, dst.Buffer(), dst.Offset(), src.held, src.view.Offset(), src.view.Size())
