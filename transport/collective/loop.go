@@ -46,6 +46,7 @@ type loop struct {
 	moved bool
 	pager pager
 	count counters
+	pace  pace
 }
 
 // linkEnd is where we are with one peer.
@@ -59,9 +60,11 @@ type linkEnd struct {
 	nrest int
 }
 
-// counters are what went over links.
+// counters are what went over links, but for staged.
 type counters struct {
 	sent, received, messages uint64
+	// staged is what was copied from and to devices.
+	staged uint64
 }
 
 func newLoop(g *Group) *loop {
@@ -82,7 +85,7 @@ func (l *loop) begin(task *plan.Task, prog *program) {
 	}
 	l.done = l.done[:len(prog.steps)]
 	clear(l.done)
-	l.count = counters{}
+	l.count, l.pace = counters{}, pace{}
 	l.phase, l.entered = 0, false
 	l.pager.begin(prog.paging)
 	for r := range l.ends {
@@ -146,7 +149,7 @@ func (l *loop) run(ctx context.Context, p *phase) error {
 			return err
 		}
 		if l.moved {
-			since = true
+			since = l.pace.advanced(l.left, l.count.sent+l.count.received+l.count.staged) || since
 			continue
 		}
 		if l.left == 0 && l.pager.dirty == 0 {

@@ -76,6 +76,7 @@ func (l *loop) land() error {
 				return r.err
 			}
 			l.moved = true
+			l.count.staged += pg.frames[r.frame].n
 		default:
 			return nil
 		}
