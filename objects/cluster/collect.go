@@ -5,6 +5,8 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -50,8 +52,7 @@ func (c *Cluster) Collect(ctx context.Context, t collect.Task, ranks []CollectRa
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	err = k.each(ctx, cancel, func(ctx context.Context, p party) error { return p.prepare(ctx) })
-	if err == nil {
+	if err = k.prepare(ctx); err == nil {
 		err = k.each(ctx, cancel, func(ctx context.Context, p party) error { return p.work(ctx) })
 	}
 	calm := context.WithoutCancel(ctx)
@@ -67,6 +68,8 @@ func (c *Cluster) Collect(ctx context.Context, t collect.Task, ranks []CollectRa
 type collection struct {
 	c       *Cluster
 	parties []party
+	// order is that of their names.
+	order []int
 }
 
 // party is a node that takes part: this one, or another.
@@ -78,6 +81,17 @@ type party interface {
 	// drop ends what was prepared, or is under way.
 	drop(ctx context.Context)
 	report() collect.Report
+}
+
+// prepare prepares one party after the other, in the order of the nodes' names: two
+// collectives that want the same files of several nodes don't wait for each other.
+func (k *collection) prepare(ctx context.Context) error {
+	for _, i := range k.order {
+		if err := k.c.contained(func() error { return k.parties[i].prepare(ctx) }); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // newCollection sorts the ranks by nodes, in the order in which they come.
@@ -110,6 +124,10 @@ func (c *Cluster) newCollection(t collect.Task, ranks []CollectRank, killPriv bo
 		ask.Of = append(ask.Of, uint32(places[n]))
 	}
 	k := &collection{c: c}
+	for i := range nodes {
+		k.order = append(k.order, i)
+	}
+	slices.SortFunc(k.order, func(a, b int) int { return strings.Compare(ask.Nodes[a], ask.Nodes[b]) })
 	for i, n := range nodes {
 		mine := ask
 		mine.Me = uint32(i)
@@ -165,7 +183,7 @@ func (p *ownParty) prepare(ctx context.Context) (err error) {
 			places = append(places, collect.Place{Rank: rank, Source: r.Source.Local, Target: r.Target.Local})
 		}
 	}
-	p.part, err = p.c.newPart(ctx, p.task, p.ask, places)
+	p.part, err = p.c.newPart(ctx, p.task, p.ask, places, 0)
 	return err
 }
 
@@ -227,7 +245,12 @@ func (p *otherParty) prepare(ctx context.Context) error {
 	if err := p.handles(ctx); err != nil {
 		return err
 	}
-	return p.askOnce(ctx, question{method: proto.MethodCollect, in: &p.ask})
+	for {
+		var turn proto.CollectAnswer
+		if err := p.askOnce(ctx, question{method: proto.MethodCollect, in: &p.ask, out: &turn}); err != nil || turn.Done {
+			return err
+		}
+	}
 }
 
 // askOnce asks in the session in which it was prepared.

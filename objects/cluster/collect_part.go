@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -30,8 +31,14 @@ type part struct {
 	stop context.CancelFunc
 }
 
-// newPart checks who takes part, and prepares our files.
-func (c *Cluster) newPart(ctx context.Context, t collect.Task, ask *proto.CollectAsk, places []collect.Place) (*part, error) {
+// errTurn is files that other collectives have.
+var errTurn = errors.New("cluster: other collectives have these files")
+
+// newPart checks who takes part, and prepares our files. For their turn it waits no
+// longer than patience; 0 is as long as the context.
+//
+// Errors: errTurn.
+func (c *Cluster) newPart(ctx context.Context, t collect.Task, ask *proto.CollectAsk, places []collect.Place, patience time.Duration) (*part, error) {
 	if ask.Nodes[ask.Me] != string(c.opts.View.Self().Name) {
 		return nil, fmt.Errorf("node %s is asked as node %s: %w", c.opts.View.Self().Name, ask.Nodes[ask.Me], ErrDenied)
 	}
@@ -43,7 +50,19 @@ func (c *Cluster) newPart(ctx context.Context, t collect.Task, ask *proto.Collec
 			return nil, err
 		}
 	}
-	job, err := collect.Prepare(ctx, t, places)
+	waiting, cancel := ctx, func() {}
+	if patience > 0 {
+		waiting, cancel = context.WithTimeout(ctx, patience)
+	}
+	done, err := collect.Turn(waiting, c.opts.Store, places)
+	cancel()
+	if err != nil && ctx.Err() == nil {
+		return nil, errTurn
+	}
+	if err != nil {
+		return nil, err
+	}
+	job, err := collect.Prepare(ctx, t, places, done)
 	if errors.Is(err, collect.ErrTask) {
 		err = fmt.Errorf("%w: %w", err, objects.ErrInvalid)
 	}
