@@ -21,8 +21,9 @@ type Caller struct {
 
 // modes of access, as in the permission bits of others.
 const (
-	modeRead  metadata.Mode = 0o4
-	modeWrite metadata.Mode = 0o2
+	modeRead   metadata.Mode = 0o4
+	modeWrite  metadata.Mode = 0o2
+	modeSearch metadata.Mode = 0o1
 )
 
 // MayReadWrite says whether the mode of a file lets the caller both read and
@@ -34,6 +35,10 @@ func (c Caller) MayRead(a Attr) bool { return c.may(a, modeRead) }
 
 // MayWrite says whether the mode of a file lets the caller write it.
 func (c Caller) MayWrite(a Attr) bool { return c.may(a, modeWrite) }
+
+// MaySearch says whether the mode of a directory lets the caller reach what is in
+// it.
+func (c Caller) MaySearch(dir Attr) bool { return c.may(dir, modeSearch) }
 
 // may says whether the mode of a file gives the caller what he wants. Root may
 // everything.

@@ -24,6 +24,8 @@ type Draft struct {
 	tier *tier
 	body content
 	size uint64
+	// redo is for a file of the host tier; nil for others.
+	redo *redo
 	// before is what the file was like.
 	before draftMark
 
@@ -93,6 +95,9 @@ func (f *File) draft(ctx context.Context, size uint64) (*Draft, error) {
 	d.body = h
 	if err = reserveAll(ctx, h, size); err == nil {
 		err = h.cut(ctx, size)
+	}
+	if err == nil {
+		d.redo, err = newRedo(t, uint64(inos[0]))
 	}
 	if err != nil {
 		return nil, errors.Join(err, h.discard())
@@ -166,7 +171,7 @@ func (d *Draft) copyDevice(ctx context.Context, off uint64, src transport.Span) 
 
 // Discard gives the memory back.
 func (d *Draft) Discard() {
-	if err := d.body.discard(); err != nil {
+	if err := errors.Join(d.redo.remove(), d.body.discard()); err != nil {
 		d.file.store.log.Warn("memory of a draft not given back", zap.Error(err))
 	}
 }
@@ -178,7 +183,9 @@ func (d *Draft) Discard() {
 // ones. What others may have mapped stays in its place, and so does a file of
 // the host tier, which the kernel may be serving by itself: there the new bytes
 // are copied over the old ones, which needs no more memory, and who reads
-// meanwhile may find some of both.
+// meanwhile may find some of both. A daemon that dies meanwhile leaves that to
+// the next one, which copies again; memory that is bound on a device, where the
+// draft dies too, is left with some of both.
 //
 // Errors: ErrBusy for a file that was changed since Draft, that is published,
 // or that would be shorter than what others have mapped; ErrLost. The file is as
@@ -206,12 +213,17 @@ func (d *Draft) Commit(ctx context.Context, killPriv bool) error {
 			old = d.take()
 			return nil
 		}
+		if d.redo != nil {
+			if err = d.redo.arm(o.ino, d.size); err != nil {
+				return err
+			}
+		}
 		return d.copyOver(ctx)
 	})
 	if old == nil {
 		old = d.body
 	}
-	if failure := old.discard(); failure != nil {
+	if failure := errors.Join(d.redo.remove(), old.discard()); failure != nil {
 		o.store.log.Warn("memory of what was replaced not given back", zap.Uint64("ino", uint64(o.ino)), zap.Error(failure))
 	}
 	if err != nil {

@@ -83,7 +83,10 @@ func (s *Store) recover(ctx context.Context, o Options) error {
 	if err := s.clearPublished(ctx, o); err != nil {
 		return err
 	}
-	return s.rebind(ctx)
+	if err := s.rebind(ctx); err != nil {
+		return err
+	}
+	return s.redoAll(ctx)
 }
 
 // adopt makes the device's directory, or finds the one of an earlier run,

@@ -93,9 +93,9 @@ func (j *Job) Run(ctx context.Context, nodes *Nodes) error { return Run(ctx, j.t
 
 // Commit makes the results the contents of their files, of all or, where one of
 // those was changed meanwhile, of none. An error on the way leaves each file
-// whole, as it was or as it was to become; one of the host tier, whose bytes are
-// copied over, may be left with some of both (objects.Draft.Commit). It names
-// those that were not replaced.
+// whole, as it was or as it was to become; one whose bytes are copied over may be
+// left with some of both (objects.Draft.Commit). It names those that were not
+// replaced.
 func (j *Job) Commit(ctx context.Context, killPriv bool) error {
 	for _, d := range j.drafts {
 		if err := d.draft.Check(); err != nil {

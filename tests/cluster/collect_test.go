@@ -2,12 +2,14 @@ package cluster
 
 import (
 	"bytes"
+	"crypto/x509"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -43,8 +45,28 @@ func same(t testing.TB, path string, want []byte) {
 
 // TestCollectives does collectives on files of three machines.
 func TestCollectives(t *testing.T) {
-	const count = 1_000_003
 	_, nodes := newNodes(t, worldOptions{})
+	collectives(t, nodes)
+}
+
+// TestCollectivesOverTLS has the machines show each other certificates.
+func TestCollectivesOverTLS(t *testing.T) {
+	ca := newAuthority(t)
+	for _, name := range []string{"a", "b", "c"} {
+		ca.sign(name, func(c *x509.Certificate) { c.DNSNames = []string{name} })
+	}
+	w := newWorld(t, worldOptions{flags: ca.flags})
+	w.secret = ""
+	for i := range w.at {
+		w.mount(nodeName(i), i)
+	}
+	w.meet()
+	collectives(t, w.nodes)
+}
+
+func collectives(t *testing.T, nodes []*node) {
+	t.Helper()
+	const count = 1_000_003
 	a, b, c := nodes[0], nodes[1], nodes[2]
 	paths := []string{a.Path("sim0", "x"), a.at("b", "sim0", "x"), a.at("c", "host", "x"), a.at("b", "host", "x")}
 	there := []string{a.Path("sim0", "x"), b.Path("sim0", "x"), c.Path("host", "x"), b.Path("host", "x")}
@@ -151,4 +173,62 @@ func TestCollectiveOfADeadNode(t *testing.T) {
 	if _, err := os.Stat(a.Path("sim0", "sum")); err == nil {
 		t.Error("there is a result")
 	}
+}
+
+// TestKillNodeWhileCommitting kills the daemon of a node in the moment in which
+// it copies its result over a file of host/: it is named, or had ended, and the
+// next daemon ends what this one has begun.
+func TestKillNodeWhileCommitting(t *testing.T) {
+	const count = 48 << 20 / 4
+	_, nodes := newNodes(t, worldOptions{machines: 2})
+	a, b := nodes[0], nodes[1]
+	for i := range 6 {
+		for rank, n := range nodes {
+			must(t, os.WriteFile(n.Path("host", "x"), numbers(rank+1, count), 0o644))
+		}
+		middle := killInCommit(t, a, b, count)
+		b.restart()
+		kit.Eventually(t, patience, func() error { return a.reaches("b") })
+		want := make([]byte, 4*count)
+		for i := range count {
+			binary.LittleEndian.PutUint32(want[4*i:], uint32(2*i+30))
+		}
+		same(t, a.Path("host", "x"), want)
+		same(t, b.Path("host", "x"), want)
+		same(t, a.at("b", "host", "x"), want)
+		if t.Failed() || middle {
+			return
+		}
+		t.Logf("try %d: the daemon was not killed in the middle", i)
+	}
+}
+
+// killInCommit does an all-reduce of a file of each node, kills the daemon of b
+// when its file begins to change, and says whether that was in the middle of it.
+func killInCommit(t *testing.T, a, b *node, count int) (middle bool) {
+	t.Helper()
+	f, err := os.Open(b.Path("host", "x"))
+	must(t, err)
+	defer func() { _ = f.Close() }() // of a daemon that is dead
+	done := make(chan error, 1)
+	go func() {
+		_, rerr := a.Run("allreduce", "--dtype", "i32", a.Path("host", "x"), a.at("b", "host", "x"))
+		done <- rerr
+	}()
+	word := func(at int) uint32 {
+		p := make([]byte, 4)
+		if n, perr := unix.Pread(int(f.Fd()), p, int64(at)); perr != nil || n != 4 {
+			return 0 // the daemon is dead, and the kernel does not read by itself
+		}
+		return binary.LittleEndian.Uint32(p)
+	}
+	limit := time.Now().Add(patience)
+	for word(0) == 20 && time.Now().Before(limit) { //nolint:revive // it is to be caught in the act
+	}
+	b.Kill()
+	err = soon(t, "the collective", func() error { return <-done })
+	if err != nil && !strings.Contains(err.Error(), "node b") {
+		t.Errorf("the error does not name the node: %v", err)
+	}
+	return word(4*count-4) == uint32(count-1+20)
 }

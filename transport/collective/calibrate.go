@@ -37,7 +37,7 @@ func (g *Group) calibrate(ctx context.Context) error {
 	if g.Size() == 1 {
 		return nil
 	}
-	g.number(controlFrame(forGroup))
+	g.number(g.guard.intern(controlFrame(forGroup)))
 	var mine plan.Costs
 	var err error
 	inside, between := g.neighbours()
@@ -50,7 +50,7 @@ func (g *Group) calibrate(ctx context.Context) error {
 	if mine.Combine, mine.Memory, err = g.measureMemory(ctx); err != nil {
 		return err
 	}
-	g.number(controlFrame(forGroup))
+	g.number(g.guard.intern(controlFrame(forGroup)))
 	all := g.rows(costsSize)
 	if err = g.exchange(ctx, forGroup, putCosts(&mine), all); err != nil {
 		return fmt.Errorf("agree on costs: %w", err)
@@ -129,7 +129,7 @@ func (g *Group) largeSize() uint64 {
 // +checklocks:g.mu
 func (g *Group) rounds(ctx context.Context, r ring, size uint64, times int) (time.Duration, error) {
 	l := g.loop
-	memory, err := g.own.bytes(ctx, plan.Scratch, 2*size)
+	memory, err := g.own.bytes(ctx, 2*size)
 	if err != nil {
 		return 0, err
 	}
@@ -159,7 +159,7 @@ func (g *Group) rounds(ctx context.Context, r ring, size uint64, times int) (tim
 func (g *Group) measureMemory(ctx context.Context) (combine, memory float64, err error) {
 	// So much that the ranks of a node, all together, do not keep it in a cache.
 	n := g.largeSize()
-	p, err := g.own.bytes(ctx, plan.Scratch, 2*n)
+	p, err := g.own.bytes(ctx, 2*n)
 	if err != nil {
 		return 0, 0, err
 	}

@@ -50,23 +50,6 @@ func controlFrame(why purpose) (f frame) {
 	return f
 }
 
-// digest is what each message's header has of a frame.
-func (f *frame) digest() uint16 {
-	const polynomial = 0x1021
-	sum := uint16(0xffff)
-	for _, b := range f {
-		sum ^= uint16(b) << 8
-		for range 8 {
-			if carry := sum & 0x8000; carry != 0 {
-				sum = sum<<1 ^ polynomial
-			} else {
-				sum <<= 1
-			}
-		}
-	}
-	return sum
-}
-
 // fields are the frame's values as a person reads them.
 func (f *frame) fields() []FieldDifference {
 	if f[0] >= kindControl {
@@ -129,30 +112,21 @@ func (g *Group) compare(ctx context.Context, d *duty) error {
 	if d.run.task.Kind == plan.Barrier {
 		return nil
 	}
-	if _, before := gd.compared[gd.frame]; before && g.opts.Check == CheckFirst {
+	if gd.ident.agreed && g.opts.Check == CheckFirst {
 		return nil
 	}
-	if err := g.exchange(ctx, forCall, gd.frame[:], gd.frames); err != nil {
+	if err := g.exchange(ctx, forCall, gd.ident.frame[:], gd.frames); err != nil {
 		return err
 	}
 	for r := range gd.frames {
 		theirs := frame(gd.frames[r])
-		if diff := differences(&gd.frame, &theirs); diff != nil {
+		if diff := differences(&gd.ident.frame, &theirs); diff != nil {
 			return &InconsistentError{Call: gd.call, Rank: plan.Rank(r), Fields: diff}
 		}
 	}
-	if g.opts.Check == CheckFirst {
-		if len(gd.compared) >= maxCompared {
-			clear(gd.compared)
-		}
-		gd.compared[gd.frame] = struct{}{}
-	}
+	gd.agree()
 	return nil
 }
-
-// maxCompared bounds how many calls are remembered as compared. All ranks forget
-// at the same call, since they have made the same ones.
-const maxCompared = 4096
 
 // optionsSize is the bytes that options are compared in.
 const optionsSize = 2048

@@ -146,17 +146,20 @@ func (g *Group) choose(t plan.Task, mapped bool) (*way, error) {
 }
 
 // best is the fastest of some estimates. What fits the group's window needs one
-// meeting of the ranks there, and not two as in memory that stays the callers'.
+// meeting of the ranks there, and not two as in memory that stays the callers'. A
+// barrier is no more than that, and its counters cost less than messages.
 //
 // +checklocks:g.mu
 func (g *Group) best(all []plan.Estimate, t *plan.Task, mapped bool) plan.Estimate {
 	best := all[0]
 	for _, e := range all {
-		if e.Algorithm != plan.Direct || !mapped || !g.fitsWindow(t) || t.Kind == plan.Barrier {
+		if e.Algorithm != plan.Direct || !mapped || !g.fitsWindow(t) {
 			continue
 		}
-		e.Time -= e.Latency / 2
-		e.Latency -= e.Latency / 2
+		if t.Kind != plan.Barrier {
+			e.Time -= e.Latency / 2
+			e.Latency -= e.Latency / 2
+		}
 		if e.Time <= best.Time {
 			best = e
 		}

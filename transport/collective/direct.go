@@ -144,13 +144,8 @@ func (g *Group) closeMemory(ctx context.Context) error {
 		last := g.window.buffer
 		go func() { _ = last.Close(context.WithoutCancel(ctx)) }()
 	}
-	for _, b := range g.own.parts {
-		if b != nil {
-			errs = append(errs, b.Close(ctx))
-		}
-	}
-	g.shares, g.window, g.own.parts = nil, nil, [4]*region.Buffer{}
-	return errors.Join(errs...)
+	g.shares, g.window = nil, nil
+	return errors.Join(append(errs, g.own.close(ctx), g.loop.pager.close())...)
 }
 
 // slot is the slot of a rank for the call of now.
@@ -165,12 +160,12 @@ func (g *Group) slot(of plan.Rank) []byte {
 //
 // +checklocks:g.mu
 func (g *Group) sync(ctx context.Context) error {
-	s := g.fabric.Signals()
+	s, met := g.fabric.Signals(), false
 	if !g.setting {
 		g.setting = true
-		s.Set(g.guard.base + 1)
+		met = s.Meet(g.guard.base + 1)
 	}
-	for r := range g.Size() {
+	for r := 0; !met && r < g.Size(); r++ {
 		of := plan.Rank(r)
 		for of != g.Rank() && s.Get(of) <= g.guard.base {
 			if err := g.await(ctx, s, of, g.guard.base+1, g.loop.phase); err != nil {
@@ -183,12 +178,16 @@ func (g *Group) sync(ctx context.Context) error {
 	return nil
 }
 
-// describe says in our slot where the memory of the call is.
+// describe says in our slot what the call is, and where its memory is unless that
+// is the slot.
 //
 // +checklocks:g.mu
 func (g *Group) describe(r *running) {
 	p := g.slot(g.Rank())
 	g.stamp((*[headSize]byte)(p), 0, r.task.Count)
+	if r.prepared.window {
+		return
+	}
 	g.locate(p[16:], r.source.view)
 	g.locate(p[32:], r.result.view)
 }

@@ -146,7 +146,10 @@ func (g *Group) doCall(ctx context.Context, c *Call) error {
 	if g.closed.Load() {
 		return ErrClosed
 	}
-	began := time.Now()
+	var began time.Time
+	if g.opts.Observe != nil {
+		began = time.Now()
+	}
 	if c.After != nil {
 		if err := c.After.Wait(ctx); err != nil {
 			return fmt.Errorf("wait for what comes before %v: %w", c.Kind, err)
@@ -168,8 +171,8 @@ func (g *Group) doCall(ctx context.Context, c *Call) error {
 	if !g.unfinished {
 		g.closeCall(ctx)
 	}
-	r.report.Measured = time.Since(began)
 	if err == nil && g.opts.Observe != nil {
+		r.report.Measured = time.Since(began)
 		g.opts.Observe(&r.report)
 	}
 	return err

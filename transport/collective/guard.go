@@ -3,9 +3,9 @@ package collective
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 
+	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/transport/collective/fabric"
 	"github.com/hmcfs/hmcfs/transport/collective/plan"
 )
@@ -15,11 +15,9 @@ import (
 // for watch.
 type guard struct {
 	watch watch
-	// call is the number of the call under way, frame its arguments, and digest
-	// what headers have of them.
-	call   uint32
-	frame  frame
-	digest uint16
+	// call is the number of the call under way, and ident its arguments.
+	call  uint32
+	ident *ident
 	// base is what a call adds to its values of Signals, so that they only grow.
 	base uint64
 	// lost says that links have to be made anew before the next call.
@@ -32,12 +30,15 @@ type guard struct {
 	resumable bool
 	// suspended is set by Suspend.
 	suspended bool
-	// compared are the calls that all ranks have agreed on, names how they are
-	// called.
-	compared map[frame]struct{}
-	names    map[frame]*string
-	// kept is a copy of what the call overwrites; has says that it is one.
+	// idents are those of the calls before, of which agreed were compared. Age is
+	// how often they were forgotten.
+	idents map[frame]*ident
+	agreed int
+	age    uint32
+	// kept is a copy of what the call overwrites, or keptOn where that is on a
+	// device; has says that it is one.
 	kept    []byte
+	keptOn  *devices.Memory
 	hasKept bool
 
 	// What follows is kept because it takes no memory then.
@@ -56,7 +57,8 @@ type guard struct {
 // Errors: an InconsistentError; those of exchange.
 func (g *Group) startGuard(ctx context.Context) error {
 	gd := &g.guard
-	gd.compared, gd.names, gd.frames = map[frame]struct{}{}, map[frame]*string{}, g.rows(frameSize)
+	gd.idents, gd.frames = map[frame]*ident{}, g.rows(frameSize)
+	gd.ident = gd.intern(frame{})
 	gd.done = make(chan struct{})
 	gd.stopped.Go(func() { g.dog(gd.done) })
 	name := "new group"
@@ -117,7 +119,7 @@ func (g *Group) guarded(ctx context.Context, r *running) error {
 	r.resumed = again && gd.resumable
 	gd.resumable = false
 	if !again {
-		g.number(frameOf(&r.task, r.plan.Algorithm))
+		g.number(g.identOf(r))
 	}
 	return g.serve(ctx, &duty{run: r})
 }
@@ -127,47 +129,28 @@ func (g *Group) guarded(ctx context.Context, r *running) error {
 // +checklocks:g.mu
 func (g *Group) convene(ctx context.Context, why purpose, mine []byte, all [][]byte) error {
 	g.guard.resumable = false
-	g.number(controlFrame(why))
+	g.number(g.guard.intern(controlFrame(why)))
 	return g.serve(ctx, &duty{why: why, mine: mine, all: all})
 }
 
 // stamp writes the header of the nth message to a peer.
 func (g *Group) stamp(b *[headSize]byte, nth uint16, size uint64) {
-	header{call: g.guard.call, kind: headData, step: nth, size: size, digest: g.guard.digest}.put(b)
+	header{call: g.guard.call, kind: headData, step: nth, size: size, digest: g.guard.ident.digest}.put(b)
 }
 
 // verifyHead looks whether a peer has sent the header of its nth message to us.
 //
 // Errors: an OutOfStepError.
 func (g *Group) verifyHead(b *[headSize]byte, peer plan.Rank, nth uint16, size uint64) error {
-	return expect(b, peer, header{call: g.guard.call, kind: headData, step: nth, size: size, digest: g.guard.digest})
+	return expect(b, peer, header{call: g.guard.call, kind: headData, step: nth, size: size, digest: g.guard.ident.digest})
 }
 
 // number begins the next call.
-func (g *Group) number(f frame) {
+func (g *Group) number(i *ident) {
 	gd := &g.guard
 	gd.call++
-	gd.frame = f
-	gd.digest = f.digest()
+	gd.ident = i
 	gd.hasKept = false
-}
-
-// name is how the call under way is called.
-func (gd *guard) name() *string {
-	if n := gd.names[gd.frame]; n != nil {
-		return n
-	}
-	if len(gd.names) >= maxCompared {
-		clear(gd.names)
-	}
-	n := new(string)
-	*n = gd.frame.fields()[0].Local
-	if gd.frame[0] < kindControl {
-		fields := gd.frame.fields()
-		*n += fmt.Sprintf(" of %s × %s by %s", fields[5].Local, fields[1].Local, fields[6].Local)
-	}
-	gd.names[gd.frame] = n
-	return n
 }
 
 // serve does a duty.
@@ -181,8 +164,10 @@ func (g *Group) serve(ctx context.Context, d *duty) error {
 	if gd.suspended && d.why != forResume {
 		return ErrSuspended
 	}
-	g.unhalt()
-	gd.watch.begin(gd.call, gd.name())
+	if gd.watch.halted.Load() != nil {
+		g.unhalt()
+	}
+	gd.watch.begin(gd.call, &gd.ident.name)
 	defer gd.watch.end()
 	for tries := 0; ; {
 		at, err := g.once(ctx, d, tries)
@@ -263,9 +248,13 @@ const settleSize = 4 << 20
 
 // settles says whether a call that went over links ends with settle.
 func (g *Group) settles(r *running) bool {
-	return g.opts.Retry > 0 && g.Size() > 1 && r.report.Path == pathStream && r.task.Kind != plan.Barrier &&
+	return g.opts.Retry > 0 && g.Size() > 1 && (r.report.Path == pathStream || r.report.Path == pathStaged) && r.task.Kind != plan.Barrier &&
 		r.task.Count*r.task.Type.Size() >= settleSize
 }
 
-// pathStream is Report.Path of what went over links.
-const pathStream = "stream"
+// pathStream and pathStaged are Report.Path of what went over links: which one is
+// each rank's own matter.
+const (
+	pathStream = "stream"
+	pathStaged = "staged"
+)

@@ -106,10 +106,10 @@ func (g *Group) mend(ctx context.Context, d *duty, m mishap) (over bool, err err
 	gd := &g.guard
 	gd.lost = true
 	g.opts.Logger.Warn("the ranks come together after an error",
-		zap.Int("rank", int(g.Rank())), zap.Uint32("number", gd.call), zap.Stringp("call", gd.name()), zap.Error(m.cause))
+		zap.Int("rank", int(g.Rank())), zap.Uint32("number", gd.call), zap.String("call", gd.ident.name), zap.Error(m.cause))
 	mine := standing{
 		call: gd.call, at: m.at, again: g.verdict(d, m), tries: uint16(min(m.tries, 1<<16-1)),
-		counter: gd.base, frame: gd.frame,
+		counter: gd.base, frame: gd.ident.frame,
 	}
 	if s := g.fabric.Signals(); s != nil {
 		mine.counter = max(mine.counter, s.Get(g.Rank()))
@@ -124,7 +124,7 @@ func (g *Group) mend(ctx context.Context, d *duty, m mishap) (over bool, err err
 	}
 	gd.lost = false
 	// Who had compared the arguments and who had not, is not known.
-	delete(gd.compared, gd.frame)
+	gd.disagree()
 	gd.tries = 0
 	for _, s := range all {
 		gd.base = max(gd.base, s.counter)
@@ -197,8 +197,8 @@ func (g *Group) reform(ctx context.Context, at stage, cause error) error {
 	w := &g.guard.watch
 	limit := g.patience(at)
 	w.end()
-	defer func() { w.begin(g.guard.call, g.guard.name()) }()
-	late := &TimeoutError{Rank: g.Rank(), Call: g.guard.call, What: *g.guard.name(), After: limit}
+	defer func() { w.begin(g.guard.call, &g.guard.ident.name) }()
+	late := &TimeoutError{Rank: g.Rank(), Call: g.guard.call, What: g.guard.ident.name, After: limit}
 	errors.As(cause, &late)
 	g.unhalt()
 	within, cancel := context.WithTimeout(ctx, limit)

@@ -25,7 +25,7 @@ const (
 )
 
 // Options is what a group is made with. Every rank has to have the same, but
-// for Logger and Observe: New compares them.
+// for Logger, Observe and those of staging: New compares them.
 type Options struct {
 	// Algorithm is used for every call that it can do. Empty is the fastest by
 	// the cost model.
@@ -43,11 +43,18 @@ type Options struct {
 	// Order and Topology are those of plan.Shape: package topology makes them.
 	Order    []plan.Rank
 	Topology string
-	// Buffer is how much memory a group keeps from call to call for each of
-	// scratch, staged sources and staged results. A call that needs more takes it
-	// from the system, and gives it back. Default 64 MiB, of which only what is
-	// needed is taken.
+	// Buffer is how much memory a group keeps from call to call for what its plans
+	// put aside. A call that needs more takes it from the system, and gives it
+	// back. Default 64 MiB, of which only what is needed is taken.
 	Buffer devices.Size
+	// StageSlot and StageSlots are the size and the number of the pinned slots
+	// through which memory goes that the host does not see. They bound what a call
+	// takes for that, whatever its size; what was taken is kept until Close. A
+	// slot is what is copied at once, where there are slots enough for all ranks.
+	// They may be others at each rank. A power of two from 64 KiB to 1 GiB, and 4
+	// to 1024, together at least 1 MiB. Default 8 of 1 MiB.
+	StageSlot  devices.Size
+	StageSlots int
 	// Timeout is how long a rank waits for another one before the call fails and
 	// names it. Default 30 minutes.
 	Timeout time.Duration
@@ -57,7 +64,8 @@ type Options struct {
 	// Retry is how often a call is done again after a link was lost. A call in
 	// place is only done again with KeepSource. Default 1; negative is never.
 	Retry int
-	// KeepSource keeps a copy of what a call in place overwrites.
+	// KeepSource keeps a copy of what a call in place overwrites: on the device
+	// where the host does not see it, and on the host where that has no room.
 	KeepSource bool
 	// Observe gets the report of each call, in the caller's goroutine.
 	Observe func(*Report)
@@ -72,6 +80,12 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Buffer == 0 {
 		o.Buffer = 64 * devices.MiB
+	}
+	if o.StageSlot == 0 {
+		o.StageSlot = devices.MiB
+	}
+	if o.StageSlots == 0 {
+		o.StageSlots = 8
 	}
 	if o.Timeout == 0 {
 		o.Timeout = 30 * time.Minute
@@ -104,6 +118,32 @@ func (o *Options) check() error {
 	}
 	if o.Check != CheckOff && o.Check != CheckFirst && o.Check != CheckAll {
 		return fmt.Errorf("%w: there is no check %.40q", ErrArgument, o.Check)
+	}
+	return o.checkStage()
+}
+
+// The bounds of staging. smallestStage is what 64 ranks need for as many pages as
+// their steps can be at.
+const (
+	minStageSlot  = 64 * devices.KiB
+	maxStageSlot  = devices.GiB
+	minStageSlots = 4
+	maxStageSlots = 1024
+	smallestStage = devices.MiB
+)
+
+// checkStage refuses slots that can't be, or are too few.
+func (o *Options) checkStage() error {
+	n := o.StageSlot
+	if n < minStageSlot || n > maxStageSlot || n&(n-1) != 0 {
+		return fmt.Errorf("%w: staging slots of %d bytes, not a power of two from %v to %v",
+			ErrArgument, uint64(n), minStageSlot, maxStageSlot)
+	}
+	if o.StageSlots < minStageSlots || o.StageSlots > maxStageSlots {
+		return fmt.Errorf("%w: %d staging slots, not %d to %d", ErrArgument, o.StageSlots, minStageSlots, maxStageSlots)
+	}
+	if all := n * devices.Size(o.StageSlots); all < smallestStage {
+		return fmt.Errorf("%w: %v of staging slots, not at least %v", ErrArgument, all, smallestStage)
 	}
 	return nil
 }

@@ -35,9 +35,16 @@ type watch struct {
 // begin begins a call, and end ends it.
 func (w *watch) begin(call uint32, what *string) {
 	w.moved.Add(1)
-	w.peers.Store(0)
-	w.quiet.Store(0)
-	w.what.Store(what)
+	// To look is cheaper than to store, and these seldom change.
+	if w.peers.Load() != 0 {
+		w.peers.Store(0)
+	}
+	if w.quiet.Load() != 0 {
+		w.quiet.Store(0)
+	}
+	if w.what.Load() != what {
+		w.what.Store(what)
+	}
 	w.call.Store(call)
 }
 

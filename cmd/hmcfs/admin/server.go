@@ -47,8 +47,9 @@ type Backend interface {
 // called from any goroutine.
 type Sharer interface {
 	// File finds the file that a request means: the descriptor that came with
-	// it, or where that is nil what the request names.
-	File(ctx context.Context, named adminapi.File, shown *os.File) (metadata.Ino, error)
+	// it, or where that is nil what the request names, which by must be able to
+	// reach.
+	File(ctx context.Context, by objects.Caller, named adminapi.File, shown *os.File) (metadata.Ino, error)
 	// Bind makes memory the content of a file. The handles' descriptors are
 	// the Sharer's from then on, also when it fails.
 	Bind(ctx context.Context, ino metadata.Ino, by objects.Caller, r objects.BindRequest) (adminapi.BindAnswer, error)

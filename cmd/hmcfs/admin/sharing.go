@@ -326,5 +326,5 @@ func (s *Server) fileOf(ctx context.Context, q *question, named adminapi.File) (
 	case q.file == nil && (named.Path == "") == (named.Ino == 0):
 		return 0, fmt.Errorf(`%w: name the file, by "path" or by "ino"`, errInvalid)
 	}
-	return s.opts.Sharer.File(ctx, named, q.file)
+	return s.opts.Sharer.File(ctx, callerOf(q.peer), named, q.file)
 }

@@ -47,7 +47,7 @@ type sharer struct {
 	live int
 }
 
-func (s *sharer) File(_ context.Context, named adminapi.File, shown *os.File) (metadata.Ino, error) {
+func (s *sharer) File(_ context.Context, _ objects.Caller, named adminapi.File, shown *os.File) (metadata.Ino, error) {
 	switch {
 	case shown == nil && named.Path == "sim0/a", shown == nil && named.Ino == someIno:
 		return someIno, nil

@@ -42,15 +42,15 @@ func (o *opened) close(ctx context.Context) {
 	}
 }
 
-// inoOf is the number of a file in the mount.
+// inoOf is the number in the mount of a file that the caller can reach.
 func (o *opened) inoOf(ctx context.Context, f *admin.Named) (metadata.Ino, error) {
 	switch {
 	case f.Shown != nil:
 		return o.d.shownFile(f.Shown)
 	case f.Ino != 0:
-		return f.Ino, nil
+		return f.Ino, o.d.mayReach(ctx, o.by, f.Ino)
 	}
-	return o.d.namedFile(ctx, f.Path)
+	return o.d.namedFile(ctx, o.by, f.Path)
 }
 
 // open opens a file, once. All that is wanted of it is told the first time.

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -20,8 +18,9 @@ import (
 // Daemon shares the memory of its files.
 var _ admin.Sharer = (*Daemon)(nil)
 
-// File finds the file that a request means.
-func (d *Daemon) File(ctx context.Context, named adminapi.File, shown *os.File) (metadata.Ino, error) {
+// File finds the file that a request means, which the caller must be able to
+// reach.
+func (d *Daemon) File(ctx context.Context, by objects.Caller, named adminapi.File, shown *os.File) (metadata.Ino, error) {
 	switch {
 	case shown != nil:
 		ino, err := d.shownFile(shown)
@@ -34,9 +33,9 @@ func (d *Daemon) File(ctx context.Context, named adminapi.File, shown *os.File) 
 		}
 		return ino, err
 	case named.Ino != 0:
-		return named.Ino, nil
+		return named.Ino, d.mayReach(ctx, by, named.Ino)
 	}
-	return d.namedFile(ctx, named.Path)
+	return d.namedFile(ctx, by, named.Path)
 }
 
 // shownFile is the file of a descriptor, which whoever sent it got from the
@@ -61,26 +60,6 @@ func (d *Daemon) shownFile(f *os.File) (metadata.Ino, error) {
 			dev, d.opts.Places.MountPoint, d.dev, objects.ErrInvalid)
 	}
 	return metadata.Ino(st.Ino), nil
-}
-
-// namedFile follows a path from the root of the mount.
-func (d *Daemon) namedFile(ctx context.Context, path string) (metadata.Ino, error) {
-	rest := path
-	if filepath.IsAbs(path) {
-		var inside bool
-		if rest, inside = strings.CutPrefix(filepath.Clean(path), d.opts.Places.MountPoint+"/"); !inside {
-			return 0, fmt.Errorf("%s is not below %s: %w", path, d.opts.Places.MountPoint, objects.ErrInvalid)
-		}
-	}
-	ino := metadata.RootIno
-	for name := range strings.SplitSeq(filepath.Clean(rest), "/") {
-		a, err := d.store.Lookup(ctx, ino, name)
-		if err != nil {
-			return 0, fmt.Errorf("%s: %w", path, err)
-		}
-		ino = a.Ino
-	}
-	return ino, nil
 }
 
 // Bind makes memory of another process the content of a file.

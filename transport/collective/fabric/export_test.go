@@ -25,3 +25,10 @@ func Cut(f Fabric, peer plan.Rank) error {
 	}
 	return nil
 }
+
+// Unhook half-closes the doorbell with a rank of the same host, who can't be woken
+// by it any more.
+func Unhook(f Fabric, peer plan.Rank) error {
+	o, _ := f.(*over)
+	return unix.Shutdown(o.links[peer].bell.socket.fd, unix.SHUT_WR)
+}

@@ -92,6 +92,9 @@ type Link interface {
 type Signals interface {
 	// Set sets our own counter, which only grows, and wakes who waits for it.
 	Set(value uint64)
+	// Meet is Set, and looks for a moment whether the counters of all ranks are
+	// as high. False is not yet: Await says more.
+	Meet(value uint64) bool
 	// Get is the counter of a rank.
 	Get(of plan.Rank) uint64
 	// Await waits until the counter of a rank is at least value. It allocates

@@ -268,6 +268,9 @@ func (o *over) stream(ctx context.Context, l *link, bell bool) error {
 	if err != nil {
 		return &LinkError{l.peer, err}
 	}
+	if o.nodes[l.peer] == o.nodes[o.me] {
+		s.near()
+	}
 	if bell {
 		l.bell = &doorbell{socket: s}
 	} else {

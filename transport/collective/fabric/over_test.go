@@ -199,6 +199,56 @@ func TestTLS(t *testing.T) {
 	fabrictest.Run(t, w.open)
 }
 
+// TestHalfClosedDoorbell: a rank of the same host closes its side of the doorbell.
+// That is a lost link, and no reason to look again and again until the timeout.
+func TestHalfClosedDoorbell(t *testing.T) {
+	kit.Check(t)
+	ranks := mixed().open(t, 4).Ranks
+	if err := fabric.Unhook(ranks[0], 1); err != nil {
+		t.Fatal(err)
+	}
+	text := []byte("sent before")
+	if n, err := ranks[0].Link(1).TrySend(nil, text); n != len(text) || err != nil {
+		t.Fatal(n, err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	var got []byte
+	p := make([]byte, 64)
+	// Ranks 0 and 1 are on one host, rank 2 is on another one.
+	want := []fabric.Want{{Peer: 0, Receive: true}, {Peer: 2, Receive: true}}
+	for looks := 0; ; looks++ {
+		n, err := ranks[1].Link(0).TryReceive(p)
+		if got = append(got, p[:n]...); errors.Is(err, fabric.ErrLink) {
+			break
+		}
+		if looks == 100 {
+			t.Fatalf("it was woken %d times for nothing", looks)
+		}
+		if err == nil {
+			err = ranks[1].Park(ctx, want)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if string(got) != string(text) {
+		t.Errorf("it got %q", got)
+	}
+	var all sync.WaitGroup
+	for r, f := range ranks {
+		all.Go(func() {
+			if err := f.Reform(ctx); err != nil {
+				t.Errorf("rank %d: %v", r, err)
+			}
+		})
+	}
+	all.Wait()
+	if n, err := ranks[0].Link(1).TrySend(nil, text); n != len(text) || err != nil {
+		t.Errorf("after Reform: %d, %v", n, err)
+	}
+}
+
 func BenchmarkSHM(b *testing.B) { fabrictest.Bench(b, shm().open) }
 
 func BenchmarkTCP(b *testing.B) { fabrictest.Bench(b, tcp().open) }

@@ -145,6 +145,16 @@ func (s *signals) Set(value uint64) {
 	}
 }
 
+// Meet sets our own counter, and looks at those of all others.
+func (s *signals) Meet(value uint64) bool {
+	if !s.gate.Enter() {
+		return false
+	}
+	met := s.node.Meet(value)
+	s.gate.Leave()
+	return met
+}
+
 // Get is the counter of a rank.
 func (s *signals) Get(of plan.Rank) uint64 {
 	if s.seats[of] == nil || !s.gate.Enter() {

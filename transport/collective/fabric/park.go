@@ -93,8 +93,10 @@ func (o *over) poll(ctx context.Context, want []Want) error {
 		case l.socket != nil:
 			i++
 		case l.bell != nil:
-			if fds[i].Revents != 0 {
-				l.bell.quiet()
+			if fds[i].Revents != 0 && l.bell.quiet() != nil {
+				// It would wake us again at once, for ever. What he has sent before
+				// is in the ring.
+				o.lose(w.Peer, errEnded)
 			}
 			i++
 		}

@@ -64,6 +64,30 @@ func (n *node) Set(value uint64) {
 	}
 }
 
+// glance is how often Meet looks at a counter: about as long as a rank takes that
+// is on its way already. To look at a clock takes longer than that.
+const glance = 1000
+
+// Meet sets our own counter, and looks at those of all others.
+func (n *node) Meet(value uint64) bool {
+	n.Set(value)
+	turns := 1
+	if n.spin > 0 {
+		turns = glance
+	}
+	for _, s := range n.seats {
+		if s == nil {
+			return false
+		}
+		for s.count.Load() < value {
+			if turns--; turns <= 0 {
+				return false
+			}
+		}
+	}
+	return true
+}
+
 // Get is the counter of a rank.
 func (n *node) Get(of plan.Rank) uint64 { return n.seats[of].count.Load() }
 

@@ -41,6 +41,13 @@ func newSocket(conn net.Conn, raw syscall.Conn) (*socket, error) {
 	return s, nil
 }
 
+// near says that the peer is on this host. No link is shared with anybody then, and
+// what paces its bytes by a clock, as bbr does, only makes them wait.
+func (s *socket) near() {
+	// Who may not, or has no TCP here, goes on as it is.
+	_ = unix.SetsockoptString(s.fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION, "reno")
+}
+
 func (s *socket) close() {
 	if s.fd >= 0 {
 		// What it says is of a connection that nobody wants any more.
@@ -159,10 +166,13 @@ func (d *doorbell) ring() {
 
 // quiet takes the bytes of those who have rung, but for a peer that rings without
 // end: what he has left wakes us again.
-func (d *doorbell) quiet() {
+//
+// Errors: those of a doorbell that nobody can ring any more.
+func (d *doorbell) quiet() error {
 	for range 2 {
-		if d.socket.ahead() != nil || d.socket.to == 0 {
-			return
+		if err := d.socket.ahead(); err != nil || d.socket.to == 0 {
+			return err
 		}
 	}
+	return nil
 }

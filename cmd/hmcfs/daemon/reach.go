@@ -1,0 +1,76 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/objects"
+)
+
+// maxDepth is how many directories are between a file and the root at most: a
+// path has 4096 bytes. Who goes up while directories are moved may meet more.
+const maxDepth = 2048
+
+// namedFile follows a path from the root of the mount, through directories that
+// the caller may search, as the kernel does.
+func (d *Daemon) namedFile(ctx context.Context, by objects.Caller, path string) (metadata.Ino, error) {
+	rest := path
+	if filepath.IsAbs(path) {
+		var inside bool
+		if rest, inside = strings.CutPrefix(filepath.Clean(path), d.opts.Places.MountPoint+"/"); !inside {
+			return 0, fmt.Errorf("%s is not below %s: %w", path, d.opts.Places.MountPoint, objects.ErrInvalid)
+		}
+	}
+	at, err := d.store.Attr(ctx, metadata.RootIno)
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", path, err)
+	}
+	for name := range strings.SplitSeq(filepath.Clean(rest), "/") {
+		if at.IsDir() && !by.MaySearch(at) {
+			return 0, fmt.Errorf("%s: %w", path, unsearchable(by, at))
+		}
+		if at, err = d.store.Lookup(ctx, at.Ino, name); err != nil {
+			return 0, fmt.Errorf("%s: %w", path, err)
+		}
+	}
+	return at.Ino, nil
+}
+
+// mayReach says whether the caller could have come to a file that he tells by its
+// number: he may search the directories of its path. Who knows only a number of
+// another node's file, or of one that has other names, shows its descriptor.
+func (d *Daemon) mayReach(ctx context.Context, by objects.Caller, ino metadata.Ino) error {
+	if by.UID == 0 {
+		return nil
+	}
+	there, err := d.server.Elsewhere(ino)
+	if err != nil {
+		return err
+	}
+	if there != nil {
+		return fmt.Errorf("inode %d is a file of node %s, which user %d has to show by its descriptor: %w",
+			ino, there.Node.Record().Name, by.UID, objects.ErrForbidden)
+	}
+	at, err := d.store.Attr(ctx, ino)
+	for depth := 0; err == nil; depth++ {
+		if at.Ino == metadata.RootIno || at.Parent == metadata.PublishIno {
+			return nil
+		}
+		if depth == maxDepth {
+			return fmt.Errorf("inode %d: its directories are being moved: %w", ino, objects.ErrBusy)
+		}
+		if at, err = d.store.Attr(ctx, at.Parent); err == nil && !by.MaySearch(at) {
+			return fmt.Errorf("inode %d: %w", ino, unsearchable(by, at))
+		}
+	}
+	return err
+}
+
+// unsearchable is the error of a directory that keeps the caller out.
+func unsearchable(by objects.Caller, dir objects.Attr) error {
+	return fmt.Errorf("directory %q has mode %o and belongs to user %d; user %d may not search it: %w",
+		dir.Name, dir.Mode.Perm(), dir.UID, by.UID, objects.ErrForbidden)
+}

@@ -1,0 +1,169 @@
+package objects
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+
+	"go.uber.org/zap"
+
+	"github.com/hmcfs/hmcfs/metadata"
+)
+
+// redo is what makes a draft whole that is being copied over a file of the host
+// tier when the daemon dies: a file of the tier beside the draft's, which says
+// over which object it is being copied. The next run copies it again, before
+// anybody sees the object. It is made with the draft, and has its memory from
+// then on.
+type redo struct {
+	tier *tier
+	// draft is the number of the draft's file.
+	draft uint64
+	file  *os.File
+}
+
+// redoBit tells the numbers of such files from those of objects.
+const redoBit = uint64(1) << 63
+
+// A redo file is empty of meaning, or it has
+//
+//	0   magic
+//	8   object
+//	16  size of the draft in bytes
+//
+// all of which is written at once: it is in memory, and a daemon that dies leaves
+// what its last call has written.
+const (
+	redoMagic = "hmcredo1"
+	redoSize  = 24
+)
+
+// newRedo makes the file for a draft.
+func newRedo(t *tier, draft uint64) (*redo, error) {
+	if err := t.files.Reserve(redoSize); err != nil {
+		return nil, err
+	}
+	f, err := t.files.Open(draft|redoBit, true)
+	if err != nil {
+		return nil, err
+	}
+	r := &redo{tier: t, draft: draft, file: f}
+	if _, err = f.WriteAt(make([]byte, redoSize), 0); err != nil {
+		return nil, errors.Join(fmt.Errorf("make a draft that can be done again: %w", err), r.remove())
+	}
+	return r, nil
+}
+
+// arm says that the draft, of size bytes, is being copied over an object.
+func (r *redo) arm(ino Ino, size uint64) error {
+	p := append(make([]byte, 0, redoSize), redoMagic...)
+	p = binary.LittleEndian.AppendUint64(p, uint64(ino))
+	p = binary.LittleEndian.AppendUint64(p, size)
+	if _, err := r.file.WriteAt(p, 0); err != nil {
+		return fmt.Errorf("note what is being copied over: %w", err)
+	}
+	return nil
+}
+
+// remove ends it, before the draft goes.
+func (r *redo) remove() error {
+	if r == nil {
+		return nil
+	}
+	return errors.Join(r.tier.files.Remove(r.draft|redoBit), r.file.Close())
+}
+
+// read is what the file says; ok is false where it says nothing.
+func (r *redo) read() (ino Ino, size uint64, ok bool) {
+	p := make([]byte, redoSize)
+	if _, err := io.ReadFull(r.file, p); err != nil || string(p[:len(redoMagic)]) != redoMagic {
+		return 0, 0, false
+	}
+	return Ino(binary.LittleEndian.Uint64(p[8:])), binary.LittleEndian.Uint64(p[16:]), true
+}
+
+// redoAll copies again what was being copied when the daemon before this one
+// died. It runs before anybody uses the store, and before the drafts are swept
+// away.
+func (s *Store) redoAll(ctx context.Context) error {
+	for _, t := range s.tiers {
+		if t.files == nil {
+			continue
+		}
+		var drafts []uint64
+		err := t.files.Each(func(id uint64) error {
+			if id&redoBit != 0 {
+				drafts = append(drafts, id&^redoBit)
+			}
+			return nil
+		})
+		if err != nil {
+			return fmt.Errorf("find what was being copied on %s: %w", t.name, err)
+		}
+		for _, draft := range drafts {
+			if err := s.redoOne(ctx, t, draft); err != nil {
+				return fmt.Errorf("what was being copied on %s: %w", t.name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// redoOne copies one draft again, if that was under way.
+func (s *Store) redoOne(ctx context.Context, t *tier, draft uint64) error {
+	f, err := t.files.Open(draft|redoBit, false)
+	if err != nil {
+		return err
+	}
+	r := &redo{tier: t, draft: draft, file: f}
+	if ino, size, ok := r.read(); ok {
+		// It is tried once: what is written to the file from now on is newer.
+		if failure := s.copyAgain(ctx, t, draft, ino, size); failure != nil {
+			s.log.Warn("a file may have some of its old bytes and some of its new ones", zap.Uint64("ino", uint64(ino)), zap.Error(failure))
+		} else {
+			s.log.Info("content copied again that was being replaced", zap.Uint64("ino", uint64(ino)), zap.Uint64("size", size))
+		}
+	}
+	return errors.Join(r.remove(), removeHost(t, s.engine, draft))
+}
+
+// copyAgain copies the content of a draft's file over an object.
+func (s *Store) copyAgain(ctx context.Context, t *tier, draft uint64, ino Ino, size uint64) error {
+	_, err := t.files.Stat(draft)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("the new bytes are gone: %w", ErrLost)
+	}
+	if err != nil {
+		return err
+	}
+	f, err := s.OpenFile(ctx, ino)
+	if errors.Is(err, metadata.ErrNotExist) {
+		return nil // it was removed
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Abandon(ctx)
+	body, err := openHostFile(t, s.engine, draft)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = body.file.Close() }() // it was only read
+	if st, serr := body.stat(); serr != nil || uint64(st.Size) != size {
+		return errors.Join(serr, fmt.Errorf("the new bytes are %d, not %d: %w", st.Size, size, ErrLost))
+	}
+	if now, _ := f.obj.place(); now != t {
+		return nil // its bytes are somewhere else, whole
+	}
+	d := &Draft{file: f, tier: t, body: body, size: size}
+	return f.obj.change(ctx, func() (err error) {
+		if d.before, err = f.obj.draftMark(); err != nil {
+			return err
+		}
+		return d.copyOver(ctx)
+	})
+}
