@@ -57,7 +57,7 @@ func (a *app) perfCollectiveVerb() *cobra.Command {
 		Example: "  hmcfs run --nranks 2 --transport tcp -- hmcfs perf collective --sizes 1MiB,64MiB\n" +
 			"  hmcfs run --nranks 4 -- hmcfs perf collective --compare --private --sizes 1KiB..16MiB\n" +
 			"  hmcfs run --nranks 2 -- hmcfs perf collective --memory sim:0,size=1GiB --bounced --sizes 16MiB",
-		Args:    arguments(0, 0, "no argument"),
+		Args: arguments(0, 0, "no argument"),
 	}
 	var f collectiveFlags
 	f.add(cmd)

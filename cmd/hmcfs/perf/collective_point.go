@@ -82,11 +82,11 @@ func (m *Judge) variants(ctx context.Context, kind plan.Kind, size devices.Size)
 	row := CollectiveRow{Kind: kind.String(), Ranks: m.g.Size(), Bytes: size, Type: m.o.Type.String()}
 	all := []*variant{{call: call, row: row}}
 	if m.host != nil && kind != plan.Barrier {
-		host, err := m.call(m.host, kind, size)
-		if err != nil {
+		v := &variant{call: call, row: row}
+		if v.bounce, err = m.call(m.host, kind, size); err != nil {
 			return nil, err
 		}
-		all = append(all, &variant{call: call, bounce: host, row: row})
+		all = append(all, v)
 	}
 	if !m.o.Compare {
 		return all, nil

@@ -38,9 +38,9 @@ func judged(t *testing.T, n int, o func(rank int) CollectiveOptions, change func
 		}
 		m, err := NewJudge(ctx, g, &last, o(r))
 		if err != nil {
-			return errors.Join(err, g.Close())
+			return errors.Join(err, g.Close()) //nolint:contextcheck // the end is not the context's
 		}
-		defer func() { err = errors.Join(err, g.Close(), m.Close(context.WithoutCancel(ctx))) }()
+		defer func() { err = errors.Join(err, g.Close(), m.Close(context.WithoutCancel(ctx))) }() //nolint:contextcheck // as above
 		change(r, m)
 		rows, err := m.Collectives(ctx)
 		if err != nil {

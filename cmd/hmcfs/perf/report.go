@@ -4,7 +4,9 @@ import (
 	"encoding/csv"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/transport/comm"
@@ -106,13 +108,9 @@ func WriteCollectivesCSV(w io.Writer, all []CollectiveRow) error {
 	var rows [][]string
 	for i := range all {
 		row := &all[i]
-		mode := row.Kind
-		for _, word := range []string{string(row.Algorithm), row.Path} {
-			if word != "" {
-				mode += "-" + word
-			}
-		}
-		rows = append(rows, columns(mode, row.Bytes, row.Seconds*1e6))
+		words := []string{row.Kind, string(row.Algorithm), row.Path}
+		words = slices.DeleteFunc(words, func(word string) bool { return word == "" })
+		rows = append(rows, columns(strings.Join(words, "-"), row.Bytes, row.Seconds*1e6))
 	}
 	return writeCSV(w, rows)
 }
