@@ -99,6 +99,11 @@ func (j *Job) listen(ctx context.Context, book map[wire.Rank]control.Address) er
 		}
 		book[wire.Rank(r)] = at
 	}
+	for _, at := range o.Listen {
+		if _, err := j.comm.Listen(ctx, at); err != nil {
+			return err
+		}
+	}
 	own := book[wire.Rank(o.Rank)]
 	if o.Backend != TCP || own.Network != control.Unix {
 		_, err := j.comm.Listen(ctx, own)

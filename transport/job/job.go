@@ -64,6 +64,9 @@ type Options struct {
 	// Book says where each rank listens. Nil is sockets in Dir. With TCP the
 	// sockets of Book are taken for names in Dir.
 	Book []control.Address
+	// Listen is where we listen besides, for ranks in whose Book that is: those of
+	// other hosts can't come to a socket in Dir.
+	Listen []control.Address
 	// Secret is what all ranks know, at least 16 bytes. Nil is the text in the
 	// file "secret" of Dir, which the first rank makes, and which has to be this
 	// user's alone.
@@ -123,9 +126,10 @@ func (o *Options) validate() error {
 }
 
 // FromEnv reads what `hmcfs run` sets: HMCFS_RANK, HMCFS_WORLD, HMCFS_JOB_DIR,
-// HMCFS_BOOK, HMCFS_SECRET_FILE and HMCFS_TRANSPORT (auto, shm, tcp).
+// HMCFS_BOOK, HMCFS_LISTEN, HMCFS_HOST, HMCFS_SECRET_FILE and HMCFS_TRANSPORT
+// (auto, shm, tcp).
 func FromEnv(getenv func(string) string) (Options, error) {
-	o := Options{Dir: getenv("HMCFS_JOB_DIR"), Backend: Backend(getenv("HMCFS_TRANSPORT"))}
+	o := Options{Dir: getenv("HMCFS_JOB_DIR"), Host: getenv("HMCFS_HOST"), Backend: Backend(getenv("HMCFS_TRANSPORT"))}
 	var errs []error
 	for name, into := range map[string]*int{"HMCFS_RANK": &o.Rank, "HMCFS_WORLD": &o.World} {
 		var err error
@@ -137,13 +141,17 @@ func FromEnv(getenv func(string) string) (Options, error) {
 			errs = append(errs, fmt.Errorf("%s=%q is no number; start the program with hmcfs run: %w", name, getenv(name), ErrOptions))
 		}
 	}
-	if text := getenv("HMCFS_BOOK"); text != "" {
+	for name, into := range map[string]*[]control.Address{"HMCFS_BOOK": &o.Book, "HMCFS_LISTEN": &o.Listen} {
+		text := getenv(name)
+		if text == "" {
+			continue
+		}
 		for entry := range strings.SplitSeq(text, ",") {
 			at, err := control.ParseAddress(entry)
 			if err != nil {
-				errs = append(errs, fmt.Errorf("HMCFS_BOOK: %w: %w", ErrOptions, err))
+				errs = append(errs, fmt.Errorf("%s: %w: %w", name, ErrOptions, err))
 			}
-			o.Book = append(o.Book, at)
+			*into = append(*into, at)
 		}
 	}
 	if path := getenv("HMCFS_SECRET_FILE"); path != "" {

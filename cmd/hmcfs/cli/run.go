@@ -31,6 +31,12 @@ type runFlags struct {
 	save      string
 	transport string
 	bind      string
+	hosts     string
+	hostsFile string
+	agent     string
+	remote    string
+	workDir   string
+	export    []string
 }
 
 func (a *app) runVerb() *cobra.Command {
@@ -44,7 +50,8 @@ func (a *app) runVerb() *cobra.Command {
 			"what is to be in them after the run.",
 		Example: "  hmcfs run --nranks 4 -- ./train --epochs 1\n" +
 			"  hmcfs run --nranks 2 --timeout 60s -- sh -c 'echo hello from $HMCFS_RANK of $HMCFS_WORLD'\n" +
-			"  hmcfs run --config treduce.yaml",
+			"  hmcfs run --config treduce.yaml\n" +
+			"  hmcfs run --hosts node1:2,node2:2 -- ./train",
 	}
 	cmd.Flags().SetInterspersed(false)
 	var f runFlags
@@ -61,6 +68,7 @@ func (a *app) runVerb() *cobra.Command {
 	completeWith(cmd, "transport", "auto", "shm", "tcp")
 	flags.StringVar(&f.bind, "bind", "auto", "Give each rank processors of its own if there are enough (auto), or not (none).")
 	completeWith(cmd, "bind", "auto", "none")
+	f.addHosts(flags)
 	asJSON := addJSON(cmd)
 	cmd.RunE = running(func(ctx context.Context, args []string) error {
 		if slices.Contains(args[:min(1, len(args))], "") {
@@ -93,10 +101,7 @@ func (a *app) runPlan(f *runFlags, args []string, asJSON bool) (*runner.Plan, er
 	o := runner.Options{
 		Program: args, Ranks: f.ranks, Timeout: f.timeout, Grace: f.grace, Dir: f.dir, LogDir: f.logDir, Save: f.save,
 		TempDir: a.jobsDir(), Out: a.Stdout, Errors: a.Stderr,
-		Executable: a.Executable, Supervisor: []string{a.Args[0], superviseName, "--"},
-	}
-	if o.Executable == "" {
-		o.Executable = "/proc/self/exe"
+		Executable: a.executable(), Supervisor: []string{a.Args[0], superviseName, "--"},
 	}
 	if asJSON {
 		o.Out = a.Stderr // the answer is the report
@@ -119,8 +124,17 @@ func (a *app) runPlan(f *runFlags, args []string, asJSON bool) (*runner.Plan, er
 		faults = append(faults, fmt.Errorf("--bind %q: use auto or none", f.bind))
 	}
 	o.Unbound = f.bind == "none"
+	faults = append(faults, a.runHosts(f, &o))
 	p, err := runner.NewPlan(o, c)
 	return p, errors.Join(append(faults, err)...)
+}
+
+// executable is the file of this program.
+func (a *app) executable() string {
+	if a.Executable == "" {
+		return "/proc/self/exe"
+	}
+	return a.Executable
 }
 
 // jobsDir is where jobs have their directories: the user's own place for
@@ -153,7 +167,8 @@ func (a *app) finishRun(ctx context.Context, p *runner.Plan, r *runner.Report, e
 		return ctx.Err()
 	case errors.Is(err, runner.ErrTimeout):
 		return &codeError{code: exitTimeout, err: err}
-	case errors.Is(err, runner.ErrSize), errors.Is(err, runner.ErrProgram), errors.Is(err, runner.ErrPlace):
+	case errors.Is(err, runner.ErrSize), errors.Is(err, runner.ErrProgram), errors.Is(err, runner.ErrPlace),
+		errors.Is(err, runner.ErrHost) && r == nil:
 		return usage(err)
 	}
 	return err

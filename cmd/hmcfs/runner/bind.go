@@ -10,16 +10,16 @@ import (
 // share of the processors that we may use, until it calls leave. The kernel
 // tends to wake a rank where the one runs that has sent to it, and ranks that
 // wait by looking then keep each other from running. It does nothing where
-// there are more ranks than processors, or the plan says no.
-func (p *Plan) bind(rank int) (leave func()) {
+// there are more ranks on this host than processors, or the plan says no.
+func (j *job) bind(rank int) (leave func()) {
 	stay := func() {}
-	if p.Unbound || rank < 0 || p.Ranks < 2 {
+	if j.plan.Unbound || rank < j.first || j.count < 2 {
 		return stay
 	}
 	runtime.LockOSThread()
 	var before unix.CPUSet
 	if unix.SchedGetaffinity(0, &before) == nil {
-		if set, ok := share(&before, rank, p.Ranks); ok && unix.SchedSetaffinity(0, &set) == nil {
+		if set, ok := share(&before, rank-j.first, j.count); ok && unix.SchedSetaffinity(0, &set) == nil {
 			return func() {
 				// It was allowed before. A thread for which it is so no more ends with
 				// its goroutine, which stays locked to it.

@@ -41,16 +41,16 @@ func TestBind(t *testing.T) {
 	if err := unix.SchedGetaffinity(0, &before); err != nil {
 		t.Fatal(err)
 	}
-	p := &Plan{Ranks: before.Count()}
-	leave := p.bind(0)
+	j := &job{plan: &Plan{}, count: before.Count()}
+	leave := j.bind(0)
 	_ = unix.SchedGetaffinity(0, &within) // it worked a moment ago
 	leave()
 	_ = unix.SchedGetaffinity(0, &after)
-	if p.Ranks > 1 && within.Count() != 1 || after != before {
+	if j.count > 1 && within.Count() != 1 || after != before {
 		t.Errorf("%d processors, then %d, then %d", before.Count(), within.Count(), after.Count())
 	}
-	p.Unbound = true
-	defer p.bind(0)()
+	j.plan.Unbound = true
+	defer j.bind(0)()
 	if _ = unix.SchedGetaffinity(0, &within); within != before {
 		t.Error("it is bound")
 	}

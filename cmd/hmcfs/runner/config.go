@@ -176,6 +176,8 @@ func (p *Plan) defaults(c *Config) {
 	switch {
 	case p.Ranks == 0 && c.Ranks != nil:
 		p.Ranks = *c.Ranks
+	case p.Ranks == 0 && len(p.Hosts) > 0:
+		p.Ranks = slots(p.Hosts)
 	case p.Ranks == 0:
 		p.Ranks = DefaultRanks
 	}
@@ -198,6 +200,7 @@ func (p *Plan) settings(c *Config) error {
 	} else if p.Root < 0 || p.Root >= p.Ranks {
 		faults = append(faults, fmt.Errorf("root %d: use 0 to %d, there are %d ranks", p.Root, p.Ranks-1, p.Ranks))
 	}
+	faults = append(faults, p.checkHosts())
 	if len(p.Program) == 0 {
 		faults = append(faults, errors.New("no program: name it behind --, or in the config"))
 	}

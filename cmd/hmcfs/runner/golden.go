@@ -5,9 +5,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"os"
-	"path/filepath"
-	"strconv"
 )
 
 // shown is how many differences of a buffer are told.
@@ -39,28 +36,39 @@ type Verdict struct {
 // Passed says that all is as it was expected.
 func (v *Verdict) Passed() bool { return v.Wrong == 0 }
 
-// verify compares the outputs of the root, or of all ranks. What is expected is
-// made from the plan alone, and each buffer of it has to be there whole.
-func (j *job) verify(ctx context.Context) (*Verdict, error) {
-	var v Verdict
-	for rank := range j.plan.Ranks {
+// verify compares the outputs of this host's ranks, if theirs count: that of the
+// root, or all. What is expected is made from the plan alone, and each buffer of
+// it has to be there whole.
+func (j *job) verify(ctx context.Context, tell func(*Verdict) error) error {
+	for rank := j.first; rank < j.first+j.count; rank++ {
 		if !j.plan.VerifyAll && rank != j.plan.Root {
 			continue
 		}
 		want, err := j.bring(ctx, "golden", j.plan.Golden, j.plan.Outputs, rank)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		for _, name := range j.plan.Outputs {
 			b := j.plan.buffer(name)
 			got, err := j.read(rank, b)
 			if err != nil {
-				return nil, err
+				return err
 			}
+			var v Verdict
 			j.compare(&v, rank, b, got, want[name])
+			if err = tell(&v); err != nil {
+				return err
+			}
 		}
 	}
-	return &v, nil
+	return nil
+}
+
+// add adds the verdicts of all hosts.
+func (v *Verdict) add(more *Verdict) {
+	v.Compared += more.Compared
+	v.Wrong += more.Wrong
+	v.First = append(v.First, more.First...)
 }
 
 // compare compares one buffer, element by element.
@@ -92,29 +100,3 @@ func (p *Plan) same(b *Buffer, got, want []byte) bool {
 	return math.Abs(g-w) <= p.Atol+p.Rtol*math.Abs(w)
 }
 
-// save writes the inputs' and outputs' buffers of all ranks as
-// DIR/rank_R/NAME.bin.
-func (j *job) save(dir string) error {
-	in, err := os.OpenRoot(dir)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = in.Close() }()
-	for rank := range j.plan.Ranks {
-		of := "rank_" + strconv.Itoa(rank)
-		if err = in.MkdirAll(of, 0o777); err != nil {
-			return err
-		}
-		for i := range j.plan.Buffers {
-			b := &j.plan.Buffers[i]
-			p, err := j.read(rank, b)
-			if err != nil {
-				return err
-			}
-			if err = write(in, filepath.Join(of, b.Name+".bin"), p); err != nil {
-				return fmt.Errorf("save %q of rank %d: %w", b.Name, rank, err)
-			}
-		}
-	}
-	return nil
-}

@@ -19,13 +19,20 @@ const (
 	outsidePrefix = ".hmcfs-job-"
 )
 
+// Reserved says whether a variable is the runner's own.
+func Reserved(name string) bool { return reserved(name) || name == marker }
+
+// Knob says whether a variable is a setting of the library, which ranks have
+// wherever they are.
+func Knob(name string) bool { return strings.HasPrefix(name, "HMCFS_") && !Reserved(name) }
+
 // reserved says whether a variable is the runner's own: by some of them its
 // supervisors know what to remove and to kill.
 func reserved(name string) bool {
 	begins := func(p string) bool { return strings.HasPrefix(name, p) }
 	return slices.ContainsFunc([]string{"HMCFS_RANK", "HMCFS_LOCAL_", "HMCFS_JOB", "HMCFS_WINDOW", "HMCFS_BUFFER_"}, begins) ||
 		slices.Contains([]string{
-			"HMCFS_WORLD", "HMCFS_ROOT", "HMCFS_SECRET_FILE", "HMCFS_BOOK", "HMCFS_CONTEXT", "HMCFS_BARRIER", outEnv,
+			"HMCFS_WORLD", "HMCFS_ROOT", "HMCFS_SECRET_FILE", "HMCFS_BOOK", "HMCFS_LISTEN", "HMCFS_HOST", "HMCFS_CONTEXT", "HMCFS_BARRIER", outEnv,
 		}, name)
 }
 
@@ -75,14 +82,4 @@ func createAt(dir, name string, mode os.FileMode) (*os.File, error) {
 	}
 	f, err := create(in, name, mode)
 	return f, errors.Join(err, in.Close())
-}
-
-// write is create with content.
-func write(in *os.Root, name string, p []byte) error {
-	f, err := create(in, name, 0o666)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(p)
-	return errors.Join(err, f.Close())
 }

@@ -17,7 +17,7 @@ func TestEnvIsNotTheRunners(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	j, err := newJob(p)
+	j, err := newJob(p, &brief{Job: "j", Count: 1, Hosts: 1}, []string{"10.0.0.1:7"})
 	if err != nil {
 		t.Fatal(err)
 	}

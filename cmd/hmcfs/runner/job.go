@@ -24,28 +24,49 @@ const (
 	barrierSock = "barrier.sock"
 )
 
-// job is what a job has besides its ranks.
+// job is what a job has on one host besides its ranks.
 type job struct {
 	plan *Plan
-	id   string
-	dir  string
+	// first and count are the ranks of this host, which is the host-th of hosts.
+	first int
+	count int
+	host  int
+	hosts int
+	// book is where all ranks listen; nil where there is one host.
+	book []string
+	// env are variables of the runner's, where that is elsewhere.
+	env    []string
+	id     string
+	secret string
+	dir    string
 	// outside is the directory of the windows and buffers where they have
 	// names; empty where they are anonymous.
 	outside string
 	layout  layout
+	// windows are those of this host's ranks.
 	windows []*os.File
-	// buffers are those of each rank that are in no window, by name.
+	// buffers are those of each rank here that are in no window, by name.
 	buffers []map[string]*os.File
 }
 
-// newJob makes the directory and the memory of a job. What it has made is gone
-// when it fails.
-func newJob(p *Plan) (*job, error) {
-	j := &job{plan: p, layout: p.layout()}
+// newJob makes the directory and the memory of a host's part of a job. What it
+// has made is gone when it fails.
+func newJob(p *Plan, b *brief, all []string) (*job, error) {
+	j := &job{
+		plan: p, layout: p.layout(), first: b.First, count: b.Count, host: b.Host, hosts: b.Hosts, book: all, env: b.Env,
+		id: b.Job, secret: b.Secret,
+	}
 	if err := j.make(); err != nil {
 		return nil, errors.Join(err, j.close())
 	}
 	return j, nil
+}
+
+// identify makes the id and the secret of a job.
+func identify() (id, secret string) {
+	var p [24]byte
+	_, _ = rand.Read(p[:]) // it never fails
+	return hex.EncodeToString(p[:6]), hex.EncodeToString(p[6:])
 }
 
 func (j *job) make() error {
@@ -53,9 +74,6 @@ func (j *job) make() error {
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("lend memory to the ranks: %w", err)
 	}
-	var p [24]byte
-	_, _ = rand.Read(p[:]) // it never fails
-	j.id = hex.EncodeToString(p[:6])
 	dir, err := os.MkdirTemp(j.plan.TempDir, jobPrefix)
 	if err != nil {
 		return fmt.Errorf("make the job's directory: %w; %w, by XDG_RUNTIME_DIR or TMPDIR", err, ErrPlace)
@@ -66,7 +84,7 @@ func (j *job) make() error {
 			return err
 		}
 	}
-	if err = os.WriteFile(filepath.Join(dir, secretFile), []byte(hex.EncodeToString(p[6:])+"\n"), 0o600); err != nil {
+	if err = os.WriteFile(filepath.Join(dir, secretFile), []byte(j.secret+"\n"), 0o600); err != nil {
 		return err
 	}
 	if j.plan.Dir != "" {
@@ -74,7 +92,7 @@ func (j *job) make() error {
 			return err
 		}
 	}
-	for rank := range j.plan.Ranks {
+	for rank := j.first; rank < j.first+j.count; rank++ {
 		if err = j.makeRank(rank); err != nil {
 			return fmt.Errorf("memory of rank %d: %w", rank, err)
 		}
@@ -172,24 +190,40 @@ type spot struct {
 // spot is where a buffer of a rank is.
 func (j *job) spot(rank int, b *Buffer) spot {
 	if b.inWindow() {
-		return spot{path: j.windowPath(rank), file: j.windows[rank], off: j.layout.offsets[b.Name], size: b.size()}
+		return spot{path: j.windowPath(rank), file: j.windows[rank-j.first], off: j.layout.offsets[b.Name], size: b.size()}
 	}
-	return spot{path: j.bufferPath(rank, b.Name), file: j.buffers[rank][b.Name], size: b.size()}
+	return spot{path: j.bufferPath(rank, b.Name), file: j.buffers[rank-j.first][b.Name], size: b.size()}
 }
 
-// environment is what a rank is told.
-func (j *job) environment(rank int) ([]string, error) {
-	book := make([]string, j.plan.Ranks)
-	for r := range book {
+// addresses are where all ranks listen, for those of this host: sockets for each
+// other, and the network for the ranks of other hosts. With --transport tcp
+// several hosts use nothing else.
+func (j *job) addresses() ([]string, error) {
+	out := make([]string, j.plan.Ranks)
+	for r := range out {
+		here := r >= j.first && r < j.first+j.count
+		if j.book != nil && (!here || j.plan.Transport == "tcp") {
+			out[r] = tcpAddress(j.book[r])
+			continue
+		}
 		path, err := control.SocketPath(j.dir, wire.Rank(r))
 		if err != nil {
 			return nil, err
 		}
-		book[r] = control.Address{Network: control.Unix, Addr: path}.String()
+		out[r] = control.Address{Network: control.Unix, Addr: path}.String()
+	}
+	return out, nil
+}
+
+// environment is what a rank is told.
+func (j *job) environment(rank int) ([]string, error) {
+	book, err := j.addresses()
+	if err != nil {
+		return nil, err
 	}
 	env := []string{
 		fmt.Sprintf("HMCFS_RANK=%d", rank), fmt.Sprintf("HMCFS_WORLD=%d", j.plan.Ranks), fmt.Sprintf("HMCFS_ROOT=%d", j.plan.Root),
-		fmt.Sprintf("HMCFS_LOCAL_RANK=%d", rank), fmt.Sprintf("HMCFS_LOCAL_WORLD=%d", j.plan.Ranks),
+		fmt.Sprintf("HMCFS_LOCAL_RANK=%d", rank-j.first), fmt.Sprintf("HMCFS_LOCAL_WORLD=%d", j.count),
 		"HMCFS_JOB=" + j.id, "HMCFS_JOB_DIR=" + j.dir,
 		"HMCFS_SECRET_FILE=" + filepath.Join(j.dir, secretFile),
 		"HMCFS_BOOK=" + strings.Join(book, ","),
@@ -198,6 +232,12 @@ func (j *job) environment(rank int) ([]string, error) {
 		fmt.Sprintf("HMCFS_WINDOW_BASE=%#x", uint64(windowBase)), fmt.Sprintf("HMCFS_WINDOW_STRIDE=%#x", j.layout.stride()),
 		"HMCFS_CONTEXT=" + j.contextPath(rank),
 		"HMCFS_BARRIER=" + filepath.Join(j.dir, barrierSock),
+	}
+	if j.book != nil {
+		env = append(env, fmt.Sprintf("HMCFS_HOST=%s.%d", j.id, j.host))
+		if book[rank] != tcpAddress(j.book[rank]) {
+			env = append(env, "HMCFS_LISTEN="+tcpAddress(j.book[rank]))
+		}
 	}
 	if j.plan.Transport != "" {
 		env = append(env, "HMCFS_TRANSPORT="+j.plan.Transport)

@@ -52,13 +52,13 @@ const (
 )
 
 // context is the CommContext of a rank, for windows that are mapped at
-// windowBase and on.
+// windowBase and on. It is 0 for those of other hosts, which can't be mapped.
 func (j *job) context(rank int) []byte {
 	p := make([]byte, contextSize)
 	binary.LittleEndian.PutUint32(p[atRank:], uint32(rank))
 	binary.LittleEndian.PutUint32(p[atRanks:], uint32(j.plan.Ranks))
 	binary.LittleEndian.PutUint64(p[atWinSize:], j.layout.window)
-	for r := range j.plan.Ranks {
+	for r := j.first; r < j.first+j.count; r++ {
 		at := windowBase + uint64(r)*j.layout.stride()
 		binary.LittleEndian.PutUint64(p[atIn+8*r:], at)
 		binary.LittleEndian.PutUint64(p[atOut+8*r:], at)

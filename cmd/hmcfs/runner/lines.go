@@ -2,10 +2,8 @@ package runner
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
-	"os"
 	"sync"
 )
 
@@ -20,45 +18,56 @@ type lines struct {
 	mu  sync.Mutex
 }
 
-// pass passes on what a rank writes, until nobody can write any more. It is
-// kept in a log too, as it came, if that is not nil.
-func (l *lines) pass(prefix string, from io.Reader, log io.Writer) error {
-	var held []byte
-	chunk := make([]byte, 32<<10)
-	for {
-		n, err := from.Read(chunk)
-		if n > 0 && log != nil {
-			if _, lerr := log.Write(chunk[:n]); lerr != nil {
-				err = errors.Join(err, lerr)
-			}
-		}
-		held = append(held, chunk[:n]...)
-		held = l.whole(prefix, held)
-		if err == nil {
-			continue
-		}
-		if len(held) > 0 {
-			l.write(prefix, held)
-		}
-		if errors.Is(err, io.EOF) || errors.Is(err, os.ErrDeadlineExceeded) {
-			return nil
-		}
-		l.write(prefix, fmt.Appendf(nil, "(what it wrote was lost: %v)", err))
-		return err
-	}
+// stream is what one rank writes to one of its streams, or an agent. It is
+// written to by one goroutine.
+type stream struct {
+	to     *lines
+	prefix string
+	// log keeps it as it came; nil is none.
+	log  io.Writer
+	held []byte
+	lost bool
 }
 
-// whole writes the lines that have ended, and returns the rest.
-func (l *lines) whole(prefix string, held []byte) []byte {
-	end := bytes.LastIndexByte(held, '\n')
-	if end < 0 && len(held) >= longestLine {
-		end = len(held) - 1
+// Write takes what has come. It never fails: what can't be kept is said to be
+// lost, once.
+func (s *stream) Write(p []byte) (int, error) {
+	if s.lost {
+		return len(p), nil
+	}
+	var err error
+	if s.log != nil {
+		_, err = s.log.Write(p)
+	}
+	s.held = append(s.held, p...)
+	s.whole()
+	if err != nil {
+		s.finish()
+		s.lost = true
+		s.to.write(s.prefix, fmt.Appendf(nil, "(what it wrote was lost: %v)", err))
+	}
+	return len(p), nil
+}
+
+// whole writes the lines that have ended, and keeps the rest.
+func (s *stream) whole() {
+	end := bytes.LastIndexByte(s.held, '\n')
+	if end < 0 && len(s.held) >= longestLine {
+		end = len(s.held) - 1
 	}
 	if end < 0 {
-		return held
+		return
 	}
-	l.write(prefix, held[:end+1])
-	return append(held[:0], held[end+1:]...)
+	s.to.write(s.prefix, s.held[:end+1])
+	s.held = append(s.held[:0], s.held[end+1:]...)
+}
+
+// finish writes what has no end.
+func (s *stream) finish() {
+	if len(s.held) > 0 {
+		s.to.write(s.prefix, s.held)
+		s.held = s.held[:0]
+	}
 }
 
 // write writes lines, and ends the last one.

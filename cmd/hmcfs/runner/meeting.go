@@ -1,12 +1,8 @@
 package runner
 
 import (
-	"bufio"
-	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"slices"
 	"sync"
 	"time"
@@ -50,14 +46,13 @@ type answer struct {
 	Fault   string `json:"fault,omitempty"`
 }
 
-// longestArrival is the most bytes of one.
-const longestArrival = 4096
+// mostBarriers is how many barriers can be waited at in one job.
+const mostBarriers = 4096
 
-// meeting is the barriers of a job, for ranks that are no Go programs.
+// meeting is the barriers of a job, of all its hosts, for ranks that are no Go
+// programs.
 type meeting struct {
-	listener net.Listener
-	ranks    int
-	closed   sync.WaitGroup
+	ranks int
 
 	mu sync.Mutex
 	// +checklocks:mu
@@ -67,64 +62,8 @@ type meeting struct {
 	waiting map[string]map[int]chan answer
 }
 
-// newMeeting listens for ranks that come to barriers.
-func newMeeting(socket string, ranks int) (*meeting, error) {
-	l, err := net.Listen("unix", socket)
-	if err != nil {
-		return nil, fmt.Errorf("barriers: %w", err)
-	}
-	m := &meeting{listener: l, ranks: ranks, ended: map[int]bool{}, waiting: map[string]map[int]chan answer{}}
-	m.closed.Go(m.accept)
-	return m, nil
-}
-
-func (m *meeting) accept() {
-	for {
-		c, err := m.listener.Accept()
-		if err != nil {
-			return
-		}
-		m.closed.Go(func() {
-			defer func() { _ = c.Close() }()
-			_ = json.NewEncoder(c).Encode(m.serve(c)) // who has gone needs no answer
-		})
-	}
-}
-
-// serve lets one rank wait.
-func (m *meeting) serve(c net.Conn) answer {
-	var a arrival
-	from := bufio.NewReaderSize(c, longestArrival)
-	line, err := from.ReadSlice('\n')
-	if err == nil {
-		err = json.Unmarshal(line, &a)
-	}
-	if err != nil || a.Rank < 0 || a.Rank >= m.ranks {
-		return answer{Fault: "not understood"}
-	}
-	ch, fault := m.come(a)
-	if fault != "" {
-		return answer{Fault: fault}
-	}
-	gone := make(chan struct{})
-	go func() {
-		_, _ = from.ReadByte() // nothing more is said: it is the end
-		close(gone)
-	}()
-	var late <-chan time.Time
-	if a.Timeout > 0 {
-		t := time.NewTimer(a.Timeout)
-		defer t.Stop()
-		late = t.C
-	}
-	select {
-	case got := <-ch:
-		return got
-	case <-late:
-		return m.leave(a, ch)
-	case <-gone:
-		return m.leave(a, ch)
-	}
+func newMeeting(ranks int) *meeting {
+	return &meeting{ranks: ranks, ended: map[int]bool{}, waiting: map[string]map[int]chan answer{}}
 }
 
 // come notes a rank at a barrier, and lets all go when it is the last one.
@@ -133,6 +72,9 @@ func (m *meeting) come(a arrival) (chan answer, string) {
 	defer m.mu.Unlock()
 	at := m.waiting[a.Name]
 	if at == nil {
+		if len(m.waiting) >= mostBarriers {
+			return nil, "too many barriers are waited at"
+		}
 		at = map[int]chan answer{}
 		m.waiting[a.Name] = at
 	}
@@ -169,18 +111,16 @@ func (m *meeting) settleLocked(name string) {
 	delete(m.waiting, name)
 }
 
-// leave takes a rank away that waits no longer: the barrier is as it was before
-// it came. If it was let go in the same moment, that holds.
-func (m *meeting) leave(a arrival, ch chan answer) answer {
+// leave takes a rank away that waits no longer, and tells it who is missing: the
+// barrier is as it was before it came. If it was let go already, that holds.
+func (m *meeting) leave(a arrival, ch chan answer) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	select {
-	case got := <-ch:
-		return got
-	default:
+	at := m.waiting[a.Name]
+	if at[a.Rank] != ch {
+		return
 	}
 	var out answer
-	at := m.waiting[a.Name]
 	for rank := range m.ranks {
 		if at[rank] == nil {
 			out.Missing = append(out.Missing, rank)
@@ -190,7 +130,7 @@ func (m *meeting) leave(a arrival, ch chan answer) answer {
 	if len(at) == 0 {
 		delete(m.waiting, a.Name)
 	}
-	return out
+	ch <- out
 }
 
 // end notes that a rank will come to no barrier any more.
@@ -203,46 +143,14 @@ func (m *meeting) end(rank int) {
 	}
 }
 
-// close lets nobody come any more. All ranks have ended.
+// close lets nobody wait any more. All ranks have ended.
 func (m *meeting) close() {
-	_ = m.listener.Close()
 	m.mu.Lock()
+	defer m.mu.Unlock()
 	for name, at := range m.waiting {
 		for _, ch := range at {
 			ch <- answer{Fault: "the job has ended"}
 		}
 		delete(m.waiting, name)
 	}
-	m.mu.Unlock()
-	m.closed.Wait()
-}
-
-// Barrier waits at a job's barrier until all ranks are there. It can be used
-// again, also after an error.
-//
-// Errors: a MissingError; the context's.
-func Barrier(ctx context.Context, socket, name string, rank int, timeout time.Duration) error {
-	var d net.Dialer
-	c, err := d.DialContext(ctx, "unix", socket)
-	if err != nil {
-		return fmt.Errorf("barrier: the runner does not answer: %w", err)
-	}
-	defer func() { _ = c.Close() }()
-	stop := context.AfterFunc(ctx, func() { _ = c.Close() })
-	defer stop()
-	var got answer
-	if err = json.NewEncoder(c).Encode(arrival{Rank: rank, Name: name, Timeout: timeout}); err == nil {
-		err = json.NewDecoder(c).Decode(&got)
-	}
-	switch {
-	case ctx.Err() != nil:
-		return ctx.Err()
-	case err != nil:
-		return fmt.Errorf("barrier: the runner has gone: %w", err)
-	case got.Fault != "":
-		return fmt.Errorf("barrier %q: %s", name, got.Fault)
-	case len(got.Missing) > 0:
-		return &MissingError{Barrier: name, Ranks: got.Missing, Ended: got.Ended, After: timeout}
-	}
-	return nil
 }

@@ -18,6 +18,8 @@ import (
 // Ending is how a rank has ended.
 type Ending struct {
 	Rank int `json:"rank"`
+	// Host is where it ran, if there are several hosts.
+	Host string `json:"host,omitempty"`
 	// Code is the program's exit code, -1 if a signal has ended it or it could
 	// not be begun.
 	Code   int    `json:"code"`
@@ -82,11 +84,11 @@ func (j *job) begin(o *order) (*child, error) {
 	c.control, c.status, c.from = ours[0], ours[1], ours[2:]
 	c.cmd = exec.Command(j.plan.Supervisor[0], slices.Concat(j.plan.Supervisor[1:], o.program)...)
 	c.cmd.Path, c.cmd.Err = j.plan.Executable, nil
-	c.cmd.Env = append(os.Environ(), o.env...)
+	c.cmd.Env = slices.Concat(os.Environ(), j.env, o.env)
 	c.cmd.ExtraFiles = []*os.File{theirs[0], theirs[1]}
 	c.cmd.Stdout, c.cmd.Stderr = theirs[2], theirs[3]
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	leave := j.plan.bind(o.rank)
+	leave := j.bind(o.rank)
 	err := c.cmd.Start()
 	leave()
 	if err != nil {

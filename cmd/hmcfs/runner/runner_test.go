@@ -399,8 +399,36 @@ func TestBarrierNamesWhoIsMissing(t *testing.T) {
 	dir := must(os.MkdirTemp("", "r")) //nolint:usetesting // a test's own directory is too long for a socket's path
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	socket := filepath.Join(dir, "b.sock")
-	m := must(newMeeting(socket, 3))
-	defer m.close()
+	m := newMeeting(3)
+	h := &host{part: part{count: 3}, out: make(chan []byte, mostQueued)}
+	d := must(newDoor(socket, 0, 4, func(k kind, v any) error {
+		switch v := v.(type) {
+		case visit:
+			return h.arrive(m, &v)
+		case departure:
+			h.leave(m, v.ID)
+		}
+		return nil
+	}))
+	answered := make(chan struct{})
+	go func() {
+		defer close(answered)
+		for p := range h.out {
+			f, _, err := readFrame(bytes.NewReader(p), nil)
+			if err != nil {
+				t.Error(err)
+			}
+			got := must(decode[passage](f))
+			d.answer(got.ID, got.Answer)
+		}
+	}()
+	defer func() {
+		m.close()
+		h.waits.Wait()
+		close(h.out)
+		<-answered
+		d.close()
+	}()
 	ctx := t.Context()
 	err := Barrier(ctx, socket, "x", 1, time.Millisecond)
 	var missing *MissingError

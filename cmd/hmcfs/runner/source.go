@@ -91,11 +91,17 @@ func (j *job) produce(ctx context.Context, command []string, dir string, rank in
 		return nil
 	}
 	for i := range said {
-		if text := strings.TrimSpace(string(said[1-i].held)); text != "" {
-			return fmt.Errorf("%s: %s: %s", command[0], &e, text[strings.LastIndexByte(text, '\n')+1:])
+		if text := lastLine(said[1-i].held); text != "" {
+			return fmt.Errorf("%s: %s: %s", command[0], &e, text)
 		}
 	}
 	return fmt.Errorf("%s: %s", command[0], &e)
+}
+
+// lastLine is the last line that is not empty.
+func lastLine(p []byte) string {
+	text := strings.TrimSpace(string(p))
+	return text[strings.LastIndexByte(text, '\n')+1:]
 }
 
 // tail keeps the end of what is written to it.
@@ -149,7 +155,7 @@ func (j *job) compute(b *Buffer, text string, rank int) ([]byte, error) {
 
 // load puts the inputs of all ranks in place.
 func (j *job) load(ctx context.Context) error {
-	for rank := range j.plan.Ranks {
+	for rank := j.first; rank < j.first+j.count; rank++ {
 		values, err := j.bring(ctx, "generate", j.plan.Generate, j.plan.Inputs, rank)
 		if err != nil {
 			return err

@@ -1,0 +1,137 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"golang.org/x/sys/unix"
+
+	"github.com/hmcfs/hmcfs/cmd/hmcfs/runner"
+)
+
+// runHostName is the verb by which a runner has its part on another machine
+// done, by way of an agent such as ssh.
+const runHostName = "run-host"
+
+// defaultAgent is what reaches other machines where nobody says otherwise.
+const defaultAgent = "ssh -x"
+
+// addHosts adds the flags of jobs on several machines.
+func (f *runFlags) addHosts(flags *pflag.FlagSet) {
+	flags.StringVar(&f.hosts, "hosts", "", "Run on these machines, each with how many ranks: a:2,b:2. localhost is this one. Default: this one alone.")
+	flags.StringVar(&f.hostsFile, "hosts-file", "", "The same from a file: in each line NAME, slots=N and address=IP.")
+	flags.StringVar(&f.agent, "agent", defaultAgent, "The command that runs another one on a machine: it is given the machine's name, and the command.")
+	flags.StringVar(&f.remote, "remote-hmcfs", "hmcfs", "The path of hmcfs on the other machines.")
+	flags.StringVar(&f.workDir, "workdir", "", "The current directory of the ranks on other machines. Default: the one of this command.")
+	flags.StringSliceVar(&f.export, "export", nil, "Give the ranks on other machines these variables too: NAME, or NAME=VALUE.")
+}
+
+// runHosts puts the machines into the options.
+func (a *app) runHosts(f *runFlags, o *runner.Options) error {
+	var err error
+	switch {
+	case f.hosts != "" && f.hostsFile != "":
+		return errors.New("--hosts and --hosts-file: use one of them")
+	case f.hosts != "":
+		if o.Hosts, err = runner.ParseHosts(f.hosts); err != nil {
+			return fmt.Errorf("--hosts: %w", err)
+		}
+	case f.hostsFile != "":
+		if o.Hosts, err = runner.ReadHosts(f.hostsFile); err != nil {
+			return fmt.Errorf("--hosts-file: %w", err)
+		}
+	default:
+		for name, set := range map[string]bool{"--workdir": f.workDir != "", "--export": len(f.export) > 0} {
+			if set {
+				return fmt.Errorf("%s: it is for ranks on other machines; use it with --hosts", name)
+			}
+		}
+		return nil
+	}
+	o.Agent = strings.Fields(f.agent)
+	if len(o.Agent) == 0 {
+		return fmt.Errorf("--agent %q: name a command, such as %q", f.agent, defaultAgent)
+	}
+	if f.remote == "" || strings.HasPrefix(f.remote, "-") {
+		return fmt.Errorf("--remote-hmcfs %q: use the path of hmcfs on the other machines", f.remote)
+	}
+	o.RemoteCommand = []string{f.remote, runHostName}
+	if o.WorkDir = f.workDir; o.WorkDir == "" {
+		if o.WorkDir, err = os.Getwd(); err != nil {
+			return fmt.Errorf("the current directory: %w; use --workdir", err)
+		}
+	}
+	o.Export, err = a.exported(f.export)
+	return err
+}
+
+// exported are the variables that ranks elsewhere get: those that were named,
+// and what this command has of the library's own.
+func (a *app) exported(names []string) ([]string, error) {
+	var out []string
+	for _, entry := range os.Environ() { //nolint:forbidigo // the ranks' environment is ours
+		name, _, _ := strings.Cut(entry, "=")
+		if runner.Knob(name) {
+			out = append(out, entry)
+		}
+	}
+	for _, entry := range names {
+		name, value, given := strings.Cut(entry, "=")
+		if !given {
+			value = a.Getenv(name)
+		}
+		if name == "" || strings.ContainsRune(entry, 0) || runner.Reserved(name) {
+			return nil, fmt.Errorf("--export %q: no name of a variable that is yours", name)
+		}
+		out = append(out, name+"="+value)
+	}
+	return out, nil
+}
+
+// runHostVerb is a runner's part on this machine.
+func (a *app) runHostVerb() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: runHostName, Short: "Do a runner's part on this machine", Hidden: true, Args: arguments(0, 0, "no arguments"),
+	}
+	cmd.RunE = running(func(ctx context.Context, _ []string) error {
+		a.orderly.Store(true)
+		in, out, err := ownStreams()
+		if err != nil {
+			return err
+		}
+		defer context.AfterFunc(ctx, func() { _ = in.Close() })()
+		return runner.ServeHost(in, out, &runner.HostOptions{
+			TempDir: a.jobsDir(), Executable: a.executable(), Supervisor: []string{a.Args[0], superviseName, "--"}, Getenv: a.Getenv,
+		})
+	})
+	return cmd
+}
+
+// ownStreams takes the standard input and output for what runner and host say to
+// each other: whatever else writes to the standard output would spoil that, and
+// a write to a runner that has gone would end this process.
+func ownStreams() (in, out *os.File, err error) {
+	var files [2]*os.File
+	for fd := range files {
+		own, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 3)
+		if err != nil {
+			return nil, nil, fmt.Errorf("take over standard stream %d: %w", fd, err)
+		}
+		// The end of the connection interrupts who waits for it.
+		if err = unix.SetNonblock(own, true); err != nil {
+			return nil, nil, err
+		}
+		files[fd] = os.NewFile(uintptr(own), "runner")
+	}
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		return nil, nil, err
+	}
+	err = errors.Join(unix.Dup3(int(null.Fd()), 0, 0), unix.Dup3(2, 1, 0), null.Close())
+	return files[0], files[1], err
+}

@@ -1,0 +1,179 @@
+package runner
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+)
+
+// longestArrival is the most bytes of what a rank says that comes to a barrier.
+const longestArrival = 4096
+
+// door is where the ranks of a host come that wait for each other. Who has come
+// is known to the runner.
+type door struct {
+	listener net.Listener
+	first    int
+	count    int
+	tell     func(k kind, v any) error
+	closed   sync.WaitGroup
+
+	mu sync.Mutex
+	// +checklocks:mu
+	last uint64
+	// shut says that nobody is answered any more.
+	// +checklocks:mu
+	shut bool
+	// waiting are those who have come, by their numbers.
+	// +checklocks:mu
+	waiting map[uint64]chan answer
+}
+
+// newDoor listens for ranks that come to barriers.
+func newDoor(socket string, first, count int, tell func(k kind, v any) error) (*door, error) {
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		return nil, fmt.Errorf("barriers: %w", err)
+	}
+	d := &door{listener: l, first: first, count: count, tell: tell, waiting: map[uint64]chan answer{}}
+	d.closed.Go(d.accept)
+	return d, nil
+}
+
+func (d *door) accept() {
+	for {
+		c, err := d.listener.Accept()
+		if err != nil {
+			return
+		}
+		d.closed.Go(func() {
+			defer func() { _ = c.Close() }()
+			_ = json.NewEncoder(c).Encode(d.serve(c)) // who has gone needs no answer
+		})
+	}
+}
+
+// serve lets one rank wait.
+func (d *door) serve(c net.Conn) answer {
+	var a arrival
+	from := bufio.NewReaderSize(c, longestArrival)
+	line, err := from.ReadSlice('\n')
+	if err == nil {
+		err = json.Unmarshal(line, &a)
+	}
+	if err != nil || a.Rank < d.first || a.Rank >= d.first+d.count {
+		return answer{Fault: "not understood"}
+	}
+	id, ch, fault := d.enter()
+	if fault != "" {
+		return answer{Fault: fault}
+	}
+	defer d.forget(id)
+	if err = d.tell(kindArrive, visit{ID: id, Arrival: a}); err != nil {
+		return answer{Fault: "the runner has gone"}
+	}
+	over := make(chan struct{})
+	go func() {
+		_, _ = from.ReadByte() // nothing more is said: it is the end
+		close(over)
+	}()
+	var gone <-chan struct{} = over
+	var late <-chan time.Time
+	if a.Timeout > 0 {
+		t := time.NewTimer(a.Timeout)
+		defer t.Stop()
+		late = t.C
+	}
+	for {
+		select {
+		case got := <-ch:
+			return got
+		case <-late:
+		case <-gone:
+		}
+		// It leaves, which the runner answers too: it may have been let go.
+		late, gone = nil, nil
+		if err = d.tell(kindLeave, departure{ID: id}); err != nil {
+			return answer{Fault: "the runner has gone"}
+		}
+	}
+}
+
+// enter gives who comes a number.
+func (d *door) enter() (id uint64, ch chan answer, fault string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch {
+	case d.shut:
+		return 0, nil, "the job has ended"
+	case len(d.waiting) >= mostArrivals:
+		return 0, nil, "too many ranks wait at barriers"
+	}
+	d.last++
+	ch = make(chan answer, 1)
+	d.waiting[d.last] = ch
+	return d.last, ch, ""
+}
+
+func (d *door) forget(id uint64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.waiting, id)
+}
+
+// answer lets one go.
+func (d *door) answer(id uint64, a answer) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if ch := d.waiting[id]; ch != nil {
+		ch <- a
+		delete(d.waiting, id)
+	}
+}
+
+// close lets nobody come any more. All ranks have ended, or the runner has.
+func (d *door) close() {
+	_ = d.listener.Close()
+	d.mu.Lock()
+	d.shut = true
+	for id, ch := range d.waiting {
+		ch <- answer{Fault: "the job has ended"}
+		delete(d.waiting, id)
+	}
+	d.mu.Unlock()
+	d.closed.Wait()
+}
+
+// Barrier waits at a job's barrier until all ranks are there. It can be used
+// again, also after an error.
+//
+// Errors: a MissingError; the context's.
+func Barrier(ctx context.Context, socket, name string, rank int, timeout time.Duration) error {
+	var d net.Dialer
+	c, err := d.DialContext(ctx, "unix", socket)
+	if err != nil {
+		return fmt.Errorf("barrier: the runner does not answer: %w", err)
+	}
+	defer func() { _ = c.Close() }()
+	stop := context.AfterFunc(ctx, func() { _ = c.Close() })
+	defer stop()
+	var got answer
+	if err = json.NewEncoder(c).Encode(arrival{Rank: rank, Name: name, Timeout: timeout}); err == nil {
+		err = json.NewDecoder(c).Decode(&got)
+	}
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case err != nil:
+		return fmt.Errorf("barrier: the runner has gone: %w", err)
+	case got.Fault != "":
+		return fmt.Errorf("barrier %q: %s", name, got.Fault)
+	case len(got.Missing) > 0:
+		return &MissingError{Barrier: name, Ranks: got.Missing, Ended: got.Ended, After: timeout}
+	}
+	return nil
+}

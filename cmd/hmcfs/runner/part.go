@@ -1,0 +1,333 @@
+package runner
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+)
+
+// HostOptions is what a host's part of a job is told by its own machine.
+type HostOptions struct {
+	// TempDir is where the job's directory is made. Its path is short, for the
+	// sockets in it.
+	TempDir string
+	// Supervisor is the command that calls Supervise, without the program, and
+	// Executable the file that is run as it.
+	Supervisor []string
+	Executable string
+	// Getenv is the environment; nil is an empty one.
+	Getenv func(string) string
+}
+
+// serving is the part of a job on one host: what it is told, it does, and says
+// so. When it is told nothing more, it ends everything.
+type serving struct {
+	opts  *HostOptions
+	to    sender
+	brief *brief
+	plan  *Plan
+	// held are the ports of the ranks, until they have their own sockets on them.
+	held []*os.File
+	job  *job
+	door *door
+	// ranks are supervisors; running waits for their programs.
+	ranks   []*child
+	started bool
+	running sync.WaitGroup
+	// work is what is being done, one thing at a time; leave ends it.
+	work  sync.WaitGroup
+	leave context.CancelFunc
+}
+
+// ServeHost runs a host's part of a job: it reads what the runner says, and
+// writes what there is to say to it. It returns when nothing is left of the part,
+// which also is soon after the runner is gone.
+func ServeHost(in io.Reader, out io.Writer, o *HostOptions) error {
+	s := &serving{opts: o, to: sender{to: out}, leave: func() {}}
+	_, err := io.WriteString(out, greeting+version+"\n")
+	if err != nil {
+		return fmt.Errorf("the runner is gone: %w", err)
+	}
+	listens := &patient{from: in, limit: DefaultPatience}
+	if _, pipe := in.(*io.PipeReader); pipe {
+		listens.limit = 0 // it is this process
+	}
+	stop := make(chan struct{})
+	defer close(stop)
+	go s.beat(stop)
+	err = s.obey(bufio.NewReader(listens), listens)
+	s.leave()
+	if err != nil {
+		// Nothing waits for a runner that no longer listens.
+		if c, ok := out.(io.Closer); ok {
+			_ = c.Close()
+		}
+	}
+	cerr := s.close(err != nil)
+	if err == nil {
+		var d done
+		if cerr != nil {
+			d.Fault = cerr.Error()
+		}
+		return s.to.send(kindDone, &d)
+	}
+	if errors.Is(err, io.EOF) && !s.started {
+		return cerr // the runner has done without us
+	}
+	return errors.Join(err, cerr)
+}
+
+// beat tells the runner that we are there.
+func (s *serving) beat(stop <-chan struct{}) {
+	t := time.NewTicker(beat)
+	defer t.Stop()
+	for {
+		select {
+		case <-t.C:
+			if s.to.send(kindBeat, nil) != nil {
+				return
+			}
+		case <-stop:
+			return
+		}
+	}
+}
+
+// obey does what the runner says, until it says that it is enough.
+func (s *serving) obey(from *bufio.Reader, listens *patient) error {
+	f, room, err := readFrame(from, nil)
+	if err == nil && f.kind != kindBrief {
+		err = fmt.Errorf("a message of kind %d: %w", f.kind, ErrTalk)
+	}
+	if err == nil {
+		s.brief, err = decode[brief](f)
+	}
+	if err != nil {
+		return fmt.Errorf("the runner is gone: %w", err)
+	}
+	listens.limit = s.brief.Silence
+	if err = s.prepare(); err != nil {
+		err = s.to.send(kindFault, faultOf(err))
+	}
+	for err == nil {
+		if f, room, err = readFrame(from, room); err != nil {
+			return fmt.Errorf("the runner is gone: %w", err)
+		}
+		if f.kind == kindBye {
+			return nil
+		}
+		err = s.order(f)
+	}
+	return err
+}
+
+// order does one thing. What takes its time is done beside it.
+func (s *serving) order(f frame) error {
+	switch f.kind {
+	case kindBeat:
+	case kindSoon, kindNow:
+		s.end(f.kind)
+	case kindAnswer:
+		p, err := decode[passage](f)
+		if err != nil {
+			return err
+		}
+		if s.door != nil {
+			s.door.answer(p.ID, p.Answer)
+		}
+	case kindBook:
+		b, err := decode[book](f)
+		if err != nil {
+			return err
+		}
+		s.do(kindLoaded, func(ctx context.Context) error { return s.enter(ctx, b) })
+	case kindStart:
+		return s.start()
+	case kindVerify:
+		s.do(kindVerified, func(ctx context.Context) error {
+			return s.job.verify(ctx, func(v *Verdict) error { return s.to.send(kindVerdict, v) })
+		})
+	case kindSave:
+		s.do(kindSaved, func(ctx context.Context) error {
+			return s.job.save(func(head, p []byte) error {
+				return errors.Join(ctx.Err(), s.to.sendPiece(kindData, head, p))
+			})
+		})
+	default:
+		return fmt.Errorf("an order of kind %d: %w", f.kind, ErrTalk)
+	}
+	return nil
+}
+
+// do does something, and says that it is done, or why not.
+func (s *serving) do(answer kind, what func(ctx context.Context) error) {
+	s.work.Wait() // the runner has waited too
+	ctx, cancel := context.WithCancel(context.Background())
+	s.leave = cancel
+	s.work.Go(func() {
+		defer cancel()
+		err := what(ctx)
+		switch {
+		case ctx.Err() != nil:
+			err = s.to.send(kindFault, faultOf(ErrStopped))
+		case err != nil:
+			err = s.to.send(kindFault, faultOf(err))
+		default:
+			err = s.to.send(answer, nil)
+		}
+		_ = err // the end of the other direction says it too
+	})
+}
+
+// prepare looks whether there can be a job here, and takes the ports of its
+// ranks. Nothing has a name yet.
+func (s *serving) prepare() (err error) {
+	b := s.brief
+	if s.plan, err = b.plan(s.opts); err != nil {
+		return err
+	}
+	if b.WorkDir != "" {
+		if err = os.Chdir(b.WorkDir); err != nil {
+			return fmt.Errorf("the ranks' current directory: %w; %w, by --workdir", err, ErrPlace)
+		}
+	}
+	program, err := findProgram(s.plan.Program[0])
+	if err != nil {
+		return err
+	}
+	s.plan.Program = append([]string{program}, s.plan.Program[1:]...)
+	var r ready
+	if b.Hosts > 1 {
+		getenv := s.opts.Getenv
+		if getenv == nil {
+			getenv = func(string) string { return "" }
+		}
+		at, err := ownAddress(context.Background(), b, getenv)
+		if err != nil {
+			return err
+		}
+		if s.held, r.Addresses, err = reserve(at, b.Count); err != nil {
+			return err
+		}
+	}
+	return s.to.send(kindReady, &r)
+}
+
+// enter makes the job's memory, starts the supervisors and puts the inputs in
+// place.
+func (s *serving) enter(ctx context.Context, all *book) (err error) {
+	if s.brief.Hosts > 1 {
+		if err = checkAddresses(all.Addresses, s.plan.Ranks); err != nil {
+			return err
+		}
+	} else {
+		all.Addresses = nil
+	}
+	if s.job, err = newJob(s.plan, s.brief, all.Addresses); err != nil {
+		return err
+	}
+	if s.door, err = newDoor(filepath.Join(s.job.dir, barrierSock), s.brief.First, s.brief.Count, s.to.send); err != nil {
+		return err
+	}
+	// The supervisors come first: from now on there is somebody to clean up.
+	for rank := s.brief.First; rank < s.brief.First+s.brief.Count; rank++ {
+		env, err := s.job.environment(rank)
+		if err != nil {
+			return err
+		}
+		c, err := s.job.begin(&order{
+			rank: rank, program: append(append([]string{}, s.plan.Program...), s.job.args(rank)...), env: env,
+			pass: func(stream int, from io.Reader) error { return s.pass(rank, stream, from) },
+		})
+		if err != nil {
+			return err
+		}
+		s.ranks = append(s.ranks, c)
+	}
+	return s.job.load(ctx)
+}
+
+// pass passes on what a rank writes, until nobody can write any more.
+func (s *serving) pass(rank, stream int, from io.Reader) error {
+	room, head := make([]byte, piece/2), outputHead(rank, stream)
+	for {
+		n, err := from.Read(room)
+		if n > 0 {
+			if serr := s.to.sendPiece(kindOutput, head, room[:n]); serr != nil {
+				return serr
+			}
+		}
+		if err != nil {
+			return nil //nolint:nilerr // its end, or that nobody supervises it any more
+		}
+	}
+}
+
+// start has the programs begin.
+func (s *serving) start() error {
+	s.work.Wait()
+	if s.started || len(s.ranks) < s.brief.Count {
+		return fmt.Errorf("it is not the time to start: %w", ErrTalk)
+	}
+	s.started = true
+	s.tell(start)
+	for _, c := range s.ranks {
+		s.running.Go(func() {
+			e := c.wait()
+			_ = s.to.send(kindEnded, &e) // the end of the other direction says it too
+		})
+	}
+	return nil
+}
+
+func (s *serving) tell(order byte) {
+	for _, c := range s.ranks {
+		c.tell(order)
+	}
+}
+
+// end ends what is being done: the programs, or else what we do ourselves.
+func (s *serving) end(how kind) {
+	s.leave()
+	switch {
+	case !s.started:
+	case how == kindSoon:
+		s.tell(endSoon)
+	default:
+		s.tell(endNow)
+	}
+}
+
+// close ends all that is left. The supervisors go last: the job's directory is
+// theirs to remove if this fails.
+func (s *serving) close(now bool) error {
+	s.work.Wait()
+	if now && s.started {
+		s.tell(endNow)
+	}
+	s.running.Wait()
+	closeAll(s.held)
+	if s.job == nil {
+		return nil
+	}
+	for _, c := range s.ranks {
+		if c.lost.Load() {
+			sweep(s.job.dir)
+			break
+		}
+	}
+	if s.door != nil {
+		s.door.close()
+	}
+	err := s.job.close()
+	for _, c := range s.ranks {
+		c.close()
+	}
+	return err
+}

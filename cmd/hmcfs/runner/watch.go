@@ -1,0 +1,393 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// The times that hosts have.
+const (
+	// DefaultPatience is how long a host may take to be there.
+	DefaultPatience = 2 * time.Minute
+	// farewell is how long one has to clean up, and to say what becomes of ranks
+	// that were killed.
+	farewell = 10 * time.Second
+)
+
+// watch is a job under way: one loop, which takes what the hosts say and what
+// comes from outside. This machine is a host like the others.
+type watch struct {
+	plan    *Plan
+	hosts   []*host
+	meeting *meeting
+	events  chan event
+	// over is closed when nothing more is listened to.
+	over   chan struct{}
+	logs   []*os.File
+	report *Report
+	// started says that the programs were to begin.
+	started bool
+	begun   time.Time
+	// cause is why ranks are ended that could go on.
+	cause error
+	// closing says that the job is over; remains are what went wrong since.
+	closing bool
+	remains []error
+	// wanted is what is waited for.
+	wanted kind
+
+	stopped <-chan struct{}
+	force   <-chan struct{}
+	// late ends the run, kill the grace of ranks that were asked to end, and
+	// giveUp hosts that don't say what has become of them, or are not there.
+	late, kill, giveUp <-chan time.Time
+}
+
+func newWatch(ctx context.Context, p *Plan, force <-chan struct{}) *watch {
+	return &watch{
+		plan: p, meeting: newMeeting(p.Ranks), events: make(chan event), over: make(chan struct{}),
+		report: &Report{Ranks: p.Ranks}, stopped: ctx.Done(), force: force,
+	}
+}
+
+// open connects all hosts.
+func (w *watch) open() error {
+	p := w.plan
+	streams := [2]*lines{{out: p.Out}, {out: p.Errors}}
+	for _, part := range p.parts() {
+		h := &host{part: part, plan: p, events: w.events, over: w.over}
+		h.saved = &saver{plan: p, rank: part.first, last: part.first + part.count - 1}
+		for rank := part.first; rank < part.first+part.count; rank++ {
+			log, err := w.log(rank)
+			if err != nil {
+				return err
+			}
+			for _, to := range streams {
+				h.streams = append(h.streams, &stream{to: to, prefix: prefixOf(rank, p.Ranks), log: log})
+			}
+		}
+		if err := h.open(&HostOptions{TempDir: p.TempDir, Supervisor: p.Supervisor, Executable: p.Executable}, streams[1]); err != nil {
+			return err
+		}
+		w.hosts = append(w.hosts, h)
+	}
+	return w.brief()
+}
+
+// log is the file for what a rank writes; nil is none.
+func (w *watch) log(rank int) (io.Writer, error) {
+	if w.plan.LogDir == "" {
+		return nil, nil //nolint:nilnil // a writer that is not there
+	}
+	f, err := createAt(w.plan.LogDir, "rank"+strconv.Itoa(rank)+".log", 0o666)
+	if err != nil {
+		return nil, err
+	}
+	w.logs = append(w.logs, f)
+	return f, nil
+}
+
+// brief tells each host its part.
+func (w *watch) brief() error {
+	p := w.plan
+	b := brief{
+		Config: p.config(), Program: p.Program, Window: p.Window, Grace: p.Grace, Hosts: len(w.hosts), Dir: p.Dir,
+		Transport: p.Transport, Unbound: p.Unbound, Silence: p.silence(),
+	}
+	b.Job, b.Secret = identify()
+	for i, h := range w.hosts {
+		b.First, b.Count, b.Host, b.Name, b.Address = h.first, h.count, i, h.Name, h.Address
+		b.WorkDir, b.Env = p.WorkDir, p.Export
+		if h.here() {
+			b.WorkDir, b.Env, b.Silence = "", nil, 0
+		}
+		b.Peers = nil
+		for _, other := range w.hosts {
+			if other != h && !other.here() {
+				b.Peers = append(b.Peers, other.Name)
+			}
+		}
+		if err := h.tell(kindBrief, &b); err != nil {
+			return fmt.Errorf("the job is too large to be told to its hosts: %w", err)
+		}
+	}
+	return nil
+}
+
+// silence is how long a host may say nothing.
+func (p *Plan) silence() time.Duration {
+	if p.Silence == 0 {
+		return DefaultSilence
+	}
+	return p.Silence
+}
+
+// course is the job, step by step: each is done when all hosts have done it.
+func (w *watch) course() error {
+	patience := w.plan.Patience
+	if patience == 0 {
+		patience = DefaultPatience
+	}
+	w.giveUp = time.After(patience)
+	w.until(kindReady)
+	if w.giveUp = nil; w.cause != nil {
+		return w.cause
+	}
+	var all book
+	for _, h := range w.hosts {
+		all.Addresses = append(all.Addresses, h.addresses...)
+	}
+	w.step(kindBook, &all, kindLoaded)
+	if w.cause != nil {
+		return w.cause
+	}
+	w.begin()
+	w.until(kindEnded)
+	w.report.Seconds = time.Since(w.begun).Seconds()
+	slices.SortFunc(w.report.Endings, func(a, b Ending) int { return a.Rank - b.Rank })
+	if w.cause == nil && w.plan.Golden != nil {
+		w.step(kindVerify, nil, kindVerified)
+		w.verdict()
+	}
+	return errors.Join(w.cause, w.save())
+}
+
+// begin has all programs begin.
+func (w *watch) begin() {
+	w.started, w.begun = true, time.Now()
+	w.tell(kindStart, nil)
+	if w.plan.Timeout > 0 {
+		w.late = time.After(w.plan.Timeout)
+	}
+}
+
+// verdict is that of all hosts, in the order of their ranks.
+func (w *watch) verdict() {
+	if w.cause != nil {
+		return
+	}
+	w.report.Verdict = &Verdict{}
+	for _, h := range w.hosts {
+		for _, v := range h.verdicts {
+			w.report.Verdict.add(v)
+		}
+	}
+}
+
+// save fetches all buffers, also after a failure.
+func (w *watch) save() error {
+	if w.plan.Save == "" {
+		return nil
+	}
+	var errs []error
+	for _, h := range w.hosts {
+		h.saved.asked.Store(true)
+	}
+	failed := w.cause != nil
+	w.step(kindSave, nil, kindSaved)
+	for _, h := range w.hosts {
+		if h.lost == nil {
+			errs = append(errs, h.saved.failed)
+		}
+	}
+	if !failed {
+		errs = append(errs, w.cause)
+	}
+	return errors.Join(errs...)
+}
+
+// step has all hosts do something, if there is no reason to end.
+func (w *watch) step(order kind, what any, answer kind) {
+	if w.cause != nil && order != kindSave {
+		return
+	}
+	w.tell(order, what)
+	w.until(answer)
+}
+
+// tell tells all hosts something that are there.
+func (w *watch) tell(k kind, v any) {
+	for _, h := range w.hosts {
+		if h.lost == nil {
+			_ = h.tell(k, v) // it can be encoded
+		}
+	}
+}
+
+// until takes what comes until all hosts have said something, or can't.
+func (w *watch) until(answer kind) {
+	w.wanted = answer
+	for _, h := range w.hosts {
+		h.asked[answer] = true
+	}
+	for slices.ContainsFunc(w.hosts, w.waits) {
+		w.next()
+	}
+}
+
+// waits says whether a host is to say something yet. One that is not there yet
+// is not waited for when the job ends.
+func (w *watch) waits(h *host) bool {
+	switch {
+	case h.lost != nil, h.said[w.wanted], w.wanted == kindReady && w.cause != nil:
+		return false
+	case w.wanted == kindEnded:
+		return slices.Contains(h.ended, false)
+	}
+	return !h.faulty || w.wanted == kindDone
+}
+
+// next takes what comes next.
+func (w *watch) next() {
+	select {
+	case e := <-w.events:
+		if err := w.take(e); err != nil {
+			w.lose(e.host, e.host.why(err))
+		}
+	case <-w.stopped:
+		w.stopped = nil
+		w.end(ErrStopped)
+	case <-w.late:
+		w.end(fmt.Errorf("%w: the run took longer than its timeout of %v", ErrTimeout, w.plan.Timeout))
+	case <-w.force:
+		w.force = nil
+		w.tell(kindNow, nil)
+		w.giveUp = time.After(farewell)
+	case <-w.kill:
+		w.tell(kindNow, nil)
+		w.giveUp = time.After(farewell)
+	case <-w.giveUp:
+		w.giveUp = nil
+		for _, h := range w.hosts {
+			if h.link.agent != nil && w.waits(h) {
+				w.lose(h, fmt.Errorf("%w: host %s does not answer", ErrHost, h.Name))
+			}
+		}
+	}
+}
+
+// take takes what a host has said. The error is what no host says.
+func (w *watch) take(e event) error {
+	h := e.host
+	if e.err != nil {
+		w.lose(h, e.err)
+		return nil
+	}
+	if err := h.inTime(e.kind); err != nil {
+		return err
+	}
+	switch v := e.what.(type) {
+	case *ready:
+		h.addresses = v.Addresses
+	case *Ending:
+		return w.note(h, *v)
+	case *visit:
+		return h.arrive(w.meeting, v)
+	case *departure:
+		h.leave(w.meeting, v.ID)
+	case *Verdict:
+		if len(h.verdicts) > h.count*len(w.plan.Outputs) {
+			return fmt.Errorf("more verdicts than outputs: %w", ErrTalk)
+		}
+		h.verdicts = append(h.verdicts, v)
+		return nil
+	case *fault:
+		h.faulty = true
+		w.end(h.error(v))
+	case *done:
+		if v.Fault != "" {
+			w.end(h.error(&fault{Text: v.Fault}))
+		}
+		h.link.hangUp()
+	}
+	h.said[e.kind] = e.kind != kindEnded
+	return nil
+}
+
+// note notes that a rank has ended.
+func (w *watch) note(h *host, e Ending) error {
+	if h.ended[e.Rank-h.first] {
+		return fmt.Errorf("rank %d has ended twice: %w", e.Rank, ErrTalk)
+	}
+	h.ended[e.Rank-h.first] = true
+	w.meeting.end(e.Rank)
+	e.Ended = w.cause != nil && e.Failed()
+	if len(w.hosts) > 1 {
+		e.Host = h.Name
+	}
+	w.report.Endings = append(w.report.Endings, e)
+	if e.Failed() && w.cause == nil {
+		w.end(&FailedError{First: e, Others: w.plan.Ranks - len(w.report.Endings)})
+	}
+	return nil
+}
+
+// lose does without a host: its ranks have ended.
+func (w *watch) lose(h *host, err error) {
+	if h.lost != nil || h.said[kindDone] {
+		return
+	}
+	h.lost = err
+	h.link.hangUp()
+	if !w.started {
+		w.end(err)
+		return
+	}
+	for i, ended := range h.ended {
+		if !ended {
+			_ = w.note(h, Ending{Rank: h.first + i, Code: -1, Error: err.Error()}) // it has not ended before
+		}
+	}
+	w.end(err) // its ranks may have ended, and their outputs be wanted
+}
+
+// end asks all ranks to end. Only the first cause counts.
+func (w *watch) end(cause error) {
+	switch {
+	case w.closing:
+		w.remains = append(w.remains, cause)
+		return
+	case w.cause == nil:
+		w.cause = cause
+	case !errors.Is(cause, ErrStopped):
+		return
+	}
+	w.tell(kindSoon, nil)
+	grace := w.plan.Grace
+	if grace == 0 {
+		grace = DefaultGrace
+	}
+	w.kill = time.After(grace)
+}
+
+// close ends what is left of the job, everywhere.
+func (w *watch) close() error {
+	w.closing = true
+	w.meeting.close()
+	w.stopped, w.late, w.kill = nil, nil, nil
+	w.giveUp = time.After(farewell)
+	for _, h := range w.hosts {
+		if !h.said[kindReady] && !h.faulty && h.lost == nil {
+			h.lost = ErrHost // there is nothing on it to take away
+		}
+	}
+	w.tell(kindBye, nil)
+	w.until(kindDone)
+	close(w.over)
+	var all sync.WaitGroup
+	for _, h := range w.hosts {
+		all.Go(h.close)
+	}
+	all.Wait()
+	for _, f := range w.logs {
+		w.remains = append(w.remains, f.Close())
+	}
+	return errors.Join(w.remains...)
+}
