@@ -341,7 +341,7 @@ func TestStagedOverlap(t *testing.T) {
 // TestStagedAndNot has one rank on a device and one in host memory do calls so
 // large that they end together.
 func TestStagedAndNot(t *testing.T) {
-	const count = settleSize/4 + 3
+	const count = (4<<20)/4 + 3
 	core, told := observer.New(zap.WarnLevel)
 	w := newRanks(t, 2, Options{Timeout: 20 * time.Second, Stuck: time.Minute, Logger: zap.New(core)})
 	d := sim.New(0, sim.Params{Size: devices.GiB})
@@ -367,7 +367,7 @@ func TestStagedAndNot(t *testing.T) {
 // device: it is done again, and comes to the same bits, also where the source has
 // been overwritten.
 func TestStagedRetry(t *testing.T) {
-	const n, count = 3, settleSize/4 + 1
+	const n, count = 3, (4<<20)/4 + 1
 	for name, room := range map[string]devices.Size{"kept on the device": devices.GiB, "kept on the host": 34 * devices.MiB} {
 		t.Run(name, func(t *testing.T) {
 			kit.Check(t)
