@@ -35,6 +35,10 @@ const (
 )
 
 func TestMain(m *testing.M) {
+	// With the race detector each process would sleep a second in the end.
+	if err := os.Setenv("GORACE", "atexit_sleep_ms=0"); err != nil {
+		panic(err)
+	}
 	if len(os.Args) < 2 {
 		os.Exit(m.Run())
 	}
