@@ -71,8 +71,9 @@
 //	a rank is dead           fabric.ErrLink, which names it, within some seconds
 //
 // A rank that has its result may have left when another one still needs its
-// bytes again. Calls of 4 MiB and more that go over links therefore end when
-// all ranks have theirs; for smaller ones that would take longer than the call.
+// bytes again. Calls of Options.Settle bytes and more that go over links therefore
+// end when all ranks have theirs; for smaller ones that would take longer than the
+// call.
 //
 // A Barrier that was given up is the same one when it is called again, so ranks
 // that come late meet the others in it. Any other call that was given up counts

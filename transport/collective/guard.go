@@ -241,15 +241,10 @@ func (g *Group) linked() error {
 	return nil
 }
 
-// settleSize is from how many bytes on a call ends when all ranks have theirs:
-// only then a rank that has lost a link finds the others where they can still do
-// it again. For fewer bytes the time for that is not worth it.
-const settleSize = 4 << 20
-
 // settles says whether a call that went over links ends with settle.
 func (g *Group) settles(r *running) bool {
 	return g.opts.Retry > 0 && g.Size() > 1 && (r.report.Path == pathStream || r.report.Path == pathStaged) && r.task.Kind != plan.Barrier &&
-		r.task.Count*r.task.Type.Size() >= settleSize
+		r.task.Count*r.task.Type.Size() >= uint64(g.opts.Settle)
 }
 
 // pathStream and pathStaged are Report.Path of what went over links: which one is

@@ -56,7 +56,8 @@ type Options struct {
 	StageSlot  devices.Size
 	StageSlots int
 	// Timeout is how long a rank waits for another one before the call fails and
-	// names it. Default 30 minutes.
+	// names it. Who sends less than 64 KiB in that time, and does not end a step
+	// of the plan, is waited for no longer either. Default 30 minutes.
 	Timeout time.Duration
 	// Stuck is after how long a wait is reported: who waits, for whom, in which
 	// call and step. Default 10 s.
@@ -67,6 +68,12 @@ type Options struct {
 	// KeepSource keeps a copy of what a call in place overwrites: on the device
 	// where the host does not see it, and on the host where that has no room.
 	KeepSource bool
+	// Settle is from how many bytes of a source or result on a call that goes over
+	// links ends when all ranks have theirs. Only then a rank that has lost a link
+	// finds all others where they can still do the call again: of a call of fewer
+	// bytes one may be ahead, or gone, and the others get ErrRetry. It costs about
+	// a Barrier. 1 is each call. Default 4 MiB.
+	Settle devices.Size
 	// Observe gets the report of each call, in the caller's goroutine.
 	Observe func(*Report)
 	// Logger is where degraded calls are told. Nil is none.
@@ -95,6 +102,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Retry == 0 {
 		o.Retry = 1
+	}
+	if o.Settle == 0 {
+		o.Settle = 4 * devices.MiB
 	}
 	if o.Logger == nil {
 		o.Logger = zap.NewNop()
