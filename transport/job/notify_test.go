@@ -23,7 +23,6 @@ const asyncSize = 4 * partials
 // stage is a rank with a device and a stream of its own: rank 0 makes out of in,
 // which rank 1 has as in and makes its result of.
 type stage struct {
-	t         testing.TB
 	c         *comm.Communicator
 	stream    devices.Stream
 	in, out   *devices.Memory
@@ -32,19 +31,16 @@ type stage struct {
 }
 
 // newStage makes a rank; rank 1 has ones in out, to add to.
-func newStage(t testing.TB, j *job.Job, d devices.Device) (*stage, error) {
+func newStage(ctx context.Context, t testing.TB, j *job.Job, d devices.Device) (s *stage, err error) {
 	t.Helper()
-	s := &stage{t: t, c: j.Communicator()}
-	var err error
+	s = &stage{c: j.Communicator()}
 	for _, at := range []**devices.Memory{&s.in, &s.out} {
-		m, err := d.Alloc(t.Context(), asyncSize)
-		if err != nil {
+		if *at, err = d.Alloc(ctx, asyncSize); err != nil {
 			return nil, err
 		}
-		t.Cleanup(func() { _ = m.Release() })
-		*at = m
+		t.Cleanup(func() { _ = (*at).Release() })
 	}
-	if s.stream, err = devices.NewStream(t.Context(), d); err != nil {
+	if s.stream, err = devices.NewStream(ctx, d); err != nil {
 		return nil, err
 	}
 	t.Cleanup(func() { _ = s.stream.Close() })
@@ -110,27 +106,29 @@ func (s *stage) consume(ctx context.Context, round int) ([]byte, error) {
 	return result, errors.Join(err, s.stream.Sync(ctx), device.CopyOut(ctx, result, s.out.All()))
 }
 
+// consumeAll tells where in is, and does the rounds.
+func (s *stage) consumeAll(ctx context.Context, rounds int) (wrongRounds int, err error) {
+	d, err := s.c.Share(ctx, 0, s.buffer, wire.Writable)
+	if err == nil {
+		err = s.c.SendMessage(ctx, 0, d.Append(nil))
+	}
+	var result []byte
+	for round := 1; round <= rounds && err == nil; round++ {
+		if result, err = s.consume(ctx, round); err != nil {
+			break
+		}
+		if wrong(result, func(i int) float32 { return 2*given(i, round) + 1 }) != nil {
+			wrongRounds++
+		}
+	}
+	return wrongRounds, err
+}
+
 // run does some rounds at a rank, and counts those whose result is not
 // 2·in + 1.
 func (s *stage) run(ctx context.Context, rank, rounds int) (wrongRounds int, err error) {
 	if rank == 1 {
-		d, err := s.c.Share(ctx, 0, s.buffer, wire.Writable)
-		if err != nil {
-			return 0, err
-		}
-		if err = s.c.SendMessage(ctx, 0, d.Append(nil)); err != nil {
-			return 0, err
-		}
-		for round := 1; round <= rounds; round++ {
-			result, err := s.consume(ctx, round)
-			if err != nil {
-				return 0, err
-			}
-			if wrong(result, func(i int) float32 { return float32(2*given(i, round)) + 1 }) != nil {
-				wrongRounds++
-			}
-		}
-		return wrongRounds, nil
+		return s.consumeAll(ctx, rounds)
 	}
 	text, err := s.c.RecvMessage(ctx, 1)
 	if err != nil {
@@ -179,7 +177,7 @@ func asyncNotify(t *testing.T, all []*job.Job, open func(t *testing.T, rank int)
 		t.Cleanup(func() { _ = two[rank].Close() })
 	}
 	each(t, 2, func(rank int) error {
-		s, err := newStage(t, all[rank], two[rank])
+		s, err := newStage(ctx, t, all[rank], two[rank])
 		if err != nil {
 			return err
 		}
