@@ -2,7 +2,6 @@ package collective
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -208,6 +207,17 @@ func TestStagedMemory(t *testing.T) {
 	}
 }
 
+// taken is what a group has of its own: scratch and slots.
+func (g *Group) taken() uint64 {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	_, n := g.loop.pager.slots.Pinned()
+	if g.own.scratch != nil {
+		n += g.own.scratch.Size()
+	}
+	return uint64(n)
+}
+
 func (w *ranks) memoryOf(t *testing.T, d devices.Device, f *footprint, count uint64) {
 	t.Helper()
 	views := make([]domain.View, 2)
@@ -226,14 +236,10 @@ func (w *ranks) memoryOf(t *testing.T, d devices.Device, f *footprint, count uin
 	memory, out, in := f.got()
 	slots := uint64(0)
 	for _, g := range w.groups {
-		if g.own.scratch != nil {
-			t.Errorf("%v of scratch", g.own.scratch.Size())
-		}
-		_, pinned := g.loop.pager.slots.Pinned()
-		slots += uint64(pinned)
+		slots += g.taken()
 	}
 	if slots > 2*8<<20 || memory > slots {
-		t.Errorf("%d bytes of slots, and %d of host memory", slots, memory)
+		t.Errorf("%d bytes were taken, and %d of host memory copied", slots, memory)
 	}
 	// Each rank has all of its elements out once, and what it has combined once
 	// more where that was put away; and all of them in once, and what was put away.
@@ -241,7 +247,7 @@ func (w *ranks) memoryOf(t *testing.T, d devices.Device, f *footprint, count uin
 	if out < whole || out > whole+whole/2 || in < whole || in > whole+whole/2 {
 		t.Errorf("%d bytes out and %d in, of %d", out, in, whole)
 	}
-	t.Logf("%d bytes of slots; %d out, %d in, of %d", slots, out, in, whole)
+	t.Logf("%d bytes taken; %d out, %d in, of %d", slots, out, in, whole)
 	want := make([]byte, 4*count)
 	_ = elem.Combine(elem.Sum, elem.Int32, want, sample(elem.Int32, count, 0), sample(elem.Int32, count, 1))
 	for r := range views {
@@ -253,7 +259,7 @@ func (w *ranks) memoryOf(t *testing.T, d devices.Device, f *footprint, count uin
 
 // order is a device's copies, of which some wait for others.
 type order struct {
-	ctx     context.Context
+	ended   <-chan struct{}
 	on      atomic.Bool
 	outs    atomic.Int64
 	ins     atomic.Int64
@@ -292,7 +298,7 @@ func (o *order) wait(c <-chan struct{}) error {
 	select {
 	case <-c:
 		return nil
-	case <-o.ctx.Done():
+	case <-o.ended:
 		return errors.New("what a copy was to wait for did not happen")
 	}
 }
@@ -303,7 +309,7 @@ func (o *order) wait(c <-chan struct{}) error {
 // have begun.
 func TestStagedOverlap(t *testing.T) {
 	const count = 1 << 20
-	o := &order{ctx: kit.Context(t, time.Minute), loaded: make(chan struct{}), stored: make(chan struct{})}
+	o := &order{ended: kit.Context(t, time.Minute).Done(), loaded: make(chan struct{}), stored: make(chan struct{})}
 	d := faulty.Wrap(sim.New(0, sim.Params{Size: devices.GiB}), o.hook)
 	t.Cleanup(func() { _ = d.Close() })
 	w := newRanks(t, 2, Options{Algorithm: plan.Ring, StageSlot: 64 * devices.KiB, StageSlots: 16})
@@ -366,10 +372,6 @@ func TestStagedRetry(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			kit.Check(t)
 			w, faults := newFaulty(t, n, Options{Algorithm: plan.Ring, KeepSource: true, StageSlot: 64 * devices.KiB, StageSlots: 16})
-			var tries atomic.Int64
-			for _, g := range w.groups {
-				g.opts.Observe = func(r *Report) { tries.Add(int64(r.Retries)) }
-			}
 			x := plan.Task{Kind: plan.AllReduce, Count: count, Type: elem.Float32, Op: elem.Sum}
 			want, err := w.outcome(x, w.buffer, just)
 			if err != nil {
@@ -380,16 +382,9 @@ func TestStagedRetry(t *testing.T) {
 			alloc := w.reused(w.on(d), 2*n)
 			for _, at := range []uint64{17, 500_000, 5_000_000} {
 				for _, x.InPlace = range []bool{false, true} {
-					tries.Store(0)
 					faults.CutAfter(0, 1, at)
-					got, err := w.outcome(x, alloc, just)
-					if err != nil || tries.Load() != n {
-						t.Fatalf("cut at byte %d, in place %v: %v, tried again %d times", at, x.InPlace, err, tries.Load())
-					}
-					for r := range got {
-						if !bytes.Equal(got[r], want[r]) {
-							t.Errorf("cut at byte %d, in place %v: other bits of rank %d", at, x.InPlace, r)
-						}
+					if err := w.sameAgain(x, alloc, want); err != nil {
+						t.Fatalf("cut at byte %d, in place %v: %v", at, x.InPlace, err)
 					}
 				}
 			}
@@ -398,6 +393,27 @@ func TestStagedRetry(t *testing.T) {
 			}
 		})
 	}
+}
+
+// sameAgain does a task that has to be done twice, and compares the bits.
+func (w *ranks) sameAgain(x plan.Task, alloc allocate, want [][]byte) error {
+	var tries atomic.Int64
+	for _, g := range w.groups {
+		g.opts.Observe = func(r *Report) { tries.Add(int64(r.Retries)) }
+	}
+	got, err := w.outcome(x, alloc, just)
+	if err != nil {
+		return err
+	}
+	if n := tries.Load(); n != int64(len(w.groups)) {
+		return fmt.Errorf("tried again %d times", n)
+	}
+	for r := range got {
+		if !bytes.Equal(got[r], want[r]) {
+			return fmt.Errorf("other bits of rank %d", r)
+		}
+	}
+	return nil
 }
 
 // reused gives the same buffers in turn.
