@@ -57,8 +57,12 @@ func (c *Cluster) Collect(ctx context.Context, t collect.Task, ranks []CollectRa
 	}
 	calm := context.WithoutCancel(ctx)
 	if err != nil {
+		c.measured.put(k.ask, nil, time.Now()) // the links may be others now
 		_ = k.each(calm, func() {}, func(ctx context.Context, p party) error { p.drop(ctx); return nil })
 		return collect.Report{}, err
+	}
+	if len(k.parties) > 1 {
+		c.measured.put(k.ask, k.parties[0].costs(), time.Now())
 	}
 	err = k.each(calm, func() {}, func(ctx context.Context, p party) error { return p.commit(ctx) })
 	return k.parties[0].report(), err
@@ -70,6 +74,7 @@ type collection struct {
 	parties []party
 	// order is that of their names.
 	order []int
+	ask   *proto.CollectAsk
 }
 
 // party is a node that takes part: this one, or another.
@@ -81,6 +86,8 @@ type party interface {
 	// drop ends what was prepared, or is under way.
 	drop(ctx context.Context)
 	report() collect.Report
+	// costs are what the nodes have measured, or were given.
+	costs() []byte
 }
 
 // prepare prepares one party after the other, in the order of the nodes' names: two
@@ -123,7 +130,8 @@ func (c *Cluster) newCollection(t collect.Task, ranks []CollectRank, killPriv bo
 		}
 		ask.Of = append(ask.Of, uint32(places[n]))
 	}
-	k := &collection{c: c}
+	ask.Costs = c.measured.get(&ask, time.Now())
+	k := &collection{c: c, ask: &ask}
 	for i := range nodes {
 		k.order = append(k.order, i)
 	}
@@ -201,6 +209,8 @@ func (p *ownParty) drop(context.Context) {
 }
 
 func (p *ownParty) report() collect.Report { return p.part.report() }
+
+func (p *ownParty) costs() []byte { return p.part.costs }
 
 // otherParty is another node.
 type otherParty struct {
@@ -293,6 +303,8 @@ func (p *otherParty) drop(ctx context.Context) {
 }
 
 func (p *otherParty) report() collect.Report { return reportFromProto(&p.last) }
+
+func (p *otherParty) costs() []byte { return p.last.Costs }
 
 // Sums are the SHA-256 sums of n blocks of the file, as SumsOf; the owner makes
 // them.

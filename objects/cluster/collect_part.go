@@ -15,6 +15,7 @@ import (
 	"github.com/hmcfs/hmcfs/objects/collect"
 	"github.com/hmcfs/hmcfs/transport/collective"
 	"github.com/hmcfs/hmcfs/transport/collective/fabric"
+	"github.com/hmcfs/hmcfs/transport/collective/plan"
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
@@ -26,6 +27,10 @@ type part struct {
 	// ask has the nodes, of which we are the one Me.
 	ask      *proto.CollectAsk
 	recorder collect.Recorder
+	// given are the costs that all nodes were given, nil where they measure them;
+	// costs are those of the group, encoded.
+	given *plan.Costs
+	costs []byte
 	// life ends with stop.
 	life context.Context //nolint:containedctx // it is the collective's life, beyond the question that began it
 	stop context.CancelFunc
@@ -50,6 +55,14 @@ func (c *Cluster) newPart(ctx context.Context, t collect.Task, ask *proto.Collec
 			return nil, err
 		}
 	}
+	var given *plan.Costs
+	if len(ask.Costs) > 0 {
+		costs, err := collective.DecodeCosts(ask.Costs)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", objects.ErrInvalid, err)
+		}
+		given = &costs
+	}
 	waiting, cancel := ctx, func() {}
 	if patience > 0 {
 		waiting, cancel = context.WithTimeout(ctx, patience)
@@ -69,7 +82,7 @@ func (c *Cluster) newPart(ctx context.Context, t collect.Task, ask *proto.Collec
 	if err != nil {
 		return nil, err
 	}
-	p := &part{c: c, task: t, job: job, ask: ask}
+	p := &part{c: c, task: t, job: job, ask: ask, given: given}
 	p.life, p.stop = context.WithCancel(c.life)
 	return p, nil
 }
@@ -161,6 +174,7 @@ func (p *part) join(ctx context.Context) (nodes *collect.Nodes, leave func() err
 	if err != nil {
 		return nil, nil, errors.Join(err, leave())
 	}
+	p.costs = collective.EncodeCosts(g.Costs())
 	return &collect.Nodes{Group: g, Table: p.c.comm.Table(), Of: p.of()}, leave, nil
 }
 
@@ -170,7 +184,7 @@ func (p *part) options() (fabric.Options, collective.Options) {
 	links := fabric.Options{Timeout: p.c.opts.Timeout}
 	o := collective.Options{
 		Algorithm: p.task.Algorithm, Strict: p.task.Strict && collect.Ordered(p.of()), Timeout: 2 * p.c.opts.Timeout,
-		Observe: p.recorder.Observe, Logger: p.c.opts.Logger,
+		Costs: p.given, Observe: p.recorder.Observe, Logger: p.c.opts.Logger,
 	}
 	if s := p.c.opts.Collectives; s != nil {
 		return s.Fabric(links), s.Options(o)

@@ -168,7 +168,9 @@ func (s *server) collectWait(ctx context.Context, g *guest, q *proto.JobAsk) (an
 		if j.err != nil {
 			return nil, j.err
 		}
-		return reportToProto(j.part.report()), nil
+		out := reportToProto(j.part.report())
+		out.Costs = j.part.costs
+		return out, nil
 	case <-limit.C:
 		return &proto.CollectAnswer{}, nil
 	case <-ctx.Done():
