@@ -215,7 +215,11 @@ func (g *Group) once(ctx context.Context, d *duty, tries int) (stage, error) {
 	if !g.settles(d.run) {
 		return settling, nil
 	}
-	return settling, g.settle(ctx)
+	at := settling
+	if d.run.lends {
+		at = begun
+	}
+	return at, g.settle(ctx)
 }
 
 // linked says whether all links are there, where ranks write to each other's
@@ -245,6 +249,9 @@ const settleSize = 4 << 20
 
 // settles says whether a call that went over links ends with settle.
 func (g *Group) settles(r *running) bool {
+	if r.lends {
+		return true
+	}
 	return g.opts.Retry > 0 && g.Size() > 1 && r.report.Path == pathStream && r.task.Kind != plan.Barrier &&
 		r.task.Count*r.task.Type.Size() >= settleSize
 }

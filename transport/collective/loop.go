@@ -210,7 +210,13 @@ func (l *loop) send(p *lane) error {
 		}
 		body := l.part(s.block, from, min(to-from, uint64(budget)))
 		head := e.out[e.sent:]
-		n, err := e.link.TrySend(head, body)
+		var n int
+		var err error
+		if s.lend {
+			n, err = e.link.TryLend(head, body)
+		} else {
+			n, err = e.link.TrySend(head, body)
+		}
 		if err != nil {
 			return err
 		}

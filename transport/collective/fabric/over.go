@@ -17,6 +17,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/comm"
 	"github.com/hmcfs/hmcfs/transport/domain"
 	"github.com/hmcfs/hmcfs/transport/internal/gate"
+	"github.com/hmcfs/hmcfs/transport/internal/pages"
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
@@ -53,6 +54,8 @@ type over struct {
 	local    []plan.Rank
 	segments segments
 	links    []*link
+	// pipes are what sockets lend memory by.
+	pipes pages.Pool
 	// event wakes who sleeps in poll; -1 where nobody does.
 	event int
 	polls []unix.PollFd
@@ -254,6 +257,7 @@ func (o *over) Close() error {
 		for _, l := range o.links {
 			l.end()
 		}
+		o.pipes.Close()
 		if o.event >= 0 {
 			o.ended = unix.Close(o.event)
 		}
