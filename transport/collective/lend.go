@@ -7,9 +7,9 @@ import (
 )
 
 // lendSize is from how many bytes for each rank on memory is lent to the links
-// instead of being copied: for fewer the ranks would wait for each other at the end
-// for longer than the copies take.
-const lendSize = 128 << 10
+// instead of being copied. Fewer are in a cache, from where a copy takes no longer
+// than to look up their pages.
+const lendSize = 2 << 20
 
 // lends says whether ranks may lend what they send by a plan: the same at all of
 // them, since a call that lends ends when all ranks have what they were to get. A
