@@ -37,7 +37,7 @@ func New(o Options) (*Engine, error) {
 	e := &Engine{
 		opts:  o,
 		log:   o.Logger.Named("transport"),
-		slots: newSlotPool(o.MaxPinned),
+		slots: NewSlotPool(o.MaxPinned),
 		gate:  newGate(),
 	}
 	if !o.NoRegister {
@@ -46,7 +46,7 @@ func New(o Options) (*Engine, error) {
 	e.close = sync.OnceValue(func() error {
 		// Whoever waits for a slot fails first; then the copies that have
 		// theirs end, and give them back to a closed pool, which frees them.
-		err := e.slots.close()
+		err := e.slots.Close()
 		e.gate.close()
 		if e.regions != nil {
 			err = errors.Join(err, e.regions.close())
@@ -129,7 +129,7 @@ func (e *Engine) Slots() *SlotPool { return e.slots }
 
 // Stats returns a snapshot of the counters.
 func (e *Engine) Stats() Stats {
-	used, total := e.slots.pinned()
+	used, total := e.slots.Pinned()
 	s := Stats{Paths: e.counters.snapshot(), PinnedInUse: used, PinnedTotal: total, PinFailures: e.slots.notPinned.Load()}
 	if e.regions != nil {
 		s.Registered = e.regions.stats()

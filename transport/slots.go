@@ -53,7 +53,10 @@ type grant struct {
 	err     error
 }
 
-func newSlotPool(limit devices.Size) *SlotPool {
+// NewSlotPool makes a pool that holds at most limit bytes, for who keeps its
+// slots while it waits for others: in the pool of an engine they would be missing
+// to those that it waits for.
+func NewSlotPool(limit devices.Size) *SlotPool {
 	return &SlotPool{max: limit, idle: map[devices.Size][]*Slot{}}
 }
 
@@ -227,16 +230,16 @@ func (p *SlotPool) giveBack(s *Slot) {
 	}
 }
 
-// pinned returns the bytes held and the bytes of all slots.
-func (p *SlotPool) pinned() (used, total devices.Size) {
+// Pinned returns the bytes held and the bytes of all slots.
+func (p *SlotPool) Pinned() (used, total devices.Size) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.used, p.total
 }
 
-// close frees the idle slots and fails those who wait. Slots that are held
+// Close frees the idle slots and fails those who wait. Slots that are held
 // stay whole until their Release.
-func (p *SlotPool) close() error {
+func (p *SlotPool) Close() error {
 	p.mu.Lock()
 	p.closed = true
 	for front := p.waiting.Front(); front != nil; front = p.waiting.Front() {
@@ -256,5 +259,5 @@ func (p *SlotPool) close() error {
 }
 
 func errPoolClosed() error {
-	return fmt.Errorf("pinned slots of the engine: %w", devices.ErrClosed)
+	return fmt.Errorf("the pool of pinned slots: %w", devices.ErrClosed)
 }

@@ -35,12 +35,18 @@ func (c *core) Unwrap() devices.Device { return c.inner }
 
 // ask lets the hook decide.
 func (c *core) ask(kind Kind, bytes devices.Size, write bool) error {
-	seq := c.seq.Add(1)
+	return c.askOp(Op{Kind: kind, Bytes: bytes, Write: write})
+}
+
+// askOp is ask for an operation of which more is known.
+func (c *core) askOp(op Op) error {
+	op.Seq = c.seq.Add(1)
 	if c.hook == nil {
 		return nil
 	}
-	name := c.inner.Info().Name
-	err := c.hook(Op{Kind: kind, Device: name, Bytes: bytes, Write: write, Seq: seq})
+	name, kind := c.inner.Info().Name, op.Kind
+	op.Device = name
+	err := c.hook(op)
 	switch {
 	case err == nil:
 		return nil
@@ -87,7 +93,7 @@ func (c *core) CopyIn(ctx context.Context, dst devices.Span, src []byte) error {
 	if err != nil {
 		return err
 	}
-	if err := c.ask(CopyIn, dst.Len, true); err != nil {
+	if err := c.askOp(Op{Kind: CopyIn, Bytes: dst.Len, Write: true, Host: src}); err != nil {
 		return err
 	}
 	return c.inner.CopyIn(ctx, to, src)
@@ -99,7 +105,7 @@ func (c *core) CopyOut(ctx context.Context, dst []byte, src devices.Span) error 
 	if err != nil {
 		return err
 	}
-	if err := c.ask(CopyOut, src.Len, false); err != nil {
+	if err := c.askOp(Op{Kind: CopyOut, Bytes: src.Len, Host: dst}); err != nil {
 		return err
 	}
 	return c.inner.CopyOut(ctx, dst, from)

@@ -54,6 +54,9 @@ type Op struct {
 	// Write says that it changes bytes or takes memory, for Map that the view
 	// may be written.
 	Write bool
+	// Host is the host's side of CopyIn and CopyOut, and nil for all others. It is
+	// lent while the hook decides.
+	Host []byte
 	// Seq counts the operations of the device from 1.
 	Seq uint64
 }

@@ -65,6 +65,7 @@ func (c *Cluster) Collect(ctx context.Context, t collect.Task, ranks []CollectRa
 
 // collection is a collective that we have others take part in.
 type collection struct {
+	c       *Cluster
 	parties []party
 }
 
@@ -108,7 +109,7 @@ func (c *Cluster) newCollection(t collect.Task, ranks []CollectRank, killPriv bo
 		}
 		ask.Of = append(ask.Of, uint32(places[n]))
 	}
-	k := &collection{}
+	k := &collection{c: c}
 	for i, n := range nodes {
 		mine := ask
 		mine.Me = uint32(i)
@@ -128,7 +129,7 @@ func (k *collection) each(ctx context.Context, cancel context.CancelFunc, do fun
 	var all sync.WaitGroup
 	for i, p := range k.parties {
 		all.Go(func() {
-			if errs[i] = do(ctx, p); errs[i] != nil {
+			if errs[i] = k.c.contained(func() error { return do(ctx, p) }); errs[i] != nil {
 				cancel()
 			}
 		})

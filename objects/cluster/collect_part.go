@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 
+	"go.uber.org/zap"
+
 	"github.com/hmcfs/hmcfs/metadata/members"
 	"github.com/hmcfs/hmcfs/objects"
 	"github.com/hmcfs/hmcfs/objects/cluster/proto"
@@ -66,7 +68,19 @@ func (c *Cluster) taking(ask *proto.CollectAsk, i int) (*Node, error) {
 }
 
 // run makes the results.
-func (p *part) run() error {
+func (p *part) run() error { return p.c.contained(p.attempt) }
+
+// contained runs what is done of a collective. Others have asked for that: a panic
+// ends the collective alone.
+func (c *Cluster) contained(fn func() error) error {
+	err := collect.Contained(fn)
+	if panicked, ok := errors.AsType[*collect.PanicError](err); ok {
+		c.opts.Logger.Error("a collective has panicked", zap.Stringer("panic", panicked))
+	}
+	return err
+}
+
+func (p *part) attempt() error {
 	if len(p.ask.Nodes) == 1 {
 		return p.job.Run(p.life, nil)
 	}

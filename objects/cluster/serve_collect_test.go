@@ -4,8 +4,32 @@ import (
 	"errors"
 	"testing"
 
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
 	"github.com/hmcfs/hmcfs/objects"
+	"github.com/hmcfs/hmcfs/objects/cluster/proto"
+	"github.com/hmcfs/hmcfs/objects/collect"
 )
+
+// TestPanicOfAPart: it is that of the collective, and the log has it.
+func TestPanicOfAPart(t *testing.T) {
+	core, logs := observer.New(zap.ErrorLevel)
+	// A part without a job, and one that can't even meet the others.
+	for _, nodes := range [][]string{{"a"}, {"a", "b"}} {
+		j := &collected{ended: make(chan struct{}), part: &part{
+			c: &Cluster{opts: Options{Logger: zap.New(core)}}, ask: &proto.CollectAsk{Nodes: nodes, Epochs: make([]uint64, len(nodes))},
+		}}
+		j.run(&server{})
+		<-j.ended
+		if _, ok := errors.AsType[*collect.PanicError](j.err); !ok {
+			t.Errorf("nodes %q: %v", nodes, j.err)
+		}
+	}
+	if n := logs.FilterMessage("a collective has panicked").Len(); n != 2 {
+		t.Errorf("the log has %d of 2 panics", n)
+	}
+}
 
 // TestJobsCountBeforeTheyTakeMemory: who asks for many collectives at once gets no
 // more than who asks for one after the other.

@@ -169,7 +169,7 @@ func (r *rounds) run(ctx context.Context) (err error) {
 				}
 				s := all[i%slots]
 				s.off, s.n = off, min(r.piece, r.total-off)
-				if failure := do(within, s); failure != nil {
+				if failure := Contained(func() error { return do(within, s) }); failure != nil {
 					cancel(failure)
 					return
 				}

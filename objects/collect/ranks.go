@@ -40,15 +40,17 @@ func (j *Job) RunRanks(ctx context.Context, table *region.Table) (Report, error)
 	var all sync.WaitGroup
 	for rank, f := range fabrics {
 		all.Go(func() {
-			o := collective.Options{Algorithm: j.task.Algorithm, Strict: j.task.Strict, Order: j.order, Topology: j.topology}
-			if rank == 0 {
-				o.Observe = recorder.Observe
-			}
-			g, failure := collective.New(ctx, f, o)
-			if failure == nil {
-				nodes := &Nodes{Group: g, Table: table, Of: of}
-				failure = Run(ctx, j.task, j.filesOf(rank), nodes)
-			}
+			failure := Contained(func() error {
+				o := collective.Options{Algorithm: j.task.Algorithm, Strict: j.task.Strict, Order: j.order, Topology: j.topology}
+				if rank == 0 {
+					o.Observe = recorder.Observe
+				}
+				g, gerr := collective.New(ctx, f, o)
+				if gerr != nil {
+					return gerr
+				}
+				return Run(ctx, j.task, j.filesOf(rank), &Nodes{Group: g, Table: table, Of: of})
+			})
 			if errs[rank] = failure; failure != nil {
 				cancel(failure)
 			}

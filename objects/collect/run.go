@@ -138,7 +138,7 @@ func runHere(ctx context.Context, t Task, files []*File) error {
 			if i >= len(todo) || ctx.Err() != nil {
 				return
 			}
-			if err := w.do(ctx, todo[i]); err != nil {
+			if err := Contained(func() error { return w.do(ctx, todo[i]) }); err != nil {
 				cancel(err)
 				return
 			}

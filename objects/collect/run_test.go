@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"sync"
 	"testing"
 
@@ -21,15 +22,24 @@ import (
 type memory struct {
 	p    []byte
 	fail error
+	// panics has it panic in place of an error.
+	panics bool
 }
 
 func (m *memory) Read(_ context.Context, p []byte, off uint64) error {
 	copy(p, m.p[off:off+uint64(len(p))])
-	return m.fail
+	return m.failed()
 }
 
 func (m *memory) Write(_ context.Context, p []byte, off uint64) error {
 	copy(m.p[off:off+uint64(len(p))], p)
+	return m.failed()
+}
+
+func (m *memory) failed() error {
+	if m.panics {
+		panic("broken")
+	}
 	return m.fail
 }
 
@@ -207,20 +217,32 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// TestRunFails: who can't read or write is named.
+// TestRunFails: who can't read or write is named, and a panic in that is an error
+// too.
 func TestRunFails(t *testing.T) {
 	for _, of := range [][]int{{0, 0, 0}, {0, 1, 1}} {
 		for _, kind := range allKinds() {
 			for _, reads := range []bool{true, false} {
-				failOnce(t, kind, of, reads)
+				broken := errors.New("broken")
+				rank, err := failOnce(t, kind, of, reads, &memory{fail: broken})
+				var named *RankError
+				if !errors.Is(err, broken) || !errors.As(err, &named) || named.Rank != rank {
+					t.Errorf("%v of %v, reads %v: %v", kind, of, reads, err)
+				}
+				_, err = failOnce(t, kind, of, reads, &memory{panics: true})
+				var panicked *PanicError
+				if !errors.As(err, &panicked) || panicked.Value != "broken" || strings.Contains(err.Error(), "broken") ||
+					!strings.Contains(panicked.String(), "(*memory).failed") {
+					t.Errorf("%v of %v, reads %v, panics: %v", kind, of, reads, err)
+				}
 			}
 		}
 	}
 }
 
-func failOnce(t *testing.T, kind plan.Kind, of []int, reads bool) {
+// failOnce does a task in which a file of one rank is broken.
+func failOnce(t *testing.T, kind plan.Kind, of []int, reads bool, broken *memory) (failed int, err error) {
 	t.Helper()
-	broken := errors.New("broken")
 	task := Task{Kind: kind, Type: elem.Int32, Ranks: 3, Size: 4 << 20, Root: 1}
 	if Combines(kind) {
 		task.Op = elem.Sum
@@ -235,17 +257,15 @@ func failOnce(t *testing.T, kind plan.Kind, of []int, reads bool) {
 			switch {
 			case files[i].Rank != rank:
 			case reads:
-				files[i].Source = &memory{p: make([]byte, task.Size), fail: broken}
+				broken.p = make([]byte, task.Size)
+				files[i].Source = broken
 			default:
-				files[i].Result = &memory{p: make([]byte, task.ResultSize(rank)), fail: broken}
+				broken.p = make([]byte, task.ResultSize(rank))
+				files[i].Result = broken
 			}
 		}
 	}
-	err := w.run(t, task, of)
-	var named *RankError
-	if !errors.Is(err, broken) || !errors.As(err, &named) || named.Rank != rank {
-		t.Errorf("%v of %v, reads %v: %v", kind, of, reads, err)
-	}
+	return rank, w.run(t, task, of)
 }
 
 func TestValidate(t *testing.T) {

@@ -25,8 +25,10 @@ type peers struct {
 	secret   string
 	lo, veth *spot
 	// ucx is lo with servers that have UCX_TLS, by its value.
-	ucx   map[string]*spot
-	cable *netns.Cable
+	ucx map[string]*spot
+	// device is lo with both ends' memory on a device, by its name.
+	device map[string]*spot
+	cable  *netns.Cable
 }
 
 // spot is where a side of a row runs: a server, and who measures.
@@ -87,6 +89,17 @@ func newPeers(ctx context.Context, o options) (p *peers, err error) {
 		}
 		p.ucx[tls] = s
 	}
+	p.device = map[string]*spot{}
+	for i, name := range deviceNames() {
+		s := &spot{
+			host: p.lo.host, serve: exec.CommandContext, run: exec.CommandContext,
+			flags: []string{"--memory", fmt.Sprintf("%s,size=%d", name, 2*uint64(o.large))},
+		}
+		if err = p.serve(ctx, s, fmt.Sprintf("unix:%s-%d", filepath.Join(p.dir, "device"), i)); err != nil {
+			return p, err
+		}
+		p.device[name] = s
+	}
 	if p.cable, err = netns.New(ctx); err != nil {
 		return p, err
 	}
@@ -126,7 +139,7 @@ func (p *peers) facts(ctx context.Context) *facts {
 // rows lists the rows of the table in order.
 func (p *peers) rows() []row {
 	return slices.Concat(
-		p.streamRows(), p.besideUCXRows(), p.sharedRows(), p.ucxRows(), p.tagRows(), p.domainRows(), p.allocationRows(), p.cableRows(),
+		p.streamRows(), p.besideUCXRows(), p.sharedRows(), p.deviceRows(), p.ucxRows(), p.tagRows(), p.domainRows(), p.allocationRows(), p.cableRows(),
 	)
 }
 

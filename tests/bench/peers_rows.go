@@ -121,6 +121,28 @@ func (p *peers) sharedRows() []row {
 	}}
 }
 
+// deviceRows put device memory that is passed on as it is beside what a program
+// does that can't do that: all of it to the host, to the other host, to the
+// device there.
+func (p *peers) deviceRows() []row {
+	var rows []row
+	for _, memory := range deviceNames() {
+		at := p.device[memory]
+		rows = append(rows, row{
+			name: fmt.Sprintf("put of %s by TCP, %s to %s", short(p.opts.large), memory, memory), unit: gigabytes,
+			sides: []side{
+				p.transfer(at, "put", "tcp", "put", p.opts.large), p.transfer(at, "by the host", "tcp", "bounce", p.opts.large),
+			},
+			wants: []want{{of: "put", against: "by the host", bound: 1}},
+			notes: []string{"By the host: all bytes to the host, to the other host, and to the device, one after the other."},
+		})
+	}
+	return rows
+}
+
+// deviceNames are the devices that are measured.
+func deviceNames() []string { return []string{"sim:0", "opencl:0"} }
+
 // tagRows are the times of small things.
 func (p *peers) tagRows() []row {
 	return []row{{

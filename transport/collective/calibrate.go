@@ -129,7 +129,7 @@ func (g *Group) largeSize() uint64 {
 // +checklocks:g.mu
 func (g *Group) rounds(ctx context.Context, r ring, size uint64, times int) (time.Duration, error) {
 	l := g.loop
-	memory, err := g.own.bytes(ctx, plan.Scratch, 2*size)
+	memory, err := g.own.bytes(ctx, 2*size)
 	if err != nil {
 		return 0, err
 	}
@@ -159,7 +159,7 @@ func (g *Group) rounds(ctx context.Context, r ring, size uint64, times int) (tim
 func (g *Group) measureMemory(ctx context.Context) (combine, memory float64, err error) {
 	// So much that the ranks of a node, all together, do not keep it in a cache.
 	n := g.largeSize()
-	p, err := g.own.bytes(ctx, plan.Scratch, 2*n)
+	p, err := g.own.bytes(ctx, 2*n)
 	if err != nil {
 		return 0, 0, err
 	}

@@ -211,6 +211,7 @@ func (r *running) aligned() error {
 func (g *Group) closeCall(ctx context.Context) {
 	g.running.source.drop()
 	g.running.result.drop()
+	g.guard.dropKept()
 	g.own.trim(ctx, g.opts.Buffer)
 }
 
@@ -241,9 +242,9 @@ func (g *Group) attempt(ctx context.Context, r *running) error {
 // +checklocks:g.mu
 func (g *Group) doStream(ctx context.Context, r *running, w *way) error {
 	l := g.loop
-	path := "stream"
+	path := pathStream
 	if r.prepared.staged != (staging{}) {
-		path = "staged"
+		path = pathStaged
 	}
 	r.lends = w.lends
 	if !r.resumed {
@@ -264,19 +265,8 @@ func (g *Group) doStream(ctx context.Context, r *running, w *way) error {
 func (g *Group) lend(ctx context.Context, r *running, w *way) error {
 	l, size := g.loop, w.prog.element
 	l.memory = [4][]byte{plan.Source: r.source.bytes, plan.Result: r.result.bytes}
-	l.stager.views = [4]domain.View{plan.Source: r.source.view, plan.Result: r.result.view}
-	for _, b := range []plan.Buffer{plan.Source, plan.Result} {
-		st := r.prepared.staged
-		if b != st.loads && b != st.stores {
-			continue
-		}
-		p, err := g.own.bytes(ctx, b, uint64(l.stager.views[b].Size()))
-		if err != nil {
-			return err
-		}
-		l.memory[b] = p
-	}
+	l.pager.views = [4]domain.View{plan.Source: r.source.view, plan.Result: r.result.view}
 	var err error
-	l.memory[plan.Scratch], err = g.own.bytes(ctx, plan.Scratch, w.plan.Scratch*size)
+	l.memory[plan.Scratch], err = g.own.bytes(ctx, w.plan.Scratch*size)
 	return err
 }

@@ -147,6 +147,7 @@ func (g *Group) compareOptions(ctx context.Context) error {
 		"version": strconv.Itoa(protocolVersion), "algorithm": string(o.Algorithm), "strict": strconv.FormatBool(o.Strict),
 		"algorithms": fmt.Sprint(o.Algorithms), "check": string(o.Check), "order": fmt.Sprint(o.Order), "topology": o.Topology, "buffer": strconv.FormatUint(uint64(o.Buffer), 10),
 		"timeout": o.Timeout.String(), "stuck": o.Stuck.String(), "retry": strconv.Itoa(o.Retry), "keep-source": strconv.FormatBool(o.KeepSource),
+		"settle": strconv.FormatUint(uint64(o.Settle), 10),
 	}
 	text, err := json.Marshal(own)
 	if err != nil {

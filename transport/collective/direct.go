@@ -144,13 +144,8 @@ func (g *Group) closeMemory(ctx context.Context) error {
 		last := g.window.buffer
 		go func() { _ = last.Close(context.WithoutCancel(ctx)) }()
 	}
-	for _, b := range g.own.parts {
-		if b != nil {
-			errs = append(errs, b.Close(ctx))
-		}
-	}
-	g.shares, g.window, g.own.parts = nil, nil, [4]*region.Buffer{}
-	return errors.Join(errs...)
+	g.shares, g.window = nil, nil
+	return errors.Join(append(errs, g.own.close(ctx), g.loop.pager.close())...)
 }
 
 // slot is the slot of a rank for the call of now.

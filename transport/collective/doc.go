@@ -26,10 +26,10 @@
 //	stream  over links: sockets, or rings in shared memory for memory that is not
 //	        shared. The steps of a program follow each other byte by byte, and
 //	        what is combined is still in the cache
-//	staged  over links from or to device memory that the host does not see: it is
-//	        loaded, used and stored piece by piece, all three at the same time
+//	staged  over links from or to device memory that the host does not see: pages
+//	        of it are loaded, used and stored, all three at the same time
 //
-// One goroutine, the caller's, moves everything but staged pieces. A call of host
+// One goroutine, the caller's, moves everything but staged pages. A call of host
 // memory takes none from Go's heap once such a call has been made.
 //
 // # Memory
@@ -37,6 +37,16 @@
 // Sources and results are views of registered memory. Device memory that the
 // host can see is used where it is. Whether memory is shared, staged or in place
 // is each rank's own matter: where that of one rank is not shared, all take links.
+//
+// Of what is staged only some pages are in host memory, in pinned slots of which
+// Options has the size and the number; they are the group's own, as who keeps
+// slots of an engine while it waits for another rank may keep them from that one.
+// What is used again after it was put away comes from the device once more: an
+// all-reduce by a ring between two ranks loads half of its elements twice. A plan's
+// scratch is host memory as for every call: none for an all-reduce, a gather or a
+// broadcast, but for one by doubling, and up to the whole for a reduction of which a
+// rank gets a part or nothing.
+//
 // A buffer that was shared is held until Unshare, or until the group is closed:
 // that comes before the buffer is closed.
 //
@@ -61,8 +71,9 @@
 //	a rank is dead           fabric.ErrLink, which names it, within some seconds
 //
 // A rank that has its result may have left when another one still needs its
-// bytes again. Calls of 4 MiB and more that go over links therefore end when
-// all ranks have theirs; for smaller ones that would take longer than the call.
+// bytes again. Calls of Options.Settle bytes and more that go over links therefore
+// end when all ranks have theirs; for smaller ones that would take longer than the
+// call.
 //
 // A Barrier that was given up is the same one when it is called again, so ranks
 // that come late meet the others in it. Any other call that was given up counts

@@ -84,8 +84,10 @@ func (g *Group) talkAll(ctx context.Context, why purpose, all []talk) error {
 		out.put(&t.head)
 	}
 	want := g.guard.want[:0]
+	var p pace
 	for since := false; ; {
 		moved := false
+		var bytes uint64
 		want = want[:0]
 		for i := range all {
 			t := &all[i]
@@ -94,6 +96,7 @@ func (g *Group) talkAll(ctx context.Context, why purpose, all []talk) error {
 				return err
 			}
 			moved = moved || t.sent+t.got != before
+			bytes += uint64(t.sent + t.got)
 			w := fabric.Want{Peer: t.peer, Send: t.out != nil && t.sent < headSize+len(t.out), Receive: t.in != nil && t.got < headSize+len(t.in)}
 			if w.Send || w.Receive {
 				want = append(want, w)
@@ -104,7 +107,7 @@ func (g *Group) talkAll(ctx context.Context, why purpose, all []talk) error {
 			return nil
 		}
 		if moved {
-			since = true
+			since = p.advanced(len(want), bytes) || since
 			continue
 		}
 		if err := g.park(ctx, want, -int(why), since); err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync"
 
+	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/transport/collective/fabric"
 	"github.com/hmcfs/hmcfs/transport/collective/plan"
 )
@@ -34,8 +35,10 @@ type guard struct {
 	idents map[frame]*ident
 	agreed int
 	age    uint32
-	// kept is a copy of what the call overwrites; has says that it is one.
+	// kept is a copy of what the call overwrites, or keptOn where that is on a
+	// device; has says that it is one.
 	kept    []byte
+	keptOn  *devices.Memory
 	hasKept bool
 
 	// What follows is kept because it takes no memory then.
@@ -212,14 +215,19 @@ func (g *Group) once(ctx context.Context, d *duty, tries int) (stage, error) {
 	if err := g.attempt(ctx, d.run); err != nil {
 		return begun, err
 	}
-	if !g.settles(d.run) {
-		return settling, nil
+	return g.conclude(ctx, d.run)
+}
+
+// conclude ends a call of which we have our result. Where ranks have lent memory it
+// is good only if all have: who gives up before may change what he has lent.
+func (g *Group) conclude(ctx context.Context, r *running) (stage, error) {
+	switch {
+	case r.lends:
+		return begun, g.settle(ctx)
+	case g.settles(r):
+		return settling, g.settle(ctx)
 	}
-	at := settling
-	if d.run.lends {
-		at = begun
-	}
-	return at, g.settle(ctx)
+	return settling, nil
 }
 
 // linked says whether all links are there, where ranks write to each other's
@@ -242,19 +250,15 @@ func (g *Group) linked() error {
 	return nil
 }
 
-// settleSize is from how many bytes on a call ends when all ranks have theirs:
-// only then a rank that has lost a link finds the others where they can still do
-// it again. For fewer bytes the time for that is not worth it.
-const settleSize = 4 << 20
-
 // settles says whether a call that went over links ends with settle.
 func (g *Group) settles(r *running) bool {
-	if r.lends {
-		return true
-	}
-	return g.opts.Retry > 0 && g.Size() > 1 && r.report.Path == pathStream && r.task.Kind != plan.Barrier &&
-		r.task.Count*r.task.Type.Size() >= settleSize
+	return g.opts.Retry > 0 && g.Size() > 1 && (r.report.Path == pathStream || r.report.Path == pathStaged) && r.task.Kind != plan.Barrier &&
+		r.task.Count*r.task.Type.Size() >= uint64(g.opts.Settle)
 }
 
-// pathStream is Report.Path of what went over links.
-const pathStream = "stream"
+// pathStream and pathStaged are Report.Path of what went over links: which one is
+// each rank's own matter.
+const (
+	pathStream = "stream"
+	pathStaged = "staged"
+)

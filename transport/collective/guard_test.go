@@ -143,6 +143,7 @@ func TestOptionsDiffer(t *testing.T) {
 		"retry":       {Retry: 3},
 		"keep-source": {KeepSource: true},
 		"timeout":     {Timeout: time.Minute},
+		"settle":      {Settle: devices.MiB},
 	} {
 		t.Run(field, func(t *testing.T) {
 			kit.Check(t)
@@ -217,36 +218,43 @@ func allReduce(t *testing.T, w *ranks, count uint64) []byte {
 // TestRetry cuts a link at one byte after the other of a call: it is done again,
 // and comes to the same bits.
 func TestRetry(t *testing.T) {
-	// So large that who has his result waits for the others.
-	const n, count = 3, settleSize/4 + 1
-	for _, inPlace := range []bool{false, true} {
-		t.Run(fmt.Sprintf("in place %v", inPlace), func(t *testing.T) {
-			kit.Check(t)
-			reports := make([]*Report, n)
-			w, faults := newFaulty(t, n, Options{Algorithm: plan.Ring, KeepSource: true})
-			for r, g := range w.groups {
-				g.opts.Observe = func(rep *Report) { reports[r] = rep }
+	// So large that who has his result waits for the others, or told to.
+	for count, settle := range map[uint64]devices.Size{(4<<20)/4 + 1: 0, 3000: 1} {
+		for _, inPlace := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%d, in place %v", count, inPlace), func(t *testing.T) {
+				kit.Check(t)
+				retry(t, count, inPlace, Options{Algorithm: plan.Ring, KeepSource: true, Settle: settle})
+			})
+		}
+	}
+}
+
+func retry(t *testing.T, count uint64, inPlace bool, o Options) {
+	t.Helper()
+	const n = 3
+	reports := make([]*Report, n)
+	w, faults := newFaulty(t, n, o)
+	for r, g := range w.groups {
+		g.opts.Observe = func(rep *Report) { reports[r] = rep }
+	}
+	want := allReduce(t, w, count)
+	begin := faults.Sent(0, 1)
+	allReduce(t, w, count)
+	whole := faults.Sent(0, 1) - begin
+	for _, at := range []uint64{1, 7, 16, 17, 4000, whole / 2, whole - 40, whole - 33} {
+		faults.CutAfter(0, 1, at)
+		got, err := again(t, w, count, inPlace)
+		if err != nil || !bytes.Equal(got, want) {
+			t.Fatalf("cut at byte %d: %v, or other bits", at, err)
+		}
+		for r, rep := range reports {
+			if rep.Retries != 1 {
+				t.Errorf("cut at byte %d: rank %d has tried again %d times", at, r, rep.Retries)
 			}
-			want := allReduce(t, w, count)
-			begin := faults.Sent(0, 1)
-			allReduce(t, w, count)
-			whole := faults.Sent(0, 1) - begin
-			for _, at := range []uint64{1, 7, 16, 17, 4000, whole / 2, whole - 40, whole - 33} {
-				faults.CutAfter(0, 1, at)
-				got, err := again(t, w, count, inPlace)
-				if err != nil || !bytes.Equal(got, want) {
-					t.Fatalf("cut at byte %d: %v, or other bits", at, err)
-				}
-				for r, rep := range reports {
-					if rep.Retries != 1 {
-						t.Errorf("cut at byte %d: rank %d has tried again %d times", at, r, rep.Retries)
-					}
-				}
-			}
-			if got, err := again(t, w, count, inPlace); err != nil || !bytes.Equal(got, want) {
-				t.Errorf("after all cuts: %v", err)
-			}
-		})
+		}
+	}
+	if got, err := again(t, w, count, inPlace); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("after all cuts: %v", err)
 	}
 }
 

@@ -13,7 +13,8 @@ const foldPiece = 64 << 10
 func (l *loop) here(p *phase) error {
 	for budget := 2 * piece; budget > 0 && l.local < len(p.local); {
 		i := p.local[l.local]
-		from, to := l.done[i], l.limit(i)
+		from := l.done[i]
+		to := l.ready(i, from, l.limit(i))
 		to -= to % l.prog.element
 		n := min(to-min(from, to), uint64(budget))
 		n -= n % l.prog.element

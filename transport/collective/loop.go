@@ -46,9 +46,10 @@ type loop struct {
 	local   int
 	left    int
 	// moved says that this turn has.
-	moved  bool
-	stager stager
-	count  counters
+	moved bool
+	pager pager
+	count counters
+	pace  pace
 }
 
 // linkEnd is where we are with one peer.
@@ -62,9 +63,11 @@ type linkEnd struct {
 	nrest int
 }
 
-// counters are what went over links.
+// counters are what went over links, but for staged.
 type counters struct {
 	sent, received, messages uint64
+	// staged is what was copied from and to devices.
+	staged uint64
 }
 
 func newLoop(g *Group) *loop {
@@ -73,7 +76,7 @@ func newLoop(g *Group) *loop {
 	// What comes behind a header is at the begin of a cache line.
 	l.buffer = make([]byte, 64+piece)[64-headSize:]
 	l.peers = make([][4][]byte, f.Size())
-	l.stager.results = make(chan staged, 2)
+	l.pager = newPager(&g.opts)
 	return l
 }
 
@@ -85,9 +88,9 @@ func (l *loop) begin(task *plan.Task, prog *program) {
 	}
 	l.done = l.done[:len(prog.steps)]
 	clear(l.done)
-	l.count = counters{}
+	l.count, l.pace = counters{}, pace{}
 	l.phase, l.entered = 0, false
-	l.stager.loads, l.stager.stores = mover{}, mover{}
+	l.pager.begin(prog.paging)
 	for r := range l.ends {
 		e := &l.ends[r]
 		e.sent, e.got, e.nrest = 0, 0, 0
@@ -132,7 +135,7 @@ func (l *loop) enter(p *phase) {
 // run does the steps of a phase.
 func (l *loop) run(ctx context.Context, p *phase) error {
 	since := false
-	for l.left > 0 {
+	for l.left > 0 || l.pager.dirty > 0 {
 		l.moved = false
 		for i := range p.lanes {
 			if err := l.send(&p.lanes[i]); err != nil {
@@ -149,14 +152,14 @@ func (l *loop) run(ctx context.Context, p *phase) error {
 			return err
 		}
 		if l.moved {
-			since = true
+			since = l.pace.advanced(l.left, l.count.sent+l.count.received+l.count.staged) || since
 			continue
 		}
-		if l.left == 0 {
+		if l.left == 0 && l.pager.dirty == 0 {
 			break
 		}
 		step := l.wants(p)
-		if len(l.want) == 0 && l.stager.busy() == 0 {
+		if len(l.want) == 0 && l.pager.busy() == 0 {
 			return fmt.Errorf("%w: step %d waits for nothing that comes", plan.ErrWrong, step)
 		}
 		if err := l.group.park(ctx, l.want, step, since); err != nil {
@@ -194,6 +197,9 @@ func (l *loop) finish(i int) bool {
 
 // part is n bytes of a span from off on.
 func (l *loop) part(s span, off, n uint64) []byte {
+	if l.pager.stages(s.buffer) {
+		return l.pager.bytes(s, off, n)
+	}
 	m := l.memory[s.buffer]
 	return m[s.off+off : s.off+off+n : s.off+off+n]
 }
@@ -204,7 +210,8 @@ func (l *loop) send(p *lane) error {
 	for budget := sendPiece; budget > 0 && e.sends < len(p.sends); {
 		i := p.sends[e.sends]
 		s := &l.prog.steps[i]
-		from, to := l.done[i], l.limit(i)
+		from := l.done[i]
+		to := l.ready(i, from, l.limit(i))
 		if to <= from {
 			return nil
 		}
@@ -249,7 +256,8 @@ func (l *loop) receive(p *lane) error {
 	e := &l.ends[p.peer]
 	for budget := piece; budget > 0 && e.gets < len(p.receive); {
 		i := p.receive[e.gets]
-		from, to := l.done[i], l.floor(i, l.limit(i))
+		from := l.done[i]
+		to := l.ready(i, from, l.floor(i, l.limit(i)))
 		if to <= from {
 			return nil
 		}
@@ -346,13 +354,13 @@ func (l *loop) wants(p *phase) (step int) {
 		w := fabric.Want{Peer: lane.peer}
 		if e.sends < len(lane.sends) {
 			k := lane.sends[e.sends]
-			if w.Send = l.limit(k) > l.done[k]; w.Send {
+			if w.Send = l.ready(k, l.done[k], l.limit(k)) > l.done[k]; w.Send {
 				step = k
 			}
 		}
 		if e.gets < len(lane.receive) {
 			k := lane.receive[e.gets]
-			if w.Receive = l.floor(k, l.limit(k)) > l.done[k]; w.Receive {
+			if w.Receive = l.ready(k, l.done[k], l.floor(k, l.limit(k))) > l.done[k]; w.Receive {
 				step = k
 			}
 		}

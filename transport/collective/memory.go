@@ -2,6 +2,7 @@ package collective
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/bits"
 
@@ -144,43 +145,45 @@ func inPlace(t *plan.Task, rank plan.Rank, source, result domain.View) (bool, er
 	return true, nil
 }
 
-// own is a group's own memory, which grows with the calls.
+// own is a group's own memory for scratch, which grows with the calls.
 type own struct {
-	table *region.Table
-	// parts are by plan.Buffer: staging for Source and Result, and Scratch.
-	parts [4]*region.Buffer
+	table   *region.Table
+	scratch *region.Buffer
 }
 
-// bytes are n bytes of a part. They hold what was left there.
-func (o *own) bytes(ctx context.Context, of plan.Buffer, n uint64) ([]byte, error) {
+// bytes are n bytes of it. They hold what was left there.
+func (o *own) bytes(ctx context.Context, n uint64) ([]byte, error) {
 	if n == 0 {
 		return nil, nil
 	}
-	if b := o.parts[of]; b == nil || uint64(b.Size()) < n {
+	if o.scratch == nil || uint64(o.scratch.Size()) < n {
 		size := devices.Size(1) << bits.Len64(max(n, 1<<16)-1)
 		fresh, err := o.table.Alloc(size)
 		if err != nil {
 			return nil, fmt.Errorf("memory of a collective: %w", err)
 		}
-		if b != nil {
-			if err = b.Close(context.WithoutCancel(ctx)); err != nil {
-				return nil, err
-			}
+		if err = o.close(ctx); err != nil {
+			return nil, errors.Join(err, fresh.Close(ctx))
 		}
-		o.parts[of] = fresh
+		o.scratch = fresh
 	}
-	return o.parts[of].Host(0, devices.Size(n)), nil
+	return o.scratch.Host(0, devices.Size(n)), nil
 }
 
 // trim gives back memory of which there is more than a group may keep.
 func (o *own) trim(ctx context.Context, keep devices.Size) {
-	for i, b := range o.parts {
-		if b == nil || b.Size() <= keep {
-			continue
-		}
-		// Nobody else has it, so that it does not wait; and the kernel takes back
-		// what it has given.
-		_ = b.Close(context.WithoutCancel(ctx))
-		o.parts[i] = nil
+	if o.scratch != nil && o.scratch.Size() > keep {
+		// The kernel takes back what it has given.
+		_ = o.close(ctx)
 	}
+}
+
+// close gives all of it back. Nobody else has it, so that this does not wait.
+func (o *own) close(ctx context.Context) error {
+	b := o.scratch
+	if b == nil {
+		return nil
+	}
+	o.scratch = nil
+	return b.Close(context.WithoutCancel(ctx))
 }

@@ -25,7 +25,7 @@ const (
 )
 
 // Options is what a group is made with. Every rank has to have the same, but
-// for Logger and Observe: New compares them.
+// for Logger, Observe and those of staging: New compares them.
 type Options struct {
 	// Algorithm is used for every call that it can do. Empty is the fastest by
 	// the cost model.
@@ -43,13 +43,21 @@ type Options struct {
 	// Order and Topology are those of plan.Shape: package topology makes them.
 	Order    []plan.Rank
 	Topology string
-	// Buffer is how much memory a group keeps from call to call for each of
-	// scratch, staged sources and staged results. A call that needs more takes it
-	// from the system, and gives it back. Default 64 MiB, of which only what is
-	// needed is taken.
+	// Buffer is how much memory a group keeps from call to call for what its plans
+	// put aside. A call that needs more takes it from the system, and gives it
+	// back. Default 64 MiB, of which only what is needed is taken.
 	Buffer devices.Size
+	// StageSlot and StageSlots are the size and the number of the pinned slots
+	// through which memory goes that the host does not see. They bound what a call
+	// takes for that, whatever its size; what was taken is kept until Close. A
+	// slot is what is copied at once, where there are slots enough for all ranks.
+	// They may be others at each rank. A power of two from 64 KiB to 1 GiB, and 4
+	// to 1024, together at least 1 MiB. Default 8 of 1 MiB.
+	StageSlot  devices.Size
+	StageSlots int
 	// Timeout is how long a rank waits for another one before the call fails and
-	// names it. Default 30 minutes.
+	// names it. Who sends less than 64 KiB in that time, and does not end a step
+	// of the plan, is waited for no longer either. Default 30 minutes.
 	Timeout time.Duration
 	// Stuck is after how long a wait is reported: who waits, for whom, in which
 	// call and step. Default 10 s.
@@ -57,8 +65,15 @@ type Options struct {
 	// Retry is how often a call is done again after a link was lost. A call in
 	// place is only done again with KeepSource. Default 1; negative is never.
 	Retry int
-	// KeepSource keeps a copy of what a call in place overwrites.
+	// KeepSource keeps a copy of what a call in place overwrites: on the device
+	// where the host does not see it, and on the host where that has no room.
 	KeepSource bool
+	// Settle is from how many bytes of a source or result on a call that goes over
+	// links ends when all ranks have theirs. Only then a rank that has lost a link
+	// finds all others where they can still do the call again: of a call of fewer
+	// bytes one may be ahead, or gone, and the others get ErrRetry. It costs about
+	// a Barrier. 1 is each call. Default 4 MiB.
+	Settle devices.Size
 	// Observe gets the report of each call, in the caller's goroutine.
 	Observe func(*Report)
 	// Logger is where degraded calls are told. Nil is none.
@@ -73,6 +88,12 @@ func (o Options) withDefaults() Options {
 	if o.Buffer == 0 {
 		o.Buffer = 64 * devices.MiB
 	}
+	if o.StageSlot == 0 {
+		o.StageSlot = devices.MiB
+	}
+	if o.StageSlots == 0 {
+		o.StageSlots = 8
+	}
 	if o.Timeout == 0 {
 		o.Timeout = 30 * time.Minute
 	}
@@ -81,6 +102,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Retry == 0 {
 		o.Retry = 1
+	}
+	if o.Settle == 0 {
+		o.Settle = 4 * devices.MiB
 	}
 	if o.Logger == nil {
 		o.Logger = zap.NewNop()
@@ -104,6 +128,32 @@ func (o *Options) check() error {
 	}
 	if o.Check != CheckOff && o.Check != CheckFirst && o.Check != CheckAll {
 		return fmt.Errorf("%w: there is no check %.40q", ErrArgument, o.Check)
+	}
+	return o.checkStage()
+}
+
+// The bounds of staging. smallestStage is what 64 ranks need for as many pages as
+// their steps can be at.
+const (
+	minStageSlot  = 64 * devices.KiB
+	maxStageSlot  = devices.GiB
+	minStageSlots = 4
+	maxStageSlots = 1024
+	smallestStage = devices.MiB
+)
+
+// checkStage refuses slots that can't be, or are too few.
+func (o *Options) checkStage() error {
+	n := o.StageSlot
+	if n < minStageSlot || n > maxStageSlot || n&(n-1) != 0 {
+		return fmt.Errorf("%w: staging slots of %d bytes, not a power of two from %v to %v",
+			ErrArgument, uint64(n), minStageSlot, maxStageSlot)
+	}
+	if o.StageSlots < minStageSlots || o.StageSlots > maxStageSlots {
+		return fmt.Errorf("%w: %d staging slots, not %d to %d", ErrArgument, o.StageSlots, minStageSlots, maxStageSlots)
+	}
+	if all := n * devices.Size(o.StageSlots); all < smallestStage {
+		return fmt.Errorf("%w: %v of staging slots, not at least %v", ErrArgument, all, smallestStage)
 	}
 	return nil
 }

@@ -6,13 +6,6 @@ import (
 	"github.com/hmcfs/hmcfs/transport/collective/plan"
 )
 
-// Actions of our own, behind those of plan: a staged buffer is loaded from its
-// memory before its bytes are used, and stored when they are final.
-const (
-	load plan.Action = 64 + iota
-	store
-)
-
 // span is some bytes of a buffer.
 type span struct {
 	buffer plan.Buffer
@@ -34,9 +27,10 @@ type step struct {
 	// block is the step's Block, from its From.
 	block, from span
 	to          []plan.Rank
-	// writes and reads are what it touches here.
-	writes, reads [2]span
-	waits         []wait
+	// write and reads are what it touches here.
+	write span
+	reads [2]span
+	waits []wait
 	// nth is the number of a message among those of its link and direction.
 	nth uint16
 	// lend says that it need not be copied to be sent: see plan.Lendable.
@@ -56,14 +50,16 @@ type program struct {
 	phases []phase
 	// element is the size of one.
 	element uint64
+	// paging is how staged buffers are used; nil where none is.
+	paging *paging
 }
 
 // phase is the steps up to a Sync.
 type phase struct {
 	lanes []lane
-	// local are the steps that need no link, and staged those of the stager.
-	local, loads, stores []int
-	steps                int
+	// local are the steps that need no link.
+	local []int
+	steps int
 	// sync says that a Sync follows.
 	sync bool
 }
@@ -74,24 +70,17 @@ type lane struct {
 	sends, receive []int
 }
 
-// staging says which buffers are staged. Result is loaded too where the call is
-// in place, as the plan names one buffer then.
-type staging struct {
-	loads  plan.Buffer
-	stores plan.Buffer
-}
-
 // newProgram translates a rank's program.
 func newProgram(p plan.Program, rank plan.Rank, element uint64, st staging) *program {
 	g := &program{element: element}
 	for i := range p {
 		g.steps = append(g.steps, translate(&p[i], rank, element))
 	}
-	g.steps = withStaging(g.steps, st)
 	for i := range g.steps {
 		g.steps[i].waits = waitsOf(g.steps, i)
 	}
 	g.cut()
+	g.paging = newPaging(g, st)
 	return g
 }
 
@@ -101,22 +90,22 @@ func translate(s *plan.Step, rank plan.Rank, element uint64) step {
 	case plan.Send:
 		t.reads[0] = t.block
 	case plan.Receive, plan.Fetch:
-		t.writes[0] = t.block
+		t.write = t.block
 	case plan.ReceiveCombine:
 		if t.from.buffer == 0 {
 			t.from = t.block
 		}
-		t.writes[0], t.reads[0] = t.block, t.from
+		t.write, t.reads[0] = t.block, t.from
 	case plan.Copy:
-		t.writes[0], t.reads[0] = t.block, t.from
+		t.write, t.reads[0] = t.block, t.from
 	case plan.CombineFrom:
-		t.writes[0], t.reads[0], t.reads[1] = t.block, t.block, t.from
+		t.write, t.reads[0], t.reads[1] = t.block, t.block, t.from
 	case plan.DivideBy:
-		t.writes[0], t.reads[0] = t.block, t.block
+		t.write, t.reads[0] = t.block, t.block
 	case plan.Fold:
 		t.reads[0] = t.from
 		if slices.Contains(s.To, rank) {
-			t.writes[0] = t.block
+			t.write = t.block
 		}
 	case plan.Sync:
 	}
@@ -125,64 +114,6 @@ func translate(s *plan.Step, rank plan.Rank, element uint64) step {
 
 func bytesOf(b plan.Block, element uint64) span {
 	return span{buffer: b.Buffer, off: b.Off * element, len: b.Len * element}
-}
-
-// withStaging puts the steps that load and store staged buffers into a program:
-// what is read before it is written is loaded, and every byte that was written
-// is stored, once it is final.
-func withStaging(steps []step, st staging) []step {
-	if st == (staging{}) {
-		return steps
-	}
-	var first, last []step
-	var known []span
-	for i := range steps {
-		for _, r := range steps[i].reads {
-			for _, part := range minus(r, known, st.loads) {
-				first = append(first, step{action: load, block: part, writes: [2]span{part}})
-				known = append(known, part)
-			}
-		}
-		for _, w := range steps[i].writes {
-			known = append(known, minus(w, known, st.loads)...)
-		}
-	}
-	known = nil
-	for _, s := range slices.Backward(steps) {
-		for _, w := range s.writes {
-			for _, part := range minus(w, known, st.stores) {
-				last = append(last, step{action: store, block: part, reads: [2]span{part}})
-				known = append(known, part)
-			}
-		}
-	}
-	slices.Reverse(last)
-	return slices.Concat(first, steps, last)
-}
-
-// minus is what is left of a span of the buffer without those that are known.
-func minus(s span, known []span, buffer plan.Buffer) []span {
-	if s.buffer != buffer || s.len == 0 || buffer == 0 {
-		return nil
-	}
-	left := []span{s}
-	for _, k := range known {
-		var next []span
-		for _, l := range left {
-			if !l.meets(k) {
-				next = append(next, l)
-				continue
-			}
-			if l.off < k.off {
-				next = append(next, span{l.buffer, l.off, k.off - l.off})
-			}
-			if l.end() > k.end() {
-				next = append(next, span{l.buffer, k.end(), l.end() - k.end()})
-			}
-		}
-		left = next
-	}
-	return left
 }
 
 // waitsOf is which earlier steps step i has to come after: those that write what
@@ -212,18 +143,10 @@ func conflict(a, b *step) (meet, follow bool) {
 			follow = follow && x == y
 		}
 	}
-	for _, w := range a.writes {
-		for _, y := range b.writes {
-			pair(w, y)
-		}
-		for _, y := range b.reads {
-			pair(w, y)
-		}
-	}
-	for _, r := range a.reads {
-		for _, y := range b.writes {
-			pair(r, y)
-		}
+	pair(a.write, b.write)
+	for i := range a.reads {
+		pair(a.write, b.reads[i])
+		pair(a.reads[i], b.write)
 	}
 	return meet, meet && follow
 }
@@ -247,10 +170,6 @@ func (g *program) cut() {
 		}
 		now.steps++
 		switch s.action {
-		case load:
-			now.loads = append(now.loads, i)
-		case store:
-			now.stores = append(now.stores, i)
 		case plan.Send, plan.Receive, plan.ReceiveCombine:
 			at, ok := lanes[s.peer]
 			if !ok {

@@ -6,122 +6,235 @@ import (
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/transport"
-	"github.com/hmcfs/hmcfs/transport/collective/plan"
 	"github.com/hmcfs/hmcfs/transport/domain"
 )
 
-// stagePiece is how many bytes a device copies at a time: what follows can use
-// them while the next ones are on their way.
-const stagePiece = 1 << 20
-
-// stager moves bytes between staged buffers and their memory, while the loop
-// goes on.
-type stager struct {
-	// views are the memory, by plan.Buffer.
-	views [4]domain.View
-	// loads and stores are the steps of now, and how many bytes of them are
-	// being moved.
-	loads, stores mover
-	results       chan staged
-}
-
-// mover is one direction: one piece is on its way at a time.
-type mover struct {
-	at   int
-	away bool
-}
-
-// staged is a piece that was moved.
-type staged struct {
-	m   *mover
-	i   int
-	n   uint64
-	err error
-}
-
-// busy is how many pieces are on their way.
-func (s *stager) busy() (n int) {
-	for _, m := range []*mover{&s.loads, &s.stores} {
-		if m.away {
-			n++
+// ready is up to where a step can go on from a byte on, and not further than to:
+// its pages are here.
+func (l *loop) ready(i int, from, to uint64) uint64 {
+	pg := &l.pager
+	if pg.plan == nil || to <= from {
+		return to
+	}
+	s := &l.prog.steps[i]
+	for _, x := range s.reads {
+		if pg.plan.stages(x) {
+			to = min(to, pg.reach(x, from, false))
 		}
 	}
-	return n
+	if pg.plan.stages(s.write) {
+		to = min(to, pg.reach(s.write, from, true))
+	}
+	return to
 }
 
-// stage takes what the stager has moved, and gives it what comes next.
+// stage takes what was copied, and has copied what the steps need next:
+//
+//	load  ──> pages that a step waits for, then those that one comes to
+//	store <── pages that nobody writes any more, and others where there is no room
 func (l *loop) stage(ctx context.Context, p *phase) error {
-	if len(p.loads) == 0 && len(p.stores) == 0 {
+	pg := &l.pager
+	if pg.plan == nil {
 		return nil
 	}
-	s := &l.stager
-	for s.busy() > 0 {
-		select {
-		case r := <-s.results:
-			if err := l.landed(r); err != nil {
+	if err := l.land(); err != nil {
+		return err
+	}
+	l.mark(p)
+	full := false
+	for _, x := range pg.faults {
+		k := pg.room(false)
+		if k < 0 {
+			full = true
+			continue
+		}
+		if err := l.bring(ctx, k, x); err != nil {
+			return err
+		}
+	}
+	l.storeAll(ctx, full)
+	for _, x := range pg.soon {
+		if k := pg.room(true); k >= 0 {
+			if err := l.bring(ctx, k, x); err != nil {
 				return err
 			}
-			continue
+		}
+	}
+	pg.turn++
+	pg.faults, pg.soon = pg.faults[:0], pg.soon[:0]
+	return nil
+}
+
+// land notes the pages that were copied.
+func (l *loop) land() error {
+	pg := &l.pager
+	for pg.busy() > 0 {
+		select {
+		case r := <-pg.results:
+			pg.landed(r)
+			if r.err != nil {
+				return r.err
+			}
+			l.moved = true
+			l.count.staged += pg.frames[r.frame].n
 		default:
+			return nil
 		}
-		break
-	}
-	l.launch(ctx, &s.loads, p.loads)
-	l.launch(ctx, &s.stores, p.stores)
-	return nil
-}
-
-// landed notes a piece that was moved.
-func (l *loop) landed(r staged) error {
-	r.m.away = false
-	if r.err != nil {
-		return r.err
-	}
-	l.moved = true
-	l.done[r.i] += r.n
-	if l.finish(r.i) {
-		r.m.at++
 	}
 	return nil
 }
 
-// launch begins to move the next piece of some steps.
-func (l *loop) launch(ctx context.Context, m *mover, steps []int) {
-	if m.away || m.at == len(steps) {
+func (pg *pager) landed(r moved) {
+	f := &pg.frames[r.frame]
+	if f.loading {
+		pg.loading--
+		f.last = pg.turn
+	} else {
+		pg.storing--
+		pg.dirty--
+		f.dirty = false
+	}
+	f.loading, f.storing = false, false
+}
+
+// mark finds the pages that steps are at, and those that they come to next.
+func (l *loop) mark(p *phase) {
+	for i := range p.lanes {
+		e := &l.ends[p.lanes[i].peer]
+		l.markNext(p.lanes[i].sends, e.sends)
+		l.markNext(p.lanes[i].receive, e.gets)
+	}
+	l.markNext(p.local, l.local)
+}
+
+// markNext marks the pages of the first of some steps that are left.
+func (l *loop) markNext(steps []int, at int) {
+	if at == len(steps) {
 		return
 	}
-	i := steps[m.at]
-	from, to := l.done[i], l.limit(i)
-	if to <= from {
+	pg := &l.pager
+	i := steps[at]
+	s := &l.prog.steps[i]
+	limit := l.limit(i)
+	for _, x := range s.spans() {
+		if !pg.plan.stages(x) {
+			continue
+		}
+		begin, n := pg.plan.pageOf(x.buffer, x.off+l.done[i], pg.page)
+		if k, here := pg.where[begin]; here {
+			pg.frames[k].last = pg.turn
+		}
+		if end := begin.off + n; end < x.end() && end-x.off < limit {
+			l.near(s, x, end-x.off)
+		}
+	}
+	if at+1 < len(steps) {
+		next := steps[at+1]
+		s = &l.prog.steps[next]
+		if l.limit(next) == 0 {
+			return
+		}
+		for _, x := range s.reads {
+			l.near(s, x, 0)
+		}
+	}
+}
+
+// near marks a page that a step comes to next, and asks for it if it is read.
+func (l *loop) near(s *step, x span, from uint64) {
+	pg := &l.pager
+	if !pg.plan.stages(x) {
 		return
 	}
-	n := min(to-from, stagePiece)
-	st := &l.prog.steps[i]
-	if to < st.block.len && n < stagePiece {
-		// A device copies few large pieces faster than many small ones.
+	at, n := pg.plan.pageOf(x.buffer, x.off+from, pg.page)
+	if k, here := pg.where[at]; here {
+		pg.frames[k].near = pg.turn
 		return
 	}
-	m.away = true
-	v, host := l.stager.views[st.block.buffer], l.part(st.block, from, n)
-	isLoad, off := st.action == load, devices.Offset(st.block.off+from)
-	results, f := l.stager.results, l.fabric
+	if x == s.reads[0] || x == s.reads[1] {
+		pg.soon = append(pg.soon, fault{at: at, n: n, load: true})
+	}
+}
+
+// bring makes a frame that of a page, and has it loaded.
+func (l *loop) bring(ctx context.Context, k int, x fault) error {
+	pg := &l.pager
+	if _, here := pg.where[x.at]; here || x.load && pg.loading == flights {
+		return nil
+	}
+	if err := pg.back(ctx, k); err != nil {
+		return err
+	}
+	pg.put(k, x)
+	if !x.load {
+		l.moved = true
+		return nil
+	}
+	f := &pg.frames[k]
+	f.loading = true
+	pg.loading++
+	v, host := pg.views[x.at.buffer], f.mem[:x.n:x.n]
+	l.away(k, func() error { return readView(ctx, v, devices.Offset(x.at.off), host) })
+	return nil
+}
+
+// storeAll has pages stored that nobody writes any more, and where there is no
+// room, one that nobody is at.
+func (l *loop) storeAll(ctx context.Context, full bool) {
+	pg := &l.pager
+	for pg.storing < flights && pg.dirty > pg.storing {
+		k := l.toStore(full && pg.storing == 0)
+		if k < 0 {
+			return
+		}
+		f := &pg.frames[k]
+		f.storing = true
+		pg.storing++
+		v, at, host := pg.views[f.at.buffer], devices.Offset(f.at.off), f.mem[:f.n:f.n]
+		l.away(k, func() error { return writeView(ctx, v, at, host) })
+	}
+}
+
+// toStore is the page to be stored next, -1 for none.
+func (l *loop) toStore(full bool) int {
+	pg := &l.pager
+	best, final := -1, false
+	for k := range pg.frames {
+		f := &pg.frames[k]
+		if !f.dirty || f.storing {
+			continue
+		}
+		over := l.final(f)
+		if !over && (!full || f.last == pg.turn) || final && !over {
+			continue
+		}
+		if best < 0 || over && !final || f.last < pg.frames[best].last {
+			best, final = k, over
+		}
+	}
+	return best
+}
+
+// final says whether nobody writes a page any more.
+func (l *loop) final(f *pageFrame) bool {
+	p := l.pager.plan
+	i := p.last[f.at.buffer][p.area(f.at.buffer, f.at.off)]
+	return l.prog.steps[i].write.off+l.done[i] >= f.at.off+f.n
+}
+
+// away copies a page while the loop goes on.
+func (l *loop) away(k int, do func() error) {
+	results, f := l.pager.results, l.fabric
 	go func() {
-		var err error
-		if isLoad {
-			err = readView(ctx, v, off, host)
-		} else {
-			err = writeView(ctx, v, off, host)
-		}
-		results <- staged{m: m, i: i, n: n, err: err}
+		results <- moved{frame: k, err: do()}
 		f.Interrupt()
 	}()
 }
 
-// settle waits until no piece is on its way.
+// settle waits until no page is on its way.
 func (l *loop) settle() {
-	for l.stager.busy() > 0 {
-		r := <-l.stager.results
-		r.m.away = false
+	for l.pager.busy() > 0 {
+		l.pager.landed(<-l.pager.results)
 	}
 }
 
@@ -145,23 +258,4 @@ func writeView(ctx context.Context, v domain.View, off devices.Offset, p []byte)
 		return fmt.Errorf("write %d bytes of a result: %w", len(p), err)
 	}
 	return nil
-}
-
-// stagingOf says which buffers of a task are staged.
-func stagingOf(t *plan.Task, source, result bool) staging {
-	st := staging{}
-	if !source && !result {
-		return st
-	}
-	if t.InPlace {
-		one := t.Place(0, plan.Block{Buffer: plan.Source}).Buffer
-		return staging{loads: one, stores: one}
-	}
-	if source {
-		st.loads = plan.Source
-	}
-	if result {
-		st.stores = plan.Result
-	}
-	return st
 }

@@ -195,8 +195,8 @@ func (m *measureFlags) add(cmd *cobra.Command) {
 	flags.StringArrayVar(&m.peerMemory, "peer-memory", nil,
 		"Measure against this memory of the server, such as sim0; may be given several times. Default: the same as here.")
 	flags.StringArrayVar(&m.operations, "operation", perf.Operations(),
-		"Measure this: tag, put, get, send or recv; may be given several times.")
-	flags.StringVar(&m.sizes, "sizes", "8..1GiB", "The sizes of transfers, such as 8,64KiB,1GiB, or 8..1GiB in steps of eight.")
+		"Measure this: tag, put, get, send, recv, or bounce, a put by way of the host memory of both sides; may be given several times.")
+	flags.StringVar(&m.sizes, "sizes", "8..1GiB", "The sizes of transfers, such as 8,64KiB,1GiB, or 8..1GiB in steps of eight, 8..1GiB:2 of two.")
 	flags.StringVar(&m.bytes, "bytes", "256MiB", "About how much each row of a transfer moves.")
 	flags.IntVar(&m.iterations, "iterations", 0, "How many times each row of a transfer takes, in place of --bytes.")
 	flags.IntVar(&m.rounds, "rounds", 1000, "How often a latency is taken.")
@@ -257,11 +257,7 @@ func (f *perfFlags) peer(text, local, override string) (control.Address, error) 
 // printPerf writes the report, and the file for spreadsheets.
 func (a *app) printPerf(r *perf.Report, asJSON bool, csvFile string) error {
 	if csvFile != "" {
-		f, err := os.Create(csvFile)
-		if err != nil {
-			return err
-		}
-		if err := errors.Join(r.WriteCSV(f), f.Close()); err != nil {
+		if err := writeTo(csvFile, r.WriteCSV); err != nil {
 			return err
 		}
 	}
@@ -269,6 +265,15 @@ func (a *app) printPerf(r *perf.Report, asJSON bool, csvFile string) error {
 		return printJSON(a.out(), r)
 	}
 	return printPerfTable(a.out(), r)
+}
+
+// writeTo makes a file of what is written.
+func writeTo(path string, write func(io.Writer) error) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(write(f), f.Close())
 }
 
 func printPerfTable(w io.Writer, r *perf.Report) error {

@@ -35,11 +35,14 @@ type collectiveFlags struct {
 	memory     string
 	algorithm  string
 	report     string
+	csv        string
 	rounds     int
 	warmUp     int
 	apart      bool
 	private    bool
 	strict     bool
+	compare    bool
+	bounced    bool
 }
 
 func (a *app) perfCollectiveVerb() *cobra.Command {
@@ -49,9 +52,12 @@ func (a *app) perfCollectiveVerb() *cobra.Command {
 		Long: "Measure all-reduce and the other collectives as one rank of a job: see `hmcfs run`. Times are\n" +
 			"medians of the slowest rank's, and every element of every result is looked at. Rank 0\n" +
 			"prints; hmcfs run puts the rank before each line, so programs read what --report writes.\n" +
-			"Bus bandwidth is by the rules of nccl-tests; a GB is 1e9 bytes.",
-		Example: "  hmcfs run --nranks 2 --transport tcp -- hmcfs perf collective --sizes 1MiB,64MiB",
-		Args:    arguments(0, 0, "no argument"),
+			"Bus bandwidth is by the rules of nccl-tests; a GB is 1e9 bytes. BY says who chose the\n" +
+			"algorithm: the cost model, an option, or a plan for one that is only compared.",
+		Example: "  hmcfs run --nranks 2 --transport tcp -- hmcfs perf collective --sizes 1MiB,64MiB\n" +
+			"  hmcfs run --nranks 4 -- hmcfs perf collective --compare --private --sizes 1KiB..16MiB\n" +
+			"  hmcfs run --nranks 2 -- hmcfs perf collective --memory sim:0,size=1GiB --bounced --sizes 16MiB",
+		Args: arguments(0, 0, "no argument"),
 	}
 	var f collectiveFlags
 	f.add(cmd)
@@ -81,17 +87,7 @@ func (a *app) perfCollectiveVerb() *cobra.Command {
 		if err != nil || j.World().Rank() != 0 {
 			return err
 		}
-		if f.report != "" {
-			text, err := json.Marshal(collectiveReport{rows})
-			if err == nil {
-				err = os.WriteFile(f.report, text, 0o600)
-			}
-			return err
-		}
-		if *asJSON {
-			return printJSON(a.out(), collectiveReport{rows})
-		}
-		return printCollectives(a.out(), rows)
+		return f.print(a, rows, *asJSON)
 	})
 	return cmd
 }
@@ -99,6 +95,26 @@ func (a *app) perfCollectiveVerb() *cobra.Command {
 // collectiveReport is the answer in JSON.
 type collectiveReport struct {
 	Rows []perf.CollectiveRow `json:"rows"`
+}
+
+// print writes the answer to where it is asked for.
+func (f *collectiveFlags) print(a *app, rows []perf.CollectiveRow, asJSON bool) error {
+	if f.csv != "" {
+		if err := writeTo(f.csv, func(w io.Writer) error { return perf.WriteCollectivesCSV(w, rows) }); err != nil {
+			return err
+		}
+	}
+	if f.report != "" {
+		text, err := json.Marshal(collectiveReport{rows})
+		if err == nil {
+			err = os.WriteFile(f.report, text, 0o600)
+		}
+		return err
+	}
+	if asJSON {
+		return printJSON(a.out(), collectiveReport{rows})
+	}
+	return printCollectives(a.out(), rows)
 }
 
 // measured are the operations that there are figures of.
@@ -114,10 +130,13 @@ func (f *collectiveFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringArrayVar(&f.operations, "operation", []string{plan.AllReduce.String(), plan.Barrier.String()},
 		"Measure this: "+strings.Join(measured(), ", ")+", which is 1000 tensors of 16 KiB with and without fusion; may be given several times.")
-	flags.StringVar(&f.sizes, "sizes", "8,1KiB,64KiB,1MiB,16MiB,64MiB", "The bytes of the whole, such as 8,64KiB,1GiB, or 8..1GiB in steps of eight.")
+	flags.StringVar(&f.sizes, "sizes", "8,1KiB,64KiB,1MiB,16MiB,64MiB", "The bytes of the whole, such as 8,64KiB,1GiB, or 8..1GiB in steps of eight, 8..1GiB:2 of two.")
 	flags.StringVar(&f.dtype, "dtype", elem.Float32.String(), "The type of the elements.")
 	flags.StringVar(&f.memory, "memory", string(perf.Host), "Measure this memory: host, or a device such as sim:0,size=1GiB.")
 	flags.StringVar(&f.algorithm, "algorithm", "", "Use this algorithm, such as ring. Default: the fastest by the cost model.")
+	flags.BoolVar(&f.compare, "compare", false, "Also measure every other algorithm that can do the same, in turns.")
+	flags.BoolVar(&f.bounced, "bounced", false, "Also measure, in turns, what is done without passing device memory on: all of it to the host, the operation there, all of it back.")
+	flags.StringVar(&f.csv, "csv", "", "Write this file with the columns of HMC's benchmark.")
 	flags.StringVar(&f.report, "report", "", "Write the report as JSON into this file instead of printing it.")
 	flags.IntVar(&f.rounds, "rounds", 20, "How often each size is measured.")
 	flags.IntVar(&f.warmUp, "warm-up", 5, "How many times are not counted before.")
@@ -128,7 +147,7 @@ func (f *collectiveFlags) add(cmd *cobra.Command) {
 
 // options are what the flags say, but for the memory.
 func (f *collectiveFlags) options() (perf.CollectiveOptions, error) {
-	o := perf.CollectiveOptions{Rounds: f.rounds, WarmUp: f.warmUp, Apart: f.apart, Private: f.private}
+	o := perf.CollectiveOptions{Rounds: f.rounds, WarmUp: f.warmUp, Apart: f.apart, Private: f.private, Compare: f.compare}
 	var faults []error
 	for _, name := range f.operations {
 		var k plan.Kind
@@ -149,6 +168,9 @@ func (f *collectiveFlags) options() (perf.CollectiveOptions, error) {
 	if f.algorithm != "" && !plan.Algorithm(f.algorithm).Known() {
 		faults = append(faults, noAlgorithm(f.algorithm))
 	}
+	if f.bounced && f.memory == string(perf.Host) {
+		faults = append(faults, errors.New("--bounced: host memory has nothing to bounce off; name a device with --memory"))
+	}
 	if f.rounds < 1 || f.warmUp < 0 {
 		faults = append(faults, fmt.Errorf("--rounds %d, --warm-up %d: use 1 or more, and 0 or more", f.rounds, f.warmUp))
 	}
@@ -163,6 +185,9 @@ func (f *collectiveFlags) measure(ctx context.Context, j *job.Job, set *env.Sett
 	}
 	defer func() { err = errors.Join(err, done()) }()
 	o.Memory = memory
+	if f.bounced {
+		o.Bounce = j.Table().Alloc
+	}
 	var last collective.Report
 	g, err := collective.New(ctx, j.World().Fabric(), set.Options(collective.Options{
 		Algorithm: plan.Algorithm(f.algorithm), Strict: f.strict,
@@ -214,11 +239,15 @@ func (f *collectiveFlags) source(ctx context.Context, j *job.Job) (take func(dev
 
 // printCollectives prints a table.
 func printCollectives(w io.Writer, rows []perf.CollectiveRow) error {
-	t := newTable(w, "OPERATION", "RANKS", "SIZE", "ALGORITHM", "PATH", "MEDIAN", "P99", "PREDICTED", "ALGBW GB/s", "BUSBW GB/s", "ALLOCS")
+	t := newTable(w, "OPERATION", "RANKS", "SIZE", "ALGORITHM", "BY", "PATH", "MEDIAN", "P99", "PREDICTED", "ALGBW GB/s", "BUSBW GB/s", "ALLOCS", "/FASTEST")
 	for i := range rows {
 		r := &rows[i]
-		t.row(r.Kind, r.Ranks, r.Bytes, r.Algorithm, r.Path, inMicros(r.Seconds), inMicros(r.P99), inMicros(r.Predicted),
-			fmt.Sprintf("%.2f", r.AlgorithmBandwidth/1e9), fmt.Sprintf("%.2f", r.BusBandwidth/1e9), fmt.Sprintf("%.2f", r.Allocations))
+		fastest := "-"
+		if r.Fastest > 0 {
+			fastest = fmt.Sprintf("%.2f", r.Fastest)
+		}
+		t.row(r.Kind, r.Ranks, r.Bytes, r.Algorithm, r.Because, r.Path, inMicros(r.Seconds), inMicros(r.P99), inMicros(r.Predicted),
+			fmt.Sprintf("%.2f", r.AlgorithmBandwidth/1e9), fmt.Sprintf("%.2f", r.BusBandwidth/1e9), fmt.Sprintf("%.2f", r.Allocations), fastest)
 	}
 	if err := t.Flush(); err != nil {
 		return fmt.Errorf("write the answer: %w", err)

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/admin"
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/devices/elem"
@@ -285,7 +287,14 @@ func (d *Daemon) collect(ctx context.Context, t collect.Task, ranks []cluster.Co
 	if t.Algorithm != "" {
 		job.Join(d.ring(placesOf(places)))
 	}
-	report, err := job.RunRanks(ctx, region.NewTable(d.engine))
+	report := collect.Report{}
+	err = collect.Contained(func() (err error) {
+		report, err = job.RunRanks(ctx, region.NewTable(d.engine))
+		return err
+	})
+	if panicked, ok := errors.AsType[*collect.PanicError](err); ok {
+		d.log.Error("a collective has panicked", zap.Stringer("panic", panicked))
+	}
 	if err != nil {
 		job.Discard()
 		return collect.Report{}, 0, err

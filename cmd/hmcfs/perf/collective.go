@@ -6,9 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"runtime"
 	"slices"
-	"time"
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/devices/elem"
@@ -34,8 +32,15 @@ type CollectiveOptions struct {
 	// with the other ranks beforehand.
 	Apart   bool
 	Private bool
+	// Compare also measures every other algorithm that can do the same, in turns
+	// with the one that is chosen.
+	Compare bool
 	// Memory takes the memory that is measured, of which there is one for all.
 	Memory func(devices.Size) (*region.Buffer, error)
+	// Bounce takes host memory. Not nil also measures, in turns, what a program
+	// does that can't pass other memory on: it loads all of the source into host
+	// memory, has the ranks work on that, and stores all of the result.
+	Bounce func(devices.Size) (*region.Buffer, error)
 }
 
 // CollectiveRow is one measurement. Times are of one call at the rank that took
@@ -46,7 +51,11 @@ type CollectiveRow struct {
 	Bytes     devices.Size   `json:"bytes"`
 	Type      string         `json:"dtype,omitempty"`
 	Algorithm plan.Algorithm `json:"algorithm"`
-	Path      string         `json:"path"`
+	// Because says who chose the algorithm: "model", "option", or "plan" for one
+	// that was measured only to be compared.
+	Because string `json:"because"`
+	// Path is collective.Report's, or Bounced.
+	Path string `json:"path"`
 	// Seconds is the median, P99 the 99th percentile, Predicted what the cost
 	// model says.
 	Seconds   float64 `json:"seconds"`
@@ -59,7 +68,13 @@ type CollectiveRow struct {
 	// this process was asked, both of one call.
 	Messages    uint64  `json:"messages"`
 	Allocations float64 `json:"allocations"`
+	// Fastest is Seconds by those of the fastest row that does the same.
+	Fastest float64 `json:"over_fastest,omitempty"`
 }
+
+// Bounced is the path of bytes that went through host memory, all of them before
+// the call and all of them after it.
+const Bounced = "bounced"
 
 // short is below which size one call is too short for the clock, and together
 // how many are taken at once then.
@@ -79,6 +94,8 @@ type Judge struct {
 	apart devices.Offset
 	took  *region.Buffer
 	made  *content
+	// host is where bytes bounce.
+	host *region.Buffer
 	// taken is all memory.
 	taken []*region.Buffer
 }
@@ -99,7 +116,9 @@ func NewJudge(ctx context.Context, g *collective.Group, last *collective.Report,
 	if err = m.allocate(); err != nil || o.Private {
 		return m, err
 	}
-	_, err = g.Share(ctx, m.all)
+	if _, err = g.Share(ctx, m.all); err == nil && m.host != nil {
+		_, err = g.Share(ctx, m.host)
+	}
 	return m, err
 }
 
@@ -112,11 +131,11 @@ func (m *Judge) Collectives(ctx context.Context) (rows []CollectiveRow, err erro
 			sizes = []devices.Size{0}
 		}
 		for _, size := range sizes {
-			row, err := m.row(ctx, kind, size)
+			some, err := m.point(ctx, kind, size)
 			if err != nil {
 				return rows, fmt.Errorf("%s of %v: %w", kind, size, err)
 			}
-			rows = append(rows, row)
+			rows = append(rows, some...)
 		}
 	}
 	return rows, nil
@@ -134,6 +153,12 @@ func (m *Judge) allocate() (err error) {
 		return fmt.Errorf("memory of %v: %w", 2*most, err)
 	}
 	m.taken = append(m.taken, m.all)
+	if m.o.Bounce != nil {
+		if m.host, err = m.o.Bounce(2 * most); err != nil {
+			return fmt.Errorf("host memory of %v: %w", 2*most, err)
+		}
+		m.taken = append(m.taken, m.host)
+	}
 	if m.took, err = m.o.Memory(page); err != nil {
 		return fmt.Errorf("memory of a time: %w", err)
 	}
@@ -149,76 +174,6 @@ func (m *Judge) Close(ctx context.Context) error {
 		errs = append(errs, b.Close(ctx))
 	}
 	return errors.Join(errs...)
-}
-
-// row measures one size of one kind.
-func (m *Judge) row(ctx context.Context, kind plan.Kind, size devices.Size) (CollectiveRow, error) {
-	row := CollectiveRow{Kind: kind.String(), Ranks: m.g.Size(), Bytes: size, Type: m.o.Type.String()}
-	call, err := m.call(kind, size)
-	if err != nil {
-		return row, err
-	}
-	calls := 1
-	if size < short {
-		calls = together
-	}
-	var took []float64
-	var allocated uint64
-	for round := -m.o.WarmUp; round < m.o.Rounds; round++ {
-		if err := m.prove(ctx, call); err != nil {
-			return row, err
-		}
-		times, heap, err := m.round(ctx, call, calls)
-		if err != nil {
-			return row, err
-		}
-		row.describe(m.last)
-		slowest, err := m.slowest(ctx, times)
-		if err != nil {
-			return row, err
-		}
-		if round >= 0 {
-			took, allocated = append(took, slowest), allocated+heap
-		}
-	}
-	row.summarise(took)
-	row.Allocations = float64(allocated) / float64(m.o.Rounds*calls)
-	if row.Seconds > 0 {
-		r := *m.last
-		r.Task.Kind, r.Task.Count, r.Measured = kind, uint64(size)/m.o.Type.Size(), time.Duration(row.Seconds*1e9)
-		r.Task.Type, r.Task.Ranks = m.o.Type, m.g.Size()
-		row.AlgorithmBandwidth, row.BusBandwidth = r.Bandwidths()
-	}
-	return row, nil
-}
-
-// describe takes over what the report of a call says.
-func (row *CollectiveRow) describe(r *collective.Report) {
-	row.Algorithm, row.Path, row.Messages = r.Algorithm, r.Path, r.Messages
-	row.Predicted = r.Predicted.Seconds()
-}
-
-// round makes some calls, and returns the seconds of one, and how often they
-// asked the heap.
-func (m *Judge) round(ctx context.Context, call *collective.Call, calls int) (each float64, heap uint64, err error) {
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	// Reading them stops the process, and who comes to the first barrier early may
-	// sleep there: behind the second one all are awake, and begin together.
-	for range 2 {
-		if err = m.g.Barrier(ctx); err != nil {
-			return 0, 0, err
-		}
-	}
-	begin := time.Now()
-	for range calls {
-		if err = m.g.Do(ctx, call); err != nil {
-			return 0, 0, err
-		}
-	}
-	each = time.Since(begin).Seconds() / float64(calls)
-	runtime.ReadMemStats(&after)
-	return each, after.Mallocs - before.Mallocs, nil
 }
 
 // slowest is the largest of all ranks' times.

@@ -12,6 +12,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/collective"
 	"github.com/hmcfs/hmcfs/transport/collective/plan"
 	"github.com/hmcfs/hmcfs/transport/domain"
+	"github.com/hmcfs/hmcfs/transport/region"
 )
 
 // content is what the ranks give: small whole numbers that depend on rank and
@@ -85,8 +86,8 @@ func (c *content) want(kind plan.Kind, rank int, count, at uint64) int {
 	return sum
 }
 
-// call is the call of a kind for a size.
-func (m *Judge) call(kind plan.Kind, size devices.Size) (*collective.Call, error) {
+// call is the call of a kind for a size, in some memory.
+func (m *Judge) call(memory *region.Buffer, kind plan.Kind, size devices.Size) (*collective.Call, error) {
 	c := &collective.Call{Kind: kind}
 	if kind == plan.Barrier {
 		return c, nil
@@ -94,7 +95,7 @@ func (m *Judge) call(kind plan.Kind, size devices.Size) (*collective.Call, error
 	t, n := m.o.Type, m.g.Size()
 	count := uint64(size) / t.Size()
 	part := plan.Part(count, int(m.g.Rank()), n)
-	whole, err := domain.NewView(m.all, 0, t, count)
+	whole, err := domain.NewView(memory, 0, t, count)
 	if err != nil {
 		return nil, err
 	}
@@ -103,19 +104,19 @@ func (m *Judge) call(kind plan.Kind, size devices.Size) (*collective.Call, error
 	case plan.AllReduce, plan.Reduce:
 		c.Op = elem.Sum
 		if m.o.Apart {
-			c.Result, err = domain.NewView(m.all, m.apart, t, count)
+			c.Result, err = domain.NewView(memory, m.apart, t, count)
 		}
 	case plan.ReduceScatter:
 		c.Op = elem.Sum
 		if c.Result, err = whole.Slice(part.Off, part.Len); m.o.Apart {
-			c.Result, err = domain.NewView(m.all, m.apart, t, part.Len)
+			c.Result, err = domain.NewView(memory, m.apart, t, part.Len)
 		}
 	case plan.AllGather:
 		if c.Source, err = whole.Slice(part.Off, part.Len); m.o.Apart {
-			c.Source, err = domain.NewView(m.all, m.apart, t, part.Len)
+			c.Source, err = domain.NewView(memory, m.apart, t, part.Len)
 		}
 	case plan.AllToAll:
-		c.Result, err = domain.NewView(m.all, m.apart, t, part.Len*uint64(n))
+		c.Result, err = domain.NewView(memory, m.apart, t, part.Len*uint64(n))
 	case plan.Broadcast, plan.Barrier:
 	}
 	return c, err
@@ -123,9 +124,10 @@ func (m *Judge) call(kind plan.Kind, size devices.Size) (*collective.Call, error
 
 // prove fills the source, makes a call, and looks at every element of the
 // result.
-func (m *Judge) prove(ctx context.Context, c *collective.Call) error {
+func (m *Judge) prove(ctx context.Context, v *variant) error {
+	c := v.call
 	if c.Kind == plan.Barrier {
-		return m.g.Do(ctx, c)
+		return m.do(ctx, v)
 	}
 	me := int(m.g.Rank())
 	err := m.elements(ctx, c.Source, func(p []byte, at uint64) error {
@@ -135,11 +137,8 @@ func (m *Judge) prove(ctx context.Context, c *collective.Call) error {
 	if err != nil {
 		return fmt.Errorf("fill the source: %w", err)
 	}
-	if err := m.g.Do(ctx, c); err != nil {
+	if err := m.do(ctx, v); err != nil || !m.hasResult(c.Kind) {
 		return err
-	}
-	if c.Kind == plan.Reduce && me != 0 {
-		return nil
 	}
 	count := max(c.Source.Count(), c.Result.Count())
 	if c.Kind == plan.AllToAll {

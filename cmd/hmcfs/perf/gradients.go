@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/hmcfs/hmcfs/devices"
@@ -96,10 +95,4 @@ func (m *Judge) steps(ctx context.Context, name string, run func() error) (Colle
 	}
 	row.summarise(took)
 	return row, nil
-}
-
-// summarise takes the median and the 99th percentile.
-func (row *CollectiveRow) summarise(took []float64) {
-	slices.Sort(took)
-	row.Seconds, row.P99 = took[len(took)/2], took[min(len(took)-1, len(took)*99/100)]
 }

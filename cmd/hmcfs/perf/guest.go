@@ -18,6 +18,8 @@ type guest struct {
 	*station
 
 	memory *memory
+	// bounce is the host memory of OpBounce.
+	bounce *memory
 	domain *domain.Comm
 }
 
@@ -56,13 +58,13 @@ func (s *station) serve(ctx context.Context) (last bool, err error) {
 
 // leave takes away what the runner has had.
 func (g *guest) leave(ctx context.Context) error {
-	m, d := g.memory, g.domain
-	g.memory, g.domain = nil, nil
+	m, b, d := g.memory, g.bounce, g.domain
+	g.memory, g.bounce, g.domain = nil, nil, nil
 	var errs []error
 	if d != nil {
 		errs = append(errs, d.Destroy()) //nolint:contextcheck // the end is not the context's
 	}
-	return errors.Join(append(errs, m.free(ctx))...)
+	return errors.Join(append(errs, m.free(ctx), b.free(ctx))...)
 }
 
 // drop ends the session of a runner that can't be served any more, and
@@ -95,6 +97,11 @@ func (g *guest) do(ctx context.Context, a ask, r *reply) (err error) {
 	case askVerify:
 		r.Differs, err = verify(ctx, b, a.Seed, a.Size)
 		return err
+	case askBounce:
+		r.Descriptor, err = g.openBounce(ctx, a.Size)
+		return err
+	case askStore:
+		return g.store(ctx, a.Size, a.Count)
 	case askJoin:
 		g.domain, err = g.join(ctx)
 		return err

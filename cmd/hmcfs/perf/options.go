@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/hmcfs/hmcfs/devices"
@@ -22,9 +23,13 @@ const (
 	OpGet  = "get"
 	OpSend = "send"
 	OpRecv = "recv"
+	// OpBounce is a put as a program does it that can't pass device memory on: all
+	// bytes to the host, to the other host, and to the device there, one after the
+	// other.
+	OpBounce = "bounce"
 )
 
-// Operations are all of them.
+// Operations are all that are measured where nothing is said.
 func Operations() []string { return []string{OpTag, OpPut, OpGet, OpSend, OpRecv} }
 
 // RunOptions is what is measured.
@@ -36,7 +41,7 @@ type RunOptions struct {
 	// Transports are measured in turn by each address. One that the two
 	// sides can't use is an error. Auto is the fastest that both have.
 	Transports []comm.Transport
-	// Operations are what is measured: all of Operations, or some.
+	// Operations are what is measured: Operations, OpBounce, or some.
 	Operations []string
 	// PeerMemory is the server's memory that each of ours is measured
 	// against; none is the same as ours.
@@ -67,18 +72,27 @@ const (
 	maxSize = devices.TiB
 	// maxDepth is the most operations that are begun together.
 	maxDepth = 4096
-	// sizeStep is from one size of a range to the next.
+	// sizeStep is from one size of a range to the next, where it doesn't say, and
+	// maxStep the most that it may say.
 	sizeStep = 8
+	maxStep  = 1024
 )
 
 // ParseSizes reads sizes: "8,4KiB", or a range in steps of eight, with the
-// end of it: "8..1GiB".
+// end of it: "8..1GiB"; in other steps: "8..1GiB:2".
 func ParseSizes(text string) ([]devices.Size, error) {
 	var all []devices.Size
 	for part := range strings.SplitSeq(text, ",") {
 		from, to, ranged := strings.Cut(part, "..")
+		step := uint64(sizeStep)
 		if !ranged {
 			to = from
+		} else if end, factor, has := strings.Cut(to, ":"); has {
+			n, err := strconv.ParseUint(strings.TrimSpace(factor), 10, 16)
+			if err != nil || n < 2 || n > maxStep {
+				return nil, fmt.Errorf("sizes %q: step %q: use 2 to %d, as in 8..1GiB:2", text, factor, maxStep)
+			}
+			to, step = end, n
 		}
 		first, err1 := devices.ParseSize(strings.TrimSpace(from))
 		last, err2 := devices.ParseSize(strings.TrimSpace(to))
@@ -88,7 +102,7 @@ func ParseSizes(text string) ([]devices.Size, error) {
 		if first == 0 || first > last || last > maxSize {
 			return nil, fmt.Errorf("sizes %q: use 1 B to %v, the smaller one of a range first", text, maxSize)
 		}
-		for n := first; n < last; n *= sizeStep {
+		for n := first; n < last; n *= devices.Size(step) {
 			all = append(all, n)
 		}
 		all = append(all, last)
@@ -113,8 +127,8 @@ func (o *RunOptions) Validate() error {
 		faults = append(faults, fmt.Errorf("depth %d; use 1 to %d", o.Depth, maxDepth))
 	}
 	for _, op := range o.Operations {
-		if !slices.Contains(Operations(), op) {
-			faults = append(faults, fmt.Errorf("operation %q; use one of %v", op, Operations()))
+		if all := append(Operations(), OpBounce); !slices.Contains(all, op) {
+			faults = append(faults, fmt.Errorf("operation %q; use one of %v", op, all))
 		}
 	}
 	for _, t := range o.Transports {

@@ -26,6 +26,8 @@ type pair struct {
 	carrier comm.Transport
 	// domain is for sends and receives; nil where there are none.
 	domain *domain.Comm
+	// bounce is for OpBounce.
+	bounce bounce
 	// seed is another one for each row, so that what an earlier row has left
 	// is not taken for this one's.
 	seed uint64
@@ -65,6 +67,12 @@ func (r *runner) pair(ctx context.Context, local, remote devices.Name) (err erro
 			return fmt.Errorf("domain: %w", err)
 		}
 		defer func() { err = errors.Join(err, p.domain.Destroy()) }() //nolint:contextcheck // the end is not the context's
+	}
+	if r.wants(OpBounce) {
+		defer func() { err = errors.Join(err, p.bounce.memory.free(context.WithoutCancel(ctx))) }()
+		if err = p.openBounce(ctx, most); err != nil {
+			return fmt.Errorf("memory to bounce off: %w", err)
+		}
 	}
 	return p.rows(ctx)
 }
@@ -143,6 +151,9 @@ func (p *pair) times(ctx context.Context, row Row, times int) ([]time.Duration, 
 	switch row.Operation {
 	case OpRecv:
 		a.Do = askSend
+	case OpBounce:
+		a.Do = askStore
+		return p.beside(ctx, a, times, func(int) error { return p.bouncedPut(ctx, row) })
 	case OpSend:
 	default:
 		return timed(times, func(int) error { return p.move(ctx, row) })
@@ -179,7 +190,7 @@ func (p *pair) move(ctx context.Context, row Row) error {
 
 // prepare writes the content to where the operation takes it from.
 func (p *pair) prepare(ctx context.Context, row Row) error {
-	if row.Operation == OpPut || row.Operation == OpSend {
+	if row.Operation == OpPut || row.Operation == OpSend || row.Operation == OpBounce {
 		return write(ctx, p.buffer, p.seed, row.Bytes)
 	}
 	_, err := p.ask(ctx, ask{Do: askFill, Seed: p.seed, Size: row.Bytes})

@@ -150,6 +150,33 @@ func TestServeAndRun(t *testing.T) {
 	}
 }
 
+// A put by way of host memory, of device memory at both ends.
+func TestBounce(t *testing.T) {
+	kit.Check(t)
+	at := server(t, some(), true)
+	o := few(some(), at)
+	o.Operations, o.Depth = []string{OpPut, OpBounce}, 2
+	report, err := Run(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := map[string]int{}
+	for _, row := range report.Rows {
+		if row.Mode != bandwidth {
+			continue
+		}
+		rows[row.Operation+" "+row.Memories()]++
+		if !row.Verified || row.MedianUS <= 0 {
+			t.Errorf("%+v", row)
+		}
+	}
+	for _, want := range []string{"put host", "put sim0", "bounce host", "bounce sim0"} {
+		if rows[want] != 3 {
+			t.Errorf("%d rows of %s: %v", rows[want], want, rows)
+		}
+	}
+}
+
 // Each kind of memory at either end, several transfers at once, and several
 // sessions with one server.
 func TestPairsAndDepth(t *testing.T) {
@@ -241,12 +268,14 @@ func TestParseSizes(t *testing.T) {
 		"8..4096":    {8, 64, 512, 4096},
 		"8..100,1":   {8, 64, 100, 1},
 		"4096..4096": {4096},
+		"32..100:2":  {32, 64, 100},
+		"2..1KiB:16": {2, 32, 512, 1024},
 	} {
 		if got, err := ParseSizes(text); err != nil || !slices.Equal(got, want) {
 			t.Errorf("%q: %v, %v; want %v", text, got, err, want)
 		}
 	}
-	for _, text := range []string{"", "0", "9..8", "0..8", "8..", "..8", "2TiB", "x", "8,,9"} {
+	for _, text := range []string{"", "0", "9..8", "0..8", "8..", "..8", "2TiB", "x", "8,,9", "8..64:1", "8..64:", "8..64:2000", "8:2", "8..64:-2"} {
 		if got, err := ParseSizes(text); err == nil {
 			t.Errorf("%q: %v", text, got)
 		}

@@ -4,7 +4,9 @@ import (
 	"encoding/csv"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/transport/comm"
@@ -88,18 +90,40 @@ func (r *Row) Memories() string {
 // is in 1e6 bytes, and Gbps are 1e9 bits a second; a tag has no size and no
 // bandwidth.
 func (r *Report) WriteCSV(w io.Writer) error {
-	out := csv.NewWriter(w)
-	rows := [][]string{{"Mode", "Data Size (MB)", "Time(us)", "Bandwidth(Gbps)"}}
+	var rows [][]string
 	for i := range r.Rows {
 		row := &r.Rows[i]
 		mode := fmt.Sprintf("%s-%s", row.Operation, row.Way())
 		if row.Memory != "" {
 			mode += "-" + row.Memories()
 		}
-		rows = append(rows, []string{
-			mode, number(float64(row.Bytes) / 1e6), number(row.MedianUS), number(float64(row.Bytes) * 8 / (row.MedianUS * 1e3)),
-		})
+		rows = append(rows, columns(mode, row.Bytes, row.MedianUS))
 	}
+	return writeCSV(w, rows)
+}
+
+// WriteCollectivesCSV writes rows of collectives with the same columns. The
+// bandwidth is that of the bytes of the whole.
+func WriteCollectivesCSV(w io.Writer, all []CollectiveRow) error {
+	var rows [][]string
+	for i := range all {
+		row := &all[i]
+		words := []string{row.Kind, string(row.Algorithm), row.Path}
+		words = slices.DeleteFunc(words, func(word string) bool { return word == "" })
+		rows = append(rows, columns(strings.Join(words, "-"), row.Bytes, row.Seconds*1e6))
+	}
+	return writeCSV(w, rows)
+}
+
+// columns are those of HMC's benchmark.
+func columns(mode string, size devices.Size, micros float64) []string {
+	return []string{mode, number(float64(size) / 1e6), number(micros), number(float64(size) * 8 / (micros * 1e3))}
+}
+
+// writeCSV writes rows below their heads.
+func writeCSV(w io.Writer, rows [][]string) error {
+	out := csv.NewWriter(w)
+	rows = append([][]string{{"Mode", "Data Size (MB)", "Time(us)", "Bandwidth(Gbps)"}}, rows...)
 	if err := out.WriteAll(rows); err != nil {
 		return fmt.Errorf("write CSV: %w", err)
 	}

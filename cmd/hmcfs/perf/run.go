@@ -136,7 +136,7 @@ func (r *runner) all(ctx context.Context) error {
 			return fmt.Errorf("tags: %w", err)
 		}
 	}
-	if !r.wants(OpPut, OpGet, OpSend, OpRecv) {
+	if !r.wants(OpPut, OpGet, OpSend, OpRecv, OpBounce) {
 		return nil
 	}
 	for _, pair := range r.opts.pairs(r.names) {

@@ -27,6 +27,8 @@ const (
 	askSend    = "send"
 	askReceive = "receive"
 	askPong    = "pong"
+	askBounce  = "bounce"
+	askStore   = "store"
 	askEnd     = "end"
 )
 

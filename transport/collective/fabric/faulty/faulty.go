@@ -3,7 +3,9 @@ package faulty
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/hmcfs/hmcfs/transport/collective/fabric"
 	"github.com/hmcfs/hmcfs/transport/collective/plan"
@@ -33,6 +35,9 @@ type pair struct {
 	// left is how often it is cut again, every so many bytes.
 	every atomic.Uint64
 	left  atomic.Int64
+	// pause is how long it takes until there is room for one more byte; 0 is no
+	// limit. next is when, in nanoseconds since 1970.
+	pause, next atomic.Int64
 	// lag is how many looks for bytes find none before one that does, and looks
 	// counts them.
 	lag, looks atomic.Int64
@@ -94,6 +99,13 @@ func (f *Faults) Sent(from, to plan.Rank) uint64 { return f.pair(from, to).sent.
 // Lag has a rank find what another has sent only at every so many looks.
 func (f *Faults) Lag(from, to plan.Rank, looks int) { f.pair(from, to).lag.Store(int64(looks)) }
 
+// Trickle has a link take a byte, and the next one after a pause only. 0 is no
+// pause.
+func (f *Faults) Trickle(from, to plan.Rank, pause time.Duration) {
+	f.pair(from, to).pause.Store(int64(pause))
+	f.all[from].Interrupt()
+}
+
 // Stall has a rank neither send nor receive over links until it is called
 // again.
 func (f *Faults) Stall(r plan.Rank, on bool) {
@@ -116,11 +128,25 @@ func (r *ranked) Link(peer plan.Rank) fabric.Link {
 	return r.links[peer]
 }
 
-// Park returns at once where a link is lost, or shows its bytes late.
+// Park returns at once where a link is lost, or shows its bytes late, and when
+// the next byte may go where it trickles.
 func (r *ranked) Park(ctx context.Context, want []fabric.Want) error {
 	for _, w := range want {
 		if r.links[w.Peer].ended() || r.faults.pair(w.Peer, r.Rank()).lag.Load() > 0 {
 			return ctx.Err()
+		}
+		if p := r.faults.pair(r.Rank(), w.Peer); w.Send && p.pause.Load() > 0 {
+			// The link within has room, at which its Park would return at once.
+			late, cancel := context.WithDeadline(ctx, time.Unix(0, p.next.Load()))
+			defer cancel()
+			want = slices.DeleteFunc(slices.Clone(want), func(w fabric.Want) bool { return !w.Receive })
+			for i := range want {
+				want[i].Send = false
+			}
+			if err := r.Fabric.Park(late, want); err == nil || ctx.Err() != nil {
+				return err
+			}
+			return nil
 		}
 	}
 	return r.Fabric.Park(ctx, want)
@@ -166,6 +192,15 @@ func (l *link) TrySend(head, body []byte) (int, error) {
 	}
 	if l.ranked.faults.stalled[l.ranked.Rank()].Load() {
 		return 0, nil
+	}
+	if pause := out.pause.Load(); pause > 0 {
+		now := time.Now().UnixNano()
+		if now < out.next.Load() {
+			return 0, nil
+		}
+		out.next.Store(now + pause)
+		head = head[:min(1, len(head))]
+		body = body[:min(1-len(head), len(body))]
 	}
 	sent := out.sent.Load()
 	if at := out.cutAt.Load(); at != 0 {

@@ -1,0 +1,94 @@
+package perf
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/transport"
+	"github.com/hmcfs/hmcfs/transport/comm"
+	"github.com/hmcfs/hmcfs/transport/wire"
+)
+
+// bounce is host memory at both ends, through which OpBounce takes all bytes.
+type bounce struct {
+	memory     *memory
+	descriptor wire.Descriptor
+}
+
+// openBounce takes such memory at both ends.
+func (p *pair) openBounce(ctx context.Context, n devices.Size) (err error) {
+	if p.bounce.memory, err = p.take(ctx, Host, n); err != nil {
+		return err
+	}
+	got, err := p.ask(ctx, ask{Do: askBounce, Size: n})
+	if err != nil {
+		return err
+	}
+	p.bounce.descriptor, err = wire.ParseDescriptor(got.Descriptor)
+	return err
+}
+
+// bouncedPut is one OpBounce: all bytes to host memory, from there to the server's host
+// memory, and, when they are there, from that to where they are wanted.
+func (p *pair) bouncedPut(ctx context.Context, row Row) error {
+	host := p.bounce.memory.buffer
+	for range row.Depth {
+		if err := p.buffer.Load(ctx, transport.HostSpan(host.Host(0, row.Bytes)), 0); err != nil {
+			return err
+		}
+		if err := p.comm.Put(ctx, serverRank, comm.Op{Local: host, Remote: p.bounce.descriptor, Size: row.Bytes}); err != nil {
+			return err
+		}
+		if err := p.comm.SendTag(ctx, serverRank, wire.Tag(row.Bytes)); err != nil {
+			return err
+		}
+		tag, err := p.comm.RecvTag(ctx, serverRank)
+		if err == nil && tag != wire.Tag(row.Bytes) {
+			err = fmt.Errorf("the server has stored %d bytes", tag)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// openBounce takes host memory and shares it.
+func (g *guest) openBounce(ctx context.Context, n devices.Size) ([]byte, error) {
+	if g.bounce != nil {
+		return nil, errors.New("it has memory to bounce off")
+	}
+	m, err := g.take(ctx, Host, n)
+	if err != nil {
+		return nil, err
+	}
+	g.bounce = m
+	d, err := g.comm.Share(ctx, runnerRank, m.buffer, wire.Writable)
+	if err != nil {
+		return nil, err
+	}
+	return d.Append(nil), nil
+}
+
+// store copies what has come into host memory to the memory that is open, for
+// each tag, and sends the tag back.
+func (g *guest) store(ctx context.Context, size devices.Size, count int) error {
+	if g.bounce == nil || size > g.bounce.buffer.Size() {
+		return errors.New("there is no memory to bounce off")
+	}
+	for range count {
+		tag, err := g.comm.RecvTag(ctx, runnerRank)
+		if err != nil {
+			return err
+		}
+		if err = g.memory.buffer.Store(ctx, 0, transport.HostSpan(g.bounce.buffer.Host(0, size))); err != nil {
+			return err
+		}
+		if err = g.comm.SendTag(ctx, runnerRank, tag); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,126 @@
+package collective
+
+import (
+	"slices"
+
+	"github.com/hmcfs/hmcfs/transport/collective/plan"
+)
+
+// staging says which buffers are in memory that the host does not see, by
+// plan.Buffer.
+type staging [4]bool
+
+// stagingOf says which buffers of a task are staged.
+func stagingOf(t *plan.Task, source, result bool) staging {
+	st := staging{}
+	if t.InPlace {
+		st[t.Place(0, plan.Block{Buffer: plan.Source}).Buffer] = source || result
+		return st
+	}
+	st[plan.Source], st[plan.Result] = source, result
+	return st
+}
+
+// paging is how a program uses staged buffers. They are cut so that each step
+// uses whole areas, and these into pages: a page has the bytes of one area, and
+// all of them are used by the same steps, which go through them from the begin to
+// the end.
+type paging struct {
+	staged staging
+	// cuts are where areas begin and end, in ascending order, and last is the
+	// last step that writes the area behind each cut, -1 for none.
+	cuts [4][]uint64
+	last [4][]int
+	// heads is how many pages steps can be at at once.
+	heads int
+}
+
+// pageAt names a page by its first byte.
+type pageAt struct {
+	buffer plan.Buffer
+	off    uint64
+}
+
+// newPaging finds out how a program uses staged buffers; nil where none is.
+func newPaging(g *program, st staging) *paging {
+	if st == (staging{}) {
+		return nil
+	}
+	p := &paging{staged: st}
+	for i := range g.steps {
+		for _, x := range g.steps[i].spans() {
+			if p.stages(x) {
+				p.cuts[x.buffer] = append(p.cuts[x.buffer], x.off, x.end())
+			}
+		}
+	}
+	for b := range p.cuts {
+		slices.Sort(p.cuts[b])
+		p.cuts[b] = slices.Compact(p.cuts[b])
+		p.last[b] = slices.Repeat([]int{-1}, len(p.cuts[b]))
+	}
+	for i := range g.steps {
+		w := g.steps[i].write
+		if !p.stages(w) {
+			continue
+		}
+		for a := p.area(w.buffer, w.off); p.cuts[w.buffer][a] < w.end(); a++ {
+			p.last[w.buffer][a] = i
+		}
+	}
+	for i := range g.phases {
+		p.heads = max(p.heads, p.headsOf(g, &g.phases[i]))
+	}
+	return p
+}
+
+// stages says whether a span has bytes that are staged.
+func (p *paging) stages(x span) bool { return x.len > 0 && p.staged[x.buffer] }
+
+// area is the number of the area that a byte is in.
+func (p *paging) area(b plan.Buffer, off uint64) int {
+	i, begins := slices.BinarySearch(p.cuts[b], off)
+	if begins {
+		return i
+	}
+	return i - 1
+}
+
+// pageOf is the page of at most size bytes that a byte is in, and its length.
+func (p *paging) pageOf(b plan.Buffer, off, size uint64) (at pageAt, n uint64) {
+	cuts := p.cuts[b]
+	i := p.area(b, off)
+	begin := cuts[i] + (off-cuts[i])/size*size
+	return pageAt{b, begin}, min(size, cuts[i+1]-begin)
+}
+
+// headsOf is at how many pages the steps of a phase can be at once: of each link
+// one that sends and one that receives, and one that needs none.
+func (p *paging) headsOf(g *program, f *phase) int {
+	most := func(steps []int) (n int) {
+		for _, i := range steps {
+			n = max(n, p.spansOf(&g.steps[i]))
+		}
+		return n
+	}
+	n := most(f.local)
+	for i := range f.lanes {
+		n += most(f.lanes[i].sends) + most(f.lanes[i].receive)
+	}
+	return n
+}
+
+// spansOf is how many staged spans a step uses.
+func (p *paging) spansOf(s *step) (n int) {
+	seen := [3]span{}
+	for _, x := range s.spans() {
+		if p.stages(x) && !slices.Contains(seen[:n], x) {
+			seen[n] = x
+			n++
+		}
+	}
+	return n
+}
+
+// spans are what a step touches: what it reads first.
+func (s *step) spans() [3]span { return [...]span{s.reads[0], s.reads[1], s.write} }

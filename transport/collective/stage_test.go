@@ -1,0 +1,430 @@
+package collective
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/devices/elem"
+	"github.com/hmcfs/hmcfs/devices/faulty"
+	"github.com/hmcfs/hmcfs/devices/sim"
+	"github.com/hmcfs/hmcfs/tests/kit"
+	"github.com/hmcfs/hmcfs/transport"
+	"github.com/hmcfs/hmcfs/transport/collective/plan"
+	"github.com/hmcfs/hmcfs/transport/domain"
+	"github.com/hmcfs/hmcfs/transport/region"
+)
+
+// footprint counts what host memory a device copies from and to.
+type footprint struct {
+	// on says that it does.
+	on atomic.Bool
+
+	mu sync.Mutex
+	// +checklocks:mu
+	pages map[uint64]struct{}
+	// +checklocks:mu
+	copied map[faulty.Kind]uint64
+}
+
+func (f *footprint) hook(op faulty.Op) error {
+	if len(op.Host) == 0 || !f.on.Load() {
+		return nil
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.copied[op.Kind] += uint64(op.Bytes)
+	begin := address(op.Host)
+	for p := begin / 4096; p <= (begin+uint64(len(op.Host))-1)/4096; p++ {
+		f.pages[p] = struct{}{}
+	}
+	return nil
+}
+
+// during counts what a call does, and nothing else.
+func (f *footprint) during(call func() error) error {
+	f.mu.Lock()
+	f.pages, f.copied = map[uint64]struct{}{}, map[faulty.Kind]uint64{}
+	f.mu.Unlock()
+	f.on.Store(true)
+	defer f.on.Store(false)
+	return call()
+}
+
+// just is during where nothing is counted.
+func just(call func() error) error { return call() }
+
+// got is the bytes of host memory, and those that were copied out and in.
+func (f *footprint) got() (memory, out, in uint64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return uint64(len(f.pages)) * 4096, f.copied[faulty.CopyOut], f.copied[faulty.CopyIn]
+}
+
+// counted wraps a device so that its footprint is known.
+func counted(t *testing.T, d devices.Device) (devices.Device, *footprint) {
+	t.Helper()
+	f := &footprint{}
+	w := faulty.Wrap(d, f.hook)
+	t.Cleanup(func() { _ = w.Close() })
+	return w, f
+}
+
+// outcome does a task with sources from a seed, and returns everybody's result.
+func (w *ranks) outcome(x plan.Task, alloc allocate, during func(func() error) error) ([][]byte, error) {
+	n := len(w.groups)
+	x.Ranks = n
+	calls, out := make([]*Call, n), make([][]byte, n)
+	for r := range n {
+		source, result := w.views(&x, r, alloc)
+		if p := sample(x.Type, x.SourceLen(plan.Rank(r)), uint64(r+1)); len(p) > 0 {
+			if err := source.Buffer().Store(w.t.Context(), source.Offset(), transport.HostSpan(p)); err != nil {
+				return nil, err
+			}
+		}
+		calls[r] = &Call{Kind: x.Kind, Source: source, Result: result, Op: x.Op, Root: x.Root}
+	}
+	err := during(func() error {
+		return together(n, func(r int) error { return w.groups[r].Do(w.t.Context(), calls[r]) })
+	})
+	if err != nil {
+		return nil, err
+	}
+	for r := range n {
+		if size := x.ResultLen(plan.Rank(r)) * x.Type.Size(); size > 0 {
+			out[r] = make([]byte, size)
+			v := calls[r].Result
+			if err := v.Buffer().Load(w.t.Context(), transport.HostSpan(out[r]), v.Offset()); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return out, nil
+}
+
+// TestStagedBounded has every algorithm go through a few small slots with
+// elements that don't fit in them: no more host memory is used, and the bits are
+// those of host memory.
+func TestStagedBounded(t *testing.T) {
+	t.Parallel()
+	for n, count := range map[int]uint64{2: 400_007, 3: 300_007, 5: 150_007} {
+		if kit.Race() || testing.Short() {
+			count = 140_007
+		}
+		for _, a := range plan.Algorithms() {
+			t.Run(fmt.Sprintf("%d/%s", n, a), func(t *testing.T) {
+				t.Parallel()
+				o := Options{Algorithm: a, StageSlot: 64 * devices.KiB, StageSlots: 16}
+				w := newRanks(t, n, o)
+				d, f := counted(t, sim.New(0, sim.Params{Size: devices.GiB}))
+				shape := w.groups[0].shape(false)
+				tasks(n, []uint64{count}, func(x plan.Task) {
+					if plan.Can(x, shape, a) != nil {
+						return
+					}
+					w.bounded(t, x, w.on(d), f)
+					// The host memory of these is the caller's too.
+					w.bounded(t, x, w.mixed(w.on(d)), nil)
+				})
+			})
+		}
+	}
+}
+
+// bounded does a task on a device, and looks at the memory that it takes.
+func (w *ranks) bounded(t *testing.T, x plan.Task, alloc allocate, f *footprint) {
+	t.Helper()
+	want, err := w.outcome(x, w.buffer, just)
+	if err != nil {
+		t.Fatalf("%+v: %v", x, err)
+	}
+	most := uint64(0)
+	during := just
+	if f != nil {
+		during = f.during
+	}
+	got, err := w.outcome(x, alloc, during)
+	if err != nil {
+		t.Fatalf("%+v: %v", x, err)
+	}
+	for r := range got {
+		most += uint64(w.groups[r].opts.StageSlot) * uint64(w.groups[r].opts.StageSlots)
+		if !bytes.Equal(got[r], want[r]) {
+			t.Errorf("%+v: rank %d has other bits than in host memory, from byte %d", x, r, kit.FirstDiff(got[r], want[r]))
+		}
+	}
+	if f == nil {
+		return
+	}
+	if memory, _, _ := f.got(); memory > most {
+		t.Errorf("%+v: %d bytes of host memory, not at most %d", x, memory, most)
+	}
+}
+
+// TestStagedMany is as many pages at once as there may be: a few for each of many
+// links.
+func TestStagedMany(t *testing.T) {
+	t.Parallel()
+	n := 24
+	if kit.Race() || testing.Short() {
+		n = 9
+	}
+	w := newRanks(t, n, Options{Algorithm: plan.Pairwise, StageSlot: 64 * devices.KiB, StageSlots: 16})
+	d, f := counted(t, sim.New(0, sim.Params{Size: devices.GiB}))
+	for _, k := range []plan.Kind{plan.AllReduce, plan.AllToAll} {
+		x := plan.Task{Kind: k, Ranks: n, Count: 300_009, Type: elem.Int32}
+		if k.Combines() {
+			x.Op = elem.Sum
+		}
+		w.bounded(t, x, w.on(d), f)
+	}
+}
+
+// TestStagedMemory counts the host memory and the copies of an all-reduce of 64
+// MiB on devices that the host does not see.
+func TestStagedMemory(t *testing.T) {
+	count := uint64(16 << 20)
+	if kit.Race() || testing.Short() {
+		count = 4 << 20
+	}
+	for name, open := range map[string]func(t *testing.T) devices.Device{
+		"sim":    func(*testing.T) devices.Device { return sim.New(0, sim.Params{Size: devices.GiB}) },
+		"opencl": func(t *testing.T) devices.Device { t.Helper(); return openCL(t, "opencl:0,map=off") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			d, f := counted(t, open(t))
+			w := newRanks(t, 2, Options{Algorithm: plan.Ring})
+			w.memoryOf(t, d, f, count)
+		})
+	}
+}
+
+// taken is what a group has of its own: scratch and slots.
+func (g *Group) taken() uint64 {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	_, n := g.loop.pager.slots.Pinned()
+	if g.own.scratch != nil {
+		n += g.own.scratch.Size()
+	}
+	return uint64(n)
+}
+
+func (w *ranks) memoryOf(t *testing.T, d devices.Device, f *footprint, count uint64) {
+	t.Helper()
+	views := make([]domain.View, 2)
+	for r := range views {
+		views[r] = view(t, w.on(d)(4*count), elem.Int32, 0, count)
+		if err := views[r].Buffer().Store(t.Context(), 0, transport.HostSpan(sample(elem.Int32, count, uint64(r)))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	err := f.during(func() error {
+		return together(2, func(r int) error { return w.groups[r].AllReduce(t.Context(), views[r], views[r], elem.Sum) })
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	memory, out, in := f.got()
+	slots := uint64(0)
+	for _, g := range w.groups {
+		slots += g.taken()
+	}
+	if slots > 2*8<<20 || memory > slots {
+		t.Errorf("%d bytes were taken, and %d of host memory copied", slots, memory)
+	}
+	// Each rank has all of its elements out once, and what it has combined once
+	// more where that was put away; and all of them in once, and what was put away.
+	whole := 2 * 4 * count
+	if out < whole || out > whole+whole/2 || in < whole || in > whole+whole/2 {
+		t.Errorf("%d bytes out and %d in, of %d", out, in, whole)
+	}
+	t.Logf("%d bytes taken; %d out, %d in, of %d", slots, out, in, whole)
+	want := make([]byte, 4*count)
+	_ = elem.Combine(elem.Sum, elem.Int32, want, sample(elem.Int32, count, 0), sample(elem.Int32, count, 1))
+	for r := range views {
+		if err := w.right(&plan.Task{Type: elem.Int32}, r, views[r], want); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// order is a device's copies, of which some wait for others.
+type order struct {
+	ended   <-chan struct{}
+	on      atomic.Bool
+	outs    atomic.Int64
+	ins     atomic.Int64
+	loaded  chan struct{}
+	stored  chan struct{}
+	waiting atomic.Int64
+}
+
+func (o *order) hook(op faulty.Op) error {
+	if !o.on.Load() {
+		return nil
+	}
+	switch op.Kind {
+	case faulty.CopyOut:
+		switch o.outs.Add(1) {
+		case 6:
+			// The exchange goes on meanwhile, and what comes of it is stored.
+			return o.wait(o.stored)
+		case 8:
+			close(o.loaded)
+		}
+	case faulty.CopyIn:
+		switch o.ins.Add(1) {
+		case 1:
+			close(o.stored)
+		case 2:
+			return o.wait(o.loaded)
+		}
+	default:
+	}
+	return nil
+}
+
+func (o *order) wait(c <-chan struct{}) error {
+	o.waiting.Add(1)
+	select {
+	case <-c:
+		return nil
+	case <-o.ended:
+		return errors.New("what a copy was to wait for did not happen")
+	}
+}
+
+// TestStagedOverlap holds a copy until something else has happened, which only
+// happens if it does not wait for that copy: one from the device until one to it
+// is over, which needs an exchange, and one to the device until two more from it
+// have begun.
+func TestStagedOverlap(t *testing.T) {
+	const count = 1 << 20
+	o := &order{ended: kit.Context(t, time.Minute).Done(), loaded: make(chan struct{}), stored: make(chan struct{})}
+	d := faulty.Wrap(sim.New(0, sim.Params{Size: devices.GiB}), o.hook)
+	t.Cleanup(func() { _ = d.Close() })
+	w := newRanks(t, 2, Options{Algorithm: plan.Ring, StageSlot: 64 * devices.KiB, StageSlots: 16})
+	x := plan.Task{Kind: plan.AllReduce, Count: count, Type: elem.Int32, Op: elem.Sum}
+	want, err := w.outcome(x, w.buffer, just)
+	if err != nil {
+		t.Fatal(err)
+	}
+	turn, alloc := 0, w.on(d)
+	got, err := w.outcome(x, func(n uint64) *region.Buffer {
+		// Rank 0 is on the device, rank 1 is not.
+		if turn++; turn <= 2 {
+			return alloc(n)
+		}
+		return w.buffer(n)
+	}, func(call func() error) error {
+		o.on.Store(true)
+		defer o.on.Store(false)
+		return call()
+	})
+	if err != nil || !bytes.Equal(got[0], want[0]) || !bytes.Equal(got[1], want[1]) {
+		t.Errorf("%v, or other bits", err)
+	}
+	if o.waiting.Load() != 2 {
+		t.Errorf("%d copies have waited", o.waiting.Load())
+	}
+}
+
+// TestStagedAndNot has one rank on a device and one in host memory do calls so
+// large that they end together.
+func TestStagedAndNot(t *testing.T) {
+	const count = (4<<20)/4 + 3
+	core, told := observer.New(zap.WarnLevel)
+	w := newRanks(t, 2, Options{Timeout: 20 * time.Second, Stuck: time.Minute, Logger: zap.New(core)})
+	d := sim.New(0, sim.Params{Size: devices.GiB})
+	t.Cleanup(func() { _ = d.Close() })
+	turn, alloc := 0, w.on(d)
+	for _, inPlace := range []bool{true, false, true} {
+		x := plan.Task{Kind: plan.AllReduce, Count: count, Type: elem.Int32, Op: elem.Sum, InPlace: inPlace}
+		if err := w.try(trial{task: x}, func(n uint64) *region.Buffer {
+			if turn++; turn%2 == 0 {
+				return alloc(n)
+			}
+			return w.buffer(n)
+		}, 1); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, e := range told.All() {
+		t.Errorf("a rank has waited in vain: %s, %v", e.Message, e.ContextMap())
+	}
+}
+
+// TestStagedRetry cuts a link in the middle of a call whose elements are on a
+// device: it is done again, and comes to the same bits, also where the source has
+// been overwritten.
+func TestStagedRetry(t *testing.T) {
+	const n, count = 3, (4<<20)/4 + 1
+	for name, room := range map[string]devices.Size{"kept on the device": devices.GiB, "kept on the host": 34 * devices.MiB} {
+		t.Run(name, func(t *testing.T) {
+			kit.Check(t)
+			w, faults := newFaulty(t, n, Options{Algorithm: plan.Ring, KeepSource: true, StageSlot: 64 * devices.KiB, StageSlots: 16})
+			x := plan.Task{Kind: plan.AllReduce, Count: count, Type: elem.Float32, Op: elem.Sum}
+			want, err := w.outcome(x, w.buffer, just)
+			if err != nil {
+				t.Fatal(err)
+			}
+			d := sim.New(0, sim.Params{Size: room})
+			t.Cleanup(func() { _ = d.Close() })
+			alloc := w.reused(w.on(d), 2*n)
+			for _, at := range []uint64{17, 500_000, 5_000_000} {
+				for _, x.InPlace = range []bool{false, true} {
+					faults.CutAfter(0, 1, at)
+					if err := w.sameAgain(x, alloc, want); err != nil {
+						t.Fatalf("cut at byte %d, in place %v: %v", at, x.InPlace, err)
+					}
+				}
+			}
+			if u, err := d.Usage(); err != nil || u.Used > 2*n*(4*count+4096) {
+				t.Errorf("%v of the device are used: %v", u.Used, err)
+			}
+		})
+	}
+}
+
+// sameAgain does a task that has to be done twice, and compares the bits.
+func (w *ranks) sameAgain(x plan.Task, alloc allocate, want [][]byte) error {
+	var tries atomic.Int64
+	for _, g := range w.groups {
+		g.opts.Observe = func(r *Report) { tries.Add(int64(r.Retries)) }
+	}
+	got, err := w.outcome(x, alloc, just)
+	if err != nil {
+		return err
+	}
+	if n := tries.Load(); n != int64(len(w.groups)) {
+		return fmt.Errorf("tried again %d times", n)
+	}
+	for r := range got {
+		if !bytes.Equal(got[r], want[r]) {
+			return fmt.Errorf("other bits of rank %d", r)
+		}
+	}
+	return nil
+}
+
+// reused gives the same buffers in turn.
+func (w *ranks) reused(alloc allocate, n int) allocate {
+	var all []*region.Buffer
+	turn := 0
+	return func(size uint64) *region.Buffer {
+		if len(all) < n {
+			all = append(all, alloc(size))
+		}
+		turn++
+		return all[(turn-1)%n]
+	}
+}
