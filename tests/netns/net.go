@@ -95,7 +95,12 @@ func (n *Net) wire(ctx context.Context) error {
 			return err
 		}
 	}
-	return nil
+	for i, s := range n.Spaces {
+		if err := errors.Join(n.Hub.carries(ctx, "port"+strconv.Itoa(i+1)), s.carries(ctx, device)); err != nil {
+			return err
+		}
+	}
+	return n.Hub.carries(ctx, device)
 }
 
 // Close ends all namespaces, as Cable.Close does.

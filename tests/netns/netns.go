@@ -3,6 +3,7 @@ package netns
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +12,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"syscall"
+	"time"
 )
 
 // Cable is two namespaces and what joins them.
@@ -69,7 +71,7 @@ func New(ctx context.Context) (_ *Cable, err error) {
 	if err = c.Left.run(ctx, "ip", "link", "add", device, "type", "veth", "peer", "name", device, "netns", strconv.Itoa(c.Right.pid)); err != nil {
 		return c, err
 	}
-	return c, errors.Join(c.Left.up(ctx), c.Right.up(ctx))
+	return c, errors.Join(c.Left.up(ctx), c.Right.up(ctx), c.Left.carries(ctx, device), c.Right.carries(ctx, device))
 }
 
 // start starts the process that the namespaces live by, and mounts the hosts.
@@ -116,6 +118,51 @@ func (s *Space) up(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// linkPatience is how long a device may take to carry what it is given.
+const linkPatience = 30 * time.Second
+
+// carries waits until a device passes on what it is given. The kernel notices
+// that the other end of a cable is up when it comes to that, which may take more
+// than a second, and drops everything until then.
+func (s *Space) carries(ctx context.Context, name string) error {
+	ctx, cancel := context.WithTimeout(ctx, linkPatience)
+	defer cancel()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		out, err := s.Command(ctx, "ip", "-j", "-d", "link", "show", "dev", name).Output()
+		if err != nil {
+			return fmt.Errorf("the state of %s: %w", name, err)
+		}
+		if yes, err := carrying(out); yes || err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%s carries nothing: %w: %s", name, ctx.Err(), out)
+		case <-tick.C:
+		}
+	}
+}
+
+// carrying reads what ip says of a device: it is up, and if it is a port of a
+// switch that forwards.
+func carrying(said []byte) (bool, error) {
+	var links []struct {
+		State string `json:"operstate"`
+		Kind  struct {
+			Port *struct {
+				State string `json:"state"`
+			} `json:"info_slave_data"`
+		} `json:"linkinfo"`
+	}
+	if err := json.Unmarshal(said, &links); err != nil || len(links) != 1 {
+		return false, fmt.Errorf("the state of %d devices: %w", len(links), err)
+	}
+	port := links[0].Kind.Port
+	return links[0].State == "UP" && (port == nil || port.State == "forwarding"), nil
 }
 
 // Command is a command that runs in the namespaces. Its process is the

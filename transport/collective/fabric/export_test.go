@@ -6,6 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hmcfs/hmcfs/transport/collective/plan"
+	"github.com/hmcfs/hmcfs/transport/comm"
 )
 
 // Cut breaks the connection of a link, or loses a ring.
@@ -31,4 +32,13 @@ func Cut(f Fabric, peer plan.Rank) error {
 func Unhook(f Fabric, peer plan.Rank) error {
 	o, _ := f.(*over)
 	return unix.Shutdown(o.links[peer].bell.socket.fd, unix.SHUT_WR)
+}
+
+// Hear gives a fabric the farewell of a rank.
+func Hear(f Fabric, from plan.Rank) {
+	o, _ := f.(*over)
+	o.meetings.mu.Lock()
+	p := o.meetings.peers[from]
+	o.meetings.mu.Unlock()
+	o.packet(comm.Origin{Rank: p.world}, &packet{kind: kindBye, from: p.nonce, to: o.nonce, name: o.name})
 }

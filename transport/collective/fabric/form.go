@@ -121,6 +121,7 @@ func (o *over) form(ctx context.Context) error {
 			return err
 		}
 	}
+	o.seated.Store(true)
 	o.setSpin(all)
 	if o.mixed() || !o.mapped {
 		if o.event, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {

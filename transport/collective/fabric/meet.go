@@ -100,15 +100,20 @@ func (p *peer) keep(in part) {
 	p.parts = append(p.parts, in)
 }
 
-// packet is a packet of a peer, in the goroutine that receives from it.
+// packet is a packet of a peer, in the goroutine that receives from it. It may
+// have been found for a fabric that is closed meanwhile, whose seats are gone.
 func (o *over) packet(from comm.Origin, in *packet) {
+	if !o.gate.Enter() {
+		return
+	}
+	defer o.gate.Leave()
 	rank, ok := o.rankOf(from.Rank)
 	if !ok || in.to != 0 && in.to != o.nonce {
 		return
 	}
 	answer, lost := o.took(rank, in)
 	if lost != nil {
-		o.lose(rank, lost)
+		o.hearLost(rank, lost)
 	}
 	if answer != nil {
 		// What there is no room for now is asked for again.

@@ -9,6 +9,7 @@ import (
 	"math/bits"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -52,7 +53,9 @@ type over struct {
 	mapped   bool
 	local    []plan.Rank
 	segments segments
-	links    []*link
+	// seated is set when seats change no more. Nobody sleeps before.
+	seated atomic.Bool
+	links  []*link
 	// event wakes who sleeps in poll; -1 where nobody does.
 	event int
 	polls []unix.PollFd
@@ -161,6 +164,15 @@ func (o *over) setSpin(all []facts) {
 		o.spin = o.opts.Spin
 	default:
 		o.spin = DefaultSpin
+	}
+}
+
+// hearLost notes that a rank is gone, as told by the goroutine that receives from
+// it: that may be while we are still forming.
+func (o *over) hearLost(of plan.Rank, cause error) {
+	o.note(of, cause)
+	if o.seated.Load() {
+		o.wake(o.me)
 	}
 }
 

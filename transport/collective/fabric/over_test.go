@@ -249,6 +249,25 @@ func TestHalfClosedDoorbell(t *testing.T) {
 	}
 }
 
+// TestLateFarewell has ranks close, and hear after that that others have: what has
+// come was on its way already, and the seats are gone by then.
+func TestLateFarewell(t *testing.T) {
+	for name, w := range map[string]way{"shm": shm(), "tcp": tcp(), "mixed": mixed()} {
+		t.Run(name, func(t *testing.T) {
+			kit.Check(t, kit.Ignore("/hmcfs-"))
+			world := w.open(t, 3)
+			for _, f := range world.Ranks {
+				if err := f.Close(); err != nil {
+					t.Error(err)
+				}
+			}
+			for r, f := range world.Ranks {
+				fabric.Hear(f, plan.Rank((r+1)%3))
+			}
+		})
+	}
+}
+
 func BenchmarkSHM(b *testing.B) { fabrictest.Bench(b, shm().open) }
 
 func BenchmarkTCP(b *testing.B) { fabrictest.Bench(b, tcp().open) }

@@ -64,13 +64,14 @@ func (r *registry) Packet(from comm.Origin, b []byte) error {
 	return nil
 }
 
-// Ended loses the links with a peer.
+// Ended loses the links with a peer. A fabric is not closed meanwhile: it is
+// removed first.
 func (r *registry) Ended(from comm.Origin, cause error) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	for _, o := range r.byName {
 		if rank, ok := o.rankOf(from.Rank); ok {
-			o.lose(rank, cause)
+			o.hearLost(rank, cause)
 			o.notify()
 		}
 	}

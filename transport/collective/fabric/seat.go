@@ -112,9 +112,14 @@ func (n *node) interrupt() {
 	}
 }
 
-// lose notes that a rank is gone.
-func (n *node) lose(of plan.Rank, cause error) {
+// note notes that a rank is gone.
+func (n *node) note(of plan.Rank, cause error) {
 	n.gone[of].CompareAndSwap(nil, &LinkError{of, cause})
+}
+
+// lose notes that a rank is gone, and wakes us if we sleep.
+func (n *node) lose(of plan.Rank, cause error) {
+	n.note(of, cause)
 	n.wake(n.me)
 }
 
