@@ -34,7 +34,7 @@ func (c *collectives) rows() []row {
 		want{of: hmcfsTCP, against: mpiTCP, bound: 1.5, atMost: true}))
 	rows = append(rows, c.ringRows()...)
 	rows = append(rows, c.choiceRows()...)
-	rows = append(rows, c.fusionRow(), c.allocationRow())
+	rows = append(rows, c.pairRow(), c.fusionRow(), c.allocationRow())
 	for _, n := range []devices.Size{devices.MiB, 64 * devices.MiB} {
 		rows = append(rows, c.bandwidth(n, 4))
 	}

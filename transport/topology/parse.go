@@ -92,6 +92,9 @@ func decode(text []byte, into any, strict bool) error {
 	if wrong, is := errors.AsType[*json.UnmarshalTypeError](err); is && wrong.Field != "" {
 		field = wrong.Field
 	}
+	if _, is := errors.AsType[*json.SyntaxError](err); is {
+		return fault(field, "it is no JSON: %v; give a topology.json, a rank table or a topology file of HCCL", err)
+	}
 	return fault(field, "%v", err)
 }
 

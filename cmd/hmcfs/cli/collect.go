@@ -43,7 +43,7 @@ func collectives() []fileVerb {
 	return []fileVerb{
 		{plan.AllReduce, "allreduce", "Combine files element by element, into each of them", "All FILEs are combined element by element, and the result is what each of them holds then."},
 		{plan.Reduce, "reduce", "Combine files element by element, into one of them", "All FILEs are combined element by element, and the result is what the one of --root holds then."},
-		{plan.Broadcast, "broadcast", "Give several files the bytes of one", "Every FILE gets the bytes of the one of --root. With --out that is the only one, and each\nof --out gets its bytes."},
+		{plan.Broadcast, "broadcast", "Give several files the bytes of one", "Every FILE gets the bytes of the one of --root, and has to be there, as long as that or\nempty. With --out that is the only one, and each of --out is made with its bytes."},
 		{plan.AllGather, "allgather", "Put files behind each other, into each of them", "Each FILE holds the bytes of all of them then, one behind the other: it is longer."},
 		{plan.ReduceScatter, "reduce-scatter", "Combine files element by element, and give each its part", "All FILEs are combined element by element, and each holds its part of the result then: it is\nshorter. Where the elements can't be shared out evenly, the first ones get one more."},
 		{plan.AllToAll, "alltoall", "Give each file its part of every file", "Each FILE holds its part of every FILE then, in their order."},

@@ -33,6 +33,9 @@ func (r *rankFiles) open(c fileVerb, root int) error {
 	seen := map[[2]uint64]string{}
 	for i, name := range r.names {
 		found, f, err := findOf(name, r.client)
+		if c.kind == plan.Broadcast && i != root && errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("%w; a FILE that gets bytes is there, empty or as long as the root's: touch it, or make it by --out", err)
+		}
 		if err != nil {
 			return err
 		}

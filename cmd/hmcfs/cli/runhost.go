@@ -74,7 +74,7 @@ func (a *app) runHosts(f *runFlags, o *runner.Options) error {
 // and what this command has of the library's own.
 func (a *app) exported(names []string) ([]string, error) {
 	var out []string
-	for _, entry := range os.Environ() { //nolint:forbidigo // the ranks' environment is ours
+	for _, entry := range os.Environ() {
 		name, _, _ := strings.Cut(entry, "=")
 		if runner.Knob(name) {
 			out = append(out, entry)
@@ -104,8 +104,7 @@ func (a *app) runHostVerb() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		defer context.AfterFunc(ctx, func() { _ = in.Close() })()
-		return runner.ServeHost(in, out, &runner.HostOptions{
+		return runner.ServeHost(ctx, in, out, &runner.HostOptions{
 			TempDir: a.jobsDir(), Executable: a.executable(), Supervisor: []string{a.Args[0], superviseName, "--"}, Getenv: a.Getenv,
 		})
 	})
@@ -118,7 +117,8 @@ func (a *app) runHostVerb() *cobra.Command {
 func ownStreams() (in, out *os.File, err error) {
 	var files [2]*os.File
 	for fd := range files {
-		own, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 3)
+		var own int
+		own, err = unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 3)
 		if err != nil {
 			return nil, nil, fmt.Errorf("take over standard stream %d: %w", fd, err)
 		}

@@ -2,6 +2,7 @@ package runner
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -118,13 +119,13 @@ type link struct {
 }
 
 // connectHere begins this machine's part, in this process.
-func connectHere(o *HostOptions) *link {
+func connectHere(ctx context.Context, o *HostOptions) *link {
 	toHost, fromRunner := io.Pipe()
 	toRunner, fromHost := io.Pipe()
 	l := &link{from: toRunner, to: fromRunner, gone: make(chan struct{})}
 	go func() {
 		defer close(l.gone)
-		err := ServeHost(toHost, fromHost, o)
+		err := ServeHost(ctx, toHost, fromHost, o)
 		_ = fromHost.CloseWithError(errors.Join(err, io.EOF))
 		_ = toHost.CloseWithError(errors.Join(err, io.ErrClosedPipe))
 	}()

@@ -99,4 +99,3 @@ func (p *Plan) same(b *Buffer, got, want []byte) bool {
 	}
 	return math.Abs(g-w) <= p.Atol+p.Rtol*math.Abs(w)
 }
-

@@ -22,9 +22,11 @@ const (
 // Reserved says whether a variable is the runner's own.
 func Reserved(name string) bool { return reserved(name) || name == marker }
 
-// Knob says whether a variable is a setting of the library, which ranks have
-// wherever they are.
-func Knob(name string) bool { return strings.HasPrefix(name, "HMCFS_") && !Reserved(name) }
+// Knob says whether a variable is a setting of the library, by our name or by
+// hcomm's, which ranks have wherever they are.
+func Knob(name string) bool {
+	return strings.HasPrefix(name, "HCCL_") || strings.HasPrefix(name, "HMCFS_") && !Reserved(name)
+}
 
 // reserved says whether a variable is the runner's own: by some of them its
 // supervisors know what to remove and to kill.

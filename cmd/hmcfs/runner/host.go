@@ -2,6 +2,7 @@ package runner
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -36,6 +38,10 @@ type host struct {
 	// joined is closed when nothing more comes, and written when nothing goes.
 	joined  chan struct{}
 	written chan struct{}
+	// greeted says that there is a hmcfs, and silent that it has said nothing for
+	// too long.
+	greeted atomic.Bool
+	silent  atomic.Bool
 	// waits are those who wait for the end of a barrier.
 	waits sync.WaitGroup
 
@@ -114,20 +120,21 @@ type event struct {
 const (
 	// mostQueued is how many messages may wait for a host.
 	mostQueued = 4096
-	// beat is how often each side says that it is there.
-	beat = 5 * time.Second
 	// DefaultSilence is after how long without a word the other side is lost.
 	DefaultSilence = time.Minute
 	// mostArrivals is how many barriers the ranks of a host wait at.
 	mostArrivals = 1024
 )
 
+// pulse is how often each side says that it is there.
+func pulse(silence time.Duration) time.Duration { return max(silence/12, time.Millisecond) }
+
 // open connects a host, and goes on by itself.
-func (h *host) open(o *HostOptions, errs *lines) error {
+func (h *host) open(ctx context.Context, o *HostOptions, errs *lines) error {
 	h.out, h.joined, h.written = make(chan []byte, mostQueued), make(chan struct{}), make(chan struct{})
 	h.ended = make([]bool, h.count)
 	if h.here() {
-		h.link = connectHere(o)
+		h.link = connectHere(ctx, o)
 	} else {
 		command := slices.Concat(h.plan.Agent, []string{h.Name}, h.plan.RemoteCommand)
 		a, err := startAgent(command, &stream{to: errs, prefix: "[" + h.Name + "] "})
@@ -161,7 +168,7 @@ func (h *host) tell(k kind, v any) error {
 // speak writes what the host is to be told, until the queue is closed.
 func (h *host) speak() {
 	defer close(h.written)
-	t := time.NewTicker(beat)
+	t := time.NewTicker(pulse(h.plan.silence()))
 	defer t.Stop()
 	d, bounded := h.link.to.(interface{ SetWriteDeadline(time.Time) error })
 	failed := false
@@ -198,6 +205,7 @@ func (h *host) listen() {
 	defer close(h.joined)
 	from := h.link.reader(h.plan.silence())
 	noise, err := awaitGreeting(from)
+	h.greeted.Store(err == nil)
 	if err != nil && noise != "" {
 		err = fmt.Errorf("%w; it says %q", err, noise)
 	}
@@ -210,6 +218,8 @@ func (h *host) listen() {
 	for _, s := range h.streams {
 		s.finish()
 	}
+	_, mute := errors.AsType[*silentError](err)
+	h.silent.Store(mute)
 	h.post(event{host: h, err: h.why(err)})
 	// What it has to say no longer counts, and it must not wait for us.
 	h.drain(from)
@@ -234,7 +244,11 @@ func (h *host) why(err error) error {
 			text = how
 		}
 	}
-	return &faultError{text: fmt.Sprintf("host %s is lost: %s", h.Name, text), class: ErrHost}
+	what := "is lost"
+	if !h.greeted.Load() {
+		what = "can't be reached"
+	}
+	return &faultError{text: fmt.Sprintf("host %s %s: %s", h.Name, what, text), class: ErrHost}
 }
 
 // post gives the runner's loop an event, if that still wants one.
@@ -358,13 +372,13 @@ func (h *host) inTime(k kind) error {
 	return nil
 }
 
-// close ends the connection and waits for the host to go. One that never came
-// has nothing to do before.
+// close ends the connection and waits for the host to go. One that never came,
+// or is mute, is not waited for.
 func (h *host) close() {
 	h.waits.Wait() // the meeting is over
 	close(h.out)
 	grace := farewell
-	if !h.said[kindReady] && !h.faulty {
+	if !h.said[kindReady] && !h.faulty || h.silent.Load() {
 		grace = time.Second
 	}
 	h.link.hangUp()

@@ -42,8 +42,8 @@ func ParseHosts(text string) ([]Place, error) {
 func parsePlace(text string) (Place, error) {
 	name, slots, has := text, "", false
 	if inside, ok := strings.CutPrefix(text, "["); ok {
-		name, slots, _ = strings.Cut(inside, "]")
-		if slots, has = strings.CutPrefix(slots, ":"); !has && slots != "" {
+		name, slots, ok = strings.Cut(inside, "]")
+		if slots, has = strings.CutPrefix(slots, ":"); !ok || !has && slots != "" {
 			return Place{Name: text, Slots: 1}, fmt.Errorf("host %q: use [IPv6]:RANKS", text)
 		}
 	} else if strings.Count(text, ":") == 1 {
@@ -71,7 +71,9 @@ func parseSlots(text string) (int, error) {
 // checkName says what is wrong with the name of a host: an agent takes what
 // begins with - for an option.
 func checkName(name string) error {
-	odd := func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) || strings.ContainsRune(`'"\$&;|<>()*?!#~`+"`", r) }
+	odd := func(r rune) bool {
+		return unicode.IsSpace(r) || !unicode.IsPrint(r) || strings.ContainsRune(`'"\$&;|<>()*?!#~`+"`", r)
+	}
 	if name == "" || len(name) > 255 || strings.HasPrefix(name, "-") || strings.ContainsFunc(name, odd) {
 		return fmt.Errorf("host %q: no name of a host", name)
 	}

@@ -47,9 +47,12 @@ type serving struct {
 
 // ServeHost runs a host's part of a job: it reads what the runner says, and
 // writes what there is to say to it. It returns when nothing is left of the part,
-// which also is soon after the runner is gone.
-func ServeHost(in io.Reader, out io.Writer, o *HostOptions) error {
+// which also is soon after the runner is gone, or the context has ended.
+func ServeHost(ctx context.Context, in io.Reader, out io.Writer, o *HostOptions) error {
 	s := &serving{opts: o, to: sender{to: out}, leave: func() {}}
+	if c, ok := in.(io.Closer); ok {
+		defer context.AfterFunc(ctx, func() { _ = c.Close() })()
+	}
 	_, err := io.WriteString(out, greeting+version+"\n")
 	if err != nil {
 		return fmt.Errorf("the runner is gone: %w", err)
@@ -58,10 +61,7 @@ func ServeHost(in io.Reader, out io.Writer, o *HostOptions) error {
 	if _, pipe := in.(*io.PipeReader); pipe {
 		listens.limit = 0 // it is this process
 	}
-	stop := make(chan struct{})
-	defer close(stop)
-	go s.beat(stop)
-	err = s.obey(bufio.NewReader(listens), listens)
+	err = s.obey(ctx, bufio.NewReader(listens), listens)
 	s.leave()
 	if err != nil {
 		// Nothing waits for a runner that no longer listens.
@@ -85,7 +85,7 @@ func ServeHost(in io.Reader, out io.Writer, o *HostOptions) error {
 
 // beat tells the runner that we are there.
 func (s *serving) beat(stop <-chan struct{}) {
-	t := time.NewTicker(beat)
+	t := time.NewTicker(pulse(s.brief.Silence))
 	defer t.Stop()
 	for {
 		select {
@@ -100,7 +100,7 @@ func (s *serving) beat(stop <-chan struct{}) {
 }
 
 // obey does what the runner says, until it says that it is enough.
-func (s *serving) obey(from *bufio.Reader, listens *patient) error {
+func (s *serving) obey(ctx context.Context, from *bufio.Reader, listens *patient) error {
 	f, room, err := readFrame(from, nil)
 	if err == nil && f.kind != kindBrief {
 		err = fmt.Errorf("a message of kind %d: %w", f.kind, ErrTalk)
@@ -111,8 +111,12 @@ func (s *serving) obey(from *bufio.Reader, listens *patient) error {
 	if err != nil {
 		return fmt.Errorf("the runner is gone: %w", err)
 	}
-	listens.limit = s.brief.Silence
-	if err = s.prepare(); err != nil {
+	if listens.limit = s.brief.Silence; listens.limit > 0 {
+		stop := make(chan struct{})
+		defer close(stop)
+		go s.beat(stop)
+	}
+	if err = s.prepare(ctx); err != nil {
 		err = s.to.send(kindFault, faultOf(err))
 	}
 	for err == nil {
@@ -122,13 +126,13 @@ func (s *serving) obey(from *bufio.Reader, listens *patient) error {
 		if f.kind == kindBye {
 			return nil
 		}
-		err = s.order(f)
+		err = s.order(ctx, f)
 	}
 	return err
 }
 
 // order does one thing. What takes its time is done beside it.
-func (s *serving) order(f frame) error {
+func (s *serving) order(ctx context.Context, f frame) error {
 	switch f.kind {
 	case kindBeat:
 	case kindSoon, kindNow:
@@ -146,15 +150,15 @@ func (s *serving) order(f frame) error {
 		if err != nil {
 			return err
 		}
-		s.do(kindLoaded, func(ctx context.Context) error { return s.enter(ctx, b) })
+		s.do(ctx, kindLoaded, func(ctx context.Context) error { return s.enter(ctx, b) })
 	case kindStart:
 		return s.start()
 	case kindVerify:
-		s.do(kindVerified, func(ctx context.Context) error {
+		s.do(ctx, kindVerified, func(ctx context.Context) error {
 			return s.job.verify(ctx, func(v *Verdict) error { return s.to.send(kindVerdict, v) })
 		})
 	case kindSave:
-		s.do(kindSaved, func(ctx context.Context) error {
+		s.do(ctx, kindSaved, func(ctx context.Context) error {
 			return s.job.save(func(head, p []byte) error {
 				return errors.Join(ctx.Err(), s.to.sendPiece(kindData, head, p))
 			})
@@ -166,9 +170,9 @@ func (s *serving) order(f frame) error {
 }
 
 // do does something, and says that it is done, or why not.
-func (s *serving) do(answer kind, what func(ctx context.Context) error) {
+func (s *serving) do(ctx context.Context, answer kind, what func(ctx context.Context) error) {
 	s.work.Wait() // the runner has waited too
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(ctx)
 	s.leave = cancel
 	s.work.Go(func() {
 		defer cancel()
@@ -187,7 +191,7 @@ func (s *serving) do(answer kind, what func(ctx context.Context) error) {
 
 // prepare looks whether there can be a job here, and takes the ports of its
 // ranks. Nothing has a name yet.
-func (s *serving) prepare() (err error) {
+func (s *serving) prepare(ctx context.Context) (err error) {
 	b := s.brief
 	if s.plan, err = b.plan(s.opts); err != nil {
 		return err
@@ -208,7 +212,7 @@ func (s *serving) prepare() (err error) {
 		if getenv == nil {
 			getenv = func(string) string { return "" }
 		}
-		at, err := ownAddress(context.Background(), b, getenv)
+		at, err := ownAddress(ctx, b, getenv)
 		if err != nil {
 			return err
 		}

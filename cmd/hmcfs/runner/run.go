@@ -126,7 +126,8 @@ func Run(ctx context.Context, p *Plan, force <-chan struct{}) (*Report, error) {
 		}
 	}
 	w := newWatch(ctx, p, force)
-	err := w.open()
+	// Its end is that of the job, in order: nothing is cut short.
+	err := w.open(context.WithoutCancel(ctx))
 	if err == nil {
 		err = w.course()
 	}

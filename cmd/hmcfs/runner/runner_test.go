@@ -30,9 +30,15 @@ const (
 	asReducer    = "be-reducer"
 	asContext    = "be-context"
 	asBarrier    = "be-barrier"
+	asHost       = "be-host"
+	asHostile    = "be-hostile"
 )
 
 func TestMain(m *testing.M) {
+	// With the race detector each process would sleep a second in the end.
+	if err := os.Setenv("GORACE", "atexit_sleep_ms=0"); err != nil {
+		panic(err)
+	}
 	if len(os.Args) < 2 {
 		os.Exit(m.Run())
 	}
@@ -43,10 +49,17 @@ func TestMain(m *testing.M) {
 	case asRunner:
 		o := options(os.Args[3], os.Stdout, os.Args[4:]...)
 		o.Ranks = 2
+		if os.Getenv("HOSTS") != "" {
+			remotely(&o, os.Args[3])
+		}
 		var p *Plan
 		if p, err = NewPlan(o, nil); err == nil {
 			_, err = Run(context.Background(), p, nil)
 		}
+	case asHost:
+		err = ServeHost(context.Background(), os.Stdin, os.Stdout, hostOptions(os.Args[2]))
+	case asHostile:
+		err = hostile(os.Args[2])
 	case asReducer:
 		err = reducer(os.Args[2:])
 	case asContext:

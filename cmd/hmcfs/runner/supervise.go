@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -63,10 +64,6 @@ func Supervise(ctx context.Context, args []string, jobDir string) error {
 	if control == nil || status == nil || len(args) == 0 {
 		return errors.New("not started by hmcfs run")
 	}
-	// All of it is removed in the end.
-	if err := checkJob(jobDir); err != nil {
-		return err
-	}
 	unix.CloseOnExec(controlFD)
 	unix.CloseOnExec(statusFD)
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
@@ -74,8 +71,14 @@ func Supervise(ctx context.Context, args []string, jobDir string) error {
 	}
 	orders := bufio.NewReader(control)
 	first, err := orders.ReadByte()
-	if err != nil || first != start {
-		removeJob(jobDir) // it is over before it has begun
+	over := err != nil || first != start
+	// All of it is removed in the end, and may be already where it is over before
+	// it has begun.
+	if err = checkJob(jobDir); err != nil && !(over && errors.Is(err, fs.ErrNotExist)) {
+		return err
+	}
+	if over {
+		removeJob(jobDir)
 		return nil
 	}
 	cmd := exec.Command(args[0], args[1:]...)
@@ -83,14 +86,14 @@ func Supervise(ctx context.Context, args []string, jobDir string) error {
 	cmd.Env = append(os.Environ(), marker+"="+jobDir)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	say := json.NewEncoder(status)
-	over := make(chan bool, 1)
+	ended := make(chan bool, 1)
 	if err = cmd.Start(); err != nil {
-		go obey(orders, 0, over)
+		go obey(orders, 0, ended)
 		muffle()
 		_ = say.Encode(ending{Code: -1, Error: err.Error()})
 	} else {
 		_ = say.Encode(ending{PID: cmd.Process.Pid})
-		go obey(orders, cmd.Process.Pid, over)
+		go obey(orders, cmd.Process.Pid, ended)
 		defer context.AfterFunc(ctx, func() { killAll(cmd.Process.Pid) })()
 		err = cmd.Wait()
 		reap()
@@ -99,7 +102,7 @@ func Supervise(ctx context.Context, args []string, jobDir string) error {
 		muffle()
 		_ = say.Encode(endingOf(cmd, err)) // a runner that has gone needs no word
 	}
-	if <-over {
+	if <-ended {
 		return nil
 	}
 	// If the runner was killed, so may have been other supervisors.

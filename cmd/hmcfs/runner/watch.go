@@ -58,7 +58,7 @@ func newWatch(ctx context.Context, p *Plan, force <-chan struct{}) *watch {
 }
 
 // open connects all hosts.
-func (w *watch) open() error {
+func (w *watch) open(ctx context.Context) error {
 	p := w.plan
 	streams := [2]*lines{{out: p.Out}, {out: p.Errors}}
 	for _, part := range p.parts() {
@@ -73,7 +73,7 @@ func (w *watch) open() error {
 				h.streams = append(h.streams, &stream{to: to, prefix: prefixOf(rank, p.Ranks), log: log})
 			}
 		}
-		if err := h.open(&HostOptions{TempDir: p.TempDir, Supervisor: p.Supervisor, Executable: p.Executable}, streams[1]); err != nil {
+		if err := h.open(ctx, &HostOptions{TempDir: p.TempDir, Supervisor: p.Supervisor, Executable: p.Executable}, streams[1]); err != nil {
 			return err
 		}
 		w.hosts = append(w.hosts, h)
@@ -267,7 +267,7 @@ func (w *watch) next() {
 		w.giveUp = nil
 		for _, h := range w.hosts {
 			if h.link.agent != nil && w.waits(h) {
-				w.lose(h, fmt.Errorf("%w: host %s does not answer", ErrHost, h.Name))
+				w.lose(h, &faultError{text: fmt.Sprintf("host %s does not answer", h.Name), class: ErrHost})
 			}
 		}
 	}

@@ -138,6 +138,55 @@ func (r *Rank) Window(of int) ([]byte, error) {
 	return r.mapFile(filepath.Join(os.Getenv("HMCFS_WINDOWS"), strconv.Itoa(of)))
 }
 
+// Gather has the windows of all ranks at the root, and nothing elsewhere. All
+// ranks call it: those of other hosts have no files here, and are fetched.
+func (r *Rank) Gather(ctx context.Context) ([][]byte, error) {
+	out := make([][]byte, r.World)
+	if os.Getenv("HMCFS_LOCAL_WORLD") != os.Getenv("HMCFS_WORLD") {
+		return out, r.fetch(ctx, out)
+	}
+	if r.Rank != r.Root {
+		return nil, nil
+	}
+	var err error
+	for peer := range out {
+		if out[peer], err = r.Window(peer); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// fetch is Gather for several hosts: each rank lends the others a copy of its
+// window for as long as it takes.
+func (r *Rank) fetch(ctx context.Context, out [][]byte) error {
+	own, err := r.Window(r.Rank)
+	if err != nil {
+		return err
+	}
+	if _, err = r.Join(ctx); err != nil {
+		return err
+	}
+	w, err := r.Job.World().AllocWindows(ctx, devices.Size(len(own)))
+	if err != nil {
+		return err
+	}
+	copy(w.Local(), own)
+	if err = r.Job.World().Barrier(ctx); err != nil {
+		return err
+	}
+	for peer := range out {
+		if r.Rank != r.Root {
+			break
+		}
+		out[peer] = make([]byte, len(own))
+		if err = w.Get(ctx, peer, 0, out[peer]); err != nil {
+			return err
+		}
+	}
+	return w.Release(ctx)
+}
+
 func (r *Rank) mapFile(path string) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {

@@ -15,9 +15,10 @@ import (
 
 func main() { rank.Main(reduce) }
 
-func reduce(_ context.Context, r *rank.Rank) error {
-	if r.Rank != r.Root {
-		return nil
+func reduce(ctx context.Context, r *rank.Rank) error {
+	windows, err := r.Gather(ctx)
+	if err != nil || r.Rank != r.Root {
+		return err
 	}
 	out, err := r.Buffer("OUTPUT")
 	if err != nil {
@@ -28,11 +29,7 @@ func reduce(_ context.Context, r *rank.Rank) error {
 		return err
 	}
 	sums := make([]float32, len(out)/4)
-	for peer := range r.World {
-		window, err := r.Window(peer)
-		if err != nil {
-			return err
-		}
+	for _, window := range windows {
 		for i := range sums {
 			sums[i] += math.Float32frombits(binary.LittleEndian.Uint32(window[at+4*i:]))
 		}

@@ -35,7 +35,9 @@ func TestBellIsNotRungForEver(t *testing.T) {
 	if _, err = io.Copy(peer, bytes.NewReader(make([]byte, 6*aheadSize))); err != nil {
 		t.Fatal(err)
 	}
-	(&doorbell{socket: s}).quiet()
+	if err = (&doorbell{socket: s}).quiet(); err != nil {
+		t.Fatal(err)
+	}
 	if err = s.ahead(); err != nil || s.to == 0 {
 		t.Errorf("all %d rings were taken at once, and so would be any number, %v", 6*aheadSize, err)
 	}

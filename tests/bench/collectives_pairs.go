@@ -1,0 +1,149 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hmcfs/hmcfs/cmd/hmcfs/bench"
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/devices/elem"
+	"github.com/hmcfs/hmcfs/transport/collective"
+	"github.com/hmcfs/hmcfs/transport/domain"
+	"github.com/hmcfs/hmcfs/transport/job"
+	"github.com/hmcfs/hmcfs/transport/region"
+)
+
+// half is one of the four ranks of two pairs, here as goroutines.
+type half struct {
+	job    *job.Job
+	group  *collective.Group
+	buffer *region.Buffer
+	view   domain.View
+}
+
+// pairSize is what a pair sums up, and pairCalls how often at once.
+const (
+	pairSize  = devices.MiB
+	pairCalls = 50
+)
+
+// pairRow has a rank of one pair sleep while the other one waits for it, and
+// another pair go on.
+func (c *collectives) pairRow() row {
+	return row{
+		name: fmt.Sprintf("all-reduce of %s by tcp, beside a pair that is stalled", short(pairSize)), unit: micros,
+		wants: []want{{of: "beside it", against: "alone", bound: 1.1, atMost: true}},
+		notes: []string{
+			"Two pairs of one job, by TCP, four goroutines: ranks 2 and 3 alone, and while rank 0 waits in an all-reduce for rank 1, in turns.",
+		},
+		custom: c.stall,
+	}
+}
+
+// stall measures both in turns.
+func (c *collectives) stall(ctx context.Context, rounds int) (res result, err error) {
+	halves := make([]half, 4)
+	defer func() {
+		for i := range halves {
+			err = errors.Join(err, halves[i].close(context.WithoutCancel(ctx)))
+		}
+	}()
+	dir := filepath.Join(c.dir, "pairs")
+	if err = os.MkdirAll(dir, 0o700); err != nil {
+		return res, err
+	}
+	if err = every(halves, func(rank int, h *half) error { return h.open(ctx, dir, rank) }); err != nil {
+		return res, err
+	}
+	var alone, beside bench.Series
+	for range 5 * rounds {
+		s, err := pairTime(ctx, halves[2:])
+		if err != nil {
+			return res, err
+		}
+		alone = append(alone, s)
+		over := make(chan error, 1)
+		go func() { over <- halves[0].reduce(ctx) }()
+		s, err = pairTime(ctx, halves[2:])
+		if err = errors.Join(err, halves[1].reduce(ctx), <-over); err != nil {
+			return res, err
+		}
+		beside = append(beside, s)
+	}
+	res.figures = []figure{{"beside it", beside}, {"alone", alone}}
+	return res, nil
+}
+
+// every does something for some ranks at the same time.
+func every(halves []half, do func(rank int, h *half) error) error {
+	failed := make([]error, len(halves))
+	var all sync.WaitGroup
+	for i := range halves {
+		all.Go(func() { failed[i] = do(i, &halves[i]) })
+	}
+	all.Wait()
+	return errors.Join(failed...)
+}
+
+// pairTime is the median of a pair's calls, in seconds.
+func pairTime(ctx context.Context, pair []half) (float64, error) {
+	took := make([]float64, pairCalls)
+	err := every(pair, func(i int, h *half) error {
+		for n := range took {
+			begin := time.Now()
+			if err := h.reduce(ctx); err != nil {
+				return err
+			}
+			if i == 0 {
+				took[n] = time.Since(begin).Seconds()
+			}
+		}
+		return nil
+	})
+	slices.Sort(took)
+	return took[len(took)/2], err
+}
+
+// open makes a rank of the job, and of its pair: 0 and 1, 2 and 3.
+func (h *half) open(ctx context.Context, dir string, rank int) (err error) {
+	if h.job, err = job.Init(ctx, job.Options{Rank: rank, World: 4, Dir: dir, Backend: job.TCP, Timeout: patience}); err != nil {
+		return err
+	}
+	first := rank / 2 * 2
+	d, err := h.job.World().Derive(ctx, fmt.Sprint("pair", first), []int{first, first + 1})
+	if err != nil {
+		return err
+	}
+	if h.group, err = collective.New(ctx, d.Fabric(), collective.Options{}); err != nil {
+		return err
+	}
+	if h.buffer, err = h.job.Table().Alloc(pairSize); err != nil {
+		return err
+	}
+	h.view, err = domain.All(h.buffer, elem.Float32)
+	return err
+}
+
+func (h *half) reduce(ctx context.Context) error {
+	return h.group.AllReduce(ctx, h.view, h.view, elem.Sum)
+}
+
+func (h *half) close(ctx context.Context) error {
+	var errs []error
+	if h.group != nil {
+		errs = append(errs, h.group.Close()) //nolint:contextcheck // the end is not the context's
+	}
+	if h.buffer != nil {
+		errs = append(errs, h.buffer.Close(ctx))
+	}
+	if h.job != nil {
+		errs = append(errs, h.job.Close()) //nolint:contextcheck // as above
+	}
+	return errors.Join(errs...)
+}
