@@ -24,6 +24,9 @@ type running struct {
 	unseen bool
 
 	prepared *prepared
+	// lends says that ranks may have lent what they have sent: the call is not over
+	// before all have received it.
+	lends bool
 	// plain says that source and result are host memory.
 	plain          bool
 	source, result memory
@@ -55,6 +58,8 @@ type way struct {
 	prog      *program
 	because   string
 	predicted time.Duration
+	// lends says that some rank may lend what it sends.
+	lends bool
 }
 
 // openCall finds out what is asked for, and how it is done.
@@ -113,7 +118,7 @@ func (r *running) repeats(c *Call) bool {
 // +checklocks:g.mu
 func (g *Group) reopen(ctx context.Context, c *Call) error {
 	r := &g.running
-	r.call, r.resumed = *c, false
+	r.call, r.resumed, r.lends = *c, false, false
 	err := r.source.again(r.task.SourceLen(g.Rank()), c.Source)
 	if err == nil {
 		err = r.result.again(r.task.ResultLen(g.Rank()), c.Result)
@@ -248,6 +253,7 @@ func (g *Group) doStream(ctx context.Context, r *running, w *way) error {
 	if r.prepared.staged != (staging{}) {
 		path = pathStaged
 	}
+	r.lends = w.lends
 	if !r.resumed {
 		if err := g.lend(ctx, r, w); err != nil {
 			return err
