@@ -223,7 +223,8 @@ func killInCommit(t *testing.T, a, b *node, count int) (middle bool) {
 		return binary.LittleEndian.Uint32(p)
 	}
 	limit := time.Now().Add(patience)
-	for word(0) == 20 && time.Now().Before(limit) { //nolint:revive // it is to be caught in the act
+	for word(0) == 20 && time.Now().Before(limit) {
+		// It is to be caught in the act.
 	}
 	b.Kill()
 	err = soon(t, "the collective", func() error { return <-done })
