@@ -20,8 +20,13 @@ type running struct {
 	// resumed says that this is a Barrier that was left before its end: it goes on
 	// where it was.
 	resumed bool
+	// unseen says that the host does not see the memory of some rank.
+	unseen bool
 
 	prepared *prepared
+	// lends says that ranks may have lent what they have sent: the call is not over
+	// before all have received it.
+	lends bool
 	// plain says that source and result are host memory.
 	plain          bool
 	source, result memory
@@ -53,6 +58,8 @@ type way struct {
 	prog      *program
 	because   string
 	predicted time.Duration
+	// lends says that some rank may lend what it sends.
+	lends bool
 }
 
 // openCall finds out what is asked for, and how it is done.
@@ -111,7 +118,7 @@ func (r *running) repeats(c *Call) bool {
 // +checklocks:g.mu
 func (g *Group) reopen(ctx context.Context, c *Call) error {
 	r := &g.running
-	r.call, r.resumed = *c, false
+	r.call, r.resumed, r.lends = *c, false, false
 	err := r.source.again(r.task.SourceLen(g.Rank()), c.Source)
 	if err == nil {
 		err = r.result.again(r.task.ResultLen(g.Rank()), c.Result)
@@ -225,6 +232,11 @@ func (g *Group) attempt(ctx context.Context, r *running) error {
 		if mapped, err := g.doDirect(ctx, r, w); mapped || err != nil {
 			return err
 		}
+		if r.unseen && r.passes() {
+			if ok, err := g.doPass(ctx, r); ok || err != nil {
+				return err
+			}
+		}
 		if err := g.fallBack(r); err != nil {
 			return err
 		}
@@ -241,6 +253,7 @@ func (g *Group) doStream(ctx context.Context, r *running, w *way) error {
 	if r.prepared.staged != (staging{}) {
 		path = pathStaged
 	}
+	r.lends = w.lends
 	if !r.resumed {
 		if err := g.lend(ctx, r, w); err != nil {
 			return err

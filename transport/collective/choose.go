@@ -118,6 +118,12 @@ func (g *Group) streamWay(t *plan.Task, st staging) (*way, error) {
 // +checklocks:g.mu
 func (g *Group) translate(w *way, st staging) error {
 	w.prog = newProgram(w.plan.Program(g.Rank()), g.Rank(), w.plan.Task.Type.Size(), st)
+	w.lends = g.lends(w.plan)
+	if w.lends && st == (staging{}) {
+		for i, lend := range w.plan.Lendable(g.Rank()) {
+			w.prog.steps[i].lend = lend
+		}
+	}
 	return nil
 }
 

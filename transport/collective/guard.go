@@ -215,10 +215,19 @@ func (g *Group) once(ctx context.Context, d *duty, tries int) (stage, error) {
 	if err := g.attempt(ctx, d.run); err != nil {
 		return begun, err
 	}
-	if !g.settles(d.run) {
-		return settling, nil
+	return g.conclude(ctx, d.run)
+}
+
+// conclude ends a call of which we have our result. Where ranks have lent memory it
+// is good only if all have: who gives up before may change what he has lent.
+func (g *Group) conclude(ctx context.Context, r *running) (stage, error) {
+	switch {
+	case r.lends:
+		return begun, g.settle(ctx)
+	case g.settles(r):
+		return settling, g.settle(ctx)
 	}
-	return settling, g.settle(ctx)
+	return settling, nil
 }
 
 // linked says whether all links are there, where ranks write to each other's

@@ -15,6 +15,9 @@ const (
 	// is combined comes out of the cache again, and the other links don't wait
 	// long.
 	piece = 128 << 10
+	// sendPiece is how many bytes one turn sends: the peer has something to do
+	// while we receive.
+	sendPiece = 512 << 10
 	// early is how many bytes of a message are received together with its header.
 	early = 4 << 10
 )
@@ -204,7 +207,7 @@ func (l *loop) part(s span, off, n uint64) []byte {
 // send sends what a peer takes.
 func (l *loop) send(p *lane) error {
 	e := &l.ends[p.peer]
-	for budget := piece; budget > 0 && e.sends < len(p.sends); {
+	for budget := sendPiece; budget > 0 && e.sends < len(p.sends); {
 		i := p.sends[e.sends]
 		s := &l.prog.steps[i]
 		from := l.done[i]
@@ -217,7 +220,13 @@ func (l *loop) send(p *lane) error {
 		}
 		body := l.part(s.block, from, min(to-from, uint64(budget)))
 		head := e.out[e.sent:]
-		n, err := e.link.TrySend(head, body)
+		var n int
+		var err error
+		if s.lend {
+			n, err = e.link.TryLend(head, body)
+		} else {
+			n, err = e.link.TrySend(head, body)
+		}
 		if err != nil {
 			return err
 		}

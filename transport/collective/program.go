@@ -33,6 +33,8 @@ type step struct {
 	waits []wait
 	// nth is the number of a message among those of its link and direction.
 	nth uint16
+	// lend says that it need not be copied to be sent: see plan.Lendable.
+	lend bool
 }
 
 // wait is an earlier step that has to be over or, where follow is set, is

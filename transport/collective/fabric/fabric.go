@@ -80,6 +80,11 @@ type Link interface {
 	//
 	// Errors: ErrLink.
 	TrySend(head, body []byte) (int, error)
+	// TryLend is TrySend that need not copy body: until the peer has received it,
+	// body stays as it is, and what is left of it is what is sent next.
+	//
+	// Errors: ErrLink.
+	TryLend(head, body []byte) (int, error)
 	// TryReceive receives what has come, up to the length of p. 0 without an
 	// error is nothing.
 	//

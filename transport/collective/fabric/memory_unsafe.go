@@ -43,6 +43,17 @@ func futexWake(word *atomic.Uint32) {
 	_, _, _ = unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(word)), futexOpWake, 1<<30, 0, 0, 0)
 }
 
+// What follows does not wait, but may copy for longer than the runtime leaves a
+// thread its processor that is in a system call: it would have to get it back each
+// time. So the runtime is not told.
+
+// polled says whether a socket is ready, without waiting.
+func polled(fd unix.PollFd) bool {
+	var none unix.Timespec
+	n, _, errno := unix.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&fd)), 1, uintptr(unsafe.Pointer(&none)), 0, 0, 0)
+	return n > 0 && errno == 0 || errno != 0 && !transient(errno)
+}
+
 // sendTwo sends head and body with one call, and does not wait.
 func sendTwo(fd int, v *[2]unix.Iovec, head, body []byte) (int, error) {
 	v[0].Base, v[1].Base = unsafe.SliceData(head), unsafe.SliceData(body)
@@ -50,8 +61,18 @@ func sendTwo(fd int, v *[2]unix.Iovec, head, body []byte) (int, error) {
 	v[1].SetLen(len(body))
 	msg := unix.Msghdr{Iov: &v[0]}
 	msg.SetIovlen(2)
-	n, _, errno := unix.Syscall(unix.SYS_SENDMSG, uintptr(fd), uintptr(unsafe.Pointer(&msg)), unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
+	n, _, errno := unix.RawSyscall(unix.SYS_SENDMSG, uintptr(fd), uintptr(unsafe.Pointer(&msg)), unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
 	v[0].Base, v[1].Base = nil, nil
+	if errno != 0 {
+		return 0, errno
+	}
+	return int(n), nil
+}
+
+// sendMore sends what is followed by more, and does not wait.
+func sendMore(fd int, p []byte) (int, error) {
+	n, _, errno := unix.RawSyscall6(unix.SYS_SENDTO, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)),
+		unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL|unix.MSG_MORE, 0, 0)
 	if errno != 0 {
 		return 0, errno
 	}
@@ -60,7 +81,7 @@ func sendTwo(fd int, v *[2]unix.Iovec, head, body []byte) (int, error) {
 
 // receiveNow receives what has come, and does not wait.
 func receiveNow(fd int, p []byte) (int, error) {
-	n, _, errno := unix.Syscall6(unix.SYS_RECVFROM, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)), unix.MSG_DONTWAIT, 0, 0)
+	n, _, errno := unix.RawSyscall6(unix.SYS_RECVFROM, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)), unix.MSG_DONTWAIT, 0, 0)
 	if errno != 0 {
 		return 0, errno
 	}

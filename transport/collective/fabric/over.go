@@ -18,6 +18,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/comm"
 	"github.com/hmcfs/hmcfs/transport/domain"
 	"github.com/hmcfs/hmcfs/transport/internal/gate"
+	"github.com/hmcfs/hmcfs/transport/internal/pages"
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
@@ -56,6 +57,8 @@ type over struct {
 	// seated is set when seats change no more. Nobody sleeps before.
 	seated atomic.Bool
 	links  []*link
+	// pipes are what sockets lend memory by.
+	pipes pages.Pool
 	// event wakes who sleeps in poll; -1 where nobody does.
 	event int
 	polls []unix.PollFd
@@ -266,6 +269,7 @@ func (o *over) Close() error {
 		for _, l := range o.links {
 			l.end()
 		}
+		o.pipes.Close()
 		if o.event >= 0 {
 			o.ended = unix.Close(o.event)
 		}

@@ -61,7 +61,12 @@ func (l *link) end() {
 }
 
 // TrySend sends what there is room for.
-func (l *link) TrySend(head, body []byte) (n int, err error) {
+func (l *link) TrySend(head, body []byte) (int, error) { return l.send(head, body, false) }
+
+// TryLend sends what there is room for, by its pages where there is a socket.
+func (l *link) TryLend(head, body []byte) (int, error) { return l.send(head, body, true) }
+
+func (l *link) send(head, body []byte, lend bool) (n int, err error) {
 	if !l.o.gate.Enter() {
 		return 0, &LinkError{l.peer, ErrClosed}
 	}
@@ -73,6 +78,8 @@ func (l *link) TrySend(head, body []byte) (n int, err error) {
 		return 0, gone
 	}
 	switch {
+	case l.socket != nil && lend:
+		n, err = l.socket.lend(&l.o.pipes, head, body)
 	case l.socket != nil:
 		n, err = l.socket.send(head, body)
 	case l.relay != nil:

@@ -21,8 +21,12 @@ type socket struct {
 	buf  [aheadSize]byte
 	from int
 	to   int
+	// asked is how many bytes were asked for last.
+	asked int
 	// failed says why it has ended.
 	failed error
+	// lender sends memory without a copy.
+	lender lender
 }
 
 // newSocket takes a connection. It is closed in any case.
@@ -49,6 +53,7 @@ func (s *socket) near() {
 }
 
 func (s *socket) close() {
+	s.lender.close()
 	if s.fd >= 0 {
 		// What it says is of a connection that nobody wants any more.
 		_ = unix.Close(s.fd)
@@ -79,6 +84,7 @@ func (s *socket) send(head, body []byte) (int, error) {
 
 // receive takes what has come.
 func (s *socket) receive(p []byte) (int, error) {
+	s.asked = len(p)
 	n := s.buffered(p)
 	if n == len(p) {
 		return n, nil
@@ -133,15 +139,17 @@ func (s *socket) now(p []byte) (int, error) {
 // ready says whether what somebody waits for is there; it looks at the room for
 // a send only where asked.
 func (s *socket) ready(w Want, room bool) bool {
-	if s.failed != nil || w.Receive && (s.from < s.to || s.ahead() != nil || s.to > 0) {
+	if s.failed != nil || w.Receive && s.from < s.to {
 		return true
 	}
-	if !w.Send || !room {
-		return false
+	if w.Receive && s.asked < aheadSize && (s.ahead() != nil || s.to > 0) {
+		return true
 	}
-	fds := [1]unix.PollFd{{Fd: int32(s.fd), Events: unix.POLLOUT}}
-	n, err := unix.Poll(fds[:], 0)
-	return n > 0 || err != nil && !transient(err)
+	// What is much goes to its place at once. To look for it takes no lock that who
+	// sends it has to wait for.
+	w.Receive = w.Receive && s.asked >= aheadSize
+	w.Send = w.Send && room
+	return (w.Receive || w.Send) && polled(s.pollFd(w))
 }
 
 // pollFd is how the socket is waited for.

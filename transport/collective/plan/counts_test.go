@@ -17,8 +17,8 @@ func compile(t *testing.T, task Task, s Shape, a Algorithm) *Plan {
 	return p
 }
 
-// sent is how many messages and elements a program sends.
-func sent(p Program) (messages int, elements uint64) {
+// countSent is how many messages and elements a program sends.
+func countSent(p Program) (messages int, elements uint64) {
 	for _, s := range p {
 		if s.Action == Send {
 			messages++
@@ -36,7 +36,7 @@ func TestRingSends(t *testing.T) {
 			for _, a := range []Algorithm{Ring, NHR, Pairwise, Ordered} {
 				p := compile(t, Task{Kind: AllReduce, Ranks: n, Count: count, Type: elem.Float32, Op: elem.Sum}, Shape{}, a)
 				for r, program := range p.all() {
-					messages, elements := sent(program)
+					messages, elements := countSent(program)
 					if messages != 2*(n-1) {
 						t.Errorf("%s: rank %d of %d sends %d messages", a, r, n, messages)
 					}
@@ -61,7 +61,7 @@ func TestBinomialDepth(t *testing.T) {
 				depth++
 			}
 			all := p.all()
-			if messages, _ := sent(all[root]); messages != depth {
+			if messages, _ := countSent(all[root]); messages != depth {
 				t.Errorf("root %d of %d sends %d messages, not %d", root, n, messages, depth)
 			}
 			for r := range all {
@@ -84,7 +84,7 @@ func TestBarrierSends(t *testing.T) {
 	for n := 1; n <= MaxRanks; n++ {
 		p := compile(t, Task{Kind: Barrier, Ranks: n}, Shape{}, Dissemination)
 		for r, program := range p.all() {
-			if messages, _ := sent(program); messages != rounds(n) {
+			if messages, _ := countSent(program); messages != rounds(n) {
 				t.Errorf("rank %d of %d sends %d messages, not %d", r, n, messages, rounds(n))
 			}
 		}

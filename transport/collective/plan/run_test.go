@@ -9,6 +9,12 @@ import (
 	"github.com/hmcfs/hmcfs/devices/elem"
 )
 
+// sent is an element on its way: its value, or where it is.
+type sent struct {
+	value string
+	at    *string
+}
+
 // runner runs programs in an order that chance decides, under the rules of the
 // package comment and no others. It shares nothing with the checker: an element
 // is a list of the contributions that it is made of.
@@ -21,7 +27,9 @@ type runner struct {
 	mem [][Scratch + 1][]string
 	// wire is what is on its way; nil has nothing be on its way: an element is
 	// sent when it is received.
-	wire map[[2]Rank][]string
+	wire map[[2]Rank][]sent
+	// lent says which steps send without a copy.
+	lent [][]bool
 	rand *rand.Rand
 	// waits uses Program.Waits in place of the rule itself.
 	waits [][][]Wait
@@ -30,7 +38,7 @@ type runner struct {
 func newRunner(p *Plan, programs []Program, r *rand.Rand) *runner {
 	x := &runner{plan: p, programs: programs, rand: r, mem: make([][Scratch + 1][]string, len(programs))}
 	if r.IntN(2) == 0 {
-		x.wire = make(map[[2]Rank][]string)
+		x.wire = make(map[[2]Rank][]sent)
 	}
 	c := checker{plan: p, task: &p.Task}
 	for q, program := range programs {
@@ -103,7 +111,11 @@ func (x *runner) step(r, i int) bool {
 			return false // its receiver does it
 		}
 		k := [2]Rank{q, s.Peer}
-		x.wire[k] = append(x.wire[k], *to())
+		v := sent{value: *to()}
+		if x.lent != nil && x.lent[r][i] {
+			v.at = to()
+		}
+		x.wire[k] = append(x.wire[k], v)
 	case Receive, ReceiveCombine:
 		v, ok := x.take(s.Peer, q)
 		if !ok {
@@ -148,7 +160,10 @@ func (x *runner) take(from, to Rank) (string, bool) {
 		}
 		v := x.wire[k][0]
 		x.wire[k] = x.wire[k][1:]
-		return v, true
+		if v.at != nil {
+			return *v.at, true
+		}
+		return v.value, true
 	}
 	for i := range x.programs[from] {
 		s := &x.programs[from][i]

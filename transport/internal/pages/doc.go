@@ -1,7 +1,9 @@
 // Package pages moves bytes between files of memory and TCP sockets without
-// bringing them to this process: by splice(2), through a pipe.
+// bringing them to this process: by splice(2), through a pipe. Memory of this process
+// can be sent without a copy, too.
 //
 //	file ──FromFile──> Pipe ──Send──> socket       references to the file's pages
+//	memory ──FromMemory──> Pipe ──ToSocket──> socket    references to its pages
 //	socket ──Receive──> Pipe ──ToFile──> file      one copy, in the kernel
 //
 // A pipe that was filled from a file holds its pages: how many bytes there are

@@ -229,6 +229,9 @@ func (l *link) TrySend(head, body []byte) (int, error) {
 	return n, err
 }
 
+// TryLend is TrySend: what breaks is copied.
+func (l *link) TryLend(head, body []byte) (int, error) { return l.TrySend(head, body) }
+
 // TryReceive receives what has come, if it is time.
 func (l *link) TryReceive(p []byte) (int, error) {
 	in := l.in()

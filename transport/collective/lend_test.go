@@ -1,0 +1,75 @@
+package collective
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+
+	"github.com/hmcfs/hmcfs/devices/elem"
+	"github.com/hmcfs/hmcfs/transport/collective/fabric"
+	"github.com/hmcfs/hmcfs/transport/collective/plan"
+)
+
+// TestLent has ranks write over what they have sent as soon as their call is over,
+// while others may not have received it but for what a call that lends does at its
+// end.
+func TestLent(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{2, 3} {
+		for kind, algorithm := range map[plan.Kind]plan.Algorithm{
+			plan.AllReduce: plan.Ring, plan.AllGather: plan.Ring, plan.Broadcast: plan.Chain, plan.AllToAll: plan.Pairwise,
+		} {
+			t.Run(fmt.Sprintf("%d/%s", n, kind), func(t *testing.T) {
+				t.Parallel()
+				lent(t, n, kind, algorithm)
+			})
+		}
+	}
+}
+
+func lent(t *testing.T, n int, kind plan.Kind, algorithm plan.Algorithm) {
+	t.Helper()
+	o := Options{Costs: someCosts(), Algorithm: algorithm}
+	w := groupsOf(t, overDomain(t, n, fabric.Options{Streams: true}), o)
+	task := plan.Task{Kind: kind, Ranks: n, Type: elem.Int32, Count: uint64(n)*lendSize/4 + 5, InPlace: kind != plan.AllToAll}
+	if kind.Combines() {
+		task.Op = elem.Sum
+	}
+	const steps = 4
+	sources, wants := make([][][]byte, steps), make([][][]byte, steps)
+	for i := range steps {
+		for r := range plan.Rank(n) {
+			sources[i] = append(sources[i], sample(task.Type, task.SourceLen(r), uint64(100*i+int(r))))
+		}
+		for r := range plan.Rank(n) {
+			wants[i] = append(wants[i], reference(task, r, sources[i]))
+		}
+	}
+	err := together(n, func(r int) error {
+		source, result := w.views(&task, r, w.buffer)
+		c := &Call{Kind: kind, Source: source, Result: result, Op: task.Op}
+		given := source.Buffer().Host(source.Offset(), source.Size())
+		var wrong error // the others need us to the end
+		got := result.Buffer().Host(result.Offset(), result.Size())
+		for i := range steps {
+			copy(given, sources[i][r])
+			if err := w.groups[r].Do(t.Context(), c); err != nil {
+				return err
+			}
+			if !bytes.Equal(got, wants[i][r]) && wrong == nil {
+				wrong = fmt.Errorf("step %d: rank %d has another result", i, r)
+			}
+			clear(got)
+			clear(given)
+		}
+		return wrong
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	for r, g := range w.groups {
+		if p := g.running.prepared; p == nil || p.stream == nil || !p.stream.lends {
+			t.Errorf("rank %d has lent nothing", r)
+		}
+	}
+}

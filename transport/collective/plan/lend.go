@@ -1,0 +1,123 @@
+package plan
+
+// Lendable says of each step of a rank's program whether it is a Send whose
+// elements need not be copied: until the peer has received them nothing is put in
+// their place but what it has made of them. What is done behind the last step, or
+// by another plan, is not looked at.
+//
+// It goes by single elements, as steps that follow each other do, and may miss
+// some that could be lent.
+func (p *Plan) Lendable(r Rank) []bool {
+	l := lending{plan: p, programs: make([]Program, p.Task.Ranks)}
+	mine := l.program(r)
+	out := make([]bool, len(mine))
+	for i := range mine {
+		out[i] = mine[i].Action == Send && l.lendable(spot{r, i})
+	}
+	return out
+}
+
+// lending are the programs that were looked at.
+type lending struct {
+	plan     *Plan
+	programs []Program
+}
+
+// spot is a step of a rank.
+type spot struct {
+	rank Rank
+	step int
+}
+
+func (l *lending) program(r Rank) Program {
+	if l.programs[r] == nil {
+		l.programs[r] = l.plan.Program(r)
+	}
+	return l.programs[r]
+}
+
+func (l *lending) at(p spot) *Step { return &l.program(p.rank)[p.step] }
+
+// lendable looks at the first step that writes over what a Send has sent.
+func (l *lending) lendable(send spot) bool {
+	s := l.at(send)
+	for i := send.step + 1; i < len(l.program(send.rank)); i++ {
+		writer := spot{send.rank, i}
+		if !l.at(writer).writes(s.Block) {
+			continue
+		}
+		received, ok := l.other(send)
+		return ok && l.at(writer).Block == s.Block && l.comes(writer, received)
+	}
+	return true
+}
+
+// writes says whether a step puts something in the place of elements.
+func (s *Step) writes(b Block) bool {
+	for _, t := range s.touches() {
+		if t.write && t.Overlaps(b) {
+			return true
+		}
+	}
+	return false
+}
+
+// comes says whether each element that a step writes is there only after the same
+// one of an earlier step of any rank: it follows the elements back.
+func (l *lending) comes(from, to spot) bool {
+	for range len(l.programs) * 2 {
+		if from == to {
+			return true
+		}
+		if !l.at(from).receives() {
+			return false
+		}
+		send, ok := l.other(from)
+		if !ok || l.at(send).Block.Len != l.at(from).Block.Len {
+			return false
+		}
+		if from, ok = l.writer(send); !ok {
+			return false
+		}
+	}
+	return false
+}
+
+func (s *Step) receives() bool { return s.Action == Receive || s.Action == ReceiveCombine }
+
+// writer is the step that a Send has its elements from, but for a division.
+func (l *lending) writer(send spot) (spot, bool) {
+	block := l.at(send).Block
+	for i := send.step - 1; i >= 0; i-- {
+		w := spot{send.rank, i}
+		switch s := l.at(w); {
+		case !s.writes(block):
+		case s.Block != block:
+			return w, false
+		case s.Action != DivideBy:
+			return w, true
+		}
+	}
+	return spot{}, false
+}
+
+// other is the other end of a message.
+func (l *lending) other(p spot) (spot, bool) {
+	s := l.at(p)
+	nth := 0
+	for _, e := range l.program(p.rank)[:p.step] {
+		if e.Peer == s.Peer && (e.Action == Send) == (s.Action == Send) && (e.Action == Send || e.receives()) {
+			nth++
+		}
+	}
+	for i, e := range l.program(s.Peer) {
+		if e.Peer != p.rank || (e.Action == Send) == (s.Action == Send) || e.Action != Send && !e.receives() {
+			continue
+		}
+		if nth == 0 {
+			return spot{s.Peer, i}, true
+		}
+		nth--
+	}
+	return spot{}, false
+}

@@ -1,0 +1,98 @@
+package plan
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+)
+
+// lentRunner is a runner whose ranks lend what they may.
+func lentRunner(p *Plan, r *rand.Rand) *runner {
+	x := newRunner(p, p.all(), r)
+	x.wire = make(map[[2]Rank][]sent)
+	for q := range p.Task.Ranks {
+		x.lent = append(x.lent, p.Lendable(Rank(q)))
+	}
+	return x
+}
+
+// TestLend runs plans by chance whose messages are where they are until they are
+// received: what may be lent does no harm in any algorithm.
+func TestLend(t *testing.T) {
+	t.Parallel()
+	for n := 2; n <= 7; n++ {
+		t.Run(fmt.Sprintf("N=%d", n), func(t *testing.T) {
+			t.Parallel()
+			r := rand.New(rand.NewPCG(11, uint64(n)))
+			for _, s := range shapes(n) {
+				someTasks(n, func(task Task) {
+					for _, a := range Algorithms() {
+						p, err := Compile(task, s, a)
+						if err != nil || r.IntN(3) > 0 {
+							continue
+						}
+						x := lentRunner(p, r)
+						if !x.run() {
+							t.Errorf("%s of %+v in %+v does not end", a, task, s)
+						} else if err := x.right(); err != nil {
+							t.Errorf("%s of %+v in %+v: %v", a, task, s, err)
+						}
+					}
+				})
+			}
+		})
+	}
+}
+
+// TestLendAll finds what TestLend finds where everything is lent.
+func TestLendAll(t *testing.T) {
+	t.Parallel()
+	r := rand.New(rand.NewPCG(12, 0))
+	wrong := 0
+	for n := 3; n <= 5; n++ {
+		someTasks(n, func(task Task) {
+			for _, a := range []Algorithm{Ring, Doubling, NHR} {
+				p, err := Compile(task, Shape{}, a)
+				if err != nil {
+					continue
+				}
+				x := lentRunner(p, r)
+				for q, lent := range x.lent {
+					for i := range lent {
+						lent[i] = x.programs[q][i].Action == Send
+					}
+				}
+				if x.run() && x.right() != nil {
+					wrong++
+				}
+			}
+		})
+	}
+	if wrong == 0 {
+		t.Error("to lend what is written over does no harm")
+	}
+}
+
+// TestLendRing says what a ring may lend: all of an all-reduce in place, which is
+// what links of it are slow for.
+func TestLendRing(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{2, 3, 4, 7, 16, 64} {
+		task := allReduce(n, 1<<20)
+		task.InPlace = true
+		p := compile(t, task, Shape{}, Ring)
+		messages, lends := 0, 0
+		for r := range n {
+			k, _ := countSent(p.Program(Rank(r)))
+			messages += k
+			for _, l := range p.Lendable(Rank(r)) {
+				if l {
+					lends++
+				}
+			}
+		}
+		if lends < messages {
+			t.Errorf("%d ranks lend %d of %d messages", n, lends, messages)
+		}
+	}
+}
