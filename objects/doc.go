@@ -109,6 +109,9 @@
 //
 // # Lock order
 //
+// A turn (TakeTurn) is waited for with no lock held; where one is needed at several
+// nodes, in the order of their names.
+//
 //	lane of an object
 //	  keyedState.turn
 //	    names.stripes, lower number first
@@ -124,7 +127,7 @@
 // a region tells when it ends is told with none of them held.
 //
 // shared.mu, of the files that other processes were given, is a leaf, and so
-// are expiry.mu, events.mu, offer.mu, reading.mu and
+// are turns.mu, expiry.mu, events.mu, offer.mu, reading.mu and
 // Publication.mu. Nobody waits for a claim of an offer with a lane, or any of
 // these locks, held. With a stripe held nothing is unpinned: the last user of an
 // object saves it, which waits for its lane. Events are emitted with keyedState.turn or a

@@ -39,6 +39,7 @@ type Store struct {
 	keyed   keyedState
 	events  events
 	notices notices
+	turns   turns
 }
 
 // Open recovers the records of the devices and starts the store.

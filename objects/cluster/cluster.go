@@ -35,6 +35,7 @@ type Cluster struct {
 	// life ends with Close, and what is being connected with it.
 	life      context.Context //nolint:containedctx // it is the cluster's life, from Join to Close
 	stop      context.CancelFunc
+	measured  measured
 	running   sync.WaitGroup
 	listening []string
 	// hear is OnInvalidate's.

@@ -5,6 +5,8 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -50,14 +52,17 @@ func (c *Cluster) Collect(ctx context.Context, t collect.Task, ranks []CollectRa
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	err = k.each(ctx, cancel, func(ctx context.Context, p party) error { return p.prepare(ctx) })
-	if err == nil {
+	if err = k.prepare(ctx); err == nil {
 		err = k.each(ctx, cancel, func(ctx context.Context, p party) error { return p.work(ctx) })
 	}
 	calm := context.WithoutCancel(ctx)
 	if err != nil {
+		c.measured.put(k.ask, nil, time.Now()) // the links may be others now
 		_ = k.each(calm, func() {}, func(ctx context.Context, p party) error { p.drop(ctx); return nil })
 		return collect.Report{}, err
+	}
+	if len(k.parties) > 1 {
+		c.measured.put(k.ask, k.parties[0].costs(), time.Now())
 	}
 	err = k.each(calm, func() {}, func(ctx context.Context, p party) error { return p.commit(ctx) })
 	return k.parties[0].report(), err
@@ -67,6 +72,9 @@ func (c *Cluster) Collect(ctx context.Context, t collect.Task, ranks []CollectRa
 type collection struct {
 	c       *Cluster
 	parties []party
+	// order is that of their names.
+	order []int
+	ask   *proto.CollectAsk
 }
 
 // party is a node that takes part: this one, or another.
@@ -78,6 +86,19 @@ type party interface {
 	// drop ends what was prepared, or is under way.
 	drop(ctx context.Context)
 	report() collect.Report
+	// costs are what the nodes have measured, or were given.
+	costs() []byte
+}
+
+// prepare prepares one party after the other, in the order of the nodes' names: two
+// collectives that want the same files of several nodes don't wait for each other.
+func (k *collection) prepare(ctx context.Context) error {
+	for _, i := range k.order {
+		if err := k.c.contained(func() error { return k.parties[i].prepare(ctx) }); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // newCollection sorts the ranks by nodes, in the order in which they come.
@@ -109,7 +130,12 @@ func (c *Cluster) newCollection(t collect.Task, ranks []CollectRank, killPriv bo
 		}
 		ask.Of = append(ask.Of, uint32(places[n]))
 	}
-	k := &collection{c: c}
+	ask.Costs = c.measured.get(&ask, time.Now())
+	k := &collection{c: c, ask: &ask}
+	for i := range nodes {
+		k.order = append(k.order, i)
+	}
+	slices.SortFunc(k.order, func(a, b int) int { return strings.Compare(ask.Nodes[a], ask.Nodes[b]) })
 	for i, n := range nodes {
 		mine := ask
 		mine.Me = uint32(i)
@@ -165,7 +191,7 @@ func (p *ownParty) prepare(ctx context.Context) (err error) {
 			places = append(places, collect.Place{Rank: rank, Source: r.Source.Local, Target: r.Target.Local})
 		}
 	}
-	p.part, err = p.c.newPart(ctx, p.task, p.ask, places)
+	p.part, err = p.c.newPart(ctx, p.task, p.ask, places, 0)
 	return err
 }
 
@@ -183,6 +209,8 @@ func (p *ownParty) drop(context.Context) {
 }
 
 func (p *ownParty) report() collect.Report { return p.part.report() }
+
+func (p *ownParty) costs() []byte { return p.part.costs }
 
 // otherParty is another node.
 type otherParty struct {
@@ -227,7 +255,12 @@ func (p *otherParty) prepare(ctx context.Context) error {
 	if err := p.handles(ctx); err != nil {
 		return err
 	}
-	return p.askOnce(ctx, question{method: proto.MethodCollect, in: &p.ask})
+	for {
+		var turn proto.CollectAnswer
+		if err := p.askOnce(ctx, question{method: proto.MethodCollect, in: &p.ask, out: &turn}); err != nil || turn.Done {
+			return err
+		}
+	}
 }
 
 // askOnce asks in the session in which it was prepared.
@@ -270,6 +303,8 @@ func (p *otherParty) drop(ctx context.Context) {
 }
 
 func (p *otherParty) report() collect.Report { return reportFromProto(&p.last) }
+
+func (p *otherParty) costs() []byte { return p.last.Costs }
 
 // Sums are the SHA-256 sums of n blocks of the file, as SumsOf; the owner makes
 // them.

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/hmcfs/hmcfs/objects/collect"
 	"github.com/hmcfs/hmcfs/transport/collective"
 	"github.com/hmcfs/hmcfs/transport/collective/fabric"
+	"github.com/hmcfs/hmcfs/transport/collective/plan"
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
@@ -25,13 +27,23 @@ type part struct {
 	// ask has the nodes, of which we are the one Me.
 	ask      *proto.CollectAsk
 	recorder collect.Recorder
+	// given are the costs that all nodes were given, nil where they measure them;
+	// costs are those of the group, encoded.
+	given *plan.Costs
+	costs []byte
 	// life ends with stop.
 	life context.Context //nolint:containedctx // it is the collective's life, beyond the question that began it
 	stop context.CancelFunc
 }
 
-// newPart checks who takes part, and prepares our files.
-func (c *Cluster) newPart(ctx context.Context, t collect.Task, ask *proto.CollectAsk, places []collect.Place) (*part, error) {
+// errTurn is files that other collectives have.
+var errTurn = errors.New("cluster: other collectives have these files")
+
+// newPart checks who takes part, and prepares our files. For their turn it waits no
+// longer than patience; 0 is as long as the context.
+//
+// Errors: errTurn.
+func (c *Cluster) newPart(ctx context.Context, t collect.Task, ask *proto.CollectAsk, places []collect.Place, patience time.Duration) (*part, error) {
 	if ask.Nodes[ask.Me] != string(c.opts.View.Self().Name) {
 		return nil, fmt.Errorf("node %s is asked as node %s: %w", c.opts.View.Self().Name, ask.Nodes[ask.Me], ErrDenied)
 	}
@@ -43,14 +55,34 @@ func (c *Cluster) newPart(ctx context.Context, t collect.Task, ask *proto.Collec
 			return nil, err
 		}
 	}
-	job, err := collect.Prepare(ctx, t, places)
+	var given *plan.Costs
+	if len(ask.Costs) > 0 {
+		costs, err := collective.DecodeCosts(ask.Costs)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", objects.ErrInvalid, err)
+		}
+		given = &costs
+	}
+	waiting, cancel := ctx, func() {}
+	if patience > 0 {
+		waiting, cancel = context.WithTimeout(ctx, patience)
+	}
+	done, err := collect.Turn(waiting, c.opts.Store, places)
+	cancel()
+	if err != nil && ctx.Err() == nil {
+		return nil, errTurn
+	}
+	if err != nil {
+		return nil, err
+	}
+	job, err := collect.Prepare(ctx, t, places, done)
 	if errors.Is(err, collect.ErrTask) {
 		err = fmt.Errorf("%w: %w", err, objects.ErrInvalid)
 	}
 	if err != nil {
 		return nil, err
 	}
-	p := &part{c: c, task: t, job: job, ask: ask}
+	p := &part{c: c, task: t, job: job, ask: ask, given: given}
 	p.life, p.stop = context.WithCancel(c.life)
 	return p, nil
 }
@@ -142,6 +174,7 @@ func (p *part) join(ctx context.Context) (nodes *collect.Nodes, leave func() err
 	if err != nil {
 		return nil, nil, errors.Join(err, leave())
 	}
+	p.costs = collective.EncodeCosts(g.Costs())
 	return &collect.Nodes{Group: g, Table: p.c.comm.Table(), Of: p.of()}, leave, nil
 }
 
@@ -151,7 +184,7 @@ func (p *part) options() (fabric.Options, collective.Options) {
 	links := fabric.Options{Timeout: p.c.opts.Timeout}
 	o := collective.Options{
 		Algorithm: p.task.Algorithm, Strict: p.task.Strict && collect.Ordered(p.of()), Timeout: 2 * p.c.opts.Timeout,
-		Observe: p.recorder.Observe, Logger: p.c.opts.Logger,
+		Costs: p.given, Observe: p.recorder.Observe, Logger: p.c.opts.Logger,
 	}
 	if s := p.c.opts.Collectives; s != nil {
 		return s.Fabric(links), s.Options(o)

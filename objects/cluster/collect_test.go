@@ -9,6 +9,7 @@ import (
 	"math"
 	"runtime"
 	"testing"
+	"time"
 
 	"github.com/hmcfs/hmcfs/devices/elem"
 	"github.com/hmcfs/hmcfs/metadata/members"
@@ -129,6 +130,46 @@ func collectOnce(t *testing.T, w *clustertest.World, task collect.Task, places [
 		if got := w.Node(places[r]).Content(files[r]); !bytes.Equal(got, want) {
 			t.Errorf("rank %d, on %s: %d bytes, not %d; differ at %d", r, places[r], len(got), len(want), kit.FirstDiff(got, want))
 		}
+	}
+}
+
+// TestCollectMeasuresOnce: what the nodes of a collective have measured is taken for
+// the next one of the same nodes, and a node that is told nonsense refuses.
+func TestCollectMeasuresOnce(t *testing.T) {
+	kit.Check(t)
+	w := clustertest.New(t, clustertest.Options{Names: []members.Name{"a", "b", "c"}})
+	var ranks []cluster.CollectRank
+	for _, at := range []members.Name{"a", "b"} {
+		e := end(t, w, at, w.Node(at).File("sim0", "x", kit.Bytes(1, 0, 4096)), 0)
+		ranks = append(ranks, cluster.CollectRank{Source: e, Target: e})
+	}
+	task := collect.Task{Kind: plan.AllReduce, Type: elem.Uint8, Op: elem.Sum, Ranks: 2, Size: 4096}
+	asks := w.Node("a").Cluster
+	for i, add := range []time.Duration{0, time.Minute, 0, 0} {
+		report, err := asks.Collect(t.Context(), task, ranks, false)
+		if bad := i == 3; bad != (err != nil) || err == nil && (report.Predicted >= time.Minute) != (i == 2) {
+			t.Errorf("collective %d: %v, predicted %v", i, err, report.Predicted)
+		}
+		groups, err := asks.Remeasure(func(c *plan.Costs) {
+			c.Between.Latency += add
+			c.Inside.Latency += add
+		})
+		want := 1
+		if i == 3 {
+			want = 0 // it is measured anew
+		}
+		if err != nil || groups != want {
+			t.Errorf("%d groups, %v", groups, err)
+		}
+		if i == 2 {
+			_, err = asks.Remeasure(func(c *plan.Costs) { c.Between.Latency, c.Inside.Latency = -1, -1 })
+			if err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	if report, err := asks.Collect(t.Context(), task, ranks, false); err != nil || report.Predicted >= time.Minute {
+		t.Errorf("after that: %v, predicted %v", err, report.Predicted)
 	}
 }
 

@@ -47,7 +47,7 @@
 // pushShard.mu, lets go of it, and takes a guest.mu. Nothing of the store is
 // called with any of these, or pusher.mu, which is a leaf, held.
 //
-// File.mu comes before cache.mu. newsBox.mu, cache.mu, inos.mu, slots.mu and
-// cut.mu are leaves. None of them is held while a node is asked, connected or
+// File.mu comes before cache.mu. newsBox.mu, cache.mu, inos.mu, slots.mu,
+// measured.mu and cut.mu are leaves. None of them is held while a node is asked, connected or
 // told, or while OnInvalidate's function runs.
 package cluster

@@ -2,6 +2,8 @@ package cluster
 
 import (
 	"github.com/hmcfs/hmcfs/metadata/members"
+	"github.com/hmcfs/hmcfs/transport/collective"
+	"github.com/hmcfs/hmcfs/transport/collective/plan"
 	"github.com/hmcfs/hmcfs/transport/comm"
 	"github.com/hmcfs/hmcfs/transport/rpc"
 	"github.com/hmcfs/hmcfs/transport/wire"
@@ -21,3 +23,20 @@ func Lanes() map[rpc.Method]rpc.Lane { return lanes() }
 
 // Forget drops all that is remembered.
 func (n *Node) Forget() { n.cache.forget(Invalidation{All: true}) }
+
+// Remeasure changes what was measured between the nodes of collectives, and says of
+// how many groups that is.
+func (c *Cluster) Remeasure(change func(*plan.Costs)) (groups int, err error) {
+	c.measured.mu.Lock()
+	defer c.measured.mu.Unlock()
+	for name, g := range c.measured.groups {
+		costs, err := collective.DecodeCosts(g.costs)
+		if err != nil {
+			return 0, err
+		}
+		change(&costs)
+		g.costs = collective.EncodeCosts(costs)
+		c.measured.groups[name] = g
+	}
+	return len(c.measured.groups), nil
+}

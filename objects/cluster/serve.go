@@ -44,7 +44,7 @@ type serverOptions struct {
 	// Pull reads a file of a third node into one of ours.
 	Pull func(ctx context.Context, dst *objects.File, ask *proto.PullAsk) (objects.Moved, error)
 	// Part prepares our part of a collective; nil where there are none.
-	Part func(ctx context.Context, t collect.Task, ask *proto.CollectAsk, places []collect.Place) (*part, error)
+	Part func(ctx context.Context, t collect.Task, ask *proto.CollectAsk, places []collect.Place, patience time.Duration) (*part, error)
 }
 
 // server answers for the tree of this node. Its methods may be called from any

@@ -24,6 +24,10 @@ const maxJobs = 16
 // answerLimit is how long a wait for a collective takes at most.
 const answerLimit = 5 * time.Second
 
+// turnLimit is how long a question waits for the turn of its files, before it has
+// to be asked again.
+const turnLimit = 500 * time.Millisecond
+
 // collected is a collective that a session has asked for: our part of it. It is
 // ended once, by whoever asks, or by the end of the session.
 type collected struct {
@@ -38,7 +42,8 @@ type collected struct {
 	err   error
 }
 
-// collect prepares our part of a collective.
+// collect prepares our part of a collective. Where other collectives have its files
+// for long, it has to be asked for again, which the answer says.
 func (s *server) collect(ctx context.Context, g *guest, q *proto.CollectAsk) (any, error) {
 	if err := q.Validate(); err != nil {
 		return nil, err
@@ -58,16 +63,20 @@ func (s *server) collect(ctx context.Context, g *guest, q *proto.CollectAsk) (an
 	j := &collected{ended: make(chan struct{})}
 	places, err := s.places(g, q, j)
 	if err == nil {
-		j.part, err = s.o.Part(ctx, t, q, places)
+		j.part, err = s.o.Part(ctx, t, q, places, turnLimit)
 	}
 	if err != nil {
 		j.letGo(ctx, g)
+		if errors.Is(err, errTurn) {
+			return &proto.CollectAnswer{}, nil
+		}
 		return nil, err
 	}
 	if err = g.addJob(string(q.Job), j); err != nil {
 		j.end(ctx, g, false) //nolint:errcheck // the failure that led here is told
+		return nil, err
 	}
-	return nil, err
+	return &proto.CollectAnswer{Done: true}, nil
 }
 
 // places are the files of our ranks.
@@ -159,7 +168,9 @@ func (s *server) collectWait(ctx context.Context, g *guest, q *proto.JobAsk) (an
 		if j.err != nil {
 			return nil, j.err
 		}
-		return reportToProto(j.part.report()), nil
+		out := reportToProto(j.part.report())
+		out.Costs = j.part.costs
+		return out, nil
 	case <-limit.C:
 		return &proto.CollectAnswer{}, nil
 	case <-ctx.Done():

@@ -24,7 +24,9 @@ type Place struct {
 // Job is a task's part of one node. Its methods are called by one goroutine, and
 // Commit or Discard ends it.
 type Job struct {
-	task   Task
+	task Task
+	// done ends the turn of the files.
+	done   func()
 	places []Place
 	files  []File
 	drafts []ranked
@@ -43,16 +45,48 @@ type ranked struct {
 	draft *objects.Draft
 }
 
+// Turn waits for the turn of the files of some ranks (objects.Store.TakeTurn), which
+// Prepare is given. Of a task on several nodes it is waited for at one node after
+// the other, in the order of their names, so that two never wait for each other.
+//
+// Errors: the context's.
+func Turn(ctx context.Context, s *objects.Store, places []Place) (done func(), err error) {
+	var reads, writes []objects.Ino
+	for _, p := range places {
+		if p.Source != nil {
+			reads = append(reads, p.Source.Ino())
+		}
+		if p.Target != nil {
+			writes = append(writes, p.Target.Ino())
+		}
+	}
+	if done, err = s.TakeTurn(ctx, reads, writes); err != nil {
+		return nil, fmt.Errorf("wait for other collectives of these files: %w", err)
+	}
+	return done, nil
+}
+
 // Prepare checks the files, and takes the memory of the results. Nothing is
-// changed yet.
+// changed yet. done ends the turn of the files: Commit and Discard call it, and
+// Prepare where it fails.
 //
 // Errors: ErrTask; a RankError, for a source of another size with ErrTask, else
 // with the errors of objects.File.Draft.
-func Prepare(ctx context.Context, t Task, places []Place) (*Job, error) {
+func Prepare(ctx context.Context, t Task, places []Place, done func()) (*Job, error) {
+	j, err := prepare(ctx, t, places)
+	if err != nil {
+		done()
+		return nil, err
+	}
+	j.done = done
+	return j, nil
+}
+
+func prepare(ctx context.Context, t Task, places []Place) (*Job, error) {
 	if err := t.Validate(); err != nil {
 		return nil, err
 	}
-	j := &Job{task: t, places: places}
+	j := &Job{task: t, places: places, done: func() {}}
 	for _, p := range places {
 		if err := j.add(ctx, p); err != nil {
 			j.Discard()
@@ -103,6 +137,7 @@ func (j *Job) Commit(ctx context.Context, killPriv bool) error {
 			return ofRank(d.rank, err)
 		}
 	}
+	defer j.done()
 	var errs []error
 	for _, d := range j.drafts {
 		errs = append(errs, ofRank(d.rank, d.draft.Commit(ctx, killPriv)))
@@ -113,6 +148,7 @@ func (j *Job) Commit(ctx context.Context, killPriv bool) error {
 
 // Discard gives the memory of the results back.
 func (j *Job) Discard() {
+	defer j.done()
 	for _, d := range j.drafts {
 		d.draft.Discard()
 	}

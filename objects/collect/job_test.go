@@ -138,7 +138,7 @@ func (r *rig) jobOnce(task Task, devs []string, path string) {
 		}
 		places = append(places, p)
 	}
-	j, err := Prepare(t.Context(), task, places)
+	j, err := r.prepare(task, places)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,6 +164,15 @@ func (r *rig) jobOnce(task Task, devs []string, path string) {
 	}
 }
 
+// prepare is Turn and Prepare.
+func (r *rig) prepare(task Task, places []Place) (*Job, error) {
+	done, err := Turn(r.t.Context(), r.store, places)
+	if err != nil {
+		return nil, err
+	}
+	return Prepare(r.t.Context(), task, places, done)
+}
+
 // TestJobFails: what can't be leaves the files as they are.
 func TestJobFails(t *testing.T) {
 	r := newRig(t, sim.Params{Size: 16 * devices.MiB}, sim.Params{Size: 64 * devices.MiB})
@@ -182,11 +191,11 @@ func TestJobFails(t *testing.T) {
 			t.Fatal("a file has changed")
 		}
 	}
-	_, err := Prepare(t.Context(), task, []Place{{Rank: 0, Source: a, Target: b}, {Rank: 1, Source: short, Target: short}})
+	_, err := r.prepare(task, []Place{{Rank: 0, Source: a, Target: b}, {Rank: 1, Source: short, Target: short}})
 	refused(err, ErrTask, 1)
-	_, err = Prepare(t.Context(), task, []Place{{Rank: 0, Source: b, Target: b}, {Rank: 1, Source: a, Target: a}})
+	_, err = r.prepare(task, []Place{{Rank: 0, Source: b, Target: b}, {Rank: 1, Source: a, Target: a}})
 	refused(err, devices.ErrOutOfMemory, 1)
-	j, err := Prepare(t.Context(), task, []Place{{Rank: 0, Source: a, Target: b}, {Rank: 1, Source: b}})
+	j, err := r.prepare(task, []Place{{Rank: 0, Source: a, Target: b}, {Rank: 1, Source: b}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -190,6 +190,32 @@ func worse(c *plan.Costs, o plan.Costs) {
 	slower(&c.Memory, o.Memory)
 }
 
+// EncodeCosts writes costs for DecodeCosts: for ranks that are given those of a
+// group before.
+func EncodeCosts(c plan.Costs) []byte { return putCosts(&c) }
+
+// DecodeCosts reads what EncodeCosts has written, and may have been written by
+// somebody else.
+//
+// Errors: ErrArgument.
+func DecodeCosts(p []byte) (plan.Costs, error) {
+	if len(p) != costsSize {
+		return plan.Costs{}, fmt.Errorf("%w: costs of %d bytes", ErrArgument, len(p))
+	}
+	c := readCosts(p)
+	for _, speed := range []float64{c.Inside.Bandwidth, c.Between.Bandwidth, c.Combine, c.Memory} {
+		if math.IsNaN(speed) || math.IsInf(speed, 0) || speed < 0 {
+			return plan.Costs{}, fmt.Errorf("%w: a speed of %v", ErrArgument, speed)
+		}
+	}
+	for _, l := range []time.Duration{c.Inside.Latency, c.Between.Latency} {
+		if l < 0 || l > time.Hour {
+			return plan.Costs{}, fmt.Errorf("%w: a latency of %v", ErrArgument, l)
+		}
+	}
+	return c, nil
+}
+
 // costsSize is the bytes that costs are exchanged in.
 const costsSize = 48
 

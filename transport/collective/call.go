@@ -20,6 +20,8 @@ type running struct {
 	// resumed says that this is a Barrier that was left before its end: it goes on
 	// where it was.
 	resumed bool
+	// unseen says that the host does not see the memory of some rank.
+	unseen bool
 
 	prepared *prepared
 	// lends says that ranks may have lent what they have sent: the call is not over
@@ -229,6 +231,11 @@ func (g *Group) attempt(ctx context.Context, r *running) error {
 	if w := r.prepared.direct; w != nil {
 		if mapped, err := g.doDirect(ctx, r, w); mapped || err != nil {
 			return err
+		}
+		if r.unseen && r.passes() {
+			if ok, err := g.doPass(ctx, r); ok || err != nil {
+				return err
+			}
 		}
 		if err := g.fallBack(r); err != nil {
 			return err

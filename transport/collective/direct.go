@@ -99,6 +99,7 @@ func (g *Group) share(ctx context.Context, b *region.Buffer) (*shared, error) {
 //	24  8   where the source begins in it
 //	32  8   share of the result, and
 //	40  8   where it begins
+//	48  1   1 for memory that the host does not see
 const (
 	describing = 64
 	// windowData is the bytes of a source that a slot holds.
@@ -145,7 +146,7 @@ func (g *Group) closeMemory(ctx context.Context) error {
 		go func() { _ = last.Close(context.WithoutCancel(ctx)) }()
 	}
 	g.shares, g.window = nil, nil
-	return errors.Join(append(errs, g.own.close(ctx), g.loop.pager.close())...)
+	return errors.Join(append(errs, g.pass.close(ctx), g.own.close(ctx), g.loop.pager.close())...)
 }
 
 // slot is the slot of a rank for the call of now.
@@ -190,6 +191,10 @@ func (g *Group) describe(r *running) {
 	}
 	g.locate(p[16:], r.source.view)
 	g.locate(p[32:], r.result.view)
+	p[48] = 0
+	if r.source.staged || r.result.staged {
+		p[48] = 1
+	}
 }
 
 // locate writes where a view is.
@@ -301,6 +306,7 @@ func (g *Group) doDirect(ctx context.Context, r *running, w *way) (mapped bool, 
 // +checklocks:g.mu
 func (g *Group) borrow(r *running, size uint64) (bool, error) {
 	mapped := true
+	r.unseen = false
 	for i := range g.loop.peers {
 		of := plan.Rank(i)
 		p, err := g.described(r, of)
@@ -317,6 +323,7 @@ func (g *Group) borrow(r *running, size uint64) (bool, error) {
 		}
 		g.loop.peers[i] = [4][]byte{plan.Source: s, plan.Result: d}
 		mapped = mapped && one && two
+		r.unseen = r.unseen || p[48] != 0
 	}
 	return mapped, nil
 }

@@ -23,13 +23,16 @@
 //	window  up to 16 KiB on one host: each rank puts its source into memory
 //	        that the group has mapped, and makes its result of those of all. The
 //	        ranks meet once
+//	passed  on one host from or to device memory that the host does not see, for
+//	        AllReduce, Reduce and Broadcast: as direct, through areas of the group
+//	        that all have mapped, a segment at a time
 //	stream  over links: sockets, or rings in shared memory for memory that is not
 //	        shared. The steps of a program follow each other byte by byte, and
 //	        what is combined is still in the cache
 //	staged  over links from or to device memory that the host does not see: pages
 //	        of it are loaded, used and stored, all three at the same time
 //
-// One goroutine, the caller's, moves everything but staged pages. A call of host
+// One goroutine, the caller's, moves everything but what devices copy. A call of host
 // memory takes none from Go's heap once such a call has been made.
 //
 // # Memory

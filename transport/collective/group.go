@@ -60,6 +60,9 @@ type Group struct {
 	// setting says that our counter was set for the Sync of now.
 	// +checklocks:mu
 	setting bool
+	// pass is areas for memory that the host does not see.
+	// +checklocks:mu
+	pass passing
 	// own is our own memory.
 	// +checklocks:mu
 	own own

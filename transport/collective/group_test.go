@@ -30,6 +30,9 @@ type ranks struct {
 	// buffers are closed after the groups, which may have shared them.
 	// +checklocks:mu
 	buffers []*region.Buffer
+	// turn counts what firstOn has allocated.
+	// +checklocks:mu
+	turn int
 }
 
 // newRanks makes a group of n ranks that are goroutines.

@@ -21,8 +21,9 @@ type Report struct {
 	Messages uint64 `json:"messages"`
 	Retries  int    `json:"retries"`
 	// Path is how the bytes went: "direct" is memory that all ranks have mapped,
-	// "window" the group's own such memory, "stream" the links, and "staged" the
-	// links, from or to device memory that the host does not see.
+	// "window" the group's own such memory, "passed" that for device memory which
+	// the host does not see, "stream" the links, and "staged" the links, from or to
+	// such memory of a device.
 	Path string `json:"path"`
 }
 

@@ -280,7 +280,11 @@ func (d *Daemon) collect(ctx context.Context, t collect.Task, ranks []cluster.Co
 		report, err := d.others.cluster.Collect(ctx, t, ranks, killPriv)
 		return report, len(nodes), err
 	}
-	job, err := collect.Prepare(ctx, t, places)
+	done, err := collect.Turn(ctx, d.store, places)
+	if err != nil {
+		return collect.Report{}, 0, err
+	}
+	job, err := collect.Prepare(ctx, t, places, done)
 	if err != nil {
 		return collect.Report{}, 0, err
 	}

@@ -50,9 +50,8 @@ type host struct {
 	// asked are the steps that it is to do, and said those that it has done.
 	asked [256]bool
 	said  [256]bool
-	// lost is why it is no longer there; faulty that it has told a fault.
-	lost   error
-	faulty bool
+	// lost is why it is no longer there.
+	lost error
 	// ended are its ranks that have.
 	ended     []bool
 	addresses []string
@@ -271,6 +270,7 @@ func (h *host) take(f frame) error {
 	case kindData:
 		return h.saved.take(f.body)
 	case kindLoaded, kindVerified, kindSaved:
+		h.saved.asked.Store(false)
 		if len(f.body) > 0 || f.kind == kindSaved && !h.saved.complete() {
 			return fmt.Errorf("a message of kind %d: %w", f.kind, ErrTalk)
 		}
@@ -295,6 +295,7 @@ func (h *host) take(f frame) error {
 	case kindVerdict:
 		e.what, err = checked(f, func(v *Verdict) error { return h.plan.checkVerdict(v, h.first, h.count) })
 	case kindFault:
+		h.saved.asked.Store(false) // from now on it is the loop's
 		e.what, err = decode[fault](f)
 	case kindDone:
 		e.what, err = decode[done](f)
@@ -355,11 +356,12 @@ func (h *host) error(f *fault) error {
 }
 
 // inTime says what is wrong with a message at this time.
-func (h *host) inTime(k kind) error {
+func (h *host) inTime(k, wanted kind) error {
 	ok := h.asked[k] && !h.said[k]
 	switch k {
 	case kindFault:
-		ok = !h.faulty && !h.asked[kindDone]
+		// In the place of an answer.
+		ok = !h.said[wanted] && wanted != kindEnded && wanted != kindDone
 	case kindVerdict:
 		ok = h.asked[kindVerified] && !h.said[kindVerified]
 	case kindArrive, kindLeave:
@@ -378,7 +380,7 @@ func (h *host) close() {
 	h.waits.Wait() // the meeting is over
 	close(h.out)
 	grace := farewell
-	if !h.said[kindReady] && !h.faulty || h.silent.Load() {
+	if !h.said[kindReady] || h.silent.Load() {
 		grace = time.Second
 	}
 	h.link.hangUp()

@@ -241,7 +241,7 @@ func (w *watch) waits(h *host) bool {
 	case w.wanted == kindEnded:
 		return slices.Contains(h.ended, false)
 	}
-	return !h.faulty || w.wanted == kindDone
+	return true
 }
 
 // next takes what comes next.
@@ -280,7 +280,7 @@ func (w *watch) take(e event) error {
 		w.lose(h, e.err)
 		return nil
 	}
-	if err := h.inTime(e.kind); err != nil {
+	if err := h.inTime(e.kind, w.wanted); err != nil {
 		return err
 	}
 	switch v := e.what.(type) {
@@ -299,8 +299,12 @@ func (w *watch) take(e event) error {
 		h.verdicts = append(h.verdicts, v)
 		return nil
 	case *fault:
-		h.faulty = true
+		h.said[w.wanted] = true // it is what has come of it
+		if w.wanted == kindSaved && w.cause != nil {
+			w.remains = append(w.remains, h.error(v))
+		}
 		w.end(h.error(v))
+		return nil
 	case *done:
 		if v.Fault != "" {
 			w.end(h.error(&fault{Text: v.Fault}))
@@ -374,7 +378,7 @@ func (w *watch) close() error {
 	w.stopped, w.late, w.kill = nil, nil, nil
 	w.giveUp = time.After(farewell)
 	for _, h := range w.hosts {
-		if !h.said[kindReady] && !h.faulty && h.lost == nil {
+		if !h.said[kindReady] && h.lost == nil {
 			h.lost = ErrHost // there is nothing on it to take away
 		}
 	}

@@ -15,6 +15,8 @@ const (
 	// MaxBlocks is how many blocks are summed at once, of MaxBlock bytes at most.
 	MaxBlocks = 256
 	MaxBlock  = 16 << 20
+	// maxCosts is the most bytes of costs.
+	maxCosts = 256
 )
 
 // CollectAsk tells a node of a collective in which files of it are ranks: what
@@ -39,6 +41,9 @@ type CollectAsk struct {
 	Of     []uint32
 	// Files are the node's own.
 	Files []CollectFile
+	// Costs are those of links that a group of these nodes has measured before
+	// (collective.EncodeCosts), the same for all; empty has them measured.
+	Costs []byte
 }
 
 // CollectFile is a rank of a collective: handles of the session, 0 for none.
@@ -74,6 +79,8 @@ type CollectAnswer struct {
 	Sent      uint64
 	Received  uint64
 	Retries   uint32
+	// Costs are what was measured, or given.
+	Costs []byte
 }
 
 // SumsAsk asks for the checksums of blocks of a file, from a block on.
@@ -95,6 +102,9 @@ type SumsAnswer struct {
 func (a *CollectAsk) check() error {
 	if len(a.Of) > MaxRanks || len(a.Nodes) > MaxRanks || len(a.Epochs) > MaxRanks || len(a.Files) > MaxRanks {
 		return fmt.Errorf("%d ranks, %d nodes, %d epochs, %d files: at most %d", len(a.Of), len(a.Nodes), len(a.Epochs), len(a.Files), MaxRanks)
+	}
+	if len(a.Costs) > maxCosts {
+		return fmt.Errorf("costs of %d bytes: at most %d", len(a.Costs), maxCosts)
 	}
 	return checkSizes(a.Size)
 }
@@ -136,7 +146,12 @@ func (a *CollectAsk) fits() error {
 	return nil
 }
 
-func (a *CollectAnswer) check() error { return checkSizes(a.Predicted, a.Measured) }
+func (a *CollectAnswer) check() error {
+	if len(a.Costs) > maxCosts {
+		return fmt.Errorf("costs of %d bytes: at most %d", len(a.Costs), maxCosts)
+	}
+	return checkSizes(a.Predicted, a.Measured)
+}
 
 func (a *SumsAnswer) check() error { return checkSizes(a.Size) }
 
