@@ -3,6 +3,7 @@ package runner
 import (
 	"encoding/binary"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -123,6 +124,26 @@ func TestSame(t *testing.T) {
 		}
 	}
 	// Integers have no tolerance.
+	// Every byte of an integer counts.
+	for at := range 4 {
+		want := []byte{0x40, 0x42, 0x0f, 0}
+		got := slices.Clone(want)
+		got[at] ^= 1
+		if p.same(&Buffer{kind: elem.Int32}, got, want) {
+			t.Errorf("byte %d of an integer does not count", at)
+		}
+	}
+	// How far off a value may be depends on what is expected, not on what is there.
+	wide := &Plan{Rtol: 0.5}
+	number := func(v float64) []byte { return binary.LittleEndian.AppendUint64(nil, math.Float64bits(v)) }
+	for _, c := range []struct {
+		got, want float64
+		same      bool
+	}{{1.5, 1, true}, {1.9, 1, false}, {0.5, 1, true}, {1, 1.9, true}} {
+		if wide.same(&Buffer{kind: elem.Float64}, number(c.got), number(c.want)) != c.same {
+			t.Errorf("%v for %v by half: not %t", c.got, c.want, c.same)
+		}
+	}
 	if p.same(&Buffer{kind: elem.Int32}, []byte{0x40, 0x42, 0x0f, 0}, []byte{0x41, 0x42, 0x0f, 0}) {
 		t.Error("1000000 is taken for 1000001")
 	}

@@ -45,10 +45,12 @@ func TestByDefault(t *testing.T) {
 		{resnet(), []int{25, 29}},
 		{[]uint64{4096}, []int{0}},
 		{[]uint64{0, 0, 0}, []int{1, 2}},
+		// The share itself, to the last digit.
+		{slices.Repeat([]uint64{7}, 10_000), []int{9653, 9999}},
 	} {
 		got, err := fusion.ByDefault(c.sizes)
 		if err != nil || !slices.Equal(got, c.want) {
-			t.Errorf("%v: %v, %v, not %v", c.sizes, got, err, c.want)
+			t.Errorf("%d tensors: %v, %v, not %v", len(c.sizes), got, err, c.want)
 		}
 	}
 }
