@@ -11,51 +11,77 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
+// usage is who reads and who replaces which files.
+type usage struct {
+	mu sync.Mutex
+	// +checklocks:mu
+	readers map[objects.Ino]int
+	// +checklocks:mu
+	writers map[objects.Ino]int
+}
+
+// begin says whether nobody is there who must not be.
+func (u *usage) begin(reads, writes []objects.Ino) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	alone := true
+	for _, f := range writes {
+		u.writers[f]++
+		alone = alone && u.writers[f] == 1 && u.readers[f] == 0
+	}
+	for _, f := range reads {
+		u.readers[f]++
+		alone = alone && u.writers[f] == 0
+	}
+	return alone
+}
+
+func (u *usage) end(reads, writes []objects.Ino) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for _, f := range writes {
+		u.writers[f]--
+	}
+	for _, f := range reads {
+		u.readers[f]--
+	}
+}
+
+// some are some files to read and some to replace.
+func some(rng *rand.Rand, files int) (reads, writes []objects.Ino) {
+	for f := range files {
+		switch rng.IntN(4) {
+		case 0:
+			writes = append(writes, objects.Ino(f))
+		case 1:
+			reads = append(reads, objects.Ino(f))
+		}
+	}
+	return reads, writes
+}
+
 // TestTurns has many take turns of some files: nobody meets who replaces what he
 // uses, and everybody gets his turn.
 func TestTurns(t *testing.T) {
 	kit.Check(t)
 	r := newRig(t, small(true))
 	const files, people, rounds = 6, 8, 200
-	var mu sync.Mutex
-	var readers, writers [files]int
-	note := func(reads, writes []objects.Ino, by int) (ok bool) {
-		mu.Lock()
-		defer mu.Unlock()
-		ok = true
-		for _, f := range writes {
-			writers[f] += by
-			ok = ok && (by < 0 || writers[f] == 1 && readers[f] == 0)
-		}
-		for _, f := range reads {
-			ok = ok && (by < 0 || writers[f] == 0)
-			readers[f] += by
-		}
-		return ok
-	}
+	u := &usage{readers: map[objects.Ino]int{}, writers: map[objects.Ino]int{}}
 	var all sync.WaitGroup
 	for p := range people {
 		all.Go(func() {
 			rng := rand.New(rand.NewPCG(uint64(p), 1))
 			for range rounds {
-				var reads, writes []objects.Ino
-				for f := range files {
-					switch rng.IntN(4) {
-					case 0:
-						writes = append(writes, objects.Ino(f))
-					case 1:
-						reads = append(reads, objects.Ino(f))
-					}
-				}
+				reads, writes := some(rng, files)
 				done, err := r.store.TakeTurn(r.ctx(), reads, writes)
 				if err != nil {
 					t.Error(err)
 					return
 				}
-				if !note(reads, writes, 1) {
+				if !u.begin(reads, writes) {
 					t.Errorf("files %v are read and %v replaced while others have them", reads, writes)
 				}
-				note(reads, writes, -1)
+				u.end(reads, writes)
 				done()
 			}
 		})
