@@ -35,8 +35,8 @@ func newMachines(t *testing.T) *machines {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := m.Close(); err != nil {
-			t.Error(err)
+		if cerr := m.Close(); cerr != nil {
+			t.Error(cerr)
 		}
 	})
 	script := "#!/bin/sh\nhost=$1\nshift\ncase $host in\n"
@@ -95,16 +95,19 @@ func TestOnTwoMachines(t *testing.T) {
 		want  []string
 	}{
 		"treduce": {
-			"localhost:2," + right + ":2", []string{"--config", "treduce/4.yaml", filepath.Join(m.dir, "treduce")},
+			"localhost:2," + right + ":2",
+			[]string{"--config", "treduce/4.yaml", filepath.Join(m.dir, "treduce")},
 			[]string{"=== ALL 4 RANKS COMPLETED ===", passed + "(256 elements)", "[0] 4 ranks: 600 … 1620"},
 		},
 		"treduce by tcp": {
-			left + ":3," + right + ":1", []string{"--config", "treduce/4.yaml", "--transport", "tcp", filepath.Join(m.dir, "treduce")},
+			left + ":3," + right + ":1",
+			[]string{"--config", "treduce/4.yaml", "--transport", "tcp", filepath.Join(m.dir, "treduce")},
 			[]string{"=== ALL 4 RANKS COMPLETED ===", passed + "(256 elements)", "[0] 4 ranks: 600 … 1620"},
 		},
 		"ping-pong": {left + "," + right, []string{filepath.Join(m.dir, "pingpong")}, pong()},
 		"gradients": {
-			right + ":2," + left + ":2", []string{"--config", "gradients/job.yaml", filepath.Join(m.dir, "gradients")},
+			right + ":2," + left + ":2",
+			[]string{"--config", "gradients/job.yaml", filepath.Join(m.dir, "gradients")},
 			[]string{
 				"=== ALL 4 RANKS COMPLETED ===", passed + "(96000 elements)",
 				"[0] 24 layers of 1000 weights: -0.75 -0.25 0.25 …", "[1] 24 layers of 1000 weights: -0.75 -0.25 0.25 …",
@@ -117,7 +120,8 @@ func TestOnTwoMachines(t *testing.T) {
 			[]string{""},
 		},
 		"a machine that is not there": {
-			left + ",nowhere", []string{"touch", filepath.Join(m.dir, "started")},
+			left + ",nowhere",
+			[]string{"touch", filepath.Join(m.dir, "started")},
 			[]string{"[nowhere] no route to nowhere", "hmcfs: host nowhere can't be reached: " + m.agent + " ended with exit code 255: no route to nowhere"},
 		},
 	} {

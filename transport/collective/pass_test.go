@@ -39,42 +39,53 @@ func (p *paths) observe(r *Report) {
 // shared, in every kind that has no parts.
 func TestPassed(t *testing.T) {
 	t.Parallel()
-	kinds := []plan.Kind{plan.AllReduce, plan.Reduce, plan.Broadcast}
 	for _, n := range []int{2, 3, 5} {
 		for _, mixed := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%d/mixed=%v", n, mixed), func(t *testing.T) {
 				t.Parallel()
-				seen := &paths{}
-				fabrics := overDomain(t, n, fabric.Options{})
-				w := groupsOf(t, fabrics, Options{Algorithm: plan.Direct, Observe: seen.observe})
-				d, f := counted(t, sim.New(0, sim.Params{Size: devices.GiB}))
-				alloc := w.on(d)
-				if mixed {
-					alloc, f = w.firstOn(alloc), nil
-				}
-				calls := 0
-				for _, k := range kinds {
-					for i, count := range []uint64{20_000, 131_072, 400_003, 1_300_001} {
-						if kit.Race() && count > 400_003 {
-							continue
-						}
-						x := plan.Task{Kind: k, Ranks: n, Count: count, Type: elem.Float32, InPlace: i%2 == 0}
-						if k.Combines() {
-							x.Op = []elem.Op{elem.Sum, elem.Avg, elem.Max, elem.Prod}[i]
-						}
-						if k.Rooted() {
-							x.Root = plan.Rank(n - 1)
-						}
-						w.passes(t, x, alloc, f)
-						calls += n
-					}
-				}
-				if passed := seen.passed.Load(); passed == 0 || !mixed && passed != int64(calls) || seen.staged.Load() != 0 {
-					t.Errorf("%d calls of %d went through areas, %d over links", seen.passed.Load(), calls, seen.staged.Load())
-				}
+				testPassed(t, n, mixed)
 			})
 		}
 	}
+}
+
+func testPassed(t *testing.T, n int, mixed bool) {
+	t.Helper()
+	seen := &paths{}
+	w := groupsOf(t, overDomain(t, n, fabric.Options{}), Options{Algorithm: plan.Direct, Observe: seen.observe})
+	d, f := counted(t, sim.New(0, sim.Params{Size: devices.GiB}))
+	alloc := w.on(d)
+	if mixed {
+		alloc, f = w.firstOn(alloc), nil
+	}
+	calls := int64(0)
+	for _, x := range wholes(n) {
+		w.passes(t, x, alloc, f)
+		calls += int64(n)
+	}
+	if passed := seen.passed.Load(); passed == 0 || !mixed && passed != calls || seen.staged.Load() != 0 {
+		t.Errorf("%d calls of %d went through areas, %d over links", passed, calls, seen.staged.Load())
+	}
+}
+
+// wholes is tasks of each kind that has no parts, of one segment or many.
+func wholes(n int) (all []plan.Task) {
+	for _, k := range []plan.Kind{plan.AllReduce, plan.Reduce, plan.Broadcast} {
+		for i, count := range []uint64{20_000, 131_072, 400_003, 1_300_001} {
+			if kit.Race() && count > 400_003 {
+				continue
+			}
+			x := plan.Task{Kind: k, Ranks: n, Count: count, Type: elem.Float32, InPlace: i%2 == 0}
+			if k.Combines() {
+				x.Op = []elem.Op{elem.Sum, elem.Avg, elem.Max, elem.Prod}[i]
+			}
+			if k.Rooted() {
+				x.Root = plan.Rank(n - 1)
+			}
+			all = append(all, x)
+		}
+	}
+	return all
 }
 
 // firstOn makes every third buffer by a function, and the others in the host's
@@ -143,12 +154,12 @@ func TestPassedPinned(t *testing.T) {
 		var before sim.PinCounts
 		if _, err = w.outcome(x, w.reused(w.on(d), 2), func(call func() error) error {
 			before, _ = d.Pins()
-			err := call()
+			failed := call()
 			after, fault := d.Pins()
 			if after.Pageable != before.Pageable || after.Ranges == 0 {
-				err = errors.Join(err, fmt.Errorf("%s: copies by memory that is not registered: %+v, then %+v", a, before, after))
+				failed = errors.Join(failed, fmt.Errorf("%s: copies by memory that is not registered: %+v, then %+v", a, before, after))
 			}
-			return errors.Join(err, fault)
+			return errors.Join(failed, fault)
 		}); err != nil {
 			t.Error(err)
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/devices/elem"
 	"github.com/hmcfs/hmcfs/tests/kit"
+	"github.com/hmcfs/hmcfs/transport/collective/fabric/faulty"
 	"github.com/hmcfs/hmcfs/transport/collective/plan"
 	"github.com/hmcfs/hmcfs/transport/domain"
 )
@@ -20,48 +21,68 @@ func TestSettle(t *testing.T) {
 	for settle, again := range map[devices.Size]bool{1: true, 12000: true, 12001: false, 0: false} {
 		t.Run(settle.String(), func(t *testing.T) {
 			kit.Check(t)
-			const count = 3000 // fewer bytes than a ring in memory takes
 			w, faults := newFaulty(t, 2, Options{Algorithm: plan.Binomial, Check: CheckOff, Settle: settle})
-			sources, results := [2]domain.View{}, [2]domain.View{}
-			for r := range sources {
-				sources[r], results[r] = w.floats(r, count), w.floats(9, count)
+			s := &settlers{w: w, faults: faults, cut: make(chan struct{})}
+			for r := range s.sources {
+				s.sources[r], s.results[r] = w.floats(r, settleCount), w.floats(9, settleCount)
 			}
-			reduce := func(r int) error {
-				return w.groups[r].Reduce(t.Context(), results[r], sources[r], elem.Sum, 0)
-			}
-			if err := together(2, reduce); err != nil {
-				t.Fatal(err)
-			}
-			want := bytes.Clone(hostBytes(results[0]))
-			clear(hostBytes(results[0]))
-			sent := faults.Sent(1, 0)
-			faults.Lag(1, 0, 1<<60)
-			var errs [2]error
-			cut := make(chan struct{})
-			if err := together(3, func(r int) error {
-				if r < 2 {
-					if errs[r] = reduce(r); r == 1 && !again {
-						<-cut // then it does what comes next
-						return w.groups[r].Reduce(t.Context(), results[r], sources[r], elem.Sum, 0)
-					}
-					return nil
-				}
-				for faults.Sent(1, 0) < sent+headSize+4*count {
-					runtime.Gosched()
-				}
-				faults.Cut(0, 1)
-				faults.Lag(1, 0, 0)
-				close(cut)
-				return nil
-			}); err != nil {
-				t.Error(err)
-			}
-			if errs[1] != nil || again != (errs[0] == nil) || !again && !errors.Is(errs[0], ErrRetry) {
-				t.Fatalf("%v", errs)
-			}
-			if got := hostBytes(results[0]); again && !bytes.Equal(got, want) {
-				t.Errorf("rank 0 has other bytes, from %d on", kit.FirstDiff(got, want))
-			}
+			s.test(t, again)
 		})
+	}
+}
+
+// settleCount are fewer bytes than a ring in memory takes.
+const settleCount = 3000
+
+// settlers is two ranks that reduce.
+type settlers struct {
+	w                *ranks
+	faults           *faulty.Faults
+	sources, results [2]domain.View
+	// cut is closed when the link is.
+	cut chan struct{}
+}
+
+func (s *settlers) reduce(t *testing.T, r int) error {
+	return s.w.groups[r].Reduce(t.Context(), s.results[r], s.sources[r], elem.Sum, 0)
+}
+
+// cutAfter cuts the link when rank 1 has sent so many bytes in all.
+func (s *settlers) cutAfter(bytes uint64) {
+	for s.faults.Sent(1, 0) < bytes {
+		runtime.Gosched()
+	}
+	s.faults.Cut(0, 1)
+	s.faults.Lag(1, 0, 0)
+	close(s.cut)
+}
+
+func (s *settlers) test(t *testing.T, again bool) {
+	t.Helper()
+	if err := together(2, func(r int) error { return s.reduce(t, r) }); err != nil {
+		t.Fatal(err)
+	}
+	want := bytes.Clone(hostBytes(s.results[0]))
+	clear(hostBytes(s.results[0]))
+	until := s.faults.Sent(1, 0) + headSize + 4*settleCount
+	s.faults.Lag(1, 0, 1<<60) // rank 0 sees nothing of it
+	var errs [2]error
+	var next error
+	_ = together(3, func(r int) error {
+		if r == 2 {
+			s.cutAfter(until)
+			return nil
+		}
+		if errs[r] = s.reduce(t, r); r == 1 && !again {
+			<-s.cut // then it does what comes next
+			next = s.reduce(t, r)
+		}
+		return nil
+	})
+	switch {
+	case errs[1] != nil || next != nil || again != (errs[0] == nil) || !again && !errors.Is(errs[0], ErrRetry):
+		t.Fatalf("%v, and then %v", errs, next)
+	case again && !bytes.Equal(hostBytes(s.results[0]), want):
+		t.Errorf("rank 0 has other bytes, from %d on", kit.FirstDiff(hostBytes(s.results[0]), want))
 	}
 }

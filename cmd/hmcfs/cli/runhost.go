@@ -18,8 +18,9 @@ import (
 // done, by way of an agent such as ssh.
 const runHostName = "run-host"
 
-// defaultAgent is what reaches other machines where nobody says otherwise.
-const defaultAgent = "ssh -x"
+// defaultAgent is what reaches other machines where nobody says otherwise. It
+// asks for no password: nobody could answer it.
+const defaultAgent = "ssh -x -o BatchMode=yes"
 
 // addHosts adds the flags of jobs on several machines.
 func (f *runFlags) addHosts(flags *pflag.FlagSet) {

@@ -74,7 +74,7 @@ func Supervise(ctx context.Context, args []string, jobDir string) error {
 	over := err != nil || first != start
 	// All of it is removed in the end, and may be already where it is over before
 	// it has begun.
-	if err = checkJob(jobDir); err != nil && !(over && errors.Is(err, fs.ErrNotExist)) {
+	if err = checkJob(jobDir); err != nil && (!over || !errors.Is(err, fs.ErrNotExist)) {
 		return err
 	}
 	if over {
