@@ -68,8 +68,10 @@ func lent(t *testing.T, n int, kind plan.Kind, algorithm plan.Algorithm) {
 		t.Error(err)
 	}
 	for r, g := range w.groups {
+		g.mu.Lock()
 		if p := g.running.prepared; p == nil || p.stream == nil || !p.stream.lends {
 			t.Errorf("rank %d has lent nothing", r)
 		}
+		g.mu.Unlock()
 	}
 }

@@ -29,7 +29,7 @@ func (f *runFlags) addHosts(flags *pflag.FlagSet) {
 	flags.StringVar(&f.agent, "agent", defaultAgent, "The command that runs another one on a machine: it is given the machine's name, and the command.")
 	flags.StringVar(&f.remote, "remote-hmcfs", "hmcfs", "The path of hmcfs on the other machines.")
 	flags.StringVar(&f.workDir, "workdir", "", "The current directory of the ranks on other machines. Default: the one of this command.")
-	flags.StringSliceVar(&f.export, "export", nil, "Give the ranks on other machines these variables too: NAME, or NAME=VALUE.")
+	flags.StringSliceVar(&f.export, "export", nil, "With --hosts: give all ranks these variables too: NAME, or NAME=VALUE.")
 }
 
 // runHosts puts the machines into the options.
@@ -49,7 +49,7 @@ func (a *app) runHosts(f *runFlags, o *runner.Options) error {
 	default:
 		for name, set := range map[string]bool{"--workdir": f.workDir != "", "--export": len(f.export) > 0} {
 			if set {
-				return fmt.Errorf("%s: it is for ranks on other machines; use it with --hosts", name)
+				return fmt.Errorf("%s: it is for ranks on several machines; use it with --hosts", name)
 			}
 		}
 		return nil

@@ -3,7 +3,6 @@ package perf
 import (
 	"context"
 	"errors"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -136,14 +135,19 @@ func TestBounced(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var paths []string
+	var large []CollectiveRow
 	for _, r := range rows {
 		if r.Bytes > 4 {
-			paths = append(paths, r.Path)
+			large = append(large, r)
 		}
 	}
-	if want := slices.Repeat([]string{"staged", Bounced}, 6); !slices.Equal(paths, want) {
-		t.Errorf("paths %v", paths)
+	if len(large) != 2*6 {
+		t.Fatalf("%d rows", len(large))
+	}
+	for i, r := range large {
+		if bounced := i%2 == 1; bounced != (r.Path == Bounced) || r.Path == "" || r.Path == "stream" || r.Fastest < 1 {
+			t.Errorf("row %d: %+v", i, r)
+		}
 	}
 }
 

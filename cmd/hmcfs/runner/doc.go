@@ -4,13 +4,38 @@
 //	Plan     what a job is: from flags, and from a file (Config)
 //	  │      checked whole, before anything is made
 //	  ▼
-//	job      the job's directory, the windows and buffers of all ranks
+//	watch    the runner's loop: what hosts say, signals, time
+//	  │
+//	host     a machine as the loop sees it ── messages (wire.go) ──┐
+//	                                                               ▼
+//	serving  what a machine does of the job (ServeHost)
+//	  │
+//	job      the job's directory, the windows and buffers of its ranks
 //	  │      inputs are generated, or read, into them
 //	  ▼
 //	ranks    one supervisor for each, whose child is the program
 //	  │      what they write is passed on line by line, with the rank before it
 //	  ▼
 //	golden   outputs are compared with what was expected of them
+//
+// # Hosts
+//
+// This machine is a host like the others: its part runs in the runner's process,
+// and is told the same over a pipe in memory. Another one's part is a process
+// there (hmcfs run-host), begun by an agent such as ssh as the user's own, and is
+// told over the agent's standard streams. Each step is taken by all hosts before
+// the next one is:
+//
+//	brief ─> ready     the plan; where the ranks will listen
+//	book  ─> loaded    where all listen; memory, supervisors, inputs are there
+//	start ─> ended …   the programs, one word for each
+//	verify, save       verdicts and bytes, of its own ranks
+//	bye   ─> done      nothing is left
+//
+// Messages are bounded, and of known fields only. The runner believes a host of
+// its own ranks, in the order of the steps, and waits for none: what it is told
+// is queued, and who is silent, or says what no host says, is lost. A host that
+// hears no more of its runner ends its part.
 //
 // # Who ends whom
 //
@@ -36,5 +61,6 @@
 //
 // # Lock order
 //
-// meeting.mu and lines.mu, neither with anything inside.
+// visits.mu comes before meeting.mu. All others, door.mu, lines.mu and sender.mu,
+// have nothing inside.
 package runner

@@ -34,7 +34,7 @@ type job struct {
 	hosts int
 	// book is where all ranks listen; nil where there is one host.
 	book []string
-	// env are variables of the runner's, where that is elsewhere.
+	// env are variables that come from the runner.
 	env    []string
 	id     string
 	secret string

@@ -52,9 +52,9 @@ const mostBarriers = 4096
 // meeting is the barriers of a job, of all its hosts, for ranks that are no Go
 // programs.
 type meeting struct {
-	ranks int
-
 	mu sync.Mutex
+	// +checklocks:mu
+	ranks int
 	// +checklocks:mu
 	ended map[int]bool
 	// waiting are who has come to each barrier.

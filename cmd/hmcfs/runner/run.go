@@ -67,7 +67,7 @@ type Options struct {
 	Agent         []string
 	RemoteCommand []string
 	// WorkDir is the current directory of the ranks of other hosts; empty leaves
-	// them where the agent puts them. Export are variables for them, as NAME=VALUE.
+	// them where the agent puts them. Export are variables for all ranks, as NAME=VALUE.
 	WorkDir string
 	Export  []string
 	// Patience is how long a host may take to be there; 0 is DefaultPatience.

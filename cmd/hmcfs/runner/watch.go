@@ -106,7 +106,7 @@ func (w *watch) brief() error {
 		b.First, b.Count, b.Host, b.Name, b.Address = h.first, h.count, i, h.Name, h.Address
 		b.WorkDir, b.Env = p.WorkDir, p.Export
 		if h.here() {
-			b.WorkDir, b.Env, b.Silence = "", nil, 0
+			b.WorkDir, b.Silence = "", 0
 		}
 		b.Peers = nil
 		for _, other := range w.hosts {

@@ -7,7 +7,8 @@
 //
 // A stream is raw: both sides know from their plan what comes next. It carries
 // bytes in order, or ends with an error; what was lost with it is the group's to
-// do again.
+// do again. What is lent to it (Link.TryLend) is sent from where it is: a peer may
+// read it later than the sender thinks.
 //
 // # Waiting
 //
