@@ -219,12 +219,18 @@ func (g *Group) once(ctx context.Context, d *duty, tries int) (stage, error) {
 }
 
 // conclude ends a call of which we have our result. Where ranks have lent memory it
-// is good only if all have: who gives up before may change what he has lent.
+// is good only if no rank has given up, and may have written to what it has lent,
+// before all had received it. Who leaves the first settle knows that all have
+// received theirs, and who leaves the second that all knew it.
 func (g *Group) conclude(ctx context.Context, r *running) (stage, error) {
-	switch {
-	case r.lends:
-		return begun, g.settle(ctx)
-	case g.settles(r):
+	if r.lends {
+		for range 2 {
+			if err := g.settle(ctx); err != nil {
+				return begun, err
+			}
+		}
+	}
+	if g.settles(r) {
 		return settling, g.settle(ctx)
 	}
 	return settling, nil

@@ -2,12 +2,17 @@ package collective
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
+	"runtime"
 	"testing"
+	"time"
 
 	"github.com/hmcfs/hmcfs/devices/elem"
 	"github.com/hmcfs/hmcfs/transport/collective/fabric"
 	"github.com/hmcfs/hmcfs/transport/collective/plan"
+	"github.com/hmcfs/hmcfs/transport/domain"
 )
 
 // TestLent has ranks write over what they have sent as soon as their call is over,
@@ -73,5 +78,56 @@ func lent(t *testing.T, n int, kind plan.Kind, algorithm plan.Algorithm) {
 			t.Errorf("rank %d has lent nothing", r)
 		}
 		g.mu.Unlock()
+	}
+}
+
+// TestLentGivenUp has the root of a broadcast give up when it has sent everything,
+// and write over it: who receives that only now must not take it for a result.
+func TestLentGivenUp(t *testing.T) {
+	t.Parallel()
+	w := groupsOf(t, overDomain(t, 2, fabric.Options{Streams: true}), Options{Costs: someCosts(), Algorithm: plan.Chain, Check: CheckOff})
+	large, v := broadcastOf(w, 4*lendSize), broadcastOf(w, 2*lendSize)
+	for range 4 { // the sockets hold more each time
+		if err := together(2, func(r int) error { return w.groups[r].Broadcast(t.Context(), large[r], 0) }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := bytes.Clone(hostBytes(v[0]))
+	switch err := w.leave(0, v[0]); {
+	case errors.Is(err, context.DeadlineExceeded):
+		t.Skip("the sockets hold less than it sends")
+	case !errors.Is(err, context.Canceled):
+		t.Fatalf("the root has given up: %v", err)
+	}
+	clear(hostBytes(v[0]))
+	switch err := w.leave(1, v[1]); {
+	case err == nil && !bytes.Equal(hostBytes(v[1]), want):
+		t.Error("rank 1 has another result, and no error")
+	case err != nil && !errors.Is(err, context.Canceled):
+		t.Error(err)
+	}
+}
+
+// broadcastOf is a view of each rank.
+func broadcastOf(w *ranks, n uint64) []domain.View { return []domain.View{w.floats(0, n/4), w.floats(1, n/4)} }
+
+// leave has a rank broadcast, and give up when it waits for the end of the others.
+func (w *ranks) leave(r int, v domain.View) error {
+	ctx, cancel := context.WithTimeout(w.t.Context(), 20*time.Second)
+	defer cancel()
+	g := w.groups[r]
+	g.guard.watch.step.Store(0)
+	done := make(chan error, 1)
+	go func() { done <- g.Broadcast(ctx, v, 0) }()
+	for {
+		select {
+		case err := <-done:
+			return err
+		default:
+			runtime.Gosched()
+		}
+		if g.guard.watch.step.Load() == -int64(forEnd) {
+			cancel()
+		}
 	}
 }
