@@ -81,7 +81,10 @@ func (g *Group) direct() bool {
 
 func (g *Group) share(ctx context.Context, b *region.Buffer) (*shared, error) {
 	s := &shared{buffer: b}
-	var err error
+	err := g.calm(ctx)
+	if err != nil {
+		return nil, err
+	}
 	if s.shared, err = g.fabric.Share(ctx, b); err != nil {
 		return nil, fmt.Errorf("share %v: %w", b.Size(), err)
 	}
@@ -89,6 +92,21 @@ func (g *Group) share(ctx context.Context, b *region.Buffer) (*shared, error) {
 		s.ranks = append(s.ranks, s.shared.Bytes(plan.Rank(r)))
 	}
 	return s, nil
+}
+
+// calm ends the interruptions of waits that are over, such as by a page that was
+// copied: the ranks would not find each other.
+//
+// Errors: ErrClosed, the interruption that counts; the context's.
+func (g *Group) calm(ctx context.Context) error {
+	g.fabric.Interrupt()
+	if err := g.fabric.Park(ctx, nil); err != nil && !errors.Is(err, fabric.ErrInterrupted) {
+		return err
+	}
+	if err := g.guard.watch.stop(); errors.Is(err, ErrClosed) {
+		return err
+	}
+	return nil
 }
 
 // A window has two slots, used in turn: who is a call ahead writes to the other

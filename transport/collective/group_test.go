@@ -41,6 +41,11 @@ func newRanks(t testing.TB, n int, o Options) *ranks {
 	if o.Costs == nil {
 		o.Costs = someCosts()
 	}
+	return groupsOf(t, localFabrics(t, n), o)
+}
+
+func localFabrics(t testing.TB, n int) []fabric.Fabric {
+	t.Helper()
 	all, err := fabric.Local(n)
 	if err != nil {
 		t.Fatal(err)
@@ -48,7 +53,7 @@ func newRanks(t testing.TB, n int, o Options) *ranks {
 	for _, f := range all {
 		t.Cleanup(func() { _ = f.Close() })
 	}
-	return groupsOf(t, all, o)
+	return all
 }
 
 // someCosts saves the time to measure them.

@@ -109,7 +109,9 @@ func TestLentGivenUp(t *testing.T) {
 }
 
 // broadcastOf is a view of each rank.
-func broadcastOf(w *ranks, n uint64) []domain.View { return []domain.View{w.floats(0, n/4), w.floats(1, n/4)} }
+func broadcastOf(w *ranks, n uint64) []domain.View {
+	return []domain.View{w.floats(0, n/4), w.floats(1, n/4)}
+}
 
 // leave has a rank broadcast, and give up when it waits for the end of the others.
 func (w *ranks) leave(r int, v domain.View) error {

@@ -47,7 +47,7 @@ type loop struct {
 	left    int
 	// moved says that this turn has.
 	moved bool
-	pager pager
+	pager *pager
 	count counters
 	pace  pace
 }

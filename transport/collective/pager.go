@@ -3,6 +3,7 @@ package collective
 import (
 	"context"
 	"fmt"
+	"sync"
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/transport"
@@ -44,6 +45,8 @@ type pager struct {
 	// storing are how many are on their way.
 	dirty, loading, storing int
 	results                 chan moved
+	// flying is who copies them.
+	flying sync.WaitGroup
 }
 
 // pageFrame is room for a page.
@@ -78,8 +81,8 @@ type moved struct {
 // one is copied, the device knows of the next.
 const flights = 2
 
-func newPager(o *Options) pager {
-	return pager{
+func newPager(o *Options) *pager {
+	return &pager{
 		slots: transport.NewSlotPool(o.StageSlot * devices.Size(o.StageSlots)), slot: uint64(o.StageSlot), most: o.StageSlots,
 		where: map[pageAt]int{}, results: make(chan moved, 2*flights),
 	}

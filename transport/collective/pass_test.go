@@ -2,6 +2,7 @@ package collective
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -213,5 +214,39 @@ func TestPassedFails(t *testing.T) {
 				t.Errorf("after %v %d has failed: %v", kind, at, err)
 			}
 		}
+	}
+}
+
+// TestShareAfterStaged: what tells a rank that a page was copied does not end what
+// the ranks do together after the call.
+func TestShareAfterStaged(t *testing.T) {
+	t.Parallel()
+	for name, all := range map[string]func() []fabric.Fabric{
+		"local": func() []fabric.Fabric { return localFabrics(t, 2) },
+		"over":  func() []fabric.Fabric { return overDomain(t, 2, fabric.Options{}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := groupsOf(t, all(), Options{Costs: someCosts()})
+			d, _ := counted(t, sim.New(0, sim.Params{Size: devices.GiB}))
+			alloc := w.reused(w.on(d), 4)
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			defer cancel()
+			for range 20 {
+				if _, err := w.outcome(plan.Task{Kind: plan.ReduceScatter, Type: elem.Float32, Op: elem.Sum, Count: 100_000}, alloc, just); err != nil {
+					t.Fatal(err)
+				}
+				if err := together(2, func(r int) error {
+					b := w.buffer(4096)
+					mapped, err := w.groups[r].Share(ctx, b)
+					if err == nil && !mapped {
+						err = errors.New("it is not mapped")
+					}
+					return errors.Join(err, w.groups[r].Unshare(b))
+				}); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
 	}
 }

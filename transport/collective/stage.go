@@ -12,7 +12,7 @@ import (
 // ready is up to where a step can go on from a byte on, and not further than to:
 // its pages are here.
 func (l *loop) ready(i int, from, to uint64) uint64 {
-	pg := &l.pager
+	pg := l.pager
 	if pg.plan == nil || to <= from {
 		return to
 	}
@@ -33,7 +33,7 @@ func (l *loop) ready(i int, from, to uint64) uint64 {
 //	load  ──> pages that a step waits for, then those that one comes to
 //	store <── pages that nobody writes any more, and others where there is no room
 func (l *loop) stage(ctx context.Context, p *phase) error {
-	pg := &l.pager
+	pg := l.pager
 	if pg.plan == nil {
 		return nil
 	}
@@ -67,7 +67,7 @@ func (l *loop) stage(ctx context.Context, p *phase) error {
 
 // land notes the pages that were copied.
 func (l *loop) land() error {
-	pg := &l.pager
+	pg := l.pager
 	for pg.busy() > 0 {
 		select {
 		case r := <-pg.results:
@@ -112,7 +112,7 @@ func (l *loop) markNext(steps []int, at int) {
 	if at == len(steps) {
 		return
 	}
-	pg := &l.pager
+	pg := l.pager
 	i := steps[at]
 	s := &l.prog.steps[i]
 	limit := l.limit(i)
@@ -142,7 +142,7 @@ func (l *loop) markNext(steps []int, at int) {
 
 // near marks a page that a step comes to next, and asks for it if it is read.
 func (l *loop) near(s *step, x span, from uint64) {
-	pg := &l.pager
+	pg := l.pager
 	if !pg.plan.stages(x) {
 		return
 	}
@@ -158,7 +158,7 @@ func (l *loop) near(s *step, x span, from uint64) {
 
 // bring makes a frame that of a page, and has it loaded.
 func (l *loop) bring(ctx context.Context, k int, x fault) error {
-	pg := &l.pager
+	pg := l.pager
 	if _, here := pg.where[x.at]; here || x.load && pg.loading == flights {
 		return nil
 	}
@@ -181,7 +181,7 @@ func (l *loop) bring(ctx context.Context, k int, x fault) error {
 // storeAll has pages stored that nobody writes any more, and where there is no
 // room, one that nobody is at.
 func (l *loop) storeAll(ctx context.Context, full bool) {
-	pg := &l.pager
+	pg := l.pager
 	for pg.storing < flights && pg.dirty > pg.storing {
 		k := l.toStore(full && pg.storing == 0)
 		if k < 0 {
@@ -197,7 +197,7 @@ func (l *loop) storeAll(ctx context.Context, full bool) {
 
 // toStore is the page to be stored next, -1 for none.
 func (l *loop) toStore(full bool) int {
-	pg := &l.pager
+	pg := l.pager
 	best, final := -1, false
 	for k := range pg.frames {
 		f := &pg.frames[k]
@@ -225,14 +225,15 @@ func (l *loop) final(f *pageFrame) bool {
 // away copies a page while the loop goes on.
 func (l *loop) away(k int, do func() error) {
 	results, f := l.pager.results, l.fabric
-	go func() {
+	l.pager.flying.Go(func() {
 		results <- moved{frame: k, err: do()}
 		f.Interrupt()
-	}()
+	})
 }
 
-// settle waits until no page is on its way.
+// settle waits until no page is on its way, and nobody interrupts us any more.
 func (l *loop) settle() {
+	defer l.pager.flying.Wait()
 	for l.pager.busy() > 0 {
 		l.pager.landed(<-l.pager.results)
 	}
