@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/zap"
@@ -651,4 +652,29 @@ func TestIndependent(t *testing.T) {
 	if err := errors.Join(stalled.groups[1].AllReduce(t.Context(), w, w, elem.Sum), <-over); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestBusy: a rank that does something of its own for long, and waits for nobody
+// meanwhile, has not waited in vain.
+func TestBusy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &Group{fabric: localFabrics(t, 2)[0], opts: Options{Timeout: time.Second}.withDefaults()}
+		done := make(chan struct{})
+		defer close(done)
+		go g.dog(done)
+		w := &g.guard.watch
+		name := "call"
+		w.begin(1, &name)
+		<-time.After(10 * time.Second)
+		if err := w.stop(); err != nil {
+			t.Fatalf("a rank that does not wait: %v", err)
+		}
+		for range 100 { // in and out of waits in which nothing goes on
+			w.waits.Add(1)
+			<-time.After(20 * time.Millisecond)
+		}
+		if err := w.stop(); !errors.Is(err, ErrTimeout) {
+			t.Errorf("a rank that waits: %v", err)
+		}
+	})
 }

@@ -26,6 +26,7 @@ func (l *loop) here(p *phase) error {
 		}
 		l.moved = true
 		l.done[i] += n
+		l.count.local += n
 		budget -= int(n)
 		if l.finish(i) {
 			l.local++

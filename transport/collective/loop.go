@@ -63,12 +63,16 @@ type linkEnd struct {
 	nrest int
 }
 
-// counters are what went over links, but for staged.
+// counters are what went over links, but for staged and local.
 type counters struct {
 	sent, received, messages uint64
-	// staged is what was copied from and to devices.
-	staged uint64
+	// staged is what was copied from and to devices, and local what steps did that
+	// need no link.
+	staged, local uint64
 }
+
+// moved is all bytes that went anywhere.
+func (c *counters) moved() uint64 { return c.sent + c.received + c.staged + c.local }
 
 func newLoop(g *Group) *loop {
 	f := g.fabric
@@ -152,7 +156,7 @@ func (l *loop) run(ctx context.Context, p *phase) error {
 			return err
 		}
 		if l.moved {
-			since = l.pace.advanced(l.left, l.count.sent+l.count.received+l.count.staged) || since
+			since = l.pace.advanced(l.left, l.count.moved()) || since
 			continue
 		}
 		if l.left == 0 && l.pager.dirty == 0 {

@@ -19,8 +19,10 @@ type watch struct {
 	// call is the number of the call under way; 0 is none.
 	call atomic.Uint32
 	// moved counts whatever goes on, step is where we are, and peers the ranks
-	// that we wait for, a bit each.
+	// that we wait for, a bit each. Waits counts the begins and the ends of waits:
+	// it is odd in one.
 	moved atomic.Uint64
+	waits atomic.Uint64
 	step  atomic.Int64
 	peers atomic.Uint64
 	// what is the call's name.
@@ -97,7 +99,9 @@ func (g *Group) park(ctx context.Context, want []fabric.Want, step int, moved bo
 	if moved {
 		w.moved.Add(1)
 	}
+	w.waits.Add(1)
 	err := g.fabric.Park(ctx, want)
+	w.waits.Add(1)
 	if stop := w.stop(); stop != nil {
 		return stop
 	}
@@ -119,6 +123,8 @@ func (g *Group) await(ctx context.Context, s fabric.Signals, of plan.Rank, value
 	w.peers.Store(1 << of)
 	w.step.Store(int64(step))
 	w.moved.Add(1)
+	w.waits.Add(1)
+	defer w.waits.Add(1)
 	for {
 		err := s.Await(ctx, of, value)
 		if s.Get(of) >= value {
@@ -156,8 +162,14 @@ func (g *Group) unhalt() {
 
 // sight is what the watchdog has seen.
 type sight struct {
-	call  uint32
-	moved uint64
+	call         uint32
+	moved, waits uint64
+}
+
+// goesOn says whether something has gone on since another sight: also where a rank
+// has waited for nobody in between, and so has done something of its own.
+func (s sight) goesOn(since sight) bool {
+	return s.call != since.call || s.moved != since.moved || s.call == 0 || s.waits == since.waits && s.waits%2 == 0
 }
 
 // dog looks after a group until done is closed: it tells who waits for longer
@@ -175,9 +187,11 @@ func (g *Group) dog(done <-chan struct{}) {
 		case <-tick.C:
 		}
 		w := &g.guard.watch
-		now := sight{w.call.Load(), w.moved.Load()}
-		if now != last || now.call == 0 {
-			last, since, tell = now, time.Now(), g.opts.Stuck
+		now := sight{w.call.Load(), w.moved.Load(), w.waits.Load()}
+		on := now.goesOn(last)
+		last = now
+		if on {
+			since, tell = time.Now(), g.opts.Stuck
 			w.quiet.Store(since.UnixNano())
 			continue
 		}
