@@ -40,8 +40,7 @@ func (gd *guard) forget() {
 	gd.age++
 }
 
-// agree notes that all ranks have compared the call under way, and disagree that
-// they do so again.
+// agree notes that all ranks have compared the call under way.
 func (gd *guard) agree() {
 	if gd.ident.agreed {
 		return
@@ -53,13 +52,6 @@ func (gd *guard) agree() {
 	}
 	gd.ident.agreed = true
 	gd.agreed++
-}
-
-func (gd *guard) disagree() {
-	if gd.ident.agreed {
-		gd.ident.agreed = false
-		gd.agreed--
-	}
 }
 
 // identOf returns that of a call.

@@ -123,8 +123,10 @@ func (g *Group) mend(ctx context.Context, d *duty, m mishap) (over bool, err err
 		return false, err
 	}
 	gd.lost = false
-	// Who had compared the arguments and who had not, is not known.
-	gd.disagree()
+	// Who had compared which arguments is not known: the ranks may be in different
+	// calls. So all compare all of them anew.
+	gd.forget()
+	gd.ident = gd.intern(gd.ident.frame)
 	gd.tries = 0
 	for _, s := range all {
 		gd.base = max(gd.base, s.counter)

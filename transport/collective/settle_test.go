@@ -86,3 +86,37 @@ func (s *settlers) test(t *testing.T, again bool) {
 		t.Errorf("rank 0 has other bytes, from %d on", kit.FirstDiff(hostBytes(s.results[0]), want))
 	}
 }
+
+// TestSettleNext has rank 1 be a call ahead when rank 0 loses its link, in one
+// that was compared before: rank 0 hears so, and both do that call.
+func TestSettleNext(t *testing.T) {
+	kit.Check(t)
+	w, faults := newFaulty(t, 2, Options{Algorithm: plan.Binomial})
+	s := &settlers{w: w, faults: faults, cut: make(chan struct{})}
+	var more [2]domain.View
+	for r := range s.sources {
+		s.sources[r], s.results[r], more[r] = w.floats(r, settleCount), w.floats(9, settleCount), w.floats(r, 2*settleCount)
+	}
+	next := func(r int) error { return w.groups[r].AllReduce(t.Context(), more[r], more[r], elem.Sum) }
+	for _, call := range []func(int) error{func(r int) error { return s.reduce(t, r) }, next} {
+		if err := together(2, call); err != nil {
+			t.Fatal(err)
+		}
+	}
+	until := s.faults.Sent(1, 0) + headSize + 4*settleCount
+	s.faults.Lag(1, 0, 1<<60) // rank 0 sees nothing of it
+	var errs [2]error
+	err := together(3, func(r int) error {
+		if r == 2 {
+			s.cutAfter(until)
+			return nil
+		}
+		if errs[r] = s.reduce(t, r); r == 1 {
+			<-s.cut
+		}
+		return next(r)
+	})
+	if errs[1] != nil || !errors.Is(errs[0], ErrRetry) || err != nil {
+		t.Errorf("%v, and then %v", errs, err)
+	}
+}
