@@ -22,6 +22,8 @@ type running struct {
 	resumed bool
 	// unseen says that the host does not see the memory of some rank.
 	unseen bool
+	// apart says that some ranks have areas to pass it through and some don't.
+	apart bool
 
 	prepared *prepared
 	// lends says that ranks may have lent what they have sent: the call is not over

@@ -117,7 +117,7 @@ func (g *Group) calm(ctx context.Context) error {
 //	24  8   where the source begins in it
 //	32  8   share of the result, and
 //	40  8   where it begins
-//	48  1   1 for memory that the host does not see
+//	48  1   1 for memory that the host does not see, and twice passing.state
 const (
 	describing = 64
 	// windowData is the bytes of a source that a slot holds.
@@ -209,9 +209,9 @@ func (g *Group) describe(r *running) {
 	}
 	g.locate(p[16:], r.source.view)
 	g.locate(p[32:], r.result.view)
-	p[48] = 0
+	p[48] = 2 * g.pass.state()
 	if r.source.staged || r.result.staged {
-		p[48] = 1
+		p[48]++
 	}
 }
 
@@ -324,7 +324,8 @@ func (g *Group) doDirect(ctx context.Context, r *running, w *way) (mapped bool, 
 // +checklocks:g.mu
 func (g *Group) borrow(r *running, size uint64) (bool, error) {
 	mapped := true
-	r.unseen = false
+	r.unseen, r.apart = false, false
+	state := g.pass.state()
 	for i := range g.loop.peers {
 		of := plan.Rank(i)
 		p, err := g.described(r, of)
@@ -341,7 +342,8 @@ func (g *Group) borrow(r *running, size uint64) (bool, error) {
 		}
 		g.loop.peers[i] = [4][]byte{plan.Source: s, plan.Result: d}
 		mapped = mapped && one && two
-		r.unseen = r.unseen || p[48] != 0
+		r.unseen = r.unseen || p[48]%2 != 0
+		r.apart = r.apart || p[48]/2 != state
 	}
 	return mapped, nil
 }

@@ -77,7 +77,8 @@
 // bytes again. Calls of Options.Settle bytes and more that go over links therefore
 // end when all ranks have theirs; for smaller ones that would take longer than the
 // call. Ranks that have lent what they send (plan.Lendable, from lendSize on) always
-// wait for that: until then they have no result, and do the call again or fail.
+// wait for that, and for that all know it: until then they have no result, and do
+// the call again or fail.
 //
 // A Barrier that was given up is the same one when it is called again, so ranks
 // that come late meet the others in it. Any other call that was given up counts

@@ -59,11 +59,29 @@ func (r *running) passes() bool {
 	return false
 }
 
-// openPass makes the areas, where they can be. All ranks call it.
+// state is what the ranks tell each other of their areas: 1 has them, 2 can't.
+func (p *passing) state() byte {
+	switch {
+	case p.refused:
+		return 2
+	case p.areas != nil:
+		return 1
+	}
+	return 0
+}
+
+// openPass makes the areas, where they can be. All ranks call it. Where not all are
+// as far, as one had given up in it, all begin anew.
 //
 // +checklocks:g.mu
-func (g *Group) openPass(ctx context.Context) (ok bool, err error) {
+func (g *Group) openPass(ctx context.Context, apart bool) (ok bool, err error) {
 	p := &g.pass
+	if apart {
+		if err = p.close(ctx); err != nil {
+			return false, err
+		}
+		p.refused = false
+	}
 	if p.areas != nil || p.refused {
 		return !p.refused, nil
 	}
@@ -79,7 +97,7 @@ func (g *Group) openPass(ctx context.Context) (ok bool, err error) {
 		}
 		return false, err
 	}
-	p.pinned = map[devices.Device]struct{}{}
+	p.pinned, p.to = map[devices.Device]struct{}{}, nil
 	for r := range g.Size() {
 		p.to = append(p.to, plan.Rank(r))
 	}
@@ -128,7 +146,7 @@ func (p *passing) close(ctx context.Context) error {
 //
 // +checklocks:g.mu
 func (g *Group) doPass(ctx context.Context, r *running) (ok bool, err error) {
-	if ok, err = g.openPass(ctx); !ok {
+	if ok, err = g.openPass(ctx, r.apart); !ok {
 		return false, err
 	}
 	g.pinPass(&r.source)

@@ -250,3 +250,25 @@ func TestShareAfterStaged(t *testing.T) {
 		})
 	}
 }
+
+// TestPassedApart has a rank lose its areas, as one does that gives up while they
+// are made: the ranks make them anew.
+func TestPassedApart(t *testing.T) {
+	kit.Check(t)
+	w := newRanks(t, 2, Options{Algorithm: plan.Direct, Timeout: 10 * time.Second})
+	d, _ := counted(t, sim.New(0, sim.Params{Size: devices.GiB}))
+	alloc := w.reused(w.on(d), 2)
+	x := plan.Task{Kind: plan.AllReduce, Count: 100_000, Type: elem.Int32, Op: elem.Sum, InPlace: true}
+	for _, refused := range []bool{false, true, false} {
+		if _, err := w.outcome(x, alloc, just); err != nil {
+			t.Fatal(err)
+		}
+		g := w.groups[0]
+		g.mu.Lock()
+		if err := g.pass.close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		g.pass.refused = refused
+		g.mu.Unlock()
+	}
+}
