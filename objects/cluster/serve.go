@@ -56,6 +56,8 @@ type server struct {
 	unlisten func()
 	// work are goroutines that close waits for.
 	work sync.WaitGroup
+	// unwantedAfter is how long a part of a collective is kept that nobody asks for.
+	unwantedAfter time.Duration
 
 	mu sync.Mutex
 	// +checklocks:mu
@@ -67,7 +69,7 @@ type server struct {
 }
 
 func newServer(o serverOptions) *server {
-	s := &server{o: o, push: newPusher(o.AttrTTL), guests: map[rpc.Caller]*guest{}}
+	s := &server{o: o, push: newPusher(o.AttrTTL), guests: map[rpc.Caller]*guest{}, unwantedAfter: unwantedAfter}
 	var start [8]byte
 	_, _ = rand.Read(start[:]) // never fails
 	s.handle = binary.BigEndian.Uint64(start[:])
