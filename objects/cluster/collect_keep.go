@@ -15,6 +15,8 @@ import (
 // that it is wanted several times in that time.
 const unwantedAfter = 2 * time.Minute
 
+func (s *server) patience() time.Duration { return time.Duration(s.unwantedAfter.Load()) }
+
 // keep says now and then that the part is wanted, until enough: before it is begun
 // others may have the files of the next node for long, and after it has ended other
 // nodes may still be at theirs.
@@ -28,7 +30,7 @@ func (p *otherParty) keep(ctx context.Context) {
 	q := question{method: proto.MethodCollectWait, in: &proto.JobAsk{Job: p.ask.Job}, out: &proto.CollectAnswer{}}
 	go func() {
 		defer close(gone)
-		t := time.NewTicker(p.n.c.server.unwantedAfter / 8)
+		t := time.NewTicker(p.n.c.server.patience() / 8)
 		defer t.Stop()
 		for {
 			select {
@@ -49,7 +51,7 @@ func (s *server) expect(g *guest, name string, j *collected) {
 	if g.jobs[name] != j {
 		return
 	}
-	j.unwanted = time.AfterFunc(s.unwantedAfter, func() {
+	j.unwanted = time.AfterFunc(s.patience(), func() {
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		if g.over || g.jobs[name] != j {
@@ -59,7 +61,7 @@ func (s *server) expect(g *guest, name string, j *collected) {
 		// The session has not ended, so close does not wait yet.
 		s.work.Go(func() {
 			s.o.Log.Warn("a collective that nobody asks for is dropped", zap.String("collective", hex.EncodeToString([]byte(name))),
-				zap.Duration("after", s.unwantedAfter))
+				zap.Duration("after", s.patience()))
 			_ = j.end(context.Background(), g, false) // nobody is there to be told
 		})
 	})
@@ -74,6 +76,6 @@ func (g *guest) wantedLocked(j *collected, taken bool) {
 	case taken:
 		j.unwanted.Stop()
 	default:
-		j.unwanted.Reset(g.server.unwantedAfter)
+		j.unwanted.Reset(g.server.patience())
 	}
 }

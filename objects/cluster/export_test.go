@@ -44,5 +44,5 @@ func (c *Cluster) Remeasure(change func(*plan.Costs)) (groups int, err error) {
 }
 
 // Unwanted changes after how long parts of collectives are dropped that nobody asks
-// for. Nobody uses them yet.
-func (c *Cluster) Unwanted(after time.Duration) { c.server.unwantedAfter = after }
+// for.
+func (c *Cluster) Unwanted(after time.Duration) { c.server.unwantedAfter.Store(int64(after)) }

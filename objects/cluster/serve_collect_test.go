@@ -92,7 +92,7 @@ func (r *serverRig) prepared(who rpc.Caller, name string) (job []byte, ino objec
 func TestUnwantedPart(t *testing.T) {
 	r := newServerRig(t)
 	who := r.hello(1)
-	r.server.unwantedAfter = 10 * time.Millisecond
+	r.server.unwantedAfter.Store(int64(10 * time.Millisecond))
 	job, ino := r.prepared(who, "x")
 	done, err := r.store.TakeTurn(t.Context(), nil, []objects.Ino{ino})
 	if err != nil {
