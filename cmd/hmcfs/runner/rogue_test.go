@@ -230,7 +230,6 @@ func TestSaveAfterAFailure(t *testing.T) {
 	over := make(chan time.Time, 1)
 	over <- time.Now()
 	w.kill = over
-	h.link.agent = &agent{stdin: os.NewFile(^uintptr(0), "none")}
 	h.saved.moved.Store(true) // once
 	if err := w.save(); err != nil {
 		t.Error(err)
