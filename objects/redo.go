@@ -122,7 +122,11 @@ func (s *Store) redoOne(ctx context.Context, t *tier, draft uint64) error {
 	r := &redo{tier: t, draft: draft, file: f}
 	if ino, size, ok := r.read(); ok {
 		// It is tried once: what is written to the file from now on is newer.
-		if failure := s.copyAgain(ctx, t, draft, ino, size); failure != nil {
+		failure := s.copyAgain(ctx, t, draft, ino, size)
+		if failure != nil && ctx.Err() != nil {
+			return errors.Join(failure, f.Close()) // the next run has it to do
+		}
+		if failure != nil {
 			s.log.Warn("a file may have some of its old bytes and some of its new ones", zap.Uint64("ino", uint64(ino)), zap.Error(failure))
 		} else {
 			s.log.Info("content copied again that was being replaced", zap.Uint64("ino", uint64(ino)), zap.Uint64("size", size))

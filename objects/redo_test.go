@@ -2,9 +2,13 @@ package objects_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
+	"sync/atomic"
 	"testing"
 
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/devices/arena"
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/objects"
 	"github.com/hmcfs/hmcfs/tests/kit"
@@ -96,5 +100,75 @@ func TestRedo(t *testing.T) {
 		if err := r.store.Unlink(t.Context(), r.root(device.name), device.file); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// ending is a context that ends when it has been asked for so many times.
+type ending struct {
+	context.Context //nolint:containedctx // it is one
+
+	left atomic.Int64
+	stop context.CancelFunc
+}
+
+func (e *ending) Err() error {
+	if e.left.Add(-1) == 0 {
+		e.stop()
+	}
+	return e.Context.Err()
+}
+
+// TestRedoIsStopped: a daemon that is stopped while it copies again leaves that to
+// the next one.
+func TestRedoIsStopped(t *testing.T) {
+	r := newKeyed(t, keyedOptions{})
+	const size = 9 << 20 // some steps
+	old, fresh := kit.Bytes(1, 0, size), kit.Bytes(2, 0, size)
+	f := r.create("host", "f")
+	ino := f.Ino()
+	r.close(f)
+	stopped := 0
+	for n := int64(1); ; n++ {
+		f = r.open(ino)
+		r.write(f, 0, old)
+		r.close(f)
+		numbers, err := r.meta.NewInos(t.Context(), 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.again(func() {
+			r.put(uint64(numbers[0]), fresh)
+			r.put(uint64(numbers[0])|redoBit, redoRecord(ino, size))
+			ctx := &ending{}
+			ctx.Context, ctx.stop = context.WithCancel(t.Context())
+			defer ctx.stop()
+			ctx.left.Store(n)
+			s, failure := objects.Open(ctx, objects.Options{
+				Meta: r.meta, Engine: r.engine, Devices: r.devs, Arena: arena.Options{SlabSize: devices.MiB, Retain: 4 * devices.MiB},
+			})
+			if failure != nil {
+				stopped++
+				return
+			}
+			n = -1
+			if err = s.Close(t.Context(), objects.CloseOptions{Keep: true}); err != nil {
+				t.Fatal(err)
+			}
+		})
+		f = r.open(ino)
+		if got := r.read(f, 0, size+1); !bytes.Equal(got, fresh) {
+			t.Errorf("stopped %d times: %d bytes differ at %d", stopped, len(got), kit.FirstDiff(got, fresh))
+		}
+		r.close(f)
+		r.noStrays(t.Context())
+		if n < 0 {
+			break
+		}
+	}
+	if stopped == 0 {
+		t.Error("it was never stopped")
+	}
+	if err := r.store.Unlink(t.Context(), r.root("host"), "f"); err != nil {
+		t.Fatal(err)
 	}
 }

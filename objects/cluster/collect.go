@@ -220,6 +220,8 @@ type otherParty struct {
 	// in is the session in which it was prepared.
 	in   *session
 	last proto.CollectAnswer
+	// enough ends keep; nil before that.
+	enough func()
 }
 
 // handles gives the node's ranks their handles, which must be of one session.
@@ -257,8 +259,12 @@ func (p *otherParty) prepare(ctx context.Context) error {
 	}
 	for {
 		var turn proto.CollectAnswer
-		if err := p.askOnce(ctx, question{method: proto.MethodCollect, in: &p.ask, out: &turn}); err != nil || turn.Done {
+		if err := p.askOnce(ctx, question{method: proto.MethodCollect, in: &p.ask, out: &turn}); err != nil {
 			return err
+		}
+		if turn.Done {
+			p.keep(ctx)
+			return nil
 		}
 	}
 }
@@ -276,7 +282,7 @@ func (p *otherParty) askOnce(ctx context.Context, q question) error {
 
 func (p *otherParty) work(ctx context.Context) error {
 	// Half of the time of a question, so that an answer has some too.
-	wait := uint32(min(p.n.c.opts.Timeout/2, answerLimit) / time.Millisecond)
+	wait := uint32(max(1, min(p.n.c.opts.Timeout/2, answerLimit)/time.Millisecond))
 	for {
 		q := question{method: proto.MethodCollectWait, in: &proto.JobAsk{Job: p.ask.Job, Wait: wait}, out: &p.last}
 		if err := p.askOnce(ctx, q); err != nil || p.last.Done {
@@ -286,6 +292,7 @@ func (p *otherParty) work(ctx context.Context) error {
 }
 
 func (p *otherParty) commit(ctx context.Context) error {
+	p.enough()
 	for rank, node := range p.ask.Of {
 		if f := p.ranks[rank].Target.Remote; node == p.ask.Me && f != nil {
 			defer f.changing()()
@@ -296,6 +303,9 @@ func (p *otherParty) commit(ctx context.Context) error {
 
 // drop tells the node; where it can't be told, the end of the session does.
 func (p *otherParty) drop(ctx context.Context) {
+	if p.enough != nil {
+		p.enough()
+	}
 	if p.in == nil || p.in.ended() {
 		return
 	}

@@ -173,6 +173,35 @@ func TestCollectMeasuresOnce(t *testing.T) {
 	}
 }
 
+// TestCollectIsKept: a node keeps its part while another one has to wait for its
+// files for longer than parts are kept that nobody asks for.
+func TestCollectIsKept(t *testing.T) {
+	kit.Check(t)
+	w := clustertest.New(t, clustertest.Options{Names: []members.Name{"a", "b", "c"}})
+	if testing.Short() {
+		t.Skip("takes its time")
+	}
+	const unwanted = 3 * time.Second
+	w.Node("a").Cluster.Unwanted(80 * time.Millisecond) // it says often that it wants them
+	w.Node("b").Cluster.Unwanted(unwanted)
+	var ranks []cluster.CollectRank
+	var files []objects.Ino
+	for _, at := range []members.Name{"b", "c"} {
+		ino := w.Node(at).File("sim0", "x", kit.Bytes(1, 0, 4096))
+		e := end(t, w, at, ino, 0)
+		ranks, files = append(ranks, cluster.CollectRank{Source: e, Target: e}), append(files, ino)
+	}
+	done, err := w.Node("c").Store.TakeTurn(t.Context(), nil, files[1:])
+	if err != nil {
+		t.Fatal(err)
+	}
+	time.AfterFunc(unwanted+unwanted/4, done)
+	task := collect.Task{Kind: plan.AllReduce, Type: elem.Uint8, Op: elem.Sum, Ranks: 2, Size: 4096}
+	if _, err = w.Node("a").Cluster.Collect(t.Context(), task, ranks, false); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestCollectRefused: what one node can't do leaves the files of all.
 func TestCollectRefused(t *testing.T) {
 	kit.Check(t)

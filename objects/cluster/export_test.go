@@ -1,6 +1,8 @@
 package cluster
 
 import (
+	"time"
+
 	"github.com/hmcfs/hmcfs/metadata/members"
 	"github.com/hmcfs/hmcfs/transport/collective"
 	"github.com/hmcfs/hmcfs/transport/collective/plan"
@@ -40,3 +42,7 @@ func (c *Cluster) Remeasure(change func(*plan.Costs)) (groups int, err error) {
 	}
 	return len(c.measured.groups), nil
 }
+
+// Unwanted changes after how long parts of collectives are dropped that nobody asks
+// for.
+func (c *Cluster) Unwanted(after time.Duration) { c.server.unwantedAfter.Store(int64(after)) }

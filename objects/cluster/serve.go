@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -56,6 +57,9 @@ type server struct {
 	unlisten func()
 	// work are goroutines that close waits for.
 	work sync.WaitGroup
+	// unwantedAfter is how long a part of a collective is kept that nobody asks
+	// for, a time.Duration; tests have less patience.
+	unwantedAfter atomic.Int64
 
 	mu sync.Mutex
 	// +checklocks:mu
@@ -68,6 +72,7 @@ type server struct {
 
 func newServer(o serverOptions) *server {
 	s := &server{o: o, push: newPusher(o.AttrTTL), guests: map[rpc.Caller]*guest{}}
+	s.unwantedAfter.Store(int64(unwantedAfter))
 	var start [8]byte
 	_, _ = rand.Read(start[:]) // never fails
 	s.handle = binary.BigEndian.Uint64(start[:])

@@ -40,6 +40,9 @@ type collected struct {
 	// begin is done once: by the first wait, or by the end in its place.
 	begin sync.Once
 	err   error
+	// unwanted ends it when nobody has asked for it for some time. The session's mu
+	// guards it.
+	unwanted *time.Timer
 }
 
 // collect prepares our part of a collective. Where other collectives have its files
@@ -76,6 +79,7 @@ func (s *server) collect(ctx context.Context, g *guest, q *proto.CollectAsk) (an
 		j.end(ctx, g, false) //nolint:errcheck // the failure that led here is told
 		return nil, err
 	}
+	s.expect(g, string(q.Job), j)
 	return &proto.CollectAnswer{Done: true}, nil
 }
 
@@ -154,11 +158,15 @@ func (j *collected) end(ctx context.Context, g *guest, commit bool) error {
 	return err
 }
 
-// collectWait begins our part, and answers when it has ended.
+// collectWait begins our part, and answers when it has ended. Who does not wait only
+// says that it is wanted.
 func (s *server) collectWait(ctx context.Context, g *guest, q *proto.JobAsk) (any, error) {
 	j, err := g.job(string(q.Job), false)
 	if err != nil {
 		return nil, err
+	}
+	if q.Wait == 0 {
+		return &proto.CollectAnswer{}, nil
 	}
 	j.run(s)
 	limit := time.NewTimer(min(time.Duration(q.Wait)*time.Millisecond, answerLimit))
@@ -236,6 +244,7 @@ func (g *guest) job(name string, take bool) (*collected, error) {
 	if take {
 		delete(g.jobs, name)
 	}
+	g.wantedLocked(j, take)
 	return j, nil
 }
 

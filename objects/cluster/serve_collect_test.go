@@ -1,15 +1,20 @@
 package cluster
 
 import (
+	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/hmcfs/hmcfs/devices/elem"
 	"github.com/hmcfs/hmcfs/objects"
 	"github.com/hmcfs/hmcfs/objects/cluster/proto"
 	"github.com/hmcfs/hmcfs/objects/collect"
+	"github.com/hmcfs/hmcfs/transport/collective/plan"
+	"github.com/hmcfs/hmcfs/transport/rpc"
 )
 
 // TestPanicOfAPart: it is that of the collective, and the log has it.
@@ -50,4 +55,85 @@ func TestJobsCountBeforeTheyTakeMemory(t *testing.T) {
 	if err := g.beginJob(); err != nil {
 		t.Errorf("after one has ended: %v", err)
 	}
+}
+
+// prepared has a server prepare a part of a collective of a file, in place.
+func (r *serverRig) prepared(who rpc.Caller, name string) (job []byte, ino objects.Ino) {
+	r.t.Helper()
+	r.server.o.Part = func(ctx context.Context, t collect.Task, _ *proto.CollectAsk, places []collect.Place, _ time.Duration) (*part, error) {
+		done, err := collect.Turn(ctx, r.store, places)
+		if err != nil {
+			return nil, err
+		}
+		p := &part{stop: func() {}}
+		p.job, err = collect.Prepare(ctx, t, places, done)
+		return p, err
+	}
+	job = append(make([]byte, proto.JobSize-1), name[0])
+	ino = r.file(name).Ino
+	h := r.open(who, ino, uint32(Read|Write))
+	size := uint64(4096)
+	if _, err := r.store.SetAttr(r.t.Context(), ino, objects.Change{Size: &size}); err != nil {
+		r.t.Fatal(err)
+	}
+	q := &proto.CollectAsk{
+		Job: job, Kind: uint32(plan.AllReduce), Type: uint32(elem.Uint8), Op: uint32(elem.Sum), Size: 4096,
+		Nodes: []string{"b"}, Epochs: []uint64{3}, Of: []uint32{0}, Files: []proto.CollectFile{{Source: h, Target: h}},
+	}
+	var out proto.CollectAnswer
+	if r.must(who, proto.MethodCollect, q, &out); !out.Done {
+		r.t.Fatal("it has not been prepared")
+	}
+	return job, ino
+}
+
+// TestUnwantedPart: a part that nobody asks for gives back its memory and its turn,
+// while the session goes on.
+func TestUnwantedPart(t *testing.T) {
+	r := newServerRig(t)
+	who := r.hello(1)
+	r.server.unwantedAfter.Store(int64(10 * time.Millisecond))
+	job, ino := r.prepared(who, "x")
+	done, err := r.store.TakeTurn(t.Context(), nil, []objects.Ino{ino})
+	if err != nil {
+		t.Fatal(err)
+	}
+	done()
+	for _, m := range []rpc.Method{proto.MethodCollectWait, proto.MethodCollectEnd} {
+		if err = r.put(who, m, &proto.JobAsk{Job: job, Wait: 1}, &proto.CollectAnswer{}); !errors.Is(err, ErrStale) {
+			t.Errorf("method %d of what was dropped: %v", m, err)
+		}
+	}
+}
+
+// TestWantedPart: who says that a part is wanted does not begin it, and his session
+// still ends it.
+func TestWantedPart(t *testing.T) {
+	r := newServerRig(t)
+	who := r.hello(1)
+	job, ino := r.prepared(who, "x")
+	var out proto.CollectAnswer
+	if r.must(who, proto.MethodCollectWait, &proto.JobAsk{Job: job}, &out); out.Done {
+		t.Error("it is done")
+	}
+	g, err := r.server.guest(who)
+	if err != nil {
+		t.Fatal(err)
+	}
+	j, err := g.job(string(job), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err = j.end(t.Context(), g, true); err == nil || err.Error() != "it was not begun" {
+		t.Errorf("its end: %v", err)
+	}
+	if _, err = g.job(string(job), true); err != nil {
+		t.Fatal(err)
+	}
+	// It has ended, and its turn with it.
+	done, err := r.store.TakeTurn(t.Context(), nil, []objects.Ino{ino})
+	if err != nil {
+		t.Fatal(err)
+	}
+	done()
 }

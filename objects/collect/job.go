@@ -73,26 +73,21 @@ func Turn(ctx context.Context, s *objects.Store, places []Place) (done func(), e
 // Errors: ErrTask; a RankError, for a source of another size with ErrTask, else
 // with the errors of objects.File.Draft.
 func Prepare(ctx context.Context, t Task, places []Place, done func()) (*Job, error) {
-	j, err := prepare(ctx, t, places)
-	if err != nil {
-		done()
-		return nil, err
-	}
-	j.done = done
-	return j, nil
-}
-
-func prepare(ctx context.Context, t Task, places []Place) (*Job, error) {
+	j, whole := &Job{task: t, places: places, done: done}, false
+	defer func() {
+		if !whole {
+			j.Discard() // also where it panics: others wait for the files
+		}
+	}()
 	if err := t.Validate(); err != nil {
 		return nil, err
 	}
-	j := &Job{task: t, places: places, done: func() {}}
 	for _, p := range places {
 		if err := j.add(ctx, p); err != nil {
-			j.Discard()
 			return nil, ofRank(p.Rank, err)
 		}
 	}
+	whole = true
 	return j, nil
 }
 

@@ -209,3 +209,16 @@ func TestJobFails(t *testing.T) {
 	}
 	refused(j.Commit(t.Context(), false), objects.ErrBusy, 0)
 }
+
+// TestPanicGivesTheTurnBack: others wait for the files.
+func TestPanicGivesTheTurnBack(t *testing.T) {
+	given := 0
+	err := Contained(func() error {
+		task := Task{Kind: plan.AllReduce, Type: elem.Uint8, Op: elem.Sum, Ranks: 1, Size: 8}
+		_, err := Prepare(t.Context(), task, []Place{{Source: new(objects.File)}}, func() { given++ })
+		return err
+	})
+	if _, panicked := errors.AsType[*PanicError](err); !panicked || given != 1 {
+		t.Errorf("%v, given back %d times", err, given)
+	}
+}

@@ -107,7 +107,11 @@ func (j *job) goOutside() error {
 	if err != nil {
 		return err
 	}
-	dir = filepath.Join(dir, outsidePrefix+j.id)
+	name := outsidePrefix + j.id
+	if j.hosts > 1 {
+		name += fmt.Sprintf(".%d", j.host) // they may have the directory together
+	}
+	dir = filepath.Join(dir, name)
 	if err = os.WriteFile(filepath.Join(j.dir, elsewhere), []byte(dir+"\n"), 0o600); err != nil {
 		return err
 	}

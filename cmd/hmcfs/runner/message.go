@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -20,7 +21,7 @@ type brief struct {
 	Secret string
 	// Config is the whole job, with what the options said put in.
 	Config  Config
-	Program []string
+	Program words
 	Window  devices.Size
 	Grace   time.Duration
 	// First and Count are the ranks of the host; Host is its place among Hosts.
@@ -29,10 +30,10 @@ type brief struct {
 	Host  int
 	Hosts int
 	// WorkDir is the current directory of ranks; empty is that of the host.
-	WorkDir string
+	WorkDir word
 	// Env are variables of the runner, besides those of the config.
-	Env       []string
-	Dir       string
+	Env       words
+	Dir       word
 	Transport string
 	Unbound   bool
 	// Name and Address are the host's as the user knows it; Address may be empty.
@@ -42,6 +43,44 @@ type brief struct {
 	Peers []string
 	// Silence is how long the host may hear nothing of the runner; 0 is for ever.
 	Silence time.Duration
+}
+
+// word is a text of the system, such as a path or an argument, which may be no
+// UTF-8: JSON would change it.
+type word string
+
+// MarshalJSON keeps the bytes.
+func (w word) MarshalJSON() ([]byte, error) { return json.Marshal([]byte(w)) }
+
+// UnmarshalJSON is the other direction.
+func (w *word) UnmarshalJSON(p []byte) error {
+	var b []byte
+	err := json.Unmarshal(p, &b)
+	*w = word(b)
+	return err
+}
+
+// words are several.
+type words []string
+
+// MarshalJSON keeps the bytes.
+func (w words) MarshalJSON() ([]byte, error) {
+	all := make([]word, len(w))
+	for i, text := range w {
+		all[i] = word(text)
+	}
+	return json.Marshal(all)
+}
+
+// UnmarshalJSON is the other direction.
+func (w *words) UnmarshalJSON(p []byte) error {
+	var all []word
+	err := json.Unmarshal(p, &all)
+	*w = nil
+	for _, text := range all {
+		*w = append(*w, string(text))
+	}
+	return err
 }
 
 // ready says where a host's ranks will listen: nowhere if there is one host.
@@ -105,7 +144,7 @@ func (e *faultError) Unwrap() error { return e.class }
 // plan is the plan of a host's part, checked as that of the runner is.
 func (b *brief) plan(o *HostOptions) (*Plan, error) {
 	p, err := NewPlan(Options{
-		Program: b.Program, Grace: b.Grace, Window: b.Window, Dir: b.Dir, Transport: b.Transport, Unbound: b.Unbound,
+		Program: b.Program, Grace: b.Grace, Window: b.Window, Dir: string(b.Dir), Transport: b.Transport, Unbound: b.Unbound,
 		TempDir: o.TempDir, Supervisor: o.Supervisor, Executable: o.Executable,
 	}, &b.Config)
 	if err != nil {
@@ -164,7 +203,11 @@ func (e *Ending) check() error {
 // checkVerdict says what is wrong with a verdict about one buffer of a host with
 // some ranks.
 func (p *Plan) checkVerdict(v *Verdict, first, count int) error {
-	if v.Wrong > v.Compared || uint64(len(v.First)) != min(v.Wrong, shown) {
+	var largest uint64 // what more hosts say could not be added
+	for _, name := range p.Outputs {
+		largest = max(largest, p.buffer(name).Count)
+	}
+	if v.Compared > largest || v.Wrong > v.Compared || uint64(len(v.First)) != min(v.Wrong, shown) {
 		return fmt.Errorf("%d of %d elements differ, and %d are shown: %w", v.Wrong, v.Compared, len(v.First), ErrTalk)
 	}
 	for i := range v.First {

@@ -197,7 +197,7 @@ func (s *serving) prepare(ctx context.Context) (err error) {
 		return err
 	}
 	if b.WorkDir != "" {
-		if err = os.Chdir(b.WorkDir); err != nil {
+		if err = os.Chdir(string(b.WorkDir)); err != nil {
 			return fmt.Errorf("the ranks' current directory: %w; %w, by --workdir", err, ErrPlace)
 		}
 	}

@@ -86,6 +86,22 @@ func (w *world) saysWhoItIs(rank int, name string) {
 	}
 }
 
+// TestBytesStay: what is no UTF-8 is passed on as it is, here and elsewhere.
+func TestBytesStay(t *testing.T) {
+	const odd = "a\xff\xfe<&"
+	for _, names := range [][]string{{Here}, {Here, "b"}} {
+		w := newRemote(t, names, "sh", "-c", `test "$1" = "$(printf 'a\377\376<&')" && test "$X" = "$1"`, "sh", odd)
+		dir := filepath.Join(w.dir, odd)
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		w.options.WorkDir, w.options.Dir, w.options.Export = dir, dir, []string{"X=" + odd}
+		if r, err := w.run(t.Context(), nil); err != nil {
+			t.Error(names, r, err)
+		}
+	}
+}
+
 // TestHostsVerify compares outputs where they are, and fetches all buffers.
 func TestHostsVerify(t *testing.T) {
 	for name, value := range map[string]string{"right": "10*rank + i", "wrong": "10*rank + i + 1"} {

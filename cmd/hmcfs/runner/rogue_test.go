@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -118,6 +119,9 @@ func tricks() map[string]func(r *rogue) error {
 		"more than a buffer has":         data(kindSave, dataHead(2, 0), []byte("12345")),
 		"less than a buffer has":         say(kindSave, kindSaved, nil),
 		"differences that nobody counts": say(kindVerify, kindVerdict, Verdict{Compared: 1, Wrong: 1}),
+		"more differences than there are": say(kindVerify, kindVerdict, Verdict{
+			Compared: 1 << 63, Wrong: 1 << 63, First: slices.Repeat([]Mismatch{{Rank: 2, Buffer: "x"}}, shown),
+		}),
 		"differences elsewhere": say(kindVerify, kindVerdict, Verdict{
 			Compared: 1, Wrong: 1, First: []Mismatch{{Rank: 2, Buffer: "../../x"}},
 		}),
@@ -215,6 +219,30 @@ func bench(t testing.TB, dir string) (*watch, *host) {
 		h.asked[k] = true
 	}
 	return w, h
+}
+
+// TestSaveAfterAFailure: the time that ranks had to end is not that of their
+// buffers, and who sends none is not waited for.
+func TestSaveAfterAFailure(t *testing.T) {
+	w, h := bench(t, t.TempDir())
+	w.plan.Silence = 50 * time.Millisecond
+	w.cause = ErrTimeout
+	over := make(chan time.Time, 1)
+	over <- time.Now()
+	w.kill = over
+	h.saved.moved.Store(true) // once
+	if err := w.save(); err != nil {
+		t.Error(err)
+	}
+	if h.lost == nil || !strings.Contains(h.lost.Error(), "host b does not answer") {
+		t.Errorf("%v", h.lost)
+	}
+	close(h.out)
+	for p := range h.out {
+		if kind(p[0]) != kindSave {
+			t.Errorf("it was told %d", p[0])
+		}
+	}
 }
 
 // FuzzHost has a host say anything: the runner neither falls nor takes more than

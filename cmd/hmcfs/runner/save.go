@@ -39,6 +39,8 @@ type saver struct {
 	plan *Plan
 	// asked says that the host was asked for them.
 	asked atomic.Bool
+	// moved says that some have come.
+	moved atomic.Bool
 	// rank and buffer are what comes next, at is how much of it has come.
 	rank   int
 	last   int
@@ -56,6 +58,7 @@ func (s *saver) take(p []byte) error {
 	if !s.asked.Load() || s.complete() || len(p) <= head || int(p[0]) != s.rank || int(binary.BigEndian.Uint16(p[1:])) != s.buffer {
 		return fmt.Errorf("a buffer that was not asked for: %w", ErrTalk)
 	}
+	s.moved.Store(true)
 	p = p[head:]
 	b := &s.plan.Buffers[s.buffer]
 	if uint64(len(p)) > b.size()-s.at {

@@ -45,6 +45,8 @@ type watch struct {
 
 	stopped <-chan struct{}
 	force   <-chan struct{}
+	// forced says that force has come.
+	forced bool
 	// late ends the run, kill the grace of ranks that were asked to end, and
 	// giveUp hosts that don't say what has become of them, or are not there.
 	late, kill, giveUp <-chan time.Time
@@ -98,13 +100,13 @@ func (w *watch) log(rank int) (io.Writer, error) {
 func (w *watch) brief() error {
 	p := w.plan
 	b := brief{
-		Config: p.config(), Program: p.Program, Window: p.Window, Grace: p.Grace, Hosts: len(w.hosts), Dir: p.Dir,
+		Config: p.config(), Program: p.Program, Window: p.Window, Grace: p.Grace, Hosts: len(w.hosts), Dir: word(p.Dir),
 		Transport: p.Transport, Unbound: p.Unbound, Silence: p.silence(),
 	}
 	b.Job, b.Secret = identify()
 	for i, h := range w.hosts {
 		b.First, b.Count, b.Host, b.Name, b.Address = h.first, h.count, i, h.Name, h.Address
-		b.WorkDir, b.Env = p.WorkDir, p.Export
+		b.WorkDir, b.Env = word(p.WorkDir), p.Export
 		if h.here() {
 			b.WorkDir, b.Silence = "", 0
 		}
@@ -191,6 +193,11 @@ func (w *watch) save() error {
 		h.saved.asked.Store(true)
 	}
 	failed := w.cause != nil
+	if failed && !w.forced {
+		// No rank is left that would have to be killed, and who is asked for its
+		// buffers has time while they come.
+		w.kill, w.giveUp = nil, time.After(w.plan.silence())
+	}
 	w.step(kindSave, nil, kindSaved)
 	for _, h := range w.hosts {
 		if h.lost == nil {
@@ -257,7 +264,7 @@ func (w *watch) next() {
 	case <-w.late:
 		w.end(fmt.Errorf("%w: the run took longer than its timeout of %v", ErrTimeout, w.plan.Timeout))
 	case <-w.force:
-		w.force = nil
+		w.force, w.forced = nil, true
 		w.tell(kindNow, nil)
 		w.giveUp = time.After(farewell)
 	case <-w.kill:
@@ -266,7 +273,11 @@ func (w *watch) next() {
 	case <-w.giveUp:
 		w.giveUp = nil
 		for _, h := range w.hosts {
-			if h.link.agent != nil && w.waits(h) {
+			switch {
+			case h.link.agent == nil || !w.waits(h):
+			case w.wanted == kindSaved && h.saved.moved.Swap(false):
+				w.giveUp = time.After(w.plan.silence())
+			default:
 				w.lose(h, &faultError{text: fmt.Sprintf("host %s does not answer", h.Name), class: ErrHost})
 			}
 		}

@@ -84,7 +84,8 @@ const (
 	// collective.
 	MethodCollect
 	// MethodCollectWait: JobAsk → CollectAnswer. Begins the part where it has
-	// not, and waits for its end.
+	// not, and waits for its end. With Wait 0 it only says that the part is wanted:
+	// one that nobody asks for is dropped.
 	MethodCollectWait
 	// MethodCollectEnd: JobAsk → nothing. Takes the results, or drops them, and
 	// what is still under way.
