@@ -47,12 +47,7 @@ func (a *app) runHosts(f *runFlags, o *runner.Options) error {
 			return fmt.Errorf("--hosts-file: %w", err)
 		}
 	default:
-		for name, set := range map[string]bool{"--workdir": f.workDir != "", "--export": len(f.export) > 0} {
-			if set {
-				return fmt.Errorf("%s: it is for ranks on several machines; use it with --hosts", name)
-			}
-		}
-		return nil
+		return errors.Join(needsHosts("--workdir", f.workDir != ""), needsHosts("--export", len(f.export) > 0))
 	}
 	o.Agent = strings.Fields(f.agent)
 	if len(o.Agent) == 0 {
@@ -69,6 +64,14 @@ func (a *app) runHosts(f *runFlags, o *runner.Options) error {
 	}
 	o.Export, err = a.exported(f.export)
 	return err
+}
+
+// needsHosts refuses a flag that was set.
+func needsHosts(flag string, set bool) error {
+	if !set {
+		return nil
+	}
+	return fmt.Errorf("%s: it is for ranks on several machines; use it with --hosts", flag)
 }
 
 // exported are the variables that ranks elsewhere get: those that were named,

@@ -15,6 +15,9 @@
 //	{echo, count}; tag … tag         <──> sends each tag back
 //	{join}                           <──> a domain of the two
 //	{receive, size, count}           <──  receives what is sent
+//	{bounce, size}                   ──>  registers host memory
+//	                                 <──  descriptor
+//	{store, count}; put, tag …       <──> moves it on, sends each tag back
 //	{end}                            ──>  the next session, or the next runner
 //
 // A session is one address and one transport. The runner makes a communicator

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -168,25 +167,7 @@ func TestHostsEnd(t *testing.T) {
 }
 
 // TestRunnerOfHostsIsKilled: no host has ranks when nobody asks for them.
-func TestRunnerOfHostsIsKilled(t *testing.T) {
-	w := newWorld(t, 0)
-	file := filepath.Join(w.dir, "pids")
-	cmd := exec.Command(self(), asRunner, "--", w.dir, "sh", "-c", background+`trap "" TERM HUP INT; while :; do sleep 1000; done`)
-	cmd.Env = append(os.Environ(), "PIDS="+file, "HOSTS=2")
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	kit.Eventually(t, 20*time.Second, func() bool { return len(pids(file)) == 8 })
-	if err := cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	_ = cmd.Wait()
-	kit.Eventually(t, 20*time.Second, func() bool { return !slices.ContainsFunc(pids(file), running) })
-	kit.Eventually(t, 20*time.Second, func() bool {
-		left, _ := filepath.Glob(filepath.Join(w.dir, "hmcfs-job-*"))
-		return len(left) == 0
-	})
-}
+func TestRunnerOfHostsIsKilled(t *testing.T) { killRunner(t, 8, "HOSTS=2") }
 
 // TestHostsStopped: a signal, and a time that is over, end the ranks of all hosts
 // in order, and those that don't listen all the same.

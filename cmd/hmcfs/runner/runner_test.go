@@ -566,15 +566,20 @@ func TestStopped(t *testing.T) {
 
 // TestRunnerIsKilled: nothing survives a runner that had no time to end
 // anything.
-func TestRunnerIsKilled(t *testing.T) {
+func TestRunnerIsKilled(t *testing.T) { killRunner(t, 4) }
+
+// killRunner kills a runner whose ranks don't want to end, when it has as many
+// processes.
+func killRunner(t *testing.T, processes int, env ...string) {
+	t.Helper()
 	w := newWorld(t, 0)
 	file := filepath.Join(w.dir, "pids")
 	cmd := exec.Command(self(), asRunner, "--", w.dir, "sh", "-c", background+`trap "" TERM HUP INT; while :; do sleep 1000; done`)
-	cmd.Env = append(os.Environ(), "PIDS="+file)
+	cmd.Env = append(append(os.Environ(), "PIDS="+file), env...)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	kit.Eventually(t, 20*time.Second, func() bool { return len(pids(file)) == 4 })
+	kit.Eventually(t, 20*time.Second, func() bool { return len(pids(file)) == processes })
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}

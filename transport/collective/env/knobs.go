@@ -60,7 +60,7 @@ func chosen() []Knob {
 		{
 			Name: "HMCFS_BUFFSIZE", Alias: "HCCL_BUFFSIZE", Default: "64",
 			Expected: "an integer from 1 to 65536",
-			Meaning:  "MiB that a group keeps for windows and staging. HCOMM's default is 200.",
+			Meaning:  "MiB that a group keeps from call to call for what its plans put aside. HCOMM's default is 200.",
 			read:     integer(1, 65536, func(v *values, n int64) { v.buffer = devices.Size(n) * devices.MiB }),
 		},
 		{

@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"testing"
 )
@@ -20,28 +19,7 @@ func lentRunner(p *Plan, r *rand.Rand) *runner {
 // received: what may be lent does no harm in any algorithm.
 func TestLend(t *testing.T) {
 	t.Parallel()
-	for n := 2; n <= 7; n++ {
-		t.Run(fmt.Sprintf("N=%d", n), func(t *testing.T) {
-			t.Parallel()
-			r := rand.New(rand.NewPCG(11, uint64(n)))
-			for _, s := range shapes(n) {
-				someTasks(n, func(task Task) {
-					for _, a := range Algorithms() {
-						p, err := Compile(task, s, a)
-						if err != nil || r.IntN(3) > 0 {
-							continue
-						}
-						x := lentRunner(p, r)
-						if !x.run() {
-							t.Errorf("%s of %+v in %+v does not end", a, task, s)
-						} else if err := x.right(); err != nil {
-							t.Errorf("%s of %+v in %+v: %v", a, task, s, err)
-						}
-					}
-				})
-			}
-		})
-	}
+	byChance(t, 11, lentRunner)
 }
 
 // TestLendAll finds what TestLend finds where everything is lent.

@@ -306,22 +306,39 @@ func someTasks(n int, do func(Task)) {
 // proved holds in each.
 func TestRunByChance(t *testing.T) {
 	t.Parallel()
-	for n := 2; n <= 7; n++ {
+	byChance(t, 7, func(p *Plan, r *rand.Rand) *runner { return newRunner(p, p.all(), r) })
+}
+
+// byChance runs a third of all plans.
+func byChance(t *testing.T, seed uint64, runnerOf func(p *Plan, r *rand.Rand) *runner) {
+	t.Helper()
+	everyPlan(t, 7, seed, func(t *testing.T, p *Plan, r *rand.Rand) {
+		t.Helper()
+		if r.IntN(3) > 0 {
+			return
+		}
+		x := runnerOf(p, r)
+		if !x.run() {
+			t.Errorf("%s of %+v in %+v does not end", p.Algorithm, p.Task, p.Shape)
+		} else if err := x.right(); err != nil {
+			t.Errorf("%s of %+v in %+v: %v", p.Algorithm, p.Task, p.Shape, err)
+		}
+	})
+}
+
+// everyPlan does something with the plans of some tasks for 2 to most ranks, in
+// parallel.
+func everyPlan(t *testing.T, most int, seed uint64, do func(t *testing.T, p *Plan, r *rand.Rand)) {
+	t.Helper()
+	for n := 2; n <= most; n++ {
 		t.Run(fmt.Sprintf("N=%d", n), func(t *testing.T) {
 			t.Parallel()
-			r := rand.New(rand.NewPCG(7, uint64(n)))
+			r := rand.New(rand.NewPCG(seed, uint64(n)))
 			for _, s := range shapes(n) {
 				someTasks(n, func(task Task) {
 					for _, a := range Algorithms() {
-						p, err := Compile(task, s, a)
-						if err != nil || r.IntN(3) > 0 {
-							continue
-						}
-						x := newRunner(p, p.all(), r)
-						if !x.run() {
-							t.Errorf("%s of %+v in %+v does not end", a, task, s)
-						} else if err := x.right(); err != nil {
-							t.Errorf("%s of %+v in %+v: %v", a, task, s, err)
+						if p, err := Compile(task, s, a); err == nil {
+							do(t, p, r)
 						}
 					}
 				})
@@ -342,25 +359,12 @@ func (p *Plan) all() []Program {
 // right.
 func TestMutants(t *testing.T) {
 	t.Parallel()
-	for n := 2; n <= 6; n++ {
-		t.Run(fmt.Sprintf("N=%d", n), func(t *testing.T) {
-			t.Parallel()
-			r := rand.New(rand.NewPCG(9, uint64(n)))
-			for _, s := range shapes(n) {
-				someTasks(n, func(task Task) {
-					for _, a := range Algorithms() {
-						p, err := Compile(task, s, a)
-						if err != nil {
-							continue
-						}
-						for range 3 {
-							mutate(t, p, r)
-						}
-					}
-				})
-			}
-		})
-	}
+	everyPlan(t, 6, 9, func(t *testing.T, p *Plan, r *rand.Rand) {
+		t.Helper()
+		for range 3 {
+			mutate(t, p, r)
+		}
+	})
 }
 
 // mutate damages a plan in one way, and has it checked.

@@ -20,8 +20,6 @@ type Faults struct {
 	all []*ranked
 	// pairs are by who sends times the number of ranks, plus who receives.
 	pairs []pair
-	// stalled ranks neither send nor receive.
-	stalled []atomic.Bool
 }
 
 // pair is one direction of a link.
@@ -46,7 +44,7 @@ type pair struct {
 // Wrap breaks the fabrics of all ranks of a group.
 func Wrap(all []fabric.Fabric) (*Faults, []fabric.Fabric) {
 	n := len(all)
-	f := &Faults{pairs: make([]pair, n*n), stalled: make([]atomic.Bool, n)}
+	f := &Faults{pairs: make([]pair, n*n)}
 	out := make([]fabric.Fabric, n)
 	for i, inner := range all {
 		r := &ranked{Fabric: inner, faults: f, links: make([]*link, n)}
@@ -104,13 +102,6 @@ func (f *Faults) Lag(from, to plan.Rank, looks int) { f.pair(from, to).lag.Store
 func (f *Faults) Trickle(from, to plan.Rank, pause time.Duration) {
 	f.pair(from, to).pause.Store(int64(pause))
 	f.all[from].Interrupt()
-}
-
-// Stall has a rank neither send nor receive over links until it is called
-// again.
-func (f *Faults) Stall(r plan.Rank, on bool) {
-	f.stalled[r].Store(on)
-	f.all[r].Interrupt()
 }
 
 // ranked is a rank's fabric.
@@ -190,9 +181,6 @@ func (l *link) TrySend(head, body []byte) (int, error) {
 	if l.ended() {
 		return 0, l.failure()
 	}
-	if l.ranked.faults.stalled[l.ranked.Rank()].Load() {
-		return 0, nil
-	}
 	if pause := out.pause.Load(); pause > 0 {
 		now := time.Now().UnixNano()
 		if now < out.next.Load() {
@@ -237,9 +225,6 @@ func (l *link) TryReceive(p []byte) (int, error) {
 	in := l.in()
 	if l.ended() {
 		return 0, l.failure()
-	}
-	if l.ranked.faults.stalled[l.ranked.Rank()].Load() {
-		return 0, nil
 	}
 	if lag := in.lag.Load(); lag > 0 && in.looks.Add(1)%lag != 0 {
 		return 0, nil
