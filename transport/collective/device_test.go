@@ -1,14 +1,11 @@
 package collective
 
 import (
-	"context"
 	"fmt"
 	"testing"
 
 	"github.com/hmcfs/hmcfs/devices"
-	"github.com/hmcfs/hmcfs/devices/opencl"
 	"github.com/hmcfs/hmcfs/devices/sim"
-	"github.com/hmcfs/hmcfs/tests/kit"
 	"github.com/hmcfs/hmcfs/transport/collective/plan"
 	"github.com/hmcfs/hmcfs/transport/region"
 )
@@ -87,15 +84,7 @@ func TestStagedAlgorithms(t *testing.T) {
 
 // TestOpenCL works on a real device's memory.
 func TestOpenCL(t *testing.T) {
-	kit.Require(t, "opencl")
-	spec, err := devices.ParseSpec("opencl:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	d, err := opencl.NewDriver(opencl.Options{}).Open(context.Background(), spec)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := openCL(t, "opencl:0")
 	t.Cleanup(func() { _ = d.Close() })
 	w := newRanks(t, 2, Options{})
 	tasks(2, []uint64{1000, 100_001}, func(x plan.Task) {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/devices/devicetest"
 	"github.com/hmcfs/hmcfs/devices/elem"
 	"github.com/hmcfs/hmcfs/devices/opencl"
 	"github.com/hmcfs/hmcfs/devices/sim"
@@ -196,15 +197,7 @@ func TestEvents(t *testing.T) {
 func openCL(t *testing.T, text string) devices.Device {
 	t.Helper()
 	kit.Require(t, "opencl")
-	spec, err := devices.ParseSpec(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	d, err := opencl.NewDriver(opencl.Options{}).Open(t.Context(), spec)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return d
+	return devicetest.Open(t, opencl.NewDriver(opencl.Options{}), text)
 }
 
 // TestEventFails has the work before a call fail: the call does not begin, and

@@ -1,7 +1,6 @@
 package collective
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/devices/devicetest"
 	"github.com/hmcfs/hmcfs/devices/elem"
 	"github.com/hmcfs/hmcfs/devices/faulty"
 	"github.com/hmcfs/hmcfs/devices/sim"
@@ -114,39 +114,19 @@ func (w *ranks) passes(t *testing.T, x plan.Task, alloc allocate, f *footprint) 
 	for r := range sources {
 		sources[r] = sample(x.Type, x.SourceLen(plan.Rank(r)), uint64(r+1))
 	}
-	during := just
-	if f != nil {
-		during = f.during
-	}
-	got, err := w.outcome(x, alloc, during)
-	if err != nil {
-		t.Fatalf("%+v: %v", x, err)
-	}
-	for r := range got {
-		want := reference(x, plan.Rank(r), sources)
-		if len(want) > 0 && !bytes.Equal(got[r], want) {
-			t.Errorf("%+v: rank %d has other bits, from byte %d", x, r, kit.FirstDiff(got[r], want))
+	want := make([][]byte, len(w.groups))
+	for r := range want {
+		if p := reference(x, plan.Rank(r), sources); len(p) > 0 {
+			want[r] = p
 		}
 	}
-	if f == nil {
-		return
-	}
-	if memory, _, _ := f.got(); memory > uint64(len(w.groups))*passAreas*passArea {
-		t.Errorf("%+v: %d bytes of host memory", x, memory)
-	}
+	w.gives(t, x, alloc, want, bound{f, uint64(len(w.groups)) * passAreas * passArea})
 }
 
 // TestPassedPinned is that the areas are registered with the card while the group
 // is there.
 func TestPassedPinned(t *testing.T) {
-	spec, err := devices.ParseSpec("sim:0,size=64MiB,pinned=true")
-	if err != nil {
-		t.Fatal(err)
-	}
-	opened, err := sim.NewDriver().Open(t.Context(), spec)
-	if err != nil {
-		t.Fatal(err)
-	}
+	opened := devicetest.Open(t, sim.NewDriver(), "sim:0,size=64MiB,pinned=true")
 	t.Cleanup(func() { _ = opened.Close() })
 	d, ok := opened.(*sim.PinnedDevice)
 	if !ok {
@@ -156,7 +136,7 @@ func TestPassedPinned(t *testing.T) {
 		w := newRanks(t, 2, Options{Algorithm: a})
 		x := plan.Task{Kind: plan.AllReduce, Ranks: 2, Count: 1 << 20, Type: elem.Float32, Op: elem.Sum, InPlace: true}
 		var before sim.PinCounts
-		if _, err = w.outcome(x, w.reused(w.on(d), 2), func(call func() error) error {
+		if _, err := w.outcome(x, w.reused(w.on(d), 2), func(call func() error) error {
 			before, _ = d.Pins()
 			failed := call()
 			after, fault := d.Pins()

@@ -150,25 +150,41 @@ func (w *ranks) bounded(t *testing.T, x plan.Task, alloc allocate, f *footprint)
 		t.Fatalf("%+v: %v", x, err)
 	}
 	most := uint64(0)
+	for _, g := range w.groups {
+		most += uint64(g.opts.StageSlot) * uint64(g.opts.StageSlots)
+	}
+	w.gives(t, x, alloc, want, bound{f, most})
+}
+
+// bound is the most host memory that a task may take; nothing is looked at where
+// seen is nil.
+type bound struct {
+	seen *footprint
+	most uint64
+}
+
+// gives does a task, and looks at the bits of what each rank gets, those of none
+// where it wants none, and at the memory that it takes.
+func (w *ranks) gives(t *testing.T, x plan.Task, alloc allocate, want [][]byte, b bound) {
+	t.Helper()
 	during := just
-	if f != nil {
-		during = f.during
+	if b.seen != nil {
+		during = b.seen.during
 	}
 	got, err := w.outcome(x, alloc, during)
 	if err != nil {
 		t.Fatalf("%+v: %v", x, err)
 	}
 	for r := range got {
-		most += uint64(w.groups[r].opts.StageSlot) * uint64(w.groups[r].opts.StageSlots)
-		if !bytes.Equal(got[r], want[r]) {
-			t.Errorf("%+v: rank %d has other bits than in host memory, from byte %d", x, r, kit.FirstDiff(got[r], want[r]))
+		if want[r] != nil && !bytes.Equal(got[r], want[r]) {
+			t.Errorf("%+v: rank %d has other bits, from byte %d", x, r, kit.FirstDiff(got[r], want[r]))
 		}
 	}
-	if f == nil {
+	if b.seen == nil {
 		return
 	}
-	if memory, _, _ := f.got(); memory > most {
-		t.Errorf("%+v: %d bytes of host memory, not at most %d", x, memory, most)
+	if memory, _, _ := b.seen.got(); memory > b.most {
+		t.Errorf("%+v: %d bytes of host memory, not at most %d", x, memory, b.most)
 	}
 }
 

@@ -35,17 +35,25 @@ func wrong(p []byte, want func(i int) float32) error {
 	return nil
 }
 
+// numbered are windows of count float32, 100·rank + i in each.
+func numbered(ctx context.Context, j *job.Job, count int) (*job.Windows, error) {
+	w, err := j.World().AllocWindows(ctx, devices.Size(4*count))
+	if err == nil {
+		copy(w.Local(), floats(count, func(i int) float32 { return float32(100*j.World().Rank() + i) }))
+	}
+	return w, err
+}
+
 // TestPeerRead has two ranks read each other's 100·rank + i, and add their own.
 func TestPeerRead(t *testing.T) {
 	backends(t, func(t *testing.T, tweak func(int, *job.Options)) {
 		const n, count = 2, 256
 		all, ctx := start(t, n, tweak), within(t)
 		each(t, n, func(rank int) error {
-			w, err := all[rank].World().AllocWindows(ctx, 4*count)
+			w, err := numbered(ctx, all[rank], count)
 			if err != nil {
 				return err
 			}
-			copy(w.Local(), floats(count, func(i int) float32 { return float32(100*rank + i) }))
 			got := make([]byte, 4*count)
 			if err = errors.Join(all[rank].World().Barrier(ctx), w.Get(ctx, 1-rank, 0, got)); err != nil {
 				return err
@@ -109,11 +117,10 @@ func TestCollectiveOfWindows(t *testing.T) {
 		const n, count = 4, 256
 		all, ctx := start(t, n, tweak), within(t)
 		each(t, n, func(rank int) error {
-			w, err := all[rank].World().AllocWindows(ctx, 4*count)
+			w, err := numbered(ctx, all[rank], count)
 			if err != nil {
 				return err
 			}
-			copy(w.Local(), floats(count, func(i int) float32 { return float32(100*rank + i) }))
 			v, err := domain.NewView(w.Buffer(), 0, elem.Float32, count)
 			if err != nil {
 				return err

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/devices/devicetest"
 	"github.com/hmcfs/hmcfs/devices/elem"
 	"github.com/hmcfs/hmcfs/devices/opencl"
 	"github.com/hmcfs/hmcfs/devices/sim"
@@ -195,13 +196,5 @@ func asyncNotify(t *testing.T, all []*job.Job, open func(t *testing.T, rank int)
 func openCL(t *testing.T) devices.Device {
 	t.Helper()
 	kit.Require(t, "opencl")
-	spec, err := devices.ParseSpec("opencl:0,size=16MiB")
-	if err != nil {
-		t.Fatal(err)
-	}
-	d, err := opencl.NewDriver(opencl.Options{}).Open(t.Context(), spec)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return d
+	return devicetest.Open(t, opencl.NewDriver(opencl.Options{}), "opencl:0,size=16MiB")
 }

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hmcfs/hmcfs/objects/adminapi"
 )
 
 // lookUpTime is how long names are looked up to find our own address.
@@ -116,7 +118,7 @@ func reserve(at netip.Addr, n int) (held []*os.File, addresses []string, err err
 	for range n {
 		f, port, err := reserveOne(at)
 		if err != nil {
-			closeAll(held)
+			adminapi.CloseAll(held)
 			return nil, nil, fmt.Errorf("listen on %s: %w", at, err)
 		}
 		held, addresses = append(held, f), append(addresses, netip.AddrPortFrom(at, port).String())

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hmcfs/hmcfs/objects/adminapi"
 )
 
 // agent is a program such as ssh, which runs another one on a host and is the
@@ -40,7 +42,7 @@ func startAgent(command []string, errs *stream) (*agent, error) {
 	for i := range theirs {
 		from, to, err := os.Pipe()
 		if err != nil {
-			closeAll(slices.Concat(theirs[:i], ours[:i]))
+			adminapi.CloseAll(slices.Concat(theirs[:i], ours[:i]))
 			return nil, err
 		}
 		if theirs[i], ours[i] = to, from; i == 0 {
@@ -53,9 +55,9 @@ func startAgent(command []string, errs *stream) (*agent, error) {
 	// ^C is for the runner, which ends the ranks in order.
 	a.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	err := a.cmd.Start()
-	closeAll(theirs[:])
+	adminapi.CloseAll(theirs[:])
 	if err != nil {
-		closeAll(ours[:])
+		adminapi.CloseAll(ours[:])
 		return nil, err
 	}
 	go func() {
@@ -66,7 +68,7 @@ func startAgent(command []string, errs *stream) (*agent, error) {
 	go func() {
 		_ = a.cmd.Wait() // how it has ended is told by String
 		// What it has started may still hold the pipes.
-		time.AfterFunc(lastWords, func() { closeAll([]*os.File{a.stdout, a.stderr}) })
+		time.AfterFunc(lastWords, func() { adminapi.CloseAll([]*os.File{a.stdout, a.stderr}) })
 		close(a.ended)
 	}()
 	return a, nil
@@ -85,7 +87,7 @@ func (a *agent) stop(grace time.Duration) {
 		<-a.ended
 	}
 	<-a.read
-	closeAll([]*os.File{a.stdout, a.stderr})
+	adminapi.CloseAll([]*os.File{a.stdout, a.stderr})
 }
 
 // how says how the agent has ended, if it has: an agent that can't reach its

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"sync"
 	"time"
+
+	"github.com/hmcfs/hmcfs/objects/adminapi"
 )
 
 // HostOptions is what a host's part of a job is told by its own machine.
@@ -316,7 +318,7 @@ func (s *serving) close(now bool) error {
 		s.tell(endNow)
 	}
 	s.running.Wait()
-	closeAll(s.held)
+	adminapi.CloseAll(s.held)
 	if s.job == nil {
 		return nil
 	}

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hmcfs/hmcfs/objects/adminapi"
 )
 
 // Ending is how a rank has ended.
@@ -69,11 +71,11 @@ type order struct {
 func (j *job) begin(o *order) (*child, error) {
 	c := &child{rank: o.rank}
 	var theirs, ours []*os.File
-	defer func() { closeAll(theirs) }()
+	defer func() { adminapi.CloseAll(theirs) }()
 	for i := range 4 { // control, status, and what it writes
 		from, to, err := os.Pipe()
 		if err != nil {
-			closeAll(ours)
+			adminapi.CloseAll(ours)
 			return nil, fmt.Errorf("start rank %d: %w", o.rank, err)
 		}
 		if i == 0 {
@@ -92,7 +94,7 @@ func (j *job) begin(o *order) (*child, error) {
 	err := c.cmd.Start()
 	leave()
 	if err != nil {
-		closeAll(ours)
+		adminapi.CloseAll(ours)
 		return nil, fmt.Errorf("start rank %d: %w", o.rank, err)
 	}
 	for i, from := range c.from {
@@ -103,13 +105,6 @@ func (j *job) begin(o *order) (*child, error) {
 		})
 	}
 	return c, nil
-}
-
-// closeAll closes files that nothing was written to which could be lost.
-func closeAll(files []*os.File) {
-	for _, f := range files {
-		_ = f.Close()
-	}
 }
 
 // wait waits for the program's end, and for all that it has written.
@@ -153,5 +148,5 @@ func (c *child) close() {
 		_ = from.SetReadDeadline(time.Now().Add(time.Second))
 	}
 	c.streams.Wait()
-	closeAll(append(c.from, c.status))
+	adminapi.CloseAll(append(c.from, c.status))
 }

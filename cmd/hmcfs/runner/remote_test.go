@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hmcfs/hmcfs/objects/adminapi"
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
@@ -254,7 +255,7 @@ func TestHostIsSilent(t *testing.T) {
 		return len(left) == 0
 	})
 	from, to := must2(os.Pipe())
-	defer closeAll([]*os.File{from, to})
+	defer adminapi.CloseAll([]*os.File{from, to})
 	var said bytes.Buffer
 	b := brief{Job: "j", Config: Config{}, Program: []string{"true"}, Count: 8, Hosts: 1, Silence: 50 * time.Millisecond}
 	if _, err = to.Write(must(encode(kindBrief, &b))); err != nil {

@@ -2,7 +2,6 @@ package runner
 
 import (
 	"bufio"
-	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -13,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hmcfs/hmcfs/objects/adminapi"
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
@@ -146,15 +146,7 @@ func encode(k kind, v any) ([]byte, error) {
 // decode reads a message, of which every field is known.
 func decode[T any](f frame) (*T, error) {
 	v := new(T)
-	d := json.NewDecoder(bytes.NewReader(f.body))
-	d.DisallowUnknownFields()
-	err := d.Decode(v)
-	if err == nil {
-		if _, more := d.Token(); !errors.Is(more, io.EOF) {
-			err = errors.New("more behind it")
-		}
-	}
-	if err != nil {
+	if err := adminapi.Unmarshal(f.body, v); err != nil {
 		return nil, fmt.Errorf("a message of kind %d: %w: %w", f.kind, ErrTalk, err)
 	}
 	return v, nil
