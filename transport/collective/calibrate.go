@@ -37,7 +37,8 @@ func (g *Group) calibrate(ctx context.Context) error {
 	if g.Size() == 1 {
 		return nil
 	}
-	g.number(g.guard.intern(controlFrame(forGroup)))
+	g.guard.next()
+	g.guard.ident = g.guard.intern(controlFrame(forGroup))
 	var mine plan.Costs
 	var err error
 	inside, between := g.neighbours()
@@ -50,7 +51,7 @@ func (g *Group) calibrate(ctx context.Context) error {
 	if mine.Combine, mine.Memory, err = g.measureMemory(ctx); err != nil {
 		return err
 	}
-	g.number(g.guard.intern(controlFrame(forGroup)))
+	g.guard.next()
 	all := g.rows(costsSize)
 	if err = g.exchange(ctx, forGroup, putCosts(&mine), all); err != nil {
 		return fmt.Errorf("agree on costs: %w", err)

@@ -205,7 +205,6 @@ func TestEveryRoot(t *testing.T) {
 // TestChoice goes through sizes: what is chosen is what the model finds the
 // fastest of all that can do it, and every rank chooses it.
 func TestChoice(t *testing.T) {
-	chosen := map[plan.Algorithm]bool{}
 	for _, n := range []int{2, 3, 8} {
 		all, err := fabric.Local(n)
 		if err != nil {
@@ -217,16 +216,13 @@ func TestChoice(t *testing.T) {
 		w := groupsOf(t, all, Options{})
 		for count := uint64(1); count <= 1<<26; count *= 4 {
 			for _, k := range []plan.Kind{plan.AllReduce, plan.ReduceScatter, plan.AllGather, plan.Broadcast, plan.Reduce} {
-				checkChoice(t, w, plan.Task{Kind: k, Ranks: n, Count: count, Type: elem.Float32, InPlace: true}, chosen)
+				checkChoice(t, w, plan.Task{Kind: k, Ranks: n, Count: count, Type: elem.Float32, InPlace: true})
 			}
 		}
 	}
-	if len(chosen) < 3 {
-		t.Errorf("all sizes have the same: %v", chosen)
-	}
 }
 
-func checkChoice(t *testing.T, w *ranks, task plan.Task, chosen map[plan.Algorithm]bool) {
+func checkChoice(t *testing.T, w *ranks, task plan.Task) {
 	t.Helper()
 	if task.Kind.Combines() {
 		task.Op = elem.Sum
@@ -247,7 +243,6 @@ func checkChoice(t *testing.T, w *ranks, task plan.Task, chosen map[plan.Algorit
 		if err != nil || got.because != "model" || got.predicted != least {
 			t.Errorf("%+v: rank %d takes %s, which takes %v; the least is %v (%v)", task, g.Rank(), got.plan.Algorithm, got.predicted, least, err)
 		}
-		chosen[got.plan.Algorithm] = true
 	}
 }
 

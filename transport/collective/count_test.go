@@ -219,6 +219,16 @@ func TestDeterminism(t *testing.T) {
 	}
 }
 
+// spreadFabrics connects n ranks, each of which seems to be on a host of its own.
+func spreadFabrics(t testing.TB, n int) []fabric.Fabric {
+	t.Helper()
+	all := localFabrics(t, n)
+	for i := range all {
+		all[i] = apart{all[i], 1}
+	}
+	return all
+}
+
 // apart is a fabric whose ranks seem to be on several hosts.
 type apart struct {
 	fabric.Fabric
@@ -227,6 +237,14 @@ type apart struct {
 }
 
 func (a apart) Mapped() bool { return false }
+
+func (a apart) Duplicate(ctx context.Context) (fabric.Fabric, error) {
+	f, err := a.Fabric.Duplicate(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return apart{f, a.each}, nil
+}
 
 func (a apart) Nodes() []int {
 	nodes := make([]int, a.Size())

@@ -16,15 +16,18 @@ import (
 
 // shared is a buffer of each rank that all of them have mapped.
 type shared struct {
+	// number counts the calls of Share in the group, with those that failed: it is
+	// unique, and the same at every rank.
+	number uint64
 	buffer *region.Buffer
 	shared fabric.Shared
 	// ranks are the bytes of each.
 	ranks [][]byte
 }
 
-// Share lets the other ranks of this host use a buffer where it is. All ranks
-// call it in the same order, each with a buffer of its own. It is no error where
-// that can't be; mapped says whether it is so.
+// Share lets the other ranks of this host use a buffer in place. All ranks call it in
+// the same order, each with a buffer of its own. mapped reports whether they can; a
+// fabric that cannot map memory is no error.
 func (g *Group) Share(ctx context.Context, b *region.Buffer) (mapped bool, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -34,6 +37,7 @@ func (g *Group) Share(ctx context.Context, b *region.Buffer) (mapped bool, err e
 	if !g.direct() {
 		return false, nil
 	}
+	g.shareCount++
 	s, err := g.share(ctx, b)
 	if err != nil {
 		if errors.Is(err, fabric.ErrUnmapped) {
@@ -41,28 +45,24 @@ func (g *Group) Share(ctx context.Context, b *region.Buffer) (mapped bool, err e
 		}
 		return false, err
 	}
-	// A place that is free is the same one at every rank.
-	if free := slices.Index(g.shares, nil); free >= 0 {
-		g.shares[free] = s
-	} else {
-		g.shares = append(g.shares, s)
-	}
+	s.number = g.shareCount
+	g.shares = append(g.shares, s)
 	return true, nil
 }
 
-// Unshare takes back what Share has given, so that the buffer can be closed
-// before the group. All ranks call it in the same order, between the same calls.
-// A buffer that is not shared is none of ours.
+// Unshare undoes Share, so that the buffer can be closed before the group. All ranks
+// call it in the same order, between the same calls. It ignores a buffer that is not
+// shared.
 func (g *Group) Unshare(b *region.Buffer) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for i, s := range g.shares {
-		if s != nil && s.buffer == b {
-			g.shares[i] = nil
-			return s.shared.Close()
-		}
+	i := slices.IndexFunc(g.shares, func(s *shared) bool { return s.buffer == b })
+	if i < 0 {
+		return nil
 	}
-	return nil
+	s := g.shares[i]
+	g.shares = slices.Delete(g.shares, i, i+1)
+	return s.shared.Close()
 }
 
 // direct says whether all ranks are on one host, and can map memory there.
@@ -113,7 +113,7 @@ func (g *Group) calm(ctx context.Context) error {
 // one. A slot begins with a descriptor:
 //
 //	0   16  header, as on a link
-//	16  8   share of the source, from 1; 0 is none
+//	16  8   number of the share of the source, from 1; 0 is none
 //	24  8   where the source begins in it
 //	32  8   share of the result, and
 //	40  8   where it begins
@@ -153,9 +153,7 @@ func (g *Group) openWindow(ctx context.Context) error {
 func (g *Group) closeMemory(ctx context.Context) error {
 	var errs []error
 	for _, s := range g.shares {
-		if s != nil {
-			errs = append(errs, s.shared.Close())
-		}
+		errs = append(errs, s.shared.Close())
 	}
 	if g.window != nil {
 		errs = append(errs, g.window.shared.Close())
@@ -215,17 +213,14 @@ func (g *Group) describe(r *running) {
 	}
 }
 
-// locate writes where a view is.
+// locate writes the number of the share that contains a view, and the offset in it.
 //
 // +checklocks:g.mu
 func (g *Group) locate(p []byte, v domain.View) {
 	share, at := uint64(0), uint64(0)
-	for i, s := range g.shares {
-		if s == nil {
-			continue
-		}
+	for _, s := range g.shares {
 		if off, ok := within(v, s.buffer); ok {
-			share, at = uint64(i)+1, off
+			share, at = s.number, off
 			break
 		}
 	}
@@ -249,8 +244,8 @@ func within(v domain.View, b *region.Buffer) (uint64, bool) {
 	return at - begin, at >= begin && at+uint64(len(p)) <= begin+uint64(len(all))
 }
 
-// read finds what a rank has described, for n bytes. ok is false for memory that
-// is not mapped.
+// read returns the n bytes that a rank has described. ok is false for memory that is
+// not mapped.
 //
 // +checklocks:g.mu
 func (g *Group) read(of plan.Rank, p []byte, n uint64) (bytes []byte, ok bool, err error) {
@@ -261,11 +256,12 @@ func (g *Group) read(of plan.Rank, p []byte, n uint64) (bytes []byte, ok bool, e
 	if share == 0 {
 		return nil, false, nil
 	}
-	if share > uint64(len(g.shares)) || g.shares[share-1] == nil {
-		return nil, false, fmt.Errorf("%w: rank %d has shared %d buffers, rank %d has %d", ErrInconsistent, of, share, g.Rank(), len(g.shares))
+	i := slices.IndexFunc(g.shares, func(s *shared) bool { return s.number == share })
+	if i < 0 {
+		return nil, false, fmt.Errorf("%w: rank %d uses what it has shared as the %dth; rank %d has no part in that", ErrInconsistent, of, share, g.Rank())
 	}
 	all := devices.Range{Off: devices.Offset(at), Len: devices.Size(n)}
-	whole := g.shares[share-1].ranks[of]
+	whole := g.shares[i].ranks[of]
 	if !all.Within(devices.Size(len(whole))) {
 		return nil, false, fmt.Errorf("%w: rank %d names %v of a buffer of %d bytes", ErrInconsistent, of, all, len(whole))
 	}

@@ -13,7 +13,9 @@
 //	     ──> the program of this rank runs
 //	     ──> Report
 //
-// Every rank makes the same calls in the same order.
+// Every rank makes the same calls in the same order. Each group has links, counters
+// and shared memory of its own (fabric.Duplicate), so groups over one fabric are
+// independent, one after the other and side by side.
 //
 // How the bytes go, which Report.Path says:
 //
@@ -62,16 +64,48 @@
 // not, headers of messages tell most of it while elements move; a rank that only
 // sends may not hear of it.
 //
-// After a lost link, or a rank that was waited for in vain, all ranks make their
-// links anew (fabric.Reform), tell each other where they are, and decide alike:
+// # Numbers of calls
 //
-//	all in the same call     it is done again from the source, at most
-//	                         Options.Retry times
-//	a source is overwritten  ErrRetry, at all; KeepSource keeps a copy
-//	a rank was timed out     ErrTimeout, which names who never came
-//	some are a call ahead    those behind get ErrRetry, and go on with the call
-//	                         after it
-//	a rank is dead           fabric.ErrLink, which names it, within some seconds
+// A rank numbers its calls: the number is the place of the call among all calls of
+// the group. Every message begins with it, so ranks in different calls notice. It
+// counts up by one with each call, whatever its outcome, also where its arguments are
+// wrong or an event that it waits for has failed. Two things are not counted: a call that
+// a closed or suspended group refuses, and a Barrier that is called again as the next
+// call after it ended with ErrTimeout that is not ErrRetry too, or with its context:
+// that continues the same Barrier, so late ranks complete it.
+//
+// # Recovery
+//
+// After a lost link, a timeout, or an error of its own in a call, a rank makes its links
+// anew (fabric.Reform). All other ranks notice, and do the same. Then each sends its
+// standing to all others: the number of its call, its progress (stage), whether it can
+// repeat the call (verdict), the number of its tries, and the arguments (frame). All
+// apply the same rule to the same facts. L is the highest number.
+//
+//	a rank in call  which has come     where those in call L        its call     its next call
+//	L               anywhere           can all do it again          is repeated  L+1
+//	L               anywhere           cannot all                   fails        L+1
+//	before L        to settling        can or cannot                succeeds     the one after its own
+//	before L        less far           can or cannot                fails        the one after its own
+//
+// Calls after its own that no rank does any more have lapsed: those before L, and L
+// where it failed. At a rank that is behind they fail at their turn, without a
+// message; the first call after them is the one in which the others wait for it, so
+// that no rank ever takes another call for its own. A rank that fails while the ranks
+// come together stays where it is: it does so again before its next call.
+//
+//	why call L fails                            error at the ranks in it
+//	they ask for different things               InconsistentError
+//	one has an error of its own                 that error there, ErrRetry elsewhere
+//	one has waited for Options.Timeout, and
+//	the call is no Barrier                      ErrTimeout there, ErrRetry elsewhere
+//	one has overwritten its source and has
+//	kept no copy (Options.KeepSource)           ErrRetry
+//	one has tried more than Options.Retry times ErrRetry
+//
+// Calls that fail because a rank is behind, and those that have lapsed, are ErrRetry.
+// Ranks that don't come in time are an ErrTimeout that names them, and a rank that is
+// dead is fabric.ErrLink, within some seconds.
 //
 // A rank that has its result may have left when another one still needs its
 // bytes again. Calls of Options.Settle bytes and more that go over links therefore
@@ -79,10 +113,6 @@
 // call. Ranks that have lent what they send (plan.Lendable, from lendSize on) always
 // wait for that, and for that all know it: until then they have no result, and do
 // the call again or fail.
-//
-// A Barrier that was given up is the same one when it is called again, so ranks
-// that come late meet the others in it. Any other call that was given up counts
-// as made.
 //
 // # Lock order
 //

@@ -99,12 +99,17 @@ type RetryError struct {
 	// why.
 	Rank    plan.Rank
 	Because string
-	Err     error
+	// Err is nil for a call that did not begin, since the other ranks had ended it.
+	Err error
 }
 
-// Error says who and why.
+// Error names the rank and the reason.
 func (e *RetryError) Error() string {
-	return fmt.Sprintf("collective: call %d is not done again: rank %d %s (%v)", e.Call, e.Rank, e.Because, e.Err)
+	text := fmt.Sprintf("collective: call %d is not done again: rank %d %s", e.Call, e.Rank, e.Because)
+	if e.Err != nil {
+		text += fmt.Sprintf(" (%v)", e.Err)
+	}
+	return text
 }
 
 // Is makes the error ErrRetry.

@@ -25,7 +25,8 @@ var (
 	ErrInconsistent = errors.New("collective: ranks don't agree")
 	// ErrTimeout is a rank that was waited for in vain.
 	ErrTimeout = errors.New("collective: timeout")
-	// ErrRetry is a call that failed more often than it may be done again.
+	// ErrRetry reports a call that failed and is not repeated, as a RetryError. The
+	// rank continues with its next call.
 	ErrRetry = errors.New("collective: not done again")
 	// ErrSuspended is a group that is suspended.
 	ErrSuspended = errors.New("collective: suspended")
@@ -67,29 +68,36 @@ type Group struct {
 	// +checklocks:mu
 	own own
 	// window is what all ranks have mapped of the group's own memory; nil where
-	// they map none. Shares are the buffers of Share, in order.
+	// they map none. shares lists the shared buffers in order, and shareCount
+	// counts the calls of Share.
 	// +checklocks:mu
 	window *shared
 	// +checklocks:mu
 	shares []*shared
+	// +checklocks:mu
+	shareCount uint64
 	// costs is what calls are chosen by: the same at all ranks.
 	// +checklocks:mu
 	costs plan.Costs
 }
 
-// New makes a group of the ranks of a fabric, which is borrowed. All ranks call
-// it.
+// New makes a group of the ranks of a fabric, which is borrowed: the group uses a
+// duplicate. All ranks call it in the same order. Groups over one fabric may be made
+// one after the other and side by side, and are independent.
 func New(ctx context.Context, f fabric.Fabric, o Options) (*Group, error) {
-	g := &Group{fabric: f, opts: o.withDefaults(), calls: map[callKey]*prepared{}}
+	g := &Group{opts: o.withDefaults(), calls: map[callKey]*prepared{}}
 	if err := g.opts.check(); err != nil {
 		return nil, err
+	}
+	var err error
+	if g.fabric, err = f.Duplicate(ctx); err != nil {
+		return nil, fmt.Errorf("make a group of %d ranks: %w", f.Size(), err)
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.loop = newLoop(g)
 	g.own.table = region.NewTable(nil)
-	err := g.startGuard(ctx)
-	if err == nil {
+	if err = g.startGuard(ctx); err == nil {
 		err = g.openWindow(ctx)
 	}
 	if err == nil {
@@ -97,7 +105,7 @@ func New(ctx context.Context, f fabric.Fabric, o Options) (*Group, error) {
 	}
 	if err != nil {
 		g.endGuard()
-		return nil, errors.Join(fmt.Errorf("make a group of %d ranks: %w", f.Size(), err), g.closeMemory(ctx))
+		return nil, errors.Join(fmt.Errorf("make a group of %d ranks: %w", f.Size(), err), g.closeMemory(ctx), g.fabric.Close())
 	}
 	return g, nil
 }
@@ -142,35 +150,37 @@ func (g *Group) Do(ctx context.Context, c *Call) error {
 	return err
 }
 
-// doCall is Do.
+// doCall implements Do. A call that fails is counted, whatever the error: the other
+// ranks may be in it.
 //
 // +checklocks:g.mu
 func (g *Group) doCall(ctx context.Context, c *Call) error {
-	if g.closed.Load() {
-		return ErrClosed
+	if err := g.admit(false); err != nil {
+		return err
 	}
 	var began time.Time
 	if g.opts.Observe != nil {
 		began = time.Now()
 	}
-	if c.After != nil {
-		if err := c.After.Wait(ctx); err != nil {
-			return fmt.Errorf("wait for what comes before %v: %w", c.Kind, err)
-		}
-	}
 	r := &g.running
 	resumed := g.unfinished && c.Kind == plan.Barrier
+	if c.After != nil {
+		if err := c.After.Wait(ctx); err != nil {
+			return errors.Join(fmt.Errorf("wait for what comes before %v: %w", c.Kind, err), g.miss(resumed))
+		}
+	}
 	if !resumed {
 		if g.unfinished {
 			g.closeCall(ctx)
 		}
 		if err := g.openCall(ctx, c); err != nil {
-			return err
+			g.unfinished = false
+			return errors.Join(err, g.miss(false))
 		}
 	}
 	r.resumed, g.unfinished = resumed, false
 	err := g.guarded(ctx, r)
-	g.unfinished = err != nil && c.Kind == plan.Barrier && (errors.Is(err, ErrTimeout) || ctx.Err() != nil)
+	g.unfinished = err != nil && c.Kind == plan.Barrier && !errors.Is(err, ErrRetry) && (errors.Is(err, ErrTimeout) || ctx.Err() != nil)
 	if !g.unfinished {
 		g.closeCall(ctx)
 	}
@@ -179,6 +189,16 @@ func (g *Group) doCall(ctx context.Context, c *Call) error {
 		g.opts.Observe(&r.report)
 	}
 	return err
+}
+
+// miss counts a call that fails before it begins, unless it continues a Barrier, which
+// has a number already.
+func (g *Group) miss(numbered bool) error {
+	if numbered {
+		return nil
+	}
+	g.guard.resumable = false
+	return g.number()
 }
 
 // AllReduce combines the sources of all ranks into the result of each.
@@ -213,14 +233,15 @@ func (g *Group) AllToAll(ctx context.Context, result, source domain.View) error 
 	return g.Do(ctx, &Call{Kind: plan.AllToAll, Result: result, Source: source})
 }
 
-// Barrier returns when all ranks have called it. After ErrTimeout, which names
-// the ranks that are missing, it can be called again.
+// Barrier returns when all ranks have called it. After ErrTimeout, which names the
+// ranks that are missing, it can be called again, unless the error is ErrRetry too:
+// then that Barrier has failed at all ranks.
 func (g *Group) Barrier(ctx context.Context) error {
 	return g.Do(ctx, &Call{Kind: plan.Barrier})
 }
 
-// Close ends the group. Calls that are under way fail with ErrClosed. The
-// fabric stays.
+// Close ends the group. Current calls fail with ErrClosed, and ranks that wait for this
+// one get an error. The fabric that New was given stays open.
 func (g *Group) Close() error {
 	if g.closed.Swap(true) {
 		return nil
@@ -231,7 +252,7 @@ func (g *Group) Close() error {
 	if g.unfinished {
 		g.closeCall(context.Background())
 	}
-	return g.closeMemory(context.Background())
+	return errors.Join(g.closeMemory(context.Background()), g.fabric.Close())
 }
 
 // Costs is what the group has measured, by which it chooses: the same at all

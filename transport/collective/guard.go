@@ -10,14 +10,15 @@ import (
 	"github.com/hmcfs/hmcfs/transport/collective/plan"
 )
 
-// guard is what keeps the ranks of a group together: it compares what they ask
-// for, looks after who waits, and does calls again. It belongs to Group.mu, but
-// for watch.
+// guard keeps the ranks of a group in the same call: it compares their arguments, times
+// out waits, and repeats calls. Group.mu guards it, except watch.
 type guard struct {
 	watch watch
-	// call is the number of the call under way, and ident its arguments.
-	call  uint32
+	// tally numbers the calls; ident holds the arguments of the current one.
+	tally
 	ident *ident
+	// ahead is a rank that has ended the lapsed calls.
+	ahead plan.Rank
 	// base is what a call adds to its values of Signals, so that they only grow.
 	base uint64
 	// lost says that links have to be made anew before the next call.
@@ -67,15 +68,15 @@ func (g *Group) startGuard(ctx context.Context) error {
 	return g.compareOptions(ctx)
 }
 
-// endGuard has whoever waits stop, and the watchdog. It may be called while a
-// call is under way, but only once.
+// endGuard stops the watchdog and ends all waits. It may be called during a call, but
+// only once.
 func (g *Group) endGuard() {
 	g.halt(ErrClosed)
 	close(g.guard.done)
 	g.guard.stopped.Wait()
 }
 
-// rows are n bytes for each rank.
+// rows returns n bytes for each rank.
 func (g *Group) rows(n int) [][]byte {
 	all := make([][]byte, g.Size())
 	for i := range all {
@@ -84,8 +85,8 @@ func (g *Group) rows(n int) [][]byte {
 	return all
 }
 
-// duty is something that all ranks do together, and again if need be: a call, or
-// an exchange that is a call of its own.
+// duty describes a call, or an exchange that counts as one. All ranks run it together,
+// and repeat it after an error.
 type duty struct {
 	// run is the call. Nil is the exchange: why, and what is said and heard.
 	run  *running
@@ -94,21 +95,14 @@ type duty struct {
 	all  [][]byte
 }
 
-// stage is how far a rank has come with a duty.
-type stage uint8
+// waits reports whether an error means that ranks are missing in a Barrier, which
+// completes once they call it.
+func (d *duty) waits(err error) bool {
+	return d.run != nil && d.run.task.Kind == plan.Barrier && errors.Is(err, ErrTimeout)
+}
 
-const (
-	// fresh is not begun: links had been lost before. compared is before any
-	// element has moved, begun after that, and settled when the rank has all that
-	// it gets.
-	fresh stage = iota + 1
-	comparing
-	begun
-	settling
-)
-
-// guarded does a call: it compares the arguments, runs the program, and mends
-// what goes wrong if that can be.
+// guarded runs a numbered call: it compares the arguments, runs the program, and
+// recovers from errors where possible.
 //
 // +checklocks:g.mu
 func (g *Group) guarded(ctx context.Context, r *running) error {
@@ -119,7 +113,10 @@ func (g *Group) guarded(ctx context.Context, r *running) error {
 	r.resumed = again && gd.resumable
 	gd.resumable = false
 	if !again {
-		g.number(g.identOf(r))
+		if err := g.number(); err != nil {
+			return err
+		}
+		gd.ident = g.identOf(r)
 	}
 	return g.serve(ctx, &duty{run: r})
 }
@@ -129,8 +126,42 @@ func (g *Group) guarded(ctx context.Context, r *running) error {
 // +checklocks:g.mu
 func (g *Group) convene(ctx context.Context, why purpose, mine []byte, all [][]byte) error {
 	g.guard.resumable = false
-	g.number(g.guard.intern(controlFrame(why)))
+	if g.unfinished {
+		// A Barrier after this call is a new one.
+		g.unfinished = false
+		g.closeCall(ctx)
+	}
+	if err := g.number(); err != nil {
+		return err
+	}
+	g.guard.ident = g.guard.intern(controlFrame(why))
 	return g.serve(ctx, &duty{why: why, mine: mine, all: all})
+}
+
+// admit returns an error if the group takes no call now. Such a call is not counted:
+// ranks may make different numbers of them.
+//
+// Errors: ErrClosed; ErrSuspended, except for the call that ends the suspension.
+func (g *Group) admit(resumes bool) error {
+	switch {
+	case g.closed.Load():
+		return ErrClosed
+	case g.guard.suspended && !resumes:
+		return ErrSuspended
+	}
+	return nil
+}
+
+// number begins the next call.
+//
+// Errors: a RetryError for a call that has lapsed.
+func (g *Group) number() error {
+	gd := &g.guard
+	gd.hasKept = false
+	if gd.next() {
+		return &RetryError{Call: gd.call, Rank: gd.ahead, Because: "had ended it when the ranks recovered"}
+	}
+	return nil
 }
 
 // stamp writes the header of the nth message to a peer.
@@ -145,24 +176,13 @@ func (g *Group) verifyHead(b *[headSize]byte, peer plan.Rank, nth uint16, size u
 	return expect(b, peer, header{call: g.guard.call, kind: headData, step: nth, size: size, digest: g.guard.ident.digest})
 }
 
-// number begins the next call.
-func (g *Group) number(i *ident) {
-	gd := &g.guard
-	gd.call++
-	gd.ident = i
-	gd.hasKept = false
-}
-
-// serve does a duty.
+// serve runs a duty, and repeats it after errors.
 //
 // +checklocks:g.mu
 func (g *Group) serve(ctx context.Context, d *duty) error {
 	gd := &g.guard
 	if err := gd.watch.stop(); errors.Is(err, ErrClosed) {
 		return err
-	}
-	if gd.suspended && d.why != forResume {
-		return ErrSuspended
 	}
 	if gd.watch.halted.Load() != nil {
 		g.unhalt()
@@ -174,13 +194,13 @@ func (g *Group) serve(ctx context.Context, d *duty) error {
 		if err == nil {
 			return nil
 		}
-		if at != fresh {
+		if at != fresh && !d.waits(err) {
 			tries++
 		}
-		if !g.mendable(ctx, d, at, err) {
+		if !g.recoverable(ctx, d, at, err) {
 			return err
 		}
-		over, err := g.mend(ctx, d, mishap{at: at, tries: tries, cause: err})
+		over, err := g.recover(ctx, d, failedTry{at: at, tries: tries, cause: err})
 		if over || err != nil {
 			return err
 		}
@@ -192,7 +212,7 @@ func (g *Group) serve(ctx context.Context, d *duty) error {
 	}
 }
 
-// once tries to do a duty, and says how far it has come.
+// once tries a duty, and returns the stage that it has reached.
 //
 // +checklocks:g.mu
 func (g *Group) once(ctx context.Context, d *duty, tries int) (stage, error) {

@@ -17,6 +17,18 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
+// sharedFabrics connects n ranks by shared memory.
+func sharedFabrics(t testing.TB, n int) []fabric.Fabric {
+	t.Helper()
+	return overDomain(t, n, fabric.Options{})
+}
+
+// socketFabrics connects n ranks by sockets.
+func socketFabrics(t testing.TB, n int) []fabric.Fabric {
+	t.Helper()
+	return overDomain(t, n, fabric.Options{Streams: true})
+}
+
 // overDomain joins n ranks by a domain of communicators.
 func overDomain(t testing.TB, n int, o fabric.Options) []fabric.Fabric {
 	t.Helper()

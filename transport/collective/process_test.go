@@ -17,6 +17,7 @@ import (
 
 	"github.com/hmcfs/hmcfs/devices/elem"
 	"github.com/hmcfs/hmcfs/tests/kit"
+	"github.com/hmcfs/hmcfs/tests/spread"
 	"github.com/hmcfs/hmcfs/transport"
 	"github.com/hmcfs/hmcfs/transport/collective/fabric"
 	"github.com/hmcfs/hmcfs/transport/collective/plan"
@@ -40,7 +41,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	os.Exit(m.Run())
+	spread.Main(m)
 }
 
 // beRank reduces without an end, and says so after the first times.

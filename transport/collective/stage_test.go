@@ -260,10 +260,11 @@ func (w *ranks) memoryOf(t *testing.T, d devices.Device, f *footprint, count uin
 	if slots > 2*8<<20 || memory > slots {
 		t.Errorf("%d bytes were taken, and %d of host memory copied", slots, memory)
 	}
-	// Each rank has all of its elements out once, and what it has combined once
-	// more where that was put away; and all of them in once, and what was put away.
+	// Each rank copies all of its elements out once, and what it has combined once
+	// more where that was put away; and all of them in once, and what was put away. On
+	// a busy machine some pages that were copied out ahead make room before their use.
 	whole := 2 * 4 * count
-	if out < whole || out > whole+whole/2 || in < whole || in > whole+whole/2 {
+	if out < whole || out > 2*whole || in < whole || in > whole+whole/2 {
 		t.Errorf("%d bytes out and %d in, of %d", out, in, whole)
 	}
 	t.Logf("%d bytes taken; %d out, %d in, of %d", slots, out, in, whole)

@@ -2,15 +2,12 @@ package collective
 
 import "context"
 
-// Suspend has every call that begins fail with ErrSuspended, after the one that
-// is under way; Resume ends that. It is a call like others: all ranks make it,
-// at the same place in the order of their calls, and it returns when all have.
+// Suspend makes every later call fail with ErrSuspended, until Resume. It is a call
+// like others: all ranks make it, at the same place in the order of their calls, and
+// it returns when all have. Calls that are refused are not counted.
 func (g *Group) Suspend(ctx context.Context) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.guard.suspended {
-		return nil
-	}
 	if err := g.agreed(ctx, forSuspend); err != nil {
 		return err
 	}
@@ -18,13 +15,10 @@ func (g *Group) Suspend(ctx context.Context) error {
 	return nil
 }
 
-// Resume ends Suspend, once all ranks have called it.
+// Resume ends Suspend, once all ranks have called it. It is a call like others, too.
 func (g *Group) Resume(ctx context.Context) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if !g.guard.suspended {
-		return nil
-	}
 	if err := g.agreed(ctx, forResume); err != nil {
 		return err
 	}
@@ -32,9 +26,12 @@ func (g *Group) Resume(ctx context.Context) error {
 	return nil
 }
 
-// agreed returns when all ranks have come for the same.
+// agreed returns when all ranks have made the same call.
 //
 // +checklocks:g.mu
 func (g *Group) agreed(ctx context.Context, why purpose) error {
+	if err := g.admit(true); err != nil {
+		return err
+	}
 	return g.convene(ctx, why, []byte{1}, g.rows(1))
 }

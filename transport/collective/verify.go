@@ -70,6 +70,9 @@ const (
 func (g *Group) Verify(ctx context.Context, v domain.View) (*Difference, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if err := g.admit(false); err != nil {
+		return nil, err
+	}
 	sums, failed := g.sums(ctx, v)
 	whole := make([]byte, 13)
 	binary.LittleEndian.PutUint64(whole, uint64(v.Size()))

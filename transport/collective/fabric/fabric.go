@@ -32,8 +32,9 @@ type Places interface {
 	Mapped() bool
 }
 
-// Fabric joins the ranks of a group. Its methods are called by one goroutine at
-// a time, but for Close and Interrupt.
+// Fabric joins ranks. Its methods are called by one goroutine at a time, but for
+// Close and Interrupt. It has a single user, since the ranks count bytes and meetings
+// in step: a group uses a Duplicate.
 type Fabric interface {
 	Places
 	// Link is the stream with a peer, the same one each time, and nil with
@@ -61,6 +62,15 @@ type Fabric interface {
 	// Errors: a MissingError, at once for ranks that are dead, else for those that
 	// do not come in time.
 	Reform(ctx context.Context) error
+	// Duplicate makes a fabric of the same ranks that has links, counters and shared
+	// memory of its own: the two are independent. All ranks
+	// call it in the same order, one goroutine of a rank at a time, also while
+	// others made by it are in use.
+	//
+	// Errors: a MissingError for ranks that do not come in time, after which it can
+	// be called again.
+	Duplicate(ctx context.Context) (Fabric, error)
+	// Close ends all links, and closes what Duplicate has made of the fabric.
 	Close() error
 }
 

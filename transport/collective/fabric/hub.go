@@ -15,12 +15,13 @@ type pipe struct {
 	data []byte
 }
 
-// hub is what the ranks of Local have together.
+// hub holds the state that the ranks of Local share.
 type hub struct {
 	seats []*seat
 	bells []chan struct{}
-	// rings are by sender times the number of ranks, plus receiver.
+	// rings is indexed by sender × ranks + receiver. Rings have no memory before wire.
 	rings []pipe
+	wired sync.Once
 	all   []*local
 
 	mu sync.Mutex
@@ -46,9 +47,20 @@ type offer struct {
 	buffer *region.Buffer
 	bytes  []byte
 	err    error
-	// reform says that it has come for Reform.
-	reform bool
+	// purpose names the operation that the rank waits in; made is its part of the
+	// result of Duplicate.
+	purpose hubPurpose
+	made    *local
 }
+
+// hubPurpose names an operation that all ranks take part in.
+type hubPurpose uint8
+
+const (
+	forShare hubPurpose = iota
+	forReform
+	forDuplicate
+)
 
 func newHub(n int) *hub {
 	h := &hub{rings: make([]pipe, n*n), all: make([]*local, n), closed: make([]bool, n)}
@@ -57,7 +69,36 @@ func newHub(n int) *hub {
 		h.bells = append(h.bells, make(chan struct{}, 1))
 	}
 	h.meeting = newMeeting(n)
+	for from := range n {
+		for to := range n {
+			if from != to {
+				h.rings[from*n+to].flow = &flow{}
+			}
+		}
+	}
+	for r := range n {
+		h.all[r] = newLocal(h, plan.Rank(r))
+	}
 	return h
+}
+
+// wire allocates the rings. A hub whose links are not used takes no memory.
+func (h *hub) wire() {
+	h.wired.Do(func() {
+		n := len(h.all)
+		for i := range h.rings {
+			if h.rings[i].flow != nil {
+				h.rings[i].data = make([]byte, ringSize(n))
+			}
+		}
+		for me, l := range h.all {
+			for r, link := range l.links {
+				if link != nil {
+					link.out.data, link.in.data = h.rings[me*n+r].data, h.rings[r*n+me].data
+				}
+			}
+		}
+	})
 }
 
 func newMeeting(n int) *meeting {
@@ -134,20 +175,24 @@ func (h *hub) come(me plan.Rank, mine offer) (*meeting, error) {
 //
 // +checklocks:h.mu
 func (h *hub) concludeLocked(m *meeting) {
-	reform := m.offers[0].reform
+	purpose := m.offers[0].purpose
 	for r, o := range m.offers {
 		switch {
-		case o.reform != reform:
-			m.err = fmt.Errorf("ranks 0 and %d share and reform at once: %w", r, ErrProtocol)
+		case o.purpose != purpose:
+			m.err = fmt.Errorf("ranks 0 and %d share, reform or duplicate at once: %w", r, ErrProtocol)
 		case o.err != nil && m.err == nil:
 			m.err = fmt.Errorf("rank %d: %w: %w", r, ErrUnmapped, o.err)
 		}
 	}
 	switch {
 	case m.err != nil:
-	case reform:
+	case purpose == forReform:
 		for _, l := range h.all {
 			l.reset()
+		}
+	case purpose == forDuplicate:
+		for r, l := range newHub(len(h.all)).all {
+			m.offers[r].made = l
 		}
 	default:
 		m.err = m.hold()

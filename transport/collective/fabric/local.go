@@ -20,18 +20,9 @@ func Local(n int) ([]Fabric, error) {
 	if n < 1 || n > plan.MaxRanks {
 		return nil, fmt.Errorf("fabric of %d ranks: it has 1 to %d", n, plan.MaxRanks)
 	}
-	h := newHub(n)
-	for from := range n {
-		for to := range n {
-			if from != to {
-				h.rings[from*n+to] = pipe{flow: &flow{}, data: make([]byte, ringSize(n))}
-			}
-		}
-	}
 	out := make([]Fabric, n)
-	for r := range n {
-		h.all[r] = newLocal(h, plan.Rank(r))
-		out[r] = h.all[r]
+	for r, l := range newHub(n).all {
+		out[r] = l
 	}
 	return out, nil
 }
@@ -41,6 +32,9 @@ type local struct {
 	*node
 	hub   *hub
 	links []*ringLink
+	// parent is the fabric that Duplicate was called on; nil for the first one.
+	parent *local
+	copies copies
 }
 
 func newLocal(h *hub, me plan.Rank) *local {
@@ -90,8 +84,9 @@ func (l *local) Nodes() []int { return make([]int, len(l.links)) }
 // Mapped says that all memory of the host is seen by all.
 func (l *local) Mapped() bool { return true }
 
-// Link is the stream with a peer; nil with ourselves.
+// Link returns the stream to a peer, nil for the rank itself.
 func (l *local) Link(peer plan.Rank) Link {
+	l.hub.wire()
 	if peer == l.me {
 		return nil
 	}
@@ -102,12 +97,15 @@ func (l *local) Link(peer plan.Rank) Link {
 func (l *local) Signals() Signals { return l.node }
 
 // Park waits until one of some links may go on.
-func (l *local) Park(ctx context.Context, want []Want) error { return l.park(ctx, l.links, want) }
+func (l *local) Park(ctx context.Context, want []Want) error {
+	l.hub.wire()
+	return l.park(ctx, l.links, want)
+}
 
 // Interrupt has what waits return.
 func (l *local) Interrupt() { l.interrupt() }
 
-// Share meets the other ranks, each with its buffer.
+// Share exchanges buffers with the other ranks.
 func (l *local) Share(ctx context.Context, b *region.Buffer) (Shared, error) {
 	mine := offer{buffer: b}
 	if err := b.Hold(); err != nil {
@@ -134,12 +132,30 @@ func (l *local) Reform(ctx context.Context) error {
 			l.lose(plan.Rank(r), errAnew)
 		}
 	}
-	_, err := l.hub.meet(ctx, l.me, offer{reform: true})
+	_, err := l.hub.meet(ctx, l.me, offer{purpose: forReform})
 	return err
 }
 
-// Close ends all links.
+// Duplicate waits for the other ranks, and takes its part of the copy.
+func (l *local) Duplicate(ctx context.Context) (Fabric, error) {
+	all, err := l.hub.meet(ctx, l.me, offer{purpose: forDuplicate})
+	if err != nil {
+		return nil, err
+	}
+	f := all[l.me].made
+	f.parent = l
+	if err = l.copies.add(f); err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// Close ends all links, and those of copies.
 func (l *local) Close() error {
+	err := l.copies.close()
+	if l.parent != nil {
+		l.parent.copies.remove(l)
+	}
 	l.hub.leave(l.me)
 	for r, link := range l.links {
 		if link != nil {
@@ -148,7 +164,7 @@ func (l *local) Close() error {
 			l.hub.all[r].lose(l.me, errEnded)
 		}
 	}
-	return nil
+	return err
 }
 
 // localBells are channels.

@@ -45,9 +45,13 @@ type meetings struct {
 	// newest is the latest epoch that another rank has begun.
 	// +checklocks:mu
 	newest uint32
-	// failed says that a meeting of this epoch has come to nothing.
+	// failed reports that a meeting of this epoch, or the step after it, has failed.
 	// +checklocks:mu
 	failed bool
+	// forming cancels the copy that is being formed, nil if there is none. A rank in a
+	// later epoch takes no part in it.
+	// +checklocks:mu
+	forming context.CancelCauseFunc
 	// sent is what we bring to the meetings of this epoch, by number and rank.
 	// +checklocks:mu
 	sent map[uint32][][]byte
@@ -144,7 +148,12 @@ func (o *over) took(rank plan.Rank, in *packet) (answer *packet, lost error) {
 		m.newest = in.epoch
 	}
 	if in.epoch > m.epoch {
-		lost = errAnew
+		if len(in.blob) == 0 {
+			lost = errAnew // Reform begins with this; Duplicate leaves links alone
+		}
+		if m.forming != nil {
+			m.forming(errAnew)
+		}
 	}
 	if in.epoch > m.epoch || in.epoch == m.epoch && in.seq+1 >= m.seq {
 		p.keep(part{in.epoch, in.seq, in.blob})

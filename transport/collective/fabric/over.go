@@ -67,6 +67,9 @@ type over struct {
 	meetings meetings
 	// changed has one token when something has come to a meeting.
 	changed chan struct{}
+	// parent is the fabric that Duplicate was called on; nil for a domain's.
+	parent *over
+	copies copies
 	// life ends with Close.
 	life    context.Context //nolint:containedctx // it is the fabric's life, from Over to Close
 	cancel  context.CancelFunc
@@ -86,7 +89,10 @@ func Over(ctx context.Context, d *domain.Comm, o Options) (Fabric, error) {
 	if d.Size() > plan.MaxRanks {
 		return nil, fmt.Errorf("fabric over domain %q of %d ranks: it has 1 to %d", d.Name(), d.Size(), plan.MaxRanks)
 	}
-	f, err := newOver(d, o)
+	f, err := newOver(d.Communicator(), d.Name(), plan.Rank(d.Rank()), d.Ranks(), o)
+	if err == nil {
+		err = f.reg.add(f)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("fabric over domain %q: %w", d.Name(), err)
 	}
@@ -98,22 +104,22 @@ func Over(ctx context.Context, d *domain.Comm, o Options) (Fabric, error) {
 	return f, nil
 }
 
-func newOver(d *domain.Comm, o Options) (*over, error) {
-	n := d.Size()
-	f := &over{opts: o, c: d.Communicator(), name: d.Name(), nodes: make([]int, n), event: -1, changed: make(chan struct{}, 1)}
+func newOver(c *comm.Communicator, name string, me plan.Rank, ranks []wire.Rank, o Options) (*over, error) {
+	n := len(ranks)
+	f := &over{opts: o, c: c, name: name, nodes: make([]int, n), event: -1, changed: make(chan struct{}, 1)}
 	var number [8]byte
 	// It never fails: the runtime ends the process where the kernel has no random
 	// bytes.
 	_, _ = rand.Read(number[:])
 	f.nonce = binary.LittleEndian.Uint64(number[:]) | 1
 	seats := make([]*seat, n)
-	seats[d.Rank()] = &seat{}
-	f.node = newNode(plan.Rank(d.Rank()), seats, nil)
+	seats[me] = &seat{}
+	f.node = newNode(me, seats, nil)
 	f.bells = &futexes{node: f.node, knock: f.knock}
 	f.yields = true
 	f.links = make([]*link, n)
 	f.meetings.sent = map[uint32][][]byte{}
-	for r, world := range d.Ranks() {
+	for r, world := range ranks {
 		f.meetings.peers = append(f.meetings.peers, peer{world: world})
 		if r != int(f.me) {
 			f.links[r] = &link{o: f, peer: plan.Rank(r)}
@@ -126,10 +132,6 @@ func newOver(d *domain.Comm, o Options) (*over, error) {
 	}
 	f.reg = reg
 	f.life, f.cancel = context.WithCancel(context.Background())
-	if err = reg.add(f); err != nil {
-		f.cancel()
-		return nil, err
-	}
 	return f, nil
 }
 
@@ -259,12 +261,16 @@ func (o *over) reform(ctx context.Context) error {
 // Close ends all links. What was sent before is received.
 func (o *over) Close() error {
 	o.closing.Do(func() {
+		copies := o.copies.close()
+		if o.parent != nil {
+			o.parent.copies.remove(o)
+		}
 		o.bye()
 		o.gate.Shut()
 		o.interrupt()
+		o.cancel()
 		o.gate.Drain()
 		o.reg.remove(o)
-		o.cancel()
 		o.running.Wait()
 		for _, l := range o.links {
 			l.end()
@@ -273,7 +279,7 @@ func (o *over) Close() error {
 		if o.event >= 0 {
 			o.ended = unix.Close(o.event)
 		}
-		o.ended = errors.Join(o.ended, o.segments.close())
+		o.ended = errors.Join(copies, o.ended, o.segments.close())
 	})
 	return o.ended
 }

@@ -13,13 +13,16 @@ import (
 // stays with the communicator.
 type registry struct {
 	mu sync.RWMutex
+	// byName holds the fabrics of domains, byNumber these and all copies.
 	// +checklocks:mu
 	byName map[string]*over
+	// +checklocks:mu
+	byNumber map[uint64]*over
 }
 
 // registryOf is that of a communicator.
 func registryOf(c *comm.Communicator) (*registry, error) {
-	r := &registry{byName: map[string]*over{}}
+	r := &registry{byName: map[string]*over{}, byNumber: map[uint64]*over{}}
 	err := c.Handle(wire.PortFabric, r)
 	if errors.Is(err, comm.ErrPort) {
 		if have, ok := c.Handler(wire.PortFabric).(*registry); ok {
@@ -36,13 +39,21 @@ func (r *registry) add(o *over) error {
 	if r.byName[o.name] != nil {
 		return fmt.Errorf("a second fabric over domain %q: %w", o.name, ErrProtocol)
 	}
-	r.byName[o.name] = o
+	r.byName[o.name], r.byNumber[o.nonce] = o, o
 	return nil
+}
+
+// addCopy registers a copy under its number.
+func (r *registry) addCopy(o *over) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.byNumber[o.nonce] = o
 }
 
 func (r *registry) remove(o *over) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	delete(r.byNumber, o.nonce)
 	if r.byName[o.name] == o {
 		delete(r.byName, o.name)
 	}
@@ -56,7 +67,10 @@ func (r *registry) Packet(from comm.Origin, b []byte) error {
 		return err
 	}
 	r.mu.RLock()
-	o := r.byName[p.name]
+	o := r.byNumber[p.to]
+	if p.to == 0 {
+		o = r.byName[p.name] // the sender does not know our number yet
+	}
 	r.mu.RUnlock()
 	if o != nil {
 		o.packet(from, &p)
@@ -69,7 +83,7 @@ func (r *registry) Packet(from comm.Origin, b []byte) error {
 func (r *registry) Ended(from comm.Origin, cause error) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	for _, o := range r.byName {
+	for _, o := range r.byNumber {
 		if rank, ok := o.rankOf(from.Rank); ok {
 			o.hearLost(rank, cause)
 			o.notify()

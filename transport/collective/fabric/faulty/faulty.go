@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -17,7 +18,9 @@ var ErrCut = errors.New("faulty: cut")
 // Faults is what goes wrong among some ranks. Its methods may be called at any
 // time, from any goroutine.
 type Faults struct {
-	all []*ranked
+	n int
+	// all lists the fabrics of each rank, with copies.
+	all []*everyFabric
 	// pairs are by who sends times the number of ranks, plus who receives.
 	pairs []pair
 }
@@ -44,20 +47,58 @@ type pair struct {
 // Wrap breaks the fabrics of all ranks of a group.
 func Wrap(all []fabric.Fabric) (*Faults, []fabric.Fabric) {
 	n := len(all)
-	f := &Faults{pairs: make([]pair, n*n)}
+	f := &Faults{n: n, pairs: make([]pair, n*n)}
 	out := make([]fabric.Fabric, n)
 	for i, inner := range all {
-		r := &ranked{Fabric: inner, faults: f, links: make([]*link, n)}
-		for peer := range n {
-			r.links[peer] = &link{ranked: r, peer: plan.Rank(peer)}
-		}
-		f.all = append(f.all, r)
-		out[i] = r
+		f.all = append(f.all, &everyFabric{})
+		out[i] = f.wrap(inner)
 	}
 	return f, out
 }
 
-func (f *Faults) pair(from, to plan.Rank) *pair { return &f.pairs[int(from)*len(f.all)+int(to)] }
+// wrap makes a fabric of a rank subject to the faults.
+func (f *Faults) wrap(inner fabric.Fabric) *ranked {
+	r := &ranked{Fabric: inner, faults: f, links: make([]*link, f.n)}
+	for peer := range f.n {
+		r.links[peer] = &link{ranked: r, peer: plan.Rank(peer)}
+	}
+	f.all[inner.Rank()].add(r)
+	return r
+}
+
+// everyFabric holds the fabrics of one rank.
+type everyFabric struct {
+	mu sync.Mutex
+	// +checklocks:mu
+	list []*ranked
+}
+
+func (e *everyFabric) remove(r *ranked) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.list = slices.DeleteFunc(e.list, func(x *ranked) bool { return x == r })
+}
+
+func (e *everyFabric) add(r *ranked) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.list = append(e.list, r)
+}
+
+// interrupt has the rank look at its links. The first fabric, once there are copies
+// of it, is there for Duplicate alone.
+func (e *everyFabric) interrupt() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for i, r := range e.list {
+		if i == 0 && len(e.list) > 1 {
+			continue
+		}
+		r.Interrupt()
+	}
+}
+
+func (f *Faults) pair(from, to plan.Rank) *pair { return &f.pairs[int(from)*f.n+int(to)] }
 
 // Cut cuts the link between two ranks.
 func (f *Faults) Cut(a, b plan.Rank) {
@@ -65,8 +106,8 @@ func (f *Faults) Cut(a, b plan.Rank) {
 		p.cut.Store(true)
 		p.lost.Store(true)
 	}
-	f.all[a].Interrupt()
-	f.all[b].Interrupt()
+	f.all[a].interrupt()
+	f.all[b].interrupt()
 }
 
 // CutAfter cuts the link between two ranks when one of them has sent so many
@@ -74,6 +115,17 @@ func (f *Faults) Cut(a, b plan.Rank) {
 func (f *Faults) CutAfter(from, to plan.Rank, bytes uint64) {
 	p := f.pair(from, to)
 	p.cutAt.Store(p.sent.Load() + max(bytes, 1))
+}
+
+// Heal removes all cuts, and those that are scheduled.
+func (f *Faults) Heal() {
+	for i := range f.pairs {
+		p := &f.pairs[i]
+		p.cut.Store(false)
+		p.lost.Store(false)
+		p.cutAt.Store(0)
+		p.left.Store(0)
+	}
 }
 
 // CutEach is CutAfter, done again for so many times in all, each time that many
@@ -101,7 +153,7 @@ func (f *Faults) Lag(from, to plan.Rank, looks int) { f.pair(from, to).lag.Store
 // pause.
 func (f *Faults) Trickle(from, to plan.Rank, pause time.Duration) {
 	f.pair(from, to).pause.Store(int64(pause))
-	f.all[from].Interrupt()
+	f.all[from].interrupt()
 }
 
 // ranked is a rank's fabric.
@@ -141,6 +193,22 @@ func (r *ranked) Park(ctx context.Context, want []fabric.Want) error {
 		}
 	}
 	return r.Fabric.Park(ctx, want)
+}
+
+// Duplicate breaks the copy in the same way: a link that is cut is so in all
+// fabrics, until one of them is reformed.
+func (r *ranked) Duplicate(ctx context.Context) (fabric.Fabric, error) {
+	f, err := r.Fabric.Duplicate(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return r.faults.wrap(f), nil
+}
+
+// Close ends the rank's fabric.
+func (r *ranked) Close() error {
+	r.faults.all[r.Rank()].remove(r)
+	return r.Fabric.Close()
 }
 
 // Reform makes links anew, also those that were cut.
