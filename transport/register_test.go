@@ -363,7 +363,7 @@ func TestWithdraw(t *testing.T) {
 		_, err := c.engine.Copy(t.Context(), transport.DeviceSpan(c.mem), span(f, 0, 16*mib))
 		done <- err
 	}()
-	kit.Eventually(t, 10*time.Second, func() bool { return c.stats().Registered > 0 })
+	kit.Eventually(t, time.Minute, func() bool { return c.stats().Registered > 0 })
 	release, err := c.engine.Withdraw(t.Context(), f, 0, 1<<40)
 	if err != nil {
 		t.Fatal(err)

@@ -25,28 +25,33 @@ func only(tr comm.Transport) func(testing.TB, *comm.Options) {
 	return func(_ testing.TB, o *comm.Options) { o.Transports = []comm.Transport{tr} }
 }
 
-func TestConformance(t *testing.T) {
-	t.Run("shm", func(t *testing.T) { commtest.Run(t, commtest.Way{Address: socket, Transport: comm.SHM}) })
-	t.Run("TCP", func(t *testing.T) { commtest.Run(t, commtest.Way{Address: loopback}) })
-	t.Run("Unix", func(t *testing.T) {
-		commtest.Run(t, commtest.Way{Address: socket, Transport: comm.TCP, Options: only(comm.TCP)})
-	})
-	t.Run("channels", func(t *testing.T) {
-		commtest.Run(t, commtest.Way{Address: socket, Options: func(_ testing.TB, o *comm.Options) {
-			o.Channels, o.Chunk, o.InFlight, o.Transports = 4, 64<<10, 3, []comm.Transport{comm.TCP}
-		}})
-	})
+func TestConformanceSHM(t *testing.T) {
+	commtest.Run(t, commtest.Way{Address: socket, Transport: comm.SHM})
 }
 
-func TestConformanceUCX(t *testing.T) {
+func TestConformanceTCP(t *testing.T) { commtest.Run(t, commtest.Way{Address: loopback}) }
+
+func TestConformanceUnix(t *testing.T) {
+	commtest.Run(t, commtest.Way{Address: socket, Transport: comm.TCP, Options: only(comm.TCP)})
+}
+
+func TestConformanceChannels(t *testing.T) {
+	commtest.Run(t, commtest.Way{Address: socket, Options: func(_ testing.TB, o *comm.Options) {
+		o.Channels, o.Chunk, o.InFlight, o.Transports = 4, 64<<10, 3, []comm.Transport{comm.TCP}
+	}})
+}
+
+func TestConformanceUCX(t *testing.T) { conformanceUCX(t, "") }
+
+func TestConformanceUCXPosix(t *testing.T) { conformanceUCX(t, "posix,self") }
+
+// conformanceUCX is the list over UCX, with those of its transports.
+func conformanceUCX(t *testing.T, transports string) {
+	t.Helper()
 	kit.Require(t, "ucx")
-	for name, list := range map[string]string{"default": "", "posix": "posix,self"} {
-		t.Run(name, func(t *testing.T) {
-			commtest.Run(t, commtest.Way{Beside: true, Allocates: true, Transport: comm.UCX, Address: socket, Options: func(_ testing.TB, o *comm.Options) {
-				o.Transports, o.UCX.Transports = []comm.Transport{comm.UCX}, list
-			}})
-		})
-	}
+	commtest.Run(t, commtest.Way{Beside: true, Allocates: true, Transport: comm.UCX, Address: socket, Options: func(_ testing.TB, o *comm.Options) {
+		o.Transports, o.UCX.Transports = []comm.Transport{comm.UCX}, transports
+	}})
 }
 
 func TestOptions(t *testing.T) {

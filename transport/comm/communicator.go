@@ -91,6 +91,9 @@ type Peer struct {
 	// Windows is how many of the peer's regions are open here, so that puts and
 	// gets do not go by the data connections.
 	Windows int
+	// Remote is the address of the other end of the control connection; empty
+	// where it has none.
+	Remote string
 	// Network is what the data connections run over.
 	Network control.Network
 	// Channels is how many there are.
@@ -112,7 +115,7 @@ func (c *Communicator) Peers() []Peer {
 			}
 			out = append(out, Peer{
 				Rank: rank, Transport: Transport(s.took.route.id.String()), Because: slices.Clone(s.took.because), Windows: windows,
-				Network: control.Network(s.control.LocalAddr().Network()), Channels: len(s.channels), Chunk: s.control.Chunk,
+				Remote: s.control.RemoteAddr().String(), Network: control.Network(s.control.LocalAddr().Network()), Channels: len(s.channels), Chunk: s.control.Chunk,
 			})
 		}
 	}
@@ -211,6 +214,14 @@ func (c *Communicator) Disconnect(peer wire.Rank) error {
 	s.end(errors.New("disconnected by us"))
 	<-s.done
 	return nil
+}
+
+// End ends one session, for a cause that is told to all that wait in it. It does
+// not wait; a session that has ended already is left alone.
+func (c *Communicator) End(in Origin, cause error) {
+	if s, err := c.within(in); err == nil {
+		s.end(cause)
+	}
 }
 
 // Close ends every session and stops listening. Nothing of the communicator

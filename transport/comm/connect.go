@@ -12,8 +12,8 @@ import (
 // Connect makes a session with a peer that listens at an address. With a peer
 // that is connected already, by either side, it does nothing.
 //
-// Errors: control.ErrAuth, ErrTaken, ErrRefused; ErrClosed; the context's and
-// the network's.
+// Errors: *control.WrongRankError, control.ErrAuth, ErrTaken, ErrRefused;
+// ErrClosed; the context's and the network's.
 func (c *Communicator) Connect(ctx context.Context, peer wire.Rank, at control.Address) error {
 	if peer == c.opts.Rank {
 		return fmt.Errorf("connect %s to itself: %w", peer, control.ErrTaken)

@@ -15,6 +15,7 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/devices/cuda"
 	"github.com/hmcfs/hmcfs/tests/kit"
+	"github.com/hmcfs/hmcfs/tests/spread"
 	"github.com/hmcfs/hmcfs/tests/standin"
 	"github.com/hmcfs/hmcfs/transport"
 	"github.com/hmcfs/hmcfs/transport/comm"
@@ -51,7 +52,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	os.Exit(m.Run())
+	spread.Main(m)
 }
 
 // member is a rank of two processes.

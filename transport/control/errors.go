@@ -37,6 +37,13 @@ func (e *RefusalError) Error() string {
 	return fmt.Sprintf("%s refuses the connection: %q", e.Peer, e.Reason)
 }
 
+// WrongRankError is another rank listening where one was expected. What it says it
+// is, it has not proved.
+type WrongRankError struct{ Want, Got wire.Rank }
+
+// Error names both.
+func (e *WrongRankError) Error() string { return fmt.Sprintf("%s is there, not %s", e.Got, e.Want) }
+
 // Is makes the error what its code says.
 func (e *RefusalError) Is(target error) bool {
 	switch e.Code {

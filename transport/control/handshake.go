@@ -141,7 +141,7 @@ func (o *Options) introduce(c net.Conn, want wire.Hello) (*Conn, error) {
 		return nil, err
 	}
 	if challenge.From != want.To {
-		return nil, fmt.Errorf("%s is there, not %s: %w", challenge.From, want.To, ErrAuth)
+		return nil, &WrongRankError{Want: want.To, Got: challenge.From}
 	}
 	challengeFrame := challenge.Append(nil)
 	proof := prove(o.Secret, clientProof, helloFrame, challengeFrame)

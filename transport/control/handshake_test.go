@@ -106,7 +106,8 @@ func TestTakenRankAndWrongRank(t *testing.T) {
 	if refusal, ok := errors.AsType[*RefusalError](err); !ok || !errors.Is(err, ErrTaken) || refusal.Reason == "" {
 		t.Errorf("a taken rank: %v", err)
 	}
-	if _, err = Dial(within(t), l.Address(), options(2), hello(5)); !errors.Is(err, ErrAuth) {
+	_, err = Dial(within(t), l.Address(), options(2), hello(5))
+	if wrong, ok := errors.AsType[*WrongRankError](err); !ok || wrong.Want != 5 || wrong.Got != 0 || errors.Is(err, ErrAuth) {
 		t.Errorf("another rank is there: %v", err)
 	}
 	// Two ranks of one address, neither of which listens, are both there.
@@ -194,6 +195,46 @@ func TestSilentClients(t *testing.T) {
 		if _, err := c.Read(make([]byte, 1)); err == nil || os.IsTimeout(err) {
 			t.Errorf("a silent client is kept: %v", err)
 		}
+		_ = c.Close()
+	}
+}
+
+// One that is slow to prove itself is not dropped for the sake of a stranger that has
+// more connections than there is room for.
+func TestStrangerDropsItself(t *testing.T) {
+	kit.Check(t)
+	o := options(0)
+	o.MaxHandshakes = 8
+	d := newDoor()
+	l := listen(t, loopback(), o, d)
+	slow, err := net.Dial("tcp", l.Address().Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stranger := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}
+	var all []net.Conn
+	for range 100 {
+		c, failure := stranger.DialContext(t.Context(), "tcp", l.Address().Addr)
+		if failure != nil {
+			t.Fatal(failure)
+		}
+		all = append(all, c)
+	}
+	for i, c := range all[:len(all)-o.MaxHandshakes] {
+		_ = c.SetReadDeadline(time.Now().Add(patience))
+		if _, failure := c.Read(make([]byte, 1)); failure == nil || os.IsTimeout(failure) {
+			t.Errorf("connection %d of a stranger is kept: %v", i, failure)
+		}
+	}
+	client := options(1)
+	client.EnsureDefaults()
+	conn, err := client.connect(t.Context(), slow, hello(0))
+	if err != nil {
+		t.Fatalf("the slow one: %v", err)
+	}
+	_ = accepted(t, d).Close()
+	_ = conn.Close()
+	for _, c := range all {
 		_ = c.Close()
 	}
 }

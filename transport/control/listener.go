@@ -36,7 +36,8 @@ type Listener struct {
 	running sync.WaitGroup
 
 	mu sync.Mutex
-	// handshakes are the connections that prove themselves, the oldest first.
+	// handshakes are the connections (of type candidate) that prove themselves,
+	// the oldest first.
 	// +checklocks:mu
 	handshakes list.List
 }
@@ -127,17 +128,46 @@ func (l *Listener) run(ctx context.Context) {
 	}
 }
 
+// candidate is a connection that proves itself, and the machine that made it.
+type candidate struct {
+	conn net.Conn
+	host string
+}
+
+// surplusLocked takes a candidate away where there are too many: the oldest of the
+// machine that has most of them, so that a stranger drops its own.
+//
+// +checklocks:l.mu
+func (l *Listener) surplusLocked() net.Conn {
+	if l.handshakes.Len() <= l.opts.MaxHandshakes {
+		return nil
+	}
+	count, most := map[string]int{}, 0
+	for e := l.handshakes.Front(); e != nil; e = e.Next() {
+		c, _ := e.Value.(candidate)
+		count[c.host]++
+		most = max(most, count[c.host])
+	}
+	for e := l.handshakes.Front(); ; e = e.Next() {
+		if c, _ := e.Value.(candidate); count[c.host] == most {
+			l.handshakes.Remove(e)
+			return c.conn
+		}
+	}
+}
+
 // begin runs a handshake of its own, and makes room for it.
 func (l *Listener) begin(ctx context.Context, c net.Conn) {
-	l.mu.Lock()
-	place := l.handshakes.PushBack(c)
-	var oldest net.Conn
-	if l.handshakes.Len() > l.opts.MaxHandshakes {
-		oldest, _ = l.handshakes.Remove(l.handshakes.Front()).(net.Conn)
+	host, _, err := net.SplitHostPort(c.RemoteAddr().String())
+	if err != nil {
+		host = "" // a Unix socket: all are of this machine
 	}
+	l.mu.Lock()
+	place := l.handshakes.PushBack(candidate{c, host})
+	surplus := l.surplusLocked()
 	l.mu.Unlock()
-	if oldest != nil {
-		_ = oldest.Close()
+	if surplus != nil {
+		_ = surplus.Close()
 	}
 	l.running.Go(func() {
 		conn, err := l.opts.accept(ctx, c, l.handler)
@@ -159,7 +189,7 @@ func (l *Listener) begin(ctx context.Context, c net.Conn) {
 // Dial connects to a peer and proves who we are. want carries To, Role,
 // Session and Channel; the rest is ours.
 //
-// Errors: ErrAuth, ErrTaken, ErrRefused, the context's, and the network's.
+// Errors: *WrongRankError, ErrAuth, ErrTaken, ErrRefused, the context's, and the network's.
 func Dial(ctx context.Context, at Address, o Options, want wire.Hello) (*Conn, error) {
 	o.EnsureDefaults()
 	if err := o.Validate(); err != nil {

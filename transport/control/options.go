@@ -54,8 +54,8 @@ type Options struct {
 	// Timeout is about how long a TCP connection lives on when the peer's
 	// machine answers nothing. Default 30 s.
 	Timeout time.Duration
-	// MaxHandshakes is how many may be under way; with one more the oldest is
-	// dropped. Default 64.
+	// MaxHandshakes bounds how many handshakes are under way; with one more the oldest of
+	// the machine that has most is dropped. Default 64.
 	MaxHandshakes int
 	// Logger gets a line for each peer that is turned away. Nil is none.
 	Logger *zap.Logger

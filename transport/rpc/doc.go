@@ -17,7 +17,11 @@
 // ready too late is sent to nobody: least of all to a later session, whose
 // asker may be another process that counts its questions from 1 again.
 //
-// A peer that breaks the rules loses its session.
+// A peer that breaks the rules loses its session, and so does one that answers
+// neither a question nor a heartbeat for Options.Silence: a process that is
+// stopped or hangs. Heartbeats are answered where packets are received, without a
+// handler, so a question may take as long as it likes. All questions under way
+// fail together then, with a SilentError.
 //
 // # Who waits
 //

@@ -206,7 +206,13 @@ func (e *Endpoint) packet(from comm.Origin, b []byte) error {
 	case opNotice:
 		s.notice(&p)
 		return nil
+	case opPing:
+		return s.post((&packet{op: opPong}).encode())
+	case opPong:
+		s.alive()
+		return nil
 	default:
+		s.alive()
 		return s.answered(&p)
 	}
 }

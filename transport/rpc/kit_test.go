@@ -40,6 +40,8 @@ type line struct {
 	ways    [2]*way
 	ended   chan struct{}
 	once    sync.Once
+	// cause is written before ended is closed.
+	cause error
 }
 
 // way is one direction: packets to a rank.
@@ -110,7 +112,7 @@ func (h *hub) read(l *line, w *way) {
 		case <-l.ended:
 		}
 		if hd := h.handlerOf(w.to); hd != nil {
-			hd.Ended(origin, fmt.Errorf("cut: %w", control.ErrDisconnected))
+			hd.Ended(origin, fmt.Errorf("%w: %w", control.ErrDisconnected, l.cause))
 		}
 		close(w.done)
 		return
@@ -130,7 +132,7 @@ func (h *hub) hand(l *line, w *way, p []byte) {
 		return
 	}
 	if err := hd.Packet(comm.Origin{Rank: w.from, Session: l.session}, p); err != nil {
-		h.running.Go(func() { h.end(l) })
+		h.running.Go(func() { h.end(l, err) })
 	}
 }
 
@@ -149,12 +151,12 @@ func (h *hub) cut(a, b wire.Rank) {
 	l := h.sessions[both(a, b)]
 	h.mu.Unlock()
 	if l != nil {
-		h.end(l)
+		h.end(l, errors.New("cut"))
 	}
 }
 
-func (h *hub) end(l *line) {
-	l.once.Do(func() { close(l.ended) })
+func (h *hub) end(l *line, cause error) {
+	l.once.Do(func() { l.cause = cause; close(l.ended) })
 	<-l.ways[0].done
 	<-l.ways[1].done
 }
@@ -217,7 +219,7 @@ func (r *rank) SendPacketIn(ctx context.Context, in comm.Origin, _ wire.Port, pa
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-l.ended:
-		return fmt.Errorf("%s: %w", in.Rank, control.ErrDisconnected)
+		return fmt.Errorf("%s: %w: %w", in.Rank, control.ErrDisconnected, l.cause)
 	}
 }
 
@@ -231,6 +233,12 @@ func (r *rank) TryPacketIn(in comm.Origin, _ wire.Port, parts ...[]byte) (bool, 
 		return true, nil
 	default:
 		return false, nil
+	}
+}
+
+func (r *rank) End(in comm.Origin, cause error) {
+	if l, err := r.live(in); err == nil {
+		r.hub.running.Go(func() { r.hub.end(l, cause) })
 	}
 }
 

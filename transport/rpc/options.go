@@ -49,6 +49,11 @@ type Options struct {
 	Coder Coder
 	// Timeout is the deadline of questions whose context has none. Default 10 s.
 	Timeout time.Duration
+	// Silence bounds how long a peer may answer neither a question nor a heartbeat: then
+	// its session ends, with a SilentError, and all that waits for it fails. A handler
+	// may take as long as it likes, since heartbeats are answered without one. Default
+	// Timeout.
+	Silence time.Duration
 	// MaxConcurrent is how many questions of one peer are answered at once in
 	// one lane, from 1 to 1024; as many again may wait. Default 64.
 	MaxConcurrent int
@@ -64,6 +69,9 @@ type Options struct {
 func (o *Options) EnsureDefaults() {
 	if o.Timeout == 0 {
 		o.Timeout = DefaultTimeout
+	}
+	if o.Silence == 0 {
+		o.Silence = o.Timeout
 	}
 	if o.MaxConcurrent == 0 {
 		o.MaxConcurrent = DefaultConcurrent
@@ -85,8 +93,10 @@ func (o *Options) EnsureDefaults() {
 // Validate reports every fault of the options at once, joined.
 func (o *Options) Validate() error {
 	var faults []error
-	if o.Timeout < 0 {
-		faults = append(faults, fmt.Errorf("rpc: timeout %v must not be negative", o.Timeout))
+	for what, d := range map[string]time.Duration{"timeout": o.Timeout, "silence": o.Silence} {
+		if d < 0 {
+			faults = append(faults, fmt.Errorf("rpc: %s %v must not be negative", what, d))
+		}
 	}
 	for _, n := range []int{o.MaxConcurrent, o.MaxPending} {
 		if n < 1 || n > MaxConcurrent {
@@ -105,6 +115,7 @@ func (o *Options) Validate() error {
 type carrier interface {
 	Handle(port wire.Port, h comm.Handler) error
 	Unhandle(port wire.Port)
+	End(in comm.Origin, cause error)
 	Origin(ctx context.Context, peer wire.Rank) (comm.Origin, error)
 	SendPacketIn(ctx context.Context, in comm.Origin, port wire.Port, parts ...[]byte) error
 	TryPacketIn(in comm.Origin, port wire.Port, parts ...[]byte) (sent bool, err error)

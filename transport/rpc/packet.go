@@ -19,6 +19,8 @@ const (
 	opMore     op = 4
 	opFailure  op = 5
 	opNotice   op = 6
+	opPing     op = 7
+	opPong     op = 8
 )
 
 // version is that of the packets.
@@ -85,6 +87,8 @@ func (p *packet) valid() bool {
 		return p.what > 0 && p.number == 0 && p.id > 0 && n <= MaxText && utf8.Valid(p.body)
 	case opNotice:
 		return p.number == 0 && p.id == 0 && n <= MaxQuestion
+	case opPing, opPong:
+		return p.what == 0 && p.number == 0 && p.id == 0 && n == 0
 	default:
 		return false
 	}

@@ -24,6 +24,8 @@ func TestGoldenPackets(t *testing.T) {
 		{"04 01 0000 f0ff0000 0500000000000000 68", packet{opMore, 0, 0xfff0, 5, []byte("h")}},
 		{"05 01 0400 00000000 0500000000000000 6f68", packet{opFailure, uint16(CodeDeadline), 0, 5, []byte("oh")}},
 		{"06 01 0001 00000000 0000000000000000 6869", packet{opNotice, 0x100, 0, 0, []byte("hi")}},
+		{"07 01 0000 00000000 0000000000000000", packet{opPing, 0, 0, 0, nil}},
+		{"08 01 0000 00000000 0000000000000000", packet{opPong, 0, 0, 0, nil}},
 	} {
 		want, err := hex.DecodeString(strings.ReplaceAll(c.want, " ", ""))
 		if err != nil {
@@ -43,7 +45,9 @@ func TestGoldenPackets(t *testing.T) {
 func TestMalformedPackets(t *testing.T) {
 	for name, p := range map[string]packet{
 		"no packet":                  {0, 0, 0, 1, nil},
-		"a packet of tomorrow":       {7, 0, 0, 1, nil},
+		"a packet of tomorrow":       {9, 0, 0, 0, nil},
+		"a heartbeat with a number":  {opPing, 0, 0, 1, nil},
+		"a heartbeat with a body":    {opPong, 0, 0, 0, []byte("x")},
 		"a question without time":    {opQuestion, 1, 0, 1, nil},
 		"a question without number":  {opQuestion, 1, 1, 0, nil},
 		"a long question":            {opQuestion, 1, 1, 1, make([]byte, MaxQuestion+1)},

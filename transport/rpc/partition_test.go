@@ -122,13 +122,6 @@ func newCut(t *testing.T, deadAfter time.Duration, how func(*netns.Space, contex
 	return c
 }
 
-// ways are the ways to cut a cable, none of which tells anybody.
-func ways() map[string]func(*netns.Space, context.Context) error {
-	return map[string]func(*netns.Space, context.Context) error{
-		"pulled": (*netns.Space).Pull, "vanished": (*netns.Space).Vanish,
-	}
-}
-
 // askOne asks for n bytes of a seed.
 func (c *cut) askOne(ctx context.Context, seed uint64, n int) error {
 	body := binary.LittleEndian.AppendUint64(nil, seed)
@@ -146,32 +139,33 @@ func gone(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, control.ErrDisconnected)
 }
 
-// While the cable is cut, questions end at their deadline, and those with a long
+func TestPartitionPulled(t *testing.T) { partition(t, (*netns.Space).Pull) }
+
+func TestPartitionVanished(t *testing.T) { partition(t, (*netns.Space).Vanish) }
+
+// partition cuts the cable: meanwhile questions end at their deadline, and those with a long
 // one when the peer is taken for dead; so do the peer's handlers. When it is
 // back, both meet again and begin anew.
-func TestPartition(t *testing.T) {
-	for name, how := range ways() {
-		t.Run(name, func(t *testing.T) {
-			c := newCut(t, soonDead, how)
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
-			defer cancel()
-			c.noticed(ctx, t)
-			if err := c.askOne(ctx, 2, 100); !errors.Is(err, control.ErrDisconnected) {
-				t.Errorf("without a session: %v", err)
-			}
-			if err := c.plugBack(ctx); err != nil {
-				t.Fatal(err)
-			}
-			c.asks.connect(t, c.answers)
-			for i := range 10 {
-				if err := c.askOne(ctx, uint64(i), 70_000*i+1); err != nil {
-					t.Errorf("afterwards: %v", err)
-				}
-			}
-			if len(c.ends) != 0 {
-				t.Errorf("%+v has ended", <-c.ends)
-			}
-		})
+func partition(t *testing.T, how func(*netns.Space, context.Context) error) {
+	t.Helper()
+	c := newCut(t, soonDead, how)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	c.noticed(ctx, t)
+	if err := c.askOne(ctx, 2, 100); !errors.Is(err, control.ErrDisconnected) {
+		t.Errorf("without a session: %v", err)
+	}
+	if err := c.plugBack(ctx); err != nil {
+		t.Fatal(err)
+	}
+	c.asks.connect(t, c.answers)
+	for i := range 10 {
+		if err := c.askOne(ctx, uint64(i), 70_000*i+1); err != nil {
+			t.Errorf("afterwards: %v", err)
+		}
+	}
+	if len(c.ends) != 0 {
+		t.Errorf("%+v has ended", <-c.ends)
 	}
 }
 

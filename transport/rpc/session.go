@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/hmcfs/hmcfs/transport/comm"
 )
@@ -29,6 +30,9 @@ type session struct {
 	serving sync.WaitGroup
 	// heard is set when the peer has asked or told something.
 	heard atomic.Bool
+	// answeredAt is the time of the peer's last answer, to a question or a heartbeat, in
+	// nanoseconds since 1970.
+	answeredAt atomic.Int64
 
 	mu sync.Mutex
 	// last is the number of our latest question.
@@ -42,6 +46,15 @@ type session struct {
 	questions map[uint64]*question
 	// +checklocks:mu
 	cause error
+	// timer fires for the next heartbeat.
+	// +checklocks:mu
+	timer *time.Timer
+	// seenAt is answeredAt at the last heartbeat, and missed counts those since
+	// it changed.
+	// +checklocks:mu
+	seenAt int64
+	// +checklocks:mu
+	missed int
 
 	postMu sync.Mutex
 	// posted are small packets that found no room; somebody sends them while
@@ -61,6 +74,7 @@ func newSession(e *Endpoint, origin comm.Origin, p *peer) *session {
 		s.slots[i] = make(chan struct{}, e.opts.MaxPending)
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.startBeat()
 	return s
 }
 
@@ -71,6 +85,7 @@ func (s *session) fail(cause error) (ids []uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.cause = cause
+	s.timer.Stop()
 	close(s.ended)
 	for id, c := range s.calls {
 		delete(s.calls, id)

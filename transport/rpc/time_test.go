@@ -318,7 +318,7 @@ func TestClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, s := newHub(), newStuck()
 		ends := make(chan Caller, 10)
-		o := Options{Handlers: map[Method]Handler{1: s.handle, 2: s.stubborn}, OnEnd: func(c Caller) { ends <- c }}
+		o := Options{Handlers: map[Method]Handler{1: s.handle, 2: s.stubborn}, OnEnd: func(c Caller) { ends <- c }, Silence: time.Hour}
 		a, b := h.endpoint(t, 0, o), h.endpoint(t, 1, o)
 		h.connect(t, 0, 1)
 		ours, theirs := goCall(t.Context(), a, 1, 1, []byte("x")), goCall(t.Context(), b, 0, 1, []byte("y"))
@@ -404,7 +404,9 @@ func TestSlowReader(t *testing.T) {
 		// One that is late in the middle of an answer gets no rest of it, and its
 		// place is free.
 		<-l.to(1).gate
-		fails(t, <-goCall(t.Context(), slow, 0, 1, nil), context.DeadlineExceeded, 0)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		fails(t, <-goCall(ctx, slow, 0, 1, nil), context.DeadlineExceeded, 0)
 		l.to(1).gate <- struct{}{}
 		if got, err := slow.Call(t.Context(), 0, 1, nil); err != nil || !bytes.Equal(got, long) {
 			t.Errorf("afterwards: %d bytes, %v", len(got), err)
