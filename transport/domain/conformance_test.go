@@ -25,18 +25,25 @@ func only(tr comm.Transport) func(testing.TB, *comm.Options) {
 	return func(_ testing.TB, o *comm.Options) { o.Transports = []comm.Transport{tr} }
 }
 
-func TestConformance(t *testing.T) {
-	t.Run("shm", func(t *testing.T) { domaintest.Run(t, commtest.Way{Address: socket, Options: only(comm.SHM)}) })
-	t.Run("TCP", func(t *testing.T) { domaintest.Run(t, commtest.Way{Address: loopback, Options: only(comm.TCP)}) })
-	t.Run("Unix", func(t *testing.T) { domaintest.Run(t, commtest.Way{Address: socket, Options: only(comm.TCP)}) })
-	t.Run("TLS", func(t *testing.T) {
-		certificates := commtest.TLS(t)
-		domaintest.Run(t, commtest.Way{Address: loopback, Options: func(t testing.TB, o *comm.Options) {
-			t.Helper()
-			certificates(t, o)
-			o.Channels = 2
-		}})
-	})
+func TestConformanceSHM(t *testing.T) {
+	domaintest.Run(t, commtest.Way{Address: socket, Options: only(comm.SHM)})
+}
+
+func TestConformanceTCP(t *testing.T) {
+	domaintest.Run(t, commtest.Way{Address: loopback, Options: only(comm.TCP)})
+}
+
+func TestConformanceUnix(t *testing.T) {
+	domaintest.Run(t, commtest.Way{Address: socket, Options: only(comm.TCP)})
+}
+
+func TestConformanceTLS(t *testing.T) {
+	certificates := commtest.TLS(t)
+	domaintest.Run(t, commtest.Way{Address: loopback, Options: func(t testing.TB, o *comm.Options) {
+		t.Helper()
+		certificates(t, o)
+		o.Channels = 2
+	}})
 }
 
 func TestConformanceUCX(t *testing.T) {

@@ -72,9 +72,9 @@ func (d *Domain) Size() int { return len(d.ranks) }
 // Comm sends to and receives from the ranks of the domain.
 func (d *Domain) Comm() *domain.Comm { return d.comm }
 
-// Fabric is what collectives of the domain run on. It is the domain's: nobody
-// else closes it. What the domain does together uses it too: a collective and
-// those come one after the other.
+// Fabric returns what groups of collectives are made over. It belongs to the domain,
+// which closes it. Each group has links of its own, so its calls and what the domain
+// does together may go on at the same time; New of a group is one of the latter.
 func (d *Domain) Fabric() fabric.Fabric { return d.fabric }
 
 // Derive makes a domain of some ranks of this one, which all of them call with

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/hmcfs/hmcfs/tests/kit"
+	"github.com/hmcfs/hmcfs/tests/spread"
 	"github.com/hmcfs/hmcfs/transport/collective/fabric"
 	"github.com/hmcfs/hmcfs/transport/job"
 )
@@ -22,7 +23,7 @@ const rankOf, dirOf, backendOf = "HMCFS_TEST_JOB_RANK", "HMCFS_TEST_JOB_DIR", "H
 func TestMain(m *testing.M) {
 	text := os.Getenv(rankOf)
 	if text == "" {
-		os.Exit(m.Run())
+		spread.Main(m)
 	}
 	rank, err := strconv.Atoi(text)
 	if err == nil {

@@ -61,10 +61,6 @@ type api struct {
 	DebugDisableSignals dl.Func `dl:"ucs_debug_disable_signals,optional"`
 	GlobalOptsSet       dl.Func `dl:"ucs_global_opts_set_value,optional"`
 	GlobalOptsGet       dl.Func `dl:"ucs_global_opts_get_value,optional"`
-
-	// callbacks are what the library calls. There is one for each open library:
-	// an address for C lasts as long as the process.
-	callbacks callbacks
 }
 
 // systemLibrary is where libucp is found.
@@ -85,6 +81,5 @@ func load(from dl.Library) (*api, error) {
 	}
 	a.restoreSignals()
 	a.quiet()
-	a.callbacks.init()
 	return a, nil
 }

@@ -9,60 +9,55 @@ import (
 	"github.com/hmcfs/hmcfs/devices/dl"
 )
 
-// callbacks brings what the library reports, while a worker makes progress, to
-// the worker's provider.
-type callbacks struct {
-	// onFailure and onMessage are addresses for C.
-	onFailure uintptr
-	onMessage uintptr
-
-	mu sync.Mutex
-	// +checklocks:mu
-	last uintptr
-	// +checklocks:mu
-	providers map[uintptr]*Provider
+// callbackTable holds the addresses of the functions that the library calls while a
+// worker makes progress. The user data of each call is the worker's provider.
+type callbackTable struct {
+	onFailure, onMessage uintptr
 }
 
-// init makes the addresses. It is called once.
-func (c *callbacks) init() {
-	c.onFailure = purego.NewCallback(func(id, _, status uintptr) {
-		if p := c.find(id); p != nil && p.failure == statusOK {
-			p.failure = statusOf(status)
-		}
-	})
-	c.onMessage = purego.NewCallback(func(id, head, headSize, data, size, param uintptr) uintptr {
-		p := c.find(id)
-		if p == nil {
-			return uintptr(statusOK)
-		}
-		// The detour by a pointer's own bits is what tells vet and checkptr that
-		// the address is not one of Go's heap.
-		attributes := (*(**messageParam)(unsafe.Pointer(&param))).attributes
-		return uintptr(p.message(dl.Bytes(head, int(headSize)), data, size, attributes&amRendezvous != 0))
-	})
-}
+// callbacks returns the addresses. A process can make a limited number of them, and
+// none is ever freed.
+//
+//nolint:gochecknoglobals // addresses of functions without state, which last as long as the process
+var callbacks = sync.OnceValue(newCallbackTable)
 
-// add gives a provider an id.
-func (c *callbacks) add(p *Provider) uintptr {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.providers == nil {
-		c.providers = map[uintptr]*Provider{}
+func newCallbackTable() callbackTable {
+	return callbackTable{
+		onFailure: purego.NewCallback(func(user, _, status uintptr) {
+			if p := providerOf(user); !p.detached && p.failure == statusOK {
+				p.failure = statusOf(status)
+			}
+		}),
+		onMessage: purego.NewCallback(func(user, head, headSize, data, size, param uintptr) uintptr {
+			p := providerOf(user)
+			if p.detached {
+				return uintptr(statusOK)
+			}
+			// The detour by a pointer's own bits is what tells vet and checkptr that
+			// the address is not one of Go's heap.
+			attributes := (*(**messageParam)(unsafe.Pointer(&param))).attributes
+			return uintptr(p.message(dl.Bytes(head, int(headSize)), data, size, attributes&amRendezvous != 0))
+		}),
 	}
-	c.last++
-	c.providers[c.last] = p
-	return c.last
 }
 
-func (c *callbacks) find(id uintptr) *Provider {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.providers[id]
+// attach pins the provider, so that the library may hold its address as user data.
+func (p *Provider) attach() {
+	p.pin.Pin(p)
+	p.user = uintptr(unsafe.Pointer(p))
 }
 
-// forget ends an add.
-func (c *callbacks) forget(id uintptr) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.providers, id)
+// providerOf converts user data of the library back to the provider, which is pinned.
+func providerOf(user uintptr) *Provider {
+	return *(**Provider)(unsafe.Pointer(&user))
+}
+
+// destroyWorkerLocked destroys the worker, and ignores what the library reports
+// meanwhile.
+//
+// +checklocks:p.ctx.mu
+func (p *Provider) destroyWorkerLocked() {
+	p.detached = true
+	p.api.WorkerDestroy.Call(uintptr(p.worker))
+	p.pin.Unpin()
 }

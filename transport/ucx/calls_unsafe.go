@@ -87,26 +87,26 @@ func (a *api) eventFD(w workerHandle) (int, error) {
 }
 
 // connect makes an endpoint to the worker that has the address. In the mode
-// errorModePeer its failure is reported under id.
-func (a *api) connect(w workerHandle, address []byte, mode int32, id uintptr) (endpointHandle, error) {
+// errorModePeer its failure is reported with the user data.
+func (a *api) connect(w workerHandle, address []byte, mode int32, user uintptr) (endpointHandle, error) {
 	var pin runtime.Pinner
 	defer pin.Unpin()
 	pin.Pin(&address[0])
 	p := endpointParams{
 		fieldMask: epRemoteAddress | epErrorMode | epErrorHandler | epUserData,
 		address:   uintptr(unsafe.Pointer(&address[0])),
-		errMode:   mode, errHandler: a.callbacks.onFailure, userData: id,
+		errMode:   mode, errHandler: callbacks().onFailure, userData: user,
 	}
 	var ep endpointHandle
 	status := statusOf(a.EpCreate.Call(uintptr(w), uintptr(unsafe.Pointer(&p)), uintptr(unsafe.Pointer(&ep))))
 	return ep, a.check("ucp_ep_create", status)
 }
 
-// handleMessages has all messages of a worker reported under an id.
-func (a *api) handleMessages(w workerHandle, id uintptr) error {
+// handleMessages has all messages of a worker reported with the user data.
+func (a *api) handleMessages(w workerHandle, user uintptr) error {
 	p := messageHandler{
 		fieldMask: amHandlerID | amHandlerFlags | amHandlerCall | amHandlerArg,
-		flags:     amWholeMessage, call: a.callbacks.onMessage, arg: id,
+		flags:     amWholeMessage, call: callbacks().onMessage, arg: user,
 	}
 	status := statusOf(a.SetMessageHandler.Call(uintptr(w), uintptr(unsafe.Pointer(&p))))
 	return a.check("ucp_worker_set_am_recv_handler", status)

@@ -96,16 +96,17 @@
 //
 // When it is loaded it sets handlers for faults and SIGHUP, which are taken back:
 // a nil pointer stays a panic. It writes its errors to standard output; it is
-// kept from that unless UCX_LOG_LEVEL is set to other than its default. Callbacks
-// from C can't be freed: there are two for each Library, so a process needs one.
-// Its cache of registrations is turned off: it would not see what Go unmaps.
+// kept from that unless UCX_LOG_LEVEL is set to other than its default. Functions
+// that C calls can't be freed, and a process can make 2 000: the two of this
+// package are made once and serve every Library. Its cache of registrations is
+// turned off: it would not see what Go unmaps.
 //
 // All structures are laid out by hand for 64-bit Linux, and compared with the
 // headers by a test.
 //
 // # Lock order
 //
-// Transport.mu comes before Context.mu. Provider.mu and callbacks.mu are leaves;
-// callbacks from C take them while the library makes progress, so that no call
-// of the library that makes progress is made under them.
+// Transport.mu comes before Context.mu. Provider.mu is a leaf; callbacks from C
+// take it while the library makes progress, so that no call of the library that
+// makes progress is made under it.
 package ucx

@@ -11,7 +11,7 @@ import (
 )
 
 // Library is libucp, opened at the first use. The zero value is ready to use,
-// from any goroutine. A process needs one.
+// from any goroutine.
 type Library struct {
 	lazy dl.Lazy[*api]
 	// from is what to open instead of the system's.

@@ -157,3 +157,23 @@ func TestRegisteredOnce(t *testing.T) {
 		t.Errorf("at our end: %+v", got)
 	}
 }
+
+// TestManyLibraries opens the library more often than a process may make callbacks
+// for C, as a process does that opens and closes communicators all its life.
+func TestManyLibraries(t *testing.T) {
+	kit.Check(t)
+	kit.Require(t, "ucx")
+	const callbacks = 2000
+	for range callbacks + 1 {
+		if _, err := (&Library{}).Version(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a, b := newPair(t, Options{})
+	const size = 1 << 16
+	local, far := a.alloc(t, size), b.alloc(t, size)
+	w := open(t, b, a, far)
+	transporttest.Fill(t, local, 1)
+	must(t, w, window.Op{Kind: wire.KindPut, Local: local, Size: size})
+	transporttest.Check(t, far, 0, size, 1, 0)
+}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/tests/kit"
+	"github.com/hmcfs/hmcfs/tests/spread"
 	"github.com/hmcfs/hmcfs/transport"
 	"github.com/hmcfs/hmcfs/transport/region"
 	"github.com/hmcfs/hmcfs/transport/window"
@@ -24,7 +25,7 @@ const peerEnv = "HMCFS_UCX_TEST_PEER"
 func TestMain(m *testing.M) {
 	plan := os.Getenv(peerEnv)
 	if plan == "" {
-		os.Exit(m.Run())
+		spread.Main(m)
 	}
 	if err := servePeer(plan, os.Stdin, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, err)

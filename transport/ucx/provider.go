@@ -43,8 +43,13 @@ type Provider struct {
 	// watched says that the library watches the peer, and can end an endpoint
 	// without it.
 	watched bool
-	// id is ours with the library's callbacks, failure what it has reported.
-	id      uintptr
+	// user is the provider's address, the user data of the library's callbacks. It is
+	// pinned until the worker is destroyed.
+	user uintptr
+	pin  runtime.Pinner
+	// detached has callbacks do nothing.
+	detached bool
+	// failure is the first that the library has reported.
 	failure Status
 	talk    talk
 
@@ -116,10 +121,9 @@ func (p *Provider) openLocked() (err error) {
 		return err
 	}
 	p.self[0] = uintptr(p.worker)
-	p.id = p.api.callbacks.add(p)
+	p.attach()
 	if err = p.describe(); err != nil {
-		p.api.callbacks.forget(p.id)
-		p.api.WorkerDestroy.Call(uintptr(p.worker))
+		p.destroyWorkerLocked()
 	}
 	return err
 }
@@ -127,7 +131,7 @@ func (p *Provider) openLocked() (err error) {
 // describe finds what peers and the worker's goroutine need.
 func (p *Provider) describe() error {
 	if !p.ctx.direct() {
-		if err := p.api.handleMessages(p.worker, p.id); err != nil {
+		if err := p.api.handleMessages(p.worker, p.user); err != nil {
 			return err
 		}
 	}
@@ -170,11 +174,11 @@ func (p *Provider) connect(address []byte) (err error) {
 	if p.endpoint != 0 {
 		return errors.New("transport ucx: connected already")
 	}
-	p.endpoint, err = p.api.connect(p.worker, address, errorModePeer, p.id)
+	p.endpoint, err = p.api.connect(p.worker, address, errorModePeer, p.user)
 	p.watched = err == nil
 	var status *StatusError
 	if errors.As(err, &status) && status.Status == statusUnreachable {
-		p.endpoint, err = p.api.connect(p.worker, address, errorModeNone, p.id)
+		p.endpoint, err = p.api.connect(p.worker, address, errorModeNone, p.user)
 	}
 	if err != nil {
 		p.endpoint = 0

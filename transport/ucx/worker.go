@@ -180,14 +180,13 @@ func (p *Provider) teardown() {
 			}
 		}
 	}
-	p.api.callbacks.forget(p.id)
 	for k := range p.keys {
 		p.api.RkeyDestroy.Call(uintptr(k))
 	}
 	// Nobody waits for it any more.
 	_ = p.bell.Close()
 	p.ctx.mu.Lock()
-	p.api.WorkerDestroy.Call(uintptr(p.worker))
+	p.destroyWorkerLocked()
 	p.ctx.mu.Unlock()
 	p.abandon()
 }
