@@ -36,11 +36,30 @@ type Info struct {
 	// UUID is the vendor's name for this very card on any machine
 	// ("GPU-8f…"), empty where there is none.
 	UUID string
+	// Card is the UUID of the whole card where the device is a part of one
+	// (MIG), else empty.
+	Card string
 	// NUMA is the node of the host that it hangs on, -1 where unknown.
 	NUMA int
 	// HostMemory says that the device's memory is the host's own, so a map
 	// costs nothing.
 	HostMemory bool
+}
+
+// CheckUUID returns an ErrHandle unless memory of the device with the given UUID
+// is memory of this one. What either side does not know passes.
+func (i Info) CheckUUID(uuid string) error {
+	switch uuid {
+	case "", i.UUID:
+		return nil
+	case i.Card:
+		return fmt.Errorf("the memory is called by the card %s, and %s is a part of that card: give its own UUID, %s: %w",
+			uuid, i.Name, i.UUID, ErrHandle)
+	}
+	if i.UUID == "" {
+		return nil
+	}
+	return fmt.Errorf("the memory is of device %s, and %s is %s: %w", uuid, i.Name, i.UUID, ErrHandle)
 }
 
 // Usage is a device's memory at one moment, in bytes. Used + Free is Total,

@@ -43,7 +43,7 @@ func (d *device) Alloc(ctx context.Context, n devices.Size) (*devices.Memory, er
 	}
 	if d.entry.virtual && n >= virtualFrom {
 		// Where the rounding is what does not fit, plain memory may.
-		if whole := roundUp(n, d.unit); whole >= n && whole <= d.left() {
+		if whole := roundUp(n, d.units.plain); whole >= n && whole <= d.left() {
 			return d.take(n, whole, d.newVirtual)
 		}
 	}

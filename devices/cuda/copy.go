@@ -21,7 +21,7 @@ func (d *device) CopyIn(ctx context.Context, dst devices.Span, src []byte) error
 	defer leave()
 	to := addressOf(dst)
 	err = d.withLane(ctx, func(l *lane) error {
-		if d.pins.covers(src) {
+		if d.pins.Covers(d, src) {
 			return l.pump(ctx, d.api, dst.Len, moves.HostPiece, mover{start: func(s moves.Slot, off, n devices.Size) error {
 				return d.api.copyIn(l.streams[s], to.at(off), src[off:off+n])
 			}})
@@ -47,7 +47,7 @@ func (d *device) CopyOut(ctx context.Context, dst []byte, src devices.Span) erro
 	defer leave()
 	from := addressOf(src)
 	err = d.withLane(ctx, func(l *lane) error {
-		if d.pins.covers(dst) {
+		if d.pins.Covers(d, dst) {
 			return l.pump(ctx, d.api, src.Len, moves.HostPiece, mover{start: func(s moves.Slot, off, n devices.Size) error {
 				return d.api.copyOut(l.streams[s], dst[off:off+n], from.at(off))
 			}})

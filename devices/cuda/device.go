@@ -12,6 +12,7 @@ import (
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/devices/internal/life"
+	"github.com/hmcfs/hmcfs/devices/internal/pins"
 )
 
 // device is a card.
@@ -21,10 +22,11 @@ type device struct {
 	info    devices.Info
 	log     *zap.Logger
 	context cuContext
-	// unit is what VMM memory is taken in, 0 where there is none.
-	unit  devices.Size
+	// units are the granularities of VMM memory, 0 where there is none.
+	units units
 	lanes lanes
-	pins  pins
+	// pins are those of all devices of the driver.
+	pins *pins.Table[*device]
 	// kernels are those that elements are combined by.
 	kernels kernels
 
@@ -70,10 +72,10 @@ var (
 )
 
 // newDevice takes the card's primary context.
-func newDevice(a *api, e entry, size devices.Size, log *zap.Logger) (*device, error) {
+func newDevice(r *Driver, a *api, e entry, size devices.Size) (*device, error) {
 	d := &device{
-		api: a, entry: e, info: e.info(size),
-		log:      log.With(zap.String("device", string(e.info(size).Name))),
+		api: a, entry: e, info: e.info(size), pins: &r.pins,
+		log:      r.log.With(zap.String("device", string(e.info(size).Name))),
 		lanes:    newLanes(),
 		blocks:   map[*block]struct{}{},
 		links:    map[devices.Epoch]struct{}{},
@@ -87,7 +89,7 @@ func newDevice(a *api, e entry, size devices.Size, log *zap.Logger) (*device, er
 	}
 	if e.virtual {
 		err = d.on(func() (err error) {
-			d.unit, err = a.granularity(d.prop())
+			d.units, err = d.readUnits()
 			return err
 		})
 	}
@@ -183,8 +185,9 @@ func (d *device) Close() error {
 
 // giveBack gives back what the device has once it is closed.
 func (d *device) giveBack() error {
+	unpinned := d.pins.Leave(d)
 	if d.failed() != nil {
-		return nil
+		return unpinned
 	}
 	d.mu.Lock()
 	left := make([]*block, 0, len(d.blocks))
@@ -198,7 +201,7 @@ func (d *device) giveBack() error {
 		for _, b := range left {
 			errs = append(errs, b.give())
 		}
-		return errors.Join(append(errs, d.pins.clear(d.api), d.lanes.clear(d.api), d.kernels.clear(d.api))...)
+		return errors.Join(append(errs, unpinned, d.lanes.clear(d.api), d.kernels.clear(d.api))...)
 	})
 	if d.failed() == nil {
 		err = errors.Join(err, d.api.release(d.entry.device))

@@ -21,11 +21,13 @@ type entry struct {
 	total   devices.Size
 	pci     string
 	uuid    string
-	numa    int
+	// card is the UUID of the whole card, of a part of one (MIG).
+	card string
+	numa int
 	// virtual says that the card has virtual memory calls, export that
-	// their memory can be exported as a descriptor, ipc that plain memory can
-	// be by handle.
-	virtual, export, ipc bool
+	// their memory can be exported as a descriptor, rdma that it can be made for
+	// network cards, ipc that plain memory can be exported by handle.
+	virtual, export, rdma, ipc bool
 }
 
 // byDefault is how much of its memory a card lends when the spec does not say:
@@ -44,6 +46,7 @@ func (e entry) info(n devices.Size) devices.Info {
 		Align:    align,
 		PCI:      e.pci,
 		UUID:     e.uuid,
+		Card:     e.card,
 		NUMA:     e.numa,
 	}
 }
@@ -92,7 +95,7 @@ func (a *api) describe(ordinal int, sys string) (e entry, err error) {
 	if e.total == 0 {
 		return e, fmt.Errorf("%s says that it has no memory", e.model)
 	}
-	if e.uuid, err = a.uuidText(e.device); err != nil {
+	if e.uuid, e.card, err = a.uuids(e.device); err != nil {
 		return e, err
 	}
 	// What a card can't tell is left out: an address is for people and for
@@ -103,6 +106,7 @@ func (a *api) describe(ordinal int, sys string) (e entry, err error) {
 	e.numa = sysfs.NUMANode(sys, e.pci)
 	e.virtual = a.hasVirtual() && a.can(cuAttributeVirtualMemory, e.device, false)
 	e.export = e.virtual && a.can(cuAttributePosixFD, e.device, false)
+	e.rdma = e.virtual && a.can(cuAttributeVirtualRDMA, e.device, false)
 	e.ipc = a.hasIPC() && a.can(cuAttributeUnifiedAddressing, e.device, false) && a.can(cuAttributeIPC, e.device, true)
 	return e, nil
 }
@@ -117,23 +121,23 @@ func (a *api) can(attribute uintptr, d cuDevice, unknown bool) bool {
 	return v != 0
 }
 
-// uuidText is the card's UUID as nvidia-smi writes it. Of a part of a card
-// (MIG) the newer call tells another one than the older, which is the card's.
-func (a *api) uuidText(d cuDevice) (string, error) {
-	card, err := a.deviceUUID(a.DeviceGetUUID, d)
+// uuids returns a device's UUID as nvidia-smi writes it and, of a part of a card
+// (MIG), the card's. The newer call gives the part's, the older one the card's.
+func (a *api) uuids(d cuDevice) (own, card string, err error) {
+	whole, err := a.deviceUUID(a.DeviceGetUUID, d)
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	if a.DeviceGetUUIDv2.Present() {
 		part, err := a.deviceUUID(a.DeviceGetUUIDv2, d)
 		if err != nil {
-			return "", err
+			return "", "", err
 		}
-		if part != card {
-			return "MIG-" + part.String(), nil
+		if part != whole {
+			return "MIG-" + part.String(), "GPU-" + whole.String(), nil
 		}
 	}
-	return "GPU-" + card.String(), nil
+	return "GPU-" + whole.String(), "", nil
 }
 
 // String writes the groups of a UUID.

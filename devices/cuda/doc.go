@@ -21,7 +21,9 @@
 //	                        one while the card moves the other
 //	inside the card, peers  in pieces of 128 MiB
 //
-// Host memory is pinned where PinHost has registered it. Nothing of CUDA's
+// Host memory is pinned where PinHost of this very device has registered it: a
+// copy of memory of which only a part is registered, which the driver refuses,
+// goes through the chunks. Nothing of CUDA's
 // default stream is used, so the work of others does not delay ours.
 //
 // # Memory
@@ -63,7 +65,8 @@
 //	      mapping.mu (held while VMM memory is opened to a peer)
 //	    kernels.mu (held while a module is compiled)
 //	    stream.mu
-//	        device.mu, pins.mu
+//	        device.mu
+//	    Driver.pins (held while memory is registered; see pins)
 //	Driver.api (a dl.Lazy, held while the library is opened)
 //
 // A lane is not a lock, yet orders like one: it is borrowed after device.life,

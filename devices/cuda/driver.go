@@ -9,6 +9,7 @@ import (
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/devices/dl"
+	"github.com/hmcfs/hmcfs/devices/internal/pins"
 	"github.com/hmcfs/hmcfs/devices/internal/sysfs"
 )
 
@@ -27,6 +28,9 @@ type Options struct {
 	// Library is the path of the driver's library; empty is libcuda.so.1 where
 	// the loader finds it.
 	Library string
+	// Management is the path of the library that tells what is free (NVML);
+	// empty is libnvidia-ml.so.1 where the loader finds it.
+	Management string
 }
 
 // Driver opens CUDA devices. It may be used from any goroutine.
@@ -35,6 +39,10 @@ type Driver struct {
 	from dl.Library
 	sys  string
 	api  dl.Lazy[*api]
+	pins pins.Table[*device]
+	// management is the path of the management library, managed what it has.
+	management string
+	managed    dl.Lazy[*management]
 }
 
 var _ devices.Driver = (*Driver)(nil)
@@ -47,7 +55,7 @@ func NewDriver(opts Options) *Driver {
 	if log == nil {
 		log = zap.NewNop()
 	}
-	return &Driver{log: log.Named("cuda"), from: library(opts.Library), sys: sysfs.Root}
+	return &Driver{log: log.Named("cuda"), from: library(opts.Library), management: opts.Management, sys: sysfs.Root}
 }
 
 // Family returns "cuda".
@@ -66,8 +74,9 @@ func (d *Driver) library() (*api, error) {
 
 // Discover lists the cards with the size that they have unless a spec says
 // another. The error tells why there is none: no library, an old driver, no
-// card. What is free is asked of each card, which takes a context for a moment;
-// a card that gives none has nothing free.
+// card. It makes no context, which takes hundreds of MB of a card, and which a
+// card that another process has to itself does not give: what is free is asked
+// of the management library, and where that does not tell, all counts as free.
 func (d *Driver) Discover(ctx context.Context) ([]devices.Found, error) {
 	a, err := d.library()
 	if err != nil {
@@ -77,12 +86,16 @@ func (d *Driver) Discover(ctx context.Context) ([]devices.Found, error) {
 	if err != nil {
 		return nil, err
 	}
+	known, err := d.freeOf(entries)
+	if err != nil {
+		d.log.Info("free memory of cards is not known", zap.Error(err))
+	}
 	var found []devices.Found
 	for _, e := range entries {
 		info := e.info(e.byDefault())
-		free, err := a.freeOf(e)
-		if err != nil {
-			d.log.Warn("card does not tell its free memory", zap.String("device", string(info.Name)), zap.Error(err))
+		free, told := known[e.uuid]
+		if !told {
+			free = info.Total
 		}
 		found = append(found, devices.Found{
 			Info:  info,
@@ -90,20 +103,6 @@ func (d *Driver) Discover(ctx context.Context) ([]devices.Found, error) {
 		})
 	}
 	return found, nil
-}
-
-// freeOf asks a card that is not opened how much of its memory is free.
-func (a *api) freeOf(e entry) (free devices.Size, err error) {
-	c, err := a.retain(e.device)
-	if err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, a.release(e.device)) }()
-	err = a.in(c, func() (merr error) {
-		free, merr = a.memInfo()
-		return merr
-	})
-	return free, err
 }
 
 // Open opens the card that the spec names. Parameters:
@@ -138,7 +137,7 @@ func (d *Driver) Open(ctx context.Context, spec devices.Spec) (devices.Device, e
 
 // open opens a card.
 func (d *Driver) open(a *api, e entry, size devices.Size) (devices.Device, error) {
-	dev, err := newDevice(a, e, size, d.log)
+	dev, err := newDevice(d, a, e, size)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", e.model, err)
 	}

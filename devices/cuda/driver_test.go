@@ -78,7 +78,7 @@ func TestForbidden(t *testing.T) {
 
 func TestDiscover(t *testing.T) {
 	lib := newStandIn(t, "devices=3", "memory=104857600", "taken=1:94371840")
-	d := lib.driver()
+	d := lib.withManagement().driver()
 	d.sys = t.TempDir()
 	dir := filepath.Join(d.sys, "bus/pci/devices/0000:ac:00.0")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -134,9 +134,37 @@ func TestOpen(t *testing.T) {
 	if !errors.Is(err, devices.ErrDevice) || !strings.Contains(err.Error(), "another program has the card to itself") {
 		t.Errorf("a card in use: %v", err)
 	}
-	// Discovery tells of a card that gives no context, with nothing free.
-	lib.set("fail=cuDevicePrimaryCtxRetain:1:46")
-	if found, err := d.Discover(t.Context()); err != nil || found[0].Usage.Free != 0 || found[1].Usage.Free == 0 {
+}
+
+// TestDiscoverTakesNoContext has cards that give none, as one does that another
+// process has to itself: they are found, with what is free where the management
+// library tells, and else with all that they have.
+func TestDiscoverTakesNoContext(t *testing.T) {
+	const taken, all = 64 * devices.MiB, 256 * devices.MiB / 10 * 9
+	for _, managed := range []bool{true, false} {
+		lib := newStandIn(t, "fail=cuDevicePrimaryCtxRetain:0:46", fmt.Sprint("taken=1:", uint64(taken)))
+		if managed {
+			lib = lib.withManagement()
+		}
+		found, err := lib.driver().Discover(t.Context())
+		if err != nil || len(found) != 2 {
+			t.Fatalf("found %+v, %v", found, err)
+		}
+		want := devices.Usage{Total: all, Free: all}
+		if found[0].Usage != want {
+			t.Errorf("%v, want %v", found[0].Usage, want)
+		}
+		if managed {
+			want.Free = 256*devices.MiB - taken
+		}
+		if found[1].Usage != want {
+			t.Errorf("%v, want %v", found[1].Usage, want)
+		}
+	}
+	// One that does not work is as none.
+	lib := newStandIn(t).withManagement()
+	lib.set("fail=nvmlInit_v2:0:9")
+	if found, err := lib.driver().Discover(t.Context()); err != nil || found[1].Usage.Free != all {
 		t.Errorf("found %+v, %v", found, err)
 	}
 }

@@ -14,12 +14,14 @@ func constants() map[string]uint64 {
 		"CU_MEM_LOCATION_TYPE_DEVICE":              cuLocationDevice,
 		"CU_MEM_ACCESS_FLAGS_PROT_READWRITE":       cuAccessReadWrite,
 		"CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR": cuHandlePosixFD,
+		"CU_MEM_ALLOC_GRANULARITY_MINIMUM":         cuGranularityMinimum,
 		"CU_MEM_ALLOC_GRANULARITY_RECOMMENDED":     cuGranularityRecommended,
 
 		"CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING":                          cuAttributeUnifiedAddressing,
 		"CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK":                        cuPeerPerformanceRank,
 		"CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED":         cuAttributeVirtualMemory,
 		"CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED": cuAttributePosixFD,
+		"CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED":     cuAttributeVirtualRDMA,
 		"CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED":                         cuAttributeIPC,
 
 		"CU_IPC_HANDLE_SIZE": ipcHandleSize, "sizeof(CUipcMemHandle)": uint64(unsafe.Sizeof(ipcHandle{})),
@@ -39,6 +41,8 @@ func constants() map[string]uint64 {
 			unsafe.Offsetof(allocationProp{}.RequestedHandleTypes)),
 		"offsetof(CUmemAllocationProp, win32HandleMetaData)": uint64(unsafe.Offsetof(allocationProp{}.Win32)),
 		"offsetof(CUmemAllocationProp, allocFlags.usage)":    uint64(unsafe.Offsetof(allocationProp{}.Usage)),
+		"offsetof(CUmemAllocationProp, allocFlags.gpuDirectRDMACapable)": uint64(
+			unsafe.Offsetof(allocationProp{}.GPUDirectRDMA)),
 
 		"CUDA_ERROR_OUT_OF_MEMORY": uint64(codeOutOfMemory), "CUDA_ERROR_DEINITIALIZED": uint64(codeDeinitialized),
 		"CUDA_ERROR_STUB_LIBRARY":                uint64(codeStubLibrary),
@@ -64,5 +68,14 @@ func constants() map[string]uint64 {
 		"CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE": uint64(codeCompat),
 		"CUDA_ERROR_MPS_CLIENT_TERMINATED":          uint64(codeMPSTerminated),
 		"CUDA_ERROR_EXTERNAL_DEVICE":                uint64(codeExternalDevice), "CUDA_ERROR_UNKNOWN": uint64(codeUnknown),
+	}
+}
+
+// managementConstants are those of nvml.go.
+func managementConstants() map[string]uint64 {
+	return map[string]uint64{
+		"sizeof(nvmlMemory_t)":         uint64(unsafe.Sizeof(managedMemory{})),
+		"offsetof(nvmlMemory_t, free)": uint64(unsafe.Offsetof(managedMemory{}.Free)),
+		"sizeof(nvmlReturn_t)":         uint64(unsafe.Sizeof(Code(0))), "sizeof(nvmlDevice_t)": uint64(unsafe.Sizeof(uintptr(0))),
 	}
 }

@@ -54,7 +54,25 @@ func (s standIn) set(settings ...string) {
 	}
 }
 
-func (s standIn) driver() *Driver { return NewDriver(Options{Library: s.path}) }
+// withManagement puts the management library beside it.
+func (s standIn) withManagement() standIn {
+	s.t.Helper()
+	const name = "libnvidia-ml.so.1"
+	text, err := os.ReadFile(filepath.Join(standin.Library(s.t, "nvml", name), name))
+	if err == nil {
+		err = os.WriteFile(s.management(), text, 0o700)
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return s
+}
+
+func (s standIn) management() string { return filepath.Join(filepath.Dir(s.path), "libnvidia-ml.so.1") }
+
+func (s standIn) driver() *Driver {
+	return NewDriver(Options{Library: s.path, Management: s.management()})
+}
 
 // open opens a device of the driver and closes it with the test.
 func open(t testing.TB, d *Driver, spec string) *device {

@@ -46,7 +46,7 @@ func (d *device) AllocShared(ctx context.Context, n devices.Size, kind devices.H
 	switch {
 	case kind == devices.HandleIPC && d.entry.ipc:
 	case kind == devices.HandleVMM && d.entry.export:
-		unit, make = d.unit, d.newExported
+		unit, make = d.units.exported, d.newExported
 	default:
 		return nil, fmt.Errorf("export memory of %s as %s: %w", d.info.Name, kind, devices.ErrUnsupported)
 	}
@@ -184,10 +184,11 @@ func (d *device) checkHandle(h devices.Handle) error {
 	default:
 		return devices.ErrUnsupported
 	}
+	if err := d.info.CheckUUID(h.Device); err != nil {
+		return err
+	}
 	part := devices.Range{Off: h.Offset, Len: h.Size}
 	switch {
-	case h.Device != "" && h.Device != d.info.UUID:
-		return fmt.Errorf("it is of the card %s, this one is %s: %w", h.Device, d.info.UUID, devices.ErrHandle)
 	case h.Size == 0:
 		return fmt.Errorf("it names no bytes: %w", devices.ErrHandle)
 	case h.Allocation != 0 && !part.Within(h.Allocation):
@@ -275,7 +276,7 @@ func (d *device) leaveIPC(handle ipcHandle, o *opened) error {
 // the driver: it refuses to map more than there is.
 func (d *device) importVirtual(h devices.Handle) (*block, error) {
 	end := devices.Size(h.Offset) + h.Size
-	whole := roundUp(max(end, h.Allocation), d.unit)
+	whole := roundUp(max(end, h.Allocation), d.units.least)
 	if end < h.Size || whole < end {
 		return nil, outside(devices.Range{Off: h.Offset, Len: h.Size}, h.Allocation)
 	}

@@ -78,14 +78,14 @@ func wrong() map[string]struct {
 		"no access set": {func(t *testing.T, a, _ *device) {
 			s := stream(t, a)
 			_ = a.on(func() error {
-				h, _ := a.api.create(a.unit, a.prop())
-				p, _ := a.api.reserve(a.unit)
-				_ = a.api.mapPhysical(p, a.unit, h)
+				h, _ := a.api.create(a.units.plain, a.prop())
+				p, _ := a.api.reserve(a.units.plain)
+				_ = a.api.mapPhysical(p, a.units.plain, h)
 				return a.api.fill(s, p, 1, 100)
 			})
 		}, "has no access"},
 		"half a unit": {func(_ *testing.T, a, _ *device) {
-			_ = a.on(func() error { _, err := a.api.create(a.unit/2, a.prop()); return err })
+			_ = a.on(func() error { _, err := a.api.create(a.units.plain/2, a.prop()); return err })
 		}, "cuMemCreate: 1048576 bytes"},
 		"memory that is left": {func(_ *testing.T, a, _ *device) {
 			_ = a.on(func() error { _, err := a.api.alloc(100); return err })

@@ -19,23 +19,56 @@ type mapping struct {
 	peers map[cuDevice]bool
 }
 
-// prop describes the physical memory that is wanted.
+// units are the granularities, in bytes, of physical memory.
+type units struct {
+	// plain is for memory that stays here, exported for what can be exported:
+	// the driver may want larger units for that.
+	plain, exported devices.Size
+	// least is the unit for mapping memory that another process exports: it may
+	// have taken it in smaller units than the recommended ones.
+	least devices.Size
+}
+
+// readUnits asks for the units of the card.
+func (d *device) readUnits() (u units, err error) {
+	if u.plain, err = d.api.granularity(d.prop(), cuGranularityRecommended); err != nil || !d.entry.export {
+		return u, err
+	}
+	if u.exported, err = d.api.granularity(d.exportedProp(), cuGranularityRecommended); err != nil {
+		return u, err
+	}
+	u.least, err = d.api.granularity(d.exportedProp(), cuGranularityMinimum)
+	return u, err
+}
+
+// prop describes the physical memory that is wanted. Where the card can, it is
+// memory that a network card may be told of: libraries that register files'
+// memory with one can't know how it was made.
 func (d *device) prop() *allocationProp {
-	return &allocationProp{
+	p := &allocationProp{
 		Type:     cuAllocationPinned,
 		Location: location{Type: cuLocationDevice, ID: int32(d.entry.device)},
 	}
+	if d.entry.rdma {
+		p.GPUDirectRDMA = 1
+	}
+	return p
 }
 
-// newVirtual makes physical memory and maps it. n is a multiple of the unit.
-func (d *device) newVirtual(n devices.Size) (*block, error) { return d.newPhysical(n, d.prop()) }
-
-// newExported is newVirtual of memory that can be exported, which must be said
-// when it is made.
-func (d *device) newExported(n devices.Size) (*block, error) {
+// exportedProp is prop of memory that can be exported, which must be said when
+// it is made.
+func (d *device) exportedProp() *allocationProp {
 	p := d.prop()
 	p.RequestedHandleTypes = cuHandlePosixFD
-	b, err := d.newPhysical(n, p)
+	return p
+}
+
+// newVirtual makes physical memory and maps it. n is a multiple of units.plain.
+func (d *device) newVirtual(n devices.Size) (*block, error) { return d.newPhysical(n, d.prop()) }
+
+// newExported is newVirtual of memory that can be exported, in units.exported.
+func (d *device) newExported(n devices.Size) (*block, error) {
+	b, err := d.newPhysical(n, d.exportedProp())
 	if err != nil {
 		return nil, err
 	}

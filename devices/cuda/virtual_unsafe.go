@@ -6,10 +6,12 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-func (a *api) granularity(p *allocationProp) (devices.Size, error) {
+// granularity returns the unit in which memory of these properties is taken:
+// the least or the recommended one, as the option says.
+func (a *api) granularity(p *allocationProp, option uintptr) (devices.Size, error) {
 	var n uint64
 	err := a.check("cuMemGetAllocationGranularity",
-		code(a.MemGranularity.Call(uintptr(unsafe.Pointer(&n)), uintptr(unsafe.Pointer(p)), cuGranularityRecommended)))
+		code(a.MemGranularity.Call(uintptr(unsafe.Pointer(&n)), uintptr(unsafe.Pointer(p)), option)))
 	return devices.Size(n), err
 }
 

@@ -173,12 +173,12 @@ func TestPinTwice(t *testing.T) {
 			unpin[i] = pin(t, dev, p)
 			pin(t, dev, p)()
 			pin(t, dev, p[4096:8192])()
-			if !dev.pins.covers(p) || !dev.pins.covers(p[100:200]) {
+			if !dev.pins.Covers(dev, p) || !dev.pins.Covers(dev, p[100:200]) {
 				t.Error("what is still pinned is forgotten")
 			}
 		}
 		unpin[order[0]]()
-		if devs[order[0]].pins.covers(p[:1]) || !devs[order[1]].pins.covers(p) {
+		if d.pins.Covers(devs[order[0]], p[:1]) || !d.pins.Covers(devs[order[1]], p) {
 			t.Error("the wrong card's pin has ended")
 		}
 		mem := alloc(t, devs[order[1]], 1<<20)

@@ -26,6 +26,8 @@ type Options struct {
 	// SharedMemory is the tmpfs that everybody may write to: /dev/shm by
 	// default.
 	SharedMemory string
+	// Atime says which reads change the access time of a file, in mode tmpfs.
+	Atime devices.Atime
 	// NoMount makes a fresh tier one of mode quota, although the privilege to
 	// mount may be there.
 	NoMount bool
@@ -100,12 +102,29 @@ func (d *Driver) Open(ctx context.Context, spec devices.Spec) (devices.Device, e
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
+	if err := inMachine(spec, size); err != nil {
+		return nil, err
+	}
 	dev, err := d.open(roundUp(size))
 	if err != nil {
 		return nil, err
 	}
 	dev.mlock = mlock
 	return dev, nil
+}
+
+// inMachine refuses a size that the machine's memory never has room for: a tmpfs
+// takes any, and fails when it is written to.
+func inMachine(spec devices.Spec, size devices.Size) error {
+	mem, err := readMemInfo("/proc/meminfo")
+	if err != nil {
+		return err
+	}
+	if size > mem.total {
+		return fmt.Errorf("device %q: %v asked, the machine has %v of memory; ask for less, or leave size out for half of what is available",
+			spec.Text, size, mem.total)
+	}
+	return nil
 }
 
 // open tries the modes in order: what is there already, a fresh tmpfs, a

@@ -37,6 +37,9 @@ func (d *Driver) openTmpfs(p place, size devices.Size) (dev *Device, why string,
 			return nil, "", errors.Join(err, s.close())
 		}
 	}
+	if err = d.noteReads(p.mountDir); err != nil {
+		return nil, "", errors.Join(err, s.close(), d.undoMount(p))
+	}
 	limit := &tmpfsLimit{store: s}
 	u, err := limit.usage()
 	if err != nil {
@@ -75,6 +78,24 @@ func (d *Driver) mountFresh(dir string, size devices.Size) error {
 	}
 	// Where this fails the mount also shows in other namespaces, unreadable.
 	_ = d.mount("", dir, "", unix.MS_PRIVATE, "")
+	return nil
+}
+
+// noteReads has the tier's mount, fresh or adopted, note the reads that
+// Options.Atime says: those that the kernel serves by itself go by the mount.
+func (d *Driver) noteReads(dir string) error {
+	flags := uintptr(unix.MS_REMOUNT | unix.MS_BIND | unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC)
+	switch d.opts.Atime {
+	case devices.AtimeNever:
+		flags |= unix.MS_NOATIME
+	case devices.AtimeAlways:
+		flags |= unix.MS_STRICTATIME
+	default:
+		flags |= unix.MS_RELATIME
+	}
+	if err := d.mount("", dir, "", flags, ""); err != nil {
+		return fmt.Errorf("host tier %s: set which reads it notes: %w", dir, err)
+	}
 	return nil
 }
 

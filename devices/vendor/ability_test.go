@@ -2,6 +2,8 @@ package vendor
 
 import (
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -154,8 +156,8 @@ func TestPinning(t *testing.T) {
 			t.Fatal("not pinned")
 		}
 		again, pinnedAgain := devices.PinHost(dev, p)
-		if pinnedAgain == (v.name == Ascend) { // it has no code for that
-			t.Errorf("pinned again: %v", pinnedAgain)
+		if !pinnedAgain {
+			t.Error("not pinned again")
 		}
 		again()
 		mem := filled(t, dev, 4, len(p))
@@ -164,9 +166,11 @@ func TestPinning(t *testing.T) {
 		}
 		unpin()
 		unpin()
-		if _, odd := devices.PinHost(dev, p[1:]); odd == (v.name == Ascend) {
+		oddly, odd := devices.PinHost(dev, p[1:])
+		if odd == (v.name == Ascend) {
 			t.Errorf("memory that begins within a page: pinned %v", odd)
 		}
+		oddly()
 		if _, none := devices.PinHost(dev, nil); none {
 			t.Error("nothing is pinned")
 		}
@@ -179,5 +183,56 @@ func TestPinning(t *testing.T) {
 			t.Error(err)
 		}
 		left()
+	})
+}
+
+// thereAndBack copies content to host memory, and that to a device.
+func thereAndBack(t *testing.T, dev devices.Device, host []byte) {
+	t.Helper()
+	mem := filled(t, dev, uint64(len(host)), len(host))
+	if err := dev.CopyOut(t.Context(), host, mem.All()); err != nil {
+		t.Fatal(err)
+	}
+	if string(host) != string(kit.Bytes(uint64(len(host)), 0, len(host))) {
+		t.Errorf("%d bytes came wrong", len(host))
+	}
+	if err := dev.CopyIn(t.Context(), mem.All(), host); err != nil {
+		t.Fatal(err)
+	}
+	holds(t, mem, uint64(len(host)))
+}
+
+// TestPinningOverlaps pins ranges that overlap for two devices, copies every
+// mixture of what is pinned and what is not, and has the use of one device end
+// before that of the other.
+func TestPinningOverlaps(t *testing.T) {
+	each(t, func(t *testing.T, v vendorTest) {
+		const page = 1 << 12
+		p := pages(t, 64*page)
+		first, second := v.pair(t)
+		devs := []devices.Device{first, second}
+		if _, ok := devs[0].(devices.Pinner); !ok {
+			return
+		}
+		var unpin []func()
+		for i, at := range [][2]int{{8, 24}, {8, 24}, {16, 32}, {40, 48}, {48, 56}} {
+			undo, pinned := devices.PinHost(devs[i%2], p[at[0]*page:at[1]*page])
+			if pinned == (i == 2) {
+				t.Errorf("pages %d to %d: pinned %v", at[0], at[1], pinned)
+			}
+			unpin = append(unpin, undo)
+		}
+		for round, undo := range unpin {
+			for _, at := range [][2]int{{0, 64}, {8, 24}, {16, 32}, {0, 9}, {31, 33}, {40, 56}, {44, 52}} {
+				thereAndBack(t, devs[round%2], p[at[0]*page:at[1]*page])
+			}
+			if !strings.Contains(v.left(t), fmt.Sprintf(" %d pinned", []int{3, 3, 2, 2, 1}[round])) {
+				t.Errorf("after %d ends: %s", round, v.left(t))
+			}
+			undo()
+		}
+		if left := v.left(t); !strings.Contains(left, " 0 pinned") {
+			t.Errorf("at the end: %s", left)
+		}
 	})
 }

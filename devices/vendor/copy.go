@@ -112,16 +112,31 @@ func (d *device) work(s stream, begin func() error) error {
 
 // moveIn moves one piece host to device.
 func (d *device) moveIn(dst target, src []byte, s stream) error {
-	err := d.work(s, func() error { return d.t.in(dst, src, s) })
-	runtime.KeepAlive(src) // the runtime reads it until the wait is over
-	return err
+	return d.eachUniform(src, func(part []byte, off devices.Size) error {
+		return d.work(s, func() error { return d.t.in(dst.plus(off), part, s) })
+	})
 }
 
 // moveOut moves one piece device to host.
 func (d *device) moveOut(dst []byte, src target, s stream) error {
-	err := d.work(s, func() error { return d.t.out(dst, src.at, s) })
-	runtime.KeepAlive(dst) // the runtime writes it until the wait is over
-	return err
+	return d.eachUniform(dst, func(part []byte, off devices.Size) error {
+		return d.work(s, func() error { return d.t.out(part, src.plus(off).at, s) })
+	})
+}
+
+// eachUniform calls fn with the parts of some host memory that are locked as a
+// whole or not at all: runtimes refuse a copy of anything else. The runtime uses
+// a part until fn returns.
+func (d *device) eachUniform(p []byte, fn func(part []byte, off devices.Size) error) error {
+	defer runtime.KeepAlive(p)
+	for off := 0; off < len(p); {
+		n := d.pins.Uniform(p[off:])
+		if err := fn(p[off:off+n], devices.Size(off)); err != nil {
+			return err
+		}
+		off += n
+	}
+	return nil
 }
 
 // moveWithin moves one piece inside the device, whose ends don't overlap. Where

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/devices/internal/life"
+	"github.com/hmcfs/hmcfs/devices/internal/pins"
 )
 
 // device is one opened device, without the abilities that not all have.
@@ -29,7 +30,8 @@ type device struct {
 	peers peers
 	// imports are the handles of other processes that are open.
 	imports imports
-	pins    pins
+	// pins are those of all devices of the driver.
+	pins *pins.Table[*device]
 
 	// life is held for reading by every operation, and for writing by Close.
 	life life.Life
@@ -52,12 +54,12 @@ type device struct {
 func (d *Driver) newDevice(t *table, b binding, info devices.Info) *device {
 	dev := &device{
 		t: t, binding: b, info: info, serial: d.opened.Add(1),
+		pins:   &d.pins,
 		log:    d.log.With(zap.String("device", string(info.Name))),
 		blocks: map[*block]struct{}{},
 	}
 	dev.imports.open = map[string]*mapping{}
 	dev.peers = peers{reach: map[int]bool{}, enabled: map[int]bool{}}
-	dev.pins.held = map[uint64][]byte{}
 	dev.epoch.Store(uint64(devices.NextEpoch(0)))
 	return dev
 }
@@ -179,10 +181,11 @@ func (d *device) giveAll() error {
 	d.blocks, d.idle, d.used = map[*block]struct{}{}, nil, 0
 	failed := d.failure != nil
 	d.mu.Unlock()
+	unpinned := d.pins.Leave(d)
 	if failed {
-		return nil
+		return unpinned
 	}
-	errs := []error{d.closeImports(), d.unpinAll()}
+	errs := []error{d.closeImports(), unpinned}
 	for b := range blocks {
 		errs = append(errs, d.freeBlock(b))
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/devices/dl"
+	"github.com/hmcfs/hmcfs/devices/internal/pins"
 	"github.com/hmcfs/hmcfs/devices/internal/sysfs"
 )
 
@@ -48,6 +49,7 @@ type Driver struct {
 	sys    string // as sysfs.Root
 	table  dl.Lazy[*table]
 	opened atomic.Uint64 // how many devices, ever
+	pins   pins.Table[*device]
 }
 
 var _ devices.Driver = (*Driver)(nil)

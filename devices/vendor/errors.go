@@ -41,9 +41,9 @@ type codes struct {
 	outOfMemory []int32
 	// fatal are those after which the runtime refuses all work of a device.
 	fatal []int32
-	// peerEnabled and pinned say that what was asked for is so already; 0
-	// where there is no such code.
-	peerEnabled, pinned int32
+	// peerEnabled says that what was asked for is so already; 0 where there is
+	// no such code.
+	peerEnabled int32
 }
 
 // check turns the result of a call into an error.

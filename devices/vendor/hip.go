@@ -47,19 +47,18 @@ type hipAPI struct {
 
 // The constants of HIP's headers.
 const (
-	hipErrorInvalidValue                = 1
-	hipErrorOutOfMemory                 = 2
-	hipErrorDeinitialized               = 4
-	hipErrorECCNotCorrectable           = 214
-	hipErrorIllegalAddress              = 700
-	hipErrorLaunchTimeOut               = 702
-	hipErrorPeerAccessAlreadyEnabled    = 704
-	hipErrorContextIsDestroyed          = 709
-	hipErrorAssert                      = 710
-	hipErrorHostMemoryAlreadyRegistered = 712
-	hipErrorLaunchFailure               = 719
-	hipStreamNonBlocking                = 1
-	hipHostRegisterPortable             = 1
+	hipErrorInvalidValue             = 1
+	hipErrorOutOfMemory              = 2
+	hipErrorDeinitialized            = 4
+	hipErrorECCNotCorrectable        = 214
+	hipErrorIllegalAddress           = 700
+	hipErrorLaunchTimeOut            = 702
+	hipErrorPeerAccessAlreadyEnabled = 704
+	hipErrorContextIsDestroyed       = 709
+	hipErrorAssert                   = 710
+	hipErrorLaunchFailure            = 719
+	hipStreamNonBlocking             = 1
+	hipHostRegisterPortable          = 1
 	// hipIpcMemLazyEnablePeerAccess is 0 up to HIP 5 and 1 since, and the only
 	// flag that a library takes.
 	hipIPCLazyOld, hipIPCLazy = 0, 1
@@ -96,7 +95,6 @@ func adaptHIP(lib *dl.Handle) (*table, error) {
 			hipErrorContextIsDestroyed, hipErrorAssert, hipErrorLaunchFailure,
 		},
 		peerEnabled: hipErrorPeerAccessAlreadyEnabled,
-		pinned:      hipErrorHostMemoryAlreadyRegistered,
 	}}
 	a.devices(t)
 	a.memory(t)

@@ -127,12 +127,13 @@ func (s sharer) Import(ctx context.Context, h devices.Handle) (*devices.Memory, 
 
 // checkHandle says what is wrong with a handle on its face.
 func (d *device) checkHandle(h devices.Handle) error {
+	if err := d.info.CheckUUID(h.Device); err != nil {
+		return err
+	}
 	part := devices.Range{Off: h.Offset, Len: h.Size}
 	switch {
 	case len(h.Bytes) != d.t.ipc.size:
 		return fmt.Errorf("it has %d bytes, %s makes %d", len(h.Bytes), d.info.Family, d.t.ipc.size)
-	case h.Device != "" && d.info.UUID != "" && h.Device != d.info.UUID:
-		return fmt.Errorf("it is of device %s, this is %s", h.Device, d.info.UUID)
 	case h.Size == 0 || !part.WellFormed():
 		return fmt.Errorf("its part %v is none", part)
 	case h.Allocation == 0 && d.t.ipc.extent == nil:

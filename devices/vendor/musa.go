@@ -42,23 +42,22 @@ type musaAPI struct {
 
 // The constants of MUSA's headers.
 const (
-	musaErrorMemoryAllocation            = 2
-	musaErrorECCUncorrectable            = 214
-	musaErrorMtlinkUncorrectable         = 220
-	musaErrorIllegalAddress              = 700
-	musaErrorLaunchTimeout               = 702
-	musaErrorPeerAccessAlreadyEnabled    = 704
-	musaErrorContextIsDestroyed          = 709
-	musaErrorAssert                      = 710
-	musaErrorHostMemoryAlreadyRegistered = 712
-	musaErrorHardwareStackError          = 714
-	musaErrorLaunchFailure               = 719
-	musaStreamNonBlocking                = 1
-	musaHostRegisterPortable             = 1
-	musaIPCLazyEnablePeerAccess          = 1
-	musaMemcpyHostToDevice               = 1
-	musaMemcpyDeviceToHost               = 2
-	musaMemcpyDeviceToDevice             = 3
+	musaErrorMemoryAllocation         = 2
+	musaErrorECCUncorrectable         = 214
+	musaErrorMtlinkUncorrectable      = 220
+	musaErrorIllegalAddress           = 700
+	musaErrorLaunchTimeout            = 702
+	musaErrorPeerAccessAlreadyEnabled = 704
+	musaErrorContextIsDestroyed       = 709
+	musaErrorAssert                   = 710
+	musaErrorHardwareStackError       = 714
+	musaErrorLaunchFailure            = 719
+	musaStreamNonBlocking             = 1
+	musaHostRegisterPortable          = 1
+	musaIPCLazyEnablePeerAccess       = 1
+	musaMemcpyHostToDevice            = 1
+	musaMemcpyDeviceToHost            = 2
+	musaMemcpyDeviceToDevice          = 3
 	// musaProperties is more than any musaDeviceProp needs, in bytes. Only its
 	// first field is read: the name, 256 characters.
 	musaProperties = 8192
@@ -94,7 +93,6 @@ func adaptMUSA(lib *dl.Handle) (*table, error) {
 			musaErrorHardwareStackError, 715, 716, 717, 718, musaErrorLaunchFailure,
 		},
 		peerEnabled: musaErrorPeerAccessAlreadyEnabled,
-		pinned:      musaErrorHostMemoryAlreadyRegistered,
 	}}
 	a.devices(t)
 	a.memory(t)
