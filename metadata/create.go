@@ -12,7 +12,8 @@ import (
 //
 // Errors: ErrNotExist when the directory is gone; ErrNotDir; ErrExist;
 // ErrPermission in the root and in PublishIno; ErrNameTooLong, also for a symlink's target;
-// ErrInvalidName; ErrInvalid for an unknown type or an empty target.
+// ErrInvalidName; ErrInvalid for an unknown type, an empty target, or
+// nanoseconds out of range.
 func (s *Store) Create(ctx context.Context, parent Ino, name string, n Node) (Inode, error) {
 	if err := validName(name); err != nil {
 		return Inode{}, err
@@ -74,6 +75,9 @@ func (t *txn) create(ino, parent Ino, name string, n Node) (record, error) {
 		return record{}, ErrPermission
 	}
 	rec := t.newRecord(ino, &dir, name, n)
+	if err = t.expire(&rec, n.Expires); err != nil {
+		return rec, err
+	}
 	return rec, t.enter(&dir, name, sl, &rec)
 }
 
@@ -127,7 +131,13 @@ func (n *Node) normalize() error {
 	if n.Mode&^(sIFMT|0o7777) != 0 {
 		return fmt.Errorf("%w: mode %o", ErrInvalid, uint32(n.Mode))
 	}
+	if n.Expires.Nsec >= 1e9 {
+		return fmt.Errorf("%w: %d nanoseconds", ErrInvalid, n.Expires.Nsec)
+	}
 	typ := n.Mode.Type()
+	if typ != TypeRegular {
+		n.Expires = Timespec{}
+	}
 	if typ != TypeChar && typ != TypeBlock {
 		n.Rdev = 0
 	}

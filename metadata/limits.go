@@ -39,6 +39,8 @@ type Node struct {
 	Rdev uint32
 	// Target is what a symlink points to.
 	Target string
+	// Expires is the time at which a regular file ends; zero is never.
+	Expires Timespec
 }
 
 // DeviceRecord is what the store keeps of one device.

@@ -132,7 +132,9 @@ func (r *Registry) idleLocked() {
 func (r *Registry) settleLocked(name string, a answer) {
 	c := r.claims[name]
 	c.busy = false
-	c.revision, c.turn, c.unsure = a.revision, a.turn, c.unsure || a.unsure
+	// What the service was not asked for may still be there.
+	unasked := a == answer{} && c.revision != 0
+	c.revision, c.turn, c.unsure = a.revision, a.turn, c.unsure || a.unsure || unasked
 	c.contested = a.by != ""
 	switch {
 	case a.by != "":

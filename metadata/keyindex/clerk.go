@@ -65,7 +65,7 @@ func (r *Registry) work(ctx context.Context) (left bool) {
 			return r.isAway() && !r.answers(ctx)
 		}
 		if len(claims) > 0 {
-			r.ask(ctx, claims, true)
+			r.tellContested(claims, r.ask(ctx, claims, true))
 		}
 		if len(leaving) > 0 {
 			r.leave(ctx, leaving)
@@ -104,7 +104,8 @@ func (r *Registry) next() (claims, leaving []string) {
 			delete(r.queue, name)
 		case lease != nil: // else with the next one
 			delete(r.queue, name)
-			c.busy = true
+			// It was granted before, so it is in use, whatever has it now.
+			c.busy, c.shown = true, true
 			claims = append(claims, name)
 		}
 	}

@@ -4,11 +4,10 @@
 //
 // A key belongs to the first node that claims it, until it releases it, or is
 // gone with its lease. So two nodes that set one key at once find out before
-// either shows it. While the service is away claims are granted without being
-// asked for: local work goes on; when it is back they are made good, and of two
-// nodes the one that comes second keeps its object without the key being known
-// to others (State tells how many of these there are). It gets the key when the
-// other one has given it up.
+// either shows it. A claim that the service does not answer is not granted. The
+// caller may find out from the nodes themselves that a key is free, and use it
+// (Have): the claim is made good when the service is back. A key in use that
+// another node has claimed before is contested: OnContested tells of it.
 //
 // Nobody keeps a copy of the index. A key is asked for when it is needed, and
 // where it is is remembered for a short time; that it is nowhere is not.
@@ -23,6 +22,7 @@
 //	                   │ │       │ ^                │
 //	   another has it <┘ │       │ └────Claim───────┘
 //	                     v       v another lease
+//	                   (none), or of a key in use:
 //	                   unasked ──clerk──> ours, or contested
 //
 // Who changes a claim at the service marks it busy before he lets the lock go,

@@ -40,13 +40,18 @@ func (e *TakenError) Unwrap() error { return metadata.ErrExist }
 // Index tells where keys are. Its methods may be called from any goroutine.
 type Index interface {
 	// Claim makes keys ours. For each the error is nil, also when it was ours
-	// before, or a *TakenError. It waits
+	// before, a *TakenError, or coord.ErrUnavailable where the service did not
+	// answer: the key is not ours then. It waits
 	// for the service no longer than the service's own time limit; a key whose
 	// turn has not come when the context ends has the context's error.
 	Claim(ctx context.Context, s Space, keys []string) []error
 	// Have makes keys ours that are in use here already, in the background: as
 	// far as no other node has them, now or later.
 	Have(s Space, keys []string)
+	// OnContested has fn called, from one goroutine, with keys that Have has made
+	// ours and that another node has claimed before. It is called again with those
+	// that stay so.
+	OnContested(fn func(s Space, key string, by members.Name))
 	// Has says whether a key is in use here, or about to be.
 	Has(s Space, key string) bool
 	// Release gives keys up, in the background.

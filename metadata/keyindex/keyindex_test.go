@@ -59,7 +59,7 @@ func (n *node) claim(keys ...string) (granted []string) {
 		switch {
 		case err == nil:
 			granted = append(granted, keys[i])
-		case !errors.Is(err, metadata.ErrExist):
+		case !errors.Is(err, metadata.ErrExist) && !errors.Is(err, coord.ErrUnavailable):
 			n.t.Errorf("claim %q: %v", keys[i], err)
 		}
 	}
@@ -159,7 +159,10 @@ func TestAway(t *testing.T) {
 		a, b := join(t, s, "a"), join(t, s, "b")
 		a.claim("before")
 		a.client.SetCut(true)
-		a.gets([]string{"x", "y"}, "x", "y")
+		a.gets([]string{"before", "x", "y"}, "before")
+		a.is(keyindex.State{Keys: 1})
+		// They are used all the same.
+		a.Have(keyindex.Keys, []string{"x", "y"})
 		if _, err := a.Find(t.Context(), keyindex.Keys, "z"); !errors.Is(err, coord.ErrUnavailable) {
 			t.Errorf("find: %v", err)
 		}
@@ -171,11 +174,14 @@ func TestAway(t *testing.T) {
 		// The lease ends.
 		pass(2 * members.DefaultTTL)
 		b.gets([]string{"before"}, "before")
-		// They are visible there: a keeps them.
-		a.Have(keyindex.Keys, []string{"before", "x", "y"})
+		told := map[string]members.Name{}
+		a.OnContested(func(s keyindex.Space, key string, by members.Name) { told[string(s)+" "+key] = by })
 		a.client.SetCut(false)
 		pass(members.DefaultTTL)
 		a.is(keyindex.State{Keys: 3, Contested: 2})
+		if diff := cmp.Diff(map[string]members.Name{"keys before": "b", "keys x": "b"}, told); diff != "" {
+			t.Errorf("told to be contested (-want +got):\n%s", diff)
+		}
 		b.finds("y", "a")
 		a.finds("x", "b")
 		b.Release(keyindex.Keys, []string{"x"})
@@ -202,7 +208,8 @@ func TestReleaseWhileAway(t *testing.T) {
 				a.client.SetCut(true)
 				a.Release(keyindex.Keys, []string{"x", "y"})
 				synctest.Wait()
-				a.gets([]string{"y"}, "y") // it is ours still
+				a.gets([]string{"y"}) // whether it is ours still is not known
+				a.Have(keyindex.Keys, []string{"y"})
 				pass(pause)
 				a.client.SetCut(false)
 				pass(members.DefaultTTL)
@@ -211,6 +218,28 @@ func TestReleaseWhileAway(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestClaimAgainWhileAway: a key that was given up while the service does not
+// answer is not granted from memory: another node may have it by then.
+func TestClaimAgainWhileAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memory.NewServer(memory.Options{})
+		a, b := join(t, s, "a"), join(t, s, "b")
+		a.claim("x", "y")
+		a.client.SetCut(true)
+		a.gets([]string{"z"}) // so it is known that nothing answers
+		pass(2 * members.DefaultTTL)
+		b.gets([]string{"x"}, "x")
+		a.Release(keyindex.Keys, []string{"x", "y"})
+		a.gets([]string{"x", "y"})
+		a.gets([]string{"x", "y"}) // nor the second time
+		a.client.SetCut(false)
+		pass(members.DefaultTTL)
+		a.is(keyindex.State{})
+		a.gets([]string{"x", "y"}, "y")
+		b.finds("y", "a")
+	})
 }
 
 // TestDown: the service stops and starts again, or has lost everything.
@@ -367,7 +396,8 @@ func TestContest(t *testing.T) {
 		for _, n := range nodes {
 			n.is(keyindex.State{})
 		}
-		if st := s.Stats(); st.Values != len(nodes) {
+		// The record of each node and its mark.
+		if st := s.Stats(); st.Values != 2*len(nodes) {
 			t.Errorf("left in the service: %+v", st)
 		}
 	})
@@ -426,7 +456,8 @@ func TestContestAway(t *testing.T) {
 				n.Release(keyindex.Keys, []string{key})
 				delete(used[i], key)
 			default:
-				if len(n.claim(key)) > 0 {
+				err := n.Claim(t.Context(), keyindex.Keys, []string{key})[0]
+				if err == nil || errors.Is(err, coord.ErrUnavailable) {
 					n.Have(keyindex.Keys, []string{key})
 					used[i][key] = true
 				}

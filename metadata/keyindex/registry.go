@@ -2,9 +2,12 @@ package keyindex
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"sync"
 
 	"github.com/hmcfs/hmcfs/metadata/coord"
+	"github.com/hmcfs/hmcfs/metadata/members"
 )
 
 // Registry is an Index in a coordination service.
@@ -33,6 +36,9 @@ type Registry struct {
 	// idle is closed, and made anew, when claims have ceased to be busy.
 	// +checklocks:mu
 	idle chan struct{}
+	// contested is OnContested's.
+	// +checklocks:mu
+	contested func(s Space, key string, by members.Name)
 }
 
 var _ Index = (*Registry)(nil)
@@ -101,9 +107,11 @@ func (r *Registry) Claim(ctx context.Context, s Space, keys []string) []error {
 				names[n] = nameOf(s, keys[i])
 			}
 			for n, by := range r.ask(ctx, names, false) {
+				i := mine[n]
 				if by != "" {
-					i := mine[n]
 					errs[i] = &TakenError{Key: keys[i], Node: by}
+				} else if !r.granted(names[n]) {
+					errs[i] = fmt.Errorf("claim key %q: %w", keys[i], coord.ErrUnavailable)
 				}
 			}
 		case len(theirs) > 0:
@@ -121,6 +129,49 @@ func (r *Registry) Claim(ctx context.Context, s Space, keys []string) []error {
 	return errs
 }
 
+// granted reports whether the service has granted a claim that it was asked for.
+// One that it has not granted is given up, unless the key is in use already.
+func (r *Registry) granted(name string) bool {
+	r.mu.Lock()
+	c := r.claims[name]
+	ours := c != nil && (c.shown || c.isOurs(r.turn))
+	if c != nil && !ours && !c.busy {
+		c.wanted = false
+		r.queue[name] = struct{}{}
+	}
+	r.mu.Unlock()
+	r.awake()
+	return ours
+}
+
+// OnContested has fn called with keys in use here that another node has; see
+// Index.
+func (r *Registry) OnContested(fn func(s Space, key string, by members.Name)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.contested = fn
+	for name, c := range r.claims {
+		if c.contested {
+			r.queue[name] = struct{}{} // which fn has not heard of
+		}
+	}
+	r.awake()
+}
+
+// tellContested tells which claims that were asked for are contested.
+func (r *Registry) tellContested(names []string, by []members.Name) {
+	for i, name := range names {
+		r.mu.Lock()
+		c, fn := r.claims[name], r.contested
+		contested := c != nil && c.contested
+		r.mu.Unlock()
+		space, key, _ := strings.Cut(name, "/")
+		if contested && fn != nil && by[i] != "" {
+			fn(Space(space), key, by[i])
+		}
+	}
+}
+
 // begin makes the claims, by place, busy that are to be asked for, and tells
 // those that somebody else is busy with. The others are ours.
 func (r *Registry) begin(s Space, keys []string, which []int) (mine, theirs []int, idle <-chan struct{}) {
@@ -135,11 +186,11 @@ func (r *Registry) begin(s Space, keys []string, which []int) (mine, theirs []in
 			mine = append(mine, i)
 		case c.busy:
 			theirs = append(theirs, i)
-		case c.contested || !c.wanted && !c.isOurs(r.turn):
+		case c.contested, !c.wanted, !c.shown && !c.isOurs(r.turn):
+			// One that was given up is asked for too: the clerk may be waiting for
+			// the service to answer again, and the lease have ended meanwhile.
 			c.wanted, c.busy = true, true
 			mine = append(mine, i)
-		default:
-			c.wanted = true // before the clerk has given it up
 		}
 	}
 	return mine, theirs, r.idle

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 )
 
 // The bounds of a record.
@@ -67,6 +68,7 @@ func decode(name string, p []byte) (Record, error) {
 	if prefix+string(r.Name) != name {
 		return Record{}, fmt.Errorf("%q has a record of %q: %w", name, string(r.Name), errRecord)
 	}
+	r.Lapsed = time.Time{} // that is for each node to see
 	return r, r.Validate()
 }
 
@@ -80,5 +82,5 @@ func (r Record) clone() Record {
 // equal says whether two records say the same.
 func (r Record) equal(o Record) bool {
 	return r.Name == o.Name && r.Epoch == o.Epoch && r.ID == o.ID && r.Version == o.Version &&
-		r.Started.Equal(o.Started) && slices.Equal(r.Addresses, o.Addresses) && slices.Equal(r.Devices, o.Devices)
+		r.Started.Equal(o.Started) && r.Lapsed.Equal(o.Lapsed) && slices.Equal(r.Addresses, o.Addresses) && slices.Equal(r.Devices, o.Devices)
 }

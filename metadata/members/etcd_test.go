@@ -57,13 +57,14 @@ func TestEtcd(t *testing.T) {
 	waits(t, b, "a")
 	epoch := a.Self().Epoch
 
-	// A node that dies vanishes with its lease, and comes back as another one.
+	// A node that dies is known to be dead with its lease, and comes back as another one.
 	if err := way.Close(); err != nil {
 		t.Fatal(err)
 	}
-	waits(t, a)
+	kit.Eventually(t, limit, func() bool { r, known := a.Get("b"); return known && !r.Lapsed.IsZero() })
 	again, _ := real(t, e, record("b"))
 	waits(t, a, "b")
+	kit.Eventually(t, limit, func() bool { r, _ := a.Get("b"); return r.Lapsed.IsZero() })
 	if r, _ := a.Get("b"); r.Epoch <= b.Self().Epoch || r.Epoch != again.Self().Epoch {
 		t.Errorf("b is %d, was %d", r.Epoch, b.Self().Epoch)
 	}
@@ -111,7 +112,7 @@ func TestEtcd(t *testing.T) {
 	defer func() { _ = look.Close() }()
 	kit.Eventually(t, limit, func() bool {
 		entries, _, err := look.List(t.Context(), "nodes/", "", 10)
-		return err == nil && len(entries) == 2
+		return err == nil && len(entries) == 4
 	})
 	waits(t, a, "b")
 	waits(t, again, "a")

@@ -34,6 +34,8 @@ type Members struct {
 	grace    grace
 	unlisted bool
 	seen     coord.Revision
+	// marked is the revision of our mark. It is run's, and Close's behind that.
+	marked coord.Revision
 
 	mu sync.Mutex
 	// +checklocks:mu
@@ -153,9 +155,9 @@ func (m *Members) setLeaseLocked(l coord.Lease) {
 	}
 }
 
-// Close ends the membership: our record is gone, with all that was bound to
+// Close ends the membership: our record and our mark are gone, with all that was bound to
 // the lease. The view stays as it was. The context bounds telling the service;
-// a node that could not tell is gone when its lease ends.
+// a node that could not tell lapses when its lease ends.
 func (m *Members) Close(ctx context.Context) error {
 	m.cancel()
 	<-m.done
@@ -163,8 +165,10 @@ func (m *Members) Close(ctx context.Context) error {
 	if lease == nil {
 		return nil
 	}
+	// Without its mark the node has left, and is not one that was cut off.
+	failure := m.unmark(ctx)
 	m.dropLease()
-	return lease.Revoke(ctx)
+	return errors.Join(failure, lease.Revoke(ctx))
 }
 
 // poke has our own record looked at.

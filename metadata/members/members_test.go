@@ -113,12 +113,14 @@ func TestJoinAndLeave(t *testing.T) {
 		if diff := cmp.Diff([]string{"joined b", "left b"}, a.kinds()); diff != "" {
 			t.Errorf("events (-want +got):\n%s", diff)
 		}
-		if st := s.Stats(); st.Values != 1 || st.Leases != 1 {
+		if st := s.Stats(); st.Values != 2 || st.Leases != 1 {
 			t.Errorf("left in the service: %+v", st)
 		}
 	})
 }
 
+// TestDeath has a node be cut off for longer than its lease: it is known, with
+// the time, to all nodes, also to one that joins meanwhile, until it is back.
 func TestDeath(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memory.NewServer(memory.Options{})
@@ -126,15 +128,80 @@ func TestDeath(t *testing.T) {
 		before := b.Self().Epoch
 		b.client.SetCut(true)
 		pass(members.DefaultTTL - time.Millisecond)
-		sees(t, a, "b")
+		lapsed(t, a, "b", false)
 		pass(2 * time.Millisecond)
-		sees(t, a)
+		lapsed(t, a, "b", true)
+		c := join(t, s, record("c"))
+		lapsed(t, c, "b", true)
+		a.told(t, "joined b", "changed b", "joined c")
+		pass(24 * time.Hour)
 		again := join(t, s, record("b"))
-		sees(t, a, "b")
+		lapsed(t, a, "b", false)
+		lapsed(t, c, "b", false)
+		a.told(t, "left b", "joined b")
 		if again.Self().Epoch <= before {
 			t.Errorf("epoch %d after %d", again.Self().Epoch, before)
 		}
 	})
+}
+
+// TestDeathUnseen is TestDeath for a node that has to list all again: the lease
+// has ended while it was cut off itself.
+func TestDeathUnseen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memory.NewServer(memory.Options{})
+		a, b, c := join(t, s, record("a")), join(t, s, record("b")), join(t, s, record("c"))
+		a.client.SetCut(true)
+		c.client.Kill()
+		pass(time.Hour)
+		lapsed(t, a, "c", false)
+		s.Compact()
+		a.client.SetCut(false)
+		pass(time.Minute)
+		lapsed(t, a, "c", true)
+		lapsed(t, b, "c", true)
+		lapsed(t, a, "b", false)
+	})
+}
+
+// TestForget has an operator decide that a node that died does not come back.
+func TestForget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memory.NewServer(memory.Options{})
+		a, b, c := join(t, s, record("a")), join(t, s, record("b")), join(t, s, record("c"))
+		if err := a.Forget(t.Context(), "b"); !errors.Is(err, members.ErrPresent) {
+			t.Errorf("a node that is there: %v", err)
+		}
+		if err := a.Forget(t.Context(), "x"); !errors.Is(err, coord.ErrNotFound) {
+			t.Errorf("a node that never was: %v", err)
+		}
+		b.client.SetCut(true)
+		pass(2 * members.DefaultTTL)
+		c.client.SetCut(true)
+		if err := a.Forget(t.Context(), "b"); err != nil {
+			t.Error(err)
+		}
+		sees(t, a, "c")
+		s.Compact() // c has to list all, since it can't be told what happened
+		c.client.SetCut(false)
+		pass(time.Second)
+		sees(t, c, "a")
+		b.client.SetCut(false)
+		pass(time.Minute)
+		lapsed(t, a, "b", false)
+		sees(t, c, "a", "b")
+	})
+}
+
+// lapsed fails the test unless a view shows a node, whose lease has ended or
+// not.
+func lapsed(t *testing.T, v members.View, name members.Name, want bool) {
+	t.Helper()
+	synctest.Wait()
+	r, known := v.Get(name)
+	if !known || r.Lapsed.IsZero() == want {
+		t.Errorf("%s knows of %s: %t, %+v; want lapsed: %t", v.Self().Name, name, known, r, want)
+	}
 }
 
 func TestKilledNodeComesBackAtOnce(t *testing.T) {
@@ -168,7 +235,7 @@ func TestDuplicateName(t *testing.T) {
 			t.Errorf("the second a: %v", err)
 		}
 		pass(2 * members.DefaultTTL)
-		if st := a.State(); st.Problem != "" || s.Stats().Values != 1 || s.Stats().Leases != 1 {
+		if st := a.State(); st.Problem != "" || s.Stats().Values != 2 || s.Stats().Leases != 1 {
 			t.Errorf("the first a: %+v, service %+v", st, s.Stats())
 		}
 	})

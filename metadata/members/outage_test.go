@@ -75,7 +75,7 @@ func TestServiceAway(t *testing.T) {
 				leaseOf(t, a)
 				pass(time.Minute)
 				sees(t, a, "b")
-				if st := s.Stats(); st.Values != 2 || st.Leases != 2 {
+				if st := s.Stats(); st.Values != 4 || st.Leases != 2 {
 					t.Errorf("in the service: %+v", st)
 				}
 			})
@@ -91,7 +91,7 @@ func TestLeaseLostWhileCut(t *testing.T) {
 		old, epoch, changed := b.Lease()
 		b.client.SetCut(true)
 		pass(time.Minute)
-		sees(t, a)
+		lapsed(t, a, "b", true)
 		sees(t, b, "a")
 		select {
 		case <-changed:
@@ -106,9 +106,9 @@ func TestLeaseLostWhileCut(t *testing.T) {
 		if leaseOf(t, b) == old {
 			t.Error("the same lease")
 		}
-		sees(t, a, "b")
+		lapsed(t, a, "b", false)
 		reachable(t, b, true)
-		a.told(t, "joined b", "left b", "joined b")
+		a.told(t, "joined b", "changed b", "changed b")
 		if r, _ := a.Get("b"); r.Epoch != epoch {
 			t.Errorf("b comes back as %d, was %d", r.Epoch, epoch)
 		}
@@ -280,7 +280,7 @@ func TestJoinRefused(t *testing.T) {
 				t.Errorf("%s: %v, want %v", name, err, c.want)
 			}
 		}
-		if st := s.Stats(); st.Values != 1 || st.Leases != 1 {
+		if st := s.Stats(); st.Values != 2 || st.Leases != 1 {
 			t.Errorf("left in the service: %+v", st)
 		}
 	})
@@ -313,7 +313,7 @@ func TestSameRank(t *testing.T) {
 		}
 		synctest.Wait()
 		sees(t, a)
-		if st := s.Stats(); st.Values != 1 || st.Leases != 1 {
+		if st := s.Stats(); st.Values != 2 || st.Leases != 1 {
 			t.Errorf("left in the service: %+v", st)
 		}
 	})

@@ -1,6 +1,7 @@
 package members
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
@@ -15,6 +16,8 @@ var (
 	ErrName = errors.New("members: invalid node name")
 	// ErrTaken: another node has the name.
 	ErrTaken = errors.New("members: node name taken")
+	// ErrPresent: the node is there, and can't be forgotten.
+	ErrPresent = errors.New("members: node is present")
 )
 
 // maxName is the most bytes of a name: it is one label of a DNS name.
@@ -75,6 +78,9 @@ type Record struct {
 	Devices []Device  `json:"devices,omitempty"`
 	Version string    `json:"version,omitempty"`
 	Started time.Time `json:"started,omitzero"` // for people; nothing depends on it
+	// Lapsed is the time at which the lease of a node that has not left was seen
+	// to have ended: it died, or is cut off. Zero for all others.
+	Lapsed time.Time `json:"lapsed,omitzero"`
 }
 
 // Kind is what happened to a node.
@@ -125,6 +131,13 @@ type View interface {
 	// Met notes what a node has said of itself: a static view learns epoch and
 	// devices from it. Others ignore it.
 	Met(r Record)
+	// Forget takes a node that died or was cut off out of the view: its names are
+	// gone then. A shared view does so for all nodes, a fixed list for this one,
+	// and both until the node is met again.
+	//
+	// Errors: ErrPresent; ErrName; those of coord: ErrNotFound for a node that is
+	// not known.
+	Forget(ctx context.Context, name Name) error
 	// State says how the view is doing.
 	State() State
 }

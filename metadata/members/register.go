@@ -129,7 +129,7 @@ func (m *Members) entry() (coord.Entry, error) {
 // moment may both be refused.
 func checkRank(self Name, all []coord.Entry) error {
 	for _, e := range all {
-		other := Name(strings.TrimPrefix(e.Name, prefix))
+		other, _ := nodeOf(e.Name)
 		if other != self && other.Rank() == self.Rank() {
 			return fmt.Errorf("node %s has the same rank as %s would have; use another name: %w", other, self, ErrTaken)
 		}
@@ -163,7 +163,7 @@ func (m *Members) check(ctx context.Context) error {
 		return err
 	}
 	m.mu.Lock()
-	defer m.mu.Unlock()
 	m.written = entry
-	return nil
+	m.mu.Unlock()
+	return m.mark(ctx)
 }

@@ -128,11 +128,16 @@ func (m *Members) begin(ctx context.Context, first bool) (coord.Watch, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err = m.mark(ctx); err != nil {
+		w.Close()
+		return nil, err
+	}
 	m.seen = revision
 	m.forget()
 	listed := make(map[Name]bool, len(entries))
 	for _, e := range entries {
-		if name, ok := m.note(e); ok {
+		name, mark := nodeOf(e.Name)
+		if m.note(e) && !mark {
 			listed[name] = true
 		}
 	}
@@ -140,15 +145,15 @@ func (m *Members) begin(ctx context.Context, first bool) (coord.Watch, error) {
 	return w, nil
 }
 
-// settle ends what begin has begun. Nodes that are missing are gone, unless the
-// service had forgotten us: then it may have forgotten them too.
+// settle ends what begin has begun. Nodes whose records are missing are gone or
+// have lapsed, unless the service had forgotten us: then it may have forgotten them too.
 func (m *Members) settle(missing []Name, revision coord.Revision) {
 	if m.unlisted {
 		m.unlisted = false
 		m.grace.begin(missing, m.ttl)
 	} else {
 		for _, name := range missing {
-			m.remove(name, revision)
+			m.lapse(name, revision)
 		}
 	}
 }
@@ -173,21 +178,24 @@ func (m *Members) list(ctx context.Context) ([]coord.Entry, coord.Revision, erro
 	}
 }
 
-// note takes a record into the view, and says whose it is.
-func (m *Members) note(e coord.Entry) (Name, bool) {
-	m.mu.Lock()
-	own := prefix+string(m.self.Name) == e.Name
-	m.mu.Unlock()
-	if own {
-		return "", false
+// note takes a record or a mark into the view, unless it is our own or can't be
+// read.
+func (m *Members) note(e coord.Entry) bool {
+	name, mark := nodeOf(e.Name)
+	if name == m.Self().Name {
+		return false
 	}
-	r, err := decode(e.Name, e.Value)
+	r, err := decode(strings.TrimSuffix(e.Name, markSuffix), e.Value)
 	if err != nil {
 		m.logger.Warn("a record that can't be read", zap.String("name", e.Name), zap.Error(err))
-		return "", false
+		return false
 	}
-	m.set(r, e.Revision)
-	return r.Name, true
+	if mark {
+		m.setMark(r, e.Revision)
+	} else {
+		m.set(r, e.Revision)
+	}
+	return true
 }
 
 // keep follows the watch and looks after our own record until one of the two
@@ -243,11 +251,14 @@ func (m *Members) watch(ctx context.Context, w coord.Watch) error {
 		}
 		for _, ev := range events {
 			m.seen = ev.Revision
+			name, mark := nodeOf(ev.Name)
 			switch {
 			case ev.Name == own:
 				m.ownChanged(ev)
+			case ev.Deleted && mark:
+				m.dropMark(name, ev.Revision)
 			case ev.Deleted:
-				m.remove(Name(strings.TrimPrefix(ev.Name, prefix)), ev.Revision)
+				m.lapse(name, ev.Revision)
 			default:
 				m.note(ev.Entry)
 			}
@@ -265,11 +276,11 @@ func (m *Members) ownChanged(ev coord.Event) {
 	}
 }
 
-// removeMissing removes those who have not come back in their time.
+// removeMissing takes those for gone that have not come back in their time.
 func (m *Members) removeMissing() {
 	for _, name := range m.grace.nodes {
 		if m.revisionOf(name) == 0 {
-			m.remove(name, 0)
+			m.lapse(name, 0)
 		}
 	}
 	m.grace.end()

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/hmcfs/hmcfs/metadata/coord"
 )
 
 // StaticOptions is what a static view is made with.
@@ -50,13 +52,16 @@ func (o *StaticOptions) Validate() error {
 	return errors.Join(faults...)
 }
 
-// StaticView is a View of a list that does not change.
+// StaticView is a View of a list, which changes by Forget alone.
 type StaticView struct {
 	*table
 
 	mu sync.Mutex
 	// +checklocks:mu
 	self Record
+	// forgotten are nodes of the list that the view is without.
+	// +checklocks:mu
+	forgotten map[Name]Record
 }
 
 var _ View = (*StaticView)(nil)
@@ -69,7 +74,7 @@ func Static(o StaticOptions) (*StaticView, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	v := &StaticView{table: newTable(), self: o.Self.clone()}
+	v := &StaticView{table: newTable(), self: o.Self.clone(), forgotten: map[Name]Record{}}
 	v.self.Epoch = nextEpoch(o.Self.Epoch)
 	for _, p := range o.Peers {
 		v.set(p.clone(), 0)
@@ -98,15 +103,47 @@ func (v *StaticView) Update(change func(*Record)) error {
 }
 
 // Met learns what a node says of itself; see View. The address stays that of
-// the list. Who is not in the list is passed over.
+// the list. A node that is not in the list is passed over, and one that was
+// forgotten is back.
 func (v *StaticView) Met(r Record) {
+	if r.Validate() != nil {
+		return
+	}
 	known, ok := v.Get(r.Name)
-	if !ok || r.Validate() != nil {
+	if !ok {
+		known, ok = v.recall(r.Name)
+	}
+	if !ok {
 		return
 	}
 	r = r.clone()
 	r.Addresses = known.Addresses
 	v.set(r, 0)
+}
+
+// Forget takes a node that is gone for good out of the view, until it is met
+// again; see View.
+//
+// Errors: coord.ErrNotFound.
+func (v *StaticView) Forget(_ context.Context, name Name) error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	r, ok := v.Get(name)
+	if !ok {
+		return fmt.Errorf("node %q: %w", name, coord.ErrNotFound)
+	}
+	v.forgotten[name] = r
+	v.remove(name, 0)
+	return nil
+}
+
+// recall takes a node out of those that were forgotten.
+func (v *StaticView) recall(name Name) (Record, bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	r, ok := v.forgotten[name]
+	delete(v.forgotten, name)
+	return r, ok
 }
 
 // State says how the view is doing: always well.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/hmcfs/hmcfs/metadata/coord"
 	"github.com/hmcfs/hmcfs/metadata/members"
 )
 
@@ -156,4 +157,39 @@ func TestNames(t *testing.T) {
 	if got := members.Name("a").Rank(); got != 0xca978112 {
 		t.Errorf("rank of a is %#x", got)
 	}
+}
+
+// TestStaticForget: a node that is forgotten is not in the view until it is met
+// again, at the address of the list.
+func TestStaticForget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := static(t)
+		v.Met(members.Record{Name: "b", Epoch: 7})
+		var told []string
+		cancel := v.OnEvent(func(ev members.Event) { told = append(told, fmt.Sprint(ev.Kind, ev.Record.Name)) })
+		if err := v.Forget(t.Context(), "b"); err != nil {
+			t.Fatal(err)
+		}
+		sees(t, v, "c")
+		if _, ok := v.ByRank(members.Name("b").Rank()); ok {
+			t.Error("its rank is known still")
+		}
+		for _, name := range []members.Name{"a", "b", "stranger"} {
+			if err := v.Forget(t.Context(), name); !errors.Is(err, coord.ErrNotFound) {
+				t.Errorf("forget %s: %v", name, err)
+			}
+		}
+		v.Met(members.Record{Name: "b", Version: strings.Repeat("x", 1000)})
+		sees(t, v, "c")
+		v.Met(members.Record{Name: "b", Epoch: 8, Addresses: []string{"elsewhere:1"}})
+		sees(t, v, "b", "c")
+		if r, ok := v.Get("b"); !ok || r.Epoch != 8 || r.Addresses[0] != "b:1" {
+			t.Errorf("b is %+v", r)
+		}
+		synctest.Wait()
+		cancel()
+		if diff := cmp.Diff([]string{fmt.Sprint(members.Left, "b"), fmt.Sprint(members.Joined, "b")}, told); diff != "" {
+			t.Errorf("told (-want +got):\n%s", diff)
+		}
+	})
 }

@@ -24,6 +24,8 @@ type table struct {
 type row struct {
 	Record
 	revision coord.Revision
+	// marked says that the node has a mark, which outlives its record.
+	marked bool
 }
 
 func newTable() *table {
@@ -73,7 +75,7 @@ func (t *table) set(r Record, revision coord.Revision) {
 	if had && revision < old.revision {
 		return
 	}
-	t.nodes[r.Name] = row{Record: r, revision: revision}
+	t.nodes[r.Name] = row{Record: r, revision: revision, marked: old.marked}
 	if rank := r.Name.Rank(); !had && t.ranks[rank] == "" {
 		t.ranks[rank] = r.Name
 	}
@@ -108,12 +110,13 @@ func (t *table) remove(name Name, revision coord.Revision) {
 	t.feed.push(Event{Kind: Left, Record: old.Record})
 }
 
-// forget makes all revisions older than any: what is listed next counts.
+// forget makes all revisions older than any, and takes no mark for there: what is
+// listed next counts.
 func (t *table) forget() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for name, n := range t.nodes {
-		n.revision = 0
+		n.revision, n.marked = 0, false
 		t.nodes[name] = n
 	}
 }

@@ -1,0 +1,128 @@
+package members
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/hmcfs/hmcfs/metadata/coord"
+)
+
+// markSuffix ends the name of a node's mark: a copy of its record without a
+// lease, which stays when the node dies. A node that leaves removes its own, so
+// a record that goes while its mark is there is a node that was cut off, whose
+// names are not gone.
+const markSuffix = "/mark"
+
+// nodeOf is the node that an entry is of, and whether it is its mark.
+func nodeOf(entry string) (name Name, mark bool) {
+	text, mark := strings.CutSuffix(strings.TrimPrefix(entry, prefix), markSuffix)
+	return Name(text), mark
+}
+
+// mark makes the mark of our record, or brings it up to date.
+func (m *Members) mark(ctx context.Context) error {
+	entry, err := m.entry()
+	if err != nil {
+		return err
+	}
+	entry.Name += markSuffix
+	results, err := m.service.Create(ctx, []coord.Entry{entry}, nil)
+	if err != nil {
+		return fmt.Errorf("mark: %w", err)
+	}
+	if err = results[0].Err; !errors.Is(err, coord.ErrExist) {
+		m.marked = results[0].Revision
+		return err
+	}
+	found := results[0].Found
+	if m.marked = found.Revision; string(found.Value) == string(entry.Value) {
+		return nil
+	}
+	m.marked, err = m.replace(ctx, found, entry.Value, nil)
+	return err
+}
+
+// unmark removes our mark, unless a later incarnation has made it its own.
+func (m *Members) unmark(ctx context.Context) error {
+	results, err := m.service.Delete(ctx, []coord.Entry{{Name: prefix + string(m.Self().Name) + markSuffix, Revision: m.marked}})
+	if err == nil && !errors.Is(results[0].Err, coord.ErrChanged) {
+		err = results[0].Err
+	}
+	return err
+}
+
+// Forget removes what is kept of a node that died or was cut off; see View.
+func (m *Members) Forget(ctx context.Context, name Name) error {
+	if err := name.Validate(); err != nil {
+		return err
+	}
+	_, err := m.service.Get(ctx, prefix+string(name))
+	if err == nil {
+		return fmt.Errorf("node %s: %w", name, ErrPresent)
+	}
+	if !errors.Is(err, coord.ErrNotFound) {
+		return err
+	}
+	mark := coord.Entry{Name: prefix + string(name) + markSuffix}
+	if _, err = m.service.Get(ctx, mark.Name); err != nil {
+		return fmt.Errorf("node %s: %w", name, err)
+	}
+	results, err := m.service.Delete(ctx, []coord.Entry{mark})
+	if err != nil {
+		return err
+	}
+	return results[0].Err
+}
+
+// setMark notes the mark of a node. Of one without a record it is all that is
+// known.
+func (t *table) setMark(r Record, revision coord.Revision) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	old, had := t.nodes[r.Name]
+	if had {
+		old.marked = true
+		t.nodes[r.Name] = old
+		return
+	}
+	r.Lapsed = time.Now()
+	t.nodes[r.Name] = row{Record: r, revision: revision, marked: true}
+	if rank := r.Name.Rank(); t.ranks[rank] == "" {
+		t.ranks[rank] = r.Name
+	}
+	t.feed.push(Event{Kind: Joined, Record: r.clone()})
+}
+
+// dropMark notes that a node's mark is gone: it leaves, or was forgotten.
+func (t *table) dropMark(name Name, revision coord.Revision) {
+	t.mu.Lock()
+	old, had := t.nodes[name]
+	if had {
+		old.marked = false
+		t.nodes[name] = old
+	}
+	t.mu.Unlock()
+	if had && !old.Lapsed.IsZero() {
+		t.remove(name, revision)
+	}
+}
+
+// lapse notes that a node's record is gone. Without a mark so is the node.
+func (t *table) lapse(name Name, revision coord.Revision) {
+	t.mu.Lock()
+	old, had := t.nodes[name]
+	if !had || !old.marked || revision < old.revision {
+		t.mu.Unlock()
+		t.remove(name, revision)
+		return
+	}
+	defer t.mu.Unlock()
+	if old.Lapsed.IsZero() {
+		old.Lapsed, old.revision = time.Now(), revision
+		t.nodes[name] = old
+		t.feed.push(Event{Kind: Changed, Record: old.clone()})
+	}
+}
