@@ -24,8 +24,8 @@ const (
 // before a key, or a name in publish/, becomes visible, and tells it when one
 // has gone. Its methods may be called from any goroutine.
 type KeyAuthority interface {
-	// Claim asks for keys: for each nil, or metadata.ErrExist when another
-	// machine has it. A key that is ours already is a success. With a lane, a
+	// Claim asks for keys: for each nil, metadata.ErrExist when another machine
+	// has it, or another error when that can't be found out. A key that is ours already is a success. With a lane, a
 	// stripe or keyedState.turn held it is not called.
 	Claim(ctx context.Context, s KeySpace, keys []string) []error
 	// Have tells of keys that are visible here without having been asked for:
@@ -183,6 +183,50 @@ func (s *Store) shows(ctx context.Context, space KeySpace, key string) bool {
 		return true
 	}
 	return err == nil && (space == SpacePublish || !s.lostNow(in))
+}
+
+// KeyMade tells when the object was made that shows a key, or was published under
+// it.
+//
+// Errors: metadata.ErrNotExist, also for a key whose object is lost.
+func (s *Store) KeyMade(ctx context.Context, space KeySpace, key string) (metadata.Timespec, error) {
+	var in metadata.Inode
+	var err error
+	if space == SpacePublish {
+		in, err = s.meta.Lookup(ctx, metadata.PublishIno, key)
+	} else if in, err = s.findKey(ctx, key); err == nil && s.lostNow(in) {
+		err = metadata.ErrNotExist
+	}
+	if err != nil {
+		return metadata.Timespec{}, fmt.Errorf("when %q was made: %w", key, err)
+	}
+	return in.Btime, nil
+}
+
+// Conflict tells of a key that another machine has too. Where it yields, the
+// object here loses the key, and stays what else it is: path is its file. What is
+// published stays published.
+//
+// Errors: metadata.ErrNotExist for a key that names nothing here any more.
+func (s *Store) Conflict(ctx context.Context, space KeySpace, key string, yields bool) (path string, err error) {
+	ctx = context.WithoutCancel(ctx)
+	var in metadata.Inode
+	if space == SpacePublish {
+		in, err = s.meta.Lookup(ctx, metadata.PublishIno, key)
+	} else {
+		in, err = s.keyHolder(ctx, key)
+	}
+	if err == nil {
+		path, err = s.meta.PathOf(ctx, in.Ino)
+	}
+	if err == nil && yields && space == SpaceKeys {
+		err = s.takeKey(ctx, in)
+	}
+	if err != nil {
+		return "", fmt.Errorf("key %q of two machines: %w", key, err)
+	}
+	s.emit(EventConflict, key, in)
+	return path, nil
 }
 
 // claimOne is claim for one key.

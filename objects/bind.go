@@ -209,7 +209,11 @@ func (s *Store) lose(ctx context.Context, ino Ino, b *bound) {
 		return
 	}
 	s.tellLost(ctx, ino)
-	s.log.Info("object lost with the process that owned its memory", zap.Uint64("ino", uint64(ino)))
+	if b.made != nil {
+		s.expireLost(ctx, ino)
+	} else {
+		s.log.Info("object lost with the process that owned its memory", zap.Uint64("ino", uint64(ino)))
+	}
 	s.changed(ino, true)
 }
 

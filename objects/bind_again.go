@@ -14,6 +14,9 @@ import (
 	"github.com/hmcfs/hmcfs/objects/owner"
 )
 
+// errOfSession says that an object was memory of a session of the run before.
+var errOfSession = fmt.Errorf("it was memory of a user of the run before: %w", ErrLost)
+
 // rebind binds again what was bound when the daemon before this one ended:
 // the memory is its owner's, and lives as long as he does. Who has ended
 // since, or has let the memory go, leaves a lost object. It runs before
@@ -33,10 +36,14 @@ func (s *Store) rebind(ctx context.Context) error {
 			continue // it is bound again when its device is there again
 		}
 		if err := s.rebindOne(ctx, t, in); err != nil {
-			s.log.Warn("bound object lost", zap.Uint64("ino", uint64(ino)), zap.Error(err))
-			if err := s.meta.Unbind(ctx, ino, true); err != nil {
-				return fmt.Errorf("note that object %d is lost: %w", ino, err)
+			if uerr := s.meta.Unbind(ctx, ino, true); uerr != nil {
+				return fmt.Errorf("note that object %d is lost: %w", ino, uerr)
 			}
+			if errors.Is(err, errOfSession) {
+				s.expireLost(ctx, ino)
+				continue
+			}
+			s.log.Warn("bound object lost", zap.Uint64("ino", uint64(ino)), zap.Error(err))
 			continue
 		}
 		s.log.Info("object bound again", zap.Uint64("ino", uint64(ino)))
@@ -57,7 +64,7 @@ func (s *Store) rebindOne(ctx context.Context, t *tier, in metadata.Inode) error
 		return fmt.Errorf("a binding of version %d, this program knows %d: %w", record.Version, bindingVersion, metadata.ErrNewer)
 	}
 	if record.Session {
-		return fmt.Errorf("it was memory of a user of the run before: %w", ErrLost)
+		return errOfSession
 	}
 	boot, err := owner.Boot()
 	if err == nil && record.Boot != boot {

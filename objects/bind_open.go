@@ -170,8 +170,8 @@ func (op *opener) checkDevice() error {
 	if m.Family != info.Family {
 		return fmt.Errorf("memory of family %q bound in %s, which is %q: %w", m.Family, info.Name, info.Family, devices.ErrHandle)
 	}
-	if m.Device != "" && info.UUID != "" && m.Device != info.UUID {
-		return fmt.Errorf("memory of device %s bound in %s, which is %s: %w", m.Device, info.Name, info.UUID, devices.ErrHandle)
+	if err := info.CheckUUID(m.Device); err != nil {
+		return err
 	}
 	hostLike := op.tier.files != nil || info.Family == simFamily
 	takes := fmt.Sprintf("%s and %s", devices.HandleIPC, devices.HandleVMM)

@@ -18,7 +18,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // theirs is memory of another process on a card, as that process has it.
 type theirs struct {

@@ -57,6 +57,26 @@ func (c *Claimed) Blobs(ctx context.Context) ([]uint64, error) {
 	return c.holder.store.blobSizes(ctx, c.obj.ino, size)
 }
 
+// Fetch copies its bytes from off on into a blob. It may be called any number of
+// times.
+//
+// Errors: *ShapeError for more than there is behind off; those of Claim and of
+// the copy.
+func (c *Claimed) Fetch(ctx context.Context, to Blob, off uint64) error {
+	sc := Scatter{Keyed: Keyed{Key: c.key, Blobs: []Blob{to}}, Offset: off}
+	_, err := checkBlobRanges(sc.Blobs)
+	if err == nil {
+		err = cmp.Or(c.holder.begin(), c.offer.holds(&c.me))
+	}
+	if err == nil {
+		err = c.obj.scatter(ctx, sc, "")
+	}
+	if err != nil {
+		return fmt.Errorf("read %q of publish: %w", c.key, err)
+	}
+	return nil
+}
+
 // Open opens its bytes, to be read any number of times. The file is closed
 // before Take and GiveBack are called.
 func (c *Claimed) Open(ctx context.Context) (*File, error) {
@@ -101,6 +121,22 @@ func (c *Claimed) fail(ctx context.Context, err error) error {
 func (c *Claimed) leave(ctx context.Context) {
 	c.holder.store.unpin(context.WithoutCancel(ctx), c.obj, pinUse)
 }
+
+// Reservation is a publication, of this store or of another machine's, that a
+// holder alone may receive until Take or GiveBack, of which one is called, once.
+// Its methods are called by one goroutine at a time.
+type Reservation interface {
+	// Blobs returns the sizes of its blobs.
+	Blobs(ctx context.Context) ([]uint64, error)
+	// Fetch copies its bytes from off on into a blob, any number of times.
+	Fetch(ctx context.Context, to Blob, off uint64) error
+	// Take ends it as received.
+	Take(ctx context.Context) error
+	// GiveBack offers it again, as it was.
+	GiveBack(ctx context.Context)
+}
+
+var _ Reservation = (*Claimed)(nil)
 
 // Source is bytes that are not this store's: blobs, one behind the other.
 type Source struct {

@@ -38,7 +38,8 @@ func (f *File) Published() bool { return f.reading != nil }
 // Deliver notes that n bytes at off are about to be given to the reader. With
 // the last of those that he has not read yet the file is his, and gone when he
 // closes it; who comes second gets an error, and none of the bytes. It does
-// nothing for a file that was not published when it was opened.
+// nothing for a file that was not published when it was opened. Of an empty file
+// the read that finds its end is the last one.
 //
 // At most 4096 stretches with gaps between them are kept: what a reader is
 // given beside them does not count.
@@ -59,11 +60,14 @@ func (f *File) Deliver(ctx context.Context, off uint64, n int) error {
 
 func (f *File) deliver(ctx context.Context, s span) error {
 	r := f.reading
-	if err := r.offer.look(&r.me); err != nil || s.from == s.end {
+	if err := r.offer.look(&r.me); err != nil {
 		return err
 	}
 	size, err := f.obj.end()
-	if err != nil {
+	if err == nil && size == 0 {
+		return f.store.take(ctx, f.obj, r)
+	}
+	if err != nil || s.from == s.end {
 		return err
 	}
 	r.mu.Lock()
@@ -122,14 +126,8 @@ func (f *File) Settle(ctx context.Context) {
 }
 
 // finish is the end of a handle: what its reader has received loses its name.
-// An empty file is received so, unless somebody else is about to.
 func (f *File) finish(ctx context.Context) {
 	r := f.reading
-	if size, err := f.obj.end(); err == nil && size == 0 && r.offer.free() {
-		if err = f.store.take(ctx, f.obj, r); err != nil {
-			return
-		}
-	}
 	if r.offer.holds(&r.me) != nil {
 		return
 	}

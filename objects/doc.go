@@ -8,8 +8,9 @@
 //	OpenFile ──> pinned: loaded from its record and its buffer mappings
 //	  first byte ──> the record is marked with the device's epoch
 //	last Close ──> record and mappings are written, the object leaves memory
-//	last name gone ──> orphan: lives on in the table while a handle or the
-//	                   kernel refers to it; content goes with the last handle
+//	last name gone ──> orphan: lives on in the table, with its content, while a
+//	                   handle or the kernel refers to it; content whose name
+//	                   the kernel did not remove goes with the last handle
 //	device in another epoch ──> lost: keeps its name, reads as ErrLost, and
 //	                   lives again when it is cut to nothing
 //

@@ -29,6 +29,9 @@ const (
 	EventConsumed EventKind = "consumed"
 	// EventWithdrawn: it is gone and nobody received it.
 	EventWithdrawn EventKind = "withdrawn"
+	// EventConflict: another machine has the key too. Where the object here loses
+	// the key, EventRemoved comes before.
+	EventConflict EventKind = "conflict"
 	// EventDropped stands for events that a listener was too slow for.
 	EventDropped EventKind = "dropped"
 )

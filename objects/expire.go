@@ -187,21 +187,61 @@ func (x *sweeper) pause(now, next metadata.Timespec) time.Duration {
 	return pause
 }
 
-// errNotOver is why a file that was over is not removed: somebody has given it
-// more time.
+// lostStays is the time that a key stays after it was lost with the session
+// that set it: what reads it meanwhile is told why it can't be read.
+const lostStays = time.Minute
+
+// expireLost removes, after lostStays, an object that a session has set and
+// that is lost with it.
+func (s *Store) expireLost(ctx context.Context, ino Ino) {
+	at := metadata.TimespecOf(s.now().Time().Add(lostStays))
+	err := s.expireAt(ctx, ino, at, func(now metadata.Inode) error {
+		if now.Expires != (metadata.Timespec{}) && at.After(now.Expires) {
+			return errNotOver // it goes before
+		}
+		return nil
+	})
+	if err != nil && !errors.Is(err, metadata.ErrNotExist) && !errors.Is(err, errNotOver) {
+		s.log.Warn("a lost key stays until it is removed", zap.Uint64("ino", uint64(ino)), zap.Error(err))
+	}
+}
+
+// errNotOver reports that a file that was to be removed is kept: it has been
+// given more time, or is not lost any more.
 var errNotOver = errors.New("its time is not over")
 
-// expireOne removes a file whose time is over, with all its names. Whoever has
-// it open keeps its bytes.
+// expireOne removes a file whose time is over, with all its names. A process
+// that has it open keeps its bytes.
 func (s *Store) expireOne(ctx context.Context, ino Ino) error {
+	return s.removeIf(ctx, ino, EventExpired, s.isOver)
+}
+
+// RemoveLost removes a lost object with all its names. One that is not lost any
+// more, or has gone, is a success.
+func (s *Store) RemoveLost(ctx context.Context, ino Ino) error {
+	err := s.removeIf(ctx, ino, EventRemoved, func(now metadata.Inode) bool {
+		_, away := s.tierOf(now.Device)
+		return away != nil || s.lostNow(now)
+	})
+	if err != nil {
+		return fmt.Errorf("remove lost object %d: %w", ino, err)
+	}
+	return nil
+}
+
+// removeIf removes a file with all its names as long as is reports true of it.
+func (s *Store) removeIf(ctx context.Context, ino Ino, kind EventKind, is func(metadata.Inode) bool) error {
 	ctx = context.WithoutCancel(ctx)
 	for races := 0; ; {
 		in, err := s.meta.Get(ctx, ino)
-		if err != nil {
-			return fmt.Errorf("look at an expired file: %w", err)
+		if errors.Is(err, metadata.ErrNotExist) {
+			return nil
 		}
-		err = s.unlinkSame(ctx, in, EventExpired, func(now metadata.Inode) error {
-			if !s.isOver(now) {
+		if err != nil {
+			return fmt.Errorf("look at a file that is to go: %w", err)
+		}
+		err = s.unlinkSame(ctx, in, kind, func(now metadata.Inode) error {
+			if !is(now) {
 				return errNotOver
 			}
 			return nil

@@ -88,6 +88,42 @@ func TestExpireBySweeper(t *testing.T) {
 	}
 }
 
+// TestKeysOfAnEndedSessionGo has keys be lost with the holder whose memory they
+// named: they stay for a minute, also when the store is opened again meanwhile,
+// and leave nothing.
+func TestKeysOfAnEndedSessionGo(t *testing.T) {
+	for _, reopened := range []bool{false, true} {
+		t.Run(fmt.Sprintf("reopened %v", reopened), func(t *testing.T) {
+			kit.Check(t)
+			c := &clock{}
+			r := newKeyed(t, keyedOptions{now: c.now})
+			m := r.memory(1, 4*kib, 1)
+			if errs := r.user.Bind(r.ctx(), []objects.Keyed{{Key: "a", Blobs: m.all()}, {Key: "b", Blobs: m.all()}}); errors.Join(errs...) != nil {
+				t.Fatal(errs)
+			}
+			inos := []objects.Ino{r.keyIno("a"), r.keyIno("b")}
+			if reopened {
+				r.again(func() {})
+			} else {
+				if err := r.user.Close(r.ctx()); err != nil {
+					t.Fatal(err)
+				}
+				r.user = r.store.NewHolder(me())
+			}
+			for _, ino := range inos {
+				if a, err := r.store.Attr(r.ctx(), ino); err != nil || a.State != objects.StateLost {
+					t.Errorf("at first: %v, %v", a.State, err)
+				}
+			}
+			c.advance(2 * time.Minute)
+			r.gather("now", objects.GatherOptions{Expires: r.after(-90 * time.Second)}, r.memory(1, 4*kib, 2).all()) // it looks at the clock then
+			r.gone(inos...)
+			r.absent("a")
+			r.absent("b")
+		})
+	}
+}
+
 // TestExpireWhileUnmounted is a time to live that goes on while no store is
 // open, and one that is not over by then.
 func TestExpireWhileUnmounted(t *testing.T) {
@@ -282,5 +318,38 @@ func TestTTL(t *testing.T) {
 	}
 	if err := r.store.SetXattr(r.ctx(), r.root("sim0"), name, []byte("9"), 0); !errors.Is(err, objects.ErrUnsupported) {
 		t.Errorf("of a directory: %v", err)
+	}
+}
+
+// TestUnfinishedFileEnds has a file end that is made with the name of one that
+// is about to be filled, with nothing else said of it; others of its name stay.
+func TestUnfinishedFileEnds(t *testing.T) {
+	kit.Check(t)
+	c := &clock{}
+	r := newKeyed(t, keyedOptions{now: c.now})
+	dir := r.root("host")
+	made := func(name string, typ metadata.Mode) objects.Attr {
+		a, err := r.store.Create(r.ctx(), dir, name, metadata.Node{Mode: typ | 0o700})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a
+	}
+	left := made(objects.UnfinishedPrefix+"1", metadata.TypeRegular)
+	folder := made(objects.UnfinishedPrefix+"2", metadata.TypeDir)
+	plain := made("3", metadata.TypeRegular)
+	if left.Expires == (metadata.Timespec{}) || folder.Expires != plain.Expires || plain.Expires != (metadata.Timespec{}) {
+		t.Errorf("they end at %v, %v and %v", left.Expires, folder.Expires, plain.Expires)
+	}
+	c.advance(2 * objects.UnfinishedTTL)
+	r.gather("now", objects.GatherOptions{Expires: r.after(-objects.UnfinishedTTL)}, r.memory(1, 4*kib, 2).all()) // it looks at the clock then
+	r.gone(left.Ino)
+	for _, name := range []string{folder.Name, plain.Name} {
+		if _, err := r.store.Lookup(r.ctx(), dir, name); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := errors.Join(r.store.Rmdir(r.ctx(), dir, folder.Name), r.store.Unlink(r.ctx(), dir, plain.Name)); err != nil {
+		t.Error(err)
 	}
 }

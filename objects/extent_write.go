@@ -12,9 +12,6 @@ import (
 )
 
 const (
-	// maxGap is the longest stretch that is zeroed to write behind it. A
-	// longer one is split off and stays unwritten.
-	maxGap = 256 << 10
 	// maxAhead is how much memory a growing object takes ahead of need at
 	// most, so that a stream of small writes ends in few long extents.
 	maxAhead = 16 << 20
@@ -75,12 +72,39 @@ func (x *extents) wrote(e extent, off, n uint64) {
 	e.written = max(e.written, off+n-e.off)
 	x.mu.Lock()
 	x.tree.Set(e.off, e)
+	if e.off > 0 {
+		if before, ok := x.at(e.off - 1); ok {
+			e = x.joinLocked(before, e)
+		}
+	}
+	if after, ok := x.at(e.end()); ok {
+		x.joinLocked(e, after)
+	}
 	x.healLocked(off, off+n)
 	x.mu.Unlock()
 }
 
-// ready returns the extent that holds off, with no unwritten gap before it.
-// It takes memory where there is none, for bytes up to end at most.
+// joinLocked makes one of two neighbours again that ready has split, when there
+// is nothing unwritten between their bytes, and returns where the second is.
+func (x *extents) joinLocked(a, b extent) extent {
+	between := a.lease.Span
+	between.Off += devices.Offset(a.len)
+	between.Len = b.lease.Span.Len
+	if a.written < a.len || a.whole != b.whole || a.lease.Slab != b.lease.Slab || between != b.lease.Span {
+		return b
+	}
+	x.removeLocked(a)
+	x.removeLocked(b)
+	a.lease.Span.Len += b.lease.Span.Len
+	a.len, a.written = a.len+b.len, a.len+b.written
+	x.insertLocked(a)
+	return a
+}
+
+// ready returns the extent that holds off, with no unwritten gap before it: a
+// page of which bytes are missing is zeroed up to off, and whole pages are
+// split off and stay unwritten. It takes memory where there is none, for bytes
+// up to end at most.
 func (x *extents) ready(ctx context.Context, off, end uint64) (extent, error) {
 	e, ok := x.at(off)
 	if !ok {
@@ -93,9 +117,9 @@ func (x *extents) ready(ctx context.Context, off, end uint64) (extent, error) {
 	if off <= data {
 		return e, nil
 	}
-	if off-data > maxGap {
-		e = x.split(e, x.floor(off))
-		data = e.off
+	if page := x.floor(off); page > data {
+		e = x.split(e, page)
+		data = page
 	}
 	if off > data {
 		if err := x.engine.Fill(ctx, transport.DeviceSpan(e.span(data, off-data)), 0); err != nil {
@@ -182,13 +206,14 @@ func (x *extents) take(ctx context.Context, want, extra uint64) (arena.Lease, er
 		}
 	}
 	for {
-		coming := x.tier.late.next()
+		coming, leaving := x.tier.late.next(), x.tier.leaving.next()
 		lease, err := x.tier.arena.AllocSome(ctx, devices.Size(want), devices.Size(x.page))
-		if coming == nil || !errors.Is(err, devices.ErrOutOfMemory) {
+		if coming == nil && leaving == nil || !errors.Is(err, devices.ErrOutOfMemory) {
 			return lease, err
 		}
 		select {
 		case <-coming:
+		case <-leaving:
 		case <-ctx.Done():
 			return arena.Lease{}, ctx.Err()
 		}

@@ -28,6 +28,9 @@ func (s *Store) OpenFile(ctx context.Context, ino Ino) (*File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open: %w", err)
 	}
+	if t, _ := o.place(); t.files != nil {
+		t.makeRoom(0)
+	}
 	r, err := o.begin()
 	if err != nil {
 		s.unpin(ctx, o, pinOpen)
@@ -331,6 +334,9 @@ func (o *object) extend(ctx context.Context, end uint64) error {
 
 // Seek finds data or a hole at or behind off; ErrNoData beyond the end.
 func (f *File) Seek(ctx context.Context, off uint64, w Whence) (uint64, error) {
+	if h, ok := f.obj.content().(*hostFile); ok {
+		return h.next(off, w)
+	}
 	seen, err := f.obj.look(off, maxSize, true)
 	if err != nil {
 		return 0, err

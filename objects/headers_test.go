@@ -41,7 +41,7 @@ func TestHeadersFollowTheContent(t *testing.T) {
 			t.Fatalf("%+v, %v, shape %s, want %d bytes", found, err, shape(), n)
 		}
 	}
-	kit.Eventually(t, 10*time.Second, func() error {
+	kit.Eventually(t, time.Minute, func() error {
 		if _, err := r.store.Tensors(r.ctx(), f.Ino(), "a.npy"); err != nil || shape() != "119" {
 			t.Errorf("%v, shape %s", err, shape())
 		}

@@ -98,6 +98,20 @@ func (h *hostFile) whole() (bool, error) {
 	return st.Blocks*512 >= st.Size, err
 }
 
+// next is File.Seek. Memory that was taken and never written is a hole, which
+// whole does not tell.
+func (h *hostFile) next(off uint64, w Whence) (uint64, error) {
+	whence := unix.SEEK_DATA
+	if w == SeekHole {
+		whence = unix.SEEK_HOLE
+	}
+	at, err := h.seek(off, whence)
+	if errors.Is(err, unix.ENXIO) {
+		err = fmt.Errorf("%w: %w", ErrNoData, err)
+	}
+	return at, err
+}
+
 // seek moves the file's own position, which nothing else uses.
 func (h *hostFile) seek(off uint64, whence int) (uint64, error) {
 	at, err := unix.Seek(int(h.file.Fd()), int64(off), whence)

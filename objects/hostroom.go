@@ -40,6 +40,7 @@ func (h *hostFile) room(off, n uint64) error {
 	if err != nil || missing == 0 {
 		return err
 	}
+	h.tier.makeRoom(missing)
 	return h.tier.files.Reserve(missing)
 }
 

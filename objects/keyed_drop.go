@@ -174,7 +174,7 @@ func (s *Store) removeUnkeyed(ctx context.Context, ino Ino) {
 func (s *Store) unlinkSame(ctx context.Context, in metadata.Inode, kind EventKind, may func(now metadata.Inode) error) error {
 	unlock := s.names.lock(in.Parent, in.Parent)
 	v, err := s.victim(ctx, in.Parent, in.Name)
-	v.kind = kind
+	v.kind, v.unasked = kind, true
 	var now metadata.Inode
 	if err == nil {
 		now, err = s.meta.Lookup(ctx, in.Parent, in.Name)

@@ -77,6 +77,7 @@ func (s *Store) putContested(ctx context.Context, p placing, files []metadata.Ne
 		v := &victim{store: s}
 		if err == nil && !skip {
 			v, err = s.victim(ctx, p.dir, files[i].Name)
+			v.unasked = true
 		}
 		victims = append(victims, v)
 		if skip || err != nil && !errors.Is(err, metadata.ErrNotExist) {
@@ -121,7 +122,7 @@ func (v *victim) of(ino Ino) *victim {
 	if v.ino == ino {
 		return v
 	}
-	return &victim{store: v.store}
+	return &victim{store: v.store, unasked: true}
 }
 
 // judge says whether a key is left as it is, or why it can't be set; with

@@ -14,7 +14,9 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-func TestUnlinkedObjectLivesUntilItsLastHandle(t *testing.T) {
+// An object without names is as it was as long as a process has it open or the
+// kernel refers to it: it can be opened again.
+func TestUnlinkedObjectLivesAsLongAsItCanBeReached(t *testing.T) {
 	kit.Check(t)
 	r := newRig(t, small(false))
 	want := kit.Bytes(1, 0, 3<<20+17)
@@ -33,16 +35,52 @@ func TestUnlinkedObjectLivesUntilItsLastHandle(t *testing.T) {
 		t.Errorf("byte %d of an unlinked object differs", d)
 	}
 	r.close(second)
-	if used := r.used("sim0"); used != 0 {
-		t.Errorf("%v in use after the last handle", used)
+	third := r.open(f.Ino())
+	if d := kit.FirstDiff(r.read(third, 0, len(want)), want); d >= 0 {
+		t.Errorf("byte %d differs after it was opened without a name", d)
 	}
-	if a := r.attr(f.Ino()); a.Nlink != 0 {
-		t.Errorf("nlink %d while the kernel refers to it", a.Nlink)
+	r.close(third)
+	if a := r.attr(f.Ino()); a.Nlink != 0 || a.Size != uint64(len(want)) {
+		t.Errorf("nlink %d, size %d while the kernel refers to it", a.Nlink, a.Size)
 	}
+	r.store.ReferencePart(f.Ino())
 	r.store.Forget(f.Ino(), 1)
+	if used := r.used("sim0"); used != 0 {
+		t.Errorf("%v in use after the last reference", used)
+	}
+	if a := r.attr(f.Ino()); a.Nlink != 0 || a.Size != uint64(len(want)) {
+		t.Errorf("nlink %d, size %d while the kernel refers to what is shown of it", a.Nlink, a.Size)
+	}
+	if _, err := r.store.OpenFile(r.ctx(), f.Ino()); !errors.Is(err, metadata.ErrNotExist) {
+		t.Errorf("open after the last reference: %v", err)
+	}
+	r.store.ForgetPart(f.Ino())
 	if _, err := r.store.Attr(r.ctx(), f.Ino()); !errors.Is(err, metadata.ErrNotExist) {
 		t.Errorf("attributes after the last reference: %v", err)
 	}
+}
+
+// What lost its name without the kernel's doing goes with its last handle: the
+// kernel may keep the name, and with it a reference.
+func TestDroppedObjectGoesWithItsLastHandle(t *testing.T) {
+	kit.Check(t)
+	r := newRig(t, small(false))
+	f := r.create("sim0", "a")
+	r.write(f, 0, kit.Bytes(1, 0, 1<<20))
+	r.store.Reference(f.Ino(), 1)
+	r.store.Drop(f.Ino()) // it has a name
+	if err := r.store.Unlink(r.ctx(), r.root("sim0"), "a"); err != nil {
+		t.Fatal(err)
+	}
+	r.store.Drop(f.Ino())
+	if d := kit.FirstDiff(r.read(f, 0, 1<<20), kit.Bytes(1, 0, 1<<20)); d >= 0 {
+		t.Errorf("byte %d differs", d)
+	}
+	r.close(f)
+	if used := r.used("sim0"); used != 0 {
+		t.Errorf("%v in use after the last handle", used)
+	}
+	r.store.Forget(f.Ino(), 1)
 }
 
 func TestReplacedAndClosedObjectsGiveMemoryBack(t *testing.T) {

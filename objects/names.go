@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
+	"time"
 
 	"github.com/hmcfs/hmcfs/metadata"
 )
@@ -53,12 +55,25 @@ func (s *Store) Lookup(ctx context.Context, parent Ino, name string) (Attr, erro
 	return s.attrOf(ctx, in)
 }
 
+const (
+	// UnfinishedPrefix begins the names of files that a program is about to fill
+	// and give another name.
+	UnfinishedPrefix = ".hmcfs-receiving-"
+	// UnfinishedTTL is the time to live that such a file is created with, so that
+	// none stays whose program dies before it can set one.
+	UnfinishedTTL = 30 * time.Second
+)
+
 // Create makes a file, directory, symlink or special file.
 func (s *Store) Create(ctx context.Context, parent Ino, name string, n metadata.Node) (Attr, error) {
+	if strings.HasPrefix(name, UnfinishedPrefix) {
+		n.Expires = metadata.TimespecOf(s.now().Time().Add(UnfinishedTTL))
+	}
 	in, err := s.meta.Create(ctx, parent, name, n)
 	if err != nil {
 		return Attr{}, fmt.Errorf("create %q: %w", name, err)
 	}
+	s.keyed.expiry.note(in.Expires)
 	// There is no content yet that knows more than the record.
 	return Attr{Inode: in, State: StateLive}, nil
 }
@@ -81,7 +96,9 @@ func (s *Store) Link(ctx context.Context, ino, parent Ino, name string) (Attr, e
 	return a, nil
 }
 
-// Unlink removes a name. Content goes with the last name and the last handle.
+// Unlink removes a name. Content goes when nothing can reach it any more, see
+// Reference; a caller that removes a name without the kernel's asking says so
+// by Drop.
 func (s *Store) Unlink(ctx context.Context, parent Ino, name string) error {
 	unlock := s.names.lock(parent, parent)
 	victim, err := s.victim(ctx, parent, name)
@@ -105,7 +122,7 @@ func (s *Store) Rmdir(ctx context.Context, parent Ino, name string) error {
 	if err != nil {
 		return fmt.Errorf("remove directory %q: %w", name, err)
 	}
-	s.orphaned(after, nil)
+	s.orphaned(after, nil, false)
 	return nil
 }
 
@@ -122,6 +139,8 @@ type victim struct {
 	kind EventKind
 	// size is what it had, if anybody is told.
 	size uint64
+	// unasked says that it is not the kernel that removes the name.
+	unasked bool
 	// ended is how a publication has ended, which its publisher is told when no
 	// lock is held any more.
 	ended  *Publication
@@ -185,10 +204,14 @@ func (s *Store) inHostTier(in metadata.Inode) bool {
 // removed tells what became of the inode that had the name.
 func (v *victim) removed(after metadata.Inode) {
 	if after.Nlink == 0 {
-		// In this order: who loads the object meanwhile finds its bytes, or
+		// A process that has found it by O_PATH goes on asking for what its content
+		// knows.
+		if last, err := v.store.overlaid(after, v.obj); err == nil {
+			after = last.Inode
+		}
+		// In this order: what loads the object meanwhile finds its bytes, or
 		// that it is an orphan.
-		v.store.orphaned(after, v.xattrs)
-		v.store.forgetHost(after, v.obj)
+		v.store.orphaned(after, v.xattrs, v.unasked)
 		v.tell(after)
 	}
 }
@@ -212,17 +235,6 @@ func (v *victim) release(ctx context.Context) {
 	}
 	if v.obj != nil {
 		v.store.unpin(ctx, v.obj, pinUse)
-	}
-}
-
-// forgetHost removes the host-tier file of an object that is not loaded.
-func (s *Store) forgetHost(in metadata.Inode, loaded *object) {
-	t, err := s.tierOf(in.Device)
-	if loaded != nil || err != nil || t.files == nil || !in.IsRegular() {
-		return
-	}
-	if err := removeHost(t, s.engine, uint64(in.Ino)); err != nil {
-		s.log.Warn("host memory of a removed object not given back: " + err.Error())
 	}
 }
 

@@ -57,9 +57,15 @@ type facts struct {
 	path  transport.Path
 }
 
-// load reads an object from its records.
+// load reads an object from its records; one of the host tier that has lost
+// its last name from what is left of them.
 func (s *Store) load(ctx context.Context, ino Ino) (*object, error) {
 	in, err := s.meta.Get(ctx, ino)
+	if errors.Is(err, metadata.ErrNotExist) {
+		if orphan, ok := s.orphanOf(ino); ok && s.inHostTier(orphan) {
+			in, err = orphan, nil
+		}
+	}
 	if err != nil {
 		return nil, fmt.Errorf("load object %d: %w", ino, err)
 	}
@@ -283,8 +289,7 @@ func (o *object) touch(end uint64, path transport.Path) {
 	o.dirty.Store(true)
 }
 
-// accessed notes a read, as relatime does: only if the last one noted is
-// older than the last change, or than a day.
+// accessed notes a read, where Options.Atime has it noted.
 func (o *object) accessed() {
 	o.mu.RLock()
 	_, host := o.body.(*hostFile)
@@ -292,7 +297,7 @@ func (o *object) accessed() {
 	last := o.atime
 	o.mu.RUnlock()
 	now := o.store.now()
-	if host || now == last || !stale && now.Sec-last.Sec <= 24*60*60 {
+	if host || now == last || !o.store.atime.Notes(stale || now.Sec-last.Sec > 24*60*60) {
 		return
 	}
 	o.mu.Lock()

@@ -85,13 +85,6 @@ func (f *offer) look(by *claimant) error {
 	return f.why
 }
 
-// free says that it can be claimed at once.
-func (f *offer) free() bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.state == offered
-}
-
 // claim keeps all others from receiving it until giveBack, take or end. It
 // waits for another one who may still fail. mine says that the caller has
 // received it already.

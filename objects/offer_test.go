@@ -50,40 +50,40 @@ func TestOfferStates(t *testing.T) {
 		set  func(t *testing.T, f *offer)
 		want string
 	}{
-		{"offered", func(*testing.T, *offer) {}, "look ok ok, free true, untaken ok, holds no no, claim ok, other waits, back true, end withdrawn"},
-		{"claimed by me", func(t *testing.T, f *offer) { must(t, f, me) }, "look ok ok, free false, untaken ok, holds ok no, claim waits, other waits, back true, end withdrawn"},
-		{"claimed by another", func(t *testing.T, f *offer) { must(t, f, other) }, "look ok ok, free false, untaken ok, holds no ok, claim waits, other waits, back false, end withdrawn"},
+		{"offered", func(*testing.T, *offer) {}, "look ok ok, untaken ok, holds no no, claim ok, other waits, back true, end withdrawn"},
+		{"claimed by me", func(t *testing.T, f *offer) { must(t, f, me) }, "look ok ok, untaken ok, holds ok no, claim waits, other waits, back true, end withdrawn"},
+		{"claimed by another", func(t *testing.T, f *offer) { must(t, f, other) }, "look ok ok, untaken ok, holds no ok, claim waits, other waits, back false, end withdrawn"},
 		{"given back", func(t *testing.T, f *offer) {
 			must(t, f, other)
 			f.giveBack(other)
-		}, "look ok ok, free true, untaken ok, holds no no, claim ok, other waits, back true, end withdrawn"},
+		}, "look ok ok, untaken ok, holds no no, claim ok, other waits, back true, end withdrawn"},
 		{"taken by me", func(t *testing.T, f *offer) {
 			must(t, f, me)
 			if err := f.take(me); err != nil {
 				t.Fatal(err)
 			}
-		}, "look ok not there, free false, untaken not there, holds ok not there, claim mine, other not there, back false, end consumed"},
+		}, "look ok not there, untaken not there, holds ok not there, claim mine, other not there, back false, end consumed"},
 		{"taken by another", func(t *testing.T, f *offer) {
 			must(t, f, other)
 			if err := f.take(other); err != nil {
 				t.Fatal(err)
 			}
-		}, "look not there ok, free false, untaken not there, holds not there ok, claim not there, other mine, back false, end consumed"},
-		{"withdrawn", func(_ *testing.T, f *offer) { f.end(EventWithdrawn, nil) }, "look not there not there, free false, untaken not there, holds not there not there, claim not there, other not there, back false, end withdrawn"},
+		}, "look not there ok, untaken not there, holds not there ok, claim not there, other mine, back false, end consumed"},
+		{"withdrawn", func(_ *testing.T, f *offer) { f.end(EventWithdrawn, nil) }, "look not there not there, untaken not there, holds not there not there, claim not there, other not there, back false, end withdrawn"},
 		{"withdrawn while claimed", func(t *testing.T, f *offer) {
 			must(t, f, me)
 			f.end(EventWithdrawn, ErrLost)
-		}, "look lost lost, free false, untaken lost, holds lost lost, claim lost, other lost, back false, end withdrawn"},
+		}, "look lost lost, untaken lost, holds lost lost, claim lost, other lost, back false, end withdrawn"},
 		{"consumed", func(t *testing.T, f *offer) {
 			must(t, f, me)
 			f.end(EventConsumed, ErrLost)
-		}, "look ok not there, free false, untaken not there, holds not there not there, claim mine, other not there, back false, end consumed"},
+		}, "look ok not there, untaken not there, holds not there not there, claim mine, other not there, back false, end consumed"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			f := newOffer("t", false, nil)
 			c.set(t, f)
-			got := fmt.Sprintf("look %s %s, free %v, untaken %s, ", is(f.look(me)), is(f.look(other)), f.free(), is(f.untaken()))
+			got := fmt.Sprintf("look %s %s, untaken %s, ", is(f.look(me)), is(f.look(other)), is(f.untaken()))
 			got += fmt.Sprintf("holds %s %s, ", is(f.holds(me)), is(f.holds(other)))
 			got += fmt.Sprintf("claim %s, other %s, ", claim(f, me), claim(f, other))
 			got += fmt.Sprintf("back %v, ", f.giveBack(me))

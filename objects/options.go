@@ -30,6 +30,9 @@ type Options struct {
 	DirMode metadata.Mode
 	UID     uint32
 	GID     uint32
+	// Atime says which reads change the access time of a file in device memory.
+	// Default as relatime does.
+	Atime devices.Atime
 	// Logger gets life-cycle messages; nil is silent.
 	Logger *zap.Logger
 }

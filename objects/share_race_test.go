@@ -59,7 +59,7 @@ func TestSharingAtTheSameTime(t *testing.T) {
 		removeShared(t, r, root, fmt.Sprint(i))
 	}
 	// An export whose holder has ended is ended in the background.
-	kit.Eventually(t, 10*time.Second, func() error {
+	kit.Eventually(t, time.Minute, func() error {
 		if used := r.used("sim0"); used != 0 {
 			return fmt.Errorf("%v is used by nothing", used)
 		}

@@ -8,6 +8,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/objects/owner"
 	"github.com/hmcfs/hmcfs/transport"
@@ -18,6 +19,7 @@ type Store struct {
 	meta   *metadata.Store
 	engine *transport.Engine
 	log    *zap.Logger
+	atime  devices.Atime
 	tiers  []*tier // in the order of Options.Devices; immutable
 	table  table
 	names  names
@@ -49,7 +51,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{
-		meta: o.Meta, engine: o.Engine, log: o.Logger.Named("objects"),
+		meta: o.Meta, engine: o.Engine, log: o.Logger.Named("objects"), atime: o.Atime,
 		hole: make([]byte, 64<<10), owners: owner.NewWatcher(), headers: newHeaders(),
 		keyed: keyedState{
 			expiry: expiry{wake: make(chan struct{}, 1)},
@@ -140,6 +142,7 @@ func (s *Store) Close(ctx context.Context, o CloseOptions) error {
 	if o.Keep {
 		errs = append(errs, s.saveAll(ctx))
 	}
+	s.endOrphans()
 	return errors.Join(append(errs, s.letGo(), s.closeTiers())...)
 }
 

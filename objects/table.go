@@ -28,8 +28,9 @@ type tableShard struct {
 
 // entry is one inode in use. The shard's mu guards all fields.
 type entry struct {
-	// lookups counts the kernel's references.
-	lookups uint64
+	// lookups counts the kernel's references, and parts those to what is shown
+	// of the inode elsewhere.
+	lookups, parts uint64
 	// pins counts handles and operations that use obj. opens counts the
 	// handles among them.
 	pins, opens int
@@ -46,10 +47,15 @@ type entry struct {
 	// leaving is the inode while an operation takes its last name, so that it
 	// is known between the end of its record and its life as an orphan.
 	leaving *metadata.Inode
+	// dropped says that the kernel is not known to forget the orphan when
+	// nothing can reach it: it may keep the name that hmcfs took by itself.
+	dropped bool
+	// came ends the wait of callers that need the orphan's memory; nil for none.
+	came func()
 }
 
 func (e *entry) idle() bool {
-	return e.lookups == 0 && e.pins == 0 && e.obj == nil && e.loading == nil && e.moving == nil
+	return e.lookups == 0 && e.parts == 0 && e.pins == 0 && e.obj == nil && e.loading == nil && e.moving == nil
 }
 
 func (t *table) shard(ino Ino) *tableShard {
@@ -77,8 +83,8 @@ func (s *tableShard) sweepLocked(ino Ino, e *entry) {
 }
 
 // Reference counts n references that the kernel holds to an inode. While
-// there are any, the attributes of an inode without names can still be asked
-// for.
+// there are any, an inode without names is as it was: a descriptor of O_PATH,
+// or a working directory, is no handle, and what it refers to can be opened.
 func (s *Store) Reference(ino Ino, n uint64) {
 	sh := s.table.shard(ino)
 	sh.mu.Lock()
@@ -92,16 +98,39 @@ func (s *Store) Forget(ino Ino, n uint64) (last bool) {
 	sh := s.table.shard(ino)
 	sh.mu.Lock()
 	last = true
+	var left remains
 	if e := sh.entries[ino]; e != nil {
 		e.lookups -= min(n, e.lookups)
 		last = e.lookups == 0
+		left = e.leave()
 		sh.sweepLocked(ino, e)
 	}
 	sh.mu.Unlock()
+	s.end(left)
 	if last {
 		s.headers.forget(ino)
 	}
 	return last
+}
+
+// ReferencePart counts a reference to what is shown of an inode elsewhere.
+// While there is any, the attributes of an inode without names can be asked for.
+func (s *Store) ReferencePart(ino Ino) {
+	sh := s.table.shard(ino)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	sh.getLocked(ino).parts++
+}
+
+// ForgetPart drops a reference of ReferencePart's.
+func (s *Store) ForgetPart(ino Ino) {
+	sh := s.table.shard(ino)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if e := sh.entries[ino]; e != nil {
+		e.parts -= min(1, e.parts)
+		sh.sweepLocked(ino, e)
+	}
 }
 
 // orphanOf returns the inode that has lost its last name but is in use.
@@ -179,7 +208,7 @@ func (s *Store) pin(ctx context.Context, ino Ino, mode pinMode) (*object, error)
 				return nil, ctx.Err()
 			}
 			continue
-		case e.obj == nil && e.orphan != nil:
+		case e.obj == nil && e.orphan != nil && !e.reachable():
 			sh.mu.Unlock()
 			return nil, fmt.Errorf("open object %d: %w", ino, metadata.ErrNotExist)
 		case e.obj == nil:
@@ -200,7 +229,7 @@ func (s *Store) pin(ctx context.Context, ino Ino, mode pinMode) (*object, error)
 }
 
 // fill loads the object of an entry whose loading this goroutine has set. An
-// inode that lost its last name meanwhile is not there any more: its content
+// inode that nothing could reach meanwhile is not there any more: its content
 // may have gone between its record and its bytes being read.
 func (s *Store) fill(ctx context.Context, ino Ino, e *entry) error {
 	obj, err := s.load(ctx, ino)
@@ -208,14 +237,14 @@ func (s *Store) fill(ctx context.Context, ino Ino, e *entry) error {
 	sh.mu.Lock()
 	close(e.loading)
 	e.loading = nil
-	gone := err == nil && e.orphan != nil
-	if err == nil && !gone {
+	if err == nil {
 		e.obj = obj
 	}
+	left := e.leave()
 	sh.sweepLocked(ino, e)
 	sh.mu.Unlock()
-	if gone {
-		s.retire(obj, true)
+	s.end(left)
+	if err == nil && left.orphan != nil {
 		return fmt.Errorf("open object %d: %w", ino, metadata.ErrNotExist)
 	}
 	return err
@@ -264,16 +293,20 @@ func (s *Store) unpin(ctx context.Context, o *object, mode pinMode) {
 	if mode == pinOpen {
 		e.opens--
 	}
-	var gone *object
-	if e.pins == 0 && (e.orphan != nil || !o.mustStay()) {
-		gone, e.obj = o, nil
+	var idle *object
+	if e.pins == 0 && e.orphan == nil && !o.mustStay() {
+		idle, e.obj = o, nil
 	}
-	orphan := e.orphan != nil
+	if t, _ := o.place(); e.pins == 0 {
+		e.expect(t)
+	}
+	left := e.leave()
 	sh.sweepLocked(o.ino, e)
 	sh.mu.Unlock()
-	if gone != nil {
-		s.retire(gone, orphan)
+	if idle != nil {
+		s.retire(idle, false)
 	}
+	s.end(left)
 }
 
 // retire ends an object that nobody uses any more.
@@ -327,29 +360,6 @@ func (s *Store) Nameless(ctx context.Context, ino Ino) (nameless, open bool) {
 	}
 	_, known := s.orphanOf(ino)
 	return known, s.isOpen(ino)
-}
-
-// orphaned notes that an inode has lost its last name, and with it its
-// records, of which xattrs are what its handles can still ask for. Its
-// content goes at once if nobody uses it.
-func (s *Store) orphaned(in metadata.Inode, xattrs map[string][]byte) {
-	sh := s.table.shard(in.Ino)
-	sh.mu.Lock()
-	e := sh.entries[in.Ino]
-	if e == nil {
-		sh.mu.Unlock()
-		return
-	}
-	e.orphan, e.xattrs = &in, xattrs
-	var gone *object
-	if e.pins == 0 && e.obj != nil {
-		gone, e.obj = e.obj, nil
-	}
-	sh.sweepLocked(in.Ino, e)
-	sh.mu.Unlock()
-	if gone != nil {
-		s.retire(gone, true)
-	}
 }
 
 // beginMove keeps everybody from opening the object until the result is

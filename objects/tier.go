@@ -3,6 +3,7 @@ package objects
 import (
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/devices/arena"
@@ -17,8 +18,10 @@ type tier struct {
 	root  Ino
 	files devices.Files // nil for device memory
 	arena *arena.Arena  // nil for the host tier
-	late  late
-	paces paces
+	late  late          // frees that wait for readers
+	// leaving counts orphans that the kernel is expected to forget soon.
+	leaving late
+	paces   paces
 }
 
 func newTier(dev devices.Device, o arena.Options) (*tier, error) {
@@ -41,6 +44,7 @@ func (t *tier) epoch() metadata.Epoch { return metadata.Epoch(t.dev.Epoch()) }
 // usage is what df shows: the files' memory on the host tier, leased pages on
 // all others. Pages that the arena holds and nobody leases are free.
 func (t *tier) usage() (devices.Usage, error) {
+	t.settle(statfsWait)
 	device, err := t.dev.Usage()
 	if err != nil || t.files != nil {
 		return device, err
@@ -50,6 +54,35 @@ func (t *tier) usage() (devices.Usage, error) {
 	return devices.Usage{Total: a.Total, Used: a.Total - free, Free: free}, nil
 }
 
+// settle waits for the memory of orphans that is expected, for at most limit.
+func (t *tier) settle(limit time.Duration) {
+	came := t.leaving.next()
+	if came == nil {
+		return
+	}
+	enough := time.NewTimer(limit)
+	defer enough.Stop()
+	for ; came != nil; came = t.leaving.next() {
+		select {
+		case <-came:
+		case <-enough.C:
+			return
+		}
+	}
+}
+
+// makeRoom is settle where less than n, or than an eighth of all, is free. On
+// the host tier the kernel's own file system says that it is full, also to
+// programs that write to it by passthrough.
+func (t *tier) makeRoom(n devices.Size) {
+	if t.leaving.next() == nil {
+		return
+	}
+	if u, err := t.dev.Usage(); err != nil || u.Free < max(n, u.Total/8) {
+		t.settle(soon)
+	}
+}
+
 func (t *tier) close() error {
 	if t.arena == nil {
 		return nil
@@ -57,9 +90,9 @@ func (t *tier) close() error {
 	return t.arena.Close()
 }
 
-// late counts frees that wait for readers, so that a writer who finds the
-// device full waits for them too, instead of failing while memory that nobody
-// names any more is on its way back.
+// late counts frees that are to come, so that a write that finds the device
+// full waits for them too, instead of failing while memory that has no name any
+// more is on its way back.
 type late struct {
 	mu sync.Mutex
 	// +checklocks:mu
@@ -82,6 +115,17 @@ func (l *late) end() {
 	if l.came != nil {
 		close(l.came)
 		l.came = nil
+	}
+}
+
+// expect is begin; the end is the first call of the result, or comes after a while.
+func (l *late) expect(within time.Duration) (end func()) {
+	l.begin()
+	once := sync.OnceFunc(l.end)
+	timer := time.AfterFunc(within, once)
+	return func() {
+		timer.Stop()
+		once()
 	}
 }
 

@@ -44,6 +44,26 @@ func (h *Holder) Expire(ctx context.Context, key string, at metadata.Timespec) e
 	}
 }
 
+// Keep takes the time to live from a file that the holder's user may write.
+//
+// Errors: metadata.ErrNotExist, also for one whose time is over; ErrForbidden;
+// ErrClosed.
+func (h *Holder) Keep(ctx context.Context, ino Ino) error {
+	if err := h.begin(); err != nil {
+		return err
+	}
+	err := h.store.expireAt(ctx, ino, metadata.Timespec{}, func(now metadata.Inode) error {
+		if !h.who.may(Attr{Inode: now}, modeWrite) {
+			return ErrForbidden
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("keep file %d: %w", ino, err)
+	}
+	return nil
+}
+
 // expireAt sets when a file ends, if may has nothing against it. The sweeper
 // does not remove it meanwhile.
 func (s *Store) expireAt(ctx context.Context, ino Ino, at metadata.Timespec, may func(now metadata.Inode) error) error {

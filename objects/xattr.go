@@ -36,8 +36,8 @@ const (
 	XattrHandle = hmcPrefix + "handle"
 )
 
-// told returns the attributes that are computed, in the order in which they
-// are listed; an empty one is not there.
+// told returns the attributes that are not stored as such; an empty one is not
+// there.
 func (s *Store) told(a Attr) []struct{ name, value string } {
 	return []struct{ name, value string }{
 		{xattrDevice, string(a.Device)},
@@ -206,7 +206,9 @@ func (s *Store) textXattr(ctx context.Context, ino Ino, name string) (string, er
 	return string(value), err
 }
 
-// ListXattr lists the names, those of user.hmc.* that have a value included.
+// ListXattr lists the names of what was set. Copies of all attributes and
+// comparisons of two files go by the list; what hmcfs tells by itself would
+// differ there, and can't be set.
 func (s *Store) ListXattr(ctx context.Context, ino Ino) ([]string, error) {
 	a, err := s.Attr(ctx, ino)
 	if err != nil {
@@ -220,18 +222,14 @@ func (s *Store) ListXattr(ctx context.Context, ino Ino) ([]string, error) {
 		if name != xattrShape && name != xattrBlobs {
 			return false
 		}
-		_, err := s.tensorXattr(ctx, a, name)
-		return errors.Is(err, metadata.ErrNoXattr)
+		value, err := s.getXattr(ctx, ino, name)
+		return err == nil && errors.Is(s.checkTensor(ctx, a, name, string(value)), ErrInvalid)
 	})
-	for _, name := range []string{xattrDtype, xattrShape} {
-		if _, ok := s.headerXattr(ctx, a, name); ok && !slices.Contains(names, name) {
-			names = append(names, name)
-		}
+	if a.Key != "" {
+		names = append(names, xattrKey)
 	}
-	for _, t := range s.told(a) {
-		if t.value != "" {
-			names = append(names, t.name)
-		}
+	if s.ttlText(a.Inode) != "" {
+		names = append(names, xattrTTL)
 	}
 	slices.Sort(names)
 	return names, nil

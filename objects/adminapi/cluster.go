@@ -1,9 +1,21 @@
 package adminapi
 
-import "github.com/hmcfs/hmcfs/metadata/members"
+import (
+	"time"
+
+	"github.com/hmcfs/hmcfs/metadata/members"
+)
 
 // PathCluster is Cluster alone.
 const PathCluster = "/v1/cluster"
+
+// PathForget takes a node that is gone out of the cluster: ForgetRequest → Cluster.
+const PathForget = "/v1/cluster/forget"
+
+// ForgetRequest names the node.
+type ForgetRequest struct {
+	Node members.Name `json:"node"`
+}
 
 // Cluster is a mount among those of other machines.
 type Cluster struct {
@@ -21,6 +33,23 @@ type Cluster struct {
 	Nodes []Node `json:"nodes"`
 	// Traffic counts since the mount.
 	Traffic Traffic `json:"traffic"`
+	// Conflicts counts the keys that were found in use at two nodes since the
+	// mount, and LastConflicts are the last of them, the oldest first.
+	Conflicts     uint64        `json:"conflicts,omitempty"`
+	LastConflicts []KeyConflict `json:"last_conflicts,omitempty"`
+}
+
+// KeyConflict is a key that was in use at two nodes.
+type KeyConflict struct {
+	Key       string `json:"key"`
+	Published bool   `json:"published,omitempty"`
+	// Node is the other one.
+	Node members.Name `json:"node"`
+	// Kept says that the object of this node has kept the key.
+	Kept bool `json:"kept"`
+	// Path is the file of this node.
+	Path string    `json:"path"`
+	Time time.Time `json:"time"`
 }
 
 // Node is another node, as this one knows it without asking.
@@ -29,7 +58,10 @@ type Node struct {
 	// Connected says that there is a session, Transport by what its bytes go.
 	Connected bool   `json:"connected"`
 	Transport string `json:"transport,omitempty"`
-	// Problem is why the last attempt to reach it failed, or empty.
+	// Remote is the address that its connection comes from, or goes to; empty for
+	// one of the same machine.
+	Remote string `json:"remote,omitempty"`
+	// Problem tells why the last attempt to reach it failed, or is empty.
 	Problem string `json:"problem,omitempty"`
 }
 

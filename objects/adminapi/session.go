@@ -34,6 +34,9 @@ type Verb string
 const (
 	VerbPublish     Verb = "publish"
 	VerbSubscribe   Verb = "subscribe"
+	VerbClaim       Verb = "claim"
+	VerbFetch       Verb = "fetch"
+	VerbSettle      Verb = "settle"
 	VerbMSet        Verb = "mset"
 	VerbMGet        Verb = "mget"
 	VerbDelete      Verb = "delete"
@@ -61,7 +64,7 @@ type SessionLine struct {
 type Call struct {
 	Keys  []string                `json:"keys,omitempty"`
 	Lists []hetero.DeviceBlobList `json:"lists,omitempty"`
-	// Timeout is how long to wait for keys: subscribe, mget, h2d, wait.
+	// Timeout bounds the wait for keys in subscribe, claim, mget, h2d and wait.
 	Timeout Duration `json:"timeout,omitempty"`
 	// Replica is mget's, Existing and TTL are d2h's, and TTL expire's.
 	Replica  bool            `json:"replica,omitempty"`
@@ -71,8 +74,10 @@ type Call struct {
 	Published bool `json:"published,omitempty"`
 	// Async has d2h, h2d and delete answer before they are done.
 	Async bool `json:"async,omitempty"`
-	// Memory is what unregister lets go.
+	// Memory names the memory that unregister releases, or claim's target.
 	Memory hetero.MemoryID `json:"memory,omitempty"`
+	// Received is settle's.
+	Received bool `json:"received,omitempty"`
 }
 
 // Line is a line of the answer to a call: one for each key, in any order.
@@ -88,7 +93,7 @@ type Line struct {
 	Skipped bool `json:"skipped,omitempty"`
 	// Exists is exist's.
 	Exists bool `json:"exists,omitempty"`
-	// Device, Size and Blobs are info's.
+	// Device is info's, and Size and Blobs are its and claim's.
 	Device devices.Name   `json:"device,omitempty"`
 	Size   devices.Size   `json:"size,omitempty"`
 	Blobs  []devices.Size `json:"blobs,omitempty"`
@@ -109,6 +114,9 @@ type Register struct {
 	// File says that the one descriptor is of a file of the mount, whose bytes
 	// are the memory.
 	File bool `json:"file,omitempty"`
+	// Target says that the one descriptor is of a file that claim may name as
+	// what a publication is written to.
+	Target bool `json:"target,omitempty"`
 	// Descriptors is how many descriptors travel with the request.
 	Descriptors int `json:"descriptors,omitempty"`
 }
@@ -140,7 +148,7 @@ type Event struct {
 	Seq  uint64 `json:"seq"`
 	Time string `json:"time"` // RFC 3339 with nanoseconds, UTC
 	// Kind is created, removed, expired, lost, published, consumed, withdrawn,
-	// or dropped for events that this listener was too slow for.
+	// conflict, or dropped for events that this listener was too slow for.
 	Kind   string       `json:"event"`
 	Key    string       `json:"key,omitempty"`
 	Ino    metadata.Ino `json:"ino,omitempty"`

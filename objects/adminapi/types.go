@@ -196,6 +196,9 @@ type UmountRequest struct {
 type UmountAnswer struct {
 	PID  int  `json:"pid"`
 	Kept bool `json:"kept"`
+	// Copies tells of other mount namespaces that had a copy of the mount, which was
+	// cut off: one process of each.
+	Copies []string `json:"copies,omitempty"`
 }
 
 // The codes of an Error.

@@ -14,6 +14,7 @@ import (
 	"syscall"
 
 	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/metadata/members"
 	"github.com/hmcfs/hmcfs/objects/adminapi"
 )
 
@@ -88,6 +89,12 @@ func (c *Client) Status(ctx context.Context, count bool) (s adminapi.Status, err
 // its own has none: see IsNotFound.
 func (c *Client) Cluster(ctx context.Context) (v adminapi.Cluster, err error) {
 	err = c.do(ctx, http.MethodGet, adminapi.PathCluster, nil, &v)
+	return v, err
+}
+
+// Forget takes a node that died, or is cut off, out of the cluster, and returns what is left of it.
+func (c *Client) Forget(ctx context.Context, node members.Name) (v adminapi.Cluster, err error) {
+	err = c.do(ctx, http.MethodPost, adminapi.PathForget, adminapi.ForgetRequest{Node: node}, &v)
 	return v, err
 }
 

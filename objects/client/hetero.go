@@ -126,6 +126,31 @@ func (s *Session) DevSubscribe(
 	return s.futures(ctx, adminapi.VerbSubscribe, q, true)
 }
 
+// DevClaim reserves a publication. The context bounds the wait for it alone.
+func (s *Session) DevClaim(ctx context.Context, key string, o hetero.ClaimOptions) (hetero.MetaInfo, error) {
+	q := &adminapi.Call{Keys: []string{key}, Timeout: adminapi.Duration(o.Timeout), Memory: o.Target}
+	info, came := hetero.MetaInfo{Key: key}, false
+	err := s.listed(ctx, adminapi.VerbClaim, q, func(l adminapi.Line) {
+		info.Size, info.Blobs, came = l.Size, l.Blobs, true
+	})
+	if err == nil && !came {
+		err = errAnswer
+	}
+	return info, err
+}
+
+// DevFetch copies bytes of a reserved publication.
+func (s *Session) DevFetch(ctx context.Context, key string, to hetero.DeviceBlobList) error {
+	q := &adminapi.Call{Keys: []string{key}, Lists: []hetero.DeviceBlobList{to}}
+	return s.listed(ctx, adminapi.VerbFetch, q, func(adminapi.Line) {})
+}
+
+// DevSettle ends a reservation.
+func (s *Session) DevSettle(ctx context.Context, key string, received bool) error {
+	q := &adminapi.Call{Keys: []string{key}, Received: received}
+	return s.listed(ctx, adminapi.VerbSettle, q, func(adminapi.Line) {})
+}
+
 // DevMSet binds keys to blobs.
 func (s *Session) DevMSet(ctx context.Context, keys []string, lists []hetero.DeviceBlobList) (hetero.Results, error) {
 	return s.results(ctx, adminapi.VerbMSet, &adminapi.Call{Keys: keys, Lists: lists})

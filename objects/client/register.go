@@ -15,15 +15,17 @@ import (
 //
 // Errors: those of hetero.Registry; hetero.ErrUnsupported for Memory.Local.
 func (s *Session) PreRegister(ctx context.Context, m hetero.Memory) (hetero.MemoryID, error) {
-	question := adminapi.Register{Device: m.Device, Memory: m.Share, File: m.File != nil}
+	question := adminapi.Register{Device: m.Device, Memory: m.Share, File: m.File != nil, Target: m.Target != nil}
 	files := m.Files
 	switch {
 	case m.Local != nil:
 		return 0, fmt.Errorf("%w: memory of a device that this process has opened is for clients in the daemon's own", hetero.ErrUnsupported)
-	case question.File == (m.Share != nil), question.File && len(files) > 0:
-		return 0, fmt.Errorf("%w: register takes a memory or a file", hetero.ErrInvalid)
+	case (question.File || question.Target) == (m.Share != nil), question.File && question.Target, m.Share == nil && len(files) > 0:
+		return 0, fmt.Errorf("%w: register takes a memory, a file or a target", hetero.ErrInvalid)
 	case question.File:
 		files = []*os.File{m.File}
+	case question.Target:
+		files = []*os.File{m.Target}
 	}
 	question.Descriptors = len(files)
 	if err := s.enter(); err != nil {

@@ -204,3 +204,16 @@ func TestFindNeedsAMount(t *testing.T) {
 		t.Errorf("no daemon: %v", err)
 	}
 }
+
+// TestDaemonEndsMeanwhile has the daemon be killed after it was asked: the error
+// says that, and nothing of limits.
+func TestDaemonEndsMeanwhile(t *testing.T) {
+	kit.Check(t)
+	c := serveOnce(t, func(c *net.UnixConn) error {
+		return c.Close()
+	})
+	_, err := c.Collect(t.Context(), adminapi.CollectRequest{}, nil, nil)
+	if !errors.Is(err, client.ErrNoDaemon) || !strings.Contains(err.Error(), "ended before it answered") || strings.Contains(err.Error(), "too many") {
+		t.Errorf("a daemon that was killed: %v", err)
+	}
+}

@@ -29,6 +29,8 @@ type exchange struct {
 	conn    *net.UnixConn
 	session string
 	reply   adminapi.Reply
+	// accepted says that the daemon takes the question.
+	accepted bool
 	// files came with the reply.
 	files []*os.File
 }
@@ -60,6 +62,9 @@ func (c *Client) ask(ctx context.Context, path, session string, question any, fi
 	}
 	if err != nil {
 		_ = x.close() // the exchange has failed already
+		if x.accepted && isClosed(err) {
+			return nil, fmt.Errorf("the daemon at %s ended before it answered: %w: %w", c.socket, ErrNoDaemon, err)
+		}
 		return nil, c.explainShare(err)
 	}
 	return x, conn.SetDeadline(time.Time{})
@@ -92,6 +97,7 @@ func (x *exchange) run(ctx context.Context, path string, question any, files []*
 		}
 		return failure(resp.StatusCode, data)
 	}
+	x.accepted = true
 	if err = adminapi.WriteFrame(x.conn, question, files); err != nil {
 		return err
 	}
@@ -126,6 +132,16 @@ func (x *exchange) limit(ctx context.Context, most time.Duration) error {
 	return ctx.Err()
 }
 
+// isClosed reports whether a connection was closed by the other side.
+func isClosed(err error) bool {
+	for _, closed := range []error{syscall.EPIPE, syscall.ECONNRESET, io.ErrUnexpectedEOF, io.EOF} {
+		if errors.Is(err, closed) {
+			return true
+		}
+	}
+	return false
+}
+
 // explainShare words what went wrong on the way to the daemon.
 func (c *Client) explainShare(err error) error {
 	switch {
@@ -134,7 +150,7 @@ func (c *Client) explainShare(err error) error {
 			Status: http.StatusForbidden, Code: adminapi.CodeForbidden,
 			Text: fmt.Sprintf("%s can't be reached by this user; let others in with hmcfs mount --allow-other, or use the attributes user.hmc.bind and user.hmc.handle", c.socket),
 		}
-	case errors.Is(err, syscall.EPIPE), errors.Is(err, syscall.ECONNRESET), errors.Is(err, io.ErrUnexpectedEOF):
+	case isClosed(err):
 		return fmt.Errorf("ask the daemon at %s: it closed the connection; this user may have too many open: %w", c.socket, err)
 	}
 	if _, said := errors.AsType[*Error](err); said {

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/hmcfs/hmcfs/objects"
 	"github.com/hmcfs/hmcfs/objects/cluster/proto"
 	"github.com/hmcfs/hmcfs/transport/comm"
+	"github.com/hmcfs/hmcfs/transport/control"
 	"github.com/hmcfs/hmcfs/transport/domain"
 	"github.com/hmcfs/hmcfs/transport/rpc"
 	"github.com/hmcfs/hmcfs/transport/wire"
@@ -181,9 +183,16 @@ func (c *Cluster) Nodes() []NodeState {
 		state := NodeState{Record: records[i]}
 		if p, ok := live[wire.Rank(records[i].Name.Rank())]; ok {
 			state.Connected, state.Transport = true, string(p.Transport)
+			if p.Network == control.TCP {
+				state.Remote = p.Remote
+			}
 		}
 		if n, err := c.Node(records[i].Name); err == nil {
 			state.Record, state.Problem = n.Record(), n.trouble(state.Connected)
+			state.Lapsed = records[i].Lapsed
+		}
+		if state.Problem == "" && !state.Connected && !state.Lapsed.IsZero() {
+			state.Problem = "its lease ended at " + state.Lapsed.UTC().Format(time.RFC3339)
 		}
 		out = append(out, state)
 	}

@@ -23,6 +23,16 @@
 // and goes on when the same incarnation is back, by opening the file again.
 // After another incarnation came it is ErrStale.
 //
+// # Keys
+//
+// A node that does not answer may have any key. Without an index, or while that is
+// away, a key is free when every node of the view has said so; otherwise it is an
+// *UnaskedError. With the index away each node that has said so notes it, and asks
+// the asker before it claims the key in the index. Nodes without an index compare
+// the keys that they got since the last time in each new session, and two objects
+// of one key are settled by the times at which they were made; docs/cluster.md has
+// the rule as a table.
+//
 // # Whom to trust
 //
 // A node that has proved itself (transport/control) is believed which user asks
@@ -48,6 +58,7 @@
 // called with any of these, or pusher.mu, which is a leaf, held.
 //
 // File.mu comes before cache.mu. newsBox.mu, cache.mu, inos.mu, slots.mu,
-// measured.mu and cut.mu are leaves. None of them is held while a node is asked, connected or
+// measured.mu, cut.mu, peerKeys.mu, keyWatch.mu, inquiry.mu and conflicts.mu are
+// leaves. None of them is held while a node is asked, connected or
 // told, or while OnInvalidate's function runs.
 package cluster

@@ -56,6 +56,39 @@ func (n *Node) Open(ctx context.Context, who Cred, ino objects.Ino, access Acces
 	return n.start(ctx, &File{n: n, who: who, ino: ino, access: access})
 }
 
+// CreateOpen makes a regular file and opens it, by one question. The node's UID and
+// GID are ignored: the user's are taken.
+func (n *Node) CreateOpen(ctx context.Context, who Cred, dir objects.Ino, name string, in metadata.Node, access Access) (objects.Attr, *File, error) {
+	ctx, cancel := context.WithTimeout(ctx, n.c.opts.Timeout)
+	defer cancel()
+	ask := &proto.CreateOpenAsk{Access: uint32(access), Create: proto.CreateAsk{
+		Cred: credToProto(who), Dir: uint64(dir), Name: name, Mode: uint32(in.Mode),
+	}}
+	m := n.cache.begin()
+	var out proto.OpenAnswer
+	s, err := n.askOne(ctx, question{method: proto.MethodCreateOpen, in: ask, out: &out})
+	n.stirred(dir)
+	if err != nil {
+		return objects.Attr{}, nil, err
+	}
+	a, err := n.received(&out.Attr)
+	if err != nil {
+		return a, nil, err
+	}
+	n.cache.putAttr(m, userKey(who), &a, out.Attr.Keep)
+	f := &File{n: n, who: who, ino: a.Ino, access: access, gen: a.Gen}
+	if out.Handle == 0 {
+		f, err = n.start(ctx, f)
+		return a, f, err
+	}
+	f.user, f.open = userKey(who), n.inos.use(a.Ino)
+	f.open.size.Store(a.Size)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.handle, f.in = out.Handle, s
+	return a, f, nil
+}
+
 // openGen opens a file to be read, if it is of a generation.
 func (n *Node) openGen(ctx context.Context, who Cred, ino objects.Ino, gen uint64) (*File, error) {
 	return n.start(ctx, &File{n: n, who: who, ino: ino, access: Read, gen: metadata.Generation(gen)})

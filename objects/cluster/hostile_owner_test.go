@@ -248,7 +248,9 @@ func TestClaimsOutOfOrder(t *testing.T) {
 	kit.Check(t)
 	w := clustertest.New(t, clustertest.Options{})
 	a := w.Node("a")
-	r := newRogue(t, w, nil)
+	r := newRogue(t, w, map[rpc.Method]rpc.Handler{
+		proto.MethodHaveKeys: answer(&proto.HaveKeysAnswer{There: []bool{false}}),
+	})
 	r.visits(a)
 	content := "what is published"
 	a.File("sim0", "f", []byte(content))

@@ -10,6 +10,7 @@ import (
 	"github.com/hmcfs/hmcfs/metadata/keyindex"
 	"github.com/hmcfs/hmcfs/metadata/members"
 	"github.com/hmcfs/hmcfs/objects"
+	"github.com/hmcfs/hmcfs/objects/cluster/proto"
 )
 
 // keys is the keys of all nodes: where they are, and who may have them.
@@ -20,6 +21,8 @@ type keys struct {
 	// peers are asked where there is no index, or it can't be.
 	peers  *peerKeys
 	claims *claimTable
+	// conflicts are the keys that two nodes had.
+	conflicts conflicts
 }
 
 func newKeys(c *Cluster) *keys {
@@ -36,32 +39,42 @@ func spaceOf(published bool) keyindex.Space {
 
 // start has the store ask before it uses a key.
 func (k *keys) start(ctx context.Context) error {
-	of := k.index
-	if of == nil {
-		of = k.peers
+	if k.index == nil {
+		k.c.running.Go(k.meet)
+	} else {
+		k.index.OnContested(k.contested)
 	}
-	return k.c.opts.Store.SetAuthority(ctx, authority{k: k, of: of})
+	return k.c.opts.Store.SetAuthority(ctx, authority{k: k})
 }
 
 // stop ends that: what the node has it has alone from now on.
 func (k *keys) stop(ctx context.Context) error {
+	if k.index != nil {
+		k.index.OnContested(nil)
+	}
 	return k.c.opts.Store.SetAuthority(context.WithoutCancel(ctx), nil)
 }
 
 // find says which other node has a key.
 //
-// Errors: metadata.ErrNotExist; ErrUnreachable when nobody can be asked.
+// Errors: metadata.ErrNotExist; ErrUnreachable, or *UnaskedError, when a node
+// that may have it can't be asked.
 func (k *keys) find(ctx context.Context, s keyindex.Space, key string) (*Node, error) {
-	place, err := k.place(ctx, s, key)
-	if err != nil {
-		return nil, err
+	for again := false; ; again = true {
+		place, err := k.place(ctx, s, key)
+		if err != nil {
+			return nil, err
+		}
+		n, err := k.c.Node(place.Node)
+		if err == nil {
+			return n, nil
+		}
+		if again {
+			return nil, fmt.Errorf("node %s has key %q and is not known here yet: %w", place.Node, key, ErrUnreachable)
+		}
+		// What is remembered may be of a node that has left, and its keys with it.
+		k.forget(s, key)
 	}
-	n, err := k.c.Node(place.Node)
-	if err != nil {
-		// It has left, and its keys with it.
-		return nil, fmt.Errorf("key %q: %w: %w", key, metadata.ErrNotExist, err)
-	}
-	return n, nil
 }
 
 func (k *keys) place(ctx context.Context, s keyindex.Space, key string) (keyindex.Place, error) {
@@ -72,10 +85,36 @@ func (k *keys) place(ctx context.Context, s keyindex.Space, key string) (keyinde
 		return k.peers.Find(ctx, s, key)
 	}
 	place, err := k.index.Find(ctx, s, key)
-	if isAway(err) {
+	switch {
+	case isAway(err):
 		return k.peers.Find(ctx, s, key)
+	case isGone(err):
+		return k.unindexed(ctx, s, key, err)
 	}
 	return place, err
+}
+
+// unindexed looks for a key that the index does not have at the node that may
+// have it without the index knowing it yet. A node without a lease has none.
+//
+// Errors: absent where no node has it; *UnaskedError.
+func (k *keys) unindexed(ctx context.Context, s keyindex.Space, key string, absent error) (keyindex.Place, error) {
+	to := k.peers.promisedTo(spaceKey{s, key})
+	r, known := k.c.opts.View.Get(to)
+	n, err := k.c.Node(to)
+	if !known || err != nil || !r.Lapsed.IsZero() {
+		return keyindex.Place{}, absent
+	}
+	there, err := n.haveKeys(ctx, proto.HaveKeysAsk{Keys: []string{key}, Publish: s == keyindex.Publish})
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return keyindex.Place{}, ctx.Err()
+	case err != nil:
+		return keyindex.Place{}, fmt.Errorf("find key %q: %w", key, &UnaskedError{Nodes: []members.Name{to}, Cause: err, wayOut: k.peers.wayOut()})
+	case !there[0]:
+		return keyindex.Place{}, absent
+	}
+	return keyindex.Place{Key: key, Node: to}, nil
 }
 
 // isAway says that an index could not be asked.
@@ -98,8 +137,19 @@ func (k *keys) at(ctx context.Context, s keyindex.Space, key string, do func(n *
 			return err
 		}
 		err = do(n)
-		if !errors.Is(err, metadata.ErrNotExist) && !errors.Is(err, ErrStale) || n.name == last {
+		if !isGone(err) && !errors.Is(err, ErrStale) {
 			return err
+		}
+		if n.name == last {
+			// The index may name a node that could not give the key up there yet.
+			place, absent := k.unindexed(ctx, s, key, err)
+			if absent != nil || place.Node == last {
+				return absent
+			}
+			if n, err = k.c.Node(place.Node); err != nil {
+				return err
+			}
+			return do(n)
 		}
 		last = n.name
 		k.forget(s, key)

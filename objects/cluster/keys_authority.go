@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/hmcfs/hmcfs/metadata/keyindex"
@@ -11,26 +12,26 @@ import (
 	"github.com/hmcfs/hmcfs/objects/cluster/proto"
 )
 
-// leaveWait is how long is waited for a key that another node is giving up.
+// leaveWait bounds the wait for a key that another node is giving up.
 const leaveWait = time.Second
 
-// authority is who the store asks: the index, or the peers.
-type authority struct {
-	k  *keys
-	of keyindex.Index
-}
+// authority answers the store's claims by the index, and by the peers where there
+// is none, or it does not answer.
+type authority struct{ k *keys }
 
 var _ objects.KeyAuthority = authority{}
 
 // Claim asks for keys; see objects.KeyAuthority. A node that does not use a key
-// any more gives it up in the background: who has seen that it is gone there
-// must be able to set it here, so that is waited for.
+// any more gives it up in the background: a caller that has seen the key gone
+// there must be able to set it here, so Claim waits for that.
+//
+// Errors, of each: *keyindex.TakenError; *UnaskedError.
 func (a authority) Claim(ctx context.Context, in objects.KeySpace, names []string) []error {
 	s := spaceOf(in == objects.SpacePublish)
-	errs := a.of.Claim(ctx, s, names)
 	if a.k.index == nil {
-		return errs // who is asked knows what he gives up
+		return a.k.peers.Claim(ctx, s, names) // a node that is asked knows what it gives up
 	}
+	errs := a.claim(ctx, s, names)
 	waiting, stop := context.WithTimeout(ctx, leaveWait)
 	defer stop()
 	for wait := lookFirst; waiting.Err() == nil; wait *= 2 {
@@ -39,15 +40,71 @@ func (a authority) Claim(ctx context.Context, in objects.KeySpace, names []strin
 			break
 		}
 		pause(waiting, wait)
-		some := make([]string, len(again))
-		for n, i := range again {
-			some[n] = names[i]
-		}
-		for n, err := range a.of.Claim(ctx, s, some) {
+		for n, err := range a.claim(ctx, s, pick(names, again)) {
 			errs[again[n]] = err
 		}
 	}
 	return errs
+}
+
+// pick returns some of the names, by place.
+func pick(names []string, places []int) []string {
+	some := make([]string, len(places))
+	for n, i := range places {
+		some[n] = names[i]
+	}
+	return some
+}
+
+// claim asks the index, and for what it does not answer all nodes. What they grant
+// is made good in the index when that is back.
+func (a authority) claim(ctx context.Context, s keyindex.Space, names []string) []error {
+	errs := a.k.index.Claim(ctx, s, names)
+	var unasked []int
+	for i, err := range errs {
+		switch {
+		case isAway(err):
+			unasked = append(unasked, i)
+		case err == nil:
+			errs[i] = a.redeem(ctx, spaceKey{s, names[i]})
+		}
+	}
+	var granted []string
+	for n, err := range a.k.peers.Claim(ctx, s, pick(names, unasked)) {
+		if errs[unasked[n]] = err; err == nil {
+			granted = append(granted, names[unasked[n]])
+		}
+	}
+	a.k.index.Have(s, granted)
+	return errs
+}
+
+// redeem asks the node that was told that a key is free whether it uses it.
+//
+// Errors: *keyindex.TakenError; *UnaskedError.
+func (a authority) redeem(ctx context.Context, at spaceKey) error {
+	to := a.k.peers.promisedTo(at)
+	if to == "" {
+		return nil
+	}
+	n, err := a.k.c.Node(to)
+	if err != nil { // it has left, and its keys with it
+		a.k.peers.redeem(at, to)
+		return nil
+	}
+	there, err := n.haveKeys(ctx, proto.HaveKeysAsk{
+		Keys: []string{at.key}, Publish: at.space == keyindex.Publish, Claim: true, Node: string(a.k.c.opts.View.Self().Name),
+	})
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return ctx.Err()
+	case err != nil:
+		return fmt.Errorf("key %q: %w", at.key, &UnaskedError{Nodes: []members.Name{to}, Cause: err, wayOut: a.k.peers.wayOut()})
+	case there[0]:
+		return &keyindex.TakenError{Key: at.key, Node: to}
+	}
+	a.k.peers.redeem(at, to)
+	return nil
 }
 
 // leaving are those of the keys, by place, that other nodes have no use for any
@@ -81,11 +138,20 @@ func (a authority) leaving(ctx context.Context, s keyindex.Space, errs []error) 
 }
 
 // Have tells of keys that are visible; see objects.KeyAuthority.
-func (a authority) Have(s objects.KeySpace, names []string) {
-	a.of.Have(spaceOf(s == objects.SpacePublish), names)
+func (a authority) Have(in objects.KeySpace, names []string) {
+	s := spaceOf(in == objects.SpacePublish)
+	if a.k.index == nil {
+		a.k.peers.Have(s, names)
+		return
+	}
+	a.k.index.Have(s, names)
 }
 
 // Release gives keys up; see objects.KeyAuthority.
-func (a authority) Release(s objects.KeySpace, names []string) {
-	a.of.Release(spaceOf(s == objects.SpacePublish), names)
+func (a authority) Release(in objects.KeySpace, names []string) {
+	s := spaceOf(in == objects.SpacePublish)
+	a.k.peers.Release(s, names)
+	if a.k.index != nil {
+		a.k.index.Release(s, names)
+	}
 }

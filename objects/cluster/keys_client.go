@@ -47,6 +47,8 @@ func isPath(path string) bool {
 
 // Keys lists the keys of other nodes behind one, in order; fewer than limit are
 // the last.
+//
+// Errors: those of Places.
 func (c *Cluster) Keys(ctx context.Context, after string, limit int) ([]string, error) {
 	places, err := c.Places(ctx, false, after, limit)
 	names := make([]string, len(places))
@@ -58,12 +60,17 @@ func (c *Cluster) Keys(ctx context.Context, after string, limit int) ([]string, 
 
 // Places lists the keys of other nodes, or what they have published, behind one,
 // in order, and whose they are; fewer than limit are the last.
+//
+// Errors: *UnaskedError, with the keys of the nodes that answer; those of coord.
 func (c *Cluster) Places(ctx context.Context, published bool, after string, limit int) ([]keyindex.Place, error) {
 	var all []keyindex.Place
 	self, page := c.opts.View.Self().Name, min(max(limit, 1), maxListed)
+	var unasked error
 	for len(all) < limit {
 		places, err := c.keys.list(ctx, spaceOf(published), after, page)
-		if err != nil {
+		if _, some := errors.AsType[*UnaskedError](err); some {
+			unasked = err
+		} else if err != nil {
 			return nil, err
 		}
 		for _, p := range places {
@@ -76,12 +83,12 @@ func (c *Cluster) Places(ctx context.Context, published bool, after string, limi
 			break
 		}
 	}
-	return all[:min(len(all), limit)], nil
+	return all[:min(len(all), limit)], unasked
 }
 
 // KeyPlace says which other node has a key, or has published it.
 //
-// Errors: metadata.ErrNotExist.
+// Errors: metadata.ErrNotExist; ErrUnreachable, *UnaskedError.
 func (c *Cluster) KeyPlace(ctx context.Context, published bool, key string) (keyindex.Place, error) {
 	n, err := c.keys.find(ctx, spaceOf(published), key)
 	if err != nil {

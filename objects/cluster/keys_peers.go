@@ -6,24 +6,14 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"time"
 
-	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/metadata/keyindex"
 	"github.com/hmcfs/hmcfs/metadata/members"
 	"github.com/hmcfs/hmcfs/objects/cluster/proto"
 )
 
-const (
-	// askWait is how long a node may take to say whether it has a key: who can't
-	// say it soon is as good as away, since nobody's work waits for him.
-	askWait = time.Second
-	// askAtOnce is how many nodes are asked at the same time.
-	askAtOnce = 16
-)
-
 // peerKeys is the index where there is none: every node is asked for its own
-// keys. Nodes that can't be reached have none.
+// keys. A node that does not answer may have any key.
 type peerKeys struct {
 	c *Cluster
 
@@ -31,6 +21,25 @@ type peerKeys struct {
 	// ours are the keys that we have claimed, or are about to.
 	// +checklocks:mu
 	ours map[spaceKey]*ownKey
+	// promised are keys that another node was told to be free, which then may
+	// have them without the index knowing it: the node is asked before we use
+	// one, or say that no node has it. It is empty where there is no index.
+	// +checklocks:mu
+	promised map[spaceKey]members.Name
+	// turn counts the keys that have become ours.
+	// +checklocks:mu
+	turn uint64
+	// met records, for each node, how far our keys were compared with its own, and
+	// in which session.
+	// +checklocks:mu
+	met map[members.Name]meeting
+}
+
+// meeting is a comparison of keys with another node: of those up to a turn, in
+// a session.
+type meeting struct {
+	in   *session
+	turn uint64
 }
 
 var _ keyindex.Index = (*peerKeys)(nil)
@@ -46,12 +55,14 @@ type ownKey struct {
 	// granted.
 	asking int
 	held   bool
-	// lost is who has it in our place; it is asked for again then.
+	// turn is the turn in which it became ours.
+	turn uint64
+	// lost is the node that has it in our place; it is asked for again then.
 	lost members.Name
 }
 
 func newPeerKeys(c *Cluster) *peerKeys {
-	return &peerKeys{c: c, ours: map[spaceKey]*ownKey{}}
+	return &peerKeys{c: c, ours: map[spaceKey]*ownKey{}, promised: map[spaceKey]members.Name{}, met: map[members.Name]meeting{}}
 }
 
 // Claim makes keys ours; see keyindex.Index. Two nodes that claim a key at the
@@ -75,43 +86,42 @@ func (p *peerKeys) Claim(ctx context.Context, s keyindex.Space, names []string) 
 		ask, places = append(ask, key), append(places, i)
 	}
 	p.mu.Unlock()
-	taken := p.whoHas(ctx, proto.HaveKeysAsk{Keys: ask, Publish: s == keyindex.Publish, Claim: true, Node: string(p.c.opts.View.Self().Name)})
+	taken, unasked := p.whoHas(ctx, proto.HaveKeysAsk{
+		Keys: ask, Publish: s == keyindex.Publish, Claim: true, Node: string(p.c.opts.View.Self().Name), Unindexed: true,
+	})
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for n, key := range ask {
-		if by := p.settleLocked(spaceKey{s, key}, taken[n]); by != "" {
-			errs[places[n]] = &keyindex.TakenError{Key: key, Node: by}
-		}
+		errs[places[n]] = p.settleLocked(spaceKey{s, key}, taken[n], unasked)
 	}
 	return errs
 }
 
-// settleLocked ends a question for a key, and says who has it if we don't.
+// settleLocked ends a question for a key: by names the node that has it, and
+// unasked those that did not answer and may have it. Without an error it is ours.
 //
 // +checklocks:p.mu
-func (p *peerKeys) settleLocked(at spaceKey, by members.Name) members.Name {
+func (p *peerKeys) settleLocked(at spaceKey, by members.Name, unasked error) error {
 	o := p.ours[at]
-	if o == nil { // given up meanwhile
-		return by
-	}
-	o.asking--
-	if by == "" {
+	if by == "" && unasked == nil {
 		by = o.lost
 	}
-	if by == "" {
-		o.held = true
-		return ""
+	var err error
+	switch {
+	case o.held:
+	case by != "":
+		o.lost, err = by, &keyindex.TakenError{Key: at.key, Node: by}
+	case unasked != nil:
+		err = fmt.Errorf("key %q: %w", at.key, unasked)
+	default:
+		p.holdLocked(o)
 	}
-	if o.lost = by; o.asking == 0 {
-		o.lost = ""
-		if !o.held {
+	if o.asking--; o.asking == 0 {
+		if o.lost = ""; !o.held {
 			delete(p.ours, at)
 		}
 	}
-	if o.held {
-		return ""
-	}
-	return by
+	return err
 }
 
 // Have makes keys ours; see keyindex.Index.
@@ -125,8 +135,57 @@ func (p *peerKeys) Have(s keyindex.Space, names []string) {
 			o = &ownKey{}
 			p.ours[at] = o
 		}
-		o.held = true
+		p.holdLocked(o)
 	}
+}
+
+// holdLocked makes a key ours.
+//
+// +checklocks:p.mu
+func (p *peerKeys) holdLocked(o *ownKey) {
+	if !o.held {
+		p.turn++
+		o.held, o.turn = true, p.turn
+	}
+}
+
+// holds reports whether a key is ours.
+func (p *peerKeys) holds(s keyindex.Space, key string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	o := p.ours[spaceKey{s, key}]
+	return o != nil && o.held
+}
+
+// unmet reports whether our keys are to be compared with those of a node: they
+// were not yet in its present session. Without keys there is nothing to compare.
+func (p *peerKeys) unmet(n *Node) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	last, now := p.met[n.name].in, n.session.Load()
+	return p.turn > 0 && (now == nil || now != last)
+}
+
+// since are the keys that have become ours since they were compared with a
+// node's, in order, and the turn of the last one.
+func (p *peerKeys) since(node members.Name, s keyindex.Space) (names []string, turn uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	from := p.met[node].turn
+	for at, o := range p.ours {
+		if o.held && at.space == s && o.turn > from {
+			names = append(names, at.key)
+		}
+	}
+	slices.Sort(names)
+	return names, p.turn
+}
+
+// haveMet notes that the keys up to a turn were compared with a node's.
+func (p *peerKeys) haveMet(node members.Name, in *session, turn uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.met[node] = meeting{in: in, turn: turn}
 }
 
 // Release gives keys up; see keyindex.Index.
@@ -143,6 +202,9 @@ func (p *peerKeys) Release(s keyindex.Space, names []string) {
 	}
 }
 
+// OnContested does nothing: a key that two nodes have is found when they meet.
+func (p *peerKeys) OnContested(func(keyindex.Space, string, members.Name)) {}
+
 // Has says whether a key is ours, or about to be; see keyindex.Index.
 func (p *peerKeys) Has(s keyindex.Space, key string) bool {
 	p.mu.Lock()
@@ -150,130 +212,44 @@ func (p *peerKeys) Has(s keyindex.Space, key string) bool {
 	return p.ours[spaceKey{s, key}] != nil
 }
 
-// keeps says whether a key is ours rather than another node's that claims it. A
-// key that both are about to claim is the lesser name's.
-func (p *peerKeys) keeps(s keyindex.Space, key string, asker members.Name) bool {
+// keeps says whether a key is ours rather than another node's that claims it, and
+// whether it is known at all. A key that both are about to claim is the lesser
+// name's.
+func (p *peerKeys) keeps(s keyindex.Space, key string, asker members.Name) (keeps, known bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch o := p.ours[spaceKey{s, key}]; {
 	case o == nil:
-		return false
+		return false, false
 	case o.held || p.c.opts.View.Self().Name < asker:
-		return true
+		return true, true
 	default:
 		o.lost = asker
-		return false
+		return false, true
 	}
 }
 
-// whoHas asks all nodes for keys. For each it is a node that has it, or empty.
-func (p *peerKeys) whoHas(ctx context.Context, q proto.HaveKeysAsk) []members.Name {
-	found := make([]members.Name, len(q.Keys))
-	if len(q.Keys) == 0 {
-		return found
-	}
-	ctx, cancel := context.WithTimeout(ctx, askWait)
-	defer cancel()
-	var mu sync.Mutex
-	p.each(ctx, func(ctx context.Context, n *Node) {
-		for from := 0; from < len(q.Keys); from += proto.MaxKeys {
-			part := q
-			part.Keys = q.Keys[from:min(from+proto.MaxKeys, len(q.Keys))]
-			there, err := n.haveKeys(ctx, part)
-			if err != nil {
-				return
-			}
-			mu.Lock()
-			for i, is := range there {
-				if at := &found[from+i]; is && (*at == "" || n.name < *at) {
-					*at = n.name
-				}
-			}
-			mu.Unlock()
-		}
-	})
-	return found
+// promise notes that a node is told that a key is free, and redeem that this is
+// over.
+func (p *peerKeys) promise(at spaceKey, to members.Name) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.promised[at] = to
 }
 
-// haveKeys asks a node which keys can be seen there.
-func (n *Node) haveKeys(ctx context.Context, q proto.HaveKeysAsk) ([]bool, error) {
-	var out proto.HaveKeysAnswer
-	if err := n.ask(ctx, question{method: proto.MethodHaveKeys, in: &q, out: &out, again: true}); err != nil {
-		return nil, err
+func (p *peerKeys) redeem(at spaceKey, to members.Name) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.promised[at] == to {
+		delete(p.promised, at)
 	}
-	if len(out.There) != len(q.Keys) {
-		return nil, fmt.Errorf("node %s: %d answers for %d keys: %w", n.name, len(out.There), len(q.Keys), proto.ErrBody)
-	}
-	return out.There, nil
 }
 
-// each does something with every node that can be reached, a few at a time. One
-// that could not be the last time is tried in the background, for the next.
-func (p *peerKeys) each(ctx context.Context, do func(ctx context.Context, n *Node)) {
-	var work sync.WaitGroup
-	slots := make(chan struct{}, askAtOnce)
-	for _, r := range p.c.opts.View.Nodes() {
-		n, err := p.c.Node(r.Name)
-		if err != nil {
-			continue
-		}
-		if n.session.Load() == nil && n.trouble(true) != "" {
-			_, _ = n.attempt() //nolint:contextcheck // it goes on behind the question, for the next
-			continue
-		}
-		slots <- struct{}{}
-		work.Go(func() {
-			defer func() { <-slots }()
-			do(ctx, n)
-		})
-	}
-	work.Wait()
-}
-
-// Find says which node has a key; see keyindex.Index.
-func (p *peerKeys) Find(ctx context.Context, s keyindex.Space, key string) (keyindex.Place, error) {
-	node := p.whoHas(ctx, proto.HaveKeysAsk{Keys: []string{key}, Publish: s == keyindex.Publish})[0]
-	if node == "" {
-		return keyindex.Place{}, errors.Join(ctx.Err(), fmt.Errorf("no node that answers has key %q: %w", key, metadata.ErrNotExist))
-	}
-	return keyindex.Place{Key: key, Node: node}, nil
-}
-
-// Forget does nothing: nothing is remembered.
-func (p *peerKeys) Forget(keyindex.Space, string) {}
-
-// List lists the keys of the others; see keyindex.Index.
-func (p *peerKeys) List(ctx context.Context, s keyindex.Space, after string, limit int) ([]keyindex.Place, error) {
-	ctx, cancel := context.WithTimeout(ctx, askWait)
-	defer cancel()
-	ask := proto.ListKeysAsk{After: after, Limit: uint32(min(max(limit, 1), maxListed)), Publish: s == keyindex.Publish}
-	limit = int(ask.Limit)
-	var mu sync.Mutex
-	var all []keyindex.Place
-	p.each(ctx, func(ctx context.Context, n *Node) {
-		var out proto.ListKeysAnswer
-		if n.ask(ctx, question{method: proto.MethodListKeys, in: &ask, out: &out, again: true}) != nil {
-			return
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		for _, key := range out.Keys {
-			if key > after && metadata.ValidKey(key) == nil {
-				all = append(all, keyindex.Place{Key: key, Node: n.name})
-			}
-		}
-	})
-	slices.SortFunc(all, func(a, b keyindex.Place) int {
-		switch {
-		case a.Key < b.Key, a.Key == b.Key && a.Node < b.Node:
-			return -1
-		case a == b:
-			return 0
-		}
-		return 1
-	})
-	all = slices.CompactFunc(all, func(a, b keyindex.Place) bool { return a.Key == b.Key })
-	return all[:min(len(all), limit)], nil
+// promisedTo is the node that may have a key, or empty.
+func (p *peerKeys) promisedTo(at spaceKey) members.Name {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.promised[at]
 }
 
 // errPoll is why peers can't be watched.

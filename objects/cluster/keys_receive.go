@@ -27,53 +27,68 @@ const (
 )
 
 // ReceiveKey receives what another node has published into a holder's blobs; see
-// objects.Holder.Receive. The owner decides who has received it: after an error
-// it is offered to others, unless the answer to the last question was lost
+// objects.Holder.Receive. The owner decides which node has received it: after an
+// error it is offered to others, unless the answer to the last question was lost
 // (ErrUnreachable).
 //
 // Errors: those of objects.Holder.Receive; ErrUnreachable, ErrStale, ErrDenied.
 func (c *Cluster) ReceiveKey(ctx context.Context, h *objects.Holder, k objects.Keyed) error {
-	err := c.keys.at(ctx, keyindex.Publish, k.Key, func(n *Node) error {
+	r, err := c.reserve(ctx, h, k)
+	if err == nil {
+		err = r.fill(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("receive %q: %w", k.Key, err)
+	}
+	return nil
+}
+
+// ClaimKey reserves what another node has published for a holder. It waits for
+// another one that may still fail. The owner gives the reservation back when
+// this node leaves it alone.
+//
+// Errors: those of objects.Holder.Claim; ErrUnreachable, ErrStale, ErrDenied.
+func (c *Cluster) ClaimKey(ctx context.Context, h *objects.Holder, key string) (objects.Reservation, error) {
+	r, err := c.reserve(ctx, h, objects.Keyed{Key: key})
+	if err != nil {
+		return nil, fmt.Errorf("claim %q: %w", key, err)
+	}
+	return r, nil
+}
+
+// reserve claims a publication at its owner.
+func (c *Cluster) reserve(ctx context.Context, h *objects.Holder, k objects.Keyed) (r *receipt, err error) {
+	err = c.keys.at(ctx, keyindex.Publish, k.Key, func(n *Node) error {
 		for {
-			err := n.receive(ctx, h, k)
-			// Somebody else may still fail to receive it.
+			r, err = n.reserve(ctx, h, k)
+			// Another one may still fail to receive it.
 			if !errors.Is(err, objects.ErrBusy) || ctx.Err() != nil {
 				return err
 			}
 		}
 	})
-	if err != nil {
-		return fmt.Errorf("receive %q: %w", k.Key, err)
-	}
-	c.keys.forget(keyindex.Publish, k.Key)
-	return nil
+	return r, err
 }
 
-func (n *Node) receive(ctx context.Context, h *objects.Holder, k objects.Keyed) (err error) {
-	r := &receipt{n: n, want: k, who: credOf(h.Caller())}
+func (n *Node) reserve(ctx context.Context, h *objects.Holder, k objects.Keyed) (*receipt, error) {
+	r := &receipt{n: n, holder: h, want: k, who: credOf(h.Caller())}
 	_, _ = rand.Read(r.id[:]) // never fails
-	r.file, err = n.start(ctx, &File{n: n, who: r.who, access: Read, by: r.claim})
-	if err == nil {
-		err = h.Fill(ctx, objects.Scatter{Keyed: k, Exact: true}, objects.Source{Blobs: r.blobs, Span: r.file.Span})
+	var err error
+	if r.file, err = n.start(ctx, &File{n: n, who: r.who, access: Read, by: r.claim}); err == nil {
+		return r, nil
 	}
-	if err == nil {
-		err = ctx.Err() // it is not wanted any more
+	if r.asked {
+		r.tellGiveBack(ctx)
 	}
-	if err == nil {
-		err = r.take(ctx)
-	} else if r.asked {
-		r.giveBack(ctx)
-	}
-	if r.file != nil {
-		err = errors.Join(err, r.file.Close(ctx))
-	}
-	return err
+	return nil, err
 }
 
 // receipt is one publication that is being received.
 type receipt struct {
-	n    *Node
-	who  Cred
+	n      *Node
+	holder *objects.Holder
+	who    Cred
+	// want is the key, and the blobs that it must have; none are any.
 	want objects.Keyed
 	id   claimID
 	file *File
@@ -98,12 +113,55 @@ func (r *receipt) claim(ctx context.Context, s *session) (uint64, error) {
 	if err := addUp(out.Blobs, out.Size); err != nil {
 		return 0, err
 	}
-	if out.Handle == 0 || !slices.Equal(out.Blobs, sizes) {
+	if out.Handle == 0 || len(sizes) > 0 && !slices.Equal(out.Blobs, sizes) {
 		r.asked = out.Handle != 0
 		return 0, &objects.ShapeError{Want: out.Blobs, Got: sizes}
 	}
 	r.blobs = out.Blobs
 	return out.Handle, nil
+}
+
+// fill copies the bytes into the blobs that are wanted, and ends the claim.
+func (r *receipt) fill(ctx context.Context) error {
+	err := r.holder.Fill(ctx, objects.Scatter{Keyed: r.want, Exact: true}, objects.Source{Blobs: r.blobs, Span: r.file.Span})
+	if err == nil {
+		err = ctx.Err() // it is not wanted any more
+	}
+	if err != nil {
+		r.GiveBack(ctx)
+		return err
+	}
+	return r.Take(ctx)
+}
+
+// Blobs returns the sizes of its blobs.
+func (r *receipt) Blobs(context.Context) ([]uint64, error) { return r.blobs, nil }
+
+// Fetch copies its bytes from off on into a blob.
+func (r *receipt) Fetch(ctx context.Context, to objects.Blob, off uint64) error {
+	var size uint64
+	for _, n := range r.blobs {
+		size += n
+	}
+	sc := objects.Scatter{Keyed: objects.Keyed{Key: r.want.Key, Blobs: []objects.Blob{to}}, Offset: off}
+	return r.holder.Fill(ctx, sc, objects.Source{Blobs: []uint64{size}, Span: r.file.Span})
+}
+
+// Take ends it as received, at its owner.
+func (r *receipt) Take(ctx context.Context) error {
+	err := r.take(ctx)
+	if err == nil {
+		r.n.c.keys.forget(keyindex.Publish, r.want.Key)
+	}
+	return errors.Join(err, r.file.Close(context.WithoutCancel(ctx)))
+}
+
+// GiveBack has the owner offer it again.
+func (r *receipt) GiveBack(ctx context.Context) {
+	r.tellGiveBack(ctx)
+	if err := r.file.Close(context.WithoutCancel(ctx)); err != nil {
+		r.n.c.log.Debug("the file of a claim could not be closed", zap.String("node", string(r.n.name)), zap.Error(err))
+	}
 }
 
 // take tells the owner that the bytes are here, again and again until he has
@@ -131,8 +189,8 @@ func (r *receipt) take(ctx context.Context) error {
 	}
 }
 
-// giveBack tells the owner that it is not received, so that he need not wait.
-func (r *receipt) giveBack(ctx context.Context) {
+// tellGiveBack tells the owner that it is not received, so that it need not wait.
+func (r *receipt) tellGiveBack(ctx context.Context) {
 	ctx = context.WithoutCancel(ctx)
 	r.n.c.begin(func() {
 		err := r.n.ask(ctx, question{method: proto.MethodTake, in: &proto.TakeAsk{ID: r.id}, again: true})

@@ -27,6 +27,7 @@ func (k *keys) handlers() map[rpc.Method]rpc.Handler {
 		proto.MethodDropKey:   answer(s, k.serveDrop),
 		proto.MethodExpireKey: answer(s, k.serveExpire),
 		proto.MethodHaveKeys:  answer(s, k.serveHave),
+		proto.MethodMeetKeys:  answer(s, k.serveMeet),
 		proto.MethodClaim:     answer(s, k.serveClaim),
 		proto.MethodTake:      answer(s, k.serveTake),
 	}
@@ -133,12 +134,23 @@ func (k *keys) as(ctx context.Context, who proto.Cred, do func(h *objects.Holder
 	return errors.Join(do(h), h.Close(context.WithoutCancel(ctx)))
 }
 
-// serveDrop removes a key.
+// serveDrop removes a key. The asker may remember that a key is here which has
+// gone to another node since, so one that is not here is an error.
+//
+// Errors: metadata.ErrNotExist.
 func (k *keys) serveDrop(ctx context.Context, _ *guest, q *proto.KeyAsk) (any, error) {
 	if q.Publish {
 		return nil, fmt.Errorf("remove what is published: %w", objects.ErrUnsupported)
 	}
-	return nil, k.as(ctx, q.Cred, func(h *objects.Holder) error { return h.Drop(ctx, []string{q.Key})[0] })
+	there, err := k.c.opts.Store.KeyThere(ctx, q.Key)
+	if err != nil {
+		return nil, err
+	}
+	err = k.as(ctx, q.Cred, func(h *objects.Holder) error { return h.Drop(ctx, []string{q.Key})[0] })
+	if err == nil && !there {
+		err = fmt.Errorf("remove key %q: %w", q.Key, metadata.ErrNotExist)
+	}
+	return nil, err
 }
 
 // serveExpire sets when a key's object ends.
@@ -156,7 +168,7 @@ func (k *keys) serveHave(ctx context.Context, g *guest, q *proto.HaveKeysAsk) (a
 	out := &proto.HaveKeysAnswer{There: make([]bool, len(q.Keys))}
 	for i, key := range q.Keys {
 		if q.Claim {
-			out.There[i] = k.keeps(spaceOf(q.Publish), key, asker.name)
+			out.There[i] = k.keeps(spaceOf(q.Publish), key, asker.name, q.Unindexed)
 			continue
 		}
 		there, err := k.has(ctx, q.Publish, key)
@@ -168,12 +180,24 @@ func (k *keys) serveHave(ctx context.Context, g *guest, q *proto.HaveKeysAsk) (a
 	return out, nil
 }
 
-// keeps says whether a key is in use here, so that another node can't have it.
-func (k *keys) keeps(s keyindex.Space, key string, asker members.Name) bool {
-	if k.index != nil {
-		return k.index.Has(s, key)
+// keeps reports whether a key is in use here, so that another node can't have
+// it. Where it may have it, without the index knowing it, that is noted before
+// we look: a claim of the key that is made here meanwhile looks for the note
+// afterwards.
+func (k *keys) keeps(s keyindex.Space, key string, asker members.Name, unindexed bool) bool {
+	at := spaceKey{s, key}
+	noted := k.index != nil && unindexed
+	if noted {
+		k.peers.promise(at, asker)
 	}
-	return k.peers.keeps(s, key, asker)
+	keeps, known := k.peers.keeps(s, key, asker)
+	if !known && k.index != nil {
+		keeps = k.index.Has(s, key)
+	}
+	if keeps && noted {
+		k.peers.redeem(at, asker)
+	}
+	return keeps
 }
 
 // has says whether a key can be seen here.

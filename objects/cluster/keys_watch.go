@@ -31,7 +31,7 @@ func (c *Cluster) WatchKeys(ctx context.Context, published bool, names []string,
 	left := context.AfterFunc(c.life, end) //nolint:contextcheck // the cluster ends it too
 	w := &keyWatch{
 		k: c.keys, space: spaceOf(published), names: names, came: came,
-		kick: make(chan struct{}, 1), coming: map[string]members.Name{},
+		kick: make(chan struct{}, 1), coming: map[string]members.Name{}, asked: map[members.Name]bool{},
 	}
 	var work sync.WaitGroup
 	for _, run := range []func(context.Context){w.follow, w.look} {
@@ -60,16 +60,22 @@ type keyWatch struct {
 	came  func(key string)
 	// kick has room for one: there is something to look for.
 	kick chan struct{}
+	// asking are the goroutines of askAll.
+	asking sync.WaitGroup
 
 	mu sync.Mutex
 	// coming are keys that a node has claimed.
 	// +checklocks:mu
 	coming map[string]members.Name
+	// asked are the nodes that are being asked for all keys.
+	// +checklocks:mu
+	asked map[members.Name]bool
 }
 
 // follow hears from the index which keys are claimed. Without one, and while it
 // is away, all nodes are asked again and again.
 func (w *keyWatch) follow(ctx context.Context) {
+	defer w.asking.Wait()
 	for wait := lookFirst; ctx.Err() == nil; wait = min(2*wait, lookLast) {
 		if w.k.index != nil {
 			w.listen(ctx)
@@ -136,17 +142,43 @@ func (w *keyWatch) expect(places ...keyindex.Place) {
 	}
 }
 
-// askAll asks all nodes for all keys.
+// askAll asks all nodes for all keys and returns at once: a node that takes long
+// holds up no other, and is not asked again before it has answered.
 func (w *keyWatch) askAll(ctx context.Context) {
-	if ctx.Err() != nil {
-		return
-	}
-	found := w.k.peers.whoHas(ctx, proto.HaveKeysAsk{Keys: w.names, Publish: w.space == keyindex.Publish})
-	for i, node := range found {
-		if node != "" && ctx.Err() == nil {
-			w.came(w.names[i])
+	q := proto.HaveKeysAsk{Keys: w.names, Publish: w.space == keyindex.Publish}
+	for _, r := range w.k.c.opts.View.Nodes() {
+		n, err := w.k.c.Node(r.Name)
+		if err != nil || !w.beginAsking(n.name) {
+			continue
 		}
+		w.asking.Go(func() {
+			defer w.endAsking(n.name)
+			// One that can't be asked now is asked again.
+			_ = n.haveAll(ctx, q, func(i int) {
+				if ctx.Err() == nil {
+					w.came(w.names[i])
+				}
+			})
+		})
 	}
+}
+
+// beginAsking reports whether a node is not being asked already, and notes that
+// it is.
+func (w *keyWatch) beginAsking(name members.Name) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.asked[name] {
+		return false
+	}
+	w.asked[name] = true
+	return true
+}
+
+func (w *keyWatch) endAsking(name members.Name) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.asked, name)
 }
 
 // look asks the nodes that have claimed keys whether they can be seen.
@@ -189,16 +221,15 @@ func (w *keyWatch) expected() map[members.Name][]string {
 // lookAt asks one node, and tells which keys are there.
 func (w *keyWatch) lookAt(ctx context.Context, node members.Name, names []string) {
 	n, err := w.k.c.Node(node)
-	for from := 0; err == nil && from < len(names); from += proto.MaxKeys {
-		part := names[from:min(from+proto.MaxKeys, len(names))]
-		var there []bool
-		there, err = n.haveKeys(ctx, proto.HaveKeysAsk{Keys: part, Publish: w.space == keyindex.Publish})
-		for i, is := range there {
-			if is && w.arrived(part[i], node) && ctx.Err() == nil {
-				w.came(part[i])
-			}
-		}
+	if err != nil {
+		return
 	}
+	// One that can't be asked now is asked again.
+	_ = n.haveAll(ctx, proto.HaveKeysAsk{Keys: names, Publish: w.space == keyindex.Publish}, func(i int) {
+		if w.arrived(names[i], node) && ctx.Err() == nil {
+			w.came(names[i])
+		}
+	})
 }
 
 // arrived says whether a key was still expected from a node, which it is not

@@ -44,6 +44,9 @@ type Node struct {
 	problem error
 	// +checklocks:mu
 	retryAt time.Time
+	// outage is not nil while the node does not answer.
+	// +checklocks:mu
+	outage *outage
 	// ending is why the last session ended, until there is another; nil where
 	// there was none.
 	// +checklocks:mu
@@ -127,6 +130,7 @@ func (n *Node) forgive() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.retryAt = time.Time{}
+	n.resumeLocked()
 }
 
 // forget drops what may not be remembered, and tells who listens.

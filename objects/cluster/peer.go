@@ -15,6 +15,7 @@ import (
 	"github.com/hmcfs/hmcfs/objects/cluster/proto"
 	"github.com/hmcfs/hmcfs/transport/comm"
 	"github.com/hmcfs/hmcfs/transport/control"
+	"github.com/hmcfs/hmcfs/transport/rpc"
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
@@ -88,18 +89,30 @@ func (n *Node) live(ctx context.Context) (*session, error) {
 	}
 }
 
-// attempt joins the attempt that is under way, or begins one.
+// attempt joins the attempt that is under way, or begins one. In an outage it
+// begins one and does not have the caller wait for it.
 func (n *Node) attempt() (*attempt, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	switch {
-	case n.trying != nil:
+	case n.trying != nil && n.outage == nil:
 		return n.trying, nil
-	case n.problem != nil && time.Now().Before(n.retryAt):
+	case n.trying != nil, n.problem != nil && time.Now().Before(n.retryAt):
 		return nil, n.problem
 	case n.left.Load():
 		return nil, fmt.Errorf("node %s has left: %w", n.name, ErrUnreachable)
 	}
+	a, err := n.beginLocked()
+	if err == nil && n.outage != nil {
+		return nil, n.problem
+	}
+	return a, err
+}
+
+// beginLocked begins an attempt.
+//
+// +checklocks:n.mu
+func (n *Node) beginLocked() (*attempt, error) {
 	a := &attempt{done: make(chan struct{})}
 	if !n.c.begin(func() { n.try(a) }) {
 		return nil, fmt.Errorf("node %s: we have left: %w", n.name, ErrUnreachable)
@@ -108,8 +121,10 @@ func (n *Node) attempt() (*attempt, error) {
 	return a, nil
 }
 
-// try connects, and notes how that went.
+// try connects, and notes how that went. An attempt that takes long is not what
+// each caller should wait for: it begins an outage.
 func (n *Node) try(a *attempt) {
+	begun := time.Now()
 	ctx, cancel := context.WithTimeout(n.c.life, n.c.opts.DialTimeout)
 	defer cancel()
 	s, err := n.meet(ctx)
@@ -130,6 +145,12 @@ func (n *Node) try(a *attempt) {
 	if err == nil {
 		n.ending = nil
 	}
+	if err != nil && time.Since(begun) >= n.c.opts.DialTimeout/2 {
+		n.lapseLocked(begun, err)
+	} else {
+		n.resumeLocked()
+	}
+	err = n.problem
 	n.retryAt = time.Now().Add(retryAfter)
 	n.mu.Unlock()
 	a.s, a.err = s, err
@@ -205,7 +226,7 @@ func (n *Node) connect(ctx context.Context) error {
 		if err == nil {
 			return nil
 		}
-		faults = append(faults, fmt.Errorf("%s: %w", at, err))
+		faults = append(faults, fmt.Errorf("%s: %w", at, n.c.named(err)))
 		if ctx.Err() != nil {
 			break
 		}
@@ -320,6 +341,9 @@ func (w watcher) Ended(from comm.Origin, cause error) {
 		return
 	}
 	n.broken(cause)
+	if silent, ok := errors.AsType[*rpc.SilentError](cause); ok {
+		n.suspend(from, silent)
+	}
 	if s := n.session.Load(); s != nil && s.origin == from {
 		w.c.log.Info("a session broke", zap.String("node", string(n.name)), zap.Error(cause))
 		n.end(s)

@@ -40,17 +40,23 @@ const tries = 2
 func (n *Node) ask(ctx context.Context, q question) error {
 	ctx, cancel := context.WithTimeout(ctx, n.c.opts.Timeout)
 	defer cancel()
+	_, err := n.askOne(ctx, q)
+	return err
+}
+
+// askOne is ask that returns the session with the answer.
+func (n *Node) askOne(ctx context.Context, q question) (*session, error) {
 	for try := 0; ; try++ {
 		s, err := n.live(ctx)
 		if err != nil {
 			n.c.count.failures.Add(1)
-			return err
+			return nil, err
 		}
 		if err = n.askIn(ctx, s, q); err == nil {
-			return nil
+			return s, nil
 		}
 		if !n.broke(s, err, q.again) || try == tries {
-			return n.failed(err)
+			return nil, n.failed(err)
 		}
 	}
 }
@@ -104,6 +110,9 @@ func (n *Node) broke(s *session, err error, again bool) bool {
 			return false
 		}
 		again = true
+	}
+	if silent, ok := errors.AsType[*rpc.SilentError](err); ok {
+		n.suspend(s.origin, silent)
 	}
 	n.end(s)
 	return again

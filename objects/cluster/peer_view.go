@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -10,6 +11,7 @@ import (
 	"github.com/hmcfs/hmcfs/metadata/members"
 	"github.com/hmcfs/hmcfs/objects"
 	"github.com/hmcfs/hmcfs/objects/cluster/proto"
+	"github.com/hmcfs/hmcfs/transport/control"
 	"github.com/hmcfs/hmcfs/transport/rpc"
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
@@ -102,7 +104,10 @@ func (c *Cluster) met(r members.Record) {
 	}
 	n := c.see(r.Name)
 	if n == nil {
-		return // not a node to us, but it may ask
+		c.opts.View.Met(r) // one that was forgotten is back
+		if n = c.see(r.Name); n == nil {
+			return // not a node to us, but it may ask
+		}
 	}
 	c.mu.Lock()
 	var old *Node
@@ -193,6 +198,20 @@ func inosOf(numbers []uint64) []objects.Ino {
 // wrongNode is a session with somebody else than was meant.
 func wrongNode(want, got members.Name) error {
 	return fmt.Errorf("node %s calls itself %q: %w", want, got, ErrVersion)
+}
+
+// named words the error of another node being where one was looked for: a rank
+// means nothing to a person.
+func (c *Cluster) named(err error) error {
+	wrong, ok := errors.AsType[*control.WrongRankError](err)
+	if !ok {
+		return err
+	}
+	want, got := c.nameOf(wrong.Want), c.nameOf(wrong.Got)
+	if got == "" {
+		return fmt.Errorf("%w: the node there has another name than %s: correct the list of peers, or its --node", ErrUnreachable, want)
+	}
+	return fmt.Errorf("%w: node %s is there, and not %s: correct the list of peers", ErrUnreachable, got, want)
 }
 
 // nameOf is the name that the certificate of a rank must be for; empty where

@@ -100,6 +100,8 @@ func (s *server) handlers() map[rpc.Method]rpc.Handler {
 		proto.MethodRemoveXattr: answer(s, s.removeXattr),
 		proto.MethodStatFS:      answer(s, s.statFS),
 
+		proto.MethodCreateOpen: answer(s, s.createOpen),
+
 		proto.MethodOpen:     answer(s, s.open),
 		proto.MethodClose:    answer(s, s.closeHandle),
 		proto.MethodSync:     answer(s, s.sync),

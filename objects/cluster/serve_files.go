@@ -50,6 +50,31 @@ func (s *server) open(ctx context.Context, g *guest, q *proto.OpenAsk) (any, err
 	return nil, err
 }
 
+// createOpen makes a regular file and opens it. What makes a file may open it as
+// it likes, whatever the mode, as with open(2).
+func (s *server) createOpen(ctx context.Context, g *guest, q *proto.CreateOpenAsk) (any, error) {
+	access := Access(q.Access)
+	if made := (metadata.Inode{Mode: metadata.Mode(q.Create.Mode)}); !made.IsRegular() || access == 0 || access&^(Read|Write) != 0 {
+		return nil, fmt.Errorf("create %#o and open for %#x: %w", q.Create.Mode, q.Access, objects.ErrInvalid)
+	}
+	u, err := s.user(q.Create.Cred)
+	if err != nil {
+		return nil, err
+	}
+	made, err := s.createIn(ctx, g, &q.Create)
+	if err != nil {
+		return nil, err
+	}
+	out := &proto.OpenAnswer{}
+	if f, err := s.o.Store.OpenFile(ctx, made.Ino); err == nil {
+		if out.Handle, err = g.add(&handle{file: f, access: access, who: u}); err != nil {
+			f.Abandon(ctx)
+		}
+	}
+	out.Attr = s.changed(ctx, g, &made)
+	return out, nil
+}
+
 // closeHandle ends a handle. The file is closed when it is answered, unless
 // another question of the session still uses it.
 func (s *server) closeHandle(ctx context.Context, g *guest, q *proto.HandleAsk) (any, error) {

@@ -150,21 +150,30 @@ func (s *server) writable(ctx context.Context, c proto.Cred, dir uint64) (user, 
 }
 
 func (s *server) create(ctx context.Context, g *guest, q *proto.CreateAsk) (any, error) {
-	u, dir, err := s.writable(ctx, q.Cred, q.Dir)
+	a, err := s.createIn(ctx, g, q)
 	if err != nil {
 		return nil, err
+	}
+	return new(s.changed(ctx, g, &a)), nil
+}
+
+// createIn makes an inode in a directory.
+func (s *server) createIn(ctx context.Context, g *guest, q *proto.CreateAsk) (objects.Attr, error) {
+	u, dir, err := s.writable(ctx, q.Cred, q.Dir)
+	if err != nil {
+		return objects.Attr{}, err
 	}
 	n := metadata.Node{Mode: metadata.Mode(q.Mode), UID: u.uid, GID: u.gid, Rdev: q.Rdev, Target: q.Target}
 	if err = u.permitCreate(&dir, &n); err != nil {
-		return nil, err
+		return objects.Attr{}, err
 	}
 	a, err := s.o.Store.Create(ctx, dir.Ino, q.Name, n)
 	if err != nil {
-		return nil, err
+		return objects.Attr{}, err
 	}
 	s.served(0, dir.Ino)
 	s.push.remember(g, namesOf(dir.Ino), 0)
-	return new(s.changed(ctx, g, &a)), nil
+	return a, nil
 }
 
 func (s *server) link(ctx context.Context, g *guest, q *proto.LinkAsk) (any, error) {
@@ -202,6 +211,7 @@ func (s *server) remove(ctx context.Context, _ *guest, q *proto.RemoveAsk) (any,
 	} else {
 		err = s.o.Store.Unlink(ctx, dir.Ino, q.Name)
 	}
+	s.o.Store.Drop(victim.Ino)
 	s.served(victim.Ino, dir.Ino)
 	return nil, err
 }
@@ -234,6 +244,7 @@ func (s *server) rename(ctx context.Context, _ *guest, q *proto.RenameAsk) (any,
 	err = s.o.Store.Rename(ctx, metadata.Rename{
 		From: from.Ino, Name: q.Name, To: to.Ino, NewName: q.NewName, Flags: metadata.RenameFlags(q.Flags),
 	})
+	s.o.Store.Drop(replaced.Ino)
 	s.served(moved.Ino, from.Ino)
 	s.served(replaced.Ino, to.Ino)
 	return nil, err

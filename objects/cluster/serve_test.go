@@ -25,12 +25,12 @@ func TestHelloFirst(t *testing.T) {
 		hello proto.Hello
 		want  error
 	}{
-		"another version":  {proto.Hello{Version: 2, Cluster: "test", Record: []byte(`{"name":"a"}`)}, ErrVersion},
-		"another cluster":  {proto.Hello{Version: 1, Cluster: "prod", Record: []byte(`{"name":"a"}`)}, ErrVersion},
-		"no record":        {proto.Hello{Version: 1, Cluster: "test", Record: []byte(`{`)}, ErrVersion},
-		"no name":          {proto.Hello{Version: 1, Cluster: "test", Record: []byte(`{"name":"../a"}`)}, ErrVersion},
-		"somebody's name":  {proto.Hello{Version: 1, Cluster: "test", Record: []byte(`{"name":"c"}`)}, ErrDenied},
-		"a record of none": {proto.Hello{Version: 1, Cluster: "test"}, ErrVersion},
+		"another version":  {proto.Hello{Version: proto.Version + 1, Cluster: "test", Record: []byte(`{"name":"a"}`)}, ErrVersion},
+		"another cluster":  {proto.Hello{Version: proto.Version, Cluster: "prod", Record: []byte(`{"name":"a"}`)}, ErrVersion},
+		"no record":        {proto.Hello{Version: proto.Version, Cluster: "test", Record: []byte(`{`)}, ErrVersion},
+		"no name":          {proto.Hello{Version: proto.Version, Cluster: "test", Record: []byte(`{"name":"../a"}`)}, ErrVersion},
+		"somebody's name":  {proto.Hello{Version: proto.Version, Cluster: "test", Record: []byte(`{"name":"c"}`)}, ErrDenied},
+		"a record of none": {proto.Hello{Version: proto.Version, Cluster: "test"}, ErrVersion},
 	} {
 		if err := r.put(from(1), proto.MethodHello, &c.hello, &proto.Welcome{}); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v, want %v", name, err, c.want)
@@ -415,7 +415,7 @@ func FuzzQuestions(f *testing.F) {
 		uint16(proto.MethodAllocate): &proto.AllocateAsk{Handle: h, N: 1},
 		uint16(proto.MethodRename):   &proto.RenameAsk{From: top, Name: "a", To: top, NewName: "b", Flags: 2},
 		uint16(proto.MethodCreate):   &proto.CreateAsk{Dir: top, Name: "x", Mode: 0o100644},
-		uint16(proto.MethodHello):    &proto.Hello{Version: 1, Cluster: "test", Record: []byte(`{"name":"a"}`)},
+		uint16(proto.MethodHello):    &proto.Hello{Version: proto.Version, Cluster: "test", Record: []byte(`{"name":"a"}`)},
 	} {
 		p, err := proto.Encode(body)
 		if err != nil {

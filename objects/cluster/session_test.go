@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -224,6 +225,44 @@ func TestSecondAddress(t *testing.T) {
 	w.Node("a").View.Set("b", "127.0.0.1:1", "unix:/nonexistent/socket", "nonsense", at)
 	if _, err := w.Peer("a", "b").Attr(t.Context(), clustertest.Root(), metadata.RootIno); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestOtherName asks for a node at an address where another one is: the error says
+// which, where that is known, and that it is not a matter of the secret.
+func TestOtherName(t *testing.T) {
+	for name, want := range map[members.Name]string{
+		"c":       "node c is there, and not b: correct the list of peers",
+		"unknown": "the node there has another name than b: correct the list of peers, or its --node",
+	} {
+		t.Run(string(name), func(t *testing.T) {
+			kit.Check(t)
+			w := clustertest.New(t, clustertest.Options{Names: []members.Name{"a", "b", name}})
+			a := w.Node("a")
+			a.View.Hide("unknown", true)
+			a.View.Set("b", w.Node(name).Cluster.Listening()[0])
+			_, err := w.Peer("a", "b").Lookup(t.Context(), clustertest.Root(), metadata.RootIno, "host")
+			if !errors.Is(err, cluster.ErrUnreachable) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "authenticated") {
+				t.Errorf("%v; want %q", err, want)
+			}
+		})
+	}
+}
+
+// TestRealAddress has a node connect from elsewhere than where it is listed: the
+// list says where the one is that is connected.
+func TestRealAddress(t *testing.T) {
+	kit.Check(t)
+	w := clustertest.New(t, clustertest.Options{})
+	b := w.Node("b")
+	b.View.Set("a", "127.0.0.1:1") // b can't be asked from there
+	if _, err := w.Peer("a", "b").Lookup(t.Context(), clustertest.Root(), metadata.RootIno, "host"); err != nil {
+		t.Fatal(err)
+	}
+	state := b.Cluster.Nodes()[0]
+	host, _, err := net.SplitHostPort(state.Remote)
+	if err != nil || host != "127.0.0.1" || state.Remote == "127.0.0.1:1" {
+		t.Errorf("a is connected from %q: %v", state.Remote, err)
 	}
 }
 

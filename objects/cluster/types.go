@@ -105,7 +105,10 @@ type NodeState struct {
 	// Connected says that there is a session, Transport by what.
 	Connected bool   `json:"connected"`
 	Transport string `json:"transport,omitempty"`
-	// Problem is why the last attempt to reach it failed, or empty.
+	// Remote is the address that its connection comes from, or goes to; empty for
+	// a socket of this machine, and where there is none.
+	Remote string `json:"remote,omitempty"`
+	// Problem tells why the last attempt to reach it failed, or is empty.
 	Problem string `json:"problem,omitempty"`
 }
 

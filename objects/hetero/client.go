@@ -61,6 +61,27 @@ type HandOver interface {
 	// again to a key that this client is waiting for returns the same future if
 	// the blobs are the same, and is ErrInconsistent for others.
 	DevSubscribe(ctx context.Context, keys []string, lists []DeviceBlobList, o SubscribeOptions) ([]*Future, error)
+	// DevClaim reserves a publication for this client, which then reads it with
+	// DevFetch and ends the reservation with DevSettle. Nobody else receives it
+	// meanwhile. The end of the client, and ClaimIdle without a DevFetch, offer
+	// it again.
+	//
+	// Errors: ErrTimeout; ErrBusy while another client has reserved it;
+	// ErrInconsistent while this one has.
+	DevClaim(ctx context.Context, key string, o ClaimOptions) (MetaInfo, error)
+	// DevFetch copies bytes of a reserved publication into the one blob of a
+	// list, from the list's SourceOffset on.
+	//
+	// Errors: ErrNotFound without a reservation; ErrShape; ErrOwnerGone when the
+	// publisher has ended.
+	DevFetch(ctx context.Context, key string, to DeviceBlobList) error
+	// DevSettle ends a reservation: the publication is received, or offered
+	// again as it was. A target in the mount loses its time to live with it.
+	//
+	// Errors: ErrNotFound when the reservation has ended, so that the publication
+	// is not received; ErrDisconnected when its node does not answer, and it
+	// may be received or not.
+	DevSettle(ctx context.Context, key string, received bool) error
 }
 
 // DeviceObjects are keys that name memory of a client, to be read many times.

@@ -24,7 +24,7 @@ var (
 	ErrBusy          = errors.New("in use; try again")
 	ErrUnsupported   = errors.New("not supported here")
 	ErrClosed        = errors.New("the client is closed")
-	ErrDisconnected  = errors.New("the daemon has gone")
+	ErrDisconnected  = errors.New("no answer from a daemon")
 	ErrIO            = errors.New("input/output error")
 )
 

@@ -16,6 +16,8 @@ const (
 	// MaxTimeout is the longest that a call can be told to wait, the seed
 	// system's limit of a future.
 	MaxTimeout = 30 * time.Minute
+	// ClaimIdle bounds how long a client keeps a reservation without reading.
+	ClaimIdle = 10 * time.Minute
 	// MaxMemories is how many pieces of memory a client has registered at most.
 	MaxMemories = 1024
 	// MaxBackgroundKeys is how many keys of one client are transferred in the

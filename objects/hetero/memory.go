@@ -12,8 +12,8 @@ import (
 // another client. 0 is no memory.
 type MemoryID uint64
 
-// Memory says what PreRegister registers, by exactly one of Share, File and
-// Local.
+// Memory says what PreRegister registers, by exactly one of Share, File, Local
+// and Target.
 type Memory struct {
 	// Device names the device of the mount whose memory it is: "host", "sim0",
 	// "cuda1". It may be empty for a file of the mount.
@@ -31,6 +31,10 @@ type Memory struct {
 	// Local is memory of a device of this process: for clients in the daemon's
 	// own process alone. The client retains it until it is unregistered.
 	Local *devices.Memory
+	// Target is no memory: an open regular file, of which DevClaim's Target tells
+	// the use. It is in the mount, or has no name yet (O_TMPFILE). It stays the
+	// caller's, and may be closed afterwards.
+	Target *os.File
 }
 
 // Check refuses what names no memory, or more than one, or no device where one
@@ -39,7 +43,7 @@ type Memory struct {
 // Errors: ErrInvalid.
 func (m *Memory) Check() error {
 	named := 0
-	for _, is := range []bool{m.Share != nil, m.File != nil, m.Local != nil} {
+	for _, is := range []bool{m.Share != nil, m.File != nil, m.Local != nil, m.Target != nil} {
 		if is {
 			named++
 		}
@@ -47,7 +51,7 @@ func (m *Memory) Check() error {
 	switch {
 	case named != 1:
 		return fmt.Errorf("%w: memory is named in %d ways, not in one", ErrInvalid, named)
-	case m.Device == "" && m.File == nil:
+	case m.Device == "" && m.File == nil && m.Target == nil:
 		return fmt.Errorf("%w: memory of no device", ErrInvalid)
 	case len(m.Files) > 0 && m.Share == nil:
 		return fmt.Errorf("%w: descriptors that no piece is in", ErrInvalid)

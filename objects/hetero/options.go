@@ -47,6 +47,17 @@ func CheckTTL(ttl time.Duration) error {
 	return nil
 }
 
+// ClaimOptions are those of DevClaim.
+type ClaimOptions struct {
+	// Timeout bounds the wait for a publication, and for another client that has
+	// reserved it; with 0 there is none.
+	Timeout time.Duration
+	// Target is a registered Memory.Target that the bytes are written to; 0 is
+	// none. If the client ends in between, the publication is received when the
+	// target has been given its name, and offered again otherwise.
+	Target MemoryID
+}
+
 // GetOptions are those of DevMGet and MGetH2D.
 type GetOptions struct {
 	// Timeout is how long keys that are not there yet are waited for; 0 is not

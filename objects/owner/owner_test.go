@@ -16,7 +16,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-const patience = 20 * time.Second
+const patience = time.Minute
 
 func find(t *testing.T, pid int) *owner.Process {
 	t.Helper()

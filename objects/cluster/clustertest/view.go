@@ -54,6 +54,16 @@ func (v *View) Get(name members.Name) (members.Record, bool) {
 	return v.fill(r)
 }
 
+// ByRank finds another node by its rank.
+func (v *View) ByRank(rank uint32) (members.Record, bool) {
+	r, _ := v.StaticView.ByRank(rank)
+	r, shown := v.fill(r)
+	if r.Name == "" || !shown {
+		return members.Record{}, false
+	}
+	return r, true
+}
+
 // fill puts the addresses in; false is a node that is hidden.
 func (v *View) fill(r members.Record) (members.Record, bool) {
 	v.mu.Lock()

@@ -47,6 +47,9 @@ type World struct {
 	t     testing.TB
 	o     Options
 	nodes map[members.Name]*Node
+	// links carry the connections, by the node that connects and the one that it
+	// connects to.
+	links map[[2]members.Name]*Link
 }
 
 // Node is one.
@@ -74,7 +77,7 @@ func New(t testing.TB, o Options) *World {
 	if o.Size == 0 {
 		o.Size = 64 * devices.MiB
 	}
-	w := &World{t: t, o: o, nodes: map[members.Name]*Node{}}
+	w := &World{t: t, o: o, nodes: map[members.Name]*Node{}, links: map[[2]members.Name]*Link{}}
 	for _, name := range o.Names {
 		n := &Node{Name: name, w: w, dir: t.TempDir()}
 		w.nodes[name] = n
@@ -193,7 +196,7 @@ func (n *Node) Join() {
 	n.View = &View{StaticView: static, addresses: map[members.Name][]string{}, hidden: map[members.Name]bool{}}
 	for name, other := range n.w.nodes {
 		if other.at.Addr != "" {
-			n.View.Set(name, other.at.String())
+			n.View.Set(name, n.w.address(n.Name, other))
 		}
 	}
 	o := cluster.Options{
@@ -213,9 +216,17 @@ func (n *Node) Join() {
 	}
 	for _, other := range n.w.nodes {
 		if other.View != nil {
-			other.View.Set(n.Name, at)
+			other.View.Set(n.Name, n.w.address(other.Name, n))
 		}
 	}
+}
+
+// address returns the address at which a node reaches another one.
+func (w *World) address(from members.Name, to *Node) string {
+	if l := w.links[[2]members.Name{from, to.Name}]; l != nil {
+		return l.listen.Addr().String()
+	}
+	return to.at.String()
 }
 
 // where is the address to listen at: the same after the first time.

@@ -120,6 +120,13 @@ type CreateAsk struct {
 	Target string
 }
 
+// CreateOpenAsk makes a regular file and opens it.
+type CreateOpenAsk struct {
+	_      struct{} `cbor:",toarray"`
+	Create CreateAsk
+	Access uint32
+}
+
 // LinkAsk adds a name.
 type LinkAsk struct {
 	_    struct{} `cbor:",toarray"`

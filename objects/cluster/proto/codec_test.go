@@ -31,7 +31,8 @@ func bodies() []any {
 		&MoveAnswer{}, &AllocateAsk{}, &SeekAsk{}, &SeekAnswer{}, &CopyAsk{}, &PullAsk{}, &KeyAsk{}, &KeyAnswer{},
 		&ListKeysAsk{}, &ListKeysAnswer{}, &ExpireKeyAsk{}, &ClaimAsk{}, &ClaimAnswer{}, &TakeAsk{},
 		&Invalid{}, &HaveKeysAsk{}, &HaveKeysAnswer{},
-		&CollectAsk{}, &CollectFile{}, &JobAsk{}, &CollectAnswer{}, &SumsAsk{}, &SumsAnswer{},
+		&CollectAsk{}, &CollectFile{}, &JobAsk{}, &CollectAnswer{}, &SumsAsk{}, &SumsAnswer{}, &CreateOpenAsk{},
+		&MeetKeysAsk{}, &MeetKeysAnswer{},
 	}
 }
 

@@ -4,7 +4,7 @@ import "github.com/hmcfs/hmcfs/transport/rpc"
 
 // Version is the version of all bodies. Nodes with different ones have nothing
 // to say to each other: MethodHello refuses.
-const Version = 1
+const Version = 2
 
 // The methods. Those of names and attributes change or read the owner's tree;
 // Owner is the node that is asked.
@@ -92,6 +92,13 @@ const (
 	MethodCollectEnd
 	// MethodSums: SumsAsk → SumsAnswer.
 	MethodSums
+	// MethodCreateOpen: CreateOpenAsk → OpenAnswer. Create and Open in one. With
+	// handle 0 the file was made, and could not be opened.
+	MethodCreateOpen
+
+	// MethodMeetKeys: MeetKeysAsk → MeetKeysAnswer. Compares the keys of two nodes
+	// that may have used them without asking each other.
+	MethodMeetKeys
 )
 
 // The notices.

@@ -42,6 +42,7 @@ type Client struct {
 	calls         sync.WaitGroup
 	background    background
 	subscriptions subscriptions
+	reservations  reservations
 
 	mu sync.RWMutex
 	// +checklocks:mu
@@ -50,6 +51,8 @@ type Client struct {
 	last hetero.MemoryID
 	// +checklocks:mu
 	memories map[hetero.MemoryID]*objects.Region
+	// +checklocks:mu
+	targets map[hetero.MemoryID]*target
 }
 
 var _ hetero.Client = (*Client)(nil)
@@ -61,7 +64,9 @@ func New(o Options) *Client {
 		store: o.Store, holder: o.Store.NewHolder(o.Caller), inode: o.Inode, elsewhere: o.Elsewhere,
 		life: life, end: end,
 		subscriptions: newSubscriptions(),
+		reservations:  reservations{byKey: map[string]*reservation{}},
 		memories:      map[hetero.MemoryID]*objects.Region{},
+		targets:       map[hetero.MemoryID]*target{},
 	}
 }
 
@@ -87,6 +92,7 @@ func (c *Client) Close() error {
 	case <-idle:
 	case <-timer.C: // a device that takes its time; the holder's end is none of its business
 	}
+	c.endReservations()
 	if err := c.holder.Close(context.Background()); err != nil {
 		return fmt.Errorf("close a client of heterogeneous objects: %w", translate(err))
 	}

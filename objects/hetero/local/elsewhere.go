@@ -12,11 +12,13 @@ import (
 
 // Elsewhere is the keys of other machines; a *cluster.Cluster is one. Its
 // methods do with a key there what those of objects.Holder do with one here,
-// for the holder's user. A key that is nowhere is metadata.ErrNotExist.
+// for the holder's user. A key that is nowhere is metadata.ErrNotExist; one that
+// a node may have which can't be asked is *cluster.UnaskedError.
 type Elsewhere interface {
 	KeyInfo(ctx context.Context, who objects.Caller, key string, published bool) (objects.KeyInfo, error)
 	ScatterKey(ctx context.Context, h *objects.Holder, sc objects.Scatter) error
 	ReceiveKey(ctx context.Context, h *objects.Holder, k objects.Keyed) error
+	ClaimKey(ctx context.Context, h *objects.Holder, key string) (objects.Reservation, error)
 	DropKey(ctx context.Context, who objects.Caller, key string) error
 	ExpireKey(ctx context.Context, who objects.Caller, key string, at metadata.Timespec) error
 	// WatchKeys has came called when one of the keys may have come; stop ends
@@ -78,9 +80,10 @@ func (c *Client) drop(ctx context.Context, keys []string) []error {
 	if c.elsewhere == nil {
 		return c.holder.Drop(ctx, keys)
 	}
+	// A key whose object is lost here may have been set elsewhere since.
 	var away []int
 	for i, key := range keys {
-		if _, err := c.store.KeyIno(ctx, key); missing(err) {
+		if there, err := c.store.KeyThere(ctx, key); err == nil && !there {
 			away = append(away, i)
 		}
 	}

@@ -31,6 +31,13 @@ func (c *Client) register(ctx context.Context, m hetero.Memory) (hetero.MemoryID
 	if err = c.roomForMemory(); err != nil {
 		return 0, err // before a descriptor is taken for it
 	}
+	if m.Target != nil {
+		t, failure := c.openTarget(call, m.Target)
+		if failure != nil {
+			return 0, c.failure(failure)
+		}
+		return c.keepTarget(t)
+	}
 	region, err := c.open(call, m)
 	if err != nil {
 		return 0, c.failure(err)
@@ -89,8 +96,8 @@ func (c *Client) roomLocked() error {
 	switch {
 	case c.closed:
 		return hetero.ErrClosed
-	case len(c.memories) >= hetero.MaxMemories:
-		return fmt.Errorf("%w: %d pieces are registered already", hetero.ErrNoMemory, len(c.memories))
+	case len(c.memories)+len(c.targets) >= hetero.MaxMemories:
+		return fmt.Errorf("%w: %d pieces are registered already", hetero.ErrNoMemory, len(c.memories)+len(c.targets))
 	}
 	return nil
 }
@@ -116,7 +123,13 @@ func (c *Client) Unregister(ctx context.Context, id hetero.MemoryID) error {
 	c.mu.Lock()
 	region := c.memories[id]
 	delete(c.memories, id)
+	t := c.targets[id]
+	delete(c.targets, id)
 	c.mu.Unlock()
+	if t != nil {
+		t.close()
+		return nil
+	}
 	if region == nil {
 		return fmt.Errorf("unregister memory: %w: there is no memory %d", hetero.ErrNotFound, id)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/objects"
+	"github.com/hmcfs/hmcfs/objects/cluster"
 	"github.com/hmcfs/hmcfs/objects/hetero"
 )
 
@@ -36,6 +37,12 @@ type plan struct {
 // missing says whether a key was not there.
 func missing(err error) bool { return errors.Is(err, metadata.ErrNotExist) }
 
+// unasked reports whether a node that may have the key could not be asked.
+func unasked(err error) bool {
+	_, is := errors.AsType[*cluster.UnaskedError](err)
+	return is
+}
+
 // collect carries a plan out.
 func (c *Client) collect(ctx context.Context, p plan) hetero.Results {
 	out := make(hetero.Results, len(p.keys))
@@ -54,7 +61,7 @@ func (c *Client) carryOut(ctx context.Context, p plan, done func(i int, err erro
 	for _, i := range w.left() {
 		err := c.failure(ctx.Err())
 		if err == nil {
-			err = w.tooLate()
+			err = w.tooLate(i)
 		}
 		done(i, err)
 	}
@@ -74,9 +81,20 @@ type waiter struct {
 
 // progress is how far a key is that was not there.
 type progress struct {
-	// trying says that somebody tries it, again that something happened to it
-	// since he began.
+	// trying says that an attempt is under way, again that something happened to
+	// the key since it began.
 	trying, again bool
+	// unasked tells why it is not known whether the key is there, or is nil.
+	unasked error
+}
+
+// unaskedOf is an error that says of a key that it is not known whether it is
+// there; nil for one that says that it is not.
+func unaskedOf(err error) error {
+	if unasked(err) {
+		return err
+	}
+	return nil
 }
 
 // left are the keys that are not done, in order.
@@ -92,9 +110,9 @@ func (w *waiter) first(ctx context.Context) {
 	var next atomic.Int64
 	work := func() {
 		for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
-			if err := w.tryOnce(ctx, i); missing(err) {
+			if err := w.tryOnce(ctx, i); missing(err) || unasked(err) {
 				w.mu.Lock()
-				w.absent[i] = progress{}
+				w.absent[i] = progress{unasked: unaskedOf(err)}
 				w.mu.Unlock()
 			} else {
 				w.done(i, w.client.failure(err))
@@ -191,7 +209,7 @@ func (r *retrier) one(ctx context.Context, i int) {
 	w.mu.Lock()
 	p, absent := w.absent[i]
 	if absent {
-		w.absent[i] = progress{trying: true, again: p.trying}
+		w.absent[i] = progress{trying: true, again: p.trying, unasked: p.unasked}
 	}
 	w.mu.Unlock()
 	if !absent || p.trying {
@@ -210,9 +228,9 @@ func (r *retrier) one(ctx context.Context, i int) {
 func (r *retrier) finish(i int, err error) (again bool) {
 	w := r.waiter
 	w.mu.Lock()
-	if missing(err) {
+	if missing(err) || unasked(err) {
 		again = w.absent[i].again
-		w.absent[i] = progress{trying: again}
+		w.absent[i] = progress{trying: again, unasked: unaskedOf(err)}
 		w.mu.Unlock()
 		return again
 	}
@@ -226,9 +244,18 @@ func (r *retrier) finish(i int, err error) (again bool) {
 	return false
 }
 
-// tooLate is what a key fails with that was not there in time.
-func (w *waiter) tooLate() error {
-	if w.plan.timeout == 0 {
+// tooLate returns the error of a key that was not there in time. Where a node
+// could not be asked, it is unknown whether the key was there.
+func (w *waiter) tooLate(i int) error {
+	w.mu.Lock()
+	unasked := w.absent[i].unasked
+	w.mu.Unlock()
+	switch {
+	case unasked != nil && w.plan.timeout == 0:
+		return w.client.failure(unasked)
+	case unasked != nil:
+		return fmt.Errorf("%w: nothing in %v, and %w", w.plan.late, w.plan.timeout, unasked)
+	case w.plan.timeout == 0:
 		return w.plan.late
 	}
 	return fmt.Errorf("%w: nothing in %v", w.plan.late, w.plan.timeout)

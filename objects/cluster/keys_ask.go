@@ -1,0 +1,245 @@
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/metadata/keyindex"
+	"github.com/hmcfs/hmcfs/metadata/members"
+	"github.com/hmcfs/hmcfs/objects/cluster/proto"
+)
+
+// askAtOnce bounds how many nodes are asked at the same time.
+const askAtOnce = 16
+
+// UnaskedError reports that it is unknown whether a key is in use: nodes that
+// may have it do not answer. It is ErrUnreachable.
+type UnaskedError struct {
+	// Nodes are the nodes that did not answer, by name.
+	Nodes []members.Name
+	// Cause tells why the first of them did not.
+	Cause error
+	// wayOut tells what helps.
+	wayOut string
+}
+
+// Error names the nodes, the cause and the way out.
+func (e *UnaskedError) Error() string {
+	names := make([]string, len(e.Nodes))
+	for i, name := range e.Nodes {
+		names[i] = string(name)
+	}
+	which := "node "
+	if len(names) > 1 {
+		which = "nodes "
+	}
+	return fmt.Sprintf("%s%s can't be asked for keys (%v); %s", which, strings.Join(names, ", "), e.Cause, e.wayOut)
+}
+
+// Unwrap is ErrUnreachable alone: what a node has failed with is not what has
+// become of the key.
+func (e *UnaskedError) Unwrap() error { return ErrUnreachable }
+
+// inquiry is one question that all nodes are asked.
+type inquiry struct {
+	mu sync.Mutex
+	// +checklocks:mu
+	silent map[members.Name]error
+}
+
+// failed notes that a node did not answer.
+func (q *inquiry) failed(name members.Name, err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.silent == nil {
+		q.silent = map[members.Name]error{}
+	}
+	q.silent[name] = err
+}
+
+// outcome is an *UnaskedError when nodes did not answer, and the context's error
+// when that has ended.
+func (q *inquiry) outcome(ctx context.Context, wayOut string) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.silent) == 0 {
+		return nil
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	e := &UnaskedError{wayOut: wayOut}
+	for name := range q.silent {
+		e.Nodes = append(e.Nodes, name)
+	}
+	slices.Sort(e.Nodes)
+	e.Cause = q.silent[e.Nodes[0]]
+	return e
+}
+
+// whoHas asks all nodes for keys. For each it is a node that has it, or empty.
+// The error tells which nodes may have those that are empty. It does not wait for
+// more answers once each key is found.
+//
+// Errors: *UnaskedError; the context's.
+func (p *peerKeys) whoHas(ctx context.Context, q proto.HaveKeysAsk) ([]members.Name, error) {
+	found := make([]members.Name, len(q.Keys))
+	if len(q.Keys) == 0 {
+		return found, nil
+	}
+	asking, enough := context.WithCancel(ctx)
+	defer enough()
+	var mu sync.Mutex
+	left := len(q.Keys)
+	err := p.each(ctx, asking, func(n *Node) error {
+		return n.haveAll(asking, q, func(i int) {
+			mu.Lock()
+			defer mu.Unlock()
+			if found[i] == "" {
+				left--
+			}
+			if found[i] == "" || n.name < found[i] {
+				found[i] = n.name
+			}
+			if left == 0 {
+				enough()
+			}
+		})
+	})
+	if left == 0 {
+		err = nil
+	}
+	return found, err
+}
+
+// haveAll asks a node for any number of keys and calls there for each, by place,
+// that it has.
+func (n *Node) haveAll(ctx context.Context, q proto.HaveKeysAsk, there func(i int)) error {
+	keys := q.Keys
+	for from := 0; from < len(keys); from += proto.MaxKeys {
+		q.Keys = keys[from:min(from+proto.MaxKeys, len(keys))]
+		has, err := n.haveKeys(ctx, q)
+		if err != nil {
+			return err
+		}
+		for i, is := range has {
+			if is {
+				there(from + i)
+			}
+		}
+	}
+	return nil
+}
+
+// haveKeys asks a node which keys can be seen there.
+func (n *Node) haveKeys(ctx context.Context, q proto.HaveKeysAsk) ([]bool, error) {
+	var out proto.HaveKeysAnswer
+	if err := n.ask(ctx, question{method: proto.MethodHaveKeys, in: &q, out: &out, again: true}); err != nil {
+		return nil, err
+	}
+	if len(out.There) != len(q.Keys) {
+		return nil, fmt.Errorf("node %s: %d answers for %d keys: %w", n.name, len(out.There), len(q.Keys), proto.ErrBody)
+	}
+	return out.There, nil
+}
+
+// each asks every node of the view, a few at a time, until asking ends. A node
+// that leaves the view meanwhile need not answer.
+//
+// Errors: *UnaskedError; the context's.
+func (p *peerKeys) each(ctx, asking context.Context, ask func(n *Node) error) error {
+	var q inquiry
+	var work sync.WaitGroup
+	slots := make(chan struct{}, askAtOnce)
+	for _, r := range p.c.opts.View.Nodes() {
+		n, err := p.c.Node(r.Name)
+		if err != nil {
+			continue
+		}
+		slots <- struct{}{}
+		work.Go(func() {
+			defer func() { <-slots }()
+			err := p.askPresent(asking, n, ask)
+			if err != nil {
+				q.failed(n.name, err)
+			}
+		})
+	}
+	work.Wait()
+	return q.outcome(ctx, p.wayOut())
+}
+
+// wayOut tells what a person can do about a node that does not answer.
+func (p *peerKeys) wayOut() string {
+	if p.c.opts.Index != nil {
+		return "try again when it is back, or when etcd is"
+	}
+	return "try again when it is back, or, if it is gone for good, after `hmcfs nodes --forget NODE`"
+}
+
+// askPresent asks the present incarnation of a node. One that has left the view
+// is a success.
+func (p *peerKeys) askPresent(ctx context.Context, n *Node, ask func(n *Node) error) error {
+	for {
+		err := ask(n)
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+		now, gone := p.c.Node(n.name)
+		if gone != nil {
+			return nil
+		}
+		if now == n {
+			return err
+		}
+		n = now
+	}
+}
+
+// Find says which node has a key; see keyindex.Index.
+func (p *peerKeys) Find(ctx context.Context, s keyindex.Space, key string) (keyindex.Place, error) {
+	found, err := p.whoHas(ctx, proto.HaveKeysAsk{Keys: []string{key}, Publish: s == keyindex.Publish})
+	if err != nil {
+		return keyindex.Place{}, fmt.Errorf("find key %q: %w", key, err)
+	}
+	if found[0] == "" {
+		return keyindex.Place{}, fmt.Errorf("no node has key %q: %w", key, metadata.ErrNotExist)
+	}
+	return keyindex.Place{Key: key, Node: found[0]}, nil
+}
+
+// Forget does nothing: nothing is remembered.
+func (p *peerKeys) Forget(keyindex.Space, string) {}
+
+// List lists the keys of the others; see keyindex.Index. With an *UnaskedError it
+// lists those of the nodes that answer.
+func (p *peerKeys) List(ctx context.Context, s keyindex.Space, after string, limit int) ([]keyindex.Place, error) {
+	ask := proto.ListKeysAsk{After: after, Limit: uint32(min(max(limit, 1), maxListed)), Publish: s == keyindex.Publish}
+	limit = int(ask.Limit)
+	var mu sync.Mutex
+	var all []keyindex.Place
+	err := p.each(ctx, ctx, func(n *Node) error {
+		var out proto.ListKeysAnswer
+		if err := n.ask(ctx, question{method: proto.MethodListKeys, in: &ask, out: &out, again: true}); err != nil {
+			return err
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		for _, key := range out.Keys {
+			if key > after && metadata.ValidKey(key) == nil {
+				all = append(all, keyindex.Place{Key: key, Node: n.name})
+			}
+		}
+		return nil
+	})
+	slices.SortFunc(all, func(a, b keyindex.Place) int {
+		return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Node, b.Node))
+	})
+	all = slices.CompactFunc(all, func(a, b keyindex.Place) bool { return a.Key == b.Key })
+	return all[:min(len(all), limit)], err
+}

@@ -1,0 +1,231 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/metadata/keyindex"
+	"github.com/hmcfs/hmcfs/metadata/members"
+	"github.com/hmcfs/hmcfs/objects"
+	"github.com/hmcfs/hmcfs/objects/cluster/proto"
+)
+
+// meetEvery is the interval at which nodes are found whose keys are to be
+// compared.
+const meetEvery = time.Second
+
+// maxConflicts bounds how many conflicts are remembered in full.
+const maxConflicts = 16
+
+// Conflict is a key that was in use at two nodes.
+type Conflict struct {
+	Key       string `json:"key"`
+	Published bool   `json:"published,omitempty"`
+	// Node is the other one.
+	Node members.Name `json:"node"`
+	// Kept says that the object of this node has kept the key.
+	Kept bool `json:"kept"`
+	// Path is the file of this node.
+	Path string    `json:"path"`
+	Time time.Time `json:"time"`
+}
+
+// conflicts counts the conflicts and remembers the last ones.
+type conflicts struct {
+	mu sync.Mutex
+	// +checklocks:mu
+	count uint64
+	// +checklocks:mu
+	last []Conflict
+}
+
+// add notes a conflict. It reports false for one that is known: it was found from
+// both sides, or could not be settled.
+func (c *conflicts) add(one Conflict) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i := range c.last {
+		known := c.last[i]
+		if known.Key == one.Key && known.Published == one.Published && known.Node == one.Node && known.Kept == one.Kept && known.Path == one.Path {
+			return false
+		}
+	}
+	c.count++
+	c.last = append(c.last, one)
+	if len(c.last) > maxConflicts {
+		c.last = slices.Delete(c.last, 0, 1)
+	}
+	return true
+}
+
+// KeyConflicts counts the keys that were found in use at two nodes since the
+// node joined, and tells the last ones.
+func (c *Cluster) KeyConflicts() (count uint64, last []Conflict) {
+	all := &c.keys.conflicts
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	return all.count, slices.Clone(all.last)
+}
+
+// settle notes that a key is in use here and at another node. Where it yields,
+// the object here loses it.
+func (k *keys) settle(ctx context.Context, s keyindex.Space, key string, by members.Name, yields bool) {
+	space := objects.SpaceKeys
+	if s == keyindex.Publish {
+		space, yields = objects.SpacePublish, false
+	}
+	path, err := k.c.opts.Store.Conflict(ctx, space, key, yields)
+	if errors.Is(err, metadata.ErrNotExist) {
+		return // it went just now
+	}
+	if err != nil {
+		k.c.log.Warn("a key of two nodes could not be given up", zap.String("key", key), zap.String("node", string(by)), zap.Error(err))
+		return
+	}
+	one := Conflict{Key: key, Published: space == objects.SpacePublish, Node: by, Kept: !yields, Path: path, Time: time.Now()}
+	if !k.conflicts.add(one) {
+		return
+	}
+	text := "a key is on two nodes; the object of this node keeps it"
+	switch {
+	case one.Published:
+		text = "something is published under one name on two nodes; each stays"
+	case yields:
+		text = "a key is on two nodes; the object of this node has lost it, and its file stays"
+	}
+	k.c.log.Warn(text, zap.String("key", key), zap.String("other node", string(by)), zap.String("file", path))
+}
+
+// contested settles what the index says: the node that it names keeps the key.
+func (k *keys) contested(s keyindex.Space, key string, by members.Name) {
+	k.settle(k.c.life, s, key, by, true)
+}
+
+// earlier reports whether our object keeps a key that another node has too: the
+// one that was made earlier, and of two that were made at once the one of the
+// lesser name.
+func (k *keys) earlier(ours, theirs metadata.Timespec, by members.Name) bool {
+	if ours == theirs {
+		return k.c.opts.View.Self().Name < by
+	}
+	return theirs.After(ours)
+}
+
+// meet compares our keys with those of every node that we have not asked for
+// them: in a session that began since, or none yet. It runs until the cluster
+// ends.
+func (k *keys) meet() {
+	look := time.NewTicker(meetEvery)
+	defer look.Stop()
+	for {
+		select {
+		case <-look.C:
+		case <-k.c.life.Done():
+			return
+		}
+		for _, r := range k.c.opts.View.Nodes() {
+			n, err := k.c.Node(r.Name)
+			if err != nil || !k.peers.unmet(n) {
+				continue
+			}
+			if n.session.Load() == nil {
+				_, _ = n.attempt() // it is compared when that has succeeded
+				continue
+			}
+			if err = k.meetNode(k.c.life, n); err != nil {
+				k.c.log.Debug("keys could not be compared", zap.String("node", string(n.name)), zap.Error(err))
+			}
+		}
+	}
+}
+
+// meetNode tells a node the keys that it may not have been asked for.
+func (k *keys) meetNode(ctx context.Context, n *Node) error {
+	in, upTo := n.session.Load(), uint64(0)
+	for _, s := range []keyindex.Space{keyindex.Keys, keyindex.Publish} {
+		names, to := k.peers.since(n.name, s)
+		if s == keyindex.Keys {
+			upTo = to
+		}
+		for part := range slices.Chunk(names, proto.MaxKeys) {
+			if err := k.meetPart(ctx, n, s, part); err != nil {
+				return err
+			}
+		}
+	}
+	k.peers.haveMet(n.name, in, upTo)
+	return nil
+}
+
+func (k *keys) meetPart(ctx context.Context, n *Node, s keyindex.Space, names []string) error {
+	q := proto.MeetKeysAsk{Node: string(k.c.opts.View.Self().Name), Publish: s == keyindex.Publish}
+	for _, key := range names {
+		made, err := k.made(ctx, s, key)
+		if err != nil {
+			continue // it went meanwhile
+		}
+		q.Keys, q.Made = append(q.Keys, key), append(q.Made, timeToProto(made))
+	}
+	if len(q.Keys) == 0 {
+		return nil
+	}
+	var out proto.MeetKeysAnswer
+	if err := n.ask(ctx, question{method: proto.MethodMeetKeys, in: &q, out: &out, again: true}); err != nil {
+		return err
+	}
+	for i, at := range out.Both {
+		if at >= uint64(len(q.Keys)) {
+			return fmt.Errorf("node %s: key %d of %d: %w", n.name, at, len(q.Keys), proto.ErrBody)
+		}
+		ours, theirs := timeFromProto(q.Made[at]), timeFromProto(out.Made[i])
+		k.settle(ctx, s, q.Keys[at], n.name, !k.earlier(ours, theirs, n.name))
+	}
+	return nil
+}
+
+func (k *keys) made(ctx context.Context, s keyindex.Space, key string) (metadata.Timespec, error) {
+	space := objects.SpaceKeys
+	if s == keyindex.Publish {
+		space = objects.SpacePublish
+	}
+	return k.c.opts.Store.KeyMade(ctx, space, key)
+}
+
+// serveMeet compares the keys of another node with ours. Both settle what they
+// find, each its own side.
+func (k *keys) serveMeet(ctx context.Context, g *guest, q *proto.MeetKeysAsk) (any, error) {
+	asker := k.c.byRank(g.from.Rank)
+	if asker == nil || string(asker.name) != q.Node {
+		return nil, fmt.Errorf("node %q compares keys by another name: %w", q.Node, ErrDenied)
+	}
+	out := &proto.MeetKeysAnswer{}
+	if k.index != nil {
+		return out, nil // which tells of them
+	}
+	s := spaceOf(q.Publish)
+	for i, key := range q.Keys {
+		if !k.peers.holds(s, key) {
+			continue
+		}
+		made, err := k.made(ctx, s, key)
+		if errors.Is(err, metadata.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		out.Both, out.Made = append(out.Both, uint64(i)), append(out.Made, timeToProto(made))
+	}
+	for i, at := range out.Both {
+		keeps := k.earlier(timeFromProto(out.Made[i]), timeFromProto(q.Made[at]), asker.name)
+		k.settle(ctx, s, q.Keys[at], asker.name, !keeps)
+	}
+	return out, nil
+}

@@ -1,0 +1,279 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/objects"
+	"github.com/hmcfs/hmcfs/objects/hetero"
+)
+
+// claimLeast is the least time that an attempt to reserve a publication is
+// given: another node may have to be asked.
+const claimLeast = time.Second
+
+// reservations are the publications that a client has reserved, by key. An
+// entry without a reservation is being made.
+type reservations struct {
+	mu sync.Mutex
+	// +checklocks:mu
+	byKey map[string]*reservation
+	// +checklocks:mu
+	closed bool
+}
+
+// reservation is a publication that this client alone may receive.
+type reservation struct {
+	of objects.Reservation
+	// target is nil for none.
+	target *target
+	// idle ends it; each use sets it back.
+	idle *time.Timer
+
+	// turn admits one use at a time; it is held while bytes move.
+	turn sync.Mutex
+	// +checklocks:turn
+	ended bool
+}
+
+// begin keeps a key for a reservation.
+//
+// Errors: ErrInconsistent, ErrClosed.
+func (all *reservations) begin(key string) error {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	if all.closed {
+		return hetero.ErrClosed
+	}
+	if _, has := all.byKey[key]; has {
+		return fmt.Errorf("%w: this client has reserved it already", hetero.ErrInconsistent)
+	}
+	all.byKey[key] = nil
+	return nil
+}
+
+// put makes a reservation known.
+//
+// Errors: ErrClosed.
+func (all *reservations) put(key string, r *reservation) error {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	if all.closed {
+		return hetero.ErrClosed
+	}
+	all.byKey[key] = r
+	return nil
+}
+
+// get finds a reservation.
+//
+// Errors: ErrNotFound.
+func (all *reservations) get(key string) (*reservation, error) {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	if r := all.byKey[key]; r != nil {
+		return r, nil
+	}
+	return nil, fmt.Errorf("%w: this client has not reserved %q", hetero.ErrNotFound, key)
+}
+
+// remove forgets a reservation, or with nil one that was not made.
+func (all *reservations) remove(key string, r *reservation) {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	if all.byKey[key] == r {
+		delete(all.byKey, key)
+	}
+}
+
+// close returns all, and admits no more.
+func (all *reservations) close() map[string]*reservation {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	left := all.byKey
+	all.byKey, all.closed = map[string]*reservation{}, true
+	return left
+}
+
+// DevClaim reserves a publication.
+func (c *Client) DevClaim(ctx context.Context, key string, o hetero.ClaimOptions) (hetero.MetaInfo, error) {
+	t, err := c.targetOf(o.Target)
+	if err = errors.Join(hetero.CheckKey(key), hetero.CheckTimeout(o.Timeout), err); err != nil {
+		return hetero.MetaInfo{}, err
+	}
+	call, leave, err := c.begin(ctx)
+	if err != nil {
+		return hetero.MetaInfo{}, err
+	}
+	defer leave()
+	if err = c.reservations.begin(key); err != nil {
+		return hetero.MetaInfo{}, err
+	}
+	info, err := c.claim(call, key, t, o.Timeout)
+	if err != nil {
+		c.reservations.remove(key, nil)
+	}
+	return info, err
+}
+
+// claim makes the reservation of a key that is kept for it.
+func (c *Client) claim(ctx context.Context, key string, t *target, timeout time.Duration) (hetero.MetaInfo, error) {
+	soon, enough := context.WithTimeout(ctx, max(timeout, claimLeast))
+	defer enough()
+	r := &reservation{target: t}
+	results := c.collect(soon, plan{
+		keys: []string{key}, published: true, timeout: timeout, late: hetero.ErrTimeout,
+		try: func(ctx context.Context, _ int) (err error) {
+			r.of, err = c.reserve(ctx, key)
+			if errors.Is(err, context.DeadlineExceeded) {
+				err = fmt.Errorf("another one is receiving %q: %w", key, objects.ErrBusy)
+			}
+			return err
+		},
+	})
+	if err := results[0].Err; err != nil {
+		return hetero.MetaInfo{}, err
+	}
+	blobs, err := r.of.Blobs(ctx)
+	if err == nil {
+		r.idle = time.AfterFunc(hetero.ClaimIdle, func() { c.abandon(key, r) }) //nolint:contextcheck // the claim outlives the call
+		err = c.reservations.put(key, r)
+	}
+	if err != nil {
+		r.of.GiveBack(ctx)
+		return hetero.MetaInfo{}, c.failure(err)
+	}
+	info := hetero.MetaInfo{Key: key, Blobs: make([]devices.Size, len(blobs))}
+	for i, n := range blobs {
+		info.Blobs[i] = devices.Size(n)
+		info.Size += devices.Size(n)
+	}
+	return info, nil
+}
+
+// reserve claims a publication, wherever it is.
+func (c *Client) reserve(ctx context.Context, key string) (objects.Reservation, error) {
+	here, err := c.holder.Claim(ctx, key)
+	if err == nil {
+		return here, nil
+	}
+	if !missing(err) {
+		return nil, err
+	}
+	var there objects.Reservation
+	err = c.orElsewhere(err, func(e Elsewhere) (failure error) {
+		there, failure = e.ClaimKey(ctx, c.holder, key)
+		return failure
+	})
+	return there, err
+}
+
+// DevFetch copies bytes of a reserved publication into a blob.
+func (c *Client) DevFetch(ctx context.Context, key string, to hetero.DeviceBlobList) error {
+	set, err := c.checked([]string{key}, []hetero.DeviceBlobList{to}, true)
+	if err == nil && len(set[0].Blobs) != 1 {
+		err = fmt.Errorf("%w: %d blobs, and the call takes one", hetero.ErrInvalid, len(set[0].Blobs))
+	}
+	if err != nil {
+		return err
+	}
+	call, leave, err := c.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	r, err := c.reservations.get(key)
+	if err != nil {
+		return err
+	}
+	r.turn.Lock()
+	defer r.turn.Unlock()
+	if r.ended {
+		return errSettled(key)
+	}
+	r.idle.Reset(hetero.ClaimIdle)
+	err = r.of.Fetch(call, set[0].Blobs[0], uint64(to.SourceOffset))
+	if errors.Is(err, objects.ErrLost) {
+		return fmt.Errorf("%w: %s", hetero.ErrOwnerGone, err.Error())
+	}
+	return c.failure(err)
+}
+
+// DevSettle ends a reservation, also when nothing waits for it any more.
+func (c *Client) DevSettle(ctx context.Context, key string, received bool) error {
+	if err := hetero.CheckKey(key); err != nil {
+		return err
+	}
+	_, leave, err := c.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	r, err := c.reservations.get(key)
+	if err != nil {
+		return err
+	}
+	defer c.reservations.remove(key, r)
+	r.turn.Lock()
+	defer r.turn.Unlock()
+	if r.ended {
+		return errSettled(key)
+	}
+	return c.failure(c.settle(context.WithoutCancel(ctx), r, received))
+}
+
+func errSettled(key string) error {
+	return fmt.Errorf("%w: the reservation of %q has ended", hetero.ErrNotFound, key)
+}
+
+// settle ends a reservation.
+//
+// +checklocks:r.turn
+func (c *Client) settle(ctx context.Context, r *reservation, received bool) error {
+	r.ended = true
+	r.idle.Stop()
+	if !received {
+		r.of.GiveBack(ctx)
+		return nil
+	}
+	if r.target != nil {
+		if err := r.target.keep(ctx); err != nil {
+			r.of.GiveBack(ctx)
+			return err
+		}
+	}
+	return r.of.Take(ctx)
+}
+
+// abandon ends a reservation that nothing uses any more: as received if the target
+// shows that.
+func (c *Client) abandon(key string, r *reservation) {
+	c.reservations.remove(key, r)
+	r.turn.Lock()
+	defer r.turn.Unlock()
+	if r.ended {
+		return
+	}
+	ctx := context.Background()
+	// The publisher learns of either; a failure leaves it as it was.
+	_ = c.settle(ctx, r, r.target != nil && r.target.arrived(ctx))
+}
+
+// endReservations ends all of them with the client, and the targets.
+func (c *Client) endReservations() {
+	for key, r := range c.reservations.close() {
+		if r != nil {
+			c.abandon(key, r)
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, t := range c.targets {
+		t.close()
+	}
+	clear(c.targets)
+}

@@ -1,0 +1,127 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hmcfs/hmcfs/objects"
+	"github.com/hmcfs/hmcfs/objects/hetero"
+)
+
+// target is a file that a client receives a publication into. It tells, also
+// when the client is gone, whether the client has given it the name that it is
+// to have: a file of the store has another name than when it was registered
+// then, and any other file has one at all.
+type target struct {
+	client *Client
+	// place is a descriptor that only names the file; nil for one of the store.
+	place *os.File
+	// The others are of a file of the store.
+	ino, parent objects.Ino
+	name        string
+}
+
+// openTarget makes a target of a client's file.
+//
+// Errors: objects.ErrInvalid for what is no regular file, or one outside of the
+// mount that has a name already.
+func (c *Client) openTarget(ctx context.Context, f *os.File) (*target, error) {
+	if c.inode != nil {
+		if ino, err := c.inode(f); err == nil {
+			a, err := c.store.Attr(ctx, ino)
+			if err != nil {
+				return nil, err
+			}
+			return &target{client: c, ino: ino, parent: a.Parent, name: a.Name}, nil
+		}
+	}
+	// One that was opened would be flushed when it is closed, for which its file
+	// system may take any time.
+	fd, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", f.Fd()), unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("the target's descriptor: %w", err)
+	}
+	t := &target{client: c, place: os.NewFile(uintptr(fd), "target")}
+	st, err := t.stat()
+	if err == nil && (st.Mode&unix.S_IFMT != unix.S_IFREG || st.Nlink != 0) {
+		err = fmt.Errorf("the target is no regular file without a name: %w", objects.ErrInvalid)
+	}
+	if err != nil {
+		t.close()
+		return nil, err
+	}
+	return t, nil
+}
+
+// stat asks the kernel, and not the file system, which may never answer.
+func (t *target) stat() (st unix.Statx_t, err error) {
+	raw, err := t.place.SyscallConn()
+	if err != nil {
+		return st, err
+	}
+	failure := raw.Control(func(fd uintptr) {
+		err = unix.Statx(int(fd), "", unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC, unix.STATX_TYPE|unix.STATX_NLINK, &st)
+	})
+	return st, errors.Join(err, failure)
+}
+
+// arrived reports whether the file has its name.
+func (t *target) arrived(ctx context.Context) bool {
+	if t.place != nil {
+		st, err := t.stat()
+		return err == nil && st.Nlink > 0
+	}
+	a, err := t.client.store.Attr(ctx, t.ino)
+	return err == nil && a.Nlink > 0 && (a.Parent != t.parent || a.Name != t.name)
+}
+
+// keep has a file of the store stay.
+//
+// Errors: metadata.ErrNotExist for one that has gone.
+func (t *target) keep(ctx context.Context) error {
+	if t.place != nil {
+		return nil
+	}
+	if err := t.client.holder.Keep(ctx, t.ino); err != nil {
+		return fmt.Errorf("the file that it was received into: %w", err)
+	}
+	return nil
+}
+
+func (t *target) close() {
+	if t.place != nil {
+		_ = t.place.Close() // it only named the file
+	}
+}
+
+// keepTarget makes a target known by a number.
+func (c *Client) keepTarget(t *target) (hetero.MemoryID, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.roomLocked(); err != nil {
+		t.close()
+		return 0, err
+	}
+	c.last++
+	c.targets[c.last] = t
+	return c.last, nil
+}
+
+// targetOf finds a target; nil for 0, which is none.
+//
+// Errors: ErrInvalid.
+func (c *Client) targetOf(id hetero.MemoryID) (*target, error) {
+	if id == 0 {
+		return nil, nil
+	}
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	if t := c.targets[id]; t != nil {
+		return t, nil
+	}
+	return nil, fmt.Errorf("%w: there is no target %d", hetero.ErrInvalid, id)
+}

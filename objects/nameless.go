@@ -1,0 +1,140 @@
+package objects
+
+import (
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/hmcfs/hmcfs/metadata"
+)
+
+const (
+	// soon bounds how long memory of an inode without names and handles is
+	// expected back. The kernel forgets such an inode before unlink returns, unless
+	// a process refers to it, and the daemon hears of that a moment later, on a busy
+	// machine more than 100 ms later. A caller that finds the device full waits for
+	// it.
+	soon = 2 * time.Second
+	// statfsWait bounds how long an answer about free memory waits for it.
+	statfsWait = 100 * time.Millisecond
+)
+
+// remains holds what is left of an inode that nothing can reach any more.
+type remains struct {
+	orphan *metadata.Inode // nil for nothing
+	obj    *object         // nil if it is not loaded
+	came   func()
+}
+
+// reachable reports whether anything can use what the entry is of, or get to do
+// so.
+func (e *entry) reachable() bool {
+	return e.orphan == nil || e.pins > 0 || e.lookups > 0 && !e.dropped
+}
+
+// leave takes the content out of the entry of an orphan that nothing can reach.
+// The caller has the lock of the shard, and gives the result to end without.
+func (e *entry) leave() remains {
+	if e.reachable() || e.loading != nil {
+		return remains{}
+	}
+	left := remains{orphan: e.orphan, obj: e.obj, came: e.came}
+	if e.obj != nil {
+		last := *e.orphan
+		if err := e.obj.overlay(&last); err == nil {
+			e.orphan = &last
+		}
+	}
+	e.obj, e.came = nil, nil
+	return left
+}
+
+// expect has callers that need memory of a tier wait for an orphan's for a
+// while. The caller has the lock of the shard.
+func (e *entry) expect(t *tier) {
+	if e.orphan == nil || e.lookups == 0 || e.dropped {
+		return
+	}
+	if e.came != nil {
+		e.came()
+	}
+	e.came = t.leaving.expect(soon)
+}
+
+// end gives back what is left of an orphan.
+func (s *Store) end(left remains) {
+	switch {
+	case left.orphan == nil:
+		return
+	case left.obj != nil:
+		s.retire(left.obj, true)
+	default:
+		s.forgetHost(*left.orphan)
+	}
+	if left.came != nil {
+		left.came()
+	}
+}
+
+// forgetHost removes the host-tier file of an object that is not loaded.
+func (s *Store) forgetHost(in metadata.Inode) {
+	t, err := s.tierOf(in.Device)
+	if err != nil || t.files == nil || !in.IsRegular() {
+		return
+	}
+	if err := removeHost(t, s.engine, uint64(in.Ino)); err != nil {
+		s.log.Warn("host memory of a removed object not given back", zap.Error(err))
+	}
+}
+
+// orphaned notes that an inode has lost its last name, and with it its
+// records, of which xattrs are what its handles can still ask for. Its
+// content goes at once if nothing can reach it; dropped is entry.dropped.
+func (s *Store) orphaned(in metadata.Inode, xattrs map[string][]byte, dropped bool) {
+	sh := s.table.shard(in.Ino)
+	sh.mu.Lock()
+	e := sh.getLocked(in.Ino)
+	e.orphan, e.xattrs, e.dropped = &in, xattrs, dropped
+	if t, err := s.tierOf(in.Device); err == nil && in.IsRegular() {
+		e.expect(t)
+	}
+	left := e.leave()
+	sh.sweepLocked(in.Ino, e)
+	sh.mu.Unlock()
+	s.end(left)
+}
+
+// Drop says of an inode that it may have lost its last name without the
+// kernel's doing, so that the kernel may keep the name: content without names
+// goes with the last handle then.
+func (s *Store) Drop(ino Ino) {
+	sh := s.table.shard(ino)
+	sh.mu.Lock()
+	var left remains
+	if e := sh.entries[ino]; e != nil && e.orphan != nil {
+		e.dropped = true
+		left = e.leave()
+	}
+	sh.mu.Unlock()
+	s.end(left)
+}
+
+// endOrphans gives back what the kernel alone refers to.
+func (s *Store) endOrphans() {
+	for i := range s.table.shards {
+		sh := &s.table.shards[i]
+		var left []remains
+		sh.mu.Lock()
+		for ino, e := range sh.entries {
+			if e.orphan != nil {
+				e.dropped = true
+				left = append(left, e.leave())
+				sh.sweepLocked(ino, e)
+			}
+		}
+		sh.mu.Unlock()
+		for _, l := range left {
+			s.end(l)
+		}
+	}
+}
