@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
 
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/objects"
@@ -71,16 +72,21 @@ func (f *filesystem) fillAttrOut(out *fuse.AttrOut, a *objects.Attr) {
 
 // attrTimeout is how long the kernel may keep attributes. It may not keep
 // those of a file that is open for writing and that it serves by itself: a
-// store through a map of such a file changes its times and tells nobody.
+// store through a map of such a file changes its times without a request. Nor
+// those of a file that runs as its owner or group: a write takes that away, and
+// does not have the kernel ask for the mode again.
 func (f *filesystem) attrTimeout(a *objects.Attr) time.Duration {
 	switch {
-	case a.State == objects.StateLost, isKey(a.Ino), isView(a.Ino), a.Ino == statsIno, isPublished(a):
+	case a.State == objects.StateLost, isKey(a.Ino), isView(a.Ino), a.Ino == statsIno, isPublished(a), hasSetID(a):
 		return 0
 	case a.IsRegular() && f.backings.isWritten(a.Ino), a.IsDir() && f.store.Volatile(a.Ino):
 		return 0
 	}
 	return f.lasting(a)
 }
+
+// hasSetID says whether a write by another user takes bits away.
+func hasSetID(a *objects.Attr) bool { return a.IsRegular() && a.Mode&(unix.S_ISUID|unix.S_ISGID) != 0 }
 
 // lasting is how long the kernel may keep what concerns an inode: no longer
 // than it is there.

@@ -147,7 +147,7 @@ func TestXattr(t *testing.T) {
 	dest := make([]byte, 4096)
 	n, status := r.ListXAttr(nil, &h, dest)
 	r.ok(status)
-	for _, name := range []string{"user.a", "trusted.t", "security.selinux", "user.hmc.state"} {
+	for _, name := range []string{"user.a", "trusted.t", "security.selinux"} {
 		if !bytes.Contains(dest[:n], append([]byte(name), 0)) {
 			t.Errorf("%s is not listed in %q", name, dest[:n])
 		}

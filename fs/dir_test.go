@@ -53,7 +53,7 @@ func TestReadDirRoot(t *testing.T) {
 	if want := []string{".", "..", ".hmcfs", "keys", "publish", "sim0", "sim1"}; !slices.Equal(names, want) {
 		t.Errorf("root holds %v, want %v", names, want)
 	}
-	if got := r.listAll(uint64(controlIno)); !slices.Equal(got, []string{".", "..", "config", "events", "stats", "topology.json", "version"}) {
+	if got := r.listAll(uint64(controlIno)); !slices.Equal(got, []string{".", "..", "config", "stats", "topology.json", "version"}) {
 		t.Errorf("%s holds %v", controlName, got)
 	}
 	if got := r.listAll(uint64(keysIno)); !slices.Equal(got, []string{".", ".."}) {

@@ -40,6 +40,12 @@
 // nothing of it by itself, and its pages, which all who have the file open
 // share, are for one reader alone (published.go).
 //
+// # Maps beside calls
+//
+// What is open for reading and writing can be stored to through a shared map
+// while calls change it past the kernel's pages. mapped.go keeps such a page,
+// when it is written back, from replacing what a call has put.
+//
 // # Other nodes
 //
 // With Options.Cluster, a request for an inode of another node becomes one
@@ -69,8 +75,13 @@
 // of the kernel, apart from backing.mu, which is held while one backing file is
 // registered with the kernel, and a dirHandle.mu, which is held while its
 // directory is read, which orders readers of one open directory and nothing
-// else. backings.mu, a readAhead.mu, a dirHandle.mu, errnoTable.mu,
+// else, and mapped.turn, which is held while one file that can be stored to
+// through a map is read for pages or changes. mapped.change is held longer,
+// also while the kernel drops pages, for which it may read and write back; so
+// neither of these takes it. A truncation, during which the kernel writes no
+// page back, does not either. mappable.mu comes before mapped.mu, and mapped.turn
+// before both. backings.mu, a readAhead.mu, a dirHandle.mu, errnoTable.mu,
 // published.mu, fleeting.mu, asked.mu, remotes.mu, remoteKeys.mu, shared.mu,
-// creds.mu and the locks of the handle tables are leaves, apart from views.mu,
+// creds.mu, mapped.mu and the locks of the handle tables are leaves, apart from views.mu,
 // under which the store counts a reference.
 package fs

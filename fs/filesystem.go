@@ -39,6 +39,7 @@ type filesystem struct {
 
 	ops      counters
 	files    table[*fileHandle]
+	mappable mappable
 	dirs     table[*dirHandle]
 	backings backings
 	views    views

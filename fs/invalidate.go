@@ -1,6 +1,8 @@
 package fs
 
 import (
+	"math"
+
 	"github.com/hanwen/go-fuse/v2/fuse"
 
 	"github.com/hmcfs/hmcfs/metadata"
@@ -21,6 +23,8 @@ type Kernel interface {
 	// back those that were stored to, so it must not be called with anything
 	// held that a read or a write waits for, nor by the handler of a truncation.
 	InvalidatePages(ino metadata.Ino)
+	// InvalidateRange is InvalidatePages of the pages that n bytes at off are in.
+	InvalidateRange(ino metadata.Ino, off, n uint64)
 }
 
 // noKernel is there before the mount is.
@@ -29,6 +33,8 @@ type noKernel struct{}
 func (noKernel) InvalidateEntry(metadata.Ino, string) {}
 func (noKernel) InvalidateInode(metadata.Ino) bool    { return false }
 func (noKernel) InvalidatePages(metadata.Ino)         {}
+
+func (noKernel) InvalidateRange(metadata.Ino, uint64, uint64) {}
 
 // fuseKernel is the kernel behind a connection. A name or an inode that the
 // kernel does not have is no error.
@@ -47,4 +53,11 @@ func (k fuseKernel) InvalidateInode(ino metadata.Ino) (known bool) {
 
 func (k fuseKernel) InvalidatePages(ino metadata.Ino) {
 	k.server.InodeNotify(uint64(ino), 0, 0)
+}
+
+func (k fuseKernel) InvalidateRange(ino metadata.Ino, off, n uint64) {
+	if n > math.MaxInt64-off {
+		n = 0 // to the end
+	}
+	k.server.InodeNotify(uint64(ino), int64(off), int64(n))
 }

@@ -73,7 +73,7 @@ func mountFlags(options []string) (flags uintptr, rest []string) {
 		"noexec": unix.MS_NOEXEC, "sync": unix.MS_SYNCHRONOUS,
 		"dirsync": unix.MS_DIRSYNC, "noatime": unix.MS_NOATIME,
 		"nodiratime": unix.MS_NODIRATIME, "relatime": unix.MS_RELATIME,
-		"strictatime": unix.MS_STRICTATIME,
+		"strictatime": unix.MS_STRICTATIME, "lazytime": unix.MS_LAZYTIME,
 	}
 	cleared := map[string]uintptr{
 		"rw": unix.MS_RDONLY, "suid": unix.MS_NOSUID, "dev": unix.MS_NODEV,

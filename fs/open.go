@@ -34,6 +34,9 @@ type fileHandle struct {
 	src    content
 	view   *viewFile
 	remote *remoteFile
+	// mapped counts the handle as one by which the file can be stored to
+	// through a map; nil is none.
+	mapped *mapped
 	// paged says that the handle counts in filesystem.shared: the kernel has
 	// pages of the file, for maps.
 	paged atomic.Bool
@@ -110,8 +113,16 @@ func (f *filesystem) open(ino metadata.Ino, flags uint32, out *fuse.OpenOut) fus
 	if backing, ok := file.Backing(); ok {
 		f.openBacked(h, backing, isWriting(flags), out)
 	}
+	f.openMappable(h, ino, flags, out)
 	out.Fh = f.files.put(h)
 	return fuse.OK
+}
+
+// openMappable counts a handle by which the file can be stored to through a map.
+func (f *filesystem) openMappable(h *fileHandle, ino metadata.Ino, flags uint32, out *fuse.OpenOut) {
+	if flags&unix.O_ACCMODE == unix.O_RDWR && out.OpenFlags&fuse.FOPEN_PASSTHROUGH == 0 {
+		f.mappable.open(ino, h)
+	}
 }
 
 // openBacked lets the kernel serve the file by itself where it can. Where it
@@ -172,6 +183,7 @@ func (f *filesystem) closeFile(h *fileHandle, fh uint64) fuse.Status {
 		h.stream.close()
 		f.streams.Add(-1)
 	}
+	f.mappable.close(h)
 	if h.remote != nil {
 		h.ahead.close()
 		if h.paged.Load() {

@@ -133,7 +133,7 @@ func (f *filesystem) delivered(err error) fuse.Status {
 func (f *filesystem) copyPublished(ctx context.Context, src *fileHandle, r objects.CopyRange) (uint64, fuse.Status) {
 	size := src.file.Size()
 	if r.N = min(r.N, size-min(r.SrcOff, size)); r.N == 0 {
-		return 0, fuse.OK
+		return 0, f.delivered(src.file.Deliver(ctx, r.SrcOff, 0))
 	}
 	body, last := r, r
 	body.N--

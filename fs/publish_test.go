@@ -333,11 +333,15 @@ func TestNamesThatGoByThemselves(t *testing.T) {
 		if n := r.fleeting.count.Load(); n != 0 {
 			t.Errorf("%d inodes are still remembered", n)
 		}
-		// One that the kernel removed itself is gone, and not stale.
+		// One that the kernel removed itself is there until the kernel forgets
+		// it, and gone then, and not stale.
 		g := r.create(root, "g")
 		g.release()
 		h := header(root)
 		r.ok(r.Unlink(nil, &h, "g"))
+		again, _ := r.openFile(g.ino, syscall.O_RDONLY)
+		again.release()
+		r.Forget(g.ino, 1)
 		r.want(r.Open(nil, &fuse.OpenIn{InHeader: header(g.ino)}, &fuse.OpenOut{}), syscall.ENOENT)
 	})
 }

@@ -1,11 +1,13 @@
 package fs
 
 import (
+	"context"
 	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 
+	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/objects"
 )
 
@@ -32,6 +34,50 @@ func (f *filesystem) CopyFileRange(cancel <-chan struct{}, in *fuse.CopyFileRang
 	if status != fuse.OK {
 		return 0, status
 	}
+	m := f.mappable.of(metadata.Ino(in.NodeIdOut))
+	if m == nil || in.Len == 0 {
+		return f.copyRange(cancel, dst, src, in)
+	}
+	if status = f.copyBeside(m, dst, in); status != fuse.OK {
+		return 0, status
+	}
+	err := m.before(requestContext(cancel), f.kernel, in.OffOut, in.Len, func() error {
+		written, status = f.copyRange(cancel, dst, src, in)
+		return nil
+	})
+	if err != nil {
+		return 0, f.dataStatus(err)
+	}
+	return written, status
+}
+
+// maxCopyBeside is maxCopy for a file of which the kernel has pages: while bytes
+// are copied none are read for maps.
+const maxCopyBeside = 16 << 20
+
+// copyBeside cuts a copy into a file that can be stored to through maps. The
+// kernel drops the pages that the copy begins and ends in afterwards, without
+// writing back what was stored beside it meanwhile. So those are not copied in
+// part.
+//
+// Errors: EXDEV for less than a page, or from within one, which the kernel
+// then reads and writes.
+func (f *filesystem) copyBeside(m *mapped, dst *fileHandle, in *fuse.CopyFileRangeIn) fuse.Status {
+	in.Len = min(in.Len, maxCopy)
+	if m.hasPages() {
+		in.Len = min(in.Len, maxCopyBeside)
+	}
+	if end := in.OffOut + in.Len; end%page != 0 && end < dst.src.Size() {
+		in.Len -= min(in.Len, end%page)
+	}
+	if in.OffOut%page != 0 || in.Len == 0 {
+		return fuse.EXDEV
+	}
+	return fuse.OK
+}
+
+// copyRange is CopyFileRange between files that are open.
+func (f *filesystem) copyRange(cancel <-chan struct{}, dst, src *fileHandle, in *fuse.CopyFileRangeIn) (written uint32, status fuse.Status) {
 	if src.remote != nil || dst.remote != nil {
 		n, err := f.copyRemote(requestContext(cancel), dst, src, in)
 		if err != nil && n == 0 {
@@ -78,14 +124,21 @@ func (f *filesystem) Fallocate(cancel <-chan struct{}, in *fuse.FallocateIn) (st
 	if !ok {
 		return errNotSupported
 	}
+	var ctx context.Context = requestContext(cancel)
+	allocate := func() error { return h.file.Allocate(ctx, mode, in.Offset, in.Length) }
 	if h.remote != nil {
-		ctx, release := untilKilled(cancel, in.Pid)
+		var release func()
+		ctx, release = untilKilled(cancel, in.Pid)
 		defer release()
-		return f.dataStatus(h.remote.Allocate(ctx, mode, in.Offset, in.Length))
+		allocate = func() error { return h.remote.Allocate(ctx, mode, in.Offset, in.Length) }
+	} else {
+		defer f.changed(h.file.Ino())
 	}
-	defer f.changed(h.file.Ino())
-	err := h.file.Allocate(requestContext(cancel), mode, in.Offset, in.Length)
-	return f.errs.status(err)
+	m := f.mappable.of(metadata.Ino(in.NodeId))
+	if m == nil || mode == objects.AllocateExtend || mode == objects.AllocateKeepSize {
+		return f.dataStatus(allocate())
+	}
+	return f.dataStatus(m.before(ctx, f.kernel, in.Offset, in.Length, allocate))
 }
 
 // allocateMode converts the mode of fallocate(2).

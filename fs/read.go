@@ -8,6 +8,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 
 	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/metadata"
 )
 
 // Read reads, in the cheapest way that the device has: its memory in place;
@@ -39,7 +40,12 @@ func (f *filesystem) Read(cancel <-chan struct{}, in *fuse.ReadIn, buf []byte) (
 		ctx, release := untilKilled(cancel, in.Pid)
 		defer release()
 		var err error
-		if result, err = h.ahead.read(ctx, in.Offset, buf[:n]); err != nil {
+		if m := f.pagesFor(in); m != nil {
+			result, err = m.read(ctx, h, in.Offset, buf[:n])
+		} else {
+			result, err = h.ahead.read(ctx, in.Offset, buf[:n])
+		}
+		if err != nil {
 			return nil, f.dataStatus(err)
 		}
 	case h.file == nil:
@@ -48,6 +54,9 @@ func (f *filesystem) Read(cancel <-chan struct{}, in *fuse.ReadIn, buf []byte) (
 		var err error
 		if h.view != nil {
 			result, err = f.readView(background(), h, in.Offset, buf[:n])
+		} else if m := f.pagesFor(in); m != nil {
+			f.notePages(h, in)
+			result, err = m.read(background(), h, in.Offset, buf[:n])
 		} else {
 			f.notePages(h, in)
 			result, err = f.readFile(background(), h, in.Offset, buf[:n])
@@ -56,7 +65,7 @@ func (f *filesystem) Read(cancel <-chan struct{}, in *fuse.ReadIn, buf []byte) (
 			return nil, f.errs.status(err)
 		}
 	}
-	if h.published && result.Size() > 0 {
+	if h.published && (result.Size() > 0 || h.file.Size() == 0) {
 		if status = f.deliver(cancel, h, in, result.Size()); status != fuse.OK {
 			result.Done()
 			return nil, status
@@ -64,6 +73,15 @@ func (f *filesystem) Read(cancel <-chan struct{}, in *fuse.ReadIn, buf []byte) (
 	}
 	f.ops.moved(opRead, result.Size())
 	return result, fuse.OK
+}
+
+// pagesFor returns the file that the kernel reads for its pages, if a program
+// can store to those.
+func (f *filesystem) pagesFor(in *fuse.ReadIn) *mapped {
+	if in.ReadFlags&fuse.READ_LOCKOWNER != 0 {
+		return nil
+	}
+	return f.mappable.of(metadata.Ino(in.NodeId))
 }
 
 func readContent(content []byte, off uint64, n int) fuse.ReadResult {

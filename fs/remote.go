@@ -174,12 +174,21 @@ func (f *filesystem) topAttr(ctx context.Context, n *remoteNode) (objects.Attr, 
 // knows, which hears of changes.
 const keepRemote = 20 * time.Millisecond
 
+// keepRemoteAttr returns how long the kernel may keep attributes of another
+// node's file: keepRemote, or not at all with a set-ID bit.
+func keepRemoteAttr(a *objects.Attr) time.Duration {
+	if hasSetID(a) {
+		return 0
+	}
+	return keepRemote
+}
+
 // fillRemote answers an inode of another node by a name.
 func fillRemote(out *fuse.EntryOut, a *objects.Attr) {
 	fillAttr(&out.Attr, a)
 	out.NodeId = uint64(a.Ino)
 	out.Generation = uint64(a.Gen)
-	out.SetAttrTimeout(keepRemote)
+	out.SetAttrTimeout(keepRemoteAttr(a))
 	out.SetEntryTimeout(keepRemote)
 }
 

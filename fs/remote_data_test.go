@@ -170,6 +170,27 @@ func (f *file) readAll(n int) (all []byte) {
 	return all
 }
 
+// TestRemoteCreateAsksOnce makes and opens a file of another node by one question.
+func TestRemoteCreateAsksOnce(t *testing.T) {
+	r := newRemoteRig(t, clustertest.Options{})
+	sim0 := r.dir(nodesName, "b", "sim0")
+	in := fuse.CreateIn{InHeader: header(sim0), Flags: rdwr, Mode: syscall.S_IFREG | 0o400}
+	var out fuse.CreateOut
+	before := r.opts.Cluster.Stats().Questions
+	r.ok(r.Create(nil, &in, "f", &out))
+	if asked := r.opts.Cluster.Stats().Questions - before; asked != 1 {
+		t.Errorf("%d questions", asked)
+	}
+	f := &file{r: r.rig, ino: out.NodeId, fh: out.Fh}
+	content := kit.Bytes(3, 0, 5000)
+	f.write(content)
+	f.release()
+	a := r.there("b", "sim0", "f")
+	if got := r.Node("b").Content(a.Ino); !bytes.Equal(got, content) || a.Mode.Perm() != 0o400 {
+		t.Errorf("mode %o, content differs at %d", a.Mode, kit.FirstDiff(got, content))
+	}
+}
+
 // TestRemoteCreateRace: O_CREAT without O_EXCL opens what the owner has
 // already, and with it fails.
 func TestRemoteCreateRace(t *testing.T) {

@@ -59,13 +59,19 @@ func (f *filesystem) openRemote(cancel <-chan struct{}, p place, who *fuse.Calle
 	f.kernel.InvalidateInode(p.number(p.ino))
 	// The answer to the opening had the attributes, so nobody is asked.
 	a, err := p.Attr(ctx, cred, p.ino)
-	r := &remoteFile{File: file, at: p.number(p.ino), foreign: err == nil && a.State == objects.StateBound}
+	f.serveRemote(p, file, flags, err == nil && a.State == objects.StateBound, out)
+	return fuse.OK
+}
+
+// serveRemote makes a handle of an open file of another node.
+func (f *filesystem) serveRemote(p place, file *cluster.File, flags uint32, foreign bool, out *fuse.OpenOut) {
+	r := &remoteFile{File: file, at: p.number(p.ino), foreign: foreign}
 	h := &fileHandle{remote: r, src: r}
 	h.unmappable.Store(true)
 	h.ahead.init(f, r)
 	out.OpenFlags = fuse.FOPEN_DIRECT_IO | fuse.FOPEN_NOFLUSH
+	f.openMappable(h, r.at, flags, out)
 	out.Fh = f.files.put(h)
-	return fuse.OK
 }
 
 // accessOf converts the flags of open(2).

@@ -8,7 +8,6 @@ import (
 	"sync"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
-	"go.uber.org/zap"
 
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/objects"
@@ -128,16 +127,16 @@ func (f *filesystem) findRemoteKey(ctx context.Context, key string) (objects.Att
 }
 
 // keysBehind lists up to limit keys behind one, ours and other nodes', in
-// order. While other nodes' can't be found out, ours are all there are.
+// order. Where nodes can't be asked for theirs, all others are listed before the
+// listing fails: a page without keys is the end.
 func (f *filesystem) keysBehind(ctx context.Context, behind string, limit int) ([]dirEntry, error) {
 	own, err := f.ownKeys(behind, limit) //nolint:contextcheck // the store is not interrupted
 	if err != nil {
 		return nil, err
 	}
 	others, err := f.opts.Cluster.Keys(ctx, behind, limit)
-	if err != nil {
-		f.log.Debug("keys of other nodes not listed", zap.Error(err))
-		return own, nil
+	if err != nil && len(own)+len(others) == 0 {
+		return nil, err
 	}
 	return f.mergeKeys(own, others, limit), nil
 }

@@ -98,7 +98,7 @@ func (f *filesystem) getRemoteAttr(cancel <-chan struct{}, in *fuse.GetAttrIn, o
 		return status
 	}
 	fillAttr(&out.Attr, &a)
-	out.SetTimeout(keepRemote)
+	out.SetTimeout(keepRemoteAttr(&a))
 	return fuse.OK
 }
 
@@ -109,7 +109,7 @@ func (f *filesystem) remoteStatx(cancel <-chan struct{}, in *fuse.StatxIn, out *
 		return status
 	}
 	fillStatx(&out.Statx, &a)
-	out.SetTimeout(keepRemote)
+	out.SetTimeout(keepRemoteAttr(&a))
 	return fuse.OK
 }
 

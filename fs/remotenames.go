@@ -45,27 +45,44 @@ func (f *filesystem) createRemote(cancel <-chan struct{}, header *fuse.InHeader,
 // the node had the name already without our having known, it opens that, as
 // open(2) does without O_EXCL.
 func (f *filesystem) createOpenRemote(cancel <-chan struct{}, in *fuse.CreateIn, name string, out *fuse.CreateOut) fuse.Status {
-	n := metadata.Node{Mode: metadata.TypeRegular | metadata.Mode(in.Mode).Perm()}
-	made, status := f.createRemote(cancel, &in.InHeader, name, n, &out.EntryOut)
-	isNew := status == fuse.OK
-	if status == errExist && in.Flags&unix.O_EXCL == 0 {
-		status = f.lookupRemote(cancel, &in.InHeader, name, &out.EntryOut)
-		if found := (metadata.Inode{Mode: metadata.Mode(out.Mode)}); status == fuse.OK && !found.IsRegular() {
-			f.remotes.forget(metadata.Ino(out.NodeId), 1)
-			return errExist
-		}
-		made.ino = metadata.Ino(out.NodeId) & (remoteInos - 1)
-	}
+	dir, status := f.remoteDir(in.NodeId)
 	if status != fuse.OK {
 		return status
 	}
-	status = f.openRemote(cancel, made, &in.Caller, in.Flags, &out.OpenOut)
-	if status == fuse.OK {
-		return fuse.OK
+	ctx, release := untilKilled(cancel, in.Pid)
+	defer release()
+	f.names.Add(1)
+	n := metadata.Node{Mode: metadata.TypeRegular | metadata.Mode(in.Mode).Perm()}
+	a, file, err := dir.CreateOpen(ctx, f.creds.of(&in.Caller), dir.ino, name, n, accessOf(in.Flags))
+	if status = f.errs.status(err); status == errExist && in.Flags&unix.O_EXCL == 0 {
+		return f.openFound(cancel, dir, in, name, out)
 	}
-	f.remotes.forget(metadata.Ino(out.NodeId), 1)
-	if isNew {
-		f.removeRemote(cancel, &in.InHeader, name, false) // the first failure is the one to tell
+	if status != fuse.OK {
+		if a.Ino != 0 {
+			f.removeRemote(cancel, &in.InHeader, name, false) // the first failure is the one to tell
+		}
+		return status
+	}
+	if status = f.enterRemote(dir.remoteNode, &out.EntryOut, &a); status != fuse.OK {
+		_ = file.Close(ctx) // the first failure is the one to tell
+		return status
+	}
+	f.serveRemote(place{remoteNode: dir.remoteNode, ino: a.Ino}, file, in.Flags, a.State == objects.StateBound, &out.OpenOut)
+	return fuse.OK
+}
+
+// openFound opens a file that was to be made, and was there.
+func (f *filesystem) openFound(cancel <-chan struct{}, dir place, in *fuse.CreateIn, name string, out *fuse.CreateOut) fuse.Status {
+	if status := f.lookupRemote(cancel, &in.InHeader, name, &out.EntryOut); status != fuse.OK {
+		return status
+	}
+	status := errExist
+	if found := (metadata.Inode{Mode: metadata.Mode(out.Mode)}); found.IsRegular() {
+		dir.ino = metadata.Ino(out.NodeId) & (remoteInos - 1)
+		status = f.openRemote(cancel, dir, &in.Caller, in.Flags, &out.OpenOut)
+	}
+	if status != fuse.OK {
+		f.remotes.forget(metadata.Ino(out.NodeId), 1)
 	}
 	return status
 }
@@ -174,7 +191,9 @@ func (f *filesystem) setRemoteAttr(cancel <-chan struct{}, in *fuse.SetAttrIn, o
 	}
 	ctx, release := untilKilled(cancel, in.Pid)
 	defer release()
-	a, err := p.SetAttr(ctx, f.creds.of(&in.Caller), p.ino, remoteChangeOf(in), by)
+	a, err := f.cutBeside(in, func() (objects.Attr, error) {
+		return p.SetAttr(ctx, f.creds.of(&in.Caller), p.ino, remoteChangeOf(in), by)
+	})
 	if err == nil {
 		err = p.adopt(&a)
 	}
@@ -182,7 +201,7 @@ func (f *filesystem) setRemoteAttr(cancel <-chan struct{}, in *fuse.SetAttrIn, o
 		return f.inodeStatus(err)
 	}
 	fillAttr(&out.Attr, &a)
-	out.SetTimeout(keepRemote)
+	out.SetTimeout(keepRemoteAttr(&a))
 	return fuse.OK
 }
 

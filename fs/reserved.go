@@ -125,6 +125,9 @@ func (f *filesystem) findReserved(parent metadata.Ino, name string) (metadata.In
 			}
 		}
 	case controlIno:
+		if name == eventsName {
+			return eventsIno, nil
+		}
 		for _, e := range controlEntries() {
 			if e.name == name {
 				return e.ino, nil
@@ -154,14 +157,17 @@ func (f *filesystem) rootEntries() []dirEntry {
 	return all
 }
 
-// controlEntries are the files of .hmcfs/.
+// eventsName is the file of .hmcfs/ that is not listed, since a copy of the
+// tree would wait for its end.
+const eventsName = "events"
+
+// controlEntries are the files of .hmcfs/ that are listed.
 func controlEntries() []dirEntry {
 	return []dirEntry{
 		{name: "config", ino: configIno, mode: metadata.TypeRegular, offset: dotsEnd + 1},
-		{name: "events", ino: eventsIno, mode: metadata.TypeRegular, offset: dotsEnd + 2},
-		{name: "stats", ino: statsIno, mode: metadata.TypeRegular, offset: dotsEnd + 3},
-		{name: "topology.json", ino: topoIno, mode: metadata.TypeRegular, offset: dotsEnd + 4},
-		{name: "version", ino: versionIno, mode: metadata.TypeRegular, offset: dotsEnd + 5},
+		{name: "stats", ino: statsIno, mode: metadata.TypeRegular, offset: dotsEnd + 2},
+		{name: "topology.json", ino: topoIno, mode: metadata.TypeRegular, offset: dotsEnd + 3},
+		{name: "version", ino: versionIno, mode: metadata.TypeRegular, offset: dotsEnd + 4},
 	}
 }
 

@@ -30,6 +30,8 @@ type recorder struct {
 	entries []string
 	inodes  []metadata.Ino
 	pages   []metadata.Ino
+	// refault, unless nil, is what the kernel does while it drops a range.
+	refault func()
 }
 
 func (r *recorder) InvalidateEntry(_ metadata.Ino, name string) {
@@ -42,6 +44,13 @@ func (r *recorder) InvalidateInode(ino metadata.Ino) bool {
 }
 
 func (r *recorder) InvalidatePages(ino metadata.Ino) { r.pages = append(r.pages, ino) }
+
+func (r *recorder) InvalidateRange(ino metadata.Ino, _, _ uint64) {
+	r.pages = append(r.pages, ino)
+	if r.refault != nil {
+		r.refault()
+	}
+}
 
 const (
 	testRequest   = 1 << 20

@@ -32,7 +32,8 @@ func (f *filesystem) SetAttr(cancel <-chan struct{}, in *fuse.SetAttrIn, out *fu
 			return status
 		}
 	}
-	a, err := f.store.SetAttr(background(), ino, changeOf(in))
+	set := func() (objects.Attr, error) { return f.store.SetAttr(background(), ino, changeOf(in)) }
+	a, err := f.cutBeside(in, set)
 	if err != nil {
 		return f.ownInodeStatus(err)
 	}
@@ -41,6 +42,17 @@ func (f *filesystem) SetAttr(cancel <-chan struct{}, in *fuse.SetAttrIn, out *fu
 	}
 	f.fillAttrOut(out, &a)
 	return fuse.OK
+}
+
+// cutBeside calls set, minding what is stored through maps where it changes the
+// length of a file.
+func (f *filesystem) cutBeside(in *fuse.SetAttrIn, set func() (objects.Attr, error)) (objects.Attr, error) {
+	if size, ok := in.GetSize(); ok {
+		if m := f.mappable.of(metadata.Ino(in.NodeId)); m != nil {
+			return m.cut(size, set)
+		}
+	}
+	return set()
 }
 
 // storedBefore has the kernel write back what was stored through maps before

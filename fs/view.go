@@ -98,7 +98,7 @@ func (v *views) enter(file metadata.Ino, name, path string, t *tensors.Tensor) *
 		n.tensor, n.header = &own, t.Header()
 	}
 	v.nodes[id] = n
-	v.store.Reference(file, 1)
+	v.store.ReferencePart(file)
 	return n
 }
 
@@ -135,7 +135,7 @@ func (v *views) forget(id metadata.Ino, refs uint64) {
 	}
 	v.mu.Unlock()
 	if last {
-		v.store.Forget(n.file, 1)
+		v.store.ForgetPart(n.file)
 	}
 }
 

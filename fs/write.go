@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/objects"
 )
 
@@ -42,10 +43,38 @@ func (f *filesystem) Writev(cancel <-chan struct{}, in *fuse.WriteIn, data [][]b
 	if h.remote != nil {
 		ctx, release := untilKilled(cancel, in.Pid)
 		defer release()
-		return f.write(ctx, h.remote, w, data)
+		return f.writeBeside(ctx, in, h, h.remote, w, data)
 	}
 	defer f.changed(h.file.Ino())
-	return f.write(requestContext(cancel), h.file, w, data)
+	return f.writeBeside(requestContext(cancel), in, h, h.file, w, data)
+}
+
+// writeBeside writes, minding what is stored through maps of the file.
+func (f *filesystem) writeBeside(ctx context.Context, in *fuse.WriteIn, h *fileHandle, to writer, w objects.Write, data [][]byte) (written uint32, status fuse.Status) {
+	m := f.mappable.of(metadata.Ino(in.NodeId))
+	if m == nil {
+		return f.write(ctx, to, w, data)
+	}
+	var err error
+	if in.WriteFlags&fuse.WRITE_CACHE != 0 {
+		status, err = m.writeBack(ctx, w.Off, data, func(data [][]byte) (status fuse.Status) {
+			written, status = f.write(ctx, to, w, data)
+			return status
+		})
+	} else {
+		off, n := w.Off, uint64(in.Size)
+		if end := h.src.Size(); w.Append && end != off {
+			off, n = min(off, end), n+max(off, end)-min(off, end)
+		}
+		err = m.before(ctx, f.kernel, off, n, func() error {
+			written, status = f.write(ctx, to, w, data)
+			return nil
+		})
+	}
+	if err != nil {
+		return 0, f.dataStatus(err)
+	}
+	return written, status
 }
 
 // write writes pieces one behind the other.
