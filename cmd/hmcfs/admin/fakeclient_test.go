@@ -396,3 +396,16 @@ func fatal(t testing.TB, err error) {
 		t.Fatal(err)
 	}
 }
+
+func (c *fakeClient) DevClaim(_ context.Context, key string, o hetero.ClaimOptions) (hetero.MetaInfo, error) {
+	err := c.note("claim", adminapi.Call{Keys: []string{key}, Timeout: adminapi.Duration(o.Timeout), Memory: o.Target})
+	return hetero.MetaInfo{Key: key, Size: 4, Blobs: []devices.Size{1, 3}}, err
+}
+
+func (c *fakeClient) DevFetch(_ context.Context, key string, to hetero.DeviceBlobList) error {
+	return c.note("fetch", adminapi.Call{Keys: []string{key}, Lists: []hetero.DeviceBlobList{to}})
+}
+
+func (c *fakeClient) DevSettle(_ context.Context, key string, received bool) error {
+	return c.note("settle", adminapi.Call{Keys: []string{key}, Received: received})
+}

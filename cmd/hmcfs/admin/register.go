@@ -42,12 +42,14 @@ func memoryOf(r adminapi.Register, received []*os.File) (hetero.Memory, error) {
 		return hetero.Memory{}, err
 	}
 	switch {
-	case r.File == (r.Memory != nil):
-		return hetero.Memory{}, fmt.Errorf("%w: register takes a memory or a file", hetero.ErrInvalid)
-	case !r.File:
+	case (r.File || r.Target) == (r.Memory != nil) || r.File && r.Target:
+		return hetero.Memory{}, fmt.Errorf("%w: register takes a memory, a file or a target", hetero.ErrInvalid)
+	case r.Memory != nil:
 		return hetero.Memory{Device: r.Device, Share: r.Memory, Files: received}, nil
 	case len(received) != 1:
 		return hetero.Memory{}, fmt.Errorf("%w: a file is told by its one descriptor, and %d have come", hetero.ErrInvalid, len(received))
+	case r.Target:
+		return hetero.Memory{Target: received[0]}, nil
 	}
 	return hetero.Memory{Device: r.Device, File: received[0]}, nil
 }

@@ -18,6 +18,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/metadata/members"
 	"github.com/hmcfs/hmcfs/objects"
 	"github.com/hmcfs/hmcfs/objects/adminapi"
 )
@@ -37,6 +38,9 @@ type Backend interface {
 	Config() []adminapi.Setting
 	// Cluster fails with ErrNotFound where the mount is one of its own.
 	Cluster() (adminapi.Cluster, error)
+	// Forget takes a node that is gone out of the cluster. It fails with
+	// ErrNotFound for one that is not known, and ErrBusy for one that is there.
+	Forget(ctx context.Context, node members.Name) error
 	Fsck(ctx context.Context, r adminapi.FsckRequest) (adminapi.FsckReport, error)
 	// Umount ends the mount and returns when everything but the admin socket
 	// is cleaned up. It fails with ErrBusy, and nothing has changed then.
@@ -224,6 +228,18 @@ func (s *Server) routes() http.Handler {
 	})
 	mux.HandleFunc("GET "+adminapi.PathCluster, func(w http.ResponseWriter, _ *http.Request) {
 		known, err := b.Cluster()
+		s.answer(w, known, err)
+	})
+	mux.HandleFunc("POST "+adminapi.PathForget, func(w http.ResponseWriter, r *http.Request) {
+		var req adminapi.ForgetRequest
+		if !readJSON(w, r, &req) {
+			return
+		}
+		var known adminapi.Cluster
+		err := b.Forget(r.Context(), req.Node)
+		if err == nil {
+			known, err = b.Cluster()
+		}
 		s.answer(w, known, err)
 	})
 	mux.HandleFunc("GET "+adminapi.PathObject, s.object)

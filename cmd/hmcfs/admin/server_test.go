@@ -28,6 +28,7 @@ const owner = 1234
 // backend answers what the test put in.
 type backend struct {
 	umountErr error
+	forgotten members.Name
 	fsck      adminapi.FsckRequest
 	alone     bool
 }
@@ -64,6 +65,17 @@ func (b *backend) Cluster() (adminapi.Cluster, error) {
 		Nodes:   []adminapi.Node{{Record: members.Record{Name: "b"}, Connected: true, Transport: "tcp"}, {Record: members.Record{Name: "c"}}},
 		Traffic: adminapi.Traffic{Questions: 21, Answers: 22, Failures: 23, BytesIn: 24, BytesOut: 25, InvalidationsOut: 26, InvalidationsIn: 27},
 	}, nil
+}
+
+func (b *backend) Forget(_ context.Context, name members.Name) error {
+	if name == "b" {
+		return fmt.Errorf("node %s is connected: %w", name, admin.ErrBusy)
+	}
+	if name != "c" {
+		return fmt.Errorf("node %q: %w", name, admin.ErrNotFound)
+	}
+	b.forgotten = name
+	return nil
 }
 
 func (b *backend) Fsck(_ context.Context, r adminapi.FsckRequest) (adminapi.FsckReport, error) {
@@ -167,6 +179,15 @@ func TestAnswers(t *testing.T) {
 	}
 	if k, err := c.Cluster(ctx); err != nil || k.Self.Name != "a" || len(k.Nodes) != 2 || !k.Nodes[0].Connected {
 		t.Errorf("Cluster: %+v, %v", k, err)
+	}
+	if k, err := c.Forget(ctx, "c"); err != nil || b.forgotten != "c" || k.Name != "lab" {
+		t.Errorf("forget: %+v, %q, %v", k, b.forgotten, err)
+	}
+	if _, err := c.Forget(ctx, "b"); err == nil || err.Error() != "node b is connected: busy" {
+		t.Errorf("forget a node that is there: %v", err)
+	}
+	if _, err := c.Forget(ctx, "z"); !client.IsNotFound(err) {
+		t.Errorf("forget a node that is not there: %v", err)
 	}
 	b.alone = true
 	if _, err := c.Cluster(ctx); !client.IsNotFound(err) {

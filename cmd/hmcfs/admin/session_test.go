@@ -293,6 +293,34 @@ func TestContextEndsCalls(t *testing.T) {
 	}
 }
 
+// TestAsyncReturnsBeforeTheEnd makes each call of the background on a key that
+// comes to no end before the session has: it returns all the same.
+func TestAsyncReturnsBeforeTheEnd(t *testing.T) {
+	r := newKeyedRig(t, 0)
+	s := r.open(t)
+	keys := []string{keyStuck}
+	set, err := s.AsyncMSetD2H(t.Context(), keys, listOf(1), hetero.SetOptions{})
+	fatal(t, err)
+	get, err := s.AsyncMGetH2D(t.Context(), keys, listOf(1), hetero.GetOptions{})
+	fatal(t, err)
+	del, err := s.AsyncDevDelete(t.Context(), keys)
+	fatal(t, err)
+	batches := []*hetero.Batch{set, get, del}
+	for i, b := range batches {
+		select {
+		case <-b.Done():
+			t.Errorf("call %d had ended when it returned", i)
+		default:
+		}
+	}
+	fatal(t, s.Close())
+	for i, b := range batches {
+		if _, err = b.Wait(t.Context()); !errors.Is(err, hetero.ErrClosed) {
+			t.Errorf("call %d: %v", i, err)
+		}
+	}
+}
+
 // TestCloseEndsAll closes a session with everything under way.
 func TestCloseEndsAll(t *testing.T) {
 	r := newKeyedRig(t, 0)

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/hmcfs/hmcfs/objects/adminapi"
@@ -17,6 +18,15 @@ func verbs() map[adminapi.Verb]verb {
 	return map[adminapi.Verb]verb{
 		adminapi.VerbPublish:   publish,
 		adminapi.VerbSubscribe: subscribe,
+		adminapi.VerbClaim:     claim,
+		adminapi.VerbFetch:     fetch,
+		adminapi.VerbSettle: func(ctx context.Context, c hetero.Client, q *adminapi.Call, out *lines) error {
+			key, err := onlyKey(q)
+			if err == nil {
+				err = c.DevSettle(ctx, key, q.Received)
+			}
+			return out.results(nil, err)
+		},
 		adminapi.VerbMSet: func(ctx context.Context, c hetero.Client, q *adminapi.Call, out *lines) error {
 			return out.results(c.DevMSet(ctx, q.Keys, q.Lists))
 		},
@@ -67,6 +77,39 @@ func subscribe(ctx context.Context, c hetero.Client, q *adminapi.Call, out *line
 	defer cancel() // also when nobody reads the answer
 	futures, err := c.DevSubscribe(ctx, q.Keys, q.Lists, hetero.SubscribeOptions{Timeout: time.Duration(q.Timeout)})
 	return out.futures(futures, err, nil)
+}
+
+// onlyKey is the key of a call that is about one.
+func onlyKey(q *adminapi.Call) (string, error) {
+	if len(q.Keys) != 1 {
+		return "", fmt.Errorf("%w: %d keys, and the call takes one", hetero.ErrInvalid, len(q.Keys))
+	}
+	return q.Keys[0], nil
+}
+
+func claim(ctx context.Context, c hetero.Client, q *adminapi.Call, out *lines) error {
+	key, err := onlyKey(q)
+	if err != nil {
+		return err
+	}
+	info, err := c.DevClaim(ctx, key, hetero.ClaimOptions{Timeout: time.Duration(q.Timeout), Target: q.Memory})
+	if err != nil {
+		return err
+	}
+	out.put(adminapi.Line{Key: key, Size: info.Size, Blobs: info.Blobs})
+	out.end()
+	return nil
+}
+
+func fetch(ctx context.Context, c hetero.Client, q *adminapi.Call, out *lines) error {
+	key, err := onlyKey(q)
+	if err == nil && len(q.Lists) != 1 {
+		err = fmt.Errorf("%w: %d lists of blobs, and the call takes one", hetero.ErrInvalid, len(q.Lists))
+	}
+	if err != nil {
+		return err
+	}
+	return out.results(nil, c.DevFetch(ctx, key, q.Lists[0]))
 }
 
 func gather(ctx context.Context, c hetero.Client, q *adminapi.Call, out *lines) error {

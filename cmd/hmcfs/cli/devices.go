@@ -40,7 +40,7 @@ func (a *app) devicesVerb() *cobra.Command {
 	}
 	asJSON := addJSON(cmd)
 	cmd.RunE = running(func(ctx context.Context, _ []string) error {
-		rows := discover(ctx, daemon.Families("", nil))
+		rows := discover(ctx, daemon.Families(host.Options{}, nil))
 		if *asJSON {
 			return printJSON(a.out(), rows)
 		}

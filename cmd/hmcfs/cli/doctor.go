@@ -13,6 +13,7 @@ import (
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/config"
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/daemon"
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/doctor"
+	"github.com/hmcfs/hmcfs/devices/host"
 	"github.com/hmcfs/hmcfs/transport/affinity"
 	"github.com/hmcfs/hmcfs/transport/collective/env"
 )
@@ -58,7 +59,7 @@ func (a *app) examine(ctx context.Context, apply bool) (*doctor.Report, error) {
 	r.Kernel(m)
 	r.Privileges(m)
 	var families []doctor.Family
-	for _, driver := range daemon.Families("", nil).Drivers() {
+	for _, driver := range daemon.Families(host.Options{}, nil).Drivers() {
 		f := doctor.Family{Name: driver.Family()}
 		found, err := driver.Discover(ctx)
 		for _, d := range found {

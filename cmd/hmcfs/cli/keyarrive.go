@@ -48,15 +48,18 @@ func (v *arrivals) each(ctx context.Context, keys []string, timeout time.Duratio
 	defer cancel()
 	candidates := w.all()
 	for {
+		last := soon.Err() != nil
 		v.takeThose(ctx, w, candidates)
-		if ctx.Err() != nil {
+		switch {
+		case ctx.Err() != nil:
 			return ctx.Err()
-		}
-		if w.len() == 0 {
+		case w.len() == 0:
 			return nil
-		}
-		if timeout <= 0 {
+		case timeout <= 0:
 			v.giveUp(w, hetero.ErrNotFound)
+			return nil
+		case last: // they come and go
+			v.giveUp(w, fmt.Errorf("waited %v: %w", timeout, hetero.ErrTimeout))
 			return nil
 		}
 		var err error

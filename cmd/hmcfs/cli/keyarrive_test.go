@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hmcfs/hmcfs/objects/hetero"
@@ -104,6 +105,30 @@ func TestArrivalsWithoutWaiting(t *testing.T) {
 	if len(w.failed) != 1 || !errors.Is(w.failed[0], hetero.ErrNotFound) {
 		t.Errorf("failed: %v", w.failed)
 	}
+}
+
+// A key that is there, can't be taken, and is told of again and again, is waited
+// for as long as was asked, and no longer.
+func TestArrivalsThatStayBehind(t *testing.T) {
+	kit.Check(t)
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld("a")
+		keys := []string{"a"}
+		v := w.arrivals(keys)
+		tries := 0
+		v.take = func(_ context.Context, places []int) []int {
+			tries++
+			<-time.After(300 * time.Millisecond)
+			w.come("a")
+			return places
+		}
+		if err := v.each(t.Context(), keys, time.Second); err != nil {
+			t.Error(err)
+		}
+		if tries < 4 || tries > 6 || !errors.Is(w.failed[0], hetero.ErrTimeout) {
+			t.Errorf("%d attempts, failed: %v", tries, w.failed)
+		}
+	})
 }
 
 // TestArrivalsHoldUpNobody has the first key missing for ever: the others are

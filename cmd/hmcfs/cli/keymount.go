@@ -1,14 +1,20 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/place"
+	"github.com/hmcfs/hmcfs/objects/hetero"
 )
 
 // The directories of a mount that are no device's.
@@ -90,6 +96,28 @@ func onlyMount(which string) (place.Mount, error) {
 	return place.Mount{}, usage(fmt.Errorf("several are mounted: %s; %s", strings.Join(points, ", "), which))
 }
 
+// statIn looks for a name in keys/ or publish/ of a mount, by os.Stat or
+// os.Lstat. A mount point without a mount, which it is while a daemon takes the
+// place of one that died, says nothing of what is there.
+//
+// Errors: fs.ErrNotExist, from the mount alone; hetero.ErrDisconnected.
+func statIn(m place.Mount, dir, name string, stat func(string) (fs.FileInfo, error)) (fs.FileInfo, error) {
+	path := filepath.Join(m.MountPoint, dir)
+	f, err := os.OpenFile(path, unix.O_PATH|unix.O_DIRECTORY, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%s: %w", m.MountPoint, hetero.ErrDisconnected)
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }() // it only names the directory
+	info, err := stat(fmt.Sprintf("/proc/self/fd/%d/%s", f.Fd(), name))
+	if failed, is := errors.AsType[*fs.PathError](err); is {
+		failed.Path = filepath.Join(path, name)
+	}
+	return info, err
+}
+
 // deviceDir is the directory of a device, which is there.
 func deviceDir(m place.Mount, device string) (string, error) {
 	dir := filepath.Join(m.MountPoint, device)
@@ -117,4 +145,32 @@ func deviceNames(mountPoint string) []string {
 		}
 	}
 	return names
+}
+
+// unasked reports whether an error of the file system is that of a key which a
+// node may have that does not answer.
+func unasked(err error) bool {
+	return errors.Is(err, syscall.EHOSTUNREACH) || errors.Is(err, syscall.ETIMEDOUT)
+}
+
+// reason returns, in place of err, the daemon's error for a key, or a
+// publication, that could not be asked for: the kernel passes on only a number,
+// which does not say which node does not answer.
+func (a *app) reason(ctx context.Context, m place.Mount, key string, published bool, err error) error {
+	if !unasked(err) {
+		return err
+	}
+	c, failure := a.openKeys(ctx, m)
+	if failure != nil {
+		return err
+	}
+	defer func() { _ = c.Close() }() // it holds nothing
+	told, failure := c.GetMetaInfo(ctx, []string{key}, published)
+	if failure == nil && len(told) == 1 {
+		failure = told[0].Err
+	}
+	if errors.Is(failure, hetero.ErrDisconnected) {
+		return failure
+	}
+	return err
 }

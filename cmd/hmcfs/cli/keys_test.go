@@ -5,12 +5,15 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"reflect"
 	"strings"
 	"syscall"
 	"testing"
 
+	"github.com/hmcfs/hmcfs/cmd/hmcfs/place"
 	"github.com/hmcfs/hmcfs/objects/hetero"
+	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
 func TestParsePair(t *testing.T) {
@@ -137,5 +140,27 @@ func TestSecondsFlag(t *testing.T) {
 	s.Duration = hetero.MaxTimeout + 1
 	if _, err := s.orDefault(1); exitCode(err) != exitUsage {
 		t.Errorf("too long: %v", err)
+	}
+}
+
+// TestStatIn tells a key that is not there from a mount that is not.
+func TestStatIn(t *testing.T) {
+	kit.Check(t)
+	m := place.Mount{MountPoint: t.TempDir()}
+	_, err := statIn(m, keysDir, "k", os.Stat)
+	if errors.Is(err, fs.ErrNotExist) || !errors.Is(err, hetero.ErrDisconnected) {
+		t.Errorf("no mount: %v", err)
+	}
+	if err = os.Mkdir(filepath.Join(m.MountPoint, keysDir), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, err = statIn(m, keysDir, "k", os.Stat); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), keyFile(m, "k")) {
+		t.Errorf("no key: %v", err)
+	}
+	if err = os.WriteFile(keyFile(m, "k"), kit.Bytes(1, 0, 100), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := statIn(m, keysDir, "k", os.Stat); err != nil || info.Size() != 100 {
+		t.Errorf("a key: %v, %v", info, err)
 	}
 }

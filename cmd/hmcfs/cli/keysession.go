@@ -20,6 +20,7 @@ const (
 	eventPublished = "published"
 	eventConsumed  = "consumed"
 	eventWithdrawn = "withdrawn"
+	eventConflict  = "conflict"
 	eventDropped   = "dropped"
 )
 

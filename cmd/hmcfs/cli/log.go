@@ -41,5 +41,5 @@ func newLogger(w io.Writer, level string, forPerson bool) *zap.Logger {
 	if forPerson {
 		enc = zapcore.NewConsoleEncoder(c)
 	}
-	return zap.New(zapcore.NewCore(enc, zapcore.Lock(zapcore.AddSync(w)), lvl))
+	return zap.New(limitLog(zapcore.NewCore(enc, zapcore.Lock(zapcore.AddSync(w)), lvl)))
 }

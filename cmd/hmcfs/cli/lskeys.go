@@ -35,13 +35,15 @@ func (a *app) lsKeysVerb() *cobra.Command {
 		Use:   "ls-keys [--published] [--json] [PREFIX]",
 		Short: "List keys",
 		Long: "List the keys that begin with PREFIX, in order: size, device, state, how many seconds they have\n" +
-			"left, and the file. With --published, those in publish/.",
+			"left, and the file. With --published, those in publish/.\n\n" +
+			"Keys of a node that does not answer are missing, or unreachable. The exit code is 4 then, and\n" +
+			"the node is named.",
 		Example: "  hmcfs ls-keys layer",
 		Args:    arguments(0, 1, "one PREFIX at most"),
 	}
 	f := addKeyFlags(cmd)
 	published := cmd.Flags().Bool("published", false, "List what is published.")
-	cmd.RunE = running(func(_ context.Context, args []string) error {
+	cmd.RunE = running(func(ctx context.Context, args []string) error {
 		m, err := keyMount(f.mount, nil)
 		if err != nil {
 			return err
@@ -50,15 +52,15 @@ func (a *app) lsKeysVerb() *cobra.Command {
 		if *published {
 			dir = filepath.Join(m.MountPoint, publishDir)
 		}
-		return a.lsKeys(m, dir, strings.Join(args, ""), *f.asJSON)
+		return a.lsKeys(ctx, m, dir, strings.Join(args, ""), *f.asJSON)
 	})
 	return cmd
 }
 
-func (a *app) lsKeys(m place.Mount, dir, prefix string, asJSON bool) error {
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return err
+func (a *app) lsKeys(ctx context.Context, m place.Mount, dir, prefix string, asJSON bool) error {
+	entries, unlisted := os.ReadDir(dir)
+	if unlisted != nil && !unasked(unlisted) {
+		return unlisted
 	}
 	rows := []listedKey{}
 	for _, e := range entries {
@@ -69,12 +71,41 @@ func (a *app) lsKeys(m place.Mount, dir, prefix string, asJSON bool) error {
 		if errors.Is(lerr, fs.ErrNotExist) {
 			continue // it went just now
 		}
+		if unasked(lerr) {
+			lerr, unlisted = nil, errors.Join(unlisted, a.reason(ctx, m, row.Key, false, lerr))
+		}
 		if lerr != nil {
 			return lerr
 		}
 		rows = append(rows, row)
 	}
 	slices.SortFunc(rows, func(a, b listedKey) int { return strings.Compare(a.Key, b.Key) })
+	if err := a.printKeys(m, rows, asJSON); err != nil || unlisted == nil {
+		return err
+	}
+	return &codeError{code: exitPartial, err: a.silentNodes(ctx, m, unlisted)}
+}
+
+// silentNodes names the nodes whose keys a list lacks.
+func (a *app) silentNodes(ctx context.Context, m place.Mount, err error) error {
+	c, failure := a.connect(ctx, m)
+	if failure != nil {
+		return err
+	}
+	known, failure := c.Cluster(ctx)
+	var names []string
+	for _, n := range known.Nodes {
+		if n.Problem != "" {
+			names = append(names, "node "+string(n.Name))
+		}
+	}
+	if failure != nil || len(names) == 0 {
+		return err
+	}
+	return fmt.Errorf("keys of %s are missing or not told: %w; hmcfs nodes tells why", strings.Join(names, ", "), err)
+}
+
+func (a *app) printKeys(m place.Mount, rows []listedKey, asJSON bool) error {
 	if asJSON {
 		return printJSON(a.out(), rows)
 	}
@@ -99,6 +130,9 @@ func (a *app) lsKeys(m place.Mount, dir, prefix string, asJSON bool) error {
 // listKey reads what is known of one key.
 func listKey(path, key string) (listedKey, error) {
 	st, err := os.Stat(path)
+	if unasked(err) {
+		return listedKey{Key: key, State: "unreachable", Path: path}, err
+	}
 	if err != nil {
 		return listedKey{}, err
 	}

@@ -78,7 +78,12 @@ func (a *app) mget(ctx context.Context, args []string, f *mgetFlags) error {
 	}
 	g.opts.Started, g.opts.Moved = g.r.bar.grow, g.r.bar.add
 	v := &arrivals{
-		there: g.there, take: g.take, fail: g.r.fail, kinds: []string{eventCreated},
+		there: func(key string) (bool, error) {
+			is, failure := g.there(key)
+			return is, a.reason(ctx, g.m, key, false, failure)
+		},
+		take: g.take, kinds: []string{eventCreated},
+		fail:   func(place int, err error) { g.r.fail(place, g.late(ctx, g.r.rows[place].Key, err)) },
 		listen: func(ctx context.Context) (eventStream, error) { return a.listenAll(ctx, g.m, keysOf(pairs)) },
 	}
 	err = v.each(ctx, keysOf(pairs), f.timeout.Duration)
@@ -142,9 +147,9 @@ type getting struct {
 // there says whether a key names an object whose bytes are there. A lost one
 // may be set again, which is worth waiting for.
 func (g *getting) there(key string) (bool, error) {
-	_, err := os.Stat(keyFile(g.m, key))
+	_, err := statIn(g.m, keysDir, key, os.Stat)
 	switch {
-	case errors.Is(err, fs.ErrNotExist):
+	case errors.Is(err, fs.ErrNotExist), g.waits && unasked(err):
 		return false, nil
 	case err != nil:
 		return false, err
@@ -154,6 +159,19 @@ func (g *getting) there(key string) (bool, error) {
 		return false, nil
 	}
 	return false, hetero.ErrLost
+}
+
+// late returns the error of a key that was not there in time, given as err.
+// Where a node could not be asked for the key, the error says that too.
+func (g *getting) late(ctx context.Context, key string, err error) error {
+	if !errors.Is(err, hetero.ErrTimeout) {
+		return err
+	}
+	_, failure := statIn(g.m, keysDir, key, os.Stat)
+	if unasked(failure) {
+		err = fmt.Errorf("%w, and %w", err, g.a.reason(ctx, g.m, key, false, failure))
+	}
+	return err
 }
 
 func (g *getting) take(ctx context.Context, places []int) (again []int) {
@@ -170,17 +188,36 @@ func (g *getting) take(ctx context.Context, places []int) (again []int) {
 	return again
 }
 
+// gone returns why a copy has failed: a name that was not there when it was
+// opened is that of a key that is gone, unless the mount was, or the key is
+// there again.
+func (g *getting) gone(key string, err error) error {
+	failed, is := errors.AsType[*fs.PathError](err)
+	if !is || failed.Path != keyFile(g.m, key) || !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	_, failure := statIn(g.m, keysDir, key, os.Stat)
+	switch {
+	case errors.Is(failure, fs.ErrNotExist):
+		return err
+	case failure != nil:
+		return failure
+	}
+	return fmt.Errorf("it was away for a moment: %w", hetero.ErrBusy)
+}
+
 // get copies one key's bytes.
-func (g *getting) get(ctx context.Context, place int) error {
+func (g *getting) get(ctx context.Context, place int) (err error) {
 	row := &g.r.rows[place]
 	from := keyFile(g.m, row.Key)
-	st, err := os.Stat(from)
+	st, err := statIn(g.m, keysDir, row.Key, os.Stat)
 	if errors.Is(err, fs.ErrNotExist) {
 		return hetero.ErrNotFound // it went just now
 	}
 	if err != nil {
 		return err
 	}
+	defer func() { err = g.gone(row.Key, err) }()
 	if g.opts.Off > st.Size() || g.opts.Len > st.Size()-g.opts.Off {
 		return hinted(fmt.Errorf("%d bytes at %d of an object of %d: %w", g.opts.Len, g.opts.Off, st.Size(), hetero.ErrShape),
 			"hmcfs ls-keys shows the sizes")

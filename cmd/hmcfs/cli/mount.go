@@ -88,6 +88,7 @@ func (m *mountRun) inForeground(ctx context.Context, s *config.Settings, p place
 		to = f
 	}
 	log := newLogger(to, s.LogLevel, s.LogFile == "")
+	defer func() { _ = log.Sync() }() // which fails for a terminal
 	return daemon.Run(ctx, daemon.Options{
 		Settings: s, Proofs: m.proofs, Places: p, UID: m.UID, Version: version, WrapDevice: m.WrapDevice,
 		LogFile: s.LogFile, Logger: log, Force: m.force,
@@ -112,9 +113,11 @@ func (m *mountRun) background(ctx context.Context, s *config.Settings, p place.P
 	if err := os.Chdir("/"); err != nil {
 		return fmt.Errorf("start the daemon: %w", err)
 	}
+	log := newLogger(m.Stderr, s.LogLevel, false)
+	defer func() { _ = log.Sync() }() // there is nowhere else to say that it failed
 	err := daemon.Run(ctx, daemon.Options{
 		Settings: s, Proofs: m.proofs, Places: p, UID: m.UID, Version: version, WrapDevice: m.WrapDevice,
-		LogFile: logPath(s, p), Logger: newLogger(m.Stderr, s.LogLevel, false), Force: m.force,
+		LogFile: logPath(s, p), Logger: log, Force: m.force,
 		Ready: func(warnings []string) {
 			writeReady(pipe, readyMessage{Ready: true, Warnings: warnings})
 			_ = pipe.Close()

@@ -57,7 +57,7 @@ func (a *app) mset(ctx context.Context, args []string, device string, f *keyFlag
 		if ctx.Err() != nil {
 			break
 		}
-		r.settle(i, msetOne(ctx, m, dir, p, r, i))
+		r.settle(i, a.reason(ctx, m, p.key, false, msetOne(ctx, m, dir, p, r, i)))
 	}
 	return r.finish(ctx, *f.asJSON, nil)
 }
@@ -71,9 +71,12 @@ func msetOne(ctx context.Context, m place.Mount, dir string, p keyPath, r *keyRe
 	if isOn(m, file) {
 		return nameFile(m, file, p.key)
 	}
-	// A key that is taken is told before anything is copied for it.
+	// A key that is taken, or may be, is told before anything is copied for it.
 	if _, err = os.Lstat(keyFile(m, p.key)); err == nil {
 		return hinted(fmt.Errorf("%s: %w", keyFile(m, p.key), hetero.ErrExist), "hmcfs del takes it away")
+	}
+	if unasked(err) {
+		return err
 	}
 	target := filepath.Join(dir, p.key)
 	begun := time.Now()

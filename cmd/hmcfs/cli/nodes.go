@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"strings"
 	"time"
 	"unicode"
@@ -20,14 +21,20 @@ import (
 
 func (a *app) nodesVerb() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "nodes [--json] [MOUNTPOINT]",
+		Use:   "nodes [--json] [--forget NODE] [MOUNTPOINT]",
 		Short: "List the nodes that a mount is together with",
 		Long: "List the nodes that a mount is together with, itself first. Nobody is asked for it: it is\n" +
 			"what this node knows. One that is idle has not been needed yet, or not for long. Why one is\n" +
-			"unreachable is said in full by --json.",
+			"unreachable is said in full by --json.\n\n" +
+			"A node that has died, or is cut off, is known until it is back, so that nothing takes its files and\n" +
+			"keys for removed; until then no key can be set that it may have. --forget takes one that does not\n" +
+			"come back out of the cluster: with etcd for all nodes, with a fixed list for this one, so give it to\n" +
+			"each of the others. When it is met again, its keys are compared with ours: docs/cluster.md tells\n" +
+			"which are kept.",
 		Args: arguments(0, 1, "one MOUNTPOINT, or none"),
 	}
 	asJSON := addJSON(cmd)
+	forget := cmd.Flags().String("forget", "", "Take a node that does not come back out of the cluster.")
 	cmd.RunE = running(func(ctx context.Context, args []string) error {
 		var m place.Mount
 		var err error
@@ -44,6 +51,12 @@ func (a *app) nodesVerb() *cobra.Command {
 			return err
 		}
 		known, err := c.Cluster(ctx)
+		if err == nil && *forget != "" {
+			known, err = c.Forget(ctx, members.Name(*forget))
+			if err != nil {
+				return err
+			}
+		}
 		if client.IsNotFound(err) {
 			return fmt.Errorf("%s is together with no other machines; see hmcfs mount --help for --node", m.MountPoint)
 		}
@@ -60,9 +73,9 @@ func (a *app) nodesVerb() *cobra.Command {
 
 func printNodes(w io.Writer, c adminapi.Cluster) error {
 	t := newTable(w, "NODE", "ADDRESS", "STATE", "BY", "EPOCH", "DEVICES", "VERSION")
-	nodeRow(t, c.Self, "this node", "")
+	nodeRow(t, adminapi.Node{Record: c.Self}, "this node")
 	for _, n := range c.Nodes {
-		nodeRow(t, n.Record, nodeState(n), n.Transport)
+		nodeRow(t, n, nodeState(n))
 	}
 	if err := t.Flush(); err != nil {
 		return fmt.Errorf("write the answer: %w", err)
@@ -70,15 +83,55 @@ func printNodes(w io.Writer, c adminapi.Cluster) error {
 	if text := viewProblem(c.State); text != "" {
 		fmt.Fprintf(w, "\n%s\n", text)
 	}
+	if text := conflictText(c); text != "" {
+		fmt.Fprintf(w, "\n%s\n", text)
+	}
 	return nil
 }
 
-func nodeRow(t table, r members.Record, state, by string) {
+// nodeAddress returns the addresses that a node is listed with, and the host
+// that it is connected from if that is another one: whatever has the secret can
+// take its name.
+func nodeAddress(n adminapi.Node) string {
+	listed := strings.Join(n.Addresses, " ")
+	host, _, err := net.SplitHostPort(n.Remote)
+	if err != nil {
+		return listed
+	}
+	for _, at := range n.Addresses {
+		if own, _, err := net.SplitHostPort(at); err == nil && own == host {
+			return listed
+		}
+	}
+	return fmt.Sprintf("%s, connected from %s", listed, host)
+}
+
+// conflictText tells of keys that two nodes had; empty for none.
+func conflictText(c adminapi.Cluster) string {
+	if c.Conflicts == 0 {
+		return ""
+	}
+	lines := []string{fmt.Sprintf("%d keys were found on two nodes", c.Conflicts)}
+	for _, one := range c.LastConflicts {
+		what := fmt.Sprintf("node %s keeps it, and %s is a file without the key", one.Node, one.Path)
+		switch {
+		case one.Published:
+			what = fmt.Sprintf("it is published here and on node %s", one.Node)
+		case one.Kept:
+			what = fmt.Sprintf("%s keeps it, and not node %s", one.Path, one.Node)
+		}
+		lines = append(lines, "  "+wire.Printable(fmt.Sprintf("%s %s: %s", one.Time.Format(time.RFC3339), one.Key, what), unicode.ReplacementChar))
+	}
+	return strings.Join(lines, "\n")
+}
+
+func nodeRow(t table, n adminapi.Node, state string) {
+	r := n.Record
 	epoch := ""
 	if r.Epoch != 0 {
 		epoch = fmt.Sprint(uint64(r.Epoch))
 	}
-	cells := []string{string(r.Name), strings.Join(r.Addresses, " "), state, by, epoch, deviceList(r.Devices), r.Version}
+	cells := []string{string(r.Name), nodeAddress(n), state, n.Transport, epoch, deviceList(r.Devices), r.Version}
 	for i := range cells {
 		cells[i] = wire.Printable(cells[i], unicode.ReplacementChar)
 	}
@@ -160,6 +213,9 @@ func printCluster(w io.Writer, c *adminapi.Cluster) {
 		by = text
 	}
 	field(w, "other nodes", fmt.Sprintf("%d, %d of them connected; %s", len(c.Nodes), connected, by))
+	if c.Conflicts > 0 {
+		field(w, "keys on two nodes", fmt.Sprintf("%d found since the mount; see hmcfs nodes", c.Conflicts))
+	}
 	t := c.Traffic
 	field(w, "between nodes", fmt.Sprintf("%d questions asked, %d without an answer; %d answered; %v in, %v out",
 		t.Questions, t.Failures, t.Answers, devices.Size(t.BytesIn), devices.Size(t.BytesOut)))

@@ -9,6 +9,24 @@ import (
 	"github.com/hmcfs/hmcfs/objects/adminapi"
 )
 
+// TestNodeElsewhere has a node be connected from where it is not listed.
+func TestNodeElsewhere(t *testing.T) {
+	for _, c := range []struct {
+		listed, remote, want string
+	}{
+		{"10.0.0.2:7070", "10.0.0.9:40000", "10.0.0.2:7070, connected from 10.0.0.9"},
+		{"10.0.0.2:7070", "10.0.0.2:40000", "10.0.0.2:7070"},
+		{"[fd00::2]:7070", "[fd00::2]:40000", "[fd00::2]:7070"},
+		{"b.lab:7070", "10.0.0.2:40000", "b.lab:7070, connected from 10.0.0.2"},
+		{"10.0.0.2:7070", "", "10.0.0.2:7070"},
+	} {
+		n := adminapi.Node{Record: members.Record{Name: "b", Addresses: []string{c.listed}}, Connected: true, Remote: c.remote}
+		if got := nodeAddress(n); got != c.want {
+			t.Errorf("%+v: %q", c, got)
+		}
+	}
+}
+
 // TestNodesOnATerminal: what other machines say of themselves is one line of
 // text, whatever it is.
 func TestNodesOnATerminal(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/daemon"
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/perf"
 	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/devices/host"
 	"github.com/hmcfs/hmcfs/transport/comm"
 	"github.com/hmcfs/hmcfs/transport/control"
 	"github.com/hmcfs/hmcfs/transport/ucx"
@@ -70,7 +71,7 @@ func (f *perfFlags) options(a *app, secret []byte) (perf.Options, error) {
 		return perf.Options{}, usage(err)
 	}
 	return perf.Options{
-		Secret: secret, Memory: f.memory, Families: daemon.Families("", nil), Channels: f.channels, Chunk: chunk,
+		Secret: secret, Memory: f.memory, Families: daemon.Families(host.Options{}, nil), Channels: f.channels, Chunk: chunk,
 		Timeout: f.timeout, UCX: f.ucx, Progress: func(line string) { a.note("%s", line) },
 	}, nil
 }

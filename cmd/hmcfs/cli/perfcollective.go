@@ -17,6 +17,7 @@ import (
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/perf"
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/devices/elem"
+	"github.com/hmcfs/hmcfs/devices/host"
 	"github.com/hmcfs/hmcfs/transport/collective"
 	"github.com/hmcfs/hmcfs/transport/collective/env"
 	"github.com/hmcfs/hmcfs/transport/collective/plan"
@@ -214,7 +215,7 @@ func (f *collectiveFlags) source(ctx context.Context, j *job.Job) (take func(dev
 	if devices.Name(f.memory) == perf.Host {
 		return j.Table().Alloc, func() error { return nil }, nil
 	}
-	dev, err := daemon.Families("", nil).Open(ctx, f.memory)
+	dev, err := daemon.Families(host.Options{}, nil).Open(ctx, f.memory)
 	if err != nil {
 		return nil, nil, err
 	}

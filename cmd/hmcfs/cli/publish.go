@@ -83,7 +83,7 @@ func (a *app) publish(ctx context.Context, args []string, f *publishFlags) error
 			w.places[p.key], w.inos[p.key] = i, ino
 			continue
 		}
-		r.settle(i, perr)
+		r.settle(i, a.reason(ctx, m, p.key, true, perr))
 	}
 	if f.wait {
 		err = w.await(ctx, events, f.timeout)

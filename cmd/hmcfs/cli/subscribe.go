@@ -11,7 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/hmcfs/hmcfs/cmd/hmcfs/copier"
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/place"
 	"github.com/hmcfs/hmcfs/objects/hetero"
 )
@@ -31,7 +30,8 @@ func (a *app) subscribeVerb() *cobra.Command {
 		Long: "Wait until the keys are published and receive them. A PATH in the mount gets the object by\n" +
 			"rename: on its own device no byte moves, to another one it is copied from device to device.\n" +
 			"Any other PATH, or standard output for - and where there is none, gets all of its bytes.\n" +
-			"What was received is gone from publish/. A key that is missing holds up no other.\n" +
+			"What was received is gone from publish/: when its last byte has been written, and not before.\n" +
+			"A key that is missing holds up no other.\n" +
 			"What is published on another node comes over the network, and is of this one then.\n\n" + pairsText,
 		Example: "  hmcfs subscribe step1=/mnt/hmc/cuda1/grad.npy\n" +
 			"  hmcfs subscribe --timeout 5s w0 >w0.bin\n" +
@@ -68,7 +68,7 @@ func (a *app) subscribe(ctx context.Context, args []string, f *subscribeFlags) e
 	if s.far, err = a.openFar(ctx, m); err != nil {
 		return err
 	}
-	defer s.far.close()
+	defer s.close()
 	if s.r.line = movedLine; toOutput {
 		s.r.line = nil
 	}
@@ -95,20 +95,21 @@ type subscription struct {
 	r     *keyReport
 	// far is nil where there are no other nodes.
 	far *far
+	// own is nil where there are, and until it is needed.
+	own hetero.Client
 }
 
-// anywhere says whether a key is published, here or on another node.
+// anywhere reports whether a key is published, here or on another node.
 func (s *subscription) anywhere(ctx context.Context, key string) (bool, error) {
 	is, err := s.there(key)
 	if is || err != nil || s.far == nil {
 		return is, err
 	}
-	_, err = s.far.info(ctx, key)
-	return err == nil, nil // one that can't be seen now may come
+	return s.far.isThere(ctx, key), nil // one that can't be seen now may come
 }
 
 func (s *subscription) there(key string) (bool, error) {
-	_, err := os.Lstat(publishedFile(s.m, key))
+	_, err := statIn(s.m, publishDir, key, os.Lstat)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
@@ -130,64 +131,73 @@ func (s *subscription) take(ctx context.Context, places []int) (again []int) {
 	return again
 }
 
-// lostRace says whether a failure is that somebody else has received what was
-// there.
+// lostRace reports whether a failure is that another one has received what was
+// there, or has reserved it.
 func (s *subscription) lostRace(place int, err error) bool {
-	if !slices.Contains([]error{hetero.ErrNotFound, hetero.ErrIO, hetero.ErrTimeout}, statusOf(err).Err) {
+	if errors.Is(err, errReserved) {
+		return true
+	}
+	if !slices.Contains([]error{hetero.ErrNotFound, hetero.ErrTimeout}, statusOf(err).Err) {
 		return false
 	}
 	there, lerr := s.there(s.r.rows[place].Key)
 	return lerr == nil && !there
 }
 
-// source is the file that has a publication, of this node or received from
-// another one; then it is removed with what done returns.
-func (s *subscription) source(ctx context.Context, row *keyRow) (path string, done func(), err error) {
-	path, done = publishedFile(s.m, row.Key), func() {}
-	if is, lerr := s.there(row.Key); is || lerr != nil || s.far == nil {
-		return path, done, lerr
-	}
-	if err = isFree(row.Path, s.force); err != nil {
-		return "", done, err
-	}
-	if path, err = s.far.fetch(ctx, row.Key, row.Path); err != nil {
-		return "", done, err
-	}
-	return path, func() { _ = os.Remove(path) }, nil // gone already, if it was renamed
-}
-
-// receive takes one publication that is there.
+// receive takes one publication that is there. One of this node that goes to
+// another name in the mount is renamed; all else is reserved, and received when
+// its bytes have arrived.
 func (s *subscription) receive(ctx context.Context, place int) error {
 	row := &s.r.rows[place]
 	begun := time.Now()
 	defer func() { row.Seconds = time.Since(begun).Seconds() }()
-	from, done, err := s.source(ctx, row)
+	here, err := s.there(row.Key)
 	if err != nil {
 		return err
 	}
-	defer done()
-	st, err := os.Stat(from)
-	if err != nil {
-		return err
-	}
-	o := copier.Options{New: !s.force, Consume: true, Started: s.r.bar.grow, Moved: s.r.bar.add}
-	switch {
-	case row.Path == standardStream:
-		s.r.bar.grow(st.Size())
-		row.Bytes, err = copier.Pour(ctx, s.a.out(), from, o)
-	case isOn(s.m, row.Path):
+	from := publishedFile(s.m, row.Key)
+	inside := row.Path != standardStream && isOn(s.m, row.Path)
+	if here && inside {
+		var st fs.FileInfo
+		if st, err = os.Stat(from); err != nil {
+			return err
+		}
 		if err = rename(ctx, from, row.Path, s.force); err == nil {
-			row.Bytes, row.Way = st.Size(), xattr(row.Path, "user.hmc.path")
+			row.Bytes, row.Way = st.Size(), xattr(row.Path, pathXattr)
 		}
-	default:
-		var sum copier.Summary
-		sum, err = copier.Copy(ctx, []string{from}, row.Path, o)
-		if len(sum.Files) == 1 {
-			row.Bytes, row.Way = sum.Files[0].Bytes, sum.Files[0].Path
+	} else {
+		d := &delivery{subscription: s, row: row, mode: 0o644}
+		if st, serr := os.Stat(from); serr == nil {
+			d.mode = st.Mode().Perm()
 		}
+		err = d.run(ctx, inside)
 	}
 	if errors.Is(err, fs.ErrExist) {
 		err = hinted(fmt.Errorf("%s is there already: %w", row.Path, fs.ErrExist), "-f replaces it; nothing was received")
 	}
 	return err
+}
+
+// session is the subscriber's own session with the daemon, which holds its
+// reservations.
+func (s *subscription) session(ctx context.Context) (hetero.Client, error) {
+	if s.far != nil {
+		return s.far.c, nil
+	}
+	if s.own == nil {
+		c, err := s.a.openKeys(ctx, s.m)
+		if err != nil {
+			return nil, err
+		}
+		s.own = c
+	}
+	return s.own, nil
+}
+
+// close ends the sessions. What is reserved is offered again.
+func (s *subscription) close() {
+	s.far.close()
+	if s.own != nil {
+		_ = s.own.Close() // it holds nothing more
+	}
 }

@@ -2,23 +2,16 @@ package cli
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/place"
-	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/objects/hetero"
 )
 
 // far is what is published on other nodes, where the mount has any.
-type far struct {
-	c hetero.Client
-	m place.Mount
-}
+type far struct{ c hetero.Client }
 
 // openFar begins to receive from other nodes; nil where there are none.
 func (a *app) openFar(ctx context.Context, m place.Mount) (*far, error) {
@@ -29,7 +22,7 @@ func (a *app) openFar(ctx context.Context, m place.Mount) (*far, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &far{c: c, m: m}, nil
+	return &far{c: c}, nil
 }
 
 // close ends it. What is under way is given back.
@@ -39,57 +32,11 @@ func (f *far) close() {
 	}
 }
 
-// info tells of a publication on another node, or here.
-func (f *far) info(ctx context.Context, key string) (hetero.MetaInfo, error) {
+// isThere reports whether a key is published on another node, or here.
+func (f *far) isThere(ctx context.Context, key string) bool {
 	infos, err := f.c.GetMetaInfo(ctx, []string{key}, true)
-	if len(infos) != 1 {
-		return hetero.MetaInfo{}, err
-	}
-	return infos[0], infos[0].Err
+	return err == nil && len(infos) == 1 && infos[0].Err == nil
 }
-
-// fetch receives a publication into a new file beside the target, or in host
-// memory where that is outside of the mount.
-func (f *far) fetch(ctx context.Context, key, target string) (path string, err error) {
-	info, err := f.info(ctx, key)
-	if err != nil {
-		return "", err
-	}
-	if info.Size == 0 {
-		return "", fmt.Errorf("an empty object is handed over on its own node alone: %w", hetero.ErrUnsupported)
-	}
-	dir := filepath.Join(f.m.MountPoint, string(hostDevice))
-	if isOn(f.m, target) {
-		dir = filepath.Dir(target)
-	}
-	file, err := os.CreateTemp(dir, ".hmcfs-receiving-*")
-	if err != nil {
-		return "", err
-	}
-	defer func() {
-		if err = errors.Join(err, file.Close()); err != nil {
-			_ = os.Remove(file.Name()) // it is not whole
-		}
-	}()
-	if err = errors.Join(file.Chmod(0o644), file.Truncate(int64(info.Size))); err != nil {
-		return "", err
-	}
-	device := devices.Name(xattr(file.Name(), deviceXattr))
-	id, err := f.c.PreRegister(ctx, hetero.Memory{Device: device, File: file})
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = f.c.Unregister(context.WithoutCancel(ctx), id) }() // the session's end does it too
-	v := hostMove{device: device, sizes: info.Blobs}
-	futures, err := f.c.DevSubscribe(ctx, []string{key}, []hetero.DeviceBlobList{v.list(id)}, hetero.SubscribeOptions{Timeout: takeLimit})
-	if len(futures) != 1 {
-		return "", err
-	}
-	return file.Name(), futures[0].Wait(ctx)
-}
-
-// takeLimit is how long is waited for what was there a moment ago.
-const takeLimit = time.Second
 
 // farStream is a stream of events, and of publications of other nodes.
 type farStream struct {
@@ -224,15 +171,4 @@ func (s *farStream) Next(ctx context.Context) (keyEvent, error) {
 func (s *farStream) Close() error {
 	s.end()
 	return s.eventStream.Close()
-}
-
-// isFree says whether a target may be written, before anything is received.
-func isFree(path string, replace bool) error {
-	if replace || path == standardStream {
-		return nil
-	}
-	if st, err := os.Lstat(path); err == nil && !st.IsDir() {
-		return hinted(fmt.Errorf("%s is there already: %w", path, fs.ErrExist), "-f replaces it; nothing was received")
-	}
-	return nil
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/daemon"
 	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/devices/host"
 	"github.com/hmcfs/hmcfs/transport/topology"
 )
 
@@ -54,7 +55,7 @@ func (f *topoFlags) graph(ctx context.Context, a *app) (*topology.Graph, error) 
 
 // discoverTopology looks at this machine, without opening a device.
 func (a *app) discoverTopology(ctx context.Context) (*topology.Graph, error) {
-	reg := daemon.Families("", nil)
+	reg := daemon.Families(host.Options{}, nil)
 	var infos []devices.Info
 	for _, driver := range reg.Drivers() {
 		found, _ := driver.Discover(ctx) // hmcfs devices tells why there is none

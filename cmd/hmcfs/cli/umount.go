@@ -54,7 +54,7 @@ func (a *app) umount(ctx context.Context, path string, r adminapi.UmountRequest)
 		return a.umountDead(ctx, m, r.Lazy)
 	}
 	if err == nil {
-		err = umountLiving(ctx, c, p, r)
+		err = a.umountLiving(ctx, c, p, r)
 	}
 	if mute, ok := errors.AsType[*muteError](err); ok && r.Lazy {
 		return a.umountMute(ctx, m, mute)
@@ -99,7 +99,7 @@ func (a *app) umountNameless(ctx context.Context, mountPoint string, r adminapi.
 		if err != nil || st.MountPoint != mountPoint {
 			continue
 		}
-		return umountLiving(ctx, c, p, r)
+		return a.umountLiving(ctx, c, p, r)
 	}
 	if m, found, err := place.MountOf(mountPoint); err == nil && found {
 		return notMounted("%s is no mount point but lies on one; unmount that: hmcfs umount %s", mountPoint, m.MountPoint)
@@ -107,11 +107,12 @@ func (a *app) umountNameless(ctx context.Context, mountPoint string, r adminapi.
 	return notMounted("%s is not mounted", mountPoint)
 }
 
-func umountLiving(ctx context.Context, c *client.Client, p place.Paths, r adminapi.UmountRequest) error {
+func (a *app) umountLiving(ctx context.Context, c *client.Client, p place.Paths, r adminapi.UmountRequest) error {
 	var st adminapi.Status
+	var done adminapi.UmountAnswer
 	err := whileHeard(ctx, c, p, func(ctx context.Context) (err error) {
 		if st, err = c.Status(ctx, false); err == nil {
-			_, err = c.Umount(ctx, r)
+			done, err = c.Umount(ctx, r)
 		}
 		return err
 	})
@@ -120,6 +121,9 @@ func umountLiving(ctx context.Context, c *client.Client, p place.Paths, r admina
 		return busy(p.MountPoint)
 	case err != nil:
 		return fmt.Errorf("unmount %s: %w", p.MountPoint, err)
+	}
+	for _, text := range done.Copies {
+		a.note("%s; that copy of the mount has been cut off, and reports errors until it is unmounted there", text)
 	}
 	if err := place.AwaitEnd(ctx, st.PID, lockOf(st), endLimit); err != nil {
 		return fmt.Errorf("%s is unmounted, but its daemon goes on: %w", p.MountPoint, err)

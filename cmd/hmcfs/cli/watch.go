@@ -14,7 +14,7 @@ import (
 func eventKinds() []string {
 	return []string{
 		eventCreated, eventRemoved, eventExpired, eventLost,
-		eventPublished, eventConsumed, eventWithdrawn, eventDropped,
+		eventPublished, eventConsumed, eventWithdrawn, eventConflict, eventDropped,
 	}
 }
 
@@ -30,8 +30,8 @@ func (a *app) watchVerb() *cobra.Command {
 		Use:   "watch [--event KIND,...] [--published] [--count N] [KEY...]",
 		Short: "Show what happens to keys, as it happens",
 		Long: "Print a line of JSON for each event from now on, until ^C or until there were N: created,\n" +
-			"removed, expired, lost, published, consumed, withdrawn, and dropped, which stands for events\n" +
-			"that could not be kept while this did not read. docs/semantics.md tells their fields. KEYs,\n" +
+			"removed, expired, lost, published, consumed, withdrawn, conflict, and dropped, which stands for\n" +
+			"events that could not be kept while this did not read. docs/semantics.md tells their fields. KEYs,\n" +
 			"--event and --published show those alone.\n\n" +
 			"That it listens is told on standard error.",
 		Example: "  hmcfs watch --event created,lost\n  hmcfs watch --published --count 1 step1",

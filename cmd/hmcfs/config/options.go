@@ -69,7 +69,7 @@ func logLevelWords() []string { return []string{"debug", "info", "warn", "error"
 
 // mountWords are what the kernel is told as it is.
 func mountWords() []string {
-	return []string{"ro", "rw", "nosuid", "suid", "nodev", "dev", "noexec", "exec", "noatime", "relatime", "sync", "dirsync"}
+	return []string{"ro", "rw", "nosuid", "suid", "nodev", "dev", "noexec", "exec", "noatime", "atime", "nodiratime", "relatime", "strictatime", "lazytime", "sync", "async", "dirsync"}
 }
 
 // Validate reports every fault of the values at once, joined, each naming its
@@ -118,6 +118,23 @@ func (o *Options) Transport() transport.Options {
 		ChunkSize: o.ChunkSize, Slots: o.Slots, MaxPinned: o.MaxPinned,
 		MaxRegistered: o.MaxRegistered, RegisterFrom: max(o.RegisterFrom, 1), NoRegister: o.MaxRegistered == 0,
 	}
+}
+
+// Atime returns the policy for access times: of the mount options about it the
+// last one holds.
+func (o *Options) Atime() devices.Atime {
+	policy := devices.AtimeRelative
+	for _, w := range o.MountOptions {
+		switch w {
+		case "noatime":
+			policy = devices.AtimeNever
+		case "strictatime":
+			policy = devices.AtimeAlways
+		case "atime", "relatime":
+			policy = devices.AtimeRelative
+		}
+	}
+	return policy
 }
 
 // ReadOnly says whether the mount is to refuse changes.

@@ -117,7 +117,7 @@ func localTable() []*Option {
 		text("numa", kindWords, "auto", func(o *Options) *string { return &o.NUMA },
 			"auto keeps threads that move bytes of a card on the processors of its NUMA node, where there are several; off leaves that to the kernel."),
 		words("option", "o", func(o *Options) *[]string { return &o.MountOptions },
-			"Mount options as in fstab, separated by commas: ro, nosuid, nodev, noexec, noatime, or any option of this table by its key "+
+			"Mount options as in fstab, separated by commas: ro, nosuid, nodev, noexec, noatime, strictatime, or any option of this table by its key "+
 				`(allow_other, state_dir=DIR, device="sim:0,size=1GiB" with the quotes).`),
 		text("log-level", kindWords, "info", func(o *Options) *string { return &o.LogLevel },
 			"The least severe messages that are logged: debug, info, warn or error."),

@@ -24,9 +24,6 @@ type Options struct {
 	// Off and Len say which bytes of each source are copied; 0 bytes are all
 	// those behind Off.
 	Off, Len int64
-	// Consume is for a source that is gone once it has been read: its holes are
-	// read too, and the room for it is taken before its first byte.
-	Consume bool
 	// Buffer is the size of one read and write. Default 4 MiB.
 	Buffer devices.Size
 	// Started is told the size of all regular files before the first is

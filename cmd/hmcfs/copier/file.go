@@ -44,9 +44,7 @@ func (c *copier) file(ctx context.Context, j job) (out File) {
 		if m.part == (segment{0, info.Size()}) {
 			copyTensorFacts(src, dst)
 		}
-		if out.Path = pathTaken(src, dst); out.Path == "passthrough" && c.opts.Consume {
-			out.Path = "" // the daemon has to see what is consumed
-		}
+		out.Path = pathTaken(src, dst)
 	}
 	left := ""
 	if out.Err != nil {

@@ -101,11 +101,26 @@ func Pour(ctx context.Context, w io.Writer, source string, o Options) (int64, er
 	return done, errors.Join(err, src.Close())
 }
 
-func pour(ctx context.Context, w io.Writer, src *os.File, o Options) (done int64, err error) {
+func pour(ctx context.Context, w io.Writer, src *os.File, o Options) (int64, error) {
 	info, err := src.Stat()
 	if err != nil {
 		return 0, err
 	}
+	return Drain(ctx, w, Source{Name: src.Name(), ReaderAt: src, Size: info.Size()}, o)
+}
+
+// Source is bytes that are no file's.
+type Source struct {
+	io.ReaderAt
+
+	// Name names the source in errors.
+	Name string
+	Size int64
+}
+
+// Drain is Pour for a source that is no file.
+func Drain(ctx context.Context, w io.Writer, src Source, o Options) (done int64, err error) {
+	o.ensureDefaults()
 	c := &copier{opts: o}
 	f := flow{buffer: o.Buffer, read: src.ReadAt, write: func(p []byte, _ int64) error {
 		n, werr := w.Write(p)
@@ -113,9 +128,9 @@ func pour(ctx context.Context, w io.Writer, src *os.File, o Options) (done int64
 		c.moved(int64(n))
 		return werr
 	}}
-	part := o.part(info.Size())
+	part := o.part(src.Size)
 	if err = f.run(ctx, part.off, part.end); err != nil && ctx.Err() != nil {
-		return done, &interruptedError{src.Name(), "not all of it was written"}
+		return done, &interruptedError{src.Name, "not all of it was written"}
 	}
 	return done, err
 }

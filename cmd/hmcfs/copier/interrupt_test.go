@@ -12,15 +12,11 @@ func TestInterruptiblyEndsASystemCall(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(50*time.Millisecond, cancel)
 	var err error
-	begun := time.Now()
 	Interruptibly(ctx, func() {
-		_, err = unix.Ppoll(nil, &unix.Timespec{Sec: 60}, nil)
+		_, err = unix.Ppoll(nil, &unix.Timespec{Sec: 600}, nil)
 	})
 	if err != unix.EINTR {
 		t.Errorf("the call ended with %v", err)
-	}
-	if took := time.Since(begun); took > 10*time.Second {
-		t.Errorf("it took %v", took)
 	}
 }
 

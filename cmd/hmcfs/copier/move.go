@@ -72,9 +72,6 @@ func (m *mover) run(ctx context.Context, info fs.FileInfo) error {
 
 // parts are the stretches to copy, in order.
 func (m *mover) parts(info fs.FileInfo) ([]segment, error) {
-	if m.c.opts.Consume && m.part.off < m.part.end {
-		return []segment{m.part}, nil
-	}
 	all, err := segments(m.src, info)
 	var parts []segment
 	for _, s := range all {
@@ -99,7 +96,7 @@ func (m *mover) fits(parts []segment) error {
 	if need == 0 || unix.Fstatfs(int(m.dst.Fd()), &st) != nil {
 		return nil
 	}
-	if !m.c.opts.Consume && st.Bavail >= uint64(need)/uint64(st.Bsize)+1 {
+	if st.Bavail >= uint64(need)/uint64(st.Bsize)+1 {
 		return nil
 	}
 	for _, p := range parts {

@@ -114,7 +114,7 @@ func (d *Daemon) openDevices(ctx context.Context, back *undo) error {
 			removeTier(runtime)
 		}
 	})
-	d.families = Families(runtime, d.opts.Logger)
+	d.families = Families(host.Options{Dir: runtime, Atime: d.opts.Settings.Atime()}, d.opts.Logger)
 	raw, err := d.openListed(ctx, d.families)
 	if err != nil {
 		return err
@@ -188,6 +188,7 @@ func (d *Daemon) openStore(ctx context.Context, back *undo) error {
 	back.push(func() { engine.Close() }) //nolint:errcheck // the failure that led here is told
 	d.store, err = objects.Open(ctx, objects.Options{
 		Meta: d.meta, Devices: d.devs, Engine: engine,
+		Atime:   d.opts.Settings.Atime(),
 		DirMode: d.rootMode(), UID: uint32(d.opts.UID), GID: uint32(unixGID()), Logger: d.opts.Logger,
 	})
 	if err != nil {

@@ -151,6 +151,9 @@ func (d *Daemon) openCluster(ctx context.Context) error {
 	if o.index != nil {
 		index = o.index
 	}
+	if text := closedTo(d.remoteOwner(), o.parsed.Squash); text != "" {
+		d.warn(text)
+	}
 	knobs, err := env.Parse(os.Getenv)
 	if err != nil {
 		return err
@@ -178,6 +181,23 @@ func (d *Daemon) remoteOwner() *uint32 {
 	}
 	uid := uint32(d.opts.UID)
 	return &uid
+}
+
+// closedTo says why no user of another node gets in, and how one would; empty where
+// some do.
+func closedTo(owner *uint32, s cluster.Squash) string {
+	if owner == nil {
+		return ""
+	}
+	others := "no user of another node gets in, since only uid %d may use this mount and %s"
+	switch {
+	case s.Mode == cluster.SquashRoot && *owner == 0 && s.UID != 0:
+		return fmt.Sprintf(others+": add --squash none to let root of the other nodes in, or --allow-other for their other users", 0,
+			"root of other nodes is nobody here (--squash root)")
+	case s.Mode == cluster.SquashAll && *owner != s.UID:
+		return fmt.Sprintf(others+": add --allow-other, or --squash all=%d:GID", *owner, fmt.Sprintf("all others are uid %d here (--squash all)", s.UID), *owner)
+	}
+	return ""
 }
 
 // leaveLimit is how long leaving may take: who waits longer has nobody to tell.
@@ -224,6 +244,28 @@ func (d *Daemon) otherNodes() *cluster.Cluster {
 	return d.others.cluster
 }
 
+// Forget takes a node that is gone out of the cluster.
+func (d *Daemon) Forget(ctx context.Context, node members.Name) error {
+	if d.others == nil {
+		return fmt.Errorf("no other machines: %w", admin.ErrNotFound)
+	}
+	for _, n := range d.others.cluster.Nodes() {
+		if n.Name == node && n.Connected {
+			return fmt.Errorf("node %s is connected; unmount it on its own machine: %w", node, admin.ErrBusy)
+		}
+	}
+	err := d.others.members.Forget(ctx, node)
+	switch {
+	case errors.Is(err, members.ErrPresent):
+		return fmt.Errorf("%w: %w", err, admin.ErrBusy)
+	case errors.Is(err, coord.ErrNotFound):
+		return fmt.Errorf("no node %s is known: %w", node, admin.ErrNotFound)
+	case err == nil:
+		d.log.Warn("a node is forgotten", zap.String("node", string(node)))
+	}
+	return err
+}
+
 // Cluster tells what is known of other nodes.
 func (d *Daemon) Cluster() (adminapi.Cluster, error) {
 	o := d.others
@@ -234,9 +276,14 @@ func (d *Daemon) Cluster() (adminapi.Cluster, error) {
 		Name: o.parsed.Name, Self: o.members.Self(), Listening: o.cluster.Listening(), Squash: d.opts.Settings.Squash,
 		State: o.members.State(), Nodes: []adminapi.Node{}, Traffic: adminapi.Traffic(o.cluster.Stats()),
 	}
+	var last []cluster.Conflict
+	out.Conflicts, last = o.cluster.KeyConflicts()
+	for _, one := range last {
+		out.LastConflicts = append(out.LastConflicts, adminapi.KeyConflict(one))
+	}
 	for _, n := range o.cluster.Nodes() {
 		out.Nodes = append(out.Nodes, adminapi.Node{
-			Record: n.Record, Connected: n.Connected, Transport: n.Transport, Problem: n.Problem,
+			Record: n.Record, Connected: n.Connected, Transport: n.Transport, Remote: n.Remote, Problem: n.Problem,
 		})
 	}
 	return out, nil

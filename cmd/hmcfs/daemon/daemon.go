@@ -45,6 +45,8 @@ type Daemon struct {
 
 	// asked carries the wishes to unmount from the admin socket to Run.
 	asked chan umountCall
+	// copies are those in other mount namespaces that were cut off. It is Run's.
+	copies []string
 	// gone is closed when the mount is gone, whoever unmounted it.
 	gone chan struct{}
 	// over is closed when Run serves no more wishes.
@@ -119,7 +121,7 @@ func (d *Daemon) finish(ctx context.Context, keep bool, reply chan<- umountReply
 		d.log.Error("clean-up failed", zap.Error(err))
 	}
 	if reply != nil {
-		reply <- umountReply{answer: adminapi.UmountAnswer{PID: unix.Getpid(), Kept: keep}, err: err}
+		reply <- umountReply{answer: adminapi.UmountAnswer{PID: unix.Getpid(), Kept: keep, Copies: d.copies}, err: err}
 	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()

@@ -19,10 +19,10 @@ import (
 )
 
 // Families is the explicit list of all device families, in the order in
-// which they are shown. runtimeDir is where the host tier goes.
-func Families(runtimeDir string, log *zap.Logger) *devices.Registry {
+// which they are shown. tier says where the host tier goes, and how.
+func Families(tier host.Options, log *zap.Logger) *devices.Registry {
 	return devices.NewRegistry(
-		host.NewDriver(host.Options{Dir: runtimeDir}),
+		host.NewDriver(tier),
 		cuda.NewDriver(cuda.Options{Logger: log}),
 		vendor.NewHIP(vendor.Options{Logger: log}),
 		vendor.NewCambricon(vendor.Options{Logger: log}),

@@ -7,6 +7,7 @@ import (
 
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/config"
 	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/devices/host"
 )
 
 // TestParamsAreThoseOfTheDrivers gives every driver each parameter that the
@@ -19,7 +20,7 @@ func TestParamsAreThoseOfTheDrivers(t *testing.T) {
 	for _, f := range FamilyParams() {
 		params[f.Name] = f.Params
 	}
-	for _, driver := range Families(t.TempDir(), nil).Drivers() {
+	for _, driver := range Families(host.Options{Dir: t.TempDir()}, nil).Drivers() {
 		family := string(driver.Family())
 		text := family + ":0"
 		for _, p := range params[family] {
@@ -52,7 +53,7 @@ func TestParamsAreThoseOfTheDrivers(t *testing.T) {
 }
 
 func TestOpenSpecsNamesTheDeviceOnce(t *testing.T) {
-	reg := Families(t.TempDir(), nil)
+	reg := Families(host.Options{Dir: t.TempDir()}, nil)
 	for text, want := range map[string]string{
 		"sim:0,size=1MiB,maxalloc=2MiB": "maxalloc",
 		"host:1":                        "there is one host",

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"syscall"
 
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/place"
 	"github.com/hmcfs/hmcfs/devices/host"
@@ -18,9 +18,8 @@ import (
 	"github.com/hmcfs/hmcfs/objects/adminapi"
 )
 
-// Fsck checks the records of the running mount. Lost objects are removed
-// through the mount itself, and what is repaired is told to the kernel, so
-// that it forgets the names and attributes that it keeps.
+// Fsck checks the records of the running mount. What is removed or repaired is
+// told to the kernel, so that it forgets the names and attributes that it keeps.
 func (d *Daemon) Fsck(ctx context.Context, r adminapi.FsckRequest) (adminapi.FsckReport, error) {
 	devs, err := d.store.Devices(ctx)
 	if err != nil {
@@ -31,32 +30,7 @@ func (d *Daemon) Fsck(ctx context.Context, r adminapi.FsckRequest) (adminapi.Fsc
 	if err != nil || !r.RemoveLost || len(report.Lost) == 0 {
 		return report, err
 	}
-	root, err := os.OpenRoot(d.opts.Places.MountPoint)
-	if err != nil {
-		return report, fmt.Errorf("remove lost objects: %w", err)
-	}
-	defer func() { _ = root.Close() }()
-	return report, c.remove(ctx, &report, func(i metadata.Inode) error {
-		return removeBelow(ctx, d.meta, root, i)
-	})
-}
-
-// removeBelow removes one name of an inode. The tree below root may change
-// meanwhile: the name is left alone if it is another file's by now, and no
-// symbolic link leads out of the mount.
-func removeBelow(ctx context.Context, meta *metadata.Store, root *os.Root, i metadata.Inode) error {
-	path, err := meta.PathOf(ctx, i.Ino)
-	if err != nil {
-		return err
-	}
-	st, err := root.Lstat(path)
-	if err != nil {
-		return err
-	}
-	if sys, ok := st.Sys().(*syscall.Stat_t); !ok || metadata.Ino(sys.Ino) != i.Ino {
-		return fmt.Errorf("%s is another file by now", path)
-	}
-	return root.Remove(path)
+	return report, c.remove(ctx, &report, func(ino metadata.Ino) error { return d.store.RemoveLost(ctx, ino) })
 }
 
 // CheckState checks the records in a state directory that no daemon uses.
@@ -89,10 +63,7 @@ func CheckState(ctx context.Context, stateDir string, r adminapi.FsckRequest) (r
 	if err != nil || !r.RemoveLost {
 		return report, err
 	}
-	return report, c.remove(ctx, &report, func(i metadata.Inode) error {
-		_, err := meta.Unlink(ctx, i.Parent, i.Name)
-		return err
-	})
+	return report, c.remove(ctx, &report, func(ino metadata.Ino) error { return c.removeNames(ctx, ino) })
 }
 
 func stateFault(dir string, err error) error {
@@ -158,12 +129,12 @@ func (c *checker) problems(ctx context.Context) ([]metadata.Problem, error) {
 	return found, nil
 }
 
-// remove removes every name of every lost object.
-func (c *checker) remove(ctx context.Context, report *adminapi.FsckReport, one func(metadata.Inode) error) error {
+// remove removes every lost object.
+func (c *checker) remove(ctx context.Context, report *adminapi.FsckReport, one func(metadata.Ino) error) error {
 	var faults []error
 	for n := range report.Lost {
 		l := &report.Lost[n]
-		if err := c.removeNames(ctx, l.Ino, one); err != nil {
+		if err := cmp.Or(ctx.Err(), one(l.Ino)); err != nil {
 			faults = append(faults, fmt.Errorf("remove lost object %s: %w", l.Path, err))
 			continue
 		}
@@ -173,7 +144,8 @@ func (c *checker) remove(ctx context.Context, report *adminapi.FsckReport, one f
 	return errors.Join(faults...)
 }
 
-func (c *checker) removeNames(ctx context.Context, ino metadata.Ino, one func(metadata.Inode) error) error {
+// removeNames removes all names of an inode.
+func (c *checker) removeNames(ctx context.Context, ino metadata.Ino) error {
 	for {
 		i, err := c.meta.Get(ctx, ino)
 		if errors.Is(err, metadata.ErrNotExist) {
@@ -182,10 +154,7 @@ func (c *checker) removeNames(ctx context.Context, ino metadata.Ino, one func(me
 		if err != nil {
 			return err
 		}
-		if i.Nlink == 0 {
-			return nil
-		}
-		if err := one(i); err != nil {
+		if i, err = c.meta.Unlink(ctx, i.Parent, i.Name); err != nil || i.Nlink == 0 {
 			return err
 		}
 	}

@@ -3,9 +3,8 @@ package daemon
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
-
-	"go.uber.org/zap"
 
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/metadata/keyindex"
@@ -27,6 +26,8 @@ type otherKeys struct {
 	after string
 	begun bool
 	over  bool
+	// unlisted tells why keys are missing from the list; nil if none are.
+	unlisted error
 }
 
 func (k keyed) otherKeys(by objects.Caller, prefix string, published bool, each func(adminapi.Key) error) *otherKeys {
@@ -52,7 +53,7 @@ func (o *otherKeys) upTo(ctx context.Context, key string) error {
 	return nil
 }
 
-// behind hands out the rest.
+// behind hands out the rest. Keys that can't be listed are its error.
 func (o *otherKeys) behind(ctx context.Context, last string) error {
 	for o.more(ctx) {
 		next := o.page[0]
@@ -64,7 +65,7 @@ func (o *otherKeys) behind(ctx context.Context, last string) error {
 			return err
 		}
 	}
-	return nil
+	return o.unlisted
 }
 
 // hand hands one out. A node that can't be asked has its keys all the same.
@@ -78,8 +79,7 @@ func (o *otherKeys) hand(ctx context.Context, at keyindex.Place) error {
 	return handOut(line, known, err, o.each)
 }
 
-// more says whether there is another one. What can't be listed is not there:
-// this node's own keys are.
+// more says whether there is another one.
 func (o *otherKeys) more(ctx context.Context) bool {
 	if len(o.page) > 0 || o.over {
 		return len(o.page) > 0
@@ -87,14 +87,15 @@ func (o *otherKeys) more(ctx context.Context) bool {
 	if !o.begun && o.prefix != "" {
 		o.begun = true
 		// The list is of what comes behind a key.
-		if o.page = o.exactly(ctx); len(o.page) > 0 {
+		o.page, o.unlisted = o.exactly(ctx)
+		if len(o.page) > 0 {
 			return true
 		}
 	}
 	o.begun = true
 	page, err := o.d.otherNodes().Places(ctx, o.published, o.after, keysAtOnce)
 	if err != nil {
-		o.d.log.Warn("keys of other nodes can't be listed", zap.Error(err))
+		o.unlisted = fmt.Errorf("list the keys of other nodes: %w", err)
 	}
 	o.over = len(page) < keysAtOnce
 	for _, at := range page {
@@ -108,13 +109,16 @@ func (o *otherKeys) more(ctx context.Context) bool {
 }
 
 // exactly is the key that is the prefix itself.
-func (o *otherKeys) exactly(ctx context.Context) []keyindex.Place {
+func (o *otherKeys) exactly(ctx context.Context) ([]keyindex.Place, error) {
 	if metadata.ValidKey(o.prefix) != nil {
-		return nil
+		return nil, nil
 	}
 	at, err := o.d.otherNodes().KeyPlace(ctx, o.published, o.prefix)
-	if err != nil {
-		return nil
+	if errors.Is(err, metadata.ErrNotExist) {
+		return nil, nil
 	}
-	return []keyindex.Place{at}
+	if err != nil {
+		return nil, err
+	}
+	return []keyindex.Place{at}, nil
 }

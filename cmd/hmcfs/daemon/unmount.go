@@ -40,7 +40,7 @@ func (d *Daemon) Umount(ctx context.Context, r adminapi.UmountRequest) (adminapi
 // unmount takes the mount away and waits until it is gone.
 func (d *Daemon) unmount(ctx context.Context, lazy bool) error {
 	if d.nameless() {
-		d.cutNameless()
+		d.cutNameless(place.Copies(d.dev))
 		return nil
 	}
 	// By its name the one on top would be unmounted.
@@ -49,13 +49,17 @@ func (d *Daemon) unmount(ctx context.Context, lazy bool) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, unmountLimit)
 	defer cancel()
+	found := make(chan []place.User, 1)
+	go func() { found <- d.seekCopies(ctx, cancel) }()
 	err := d.server.Unmount(ctx)
+	cancel()
+	copies := <-found
 	if err == nil {
 		d.awaitGone(unmountLimit)
 		return nil
 	}
-	if errors.Is(err, context.DeadlineExceeded) && d.nameless() {
-		d.cutNameless()
+	if gaveUp := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled); gaveUp && d.nameless() {
+		d.cutNameless(copies)
 		return nil
 	}
 	if !lazy {
@@ -89,9 +93,39 @@ func (d *Daemon) isOurs(m place.Mount) bool {
 	return m.IsHMCFS() && (m.Dev == d.dev || d.dev == "")
 }
 
+// seekCopies waits until the mount has lost its name, and another mount namespace
+// still has it: then nothing but that keeps the connection, and waiting for its end
+// is given up.
+func (d *Daemon) seekCopies(ctx context.Context, giveUp context.CancelFunc) []place.User {
+	for pause := firstLook; ; pause = min(2*pause, longestLook) {
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return nil
+		}
+		if !d.nameless() {
+			continue
+		}
+		if copies := place.Copies(d.dev); len(copies) > 0 {
+			giveUp()
+			return copies
+		}
+	}
+}
+
+// firstLook and longestLook are between two looks for copies of the mount.
+const (
+	firstLook   = 20 * time.Millisecond
+	longestLook = 500 * time.Millisecond
+)
+
 // cutNameless ends a connection of which only copies are left.
-func (d *Daemon) cutNameless() {
-	d.log.Warn("the mount is gone here, but another mount namespace has a copy; cutting the connection")
+func (d *Daemon) cutNameless(copies []place.User) {
+	d.copies = nil
+	for _, c := range copies {
+		d.copies = append(d.copies, c.String())
+	}
+	d.log.Warn("the mount is gone here, but another mount namespace has a copy; cutting the connection", zap.Strings("copies", d.copies))
 	d.abort()
 }
 

@@ -208,6 +208,31 @@ func TestPairsAndDepth(t *testing.T) {
 	}
 }
 
+// visit connects to a server as its runner, sends garbage if there is any, and leaves.
+func visit(t *testing.T, at control.Address, garbage string) {
+	t.Helper()
+	mine := some()
+	mine.Rank = runnerRank
+	s, err := newStation(t.Context(), &mine)
+	if err == nil {
+		err = errors.Join(s.open(nil), s.comm.Connect(t.Context(), serverRank, at))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if garbage != "" {
+		if err := s.comm.SendMessage(t.Context(), serverRank, []byte(garbage)); err != nil {
+			t.Error(err)
+		}
+		if _, err := s.comm.RecvMessage(t.Context(), serverRank); !errors.Is(err, control.ErrDisconnected) {
+			t.Errorf("after garbage: %v", err)
+		}
+	}
+	if err := s.close(); err != nil {
+		t.Error(err)
+	}
+}
+
 // A runner that goes before its end, or that can't be understood, is told of,
 // and the next one is served.
 func TestServerOutlivesRunners(t *testing.T) {
@@ -216,37 +241,14 @@ func TestServerOutlivesRunners(t *testing.T) {
 	o := some()
 	o.Progress = func(line string) { said <- line }
 	at := server(t, o, false)
-	visit := func(garbage string) {
-		t.Helper()
-		mine := some()
-		mine.Rank = runnerRank
-		s, err := newStation(t.Context(), &mine)
-		if err == nil {
-			err = errors.Join(s.open(nil), s.comm.Connect(t.Context(), serverRank, at))
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		if garbage != "" {
-			if err := s.comm.SendMessage(t.Context(), serverRank, []byte(garbage)); err != nil {
-				t.Error(err)
-			}
-			if _, err := s.comm.RecvMessage(t.Context(), serverRank); !errors.Is(err, control.ErrDisconnected) {
-				t.Errorf("after garbage: %v", err)
-			}
-		}
-		if err := s.close(); err != nil {
-			t.Error(err)
-		}
-	}
 	for _, garbage := range []string{"", "{"} {
-		visit(garbage)
+		visit(t, at, garbage)
 		line := ""
 		for line == "" {
 			select {
 			case line = <-said:
 			case <-time.After(time.Second):
-				visit(garbage) // it had gone before the server saw it
+				visit(t, at, garbage) // it had gone before the server saw it
 			}
 		}
 		if !strings.Contains(line, "rank 1") || !strings.Contains(line, "before its end") {
@@ -256,8 +258,14 @@ func TestServerOutlivesRunners(t *testing.T) {
 	if _, err := Run(t.Context(), few(some(), at)); err != nil {
 		t.Errorf("the next runner: %v", err)
 	}
-	if line := <-said; line != "the runner has gone" {
-		t.Errorf("the server says %q", line)
+	// Of a visit that was made again it may tell late.
+	for line := range said {
+		if line == "the runner has gone" {
+			break
+		}
+		if !strings.Contains(line, "before its end") {
+			t.Errorf("the server says %q", line)
+		}
 	}
 }
 

@@ -158,8 +158,8 @@ func TestHostsEnd(t *testing.T) {
 			if len(all) != 8 {
 				t.Fatalf("%v", all)
 			}
-			kit.Eventually(t, 20*time.Second, func() bool { return !slices.ContainsFunc(all, running) })
-			kit.Eventually(t, 20*time.Second, func() bool {
+			kit.Eventually(t, time.Minute, func() bool { return !slices.ContainsFunc(all, running) })
+			kit.Eventually(t, time.Minute, func() bool {
 				left, _ := filepath.Glob(filepath.Join(w.dir, "hmcfs-job-*"))
 				return len(left) == 0
 			})
@@ -182,7 +182,7 @@ func TestHostsStopped(t *testing.T) {
 		_, err := Run(ctx, must(NewPlan(w.options, &Config{Env: map[string]string{"PIDS": file}})), nil)
 		ended <- err
 	}()
-	kit.Eventually(t, 20*time.Second, func() bool { return len(pids(file)) == 4 })
+	kit.Eventually(t, time.Minute, func() bool { return len(pids(file)) == 4 })
 	cancel()
 	if err := <-ended; !errors.Is(err, ErrStopped) || strings.Count(w.out.String(), "orderly") != 4 {
 		t.Errorf("%v, %q", err, w.out.String())
@@ -250,7 +250,7 @@ func TestHostIsSilent(t *testing.T) {
 	for _, pid := range pids(file) {
 		_ = unix.Kill(pid, unix.SIGKILL)
 	}
-	kit.Eventually(t, 20*time.Second, func() bool {
+	kit.Eventually(t, time.Minute, func() bool {
 		left, _ := filepath.Glob(filepath.Join(w.dir, "hmcfs-job-*"))
 		return len(left) == 0
 	})

@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hmcfs/hmcfs/tests/kit"
+	"github.com/hmcfs/hmcfs/tests/spread"
 )
 
 // What this test binary is, by its first argument.
@@ -40,7 +41,7 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	if len(os.Args) < 2 {
-		os.Exit(m.Run())
+		spread.Main(m)
 	}
 	var err error
 	switch os.Args[1] {
@@ -68,7 +69,7 @@ func TestMain(m *testing.M) {
 		rank, _ := strconv.Atoi(os.Getenv("HMCFS_RANK"))
 		err = Barrier(context.Background(), os.Getenv("HMCFS_BARRIER"), "b", rank, time.Minute)
 	default:
-		os.Exit(m.Run())
+		spread.Main(m)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -462,7 +463,7 @@ func TestBarrierNamesWhoIsMissing(t *testing.T) {
 	cut, cancel := context.WithCancel(ctx)
 	gone := make(chan error, 1)
 	go func() { gone <- Barrier(cut, socket, "y", 2, 0) }()
-	kit.Eventually(t, 10*time.Second, func() bool { return len(m.at("y")) == 1 })
+	kit.Eventually(t, time.Minute, func() bool { return len(m.at("y")) == 1 })
 	if err = Barrier(ctx, socket, "y", 2, 0); err == nil || !strings.Contains(err.Error(), "waits at this barrier already") {
 		t.Error(err)
 	}
@@ -470,7 +471,7 @@ func TestBarrierNamesWhoIsMissing(t *testing.T) {
 	if err = <-gone; !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
-	kit.Eventually(t, 10*time.Second, func() bool { return len(m.at("y")) == 0 })
+	kit.Eventually(t, time.Minute, func() bool { return len(m.at("y")) == 0 })
 	// Who has ended never comes.
 	m.end(0)
 	if err = Barrier(ctx, socket, "z", 1, 0); !errors.As(err, &missing) || !missing.Ended || !slices.Equal(missing.Ranks, []int{0}) {
@@ -524,7 +525,7 @@ func TestOneRankFailsAllEnd(t *testing.T) {
 			if len(all) != 6 {
 				t.Fatalf("%v", all)
 			}
-			kit.Eventually(t, 10*time.Second, func() bool { return !slices.ContainsFunc(all, running) })
+			kit.Eventually(t, time.Minute, func() bool { return !slices.ContainsFunc(all, running) })
 		})
 	}
 }
@@ -538,7 +539,7 @@ func TestDeafRanksAreKilled(t *testing.T) {
 	if !errors.Is(err, ErrTimeout) {
 		t.Error(err)
 	}
-	kit.Eventually(t, 10*time.Second, func() bool { return !slices.ContainsFunc(pids(file), running) })
+	kit.Eventually(t, time.Minute, func() bool { return !slices.ContainsFunc(pids(file), running) })
 }
 
 func TestStopped(t *testing.T) {
@@ -579,13 +580,13 @@ func killRunner(t *testing.T, processes int, env ...string) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	kit.Eventually(t, 20*time.Second, func() bool { return len(pids(file)) == processes })
+	kit.Eventually(t, time.Minute, func() bool { return len(pids(file)) == processes })
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait()
-	kit.Eventually(t, 20*time.Second, func() bool { return !slices.ContainsFunc(pids(file), running) })
-	kit.Eventually(t, 20*time.Second, func() bool {
+	kit.Eventually(t, time.Minute, func() bool { return !slices.ContainsFunc(pids(file), running) })
+	kit.Eventually(t, time.Minute, func() bool {
 		left, _ := filepath.Glob(filepath.Join(w.dir, "hmcfs-job-*"))
 		return len(left) == 0
 	})

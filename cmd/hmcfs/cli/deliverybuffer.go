@@ -1,0 +1,77 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/objects/hetero"
+	"github.com/hmcfs/hmcfs/objects/share"
+)
+
+// deliveryBuffer is memory that the daemon copies parts of a reserved
+// publication into. One goroutine uses it.
+type deliveryBuffer struct {
+	c    hetero.Client
+	key  string
+	file *os.File
+	id   hetero.MemoryID
+	size devices.Size
+}
+
+// readAt is a function as an io.ReaderAt.
+type readAt func(p []byte, off int64) (int, error)
+
+// ReadAt calls it.
+func (r readAt) ReadAt(p []byte, off int64) (int, error) { return r(p, off) }
+
+var _ io.ReaderAt = readAt(nil)
+
+// newBuffer registers memory for the bytes of a publication that is not empty.
+func (d *delivery) newBuffer(ctx context.Context) (*deliveryBuffer, error) {
+	fd, err := unix.MemfdCreate("hmcfs-subscribe", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("memory to receive %q into: %w", d.row.Key, err)
+	}
+	b := &deliveryBuffer{
+		c: d.c, key: d.row.Key, file: os.NewFile(uintptr(fd), "memory"),
+		size: min(deliveryChunk, devices.Size(d.size)),
+	}
+	if err = b.file.Truncate(int64(b.size)); err == nil {
+		first := 0
+		b.id, err = d.c.PreRegister(ctx, hetero.Memory{
+			Device: hostDevice, Files: []*os.File{b.file},
+			Share: &share.Memory{
+				Family: devices.Family(hostDevice), Size: b.size,
+				Pieces: []share.Piece{{Kind: devices.HandleMemfd, FD: &first, Size: b.size}},
+			},
+		})
+	}
+	if err != nil {
+		_ = b.file.Close() // nothing is in it
+		return nil, fmt.Errorf("memory to receive %q into: %w", d.row.Key, err)
+	}
+	return b, nil
+}
+
+// read has the daemon copy bytes, at most the buffer's size of them.
+func (b *deliveryBuffer) read(ctx context.Context, p []byte, off int64) (int, error) {
+	n := min(len(p), int(b.size))
+	list := hetero.DeviceBlobList{
+		Device: hostDevice, SourceOffset: off,
+		Blobs: []hetero.Blob{{Memory: b.id, Size: devices.Size(n)}},
+	}
+	if err := b.c.DevFetch(ctx, b.key, list); err != nil {
+		return 0, err
+	}
+	return b.file.ReadAt(p[:n], 0)
+}
+
+func (b *deliveryBuffer) close(ctx context.Context) {
+	_ = b.c.Unregister(context.WithoutCancel(ctx), b.id) // the session's end does it too
+	_ = b.file.Close()                                   // nothing more is read from it
+}
