@@ -24,9 +24,12 @@ PKGS          ?= ./...
 TALLY         := $(GO) run ./tests/tally
 TALLYFLAGS    ?=
 FUZZTIME      ?= 10s
+COUNT         ?= 50
+BASE          ?=
+STRESSFLAGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help deps build demo test race bench gpu-bundle microbench fuzz cover lint vet tools generate install uninstall clean
+.PHONY: help deps build demo test check race stress suites bench gpu-bundle microbench fuzz cover lint vet tools generate install uninstall clean
 
 help: ## Show this help
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -40,13 +43,33 @@ build: ## Build bin/hmcfs
 demo: deps build ## Mount, copy tensors across devices, show it, unmount
 	@HMCFS=$(CURDIR)/$(BIN) tests/demo/demo.sh
 
+# The targets below leave go vet to make lint.
 test: deps build ## Run every test
-	@HMCFS_REQUIRE=$(HMCFS_REQUIRE) $(TALLY) $(TALLYFLAGS) -- -timeout 14m $(PKGS)
+	@HMCFS_REQUIRE=$(HMCFS_REQUIRE) $(TALLY) $(TALLYFLAGS) -- -vet=off -timeout 14m $(PKGS)
+
+# The packages that have more to do then, and those that run the lists of
+# transport/transporttest.
+EXHAUSTIVE = $$(grep -rl --include=*_test.go 'kit\.Exhaustive()\|kit\.Rounds(\|commtest\.Run(' . | xargs -n 1 dirname | sort -u)
+
+check: deps build ## Run what make test leaves out: all sizes, many rounds
+	@HMCFS_CHECK=1 HMCFS_REQUIRE=$(HMCFS_REQUIRE) $(TALLY) $(TALLYFLAGS) -- -vet=off -timeout 25m $(EXHAUSTIVE)
 
 # Each process that the detector watches sleeps for a second at its end, unless
 # told otherwise, and the tests run hundreds of hmcfs commands.
+#
+# Left out is what builds its programs itself, without the detector, and what
+# tests the tests' tools.
+RACELESS = /tests/(bench|demo|examples|gpu|lint|scale|standin|stress|tally)(/|$$)
+RACEPKGS ?= $$($(GO) list $(PKGS) | grep -vE '$(RACELESS)')
+
 race: deps ## Run the tests with the race detector and the invariant checks
-	@CGO_ENABLED=1 GORACE=atexit_sleep_ms=10 $(TALLY) $(TALLYFLAGS) -- -race -tags invariants -short -timeout 25m $(PKGS)
+	@CGO_ENABLED=1 GORACE=atexit_sleep_ms=10 $(TALLY) $(TALLYFLAGS) -- -vet=off -race -tags invariants -short -timeout 25m $(RACEPKGS)
+
+stress: deps ## Run the tests that differ from BASE (main) COUNT (50) times under load
+	@HMCFS_REQUIRE=$(HMCFS_REQUIRE) $(GO) run ./tests/stress $(STRESSFLAGS) -count $(COUNT) $(BASE)
+
+suites: build ## Run fio and stress-ng on real mounts (what is not installed is skipped)
+	@HMCFS=$(CURDIR)/$(BIN) tests/suites/suites.sh
 
 bench: deps build ## Measure, and write the tables of docs/benchmarks.md
 	$(GO) run ./tests/bench -write

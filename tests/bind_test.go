@@ -178,14 +178,14 @@ func TestOwnerEnds(t *testing.T) {
 		select {
 		case err := <-reading:
 			wantErrno(t, err, unix.EIO)
-		case <-time.After(20 * time.Second):
+		case <-time.After(mntPatience):
 			t.Fatal("a reader does not hear of the owner's end")
 		}
 		_, err := h.ReadAt(make([]byte, 10), 0)
 		wantErrno(t, err, unix.EIO)
 		_, err = h.WriteAt(make([]byte, 10), 0)
 		wantErrno(t, err, unix.EIO)
-		kit.Eventually(t, 20*time.Second, func() bool { return !canRead(t, view) })
+		kit.Eventually(t, mntPatience, func() bool { return !canRead(t, view) })
 		_, err = os.ReadFile(f)
 		wantErrno(t, err, unix.EIO)
 		kit.Eventually(t, 20*time.Second, func() error {

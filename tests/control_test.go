@@ -36,7 +36,7 @@ func TestControlFiles(t *testing.T) {
 		}
 	}
 	slices.Sort(names)
-	if want := []string{"config", "events", "stats", "topology.json", "version"}; !slices.Equal(names, want) {
+	if want := []string{"config", "stats", "topology.json", "version"}; !slices.Equal(names, want) {
 		t.Errorf(".hmcfs has %q, want %q", names, want)
 	}
 	version := strings.TrimSpace(run(t, "cat", m.Path(".hmcfs", "version")))

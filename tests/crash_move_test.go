@@ -28,15 +28,11 @@ func TestKillWhileMoving(t *testing.T) {
 	m := mnt.Mount(t, mnt.Options{Devices: []string{
 		"host,size=64MiB", "sim:0,size=64MiB,bandwidth=60MB/s", "sim:1,size=64MiB,bandwidth=60MB/s",
 	}})
-	rounds := 18
-	if testing.Short() {
-		rounds = 6
-	}
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 0))
 	ways := [][2]string{{"host", "sim0"}, {"sim0", "sim1"}, {"sim0", "host"}}
-	for i := range rounds {
+	for i := range kit.Rounds(6, 12, 36) {
 		v := &move{
 			m: m, from: m.Path(ways[i%len(ways)][0], "from"), to: m.Path(ways[i%len(ways)][1], "to"),
 			content: kit.Bytes(rng.Uint64(), 0, moveSize), replaced: kit.Bytes(rng.Uint64(), 0, 100_000),
@@ -49,7 +45,7 @@ func TestKillWhileMoving(t *testing.T) {
 		m: m, from: m.Path("sim0", "from"), to: m.Path("host", "to"), content: kit.Bytes(rng.Uint64(), 0, moveSize), after: moveHalf,
 	}
 	t.Run("half", half.run)
-	kit.Eventually(t, 10*time.Second, func() error {
+	kit.Eventually(t, time.Minute, func() error {
 		if used := m.Device("host").Used; used > 0 {
 			return fmt.Errorf("%d bytes of host memory are used by no file", used)
 		}
@@ -67,7 +63,7 @@ func TestHalfAMoveIsNeverSeen(t *testing.T) {
 	must(t, os.WriteFile(from, kit.Bytes(1, 0, moveSize), 0o644))
 	result := make(chan error, 1)
 	go func() { result <- renameAcross(from, to) }()
-	kit.Eventually(t, 10*time.Second, func() bool { return m.Device("host").Used > moveSize/4 })
+	kit.Eventually(t, time.Minute, func() bool { return m.Device("host").Used > moveSize/4 })
 	m.Kill()
 	t.Logf("the move that was killed: %v", <-result)
 	m.Start()

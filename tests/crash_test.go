@@ -17,13 +17,6 @@ import (
 	"github.com/hmcfs/hmcfs/tests/mnt"
 )
 
-// crashRounds is how often a test kills the daemon, shortRounds how often with
-// -short.
-const (
-	crashRounds = 50
-	shortRounds = 8
-)
-
 // TestKillWhileWriting kills the daemon again and again while several writers
 // change files and names, and compares what is there after each remount with
 // what was acknowledged.
@@ -40,11 +33,7 @@ func TestKillWhileWriting(t *testing.T) {
 			seed := rand.Uint64()
 			t.Logf("seed %d", seed)
 			c := newCrash(mnt.Mount(t, mnt.Options{Extra: tc.extra}), seed)
-			rounds := crashRounds // all of them, or the test fails
-			if testing.Short() {
-				rounds = shortRounds
-			}
-			for i := range rounds {
+			for i := range kit.Rounds(8, 20, 50) { // all of them, or the test fails
 				if c.round(t, i); t.Failed() {
 					t.Fatalf("in round %d", i)
 				}

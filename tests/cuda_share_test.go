@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -63,6 +64,46 @@ func TestCUDABindOfOtherCard(t *testing.T) {
 		owner.agrees("verify 1")
 		must(t, os.Remove(right))
 	}
+}
+
+// A part of a card (MIG) has a UUID of its own, which both sides call it by. An
+// owner that knows the card's alone is told which one to give.
+func TestCUDABindPartOfCard(t *testing.T) {
+	kit.Check(t)
+	useStandInCards(t, "devices=1", "mig=1")
+	m := mnt.Mount(t, mnt.Options{Devices: []string{"host,size=64MiB", "cuda:0"}})
+	for _, kind := range []string{"ipc", "vmm-fd"} {
+		owner, value := own(t, kind, 1, 0)
+		f := m.Path("cuda0", kind)
+		bindFile(t, f, value)
+		wantContent(t, f, 1, cardFile)
+		owner.agrees("verify 1")
+		var handle map[string]any
+		must(t, json.Unmarshal([]byte(value), &handle))
+		part, _ := handle["device"].(string)
+		if !strings.HasPrefix(part, "MIG-") {
+			t.Errorf("the owner calls its device %q", part)
+		}
+		whole := m.Path("cuda0", "whole")
+		must(t, os.WriteFile(whole, nil, 0o600))
+		_, err := m.Run("bind", whole, "--handle", strings.Replace(value, part, "GPU-c0c3c6c9-cccf-d2d5-d8db-dee1e4e7ea00", 1))
+		if err == nil || !strings.Contains(err.Error(), "a part of that card: give its own UUID, "+part) {
+			t.Errorf("bind by the UUID of the whole card: %v", err)
+		}
+		must(t, os.Remove(whole))
+		must(t, os.Remove(f))
+	}
+	f := m.Path("cuda0", "exported")
+	create(t, f, 2, cardFile)
+	handle, err := m.Run("export", "--json", "--kind", "vmm-fd", f)
+	must(t, err)
+	opener := newTruth(t, "open")
+	_, err = opener.in.Write([]byte(strings.ReplaceAll(handle, "\n", " ") + "\n"))
+	must(t, err)
+	if got := opener.hear(); !strings.HasPrefix(got, "open ") {
+		t.Fatalf("truth: %s", got)
+	}
+	opener.agrees("verify 2")
 }
 
 // Bound memory outlives the daemon, and is bound again as long as its owner

@@ -134,6 +134,33 @@ func TestEvents(t *testing.T) {
 	}
 }
 
+// TestCopiesOfTheTreeEnd copies and searches the whole mount, beside a file that
+// waits for ever to be read.
+func TestCopiesOfTheTreeEnd(t *testing.T) {
+	kit.Check(t)
+	m := mnt.Mount(t, mnt.Options{})
+	create(t, m.Path("sim0", "a"), 1, 100_000)
+	to := t.TempDir()
+	for _, command := range [][]string{
+		{"cp", "-r", m.Dir, filepath.Join(to, "cp")},
+		{"tar", "-cf", filepath.Join(to, "tar"), "-C", m.Dir, "."},
+		{"grep", "-rq", "it is nowhere", m.Dir},
+	} {
+		cmd := exec.CommandContext(t.Context(), command[0], command[1:]...)
+		out := &bytes.Buffer{}
+		cmd.Stdout, cmd.Stderr = out, out
+		must(t, cmd.Start())
+		hung := time.AfterFunc(mntPatience, func() { _ = cmd.Process.Kill() })
+		err := cmd.Wait()
+		if !hung.Stop() {
+			t.Errorf("%s waits for ever", command[0])
+		} else if err != nil && command[0] != "grep" { // which has found nothing
+			t.Errorf("%q: %v: %s", command, err, out)
+		}
+	}
+	wantContent(t, filepath.Join(to, "cp", "sim0", "a"), 1, 100_000)
+}
+
 // TestEventsWaitIsInterrupted ends programs that wait for events.
 func TestEventsWaitIsInterrupted(t *testing.T) {
 	kit.Check(t)

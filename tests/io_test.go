@@ -105,6 +105,51 @@ func TestSeekDataAndHole(t *testing.T) {
 	})
 }
 
+// TestSeekInPreallocatedMemory writes single pages, and a few bytes of one, of
+// memory that was taken before: what was never written is a hole.
+func TestSeekInPreallocatedMemory(t *testing.T) {
+	everywhere(t, func(t *testing.T, p place) {
+		const page = 4096
+		f := open(t, p.path("a"), os.O_RDWR|os.O_CREATE)
+		must(t, fallocate(f, 0, 0, 64*page))
+		writeRange(t, f, 1, 10*page, page)
+		writeRange(t, f, 1, 2*page, page)
+		writeRange(t, f, 1, 30*page+100, 50)
+		writeRange(t, f, 1, 3*page, page)
+		for _, tc := range []struct {
+			whence    int
+			off, want int64
+		}{
+			{unix.SEEK_HOLE, 0, 0},
+			{unix.SEEK_DATA, 0, 2 * page},
+			{unix.SEEK_HOLE, 2 * page, 4 * page},
+			{unix.SEEK_DATA, 4 * page, 10 * page},
+			{unix.SEEK_HOLE, 10 * page, 11 * page},
+			{unix.SEEK_DATA, 11 * page, 30 * page},
+			{unix.SEEK_HOLE, 31 * page, 31 * page},
+			{unix.SEEK_HOLE, 63 * page, 63 * page},
+		} {
+			got, err := unix.Seek(int(f.Fd()), tc.off, tc.whence)
+			if err != nil || got != tc.want {
+				t.Errorf("seek(%d, %d) = %d, %v, want %d", tc.off, tc.whence, got, err, tc.want)
+			}
+		}
+		_, err := unix.Seek(int(f.Fd()), 31*page, unix.SEEK_DATA)
+		wantErrno(t, err, unix.ENXIO)
+		wantZeros(t, f, 0, 2*page)
+		wantRange(t, f, 1, 2*page, 2*page)
+		wantZeros(t, f, 4*page, 6*page)
+		wantRange(t, f, 1, 10*page, page)
+		wantZeros(t, f, 11*page, 19*page+100)
+		wantRange(t, f, 1, 30*page+100, 50)
+		wantZeros(t, f, 30*page+150, 33*page)
+		if st := fstat(t, f); st.Blocks*512 != 64*page {
+			t.Errorf("%d bytes are taken", st.Blocks*512)
+		}
+		must(t, f.Close())
+	})
+}
+
 // usedBy is how many bytes of a device are.
 func usedBy(t *testing.T, path string) uint64 {
 	t.Helper()

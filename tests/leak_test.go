@@ -21,10 +21,7 @@ import (
 func TestNothingLeaks(t *testing.T) {
 	kit.Check(t)
 	m := mnt.Mount(t, mnt.Options{Faulty: true})
-	warm, cycles := 200, 2000
-	if testing.Short() {
-		warm, cycles = 50, 250
-	}
+	warm, cycles := kit.Rounds(50, 100, 200), kit.Rounds(250, 700, 2000)
 	m.Faults.Set(t, "sim0 copy-in every 7 error", "sim0 copy-out every 11 error", "sim0 alloc every 5 memory",
 		"sim1 copy every 3 error", "sim1 fill every 3 error")
 	l := &leaker{m: m, buf: make([]byte, 300_000)}
@@ -40,7 +37,7 @@ func TestNothingLeaks(t *testing.T) {
 		t.Errorf("%d operations went well and %d failed: the test proves nothing", l.done, l.failed)
 	}
 	t.Logf("%d operations went well, %d failed; at first %+v", l.done, l.failed, before)
-	kit.Eventually(t, 20*time.Second, func() error { return l.compare(before, l.held(t)) })
+	kit.Eventually(t, time.Minute, func() error { return l.compare(before, l.held(t)) })
 	for _, dir := range []string{"host", "sim0", "sim1"} {
 		if left, err := os.ReadDir(m.Path(dir)); len(left) > 0 || err != nil {
 			t.Errorf("%s: %v, %v", dir, left, err)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -176,7 +177,8 @@ func TestPerfAmongStrangers(t *testing.T) {
 	kit.Check(t)
 	ends := hereEnds(t)
 	server, at := ends.listen(t, []string{"127.0.0.1:0"})
-	work := []string{"--transport", "tcp", "--sizes", "8,1MiB", "--iterations", "2000", "--rounds", "2000", at[0]}
+	times := strconv.Itoa(kit.Rounds(300, 500, 2000))
+	work := []string{"--transport", "tcp", "--sizes", "8,1MiB", "--iterations", times, "--rounds", times, at[0]}
 	ends.measures(t, work...)
 	before, err := server.resident()
 	must(t, err)

@@ -45,16 +45,19 @@ func TestPerfBetweenNamespaces(t *testing.T) {
 	ends.measures(t, append(little(), at[1])...)
 }
 
-// TestPerfCablePulled pulls the cable in the middle of a transfer, or lets the
+func TestPerfCablePulledTag(t *testing.T) { perfCutBoth(t, perf.OpTag) }
+func TestPerfCablePulledPut(t *testing.T) { perfCutBoth(t, perf.OpPut) }
+func TestPerfCablePulledGet(t *testing.T) { perfCutBoth(t, perf.OpGet) }
+
+// perfCutBoth pulls the cable in the middle of a transfer, or lets the
 // other machine vanish behind it: both sides end it by their timeout, and begin
 // again when all is back.
-func TestPerfCablePulled(t *testing.T) {
-	for _, operation := range []string{perf.OpTag, perf.OpPut, perf.OpGet} {
-		for name, cut := range map[string]func(*netns.Space, context.Context) error{
-			"pulled": (*netns.Space).Pull, "vanished": (*netns.Space).Vanish,
-		} {
-			t.Run(operation+" "+name, func(t *testing.T) { perfCut(t, operation, cut) })
-		}
+func perfCutBoth(t *testing.T, operation string) {
+	t.Helper()
+	for name, cut := range map[string]func(*netns.Space, context.Context) error{
+		"pulled": (*netns.Space).Pull, "vanished": (*netns.Space).Vanish,
+	} {
+		t.Run(name, func(t *testing.T) { perfCut(t, operation, cut) })
 	}
 }
 
@@ -79,29 +82,30 @@ func perfCut(t *testing.T, operation string, cut func(*netns.Space, context.Cont
 	})
 }
 
-// TestPerfKilled kills one of the two in the middle of a transfer: the other
-// one says who is gone, and a new one is met as if nothing had been.
-func TestPerfKilled(t *testing.T) {
-	for _, tc := range []struct {
-		transport, at string
-		operations    []string
-	}{
-		{"tcp", "127.0.0.1:0", []string{perf.OpPut, perf.OpGet, perf.OpRecv}},
-		{"tcp", "unix", []string{perf.OpPut}},
-		{"shm", "unix", []string{perf.OpTag, perf.OpPut, perf.OpGet, perf.OpRecv}},
-		{"ucx", "127.0.0.1:0", []string{perf.OpPut, perf.OpGet}},
-	} {
-		for _, operation := range tc.operations {
-			t.Run(tc.transport+" "+tc.at+" "+operation, func(t *testing.T) {
-				if tc.transport == "ucx" {
-					kit.Require(t, "tool:ucx_perftest")
-				}
-				perfKilled(t, tc.transport, tc.at, operation)
-			})
-		}
+func TestPerfKilledTCP(t *testing.T) {
+	perfKilledIn(t, "tcp", "127.0.0.1:0", perf.OpPut, perf.OpGet, perf.OpRecv)
+}
+
+func TestPerfKilledUnix(t *testing.T) { perfKilledIn(t, "tcp", "unix", perf.OpPut) }
+
+func TestPerfKilledSHM(t *testing.T) {
+	perfKilledIn(t, "shm", "unix", perf.OpTag, perf.OpPut, perf.OpGet, perf.OpRecv)
+}
+
+func TestPerfKilledUCX(t *testing.T) {
+	kit.Require(t, "tool:ucx_perftest")
+	perfKilledIn(t, "ucx", "127.0.0.1:0", perf.OpPut, perf.OpGet)
+}
+
+func perfKilledIn(t *testing.T, transport, listen string, operations ...string) {
+	t.Helper()
+	for _, operation := range operations {
+		t.Run(operation, func(t *testing.T) { perfKilled(t, transport, listen, operation) })
 	}
 }
 
+// perfKilled kills one of the two in the middle of a transfer: the other one
+// names the rank that is gone, and a new one is met as if nothing had been.
 func perfKilled(t *testing.T, transport, listen, operation string) {
 	kit.Check(t)
 	ends := hereEnds(t)

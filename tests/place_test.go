@@ -137,4 +137,4 @@ func mode(t testing.TB, path string) uint32 {
 
 // mntPatience is how long a test waits for what the daemon does in the
 // background.
-const mntPatience = 30 * time.Second
+const mntPatience = time.Minute

@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"fmt"
 	"io"
 	"os"
 	"testing"
@@ -8,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hmcfs/hmcfs/tests/kit"
+	"github.com/hmcfs/hmcfs/tests/mnt"
 )
 
 // losingName are the ways in which a file loses its name while it is open.
@@ -72,6 +74,145 @@ func useWithoutName(t *testing.T, f *os.File) {
 	if _, err := f.ReadAt(b[:], 1); err != nil || b[0] != 7 {
 		t.Errorf("read %d, %v after a store through the map", b[0], err)
 	}
+}
+
+// TestAttributesOfAFileWithoutAName looks at files by O_PATH after their names
+// went.
+func TestAttributesOfAFileWithoutAName(t *testing.T) {
+	everywhere(t, func(t *testing.T, p place) {
+		for what, lose := range map[string]func(name string) (size int64){
+			"removed": func(name string) int64 {
+				must(t, os.Remove(name))
+				return 5000
+			},
+			"replaced": func(name string) int64 {
+				create(t, name+".new", 2, 10)
+				must(t, os.Rename(name+".new", name))
+				return 5000
+			},
+			"removed, written and closed": func(name string) int64 {
+				must(t, withFile(name, unix.O_RDWR, func(f *os.File) error {
+					must(t, os.Remove(name))
+					writeRange(t, f, 1, 5000, 3000)
+					return nil
+				}))
+				return 8000
+			},
+		} {
+			name := p.path(what)
+			create(t, name, 1, 5000)
+			fd, err := unix.Open(name, unix.O_PATH|unix.O_CLOEXEC, 0)
+			must(t, err)
+			want := lose(name)
+			var st unix.Stat_t
+			// The kernel tells of a close after it has returned.
+			kit.Eventually(t, mntPatience, func() bool {
+				must(t, unix.Fstat(fd, &st))
+				return st.Size == want
+			})
+			if st.Nlink != 0 {
+				t.Errorf("%s: %d names, want 0", what, st.Nlink)
+			}
+			must(t, unix.Close(fd))
+		}
+	})
+}
+
+// TestReopenAFileWithoutAName opens, through /proc, what only a descriptor of
+// O_PATH holds. Its memory is free when that is closed.
+func TestReopenAFileWithoutAName(t *testing.T) {
+	everywhere(t, reopenWithoutName)
+}
+
+func TestReopenAFileWithoutANameWithoutPassthrough(t *testing.T) {
+	everywhereWith(t, mnt.Options{AllowOther: true, Extra: []string{"--passthrough", "off"}}, reopenWithoutName)
+}
+
+func reopenWithoutName(t *testing.T, p place) {
+	for how, lose := range losingName(p) {
+		t.Run(how, func(t *testing.T) {
+			before := freeIn(t, p)
+			name := p.path(how)
+			create(t, name, 1, 5<<20)
+			fd, err := unix.Open(name, unix.O_PATH|unix.O_CLOEXEC, 0)
+			must(t, err)
+			must(t, lose(name))
+			again := fmt.Sprintf("/proc/self/fd/%d", fd)
+			must(t, withFile(again, unix.O_RDONLY, func(f *os.File) error {
+				wantRange(t, f, 1, 0, 5<<20)
+				return nil
+			}))
+			must(t, withFile(again, unix.O_RDWR, func(f *os.File) error {
+				writeRange(t, f, 2, 1<<20, 100_000)
+				return nil
+			}))
+			must(t, withFile(again, unix.O_RDONLY, func(f *os.File) error {
+				wantRange(t, f, 1, 0, 1<<20)
+				wantRange(t, f, 2, 1<<20, 100_000)
+				wantRange(t, f, 1, 1<<20+100_000, 4<<20-100_000)
+				return nil
+			}))
+			var st unix.Stat_t
+			must(t, unix.Fstat(fd, &st))
+			if st.Size != 5<<20 || st.Nlink != 0 {
+				t.Errorf("size %d, %d names", st.Size, st.Nlink)
+			}
+			must(t, os.Truncate(again, 4096))
+			must(t, unix.Close(fd))
+			_ = os.Remove(name) // that which replaced it
+			kit.Eventually(t, mntPatience, func() bool { return freeIn(t, p) == before })
+		})
+	}
+}
+
+// TestKillWithAFileWithoutAName kills the daemon while a descriptor of O_PATH
+// holds files: the next one gives their memory back.
+func TestKillWithAFileWithoutAName(t *testing.T) {
+	kit.Check(t)
+	m := mnt.Mount(t, mnt.Options{Devices: []string{"host,size=64MiB", "sim:0,size=64MiB"}})
+	for _, device := range []string{"host", "sim0"} {
+		name := m.Path(device, "a")
+		create(t, name, 1, 5<<20)
+		fd, err := unix.Open(name, unix.O_PATH|unix.O_CLOEXEC, 0)
+		must(t, err)
+		defer func() { must(t, unix.Close(fd)) }()
+		must(t, os.Remove(name))
+		if used := m.Device(device).Used; used != 5<<20 {
+			t.Errorf("%s: %d bytes are used", device, used)
+		}
+	}
+	m.Kill()
+	m.Start()
+	for _, device := range []string{"host", "sim0"} {
+		kit.Eventually(t, mntPatience, func() bool { return m.Device(device).Used == 0 })
+	}
+}
+
+// freeIn returns the free blocks that statfs reports.
+func freeIn(t testing.TB, p place) uint64 {
+	t.Helper()
+	var st unix.Statfs_t
+	must(t, unix.Statfs(p.dir, &st))
+	return st.Bfree
+}
+
+// TestRoomAfterRemoval fills a device again and again: what was removed is
+// free for the next file.
+func TestRoomAfterRemoval(t *testing.T) {
+	everywhere(t, func(t *testing.T, p place) {
+		if p.isTmpfs() {
+			return
+		}
+		whole := int64(freeIn(t, p)) * 4096
+		for i := range 100 {
+			f, err := os.Create(p.path("a"))
+			must(t, err)
+			must(t, fallocate(f, 0, 0, whole))
+			writeRange(t, f, uint64(i), whole-5000, 5000)
+			must(t, f.Close())
+			must(t, os.Remove(p.path("a")))
+		}
+	})
 }
 
 func TestXattrsOfAFileWithoutAName(t *testing.T) {

@@ -143,7 +143,37 @@ func TestPublishReceivedByReading(t *testing.T) {
 			}
 			wantGone(t, offer)
 		})
+		t.Run("empty, by one of many", func(t *testing.T) { emptyByOneOfMany(t, p) })
 	})
+}
+
+// emptyByOneOfMany has readers and a rename compete for an empty publication: one
+// receives it.
+func emptyByOneOfMany(t *testing.T, p place) {
+	t.Helper()
+	offer := p.publish(t, "t", 1, 0)
+	received := 0
+	var files []*os.File
+	for range 4 {
+		files = append(files, open(t, offer, os.O_RDONLY))
+	}
+	for _, f := range files {
+		if _, err := io.ReadAll(f); err == nil {
+			received++
+		} else {
+			wantErrno(t, err, unix.EIO)
+		}
+	}
+	if err := os.Rename(offer, p.path("moved")); err == nil {
+		received++
+	}
+	if received != 1 {
+		t.Errorf("received %d times", received)
+	}
+	for _, f := range files {
+		must(t, f.Close())
+	}
+	wantGone(t, offer)
 }
 
 // TestPublishGoesWithItsReader has the reader keep the file open when he has

@@ -101,10 +101,7 @@ func opsPrograms(t *testing.T) []namedProgram {
 	for _, file := range files {
 		out = append(out, readProgram(t, file))
 	}
-	runs, length := 12, 250
-	if testing.Short() {
-		runs, length = 3, 150
-	}
+	runs, length := kit.Rounds(3, 6, 24), kit.Rounds(150, 250, 250)
 	if *randomRuns > 0 {
 		runs = *randomRuns
 	}

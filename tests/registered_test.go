@@ -101,7 +101,7 @@ func registeredFile(t *testing.T, m *mnt.M, device string) {
 	wantContent(t, m.Path("host", "fresh"), 6, size)
 
 	must(t, errors.Join(os.Remove(file), os.Remove(m.Path("host", "fresh")), f.Close(), out.Close()))
-	kit.Eventually(t, 10*time.Second, func() bool { return registered(m).Bytes == 0 && m.Device("host").Used == 0 })
+	kit.Eventually(t, time.Minute, func() bool { return registered(m).Bytes == 0 && m.Device("host").Used == 0 })
 }
 
 // removeByMap makes a hole in a file without a request to the daemon, where
@@ -129,7 +129,7 @@ func TestShrinkWhileTheCardReads(t *testing.T) {
 			_, err := m.Run("cp", file, card)
 			done <- err
 		}()
-		kit.Eventually(t, 10*time.Second, func() bool { return registered(m).Registered > before })
+		kit.Eventually(t, time.Minute, func() bool { return registered(m).Registered > before })
 		must(t, os.Truncate(file, 0))
 		// The copy may say that the file became shorter.
 		t.Logf("cp: %v", <-done)
@@ -160,5 +160,5 @@ func TestRegisteredIntoAFullTier(t *testing.T) {
 	cp(t, m, card, m.Path("host", "b"))
 	wantContent(t, m.Path("host", "b"), 1, size)
 	must(t, os.Remove(m.Path("host", "b")))
-	kit.Eventually(t, 10*time.Second, func() bool { return registered(m).Bytes == 0 && m.Device("host").Used == 0 })
+	kit.Eventually(t, time.Minute, func() bool { return registered(m).Bytes == 0 && m.Device("host").Used == 0 })
 }

@@ -67,7 +67,6 @@ const numpyShareScript = `
 	END
 	"$PYTHON" "$TMP"/user.py
 	getfattr -d -m - copy >"$TMP"/listed
-	grep -q user.hmc.state "$TMP"/listed
 	no grep -q -e handle -e bind "$TMP"/listed
 	getfattr --only-values -n user.hmc.handle copy | grep -q memfd
 	no truncate -s 0 copy

@@ -2,7 +2,6 @@ package tests
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -186,7 +185,7 @@ func TestSharingByAnUnprivilegedDaemon(t *testing.T) {
 			u.checkExport(filepath.Join(u.dir, name, "exported"))
 		}
 	})
-	ours, err := filepath.Glob(fmt.Sprintf("/dev/shm/hmcfs-%d-*/*/*", u.who.UID))
+	ours, err := filepath.Glob(u.tier() + "/*/*")
 	must(t, err)
 	t.Logf("files of the host tier: %q", ours)
 	if len(ours) == 0 {
@@ -203,7 +202,7 @@ func TestSharingByAnUnprivilegedDaemon(t *testing.T) {
 	})
 	mine.kill()
 	mnt.AsUser(t, u.who, func() {
-		kit.Eventually(t, 20*time.Second, func() bool {
+		kit.Eventually(t, time.Minute, func() bool {
 			_, err := os.ReadFile(filepath.Join(u.dir, "sim0", "bound"))
 			return errors.Is(err, unix.EIO)
 		})

@@ -30,7 +30,7 @@ func stopDaemon(t *testing.T, m *mnt.M) (goOn func()) {
 	if err := unix.Kill(pid, unix.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	kit.Eventually(t, 30*time.Second, func() error {
+	kit.Eventually(t, time.Minute, func() error {
 		return everyThread(pid, "stat", func(stat string) bool { return strings.Contains(stat, ") T ") })
 	})
 	return goOn
@@ -147,7 +147,7 @@ func TestSignalEndsVerbs(t *testing.T) {
 	} {
 		p := startProgram(t, "hmcfs", args...)
 		// It waits for the daemon, and has said by which signals it ends.
-		kit.Eventually(t, 30*time.Second, func() error { return waitsForOthers(p.Process.Pid) })
+		kit.Eventually(t, time.Minute, func() error { return waitsForOthers(p.Process.Pid) })
 		// The kernel wakes the first thread for a signal, and no other takes
 		// the signal when that one can't.
 		if where, err := os.ReadFile(fmt.Sprintf("/proc/%d/wchan", p.Process.Pid)); err != nil || strings.Contains(string(where), "request_wait") {

@@ -2,6 +2,7 @@ package tests
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -153,6 +154,7 @@ func TestDaemonOfAnUnprivilegedUser(t *testing.T) {
 	mnt.AsUser(t, u.who, func() { u.write(want) })
 	u.kill()
 	u.start()
+	tier := u.tier()
 	mnt.AsUser(t, u.who, func() { u.checkAfterDeath(want) })
 	if out, err := u.command("fsck", "--remove-lost", u.dir).CombinedOutput(); err != nil {
 		t.Errorf("fsck: %v: %s", err, out)
@@ -164,8 +166,8 @@ func TestDaemonOfAnUnprivilegedUser(t *testing.T) {
 	if left := mnt.MountedBelow(u.root); len(left) > 0 {
 		t.Errorf("still mounted: %q", left)
 	}
-	if left, err := filepath.Glob("/dev/shm/hmcfs-65534-*"); len(left) > 0 || err != nil {
-		t.Errorf("left in shared memory: %q, %v", left, err)
+	if _, err := os.Lstat(tier); !errors.Is(err, unix.ENOENT) {
+		t.Errorf("left in shared memory: %q, %v", tier, err)
 	}
 }
 
@@ -256,7 +258,25 @@ func (u *userMount) start() {
 			u.t.Logf("the user's daemon:\n%s", log.String())
 		}
 	})
-	kit.Eventually(u.t, 30*time.Second, func() error { return u.command("status", u.dir).Run() })
+	kit.Eventually(u.t, time.Minute, func() error { return u.command("status", u.dir).Run() })
+}
+
+// tier returns the directory of the host tier, which the daemon has open.
+// Other mounts of the same user have theirs beside it.
+func (u *userMount) tier() string {
+	u.t.Helper()
+	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", u.cmd.Process.Pid))
+	must(u.t, err)
+	parent := fmt.Sprintf("/dev/shm/hmcfs-%d-", u.who.UID)
+	for _, file := range files {
+		target, _ := os.Readlink(file) // one that is closed meanwhile is no directory of the tier
+		if name, ok := strings.CutPrefix(target, parent); ok {
+			name, _, _ = strings.Cut(name, "/")
+			return parent + name
+		}
+	}
+	u.t.Fatalf("the daemon has nothing open below %s…", parent)
+	return ""
 }
 
 func (u *userMount) kill() {

@@ -157,10 +157,16 @@ func TestToldXattrs(t *testing.T) {
 			wantErrno(t, unix.Setxattr(f, "user.hmc."+name, []byte("1"), 0), unix.EOPNOTSUPP)
 			wantErrno(t, unix.Removexattr(f, "user.hmc."+name), unix.EOPNOTSUPP)
 		}
-		for _, name := range []string{"user.hmc.device", "user.hmc.resident", "user.hmc.state"} {
-			if !slices.Contains(listxattr(t, f), name) {
-				t.Errorf("%s is not listed: %q", name, listxattr(t, f))
-			}
+		// What was not set is not listed: rsync -X would try to set or remove it.
+		if names := listxattr(t, f); len(names) > 0 {
+			t.Errorf("of a file without attributes are listed %q", names)
+		}
+		set := []string{"user.hmc.dtype", "user.hmc.key", "user.hmc.ttl", "user.mine"}
+		for i, value := range []string{"float32", "listed-" + p.name, "1000", "x"} {
+			must(t, unix.Setxattr(f, set[i], []byte(value), 0))
+		}
+		if names := listxattr(t, f); !slices.Equal(names, set) {
+			t.Errorf("listed are %q, want what was set, %q", names, set)
 		}
 		for _, dir := range []string{p.dir, p.m.Dir, p.m.Path(".hmcfs"), p.m.Path("keys")} {
 			wantNoXattr(t, dir, "user.hmc.device")

@@ -9,13 +9,14 @@ import (
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/bench"
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/tests/kit"
+	"github.com/hmcfs/hmcfs/tests/spread"
 )
 
 func TestMain(m *testing.M) {
 	if runChild(os.Args, os.Stdout, os.Stderr) {
 		return
 	}
-	os.Exit(m.Run())
+	spread.Main(m, build)
 }
 
 // BenchmarkTargets measures every row once and prints the table.
@@ -36,7 +37,7 @@ func TestSmall(t *testing.T) {
 	}
 	kit.Require(t, "fuse", "root", "opencl")
 	o := defaults()
-	o.hmcfs = build(t)
+	o.hmcfs = hmcfs()
 	t.Setenv("TMPDIR", t.TempDir())
 	o.doc = filepath.Join(t.TempDir(), "doc.md")
 	if err := os.WriteFile(o.doc, []byte("before\n"+sectionBegin+"MEASURED BEFORE\n"+sectionEnd+"after\n"), 0o600); err != nil {
@@ -74,7 +75,7 @@ func TestSmallObjects(t *testing.T) {
 	}
 	kit.Require(t, "fuse", "root", "opencl")
 	o := defaults()
-	o.objects, o.hmcfs = true, build(t)
+	o.objects, o.hmcfs = true, hmcfs()
 	t.Setenv("TMPDIR", t.TempDir())
 	o.rounds, o.large, o.manyKeys, o.manyBlobs, o.calls = 1, devices.MiB, 20, 7, 3
 	var out, said strings.Builder

@@ -68,7 +68,7 @@ func newLobby(ctx context.Context, o options) (b *lobby, err error) {
 func (b *lobby) openStore(ctx context.Context) error {
 	log := zap.NewNop()
 	specs := []string{"host,size=3GiB", "sim:0,size=3GiB", "sim:1,size=1GiB", "opencl:0,size=1GiB"}
-	devs, err := daemon.Families(b.tier(), log).OpenAll(ctx, specs)
+	devs, err := daemon.Families(host.Options{Dir: b.tier()}, log).OpenAll(ctx, specs)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,21 +11,23 @@ import (
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/perf"
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/tests/kit"
+	"github.com/hmcfs/hmcfs/tests/spread"
 	"github.com/hmcfs/hmcfs/transport/comm"
 	"github.com/hmcfs/hmcfs/transport/control"
 )
 
-// build builds the program.
-func build(t *testing.T) string {
-	t.Helper()
-	to := filepath.Join(t.TempDir(), "hmcfs")
-	cmd := exec.Command("go", "build", "-o", to, "../../cmd/hmcfs")
+// build builds the program into a directory.
+func build(dir string) error {
+	cmd := exec.Command("go", "build", "-o", filepath.Join(dir, "hmcfs"), "../../cmd/hmcfs")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if text, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("build hmcfs: %v\n%s", err, text)
+		return fmt.Errorf("build hmcfs: %w: %s", err, text)
 	}
-	return to
+	return nil
 }
+
+// hmcfs is the program that was built.
+func hmcfs() string { return filepath.Join(spread.Prepared(), "hmcfs") }
 
 // TestSmallPeers measures every row of the communicator on little, so that
 // the program works when it is wanted.
@@ -35,7 +38,7 @@ func TestSmallPeers(t *testing.T) {
 	kit.Require(t, "root", "tool:ip", "tool:nsenter", "tool:iperf3", "tool:ucx_perftest")
 	kit.Check(t)
 	o := defaults()
-	o.hmcfs = build(t)
+	o.hmcfs = hmcfs()
 	t.Setenv("TMPDIR", t.TempDir())
 	o.doc, o.picture = filepath.Join(t.TempDir(), "doc.md"), filepath.Join(t.TempDir(), "picture.svg")
 	if err := os.WriteFile(o.doc, []byte("before\n"+peersBegin+"MEASURED BEFORE\n"+sectionEnd+"after\n"), 0o600); err != nil {

@@ -53,8 +53,8 @@ func TestEtcdAway(t *testing.T) {
 	c.Kill()
 	must(t, w.etcd.Continue(t.Context()))
 	recovered(t, a, b)
-	a.lists("b")
-	b.lists("a")
+	a.lapsed("c")
+	b.lapsed("c")
 	c.restart()
 	w.meet()
 	write(t, c.Path("sim0", "z"), 4, mib)
@@ -100,9 +100,9 @@ func recovered(t *testing.T, nodes ...*node) {
 	}
 }
 
-// TestLeaseEnds kills a node: it is gone from nodes/, and its keys from keys/,
-// when its lease has ended. It comes back with another epoch, and its keys with
-// it.
+// TestLeaseEnds kills a node: its keys are gone from keys/ when its lease has
+// ended, and its files are not there to be read, which is another thing than not
+// to exist. It comes back with another epoch, and its keys with it.
 func TestLeaseEnds(t *testing.T) {
 	_, nodes := newNodes(t, worldOptions{etcd: plainEtcd()})
 	a, b := nodes[0], nodes[1]
@@ -111,8 +111,10 @@ func TestLeaseEnds(t *testing.T) {
 	kit.Eventually(t, patience, func() error { return check(a.Path("keys", "k1"), 1, mib) })
 	epoch := a.epochOfB()
 	b.Kill()
-	a.lists("c")
+	a.lapsed("b")
 	gone(t, a.Path("keys", "k1"))
+	a.lists("b", "c")
+	absent(t, a, "x")
 	// Its key is free for others now.
 	write(t, a.Path("host", "y"), 2, mib)
 	must(t, unix.Setxattr(a.Path("host", "y"), "user.hmc.key", []byte("k2"), 0))
@@ -123,6 +125,49 @@ func TestLeaseEnds(t *testing.T) {
 	}
 	kit.Eventually(t, patience, func() error { return check(a.Path("keys", "k1"), 1, mib) })
 	kit.Eventually(t, patience, func() error { return check(b.Path("keys", "k2"), 2, mib) })
+}
+
+// absent tries what takes ENOENT for permission to go on, with a file of b, which
+// is dead: all of it fails.
+func absent(t *testing.T, a *node, name string) {
+	t.Helper()
+	path := a.at("b", "host", name)
+	for what, do := range map[string]func() error{
+		"stat":               func() error { _, err := os.Stat(path); return err },
+		"remove":             func() error { return os.Remove(path) },
+		"remove, forced":     func() error { return os.RemoveAll(path) },
+		"create":             func() error { return os.WriteFile(path, []byte("x"), 0o600) },
+		"make a directory":   func() error { return os.MkdirAll(a.at("b", "host", "d"), 0o700) },
+		"list":               func() error { _, err := os.ReadDir(a.at("b")); return err },
+		"list by a new node": func() error { _, err := try(t.Context(), "ls", a.at("b", "host")); return err },
+	} {
+		err := soon(t, what, do)
+		if err == nil || errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s on a node whose lease has ended: %v", what, err)
+		}
+	}
+	if err := soon(t, "stat", func() error { _, err := os.Stat(path); return err }); !errors.Is(err, syscall.EHOSTUNREACH) {
+		t.Errorf("stat: %v", err)
+	}
+}
+
+// TestForgetNode takes a node that died out of the cluster: for all nodes, also
+// one that was not asked, its names are gone then.
+func TestForgetNode(t *testing.T) {
+	_, nodes := newNodes(t, worldOptions{etcd: plainEtcd()})
+	a, b, c := nodes[0], nodes[1], nodes[2]
+	if out, err := a.Run("nodes", "--forget", "b", a.Dir); err == nil || !strings.Contains(err.Error(), "node b is connected") {
+		t.Errorf("forgetting a node that is there: %v %s", err, out)
+	}
+	b.Kill()
+	a.lapsed("b")
+	_, err := a.Run("nodes", "--forget", "b", a.Dir)
+	must(t, err)
+	a.lists("c")
+	c.lists("a")
+	gone(t, c.at("b"))
+	b.restart()
+	c.lists("a", "b")
 }
 
 // TestKeep unmounts a node with --keep and mounts it again: its host files and
@@ -160,7 +205,7 @@ func TestNodeStopped(t *testing.T) {
 	}
 	write(t, a.at("c", "host", "y"), 2, mib)
 	verify(t, c.Path("host", "y"), 2, mib)
-	a.lists("c") // its lease has ended
+	a.lapsed("b") // its lease has ended
 	must(t, unix.Kill(b.PID(), unix.SIGCONT))
 	a.lists("b", "c")
 	kit.Eventually(t, patience, func() error { return check(a.at("b", "host", "x"), 1, mib) })

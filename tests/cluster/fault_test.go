@@ -16,6 +16,10 @@ import (
 // slowRate has a copy of bigSize take some seconds.
 const slowRate = "60mbit"
 
+// crawlRate has it take longer than many small copies, and each of its questions
+// less than the timeout of the tests' nodes.
+const crawlRate = "25mbit"
+
 // copying is a cp that is under way.
 type copying struct {
 	from, to string
@@ -107,7 +111,7 @@ func peerGone(t *testing.T, from bool, how [2]func(*testing.T, *node)) {
 			t.Logf("ls -l %s of a node that is gone still answers", path)
 		}
 	}
-	a.lists("c")
+	a.lists("b", "c")
 	// All others are as before.
 	write(t, a.at("c", "sim0", "meanwhile"), 6, 2*mib)
 	verify(t, c.Path("sim0", "meanwhile"), 6, 2*mib)
@@ -224,13 +228,13 @@ func TestSlowPeer(t *testing.T) {
 	_, nodes := newNodes(t, worldOptions{etcd: plainEtcd()})
 	a, b, c := nodes[0], nodes[1], nodes[2]
 	write(t, c.Path("sim0", "x"), 1, bigSize)
-	write(t, b.Path("sim0", "y"), 2, bigSize)
-	must(t, c.space.Slow(t.Context(), slowRate))
+	write(t, b.Path("sim0", "y"), 2, mib)
+	must(t, c.space.Slow(t.Context(), crawlRate))
 	slow := beginCopy(t, c, a.at("c", "sim0", "x"), a.Path("sim0", "x"))
 	for i := range 5 {
 		to := a.Path("sim0", fmt.Sprintf("y%d", i%2))
 		run(t, "cp", a.at("b", "sim0", "y"), to)
-		verify(t, to, 2, bigSize)
+		verify(t, to, 2, mib)
 		run(t, "ls", "-l", a.Path("sim0"), a.at("b", "sim0"))
 		select {
 		case err := <-slow.done:

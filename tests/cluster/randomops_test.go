@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hmcfs/hmcfs/tests/kit"
 	"github.com/hmcfs/hmcfs/tests/mnt"
 	"github.com/hmcfs/hmcfs/tests/randomops"
 )
@@ -54,10 +55,7 @@ func randomPrograms(t *testing.T) []randomops.Program {
 		must(t, err)
 		return []randomops.Program{p}
 	}
-	runs, length, seed := 6, 250, *randomSeed
-	if testing.Short() {
-		runs, length = 2, 150
-	}
+	runs, length, seed := kit.Rounds(2, 3, 12), kit.Rounds(150, 250, 250), *randomSeed
 	if *randomRuns > 0 {
 		runs = *randomRuns
 	}

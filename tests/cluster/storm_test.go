@@ -37,11 +37,7 @@ func TestStorm(t *testing.T) {
 			running.Go(wr.run)
 		}
 	}
-	rounds := 18
-	if testing.Short() {
-		rounds = 3
-	}
-	for i := range rounds {
+	for i := range kit.Rounds(3, 9, 36) {
 		s.progress(steps)
 		s.disturb(i)
 	}
@@ -268,12 +264,14 @@ func copyFile(to *os.File, from string, size int) error {
 }
 
 // remove removes the oldest file. Whether it is there is not known when that
-// fails; no other file may be touched by it.
+// fails; no other file may be touched by it. It is tried again after all others,
+// so that a node that is away does not keep the writer from going on.
 func (wr *writer) remove() error {
 	f := wr.files[0]
 	err := os.Remove(f.by(wr.n))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		f.confirmed = false // it may be gone all the same
+		wr.files = append(wr.files[1:], f)
 		return err
 	}
 	wr.files = wr.files[1:]

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hmcfs/hmcfs/metadata/members"
 	"github.com/hmcfs/hmcfs/objects/adminapi"
 	"github.com/hmcfs/hmcfs/tests/etcdkit"
 	"github.com/hmcfs/hmcfs/tests/kit"
@@ -44,6 +45,8 @@ type worldOptions struct {
 	// here has all nodes on this machine, which may use what nodes of one
 	// machine do. Else the network is all they have.
 	here bool
+	// alone lets no user in but the one that mounts.
+	alone bool
 	// flags, if not nil, are more flags of one mount.
 	flags func(name string) []string
 }
@@ -153,7 +156,7 @@ func (w *world) prepare(name string, machine int, extra ...string) *node {
 	w.t.Helper()
 	n := &node{w: w, name: name}
 	o := mnt.Options{
-		Devices: w.opts.devices, AllowOther: true,
+		Devices: w.opts.devices, AllowOther: !w.opts.alone,
 		Extra: slices.Concat(w.flags(name, machine), w.opts.extra, extra),
 	}
 	if w.net != nil {
@@ -249,6 +252,19 @@ func (n *node) lists(want ...string) {
 			err = fmt.Errorf("%s lists %q, want %q", n.name, got, want)
 		}
 		return err
+	})
+}
+
+// lapsed waits until a node says that another one's lease has ended.
+func (n *node) lapsed(name members.Name) {
+	n.w.t.Helper()
+	kit.Eventually(n.w.t, patience, func() error {
+		for _, other := range n.cluster().Nodes {
+			if other.Name == name && !other.Lapsed.IsZero() && !other.Connected && other.Problem != "" {
+				return nil
+			}
+		}
+		return fmt.Errorf("%s does not say that the lease of %s has ended", n.name, name)
 	})
 }
 

@@ -155,7 +155,7 @@ title "Attributes"
 run setfattr -n user.hmc.key -v demo.activations mnt/ocl0/moved.npy
 run setfattr -n user.hmc.blobs -v "128,$(($(stat -c %s mnt/ocl0/moved.npy) - 128))" mnt/ocl0/moved.npy
 run getfattr -d mnt/ocl0/moved.npy
-run getfattr -d mnt/sim1/model.safetensors
+run getfattr -n user.hmc.device mnt/sim1/model.safetensors
 run ls -l mnt/keys
 [ "$(readlink mnt/keys/demo.activations)" = ../ocl0/moved.npy ] || die "the key leads elsewhere"
 

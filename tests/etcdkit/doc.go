@@ -6,5 +6,8 @@
 //	etcd.Open(ctx, etcd.Options{Endpoints: e.Endpoints(), TLS: e.TLS(), …})
 //	e.Stop(); e.Continue(); e.Wipe()
 //
+// NewCluster starts several that agree, of which any may be ended, stopped or
+// wiped.
+//
 // It needs Debian's etcd-server.
 package etcdkit

@@ -32,6 +32,9 @@ type Options struct {
 	Enter func() error
 	// TLS has clients show certificates, and the server its own.
 	TLS bool
+	// Dial connects to where Host is, for what a Cluster asks its members. Nil
+	// is the network of this process.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Password, if not empty, is that of the users root and User, and nobody
 	// gets in without.
 	Password string
@@ -43,6 +46,8 @@ type Server struct {
 	dir     string
 	port    int
 	proofs  *proofs
+	// member is nil for a server that is alone.
+	member *member
 
 	mu sync.Mutex
 	// +checklocks:mu
@@ -247,7 +252,7 @@ func (s *Server) begin(p *process) error {
 }
 
 func (s *Server) args() []string {
-	client, peer := "http://"+s.Endpoints()[0], "http://127.0.0.1:0"
+	client := "http://" + s.Endpoints()[0]
 	var proof []string
 	if s.proofs != nil {
 		client = "https://" + s.Endpoints()[0]
@@ -256,13 +261,20 @@ func (s *Server) args() []string {
 			"--trusted-ca-file", s.proofs.CA, "--client-cert-auth",
 		}
 	}
+	m := s.member
+	if m == nil {
+		const nowhere = "http://127.0.0.1:0"
+		m = &member{name: "test", peer: nowhere, initial: "test=" + nowhere, state: "new"}
+	}
 	return append(proof,
-		"--data-dir", s.data(), "--name", "test", "--logger", "zap", "--log-outputs", "stderr",
+		"--data-dir", s.data(), "--name", m.name, "--logger", "zap", "--log-outputs", "stderr",
 		"--listen-client-urls", client, "--advertise-client-urls", client,
-		"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", "test="+peer,
+		"--listen-peer-urls", m.peer, "--initial-advertise-peer-urls", m.peer,
+		"--initial-cluster", m.initial, "--initial-cluster-state", m.state,
 		// A short time to elect is also a short least time of leases.
 		"--heartbeat-interval", "100", "--election-timeout", "500",
-		"--enable-grpc-gateway=false")
+		// A member is asked to replace another one by HTTP.
+		"--enable-grpc-gateway="+strconv.FormatBool(s.member != nil))
 }
 
 // process is one life of the server.

@@ -14,19 +14,36 @@ import (
 	"time"
 
 	"github.com/hmcfs/hmcfs/tests/kit"
+	"github.com/hmcfs/hmcfs/tests/spread"
 )
 
-// build builds hmcfs and all examples, and returns where they are.
-func build(t *testing.T) string {
+func TestMain(m *testing.M) { spread.Main(m, build) }
+
+// build builds hmcfs and all examples into a directory.
+func build(dir string) error {
+	out, err := exec.Command("go", "build", "-o", dir, "../../cmd/hmcfs", "./treduce", "./ring", "./pipeline", "./pingpong", "./gradients").CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("build the examples: %w: %s", err, out)
+	}
+	return nil
+}
+
+// programs returns a directory of the test's own with hmcfs and all examples.
+func programs(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "x") //nolint:usetesting // a test's own directory is too long for a socket's path
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", dir, "../../cmd/hmcfs", "./treduce", "./ring", "./pipeline", "./pingpong", "./gradients").CombinedOutput()
+	entries, err := os.ReadDir(spread.Prepared())
 	if err != nil {
-		t.Fatalf("%v: %s", err, out)
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if err := os.Link(filepath.Join(spread.Prepared(), e.Name()), filepath.Join(dir, e.Name())); err != nil {
+			t.Fatal(err)
+		}
 	}
 	return dir
 }
@@ -57,7 +74,7 @@ func job(t *testing.T, dir string, args ...string) (lines []string, code int) {
 
 func TestExamples(t *testing.T) {
 	kit.Check(t)
-	dir := build(t)
+	dir := programs(t)
 	at := func(name string) string { return filepath.Join(dir, name) }
 	passed := "=== VERIFICATION PASSED === "
 	for name, c := range map[string]struct {
@@ -128,7 +145,7 @@ func pong() []string {
 // that all ranks have the same in the end.
 func TestWrongAnswerIsFound(t *testing.T) {
 	kit.Check(t)
-	dir := build(t)
+	dir := programs(t)
 	lines, code := job(t, dir, "--config", "ring/corrected.yaml", "--", filepath.Join(dir, "ring"), "seed")
 	all := strings.Join(lines, "\n")
 	if code != 6 || !strings.Contains(all, "=== VERIFICATION FAILED === (36 of 40 elements differ)") ||
@@ -141,7 +158,7 @@ func TestWrongAnswerIsFound(t *testing.T) {
 // nothing but the variables that it names.
 func TestWithoutTheRunner(t *testing.T) {
 	kit.Check(t)
-	dir := build(t)
+	dir := programs(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	secret := filepath.Join(dir, "secret")

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -27,7 +29,8 @@ func onCUDA(t *testing.T, dir string) {
 		for _, way := range []string{" (host, memfd)", " (cuda0, ipc)", " (cuda0, vmm-fd)"} {
 			passes(t, said, sharingRows(way)...)
 		}
-		has(t, said, "of cuMemcpyDtoD", "of cuMemcpyHtoD", "of cuMemcpyDtoH", "first byte by a handle, independent of the size",
+		// The stand-in knows no kernels of 16-bit types.
+		has(t, said, "THE DRIVER REFUSED KERNELS of ", "of cuMemcpyDtoD", "of cuMemcpyHtoD", "of cuMemcpyDtoH", "first byte by a handle, independent of the size",
 			" 0 failed")
 	})
 	t.Run("a driver without a card", func(t *testing.T) {
@@ -38,6 +41,19 @@ func onCUDA(t *testing.T, dir string) {
 			t.Errorf("exit status %d", status)
 		}
 		has(t, said, "cuda0: no such device here", "cuda: ")
+	})
+	t.Run("a card for one process", func(t *testing.T) {
+		control := filepath.Join(t.TempDir(), "control")
+		if err := os.WriteFile(control, []byte("mode=3\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		r := newRunner(t, dir, "--quick")
+		r.cmd.Env = append(r.cmd.Env, lib, "HMCFS_STANDIN_CONTROL="+control)
+		status, said := r.run(t)
+		if status != exitUntested {
+			t.Errorf("exit status %d", status)
+		}
+		has(t, said, `cuda0: not tested: its compute mode is "exclusive process"`, "nvidia-smi -i 0 -c DEFAULT")
 	})
 }
 

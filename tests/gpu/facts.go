@@ -85,8 +85,12 @@ func (s *suite) lookAround(ctx context.Context) []string {
 	}
 	add("machine", fmt.Sprintf("%d processors (%s), %v of memory free", runtime.NumCPU(), field("/proc/cpuinfo", "model name"), available()))
 	add("kernel", kernel())
+	if name := sandbox(); name != "" {
+		add("sandbox", name)
+	}
 	add("user", fmt.Sprintf("uid %d, effective capabilities %s", os.Geteuid(), field("/proc/self/status", "CapEff")))
 	add("/dev/fuse", presence("/dev/fuse"))
+	add("descriptors of other processes", orError("may be taken", s.descriptors))
 	if s.mount != nil {
 		if st, err := s.mount.status(ctx); err == nil {
 			add("passthrough", map[bool]string{true: "on", false: "off: " + st.Passthrough.Reason}[st.Passthrough.On])
@@ -136,15 +140,6 @@ func field(path, name string) string {
 		}
 	}
 	return "unknown"
-}
-
-// available is the memory that a program can still take.
-func available() devices.Size {
-	var kib uint64
-	if _, err := fmt.Sscanf(field("/proc/meminfo", "MemAvailable"), "%d kB", &kib); err != nil {
-		return devices.GiB
-	}
-	return devices.Size(kib) * devices.KiB
 }
 
 func kernel() string {

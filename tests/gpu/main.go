@@ -10,10 +10,11 @@
 //
 // # What decides
 //
-// The exit status is 1 when a check failed, 3 when the device is not there,
-// 0 otherwise: a target of speed that is missed is told, and fails nothing.
-// What can't run on the machine (no /dev/fuse, no privilege to mount) is a
-// row that says why.
+// The exit status is 1 when a check failed, 3 when the device is not there, 4
+// when checks that hmcfs is about could not run on the machine (no /dev/fuse, no
+// privilege to mount or to take descriptors, a card that takes one process, no
+// time left), 0 otherwise: a target of speed that is missed is told, and fails
+// nothing, and so is what a machine need not have (a package of Python's).
 //
 // # How it measures
 //
@@ -41,6 +42,7 @@ const (
 	exitFailed   = 1
 	exitUsage    = 2
 	exitNoDevice = 3
+	exitUntested = 4
 )
 
 // options say what is run and where it goes.
@@ -106,8 +108,11 @@ func run(ctx context.Context, o options, out, progress io.Writer) int {
 	s, err := newSuite(ctx, o, progress)
 	if err != nil {
 		fmt.Fprintln(progress, "gpu:", err)
-		if errors.Is(err, errNoDevice) {
+		switch {
+		case errors.Is(err, errNoDevice):
 			return exitNoDevice
+		case errors.Is(err, errUntested):
+			return exitUntested
 		}
 		return exitFailed
 	}
@@ -117,8 +122,11 @@ func run(ctx context.Context, o options, out, progress io.Writer) int {
 		fmt.Fprintln(progress, "gpu:", err)
 		return exitFailed
 	}
-	if s.failed() {
+	switch {
+	case s.failed():
 		return exitFailed
+	case len(s.untested) > 0:
+		return exitUntested
 	}
 	return 0
 }

@@ -7,8 +7,8 @@
 # that `make gpu-bundle` puts beside it; no Go toolchain, no compiler. HMCFS
 # names another hmcfs than the one beside it. What the machine can't run is
 # told in the table. The exit status is 0 when every check passed, 1 when one
-# failed, 3 when the device is not there. A missed target of speed fails
-# nothing. After LIMIT seconds (480) the suite is told to end, and GRACE seconds
+# failed, 2 when a program is missing or does not run here, 3 when the device is
+# not there, 4 when checks could not run. A missed target of speed fails nothing. After LIMIT seconds (480) the suite is told to end, and GRACE seconds
 # (20) later it is killed.
 set -euo pipefail
 export LC_ALL=C
@@ -22,6 +22,24 @@ for program in "$hmcfs" "$tools"/{gpu,conformance,truth,cudaraw,fileio}; do
 		exit 2
 	fi
 done
+# Each program is run bare before anything else: one that was linked to a newer C
+# library than this machine's would fail as if hmcfs had. Wrong usage is how the
+# others say that they run.
+bare() {
+	local said status=0
+	said=$("$@" 2>&1 </dev/null) || status=$?
+	if [ "$status" -ne 0 ] && [[ $said != *[Uu]sage* ]]; then
+		echo "run.sh: $1 does not run on this machine (status $status): ${said:-it says nothing}" >&2
+		case $said in
+		*GLIBC_*) echo "run.sh: it was built where the C library is newer; run make gpu-bundle on a machine as old as this" >&2 ;;
+		esac
+		exit 2
+	fi
+}
+bare "$hmcfs" version
+bare "$tools/conformance" -test.list none
+bare "$tools/gpu" -h
+for program in truth cudaraw fileio; do bare "$tools/$program"; done
 # Short, for the admin socket's path has at most 107 bytes.
 scratch=$(mktemp -d "${TMPDIR:-/tmp}/hmcfs-gpu.XXXXXX")
 chmod 0711 "$scratch" # a check acts as another user

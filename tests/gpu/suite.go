@@ -28,6 +28,10 @@ type suite struct {
 	// mount is nil where the machine can't mount; unmountable says why.
 	mount       *mount
 	unmountable error
+	// descriptors tells why a process can't take another's descriptors here.
+	descriptors error
+	// untested lists what the machine, or the time, has kept from being checked.
+	untested []string
 	// tmpfs is a directory on a tmpfs to compare with.
 	tmpfs string
 	// raw answers what the driver's own copies take; nil for other families.
@@ -76,8 +80,12 @@ func newSuite(ctx context.Context, o options, progress io.Writer) (*suite, error
 	if s.device, err = s.find(ctx); err != nil {
 		return nil, err
 	}
+	if err = s.shareable(ctx); err != nil {
+		return nil, err
+	}
 	s.sizes = choose(o.quick, s.device.free, available())
 	s.unmountable = s.setUp(ctx)
+	s.descriptors = s.takesDescriptors(ctx)
 	s.facts = s.lookAround(ctx)
 	if s.device.family != "cuda" {
 		return s, nil
@@ -160,7 +168,7 @@ func (s *suite) leftovers() error {
 func (s *suite) all(ctx context.Context) {
 	s.deviceChecks(ctx)
 	if s.mount == nil {
-		s.add(row{what: "everything through a mount", measured: oneLine(s.unmountable.Error()), verdict: skipped})
+		s.withhold("everything through a mount", s.unmountable)
 		return
 	}
 	if s.unmountable != nil {

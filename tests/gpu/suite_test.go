@@ -168,7 +168,9 @@ func TestSuite(t *testing.T) {
 		}
 		has(t, said, "is not there; make gpu-bundle")
 	})
+	t.Run("a program does not run", func(t *testing.T) { tooOld(t, dir) })
 	t.Run("no mount", func(t *testing.T) { withoutFUSE(t, dir) })
+	t.Run("no right to descriptors", func(t *testing.T) { withoutRights(t, dir) })
 	t.Run("a wrong byte is noticed", func(t *testing.T) { wrongByte(t, dir) })
 	t.Run("wrong memory is noticed", func(t *testing.T) { wrongMemory(t, dir) })
 	for name, signal := range map[string]unix.Signal{"interrupted": unix.SIGINT, "terminated": unix.SIGTERM} {
@@ -191,10 +193,56 @@ func withoutFUSE(t *testing.T, dir string) {
 		filepath.Join(dir, "run.sh"), "--device", "sim0", "--quick")
 	r.cmd.Env, r.cmd.Stdout, r.cmd.Stderr = append(os.Environ(), "TMPDIR="+r.scratch), &r.out, &r.out
 	status, said := r.run(t)
-	if status != 0 {
+	if status != exitUntested {
 		t.Errorf("exit status %d", status)
 	}
-	has(t, said, "| everything through a mount | ", "| not run |")
+	has(t, said, "| everything through a mount | ", "| not run |", "NOT TESTED", "- everything through a mount: ")
+}
+
+// withoutRights has a truth that can't take descriptors of other processes, as
+// in a container without that right.
+func withoutRights(t *testing.T, dir string) {
+	t.Helper()
+	r := newRunner(t, dir, "--device", "sim0", "--quick")
+	r.cmd.Env = append(r.cmd.Env, "GPU_TOOLS="+withProgram(t, dir, "truth",
+		`if [ "$1" = open ]; then echo "error: take descriptor: Operation not permitted" >&2; exit 1; fi
+exec `+dir+`/truth "$@"`))
+	status, said := r.run(t)
+	if status != exitUntested {
+		t.Errorf("exit status %d\n%s", status, said)
+	}
+	has(t, said, "| bind and export (sim0, memfd) | ", "--cap-add SYS_PTRACE", "- descriptors of other processes: ", " 0 failed")
+}
+
+// tooOld has a helper that the machine's loader refuses.
+func tooOld(t *testing.T, dir string) {
+	t.Helper()
+	r := newRunner(t, dir, "--device", "sim0", "--quick")
+	tools := withProgram(t, dir, "fileio", "echo \"$0: version \\`GLIBC_2.99' not found\" >&2; exit 1")
+	r.cmd.Env = append(r.cmd.Env, "GPU_TOOLS="+tools)
+	status, said := r.run(t)
+	if status != exitUsage {
+		t.Errorf("exit status %d", status)
+	}
+	has(t, said, "fileio does not run on this machine", "GLIBC_2.99", "make gpu-bundle on a machine as old as this")
+}
+
+// withProgram returns a folder of the programs in dir, of which one is a script.
+func withProgram(t *testing.T, dir, name, script string) string {
+	t.Helper()
+	tools := t.TempDir()
+	for _, program := range []string{"hmcfs", "gpu", "conformance", "truth", "cudaraw", "fileio", "recipes"} {
+		if program == name {
+			continue
+		}
+		if err := os.Symlink(filepath.Join(dir, program), filepath.Join(tools, program)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(tools, name), []byte("#!/bin/sh\n"+script+"\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return tools
 }
 
 // wrongByte puts a cp into the path that changes one.
@@ -217,16 +265,8 @@ func wrongByte(t *testing.T, dir string) {
 // wrongMemory has an owner whose memory has other content than it was told.
 func wrongMemory(t *testing.T, dir string) {
 	t.Helper()
-	tools := t.TempDir()
-	for _, name := range []string{"hmcfs", "gpu", "conformance", "cudaraw", "fileio", "recipes"} {
-		if err := os.Symlink(filepath.Join(dir, name), filepath.Join(tools, name)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	script := fmt.Sprintf("#!/bin/sh\ncase $1 in\nown) exec %[1]s/truth own $2 $3 $(($4 + 1)) $5 $6 $7;;\nesac\nexec %[1]s/truth \"$@\"\n", dir)
-	if err := os.WriteFile(filepath.Join(tools, "truth"), []byte(script), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	tools := withProgram(t, dir, "truth",
+		fmt.Sprintf("case $1 in\nown) exec %[1]s/truth own $2 $3 $(($4 + 1)) $5 $6 $7;;\nesac\nexec %[1]s/truth \"$@\"", dir))
 	r := newRunner(t, dir, "--device", "sim0", "--quick")
 	r.cmd.Env = append(r.cmd.Env, "GPU_TOOLS="+tools)
 	status, said := r.run(t)

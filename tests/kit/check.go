@@ -10,8 +10,9 @@ import (
 )
 
 // settle is how long Check waits for goroutines, descriptors and mounts to
-// go away after a test: a server that was told to stop needs a moment.
-const settle = 5 * time.Second
+// go away after a test: a server that was told to stop needs a moment, and a
+// busy machine many of them.
+const settle = 30 * time.Second
 
 // Ignore is an exception for Check: leaks whose description contains the
 // text are left out. The description of a goroutine is its stack, that of a

@@ -17,6 +17,27 @@ import (
 // comma separated list of needs, or "all".
 const RequireEnv = "HMCFS_REQUIRE"
 
+// CheckEnv is the environment variable that make check sets.
+const CheckEnv = "HMCFS_CHECK"
+
+// Exhaustive says whether the whole of a product is to be tested, many rounds
+// of what is random, or the largest sizes: that is make check, which takes
+// longer than a person waits for make test. A test that asks goes through
+// everything in little otherwise.
+func Exhaustive() bool { return os.Getenv(CheckEnv) != "" }
+
+// Rounds returns how often something is done, or how much of it: with -short,
+// usually, and when the test is to be exhaustive.
+func Rounds(short, usual, all int) int {
+	switch {
+	case testing.Short():
+		return short
+	case Exhaustive():
+		return all
+	}
+	return usual
+}
+
 // Require skips the test unless the machine has every need, or fails it if
 // HMCFS_REQUIRE says that the need must be there. The needs are:
 //

@@ -7,6 +7,8 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
+	"runtime"
 	"strconv"
 	"syscall"
 	"testing"
@@ -15,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/cli"
+	"github.com/hmcfs/hmcfs/tests/spread"
 )
 
 // The names under which the test binary is something else than the tests.
@@ -32,17 +35,24 @@ const (
 	baseEnv = "HMCFS_TEST_BASE"
 )
 
-// Main runs the tests of a package, or the program, by the name that the
-// process was started under; more are programs of the tests' own, by theirs. It
-// does not return.
+// Main runs the tests of a package, each in a process of its own, or the
+// program, by the name that the process was started under; more are programs of
+// the tests' own, by theirs. It does not return.
 func Main(m *testing.M, more ...map[string]func()) {
-	if err := isolate(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
+	// As in cmd/hmcfs the first thread is for signals alone.
+	runtime.LockOSThread()
 	programs := map[string]func(){programName: program, helperName: program, guardName: guard}
 	for _, p := range more {
 		maps.Copy(programs, p)
+	}
+	if programs[filepath.Base(os.Args[0])] == nil {
+		if code, done := spread.Tests(); done {
+			os.Exit(code)
+		}
+		if err := isolate(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
 	}
 	testscript.Main(tests{m}, programs)
 }

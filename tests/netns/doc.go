@@ -7,7 +7,10 @@
 //	cable.Left.Command(ctx, "hmcfs", "perf", "serve", …)
 //
 // NewNet makes more of them, at one switch: any two can be cut off from each
-// other, and each can be made slow.
+// other, and each can be made slow. NewRelayed has a switch in this process in
+// place of the kernel's: it loses and holds up frames in each direction as it
+// is told, also where the kernel has no netem and no packet filter. It needs
+// /dev/net/tun.
 //
 // A namespace lives as long as a process that does nothing in it, which ends
 // with the process that made it, however that ends: nothing has a name on the

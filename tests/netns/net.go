@@ -20,6 +20,8 @@ type Net struct {
 	Spaces []*Space
 	Hub    *Space
 	dir    string
+	// relay passes the frames on, in a Net of NewRelayed.
+	relay *relay
 }
 
 // maxSpaces is how many addresses there are beside the hub's.
@@ -37,7 +39,10 @@ func numbered(n int, name string) *Space {
 
 // NewNet makes a hub and n spaces at it, or leaves nothing behind. The names
 // are node1.hmcfs.test and so on, and hub.hmcfs.test.
-func NewNet(ctx context.Context, n int) (_ *Net, err error) {
+func NewNet(ctx context.Context, n int) (*Net, error) { return newNet(ctx, n, (*Net).wire) }
+
+// newNet makes the spaces and joins them.
+func newNet(ctx context.Context, n int, join func(*Net, context.Context) error) (_ *Net, err error) {
 	if n < 1 || n > maxSpaces {
 		return nil, fmt.Errorf("network namespaces: %d of them; use 1 to %d", n, maxSpaces)
 	}
@@ -67,7 +72,7 @@ func NewNet(ctx context.Context, n int) (_ *Net, err error) {
 			return net, err
 		}
 	}
-	return net, net.wire(ctx)
+	return net, join(net, ctx)
 }
 
 func (n *Net) all() []*Space { return append([]*Space{n.Hub}, n.Spaces...) }
@@ -106,6 +111,9 @@ func (n *Net) wire(ctx context.Context) error {
 // Close ends all namespaces, as Cable.Close does.
 func (n *Net) Close() error {
 	var errs []error
+	if n.relay != nil {
+		errs = append(errs, n.relay.close())
+	}
 	for _, s := range n.all() {
 		errs = append(errs, s.close())
 	}

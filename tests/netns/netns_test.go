@@ -58,7 +58,7 @@ func TestCable(t *testing.T) {
 	if err := c.Right.Plug(t.Context()); err != nil {
 		t.Error(err)
 	}
-	kit.Eventually(t, 5*time.Second, func() bool { return strings.Contains(link(), "LOWER_UP") })
+	kit.Eventually(t, time.Minute, func() bool { return strings.Contains(link(), "LOWER_UP") })
 }
 
 // Three and the hub reach each other; a pair that is cut does not, the others

@@ -44,6 +44,16 @@ def main(path):
     os.setxattr(path, "user.hmc.shape", b"300,1000")
 
     array = open_array(path)
+    try:
+        use(path, array, rng)
+    finally:
+        # The export lasts until it is ended, or the mount is; the array goes on
+        # showing the same memory. `hmcfs export FILE -- COMMAND` ends it by itself.
+        os.removexattr(path, "user.hmc.handle")
+
+
+def use(path, array, rng):
+    first = np.fromfile(path, dtype="float32").reshape(300, 1000)
     assert array.shape == first.shape and np.array_equal(array, first), "the array is not what was written"
 
     # From the array to the file ...

@@ -281,7 +281,8 @@ func (t *trial) lost(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = t.complete(ctx, looker, "nodes/", t.nodeCount)
+	// Each has a record and a mark.
+	err = t.complete(ctx, looker, "nodes/", 2*t.nodeCount)
 	if err == nil {
 		err = t.until(ctx, well)
 	}

@@ -72,7 +72,7 @@ struct range { // of device addresses
 struct physical { // of cuMemCreate
 	struct memory *memory;
 	unsigned types;
-	int counted;
+	int rdma, counted;
 	struct physical *next;
 };
 
@@ -226,15 +226,17 @@ static struct pinned *pinned_over(const void *p, size_t n)
 	return NULL;
 }
 
-static int is_pinned(const char *call, const void *p, size_t n)
+enum { PAGEABLE, PINNED, MIXED };
+
+// pinning tells how much of some host memory is pinned. A copy from or to memory
+// of which a part is, is documented to be refused.
+static int pinning(const char *call, const void *p, size_t n)
 {
 	const uint8_t *b = p;
 	struct pinned *h = pinned_over(p, n);
 	if ((uintptr_t)p >= DEVICE_BASE(0) || !p)
 		die("%s: %p is no host memory", call, p);
-	if (h && (b < h->p || b + n > h->p + h->n))
-		die("%s: %zu bytes at %p are pinned in part", call, n, p);
-	return h != NULL;
+	return !h ? PAGEABLE : b < h->p || b + n > h->p + h->n ? MIXED : PINNED;
 }
 
 static void pin(void *p, size_t n, int own)
@@ -311,7 +313,7 @@ static void perform(const char *call, struct op *o, int device)
 		return;
 	}
 	// What is not staged must be pinned still.
-	if (((o->in && !o->copy) || o->out) && !is_pinned(call, o->in ? o->in : o->out, o->n))
+	if (((o->in && !o->copy) || o->out) && pinning(call, o->in ? o->in : o->out, o->n) != PINNED)
 		die("%s: host memory was unpinned while a copy was on its way", call);
 	uint8_t *dst = o->out ? o->out : reach(call, o->dst, o->n, device);
 	if (o->value >= 0)
@@ -435,6 +437,12 @@ API CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUde
 {
 	ENTER_DEVICE(dev);
 	switch ((int)attribute) {
+	case 20: // COMPUTE_MODE
+		*value = config.mode;
+		return leave(OK);
+	case 110: // GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED
+		*value = config.rdma;
+		return leave(OK);
 	case 41: // UNIFIED_ADDRESSING
 	case 125: // IPC_EVENT_SUPPORTED
 		*value = 1;
@@ -851,10 +859,13 @@ API CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr dst, const void *src, size_t n, CU
 {
 	ENTER(1);
 	reach(__func__, dst, n, current->device);
+	int how = pinning(__func__, src, n);
+	if (how == MIXED)
+		return leave(INVALID_VALUE);
 	struct op *o = enqueue(__func__, s, n);
 	o->dst = dst;
 	o->in = (uint8_t *)src;
-	if (!is_pinned(__func__, src, n)) { // pageable: staged before the call returns
+	if (how == PAGEABLE) { // pageable: staged before the call returns
 		o->copy = malloc(n);
 		memcpy(o->copy, src, n);
 	}
@@ -865,7 +876,10 @@ API CUresult cuMemcpyDtoHAsync_v2(void *dst, CUdeviceptr src, size_t n, CUstream
 {
 	ENTER(1);
 	reach(__func__, src, n, current->device);
-	if (!is_pinned(__func__, dst, n)) { // pageable: done before the call returns
+	int how = pinning(__func__, dst, n);
+	if (how == MIXED)
+		return leave(INVALID_VALUE);
+	if (how == PAGEABLE) { // done before the call returns
 		stream_check(__func__, s);
 		drain(__func__, s);
 		memcpy(dst, reach(__func__, src, n, current->device), n);
@@ -927,6 +941,13 @@ static void prop_check(const char *call, const CUmemAllocationProp *p)
 		die("%s: handle types %x", call, (unsigned)p->requestedHandleTypes);
 }
 
+// granularity is what memory of these properties is taken in.
+static uint64_t granularity(const CUmemAllocationProp *prop, int recommended)
+{
+	uint64_t n = prop->requestedHandleTypes ? config.shared : GRANULARITY;
+	return recommended && config.recommended > n ? config.recommended : n;
+}
+
 API CUresult cuMemGetAllocationGranularity(size_t *n, const CUmemAllocationProp *prop,
 					   CUmemAllocationGranularity_flags option)
 {
@@ -934,7 +955,7 @@ API CUresult cuMemGetAllocationGranularity(size_t *n, const CUmemAllocationProp 
 	prop_check(__func__, prop);
 	if ((int)option > 1)
 		die("cuMemGetAllocationGranularity: option %d", (int)option);
-	*n = GRANULARITY;
+	*n = granularity(prop, (int)option);
 	return leave(config.vmm ? OK : NOT_SUPPORTED);
 }
 
@@ -965,10 +986,10 @@ static struct physical *physical_of(const char *call, CUmemGenericAllocationHand
 	die("%s: %llx is no handle", call, h);
 }
 
-static CUmemGenericAllocationHandle physical_new(struct memory *m, unsigned types, int counted)
+static CUmemGenericAllocationHandle physical_new(struct memory *m, unsigned types, int rdma, int counted)
 {
 	struct physical *p = calloc(1, sizeof *p);
-	*p = (struct physical){m, types, counted, physicals};
+	*p = (struct physical){m, types, rdma, counted, physicals};
 	physicals = p;
 	return (uintptr_t)p;
 }
@@ -978,11 +999,14 @@ API CUresult cuMemCreate(CUmemGenericAllocationHandle *h, size_t n, const CUmemA
 {
 	ENTER(1);
 	prop_check(__func__, prop);
-	if (n == 0 || n % GRANULARITY || flags || prop->location.id != current->device)
+	if (prop->allocFlags.gpuDirectRDMACapable && !config.rdma)
+		return leave(NOT_SUPPORTED);
+	if (n == 0 || n % granularity(prop, 0) || flags || prop->location.id != current->device)
 		die("cuMemCreate: %zu bytes on device %d by %d, flags %llx", n, prop->location.id, current->device, flags);
 	if (n > free_bytes(current->device))
 		return leave(OUT_OF_MEMORY);
-	*h = physical_new(memory_new(current->device, n), (unsigned)prop->requestedHandleTypes, 1);
+	*h = physical_new(memory_new(current->device, n), (unsigned)prop->requestedHandleTypes,
+			  prop->allocFlags.gpuDirectRDMACapable, 1);
 	current->used += n;
 	return leave(OK);
 }
@@ -1112,7 +1136,7 @@ API CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *h, voi
 	struct memory *m = fd < 0 ? NULL : memory_open(fd);
 	if (!m)
 		return leave(INVALID_VALUE);
-	*h = physical_new(m, 1, 0);
+	*h = physical_new(m, 1, 0, 0);
 	return leave(OK);
 }
 
@@ -1123,6 +1147,7 @@ API CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *prop, C
 	memset(prop, 0, sizeof *prop);
 	prop->type = 1;
 	prop->requestedHandleTypes = p->types;
+	prop->allocFlags.gpuDirectRDMACapable = (unsigned char)p->rdma;
 	prop->location.type = 1;
 	prop->location.id = p->memory->device;
 	return leave(OK);

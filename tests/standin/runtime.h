@@ -300,9 +300,22 @@ SHARED void check_room(struct piece *m, devaddr dst, uint64_t room, uint64_t n)
 		misuse("room for %llu bytes is said, there is less", (unsigned long long)room);
 }
 
+/* copied_whole refuses a copy of host memory of which a part is pinned, as the
+ * runtimes that are documented to do. */
+static void copied_whole(const void *p, uint64_t n)
+{
+	const char *at = p;
+	for (struct pinned *q = pins; q; q = q->next) {
+		const char *first = q->at, *end = first + q->n;
+		if (at < end && first < at + n && (at < first || at + n > end))
+			misuse("%llu bytes at %p are pinned in part", (unsigned long long)n, p);
+	}
+}
+
 SHARED struct piece *move_in(devaddr dst, const void *src, uint64_t n, void *stream)
 {
 	host_memory(src, n, "source");
+	copied_whole(src, n);
 	struct piece *m = here(dst, n, "destination");
 	queue(stream, (char *)m->memory->bytes + (dst - m->base), src, 0, n, m, NULL);
 	return m;
@@ -311,6 +324,7 @@ SHARED struct piece *move_in(devaddr dst, const void *src, uint64_t n, void *str
 SHARED void move_out(void *dst, devaddr src, uint64_t n, void *stream)
 {
 	host_memory(dst, n, "destination");
+	copied_whole(dst, n);
 	struct piece *m = here(src, n, "source");
 	queue(stream, dst, (char *)m->memory->bytes + (src - m->base), 0, n, m, NULL);
 }

@@ -16,6 +16,10 @@
 //                        if NTH is 0, returns CODE (HMCFS_STANDIN_FAIL)
 //   taken=DEVICE:BYTES   memory that other programs have taken
 //   mig=1                devices are parts of cards
+//   rdma=0               no memory can be made for network cards (1)
+//   recommended=BYTES    what mapped memory is best taken in (2 MiB)
+//   shared=BYTES         what mapped memory that is exported is taken in (2 MiB)
+//   mode=N               the compute mode: 0 shared, 2 prohibited, 3 one process
 //   silent=1             a card that has failed never answers: a further call on
 //                        its context ends the process
 //
@@ -63,13 +67,14 @@ struct fault {
 };
 
 static struct {
-	int devices, peer, vmm, version, silent, mig;
-	uint64_t memory;
+	int devices, peer, vmm, version, silent, mig, rdma, mode;
+	uint64_t memory, recommended, shared;
 	uint64_t taken[MAX_DEVICES];
 	struct fault faults[MAX_FAULTS];
 	int nfaults;
 	struct stat file;
-} config = {.devices = 2, .peer = 1, .vmm = 1, .version = 12060, .memory = 256 << 20};
+} config = {.devices = 2, .peer = 1, .vmm = 1, .version = 12060, .memory = 256 << 20,
+	    .rdma = 1, .recommended = 2 << 20, .shared = 2 << 20};
 
 static void config_set(const char *key, const char *value)
 {
@@ -85,6 +90,14 @@ static void config_set(const char *key, const char *value)
 		config.version = atoi(value);
 	else if (!strcmp(key, "mig"))
 		config.mig = atoi(value);
+	else if (!strcmp(key, "rdma"))
+		config.rdma = atoi(value);
+	else if (!strcmp(key, "mode"))
+		config.mode = atoi(value);
+	else if (!strcmp(key, "recommended"))
+		config.recommended = strtoull(value, NULL, 0);
+	else if (!strcmp(key, "shared"))
+		config.shared = strtoull(value, NULL, 0);
 	else if (!strcmp(key, "silent"))
 		config.silent = atoi(value);
 	else if (!strcmp(key, "taken")) {

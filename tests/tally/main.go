@@ -15,9 +15,11 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 )
@@ -144,21 +146,21 @@ func (t *tally) addTest(e event, output string) {
 }
 
 // addPackage counts the end of a package. One that failed without a failed
-// test did not build, or was killed: then what its tests have printed so far
-// is all there is to go by.
+// test did not build, or was killed. What tests have printed that did not end
+// is all there is to go by then.
 func (t *tally) addPackage(e event, output string) {
-	switch {
-	case e.Action == "pass":
+	switch e.Action {
+	case "pass":
 		t.print(fmt.Sprintf("ok\t%s\t%.1fs\n", e.Package, e.Elapsed))
-	case e.Action == "fail" && !t.broken[e.Package]:
-		t.failed++
-		for key := range t.pending {
+	case "fail":
+		if !t.broken[e.Package] {
+			t.failed++
+		}
+		for _, key := range slices.Sorted(maps.Keys(t.pending)) {
 			if strings.HasPrefix(key, e.Package+"\x00") {
 				t.print(t.take(key))
 			}
 		}
-		fallthrough
-	case e.Action == "fail":
 		t.print(output)
 	}
 }

@@ -2,6 +2,7 @@
  * Cudaraw is what the suite compares with: the driver's own copies.
  *
  *	cudaraw facts DEVICE   print one JSON object about the device
+ *	cudaraw mode DEVICE    print its compute mode, a number, without a context
  *	cudaraw serve DEVICE   measure what standard input asks for, until its end
  *
  * DEVICE is an ordinal. A line "KIND SIZE CALL", KIND being dtoh, htod or
@@ -33,6 +34,14 @@ static void facts(int ordinal) {
 	CALL(DriverGetVersion, &version);
 	printf("{\"name\":\"%s\",\"uuid\":\"%s\",\"free\":%zu,\"total\":%zu,\"cuda\":\"%d.%d\"}\n",
 		name, uuid, available, total, version / 1000, version % 1000 / 10);
+}
+
+static void mode(int ordinal) {
+	CUdevice device;
+	int value = 0;
+	CALL(DeviceGet, &device, ordinal);
+	CALL(DeviceGetAttribute, &value, CU_DEVICE_ATTRIBUTE_COMPUTE_MODE, device);
+	printf("%d\n", value);
 }
 
 struct raw {
@@ -94,11 +103,13 @@ static void serve(int ordinal) {
 }
 
 int main(int argc, char **argv) {
-	if (argc != 3 || (strcmp(argv[1], "facts") != 0 && strcmp(argv[1], "serve") != 0))
-		die(USAGE, "usage: cudaraw facts|serve DEVICE");
+	if (argc != 3 || (strcmp(argv[1], "facts") != 0 && strcmp(argv[1], "mode") != 0 && strcmp(argv[1], "serve") != 0))
+		die(USAGE, "usage: cudaraw facts|mode|serve DEVICE");
 	driver_open();
 	if (strcmp(argv[1], "facts") == 0)
 		facts(atoi(argv[2]));
+	else if (strcmp(argv[1], "mode") == 0)
+		mode(atoi(argv[2]));
 	else
 		serve(atoi(argv[2]));
 	return 0;

@@ -61,6 +61,7 @@ enum {
 	CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS = 1,
 	CU_MEMHOSTALLOC_PORTABLE = 1,
 	CU_STREAM_NON_BLOCKING = 1,
+	CU_DEVICE_ATTRIBUTE_COMPUTE_MODE = 20,
 };
 
 /* DRIVER lists what is called: the name here, the exported name, arguments. */
@@ -71,6 +72,8 @@ enum {
 	F(DeviceGet, "cuDeviceGet", (CUdevice *, int)) \
 	F(DeviceGetName, "cuDeviceGetName", (char *, int, CUdevice)) \
 	F(DeviceGetUuid, "cuDeviceGetUuid", (CUuuid *, CUdevice)) \
+	F(DeviceGetPartUuid, "cuDeviceGetUuid_v2", (CUuuid *, CUdevice)) \
+	F(DeviceGetAttribute, "cuDeviceGetAttribute", (int *, int, CUdevice)) \
 	F(DevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain", (CUcontext *, CUdevice)) \
 	F(CtxSetCurrent, "cuCtxSetCurrent", (CUcontext)) \
 	F(StreamCreate, "cuStreamCreate", (CUstream *, unsigned)) \
@@ -143,11 +146,15 @@ static void driver_open(void) {
 		die(NO_GPU, "the CUDA driver has no device");
 }
 
-/* driver_uuid writes a device's UUID as nvidia-smi does, in 41 bytes. */
+/* driver_uuid writes a device's UUID as nvidia-smi does, in 41 bytes. Of a part
+ * of a card (MIG) the newer call, since 11.4, gives the part's. */
 static void driver_uuid(CUdevice device, char text[41]) {
-	CUuuid uuid;
-	CALL(DeviceGetUuid, &uuid, device);
-	int at = sprintf(text, "GPU-");
+	CUuuid card, uuid;
+	CALL(DeviceGetUuid, &card, device);
+	uuid = card;
+	if (cu.DeviceGetPartUuid != NULL)
+		CALL(DeviceGetPartUuid, &uuid, device);
+	int at = sprintf(text, memcmp(&card, &uuid, sizeof uuid) == 0 ? "GPU-" : "MIG-");
 	for (int i = 0; i < 16; i++)
 		at += sprintf(text + at, i == 4 || i == 6 || i == 8 || i == 10 ? "-%02x" : "%02x", uuid.bytes[i]);
 }

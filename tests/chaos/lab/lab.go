@@ -1,0 +1,142 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/hmcfs/hmcfs/tests/etcdkit"
+	"github.com/hmcfs/hmcfs/tests/kit"
+	"github.com/hmcfs/hmcfs/tests/netns"
+)
+
+// What the nodes are told, so that the end of something is soon.
+const (
+	Lease       = 4 * time.Second
+	NodeTimeout = 3 * time.Second
+)
+
+// Options describe a Lab.
+type Options struct {
+	// Program is the path of hmcfs.
+	Program string
+	// Dir is the directory of everything, and Logs that of the daemons' logs.
+	Dir, Logs string
+	// Etcd has the nodes meet by an etcd of three members, in place of a list.
+	Etcd bool
+}
+
+// Lab is the cluster.
+type Lab struct {
+	Net   *netns.Net
+	Nodes []*Node
+	// Etcd is nil with a fixed list; Members are where its servers are.
+	Etcd    *etcdkit.Cluster
+	Members []*netns.Space
+
+	opts   Options
+	secret string
+}
+
+const (
+	nodes   = 3
+	members = 3
+	port    = "7070"
+)
+
+// New makes the machines and starts all daemons, or leaves nothing behind.
+func New(ctx context.Context, o Options) (_ *Lab, err error) {
+	l := &Lab{opts: o, secret: filepath.Join(o.Dir, "secret")}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, l.Close())
+		}
+	}()
+	if err = os.WriteFile(l.secret, fmt.Appendf(nil, "%x\n", kit.Bytes(1, 0, 32)), 0o600); err != nil {
+		return l, err
+	}
+	machines := nodes
+	if o.Etcd {
+		machines += members
+	}
+	if l.Net, err = netns.NewRelayed(ctx, machines); err != nil {
+		return l, err
+	}
+	if o.Etcd {
+		l.Members = l.Net.Spaces[nodes:]
+		if err = l.startEtcd(ctx); err != nil {
+			return l, err
+		}
+	}
+	for i := range nodes {
+		name := nodeName(i)
+		n := &Node{
+			Name: name, Space: l.Net.Spaces[i], Dir: filepath.Join(o.Dir, name, "mnt"),
+			lab: l, log: filepath.Join(o.Logs, "node-"+name+".log"),
+		}
+		if err = os.MkdirAll(n.Dir, 0o755); err != nil {
+			return l, err
+		}
+		l.Nodes = append(l.Nodes, n)
+	}
+	started := make(chan error)
+	for _, n := range l.Nodes {
+		go func() { started <- n.Start(ctx) }()
+	}
+	for range l.Nodes {
+		err = errors.Join(err, <-started)
+	}
+	return l, err
+}
+
+func (l *Lab) startEtcd(ctx context.Context) (err error) {
+	var all []etcdkit.Options
+	for _, s := range l.Members {
+		all = append(all, etcdkit.Options{Host: s.IPv4, Enter: s.Enter, Dial: s.Dial})
+	}
+	l.Etcd, err = etcdkit.NewCluster(ctx, all)
+	return err
+}
+
+func nodeName(i int) string { return string(rune('a' + i)) }
+
+// flags are those by which a mount is a node.
+func (l *Lab) flags(name string) []string {
+	out := []string{
+		"--node", name, "--lease", Lease.String(), "--node-timeout", NodeTimeout.String(), "--squash", "none",
+		"--secret-file", l.secret, "--transport", "tcp", "--allow-other",
+		"--device", "host,size=1GiB", "--device", "sim:0,size=256MiB",
+	}
+	if l.Etcd != nil {
+		out = append(out, "--cluster", "etcd://"+strings.Join(l.Etcd.Endpoints(), ",")+"/lab")
+	}
+	for i, s := range l.Net.Spaces[:nodes] {
+		at := s.IPv4 + ":" + port
+		switch {
+		case nodeName(i) == name:
+			out = append(out, "--listen", at)
+		case l.Etcd == nil:
+			out = append(out, "--peer", nodeName(i)+"="+at)
+		}
+	}
+	return out
+}
+
+// Close ends all daemons and servers, and takes the mounts and networks away.
+func (l *Lab) Close() error {
+	var errs []error
+	for _, n := range l.Nodes {
+		errs = append(errs, n.close())
+	}
+	if l.Etcd != nil {
+		errs = append(errs, l.Etcd.Close())
+	}
+	if l.Net != nil {
+		errs = append(errs, l.Net.Close())
+	}
+	return errors.Join(errs...)
+}

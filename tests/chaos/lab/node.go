@@ -1,0 +1,221 @@
+package lab
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hmcfs/hmcfs/objects/adminapi"
+	"github.com/hmcfs/hmcfs/tests/netns"
+)
+
+// startLimit bounds the start of a daemon on a machine with much to do.
+const startLimit = 60 * time.Second
+
+// Node is the mount of one machine.
+type Node struct {
+	Name  string
+	Space *netns.Space
+	// Dir is the mount point.
+	Dir string
+
+	lab *Lab
+	log string
+
+	mu sync.Mutex
+	// +checklocks:mu
+	process *os.Process
+	// +checklocks:mu
+	ended chan struct{}
+	// +checklocks:mu
+	deaths int
+}
+
+// Path is one in the mount.
+func (n *Node) Path(elem ...string) string {
+	return filepath.Join(append([]string{n.Dir}, elem...)...)
+}
+
+// At is a path on another node, or this one, by this one.
+func (n *Node) At(other *Node, elem ...string) string {
+	if other == n {
+		return n.Path(elem...)
+	}
+	return n.Path(append([]string{"nodes", other.Name}, elem...)...)
+}
+
+// Command is hmcfs, to be started: it finds the mount by the paths or --mount.
+func (n *Node) Command(ctx context.Context, args ...string) *exec.Cmd {
+	return exec.CommandContext(ctx, n.lab.opts.Program, args...)
+}
+
+// Start starts the daemon, and returns when the mount answers.
+func (n *Node) Start(ctx context.Context) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.process != nil {
+		return fmt.Errorf("node %s runs already", n.Name)
+	}
+	process, ended, err := n.launch()
+	if err != nil {
+		return fmt.Errorf("start node %s: %w", n.Name, err)
+	}
+	n.process, n.ended = process, ended
+	return n.answers(ctx, ended)
+}
+
+// answers waits until the mount answers, or its daemon has ended.
+func (n *Node) answers(ctx context.Context, ended chan struct{}) error {
+	ctx, cancel := context.WithTimeout(ctx, startLimit)
+	defer cancel()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if _, err := os.ReadFile(n.Path(".hmcfs", "version")); err == nil {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ended:
+			return fmt.Errorf("node %s: hmcfs mount has ended; see %s", n.Name, n.log)
+		case <-ctx.Done():
+			return fmt.Errorf("node %s: the mount does not answer: %w", n.Name, ctx.Err())
+		}
+	}
+}
+
+// launch starts the process, and closes ended at its end.
+func (n *Node) launch() (process *os.Process, ended chan struct{}, err error) {
+	log, err := os.OpenFile(n.log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer func() { _ = log.Close() }() // the daemon has its own
+	base := filepath.Dir(n.Dir)
+	args := []string{"mount", "-f", "--state-dir", filepath.Join(base, "state"), "--runtime-dir", filepath.Join(base, "run")}
+	cmd := exec.Command(n.lab.opts.Program, append(append(args, n.lab.flags(n.Name)...), "--", n.Dir)...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = "/", log, log
+	// A signal at the terminal is not the daemon's.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	started := make(chan error)
+	go func() {
+		runtime.LockOSThread() // the thread, which is in the namespace, ends with the goroutine
+		failed := n.Space.Enter()
+		if failed == nil {
+			failed = cmd.Start()
+		}
+		started <- failed
+	}()
+	if err = <-started; err != nil {
+		return nil, nil, err
+	}
+	ended = make(chan struct{})
+	go func() {
+		_ = cmd.Wait() // its log tells
+		close(ended)
+	}()
+	return cmd.Process, ended, nil
+}
+
+// Kill ends the daemon with SIGKILL and returns when it is dead.
+func (n *Node) Kill() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.process == nil {
+		return
+	}
+	_ = n.process.Signal(unix.SIGKILL) // it may have ended by itself
+	<-n.ended
+	n.process = nil
+	n.deaths++
+}
+
+// Unmount ends the daemon as a user does.
+func (n *Node) Unmount(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, startLimit)
+	defer cancel()
+	if out, err := n.Command(ctx, "umount", n.Dir).CombinedOutput(); err != nil {
+		return fmt.Errorf("unmount node %s: %w: %s", n.Name, err, out)
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if err := over(ctx, n.ended); err != nil {
+		return fmt.Errorf("the daemon of node %s has not ended: %w", n.Name, err)
+	}
+	n.process = nil
+	return nil
+}
+
+// over waits for the end of a daemon.
+func over(ctx context.Context, ended chan struct{}) error {
+	select {
+	case <-ended:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Deaths counts the daemons that have ended.
+func (n *Node) Deaths() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.deaths
+}
+
+// Runs returns an error if the daemon has ended by itself.
+func (n *Node) Runs() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.process == nil {
+		return nil
+	}
+	select {
+	case <-n.ended:
+		return fmt.Errorf("the daemon of node %s has ended by itself; see %s", n.Name, n.log)
+	default:
+		return nil
+	}
+}
+
+// Pause stops the daemon without ending it, or lets it go on.
+func (n *Node) Pause(pause bool) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.process == nil {
+		return errors.New("no daemon")
+	}
+	if pause {
+		return n.process.Signal(unix.SIGSTOP)
+	}
+	return n.process.Signal(unix.SIGCONT)
+}
+
+// Cluster returns what the node tells of the others.
+func (n *Node) Cluster(ctx context.Context) (all adminapi.Cluster, err error) {
+	text, err := n.Command(ctx, "nodes", "--json", n.Dir).Output()
+	if err != nil {
+		return all, fmt.Errorf("hmcfs nodes on %s: %w", n.Name, err)
+	}
+	return all, json.Unmarshal(text, &all)
+}
+
+// close ends the daemon and takes the mount away.
+func (n *Node) close() error {
+	n.Kill()
+	err := unix.Unmount(n.Dir, unix.MNT_DETACH)
+	if err != nil && !errors.Is(err, unix.EINVAL) {
+		return fmt.Errorf("unmount %s: %w", n.Dir, err)
+	}
+	return nil
+}

@@ -1,0 +1,58 @@
+package tests
+
+import (
+	"os"
+	"testing"
+	"time"
+
+	"github.com/hmcfs/hmcfs/tests/kit"
+	"github.com/hmcfs/hmcfs/tests/mnt"
+)
+
+// TestReadsAndAccessTimes reads files twice under each mount option that says
+// when a read is noted.
+func TestReadsAndAccessTimes(t *testing.T) {
+	old := time.Date(2001, 2, 3, 4, 5, 6, 0, time.UTC)
+	atime := func(t *testing.T, name string) time.Time {
+		t.Helper()
+		st := lstat(t, name)
+		return time.Unix(st.Atim.Unix())
+	}
+	for _, c := range []struct {
+		options string
+		// first and again say whether the first read of a file that was just
+		// written is noted, and one after that.
+		first, again bool
+	}{
+		{"relatime", true, false},
+		{"noatime", false, false},
+		{"strictatime", true, true},
+		{"nodiratime", true, false},
+		{"lazytime", true, false},
+		{"noatime,strictatime", true, true},
+	} {
+		t.Run(c.options, func(t *testing.T) {
+			everywhereWith(t, mnt.Options{Extra: []string{"-o", c.options}}, func(t *testing.T, p place) {
+				if p.isTmpfs() {
+					return // mounted without the option
+				}
+				name := p.path("f")
+				create(t, name, 1, 5000)
+				must(t, os.Chtimes(name, old, old.Add(time.Hour)))
+				before := time.Now().Add(-time.Second)
+				read := func(want bool) {
+					t.Helper()
+					was := atime(t, name)
+					kit.ClockTick(t)
+					wantContent(t, name, 1, 5000)
+					is := atime(t, name)
+					if noted := !is.Equal(was); noted != want || noted && is.Before(before) {
+						t.Errorf("%s: atime was %v, is %v after a read; noted is to be %t", c.options, was, is, want)
+					}
+				}
+				read(c.first)
+				read(c.again)
+			})
+		})
+	}
+}

@@ -1,0 +1,268 @@
+package spread
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// preparedEnv is the directory of what was prepared for the tests.
+const preparedEnv = "HMCFS_TEST_PREPARED"
+
+// Main runs the tests of a package and does not return. Each prepare is called
+// once for all tests with a directory, which Prepared tells them and which is
+// gone at their end: it builds programs, say.
+func Main(m *testing.M, prepare ...func(dir string) error) {
+	code, err := within(prepare, func() int {
+		if code, done := Tests(); done {
+			return code
+		}
+		return m.Run()
+	})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(2)
+	}
+	os.Exit(code)
+}
+
+// Prepared returns the directory that Main has had filled.
+func Prepared() string { return os.Getenv(preparedEnv) }
+
+// within calls run with everything prepared, by this process or the one that
+// has started it.
+func within(prepare []func(dir string) error, run func() int) (code int, err error) {
+	if len(prepare) == 0 || Prepared() != "" {
+		return run(), nil
+	}
+	dir, err := os.MkdirTemp("", "hmcfs-prepared-")
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	for _, f := range prepare {
+		if err := f(dir); err != nil {
+			return 0, err
+		}
+	}
+	if err := os.Setenv(preparedEnv, dir); err != nil {
+		return 0, err
+	}
+	return run(), nil
+}
+
+// Tests runs each of the package's tests in a process of its own and returns
+// the exit code, or false where the arguments ask for what needs one process:
+// then this one runs them. It is called first in TestMain.
+func Tests() (code int, done bool) {
+	hearSignals()
+	flag.Parse()
+	if !spreadable(os.Args[1:]) {
+		return 0, false
+	}
+	r := runner{
+		args: forwarded(os.Args[1:]), out: os.Stdout, mark: flag.Lookup("test.v").Value.String() == "test2json",
+		limit: flagOf[time.Duration]("test.timeout"), start: time.Now(),
+	}
+	names, err := r.list()
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "list the tests: %v\n", err)
+		return 2, true
+	}
+	return r.run(names, 2*flagOf[int]("test.parallel")), true
+}
+
+// hearSignals has programs that tests start be ended by a terminal's signals
+// also where a shell or nohup has started the tests in the background, which
+// ignore them then: what a process ignores its programs ignore, what it handles
+// they don't.
+func hearSignals() {
+	for _, s := range []os.Signal{syscall.SIGINT, syscall.SIGQUIT, syscall.SIGHUP} {
+		if signal.Ignored(s) {
+			signal.Notify(make(chan os.Signal, 1), s)
+		}
+	}
+}
+
+// flagOf returns the value of one of the flags of package testing.
+func flagOf[T any](name string) (value T) {
+	if getter, ok := flag.Lookup(name).Value.(flag.Getter); ok {
+		value, _ = getter.Get().(T)
+	}
+	return value
+}
+
+// name returns the name of a flag in an argument of the form -test.NAME=VALUE
+// or -test.NAME.
+func name(arg string) string {
+	name, _, _ := strings.Cut(strings.TrimPrefix(arg, "-test."), "=")
+	return name
+}
+
+// spreadable says whether the arguments ask for nothing but all tests.
+func spreadable(args []string) bool {
+	allowed := []string{"count", "failfast", "paniconexit0", "parallel", "short", "shuffle", "skip", "testlogfile", "timeout", "v"}
+	return !slices.ContainsFunc(args, func(arg string) bool {
+		return !strings.HasPrefix(arg, "-test.") || !slices.Contains(allowed, name(arg))
+	})
+}
+
+// forwarded returns the arguments that each process is given. The log of files
+// and variables that the go command's cache goes by is of one process.
+func forwarded(args []string) []string {
+	return slices.DeleteFunc(slices.Clone(args), func(arg string) bool {
+		return name(arg) == "testlogfile" || name(arg) == "timeout"
+	})
+}
+
+// runner runs tests in processes of their own.
+type runner struct {
+	args []string
+	// mark says that the output is for test2json, which goes by lines that
+	// begin with a marker.
+	mark  bool
+	limit time.Duration
+	start time.Time
+
+	mu sync.Mutex
+	// +checklocks:mu
+	out io.Writer
+	// +checklocks:mu
+	failed bool
+}
+
+// list returns the names of the package's tests.
+func (r *runner) list() ([]string, error) {
+	out, _, err := start("-test.list=.")
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s", err, out)
+	}
+	var names []string
+	for line := range strings.Lines(string(out)) {
+		line = strings.TrimSpace(line)
+		if line != "" && !strings.HasPrefix(line, "Benchmark") {
+			names = append(names, line)
+		}
+	}
+	return names, nil
+}
+
+// run runs the tests, some at a time, and returns the exit code.
+func (r *runner) run(names []string, atATime int) int {
+	todo := make(chan string)
+	var all sync.WaitGroup
+	for range atATime {
+		all.Go(func() {
+			for name := range todo {
+				r.one(name)
+			}
+		})
+	}
+	for _, name := range names {
+		todo <- name
+	}
+	close(todo)
+	all.Wait()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.failed {
+		r.print("FAIL")
+		return 1
+	}
+	r.print("PASS")
+	return 0
+}
+
+// one runs one test and tells of its end.
+func (r *runner) one(test string) {
+	args := append(slices.Clone(r.args), "-test.run=^"+test+"$")
+	if r.limit > 0 {
+		left := max(r.limit-time.Since(r.start), time.Second)
+		args = append(args, "-test.timeout="+left.String())
+	}
+	begun := time.Now()
+	out, status, err := start(args...)
+	told := withoutEnd(out)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, _ = r.out.Write(told) // when that can't be written nobody listens
+	if err == nil {
+		return
+	}
+	r.failed = true
+	if !bytes.Contains(out, []byte("--- FAIL: "+test+" ")) {
+		fmt.Fprintf(r.out, "the process of %s has ended: %s\n", test, status)
+		r.print(fmt.Sprintf("--- FAIL: %s (%.2fs)", test, time.Since(begun).Seconds()))
+	}
+}
+
+// withoutEnd returns the whole lines of an output but for those that say how
+// the process has ended: there is one for all processes.
+func withoutEnd(out []byte) (told []byte) {
+	for line := range bytes.Lines(out) {
+		if text := string(bytes.Trim(line, "\x16\n")); text != "PASS" && text != "FAIL" {
+			told = append(told, line...)
+		}
+	}
+	if len(told) > 0 && told[len(told)-1] != '\n' {
+		told = append(told, '\n')
+	}
+	return told
+}
+
+// print prints a line that test2json understands.
+//
+// +checklocks:r.mu
+func (r *runner) print(line string) {
+	if r.mark {
+		line = "\x16" + line
+	}
+	fmt.Fprintln(r.out, line)
+}
+
+// start runs the test binary and returns what it has written, and how it
+// ended. It dies with this process. Its output is a file: what it may leave
+// behind with that open holds nothing up.
+func start(args ...string) (out []byte, status string, err error) {
+	fd, err := unix.MemfdCreate("output", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, "", fmt.Errorf("make a file for the output: %w", err)
+	}
+	file := os.NewFile(uintptr(fd), "output")
+	defer func() { err = errors.Join(err, file.Close()) }()
+	cmd := exec.Command("/proc/self/exe", args...)
+	cmd.Args[0] = os.Args[0]
+	cmd.Stdout, cmd.Stderr = file, file
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	// A parent's death signal comes with the end of the thread that has started the child.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	runErr := cmd.Run()
+	if cmd.ProcessState != nil {
+		status = cmd.ProcessState.String()
+	}
+	info, err := file.Stat()
+	if err != nil {
+		return nil, status, errors.Join(runErr, err)
+	}
+	out = make([]byte, info.Size())
+	_, err = file.ReadAt(out, 0)
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return out, status, errors.Join(runErr, err)
+}
