@@ -7,7 +7,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -16,40 +15,6 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 	"github.com/hmcfs/hmcfs/tests/mnt"
 )
-
-// stopDaemon stops the daemon, every thread of it, until the test lets it go
-// on, at its end at the latest.
-func stopDaemon(t *testing.T, m *mnt.M) (goOn func()) {
-	t.Helper()
-	pid := m.PID()
-	goOn = sync.OnceFunc(func() {
-		if err := unix.Kill(pid, unix.SIGCONT); err != nil {
-			t.Errorf("let the daemon go on: %v", err)
-		}
-	})
-	if err := unix.Kill(pid, unix.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
-	kit.Eventually(t, time.Minute, func() error {
-		return everyThread(pid, "stat", func(stat string) bool { return strings.Contains(stat, ") T ") })
-	})
-	return goOn
-}
-
-// everyThread demands something of a file of each thread of a process.
-func everyThread(pid int, file string, holds func(string) bool) error {
-	paths, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/%s", pid, file))
-	if err != nil {
-		return err
-	}
-	for _, path := range paths {
-		text, err := os.ReadFile(path)
-		if err == nil && !holds(string(text)) {
-			return fmt.Errorf("%s: %s", path, text)
-		}
-	}
-	return nil
-}
 
 // program is one run of a command whose words are kept.
 type program struct {
@@ -97,7 +62,7 @@ func TestUmountOfStoppedDaemon(t *testing.T) {
 	}
 	defer func() { _ = open.Close() }()
 	pid := m.PID()
-	goOn := stopDaemon(t, m)
+	goOn := kit.Stop(t, m.PID())
 	defer goOn()
 
 	code, words := startProgram(t, "hmcfs", "umount", m.Dir).ends(t)
@@ -138,7 +103,7 @@ func TestSignalEndsVerbs(t *testing.T) {
 	kit.Check(t)
 	m := mnt.Mount(t, mnt.Options{})
 	writeSome(t, m.Path("sim0"))
-	defer stopDaemon(t, m)()
+	defer kit.Stop(t, m.PID())()
 	for _, args := range [][]string{
 		{"umount", m.Dir},
 		{"umount", "--force", m.Dir},
@@ -168,7 +133,7 @@ func TestSignalEndsVerbs(t *testing.T) {
 // waitsForOthers says whether a process has a connection, or a thread in a
 // request to a file system.
 func waitsForOthers(pid int) error {
-	inRequest := everyThread(pid, "wchan", func(where string) bool { return !strings.Contains(where, "request_wait") })
+	inRequest := kit.EveryThread(pid, "wchan", func(where string) bool { return !strings.Contains(where, "request_wait") })
 	if inRequest != nil {
 		return nil
 	}

@@ -198,7 +198,7 @@ func TestNodeStopped(t *testing.T) {
 	a, b, c := nodes[0], nodes[1], nodes[2]
 	write(t, b.Path("host", "x"), 1, mib)
 	verify(t, a.at("b", "host", "x"), 1, mib)
-	must(t, unix.Kill(b.PID(), unix.SIGSTOP))
+	proceed := kit.Stop(t, b.PID())
 	err := soon(t, "read", func() error { _, err := os.ReadFile(a.at("b", "host", "x")); return err })
 	if !among(err, syscall.EIO, syscall.ETIMEDOUT, syscall.EHOSTUNREACH, os.ErrNotExist) {
 		t.Errorf("reading from a daemon that is stopped: %v", err)
@@ -206,7 +206,7 @@ func TestNodeStopped(t *testing.T) {
 	write(t, a.at("c", "host", "y"), 2, mib)
 	verify(t, c.Path("host", "y"), 2, mib)
 	a.lapsed("b") // its lease has ended
-	must(t, unix.Kill(b.PID(), unix.SIGCONT))
+	proceed()
 	a.lists("b", "c")
 	kit.Eventually(t, patience, func() error { return check(a.at("b", "host", "x"), 1, mib) })
 }

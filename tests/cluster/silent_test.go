@@ -22,15 +22,7 @@ func TestStoppedPeer(t *testing.T) {
 		write(t, b.Path("host", fmt.Sprint("x", i)), uint64(i), 5000)
 	}
 	must(t, a.reaches("b"))
-	must(t, syscall.Kill(b.PID(), syscall.SIGSTOP))
-	stopped := true
-	proceed := func() {
-		if stopped {
-			must(t, syscall.Kill(b.PID(), syscall.SIGCONT))
-		}
-		stopped = false
-	}
-	t.Cleanup(proceed)
+	proceed := kit.Stop(t, b.PID())
 	stat := func(i int) error { _, err := os.Stat(a.at("b", "host", fmt.Sprint("x", i))); return err }
 	// The kernel looks up one path after the other where they have a directory in
 	// common, so if each waited for itself, this would take minutes.

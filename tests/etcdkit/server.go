@@ -134,11 +134,10 @@ func (s *Server) Pause(pause bool) error {
 	if s.running == nil {
 		return errors.New("etcd does not run")
 	}
-	sig := syscall.SIGCONT
 	if pause {
-		sig = syscall.SIGSTOP
+		return kit.StopProcess(s.running.cmd.Process.Pid)
 	}
-	return s.running.cmd.Process.Signal(sig)
+	return s.running.cmd.Process.Signal(syscall.SIGCONT)
 }
 
 // Resident is the memory that the process has, in bytes; 0 if it does not run.

@@ -1,10 +1,14 @@
 package kit
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -45,4 +49,52 @@ func Memfd(t testing.TB, seed uint64, size int) *os.File {
 		t.Fatal(err)
 	}
 	return f
+}
+
+// stopLimit bounds how long a process may take to stop.
+const stopLimit = time.Minute
+
+// Stop stops a process until the test lets it go on, at its end at the latest.
+func Stop(t testing.TB, pid int) (proceed func()) {
+	t.Helper()
+	proceed = sync.OnceFunc(func() {
+		if err := unix.Kill(pid, unix.SIGCONT); err != nil {
+			t.Errorf("let process %d go on: %v", pid, err)
+		}
+	})
+	t.Cleanup(proceed)
+	if err := StopProcess(pid); err != nil {
+		t.Fatal(err)
+	}
+	return proceed
+}
+
+// StopProcess stops a process. The signal alone does not: threads that run go on
+// for a moment, and may answer what is asked of the process then.
+func StopProcess(pid int) error {
+	if err := unix.Kill(pid, unix.SIGSTOP); err != nil {
+		return fmt.Errorf("stop process %d: %w", pid, err)
+	}
+	for wait := newBackoff(stopLimit); ; {
+		err := EveryThread(pid, "stat", func(stat string) bool { return strings.Contains(stat, ") T ") })
+		if err == nil || !wait.next() {
+			return err
+		}
+	}
+}
+
+// EveryThread fails unless something holds of a file that /proc has for each
+// thread of a process. Threads that end meanwhile are left out.
+func EveryThread(pid int, file string, holds func(text string) bool) error {
+	paths, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/%s", pid, file))
+	if err != nil {
+		return err
+	}
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err == nil && !holds(string(text)) {
+			return fmt.Errorf("%s: %s", path, text)
+		}
+	}
+	return nil
 }

@@ -3,7 +3,6 @@ package ucx
 import (
 	"errors"
 	"fmt"
-	"syscall"
 	"testing"
 	"time"
 
@@ -158,7 +157,7 @@ func TestSilentPeer(t *testing.T) {
 			const size = 32 << 20
 			s, p, w := meet(t, peerPlan{Options: o, Size: size})
 			done, left := underWay(t, w, s.alloc(t, size), wire.KindPut)
-			if err := p.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+			if err := kit.StopProcess(p.cmd.Process.Pid); err != nil {
 				t.Fatal(err)
 			}
 			s.Close()
@@ -173,7 +172,7 @@ func TestSilentPeer(t *testing.T) {
 		kit.Check(t)
 		const size = 32 << 20
 		s, p, w := meet(t, peerPlan{Size: size})
-		if err := p.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		if err := kit.StopProcess(p.cmd.Process.Pid); err != nil {
 			t.Fatal(err)
 		}
 		s.mu.Lock()
