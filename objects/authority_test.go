@@ -274,7 +274,7 @@ func TestClaim(t *testing.T) {
 		t.Fatal(errs[0])
 	}
 	for _, take := range []bool{false, true} {
-		cl, err := r.user.Claim(r.ctx(), "x")
+		cl, err := r.user.Claim(r.ctx(), "x", true)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -283,7 +283,7 @@ func TestClaim(t *testing.T) {
 		}
 		soon, stop := context.WithCancel(r.ctx())
 		stop()
-		if _, err = r.user.Claim(soon, "x"); !errors.Is(err, context.Canceled) {
+		if _, err = r.user.Claim(soon, "x", true); !errors.Is(err, context.Canceled) {
 			t.Errorf("another claim: %v", err)
 		}
 		f, err := cl.Open(r.ctx())
@@ -306,7 +306,7 @@ func TestClaim(t *testing.T) {
 	if err := r.ended(all[0]); err != nil {
 		t.Errorf("the publisher hears %v", err)
 	}
-	if _, err := r.user.Claim(r.ctx(), "x"); !errors.Is(err, metadata.ErrNotExist) {
+	if _, err := r.user.Claim(r.ctx(), "x", true); !errors.Is(err, metadata.ErrNotExist) {
 		t.Errorf("claim what is received: %v", err)
 	}
 	c.has(t)

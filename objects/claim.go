@@ -19,13 +19,17 @@ type Claimed struct {
 	me     claimant
 }
 
-// Claim begins to receive a publication. It waits for another one who may still
-// fail.
+// Claim begins to receive a publication. With wait it waits for another one who
+// may still fail.
 //
 // Errors: metadata.ErrNotExist, also when somebody else receives it, or it is
-// withdrawn; ErrLost when its publisher has ended; ErrForbidden; ErrClosed; the
-// context's.
-func (h *Holder) Claim(ctx context.Context, key string) (*Claimed, error) {
+// withdrawn; ErrBusy without wait while another one has it; ErrLost when its
+// publisher has ended; ErrForbidden; ErrClosed; the context's.
+func (h *Holder) Claim(ctx context.Context, key string, wait bool) (*Claimed, error) {
+	return h.claim(ctx, key, claimant{reserves: true}, patience(wait))
+}
+
+func (h *Holder) claim(ctx context.Context, key string, me claimant, p patience) (*Claimed, error) {
 	a, err := h.published(ctx, key)
 	if err != nil {
 		return nil, err
@@ -35,11 +39,11 @@ func (h *Holder) Claim(ctx context.Context, key string) (*Claimed, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Claimed{holder: h, key: key, obj: o, offer: o.offer.Load()}
+	c := &Claimed{holder: h, key: key, obj: o, offer: o.offer.Load(), me: me}
 	if c.offer == nil {
 		err = errReceived(key)
 	} else {
-		_, err = c.offer.claim(ctx, &c.me)
+		_, err = c.offer.claim(ctx, &c.me, p)
 	}
 	if err != nil {
 		s.unpin(context.WithoutCancel(ctx), o, pinUse)

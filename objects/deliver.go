@@ -85,7 +85,7 @@ func (f *File) deliver(ctx context.Context, s span) error {
 // take makes a reader the receiver, in the records first: a death of the daemon
 // must not give the file to another one.
 func (s *Store) take(ctx context.Context, o *object, r *reading) error {
-	mine, err := r.offer.claim(ctx, &r.me)
+	mine, err := r.offer.claim(ctx, &r.me, waits)
 	if err != nil || mine {
 		return err
 	}

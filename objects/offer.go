@@ -55,9 +55,23 @@ const (
 	gone
 )
 
-// claimant is one who may receive: an open file, or a call. It has a size so
-// that no two are the same.
-type claimant struct{ _ byte }
+// claimant is one who may receive: an open file, or a call.
+type claimant struct {
+	// reserves says that it may have the claim for as long as a program takes to
+	// deliver the bytes somewhere.
+	reserves bool
+}
+
+// patience is what a claim does while another one has it.
+type patience bool
+
+const (
+	// waits waits for what becomes of the other one's.
+	waits patience = true
+	// asksOnce fails where the other one reserves, and waits for one that is only
+	// about to receive.
+	asksOnce patience = false
+)
 
 // newOffer is the offer of a file in publish/.
 func newOffer(name string, received bool, p *Publication) *offer {
@@ -85,12 +99,11 @@ func (f *offer) look(by *claimant) error {
 	return f.why
 }
 
-// claim keeps all others from receiving it until giveBack, take or end. It
-// waits for another one who may still fail. mine says that the caller has
-// received it already.
+// claim keeps all others from receiving it until giveBack, take or end. mine says
+// that the caller has received it already.
 //
-// Errors: those of look, and the context's.
-func (f *offer) claim(ctx context.Context, by *claimant) (mine bool, err error) {
+// Errors: those of look; ErrBusy while another one reserves it; the context's.
+func (f *offer) claim(ctx context.Context, by *claimant, p patience) (mine bool, err error) {
 	for {
 		f.mu.Lock()
 		switch {
@@ -106,6 +119,9 @@ func (f *offer) claim(ctx context.Context, by *claimant) (mine bool, err error) 
 			err = f.why
 			f.mu.Unlock()
 			return false, err
+		case p == asksOnce && f.by.reserves:
+			f.mu.Unlock()
+			return false, fmt.Errorf("another one is receiving %q: %w", f.name, ErrBusy)
 		}
 		changed := f.changed
 		f.mu.Unlock()

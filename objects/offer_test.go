@@ -33,7 +33,7 @@ func TestOfferStates(t *testing.T) {
 		return err.Error()
 	}
 	claim := func(f *offer, by *claimant) string {
-		mine, err := f.claim(ended, by)
+		mine, err := f.claim(ended, by, waits)
 		if mine {
 			return "mine"
 		}
@@ -41,7 +41,7 @@ func TestOfferStates(t *testing.T) {
 	}
 	must := func(t *testing.T, f *offer, by *claimant) {
 		t.Helper()
-		if _, err := f.claim(t.Context(), by); err != nil {
+		if _, err := f.claim(t.Context(), by, waits); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -122,7 +122,7 @@ func TestOfferClaims(t *testing.T) {
 	var inside, won atomic.Int64
 	// hold claims it, and says whether there is anything left to do.
 	hold := func(by *claimant, last bool) bool {
-		_, err := f.claim(t.Context(), by)
+		_, err := f.claim(t.Context(), by, waits)
 		if err != nil {
 			if !errors.Is(err, metadata.ErrNotExist) {
 				t.Error(err)
@@ -190,13 +190,13 @@ func TestOfferWaits(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f, me := newOffer("t", false, nil), &claimant{}
-			if _, err := f.claim(t.Context(), me); err != nil {
+			if _, err := f.claim(t.Context(), me, waits); err != nil {
 				t.Fatal(err)
 			}
 			ctx := noticed{t.Context(), make(chan struct{})}
 			got := make(chan error, 1)
 			go func() {
-				_, err := f.claim(ctx, &claimant{})
+				_, err := f.claim(ctx, &claimant{}, waits)
 				got <- err
 			}()
 			<-ctx.asked

@@ -25,7 +25,7 @@ func (h *Holder) receive(ctx context.Context, k Keyed) error {
 	if _, err := checkBlobRanges(k.Blobs); err != nil {
 		return err
 	}
-	c, err := h.Claim(ctx, k.Key)
+	c, err := h.claim(ctx, k.Key, claimant{}, waits)
 	if err != nil {
 		return err
 	}

@@ -42,7 +42,7 @@ func (s *Store) receiveFile(ctx context.Context, r metadata.Rename) error {
 		return fmt.Errorf("%q is not published any more: %w", r.Name, metadata.ErrNotExist)
 	}
 	me := &claimant{}
-	if _, err = of.claim(ctx, me); err != nil {
+	if _, err = of.claim(ctx, me, asksOnce); err != nil {
 		return err
 	}
 	rec := &receipt{store: s, rename: r, object: o, offer: of, me: me}

@@ -144,7 +144,7 @@ func (t *claimTable) claim(ctx context.Context, rank wire.Rank, q *proto.ClaimAs
 	c := &claim{holder: t.c.opts.Store.NewHolder(by), rank: rank, key: q.Key}
 	soon, stop := context.WithTimeout(ctx, min(claimWait, t.c.opts.Timeout/2))
 	defer stop()
-	if c.of, err = c.holder.Claim(soon, q.Key); err != nil {
+	if c.of, err = c.holder.Claim(soon, q.Key, q.Wait); err != nil {
 		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
 			err = fmt.Errorf("%q is being received: %w", q.Key, objects.ErrBusy)
 		}

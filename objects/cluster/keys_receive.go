@@ -33,7 +33,7 @@ const (
 //
 // Errors: those of objects.Holder.Receive; ErrUnreachable, ErrStale, ErrDenied.
 func (c *Cluster) ReceiveKey(ctx context.Context, h *objects.Holder, k objects.Keyed) error {
-	r, err := c.reserve(ctx, h, k)
+	r, err := c.reserve(ctx, h, k, true)
 	if err == nil {
 		err = r.fill(ctx)
 	}
@@ -43,13 +43,13 @@ func (c *Cluster) ReceiveKey(ctx context.Context, h *objects.Holder, k objects.K
 	return nil
 }
 
-// ClaimKey reserves what another node has published for a holder. It waits for
-// another one that may still fail. The owner gives the reservation back when
-// this node leaves it alone.
+// ClaimKey reserves what another node has published for a holder. With wait it
+// waits for another one that may still fail. The owner gives the reservation
+// back when this node leaves it alone.
 //
 // Errors: those of objects.Holder.Claim; ErrUnreachable, ErrStale, ErrDenied.
-func (c *Cluster) ClaimKey(ctx context.Context, h *objects.Holder, key string) (objects.Reservation, error) {
-	r, err := c.reserve(ctx, h, objects.Keyed{Key: key})
+func (c *Cluster) ClaimKey(ctx context.Context, h *objects.Holder, key string, wait bool) (objects.Reservation, error) {
+	r, err := c.reserve(ctx, h, objects.Keyed{Key: key}, wait)
 	if err != nil {
 		return nil, fmt.Errorf("claim %q: %w", key, err)
 	}
@@ -57,12 +57,12 @@ func (c *Cluster) ClaimKey(ctx context.Context, h *objects.Holder, key string) (
 }
 
 // reserve claims a publication at its owner.
-func (c *Cluster) reserve(ctx context.Context, h *objects.Holder, k objects.Keyed) (r *receipt, err error) {
+func (c *Cluster) reserve(ctx context.Context, h *objects.Holder, k objects.Keyed, wait bool) (r *receipt, err error) {
 	err = c.keys.at(ctx, keyindex.Publish, k.Key, func(n *Node) error {
 		for {
-			r, err = n.reserve(ctx, h, k)
+			r, err = n.reserve(ctx, h, k, wait)
 			// Another one may still fail to receive it.
-			if !errors.Is(err, objects.ErrBusy) || ctx.Err() != nil {
+			if !wait || !errors.Is(err, objects.ErrBusy) || ctx.Err() != nil {
 				return err
 			}
 		}
@@ -70,8 +70,8 @@ func (c *Cluster) reserve(ctx context.Context, h *objects.Holder, k objects.Keye
 	return r, err
 }
 
-func (n *Node) reserve(ctx context.Context, h *objects.Holder, k objects.Keyed) (*receipt, error) {
-	r := &receipt{n: n, holder: h, want: k, who: credOf(h.Caller())}
+func (n *Node) reserve(ctx context.Context, h *objects.Holder, k objects.Keyed, wait bool) (*receipt, error) {
+	r := &receipt{n: n, holder: h, want: k, wait: wait, who: credOf(h.Caller())}
 	_, _ = rand.Read(r.id[:]) // never fails
 	var err error
 	if r.file, err = n.start(ctx, &File{n: n, who: r.who, access: Read, by: r.claim}); err == nil {
@@ -90,6 +90,8 @@ type receipt struct {
 	who    Cred
 	// want is the key, and the blobs that it must have; none are any.
 	want objects.Keyed
+	// wait is for another one's claim.
+	wait bool
 	id   claimID
 	file *File
 	// asked says that the owner may have the claim.
@@ -100,7 +102,7 @@ type receipt struct {
 // claim claims the publication, or goes on with the claim in another session.
 // Its error is the endpoint's.
 func (r *receipt) claim(ctx context.Context, s *session) (uint64, error) {
-	ask := &proto.ClaimAsk{Cred: credToProto(r.who), Key: r.want.Key, ID: r.id}
+	ask := &proto.ClaimAsk{Cred: credToProto(r.who), Key: r.want.Key, ID: r.id, Wait: r.wait}
 	sizes := sizesOf(r.want.Blobs)
 	if len(sizes) <= maxSizes {
 		ask.Blobs = sizes

@@ -14,6 +14,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hmcfs/hmcfs/objects/client"
+	"github.com/hmcfs/hmcfs/objects/hetero"
 	"github.com/hmcfs/hmcfs/tests/kit"
 	"github.com/hmcfs/hmcfs/tests/mnt"
 )
@@ -231,4 +233,49 @@ func TestKilledReceivingNode(t *testing.T) {
 	kit.Eventually(t, patience, func() error { return by.reaches(owner.name) })
 	offered(t, owner, by, "k", 51, bigSize)
 	kit.Eventually(t, patience, func() error { return errors.Join(empty(owner), empty(by)) })
+}
+
+// What another one reserves is waited for as long as was asked, all of it at
+// once, and told; when it is given back, it comes.
+func TestManyReserved(t *testing.T) {
+	_, nodes := newNodes(t, worldOptions{machines: 2, here: true})
+	owner := nodes[0]
+	const count, size = 60, 3000
+	holder, err := client.OpenSession(t.Context(), owner.Client().Socket())
+	must(t, err)
+	var keys []string
+	for i := range count {
+		key := fmt.Sprint("k", i)
+		keys = append(keys, key)
+		owner.offer(t, key, uint64(60+i), size)
+		_, err = holder.DevClaim(t.Context(), key, hetero.ClaimOptions{})
+		must(t, err)
+	}
+	for _, by := range nodes {
+		for _, dir := range []string{t.TempDir(), by.Path("sim0")} {
+			cmd := by.subscribe(append([]string{"--timeout", "1s", "--dir", dir}, keys...)...)
+			var out []byte
+			err := soon(t, "subscribe", func() (err error) {
+				out, err = cmd.CombinedOutput()
+				return err
+			})
+			if told := strings.Count(string(out), "another one is receiving it"); err == nil || told != count {
+				t.Errorf("%s, into %s: %v, told of %d keys: %s", by.name, dir, err, told, out)
+			}
+		}
+	}
+	into := t.TempDir()
+	cmd := nodes[1].subscribe(append([]string{"--dir", into}, keys...)...)
+	stderr, err := cmd.StderrPipe()
+	must(t, err)
+	must(t, cmd.Start())
+	must(t, holder.Close())
+	words, _ := io.ReadAll(stderr)
+	if err = cmd.Wait(); err != nil {
+		t.Fatalf("%v %s", err, words)
+	}
+	for i, key := range keys {
+		verify(t, filepath.Join(into, key), uint64(60+i), size)
+	}
+	must(t, empty(owner))
 }

@@ -20,9 +20,6 @@ import (
 )
 
 const (
-	// claimLimit bounds how long one attempt waits for a publication that was
-	// there a moment ago.
-	claimLimit = time.Second
 	// deliveryChunk is the number of bytes of a publication that one call copies.
 	deliveryChunk = 16 * devices.MiB
 	// unfinishedTouch is the interval at which the time to live of a file in the
@@ -96,10 +93,11 @@ func (d *delivery) resolve(path string) (to string, special bool, err error) {
 	return path, err == nil && !st.Mode().IsRegular(), err
 }
 
-// claim reserves the publication. The caller ends that with settle, or by the
+// claim reserves the publication, without waiting for another one who has. The
+// caller ends that with settle, or by the
 // session's end.
 func (d *delivery) claim(ctx context.Context, target hetero.MemoryID) error {
-	info, err := d.c.DevClaim(ctx, d.row.Key, hetero.ClaimOptions{Timeout: claimLimit, Target: target})
+	info, err := d.c.DevClaim(ctx, d.row.Key, hetero.ClaimOptions{Target: target})
 	if errors.Is(err, hetero.ErrBusy) {
 		return fmt.Errorf("%w: %w", errReserved, err)
 	}

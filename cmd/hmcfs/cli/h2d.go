@@ -63,7 +63,8 @@ func (a *app) h2d(ctx context.Context, args []string, f *h2dFlags) error {
 	l.r.line = movedLine
 	g := &getting{m: m, waits: f.timeout.Duration > 0}
 	v := &arrivals{
-		there: g.there, take: l.take, fail: l.r.fail, kinds: []string{eventCreated},
+		there: func(keys []string) []presence { return lookUp(keys, g.there) },
+		take:  l.take, fail: l.r.fail, kinds: []string{eventCreated},
 		listen: func(ctx context.Context) (eventStream, error) { return a.listenAll(ctx, m, keysOf(pairs)) },
 	}
 	err = v.each(ctx, keysOf(pairs), f.timeout.Duration)

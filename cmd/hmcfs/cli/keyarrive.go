@@ -20,8 +20,8 @@ type eventStream interface {
 // arrivals waits for keys, each on its own: one that is missing holds up no
 // other.
 type arrivals struct {
-	// there says of keys whether they are there now.
-	there func(key string) (bool, error)
+	// there says of each of some keys whether it is there now.
+	there func(keys []string) []presence
 	// listen begins a stream of events.
 	listen func(ctx context.Context) (eventStream, error)
 	// kinds are the events after which a key may be there.
@@ -31,6 +31,32 @@ type arrivals struct {
 	take func(ctx context.Context, places []int) (again []int)
 	// fail is told of keys that never came.
 	fail func(place int, err error)
+}
+
+// presence says whether a key is there, or why nobody knows.
+type presence struct {
+	is  bool
+	err error
+}
+
+// maxLooks is how many keys are looked up at a time: those of other nodes take a
+// round trip each.
+const maxLooks = 16
+
+// lookUp is the presence of keys by a function that looks one up.
+func lookUp(keys []string, look func(key string) (bool, error)) []presence {
+	out := make([]presence, len(keys))
+	slots := make(chan struct{}, maxLooks)
+	var looks sync.WaitGroup
+	for i, key := range keys {
+		slots <- struct{}{}
+		looks.Go(func() {
+			defer func() { <-slots }()
+			out[i].is, out[i].err = look(key)
+		})
+	}
+	looks.Wait()
+	return out
 }
 
 // each takes every key that is there, or comes in time. A timeout of 0 waits
@@ -79,14 +105,18 @@ func (v *arrivals) each(ctx context.Context, keys []string, timeout time.Duratio
 
 // takeThose takes those of the candidates that are there.
 func (v *arrivals) takeThose(ctx context.Context, w *waiting, candidates []int) {
+	keys := make([]string, len(candidates))
+	for i, place := range candidates {
+		keys[i] = w.keys[place]
+	}
 	var now []int
-	for _, place := range candidates {
-		is, err := v.there(w.keys[place])
+	for i, p := range v.there(keys) {
+		place := candidates[i]
 		switch {
-		case err != nil:
-			v.fail(place, err)
+		case p.err != nil:
+			v.fail(place, p.err)
 			w.remove(place)
-		case is:
+		case p.is:
 			now = append(now, place)
 		}
 	}

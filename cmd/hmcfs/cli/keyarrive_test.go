@@ -75,10 +75,12 @@ func (w *world) come(key string) {
 
 func (w *world) arrivals(keys []string) *arrivals {
 	return &arrivals{
-		there: func(key string) (bool, error) {
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			return w.keys[key], nil
+		there: func(keys []string) []presence {
+			return lookUp(keys, func(key string) (bool, error) {
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				return w.keys[key], nil
+			})
 		},
 		listen: func(context.Context) (eventStream, error) { return w.events, nil },
 		kinds:  []string{eventCreated},
@@ -185,7 +187,9 @@ func TestArrivalsEnd(t *testing.T) {
 
 	w = newWorld()
 	v := w.arrivals(keys)
-	v.there = func(key string) (bool, error) { return key == "b", map[string]error{"a": hetero.ErrLost}[key] }
+	v.there = func(keys []string) []presence {
+		return lookUp(keys, func(key string) (bool, error) { return key == "b", map[string]error{"a": hetero.ErrLost}[key] })
+	}
 	if err := v.each(t.Context(), keys, time.Hour); err != nil || !errors.Is(w.failed[0], hetero.ErrLost) || len(w.taken) != 1 {
 		t.Errorf("a key that can't be looked at: %v, %v", err, w.failed)
 	}

@@ -78,9 +78,11 @@ func (a *app) mget(ctx context.Context, args []string, f *mgetFlags) error {
 	}
 	g.opts.Started, g.opts.Moved = g.r.bar.grow, g.r.bar.add
 	v := &arrivals{
-		there: func(key string) (bool, error) {
-			is, failure := g.there(key)
-			return is, a.reason(ctx, g.m, key, false, failure)
+		there: func(keys []string) []presence {
+			return lookUp(keys, func(key string) (bool, error) {
+				is, failure := g.there(key)
+				return is, a.reason(ctx, g.m, key, false, failure)
+			})
 		},
 		take: g.take, kinds: []string{eventCreated},
 		fail:   func(place int, err error) { g.r.fail(place, g.late(ctx, g.r.rows[place].Key, err)) },

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/place"
 	"github.com/hmcfs/hmcfs/objects/hetero"
@@ -64,7 +65,7 @@ func (a *app) subscribe(ctx context.Context, args []string, f *subscribeFlags) e
 	if err != nil {
 		return err
 	}
-	s := &subscription{a: a, m: m, force: f.force, r: a.newKeyReport("subscribe", pairs)}
+	s := &subscription{a: a, m: m, force: f.force, r: a.newKeyReport("subscribe", pairs), reserved: map[int]bool{}}
 	if s.far, err = a.openFar(ctx, m); err != nil {
 		return err
 	}
@@ -73,8 +74,8 @@ func (a *app) subscribe(ctx context.Context, args []string, f *subscribeFlags) e
 		s.r.line = nil
 	}
 	v := &arrivals{
-		there: func(key string) (bool, error) { return s.anywhere(ctx, key) },
-		take:  s.take, fail: s.r.fail, kinds: []string{eventPublished},
+		there: func(keys []string) []presence { return s.anywhere(ctx, keys) },
+		take:  s.take, fail: s.fail, kinds: []string{eventPublished},
 		listen: func(ctx context.Context) (eventStream, error) {
 			here, lerr := a.listen(ctx, m)
 			if lerr != nil || s.far == nil {
@@ -97,15 +98,39 @@ type subscription struct {
 	far *far
 	// own is nil where there are, and until it is needed.
 	own hetero.Client
+	// reserved are the places of keys that another one was receiving at the last
+	// attempt.
+	reserved map[int]bool
 }
 
-// anywhere reports whether a key is published, here or on another node.
-func (s *subscription) anywhere(ctx context.Context, key string) (bool, error) {
-	is, err := s.there(key)
-	if is || err != nil || s.far == nil {
-		return is, err
+// anywhere says which keys are published, here or on another node.
+func (s *subscription) anywhere(ctx context.Context, keys []string) []presence {
+	out := lookUp(keys, s.there)
+	if s.far == nil {
+		return out
 	}
-	return s.far.isThere(ctx, key), nil // one that can't be seen now may come
+	var absent []int
+	for i, p := range out {
+		if !p.is && p.err == nil {
+			absent = append(absent, i)
+		}
+	}
+	names := make([]string, len(absent))
+	for n, i := range absent {
+		names[n] = keys[i]
+	}
+	for n, is := range s.far.published(ctx, names) {
+		out[absent[n]].is = is // one that can't be seen now may come
+	}
+	return out
+}
+
+// fail reports a key that did not come in time, or can't be looked at.
+func (s *subscription) fail(place int, err error) {
+	if s.reserved[place] && errors.Is(err, hetero.ErrTimeout) {
+		err = fmt.Errorf("%w: %w", errReserved, err)
+	}
+	s.r.fail(place, err)
 }
 
 func (s *subscription) there(key string) (bool, error) {
@@ -122,6 +147,7 @@ func (s *subscription) take(ctx context.Context, places []int) (again []int) {
 			return append(again, place)
 		}
 		err := s.receive(ctx, place)
+		s.reserved[place] = errors.Is(err, errReserved)
 		if err != nil && ctx.Err() == nil && s.lostRace(place, err) {
 			again = append(again, place)
 			continue
@@ -162,8 +188,12 @@ func (s *subscription) receive(ctx context.Context, place int) error {
 		if st, err = os.Stat(from); err != nil {
 			return err
 		}
-		if err = rename(ctx, from, row.Path, s.force); err == nil {
+		err = rename(ctx, from, row.Path, s.force)
+		switch {
+		case err == nil:
 			row.Bytes, row.Way = st.Size(), xattr(row.Path, pathXattr)
+		case errors.Is(err, unix.EBUSY):
+			err = fmt.Errorf("%w: %w", errReserved, err)
 		}
 	} else {
 		d := &delivery{subscription: s, row: row, mode: 0o644}

@@ -32,10 +32,17 @@ func (f *far) close() {
 	}
 }
 
-// isThere reports whether a key is published on another node, or here.
-func (f *far) isThere(ctx context.Context, key string) bool {
-	infos, err := f.c.GetMetaInfo(ctx, []string{key}, true)
-	return err == nil && len(infos) == 1 && infos[0].Err == nil
+// published reports which keys are published on another node, or here.
+func (f *far) published(ctx context.Context, keys []string) []bool {
+	out := make([]bool, len(keys))
+	if len(keys) == 0 {
+		return out
+	}
+	infos, _ := f.c.GetMetaInfo(ctx, keys, true) // each key has its own error; none are known without an answer
+	for i := range infos {
+		out[i] = infos[i].Err == nil
+	}
+	return out
 }
 
 // farStream is a stream of events, and of publications of other nodes.

@@ -360,13 +360,15 @@ type ExpireKeyAsk struct {
 
 // ClaimAsk begins to receive a publication. ID is the asker's, random, and
 // names the claim in what follows, also in a later session. Blobs are the
-// sizes that the receiver has room for, to be compared; none is any.
+// sizes that the receiver has room for, to be compared; none is any. With Wait
+// the owner waits for another one who may still fail.
 type ClaimAsk struct {
 	_     struct{} `cbor:",toarray"`
 	Cred  Cred
 	Key   string
 	ID    [16]byte
 	Blobs []uint64
+	Wait  bool
 }
 
 // ClaimAnswer is a handle to read the bytes by.

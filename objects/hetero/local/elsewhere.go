@@ -18,7 +18,7 @@ type Elsewhere interface {
 	KeyInfo(ctx context.Context, who objects.Caller, key string, published bool) (objects.KeyInfo, error)
 	ScatterKey(ctx context.Context, h *objects.Holder, sc objects.Scatter) error
 	ReceiveKey(ctx context.Context, h *objects.Holder, k objects.Keyed) error
-	ClaimKey(ctx context.Context, h *objects.Holder, key string) (objects.Reservation, error)
+	ClaimKey(ctx context.Context, h *objects.Holder, key string, wait bool) (objects.Reservation, error)
 	DropKey(ctx context.Context, who objects.Caller, key string) error
 	ExpireKey(ctx context.Context, who objects.Caller, key string, at metadata.Timespec) error
 	// WatchKeys has came called when one of the keys may have come; stop ends

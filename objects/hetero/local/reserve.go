@@ -128,7 +128,7 @@ func (c *Client) claim(ctx context.Context, key string, t *target, timeout time.
 	results := c.collect(soon, plan{
 		keys: []string{key}, published: true, timeout: timeout, late: hetero.ErrTimeout,
 		try: func(ctx context.Context, _ int) (err error) {
-			r.of, err = c.reserve(ctx, key)
+			r.of, err = c.reserve(ctx, key, timeout > 0)
 			if errors.Is(err, context.DeadlineExceeded) {
 				err = fmt.Errorf("another one is receiving %q: %w", key, objects.ErrBusy)
 			}
@@ -156,8 +156,8 @@ func (c *Client) claim(ctx context.Context, key string, t *target, timeout time.
 }
 
 // reserve claims a publication, wherever it is.
-func (c *Client) reserve(ctx context.Context, key string) (objects.Reservation, error) {
-	here, err := c.holder.Claim(ctx, key)
+func (c *Client) reserve(ctx context.Context, key string, wait bool) (objects.Reservation, error) {
+	here, err := c.holder.Claim(ctx, key, wait)
 	if err == nil {
 		return here, nil
 	}
@@ -166,7 +166,7 @@ func (c *Client) reserve(ctx context.Context, key string) (objects.Reservation, 
 	}
 	var there objects.Reservation
 	err = c.orElsewhere(err, func(e Elsewhere) (failure error) {
-		there, failure = e.ClaimKey(ctx, c.holder, key)
+		there, failure = e.ClaimKey(ctx, c.holder, key, wait)
 		return failure
 	})
 	return there, err

@@ -59,6 +59,15 @@ func (w *world) isOffered(t *testing.T) bool {
 	return err == nil
 }
 
+// receiveFile renames the publication to sim0.
+func (w *world) receiveFile(ctx context.Context) error {
+	dir, err := w.store.Lookup(ctx, metadata.RootIno, "sim0")
+	if err != nil {
+		return err
+	}
+	return w.store.Rename(ctx, metadata.Rename{From: metadata.PublishIno, Name: reservedKey, To: dir.Ino, NewName: reservedKey})
+}
+
 // A client that ends, wherever it is, has received what it reserved if it said
 // so, or if its target has its name; else it is offered again.
 func TestReservationOfAClientThatEnds(t *testing.T) {
@@ -247,6 +256,32 @@ func TestReservedByAnother(t *testing.T) {
 			t.Error("received, and offered still")
 		}
 	}
+}
+
+// Without a timeout nobody is waited for: what another one reserves is told in no
+// time, by the call and by a rename.
+func TestReservedIsToldAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, sims(1, sim.Params{Size: 4 * devices.MiB})...)
+		w.publishFile(t, 4, 10)
+		a, b := local.New(local.Options{Store: w.store}), local.New(local.Options{Store: w.store})
+		_, err := a.DevClaim(t.Context(), reservedKey, hetero.ClaimOptions{})
+		must(t, err)
+		begun := time.Now() // of the test's clock, which moves when all wait
+		if _, err = b.DevClaim(t.Context(), reservedKey, hetero.ClaimOptions{}); !errors.Is(err, hetero.ErrBusy) {
+			t.Errorf("reserved by two: %v", err)
+		}
+		if err = w.receiveFile(t.Context()); !errors.Is(err, objects.ErrBusy) {
+			t.Errorf("renamed while it is reserved: %v", err)
+		}
+		if waited := time.Since(begun); waited != 0 {
+			t.Errorf("told after %v", waited)
+		}
+		must(t, a.DevSettle(t.Context(), reservedKey, false))
+		must(t, w.receiveFile(t.Context()))
+		must(t, a.Close())
+		must(t, b.Close())
+	})
 }
 
 // What is reserved and not read for long is offered again, though its client
