@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"errors"
 	"io"
 	"math/rand/v2"
 	"os"
@@ -11,7 +12,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hmcfs/hmcfs/objects/client"
+	"github.com/hmcfs/hmcfs/objects/hetero"
 	"github.com/hmcfs/hmcfs/tests/kit"
+	"github.com/hmcfs/hmcfs/tests/mnt"
 )
 
 // publishReader reads a whole publication and returns what it got.
@@ -280,4 +284,36 @@ func TestPublishWithdrawn(t *testing.T) {
 		must(t, f.Close())
 		wantOffered(t, p.publish(t, "t", 3, 1000), 3, 1000)
 	})
+}
+
+// What a client has reserved can't be renamed, and comes to one who waits for it
+// when that client ends without having received it.
+func TestReservedByAClient(t *testing.T) {
+	kit.Check(t)
+	m := mnt.Mount(t, mnt.Options{})
+	const size = 100_003
+	for _, target := range []string{m.Path("sim0", "received"), filepath.Join(t.TempDir(), "received")} {
+		must(t, os.WriteFile(m.Path("sim0", "k"), kit.Bytes(81, 0, size), 0o600))
+		must(t, os.Rename(m.Path("sim0", "k"), m.Path("publish", "k")))
+		holder, err := client.OpenSession(t.Context(), m.Client().Socket())
+		must(t, err)
+		_, err = holder.DevClaim(t.Context(), "k", hetero.ClaimOptions{})
+		must(t, err)
+		if err = os.Rename(m.Path("publish", "k"), m.Path("sim0", "k")); !errors.Is(err, unix.EBUSY) {
+			t.Errorf("renamed while it is reserved: %v", err)
+		}
+		if out, err := m.Run("subscribe", "--mount", m.Dir, "--timeout", "0.2s", "k="+target); err == nil {
+			t.Errorf("received by two: %s", out)
+		}
+		waits := m.Command("subscribe", "--mount", m.Dir, "--timeout", "60s", "k="+target)
+		must(t, waits.Start())
+		must(t, holder.Close())
+		must(t, waits.Wait())
+		got, err := os.ReadFile(target)
+		must(t, err)
+		if at := kit.DiffAt(got, 81, 0); at >= 0 || len(got) != size {
+			t.Errorf("%d bytes, other ones from %d on", len(got), at)
+		}
+		must(t, os.Remove(target))
+	}
 }
