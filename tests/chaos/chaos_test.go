@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -37,10 +38,11 @@ func TestShort(t *testing.T) {
 		err  error
 	}
 	ends := make(chan end)
+	minutes := fmt.Sprintf("%.2f", float64(kit.Rounds(12, 12, 60))/60)
 	attacks := map[string]string{"static": "7", "etcd": "11"}
 	for mode, seed := range attacks {
 		go func() {
-			cmd := mnt.Itself(programName, "-mode", mode, "-seed", seed, "-minutes", "0.4", "-hmcfs", hmcfs)
+			cmd := mnt.Itself(programName, "-mode", mode, "-seed", seed, "-minutes", minutes, "-hmcfs", hmcfs)
 			cmd.Env = append(os.Environ(), "TMPDIR="+mnt.Base())
 			out, failed := cmd.CombinedOutput()
 			ends <- end{mode, out, failed}

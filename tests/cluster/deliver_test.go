@@ -155,7 +155,7 @@ func TestKilledSubscriberLosesNothing(t *testing.T) {
 	owner := nodes[0]
 	outside := t.TempDir()
 	var killed, arrived int
-	for i := range 24 {
+	for i := range kit.Rounds(6, 12, 48) {
 		by := nodes[i%2]
 		target := filepath.Join(outside, "t")
 		if i%4 > 1 {
@@ -240,7 +240,7 @@ func TestKilledReceivingNode(t *testing.T) {
 func TestManyReserved(t *testing.T) {
 	_, nodes := newNodes(t, worldOptions{machines: 2, here: true})
 	owner := nodes[0]
-	const count, size = 60, 3000
+	const count, size = 30, 3000
 	holder, err := client.OpenSession(t.Context(), owner.Client().Socket())
 	must(t, err)
 	var keys []string
