@@ -10,18 +10,33 @@ import (
 	"github.com/hmcfs/hmcfs/metadata/members"
 )
 
-// ask asks the service for names whose claims the caller has made busy. For
-// each it tells which other node has it; none is ours, also where the service
-// could not be asked. The claims are not busy any more then. One that does not
-// answer is asked by who insists alone.
-func (r *Registry) ask(ctx context.Context, names []string, insist bool) (by []members.Name) {
-	by = make([]members.Name, len(names))
+// asker is on whose behalf the service is asked for claims.
+type asker bool
+
+const (
+	// caller asks for what it does not have yet. What the service does not grant
+	// is given up. A service that does not answer is not asked.
+	caller asker = false
+	// clerk asks again for what is in use.
+	clerk asker = true
+)
+
+// verdict is what became of a claim that the service was asked for.
+type verdict struct {
+	// by is another node that has it.
+	by members.Name
+	// granted says that it may be used here.
+	granted bool
+}
+
+// ask asks the service for names whose claims the caller has made busy. The
+// claims are not busy any more then.
+func (r *Registry) ask(ctx context.Context, names []string, who asker) []verdict {
 	// What was begun is brought to its end, so that it is known what is there.
 	ctx = context.WithoutCancel(ctx)
 	lease, epoch, turn := r.lease()
-	if lease == nil || !insist && r.isAway() {
-		r.settle(names, map[string]answer{})
-		return by
+	if lease == nil || who == caller && r.isAway() {
+		return r.settle(names, map[string]answer{}, who)
 	}
 	me := tenant{node: r.o.Self, epoch: epoch}
 	entries := make([]coord.Entry, len(names))
@@ -30,16 +45,16 @@ func (r *Registry) ask(ctx context.Context, names []string, insist bool) (by []m
 	}
 	results, err := r.o.Service.Create(ctx, entries, lease)
 	r.heard(err)
-	verdicts := make([]answer, len(names))
+	told := make([]answer, len(names))
 	var old []coord.Entry // those of ours that are there already
 	var oldAt []int
 	for i := range names {
-		verdicts[i] = answer{unsure: true}
+		told[i] = answer{unsure: true}
 		if i >= len(results) {
 			continue
 		}
 		var again bool
-		if verdicts[i], again = r.judge(entries[i], results[i]); again {
+		if told[i], again = r.judge(entries[i], results[i]); again {
 			entries[i].Revision = results[i].Found.Revision
 			old, oldAt = append(old, entries[i]), append(oldAt, i)
 		}
@@ -50,20 +65,19 @@ func (r *Registry) ask(ctx context.Context, names []string, insist bool) (by []m
 		err = errors.Join(err, againErr)
 		for n, i := range oldAt {
 			if n < len(again) && again[n].Err == nil && again[n].Revision != 0 {
-				verdicts[i] = answer{revision: again[n].Revision}
+				told[i] = answer{revision: again[n].Revision}
 			}
 		}
 	}
 	answers := make(map[string]answer, len(names))
 	for i, name := range names {
-		verdicts[i].turn = turn
-		answers[name], by[i] = verdicts[i], verdicts[i].by
+		told[i].turn = turn
+		answers[name] = told[i]
 	}
 	if err != nil {
 		r.o.Logger.Debug("keys could not be claimed", zap.Int("keys", len(names)), zap.Error(err))
 	}
-	r.settle(names, answers)
-	return by
+	return r.settle(names, answers, who)
 }
 
 // answer is what the service has said of a claim.
@@ -109,15 +123,23 @@ func (r *Registry) lease() (l coord.Lease, epoch members.Epoch, turn int) {
 }
 
 // settle notes what became of claims that were asked for: those without an
-// answer were not.
-func (r *Registry) settle(names []string, answers map[string]answer) {
+// answer were not. What a caller is not granted is given up in the same step, so
+// that the clerk takes it for nothing that is in use.
+func (r *Registry) settle(names []string, answers map[string]answer, who asker) []verdict {
+	out := make([]verdict, len(names))
 	r.mu.Lock()
-	for _, name := range names {
+	for i, name := range names {
+		c := r.claims[name]
 		r.settleLocked(name, answers[name])
+		out[i] = verdict{by: answers[name].by, granted: c.shown || c.isOurs(r.turn)}
+		if who == caller && !out[i].granted {
+			c.wanted = false
+		}
 	}
 	r.idleLocked()
 	r.mu.Unlock()
 	r.awake()
+	return out
 }
 
 // idleLocked wakes who waits for claims that are not busy any more.

@@ -65,7 +65,7 @@ func (r *Registry) work(ctx context.Context) (left bool) {
 			return r.isAway() && !r.answers(ctx)
 		}
 		if len(claims) > 0 {
-			r.tellContested(claims, r.ask(ctx, claims, true))
+			r.tellContested(claims, r.ask(ctx, claims, clerk))
 		}
 		if len(leaving) > 0 {
 			r.leave(ctx, leaving)

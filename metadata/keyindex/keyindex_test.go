@@ -196,6 +196,26 @@ func TestAway(t *testing.T) {
 	})
 }
 
+// TestManyWhileAway claims so many keys of a service that does not answer that
+// the clerk comes in between: it takes none of them for one in use.
+func TestManyWhileAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memory.NewServer(memory.Options{})
+		a := join(t, s, "a")
+		keys := make([]string, 2000)
+		for i := range keys {
+			keys[i] = fmt.Sprint("k", i)
+		}
+		for range 3 {
+			a.client.SetCut(true)
+			a.gets(keys)
+			a.is(keyindex.State{})
+			a.client.SetCut(false)
+			pass(time.Minute)
+		}
+	})
+}
+
 // TestReleaseWhileAway: a key that is given up while the service is away is free
 // when it is back, or with the lease.
 func TestReleaseWhileAway(t *testing.T) {

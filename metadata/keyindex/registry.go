@@ -106,11 +106,11 @@ func (r *Registry) Claim(ctx context.Context, s Space, keys []string) []error {
 			for n, i := range mine {
 				names[n] = nameOf(s, keys[i])
 			}
-			for n, by := range r.ask(ctx, names, false) {
+			for n, v := range r.ask(ctx, names, caller) {
 				i := mine[n]
-				if by != "" {
-					errs[i] = &TakenError{Key: keys[i], Node: by}
-				} else if !r.granted(names[n]) {
+				if v.by != "" {
+					errs[i] = &TakenError{Key: keys[i], Node: v.by}
+				} else if !v.granted {
 					errs[i] = fmt.Errorf("claim key %q: %w", keys[i], coord.ErrUnavailable)
 				}
 			}
@@ -129,21 +129,6 @@ func (r *Registry) Claim(ctx context.Context, s Space, keys []string) []error {
 	return errs
 }
 
-// granted reports whether the service has granted a claim that it was asked for.
-// One that it has not granted is given up, unless the key is in use already.
-func (r *Registry) granted(name string) bool {
-	r.mu.Lock()
-	c := r.claims[name]
-	ours := c != nil && (c.shown || c.isOurs(r.turn))
-	if c != nil && !ours && !c.busy {
-		c.wanted = false
-		r.queue[name] = struct{}{}
-	}
-	r.mu.Unlock()
-	r.awake()
-	return ours
-}
-
 // OnContested has fn called with keys in use here that another node has; see
 // Index.
 func (r *Registry) OnContested(fn func(s Space, key string, by members.Name)) {
@@ -159,15 +144,15 @@ func (r *Registry) OnContested(fn func(s Space, key string, by members.Name)) {
 }
 
 // tellContested tells which claims that were asked for are contested.
-func (r *Registry) tellContested(names []string, by []members.Name) {
+func (r *Registry) tellContested(names []string, of []verdict) {
 	for i, name := range names {
 		r.mu.Lock()
 		c, fn := r.claims[name], r.contested
 		contested := c != nil && c.contested
 		r.mu.Unlock()
 		space, key, _ := strings.Cut(name, "/")
-		if contested && fn != nil && by[i] != "" {
-			fn(Space(space), key, by[i])
+		if contested && fn != nil && of[i].by != "" {
+			fn(Space(space), key, of[i].by)
 		}
 	}
 }
