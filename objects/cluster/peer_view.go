@@ -209,9 +209,9 @@ func (c *Cluster) named(err error) error {
 	}
 	want, got := c.nameOf(wrong.Want), c.nameOf(wrong.Got)
 	if got == "" {
-		return fmt.Errorf("%w: the node there has another name than %s: correct the list of peers, or its --node", ErrUnreachable, want)
+		return fmt.Errorf("%w: the node there has another name than %s; correct the list of peers, or its --node", ErrUnreachable, want)
 	}
-	return fmt.Errorf("%w: node %s is there, and not %s: correct the list of peers", ErrUnreachable, got, want)
+	return fmt.Errorf("%w: node %s is there, and not %s; correct the list of peers", ErrUnreachable, got, want)
 }
 
 // nameOf is the name that the certificate of a rank must be for; empty where

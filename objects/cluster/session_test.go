@@ -232,8 +232,8 @@ func TestSecondAddress(t *testing.T) {
 // which, where that is known, and that it is not a matter of the secret.
 func TestOtherName(t *testing.T) {
 	for name, want := range map[members.Name]string{
-		"c":       "node c is there, and not b: correct the list of peers",
-		"unknown": "the node there has another name than b: correct the list of peers, or its --node",
+		"c":       "node c is there, and not b; correct the list of peers",
+		"unknown": "the node there has another name than b; correct the list of peers, or its --node",
 	} {
 		t.Run(string(name), func(t *testing.T) {
 			kit.Check(t)

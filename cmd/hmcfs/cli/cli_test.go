@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"flag"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -497,5 +498,35 @@ func TestInterruptedCopyTellsTheSignal(t *testing.T) {
 		if _, err := os.Stat(dst); !os.IsNotExist(err) {
 			t.Errorf("%v: the target is there: %v", signal, err)
 		}
+	}
+}
+
+// TestAdviceNamesVerbs looks at every command that a message quotes: the verb is
+// there, and has the flags.
+func TestAdviceNamesVerbs(t *testing.T) {
+	quoted := regexp.MustCompile(`(?:'|, ")hmcfs ([a-z0-9-]+)((?: --[a-z-]+)*)`)
+	found := 0
+	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		for _, m := range quoted.FindAllStringSubmatch(string(text), -1) {
+			found++
+			verb, _, ferr := (&app{}).root().Find([]string{m[1]})
+			if ferr != nil || !verb.HasParent() {
+				t.Errorf("%s: hmcfs has no %q", path, m[1])
+				continue
+			}
+			for _, flag := range strings.Fields(m[2]) {
+				if verb.Flags().Lookup(strings.TrimPrefix(flag, "--")) == nil {
+					t.Errorf("%s: hmcfs %s has no %s", path, m[1], flag)
+				}
+			}
+		}
+		return err
+	})
+	if err != nil || found == 0 {
+		t.Errorf("%d commands looked at, %v", found, err)
 	}
 }

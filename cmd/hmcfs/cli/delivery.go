@@ -244,7 +244,7 @@ func (d *delivery) received(ctx context.Context, path string) error {
 	switch {
 	case errors.Is(err, hetero.ErrDisconnected):
 		return hinted(fmt.Errorf("%s is written, and the node that published it does not answer: %w", path, err),
-			"see with 'hmcfs keys --published' whether it is offered again")
+			"see with 'hmcfs ls-keys --published' whether it is offered again")
 	case err != nil:
 		return errors.Join(err, os.Remove(path))
 	}
