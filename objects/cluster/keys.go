@@ -94,27 +94,29 @@ func (k *keys) place(ctx context.Context, s keyindex.Space, key string) (keyinde
 	return place, err
 }
 
-// unindexed looks for a key that the index does not have at the node that may
-// have it without the index knowing it yet. A node without a lease has none.
+// unindexed looks for a key that the index does not have at the nodes of which one
+// may have it without the index knowing it yet. A node without a lease has none.
 //
 // Errors: absent where no node has it; *UnaskedError.
 func (k *keys) unindexed(ctx context.Context, s keyindex.Space, key string, absent error) (keyindex.Place, error) {
-	to := k.peers.promisedTo(spaceKey{s, key})
-	r, known := k.c.opts.View.Get(to)
-	n, err := k.c.Node(to)
-	if !known || err != nil || !r.Lapsed.IsZero() {
-		return keyindex.Place{}, absent
+	var silent inquiry
+	for _, to := range k.peers.promisedTo(spaceKey{s, key}) {
+		r, known := k.c.opts.View.Get(to)
+		n, err := k.c.Node(to)
+		if !known || err != nil || !r.Lapsed.IsZero() {
+			continue
+		}
+		there, err := n.haveKeys(ctx, proto.HaveKeysAsk{Keys: []string{key}, Publish: s == keyindex.Publish})
+		if err != nil {
+			silent.failed(to, err)
+		} else if there[0] {
+			return keyindex.Place{Key: key, Node: to}, nil
+		}
 	}
-	there, err := n.haveKeys(ctx, proto.HaveKeysAsk{Keys: []string{key}, Publish: s == keyindex.Publish})
-	switch {
-	case err != nil && ctx.Err() != nil:
-		return keyindex.Place{}, ctx.Err()
-	case err != nil:
-		return keyindex.Place{}, fmt.Errorf("find key %q: %w", key, &UnaskedError{Nodes: []members.Name{to}, Cause: err, wayOut: k.peers.wayOut()})
-	case !there[0]:
-		return keyindex.Place{}, absent
+	if err := silent.outcome(ctx, k.peers.wayOut()); err != nil {
+		return keyindex.Place{}, fmt.Errorf("find key %q: %w", key, err)
 	}
-	return keyindex.Place{Key: key, Node: to}, nil
+	return keyindex.Place{}, absent
 }
 
 // isAway says that an index could not be asked.

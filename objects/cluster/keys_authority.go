@@ -79,14 +79,19 @@ func (a authority) claim(ctx context.Context, s keyindex.Space, names []string) 
 	return errs
 }
 
-// redeem asks the node that was told that a key is free whether it uses it.
+// redeem asks the nodes that were told that a key is free whether they use it.
 //
 // Errors: *keyindex.TakenError; *UnaskedError.
 func (a authority) redeem(ctx context.Context, at spaceKey) error {
-	to := a.k.peers.promisedTo(at)
-	if to == "" {
-		return nil
+	for _, to := range a.k.peers.promisedTo(at) {
+		if err := a.redeemFrom(ctx, at, to); err != nil {
+			return err
+		}
 	}
+	return nil
+}
+
+func (a authority) redeemFrom(ctx context.Context, at spaceKey, to members.Name) error {
 	n, err := a.k.c.Node(to)
 	if err != nil { // it has left, and its keys with it
 		a.k.peers.redeem(at, to)

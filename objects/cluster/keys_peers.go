@@ -21,11 +21,11 @@ type peerKeys struct {
 	// ours are the keys that we have claimed, or are about to.
 	// +checklocks:mu
 	ours map[spaceKey]*ownKey
-	// promised are keys that another node was told to be free, which then may
-	// have them without the index knowing it: the node is asked before we use
-	// one, or say that no node has it. It is empty where there is no index.
+	// promised are keys that other nodes were told to be free, of which one then
+	// may have it without the index knowing it: they are asked before we use one,
+	// or say that no node has it. It is empty where there is no index.
 	// +checklocks:mu
-	promised map[spaceKey]members.Name
+	promised map[spaceKey][]members.Name
 	// turn counts the keys that have become ours.
 	// +checklocks:mu
 	turn uint64
@@ -62,7 +62,7 @@ type ownKey struct {
 }
 
 func newPeerKeys(c *Cluster) *peerKeys {
-	return &peerKeys{c: c, ours: map[spaceKey]*ownKey{}, promised: map[spaceKey]members.Name{}, met: map[members.Name]meeting{}}
+	return &peerKeys{c: c, ours: map[spaceKey]*ownKey{}, promised: map[spaceKey][]members.Name{}, met: map[members.Name]meeting{}}
 }
 
 // Claim makes keys ours; see keyindex.Index. Two nodes that claim a key at the
@@ -234,22 +234,25 @@ func (p *peerKeys) keeps(s keyindex.Space, key string, asker members.Name) (keep
 func (p *peerKeys) promise(at spaceKey, to members.Name) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.promised[at] = to
+	if !slices.Contains(p.promised[at], to) {
+		p.promised[at] = append(p.promised[at], to)
+	}
 }
 
 func (p *peerKeys) redeem(at spaceKey, to members.Name) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.promised[at] == to {
+	left := slices.DeleteFunc(slices.Clone(p.promised[at]), func(n members.Name) bool { return n == to })
+	if p.promised[at] = left; len(left) == 0 {
 		delete(p.promised, at)
 	}
 }
 
-// promisedTo is the node that may have a key, or empty.
-func (p *peerKeys) promisedTo(at spaceKey) members.Name {
+// promisedTo are the nodes of which one may have a key.
+func (p *peerKeys) promisedTo(at spaceKey) []members.Name {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.promised[at]
+	return slices.Clone(p.promised[at])
 }
 
 // errPoll is why peers can't be watched.

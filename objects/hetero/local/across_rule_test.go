@@ -295,6 +295,36 @@ func TestUnindexedKey(t *testing.T) {
 	wantThere(t, true, a, b, c)
 }
 
+// TestUnindexedKeyThatTwoWanted has b and c set a key at the same time, while
+// neither of them can tell the index: a, which both have asked, looks for it at
+// the one that has it, and not only at the one that has asked last.
+func TestUnindexedKeyThatTwoWanted(t *testing.T) {
+	kit.Check(t)
+	j := newJudged(t, true)
+	a, b, c := j.at(t, "a"), j.at(t, "b"), j.at(t, "c")
+	keys := []string{"k"}
+	j.registries["b"].client.SetCut(true)
+	j.registries["c"].client.SetCut(true)
+	for round := range uint64(kit.Rounds(50, 50, 500)) {
+		set := func(by *peer) (granted bool) {
+			r, err := by.client.MSetD2H(t.Context(), keys, by.piece(t, 1, 100, round).lists, hetero.SetOptions{Existing: hetero.ExistingFail})
+			return err == nil && r[0].Err == nil
+		}
+		other := make(chan bool)
+		go func() { other <- set(c) }()
+		one := set(b)
+		if two := <-other; one == two {
+			t.Fatalf("set on b: %t, on c: %t", one, two)
+		}
+		wantThere(t, true, a, b, c)
+		well(t)(a.client.Delete(t.Context(), keys))
+		wantThere(t, false, a, b, c)
+		if t.Failed() {
+			return
+		}
+	}
+}
+
 // wantThere compares whether the key k is there with what each user is told.
 func wantThere(t *testing.T, want bool, users ...*peer) {
 	t.Helper()
