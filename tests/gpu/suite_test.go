@@ -146,6 +146,9 @@ func TestSuite(t *testing.T) {
 		}
 	})
 	t.Run("OpenCL", func(t *testing.T) {
+		if !kit.Exhaustive() {
+			t.Skip("as on the simulated device: make check")
+		}
 		kit.Require(t, "opencl")
 		if status, said := newRunner(t, dir, "--device", "ocl0", "--quick").run(t); status != 0 {
 			t.Errorf("exit status %d\n%s", status, said)

@@ -79,8 +79,8 @@ func mutual(t *testing.T, ranks [2]*comm.Communicator, register func(*region.Tab
 // The last page is memory of its own: bytes of it that come elsewhere, and a
 // size that is cut off, are seen.
 func TestMoreThan4GiB(t *testing.T) {
-	if kit.Race() || testing.Short() {
-		t.Skip("it moves 8 GiB")
+	if kit.Race() || testing.Short() || !kit.Exhaustive() {
+		t.Skip("it moves 8 GiB: make check")
 	}
 	kit.Check(t, kit.Ignore("/hmcfs-"))
 	const folds = 4<<30/transporttest.Fold + 1
