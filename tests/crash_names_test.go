@@ -20,6 +20,9 @@ type namesWriter struct {
 	// id makes the keys of two writers different.
 	id  int
 	rng *rand.Rand
+	// drawn counts the keys: a renamed file takes its key along, so
+	// one that comes a second time may be another file's.
+	drawn int
 	// acked describes each path after what was acknowledged, next after the
 	// change that was not, if there is one.
 	acked, next map[string]entry
@@ -77,7 +80,8 @@ func (w *namesWriter) choose() func() error {
 	if e.dir {
 		return w.rename(name, e)
 	}
-	e.key = fmt.Sprintf("key-%d-%s-%d", w.id, name, w.rng.IntN(1000))
+	w.drawn++
+	e.key = fmt.Sprintf("key-%d-%d", w.id, w.drawn)
 	w.next[name] = e
 	return func() error { return unix.Setxattr(path, "user.hmc.key", []byte(e.key), 0) }
 }
