@@ -302,7 +302,7 @@ func TestReservedByAClient(t *testing.T) {
 		if err = os.Rename(m.Path("publish", "k"), m.Path("sim0", "k")); !errors.Is(err, unix.EBUSY) {
 			t.Errorf("renamed while it is reserved: %v", err)
 		}
-		if out, err := m.Run("subscribe", "--mount", m.Dir, "--timeout", "0.2s", "k="+target); err == nil {
+		if out, failed := m.Run("subscribe", "--mount", m.Dir, "--timeout", "0.2s", "k="+target); failed == nil {
 			t.Errorf("received by two: %s", out)
 		}
 		waits := m.Command("subscribe", "--mount", m.Dir, "--timeout", "60s", "k="+target)

@@ -255,12 +255,12 @@ func TestManyReserved(t *testing.T) {
 		for _, dir := range []string{t.TempDir(), by.Path("sim0")} {
 			cmd := by.subscribe(append([]string{"--timeout", "1s", "--dir", dir}, keys...)...)
 			var out []byte
-			err := soon(t, "subscribe", func() (err error) {
+			failed := soon(t, "subscribe", func() (err error) {
 				out, err = cmd.CombinedOutput()
 				return err
 			})
-			if told := strings.Count(string(out), "another one is receiving it"); err == nil || told != count {
-				t.Errorf("%s, into %s: %v, told of %d keys: %s", by.name, dir, err, told, out)
+			if told := strings.Count(string(out), "another one is receiving it"); failed == nil || told != count {
+				t.Errorf("%s, into %s: %v, told of %d keys: %s", by.name, dir, failed, told, out)
 			}
 		}
 	}

@@ -518,7 +518,7 @@ func TestAdviceNamesVerbs(t *testing.T) {
 				t.Errorf("%s: hmcfs has no %q", path, m[1])
 				continue
 			}
-			for _, flag := range strings.Fields(m[2]) {
+			for flag := range strings.FieldsSeq(m[2]) {
 				if verb.Flags().Lookup(strings.TrimPrefix(flag, "--")) == nil {
 					t.Errorf("%s: hmcfs %s has no %s", path, m[1], flag)
 				}
