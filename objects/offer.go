@@ -62,7 +62,7 @@ type claimant struct {
 	reserves bool
 }
 
-// patience is what a claim does while another one has it.
+// patience says whether a claim waits for one that another has.
 type patience bool
 
 const (

@@ -95,14 +95,7 @@ func TestCUDABindPartOfCard(t *testing.T) {
 	}
 	f := m.Path("cuda0", "exported")
 	create(t, f, 2, cardFile)
-	handle, err := m.Run("export", "--json", "--kind", "vmm-fd", f)
-	must(t, err)
-	opener := newTruth(t, "open")
-	_, err = opener.in.Write([]byte(strings.ReplaceAll(handle, "\n", " ") + "\n"))
-	must(t, err)
-	if got := opener.hear(); !strings.HasPrefix(got, "open ") {
-		t.Fatalf("truth: %s", got)
-	}
+	opener := opens(t, m, f)
 	opener.agrees("verify 2")
 }
 
@@ -157,14 +150,10 @@ func TestCUDABindByVerbOutlivesDaemon(t *testing.T) {
 	owner.agrees("guards")
 }
 
-// Who has opened an exported descriptor keeps the memory when the daemon is
-// killed; nobody else gets it.
-func TestCUDAExportOutlivesDaemon(t *testing.T) {
-	kit.Check(t)
-	m := mountCards(t)
-	f := m.Path("cuda0", "f")
-	create(t, f, 1, cardFile)
-	handle, err := m.Run("export", "--json", "--kind", "vmm-fd", f)
+// opens has another program open the memory that a file exports.
+func opens(t *testing.T, m *mnt.M, file string) *truth {
+	t.Helper()
+	handle, err := m.Run("export", "--json", "--kind", "vmm-fd", file)
 	must(t, err)
 	opener := newTruth(t, "open")
 	_, err = opener.in.Write([]byte(strings.ReplaceAll(handle, "\n", " ") + "\n"))
@@ -172,6 +161,17 @@ func TestCUDAExportOutlivesDaemon(t *testing.T) {
 	if got := opener.hear(); !strings.HasPrefix(got, "open ") {
 		t.Fatalf("truth: %s", got)
 	}
+	return opener
+}
+
+// Who has opened an exported descriptor keeps the memory when the daemon is
+// killed; nobody else gets it.
+func TestCUDAExportOutlivesDaemon(t *testing.T) {
+	kit.Check(t)
+	m := mountCards(t)
+	f := m.Path("cuda0", "f")
+	create(t, f, 1, cardFile)
+	opener := opens(t, m, f)
 	opener.agrees("verify 1")
 	m.Kill()
 	opener.agrees("verify 1")
@@ -179,7 +179,7 @@ func TestCUDAExportOutlivesDaemon(t *testing.T) {
 	opener.agrees("verify 2")
 	must(t, unix.Unmount(m.Dir, unix.MNT_DETACH))
 	m.Start()
-	_, err = os.ReadFile(f)
+	_, err := os.ReadFile(f)
 	wantErrno(t, err, unix.EIO)
 	wantXattr(t, f, "user.hmc.state", "lost")
 	create(t, m.Path("cuda0", "new"), 5, cardFile)

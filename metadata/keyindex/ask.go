@@ -10,7 +10,7 @@ import (
 	"github.com/hmcfs/hmcfs/metadata/members"
 )
 
-// asker is on whose behalf the service is asked for claims.
+// asker tells on whose behalf the service is asked for claims.
 type asker bool
 
 const (
@@ -21,7 +21,7 @@ const (
 	clerk asker = true
 )
 
-// verdict is what became of a claim that the service was asked for.
+// verdict tells the outcome of a claim that the service was asked for.
 type verdict struct {
 	// by is another node that has it.
 	by members.Name

@@ -11,18 +11,6 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// program builds hmcfs once for a test.
-func program(t *testing.T) string {
-	t.Helper()
-	out := filepath.Join(t.TempDir(), "hmcfs")
-	build := exec.Command("go", "build", "-o", out, "../../cmd/hmcfs")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if text, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build hmcfs: %v\n%s", err, text)
-	}
-	return out
-}
-
 // demo runs the demo on files of 4 MiB and returns what it printed. Nothing
 // may be left of it, whatever its end.
 func demo(t *testing.T, hmcfs string, change func(env []string) []string) (string, error) {
@@ -50,7 +38,7 @@ func end(text string) string {
 
 func TestDemo(t *testing.T) {
 	kit.Require(t, "fuse", "root", "opencl", "tool:getfattr")
-	hmcfs := program(t)
+	hmcfs := kit.Build(t, "../../cmd/hmcfs")
 	t.Run("works", func(t *testing.T) { works(t, hmcfs) })
 	for name, c := range map[string]struct{ cp, says string }{
 		"a wrong byte is noticed": {

@@ -36,6 +36,19 @@ func Process(t testing.TB, files ...*os.File) (pid int, kill func()) {
 	return cmd.Process.Pid, kill
 }
 
+// Build builds a program without cgo, from the folder that has it, and returns
+// its path. It is removed with the test.
+func Build(t testing.TB, folder string) string {
+	t.Helper()
+	out := filepath.Join(t.TempDir(), filepath.Base(folder))
+	build := exec.Command("go", "build", "-o", out, folder)
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if text, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build %s: %v\n%s", folder, err, text)
+	}
+	return out
+}
+
 // Memfd makes shared memory with the content of a seed. It is closed with the test.
 func Memfd(t testing.TB, seed uint64, size int) *os.File {
 	t.Helper()

@@ -1,6 +1,7 @@
 package netns
 
 import (
+	"context"
 	"io"
 	"net"
 	"os"
@@ -61,21 +62,27 @@ func TestCable(t *testing.T) {
 	kit.Eventually(t, time.Minute, func() bool { return strings.Contains(link(), "LOWER_UP") })
 }
 
+// three makes a net of three machines, which is closed with the test.
+func three(t *testing.T, open func(context.Context, int) (*Net, error)) (n *Net, a, b, c *Space) {
+	t.Helper()
+	n, err := open(t.Context(), 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := n.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return n, n.Spaces[0], n.Spaces[1], n.Spaces[2]
+}
+
 // Three and the hub reach each other; a pair that is cut does not, the others
 // do, and what is mended is as before.
 func TestNet(t *testing.T) {
 	kit.Require(t, "root", "tool:ip", "tool:tc", "tool:nsenter")
 	kit.Check(t)
-	n, err := NewNet(t.Context(), 3)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := n.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
-	a, b, c := n.Spaces[0], n.Spaces[1], n.Spaces[2]
+	n, a, b, c := three(t, NewNet)
 	// What a busy machine has lost is sent again after a second, and then later.
 	reaches := func(from, to *Space) bool { return said(t, from, to, "x", 20*time.Second) == "x" }
 	cut := func(from, to *Space) bool { return said(t, from, to, "x", time.Second) == "" }

@@ -60,21 +60,9 @@ func newRunner(t *testing.T, hmcfs string, programs map[string]string) *runner {
 	return r
 }
 
-// program builds hmcfs once for a test.
-func program(t *testing.T) string {
-	t.Helper()
-	out := filepath.Join(t.TempDir(), "hmcfs")
-	build := exec.Command("go", "build", "-o", out, "../../cmd/hmcfs")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if text, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build hmcfs: %v\n%s", err, text)
-	}
-	return out
-}
-
 func TestScript(t *testing.T) {
 	kit.Require(t, "fuse", "root")
-	hmcfs := program(t)
+	hmcfs := kit.Build(t, "../../cmd/hmcfs")
 	// Both do something on the mount, where they are told to.
 	const fio = `for a; do case $a in --directory=*) echo content >"${a#*=}/job" && exec grep -q content "${a#*=}/job";; esac; done; exit 9`
 	const stress = `[ "$1" = --temp-path ] && [ -d "$2" ]`

@@ -39,8 +39,8 @@ type presence struct {
 	err error
 }
 
-// maxLooks is how many keys are looked up at a time: those of other nodes take a
-// round trip each.
+// maxLooks bounds the keys that are looked up at a time: those of other nodes take
+// a round trip each.
 const maxLooks = 16
 
 // lookUp is the presence of keys by a function that looks one up.

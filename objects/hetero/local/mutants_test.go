@@ -209,8 +209,8 @@ func rewritten(get getFunc, change func(r hetero.Results, err error) (hetero.Res
 	}
 }
 
-// mutantTries is how often a case may look at a mutant: in which order things
-// happen is up to the machine, and some orders hide what is wrong.
+// mutantTries bounds the attempts of a case at a mutant: the machine decides in
+// which order things happen, and some orders hide what is wrong.
 const mutantTries = 20
 
 // TestMutants makes sure that the suite finds out clients that are wrong.
