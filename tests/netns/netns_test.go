@@ -63,7 +63,7 @@ func TestCable(t *testing.T) {
 }
 
 // three makes a net of three machines, which is closed with the test.
-func three(t *testing.T, open func(context.Context, int) (*Net, error)) (n *Net, a, b, c *Space) {
+func three(t *testing.T, open func(context.Context, int) (*Net, error)) *Net {
 	t.Helper()
 	n, err := open(t.Context(), 3)
 	if err != nil {
@@ -74,7 +74,7 @@ func three(t *testing.T, open func(context.Context, int) (*Net, error)) (n *Net,
 			t.Error(err)
 		}
 	})
-	return n, n.Spaces[0], n.Spaces[1], n.Spaces[2]
+	return n
 }
 
 // Three and the hub reach each other; a pair that is cut does not, the others
@@ -82,7 +82,8 @@ func three(t *testing.T, open func(context.Context, int) (*Net, error)) (n *Net,
 func TestNet(t *testing.T) {
 	kit.Require(t, "root", "tool:ip", "tool:tc", "tool:nsenter")
 	kit.Check(t)
-	n, a, b, c := three(t, NewNet)
+	n := three(t, NewNet)
+	a, b, c := n.Spaces[0], n.Spaces[1], n.Spaces[2]
 	// What a busy machine has lost is sent again after a second, and then later.
 	reaches := func(from, to *Space) bool { return said(t, from, to, "x", 20*time.Second) == "x" }
 	cut := func(from, to *Space) bool { return said(t, from, to, "x", time.Second) == "" }

@@ -18,7 +18,8 @@ func TestRelayed(t *testing.T) {
 	if _, err := os.Stat("/dev/net/tun"); err != nil {
 		t.Skip(err)
 	}
-	n, a, b, c := three(t, NewRelayed)
+	n := three(t, NewRelayed)
+	a, b, c := n.Spaces[0], n.Spaces[1], n.Spaces[2]
 	reaches := func(from, to *Space) bool { return said(t, from, to, "x", 20*time.Second) == "x" }
 	for _, p := range [][2]*Space{{a, b}, {b, a}, {b, c}, {c, n.Hub}, {n.Hub, a}} {
 		if !reaches(p[0], p[1]) {
