@@ -197,7 +197,7 @@ func wayOutOf(kind error) string {
 		{hetero.ErrWithdrawn, "publish it again"},
 		{hetero.ErrOwnerGone, "publish it again"},
 		{hetero.ErrClosed, "hmcfs status tells whether the mount is well"},
-		{hetero.ErrDisconnected, "hmcfs status tells whether the mount is well"},
+		{hetero.ErrDisconnected, "hmcfs status tells whether the daemon still runs"},
 	} {
 		if errors.Is(kind, w.kind) {
 			return w.text
@@ -223,6 +223,10 @@ func statusOf(err error) hetero.Status {
 		{syscall.EINTR, hetero.ErrInterrupted},
 		{syscall.EINVAL, hetero.ErrInvalid},
 		{syscall.EOPNOTSUPP, hetero.ErrUnsupported},
+		// A mount whose daemon has died: of a call that it had begun, and of one
+		// made since.
+		{syscall.ECONNABORTED, hetero.ErrDisconnected},
+		{syscall.ENOTCONN, hetero.ErrDisconnected},
 	} {
 		if errors.Is(err, f.err) {
 			return hetero.StatusOf(f.kind)

@@ -101,6 +101,14 @@ func TestFaultText(t *testing.T) {
 		{errors.Join(gone, os.ErrClosed), "not_found", "open /m/x: no such file or directory; file already closed"},
 		{&fs.PathError{Op: "write", Path: "f", Err: syscall.ENOSPC}, "no_memory", "write f: no space left on device; hmcfs status shows what is free"},
 		{&fs.PathError{Op: "read", Path: "f", Err: syscall.EIO}, "io", "read f: input/output error"},
+		{
+			&fs.PathError{Op: "lstat", Path: "/m/publish/k", Err: syscall.ECONNABORTED}, "disconnected",
+			"lstat /m/publish/k: software caused connection abort; hmcfs status tells whether the daemon still runs",
+		},
+		{
+			&fs.PathError{Op: "lstat", Path: "/m/publish/k", Err: syscall.ENOTCONN}, "disconnected",
+			"lstat /m/publish/k: transport endpoint is not connected; hmcfs status tells whether the daemon still runs",
+		},
 		{syscall.EPERM, "not_authorized", "operation not permitted; run it as the owner of the file, or as root"},
 	} {
 		if got := statusOf(c.err).Name; got != c.code {
