@@ -33,6 +33,7 @@ func (r *Registry) run(ctx context.Context, changed <-chan struct{}) {
 				continue // the service is away: not with every call
 			}
 		case <-again:
+			r.recontest()
 		}
 		again = nil
 		if left := r.work(ctx); left {
@@ -57,15 +58,15 @@ func (r *Registry) renewLocked() {
 }
 
 // work does what is in the queue, and says whether something is left that the
-// service could not be asked for.
+// service could not be asked for, or that another node has yet to settle.
 func (r *Registry) work(ctx context.Context) (left bool) {
 	for ctx.Err() == nil {
 		claims, leaving := r.next()
 		if len(claims)+len(leaving) == 0 {
-			return r.isAway() && !r.answers(ctx)
+			return left || r.isAway() && !r.answers(ctx)
 		}
-		if len(claims) > 0 {
-			r.tellContested(claims, r.ask(ctx, claims, clerk))
+		if len(claims) > 0 && !r.tellContested(claims, r.ask(ctx, claims, clerk)) {
+			left = true
 		}
 		if len(leaving) > 0 {
 			r.leave(ctx, leaving)
@@ -74,7 +75,7 @@ func (r *Registry) work(ctx context.Context) (left bool) {
 			return true
 		}
 	}
-	return false
+	return left
 }
 
 // next takes the next claims out of the queue, busy: those to be asked for, and
@@ -206,18 +207,28 @@ func (r *Registry) ours(ctx context.Context, name string) (coord.Entry, error) {
 	return e, nil
 }
 
+// recontest has contested claims asked for again.
+func (r *Registry) recontest() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for name, c := range r.claims {
+		if c.contested {
+			r.queue[name] = struct{}{}
+		}
+	}
+}
+
 // look looks after claims that nobody has told of: contested ones, and all of
 // them when one is not in the service any more, where somebody has emptied it.
 func (r *Registry) look(ctx context.Context) {
+	r.recontest()
 	var sample string
 	var revision coord.Revision
 	r.mu.Lock()
 	for name, c := range r.claims {
-		switch {
-		case c.contested:
-			r.queue[name] = struct{}{}
-		case sample == "" && c.wanted && !c.busy && c.isOurs(r.turn):
+		if c.wanted && !c.busy && c.isOurs(r.turn) {
 			sample, revision = name, c.revision
+			break
 		}
 	}
 	r.mu.Unlock()

@@ -37,6 +37,11 @@ func (e *TakenError) Error() string {
 // Unwrap is metadata.ErrExist.
 func (e *TakenError) Unwrap() error { return metadata.ErrExist }
 
+// Contested hears of a key in use here that another node has claimed before. It
+// says whether that is settled: what is left is the node's that the service
+// names. It is not while that node has yet to give the key up, or to answer.
+type Contested func(s Space, key string, by members.Name) (settled bool)
+
 // Index tells where keys are. Its methods may be called from any goroutine.
 type Index interface {
 	// Claim makes keys ours. For each the error is nil, also when it was ours
@@ -50,8 +55,8 @@ type Index interface {
 	Have(s Space, keys []string)
 	// OnContested has fn called, from one goroutine, with keys that Have has made
 	// ours and that another node has claimed before. It is called again with those
-	// that stay so.
-	OnContested(fn func(s Space, key string, by members.Name))
+	// that stay so, and soon with those of which it says that they are not settled.
+	OnContested(fn Contested)
 	// Has says whether a key is in use here, or about to be.
 	Has(s Space, key string) bool
 	// Release gives keys up, in the background.

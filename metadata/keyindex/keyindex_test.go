@@ -175,7 +175,10 @@ func TestAway(t *testing.T) {
 		pass(2 * members.DefaultTTL)
 		b.gets([]string{"before"}, "before")
 		told := map[string]members.Name{}
-		a.OnContested(func(s keyindex.Space, key string, by members.Name) { told[string(s)+" "+key] = by })
+		a.OnContested(func(s keyindex.Space, key string, by members.Name) bool {
+			told[string(s)+" "+key] = by
+			return true
+		})
 		a.client.SetCut(false)
 		pass(members.DefaultTTL)
 		a.is(keyindex.State{Keys: 3, Contested: 2})
@@ -193,6 +196,32 @@ func TestAway(t *testing.T) {
 		a.is(keyindex.State{})
 		b.finds("before", "")
 		a.finds("before", "b")
+	})
+}
+
+// TestUnsettled has another node keep an entry for a key of ours: as long as that
+// is not settled the service is asked again soon, and is told when it can be.
+func TestUnsettled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memory.NewServer(memory.Options{})
+		a, b := join(t, s, "a"), join(t, s, "b")
+		a.claim("z")
+		b.claim("x")
+		var told int
+		a.OnContested(func(keyindex.Space, string, members.Name) bool {
+			told++
+			return false
+		})
+		a.Have(keyindex.Keys, []string{"x", "y"})
+		pass(4500 * time.Millisecond)
+		a.is(keyindex.State{Keys: 3, Contested: 1})
+		if told != 5 {
+			t.Errorf("told %d times in 4.5 s, want 5: at once, and every second", told)
+		}
+		b.Release(keyindex.Keys, []string{"x"})
+		pass(time.Second)
+		a.is(keyindex.State{Keys: 3})
+		b.finds("x", "a")
 	})
 }
 

@@ -7,7 +7,6 @@ import (
 	"sync"
 
 	"github.com/hmcfs/hmcfs/metadata/coord"
-	"github.com/hmcfs/hmcfs/metadata/members"
 )
 
 // Registry is an Index in a coordination service.
@@ -38,7 +37,7 @@ type Registry struct {
 	idle chan struct{}
 	// contested is OnContested's.
 	// +checklocks:mu
-	contested func(s Space, key string, by members.Name)
+	contested Contested
 }
 
 var _ Index = (*Registry)(nil)
@@ -131,7 +130,7 @@ func (r *Registry) Claim(ctx context.Context, s Space, keys []string) []error {
 
 // OnContested has fn called with keys in use here that another node has; see
 // Index.
-func (r *Registry) OnContested(fn func(s Space, key string, by members.Name)) {
+func (r *Registry) OnContested(fn Contested) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.contested = fn
@@ -143,18 +142,21 @@ func (r *Registry) OnContested(fn func(s Space, key string, by members.Name)) {
 	r.awake()
 }
 
-// tellContested tells which claims that were asked for are contested.
-func (r *Registry) tellContested(names []string, of []verdict) {
+// tellContested tells which claims that were asked for are contested, and reports
+// whether all of them are settled.
+func (r *Registry) tellContested(names []string, of []verdict) (settled bool) {
+	settled = true
 	for i, name := range names {
 		r.mu.Lock()
 		c, fn := r.claims[name], r.contested
 		contested := c != nil && c.contested
 		r.mu.Unlock()
 		space, key, _ := strings.Cut(name, "/")
-		if contested && fn != nil && of[i].by != "" {
-			fn(Space(space), key, of[i].by)
+		if contested && fn != nil && of[i].by != "" && !fn(Space(space), key, of[i].by) {
+			settled = false
 		}
 	}
+	return settled
 }
 
 // begin makes the claims, by place, busy that are to be asked for, and tells

@@ -92,24 +92,30 @@ func (a authority) redeem(ctx context.Context, at spaceKey) error {
 }
 
 func (a authority) redeemFrom(ctx context.Context, at spaceKey, to members.Name) error {
-	n, err := a.k.c.Node(to)
-	if err != nil { // it has left, and its keys with it
-		a.k.peers.redeem(at, to)
-		return nil
-	}
-	there, err := n.haveKeys(ctx, proto.HaveKeysAsk{
-		Keys: []string{at.key}, Publish: at.space == keyindex.Publish, Claim: true, Node: string(a.k.c.opts.View.Self().Name),
-	})
+	used, err := a.k.usedBy(ctx, at, to)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return ctx.Err()
 	case err != nil:
 		return fmt.Errorf("key %q: %w", at.key, &UnaskedError{Nodes: []members.Name{to}, Cause: err, wayOut: a.k.peers.wayOut()})
-	case there[0]:
+	case used:
 		return &keyindex.TakenError{Key: at.key, Node: to}
 	}
 	a.k.peers.redeem(at, to)
 	return nil
+}
+
+// usedBy asks a node whether it uses a key, or is about to. One that has left does
+// not: its keys are gone with it.
+func (k *keys) usedBy(ctx context.Context, at spaceKey, name members.Name) (bool, error) {
+	n, err := k.c.Node(name)
+	if err != nil {
+		return false, nil
+	}
+	there, err := n.haveKeys(ctx, proto.HaveKeysAsk{
+		Keys: []string{at.key}, Publish: at.space == keyindex.Publish, Claim: true, Node: string(k.c.opts.View.Self().Name),
+	})
+	return err == nil && there[0], err
 }
 
 // leaving are those of the keys, by place, that other nodes have no use for any

@@ -103,9 +103,22 @@ func (k *keys) settle(ctx context.Context, s keyindex.Space, key string, by memb
 	k.c.log.Warn(text, zap.String("key", key), zap.String("other node", string(by)), zap.String("file", path))
 }
 
-// contested settles what the index says: the node that it names keeps the key.
-func (k *keys) contested(s keyindex.Space, key string, by members.Name) {
+// contested settles what the index says: the node that it names keeps the key,
+// unless that node has no use for it any more and could not tell the index yet.
+// A node that does not answer is believed to have it, except for a key that all
+// nodes had no use for when it became ours: they ask us before they use it.
+func (k *keys) contested(s keyindex.Space, key string, by members.Name) (settled bool) {
+	ctx, stop := context.WithTimeout(k.c.life, leaveWait) // the index has more to do
+	defer stop()
+	used, err := k.usedBy(ctx, spaceKey{s, key}, by)
+	switch {
+	case k.c.life.Err() != nil:
+		return false
+	case err != nil && k.peers.holds(s, key), err == nil && !used:
+		return false
+	}
 	k.settle(k.c.life, s, key, by, true)
+	return true
 }
 
 // earlier reports whether our object keeps a key that another node has too: the

@@ -203,7 +203,7 @@ func (p *peerKeys) Release(s keyindex.Space, names []string) {
 }
 
 // OnContested does nothing: a key that two nodes have is found when they meet.
-func (p *peerKeys) OnContested(func(keyindex.Space, string, members.Name)) {}
+func (p *peerKeys) OnContested(keyindex.Contested) {}
 
 // Has says whether a key is ours, or about to be; see keyindex.Index.
 func (p *peerKeys) Has(s keyindex.Space, key string) bool {

@@ -59,6 +59,16 @@ func (r *registry) end(t *testing.T) {
 	}
 }
 
+// until waits for a state of the node's index.
+func (r *registry) until(t *testing.T, want keyindex.State) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); r.State() != want; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("the index is %+v, want %+v", r.State(), want)
+		}
+	}
+}
+
 func (j *judged) join(name members.Name) *registry {
 	t := j.t
 	t.Helper()
@@ -293,6 +303,18 @@ func TestUnindexedKey(t *testing.T) {
 	well(t)(a.client.Delete(t.Context(), keys))
 	well(t)(b.client.MSetD2H(t.Context(), keys, b.piece(t, 1, 100, 4).lists, hetero.SetOptions{Existing: hetero.ExistingFail}))
 	wantThere(t, true, a, b, c)
+
+	// So it does when b reaches the index: the key is b's all the same, also of an
+	// index that hears of a again.
+	j.registries["b"].client.SetCut(false)
+	j.registries["b"].until(t, keyindex.State{Keys: 1, Contested: 1})
+	wantThere(t, true, a, b, c)
+	j.registries["a"].client.SetCut(false)
+	j.registries["b"].until(t, keyindex.State{Keys: 1})
+	wantThere(t, true, a, b, c)
+	if n := j.conflicts(); n != 0 {
+		t.Errorf("%d conflicts of a key that one node has", n)
+	}
 }
 
 // TestUnindexedKeyThatTwoWanted has b and c set a key at the same time, while
