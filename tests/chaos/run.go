@@ -217,6 +217,7 @@ func (r *run) report(ctx context.Context) error {
 	byKind := map[string]int{}
 	for _, v := range r.violations {
 		byKind[v.Property]++
+		fmt.Fprintf(r.out, "  %.1000s\n", v)
 	}
 	fmt.Fprintf(r.out, "  VIOLATIONS: %v\n", byKind)
 	return errViolated
