@@ -92,7 +92,9 @@ func (a authority) redeem(ctx context.Context, at spaceKey) error {
 }
 
 func (a authority) redeemFrom(ctx context.Context, at spaceKey, to members.Name) error {
-	used, err := a.k.usedBy(ctx, at, to)
+	used, err := a.k.usedBy(ctx, to, proto.HaveKeysAsk{
+		Keys: []string{at.key}, Publish: at.space == keyindex.Publish, Claim: true, Node: string(a.k.c.opts.View.Self().Name),
+	})
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return ctx.Err()
@@ -105,16 +107,14 @@ func (a authority) redeemFrom(ctx context.Context, at spaceKey, to members.Name)
 	return nil
 }
 
-// usedBy asks a node whether it uses a key, or is about to. One that has left does
-// not: its keys are gone with it.
-func (k *keys) usedBy(ctx context.Context, at spaceKey, name members.Name) (bool, error) {
+// usedBy asks a node for one key. A node that has left does not use it: its keys
+// are gone with it.
+func (k *keys) usedBy(ctx context.Context, name members.Name, q proto.HaveKeysAsk) (bool, error) {
 	n, err := k.c.Node(name)
 	if err != nil {
 		return false, nil
 	}
-	there, err := n.haveKeys(ctx, proto.HaveKeysAsk{
-		Keys: []string{at.key}, Publish: at.space == keyindex.Publish, Claim: true, Node: string(k.c.opts.View.Self().Name),
-	})
+	there, err := n.haveKeys(ctx, q)
 	return err == nil && there[0], err
 }
 

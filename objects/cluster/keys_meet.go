@@ -105,12 +105,14 @@ func (k *keys) settle(ctx context.Context, s keyindex.Space, key string, by memb
 
 // contested settles what the index says: the node that it names keeps the key,
 // unless that node has no use for it any more and could not tell the index yet.
-// A node that does not answer is believed to have it, except for a key that all
-// nodes had no use for when it became ours: they ask us before they use it.
+// One that claims the key at this moment does not keep it either: it may ask us
+// next, and let it go. A node that does not answer is believed to have it, except
+// for a key that all nodes had no use for when it became ours: they ask us before
+// they use it.
 func (k *keys) contested(s keyindex.Space, key string, by members.Name) (settled bool) {
 	ctx, stop := context.WithTimeout(k.c.life, leaveWait) // the index has more to do
 	defer stop()
-	used, err := k.usedBy(ctx, spaceKey{s, key}, by)
+	used, err := k.usedBy(ctx, by, proto.HaveKeysAsk{Keys: []string{key}, Publish: s == keyindex.Publish})
 	switch {
 	case k.c.life.Err() != nil:
 		return false
