@@ -84,8 +84,9 @@ type Service interface {
 	Grant(ctx context.Context, ttl time.Duration) (Lease, error)
 	// Create makes each entry that has no name yet, each on its own, in as
 	// few steps as the service allows. A nil lease is none. The results have
-	// the order of the entries. An error of the call itself says that nothing
-	// is known of those without a result.
+	// the order of the entries. With an error of the call itself there are as
+	// many results as are known. What becomes of the other entries is known from
+	// the next answer of this Service: it does not change after that.
 	Create(ctx context.Context, entries []Entry, l Lease) ([]Result, error)
 	// Replace writes the value of each entry that still has its revision, and
 	// binds it to the lease. Results as with Create: ErrChanged for all others.

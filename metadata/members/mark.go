@@ -66,13 +66,16 @@ func (m *Members) Forget(ctx context.Context, name Name) error {
 	if !errors.Is(err, coord.ErrNotFound) {
 		return err
 	}
-	mark := coord.Entry{Name: prefix + string(name) + markSuffix}
-	if _, err = m.service.Get(ctx, mark.Name); err != nil {
+	mark, err := m.service.Get(ctx, prefix+string(name)+markSuffix)
+	if err != nil {
 		return fmt.Errorf("node %s: %w", name, err)
 	}
 	results, err := m.service.Delete(ctx, []coord.Entry{mark})
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
+	case errors.Is(results[0].Err, coord.ErrChanged):
+		return fmt.Errorf("node %s: %w", name, ErrPresent) // it came back just now
 	}
 	return results[0].Err
 }

@@ -6,6 +6,14 @@
 // its condition in a transaction of its own inside: one taken name does not
 // keep the others from being made.
 //
+// # Writes that fail
+//
+// A write without an answer may be carried out later: it waits in a connection
+// that is stuck, or at a server that has no leader. Every write therefore depends
+// on the revision of an entry of the service, its fence. After a write without an
+// answer the fence gets another revision before the service asks anything else:
+// what is there by then stays so.
+//
 // # What ends a watch
 //
 // The client library resumes watches by itself when a connection breaks, and
@@ -18,5 +26,5 @@
 //
 // # Lock order
 //
-// Service.mu alone, a leaf.
+// Service.mu and fence.mu, leaves both.
 package etcd

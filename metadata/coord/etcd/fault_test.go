@@ -58,7 +58,7 @@ func TestAway(t *testing.T) {
 	s := open(t, e, short)
 	l := grant(t, s, time.Minute)
 	revision := put(t, s, "x", l)
-	w, err := s.Watch(t.Context(), "", revision)
+	w, err := s.Watch(t.Context(), "z", revision)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,10 +66,14 @@ func TestAway(t *testing.T) {
 	e.Stop()
 	_, getErr := s.Get(t.Context(), "x")
 	_, createErr := s.Create(t.Context(), []coord.Entry{{Name: "y"}}, nil)
+	deleted, deleteErr := s.Delete(t.Context(), []coord.Entry{{Name: "x", Revision: revision}})
+	if len(deleted) != 0 {
+		t.Errorf("deleted while etcd is away: %+v", deleted)
+	}
 	_, grantErr := s.Grant(t.Context(), time.Minute)
 	_, watchErr := s.Watch(t.Context(), "", revision)
 	_, openErr := etcd.Open(t.Context(), options(t, e, short))
-	for i, err := range []error{getErr, createErr, grantErr, watchErr, openErr} {
+	for i, err := range []error{getErr, createErr, deleteErr, grantErr, watchErr, openErr} {
 		if !errors.Is(err, coord.ErrUnavailable) {
 			t.Errorf("call %d while etcd is away: %v", i, err)
 		}

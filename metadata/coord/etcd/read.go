@@ -48,6 +48,9 @@ func (s *Service) List(ctx context.Context, prefix, after string, limit int) ([]
 }
 
 func (s *Service) read(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+	if err := s.certain(ctx); err != nil {
+		return nil, err
+	}
 	bounded, cancel := s.bound(ctx)
 	defer cancel()
 	before := s.highest()

@@ -23,6 +23,7 @@ type Service struct {
 	prefix  string
 	timeout time.Duration
 	where   string // the endpoints, for errors
+	fence   *fence
 
 	mu sync.Mutex
 	// seen is the highest revision of any answer, and cluster who gave it.
@@ -52,6 +53,7 @@ func Open(ctx context.Context, o Options) (*Service, error) {
 		timeout: o.Timeout,
 		where:   strings.Join(o.Endpoints, ", "),
 		broken:  make(chan struct{}),
+		fence:   newFence(o.Prefix),
 	}
 	var err error
 	s.client, err = clientv3.New(clientv3.Config{

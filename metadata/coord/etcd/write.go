@@ -39,15 +39,15 @@ func (s *Service) Replace(ctx context.Context, entries []coord.Entry, l coord.Le
 func (s *Service) put(ctx context.Context, entries []coord.Entry, l coord.Lease,
 	condition func(key string, e coord.Entry) clientv3.Cmp, otherwise error,
 ) ([]coord.Result, error) {
-	results := make([]coord.Result, len(entries))
 	id, alive := s.leaseOf(l)
 	if !alive {
+		results := make([]coord.Result, len(entries))
 		for i := range results {
 			results[i].Err = coord.ErrLease
 		}
 		return results, nil
 	}
-	return s.many(ctx, entries, results, func(e coord.Entry) clientv3.Op {
+	return s.many(ctx, entries, s.write, func(e coord.Entry) clientv3.Op {
 		key := s.prefix + e.Name
 		return clientv3.OpTxn([]clientv3.Cmp{condition(key, e)},
 			[]clientv3.Op{clientv3.OpPut(key, string(e.Value), clientv3.WithLease(id))},
@@ -62,7 +62,8 @@ func (s *Service) put(ctx context.Context, entries []coord.Entry, l coord.Lease,
 
 // Delete removes entries; see coord.Service.
 func (s *Service) Delete(ctx context.Context, entries []coord.Entry) ([]coord.Result, error) {
-	return s.many(ctx, entries, make([]coord.Result, len(entries)), func(e coord.Entry) clientv3.Op {
+	// One that arrives late finds another revision, or what is to be deleted.
+	return s.many(ctx, entries, s.commit, func(e coord.Entry) clientv3.Op {
 		key := s.prefix + e.Name
 		var is []clientv3.Cmp
 		if e.Revision != 0 {
@@ -79,23 +80,25 @@ func (s *Service) Delete(ctx context.Context, entries []coord.Entry) ([]coord.Re
 
 // many does one thing to each entry, in as few transactions as it takes. unmet
 // is what becomes of an entry whose condition is not met, by what has its name.
-func (s *Service) many(ctx context.Context, entries []coord.Entry, results []coord.Result,
+func (s *Service) many(ctx context.Context, entries []coord.Entry,
+	run func(context.Context, []clientv3.Op) (*clientv3.TxnResponse, error),
 	op func(coord.Entry) clientv3.Op, unmet func(found *coord.Entry) coord.Result,
 ) ([]coord.Result, error) {
+	results := make([]coord.Result, len(entries))
 	for done := 0; done < len(entries); {
 		batch := entries[done : done+batchLen(entries[done:])]
 		ops := make([]clientv3.Op, 0, len(batch))
 		for _, e := range batch {
 			ops = append(ops, op(e))
 		}
-		resp, err := s.commit(ctx, clientv3.OpTxn(nil, ops, nil))
+		resp, err := run(ctx, ops)
 		switch {
 		case errors.Is(err, coord.ErrLease):
 			for i := range batch {
 				results[done+i].Err = coord.ErrLease
 			}
 		case err != nil:
-			return results, err
+			return results[:done], err
 		default:
 			for i := range batch {
 				results[done+i] = s.result(resp.Header, resp.Responses[i].GetResponseTxn(), unmet)
@@ -138,8 +141,13 @@ func (s *Service) result(h *pb.ResponseHeader, inner *pb.TxnResponse, unmet func
 	return unmet(&e)
 }
 
-// commit runs a transaction.
-func (s *Service) commit(ctx context.Context, txn clientv3.Op) (*clientv3.TxnResponse, error) {
+// commit runs operations in one transaction.
+func (s *Service) commit(ctx context.Context, ops []clientv3.Op) (*clientv3.TxnResponse, error) {
+	return s.transact(ctx, clientv3.OpTxn(nil, ops, nil))
+}
+
+// transact runs a transaction.
+func (s *Service) transact(ctx context.Context, txn clientv3.Op) (*clientv3.TxnResponse, error) {
 	bounded, cancel := s.bound(ctx)
 	defer cancel()
 	before := s.highest()

@@ -62,11 +62,7 @@ func (r *registry) end(t *testing.T) {
 // until waits for a state of the node's index.
 func (r *registry) until(t *testing.T, want keyindex.State) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); r.State() != want; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("the index is %+v, want %+v", r.State(), want)
-		}
-	}
+	kit.Eventually(t, time.Minute, func() bool { return r.State() == want })
 }
 
 func (j *judged) join(name members.Name) *registry {
