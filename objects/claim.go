@@ -3,8 +3,10 @@ package objects
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 
+	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/transport"
 )
 
@@ -53,12 +55,34 @@ func (h *Holder) claim(ctx context.Context, key string, me claimant, p patience)
 }
 
 // Blobs are the sizes of its blobs.
+//
+// Errors: those of Claim.
 func (c *Claimed) Blobs(ctx context.Context) ([]uint64, error) {
+	noted, err := c.noted(ctx)
+	if err != nil {
+		return nil, err
+	}
 	size, err := c.obj.end()
 	if err != nil {
 		return nil, err
 	}
-	return c.holder.store.blobSizes(ctx, c.obj.ino, size)
+	return sizesIn(noted, size)
+}
+
+// noted is what is noted of its blobs. That goes with the records, and those with
+// the name.
+func (c *Claimed) noted(ctx context.Context) (string, error) {
+	s := c.holder.store
+	text, err := s.meta.GetXattr(ctx, c.obj.ino, xattrBlobs)
+	switch {
+	case errors.Is(err, metadata.ErrNoXattr):
+		return "", nil
+	case errors.Is(err, metadata.ErrNotExist):
+		// Who removes the name says why before he lets its lock go.
+		s.names.lock(metadata.PublishIno, metadata.PublishIno)()
+		return "", cmp.Or(c.offer.holds(&c.me), err)
+	}
+	return string(text), err
 }
 
 // Fetch copies its bytes from off on into a blob. It may be called any number of

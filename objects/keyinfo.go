@@ -77,15 +77,6 @@ func (s *Store) findBlobs(ctx context.Context, key string) (in metadata.Inode, n
 	}
 }
 
-// blobSizes are the sizes of an object's blobs.
-func (s *Store) blobSizes(ctx context.Context, ino Ino, size uint64) ([]uint64, error) {
-	noted, err := s.textXattr(ctx, ino, xattrBlobs)
-	if err != nil {
-		return nil, err
-	}
-	return sizesIn(noted, size)
-}
-
 // sizesIn are the sizes of the blobs of an object: as they are noted, where that
 // fits its size, and one for all else.
 func sizesIn(text string, size uint64) ([]uint64, error) {

@@ -194,7 +194,11 @@ func (h *Holder) PublicationInfo(ctx context.Context, key string) (KeyInfo, erro
 	if err != nil {
 		return KeyInfo{}, err
 	}
-	blobs, err := h.store.blobSizes(ctx, a.Ino, a.Size)
+	noted, err := h.store.meta.GetXattr(ctx, a.Ino, xattrBlobs)
+	if err != nil && !errors.Is(err, metadata.ErrNoXattr) {
+		return KeyInfo{}, fmt.Errorf("blobs of %q: %w", key, err)
+	}
+	blobs, err := sizesIn(string(noted), a.Size)
 	if err != nil {
 		return KeyInfo{}, fmt.Errorf("blobs of %q: %w", key, err)
 	}

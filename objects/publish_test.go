@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/hmcfs/hmcfs/metadata"
@@ -328,6 +329,31 @@ func TestPublicationEndsWithMemory(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) { endsWithMemory(t, end, name == "region") })
 	}
+}
+
+// TestBlobsOfWhatHasEnded: who is about to receive what has ended is told that,
+// and of no other blobs than it had.
+func TestBlobsOfWhatHasEnded(t *testing.T) {
+	r := newRig(t, small(false), small(false))
+	a, b := r.user(0, 1, 1<<20), r.user(1, 2, 1<<20)
+	p := a.mustPublish(a.keyed("k", 0, 1000, 2000, 1))
+	cl, err := b.Claim(r.ctx(), "k", true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if blobs, berr := cl.Blobs(r.ctx()); berr != nil || !slices.Equal(blobs, []uint64{1000, 1}) {
+		t.Errorf("blobs %d, %v", blobs, berr)
+	}
+	if err = a.Close(r.ctx()); err != nil {
+		t.Fatal(err)
+	}
+	if err = r.ended(p); !errors.Is(err, objects.ErrWithdrawn) {
+		t.Errorf("the publisher is told %v", err)
+	}
+	if blobs, berr := cl.Blobs(r.ctx()); !errors.Is(berr, objects.ErrLost) {
+		t.Errorf("after the end: blobs %d, %v", blobs, berr)
+	}
+	cl.GiveBack(r.ctx())
 }
 
 func endsWithMemory(t *testing.T, end func(*user) error, again bool) {

@@ -29,7 +29,7 @@ func (h *Holder) receive(ctx context.Context, k Keyed) error {
 	if err != nil {
 		return err
 	}
-	noted, err := h.store.textXattr(ctx, c.obj.ino, xattrBlobs)
+	noted, err := c.noted(ctx)
 	if err == nil {
 		err = c.obj.scatter(ctx, Scatter{Keyed: k, Exact: true}, noted)
 	}

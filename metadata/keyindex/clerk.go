@@ -1,6 +1,7 @@
 package keyindex
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -139,6 +140,7 @@ func (r *Registry) stuck(claims, leaving []string) bool {
 func (r *Registry) leave(ctx context.Context, names []string) {
 	entries, unsure := r.entries(names)
 	gone := make(map[string]bool, len(names))
+	var failed error
 	for _, name := range unsure {
 		e, err := r.ours(ctx, name)
 		if errors.Is(err, coord.ErrNotFound) {
@@ -146,12 +148,13 @@ func (r *Registry) leave(ctx context.Context, names []string) {
 			continue
 		}
 		if err != nil {
-			break // the others are no better off
+			failed = err // the others are no better off
+			break
 		}
 		entries = append(entries, e)
 	}
 	results, err := r.o.Service.Delete(ctx, entries)
-	r.heard(err)
+	r.heard(cmp.Or(failed, err))
 	if err != nil {
 		r.o.Logger.Debug("keys could not be given up", zap.Int("keys", len(entries)), zap.Error(err))
 	}
