@@ -69,8 +69,8 @@ func (c *Claimed) Blobs(ctx context.Context) ([]uint64, error) {
 	return sizesIn(noted, size)
 }
 
-// noted is what is noted of its blobs. That goes with the records, and those with
-// the name.
+// noted reads user.hmc.blobs, empty for a single blob. The attribute goes with the
+// file's records, and those go with its name.
 func (c *Claimed) noted(ctx context.Context) (string, error) {
 	s := c.holder.store
 	text, err := s.meta.GetXattr(ctx, c.obj.ino, xattrBlobs)
@@ -78,7 +78,7 @@ func (c *Claimed) noted(ctx context.Context) (string, error) {
 	case errors.Is(err, metadata.ErrNoXattr):
 		return "", nil
 	case errors.Is(err, metadata.ErrNotExist):
-		// Who removes the name says why before he lets its lock go.
+		// A removal of the name sets its cause before it releases the lock.
 		s.names.lock(metadata.PublishIno, metadata.PublishIno)()
 		return "", cmp.Or(c.offer.holds(&c.me), err)
 	}

@@ -47,6 +47,7 @@ func TestActHangs(t *testing.T) {
 func acted(t *testing.T, limit time.Duration, names ...string) (out string, code int) {
 	t.Helper()
 	t.Setenv(actEnv, "1")
+	t.Setenv("TMPDIR", t.TempDir()) // processes that exit or are killed leave files there
 	var all bytes.Buffer
 	r := runner{args: []string{"-test.v=test2json"}, mark: true, limit: limit, start: time.Now(), out: &all}
 	code = r.run(names, 2)

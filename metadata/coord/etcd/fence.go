@@ -34,8 +34,8 @@ type fence struct {
 	// +checklocks:mu
 	moving *move
 
-	// lease is what the entry is bound to, 0 for nothing. Only the attempt that is
-	// under way uses it.
+	// lease binds the entry; 0 before the first attempt and after its end. Only the
+	// attempt that is under way uses it.
 	lease clientv3.LeaseID
 }
 
@@ -135,8 +135,8 @@ func (s *Service) moveFence(ctx context.Context) error {
 	return nil
 }
 
-// write runs operations that put entries. One that fails has no effect that is
-// seen later and was not there when the service answered next.
+// write runs operations that put entries. If it fails, its effect is there by the
+// service's next answer or never.
 func (s *Service) write(ctx context.Context, ops []clientv3.Op) (*clientv3.TxnResponse, error) {
 	for {
 		if err := s.certain(ctx); err != nil {

@@ -72,7 +72,7 @@ type gate struct {
 	mu sync.Mutex
 	// +checklocks:mu
 	conns []net.Conn
-	// held is what is held up; nil while nothing is.
+	// held collects the frames that are held up; nil lets all frames pass.
 	// +checklocks:mu
 	held *heldFrames
 }
