@@ -37,10 +37,11 @@ func (e *TakenError) Error() string {
 // Unwrap is metadata.ErrExist.
 func (e *TakenError) Unwrap() error { return metadata.ErrExist }
 
-// Contested hears of a key in use here that another node has claimed before. It
-// says whether that is settled: what is left is the node's that the service
-// names. It is not while that node has yet to give the key up, or to answer.
-type Contested func(s Space, key string, by members.Name) (settled bool)
+// Contested hears of keys in use here that another node has claimed before, up to
+// 1024 of one node at a time. It says whether that is settled: what is left is the
+// node's that the service names. It is not while that node has yet to give one of
+// the keys up, or to answer.
+type Contested func(s Space, keys []string, by members.Name) (settled bool)
 
 // Index tells where keys are. Its methods may be called from any goroutine.
 type Index interface {

@@ -175,8 +175,10 @@ func TestAway(t *testing.T) {
 		pass(2 * members.DefaultTTL)
 		b.gets([]string{"before"}, "before")
 		told := map[string]members.Name{}
-		a.OnContested(func(s keyindex.Space, key string, by members.Name) bool {
-			told[string(s)+" "+key] = by
+		a.OnContested(func(s keyindex.Space, keys []string, by members.Name) bool {
+			for _, key := range keys {
+				told[string(s)+" "+key] = by
+			}
 			return true
 		})
 		a.client.SetCut(false)
@@ -208,7 +210,7 @@ func TestUnsettled(t *testing.T) {
 		a.claim("z")
 		b.claim("x")
 		var told int
-		a.OnContested(func(keyindex.Space, string, members.Name) bool {
+		a.OnContested(func(keyindex.Space, []string, members.Name) bool {
 			told++
 			return false
 		})

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/hmcfs/hmcfs/metadata/coord"
+	"github.com/hmcfs/hmcfs/metadata/members"
 )
 
 // Registry is an Index in a coordination service.
@@ -132,27 +133,33 @@ func (r *Registry) Claim(ctx context.Context, s Space, keys []string) []error {
 // Index.
 func (r *Registry) OnContested(fn Contested) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	r.contested = fn
-	for name, c := range r.claims {
-		if c.contested {
-			r.queue[name] = struct{}{} // which fn has not heard of
-		}
-	}
+	r.mu.Unlock()
+	r.recontest() // those that fn has not heard of
 	r.awake()
 }
 
 // tellContested tells which claims that were asked for are contested, and reports
 // whether all of them are settled.
 func (r *Registry) tellContested(names []string, of []verdict) (settled bool) {
-	settled = true
+	type group struct {
+		s  Space
+		by members.Name
+	}
+	groups := map[group][]string{}
+	r.mu.Lock()
+	fn := r.contested
 	for i, name := range names {
-		r.mu.Lock()
-		c, fn := r.claims[name], r.contested
-		contested := c != nil && c.contested
-		r.mu.Unlock()
-		space, key, _ := strings.Cut(name, "/")
-		if contested && fn != nil && of[i].by != "" && !fn(Space(space), key, of[i].by) {
+		if c := r.claims[name]; c != nil && c.contested && of[i].by != "" {
+			space, key, _ := strings.Cut(name, "/")
+			at := group{Space(space), of[i].by}
+			groups[at] = append(groups[at], key)
+		}
+	}
+	r.mu.Unlock()
+	settled = true
+	for at, keys := range groups {
+		if fn != nil && !fn(at.s, keys, at.by) {
 			settled = false
 		}
 	}

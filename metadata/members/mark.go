@@ -33,21 +33,29 @@ func (m *Members) mark(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("mark: %w", err)
 	}
-	if err = results[0].Err; !errors.Is(err, coord.ErrExist) {
-		m.marked = results[0].Revision
-		return err
+	err = results[0].Err
+	if found := results[0].Found; errors.Is(err, coord.ErrExist) {
+		if err = nil; string(found.Value) != string(entry.Value) {
+			_, err = m.replace(ctx, found, entry.Value, nil)
+		}
 	}
-	found := results[0].Found
-	if m.marked = found.Revision; string(found.Value) == string(entry.Value) {
-		return nil
-	}
-	m.marked, err = m.replace(ctx, found, entry.Value, nil)
 	return err
 }
 
 // unmark removes our mark, unless a later incarnation has made it its own.
 func (m *Members) unmark(ctx context.Context) error {
-	results, err := m.service.Delete(ctx, []coord.Entry{{Name: prefix + string(m.Self().Name) + markSuffix, Revision: m.marked}})
+	self := m.Self()
+	mark, err := m.service.Get(ctx, prefix+string(self.Name)+markSuffix)
+	if errors.Is(err, coord.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if r, err := decode(prefix+string(self.Name), mark.Value); err == nil && (r.ID != self.ID || r.Epoch > self.Epoch) {
+		return nil
+	}
+	results, err := m.service.Delete(ctx, []coord.Entry{mark})
 	if err == nil && !errors.Is(results[0].Err, coord.ErrChanged) {
 		err = results[0].Err
 	}

@@ -34,8 +34,6 @@ type Members struct {
 	grace    grace
 	unlisted bool
 	seen     coord.Revision
-	// marked is the revision of our mark. It is run's, and Close's behind that.
-	marked coord.Revision
 
 	mu sync.Mutex
 	// +checklocks:mu

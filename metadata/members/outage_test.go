@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -206,6 +207,43 @@ func TestSuperseded(t *testing.T) {
 		pass(time.Minute)
 		reachable(t, old, true)
 		leaseOf(t, old)
+	})
+}
+
+// unmarkable is a service that may fail to replace marks.
+type unmarkable struct {
+	coord.Service
+	fails atomic.Bool
+}
+
+func (u *unmarkable) Replace(ctx context.Context, entries []coord.Entry, l coord.Lease) ([]coord.Result, error) {
+	if u.fails.Load() && strings.HasSuffix(entries[0].Name, "/mark") {
+		return nil, coord.ErrUnavailable
+	}
+	return u.Service.Replace(ctx, entries, l)
+}
+
+// TestLeaveBesideNewer has a node leave that could not bring its mark up to date,
+// just when a later incarnation has: that one's mark stays, and shows it when it
+// is cut off.
+func TestLeaveBesideNewer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memory.NewServer(memory.Options{})
+		b, service := join(t, s, record("b")), &unmarkable{Service: s.Client()}
+		old, err := members.Join(t.Context(), members.Options{Service: service, Self: record("a")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		service.fails.Store(true)
+		if err = old.Update(func(r *members.Record) { r.Version = "later" }); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		newer := join(t, s, record("a"))
+		leave(t, old)
+		newer.client.SetCut(true)
+		pass(2 * members.DefaultTTL)
+		lapsed(t, b, "a", true)
 	})
 }
 

@@ -100,22 +100,21 @@ func (a authority) redeemFrom(ctx context.Context, at spaceKey, to members.Name)
 		return ctx.Err()
 	case err != nil:
 		return fmt.Errorf("key %q: %w", at.key, &UnaskedError{Nodes: []members.Name{to}, Cause: err, wayOut: a.k.peers.wayOut()})
-	case used:
+	case used[0]:
 		return &keyindex.TakenError{Key: at.key, Node: to}
 	}
 	a.k.peers.redeem(at, to)
 	return nil
 }
 
-// usedBy asks a node for one key. A node that has left does not use it: its keys
+// usedBy asks a node which keys it uses. A node that has left uses none: its keys
 // are gone with it.
-func (k *keys) usedBy(ctx context.Context, name members.Name, q proto.HaveKeysAsk) (bool, error) {
+func (k *keys) usedBy(ctx context.Context, name members.Name, q proto.HaveKeysAsk) ([]bool, error) {
 	n, err := k.c.Node(name)
 	if err != nil {
-		return false, nil
+		return make([]bool, len(q.Keys)), nil
 	}
-	there, err := n.haveKeys(ctx, q)
-	return err == nil && there[0], err
+	return n.haveKeys(ctx, q)
 }
 
 // leaving are those of the keys, by place, that other nodes have no use for any

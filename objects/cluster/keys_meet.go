@@ -103,24 +103,30 @@ func (k *keys) settle(ctx context.Context, s keyindex.Space, key string, by memb
 	k.c.log.Warn(text, zap.String("key", key), zap.String("other node", string(by)), zap.String("file", path))
 }
 
-// contested settles what the index says: the node that it names keeps the key,
-// unless that node has no use for it any more and could not tell the index yet.
-// One that claims the key at this moment does not keep it either: it may ask us
-// next, and let it go. A node that does not answer is believed to have it, except
-// for a key that all nodes had no use for when it became ours: they ask us before
-// they use it.
-func (k *keys) contested(s keyindex.Space, key string, by members.Name) (settled bool) {
+// contested settles what the index says: the node that it names keeps the keys,
+// unless that node has no use for them any more and could not tell the index yet.
+// One that claims a key at this moment does not keep it either: it may ask us
+// next, and let it go. A node that does not answer is believed to have them, except
+// for those that all nodes had no use for when they became ours: they ask us before
+// they use one.
+func (k *keys) contested(s keyindex.Space, names []string, by members.Name) (settled bool) {
 	ctx, stop := context.WithTimeout(k.c.life, leaveWait) // the index has more to do
 	defer stop()
-	used, err := k.usedBy(ctx, by, proto.HaveKeysAsk{Keys: []string{key}, Publish: s == keyindex.Publish})
-	switch {
-	case k.c.life.Err() != nil:
-		return false
-	case err != nil && k.peers.holds(s, key), err == nil && !used:
-		return false
+	settled = true
+	for part := range slices.Chunk(names, proto.MaxKeys) {
+		used, err := k.usedBy(ctx, by, proto.HaveKeysAsk{Keys: part, Publish: s == keyindex.Publish})
+		if k.c.life.Err() != nil {
+			return false
+		}
+		for i, key := range part {
+			if err != nil && !k.peers.holds(s, key) || err == nil && used[i] {
+				k.settle(k.c.life, s, key, by, true)
+			} else {
+				settled = false
+			}
+		}
 	}
-	k.settle(k.c.life, s, key, by, true)
-	return true
+	return settled
 }
 
 // earlier reports whether our object keeps a key that another node has too: the
