@@ -13,11 +13,12 @@ import (
 //
 // What stands behind the array, such as a second one, is no fault.
 func parseNPY(r io.ReaderAt, size uint64) (Tensor, error) {
-	off, n, err := npyRange(r, size)
+	version, off, n, err := npyRange(r, size)
 	if err != nil {
 		return Tensor{}, err
 	}
 	s := newScanner(r, off, n)
+	s.longs = version < 3
 	t := s.array()
 	s.end()
 	if s.err != nil {
@@ -33,40 +34,40 @@ func parseNPY(r io.ReaderAt, size uint64) (Tensor, error) {
 	return t, nil
 }
 
-// npyRange returns where the literal is.
-func npyRange(r io.ReaderAt, size uint64) (off, n uint64, err error) {
-	const version, short, long = uint64(len(npyMagic)), 10, 12
+// npyRange returns the version of the format and where the literal is.
+func npyRange(r io.ReaderAt, size uint64) (version byte, off, n uint64, err error) {
+	const at, short, long = uint64(len(npyMagic)), 10, 12
 	var p [long]byte
 	if size < short {
-		return 0, 0, fmt.Errorf("%w: %d bytes are too few for a .npy file", ErrFormat, size)
+		return 0, 0, 0, fmt.Errorf("%w: %d bytes are too few for a .npy file", ErrFormat, size)
 	}
 	if err := readFull(r, p[:short], 0); err != nil {
-		return 0, 0, err
+		return 0, 0, 0, err
 	}
-	if string(p[:version]) != npyMagic {
-		return 0, 0, fmt.Errorf("%w: it does not begin as a .npy file does", ErrFormat)
+	if string(p[:at]) != npyMagic {
+		return 0, 0, 0, fmt.Errorf("%w: it does not begin as a .npy file does", ErrFormat)
 	}
 	switch {
-	case p[version] == 1 && p[version+1] == 0:
+	case p[at] == 1 && p[at+1] == 0:
 		off, n = short, uint64(binary.LittleEndian.Uint16(p[short-2:]))
-	case (p[version] == 2 || p[version] == 3) && p[version+1] == 0:
+	case (p[at] == 2 || p[at] == 3) && p[at+1] == 0:
 		if size < long {
-			return 0, 0, fmt.Errorf("%w: %d bytes are too few for a .npy file", ErrFormat, size)
+			return 0, 0, 0, fmt.Errorf("%w: %d bytes are too few for a .npy file", ErrFormat, size)
 		}
 		if err := readFull(r, p[:], 0); err != nil {
-			return 0, 0, err
+			return 0, 0, 0, err
 		}
 		off, n = long, uint64(binary.LittleEndian.Uint32(p[long-4:]))
 	default:
-		return 0, 0, fmt.Errorf("%w: version %d.%d of the .npy format is not known; 1.0 to 3.0 are", ErrFormat, p[version], p[version+1])
+		return 0, 0, 0, fmt.Errorf("%w: version %d.%d of the .npy format is not known; 1.0 to 3.0 are", ErrFormat, p[at], p[at+1])
 	}
 	switch {
 	case n > MaxHeader:
-		return 0, 0, fmt.Errorf("%w: a header of %d bytes is longer than %d", ErrFormat, n, MaxHeader)
+		return 0, 0, 0, fmt.Errorf("%w: a header of %d bytes is longer than %d", ErrFormat, n, MaxHeader)
 	case n > size-off:
-		return 0, 0, fmt.Errorf("%w: a header of %d bytes in a file of %d", ErrFormat, n, size)
+		return 0, 0, 0, fmt.Errorf("%w: a header of %d bytes in a file of %d", ErrFormat, n, size)
 	}
-	return off, n, nil
+	return p[at], off, n, nil
 }
 
 // array reads the literal.
@@ -166,7 +167,7 @@ func (s *scanner) truth() bool {
 }
 
 // tuple reads numbers between parentheses. Python 2 has written some of them
-// with an L behind.
+// with an L behind, which NumPy reads in versions 1 and 2 alone.
 func (s *scanner) tuple() []uint64 {
 	var out []uint64
 	before := s.commas
@@ -177,7 +178,7 @@ func (s *scanner) tuple() []uint64 {
 			break
 		}
 		out = append(out, s.count())
-		if b, ok := s.peek(); ok && b == 'L' {
+		if b, ok := s.peek(); ok && b == 'L' && s.longs {
 			s.byte()
 		}
 	}

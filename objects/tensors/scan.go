@@ -18,6 +18,8 @@ type scanner struct {
 	err error
 	// commas counts those between the items of lists.
 	commas int
+	// longs says that numbers may have an L behind.
+	longs bool
 }
 
 // scanBuffer is how much of a header is in memory at a time.

@@ -240,6 +240,14 @@ func TestNPYRefused(t *testing.T) {
 		_, err := parse("x.npy", array(1, literal, 4))
 		refused(t, literal, err, want)
 	}
+	long := "{'descr': '<f4', 'fortran_order': False, 'shape': (1L,)}"
+	_, err := parse("x.npy", array(3, long, 4))
+	refused(t, long, err, "is due")
+	for _, version := range []byte{1, 2} {
+		if _, err := parse("x.npy", array(version, long, 4)); err != nil {
+			t.Errorf("version %d: %s: %v", version, long, err)
+		}
+	}
 	for name, file := range map[string][]byte{
 		"nothing": nil, "short": []byte(npyMagic), "magic": make([]byte, 100),
 		"version": array(4, "{}", 0), "cut": array(2, "{}", 0)[:11], "header": array(1, "{}", 0)[:10],
