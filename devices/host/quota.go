@@ -49,7 +49,7 @@ func ownDir(path string) error {
 		return fmt.Errorf("host tier %s: %w", path, err)
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFDIR || int(st.Uid) != os.Geteuid() {
-		return fmt.Errorf("host tier %s: not a directory of user %d; remove it or choose another runtime directory", path, os.Geteuid())
+		return fmt.Errorf("host tier %s: not a directory of user %d; have it removed by its owner or by root, or give another --runtime-dir", path, os.Geteuid())
 	}
 	if st.Mode&0o777 != 0o700 {
 		// Made under a umask, or opened up since.

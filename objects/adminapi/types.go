@@ -25,6 +25,8 @@ type Version struct {
 	Go      string `json:"go"`
 	OS      string `json:"os"`
 	Arch    string `json:"arch"`
+	// MountPoint is that of the daemon that is asked.
+	MountPoint string `json:"mount_point,omitempty"`
 }
 
 // Status is what a mount is and does now.

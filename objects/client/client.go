@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"syscall"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/metadata/members"
 	"github.com/hmcfs/hmcfs/objects/adminapi"
@@ -20,6 +22,9 @@ import (
 
 // ErrNoDaemon says that nobody answers at the socket.
 var ErrNoDaemon = errors.New("no daemon answers")
+
+// ErrForeign says that a process of another user listens at the socket.
+var ErrForeign = errors.New("a process of another user listens there")
 
 // maxBody bounds what is taken from an answer.
 const maxBody = 256 << 20
@@ -51,19 +56,63 @@ func hasCode(err error, code string) bool {
 // Client speaks to one socket. It may be used from any goroutine.
 type Client struct {
 	socket string
-	http   *http.Client
+	// owner is whose process has to listen; anyone where it is negative.
+	owner int
+	http  *http.Client
 }
 
 // New makes a client; nothing is connected before the first call.
-func New(socket string) *Client {
-	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
-		var d net.Dialer
-		return d.DialContext(ctx, "unix", socket)
+func New(socket string) *Client { return NewOf(socket, -1) }
+
+// NewOf makes a client of a daemon that runs as the user owner: calls fail with
+// ErrForeign where a process of another user listens at the socket.
+func NewOf(socket string, owner int) *Client {
+	c := &Client{socket: socket, owner: owner}
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) { return c.connect(ctx) }
+	c.http = &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}
+	return c
+}
+
+// connect opens a connection to the daemon.
+//
+// Errors: ErrForeign; those of the operating system.
+func (c *Client) connect(ctx context.Context) (*net.UnixConn, error) {
+	var d net.Dialer
+	dialled, err := d.DialContext(ctx, "unix", c.socket)
+	if err != nil {
+		return nil, err
 	}
-	return &Client{
-		socket: socket,
-		http:   &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}},
+	conn, ok := dialled.(*net.UnixConn)
+	if !ok {
+		return nil, errors.Join(fmt.Errorf("%s is a %T", c.socket, dialled), dialled.Close())
 	}
+	if c.owner < 0 {
+		return conn, nil
+	}
+	uid, err := listenerOf(conn)
+	if err == nil && uid != c.owner {
+		err = fmt.Errorf("%s: user %d listens, the mount is of user %d: %w", c.socket, uid, c.owner, ErrForeign)
+	}
+	if err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	return conn, nil
+}
+
+// listenerOf is the user whose process has made the socket listen that a
+// connection leads to.
+func listenerOf(conn *net.UnixConn) (uid int, err error) {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	var cred *unix.Ucred
+	var inner error
+	err = raw.Control(func(fd uintptr) { cred, inner = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
+	if err = errors.Join(err, inner); err != nil {
+		return 0, fmt.Errorf("whose process listens: %w", err)
+	}
+	return int(cred.Uid), nil
 }
 
 // Socket is where the daemon listens.

@@ -217,3 +217,16 @@ func TestDaemonEndsMeanwhile(t *testing.T) {
 		t.Errorf("a daemon that was killed: %v", err)
 	}
 }
+
+// TestForeignListener asks at a socket where another user's process listens.
+func TestForeignListener(t *testing.T) {
+	own := serveOnce(t, func(*net.UnixConn) error { return nil })
+	foreign := client.NewOf(own.Socket(), os.Geteuid()+1)
+	_, err := foreign.Status(t.Context(), false)
+	_, watchErr := foreign.Watch(t.Context())
+	for _, err := range []error{err, watchErr} {
+		if !errors.Is(err, client.ErrForeign) {
+			t.Errorf("asked another user: %v", err)
+		}
+	}
+}

@@ -44,14 +44,9 @@ func (x *exchange) close() error {
 // ask sends a question with descriptors, which stay the caller's. The exchange
 // is the caller's to close. session is the one that it belongs to, or empty.
 func (c *Client) ask(ctx context.Context, path, session string, question any, files []*os.File) (*exchange, error) {
-	var d net.Dialer
-	dialled, err := d.DialContext(ctx, "unix", c.socket)
+	conn, err := c.connect(ctx)
 	if err != nil {
 		return nil, c.explainShare(err)
-	}
-	conn, ok := dialled.(*net.UnixConn)
-	if !ok {
-		return nil, errors.Join(fmt.Errorf("ask the daemon: %s is a %T", c.socket, dialled), dialled.Close())
 	}
 	x := &exchange{conn: conn, session: session}
 	// A context that ends stops whatever waits, by a deadline in the past.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -30,14 +29,9 @@ type wire struct {
 const leaveLimit = 30 * time.Second
 
 func (c *Client) dial(ctx context.Context) (*wire, error) {
-	var d net.Dialer
-	dialled, err := d.DialContext(ctx, "unix", c.socket)
+	conn, err := c.connect(ctx)
 	if err != nil {
 		return nil, err
-	}
-	conn, ok := dialled.(*net.UnixConn)
-	if !ok {
-		return nil, errors.Join(fmt.Errorf("%s is a %T", c.socket, dialled), dialled.Close())
 	}
 	return &wire{conn: conn, in: bufio.NewReader(conn)}, nil
 }

@@ -55,10 +55,13 @@ func (a *app) connect(ctx context.Context, m place.Mount) (*client.Client, error
 // findDaemon is connect, and tells the daemon's places too, of which it may
 // know the runtime directory alone.
 func (a *app) findDaemon(ctx context.Context, m place.Mount) (*client.Client, place.Paths, error) {
-	var last error
-	for _, p := range a.host().Find(m.MountPoint, m.Owner()) {
-		c := client.New(p.Socket())
-		err := hear(ctx, c, p)
+	places, last := a.host().Find(m.MountPoint, m.Owner())
+	for _, p := range places {
+		c := client.NewOf(p.Socket(), m.Owner())
+		v, err := hear(ctx, c, p)
+		if err == nil && v.MountPoint != m.MountPoint {
+			err = fmt.Errorf("%s is the socket of %s: %w", c.Socket(), v.MountPoint, client.ErrNoDaemon)
+		}
 		if err == nil {
 			return c, p, nil
 		}
@@ -80,8 +83,8 @@ func (a *app) findDaemon(ctx context.Context, m place.Mount) (*client.Client, pl
 	}
 	// The mount itself tells where its socket is, if it lets this user in.
 	if socket, err := answers(ctx, m, socketOf); err == nil && socket != "" {
-		c, p := client.New(socket), place.Paths{MountPoint: m.MountPoint, Runtime: filepath.Dir(socket)}
-		if err := hear(ctx, c, p); err == nil {
+		c, p := client.NewOf(socket, m.Owner()), place.Paths{MountPoint: m.MountPoint, Runtime: filepath.Dir(socket)}
+		if _, err := hear(ctx, c, p); err == nil {
 			return c, p, nil
 		}
 	}

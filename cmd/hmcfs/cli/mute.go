@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/place"
+	"github.com/hmcfs/hmcfs/objects/adminapi"
 	"github.com/hmcfs/hmcfs/objects/client"
 )
 
@@ -57,20 +58,20 @@ func isStopped(pid int) bool {
 
 // hear asks a daemon whether it is there; one that says nothing within
 // answerLimit is a *muteError.
-func hear(ctx context.Context, c *client.Client, p place.Paths) error {
+func hear(ctx context.Context, c *client.Client, p place.Paths) (adminapi.Version, error) {
 	limited, cancel := context.WithTimeout(ctx, answerLimit)
 	defer cancel()
-	_, err := c.Version(limited)
+	v, err := c.Version(limited)
 	// A socket at which too many have asked in vain refuses with EAGAIN.
 	silent := err != nil && limited.Err() != nil || errors.Is(err, syscall.EAGAIN)
 	if !silent || ctx.Err() != nil {
-		return err
+		return v, err
 	}
 	mute := &muteError{mountPoint: p.MountPoint, lock: p.Lock()}
 	if holder, living, err := place.ReadHolder(p.Lock()); err == nil && living {
 		mute.pid = holder.PID
 	}
-	return mute
+	return v, mute
 }
 
 // whileHeard runs what asks a daemon for something that may take long, and
@@ -80,7 +81,7 @@ func whileHeard(ctx context.Context, c *client.Client, p place.Paths, ask func(c
 	var asking sync.WaitGroup
 	asking.Go(func() {
 		for {
-			err := hear(ctx, c, p)
+			_, err := hear(ctx, c, p)
 			if _, mute := errors.AsType[*muteError](err); mute {
 				cancel(err)
 			}

@@ -89,9 +89,11 @@ func (a *app) umountMute(ctx context.Context, m place.Mount, mute *muteError) er
 // it was taken away by name, and a container has a copy of it, or it was
 // mounted inside of one.
 func (a *app) umountNameless(ctx context.Context, mountPoint string, r adminapi.UmountRequest) error {
-	for _, p := range a.host().Find(mountPoint, a.UID) {
-		c := client.New(p.Socket())
-		if mute, ok := errors.AsType[*muteError](hear(ctx, c, p)); ok && mute.pid > 0 {
+	places, _ := a.host().Find(mountPoint, a.UID)
+	for _, p := range places {
+		c := client.NewOf(p.Socket(), a.UID)
+		_, err := hear(ctx, c, p)
+		if mute, ok := errors.AsType[*muteError](err); ok && mute.pid > 0 {
 			return notMounted("%s is not mounted, but process %d, which served it, has not ended and does not answer; let it go on (kill -CONT %d), or end it (kill -KILL %d)",
 				mountPoint, mute.pid, mute.pid, mute.pid)
 		}
@@ -152,7 +154,8 @@ func (a *app) umountDead(ctx context.Context, m place.Mount, lazy bool) error {
 		}
 		return err
 	}
-	for _, p := range a.host().Find(m.MountPoint, m.Owner()) {
+	places, _ := a.host().Find(m.MountPoint, m.Owner())
+	for _, p := range places {
 		holder, living, err := place.ReadHolder(p.Lock())
 		if err == nil && living && holder.MountPoint == m.MountPoint {
 			// It only did not answer; it ends by itself without its mount.

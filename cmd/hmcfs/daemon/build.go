@@ -146,6 +146,9 @@ func removeTier(runtimeDir string) {
 }
 
 func (d *Daemon) openRecords(ctx context.Context, back *undo) error {
+	if err := d.opts.Places.SweepMetadata(); err != nil {
+		return fmt.Errorf("remove records that the last mount had done with: %w", err)
+	}
 	dir := d.opts.Places.Metadata()
 	if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
 		back.push(func() { d.opts.Places.RemoveMetadata() }) //nolint:errcheck // the failure that led here is told

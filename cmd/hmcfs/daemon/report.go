@@ -23,8 +23,12 @@ import (
 // Daemon answers the admin socket.
 var _ admin.Backend = (*Daemon)(nil)
 
-// Version tells which program this is.
-func (d *Daemon) Version() adminapi.Version { return VersionOf(d.opts.Version) }
+// Version tells which program this is, and what it serves.
+func (d *Daemon) Version() adminapi.Version {
+	v := VersionOf(d.opts.Version)
+	v.MountPoint = d.opts.Places.MountPoint
+	return v
+}
 
 // VersionOf completes a version with what it was built with.
 func VersionOf(version string) adminapi.Version {

@@ -24,23 +24,27 @@ const (
 // others find a runtime directory of its own. They are for this user alone;
 // with open, others get as far as the admin socket.
 //
-// A directory that belongs to another user is refused: in a place that all
-// may write to, somebody could have made it first.
+// A directory that is there already is taken if it is empty, or if hmcfs has
+// used it before; it keeps its mode then. One that others may write to, or that
+// belongs to another user, is refused: somebody could have put anything in it.
 func (p Paths) Prepare(uid int, open bool) error {
-	if err := ownDir(p.State, uid, private); err != nil {
-		return fmt.Errorf("state directory: %w", err)
-	}
 	// The base is where the link goes, and what the defaults of all mounts of
 	// this user lie in.
-	if err := ownDir(filepath.Dir(p.DefaultRuntime), uid, passable); err != nil {
+	base := filepath.Dir(p.DefaultRuntime)
+	if err := ownBase(base, uid); err != nil {
 		return fmt.Errorf("runtime directory: %w", err)
 	}
 	mode := private
 	if open {
 		mode = passable
 	}
-	if err := ownDir(p.Runtime, uid, mode); err != nil {
-		return fmt.Errorf("runtime directory: %w", err)
+	for _, d := range []struct {
+		name, path, flag string
+		mode             fs.FileMode
+	}{{"state directory", p.State, "--state-dir", private}, {"runtime directory", p.Runtime, "--runtime-dir", mode}} {
+		if err := take(d.path, uid, d.mode); err != nil {
+			return fmt.Errorf("%s: %w, or give another one with %s", d.name, err, d.flag)
+		}
 	}
 	if n := len(p.Socket()); n > longestSocket {
 		return fmt.Errorf("runtime directory: %s is too long for a socket's path by %d bytes; give a shorter --runtime-dir", p.Runtime, n-longestSocket)
@@ -65,10 +69,10 @@ func (p Paths) link() error {
 }
 
 // Clean removes what a daemon leaves in the runtime directory, and the
-// directory when nothing else is in it.
+// directory when nothing else is in it and hmcfs has made it.
 func (p Paths) Clean() {
 	_ = os.Remove(p.Socket())
-	_ = os.Remove(p.Runtime)
+	leave(p.Runtime)
 	if p.Runtime != p.DefaultRuntime {
 		if now, err := os.Readlink(p.DefaultRuntime); err == nil && now == p.Runtime {
 			_ = os.Remove(p.DefaultRuntime)
@@ -76,48 +80,43 @@ func (p Paths) Clean() {
 	}
 }
 
-// ownDir makes a directory of a mode, and the missing ones above it, and
-// checks that it is this user's own.
-func ownDir(path string, uid int, mode fs.FileMode) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return err
-	}
-	if err := os.Mkdir(path, mode); err != nil && !errors.Is(err, fs.ErrExist) {
-		return err
-	}
-	if link, err := os.Lstat(path); err != nil || !belongsTo(link, uid, 0) {
-		return errors.Join(err, fmt.Errorf("%s belongs to another user; remove it or give another directory", path))
-	}
-	st, err := os.Stat(path)
-	switch {
-	case err != nil:
-		return err
-	case !st.IsDir():
-		return fmt.Errorf("%s is not a directory", path)
-	case !belongsTo(st, uid):
-		return fmt.Errorf("%s belongs to another user; remove it or give another directory", path)
-	}
-	if st.Mode().Perm() != mode {
-		return os.Chmod(path, mode)
-	}
-	return nil
-}
+func belongsTo(st fs.FileInfo, uids ...int) bool { return slices.Contains(uids, ownerOf(st)) }
 
-func belongsTo(st fs.FileInfo, uids ...int) bool {
-	sys, ok := st.Sys().(*syscall.Stat_t)
-	return ok && slices.Contains(uids, int(sys.Uid))
+// ownerOf is the user that a file belongs to, or -1.
+func ownerOf(st fs.FileInfo) int {
+	if sys, ok := st.Sys().(*syscall.Stat_t); ok {
+		return int(sys.Uid)
+	}
+	return -1
 }
 
 // CleanSocket removes the admin socket.
 func (p Paths) CleanSocket() { _ = os.Remove(p.Socket()) }
 
-// RemoveMetadata removes the records.
+// RemoveMetadata removes the records: all of them or, where it is killed, none
+// that a next mount would read.
 func (p Paths) RemoveMetadata() error {
-	if err := os.RemoveAll(p.Metadata()); err != nil {
+	err := p.SweepMetadata()
+	if err == nil {
+		err = os.Rename(p.Metadata(), p.removed())
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		err = p.SweepMetadata()
+	}
+	if err != nil {
 		return fmt.Errorf("remove the records: %w", err)
 	}
 	return nil
 }
+
+// SweepMetadata removes what is left of records that were being removed.
+func (p Paths) SweepMetadata() error { return os.RemoveAll(p.removed()) }
+
+// removed is where the records go that are being removed.
+func (p Paths) removed() string { return p.Metadata() + ".removed" }
 
 // HasState says whether the state directory is there.
 func (p Paths) HasState() bool {
@@ -134,5 +133,5 @@ func (p Paths) CleanState() {
 	_ = os.Remove(p.NodeFile())
 	_ = os.Remove(p.Log())
 	_ = os.Remove(p.StateLock())
-	_ = os.Remove(p.State)
+	leave(p.State)
 }

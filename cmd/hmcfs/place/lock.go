@@ -42,7 +42,7 @@ type Lock struct {
 
 // Acquire locks the file, or fails with a *HeldError at once.
 func Acquire(path string, h Holder) (*Lock, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+	f, err := openLock(path, os.O_RDWR|os.O_CREATE)
 	if err != nil {
 		return nil, fmt.Errorf("lock: %w", err)
 	}
@@ -63,6 +63,18 @@ func Acquire(path string, h Holder) (*Lock, error) {
 		return nil, err
 	}
 	return l, nil
+}
+
+// openLock opens a lock file, and nothing that waits to be opened.
+func openLock(path string, flags int) (*os.File, error) {
+	f, err := os.OpenFile(path, flags|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if st, err := f.Stat(); err != nil || !st.Mode().IsRegular() {
+		return nil, errors.Join(err, f.Close(), fmt.Errorf("%s is not a regular file", path))
+	}
+	return f, nil
 }
 
 // isStillAt says whether the locked file is the one that has the name: its
@@ -103,7 +115,7 @@ func (l *Lock) Remove() {
 // ReadHolder tells who holds a lock file; living is false when nobody does,
 // and the note is then of who held it last.
 func ReadHolder(path string) (h Holder, living bool, err error) {
-	f, err := os.Open(path)
+	f, err := openLock(path, os.O_RDONLY)
 	if err != nil {
 		return Holder{}, false, fmt.Errorf("read lock: %w", err)
 	}

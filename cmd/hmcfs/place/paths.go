@@ -1,6 +1,8 @@
 package place
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -83,20 +85,25 @@ func (h Host) stateBase() (string, error) {
 }
 
 // Find returns the places of a mount whose daemon belongs to owner: where a
-// daemon of that user puts its link, whatever environment it had.
-func (h Host) Find(mountPoint string, owner int) []Paths {
+// daemon of that user puts its link, whatever environment it had. Those that
+// somebody else could have made are left out; doubt says which.
+func (h Host) Find(mountPoint string, owner int) (places []Paths, doubt error) {
 	name := Escape(mountPoint)
 	bases := []string{
 		Host{UID: owner, Getenv: h.Getenv}.runtimeBase(),
 		filepath.Join("/run/user", strconv.Itoa(owner), "hmcfs"),
 		filepath.Join(os.TempDir(), "hmcfs-"+strconv.Itoa(owner)),
 	}
-	var out []Paths
 	for _, base := range bases {
 		dir := filepath.Join(base, name)
-		out = append(out, Paths{MountPoint: mountPoint, Runtime: followLink(dir), DefaultRuntime: dir})
+		runtime := followLink(dir)
+		if err := cmp.Or(believable(base, owner), believable(runtime, owner)); err != nil {
+			doubt = errors.Join(doubt, err)
+			continue
+		}
+		places = append(places, Paths{MountPoint: mountPoint, Runtime: runtime, DefaultRuntime: dir})
 	}
-	return out
+	return places, doubt
 }
 
 func followLink(path string) string {

@@ -1,0 +1,176 @@
+package place
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+)
+
+// markName is a file in each directory that hmcfs uses. It says whether hmcfs
+// has made the directory, whose mode it may change then and which it removes, or
+// found it.
+const markName = ".hmcfs"
+
+// What marks say.
+const (
+	made  = "made by hmcfs\n"
+	found = "used by hmcfs\n"
+)
+
+// writable are the modes of what others can write to.
+const writable = fs.FileMode(0o022)
+
+// take makes a directory of a mode, and the missing ones above it, or takes one
+// that is there: an empty one, or one that hmcfs has used before. Only what hmcfs
+// has made gets the mode.
+func take(path string, uid int, mode fs.FileMode) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	err := os.Mkdir(path, mode)
+	if err == nil {
+		return mark(path, made)
+	}
+	if !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	st, err := directoryOf(path, uid)
+	if err != nil {
+		return err
+	}
+	by, err := markOf(path, uid)
+	switch {
+	case err != nil:
+		return err
+	case by == made && st.Mode().Perm() != mode:
+		return os.Chmod(path, mode)
+	case by == made:
+		return nil
+	case st.Mode()&writable != 0:
+		return fmt.Errorf("others may write to %s; take that away (chmod go-w %s)", path, path)
+	case mode == passable && st.Mode()&0o001 == 0:
+		return fmt.Errorf("other users can't pass through %s, as --allow-other wants; let them (chmod o+x %s)", path, path)
+	}
+	return nil
+}
+
+// directoryOf is the directory at a path, or behind a link there, of a user.
+func directoryOf(path string, uid int) (fs.FileInfo, error) {
+	if link, err := os.Lstat(path); err != nil || !belongsTo(link, uid, 0) {
+		return nil, errors.Join(err, foreign(path, link))
+	}
+	st, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return nil, err
+	case !st.IsDir():
+		return nil, fmt.Errorf("%s is not a directory; remove it", path)
+	case !belongsTo(st, uid):
+		return nil, foreign(path, st)
+	}
+	return st, nil
+}
+
+// foreign says that a path is somebody else's.
+func foreign(path string, st fs.FileInfo) error {
+	if st == nil {
+		return nil
+	}
+	return fmt.Errorf("%s belongs to user %d; have it removed by that user or by root", path, ownerOf(st))
+}
+
+// markOf reads the mark of a directory that is there, or makes the one of a
+// directory that is found.
+func markOf(path string, uid int) (string, error) {
+	at := filepath.Join(path, markName)
+	st, err := os.Lstat(at)
+	if err == nil && st.Mode().IsRegular() && belongsTo(st, uid) {
+		text, err := os.ReadFile(at)
+		return string(text), err
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", err
+	}
+	names, err := os.ReadDir(path)
+	if err != nil {
+		return "", err
+	}
+	// A lock with a daemon's note in it is of a daemon that knew no marks.
+	lock := Paths{State: path}.StateLock()
+	if st, err := os.Lstat(lock); err == nil && belongsTo(st, uid) {
+		if last, _, err := ReadHolder(lock); err == nil && last.MountPoint != "" {
+			return found, mark(path, found)
+		}
+	}
+	if len(names) > 0 {
+		return "", fmt.Errorf("%s is there, hmcfs has not made it, and it is not empty (it has %q); give an empty directory, or one that is not there yet",
+			path, names[0].Name())
+	}
+	return found, mark(path, found)
+}
+
+func mark(dir, text string) error {
+	return os.WriteFile(filepath.Join(dir, markName), []byte(text), 0o600)
+}
+
+// leave removes a directory that hmcfs has made and in which nothing is left, or
+// the mark of one that it has found so.
+func leave(dir string) {
+	at := filepath.Join(dir, markName)
+	by, err := os.ReadFile(at)
+	if err != nil {
+		return
+	}
+	names, err := os.ReadDir(dir)
+	if err != nil || slices.ContainsFunc(names, func(e fs.DirEntry) bool { return e.Name() != markName }) {
+		return
+	}
+	_ = os.Remove(at)
+	if string(by) == made {
+		_ = os.Remove(dir)
+	}
+}
+
+// ownBase makes the directory in which the links of a user's mounts are, and
+// checks that nobody else can put anything there.
+func ownBase(path string, uid int) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	if err := os.Mkdir(path, passable); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	st, err := directoryOf(path, uid)
+	if err == nil && st.Mode()&writable != 0 {
+		err = fmt.Errorf("others may write to %s; look what is in it, and take that away (chmod go-w %s)", path, path)
+	}
+	if err != nil && uid != 0 {
+		err = fmt.Errorf("%w, or set XDG_RUNTIME_DIR to a directory of yours, for this and for later commands", err)
+	}
+	if err != nil {
+		return err
+	}
+	if st.Mode().Perm() != passable {
+		return os.Chmod(path, passable)
+	}
+	return nil
+}
+
+// believable says whether a directory is one that nobody but the owner, or root,
+// can have made and can write to. One that is not there is: nobody answers from it.
+func believable(path string, owner int) error {
+	st, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case !st.IsDir(), !belongsTo(st, owner, 0), st.Mode()&writable != 0:
+		return fmt.Errorf("%s is not believed: it has to be a directory of user %s that others can't write to", path, strconv.Itoa(owner))
+	}
+	return nil
+}

@@ -1,0 +1,164 @@
+package place
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// put makes a file of a directory, and the directories above it.
+func put(t *testing.T, dir, name, text string) {
+	t.Helper()
+	path := filepath.Join(dir, name)
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestTake takes directories that were there before, or refuses them and leaves
+// them as they were.
+func TestTake(t *testing.T) {
+	note, err := json.Marshal(Holder{PID: 1, MountPoint: "/m"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := func(all ...string) func(*testing.T, string) {
+		return func(t *testing.T, dir string) {
+			t.Helper()
+			for i := 0; i < len(all); i += 2 {
+				put(t, dir, all[i], all[i+1])
+			}
+		}
+	}
+	for _, tc := range []struct {
+		name    string
+		mode    os.FileMode
+		content func(*testing.T, string)
+		want    os.FileMode // that it is taken as
+		refused string      // or the text of the error
+		then    os.FileMode // its mode afterwards
+		left    bool        // it stays when it is left
+	}{
+		{name: "not there", want: 0o700, then: 0o700},
+		{name: "empty", mode: 0o755, content: files(), want: 0o700, then: 0o755, left: true},
+		{name: "empty, open to all", mode: 0o777, content: files(), want: 0o700, refused: "chmod go-w", then: 0o777},
+		{name: "empty, to be passed through", mode: 0o700, content: files(), want: 0o711, refused: "chmod o+x", then: 0o700},
+		{name: "somebody's files", mode: 0o755, content: files("metadata/thesis.txt", "x"), want: 0o700, refused: "not empty", then: 0o755},
+		{name: "a lock that says nothing", mode: 0o755, content: files("lock", "", "metadata/x", ""), want: 0o700, refused: "not empty", then: 0o755},
+		{name: "of a daemon without marks", mode: 0o755, content: files("lock", string(note), "metadata/x", ""), want: 0o700, then: 0o755, left: true},
+		{name: "ours", mode: 0o711, content: files(markName, made), want: 0o700, then: 0o700},
+		{name: "found before", mode: 0o750, content: files(markName, found), want: 0o700, then: 0o750, left: true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "a", "b")
+			if tc.content != nil {
+				if err := os.MkdirAll(dir, 0o700); err != nil {
+					t.Fatal(err)
+				}
+				tc.content(t, dir)
+				if err := os.Chmod(dir, tc.mode); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for range 2 {
+				err := take(dir, os.Geteuid(), tc.want)
+				if refused := err != nil; refused != (tc.refused != "") || refused && !strings.Contains(err.Error(), tc.refused) {
+					t.Errorf("take: %v; want %q", err, tc.refused)
+				}
+			}
+			st, err := os.Stat(dir)
+			if err != nil || st.Mode().Perm() != tc.then {
+				t.Fatalf("it is %v afterwards, %v; want mode %o", st, err, tc.then)
+			}
+			if tc.refused != "" {
+				return
+			}
+			for _, name := range []string{"lock", "metadata"} {
+				_ = os.RemoveAll(filepath.Join(dir, name))
+			}
+			leave(dir)
+			if _, err = os.Stat(dir); (err == nil) != tc.left {
+				t.Errorf("after it was left: %v; want it to stay: %t", err, tc.left)
+			}
+		})
+	}
+}
+
+// TestFindBelieves looks for places that somebody else has made, or can write to.
+func TestFindBelieves(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can make what belongs to others")
+	}
+	const owner, other = 4711, 4712
+	for _, tc := range []struct {
+		name    string
+		base    int
+		mode    os.FileMode
+		runtime int
+		doubted string // the end of what is not believed
+	}{
+		{"the owner's", owner, 0o711, owner, ""},
+		{"root's", 0, 0o755, 0, ""},
+		{"of another user", other, 0o711, owner, "/hmcfs"},
+		{"open to all", owner, 0o777, owner, "/hmcfs"},
+		{"a link to another user's", owner, 0o711, other, "/run"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			dir := t.TempDir()
+			base, runtime := filepath.Join(dir, "hmcfs"), filepath.Join(dir, "run")
+			err := errors.Join(os.Mkdir(base, 0o700), os.Mkdir(runtime, 0o700), os.Symlink(runtime, filepath.Join(base, "m")),
+				os.Chmod(base, tc.mode), os.Chown(base, tc.base, -1), os.Chown(runtime, tc.runtime, -1))
+			if err != nil {
+				t.Fatal(err)
+			}
+			places, doubt := Host{UID: owner, Getenv: env(map[string]string{"XDG_RUNTIME_DIR": dir})}.Find("/m", owner)
+			believed := len(places) > 0 && places[0].Runtime == runtime
+			if believed != (tc.doubted == "") || believed != (doubt == nil) || doubt != nil && !strings.Contains(doubt.Error(), dir+tc.doubted) {
+				t.Errorf("found %+v, doubt %v", places, doubt)
+			}
+		})
+	}
+}
+
+// TestLockIsAFile gives a lock that would never be opened, and one that leads
+// elsewhere.
+func TestLockIsAFile(t *testing.T) {
+	dir := t.TempDir()
+	pipe, link := filepath.Join(dir, "pipe"), filepath.Join(dir, "link")
+	put(t, dir, "target", "")
+	if err := errors.Join(unix.Mkfifo(pipe, 0o600), os.Symlink("target", link)); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{pipe, link} {
+		if _, _, err := ReadHolder(path); err == nil {
+			t.Errorf("read %s", path)
+		}
+		if _, err := Acquire(path, Holder{}); err == nil {
+			t.Errorf("acquired %s", path)
+		}
+	}
+}
+
+// TestRemoveMetadata removes records beside those that a killed daemon was
+// removing.
+func TestRemoveMetadata(t *testing.T) {
+	p := Paths{State: t.TempDir()}
+	for range 2 {
+		put(t, p.State, "metadata.removed/old/000001.vlog", "x")
+		put(t, p.State, "metadata/MANIFEST", "x")
+		if err := p.RemoveMetadata(); err != nil {
+			t.Fatal(err)
+		}
+		if left, err := os.ReadDir(p.State); err != nil || len(left) > 0 {
+			t.Errorf("left: %v, %v", left, err)
+		}
+	}
+	if err := p.RemoveMetadata(); err != nil {
+		t.Errorf("without records: %v", err)
+	}
+}
