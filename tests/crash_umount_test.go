@@ -2,9 +2,12 @@ package tests
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -145,4 +148,49 @@ func signalAndWait(t *testing.T, m *mnt.M, s unix.Signal) {
 func waitForEnd(t *testing.T, pid int) {
 	t.Helper()
 	kit.Eventually(t, 30*time.Second, func() bool { return errors.Is(unix.Kill(pid, 0), unix.ESRCH) })
+}
+
+// TestKilledInUmount kills the daemon at moments of an unmount: the next mount
+// takes what is left, and what it shows is whole or lost.
+func TestKilledInUmount(t *testing.T) {
+	for _, flags := range [][]string{nil, {"--keep"}} {
+		t.Run(strings.Join(append([]string{"umount"}, flags...), " "), func(t *testing.T) {
+			kit.Check(t)
+			seed := rand.Uint64()
+			t.Logf("seed %d", seed)
+			rng := rand.New(rand.NewPCG(seed, 0))
+			m := mnt.Mount(t, mnt.Options{})
+			for round := range kit.Rounds(10, 80, 250) {
+				var names []string
+				for i := range 20 {
+					name := m.Path("host", fmt.Sprintf("%d-%d", round, i))
+					must(t, os.WriteFile(name, kit.Bytes(uint64(round), int64(i), 3001*i), 0o600))
+					names = append(names, name)
+				}
+				umount := m.Command(append(append([]string{"umount"}, flags...), m.Dir)...)
+				must(t, umount.Start())
+				time.Sleep(time.Duration(rng.Int64N(int64(80 * time.Millisecond)))) // the moment of death, which may be any
+				m.Kill()
+				_ = umount.Wait() // it may have been cut off
+				m.Start()
+				checkFsckProblems(t, m)
+				for i, name := range names {
+					got, err := os.ReadFile(name)
+					if errors.Is(err, fs.ErrNotExist) {
+						continue
+					}
+					state, stateErr := getXattr(name, "user.hmc.state")
+					at := kit.FirstDiff(got, kit.Bytes(uint64(round), int64(i), 3001*i))
+					whole, lost := err == nil && at < 0, errors.Is(err, unix.EIO) && state == "lost"
+					if !whole && !lost || stateErr != nil {
+						t.Errorf("%s: state %s, %v, %d bytes, %v, differs at %d", name, state, stateErr, len(got), err, at)
+					}
+					must(t, os.Remove(name))
+				}
+				if t.Failed() {
+					t.Fatalf("in round %d", round)
+				}
+			}
+		})
+	}
 }

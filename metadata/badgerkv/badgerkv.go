@@ -102,7 +102,7 @@ func openBadger(opts Options) (db *badger.DB, err error) {
 	o.ChecksumVerificationMode = options.OnBlockRead
 	o.ValueThreshold = maxValue
 	o.ValueLogFileSize = valueLogSize
-	if err := verifyTables(o); err != nil {
+	if err := errors.Join(verifyTables(o), dropEmptyLogs(opts)); err != nil {
 		return nil, err
 	}
 	return badger.Open(o)

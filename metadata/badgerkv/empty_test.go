@@ -1,0 +1,97 @@
+package badgerkv_test
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/metadata/badgerkv"
+)
+
+// TestEmptyLog opens a store that has a log without a byte where a death leaves
+// one: the newest is killed between making the file and giving it a size, the
+// oldest between losing its bytes, which are in a table, and its name.
+func TestEmptyLog(t *testing.T) {
+	for _, name := range []string{"00000.mem", "00077.mem", "123456.mem"} {
+		t.Run(name, func(t *testing.T) {
+			dir := copyOpen(t)
+			if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			for range 2 {
+				kv := open(t, dir)
+				err := kv.View(t.Context(), func(tx metadata.KVTxn) error {
+					_, err := tx.Get([]byte("k"))
+					return err
+				})
+				if err = errors.Join(err, kv.Close()); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+}
+
+// TestEmptyLogAmongOthers refuses a store in which a log between two others has
+// lost its bytes, and changes nothing.
+func TestEmptyLogAmongOthers(t *testing.T) {
+	dir := copyOpen(t)
+	data, err := os.ReadFile(first(t, dir, "*.mem"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, data := range map[string][]byte{"99998.mem": nil, "123456.mem": data} {
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := sizes(t, dir)
+	if _, err := badgerkv.Open(t.Context(), badgerkv.Options{Dir: dir}); !errors.Is(err, metadata.ErrCorrupt) {
+		t.Errorf("Open = %v, want ErrCorrupt", err)
+	}
+	if diff := cmp.Diff(before, sizes(t, dir)); diff != "" {
+		t.Errorf("a refusal changed the files (-before +after):\n%s", diff)
+	}
+}
+
+// copyOpen is a copy of a store that is open, as a death leaves it.
+func copyOpen(t *testing.T) string {
+	t.Helper()
+	dir, killed := t.TempDir(), filepath.Join(t.TempDir(), "killed")
+	kv := open(t, dir)
+	defer func() {
+		if err := kv.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	err := kv.Update(t.Context(), func(tx metadata.KVTxn) error { return tx.Set([]byte("k"), []byte("v")) })
+	if err = errors.Join(err, os.CopyFS(killed, os.DirFS(dir))); err != nil {
+		t.Fatal(err)
+	}
+	return killed
+}
+
+// sizes are the files of a directory.
+func sizes(t *testing.T, dir string) map[string]int64 {
+	t.Helper()
+	out := map[string]int64{}
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		st, err := d.Info()
+		if err == nil && d.Name() != "LOCK" { // the number of the process that has it open
+			out[path] = st.Size()
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
