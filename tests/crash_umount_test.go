@@ -169,7 +169,7 @@ func TestKilledInUmount(t *testing.T) {
 				}
 				umount := m.Command(append(append([]string{"umount"}, flags...), m.Dir)...)
 				must(t, umount.Start())
-				time.Sleep(time.Duration(rng.Int64N(int64(80 * time.Millisecond)))) // the moment of death, which may be any
+				<-time.After(time.Duration(rng.IntN(80_000)) * time.Microsecond) // death may come at any moment
 				m.Kill()
 				_ = umount.Wait() // it may have been cut off
 				m.Start()

@@ -100,6 +100,10 @@ func buildRecords(ctx context.Context, state string, n int) (err error) {
 	if err = os.MkdirAll(state, 0o700); err != nil {
 		return err
 	}
+	// Without it a mount takes the directory for somebody else's.
+	if err = os.WriteFile(filepath.Join(state, ".hmcfs"), nil, 0o600); err != nil {
+		return err
+	}
 	s, err := openStore(ctx, state)
 	if err != nil {
 		return err
