@@ -281,8 +281,10 @@ func (s *stream) block() (gate eventPointer, err error) {
 	})
 	if err != nil {
 		if gate != 0 {
-			// Something may wait for it already.
-			err = errors.Join(err, s.settle(gate, codeGivenUp))
+			// A barrier may wait for it already. The caller is told that nothing
+			// is going to: it opens, since PoCL 3.1 aborts when an event fails
+			// while a command before its barrier ends.
+			err = errors.Join(err, s.settle(gate, codeSuccess))
 		}
 		return 0, err
 	}
