@@ -160,7 +160,7 @@ func TestKilledInUmount(t *testing.T) {
 			t.Logf("seed %d", seed)
 			rng := rand.New(rand.NewPCG(seed, 0))
 			m := mnt.Mount(t, mnt.Options{})
-			for round := range kit.Rounds(10, 80, 250) {
+			for round := range kit.Rounds(5, 10, 250) {
 				var names []string
 				for i := range 20 {
 					name := m.Path("host", fmt.Sprintf("%d-%d", round, i))

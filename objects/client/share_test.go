@@ -220,9 +220,18 @@ func TestDaemonEndsMeanwhile(t *testing.T) {
 
 // TestForeignListener asks at a socket where another user's process listens.
 func TestForeignListener(t *testing.T) {
-	own := serveOnce(t, func(*net.UnixConn) error { return nil })
-	foreign := client.NewOf(own.Socket(), os.Geteuid()+1)
-	_, err := foreign.Status(t.Context(), false)
+	dir, err := os.MkdirTemp("", "hmcfs-client-") //nolint:usetesting // a socket's path is short
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	l, err := net.Listen("unix", filepath.Join(dir, "s")) // it answers nothing
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	foreign := client.NewOf(l.Addr().String(), os.Geteuid()+1)
+	_, err = foreign.Status(t.Context(), false)
 	_, watchErr := foreign.Watch(t.Context())
 	for _, err := range []error{err, watchErr} {
 		if !errors.Is(err, client.ErrForeign) {

@@ -1,6 +1,7 @@
 package mnt
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"syscall"
@@ -92,7 +93,7 @@ func (d *daemon) await(t testing.TB) {
 // signal sends a signal to a daemon that may have ended already.
 func (d *daemon) signal(t testing.TB, s syscall.Signal) {
 	t.Helper()
-	if err := d.process.Signal(s); err != nil && !d.ended() {
+	if err := d.process.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) && !d.ended() {
 		t.Errorf("signal the daemon: %v", err)
 	}
 }
