@@ -161,12 +161,7 @@ func TestKilledInUmount(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 0))
 			m := mnt.Mount(t, mnt.Options{})
 			for round := range kit.Rounds(5, 10, 250) {
-				var names []string
-				for i := range 20 {
-					name := m.Path("host", fmt.Sprintf("%d-%d", round, i))
-					must(t, os.WriteFile(name, kit.Bytes(uint64(round), int64(i), 3001*i), 0o600))
-					names = append(names, name)
-				}
+				names := writeRound(t, m, round)
 				umount := m.Command(append(append([]string{"umount"}, flags...), m.Dir)...)
 				must(t, umount.Start())
 				<-time.After(time.Duration(rng.IntN(80_000)) * time.Microsecond) // death may come at any moment
@@ -175,17 +170,7 @@ func TestKilledInUmount(t *testing.T) {
 				m.Start()
 				checkFsckProblems(t, m)
 				for i, name := range names {
-					got, err := os.ReadFile(name)
-					if errors.Is(err, fs.ErrNotExist) {
-						continue
-					}
-					state, stateErr := getXattr(name, "user.hmc.state")
-					at := kit.FirstDiff(got, kit.Bytes(uint64(round), int64(i), 3001*i))
-					whole, lost := err == nil && at < 0, errors.Is(err, unix.EIO) && state == "lost"
-					if !whole && !lost || stateErr != nil {
-						t.Errorf("%s: state %s, %v, %d bytes, %v, differs at %d", name, state, stateErr, len(got), err, at)
-					}
-					must(t, os.Remove(name))
+					wholeLostOrGone(t, name, roundBytes(round, i))
 				}
 				if t.Failed() {
 					t.Fatalf("in round %d", round)
@@ -193,4 +178,35 @@ func TestKilledInUmount(t *testing.T) {
 			}
 		})
 	}
+}
+
+// writeRound makes the files of a round.
+func writeRound(t *testing.T, m *mnt.M, round int) (names []string) {
+	t.Helper()
+	for i := range 20 {
+		name := m.Path("host", fmt.Sprintf("%d-%d", round, i))
+		must(t, os.WriteFile(name, roundBytes(round, i), 0o600))
+		names = append(names, name)
+	}
+	return names
+}
+
+// roundBytes are the bytes of a file of a round.
+func roundBytes(round, i int) []byte { return kit.Bytes(uint64(round), int64(i), 3001*i) }
+
+// wholeLostOrGone demands that a file has its bytes, says that they are lost, or
+// is not there, and removes it.
+func wholeLostOrGone(t *testing.T, name string, content []byte) {
+	t.Helper()
+	got, err := os.ReadFile(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	state, stateErr := getXattr(name, "user.hmc.state")
+	at := kit.FirstDiff(got, content)
+	whole, lost := err == nil && at < 0, errors.Is(err, unix.EIO) && state == "lost"
+	if !whole && !lost || stateErr != nil {
+		t.Errorf("%s: state %s, %v, %d bytes, %v, differs at %d", name, state, stateErr, len(got), err, at)
+	}
+	must(t, os.Remove(name))
 }

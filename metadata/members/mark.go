@@ -52,7 +52,8 @@ func (m *Members) unmark(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if r, err := decode(prefix+string(self.Name), mark.Value); err == nil && (r.ID != self.ID || r.Epoch > self.Epoch) {
+	r, err := decode(prefix+string(self.Name), mark.Value)
+	if err == nil && (r.ID != self.ID || r.Epoch > self.Epoch) {
 		return nil
 	}
 	results, err := m.service.Delete(ctx, []coord.Entry{mark})

@@ -110,23 +110,29 @@ func (k *keys) settle(ctx context.Context, s keyindex.Space, key string, by memb
 // for those that all nodes had no use for when they became ours: they ask us before
 // they use one.
 func (k *keys) contested(s keyindex.Space, names []string, by members.Name) (settled bool) {
+	lost := k.lost(s, names, by)
+	if k.c.life.Err() != nil {
+		return false
+	}
+	for _, key := range lost {
+		k.settle(k.c.life, s, key, by, true)
+	}
+	return len(lost) == len(names)
+}
+
+// lost are those of our keys that the node keeps that the index names.
+func (k *keys) lost(s keyindex.Space, names []string, by members.Name) (lost []string) {
 	ctx, stop := context.WithTimeout(k.c.life, leaveWait) // the index has more to do
 	defer stop()
-	settled = true
 	for part := range slices.Chunk(names, proto.MaxKeys) {
 		used, err := k.usedBy(ctx, by, proto.HaveKeysAsk{Keys: part, Publish: s == keyindex.Publish})
-		if k.c.life.Err() != nil {
-			return false
-		}
 		for i, key := range part {
 			if err != nil && !k.peers.holds(s, key) || err == nil && used[i] {
-				k.settle(k.c.life, s, key, by, true)
-			} else {
-				settled = false
+				lost = append(lost, key)
 			}
 		}
 	}
-	return settled
+	return lost
 }
 
 // earlier reports whether our object keeps a key that another node has too: the

@@ -13,18 +13,18 @@ import (
 //
 // What stands behind the array, such as a second one, is no fault.
 func parseNPY(r io.ReaderAt, size uint64) (Tensor, error) {
-	version, off, n, err := npyRange(r, size)
+	head, err := npyHead(r, size)
 	if err != nil {
 		return Tensor{}, err
 	}
-	s := newScanner(r, off, n)
-	s.longs = version < 3
+	s := newScanner(r, head.off, head.n)
+	s.longs = head.version < 3
 	t := s.array()
 	s.end()
 	if s.err != nil {
 		return Tensor{}, s.err
 	}
-	t.Off = off + n
+	t.Off = head.off + head.n
 	if t.Len, err = byteLen(t.Type, t.Shape); err != nil {
 		return Tensor{}, err
 	}
@@ -34,40 +34,47 @@ func parseNPY(r io.ReaderAt, size uint64) (Tensor, error) {
 	return t, nil
 }
 
-// npyRange returns the version of the format and where the literal is.
-func npyRange(r io.ReaderAt, size uint64) (version byte, off, n uint64, err error) {
+// npyLiteral is the version of a file's format, and where in it the literal is.
+type npyLiteral struct {
+	version byte
+	off, n  uint64
+}
+
+// npyHead reads what is before the literal.
+func npyHead(r io.ReaderAt, size uint64) (head npyLiteral, err error) {
+	var off, n uint64
 	const at, short, long = uint64(len(npyMagic)), 10, 12
 	var p [long]byte
 	if size < short {
-		return 0, 0, 0, fmt.Errorf("%w: %d bytes are too few for a .npy file", ErrFormat, size)
+		return head, fmt.Errorf("%w: %d bytes are too few for a .npy file", ErrFormat, size)
 	}
 	if err := readFull(r, p[:short], 0); err != nil {
-		return 0, 0, 0, err
+		return head, err
 	}
 	if string(p[:at]) != npyMagic {
-		return 0, 0, 0, fmt.Errorf("%w: it does not begin as a .npy file does", ErrFormat)
+		return head, fmt.Errorf("%w: it does not begin as a .npy file does", ErrFormat)
 	}
 	switch {
 	case p[at] == 1 && p[at+1] == 0:
 		off, n = short, uint64(binary.LittleEndian.Uint16(p[short-2:]))
 	case (p[at] == 2 || p[at] == 3) && p[at+1] == 0:
 		if size < long {
-			return 0, 0, 0, fmt.Errorf("%w: %d bytes are too few for a .npy file", ErrFormat, size)
+			return head, fmt.Errorf("%w: %d bytes are too few for a .npy file", ErrFormat, size)
 		}
 		if err := readFull(r, p[:], 0); err != nil {
-			return 0, 0, 0, err
+			return head, err
 		}
 		off, n = long, uint64(binary.LittleEndian.Uint32(p[long-4:]))
 	default:
-		return 0, 0, 0, fmt.Errorf("%w: version %d.%d of the .npy format is not known; 1.0 to 3.0 are", ErrFormat, p[at], p[at+1])
+		return head, fmt.Errorf("%w: version %d.%d of the .npy format is not known; 1.0 to 3.0 are", ErrFormat, p[at], p[at+1])
 	}
 	switch {
 	case n > MaxHeader:
-		return 0, 0, 0, fmt.Errorf("%w: a header of %d bytes is longer than %d", ErrFormat, n, MaxHeader)
+		return head, fmt.Errorf("%w: a header of %d bytes is longer than %d", ErrFormat, n, MaxHeader)
 	case n > size-off:
-		return 0, 0, 0, fmt.Errorf("%w: a header of %d bytes in a file of %d", ErrFormat, n, size)
+		return head, fmt.Errorf("%w: a header of %d bytes in a file of %d", ErrFormat, n, size)
 	}
-	return p[at], off, n, nil
+	return npyLiteral{version: p[at], off: off, n: n}, nil
 }
 
 // array reads the literal.

@@ -89,8 +89,8 @@ func markOf(path string, uid int) (string, error) {
 	at := filepath.Join(path, markName)
 	st, err := os.Lstat(at)
 	if err == nil && st.Mode().IsRegular() && belongsTo(st, uid) {
-		text, err := os.ReadFile(at)
-		return string(text), err
+		text, readErr := os.ReadFile(at)
+		return string(text), readErr
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", err

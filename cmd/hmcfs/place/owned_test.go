@@ -20,6 +20,29 @@ func put(t *testing.T, dir, name, text string) {
 	}
 }
 
+// lay makes a directory of a mode with what is in it.
+func lay(t *testing.T, dir string, mode os.FileMode, content func(*testing.T, string)) {
+	t.Helper()
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	content(t, dir)
+	if err := os.Chmod(dir, mode); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// takeTwice takes a directory, or is refused with a text, twice.
+func takeTwice(t *testing.T, dir string, mode os.FileMode, refused string) {
+	t.Helper()
+	for range 2 {
+		err := take(dir, os.Geteuid(), mode)
+		if (err != nil) != (refused != "") || err != nil && !strings.Contains(err.Error(), refused) {
+			t.Errorf("take: %v; want %q", err, refused)
+		}
+	}
+}
+
 // TestTake takes directories that were there before, or refuses them and leaves
 // them as they were.
 func TestTake(t *testing.T) {
@@ -57,22 +80,10 @@ func TestTake(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "a", "b")
 			if tc.content != nil {
-				if err := os.MkdirAll(dir, 0o700); err != nil {
-					t.Fatal(err)
-				}
-				tc.content(t, dir)
-				if err := os.Chmod(dir, tc.mode); err != nil {
-					t.Fatal(err)
-				}
+				lay(t, dir, tc.mode, tc.content)
 			}
-			for range 2 {
-				err := take(dir, os.Geteuid(), tc.want)
-				if refused := err != nil; refused != (tc.refused != "") || refused && !strings.Contains(err.Error(), tc.refused) {
-					t.Errorf("take: %v; want %q", err, tc.refused)
-				}
-			}
-			st, err := os.Stat(dir)
-			if err != nil || st.Mode().Perm() != tc.then {
+			takeTwice(t, dir, tc.want, tc.refused)
+			if st, err := os.Stat(dir); err != nil || st.Mode().Perm() != tc.then {
 				t.Fatalf("it is %v afterwards, %v; want mode %o", st, err, tc.then)
 			}
 			if tc.refused != "" {
@@ -82,7 +93,7 @@ func TestTake(t *testing.T) {
 				_ = os.RemoveAll(filepath.Join(dir, name))
 			}
 			leave(dir)
-			if _, err = os.Stat(dir); (err == nil) != tc.left {
+			if _, err := os.Stat(dir); (err == nil) != tc.left {
 				t.Errorf("after it was left: %v; want it to stay: %t", err, tc.left)
 			}
 		})
