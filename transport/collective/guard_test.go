@@ -407,7 +407,7 @@ func TestLateOver(t *testing.T) {
 	for _, streams := range []bool{false, true} {
 		t.Run(fmt.Sprintf("streams %v", streams), func(t *testing.T) {
 			all := overDomain(t, 3, fabric.Options{Streams: streams})
-			w := groupsOf(t, all, Options{Timeout: time.Second})
+			w := groupsOf(t, all, Options{Timeout: 3 * time.Second})
 			barrier := func(r int) error { return w.groups[r].Barrier(t.Context()) }
 			checkMissing(t, without(1, 3, barrier), 1)
 			if err := together(3, barrier); err != nil {
