@@ -18,7 +18,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/mnt"
 )
 
-// rootsLinks is where root's mounts leave the links by which they are found.
+// rootsLinks holds the links by which root's mounts are found.
 const rootsLinks = "/run/hmcfs"
 
 // linkOf is the link by which a mount is found.

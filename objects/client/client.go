@@ -56,7 +56,7 @@ func hasCode(err error, code string) bool {
 // Client speaks to one socket. It may be used from any goroutine.
 type Client struct {
 	socket string
-	// owner is whose process has to listen; anyone where it is negative.
+	// owner is the user that must run the daemon; a negative owner allows any.
 	owner int
 	http  *http.Client
 }
@@ -99,8 +99,7 @@ func (c *Client) connect(ctx context.Context) (*net.UnixConn, error) {
 	return conn, nil
 }
 
-// listenerOf is the user whose process has made the socket listen that a
-// connection leads to.
+// listenerOf returns the user of the process at the other end of a connection.
 func listenerOf(conn *net.UnixConn) (uid int, err error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {

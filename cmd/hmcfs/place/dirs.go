@@ -115,7 +115,7 @@ func (p Paths) RemoveMetadata() error {
 // SweepMetadata removes what is left of records that were being removed.
 func (p Paths) SweepMetadata() error { return os.RemoveAll(p.removed()) }
 
-// removed is where the records go that are being removed.
+// removed returns the path of records that are being removed.
 func (p Paths) removed() string { return p.Metadata() + ".removed" }
 
 // HasState says whether the state directory is there.

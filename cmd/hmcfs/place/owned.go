@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 )
 
 // markName is a file in each directory that hmcfs uses. It says whether hmcfs
@@ -15,13 +14,13 @@ import (
 // found it.
 const markName = ".hmcfs"
 
-// What marks say.
+// The texts of marks.
 const (
 	made  = "made by hmcfs\n"
 	found = "used by hmcfs\n"
 )
 
-// writable are the modes of what others can write to.
+// writable has the mode bits by which others can write.
 const writable = fs.FileMode(0o022)
 
 // take makes a directory of a mode, and the missing ones above it, or takes one
@@ -75,7 +74,7 @@ func directoryOf(path string, uid int) (fs.FileInfo, error) {
 	return st, nil
 }
 
-// foreign says that a path is somebody else's.
+// foreign returns the error for a path of another user; nil without st.
 func foreign(path string, st fs.FileInfo) error {
 	if st == nil {
 		return nil
@@ -117,8 +116,8 @@ func mark(dir, text string) error {
 	return os.WriteFile(filepath.Join(dir, markName), []byte(text), 0o600)
 }
 
-// leave removes a directory that hmcfs has made and in which nothing is left, or
-// the mark of one that it has found so.
+// leave removes an empty directory that hmcfs has made. Of an empty directory that
+// was there before it removes the mark alone.
 func leave(dir string) {
 	at := filepath.Join(dir, markName)
 	by, err := os.ReadFile(at)
@@ -161,7 +160,7 @@ func ownBase(path string, uid int) error {
 }
 
 // believable says whether a directory is one that nobody but the owner, or root,
-// can have made and can write to. One that is not there is: nobody answers from it.
+// can have made and can write to. A missing directory passes: nobody answers from it.
 func believable(path string, owner int) error {
 	st, err := os.Lstat(path)
 	switch {
@@ -170,7 +169,7 @@ func believable(path string, owner int) error {
 	case err != nil:
 		return err
 	case !st.IsDir(), !belongsTo(st, owner, 0), st.Mode()&writable != 0:
-		return fmt.Errorf("%s is not believed: it has to be a directory of user %s that others can't write to", path, strconv.Itoa(owner))
+		return fmt.Errorf("%s is not believed: it has to be a directory of user %d that others can't write to", path, owner)
 	}
 	return nil
 }
