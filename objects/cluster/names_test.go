@@ -1,6 +1,7 @@
 package cluster_test
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"testing"
@@ -102,6 +103,41 @@ func TestNames(t *testing.T) {
 	list, err := r.b.OpenDir(r.who, r.root).After(ctx, 0)
 	if err != nil || len(list) != 1 || list[0].Name != "h" {
 		t.Errorf("what is left: %+v, %v", list, err)
+	}
+}
+
+// TestNamesGone asks for an open file, or a directory, right after its name has
+// gone, by numbers: who made a file has never looked its name up.
+func TestNamesGone(t *testing.T) {
+	kit.Check(t)
+	r := newTree(t, clustertest.Options{Change: longTTL})
+	ctx := t.Context()
+	links := func(what string, ino objects.Ino, want uint32) {
+		t.Helper()
+		if a, err := r.b.Attr(ctx, r.who, ino); err != nil || a.Nlink != want {
+			t.Fatalf("%s: %d names of inode %d, %v; want %d", what, a.Nlink, ino, err, want)
+		}
+	}
+	for range kit.Rounds(100, 300, 1000) {
+		var inos []objects.Ino
+		for _, name := range []string{"f", "g"} {
+			a, f, err := r.b.CreateOpen(ctx, r.who, r.root, name, metadata.Node{Mode: metadata.TypeRegular | 0o644}, cluster.Write)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = f.Close(context.WithoutCancel(ctx)) }()
+			links("made", a.Ino, 1)
+			inos = append(inos, a.Ino)
+		}
+		if err := r.b.Rename(ctx, r.who, metadata.Rename{From: r.root, Name: "f", To: r.root, NewName: "g"}); err != nil {
+			t.Fatal(err)
+		}
+		links("replaced", inos[1], 0)
+		links("moved", inos[0], 1)
+		if err := r.b.Unlink(ctx, r.who, r.root, "g"); err != nil {
+			t.Fatal(err)
+		}
+		links("removed", inos[0], 0)
 	}
 }
 

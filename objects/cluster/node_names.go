@@ -105,33 +105,24 @@ func (n *Node) Rmdir(ctx context.Context, who Cred, dir objects.Ino, name string
 }
 
 func (n *Node) remove(ctx context.Context, who Cred, dir objects.Ino, name string, folder bool) error {
-	gone, known := n.cache.lookup(userKey(who), dir, name)
+	var out proto.Invalid
 	err := n.ask(ctx, question{
-		method: proto.MethodRemove,
-		in:     &proto.RemoveAsk{Cred: credToProto(who), Dir: uint64(dir), Name: name, Folder: folder},
+		method: proto.MethodRemove, out: &out,
+		in: &proto.RemoveAsk{Cred: credToProto(who), Dir: uint64(dir), Name: name, Folder: folder},
 	})
 	n.stirred(dir)
-	if known {
-		n.touched(gone.Ino)
-	}
+	n.touched(inosOf(out.Inos)...)
 	return err
 }
 
 // Rename moves a name inside the node.
 func (n *Node) Rename(ctx context.Context, who Cred, r metadata.Rename) error {
-	user := userKey(who)
-	moved, one := n.cache.lookup(user, r.From, r.Name)
-	replaced, two := n.cache.lookup(user, r.To, r.NewName)
-	err := n.ask(ctx, question{method: proto.MethodRename, in: &proto.RenameAsk{
+	var out proto.Invalid
+	err := n.ask(ctx, question{method: proto.MethodRename, out: &out, in: &proto.RenameAsk{
 		Cred: credToProto(who), From: uint64(r.From), Name: r.Name,
 		To: uint64(r.To), NewName: r.NewName, Flags: uint32(r.Flags),
 	}})
 	n.stirred(r.From, r.To)
-	if one {
-		n.touched(moved.Ino)
-	}
-	if two {
-		n.touched(replaced.Ino)
-	}
+	n.touched(inosOf(out.Inos)...)
 	return err
 }

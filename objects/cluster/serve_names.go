@@ -213,7 +213,19 @@ func (s *server) remove(ctx context.Context, _ *guest, q *proto.RemoveAsk) (any,
 	}
 	s.o.Store.Drop(victim.Ino)
 	s.served(victim.Ino, dir.Ino)
-	return nil, err
+	return outdated(victim.Ino), err
+}
+
+// outdated are the inodes whose attributes a session has changed by their names.
+// The answer says so: the notice, which goes by another way, may come later.
+func outdated(inos ...metadata.Ino) *proto.Invalid {
+	out := &proto.Invalid{}
+	for _, ino := range inos {
+		if ino != 0 {
+			out.Inos = append(out.Inos, uint64(ino))
+		}
+	}
+	return out
 }
 
 func (s *server) rename(ctx context.Context, _ *guest, q *proto.RenameAsk) (any, error) {
@@ -247,7 +259,7 @@ func (s *server) rename(ctx context.Context, _ *guest, q *proto.RenameAsk) (any,
 	s.o.Store.Drop(replaced.Ino)
 	s.served(moved.Ino, from.Ino)
 	s.served(replaced.Ino, to.Ino)
-	return nil, err
+	return outdated(moved.Ino, replaced.Ino), err
 }
 
 // mayMove says whether a user may move an inode between two directories that he

@@ -4,7 +4,7 @@ import "github.com/hmcfs/hmcfs/transport/rpc"
 
 // Version is the version of all bodies. Nodes with different ones have nothing
 // to say to each other: MethodHello refuses.
-const Version = 2
+const Version = 3
 
 // The methods. Those of names and attributes change or read the owner's tree;
 // Owner is the node that is asked.
@@ -21,10 +21,11 @@ const (
 	MethodCreate
 	// MethodLink: LinkAsk → Attr.
 	MethodLink
-	// MethodRemove: RemoveAsk → nothing. Unlink and rmdir.
+	// MethodRemove: RemoveAsk → Invalid, what the asker is to remember no longer.
+	// Unlink and rmdir.
 	MethodRemove
-	// MethodRename: RenameAsk → nothing. Inside one node, also between its
-	// devices, and not into or out of publish/.
+	// MethodRename: RenameAsk → Invalid, as for MethodRemove. Inside one node, also
+	// between its devices, and not into or out of publish/.
 	MethodRename
 	// MethodSetAttr: SetAttrAsk → Attr.
 	MethodSetAttr
