@@ -99,12 +99,8 @@ func checkStreamFails(e *env) {
 	event, err := s.Record()
 	e.ok(err)
 	broken.Set(boom)
-	if event.Wait(e.ctx) == nil {
-		e.Error("an event behind a broken signal has happened")
-	}
-	if s.Sync(e.ctx) == nil {
-		e.Error("a stream goes on behind a broken signal")
-	}
+	e.fails("an event behind a broken signal", event.Wait(e.ctx), boom)
+	e.fails("what is behind a broken signal", s.Sync(e.ctx), boom)
 	e.ok(event.Close())
 	e.holds(mem, want)
 
@@ -114,9 +110,7 @@ func checkStreamFails(e *env) {
 	event, err = other.Record()
 	e.ok(err)
 	e.ok(other.Close())
-	if event.Wait(e.ctx) == nil {
-		e.Error("an event of a closed stream has happened")
-	}
+	e.fails("an event of a closed stream", event.Wait(e.ctx), devices.ErrClosed)
 	e.fails("fill of a closed stream", other.Fill(mem.All(), 1), devices.ErrClosed)
 	_, err = other.Record()
 	e.fails("record of a closed stream", err, devices.ErrClosed)

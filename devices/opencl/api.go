@@ -43,12 +43,9 @@ type api struct {
 	GetEventInfo        dl.Func `dl:"clGetEventInfo"`
 	ReleaseEvent        dl.Func `dl:"clReleaseEvent"`
 
-	RetainEvent        dl.Func `dl:"clRetainEvent"`
-	CreateUserEvent    dl.Func `dl:"clCreateUserEvent"`
-	SetUserEventStatus dl.Func `dl:"clSetUserEventStatus"`
-	EnqueueMarker      dl.Func `dl:"clEnqueueMarkerWithWaitList"`
-	EnqueueBarrier     dl.Func `dl:"clEnqueueBarrierWithWaitList"`
-	Flush              dl.Func `dl:"clFlush"`
+	EnqueueMarker  dl.Func `dl:"clEnqueueMarkerWithWaitList"`
+	EnqueueBarrier dl.Func `dl:"clEnqueueBarrierWithWaitList"`
+	Flush          dl.Func `dl:"clFlush"`
 
 	CreateProgram  dl.Func `dl:"clCreateProgramWithSource"`
 	BuildProgram   dl.Func `dl:"clBuildProgram"`

@@ -70,9 +70,10 @@
 //
 // A stream of a device with memory of its own is a queue, its events are
 // markers, and one stream waits for another's by a barrier: the host has no part
-// in it. What comes from elsewhere (a devices.Signal, an event of another
-// device) is a user event that the host sets. Where the host shares the memory
-// the host drives the streams, because a queue can't wait for host users (H2).
+// in it. What is behind something from elsewhere (a devices.Signal, an event of
+// another device) the host keeps, and gives to the queue once that has happened.
+// Where the host shares the memory the host drives the streams, because a queue
+// can't wait for host users (H2).
 //
 // # Lock order
 //

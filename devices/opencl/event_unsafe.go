@@ -22,25 +22,8 @@ func (a *api) waitEvent(event eventPointer) error {
 	return check("clWaitForEvents", code)
 }
 
-func (a *api) retainEvent(event eventPointer) error {
-	return check("clRetainEvent", Code(a.RetainEvent.Call(event)))
-}
-
 func (a *api) releaseEvent(event eventPointer) error {
 	return check("clReleaseEvent", Code(a.ReleaseEvent.Call(event)))
-}
-
-// createUserEvent makes an event that the host sets.
-func (a *api) createUserEvent(c contextID) (eventPointer, error) {
-	var code Code
-	event := a.CreateUserEvent.Call(uintptr(c), uintptr(unsafe.Pointer(&code)))
-	return event, check("clCreateUserEvent", code)
-}
-
-// setUserEvent has an event of the host's happen, or fail where the status is
-// negative.
-func (a *api) setUserEvent(event eventPointer, status Code) error {
-	return check("clSetUserEventStatus", Code(a.SetUserEventStatus.Call(event, uintptr(uint32(status)))))
 }
 
 // marker makes an event that happens when all commands of the queue are done.

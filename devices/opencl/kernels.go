@@ -1,6 +1,7 @@
 package opencl
 
 import (
+	"context"
 	_ "embed"
 	"errors"
 	"fmt"
@@ -60,6 +61,20 @@ func (ks *kernels) find(d *device, t elem.Type, op elem.Op) (kernelID, error) {
 		op = elem.Sum
 	}
 	return p.kernels[op], nil
+}
+
+// kernelMissing says whether the host has to combine the elements. Any other
+// fault is found when the work begins.
+func (d *device) kernelMissing(t elem.Type, op elem.Op) bool {
+	leave, err := d.life.Enter(context.Background(), d.self)
+	if err != nil {
+		return false
+	}
+	defer leave()
+	d.kernels.mu.Lock()
+	defer d.kernels.mu.Unlock()
+	_, err = d.kernels.find(d, t, op)
+	return errors.Is(err, devices.ErrUnsupported)
 }
 
 // build compiles the program of a type, if the device rounds as the host does.

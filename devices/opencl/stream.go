@@ -10,18 +10,19 @@ import (
 	"github.com/hmcfs/hmcfs/devices/elem"
 )
 
-// codeGivenUp is what a user event fails with when its stream is closed, or
-// what it stands for has failed.
-const codeGivenUp Code = -9999
-
 // stream is a queue of the device whose commands nobody waits for one by one.
+//
+// What the host has a part in is a gate: the steps behind one stay here until
+// it has opened. A user event could have them wait in the queue; but when one
+// fails while a command before its barrier ends, PoCL 3.1 ends the process, and
+// only the host knows of a wait that nothing is going to end.
 type stream struct {
 	d     *device
 	queue queueID
-	// waiters are the goroutines that wait for something to set a user event.
-	waiters sync.WaitGroup
-	cancel  context.CancelFunc
-	ctx     context.Context //nolint:containedctx // as long as the stream: it ends the waiters
+	// gates are the goroutines that wait for a gate to open.
+	gates  sync.WaitGroup
+	cancel context.CancelFunc
+	ctx    context.Context //nolint:containedctx // as long as the stream: it ends the gates
 
 	mu sync.Mutex
 	// +checklocks:mu
@@ -29,12 +30,26 @@ type stream struct {
 	// failed is the first error that is known.
 	// +checklocks:mu
 	failed error
+	// held are the steps that the queue has not been given, in order. The first
+	// is a gate, which something waits for.
+	// +checklocks:mu
+	held []step
 	// pending are commands that may not be done, in order.
 	// +checklocks:mu
 	pending []pending
-	// gates are user events that nothing has set yet; nil once closed.
-	// +checklocks:mu
-	gates map[eventPointer]struct{}
+}
+
+// step is a command or a gate, and the memory that it uses.
+type step struct {
+	// command puts a command into the queue; nil for a gate.
+	command func() (eventPointer, error)
+	// marks is the event that the command is, if somebody has asked for it.
+	marks *event
+	// gate returns when the steps behind it may go on, or fail.
+	gate func(ctx context.Context) error
+	// after is the event of the device that it waits for.
+	after *event
+	mems  []*devices.Memory
 }
 
 // pending is a command and the memory that it uses.
@@ -54,7 +69,7 @@ func (d *device) NewStream(ctx context.Context) (devices.Stream, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &stream{d: d, queue: q, gates: map[eventPointer]struct{}{}}
+	s := &stream{d: d, queue: q}
 	s.ctx, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	return s, nil
 }
@@ -70,8 +85,8 @@ func (d *mappedDevice) NewStream(ctx context.Context) (devices.Stream, error) {
 	return devices.NewHostStream(ctx, d.self), nil
 }
 
-// HostDriven says that the device does the work by itself. It is the host that
-// sets the events which a stream waits for from elsewhere.
+// HostDriven says that the device orders the work. It is the host that hands it
+// on once an event from elsewhere has happened.
 func (s *stream) HostDriven() bool { return false }
 
 // Copy begins a copy inside the device.
@@ -103,28 +118,35 @@ func (s *stream) Reduce(dst, src devices.Span, t elem.Type, op elem.Op) error {
 	if err := devices.CheckReduce(s.d.self, dst, src, t, op); err != nil {
 		return err
 	}
-	err := devices.ErrUnsupported
-	if devices.Aligned(t, dst, src) && !s.d.entry.isHost() {
-		r := reduction{dst: s.d.place(dst), src: s.d.place(src), t: t, op: op}
-		err = s.begin(func() (eventPointer, error) {
-			event, code, rerr := s.d.startReduce(s.queue, r, dst.Len)
-			if rerr != nil {
-				return 0, rerr
-			}
-			return event, check("clEnqueueNDRangeKernel", code)
-		}, dst, src)
-	}
-	if errors.Is(err, devices.ErrUnsupported) {
+	if !devices.Aligned(t, dst, src) || s.d.entry.isHost() || s.d.kernelMissing(t, op) {
 		return s.byHost(func(ctx context.Context) error { return devices.Reduce(ctx, dst, src, t, op) }, dst, src)
 	}
-	return err
+	r := reduction{dst: s.d.place(dst), src: s.d.place(src), t: t, op: op}
+	return s.begin(func() (eventPointer, error) {
+		event, code, err := s.d.startReduce(s.queue, r, dst.Len)
+		if err != nil {
+			return 0, err
+		}
+		return event, check("clEnqueueNDRangeKernel", code)
+	}, dst, src)
 }
 
-// begin starts a command on spans, which are checked and held until it is done.
+// begin starts a command on spans, or holds it behind a gate.
 func (s *stream) begin(command func() (eventPointer, error), spans ...devices.Span) error {
-	empty := len(spans) > 0
+	return s.add(step{command: command}, spans...)
+}
+
+// add takes a step, on spans which are checked and held until it is done.
+func (s *stream) add(st step, spans ...devices.Span) (err error) {
+	taken := false
+	defer func() {
+		if !taken {
+			s.leave(err, st)
+		}
+	}()
+	empty := len(spans) > 0 && st.gate == nil
 	for _, span := range spans {
-		if err := span.Check(s.d.self); err != nil {
+		if err = span.Check(s.d.self); err != nil {
 			return err
 		}
 		empty = empty && span.Len == 0
@@ -140,17 +162,111 @@ func (s *stream) begin(command func() (eventPointer, error), spans ...devices.Sp
 	if err = s.usable(); err != nil || empty {
 		return err
 	}
-	event, err := command()
-	if err != nil {
-		return err
-	}
-	p := pending{event: event}
 	for _, span := range spans {
 		span.Mem.Retain()
-		p.mems = append(p.mems, span.Mem)
+		st.mems = append(st.mems, span.Mem)
 	}
-	s.pending = append(s.pending, p)
-	return s.d.api.flush(s.queue)
+	taken, err = s.takeLocked(st)
+	return err
+}
+
+// takeLocked has a step begin, or wait for what is before it. taken says that its
+// memory is the stream's now.
+//
+// +checklocks:s.mu
+func (s *stream) takeLocked(st step) (taken bool, err error) {
+	if st.gate == nil && len(s.held) == 0 {
+		return s.startLocked(st)
+	}
+	s.held = append(s.held, st)
+	if len(s.held) == 1 {
+		s.awaitLocked()
+	}
+	return true, nil
+}
+
+// startLocked gives the queue a command.
+//
+// +checklocks:s.mu
+func (s *stream) startLocked(st step) (started bool, err error) {
+	id, err := st.command()
+	if err != nil {
+		return false, err
+	}
+	if st.marks != nil {
+		st.marks.put(id)
+	} else {
+		s.pending = append(s.pending, pending{event: id, mems: st.mems})
+	}
+	if st.after != nil {
+		st.after.drop()
+	}
+	return true, s.d.api.flush(s.queue)
+}
+
+// awaitLocked waits for the gate that all held steps are behind.
+//
+// +checklocks:s.mu
+func (s *stream) awaitLocked() {
+	gate := s.held[0].gate
+	s.gates.Go(func() { s.opened(gate(s.ctx)) })
+}
+
+// opened has the steps behind the first gate go on, as far as the next one, or
+// fail.
+func (s *stream) opened(err error) {
+	leave, gone := s.d.life.Enter(context.WithoutCancel(s.ctx), s.d.self)
+	if gone == nil {
+		defer leave()
+	} else if err == nil {
+		err = gone
+	}
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return // Close has taken what was held
+	}
+	over := s.held[:1]
+	s.held = s.held[1:]
+	if s.failed == nil {
+		s.failed = err
+	}
+	for s.failed == nil && len(s.held) > 0 && s.held[0].gate == nil {
+		var started bool
+		if started, s.failed = s.startLocked(s.held[0]); started {
+			s.held = s.held[1:]
+		}
+	}
+	failed := s.failed
+	switch {
+	case failed != nil:
+		over, s.held = append(over[:1:1], s.held...), nil
+	case len(s.held) > 0:
+		s.awaitLocked()
+	}
+	s.mu.Unlock()
+	s.leave(failed, over...)
+	s.reap()
+}
+
+// leave lets go of steps that the queue has not been given, and has their events
+// fail.
+func (s *stream) leave(err error, steps ...step) {
+	for _, st := range steps {
+		s.release(st.mems)
+		if st.marks != nil {
+			st.marks.fail(err)
+		}
+		if st.after != nil {
+			st.after.drop()
+		}
+	}
+}
+
+func (s *stream) release(mems []*devices.Memory) {
+	for _, m := range mems {
+		s.d.releaseMemory(m)
+	}
 }
 
 // usable says why nothing can be asked for any more.
@@ -158,18 +274,13 @@ func (s *stream) begin(command func() (eventPointer, error), spans ...devices.Sp
 // +checklocks:s.mu
 func (s *stream) usable() error {
 	if s.closed {
-		return fmt.Errorf("stream of %s: %w", s.d.info.Name, devices.ErrClosed)
+		return s.errClosed()
 	}
 	return s.failed
 }
 
-// fail keeps the first error.
-func (s *stream) fail(err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.failed == nil {
-		s.failed = err
-	}
+func (s *stream) errClosed() error {
+	return fmt.Errorf("stream of %s: %w", s.d.info.Name, devices.ErrClosed)
 }
 
 // reap lets go of what is done.
@@ -189,26 +300,22 @@ func (s *stream) reap() {
 	}
 	s.mu.Unlock()
 	for _, p := range done {
-		for _, m := range p.mems {
-			s.d.releaseMemory(m)
-		}
+		s.release(p.mems)
 		_ = s.d.api.releaseEvent(p.event) // an event that stays is no harm
 	}
 }
 
 // Record makes an event behind all commands.
 func (s *stream) Record() (devices.Event, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := s.usable(); err != nil {
-		return nil, err
+	e := newEvent(s)
+	e.keep()
+	if err := s.add(step{command: s.marker, marks: e}); err != nil {
+		return nil, errors.Join(err, e.Close())
 	}
-	id, err := s.d.api.marker(s.queue)
-	if err != nil {
-		return nil, err
-	}
-	return &event{stream: s, id: id}, s.d.api.flush(s.queue)
+	return e, nil
 }
+
+func (s *stream) marker() (eventPointer, error) { return s.d.api.marker(s.queue) }
 
 // Sync waits for all commands.
 func (s *stream) Sync(ctx context.Context) error {
@@ -221,111 +328,49 @@ func (s *stream) Sync(ctx context.Context) error {
 	return err
 }
 
-// After has later commands wait: for an event of the device by itself, for any
-// other by a user event that the host sets.
+// After has later commands wait: for an event of the device that its queue has
+// by itself, for any other behind a gate.
 func (s *stream) After(e devices.Event) error {
-	if own, ok := e.(*event); ok && own.stream.d == s.d {
-		return s.begin(func() (eventPointer, error) { return s.d.api.barrier(s.queue, own.id) })
+	own, ok := e.(*event)
+	if !ok || own.stream.d != s.d {
+		return s.add(step{gate: e.Wait})
 	}
-	gate, err := s.block()
-	if err != nil {
-		return err
+	own.keep()
+	if own.queued() {
+		return s.add(step{after: own, command: func() (eventPointer, error) { return s.d.api.barrier(s.queue, own.id) }})
 	}
-	if n, ok := e.(devices.Notifier); ok {
-		n.Notify(func(err error) { s.unblock(gate, err) })
-		return nil
-	}
-	s.waiters.Go(func() { s.unblock(gate, e.Wait(s.ctx)) })
-	return nil
+	return s.add(step{after: own, gate: own.Wait})
 }
 
 // byHost has the host do a piece of work between the commands before and behind
 // it.
 func (s *stream) byHost(work func(context.Context) error, spans ...devices.Span) error {
-	for _, span := range spans {
-		if err := span.Check(s.d.self); err != nil {
-			return err
+	return s.add(step{gate: func(ctx context.Context) error {
+		before := newEvent(s)
+		err := s.recordNow(before)
+		if err == nil {
+			err = before.Wait(ctx)
 		}
-	}
-	before, err := s.Record()
+		if err = errors.Join(err, before.Close()); err == nil {
+			err = work(ctx)
+		}
+		return err
+	}}, spans...)
+}
+
+// recordNow puts an event behind what the queue has, whatever is held.
+func (s *stream) recordNow(e *event) error {
+	id, err := s.marker()
 	if err != nil {
 		return err
 	}
-	gate, err := s.block()
-	if err != nil {
-		return errors.Join(err, before.Close())
-	}
-	for _, span := range spans {
-		span.Mem.Retain()
-	}
-	s.waiters.Go(func() {
-		err := before.Wait(s.ctx)
-		if err == nil {
-			err = work(s.ctx)
-		}
-		s.unblock(gate, errors.Join(err, before.Close()))
-		for _, span := range spans {
-			s.d.releaseMemory(span.Mem)
-		}
-	})
-	return nil
+	e.keep()
+	e.put(id)
+	return s.d.api.flush(s.queue)
 }
 
-// block has later commands wait until unblock.
-func (s *stream) block() (gate eventPointer, err error) {
-	err = s.begin(func() (eventPointer, error) {
-		if gate, err = s.d.api.createUserEvent(s.d.context); err != nil {
-			return 0, err
-		}
-		return s.d.api.barrier(s.queue, gate)
-	})
-	if err != nil {
-		if gate != 0 {
-			// A barrier may wait for it already. The caller is told that nothing
-			// is going to: it opens, since PoCL 3.1 aborts when an event fails
-			// while a command before its barrier ends.
-			err = errors.Join(err, s.settle(gate, codeSuccess))
-		}
-		return 0, err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return gate, errors.Join(s.usable(), s.settle(gate, codeGivenUp))
-	}
-	s.gates[gate] = struct{}{}
-	return gate, nil
-}
-
-// unblock lets the commands behind a gate go on, or has them fail. Only the
-// first call for a gate counts.
-func (s *stream) unblock(gate eventPointer, err error) {
-	s.mu.Lock()
-	_, waits := s.gates[gate]
-	delete(s.gates, gate)
-	if err != nil && waits && s.failed == nil {
-		s.failed = err
-	}
-	s.mu.Unlock()
-	if !waits {
-		return
-	}
-	status := codeSuccess
-	if err != nil {
-		status = codeGivenUp
-	}
-	if serr := s.settle(gate, status); serr != nil {
-		s.fail(serr)
-	}
-}
-
-// settle sets a user event, once, and lets go of it.
-func (s *stream) settle(gate eventPointer, status Code) error {
-	return errors.Join(s.d.api.setUserEvent(gate, status), s.d.api.releaseEvent(gate))
-}
-
-// Close has what waits for the host fail, waits for the rest and gives the
-// queue back.
+// Close has what is behind a gate fail, waits for the rest and gives the queue
+// back.
 func (s *stream) Close() error {
 	s.mu.Lock()
 	if s.closed {
@@ -333,59 +378,14 @@ func (s *stream) Close() error {
 		return nil
 	}
 	s.closed = true
-	gates := s.gates
-	s.gates = nil
+	held := s.held
+	s.held = nil
 	s.mu.Unlock()
 	s.cancel()
-	var errs []error
-	for gate := range gates {
-		errs = append(errs, s.settle(gate, codeGivenUp))
-	}
-	s.waiters.Wait()
+	s.gates.Wait()
+	s.leave(s.errClosed(), held...)
 	// The commands of a stream that has failed are its user's to know of.
 	_ = s.d.api.finish(s.queue)
 	s.reap()
-	return errors.Join(append(errs, s.d.api.releaseQueue(s.queue))...)
-}
-
-// event is a marker in a queue.
-type event struct {
-	stream *stream
-	id     eventPointer
-	closed sync.Once
-}
-
-// Wait returns once the commands before it are done.
-func (e *event) Wait(ctx context.Context) error {
-	api := e.stream.d.api
-	if status, err := api.status(e.id); err != nil || status <= 0 {
-		return e.cause(errors.Join(err, check("command of a stream", min(status, 0))))
-	}
-	if err := api.retainEvent(e.id); err != nil {
-		return err
-	}
-	happened := make(chan error, 1)
-	go func() { happened <- errors.Join(api.waitEvent(e.id), api.releaseEvent(e.id)) }()
-	select {
-	case err := <-happened:
-		return e.cause(err)
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-// cause adds what the stream knows of a failure.
-func (e *event) cause(err error) error {
-	if err == nil {
-		return nil
-	}
-	e.stream.mu.Lock()
-	defer e.stream.mu.Unlock()
-	return errors.Join(e.stream.failed, err)
-}
-
-// Close lets go of it.
-func (e *event) Close() (err error) {
-	e.closed.Do(func() { err = e.stream.d.api.releaseEvent(e.id) })
-	return err
+	return s.d.api.releaseQueue(s.queue)
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/devices/elem"
+	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
 func newStream(t *testing.T, dev devices.Device) *stream {
@@ -88,18 +89,98 @@ func TestStreamCallsFail(t *testing.T) {
 	} {
 		t.Run(want, func(t *testing.T) {
 			s := newStream(t, dev)
+			other, err := newStream(t, dev).Record()
+			if err != nil {
+				t.Fatal(err)
+			}
 			whole := s.d.api
 			table := *whole
 			change(&table)
 			s.d.api = &table
-			now := devices.NewSignal()
-			now.Set(nil)
-			err := errors.Join(s.Fill(mem.All(), 1), s.After(now), s.Sync(t.Context()))
+			err = errors.Join(s.Fill(mem.All(), 1), s.After(other), s.Sync(t.Context()))
 			s.d.api = whole
+			if failure := other.Close(); failure != nil {
+				t.Error(failure)
+			}
 			if !errors.Is(err, devices.ErrDevice) || !strings.Contains(err.Error(), want) {
 				t.Errorf("error %v", err)
 			}
 		})
+	}
+}
+
+// TestHeldCommandFails has a command fail that was held when it was asked for,
+// and with it what is behind: the event, and the stream.
+func TestHeldCommandFails(t *testing.T) {
+	dev := openDiscrete(t, "size=64MiB")
+	mem := alloc(t, dev, 100)
+	want := noise(100, 1)
+	put(t, mem, want)
+	s := newStream(t, dev)
+	opens := devices.NewSignal()
+	if err := errors.Join(s.After(opens), s.Fill(mem.All(), 1), s.Fill(mem.All(), 2)); err != nil {
+		t.Fatal(err)
+	}
+	e, err := s.Record()
+	if err != nil {
+		t.Fatal(err)
+	}
+	broken(t, dev, func(a *api) { a.EnqueueFillBuffer = returns(-5) })
+	opens.Set(nil)
+	for what, err := range map[string]error{
+		"event": e.Wait(t.Context()), "stream": s.Fill(mem.All(), 3), "close": e.Close(),
+	} {
+		if (what == "close") != (err == nil) || err != nil && !strings.Contains(err.Error(), "clEnqueueFillBuffer") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if !bytes.Equal(get(t, mem), want) {
+		t.Error("the bytes have changed")
+	}
+}
+
+// TestGatesGivenUp closes streams with an open gate, and breaks what one waits
+// for, while commands before it run: PoCL 3.1 ends the process when an event of
+// its own fails just then.
+func TestGatesGivenUp(t *testing.T) {
+	kit.Check(t)
+	dev := openDiscrete(t, "size=64MiB")
+	mem := alloc(t, dev, 4096)
+	boom := errors.New("boom")
+	for round := range kit.Rounds(200, 1000, 5000) {
+		s, err := devices.NewStream(t.Context(), dev)
+		if err != nil {
+			t.Fatal(err)
+		}
+		waits := devices.NewSignal()
+		if err = errors.Join(s.Fill(mem.All(), 1), s.After(waits), s.Fill(mem.All(), 2)); err != nil {
+			t.Fatal(err)
+		}
+		e, err := s.Record()
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := devices.ErrClosed
+		if round%2 == 0 {
+			want = boom
+			waits.Set(boom)
+			err = e.Wait(t.Context())
+		}
+		if failure := s.Close(); failure != nil {
+			t.Fatal(failure)
+		}
+		if round%2 == 1 {
+			err = e.Wait(t.Context())
+		}
+		if !errors.Is(err, want) {
+			t.Fatalf("round %d: %v, want %v", round, err, want)
+		}
+		if err = e.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := get(t, mem); !bytes.Equal(got, bytes.Repeat([]byte{1}, 4096)) {
+		t.Error("what was behind the gates was done")
 	}
 }
 
