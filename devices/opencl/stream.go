@@ -215,7 +215,7 @@ func (s *stream) awaitLocked() {
 // opened has the steps behind the first gate go on, as far as the next one, or
 // fail.
 func (s *stream) opened(err error) {
-	leave, gone := s.d.life.Enter(context.WithoutCancel(s.ctx), s.d.self)
+	leave, gone := s.d.life.Enter(context.Background(), s.d.self)
 	if gone == nil {
 		defer leave()
 	} else if err == nil {
@@ -319,7 +319,7 @@ func (s *stream) marker() (eventPointer, error) { return s.d.api.marker(s.queue)
 
 // Sync waits for all commands.
 func (s *stream) Sync(ctx context.Context) error {
-	e, err := s.Record()
+	e, err := s.Record() //nolint:contextcheck // what is asked for outlives the caller
 	if err != nil {
 		return err
 	}
