@@ -3,6 +3,7 @@ package cluster
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -98,7 +99,7 @@ func TestEndOfASession(t *testing.T) {
 	who := r.hello(1)
 	h := r.open(who, a.Ino, proto.AccessRead|proto.AccessWrite)
 	r.must(who, proto.MethodAllocate, &proto.AllocateAsk{Handle: h, N: 1 << 20}, &proto.Attr{})
-	r.must(who, proto.MethodRemove, &proto.RemoveAsk{Dir: uint64(r.top()), Name: "a"}, nil)
+	r.must(who, proto.MethodRemove, &proto.RemoveAsk{Dir: uint64(r.top()), Name: "a"}, &proto.Invalid{})
 	var attr proto.Attr
 	r.must(who, proto.MethodAttr, &proto.InoAsk{Ino: uint64(a.Ino)}, &attr)
 	if attr.Nlink != 0 || attr.Size != 1<<20 {
@@ -116,7 +117,7 @@ func TestCloseOfAFileWithoutAName(t *testing.T) {
 	a := r.file("a")
 	who := r.hello(1)
 	h := r.open(who, a.Ino, proto.AccessWrite)
-	r.must(who, proto.MethodRemove, &proto.RemoveAsk{Dir: uint64(r.top()), Name: "a"}, nil)
+	r.must(who, proto.MethodRemove, &proto.RemoveAsk{Dir: uint64(r.top()), Name: "a"}, &proto.Invalid{})
 	var after proto.Attr
 	r.must(who, proto.MethodClose, &proto.HandleAsk{Handle: h}, &after)
 	if _, err := attrFromProto(&after); err != nil || after.Nlink != 0 || after.Keep != 0 {
@@ -290,6 +291,7 @@ func TestServedIsTold(t *testing.T) {
 	r := newServerRig(t)
 	who, top := r.hello(1), uint64(r.top())
 	var a proto.Attr
+	var old proto.Invalid
 	for _, step := range []struct {
 		name string
 		run  func()
@@ -317,9 +319,14 @@ func TestServedIsTold(t *testing.T) {
 			r.must(who, proto.MethodLink, &proto.LinkAsk{Ino: a.Ino, Dir: top, Name: "b"}, &proto.Attr{})
 		}, true, true},
 		{"rename", func() {
-			r.must(who, proto.MethodRename, &proto.RenameAsk{From: top, Name: "b", To: top, NewName: "c"}, nil)
+			r.must(who, proto.MethodRename, &proto.RenameAsk{From: top, Name: "b", To: top, NewName: "c"}, &old)
 		}, true, true},
-		{"remove", func() { r.must(who, proto.MethodRemove, &proto.RemoveAsk{Dir: top, Name: "c"}, nil) }, true, true},
+		{"remove", func() {
+			if want := []uint64{a.Ino}; !slices.Equal(old.Inos, want) {
+				t.Errorf("a rename outdates %v, want %v", old.Inos, want)
+			}
+			r.must(who, proto.MethodRemove, &proto.RemoveAsk{Dir: top, Name: "c"}, &proto.Invalid{})
+		}, true, true},
 	} {
 		r.served = nil
 		step.run()
