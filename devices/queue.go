@@ -33,6 +33,11 @@ type Job struct {
 	Told func(error)
 	// Hold is memory that is released when the job is over.
 	Hold []*Memory
+	// Event, if not nil, is what the work waits for or records. Add keeps it
+	// until the job is over, since it may be closed before.
+	Event Event
+
+	release func()
 }
 
 // NewQueue makes a queue for a device's stream, which Close ends.
@@ -57,7 +62,7 @@ func (q *Queue) Begin(work func(context.Context) error, spans ...Span) error {
 	}
 	err := q.Add(j)
 	if err != nil {
-		j.release()
+		j.end()
 	}
 	return err
 }
@@ -72,6 +77,9 @@ func (q *Queue) Add(j Job) error {
 		return q.errClosed()
 	case q.failed != nil:
 		return q.failed
+	}
+	if k, ok := j.Event.(Keeper); ok {
+		j.release = k.Keep()
 	}
 	q.jobs = append(q.jobs, j)
 	select {
@@ -131,7 +139,7 @@ func (q *Queue) next() (Job, bool) {
 
 // do does a job, unless one before it has failed.
 func (q *Queue) do(ctx context.Context, j Job) {
-	defer j.release()
+	defer j.end()
 	if ctx.Err() != nil {
 		q.Fail(q.errClosed())
 	}
@@ -165,10 +173,13 @@ func (q *Queue) Fail(err error) {
 	}
 }
 
-// release gives the memory back that the job held. An error is the device's,
-// which has the memory no longer.
-func (j Job) release() {
+// end gives back what the job held. An error of memory is the device's, which has
+// the memory no longer.
+func (j Job) end() {
 	for _, m := range j.Hold {
 		_ = m.Release()
+	}
+	if j.release != nil {
+		j.release()
 	}
 }

@@ -16,6 +16,15 @@ type Event interface {
 	Close() error
 }
 
+// Keeper is an Event that takes something of its device, which Close gives up. What
+// implements Stream calls Keep for an event that its work is going to wait for,
+// since whoever has recorded it may close it.
+type Keeper interface {
+	Event
+	// Keep has the event outlive Close until release is called.
+	Keep() (release func())
+}
+
 // Notifier is an Event that can call back, so that nobody has to wait for it.
 type Notifier interface {
 	Event

@@ -101,7 +101,7 @@ func (s *hostStream) Record() (Event, error) {
 }
 
 // After waits for an event.
-func (s *hostStream) After(e Event) error { return s.queue.Add(Job{Work: e.Wait}) }
+func (s *hostStream) After(e Event) error { return s.queue.Add(Job{Work: e.Wait, Event: e}) }
 
 // Sync waits for all that was asked for.
 func (s *hostStream) Sync(ctx context.Context) error {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"time"
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/devices/elem"
@@ -151,12 +150,14 @@ func (s *stream) begin(start func() error, spans ...devices.Span) error {
 
 // byHost has the host do work between what is in the stream and what comes.
 func (s *stream) byHost(work func(context.Context) error, spans ...devices.Span) error {
-	before, err := s.Record()
-	if err != nil {
-		return err
-	}
 	return s.queue.Begin(func(ctx context.Context) error {
-		if err := errors.Join(before.Wait(ctx), before.Close()); err != nil {
+		before := newEvent(s)
+		err := before.record(ctx)
+		if err == nil {
+			before.recorded.Set(nil)
+			err = before.Wait(ctx)
+		}
+		if err = errors.Join(err, before.Close()); err != nil {
 			return err
 		}
 		return work(ctx)
@@ -210,24 +211,12 @@ func (s *stream) destroy(e cuEvent) {
 
 // Record makes an event behind all work.
 func (s *stream) Record() (devices.Event, error) {
-	e := &event{stream: s, recorded: devices.NewSignal()}
-	err := s.queue.Add(devices.Job{
-		Work: func(ctx context.Context) error {
-			leave, err := s.d.life.Enter(ctx, s.d)
-			if err != nil {
-				return err
-			}
-			defer leave()
-			return s.d.on(func() (err error) {
-				if e.id, err = s.d.api.createEvent(); err != nil {
-					return err
-				}
-				return s.d.api.recordEvent(e.id, s.id)
-			})
-		},
-		Told: e.recorded.Set,
-	})
-	return e, err
+	e := newEvent(s)
+	err := s.queue.Add(devices.Job{Work: e.record, Told: e.recorded.Set, Event: e})
+	if err != nil {
+		return nil, errors.Join(err, e.Close())
+	}
+	return e, nil
 }
 
 // After has later work wait: by the card for an event of any card, by the host
@@ -235,12 +224,17 @@ func (s *stream) Record() (devices.Event, error) {
 func (s *stream) After(e devices.Event) error {
 	own, ok := e.(*event)
 	if !ok {
-		return s.queue.Add(devices.Job{Work: e.Wait})
+		return s.queue.Add(devices.Job{Work: e.Wait, Event: e})
 	}
-	return s.queue.Add(devices.Job{Work: func(ctx context.Context) error {
+	return s.queue.Add(devices.Job{Event: e, Work: func(ctx context.Context) error {
 		if err := own.recorded.Wait(ctx); err != nil {
 			return err
 		}
+		leave, err := s.d.life.Enter(ctx, s.d)
+		if err != nil {
+			return err
+		}
+		defer leave()
 		return s.d.on(func() error { return s.d.api.streamAfter(s.id, own.id) })
 	}})
 }
@@ -276,66 +270,4 @@ func (s *stream) Close() (err error) {
 		}
 	})
 	return err
-}
-
-// event is a place in a stream's work.
-type event struct {
-	stream *stream
-	// recorded is set once id is in the stream.
-	recorded *devices.Signal
-	id       cuEvent
-	once     sync.Once
-}
-
-// The first and the longest pause between two looks at an event.
-const (
-	shortPause = 5 * time.Microsecond
-	longPause  = 500 * time.Microsecond
-)
-
-// Wait returns once the work before it is done.
-func (e *event) Wait(ctx context.Context) error {
-	if err := e.recorded.Wait(ctx); err != nil {
-		return err
-	}
-	timer := time.NewTimer(shortPause)
-	defer timer.Stop()
-	for pause := shortPause; ; pause = min(2*pause, longPause) {
-		if done, err := e.look(ctx); done || err != nil {
-			return err
-		}
-		timer.Reset(pause)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-}
-
-// look asks whether it has happened.
-func (e *event) look(ctx context.Context) (bool, error) {
-	leave, err := e.stream.d.life.Enter(ctx, e.stream.d)
-	if err != nil {
-		return false, err
-	}
-	defer leave()
-	return e.stream.query(e.id)
-}
-
-// Close gives the event back, once the stream has come to it.
-func (e *event) Close() error {
-	e.once.Do(func() {
-		e.recorded.Notify(func(error) {
-			leave, gone := e.stream.d.life.Enter(context.Background(), e.stream.d)
-			if gone != nil {
-				return
-			}
-			defer leave()
-			if e.id != 0 {
-				e.stream.destroy(e.id)
-			}
-		})
-	})
-	return nil
 }

@@ -43,6 +43,7 @@ func Run(t *testing.T, open Opener) {
 		{"ReduceRefused", checkReduceRefused},
 		{"Stream", checkStream},
 		{"StreamOrder", checkStreamOrder},
+		{"StreamEventClosed", checkStreamEventClosed},
 		{"StreamFails", checkStreamFails},
 		{"Export", checkExport},
 		{"Import", checkImport},

@@ -82,6 +82,41 @@ func checkStreamOrder(e *env) {
 	e.release(grad, sent)
 }
 
+// checkStreamEventClosed closes an event for which other streams are going to wait,
+// one of the device and one that the host drives: they go on to wait for it.
+func checkStreamEventClosed(e *env) {
+	want := Bytes(e.within(32*kib), 1)
+	n := len(want)
+	first, second := e.stream(), e.stream()
+	third := devices.NewHostStream(e.ctx, e.dev)
+	e.Cleanup(func() { e.ok(third.Close()) })
+	x, y := e.filled(want), e.alloc(n)
+	into := []*devices.Memory{e.alloc(n), e.alloc(n)}
+	for range 20 {
+		e.ok(first.Fill(y.All(), 0))
+		e.ok(first.Sync(e.ctx))
+		begin, later := devices.NewSignal(), devices.NewSignal()
+		e.ok(first.After(begin))
+		e.ok(first.Copy(y.All(), x.All()))
+		ready, err := first.Record()
+		e.ok(err)
+		for i, s := range []devices.Stream{second, third} {
+			e.ok(s.After(later))
+			e.ok(s.After(ready))
+			e.ok(s.Copy(into[i].All(), y.All()))
+		}
+		e.ok(ready.Close())
+		begin.Set(nil)
+		e.ok(first.Sync(e.ctx))
+		later.Set(nil)
+		for i, s := range []devices.Stream{second, third} {
+			e.ok(s.Sync(e.ctx))
+			e.holds(into[i], want)
+		}
+	}
+	e.release(x, y, into[0], into[1])
+}
+
 // checkStreamFails has work fail, by a signal and by the end of the stream.
 func checkStreamFails(e *env) {
 	want := Bytes(1000, 1)

@@ -79,7 +79,8 @@
 //
 //	device.life (for reading, by every operation)
 //	  stream.mu
-//	    kernels.mu (held while a program is built or a kernel started)
+//	    the locks of devices.Queue
+//	  kernels.mu (held while a program is built or a kernel started)
 //	  buffer.mapMu (held while a map is made or ended)
 //	  gate.mu
 //	  device.mu

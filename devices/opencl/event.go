@@ -3,80 +3,61 @@ package opencl
 import (
 	"context"
 	"errors"
-	"sync"
-	"sync/atomic"
+
+	"github.com/hmcfs/hmcfs/devices"
 )
 
-// event is a marker in a queue, or one that is held behind a gate.
+// event is a marker in a stream's queue.
 type event struct {
+	// Refs counts who needs the marker: who has recorded the event, the job that
+	// does so, and all that wait for it.
+	devices.Refs
 	stream *stream
-	// refs counts who needs the marker: who recorded the event, the step that
-	// makes it, and all that wait for it.
-	refs   atomic.Int32
-	closed sync.Once
-	// there is closed once id or err is set.
-	there chan struct{}
-	id    eventPointer
-	err   error
+	close  func()
+	// recorded is set once id is in the queue, or never will be.
+	recorded *devices.Signal
+	id       eventPointer
 }
 
-// newEvent makes an event of which the caller has the one reference.
+// newEvent makes an event that the caller closes.
 func newEvent(s *stream) *event {
-	e := &event{stream: s, there: make(chan struct{})}
-	e.refs.Store(1)
+	e := &event{stream: s, recorded: devices.NewSignal()}
+	e.Free = func() {
+		if e.id != 0 {
+			_ = s.d.api.releaseEvent(e.id) // an event that stays is no harm
+		}
+	}
+	e.close = e.Keep()
 	return e
 }
 
-// put says that the marker is in the queue, and fail that it never will be. Each
-// takes a reference.
-func (e *event) put(id eventPointer) {
-	e.id = id
-	close(e.there)
-	e.drop()
-}
-
-func (e *event) fail(err error) {
-	e.err = err
-	close(e.there)
-	e.drop()
-}
-
-func (e *event) keep() { e.refs.Add(1) }
-
-func (e *event) drop() {
-	if e.refs.Add(-1) == 0 && e.id != 0 {
-		_ = e.stream.d.api.releaseEvent(e.id) // an event that stays is no harm
+// record puts the marker into the queue.
+func (e *event) record(ctx context.Context) error {
+	s := e.stream
+	leave, err := s.d.life.Enter(ctx, s.d.self)
+	if err != nil {
+		return err
 	}
-}
-
-// queued says whether a queue can wait for it.
-func (e *event) queued() bool {
-	select {
-	case <-e.there:
-		return e.err == nil
-	default:
-		return false
+	defer leave()
+	if e.id, err = s.d.api.marker(s.id); err != nil {
+		return err
 	}
+	return s.d.api.flush(s.id)
 }
 
 // Wait returns once the commands before it are done.
 func (e *event) Wait(ctx context.Context) error {
-	select {
-	case <-e.there:
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	if e.err != nil {
-		return e.err
+	if err := e.recorded.Wait(ctx); err != nil {
+		return err
 	}
 	api := e.stream.d.api
 	if status, err := api.status(e.id); err != nil || status <= 0 {
 		return e.cause(errors.Join(err, check("command of a stream", min(status, 0))))
 	}
 	happened := make(chan error, 1)
-	e.keep()
+	release := e.Keep()
 	go func() {
-		defer e.drop()
+		defer release()
 		happened <- api.waitEvent(e.id)
 	}()
 	select {
@@ -92,13 +73,11 @@ func (e *event) cause(err error) error {
 	if err == nil {
 		return nil
 	}
-	e.stream.mu.Lock()
-	defer e.stream.mu.Unlock()
-	return errors.Join(e.stream.failed, err)
+	return errors.Join(e.stream.queue.Failure(), err)
 }
 
 // Close lets go of it. Who waits for it goes on to.
 func (e *event) Close() error {
-	e.closed.Do(e.drop)
+	e.close()
 	return nil
 }

@@ -10,46 +10,23 @@ import (
 	"github.com/hmcfs/hmcfs/devices/elem"
 )
 
-// stream is a queue of the device whose commands nobody waits for one by one.
+// stream is a queue of the device whose commands nobody waits for one by one. A
+// goroutine of the host puts them into it, and waits only for what the device
+// can't wait for by itself: a Signal, an event of another device, work of the
+// host.
 //
-// What the host has a part in is a gate: the steps behind one stay here until
-// it has opened. A user event could have them wait in the queue; but when one
-// fails while a command before its barrier ends, PoCL 3.1 ends the process, and
-// only the host knows of a wait that nothing is going to end.
+// A user event could have the queue wait for those. When one fails while a command
+// before its barrier ends, PoCL 3.1 ends the process.
 type stream struct {
 	d     *device
-	queue queueID
-	// gates are the goroutines that wait for a gate to open.
-	gates  sync.WaitGroup
-	cancel context.CancelFunc
-	ctx    context.Context //nolint:containedctx // as long as the stream: it ends the gates
+	id    queueID
+	queue *devices.Queue
+	once  sync.Once
 
 	mu sync.Mutex
-	// +checklocks:mu
-	closed bool
-	// failed is the first error that is known.
-	// +checklocks:mu
-	failed error
-	// held are the steps that the queue has not been given, in order. The first
-	// is a gate, which something waits for.
-	// +checklocks:mu
-	held []step
 	// pending are commands that may not be done, in order.
 	// +checklocks:mu
 	pending []pending
-}
-
-// step is a command or a gate, and the memory that it uses.
-type step struct {
-	// command puts a command into the queue; nil for a gate.
-	command func() (eventPointer, error)
-	// marks is the event that the command is, if somebody has asked for it.
-	marks *event
-	// gate returns when the steps behind it may go on, or fail.
-	gate func(ctx context.Context) error
-	// after is the event of the device that it waits for.
-	after *event
-	mems  []*devices.Memory
 }
 
 // pending is a command and the memory that it uses.
@@ -69,9 +46,7 @@ func (d *device) NewStream(ctx context.Context) (devices.Stream, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &stream{d: d, queue: q}
-	s.ctx, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
-	return s, nil
+	return &stream{d: d, id: q, queue: devices.NewQueue(ctx, d.self)}, nil
 }
 
 // NewStream makes a stream that the host drives: a command may begin only once
@@ -91,9 +66,6 @@ func (s *stream) HostDriven() bool { return false }
 
 // Copy begins a copy inside the device.
 func (s *stream) Copy(dst, src devices.Span) error {
-	if err := src.Check(s.d.self); err != nil {
-		return err
-	}
 	if dst.Len != src.Len {
 		return fmt.Errorf("copy of %v to %v on %s: %w", src.Range, dst.Range, s.d.info.Name, devices.ErrRange)
 	}
@@ -101,14 +73,14 @@ func (s *stream) Copy(dst, src devices.Span) error {
 		return s.byHost(func(ctx context.Context) error { return s.d.Copy(ctx, dst, src) }, dst, src)
 	}
 	return s.begin(func() (eventPointer, error) {
-		return s.d.api.startCopy(s.queue, s.d.place(dst), s.d.place(src), uint64(src.Len))
+		return s.d.api.startCopy(s.id, s.d.place(dst), s.d.place(src), uint64(src.Len))
 	}, dst, src)
 }
 
 // Fill begins to set bytes.
 func (s *stream) Fill(dst devices.Span, value byte) error {
 	return s.begin(func() (eventPointer, error) {
-		return s.d.api.startFill(s.queue, s.d.place(dst), uint64(dst.Len), value)
+		return s.d.api.startFill(s.id, s.d.place(dst), uint64(dst.Len), value)
 	}, dst)
 }
 
@@ -123,7 +95,7 @@ func (s *stream) Reduce(dst, src devices.Span, t elem.Type, op elem.Op) error {
 	}
 	r := reduction{dst: s.d.place(dst), src: s.d.place(src), t: t, op: op}
 	return s.begin(func() (eventPointer, error) {
-		event, code, err := s.d.startReduce(s.queue, r, dst.Len)
+		event, code, err := s.d.startReduce(s.id, r, dst.Len)
 		if err != nil {
 			return 0, err
 		}
@@ -131,156 +103,42 @@ func (s *stream) Reduce(dst, src devices.Span, t elem.Type, op elem.Op) error {
 	}, dst, src)
 }
 
-// begin starts a command on spans, or holds it behind a gate.
+// begin has a command put into the queue, whose memory is held until it is done.
 func (s *stream) begin(command func() (eventPointer, error), spans ...devices.Span) error {
-	return s.add(step{command: command}, spans...)
-}
-
-// add takes a step, on spans which are checked and held until it is done.
-func (s *stream) add(st step, spans ...devices.Span) (err error) {
-	taken := false
-	defer func() {
-		if !taken {
-			s.leave(err, st)
-		}
-	}()
-	empty := len(spans) > 0 && st.gate == nil
-	for _, span := range spans {
-		if err = span.Check(s.d.self); err != nil {
-			return err
-		}
-		empty = empty && span.Len == 0
-	}
 	leave, err := s.d.life.Enter(context.Background(), s.d.self)
 	if err != nil {
 		return err
 	}
 	defer leave()
-	defer s.reap()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err = s.usable(); err != nil || empty {
+	return s.queue.Begin(func(ctx context.Context) error {
+		if spans[0].Len == 0 {
+			return nil
+		}
+		return s.put(ctx, command, spans)
+	}, spans...)
+}
+
+// put puts a command into the queue, and has the device begin it.
+func (s *stream) put(ctx context.Context, command func() (eventPointer, error), spans []devices.Span) error {
+	leave, err := s.d.life.Enter(ctx, s.d.self)
+	if err != nil {
 		return err
 	}
+	defer leave()
+	defer s.reap()
+	event, err := command()
+	if err != nil {
+		return err
+	}
+	p := pending{event: event}
 	for _, span := range spans {
 		span.Mem.Retain()
-		st.mems = append(st.mems, span.Mem)
-	}
-	taken, err = s.takeLocked(st)
-	return err
-}
-
-// takeLocked has a step begin, or wait for what is before it. taken says that its
-// memory is the stream's now.
-//
-// +checklocks:s.mu
-func (s *stream) takeLocked(st step) (taken bool, err error) {
-	if st.gate == nil && len(s.held) == 0 {
-		return s.startLocked(st)
-	}
-	s.held = append(s.held, st)
-	if len(s.held) == 1 {
-		s.awaitLocked()
-	}
-	return true, nil
-}
-
-// startLocked gives the queue a command.
-//
-// +checklocks:s.mu
-func (s *stream) startLocked(st step) (started bool, err error) {
-	id, err := st.command()
-	if err != nil {
-		return false, err
-	}
-	if st.marks != nil {
-		st.marks.put(id)
-	} else {
-		s.pending = append(s.pending, pending{event: id, mems: st.mems})
-	}
-	if st.after != nil {
-		st.after.drop()
-	}
-	return true, s.d.api.flush(s.queue)
-}
-
-// awaitLocked waits for the gate that all held steps are behind.
-//
-// +checklocks:s.mu
-func (s *stream) awaitLocked() {
-	gate := s.held[0].gate
-	s.gates.Go(func() { s.opened(gate(s.ctx)) })
-}
-
-// opened has the steps behind the first gate go on, as far as the next one, or
-// fail.
-func (s *stream) opened(err error) {
-	leave, gone := s.d.life.Enter(context.Background(), s.d.self)
-	if gone == nil {
-		defer leave()
-	} else if err == nil {
-		err = gone
+		p.mems = append(p.mems, span.Mem)
 	}
 	s.mu.Lock()
-	if s.closed {
-		s.mu.Unlock()
-		return // Close has taken what was held
-	}
-	over := s.held[:1]
-	s.held = s.held[1:]
-	if s.failed == nil {
-		s.failed = err
-	}
-	for s.failed == nil && len(s.held) > 0 && s.held[0].gate == nil {
-		var started bool
-		if started, s.failed = s.startLocked(s.held[0]); started {
-			s.held = s.held[1:]
-		}
-	}
-	failed := s.failed
-	switch {
-	case failed != nil:
-		over, s.held = append(over[:1:1], s.held...), nil
-	case len(s.held) > 0:
-		s.awaitLocked()
-	}
+	s.pending = append(s.pending, p)
 	s.mu.Unlock()
-	s.leave(failed, over...)
-	s.reap()
-}
-
-// leave lets go of steps that the queue has not been given, and has their events
-// fail.
-func (s *stream) leave(err error, steps ...step) {
-	for _, st := range steps {
-		s.release(st.mems)
-		if st.marks != nil {
-			st.marks.fail(err)
-		}
-		if st.after != nil {
-			st.after.drop()
-		}
-	}
-}
-
-func (s *stream) release(mems []*devices.Memory) {
-	for _, m := range mems {
-		s.d.releaseMemory(m)
-	}
-}
-
-// usable says why nothing can be asked for any more.
-//
-// +checklocks:s.mu
-func (s *stream) usable() error {
-	if s.closed {
-		return s.errClosed()
-	}
-	return s.failed
-}
-
-func (s *stream) errClosed() error {
-	return fmt.Errorf("stream of %s: %w", s.d.info.Name, devices.ErrClosed)
+	return s.d.api.flush(s.id)
 }
 
 // reap lets go of what is done.
@@ -292,15 +150,17 @@ func (s *stream) reap() {
 		if err == nil && status > 0 {
 			break
 		}
-		if err = errors.Join(err, check("command of a stream", min(status, 0))); err != nil && s.failed == nil {
-			s.failed = err
+		if err = errors.Join(err, check("command of a stream", min(status, 0))); err != nil {
+			s.queue.Fail(err)
 		}
 		done = append(done, s.pending[0])
 		s.pending = s.pending[1:]
 	}
 	s.mu.Unlock()
 	for _, p := range done {
-		s.release(p.mems)
+		for _, m := range p.mems {
+			s.d.releaseMemory(m)
+		}
 		_ = s.d.api.releaseEvent(p.event) // an event that stays is no harm
 	}
 }
@@ -308,18 +168,16 @@ func (s *stream) reap() {
 // Record makes an event behind all commands.
 func (s *stream) Record() (devices.Event, error) {
 	e := newEvent(s)
-	e.keep()
-	if err := s.add(step{command: s.marker, marks: e}); err != nil {
+	err := s.queue.Add(devices.Job{Work: e.record, Told: e.recorded.Set, Event: e})
+	if err != nil {
 		return nil, errors.Join(err, e.Close())
 	}
 	return e, nil
 }
 
-func (s *stream) marker() (eventPointer, error) { return s.d.api.marker(s.queue) }
-
 // Sync waits for all commands.
 func (s *stream) Sync(ctx context.Context) error {
-	e, err := s.Record() //nolint:contextcheck // what is asked for outlives the caller
+	e, err := s.Record()
 	if err != nil {
 		return err
 	}
@@ -328,64 +186,47 @@ func (s *stream) Sync(ctx context.Context) error {
 	return err
 }
 
-// After has later commands wait: for an event of the device that its queue has
-// by itself, for any other behind a gate.
+// After has later commands wait: by the device for an event of its own, by the
+// host for others.
 func (s *stream) After(e devices.Event) error {
 	own, ok := e.(*event)
 	if !ok || own.stream.d != s.d {
-		return s.add(step{gate: e.Wait})
+		return s.queue.Add(devices.Job{Work: e.Wait, Event: e})
 	}
-	own.keep()
-	if own.queued() {
-		return s.add(step{after: own, command: func() (eventPointer, error) { return s.d.api.barrier(s.queue, own.id) }})
-	}
-	return s.add(step{after: own, gate: own.Wait})
+	return s.queue.Add(devices.Job{Event: e, Work: func(ctx context.Context) error {
+		if err := own.recorded.Wait(ctx); err != nil {
+			return err
+		}
+		return s.put(ctx, func() (eventPointer, error) { return s.d.api.barrier(s.id, own.id) }, nil)
+	}})
 }
 
 // byHost has the host do a piece of work between the commands before and behind
 // it.
 func (s *stream) byHost(work func(context.Context) error, spans ...devices.Span) error {
-	return s.add(step{gate: func(ctx context.Context) error {
+	return s.queue.Begin(func(ctx context.Context) error {
 		before := newEvent(s)
-		err := s.recordNow(before)
+		err := before.record(ctx)
 		if err == nil {
+			before.recorded.Set(nil)
 			err = before.Wait(ctx)
 		}
-		if err = errors.Join(err, before.Close()); err == nil {
-			err = work(ctx)
+		if err = errors.Join(err, before.Close()); err != nil {
+			return err
 		}
-		return err
-	}}, spans...)
+		return work(ctx)
+	}, spans...)
 }
 
-// recordNow puts an event behind what the queue has, whatever is held.
-func (s *stream) recordNow(e *event) error {
-	id, err := s.marker()
-	if err != nil {
-		return err
-	}
-	e.keep()
-	e.put(id)
-	return s.d.api.flush(s.queue)
-}
-
-// Close has what is behind a gate fail, waits for the rest and gives the queue
-// back.
-func (s *stream) Close() error {
-	s.mu.Lock()
-	if s.closed {
-		s.mu.Unlock()
-		return nil
-	}
-	s.closed = true
-	held := s.held
-	s.held = nil
-	s.mu.Unlock()
-	s.cancel()
-	s.gates.Wait()
-	s.leave(s.errClosed(), held...)
-	// The commands of a stream that has failed are its user's to know of.
-	_ = s.d.api.finish(s.queue)
-	s.reap()
-	return s.d.api.releaseQueue(s.queue)
+// Close gives up what the queue has not been given, waits for the rest and gives
+// the queue back.
+func (s *stream) Close() (err error) {
+	s.once.Do(func() {
+		s.queue.Close()
+		// The commands of a stream that has failed are its user's to know of.
+		_ = s.d.api.finish(s.id)
+		s.reap()
+		err = s.d.api.releaseQueue(s.id)
+	})
+	return err
 }

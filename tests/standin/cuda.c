@@ -93,7 +93,7 @@ struct op { // of a stream, not done yet
 struct CUctx_st { int device, refs; CUresult broken; unsigned peers; int streams, modules, events; uint64_t used, top; };
 enum { KERNELS = 4 };
 struct CUfunc_st { struct CUctx_st *ctx; char name[64]; size_t size; void (*combine)(void *dst, const void *src, size_t n); };
-struct CUevent_st { struct CUctx_st *ctx; struct CUstream_st *stream; int recorded, done, asked, holders; };
+struct CUevent_st { struct CUctx_st *ctx; struct CUstream_st *stream; int recorded, done, asked, holders, destroyed; };
 struct CUmod_st { struct CUctx_st *ctx; char *text; struct CUfunc_st functions[KERNELS]; int used; };
 struct CUstream_st { struct CUctx_st *ctx; struct op *first, **last; struct CUstream_st *next; };
 
@@ -288,11 +288,18 @@ static struct op *enqueue(const char *call, CUstream s, size_t n)
 	return o;
 }
 
-// event_release lets go of an event, which lasts as long as streams have it.
+// event_release lets go of an event, which lasts as long as streams have it. One
+// that was destroyed stays, so that its use is told.
 static void event_release(struct CUevent_st *e)
 {
-	if (e && --e->holders == 0)
+	if (e && --e->holders == 0 && !e->destroyed)
 		free(e);
+}
+
+static void event_check(const char *call, struct CUevent_st *e)
+{
+	if (e->destroyed)
+		die("%s: the event was destroyed", call);
 }
 
 static void drain_to(const char *call, CUstream s, struct CUevent_st *e, int turn);
@@ -612,6 +619,8 @@ API CUresult cuEventCreate(CUevent *out, unsigned flags)
 API CUresult cuEventDestroy_v2(CUevent e)
 {
 	ENTER(1);
+	event_check(__func__, e);
+	e->destroyed = 1;
 	e->ctx->events--;
 	event_release(e);
 	return leave(OK);
@@ -620,6 +629,7 @@ API CUresult cuEventDestroy_v2(CUevent e)
 API CUresult cuEventRecord(CUevent e, CUstream s)
 {
 	ENTER(1);
+	event_check(__func__, e);
 	if (e->ctx != current)
 		die("cuEventRecord: the event is of device %d", e->ctx->device);
 	struct op *o = enqueue(__func__, s, 1);
@@ -633,6 +643,7 @@ API CUresult cuEventRecord(CUevent e, CUstream s)
 API CUresult cuEventQuery(CUevent e)
 {
 	ENTER(1);
+	event_check(__func__, e);
 	if (e->done == e->recorded)
 		return leave(OK);
 	if (e->asked++ == 0)
@@ -646,6 +657,7 @@ API CUresult cuStreamWaitEvent(CUstream s, CUevent e, unsigned flags)
 	ENTER(1);
 	if (flags)
 		die("cuStreamWaitEvent: flags %u", flags);
+	event_check(__func__, e);
 	if (e->done == e->recorded)
 		return leave(OK);
 	struct op *o = enqueue(__func__, s, 1);

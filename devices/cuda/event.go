@@ -1,0 +1,102 @@
+package cuda
+
+import (
+	"context"
+	"time"
+
+	"github.com/hmcfs/hmcfs/devices"
+)
+
+// event is a place in a stream's work.
+type event struct {
+	// Refs counts who needs the card's event: who has recorded it, the job that
+	// does so, and all that wait for it.
+	devices.Refs
+	stream *stream
+	close  func()
+	// recorded is set once id is in the stream, or never will be.
+	recorded *devices.Signal
+	id       cuEvent
+}
+
+// newEvent makes an event that the caller closes.
+func newEvent(s *stream) *event {
+	e := &event{stream: s, recorded: devices.NewSignal()}
+	e.Free = e.destroy
+	e.close = e.Keep()
+	return e
+}
+
+// record puts it into the stream.
+func (e *event) record(ctx context.Context) error {
+	d := e.stream.d
+	leave, err := d.life.Enter(ctx, d)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	return d.on(func() (err error) {
+		if e.id, err = d.api.createEvent(); err != nil {
+			return err
+		}
+		return d.api.recordEvent(e.id, e.stream.id)
+	})
+}
+
+// The first and the longest pause between two looks at an event.
+const (
+	shortPause = 5 * time.Microsecond
+	longPause  = 500 * time.Microsecond
+)
+
+// Wait returns once the work before it is done.
+func (e *event) Wait(ctx context.Context) error {
+	if err := e.recorded.Wait(ctx); err != nil {
+		return err
+	}
+	release := e.Keep()
+	defer release()
+	timer := time.NewTimer(shortPause)
+	defer timer.Stop()
+	for pause := shortPause; ; pause = min(2*pause, longPause) {
+		if done, err := e.look(ctx); done || err != nil {
+			return err
+		}
+		timer.Reset(pause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// look asks whether it has happened.
+func (e *event) look(ctx context.Context) (bool, error) {
+	leave, err := e.stream.d.life.Enter(ctx, e.stream.d)
+	if err != nil {
+		return false, err
+	}
+	defer leave()
+	return e.stream.query(e.id)
+}
+
+// Close lets go of it. Who waits for it goes on to.
+func (e *event) Close() error {
+	e.close()
+	return nil
+}
+
+// destroy gives the card's event back, which goes with a device that is closed.
+func (e *event) destroy() {
+	if e.id == 0 {
+		return
+	}
+	d := e.stream.d
+	leave, gone := d.life.Enter(context.Background(), d)
+	if gone != nil {
+		return
+	}
+	defer leave()
+	e.stream.destroy(e.id)
+}
