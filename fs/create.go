@@ -20,7 +20,7 @@ func (f *filesystem) create(cancel <-chan struct{}, header *fuse.InHeader, name 
 		_, status := f.createRemote(cancel, header, name, n, out)
 		return objects.Attr{}, status
 	}
-	if status := f.nameRefusal(parent, name); status != fuse.OK {
+	if status := refusal(parent); status != fuse.OK {
 		return objects.Attr{}, status
 	}
 	n.UID, n.GID = header.Uid, header.Gid
@@ -68,10 +68,7 @@ func (f *filesystem) Link(cancel <-chan struct{}, in *fuse.LinkIn, name string, 
 	if isRemote(parent) || isRemote(ino) {
 		return f.linkRemote(cancel, in, name, out)
 	}
-	if status := refusal(ino); status != fuse.OK {
-		return status
-	}
-	if status := f.nameRefusal(parent, name); status != fuse.OK {
+	if status := refusal(ino, parent); status != fuse.OK {
 		return status
 	}
 	f.names.Add(1)

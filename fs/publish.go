@@ -24,43 +24,6 @@ func ownRefusal(ino metadata.Ino) fuse.Status {
 	return refusal(ino)
 }
 
-// nameRefusal is the answer to making a name: those of publish/ and of the
-// directories of keyed objects are hmcfs's to make, and so are those
-// directories.
-func (f *filesystem) nameRefusal(dir metadata.Ino, name string) fuse.Status {
-	if status := refusal(dir); status != fuse.OK {
-		return status
-	}
-	if f.store.Volatile(dir) || name == keyedName && f.isDeviceRoot(dir) {
-		return fuse.EPERM
-	}
-	return fuse.OK
-}
-
-func (f *filesystem) isDeviceRoot(dir metadata.Ino) bool {
-	a, err := f.store.Attr(background(), dir)
-	return err == nil && a.Parent == metadata.RootIno
-}
-
-// renameRefusal is the answer to moving a name. A file comes into publish/ by
-// being moved there from elsewhere, and leaves it, or a directory of keyed
-// objects, in the same way; nothing is exchanged with what is in them.
-func (f *filesystem) renameRefusal(r metadata.Rename) fuse.Status {
-	if status := refusal(r.From, r.To); status != fuse.OK {
-		return status
-	}
-	if r.Name == keyedName && f.isDeviceRoot(r.From) {
-		return fuse.EPERM
-	}
-	switch {
-	case r.Flags&metadata.Exchange != 0 && (f.store.Volatile(r.From) || f.store.Volatile(r.To)):
-		return fuse.EPERM
-	case r.To == metadata.PublishIno && r.From != metadata.PublishIno:
-		return fuse.OK
-	}
-	return f.nameRefusal(r.To, r.NewName)
-}
-
 // cutRefusal is the answer to setting a file's size: what is published stays
 // as it is.
 func (f *filesystem) cutRefusal(ino metadata.Ino) fuse.Status {

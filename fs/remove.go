@@ -64,7 +64,7 @@ func (f *filesystem) Rename(cancel <-chan struct{}, in *fuse.RenameIn, oldName, 
 	}
 	remote := isRemote(r.From) || isRemote(r.To)
 	if !remote {
-		if status := f.renameRefusal(r); status != fuse.OK {
+		if status := refusal(r.From, r.To); status != fuse.OK {
 			return status
 		}
 	}

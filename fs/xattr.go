@@ -132,8 +132,11 @@ func (f *filesystem) SetXAttr(cancel <-chan struct{}, in *fuse.SetXAttrIn, name 
 	if isRemote(ino) {
 		return f.setRemoteXattr(cancel, &in.InHeader, name, &cluster.Xattr{Name: name, Value: value, Flags: flags})
 	}
-	if name == objects.XattrBind {
+	switch name {
+	case objects.XattrBind:
 		return f.bind(ino, &in.Caller, value)
+	case objects.XattrTTL:
+		return f.errs.status(f.store.SetTTL(background(), callerOf(&in.Caller), ino, string(value), flags))
 	}
 	f.noteKey(name)
 	// The store may keep the value; go-fuse uses its bytes again.

@@ -186,7 +186,7 @@ func TestExpireOpen(t *testing.T) {
 		if _, err := r.store.Link(r.ctx(), f.Ino(), r.root(device), "other"); err != nil {
 			t.Fatal(err)
 		}
-		if err := r.store.SetXattr(r.ctx(), f.Ino(), "user.hmc.ttl", []byte("1"), 0); err != nil {
+		if err := r.store.SetTTL(r.ctx(), me(), f.Ino(), "1", 0); err != nil {
 			t.Fatal(err)
 		}
 		r.gone(f.Ino())
@@ -288,7 +288,7 @@ func TestTTL(t *testing.T) {
 		t.Errorf("removed: %v", err)
 	}
 	for value, want := range map[string]int{"2000": 2000, "5000s": 5000} {
-		if err := r.store.SetXattr(r.ctx(), f.Ino(), name, []byte(value), 0); err != nil {
+		if err := r.store.SetTTL(r.ctx(), me(), f.Ino(), value, 0); err != nil {
 			t.Fatal(err)
 		}
 		c.advance(time.Second)
@@ -302,18 +302,18 @@ func TestTTL(t *testing.T) {
 		}
 	}
 	for _, value := range []string{"", "0", "-1", "s", "20 s", "1m", "9223372036854775807", "1.5"} {
-		if err := r.store.SetXattr(r.ctx(), f.Ino(), name, []byte(value), 0); !errors.Is(err, objects.ErrInvalid) {
+		if err := r.store.SetTTL(r.ctx(), me(), f.Ino(), value, 0); !errors.Is(err, objects.ErrInvalid) {
 			t.Errorf("%q: %v", value, err)
 		}
 	}
-	if err := r.store.SetXattr(r.ctx(), f.Ino(), name, []byte("9"), metadata.XattrCreate); !errors.Is(err, metadata.ErrExist) {
+	if err := r.store.SetTTL(r.ctx(), me(), f.Ino(), "9", metadata.XattrCreate); !errors.Is(err, metadata.ErrExist) {
 		t.Errorf("created again: %v", err)
 	}
 	if err := r.store.RemoveXattr(r.ctx(), f.Ino(), name); err != nil {
 		t.Fatal(err)
 	}
 	none()
-	if err := r.store.SetXattr(r.ctx(), f.Ino(), name, []byte("9"), metadata.XattrReplace); !errors.Is(err, metadata.ErrNoXattr) {
+	if err := r.store.SetTTL(r.ctx(), me(), f.Ino(), "9", metadata.XattrReplace); !errors.Is(err, metadata.ErrNoXattr) {
 		t.Errorf("replaced: %v", err)
 	}
 	if err := r.store.SetXattr(r.ctx(), r.root("sim0"), name, []byte("9"), 0); !errors.Is(err, objects.ErrUnsupported) {

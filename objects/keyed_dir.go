@@ -15,13 +15,20 @@ const keysDirName = ".keys"
 
 // keysDir is the directory of a device's keyed objects, which is made with the
 // first: whoever may make files on the device may make them there.
+//
+// Errors: ErrForbidden for one that a user has made, as hmcfs once let users of
+// other nodes do.
 func (s *Store) keysDir(ctx context.Context, t *tier) (Ino, error) {
-	if in, err := s.meta.Lookup(ctx, t.root, keysDirName); err == nil && in.IsDir() {
-		return in.Ino, nil
-	}
 	root, err := s.meta.Get(ctx, t.root)
 	if err != nil {
 		return 0, fmt.Errorf("directory of keyed objects of %s: %w", t.name, err)
+	}
+	if in, err := s.meta.Lookup(ctx, t.root, keysDirName); err == nil && in.IsDir() {
+		if in.UID != 0 && in.UID != root.UID {
+			return 0, fmt.Errorf("%s/%s belongs to user %d; remove it, or make it user %d's: %w",
+				t.name, keysDirName, in.UID, root.UID, ErrForbidden)
+		}
+		return in.Ino, nil
 	}
 	dir, err := s.meta.EnsureDir(ctx, t.root, keysDirName, metadata.Node{
 		Mode: metadata.TypeDir | root.Mode.Perm(), UID: root.UID, GID: root.GID,

@@ -38,8 +38,10 @@ func (h *Holder) drop(ctx context.Context, key string) error {
 			return nil
 		case err != nil:
 			return err
-		case !h.who.may(Attr{Inode: in}, modeWrite) && !s.isOver(in):
-			return fmt.Errorf("remove key %q: %w", key, ErrForbidden)
+		case !s.isOver(in):
+			if err = s.mayVacate(ctx, h.who, in); err != nil {
+				return fmt.Errorf("remove key %q: %w", key, err)
+			}
 		}
 		if err = s.vacate(ctx, in); err == nil {
 			return nil

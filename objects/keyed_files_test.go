@@ -12,10 +12,11 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// file makes a file of a user, mode 0600, with the bytes of a seed.
+// file makes a file of a user, mode 0600, with the bytes of a seed, where users
+// may make none as well.
 func (r *keyedRig) file(dir objects.Ino, name string, seed uint64) objects.Ino {
 	r.t.Helper()
-	a, err := r.store.Create(r.ctx(), dir, name, metadata.Node{Mode: metadata.TypeRegular | 0o600})
+	a, err := r.meta.Create(r.ctx(), dir, name, metadata.Node{Mode: metadata.TypeRegular | 0o600})
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -131,7 +131,7 @@ func (v *victim) of(ino Ino) *victim {
 func (s *Store) judge(ctx context.Context, p placing, key string) (skip bool, err error) {
 	holder, err := s.keyHolder(ctx, key)
 	if err == nil {
-		skip, err = s.givesWay(p.who, p.rule, holder)
+		skip, err = s.givesWay(ctx, p.who, p.rule, holder)
 	} else if errors.Is(err, metadata.ErrNotExist) {
 		err = nil
 	}
@@ -145,11 +145,11 @@ func (s *Store) judge(ctx context.Context, p placing, key string) (skip bool, er
 	case err != nil || named.Ino == holder.Ino:
 		return false, err
 	case named.Key == key: // it has come since
-		return s.givesWay(p.who, p.rule, named)
+		return s.givesWay(ctx, p.who, p.rule, named)
 	}
 	// A file that has lost its key. It is nobody's object, but it is somebody's
 	// file.
-	skip, err = s.givesWay(p.who, p.rule, named)
+	skip, err = s.givesWay(ctx, p.who, p.rule, named)
 	if skip || named.IsDir() {
 		err = fmt.Errorf("%s/%s is there without the key: %w", keysDirName, key, metadata.ErrExist)
 	}
@@ -158,7 +158,7 @@ func (s *Store) judge(ctx context.Context, p placing, key string) (skip bool, er
 
 // givesWay says what becomes of an inode whose key or name somebody else wants:
 // skip leaves it, and without an error it goes.
-func (s *Store) givesWay(who Caller, rule ExistingRule, in metadata.Inode) (skip bool, err error) {
+func (s *Store) givesWay(ctx context.Context, who Caller, rule ExistingRule, in metadata.Inode) (skip bool, err error) {
 	if s.isVacant(in) {
 		return false, nil
 	}
@@ -166,10 +166,10 @@ func (s *Store) givesWay(who Caller, rule ExistingRule, in metadata.Inode) (skip
 	case ExistingSkip:
 		return true, nil
 	case ExistingReplace:
-		if who.may(Attr{Inode: in}, modeWrite) {
-			return false, nil
+		if err = s.mayVacate(ctx, who, in); err != nil {
+			return false, fmt.Errorf("replace what has key %q: %w", in.Key, err)
 		}
-		return false, fmt.Errorf("replace what has key %q: %w", in.Key, ErrForbidden)
+		return false, nil
 	case ExistingFail:
 	}
 	return false, metadata.ErrExist

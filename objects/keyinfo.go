@@ -31,8 +31,8 @@ func (h *Holder) KeyInfo(ctx context.Context, key string) (KeyInfo, error) {
 	if err != nil {
 		return KeyInfo{}, err
 	}
-	if !h.who.may(Attr{Inode: in}, modeRead) {
-		return KeyInfo{}, fmt.Errorf("look at key %q: %w", key, ErrForbidden)
+	if err = s.mayUse(ctx, h.who, in, modeRead); err != nil {
+		return KeyInfo{}, fmt.Errorf("look at key %q: %w", key, err)
 	}
 	a, err := s.attrOf(ctx, in)
 	if err != nil {

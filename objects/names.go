@@ -65,7 +65,13 @@ const (
 )
 
 // Create makes a file, directory, symlink or special file.
+//
+// Errors: metadata.ErrPermission where names are hmcfs's to make; those of
+// metadata.Create.
 func (s *Store) Create(ctx context.Context, parent Ino, name string, n metadata.Node) (Attr, error) {
+	if err := s.mayName(ctx, parent, name); err != nil {
+		return Attr{}, fmt.Errorf("create %q: %w", name, err)
+	}
 	if strings.HasPrefix(name, UnfinishedPrefix) {
 		n.Expires = metadata.TimespecOf(s.now().Time().Add(UnfinishedTTL))
 	}
@@ -81,7 +87,11 @@ func (s *Store) Create(ctx context.Context, parent Ino, name string, n metadata.
 // Link adds a name to an inode.
 func (s *Store) Link(ctx context.Context, ino, parent Ino, name string) (Attr, error) {
 	// What may fail goes first: a link that was made can't be refused.
-	a, err := s.Attr(ctx, ino)
+	err := s.mayName(ctx, parent, name)
+	var a Attr
+	if err == nil {
+		a, err = s.Attr(ctx, ino)
+	}
 	if err != nil {
 		return Attr{}, fmt.Errorf("link %q: %w", name, err)
 	}
@@ -245,8 +255,9 @@ func (v *victim) release(ctx context.Context) {
 // publishes a file, and out of it it receives one, see publishFile and
 // receiveFile.
 func (s *Store) Rename(ctx context.Context, r metadata.Rename) error {
-	var err error
+	err := s.mayRename(ctx, r)
 	switch {
+	case err != nil:
 	case r.To == metadata.PublishIno:
 		err = s.publishFile(ctx, r)
 	case r.From == metadata.PublishIno:

@@ -209,7 +209,7 @@ func TestPublicationExpires(t *testing.T) {
 	kit.Check(t)
 	r := newRig(t, small(false))
 	ino := r.file("sim0", "t", 7, 100)
-	if err := r.store.SetXattr(r.ctx(), ino, "user.hmc.ttl", []byte("1"), 0); err != nil {
+	if err := r.store.SetTTL(r.ctx(), me(), ino, "1", 0); err != nil {
 		t.Fatal(err)
 	}
 	e := r.store.Listen()

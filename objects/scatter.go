@@ -51,7 +51,7 @@ func (h *Holder) pinKey(ctx context.Context, sc Scatter) (o *object, blobs strin
 	for {
 		in, blobs, err := h.store.findBlobs(ctx, sc.Key)
 		if err == nil {
-			err = h.mayScatter(in, sc)
+			err = h.mayScatter(ctx, in, sc)
 		}
 		if err != nil {
 			return nil, "", err
@@ -65,13 +65,12 @@ func (h *Holder) pinKey(ctx context.Context, sc Scatter) (o *object, blobs strin
 }
 
 // mayScatter says whether the holder's user may do what is asked.
-func (h *Holder) mayScatter(in metadata.Inode, sc Scatter) error {
-	a := Attr{Inode: in}
-	if !h.who.may(a, modeRead) {
-		return ErrForbidden
+func (h *Holder) mayScatter(ctx context.Context, in metadata.Inode, sc Scatter) error {
+	if err := h.store.mayUse(ctx, h.who, in, modeRead); err != nil {
+		return err
 	}
 	// Who makes a replica becomes a source of the bytes of others.
-	if sc.Replica && !h.who.may(a, modeWrite) {
+	if sc.Replica && !h.who.may(Attr{Inode: in}, modeWrite) {
 		return fmt.Errorf("a replica needs the right to write: %w", ErrForbidden)
 	}
 	return nil

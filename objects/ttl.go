@@ -15,7 +15,7 @@ import (
 // directory of keyed objects is removed then, any other file too.
 //
 // Errors: metadata.ErrNotExist; ErrForbidden for what the holder's user may not
-// write.
+// write, or may not remove.
 func (h *Holder) Expire(ctx context.Context, key string, at metadata.Timespec) error {
 	if err := h.begin(); err != nil {
 		return err
@@ -29,10 +29,7 @@ func (h *Holder) Expire(ctx context.Context, key string, at metadata.Timespec) e
 			if now.Key != key {
 				return metadata.ErrNotExist
 			}
-			if !h.who.may(Attr{Inode: now}, modeWrite) {
-				return ErrForbidden
-			}
-			return nil
+			return h.store.mayEnd(ctx, h.who, now, at)
 		})
 		if errors.Is(err, metadata.ErrNotExist) {
 			continue // the key tells whether there is another object
@@ -53,15 +50,24 @@ func (h *Holder) Keep(ctx context.Context, ino Ino) error {
 		return err
 	}
 	err := h.store.expireAt(ctx, ino, metadata.Timespec{}, func(now metadata.Inode) error {
-		if !h.who.may(Attr{Inode: now}, modeWrite) {
-			return ErrForbidden
-		}
-		return nil
+		return h.store.mayUse(ctx, h.who, now, modeWrite)
 	})
 	if err != nil {
 		return fmt.Errorf("keep file %d: %w", ino, err)
 	}
 	return nil
+}
+
+// mayEnd says whether a user may set when a file ends, which is to remove it
+// then; zero is never.
+//
+// Errors: ErrForbidden.
+func (s *Store) mayEnd(ctx context.Context, who Caller, in metadata.Inode, at metadata.Timespec) error {
+	err := s.mayUse(ctx, who, in, modeWrite)
+	if err == nil && at != (metadata.Timespec{}) {
+		err = s.mayRemove(ctx, who, in)
+	}
+	return err
 }
 
 // expireAt sets when a file ends, if may has nothing against it. The sweeper
@@ -99,21 +105,31 @@ func (s *Store) expireAt(ctx context.Context, ino Ino, at metadata.Timespec, may
 // maxTTL is the longest time to live that can be set, in seconds.
 const maxTTL = 1 << 40
 
-// setTTL sets a file's end by user.hmc.ttl: whole seconds from now on.
-func (s *Store) setTTL(ctx context.Context, a Attr, text string, flags metadata.XattrFlags) error {
+// SetTTL sets a file's end by what user.hmc.ttl says: whole seconds from now on.
+//
+// Errors: ErrInvalid; ErrUnsupported for what is no regular file; ErrForbidden for
+// what the user may not write, or may not remove; those of the flags.
+func (s *Store) SetTTL(ctx context.Context, who Caller, ino Ino, text string, flags metadata.XattrFlags) error {
+	a, err := s.Attr(ctx, ino)
+	if err != nil {
+		return err
+	}
+	if !a.IsRegular() {
+		return fmt.Errorf("attribute %s of inode %d: %w", XattrTTL, ino, ErrUnsupported)
+	}
 	seconds, err := strconv.ParseInt(strings.TrimSuffix(text, "s"), 10, 64)
 	none := a.Expires == (metadata.Timespec{})
 	switch {
 	case err != nil || seconds < 1 || seconds > maxTTL:
-		return fmt.Errorf("set %s to %q; write whole seconds, as 20 or 20s: %w", xattrTTL, text, ErrInvalid)
+		return fmt.Errorf("set %s to %q; write whole seconds, as 20 or 20s: %w", XattrTTL, text, ErrInvalid)
 	case flags&metadata.XattrCreate != 0 && !none:
-		return fmt.Errorf("set %s: %w", xattrTTL, metadata.ErrExist)
+		return fmt.Errorf("set %s: %w", XattrTTL, metadata.ErrExist)
 	case flags&metadata.XattrReplace != 0 && none:
-		return fmt.Errorf("set %s: %w", xattrTTL, metadata.ErrNoXattr)
+		return fmt.Errorf("set %s: %w", XattrTTL, metadata.ErrNoXattr)
 	}
 	at := s.now()
 	at.Sec += seconds
-	return s.changeTTL(ctx, a.Ino, at)
+	return s.changeTTL(ctx, ino, at, func(now metadata.Inode) error { return s.mayEnd(ctx, who, now, at) })
 }
 
 // removeTTL lets a file stay for ever.
@@ -123,15 +139,15 @@ func (s *Store) removeTTL(ctx context.Context, ino Ino) error {
 		return err
 	}
 	if a.Expires == (metadata.Timespec{}) {
-		return fmt.Errorf("remove %s: %w", xattrTTL, metadata.ErrNoXattr)
+		return fmt.Errorf("remove %s: %w", XattrTTL, metadata.ErrNoXattr)
 	}
-	return s.changeTTL(ctx, ino, metadata.Timespec{})
+	return s.changeTTL(ctx, ino, metadata.Timespec{}, func(metadata.Inode) error { return nil })
 }
 
-func (s *Store) changeTTL(ctx context.Context, ino Ino, at metadata.Timespec) error {
-	err := s.expireAt(ctx, ino, at, func(metadata.Inode) error { return nil })
+func (s *Store) changeTTL(ctx context.Context, ino Ino, at metadata.Timespec, may func(metadata.Inode) error) error {
+	err := s.expireAt(ctx, ino, at, may)
 	if err != nil {
-		return fmt.Errorf("change %s: %w", xattrTTL, err)
+		return fmt.Errorf("change %s: %w", XattrTTL, err)
 	}
 	return nil
 }

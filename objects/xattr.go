@@ -22,7 +22,7 @@ const (
 	xattrState    = hmcPrefix + "state"
 	xattrPath     = hmcPrefix + "path"
 	xattrKey      = hmcPrefix + "key"
-	xattrTTL      = hmcPrefix + "ttl"
+	XattrTTL      = hmcPrefix + "ttl"
 	xattrDtype    = hmcPrefix + "dtype"
 	xattrShape    = hmcPrefix + "shape"
 	xattrBlobs    = hmcPrefix + "blobs"
@@ -45,7 +45,7 @@ func (s *Store) told(a Attr) []struct{ name, value string } {
 		{xattrState, string(a.State)},
 		{xattrPath, a.Path},
 		{xattrKey, a.Key},
-		{xattrTTL, s.ttlText(a.Inode)},
+		{XattrTTL, s.ttlText(a.Inode)},
 	}
 }
 
@@ -129,8 +129,6 @@ func (s *Store) SetXattr(ctx context.Context, ino Ino, name string, value []byte
 	switch name {
 	case xattrKey:
 		return s.setKey(ctx, a, string(value), flags)
-	case xattrTTL:
-		return s.setTTL(ctx, a, string(value), flags)
 	case xattrDtype, xattrShape, xattrBlobs:
 		if err := s.checkTensor(ctx, a, name, string(value)); err != nil {
 			return fmt.Errorf("set %s: %w", name, err)
@@ -143,7 +141,7 @@ func (s *Store) SetXattr(ctx context.Context, ino Ino, name string, value []byte
 		return fmt.Errorf("set %s: %w", name, ErrReadOnly)
 	case XattrHandle:
 		return fmt.Errorf("set %s: %w", name, ErrReadOnly)
-	case XattrBind:
+	case XattrBind, XattrTTL:
 		return fmt.Errorf("set %s without saying for whom: %w", name, ErrForbidden)
 	}
 	return fmt.Errorf("set %s, which is not an attribute of hmcfs: %w", name, ErrUnsupported)
@@ -229,7 +227,7 @@ func (s *Store) ListXattr(ctx context.Context, ino Ino) ([]string, error) {
 		names = append(names, xattrKey)
 	}
 	if s.ttlText(a.Inode) != "" {
-		names = append(names, xattrTTL)
+		names = append(names, XattrTTL)
 	}
 	slices.Sort(names)
 	return names, nil
@@ -247,7 +245,7 @@ func (s *Store) RemoveXattr(ctx context.Context, ino Ino, name string) error {
 			return fmt.Errorf("remove %s: %w", name, metadata.ErrNoXattr)
 		}
 		return s.takeKey(context.WithoutCancel(ctx), a.Inode)
-	case xattrTTL:
+	case XattrTTL:
 		return s.removeTTL(ctx, ino)
 	case xattrDevice, xattrResident, xattrState, xattrPath, XattrBind:
 		return fmt.Errorf("remove %s: %w", name, ErrReadOnly)

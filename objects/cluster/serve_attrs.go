@@ -135,7 +135,15 @@ func (s *server) setXattr(ctx context.Context, _ *guest, q *proto.XattrAsk) (any
 	if err != nil {
 		return nil, err
 	}
-	err = s.o.Store.SetXattr(ctx, a.Ino, q.Name, q.Value, metadata.XattrFlags(q.Flags))
+	by, err := s.caller(q.Cred)
+	if err != nil {
+		return nil, err
+	}
+	if flags := metadata.XattrFlags(q.Flags); q.Name == objects.XattrTTL {
+		err = s.o.Store.SetTTL(ctx, by, a.Ino, string(q.Value), flags)
+	} else {
+		err = s.o.Store.SetXattr(ctx, a.Ino, q.Name, q.Value, flags)
+	}
 	s.servedXattr(&a, q.Name)
 	return nil, err
 }

@@ -10,10 +10,6 @@ import (
 	"github.com/hmcfs/hmcfs/objects"
 )
 
-// maxDepth is how many directories are between a file and the root at most: a
-// path has 4096 bytes. Who goes up while directories are moved may meet more.
-const maxDepth = 2048
-
 // namedFile follows a path from the root of the mount, through directories that
 // the caller may search, as the kernel does.
 func (d *Daemon) namedFile(ctx context.Context, by objects.Caller, path string) (metadata.Ino, error) {
@@ -30,7 +26,7 @@ func (d *Daemon) namedFile(ctx context.Context, by objects.Caller, path string) 
 	}
 	for name := range strings.SplitSeq(filepath.Clean(rest), "/") {
 		if at.IsDir() && !by.MaySearch(at) {
-			return 0, fmt.Errorf("%s: %w", path, unsearchable(by, at))
+			return 0, fmt.Errorf("%s: %w", path, objects.Unsearchable(by, at))
 		}
 		if at, err = d.store.Lookup(ctx, at.Ino, name); err != nil {
 			return 0, fmt.Errorf("%s: %w", path, err)
@@ -54,23 +50,5 @@ func (d *Daemon) mayReach(ctx context.Context, by objects.Caller, ino metadata.I
 		return fmt.Errorf("inode %d is a file of node %s, which user %d has to show by its descriptor: %w",
 			ino, there.Node.Record().Name, by.UID, objects.ErrForbidden)
 	}
-	at, err := d.store.Attr(ctx, ino)
-	for depth := 0; err == nil; depth++ {
-		if at.Ino == metadata.RootIno || at.Parent == metadata.PublishIno {
-			return nil
-		}
-		if depth == maxDepth {
-			return fmt.Errorf("inode %d: its directories are being moved: %w", ino, objects.ErrBusy)
-		}
-		if at, err = d.store.Attr(ctx, at.Parent); err == nil && !by.MaySearch(at) {
-			return fmt.Errorf("inode %d: %w", ino, unsearchable(by, at))
-		}
-	}
-	return err
-}
-
-// unsearchable is the error of a directory that keeps the caller out.
-func unsearchable(by objects.Caller, dir objects.Attr) error {
-	return fmt.Errorf("directory %q has mode %o and belongs to user %d; user %d may not search it: %w",
-		dir.Name, dir.Mode.Perm(), dir.UID, by.UID, objects.ErrForbidden)
+	return d.store.MayReach(ctx, by, ino)
 }

@@ -121,7 +121,7 @@ func (r *reserver) reach(t *testing.T, stage string) (received bool) {
 		a, cerr := r.world.store.Create(ctx, host.Ino, "unfinished", metadata.Node{Mode: metadata.TypeRegular | 0o644})
 		must(t, cerr)
 		r.ino, r.dir = a.Ino, host.Ino
-		must(t, r.world.store.SetXattr(ctx, a.Ino, "user.hmc.ttl", []byte("600"), 0))
+		must(t, r.world.store.SetTTL(ctx, objects.Caller{}, a.Ino, "600", 0))
 		r.target, err = os.Open(os.DevNull) // inode knows it
 		must(t, err)
 		id, err = r.client.PreRegister(ctx, hetero.Memory{Target: r.target})

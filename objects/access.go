@@ -1,0 +1,159 @@
+package objects
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/hmcfs/hmcfs/metadata"
+)
+
+// maxDepth is how many directories are between a file and the root at most: a
+// path has 4096 bytes. Who goes up while directories are moved may meet more.
+const maxDepth = 2048
+
+// modeSticky has a directory's names removed by those alone who own it, or what
+// they name.
+const modeSticky metadata.Mode = 0o1000
+
+// Who comes by a path has been through its directories, and who shows a
+// descriptor has been let in. A key, or a number, says nothing of that: what is
+// asked for by one is asked of the path as well.
+
+// MayReach says whether a user could have come to an inode by its path: he may
+// search all directories above it. Who has found it by another of its names shows
+// a descriptor instead.
+//
+// Errors: ErrForbidden; metadata.ErrNotExist; ErrBusy.
+func (s *Store) MayReach(ctx context.Context, who Caller, ino Ino) error {
+	if who.UID == 0 {
+		return nil
+	}
+	a, err := s.Attr(ctx, ino)
+	if err != nil {
+		return err
+	}
+	return s.maySearchAbove(ctx, who, a.Inode)
+}
+
+// maySearchAbove is MayReach for a record.
+func (s *Store) maySearchAbove(ctx context.Context, who Caller, in metadata.Inode) error {
+	for depth := 0; who.UID != 0 && in.Ino != metadata.RootIno; depth++ {
+		if depth == maxDepth {
+			return fmt.Errorf("inode %d: its directories are being moved: %w", in.Ino, ErrBusy)
+		}
+		dir, err := s.meta.Get(ctx, in.Parent)
+		if err != nil {
+			return fmt.Errorf("directory of inode %d: %w", in.Ino, err)
+		}
+		if !who.may(Attr{Inode: dir}, modeSearch) {
+			return Unsearchable(who, Attr{Inode: dir})
+		}
+		in = dir
+	}
+	return nil
+}
+
+// Unsearchable is the error of a directory that keeps a user out.
+func Unsearchable(who Caller, dir Attr) error {
+	return fmt.Errorf("directory %q has mode %o and belongs to user %d; user %d may not search it: %w",
+		dir.Name, dir.Mode.Perm(), dir.UID, who.UID, ErrForbidden)
+}
+
+// mayUse says whether a user who has found a file by its key may do with it what
+// he wants.
+//
+// Errors: ErrForbidden.
+func (s *Store) mayUse(ctx context.Context, who Caller, in metadata.Inode, want metadata.Mode) error {
+	if !who.may(Attr{Inode: in}, want) {
+		return ErrForbidden
+	}
+	return s.maySearchAbove(ctx, who, in)
+}
+
+// mayRemove says whether a user may take all names of a file, as unlink(2) would
+// let him: he may write its directory, and owns the file where that is sticky.
+// Of several names only one is known, so that the file has to be his then.
+//
+// Errors: ErrForbidden; metadata.ErrNotExist.
+func (s *Store) mayRemove(ctx context.Context, who Caller, in metadata.Inode) error {
+	if who.UID == 0 {
+		return nil
+	}
+	dir, err := s.meta.Get(ctx, in.Parent)
+	switch {
+	case err != nil:
+		return err
+	case !who.may(Attr{Inode: dir}, modeWrite|modeSearch):
+		return fmt.Errorf("user %d may not remove names of directory %q, which has mode %o and belongs to user %d: %w",
+			who.UID, dir.Name, dir.Mode.Perm(), dir.UID, ErrForbidden)
+	case who.UID == in.UID:
+	case dir.Mode&modeSticky != 0 && who.UID != dir.UID:
+		return fmt.Errorf("directory %q is sticky, and the file belongs to user %d: %w", dir.Name, in.UID, ErrForbidden)
+	case in.Nlink > 1:
+		return fmt.Errorf("the file has %d names, and belongs to user %d: %w", in.Nlink, in.UID, ErrForbidden)
+	}
+	return s.maySearchAbove(ctx, who, dir)
+}
+
+// mayVacate says whether a user may make a key free: by the removal of what was
+// made for it, or by taking it from another file.
+//
+// Errors: ErrForbidden.
+func (s *Store) mayVacate(ctx context.Context, who Caller, in metadata.Inode) error {
+	if err := s.mayUse(ctx, who, in, modeWrite); err != nil {
+		return err
+	}
+	made, err := s.isKeysDir(ctx, in.Parent)
+	if err == nil && made {
+		err = s.mayRemove(ctx, who, in)
+	}
+	return err
+}
+
+// mayName says whether users may make, or move, something to a name. Whatever
+// way they come: the names of publish/ and of the directories of keyed objects
+// are hmcfs's to make, and so are those directories.
+//
+// Errors: metadata.ErrPermission.
+func (s *Store) mayName(ctx context.Context, dir Ino, name string) error {
+	if s.Volatile(dir) {
+		return fmt.Errorf("hmcfs makes the names of this directory: %w", metadata.ErrPermission)
+	}
+	return s.mayMoveAway(ctx, dir, name)
+}
+
+// mayMoveAway says whether users may move what has a name.
+//
+// Errors: metadata.ErrPermission.
+func (s *Store) mayMoveAway(ctx context.Context, dir Ino, name string) error {
+	if name != keysDirName {
+		return nil
+	}
+	in, err := s.meta.Get(ctx, dir)
+	switch {
+	case errors.Is(err, metadata.ErrNotExist):
+		return nil // which the operation will say
+	case err != nil:
+		return err
+	case in.Parent == metadata.RootIno:
+		return fmt.Errorf("%s of a device is the directory of its keyed objects: %w", name, metadata.ErrPermission)
+	}
+	return nil
+}
+
+// mayRename is mayName for a rename. A file comes into publish/ by being moved
+// there from elsewhere, and leaves it, or a directory of keyed objects, in the same
+// way; nothing is exchanged with what is in them.
+func (s *Store) mayRename(ctx context.Context, r metadata.Rename) error {
+	if err := s.mayMoveAway(ctx, r.From, r.Name); err != nil {
+		return err
+	}
+	switch {
+	case r.Flags&metadata.Exchange != 0 && (s.Volatile(r.From) || s.Volatile(r.To)):
+		return fmt.Errorf("exchange with a name of hmcfs's: %w", metadata.ErrPermission)
+	case r.To == metadata.PublishIno && r.From != metadata.PublishIno:
+		return nil
+	}
+	return s.mayName(ctx, r.To, r.NewName)
+}
