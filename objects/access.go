@@ -8,21 +8,21 @@ import (
 	"github.com/hmcfs/hmcfs/metadata"
 )
 
-// maxDepth is how many directories are between a file and the root at most: a
-// path has 4096 bytes. Who goes up while directories are moved may meet more.
+// maxDepth bounds the directories between a file and the root, since a path has
+// 4096 bytes. A walk up while directories are moved may meet more.
 const maxDepth = 2048
 
-// modeSticky has a directory's names removed by those alone who own it, or what
-// they name.
+// modeSticky lets only the owner of a directory, or of what a name stands for, remove
+// the name.
 const modeSticky metadata.Mode = 0o1000
 
-// Who comes by a path has been through its directories, and who shows a
-// descriptor has been let in. A key, or a number, says nothing of that: what is
-// asked for by one is asked of the path as well.
+// A caller that comes by a path has passed its directories, and one that shows a
+// descriptor has been let in. A key or an inode number proves neither, so the
+// functions below check the path for them.
 
-// MayReach says whether a user could have come to an inode by its path: he may
-// search all directories above it. Who has found it by another of its names shows
-// a descriptor instead.
+// MayReach says whether a user could have come to an inode by its path, which needs
+// the right to search all directories above it. A caller that has found it by
+// another of its names shows a descriptor instead.
 //
 // Errors: ErrForbidden; metadata.ErrNotExist; ErrBusy.
 func (s *Store) MayReach(ctx context.Context, who Caller, ino Ino) error {
@@ -60,8 +60,7 @@ func Unsearchable(who Caller, dir Attr) error {
 		dir.Name, dir.Mode.Perm(), dir.UID, who.UID, ErrForbidden)
 }
 
-// mayUse says whether a user who has found a file by its key may do with it what
-// he wants.
+// mayUse says whether a user has the wanted rights to a file found by its key.
 //
 // Errors: ErrForbidden.
 func (s *Store) mayUse(ctx context.Context, who Caller, in metadata.Inode, want metadata.Mode) error {
@@ -72,8 +71,9 @@ func (s *Store) mayUse(ctx context.Context, who Caller, in metadata.Inode, want 
 }
 
 // mayRemove says whether a user may take all names of a file, as unlink(2) would
-// let him: he may write its directory, and owns the file where that is sticky.
-// Of several names only one is known, so that the file has to be his then.
+// allow: it takes the right to write its directory, and to own the file where that
+// is sticky. Of several names only one is known, so that the user has to own the
+// file then.
 //
 // Errors: ErrForbidden; metadata.ErrNotExist.
 func (s *Store) mayRemove(ctx context.Context, who Caller, in metadata.Inode) error {
@@ -117,7 +117,7 @@ func (s *Store) mayVacate(ctx context.Context, who Caller, in metadata.Inode) er
 //
 // Errors: metadata.ErrPermission.
 func (s *Store) mayName(ctx context.Context, dir Ino, name string) error {
-	if s.Volatile(dir) {
+	if s.volatile(ctx, dir) {
 		return fmt.Errorf("hmcfs makes the names of this directory: %w", metadata.ErrPermission)
 	}
 	return s.mayMoveAway(ctx, dir, name)
@@ -150,7 +150,7 @@ func (s *Store) mayRename(ctx context.Context, r metadata.Rename) error {
 		return err
 	}
 	switch {
-	case r.Flags&metadata.Exchange != 0 && (s.Volatile(r.From) || s.Volatile(r.To)):
+	case r.Flags&metadata.Exchange != 0 && (s.volatile(ctx, r.From) || s.volatile(ctx, r.To)):
 		return fmt.Errorf("exchange with a name of hmcfs's: %w", metadata.ErrPermission)
 	case r.To == metadata.PublishIno && r.From != metadata.PublishIno:
 		return nil

@@ -23,7 +23,7 @@ func (s *Store) keysDir(ctx context.Context, t *tier) (Ino, error) {
 	if err != nil {
 		return 0, fmt.Errorf("directory of keyed objects of %s: %w", t.name, err)
 	}
-	if in, err := s.meta.Lookup(ctx, t.root, keysDirName); err == nil && in.IsDir() {
+	if in, found := s.meta.Lookup(ctx, t.root, keysDirName); found == nil && in.IsDir() {
 		if in.UID != 0 && in.UID != root.UID {
 			return 0, fmt.Errorf("%s/%s belongs to user %d; remove it, or make it user %d's: %w",
 				t.name, keysDirName, in.UID, root.UID, ErrForbidden)

@@ -226,9 +226,13 @@ func (h *Holder) published(ctx context.Context, key string) (Attr, error) {
 // doing, so that it must not keep them: publish/, and the directories of keyed
 // objects.
 func (s *Store) Volatile(dir Ino) bool {
+	return s.volatile(context.Background(), dir)
+}
+
+func (s *Store) volatile(ctx context.Context, dir Ino) bool {
 	if dir == metadata.PublishIno {
 		return true
 	}
-	made, err := s.isKeysDir(context.Background(), dir)
+	made, err := s.isKeysDir(ctx, dir)
 	return made || err != nil
 }

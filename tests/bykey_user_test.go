@@ -21,7 +21,7 @@ func asAlice(m *mnt.M, args ...string) (string, error) {
 }
 
 // TestKeysGoNoFurtherThanPaths has alice come by a key to what root keeps in
-// directories of his own, and end what she may write but not remove.
+// closed directories, and end what she may write but not remove.
 func TestKeysGoNoFurtherThanPaths(t *testing.T) {
 	withoutUmask(t)
 	onBoth(t, func(t *testing.T, p place) {

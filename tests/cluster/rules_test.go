@@ -102,7 +102,7 @@ func TestRulesOfNames(t *testing.T) {
 	}
 }
 
-// TestEndOfOthersFiles has a user set when files end that he may write: by way of
+// TestEndOfOthersFiles has a user set when files end that the user may write: by way of
 // another node as on the mount itself, that needs what their removal needs.
 func TestEndOfOthersFiles(t *testing.T) {
 	specs, _ := devicesOf(t)

@@ -35,9 +35,9 @@ func (d *Daemon) namedFile(ctx context.Context, by objects.Caller, path string) 
 	return at.Ino, nil
 }
 
-// mayReach says whether the caller could have come to a file that he tells by its
-// number: he may search the directories of its path. Who knows only a number of
-// another node's file, or of one that has other names, shows its descriptor.
+// mayReach says whether the caller could have come by its path to a file named by
+// number, which needs the right to search its directories. For a file of another
+// node, or one found by another name, the caller shows a descriptor.
 func (d *Daemon) mayReach(ctx context.Context, by objects.Caller, ino metadata.Ino) error {
 	if by.UID == 0 {
 		return nil
