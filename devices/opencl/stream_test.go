@@ -93,6 +93,9 @@ func TestStreamCallsFail(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			if err = other.Wait(t.Context()); err != nil { // its stream uses the table until then
+				t.Fatal(err)
+			}
 			whole := s.d.api
 			table := *whole
 			change(&table)
