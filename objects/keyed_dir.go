@@ -19,12 +19,17 @@ const keysDirName = ".keys"
 // Errors: ErrForbidden for one that a user has made, as hmcfs once let users of
 // other nodes do.
 func (s *Store) keysDir(ctx context.Context, t *tier) (Ino, error) {
+	in, err := s.meta.Lookup(ctx, t.root, keysDirName)
+	there := err == nil && in.IsDir()
+	if there && in.UID == 0 {
+		return in.Ino, nil
+	}
 	root, err := s.meta.Get(ctx, t.root)
 	if err != nil {
 		return 0, fmt.Errorf("directory of keyed objects of %s: %w", t.name, err)
 	}
-	if in, found := s.meta.Lookup(ctx, t.root, keysDirName); found == nil && in.IsDir() {
-		if in.UID != 0 && in.UID != root.UID {
+	if there {
+		if in.UID != root.UID {
 			return 0, fmt.Errorf("%s/%s belongs to user %d; remove it, or make it user %d's: %w",
 				t.name, keysDirName, in.UID, root.UID, ErrForbidden)
 		}

@@ -9,21 +9,15 @@ import (
 
 // event is a place in a stream's work.
 type event struct {
-	// Refs counts who needs the card's event: who has recorded it, the job that
-	// does so, and all that wait for it.
-	devices.Refs
+	devices.Mark
 	stream *stream
-	close  func()
-	// recorded is set once id is in the stream, or never will be.
-	recorded *devices.Signal
-	id       cuEvent
+	id     cuEvent
 }
 
 // newEvent makes an event that the caller closes.
 func newEvent(s *stream) *event {
-	e := &event{stream: s, recorded: devices.NewSignal()}
-	e.Free = e.destroy
-	e.close = e.Keep()
+	e := &event{stream: s}
+	e.Open(e.destroy)
 	return e
 }
 
@@ -51,7 +45,7 @@ const (
 
 // Wait returns once the work before it is done.
 func (e *event) Wait(ctx context.Context) error {
-	if err := e.recorded.Wait(ctx); err != nil {
+	if err := e.Recorded.Wait(ctx); err != nil {
 		return err
 	}
 	release := e.Keep()
@@ -79,12 +73,6 @@ func (e *event) look(ctx context.Context) (bool, error) {
 	}
 	defer leave()
 	return e.stream.query(e.id)
-}
-
-// Close lets go of it. Who waits for it goes on to.
-func (e *event) Close() error {
-	e.close()
-	return nil
 }
 
 // destroy gives the card's event back, which goes with a device that is closed.

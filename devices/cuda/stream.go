@@ -150,18 +150,17 @@ func (s *stream) begin(start func() error, spans ...devices.Span) error {
 
 // byHost has the host do work between what is in the stream and what comes.
 func (s *stream) byHost(work func(context.Context) error, spans ...devices.Span) error {
-	return s.queue.Begin(func(ctx context.Context) error {
-		before := newEvent(s)
-		err := before.record(ctx)
-		if err == nil {
-			before.recorded.Set(nil)
-			err = before.Wait(ctx)
-		}
-		if err = errors.Join(err, before.Close()); err != nil {
-			return err
-		}
-		return work(ctx)
-	}, spans...)
+	return s.queue.ByHost(s.recordNow, work, spans...)
+}
+
+// recordNow makes an event behind what the stream has been given.
+func (s *stream) recordNow(ctx context.Context) (devices.Event, error) {
+	e := newEvent(s)
+	if err := e.record(ctx); err != nil {
+		return nil, errors.Join(err, e.Close())
+	}
+	e.Recorded.Set(nil)
+	return e, nil
 }
 
 // reap lets go of what is done, or of all that there is once the card has
@@ -212,7 +211,7 @@ func (s *stream) destroy(e cuEvent) {
 // Record makes an event behind all work.
 func (s *stream) Record() (devices.Event, error) {
 	e := newEvent(s)
-	err := s.queue.Add(devices.Job{Work: e.record, Told: e.recorded.Set, Event: e})
+	err := s.queue.Add(devices.Job{Work: e.record, Told: e.Recorded.Set, Event: e})
 	if err != nil {
 		return nil, errors.Join(err, e.Close())
 	}
@@ -227,7 +226,7 @@ func (s *stream) After(e devices.Event) error {
 		return s.queue.Add(devices.Job{Work: e.Wait, Event: e})
 	}
 	return s.queue.Add(devices.Job{Event: e, Work: func(ctx context.Context) error {
-		if err := own.recorded.Wait(ctx); err != nil {
+		if err := own.Recorded.Wait(ctx); err != nil {
 			return err
 		}
 		leave, err := s.d.life.Enter(ctx, s.d)

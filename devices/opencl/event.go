@@ -9,25 +9,19 @@ import (
 
 // event is a marker in a stream's queue.
 type event struct {
-	// Refs counts who needs the marker: who has recorded the event, the job that
-	// does so, and all that wait for it.
-	devices.Refs
+	devices.Mark
 	stream *stream
-	close  func()
-	// recorded is set once id is in the queue, or never will be.
-	recorded *devices.Signal
-	id       eventPointer
+	id     eventPointer
 }
 
 // newEvent makes an event that the caller closes.
 func newEvent(s *stream) *event {
-	e := &event{stream: s, recorded: devices.NewSignal()}
-	e.Free = func() {
+	e := &event{stream: s}
+	e.Open(func() {
 		if e.id != 0 {
 			_ = s.d.api.releaseEvent(e.id) // an event that stays is no harm
 		}
-	}
-	e.close = e.Keep()
+	})
 	return e
 }
 
@@ -47,7 +41,7 @@ func (e *event) record(ctx context.Context) error {
 
 // Wait returns once the commands before it are done.
 func (e *event) Wait(ctx context.Context) error {
-	if err := e.recorded.Wait(ctx); err != nil {
+	if err := e.Recorded.Wait(ctx); err != nil {
 		return err
 	}
 	api := e.stream.d.api
@@ -74,10 +68,4 @@ func (e *event) cause(err error) error {
 		return nil
 	}
 	return errors.Join(e.stream.queue.Failure(), err)
-}
-
-// Close lets go of it. Who waits for it goes on to.
-func (e *event) Close() error {
-	e.close()
-	return nil
 }

@@ -168,7 +168,7 @@ func (s *stream) reap() {
 // Record makes an event behind all commands.
 func (s *stream) Record() (devices.Event, error) {
 	e := newEvent(s)
-	err := s.queue.Add(devices.Job{Work: e.record, Told: e.recorded.Set, Event: e})
+	err := s.queue.Add(devices.Job{Work: e.record, Told: e.Recorded.Set, Event: e})
 	if err != nil {
 		return nil, errors.Join(err, e.Close())
 	}
@@ -194,7 +194,7 @@ func (s *stream) After(e devices.Event) error {
 		return s.queue.Add(devices.Job{Work: e.Wait, Event: e})
 	}
 	return s.queue.Add(devices.Job{Event: e, Work: func(ctx context.Context) error {
-		if err := own.recorded.Wait(ctx); err != nil {
+		if err := own.Recorded.Wait(ctx); err != nil {
 			return err
 		}
 		return s.put(ctx, func() (eventPointer, error) { return s.d.api.barrier(s.id, own.id) }, nil)
@@ -204,18 +204,17 @@ func (s *stream) After(e devices.Event) error {
 // byHost has the host do a piece of work between the commands before and behind
 // it.
 func (s *stream) byHost(work func(context.Context) error, spans ...devices.Span) error {
-	return s.queue.Begin(func(ctx context.Context) error {
-		before := newEvent(s)
-		err := before.record(ctx)
-		if err == nil {
-			before.recorded.Set(nil)
-			err = before.Wait(ctx)
-		}
-		if err = errors.Join(err, before.Close()); err != nil {
-			return err
-		}
-		return work(ctx)
-	}, spans...)
+	return s.queue.ByHost(s.recordNow, work, spans...)
+}
+
+// recordNow makes an event behind what the stream has been given.
+func (s *stream) recordNow(ctx context.Context) (devices.Event, error) {
+	e := newEvent(s)
+	if err := e.record(ctx); err != nil {
+		return nil, errors.Join(err, e.Close())
+	}
+	e.Recorded.Set(nil)
+	return e, nil
 }
 
 // Close gives up what the queue has not been given, waits for the rest and gives
