@@ -84,8 +84,9 @@ func (m *mountRun) inForeground(ctx context.Context, s *config.Settings, p place
 		if err != nil {
 			return err
 		}
-		defer func() { _ = f.Close() }()
-		to = f
+		rotating := rotateLog(f, maxLog)
+		defer func() { _ = rotating.Close() }()
+		to = rotating
 	}
 	log := newLogger(to, s.LogLevel, s.LogFile == "")
 	defer func() { _ = log.Sync() }() // which fails for a terminal
@@ -113,9 +114,15 @@ func (m *mountRun) background(ctx context.Context, s *config.Settings, p place.P
 	if err := os.Chdir("/"); err != nil {
 		return fmt.Errorf("start the daemon: %w", err)
 	}
-	log := newLogger(m.Stderr, s.LogLevel, false)
+	file, err := openLog(logPath(s, p))
+	if err != nil {
+		return err
+	}
+	to := rotateLog(file, maxLog)
+	defer func() { _ = to.Close() }()
+	log := newLogger(to, s.LogLevel, false)
 	defer func() { _ = log.Sync() }() // there is nowhere else to say that it failed
-	err := daemon.Run(ctx, daemon.Options{
+	err = daemon.Run(ctx, daemon.Options{
 		Settings: s, Proofs: m.proofs, Places: p, UID: m.UID, Version: version, WrapDevice: m.WrapDevice,
 		LogFile: logPath(s, p), Logger: log, Force: m.force,
 		Ready: func(warnings []string) {
