@@ -53,6 +53,7 @@ func errnoRules() []errnoRule {
 		{metadata.ErrRange, syscall.ERANGE},
 		{metadata.ErrFull, syscall.ENOSPC},
 		{metadata.ErrTooLarge, syscall.E2BIG},
+		{metadata.ErrNoSpace, syscall.ENOSPC},
 
 		{devices.ErrOutOfMemory, syscall.ENOSPC},
 		{objects.ErrLost, syscall.EIO},

@@ -55,6 +55,7 @@ func sentinels() map[string]errnoCase {
 		"metadata.ErrReadOnly":     {metadata.ErrReadOnly, syscall.EIO},
 		"metadata.ErrClosed":       {metadata.ErrClosed, syscall.EIO},
 		"metadata.ErrTooLarge":     {metadata.ErrTooLarge, syscall.E2BIG},
+		"metadata.ErrNoSpace":      {metadata.ErrNoSpace, syscall.ENOSPC},
 
 		"devices.ErrOutOfMemory": {devices.ErrOutOfMemory, syscall.ENOSPC},
 		"devices.ErrRange":       {devices.ErrRange, syscall.EIO},

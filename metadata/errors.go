@@ -16,6 +16,8 @@ var (
 	// ErrTooLarge says that a value, or a whole transaction, is larger than
 	// what can be stored.
 	ErrTooLarge = errors.New("metadata: too large")
+	// ErrNoSpace says that the records' file system has no space for a change.
+	ErrNoSpace = errors.New("metadata: no space for records")
 )
 
 // Errors of the namespace.

@@ -27,6 +27,7 @@ type KV interface {
 	//
 	// Errors: ErrTooLarge when the transaction is larger than the store takes
 	// at once; every store takes 8192 keys and 1 MiB of keys and values.
+	// ErrNoSpace when nothing more can be written, not even what removes.
 	Update(ctx context.Context, fn func(KVTxn) error) error
 
 	// Close waits for nothing: the caller has seen all its transactions
@@ -56,4 +57,11 @@ type KVTxn interface {
 	// first. It ends when fn says that it wants no more, or fails. Both slices
 	// hold until fn returns, and fn calls nothing of this transaction but Get.
 	Scan(prefix, from []byte, fn func(key, value []byte) (more bool, err error)) error
+}
+
+// Roomer is implemented by a KV that shares the space of its records with others.
+type Roomer interface {
+	// Room answers ErrNoSpace when only what is kept for removals and for the end
+	// is left. It may be called at any time before Close.
+	Room() error
 }

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"sync/atomic"
+	"time"
 
 	badger "github.com/dgraph-io/badger/v4"
 	"github.com/dgraph-io/badger/v4/options"
@@ -23,10 +25,17 @@ const (
 	valueLogSize = 1 << 20
 )
 
+// DefaultReserve is what a mount keeps free, in bytes: enough for the tables of
+// the logs that may wait, and for two logs more.
+const DefaultReserve = 64 << 20
+
 // Options are what Open can be told.
 type Options struct {
 	// Dir is the directory; it is made, with mode 0700, when it is missing.
 	Dir string
+	// Reserve is how many bytes of the directory's file system are kept free of
+	// what Room is asked for: removals and the end need them. 0 keeps none.
+	Reserve uint64
 	// Logger receives Badger's messages; nil means they are dropped.
 	Logger *zap.Logger
 }
@@ -50,16 +59,22 @@ func (o *Options) EnsureDefaults() {
 type KV struct {
 	db     *badger.DB
 	lock   *os.File
+	space  *space
+	log    *zap.Logger
 	closed atomic.Bool
 }
 
-var _ metadata.KV = (*KV)(nil)
+var (
+	_ metadata.KV     = (*KV)(nil)
+	_ metadata.Roomer = (*KV)(nil)
+)
 
 // Open opens the store in a directory, and makes one where there is none.
 //
 // Errors: ErrLocked (a *LockedError) when another process has it open;
 // metadata.ErrCorrupt (a *CorruptError) when Badger cannot make sense of what
-// is there; what the operating system says about the directory.
+// is there; metadata.ErrNoSpace (a *SpaceError) when there is no space for the
+// logs; what the operating system says about the directory.
 func Open(ctx context.Context, opts Options) (*KV, error) {
 	if err := errors.Join(opts.Validate(), ctx.Err()); err != nil {
 		return nil, err
@@ -72,22 +87,33 @@ func Open(ctx context.Context, opts Options) (*KV, error) {
 	if err != nil {
 		return nil, fmt.Errorf("lock store: %w", err)
 	}
-	db, err := openBadger(opts)
-	if err != nil {
-		return nil, errors.Join(&CorruptError{Dir: opts.Dir, Err: err}, unlockDir(lock))
+	if err = enoughToOpen(opts, lock); err != nil {
+		return nil, errors.Join(err, unlockDir(lock))
 	}
-	return &KV{db: db, lock: lock}, nil
+	db, err := openBadger(opts, lock)
+	if err != nil {
+		return nil, errors.Join(&CorruptError{Dir: opts.Dir, Err: err, held: heldPath(lock)}, unlockDir(lock))
+	}
+	room, err := newSpace(opts, lock)
+	if err != nil {
+		return nil, errors.Join(err, db.Close(), unlockDir(lock))
+	}
+	return &KV{db: db, lock: lock, space: room, log: opts.Logger}, nil
 }
 
-// openBadger opens the database; what Badger panics about is an error too.
-func openBadger(opts Options) (db *badger.DB, err error) {
+// heldPath names an open directory, and it alone: not one that takes its path.
+func heldPath(dir *os.File) string { return fmt.Sprintf("/proc/self/fd/%d", dir.Fd()) }
+
+// openBadger opens the database in the directory that is locked; what Badger
+// panics about is an error too.
+func openBadger(opts Options, dir *os.File) (db *badger.DB, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			db, err = nil, fmt.Errorf("badger panicked: %v", p)
 		}
 	}()
 	o := badger.DefaultOptions(opts.Dir)
-	o.Logger = logger{opts.Logger.Named("badger")}
+	o.Logger = logger{opts.Logger.Named("badger"), strings.NewReplacer(heldPath(dir), opts.Dir)}
 	o.BypassLockGuard = true // lockDir holds that lock
 	o.SyncWrites = false
 	o.DetectConflicts = true
@@ -105,6 +131,8 @@ func openBadger(opts Options) (db *badger.DB, err error) {
 	if err := errors.Join(verifyTables(o), dropEmptyLogs(opts)); err != nil {
 		return nil, err
 	}
+	o.Dir, o.ValueDir = heldPath(dir), heldPath(dir)
+	allocateMaps()
 	return badger.Open(o)
 }
 
@@ -115,7 +143,7 @@ func (kv *KV) View(ctx context.Context, fn func(metadata.KVTxn) error) error {
 	}
 	t := kv.db.NewTransaction(false)
 	defer t.Discard()
-	return fn((*txn)(t))
+	return fn(&txn{Txn: t})
 }
 
 // Update runs fn until its transaction meets no conflict; see metadata.KV.
@@ -134,14 +162,26 @@ func (kv *KV) try(ctx context.Context, fn func(metadata.KVTxn) error) error {
 	}
 	t := kv.db.NewTransaction(true)
 	defer t.Discard()
-	if err := fn((*txn)(t)); err != nil {
+	w := txn{Txn: t}
+	if err := fn(&w); err != nil {
 		return err
 	}
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	if w.bytes == 0 {
+		return translate(t.Commit())
+	}
+	if err := kv.space.admit(ctx, w.bytes); err != nil {
+		return err
+	}
+	defer kv.space.done(w.bytes)
 	return translate(t.Commit())
 }
+
+// Room is metadata.Roomer's: it answers a *SpaceError when less than the reserve
+// is free.
+func (kv *KV) Room() error { return kv.space.room() }
 
 func (kv *KV) begin(ctx context.Context) error {
 	if kv.closed.Load() {
@@ -150,12 +190,52 @@ func (kv *KV) begin(ctx context.Context) error {
 	return ctx.Err()
 }
 
+// closeLimit is how long Badger may take to write its last tables.
+const closeLimit = time.Minute
+
 // Close writes what is in memory to its tables and gives the directory free.
+// Where Badger can't write them it is left as it is, and the directory stays locked
+// until the process ends: what was committed is in the logs, which the next Open
+// reads.
+//
+// Errors: ErrGone (a *GoneError) when the directory, and with it the logs, is
+// gone; what the operating system says about the directory.
 func (kv *KV) Close() error {
 	if kv.closed.Swap(true) {
 		return metadata.ErrClosed
 	}
-	return errors.Join(kv.db.Close(), unlockDir(kv.lock))
+	kv.space.drain()
+	if err := kv.space.finishable(); err != nil {
+		return kv.leave(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- kv.db.Close() }()
+	look := time.NewTicker(100 * time.Millisecond)
+	defer look.Stop()
+	for limit := time.Now().Add(closeLimit); ; {
+		select {
+		case err := <-ended:
+			return errors.Join(err, kv.space.removeNext(), unlockDir(kv.lock))
+		case <-look.C:
+		}
+		err := kv.space.finishable()
+		if err == nil && time.Now().After(limit) {
+			err = fmt.Errorf("the tables in %s were not written in %v", kv.space.dir, closeLimit)
+		}
+		if err != nil {
+			return kv.leave(err)
+		}
+	}
+}
+
+// leave gives up on writing the last tables. A lack of space is no error: nothing
+// is lost.
+func (kv *KV) leave(err error) error {
+	if errors.Is(err, metadata.ErrNoSpace) {
+		kv.log.Warn("the records stay in their logs; the next start reads them", zap.Error(err))
+		return nil
+	}
+	return fmt.Errorf("write the last tables: %w", err)
 }
 
 // translate turns Badger's errors into those of the seam.

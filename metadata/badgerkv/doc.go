@@ -8,8 +8,16 @@
 // compression, and all values in the tables, so that its value log stays
 // empty and needs no collection.
 //
+// # Space
+//
+// What Badger maps and stores to has its blocks before (docs/adr/0013): the log that
+// follows the present one is made ahead, tables wait for space when they are mapped,
+// and a commit is refused while it could need a log that is not there. So a full disk
+// is an error of a commit, and never a SIGBUS.
+//
 // # Lock order
 //
-// No lock of its own: Badger has its own, which are held inside its calls only.
+// One lock of its own, space.mu, a leaf; Badger has its own, which are held inside
+// its calls only.
 // The directory is locked against other processes as long as it is open.
 package badgerkv

@@ -3,6 +3,7 @@ package badgerkv
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/hmcfs/hmcfs/metadata"
 )
@@ -33,11 +34,17 @@ func (e *LockedError) Is(target error) bool { return target == ErrLocked }
 type CorruptError struct {
 	Dir string
 	Err error // as Badger says it
+
+	held string // what Badger calls Dir
 }
 
 // Error names the directory and the cause.
 func (e *CorruptError) Error() string {
-	return fmt.Sprintf("badgerkv: cannot open the store in %s: %v", e.Dir, e.Err)
+	cause := e.Err.Error()
+	if e.held != "" {
+		cause = strings.ReplaceAll(cause, e.held, e.Dir)
+	}
+	return fmt.Sprintf("badgerkv: cannot open the store in %s: %s", e.Dir, cause)
 }
 
 // Is says that a CorruptError is metadata.ErrCorrupt.

@@ -10,14 +10,18 @@ import (
 
 // logger gives Badger's messages to zap. Badger's infos are its internals, so
 // they become debug messages; what nobody listens to is not even formatted.
-type logger struct{ log *zap.Logger }
+type logger struct {
+	log *zap.Logger
+	// names puts the directory's path in place of the one that Badger has.
+	names *strings.Replacer
+}
 
 func (l logger) write(level zapcore.Level, format string, args []any) {
 	if !l.log.Core().Enabled(level) {
 		return
 	}
 	if entry := l.log.Check(level, "badger"); entry != nil {
-		text := strings.TrimSpace(fmt.Sprintf(format, args...))
+		text := strings.TrimSpace(l.names.Replace(fmt.Sprintf(format, args...)))
 		entry.Write(zap.String("message", text))
 	}
 }

@@ -6,8 +6,12 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 
+	"github.com/dustin/go-humanize"
 	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
 )
 
 // logSuffix ends the names of Badger's write-ahead logs, which are numbered with
@@ -15,30 +19,31 @@ import (
 const logSuffix = ".mem"
 
 // dropEmptyLogs removes logs without a byte, at which Badger stops. A death leaves
-// them in two places: the newest is made empty, and the oldest is emptied before it
+// them in two places: the newest are made empty, and the oldest is emptied before it
 // goes, when all that it had is in a table. One between others has lost its bytes:
 // then nothing is removed.
 func dropEmptyLogs(opts Options) error {
-	names, err := filepath.Glob(filepath.Join(opts.Dir, "*"+logSuffix))
+	names, err := logsIn(opts.Dir)
 	if err != nil {
 		return err
 	}
-	slices.SortFunc(names, func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) })
-	var empty []string
-	older := false // a log that has bytes
-	for i, name := range names {
+	var empty, after []string // those without a byte, and of them those behind one that has some
+	older := false
+	for _, name := range names {
 		st, err := os.Stat(name)
-		if err != nil {
-			return err
-		}
 		switch {
-		case st.Size() > 0:
+		case err != nil:
+			return err
+		case st.Size() == 0 && older:
+			after = append(after, name)
+			fallthrough
+		case st.Size() == 0:
+			empty = append(empty, name)
+		case len(after) > 0:
+			return fmt.Errorf("log %s is empty, and there are older and newer ones", filepath.Base(after[0]))
+		default:
 			older = true
-			continue
-		case older && i < len(names)-1:
-			return fmt.Errorf("log %s is empty, and there are older and newer ones", filepath.Base(name))
 		}
-		empty = append(empty, name)
 	}
 	for _, name := range empty {
 		opts.Logger.Info("removing a log without a byte", zap.String("log", filepath.Base(name)))
@@ -47,4 +52,49 @@ func dropEmptyLogs(opts Options) error {
 		}
 	}
 	return nil
+}
+
+// logsIn lists the paths of the logs in a directory, oldest first.
+func logsIn(dir string) ([]string, error) {
+	names, err := filepath.Glob(filepath.Join(dir, "*"+logSuffix))
+	slices.SortFunc(names, func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) })
+	return names, err
+}
+
+// numbersOfLogs lists the numbers of the logs in a directory, oldest first.
+func numbersOfLogs(dir string) ([]int, error) {
+	names, err := logsIn(dir)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]int, len(names))
+	for i, name := range names {
+		if out[i], err = strconv.Atoi(strings.TrimSuffix(filepath.Base(name), logSuffix)); err != nil {
+			return nil, fmt.Errorf("number of log %s: %w", name, err)
+		}
+	}
+	return out, nil
+}
+
+// enoughToOpen checks that there is space for the tables of all logs, which Badger
+// writes at once, and for two logs more.
+func enoughToOpen(opts Options, self *os.File) error {
+	names, err := logsIn(opts.Dir)
+	if err != nil {
+		return err
+	}
+	needed := uint64(2*logRoom + 2*manifestRoom)
+	for _, name := range names {
+		var st unix.Stat_t
+		if err = unix.Stat(name, &st); err != nil {
+			return fmt.Errorf("look at %s: %w", name, err)
+		}
+		needed += uint64(min(st.Blocks*512, logRoom))
+	}
+	s := &space{dir: opts.Dir, self: self, reserve: opts.Reserve, log: opts.Logger}
+	free, err := s.free()
+	if err == nil && free < needed {
+		err = s.noSpace("to open it takes " + humanize.IBytes(needed))
+	}
+	return err
 }

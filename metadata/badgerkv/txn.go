@@ -7,12 +7,22 @@ import (
 )
 
 // txn is one transaction of Badger as the seam has it.
-type txn badger.Txn
+type txn struct {
+	*badger.Txn
 
-func (t *txn) badger() *badger.Txn { return (*badger.Txn)(t) }
+	bytes int64 // at least what its commit writes to a log
+}
+
+// wrote counts one entry.
+func (t *txn) wrote(key, value []byte) {
+	if t.bytes == 0 {
+		t.bytes = entryRoom // the mark of the transaction's end
+	}
+	t.bytes += int64(entryRoom + len(key) + len(value))
+}
 
 func (t *txn) Get(key []byte) ([]byte, error) {
-	item, err := t.badger().Get(key)
+	item, err := t.Txn.Get(key)
 	if err != nil {
 		return nil, translate(err)
 	}
@@ -30,13 +40,17 @@ func (t *txn) Set(key, value []byte) error {
 	if len(value) >= maxValue {
 		return metadata.ErrTooLarge
 	}
-	return translate(t.badger().Set(key, value))
+	t.wrote(key, value)
+	return translate(t.Txn.Set(key, value))
 }
 
-func (t *txn) Delete(key []byte) error { return translate(t.badger().Delete(key)) }
+func (t *txn) Delete(key []byte) error {
+	t.wrote(key, nil)
+	return translate(t.Txn.Delete(key))
+}
 
 func (t *txn) Scan(prefix, from []byte, fn func(key, value []byte) (bool, error)) error {
-	it := t.badger().NewIterator(badger.IteratorOptions{Prefix: prefix})
+	it := t.NewIterator(badger.IteratorOptions{Prefix: prefix})
 	defer it.Close()
 	start := prefix
 	if string(from) > string(prefix) {
