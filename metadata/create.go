@@ -27,7 +27,7 @@ func (s *Store) Create(ctx context.Context, parent Ino, name string, n Node) (In
 	}
 	defer s.locks.lock(parent)()
 	var rec record
-	err = s.update(ctx, func(t *txn) (err error) {
+	err = s.grow(ctx, func(t *txn) (err error) {
 		if rec, err = t.create(ino, parent, name, n); err == nil {
 			t.fresh(&rec)
 		}

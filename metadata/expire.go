@@ -78,7 +78,7 @@ func (s *Store) Expire(ctx context.Context, ino Ino, at Timespec) error {
 		return fmt.Errorf("%w: %d nanoseconds", ErrInvalid, at.Nsec)
 	}
 	defer s.locks.lock(ino)()
-	return s.update(ctx, func(t *txn) error {
+	return s.grow(ctx, func(t *txn) error {
 		rec, err := t.inode(ino)
 		if err != nil {
 			return err

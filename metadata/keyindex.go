@@ -41,8 +41,12 @@ func (s *Store) BindKey(ctx context.Context, ino Ino, key string) error {
 			return err
 		}
 	}
+	run := s.update
+	if key != "" {
+		run = s.grow
+	}
 	defer s.locks.lock(ino)()
-	return s.update(ctx, func(t *txn) error {
+	return run(ctx, func(t *txn) error {
 		rec, err := t.inode(ino)
 		if err != nil || rec.Key == key {
 			return err

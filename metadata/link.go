@@ -18,7 +18,7 @@ func (s *Store) Link(ctx context.Context, ino, parent Ino, name string) (Inode, 
 	}
 	defer s.locks.lock2(ino, parent)()
 	var rec record
-	err := s.update(ctx, func(t *txn) (err error) {
+	err := s.grow(ctx, func(t *txn) (err error) {
 		rec, err = t.link(ino, parent, name)
 		return err
 	})

@@ -116,7 +116,7 @@ func (p *putter) try(ctx context.Context, at, n int) error {
 	}
 	defer p.s.locks.lock(p.dir)()
 	var left []Ino
-	err := p.s.update(ctx, func(t *txn) (err error) {
+	err := p.s.grow(ctx, func(t *txn) (err error) {
 		left, err = p.run(t, todo)
 		return err
 	})

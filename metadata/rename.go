@@ -100,7 +100,7 @@ func (s *Store) rename(ctx context.Context, r Rename, place func(*renameOp) erro
 	defer s.locks.lock2(r.From, r.To)()
 	var res RenameResult
 	var leftover bool
-	err := s.update(ctx, func(t *txn) (err error) {
+	err := s.grow(ctx, func(t *txn) (err error) {
 		op := &renameOp{Rename: r, t: t}
 		res, err = op.run(place)
 		leftover = op.replaced && s.leftover(&op.other)

@@ -146,6 +146,16 @@ func corruptIfMissing(err error, what string) error {
 // Close closes the KV. All other methods have returned when it is called.
 func (s *Store) Close() error { return s.kv.Close() }
 
+// Room answers ErrNoSpace when the space that is left for records is kept for
+// removals, for what becomes of data, and for the end. Operations that add or
+// change names, attributes and keys ask it themselves; Update doesn't.
+func (s *Store) Room() error {
+	if r, ok := s.kv.(Roomer); ok {
+		return r.Room()
+	}
+	return nil
+}
+
 // Generation returns what tells this store's inodes from those of another
 // store. It is drawn once, when the store is created.
 func (s *Store) Generation() Generation { return s.super.gen }

@@ -66,6 +66,14 @@ func (s *Store) update(ctx context.Context, fn func(*txn) error) error {
 	return err
 }
 
+// grow is update for what adds names or attributes: it leaves the reserve free.
+func (s *Store) grow(ctx context.Context, fn func(*txn) error) error {
+	if err := s.Room(); err != nil {
+		return err
+	}
+	return s.update(ctx, fn)
+}
+
 // OnWrite has fn called for every inode, and every name of a directory, that a
 // transaction has written, or may have: some more than once, and also those of
 // one that failed. It is called before the operation returns and with locks of

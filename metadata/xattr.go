@@ -63,7 +63,7 @@ func (s *Store) SetXattr(ctx context.Context, ino Ino, name string, value []byte
 		return err
 	}
 	defer s.locks.lock(ino)()
-	return s.update(ctx, func(t *txn) error {
+	return s.grow(ctx, func(t *txn) error {
 		rec, err := t.inode(ino)
 		if err != nil {
 			return err

@@ -262,6 +262,11 @@ func (s *Store) setRecord(ctx context.Context, ino Ino, c Change) (Attr, error) 
 		c.apply(in, s.now())
 		return nil
 	}
+	if c.Size == nil { // a new size is data's, which needs no space for names
+		if err := s.meta.Room(); err != nil {
+			return Attr{}, fmt.Errorf("set attributes of inode %d: %w", ino, err)
+		}
+	}
 	in, err := s.meta.Update(ctx, ino, apply)
 	if errors.Is(err, metadata.ErrNotExist) {
 		var ok bool

@@ -11,6 +11,7 @@ import (
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/config"
 	"github.com/hmcfs/hmcfs/devices"
 	fsys "github.com/hmcfs/hmcfs/fs"
+	"github.com/hmcfs/hmcfs/metadata/badgerkv"
 	"github.com/hmcfs/hmcfs/transport"
 )
 
@@ -38,7 +39,7 @@ func TestDefaultsAreThoseOfTheLayers(t *testing.T) {
 		Passthrough: "auto", ReadAhead: fsys.DefaultReadAhead, MaxWrite: fsys.DefaultMaxWrite,
 		MaxBackground: fsys.DefaultMaxBackground, CacheTimeout: fsys.DefaultCacheTimeout,
 		ChunkSize: transport.DefaultChunkSize, Slots: transport.DefaultSlots, MaxPinned: transport.DefaultMaxPinned,
-		MaxRegistered: transport.DefaultMaxRegistered, RegisterFrom: transport.DefaultRegisterFrom,
+		Reserve: badgerkv.DefaultReserve, MaxRegistered: transport.DefaultMaxRegistered, RegisterFrom: transport.DefaultRegisterFrom,
 		LogLevel: "info", NUMA: "auto", Squash: "root", Lease: 10 * time.Second, NodeTimeout: 10 * time.Second,
 	}
 	got, _ := json.Marshal(s.Options)

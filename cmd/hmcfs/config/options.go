@@ -18,6 +18,7 @@ type Options struct {
 	Devices       []string
 	StateDir      string
 	RuntimeDir    string
+	Reserve       devices.Size
 	AllowOther    bool
 	Keep          bool
 	Passthrough   string

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/fs"
+	"github.com/hmcfs/hmcfs/metadata/badgerkv"
 	"github.com/hmcfs/hmcfs/objects/cluster"
 	"github.com/hmcfs/hmcfs/transport"
 )
@@ -86,6 +87,8 @@ func localTable() []*Option {
 			"Directory of the metadata and the log. Default: one for each mount point below $XDG_STATE_HOME/hmcfs, for root below /var/lib/hmcfs."),
 		text("runtime-dir", kindText, "", func(o *Options) *string { return &o.RuntimeDir },
 			"Directory of the admin socket and the host tier. Default: one for each mount point below $XDG_RUNTIME_DIR/hmcfs, for root below /run/hmcfs."),
+		size("reserve", showSize(badgerkv.DefaultReserve), func(o *Options) *devices.Size { return &o.Reserve },
+			"How much of the state directory's file system is kept free: with less, changes of names and attributes fail with ENOSPC, while data, reads, removals and the unmount go on."),
 		flag("allow-other", func(o *Options) *bool { return &o.AllowOther },
 			"Let other users in, as modes and owners allow. An unprivileged user needs user_allow_other in /etc/fuse.conf."),
 		flag("keep", func(o *Options) *bool { return &o.Keep },

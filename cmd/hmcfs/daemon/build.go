@@ -153,7 +153,7 @@ func (d *Daemon) openRecords(ctx context.Context, back *undo) error {
 	if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
 		back.push(func() { d.opts.Places.RemoveMetadata() }) //nolint:errcheck // the failure that led here is told
 	}
-	kv, err := badgerkv.Open(ctx, badgerkv.Options{Dir: dir, Logger: d.opts.Logger})
+	kv, err := badgerkv.Open(ctx, badgerkv.Options{Dir: dir, Reserve: uint64(d.opts.Settings.Reserve), Logger: d.opts.Logger})
 	if err != nil {
 		return d.recordsFault(err)
 	}
@@ -171,6 +171,8 @@ func (d *Daemon) recordsFault(err error) error {
 	switch {
 	case errors.Is(err, badgerkv.ErrLocked):
 		return fmt.Errorf("state directory %s is in use by another process; unmount that mount, or give another --state-dir", d.opts.Places.State)
+	case errors.Is(err, metadata.ErrNoSpace):
+		return err
 	case errors.Is(err, metadata.ErrNewer):
 		return fmt.Errorf("metadata in %s: %w; use the newer hmcfs that wrote it, or give another --state-dir", dir, err)
 	default:

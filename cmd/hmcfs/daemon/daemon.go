@@ -157,7 +157,11 @@ func (d *Daemon) teardown(ctx context.Context, keep bool) error {
 		}
 	}
 	note("close the store", d.store.Close(ctx, objects.CloseOptions{Keep: keep}))
-	note("close the records", d.meta.Close())
+	if cerr := d.meta.Close(); keep {
+		note("close the records", cerr)
+	} else if cerr != nil {
+		d.log.Warn("the records that are to be removed could not be closed", zap.Error(cerr))
+	}
 	note("close the engine", d.engine.Close())
 	note("close the devices", d.closeDevices(keep))
 	if !keep && len(errs) == 0 {

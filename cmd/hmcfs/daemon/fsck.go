@@ -70,6 +70,8 @@ func stateFault(dir string, err error) error {
 	switch {
 	case errors.Is(err, badgerkv.ErrLocked):
 		return fmt.Errorf("state directory %s: %w; check the running mount instead: hmcfs fsck MOUNTPOINT", dir, err)
+	case errors.Is(err, metadata.ErrNoSpace):
+		return err
 	case errors.Is(err, metadata.ErrNewer):
 		return fmt.Errorf("state directory %s: %w; use the newer hmcfs that wrote it", dir, err)
 	}
