@@ -20,7 +20,7 @@ func (s *Store) Bind(ctx context.Context, ino Ino, binding []byte, fn func(*Inod
 	if len(binding) > MaxBinding {
 		return Inode{}, fmt.Errorf("binding of %d bytes: %w", len(binding), ErrTooLarge)
 	}
-	if err := s.Room(); err != nil {
+	if err := s.Room(ctx); err != nil {
 		return Inode{}, err
 	}
 	return s.changeBinding(ctx, ino, fn, func(t *txn, rec *record) error {

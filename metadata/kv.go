@@ -62,6 +62,7 @@ type KVTxn interface {
 // Roomer is implemented by a KV that shares the space of its records with others.
 type Roomer interface {
 	// Room answers ErrNoSpace when only what is kept for removals and for the end
-	// is left. It may be called at any time before Close.
-	Room() error
+	// is left. It may wait for the store to make room, and be called at any time
+	// before Close.
+	Room(ctx context.Context) error
 }

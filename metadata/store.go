@@ -149,9 +149,9 @@ func (s *Store) Close() error { return s.kv.Close() }
 // Room answers ErrNoSpace when the space that is left for records is kept for
 // removals, for what becomes of data, and for the end. Operations that add or
 // change names, attributes and keys ask it themselves; Update doesn't.
-func (s *Store) Room() error {
+func (s *Store) Room(ctx context.Context) error {
 	if r, ok := s.kv.(Roomer); ok {
-		return r.Room()
+		return r.Room(ctx)
 	}
 	return nil
 }

@@ -68,7 +68,7 @@ func (s *Store) update(ctx context.Context, fn func(*txn) error) error {
 
 // grow is update for what adds names or attributes: it leaves the reserve free.
 func (s *Store) grow(ctx context.Context, fn func(*txn) error) error {
-	if err := s.Room(); err != nil {
+	if err := s.Room(ctx); err != nil {
 		return err
 	}
 	return s.update(ctx, fn)

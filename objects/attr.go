@@ -263,7 +263,7 @@ func (s *Store) setRecord(ctx context.Context, ino Ino, c Change) (Attr, error) 
 		return nil
 	}
 	if c.Size == nil { // a new size is data's, which needs no space for names
-		if err := s.meta.Room(); err != nil {
+		if err := s.meta.Room(ctx); err != nil {
 			return Attr{}, fmt.Errorf("set attributes of inode %d: %w", ino, err)
 		}
 	}

@@ -181,7 +181,7 @@ func (kv *KV) try(ctx context.Context, fn func(metadata.KVTxn) error) error {
 
 // Room is metadata.Roomer's: it answers a *SpaceError when less than the reserve
 // is free.
-func (kv *KV) Room() error { return kv.space.room() }
+func (kv *KV) Room(ctx context.Context) error { return kv.space.room(ctx) }
 
 func (kv *KV) begin(ctx context.Context) error {
 	if kv.closed.Load() {

@@ -215,7 +215,7 @@ func (w *worker) step(ctx context.Context) error {
 	key := fmt.Appendf(nil, "worker%d/%05d", w.id, rand.IntN(keysPerWorker))
 	var value []byte
 	count := &w.tally.removed
-	err := w.kv.Room()
+	err := w.kv.Room(ctx)
 	if err == nil && rand.IntN(8) > 0 {
 		count = &w.tally.put
 		value = make([]byte, 8*(1+rand.IntN(600)))
@@ -452,6 +452,37 @@ func TestReadOnlyDisk(t *testing.T) {
 			t.Errorf("Open = %v, want EROFS that names %s", err, records)
 		}
 	})
+}
+
+// TestCloseAtRotation closes a store whose last commit was the first in a new log.
+func TestCloseAtRotation(t *testing.T) {
+	dir := t.TempDir()
+	kv := open(t, dir)
+	value := make([]byte, 64<<10)
+	for i := 0; ; i++ {
+		err := kv.Update(t.Context(), func(tx metadata.KVTxn) error {
+			return tx.Set(fmt.Appendf(nil, "key%d", i), value)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		names, err := filepath.Glob(filepath.Join(dir, "*.mem"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if st, err := os.Stat(names[len(names)-1]); err != nil || st.Size() > 0 {
+			break
+		}
+	}
+	for range 2 {
+		if err := kv.Close(); err != nil {
+			t.Fatal(err)
+		}
+		kv = open(t, dir)
+	}
+	if err := kv.Close(); err != nil {
+		t.Error(err)
+	}
 }
 
 // TestAllocated looks at all files that Badger maps: none may get its blocks when it

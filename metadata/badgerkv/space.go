@@ -34,7 +34,9 @@ const (
 	// tableRoom is free space with which Badger can write a table.
 	tableRoom = 2 * memTableSize
 	// stallLimit is how long Badger may take to write a table when full logs wait.
-	stallLimit = 10 * time.Second
+	stallLimit = 30 * time.Second
+	// usable is what of a log is used when none follows it.
+	usable = memTableSize - 64<<10
 	// entryRoom is more than an entry takes in a log, and in a memtable, beside its
 	// key and value.
 	entryRoom = 160
@@ -68,6 +70,10 @@ type space struct {
 	// that have not ended may still write.
 	// +checklocks:mu
 	used, underWay int64
+	// latest is what was under way when the last commit was admitted: what Badger may
+	// have written to a log that it has gone to since.
+	// +checklocks:mu
+	latest int64
 	// low says that less than the reserve was free when last asked.
 	// +checklocks:mu
 	low bool
@@ -102,6 +108,7 @@ func (s *space) held(log int) string { return filepath.Join(heldPath(s.self), lo
 func logName(log int) string { return fmt.Sprintf("%05d%s", log, logSuffix) }
 
 // admit waits until a commit of n bytes can be made, and counts it; done ends it.
+// Without a next log it may use what is left of the present one.
 //
 // Errors: metadata.ErrNoSpace (a *SpaceError); ErrGone (a *GoneError); the
 // context's.
@@ -111,15 +118,27 @@ func (s *space) admit(ctx context.Context, n int64) error {
 	for s.underWay > 0 && s.underWay+n > maxUnderWay {
 		s.ended.Wait()
 	}
-	limit := time.Now().Add(stallLimit)
-	for {
+	err := s.awaitNextLocked(ctx)
+	if err != nil && (!errors.Is(err, metadata.ErrNoSpace) || s.used+n > usable) {
+		return err
+	}
+	s.underWay += n
+	s.used += n
+	s.latest = s.underWay
+	return nil
+}
+
+// awaitNextLocked returns when there is a log for Badger to go to next. It unlocks
+// while it waits.
+//
+// +checklocks:s.mu
+func (s *space) awaitNextLocked(ctx context.Context) error {
+	for limit := time.Now().Add(stallLimit); ; {
 		busy, err := s.advanceLocked()
 		switch {
-		case err != nil && (!errors.Is(err, metadata.ErrNoSpace) || s.used+n > memTableSize-maxUnderWay):
+		case err != nil:
 			return err
-		case !busy || err != nil:
-			s.underWay += n
-			s.used += n
+		case !busy:
 			return nil
 		case time.Now().After(limit):
 			return s.noSpace(fmt.Sprintf("no table was written in %v", stallLimit))
@@ -177,7 +196,7 @@ func (s *space) advanceLocked() (busy bool, err error) {
 		}
 		s.full = append(s.full, s.present)
 		s.present++
-		s.used, s.ready = s.underWay, false
+		s.used, s.ready = s.latest, false
 	}
 	for len(s.full) > 0 {
 		if _, err := os.Stat(s.path(s.full[0])); !errors.Is(err, fs.ErrNotExist) {
@@ -259,8 +278,20 @@ func cannotAllocate(err error) bool {
 	return errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOSYS)
 }
 
-// room answers a *SpaceError when less than the reserve is free.
-func (s *space) room() error {
+// room waits for a log that follows the present one, of which the rest is for
+// removals then. It answers a *SpaceError when less than the reserve is free, or
+// when there is no space for that log.
+func (s *space) room(ctx context.Context) error {
+	if err := s.aboveReserve(); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.awaitNextLocked(ctx)
+}
+
+// aboveReserve answers a *SpaceError when less than the reserve is free.
+func (s *space) aboveReserve() error {
 	free, err := s.free()
 	if err != nil {
 		return fmt.Errorf("free space of %s: %w", s.dir, err)
@@ -321,7 +352,7 @@ func (s *space) finishable() error {
 	return nil
 }
 
-// removeNext removes the log that was made for Badger.
+// removeNext removes the log that was made for Badger, unless Badger has taken it.
 func (s *space) removeNext() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -329,7 +360,12 @@ func (s *space) removeNext() error {
 		return nil
 	}
 	s.ready = false
-	return os.Remove(s.held(s.present + 1))
+	path := s.held(s.present + 1)
+	st, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && st.Size() > 0 {
+		return nil
+	}
+	return errors.Join(err, os.Remove(path))
 }
 
 // wrap makes a *SpaceError of the system's.
