@@ -206,7 +206,7 @@ type worker struct {
 	tally *tally
 }
 
-// tally counts what workers have done.
+// tally counts what workers have done; removed is that for want of space.
 type tally struct{ put, removed, refused atomic.Int64 }
 
 const keysPerWorker = 3000
@@ -214,16 +214,16 @@ const keysPerWorker = 3000
 func (w *worker) step(ctx context.Context) error {
 	key := fmt.Appendf(nil, "worker%d/%05d", w.id, rand.IntN(keysPerWorker))
 	var value []byte
-	count := &w.tally.removed
+	count := &w.tally.put
 	err := w.kv.Room(ctx)
 	if err == nil && rand.IntN(8) > 0 {
-		count = &w.tally.put
 		value = make([]byte, 8*(1+rand.IntN(600)))
 		for i := 0; i < len(value); i += 8 {
 			binary.LittleEndian.PutUint64(value[i:], rand.Uint64())
 		}
 	}
 	if err != nil {
+		count = &w.tally.removed
 		w.tally.refused.Add(1)
 		if !errors.Is(err, metadata.ErrNoSpace) {
 			return err
@@ -334,9 +334,8 @@ func (c *child) counts(t *testing.T) counts {
 }
 
 // await asks until what was done since is enough.
-func (c *child) await(t *testing.T, enough func(since counts) bool) {
+func (c *child) await(t *testing.T, first counts, enough func(since counts) bool) {
 	t.Helper()
-	first := c.counts(t)
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for limit := time.Now().Add(2 * time.Minute); ; <-tick.C {
@@ -363,13 +362,14 @@ func TestFullDisk(t *testing.T) {
 		}
 		w, f := start(t, worksDir, filepath.Join(dir, "records")), start(t, fillDir, dir)
 		for range rounds {
-			w.await(t, func(n counts) bool { return n.put > 4000 })
+			w.await(t, w.counts(t), func(n counts) bool { return n.put > 4000 })
+			before := w.counts(t)
 			f.ask(t, "fill")
-			w.await(t, func(n counts) bool { return n.refused > 500 && n.removed > 100 })
+			w.await(t, before, func(n counts) bool { return n.refused > 500 && n.removed > 100 })
 			w.ask(t, "verify-running")
 			f.ask(t, "free")
 		}
-		w.await(t, func(n counts) bool { return n.put > 4000 })
+		w.await(t, w.counts(t), func(n counts) bool { return n.put > 4000 })
 		t.Logf("%+v", w.counts(t))
 		for _, what := range []string{"stop", "verify", "close", "reopen", "verify", "close"} {
 			w.ask(t, what)
@@ -383,7 +383,7 @@ func TestCloseFull(t *testing.T) {
 	onDisk(t, func(t *testing.T, dir string) {
 		records := filepath.Join(dir, "records")
 		w, f := start(t, worksDir, records), start(t, fillDir, dir)
-		w.await(t, func(n counts) bool { return n.put > 2000 })
+		w.await(t, w.counts(t), func(n counts) bool { return n.put > 2000 })
 		w.ask(t, "stop")
 		f.ask(t, "fill")
 		w.ask(t, "close")
