@@ -23,7 +23,9 @@
 // each other, or others can change packets on their way, use TLS.
 //
 // Handshakes run side by side and have a time limit, so one that is silent
-// keeps nobody waiting.
+// keeps nobody waiting. Their number is bounded: where there are too many, those
+// who have sent nothing go first, and of those the ones of the source that has
+// most, so that strangers take the places of strangers.
 //
 // # Tags and messages
 //

@@ -85,13 +85,8 @@ func handshakeGuard(ctx context.Context, c net.Conn, limit time.Duration) (stop 
 	}, nil
 }
 
-// shake runs one side of a handshake within its time limit and the context,
-// over TLS where that is set: side is tls.Client or tls.Server, and listens the
-// name that who listens must have, which only who connects needs.
-func (o *Options) shake(
-	ctx context.Context, raw net.Conn, side func(net.Conn, *tls.Config) *tls.Conn, listens string,
-	talk func(c net.Conn) (*Conn, error),
-) (conn *Conn, err error) {
+// guarded runs one side of a handshake within its time limit and the context.
+func (o *Options) guarded(ctx context.Context, raw net.Conn, shake func() (*Conn, error)) (conn *Conn, err error) {
 	stop, err := handshakeGuard(ctx, raw, o.HandshakeTimeout)
 	if err != nil {
 		return nil, err
@@ -101,14 +96,21 @@ func (o *Options) shake(
 			conn, err = nil, errors.Join(cause, err)
 		}
 	}()
+	return shake()
+}
+
+// secured is the connection itself, or TLS over it where that is set: side is
+// tls.Client or tls.Server, and listens the name that who listens must have, which
+// only who connects needs.
+func (o *Options) secured(ctx context.Context, raw net.Conn, side func(net.Conn, *tls.Config) *tls.Conn, listens string) (net.Conn, error) {
 	if o.TLS == nil {
-		return talk(raw)
+		return raw, nil
 	}
 	secure := side(raw, o.tlsConfig(listens))
-	if err = secure.HandshakeContext(ctx); err != nil {
+	if err := secure.HandshakeContext(ctx); err != nil {
 		return nil, fmt.Errorf("TLS: %w: %w", ErrAuth, err)
 	}
-	return talk(secure)
+	return secure, nil
 }
 
 // connect is the handshake of who connects. want carries To, Role, Session
@@ -118,7 +120,13 @@ func (o *Options) connect(ctx context.Context, raw net.Conn, want wire.Hello) (*
 	if o.TLS != nil && name == "" {
 		return nil, fmt.Errorf("the name in the certificate of %s is not known: %w", want.To, ErrAuth)
 	}
-	return o.shake(ctx, raw, tls.Client, name, func(c net.Conn) (*Conn, error) { return o.introduce(c, want) })
+	return o.guarded(ctx, raw, func() (*Conn, error) {
+		c, err := o.secured(ctx, raw, tls.Client, name)
+		if err != nil {
+			return nil, err
+		}
+		return o.introduce(c, want)
+	})
 }
 
 // introduce says who this is and checks who answers.
@@ -185,9 +193,20 @@ func (o *Options) welcomed(c net.Conn, peer wire.Rank, frames ...[]byte) (wire.W
 	return w, nil
 }
 
-// accept is the handshake of who listens.
-func (o *Options) accept(ctx context.Context, raw net.Conn, h Handler) (*Conn, error) {
-	return o.shake(ctx, raw, tls.Server, "", func(c net.Conn) (*Conn, error) { return o.examine(c, h) })
+// accept is the handshake of who listens. heard is called when the first byte has
+// come.
+func (o *Options) accept(ctx context.Context, raw net.Conn, h Handler, heard func()) (*Conn, error) {
+	return o.guarded(ctx, raw, func() (*Conn, error) {
+		if err := awaitByte(raw); err != nil {
+			return nil, fmt.Errorf("nothing has come: %w", err)
+		}
+		heard()
+		c, err := o.secured(ctx, raw, tls.Server, "")
+		if err != nil {
+			return nil, err
+		}
+		return o.examine(c, h)
+	})
 }
 
 // examine asks who connects for a proof, and answers.

@@ -490,7 +490,7 @@ func FuzzAccept(f *testing.F) {
 		o := options(0)
 		o.EnsureDefaults()
 		d := newDoor()
-		if _, err := o.accept(t.Context(), server, d); err == nil || len(d.taken) != 0 {
+		if _, err := o.accept(t.Context(), server, d, func() {}); err == nil || len(d.taken) != 0 {
 			t.Errorf("% x was let in", p)
 		}
 		_ = server.Close()

@@ -1,7 +1,6 @@
 package control
 
 import (
-	"container/list"
 	"context"
 	"errors"
 	"fmt"
@@ -36,10 +35,8 @@ type Listener struct {
 	running sync.WaitGroup
 
 	mu sync.Mutex
-	// handshakes are the connections (of type candidate) that prove themselves,
-	// the oldest first.
 	// +checklocks:mu
-	handshakes list.List
+	handshakes candidates
 }
 
 // Listen listens at the address. Of a Unix socket, what a dead process has
@@ -53,7 +50,7 @@ func Listen(ctx context.Context, at Address, o Options, h Handler) (*Listener, e
 	if err != nil {
 		return nil, fmt.Errorf("listen at %s: %w", at, err)
 	}
-	l := &Listener{opts: o, handler: h, socket: socket}
+	l := &Listener{opts: o, handler: h, socket: socket, handshakes: candidates{most: o.MaxHandshakes}}
 	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	l.cancel = cancel
 	l.running.Go(func() { l.run(life) })
@@ -128,62 +125,57 @@ func (l *Listener) run(ctx context.Context) {
 	}
 }
 
-// candidate is a connection that proves itself, and the machine that made it.
-type candidate struct {
-	conn net.Conn
-	host string
-}
-
-// surplusLocked takes a candidate away where there are too many: the oldest of the
-// machine that has most of them, so that a stranger drops its own.
-//
-// +checklocks:l.mu
-func (l *Listener) surplusLocked() net.Conn {
-	if l.handshakes.Len() <= l.opts.MaxHandshakes {
-		return nil
-	}
-	count, most := map[string]int{}, 0
-	for e := l.handshakes.Front(); e != nil; e = e.Next() {
-		c, _ := e.Value.(candidate)
-		count[c.host]++
-		most = max(most, count[c.host])
-	}
-	for e := l.handshakes.Front(); ; e = e.Next() {
-		if c, _ := e.Value.(candidate); count[c.host] == most {
-			l.handshakes.Remove(e)
-			return c.conn
-		}
-	}
-}
+// errSurplus is a handshake that was ended to make room.
+var errSurplus = errors.New("more connections prove themselves than there is room for")
 
 // begin runs a handshake of its own, and makes room for it.
 func (l *Listener) begin(ctx context.Context, c net.Conn) {
-	host, _, err := net.SplitHostPort(c.RemoteAddr().String())
-	if err != nil {
-		host = "" // a Unix socket: all are of this machine
-	}
 	l.mu.Lock()
-	place := l.handshakes.PushBack(candidate{c, host})
-	surplus := l.surplusLocked()
+	place, surplus := l.handshakes.add(c)
 	l.mu.Unlock()
 	if surplus != nil {
 		_ = surplus.Close()
 	}
 	l.running.Go(func() {
-		conn, err := l.opts.accept(ctx, c, l.handler)
+		conn, err := l.opts.accept(ctx, c, l.handler, func() {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			l.handshakes.hear(place)
+		})
 		if err == nil {
 			err = giveUp(c, conn.Role, l.opts.Timeout)
 		}
 		l.mu.Lock()
-		l.handshakes.Remove(place)
+		dropped := l.handshakes.remove(place)
 		l.mu.Unlock()
 		if err != nil {
 			_ = c.Close()
-			l.opts.Logger.Warn("peer turned away", zap.Stringer("peer", c.RemoteAddr()), zap.Error(err))
+			if dropped {
+				err = errSurplus
+			}
+			l.opts.Logger.Warn("peer turned away: "+cause(err), zap.Stringer("peer", c.RemoteAddr()), zap.Error(err))
 			return
 		}
 		l.handler.Serve(conn)
 	})
+}
+
+// cause is the kind of what a peer was turned away for. Strangers decide how often
+// that is, so that each kind is one text, by which a log can be limited.
+func cause(err error) string {
+	switch {
+	case errors.Is(err, errSurplus):
+		return "too many at once"
+	case errors.Is(err, ErrRefused):
+		return "refused"
+	case errors.Is(err, ErrAuth):
+		return "not authenticated"
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return "too slow"
+	case errors.Is(err, wire.ErrFrame) || errors.Is(err, wire.ErrVersion):
+		return "not of this protocol"
+	}
+	return "broken off"
 }
 
 // Dial connects to a peer and proves who we are. want carries To, Role,

@@ -17,7 +17,7 @@ import (
 const (
 	DefaultChunk            = 1 << 20
 	DefaultHandshakeTimeout = 10 * time.Second
-	DefaultMaxHandshakes    = 64
+	DefaultMaxHandshakes    = 256
 	DefaultTimeout          = 30 * time.Second
 )
 
@@ -54,10 +54,12 @@ type Options struct {
 	// Timeout is about how long a TCP connection lives on when the peer's
 	// machine answers nothing. Default 30 s.
 	Timeout time.Duration
-	// MaxHandshakes bounds how many handshakes are under way; with one more the oldest of
-	// the machine that has most is dropped. Default 64.
+	// MaxHandshakes bounds how many handshakes are under way. With one more, one is
+	// dropped that has sent nothing yet, or else any: the oldest of the source (an
+	// IPv4 address, 64 bits of an IPv6 one) that has most. Default 256.
 	MaxHandshakes int
-	// Logger gets a line for each peer that is turned away. Nil is none.
+	// Logger gets a line for each peer that is turned away, whose message is one of a
+	// few: strangers decide how often, so limit it by message. Nil is none.
 	Logger *zap.Logger
 }
 

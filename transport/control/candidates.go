@@ -1,0 +1,150 @@
+package control
+
+import (
+	"container/list"
+	"io"
+	"net"
+	"net/netip"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// sourceBits is how much of an IPv6 address is one source: hosts choose the rest.
+const sourceBits = 64
+
+// source is who may be the same as another one: an IPv4 address, or the network
+// of an IPv6 one. The zero value is all of this machine who use a Unix socket.
+type source struct{ netip.Prefix }
+
+// sourceOf is where a connection comes from.
+func sourceOf(c net.Conn) source {
+	at, ok := c.RemoteAddr().(*net.TCPAddr)
+	if !ok {
+		return source{}
+	}
+	ip := at.AddrPort().Addr().Unmap().WithZone("")
+	// It fails for an address that is none.
+	p, _ := ip.Prefix(min(ip.BitLen(), sourceBits))
+	return source{p}
+}
+
+// group is candidates that are alike.
+type group struct {
+	source source
+	// heard says that they have sent something.
+	heard bool
+}
+
+// candidate is a connection that proves itself.
+type candidate struct {
+	group
+
+	conn net.Conn
+	// dropped says that it was closed to make room.
+	dropped bool
+}
+
+// candidates are the connections that prove themselves, at most as many as most.
+// Its holder locks it.
+type candidates struct {
+	most int
+	// all are of type *candidate, the oldest first.
+	all   list.List
+	count map[group]int
+}
+
+// add takes a connection in, and returns the one that makes room for it, if one
+// must: its caller closes it.
+func (q *candidates) add(c net.Conn) (place *list.Element, surplus net.Conn) {
+	if q.count == nil {
+		q.count = map[group]int{}
+	}
+	one := &candidate{group: group{source: sourceOf(c)}, conn: c}
+	place = q.all.PushBack(one)
+	q.count[one.group]++
+	if q.all.Len() > q.most {
+		surplus = q.drop()
+	}
+	return place, surplus
+}
+
+// drop takes one away: of those who are silent, if there are any, the oldest of the
+// source that has most of them.
+func (q *candidates) drop() net.Conn {
+	most := map[bool]int{}
+	for g, n := range q.count {
+		most[g.heard] = max(most[g.heard], n)
+	}
+	heard := most[false] == 0
+	for e := q.all.Front(); e != nil; e = e.Next() {
+		c, _ := e.Value.(*candidate)
+		if c.heard == heard && q.count[c.group] == most[heard] {
+			c.dropped = true
+			q.take(e, c)
+			return c.conn
+		}
+	}
+	return nil
+}
+
+// hear notes that a candidate has sent something.
+func (q *candidates) hear(place *list.Element) {
+	c, _ := place.Value.(*candidate)
+	if c.dropped {
+		return
+	}
+	q.forget(c.group)
+	c.heard = true
+	q.count[c.group]++
+}
+
+// remove ends a candidate, and says whether it was dropped before.
+func (q *candidates) remove(place *list.Element) (dropped bool) {
+	c, _ := place.Value.(*candidate)
+	if !c.dropped {
+		q.take(place, c)
+	}
+	return c.dropped
+}
+
+// take takes a candidate out of the list.
+func (q *candidates) take(place *list.Element, c *candidate) {
+	q.all.Remove(place)
+	q.forget(c.group)
+}
+
+func (q *candidates) forget(g group) {
+	if q.count[g]--; q.count[g] == 0 {
+		delete(q.count, g)
+	}
+}
+
+// awaitByte waits until the peer has sent something, and leaves it unread. What is
+// no socket is not waited for.
+func awaitByte(c net.Conn) error {
+	s, ok := c.(syscall.Conn)
+	if !ok {
+		return nil
+	}
+	raw, err := s.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var n int
+	var failure error
+	err = raw.Read(func(fd uintptr) bool {
+		var p [1]byte
+		n, _, failure = unix.Recvfrom(int(fd), p[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
+		return failure != unix.EAGAIN && failure != unix.EINTR
+	})
+	switch {
+	case err != nil:
+		return err
+	case failure != nil:
+		return failure
+	case n == 0:
+		return io.EOF
+	}
+	return nil
+}
