@@ -28,6 +28,7 @@ type Store struct {
 	alloc      allocator
 	locks      lockTable
 	cache      *cache
+	held       heldXattrs
 	// changed is told what transactions have written; nil is nobody.
 	changed atomic.Pointer[func(ino Ino, names bool)]
 }

@@ -33,7 +33,7 @@ func (s *Store) GetXattr(ctx context.Context, ino Ino, name string) ([]byte, err
 	err := s.view(ctx, func(t *txn) error {
 		data, err := t.kv.Get(t.xattrKey(ino, name))
 		if errors.Is(err, ErrNoKey) {
-			if _, err = t.inode(ino); err != nil {
+			if _, err = t.bearer(ino); err != nil {
 				return err
 			}
 			return ErrNoXattr
@@ -64,7 +64,7 @@ func (s *Store) SetXattr(ctx context.Context, ino Ino, name string, value []byte
 	}
 	defer s.locks.lock(ino)()
 	return s.update(ctx, func(t *txn) error {
-		rec, err := t.inode(ino)
+		rec, err := t.bearer(ino)
 		if err != nil {
 			return err
 		}
@@ -85,7 +85,7 @@ func (s *Store) SetXattr(ctx context.Context, ino Ino, name string, value []byte
 		if err := t.putXattr(ino, name, value); err != nil {
 			return err
 		}
-		return t.putInode(&rec)
+		return t.putBearer(&rec)
 	})
 }
 
@@ -95,7 +95,7 @@ func (s *Store) SetXattr(ctx context.Context, ino Ino, name string, value []byte
 func (s *Store) ListXattr(ctx context.Context, ino Ino) ([]string, error) {
 	var names []string
 	err := s.view(ctx, func(t *txn) error {
-		rec, err := t.inode(ino)
+		rec, err := t.bearer(ino)
 		if err != nil || rec.xattrs == 0 {
 			return err
 		}
@@ -117,7 +117,7 @@ func (s *Store) RemoveXattr(ctx context.Context, ino Ino, name string) error {
 	}
 	defer s.locks.lock(ino)()
 	return s.update(ctx, func(t *txn) error {
-		rec, err := t.inode(ino)
+		rec, err := t.bearer(ino)
 		if err != nil {
 			return err
 		}
@@ -132,6 +132,6 @@ func (s *Store) RemoveXattr(ctx context.Context, ino Ino, name string) error {
 		if err := t.kv.Delete(key); err != nil {
 			return err
 		}
-		return t.putInode(&rec)
+		return t.putBearer(&rec)
 	})
 }
