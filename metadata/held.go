@@ -74,7 +74,33 @@ func (s *Store) ReleaseXattrs(ctx context.Context, ino Ino) error {
 	if err != nil || !nameless {
 		return err
 	}
+	if err = s.update(ctx, func(t *txn) error { return t.unhold(ino) }); err != nil {
+		return err
+	}
 	return s.purge(ctx, ino)
+}
+
+// unhold takes the attributes of an inode without names off its owner's usage.
+func (t *txn) unhold(ino Ino) error {
+	key := t.key1(kindPurge, uint64(ino))
+	data, err := t.kv.Get(key)
+	if errors.Is(err, ErrNoKey) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	rec, err := decodeRecord(ino, data)
+	if errors.Is(err, ErrCorrupt) {
+		return nil // it was never held
+	}
+	if err != nil {
+		return err
+	}
+	if err = t.refund(&rec); err != nil {
+		return err
+	}
+	return t.kv.Set(key, encodeNumber(t.room(2), 1))
 }
 
 // hold stores an inode without names that is held. A later run of the program

@@ -37,6 +37,9 @@ func (t *txn) removeInode(rec *record) error {
 	}
 	leftover := t.s.leftover(rec)
 	held := (rec.xattrs > 0 || leftover) && t.s.held.has(rec.Ino)
+	if err := t.discharge(rec, held); err != nil {
+		return err
+	}
 	switch {
 	case held:
 		if err := t.hold(rec); err != nil {

@@ -32,6 +32,7 @@ type Options struct {
 	MaxRegistered devices.Size
 	RegisterFrom  devices.Size
 	MountOptions  []string
+	Limits        []string
 	LogLevel      string
 	LogFile       string
 	Debug         bool
@@ -107,7 +108,9 @@ func (o *Options) Validate(families []Family) error {
 	}
 	t := o.Transport()
 	add(t.Validate())
-	_, err := o.Cluster()
+	_, err := o.Records()
+	add(err)
+	_, err = o.Cluster()
 	add(err)
 	return errors.Join(faults...)
 }
