@@ -52,6 +52,8 @@ func errnoRules() []errnoRule {
 		{metadata.ErrNoXattr, syscall.ENODATA},
 		{metadata.ErrRange, syscall.ERANGE},
 		{metadata.ErrFull, syscall.ENOSPC},
+		{metadata.ErrXattrSpace, syscall.ENOSPC},
+		{metadata.ErrQuota, syscall.EDQUOT},
 		{metadata.ErrTooLarge, syscall.E2BIG},
 		{metadata.ErrNoSpace, syscall.ENOSPC},
 

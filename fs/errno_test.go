@@ -48,6 +48,8 @@ func sentinels() map[string]errnoCase {
 		"metadata.ErrRange":        {metadata.ErrRange, syscall.ERANGE},
 		"metadata.ErrInvalidKey":   {metadata.ErrInvalidKey, syscall.EINVAL},
 		"metadata.ErrFull":         {metadata.ErrFull, syscall.ENOSPC},
+		"metadata.ErrXattrSpace":   {metadata.ErrXattrSpace, syscall.ENOSPC},
+		"metadata.ErrQuota":        {metadata.ErrQuota, syscall.EDQUOT},
 		"metadata.ErrChanged":      {metadata.ErrChanged, syscall.EIO},
 		"metadata.ErrNewer":        {metadata.ErrNewer, syscall.EIO},
 		"metadata.ErrCorrupt":      {metadata.ErrCorrupt, syscall.EIO},

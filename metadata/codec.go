@@ -61,6 +61,9 @@ type record struct {
 	// of the first one.
 	maps     uint64
 	firstMap uint64
+	// charged is what the stored record is to its owner's usage; zero for one
+	// that is not stored yet. It is the transaction's, and no part of the record.
+	charged charge
 }
 
 // version is the lowest that has all that the inode says.

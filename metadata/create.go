@@ -12,7 +12,7 @@ import (
 //
 // Errors: ErrNotExist when the directory is gone; ErrNotDir; ErrExist;
 // ErrPermission in the root and in PublishIno; ErrNameTooLong, also for a symlink's target;
-// ErrInvalidName; ErrInvalid for an unknown type, an empty target, or
+// ErrInvalidName; ErrQuota; ErrInvalid for an unknown type, an empty target, or
 // nanoseconds out of range.
 func (s *Store) Create(ctx context.Context, parent Ino, name string, n Node) (Inode, error) {
 	if err := validName(name); err != nil {
@@ -73,6 +73,9 @@ func (t *txn) create(ino, parent Ino, name string, n Node) (record, error) {
 		return record{}, ErrExist
 	case isTop(parent):
 		return record{}, ErrPermission
+	}
+	if err = t.mayName(n.UID); err != nil {
+		return record{}, err
 	}
 	rec := t.newRecord(ino, &dir, name, n)
 	if err = t.expire(&rec, n.Expires); err != nil {

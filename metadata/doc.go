@@ -23,7 +23,7 @@
 //	'x' ino:8 name                 extended attribute
 //	'm' ino:8 offset:8             mapping: one pinned buffer of the content
 //	'k' key                        the inode that carries the key
-//	'z' ino:8                      inode that is gone, some mappings left over
+//	'z' ino:8                      inode that is gone, some records left over
 //	'b' ino:8                      binding: how to find another process's memory
 //	'e' sec:8 nsec:4 ino:8         the inode ends at that time
 //
@@ -84,8 +84,10 @@
 //     transaction, and so is the record's removal with the inode.
 //   - What a transaction makes enters the cache before the commit, so that
 //     nobody who finds it behind that can be overtaken by its first state.
-//   - An inode without links has no records, except mappings that a 'z'
-//     record announces; those are removed right after, or by the next Open.
+//   - An inode without links has no records, except mappings and attributes
+//     that a 'z' record announces. They are removed right after, attributes that
+//     are held by ReleaseXattrs, and all that is left by the next Open. While
+//     attributes are held, the value of the 'z' record is the inode.
 //
 // # Lock order
 //

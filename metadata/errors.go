@@ -58,6 +58,11 @@ var (
 	// ErrFull says that a directory cannot take this name: too many others
 	// fall on the same place of its index.
 	ErrFull = errors.New("metadata: directory is full")
+	// ErrQuota says that a user has as much as Limits give one.
+	ErrQuota = errors.New("metadata: limit of the user reached")
+	// ErrXattrSpace says that an inode has as many extended attributes, or bytes
+	// of them, as Limits give one.
+	ErrXattrSpace = errors.New("metadata: no room for the attribute")
 	// ErrChanged says that what is to be repaired is not as it was found.
 	ErrChanged = errors.New("metadata: changed since it was checked")
 )

@@ -10,7 +10,7 @@ import (
 // Errors: ErrNotExist when the inode or the directory is gone; ErrNotDir;
 // ErrExist; ErrIsDir when the inode is a directory; ErrPermission when it is in
 // PublishIno, or would be; ErrCrossDevice when the directory is on another
-// device; ErrTooManyLinks; ErrNameTooLong;
+// device; ErrTooManyLinks; ErrQuota of the inode's owner; ErrNameTooLong;
 // ErrInvalidName.
 func (s *Store) Link(ctx context.Context, ino, parent Ino, name string) (Inode, error) {
 	if err := validName(name); err != nil {
@@ -48,6 +48,9 @@ func (t *txn) link(ino, parent Ino, name string) (record, error) {
 		return rec, ErrCrossDevice
 	case rec.Nlink >= MaxLinks:
 		return rec, ErrTooManyLinks
+	}
+	if err := t.mayName(rec.UID); err != nil {
+		return rec, err
 	}
 	rec.Nlink++
 	rec.Ctime = t.now

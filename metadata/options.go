@@ -13,6 +13,8 @@ type Options struct {
 	// Now tells the time for the timestamps of inodes; nil means time.Now. It
 	// is called by many goroutines at once.
 	Now func() time.Time
+	// Limits bound what one inode and one user have.
+	Limits Limits
 }
 
 // EnsureDefaults fills in what was left out.
@@ -23,6 +25,7 @@ func (o *Options) EnsureDefaults() {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
+	o.Limits.EnsureDefaults()
 }
 
 // Validate reports what is wrong with the options. There is nothing that can

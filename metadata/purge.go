@@ -35,11 +35,26 @@ func (t *txn) removeInode(rec *record) error {
 	if err := t.deleteExpiry(rec.Ino, rec.Expires); err != nil {
 		return err
 	}
-	if t.s.leftover(rec) {
-		key := t.key1(kindPurge, uint64(rec.Ino))
-		return t.kv.Set(key, encodeNumber(t.room(2), 1))
+	leftover := t.s.leftover(rec)
+	held := (rec.xattrs > 0 || leftover) && t.s.held.has(rec.Ino)
+	if err := t.discharge(rec, held); err != nil {
+		return err
 	}
-	if rec.xattrs > 0 {
+	switch {
+	case held:
+		if err := t.hold(rec); err != nil {
+			return err
+		}
+	case leftover:
+		key := t.key1(kindPurge, uint64(rec.Ino))
+		if err := t.kv.Set(key, encodeNumber(t.room(2), 1)); err != nil {
+			return err
+		}
+	}
+	if leftover {
+		return nil
+	}
+	if rec.xattrs > 0 && !held {
 		if _, err := t.deleteUnder(t.key1(kindXattr, uint64(rec.Ino)), 0); err != nil {
 			return err
 		}
@@ -65,31 +80,43 @@ func (s *Store) purgeSoon(ctx context.Context, ino Ino) {
 	}
 }
 
-// purge removes the records that a removed inode left, in steps.
+// purge removes the records that a removed inode left, in steps. Attributes
+// that are held stay, and their purge is ReleaseXattrs's.
 func (s *Store) purge(ctx context.Context, ino Ino) error {
 	for more := true; more; {
-		err := s.update(ctx, func(t *txn) error {
-			n, err := t.deleteUnder(t.key1(kindXattr, uint64(ino)), s.purgeBatch)
-			if err != nil {
-				return err
-			}
-			if n < s.purgeBatch {
-				m, err := t.deleteUnder(t.key1(kindMapping, uint64(ino)), s.purgeBatch-n)
-				if err != nil {
-					return err
-				}
-				n += m
-			}
-			if more = n == s.purgeBatch; more {
-				return nil
-			}
-			return t.kv.Delete(t.key1(kindPurge, uint64(ino)))
+		err := s.update(ctx, func(t *txn) (err error) {
+			more, err = t.purge(ino)
+			return err
 		})
 		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// purge is one step of Store.purge, and says whether there are more.
+func (t *txn) purge(ino Ino) (more bool, err error) {
+	left := t.s.purgeBatch
+	held := t.s.held.has(ino)
+	kinds := []byte{kindXattr, kindMapping}
+	if held {
+		kinds = kinds[1:]
+	}
+	for _, kind := range kinds {
+		if left == 0 {
+			return true, nil
+		}
+		n, err := t.deleteUnder(t.key1(kind, uint64(ino)), left)
+		if err != nil {
+			return false, err
+		}
+		left -= n
+	}
+	if left == 0 || held {
+		return left == 0, nil
+	}
+	return false, t.kv.Delete(t.key1(kindPurge, uint64(ino)))
 }
 
 // purgeAll finishes the removals that an earlier process announced.

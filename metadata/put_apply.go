@@ -70,6 +70,9 @@ func (op *putOp) look() (refused, err error) {
 			return ErrIsDir, nil
 		}
 	}
+	if refused = op.limited(); refused != nil {
+		return refused, nil
+	}
 	if op.Key == "" {
 		return nil, nil
 	}
@@ -81,6 +84,22 @@ func (op *putOp) look() (refused, err error) {
 		return ErrExist, nil
 	}
 	return nil, err
+}
+
+// limited refuses what the owner of the file may not have.
+func (op *putOp) limited() error {
+	more := int64(0)
+	for name, value := range op.Xattrs {
+		more += int64(len(name) + len(value))
+	}
+	var err error
+	if !op.sl.found {
+		err = op.t.mayName(op.node.UID)
+	}
+	if err == nil {
+		err = op.t.mayGrow(op.node.UID, more)
+	}
+	return err
 }
 
 // takeName gives the name to the file, from what has it.
@@ -150,6 +169,7 @@ func (op *putOp) content() error {
 		if err := t.putXattr(rec.Ino, name, value); err != nil {
 			return err
 		}
+		t.use(rec.UID, 0, int64(len(name)+len(value)))
 	}
 	rec.xattrs = uint32(len(op.Xattrs))
 	if op.Binding != nil {

@@ -28,6 +28,8 @@ type Store struct {
 	alloc      allocator
 	locks      lockTable
 	cache      *cache
+	held       heldXattrs
+	usage      usage
 	// changed is told what transactions have written; nil is nobody.
 	changed atomic.Pointer[func(ino Ino, names bool)]
 }
@@ -50,12 +52,16 @@ func Open(ctx context.Context, kv KV, opts Options) (*Store, error) {
 	}
 	s := &Store{
 		kv: kv, log: opts.Logger.Named("metadata"), now: opts.Now, purgeBatch: purgeBatch, cache: cache,
+		usage: usage{limits: opts.Limits, users: map[uint32]Usage{}},
 	}
 	if err := s.begin(ctx); err != nil {
 		return nil, fmt.Errorf("open store: %w", err)
 	}
 	if err := s.purgeAll(ctx); err != nil {
 		return nil, fmt.Errorf("finish removals: %w", err)
+	}
+	if err := s.count(ctx); err != nil {
+		return nil, fmt.Errorf("count what users have: %w", err)
 	}
 	return s, nil
 }

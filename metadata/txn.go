@@ -19,6 +19,8 @@ type txn struct {
 	chunk int // by how much the arena grows
 	// watch is what update keeps for the cache; nil in other transactions.
 	watch *watchedTxn
+	// used is what the transaction changes of users' usage.
+	used []usageChange
 }
 
 // The arena of a transaction that only reads holds a few keys; one that
@@ -77,6 +79,7 @@ func (t *txn) inode(ino Ino) (record, error) {
 	if err != nil {
 		return record{}, fmt.Errorf("inode %d: %w", ino, err)
 	}
+	rec.charged = rec.charge()
 	return rec, nil
 }
 
@@ -103,6 +106,9 @@ func (t *txn) dir(ino Ino) (record, error) {
 const inodeRoom = 192
 
 func (t *txn) putInode(rec *record) error {
+	if err := t.account(rec); err != nil {
+		return err
+	}
 	value := rec.encode(t.room(inodeRoom))
 	return t.kv.Set(t.key1(kindInode, uint64(rec.Ino)), value)
 }

@@ -47,12 +47,18 @@ func (w *watchedTxn) stays(key []byte) bool {
 // when it failed: a failure may come after the commit.
 func (s *Store) update(ctx context.Context, fn func(*txn) error) error {
 	w := watchedTxn{written: make([][]byte, 0, 4)}
-	err := s.kv.Update(ctx, func(kv KVTxn) error {
+	var used []usageChange
+	err := s.kv.Update(ctx, func(kv KVTxn) (err error) {
 		w.KVTxn, w.fresh = kv, w.fresh[:0]
 		t := s.begunTxn(&w)
 		t.watch = &w
-		return fn(t)
+		err = fn(t)
+		used = t.used
+		return err
 	})
+	if err == nil && len(used) > 0 {
+		s.usage.apply(used)
+	}
 	for _, key := range w.written {
 		if err != nil || !w.stays(key) {
 			s.cache.drop(key)

@@ -33,7 +33,7 @@ func (s *Store) GetXattr(ctx context.Context, ino Ino, name string) ([]byte, err
 	err := s.view(ctx, func(t *txn) error {
 		data, err := t.kv.Get(t.xattrKey(ino, name))
 		if errors.Is(err, ErrNoKey) {
-			if _, err = t.inode(ino); err != nil {
+			if _, err = t.bearer(ino); err != nil {
 				return err
 			}
 			return ErrNoXattr
@@ -51,7 +51,8 @@ func (s *Store) GetXattr(ctx context.Context, ino Ino, name string) ([]byte, err
 // SetXattr sets an extended attribute. The inode's ctime changes.
 //
 // Errors: ErrNotExist; ErrExist with XattrCreate; ErrNoXattr with
-// XattrReplace; ErrRange; ErrTooLarge; ErrInvalid for unknown flags.
+// XattrReplace; ErrRange; ErrTooLarge; ErrXattrSpace; ErrQuota of the inode's
+// owner; ErrInvalid for unknown flags.
 func (s *Store) SetXattr(ctx context.Context, ino Ino, name string, value []byte, flags XattrFlags) error {
 	switch {
 	case flags > XattrReplace:
@@ -64,28 +65,33 @@ func (s *Store) SetXattr(ctx context.Context, ino Ino, name string, value []byte
 	}
 	defer s.locks.lock(ino)()
 	return s.grow(ctx, func(t *txn) error {
-		rec, err := t.inode(ino)
+		rec, err := t.bearer(ino)
 		if err != nil {
 			return err
 		}
 		key := t.xattrKey(ino, name)
-		_, err = t.kv.Get(key)
+		old, err := t.kv.Get(key)
+		add, more := 0, int64(len(name)+len(value))
 		switch {
 		case err == nil && flags == XattrCreate:
 			return ErrExist
 		case err == nil:
+			more -= int64(xattrWeight(key, old))
 		case !errors.Is(err, ErrNoKey):
 			return err
 		case flags == XattrReplace:
 			return ErrNoXattr
 		default:
-			rec.xattrs++
+			add = 1
+		}
+		if err := t.growXattrs(&rec, add, more); err != nil {
+			return err
 		}
 		rec.Ctime = t.now
 		if err := t.putXattr(ino, name, value); err != nil {
 			return err
 		}
-		return t.putInode(&rec)
+		return t.putBearer(&rec)
 	})
 }
 
@@ -95,7 +101,7 @@ func (s *Store) SetXattr(ctx context.Context, ino Ino, name string, value []byte
 func (s *Store) ListXattr(ctx context.Context, ino Ino) ([]string, error) {
 	var names []string
 	err := s.view(ctx, func(t *txn) error {
-		rec, err := t.inode(ino)
+		rec, err := t.bearer(ino)
 		if err != nil || rec.xattrs == 0 {
 			return err
 		}
@@ -117,21 +123,24 @@ func (s *Store) RemoveXattr(ctx context.Context, ino Ino, name string) error {
 	}
 	defer s.locks.lock(ino)()
 	return s.update(ctx, func(t *txn) error {
-		rec, err := t.inode(ino)
+		rec, err := t.bearer(ino)
 		if err != nil {
 			return err
 		}
 		key := t.xattrKey(ino, name)
-		if _, err := t.kv.Get(key); errors.Is(err, ErrNoKey) {
+		old, err := t.kv.Get(key)
+		if errors.Is(err, ErrNoKey) {
 			return ErrNoXattr
-		} else if err != nil {
+		}
+		if err != nil {
 			return err
 		}
+		t.use(rec.UID, 0, -int64(xattrWeight(key, old)))
 		rec.xattrs--
 		rec.Ctime = t.now
 		if err := t.kv.Delete(key); err != nil {
 			return err
 		}
-		return t.putInode(&rec)
+		return t.putBearer(&rec)
 	})
 }

@@ -21,6 +21,8 @@ type rig struct {
 	engine *transport.Engine
 	devs   []devices.Device
 	moves  transport.Options
+	// kv keeps the records; nil is one in memory.
+	kv metadata.KV
 }
 
 // params of a small device whose slabs are small too, so that extents split,
@@ -56,7 +58,10 @@ func moving(t *testing.T, o transport.Options, devs ...devices.Device) *rig {
 func (r *rig) start() {
 	r.t.Helper()
 	var err error
-	if r.meta, err = metadata.Open(r.ctx(), memkv.New(), metadata.Options{}); err != nil {
+	if r.kv == nil {
+		r.kv = memkv.New()
+	}
+	if r.meta, err = metadata.Open(r.ctx(), r.kv, metadata.Options{}); err != nil {
 		r.t.Fatal(err)
 	}
 	if r.engine, err = transport.New(r.moves); err != nil {

@@ -24,6 +24,7 @@ type remains struct {
 	orphan *metadata.Inode // nil for nothing
 	obj    *object         // nil if it is not loaded
 	came   func()
+	xattrs func()
 }
 
 // reachable reports whether anything can use what the entry is of, or get to do
@@ -38,14 +39,14 @@ func (e *entry) leave() remains {
 	if e.reachable() || e.loading != nil {
 		return remains{}
 	}
-	left := remains{orphan: e.orphan, obj: e.obj, came: e.came}
+	left := remains{orphan: e.orphan, obj: e.obj, came: e.came, xattrs: e.xattrs}
 	if e.obj != nil {
 		last := *e.orphan
 		if err := e.obj.overlay(&last); err == nil {
 			e.orphan = &last
 		}
 	}
-	e.obj, e.came = nil, nil
+	e.obj, e.came, e.xattrs = nil, nil, nil
 	return left
 }
 
@@ -74,6 +75,9 @@ func (s *Store) end(left remains) {
 	if left.came != nil {
 		left.came()
 	}
+	if left.xattrs != nil {
+		left.xattrs()
+	}
 }
 
 // forgetHost removes the host-tier file of an object that is not loaded.
@@ -88,9 +92,9 @@ func (s *Store) forgetHost(in metadata.Inode) {
 }
 
 // orphaned notes that an inode has lost its last name, and with it its
-// records, of which xattrs are what its handles can still ask for. Its
-// content goes at once if nothing can reach it; dropped is entry.dropped.
-func (s *Store) orphaned(in metadata.Inode, xattrs map[string][]byte, dropped bool) {
+// records, but for its attributes if they are held. Its content goes at once
+// if nothing can reach it; xattrs and dropped are those of entry.
+func (s *Store) orphaned(in metadata.Inode, xattrs func(), dropped bool) {
 	sh := s.table.shard(in.Ino)
 	sh.mu.Lock()
 	e := sh.getLocked(in.Ino)

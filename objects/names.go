@@ -137,13 +137,14 @@ func (s *Store) Rmdir(ctx context.Context, parent Ino, name string) error {
 }
 
 // victim is an inode whose last name an operation may take. Its content is
-// loaded before, and its attributes if it is open, because its records go
-// with the name.
+// loaded before, and its attributes are held if it is open, because its records
+// go with the name.
 type victim struct {
-	store  *Store
-	ino    Ino // 0 when the last name does not go
-	obj    *object
-	xattrs map[string][]byte
+	store *Store
+	ino   Ino // 0 when the last name does not go
+	obj   *object
+	// xattrs gives up its attributes, until they are the orphan's; nil for none.
+	xattrs func()
 	// kind is what is told of its key; empty is EventRemoved. A file of publish/
 	// is withdrawn if it is not EventConsumed.
 	kind EventKind
@@ -179,9 +180,8 @@ func (v *victim) find(ctx context.Context, in metadata.Inode) (err error) {
 		return nil
 	}
 	if s.isOpen(in.Ino) {
-		if v.xattrs, err = s.allXattrs(ctx, in.Ino); err != nil {
-			return err
-		}
+		s.meta.HoldXattrs(in.Ino)
+		v.xattrs = s.xattrsEnd(ctx, in.Ino)
 	}
 	if v.obj = s.pinLoaded(in.Ino); v.obj == nil {
 		if in.Epoch == 0 && s.inHostTier(in) {
@@ -222,6 +222,7 @@ func (v *victim) removed(after metadata.Inode) {
 		// In this order: what loads the object meanwhile finds its bytes, or
 		// that it is an orphan.
 		v.store.orphaned(after, v.xattrs, v.unasked)
+		v.xattrs = nil
 		v.tell(after)
 	}
 }
@@ -239,6 +240,9 @@ func (v *victim) measure(in metadata.Inode) {
 func (v *victim) release(ctx context.Context) {
 	if v.ended != nil {
 		v.ended.end(v.result)
+	}
+	if v.xattrs != nil {
+		v.xattrs()
 	}
 	if v.ino != 0 {
 		v.store.leaves(v.ino, nil)

@@ -1,107 +1,86 @@
 package objects
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
+
+	"go.uber.org/zap"
 
 	"github.com/hmcfs/hmcfs/metadata"
 )
 
-// allXattrs reads every stored attribute of an inode.
-func (s *Store) allXattrs(ctx context.Context, ino Ino) (map[string][]byte, error) {
-	names, err := s.meta.ListXattr(ctx, ino)
-	if err != nil {
-		return nil, err
+// withoutXattrs is what an inode that is an orphan, and whose attributes are
+// not held, has of an attribute; missing is the records' error, which stands
+// when it is no orphan.
+func (s *Store) withoutXattrs(ino Ino, name string, missing error) error {
+	if _, orphan := s.orphanOf(ino); orphan && errors.Is(missing, metadata.ErrNotExist) {
+		return fmt.Errorf("attribute %s: %w", name, metadata.ErrNoXattr)
 	}
-	all := make(map[string][]byte, len(names))
-	for _, name := range names {
-		if all[name], err = s.meta.GetXattr(ctx, ino, name); err != nil {
-			return nil, err
-		}
-	}
-	return all, nil
-}
-
-// ofOrphan runs fn on the attributes that an orphan has in place of records.
-// It is called when the records say that there is no such inode, with that
-// error, which stands when the inode is no orphan either.
-func (s *Store) ofOrphan(ino Ino, missing error, fn func(xattrs map[string][]byte) error) error {
-	if !errors.Is(missing, metadata.ErrNotExist) {
-		return missing
-	}
-	sh := s.table.shard(ino)
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	e := sh.entries[ino]
-	if e == nil || e.orphan == nil {
-		return missing
-	}
-	if e.xattrs == nil {
-		e.xattrs = map[string][]byte{}
-	}
-	return fn(e.xattrs)
+	return missing
 }
 
 func (s *Store) getXattr(ctx context.Context, ino Ino, name string) ([]byte, error) {
 	value, err := s.meta.GetXattr(ctx, ino, name)
-	if err == nil {
-		return value, nil
+	if err != nil {
+		err = s.withoutXattrs(ino, name, err)
 	}
-	err = s.ofOrphan(ino, err, func(xattrs map[string][]byte) error {
-		kept, ok := xattrs[name]
-		if !ok {
-			return fmt.Errorf("attribute %s: %w", name, metadata.ErrNoXattr)
-		}
-		value = bytes.Clone(kept)
-		return nil
-	})
 	return value, err
 }
 
 func (s *Store) setXattr(ctx context.Context, ino Ino, name string, value []byte, flags metadata.XattrFlags) error {
 	err := s.meta.SetXattr(ctx, ino, name, value, flags)
-	if err == nil {
-		return nil
+	if !errors.Is(err, metadata.ErrNotExist) {
+		return err
 	}
-	return s.ofOrphan(ino, err, func(xattrs map[string][]byte) error {
-		_, have := xattrs[name]
-		switch {
-		case have && flags&metadata.XattrCreate != 0:
-			return fmt.Errorf("attribute %s: %w", name, metadata.ErrExist)
-		case !have && flags&metadata.XattrReplace != 0:
-			return fmt.Errorf("attribute %s: %w", name, metadata.ErrNoXattr)
-		}
-		xattrs[name] = bytes.Clone(value)
-		return nil
-	})
+	orphan, ok := s.holdOrphan(ino, s.xattrsEnd(ctx, ino))
+	if !ok {
+		return err
+	}
+	if err = s.meta.HoldNameless(ctx, orphan); err != nil {
+		return err
+	}
+	return s.meta.SetXattr(ctx, ino, name, value, flags)
 }
 
 func (s *Store) listXattr(ctx context.Context, ino Ino) ([]string, error) {
 	names, err := s.meta.ListXattr(ctx, ino)
-	if err == nil {
-		return names, nil
+	if _, orphan := s.orphanOf(ino); orphan && errors.Is(err, metadata.ErrNotExist) {
+		return nil, nil
 	}
-	err = s.ofOrphan(ino, err, func(xattrs map[string][]byte) error {
-		names = slices.Sorted(maps.Keys(xattrs))
-		return nil
-	})
 	return names, err
 }
 
 func (s *Store) removeXattr(ctx context.Context, ino Ino, name string) error {
 	err := s.meta.RemoveXattr(ctx, ino, name)
-	if err == nil {
-		return nil
+	if err != nil {
+		err = s.withoutXattrs(ino, name, err)
 	}
-	return s.ofOrphan(ino, err, func(xattrs map[string][]byte) error {
-		if _, have := xattrs[name]; !have {
-			return fmt.Errorf("attribute %s: %w", name, metadata.ErrNoXattr)
+	return err
+}
+
+// holdOrphan notes that an orphan that can be reached has attributes from now
+// on, and what ends them.
+func (s *Store) holdOrphan(ino Ino, end func()) (orphan metadata.Inode, ok bool) {
+	sh := s.table.shard(ino)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	e := sh.entries[ino]
+	if e == nil || e.orphan == nil || !e.reachable() {
+		return metadata.Inode{}, false
+	}
+	e.xattrs = end
+	return *e.orphan, true
+}
+
+// xattrsEnd returns what gives up the attributes of an inode that nothing can
+// reach, or that has kept its name. The end of the context does not stop it.
+func (s *Store) xattrsEnd(ctx context.Context, ino Ino) func() {
+	ctx = context.WithoutCancel(ctx)
+	return func() {
+		if err := s.meta.ReleaseXattrs(ctx, ino); err != nil {
+			s.log.Warn("attributes of a removed inode are left for the next start",
+				zap.Uint64("ino", uint64(ino)), zap.Error(err))
 		}
-		delete(xattrs, name)
-		return nil
-	})
+	}
 }

@@ -41,9 +41,9 @@ type entry struct {
 	// the object before.
 	moving chan struct{}
 	// orphan is the inode after its last name went; nil while it has names.
-	// xattrs are its attributes, if it was open then.
+	// xattrs gives up its attributes, which the records hold; nil for none.
 	orphan *metadata.Inode
-	xattrs map[string][]byte
+	xattrs func()
 	// leaving is the inode while an operation takes its last name, so that it
 	// is known between the end of its record and its life as an orphan.
 	leaving *metadata.Inode

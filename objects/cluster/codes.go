@@ -56,6 +56,8 @@ func codeRules() []codeRule {
 		{metadata.ErrNoXattr, proto.CodeNoXattr},
 		{metadata.ErrRange, proto.CodeXattrRange},
 		{metadata.ErrFull, proto.CodeFull},
+		{metadata.ErrQuota, proto.CodeQuota},
+		{metadata.ErrXattrSpace, proto.CodeXattrSpace},
 		{metadata.ErrTooLarge, proto.CodeTooLarge},
 
 		{devices.ErrOutOfMemory, proto.CodeOutOfMemory},

@@ -2,6 +2,7 @@ package cluster_test
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
@@ -272,5 +273,24 @@ func TestSumsTakeLittleMemory(t *testing.T) {
 	}
 	if took := after.TotalAlloc - before.TotalAlloc; took > 4<<20 {
 		t.Errorf("%d bytes of memory were taken", took)
+	}
+}
+
+// TestSumsEndWithTheContext asks for the sums of a file of which nothing is
+// there but its length.
+func TestSumsEndWithTheContext(t *testing.T) {
+	kit.Check(t)
+	w := clustertest.New(t, clustertest.Options{Names: []members.Name{"a"}})
+	for _, device := range []string{"host", "sim0"} {
+		here := end(t, w, "a", w.Node("a").File(device, "x", nil), 0).Local
+		size := uint64(1) << 40
+		if _, err := w.Node("a").Store.SetAttr(t.Context(), here.Ino(), objects.Change{Size: &size}); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := cluster.SumsOf(ctx, here, 1<<20, 0, 16); !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: %v, want %v", device, err, context.Canceled)
+		}
 	}
 }

@@ -290,6 +290,10 @@ const sumAtOnce = 1 << 20
 // sumBlock adds a block, or what there is of it, by way of p.
 func sumBlock(ctx context.Context, h hash.Hash, f *objects.File, p []byte, off, block uint64) (done uint64, err error) {
 	for done < block {
+		// What has no memory is read without a look at the context.
+		if err = ctx.Err(); err != nil {
+			return done, err
+		}
 		want := p[:min(uint64(len(p)), block-done)]
 		n, err := f.ReadAt(ctx, want, off+done)
 		if err != nil && !errors.Is(err, io.EOF) {

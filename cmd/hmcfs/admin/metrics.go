@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
+	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/objects"
 	"github.com/hmcfs/hmcfs/objects/adminapi"
 	"github.com/hmcfs/hmcfs/transport"
@@ -29,6 +30,7 @@ type Metrics struct {
 	Operations func() []Operation
 	// Cluster fails where the mount is one of its own.
 	Cluster func() (adminapi.Cluster, error)
+	Limits  func() []metadata.LimitStatus
 }
 
 // Registry returns a registry of its own with hmcfs's metrics, those of the
@@ -57,6 +59,7 @@ type collector struct {
 	memoryTotal, memoryUsed, memoryFree, memoryHeld *prometheus.Desc
 	devEpoch                                        *prometheus.Desc
 	fsCount, fsErrors, fsSeconds                    *prometheus.Desc
+	limit, refusals                                 *prometheus.Desc
 }
 
 func newCollector(m Metrics) *collector {
@@ -85,6 +88,8 @@ func newCollector(m Metrics) *collector {
 		fsCount:         d("fs_operations_total", "Requests of the kernel, by operation.", "operation"),
 		fsErrors:        d("fs_errors_total", "Requests that were answered with an error, by operation.", "operation"),
 		fsSeconds:       d("fs_seconds_total", "Time spent on requests, by operation.", "operation"),
+		limit:           d("limit", "What one user, or one inode, may have.", "limit"),
+		refusals:        d("limit_refusals_total", "What was refused since a limit was reached.", "limit"),
 	}
 }
 
@@ -94,6 +99,7 @@ func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 		c.info, c.bytes, c.operations, c.failures, c.latency, c.pinnedUsed, c.pinnedTotal, c.pinFailures,
 		c.registered, c.registeredPieces, c.registeredBytes,
 		c.memoryTotal, c.memoryUsed, c.memoryFree, c.memoryHeld, c.devEpoch, c.fsCount, c.fsErrors, c.fsSeconds,
+		c.limit, c.refusals,
 	} {
 		ch <- d
 	}
@@ -107,6 +113,12 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	}
 	if c.from.Devices != nil {
 		c.devices(ch)
+	}
+	if c.from.Limits != nil {
+		for _, l := range c.from.Limits() {
+			gauge(ch, c.limit, float64(l.Limit), l.Name)
+			counter(ch, c.refusals, float64(l.Refused), l.Name)
+		}
 	}
 	if c.from.Operations == nil {
 		return

@@ -46,6 +46,7 @@ func statusOf(err error) (status int, code string) {
 		{objects.ErrLost, http.StatusGone, adminapi.CodeLost},
 		{devices.ErrHandle, http.StatusBadRequest, adminapi.CodeInvalid},
 		{devices.ErrUnsupported, http.StatusNotImplemented, adminapi.CodeUnsupported},
+		{metadata.ErrQuota, http.StatusInsufficientStorage, adminapi.CodeNoMemory},
 		{devices.ErrOutOfMemory, http.StatusInsufficientStorage, adminapi.CodeNoMemory},
 		{devices.ErrLost, http.StatusGone, adminapi.CodeLost},
 	} {

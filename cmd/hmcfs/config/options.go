@@ -33,6 +33,7 @@ type Options struct {
 	MaxRegistered devices.Size
 	RegisterFrom  devices.Size
 	MountOptions  []string
+	Limits        []string
 	LogLevel      string
 	LogFile       string
 	Debug         bool
@@ -108,7 +109,9 @@ func (o *Options) Validate(families []Family) error {
 	}
 	t := o.Transport()
 	add(t.Validate())
-	_, err := o.Cluster()
+	_, err := o.Records()
+	add(err)
+	_, err = o.Cluster()
 	add(err)
 	return errors.Join(faults...)
 }

@@ -122,6 +122,9 @@ func localTable() []*Option {
 		words("option", "o", func(o *Options) *[]string { return &o.MountOptions },
 			"Mount options as in fstab, separated by commas: ro, nosuid, nodev, noexec, noatime, strictatime, or any option of this table by its key "+
 				`(allow_other, state_dir=DIR, device="sim:0,size=1GiB" with the quotes).`),
+		list("limit", "", func(o *Options) *[]string { return &o.Limits },
+			"What one user or one inode may have of the records, as NAME=VALUE: user-names, user-xattr-bytes, inode-xattrs or inode-xattr-bytes; may be given several times. "+
+				"Default: user-names=500000, user-xattr-bytes=64MiB, inode-xattrs=256, inode-xattr-bytes=256KiB. Root has none of the users'."),
 		text("log-level", kindWords, "info", func(o *Options) *string { return &o.LogLevel },
 			"The least severe messages that are logged: debug, info, warn or error."),
 		text("log-file", kindText, "", func(o *Options) *string { return &o.LogFile },

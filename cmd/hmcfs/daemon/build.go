@@ -157,7 +157,11 @@ func (d *Daemon) openRecords(ctx context.Context, back *undo) error {
 	if err != nil {
 		return d.recordsFault(err)
 	}
-	d.meta, err = metadata.Open(ctx, kv, metadata.Options{Logger: d.opts.Logger, Now: coarseNow})
+	limits, err := d.opts.Settings.Records()
+	if err != nil {
+		return errors.Join(err, kv.Close())
+	}
+	d.meta, err = metadata.Open(ctx, kv, metadata.Options{Logger: d.opts.Logger, Now: coarseNow, Limits: limits})
 	if err != nil {
 		return errors.Join(d.recordsFault(err), kv.Close())
 	}
@@ -245,7 +249,7 @@ func (d *Daemon) mount(ctx context.Context, back *undo) error {
 func (d *Daemon) listen(ctx context.Context, _ *undo) error {
 	metrics := admin.Metrics{
 		Version: d.opts.Version, Transfers: d.engine.Stats, Devices: d.store.Devices, Operations: d.operations,
-		Cluster: d.Cluster,
+		Cluster: d.Cluster, Limits: d.meta.Limits,
 	}
 	var err error
 	d.admin, err = admin.Listen(ctx, admin.Options{

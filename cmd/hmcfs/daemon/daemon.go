@@ -78,6 +78,7 @@ func Run(ctx context.Context, o Options) error {
 	// umask already.
 	unix.Umask(0)
 	raiseFileLimit()
+	limitMemory(d.log)
 	if err := d.build(ctx); err != nil {
 		return err
 	}

@@ -31,6 +31,8 @@ const (
 	CodeChanged        rpc.Code = 0x33
 	CodeNewer          rpc.Code = 0x34
 	CodeCorrupt        rpc.Code = 0x35
+	CodeQuota          rpc.Code = 0x36
+	CodeXattrSpace     rpc.Code = 0x37
 
 	CodeObjectLost        rpc.Code = 0x40
 	CodeObjectDamaged     rpc.Code = 0x41

@@ -44,6 +44,7 @@ func errorRules() []errorRule {
 		{metadata.ErrInvalidKey, hetero.ErrInvalid},
 		{metadata.ErrInvalid, hetero.ErrInvalid},
 		{metadata.ErrFull, hetero.ErrNoMemory},
+		{metadata.ErrQuota, hetero.ErrNoMemory},
 
 		{devices.ErrOutOfMemory, hetero.ErrNoMemory},
 		{devices.ErrHandle, hetero.ErrInvalid},

@@ -1,0 +1,136 @@
+package metadata
+
+import (
+	"context"
+	"errors"
+	"sync"
+)
+
+// heldXattrs are the inodes whose attributes outlive their last name.
+type heldXattrs struct {
+	mu sync.Mutex
+	// +checklocks:mu
+	inos map[Ino]struct{}
+}
+
+func (h *heldXattrs) add(ino Ino) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.inos == nil {
+		h.inos = map[Ino]struct{}{}
+	}
+	h.inos[ino] = struct{}{}
+}
+
+func (h *heldXattrs) remove(ino Ino) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.inos, ino)
+}
+
+func (h *heldXattrs) has(ino Ino) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	_, ok := h.inos[ino]
+	return ok
+}
+
+// HoldXattrs keeps the attributes of an inode that is about to lose its last
+// name: they can be read and changed until ReleaseXattrs, which the caller
+// owes, whether the name goes or not. They don't outlive the process.
+func (s *Store) HoldXattrs(ino Ino) { s.held.add(ino) }
+
+// HoldNameless is HoldXattrs for an inode that has lost its last name already,
+// and its attributes with it: it can be given new ones.
+//
+// Errors: those of the KV; the caller owes ReleaseXattrs after one too.
+func (s *Store) HoldNameless(ctx context.Context, in Inode) error {
+	s.held.add(in.Ino)
+	defer s.locks.lock(in.Ino)()
+	return s.update(ctx, func(t *txn) error {
+		if _, err := t.bearer(in.Ino); !errors.Is(err, ErrNotExist) {
+			return err
+		}
+		in.Nlink = 0
+		rec := record{Inode: in}
+		return t.hold(&rec)
+	})
+}
+
+// ReleaseXattrs ends HoldXattrs. The attributes go if the inode has no name.
+//
+// Errors: those of the KV; what is left then goes with the next Open.
+func (s *Store) ReleaseXattrs(ctx context.Context, ino Ino) error {
+	s.held.remove(ino)
+	var nameless bool
+	err := s.view(ctx, func(t *txn) error {
+		_, err := t.kv.Get(t.key1(kindPurge, uint64(ino)))
+		nameless = err == nil
+		if errors.Is(err, ErrNoKey) {
+			err = nil
+		}
+		return err
+	})
+	if err != nil || !nameless {
+		return err
+	}
+	if err = s.update(ctx, func(t *txn) error { return t.unhold(ino) }); err != nil {
+		return err
+	}
+	return s.purge(ctx, ino)
+}
+
+// unhold takes the attributes of an inode without names off its owner's usage.
+func (t *txn) unhold(ino Ino) error {
+	key := t.key1(kindPurge, uint64(ino))
+	data, err := t.kv.Get(key)
+	if errors.Is(err, ErrNoKey) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	rec, err := decodeRecord(ino, data)
+	if errors.Is(err, ErrCorrupt) {
+		return nil // it was never held
+	}
+	if err != nil {
+		return err
+	}
+	if err = t.refund(&rec); err != nil {
+		return err
+	}
+	return t.kv.Set(key, encodeNumber(t.room(2), 1))
+}
+
+// hold stores an inode without names that is held. A later run of the program
+// reads no more of it than that it is to be purged.
+func (t *txn) hold(rec *record) error {
+	return t.kv.Set(t.key1(kindPurge, uint64(rec.Ino)), rec.encode(t.room(inodeRoom)))
+}
+
+// bearer reads an inode for its attributes: one that has names, or is held.
+//
+// Errors: ErrNotExist.
+func (t *txn) bearer(ino Ino) (record, error) {
+	rec, err := t.inode(ino)
+	if !errors.Is(err, ErrNotExist) || !t.s.held.has(ino) {
+		return rec, err
+	}
+	data, err := t.kv.Get(t.key1(kindPurge, uint64(ino)))
+	if errors.Is(err, ErrNoKey) {
+		return record{}, ErrNotExist
+	}
+	if err != nil {
+		return record{}, err
+	}
+	return decodeRecord(ino, data)
+}
+
+// putBearer stores what bearer has read.
+func (t *txn) putBearer(rec *record) error {
+	if rec.Nlink == 0 {
+		return t.hold(rec)
+	}
+	return t.putInode(rec)
+}
