@@ -2,6 +2,11 @@ package cluster_test
 
 import (
 	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"math"
+	"sync"
 	"testing"
 
 	"github.com/hmcfs/hmcfs/metadata"
@@ -71,4 +76,82 @@ func oneFile(t *testing.T, w *clustertest.World, device string) {
 	if err != nil || len(list) != 1 || list[0].Name != "w" || list[0].Attr == nil {
 		t.Errorf("list: %+v, %v", list, err)
 	}
+}
+
+// generations fills p with words that tell their place in the file, which begins
+// at off, and the write that they are of.
+func generations(p []byte, off, write int) {
+	for i := 0; i < len(p); i += 8 {
+		binary.LittleEndian.PutUint64(p[i:], uint64(write)<<32|uint64(off+i))
+	}
+}
+
+// writesIn returns the first and the last write that words are of.
+func writesIn(t *testing.T, p []byte, off int) (first, last uint64) {
+	t.Helper()
+	first = math.MaxUint64
+	for i := 0; i < len(p); i += 8 {
+		word := binary.LittleEndian.Uint64(p[i:])
+		if int(uint32(word)) != off+i {
+			t.Fatalf("at %d there are the bytes of %d", off+i, uint32(word))
+		}
+		first, last = min(first, word>>32), max(last, word>>32)
+	}
+	return first, last
+}
+
+// TestBytesTellOfChanges: bytes that are newer than others tell so by themselves,
+// before the owner's notice of the change has come, so that nobody who has been
+// given them uses older ones.
+func TestBytesTellOfChanges(t *testing.T) {
+	ways(t, func(t *testing.T, o clustertest.Options) {
+		kit.Check(t)
+		const half, rounds = 64 << 10, 300
+		w := clustertest.New(t, o)
+		b := w.Node("b")
+		content := make([]byte, 2*half)
+		generations(content, 0, 1)
+		ino := b.File("sim0", "w", bytes.Clone(content))
+		f, err := w.Peer("a", "b").Open(t.Context(), clustertest.Root(), ino, cluster.Read)
+		if err != nil {
+			t.Fatal(err)
+		}
+		own, err := b.Store.OpenFile(t.Context(), ino)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, enough := context.WithCancel(t.Context())
+		var writer sync.WaitGroup
+		writer.Go(func() {
+			for write := 2; ctx.Err() == nil; write++ {
+				generations(content, 0, write)
+				if _, werr := own.WriteAt(ctx, content, objects.Write{}); werr != nil && ctx.Err() == nil {
+					t.Error(werr)
+					return
+				}
+			}
+		})
+		defer func() {
+			enough()
+			writer.Wait()
+			if err := errors.Join(own.Close(t.Context()), f.Close(t.Context())); err != nil {
+				t.Error(err)
+			}
+		}()
+		peek := func(off int) (first, last uint64) {
+			got := make([]byte, half)
+			if n, err := f.Peek(t.Context(), got, uint64(off)); err != nil || n != half {
+				t.Fatalf("%d bytes at %d: %v", n, off, err)
+			}
+			return writesIn(t, got, off)
+		}
+		for range rounds {
+			version := f.Version()
+			older, _ := peek(half)
+			_, newer := peek(0)
+			if f.Version() == version && older < newer {
+				t.Fatalf("bytes of write %d may be used after those of write %d", older, newer)
+			}
+		}
+	})
 }

@@ -64,6 +64,7 @@ func (f *File) moveIn(ctx context.Context, s *session, m rpc.Method, in *proto.M
 	count := &f.n.c.count.bytesOut
 	if m == proto.MethodRead {
 		count = &f.n.c.count.bytesIn
+		f.open.read(out.Version)
 	}
 	count.Add(out.N)
 	f.open.size.Store(out.Size)

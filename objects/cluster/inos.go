@@ -22,6 +22,18 @@ type opened struct {
 	size atomic.Uint64
 	// version counts the changes that we know of.
 	version atomic.Uint64
+	// owners is the owner's version as last heard, plus one; 0 is none.
+	owners atomic.Uint64
+}
+
+// read notes the owner's version that came with bytes. A change is known before
+// those bytes are used: with them nobody may use older ones, although the notice
+// of the change is still under way.
+func (o *opened) read(version uint64) {
+	was := o.owners.Swap(version + 1)
+	if changing := version%2 == 1; changing || was != 0 && was != version+1 {
+		o.version.Add(1)
+	}
 }
 
 // use joins the handles of a file.

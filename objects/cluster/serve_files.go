@@ -133,7 +133,12 @@ func (s *server) read(ctx context.Context, g *guest, q *proto.MoveAsk) (any, err
 	if err != nil {
 		return nil, err
 	}
+	before := h.file.Version()
 	moved, err := h.file.CopyOut(ctx, q.Off, dst)
+	version := h.file.Version()
+	if version != before {
+		version |= 1 // some of the bytes may be older than a change that is over
+	}
 	s.o.Count.bytesOut.Add(moved.N)
 	if err == nil && moved.N < q.N {
 		err = ctx.Err() // short without an error would be the end of the file
@@ -141,7 +146,7 @@ func (s *server) read(ctx context.Context, g *guest, q *proto.MoveAsk) (any, err
 	if err != nil {
 		return nil, err
 	}
-	return &proto.MoveAnswer{N: moved.N, Off: q.Off, Size: h.file.Size(), Path: string(moved.Path)}, nil
+	return &proto.MoveAnswer{N: moved.N, Off: q.Off, Size: h.file.Size(), Path: string(moved.Path), Version: version}, nil
 }
 
 // write gets bytes of the asker's memory into a file.

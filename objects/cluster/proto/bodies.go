@@ -270,6 +270,9 @@ type MoveAnswer struct {
 	Off  uint64 // where it was written
 	Size uint64 // the file's size now
 	Path string // the owner's view of the way
+	// Version is the content's after it was read: odd when it changed meanwhile.
+	// Answers of other methods have none.
+	Version uint64
 }
 
 // AllocateAsk is fallocate, with the modes of objects.AllocateMode.
