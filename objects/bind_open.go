@@ -277,6 +277,16 @@ func (op *opener) openPiece(ctx context.Context, i int) error {
 	return op.addFile(i, f)
 }
 
+// ownFlags opens a file once more, in place of the descriptor that its owner has
+// as well and may set the flags of. It takes that over.
+func ownFlags(f *os.File) (*os.File, error) {
+	own, err := owner.Anew(f)
+	if cerr := f.Close(); cerr != nil && own != nil {
+		return nil, errors.Join(cerr, own.Close())
+	}
+	return own, err
+}
+
 // addFile makes a part of a file, which it takes over. Pieces of one file
 // share one descriptor.
 func (op *opener) addFile(i int, f *os.File) error {
@@ -296,6 +306,8 @@ func (op *opener) addFile(i int, f *os.File) error {
 	}
 	if same := slices.Index(op.ids, id); same >= 0 {
 		err, f = f.Close(), op.files[same]
+	} else if f, err = ownFlags(f); err != nil {
+		return handleError(err)
 	} else {
 		op.files, op.ids = append(op.files, f), append(op.ids, id)
 	}

@@ -365,7 +365,7 @@ func (o *object) exportedAs() (Exported, error) {
 		if e.kind == devices.HandleMemfd {
 			p.Path = fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), n)
 		}
-		f, err := owner.Duplicate(h.File)
+		f, err := owner.Anew(h.File)
 		if err != nil {
 			return Exported{}, err
 		}

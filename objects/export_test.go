@@ -406,3 +406,33 @@ func (m *exportModel) check() {
 		m.t.Fatalf("byte %d of the memory is not the file's", i)
 	}
 }
+
+// TestExportsHaveFlagsOfTheirOwn: who is given a descriptor may set its flags,
+// and the file's own writes go where they are told to all the same.
+func TestExportsHaveFlagsOfTheirOwn(t *testing.T) {
+	kit.Check(t)
+	r := newKeyed(t, keyedOptions{})
+	f := r.create("host", "f")
+	want := kit.Bytes(1, 0, 100_000)
+	r.write(f, 0, want)
+	out := r.export(f.Ino(), objects.ExportOptions{})
+	if _, err := unix.FcntlInt(out.Handle.File.Fd(), unix.F_SETFL, unix.O_APPEND); err != nil {
+		t.Fatal(err)
+	}
+	again := r.export(f.Ino(), objects.ExportOptions{})
+	flags, err := unix.FcntlInt(again.Handle.File.Fd(), unix.F_GETFL, 0)
+	if err != nil || flags&unix.O_APPEND != 0 {
+		t.Errorf("another one is given a descriptor of flags %#o: %v", flags, err)
+	}
+	change := kit.Bytes(2, 0, 50_000)
+	r.write(f, 1000, change)
+	copy(want[1000:], change)
+	if f.Size() != uint64(len(want)) {
+		t.Errorf("%d bytes", f.Size())
+	}
+	if i := kit.FirstDiff(r.read(f, 0, len(want)), want); i >= 0 {
+		t.Errorf("byte %d differs", i)
+	}
+	r.endExport(f.Ino())
+	r.remove(f, "host")
+}

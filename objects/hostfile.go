@@ -230,7 +230,7 @@ func (h *hostFile) share(ctx context.Context) (*os.File, error) {
 	if err := h.engine.Share(ctx, h.file); err != nil {
 		return nil, fmt.Errorf("share the host memory of object %d: %w", h.id, err)
 	}
-	return owner.Duplicate(h.file)
+	return owner.Anew(h.file)
 }
 
 // failed wraps an error of the tmpfs; a full one is out of memory.

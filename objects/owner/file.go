@@ -73,6 +73,39 @@ func factsOf(fd int) (id FileID, size uint64, err error) {
 	return id, 0, fmt.Errorf("a file on a disk; pass a memfd or a file of /dev/shm: %w", ErrNotMemory)
 }
 
+// inMemory says whether an open file is of shared memory, or of huge pages: the
+// kernel has seals for those alone, and asks nobody for them.
+func inMemory(fd int) bool {
+	_, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
+	return err == nil
+}
+
+// Anew opens once more what a descriptor of shared memory names. Whoever has the
+// one may set its flags, of which O_APPEND sends writes elsewhere; the other has
+// flags of its own. Anything else, of which a driver knows only that descriptor,
+// is duplicated.
+//
+// Errors: ErrDenied where the file's mode is against it.
+func Anew(f *os.File) (*os.File, error) {
+	second := -1
+	err := control(f, func(fd int) (err error) {
+		if !inMemory(fd) {
+			return nil
+		}
+		second, err = unix.Open(fmt.Sprintf("/proc/self/fd/%d", fd), unix.O_RDWR|unix.O_CLOEXEC, 0)
+		return err
+	})
+	switch {
+	case errors.Is(err, unix.EACCES):
+		return nil, fmt.Errorf("open %s anew: its mode is against it: %w", f.Name(), ErrDenied)
+	case err != nil:
+		return nil, fmt.Errorf("open %s anew: %w", f.Name(), err)
+	case second < 0:
+		return Duplicate(f)
+	}
+	return os.NewFile(uintptr(second), f.Name()), nil
+}
+
 // CheckWritable fails with ErrDenied for a descriptor that is not open for
 // reading and writing.
 func CheckWritable(f *os.File) error {

@@ -394,3 +394,46 @@ func TestParseDescriptor(t *testing.T) {
 		}
 	}
 }
+
+// TestAnew sets the flags of a descriptor: what was opened anew writes where it
+// is told to all the same.
+func TestAnew(t *testing.T) {
+	f := memfd(t)
+	own, err := owner.Anew(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err = unix.FcntlInt(f.Fd(), unix.F_SETFL, unix.O_APPEND); err != nil {
+		t.Fatal(err)
+	}
+	_, size, err := owner.Facts(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := kit.Bytes(1, 0, 100)
+	if n, werr := unix.Pwrite(int(own.Fd()), want, 7); n != len(want) || werr != nil {
+		t.Fatal(n, werr)
+	}
+	got := make([]byte, len(want))
+	if _, err = f.ReadAt(got, 7); err != nil || kit.FirstDiff(got, want) >= 0 {
+		t.Errorf("byte %d differs, %v", kit.FirstDiff(got, want), err)
+	}
+	var now uint64
+	if _, now, err = owner.Facts(f); now != size || err != nil {
+		t.Errorf("%d bytes, before %d: %v", now, size, err)
+	}
+	if err = own.Close(); err != nil {
+		t.Error(err)
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := owner.Anew(w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err = errors.Join(again.Close(), w.Close(), r.Close()); err != nil {
+		t.Error(err)
+	}
+}
