@@ -58,6 +58,7 @@ func codeRules() []codeRule {
 		{metadata.ErrFull, proto.CodeFull},
 		{metadata.ErrQuota, proto.CodeQuota},
 		{metadata.ErrXattrSpace, proto.CodeXattrSpace},
+		{metadata.ErrNoSpace, proto.CodeNoSpace},
 		{metadata.ErrTooLarge, proto.CodeTooLarge},
 
 		{devices.ErrOutOfMemory, proto.CodeOutOfMemory},

@@ -35,6 +35,7 @@ func numbers() map[string]rpc.Code {
 		"metadata.ErrTooLarge": 0x2f, "metadata.ErrNoKey": 0x30, "metadata.ErrReadOnly": 0x31,
 		"metadata.ErrClosed": 0x32, "metadata.ErrChanged": 0x33, "metadata.ErrNewer": 0x34,
 		"metadata.ErrCorrupt": 0x35, "metadata.ErrQuota": 0x36, "metadata.ErrXattrSpace": 0x37,
+		"metadata.ErrNoSpace": 0x38,
 
 		"objects.ErrLost": 0x40, "objects.ErrDamaged": 0x41, "objects.ErrUnsupported": 0x42,
 		"objects.ErrReadOnly": 0x43, "objects.ErrInvalid": 0x44, "objects.ErrNoData": 0x45,

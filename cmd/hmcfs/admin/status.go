@@ -47,6 +47,7 @@ func statusOf(err error) (status int, code string) {
 		{devices.ErrHandle, http.StatusBadRequest, adminapi.CodeInvalid},
 		{devices.ErrUnsupported, http.StatusNotImplemented, adminapi.CodeUnsupported},
 		{metadata.ErrQuota, http.StatusInsufficientStorage, adminapi.CodeNoMemory},
+		{metadata.ErrNoSpace, http.StatusInsufficientStorage, adminapi.CodeNoMemory},
 		{devices.ErrOutOfMemory, http.StatusInsufficientStorage, adminapi.CodeNoMemory},
 		{devices.ErrLost, http.StatusGone, adminapi.CodeLost},
 	} {

@@ -33,6 +33,7 @@ const (
 	CodeCorrupt        rpc.Code = 0x35
 	CodeQuota          rpc.Code = 0x36
 	CodeXattrSpace     rpc.Code = 0x37
+	CodeNoSpace        rpc.Code = 0x38
 
 	CodeObjectLost        rpc.Code = 0x40
 	CodeObjectDamaged     rpc.Code = 0x41

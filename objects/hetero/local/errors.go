@@ -45,6 +45,7 @@ func errorRules() []errorRule {
 		{metadata.ErrInvalid, hetero.ErrInvalid},
 		{metadata.ErrFull, hetero.ErrNoMemory},
 		{metadata.ErrQuota, hetero.ErrNoMemory},
+		{metadata.ErrNoSpace, hetero.ErrNoMemory},
 
 		{devices.ErrOutOfMemory, hetero.ErrNoMemory},
 		{devices.ErrHandle, hetero.ErrInvalid},
