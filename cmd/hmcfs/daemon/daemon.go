@@ -78,10 +78,10 @@ func Run(ctx context.Context, o Options) error {
 	// umask already.
 	unix.Umask(0)
 	raiseFileLimit()
-	limitMemory(d.log)
 	if err := d.build(ctx); err != nil {
 		return err
 	}
+	limitMemory(d.log) // what refuses a mount is said alone
 	d.log.Info("mounted", zap.String("mount_point", o.Places.MountPoint), zap.String("version", o.Version))
 	o.Ready(d.warnings())
 	return d.serve(ctx)
