@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,12 +14,31 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
+// sharedBuffer is a buffer that is written to while others read it.
+type sharedBuffer struct {
+	mu sync.Mutex
+	// +checklocks:mu
+	text bytes.Buffer
+}
+
+func (b *sharedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *sharedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
 // TestLogLimit repeats warnings as a port scan does: the log says how many there
 // were, and what is of another kind is not lost in them.
 func TestLogLimit(t *testing.T) {
 	kit.Check(t)
 	synctest.Test(t, func(t *testing.T) {
-		var out bytes.Buffer
+		var out sharedBuffer
 		log := newLogger(&out, "info", false).Named("comm")
 		for i := range 22_000 {
 			log.Warn("peer turned away", zap.Int("from", i))
