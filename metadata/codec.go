@@ -61,8 +61,8 @@ type record struct {
 	// of the first one.
 	maps     uint64
 	firstMap uint64
-	// charged is what the stored record is to its owner's usage; zero for one
-	// that is not stored yet. It is the transaction's, and no part of the record.
+	// charged is the charge of the record as it is stored; zero for one that is
+	// not stored yet. It is the transaction's, and no part of the record.
 	charged charge
 }
 

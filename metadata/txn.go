@@ -19,7 +19,7 @@ type txn struct {
 	chunk int // by how much the arena grows
 	// watch is what update keeps for the cache; nil in other transactions.
 	watch *watchedTxn
-	// used is what the transaction changes of users' usage.
+	// used are the transaction's changes of users' usage.
 	used []usageChange
 }
 

@@ -13,17 +13,17 @@ import (
 // Operations that run at once may together go over a user's limit by what they
 // add.
 type Limits struct {
-	// UserNames is how many names the inodes of a user may have, hard links
-	// included. What a user is given by chown counts, and is not refused.
+	// UserNames bounds the names of a user's inodes, hard links included. An
+	// inode that chown gives the user counts, and is not refused.
 	UserNames uint64
-	// UserXattrBytes is how many bytes the names and values of the extended
-	// attributes of a user's inodes may take together.
+	// UserXattrBytes bounds the bytes of the names and values of all extended
+	// attributes of a user's inodes.
 	UserXattrBytes uint64
-	// InodeXattrs is how many extended attributes an inode may have. All names
+	// InodeXattrs bounds the number of an inode's extended attributes. The names
 	// of the default number fit into the 64 KiB that listxattr returns.
 	InodeXattrs uint64
-	// InodeXattrBytes is how many bytes the names and values of the extended
-	// attributes of an inode may take together.
+	// InodeXattrBytes bounds the bytes of the names and values of an inode's
+	// extended attributes.
 	InodeXattrBytes uint64
 }
 
@@ -52,7 +52,7 @@ func (l *Limits) EnsureDefaults() {
 	}
 }
 
-// Usage is what a user has of what is limited.
+// Usage counts a user's share of the limited resources.
 type Usage struct {
 	Names      uint64
 	XattrBytes uint64
@@ -87,7 +87,7 @@ type usage struct {
 	users map[uint32]Usage
 }
 
-// usageChange is what a transaction changes of a user's usage.
+// usageChange is one transaction's change of a user's usage.
 type usageChange struct {
 	uid          uint32
 	names, bytes int64
@@ -115,7 +115,7 @@ func (u *usage) of(uid uint32) Usage {
 	return u.users[uid]
 }
 
-// Usage returns what a user has of what is limited.
+// Usage returns a user's share of the limited resources.
 func (s *Store) Usage(uid uint32) Usage { return s.usage.of(uid) }
 
 // Limits lists the limits and their refusals. Those of a Put that is repeated
@@ -235,18 +235,18 @@ func (t *txn) refund(rec *record) error {
 	return err
 }
 
-// xattrWeight is what the record of an attribute counts: its name and value.
+// xattrWeight returns the bytes that an attribute counts for: its name and value.
 func xattrWeight(key, value []byte) uint64 {
 	return uint64(len(key) - inoKeyLen + max(0, len(value)-1))
 }
 
-// charge is what an inode's record stands for in its owner's usage.
+// charge is the part of its owner's usage that an inode's record stands for.
 type charge struct {
 	uid   uint32
 	names uint64
 }
 
-// names is how many names the inode has.
+// names counts the names of the inode.
 func (i *record) names() uint64 {
 	if i.IsDir() {
 		return uint64(min(i.Nlink, 1))

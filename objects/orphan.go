@@ -10,9 +10,8 @@ import (
 	"github.com/hmcfs/hmcfs/metadata"
 )
 
-// withoutXattrs is what an inode that is an orphan, and whose attributes are
-// not held, has of an attribute; missing is the records' error, which stands
-// when it is no orphan.
+// withoutXattrs returns ErrNoXattr for an orphan whose attributes are not held,
+// and otherwise missing, the records' error.
 func (s *Store) withoutXattrs(ino Ino, name string, missing error) error {
 	if _, orphan := s.orphanOf(ino); orphan && errors.Is(missing, metadata.ErrNotExist) {
 		return fmt.Errorf("attribute %s: %w", name, metadata.ErrNoXattr)

@@ -25,7 +25,7 @@ const (
 	valueLogSize = 1 << 20
 )
 
-// DefaultReserve is what a mount keeps free, in bytes: enough for the tables of
+// DefaultReserve is the default of --reserve, in bytes: enough for the tables of
 // the logs that may wait, and for two logs more.
 const DefaultReserve = 64 << 20
 
@@ -33,8 +33,8 @@ const DefaultReserve = 64 << 20
 type Options struct {
 	// Dir is the directory; it is made, with mode 0700, when it is missing.
 	Dir string
-	// Reserve is how many bytes of the directory's file system are kept free of
-	// what Room is asked for: removals and the end need them. 0 keeps none.
+	// Reserve keeps so many bytes of the directory's file system from the changes
+	// that ask Room: removals and Close need them. 0 keeps none.
 	Reserve uint64
 	// Logger receives Badger's messages; nil means they are dropped.
 	Logger *zap.Logger
@@ -190,7 +190,7 @@ func (kv *KV) begin(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// closeLimit is how long Badger may take to write its last tables.
+// closeLimit bounds the time in which Badger writes its last tables.
 const closeLimit = time.Minute
 
 // Close writes what is in memory to its tables and gives the directory free.

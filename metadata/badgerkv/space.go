@@ -19,23 +19,23 @@ import (
 )
 
 const (
-	// logRoom is what a log is allocated: what fills a memtable, the last
+	// logRoom is the allocation of a log, in bytes: a full memtable, the last
 	// transaction, at most 15 % of that and as much again for its headers.
 	logRoom = memTableSize + 4<<20
-	// manifestRoom is what the manifest is allocated beyond its end. A log that is
+	// manifestRoom is allocated beyond the manifest's end, in bytes. A log that is
 	// full becomes one table and causes a few compactions, of some 20 bytes a table.
 	manifestRoom = 1 << 20
 	// maxUnderWay bounds the bytes of commits that have begun and not ended, so
 	// that they can't fill the log that follows the present one.
 	maxUnderWay = memTableSize / 2
-	// maxFull is how many full logs wait for their tables. Badger keeps
+	// maxFull bounds the full logs that wait for their tables. Badger keeps
 	// NumMemtables beside the one that it writes, and stops all commits at more.
 	maxFull = 2
 	// tableRoom is free space with which Badger can write a table.
 	tableRoom = 2 * memTableSize
-	// stallLimit is how long Badger may take to write a table when full logs wait.
+	// stallLimit bounds the wait for a table of Badger's when full logs wait.
 	stallLimit = 30 * time.Second
-	// usable is what of a log is used when none follows it.
+	// usable bounds what is written to a log that none follows, in bytes.
 	usable = memTableSize - 64<<10
 	// entryRoom is more than an entry takes in a log, and in a memtable, beside its
 	// key and value.
@@ -70,7 +70,7 @@ type space struct {
 	// that have not ended may still write.
 	// +checklocks:mu
 	used, underWay int64
-	// latest is what was under way when the last commit was admitted: what Badger may
+	// latest is underWay of when the last commit was admitted: as much may Badger
 	// have written to a log that it has gone to since.
 	// +checklocks:mu
 	latest int64
@@ -314,7 +314,7 @@ func (s *space) aboveReserve() error {
 	return err
 }
 
-// free is what can be written to the file system of the directory, in bytes.
+// free returns the bytes that can be written to the directory's file system.
 func (s *space) free() (uint64, error) {
 	var st unix.Statfs_t
 	if err := unix.Fstatfs(int(s.self.Fd()), &st); err != nil {

@@ -10,11 +10,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sourceBits is how much of an IPv6 address is one source: hosts choose the rest.
+// sourceBits is the length of the prefix that makes an IPv6 source: hosts choose
+// the rest of their address.
 const sourceBits = 64
 
-// source is who may be the same as another one: an IPv4 address, or the network
-// of an IPv6 one. The zero value is all of this machine who use a Unix socket.
+// source identifies connections that one party may have made: an IPv4 address, or
+// the network of an IPv6 one. The zero value stands for this machine's processes
+// on a Unix socket.
 type source struct{ netip.Prefix }
 
 // sourceOf is where a connection comes from.

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxLog is how long a log may be, in bytes; a longer one is put aside as .1,
+// maxLog bounds the length of a log, in bytes; a longer one is put aside as .1,
 // when a daemon starts and while it runs.
 const maxLog = 16 << 20
 
@@ -27,7 +27,7 @@ type rotatingLog struct {
 	mu sync.Mutex
 	// +checklocks:mu
 	file *os.File
-	// size is what the file had when it was opened and what was written since.
+	// size counts the file's bytes when it was opened, and those written since.
 	// +checklocks:mu
 	size int64
 }
@@ -62,7 +62,7 @@ func (r *rotatingLog) Write(p []byte) (int, error) {
 
 // next puts the log aside and opens a new one.
 func (r *rotatingLog) next() (*os.File, error) {
-	if err := os.Rename(r.path, r.path+".1"); err != nil {
+	if err := putAside(r.path); err != nil {
 		return nil, err
 	}
 	return openLog(r.path)
@@ -92,11 +92,19 @@ func (r *rotatingLog) Close() error {
 	return r.file.Close()
 }
 
+// putAside renames a log to .1, in place of the one before.
+func putAside(path string) error {
+	if err := os.Rename(path, path+".1"); err != nil {
+		return fmt.Errorf("log file: %w", err)
+	}
+	return nil
+}
+
 // openLog opens a log for appending, for this user alone.
 func openLog(path string) (*os.File, error) {
 	if st, err := os.Stat(path); err == nil && st.Mode().IsRegular() && st.Size() > maxLog {
-		if err := os.Rename(path, path+".1"); err != nil {
-			return nil, fmt.Errorf("log file: %w", err)
+		if err := putAside(path); err != nil {
+			return nil, err
 		}
 	}
 	f, err := os.OpenFile(filepath.Clean(path), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)

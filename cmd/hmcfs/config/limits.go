@@ -25,8 +25,7 @@ func limitNames(l *metadata.Limits) []limitOf {
 	}
 }
 
-// Records is what the limits are for the records. Those that are not given are
-// zero.
+// Records returns the limits of the records. Those that are not given are zero.
 func (o *Options) Records() (metadata.Limits, error) {
 	var l metadata.Limits
 	var faults []error
