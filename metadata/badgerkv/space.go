@@ -60,9 +60,11 @@ type space struct {
 	// present is the number of the log that Badger writes to.
 	// +checklocks:mu
 	present int
-	// ready says that the log after it is made.
+	// ready says that the log after it is made, and next where others find it.
 	// +checklocks:mu
 	ready bool
+	// +checklocks:mu
+	next string
 	// full are the numbers of logs whose tables are not written, oldest first.
 	// +checklocks:mu
 	full []int
@@ -185,13 +187,14 @@ func (s *space) drain() {
 // +checklocks:s.mu
 func (s *space) advanceLocked() (busy bool, err error) {
 	if s.ready {
-		st, err := os.Stat(s.path(s.present + 1))
-		switch {
-		case errors.Is(err, fs.ErrNotExist):
+		// Every commit comes here.
+		var st unix.Stat_t
+		switch err := unix.Stat(s.next, &st); {
+		case errors.Is(err, unix.ENOENT):
 			return false, &GoneError{Dir: s.dir}
 		case err != nil:
 			return false, fmt.Errorf("look at the next log: %w", err)
-		case st.Size() == 0:
+		case st.Size == 0:
 			return false, nil
 		}
 		s.full = append(s.full, s.present)
@@ -229,7 +232,7 @@ func (s *space) makeNextLocked() error {
 	if err = errors.Join(err, f.Close()); err != nil {
 		return errors.Join(s.wrap(err), os.Remove(path))
 	}
-	s.ready = true
+	s.ready, s.next = true, s.path(s.present+1)
 	return nil
 }
 
@@ -287,6 +290,9 @@ func (s *space) room(ctx context.Context) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.ready { // as of the last commit; the one to come looks again
+		return nil
+	}
 	return s.awaitNextLocked(ctx)
 }
 
