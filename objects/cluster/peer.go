@@ -26,13 +26,6 @@ const portWatch wire.Port = 64
 // retryAfter is how long a node that could not be reached is left alone.
 const retryAfter = time.Second
 
-// takenFirst and takenMost are how long a node that takes us for connected is
-// left alone.
-const (
-	takenFirst = 5 * time.Millisecond
-	takenMost  = 200 * time.Millisecond
-)
-
 // meetAgain is how often a node is connected once more whose session breaks
 // before it has said hello.
 const meetAgain = 3
@@ -221,7 +214,7 @@ func (n *Node) connect(ctx context.Context) error {
 		}
 		// Each has a part of the time, so that the last one has some too.
 		part, cancel := context.WithTimeout(ctx, time.Until(end)/time.Duration(len(all)-i))
-		err := n.connectAt(part, at)
+		err := n.c.comm.ConnectAnew(part, n.rank, at)
 		cancel()
 		if err == nil {
 			return nil
@@ -235,22 +228,6 @@ func (n *Node) connect(ctx context.Context) error {
 		faults = append(faults, fmt.Errorf("it has no address: %w", ErrUnreachable))
 	}
 	return errors.Join(faults...)
-}
-
-// connectAt connects at one address. A node that takes us for connected has not
-// heard yet that the session before is over, and will.
-func (n *Node) connectAt(ctx context.Context, at control.Address) error {
-	for wait := takenFirst; ; wait = min(2*wait, takenMost) {
-		err := n.c.comm.Connect(ctx, n.rank, at)
-		if !errors.Is(err, control.ErrTaken) {
-			return err
-		}
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
-			return err
-		}
-	}
 }
 
 // addresses are where the node listens: at sockets that are here, and

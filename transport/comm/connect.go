@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/hmcfs/hmcfs/transport/control"
 	"github.com/hmcfs/hmcfs/transport/wire"
@@ -33,11 +34,34 @@ func (c *Communicator) Connect(ctx context.Context, peer wire.Rank, at control.A
 	}
 }
 
+// takenFirst and takenMost bound the pause after a peer's answer ErrTaken.
+const (
+	takenFirst = 5 * time.Millisecond
+	takenMost  = 200 * time.Millisecond
+)
+
+// ConnectAnew connects as Connect does. While the peer answers ErrTaken, since it
+// has not noticed the end of the session before, it asks again, at growing
+// intervals, until the context ends.
+func (c *Communicator) ConnectAnew(ctx context.Context, peer wire.Rank, at control.Address) error {
+	for pause := takenFirst; ; pause = min(2*pause, takenMost) {
+		err := c.Connect(ctx, peer, at)
+		if peer == c.opts.Rank || !errors.Is(err, control.ErrTaken) {
+			return err
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
+
 // Reconnect makes a session anew that has ended, with a peer to whom we have
 // connected before, or waits for him to do so. With a peer that is connected it
 // does nothing.
 //
-// Errors: those of Connect and Await; ErrNotConnected where there never was a
+// Errors: those of ConnectAnew and Await; ErrNotConnected where there never was a
 // session.
 func (c *Communicator) Reconnect(ctx context.Context, peer wire.Rank) error {
 	c.mu.RLock()
@@ -51,7 +75,7 @@ func (c *Communicator) Reconnect(ctx context.Context, peer wire.Rank) error {
 	case s == nil:
 		return fmt.Errorf("%s: %w", peer, ErrNotConnected)
 	case ours:
-		return c.Connect(ctx, peer, at)
+		return c.ConnectAnew(ctx, peer, at)
 	}
 	return c.Await(ctx, peer)
 }
