@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"slices"
 	"sync"
 	"testing"
 
@@ -80,12 +81,7 @@ func (h *halfCut) accept() {
 func (h *halfCut) holds(server net.Conn) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for _, c := range h.held {
-		if c == server {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(h.held, server)
 }
 
 // cut closes the clients' ends alone.
@@ -128,7 +124,7 @@ func TestReconnectBeforeThePeerNotices(t *testing.T) {
 	again := make(chan error, 1)
 	go func() {
 		kit.Eventually(t, patience, func() error {
-			if err := b.SendTag(within(t), 0, 1); err == nil {
+			if b.SendTag(within(t), 0, 1) == nil {
 				return errors.New("the session is still live")
 			}
 			return nil
