@@ -132,6 +132,9 @@ func (k *commands) copies(t *testing.T) {
 			t.Error(err)
 		}
 		verify(t, k.b.Path(d, "again"), 7, bigSize)
+		if out, err := k.a.Run("cp", k.a.at("b", d, "w"), outside+".told"); err != nil || !strings.HasSuffix(strings.TrimSpace(out), "B/s") {
+			t.Errorf("out of b's %s: %v %q, want no way of this machine", d, err, out)
+		}
 		must(t, os.Remove(k.a.at("b", d, "w")))
 		must(t, os.Remove(k.b.Path(d, "again")))
 	}

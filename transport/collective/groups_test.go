@@ -93,6 +93,7 @@ func TestSeveralGroups(t *testing.T) {
 			"side by side": (*several).sideBySide,
 			"after errors": (*several).afterErrors,
 			"closed":       (*several).closedInCall,
+			"cut at last":  (*several).cutAtLast,
 			"refused":      (*several).refused,
 		} {
 			t.Run(name+"/"+what, func(t *testing.T) {
@@ -194,6 +195,21 @@ func (s *several) closedInCall() {
 		if err := errors.Join(s.group(Options{}).rounds(2, 3), beside.rounds(1, 4)); err != nil {
 			s.t.Error(err)
 		}
+	}
+}
+
+// cutAtLast makes a group after one that lost a link when one of its ranks had closed it
+// already.
+func (s *several) cutAtLast() {
+	w := s.group(Options{})
+	if err := w.groups[1].Close(); err != nil {
+		s.t.Fatal(err)
+	}
+	s.faults.Cut(0, 1)
+	w.close()
+	s.faults.Heal()
+	if err := s.group(Options{Timeout: 5 * time.Second}).rounds(2, 1); err != nil {
+		s.t.Error(err)
 	}
 }
 

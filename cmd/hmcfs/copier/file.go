@@ -6,10 +6,14 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hmcfs/hmcfs/cmd/hmcfs/place"
 )
 
 // file copies one regular file.
@@ -129,20 +133,32 @@ func copyTensorFacts(src, dst *os.File) {
 
 // pathTaken asks hmcfs which way the bytes took: of the target if it is on a
 // mount, else of the source, whose bytes came to the host: those of the host
-// tier by passthrough, as it is where that is on. It is "" for no bytes, and
-// for files outside of hmcfs.
+// tier by passthrough, as it is where that is on. It is "" for no bytes, for
+// files outside of hmcfs, and for what comes out of another node's tree, of
+// which hmcfs nodes tells the transport.
 func pathTaken(src, dst *os.File) string {
 	if fileXattr(dst, "user.hmc.device") != "" {
 		return fileXattr(dst, "user.hmc.path")
 	}
-	switch fileXattr(src, "user.hmc.device") {
-	case "":
+	switch device := fileXattr(src, "user.hmc.device"); {
+	case device == "", ofAnotherNode(src):
 		return ""
-	case "host":
+	case device == "host":
 		return "passthrough"
 	default:
 		return "d2h"
 	}
+}
+
+// ofAnotherNode reports whether a file of a mount lies below nodes/, also one that was
+// opened by a link of keys/.
+func ofAnotherNode(f *os.File) bool {
+	path, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", f.Fd()))
+	if err != nil || !strings.Contains(path, "/nodes/") {
+		return false
+	}
+	m, found, err := place.MountOf(path)
+	return err == nil && found && strings.HasPrefix(path, filepath.Join(m.MountPoint, "nodes")+"/")
 }
 
 func fileXattr(f *os.File, name string) string {

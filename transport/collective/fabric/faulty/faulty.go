@@ -69,8 +69,12 @@ func (f *Faults) wrap(inner fabric.Fabric) *ranked {
 // everyFabric holds the fabrics of one rank.
 type everyFabric struct {
 	mu sync.Mutex
+	// list holds the fabric that Wrap was given, unless it is closed, and its copies.
 	// +checklocks:mu
 	list []*ranked
+	// base is the fabric that Wrap was given, once it has had a copy.
+	// +checklocks:mu
+	base *ranked
 }
 
 func (e *everyFabric) remove(r *ranked) {
@@ -82,19 +86,21 @@ func (e *everyFabric) remove(r *ranked) {
 func (e *everyFabric) add(r *ranked) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if len(e.list) == 1 && e.base == nil {
+		e.base = e.list[0]
+	}
 	e.list = append(e.list, r)
 }
 
-// interrupt has the rank look at its links. The first fabric, once there are copies
-// of it, is there for Duplicate alone.
+// interrupt has the rank look at its links. A fabric that has had copies is there for
+// Duplicate alone, which an interrupt would end, also the next one.
 func (e *everyFabric) interrupt() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for i, r := range e.list {
-		if i == 0 && len(e.list) > 1 {
-			continue
+	for _, r := range e.list {
+		if r != e.base {
+			r.Interrupt()
 		}
-		r.Interrupt()
 	}
 }
 
