@@ -32,7 +32,7 @@ func (f *File) peek(ctx context.Context, p []byte, off uint64) (uint64, error) {
 	defer cancel()
 	var out proto.MoveAnswer
 	err := f.with(ctx, true, func(s *session, handle uint64) error {
-		b, err := s.slots.get(ctx)
+		b, err := s.slots.blank(ctx, len(p))
 		if err != nil {
 			return err
 		}
@@ -106,7 +106,7 @@ func (f *File) write(ctx context.Context, p []byte, w objects.Write) (uint64, er
 		if err != nil {
 			return err
 		}
-		copy(b.bytes(len(p)), p)
+		copy(b.filled(len(p)), p)
 		out, err = f.moveIn(ctx, s, proto.MethodWrite, &proto.MoveAsk{
 			Handle: handle, Off: w.Off, N: uint64(len(p)), Memory: b.memory,
 			Append: w.Append, KillPriv: w.KillPriv,
