@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
 	"testing"
 	"time"
 
@@ -153,5 +154,67 @@ func TestReplayInTLS(t *testing.T) {
 	defer d.mu.Unlock()
 	if len(d.taken) != 0 {
 		t.Error("somebody was let in")
+	}
+}
+
+// A stranger that begins and says no more is as silent as one that says nothing: the
+// first byte of a HELLO, all of it but one byte, the begin of TLS.
+func TestBeginIsSilence(t *testing.T) {
+	kit.Check(t)
+	job := newAuthority(t)
+	whole := (&wire.Hello{From: 1, Epoch: 1, Role: wire.RoleControl, Channel: 1, Chunk: wire.MinChunk}).Append(nil)
+	for name, c := range map[string]struct {
+		o    Options
+		says []byte
+		left bool
+	}{
+		"a byte":             {options(0), whole[:1], true},
+		"all but one byte":   {options(0), whole[:len(whole)-1], true},
+		"a HELLO":            {options(0), whole, false},
+		"a byte to TLS":      {Options{Rank: 0, TLS: job.config(t, 0)}, []byte{0x16}, true},
+		"the begin of TLS":   {Options{Rank: 0, TLS: job.config(t, 0)}, []byte{0x16, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3}, true},
+		"a HELLO in its way": {Options{Rank: 0, TLS: job.config(t, 0)}, whole, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := c.o
+			o.MaxHandshakes = 2
+			d := newDoor()
+			l := listen(t, loopback(), o, d)
+			dial := func() net.Conn {
+				conn, err := net.Dial("tcp", l.Address().Addr)
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { _ = conn.Close() })
+				return conn
+			}
+			first := dial()
+			if _, err := first.Write(c.says); err != nil {
+				t.Fatal(err)
+			}
+			heard := func() bool {
+				l.mu.Lock()
+				defer l.mu.Unlock()
+				for g := range l.handshakes.count {
+					if g.heard {
+						return true
+					}
+				}
+				return false
+			}
+			if !c.left {
+				kit.Eventually(t, patience, heard)
+				return
+			}
+			// Each of the next makes room for itself by the oldest of what is silent.
+			_, _ = dial(), dial()
+			_ = first.SetReadDeadline(time.Now().Add(patience))
+			if n, err := first.Read(make([]byte, 100)); err == nil || os.IsTimeout(err) {
+				t.Errorf("it is kept, and told %d bytes: %v", n, err)
+			}
+			if heard() {
+				t.Error("it counts as one that has said something")
+			}
+		})
 	}
 }
