@@ -30,7 +30,7 @@ func (r *Record) limitAddresses(self []string) (refused []string) {
 		loopback = loopback || err == nil && at == onLoopback
 		link = link || err == nil && at == onLink
 	}
-	socket := fmt.Sprintf("hmc_ctrl_rank_%d.sock", r.Name.Rank())
+	socket := fmt.Sprintf("node-%08x.sock", r.Name.Rank())
 	kept := make([]string, 0, len(r.Addresses))
 	for _, text := range r.Addresses {
 		if path, ok := strings.CutPrefix(text, "unix:"); ok {

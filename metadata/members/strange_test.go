@@ -3,6 +3,7 @@ package members_test
 import (
 	"encoding/json"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -79,13 +80,13 @@ func TestAltered(t *testing.T) {
 // to, so only what a node can have said is taken.
 func TestAddressesOfRecords(t *testing.T) {
 	rank := members.Name("c").Rank()
-	good := []string{"10.0.0.1:7070", "tcp:[2001:db8::1]:1", "host-1.example:65535", fmt.Sprintf("unix:/run/hmcfs/hmc_ctrl_rank_%d.sock", rank)}
+	good := []string{"10.0.0.1:7070", "tcp:[2001:db8::1]:1", "host-1.example:65535", fmt.Sprintf("unix:/run/hmcfs/node-%08x.sock", rank)}
 	bad := []string{
 		"", "x", "10.0.0.1", "10.0.0.1:0", "10.0.0.1:65536", "10.0.0.1:http", ":7070", "0.0.0.0:7070", "[::]:7070", "224.0.0.1:1",
 		"127.0.0.1:2379", "[::1]:6379", "[::ffff:127.0.0.1]:22", "localhost:22", "LOCALHOST.:22", "x.localhost:22", "169.254.169.254:80",
-		"[fe80::1%eth0]:1", "a b:1", "a\nb:1", "unix:/run/docker.sock", "unix:", "unix:relative/hmc_ctrl_rank_1.sock",
-		fmt.Sprintf("unix:/run/../tmp/hmc_ctrl_rank_%d.sock", rank), fmt.Sprintf("unix:hmc_ctrl_rank_%d.sock", rank),
-		fmt.Sprintf("unix:/tmp/hmc_ctrl_rank_%d.sock", rank+1), "unix:@abstract",
+		"[fe80::1%eth0]:1", "a b:1", "a\nb:1", "unix:/run/docker.sock", "unix:", "unix:relative/node-00000001.sock",
+		fmt.Sprintf("unix:/run/../tmp/node-%08x.sock", rank), fmt.Sprintf("unix:node-%08x.sock", rank),
+		fmt.Sprintf("unix:/tmp/node-%08x.sock", rank+1), "unix:@abstract",
 	}
 	near := []string{"127.0.0.1:2379", "[::1]:6379", "[::ffff:127.0.0.1]:22", "localhost:22", "LOCALHOST.:22", "x.localhost:22"}
 	for name, c := range map[string]struct{ self, want []string }{
@@ -175,5 +176,50 @@ func TestManyRecords(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		sees(t, a, "zz")
+	})
+}
+
+// TestRecordsGo makes and removes 1500 records of 200 devices, a few times: no
+// memory is kept for what is gone.
+func TestRecordsGo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memory.NewServer(memory.Options{History: 1})
+		a, client := join(t, s, record("a")), s.Client()
+		inUse := func() int64 {
+			synctest.Wait()
+			a.kinds()
+			runtime.GC()
+			var m runtime.MemStats
+			runtime.ReadMemStats(&m)
+			return int64(m.HeapAlloc)
+		}
+		before := inUse()
+		for range 3 {
+			var all []coord.Entry
+			for i := range 1500 {
+				r := record(fmt.Sprintf("n%d", i))
+				r.Devices = nil
+				for d := range 200 {
+					r.Devices = append(r.Devices, members.Device{Name: fmt.Sprintf("cuda%d", d), Model: "a model of a card", Total: 80 << 30})
+				}
+				all = append(all, coord.Entry{Name: "nodes/" + string(r.Name), Value: text(t, r)})
+			}
+			if _, err := client.Create(t.Context(), all, nil); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second)
+			synctest.Wait()
+			if n := len(a.Nodes()); n != 1500 {
+				t.Fatalf("%d nodes", n)
+			}
+			if _, err := client.Delete(t.Context(), all); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second)
+			sees(t, a)
+		}
+		if grown := inUse() - before; grown > 8<<20 {
+			t.Errorf("%d bytes more are in use", grown)
+		}
 	})
 }

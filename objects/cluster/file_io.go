@@ -67,7 +67,7 @@ func (f *File) moveIn(ctx context.Context, s *session, m rpc.Method, in *proto.M
 		f.open.read(out.Version)
 	}
 	count.Add(out.N)
-	f.open.size.Store(out.Size)
+	f.open.sized(out.Size, out.Order)
 	return out, nil
 }
 
@@ -129,9 +129,9 @@ func (f *File) Allocate(ctx context.Context, mode objects.AllocateMode, off, n u
 	if err != nil {
 		return err
 	}
-	a, err := f.n.received(&out)
+	a, err := f.n.received(&out, f.ino)
 	if err == nil {
-		f.n.inos.heard(&a)
+		f.n.inos.heard(&a, out.Order)
 	}
 	return err
 }
@@ -144,6 +144,9 @@ func (f *File) Seek(ctx context.Context, off uint64, w objects.Whence) (uint64, 
 			Handle: handle, Off: off, Hole: w == objects.SeekHole,
 		}}
 	})
+	if err == nil && out.Off < off {
+		err = fmt.Errorf("node %s: from %d on there is something at %d: %w", f.n.name, off, out.Off, proto.ErrBody)
+	}
 	return out.Off, err
 }
 

@@ -62,7 +62,7 @@ func newRogueAt(t *testing.T, w *clustertest.World, listen control.Address, at m
 		proto.MethodClose: answer(&proto.Attr{Ino: 2000, Mode: uint32(metadata.TypeRegular | 0o644), State: "live"}),
 	}
 	maps.Copy(all, at)
-	ep, err := rpc.New(rpc.Options{Comm: r.comm, Handlers: all, Lanes: cluster.Lanes()})
+	ep, err := rpc.New(rpc.Options{Comm: r.comm, Handlers: all, Lanes: cluster.Lanes(), Coder: codeOf})
 	if err != nil {
 		t.Fatal(err)
 	}

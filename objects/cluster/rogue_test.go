@@ -164,4 +164,3 @@ func copiedTo(t *testing.T, at *clustertest.Node, device string, f *cluster.File
 	}
 	return got
 }
-
