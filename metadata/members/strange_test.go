@@ -17,6 +17,7 @@ import (
 	"github.com/hmcfs/hmcfs/metadata/coord"
 	"github.com/hmcfs/hmcfs/metadata/coord/memory"
 	"github.com/hmcfs/hmcfs/metadata/members"
+	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
 // puts has the service have a value, whatever was there.
@@ -194,7 +195,7 @@ func TestRecordsGo(t *testing.T) {
 			return int64(m.HeapAlloc)
 		}
 		before := inUse()
-		for range 3 {
+		for range kit.Rounds(1, 1, 3) {
 			var all []coord.Entry
 			for i := range 1500 {
 				r := record(fmt.Sprintf("n%d", i))

@@ -286,8 +286,14 @@ func (p *otherParty) work(ctx context.Context) error {
 	wait := uint32(max(1, min(p.n.c.opts.Timeout/2, answerLimit)/time.Millisecond))
 	for {
 		q := question{method: proto.MethodCollectWait, in: &proto.JobAsk{Job: p.ask.Job, Wait: wait}, out: &p.last}
-		if err := p.askOnce(ctx, q); err != nil || p.last.Done {
+		if err := p.askOnce(ctx, q); err != nil {
 			return err
+		}
+		if a := &p.last; !isShown(a.Algorithm) || !isShown(a.Because) || !isShown(a.Path) {
+			return fmt.Errorf("node %s: a report that can't be shown: %w", p.n.name, proto.ErrBody)
+		}
+		if p.last.Done {
+			return nil
 		}
 	}
 }

@@ -81,9 +81,9 @@ func attrFromProto(a *proto.Attr) (objects.Attr, error) {
 func checkTexts(a *proto.Attr, mode metadata.Mode) error {
 	link := mode.Type() == metadata.TypeSymlink
 	switch {
-	case a.Device != "" && !isName(a.Device):
+	case a.Device != "" && (!isName(a.Device) || !isShown(a.Device)):
 		return fmt.Errorf("device %q", a.Device[:min(len(a.Device), maxPath)])
-	case len(a.Path) > maxText || strings.ContainsFunc(a.Path, unicode.IsControl):
+	case !isShown(a.Path):
 		return fmt.Errorf("a way of %d bytes", len(a.Path))
 	case a.Key != "" && metadata.ValidKey(a.Key) != nil:
 		return fmt.Errorf("a key of %d bytes", len(a.Key))
@@ -91,6 +91,12 @@ func checkTexts(a *proto.Attr, mode metadata.Mode) error {
 		return fmt.Errorf("a target of %d bytes", len(a.Target))
 	}
 	return nil
+}
+
+// isShown says whether a text may be shown to a person: it has a bound, and no
+// control characters.
+func isShown(text string) bool {
+	return len(text) <= maxText && !strings.ContainsFunc(text, unicode.IsControl)
 }
 
 func isType(m metadata.Mode) bool {

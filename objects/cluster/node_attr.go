@@ -155,5 +155,11 @@ func (n *Node) StatFS(ctx context.Context, who Cred, ino objects.Ino) (Usage, er
 		method: proto.MethodStatFS, again: true, out: &out,
 		in: &proto.InoAsk{Cred: credToProto(who), Ino: uint64(ino)},
 	})
-	return Usage{Device: out.Device, Total: out.Total, Free: out.Free, Used: out.Used}, err
+	if err == nil && (out.Free > out.Total || out.Device != "" && !isShown(out.Device)) {
+		err = fmt.Errorf("node %s: device %.64q with %d bytes free of %d: %w", n.name, out.Device, out.Free, out.Total, proto.ErrBody)
+	}
+	if err != nil {
+		return Usage{}, err
+	}
+	return Usage{Device: out.Device, Total: out.Total, Free: out.Free, Used: out.Used}, nil
 }
