@@ -75,18 +75,7 @@ func TestStrangeNumbers(t *testing.T) {
 				t.Errorf("%s: entries behind %d", device, off)
 			}
 		}
-		for _, handle := range []uint64{0, file.Handle + 1, file.Handle - 1, math.MaxUint64} {
-			for name, err := range map[string]error{
-				"close": r.asks(a, proto.MethodClose, &proto.HandleAsk{Handle: handle}, nil),
-				"read":  r.asks(a, proto.MethodRead, &proto.MoveAsk{Handle: handle, N: 1, Memory: memory}, nil),
-				"copy":  r.asks(a, proto.MethodCopy, &proto.CopyAsk{Dst: file.Handle, Src: handle, N: 1}, nil),
-				"pull":  r.asks(a, proto.MethodPull, &proto.PullAsk{Handle: handle, Node: "b", Ino: 2000, N: 1}, nil),
-			} {
-				if failed, ok := errors.AsType[*rpc.Error](err); !ok || failed.Code != proto.CodeStale {
-					t.Errorf("%s of handle %#x: %v", name, handle, err)
-				}
-			}
-		}
+		r.strangeHandles(a, file.Handle, memory)
 		if now := used(t, a, device); now != before {
 			t.Errorf("%s: %v are in use for it, %v before", device, now, before)
 		}
@@ -99,5 +88,22 @@ func TestStrangeNumbers(t *testing.T) {
 	}
 	if err = b.Close(t.Context()); err != nil {
 		t.Error(err)
+	}
+}
+
+// strangeHandles asks by handles that the session does not have.
+func (r *rogue) strangeHandles(a *clustertest.Node, known uint64, memory []byte) {
+	r.t.Helper()
+	for _, handle := range []uint64{0, known + 1, known - 1, math.MaxUint64} {
+		for name, err := range map[string]error{
+			"close": r.asks(a, proto.MethodClose, &proto.HandleAsk{Handle: handle}, nil),
+			"read":  r.asks(a, proto.MethodRead, &proto.MoveAsk{Handle: handle, N: 1, Memory: memory}, nil),
+			"copy":  r.asks(a, proto.MethodCopy, &proto.CopyAsk{Dst: known, Src: handle, N: 1}, nil),
+			"pull":  r.asks(a, proto.MethodPull, &proto.PullAsk{Handle: handle, Node: "b", Ino: 2000, N: 1}, nil),
+		} {
+			if failed, ok := errors.AsType[*rpc.Error](err); !ok || failed.Code != proto.CodeStale {
+				r.t.Errorf("%s of handle %#x: %v", name, handle, err)
+			}
+		}
 	}
 }
