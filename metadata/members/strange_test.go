@@ -180,7 +180,7 @@ func TestManyRecords(t *testing.T) {
 	})
 }
 
-// TestRecordsGo makes and removes 1500 records of 200 devices, a few times: no
+// TestRecordsGo makes and removes many records of 200 devices: no
 // memory is kept for what is gone.
 func TestRecordsGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -194,10 +194,10 @@ func TestRecordsGo(t *testing.T) {
 			runtime.ReadMemStats(&m)
 			return int64(m.HeapAlloc)
 		}
-		before := inUse()
+		before, records := inUse(), kit.Rounds(100, 300, 1500)
 		for range kit.Rounds(1, 1, 3) {
 			var all []coord.Entry
-			for i := range 1500 {
+			for i := range records {
 				r := record(fmt.Sprintf("n%d", i))
 				r.Devices = nil
 				for d := range 200 {
@@ -210,7 +210,7 @@ func TestRecordsGo(t *testing.T) {
 			}
 			time.Sleep(time.Second)
 			synctest.Wait()
-			if n := len(a.Nodes()); n != 1500 {
+			if n := len(a.Nodes()); n != records {
 				t.Fatalf("%d nodes", n)
 			}
 			if _, err := client.Delete(t.Context(), all); err != nil {
