@@ -193,24 +193,23 @@ func (o *Options) welcomed(c net.Conn, peer wire.Rank, frames ...[]byte) (wire.W
 	return w, nil
 }
 
-// accept is the handshake of who listens. heard is called when the first byte has
-// come.
+// accept is the handshake of who listens. heard is called when a HELLO has come, or
+// TLS's own.
 func (o *Options) accept(ctx context.Context, raw net.Conn, h Handler, heard func()) (*Conn, error) {
 	return o.guarded(ctx, raw, func() (*Conn, error) {
 		if err := awaitByte(raw); err != nil {
 			return nil, fmt.Errorf("nothing has come: %w", err)
 		}
-		heard()
-		c, err := o.secured(ctx, raw, tls.Server, "")
+		c, err := o.secured(ctx, raw, listening(heard), "")
 		if err != nil {
 			return nil, err
 		}
-		return o.examine(c, h)
+		return o.examine(c, h, heard)
 	})
 }
 
 // examine asks who connects for a proof, and answers.
-func (o *Options) examine(c net.Conn, h Handler) (*Conn, error) {
+func (o *Options) examine(c net.Conn, h Handler, heard func()) (*Conn, error) {
 	_, body, err := ReadFrame(c, wire.KindHello)
 	if err != nil {
 		return nil, fmt.Errorf("read HELLO: %w", err)
@@ -219,6 +218,7 @@ func (o *Options) examine(c net.Conn, h Handler) (*Conn, error) {
 	if err != nil {
 		return nil, err
 	}
+	heard() // a part of it is as silence
 	if err = o.checkCertificate(c, hello.From); err != nil {
 		return nil, err
 	}

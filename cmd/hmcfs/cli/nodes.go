@@ -186,6 +186,8 @@ func viewProblem(s members.State) string {
 		return text
 	case s.Problem != "":
 		return s.Backend + ": " + s.Problem
+	case s.Unreadable > 0:
+		return fmt.Sprintf("%s: %d records are not used, as the log says", s.Backend, s.Unreadable)
 	}
 	return ""
 }
