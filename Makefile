@@ -31,7 +31,7 @@ BASE          ?=
 STRESSFLAGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help deps build demo test check race stress suites bench gpu-bundle microbench fuzz cover lint vet tools generate install uninstall clean
+.PHONY: help deps build demo test check race stress suites bench gpu-bundle microbench fuzz cover lint vet tools generate notices install uninstall clean
 
 help: ## Show this help
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -121,6 +121,10 @@ generate: build ## Write docs/cli.md and docs/config.md from the commands
 	$(BIN) docs cli >docs/cli.md
 	$(BIN) docs config >docs/config.md
 
+# By a rename: a failure leaves the file as it is.
+notices: ## Write THIRD_PARTY_NOTICES, the licences of what is linked into the binary
+	@$(GO) run ./tests/notices >THIRD_PARTY_NOTICES.new && mv THIRD_PARTY_NOTICES.new THIRD_PARTY_NOTICES || { rm -f THIRD_PARTY_NOTICES.new; exit 1; }
+
 install: build ## Install under PREFIX (/usr/local), and the mount helper
 	install -D -m 0755 $(BIN) $(DESTDIR)$(BINDIR)/hmcfs
 	install -d $(DESTDIR)$(SBINDIR) $(DESTDIR)$(DATADIR)/man/man1
@@ -131,6 +135,7 @@ install: build ## Install under PREFIX (/usr/local), and the mount helper
 	$(BIN) completion zsh >$(DESTDIR)$(DATADIR)/zsh/site-functions/_hmcfs
 	$(BIN) completion fish >$(DESTDIR)$(DATADIR)/fish/vendor_completions.d/hmcfs.fish
 	$(BIN) docs man $(DESTDIR)$(DATADIR)/man/man1
+	install -D -m 0644 -t $(DESTDIR)$(DATADIR)/doc/hmcfs LICENSE THIRD_PARTY_NOTICES
 
 uninstall: ## Remove what install has put there
 	rm -f $(DESTDIR)$(BINDIR)/hmcfs $(DESTDIR)$(SBINDIR)/mount.hmcfs \
@@ -138,6 +143,7 @@ uninstall: ## Remove what install has put there
 		$(DESTDIR)$(DATADIR)/zsh/site-functions/_hmcfs \
 		$(DESTDIR)$(DATADIR)/fish/vendor_completions.d/hmcfs.fish \
 		$(DESTDIR)$(DATADIR)/man/man1/hmcfs.1 $(DESTDIR)$(DATADIR)/man/man1/hmcfs-*.1
+	rm -rf $(DESTDIR)$(DATADIR)/doc/hmcfs
 
 clean: ## Remove what was built
 	rm -rf bin dist coverage.out
