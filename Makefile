@@ -12,7 +12,7 @@ MODULE   := github.com/hmcfs/hmcfs
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS  := -X $(MODULE)/cmd/hmcfs/cli.version=$(VERSION)
 BIN      := bin/hmcfs
-TOOLS    := bin/tools/golangci-lint bin/tools/checklocks
+TOOLS    := bin/tools/golangci-lint bin/tools/checklocks bin/tools/govulncheck
 
 # One binary: no cgo but where the race detector needs it.
 export CGO_ENABLED := 0
@@ -29,9 +29,10 @@ FUZZTIME      ?= 10s
 COUNT         ?= 50
 BASE          ?=
 STRESSFLAGS   ?=
+VULNFLAGS     ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help deps build demo test check race stress suites bench gpu-bundle microbench fuzz cover lint vet tools generate notices install uninstall clean
+.PHONY: help deps build demo test check race stress suites bench gpu-bundle microbench fuzz cover lint vet vulncheck tools generate notices install uninstall clean
 
 help: ## Show this help
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -108,6 +109,11 @@ vet: bin/tools/checklocks ## Run go vet and the lock annotations' checker
 
 lint: vet bin/tools/golangci-lint ## Run the linters of .golangci.yml
 	bin/tools/golangci-lint run $(PKGS)
+
+# Needs the network: where the database does not answer it fails and says that
+# nothing was checked, or only says so with VULNFLAGS=-optional.
+vulncheck: bin/tools/govulncheck ## Look for known vulnerabilities in what the binary is built from
+	@$(GO) run ./tests/vulncheck $(VULNFLAGS) $(PKGS)
 
 tools: $(TOOLS)
 
