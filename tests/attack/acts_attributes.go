@@ -57,6 +57,9 @@ func (h *hand) ownAttributes(dir string) error {
 	path, err := own(dir)
 	errs := []error{err}
 	for _, name := range hmcfsAttributes() {
+		if h.over() {
+			break
+		}
 		for _, value := range []string{"", "\x00", "-1", "99999999999999999999", "float32", "1,2,3", "1e400", "{}", "[[[[", `{"pieces":[{}]}`, strings.Repeat("9", 60000), "../../x", "a/b"} {
 			errs = append(errs, unix.Setxattr(path, "user.hmc."+name, []byte(value), 0))
 		}

@@ -61,6 +61,9 @@ func (h *hand) bind(dir string) error {
 	whole := share.Piece{Kind: "memfd", FD: new(int), Size: 64 << 10}
 	for _, f := range []*os.File{memory, read, self, own} {
 		for _, p := range []share.Piece{whole, {Kind: "memfd", FD: new(int), Offset: 1<<63 - 1, Size: 1 << 62}, {Kind: "vmm-fd", FD: new(int), Size: 4096}, {Kind: "ipc", Handle: "00ff", Size: 4096}, {Kind: "none"}} {
+			if h.over() {
+				break
+			}
 			ctx, cancel := asking()
 			_, failed := client.Bind(ctx, target(), share.Memory{Family: "host", Size: p.Size, PID: os.Getpid(), Pieces: []share.Piece{p}}, f)
 			cancel()
@@ -209,6 +212,9 @@ func hostile() [][]byte {
 func (h *hand) pour(network string, addresses []string) error {
 	var errs []error
 	for _, begin := range hostile() {
+		if h.over() {
+			break
+		}
 		addr := addresses[h.random.IntN(len(addresses))]
 		c, err := net.DialTimeout(network, addr, answerLimit)
 		if err != nil {
@@ -227,7 +233,7 @@ func (h *hand) pour(network string, addresses []string) error {
 func (h *hand) hold(network string, addresses []string, most int) error {
 	var open []net.Conn
 	var errs []error
-	for range most {
+	for len(open) < most && !h.over() {
 		c, err := net.DialTimeout(network, addresses[h.random.IntN(len(addresses))], answerLimit)
 		if err != nil {
 			errs = append(errs, err)
