@@ -12,7 +12,7 @@ MODULE   := github.com/hmcfs/hmcfs
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS  := -X $(MODULE)/cmd/hmcfs/cli.version=$(VERSION)
 BIN      := bin/hmcfs
-TOOLS    := bin/tools/golangci-lint bin/tools/checklocks
+TOOLS    := bin/tools/golangci-lint bin/tools/checklocks bin/tools/govulncheck
 
 # One binary: no cgo but where the race detector needs it.
 export CGO_ENABLED := 0
@@ -29,9 +29,10 @@ FUZZTIME      ?= 10s
 COUNT         ?= 50
 BASE          ?=
 STRESSFLAGS   ?=
+VULNFLAGS     ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help deps build demo test check race stress suites bench gpu-bundle microbench fuzz cover lint vet tools generate install uninstall clean
+.PHONY: help deps build demo test check race stress suites bench gpu-bundle microbench fuzz cover lint vet vulncheck tools generate notices install uninstall clean
 
 help: ## Show this help
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -109,6 +110,11 @@ vet: bin/tools/checklocks ## Run go vet and the lock annotations' checker
 lint: vet bin/tools/golangci-lint ## Run the linters of .golangci.yml
 	bin/tools/golangci-lint run $(PKGS)
 
+# Needs the network: where the database does not answer it fails and says that
+# nothing was checked, or only says so with VULNFLAGS=-optional.
+vulncheck: bin/tools/govulncheck ## Look for known vulnerabilities in what the binary is built from
+	@$(GO) run ./tests/vulncheck $(VULNFLAGS) $(PKGS)
+
 tools: $(TOOLS)
 
 # Pinned by tests/tools/go.mod and built from source; the go command's cache
@@ -121,6 +127,10 @@ generate: build ## Write docs/cli.md and docs/config.md from the commands
 	$(BIN) docs cli >docs/cli.md
 	$(BIN) docs config >docs/config.md
 
+# By a rename: a failure leaves the file as it is.
+notices: ## Write THIRD_PARTY_NOTICES, the licences of what is linked into the binary
+	@$(GO) run ./tests/notices >THIRD_PARTY_NOTICES.new && mv THIRD_PARTY_NOTICES.new THIRD_PARTY_NOTICES || { rm -f THIRD_PARTY_NOTICES.new; exit 1; }
+
 install: build ## Install under PREFIX (/usr/local), and the mount helper
 	install -D -m 0755 $(BIN) $(DESTDIR)$(BINDIR)/hmcfs
 	install -d $(DESTDIR)$(SBINDIR) $(DESTDIR)$(DATADIR)/man/man1
@@ -131,6 +141,7 @@ install: build ## Install under PREFIX (/usr/local), and the mount helper
 	$(BIN) completion zsh >$(DESTDIR)$(DATADIR)/zsh/site-functions/_hmcfs
 	$(BIN) completion fish >$(DESTDIR)$(DATADIR)/fish/vendor_completions.d/hmcfs.fish
 	$(BIN) docs man $(DESTDIR)$(DATADIR)/man/man1
+	install -D -m 0644 -t $(DESTDIR)$(DATADIR)/doc/hmcfs LICENSE THIRD_PARTY_NOTICES
 
 uninstall: ## Remove what install has put there
 	rm -f $(DESTDIR)$(BINDIR)/hmcfs $(DESTDIR)$(SBINDIR)/mount.hmcfs \
@@ -138,6 +149,7 @@ uninstall: ## Remove what install has put there
 		$(DESTDIR)$(DATADIR)/zsh/site-functions/_hmcfs \
 		$(DESTDIR)$(DATADIR)/fish/vendor_completions.d/hmcfs.fish \
 		$(DESTDIR)$(DATADIR)/man/man1/hmcfs.1 $(DESTDIR)$(DATADIR)/man/man1/hmcfs-*.1
+	rm -rf $(DESTDIR)$(DATADIR)/doc/hmcfs
 
 clean: ## Remove what was built
 	rm -rf bin dist coverage.out

@@ -236,9 +236,10 @@ func (x *extents) discard() error {
 	return nil
 }
 
-// dropTail gives back every page from off, which is a page boundary, on.
+// dropTail gives back every page from off, which is a page boundary, on. The
+// last page that a file can have ends behind the largest size.
 func (x *extents) dropTail(off uint64) {
-	x.drop(off, ^uint64(0)>>1, false)
+	x.drop(off, x.floor(^uint64(0)), false)
 }
 
 // drop gives back the pages of [from, to), page boundaries both, or keeps

@@ -109,6 +109,30 @@ func TestReplacedAndClosedObjectsGiveMemoryBack(t *testing.T) {
 	}
 }
 
+// TestLastBytes writes the last bytes that a file can have, and cuts it: all of
+// its memory comes back, and it can be removed.
+func TestLastBytes(t *testing.T) {
+	kit.Check(t)
+	r := newRig(t, small(false))
+	const largest = 1<<63 - 1
+	f := r.create("sim0", "a")
+	r.write(f, largest-4097, kit.Bytes(3, 0, 4097))
+	if _, err := r.store.SetAttr(r.ctx(), f.Ino(), objects.Change{Size: new(uint64)}); err != nil {
+		t.Fatal(err)
+	}
+	if used := r.used("sim0"); used != 0 {
+		t.Errorf("%v in use after a cut to nothing", used)
+	}
+	r.write(f, largest-1, kit.Bytes(4, 0, 1))
+	r.close(f)
+	if err := r.store.Unlink(r.ctx(), r.root("sim0"), "a"); err != nil {
+		t.Error(err)
+	}
+	if used := r.used("sim0"); used != 0 {
+		t.Errorf("%v in use after rm", used)
+	}
+}
+
 func TestDeviceFull(t *testing.T) {
 	kit.Check(t)
 	r := newRig(t, sim.Params{Size: 4 * devices.MiB})
