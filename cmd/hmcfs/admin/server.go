@@ -21,6 +21,7 @@ import (
 	"github.com/hmcfs/hmcfs/metadata/members"
 	"github.com/hmcfs/hmcfs/objects"
 	"github.com/hmcfs/hmcfs/objects/adminapi"
+	"github.com/hmcfs/hmcfs/objects/owner"
 )
 
 // The failures of a Backend that have a status of their own.
@@ -76,6 +77,9 @@ type Options struct {
 	Keyed Keyed
 	// Collector answers what concerns several files; nil serves none of it.
 	Collector Collector
+	// Guard takes the descriptors that clients send; nil takes them in this
+	// process. The caller closes it.
+	Guard *owner.Guard
 	// Owner is the user who mounted.
 	Owner int
 	// Open lets every user connect who gets as far as the socket. Others than

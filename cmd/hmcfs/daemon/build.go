@@ -16,6 +16,7 @@ import (
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/metadata/badgerkv"
 	"github.com/hmcfs/hmcfs/objects"
+	"github.com/hmcfs/hmcfs/objects/owner"
 	"github.com/hmcfs/hmcfs/transport"
 )
 
@@ -24,7 +25,7 @@ func (d *Daemon) build(ctx context.Context) error {
 	var back undo
 	defer back.run()
 	steps := []func(context.Context, *undo) error{
-		d.takePlaces, d.openDevices, d.readTopology, d.openRecords, d.openStore, d.join, d.mount, d.listen,
+		d.takePlaces, d.startGuard, d.openDevices, d.readTopology, d.openRecords, d.openStore, d.join, d.mount, d.listen,
 	}
 	for _, step := range steps {
 		if err := ctx.Err(); err != nil {
@@ -99,6 +100,16 @@ func refused(what string, err error, remedy string) error {
 		return fmt.Errorf("%s by another process; %s", what, remedy)
 	}
 	return fmt.Errorf("%s by process %d, which serves %s; %s", what, held.Holder.PID, held.Holder.MountPoint, remedy)
+}
+
+// startGuard makes the guard, whose process starts when it is first needed.
+func (d *Daemon) startGuard(_ context.Context, back *undo) error {
+	if d.opts.Guard == nil {
+		return nil
+	}
+	d.guard = owner.NewGuard(d.opts.Guard)
+	back.push(func() { d.guard.Close() }) //nolint:errcheck // the failure that led here is told
+	return nil
 }
 
 func (d *Daemon) openDevices(ctx context.Context, back *undo) error {
@@ -197,7 +208,7 @@ func (d *Daemon) openStore(ctx context.Context, back *undo) error {
 	back.push(func() { engine.Close() }) //nolint:errcheck // the failure that led here is told
 	d.store, err = objects.Open(ctx, objects.Options{
 		Meta: d.meta, Devices: d.devs, Engine: engine,
-		Atime:   d.opts.Settings.Atime(),
+		Atime: d.opts.Settings.Atime(), Guard: d.guard,
 		DirMode: d.rootMode(), UID: uint32(d.opts.UID), GID: uint32(unixGID()), Logger: d.opts.Logger,
 	})
 	if err != nil {
@@ -253,7 +264,7 @@ func (d *Daemon) listen(ctx context.Context, _ *undo) error {
 	}
 	var err error
 	d.admin, err = admin.Listen(ctx, admin.Options{
-		Socket: d.opts.Places.Socket(), Backend: d, Sharer: d, Collector: d, Keyed: keyed{d}, Owner: d.opts.UID, Open: d.opts.Settings.AllowOther,
+		Socket: d.opts.Places.Socket(), Backend: d, Sharer: d, Collector: d, Keyed: keyed{d}, Guard: d.guard, Owner: d.opts.UID, Open: d.opts.Settings.AllowOther,
 		Gatherer: metrics.Registry(), Debug: d.opts.Settings.Debug, Logger: d.opts.Logger.Named("admin"),
 	})
 	return err
