@@ -1,7 +1,6 @@
 package owner
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,12 +17,12 @@ import (
 )
 
 const (
-	// guardSlots is how many requests of one user the guard's process has at a
-	// time. One whose descriptors can't be closed keeps its slot until they are.
-	guardSlots = 8
+	// MaxPerUser is how many requests of one user a guard's process has at a time.
+	// One whose descriptors don't close keeps its place until they do.
+	MaxPerUser = 8
 	// guardLimit is how long an answer of the guard's process is waited for,
-	// and a slot.
-	guardLimit = 5 * time.Second
+	// and a slot: what only a hang exceeds.
+	guardLimit = 30 * time.Second
 	// guardChunk is how many bytes are received at a time.
 	guardChunk = 32 << 10
 	// maxRights is the kernel's bound on the descriptors of one message.
@@ -48,6 +47,8 @@ var ErrSilent = errors.New("owner: a file system does not answer")
 // of strangers. All methods may be called from any goroutine.
 type Guard struct {
 	command func() *exec.Cmd
+	// limit is guardLimit, or a test's.
+	limit time.Duration
 
 	mu sync.Mutex
 	// +checklocks:mu
@@ -72,7 +73,7 @@ type slots struct {
 
 // NewGuard makes a guard. command is what runs ServeGuard on descriptor 3.
 func NewGuard(command func() *exec.Cmd) *Guard {
-	return &Guard{command: command, users: map[uint32]*slots{}, held: map[*net.UnixConn]struct{}{}}
+	return &Guard{command: command, limit: guardLimit, users: map[uint32]*slots{}, held: map[*net.UnixConn]struct{}{}}
 }
 
 // GuardStats says what file systems that do not answer hold.
@@ -260,17 +261,15 @@ func (g *Guard) one(uid uint32, q guardRequest, with ...int) (*os.File, error) {
 
 // ask sends a request for a user and waits for its answer.
 func (g *Guard) ask(uid uint32, q guardRequest, with ...int) (guardAnswer, []*os.File, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), guardLimit)
-	defer cancel()
-	if err := g.enter(ctx, uid); err != nil {
+	if err := g.enter(uid); err != nil {
 		return guardAnswer{}, nil, err
 	}
-	c, err := g.send(ctx, q, with)
+	c, err := g.send(q, with)
 	if err != nil {
 		g.leave(uid)
 		return guardAnswer{}, nil, fmt.Errorf("ask the guard's process: %w", err)
 	}
-	a, files, over, err := readAnswer(ctx, c)
+	a, files, over, err := g.readAnswer(c)
 	if over {
 		_ = c.Close() // nothing more is to come
 		g.leave(uid)
@@ -287,14 +286,14 @@ func (g *Guard) ask(uid uint32, q guardRequest, with ...int) (guardAnswer, []*os
 }
 
 // enter takes a slot of a user's.
-func (g *Guard) enter(ctx context.Context, uid uint32) error {
+func (g *Guard) enter(uid uint32) error {
 	g.mu.Lock()
 	s := g.users[uid]
 	if s == nil {
 		s = &slots{}
 		g.users[uid] = s
 	}
-	if s.taken < guardSlots {
+	if s.taken < MaxPerUser {
 		s.taken++
 		g.mu.Unlock()
 		return nil
@@ -302,10 +301,12 @@ func (g *Guard) enter(ctx context.Context, uid uint32) error {
 	given := make(chan struct{})
 	s.waiting = append(s.waiting, given)
 	g.mu.Unlock()
+	timer := time.NewTimer(g.limit)
+	defer timer.Stop()
 	select {
 	case <-given:
 		return nil
-	case <-ctx.Done():
+	case <-timer.C:
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -314,7 +315,7 @@ func (g *Guard) enter(ctx context.Context, uid uint32) error {
 			s.waiting = append(s.waiting[:i], s.waiting[i+1:]...)
 			g.refused++
 			return fmt.Errorf("%d requests of user %d wait for file systems that do not answer; end those file systems first: %w",
-				guardSlots, uid, ErrSilent)
+				MaxPerUser, uid, ErrSilent)
 		}
 	}
 	return nil // it was given meanwhile
@@ -337,14 +338,14 @@ func (g *Guard) leave(uid uint32) {
 
 // send sends a request, to a process that is started where there is none, and
 // returns the channel of its answer.
-func (g *Guard) send(ctx context.Context, q guardRequest, with []int) (*net.UnixConn, error) {
+func (g *Guard) send(q guardRequest, with []int) (*net.UnixConn, error) {
 	ours, theirs, err := channel()
 	if err != nil {
 		return nil, err
 	}
 	text, err := json.Marshal(q)
 	if err == nil {
-		err = g.sendText(ctx, text, append([]int{int(theirs.Fd())}, with...))
+		err = g.sendText(text, append([]int{int(theirs.Fd())}, with...))
 	}
 	if err = errors.Join(err, theirs.Close()); err != nil {
 		return nil, errors.Join(err, ours.Close())
@@ -352,7 +353,7 @@ func (g *Guard) send(ctx context.Context, q guardRequest, with []int) (*net.Unix
 	return ours, nil
 }
 
-func (g *Guard) sendText(ctx context.Context, text []byte, fds []int) error {
+func (g *Guard) sendText(text []byte, fds []int) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for range 2 {
@@ -364,8 +365,7 @@ func (g *Guard) sendText(ctx context.Context, text []byte, fds []int) error {
 				return err
 			}
 		}
-		until, _ := ctx.Deadline()
-		err := g.control.SetWriteDeadline(until)
+		err := g.control.SetWriteDeadline(time.Now().Add(g.limit))
 		if err == nil {
 			_, _, err = g.control.WriteMsgUnix(text, unix.UnixRights(fds...), nil)
 		}
@@ -427,16 +427,15 @@ func connOf(f *os.File) (*net.UnixConn, error) {
 
 // readAnswer reads an answer, and whether the descriptors that it was about are
 // closed: over says that nothing is left of the request.
-func readAnswer(ctx context.Context, c *net.UnixConn) (a guardAnswer, files []*os.File, over bool, err error) {
-	until, _ := ctx.Deadline()
-	if err = c.SetReadDeadline(until); err != nil {
+func (g *Guard) readAnswer(c *net.UnixConn) (a guardAnswer, files []*os.File, over bool, err error) {
+	if err = c.SetReadDeadline(time.Now().Add(g.limit)); err != nil {
 		return a, nil, true, err
 	}
 	text := make([]byte, 4*guardChunk)
 	n, files, _, err := receiveHere(c, text)
 	if err != nil {
 		over = !errors.Is(err, os.ErrDeadlineExceeded)
-		return a, files, over, silence(err)
+		return a, files, over, g.silence(err)
 	}
 	if err = json.Unmarshal(text[:n], &a); err == nil && a.Files != len(files) {
 		err = fmt.Errorf("%d descriptors have come of %d; this process has too many open", len(files), a.Files)
@@ -449,15 +448,15 @@ func readAnswer(ctx context.Context, c *net.UnixConn) (a guardAnswer, files []*o
 	case errors.Is(rerr, io.EOF):
 		over = true
 	case rerr != nil:
-		err = errors.Join(err, silence(rerr))
+		err = errors.Join(err, g.silence(rerr))
 	}
 	return a, files, over, err
 }
 
-func silence(err error) error {
+func (g *Guard) silence(err error) error {
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return fmt.Errorf("no answer in %v: %w", guardLimit, ErrSilent)
+		return fmt.Errorf("no answer in %v: %w", g.limit, ErrSilent)
 	case errors.Is(err, io.EOF):
 		return fmt.Errorf("the guard's process has ended: %w", io.ErrUnexpectedEOF)
 	}

@@ -221,9 +221,11 @@ func TestWhatDoesNotClose(t *testing.T) {
 	if s := g.Stats(); s.Held != bound || s.Refused != 0 {
 		t.Errorf("%+v", s)
 	}
+	g.SetLimit(time.Millisecond)
 	if _, err := receive(t, g, memfd(t)); !errors.Is(err, owner.ErrSilent) {
 		t.Errorf("one more: %v", err)
 	}
+	g.SetLimit(patience)
 	if s := g.Stats(); s.Refused != 1 {
 		t.Errorf("%+v", s)
 	}
