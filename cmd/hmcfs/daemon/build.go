@@ -260,14 +260,21 @@ func (d *Daemon) mount(ctx context.Context, back *undo) error {
 func (d *Daemon) listen(ctx context.Context, _ *undo) error {
 	metrics := admin.Metrics{
 		Version: d.opts.Version, Transfers: d.engine.Stats, Devices: d.store.Devices, Operations: d.operations,
-		Cluster: d.Cluster, Limits: d.meta.Limits,
+		Cluster: d.Cluster, Limits: d.limits,
 	}
 	var err error
 	d.admin, err = admin.Listen(ctx, admin.Options{
-		Socket: d.opts.Places.Socket(), Backend: d, Sharer: d, Collector: d, Keyed: keyed{d}, Guard: d.guard, Owner: d.opts.UID, Open: d.opts.Settings.AllowOther,
+		Socket: d.opts.Places.Socket(), Backend: d, Sharer: d, Collector: d, Keyed: keyed{d}, Guard: d.guard, Refusals: &d.refusals, Owner: d.opts.UID, Open: d.opts.Settings.AllowOther,
 		Gatherer: metrics.Registry(), Debug: d.opts.Settings.Debug, Logger: d.opts.Logger.Named("admin"),
 	})
 	return err
+}
+
+// limits lists what bounds a user or a file, and what has been refused for it.
+func (d *Daemon) limits() []metadata.LimitStatus {
+	held := d.guard.Stats()
+	return slices.Concat(d.meta.Limits(), d.refusals.Limits(),
+		[]metadata.LimitStatus{{Name: "user-silent-descriptors", Limit: owner.MaxPerUser, Refused: held.Refused}})
 }
 
 // openListed opens the devices that were asked for, or those that are there.

@@ -43,6 +43,8 @@ type Daemon struct {
 	others *others
 	server *fs.Server
 	admin  *admin.Server
+	// refusals count what the admin socket refuses users.
+	refusals admin.Refusals
 	// dev is the mount's device number, by which its connection is aborted.
 	dev string
 
