@@ -31,6 +31,7 @@ type Store struct {
 	stop context.CancelFunc
 	// owners tells when processes end that own memory, or hold it.
 	owners    *owner.Watcher
+	guard     *owner.Guard
 	notifying sync.RWMutex
 	// notify is told of changes that no request made.
 	// +checklocks:notifying
@@ -52,7 +53,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	}
 	s := &Store{
 		meta: o.Meta, engine: o.Engine, log: o.Logger.Named("objects"), atime: o.Atime,
-		hole: make([]byte, 64<<10), owners: owner.NewWatcher(), headers: newHeaders(),
+		hole: make([]byte, 64<<10), owners: owner.NewWatcher(), guard: o.Guard, headers: newHeaders(),
 		keyed: keyedState{
 			expiry: expiry{wake: make(chan struct{}, 1)},
 			claims: claims{life: context.WithoutCancel(ctx)},

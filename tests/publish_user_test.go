@@ -51,12 +51,24 @@ func publishByModes(t *testing.T, m *mnt.M, name string) {
 		}
 		wantErrno(t, os.Rename(filepath.Join(bobs, "f"), offer), unix.EPERM)
 	})
-	// Who may read may receive.
-	mnt.AsUser(t, userAlice(), func() {
-		if err := os.Chmod(offer, 0o644); err != nil {
-			t.Error(err)
-		}
+	// To receive is to remove: the right to read is not enough for it.
+	alices := func(mode os.FileMode) {
+		mnt.AsUser(t, userAlice(), func() {
+			if err := os.Chmod(offer, mode); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	alices(0o644)
+	mnt.AsUser(t, userBob(), func() {
+		_, err := os.ReadFile(offer)
+		wantErrno(t, err, unix.EPERM)
 	})
+	if st, err := os.Stat(offer); err != nil || st.Size() != 10_000 {
+		t.Errorf("bob has taken it: %v", err)
+	}
+	// Who may read and write may receive.
+	alices(0o666)
 	mnt.AsUser(t, userBob(), func() {
 		got, err := os.ReadFile(offer)
 		if d := kit.DiffAt(got, 1, 0); err != nil || len(got) != 10_000 || d >= 0 {

@@ -16,6 +16,7 @@ import (
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/metadata/badgerkv"
 	"github.com/hmcfs/hmcfs/objects"
+	"github.com/hmcfs/hmcfs/objects/owner"
 	"github.com/hmcfs/hmcfs/transport"
 )
 
@@ -24,7 +25,7 @@ func (d *Daemon) build(ctx context.Context) error {
 	var back undo
 	defer back.run()
 	steps := []func(context.Context, *undo) error{
-		d.takePlaces, d.openDevices, d.readTopology, d.openRecords, d.openStore, d.join, d.mount, d.listen,
+		d.takePlaces, d.startGuard, d.openDevices, d.readTopology, d.openRecords, d.openStore, d.join, d.mount, d.listen,
 	}
 	for _, step := range steps {
 		if err := ctx.Err(); err != nil {
@@ -99,6 +100,16 @@ func refused(what string, err error, remedy string) error {
 		return fmt.Errorf("%s by another process; %s", what, remedy)
 	}
 	return fmt.Errorf("%s by process %d, which serves %s; %s", what, held.Holder.PID, held.Holder.MountPoint, remedy)
+}
+
+// startGuard makes the guard, whose process starts when it is first needed.
+func (d *Daemon) startGuard(_ context.Context, back *undo) error {
+	if d.opts.Guard == nil {
+		return nil
+	}
+	d.guard = owner.NewGuard(d.opts.Guard)
+	back.push(func() { d.guard.Close() }) //nolint:errcheck // the failure that led here is told
+	return nil
 }
 
 func (d *Daemon) openDevices(ctx context.Context, back *undo) error {
@@ -197,7 +208,7 @@ func (d *Daemon) openStore(ctx context.Context, back *undo) error {
 	back.push(func() { engine.Close() }) //nolint:errcheck // the failure that led here is told
 	d.store, err = objects.Open(ctx, objects.Options{
 		Meta: d.meta, Devices: d.devs, Engine: engine,
-		Atime:   d.opts.Settings.Atime(),
+		Atime: d.opts.Settings.Atime(), Guard: d.guard,
 		DirMode: d.rootMode(), UID: uint32(d.opts.UID), GID: uint32(unixGID()), Logger: d.opts.Logger,
 	})
 	if err != nil {
@@ -249,14 +260,21 @@ func (d *Daemon) mount(ctx context.Context, back *undo) error {
 func (d *Daemon) listen(ctx context.Context, _ *undo) error {
 	metrics := admin.Metrics{
 		Version: d.opts.Version, Transfers: d.engine.Stats, Devices: d.store.Devices, Operations: d.operations,
-		Cluster: d.Cluster, Limits: d.meta.Limits,
+		Cluster: d.Cluster, Limits: d.limits,
 	}
 	var err error
 	d.admin, err = admin.Listen(ctx, admin.Options{
-		Socket: d.opts.Places.Socket(), Backend: d, Sharer: d, Collector: d, Keyed: keyed{d}, Owner: d.opts.UID, Open: d.opts.Settings.AllowOther,
+		Socket: d.opts.Places.Socket(), Backend: d, Sharer: d, Collector: d, Keyed: keyed{d}, Guard: d.guard, Refusals: &d.refusals, Owner: d.opts.UID, Open: d.opts.Settings.AllowOther,
 		Gatherer: metrics.Registry(), Debug: d.opts.Settings.Debug, Logger: d.opts.Logger.Named("admin"),
 	})
 	return err
+}
+
+// limits lists what bounds a user or a file, and what has been refused for it.
+func (d *Daemon) limits() []metadata.LimitStatus {
+	held := d.guard.Stats()
+	return slices.Concat(d.meta.Limits(), d.refusals.Limits(),
+		[]metadata.LimitStatus{{Name: "user-silent-descriptors", Limit: owner.MaxPerUser, Refused: held.Refused}})
 }
 
 // openListed opens the devices that were asked for, or those that are there.
