@@ -4,7 +4,11 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
@@ -22,6 +26,7 @@ func BenchmarkStream(b *testing.B) {
 			data, got := kit.Bytes(1, 0, size), make([]byte, size)
 			b.SetBytes(size)
 			b.ResetTimer()
+			begin := processorTime(b)
 			done := make(chan error, 1)
 			go func() {
 				for range b.N {
@@ -40,8 +45,61 @@ func BenchmarkStream(b *testing.B) {
 			if err := <-done; err != nil {
 				b.Fatal(err)
 			}
+			b.ReportMetric(float64(processorTime(b)-begin)/float64(b.N), "cpu-ns/op")
 		})
 	}
+}
+
+// BenchmarkRequest asks for 4 KiB with 32 bytes, one after the other, over TCP on this
+// machine, as it is and in records.
+func BenchmarkRequest(b *testing.B) {
+	for _, how := range []string{"plain", "sealed"} {
+		b.Run(how, func(b *testing.B) {
+			from, to := sockets(b)
+			if how == "sealed" {
+				from, to = sealed(b, from, to)
+			}
+			const ask, answer = 32, 32 + 4<<10
+			go func() {
+				p := make([]byte, answer)
+				for {
+					if _, err := io.ReadFull(to, p[:ask]); err != nil {
+						return
+					}
+					if _, err := to.Write(p); err != nil {
+						return
+					}
+				}
+			}()
+			p := make([]byte, answer)
+			begin := processorTime(b)
+			times := make([]time.Duration, 0, b.N)
+			for range b.N {
+				start := time.Now()
+				if _, err := from.Write(p[:ask]); err != nil {
+					b.Fatal(err)
+				}
+				if _, err := io.ReadFull(from, p); err != nil {
+					b.Fatal(err)
+				}
+				times = append(times, time.Since(start))
+			}
+			slices.Sort(times)
+			b.ReportMetric(float64(times[len(times)/2]), "p50-ns")
+			b.ReportMetric(float64(processorTime(b)-begin)/float64(b.N), "cpu-ns/op")
+		})
+	}
+}
+
+// processorTime is what this process has used, which other processes of the machine
+// don't change much.
+func processorTime(b *testing.B) time.Duration {
+	b.Helper()
+	var u unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // BenchmarkRecord makes and opens records in memory.
