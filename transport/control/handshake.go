@@ -183,7 +183,7 @@ func (o *Options) challenged(opening *opening, peer wire.Rank, cover wire.Cover)
 	body, err := opening.receive(wire.KindChallenge)
 	switch {
 	case errors.Is(err, io.EOF) && o.TLS == nil:
-		return wire.Challenge{}, fmt.Errorf("%s ends the connection at our HELLO; is the secret the same, and hmcfs there not older?: %w: %w", peer, ErrSilent, err)
+		return wire.Challenge{}, fmt.Errorf("%s ends the connection: %w: %w", peer, err, ErrSilent)
 	case err != nil:
 		return wire.Challenge{}, fmt.Errorf("no answer to HELLO: %w", err)
 	}
