@@ -31,7 +31,7 @@ type Key [KeySize]byte
 func NewKey(secret []byte, use string) Key {
 	key, err := hkdf.Key(sha256.New, secret, nil, use, KeySize)
 	if err != nil {
-		panic(fmt.Sprintf("seal: HKDF of %d bytes fails: %v", KeySize, err)) // it can only be too long
+		panic(fmt.Errorf("seal: HKDF of %d bytes: %w", KeySize, err)) // it can only be too long
 	}
 	return Key(key)
 }
