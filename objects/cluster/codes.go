@@ -198,7 +198,7 @@ func (c *codes) received(node string, err error) error {
 	}
 	for _, gone := range []error{
 		control.ErrDisconnected, comm.ErrNotConnected, comm.ErrClosed, context.DeadlineExceeded,
-		control.ErrAuth, control.ErrRefused, comm.ErrNoTransport,
+		control.ErrAuth, control.ErrSilent, control.ErrCover, control.ErrRefused, comm.ErrNoTransport,
 	} {
 		if errors.Is(err, gone) {
 			return fmt.Errorf("node %s: %w: %w", node, ErrUnreachable, err)

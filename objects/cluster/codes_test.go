@@ -180,7 +180,7 @@ func TestWithoutAnAnswer(t *testing.T) {
 	c := newCodes()
 	for _, gone := range []error{
 		control.ErrDisconnected, comm.ErrNotConnected, comm.ErrClosed, context.DeadlineExceeded,
-		control.ErrAuth, control.ErrRefused, comm.ErrNoTransport,
+		control.ErrAuth, control.ErrSilent, control.ErrCover, control.ErrRefused, comm.ErrNoTransport,
 		&rpc.Error{Code: rpc.CodeBusy}, &rpc.Error{Code: rpc.CodeClosing},
 	} {
 		if err := c.received("b", fmt.Errorf("call: %w", gone)); !errors.Is(err, ErrUnreachable) {

@@ -12,15 +12,20 @@
 //	                             <──   WELCOME  session, MAC of all
 //	                                   (or REFUSAL: this rank is taken, …)
 //
-// The proofs are HMAC-SHA256 under the secret that the ranks of a job share.
+// The proofs are HMAC-SHA256 under a key of the secret that the ranks of a job share.
 // They cover both nonces, so none is good for a second connection, and both
 // ranks and epochs, so none is good for another one. With TLS both sides show
 // certificates for the name of their rank instead: see Options.TLS.
 //
-// A shared secret proves, when the connection is made, that a member of the
-// job is there: whoever knows it can claim any rank that is not taken. What is
-// sent afterwards is neither encrypted nor signed. Where members don't trust
-// each other, or others can change packets on their way, use TLS.
+// Without TLS, HELLO and CHALLENGE are inside the two messages of a handshake of
+// Noise (package seal), so that who does not know the secret is told nothing, and
+// the rest is in records that are encrypted and authenticated. Over TCP so is all
+// that follows, unless both sides have Options.Plain. Both say in HELLO and CHALLENGE
+// which cover they want, and must want the same, so nobody between them can have
+// them do without.
+//
+// A shared secret proves that a member of the job is there: whoever knows it can
+// claim any rank that is not taken. Where members don't trust each other, use TLS.
 //
 // Handshakes run side by side and have a time limit, so one that is silent
 // keeps nobody waiting. Their number is bounded: where there are too many, those
