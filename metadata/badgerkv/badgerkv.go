@@ -42,6 +42,8 @@ type Options struct {
 	// the process and not the machine, as what the records describe does. It is made,
 	// and left by Close; empty means none.
 	Witness string
+	// LookOnly has Witness read, and not made or changed.
+	LookOnly bool
 	// Logger receives Badger's messages; nil means they are dropped.
 	Logger *zap.Logger
 }
@@ -117,7 +119,7 @@ func Open(ctx context.Context, opts Options) (*KV, error) {
 
 // open opens records that are whole.
 func (kv *KV) open(ctx context.Context, opts Options, found *records) (err error) {
-	if found.fresh && opts.Witness != "" {
+	if found.fresh && opts.Witness != "" && !opts.LookOnly {
 		if err := os.Remove(opts.Witness); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return fmt.Errorf("remove the witness of other records: %w", err)
 		}
@@ -153,7 +155,7 @@ func (kv *KV) testify(ctx context.Context, opts Options, found *records) (err er
 		}
 	}
 	paths := []string{filepath.Join(heldPath(kv.lock), witnessFile)}
-	if opts.Witness != "" {
+	if opts.Witness != "" && !opts.LookOnly {
 		paths = append(paths, opts.Witness)
 	}
 	if kv.witnesses, err = openWitnesses(w, paths); err != nil {

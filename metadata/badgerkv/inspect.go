@@ -225,53 +225,62 @@ func (r *records) readRegistry() error {
 	return err
 }
 
-// judge decides whether the versions that were found are all.
+// judge decides whether the versions that were found are all. Without all of the
+// tables they can't be.
 func (r *records) judge() {
-	known := r.inside != nil || r.outside != nil
+	if len(r.damage) > 0 {
+		return
+	}
 	inTables := r.highest
+	r.judgeLogs()
+	for _, t := range r.others {
+		if t.err == nil && t.high > r.highest {
+			r.damaged("table %s has commits up to %d, and %s does not list it", t.name(), t.high, badger.ManifestFilename)
+		}
+	}
+	why := ""
+	if len(r.logs) > 0 {
+		why = r.lastLog().why()
+	}
+	switch {
+	case r.sure && r.highest < r.acknowledged:
+		if why == "" && r.highest == inTables {
+			why = ": a log, or a part of " + badger.ManifestFilename + ", is missing or is an older one"
+		} else if why == "" {
+			why = ": the last log is missing or is an older one"
+		}
+		r.damaged("commits %s were acknowledged and are gone%s", span(r.highest+1, r.acknowledged), why)
+	case !r.sure && why != "" && r.lastLog().behind(r.lastLog().end) > 0:
+		r.damaged("%s", strings.TrimPrefix(why, ": "))
+	case !r.sure && r.inside != nil && r.inside.sure && r.highest < r.inside.version:
+		r.cut = true // the machine went down with what was not written yet
+	}
+}
+
+// lastLog returns the newest log that has anything.
+func (r *records) lastLog() *logScan { return r.logs[len(r.logs)-1] }
+
+// judgeLogs finds commits that are missing between the tables and the logs, and from
+// one log to the next.
+func (r *records) judgeLogs() {
+	known := r.inside != nil || r.outside != nil
 	var before *logScan
 	for _, l := range r.logs {
+		missing := span(r.highest+1, l.first-1)
 		switch {
 		case l.first == 0:
 		case before != nil && l.first <= before.last:
 			r.damaged("logs %s and %s hold the same commits", before.name, l.name)
 		case l.first > r.highest+1 && before != nil:
-			r.damaged("commits %s between logs %s and %s are gone%s", span(r.highest+1, l.first-1), before.name, l.name, before.why())
+			r.damaged("commits %s between logs %s and %s are gone%s", missing, before.name, l.name, before.why())
 		case l.first > r.highest+1 && known:
-			r.damaged("commits %s before log %s are gone: a table, a log or a part of %s is missing",
-				span(r.highest+1, l.first-1), l.name, badger.ManifestFilename)
+			r.damaged("commits %s before log %s are gone: a table, a log or a part of %s is missing", missing, l.name, badger.ManifestFilename)
 		}
 		r.highest = max(r.highest, l.last)
 		r.cut = r.cut || l.torn()
 		if l.first > 0 || before == nil {
 			before = l
 		}
-	}
-	for _, t := range r.others {
-		if t.err == nil && t.high > r.highest {
-			r.damaged("table %s has commits up to %d, and %s does not list it", t.name(), t.high, badger.ManifestFilename)
-		}
-	}
-	var last *logScan
-	if len(r.logs) > 0 {
-		last = r.logs[len(r.logs)-1]
-	}
-	switch {
-	case r.sure && r.highest < r.acknowledged:
-		what := fmt.Sprintf("commits %s were acknowledged and are gone", span(r.highest+1, r.acknowledged))
-		switch {
-		case last != nil && last.torn():
-			what += last.why()
-		case r.highest == inTables:
-			what += ": a log, or a part of " + badger.ManifestFilename + ", is missing or is an older one"
-		default:
-			what += ": the last log is missing or is an older one"
-		}
-		r.damaged("%s", what)
-	case !r.sure && last != nil && last.behind(last.end) > 0:
-		r.damaged("%s", strings.TrimPrefix(last.why(), ": "))
-	case !r.sure && r.inside != nil && r.inside.sure && r.highest < r.inside.version:
-		r.cut = true // the machine went down with what was not written yet
 	}
 }
 
@@ -297,5 +306,5 @@ func (r *records) err() error {
 	if len(r.damage) == 0 {
 		return nil
 	}
-	return &CorruptError{Dir: r.dir, Err: fmt.Errorf("damaged: %s", strings.Join(r.damage, "; "))}
+	return &CorruptError{Dir: r.dir, Err: fmt.Errorf("damaged, and left as it is: %s", strings.Join(r.damage, "; "))}
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"hash/fnv"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -72,11 +73,15 @@ func (w *witness) encode() []byte {
 
 // readWitness reads a page; nil when there is none, or none that can be believed.
 func readWitness(path string) (*witness, error) {
-	page, err := os.ReadFile(path)
-	if errors.Is(err, os.ErrNotExist) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
 		return nil, nil
 	}
 	if err != nil {
+		return nil, err
+	}
+	page, err := io.ReadAll(io.LimitReader(f, witnessSize+1))
+	if err = errors.Join(err, f.Close()); err != nil {
 		return nil, err
 	}
 	if len(page) != witnessSize || !bytes.HasPrefix(page, []byte(witnessMagic)) ||
@@ -96,7 +101,10 @@ func readWitness(path string) (*witness, error) {
 // writeWitness puts a page in place of another.
 func writeWitness(path string, w *witness) error {
 	temp := path + ".new"
-	f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err := os.Remove(temp); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
