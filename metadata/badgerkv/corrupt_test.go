@@ -60,10 +60,6 @@ func corruptions() []corruption {
 			_, err = f.WriteAt([]byte("some damage"), 20)
 			return errors.Join(err, f.Close())
 		}},
-		{"key registry overwritten", func(t *testing.T, dir string) error {
-			t.Helper()
-			return os.WriteFile(first(t, dir, "KEYREGISTRY"), []byte("x"), 0o600)
-		}},
 	}
 }
 

@@ -164,7 +164,9 @@ func (d *Daemon) openRecords(ctx context.Context, back *undo) error {
 	if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
 		back.push(func() { d.opts.Places.RemoveMetadata() }) //nolint:errcheck // the failure that led here is told
 	}
-	kv, err := badgerkv.Open(ctx, badgerkv.Options{Dir: dir, Reserve: uint64(d.opts.Settings.Reserve), Logger: d.opts.Logger})
+	kv, err := badgerkv.Open(ctx, badgerkv.Options{
+		Dir: dir, Reserve: uint64(d.opts.Settings.Reserve), Witness: d.opts.Places.Witness(), Logger: d.opts.Logger,
+	})
 	if err != nil {
 		return d.recordsFault(err)
 	}
@@ -191,7 +193,7 @@ func (d *Daemon) recordsFault(err error) error {
 	case errors.Is(err, metadata.ErrNewer):
 		return fmt.Errorf("metadata in %s: %w; use the newer hmcfs that wrote it, or give another --state-dir", dir, err)
 	default:
-		return fmt.Errorf("metadata in %s can't be read: %w; see hmcfs fsck --repair --state-dir %s, or remove the directory to begin empty", dir, err, d.opts.Places.State)
+		return fmt.Errorf("metadata in %s can't be read: %w; put the right copy back, bring back what can be read (hmcfs fsck --repair --state-dir %s), or move the directory away to begin empty", dir, err, d.opts.Places.State)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/place"
@@ -49,7 +50,12 @@ func CheckState(ctx context.Context, stateDir string, r adminapi.FsckRequest) (r
 		return report, err
 	}
 	defer lock.Release()
-	kv, err := badgerkv.Open(ctx, badgerkv.Options{Dir: p.Metadata()})
+	opts := badgerkv.Options{Dir: p.Metadata()}
+	if last.RuntimeDir != "" {
+		p.Runtime = last.RuntimeDir
+		opts.Witness, opts.LookOnly = p.Witness(), true
+	}
+	kv, rows, err := openState(ctx, opts, r.Repair)
 	if err != nil {
 		return report, stateFault(stateDir, err)
 	}
@@ -60,6 +66,8 @@ func CheckState(ctx context.Context, stateDir string, r adminapi.FsckRequest) (r
 	defer func() { err = errors.Join(err, meta.Close()) }()
 	c := checker{meta: meta, epochs: survivingEpochs(last), kernel: noKernel{}}
 	report, err = c.check(ctx, r)
+	report.Problems = slices.Concat(rows, report.Problems)
+	report.Repaired += len(rows)
 	if err != nil || !r.RemoveLost {
 		return report, err
 	}
@@ -75,7 +83,7 @@ func stateFault(dir string, err error) error {
 	case errors.Is(err, metadata.ErrNewer):
 		return fmt.Errorf("state directory %s: %w; use the newer hmcfs that wrote it", dir, err)
 	}
-	return fmt.Errorf("state directory %s can't be read: %w; what can't be saved is removed with the directory", dir, err)
+	return fmt.Errorf("state directory %s can't be read: %w; put the right copy back, or bring back what can be read: hmcfs fsck --repair --state-dir %s", dir, err, dir)
 }
 
 // checker looks through the records of a store.

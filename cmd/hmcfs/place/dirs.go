@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 )
 
@@ -72,6 +73,7 @@ func (p Paths) link() error {
 // directory when nothing else is in it and hmcfs has made it.
 func (p Paths) Clean() {
 	_ = os.Remove(p.Socket())
+	p.forgetAll()
 	leave(p.Runtime)
 	if p.Runtime != p.DefaultRuntime {
 		if now, err := os.Readlink(p.DefaultRuntime); err == nil && now == p.Runtime {
@@ -100,6 +102,9 @@ func (p Paths) RemoveMetadata() error {
 	if err == nil {
 		err = os.Rename(p.Metadata(), p.removed())
 	}
+	if err == nil {
+		p.forget()
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -110,6 +115,31 @@ func (p Paths) RemoveMetadata() error {
 		return fmt.Errorf("remove the records: %w", err)
 	}
 	return nil
+}
+
+// forgetAll removes all witnesses when nothing else is in the runtime directory: then
+// the memory that their records describe is gone.
+func (p Paths) forgetAll() {
+	names, err := os.ReadDir(p.Runtime)
+	if err != nil {
+		return
+	}
+	isWitness := func(e fs.DirEntry) bool { return strings.HasPrefix(e.Name(), witnessName) }
+	if slices.ContainsFunc(names, func(e fs.DirEntry) bool { return e.Name() != markName && !isWitness(e) }) {
+		return
+	}
+	for _, e := range names {
+		if isWitness(e) {
+			_ = os.Remove(filepath.Join(p.Runtime, e.Name()))
+		}
+	}
+}
+
+// forget removes the witness of records that are gone.
+func (p Paths) forget() {
+	if p.Runtime != "" {
+		_ = os.Remove(p.Witness())
+	}
 }
 
 // SweepMetadata removes what is left of records that were being removed.
