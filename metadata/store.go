@@ -32,6 +32,10 @@ type Store struct {
 	usage      usage
 	// changed is told what transactions have written; nil is nobody.
 	changed atomic.Pointer[func(ino Ino, names bool)]
+	// witness is told how far the records have come; nil is nobody. opened is the
+	// version that they had first.
+	witness atomic.Pointer[Witness]
+	opened  atomic.Uint64
 }
 
 // Open takes over the KV, which Close closes. An empty KV gets a superblock, a
@@ -54,7 +58,7 @@ func Open(ctx context.Context, kv KV, opts Options) (*Store, error) {
 		kv: kv, log: opts.Logger.Named("metadata"), now: opts.Now, purgeBatch: purgeBatch, cache: cache,
 		usage: usage{limits: opts.Limits, users: map[uint32]Usage{}},
 	}
-	if err := s.begin(ctx); err != nil {
+	if err := errors.Join(s.noteOpened(ctx), s.begin(ctx)); err != nil {
 		return nil, fmt.Errorf("open store: %w", err)
 	}
 	if err := s.purgeAll(ctx); err != nil {

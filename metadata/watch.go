@@ -56,6 +56,9 @@ func (s *Store) update(ctx context.Context, fn func(*txn) error) error {
 		used = t.used
 		return err
 	})
+	if err == nil {
+		s.committed(ctx)
+	}
 	if err == nil && len(used) > 0 {
 		s.usage.apply(used)
 	}

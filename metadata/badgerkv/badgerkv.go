@@ -183,6 +183,17 @@ func (kv *KV) try(ctx context.Context, fn func(metadata.KVTxn) error) error {
 // is free.
 func (kv *KV) Room(ctx context.Context) error { return kv.space.room(ctx) }
 
+// Version is metadata.Versioner's: that of Badger's last commit, which it finds again in
+// its logs and tables. It waits for commits under way.
+func (kv *KV) Version(ctx context.Context) (uint64, error) {
+	if err := kv.begin(ctx); err != nil {
+		return 0, err
+	}
+	t := kv.db.NewTransaction(false)
+	defer t.Discard()
+	return t.ReadTs(), nil
+}
+
 func (kv *KV) begin(ctx context.Context) error {
 	if kv.closed.Load() {
 		return metadata.ErrClosed

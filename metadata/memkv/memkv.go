@@ -24,10 +24,14 @@ type KV struct {
 	// current is the tree of the last commit; nobody writes to it.
 	current atomic.Pointer[btree.BTreeG[pair]]
 	closed  atomic.Bool
+	version atomic.Uint64
 	mu      sync.Mutex // held by the one transaction that writes
 }
 
-var _ metadata.KV = (*KV)(nil)
+var (
+	_ metadata.KV        = (*KV)(nil)
+	_ metadata.Versioner = (*KV)(nil)
+)
 
 // New returns an empty store.
 func New() *KV {
@@ -62,7 +66,21 @@ func (kv *KV) Update(ctx context.Context, fn func(metadata.KVTxn) error) error {
 		return err
 	}
 	kv.current.Store(tree)
+	kv.version.Add(1)
 	return nil
+}
+
+// Version returns how many commits there were; see metadata.Versioner.
+func (kv *KV) Version(ctx context.Context) (uint64, error) { return kv.version.Load(), kv.begin(ctx) }
+
+// Copy returns a store with what is in this one now.
+func (kv *KV) Copy() *KV {
+	kv.mu.Lock()
+	defer kv.mu.Unlock()
+	other := &KV{}
+	other.current.Store(kv.current.Load().IsoCopy())
+	other.version.Store(kv.version.Load())
+	return other
 }
 
 func (kv *KV) begin(ctx context.Context) error {
