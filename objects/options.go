@@ -33,6 +33,9 @@ type Options struct {
 	// Atime says which reads change the access time of a file in device memory.
 	// Default as relatime does.
 	Atime devices.Atime
+	// RecordsCut says that the records may not be whole, because the end of their log
+	// could not be read: files of the host tier that they don't name are set aside.
+	RecordsCut bool
 	// Logger gets life-cycle messages; nil is silent.
 	Logger *zap.Logger
 }

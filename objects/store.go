@@ -42,6 +42,9 @@ type Store struct {
 	events  events
 	notices notices
 	turns   turns
+	// What Open has found; immutable after it.
+	recovery  Recovery
+	witnesses witnesses
 }
 
 // Open recovers the records of the devices and starts the store.
@@ -65,17 +68,16 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		}
 		s.tiers = append(s.tiers, t)
 		if err := s.adopt(ctx, t, o); err != nil {
-			return nil, errors.Join(err, s.closeTiers())
+			return nil, errors.Join(err, s.dismissWitness(ctx), s.closeTiers())
 		}
 	}
 	if err := s.recover(ctx, o); err != nil {
 		err = errors.Join(err, s.owners.Close())
 		s.work.Wait()
-		return nil, errors.Join(err, s.letGo(), s.closeTiers())
+		return nil, errors.Join(err, s.dismissWitness(ctx), s.letGo(), s.closeTiers())
 	}
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
 	s.stop = stop
-	s.startSweep(background)
 	s.startExpiry(background)
 	s.startTrim(background, o.TrimEvery)
 	return s, nil
@@ -89,7 +91,10 @@ func (s *Store) recover(ctx context.Context, o Options) error {
 	if err := s.rebind(ctx); err != nil {
 		return err
 	}
-	return s.redoAll(ctx)
+	if err := s.redoAll(ctx); err != nil {
+		return err
+	}
+	return s.reckon(ctx)
 }
 
 // adopt makes the device's directory, or finds the one of an earlier run,
@@ -99,7 +104,11 @@ func (s *Store) recover(ctx context.Context, o Options) error {
 // numbers are given anew here, and old bytes would be seen in new objects.
 func (s *Store) adopt(ctx context.Context, t *tier, o Options) error {
 	if t.files != nil {
-		if err := t.files.Claim(fmt.Sprintf("%016x", uint64(s.meta.Generation()))); err != nil {
+		err := s.know(ctx, t, o)
+		if err == nil {
+			err = s.meta.SetWitness(ctx, s.witnesses)
+		}
+		if err != nil {
 			return fmt.Errorf("adopt device %s: %w", t.name, err)
 		}
 	}
@@ -143,7 +152,17 @@ func (s *Store) Close(ctx context.Context, o CloseOptions) error {
 		errs = append(errs, s.saveAll(ctx))
 	}
 	s.endOrphans()
-	return errors.Join(append(errs, s.letGo(), s.closeTiers())...)
+	return errors.Join(append(errs, s.dismissWitness(ctx), s.letGo(), s.closeTiers())...)
+}
+
+// dismissWitness has the host tiers told of no more changes: they may be closed. What
+// the records say of their version does not count any more then.
+func (s *Store) dismissWitness(ctx context.Context) error {
+	err := s.meta.SetWitness(context.WithoutCancel(ctx), nil)
+	if errors.Is(err, metadata.ErrClosed) {
+		return nil
+	}
+	return err
 }
 
 // letGo gives back what the table holds for other processes.
