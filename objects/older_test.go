@@ -124,6 +124,9 @@ func (o *older) settled() {
 		o.t.Errorf("a new file has %d bytes", len(got))
 	}
 	o.close(f)
+	m := o.memory(1, 8*kib, 7)
+	o.gather("set", objects.GatherOptions{}, m.all())
+	o.holds("set", kit.Bytes(7, 0, 8*kib))
 	kept, err := o.store.Lookup(o.ctx(), o.root("host"), "kept")
 	if err != nil {
 		o.t.Fatal(err)

@@ -99,8 +99,12 @@ func copyWithin(from, to string) error {
 	}
 	return withFile(from, os.O_RDONLY, func(src *os.File) error {
 		return withFile(to, os.O_WRONLY, func(dst *os.File) error {
-			_, err := unix.CopyFileRange(int(src.Fd()), nil, int(dst.Fd()), nil, 1<<20, 0)
-			return err
+			for { // Go's own signals interrupt it
+				_, err := unix.CopyFileRange(int(src.Fd()), nil, int(dst.Fd()), nil, 1<<20, 0)
+				if !errors.Is(err, unix.EINTR) {
+					return err
+				}
+			}
 		})
 	})
 }
