@@ -51,7 +51,24 @@ func dropEmptyLogs(opts Options) error {
 			return err
 		}
 	}
-	return nil
+	return dropEmptyValueLogs(opts)
+}
+
+// dropEmptyValueLogs removes value logs without a byte, at which Badger stops: a death
+// in a start leaves the one that was being made. No value is ever in one.
+func dropEmptyValueLogs(opts Options) error {
+	names, err := filepath.Glob(filepath.Join(opts.Dir, "*.vlog"))
+	for _, name := range names {
+		st, failure := os.Stat(name)
+		if failure == nil && st.Size() == 0 {
+			opts.Logger.Info("removing a value log without a byte", zap.String("log", filepath.Base(name)))
+			failure = os.Remove(name)
+		}
+		if failure != nil {
+			return failure
+		}
+	}
+	return err
 }
 
 // logsIn lists the paths of the logs in a directory, oldest first.
