@@ -32,6 +32,8 @@ type Store struct {
 	usage      usage
 	// changed is told what transactions have written; nil is nobody.
 	changed atomic.Pointer[func(ino Ino, names bool)]
+	// witness is told of inode numbers before they are given; nil is nobody.
+	witness atomic.Pointer[Witness]
 }
 
 // Open takes over the KV, which Close closes. An empty KV gets a superblock, a

@@ -277,7 +277,8 @@ func (r *records) judgeLogs() {
 			r.damaged("commits %s before log %s are gone: a table, a log or a part of %s is missing", missing, l.name, badger.ManifestFilename)
 		}
 		r.highest = max(r.highest, l.last)
-		r.cut = r.cut || l.torn()
+		// What is sure to be all that was acknowledged is whole, whatever is behind it.
+		r.cut = r.cut || l.torn() && !r.sure
 		if l.first > 0 || before == nil {
 			before = l
 		}

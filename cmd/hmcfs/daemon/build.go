@@ -219,10 +219,24 @@ func (d *Daemon) openStore(ctx context.Context, back *undo) error {
 		}
 		return fmt.Errorf("recover the objects of %s: %w", d.opts.Places.State, err)
 	}
+	d.warnRecovery(d.store.Recovery())
 	back.push(func() {
 		d.store.Close(context.WithoutCancel(ctx), objects.CloseOptions{Keep: true}) //nolint:errcheck // the failure that led here is told
 	})
 	return nil
+}
+
+// warnRecovery tells what the start has found amiss with the records.
+func (d *Daemon) warnRecovery(r objects.Recovery) {
+	if r.Older == "" && r.Missing == 0 {
+		return
+	}
+	cause := "host memory is missing"
+	if r.Older != "" {
+		cause = fmt.Sprintf("the records in %s are not those of the host memory: %s; changes of names and attributes may be lost", d.opts.Places.Metadata(), r.Older)
+	}
+	d.warn(fmt.Sprintf("%s; %d files of host memory (%v) have no record and are set aside, and %d files of the records are lost; see hmcfs fsck %s",
+		cause, r.Aside, r.AsideUsed, r.Missing, d.opts.Places.MountPoint))
 }
 
 // rootMode is the mode of a new device directory: with other users let in by
