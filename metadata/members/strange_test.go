@@ -61,7 +61,7 @@ func TestAltered(t *testing.T) {
 					value = text(t, r)
 				}
 				puts(t, a.client, "nodes/b", value)
-				time.Sleep(3 * members.DefaultTTL)
+				pass(3 * members.DefaultTTL)
 				synctest.Wait()
 				if e, err := a.client.Get(t.Context(), "nodes/b"); err != nil || string(e.Value) != string(text(t, b.Self())) {
 					t.Errorf("in the service: %s, %v", e.Value, err)
@@ -105,7 +105,7 @@ func TestAddressesOfRecords(t *testing.T) {
 					r := record("c")
 					r.Addresses = addresses
 					puts(t, a.client, "nodes/c", text(t, r))
-					time.Sleep(time.Second)
+					pass(time.Second)
 					synctest.Wait()
 					seen, ok := a.Get("c")
 					if !ok {
@@ -151,7 +151,7 @@ func TestManyRecords(t *testing.T) {
 		if _, err := client.Create(t.Context(), all, nil); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		synctest.Wait()
 		if n := len(a.Nodes()); n != members.MaxNodes {
 			t.Errorf("%d nodes, want %d", n, members.MaxNodes)
@@ -175,7 +175,7 @@ func TestManyRecords(t *testing.T) {
 		if _, err := client.Delete(t.Context(), all); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		sees(t, a, "zz")
 	})
 }
@@ -208,7 +208,7 @@ func TestRecordsGo(t *testing.T) {
 			if _, err := client.Create(t.Context(), all, nil); err != nil {
 				t.Fatal(err)
 			}
-			time.Sleep(time.Second)
+			pass(time.Second)
 			synctest.Wait()
 			if n := len(a.Nodes()); n != records {
 				t.Fatalf("%d nodes", n)
@@ -216,7 +216,7 @@ func TestRecordsGo(t *testing.T) {
 			if _, err := client.Delete(t.Context(), all); err != nil {
 				t.Fatal(err)
 			}
-			time.Sleep(time.Second)
+			pass(time.Second)
 			sees(t, a)
 		}
 		if grown := inUse() - before; grown > 8<<20 {

@@ -111,6 +111,9 @@ func TestFlood(t *testing.T) {
 	}
 }
 
+// travel lasts as long as the way to the far peer and back.
+func travel() { <-time.After(floodWay) }
+
 // farJoins has an honest one join n times, and tells how long that took, in order of
 // length.
 func farJoins(t *testing.T, l *Listener, d *door, n int) []time.Duration {
@@ -123,10 +126,10 @@ func farJoins(t *testing.T, l *Listener, d *door, n int) []time.Duration {
 		if err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(floodWay) // that of connecting
+		travel() // of connecting
 		client := options(1)
 		client.EnsureDefaults()
-		c, err := client.connect(within(t), &far{Conn: raw, meanwhile: func() { time.Sleep(floodWay) }}, hello(0))
+		c, err := client.connect(within(t), &far{Conn: raw, meanwhile: travel}, hello(0))
 		if err != nil {
 			failed++
 			t.Logf("a join failed: %v", err)
