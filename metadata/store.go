@@ -32,7 +32,7 @@ type Store struct {
 	usage      usage
 	// changed is told what transactions have written; nil is nobody.
 	changed atomic.Pointer[func(ino Ino, names bool)]
-	// witness is told of inode numbers before they are given; nil is nobody.
+	// witness is told of inode numbers before they are given; it may be nil.
 	witness atomic.Pointer[Witness]
 }
 

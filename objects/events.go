@@ -63,24 +63,24 @@ func (e Event) MayRead(c Caller) bool {
 	return e.Kind == EventDropped || c.may(Attr{Inode: metadata.Inode{Mode: e.mode, UID: e.uid, GID: e.gid}}, modeRead)
 }
 
-// queueLen is how many events a queue that nobody reads holds. Those who hear of
-// all events share one, so that their number costs no memory.
+// queueLen bounds the events that a queue without a reader holds. Listeners to all
+// events share one queue, so that their number costs no memory.
 const queueLen = 16384
 
-// events hands what happens to the queues of those who listen.
+// events appends each event to the queues of its listeners.
 type events struct {
 	mu sync.Mutex
 	// +checklocks:mu
 	seq uint64
 	// +checklocks:mu
 	queues map[*Events]struct{}
-	// recent are the last events, as far back as somebody who hears of all has
+	// recent are the last events, as far back as a listener to all events has
 	// not taken them, oldest first and without gaps; last is the newest one's Seq.
 	// +checklocks:mu
 	recent []Event
 	// +checklocks:mu
 	last uint64
-	// all counts who hears of all.
+	// all counts the listeners to all events.
 	// +checklocks:mu
 	all int
 	// +checklocks:mu

@@ -40,8 +40,8 @@ func openHostFile(t *tier, e *transport.Engine, id uint64) (*hostFile, error) {
 	return &hostFile{tier: t, engine: e, id: id, file: f}, nil
 }
 
-// makeHostFile makes the file of an object that has none. It is empty: what is there
-// under the number all the same is nobody's, and is set aside.
+// makeHostFile makes the file of an object that has none. It is empty: a file that is
+// already there under the number belongs to no object, and is set aside.
 func makeHostFile(t *tier, e *transport.Engine, id uint64) (*hostFile, error) {
 	f, err := t.files.Open(id, true)
 	if errors.Is(err, fs.ErrExist) {

@@ -14,7 +14,8 @@ import (
 	"github.com/hmcfs/hmcfs/metadata"
 )
 
-// Recovery is what Open has found amiss between the records and the host memory.
+// Recovery reports the differences that Open has found between the records and the
+// host memory.
 type Recovery struct {
 	// Older says in what the records are not those that the host memory was last
 	// used with; empty where they are.
@@ -27,10 +28,10 @@ type Recovery struct {
 	Missing int
 }
 
-// Recovery tells what Open has found.
+// Recovery returns the differences that Open has found.
 func (s *Store) Recovery() Recovery { return s.recovery }
 
-// largestIno is above all numbers that objects get; what is in a tier under a higher
+// largestIno is above all numbers that objects get. A file in a tier under a higher
 // one does not come from hmcfs.
 const largestIno = uint64(1) << 62
 

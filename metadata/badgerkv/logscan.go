@@ -66,7 +66,7 @@ func parseEntry(data []byte) (e entry, ok bool) {
 	return e, crc32.Checksum(data[:at], y.CastagnoliCrcTable) == binary.BigEndian.Uint32(data[at:])
 }
 
-// logScan is what a log holds.
+// logScan is the content of a log.
 type logScan struct {
 	name   string
 	number int

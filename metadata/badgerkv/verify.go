@@ -18,7 +18,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// tableScan is what a look at one table gave.
+// tableScan is the result of reading one table.
 type tableScan struct {
 	id   uint64
 	high uint64 // the highest version in it

@@ -8,17 +8,17 @@ import (
 )
 
 const (
-	// maxStrange is how many entries are known by name; of more only the number is.
+	// maxStrange bounds the entries that are known by name. Further ones are counted.
 	maxStrange = 1 << 14
-	// strangeBurst is how many are told within a strangePause.
+	// strangeBurst bounds the entries that are reported within a strangePause.
 	strangeBurst = 16
 	strangePause = time.Minute
 	// maxTold is as much of a name as goes into a message.
 	maxTold = 128
 )
 
-// Strange are the entries of a service that a reader can't use: whoever may write
-// there may write anything. Each is told once, and again when it has changed; of
+// Strange holds the entries of a service that a reader can't use: a client with the right
+// to write there may write anything. Each is reported once, and again when it has changed; of
 // many at once the first are told. Its methods may be called from any goroutine.
 // The zero value has none.
 type Strange struct {
@@ -26,10 +26,10 @@ type Strange struct {
 	// known are the revisions at which entries were found.
 	// +checklocks:mu
 	known map[string]Revision
-	// unnamed is how often an entry was found that is not in known.
+	// unnamed counts the finds of entries that are not in known.
 	// +checklocks:mu
 	unnamed int
-	// told is how many were told since the time of since.
+	// told counts the reports since the time of since.
 	// +checklocks:mu
 	told int
 	// +checklocks:mu

@@ -114,8 +114,8 @@ func (r *Registry) List(ctx context.Context, s Space, after string, limit int) (
 	return places, nil
 }
 
-// placeOf is what an entry says. Whoever may write to the service may write
-// anything: what is no key, or is no node's, is told and is nowhere.
+// placeOf returns the place that an entry names. A client with the right to write to the
+// service may write anything: an entry that is no key, or no node's, is reported and skipped.
 func (r *Registry) placeOf(s Space, e coord.Entry) (Place, error) {
 	key, ok := keyIn(s, e.Name)
 	var err error

@@ -111,7 +111,7 @@ type State struct {
 	UnreachableSince time.Time `json:"unreachable_since,omitzero"`
 	// Problem is the last error in words, or empty.
 	Problem string `json:"problem,omitempty"`
-	// Unreadable is how many entries of the service are not used: they can't be
+	// Unreadable counts the entries of the service that are not used: they can't be
 	// read, or are more than a view has.
 	Unreadable int `json:"unreadable,omitempty"`
 }

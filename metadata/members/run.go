@@ -184,7 +184,7 @@ func (m *Members) list(ctx context.Context) ([]coord.Entry, coord.Revision, erro
 	}
 }
 
-// maxListed is how many records and marks are kept of a list.
+// maxListed bounds the records and marks that are kept of a list.
 const maxListed = 2*MaxNodes + page
 
 // belongs reports whether an entry is a record or a mark, and not one too many of

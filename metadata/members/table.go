@@ -8,8 +8,8 @@ import (
 	"github.com/hmcfs/hmcfs/metadata/coord"
 )
 
-// MaxNodes is how many nodes a view has at most, and maxBytes how large their
-// records are together. Of more, those stay that came first.
+// MaxNodes bounds the nodes of a view, and maxBytes the size of their records
+// together. Of more, those stay that came first.
 const (
 	MaxNodes = 4096
 	maxBytes = 64 << 20
@@ -25,7 +25,7 @@ type table struct {
 	nodes map[Name]row
 	// +checklocks:mu
 	ranks map[uint32]Name
-	// bytes is how large the records are.
+	// bytes is the size of all records.
 	// +checklocks:mu
 	bytes int
 }
@@ -36,7 +36,7 @@ type row struct {
 	revision coord.Revision
 	// marked says that the node has a mark, which outlives its record.
 	marked bool
-	// size is how large the record is in the service.
+	// size is that of the record in the service, in bytes.
 	size int
 }
 

@@ -55,12 +55,12 @@ type cachedAttr struct {
 	order uint64
 }
 
-// weight is how much of the cache attributes take: their texts count too.
+// weight returns the share of the cache that attributes take. Their texts count too.
 func weight(a *objects.Attr) int {
 	return 1 + (len(a.Target)+len(a.Key)+len(a.Path)+len(a.Device))/textWeight
 }
 
-// textWeight is how many bytes of texts count as much as the rest.
+// textWeight is the number of bytes of text that weigh as much as the rest.
 const textWeight = 512
 
 type cachedName struct{ who, name string }

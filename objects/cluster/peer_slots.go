@@ -46,7 +46,7 @@ type slot struct {
 	from   *slots
 	buffer *region.Buffer
 	memory []byte // the descriptor, encoded
-	// used is how many bytes from the begin may be others than zeros.
+	// used bounds the bytes, from the begin, that may be others than zeros.
 	used int
 }
 

@@ -98,8 +98,8 @@ func (c *Cluster) see(name members.Name) *Node {
 	return n
 }
 
-// dropLocked forgets a node that has left and that nobody has ever met: there may
-// be any number of records of such.
+// dropLocked forgets a node that has left and with which there was never a session:
+// there may be any number of such records.
 //
 // +checklocks:c.mu
 func (c *Cluster) dropLocked(n *Node) {

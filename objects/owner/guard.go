@@ -17,13 +17,13 @@ import (
 )
 
 const (
-	// MaxPerUser is how many requests of one user a guard's process has at a time.
-	// One whose descriptors don't close keeps its place until they do.
+	// MaxPerUser bounds the requests of one user that a guard's process has at a time.
+	// A request whose descriptors don't close keeps its place until they do.
 	MaxPerUser = 8
-	// guardLimit is how long an answer of the guard's process is waited for,
-	// and a slot: what only a hang exceeds.
+	// guardLimit bounds the wait for an answer of the guard's process, and for
+	// a slot. Only a hang exceeds it.
 	guardLimit = 30 * time.Second
-	// guardChunk is how many bytes are received at a time.
+	// guardChunk bounds the bytes that are received at a time.
 	guardChunk = 32 << 10
 	// maxRights is the kernel's bound on the descriptors of one message.
 	maxRights = 253
@@ -33,15 +33,15 @@ const (
 var ErrSilent = errors.New("owner: a file system does not answer")
 
 // Guard receives, takes and opens what other processes have opened, in a
-// process of its own. Whoever has a descriptor of a FUSE file system, which any
-// user can mount, waits for that one's server with almost every call, and close
+// process of its own. A process with a descriptor of a FUSE file system, which any
+// user can mount, waits for that file system's server in almost every call, and close
 // is one of them: it can't be interrupted, not even by SIGKILL. So a descriptor
 // comes to this process when it is known to be of memory or of a device, which
 // the kernel serves by itself; of anything else comes one of O_PATH, which
-// names the file and is closed without asking anybody.
+// names the file and is closed without a request to any server.
 //
 // The guard's process is started with the first request, and ends by itself
-// when this one does. Nobody waits for its end.
+// when this one does. Its end is not waited for.
 //
 // A nil Guard does the same without a process, for programs that take nothing
 // of strangers. All methods may be called from any goroutine.
@@ -71,7 +71,7 @@ type slots struct {
 	waiting []chan struct{}
 }
 
-// NewGuard makes a guard. command is what runs ServeGuard on descriptor 3.
+// NewGuard makes a guard. command returns the command that runs ServeGuard on descriptor 3.
 func NewGuard(command func() *exec.Cmd) *Guard {
 	return &Guard{command: command, limit: guardLimit, users: map[uint32]*slots{}, held: map[*net.UnixConn]struct{}{}}
 }
@@ -104,7 +104,7 @@ func (g *Guard) Close() error {
 	defer g.mu.Unlock()
 	g.closed = true
 	for c := range g.held {
-		_ = c.Close() // whoever reads from it sees that
+		_ = c.Close() // its reader sees that
 	}
 	if g.control == nil {
 		return nil
@@ -114,7 +114,7 @@ func (g *Guard) Close() error {
 	return err
 }
 
-// guardRequest is what the guard's process is asked, beside a channel for the
+// guardRequest is a request to the guard's process, beside a channel for the
 // answer and, but for "open", a descriptor.
 type guardRequest struct {
 	// Op is "receive", "take" or "open".
@@ -126,7 +126,7 @@ type guardRequest struct {
 	UID   uint32 `json:"uid,omitempty"`
 }
 
-// guardAnswer is what it answers, beside descriptors.
+// guardAnswer is the answer to a guardRequest, beside descriptors.
 type guardAnswer struct {
 	Data  []byte   `json:"data,omitempty"`
 	Flags int      `json:"flags,omitempty"`
@@ -151,7 +151,7 @@ func (g *Guard) Receive(c *net.UnixConn, uid uint32, buf []byte) (n int, files [
 		if err = awaitBytes(raw); err != nil {
 			return 0, nil, 0, err
 		}
-		// Whoever closes the connection waits for those who use its descriptor.
+		// Closing a connection waits for the calls that use its descriptor.
 		var own int
 		failure := raw.Control(func(fd uintptr) { own, err = unix.FcntlInt(fd, unix.F_DUPFD_CLOEXEC, 0) })
 		if err = errors.Join(failure, err); err != nil {
@@ -372,7 +372,7 @@ func (g *Guard) sendText(text []byte, fds []int) error {
 		if err == nil || !errors.Is(err, unix.EPIPE) && !errors.Is(err, unix.ECONNRESET) {
 			return err
 		}
-		// It was killed. Whoever had asked it sees the end of his channel.
+		// The guard's process was killed. Requests under way see the end of their channel.
 		_ = g.control.Close()
 		g.control = nil
 	}

@@ -117,7 +117,7 @@ func (h *hand) keys(dir string) error {
 	return errors.Join(append(errs, unix.Removexattr(path, "user.hmc.key"))...)
 }
 
-// publications takes what is published, by whomever, and publishes.
+// publications receives publications of all users, and publishes.
 func (h *hand) publications(dir string) error {
 	place := filepath.Join(h.Mount, "publish")
 	var errs []error

@@ -22,7 +22,7 @@ type gauge struct {
 	before, most reading
 }
 
-// reading is what a daemon takes at one moment.
+// reading is the memory, descriptors and threads of a daemon at one moment.
 type reading struct {
 	// Anon is its resident memory that no file backs, Sockets, Files and Threads
 	// are counts; Files leaves out sockets and what lies in the state directory.

@@ -98,10 +98,10 @@ func start(args []string, out io.Writer) int {
 	return 0
 }
 
-// roleEnv has, for a process of another user, what it is to do.
+// roleEnv names the variable with the role of another user's process.
 const roleEnv = "HMCFS_ATTACK_ROLE"
 
-// role is what a process of another user does.
+// role is the part of another user's process in the attack.
 type role struct {
 	// Kind is victim, attacker or hog.
 	Kind string `json:"kind"`

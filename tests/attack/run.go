@@ -91,7 +91,7 @@ func (r *run) violate(format string, a ...any) {
 	fmt.Fprintf(r.out, "%8.3f s  VIOLATION %.1000s\n", time.Since(r.start).Seconds(), fmt.Sprintf(format, a...))
 }
 
-// alone is how long the victims work before the attack, and settled afterwards.
+// alone returns the time that the victims work before the attack, and settled afterwards.
 func (r *run) alone() time.Duration { return min(20*time.Second, r.during()/3) }
 
 // attack has the victims work, alone and attacked, and judges.

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// word is what a process of another user tells the program: a line of JSON.
+// word is a message of another user's process to the program: a line of JSON.
 type word struct {
 	// Violation is set where a property does not hold.
 	Violation string `json:"violation,omitempty"`
@@ -22,7 +22,7 @@ type word struct {
 	Files []left `json:"files,omitempty"`
 }
 
-// latency is what operations of one kind took.
+// latency sums up the times of operations of one kind.
 type latency struct {
 	Count         int
 	P50, P99, Max time.Duration

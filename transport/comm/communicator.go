@@ -96,7 +96,7 @@ type Peer struct {
 	Remote string
 	// Network is what the data connections run over.
 	Network control.Network
-	// Cover is what protects all connections of the session.
+	// Cover is the protection of all connections of the session.
 	Cover wire.Cover
 	// Channels is how many there are.
 	Channels int

@@ -26,8 +26,8 @@
 // session may have a transport that reaches the peer's memory by itself: RDMA,
 // shared memory or UCX. Share offers it the buffer, and when Share returns the
 // key works by it. Keys, rights and ranges are checked by the side that puts or
-// gets then: doc.go of package window says what that means, and each transport
-// whom it is used with. In a session over TCP that is encrypted, which all are but
+// gets then: doc.go of package window says what that means, and doc.go of each
+// transport which peers it is used with. In a session over TCP that is encrypted, which all are but
 // with Options.Plain, the data connections carry everything, since the others don't
 // encrypt.
 //

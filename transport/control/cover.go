@@ -10,7 +10,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// cover is what this side wants of a connection.
+// cover returns the cover that this side wants for a connection.
 func (o *Options) cover(c net.Conn) wire.Cover {
 	switch {
 	case o.TLS != nil:
@@ -24,7 +24,7 @@ func (o *Options) cover(c net.Conn) wire.Cover {
 }
 
 // checkCover reports a peer that wants another cover. Both sides say theirs under
-// the secret, so that nobody between them can have them agree on less.
+// the secret, so that nothing between them can make them agree on less.
 func checkCover(peer wire.Rank, theirs, ours wire.Cover) error {
 	switch {
 	case theirs == ours:
@@ -37,8 +37,8 @@ func checkCover(peer wire.Rank, theirs, ours wire.Cover) error {
 	return fmt.Errorf("the connection is %q here and %q for %s, so something stands between: %w", ours, theirs, peer, ErrAuth)
 }
 
-// covered is the connection behind the handshake: of one that is not to be
-// encrypted, the connection below.
+// covered returns the connection to be used behind the handshake. Without
+// encryption that is the connection below.
 func covered(c net.Conn, cover wire.Cover) net.Conn {
 	sealed, ok := c.(*seal.Conn)
 	switch {
@@ -51,11 +51,11 @@ func covered(c net.Conn, cover wire.Cover) net.Conn {
 	return sealed
 }
 
-// prologue is what both sides of Noise begin with.
+// prologue is the text that both sides mix into Noise's handshake first.
 const prologue = "hmcfs 2"
 
 // opening carries HELLO and CHALLENGE: as they are inside of TLS, and else in the
-// two messages of Noise, so that who does not know the secret is not answered.
+// two messages of Noise, so that a peer without the secret is not answered.
 type opening struct {
 	conn net.Conn
 	// noise is nil inside of TLS.

@@ -18,19 +18,19 @@
 // certificates for the name of their rank instead: see Options.TLS.
 //
 // Without TLS, HELLO and CHALLENGE are inside the two messages of a handshake of
-// Noise (package seal), so that who does not know the secret is told nothing, and
+// Noise (package seal), so that a peer without the secret is told nothing, and
 // the rest is in records that are encrypted and authenticated. Over TCP so is all
 // that follows, unless both sides have Options.Plain. Both say in HELLO and CHALLENGE
-// which cover they want, and must want the same, so nobody between them can have
+// which cover they want, and must want the same, so nothing between them can make
 // them do without.
 //
-// A shared secret proves that a member of the job is there: whoever knows it can
+// A shared secret proves that the peer is a member of the job: a member can
 // claim any rank that is not taken. Where members don't trust each other, use TLS.
 //
 // Handshakes run side by side and have a time limit, so one that is silent
-// keeps nobody waiting. Their number is bounded: where there are too many, those
-// who have sent nothing go first, and of those the ones of the source that has
-// most, so that strangers take the places of strangers.
+// holds up no other. Their number is bounded: where there are too many, those
+// of which no whole HELLO has come go first, and of those the ones of the source that
+// has most, so that strangers take the places of strangers.
 //
 // # Tags and messages
 //

@@ -29,7 +29,7 @@ type Conn struct {
 	Channel uint8
 	// Chunk is the most payload of one data frame, in bytes, for both sides.
 	Chunk uint32
-	// Cover is what protects the connection.
+	// Cover is the protection of the connection.
 	Cover wire.Cover
 }
 
@@ -109,9 +109,9 @@ func (o *Options) guarded(ctx context.Context, raw net.Conn, shake func() (*Conn
 	return shake()
 }
 
-// secured is the connection itself, or TLS over it where that is set: side is
-// tls.Client or tls.Server, and listens the name that who listens must have, which
-// only who connects needs.
+// secured returns the connection itself, or TLS over it where that is set: side is
+// tls.Client or tls.Server, and listens the name that the listening side must have,
+// which only the connecting side needs.
 func (o *Options) secured(ctx context.Context, raw net.Conn, side func(net.Conn, *tls.Config) *tls.Conn, listens string) (net.Conn, error) {
 	if o.TLS == nil {
 		return raw, nil
@@ -123,7 +123,7 @@ func (o *Options) secured(ctx context.Context, raw net.Conn, side func(net.Conn,
 	return secure, nil
 }
 
-// connect is the handshake of who connects. want carries To, Role, Session
+// connect is the connecting side's handshake. want carries To, Role, Session
 // and Channel.
 func (o *Options) connect(ctx context.Context, raw net.Conn, want wire.Hello) (*Conn, error) {
 	name := o.PeerName(want.To)
@@ -224,7 +224,7 @@ func (o *Options) welcomed(c net.Conn, peer wire.Rank, frames ...[]byte) (wire.W
 	return w, nil
 }
 
-// accept is the handshake of who listens. heard is called when a HELLO has come, or
+// accept is the listening side's handshake. heard is called when a HELLO has come, or
 // TLS's own.
 func (o *Options) accept(ctx context.Context, raw net.Conn, h Handler, heard func()) (*Conn, error) {
 	return o.guarded(ctx, raw, func() (*Conn, error) {

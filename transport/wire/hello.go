@@ -23,8 +23,8 @@ const (
 	maxReason     = 512
 )
 
-// envelope is what a message of Noise has besides what it carries, which is a whole
-// frame: see docs/wire.md.
+// envelope is the size, in bytes, of a message of Noise without its payload's body. The
+// payload is a whole frame: see docs/wire.md.
 const envelope = 32 + 16 + HeaderSize
 
 // magic begins every HELLO.
@@ -46,7 +46,7 @@ const (
 	RoleStream Role = 4
 )
 
-// Cover is what protects a connection behind its handshake.
+// Cover names the protection of a connection behind its handshake.
 type Cover uint8
 
 // The covers of a connection.
@@ -76,7 +76,7 @@ func (c Cover) String() string {
 	return fmt.Sprintf("cover %d", uint8(c))
 }
 
-// Encrypts reports whether nobody on the way can read or change what is sent.
+// Encrypts reports whether the cover keeps all others from reading and changing what is sent.
 func (c Cover) Encrypts() bool { return c == CoverTLS || c == CoverSecret }
 
 func (c Cover) valid() bool { return c >= CoverTLS && c <= CoverLocal }
@@ -100,8 +100,8 @@ type Hello struct {
 	// Chunk is the most payload of one data frame that the sender takes, in
 	// bytes; on a data connection it is that of the session.
 	Chunk uint32
-	// Cover is what the sender wants of this connection: both sides must want the
-	// same.
+	// Cover is the one that the sender wants for this connection. Both sides must
+	// want the same.
 	Cover Cover
 	Nonce [NonceSize]byte
 }

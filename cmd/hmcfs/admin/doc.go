@@ -24,7 +24,7 @@
 //
 // To let others connect is to lend them descriptors and goroutines of the
 // daemon. So the connections of each other user are bounded, with some more for
-// each of his sessions, which are bounded too; and each serves one request, on
+// each of that user's sessions, which are bounded too; and each serves one request, on
 // one goroutine, until all that came with it is closed.
 //
 // Closing a descriptor of a FUSE file system waits for that one's server, which

@@ -20,7 +20,7 @@ const (
 	maxFiles = 4096
 	// maxListeners is how many streams of events he has.
 	maxListeners = 16
-	// callMemory is what the calls of one other user take at most, in bytes: one
+	// callMemory bounds the memory, in bytes, that the calls of one other user take: one
 	// has an eighth of it. trustedMemory is that of root and of the owner.
 	callMemory    = 96 << 20
 	trustedMemory = 1 << 30

@@ -23,7 +23,9 @@ func (a *app) fsckVerb() *cobra.Command {
 			"other do not come from a crash; they tell of a fault in hmcfs or of the disk below.\n\n" +
 			"--repair mends them: a file without a name gets its name back, or one such as\n" +
 			"ocl0/#1234; counts are counted anew; what can't be read, and names of nothing, are\n" +
-			"removed. Every step is listed. Check without it first.\n\n" +
+			"removed. Every step is listed. Check without it first. Damaged records, which a mount\n" +
+			"refuses, are brought back by --repair --state-dir DIR as far as they can be read: what is\n" +
+			"gone is named, and the damaged ones are kept beside them.\n\n" +
 			"Host memory that had no record, while records may have been lost, is set aside: it takes\n" +
 			"space, and each file is listed with its path. Copy what is needed from there into the\n" +
 			"mount, as the user that has mounted; --remove-aside frees the rest.\n\n" +

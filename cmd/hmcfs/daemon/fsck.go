@@ -38,8 +38,8 @@ func (d *Daemon) Fsck(ctx context.Context, r adminapi.FsckRequest) (adminapi.Fsc
 	return report, c.remove(ctx, &report, func(ino metadata.Ino) error { return d.store.RemoveLost(ctx, ino) })
 }
 
-// asideKeeper has host memory that was set aside: a store, or a tier that nobody has
-// open.
+// asideKeeper has host memory that was set aside: a store, or a tier that no process
+// has open.
 type asideKeeper interface {
 	Aside() ([]devices.AsideFile, error)
 	RemoveAside(name string) error

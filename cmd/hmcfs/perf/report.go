@@ -34,7 +34,7 @@ type Session struct {
 	Because   []string       `json:"because,omitempty"`
 	// Network is that of the session's connections.
 	Network control.Network `json:"network"`
-	// Protection is what protects the session: secret, plain or local.
+	// Protection names the protection of the session: secret, plain or local.
 	Protection string       `json:"protection"`
 	Channels   int          `json:"channels"`
 	Chunk      devices.Size `json:"chunk"`

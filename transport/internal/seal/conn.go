@@ -14,7 +14,7 @@ import (
 var ErrCut = errors.New("seal: the connection was cut, by the end of the peer or on its way")
 
 const (
-	// smallBuffer is what a connection needs that carries small records.
+	// smallBuffer is the size, in bytes, of the buffer of a connection with small records.
 	smallBuffer = 12 << 10
 	// largeBuffer has room for a record of any size, and for small ones beside it.
 	largeBuffer = MaxRecord + Overhead + smallBuffer
@@ -27,7 +27,7 @@ type Conn struct {
 	// from outside.
 	net.Conn
 
-	// now makes one attempt on the socket; nil for what is no socket.
+	// now makes one attempt on the socket; nil where the connection is no socket.
 	now *attempts
 
 	// held is Buffered.
@@ -36,12 +36,12 @@ type Conn struct {
 	reading sync.Mutex
 	// +checklocks:reading
 	in *direction
-	// buf has what was read and not handed over: records from r to w.
+	// buf holds records that were read and not handed over, from r to w.
 	// +checklocks:reading
 	buf []byte
 	// +checklocks:reading
 	r, w int
-	// plain is what a record had more than was asked for.
+	// plain holds decrypted bytes beyond those that the last Read asked for.
 	// +checklocks:reading
 	plain []byte
 	// ahead allows to read more than is needed.
@@ -286,7 +286,7 @@ func newAttempts(c net.Conn) (*attempts, error) {
 	return a, nil
 }
 
-// read reads what has come; errAgain is nothing.
+// read reads the bytes that have come; errAgain reports that there are none.
 func (a *attempts) read(p []byte) (int, error) {
 	n, err := a.in.make(p, a.raw.Read)
 	if n == 0 && err == nil {

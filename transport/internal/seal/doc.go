@@ -4,10 +4,14 @@
 // # The handshake
 //
 // Noise_NNpsk0_25519_AESGCM_SHA256, of the Noise Protocol Framework: one message
-// of each side, in which each can say something to the other. Who does not know
-// the secret can't make the first message, so that a listener answers nobody
-// else; and it can't read any of both. Keys are of two ephemeral pairs, so that
-// a secret which is lost later opens nothing that was recorded before.
+// of each side, which carries a payload. A peer without the secret can make neither
+// message and read neither, so a listener does not answer it. Keys are of two
+// ephemeral pairs: a secret that is lost later opens none of the records that were
+// recorded before, nor the second message.
+//
+// The first message is encrypted under a key of the secret and of the public key
+// beside it. So a recorded one tests guesses at the secret offline, and its payload is
+// read with the secret. The secret must have the entropy of a key: 32 random bytes.
 //
 // The first message may be a repeated one. What a listener is told in it counts
 // only when a record of the peer has come, which only its maker can make.

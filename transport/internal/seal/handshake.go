@@ -10,8 +10,8 @@ import (
 	"github.com/flynn/noise"
 )
 
-// ErrHandshake is a message of the handshake that was made without the secret, or
-// for another prologue.
+// ErrHandshake reports a message of the handshake that was made without the secret,
+// or for another prologue.
 var ErrHandshake = errors.New("seal: made without the secret")
 
 const (
@@ -22,7 +22,7 @@ const (
 	HandshakeOverhead = 32 + tagSize
 )
 
-// Key is what is made of a secret for one use of it.
+// Key is derived from a secret for one use of it.
 type Key [KeySize]byte
 
 // NewKey returns the key of a secret for a use: HKDF-SHA256 without a salt, with
@@ -36,8 +36,8 @@ func NewKey(secret []byte, use string) Key {
 	return Key(key)
 }
 
-// Handshake is one side's: who connects writes and then reads, who listens reads
-// and then writes.
+// Handshake is one side's part: the connecting side writes and then reads, the
+// listening side reads and then writes.
 type Handshake struct {
 	state     *noise.HandshakeState
 	initiator bool
@@ -45,7 +45,7 @@ type Handshake struct {
 	send, receive *noise.CipherState
 }
 
-// NewHandshake begins one. Both sides must have the same key and prologue, which is
+// NewHandshake begins a handshake. Both sides must have the same key and prologue, which is
 // not sent.
 func NewHandshake(key Key, prologue string, initiator bool) (*Handshake, error) {
 	state, err := noise.NewHandshakeState(noise.Config{
@@ -68,7 +68,7 @@ func (h *Handshake) Write(payload []byte) ([]byte, error) {
 	return message, nil
 }
 
-// Read returns what the message of the other side carries.
+// Read returns the payload of the other side's message.
 func (h *Handshake) Read(message []byte) ([]byte, error) {
 	payload, one, two, err := h.state.ReadMessage(nil, message)
 	if err != nil {
@@ -78,8 +78,8 @@ func (h *Handshake) Read(message []byte) ([]byte, error) {
 	return payload, nil
 }
 
-// split takes the keys of both directions, which are there at the end: the first is
-// that of who connects.
+// split takes the keys of both directions, which Noise gives at the end: the first is
+// that of the connecting side.
 func (h *Handshake) split(one, two *noise.CipherState) {
 	h.send, h.receive = one, two
 	if !h.initiator {

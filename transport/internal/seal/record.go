@@ -20,7 +20,7 @@ const (
 	tagSize   = 16
 	nonceSize = 12
 
-	// rekeyEvery is how many records have one key: fewer than AES-GCM bears.
+	// rekeyEvery is the number of records under one key, below the limit of AES-GCM.
 	rekeyEvery = 1 << 20
 )
 

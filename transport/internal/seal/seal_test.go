@@ -251,8 +251,8 @@ func writeAll(t *testing.T, c *Conn, seed uint64, size int) {
 	}
 }
 
-// TestFull tries to write where nobody reads, until nothing fits: what was taken
-// arrives when somebody does.
+// TestFull tries to write to a peer that does not read, until nothing fits: the bytes
+// that were taken arrive when it reads.
 func TestFull(t *testing.T) {
 	kit.Check(t)
 	a, b := sockets(t)
@@ -326,7 +326,7 @@ func TestDeadlines(t *testing.T) {
 	}
 }
 
-// TestEnd tells a close from a cut, and ends who waits.
+// TestEnd tells a close from a cut, and ends pending reads and writes.
 func TestEnd(t *testing.T) {
 	kit.Check(t)
 	for name, end := range map[string]struct {

@@ -5,8 +5,8 @@ import "errors"
 // errEnded is a connection that was closed on this side.
 var errEnded = errors.New("seal: closed on this side")
 
-// lengthy is from how many bytes on what is written is encrypted from where it is,
-// and shorter ones are put together first.
+// lengthy is the size, in bytes, from which a part is encrypted from its own place.
+// Shorter parts are put together first.
 const lengthy = 8 << 10
 
 // Write waits until the kernel has taken all of p, as net.Conn does.

@@ -20,8 +20,8 @@ const (
 // Reader reads a connection. It is used by one goroutine at a time.
 type Reader struct {
 	conn net.Conn
-	// raw is nil for what is no socket, such as a connection of TLS, and asker for
-	// what is none.
+	// raw is nil where the connection is no socket, as with TLS, and asker where
+	// it is no Asker.
 	raw   syscall.RawConn
 	asker Asker
 	// attempt is made once, so that a read allocates nothing; it works on p and

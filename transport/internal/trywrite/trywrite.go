@@ -11,7 +11,7 @@ import (
 // Writer tries to write to one connection. It is used by one goroutine at a
 // time. The zero value never writes anything.
 type Writer struct {
-	// raw and trier are nil for what is none.
+	// raw is nil where the connection is no socket, and trier where it is no Trier.
 	raw   syscall.RawConn
 	trier Trier
 	// attempt is made once, so that a call allocates nothing; it works on p
