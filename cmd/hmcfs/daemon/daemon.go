@@ -137,6 +137,9 @@ func (d *Daemon) finish(ctx context.Context, keep bool, reply chan<- umountReply
 	d.opts.Places.CleanSocket()
 	d.stateLock.Release()
 	d.lock.Remove()
+	if !keep && err == nil {
+		d.opts.Places.ForgetAll()
+	}
 	d.opts.Places.Clean()
 	d.log.Info("ended", zap.Bool("kept", keep))
 	return err

@@ -73,7 +73,6 @@ func (p Paths) link() error {
 // directory when nothing else is in it and hmcfs has made it.
 func (p Paths) Clean() {
 	_ = os.Remove(p.Socket())
-	p.forgetAll()
 	leave(p.Runtime)
 	if p.Runtime != p.DefaultRuntime {
 		if now, err := os.Readlink(p.DefaultRuntime); err == nil && now == p.Runtime {
@@ -117,9 +116,9 @@ func (p Paths) RemoveMetadata() error {
 	return nil
 }
 
-// forgetAll removes all witnesses when nothing else is in the runtime directory: then
-// the memory that their records describe is gone.
-func (p Paths) forgetAll() {
+// ForgetAll removes all witnesses when nothing else is in the runtime directory. It is
+// for the end of a mount that has given back its memory, which is what they are about.
+func (p Paths) ForgetAll() {
 	names, err := os.ReadDir(p.Runtime)
 	if err != nil {
 		return
