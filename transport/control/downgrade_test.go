@@ -162,15 +162,25 @@ func TestReplayInTLS(t *testing.T) {
 func TestBeginIsSilence(t *testing.T) {
 	kit.Check(t)
 	job := newAuthority(t)
-	whole := (&wire.Hello{From: 1, Epoch: 1, Role: wire.RoleControl, Channel: 1, Chunk: wire.MinChunk}).Append(nil)
+	whole := (&wire.Hello{From: 1, Epoch: 1, Role: wire.RoleControl, Channel: 1, Chunk: wire.MinChunk, Cover: wire.CoverSecret}).Append(nil)
+	member := options(1)
+	inNoise, err := member.opening(nil, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	message, err := inNoise.noise.Write(whole)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sealed := append(wire.Header{Kind: wire.KindHello, Length: uint32(len(message))}.Append(nil), message...)
 	for name, c := range map[string]struct {
 		o    Options
 		says []byte
 		left bool
 	}{
-		"a byte":             {options(0), whole[:1], true},
-		"all but one byte":   {options(0), whole[:len(whole)-1], true},
-		"a HELLO":            {options(0), whole, false},
+		"a byte":             {options(0), sealed[:1], true},
+		"all but one byte":   {options(0), sealed[:len(sealed)-1], true},
+		"a HELLO":            {options(0), sealed, false},
 		"a byte to TLS":      {Options{Rank: 0, TLS: job.config(t, 0)}, []byte{0x16}, true},
 		"the begin of TLS":   {Options{Rank: 0, TLS: job.config(t, 0)}, []byte{0x16, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3}, true},
 		"a HELLO in its way": {Options{Rank: 0, TLS: job.config(t, 0)}, whole, true},
