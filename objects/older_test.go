@@ -231,12 +231,15 @@ func TestRecordsCut(t *testing.T) {
 		for i, cut := range []bool{false, true} {
 			r.put(uint64(5000+2*i), kit.Bytes(1, 0, 100))
 			r.put(uint64(5001+2*i), nil) // there is nothing to keep of it
+			// The daemon died while it copied this over a file without a record.
+			r.put(uint64(6000+i), kit.Bytes(2, 0, 200))
+			r.put(uint64(6000+i)|redoBit, redoRecord(1<<40, 200))
 			s := open(cut)
 			if kv.cut {
 				t.Error("the cut is not settled")
 			}
 			files, err := s.Aside()
-			if err != nil || len(files) != i {
+			if err != nil || len(files) != 2*i {
 				t.Errorf("cut %v: %d files are set aside, %v", cut, len(files), err)
 			}
 			for _, f := range files {

@@ -41,6 +41,9 @@ type records struct {
 	inside, outside *witness
 	boot            token
 	id              token
+	// was is the store that the outside witness is of, if this one was brought back
+	// from it and it has seen no other since.
+	was token
 	// acknowledged is the highest version that was; sure says that it is known.
 	acknowledged uint64
 	sure         bool
@@ -103,7 +106,7 @@ func (r *records) readWitnesses(outside string) (err error) {
 		switch r.outside.id {
 		case in.id:
 		case in.was:
-			r.outside = nil
+			r.was, r.outside = in.was, nil
 		default:
 			r.damaged("these are other records than those that were here last, as %s says", outside)
 		}

@@ -304,8 +304,11 @@ func (s *salvage) build(ctx context.Context, dir string, mend func(context.Conte
 		return errors.Join(err, errors.New("the witness of the mended records is gone"))
 	}
 	w.cut, w.was = true, s.found.id
-	if s.found.outside != nil {
+	switch {
+	case s.found.outside != nil:
 		w.was = s.found.outside.id
+	case s.found.was != token{}:
+		w.was = s.found.was
 	}
 	return writeWitness(path, w)
 }
