@@ -213,22 +213,26 @@ func TestForeignMountIsRefused(t *testing.T) {
 	}
 }
 
-// TestForeignDirectoryIsRefused puts something else where the quota's
-// directory would be.
+// TestForeignDirectoryIsRefused puts something else where each of the quota's
+// directories would be.
 func TestForeignDirectoryIsRefused(t *testing.T) {
 	o := options(t, ModeQuota)
 	path, err := NewDriver(o).quotaDir(filepath.Join(o.Dir, "host"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err = os.Symlink(t.TempDir(), path); err != nil {
-		t.Fatal(err)
+	for i := range ownNames {
+		name := path
+		if i > 0 {
+			name = fmt.Sprintf("%s-%d", path, i)
+		}
+		if err = os.Symlink(t.TempDir(), name); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = os.Remove(name) })
 	}
 	_, err = openErr(o, "host,size=8MiB")
-	if rm := os.Remove(path); rm != nil {
-		t.Fatal(rm)
-	}
-	if err == nil || !strings.Contains(err.Error(), "not a directory of user") {
+	if err == nil || !strings.Contains(err.Error(), "made "+path) {
 		t.Errorf("%v", err)
 	}
 }

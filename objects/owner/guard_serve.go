@@ -140,9 +140,9 @@ func sort(fds []int) (passed, ours, theirs []int) {
 	return passed, ours, theirs
 }
 
-// isKernels says whether a descriptor is of memory, a character device or an
-// inode without a file system, such as a DMA buffer: the kernel closes those by
-// itself. What only names a file is as good.
+// isKernels says whether a descriptor is of memory, a character device, a local
+// socket or an inode without a file system, such as a DMA buffer: the kernel closes
+// those by itself. What only names a file is as good.
 func isKernels(fd int) bool {
 	if inMemory(fd) {
 		return true
@@ -156,12 +156,20 @@ func isKernels(fd int) bool {
 		return false
 	}
 	kind := st.Mode & unix.S_IFMT
-	return kind == unix.S_IFCHR || kind == 0
+	return kind == unix.S_IFCHR || kind == 0 || kind == unix.S_IFSOCK && isLocal(fd)
 }
 
 // failures are the errors that have a name between the two processes.
 func failures() map[string]error {
 	return map[string]error{"memory": ErrNotMemory, "denied": ErrDenied, "gone": ErrGone, "rights": ErrNoRights}
+}
+
+// isLocal says whether a socket is of this machine alone. Its end waits for nobody:
+// what was sent to it and not received is released by the kernel without a flush.
+// One of a network may linger.
+func isLocal(fd int) bool {
+	domain, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_DOMAIN)
+	return err == nil && domain == unix.AF_UNIX
 }
 
 // describe makes an error part of an answer.

@@ -99,7 +99,7 @@ func CheckState(ctx context.Context, stateDir string, r adminapi.FsckRequest) (r
 	left := survivingTiers(last)
 	c := checker{meta: meta, epochs: survivingEpochs(left), kernel: noKernel{}}
 	report, err = c.check(ctx, r)
-	report.Problems = slices.Concat(rows, report.Problems)
+	report.Problems = slices.Insert(report.Problems, 0, rows...)
 	report.Repaired += len(rows)
 	for _, l := range left {
 		if err == nil {
