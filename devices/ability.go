@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -92,8 +93,9 @@ type FileTier interface {
 // Files is a flat set of files in pinned host memory, each named by a number.
 // It may be used from any goroutine. The files outlive the process.
 type Files interface {
-	// Open opens file id for reading and writing; create makes it where it
-	// is missing (empty), else that is fs.ErrNotExist.
+	// Open opens file id for reading and writing; one that is missing is
+	// fs.ErrNotExist. With create it makes the file, empty, and one that is there
+	// is fs.ErrExist: a new file never has the bytes of another.
 	Open(id uint64, create bool) (*os.File, error)
 	// Stat tells what the kernel knows of file id without opening it; no file
 	// is fs.ErrNotExist.
@@ -106,10 +108,38 @@ type Files interface {
 	// Claim says whose files these are, before the first use. Files of
 	// another owner are ErrForeign: their numbers mean other objects there.
 	Claim(owner string) error
+	// SetAside takes file id out of the set and keeps its bytes, which count as
+	// used, where nobody but the tier's owner gets at them. Its number is free then.
+	SetAside(id uint64) error
+	// Aside lists what was set aside, in this run and in those before it.
+	Aside() ([]AsideFile, error)
+	// RemoveAside gives the memory of a file of Aside back, by its name; one that
+	// is not there is no error.
+	RemoveAside(name string) error
+	// Number returns what SetNumber has kept under a name, in this run or one
+	// before it; 0 for nothing.
+	Number(name string) (uint64, error)
+	// SetNumber keeps a number below 1<<63 with the files, in one step. It takes
+	// no memory.
+	SetNumber(name string, n uint64) error
 	// Reserve asks whether a file may grow by n bytes: nil, or an
 	// ErrOutOfMemory. A tier whose file system sets the limit by itself
 	// always says yes, and the write fails with ENOSPC instead.
 	Reserve(n Size) error
+}
+
+// AsideFile is a file that was set aside.
+type AsideFile struct {
+	// Name is the file's name among those that were set aside, and Path where it is.
+	Name string
+	Path string
+	// ID is the number that it had.
+	ID uint64
+	// Size is its length, and Used the memory that it takes.
+	Size uint64
+	Used Size
+	// Changed is when its bytes were changed last.
+	Changed time.Time
 }
 
 // FilesOf returns the files of a device that keeps its memory in files; ok is

@@ -90,7 +90,7 @@ func (f *filesystem) Create(cancel <-chan struct{}, in *fuse.CreateIn, name stri
 	if status != fuse.OK {
 		return status
 	}
-	if status = f.open(a.Ino, in.Flags, &out.OpenOut); status != fuse.OK {
+	if status = f.open(a.Ino, &in.Caller, in.Flags, &out.OpenOut); status != fuse.OK {
 		f.undoCreate(metadata.Ino(in.NodeId), name, a.Ino)
 		return status
 	}

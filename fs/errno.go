@@ -92,6 +92,10 @@ func errnoRules() []errnoRule {
 	}
 }
 
+// errnoEnd is the first number that the kernel does not take for an error: the
+// request that was answered by it would never end.
+const errnoEnd syscall.Errno = 512
+
 // maxWarned bounds how many different texts are remembered of each errno.
 const maxWarned = 256
 
@@ -134,7 +138,7 @@ func (t *errnoTable) find(err error) syscall.Errno {
 			return t.rules[i].errno
 		}
 	}
-	if number, ok := errors.AsType[syscall.Errno](err); ok && number != 0 && number != syscall.ENOSYS {
+	if number, ok := errors.AsType[syscall.Errno](err); ok && number != 0 && number != syscall.ENOSYS && number < errnoEnd {
 		return number
 	}
 	return syscall.EIO

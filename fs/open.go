@@ -72,7 +72,7 @@ func (f *filesystem) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.Ope
 	case isReserved(ino):
 		return f.openControl(ino, &in.Caller, in.Flags, out)
 	}
-	status = f.open(ino, in.Flags, out)
+	status = f.open(ino, &in.Caller, in.Flags, out)
 	if status == fuse.OK && f.mayHaveMissed(ino, out.Fh) && !f.asked.again(in.Pid, ino) {
 		f.Release(nil, &fuse.ReleaseIn{InHeader: in.InHeader, Fh: out.Fh})
 		return errStale
@@ -91,11 +91,11 @@ func isWriting(flags uint32) bool { return flags&unix.O_ACCMODE != unix.O_RDONLY
 // written past the page cache, which would only be a copy more; a map of it
 // still works, through the page cache (DIRECT_IO_ALLOW_MMAP). Closing has
 // nothing to report, so the kernel need not send FLUSH.
-func (f *filesystem) open(ino metadata.Ino, flags uint32, out *fuse.OpenOut) fuse.Status {
+func (f *filesystem) open(ino metadata.Ino, by *fuse.Caller, flags uint32, out *fuse.OpenOut) fuse.Status {
 	if f.hasLostName(ino) {
 		return errStale
 	}
-	file, err := f.store.OpenFile(background(), ino)
+	file, err := f.store.OpenAs(background(), ino, callerOf(by))
 	if err != nil {
 		return f.ownInodeStatus(err)
 	}

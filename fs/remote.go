@@ -21,7 +21,7 @@ const (
 	// remoteShift is where the incarnation's index begins.
 	remoteShift = 44
 	// remoteInos are the numbers that an owner can have given.
-	remoteInos metadata.Ino = 1 << remoteShift
+	remoteInos = cluster.MaxInos
 	// maxRemotes is how many incarnations have an index at a time.
 	maxRemotes = 1 << 16
 )

@@ -2,6 +2,7 @@ package metadata
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"sync/atomic"
 )
@@ -41,6 +42,22 @@ func (a *allocator) take() (Ino, bool) {
 // inode that exists has a lower one.
 func (s *Store) NextIno() Ino { return Ino(s.alloc.next.Load()) }
 
+// RaiseInos has no number below a floor given from now on. It is called before
+// numbers are drawn by others.
+func (s *Store) RaiseInos(ctx context.Context, floor Ino) error {
+	s.alloc.mu.Lock()
+	defer s.alloc.mu.Unlock()
+	floor = max(floor, s.NextIno())
+	err := s.kv.Update(ctx, func(kv KVTxn) error {
+		return kv.Set([]byte{kindAlloc}, encodeNumber(nil, uint64(floor)))
+	})
+	if err != nil {
+		return fmt.Errorf("raise the inode numbers to %d: %w", floor, err)
+	}
+	s.alloc.start(floor)
+	return nil
+}
+
 // newIno returns an inode number that was never given before. No transaction
 // is open when it is called, since it may need one of its own.
 func (s *Store) newIno(ctx context.Context) (Ino, error) {
@@ -61,6 +78,11 @@ func (s *Store) refillInos(ctx context.Context) error {
 		return nil
 	}
 	limit := s.alloc.limit.Load() + inoBatch
+	if w := s.witness.Load(); w != nil {
+		if err := (*w).Numbers(Ino(limit)); err != nil {
+			return fmt.Errorf("draw inode numbers: %w", err)
+		}
+	}
 	err := s.kv.Update(ctx, func(kv KVTxn) error {
 		return kv.Set([]byte{kindAlloc}, encodeNumber(nil, limit))
 	})

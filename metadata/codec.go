@@ -13,6 +13,7 @@ const (
 	deviceVersion  = 1
 	numberVersion  = 1
 	bindingVersion = 1
+	bondVersion    = 1
 )
 
 // formatVersion is the version of the whole: which records there are and how

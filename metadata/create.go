@@ -21,7 +21,10 @@ func (s *Store) Create(ctx context.Context, parent Ino, name string, n Node) (In
 	if err := n.normalize(); err != nil {
 		return Inode{}, err
 	}
-	ino, err := s.newIno(ctx)
+	ino, err := n.Ino, error(nil)
+	if ino == 0 {
+		ino, err = s.newIno(ctx)
+	}
 	if err != nil {
 		return Inode{}, err
 	}

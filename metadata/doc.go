@@ -26,6 +26,7 @@
 //	'z' ino:8                      inode that is gone, some records left over
 //	'b' ino:8                      binding: how to find another process's memory
 //	'e' sec:8 nsec:4 ino:8         the inode ends at that time
+//	'n' device                     bond: what the device's memory has to say
 //
 // # Directory entries and cookies
 //

@@ -16,6 +16,7 @@ const (
 	kindPurge   = 'z'
 	kindBinding = 'b'
 	kindExpiry  = 'e'
+	kindBond    = 'n'
 )
 
 const inoKeyLen = 1 + 8

@@ -66,3 +66,17 @@ type Roomer interface {
 	// before Close.
 	Room(ctx context.Context) error
 }
+
+// Cutter is implemented by a KV that can tell that its records are not all that there
+// ever were.
+type Cutter interface {
+	// Cut reports that, at this start or an earlier one, something was cut from the
+	// end of the records, or damaged records were brought back. Then bytes without a
+	// record may be those of a file: they are kept, and not removed. It holds until
+	// Settle.
+	Cut() bool
+
+	// Settle says that nothing is left that has no record, or that it is kept
+	// elsewhere.
+	Settle()
+}

@@ -32,6 +32,8 @@ const ModeSetGID Mode = 0o2000
 
 // Node says what Create is to make.
 type Node struct {
+	// Ino is of NewInos, so that content could be made under it before; 0 draws one.
+	Ino  Ino
 	Mode Mode // type and permissions; no type means a regular file
 	UID  uint32
 	GID  uint32

@@ -32,6 +32,8 @@ type Store struct {
 	usage      usage
 	// changed is told what transactions have written; nil is nobody.
 	changed atomic.Pointer[func(ino Ino, names bool)]
+	// witness is told of inode numbers before they are given; it may be nil.
+	witness atomic.Pointer[Witness]
 }
 
 // Open takes over the KV, which Close closes. An empty KV gets a superblock, a
@@ -113,10 +115,7 @@ func (s *Store) upgrade(kv KVTxn) error {
 // create writes the records of an empty store.
 func (s *Store) create(kv KVTxn) error {
 	t := s.begunTxn(kv)
-	root := record{Inode: Inode{
-		Ino: RootIno, Gen: s.super.gen, Mode: TypeDir | 0o755, Nlink: 2,
-		Atime: t.now, Mtime: t.now, Ctime: t.now, Btime: t.now,
-	}}
+	root := s.rootDir(t)
 	publish := t.publishDir()
 	s.alloc.start(FirstIno)
 	return errors.Join(
@@ -124,6 +123,14 @@ func (s *Store) create(kv KVTxn) error {
 		kv.Set([]byte{kindAlloc}, encodeNumber(nil, uint64(FirstIno))),
 		kv.Set([]byte{kindSuper}, s.super.encode()),
 	)
+}
+
+// rootDir makes the record of an empty root directory.
+func (s *Store) rootDir(t *txn) record {
+	return record{Inode: Inode{
+		Ino: RootIno, Gen: s.super.gen, Mode: TypeDir | 0o755, Nlink: 2,
+		Atime: t.now, Mtime: t.now, Ctime: t.now, Btime: t.now,
+	}}
 }
 
 // drawSuperblock makes the superblock that a new store would get.
@@ -160,6 +167,20 @@ func (s *Store) Room(ctx context.Context) error {
 		return r.Room(ctx)
 	}
 	return nil
+}
+
+// Cut reports that the records are not all that there ever were; see Cutter. Bytes
+// without a record are not removed then.
+func (s *Store) Cut() bool {
+	c, ok := s.kv.(Cutter)
+	return ok && c.Cut()
+}
+
+// Settle says that what Cut is about is kept elsewhere; see Cutter.
+func (s *Store) Settle() {
+	if c, ok := s.kv.(Cutter); ok {
+		c.Settle()
+	}
 }
 
 // Generation returns what tells this store's inodes from those of another

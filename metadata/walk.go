@@ -11,28 +11,44 @@ const walkBatch = 1024
 //
 // Errors: fn's; ErrCorrupt at a record that Check would report.
 func (s *Store) Walk(ctx context.Context, fn func(Inode) error) error {
-	batch := make([]Inode, 0, walkBatch)
+	return s.WalkAll(ctx, func(in Inode, unreadable error) error {
+		if unreadable != nil {
+			return unreadable
+		}
+		return fn(in)
+	})
+}
+
+// WalkAll is Walk that goes on behind a record that can't be read, of which fn gets
+// the number and the error.
+func (s *Store) WalkAll(ctx context.Context, fn func(in Inode, unreadable error) error) error {
+	type read struct {
+		in  Inode
+		err error
+	}
+	batch := make([]read, 0, walkBatch)
 	for next := Ino(0); ; {
 		batch = batch[:0]
 		err := s.view(ctx, func(t *txn) error {
 			from := t.key1(kindInode, uint64(next))
 			return t.kv.Scan([]byte{kindInode}, from, func(key, value []byte) (bool, error) {
 				rec, err := decodeRecord(keyIno(key), value)
-				batch = append(batch, rec.Inode)
-				return len(batch) < walkBatch, err
+				rec.Ino = keyIno(key)
+				batch = append(batch, read{rec.Inode, err})
+				return len(batch) < walkBatch, nil
 			})
 		})
 		if err != nil {
 			return err
 		}
 		for i := range batch {
-			if err := fn(batch[i]); err != nil {
+			if err := fn(batch[i].in, batch[i].err); err != nil {
 				return err
 			}
 		}
 		if len(batch) < walkBatch {
 			return nil
 		}
-		next = batch[len(batch)-1].Ino + 1
+		next = batch[len(batch)-1].in.Ino + 1
 	}
 }

@@ -96,6 +96,22 @@ func (s *Store) mayRemove(ctx context.Context, who Caller, in metadata.Inode) er
 	return s.maySearchAbove(ctx, who, dir)
 }
 
+// mayReceive says whether a user may receive what is published, which removes it:
+// its owner may, as in any sticky directory, and whoever may both read and write it.
+//
+// Errors: ErrForbidden.
+func mayReceive(who Caller, in metadata.Inode) error {
+	want := modeRead
+	if who.UID != in.UID {
+		want |= modeWrite
+	}
+	if a := (Attr{Inode: in}); !who.may(a, want) {
+		return fmt.Errorf("it has mode %o and belongs to user %d; user %d, to receive it, needs to be allowed to read and to write it: %w",
+			in.Mode.Perm(), in.UID, who.UID, ErrForbidden)
+	}
+	return nil
+}
+
 // mayVacate says whether a user may make a key free: by the removal of what was
 // made for it, or by taking it from another file.
 //

@@ -92,6 +92,8 @@ func (s *Store) overlaid(in metadata.Inode, o *object) (Attr, error) {
 		var ok bool
 		if st, ok, err = hostStat(t, uint64(in.Ino)); ok {
 			overlayStat(&a.Inode, st)
+		} else if err == nil && in.Bound == metadata.Unbound {
+			a.Epoch = t.gone()
 		}
 	}
 	if err != nil {
@@ -215,7 +217,7 @@ func (o *object) revive() {
 		o.dirty.Store(true)
 		return
 	}
-	h, err := openHostFile(t, o.store.engine, uint64(o.ino))
+	h, err := makeHostFile(t, o.store.engine, uint64(o.ino))
 	if err == nil {
 		o.body, o.epoch = h, t.epoch()
 		o.revived.Store(true)

@@ -129,7 +129,7 @@ func (op *opener) findMemory(ctx context.Context, i int, want owner.FileID) erro
 	if fd := op.memory.Pieces[i].FD; fd != nil {
 		n = *fd
 	}
-	f, err := op.owner.TakeAgain(want, n, op.who.UID)
+	f, err := op.owner.TakeAgain(op.store.guard, want, n, op.who.UID)
 	if err != nil {
 		return err
 	}
@@ -157,7 +157,7 @@ func (op *opener) findFile(i int, want owner.FileID) error {
 	if op.owner == nil {
 		return fmt.Errorf("nobody is known to have it: %w", ErrLost)
 	}
-	f, err := op.owner.Search(want, op.who.UID)
+	f, err := op.owner.Search(op.store.guard, want, op.who.UID)
 	if err != nil {
 		return err
 	}

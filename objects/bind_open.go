@@ -246,6 +246,8 @@ func handleError(err error) error {
 		return nil
 	case errors.Is(err, owner.ErrDenied):
 		return fmt.Errorf("%w: %w", err, ErrForbidden)
+	case errors.Is(err, owner.ErrSilent):
+		return fmt.Errorf("%w: %w", err, ErrBusy)
 	case errors.Is(err, owner.ErrGone), errors.Is(err, owner.ErrNotMemory):
 		return fmt.Errorf("%w: %w", err, devices.ErrHandle)
 	}
@@ -336,7 +338,7 @@ func (op *opener) openFile(i int) (*os.File, error) {
 	if pid, n, ok := owner.ParseDescriptor(p.Path); ok {
 		return op.descriptor(pid, n)
 	}
-	return owner.Open(p.Path, op.who.UID)
+	return op.store.guard.Open(p.Path, op.who.UID)
 }
 
 // descriptor opens what a process has as descriptor n; without a number the
@@ -349,7 +351,7 @@ func (op *opener) descriptor(pid, n int) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, err := p.Descriptor(n, op.who.UID)
+	f, err := p.Descriptor(op.store.guard, n, op.who.UID)
 	if err = errors.Join(err, p.Close()); err != nil {
 		if f != nil {
 			err = errors.Join(err, f.Close())
@@ -413,7 +415,7 @@ func (op *opener) fillHandle(h *devices.Handle, i int) (err error) {
 		h.File, op.given[i].File = op.given[i].File, nil
 		op.record.Memory.Pieces[i].FD = nil // the number meant the list that was passed
 	case p.FD != nil:
-		h.File, err = op.owner.Take(*p.FD, op.who.UID)
+		h.File, err = op.owner.Take(op.store.guard, *p.FD, op.who.UID)
 	}
 	if err == nil && p.Kind != devices.HandleIPC && h.File == nil {
 		err = fmt.Errorf("a %s is passed as a descriptor: %w", p.Kind, devices.ErrHandle)

@@ -88,7 +88,7 @@ func (f *File) draft(ctx context.Context, size uint64) (*Draft, error) {
 	if err != nil {
 		return nil, err
 	}
-	h, err := openHostFile(t, f.store.engine, uint64(inos[0]))
+	h, err := makeHostFile(t, f.store.engine, uint64(inos[0]))
 	if err != nil {
 		return nil, err
 	}

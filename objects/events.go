@@ -3,6 +3,7 @@ package objects
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -62,16 +63,26 @@ func (e Event) MayRead(c Caller) bool {
 	return e.Kind == EventDropped || c.may(Attr{Inode: metadata.Inode{Mode: e.mode, UID: e.uid, GID: e.gid}}, modeRead)
 }
 
-// queueLen is how many events a queue that nobody reads holds.
+// queueLen bounds the events that a queue without a reader holds. Listeners to all
+// events share one queue, so that their number costs no memory.
 const queueLen = 16384
 
-// events hands what happens to the queues of those who listen.
+// events appends each event to the queues of its listeners.
 type events struct {
 	mu sync.Mutex
 	// +checklocks:mu
 	seq uint64
 	// +checklocks:mu
 	queues map[*Events]struct{}
+	// recent are the last events, as far back as a listener to all events has
+	// not taken them, oldest first and without gaps; last is the newest one's Seq.
+	// +checklocks:mu
+	recent []Event
+	// +checklocks:mu
+	last uint64
+	// all counts the listeners to all events.
+	// +checklocks:mu
+	all int
 	// +checklocks:mu
 	closed bool
 }
@@ -81,7 +92,9 @@ type Events struct {
 	hub *events
 	// meant says which events enter the queue; nil is all.
 	meant func(*Event) bool
-	// hub.mu guards the rest. waiting are the oldest first.
+	// hub.mu guards the rest. next is the Seq of the next event of hub.recent,
+	// for a queue of all events; waiting are those of any other, oldest first.
+	next    uint64
 	waiting []Event
 	// dropped stands before them; its Dropped is 0 for none.
 	dropped Event
@@ -106,6 +119,10 @@ func (h *events) listen(meant func(*Event) bool) *Events {
 		h.queues = map[*Events]struct{}{}
 	}
 	h.queues[e] = struct{}{}
+	if meant == nil {
+		h.all++
+		e.next = h.seq + 1
+	}
 	return e
 }
 
@@ -128,10 +145,55 @@ func (h *events) emit(ev *Event) {
 		return
 	}
 	ev.Seq, ev.Time = h.seq, time.Now().UTC().Format(time.RFC3339Nano)
+	if h.all > 0 {
+		if len(h.recent) == queueLen {
+			h.recent = h.recent[1:]
+		}
+		h.recent, h.last = append(h.recent, *ev), h.seq
+	}
 	for e := range h.queues {
-		if e.meant == nil || e.meant(ev) {
+		switch {
+		case e.meant == nil:
+			h.wakeLocked(e)
+		case e.meant(ev):
 			h.addLocked(e, *ev)
 		}
+	}
+}
+
+// nextLocked takes the next event out of a queue of all; false when there is none.
+//
+// +checklocks:h.mu
+func (h *events) nextLocked(e *Events) (ev Event, ok bool) {
+	if len(h.recent) == 0 || e.next > h.last {
+		return Event{}, false
+	}
+	first := h.last + 1 - uint64(len(h.recent))
+	if e.next < first {
+		ev = Event{Seq: first - 1, Time: h.recent[0].Time, Kind: EventDropped, Dropped: first - e.next}
+		e.next = first
+		return ev, true
+	}
+	ev = h.recent[e.next-first]
+	if e.next++; e.next > h.last {
+		h.trimLocked()
+	}
+	return ev, true
+}
+
+// trimLocked lets those of the last events go that all have taken.
+//
+// +checklocks:h.mu
+func (h *events) trimLocked() {
+	least := h.last + 1
+	for e := range h.queues {
+		if e.meant == nil {
+			least = min(least, e.next)
+		}
+	}
+	keep := h.last + 1 - least
+	if n := uint64(len(h.recent)); keep < n {
+		h.recent = slices.Clone(h.recent[n-keep:]) // its memory too
 	}
 }
 
@@ -178,6 +240,11 @@ func (e *Events) Next(ctx context.Context) (Event, error) {
 func (e *Events) take() (ev Event, came <-chan struct{}, err error) {
 	e.hub.mu.Lock()
 	defer e.hub.mu.Unlock()
+	if _, listens := e.hub.queues[e]; listens && e.meant == nil {
+		if ev, ok := e.hub.nextLocked(e); ok {
+			return ev, nil, nil
+		}
+	}
 	switch {
 	case e.dropped.Dropped > 0:
 		ev, e.dropped = e.dropped, Event{}
@@ -199,6 +266,10 @@ func (e *Events) Close() {
 	if _, listens := e.hub.queues[e]; listens {
 		delete(e.hub.queues, e)
 		e.waiting, e.dropped, e.ended = nil, Event{}, true
+		if e.meant == nil {
+			e.hub.all--
+			e.hub.trimLocked()
+		}
 		e.hub.wakeLocked(e)
 	}
 }

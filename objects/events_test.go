@@ -69,6 +69,47 @@ func TestEventsDropped(t *testing.T) {
 	}
 }
 
+// TestEventsAreShared: listeners that read nothing hold no more events together
+// than one does, and each goes on where it was.
+func TestEventsAreShared(t *testing.T) {
+	t.Parallel()
+	s := &Store{}
+	const listeners = 100
+	all := make([]*Events, listeners)
+	for i := range all {
+		all[i] = s.Listen()
+		hear(s, 1)
+	}
+	hear(s, queueLen-listeners)
+	if n := len(s.events.recent); n != queueLen {
+		t.Errorf("%d events wait, want %d", n, queueLen)
+	}
+	for i, e := range all {
+		if len(e.waiting) > 0 {
+			t.Fatalf("listener %d has %d events of its own", i, len(e.waiting))
+		}
+		if ev, err := e.Next(t.Context()); err != nil || ev.Seq != uint64(1+i) {
+			t.Errorf("listener %d goes on with %+v, %v", i, ev, err)
+		}
+	}
+	for _, e := range all[1:] {
+		e.Close()
+	}
+	for i := range queueLen - 1 {
+		if ev, err := all[0].Next(t.Context()); err != nil || ev.Seq != uint64(2+i) {
+			t.Fatalf("event %d is %+v, %v", i, ev, err)
+		}
+	}
+	if n := len(s.events.recent); n != 0 {
+		t.Errorf("%d events wait that all have taken", n)
+	}
+	hear(s, 3)
+	all[0].Close()
+	if len(s.events.recent) != 0 || s.events.all != 0 {
+		t.Errorf("%d events wait for %d listeners", len(s.events.recent), s.events.all)
+	}
+}
+
 // TestEventsEnd: a queue ends for who waits, by its own end, its store's, and
 // the context's.
 func TestEventsEnd(t *testing.T) {

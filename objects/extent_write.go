@@ -49,6 +49,9 @@ func (x *extents) write(ctx context.Context, off uint64, src transport.Span) (ui
 			return done, path, err
 		}
 		begin := time.Now()
+		if err = x.clean(ctx, e, off+done+n, from); err != nil {
+			return done, path, err
+		}
 		path, err = x.engine.Copy(ctx, transport.DeviceSpan(e.span(off+done, n)), from)
 		if pace.took(n, time.Since(begin)); err != nil {
 			x.failed(e, off+done, n)
@@ -58,6 +61,19 @@ func (x *extents) write(ctx context.Context, off uint64, src transport.Span) (ui
 		done += n
 	}
 	return done, path, nil
+}
+
+// clean zeroes what is unwritten before end, where the memory is lent to another
+// machine to write it: what that does not write would show what was there before.
+func (x *extents) clean(ctx context.Context, e extent, end uint64, src transport.Span) error {
+	data := e.off + e.written
+	if data >= end || !src.IsLent() {
+		return nil
+	}
+	if err := x.engine.Fill(ctx, transport.DeviceSpan(e.span(data, end-data)), 0); err != nil {
+		return fmt.Errorf("zero %d bytes on %s: %w", end-data, x.tier.name, err)
+	}
+	return nil
 }
 
 // failed notes what a failed copy into [off, off+n) leaves: bytes that were

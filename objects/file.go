@@ -22,8 +22,16 @@ type File struct {
 	byKernel atomic.Bool
 }
 
-// OpenFile opens a regular file's content.
+// OpenFile opens a regular file's content, which the caller is entitled to.
 func (s *Store) OpenFile(ctx context.Context, ino Ino) (*File, error) {
+	return s.OpenAs(ctx, ino, Caller{})
+}
+
+// OpenAs is OpenFile for a user, whose right to receive a file of publish/ it
+// checks, and no other.
+//
+// Errors: ErrForbidden.
+func (s *Store) OpenAs(ctx context.Context, ino Ino, who Caller) (*File, error) {
 	o, err := s.pin(ctx, ino, pinOpen)
 	if err != nil {
 		return nil, fmt.Errorf("open: %w", err)
@@ -32,6 +40,12 @@ func (s *Store) OpenFile(ctx context.Context, ino Ino) (*File, error) {
 		t.makeRoom(0)
 	}
 	r, err := o.begin()
+	if err == nil && r != nil && who.UID != 0 {
+		var in Attr
+		if in, err = s.Attr(ctx, ino); err == nil {
+			err = mayReceive(who, in.Inode)
+		}
+	}
 	if err != nil {
 		s.unpin(ctx, o, pinOpen)
 		return nil, fmt.Errorf("open: %w", err)

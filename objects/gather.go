@@ -236,7 +236,7 @@ func (g *gathering) fits(size uint64) error {
 
 // copy makes a host file of blobs. When it fails there is none.
 func (g *gathering) copy(ctx context.Context, ino Ino, blobs []Blob, size uint64, workers int) (path transport.Path, err error) {
-	to, err := openHostFile(g.tier, g.store.engine, uint64(ino))
+	to, err := makeHostFile(g.tier, g.store.engine, uint64(ino))
 	if err != nil {
 		return "", err
 	}

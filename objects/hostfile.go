@@ -29,10 +29,28 @@ type hostFile struct {
 	file   *os.File
 }
 
+// openHostFile opens the file that an object has.
+//
+// Errors: fs.ErrNotExist.
 func openHostFile(t *tier, e *transport.Engine, id uint64) (*hostFile, error) {
-	f, err := t.files.Open(id, true)
+	f, err := t.files.Open(id, false)
 	if err != nil {
 		return nil, fmt.Errorf("open the host memory of object %d: %w", id, err)
+	}
+	return &hostFile{tier: t, engine: e, id: id, file: f}, nil
+}
+
+// makeHostFile makes the file of an object that has none. It is empty: a file that is
+// already there under the number belongs to no object, and is set aside.
+func makeHostFile(t *tier, e *transport.Engine, id uint64) (*hostFile, error) {
+	f, err := t.files.Open(id, true)
+	if errors.Is(err, fs.ErrExist) {
+		if err = t.files.SetAside(id); err == nil {
+			f, err = t.files.Open(id, true)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("make the host memory of object %d: %w", id, err)
 	}
 	return &hostFile{tier: t, engine: e, id: id, file: f}, nil
 }

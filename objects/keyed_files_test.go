@@ -20,6 +20,9 @@ func (r *keyedRig) file(dir objects.Ino, name string, seed uint64) objects.Ino {
 	if err != nil {
 		r.t.Fatal(err)
 	}
+	if a.Device == "host" {
+		r.put(uint64(a.Ino), nil)
+	}
 	f := r.open(a.Ino)
 	r.write(f, 0, kit.Bytes(seed, 0, 4*kib))
 	r.close(f)

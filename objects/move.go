@@ -175,13 +175,9 @@ func (s *Store) newContent(ctx context.Context, to *tier, ino Ino) (content, met
 	if to.files == nil {
 		return s.emptyContent(to), to.epoch(), nil
 	}
-	h, err := openHostFile(to, s.engine, uint64(ino))
+	h, err := makeHostFile(to, s.engine, uint64(ino))
 	if err != nil {
 		return nil, 0, err
-	}
-	// A move that died may have left its bytes there.
-	if err = h.cut(ctx, 0); err != nil {
-		return nil, 0, errors.Join(err, h.discard())
 	}
 	return h, to.epoch(), nil
 }

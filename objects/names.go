@@ -75,13 +75,62 @@ func (s *Store) Create(ctx context.Context, parent Ino, name string, n metadata.
 	if strings.HasPrefix(name, UnfinishedPrefix) {
 		n.Expires = metadata.TimespecOf(s.now().Time().Add(UnfinishedTTL))
 	}
-	in, err := s.meta.Create(ctx, parent, name, n)
+	a, err := s.create(ctx, parent, name, n)
 	if err != nil {
 		return Attr{}, fmt.Errorf("create %q: %w", name, err)
 	}
-	s.keyed.expiry.note(in.Expires)
-	// There is no content yet that knows more than the record.
-	return Attr{Inode: in, State: StateLive}, nil
+	s.keyed.expiry.note(a.Expires)
+	return a, nil
+}
+
+// create makes the record, and before it the file of the host tier that is an
+// object's content there.
+func (s *Store) create(ctx context.Context, parent Ino, name string, n metadata.Node) (Attr, error) {
+	t := s.homeOf(ctx, parent, n)
+	if t == nil {
+		in, err := s.meta.Create(ctx, parent, name, n)
+		// There is no content yet that knows more than the record.
+		return Attr{Inode: in, State: StateLive}, err
+	}
+	inos, err := s.meta.NewInos(ctx, 1)
+	if err != nil {
+		return Attr{}, err
+	}
+	n.Ino = inos[0]
+	h, err := makeHostFile(t, s.engine, uint64(n.Ino))
+	if err != nil {
+		return Attr{}, err
+	}
+	in, err := s.meta.Create(ctx, parent, name, n)
+	if err != nil {
+		// Whether there is a record is not certain when writing it failed.
+		if _, missing := s.meta.Get(context.WithoutCancel(ctx), n.Ino); errors.Is(missing, metadata.ErrNotExist) {
+			return Attr{}, errors.Join(err, h.discard())
+		}
+		return Attr{}, errors.Join(err, h.file.Close())
+	}
+	a := Attr{Inode: in, State: StateLive}
+	st, err := h.stat()
+	if err == nil {
+		overlayStat(&a.Inode, st)
+	}
+	return a, errors.Join(err, h.file.Close())
+}
+
+// homeOf returns the host tier that a new inode needs a file of; nil for none.
+func (s *Store) homeOf(ctx context.Context, parent Ino, n metadata.Node) *tier {
+	if typ := n.Mode.Type(); typ != 0 && typ != metadata.TypeRegular {
+		return nil
+	}
+	dir, err := s.meta.Get(ctx, parent)
+	if err != nil {
+		return nil // making the record tells why
+	}
+	t, err := s.tierOf(dir.Device)
+	if err != nil || t.files == nil {
+		return nil
+	}
+	return t
 }
 
 // Link adds a name to an inode.

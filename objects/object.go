@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"sync"
 	"sync/atomic"
 
@@ -84,6 +85,9 @@ func (s *Store) load(ctx context.Context, ino Ino) (*object, error) {
 	if err != nil {
 		return nil, fmt.Errorf("load object %d: %w", ino, err)
 	}
+	if _, gone := o.body.(lost); gone && in.Epoch == 0 && in.Bound == metadata.Unbound {
+		o.epoch = t.gone()
+	}
 	if in.Parent == metadata.PublishIno {
 		o.offer.Store(newOffer(in.Name, in.Taken, nil))
 	}
@@ -108,7 +112,11 @@ func (s *Store) loadContent(ctx context.Context, t *tier, in metadata.Inode) (co
 		return lost{}, nil
 	}
 	if t.files != nil {
-		return openHostFile(t, s.engine, uint64(in.Ino))
+		h, err := openHostFile(t, s.engine, uint64(in.Ino))
+		if errors.Is(err, fs.ErrNotExist) {
+			return lost{}, nil
+		}
+		return h, err
 	}
 	x := s.emptyContent(t)
 	if in.Epoch != t.epoch() {

@@ -9,6 +9,7 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/devices/arena"
 	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/objects/owner"
 	"github.com/hmcfs/hmcfs/transport"
 )
 
@@ -33,6 +34,9 @@ type Options struct {
 	// Atime says which reads change the access time of a file in device memory.
 	// Default as relatime does.
 	Atime devices.Atime
+	// Guard takes what other processes have open; nil takes it in this process.
+	// The store does not close it.
+	Guard *owner.Guard
 	// Logger gets life-cycle messages; nil is silent.
 	Logger *zap.Logger
 }

@@ -216,8 +216,9 @@ func (h *Holder) published(ctx context.Context, key string) (Attr, error) {
 		return Attr{}, err
 	case a.Taken || !a.IsRegular():
 		return Attr{}, errReceived(key)
-	case !h.who.may(a, modeRead):
-		return Attr{}, fmt.Errorf("read %q of publish: %w", key, ErrForbidden)
+	}
+	if err = mayReceive(h.who, a.Inode); err != nil {
+		return Attr{}, fmt.Errorf("read %q of publish: %w", key, err)
 	}
 	return a, nil
 }

@@ -132,6 +132,11 @@ func (s *Store) redoOne(ctx context.Context, t *tier, draft uint64) error {
 			s.log.Info("content copied again that was being replaced", zap.Uint64("ino", uint64(ino)), zap.Uint64("size", size))
 		}
 	}
+	if t.older != "" {
+		// The file that it is for may have no record any more. The draft has none
+		// either, so it is set aside with what else has none.
+		return r.remove()
+	}
 	return errors.Join(r.remove(), removeHost(t, s.engine, draft))
 }
 

@@ -20,6 +20,10 @@ type DeviceStatus struct {
 	// Held is the memory that hmcfs has taken from the device, free pages
 	// that it keeps for the next object included. 0 for the host tier.
 	Held devices.Size `json:"held"`
+	// Aside counts the files of the host tier that were set aside, and AsideUsed is
+	// the part of Usage that they take.
+	Aside     int          `json:"aside,omitempty"`
+	AsideUsed devices.Size `json:"aside_used,omitempty"`
 }
 
 // Devices tells the state of every device.
@@ -56,6 +60,16 @@ func (t *tier) status() (DeviceStatus, error) {
 	d := DeviceStatus{
 		Info: t.dev.Info(), Epoch: t.dev.Epoch(), Usage: usage,
 		Root: t.root, Passthrough: t.files != nil,
+	}
+	if t.files != nil {
+		aside, err := t.files.Aside()
+		if err != nil {
+			return DeviceStatus{}, fmt.Errorf("what is set aside on %s: %w", t.name, err)
+		}
+		d.Aside = len(aside)
+		for _, f := range aside {
+			d.AsideUsed += f.Used
+		}
 	}
 	if t.arena != nil {
 		d.Held = t.arena.Usage().Held

@@ -31,6 +31,7 @@ type Store struct {
 	stop context.CancelFunc
 	// owners tells when processes end that own memory, or hold it.
 	owners    *owner.Watcher
+	guard     *owner.Guard
 	notifying sync.RWMutex
 	// notify is told of changes that no request made.
 	// +checklocks:notifying
@@ -42,6 +43,9 @@ type Store struct {
 	events  events
 	notices notices
 	turns   turns
+	// What Open has found; immutable after it.
+	recovery  Recovery
+	witnesses witnesses
 }
 
 // Open recovers the records of the devices and starts the store.
@@ -52,7 +56,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	}
 	s := &Store{
 		meta: o.Meta, engine: o.Engine, log: o.Logger.Named("objects"), atime: o.Atime,
-		hole: make([]byte, 64<<10), owners: owner.NewWatcher(), headers: newHeaders(),
+		hole: make([]byte, 64<<10), owners: owner.NewWatcher(), guard: o.Guard, headers: newHeaders(),
 		keyed: keyedState{
 			expiry: expiry{wake: make(chan struct{}, 1)},
 			claims: claims{life: context.WithoutCancel(ctx)},
@@ -75,7 +79,6 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	}
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
 	s.stop = stop
-	s.startSweep(background)
 	s.startExpiry(background)
 	s.startTrim(background, o.TrimEvery)
 	return s, nil
@@ -89,7 +92,10 @@ func (s *Store) recover(ctx context.Context, o Options) error {
 	if err := s.rebind(ctx); err != nil {
 		return err
 	}
-	return s.redoAll(ctx)
+	if err := s.redoAll(ctx); err != nil {
+		return err
+	}
+	return s.reckon(ctx)
 }
 
 // adopt makes the device's directory, or finds the one of an earlier run,
@@ -99,9 +105,10 @@ func (s *Store) recover(ctx context.Context, o Options) error {
 // numbers are given anew here, and old bytes would be seen in new objects.
 func (s *Store) adopt(ctx context.Context, t *tier, o Options) error {
 	if t.files != nil {
-		if err := t.files.Claim(fmt.Sprintf("%016x", uint64(s.meta.Generation()))); err != nil {
+		if err := s.know(ctx, t); err != nil {
 			return fmt.Errorf("adopt device %s: %w", t.name, err)
 		}
+		s.meta.SetWitness(s.witnesses)
 	}
 	before, err := s.meta.DeviceEpoch(ctx, t.name)
 	if err != nil && !errors.Is(err, metadata.ErrNotExist) {

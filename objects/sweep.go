@@ -2,81 +2,258 @@ package objects
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/binary"
 	"errors"
+	"fmt"
+	"slices"
 
 	"go.uber.org/zap"
 
+	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/metadata"
 )
 
-// startSweep removes, in the background, the host-tier files of objects that
-// were removed, or were moving to or from another device, when the daemon
-// before this one died: their record went first, or names the other device.
-func (s *Store) startSweep(ctx context.Context) {
-	limit := s.meta.NextIno()
+// Recovery reports the differences that Open has found between the records and the
+// host memory.
+type Recovery struct {
+	// Older says in what the records are not those that the host memory was last
+	// used with; empty where they are.
+	Older string
+	// Aside counts the files of host memory that have no record, with AsideUsed
+	// bytes, and were set aside because of that.
+	Aside     int
+	AsideUsed devices.Size
+	// Missing counts the objects whose host memory is not there, and which are lost.
+	Missing int
+}
+
+// Recovery returns the differences that Open has found.
+func (s *Store) Recovery() Recovery { return s.recovery }
+
+// largestIno is above all numbers that objects get. A file in a tier under a higher
+// one does not come from hmcfs.
+const largestIno = uint64(1) << 62
+
+// know looks, before anything is changed, whether the records are those that a host
+// tier was last used with, and has numbers given that the tier has never seen.
+func (s *Store) know(ctx context.Context, t *tier) error {
+	owner := fmt.Sprintf("%016x", uint64(s.meta.Generation()))
+	if err := t.files.Claim(owner); err != nil {
+		return err
+	}
+	seen, err := t.files.Number(inosNumber)
+	if err != nil {
+		return err
+	}
+	err = t.files.Each(func(id uint64) error {
+		if id &^= redoBit; id < largestIno {
+			seen = max(seen, id+1)
+		}
+		t.hasFiles = true
+		return nil
+	})
+	if err == nil {
+		err = s.compare(ctx, t)
+	}
+	if err == nil {
+		err = s.meta.RaiseInos(ctx, Ino(seen))
+	}
+	return err
+}
+
+// compare finds out in what the records are not those of the tier.
+func (s *Store) compare(ctx context.Context, t *tier) error {
+	bond, err := s.meta.DeviceBond(ctx, t.name)
+	if err != nil {
+		return err
+	}
+	number, err := t.files.Number(bondNumber)
+	if err != nil {
+		return err
+	}
+	s.witnesses = append(s.witnesses, &witness{files: t.files})
+	t.bonded = bond.Now != 0
+	switch {
+	case s.meta.Cut():
+		t.older = "something was cut from their end, or damaged ones were brought back"
+	case number == 0 && (bond.Now == 0 || !t.hasFiles): // the first use, or one by an earlier hmcfs
+	case !bond.Fits(number):
+		t.older = "they are a copy from another mount"
+	}
+	return nil
+}
+
+// tie makes the records and the tier known to each other.
+func (s *Store) tie(ctx context.Context, t *tier) error {
+	before, err := t.files.Number(bondNumber)
+	if err != nil {
+		return err
+	}
+	var random [8]byte
+	if _, err = rand.Read(random[:]); err != nil {
+		return err
+	}
+	now := binary.BigEndian.Uint64(random[:])>>2 | 1
+	if err = s.meta.SetDeviceBond(ctx, t.name, metadata.Bond{Now: now, Before: before}); err != nil {
+		return err
+	}
+	return t.files.SetNumber(bondNumber, now)
+}
+
+// reckon compares the files of the host tiers with the records, before anybody can
+// make an object. A daemon that died leaves files of objects that were removed, or
+// were moving to or from another device: their record went first, or names the other
+// device. They are removed, if the records are surely those that the files were made
+// with; else they may be all that is left of an object, and are set aside.
+func (s *Store) reckon(ctx context.Context) error {
 	for _, t := range s.tiers {
 		if t.files == nil {
 			continue
 		}
-		s.work.Go(func() {
-			removed, err := s.sweep(ctx, t, limit)
-			if err != nil && !errors.Is(err, context.Canceled) {
-				s.log.Warn("host memory of removed objects not given back", zap.Error(err))
-			}
-			if removed > 0 {
-				s.log.Info("host memory of removed objects given back", zap.Int("objects", removed))
-			}
-		})
+		r := reckoning{store: s, tier: t}
+		err := r.compare(ctx)
+		if err == nil {
+			err = r.settle(ctx)
+		}
+		if err == nil {
+			err = s.tie(ctx, t)
+		}
+		if err != nil {
+			return fmt.Errorf("compare the host memory of %s with the records: %w", t.name, err)
+		}
+		r.tell()
 	}
+	s.meta.Settle()
+	return nil
 }
 
-// sweep looks only at numbers below limit: those at and above are given to
-// objects that are made meanwhile.
-func (s *Store) sweep(ctx context.Context, t *tier, limit Ino) (int, error) {
-	removed := 0
-	err := t.files.Each(func(id uint64) error {
-		if err := ctx.Err(); err != nil || Ino(id) >= limit {
-			return err
-		}
-		in, err := s.meta.Get(ctx, Ino(id))
-		switch {
-		case err == nil && in.Device == t.name:
-			return nil
-		case err == nil:
-			var gone bool
-			if gone, err = s.sweepMoved(ctx, t, Ino(id)); gone {
-				removed++
-			}
-			return err
-		case !errors.Is(err, metadata.ErrNotExist):
-			return err
-		}
-		removed++
-		return removeHost(t, s.engine, id)
+// reckoning is the comparison of one tier.
+type reckoning struct {
+	store *Store
+	tier  *tier
+	// ids are the numbers of the files, ascending.
+	ids []uint64
+	// strays are those of them that no record is of, revived those whose records
+	// say that they are lost, and missing the numbers of records without a file.
+	strays           []uint64
+	revived, missing []Ino
+
+	removed int
+}
+
+// compare finds what does not belong together.
+func (r *reckoning) compare(ctx context.Context) error {
+	err := r.tier.files.Each(func(id uint64) error {
+		r.ids = append(r.ids, id)
+		return ctx.Err()
 	})
-	return removed, err
+	if err != nil {
+		return err
+	}
+	slices.Sort(r.ids)
+	at := 0
+	err = r.store.meta.WalkAll(ctx, func(in metadata.Inode, unreadable error) error {
+		for at < len(r.ids) && r.ids[at] < uint64(in.Ino) {
+			r.strays = append(r.strays, r.ids[at])
+			at++
+		}
+		there := at < len(r.ids) && r.ids[at] == uint64(in.Ino)
+		if there {
+			at++
+		}
+		if unreadable == nil { // else it is for fsck, and the file stays
+			r.judge(in, there)
+		}
+		return nil
+	})
+	r.strays = append(r.strays, r.ids[at:]...)
+	return err
 }
 
-// sweepMoved removes a host-tier file of an object that lives on another
-// device. A move to this tier, which would use the file, waits, or is over
-// and the file stays.
-func (s *Store) sweepMoved(ctx context.Context, t *tier, ino Ino) (gone bool, err error) {
-	o, err := s.pin(ctx, ino, pinUse)
-	if errors.Is(err, metadata.ErrNotExist) {
-		return true, removeHost(t, s.engine, uint64(ino))
+// judge looks at one inode, and whether there is a file under its number.
+func (r *reckoning) judge(in metadata.Inode, there bool) {
+	ours := in.IsRegular() && in.Device == r.tier.name && in.Bound == metadata.Unbound
+	lost := IsLost(in, r.tier.epoch())
+	switch {
+	case ours && !lost && !there:
+		r.missing = append(r.missing, in.Ino)
+	case ours && lost && there && r.tier.older == "":
+		// It was cut to nothing, which gives it a new life, and its record was not
+		// written when the daemon died.
+		r.revived = append(r.revived, in.Ino)
+	case there && (!ours || lost):
+		r.strays = append(r.strays, uint64(in.Ino))
 	}
-	if err != nil {
-		return false, err
+}
+
+// settle does what was found to be done.
+func (r *reckoning) settle(ctx context.Context) error {
+	for _, id := range r.strays {
+		if err := errors.Join(ctx.Err(), r.stray(id)); err != nil {
+			return err
+		}
 	}
-	defer s.unpin(ctx, o, pinUse)
-	if err = o.lane.enter(ctx); err != nil {
-		return false, err
+	for _, ino := range r.missing {
+		if err := r.absent(ctx, ino); err != nil {
+			return err
+		}
 	}
-	defer o.lane.leave()
-	if now, _ := o.place(); now == t {
-		return false, nil
+	for _, ino := range r.revived {
+		if err := r.epoch(ctx, ino, r.tier.epoch()); err != nil {
+			return err
+		}
 	}
-	return true, removeHost(t, s.engine, uint64(ino))
+	return nil
+}
+
+// stray removes or sets aside one file. An empty one has nothing to keep.
+func (r *reckoning) stray(id uint64) error {
+	st, there, err := hostStat(r.tier, id)
+	if err != nil || !there {
+		return err
+	}
+	if r.tier.older == "" || st.Size == 0 && st.Blocks == 0 {
+		r.removed++
+		return removeHost(r.tier, r.store.engine, id)
+	}
+	sum := &r.store.recovery
+	sum.Aside++
+	sum.AsideUsed += devices.Size(st.Blocks) * 512
+	return r.tier.files.SetAside(id)
+}
+
+// absent sees to an object whose file is not there: it is lost. An earlier hmcfs made
+// files when they were first opened; those of its records are empty.
+func (r *reckoning) absent(ctx context.Context, ino Ino) error {
+	if !r.tier.bonded && r.tier.older == "" {
+		h, err := makeHostFile(r.tier, r.store.engine, uint64(ino))
+		if err != nil {
+			return err
+		}
+		return h.file.Close()
+	}
+	r.store.recovery.Missing++
+	return r.epoch(ctx, ino, r.tier.gone())
+}
+
+func (r *reckoning) epoch(ctx context.Context, ino Ino, epoch metadata.Epoch) error {
+	_, err := r.store.meta.Update(ctx, ino, func(in *metadata.Inode) error {
+		in.Epoch = epoch
+		return nil
+	})
+	return err
+}
+
+// tell logs what was done.
+func (r *reckoning) tell() {
+	s := r.store
+	if r.removed > 0 {
+		s.log.Info("host memory of removed objects given back", zap.Int("objects", r.removed))
+	}
+	if older := r.tier.older; older != "" {
+		s.recovery.Older = older
+	}
 }
 
 // loseHost marks the objects of a host tier whose files are gone, as after a

@@ -22,6 +22,11 @@ type tier struct {
 	// leaving counts orphans that the kernel is expected to forget soon.
 	leaving late
 	paces   paces
+	// What Open knows of a host tier: hasFiles that there were files, bonded that
+	// the records have a bond with it, and older in what they are not those that it
+	// was last used with; empty where they are.
+	hasFiles, bonded bool
+	older            string
 }
 
 func newTier(dev devices.Device, o arena.Options) (*tier, error) {
@@ -40,6 +45,9 @@ func newTier(dev devices.Device, o arena.Options) (*tier, error) {
 
 // epoch is the device's present incarnation as the records keep it.
 func (t *tier) epoch() metadata.Epoch { return metadata.Epoch(t.dev.Epoch()) }
+
+// gone is an incarnation before the present one: that of content which is lost.
+func (t *tier) gone() metadata.Epoch { return t.epoch() - 1 }
 
 // usage is what df shows: the files' memory on the host tier, leased pages on
 // all others. Pages that the arena holds and nobody leases are free.

@@ -2,12 +2,9 @@ package tests
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -148,65 +145,4 @@ func signalAndWait(t *testing.T, m *mnt.M, s unix.Signal) {
 func waitForEnd(t *testing.T, pid int) {
 	t.Helper()
 	kit.Eventually(t, 30*time.Second, func() bool { return errors.Is(unix.Kill(pid, 0), unix.ESRCH) })
-}
-
-// TestKilledInUmount kills the daemon at moments of an unmount: the next mount
-// takes what is left, and what it shows is whole or lost.
-func TestKilledInUmount(t *testing.T) {
-	for _, flags := range [][]string{nil, {"--keep"}} {
-		t.Run(strings.Join(append([]string{"umount"}, flags...), " "), func(t *testing.T) {
-			kit.Check(t)
-			seed := rand.Uint64()
-			t.Logf("seed %d", seed)
-			rng := rand.New(rand.NewPCG(seed, 0))
-			m := mnt.Mount(t, mnt.Options{})
-			for round := range kit.Rounds(5, 10, 250) {
-				names := writeRound(t, m, round)
-				umount := m.Command(append(append([]string{"umount"}, flags...), m.Dir)...)
-				must(t, umount.Start())
-				<-time.After(time.Duration(rng.IntN(80_000)) * time.Microsecond) // death may come at any moment
-				m.Kill()
-				_ = umount.Wait() // it may have been cut off
-				m.Start()
-				checkFsckProblems(t, m)
-				for i, name := range names {
-					wholeLostOrGone(t, name, roundBytes(round, i))
-				}
-				if t.Failed() {
-					t.Fatalf("in round %d", round)
-				}
-			}
-		})
-	}
-}
-
-// writeRound makes the files of a round.
-func writeRound(t *testing.T, m *mnt.M, round int) (names []string) {
-	t.Helper()
-	for i := range 20 {
-		name := m.Path("host", fmt.Sprintf("%d-%d", round, i))
-		must(t, os.WriteFile(name, roundBytes(round, i), 0o600))
-		names = append(names, name)
-	}
-	return names
-}
-
-// roundBytes are the bytes of a file of a round.
-func roundBytes(round, i int) []byte { return kit.Bytes(uint64(round), int64(i), 3001*i) }
-
-// wholeLostOrGone demands that a file has its bytes, says that they are lost, or
-// is not there, and removes it.
-func wholeLostOrGone(t *testing.T, name string, content []byte) {
-	t.Helper()
-	got, err := os.ReadFile(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return
-	}
-	state, stateErr := getXattr(name, "user.hmc.state")
-	at := kit.FirstDiff(got, content)
-	whole, lost := err == nil && at < 0, errors.Is(err, unix.EIO) && state == "lost"
-	if !whole && !lost || stateErr != nil {
-		t.Errorf("%s: state %s, %v, %d bytes, %v, differs at %d", name, state, stateErr, len(got), err, at)
-	}
-	must(t, os.Remove(name))
 }

@@ -7,4 +7,6 @@ import (
 	"github.com/hmcfs/hmcfs/tests/mnt"
 )
 
-func TestMain(m *testing.M) { mnt.Main(m, map[string]func(){keyworld.RankName: keyworld.Rank}) }
+func TestMain(m *testing.M) {
+	mnt.Main(m, map[string]func(){keyworld.RankName: keyworld.Rank, silentName: serveSilent, askerName: ask})
+}

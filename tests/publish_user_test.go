@@ -1,12 +1,15 @@
 package tests
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hmcfs/hmcfs/objects/client"
+	"github.com/hmcfs/hmcfs/objects/hetero"
 	"github.com/hmcfs/hmcfs/tests/kit"
 	"github.com/hmcfs/hmcfs/tests/mnt"
 )
@@ -51,12 +54,30 @@ func publishByModes(t *testing.T, m *mnt.M, name string) {
 		}
 		wantErrno(t, os.Rename(filepath.Join(bobs, "f"), offer), unix.EPERM)
 	})
-	// Who may read may receive.
-	mnt.AsUser(t, userAlice(), func() {
-		if err := os.Chmod(offer, 0o644); err != nil {
-			t.Error(err)
-		}
+	// To receive is to remove: the right to read is not enough for it.
+	alices := func(mode os.FileMode) {
+		mnt.AsUser(t, userAlice(), func() {
+			if err := os.Chmod(offer, mode); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	alices(0o644)
+	mnt.AsUser(t, userBob(), func() {
+		_, err := os.ReadFile(offer)
+		wantErrno(t, err, unix.EPERM)
 	})
+	if st, err := os.Stat(offer); err != nil || st.Size() != 10_000 {
+		t.Errorf("bob has taken it: %v", err)
+	}
+	if err := claimAsBob(t, m, "t"); !errors.Is(err, hetero.ErrNotAuthorized) {
+		t.Errorf("bob's claim over the socket: %v", err)
+	}
+	// Who may read and write may receive.
+	alices(0o666)
+	if err := claimAsBob(t, m, "t"); err != nil {
+		t.Errorf("bob's claim of what he may write: %v", err)
+	}
 	mnt.AsUser(t, userBob(), func() {
 		got, err := os.ReadFile(offer)
 		if d := kit.DiffAt(got, 1, 0); err != nil || len(got) != 10_000 || d >= 0 {
@@ -71,4 +92,23 @@ func publishByModes(t *testing.T, m *mnt.M, name string) {
 		}
 	})
 	wantContent(t, filepath.Join(dir, "back"), 2, 10_000)
+}
+
+// claimAsBob reserves a publication over the socket, and gives it back.
+func claimAsBob(t *testing.T, m *mnt.M, key string) (err error) {
+	t.Helper()
+	mnt.AsUser(t, userBob(), func() {
+		s, oerr := client.OpenSession(t.Context(), socketOf(m))
+		if oerr != nil {
+			t.Error(oerr)
+			return
+		}
+		if _, err = s.DevClaim(t.Context(), key, hetero.ClaimOptions{}); err == nil {
+			err = s.DevSettle(t.Context(), key, false)
+		}
+		if cerr := s.Close(); cerr != nil {
+			t.Error(cerr)
+		}
+	})
+	return err
 }

@@ -21,6 +21,22 @@ type Remote interface {
 	Store(ctx context.Context, src Span, off devices.Offset) (Path, error)
 }
 
+// Lender is a Remote of which some Fetch lends dst to the other machine, which
+// puts the bytes there. What it says that it has put is not known to be there.
+type Lender interface {
+	Remote
+	// Lends reports whether a Fetch of n bytes may do so.
+	Lends(n devices.Size) bool
+}
+
+// IsLent reports whether a copy from the span may lend the destination to
+// another machine: memory that holds bytes of something else is cleared before
+// that.
+func (s Span) IsLent() bool {
+	l, ok := s.remote.(Lender)
+	return ok && l.Lends(s.n)
+}
+
 // RemoteSpan is n bytes from off of remote memory. Engine.Copy moves between it
 // and any span of this process; two remote ends are ErrUnsupported, and so is
 // Fill.

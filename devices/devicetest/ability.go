@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"os"
 
 	"github.com/hmcfs/hmcfs/devices"
 )
@@ -119,9 +120,13 @@ func checkFiles(e *env) {
 	e.ok(err)
 	e.ok(Compare(got, want))
 	e.ok(f.Close())
+	_, err = files.Open(0, true)
+	e.fails("make a file that is there", err, fs.ErrExist)
+	e.checkAside(files, want)
 	for _, id := range ids {
 		e.ok(files.Remove(id))
 	}
+	e.checkNumbers(files)
 	e.ok(files.Reserve(0))
 	if err := files.Reserve(e.dev.Info().Total + 1); err != nil {
 		e.fails("Reserve of more than there is", err, devices.ErrOutOfMemory)
@@ -129,6 +134,59 @@ func checkFiles(e *env) {
 	if used := e.used(); used != 0 {
 		e.Errorf("%v in use after all files are gone", used)
 	}
+}
+
+// checkAside sets file 0 aside, and one that takes its number.
+func (e *env) checkAside(files devices.Files, want []byte) {
+	e.Helper()
+	for n := 1; n <= 2; n++ {
+		before := e.used()
+		e.ok(files.SetAside(0))
+		if used := e.used(); used != before {
+			e.Errorf("%v in use, %v when it was set aside", before, used)
+		}
+		_, err := files.Open(0, false)
+		e.fails("open of a file that was set aside", err, fs.ErrNotExist)
+		e.fails("set a missing file aside", files.SetAside(0), fs.ErrNotExist)
+		all, err := files.Aside()
+		e.ok(err)
+		if len(all) != n {
+			e.Fatalf("set aside are %v", all)
+		}
+		for _, f := range all {
+			if f.ID != 0 || f.Size != uint64(len(want)) || f.Used < devices.Size(len(want)) {
+				e.Errorf("set aside is %+v", f)
+			}
+			got, err := os.ReadFile(f.Path)
+			e.ok(err)
+			e.ok(Compare(got, want))
+		}
+		e.createFile(files, 0, want)
+	}
+	all, err := files.Aside()
+	e.ok(err)
+	for _, f := range all {
+		e.ok(files.RemoveAside(f.Name))
+		e.ok(files.RemoveAside(f.Name))
+	}
+	if all, err = files.Aside(); err != nil || len(all) > 0 {
+		e.Errorf("set aside are %v, %v", all, err)
+	}
+}
+
+// checkNumbers keeps numbers with the files.
+func (e *env) checkNumbers(files devices.Files) {
+	e.Helper()
+	for _, n := range []uint64{1 << 62, 7, 0, 1<<63 - 1} {
+		e.ok(files.SetNumber("some", n))
+		if got, err := files.Number("some"); err != nil || got != n {
+			e.Errorf("number %d is %d, %v", n, got, err)
+		}
+	}
+	if got, err := files.Number("other"); err != nil || got != 0 {
+		e.Errorf("a number that was never kept is %d, %v", got, err)
+	}
+	e.fails("a number that is too large", files.SetNumber("some", 1<<63), devices.ErrRange)
 }
 
 // createFile makes a file of the tier with the content given.

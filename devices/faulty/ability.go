@@ -122,3 +122,23 @@ func (f files) Reserve(n devices.Size) error {
 
 // Claim says whose files these are.
 func (f files) Claim(owner string) error { return f.inner.Claim(owner) }
+
+// SetAside keeps a file's bytes. It fails as removing does.
+func (f files) SetAside(id uint64) error {
+	if err := f.c.ask(RemoveFile, 0, true); err != nil {
+		return err
+	}
+	return f.inner.SetAside(id)
+}
+
+// Aside lists what was set aside.
+func (f files) Aside() ([]devices.AsideFile, error) { return f.inner.Aside() }
+
+// RemoveAside removes what was set aside.
+func (f files) RemoveAside(name string) error { return f.inner.RemoveAside(name) }
+
+// Number returns a number that is kept with the files.
+func (f files) Number(name string) (uint64, error) { return f.inner.Number(name) }
+
+// SetNumber keeps a number with the files.
+func (f files) SetNumber(name string, n uint64) error { return f.inner.SetNumber(name, n) }

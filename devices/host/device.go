@@ -36,6 +36,9 @@ type limit interface {
 	// is gone.
 	reserve(n devices.Size) error
 	removed(n devices.Size)
+	// admit counts one more file, if there can be one, and dismiss one less.
+	admit() error
+	dismiss()
 	// destroy removes the tier, whose store is closed.
 	destroy() error
 }

@@ -12,6 +12,8 @@
 //
 //	Dir/host/  or  /dev/shm/hmcfs-UID-HASH/
 //	  epoch -> 1785…      a symlink, which takes no memory of the tier
+//	  number-…            its time is the number, which takes none either
+//	  aside/00000000000003f1
 //	  files/00000000000003f2
 //
 // Both survive kill -9 of the process, and the next Open adopts them with

@@ -24,7 +24,7 @@ func fileID(name string) (id uint64, ok bool) {
 	return id, err == nil && name == fileName(id)
 }
 
-// Open opens a file for reading and writing.
+// Open opens a file for reading and writing, or makes one that is not there.
 func (f files) Open(id uint64, create bool) (*os.File, error) {
 	leave, err := f.d.enter()
 	if err != nil {
@@ -33,12 +33,18 @@ func (f files) Open(id uint64, create bool) (*os.File, error) {
 	defer leave()
 	flags := unix.O_RDWR | unix.O_CLOEXEC | unix.O_NOFOLLOW
 	if create {
-		flags |= unix.O_CREAT
+		flags |= unix.O_CREAT | unix.O_EXCL
+		if err := f.d.limit.admit(); err != nil {
+			return nil, err
+		}
 	}
 	name := fileName(id)
 	fd, err := unix.Openat(int(f.d.store.files.Fd()), name, flags, 0o600)
+	if err != nil && create {
+		f.d.limit.dismiss()
+	}
 	if errors.Is(err, unix.ENOSPC) {
-		return nil, f.d.outOfMemory(0)
+		return nil, tooMany(f.d.store.path)
 	}
 	if err != nil {
 		return nil, &os.PathError{Op: "open host file", Path: name, Err: err}
@@ -80,7 +86,22 @@ func (f files) Remove(id uint64) error {
 		return &os.PathError{Op: "remove host file", Path: name, Err: err}
 	}
 	f.d.limit.removed(freed)
+	f.d.limit.dismiss()
 	return nil
+}
+
+// perFile is the memory for which a tier can have one file: with bytes in it, none
+// takes less. Files without any would take memory of the kernel without a limit.
+const perFile = pageSize
+
+// moreFiles is how many files a tier of any size can have besides.
+const moreFiles = 1024
+
+func filesFor(size devices.Size) uint64 { return uint64(size/perFile) + moreFiles }
+
+func tooMany(path string) error {
+	return fmt.Errorf("host tier %s: it has as many files as it can, one for each %v of its size; remove some, or mount with a larger size=: %w",
+		path, perFile, devices.ErrOutOfMemory)
 }
 
 // Each calls fn with the number of every file. fn may remove files.

@@ -213,22 +213,26 @@ func TestForeignMountIsRefused(t *testing.T) {
 	}
 }
 
-// TestForeignDirectoryIsRefused puts something else where the quota's
-// directory would be.
+// TestForeignDirectoryIsRefused puts something else where each of the quota's
+// directories would be.
 func TestForeignDirectoryIsRefused(t *testing.T) {
 	o := options(t, ModeQuota)
 	path, err := NewDriver(o).quotaDir(filepath.Join(o.Dir, "host"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err = os.Symlink(t.TempDir(), path); err != nil {
-		t.Fatal(err)
+	for i := range ownNames {
+		name := path
+		if i > 0 {
+			name = fmt.Sprintf("%s-%d", path, i)
+		}
+		if err = os.Symlink(t.TempDir(), name); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = os.Remove(name) })
 	}
 	_, err = openErr(o, "host,size=8MiB")
-	if rm := os.Remove(path); rm != nil {
-		t.Fatal(rm)
-	}
-	if err == nil || !strings.Contains(err.Error(), "not a directory of user") {
+	if err == nil || !strings.Contains(err.Error(), "made "+path) {
 		t.Errorf("%v", err)
 	}
 }
@@ -248,5 +252,56 @@ func TestBadSpecs(t *testing.T) {
 	}
 	if _, err := openErr(Options{}, "host"); err == nil {
 		t.Error("opened without a runtime directory")
+	}
+}
+
+// TestSquattedNames: where others have made the directory of a tier first, it gets
+// another name, and is found again by it; where they have made all of them, the
+// advice is one that helps.
+func TestSquattedNames(t *testing.T) {
+	needsSharedMemory(t)
+	if os.Geteuid() != 0 {
+		t.Skip("needs root, to make directories of other users")
+	}
+	shm, err := os.MkdirTemp("/dev/shm", "hmcfs-squat-") //nolint:usetesting // it must be on a tmpfs
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(shm); err != nil {
+			t.Error(err)
+		}
+	})
+	o := Options{Dir: t.TempDir(), ID: "squatted", NoMount: true, SharedMemory: shm}
+	first, err := NewDriver(o).quotaDir(o.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	foreign := func(path string) {
+		if err := errors.Join(os.Mkdir(path, 0o755), os.Chown(path, 12345, 12345)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	foreign(first)
+	d := open(t, o, "host,size=8MiB")
+	write(t, d, 3, []byte("kept"))
+	if err := errors.Join(d.Close(), os.Remove(first)); err != nil {
+		t.Fatal(err)
+	}
+	d = open(t, o, "host,size=8MiB") // although the first name is free now
+	holds(t, d, 3, []byte("kept"))
+	if err := d.Destroy(); err != nil {
+		t.Fatal(err)
+	}
+	foreign(first)
+	for i := 1; i < ownNames; i++ {
+		foreign(fmt.Sprintf("%s-%d", first, i))
+	}
+	if _, err := openErr(o, "host,size=8MiB"); err == nil || !strings.Contains(err.Error(), "give another --runtime-dir") {
+		t.Errorf("all names are others': %v", err)
+	}
+	o.ID = "another"
+	if err := open(t, o, "host,size=8MiB").Destroy(); err != nil {
+		t.Errorf("another runtime directory: %v", err)
 	}
 }

@@ -102,6 +102,50 @@ func TestQuotaIsTheLimit(t *testing.T) {
 	}
 }
 
+// TestFilesAreCounted makes empty files until the tier has as many as it can.
+func TestFilesAreCounted(t *testing.T) {
+	each(t, func(t *testing.T, mode Mode) {
+		o := options(t, mode)
+		d := open(t, o, "host,size=1MiB")
+		files := d.Files()
+		make := func(id uint64) error {
+			f, err := files.Open(id, true)
+			if err != nil {
+				return err
+			}
+			return f.Close()
+		}
+		n := uint64(0)
+		err := make(0)
+		for ; err == nil; err = make(n) {
+			n++
+		}
+		if limit := filesFor(devices.MiB); !errors.Is(err, devices.ErrOutOfMemory) || n > limit || n < limit-16 {
+			t.Errorf("%d files, of %d, and then %v", n, limit, err)
+		}
+		for id := range n / 2 {
+			if err := files.Remove(id); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for id := range n / 2 {
+			if err := make(id); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := make(n); !errors.Is(err, devices.ErrOutOfMemory) {
+			t.Errorf("one more: %v", err)
+		}
+		if err := d.Close(); err != nil {
+			t.Fatal(err)
+		}
+		files = open(t, o, "host,size=1MiB").Files()
+		if err := make(n); !errors.Is(err, devices.ErrOutOfMemory) {
+			t.Errorf("one more, after the tier was opened again: %v", err)
+		}
+	})
+}
+
 func TestQuotaRace(t *testing.T) {
 	d := open(t, options(t, ModeQuota), "host,size=8MiB")
 	var wg sync.WaitGroup

@@ -62,13 +62,41 @@ func (d *Driver) quotaDir(mountDir string) (string, error) {
 	shm := d.opts.SharedMemory
 	if isTmpfs(shm) && unix.Access(shm, unix.W_OK|unix.X_OK) == nil {
 		id := sha256.Sum256([]byte(d.opts.ID))
-		return filepath.Join(shm, fmt.Sprintf("hmcfs-%d-%x", os.Getuid(), id[:8])), nil
+		return ownName(filepath.Join(shm, fmt.Sprintf("hmcfs-%d-%x", os.Getuid(), id[:8])))
 	}
 	if isTmpfs(filepath.Dir(mountDir)) {
 		return filepath.Join(filepath.Dir(mountDir), "host-files"), nil
 	}
 	return "", fmt.Errorf("host tier: neither %s nor %s is a tmpfs that may be written: choose a runtime directory on a tmpfs",
 		shm, filepath.Dir(mountDir))
+}
+
+// ownNames is how many names the directory of mode quota can have: anybody may
+// have made some of them first.
+const ownNames = 16
+
+// ownName is the name under which this user has a directory, or else the first
+// that is free.
+func ownName(base string) (string, error) {
+	free := ""
+	for i := range ownNames {
+		path := base
+		if i > 0 {
+			path = fmt.Sprintf("%s-%d", base, i)
+		}
+		var st unix.Stat_t
+		switch err := unix.Lstat(path, &st); {
+		case err == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR && int(st.Uid) == os.Geteuid():
+			return path, nil
+		case errors.Is(err, unix.ENOENT) && free == "":
+			free = path
+		}
+	}
+	if free == "" {
+		return "", fmt.Errorf("host tier: other users have made %s and the %d names after it first; give another --runtime-dir, for which the names are others",
+			base, ownNames-1)
+	}
+	return free, nil
 }
 
 func isTmpfs(path string) bool {

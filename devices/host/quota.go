@@ -73,6 +73,9 @@ type quotaLimit struct {
 	// reserved is what files have been promised since.
 	// +checklocks:mu
 	reserved devices.Size
+	// files counts the files, those that were set aside not among them.
+	// +checklocks:mu
+	files uint64
 }
 
 // account is what bytes are counted for.
@@ -117,16 +120,25 @@ func (l *quotaLimit) recount() error {
 	seen := l.reserved
 	l.mu.Unlock()
 	var sum devices.Size
+	var count uint64
 	err := eachFile(l.store, func(name string, _ uint64) error {
 		sum += blocksOf(l.store, name)
+		count++
 		return nil
 	})
 	if err != nil {
 		return err
 	}
+	aside, err := asideOf(l.store.root, l.store.path)
+	if err != nil {
+		return err
+	}
+	for _, f := range aside {
+		sum += f.Used
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.filed = sum
+	l.filed, l.files = sum, count
 	l.reserved -= min(seen, l.reserved)
 	return nil
 }
@@ -209,6 +221,23 @@ func (l *quotaLimit) removed(n devices.Size) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.filed -= min(n, l.filed)
+}
+
+// admit counts a file before it is made, so that two at a time stay in the limit.
+func (l *quotaLimit) admit() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.files >= filesFor(l.total) {
+		return tooMany(l.store.path)
+	}
+	l.files++
+	return nil
+}
+
+func (l *quotaLimit) dismiss() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.files -= min(1, l.files)
 }
 
 func (l *quotaLimit) destroy() error {

@@ -61,9 +61,7 @@ func refusal(err error) string {
 // kernel can (since 6.4).
 func (d *Driver) mountFresh(dir string, size devices.Size) error {
 	const flags = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
-	// No bound on inodes: an empty file must not be refused while bytes are
-	// free.
-	data := fmt.Sprintf("size=%d,mode=0700,nr_inodes=0", uint64(size))
+	data := fmt.Sprintf("size=%d,mode=0700,nr_inodes=%d", uint64(size), filesFor(size))
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
@@ -122,6 +120,9 @@ func (d *Driver) resize(p place, size devices.Size) error {
 		return tooSmall(p.mountDir, size, used)
 	}
 	data := fmt.Sprintf("size=%d", uint64(size))
+	if st.Files > 0 { // one of an earlier hmcfs is without a limit, and can't get one
+		data += fmt.Sprintf(",nr_inodes=%d", max(filesFor(size), st.Files-st.Ffree))
+	}
 	if p.mount.has("noswap") {
 		data += ",noswap"
 	}
@@ -181,6 +182,11 @@ func (l *tmpfsLimit) reserve(devices.Size) error { return nil }
 
 func (l *tmpfsLimit) removed(devices.Size) {}
 
+// admit asks nobody: the kernel counts the files.
+func (l *tmpfsLimit) admit() error { return nil }
+
+func (l *tmpfsLimit) dismiss() {}
+
 func (l *tmpfsLimit) destroy() error {
 	return destroyTmpfs(l.store.path)
 }
@@ -190,7 +196,7 @@ func (l *tmpfsLimit) destroy() error {
 func destroyTmpfs(dir string) error {
 	err := unix.Unmount(dir, unix.UMOUNT_NOFOLLOW)
 	if errors.Is(err, unix.EBUSY) {
-		err = errors.Join(os.RemoveAll(filepath.Join(dir, "files")), unix.Unmount(dir, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW))
+		err = errors.Join(os.RemoveAll(filepath.Join(dir, "files")), os.RemoveAll(filepath.Join(dir, asideName)), unix.Unmount(dir, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW))
 	}
 	if err != nil {
 		return fmt.Errorf("unmount the host tier %s: %w", dir, err)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -36,6 +37,13 @@ type Options struct {
 	// Reserve keeps so many bytes of the directory's file system from the changes
 	// that ask Room: removals and Close need them. 0 keeps none.
 	Reserve uint64
+	// Witness is the path of a file outside of Dir that remembers what was
+	// acknowledged, so that an older copy of Dir is known for one. It is to outlive
+	// the process and not the machine, as what the records describe does. It is made,
+	// and left by Close; empty means none.
+	Witness string
+	// LookOnly has Witness read, and not made or changed.
+	LookOnly bool
 	// Logger receives Badger's messages; nil means they are dropped.
 	Logger *zap.Logger
 }
@@ -57,24 +65,29 @@ func (o *Options) EnsureDefaults() {
 
 // KV is a metadata.KV in a directory, which no other process has open.
 type KV struct {
-	db     *badger.DB
-	lock   *os.File
-	space  *space
-	log    *zap.Logger
-	closed atomic.Bool
+	db        *badger.DB
+	lock      *os.File
+	space     *space
+	witnesses *witnesses
+	log       *zap.Logger
+	cut       atomic.Bool
+	closed    atomic.Bool
 }
 
 var (
 	_ metadata.KV     = (*KV)(nil)
 	_ metadata.Roomer = (*KV)(nil)
+	_ metadata.Cutter = (*KV)(nil)
 )
 
-// Open opens the store in a directory, and makes one where there is none.
+// Open opens the store in a directory, and makes one where there is none. It looks at
+// all of the records before it opens anything for writing: those that are not whole
+// are refused, and left as they are.
 //
 // Errors: ErrLocked (a *LockedError) when another process has it open;
-// metadata.ErrCorrupt (a *CorruptError) when Badger cannot make sense of what
-// is there; metadata.ErrNoSpace (a *SpaceError) when there is no space for the
-// logs; what the operating system says about the directory.
+// metadata.ErrCorrupt (a *CorruptError) when records are damaged, or Badger cannot
+// make sense of them; metadata.ErrNoSpace (a *SpaceError) when there is no space for
+// the logs; what the operating system says about the directory.
 func Open(ctx context.Context, opts Options) (*KV, error) {
 	if err := errors.Join(opts.Validate(), ctx.Err()); err != nil {
 		return nil, err
@@ -87,18 +100,85 @@ func Open(ctx context.Context, opts Options) (*KV, error) {
 	if err != nil {
 		return nil, fmt.Errorf("lock store: %w", err)
 	}
-	if err = enoughToOpen(opts, lock); err != nil {
+	found, err := inspect(opts.Dir, opts.Witness)
+	if err == nil {
+		err = found.err()
+	}
+	if err == nil {
+		err = enoughToOpen(opts, lock)
+	}
+	if err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
+	kv := &KV{lock: lock, log: opts.Logger}
+	if err := kv.open(ctx, opts, found); err != nil {
 		return nil, errors.Join(err, unlockDir(lock))
 	}
-	db, err := openBadger(opts, lock)
-	if err != nil {
-		return nil, errors.Join(&CorruptError{Dir: opts.Dir, Err: err, held: heldPath(lock)}, unlockDir(lock))
+	return kv, nil
+}
+
+// open opens records that are whole.
+func (kv *KV) open(ctx context.Context, opts Options, found *records) (err error) {
+	if found.fresh && opts.Witness != "" && !opts.LookOnly {
+		if err := os.Remove(opts.Witness); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("remove the witness of other records: %w", err)
+		}
 	}
-	room, err := newSpace(opts, lock)
-	if err != nil {
-		return nil, errors.Join(err, db.Close(), unlockDir(lock))
+	if err := signLock(kv.lock); err != nil {
+		return fmt.Errorf("lock store: %w", err)
 	}
-	return &KV{db: db, lock: lock, space: room, log: opts.Logger}, nil
+	if err := dropUseless(opts, found.useless); err != nil {
+		return err
+	}
+	if kv.db, err = openBadger(opts, kv.lock); err != nil {
+		return &CorruptError{Dir: opts.Dir, Err: err, held: heldPath(kv.lock)}
+	}
+	if kv.space, err = newSpace(opts, kv.lock); err == nil {
+		err = kv.testify(ctx, opts, found)
+	}
+	if err != nil {
+		return errors.Join(err, kv.db.Close())
+	}
+	return nil
+}
+
+// testify writes the witnesses.
+func (kv *KV) testify(ctx context.Context, opts Options, found *records) (err error) {
+	w := &witness{id: found.id, boot: found.boot, dir: nameOf(opts.Dir), version: found.highest, cut: found.cut}
+	if found.inside != nil {
+		w.was = found.inside.was
+	}
+	known := w.id != token{}
+	if !known {
+		if w.id, err = newToken(); err != nil {
+			return err
+		}
+	}
+	paths := []string{filepath.Join(heldPath(kv.lock), witnessFile)}
+	if opts.Witness != "" && !opts.LookOnly {
+		paths = append(paths, opts.Witness)
+	}
+	if kv.witnesses, err = openWitnesses(w, paths); err != nil {
+		return err
+	}
+	kv.cut.Store(w.cut)
+	if w.cut {
+		kv.log.Warn("records that were not whole were cut, or brought back: what has no record is kept", zap.String("dir", opts.Dir))
+	}
+	if known {
+		return nil
+	}
+	// From here on the tables tell how far they reach.
+	return kv.Update(ctx, func(tx metadata.KVTxn) error { return tx.Set([]byte(markKey), nil) })
+}
+
+// Cut is metadata.Cutter's.
+func (kv *KV) Cut() bool { return kv.cut.Load() }
+
+// Settle is metadata.Cutter's.
+func (kv *KV) Settle() {
+	kv.witnesses.settle()
+	kv.cut.Store(false)
 }
 
 // heldPath names an open directory, and it alone: not one that takes its path.
@@ -128,9 +208,6 @@ func openBadger(opts Options, dir *os.File) (db *badger.DB, err error) {
 	o.ChecksumVerificationMode = options.OnBlockRead
 	o.ValueThreshold = maxValue
 	o.ValueLogFileSize = valueLogSize
-	if err := errors.Join(verifyTables(o), dropEmptyLogs(opts)); err != nil {
-		return nil, err
-	}
 	o.Dir, o.ValueDir = heldPath(dir), heldPath(dir)
 	allocateMaps()
 	return badger.Open(o)
@@ -172,11 +249,17 @@ func (kv *KV) try(ctx context.Context, fn func(metadata.KVTxn) error) error {
 	if w.bytes == 0 {
 		return translate(t.Commit())
 	}
+	w.bytes += entryRoom // of the mark
 	if err := kv.space.admit(ctx, w.bytes); err != nil {
 		return err
 	}
-	defer kv.space.done(w.bytes)
-	return translate(t.Commit())
+	admitted := w.bytes
+	defer kv.space.done(admitted)
+	version, err := w.commit()
+	if err == nil {
+		kv.witnesses.saw(version)
+	}
+	return err
 }
 
 // Room is metadata.Roomer's: it answers a *SpaceError when less than the reserve
@@ -215,7 +298,7 @@ func (kv *KV) Close() error {
 	for limit := time.Now().Add(closeLimit); ; {
 		select {
 		case err := <-ended:
-			return errors.Join(err, kv.space.removeNext(), unlockDir(kv.lock))
+			return errors.Join(err, kv.witnesses.close(), kv.space.removeNext(), unlockDir(kv.lock))
 		case <-look.C:
 		}
 		err := kv.space.finishable()

@@ -60,10 +60,6 @@ func corruptions() []corruption {
 			_, err = f.WriteAt([]byte("some damage"), 20)
 			return errors.Join(err, f.Close())
 		}},
-		{"key registry overwritten", func(t *testing.T, dir string) error {
-			t.Helper()
-			return os.WriteFile(first(t, dir, "KEYREGISTRY"), []byte("x"), 0o600)
-		}},
 	}
 }
 
@@ -127,5 +123,43 @@ func TestHalfWrittenTable(t *testing.T) {
 	})
 	if err != nil {
 		t.Errorf("read beside a half-written table: %v", err)
+	}
+}
+
+// TestSalvagedTwice damages records again that were brought back, before a mount has
+// used them: they are brought back once more.
+func TestSalvagedTwice(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "state")
+	opts := badgerkv.Options{Dir: dir, Witness: dir + ".witness"}
+	kv, err := badgerkv.Open(t.Context(), opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := kv.Update(t.Context(), func(tx metadata.KVTxn) error { return tx.Set([]byte("key"), []byte("value")) }); err != nil {
+		t.Fatal(err)
+	}
+	if err := kv.Close(); err != nil {
+		t.Fatal(err)
+	}
+	look := opts
+	look.LookOnly = true
+	for _, o := range []badgerkv.Options{look, look, opts} {
+		if err := os.Remove(filepath.Join(dir, "MANIFEST")); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := badgerkv.Salvage(t.Context(), look, nil); err != nil || got == nil {
+			t.Fatalf("Salvage = %v, %v", got, err)
+		}
+		kv, err := badgerkv.Open(t.Context(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = kv.View(t.Context(), func(tx metadata.KVTxn) error {
+			_, err := tx.Get([]byte("key"))
+			return err
+		})
+		if err = errors.Join(err, kv.Close()); err != nil {
+			t.Error(err)
+		}
 	}
 }

@@ -8,6 +8,13 @@
 // compression, and all values in the tables, so that its value log stays
 // empty and needs no collection.
 //
+// # Damage
+//
+// Records are whole or refused (docs/adr/0014): Open reads all of the directory before
+// it opens anything for writing. Badger numbers commits and writes tables in that order,
+// so the tables, the logs and the highest version that was acknowledged, which witnesses
+// hold, have to meet without a hole.
+//
 // # Space
 //
 // What Badger maps and stores to has its blocks before (docs/adr/0013): the log that

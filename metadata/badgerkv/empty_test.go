@@ -15,9 +15,10 @@ import (
 
 // TestEmptyLog opens a store that has a log without a byte where a death leaves
 // one: the newest is killed between making the file and giving it a size, the
-// oldest between losing its bytes, which are in a table, and its name.
+// oldest between losing its bytes, which are in a table, and its name. A value log is
+// made like the newest.
 func TestEmptyLog(t *testing.T) {
-	for _, name := range []string{"00000.mem", "00077.mem", "123456.mem"} {
+	for _, name := range []string{"00000.mem", "00077.mem", "123456.mem", "000002.vlog"} {
 		t.Run(name, func(t *testing.T) {
 			dir := copyOpen(t)
 			if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
@@ -37,8 +38,8 @@ func TestEmptyLog(t *testing.T) {
 	}
 }
 
-// TestEmptyLogAmongOthers refuses a store in which a log between two others has
-// lost its bytes, and changes nothing.
+// TestEmptyLogAmongOthers refuses a store in which a log is there twice, with one
+// without a byte between them, and changes nothing.
 func TestEmptyLogAmongOthers(t *testing.T) {
 	dir := copyOpen(t)
 	data, err := os.ReadFile(first(t, dir, "*.mem"))

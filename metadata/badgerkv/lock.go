@@ -15,8 +15,8 @@ import (
 // directory, and goes with the process whatever its end.
 const pidFile = "LOCK"
 
-// lockDir takes the same lock that Badger would. It is taken here because
-// Badger does not tell apart why it could not be taken.
+// lockDir takes the same lock that Badger would, and changes nothing. It is taken
+// here because Badger does not tell apart why it could not be taken.
 //
 // Errors: ErrLocked (a *LockedError).
 func lockDir(dir string) (*os.File, error) {
@@ -24,18 +24,19 @@ func lockDir(dir string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	pid := filepath.Join(dir, pidFile)
 	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	if errors.Is(err, unix.EWOULDBLOCK) {
-		err = &LockedError{Dir: dir, PID: readPID(pid)}
-	}
-	if err == nil {
-		err = os.WriteFile(pid, []byte(strconv.Itoa(os.Getpid())+"\n"), 0o600)
+		err = &LockedError{Dir: dir, PID: readPID(filepath.Join(dir, pidFile))}
 	}
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
+}
+
+// signLock writes which process has the lock.
+func signLock(f *os.File) error {
+	return os.WriteFile(filepath.Join(f.Name(), pidFile), []byte(strconv.Itoa(os.Getpid())+"\n"), 0o600)
 }
 
 func readPID(path string) int {

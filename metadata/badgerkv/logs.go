@@ -18,36 +18,13 @@ import (
 // five digits at least, from the oldest to the newest.
 const logSuffix = ".mem"
 
-// dropEmptyLogs removes logs without a byte, at which Badger stops. A death leaves
-// them in two places: the newest are made empty, and the oldest is emptied before it
-// goes, when all that it had is in a table. One between others has lost its bytes:
-// then nothing is removed.
-func dropEmptyLogs(opts Options) error {
-	names, err := logsIn(opts.Dir)
-	if err != nil {
-		return err
-	}
-	var empty, after []string // those without a byte, and of them those behind one that has some
-	older := false
+// dropUseless removes files that hold nothing, at which Badger stops. A death leaves
+// logs without a byte in two places: the newest are made empty, and the oldest is
+// emptied before it goes, when all that it had is in a table.
+func dropUseless(opts Options, names []string) error {
 	for _, name := range names {
-		st, err := os.Stat(name)
-		switch {
-		case err != nil:
-			return err
-		case st.Size() == 0 && older:
-			after = append(after, name)
-			fallthrough
-		case st.Size() == 0:
-			empty = append(empty, name)
-		case len(after) > 0:
-			return fmt.Errorf("log %s is empty, and there are older and newer ones", filepath.Base(after[0]))
-		default:
-			older = true
-		}
-	}
-	for _, name := range empty {
-		opts.Logger.Info("removing a log without a byte", zap.String("log", filepath.Base(name)))
-		if err := os.Remove(name); err != nil {
+		opts.Logger.Info("removing a file that holds no record", zap.String("file", name))
+		if err := os.Remove(filepath.Join(opts.Dir, name)); err != nil {
 			return err
 		}
 	}

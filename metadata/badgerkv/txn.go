@@ -1,7 +1,10 @@
 package badgerkv
 
 import (
+	"bytes"
+
 	badger "github.com/dgraph-io/badger/v4"
+	"github.com/dgraph-io/badger/v4/y"
 
 	"github.com/hmcfs/hmcfs/metadata"
 )
@@ -11,6 +14,26 @@ type txn struct {
 	*badger.Txn
 
 	bytes int64 // at least what its commit writes to a log
+	// last is an entry that the commit sets, nil when it may set none.
+	last *badger.Entry
+}
+
+// markKey is set by commits that only delete, and hidden from scans.
+const markKey = "\x00hmcfs mark"
+
+// commit commits, and returns the version. Each commit sets a key: that of the
+// highest version outlasts all compactions, which drop what was deleted, so that the
+// tables always tell up to which version they reach.
+func (t *txn) commit() (uint64, error) {
+	if t.last == nil {
+		if err := t.Set([]byte(markKey), nil); err != nil {
+			return 0, err
+		}
+	}
+	if err := t.Commit(); err != nil {
+		return 0, translate(err)
+	}
+	return y.ParseTs(t.last.Key), nil // Badger has put it there
 }
 
 // wrote counts one entry.
@@ -41,11 +64,19 @@ func (t *txn) Set(key, value []byte) error {
 		return metadata.ErrTooLarge
 	}
 	t.wrote(key, value)
-	return translate(t.Txn.Set(key, value))
+	e := badger.NewEntry(key, value)
+	if err := t.SetEntry(e); err != nil {
+		return translate(err)
+	}
+	t.last = e
+	return nil
 }
 
 func (t *txn) Delete(key []byte) error {
 	t.wrote(key, nil)
+	if t.last != nil && bytes.Equal(t.last.Key, key) {
+		t.last = nil
+	}
 	return translate(t.Txn.Delete(key))
 }
 
@@ -58,6 +89,9 @@ func (t *txn) Scan(prefix, from []byte, fn func(key, value []byte) (bool, error)
 	}
 	for it.Seek(start); it.ValidForPrefix(prefix); it.Next() {
 		item := it.Item()
+		if string(item.Key()) == markKey {
+			continue
+		}
 		more := false
 		err := item.Value(func(value []byte) (err error) {
 			more, err = fn(item.Key(), value)

@@ -5,11 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
+	"slices"
+	"sync"
 
-	"github.com/dgraph-io/badger/v4"
 	"github.com/dgraph-io/badger/v4/fb"
 	"github.com/dgraph-io/badger/v4/pb"
 	"github.com/dgraph-io/badger/v4/table"
@@ -17,81 +18,126 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// verifyTables looks at those parts of all tables that Badger reads when it
-// opens them: the index and the last block. Badger opens tables in goroutines
-// of its own and panics there when it cannot read one, which would end the
-// process; so a damaged table has to be found before.
-//
-// Only tables that the manifest lists count. A death may leave one half
-// written that is not listed yet; Badger removes it and replays its log.
-func verifyTables(opts badger.Options) error {
-	manifest, err := os.Open(filepath.Join(opts.Dir, badger.ManifestFilename))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil // a new store
-	}
-	if err != nil {
-		return err
-	}
-	listed, _, err := badger.ReplayManifestFile(manifest, opts.ExternalMagicVersion, opts)
-	if err = errors.Join(err, manifest.Close()); err != nil {
-		return fmt.Errorf("manifest: %w", err)
-	}
-	for id := range listed.Tables {
-		name := table.IDToFilename(id)
-		if err := verifyTable(filepath.Join(opts.Dir, name)); err != nil {
-			return fmt.Errorf("table %s: %w", name, err)
-		}
-	}
-	return nil
+// tableScan is the result of reading one table.
+type tableScan struct {
+	id   uint64
+	high uint64 // the highest version in it
+	err  error
 }
 
-// verifyTable checks one table:
-//
-//	blocks … | index | index length:4 | checksum | checksum length:4
-func verifyTable(name string) error {
-	f, err := os.Open(name)
+func (t *tableScan) name() string { return table.IDToFilename(t.id) }
+
+// verifyTables looks at every byte of tables. Badger opens tables in goroutines of
+// its own and panics there when it cannot read one, which would end the process, and
+// it leaves out one whose index is damaged; so a damaged table has to be found before.
+func verifyTables(dir string, ids []uint64) []tableScan {
+	slices.Sort(ids)
+	out := make([]tableScan, len(ids))
+	next := make(chan int)
+	var work sync.WaitGroup
+	for range min(len(ids), runtime.GOMAXPROCS(0)) {
+		work.Go(func() {
+			var buf []byte
+			for i := range next {
+				t := &out[i]
+				t.id = ids[i]
+				if buf, t.err = readInto(buf, filepath.Join(dir, t.name())); t.err == nil {
+					t.high, t.err = verifyTable(buf)
+				}
+			}
+		})
+	}
+	for i := range ids {
+		next <- i
+	}
+	close(next)
+	work.Wait()
+	return out
+}
+
+// readInto reads a file into a slice, or one that is larger.
+func readInto(buf []byte, path string) ([]byte, error) {
+	f, err := os.Open(path)
 	if err != nil {
-		return err
+		return buf, err
 	}
 	defer func() { _ = f.Close() }() // only read
-	info, err := f.Stat()
+	st, err := f.Stat()
 	if err != nil {
-		return err
+		return buf, err
 	}
-	r := tailReader{r: f, at: info.Size()}
-	sum := r.take(int64(r.number()))
-	index := r.take(int64(r.number()))
-	if r.err != nil {
-		return r.err
-	}
-	if err := verifySum(index, sum); err != nil {
-		return fmt.Errorf("index: %w", err)
-	}
-	table := fb.GetRootAsTableIndex(index, 0)
-	var last fb.BlockOffset
-	if n := table.OffsetsLength(); n == 0 || !table.Offsets(&last, n-1) {
-		return fmt.Errorf("no blocks")
-	}
-	if end := int64(last.Offset()) + int64(last.Len()); end > r.at {
-		return fmt.Errorf("last block ends at %d, beyond %d", end, r.at)
-	}
-	r.at = int64(last.Offset()) + int64(last.Len())
-	return r.verifyBlock(int64(last.Len()))
+	buf = slices.Grow(buf[:0], int(st.Size()))[:st.Size()]
+	_, err = io.ReadFull(f, buf)
+	return buf, err
 }
 
-// verifyBlock checks the block that ends where the reader is:
+// verifyTable checks a table, and returns the highest version in it:
+//
+//	blocks … | index | index length:4 | checksum | checksum length:4
+func verifyTable(data []byte) (high uint64, err error) {
+	index, end, err := indexOf(data)
+	if err != nil {
+		return 0, err
+	}
+	at := 0
+	var o fb.BlockOffset
+	for i := range index.OffsetsLength() {
+		if !index.Offsets(&o, i) || int(o.Offset()) != at || int(o.Len()) > end-at {
+			return 0, fmt.Errorf("block %d is not where block %d ends", i, i-1)
+		}
+		if _, err := blockOf(data[at : at+int(o.Len())]); err != nil {
+			return 0, fmt.Errorf("block %d at %d: %w", i, at, err)
+		}
+		at += int(o.Len())
+	}
+	if at == 0 || at != end {
+		return 0, fmt.Errorf("blocks end at %d, before %d", at, end)
+	}
+	return index.MaxVersion(), nil
+}
+
+// indexOf returns the index of a table and where it begins.
+func indexOf(data []byte) (*fb.TableIndex, int, error) {
+	rest, sum, err := splitLast(data)
+	if err != nil {
+		return nil, 0, err
+	}
+	blocks, index, err := splitLast(rest)
+	switch {
+	case err != nil:
+	case len(index) < 8: // a file of zeros has the right sum of nothing
+		err = errors.New("there is none")
+	default:
+		err = verifySum(index, sum)
+	}
+	if err != nil {
+		return nil, 0, fmt.Errorf("index: %w", err)
+	}
+	return fb.GetRootAsTableIndex(index, 0), len(blocks), nil
+}
+
+// blockOf checks a block, and returns what it holds:
 //
 //	data | checksum | checksum length:4
-func (t *tailReader) verifyBlock(size int64) error {
-	sum := t.take(int64(t.number()))
-	data := t.take(size - 4 - int64(len(sum)))
-	if t.err != nil {
-		return t.err
+func blockOf(block []byte) ([]byte, error) {
+	data, sum, err := splitLast(block)
+	if err == nil {
+		err = verifySum(data, sum)
 	}
-	if err := verifySum(data, sum); err != nil {
-		return fmt.Errorf("last block: %w", err)
+	return data, err
+}
+
+// splitLast takes apart bytes that end with a part and the length of that part.
+func splitLast(data []byte) (rest, part []byte, err error) {
+	if len(data) < 4 {
+		return nil, nil, fmt.Errorf("%d bytes end before a length", len(data))
 	}
-	return nil
+	end := len(data) - 4
+	n := int64(binary.BigEndian.Uint32(data[end:]))
+	if n > int64(end) {
+		return nil, nil, fmt.Errorf("%d bytes should end at %d", n, end)
+	}
+	return data[:end-int(n)], data[end-int(n) : end], nil
 }
 
 func verifySum(data, sum []byte) error {
@@ -99,35 +145,8 @@ func verifySum(data, sum []byte) error {
 	if err := proto.Unmarshal(sum, &want); err != nil {
 		return err
 	}
+	if want.Algo != pb.Checksum_CRC32C && want.Algo != pb.Checksum_XXHash64 {
+		return errors.New("no checksum")
+	}
 	return y.VerifyChecksum(data, &want)
-}
-
-// tailReader reads a file from its end. The first fault sticks.
-type tailReader struct {
-	r   io.ReaderAt
-	at  int64
-	err error
-}
-
-// take reads the n bytes before the present place, and goes there.
-func (t *tailReader) take(n int64) []byte {
-	if t.err == nil && (n < 0 || n > t.at) {
-		t.err = fmt.Errorf("%d bytes should end at %d", n, t.at)
-	}
-	if t.err != nil {
-		return nil
-	}
-	t.at -= n
-	buf := make([]byte, n)
-	_, t.err = t.r.ReadAt(buf, t.at)
-	return buf
-}
-
-// number reads a length.
-func (t *tailReader) number() uint32 {
-	buf := t.take(4)
-	if len(buf) < 4 {
-		return 0
-	}
-	return binary.BigEndian.Uint32(buf)
 }

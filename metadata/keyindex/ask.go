@@ -93,15 +93,17 @@ type answer struct {
 func (r *Registry) judge(want coord.Entry, got coord.Result) (a answer, again bool) {
 	switch {
 	case got.Err == nil:
+		r.strange.Gone(want.Name)
 		return answer{revision: got.Revision, unsure: got.Revision == 0}, false
 	case !errors.Is(got.Err, coord.ErrExist):
 		return answer{unsure: !errors.Is(got.Err, coord.ErrLease)}, false
 	}
 	has, err := decodeTenant(got.Found.Value)
 	if err != nil {
-		r.o.Logger.Warn("an entry of the index can't be read", zap.String("name", want.Name), zap.Error(err))
+		r.strange.Found(r.o.Logger, "an entry of the index can't be read", got.Found, err)
 		return answer{by: "?"}, false
 	}
+	r.strange.Gone(want.Name)
 	if has.node != r.o.Self {
 		return answer{by: has.node}, false
 	}

@@ -1,12 +1,16 @@
 package keyindex
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 
 	"github.com/hmcfs/hmcfs/metadata/members"
 )
+
+// errForeign is an entry that is not of the space that was listed.
+var errForeign = errors.New("keyindex: not of this list")
 
 // nameOf is what the service calls a key.
 func nameOf(s Space, key string) string { return string(s) + "/" + key }

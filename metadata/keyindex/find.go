@@ -71,18 +71,18 @@ func (r *Registry) Find(ctx context.Context, s Space, key string) (Place, error)
 	}
 	e, err := r.o.Service.Get(ctx, name)
 	r.heard(err)
-	var has tenant
+	var has Place
 	if err == nil {
-		has, err = decodeTenant(e.Value)
+		has, err = r.placeOf(s, e)
 	}
 	switch {
-	case errors.Is(err, coord.ErrNotFound), err == nil && has.node == r.o.Self:
+	case errors.Is(err, coord.ErrNotFound), err == nil && has.Node == r.o.Self:
 		return Place{}, fmt.Errorf("find key %q: %w", key, metadata.ErrNotExist)
 	case err != nil:
 		return Place{}, fmt.Errorf("find key %q: %w", key, err)
 	}
-	r.memory.put(name, has.node)
-	return Place{Key: key, Node: has.node}, nil
+	r.memory.put(name, has.Node)
+	return has, nil
 }
 
 // Forget forgets where a key was; see Index.
@@ -93,19 +93,45 @@ func (r *Registry) List(ctx context.Context, s Space, after string, limit int) (
 	if r.isAway() {
 		return nil, fmt.Errorf("list keys: %w", coord.ErrUnavailable)
 	}
-	entries, _, err := r.o.Service.List(ctx, nameOf(s, ""), nameOf(s, after), limit)
-	r.heard(err)
-	if err != nil {
-		return nil, fmt.Errorf("list keys: %w", err)
-	}
-	places := make([]Place, 0, len(entries))
-	for _, e := range entries {
-		key, _ := keyIn(s, e.Name)
-		// One that can't be read is listed too, or the list would end with it.
-		has, _ := decodeTenant(e.Value)
-		places = append(places, Place{Key: key, Node: has.node})
+	var places []Place
+	for from := nameOf(s, after); len(places) < limit; {
+		page := limit - len(places)
+		entries, _, err := r.o.Service.List(ctx, nameOf(s, ""), from, page)
+		r.heard(err)
+		if err != nil {
+			return nil, fmt.Errorf("list keys: %w", err)
+		}
+		for _, e := range entries {
+			from = e.Name
+			if place, err := r.placeOf(s, e); err == nil {
+				places = append(places, place)
+			}
+		}
+		if len(entries) < page {
+			break
+		}
 	}
 	return places, nil
+}
+
+// placeOf returns the place that an entry names. A client with the right to write to the
+// service may write anything: an entry that is no key, or no node's, is reported and skipped.
+func (r *Registry) placeOf(s Space, e coord.Entry) (Place, error) {
+	key, ok := keyIn(s, e.Name)
+	var err error
+	if !ok {
+		err = errForeign
+	} else {
+		err = metadata.ValidKey(key)
+	}
+	var has tenant
+	if err == nil {
+		has, err = decodeTenant(e.Value)
+	}
+	if err != nil {
+		r.strange.Found(r.o.Logger, "an entry of the index can't be read", e, err)
+	}
+	return Place{Key: key, Node: has.node}, err
 }
 
 // heard notes whether the service answers.

@@ -100,4 +100,6 @@ type State struct {
 	// Contested are those that another node has too, and had before us: they
 	// are in use here alone.
 	Contested int `json:"contested,omitempty"`
+	// Unreadable counts the entries of the service that can't be read.
+	Unreadable int `json:"unreadable,omitempty"`
 }

@@ -6,12 +6,15 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/metadata/coord"
@@ -31,13 +34,18 @@ type node struct {
 // join has a node join that leaves with the test.
 func join(t *testing.T, s *memory.Server, name string) *node {
 	t.Helper()
+	return joinLogged(t, s, name, nil)
+}
+
+func joinLogged(t *testing.T, s *memory.Server, name string, log *zap.Logger) *node {
+	t.Helper()
 	n := &node{t: t, client: s.Client()}
 	var err error
 	self := members.Record{Name: members.Name(name), Addresses: []string{name + ":1"}, ID: "id-" + name}
 	if n.members, err = members.Join(t.Context(), members.Options{Service: n.client, Self: self}); err != nil {
 		t.Fatal(err)
 	}
-	n.Registry, err = keyindex.New(keyindex.Options{Service: n.client, Self: self.Name, Lease: n.members.Lease})
+	n.Registry, err = keyindex.New(keyindex.Options{Service: n.client, Self: self.Name, Lease: n.members.Lease, Logger: log})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -352,14 +360,18 @@ func TestDeath(t *testing.T) {
 	})
 }
 
-// TestStrange: what the service has that nobody of us has written does no harm.
+// TestStrange: what the service has that nobody of us has written does no harm. It
+// is in no list, and what comes behind it is.
 func TestStrange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memory.NewServer(memory.Options{})
-		a := join(t, s, "a")
+		a, b := join(t, s, "a"), join(t, s, "b")
 		var strange []coord.Entry
 		for i, value := range []string{"", "a", "a 5 6", "a b", " 5", "a/b 5", string(make([]byte, 1000))} {
 			strange = append(strange, coord.Entry{Name: fmt.Sprint("keys/k", i), Value: []byte(value)})
+		}
+		for _, name := range []string{"", ".", "..", "a/b", "/", "a\x00b", strings.Repeat("x", 256), "a/../../b"} {
+			strange = append(strange, coord.Entry{Name: "keys/" + name, Value: []byte("b 5")})
 		}
 		if _, err := a.client.Create(t.Context(), strange, nil); err != nil {
 			t.Fatal(err)
@@ -368,8 +380,61 @@ func TestStrange(t *testing.T) {
 		if _, err := a.Find(t.Context(), keyindex.Keys, "k1"); err == nil || errors.Is(err, metadata.ErrNotExist) {
 			t.Errorf("find: %v", err)
 		}
-		if places, err := a.List(t.Context(), keyindex.Keys, "", 100); err != nil || len(places) != len(strange) {
-			t.Errorf("%d places, %v", len(places), err)
+		b.gets([]string{"-first", "k00", "z"}, "-first", "k00", "z")
+		for limit := 1; limit < 5; limit++ {
+			var got []string
+			for after := ""; ; {
+				places, err := a.List(t.Context(), keyindex.Keys, after, limit)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, p := range places {
+					got = append(got, p.Key)
+					after = p.Key
+				}
+				if len(places) < limit {
+					break
+				}
+			}
+			if diff := cmp.Diff([]string{"-first", "k00", "z"}, got); diff != "" {
+				t.Errorf("in pages of %d (-want +got):\n%s", limit, diff)
+			}
+		}
+	})
+}
+
+// TestStrangeOnce: an entry in the place of one of ours that can't be read is told
+// once, however often it is found.
+func TestStrangeOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memory.NewServer(memory.Options{})
+		core, told := observer.New(zap.WarnLevel)
+		a := joinLogged(t, s, "a", zap.New(core))
+		name := "keys/" + strings.Repeat("k", metadata.MaxKey)
+		if _, err := a.client.Create(t.Context(), []coord.Entry{{Name: name, Value: []byte("nonsense")}}, nil); err != nil {
+			t.Fatal(err)
+		}
+		a.Have(keyindex.Keys, []string{name[len("keys/"):]})
+		pass(5 * time.Minute)
+		if n := told.FilterMessageSnippet("can't be read").Len(); n != 1 {
+			t.Errorf("told %d times in 5 minutes", n)
+		}
+		for i := range 1000 {
+			e := coord.Entry{Name: fmt.Sprintf("keys/n%04d", i), Value: []byte("nonsense")}
+			if _, err := a.client.Create(t.Context(), []coord.Entry{e}, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 10 {
+			if _, err := a.List(t.Context(), keyindex.Keys, "", 10); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := told.Len(); n > 20 {
+			t.Errorf("told %d times of 1000 entries", n)
+		}
+		if n := a.State().Unreadable; n != 1001 {
+			t.Errorf("%d entries that can't be read, want 1001", n)
 		}
 	})
 }

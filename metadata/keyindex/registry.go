@@ -36,6 +36,8 @@ type Registry struct {
 	// idle is closed, and made anew, when claims have ceased to be busy.
 	// +checklocks:mu
 	idle chan struct{}
+	// strange are the entries that can't be read.
+	strange coord.Strange
 	// contested is OnContested's.
 	// +checklocks:mu
 	contested Contested
@@ -241,7 +243,7 @@ func (r *Registry) awake() {
 func (r *Registry) State() State {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var s State
+	s := State{Unreadable: r.strange.Count()}
 	for _, c := range r.claims {
 		switch {
 		case !c.wanted:

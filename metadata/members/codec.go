@@ -19,6 +19,9 @@ const (
 // errRecord is a record that breaks a rule.
 var errRecord = errors.New("members: invalid record")
 
+// errFull is a record of one node too many.
+var errFull = fmt.Errorf("members: a view has up to %d nodes, of %d bytes together", MaxNodes, maxBytes)
+
 // prefix is where records are in the coordination service.
 const prefix = "nodes/"
 

@@ -48,5 +48,14 @@ func FuzzDecode(f *testing.F) {
 		if err = r.Validate(); err != nil || prefix+string(r.Name) != name {
 			t.Errorf("%q: %+v, %v", name, r, err)
 		}
+		all := len(r.Addresses)
+		if refused := r.limitAddresses(nil); len(refused)+len(r.Addresses) != all {
+			t.Errorf("%q: %d addresses, of which %q are used and %q are not", name, all, r.Addresses, refused)
+		}
+		for _, text := range r.Addresses {
+			if _, from, err := hostOf(text); !strings.HasPrefix(text, "unix:") && (err != nil || from != anywhere) {
+				t.Errorf("%q is used: %v, %v", text, from, err)
+			}
+		}
 	})
 }

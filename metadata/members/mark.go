@@ -91,21 +91,26 @@ func (m *Members) Forget(ctx context.Context, name Name) error {
 
 // setMark notes the mark of a node. Of one without a record it is all that is
 // known.
-func (t *table) setMark(r Record, revision coord.Revision) {
+//
+// Errors: errFull.
+func (t *table) setMark(r Record, revision coord.Revision, size int) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	old, had := t.nodes[r.Name]
 	if had {
 		old.marked = true
 		t.nodes[r.Name] = old
-		return
+		return nil
 	}
 	r.Lapsed = time.Now()
-	t.nodes[r.Name] = row{Record: r, revision: revision, marked: true}
+	if err := t.putLocked(row{Record: r, revision: revision, marked: true, size: size}); err != nil {
+		return err
+	}
 	if rank := r.Name.Rank(); t.ranks[rank] == "" {
 		t.ranks[rank] = r.Name
 	}
 	t.feed.push(Event{Kind: Joined, Record: r.clone()})
+	return nil
 }
 
 // dropMark notes that a node's mark is gone: it leaves, or was forgotten.

@@ -28,6 +28,9 @@ type Members struct {
 	// kick has room for one: look at our own record now.
 	kick chan struct{}
 
+	// strange are the entries that are not used.
+	strange coord.Strange
+
 	// These belong to run: nodes that may come back; whether we have
 	// registered without having listed since; the last revision that we have
 	// seen, which the watch's goroutine counts while it runs.
@@ -121,7 +124,9 @@ func (m *Members) Met(Record) {}
 func (m *Members) State() State {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.state
+	state := m.state
+	state.Unreadable = m.strange.Count()
+	return state
 }
 
 // Lease is what our record is bound to at present, and our epoch. What else

@@ -111,6 +111,9 @@ type State struct {
 	UnreachableSince time.Time `json:"unreachable_since,omitzero"`
 	// Problem is the last error in words, or empty.
 	Problem string `json:"problem,omitempty"`
+	// Unreadable counts the entries of the service that are not used: they can't be
+	// read, or are more than a view has.
+	Unreadable int `json:"unreadable,omitempty"`
 }
 
 // View is which nodes there are now. Its methods may be called from any

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 
+	"go.uber.org/zap"
+
 	"github.com/hmcfs/hmcfs/metadata/coord"
 )
 
@@ -22,7 +24,7 @@ func (m *Members) register(ctx context.Context, first bool) (anew bool, err erro
 			return false, err
 		}
 		// The lease may have ended without our having been told.
-		anew, err = m.occupy(ctx, lease, first)
+		anew, err = m.occupy(ctx, lease, first, true)
 		if err == nil || !errors.Is(err, coord.ErrLease) {
 			return anew, err
 		}
@@ -32,7 +34,7 @@ func (m *Members) register(ctx context.Context, first bool) (anew bool, err erro
 	if err != nil {
 		return false, fmt.Errorf("begin lease: %w", err)
 	}
-	if anew, err = m.occupy(ctx, lease, first); err != nil {
+	if anew, err = m.occupy(ctx, lease, first, false); err != nil {
 		// Best effort: it ends by itself.
 		_ = lease.Revoke(context.WithoutCancel(ctx))
 		return false, err
@@ -51,8 +53,8 @@ func (m *Members) withdraw(ctx context.Context) {
 }
 
 // occupy makes the entry of our name ours, and the lease ours. anew says that
-// there was no entry.
-func (m *Members) occupy(ctx context.Context, lease coord.Lease, first bool) (anew bool, err error) {
+// there was no entry. held says that our record was bound to this lease.
+func (m *Members) occupy(ctx context.Context, lease coord.Lease, first, held bool) (anew bool, err error) {
 	for range replaceAttempts {
 		entry, err := m.entry()
 		if err != nil {
@@ -65,7 +67,7 @@ func (m *Members) occupy(ctx context.Context, lease coord.Lease, first bool) (an
 		entry.Revision, err = results[0].Revision, results[0].Err
 		anew = err == nil
 		if errors.Is(err, coord.ErrExist) {
-			if entry, err = m.follow(results[0].Found, first); err != nil {
+			if entry, err = m.follow(results[0].Found, first, held); err != nil {
 				return false, err
 			}
 			entry.Revision, err = m.replace(ctx, results[0].Found, entry.Value, lease)
@@ -95,8 +97,10 @@ func (m *Members) replace(ctx context.Context, old coord.Entry, value []byte, le
 }
 
 // follow is our entry in the place of the one that was found, if that is an
-// older one of ours.
-func (m *Members) follow(found coord.Entry, first bool) (coord.Entry, error) {
+// older one of ours. As long as the lease lives that our record was bound to, no
+// node can have another one there: whatever it is, it was altered, and the service
+// takes ours only under that lease.
+func (m *Members) follow(found coord.Entry, first, held bool) (coord.Entry, error) {
 	old, err := decode(found.Name, found.Value)
 	m.mu.Lock()
 	own := m.self.ID != "" && old.ID == m.self.ID
@@ -106,6 +110,9 @@ func (m *Members) follow(found coord.Entry, first bool) (coord.Entry, error) {
 	self := m.self
 	m.mu.Unlock()
 	switch {
+	case held && (err != nil || !own):
+		m.logger.Warn("our record was altered in the service by something that is no node; it is written again",
+			zap.String("found", coord.Shortened(string(found.Value))))
 	case err != nil:
 		return coord.Entry{}, fmt.Errorf("node %s is there, with a record that can't be read: %w", self.Name, ErrTaken)
 	case own && old.Epoch > self.Epoch:

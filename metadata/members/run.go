@@ -3,6 +3,7 @@ package members
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"strings"
 	"time"
@@ -163,7 +164,7 @@ func (m *Members) settle(missing []Name, revision coord.Revision) {
 func (m *Members) list(ctx context.Context) ([]coord.Entry, coord.Revision, error) {
 	var all []coord.Entry
 	var first coord.Revision
-	for after := ""; ; after = all[len(all)-1].Name {
+	for after := ""; ; {
 		entries, revision, err := m.service.List(ctx, prefix, after, page)
 		if err != nil {
 			return nil, 0, err
@@ -171,11 +172,36 @@ func (m *Members) list(ctx context.Context) ([]coord.Entry, coord.Revision, erro
 		if after == "" {
 			first = revision
 		}
-		all = append(all, entries...)
+		for _, e := range entries {
+			after = e.Name
+			if m.belongs(e, len(all)) {
+				all = append(all, e)
+			}
+		}
 		if len(entries) < page {
 			return all, first, nil
 		}
 	}
+}
+
+// maxListed bounds the records and marks that are kept of a list.
+const maxListed = 2*MaxNodes + page
+
+// belongs reports whether an entry is a record or a mark, and not one too many of
+// a list that has so many. The others are in no memory of ours.
+func (m *Members) belongs(e coord.Entry, so int) bool {
+	_, err := decode(strings.TrimSuffix(e.Name, markSuffix), e.Value)
+	own, _ := nodeOf(e.Name)
+	if err == nil && so >= maxListed {
+		err = errFull
+	}
+	if own == m.Self().Name {
+		return true // ours to mend, whatever it is
+	}
+	if err != nil {
+		m.strange.Found(m.logger, "a record is not used", e, err)
+	}
+	return err == nil
 }
 
 // note takes a record or a mark into the view, unless it is our own or can't be
@@ -186,16 +212,24 @@ func (m *Members) note(e coord.Entry) bool {
 		return false
 	}
 	r, err := decode(strings.TrimSuffix(e.Name, markSuffix), e.Value)
-	if err != nil {
-		m.logger.Warn("a record that can't be read", zap.String("name", e.Name), zap.Error(err))
-		return false
+	var refused []string
+	if err == nil {
+		refused = r.limitAddresses(m.Self().Addresses)
+		if mark {
+			err = m.setMark(r, e.Revision, len(e.Value))
+		} else {
+			err = m.set(r, e.Revision, len(e.Value))
+		}
 	}
-	if mark {
-		m.setMark(r, e.Revision)
-	} else {
-		m.set(r, e.Revision)
+	switch {
+	case err != nil:
+		m.strange.Found(m.logger, "a record is not used", e, err)
+	case len(refused) > 0:
+		m.strange.Found(m.logger, "addresses of a record are not used", e, fmt.Errorf("%q: %w", refused, errAddress))
+	default:
+		m.strange.Gone(e.Name)
 	}
-	return true
+	return err == nil
 }
 
 // keep follows the watch and looks after our own record until one of the two
@@ -251,6 +285,9 @@ func (m *Members) watch(ctx context.Context, w coord.Watch) error {
 		}
 		for _, ev := range events {
 			m.seen = ev.Revision
+			if ev.Deleted {
+				m.strange.Gone(ev.Name)
+			}
 			name, mark := nodeOf(ev.Name)
 			switch {
 			case ev.Name == own:

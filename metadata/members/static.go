@@ -77,7 +77,9 @@ func Static(o StaticOptions) (*StaticView, error) {
 	v := &StaticView{table: newTable(), self: o.Self.clone(), forgotten: map[Name]Record{}}
 	v.self.Epoch = nextEpoch(o.Self.Epoch)
 	for _, p := range o.Peers {
-		v.set(p.clone(), 0)
+		if err := v.set(p.clone(), 0, 0); err != nil {
+			return nil, fmt.Errorf("node %s: %w", p.Name, err)
+		}
 	}
 	return v, nil
 }
@@ -118,7 +120,7 @@ func (v *StaticView) Met(r Record) {
 	}
 	r = r.clone()
 	r.Addresses = known.Addresses
-	v.set(r, 0)
+	_ = v.set(r, 0, 0) // there was room for it before
 }
 
 // Forget takes a node that is gone for good out of the view, until it is met

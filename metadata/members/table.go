@@ -8,6 +8,13 @@ import (
 	"github.com/hmcfs/hmcfs/metadata/coord"
 )
 
+// MaxNodes bounds the nodes of a view, and maxBytes the size of their records
+// together. Of more, those stay that came first.
+const (
+	MaxNodes = 4096
+	maxBytes = 64 << 20
+)
+
 // table is the other nodes, as a view shows them. The records in it are never
 // changed, only replaced.
 type table struct {
@@ -18,6 +25,9 @@ type table struct {
 	nodes map[Name]row
 	// +checklocks:mu
 	ranks map[uint32]Name
+	// bytes is the size of all records.
+	// +checklocks:mu
+	bytes int
 }
 
 // row is a node and the revision of what is known of it.
@@ -26,6 +36,8 @@ type row struct {
 	revision coord.Revision
 	// marked says that the node has a mark, which outlives its record.
 	marked bool
+	// size is that of the record in the service, in bytes.
+	size int
 }
 
 func newTable() *table {
@@ -66,16 +78,35 @@ func (t *table) ByRank(rank uint32) (Record, bool) {
 // OnEvent has fn called with changes; see View.
 func (t *table) OnEvent(fn func(Event)) func() { return t.feed.on(fn) }
 
-// set notes what is known of a node as of a revision. What is older than what
-// is known already is passed over.
-func (t *table) set(r Record, revision coord.Revision) {
+// putLocked has a row be a node's, if there is room for it.
+//
+// Errors: errFull.
+//
+// +checklocks:t.mu
+func (t *table) putLocked(r row) error {
+	old, had := t.nodes[r.Name]
+	if all := t.bytes - old.size + r.size; !had && len(t.nodes) == MaxNodes || all > maxBytes && r.size > old.size {
+		return errFull
+	}
+	t.bytes += r.size - old.size
+	t.nodes[r.Name] = r
+	return nil
+}
+
+// set notes what is known of a node as of a revision, by a record of so many
+// bytes. What is older than what is known already is passed over.
+//
+// Errors: errFull.
+func (t *table) set(r Record, revision coord.Revision, size int) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	old, had := t.nodes[r.Name]
 	if had && revision < old.revision {
-		return
+		return nil
 	}
-	t.nodes[r.Name] = row{Record: r, revision: revision, marked: old.marked}
+	if err := t.putLocked(row{Record: r, revision: revision, marked: old.marked, size: size}); err != nil {
+		return err
+	}
 	if rank := r.Name.Rank(); !had && t.ranks[rank] == "" {
 		t.ranks[rank] = r.Name
 	}
@@ -87,6 +118,7 @@ func (t *table) set(r Record, revision coord.Revision) {
 	case !old.equal(r):
 		t.feed.push(Event{Kind: Changed, Record: r.clone()})
 	}
+	return nil
 }
 
 // remove takes a node away, unless something later than the revision is known.
@@ -98,6 +130,7 @@ func (t *table) remove(name Name, revision coord.Revision) {
 		return
 	}
 	delete(t.nodes, name)
+	t.bytes -= old.size
 	rank := name.Rank()
 	if t.ranks[rank] == name {
 		delete(t.ranks, rank)

@@ -65,6 +65,15 @@ func (kv *KV) Update(ctx context.Context, fn func(metadata.KVTxn) error) error {
 	return nil
 }
 
+// Copy returns a store with what is in this one now.
+func (kv *KV) Copy() *KV {
+	kv.mu.Lock()
+	defer kv.mu.Unlock()
+	other := &KV{}
+	other.current.Store(kv.current.Load().IsoCopy())
+	return other
+}
+
 func (kv *KV) begin(ctx context.Context) error {
 	if kv.closed.Load() {
 		return metadata.ErrClosed

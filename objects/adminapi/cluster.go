@@ -58,6 +58,9 @@ type Node struct {
 	// Connected says that there is a session, Transport by what its bytes go.
 	Connected bool   `json:"connected"`
 	Transport string `json:"transport,omitempty"`
+	// Protection names the protection of the session: tls, secret, plain (nothing, as both
+	// nodes were told), or local (nothing, on a socket of this machine).
+	Protection string `json:"protection,omitempty"`
 	// Remote is the address that its connection comes from, or goes to; empty for
 	// one of the same machine.
 	Remote string `json:"remote,omitempty"`

@@ -10,7 +10,6 @@ import (
 	"net"
 	"os"
 	"runtime"
-	"strconv"
 
 	"golang.org/x/sys/unix"
 
@@ -88,7 +87,16 @@ func rightsOf(files []*os.File) ([]byte, error) {
 // caller's, in their order; with an error there are none left open. Nothing may
 // come behind the frame. It takes as long as the connection's deadline lets it.
 func ReadFrame(c *net.UnixConn) (data []byte, descriptors []*os.File, err error) {
-	r := frameReader{conn: c}
+	return ReadGuarded(c, nil, 0)
+}
+
+// ReadGuarded is ReadFrame from a stranger, of the user uid: a guard takes what
+// comes, and of what may wait for a file system only O_PATH descriptors are let
+// through.
+//
+// Errors: owner.ErrSilent.
+func ReadGuarded(c *net.UnixConn, g *owner.Guard, uid uint32) (data []byte, descriptors []*os.File, err error) {
+	r := frameReader{receive: func(buf []byte) (int, []*os.File, int, error) { return g.Receive(c, uid, buf) }}
 	if data, err = r.read(); err != nil {
 		CloseAll(r.files)
 		return nil, nil, fmt.Errorf("read a frame: %w", err)
@@ -123,22 +131,22 @@ func CloseAll(files []*os.File) {
 
 // frameReader collects one frame. It owns the descriptors in files.
 type frameReader struct {
-	conn  *net.UnixConn
-	files []*os.File
-	data  []byte
+	receive func(buf []byte) (n int, files []*os.File, flags int, err error)
+	files   []*os.File
+	data    []byte
 }
 
 // read returns the JSON of the frame.
 func (r *frameReader) read() ([]byte, error) {
 	buf := make([]byte, frameChunk)
-	rights := make([]byte, unix.CmsgSpace(MaxDescriptors*4))
 	for want := frameHeader; len(r.data) < want; {
-		n, oobn, flags, _, err := r.conn.ReadMsgUnix(buf, rights)
-		// What came with a fault is closed by whoever called.
-		rerr := r.take(rights[:oobn])
+		n, files, flags, err := r.receive(buf)
+		r.files = append(r.files, files...) // what came with a fault is closed by whoever called
 		switch {
-		case rerr != nil:
-			return nil, rerr
+		case errors.Is(err, owner.ErrNoRights):
+			return nil, fmt.Errorf("%w: %w", ErrFrame, err)
+		case len(r.files) > MaxDescriptors:
+			return nil, fmt.Errorf("%w: more than %d descriptors", ErrFrame, MaxDescriptors)
 		case flags&unix.MSG_CTRUNC != 0:
 			return nil, fmt.Errorf("%w: too many descriptors, or no room for them in this process", ErrFrame)
 		case err != nil && !errors.Is(err, io.EOF):
@@ -160,35 +168,4 @@ func (r *frameReader) read() ([]byte, error) {
 		}
 	}
 	return r.data[frameHeader:], nil
-}
-
-// take adopts the descriptors of a control buffer. All of them are adopted,
-// also when one of its messages is refused.
-func (r *frameReader) take(control []byte) error {
-	if len(control) == 0 {
-		return nil
-	}
-	messages, err := unix.ParseSocketControlMessage(control)
-	if err != nil {
-		return fmt.Errorf("%w: control message: %w", ErrFrame, err)
-	}
-	for i := range messages {
-		fds, perr := unix.ParseUnixRights(&messages[i])
-		if perr != nil {
-			err = fmt.Errorf("%w: a control message that carries no descriptors", ErrFrame)
-			continue
-		}
-		for _, fd := range fds {
-			f, ferr := owner.Adopt(fd, "received descriptor "+strconv.Itoa(len(r.files)))
-			if ferr != nil {
-				err = fmt.Errorf("%w: %w", ErrFrame, ferr)
-				continue
-			}
-			r.files = append(r.files, f)
-		}
-	}
-	if err == nil && len(r.files) > MaxDescriptors {
-		err = fmt.Errorf("%w: more than %d descriptors", ErrFrame, MaxDescriptors)
-	}
-	return err
 }

@@ -73,8 +73,12 @@ type Device struct {
 	Free   devices.Size   `json:"free"`
 	// Held is what hmcfs has taken from the device and not given back: Used
 	// and what it keeps for new objects. 0 for a file tier.
-	Held     devices.Size `json:"held"`
-	FileTier bool         `json:"file_tier"`
+	Held devices.Size `json:"held"`
+	// Aside counts the files without a record that were set aside, and AsideUsed is
+	// the part of Used that they take.
+	Aside     int          `json:"aside,omitempty"`
+	AsideUsed devices.Size `json:"aside_used,omitempty"`
+	FileTier  bool         `json:"file_tier"`
 	// InDaemon says that what is held is memory of the daemon's process: a
 	// simulated device's, or that of one that shares the host's memory.
 	InDaemon bool `json:"in_daemon"`
@@ -149,6 +153,8 @@ type FsckRequest struct {
 	// Repair mends the contradictions in the records, before lost objects
 	// are looked for.
 	Repair bool `json:"repair,omitempty"`
+	// RemoveAside removes the host memory without records that was set aside.
+	RemoveAside bool `json:"remove_aside,omitempty"`
 }
 
 // FsckReport is what a check found.
@@ -164,6 +170,22 @@ type FsckReport struct {
 	Lost []LostObject `json:"lost"`
 	// Removed counts the lost objects that were removed.
 	Removed int `json:"removed"`
+	// Aside are the files of host memory that had no record, and were set aside
+	// because it may have been lost.
+	Aside []AsideFile `json:"aside"`
+	// RemovedAside counts those of them that were removed.
+	RemovedAside int `json:"removed_aside"`
+}
+
+// AsideFile is host memory without a record. It is a plain file, which the owner of
+// the mount can read.
+type AsideFile struct {
+	Path    string       `json:"path"`
+	Ino     metadata.Ino `json:"ino"`
+	Size    uint64       `json:"size"`
+	Used    devices.Size `json:"used"`
+	Changed time.Time    `json:"changed"`
+	Removed bool         `json:"removed"`
 }
 
 // Problem is one contradiction in the records.

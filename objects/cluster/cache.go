@@ -51,19 +51,33 @@ type cachedAttr struct {
 	who   string
 	attr  objects.Attr
 	until time.Time
+	// order is the owner's; see proto.Attr.
+	order uint64
 }
+
+// weight returns the share of the cache that attributes take. Their texts count too.
+func weight(a *objects.Attr) int {
+	return 1 + (len(a.Target)+len(a.Key)+len(a.Path)+len(a.Device))/textWeight
+}
+
+// textWeight is the number of bytes of text that weigh as much as the rest.
+const textWeight = 512
 
 type cachedName struct{ who, name string }
 
 type named struct {
 	ino   objects.Ino
 	until time.Time
+	order uint64
 }
 
 // mark is when a question began.
 type mark struct {
 	seq uint64
 	at  time.Time
+	// order is that of its answer at the owner; 0 before it is known. What is
+	// remembered of a later order stays.
+	order uint64
 }
 
 func (c *cache) open(ttl time.Duration) {
@@ -138,17 +152,20 @@ func (c *cache) putAttrLocked(m mark, who string, a *objects.Attr, keep uint32) 
 	if keep == 0 || c.changed(m, recent{ino: a.Ino}) {
 		return
 	}
-	fresh := cachedAttr{who: who, attr: *a, until: c.until(m, keep)}
+	fresh := cachedAttr{who: who, attr: *a, until: c.until(m, keep), order: m.order}
 	list := c.attrs[a.Ino]
 	for i := range list {
 		if list[i].who == who {
-			list[i] = fresh
+			if list[i].order <= m.order {
+				c.held += weight(a) - weight(&list[i].attr)
+				list[i] = fresh
+			}
 			return
 		}
 	}
 	c.roomLocked()
-	c.attrs[a.Ino] = append(list, fresh)
-	c.held++
+	c.attrs[a.Ino] = append(c.attrs[a.Ino], fresh)
+	c.held += weight(a)
 }
 
 // putName remembers a name and the attributes of what it names.
@@ -166,10 +183,14 @@ func (c *cache) putName(m mark, who string, dir objects.Ino, name string, a *obj
 		c.names[dir] = list
 	}
 	key := cachedName{who, name}
-	if _, there := list[key]; !there {
+	was, there := list[key]
+	if there && was.order > m.order {
+		return
+	}
+	if !there {
 		c.named++
 	}
-	list[key] = named{ino: a.Ino, until: c.until(m, keep)}
+	list[key] = named{ino: a.Ino, until: c.until(m, keep), order: m.order}
 }
 
 // roomLocked makes room for one more: what is over goes, and if that is not
@@ -186,9 +207,10 @@ func (c *cache) roomLocked() {
 		for i := range list {
 			if now.Before(list[i].until) {
 				kept = append(kept, list[i])
+			} else {
+				c.held -= weight(&list[i].attr)
 			}
 		}
-		c.held -= len(list) - len(kept)
 		clear(list[len(kept):])
 		if c.attrs[ino] = kept; len(kept) == 0 {
 			delete(c.attrs, ino)
@@ -252,7 +274,9 @@ func (c *cache) forget(what Invalidation) {
 	}
 	for _, ino := range what.Inos {
 		c.noteLocked(recent{ino: ino})
-		c.held -= len(c.attrs[ino])
+		for i := range c.attrs[ino] {
+			c.held -= weight(&c.attrs[ino][i].attr)
+		}
 		delete(c.attrs, ino)
 	}
 	for _, dir := range what.Dirs {

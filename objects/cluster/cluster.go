@@ -81,7 +81,7 @@ func Join(ctx context.Context, o Options) (*Cluster, error) {
 func (c *Cluster) start(ctx context.Context) (err error) {
 	o := &c.opts
 	c.comm, err = comm.New(comm.Options{
-		Rank: wire.Rank(o.View.Self().Name.Rank()), Secret: o.Secret, TLS: o.TLS,
+		Rank: wire.Rank(o.View.Self().Name.Rank()), Secret: o.Secret, Plain: o.Plain, TLS: o.TLS,
 		Engine: o.Engine, Devices: o.Devices, Transports: o.Transports, Channels: o.Channels,
 		Timeout: o.Timeout, HandshakeTimeout: o.DialTimeout, Logger: o.Logger,
 		PeerName: c.nameOf, PeerRank: rankOf,
@@ -182,7 +182,7 @@ func (c *Cluster) Nodes() []NodeState {
 	for i := range records {
 		state := NodeState{Record: records[i]}
 		if p, ok := live[wire.Rank(records[i].Name.Rank())]; ok {
-			state.Connected, state.Transport = true, string(p.Transport)
+			state.Connected, state.Transport, state.Protection = true, string(p.Transport), p.Cover.String()
 			if p.Network == control.TCP {
 				state.Remote = p.Remote
 			}

@@ -4,7 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"syscall"
+	"unicode"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/metadata"
@@ -142,7 +146,12 @@ func (c *codes) code(err error) rpc.Code {
 // err is what a code means; nil for one that means nothing here.
 func (c *codes) err(code rpc.Code) error {
 	if code > proto.CodeErrno && code <= proto.CodeErrnoLast {
-		return syscall.Errno(code - proto.CodeErrno)
+		// The kernel takes no others, and gives an operation up on ENOSYS.
+		number := syscall.Errno(code - proto.CodeErrno)
+		if unix.ErrnoName(number) == "" || number == syscall.ENOSYS {
+			return nil
+		}
+		return number
 	}
 	return c.byCode[code]
 }
@@ -158,6 +167,17 @@ func (e *remoteError) Error() string { return e.text }
 
 func (e *remoteError) Unwrap() error { return e.is }
 
+// shown is a text of another node as it goes into a line of a log, or to a
+// terminal.
+func shown(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return unicode.ReplacementChar
+		}
+		return r
+	}, text)
+}
+
 // received turns what a call of ours has failed with into what our callers
 // tell apart: the owner's error as it was there, or ErrUnreachable where there
 // was no answer. Errors of the caller's own context stay, and those that
@@ -167,7 +187,7 @@ func (c *codes) received(node string, err error) error {
 		return nil
 	}
 	if answer, ok := errors.AsType[*rpc.Error](err); ok {
-		text := fmt.Sprintf("node %s: %s", node, answer.Text)
+		text := fmt.Sprintf("node %s: %s", node, shown(answer.Text))
 		if is := c.err(answer.Code); is != nil {
 			return &remoteError{text: text, is: is}
 		}
@@ -178,7 +198,7 @@ func (c *codes) received(node string, err error) error {
 	}
 	for _, gone := range []error{
 		control.ErrDisconnected, comm.ErrNotConnected, comm.ErrClosed, context.DeadlineExceeded,
-		control.ErrAuth, control.ErrRefused, comm.ErrNoTransport,
+		control.ErrAuth, control.ErrSilent, control.ErrCover, control.ErrRefused, comm.ErrNoTransport,
 	} {
 		if errors.Is(err, gone) {
 			return fmt.Errorf("node %s: %w: %w", node, ErrUnreachable, err)

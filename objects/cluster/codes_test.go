@@ -136,8 +136,14 @@ func TestErrorsTravel(t *testing.T) {
 	if !errors.Is(full, devices.ErrOutOfMemory) {
 		t.Errorf("a device that is full came as %v", full)
 	}
-	for _, number := range []syscall.Errno{syscall.EPERM, syscall.ENOSPC, syscall.EMFILE, 4095} {
+	for _, number := range []syscall.Errno{syscall.EPERM, syscall.ENOSPC, syscall.EMFILE, syscall.ERFKILL} {
 		if err := c.received("b", &rpc.Error{Code: c.code(fmt.Errorf("stat: %w", number))}); !errors.Is(err, number) {
+			t.Errorf("%v came as %v", number, err)
+		}
+	}
+	for _, number := range []syscall.Errno{syscall.ENOSYS, 200, 511, 512, 513, 4095} {
+		err := c.received("b", &rpc.Error{Code: proto.CodeErrno + rpc.Code(number)})
+		if _, is := errors.AsType[syscall.Errno](err); err == nil || is {
 			t.Errorf("%v came as %v", number, err)
 		}
 	}
@@ -174,7 +180,7 @@ func TestWithoutAnAnswer(t *testing.T) {
 	c := newCodes()
 	for _, gone := range []error{
 		control.ErrDisconnected, comm.ErrNotConnected, comm.ErrClosed, context.DeadlineExceeded,
-		control.ErrAuth, control.ErrRefused, comm.ErrNoTransport,
+		control.ErrAuth, control.ErrSilent, control.ErrCover, control.ErrRefused, comm.ErrNoTransport,
 		&rpc.Error{Code: rpc.CodeBusy}, &rpc.Error{Code: rpc.CodeClosing},
 	} {
 		if err := c.received("b", fmt.Errorf("call: %w", gone)); !errors.Is(err, ErrUnreachable) {

@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"slices"
@@ -285,8 +286,14 @@ func (p *otherParty) work(ctx context.Context) error {
 	wait := uint32(max(1, min(p.n.c.opts.Timeout/2, answerLimit)/time.Millisecond))
 	for {
 		q := question{method: proto.MethodCollectWait, in: &proto.JobAsk{Job: p.ask.Job, Wait: wait}, out: &p.last}
-		if err := p.askOnce(ctx, q); err != nil || p.last.Done {
+		if err := p.askOnce(ctx, q); err != nil {
 			return err
+		}
+		if a := &p.last; !isShown(a.Algorithm) || !isShown(a.Because) || !isShown(a.Path) {
+			return fmt.Errorf("node %s: a report that can't be shown: %w", p.n.name, proto.ErrBody)
+		}
+		if p.last.Done {
+			return nil
 		}
 	}
 }
@@ -323,6 +330,9 @@ func (f *File) Sums(ctx context.Context, block, from uint64, n int) ([]byte, err
 	err := f.ask(ctx, true, func(handle uint64) question {
 		return question{method: proto.MethodSums, out: &out, in: &proto.SumsAsk{Handle: handle, Block: block, From: from, N: uint32(n)}}
 	})
+	if err == nil && (len(out.Sums)%sha256.Size != 0 || len(out.Sums) > n*sha256.Size) {
+		err = fmt.Errorf("node %s: sums of %d bytes for %d blocks: %w", f.n.name, len(out.Sums), n, proto.ErrBody)
+	}
 	return out.Sums, err
 }
 

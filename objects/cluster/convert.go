@@ -4,11 +4,19 @@ import (
 	"fmt"
 	"math"
 	"strings"
+	"unicode"
 
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/objects"
 	"github.com/hmcfs/hmcfs/objects/cluster/proto"
 )
+
+// MaxInos is above all numbers that the inodes of a node have. The mount puts that
+// of the node beside them.
+const MaxInos metadata.Ino = 1 << 44
+
+// maxText is the longest text of an inode that is no name, key or target.
+const maxText = 1024
 
 func timeToProto(t metadata.Timespec) proto.Time { return proto.Time{Sec: t.Sec, Nsec: t.Nsec} }
 
@@ -44,11 +52,14 @@ func attrFromProto(a *proto.Attr) (objects.Attr, error) {
 		},
 		State: objects.State(a.State), Resident: a.Allocated,
 	}
-	if a.Ino == 0 {
-		return objects.Attr{}, fmt.Errorf("an inode without a number: %w", proto.ErrBody)
+	if a.Ino == 0 || out.Ino >= MaxInos {
+		return objects.Attr{}, fmt.Errorf("an inode with the number %#x: %w", a.Ino, proto.ErrBody)
 	}
-	if a.Size > math.MaxInt64 {
-		return objects.Attr{}, fmt.Errorf("inode %d of %d bytes: %w", a.Ino, a.Size, proto.ErrBody)
+	if a.Size > math.MaxInt64 || a.Allocated > math.MaxInt64 {
+		return objects.Attr{}, fmt.Errorf("inode %d of %d bytes, %d allocated: %w", a.Ino, a.Size, a.Allocated, proto.ErrBody)
+	}
+	if err := checkTexts(a, out.Mode); err != nil {
+		return objects.Attr{}, fmt.Errorf("inode %d: %w: %w", a.Ino, proto.ErrBody, err)
 	}
 	if !isType(out.Mode.Type()) || out.Mode != out.Mode.Type()|out.Mode.Perm() {
 		return objects.Attr{}, fmt.Errorf("inode %d of mode %o: %w", a.Ino, a.Mode, proto.ErrBody)
@@ -63,6 +74,29 @@ func attrFromProto(a *proto.Attr) (objects.Attr, error) {
 		return objects.Attr{}, fmt.Errorf("inode %d in state %q: %w", a.Ino, a.State, proto.ErrBody)
 	}
 	return out, nil
+}
+
+// checkTexts says whether the texts of an inode can be an inode's. They are
+// remembered, so they have to be bounded.
+func checkTexts(a *proto.Attr, mode metadata.Mode) error {
+	link := mode.Type() == metadata.TypeSymlink
+	switch {
+	case a.Device != "" && (!isName(a.Device) || !isShown(a.Device)):
+		return fmt.Errorf("device %q", a.Device[:min(len(a.Device), maxPath)])
+	case !isShown(a.Path):
+		return fmt.Errorf("a way of %d bytes", len(a.Path))
+	case a.Key != "" && metadata.ValidKey(a.Key) != nil:
+		return fmt.Errorf("a key of %d bytes", len(a.Key))
+	case link != (a.Target != "") || len(a.Target) > metadata.MaxTarget || strings.Contains(a.Target, "\x00"):
+		return fmt.Errorf("a target of %d bytes", len(a.Target))
+	}
+	return nil
+}
+
+// isShown says whether a text may be shown to a person: it has a bound, and no
+// control characters.
+func isShown(text string) bool {
+	return len(text) <= maxText && !strings.ContainsFunc(text, unicode.IsControl)
 }
 
 func isType(m metadata.Mode) bool {
@@ -107,7 +141,7 @@ func entryFromProto(e *proto.Entry) (Entry, error) {
 	out := Entry{Entry: metadata.Entry{
 		Name: e.Name, Ino: metadata.Ino(e.Ino), Type: metadata.Mode(e.Type), Cookie: metadata.Cookie(e.Cookie),
 	}}
-	if e.Ino == 0 || e.Cookie == 0 || !isName(e.Name) || !isType(out.Type) {
+	if e.Ino == 0 || out.Ino >= MaxInos || out.Ino == metadata.RootIno || e.Cookie == 0 || !isName(e.Name) || !isType(out.Type) {
 		return Entry{}, fmt.Errorf("entry %q, inode %d, type %o: %w", e.Name, e.Ino, e.Type, proto.ErrBody)
 	}
 	if e.Attr.Ino == 0 {
@@ -117,7 +151,7 @@ func entryFromProto(e *proto.Entry) (Entry, error) {
 	if err != nil {
 		return Entry{}, err
 	}
-	if a.Ino != out.Ino {
+	if a.Ino != out.Ino || a.Mode.Type() != out.Type {
 		return Entry{}, fmt.Errorf("entry %q, inode %d with the attributes of %d: %w", e.Name, e.Ino, a.Ino, proto.ErrBody)
 	}
 	out.Attr = &a

@@ -19,7 +19,7 @@ func someAttr() objects.Attr {
 			UID: 1<<32 - 1, GID: 65534, Nlink: 3, Rdev: 0x801, Size: 1<<63 - 1,
 			Atime: metadata.Timespec{Sec: -1 << 62, Nsec: 999_999_999}, Mtime: metadata.Timespec{Sec: 16_725_225_600, Nsec: 1},
 			Ctime: metadata.Timespec{Sec: -1, Nsec: 500}, Btime: metadata.Timespec{Sec: 1<<63 - 1},
-			Device: "sim0", Allocated: 1 << 41, Parent: 1 << 50, Target: "../a/\nb", Key: "k;ey", Path: "d2d-peer",
+			Device: "sim0", Allocated: 1 << 41, Parent: 1 << 50, Key: "k;ey", Path: "d2d-peer",
 			Expires: metadata.Timespec{Sec: 5, Nsec: 6},
 		},
 		State: objects.StateLive, Resident: 1 << 41,
@@ -30,7 +30,9 @@ func TestAttributesComeBack(t *testing.T) {
 	bound, lost := someAttr(), someAttr()
 	bound.State, bound.Bound = objects.StateBound, metadata.BoundLive
 	lost.State, lost.Resident = objects.StateLost, 0
-	for _, want := range []objects.Attr{someAttr(), bound, lost} {
+	link := someAttr()
+	link.Mode, link.Target = metadata.TypeSymlink|0o777, "../a/\nb"
+	for _, want := range []objects.Attr{someAttr(), bound, lost, link} {
 		p := attrToProto(&want, 1000)
 		got, err := attrFromProto(&p)
 		if err != nil {

@@ -167,7 +167,7 @@ func (f *File) inTurn(ctx context.Context, n uint64, move func(ctx context.Conte
 			return 0, fmt.Errorf("node %s: %d bytes copied of %d: %w", f.n.name, out.N, n, proto.ErrBody)
 		}
 		f.n.pace.took(out.N, time.Since(begun))
-		f.open.size.Store(out.Size)
+		f.open.sized(out.Size, out.Order)
 		return out.N, nil
 	})
 }

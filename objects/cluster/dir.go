@@ -61,7 +61,11 @@ func (d *Dir) ask(ctx context.Context, at metadata.Cookie) error {
 	if err != nil {
 		return err
 	}
+	if len(out.Entries) > pageEntries {
+		return fmt.Errorf("node %s: %d entries, %d at most were asked for: %w", n.name, len(out.Entries), pageEntries, proto.ErrBody)
+	}
 	page := make([]Entry, 0, len(out.Entries))
+	names := make(map[string]struct{}, len(out.Entries))
 	last := at
 	for i := range out.Entries {
 		e, failure := entryFromProto(&out.Entries[i])
@@ -71,8 +75,15 @@ func (d *Dir) ask(ctx context.Context, at metadata.Cookie) error {
 		if e.Cookie <= last {
 			return fmt.Errorf("node %s: entry %q is out of order: %w", n.name, e.Name, proto.ErrBody)
 		}
+		if e.Ino == d.ino {
+			return fmt.Errorf("node %s: directory %d lies in itself: %w", n.name, d.ino, proto.ErrBody)
+		}
 		last = e.Cookie
+		names[e.Name] = struct{}{}
 		page = append(page, e)
+	}
+	if len(names) < len(page) {
+		return fmt.Errorf("node %s: a name is twice in directory %d: %w", n.name, d.ino, proto.ErrBody)
 	}
 	if len(page) == 0 && !out.End {
 		return fmt.Errorf("node %s: a page without entries that is not the last: %w", n.name, proto.ErrBody)
@@ -80,6 +91,7 @@ func (d *Dir) ask(ctx context.Context, at metadata.Cookie) error {
 	user := userKey(d.who)
 	for i := range page {
 		if e := &page[i]; e.Attr != nil {
+			m.order = out.Entries[i].Attr.Order
 			n.heard(m, e.Attr)
 			n.cache.putName(m, user, d.ino, e.Name, e.Attr, out.Entries[i].Attr.Keep)
 		}

@@ -23,6 +23,13 @@ func (c *Cluster) Comm() *comm.Communicator { return c.comm }
 // Lanes are the methods' lanes.
 func Lanes() map[rpc.Method]rpc.Lane { return lanes() }
 
+// Known is how many nodes are known.
+func (c *Cluster) Known() int {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return len(c.nodes)
+}
+
 // Forget drops all that is remembered.
 func (n *Node) Forget() { n.cache.forget(Invalidation{All: true}) }
 

@@ -71,10 +71,14 @@ func (n *Node) CreateOpen(ctx context.Context, who Cred, dir objects.Ino, name s
 	if err != nil {
 		return objects.Attr{}, nil, err
 	}
-	a, err := n.received(&out.Attr)
-	if err != nil {
-		return a, nil, err
+	a, err := n.entered(&out.Attr, dir)
+	if err == nil && !a.IsRegular() {
+		err = fmt.Errorf("node %s: a file of mode %o: %w", n.name, a.Mode, proto.ErrBody)
 	}
+	if err != nil {
+		return objects.Attr{}, nil, err
+	}
+	m.order = out.Attr.Order
 	n.cache.putAttr(m, userKey(who), &a, out.Attr.Keep)
 	f := &File{n: n, who: who, ino: a.Ino, access: access, gen: a.Gen}
 	if out.Handle == 0 {
@@ -82,7 +86,7 @@ func (n *Node) CreateOpen(ctx context.Context, who Cred, dir objects.Ino, name s
 		return a, f, err
 	}
 	f.user, f.open = userKey(who), n.inos.use(a.Ino)
-	f.open.size.Store(a.Size)
+	f.open.sized(a.Size, m.order)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.handle, f.in = out.Handle, s
@@ -174,7 +178,10 @@ func (f *File) reopen(ctx context.Context, s *session) (again bool, err error) {
 	err = f.n.failed(err)
 	var a objects.Attr
 	if err == nil && f.by == nil {
-		a, err = attrFromProto(&out.Attr)
+		a, err = f.n.received(&out.Attr, f.ino)
+	}
+	if err == nil && (out.Handle == 0 || f.by == nil && !a.IsRegular()) {
+		err = fmt.Errorf("node %s: handle %#x of a file of mode %o: %w", f.n.name, out.Handle, a.Mode, proto.ErrBody)
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -190,7 +197,8 @@ func (f *File) reopen(ctx context.Context, s *session) (again bool, err error) {
 		return false, nil
 	}
 	f.gen = a.Gen
-	f.open.size.Store(a.Size)
+	m.order = out.Attr.Order
+	f.open.sized(a.Size, m.order)
 	f.n.cache.putAttr(m, f.user, &a, out.Attr.Keep)
 	return false, nil
 }
@@ -271,8 +279,8 @@ func (f *File) Close(ctx context.Context) error {
 	if f.by != nil {
 		return nil
 	}
-	a, err := attrFromProto(&out)
-	if err != nil {
+	a, err := f.n.received(&out, f.ino)
+	if m.order = out.Order; err != nil {
 		f.n.c.log.Debug("close", zap.String("node", string(f.n.name)), zap.Error(err))
 		return nil
 	}

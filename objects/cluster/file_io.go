@@ -32,7 +32,7 @@ func (f *File) peek(ctx context.Context, p []byte, off uint64) (uint64, error) {
 	defer cancel()
 	var out proto.MoveAnswer
 	err := f.with(ctx, true, func(s *session, handle uint64) error {
-		b, err := s.slots.get(ctx)
+		b, err := s.slots.blank(ctx, len(p))
 		if err != nil {
 			return err
 		}
@@ -67,7 +67,7 @@ func (f *File) moveIn(ctx context.Context, s *session, m rpc.Method, in *proto.M
 		f.open.read(out.Version)
 	}
 	count.Add(out.N)
-	f.open.size.Store(out.Size)
+	f.open.sized(out.Size, out.Order)
 	return out, nil
 }
 
@@ -106,7 +106,7 @@ func (f *File) write(ctx context.Context, p []byte, w objects.Write) (uint64, er
 		if err != nil {
 			return err
 		}
-		copy(b.bytes(len(p)), p)
+		copy(b.filled(len(p)), p)
 		out, err = f.moveIn(ctx, s, proto.MethodWrite, &proto.MoveAsk{
 			Handle: handle, Off: w.Off, N: uint64(len(p)), Memory: b.memory,
 			Append: w.Append, KillPriv: w.KillPriv,
@@ -129,9 +129,9 @@ func (f *File) Allocate(ctx context.Context, mode objects.AllocateMode, off, n u
 	if err != nil {
 		return err
 	}
-	a, err := f.n.received(&out)
+	a, err := f.n.received(&out, f.ino)
 	if err == nil {
-		f.n.inos.heard(&a)
+		f.n.inos.heard(&a, out.Order)
 	}
 	return err
 }
@@ -144,6 +144,9 @@ func (f *File) Seek(ctx context.Context, off uint64, w objects.Whence) (uint64, 
 			Handle: handle, Off: off, Hole: w == objects.SeekHole,
 		}}
 	})
+	if err == nil && out.Off < off {
+		err = fmt.Errorf("node %s: from %d on there is something at %d: %w", f.n.name, off, out.Off, proto.ErrBody)
+	}
 	return out.Off, err
 }
 

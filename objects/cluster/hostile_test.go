@@ -35,6 +35,13 @@ type rogue struct {
 // are not known to it, but for MethodHello and MethodOpen.
 func newRogue(t *testing.T, w *clustertest.World, at map[rpc.Method]rpc.Handler) *rogue {
 	t.Helper()
+	return newRogueAt(t, w, control.Address{Network: control.TCP, Addr: "127.0.0.1:0"}, at)
+}
+
+// newRogueAt is newRogue that listens at an address: at a socket of this machine
+// the two share memory.
+func newRogueAt(t *testing.T, w *clustertest.World, listen control.Address, at map[rpc.Method]rpc.Handler) *rogue {
+	t.Helper()
 	w.Node("b").Leave()
 	engine, err := transport.New(transport.Options{})
 	if err != nil {
@@ -55,12 +62,12 @@ func newRogue(t *testing.T, w *clustertest.World, at map[rpc.Method]rpc.Handler)
 		proto.MethodClose: answer(&proto.Attr{Ino: 2000, Mode: uint32(metadata.TypeRegular | 0o644), State: "live"}),
 	}
 	maps.Copy(all, at)
-	ep, err := rpc.New(rpc.Options{Comm: r.comm, Handlers: all, Lanes: cluster.Lanes()})
+	ep, err := rpc.New(rpc.Options{Comm: r.comm, Handlers: all, Lanes: cluster.Lanes(), Coder: codeOf})
 	if err != nil {
 		t.Fatal(err)
 	}
 	r.ep = ep
-	where, err := r.comm.Listen(t.Context(), control.Address{Network: control.TCP, Addr: "127.0.0.1:0"})
+	where, err := r.comm.Listen(t.Context(), listen)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,6 +20,12 @@ type opened struct {
 	uses int
 	// size is that of the file as last heard.
 	size atomic.Uint64
+
+	mu sync.Mutex
+	// order is the owner's, of size: an answer that another one has overtaken does
+	// not set it.
+	// +checklocks:mu
+	order uint64
 	// version counts the changes that we know of.
 	version atomic.Uint64
 	// owners is the owner's version as last heard, plus one; 0 is none.
@@ -33,6 +39,16 @@ func (o *opened) read(version uint64) {
 	was := o.owners.Swap(version + 1)
 	if changing := version%2 == 1; changing || was != 0 && was != version+1 {
 		o.version.Add(1)
+	}
+}
+
+// sized takes a size from an answer of an order.
+func (o *opened) sized(size, order uint64) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if order >= o.order {
+		o.order = order
+		o.size.Store(size)
 	}
 }
 
@@ -63,11 +79,11 @@ func (s *inos) leave(ino objects.Ino) {
 }
 
 // heard takes attributes that the node has told of.
-func (s *inos) heard(a *objects.Attr) {
+func (s *inos) heard(a *objects.Attr, order uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if o := s.open[a.Ino]; o != nil {
-		o.size.Store(a.Size)
+		o.sized(a.Size, order)
 	}
 }
 

@@ -228,6 +228,9 @@ func (p *peerKeys) List(ctx context.Context, s keyindex.Space, after string, lim
 		if err := n.ask(ctx, question{method: proto.MethodListKeys, in: &ask, out: &out, again: true}); err != nil {
 			return err
 		}
+		if len(out.Keys) > limit {
+			return fmt.Errorf("node %s: %d keys, %d at most were asked for: %w", n.name, len(out.Keys), limit, proto.ErrBody)
+		}
 		mu.Lock()
 		defer mu.Unlock()
 		for _, key := range out.Keys {

@@ -25,15 +25,18 @@ func (c *Cluster) Key(ctx context.Context, key string) (*Node, string, error) {
 		at = n
 		return n.ask(ctx, question{method: proto.MethodFindKey, in: &proto.KeyAsk{Key: key}, out: &out, again: true})
 	})
-	if err == nil && !isPath(out.Path) {
+	if err == nil && (!isPath(out.Path) || len(out.Path) > maxKeyPath) {
 		// Who follows it, as a symlink of ours, must end up in that node's tree.
-		err = fmt.Errorf("key %q of node %s is at %q: %w", key, at.name, out.Path, proto.ErrBody)
+		err = fmt.Errorf("key %q of node %s is at %q: %w", key, at.name, out.Path[:min(len(out.Path), maxText)], proto.ErrBody)
 	}
 	if err != nil {
 		return nil, "", err
 	}
 	return at, out.Path, nil
 }
+
+// maxKeyPath leaves room for what leads to the node's tree, in a symlink's target.
+const maxKeyPath = metadata.MaxTarget - 128
 
 // isPath says whether each part of a path is a name.
 func isPath(path string) bool {

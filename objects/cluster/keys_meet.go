@@ -208,7 +208,7 @@ func (k *keys) meetPart(ctx context.Context, n *Node, s keyindex.Space, names []
 		return err
 	}
 	for i, at := range out.Both {
-		if at >= uint64(len(q.Keys)) {
+		if at >= uint64(len(q.Keys)) || i > 0 && at <= out.Both[i-1] {
 			return fmt.Errorf("node %s: key %d of %d: %w", n.name, at, len(q.Keys), proto.ErrBody)
 		}
 		ours, theirs := timeFromProto(q.Made[at]), timeFromProto(out.Made[i])

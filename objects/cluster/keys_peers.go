@@ -26,6 +26,9 @@ type peerKeys struct {
 	// or say that no node has it. It is empty where there is no index.
 	// +checklocks:mu
 	promised map[spaceKey][]members.Name
+	// promises counts them by node.
+	// +checklocks:mu
+	promises map[members.Name]int
 	// turn counts the keys that have become ours.
 	// +checklocks:mu
 	turn uint64
@@ -62,7 +65,7 @@ type ownKey struct {
 }
 
 func newPeerKeys(c *Cluster) *peerKeys {
-	return &peerKeys{c: c, ours: map[spaceKey]*ownKey{}, promised: map[spaceKey][]members.Name{}, met: map[members.Name]meeting{}}
+	return &peerKeys{c: c, ours: map[spaceKey]*ownKey{}, promised: map[spaceKey][]members.Name{}, promises: map[members.Name]int{}, met: map[members.Name]meeting{}}
 }
 
 // Claim makes keys ours; see keyindex.Index. Two nodes that claim a key at the
@@ -229,20 +232,35 @@ func (p *peerKeys) keeps(s keyindex.Space, key string, asker members.Name) (keep
 	}
 }
 
+// maxPromised is how many keys one node is told to be free at a time, while the
+// index is away.
+const maxPromised = 1 << 16
+
 // promise notes that a node is told that a key is free, and redeem that this is
-// over.
-func (p *peerKeys) promise(at spaceKey, to members.Name) {
+// over. It reports false where the node has been told so of too many.
+func (p *peerKeys) promise(at spaceKey, to members.Name) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !slices.Contains(p.promised[at], to) {
-		p.promised[at] = append(p.promised[at], to)
+	if slices.Contains(p.promised[at], to) {
+		return true
 	}
+	if p.promises[to] == maxPromised {
+		return false
+	}
+	p.promises[to]++
+	p.promised[at] = append(p.promised[at], to)
+	return true
 }
 
 func (p *peerKeys) redeem(at spaceKey, to members.Name) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	left := slices.DeleteFunc(slices.Clone(p.promised[at]), func(n members.Name) bool { return n == to })
+	if len(left) < len(p.promised[at]) {
+		if p.promises[to]--; p.promises[to] == 0 {
+			delete(p.promises, to)
+		}
+	}
 	if p.promised[at] = left; len(left) == 0 {
 		delete(p.promised, at)
 	}

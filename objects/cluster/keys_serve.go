@@ -186,9 +186,12 @@ func (k *keys) serveHave(ctx context.Context, g *guest, q *proto.HaveKeysAsk) (a
 // afterwards.
 func (k *keys) keeps(s keyindex.Space, key string, asker members.Name, unindexed bool) bool {
 	at := spaceKey{s, key}
+	if metadata.ValidKey(key) != nil {
+		return true
+	}
 	noted := k.index != nil && unindexed
-	if noted {
-		k.peers.promise(at, asker)
+	if noted && !k.peers.promise(at, asker) {
+		return true
 	}
 	keeps, known := k.peers.keeps(s, key, asker)
 	if !known && k.index != nil {

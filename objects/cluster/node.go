@@ -29,6 +29,8 @@ type Node struct {
 	left atomic.Bool
 	// replaced says that another incarnation has come.
 	replaced atomic.Bool
+	// met says that there was a session.
+	met atomic.Bool
 	// session is the present one, or nil.
 	session atomic.Pointer[session]
 	cache   cache
@@ -94,6 +96,7 @@ func (n *Node) learn(r members.Record) {
 // identify takes what the node has said of itself. It keeps the addresses by
 // which it was found.
 func (n *Node) identify(r members.Record) {
+	n.met.Store(true)
 	old := n.record.Load()
 	if r.Epoch < old.Epoch {
 		return // of a session that was before

@@ -2,6 +2,8 @@ package cluster
 
 import (
 	"context"
+	"fmt"
+	"strings"
 
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/objects"
@@ -27,8 +29,9 @@ func (n *Node) freshAttr(ctx context.Context, who Cred, ino objects.Ino) (object
 	if err != nil {
 		return objects.Attr{}, err
 	}
-	a, err := n.received(&out)
+	a, err := n.received(&out, ino)
 	if err == nil {
+		m.order = out.Order
 		n.heard(m, &a)
 		n.cache.putAttr(m, userKey(who), &a, out.Keep)
 	}
@@ -58,9 +61,10 @@ func (n *Node) SetAttr(ctx context.Context, who Cred, ino objects.Ino, c objects
 	if err != nil {
 		return objects.Attr{}, err
 	}
-	a, err := n.received(&out)
+	a, err := n.received(&out, ino)
 	if err == nil {
-		n.inos.heard(&a)
+		m.order = out.Order
+		n.inos.heard(&a, m.order)
 		n.cache.putAttr(m, userKey(who), &a, out.Keep)
 	}
 	return a, err
@@ -73,7 +77,13 @@ func (n *Node) GetXattr(ctx context.Context, who Cred, ino objects.Ino, name str
 		method: proto.MethodGetXattr, again: true, out: &out,
 		in: &proto.XattrAsk{Cred: credToProto(who), Ino: uint64(ino), Name: name},
 	})
-	return out.Value, err
+	if err == nil && len(out.Value) > metadata.MaxXattr {
+		err = fmt.Errorf("node %s: attribute %q of %d bytes: %w", n.name, name, len(out.Value), proto.ErrBody)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return out.Value, nil
 }
 
 // ListXattr lists their names.
@@ -83,7 +93,29 @@ func (n *Node) ListXattr(ctx context.Context, who Cred, ino objects.Ino) ([]stri
 		method: proto.MethodListXattr, again: true, out: &out,
 		in: &proto.InoAsk{Cred: credToProto(who), Ino: uint64(ino)},
 	})
-	return out.Names, err
+	if err == nil {
+		err = checkXattrs(out.Names)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("node %s: %w", n.name, err)
+	}
+	return out.Names, nil
+}
+
+// checkXattrs says whether a list can be that of an inode's attributes: the kernel
+// takes up to 64 KiB.
+func checkXattrs(names []string) error {
+	size := 0
+	for _, name := range names {
+		if name == "" || len(name) > metadata.MaxName || strings.Contains(name, "\x00") {
+			return fmt.Errorf("an attribute's name of %d bytes: %w", len(name), proto.ErrBody)
+		}
+		size += len(name) + 1
+	}
+	if size > metadata.MaxXattr {
+		return fmt.Errorf("attributes' names of %d bytes: %w", size, proto.ErrBody)
+	}
+	return nil
 }
 
 // Xattr is one to be set.
@@ -123,5 +155,11 @@ func (n *Node) StatFS(ctx context.Context, who Cred, ino objects.Ino) (Usage, er
 		method: proto.MethodStatFS, again: true, out: &out,
 		in: &proto.InoAsk{Cred: credToProto(who), Ino: uint64(ino)},
 	})
-	return Usage{Device: out.Device, Total: out.Total, Free: out.Free, Used: out.Used}, err
+	if err == nil && (out.Free > out.Total || out.Device != "" && !isShown(out.Device)) {
+		err = fmt.Errorf("node %s: device %.64q with %d bytes free of %d: %w", n.name, out.Device, out.Free, out.Total, proto.ErrBody)
+	}
+	if err != nil {
+		return Usage{}, err
+	}
+	return Usage{Device: out.Device, Total: out.Total, Free: out.Free, Used: out.Used}, nil
 }

@@ -25,33 +25,51 @@ func (n *Node) Lookup(ctx context.Context, who Cred, dir objects.Ino, name strin
 	if err != nil {
 		return objects.Attr{}, err
 	}
-	a, err := n.received(&out)
+	a, err := n.entered(&out, dir)
 	if err == nil {
+		m.order = out.Order
 		n.heard(m, &a)
 		n.cache.putName(m, user, dir, name, &a, out.Keep)
 	}
 	return a, err
 }
 
-// received is an inode that the node has told of.
-func (n *Node) received(out *proto.Attr) (objects.Attr, error) {
+// received is an inode that the node has told of, which must be the one that it
+// was asked about; 0 is any.
+//
+// Errors: proto.ErrBody.
+func (n *Node) received(out *proto.Attr, asked objects.Ino) (objects.Attr, error) {
 	a, err := attrFromProto(out)
+	if err == nil && asked != 0 && a.Ino != asked {
+		err = fmt.Errorf("asked about inode %d it tells of %d: %w", asked, a.Ino, proto.ErrBody)
+	}
 	if err != nil {
-		return a, fmt.Errorf("node %s: %w", n.name, err)
+		return objects.Attr{}, fmt.Errorf("node %s: %w", n.name, err)
 	}
 	return a, nil
+}
+
+// entered is received for an inode that was found in a directory, or made there:
+// neither the root nor the directory is.
+func (n *Node) entered(out *proto.Attr, dir objects.Ino) (objects.Attr, error) {
+	a, err := n.received(out, 0)
+	if err == nil && (a.Ino == metadata.RootIno || a.Ino == dir) {
+		return objects.Attr{}, fmt.Errorf("node %s: inode %d lies in directory %d: %w", n.name, a.Ino, dir, proto.ErrBody)
+	}
+	return a, err
 }
 
 // heard takes the size of a file that may be open from an answer, if no change
 // that we know of has overtaken that.
 func (n *Node) heard(m mark, a *objects.Attr) {
 	if !n.cache.overtaken(m, a.Ino) {
-		n.inos.heard(a)
+		n.inos.heard(a, m.order)
 	}
 }
 
-// made asks for something that makes an inode, or a name of one.
-func (n *Node) made(ctx context.Context, m rpc.Method, in any, who Cred, dir objects.Ino, name string) (objects.Attr, error) {
+// made asks for something that makes an inode of a kind, or a name of the inode
+// is; 0 is any.
+func (n *Node) made(ctx context.Context, m rpc.Method, in any, who Cred, dir objects.Ino, name string, kind metadata.Mode, is objects.Ino) (objects.Attr, error) {
 	begun := n.cache.begin()
 	var out proto.Attr
 	err := n.ask(ctx, question{method: m, in: in, out: &out})
@@ -59,11 +77,16 @@ func (n *Node) made(ctx context.Context, m rpc.Method, in any, who Cred, dir obj
 	if err != nil {
 		return objects.Attr{}, err
 	}
-	a, err := n.received(&out)
-	if err == nil {
-		n.cache.putName(begun, userKey(who), dir, name, &a, out.Keep)
+	a, err := n.entered(&out, dir)
+	if err == nil && is != 0 && a.Ino != is || err == nil && kind != 0 && a.Mode.Type() != kind {
+		err = fmt.Errorf("node %s: inode %d of mode %o for %q: %w", n.name, a.Ino, a.Mode, name, proto.ErrBody)
 	}
-	return a, err
+	if err != nil {
+		return objects.Attr{}, err
+	}
+	begun.order = out.Order
+	n.cache.putName(begun, userKey(who), dir, name, &a, out.Keep)
+	return a, nil
 }
 
 // stirred drops what is remembered of directories in which we have changed
@@ -83,7 +106,7 @@ func (n *Node) Create(ctx context.Context, who Cred, dir objects.Ino, name strin
 	return n.made(ctx, proto.MethodCreate, &proto.CreateAsk{
 		Cred: credToProto(who), Dir: uint64(dir), Name: name,
 		Mode: uint32(in.Mode), Rdev: in.Rdev, Target: in.Target,
-	}, who, dir, name)
+	}, who, dir, name, in.Mode.Type(), 0)
 }
 
 // Link adds a name.
@@ -91,7 +114,7 @@ func (n *Node) Link(ctx context.Context, who Cred, ino, dir objects.Ino, name st
 	defer n.touched(ino)
 	return n.made(ctx, proto.MethodLink, &proto.LinkAsk{
 		Cred: credToProto(who), Ino: uint64(ino), Dir: uint64(dir), Name: name,
-	}, who, dir, name)
+	}, who, dir, name, 0, ino)
 }
 
 // Unlink removes a name.

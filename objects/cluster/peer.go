@@ -5,11 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"time"
 
 	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
 
 	"github.com/hmcfs/hmcfs/metadata/members"
 	"github.com/hmcfs/hmcfs/objects/cluster/proto"
@@ -244,12 +244,20 @@ func (n *Node) addresses() (near, far []control.Address, faults []error) {
 		default:
 			// That of another machine is not here, or is somebody else's, who
 			// can't prove to be this node.
-			if info, failure := os.Stat(at.Addr); failure == nil && info.Mode().Type() == fs.ModeSocket {
+			if isOurSocket(at.Addr) {
 				near = append(near, at)
 			}
 		}
 	}
 	return near, far, faults
+}
+
+// isOurSocket says whether a path is a socket of our user's, or of root's: what
+// others may have put there is not connected to.
+func isOurSocket(path string) bool {
+	var st unix.Stat_t
+	return unix.Lstat(path, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFSOCK &&
+		(st.Uid == 0 || int64(st.Uid) == int64(os.Geteuid()))
 }
 
 // hello tells the node who we are, and hears who it is.

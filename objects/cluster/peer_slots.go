@@ -46,6 +46,8 @@ type slot struct {
 	from   *slots
 	buffer *region.Buffer
 	memory []byte // the descriptor, encoded
+	// used bounds the bytes, from the begin, that may be others than zeros.
+	used int
 }
 
 func (p *slots) open(n *Node, s *session, size devices.Size, most int) {
@@ -79,6 +81,21 @@ func (p *slots) get(ctx context.Context) (*slot, error) {
 	return b, nil
 }
 
+// blank is get for a read of n bytes: they are zeros, so that nothing is shown but
+// what the node puts there for this read. It may answer for more than it puts.
+//
+// Nothing that the transport counts would tell that: by shared memory and by RDMA
+// the node writes without this process, and bytes that are put twice in one place
+// leave another as it was.
+func (p *slots) blank(ctx context.Context, n int) (*slot, error) {
+	b, err := p.get(ctx)
+	if err == nil {
+		clear(b.bytes(min(n, b.used)))
+		b.used = max(n, b.used)
+	}
+	return b, err
+}
+
 // make takes memory and shares it.
 func (p *slots) make(ctx context.Context) (*slot, error) {
 	c := p.n.c
@@ -97,6 +114,12 @@ func (p *slots) make(ctx context.Context) (*slot, error) {
 
 // bytes is the slot's memory.
 func (b *slot) bytes(n int) []byte { return b.buffer.Host(0, devices.Size(n)) }
+
+// filled is the slot's memory, to be filled by us.
+func (b *slot) filled(n int) []byte {
+	b.used = max(n, b.used)
+	return b.bytes(n)
+}
 
 // done ends the use of a slot. Whether the node is done with it as well, the
 // error of what was asked says.

@@ -79,10 +79,11 @@ func (c *Cluster) see(name members.Name) *Node {
 	c.mu.Lock()
 	n := c.nodes[name]
 	if !ok {
-		c.mu.Unlock()
 		if n != nil {
 			n.left.Store(true)
+			c.dropLocked(n)
 		}
+		c.mu.Unlock()
 		return nil
 	}
 	var old *Node
@@ -95,6 +96,23 @@ func (c *Cluster) see(name members.Name) *Node {
 	c.mu.Unlock()
 	c.retire(old)
 	return n
+}
+
+// dropLocked forgets a node that has left and with which there was never a session:
+// there may be any number of such records.
+//
+// +checklocks:c.mu
+func (c *Cluster) dropLocked(n *Node) {
+	n.mu.Lock()
+	used := n.trying != nil || n.outage != nil
+	n.mu.Unlock()
+	if used || n.met.Load() {
+		return
+	}
+	delete(c.nodes, n.name)
+	if c.ranks[n.rank] == n {
+		delete(c.ranks, n.rank)
+	}
 }
 
 // met takes what a node has said of itself, in a session with it.

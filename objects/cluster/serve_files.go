@@ -146,7 +146,15 @@ func (s *server) read(ctx context.Context, g *guest, q *proto.MoveAsk) (any, err
 	if err != nil {
 		return nil, err
 	}
-	return &proto.MoveAnswer{N: moved.N, Off: q.Off, Size: h.file.Size(), Path: string(moved.Path), Version: version}, nil
+	out := s.moved(h.file, moved, q.Off)
+	out.Version = version
+	return out, nil
+}
+
+// moved is the answer to a move of a file's bytes.
+func (s *server) moved(f *objects.File, m objects.Moved, off uint64) *proto.MoveAnswer {
+	order := s.push.mark() // before the size is looked at
+	return &proto.MoveAnswer{N: m.N, Off: off, Size: f.Size(), Path: string(m.Path), Order: order}
 }
 
 // write gets bytes of the asker's memory into a file.
@@ -169,7 +177,7 @@ func (s *server) write(ctx context.Context, g *guest, q *proto.MoveAsk) (any, er
 	if err != nil {
 		return nil, err
 	}
-	return &proto.MoveAnswer{N: moved.N, Off: moved.Off, Size: h.file.Size(), Path: string(moved.Path)}, nil
+	return s.moved(h.file, moved, moved.Off), nil
 }
 
 func (s *server) allocate(ctx context.Context, g *guest, q *proto.AllocateAsk) (any, error) {
@@ -254,11 +262,11 @@ func (s *server) copy(ctx context.Context, g *guest, q *proto.CopyAsk) (any, err
 	if err != nil {
 		return nil, err
 	}
-	out := proto.MoveAnswer{N: n, Off: q.DstOff, Size: dst.file.Size()}
+	out := s.moved(dst.file, objects.Moved{N: n}, q.DstOff)
 	if a, err := s.o.Store.Attr(ctx, ino); err == nil {
 		out.Path = a.Path
 	}
-	return &out, nil
+	return out, nil
 }
 
 // pull copies from a file of a third node.
@@ -281,7 +289,7 @@ func (s *server) pull(ctx context.Context, g *guest, q *proto.PullAsk) (any, err
 	if err != nil {
 		return nil, err
 	}
-	return &proto.MoveAnswer{N: moved.N, Off: q.Off, Size: h.file.Size(), Path: string(moved.Path)}, nil
+	return s.moved(h.file, moved, q.Off), nil
 }
 
 // served tells that a question has changed, or may have changed, an inode or the

@@ -22,7 +22,9 @@ func (s *server) told(g *guest, a *objects.Attr, mark uint64, names bool) proto.
 	if s.push.remember(g, topicOf(a.Ino), mark) && names {
 		keep = s.keep(a)
 	}
-	return attrToProto(a, keep)
+	out := attrToProto(a, keep)
+	out.Order = mark
+	return out
 }
 
 // changed is told for an inode that the session itself has just changed, so that

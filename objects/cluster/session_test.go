@@ -316,6 +316,29 @@ func TestHidden(t *testing.T) {
 	}
 }
 
+// TestNeverMet is a node that the view has for a while and that is never met, as
+// there may be any number of: nothing is kept of it.
+func TestNeverMet(t *testing.T) {
+	kit.Check(t)
+	w := clustertest.New(t, clustertest.Options{Names: []members.Name{"a", "b", "c"}})
+	a := w.Node("a")
+	if _, err := w.Peer("a", "b").Attr(t.Context(), clustertest.Root(), metadata.RootIno); err != nil {
+		t.Fatal(err)
+	}
+	c := w.Peer("a", "c")
+	a.View.Hide("c", true)
+	if _, err := a.Cluster.Node("c"); !errors.Is(err, cluster.ErrNoNode) || !c.Gone() || a.Cluster.Known() != 1 {
+		t.Errorf("%v, gone %v, %d nodes are known", err, c.Gone(), a.Cluster.Known())
+	}
+	a.View.Hide("c", false)
+	if _, err := w.Peer("a", "c").Attr(t.Context(), clustertest.Root(), metadata.RootIno); err != nil {
+		t.Errorf("when it is back: %v", err)
+	}
+	if _, err := c.Attr(t.Context(), clustertest.Root(), metadata.RootIno); !errors.Is(err, cluster.ErrUnreachable) {
+		t.Errorf("the one that has left: %v", err)
+	}
+}
+
 // TestCloseEnds fails what is under way, and all that follows.
 func TestCloseEnds(t *testing.T) {
 	kit.Check(t)

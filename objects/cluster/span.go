@@ -31,6 +31,12 @@ func (f *File) Span(off, n uint64) transport.Span {
 // moves the bytes: we lend it the other end.
 type remote struct{ f *File }
 
+var _ transport.Lender = remote{}
+
+// Lends reports whether a read is lent the caller's memory: a slot has no bytes
+// of anything else.
+func (remote) Lends(n devices.Size) bool { return n > slotSize }
+
 // Fetch has the owner put bytes of the file into dst.
 func (r remote) Fetch(ctx context.Context, dst transport.Span, off devices.Offset) (transport.Path, error) {
 	if dst.Len() <= slotSize {
@@ -146,7 +152,7 @@ func (r remote) fetchSmall(ctx context.Context, dst transport.Span, off uint64) 
 	defer cancel()
 	var path transport.Path
 	err := r.f.with(ctx, true, func(s *session, handle uint64) error {
-		b, err := s.slots.get(ctx)
+		b, err := s.slots.blank(ctx, int(dst.Len()))
 		if err != nil {
 			return err
 		}
@@ -178,7 +184,7 @@ func (r remote) storeSmall(ctx context.Context, src transport.Span, off uint64) 
 			return err
 		}
 		defer func() { b.done(err) }()
-		if _, failure := r.f.n.c.opts.Engine.Copy(ctx, transport.HostSpan(b.bytes(int(src.Len()))), src); failure != nil {
+		if _, failure := r.f.n.c.opts.Engine.Copy(ctx, transport.HostSpan(b.filled(int(src.Len()))), src); failure != nil {
 			return failure
 		}
 		var out proto.MoveAnswer

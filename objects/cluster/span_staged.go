@@ -47,7 +47,7 @@ func fetchStaged(ctx context.Context, f *File, m staging) (string, error) {
 		if err != nil {
 			return 0, err
 		}
-		b, err := m.s.stages.get(ctx)
+		b, err := m.s.stages.blank(ctx, int(n))
 		if err != nil {
 			return 0, err
 		}
@@ -135,7 +135,7 @@ func (m *staging) fill(ctx context.Context, f *File, queue chan<- full) {
 			p.b, p.err = m.s.stages.get(ctx)
 		}
 		if p.err == nil {
-			_, p.err = f.n.c.opts.Engine.Copy(ctx, transport.HostSpan(p.b.bytes(int(p.n))), src)
+			_, p.err = f.n.c.opts.Engine.Copy(ctx, transport.HostSpan(p.b.filled(int(p.n))), src)
 		}
 		queue <- p // it is read to its end
 		if p.err != nil {

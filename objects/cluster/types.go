@@ -76,7 +76,10 @@ type Options struct {
 	// Secret and TLS prove who is there: one is required. With TLS a node's
 	// certificate is for the DNS name that is its node name.
 	Secret []byte
-	TLS    *tls.Config
+	// Plain leaves what goes between nodes by a secret unencrypted. All nodes must
+	// have it.
+	Plain bool
+	TLS   *tls.Config
 	// Transports, Channels are comm's. Channels defaults to 4.
 	Transports []comm.Transport
 	Channels   int
@@ -105,6 +108,9 @@ type NodeState struct {
 	// Connected says that there is a session, Transport by what.
 	Connected bool   `json:"connected"`
 	Transport string `json:"transport,omitempty"`
+	// Protection names the protection of the session: tls, secret, plain (nothing, as both
+	// nodes were told), or local (nothing, on a socket of this machine).
+	Protection string `json:"protection,omitempty"`
 	// Remote is the address that its connection comes from, or goes to; empty for
 	// a socket of this machine, and where there is none.
 	Remote string `json:"remote,omitempty"`

@@ -27,10 +27,11 @@ type FileID struct {
 	UID uint32 `json:"uid"`
 }
 
-// Facts says which file a descriptor names, and how long it is.
+// Facts says which file a descriptor names, and how long it is. It asks nobody
+// but the kernel.
 //
 // Errors: ErrNotMemory for what is no regular file of a tmpfs, such as pipes,
-// sockets, devices, directories and huge pages.
+// sockets, devices, directories, huge pages, and what is only named (O_PATH).
 func Facts(f *os.File) (id FileID, size uint64, err error) {
 	err = control(f, func(fd int) error {
 		id, size, err = factsOf(fd)
@@ -39,38 +40,65 @@ func Facts(f *os.File) (id FileID, size uint64, err error) {
 	return id, size, err
 }
 
-// Identity tells which file a descriptor is, whatever it is.
+// Identity tells which file a descriptor is, whatever it is, and asks nobody
+// but the kernel.
 func Identity(f *os.File) (id FileID, err error) {
 	err = control(f, func(fd int) error {
-		var st unix.Stat_t
-		if failed := unix.Fstat(fd, &st); failed != nil {
-			return fmt.Errorf("stat: %w", failed)
-		}
-		id = FileID{Dev: st.Dev, Ino: st.Ino, UID: st.Uid}
-		return nil
+		st, failed := look(fd)
+		id = idOf(&st)
+		return failed
 	})
 	return id, err
 }
 
+// look asks the kernel what it knows of a file by itself. fstat would ask the
+// file system, which may never answer.
+func look(fd int) (st unix.Statx_t, err error) {
+	const mask = unix.STATX_TYPE | unix.STATX_MODE | unix.STATX_INO | unix.STATX_UID | unix.STATX_SIZE
+	if err = unix.Statx(fd, "", unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC, mask, &st); err != nil {
+		return st, fmt.Errorf("stat: %w", err)
+	}
+	return st, nil
+}
+
+func idOf(st *unix.Statx_t) FileID {
+	return FileID{Dev: unix.Mkdev(st.Dev_major, st.Dev_minor), Ino: st.Ino, UID: st.Uid}
+}
+
 func factsOf(fd int) (id FileID, size uint64, err error) {
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return id, 0, fmt.Errorf("stat: %w", err)
+	st, err := regular(fd)
+	if err != nil {
+		return id, 0, err
 	}
-	if st.Mode&unix.S_IFMT != unix.S_IFREG {
-		return id, 0, fmt.Errorf("a file of type %o; pass a memfd or a file of /dev/shm: %w", st.Mode&unix.S_IFMT, ErrNotMemory)
+	if !inMemory(fd) {
+		return id, 0, fmt.Errorf("a file on a disk, or one that is only named (O_PATH); pass a memfd or a file of /dev/shm: %w", ErrNotMemory)
 	}
+	return idOf(&st), st.Size, onTmpfs(fd)
+}
+
+// regular looks at a file that must be a regular one.
+func regular(fd int) (unix.Statx_t, error) {
+	st, err := look(fd)
+	if err == nil && st.Mode&unix.S_IFMT != unix.S_IFREG {
+		err = fmt.Errorf("a file of type %o; pass a memfd or a file of /dev/shm: %w", st.Mode&unix.S_IFMT, ErrNotMemory)
+	}
+	return st, err
+}
+
+// onTmpfs asks the file system what it is, so of a stranger's file only the
+// guard's process asks it.
+func onTmpfs(fd int) error {
 	var fs unix.Statfs_t
 	if err := unix.Fstatfs(fd, &fs); err != nil {
-		return id, 0, fmt.Errorf("statfs: %w", err)
+		return fmt.Errorf("statfs: %w", err)
 	}
 	switch fs.Type {
 	case unix.TMPFS_MAGIC:
-		return FileID{Dev: st.Dev, Ino: st.Ino, UID: st.Uid}, uint64(st.Size), nil
+		return nil
 	case unix.HUGETLBFS_MAGIC:
-		return id, 0, fmt.Errorf("huge pages can't be read and written by descriptor; make the memfd without MFD_HUGETLB: %w", ErrNotMemory)
+		return fmt.Errorf("huge pages can't be read and written by descriptor; make the memfd without MFD_HUGETLB: %w", ErrNotMemory)
 	}
-	return id, 0, fmt.Errorf("a file on a disk; pass a memfd or a file of /dev/shm: %w", ErrNotMemory)
+	return fmt.Errorf("a file on a disk; pass a memfd or a file of /dev/shm: %w", ErrNotMemory)
 }
 
 // inMemory says whether an open file is of shared memory, or of huge pages: the
@@ -122,19 +150,16 @@ func CheckWritable(f *os.File) error {
 }
 
 // Take duplicates what the process has as descriptor n, whatever that is, for
-// its user.
+// its user; what a guard does not let through comes as O_PATH.
 //
 // Errors: ErrGone; ErrNotMemory when there is none; ErrDenied when the process
-// is not the user's; EPERM where one process may not take from another (Yama).
-func (p *Process) Take(n int, uid uint32) (*os.File, error) {
+// is not the user's; EPERM where one process may not take from another (Yama);
+// ErrSilent.
+func (p *Process) Take(g *Guard, n int, uid uint32) (*os.File, error) {
 	name := p.dir("fd/" + strconv.Itoa(n))
-	fd, err := unix.PidfdGetfd(int(p.file.Fd()), n, 0)
+	f, err := g.take(p, n, uid)
 	switch {
 	case err == nil:
-		var f *os.File
-		if f, err = Adopt(fd, name); err != nil {
-			return nil, err
-		}
 		// Whoever was the user's when it was found can have become a program
 		// with rights of its own since, and the descriptor one of that.
 		var mine bool
@@ -149,6 +174,8 @@ func (p *Process) Take(n int, uid uint32) (*os.File, error) {
 		return nil, fmt.Errorf("%s: no such descriptor: %w", name, ErrNotMemory)
 	case errors.Is(err, unix.ESRCH):
 		return nil, fmt.Errorf("%s: %w", name, ErrGone)
+	case errors.Is(err, ErrSilent):
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	return nil, &os.PathError{Op: "take", Path: name, Err: err}
 }
@@ -157,9 +184,9 @@ func (p *Process) Take(n int, uid uint32) (*os.File, error) {
 // n, for its user.
 //
 // Errors: ErrGone; ErrNotMemory; ErrDenied.
-func (p *Process) Descriptor(n int, uid uint32) (*os.File, error) {
+func (p *Process) Descriptor(g *Guard, n int, uid uint32) (*os.File, error) {
 	name := p.dir("fd/" + strconv.Itoa(n))
-	f, err := p.Take(n, uid)
+	f, err := p.Take(g, n, uid)
 	if err == nil {
 		if _, _, err = Facts(f); err == nil {
 			err = CheckWritable(f)
@@ -174,7 +201,7 @@ func (p *Process) Descriptor(n int, uid uint32) (*os.File, error) {
 	}
 	// Where one process may not take from another (Yama), the file's name in
 	// /proc leads to it, and its owner may open it anyway.
-	f, err = openFile(name, 0, uid)
+	f, err = g.open(name, 0, uid)
 	if err != nil {
 		return nil, err
 	}
@@ -190,8 +217,11 @@ func (p *Process) Descriptor(n int, uid uint32) (*os.File, error) {
 //
 // Errors: ErrDenied; ErrNotMemory and fs.ErrNotExist for root and the daemon's
 // own user.
-func Open(path string, uid uint32) (*os.File, error) {
-	f, err := openFile(path, unix.O_NOFOLLOW, uid)
+func (g *Guard) Open(path string, uid uint32) (*os.File, error) {
+	f, err := g.open(path, unix.O_NOFOLLOW, uid)
+	if errors.Is(err, ErrSilent) {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
 	if err != nil && hidden(uid) {
 		return nil, fmt.Errorf("%s is not there, or is no shared memory of user %d: %w", path, uid, ErrDenied)
 	}
@@ -203,34 +233,37 @@ func hidden(uid uint32) bool { return uid != 0 && int(uid) != os.Geteuid() }
 
 // openFile looks at the file before it opens it. Between the two the name may
 // come to mean another file, so what was looked at is what is opened.
-func openFile(path string, flags int, uid uint32) (*os.File, error) {
+func openFile(path string, flags int, uid uint32) (int, error) {
 	at, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC|flags, 0)
 	if err != nil {
-		return nil, &os.PathError{Op: "open", Path: path, Err: err}
+		return -1, &os.PathError{Op: "open", Path: path, Err: err}
 	}
 	defer func() { _ = unix.Close(at) }() // nothing is written by it
-	id, _, err := factsOf(at)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+	st, err := regular(at)
+	if err == nil {
+		err = onTmpfs(at)
 	}
-	if uid != 0 && id.UID != uid {
-		return nil, fmt.Errorf("%s belongs to user %d, the caller is %d: %w", path, id.UID, uid, ErrDenied)
+	if err != nil {
+		return -1, fmt.Errorf("%s: %w", path, err)
+	}
+	if uid != 0 && st.Uid != uid {
+		return -1, fmt.Errorf("%s belongs to user %d, the caller is %d: %w", path, st.Uid, uid, ErrDenied)
 	}
 	fd, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", at), unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
-		return nil, &os.PathError{Op: "open", Path: path, Err: err}
+		return -1, &os.PathError{Op: "open", Path: path, Err: err}
 	}
-	return os.NewFile(uintptr(fd), path), nil
+	return fd, nil
 }
 
 // Search looks for a file among the descriptors of a process.
-func (p *Process) Search(want FileID, uid uint32) (*os.File, error) {
+func (p *Process) Search(g *Guard, want FileID, uid uint32) (*os.File, error) {
 	numbers, err := p.holding(want)
 	if err != nil {
 		return nil, err
 	}
 	for _, n := range numbers {
-		if f, err := p.Descriptor(n, uid); err == nil {
+		if f, err := p.Descriptor(g, n, uid); err == nil {
 			return f, nil
 		}
 	}
@@ -242,7 +275,7 @@ func (p *Process) Search(want FileID, uid uint32) (*os.File, error) {
 // file, they may be different memory all the same.
 //
 // Errors: those of Take; ErrGone when there is none, or more than one.
-func (p *Process) TakeAgain(want FileID, n int, uid uint32) (*os.File, error) {
+func (p *Process) TakeAgain(g *Guard, want FileID, n int, uid uint32) (*os.File, error) {
 	numbers, err := p.holding(want)
 	if err != nil {
 		return nil, err
@@ -254,12 +287,18 @@ func (p *Process) TakeAgain(want FileID, n int, uid uint32) (*os.File, error) {
 	default:
 		return nil, fmt.Errorf("%d descriptors of process %d may be the memory: %w", len(numbers), p.id.PID, ErrGone)
 	}
-	return p.Take(n, uid)
+	return p.Take(g, n, uid)
 }
 
 func (p *Process) isRegular(n int) bool {
-	st, err := os.Stat(p.dir("fd/" + strconv.Itoa(n)))
-	return err == nil && st.Mode().IsRegular()
+	st, err := p.lookAt(strconv.Itoa(n))
+	return err == nil && st.Mode&unix.S_IFMT == unix.S_IFREG
+}
+
+// lookAt is look at a descriptor of the process.
+func (p *Process) lookAt(n string) (st unix.Statx_t, err error) {
+	err = unix.Statx(unix.AT_FDCWD, filepath.Join(p.dir("fd"), n), unix.AT_STATX_DONT_SYNC, unix.STATX_TYPE|unix.STATX_INO, &st)
+	return st, err
 }
 
 // holding lists the descriptors of a process that are a file.
@@ -270,10 +309,11 @@ func (p *Process) holding(want FileID) ([]int, error) {
 	}
 	var numbers []int
 	for _, e := range entries {
-		var st unix.Stat_t
 		n, err := strconv.Atoi(e.Name())
-		if err == nil && unix.Stat(filepath.Join(p.dir("fd"), e.Name()), &st) == nil &&
-			st.Dev == want.Dev && st.Ino == want.Ino {
+		if err != nil {
+			continue
+		}
+		if st, err := p.lookAt(e.Name()); err == nil && idOf(&st).Dev == want.Dev && st.Ino == want.Ino {
 			numbers = append(numbers, n)
 		}
 	}

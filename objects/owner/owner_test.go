@@ -197,6 +197,11 @@ func TestWatchersCancelEachOther(t *testing.T) {
 // Memory is found where its owner has it, and nothing else is taken for it.
 func TestFiles(t *testing.T) {
 	kit.Check(t)
+	eachGuard(t, func(t *testing.T, g *owner.Guard) { testFiles(t, g) })
+}
+
+func testFiles(t *testing.T, g *owner.Guard) {
+	t.Helper()
 	f := memfd(t)
 	id, size, err := owner.Facts(f)
 	if err != nil || size != 4096 || id == (owner.FileID{}) {
@@ -210,11 +215,11 @@ func TestFiles(t *testing.T) {
 		}
 	}()
 	uid := uint32(os.Getuid())
-	taken, err := p.Descriptor(3, uid)
+	taken, err := p.Descriptor(g, 3, uid)
 	if err != nil {
 		t.Fatal(err)
 	}
-	found, err := p.Search(id, uid)
+	found, err := p.Search(g, id, uid)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -226,13 +231,13 @@ func TestFiles(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if _, err = p.Descriptor(99, uid); !errors.Is(err, owner.ErrNotMemory) {
+	if _, err = p.Descriptor(g, 99, uid); !errors.Is(err, owner.ErrNotMemory) {
 		t.Errorf("a descriptor that there is not: %v", err)
 	}
-	if _, err = p.Descriptor(0, uid); !errors.Is(err, owner.ErrNotMemory) {
+	if _, err = p.Descriptor(g, 0, uid); !errors.Is(err, owner.ErrNotMemory) {
 		t.Errorf("a pipe: %v", err)
 	}
-	if _, err = p.Search(owner.FileID{Dev: 1, Ino: 1}, uid); !errors.Is(err, owner.ErrGone) {
+	if _, err = p.Search(g, owner.FileID{Dev: 1, Ino: 1}, uid); !errors.Is(err, owner.ErrGone) {
 		t.Errorf("a file that nobody has: %v", err)
 	}
 }
@@ -241,6 +246,11 @@ func TestFiles(t *testing.T) {
 // program since, which has descriptors that are not his to have.
 func TestTakeAsksAgain(t *testing.T) {
 	kit.Check(t)
+	eachGuard(t, func(t *testing.T, g *owner.Guard) { testTakeAsksAgain(t, g) })
+}
+
+func testTakeAsksAgain(t *testing.T, g *owner.Guard) {
+	t.Helper()
 	pid, _ := kit.Process(t, memfd(t))
 	p := find(t, pid)
 	defer func() {
@@ -249,8 +259,8 @@ func TestTakeAsksAgain(t *testing.T) {
 		}
 	}()
 	other := uint32(os.Getuid() + 12345)
-	for name, take := range map[string]func(int, uint32) (*os.File, error){"take": p.Take, "descriptor": p.Descriptor} {
-		f, err := take(3, other)
+	for name, take := range map[string]func(*owner.Guard, int, uint32) (*os.File, error){"take": p.Take, "descriptor": p.Descriptor} {
+		f, err := take(g, 3, other)
 		if !errors.Is(err, owner.ErrDenied) {
 			t.Errorf("%s for another user: %v", name, err)
 		}
@@ -264,6 +274,11 @@ func TestTakeAsksAgain(t *testing.T) {
 // number that is another file by now, nor where it can't be told from others.
 func TestTakeAgain(t *testing.T) {
 	kit.Check(t)
+	eachGuard(t, func(t *testing.T, g *owner.Guard) { testTakeAgain(t, g) })
+}
+
+func testTakeAgain(t *testing.T, g *owner.Guard) {
+	t.Helper()
 	uid := uint32(os.Getuid())
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
@@ -301,7 +316,7 @@ func TestTakeAgain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		f, err := p.TakeAgain(want, tc.n, uid)
+		f, err := p.TakeAgain(g, want, tc.n, uid)
 		if !errors.Is(err, tc.want) {
 			t.Errorf("%s under %d: %v", tc.file.Name(), tc.n, err)
 		}
@@ -319,6 +334,11 @@ func TestTakeAgain(t *testing.T) {
 
 func TestOpen(t *testing.T) {
 	kit.Check(t)
+	eachGuard(t, func(t *testing.T, g *owner.Guard) { testOpen(t, g) })
+}
+
+func testOpen(t *testing.T, g *owner.Guard) {
+	t.Helper()
 	uid := uint32(os.Getuid())
 	dir, err := os.MkdirTemp("/dev/shm", "hmcfs-owner-") //nolint:usetesting // it must be on a tmpfs
 	if err != nil {
@@ -334,7 +354,7 @@ func TestOpen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := owner.Open(file, uid)
+	f, err := g.Open(file, uid)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -342,13 +362,13 @@ func TestOpen(t *testing.T) {
 		t.Error(err)
 	}
 	for _, path := range []string{link, fifo, dir, "/dev/zero", "/proc/self/stat", "/etc/passwd"} {
-		if _, err = owner.Open(path, uid); !errors.Is(err, owner.ErrNotMemory) {
+		if _, err = g.Open(path, uid); !errors.Is(err, owner.ErrNotMemory) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
 	told := map[string]bool{}
 	for _, path := range []string{file, file + "-no", dir, link, "/etc/passwd", "/dev/zero"} {
-		_, err = owner.Open(path, uid+12345)
+		_, err = g.Open(path, uid+12345)
 		if !errors.Is(err, owner.ErrDenied) {
 			t.Errorf("%s for another user: %v", path, err)
 			continue
@@ -358,7 +378,7 @@ func TestOpen(t *testing.T) {
 	if len(told) != 1 {
 		t.Errorf("another user is told what is there: %v", told)
 	}
-	if _, err = owner.Open(file+"-no", uid); !errors.Is(err, os.ErrNotExist) {
+	if _, err = g.Open(file+"-no", uid); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("no file: %v", err)
 	}
 	read, err := os.Open(file)

@@ -37,10 +37,11 @@ func TestOpenByDescriptor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	again, err := openFile(name, 0, uint32(os.Getuid()))
+	fd, err = openFile(name, 0, uint32(os.Getuid()))
 	if err != nil {
 		t.Fatal(err)
 	}
+	again := os.NewFile(uintptr(fd), name)
 	if got, _, ferr := Facts(again); got != want || ferr != nil {
 		t.Errorf("it leads to %+v, not %+v: %v", got, want, ferr)
 	}

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/hmcfs/hmcfs/tests/chaos/judge"
-	"github.com/hmcfs/hmcfs/tests/chaos/lab"
+	"github.com/hmcfs/hmcfs/tests/lab"
 	"github.com/hmcfs/hmcfs/tests/netns"
 )
 

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hmcfs/hmcfs/tests/chaos/judge"
-	"github.com/hmcfs/hmcfs/tests/chaos/lab"
 	"github.com/hmcfs/hmcfs/tests/kit"
+	"github.com/hmcfs/hmcfs/tests/lab"
 )
 
 const (

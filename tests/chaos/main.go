@@ -30,12 +30,12 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"runtime"
 	"syscall"
 	"time"
+
+	"github.com/hmcfs/hmcfs/tests/sandbox"
 )
 
 // settings hold the values of the flags, and where the run prints.
@@ -67,10 +67,12 @@ func start(args []string, out io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	var err error
-	if dir := os.Getenv(insideEnv); dir != "" {
+	if dir := sandbox.Inside(); dir != "" {
 		err = inside(ctx, s, dir)
 	} else {
-		err = outside(ctx, s, args)
+		err = sandbox.Run(ctx, sandbox.Options{
+			Name: "chaos", Hmcfs: s.program, Args: append(args, "-seed", fmt.Sprint(s.seed)), Keep: s.keep, Out: out,
+		})
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "chaos:", err)
@@ -82,80 +84,10 @@ func start(args []string, out io.Writer) int {
 // errInterrupted is the end of a run that has judged nothing.
 var errInterrupted = errors.New("interrupted: what was not seen on the way is not judged")
 
-// errViolated is the end of a run with violations, which it has printed.
-var errViolated = errors.New("properties do not hold")
-
-// insideEnv names, for the process in the namespaces, the working directory.
-const insideEnv = "HMCFS_CHAOS_INSIDE"
-
-// outside runs the program again in namespaces of its own, and removes what it
-// leaves where nobody will want it.
-func outside(ctx context.Context, s settings, args []string) error {
-	dir, err := os.MkdirTemp("", "hmcfs-chaos-")
-	if err != nil {
-		return err
-	}
-	if s.program == "" {
-		s.program = filepath.Join(dir, "hmcfs")
-		build := exec.CommandContext(ctx, "go", "build", "-o", s.program, "./cmd/hmcfs")
-		build.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if text, failed := build.CombinedOutput(); failed != nil {
-			return errors.Join(fmt.Errorf("build hmcfs; run in the repository or pass -hmcfs: %w: %s", failed, text), os.RemoveAll(dir))
-		}
-	}
-	cmd := exec.Command("/proc/self/exe", append(args, "-seed", fmt.Sprint(s.seed), "-hmcfs", s.program)...)
-	cmd.Args[0] = os.Args[0]
-	cmd.Env = append(os.Environ(), insideEnv+"="+dir, "TMPDIR="+filepath.Join(dir, "run"))
-	cmd.Stdout, cmd.Stderr = s.out, os.Stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWIPC,
-		Pdeathsig:  syscall.SIGKILL, Setpgid: true,
-	}
-	err = attend(ctx, cmd)
-	if err != nil && ctx.Err() == nil || s.keep {
-		fmt.Fprintf(s.out, "histories and logs are in %s\n", dir)
-		return errors.Join(err, os.Remove(filepath.Join(dir, "run")))
-	}
-	return errors.Join(err, os.RemoveAll(dir))
-}
-
-// attend runs the command, which ends with this process, and passes a signal on.
-func attend(ctx context.Context, cmd *exec.Cmd) error {
-	// A parent's death signal comes with the end of the thread that has started
-	// the child.
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	if err := cmd.Start(); err != nil {
-		return fmt.Errorf("start in namespaces; are you root? %w", err)
-	}
-	stop := context.AfterFunc(ctx, func() { _ = cmd.Process.Signal(os.Interrupt) }) // it may have ended
-	defer stop()
-	err := cmd.Wait()
-	if _, failed := errors.AsType[*exec.ExitError](err); failed {
-		return errViolated
-	}
-	return err
-}
-
-// inside makes the namespaces fit for what runs there, and runs each mode.
+// inside runs each mode in the namespaces.
 func inside(ctx context.Context, s settings, dir string) error {
-	tmp := filepath.Join(dir, "run")
-	if err := os.MkdirAll(tmp, 0o755); err != nil {
+	if err := sandbox.Settle(dir); err != nil {
 		return err
-	}
-	for _, m := range []struct {
-		from, to, kind string
-		flags          uintptr
-	}{
-		{"", "/", "", syscall.MS_REC | syscall.MS_PRIVATE},
-		{"proc", "/proc", "proc", 0},
-		{"tmpfs", "/dev/shm", "tmpfs", 0},
-		{"tmpfs", "/run", "tmpfs", 0},
-		{"tmpfs", tmp, "tmpfs", 0},
-	} {
-		if err := syscall.Mount(m.from, m.to, m.kind, m.flags, ""); err != nil {
-			return fmt.Errorf("mount %s: %w", m.to, err)
-		}
 	}
 	var modes []string
 	switch s.mode {
@@ -169,7 +101,7 @@ func inside(ctx context.Context, s settings, dir string) error {
 	var errs []error
 	for _, mode := range modes {
 		if ctx.Err() == nil {
-			errs = append(errs, attack(ctx, s, mode, dir, filepath.Join(tmp, mode)))
+			errs = append(errs, attack(ctx, s, mode, dir, filepath.Join(sandbox.Scratch(dir), mode)))
 		}
 	}
 	return errors.Join(errs...)

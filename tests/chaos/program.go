@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/hmcfs/hmcfs/tests/chaos/judge"
-	"github.com/hmcfs/hmcfs/tests/chaos/lab"
+	"github.com/hmcfs/hmcfs/tests/lab"
 )
 
 // opBound is within what an operation ends that concerns other nodes: docs/cluster.md

@@ -14,7 +14,8 @@ import (
 	"time"
 
 	"github.com/hmcfs/hmcfs/tests/chaos/judge"
-	"github.com/hmcfs/hmcfs/tests/chaos/lab"
+	"github.com/hmcfs/hmcfs/tests/lab"
+	"github.com/hmcfs/hmcfs/tests/sandbox"
 )
 
 // run is one attack.
@@ -54,7 +55,7 @@ type count struct {
 	longest    time.Duration
 }
 
-// attack runs one mode, prints what came of it and returns errViolated where
+// attack runs one mode, prints what came of it and returns sandbox.ErrFailed where
 // a property does not hold.
 func attack(ctx context.Context, s settings, mode, logs, dir string) (err error) {
 	logs = filepath.Join(logs, mode)
@@ -68,7 +69,7 @@ func attack(ctx context.Context, s settings, mode, logs, dir string) (err error)
 		}
 	}
 	fmt.Fprintf(r.out, "seed %d, %s, %v; impaired links: frames pass a relay in this program, in place of netem\n", s.seed, mode, minutes(s.minutes))
-	r.lab, err = lab.New(ctx, lab.Options{Program: s.program, Dir: dir, Logs: logs, Etcd: mode == "etcd"})
+	r.lab, err = lab.New(ctx, lab.Options{Program: s.program, Dir: dir, Logs: logs, Nodes: 3, Etcd: mode == "etcd"})
 	if err != nil {
 		return err
 	}
@@ -220,7 +221,7 @@ func (r *run) report(ctx context.Context) error {
 		fmt.Fprintf(r.out, "  %.1000s\n", v)
 	}
 	fmt.Fprintf(r.out, "  VIOLATIONS: %v\n", byKind)
-	return errViolated
+	return sandbox.ErrFailed
 }
 
 // summary prints what was done.

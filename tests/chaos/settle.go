@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/hmcfs/hmcfs/tests/chaos/judge"
-	"github.com/hmcfs/hmcfs/tests/chaos/lab"
+	"github.com/hmcfs/hmcfs/tests/lab"
 )
 
 // convergence bounds how long a cluster without faults may take to be as

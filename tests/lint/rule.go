@@ -47,6 +47,7 @@ func Rules() []Rule {
 		{"todo", checkTodo},
 		{"size", checkSize},
 		{"machine-paths", checkMachinePaths},
+		{"named-tests", checkNamedTests},
 	}
 }
 

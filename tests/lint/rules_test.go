@@ -323,6 +323,19 @@ func a(err error) string {
 				"fs/a_test.go": "package fs\nfunc a() {\n" + long + "}",
 			},
 		},
+		"named-tests": {
+			bad: map[string]string{
+				"SECURITY.md":    "`fs.TestGone` BAD\n`TestHere` without its folder BAD\n`fs/sub.TestHere` BAD\n`fs.TestCode` BAD",
+				"fs/a_test.go":   "package fs\nfunc TestHere() {}",
+				"fs/notatest.go": "package fs\nfunc TestCode() {}",
+			},
+			good: map[string]string{
+				"SECURITY.md":      "`fs.TestHere`, `fs/sub.TestThere`, TestGone",
+				"docs/a.md":        "`fs.TestGone`",
+				"fs/a_test.go":     "package fs\nfunc TestHere() {}",
+				"fs/sub/a_test.go": "package sub\nfunc TestThere() {}",
+			},
+		},
 		"machine-paths": {
 			bad: map[string]string{
 				"docs/a.md": "see /ro" + "ot/notes BAD\n(/ho" + "me/someone/src) BAD",

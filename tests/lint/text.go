@@ -3,6 +3,7 @@ package lint
 import (
 	"bytes"
 	"fmt"
+	"go/ast"
 	"regexp"
 	"strings"
 )
@@ -39,6 +40,36 @@ func checkMachinePaths(t *Tree) []Offence {
 					Path: text.Path, Line: n,
 					Text: fmt.Sprintf("%s… is a path of one machine", strings.TrimSpace(string(m[2]))),
 				})
+			}
+		}
+	}
+	return out
+}
+
+// checkNamedTests finds tests that SECURITY.md names, as `FOLDER.TestName`, and
+// that are not there.
+func checkNamedTests(t *Tree) []Offence {
+	there := map[string]bool{}
+	for _, f := range t.Files {
+		for _, d := range f.Syntax.Decls {
+			if fn, ok := d.(*ast.FuncDecl); ok && f.Test && fn.Recv == nil {
+				there[f.Dir+"."+fn.Name.Name] = true
+			}
+		}
+	}
+	named := regexp.MustCompile("`([a-z][a-z0-9/]*\\.)?(Test[A-Za-z0-9_]*)`")
+	var out []Offence
+	for _, text := range t.Texts {
+		if text.Path != "SECURITY.md" {
+			continue
+		}
+		n := 0
+		for line := range bytes.Lines(text.Data) {
+			n++
+			for _, m := range named.FindAllSubmatch(line, -1) {
+				if !there[string(m[1])+string(m[2])] {
+					out = append(out, Offence{Path: text.Path, Line: n, Text: fmt.Sprintf("there is no test %s%s; name it as FOLDER.TestName", m[1], m[2])})
+				}
 			}
 		}
 	}

@@ -130,11 +130,17 @@ func (m *M) Start() {
 	if m.daemon != nil && !m.daemon.ends() {
 		m.t.Fatal("the daemon is still there")
 	}
-	m.daemon = m.startDaemon(m.args(), m.env())
+	m.Begin()
 	kit.Eventually(m.t, patience, m.answers)
 	if m.daemon.ended() {
 		m.t.Fatalf("hmcfs mount ended: %v\n%s", m.daemon.err, m.Log())
 	}
+}
+
+// Begin is Start that does not wait for the mount, which may not come about.
+func (m *M) Begin() {
+	m.t.Helper()
+	m.daemon = m.startDaemon(m.args(), m.env())
 }
 
 // answers says that the mount can be used; a daemon that has ended ends the

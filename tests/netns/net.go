@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 
@@ -135,6 +137,21 @@ func (s *Space) Enter() error {
 		return fmt.Errorf("enter the namespace of %s: %w", s.Name, err)
 	}
 	return nil
+}
+
+// Start starts a command in the network namespace, and in nothing else of the
+// space.
+func (s *Space) Start(cmd *exec.Cmd) error {
+	started := make(chan error)
+	go func() {
+		runtime.LockOSThread() // the thread, which is in the namespace, ends with the goroutine
+		err := s.Enter()
+		if err == nil {
+			err = cmd.Start()
+		}
+		started <- err
+	}()
+	return <-started
 }
 
 // nowhere is a hardware address that nobody has.

@@ -2,7 +2,6 @@ package comm
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -68,8 +67,10 @@ func closeRoutes(routes []route) error {
 
 // against says why we can't use a transport in a session; empty is that we
 // can.
-func (r *route) against(conn net.Conn) string {
-	if _, secure := conn.(*tls.Conn); secure && r.missing == "" && r.driver != nil {
+func (r *route) against(cover wire.Cover) string {
+	// The secret encrypts over TCP alone, where shm says by itself that it can't.
+	local := cover == wire.CoverSecret && r.id == wire.TransportSHM
+	if cover.Encrypts() && r.missing == "" && r.driver != nil && !local {
 		return "the session is encrypted, and this would not be"
 	}
 	return r.missing
@@ -83,11 +84,11 @@ type chosen struct {
 }
 
 // proposal is what we tell a peer that we connect to.
-func (c *Communicator) proposal(s window.Setting) wire.Ways {
+func (c *Communicator) proposal(s window.Setting, cover wire.Cover) wire.Ways {
 	var out wire.Ways
 	for _, r := range c.routes {
 		w := wire.Way{Transport: r.id}
-		why := r.against(s.Conn)
+		why := r.against(cover)
 		if why == "" && r.driver != nil {
 			var err error
 			if w.Facts, err = r.driver.Propose(s); err != nil {
@@ -103,11 +104,11 @@ func (c *Communicator) proposal(s window.Setting) wire.Ways {
 }
 
 // judge chooses among what a peer proposes, and returns the answer to it.
-func (c *Communicator) judge(s window.Setting, proposal wire.Ways) (answer wire.Ways, way *chosen) {
+func (c *Communicator) judge(s window.Setting, cover wire.Cover, proposal wire.Ways) (answer wire.Ways, way *chosen) {
 	way = &chosen{}
 	for _, r := range c.routes {
 		theirs, known := proposal.Find(r.id)
-		why := r.against(s.Conn)
+		why := r.against(cover)
 		switch {
 		case why != "":
 		case !known:
@@ -169,7 +170,7 @@ func (s *session) setting(conn *control.Conn) window.Setting {
 
 // propose agrees with a peer that we connect to.
 func (s *session) propose(ctx context.Context, conn *control.Conn) error {
-	proposal := s.c.proposal(s.setting(conn))
+	proposal := s.c.proposal(s.setting(conn), conn.Cover)
 	var way *chosen
 	err := s.timely(ctx, conn, func() error {
 		if _, err := conn.Write(proposal.Append(nil, wire.KindProposal)); err != nil {
@@ -209,7 +210,7 @@ func (s *session) choose(ctx context.Context, conn *control.Conn) error {
 			return err
 		}
 		var answer wire.Ways
-		answer, way = s.c.judge(s.setting(conn), proposal)
+		answer, way = s.c.judge(s.setting(conn), conn.Cover, proposal)
 		// The peer's next connections may come before the write returns.
 		if err = s.decide(way); err != nil && !errors.Is(err, ErrNoTransport) {
 			return err

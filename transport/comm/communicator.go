@@ -96,6 +96,8 @@ type Peer struct {
 	Remote string
 	// Network is what the data connections run over.
 	Network control.Network
+	// Cover is the protection of all connections of the session.
+	Cover wire.Cover
 	// Channels is how many there are.
 	Channels int
 	// Chunk is the payload of one frame, in bytes.
@@ -115,7 +117,7 @@ func (c *Communicator) Peers() []Peer {
 			}
 			out = append(out, Peer{
 				Rank: rank, Transport: Transport(s.took.route.id.String()), Because: slices.Clone(s.took.because), Windows: windows,
-				Remote: s.control.RemoteAddr().String(), Network: control.Network(s.control.LocalAddr().Network()), Channels: len(s.channels), Chunk: s.control.Chunk,
+				Remote: s.control.RemoteAddr().String(), Network: control.Network(s.control.LocalAddr().Network()), Cover: s.control.Cover, Channels: len(s.channels), Chunk: s.control.Chunk,
 			})
 		}
 	}

@@ -13,7 +13,8 @@ import (
 // Connect makes a session with a peer that listens at an address. With a peer
 // that is connected already, by either side, it does nothing.
 //
-// Errors: *control.WrongRankError, control.ErrAuth, ErrTaken, ErrRefused;
+// Errors: *control.WrongRankError, control.ErrSilent, ErrAuth, ErrCover, ErrTaken,
+// ErrRefused;
 // ErrClosed; the context's and the network's.
 func (c *Communicator) Connect(ctx context.Context, peer wire.Rank, at control.Address) error {
 	if peer == c.opts.Rank {

@@ -26,9 +26,10 @@
 // session may have a transport that reaches the peer's memory by itself: RDMA,
 // shared memory or UCX. Share offers it the buffer, and when Share returns the
 // key works by it. Keys, rights and ranges are checked by the side that puts or
-// gets then: doc.go of package window says what that means, and each transport
-// whom it is used with. With TLS the data connections carry everything, since
-// the others don't encrypt.
+// gets then: doc.go of package window says what that means, and doc.go of each
+// transport which peers it is used with. In a session over TCP that is encrypted, which all are but
+// with Options.Plain, the data connections carry everything, since the others don't
+// encrypt.
 //
 // Both ranks name what they can use (Options.Transports), and the one that
 // listens chooses the fastest: Peer.Transport. Peer.Because says for each
@@ -66,6 +67,10 @@
 // connected: members trust each other not to take another's place. A rank that
 // is connected can't be taken, and its session is not touched by who tries.
 // With Options.TLS a certificate says which rank somebody is.
+//
+// A session is covered as Peer.Cover says: by TLS, by the secret, or, with
+// Options.Plain on both sides or on a Unix socket, not at all. All its connections
+// are covered alike.
 //
 // # Lock order
 //

@@ -151,7 +151,8 @@ func (s *session) begin() error {
 	}
 	s.c.log.Info("peer connected", zap.Uint32("rank", uint32(s.peer)), zap.Stringer("transport", s.took.route.id),
 		zap.Strings("because", s.took.because), zap.Int("channels", len(s.channels)),
-		zap.Uint32("chunk", s.control.Chunk), zap.String("network", s.control.LocalAddr().Network()))
+		zap.Uint32("chunk", s.control.Chunk), zap.String("network", s.control.LocalAddr().Network()),
+		zap.Stringer("protection", s.control.Cover))
 	s.c.announce()
 	return nil
 }

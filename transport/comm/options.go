@@ -45,8 +45,9 @@ const stripe = 512 << 10
 type Options struct {
 	// Rank is our own.
 	Rank wire.Rank
-	// Secret and TLS are as in control.Options: one of them is required.
+	// Secret, Plain and TLS are as in control.Options: a secret or TLS is required.
 	Secret []byte
+	Plain  bool
 	TLS    *tls.Config
 	// PeerName and PeerRank are as in control.Options: what the certificates of
 	// ranks are for.
@@ -133,7 +134,7 @@ func (o *Options) channel(keys *region.Keys, pipes *pages.Pool) tcp.Options {
 // control is the part of the options that connections are made with.
 func (o *Options) control(epochs *control.Epochs) control.Options {
 	return control.Options{
-		Rank: o.Rank, Secret: o.Secret, TLS: o.TLS, PeerName: o.PeerName, PeerRank: o.PeerRank, Epochs: epochs, Chunk: o.Chunk,
+		Rank: o.Rank, Secret: o.Secret, Plain: o.Plain, TLS: o.TLS, PeerName: o.PeerName, PeerRank: o.PeerRank, Epochs: epochs, Chunk: o.Chunk,
 		HandshakeTimeout: o.HandshakeTimeout, Timeout: o.Timeout, Logger: o.Logger,
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hmcfs/hmcfs/transport/internal/seal"
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
@@ -48,7 +49,11 @@ func checkDead(t *testing.T, c *Conn, want map[int]int) {
 
 func socketOption(t *testing.T, c *Conn, option int) int {
 	t.Helper()
-	s, ok := c.Conn.(syscall.Conn)
+	inner := c.Conn
+	if sealed, ok := inner.(*seal.Conn); ok {
+		inner = sealed.NetConn()
+	}
+	s, ok := inner.(syscall.Conn)
 	if !ok {
 		t.Fatalf("%T is no socket", c.Conn)
 	}

@@ -12,20 +12,25 @@
 //	                             <──   WELCOME  session, MAC of all
 //	                                   (or REFUSAL: this rank is taken, …)
 //
-// The proofs are HMAC-SHA256 under the secret that the ranks of a job share.
+// The proofs are HMAC-SHA256 under a key of the secret that the ranks of a job share.
 // They cover both nonces, so none is good for a second connection, and both
 // ranks and epochs, so none is good for another one. With TLS both sides show
 // certificates for the name of their rank instead: see Options.TLS.
 //
-// A shared secret proves, when the connection is made, that a member of the
-// job is there: whoever knows it can claim any rank that is not taken. What is
-// sent afterwards is neither encrypted nor signed. Where members don't trust
-// each other, or others can change packets on their way, use TLS.
+// Without TLS, HELLO and CHALLENGE are inside the two messages of a handshake of
+// Noise (package seal), so that a peer without the secret is told nothing, and
+// the rest is in records that are encrypted and authenticated. Over TCP so is all
+// that follows, unless both sides have Options.Plain. Both say in HELLO and CHALLENGE
+// which cover they want, and must want the same, so nothing between them can make
+// them do without.
+//
+// A shared secret proves that the peer is a member of the job: a member can
+// claim any rank that is not taken. Where members don't trust each other, use TLS.
 //
 // Handshakes run side by side and have a time limit, so one that is silent
-// keeps nobody waiting. Their number is bounded: where there are too many, those
-// who have sent nothing go first, and of those the ones of the source that has
-// most, so that strangers take the places of strangers.
+// holds up no other. Their number is bounded: where there are too many, those
+// of which no whole HELLO has come go first, and of those the ones of the source that
+// has most, so that strangers take the places of strangers.
 //
 // # Tags and messages
 //

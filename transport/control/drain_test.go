@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/hmcfs/hmcfs/tests/kit"
+	"github.com/hmcfs/hmcfs/transport/internal/seal"
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
@@ -34,7 +35,7 @@ func TestUnreadAtTheEnd(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	kit.Eventually(t, patience, func() bool { return b.conn.unread() == tags*wire.TagFrameSize })
+	kit.Eventually(t, patience, func() bool { return b.conn.unread() == tags*(wire.TagFrameSize+seal.Overhead) })
 	closed := make(chan struct{})
 	go func() {
 		b.Close()

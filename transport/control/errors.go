@@ -11,8 +11,14 @@ import (
 var (
 	// ErrTaken is a rank that is connected already.
 	ErrTaken = errors.New("control: the rank is taken")
-	// ErrAuth is a peer that can't prove who it is, or does not believe us.
+	// ErrAuth is a peer that can't prove its identity, or does not accept ours.
 	ErrAuth = errors.New("control: not authenticated")
+	// ErrSilent is a peer that ends the connection without an answer to our HELLO: the
+	// secret is another one, or hmcfs there is older, or it is about to end, or turns
+	// this connection away to make room.
+	ErrSilent = errors.New("control: no answer to HELLO; is the secret the same, and hmcfs there not older?")
+	// ErrCover is a peer that encrypts where this side does not, or the reverse.
+	ErrCover = errors.New("control: one side was started with --plain and the other was not")
 	// ErrCrossing is a peer that connects to us at the same time: its
 	// connection comes, and is the one that stays.
 	ErrCrossing = errors.New("control: the peer connects by itself")

@@ -12,6 +12,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/hmcfs/hmcfs/transport/internal/seal"
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
@@ -28,6 +29,8 @@ type Conn struct {
 	Channel uint8
 	// Chunk is the most payload of one data frame, in bytes, for both sides.
 	Chunk uint32
+	// Cover is the protection of the connection.
+	Cover wire.Cover
 }
 
 // The two proofs are of different texts, so that none is good in the other's
@@ -37,9 +40,16 @@ const (
 	serverProof = "hmcfs communicator, who listens"
 )
 
-// prove is the MAC of the frames under the secret.
+// The uses of the secret, each of which has a key of its own.
+const (
+	proofUse = "hmcfs 2 proof"
+	noiseUse = "hmcfs 2 Noise_NNpsk0_25519_AESGCM_SHA256"
+)
+
+// prove is the MAC of the frames under a key that is made of the secret.
 func prove(secret []byte, side string, frames ...[]byte) wire.Proof {
-	mac := hmac.New(sha256.New, secret)
+	key := seal.NewKey(secret, proofUse)
+	mac := hmac.New(sha256.New, key[:])
 	// Writing to a hash never fails.
 	_, _ = io.WriteString(mac, side)
 	for _, f := range frames {
@@ -99,9 +109,9 @@ func (o *Options) guarded(ctx context.Context, raw net.Conn, shake func() (*Conn
 	return shake()
 }
 
-// secured is the connection itself, or TLS over it where that is set: side is
-// tls.Client or tls.Server, and listens the name that who listens must have, which
-// only who connects needs.
+// secured returns the connection itself, or TLS over it where that is set: side is
+// tls.Client or tls.Server, and listens the name that the listening side must have,
+// which only the connecting side needs.
 func (o *Options) secured(ctx context.Context, raw net.Conn, side func(net.Conn, *tls.Config) *tls.Conn, listens string) (net.Conn, error) {
 	if o.TLS == nil {
 		return raw, nil
@@ -113,7 +123,7 @@ func (o *Options) secured(ctx context.Context, raw net.Conn, side func(net.Conn,
 	return secure, nil
 }
 
-// connect is the handshake of who connects. want carries To, Role, Session
+// connect is the connecting side's handshake. want carries To, Role, Session
 // and Channel.
 func (o *Options) connect(ctx context.Context, raw net.Conn, want wire.Hello) (*Conn, error) {
 	name := o.PeerName(want.To)
@@ -130,26 +140,27 @@ func (o *Options) connect(ctx context.Context, raw net.Conn, want wire.Hello) (*
 }
 
 // introduce says who this is and checks who answers.
-func (o *Options) introduce(c net.Conn, want wire.Hello) (*Conn, error) {
+func (o *Options) introduce(raw net.Conn, want wire.Hello) (*Conn, error) {
 	hello := want
-	hello.From, hello.Epoch, hello.Chunk = o.Rank, o.Epochs.Next(), o.Chunk
+	hello.From, hello.Epoch, hello.Chunk, hello.Cover = o.Rank, o.Epochs.Next(), o.Chunk, o.cover(raw)
 	// It never fails: the runtime ends the process where the kernel has no
 	// random bytes.
 	_, _ = rand.Read(hello.Nonce[:])
 	helloFrame := hello.Append(nil)
-	if _, err := c.Write(helloFrame); err != nil {
-		return nil, fmt.Errorf("send HELLO: %w", err)
-	}
-	_, body, err := ReadFrame(c, wire.KindChallenge)
-	if err != nil {
-		return nil, fmt.Errorf("no answer to HELLO: %w", err)
-	}
-	challenge, err := wire.ParseChallenge(body)
+	opening, err := o.opening(raw, true)
 	if err != nil {
 		return nil, err
 	}
-	if challenge.From != want.To {
-		return nil, &WrongRankError{Want: want.To, Got: challenge.From}
+	if err = opening.send(wire.KindHello, helloFrame); err != nil {
+		return nil, fmt.Errorf("send HELLO: %w", err)
+	}
+	challenge, err := o.challenged(opening, want.To, hello.Cover)
+	if err != nil {
+		return nil, err
+	}
+	c, err := opening.proceed()
+	if err != nil {
+		return nil, err
 	}
 	challengeFrame := challenge.Append(nil)
 	proof := prove(o.Secret, clientProof, helloFrame, challengeFrame)
@@ -161,9 +172,29 @@ func (o *Options) introduce(c net.Conn, want wire.Hello) (*Conn, error) {
 		return nil, err
 	}
 	return &Conn{
-		Conn: c, Peer: want.To, PeerEpoch: challenge.Epoch, Epoch: hello.Epoch,
-		Session: welcome.Session, Role: want.Role, Channel: want.Channel, Chunk: welcome.Chunk,
+		Conn: covered(c, hello.Cover), Peer: want.To, PeerEpoch: challenge.Epoch, Epoch: hello.Epoch,
+		Session: welcome.Session, Role: want.Role, Channel: want.Channel, Chunk: welcome.Chunk, Cover: hello.Cover,
 	}, nil
+}
+
+// challenged reads the first answer and checks that it comes from the rank that was
+// wanted, and that it wants the same cover.
+func (o *Options) challenged(opening *opening, peer wire.Rank, cover wire.Cover) (wire.Challenge, error) {
+	body, err := opening.receive(wire.KindChallenge)
+	switch {
+	case errors.Is(err, io.EOF) && o.TLS == nil:
+		return wire.Challenge{}, fmt.Errorf("%s ends the connection: %w: %w", peer, err, ErrSilent)
+	case err != nil:
+		return wire.Challenge{}, fmt.Errorf("no answer to HELLO: %w", err)
+	}
+	challenge, err := wire.ParseChallenge(body)
+	if err != nil {
+		return challenge, err
+	}
+	if challenge.From != peer {
+		return challenge, &WrongRankError{Want: peer, Got: challenge.From}
+	}
+	return challenge, checkCover(peer, challenge.Cover, cover)
 }
 
 // welcomed reads the last answer and checks that it comes from someone who
@@ -193,25 +224,28 @@ func (o *Options) welcomed(c net.Conn, peer wire.Rank, frames ...[]byte) (wire.W
 	return w, nil
 }
 
-// accept is the handshake of who listens. heard is called when the first byte has
-// come.
+// accept is the listening side's handshake. heard is called when a HELLO has come, or
+// TLS's own.
 func (o *Options) accept(ctx context.Context, raw net.Conn, h Handler, heard func()) (*Conn, error) {
 	return o.guarded(ctx, raw, func() (*Conn, error) {
 		if err := awaitByte(raw); err != nil {
 			return nil, fmt.Errorf("nothing has come: %w", err)
 		}
-		heard()
-		c, err := o.secured(ctx, raw, tls.Server, "")
+		c, err := o.secured(ctx, raw, listening(heard), "")
 		if err != nil {
 			return nil, err
 		}
-		return o.examine(c, h)
+		return o.examine(c, h, heard)
 	})
 }
 
 // examine asks who connects for a proof, and answers.
-func (o *Options) examine(c net.Conn, h Handler) (*Conn, error) {
-	_, body, err := ReadFrame(c, wire.KindHello)
+func (o *Options) examine(raw net.Conn, h Handler, heard func()) (*Conn, error) {
+	opening, err := o.opening(raw, false)
+	if err != nil {
+		return nil, err
+	}
+	body, err := opening.receive(wire.KindHello)
 	if err != nil {
 		return nil, fmt.Errorf("read HELLO: %w", err)
 	}
@@ -219,14 +253,22 @@ func (o *Options) examine(c net.Conn, h Handler) (*Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err = o.checkCertificate(c, hello.From); err != nil {
+	heard() // a part of it, or one that was made without the secret, is as silence
+	if err = o.checkCertificate(raw, hello.From); err != nil {
 		return nil, err
 	}
-	challenge := wire.Challenge{From: o.Rank, Epoch: o.Epochs.Next()}
+	challenge := wire.Challenge{From: o.Rank, Epoch: o.Epochs.Next(), Cover: o.cover(raw)}
 	_, _ = rand.Read(challenge.Nonce[:])
 	helloFrame, challengeFrame := hello.Append(nil), challenge.Append(nil)
-	if _, err = c.Write(challengeFrame); err != nil {
+	if err = opening.send(wire.KindChallenge, challengeFrame); err != nil {
 		return nil, fmt.Errorf("send CHALLENGE: %w", err)
+	}
+	if err = checkCover(hello.From, hello.Cover, challenge.Cover); err != nil {
+		return nil, err
+	}
+	c, err := opening.proceed()
+	if err != nil {
+		return nil, err
 	}
 	if _, body, err = ReadFrame(c, wire.KindProof); err != nil {
 		return nil, fmt.Errorf("read PROOF: %w", err)
@@ -257,8 +299,8 @@ func (o *Options) answer(c net.Conn, hello wire.Hello, epoch wire.Epoch, h Handl
 		return nil, fmt.Errorf("send WELCOME: %w", err)
 	}
 	return &Conn{
-		Conn: c, Peer: hello.From, PeerEpoch: hello.Epoch, Epoch: epoch,
-		Session: session, Role: hello.Role, Channel: hello.Channel, Chunk: w.Chunk,
+		Conn: covered(c, hello.Cover), Peer: hello.From, PeerEpoch: hello.Epoch, Epoch: epoch,
+		Session: session, Role: hello.Role, Channel: hello.Channel, Chunk: w.Chunk, Cover: hello.Cover,
 	}, nil
 }
 

@@ -3,15 +3,21 @@ package control
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
 	"runtime"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 	"golang.org/x/sys/unix"
 
 	"github.com/hmcfs/hmcfs/tests/kit"
@@ -65,7 +71,7 @@ func TestWrongSecret(t *testing.T) {
 	l := listen(t, loopback(), options(0), d)
 	wrong := options(1)
 	wrong.Secret = kit.Bytes(2, 0, 32)
-	if _, err := Dial(within(t), l.Address(), wrong, hello(0)); !errors.Is(err, ErrAuth) {
+	if _, err := Dial(within(t), l.Address(), wrong, hello(0)); !errors.Is(err, ErrSilent) {
 		t.Errorf("got %v", err)
 	}
 	if len(d.taken) != 0 {
@@ -74,23 +80,47 @@ func TestWrongSecret(t *testing.T) {
 	comesIn(t, l, d)
 }
 
-// A server that does not know the secret is found out.
+// A server that does not know the secret is found out, and hears nothing of the
+// client but that it is one.
 func TestServerWithoutTheSecret(t *testing.T) {
 	kit.Check(t)
 	fake, at := bare(t)
-	go func() {
-		c, err := fake.Accept()
-		if err != nil {
-			return
+	plain := wire.Challenge{From: 0, Epoch: 1, Cover: wire.CoverSecret}
+	other := options(0)
+	other.Secret = kit.Bytes(2, 0, 32)
+	for name, answer := range map[string]func(c net.Conn, hello []byte) []byte{
+		"in the clear": func(net.Conn, []byte) []byte { return plain.Append(nil) },
+		"by another secret": func(c net.Conn, _ []byte) []byte {
+			o, err := other.opening(c, true)
+			if err != nil {
+				t.Error(err)
+			}
+			m, err := o.noise.Write(plain.Append(nil))
+			if err != nil {
+				t.Error(err)
+			}
+			return append(wire.Header{Kind: wire.KindChallenge, Length: uint32(len(m))}.Append(nil), m...)
+		},
+		"its own words": func(_ net.Conn, hello []byte) []byte {
+			return append(wire.Header{Kind: wire.KindChallenge, Length: uint32(len(hello))}.Append(nil), hello...)
+		},
+	} {
+		go func() {
+			c, err := fake.Accept()
+			if err != nil {
+				return
+			}
+			defer func() { _ = c.Close() }()
+			_, heard, _ := ReadFrame(c, wire.KindHello)
+			if bytes.Contains(heard, []byte("hmcfs")) {
+				t.Errorf("% x is said to anybody", heard)
+			}
+			_, _ = c.Write(answer(c, heard))
+			_, _ = c.Read(make([]byte, 1))
+		}()
+		if _, err := Dial(within(t), at, options(1), hello(0)); !errors.Is(err, ErrAuth) && !errors.Is(err, wire.ErrFrame) {
+			t.Errorf("%s: got %v", name, err)
 		}
-		defer func() { _ = c.Close() }()
-		_, _, _ = ReadFrame(c, wire.KindHello)
-		_, _ = c.Write((&wire.Challenge{From: 0, Epoch: 1}).Append(nil))
-		_, _, _ = ReadFrame(c, wire.KindProof)
-		_, _ = c.Write((&wire.Welcome{Session: 1, Chunk: wire.MinChunk}).Append(nil))
-	}()
-	if _, err := Dial(within(t), at, options(1), hello(0)); !errors.Is(err, ErrAuth) {
-		t.Errorf("got %v", err)
 	}
 }
 
@@ -132,6 +162,91 @@ func (r *recording) Write(p []byte) (int, error) {
 	return r.Conn.Write(p)
 }
 
+// TestCovers has every two sides that want a connection to be covered differently:
+// none comes about, and both say why.
+func TestCovers(t *testing.T) {
+	kit.Check(t)
+	core, lines := observer.New(zap.WarnLevel)
+	plain, sealed := options(0), options(0)
+	plain.Plain, plain.Logger, sealed.Logger = true, zap.New(core), zap.New(core)
+	for _, c := range []struct {
+		name           string
+		server, client Options
+		cover          wire.Cover
+		at             Address
+	}{
+		{"both encrypt", sealed, sealed, wire.CoverSecret, loopback()},
+		{"both plain", plain, plain, wire.CoverPlain, loopback()},
+		{"a plain client", sealed, plain, 0, loopback()},
+		{"a plain server", plain, sealed, 0, loopback()},
+		{"a Unix socket", sealed, sealed, wire.CoverLocal, socket(t)},
+		{"a Unix socket of plain ones", plain, sealed, wire.CoverLocal, socket(t)},
+	} {
+		d := newDoor()
+		l := listen(t, c.at, c.server, d)
+		c.client.Rank = 1
+		conn, err := Dial(within(t), l.Address(), c.client, hello(0))
+		if c.cover == 0 {
+			if !errors.Is(err, ErrCover) || !strings.Contains(err.Error(), "--plain") {
+				t.Errorf("%s: %v", c.name, err)
+			}
+			kit.Eventually(t, patience, func() bool { return lines.FilterMessageSnippet("--plain").Len() > 0 })
+			lines.TakeAll()
+			continue
+		}
+		if err != nil {
+			t.Errorf("%s: %v", c.name, err)
+			continue
+		}
+		peer := accepted(t, d)
+		if conn.Cover != c.cover || peer.Cover != c.cover {
+			t.Errorf("%s: %s and %s", c.name, conn.Cover, peer.Cover)
+		}
+		_, socket := conn.Conn.(syscall.Conn)
+		if socket == c.cover.Encrypts() {
+			t.Errorf("%s: it is a %T", c.name, conn.Conn)
+		}
+		_, _ = conn.Close(), peer.Close()
+	}
+}
+
+// TestOlderVersion has a peer of the version before: both say that.
+func TestOlderVersion(t *testing.T) {
+	kit.Check(t)
+	core, lines := observer.New(zap.WarnLevel)
+	o := options(0)
+	o.Logger = zap.New(core)
+	l := listen(t, loopback(), o, newDoor())
+	old, err := net.Dial("tcp", l.Address().Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = old.Close() }()
+	frame := (&wire.Hello{From: 1, Epoch: 1, Role: wire.RoleControl, Channel: 1, Chunk: wire.MinChunk}).Append(nil)
+	frame[1] = 1
+	write(t, old, frame)
+	if rest, _ := io.ReadAll(old); len(rest) > 0 {
+		t.Errorf("answered with % x", rest)
+	}
+	kit.Eventually(t, patience, func() bool { return lines.Len() > 0 })
+	if text := fmt.Sprint(lines.All()[0].ContextMap()["error"]); !strings.Contains(text, "HELLO of version 1") {
+		t.Errorf("the log says %q", text)
+	}
+	fake, at := bare(t)
+	go func() {
+		c, err := fake.Accept()
+		if err != nil {
+			return
+		}
+		// It reads all, and turns away what it does not know.
+		_, _ = io.ReadFull(c, make([]byte, wire.HeaderSize+128))
+		_ = c.Close()
+	}()
+	if _, err := Dial(within(t), at, options(1), hello(0)); !errors.Is(err, ErrSilent) || !strings.Contains(err.Error(), "older") {
+		t.Errorf("an older server: %v", err)
+	}
+}
+
 // All that a good client has said is of no use to someone who repeats it.
 func TestReplayedHello(t *testing.T) {
 	kit.Check(t)
@@ -160,12 +275,16 @@ func TestReplayedHello(t *testing.T) {
 	if _, err = again.Write(tape.sent.Bytes()); err != nil {
 		t.Fatal(err)
 	}
-	kind, _, err := ReadFrame(again, wire.KindChallenge)
+	// Its answer is for who has made the first message, and says nothing to others.
+	kind, answer, err := ReadFrame(again, wire.KindChallenge)
 	if err != nil {
 		t.Fatalf("no challenge: %v, %v", kind, err)
 	}
-	if kind, _, err := ReadFrame(again, wire.KindWelcome, wire.KindRefusal); err == nil {
-		t.Errorf("answered with %s", kind)
+	if bytes.Contains(answer, make([]byte, 8)) {
+		t.Errorf("answered in the clear: % x", answer)
+	}
+	if rest, err := io.ReadAll(again); len(rest) > 0 {
+		t.Errorf("answered with % x, %v", rest, err)
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -416,6 +535,7 @@ func TestOptions(t *testing.T) {
 		"small chunk":   {Secret: testSecret(), Chunk: 1},
 		"large chunk":   {Secret: testSecret(), Chunk: wire.MaxChunk + 1},
 		"negative time": {Secret: testSecret(), HandshakeTimeout: -1},
+		"plain TLS":     {Secret: testSecret(), Plain: true, TLS: &tls.Config{}},
 	} {
 		if _, err := Listen(t.Context(), loopback(), o, newDoor()); err == nil {
 			t.Errorf("%s: listens", name)
@@ -479,7 +599,8 @@ func TestChooseNetwork(t *testing.T) {
 
 // FuzzAccept speaks random bytes to a listener.
 func FuzzAccept(f *testing.F) {
-	f.Add((&wire.Hello{From: 1, Epoch: 1, Role: wire.RoleControl, Channel: 1, Chunk: wire.MinChunk}).Append(nil))
+	f.Add((&wire.Hello{From: 1, Epoch: 1, Role: wire.RoleControl, Channel: 1, Chunk: wire.MinChunk, Cover: wire.CoverSecret}).Append(nil))
+	f.Add(append(wire.Header{Kind: wire.KindHello, Length: 128}.Append(nil), make([]byte, 128)...))
 	f.Fuzz(func(t *testing.T, p []byte) {
 		client, server := net.Pipe()
 		go func() {

@@ -188,6 +188,12 @@ func (a *authority) config(t *testing.T, rank wire.Rank) *tls.Config {
 // named is the TLS of who has some names.
 func (a *authority) named(t *testing.T, names ...string) *tls.Config {
 	t.Helper()
+	return a.issued(t, func(*x509.Certificate) {}, names...)
+}
+
+// issued is named with something changed in the certificate.
+func (a *authority) issued(t *testing.T, change func(*x509.Certificate), names ...string) *tls.Config {
+	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
@@ -197,6 +203,7 @@ func (a *authority) named(t *testing.T, names ...string) *tls.Config {
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
 	}
+	change(template)
 	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, &key.PublicKey, a.key)
 	if err != nil {
 		t.Fatal(err)

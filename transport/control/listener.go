@@ -168,6 +168,8 @@ func cause(err error) string {
 		return "too many at once"
 	case errors.Is(err, ErrRefused):
 		return "refused"
+	case errors.Is(err, ErrCover):
+		return "--plain on one side only"
 	case errors.Is(err, ErrAuth):
 		return "not authenticated"
 	case errors.Is(err, os.ErrDeadlineExceeded):
@@ -181,7 +183,7 @@ func cause(err error) string {
 // Dial connects to a peer and proves who we are. want carries To, Role,
 // Session and Channel; the rest is ours.
 //
-// Errors: *WrongRankError, ErrAuth, ErrTaken, ErrRefused, the context's, and the network's.
+// Errors: *WrongRankError, ErrSilent, ErrAuth, ErrCover, ErrTaken, ErrRefused, the context's, and the network's.
 func Dial(ctx context.Context, at Address, o Options, want wire.Hello) (*Conn, error) {
 	o.EnsureDefaults()
 	if err := o.Validate(); err != nil {

@@ -30,8 +30,11 @@ type Options struct {
 	// Rank is our own.
 	Rank wire.Rank
 	// Secret is what all ranks of the job know, at least 16 bytes. It may be
-	// empty with TLS.
+	// empty with TLS. Without TLS it encrypts what goes over TCP.
 	Secret []byte
+	// Plain leaves connections over TCP unencrypted behind the handshake. Both sides
+	// must have it, and neither TLS.
+	Plain bool
 	// TLS encrypts, if not nil. Both sides must show a certificate that the
 	// other's roots accept (Certificates, RootCAs and ClientCAs are read) and
 	// that is for the DNS name of its rank: see PeerName.
@@ -93,6 +96,9 @@ func (o *Options) Validate() error {
 	var faults []error
 	if len(o.Secret) < minSecret && (o.TLS == nil || len(o.Secret) != 0) {
 		faults = append(faults, fmt.Errorf("control: a secret of %d bytes; use %d or more, or TLS", len(o.Secret), minSecret))
+	}
+	if o.Plain && o.TLS != nil {
+		faults = append(faults, errors.New("control: TLS and plain exclude each other"))
 	}
 	if o.Chunk < wire.MinChunk || o.Chunk > wire.MaxChunk {
 		faults = append(faults, fmt.Errorf("control: chunk of %d bytes; use %d to %d", o.Chunk, wire.MinChunk, wire.MaxChunk))

@@ -3,7 +3,6 @@ package control
 import (
 	"bufio"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hmcfs/hmcfs/transport/internal/seal"
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
@@ -90,25 +90,29 @@ func (l *Link) receiveRest() {
 	}
 }
 
-// unread is the bytes that the kernel has of the peer; 0 where it does not say.
+// unread is the bytes that the kernel has of the peer, and those that were taken from
+// it to be decrypted; 0 where it does not say.
 func (c *Conn) unread() int {
-	inner := c.Conn
-	if secure, ok := inner.(*tls.Conn); ok {
+	inner, taken := c.Conn, 0
+	if sealed, ok := inner.(*seal.Conn); ok {
+		taken = sealed.Buffered()
+	}
+	if secure, ok := inner.(interface{ NetConn() net.Conn }); ok {
 		inner = secure.NetConn()
 	}
 	s, ok := inner.(syscall.Conn)
 	if !ok {
-		return 0
+		return taken
 	}
 	raw, err := s.SyscallConn()
 	if err != nil {
-		return 0
+		return taken
 	}
 	n := 0
 	if raw.Control(func(fd uintptr) { n, err = unix.IoctlGetInt(int(fd), unix.TIOCINQ) }) != nil || err != nil {
-		return 0
+		return taken
 	}
-	return n
+	return taken + n
 }
 
 // readTag reads one tag. It is called by a receiver of tags who has the turn;

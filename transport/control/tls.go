@@ -22,6 +22,21 @@ func (o *Options) tlsConfig(listens string) *tls.Config {
 	return c
 }
 
+// listening is tls.Server that calls heard when the first message of TLS is whole.
+func listening(heard func()) func(net.Conn, *tls.Config) *tls.Conn {
+	return func(c net.Conn, own *tls.Config) *tls.Conn {
+		choose := own.GetConfigForClient
+		own.GetConfigForClient = func(info *tls.ClientHelloInfo) (*tls.Config, error) {
+			heard()
+			if choose == nil {
+				return nil, nil //nolint:nilnil // which is the one there is
+			}
+			return choose(info)
+		}
+		return tls.Server(c, own)
+	}
+}
+
 // checkCertificate says whether the certificate of who connects is for the
 // rank that it claims. Without TLS the proof says that.
 func (o *Options) checkCertificate(c net.Conn, claimed wire.Rank) error {

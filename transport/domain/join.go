@@ -163,7 +163,7 @@ func (c *Comm) meet(ctx context.Context, p *pair) error {
 		err := c.reach(ctx, p)
 		_, wrong := errors.AsType[*control.WrongRankError](err)
 		switch {
-		case wrong || errors.Is(err, control.ErrAuth) || errors.Is(err, comm.ErrClosed):
+		case wrong || errors.Is(err, control.ErrAuth) || errors.Is(err, control.ErrCover) || errors.Is(err, comm.ErrClosed):
 			c.spoil(fmt.Errorf("make domain %q: %s: %w", c.name, p.world, err))
 			return nil
 		case err != nil:

@@ -23,7 +23,7 @@ func announced() *envelope {
 }
 
 func TestGoldenPackets(t *testing.T) {
-	const at = "8877665544332211" + "0010000000000000" + "01010000" + "00000000" + "0800000000000000"
+	const at = "8877665544332211" + "0010000000000000" + "01020000" + "00000000" + "0800000000000000"
 	for name, tc := range map[string]struct {
 		got  []byte
 		want string

@@ -60,7 +60,7 @@ func (j *Job) enter(ctx context.Context) (err error) {
 		return err
 	}
 	co := comm.Options{
-		Rank: wire.Rank(o.Rank), Secret: o.Secret, Engine: j.engine, Devices: o.Devices, Logger: o.Logger,
+		Rank: wire.Rank(o.Rank), Secret: o.Secret, Plain: o.Plain, Engine: j.engine, Devices: o.Devices, Logger: o.Logger,
 		Transports: []comm.Transport{comm.SHM, comm.TCP},
 	}
 	switch o.Backend {

@@ -71,6 +71,8 @@ type Options struct {
 	// file "secret" of Dir, which the first rank makes, and which has to be this
 	// user's alone.
 	Secret []byte
+	// Plain is as in comm.Options: all ranks have it, or none.
+	Plain bool
 	// Backend is how ranks reach each other. Default Auto.
 	Backend Backend
 	// Host names our host; ranks of hosts with different names share no memory.
@@ -127,7 +129,7 @@ func (o *Options) validate() error {
 
 // FromEnv reads what `hmcfs run` sets: HMCFS_RANK, HMCFS_WORLD, HMCFS_JOB_DIR,
 // HMCFS_BOOK, HMCFS_LISTEN, HMCFS_HOST, HMCFS_SECRET_FILE and HMCFS_TRANSPORT
-// (auto, shm, tcp).
+// (auto, shm, tcp); and HMCFS_PLAIN (1, 0), which its user does.
 func FromEnv(getenv func(string) string) (Options, error) {
 	o := Options{Dir: getenv("HMCFS_JOB_DIR"), Host: getenv("HMCFS_HOST"), Backend: Backend(getenv("HMCFS_TRANSPORT"))}
 	var errs []error
@@ -152,6 +154,12 @@ func FromEnv(getenv func(string) string) (Options, error) {
 				errs = append(errs, fmt.Errorf("%s: %w: %w", name, ErrOptions, err))
 			}
 			*into = append(*into, at)
+		}
+	}
+	if text := getenv("HMCFS_PLAIN"); text != "" {
+		var err error
+		if o.Plain, err = strconv.ParseBool(text); err != nil {
+			errs = append(errs, fmt.Errorf("HMCFS_PLAIN=%q is neither 1 nor 0: %w", text, ErrOptions))
 		}
 	}
 	if path := getenv("HMCFS_SECRET_FILE"); path != "" {

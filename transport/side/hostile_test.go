@@ -53,7 +53,7 @@ func TestHostile(t *testing.T) {
 		want   error
 	}{
 		"nonsense":                 {frames: kit.Bytes(1, 0, 100), want: wire.ErrFrame},
-		"another version":          {frames: []byte{49, 2, 0, 0, 24, 0, 0, 0}, want: wire.ErrVersion},
+		"another version":          {frames: []byte{49, wire.Version + 1, 0, 0, 24, 0, 0, 0}, want: wire.ErrVersion},
 		"4 GiB":                    {frames: long, files: 1, want: wire.ErrFrame},
 		"cut off":                  {frames: offer(1)[:20], files: 1, want: io.ErrUnexpectedEOF},
 		"a second START":           {frames: (&wire.Start{}).Append(nil), want: wire.ErrFrame},

@@ -1,5 +1,5 @@
 // Package tcp carries one-sided puts and gets on a stream: a TCP connection,
-// a Unix socket, or TLS on either.
+// encrypted or not, or a Unix socket.
 //
 // A [Channel] is one connection. Both ends post transfers on it, and both
 // serve those of the other: the bytes of a put are read from the socket
@@ -43,7 +43,8 @@
 // What needs no slot has none: memory that a device shows to the host is sent
 // from its map and received into it, pages of files that were lent
 // (region.Table.RegisterSpan) are sent as they are, and bytes for a file go from
-// the socket to the file in the kernel: package pages. TLS has slots for files.
+// the socket to the file in the kernel: package pages. A connection that is encrypted
+// has slots for files.
 //
 // Since no reader waits for a writer, two channels that only write can't stop
 // each other.

@@ -62,13 +62,23 @@ func (b *batch) writeTo(c *Channel) error {
 	return b.flush(c, pieces)
 }
 
+// partsWriter is a connection that is no socket and takes many parts at once.
+type partsWriter interface {
+	WriteParts(parts [][]byte) (int64, error)
+}
+
 // flush writes bytes of this process.
 func (b *batch) flush(c *Channel, pieces [][]byte) error {
 	if len(pieces) == 0 {
 		return nil
 	}
-	b.vector = pieces
-	_, err := b.vector.WriteTo(c.conn.Conn)
+	var err error
+	if w, ok := c.conn.Conn.(partsWriter); ok {
+		_, err = w.WriteParts(pieces)
+	} else {
+		b.vector = pieces
+		_, err = b.vector.WriteTo(c.conn.Conn)
+	}
 	c.wrote()
 	return err
 }

@@ -6,7 +6,7 @@ import (
 )
 
 // Version is the version of the protocol that this package speaks.
-const Version = 1
+const Version = 2
 
 // Kind tells what a frame is.
 type Kind uint8
@@ -80,9 +80,9 @@ type Header struct {
 func (k Kind) lengths() (least, most uint32, known bool) {
 	switch k {
 	case KindHello:
-		return helloSize, helloSize, true
+		return helloSize, helloSize + envelope, true
 	case KindChallenge:
-		return challengeSize, challengeSize, true
+		return challengeSize, challengeSize + envelope, true
 	case KindProof:
 		return ProofSize, ProofSize, true
 	case KindWelcome:

@@ -23,6 +23,10 @@ const (
 	maxReason     = 512
 )
 
+// envelope is the size, in bytes, of a message of Noise without its payload's body. The
+// payload is a whole frame: see docs/wire.md.
+const envelope = 32 + 16 + HeaderSize
+
 // magic begins every HELLO.
 const magic = "hmcfs\x00cm"
 
@@ -41,6 +45,41 @@ const (
 	// that is there already.
 	RoleStream Role = 4
 )
+
+// Cover names the protection of a connection behind its handshake.
+type Cover uint8
+
+// The covers of a connection.
+const (
+	// CoverTLS is TLS, with the certificates of both sides.
+	CoverTLS Cover = 1
+	// CoverSecret is encryption by the secret that both sides share.
+	CoverSecret Cover = 2
+	// CoverPlain is none, since both sides were told to go without.
+	CoverPlain Cover = 3
+	// CoverLocal is none, on a Unix socket, which does not leave the machine.
+	CoverLocal Cover = 4
+)
+
+// String names the cover as users do.
+func (c Cover) String() string {
+	switch c {
+	case CoverTLS:
+		return "tls"
+	case CoverSecret:
+		return "secret"
+	case CoverPlain:
+		return "plain"
+	case CoverLocal:
+		return "local"
+	}
+	return fmt.Sprintf("cover %d", uint8(c))
+}
+
+// Encrypts reports whether the cover keeps all others from reading and changing what is sent.
+func (c Cover) Encrypts() bool { return c == CoverTLS || c == CoverSecret }
+
+func (c Cover) valid() bool { return c >= CoverTLS && c <= CoverLocal }
 
 // MaxChannels is the most data connections of one session.
 const MaxChannels = 16
@@ -61,6 +100,9 @@ type Hello struct {
 	// Chunk is the most payload of one data frame that the sender takes, in
 	// bytes; on a data connection it is that of the session.
 	Chunk uint32
+	// Cover is the one that the sender wants for this connection. Both sides must
+	// want the same.
+	Cover Cover
 	Nonce [NonceSize]byte
 }
 
@@ -72,7 +114,7 @@ func (h *Hello) Append(p []byte) []byte {
 	p = binary.LittleEndian.AppendUint32(p, uint32(h.To))
 	p = binary.LittleEndian.AppendUint64(p, uint64(h.Epoch))
 	p = binary.LittleEndian.AppendUint64(p, uint64(h.Session))
-	p = append(p, byte(h.Role), h.Channel, 0, 0)
+	p = append(p, byte(h.Role), h.Channel, byte(h.Cover), 0)
 	p = binary.LittleEndian.AppendUint32(p, h.Chunk)
 	return append(p, h.Nonce[:]...)
 }
@@ -89,10 +131,11 @@ func ParseHello(body []byte) (Hello, error) {
 		Session: Session(binary.LittleEndian.Uint64(body[24:])),
 		Role:    Role(body[32]),
 		Channel: body[33],
+		Cover:   Cover(body[34]),
 		Chunk:   binary.LittleEndian.Uint32(body[36:]),
 	}
 	copy(h.Nonce[:], body[40:])
-	if body[34] != 0 || body[35] != 0 || !h.valid() {
+	if body[35] != 0 || !h.valid() {
 		return Hello{}, fmt.Errorf("HELLO of %s as role %d, session %x, channel %d, chunk %d: %w",
 			h.From, h.Role, uint64(h.Session), h.Channel, h.Chunk, ErrFrame)
 	}
@@ -101,7 +144,7 @@ func ParseHello(body []byte) (Hello, error) {
 
 // valid says whether the fields fit each other.
 func (h *Hello) valid() bool {
-	if h.Epoch == 0 || h.Chunk < MinChunk || h.Chunk > MaxChunk {
+	if h.Epoch == 0 || h.Chunk < MinChunk || h.Chunk > MaxChunk || !h.Cover.valid() {
 		return false
 	}
 	switch h.Role {
@@ -118,7 +161,9 @@ func (h *Hello) valid() bool {
 // Challenge is the answer to a HELLO: who was reached, and a nonce that makes
 // every proof good for this one connection.
 type Challenge struct {
-	From  Rank
+	From Rank
+	// Cover is as in Hello.
+	Cover Cover
 	Epoch Epoch
 	Nonce [NonceSize]byte
 }
@@ -127,23 +172,24 @@ type Challenge struct {
 func (c *Challenge) Append(p []byte) []byte {
 	p = Header{Kind: KindChallenge, Length: challengeSize}.Append(p)
 	p = binary.LittleEndian.AppendUint32(p, uint32(c.From))
-	p = append(p, 0, 0, 0, 0)
+	p = append(p, byte(c.Cover), 0, 0, 0)
 	p = binary.LittleEndian.AppendUint64(p, uint64(c.Epoch))
 	return append(p, c.Nonce[:]...)
 }
 
 // ParseChallenge reads the body of a CHALLENGE.
 func ParseChallenge(body []byte) (Challenge, error) {
-	if len(body) != challengeSize || binary.LittleEndian.Uint32(body[4:]) != 0 {
+	if len(body) != challengeSize || [3]byte(body[5:8]) != [3]byte{} {
 		return Challenge{}, fmt.Errorf("CHALLENGE of %d bytes: %w", len(body), ErrFrame)
 	}
 	c := Challenge{
 		From:  Rank(binary.LittleEndian.Uint32(body)),
+		Cover: Cover(body[4]),
 		Epoch: Epoch(binary.LittleEndian.Uint64(body[8:])),
 	}
 	copy(c.Nonce[:], body[16:])
-	if c.Epoch == 0 {
-		return Challenge{}, fmt.Errorf("CHALLENGE of %s without an epoch: %w", c.From, ErrFrame)
+	if c.Epoch == 0 || !c.Cover.valid() {
+		return Challenge{}, fmt.Errorf("CHALLENGE of %s with epoch %d, cover %d: %w", c.From, uint64(c.Epoch), c.Cover, ErrFrame)
 	}
 	return c, nil
 }

@@ -20,29 +20,29 @@ func TestGoldenBytes(t *testing.T) {
 		got  []byte
 		want string
 	}{
-		"tag 1":      {AppendTag(nil, 1), "1001000008000000" + "0100000000000000"},
-		"tag 2^64-1": {AppendTag(nil, 1<<64-1), "1001000008000000" + "ffffffffffffffff"},
-		"packet":     {append(AppendPacket(nil, 7, 2), 0xab, 0xcd), "1301000006000000" + "07000000" + "abcd"},
-		"put":        {put, "20010000" + "04030201" + "0500000000000000" + "0600000000000000" + "0700000000000000"},
+		"tag 1":      {AppendTag(nil, 1), "1002000008000000" + "0100000000000000"},
+		"tag 2^64-1": {AppendTag(nil, 1<<64-1), "1002000008000000" + "ffffffffffffffff"},
+		"packet":     {append(AppendPacket(nil, 7, 2), 0xab, 0xcd), "1302000006000000" + "07000000" + "abcd"},
+		"put":        {put, "20020000" + "04030201" + "0500000000000000" + "0600000000000000" + "0700000000000000"},
 		"hello": {
-			(&Hello{From: 1, To: 2, Epoch: 3, Role: RoleControl, Channel: 4, Chunk: 0x100000, Nonce: nonce}).Append(nil),
-			"0101000048000000" + hex.EncodeToString([]byte(magic)) + "01000000" + "02000000" + "0300000000000000" +
-				"0000000000000000" + "01040000" + "00001000" + hex.EncodeToString(nonce[:]),
+			(&Hello{From: 1, To: 2, Epoch: 3, Role: RoleControl, Channel: 4, Chunk: 0x100000, Cover: CoverSecret, Nonce: nonce}).Append(nil),
+			"0102000048000000" + hex.EncodeToString([]byte(magic)) + "01000000" + "02000000" + "0300000000000000" +
+				"0000000000000000" + "01040200" + "00001000" + hex.EncodeToString(nonce[:]),
 		},
 		"proposal": {
 			Ways{{Transport: TransportRDMA, Facts: []byte("no")}, {Transport: TransportSHM, Usable: true, Facts: []byte{9}}}.Append(nil, KindProposal),
-			"060100000b000000" + "01000200" + "6e6f" + "02010100" + "09",
+			"060200000b000000" + "01000200" + "6e6f" + "02010100" + "09",
 		},
-		"start": {(&Start{Files: 2, Blob: []byte{7, 8}}).Append(nil), "300100000a000000" + "0200000000000000" + "0708"},
+		"start": {(&Start{Files: 2, Blob: []byte{7, 8}}).Append(nil), "300200000a000000" + "0200000000000000" + "0708"},
 		"offer": {
 			(&Offer{Descriptor: Descriptor{Key: 1, Size: 2, Rights: Readable}, Files: 3, Blob: []byte{4}}).Append(nil),
-			"3101000019000000" + "0100000000000000" + "0200000000000000" + "0103000000000000" + "04",
+			"3102000019000000" + "0100000000000000" + "0200000000000000" + "0103000000000000" + "04",
 		},
-		"accept":    {AppendKey(nil, KindAccept, 5), "3201000008000000" + "0500000000000000"},
-		"decline":   {(&Decline{Key: 6, Reason: "no"}).Append(nil), "330100000a000000" + "0600000000000000" + "6e6f"},
-		"withdraw":  {AppendKey(nil, KindWithdraw, 7), "3401000008000000" + "0700000000000000"},
-		"withdrawn": {AppendKey(nil, KindWithdrawn, 8), "3501000008000000" + "0800000000000000"},
-		"refusal":   {(&Refusal{Code: RefusedTaken, Reason: "no"}).Append(nil), "0501000004000000" + "0100" + "6e6f"},
+		"accept":    {AppendKey(nil, KindAccept, 5), "3202000008000000" + "0500000000000000"},
+		"decline":   {(&Decline{Key: 6, Reason: "no"}).Append(nil), "330200000a000000" + "0600000000000000" + "6e6f"},
+		"withdraw":  {AppendKey(nil, KindWithdraw, 7), "3402000008000000" + "0700000000000000"},
+		"withdrawn": {AppendKey(nil, KindWithdrawn, 8), "3502000008000000" + "0800000000000000"},
+		"refusal":   {(&Refusal{Code: RefusedTaken, Reason: "no"}).Append(nil), "0502000004000000" + "0100" + "6e6f"},
 	} {
 		if hex.EncodeToString(tc.got) != tc.want {
 			t.Errorf("%s: got %x, want %s", name, tc.got, tc.want)
@@ -61,12 +61,12 @@ func body(t *testing.T, frame []byte, kind Kind) []byte {
 }
 
 func TestRoundTrips(t *testing.T) {
-	hello := Hello{From: 9, To: 1 << 31, Epoch: 1 << 63, Session: 77, Role: RoleData, Channel: 15, Chunk: MaxChunk}
+	hello := Hello{From: 9, To: 1 << 31, Epoch: 1 << 63, Session: 77, Role: RoleData, Channel: 15, Chunk: MaxChunk, Cover: CoverLocal}
 	copy(hello.Nonce[:], kit.Bytes(2, 0, NonceSize))
 	if got, err := ParseHello(body(t, hello.Append(nil), KindHello)); err != nil || got != hello {
 		t.Errorf("HELLO: %+v, %v", got, err)
 	}
-	challenge := Challenge{From: 3, Epoch: 4}
+	challenge := Challenge{From: 3, Epoch: 4, Cover: CoverTLS}
 	copy(challenge.Nonce[:], kit.Bytes(3, 0, NonceSize))
 	if got, err := ParseChallenge(body(t, challenge.Append(nil), KindChallenge)); err != nil || got != challenge {
 		t.Errorf("CHALLENGE: %+v, %v", got, err)
@@ -157,20 +157,20 @@ func TestHeadersThatAreRefused(t *testing.T) {
 		p    string
 		want error
 	}{
-		"4 GiB message":   {"11010000ffffffff", ErrFrame},
-		"message + 1":     {"1101000001000100", ErrFrame},
-		"packet + 1":      {"1301000005000100", ErrFrame},
-		"packet - 1":      {"1301000003000000", ErrFrame},
-		"short tag":       {"1001000007000000", ErrFrame},
-		"data kind":       {"2001000008000000", ErrFrame},
-		"reserved":        {"1001010008000000", ErrFrame},
-		"version 2":       {"1002000008000000", ErrVersion},
+		"4 GiB message":   {"11020000ffffffff", ErrFrame},
+		"message + 1":     {"1102000001000100", ErrFrame},
+		"packet + 1":      {"1302000005000100", ErrFrame},
+		"packet - 1":      {"1302000003000000", ErrFrame},
+		"short tag":       {"1002000007000000", ErrFrame},
+		"data kind":       {"2002000008000000", ErrFrame},
+		"reserved":        {"1002010008000000", ErrFrame},
+		"version 1":       {"1001000008000000", ErrVersion},
 		"another service": {hex.EncodeToString([]byte("GET / HT")), ErrFrame},
-		"short":           {"100100", ErrFrame},
-		"4 GiB offer":     {"31010000ffffffff", ErrFrame},
-		"offer + 1":       {"3101000019100000", ErrFrame},
-		"long proposal":   {"0601000011080000", ErrFrame},
-		"start + 1":       {"3001000009400000", ErrFrame},
+		"short":           {"100200", ErrFrame},
+		"4 GiB offer":     {"31020000ffffffff", ErrFrame},
+		"offer + 1":       {"3102000019100000", ErrFrame},
+		"long proposal":   {"0602000011080000", ErrFrame},
+		"start + 1":       {"3002000009400000", ErrFrame},
 	} {
 		p, err := hex.DecodeString(tc.p)
 		if err != nil {
@@ -183,7 +183,7 @@ func TestHeadersThatAreRefused(t *testing.T) {
 }
 
 func TestHellosThatAreRefused(t *testing.T) {
-	good := Hello{From: 1, To: 2, Epoch: 3, Role: RoleControl, Channel: 1, Chunk: MinChunk}
+	good := Hello{From: 1, To: 2, Epoch: 3, Role: RoleControl, Channel: 1, Chunk: MinChunk, Cover: CoverPlain}
 	for name, change := range map[string]func(*Hello){
 		"no epoch":             func(h *Hello) { h.Epoch = 0 },
 		"no role":              func(h *Hello) { h.Role = 0 },
@@ -193,6 +193,8 @@ func TestHellosThatAreRefused(t *testing.T) {
 		"too many channels":    func(h *Hello) { h.Channel = MaxChannels + 1 },
 		"small chunk":          func(h *Hello) { h.Chunk = MinChunk - 1 },
 		"large chunk":          func(h *Hello) { h.Chunk = MaxChunk + 1 },
+		"no cover":             func(h *Hello) { h.Cover = 0 },
+		"unknown cover":        func(h *Hello) { h.Cover = CoverLocal + 1 },
 		"side without session": func(h *Hello) { h.Role, h.Channel = RoleSide, 0 },
 		"side with a channel":  func(h *Hello) { h.Role, h.Session = RoleSide, 1 },
 	} {
@@ -208,8 +210,8 @@ func TestHellosThatAreRefused(t *testing.T) {
 // must be what its own bytes say.
 func FuzzControl(f *testing.F) {
 	f.Add(AppendTag(nil, 1))
-	f.Add((&Hello{From: 1, Epoch: 1, Role: RoleControl, Channel: 1, Chunk: MinChunk}).Append(nil))
-	f.Add((&Challenge{Epoch: 1}).Append(nil))
+	f.Add((&Hello{From: 1, Epoch: 1, Role: RoleControl, Channel: 1, Chunk: MinChunk, Cover: CoverTLS}).Append(nil))
+	f.Add((&Challenge{Epoch: 1, Cover: CoverTLS}).Append(nil))
 	f.Add((&Proof{1}).Append(nil))
 	f.Add((&Welcome{Session: 1, Chunk: MinChunk}).Append(nil))
 	f.Add((&Refusal{Code: 1, Reason: "r"}).Append(nil))

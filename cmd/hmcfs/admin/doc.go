@@ -23,13 +23,13 @@
 // # What others can do
 //
 // To let others connect is to lend them descriptors and goroutines of the
-// daemon, and to close what they send: closing a descriptor of a FUSE file
-// system waits for that one's daemon, which may be theirs and never answer. So
-// the connections of each other user are bounded, with some more for each of
-// his sessions, which are bounded too; and each serves one request, on one
-// goroutine, until all that came with it is closed. Nothing of what is
-// received is asked for more than the kernel knows by itself before the store
-// has checked the caller.
+// daemon. So the connections of each other user are bounded, with some more for
+// each of that user's sessions, which are bounded too; and each serves one request, on
+// one goroutine, until all that came with it is closed.
+//
+// Closing a descriptor of a FUSE file system waits for that one's server, which
+// may be theirs and never answer. So descriptors are received by an
+// owner.Guard, and those of such file systems never come to this process.
 //
 // # Lock order
 //

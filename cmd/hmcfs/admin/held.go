@@ -151,6 +151,7 @@ func (s *Server) readCall(w http.ResponseWriter, r *http.Request, memory *budget
 	ctx, cancel := context.WithTimeout(r.Context(), bodyLimit)
 	defer cancel()
 	if err = memory.take(ctx, decoded*n); err != nil {
+		s.opts.Refusals.add(boundCallBytes)
 		return nil, 0, fmt.Errorf("%w: the calls of this user take too much memory: %w", hetero.ErrBusy, err)
 	}
 	taken = decoded * n

@@ -23,6 +23,7 @@ type listener struct {
 	log   *zap.Logger
 	// sessions counts those of a user.
 	sessions func(uid int) int
+	refusals *Refusals
 
 	mu sync.Mutex
 	// open counts the connections of other users.
@@ -63,6 +64,7 @@ func (l *listener) Accept() (net.Conn, error) {
 		if c.trusted || l.admit(c) {
 			return c, nil
 		}
+		l.refusals.add(boundConnections)
 		_ = u.Close() // nothing was said on it
 	}
 }

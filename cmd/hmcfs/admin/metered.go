@@ -41,6 +41,7 @@ func (m *metered) take(n int) error {
 	m.sessions.mu.Lock()
 	defer m.sessions.mu.Unlock()
 	if m.user.files+n > maxFiles {
+		m.sessions.refusals.add(boundDescriptors)
 		return errFiles
 	}
 	m.user.files += n
@@ -85,6 +86,7 @@ func (s *sessions) listen(c *conn) (leave func(), err error) {
 	defer s.mu.Unlock()
 	uid := c.peer.UID
 	if s.listeners[uid] >= maxListeners {
+		s.refusals.add(boundWatches)
 		return nil, errListeners
 	}
 	if s.listeners == nil {

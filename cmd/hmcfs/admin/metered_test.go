@@ -36,7 +36,8 @@ func (r *registry) Close() error { return nil }
 // TestMetered counts what a user's sessions register together.
 func TestMetered(t *testing.T) {
 	t.Parallel()
-	s, u := &sessions{}, &user{}
+	refused := &Refusals{}
+	s, u := &sessions{refusals: refused}, &user{}
 	begin := func() *metered {
 		return &metered{Client: &registry{}, sessions: s, user: u, files: map[hetero.MemoryID]int{}}
 	}
@@ -57,6 +58,9 @@ func TestMetered(t *testing.T) {
 	if _, err = other.PreRegister(t.Context(), pieces(1)); !errors.Is(err, hetero.ErrNoMemory) {
 		t.Errorf("one too many: %v", err)
 	}
+	if n := refused.Limits()[boundDescriptors].Refused; n != 1 {
+		t.Errorf("%d refusals are counted", n)
+	}
 	if err = one.Unregister(t.Context(), id+1); !errors.Is(err, hetero.ErrNotFound) || u.files != maxFiles {
 		t.Errorf("unregistered what is not there: %v, %d count", err, u.files)
 	}
@@ -71,7 +75,8 @@ func TestMetered(t *testing.T) {
 // TestListenersAreBounded counts a stranger's streams of events.
 func TestListenersAreBounded(t *testing.T) {
 	t.Parallel()
-	s := &sessions{}
+	refused := &Refusals{}
+	s := &sessions{refusals: refused}
 	stranger, mine := &conn{peer: Peer{UID: 7}}, &conn{peer: Peer{UID: 7}, trusted: true}
 	var leaves []func()
 	for range maxListeners {
@@ -83,6 +88,9 @@ func TestListenersAreBounded(t *testing.T) {
 	}
 	if _, err := s.listen(stranger); !errors.Is(err, hetero.ErrBusy) {
 		t.Errorf("one too many: %v", err)
+	}
+	if n := refused.Limits()[boundWatches].Refused; n != 1 {
+		t.Errorf("%d refusals are counted", n)
 	}
 	if _, err := s.listen(mine); err != nil {
 		t.Errorf("the owner's: %v", err)

@@ -14,6 +14,7 @@ type clusterCollector struct {
 	from func() (adminapi.Cluster, error)
 
 	info, nodes, connected, unreachable *prometheus.Desc
+	unused                              *prometheus.Desc
 	questions, answers, failures        *prometheus.Desc
 	bytesIn, bytesOut                   *prometheus.Desc
 	invalidationsOut, invalidationsIn   *prometheus.Desc
@@ -29,6 +30,7 @@ func newClusterCollector(from func() (adminapi.Cluster, error)) *clusterCollecto
 		nodes:            d("nodes", "Other nodes that there are now."),
 		connected:        d("node_connected", "1 for each other node with which there is a session, else 0.", "node"),
 		unreachable:      d("service_unreachable_seconds", "How long the service that knows the nodes has not answered; 0 while it does."),
+		unused:           d("records_unused", "Entries of the service that knows the nodes that are not used: they can't be read, or are too many."),
 		questions:        d("questions_total", "Questions asked of other nodes."),
 		answers:          d("answers_total", "Answers given to other nodes."),
 		failures:         d("failures_total", "Questions to other nodes that had no answer."),
@@ -42,7 +44,7 @@ func newClusterCollector(from func() (adminapi.Cluster, error)) *clusterCollecto
 // Describe sends the metrics that Collect may send.
 func (c *clusterCollector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		c.info, c.nodes, c.connected, c.unreachable, c.questions, c.answers, c.failures,
+		c.info, c.nodes, c.connected, c.unreachable, c.unused, c.questions, c.answers, c.failures,
 		c.bytesIn, c.bytesOut, c.invalidationsOut, c.invalidationsIn,
 	} {
 		ch <- d
@@ -69,6 +71,7 @@ func (c *clusterCollector) Collect(ch chan<- prometheus.Metric) {
 		away = time.Since(since).Seconds()
 	}
 	gauge(ch, c.unreachable, away)
+	gauge(ch, c.unused, float64(known.State.Unreadable))
 	t := known.Traffic
 	for desc, n := range map[*prometheus.Desc]uint64{
 		c.questions: t.Questions, c.answers: t.Answers, c.failures: t.Failures, c.bytesIn: t.BytesIn, c.bytesOut: t.BytesOut,

@@ -21,6 +21,7 @@ import (
 	"github.com/hmcfs/hmcfs/metadata/members"
 	"github.com/hmcfs/hmcfs/objects"
 	"github.com/hmcfs/hmcfs/objects/adminapi"
+	"github.com/hmcfs/hmcfs/objects/owner"
 )
 
 // The failures of a Backend that have a status of their own.
@@ -76,6 +77,9 @@ type Options struct {
 	Keyed Keyed
 	// Collector answers what concerns several files; nil serves none of it.
 	Collector Collector
+	// Guard takes the descriptors that clients send; nil takes them in this
+	// process. The caller closes it.
+	Guard *owner.Guard
 	// Owner is the user who mounted.
 	Owner int
 	// Open lets every user connect who gets as far as the socket. Others than
@@ -86,6 +90,8 @@ type Options struct {
 	// Handshake bounds how long a client may take to send its descriptors,
 	// and to read the answer; 0 is 10 s.
 	Handshake time.Duration
+	// Refusals count what users are refused; nil counts nothing.
+	Refusals *Refusals
 	// Gatherer has the metrics; nil serves none.
 	Gatherer prometheus.Gatherer
 	// Debug serves profiles.
@@ -133,7 +139,7 @@ func Listen(ctx context.Context, o Options) (*Server, error) {
 	if err := os.Chmod(o.Socket, socketMode(o)); err != nil {
 		return nil, errors.Join(fmt.Errorf("admin socket: %w", err), l.Close())
 	}
-	s := &Server{opts: o, done: make(chan struct{})}
+	s := &Server{opts: o, done: make(chan struct{}), sessions: sessions{refusals: o.Refusals}}
 	s.http = &http.Server{
 		Handler: s.checked(s.routes()),
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
@@ -145,7 +151,7 @@ func Listen(ctx context.Context, o Options) (*Server, error) {
 	}
 	asking := &listener{
 		UnixListener: unixListener, ask: o.Peer, owner: o.Owner, log: o.Logger,
-		sessions: s.sessions.count, open: map[int]int{},
+		sessions: s.sessions.count, open: map[int]int{}, refusals: o.Refusals,
 	}
 	go func() {
 		defer close(s.done)

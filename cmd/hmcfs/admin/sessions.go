@@ -20,9 +20,9 @@ const (
 	maxFiles = 4096
 	// maxListeners is how many streams of events he has.
 	maxListeners = 16
-	// callMemory is what the calls of one other user take at most, in bytes,
-	// and trustedMemory those of root and of the owner.
-	callMemory    = 256 << 20
+	// callMemory bounds the memory, in bytes, that the calls of one other user take: one
+	// has an eighth of it. trustedMemory is that of root and of the owner.
+	callMemory    = 96 << 20
 	trustedMemory = 1 << 30
 )
 
@@ -59,6 +59,9 @@ type user struct {
 
 // sessions are those that are open.
 type sessions struct {
+	// refusals count; nil counts nothing. Immutable.
+	refusals *Refusals
+
 	mu sync.Mutex
 	// ended says that no more are opened.
 	// +checklocks:mu
@@ -97,6 +100,7 @@ func (s *sessions) begin(c *conn) (*session, error) {
 		s.users[c.peer.UID] = u
 	}
 	if !c.trusted && u.sessions >= maxSessions {
+		s.refusals.add(boundSessions)
 		return nil, errSessions
 	}
 	u.sessions++

@@ -192,7 +192,7 @@ func (s *Server) solveFrame(ctx context.Context, c *conn, solve solver) (solutio
 	var files []*os.File
 	defer func() { adminapi.CloseAll(files) }()
 	return solve(ctx, &q, func(into any) error {
-		data, got, err := adminapi.ReadFrame(c.UnixConn)
+		data, got, err := adminapi.ReadGuarded(c.UnixConn, s.opts.Guard, uint32(c.peer.UID))
 		if files = got; err != nil {
 			return fmt.Errorf("%w: %w", errInvalid, err)
 		}

@@ -398,7 +398,8 @@ func TestOthersAreServedWhereTheyAreLetIn(t *testing.T) {
 // TestOthersConnectionsAreBounded has another user hold as many exports as he
 // gets.
 func TestOthersConnectionsAreBounded(t *testing.T) {
-	r := rig(t, admin.Options{Open: true}, owner+1)
+	refused := &admin.Refusals{}
+	r := rig(t, admin.Options{Open: true, Refusals: refused}, owner+1)
 	var held []*client.Export
 	var last error
 	for range 200 {
@@ -410,6 +411,9 @@ func TestOthersConnectionsAreBounded(t *testing.T) {
 	}
 	if last == nil || len(held) < 10 || len(held) > 100 {
 		t.Errorf("%d exports are held, then: %v", len(held), last)
+	}
+	if l := refused.Limits()[0]; l.Name != "user-connections" || l.Refused == 0 || l.Limit != uint64(len(held)) {
+		t.Errorf("%d are held, and counted is %+v", len(held), l)
 	}
 	for _, e := range held {
 		if err := e.Close(); err != nil {

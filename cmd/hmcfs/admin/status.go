@@ -11,6 +11,7 @@ import (
 	"github.com/hmcfs/hmcfs/objects"
 	"github.com/hmcfs/hmcfs/objects/adminapi"
 	"github.com/hmcfs/hmcfs/objects/hetero"
+	"github.com/hmcfs/hmcfs/objects/owner"
 )
 
 // statusOf says with which status and code an error is told; what nothing is
@@ -40,6 +41,7 @@ func statusOf(err error) (status int, code string) {
 		{metadata.ErrPermission, http.StatusForbidden, adminapi.CodeForbidden},
 		{objects.ErrForbidden, http.StatusForbidden, adminapi.CodeForbidden},
 		{objects.ErrBusy, http.StatusConflict, adminapi.CodeBusy},
+		{owner.ErrSilent, http.StatusConflict, adminapi.CodeBusy},
 		{objects.ErrInvalid, http.StatusBadRequest, adminapi.CodeInvalid},
 		{objects.ErrTooLarge, http.StatusBadRequest, adminapi.CodeInvalid},
 		{objects.ErrUnsupported, http.StatusNotImplemented, adminapi.CodeUnsupported},

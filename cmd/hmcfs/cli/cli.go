@@ -43,7 +43,7 @@ func (a *app) verbs() []*cobra.Command {
 		a.existVerb(), a.waitVerb(), a.delVerb(), a.lsKeysVerb(), a.expireVerb(), a.watchVerb(),
 	}, a.collectVerbs(), []*cobra.Command{
 		a.verifyVerb(),
-		a.runVerb(), a.barrierVerb(), a.superviseVerb(), a.runHostVerb(),
+		a.runVerb(), a.barrierVerb(), a.superviseVerb(), a.runHostVerb(), a.guardVerb(),
 		a.topoVerb(), a.doctorVerb(), a.fsckVerb(), a.benchVerb(), a.perfVerb(),
 		a.configVerb(), a.versionVerb(), a.docsVerb(),
 	})

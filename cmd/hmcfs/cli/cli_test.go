@@ -373,7 +373,7 @@ func labCluster() adminapi.Cluster {
 		},
 		State: members.State{Backend: "etcd", Endpoints: []string{"h1:2379", "h2:2379"}},
 		Nodes: []adminapi.Node{
-			{Record: members.Record{Name: "b", Addresses: []string{"10.0.0.2:7070", "unix:/b"}, Epoch: 8, Version: "v1"}, Connected: true, Transport: "tcp"},
+			{Record: members.Record{Name: "b", Addresses: []string{"10.0.0.2:7070", "unix:/b"}, Epoch: 8, Version: "v1"}, Connected: true, Transport: "tcp", Protection: "secret"},
 			{Record: members.Record{Name: "c", Addresses: []string{"10.0.0.3:7070"}}, Problem: "10.0.0.3:7070: connection refused"},
 			{Record: members.Record{Name: "d", Addresses: []string{"10.0.0.4:7070"}, Epoch: 9}},
 			{

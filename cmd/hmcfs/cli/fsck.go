@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -15,22 +16,28 @@ import (
 
 func (a *app) fsckVerb() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "fsck [--repair] [--remove-lost] [--json] (--state-dir DIR | MOUNTPOINT)",
+		Use:   "fsck [--repair] [--remove-lost] [--remove-aside] [--json] (--state-dir DIR | MOUNTPOINT)",
 		Short: "Check and repair the records, and list or remove lost objects",
 		Long: "Check a running mount, or the records that one left in its state directory. A lost object\n" +
 			"is a file whose bytes were in device memory that is gone. Records that contradict each\n" +
 			"other do not come from a crash; they tell of a fault in hmcfs or of the disk below.\n\n" +
 			"--repair mends them: a file without a name gets its name back, or one such as\n" +
 			"ocl0/#1234; counts are counted anew; what can't be read, and names of nothing, are\n" +
-			"removed. Every step is listed. Check without it first.\n\n" +
+			"removed. Every step is listed. Check without it first. Damaged records, which a mount\n" +
+			"refuses, are brought back by --repair --state-dir DIR as far as they can be read: what is\n" +
+			"gone is named, and the damaged ones are kept beside them.\n\n" +
+			"Host memory that had no record, while records may have been lost, is set aside: it takes\n" +
+			"space, and each file is listed with its path. Copy what is needed from there into the\n" +
+			"mount, as the user that has mounted; --remove-aside frees the rest.\n\n" +
 			"Exit codes: 0 nothing to tell, or all of it repaired and removed; 4 lost objects are\n" +
-			"there; 5 the records contradict each other.",
+			"there, or memory that was set aside; 5 the records contradict each other.",
 		Args: arguments(0, 1, "one MOUNTPOINT or --state-dir DIR"),
 	}
 	var stateDir string
 	var r adminapi.FsckRequest
 	cmd.Flags().StringVar(&stateDir, "state-dir", "", "Check the records in this state directory, which no daemon uses.")
 	cmd.Flags().BoolVar(&r.RemoveLost, "remove-lost", false, "Remove every lost object.")
+	cmd.Flags().BoolVar(&r.RemoveAside, "remove-aside", false, "Free the host memory without records that was set aside.")
 	cmd.Flags().BoolVar(&r.Repair, "repair", false, "Mend records that contradict each other, before lost objects are looked for.")
 	asJSON := addJSON(cmd)
 	cmd.RunE = func(c *cobra.Command, args []string) error {
@@ -62,7 +69,7 @@ func (a *app) fsck(ctx context.Context, args []string, stateDir string, r admina
 			a.note("to mend what contradicts: hmcfs fsck --repair %s", where(args, stateDir))
 		}
 		return &codeError{code: exitProblems, err: errSilent}
-	case len(report.Lost) > report.Removed:
+	case len(report.Lost) > report.Removed || len(report.Aside) > report.RemovedAside:
 		return &codeError{code: exitPartial, err: errSilent}
 	}
 	return nil
@@ -108,6 +115,13 @@ func printFsck(w io.Writer, r adminapi.FsckReport) error {
 			word = "removed:  "
 		}
 		fmt.Fprintf(w, "%s%s (%d bytes, %v)\n", word, l.Path, l.Size, devices.Size(l.Size))
+	}
+	for _, f := range r.Aside {
+		word := "set aside:"
+		if f.Removed {
+			word = "removed:  "
+		}
+		fmt.Fprintf(w, "%s %s (%d bytes, %v used, changed %s)\n", word, f.Path, f.Size, f.Used, f.Changed.UTC().Format(time.RFC3339))
 	}
 	_, err := fmt.Fprintf(w, "%d checked, %d problems, %d repaired, %d lost, %d removed\n",
 		r.Checked, len(r.Problems), r.Repaired, len(r.Lost), r.Removed)

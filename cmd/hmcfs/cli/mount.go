@@ -92,7 +92,7 @@ func (m *mountRun) inForeground(ctx context.Context, s *config.Settings, p place
 	defer func() { _ = log.Sync() }() // which fails for a terminal
 	return daemon.Run(ctx, daemon.Options{
 		Settings: s, Proofs: m.proofs, Places: p, UID: m.UID, Version: version, WrapDevice: m.WrapDevice,
-		LogFile: s.LogFile, Logger: log, Force: m.force,
+		LogFile: s.LogFile, Logger: log, Guard: m.guardCommand, Force: m.force,
 		Ready: func(warnings []string) {
 			for _, w := range warnings {
 				m.note("%s", w)
@@ -124,7 +124,7 @@ func (m *mountRun) background(ctx context.Context, s *config.Settings, p place.P
 	defer func() { _ = log.Sync() }() // there is nowhere else to say that it failed
 	err = daemon.Run(ctx, daemon.Options{
 		Settings: s, Proofs: m.proofs, Places: p, UID: m.UID, Version: version, WrapDevice: m.WrapDevice,
-		LogFile: logPath(s, p), Logger: log, Force: m.force,
+		LogFile: logPath(s, p), Logger: log, Guard: m.guardCommand, Force: m.force,
 		Ready: func(warnings []string) {
 			writeReady(pipe, readyMessage{Ready: true, Warnings: warnings})
 			_ = pipe.Close()

@@ -72,7 +72,7 @@ func (a *app) nodesVerb() *cobra.Command {
 }
 
 func printNodes(w io.Writer, c adminapi.Cluster) error {
-	t := newTable(w, "NODE", "ADDRESS", "STATE", "BY", "EPOCH", "DEVICES", "VERSION")
+	t := newTable(w, "NODE", "ADDRESS", "STATE", "BY", "PROTECTION", "EPOCH", "DEVICES", "VERSION")
 	nodeRow(t, adminapi.Node{Record: c.Self}, "this node")
 	for _, n := range c.Nodes {
 		nodeRow(t, n, nodeState(n))
@@ -131,7 +131,7 @@ func nodeRow(t table, n adminapi.Node, state string) {
 	if r.Epoch != 0 {
 		epoch = fmt.Sprint(uint64(r.Epoch))
 	}
-	cells := []string{string(r.Name), nodeAddress(n), state, n.Transport, epoch, deviceList(r.Devices), r.Version}
+	cells := []string{string(r.Name), nodeAddress(n), state, n.Transport, n.Protection, epoch, deviceList(r.Devices), r.Version}
 	for i := range cells {
 		cells[i] = wire.Printable(cells[i], unicode.ReplacementChar)
 	}
@@ -186,6 +186,8 @@ func viewProblem(s members.State) string {
 		return text
 	case s.Problem != "":
 		return s.Backend + ": " + s.Problem
+	case s.Unreadable > 0:
+		return fmt.Sprintf("%s: %d records are not used, as the log says", s.Backend, s.Unreadable)
 	}
 	return ""
 }

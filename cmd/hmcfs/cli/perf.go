@@ -40,6 +40,7 @@ type perfFlags struct {
 	memory     []string
 	transports []string
 	secret     string
+	plain      bool
 	socketDir  string
 	channels   int
 	chunk      string
@@ -51,6 +52,7 @@ func (f *perfFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringArrayVar(&f.memory, "memory", []string{string(perf.Host)},
 		"Measure this memory: host, or a device such as sim:0,size=1GiB; may be given several times.")
 	cmd.Flags().StringVar(&f.secret, "secret-file", "", "The file with the secret that both sides share; serve makes one where it is missing.")
+	cmd.Flags().BoolVar(&f.plain, "plain", false, "Don't encrypt what goes over TCP, on both sides. Without it rdma and ucx, which don't encrypt, are not used over TCP.")
 	cmd.Flags().StringVar(&f.socketDir, "socket-dir", "", "The directory of the Unix socket hmc_ctrl_rank_0.sock, for two processes of one machine.")
 	cmd.Flags().StringVar(&f.chunk, "chunk", "1MiB", "The payload of one frame; the smaller one of both sides counts.")
 	cmd.Flags().StringVar(&f.ucx.Transports, "ucx-tls", "", "What UCX may use, as in UCX_TLS; the same on both sides. Default: all but its TCP.")
@@ -71,7 +73,7 @@ func (f *perfFlags) options(a *app, secret []byte) (perf.Options, error) {
 		return perf.Options{}, usage(err)
 	}
 	return perf.Options{
-		Secret: secret, Memory: f.memory, Families: daemon.Families(host.Options{}, nil), Channels: f.channels, Chunk: chunk,
+		Secret: secret, Plain: f.plain, Memory: f.memory, Families: daemon.Families(host.Options{}, nil), Channels: f.channels, Chunk: chunk,
 		Timeout: f.timeout, UCX: f.ucx, Progress: func(line string) { a.note("%s", line) },
 	}, nil
 }

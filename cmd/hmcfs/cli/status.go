@@ -56,6 +56,11 @@ func printStatus(w io.Writer, st adminapi.Status) error {
 		field(w, "log", st.LogFile)
 	}
 	field(w, "daemon memory", memoryText(st))
+	for _, d := range st.Devices {
+		if d.Aside > 0 {
+			field(w, "set aside", fmt.Sprintf("%d files of %s without a record, %v; see hmcfs fsck %s", d.Aside, d.Name, d.AsideUsed, st.MountPoint))
+		}
+	}
 	printCluster(w, st.Cluster)
 	fmt.Fprintln(w)
 	t := newTable(w, "DEVICE", "MODEL", "TOTAL", "USED", "FREE", "OBJECTS", "BOUND", "LOST")

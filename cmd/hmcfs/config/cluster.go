@@ -133,6 +133,9 @@ func (o *Options) checkProofs() error {
 	if files == 0 && o.SecretFile == "" {
 		faults = append(faults, errors.New("node: nodes must know each other: give --secret-file FILE, or --tls-cert, --tls-key and --tls-ca"))
 	}
+	if o.Plain && files != 0 {
+		faults = append(faults, errors.New("plain, tls-cert: they exclude each other; leave out --plain to encrypt"))
+	}
 	if (o.EtcdCert == "") != (o.EtcdKey == "") {
 		faults = append(faults, errors.New("etcd-cert, etcd-key: give both, or none"))
 	}

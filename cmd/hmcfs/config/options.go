@@ -47,6 +47,7 @@ type Options struct {
 	Listen           []string
 	Advertise        []string
 	SecretFile       string
+	Plain            bool
 	TLSCert          string
 	TLSKey           string
 	TLSCA            string

@@ -16,6 +16,7 @@ import (
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/metadata/badgerkv"
 	"github.com/hmcfs/hmcfs/objects"
+	"github.com/hmcfs/hmcfs/objects/owner"
 	"github.com/hmcfs/hmcfs/transport"
 )
 
@@ -24,7 +25,7 @@ func (d *Daemon) build(ctx context.Context) error {
 	var back undo
 	defer back.run()
 	steps := []func(context.Context, *undo) error{
-		d.takePlaces, d.openDevices, d.readTopology, d.openRecords, d.openStore, d.join, d.mount, d.listen,
+		d.takePlaces, d.startGuard, d.openDevices, d.readTopology, d.openRecords, d.openStore, d.join, d.mount, d.listen,
 	}
 	for _, step := range steps {
 		if err := ctx.Err(); err != nil {
@@ -101,6 +102,16 @@ func refused(what string, err error, remedy string) error {
 	return fmt.Errorf("%s by process %d, which serves %s; %s", what, held.Holder.PID, held.Holder.MountPoint, remedy)
 }
 
+// startGuard makes the guard, whose process starts when it is first needed.
+func (d *Daemon) startGuard(_ context.Context, back *undo) error {
+	if d.opts.Guard == nil {
+		return nil
+	}
+	d.guard = owner.NewGuard(d.opts.Guard)
+	back.push(func() { d.guard.Close() }) //nolint:errcheck // the failure that led here is told
+	return nil
+}
+
 func (d *Daemon) openDevices(ctx context.Context, back *undo) error {
 	runtime := d.opts.Places.Runtime
 	left, err := host.Leftover(host.Options{Dir: runtime})
@@ -153,7 +164,9 @@ func (d *Daemon) openRecords(ctx context.Context, back *undo) error {
 	if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
 		back.push(func() { d.opts.Places.RemoveMetadata() }) //nolint:errcheck // the failure that led here is told
 	}
-	kv, err := badgerkv.Open(ctx, badgerkv.Options{Dir: dir, Reserve: uint64(d.opts.Settings.Reserve), Logger: d.opts.Logger})
+	kv, err := badgerkv.Open(ctx, badgerkv.Options{
+		Dir: dir, Reserve: uint64(d.opts.Settings.Reserve), Witness: d.opts.Places.Witness(), Logger: d.opts.Logger,
+	})
 	if err != nil {
 		return d.recordsFault(err)
 	}
@@ -180,7 +193,7 @@ func (d *Daemon) recordsFault(err error) error {
 	case errors.Is(err, metadata.ErrNewer):
 		return fmt.Errorf("metadata in %s: %w; use the newer hmcfs that wrote it, or give another --state-dir", dir, err)
 	default:
-		return fmt.Errorf("metadata in %s can't be read: %w; see hmcfs fsck --repair --state-dir %s, or remove the directory to begin empty", dir, err, d.opts.Places.State)
+		return fmt.Errorf("metadata in %s can't be read: %w; put the right copy back, bring back what can be read (hmcfs fsck --repair --state-dir %s), or move the directory away to begin empty", dir, err, d.opts.Places.State)
 	}
 }
 
@@ -197,7 +210,7 @@ func (d *Daemon) openStore(ctx context.Context, back *undo) error {
 	back.push(func() { engine.Close() }) //nolint:errcheck // the failure that led here is told
 	d.store, err = objects.Open(ctx, objects.Options{
 		Meta: d.meta, Devices: d.devs, Engine: engine,
-		Atime:   d.opts.Settings.Atime(),
+		Atime: d.opts.Settings.Atime(), Guard: d.guard,
 		DirMode: d.rootMode(), UID: uint32(d.opts.UID), GID: uint32(unixGID()), Logger: d.opts.Logger,
 	})
 	if err != nil {
@@ -206,10 +219,24 @@ func (d *Daemon) openStore(ctx context.Context, back *undo) error {
 		}
 		return fmt.Errorf("recover the objects of %s: %w", d.opts.Places.State, err)
 	}
+	d.warnRecovery(d.store.Recovery())
 	back.push(func() {
 		d.store.Close(context.WithoutCancel(ctx), objects.CloseOptions{Keep: true}) //nolint:errcheck // the failure that led here is told
 	})
 	return nil
+}
+
+// warnRecovery tells what the start has found amiss with the records.
+func (d *Daemon) warnRecovery(r objects.Recovery) {
+	if r.Older == "" && r.Missing == 0 {
+		return
+	}
+	cause := "host memory is missing"
+	if r.Older != "" {
+		cause = fmt.Sprintf("the records in %s are not those of the host memory: %s; changes of names and attributes may be lost", d.opts.Places.Metadata(), r.Older)
+	}
+	d.warn(fmt.Sprintf("%s; %d files of host memory (%v) have no record and are set aside, and %d files of the records are lost; see hmcfs fsck %s",
+		cause, r.Aside, r.AsideUsed, r.Missing, d.opts.Places.MountPoint))
 }
 
 // rootMode is the mode of a new device directory: with other users let in by
@@ -249,14 +276,21 @@ func (d *Daemon) mount(ctx context.Context, back *undo) error {
 func (d *Daemon) listen(ctx context.Context, _ *undo) error {
 	metrics := admin.Metrics{
 		Version: d.opts.Version, Transfers: d.engine.Stats, Devices: d.store.Devices, Operations: d.operations,
-		Cluster: d.Cluster, Limits: d.meta.Limits,
+		Cluster: d.Cluster, Limits: d.limits,
 	}
 	var err error
 	d.admin, err = admin.Listen(ctx, admin.Options{
-		Socket: d.opts.Places.Socket(), Backend: d, Sharer: d, Collector: d, Keyed: keyed{d}, Owner: d.opts.UID, Open: d.opts.Settings.AllowOther,
+		Socket: d.opts.Places.Socket(), Backend: d, Sharer: d, Collector: d, Keyed: keyed{d}, Guard: d.guard, Refusals: &d.refusals, Owner: d.opts.UID, Open: d.opts.Settings.AllowOther,
 		Gatherer: metrics.Registry(), Debug: d.opts.Settings.Debug, Logger: d.opts.Logger.Named("admin"),
 	})
 	return err
+}
+
+// limits lists what bounds a user or a file, and what has been refused for it.
+func (d *Daemon) limits() []metadata.LimitStatus {
+	held := d.guard.Stats()
+	return slices.Concat(d.meta.Limits(), d.refusals.Limits(),
+		[]metadata.LimitStatus{{Name: "user-silent-descriptors", Limit: owner.MaxPerUser, Refused: held.Refused}})
 }
 
 // openListed opens the devices that were asked for, or those that are there.

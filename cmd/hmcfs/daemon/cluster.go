@@ -154,6 +154,9 @@ func (d *Daemon) openCluster(ctx context.Context) error {
 	if text := closedTo(d.remoteOwner(), o.parsed.Squash); text != "" {
 		d.warn(text)
 	}
+	if s.Plain {
+		d.warn("--plain: what goes between nodes is neither encrypted nor authenticated behind the handshake; use it in networks alone that nobody else can reach")
+	}
 	knobs, err := env.Parse(os.Getenv)
 	if err != nil {
 		return err
@@ -163,7 +166,7 @@ func (d *Daemon) openCluster(ctx context.Context) error {
 	}
 	o.cluster, err = cluster.Join(ctx, cluster.Options{
 		Name: o.parsed.Name, View: o.members, Index: index, Store: d.store, Engine: d.engine, Devices: d.devs,
-		Listen: listen, Secret: d.opts.Proofs.Secret, TLS: d.opts.Proofs.TLS, Transports: o.parsed.Transports,
+		Listen: listen, Secret: d.opts.Proofs.Secret, Plain: s.Plain, TLS: d.opts.Proofs.TLS, Transports: o.parsed.Transports,
 		Squash: o.parsed.Squash, Owner: d.remoteOwner(), Timeout: s.NodeTimeout,
 		DialTimeout: min(s.NodeTimeout, dialLimit), Collectives: knobs, Logger: d.opts.Logger,
 	})
@@ -283,7 +286,7 @@ func (d *Daemon) Cluster() (adminapi.Cluster, error) {
 	}
 	for _, n := range o.cluster.Nodes() {
 		out.Nodes = append(out.Nodes, adminapi.Node{
-			Record: n.Record, Connected: n.Connected, Transport: n.Transport, Remote: n.Remote, Problem: n.Problem,
+			Record: n.Record, Connected: n.Connected, Transport: n.Transport, Protection: n.Protection, Remote: n.Remote, Problem: n.Problem,
 		})
 	}
 	return out, nil

@@ -16,6 +16,7 @@ import (
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/objects"
 	"github.com/hmcfs/hmcfs/objects/adminapi"
+	"github.com/hmcfs/hmcfs/objects/owner"
 	"github.com/hmcfs/hmcfs/transport"
 	"github.com/hmcfs/hmcfs/transport/affinity"
 )
@@ -36,10 +37,14 @@ type Daemon struct {
 	meta   *metadata.Store
 	engine *transport.Engine
 	store  *objects.Store
+	// guard is nil where this process takes what clients send by itself.
+	guard *owner.Guard
 	// others is nil for a mount of its own.
 	others *others
 	server *fs.Server
 	admin  *admin.Server
+	// refusals count what the admin socket refuses users.
+	refusals admin.Refusals
 	// dev is the mount's device number, by which its connection is aborted.
 	dev string
 
@@ -132,6 +137,9 @@ func (d *Daemon) finish(ctx context.Context, keep bool, reply chan<- umountReply
 	d.opts.Places.CleanSocket()
 	d.stateLock.Release()
 	d.lock.Remove()
+	if !keep && err == nil {
+		d.opts.Places.ForgetAll()
+	}
 	d.opts.Places.Clean()
 	d.log.Info("ended", zap.Bool("kept", keep))
 	return err
@@ -163,6 +171,7 @@ func (d *Daemon) teardown(ctx context.Context, keep bool) error {
 	} else if cerr != nil {
 		d.log.Warn("the records that are to be removed could not be closed", zap.Error(cerr))
 	}
+	note("end the guard", d.guard.Close())
 	note("close the engine", d.engine.Close())
 	note("close the devices", d.closeDevices(keep))
 	if !keep && len(errs) == 0 {

@@ -8,9 +8,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/place"
+	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/devices/host"
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/metadata/badgerkv"
@@ -27,10 +29,41 @@ func (d *Daemon) Fsck(ctx context.Context, r adminapi.FsckRequest) (adminapi.Fsc
 	}
 	c := checker{meta: d.meta, epochs: epochsOf(devs), kernel: d.server}
 	report, err := c.check(ctx, r)
+	if err == nil {
+		err = listAside(&report, r, d.store)
+	}
 	if err != nil || !r.RemoveLost || len(report.Lost) == 0 {
 		return report, err
 	}
 	return report, c.remove(ctx, &report, func(ino metadata.Ino) error { return d.store.RemoveLost(ctx, ino) })
+}
+
+// asideKeeper has host memory that was set aside: a store, or a tier that no process
+// has open.
+type asideKeeper interface {
+	Aside() ([]devices.AsideFile, error)
+	RemoveAside(name string) error
+}
+
+// listAside adds what was set aside to a report, and removes it if that is asked for.
+func listAside(report *adminapi.FsckReport, r adminapi.FsckRequest, from asideKeeper) error {
+	files, err := from.Aside()
+	if err != nil {
+		return err
+	}
+	var faults []error
+	for _, f := range files {
+		row := adminapi.AsideFile{Path: f.Path, Ino: metadata.Ino(f.ID), Size: f.Size, Used: f.Used, Changed: f.Changed}
+		if r.RemoveAside {
+			fault := from.RemoveAside(f.Name)
+			if row.Removed = fault == nil; row.Removed {
+				report.RemovedAside++
+			}
+			faults = append(faults, fault)
+		}
+		report.Aside = append(report.Aside, row)
+	}
+	return errors.Join(faults...)
 }
 
 // CheckState checks the records in a state directory that no daemon uses.
@@ -49,7 +82,12 @@ func CheckState(ctx context.Context, stateDir string, r adminapi.FsckRequest) (r
 		return report, err
 	}
 	defer lock.Release()
-	kv, err := badgerkv.Open(ctx, badgerkv.Options{Dir: p.Metadata()})
+	opts := badgerkv.Options{Dir: p.Metadata()}
+	if last.RuntimeDir != "" {
+		p.Runtime = last.RuntimeDir
+		opts.Witness, opts.LookOnly = p.Witness(), true
+	}
+	kv, rows, err := openState(ctx, opts, r.Repair)
 	if err != nil {
 		return report, stateFault(stateDir, err)
 	}
@@ -58,8 +96,16 @@ func CheckState(ctx context.Context, stateDir string, r adminapi.FsckRequest) (r
 		return report, errors.Join(stateFault(stateDir, err), kv.Close())
 	}
 	defer func() { err = errors.Join(err, meta.Close()) }()
-	c := checker{meta: meta, epochs: survivingEpochs(last), kernel: noKernel{}}
+	left := survivingTiers(last)
+	c := checker{meta: meta, epochs: survivingEpochs(left), kernel: noKernel{}}
 	report, err = c.check(ctx, r)
+	report.Problems = slices.Insert(report.Problems, 0, rows...)
+	report.Repaired += len(rows)
+	for _, l := range left {
+		if err == nil {
+			err = listAside(&report, r, l)
+		}
+	}
 	if err != nil || !r.RemoveLost {
 		return report, err
 	}
@@ -75,7 +121,7 @@ func stateFault(dir string, err error) error {
 	case errors.Is(err, metadata.ErrNewer):
 		return fmt.Errorf("state directory %s: %w; use the newer hmcfs that wrote it", dir, err)
 	}
-	return fmt.Errorf("state directory %s can't be read: %w; what can't be saved is removed with the directory", dir, err)
+	return fmt.Errorf("state directory %s can't be read: %w; put the right copy back, or bring back what can be read: hmcfs fsck --repair --state-dir %s", dir, err, dir)
 }
 
 // checker looks through the records of a store.
@@ -89,7 +135,7 @@ type checker struct {
 // check finds contradictions, which it mends if that is asked for, and lost
 // objects.
 func (c *checker) check(ctx context.Context, r adminapi.FsckRequest) (adminapi.FsckReport, error) {
-	report := adminapi.FsckReport{Problems: []adminapi.Problem{}, Lost: []adminapi.LostObject{}}
+	report := adminapi.FsckReport{Problems: []adminapi.Problem{}, Lost: []adminapi.LostObject{}, Aside: []adminapi.AsideFile{}}
 	found, err := c.problems(ctx)
 	if err != nil {
 		return report, err
@@ -162,17 +208,22 @@ func (c *checker) removeNames(ctx context.Context, ino metadata.Ino) error {
 	}
 }
 
-// survivingEpochs tells which memory outlives a daemon: the host tier's
-// alone, if it is still where the last holder had it.
-func survivingEpochs(last place.Holder) map[metadata.DeviceName]metadata.Epoch {
-	out := map[metadata.DeviceName]metadata.Epoch{}
+// survivingTiers returns the host tiers where the last holder had them: which memory
+// outlives a daemon.
+func survivingTiers(last place.Holder) []host.Left {
 	if last.RuntimeDir == "" {
-		return out
+		return nil
 	}
 	left, err := host.Leftover(host.Options{Dir: last.RuntimeDir})
 	if err != nil {
-		return out
+		return nil
 	}
+	return left
+}
+
+// survivingEpochs returns the incarnations of the tiers.
+func survivingEpochs(left []host.Left) map[metadata.DeviceName]metadata.Epoch {
+	out := map[metadata.DeviceName]metadata.Epoch{}
 	for _, l := range left {
 		text, err := os.Readlink(filepath.Join(l.Path, "epoch"))
 		if err != nil {

@@ -1,6 +1,8 @@
 package daemon
 
 import (
+	"os/exec"
+
 	"go.uber.org/zap"
 
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/config"
@@ -23,6 +25,9 @@ type Options struct {
 	// WrapDevice, if not nil, is put around every device: tests inject
 	// faults with it.
 	WrapDevice func(devices.Device) devices.Device
+	// Guard is the command of the process that takes what clients send and
+	// name: it runs owner.ServeGuard. nil takes it in this process.
+	Guard func() *exec.Cmd
 	// LogFile is where the log goes, for status.
 	LogFile string
 	// Logger gets the messages of all layers; nil is silent.

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/metadata/badgerkv"
 	"github.com/hmcfs/hmcfs/objects/adminapi"
 )
 
@@ -19,6 +20,33 @@ type noKernel struct{}
 
 func (noKernel) EntryChanged(metadata.Ino, string) {}
 func (noKernel) InodeChanged(metadata.Ino)         {}
+
+// openState opens the records of a dead daemon. With repair, what can be read of
+// damaged ones is brought back first, and the answer has a row for each damage and
+// each loss.
+func openState(ctx context.Context, opts badgerkv.Options, repair bool) (*badgerkv.KV, []adminapi.Problem, error) {
+	kv, err := badgerkv.Open(ctx, opts)
+	if err == nil || !repair || !errors.Is(err, metadata.ErrCorrupt) {
+		return kv, nil, err
+	}
+	var gone []string
+	salvaged, serr := badgerkv.Salvage(ctx, opts, func(ctx context.Context, kv *badgerkv.KV) (err error) {
+		gone, err = metadata.Mend(ctx, kv)
+		return err
+	})
+	if serr != nil || salvaged == nil {
+		return nil, nil, errors.Join(err, serr)
+	}
+	var rows []adminapi.Problem
+	for _, text := range salvaged.Damage {
+		rows = append(rows, adminapi.Problem{Text: text, Repaired: true, Done: "what can be read is brought back; the damaged records are kept in " + salvaged.Aside})
+	}
+	for _, text := range append(salvaged.Gone, gone...) {
+		rows = append(rows, adminapi.Problem{Text: "gone: " + text, Repaired: true, Done: "what it changed may be missing, or be as it was before"})
+	}
+	kv, err = badgerkv.Open(ctx, opts)
+	return kv, rows, err
+}
 
 // mostRounds bounds how often the records are checked anew: mending one
 // problem may bring another to light.

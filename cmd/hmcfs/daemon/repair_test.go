@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -124,5 +126,35 @@ func TestRepairStopsWhenInterrupted(t *testing.T) {
 	cancel()
 	if report, err := CheckState(ctx, p.State, adminapi.FsckRequest{Repair: true}); !errors.Is(err, context.Canceled) || report.Repaired != 0 {
 		t.Errorf("%+v, %v", report, err)
+	}
+}
+
+// TestCheckStateBringsBack takes the manifest away, which holds no record: the records
+// are refused, and all of them come back.
+func TestCheckStateBringsBack(t *testing.T) {
+	p := makeState(t)
+	before, err := CheckState(t.Context(), p.State, adminapi.FsckRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(filepath.Join(p.Metadata(), "MANIFEST")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := CheckState(t.Context(), p.State, adminapi.FsckRequest{}); err == nil || !strings.Contains(err.Error(), "MANIFEST is missing") || !strings.Contains(err.Error(), "--repair") {
+		t.Errorf("without a manifest: %v", err)
+	}
+	after, err := CheckState(t.Context(), p.State, adminapi.FsckRequest{Repair: true})
+	if err != nil || after.Checked != before.Checked || len(after.Lost) != len(before.Lost) {
+		t.Fatalf("%+v, %v, want %+v", after, err, before)
+	}
+	aside := p.Metadata() + ".damaged-1"
+	if len(after.Problems) != 1 || after.Repaired != 1 || !strings.Contains(after.Problems[0].Done, aside) {
+		t.Errorf("%+v", after.Problems)
+	}
+	if tables, err := filepath.Glob(filepath.Join(aside, "*.sst")); err != nil || len(tables) == 0 {
+		t.Errorf("the damaged records are not kept: %v, %v", tables, err)
+	}
+	if again, err := CheckState(t.Context(), p.State, adminapi.FsckRequest{}); err != nil || len(again.Problems) != 0 {
+		t.Errorf("%+v, %v", again, err)
 	}
 }

@@ -73,6 +73,7 @@ func describe(dev objects.DeviceStatus, counted counts) adminapi.Device {
 	out := adminapi.Device{
 		Name: i.Name, Family: i.Family, Model: i.Model, PCI: i.PCI, NUMA: i.NUMA, Epoch: dev.Epoch,
 		Total: dev.Usage.Total, Used: dev.Usage.Used, Free: dev.Usage.Free, Held: dev.Held, FileTier: dev.Passthrough,
+		Aside: dev.Aside, AsideUsed: dev.AsideUsed,
 		InDaemon: inDaemon(dev),
 	}
 	if counted != nil {

@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io"
+	"math"
 
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/admin"
 	"github.com/hmcfs/hmcfs/devices"
@@ -79,6 +81,16 @@ func compare(ctx context.Context, all []verified) error {
 		longest = max(longest, all[i].size)
 	}
 	for from := uint64(0); from*verifyBlock < longest; from += verifyAtOnce {
+		data, err := nextData(ctx, all, from, longest)
+		if err != nil {
+			return err
+		}
+		for i := range all[1:] {
+			all[i+1].skip(&all[0], from, data)
+		}
+		if from = data; from*verifyBlock >= longest {
+			return nil
+		}
 		sums := make([][]byte, len(all))
 		errs := make(chan error, len(all))
 		for i := range all {
@@ -105,6 +117,53 @@ func compare(ctx context.Context, all []verified) error {
 		}
 	}
 	return nil
+}
+
+// nextData finds the first block at or behind from that has to be read: one with
+// data in any of the files, or the last one of any. What lies between are holes,
+// of which a file can have 2^63 bytes.
+func nextData(ctx context.Context, all []verified, from, longest uint64) (uint64, error) {
+	next := (longest + verifyBlock - 1) / verifyBlock
+	for i := range all {
+		at, err := all[i].data(ctx, from)
+		if err != nil {
+			return 0, rankFault(i, err)
+		}
+		next = min(next, at)
+	}
+	return max(from, next), nil
+}
+
+// data is the first block at or behind from that has data, or is the file's last
+// one; a number too great for a block where there is none.
+func (v *verified) data(ctx context.Context, from uint64) (uint64, error) {
+	if from*verifyBlock >= v.size {
+		return math.MaxUint64, nil
+	}
+	last := (v.size - 1) / verifyBlock
+	var at uint64
+	var err error
+	if v.end.Remote != nil {
+		at, err = v.end.Remote.Seek(ctx, from*verifyBlock, objects.SeekData)
+	} else {
+		at, err = v.end.Local.Seek(ctx, from*verifyBlock, objects.SeekData)
+	}
+	if errors.Is(err, objects.ErrNoData) {
+		return last, nil
+	}
+	return min(last, at/verifyBlock), err
+}
+
+// skip notes the blocks [from, to), of which each file has all or none, without
+// data: they differ where one of the two files has ended.
+func (v *verified) skip(first *verified, from, to uint64) {
+	if from == to || (from*verifyBlock >= v.size) == (from*verifyBlock >= first.size) {
+		return
+	}
+	if v.blocks == 0 {
+		v.first = from
+	}
+	v.blocks += to - from
 }
 
 // sums are the checksums of the next blocks.

@@ -23,6 +23,8 @@ const Host devices.Name = "host"
 type Options struct {
 	Rank   wire.Rank
 	Secret []byte
+	// Plain is as in comm.Options.
+	Plain bool
 	// Memory lists what is measured: "host", and the specs of devices.
 	Memory []string
 	// Families opens the devices.
@@ -86,7 +88,7 @@ func (s *station) open(transports []comm.Transport) (err error) {
 		devs = append(devs, dev)
 	}
 	s.comm, err = comm.New(comm.Options{
-		Rank: s.opts.Rank, Secret: s.opts.Secret, Engine: s.engine, Transports: transports, Devices: devs, UCX: s.opts.UCX,
+		Rank: s.opts.Rank, Secret: s.opts.Secret, Plain: s.opts.Plain, Engine: s.engine, Transports: transports, Devices: devs, UCX: s.opts.UCX,
 		Channels: s.opts.Channels, Chunk: uint32(s.opts.Chunk), Timeout: s.opts.Timeout,
 	})
 	if err != nil {

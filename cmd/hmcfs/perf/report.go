@@ -33,9 +33,11 @@ type Session struct {
 	Transport comm.Transport `json:"transport"`
 	Because   []string       `json:"because,omitempty"`
 	// Network is that of the session's connections.
-	Network  control.Network `json:"network"`
-	Channels int             `json:"channels"`
-	Chunk    devices.Size    `json:"chunk"`
+	Network control.Network `json:"network"`
+	// Protection names the protection of the session: secret, plain or local.
+	Protection string       `json:"protection"`
+	Channels   int          `json:"channels"`
+	Chunk      devices.Size `json:"chunk"`
 }
 
 // Row is one measurement. Times are of one operation; that of a tag is half

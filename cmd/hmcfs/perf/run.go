@@ -114,10 +114,10 @@ func (r *runner) connected(at control.Address) error {
 	r.peer = peers[0]
 	r.report.Channels, r.report.Chunk = r.peer.Channels, devices.Size(r.peer.Chunk)
 	r.report.Sessions = append(r.report.Sessions, Session{
-		Address: at.String(), Transport: r.peer.Transport, Because: r.peer.Because, Network: r.peer.Network,
+		Address: at.String(), Transport: r.peer.Transport, Because: r.peer.Because, Network: r.peer.Network, Protection: r.peer.Cover.String(),
 		Channels: r.peer.Channels, Chunk: devices.Size(r.peer.Chunk),
 	})
-	r.opts.Progress(fmt.Sprintf("measuring by %s, transport %s%s", at, r.peer.Transport, because(r.peer.Because)))
+	r.opts.Progress(fmt.Sprintf("measuring by %s, transport %s, protection %s%s", at, r.peer.Transport, r.peer.Cover, because(r.peer.Because)))
 	return nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 )
 
@@ -100,6 +101,9 @@ func (p Paths) RemoveMetadata() error {
 	if err == nil {
 		err = os.Rename(p.Metadata(), p.removed())
 	}
+	if err == nil {
+		p.forget()
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -110,6 +114,31 @@ func (p Paths) RemoveMetadata() error {
 		return fmt.Errorf("remove the records: %w", err)
 	}
 	return nil
+}
+
+// ForgetAll removes all witnesses when nothing else is in the runtime directory. It is
+// for the end of a mount that has given back its memory, which is what they are about.
+func (p Paths) ForgetAll() {
+	names, err := os.ReadDir(p.Runtime)
+	if err != nil {
+		return
+	}
+	isWitness := func(e fs.DirEntry) bool { return strings.HasPrefix(e.Name(), witnessName) }
+	if slices.ContainsFunc(names, func(e fs.DirEntry) bool { return e.Name() != markName && !isWitness(e) }) {
+		return
+	}
+	for _, e := range names {
+		if isWitness(e) {
+			_ = os.Remove(filepath.Join(p.Runtime, e.Name()))
+		}
+	}
+}
+
+// forget removes the witness of records that are gone.
+func (p Paths) forget() {
+	if p.Runtime != "" {
+		_ = os.Remove(p.Witness())
+	}
 }
 
 // SweepMetadata removes what is left of records that were being removed.

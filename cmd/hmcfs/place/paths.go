@@ -40,6 +40,22 @@ func (p Paths) StateLock() string { return filepath.Join(p.State, "lock") }
 // Metadata is the directory of the records.
 func (p Paths) Metadata() string { return filepath.Join(p.State, "metadata") }
 
+// witnessName begins the names of witnesses.
+const witnessName = "records-"
+
+// Witness is the file that remembers which records there were in the state directory,
+// beside the memory that they describe. It is one file however the directory is named.
+func (p Paths) Witness() string {
+	state := p.State
+	if abs, err := filepath.Abs(state); err == nil {
+		state = abs
+	}
+	if real, err := filepath.EvalSymlinks(state); err == nil {
+		state = real
+	}
+	return filepath.Join(p.Runtime, fmt.Sprintf("%s%016x", witnessName, fnv64(state)))
+}
+
 // Log is the daemon's log.
 func (p Paths) Log() string { return filepath.Join(p.State, "hmcfs.log") }
 

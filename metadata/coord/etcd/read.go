@@ -1,10 +1,14 @@
 package etcd
 
 import (
+	"bytes"
 	"context"
+	"errors"
+	"fmt"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
 
 	"github.com/hmcfs/hmcfs/metadata/coord"
 )
@@ -36,16 +40,41 @@ func (s *Service) List(ctx context.Context, prefix, after string, limit int) ([]
 		}
 		return nil, coord.Revision(resp.Header.GetRevision()), nil
 	}
-	resp, err := s.read(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(int64(limit)))
-	if err != nil {
-		return nil, 0, err
+	var entries []coord.Entry
+	var first coord.Revision
+	for page := limit; ; {
+		resp, err := s.read(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(int64(page)))
+		if errors.Is(err, errTooLarge) && page > 1 {
+			page /= 2
+			continue
+		}
+		if err != nil {
+			return nil, 0, err
+		}
+		if first == 0 {
+			first = coord.Revision(resp.Header.GetRevision())
+		}
+		for _, kv := range resp.Kvs {
+			entries = append(entries, s.entry(kv))
+			from = string(kv.Key) + "\x00"
+		}
+		if page = min(page, limit-len(entries)); page == 0 || !resp.More || from >= end {
+			return entries, first, nil
+		}
 	}
-	entries := make([]coord.Entry, 0, len(resp.Kvs))
-	for _, kv := range resp.Kvs {
-		entries = append(entries, s.entry(kv))
-	}
-	return entries, coord.Revision(resp.Header.GetRevision()), nil
 }
+
+const (
+	// maxMessage is the most bytes of an answer. Whoever may write to the service
+	// may write a thousand values of 1.5 MB.
+	maxMessage = 32 << 20
+	// maxValue is as much as is kept of a value: more than any that is used, so
+	// that its reader refuses it.
+	maxValue = 1 << 17
+)
+
+// errTooLarge is an answer of more than maxMessage.
+var errTooLarge = errors.New("etcd: more than one answer may have")
 
 func (s *Service) read(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
 	if err := s.certain(ctx); err != nil {
@@ -55,6 +84,9 @@ func (s *Service) read(ctx context.Context, key string, opts ...clientv3.OpOptio
 	defer cancel()
 	before := s.highest()
 	resp, err := s.client.Get(bounded, key, opts...)
+	if code(err) == codes.ResourceExhausted {
+		return nil, fmt.Errorf("%w: %w", errTooLarge, s.fault(ctx, err))
+	}
 	if err != nil {
 		return nil, s.fault(ctx, err)
 	}
@@ -65,7 +97,7 @@ func (s *Service) read(ctx context.Context, key string, opts ...clientv3.OpOptio
 func (s *Service) entry(kv *mvccpb.KeyValue) coord.Entry {
 	return coord.Entry{
 		Name:     string(kv.Key[len(s.prefix):]),
-		Value:    kv.Value,
+		Value:    bytes.Clone(kv.Value[:min(len(kv.Value), maxValue)]),
 		Revision: coord.Revision(kv.ModRevision),
 	}
 }

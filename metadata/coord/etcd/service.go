@@ -65,6 +65,8 @@ func Open(ctx context.Context, o Options) (*Service, error) {
 		DialTimeout:          o.Timeout,
 		DialKeepAliveTime:    keepaliveTime,
 		DialKeepAliveTimeout: o.Timeout,
+		// The library's own bound is 2 GiB.
+		MaxCallRecvMsgSize: maxMessage,
 		// It would log every attempt at a cluster that is away. Whoever
 		// uses the service says so, once.
 		Logger: zap.NewNop(),

@@ -41,7 +41,7 @@ func (s *Service) Watch(ctx context.Context, prefix string, after coord.Revision
 	w := &watch{
 		service: s,
 		changes: s.client.Watch(watching, s.prefix+prefix, clientv3.WithPrefix(),
-			clientv3.WithRev(int64(after)+1), clientv3.WithCreatedNotify()),
+			clientv3.WithRev(int64(after)+1), clientv3.WithCreatedNotify(), clientv3.WithFragment()),
 		stop:   stop,
 		broken: broken,
 		done:   make(chan struct{}),

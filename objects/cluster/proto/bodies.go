@@ -65,6 +65,10 @@ type Attr struct {
 	// Keep is how long the answer may be remembered, in milliseconds: the
 	// owner pushes NoticeInvalid for as long. 0 is not at all.
 	Keep uint32
+	// Order is how many changes the owner had noted before it read the inode. Of
+	// two answers about one inode the one of the lesser order is the older one,
+	// whichever arrives first.
+	Order uint64
 }
 
 // LookupAsk names an entry of a directory.
@@ -273,6 +277,8 @@ type MoveAnswer struct {
 	// Version is the content's after it was read: odd when it changed meanwhile.
 	// Answers of other methods have none.
 	Version uint64
+	// Order is that of Size; see Attr.
+	Order uint64
 }
 
 // AllocateAsk is fallocate, with the modes of objects.AllocateMode.

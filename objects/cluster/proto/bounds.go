@@ -34,9 +34,10 @@ func checkSizes(numbers ...uint64) error {
 	return nil
 }
 
-func (a *MoveAnswer) check() error  { return checkSizes(a.N, a.Off, a.Size) }
-func (a *SeekAnswer) check() error  { return checkSizes(a.Off) }
-func (a *ClaimAnswer) check() error { return checkSizes(a.Size) }
+func (a *MoveAnswer) check() error   { return checkSizes(a.N, a.Off, a.Size) }
+func (a *SeekAnswer) check() error   { return checkSizes(a.Off) }
+func (a *ClaimAnswer) check() error  { return checkSizes(a.Size) }
+func (a *StatFSAnswer) check() error { return checkSizes(a.Total, a.Free, a.Used) }
 
 func (c *Cred) check() error {
 	if len(c.Groups) > MaxGroups {

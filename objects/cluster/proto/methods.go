@@ -4,7 +4,7 @@ import "github.com/hmcfs/hmcfs/transport/rpc"
 
 // Version is the version of all bodies. Nodes with different ones have nothing
 // to say to each other: MethodHello refuses.
-const Version = 4
+const Version = 5
 
 // The methods. Those of names and attributes change or read the owner's tree;
 // Owner is the node that is asked.

@@ -173,6 +173,15 @@ func shm() way { return way{Way: commtest.Way{Address: socket, Options: only(com
 
 func tcp() way { return way{Way: commtest.Way{Address: loopback, Options: only(comm.TCP)}} }
 
+// plain is tcp without encryption: links are sockets then, and no relays.
+func plain() way {
+	return way{Way: commtest.Way{Address: loopback, Options: func(t testing.TB, o *comm.Options) {
+		t.Helper()
+		only(comm.TCP)(t, o)
+		o.Plain = true
+	}}}
+}
+
 // mixed has two ranks on each host.
 func mixed() way {
 	w := shm()
@@ -185,6 +194,8 @@ func mixed() way {
 func TestSHM(t *testing.T) { fabrictest.Run(t, shm().open) }
 
 func TestTCP(t *testing.T) { fabrictest.Run(t, tcp().open) }
+
+func TestPlain(t *testing.T) { fabrictest.Run(t, plain().open) }
 
 func TestMixed(t *testing.T) { fabrictest.Run(t, mixed().open) }
 

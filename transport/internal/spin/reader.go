@@ -20,8 +20,10 @@ const (
 // Reader reads a connection. It is used by one goroutine at a time.
 type Reader struct {
 	conn net.Conn
-	// raw is nil for what is no socket, such as a connection of TLS.
-	raw syscall.RawConn
+	// raw is nil where the connection is no socket, as with TLS, and asker where
+	// it is no Asker.
+	raw   syscall.RawConn
+	asker Asker
 	// attempt is made once, so that a read allocates nothing; it works on p and
 	// leaves n and err.
 	attempt func(fd uintptr) bool
@@ -34,9 +36,19 @@ type Reader struct {
 	skip, next int
 }
 
+// Asker is a connection that is no socket and can be read without waiting: 0 and no
+// error is that nothing has come.
+type Asker interface {
+	ReadNow(p []byte) (int, error)
+}
+
 // New returns the reader of a connection.
 func New(c net.Conn) (*Reader, error) {
 	r := &Reader{conn: c, next: 1}
+	if a, ok := c.(Asker); ok {
+		r.asker = a
+		return r, nil
+	}
 	s, ok := c.(syscall.Conn)
 	if !ok {
 		return r, nil
@@ -55,7 +67,7 @@ func New(c net.Conn) (*Reader, error) {
 
 // Read is that of the connection.
 func (r *Reader) Read(p []byte) (int, error) {
-	if !r.Eager || r.raw == nil || len(p) == 0 {
+	if !r.Eager || r.raw == nil && r.asker == nil || len(p) == 0 {
 		return r.conn.Read(p)
 	}
 	if r.skip > 0 {
@@ -76,25 +88,32 @@ func (r *Reader) Read(p []byte) (int, error) {
 // ask reads what is there or comes soon; nothing and no error is that nothing
 // has come.
 func (r *Reader) ask(p []byte) (int, error) {
-	r.p = p
-	defer func() { r.p = nil }()
-	begin := time.Now()
-	for {
-		// It fails when the deadline for reads is over.
-		if err := r.raw.Read(r.attempt); err != nil {
-			return 0, err
-		}
-		switch {
-		case errors.Is(r.err, syscall.EAGAIN) || errors.Is(r.err, syscall.EINTR):
-		case r.err != nil:
-			return 0, r.err
-		case r.n == 0:
-			return 0, io.EOF
-		default:
-			return r.n, nil
-		}
-		if time.Since(begin) > patience {
-			return 0, nil
+	now := r.socket
+	if r.asker != nil {
+		now = r.asker.ReadNow
+	}
+	for begin := time.Now(); ; {
+		if n, err := now(p); n > 0 || err != nil || time.Since(begin) > patience {
+			return n, err
 		}
 	}
+}
+
+// socket reads what is there.
+func (r *Reader) socket(p []byte) (int, error) {
+	r.p = p
+	defer func() { r.p = nil }()
+	// It fails when the deadline for reads is over.
+	if err := r.raw.Read(r.attempt); err != nil {
+		return 0, err
+	}
+	switch {
+	case errors.Is(r.err, syscall.EAGAIN) || errors.Is(r.err, syscall.EINTR):
+		return 0, nil
+	case r.err != nil:
+		return 0, r.err
+	case r.n == 0:
+		return 0, io.EOF
+	}
+	return r.n, nil
 }

@@ -11,7 +11,9 @@ import (
 // Writer tries to write to one connection. It is used by one goroutine at a
 // time. The zero value never writes anything.
 type Writer struct {
-	raw syscall.RawConn
+	// raw is nil where the connection is no socket, and trier where it is no Trier.
+	raw   syscall.RawConn
+	trier Trier
 	// attempt is made once, so that a call allocates nothing; it works on p
 	// and leaves n and err.
 	attempt func(fd uintptr) bool
@@ -22,10 +24,20 @@ type Writer struct {
 	err     error
 }
 
-// New returns the writer of a connection. One that is no socket, such as that
-// of TLS, gets a writer that writes nothing.
+// Trier is a connection that is no socket and can take what fits without waiting.
+type Trier interface {
+	Try(p []byte) (int, error)
+	TryParts(parts [][]byte) (int, error)
+}
+
+// New returns the writer of a connection: of a socket, or of a Trier. Another one,
+// such as that of TLS, gets a writer that writes nothing.
 func New(c net.Conn) (*Writer, error) {
 	w := &Writer{}
+	if t, ok := c.(Trier); ok {
+		w.trier = t
+		return w, nil
+	}
 	s, ok := c.(syscall.Conn)
 	if !ok {
 		return w, nil
@@ -52,6 +64,9 @@ func New(c net.Conn) (*Writer, error) {
 // Try writes as much of p as fits now, often nothing. An error means that the
 // connection is of no more use.
 func (w *Writer) Try(p []byte) (int, error) {
+	if w.trier != nil {
+		return w.trier.Try(p)
+	}
 	if w.raw == nil || len(p) == 0 {
 		return 0, nil
 	}
@@ -62,6 +77,9 @@ func (w *Writer) Try(p []byte) (int, error) {
 // TryParts is Try with the bytes of several parts, at most 1024, one after the
 // other.
 func (w *Writer) TryParts(parts [][]byte) (int, error) {
+	if w.trier != nil {
+		return w.trier.TryParts(parts)
+	}
 	if w.raw == nil || len(parts) == 0 {
 		return 0, nil
 	}

@@ -72,6 +72,8 @@ func (w Way) rank(t testing.TB, rank wire.Rank, tweak func(*comm.Options)) *comm
 		t.Fatal(err)
 	}
 	o := comm.Options{Rank: rank, Secret: kit.Bytes(1, 0, 32), Engine: e}
+	// What goes by a relay over TCP is protected as little as by the Unix socket.
+	o.Plain = w.Address(t).Network == control.Unix
 	if w.Options != nil {
 		w.Options(t, &o)
 	}
@@ -206,6 +208,20 @@ type relay struct {
 	// +checklocks:mu
 	stopped bool
 	resumed chan struct{}
+}
+
+// relay stands before a rank, which listens at TCP for that: both ends of a
+// connection must be of one network.
+func (w *world) relay(t testing.TB, rank int) *relay {
+	t.Helper()
+	at := w.at[rank]
+	if at.Network != control.TCP {
+		var err error
+		if at, err = w.ranks[rank].Listen(t.Context(), control.Address{Network: control.TCP, Addr: "127.0.0.1:0"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return newRelay(t, at)
 }
 
 // newRelay relays to an address until the test's end.

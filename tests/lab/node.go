@@ -8,7 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -39,6 +39,22 @@ type Node struct {
 	ended chan struct{}
 	// +checklocks:mu
 	deaths int
+}
+
+// RuntimeDir is the daemon's.
+func (n *Node) RuntimeDir() string { return filepath.Join(filepath.Dir(n.Dir), "run") }
+
+// Address is where the daemon listens for other nodes.
+func (n *Node) Address() string { return n.Space.IPv4 + ":" + port }
+
+// PID is the daemon's process, or 0.
+func (n *Node) PID() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.process == nil {
+		return 0
+	}
+	return n.process.Pid
 }
 
 // Path is one in the mount.
@@ -102,21 +118,13 @@ func (n *Node) launch() (process *os.Process, ended chan struct{}, err error) {
 	}
 	defer func() { _ = log.Close() }() // the daemon has its own
 	base := filepath.Dir(n.Dir)
-	args := []string{"mount", "-f", "--state-dir", filepath.Join(base, "state"), "--runtime-dir", filepath.Join(base, "run")}
-	cmd := exec.Command(n.lab.opts.Program, append(append(args, n.lab.flags(n.Name)...), "--", n.Dir)...)
+	args := append(slices.Clone(n.lab.opts.Before), n.lab.opts.Program, "mount", "-f", "--state-dir", filepath.Join(base, "state"), "--runtime-dir", n.RuntimeDir())
+	args = append(append(args, n.lab.flags(n.Name)...), "--", n.Dir)
+	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = "/", log, log
 	// A signal at the terminal is not the daemon's.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	started := make(chan error)
-	go func() {
-		runtime.LockOSThread() // the thread, which is in the namespace, ends with the goroutine
-		failed := n.Space.Enter()
-		if failed == nil {
-			failed = cmd.Start()
-		}
-		started <- failed
-	}()
-	if err = <-started; err != nil {
+	if err = n.Space.Start(cmd); err != nil {
 		return nil, nil, err
 	}
 	ended = make(chan struct{})
@@ -140,11 +148,11 @@ func (n *Node) Kill() {
 	n.deaths++
 }
 
-// Unmount ends the daemon as a user does.
-func (n *Node) Unmount(ctx context.Context) error {
+// Unmount ends the daemon as a user does, with flags of hmcfs umount.
+func (n *Node) Unmount(ctx context.Context, flags ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
-	if out, err := n.Command(ctx, "umount", n.Dir).CombinedOutput(); err != nil {
+	if out, err := n.Command(ctx, append(append([]string{"umount"}, flags...), n.Dir)...).CombinedOutput(); err != nil {
 		return fmt.Errorf("unmount node %s: %w: %s", n.Name, err, out)
 	}
 	n.mu.Lock()

@@ -26,6 +26,11 @@ type Options struct {
 	Program string
 	// Dir is the directory of everything, and Logs that of the daemons' logs.
 	Dir, Logs string
+	// Nodes is how many there are.
+	Nodes int
+	// Flags are more of each mount, and Before is what the command line of a
+	// daemon begins with: a program that runs the rest.
+	Flags, Before []string
 	// Etcd has the nodes meet by an etcd of three members, in place of a list.
 	Etcd bool
 }
@@ -43,7 +48,6 @@ type Lab struct {
 }
 
 const (
-	nodes   = 3
 	members = 3
 	port    = "7070"
 )
@@ -59,7 +63,7 @@ func New(ctx context.Context, o Options) (_ *Lab, err error) {
 	if err = os.WriteFile(l.secret, fmt.Appendf(nil, "%x\n", kit.Bytes(1, 0, 32)), 0o600); err != nil {
 		return l, err
 	}
-	machines := nodes
+	machines := o.Nodes
 	if o.Etcd {
 		machines += members
 	}
@@ -67,12 +71,12 @@ func New(ctx context.Context, o Options) (_ *Lab, err error) {
 		return l, err
 	}
 	if o.Etcd {
-		l.Members = l.Net.Spaces[nodes:]
+		l.Members = l.Net.Spaces[o.Nodes:]
 		if err = l.startEtcd(ctx); err != nil {
 			return l, err
 		}
 	}
-	for i := range nodes {
+	for i := range o.Nodes {
 		name := nodeName(i)
 		n := &Node{
 			Name: name, Space: l.Net.Spaces[i], Dir: filepath.Join(o.Dir, name, "mnt"),
@@ -114,7 +118,7 @@ func (l *Lab) flags(name string) []string {
 	if l.Etcd != nil {
 		out = append(out, "--cluster", "etcd://"+strings.Join(l.Etcd.Endpoints(), ",")+"/lab")
 	}
-	for i, s := range l.Net.Spaces[:nodes] {
+	for i, s := range l.Net.Spaces[:l.opts.Nodes] {
 		at := s.IPv4 + ":" + port
 		switch {
 		case nodeName(i) == name:
@@ -123,7 +127,7 @@ func (l *Lab) flags(name string) []string {
 			out = append(out, "--peer", nodeName(i)+"="+at)
 		}
 	}
-	return out
+	return append(out, l.opts.Flags...)
 }
 
 // Close ends all daemons and servers, and takes the mounts and networks away.

@@ -1,0 +1,16 @@
+package badgerkv
+
+import (
+	"encoding/binary"
+	"hash/crc32"
+
+	"github.com/dgraph-io/badger/v4/y"
+)
+
+// Retarget makes a witness one of another directory.
+func Retarget(page []byte, dir string) []byte {
+	page = append([]byte(nil), page...)
+	binary.LittleEndian.PutUint64(page[64:], nameOf(dir))
+	binary.LittleEndian.PutUint32(page[headSize-4:], crc32.Checksum(page[:headSize-4], y.CastagnoliCrcTable))
+	return page
+}

@@ -1,0 +1,314 @@
+package badgerkv
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	badger "github.com/dgraph-io/badger/v4"
+	"github.com/dgraph-io/badger/v4/table"
+	"github.com/dustin/go-humanize"
+)
+
+const (
+	tableSuffix    = ".sst"
+	valueLogSuffix = ".vlog"
+	registryFile   = badger.KeyRegistryFileName
+)
+
+// records is what a store's directory holds, as a look at all of it has found.
+type records struct {
+	dir string
+	// fresh says that there is nothing yet.
+	fresh bool
+	// files are the names in the directory.
+	files []string
+	// logs are those with a commit, oldest first.
+	logs   []*logScan
+	listed []tableScan // what the manifest lists
+	others []tableScan // further tables
+	// useless are files that hold nothing, at which Badger stops.
+	useless []string
+	// highest is the version of the last commit.
+	highest uint64
+	// inside and outside are the witnesses, nil when they are not there.
+	inside, outside *witness
+	boot            token
+	id              token
+	// was is the store that the outside witness is of, if this one was brought back
+	// from it and it has seen no other since.
+	was token
+	// acknowledged is the highest version that was; sure says that it is known.
+	acknowledged uint64
+	sure         bool
+	// cut says that something goes that is behind the last whole commit, or is
+	// gone.
+	cut bool
+	// damage says what is wrong, in plain words.
+	damage []string
+}
+
+func (r *records) damaged(format string, args ...any) {
+	r.damage = append(r.damage, fmt.Sprintf(format, args...))
+}
+
+// inspect reads all of a store's directory, and changes nothing. The error is the
+// operating system's; what is wrong with the records is in their damage.
+//
+// Whole are records of which each acknowledged commit is in a table that the manifest
+// lists or in a log. Versions number the commits without a gap, tables are written in
+// their order, and the last version stays in the tables (see txn.commit): so the
+// highest version in the listed tables, the versions of the logs and the witness must
+// meet.
+func inspect(dir, outside string) (*records, error) {
+	r := &records{dir: dir, boot: bootToken()}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		r.files = append(r.files, e.Name())
+	}
+	r.fresh = !slices.ContainsFunc(r.files, func(name string) bool {
+		return name != pidFile && name != badger.ManifestFilename+"-REWRITE" && name != witnessFile+".new"
+	})
+	if r.fresh {
+		return r, nil
+	}
+	if err := errors.Join(r.readWitnesses(outside), r.readManifest(), r.readLogs(), r.readValueLogs(), r.readRegistry()); err != nil {
+		return nil, err
+	}
+	r.judge()
+	return r, nil
+}
+
+// readWitnesses finds out what was acknowledged.
+func (r *records) readWitnesses(outside string) (err error) {
+	if r.inside, err = readWitness(filepath.Join(r.dir, witnessFile)); err != nil {
+		return err
+	}
+	if outside != "" {
+		if r.outside, err = readWitness(outside); err != nil {
+			return err
+		}
+	}
+	now := func(w *witness) bool { return w != nil && w.boot == r.boot && r.boot != token{} }
+	if r.outside != nil && (!now(r.outside) || r.outside.dir != nameOf(r.dir)) {
+		r.outside = nil // it tells of another directory, or of memory that is gone
+	}
+	if in := r.inside; in != nil && r.outside != nil {
+		switch r.outside.id {
+		case in.id:
+		case in.was:
+			r.was, r.outside = in.was, nil
+		default:
+			r.damaged("these are other records than those that were here last, as %s says", outside)
+		}
+	}
+	for _, w := range []*witness{r.outside, r.inside} {
+		if w == nil {
+			continue
+		}
+		r.id = w.id
+		r.cut = r.cut || w.cut
+		if now(w) && w.sure {
+			r.acknowledged, r.sure = max(r.acknowledged, w.version), true
+		}
+	}
+	return nil
+}
+
+// readManifest reads the manifest and the tables.
+func (r *records) readManifest() error {
+	listed := map[uint64]badger.TableManifest{}
+	f, err := os.Open(filepath.Join(r.dir, badger.ManifestFilename))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		r.damaged("%s is missing", badger.ManifestFilename)
+	case err != nil:
+		return err
+	default:
+		m, _, err := badger.ReplayManifestFile(f, 0, badger.Options{})
+		_ = f.Close() // only read
+		if err != nil {
+			r.damaged("%s: %v", badger.ManifestFilename, err)
+		}
+		listed = m.Tables
+	}
+	var ids, others []uint64
+	for _, name := range r.files {
+		id, ok := table.ParseFileID(name)
+		if !ok || !strings.HasSuffix(name, tableSuffix) {
+			continue
+		}
+		if _, ok := listed[id]; !ok {
+			others = append(others, id)
+		}
+	}
+	for id := range listed {
+		ids = append(ids, id)
+	}
+	r.listed, r.others = verifyTables(r.dir, ids), verifyTables(r.dir, others)
+	for _, t := range r.listed {
+		switch {
+		case errors.Is(t.err, fs.ErrNotExist):
+			r.damaged("table %s is missing", t.name())
+		case t.err != nil:
+			r.damaged("table %s: %v", t.name(), t.err)
+		}
+		r.highest = max(r.highest, t.high)
+	}
+	return nil
+}
+
+func (r *records) readLogs() error {
+	numbers, err := numbersOfLogs(r.dir)
+	if err != nil {
+		r.damaged("%v", err)
+		return nil
+	}
+	for _, n := range numbers {
+		l, err := readLog(filepath.Join(r.dir, logName(n)))
+		if err != nil {
+			return err
+		}
+		l.number, l.name = n, logName(n)
+		if l.keyed {
+			r.damaged("log %s: its head is not one of ours", l.name)
+		}
+		if l.size < logHeader {
+			r.useless = append(r.useless, l.name)
+		}
+		if l.first > 0 || l.torn() {
+			r.logs = append(r.logs, l)
+		}
+	}
+	return nil
+}
+
+// readValueLogs looks for value logs at which Badger stops. Ours hold nothing.
+func (r *records) readValueLogs() error {
+	for _, name := range r.files {
+		if filepath.Ext(name) != valueLogSuffix {
+			continue
+		}
+		data, size, err := readData(filepath.Join(r.dir, name))
+		if err != nil {
+			return err
+		}
+		if len(data) > logHeader {
+			if _, ok := parseEntry(data[logHeader:]); ok {
+				continue
+			}
+		}
+		if size < logHeader || len(data) >= logHeader && binary.BigEndian.Uint64(data) != 0 {
+			r.useless = append(r.useless, name)
+		}
+	}
+	return nil
+}
+
+// readRegistry looks whether Badger can read its registry of keys. Ours has none, so
+// that another one is as good.
+func (r *records) readRegistry() error {
+	const start, text = 16, "Hello Badger"
+	data, err := os.ReadFile(filepath.Join(r.dir, registryFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil && (len(data) != start+len(text) || !bytes.Equal(data[start:], []byte(text))) {
+		r.useless = append(r.useless, registryFile)
+	}
+	return err
+}
+
+// judge decides whether the versions that were found are all. Without all of the
+// tables they can't be.
+func (r *records) judge() {
+	if len(r.damage) > 0 {
+		return
+	}
+	inTables := r.highest
+	r.judgeLogs()
+	for _, t := range r.others {
+		if t.err == nil && t.high > r.highest {
+			r.damaged("table %s has commits up to %d, and %s does not list it", t.name(), t.high, badger.ManifestFilename)
+		}
+	}
+	why := ""
+	if len(r.logs) > 0 {
+		why = r.lastLog().why()
+	}
+	switch {
+	case r.sure && r.highest < r.acknowledged:
+		if why == "" && r.highest == inTables {
+			why = ": a log, or a part of " + badger.ManifestFilename + ", is missing or is an older one"
+		} else if why == "" {
+			why = ": the last log is missing or is an older one"
+		}
+		r.damaged("commits %s were acknowledged and are gone%s", span(r.highest+1, r.acknowledged), why)
+	case !r.sure && why != "" && r.lastLog().behind(r.lastLog().end) > 0:
+		r.damaged("%s", strings.TrimPrefix(why, ": "))
+	case !r.sure && r.inside != nil && r.inside.sure && r.highest < r.inside.version:
+		r.cut = true // the machine went down with what was not written yet
+	}
+}
+
+// lastLog returns the newest log that has anything.
+func (r *records) lastLog() *logScan { return r.logs[len(r.logs)-1] }
+
+// judgeLogs finds commits that are missing between the tables and the logs, and from
+// one log to the next.
+func (r *records) judgeLogs() {
+	known := r.inside != nil || r.outside != nil
+	var before *logScan
+	for _, l := range r.logs {
+		missing := span(r.highest+1, l.first-1)
+		switch {
+		case l.first == 0:
+		case before != nil && l.first <= before.last:
+			r.damaged("logs %s and %s hold the same commits", before.name, l.name)
+		case l.first > r.highest+1 && before != nil:
+			r.damaged("commits %s between logs %s and %s are gone%s", missing, before.name, l.name, before.why())
+		case l.first > r.highest+1 && known:
+			r.damaged("commits %s before log %s are gone: a table, a log or a part of %s is missing", missing, l.name, badger.ManifestFilename)
+		}
+		r.highest = max(r.highest, l.last)
+		// What is sure to be all that was acknowledged is whole, whatever is behind it.
+		r.cut = r.cut || l.torn() && !r.sure
+		if l.first > 0 || before == nil {
+			before = l
+		}
+	}
+}
+
+// why tells what ends a log before its last byte.
+func (l *logScan) why() string {
+	if !l.torn() {
+		return ""
+	}
+	return fmt.Sprintf(": log %s has a bad record at %d, with %s and %d ends of commits behind it",
+		l.name, l.end, humanize.IBytes(uint64(l.used-l.end)), l.behind(l.end))
+}
+
+// span words a range of versions.
+func span(from, to uint64) string {
+	if from == to {
+		return fmt.Sprint(from)
+	}
+	return fmt.Sprintf("%d–%d", from, to)
+}
+
+// err is what Open answers for damaged records, nil when they are whole.
+func (r *records) err() error {
+	if len(r.damage) == 0 {
+		return nil
+	}
+	return &CorruptError{Dir: r.dir, Err: fmt.Errorf("damaged, and left as it is: %s", strings.Join(r.damage, "; "))}
+}

@@ -1,0 +1,314 @@
+package badgerkv
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hmcfs/hmcfs/metadata"
+)
+
+// Salvaged tells what became of damaged records.
+type Salvaged struct {
+	// Aside is the directory that has the damaged records now, as they were.
+	Aside string
+	// Damage says what was wrong, and Gone what could not be brought back.
+	Damage, Gone []string
+	// Records counts those that were brought back.
+	Records int
+}
+
+// kept is the newest version of a record.
+type kept struct {
+	version uint64
+	meta    byte
+	value   []byte
+}
+
+// salvage collects what can be read.
+type salvage struct {
+	found   *records
+	newest  map[string]kept
+	commits map[uint64]bool // whole, in logs
+	gone    []string
+}
+
+// Salvage puts a store of what can be read in place of one that Open refuses, whose
+// directory it renames. It holds all records in memory. mend is given the new store
+// before it takes the place. The answer is nil when nothing is damaged.
+//
+// Where the newest version of a record is lost, an older one may take its place.
+//
+// Errors: those of Open but for metadata.ErrCorrupt, and mend's; then nothing has
+// changed.
+func Salvage(ctx context.Context, opts Options, mend func(context.Context, *KV) error) (out *Salvaged, err error) {
+	opts.EnsureDefaults()
+	lock, err := lockDir(opts.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("lock store: %w", err)
+	}
+	defer func() { err = errors.Join(err, lock.Close()) }()
+	found, err := inspect(opts.Dir, opts.Witness)
+	if err != nil || found.err() == nil {
+		return nil, err
+	}
+	s := &salvage{found: found, newest: map[string]kept{}, commits: map[uint64]bool{}}
+	if err := s.readTables(); err != nil {
+		return nil, err
+	}
+	for _, l := range found.logs {
+		s.readLog(l)
+	}
+	s.missing()
+	mending := opts.Dir + ".mending"
+	if err := setAside(mending, opts.Dir); err != nil {
+		return nil, err
+	}
+	if err := s.build(ctx, mending, mend); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(mending))
+	}
+	aside, err := exchange(opts.Dir, mending)
+	if err != nil {
+		return nil, fmt.Errorf("put the mended records in place: %w", err)
+	}
+	return &Salvaged{Aside: aside, Damage: found.damage, Gone: s.gone, Records: len(s.newest)}, nil
+}
+
+// setAside renames what a death has left under a name, which may be the damaged
+// records.
+func setAside(path, dir string) error {
+	if _, err := os.Lstat(path); errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	to, err := freeName(dir)
+	if err != nil {
+		return err
+	}
+	return os.Rename(path, to)
+}
+
+// freeName returns a name for damaged records.
+func freeName(dir string) (string, error) {
+	for n := 1; ; n++ {
+		name := fmt.Sprintf("%s.damaged-%d", dir, n)
+		if _, err := os.Lstat(name); errors.Is(err, os.ErrNotExist) {
+			return name, nil
+		} else if err != nil {
+			return "", err
+		}
+	}
+}
+
+// exchange puts one directory in place of another, at once where the file system can,
+// and returns where the other is.
+func exchange(dir, by string) (aside string, err error) {
+	if aside, err = freeName(dir); err != nil {
+		return "", err
+	}
+	err = unix.Renameat2(unix.AT_FDCWD, by, unix.AT_FDCWD, dir, unix.RENAME_EXCHANGE)
+	if err == nil {
+		return aside, os.Rename(by, aside)
+	}
+	if !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOSYS) {
+		return "", err
+	}
+	if err := os.Rename(dir, aside); err != nil {
+		return "", err
+	}
+	return aside, os.Rename(by, dir)
+}
+
+// keep takes an entry unless a newer one of its key is there.
+func (s *salvage) keep(e entry) {
+	key, version := e.key[:len(e.key)-8], e.version()
+	if old, ok := s.newest[string(key)]; ok && old.version >= version {
+		return
+	}
+	s.newest[string(key)] = kept{version, e.meta, slices.Clone(e.value)}
+}
+
+// readTables reads those that the manifest lists or, where they are not all there,
+// all.
+func (s *salvage) readTables() error {
+	tables := s.found.listed
+	if broken := func(t tableScan) bool { return t.err != nil }; slices.ContainsFunc(tables, broken) ||
+		len(tables) == 0 || slices.ContainsFunc(s.found.others, func(t tableScan) bool { return t.high > s.found.listedTo() }) {
+		tables = slices.Concat(tables, s.found.others)
+	}
+	for _, t := range tables {
+		data, err := os.ReadFile(filepath.Join(s.found.dir, t.name()))
+		if errors.Is(err, os.ErrNotExist) {
+			s.gone = append(s.gone, fmt.Sprintf("table %s: all of it", t.name()))
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		lost, total := salvageTable(data, s.keep)
+		switch {
+		case total < 0:
+			s.gone = append(s.gone, fmt.Sprintf("table %s: the last %d of %d bytes", t.name(), lost, len(data)))
+		case lost > 0:
+			s.gone = append(s.gone, fmt.Sprintf("table %s: %d of %d blocks", t.name(), lost, total))
+		}
+	}
+	return nil
+}
+
+// listedTo returns the highest version in the tables that the manifest lists.
+func (r *records) listedTo() (high uint64) {
+	for _, t := range r.listed {
+		high = max(high, t.high)
+	}
+	return high
+}
+
+// readLog reads a log past its bad records.
+func (s *salvage) readLog(l *logScan) {
+	at, above := logHeader, uint64(0)
+	for {
+		at = l.replay(at, above, func(commit []entry, _ int) {
+			above = commit[0].version()
+			s.commits[above] = true
+			for _, e := range commit {
+				s.keep(e)
+			}
+		})
+		next := l.resume(at, above, s.found.acknowledged)
+		if next < 0 {
+			return
+		}
+		// What is there of the commit in whose middle the bad record is.
+		for at = next; at < len(l.data); {
+			e, ok := parseEntry(l.data[at:])
+			if !ok {
+				break
+			}
+			at += e.size
+			if e.meta&bitFinTxn != 0 {
+				above = max(above, e.version())
+				break
+			}
+			s.keep(e)
+		}
+	}
+}
+
+// resume returns where whole entries go on behind a bad one, -1 when they don't. They
+// have to reach to the last end of a commit in the log: what looks like an entry
+// within a value does not.
+func (l *logScan) resume(at int, above, most uint64) int {
+	if l.behind(at) == 0 {
+		return -1
+	}
+	for n := at + 1; n < l.used; n++ {
+		if m := l.data[n]; m != bitTxn && m != bitTxn|bitDelete && m != bitFinTxn || n+1 < l.used && l.data[n+1] != 0 {
+			continue
+		}
+		e, ok := parseEntry(l.data[n:])
+		if v := e.version(); !ok || v <= above || most > 0 && v > most+1 {
+			continue
+		}
+		if l.behind(l.walk(n)) == 0 {
+			return n
+		}
+	}
+	return -1
+}
+
+// walk returns where whole entries end that begin at a place.
+func (l *logScan) walk(at int) int {
+	for at < len(l.data) {
+		e, ok := parseEntry(l.data[at:])
+		if !ok {
+			break
+		}
+		at += e.size
+	}
+	return at
+}
+
+// missing tells which commits are in no table and in no log.
+func (s *salvage) missing() {
+	next := s.found.listedTo() + 1
+	for _, t := range s.found.others {
+		next = max(next, t.high+1)
+	}
+	lost := func(to uint64) {
+		if next <= to {
+			s.gone = append(s.gone, fmt.Sprintf("%d commits: %s", to-next+1, span(next, to)))
+		}
+	}
+	for _, v := range slices.Sorted(maps.Keys(s.commits)) {
+		if v >= next {
+			lost(v - 1)
+			next = v + 1
+		}
+	}
+	lost(s.found.acknowledged)
+	if len(s.gone) > 0 {
+		return
+	}
+	for _, l := range s.found.logs {
+		if l.torn() && !s.found.sure {
+			s.gone = append(s.gone, fmt.Sprintf("the end of log %s", l.name))
+		}
+	}
+}
+
+// batchBytes and batchKeys bound what is written to a mended store at once.
+const (
+	batchBytes = 512 << 10
+	batchKeys  = 4096
+)
+
+// build makes a store of what was read.
+func (s *salvage) build(ctx context.Context, dir string, mend func(context.Context, *KV) error) error {
+	kv, err := Open(ctx, Options{Dir: dir})
+	if err != nil {
+		return err
+	}
+	maps.DeleteFunc(s.newest, func(key string, k kept) bool { return k.meta&bitDelete != 0 || key == markKey || key[0] == '!' })
+	keys := slices.Sorted(maps.Keys(s.newest))
+	for len(keys) > 0 && err == nil {
+		n, bytes := 0, 0
+		for n < min(len(keys), batchKeys) && bytes < batchBytes {
+			bytes += len(keys[n]) + len(s.newest[keys[n]].value)
+			n++
+		}
+		err = kv.Update(ctx, func(tx metadata.KVTxn) error {
+			for _, key := range keys[:n] {
+				if err := tx.Set([]byte(key), s.newest[key].value); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		keys = keys[n:]
+	}
+	if err == nil && mend != nil {
+		err = mend(ctx, kv)
+	}
+	if err = errors.Join(err, kv.Close()); err != nil {
+		return err
+	}
+	path := filepath.Join(dir, witnessFile)
+	w, err := readWitness(path)
+	if err != nil || w == nil {
+		return errors.Join(err, errors.New("the witness of the mended records is gone"))
+	}
+	w.cut, w.was = true, s.found.id
+	switch {
+	case s.found.outside != nil:
+		w.was = s.found.outside.id
+	case s.found.was != token{}:
+		w.was = s.found.was
+	}
+	return writeWitness(path, w)
+}

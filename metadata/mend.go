@@ -1,0 +1,113 @@
+package metadata
+
+import (
+	"context"
+	"errors"
+)
+
+// skipInos is how many inode numbers are left out behind the highest one that is
+// known: records that are gone may have had some of them.
+const skipInos = 1 << 32
+
+// Mend prepares records that were brought back for Open, and returns what is gone for
+// good. What the records contradict each other in is for Check and Repair. Without the
+// first record names can't be found by their hashes: then all entries go, and Repair
+// puts every inode back where it says that it was.
+func Mend(ctx context.Context, kv KV) (gone []string, err error) {
+	highest, err := highestIno(ctx, kv)
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{kv: kv}
+	opts := Options{}
+	opts.EnsureDefaults()
+	s.log, s.now = opts.Logger, opts.Now
+	err = kv.Update(ctx, func(tx KVTxn) error {
+		gone = nil
+		return s.mend(tx, highest, &gone)
+	})
+	if err == nil && len(gone) > 0 && gone[0] == goneSuper {
+		err = dropEntries(ctx, kv)
+	}
+	return gone, err
+}
+
+const (
+	goneSuper = "the first record: all names are put back as their inodes have them"
+	goneRoot  = "the root directory's record"
+)
+
+func (s *Store) mend(tx KVTxn, highest Ino, gone *[]string) error {
+	data, err := tx.Get([]byte{kindSuper})
+	if err == nil {
+		s.super, err = decodeSuperblock(data)
+	}
+	switch {
+	case errors.Is(err, ErrNoKey), errors.Is(err, ErrCorrupt):
+		*gone = append(*gone, goneSuper)
+		if s.super, err = s.drawSuperblock(); err != nil {
+			return err
+		}
+		if err := tx.Set([]byte{kindSuper}, s.super.encode()); err != nil {
+			return err
+		}
+	case err != nil:
+		return err
+	}
+	t := s.begunTxn(tx)
+	if _, err = t.inode(RootIno); errors.Is(err, ErrNotExist) || errors.Is(err, ErrCorrupt) {
+		*gone = append(*gone, goneRoot)
+		root := s.rootDir(t)
+		err = t.putInode(&root)
+	}
+	if err != nil {
+		return err
+	}
+	return tx.Set([]byte{kindAlloc}, encodeNumber(nil, uint64(max(highest, FirstIno))+skipInos))
+}
+
+// highestIno returns the highest inode number that any record names.
+func highestIno(ctx context.Context, kv KV) (highest Ino, err error) {
+	err = kv.View(ctx, func(tx KVTxn) error {
+		return tx.Scan(nil, nil, func(key, value []byte) (bool, error) {
+			switch key[0] {
+			case kindInode, kindLink, kindXattr, kindMapping, kindPurge, kindBinding:
+				highest = max(highest, keyIno(key))
+			case kindDirent:
+				if d, err := decodeDirent(value); err == nil {
+					highest = max(highest, d.ino)
+				}
+			case kindAlloc:
+				if n, err := decodeNumber("inode counter", value); err == nil {
+					highest = max(highest, Ino(n))
+				}
+			}
+			return true, nil
+		})
+	})
+	return highest, err
+}
+
+// dropEntries deletes all entries of directories, and the records of further links.
+func dropEntries(ctx context.Context, kv KV) error {
+	for _, kind := range []byte{kindDirent, kindLink} {
+		for more := true; more; {
+			err := kv.Update(ctx, func(tx KVTxn) error {
+				var keys [][]byte
+				err := tx.Scan([]byte{kind}, nil, func(key, _ []byte) (bool, error) {
+					keys = append(keys, append([]byte(nil), key...))
+					return len(keys) < inoBatch, nil
+				})
+				for _, key := range keys {
+					err = errors.Join(err, tx.Delete(key))
+				}
+				more = len(keys) > 0
+				return err
+			})
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,63 @@
+package metadata
+
+import (
+	"errors"
+	"slices"
+	"testing"
+)
+
+// TestMend brings back records without their first ones: no inode number is given
+// again, and all names are where they were.
+func TestMend(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		lose []byte // a key
+		gone []string
+	}{
+		{"nothing", []byte{kindExpiry}, nil},
+		{"inode counter", []byte{kindAlloc}, nil},
+		{"root", appendKey1(nil, kindInode, uint64(RootIno)), []string{goneRoot}},
+		{"first record", []byte{kindSuper}, []string{goneSuper}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			ctx := t.Context()
+			d := newDamaged(t)
+			before := d.s.NextIno()
+			err := d.s.kv.Update(ctx, func(tx KVTxn) error { return tx.Delete(test.lose) })
+			if err != nil {
+				t.Fatal(err)
+			}
+			gone, err := Mend(ctx, d.s.kv)
+			if err != nil || !slices.Equal(gone, test.gone) {
+				t.Fatalf("Mend = %q, %v, want %q", gone, err, test.gone)
+			}
+			s, err := Open(ctx, d.s.kv, Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for range 10 {
+				for _, p := range problems(t, s) {
+					if err := s.Repair(ctx, p); err != nil && !errors.Is(err, ErrChanged) {
+						t.Error(err)
+					}
+				}
+			}
+			if left := problems(t, s); len(left) > 0 {
+				t.Errorf("problems are left: %v", left)
+			}
+			if s.NextIno() < before+skipInos-inoBatch {
+				t.Errorf("the next inode is %d, after %d", s.NextIno(), before)
+			}
+			for _, in := range []Inode{d.dev, d.dir, d.sub, d.deep, d.file, d.other, d.pub} {
+				got, err := s.Get(ctx, in.Ino)
+				if err != nil || got.Name != in.Name || got.Parent != in.Parent {
+					t.Errorf("inode %d is %q in %d, %v, want %q in %d", in.Ino, got.Name, got.Parent, err, in.Name, in.Parent)
+					continue
+				}
+				if found, err := s.Lookup(ctx, in.Parent, in.Name); err != nil || found.Ino != in.Ino {
+					t.Errorf("%q is inode %d, %v, want %d", in.Name, found.Ino, err, in.Ino)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,36 @@
+package objects
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/hmcfs/hmcfs/devices"
+)
+
+// Aside lists the files of host memory that had no record when the records were
+// older than the memory, in this run and in those before it.
+func (s *Store) Aside() ([]devices.AsideFile, error) {
+	var all []devices.AsideFile
+	for _, t := range s.tiers {
+		if t.files == nil {
+			continue
+		}
+		some, err := t.files.Aside()
+		if err != nil {
+			return nil, fmt.Errorf("what is set aside on %s: %w", t.name, err)
+		}
+		all = append(all, some...)
+	}
+	return all, nil
+}
+
+// RemoveAside gives the memory of one of Aside back.
+func (s *Store) RemoveAside(name string) error {
+	var errs []error
+	for _, t := range s.tiers {
+		if t.files != nil {
+			errs = append(errs, t.files.RemoveAside(name))
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,493 @@
+package owner
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// MaxPerUser bounds the requests of one user that a guard's process has at a time.
+	// A request whose descriptors don't close keeps its place until they do.
+	MaxPerUser = 8
+	// guardLimit bounds the wait for an answer of the guard's process, and for
+	// a slot. Only a hang exceeds it.
+	guardLimit = 30 * time.Second
+	// guardChunk bounds the bytes that are received at a time.
+	guardChunk = 32 << 10
+	// maxRights is the kernel's bound on the descriptors of one message.
+	maxRights = 253
+)
+
+// ErrSilent says that the file system of a descriptor does not answer.
+var ErrSilent = errors.New("owner: a file system does not answer")
+
+// Guard receives, takes and opens what other processes have opened, in a
+// process of its own. A process with a descriptor of a FUSE file system, which any
+// user can mount, waits for that file system's server in almost every call, and close
+// is one of them: it can't be interrupted, not even by SIGKILL. So a descriptor
+// comes to this process when it is known to be of memory or of a device, which
+// the kernel serves by itself; of anything else comes one of O_PATH, which
+// names the file and is closed without a request to any server.
+//
+// The guard's process is started with the first request, and ends by itself
+// when this one does. Its end is not waited for.
+//
+// A nil Guard does the same without a process, for programs that take nothing
+// of strangers. All methods may be called from any goroutine.
+type Guard struct {
+	command func() *exec.Cmd
+	// limit is guardLimit, or a test's.
+	limit time.Duration
+
+	mu sync.Mutex
+	// +checklocks:mu
+	closed bool
+	// control is where requests go; nil while there is no process.
+	// +checklocks:mu
+	control *net.UnixConn
+	// +checklocks:mu
+	users map[uint32]*slots
+	// held are the channels whose descriptors are still to be closed.
+	// +checklocks:mu
+	held map[*net.UnixConn]struct{}
+	// +checklocks:mu
+	refused uint64
+}
+
+// slots are those of one user; the Guard's mu guards them.
+type slots struct {
+	taken   int
+	waiting []chan struct{}
+}
+
+// NewGuard makes a guard. command returns the command that runs ServeGuard on descriptor 3.
+func NewGuard(command func() *exec.Cmd) *Guard {
+	return &Guard{command: command, limit: guardLimit, users: map[uint32]*slots{}, held: map[*net.UnixConn]struct{}{}}
+}
+
+// GuardStats says what file systems that do not answer hold.
+type GuardStats struct {
+	// Held are requests whose descriptors are still to be closed.
+	Held int
+	// Refused counts requests that found no slot, or no answer.
+	Refused uint64
+}
+
+// Stats returns the present figures.
+func (g *Guard) Stats() GuardStats {
+	if g == nil {
+		return GuardStats{}
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return GuardStats{Held: len(g.held), Refused: g.refused}
+}
+
+// Close ends the guard's process, and waits neither for that nor for what it
+// has under way.
+func (g *Guard) Close() error {
+	if g == nil {
+		return nil
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.closed = true
+	for c := range g.held {
+		_ = c.Close() // its reader sees that
+	}
+	if g.control == nil {
+		return nil
+	}
+	err := g.control.Close()
+	g.control = nil
+	return err
+}
+
+// guardRequest is a request to the guard's process, beside a channel for the
+// answer and, but for "open", a descriptor.
+type guardRequest struct {
+	// Op is "receive", "take" or "open".
+	Op   string `json:"op"`
+	N    int    `json:"n,omitempty"`
+	Path string `json:"path,omitempty"`
+	// Flags and UID are those of openFile.
+	Flags int    `json:"flags,omitempty"`
+	UID   uint32 `json:"uid,omitempty"`
+}
+
+// guardAnswer is the answer to a guardRequest, beside descriptors.
+type guardAnswer struct {
+	Data  []byte   `json:"data,omitempty"`
+	Flags int      `json:"flags,omitempty"`
+	Files int      `json:"files,omitempty"`
+	Text  string   `json:"text,omitempty"`
+	Kinds []string `json:"kinds,omitempty"`
+	Errno int      `json:"errno,omitempty"`
+}
+
+// Receive reads from a connection what has come, up to as much as fits, and the
+// descriptors that came with it, which are the caller's. flags are those of
+// recvmsg. It takes as long as the connection's deadline lets it.
+func (g *Guard) Receive(c *net.UnixConn, uid uint32, buf []byte) (n int, files []*os.File, flags int, err error) {
+	if g == nil {
+		return receiveHere(c, buf)
+	}
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return 0, nil, 0, err
+	}
+	for {
+		if err = awaitBytes(raw); err != nil {
+			return 0, nil, 0, err
+		}
+		// Closing a connection waits for the calls that use its descriptor.
+		var own int
+		failure := raw.Control(func(fd uintptr) { own, err = unix.FcntlInt(fd, unix.F_DUPFD_CLOEXEC, 0) })
+		if err = errors.Join(failure, err); err != nil {
+			return 0, nil, 0, err
+		}
+		a, got, err := g.ask(uid, guardRequest{Op: "receive", N: min(len(buf), guardChunk)}, own)
+		if err = errors.Join(err, unix.Close(own)); errors.Is(err, unix.EAGAIN) {
+			continue
+		}
+		return copy(buf, a.Data), got, a.Flags, err
+	}
+}
+
+// awaitBytes returns when there is something to read, or the end. Nothing is
+// taken from the connection: descriptors stay in it.
+func awaitBytes(raw syscall.RawConn) error {
+	var inner error
+	err := raw.Read(func(fd uintptr) bool {
+		var one [1]byte
+		_, _, _, _, inner = unix.Recvmsg(int(fd), one[:], nil, unix.MSG_PEEK|unix.MSG_DONTWAIT)
+		return !errors.Is(inner, unix.EAGAIN)
+	})
+	return errors.Join(err, inner)
+}
+
+// receiveHere is Receive in this process.
+func receiveHere(c *net.UnixConn, buf []byte) (n int, files []*os.File, flags int, err error) {
+	rights := make([]byte, unix.CmsgSpace(maxRights*4))
+	n, oobn, flags, _, err := c.ReadMsgUnix(buf, rights)
+	fds, rerr := parseRights(rights[:oobn])
+	for i, fd := range fds {
+		f, aerr := Adopt(fd, "received descriptor "+strconv.Itoa(i))
+		if aerr != nil {
+			rerr = aerr
+			continue
+		}
+		files = append(files, f)
+	}
+	if rerr != nil {
+		err = rerr // what came with it is no end
+	}
+	return n, files, flags, err
+}
+
+// ErrNoRights is a control message that carries no descriptors.
+var ErrNoRights = errors.New("owner: a control message that carries no descriptors")
+
+// parseRights returns all descriptors of a control buffer, also with an error.
+func parseRights(control []byte) (fds []int, err error) {
+	if len(control) == 0 {
+		return nil, nil
+	}
+	messages, err := unix.ParseSocketControlMessage(control)
+	if err != nil {
+		return nil, fmt.Errorf("control message: %w: %w", ErrNoRights, err)
+	}
+	for i := range messages {
+		some, perr := unix.ParseUnixRights(&messages[i])
+		if perr != nil {
+			err = ErrNoRights
+			continue
+		}
+		fds = append(fds, some...)
+	}
+	return fds, err
+}
+
+// take takes a process's descriptor.
+func (g *Guard) take(p *Process, n int, uid uint32) (*os.File, error) {
+	name := p.dir("fd/" + strconv.Itoa(n))
+	if g == nil {
+		fd, err := unix.PidfdGetfd(int(p.file.Fd()), n, 0)
+		if err != nil {
+			return nil, err
+		}
+		return Adopt(fd, name)
+	}
+	return g.one(uid, guardRequest{Op: "take", N: n, Path: name}, int(p.file.Fd()))
+}
+
+// open is openFile.
+func (g *Guard) open(path string, flags int, uid uint32) (*os.File, error) {
+	if g == nil {
+		fd, err := openFile(path, flags, uid)
+		if err != nil {
+			return nil, err
+		}
+		return os.NewFile(uintptr(fd), path), nil
+	}
+	return g.one(uid, guardRequest{Op: "open", Path: path, Flags: flags, UID: uid})
+}
+
+// one asks for one descriptor.
+func (g *Guard) one(uid uint32, q guardRequest, with ...int) (*os.File, error) {
+	_, files, err := g.ask(uid, q, with...)
+	if err != nil {
+		return nil, err
+	}
+	if len(files) != 1 {
+		for _, f := range files {
+			_ = f.Close() // nothing was written through it
+		}
+		return nil, fmt.Errorf("%s: %d descriptors in place of one", q.Path, len(files))
+	}
+	return files[0], nil
+}
+
+// ask sends a request for a user and waits for its answer.
+func (g *Guard) ask(uid uint32, q guardRequest, with ...int) (guardAnswer, []*os.File, error) {
+	if err := g.enter(uid); err != nil {
+		return guardAnswer{}, nil, err
+	}
+	c, err := g.send(q, with)
+	if err != nil {
+		g.leave(uid)
+		return guardAnswer{}, nil, fmt.Errorf("ask the guard's process: %w", err)
+	}
+	a, files, over, err := g.readAnswer(c)
+	if over {
+		_ = c.Close() // nothing more is to come
+		g.leave(uid)
+	} else {
+		g.holdOn(c, uid)
+	}
+	if err != nil {
+		for _, f := range files {
+			_ = f.Close() // nothing was written through it
+		}
+		return a, nil, err
+	}
+	return a, files, nil
+}
+
+// enter takes a slot of a user's.
+func (g *Guard) enter(uid uint32) error {
+	g.mu.Lock()
+	s := g.users[uid]
+	if s == nil {
+		s = &slots{}
+		g.users[uid] = s
+	}
+	if s.taken < MaxPerUser {
+		s.taken++
+		g.mu.Unlock()
+		return nil
+	}
+	given := make(chan struct{})
+	s.waiting = append(s.waiting, given)
+	g.mu.Unlock()
+	timer := time.NewTimer(g.limit)
+	defer timer.Stop()
+	select {
+	case <-given:
+		return nil
+	case <-timer.C:
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for i, w := range s.waiting {
+		if w == given {
+			s.waiting = append(s.waiting[:i], s.waiting[i+1:]...)
+			g.refused++
+			return fmt.Errorf("%d requests of user %d wait for file systems that do not answer; end those file systems first: %w",
+				MaxPerUser, uid, ErrSilent)
+		}
+	}
+	return nil // it was given meanwhile
+}
+
+// leave gives it to whoever waits for it.
+func (g *Guard) leave(uid uint32) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	s := g.users[uid]
+	if len(s.waiting) > 0 {
+		close(s.waiting[0])
+		s.waiting = s.waiting[1:]
+		return
+	}
+	if s.taken--; s.taken == 0 {
+		delete(g.users, uid)
+	}
+}
+
+// send sends a request, to a process that is started where there is none, and
+// returns the channel of its answer.
+func (g *Guard) send(q guardRequest, with []int) (*net.UnixConn, error) {
+	ours, theirs, err := channel()
+	if err != nil {
+		return nil, err
+	}
+	text, err := json.Marshal(q)
+	if err == nil {
+		err = g.sendText(text, append([]int{int(theirs.Fd())}, with...))
+	}
+	if err = errors.Join(err, theirs.Close()); err != nil {
+		return nil, errors.Join(err, ours.Close())
+	}
+	return ours, nil
+}
+
+func (g *Guard) sendText(text []byte, fds []int) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for range 2 {
+		if g.closed {
+			return net.ErrClosed
+		}
+		if g.control == nil {
+			if err := g.startLocked(); err != nil {
+				return err
+			}
+		}
+		err := g.control.SetWriteDeadline(time.Now().Add(g.limit))
+		if err == nil {
+			_, _, err = g.control.WriteMsgUnix(text, unix.UnixRights(fds...), nil)
+		}
+		if err == nil || !errors.Is(err, unix.EPIPE) && !errors.Is(err, unix.ECONNRESET) {
+			return err
+		}
+		// The guard's process was killed. Requests under way see the end of their channel.
+		_ = g.control.Close()
+		g.control = nil
+	}
+	return errors.New("it ends as soon as it is started")
+}
+
+// startLocked starts the process.
+//
+// +checklocks:g.mu
+func (g *Guard) startLocked() error {
+	ours, theirs, err := channel()
+	if err != nil {
+		return err
+	}
+	cmd := g.command()
+	cmd.Dir = "/" // it keeps no file system busy
+	cmd.ExtraFiles = []*os.File{theirs}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // a ^C is not for it
+	if err = errors.Join(cmd.Start(), theirs.Close()); err != nil {
+		return errors.Join(err, ours.Close())
+	}
+	go cmd.Wait() //nolint:errcheck // how it ends is nobody's concern, and may take for ever
+	g.control = ours
+	return nil
+}
+
+// channel makes two ends of a connection that carries messages.
+func channel() (ours *net.UnixConn, theirs *os.File, err error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, fmt.Errorf("make a channel: %w", err)
+	}
+	theirs = os.NewFile(uintptr(fds[1]), "guard")
+	if ours, err = connOf(os.NewFile(uintptr(fds[0]), "guard")); err != nil {
+		return nil, nil, errors.Join(err, theirs.Close())
+	}
+	return ours, theirs, nil
+}
+
+// connOf makes a connection of a socket, which it takes over.
+func connOf(f *os.File) (*net.UnixConn, error) {
+	c, err := net.FileConn(f)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return nil, fmt.Errorf("make a connection of a channel: %w", err)
+	}
+	u, ok := c.(*net.UnixConn)
+	if !ok {
+		return nil, errors.Join(fmt.Errorf("a channel is a %T", c), c.Close())
+	}
+	return u, nil
+}
+
+// readAnswer reads an answer, and whether the descriptors that it was about are
+// closed: over says that nothing is left of the request.
+func (g *Guard) readAnswer(c *net.UnixConn) (a guardAnswer, files []*os.File, over bool, err error) {
+	if err = c.SetReadDeadline(time.Now().Add(g.limit)); err != nil {
+		return a, nil, true, err
+	}
+	text := make([]byte, 4*guardChunk)
+	n, files, _, err := receiveHere(c, text)
+	if err != nil {
+		over = !errors.Is(err, os.ErrDeadlineExceeded)
+		return a, files, over, g.silence(err)
+	}
+	if err = json.Unmarshal(text[:n], &a); err == nil && a.Files != len(files) {
+		err = fmt.Errorf("%d descriptors have come of %d; this process has too many open", len(files), a.Files)
+	}
+	if err == nil {
+		err = a.failure()
+	}
+	// The next message says that all is closed but what may wait for ever.
+	switch _, rerr := c.Read(text[:1]); {
+	case errors.Is(rerr, io.EOF):
+		over = true
+	case rerr != nil:
+		err = errors.Join(err, g.silence(rerr))
+	}
+	return a, files, over, err
+}
+
+func (g *Guard) silence(err error) error {
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return fmt.Errorf("no answer in %v: %w", g.limit, ErrSilent)
+	case errors.Is(err, io.EOF):
+		return fmt.Errorf("the guard's process has ended: %w", io.ErrUnexpectedEOF)
+	}
+	return err
+}
+
+// holdOn keeps a user's slot until the guard's process has closed what it has.
+func (g *Guard) holdOn(c *net.UnixConn, uid uint32) {
+	g.mu.Lock()
+	closed := g.closed
+	if !closed {
+		g.held[c] = struct{}{}
+	}
+	g.mu.Unlock()
+	_ = c.SetReadDeadline(time.Time{}) // a connection that is closed ends the reading
+	if closed {
+		_ = c.Close()
+	}
+	go func() {
+		// Descriptors of a late answer are the kernel's to end: they are not
+		// taken out of it.
+		var one [1]byte
+		for {
+			if _, err := c.Read(one[:]); err != nil {
+				break
+			}
+		}
+		_ = c.Close()
+		g.mu.Lock()
+		delete(g.held, c)
+		g.mu.Unlock()
+		g.leave(uid)
+	}()
+}

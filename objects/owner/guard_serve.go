@@ -1,0 +1,215 @@
+package owner
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// ServeGuard is the guard's process. It returns when whoever sends requests has
+// ended; the caller ends the process then, whatever is under way.
+func ServeGuard(control *os.File) error {
+	raiseFileLimit()
+	c, err := connOf(control)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = c.Close() }()
+	text := make([]byte, guardChunk)
+	rights := make([]byte, unix.CmsgSpace(4*4))
+	for {
+		n, oobn, _, _, err := c.ReadMsgUnix(text, rights)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("read a request: %w", err)
+		}
+		fds, err := parseRights(rights[:oobn])
+		var q guardRequest
+		if err == nil {
+			err = json.Unmarshal(text[:n], &q)
+		}
+		if err != nil || len(fds) == 0 {
+			return fmt.Errorf("a request of %d descriptors: %w", len(fds), err)
+		}
+		go guarded(q, fds[0], fds[1:])
+	}
+}
+
+// raiseFileLimit lets the process have as many descriptors as it may.
+func raiseFileLimit() {
+	var lim unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &lim) == nil {
+		lim.Cur = lim.Max
+		_ = unix.Setrlimit(unix.RLIMIT_NOFILE, &lim) // it works with fewer
+	}
+}
+
+// guarded answers one request.
+func guarded(q guardRequest, channel int, with []int) {
+	c, err := connOf(os.NewFile(uintptr(channel), "answer"))
+	if err != nil {
+		closeAll(with)
+		return
+	}
+	defer func() { _ = c.Close() }() // which says that all is closed
+	a, got, err := obtain(q, with)
+	a.describe(err)
+	passed, ours, theirs := sort(got)
+	a.Files = len(passed)
+	text, err := json.Marshal(a)
+	if err == nil {
+		// Whoever asked may have gone: what came is closed all the same.
+		_, _, err = c.WriteMsgUnix(text, rightsOf(passed), nil)
+	}
+	closeAll(with)
+	closeAll(ours)
+	if len(theirs) == 0 {
+		return
+	}
+	if err == nil {
+		_, _ = c.Write([]byte{1})
+	}
+	closeAll(theirs) // each may wait for ever
+}
+
+func rightsOf(fds []int) []byte {
+	if len(fds) == 0 {
+		return nil
+	}
+	return unix.UnixRights(fds...)
+}
+
+func closeAll(fds []int) {
+	for _, fd := range fds {
+		_ = unix.Close(fd) // nothing was written by it
+	}
+}
+
+// obtain does what a request asks for.
+func obtain(q guardRequest, with []int) (a guardAnswer, fds []int, err error) {
+	switch {
+	case q.Op == "open":
+		var fd int
+		if fd, err = openFile(q.Path, q.Flags, q.UID); err == nil {
+			fds = []int{fd}
+		}
+	case len(with) != 1:
+		err = fmt.Errorf("%s with %d descriptors", q.Op, len(with))
+	case q.Op == "take":
+		var fd int
+		if fd, err = unix.PidfdGetfd(with[0], q.N, 0); err == nil {
+			fds = []int{fd}
+		}
+	case q.Op == "receive":
+		a.Data = make([]byte, q.N)
+		rights := make([]byte, unix.CmsgSpace(maxRights*4))
+		var n, oobn int
+		n, oobn, a.Flags, _, err = unix.Recvmsg(with[0], a.Data, rights, unix.MSG_DONTWAIT|unix.MSG_CMSG_CLOEXEC)
+		a.Data = a.Data[:max(n, 0)]
+		if err == nil {
+			fds, err = parseRights(rights[:oobn])
+		}
+	default:
+		err = fmt.Errorf("no such request: %q", q.Op)
+	}
+	return a, fds, err
+}
+
+// sort tells what may be passed on from what may not, of which another
+// descriptor is passed that only names the file. ours are those that are closed
+// at once, theirs those whose closing asks their file systems.
+func sort(fds []int) (passed, ours, theirs []int) {
+	for _, fd := range fds {
+		if isKernels(fd) {
+			passed, ours = append(passed, fd), append(ours, fd)
+			continue
+		}
+		theirs = append(theirs, fd)
+		name, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", fd), unix.O_PATH|unix.O_CLOEXEC, 0)
+		if err == nil {
+			passed, ours = append(passed, name), append(ours, name)
+		}
+	}
+	return passed, ours, theirs
+}
+
+// isKernels says whether a descriptor is of memory, a character device, a local
+// socket or an inode without a file system, such as a DMA buffer: the kernel closes
+// those by itself. What only names a file is as good.
+func isKernels(fd int) bool {
+	if inMemory(fd) {
+		return true
+	}
+	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
+	if err == nil && flags&unix.O_PATH != 0 {
+		return true
+	}
+	st, err := look(fd)
+	if err != nil {
+		return false
+	}
+	kind := st.Mode & unix.S_IFMT
+	return kind == unix.S_IFCHR || kind == 0 || kind == unix.S_IFSOCK && isLocal(fd)
+}
+
+// failures are the errors that have a name between the two processes.
+func failures() map[string]error {
+	return map[string]error{"memory": ErrNotMemory, "denied": ErrDenied, "gone": ErrGone, "rights": ErrNoRights}
+}
+
+// isLocal says whether a socket is of this machine alone. Its end waits for nobody:
+// what was sent to it and not received is released by the kernel without a flush.
+// One of a network may linger.
+func isLocal(fd int) bool {
+	domain, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_DOMAIN)
+	return err == nil && domain == unix.AF_UNIX
+}
+
+// describe makes an error part of an answer.
+func (a *guardAnswer) describe(err error) {
+	if err == nil {
+		return
+	}
+	a.Text = err.Error()
+	for name, known := range failures() {
+		if errors.Is(err, known) {
+			a.Kinds = append(a.Kinds, name)
+		}
+	}
+	if errno, ok := errors.AsType[syscall.Errno](err); ok {
+		a.Errno = int(errno)
+	}
+}
+
+// failure is the error of an answer.
+func (a *guardAnswer) failure() error {
+	if a.Text == "" {
+		return nil
+	}
+	f := &relayed{text: a.Text}
+	for _, name := range a.Kinds {
+		if known := failures()[name]; known != nil {
+			f.causes = append(f.causes, known)
+		}
+	}
+	if a.Errno != 0 {
+		f.causes = append(f.causes, syscall.Errno(a.Errno))
+	}
+	return f
+}
+
+// relayed is an error of the guard's process.
+type relayed struct {
+	text   string
+	causes []error
+}
+
+func (r *relayed) Error() string   { return r.text }
+func (r *relayed) Unwrap() []error { return r.causes }

@@ -1,0 +1,291 @@
+package owner_test
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hmcfs/hmcfs/objects/adminapi"
+	"github.com/hmcfs/hmcfs/objects/owner"
+	"github.com/hmcfs/hmcfs/tests/kit"
+)
+
+// asGuard makes this program the guard's process.
+const asGuard = "as-guard"
+
+func TestMain(m *testing.M) {
+	if len(os.Args) == 2 && os.Args[1] == asGuard {
+		if err := owner.ServeGuard(os.NewFile(3, "control")); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// guard makes a guard whose process is this program, and tells its number when
+// it is started.
+func guard(t testing.TB) (g *owner.Guard, started <-chan *exec.Cmd) {
+	t.Helper()
+	began := make(chan *exec.Cmd, 8)
+	g = owner.NewGuard(func() *exec.Cmd {
+		cmd := exec.Command("/proc/self/exe", asGuard)
+		cmd.Stderr = os.Stderr
+		began <- cmd
+		return cmd
+	})
+	t.Cleanup(func() {
+		if err := g.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return g, began
+}
+
+// eachGuard runs a test in this process, and with a guard.
+func eachGuard(t *testing.T, fn func(t *testing.T, g *owner.Guard)) {
+	t.Helper()
+	t.Run("here", func(t *testing.T) { fn(t, nil) })
+	t.Run("guard", func(t *testing.T) {
+		g, _ := guard(t)
+		fn(t, g)
+	})
+}
+
+// pair makes two connected sockets.
+func pair(t testing.TB) (a, b *net.UnixConn) {
+	t.Helper()
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ends [2]*net.UnixConn
+	for i, fd := range fds {
+		f := os.NewFile(uintptr(fd), "socket")
+		c, err := net.FileConn(f)
+		if err = errors.Join(err, f.Close()); err != nil {
+			t.Fatal(err)
+		}
+		var ok bool
+		if ends[i], ok = c.(*net.UnixConn); !ok {
+			t.Fatalf("a %T", c)
+		}
+		t.Cleanup(func() { _ = ends[i].Close() })
+	}
+	return ends[0], ends[1]
+}
+
+// receive sends files in a frame and reads it by a guard.
+func receive(t testing.TB, g *owner.Guard, files ...*os.File) ([]*os.File, error) {
+	t.Helper()
+	a, b := pair(t)
+	if err := adminapi.WriteFrame(a, "sent", files); err != nil {
+		t.Fatal(err)
+	}
+	text, got, err := adminapi.ReadGuarded(b, g, 7)
+	if err == nil && string(text) != `"sent"` {
+		t.Errorf("%q", text)
+	}
+	t.Cleanup(func() { adminapi.CloseAll(got) })
+	return got, err
+}
+
+// What comes through a guard is the same file, in order; what its file system
+// would be asked to close is only a name of it.
+func TestGuardLetsMemoryThrough(t *testing.T) {
+	kit.Check(t)
+	g, _ := guard(t)
+	disk, err := os.Create(filepath.Join(t.TempDir(), "disk"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := os.Open("/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	name, err := os.OpenFile(disk.Name(), unix.O_PATH, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sent := []*os.File{memfd(t), disk, null, dir, memfd(t), r, w, name}
+	defer adminapi.CloseAll([]*os.File{disk, null, dir, r, w, name})
+	got, err := receive(t, g, sent...)
+	if err != nil || len(got) != len(sent) {
+		t.Fatalf("%d files, %v", len(got), err)
+	}
+	named := []bool{false, true, false, true, false, true, true, true}
+	for i := range sent {
+		want, err := owner.Identity(sent[i])
+		is, ierr := owner.Identity(got[i])
+		if is != want || errors.Join(err, ierr) != nil {
+			t.Errorf("%s is %+v, not %+v: %v", sent[i].Name(), is, want, errors.Join(err, ierr))
+		}
+		flags, err := unix.FcntlInt(got[i].Fd(), unix.F_GETFL, 0)
+		if err != nil || flags&unix.O_PATH != 0 != named[i] {
+			t.Errorf("%s is open as %o: %v", sent[i].Name(), flags, err)
+		}
+	}
+	if s := g.Stats(); s.Refused != 0 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// slowToClose makes a socket whose last descriptor closes when the other end
+// does, and not before a minute: it lingers over bytes that nobody reads.
+func slowToClose(t testing.TB) (*os.File, func()) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	c, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	peer, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	tcp, ok := c.(*net.TCPConn)
+	if !ok {
+		t.Fatalf("a %T", c)
+	}
+	f, err := tcp.File()
+	if err = errors.Join(err, tcp.Close()); err != nil {
+		t.Fatal(err)
+	}
+	fd := int(f.Fd()) // it blocks from now on
+	err = errors.Join(unix.SetNonblock(fd, true),
+		unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1, Linger: 60}))
+	for block := make([]byte, 1<<20); err == nil; {
+		_, err = unix.Write(fd, block)
+	}
+	if !errors.Is(err, unix.EAGAIN) {
+		t.Fatal(err)
+	}
+	end := func() {
+		if p, ok := peer.(*net.TCPConn); ok {
+			_ = p.SetLinger(0)
+		}
+		_ = peer.Close()
+	}
+	t.Cleanup(end)
+	return f, end
+}
+
+// sendAway sends a descriptor and closes it: whoever receives it has the last.
+func sendAway(t testing.TB, g *owner.Guard, f *os.File) error {
+	t.Helper()
+	a, b := pair(t)
+	if err := errors.Join(adminapi.WriteFrame(a, "sent", []*os.File{f}), unix.SetNonblock(int(f.Fd()), true), f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	_, got, err := adminapi.ReadGuarded(b, g, 7)
+	adminapi.CloseAll(got)
+	return err
+}
+
+// A user whose descriptors don't close has a bounded number of requests that
+// wait for that, and is refused then; others are not, and nobody waits at the
+// end.
+func TestWhatDoesNotClose(t *testing.T) {
+	kit.Check(t)
+	g, _ := guard(t)
+	const bound = 8
+	ends := make([]func(), bound)
+	for i := range ends {
+		f, end := slowToClose(t)
+		ends[i] = end
+		if err := sendAway(t, g, f); err != nil {
+			t.Fatalf("descriptor %d: %v", i, err)
+		}
+	}
+	if s := g.Stats(); s.Held != bound || s.Refused != 0 {
+		t.Errorf("%+v", s)
+	}
+	g.SetLimit(time.Millisecond)
+	if _, err := receive(t, g, memfd(t)); !errors.Is(err, owner.ErrSilent) {
+		t.Errorf("one more: %v", err)
+	}
+	g.SetLimit(patience)
+	if s := g.Stats(); s.Refused != 1 {
+		t.Errorf("%+v", s)
+	}
+	pid, _ := kit.Process(t, memfd(t))
+	p := find(t, pid)
+	f, err := p.Descriptor(g, 3, uint32(os.Getuid()))
+	if err == nil {
+		err = f.Close()
+	}
+	if err = errors.Join(err, p.Close()); err != nil {
+		t.Errorf("another user: %v", err)
+	}
+	ends[0]()
+	kit.Eventually(t, patience, func() error {
+		if s := g.Stats(); s.Held != bound-1 {
+			return fmt.Errorf("%+v", s)
+		}
+		return nil
+	})
+	if _, err := receive(t, g, memfd(t)); err != nil {
+		t.Errorf("after one has closed: %v", err)
+	}
+}
+
+// A guard's process that was killed is followed by another one.
+func TestGuardIsKilled(t *testing.T) {
+	kit.Check(t)
+	g, started := guard(t)
+	for range 3 {
+		if _, err := receive(t, g, memfd(t)); err != nil {
+			t.Fatal(err)
+		}
+		pid := (<-started).Process.Pid
+		if err := unix.Kill(pid, unix.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		kit.Eventually(t, patience, func() error {
+			if _, err := os.Stat("/proc/" + strconv.Itoa(pid)); !errors.Is(err, os.ErrNotExist) {
+				return fmt.Errorf("process %d: %w", pid, err)
+			}
+			return nil
+		})
+	}
+	if err := g.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := receive(t, g, memfd(t)); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("a guard that is closed: %v", err)
+	}
+}
+
+// A connection's deadline ends the wait for what does not come.
+func TestGuardHeedsDeadlines(t *testing.T) {
+	kit.Check(t)
+	g, _ := guard(t)
+	_, b := pair(t)
+	if err := b.SetReadDeadline(time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := adminapi.ReadGuarded(b, g, 7); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,172 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/tests/lab"
+)
+
+// gauge looks at what a daemon takes.
+type gauge struct {
+	node         *lab.Node
+	before, most reading
+}
+
+// reading is the memory, descriptors and threads of a daemon at one moment.
+type reading struct {
+	// Anon is its resident memory that no file backs, Sockets, Files and Threads
+	// are counts; Files leaves out sockets and what lies in the state directory.
+	Anon                    devices.Size
+	Sockets, Files, Threads int
+}
+
+func (a reading) max(b reading) reading {
+	return reading{max(a.Anon, b.Anon), max(a.Sockets, b.Sockets), max(a.Files, b.Files), max(a.Threads, b.Threads)}
+}
+
+func (a reading) String() string {
+	return fmt.Sprintf("%d MiB, %d sockets, %d other descriptors, %d threads", a.Anon/devices.MiB, a.Sockets, a.Files, a.Threads)
+}
+
+// read reads /proc. Of a process that has ended it reads nothing.
+func (g *gauge) read() (now reading) {
+	proc := fmt.Sprintf("/proc/%d", g.node.PID())
+	status, err := os.ReadFile(proc + "/status")
+	if err != nil {
+		return now
+	}
+	for lines := bufio.NewScanner(bytes.NewReader(status)); lines.Scan(); {
+		name, value, _ := strings.Cut(lines.Text(), ":")
+		n, err := strconv.Atoi(strings.TrimSpace(strings.TrimSuffix(value, "kB")))
+		switch {
+		case err != nil:
+		case name == "RssAnon":
+			now.Anon = devices.Size(n) * devices.KiB
+		case name == "Threads":
+			now.Threads = n
+		}
+	}
+	state := filepath.Join(filepath.Dir(g.node.Dir), "state")
+	fds, err := os.ReadDir(proc + "/fd")
+	if err != nil {
+		return now
+	}
+	for _, fd := range fds {
+		to, err := os.Readlink(filepath.Join(proc, "fd", fd.Name()))
+		switch {
+		case err != nil || strings.HasPrefix(to, state):
+		case strings.HasPrefix(to, "socket:"):
+			now.Sockets++
+		default:
+			now.Files++
+		}
+	}
+	return now
+}
+
+// What a daemon may take: docs/operations.md has some 100 MiB for itself, and
+// the sim device keeps its objects in the daemon's memory, which Go's collector
+// takes twice at most.
+const (
+	overhead = 200 * devices.MiB
+	simSize  = 256 * devices.MiB
+	// mostThreads bounds the threads, which Go keeps when they have nothing to do.
+	mostThreads = 400
+	// spare is how many descriptors more there may be afterwards, by chance.
+	spare = 16
+)
+
+// judgeGauge wants the memory to have been bounded, and descriptors to come back.
+func (r *run) judgeGauge(ctx context.Context, g *gauge) {
+	if g.most.Anon > overhead+simSize {
+		r.violate("memory: the daemon of %s took %d MiB, of which %d are the sim device's", g.node.Name, g.most.Anon/devices.MiB, simSize/devices.MiB)
+	}
+	if g.most.Threads > mostThreads {
+		r.violate("threads: the daemon of %s had %d", g.node.Name, g.most.Threads)
+	}
+	var now reading
+	for deadline := time.Now().Add(2 * r.slack); ; {
+		now = g.read()
+		back := now.Sockets <= g.before.Sockets+spare && now.Files <= g.before.Files+spare
+		if back {
+			break
+		}
+		if !r.sleep(ctx, 100*time.Millisecond) || time.Now().After(deadline) {
+			r.violate("descriptors: those of the daemon of %s do not come back: %v, before the attack %v: %v", g.node.Name, now, g.before, g.kinds())
+			break
+		}
+	}
+	fmt.Fprintf(r.out, "  daemon of %s: before %v; at most %v; afterwards %v\n", g.node.Name, g.before, g.most, now)
+}
+
+// kinds counts the descriptors by where they lead, to be told.
+func (g *gauge) kinds() map[string]int {
+	counts := map[string]int{}
+	dir := fmt.Sprintf("/proc/%d/fd", g.node.PID())
+	fds, err := os.ReadDir(dir)
+	if err != nil {
+		return nil
+	}
+	for _, fd := range fds {
+		if to, err := os.Readlink(filepath.Join(dir, fd.Name())); err == nil {
+			if strings.HasPrefix(to, "/") {
+				to = filepath.Dir(to)
+			} else {
+				to, _, _ = strings.Cut(to, ":[")
+			}
+			counts[to]++
+		}
+	}
+	return counts
+}
+
+// group is a memory cgroup that the daemons run in.
+type group struct{ dir, tasks string }
+
+// newGroup makes one of a size, of version 2 or 1.
+func newGroup(size devices.Size) (*group, error) {
+	name := fmt.Sprint("hmcfs-attack-", time.Now().UnixNano())
+	var errs []error
+	for _, v := range []struct{ root, limit string }{
+		{"/sys/fs/cgroup/memory", "memory.limit_in_bytes"}, {"/sys/fs/cgroup", "memory.max"},
+	} {
+		g := &group{dir: filepath.Join(v.root, name)}
+		g.tasks = filepath.Join(g.dir, "cgroup.procs")
+		err := os.Mkdir(g.dir, 0o755)
+		if err == nil {
+			if err = os.WriteFile(filepath.Join(g.dir, v.limit), []byte(strconv.FormatUint(uint64(size), 10)), 0o644); err == nil {
+				return g, nil
+			}
+			err = errors.Join(err, os.Remove(g.dir))
+		}
+		errs = append(errs, err)
+	}
+	return nil, fmt.Errorf("make a memory cgroup, which root may outside of containers: %w", errors.Join(errs...))
+}
+
+// before is what the command line of a process begins with that runs in it.
+func (g *group) before() []string {
+	return []string{"sh", "-c", `echo $$ >"$0" && exec "$@"`, g.tasks}
+}
+
+// remove removes it, when its processes have ended.
+func (g *group) remove() error {
+	var err error
+	for range 100 {
+		if err = os.Remove(g.dir); err == nil {
+			return nil
+		}
+		<-time.After(50 * time.Millisecond)
+	}
+	return err
+}

@@ -1,0 +1,144 @@
+// Attack has unprivileged users attack a mount that another user works on:
+//
+//	go run ./tests/attack [-minutes 10] [-seed N] [-ratio 10] [-slack 30s]
+//	                      [-cgroup 512MiB] [-oom] [-keep] [-hmcfs PATH]
+//
+// Two nodes are mounted with --allow-other. On each a victim writes, reads back,
+// lists, sets keys and publishes, in its own directories and in one that all may
+// write to, here and on the other node. Then attackers of other users do all
+// that a user can do to it: see the list in acts.go.
+//
+// It checks that the victim finds its bytes, names, modes and owners and meets
+// no error, that nothing was allowed that modes and owners forbid, that the
+// victim's 99th percentile of each operation is at most -ratio times that of
+// before (0 reports it alone), that the daemons live, that their memory stays
+// bounded and their descriptors come back, that fsck has nothing to tell, and
+// that unmounting ends. With -cgroup the daemons run in a memory cgroup of that
+// size; with -oom one is killed by the kernel for want of memory at the end, and
+// the next mount has every host file.
+//
+// It prints the seed and a summary; it ends with 1 where a property does not
+// hold, and then leaves the daemons' logs in a directory that it names. The seed
+// decides what is tried; how it interleaves is up to the machine.
+//
+// Everything runs in namespaces of its own: see package sandbox. It needs root,
+// FUSE, /dev/net/tun, ip and nsenter.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/tests/sandbox"
+)
+
+// settings hold the values of the flags, and where the run prints.
+type settings struct {
+	minutes float64
+	seed    uint64
+	ratio   float64
+	slack   time.Duration
+	cgroup  devices.Size
+	oom     bool
+	keep    bool
+	program string
+	out     io.Writer
+}
+
+func main() { os.Exit(start(os.Args[1:], os.Stdout)) }
+
+// start returns the exit status.
+func start(args []string, out io.Writer) int {
+	if text := os.Getenv(roleEnv); text != "" {
+		return play(text, out)
+	}
+	s := settings{out: out}
+	flags := flag.NewFlagSet("attack", flag.ContinueOnError)
+	flags.Float64Var(&s.minutes, "minutes", 10, "how long the attack lasts")
+	flags.Uint64Var(&s.seed, "seed", uint64(time.Now().UnixNano()), "what decides what is tried")
+	flags.Float64Var(&s.ratio, "ratio", 10, "how many times longer than alone the victim's 99th percentile may be; 0 only reports it")
+	flags.DurationVar(&s.slack, "slack", 30*time.Second, "how long what must end may take on this machine")
+	flags.Func("cgroup", "the memory of a cgroup that the daemons run in, such as 512MiB", func(text string) (err error) {
+		s.cgroup, err = devices.ParseSize(text)
+		return err
+	})
+	flags.BoolVar(&s.oom, "oom", false, "have the kernel kill a daemon at the end for want of memory; needs -cgroup")
+	flags.BoolVar(&s.keep, "keep", false, "keep logs also where all is well")
+	flags.StringVar(&s.program, "hmcfs", "", "the program to attack; built from the current directory by default")
+	if err := flags.Parse(args); err != nil {
+		return 2
+	}
+	if s.oom && s.cgroup == 0 {
+		fmt.Fprintln(os.Stderr, "attack: -oom needs -cgroup SIZE")
+		return 2
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	var err error
+	if dir := sandbox.Inside(); dir != "" {
+		err = inside(ctx, s, dir)
+	} else {
+		err = sandbox.Run(ctx, sandbox.Options{
+			Name: "attack", Hmcfs: s.program, Args: append(args, "-seed", fmt.Sprint(s.seed)), Keep: s.keep, Out: out,
+		})
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "attack:", err)
+		return 1
+	}
+	return 0
+}
+
+// roleEnv names the variable with the role of another user's process.
+const roleEnv = "HMCFS_ATTACK_ROLE"
+
+// role is the part of another user's process in the attack.
+type role struct {
+	// Kind is victim, attacker or hog.
+	Kind string `json:"kind"`
+	Name string `json:"name"`
+	Seed uint64 `json:"seed"`
+	// Mount is the mount point, Other the name of the other node.
+	Mount string `json:"mount"`
+	Other string `json:"other"`
+	// Addresses are where the nodes listen, Runtime their runtime directories.
+	Addresses []string `json:"addresses"`
+	Runtime   []string `json:"runtime"`
+	// Victims are the names of the victims' directories.
+	Victims []string `json:"victims"`
+	// VictimUID is whose places are squatted.
+	VictimUID int `json:"victim_uid"`
+}
+
+// play does what a role says, and returns the exit status.
+func play(text string, out io.Writer) int {
+	var r role
+	err := json.Unmarshal([]byte(text), &r)
+	if err == nil {
+		say := &speaker{out: json.NewEncoder(out)}
+		switch r.Kind {
+		case "victim":
+			err = newVictim(r, say).work(os.Stdin)
+		case "attacker":
+			err = newAttacker(r, say).work(os.Stdin)
+		case "hog":
+			err = hog()
+		default:
+			err = errors.New("no such role")
+		}
+	}
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "attack: %s %s: %v\n", r.Kind, r.Name, err)
+		return 1
+	}
+	return 0
+}

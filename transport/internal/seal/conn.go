@@ -1,0 +1,320 @@
+package seal
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"syscall"
+)
+
+// ErrCut is a connection that has ended without the peer's word that it would.
+var ErrCut = errors.New("seal: the connection was cut, by the end of the peer or on its way")
+
+const (
+	// smallBuffer is the size, in bytes, of the buffer of a connection with small records.
+	smallBuffer = 12 << 10
+	// largeBuffer has room for a record of any size, and for small ones beside it.
+	largeBuffer = MaxRecord + Overhead + smallBuffer
+)
+
+// Conn is a connection behind the handshake. See the package for what its methods
+// promise.
+type Conn struct {
+	// Conn is the connection below, of which only addresses and deadlines are used
+	// from outside.
+	net.Conn
+
+	// now makes one attempt on the socket; nil where the connection is no socket.
+	now *attempts
+
+	// held is Buffered.
+	held atomic.Int64
+
+	reading sync.Mutex
+	// +checklocks:reading
+	in *direction
+	// buf holds records that were read and not handed over, from r to w.
+	// +checklocks:reading
+	buf []byte
+	// +checklocks:reading
+	r, w int
+	// plain holds decrypted bytes beyond those that the last Read asked for.
+	// +checklocks:reading
+	plain []byte
+	// ahead allows to read more than is needed.
+	// +checklocks:reading
+	ahead bool
+	// readError is why nothing more is read.
+	// +checklocks:reading
+	readError error
+
+	writing sync.Mutex
+	// +checklocks:writing
+	out *direction
+	// records is where records are made. left are those that the kernel has not
+	// taken: a goroutine writes them.
+	// +checklocks:writing
+	records []byte
+	// +checklocks:writing
+	left []byte
+	// +checklocks:writing
+	writeError error
+	flushes    sync.WaitGroup
+}
+
+func newConn(raw net.Conn, send, receive [KeySize]byte) (*Conn, error) {
+	out, err := newDirection(send)
+	if err != nil {
+		return nil, err
+	}
+	in, err := newDirection(receive)
+	if err != nil {
+		return nil, err
+	}
+	now, err := newAttempts(raw)
+	if err != nil {
+		return nil, err
+	}
+	return &Conn{Conn: raw, in: in, out: out, now: now}, nil
+}
+
+// NetConn returns the connection below. What is written to it breaks this one.
+func (c *Conn) NetConn() net.Conn { return c.Conn }
+
+// Ahead allows to read more of the socket than what is needed at once.
+func (c *Conn) Ahead() {
+	c.reading.Lock()
+	defer c.reading.Unlock()
+	c.ahead = true
+}
+
+// Buffered returns how many bytes have been taken from the socket and not been
+// handed over.
+func (c *Conn) Buffered() int { return int(c.held.Load()) }
+
+// Read waits until something has come, as net.Conn does.
+//
+// Errors: io.EOF behind the peer's last record; ErrCut; ErrForged; those of the
+// connection below.
+func (c *Conn) Read(p []byte) (int, error) {
+	if len(p) == 0 {
+		return 0, nil
+	}
+	c.reading.Lock()
+	defer c.reading.Unlock()
+	return c.readLocked(p, c.Conn.Read)
+}
+
+// ReadNow is Read that does not wait: 0 and no error is that nothing whole has
+// come.
+func (c *Conn) ReadNow(p []byte) (int, error) {
+	if len(p) == 0 || c.now == nil {
+		return 0, nil
+	}
+	c.reading.Lock()
+	defer c.reading.Unlock()
+	n, err := c.readLocked(p, c.now.read)
+	if errors.Is(err, errAgain) {
+		return 0, nil
+	}
+	return n, err
+}
+
+// readLocked hands over the rest of a record, or the next one, which from brings.
+//
+// +checklocks:c.reading
+func (c *Conn) readLocked(p []byte, from func([]byte) (int, error)) (int, error) {
+	for len(c.plain) == 0 {
+		if c.readError != nil {
+			return 0, c.readError
+		}
+		record, err := c.recordLocked(from)
+		if err != nil {
+			return 0, err
+		}
+		if err = c.openLocked(record); err != nil {
+			c.readError = err
+		}
+	}
+	n := copy(p, c.plain)
+	c.plain = c.plain[n:]
+	c.held.Store(int64(len(c.plain) + c.w - c.r))
+	return n, nil
+}
+
+// openLocked makes a record what is handed over next.
+//
+// +checklocks:c.reading
+func (c *Conn) openLocked(record []byte) (err error) {
+	if c.plain, err = c.in.open(nil, record); err != nil {
+		return err
+	}
+	if kind(record[0]) == kindEnd {
+		return io.EOF
+	}
+	return nil
+}
+
+// recordLocked returns the next record, which stays where it is until more is read.
+//
+// +checklocks:c.reading
+func (c *Conn) recordLocked(from func([]byte) (int, error)) ([]byte, error) {
+	for {
+		need := headSize
+		if c.w-c.r >= headSize {
+			h, err := parseHead(c.buf[c.r:])
+			if err != nil {
+				c.readError = err
+				return nil, err
+			}
+			if need = Overhead + h.n; c.w-c.r >= need {
+				record := c.buf[c.r : c.r+need]
+				c.r += need
+				return record, nil
+			}
+		}
+		if err := c.fillLocked(need, from); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// fillLocked reads something of a record of which need bytes are known to belong to
+// it.
+//
+// +checklocks:c.reading
+func (c *Conn) fillLocked(need int, from func([]byte) (int, error)) error {
+	have := c.w - c.r
+	if c.r > 0 {
+		// What is behind is little: see below.
+		copy(c.buf, c.buf[c.r:c.w])
+		c.r, c.w = 0, have
+	}
+	if len(c.buf) < need || c.buf == nil {
+		size := smallBuffer
+		if need > smallBuffer {
+			size = largeBuffer
+		}
+		grown := make([]byte, size)
+		copy(grown, c.buf[:have])
+		c.buf = grown
+	}
+	end := need
+	switch {
+	case !c.ahead:
+	case need-have < smallBuffer/2:
+		// Many small records at once.
+		end = min(max(need, smallBuffer), len(c.buf))
+	default:
+		// The rest of a long one, and the head of the next.
+		end = min(need+headSize, len(c.buf))
+	}
+	n, err := from(c.buf[c.w:end])
+	c.w += n
+	c.held.Store(int64(c.w - c.r))
+	switch {
+	case n > 0:
+		return nil
+	case errors.Is(err, io.EOF):
+		c.readError = fmt.Errorf("%w: %w", ErrCut, io.ErrUnexpectedEOF)
+		return c.readError
+	case err == nil:
+		return io.ErrNoProgress
+	}
+	return err
+}
+
+// Close tells the peer that this is the end, if there is room for that now, and
+// closes the connection below.
+func (c *Conn) Close() error {
+	if c.writing.TryLock() {
+		if c.writeError == nil && len(c.left) == 0 && c.now != nil {
+			c.endLocked()
+		}
+		c.writing.Unlock()
+	}
+	err := c.Conn.Close()
+	// Who was writing is not any more.
+	c.writing.Lock()
+	if c.writeError == nil {
+		c.writeError = errEnded
+	}
+	c.writing.Unlock()
+	c.flushes.Wait()
+	return err
+}
+
+// attempts reads and writes a socket without waiting.
+type attempts struct {
+	raw syscall.RawConn
+	// in and out are made once, so that a call allocates nothing.
+	in, out attempt
+}
+
+// attempt is one of one direction.
+type attempt struct {
+	run func(fd uintptr) bool
+	p   []byte
+	n   int
+	err error
+}
+
+// errAgain is a socket that has nothing, or takes nothing, now.
+var errAgain = errors.New("seal: not now")
+
+func newAttempts(c net.Conn) (*attempts, error) {
+	s, ok := c.(syscall.Conn)
+	if !ok {
+		return nil, nil //nolint:nilnil // what is no socket has none
+	}
+	raw, err := s.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	a := &attempts{raw: raw}
+	a.in.run = func(fd uintptr) bool {
+		a.in.n, a.in.err = syscall.Read(int(fd), a.in.p)
+		return true
+	}
+	a.out.run = func(fd uintptr) bool {
+		a.out.n, a.out.err = syscall.Write(int(fd), a.out.p)
+		return true
+	}
+	return a, nil
+}
+
+// read reads the bytes that have come; errAgain reports that there are none.
+func (a *attempts) read(p []byte) (int, error) {
+	n, err := a.in.make(p, a.raw.Read)
+	if n == 0 && err == nil {
+		err = io.EOF
+	}
+	return n, err
+}
+
+// write writes what there is room for.
+func (a *attempts) write(p []byte) (int, error) {
+	n, err := a.out.make(p, a.raw.Write)
+	if errors.Is(err, errAgain) {
+		return 0, nil
+	}
+	return n, err
+}
+
+func (a *attempt) make(p []byte, with func(func(uintptr) bool) error) (int, error) {
+	a.p = p
+	err := with(a.run)
+	a.p = nil
+	switch {
+	case err != nil:
+		return 0, err
+	case errors.Is(a.err, syscall.EAGAIN) || errors.Is(a.err, syscall.EINTR):
+		return 0, errAgain
+	case a.err != nil:
+		return 0, a.err
+	}
+	return a.n, nil
+}
