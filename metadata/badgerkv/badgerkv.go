@@ -130,7 +130,11 @@ func (kv *KV) open(ctx context.Context, opts Options, found *records) (err error
 	if err := dropUseless(opts, found.useless); err != nil {
 		return err
 	}
-	if kv.db, err = openBadger(opts, kv.lock); err != nil {
+	kv.db, err = openBadger(opts, kv.lock)
+	if err == nil && found.id == (token{}) && !found.fresh {
+		kv.db, err = markTables(kv.db, opts, kv.lock)
+	}
+	if err != nil {
 		return &CorruptError{Dir: opts.Dir, Err: err, held: heldPath(kv.lock)}
 	}
 	if kv.space, err = newSpace(opts, kv.lock); err == nil {
@@ -140,6 +144,17 @@ func (kv *KV) open(ctx context.Context, opts Options, found *records) (err error
 		return errors.Join(err, kv.db.Close())
 	}
 	return nil
+}
+
+// markTables has the tables of records without a witness, which are those of an earlier
+// hmcfs, tell how far they reach: compactions drop the last of their commits if that
+// only deleted, and the log that begins behind it would seem to have lost something.
+func markTables(db *badger.DB, opts Options, dir *os.File) (*badger.DB, error) {
+	err := db.Update(func(tx *badger.Txn) error { return tx.Set([]byte(markKey), nil) })
+	if err = errors.Join(err, db.Close()); err != nil {
+		return nil, err
+	}
+	return openBadger(opts, dir)
 }
 
 // testify writes the witnesses.

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/dgraph-io/badger/v4"
+
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/metadata/badgerkv"
 )
@@ -161,5 +163,39 @@ func TestSalvagedTwice(t *testing.T) {
 		if err = errors.Join(err, kv.Close()); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// TestEarlierRecords opens records without a witness whose last commit only deleted,
+// has compactions drop it, and kills: the next start misses nothing.
+func TestEarlierRecords(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "state")
+	for _, change := range []func(tx *badger.Txn) error{
+		func(tx *badger.Txn) error { return tx.Set([]byte("key"), []byte("value")) },
+		func(tx *badger.Txn) error { return tx.Delete([]byte("key")) },
+	} {
+		db, err := badger.Open(badger.DefaultOptions(dir).WithLogger(nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(db.Update(change), db.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	kv, err := badgerkv.Open(t.Context(), badgerkv.Options{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := kv.Flatten(); err != nil {
+		t.Error(err)
+	}
+	killed := dir + ".killed"
+	copyState(t, dir, killed)
+	again, err := badgerkv.Open(t.Context(), badgerkv.Options{Dir: killed})
+	if err != nil {
+		t.Fatalf("Open after a kill: %v", err)
+	}
+	if err := errors.Join(again.Close(), kv.Close()); err != nil {
+		t.Error(err)
 	}
 }

@@ -24,6 +24,10 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stdout, "error", victim(context.Background(), dir))
 		os.Exit(1)
 	}
+	if dir := os.Getenv(crowdDir); dir != "" {
+		fmt.Fprintln(os.Stdout, "error", crowd(context.Background(), dir))
+		os.Exit(1)
+	}
 	if dir := os.Getenv(damageDir); dir != "" {
 		fmt.Fprintln(os.Stdout, "error", stateMaker(context.Background(), dir))
 		os.Exit(1)

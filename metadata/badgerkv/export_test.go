@@ -7,6 +7,9 @@ import (
 	"github.com/dgraph-io/badger/v4/y"
 )
 
+// Flatten runs all compactions.
+func (kv *KV) Flatten() error { return kv.db.Flatten(1) }
+
 // Retarget makes a witness one of another directory.
 func Retarget(page []byte, dir string) []byte {
 	page = append([]byte(nil), page...)
