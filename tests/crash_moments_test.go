@@ -179,14 +179,17 @@ func (k *moments) starting() {
 
 // umount kills the daemon while it ends.
 func (k *moments) umount(flags ...string) {
-	var cmd *exec.Cmd
+	var end <-chan struct{}
 	k.killIn(func() <-chan struct{} {
-		cmd = k.m.Command(append(append([]string{"umount"}, flags...), k.m.Dir)...)
+		cmd := k.m.Command(append(append([]string{"umount"}, flags...), k.m.Dir)...)
 		must(k.t, cmd.Start())
-		return endOf(cmd)
+		end = endOf(cmd)
+		return end
 	}, k.m.Kill)
-	if cmd.ProcessState == nil {
-		kit.Eventually(k.t, mntPatience, func() bool { return errors.Is(unix.Kill(cmd.Process.Pid, 0), unix.ESRCH) })
+	select {
+	case <-end:
+	case <-time.After(mntPatience):
+		k.t.Fatal("umount does not end when the daemon is killed")
 	}
 }
 
