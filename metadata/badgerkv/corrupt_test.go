@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/dgraph-io/badger/v4"
+	"github.com/dgraph-io/badger/v4/options"
 
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/metadata/badgerkv"
@@ -170,15 +171,20 @@ func TestSalvagedTwice(t *testing.T) {
 // has compactions drop it, and kills: the next start misses nothing.
 func TestEarlierRecords(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "state")
-	for _, change := range []func(tx *badger.Txn) error{
-		func(tx *badger.Txn) error { return tx.Set([]byte("key"), []byte("value")) },
-		func(tx *badger.Txn) error { return tx.Delete([]byte("key")) },
-	} {
-		db, err := badger.Open(badger.DefaultOptions(dir).WithLogger(nil))
+	const tables = 6 // that is one more than have a compaction begin
+	for i := range tables {
+		o := badger.DefaultOptions(dir).WithCompression(options.None).WithNumCompactors(0).WithLogger(nil)
+		db, err := badger.Open(o)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := errors.Join(db.Update(change), db.Close()); err != nil {
+		err = db.Update(func(tx *badger.Txn) error {
+			if i == tables-1 {
+				return tx.Delete([]byte("key"))
+			}
+			return tx.Set([]byte("key"), []byte("value"))
+		})
+		if err = errors.Join(err, db.Close()); err != nil {
 			t.Fatal(err)
 		}
 	}
