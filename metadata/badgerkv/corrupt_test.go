@@ -134,16 +134,7 @@ func TestHalfWrittenTable(t *testing.T) {
 func TestSalvagedTwice(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "state")
 	opts := badgerkv.Options{Dir: dir, Witness: dir + ".witness"}
-	kv, err := badgerkv.Open(t.Context(), opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := kv.Update(t.Context(), func(tx metadata.KVTxn) error { return tx.Set([]byte("key"), []byte("value")) }); err != nil {
-		t.Fatal(err)
-	}
-	if err := kv.Close(); err != nil {
-		t.Fatal(err)
-	}
+	oneKey(t, opts)
 	look := opts
 	look.LookOnly = true
 	for _, o := range []badgerkv.Options{look, look, opts} {
@@ -153,15 +144,15 @@ func TestSalvagedTwice(t *testing.T) {
 		if got, err := badgerkv.Salvage(t.Context(), look, nil); err != nil || got == nil {
 			t.Fatalf("Salvage = %v, %v", got, err)
 		}
-		kv, err := badgerkv.Open(t.Context(), o)
+		again, err := badgerkv.Open(t.Context(), o)
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = kv.View(t.Context(), func(tx metadata.KVTxn) error {
+		err = again.View(t.Context(), func(tx metadata.KVTxn) error {
 			_, err := tx.Get([]byte("key"))
 			return err
 		})
-		if err = errors.Join(err, kv.Close()); err != nil {
+		if err = errors.Join(err, again.Close()); err != nil {
 			t.Error(err)
 		}
 	}
@@ -192,7 +183,7 @@ func TestEarlierRecords(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := kv.Flatten(); err != nil {
+	if err = kv.Flatten(); err != nil {
 		t.Error(err)
 	}
 	killed := dir + ".killed"
@@ -203,5 +194,18 @@ func TestEarlierRecords(t *testing.T) {
 	}
 	if err := errors.Join(again.Close(), kv.Close()); err != nil {
 		t.Error(err)
+	}
+}
+
+// oneKey makes a store of one key.
+func oneKey(t *testing.T, opts badgerkv.Options) {
+	t.Helper()
+	kv, err := badgerkv.Open(t.Context(), opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = kv.Update(t.Context(), func(tx metadata.KVTxn) error { return tx.Set([]byte("key"), []byte("value")) })
+	if err = errors.Join(err, kv.Close()); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -169,9 +169,9 @@ func crowdIsThere(t *testing.T, kv *badgerkv.KV, said string) {
 			if want == 0 {
 				continue
 			}
-			value, err := tx.Get(fmt.Appendf(nil, "own%d", g))
-			if err != nil {
-				return fmt.Errorf("member %d said %d: %w", g, want, err)
+			value, failure := tx.Get(fmt.Appendf(nil, "own%d", g))
+			if failure != nil {
+				return fmt.Errorf("member %d said %d: %w", g, want, failure)
 			}
 			// There may be more: whoever was to say it was killed.
 			if n := binary.LittleEndian.Uint64(value); n < want {
