@@ -149,8 +149,8 @@ func TestSalvagedTwice(t *testing.T) {
 			t.Fatal(err)
 		}
 		err = again.View(t.Context(), func(tx metadata.KVTxn) error {
-			_, err := tx.Get([]byte("key"))
-			return err
+			_, missing := tx.Get([]byte("key"))
+			return missing
 		})
 		if err = errors.Join(err, again.Close()); err != nil {
 			t.Error(err)
