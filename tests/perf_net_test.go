@@ -68,7 +68,7 @@ func perfCut(t *testing.T, operation string, cut func(*netns.Space, context.Cont
 	ends, cable := cableEnds(t)
 	server, at := ends.listen(t, []string{cable.Right.IPv4 + ":0"})
 	runner := ends.start(t, ends.run, "run", append(endless(operation), at[0])...)
-	runner.works()
+	runner.works(server)
 	must(t, cut(cable.Right, t.Context()))
 	if code := runner.code(); code != 1 || !strings.Contains(runner.said.String(), "rank 0") {
 		t.Errorf("the runner: exit code %d, %s", code, runner.said.String())
@@ -124,13 +124,13 @@ func perfKilled(t *testing.T, transport, listen, operation string) {
 	moving := append(endless(operation), "--transport", transport, at)
 
 	runner := ends.start(t, ends.run, "run", moving...)
-	runner.works()
+	runner.works(server)
 	runner.kill()
 	server.says("rank 1")
 	ends.measures(t, fine...)
 
 	runner = ends.start(t, ends.run, "run", moving...)
-	runner.works()
+	runner.works(server)
 	server.kill()
 	if code := runner.code(); code != 1 || !strings.Contains(runner.said.String(), "rank 0") {
 		t.Errorf("the runner: exit code %d, %s", code, runner.said.String())

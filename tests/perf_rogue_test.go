@@ -97,7 +97,7 @@ func TestPerfAmongRogues(t *testing.T) {
 		opts: control.Options{Secret: []byte(strings.TrimSpace(string(text)))},
 	}
 	runner := ends.start(t, ends.run, "run", append(endless("put"), "--transport", "tcp", at[0])...)
-	runner.works()
+	runner.works(server)
 	before, err := server.resident()
 	must(t, err)
 	control1 := wire.Hello{Role: wire.RoleControl, Channel: 1}
