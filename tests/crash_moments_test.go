@@ -232,9 +232,9 @@ func (k *moments) downgrade() {
 	must(k.t, err)
 	publish := binary.BigEndian.AppendUint64([]byte{'i'}, uint64(metadata.PublishIno))
 	err = kv.Update(k.t.Context(), func(t metadata.KVTxn) error {
-		super, err := t.Get([]byte{'S'})
-		if err != nil {
-			return err
+		super, serr := t.Get([]byte{'S'})
+		if serr != nil {
+			return serr
 		}
 		old := append([]byte{}, super...)
 		old[1] = 1 // the format

@@ -150,8 +150,8 @@ func (w *olderRecords) told() {
 	must(w.t, err)
 	var all []byte
 	for _, n := range names {
-		p, err := os.ReadFile(filepath.Join(dir, n.Name()))
-		must(w.t, err)
+		p, rerr := os.ReadFile(filepath.Join(dir, n.Name()))
+		must(w.t, rerr)
 		all = append(all, p...)
 	}
 	for i := range olderSecrets {

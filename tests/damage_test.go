@@ -44,9 +44,7 @@ func TestDamagedRecords(t *testing.T) {
 	flipped[used/4] ^= 4
 	restore := func(path string, data []byte) {
 		t.Helper()
-		if err := os.WriteFile(path, data, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(path, data, 0o600))
 	}
 	manifest := filepath.Join(dir, "MANIFEST")
 	list, err := os.ReadFile(manifest)

@@ -89,7 +89,7 @@ func serveSilent() {
 		os.Exit(1)
 	}
 	go server.Serve()
-	fmt.Println("ready")
+	fmt.Fprintln(os.Stdout, "ready")
 	_, _ = io.Copy(io.Discard, os.Stdin) // its end is the test's
 	os.Exit(0)
 }
@@ -107,7 +107,7 @@ func ask() {
 	if err == nil {
 		err = errors.New(taken)
 	}
-	fmt.Println(strings.ReplaceAll(err.Error(), "\n", " "))
+	fmt.Fprintln(os.Stdout, strings.ReplaceAll(err.Error(), "\n", " "))
 }
 
 // taken is what ask says where the daemon has taken the file.

@@ -47,9 +47,9 @@ func (g *gauge) read() (now reading) {
 	}
 	for lines := bufio.NewScanner(bytes.NewReader(status)); lines.Scan(); {
 		name, value, _ := strings.Cut(lines.Text(), ":")
-		n, err := strconv.Atoi(strings.TrimSpace(strings.TrimSuffix(value, "kB")))
+		n, nerr := strconv.Atoi(strings.TrimSpace(strings.TrimSuffix(value, "kB")))
 		switch {
-		case err != nil:
+		case nerr != nil:
 		case name == "RssAnon":
 			now.Anon = devices.Size(n) * devices.KiB
 		case name == "Threads":

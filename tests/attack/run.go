@@ -179,27 +179,12 @@ func (r *run) prepare(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, r.slack)
 	defer cancel()
 	for _, n := range r.lab.Nodes {
-		for {
-			_, err := os.ReadDir(n.At(r.otherOf(n), "sim0"))
-			if err == nil {
-				break
-			}
-			if !r.sleep(ctx, 100*time.Millisecond) {
-				return fmt.Errorf("node %s does not see the other: %w", n.Name, err)
-			}
+		if err := r.await(ctx, n); err != nil {
+			return err
 		}
 		for _, device := range []string{"host", "sim0"} {
-			for name, mode := range map[string]os.FileMode{"shared": 0o777 | os.ModeSticky, "attackers": 0o777 | os.ModeSticky} {
-				path := n.Path(device, name)
-				if err := errors.Join(os.Mkdir(path, 0o755), os.Chmod(path, mode)); err != nil {
-					return err
-				}
-			}
-			for _, v := range r.names() {
-				path := n.Path(device, v)
-				if err := errors.Join(os.Mkdir(path, 0o755), os.Chown(path, victimUID, victimUID)); err != nil {
-					return err
-				}
+			if err := r.makeDirs(n, device); err != nil {
+				return err
 			}
 		}
 	}
@@ -209,6 +194,36 @@ func (r *run) prepare(ctx context.Context) error {
 			return err
 		}
 		r.victims = append(r.victims, p)
+	}
+	return nil
+}
+
+// await waits until a node sees the files of the other.
+func (r *run) await(ctx context.Context, n *lab.Node) error {
+	for {
+		_, err := os.ReadDir(n.At(r.otherOf(n), "sim0"))
+		if err == nil {
+			return nil
+		}
+		if !r.sleep(ctx, 100*time.Millisecond) {
+			return fmt.Errorf("node %s does not see the other: %w", n.Name, err)
+		}
+	}
+}
+
+// makeDirs makes the directories that are everybody's, and those of the victims.
+func (r *run) makeDirs(n *lab.Node, device string) error {
+	for _, name := range []string{"shared", "attackers"} {
+		path := n.Path(device, name)
+		if err := errors.Join(os.Mkdir(path, 0o755), os.Chmod(path, 0o777|os.ModeSticky)); err != nil {
+			return err
+		}
+	}
+	for _, v := range r.names() {
+		path := n.Path(device, v)
+		if err := errors.Join(os.Mkdir(path, 0o755), os.Chown(path, victimUID, victimUID)); err != nil {
+			return err
+		}
 	}
 	return nil
 }

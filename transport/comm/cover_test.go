@@ -151,7 +151,10 @@ func move(t *testing.T, ctx context.Context, a, b *comm.Communicator) error {
 	if err := errors.Join(ferr, nerr); err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _, _ = far.Close(t.Context()), near.Close(t.Context()) }()
+	defer func() {
+		end := context.WithoutCancel(ctx)
+		_, _ = far.Close(end), near.Close(end)
+	}()
 	key, err := b.Share(ctx, a.Rank(), far, wire.Readable|wire.Writable)
 	if err == nil {
 		err = b.SendMessage(ctx, a.Rank(), key.Append(nil))

@@ -173,11 +173,7 @@ func TestBeginIsSilence(t *testing.T) {
 		t.Fatal(err)
 	}
 	sealed := append(wire.Header{Kind: wire.KindHello, Length: uint32(len(message))}.Append(nil), message...)
-	for name, c := range map[string]struct {
-		o    Options
-		says []byte
-		left bool
-	}{
+	for name, c := range map[string]beginning{
 		"a byte":             {options(0), sealed[:1], true},
 		"all but one byte":   {options(0), sealed[:len(sealed)-1], true},
 		"a HELLO":            {options(0), sealed, false},
@@ -185,46 +181,57 @@ func TestBeginIsSilence(t *testing.T) {
 		"the begin of TLS":   {Options{Rank: 0, TLS: job.config(t, 0)}, []byte{0x16, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3}, true},
 		"a HELLO in its way": {Options{Rank: 0, TLS: job.config(t, 0)}, whole, true},
 	} {
-		t.Run(name, func(t *testing.T) {
-			o := c.o
-			o.MaxHandshakes = 2
-			d := newDoor()
-			l := listen(t, loopback(), o, d)
-			dial := func() net.Conn {
-				conn, err := net.Dial("tcp", l.Address().Addr)
-				if err != nil {
-					t.Fatal(err)
-				}
-				t.Cleanup(func() { _ = conn.Close() })
-				return conn
-			}
-			first := dial()
-			if _, err := first.Write(c.says); err != nil {
-				t.Fatal(err)
-			}
-			heard := func() bool {
-				l.mu.Lock()
-				defer l.mu.Unlock()
-				for g := range l.handshakes.count {
-					if g.heard {
-						return true
-					}
-				}
-				return false
-			}
-			if !c.left {
-				kit.Eventually(t, patience, heard)
-				return
-			}
-			// Each of the next makes room for itself by the oldest of what is silent.
-			_, _ = dial(), dial()
-			_ = first.SetReadDeadline(time.Now().Add(patience))
-			if n, err := first.Read(make([]byte, 100)); err == nil || os.IsTimeout(err) {
-				t.Errorf("it is kept, and told %d bytes: %v", n, err)
-			}
-			if heard() {
-				t.Error("it counts as one that has said something")
-			}
-		})
+		t.Run(name, c.run)
 	}
+}
+
+// beginning is how a stranger begins at a listener of these options.
+type beginning struct {
+	o    Options
+	says []byte
+	// left is set where it counts as silent, and leaves for those who come later.
+	left bool
+}
+
+func (c beginning) run(t *testing.T) {
+	o := c.o
+	o.MaxHandshakes = 2
+	l := listen(t, loopback(), o, newDoor())
+	dial := func() net.Conn {
+		conn, err := net.Dial("tcp", l.Address().Addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		return conn
+	}
+	first := dial()
+	if _, err := first.Write(c.says); err != nil {
+		t.Fatal(err)
+	}
+	if !c.left {
+		kit.Eventually(t, patience, l.hasHeard)
+		return
+	}
+	// Each of the next makes room for itself by the oldest of what is silent.
+	_, _ = dial(), dial()
+	_ = first.SetReadDeadline(time.Now().Add(patience))
+	if n, err := first.Read(make([]byte, 100)); err == nil || os.IsTimeout(err) {
+		t.Errorf("it is kept, and told %d bytes: %v", n, err)
+	}
+	if l.hasHeard() {
+		t.Error("it counts as one that has said something")
+	}
+}
+
+// hasHeard says whether a handshake counts as one whose peer has said something.
+func (l *Listener) hasHeard() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for g := range l.handshakes.count {
+		if g.heard {
+			return true
+		}
+	}
+	return false
 }

@@ -60,17 +60,7 @@ func BenchmarkRequest(b *testing.B) {
 				from, to = sealed(b, from, to)
 			}
 			const ask, answer = 32, 32 + 4<<10
-			go func() {
-				p := make([]byte, answer)
-				for {
-					if _, err := io.ReadFull(to, p[:ask]); err != nil {
-						return
-					}
-					if _, err := to.Write(p); err != nil {
-						return
-					}
-				}
-			}()
+			go serve(to, ask, answer)
 			p := make([]byte, answer)
 			begin := processorTime(b)
 			times := make([]time.Duration, 0, b.N)
@@ -88,6 +78,19 @@ func BenchmarkRequest(b *testing.B) {
 			b.ReportMetric(float64(times[len(times)/2]), "p50-ns")
 			b.ReportMetric(float64(processorTime(b)-begin)/float64(b.N), "cpu-ns/op")
 		})
+	}
+}
+
+// serve answers requests, of ask bytes each, until the connection ends.
+func serve(conn io.ReadWriter, ask, answer int) {
+	p := make([]byte, answer)
+	for {
+		if _, err := io.ReadFull(conn, p[:ask]); err != nil {
+			return
+		}
+		if _, err := conn.Write(p); err != nil {
+			return
+		}
 	}
 }
 

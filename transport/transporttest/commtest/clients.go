@@ -43,7 +43,7 @@ func testStriped(t *testing.T, w Way) {
 	}
 	const channels, half = 4, 512 << 10
 	job := w.open(t, 2, func(o *comm.Options) { o.Channels, o.Chunk = channels, 64<<10 })
-	between := job.relay(t, 1)
+	between := job.relay(t)
 	job.connect(t, 0, 1, between.address())
 	local, remote := job.host(t, 0, 64<<20), job.host(t, 1, 64<<20)
 	d := job.share(t, 1, 0, remote, both)

@@ -171,7 +171,7 @@ func testCutInTheMiddle(t *testing.T, w Way) {
 	other := newBystander(t, job, 2, 1)
 	const size = 64 << 20
 	local, remote := job.host(t, 0, size), job.host(t, 1, size)
-	between := job.relay(t, 1)
+	between := job.relay(t)
 	job.connect(t, 0, 1, between.address())
 	d := job.share(t, 1, 0, remote, both)
 	var requests []*comm.Request
@@ -233,7 +233,7 @@ func testStalledPeer(t *testing.T, w Way) {
 		t.Skip("the bytes do not go through the relay; the transport's own tests stop the peer")
 	}
 	job := w.open(t, 2, func(o *comm.Options) { o.Timeout = 300 * time.Millisecond })
-	between := job.relay(t, 1)
+	between := job.relay(t)
 	job.connect(t, 0, 1, between.address())
 	local, remote := job.host(t, 0, 1<<20), job.host(t, 1, 1<<20)
 	d := job.share(t, 1, 0, remote, both)

@@ -211,7 +211,7 @@ func testRemoteIsCut(t *testing.T, w Way) {
 	})
 	t.Run("by the connection", func(t *testing.T) {
 		job := w.open(t, 2, nil)
-		by := job.relay(t, 1)
+		by := job.relay(t)
 		job.connect(t, 0, 1, by.address())
 		remote := job.host(t, 1, devices.Size(size))
 		r := job.ranks[0].Remote(1, job.share(t, 1, 0, remote, both))

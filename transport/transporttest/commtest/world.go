@@ -210,14 +210,14 @@ type relay struct {
 	resumed chan struct{}
 }
 
-// relay stands before a rank, which listens at TCP for that: both ends of a
+// relay stands before rank 1, which listens at TCP for that: both ends of a
 // connection must be of one network.
-func (w *world) relay(t testing.TB, rank int) *relay {
+func (w *world) relay(t testing.TB) *relay {
 	t.Helper()
-	at := w.at[rank]
+	at := w.at[1]
 	if at.Network != control.TCP {
 		var err error
-		if at, err = w.ranks[rank].Listen(t.Context(), control.Address{Network: control.TCP, Addr: "127.0.0.1:0"}); err != nil {
+		if at, err = w.ranks[1].Listen(t.Context(), control.Address{Network: control.TCP, Addr: "127.0.0.1:0"}); err != nil {
 			t.Fatal(err)
 		}
 	}
