@@ -119,10 +119,13 @@ func give(way, socket string, silent *os.File, into string) error {
 	switch way {
 	case "bind":
 		file, err := os.OpenFile(into, unix.O_PATH, 0)
-		if err == nil {
-			_, err = c.Bind(ctx, file, memory, silent)
+		if err != nil {
+			return err
 		}
-		return err
+		_, err = c.Bind(ctx, file, memory, silent)
+		// This process stays in its end until the file system's, and would have
+		// the mount in use.
+		return errors.Join(err, file.Close())
 	case "export":
 		_, err := c.Export(ctx, silent, "")
 		return err
