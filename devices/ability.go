@@ -116,16 +116,23 @@ type Files interface {
 	// RemoveAside gives the memory of a file of Aside back, by its name; one that
 	// is not there is no error.
 	RemoveAside(name string) error
-	// Number returns what SetNumber has kept under a name, in this run or one
-	// before it; 0 for nothing.
-	Number(name string) (uint64, error)
-	// SetNumber keeps a number below 1<<63 with the files, in one step. It takes
-	// no memory.
-	SetNumber(name string, n uint64) error
 	// Reserve asks whether a file may grow by n bytes: nil, or an
 	// ErrOutOfMemory. A tier whose file system sets the limit by itself
 	// always says yes, and the write fails with ENOSPC instead.
 	Reserve(n Size) error
+	// Numbers are kept with the files, and are none of them.
+	Numbers
+}
+
+// Numbers is a set of numbers, each under a name, that lives as long as the files it
+// is kept with. It may be used from any goroutine, and takes no memory.
+type Numbers interface {
+	// Number returns what SetNumber has kept under a name, in this run or one
+	// before it; 0 for nothing.
+	Number(name string) (uint64, error)
+	// SetNumber keeps a number below 1<<63, in one step: whenever the process ends,
+	// Number returns it or the one before. A larger one is ErrRange.
+	SetNumber(name string, n uint64) error
 }
 
 // AsideFile is a file that was set aside.

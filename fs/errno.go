@@ -94,7 +94,7 @@ func errnoRules() []errnoRule {
 
 // errnoEnd is the first number that the kernel does not take for an error: the
 // request that was answered by it would never end.
-const errnoEnd syscall.Errno = 512
+const errnoEnd = 512
 
 // maxWarned bounds how many different texts are remembered of each errno.
 const maxWarned = 256

@@ -48,7 +48,7 @@ func (s *Store) mend(tx KVTxn, highest Ino, gone *[]string) error {
 		if s.super, err = s.drawSuperblock(); err != nil {
 			return err
 		}
-		if err := tx.Set([]byte{kindSuper}, s.super.encode()); err != nil {
+		if err = tx.Set([]byte{kindSuper}, s.super.encode()); err != nil {
 			return err
 		}
 	case err != nil:
@@ -70,22 +70,29 @@ func (s *Store) mend(tx KVTxn, highest Ino, gone *[]string) error {
 func highestIno(ctx context.Context, kv KV) (highest Ino, err error) {
 	err = kv.View(ctx, func(tx KVTxn) error {
 		return tx.Scan(nil, nil, func(key, value []byte) (bool, error) {
-			switch key[0] {
-			case kindInode, kindLink, kindXattr, kindMapping, kindPurge, kindBinding:
-				highest = max(highest, keyIno(key))
-			case kindDirent:
-				if d, err := decodeDirent(value); err == nil {
-					highest = max(highest, d.ino)
-				}
-			case kindAlloc:
-				if n, err := decodeNumber("inode counter", value); err == nil {
-					highest = max(highest, Ino(n))
-				}
-			}
+			highest = max(highest, inoOf(key, value))
 			return true, nil
 		})
 	})
 	return highest, err
+}
+
+// inoOf returns the inode number that a record names, 0 where it names none or can't
+// be read.
+func inoOf(key, value []byte) Ino {
+	switch key[0] {
+	case kindInode, kindLink, kindXattr, kindMapping, kindPurge, kindBinding:
+		return keyIno(key)
+	case kindDirent:
+		if d, err := decodeDirent(value); err == nil {
+			return d.ino
+		}
+	case kindAlloc:
+		if n, err := decodeNumber("inode counter", value); err == nil {
+			return Ino(n)
+		}
+	}
+	return 0
 }
 
 // dropEntries deletes all entries of directories, and the records of further links.

@@ -35,29 +35,43 @@ func TestMend(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for range 10 {
-				for _, p := range problems(t, s) {
-					if err := s.Repair(ctx, p); err != nil && !errors.Is(err, ErrChanged) {
-						t.Error(err)
-					}
-				}
-			}
-			if left := problems(t, s); len(left) > 0 {
-				t.Errorf("problems are left: %v", left)
-			}
+			repairAll(t, s)
 			if s.NextIno() < before+skipInos-inoBatch {
 				t.Errorf("the next inode is %d, after %d", s.NextIno(), before)
 			}
 			for _, in := range []Inode{d.dev, d.dir, d.sub, d.deep, d.file, d.other, d.pub} {
-				got, err := s.Get(ctx, in.Ino)
-				if err != nil || got.Name != in.Name || got.Parent != in.Parent {
-					t.Errorf("inode %d is %q in %d, %v, want %q in %d", in.Ino, got.Name, got.Parent, err, in.Name, in.Parent)
-					continue
-				}
-				if found, err := s.Lookup(ctx, in.Parent, in.Name); err != nil || found.Ino != in.Ino {
-					t.Errorf("%q is inode %d, %v, want %d", in.Name, found.Ino, err, in.Ino)
-				}
+				isAt(t, s, in)
 			}
 		})
+	}
+}
+
+// repairAll repairs until no problem is left, and fails the test if one is. A repair
+// may uncover a further problem.
+func repairAll(t *testing.T, s *Store) {
+	t.Helper()
+	for range 10 {
+		for _, p := range problems(t, s) {
+			if err := s.Repair(t.Context(), p); err != nil && !errors.Is(err, ErrChanged) {
+				t.Error(err)
+			}
+		}
+	}
+	if left := problems(t, s); len(left) > 0 {
+		t.Errorf("problems are left: %v", left)
+	}
+}
+
+// isAt fails the test unless an inode has the name that it had, and is found by it.
+func isAt(t *testing.T, s *Store, in Inode) {
+	t.Helper()
+	got, err := s.Get(t.Context(), in.Ino)
+	if err != nil || got.Name != in.Name || got.Parent != in.Parent {
+		t.Errorf("inode %d is %q in %d, %v, want %q in %d", in.Ino, got.Name, got.Parent, err, in.Name, in.Parent)
+		return
+	}
+	found, err := s.Lookup(t.Context(), in.Parent, in.Name)
+	if err != nil || found.Ino != in.Ino {
+		t.Errorf("%q is inode %d, %v, want %d", in.Name, found.Ino, err, in.Ino)
 	}
 }

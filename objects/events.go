@@ -241,8 +241,8 @@ func (e *Events) take() (ev Event, came <-chan struct{}, err error) {
 	e.hub.mu.Lock()
 	defer e.hub.mu.Unlock()
 	if _, listens := e.hub.queues[e]; listens && e.meant == nil {
-		if ev, ok := e.hub.nextLocked(e); ok {
-			return ev, nil, nil
+		if next, ok := e.hub.nextLocked(e); ok {
+			return next, nil, nil
 		}
 	}
 	switch {

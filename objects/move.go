@@ -110,7 +110,7 @@ func (s *Store) moveObject(ctx context.Context, m move) error {
 			return fmt.Errorf("move an object of which %d bytes are exported: %w", length, ErrBusy)
 		}
 		var epoch metadata.Epoch
-		if fresh, epoch, err = s.newContent(ctx, m.to, o.ino); err != nil {
+		if fresh, epoch, err = s.newContent(m.to, o.ino); err != nil {
 			return err
 		}
 		old, err = s.transplant(ctx, m, home{tier: m.to, body: fresh, epoch: epoch})
@@ -171,7 +171,7 @@ func (s *Store) transplant(ctx context.Context, m move, to home) (content, error
 // newContent makes empty content on a tier for an object that lives on
 // another. The caller has the object's lane: what is in the tier for an object
 // that lives elsewhere is swept away else.
-func (s *Store) newContent(ctx context.Context, to *tier, ino Ino) (content, metadata.Epoch, error) {
+func (s *Store) newContent(to *tier, ino Ino) (content, metadata.Epoch, error) {
 	if to.files == nil {
 		return s.emptyContent(to), to.epoch(), nil
 	}

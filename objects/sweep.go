@@ -72,7 +72,7 @@ func (s *Store) compare(ctx context.Context, t *tier) error {
 	if err != nil {
 		return err
 	}
-	s.witnesses = append(s.witnesses, &witness{files: t.files})
+	s.witnesses = append(s.witnesses, &witness{numbers: t.files})
 	t.bonded = bond.Now != 0
 	switch {
 	case s.meta.Cut():

@@ -19,7 +19,7 @@ const (
 
 // witness has a host tier remember which inode numbers were given.
 type witness struct {
-	files devices.Files
+	numbers devices.Numbers // of the tier
 
 	mu sync.Mutex
 	// inos is the limit that the tier has.
@@ -34,7 +34,7 @@ func (w *witness) Numbers(limit Ino) error {
 	if uint64(limit) <= w.inos {
 		return nil
 	}
-	if err := w.files.SetNumber(inosNumber, uint64(limit)); err != nil {
+	if err := w.numbers.SetNumber(inosNumber, uint64(limit)); err != nil {
 		return err
 	}
 	w.inos = uint64(limit)

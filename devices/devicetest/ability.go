@@ -174,19 +174,19 @@ func (e *env) checkAside(files devices.Files, want []byte) {
 	}
 }
 
-// checkNumbers keeps numbers with the files.
-func (e *env) checkNumbers(files devices.Files) {
+// checkNumbers sets numbers, and reads them back.
+func (e *env) checkNumbers(numbers devices.Numbers) {
 	e.Helper()
 	for _, n := range []uint64{1 << 62, 7, 0, 1<<63 - 1} {
-		e.ok(files.SetNumber("some", n))
-		if got, err := files.Number("some"); err != nil || got != n {
+		e.ok(numbers.SetNumber("some", n))
+		if got, err := numbers.Number("some"); err != nil || got != n {
 			e.Errorf("number %d is %d, %v", n, got, err)
 		}
 	}
-	if got, err := files.Number("other"); err != nil || got != 0 {
+	if got, err := numbers.Number("other"); err != nil || got != 0 {
 		e.Errorf("a number that was never kept is %d, %v", got, err)
 	}
-	e.fails("a number that is too large", files.SetNumber("some", 1<<63), devices.ErrRange)
+	e.fails("a number that is too large", numbers.SetNumber("some", 1<<63), devices.ErrRange)
 }
 
 // createFile makes a file of the tier with the content given.

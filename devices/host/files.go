@@ -34,7 +34,7 @@ func (f files) Open(id uint64, create bool) (*os.File, error) {
 	flags := unix.O_RDWR | unix.O_CLOEXEC | unix.O_NOFOLLOW
 	if create {
 		flags |= unix.O_CREAT | unix.O_EXCL
-		if err := f.d.limit.admit(); err != nil {
+		if err = f.d.limit.admit(); err != nil {
 			return nil, err
 		}
 	}

@@ -268,8 +268,8 @@ func TestSquattedNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := os.RemoveAll(shm); err != nil {
-			t.Error(err)
+		if failure := os.RemoveAll(shm); failure != nil {
+			t.Error(failure)
 		}
 	})
 	o := Options{Dir: t.TempDir(), ID: "squatted", NoMount: true, SharedMemory: shm}

@@ -120,14 +120,14 @@ func Open(ctx context.Context, opts Options) (*KV, error) {
 // open opens records that are whole.
 func (kv *KV) open(ctx context.Context, opts Options, found *records) (err error) {
 	if found.fresh && opts.Witness != "" && !opts.LookOnly {
-		if err := os.Remove(opts.Witness); err != nil && !errors.Is(err, os.ErrNotExist) {
+		if err = os.Remove(opts.Witness); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return fmt.Errorf("remove the witness of other records: %w", err)
 		}
 	}
-	if err := signLock(kv.lock); err != nil {
+	if err = signLock(kv.lock); err != nil {
 		return fmt.Errorf("lock store: %w", err)
 	}
-	if err := dropUseless(opts, found.useless); err != nil {
+	if err = dropUseless(opts, found.useless); err != nil {
 		return err
 	}
 	kv.db, err = openBadger(opts, kv.lock)

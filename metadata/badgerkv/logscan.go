@@ -114,8 +114,8 @@ func (l *logScan) replay(at int, above uint64, each func(commit []entry, end int
 		v := e.version()
 		switch {
 		case e.meta&bitFinTxn != 0:
-			v, err := strconv.ParseUint(string(e.value), 10, 64)
-			if err != nil || len(commit) == 0 || commit[0].version() != v {
+			ended, err := strconv.ParseUint(string(e.value), 10, 64)
+			if err != nil || len(commit) == 0 || commit[0].version() != ended {
 				return at
 			}
 		case v <= above || len(commit) > 0 && (e.meta&bitTxn == 0 || commit[0].version() != v):

@@ -59,7 +59,7 @@ func Salvage(ctx context.Context, opts Options, mend func(context.Context, *KV) 
 		return nil, err
 	}
 	s := &salvage{found: found, newest: map[string]kept{}, commits: map[uint64]bool{}}
-	if err := s.readTables(); err != nil {
+	if err = s.readTables(); err != nil {
 		return nil, err
 	}
 	for _, l := range found.logs {
@@ -67,10 +67,10 @@ func Salvage(ctx context.Context, opts Options, mend func(context.Context, *KV) 
 	}
 	s.missing()
 	mending := opts.Dir + ".mending"
-	if err := setAside(mending, opts.Dir); err != nil {
+	if err = setAside(mending, opts.Dir); err != nil {
 		return nil, err
 	}
-	if err := s.build(ctx, mending, mend); err != nil {
+	if err = s.build(ctx, mending, mend); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(mending))
 	}
 	aside, err := exchange(opts.Dir, mending)
@@ -282,14 +282,7 @@ func (s *salvage) build(ctx context.Context, dir string, mend func(context.Conte
 			bytes += len(keys[n]) + len(s.newest[keys[n]].value)
 			n++
 		}
-		err = kv.Update(ctx, func(tx metadata.KVTxn) error {
-			for _, key := range keys[:n] {
-				if err := tx.Set([]byte(key), s.newest[key].value); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
+		err = s.write(ctx, kv, keys[:n])
 		keys = keys[n:]
 	}
 	if err == nil && mend != nil {
@@ -311,4 +304,16 @@ func (s *salvage) build(ctx context.Context, dir string, mend func(context.Conte
 		w.was = s.found.was
 	}
 	return writeWitness(path, w)
+}
+
+// write puts the records of some keys into a store, all or none of them.
+func (s *salvage) write(ctx context.Context, kv *KV, keys []string) error {
+	return kv.Update(ctx, func(tx metadata.KVTxn) error {
+		for _, key := range keys {
+			if err := tx.Set([]byte(key), s.newest[key].value); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }

@@ -95,6 +95,24 @@ func (n *node) finds(key, at string) {
 	}
 }
 
+// listed lists all keys, in pages of at most limit.
+func (n *node) listed(limit int) (keys []string) {
+	n.t.Helper()
+	for after := ""; ; {
+		places, err := n.List(n.t.Context(), keyindex.Keys, after, limit)
+		if err != nil {
+			n.t.Fatal(err)
+		}
+		for _, p := range places {
+			keys = append(keys, p.Key)
+			after = p.Key
+		}
+		if len(places) < limit {
+			return keys
+		}
+	}
+}
+
 func (n *node) is(want keyindex.State) {
 	n.t.Helper()
 	synctest.Wait()
@@ -382,21 +400,7 @@ func TestStrange(t *testing.T) {
 		}
 		b.gets([]string{"-first", "k00", "z"}, "-first", "k00", "z")
 		for limit := 1; limit < 5; limit++ {
-			var got []string
-			for after := ""; ; {
-				places, err := a.List(t.Context(), keyindex.Keys, after, limit)
-				if err != nil {
-					t.Fatal(err)
-				}
-				for _, p := range places {
-					got = append(got, p.Key)
-					after = p.Key
-				}
-				if len(places) < limit {
-					break
-				}
-			}
-			if diff := cmp.Diff([]string{"-first", "k00", "z"}, got); diff != "" {
+			if diff := cmp.Diff([]string{"-first", "k00", "z"}, a.listed(limit)); diff != "" {
 				t.Errorf("in pages of %d (-want +got):\n%s", limit, diff)
 			}
 		}

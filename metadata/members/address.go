@@ -26,7 +26,7 @@ var errAddress = errors.New("members: no address of a node of the cluster")
 func (r *Record) limitAddresses(self []string) (refused []string) {
 	var loopback, link bool
 	for _, text := range self {
-		_, at, err := hostOf(text)
+		at, err := reachOf(text)
 		loopback = loopback || err == nil && at == onLoopback
 		link = link || err == nil && at == onLink
 	}
@@ -38,7 +38,7 @@ func (r *Record) limitAddresses(self []string) (refused []string) {
 				kept = append(kept, text)
 				continue
 			}
-		} else if _, at, err := hostOf(text); err == nil && (at == anywhere || at == onLoopback && loopback || at == onLink && link) {
+		} else if at, err := reachOf(text); err == nil && (at == anywhere || at == onLoopback && loopback || at == onLink && link) {
 			kept = append(kept, text)
 			continue
 		}
@@ -57,27 +57,28 @@ const (
 	onLink
 )
 
-// hostOf reads the host of HOST:PORT.
+// reachOf returns from where the host of HOST:PORT can be reached.
 //
 // Errors: errAddress.
-func hostOf(text string) (host string, from reach, err error) {
+func reachOf(text string) (from reach, err error) {
 	host, port, err := net.SplitHostPort(strings.TrimPrefix(text, "tcp:"))
 	if err != nil {
-		return "", 0, fmt.Errorf("%q: %w", text, errAddress)
+		return 0, fmt.Errorf("%q: %w", text, errAddress)
 	}
-	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
-		return "", 0, fmt.Errorf("%q: port %q: %w", text, port, errAddress)
+	number, err := strconv.ParseUint(port, 10, 16)
+	if err != nil || number == 0 {
+		return 0, fmt.Errorf("%q: port %q: %w", text, port, errAddress)
 	}
 	ip, err := netip.ParseAddr(host)
 	if err != nil {
 		if !isHostName(host) {
-			return "", 0, fmt.Errorf("%q: %w", text, errAddress)
+			return 0, fmt.Errorf("%q: %w", text, errAddress)
 		}
 		name := strings.ToLower(strings.TrimSuffix(host, "."))
 		if name == "localhost" || strings.HasSuffix(name, ".localhost") {
 			from = onLoopback
 		}
-		return host, from, nil
+		return from, nil
 	}
 	switch ip = ip.Unmap(); {
 	case ip.IsLoopback():
@@ -85,14 +86,18 @@ func hostOf(text string) (host string, from reach, err error) {
 	case ip.IsLinkLocalUnicast():
 		from = onLink
 	case !ip.IsGlobalUnicast():
-		return "", 0, fmt.Errorf("%q: %w", text, errAddress)
+		return 0, fmt.Errorf("%q: %w", text, errAddress)
 	}
-	return host, from, nil
+	return from, nil
 }
 
 // isHostName reports whether a text can be a name of the DNS.
 func isHostName(text string) bool {
-	return text != "" && len(text) <= 253 && !strings.ContainsFunc(text, func(r rune) bool {
-		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '.' || r == '_')
-	})
+	foreign := func(r rune) bool { return !inHostName(r) }
+	return text != "" && len(text) <= 253 && !strings.ContainsFunc(text, foreign)
+}
+
+// inHostName reports whether a name of the DNS may have a character.
+func inHostName(r rune) bool {
+	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '.' || r == '_'
 }

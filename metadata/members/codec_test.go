@@ -53,7 +53,7 @@ func FuzzDecode(f *testing.F) {
 			t.Errorf("%q: %d addresses, of which %q are used and %q are not", name, all, r.Addresses, refused)
 		}
 		for _, text := range r.Addresses {
-			if _, from, err := hostOf(text); !strings.HasPrefix(text, "unix:") && (err != nil || from != anywhere) {
+			if from, err := reachOf(text); !strings.HasPrefix(text, "unix:") && (err != nil || from != anywhere) {
 				t.Errorf("%q is used: %v, %v", text, from, err)
 			}
 		}

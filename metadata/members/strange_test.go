@@ -135,19 +135,7 @@ func TestManyRecords(t *testing.T) {
 		}
 		t.Cleanup(func() { leave(t, a) })
 		join(t, s, record("zz"))
-		var all []coord.Entry
-		put := func(name string, value []byte) {
-			all = append(all, coord.Entry{Name: "nodes/" + name, Value: value})
-		}
-		for i := range members.MaxNodes + 100 {
-			name := fmt.Sprintf("n%05d", i)
-			put(name, text(t, record(name)))
-		}
-		for i := range 300 {
-			put(fmt.Sprintf("strange%d", i), []byte("nonsense"))
-			put(fmt.Sprintf("s/%d", i), text(t, record("x")))
-		}
-		put(strings.Repeat("x", 100_000), []byte("nonsense"))
+		all := manyRecords(t)
 		if _, err := client.Create(t.Context(), all, nil); err != nil {
 			t.Fatal(err)
 		}
@@ -165,19 +153,44 @@ func TestManyRecords(t *testing.T) {
 		if n := told.Len(); n > 40 {
 			t.Errorf("told %d times", n)
 		}
-		for _, e := range told.All() {
-			for _, f := range e.Context {
-				if len(f.String) > 1000 {
-					t.Errorf("a line with a text of %d bytes", len(f.String))
-				}
-			}
-		}
+		shortTexts(t, told.All())
 		if _, err := client.Delete(t.Context(), all); err != nil {
 			t.Fatal(err)
 		}
 		pass(time.Minute)
 		sees(t, a, "zz")
 	})
+}
+
+// manyRecords are the records of 100 nodes more than a cluster can have, and 601 that
+// can't be used.
+func manyRecords(t *testing.T) (all []coord.Entry) {
+	t.Helper()
+	put := func(name string, value []byte) {
+		all = append(all, coord.Entry{Name: "nodes/" + name, Value: value})
+	}
+	for i := range members.MaxNodes + 100 {
+		name := fmt.Sprintf("n%05d", i)
+		put(name, text(t, record(name)))
+	}
+	for i := range 300 {
+		put(fmt.Sprintf("strange%d", i), []byte("nonsense"))
+		put(fmt.Sprintf("s/%d", i), text(t, record("x")))
+	}
+	put(strings.Repeat("x", 100_000), []byte("nonsense"))
+	return all
+}
+
+// shortTexts fails the test if a line of a log has a long text.
+func shortTexts(t *testing.T, lines []observer.LoggedEntry) {
+	t.Helper()
+	for _, e := range lines {
+		for _, f := range e.Context {
+			if len(f.String) > 1000 {
+				t.Errorf("a line with a text of %d bytes", len(f.String))
+			}
+		}
+	}
 }
 
 // TestRecordsGo makes and removes many records of 200 devices: no

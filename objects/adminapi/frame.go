@@ -96,7 +96,7 @@ func ReadFrame(c *net.UnixConn) (data []byte, descriptors []*os.File, err error)
 //
 // Errors: owner.ErrSilent.
 func ReadGuarded(c *net.UnixConn, g *owner.Guard, uid uint32) (data []byte, descriptors []*os.File, err error) {
-	r := frameReader{receive: func(buf []byte) (int, []*os.File, int, error) { return g.Receive(c, uid, buf) }}
+	r := frameReader{receive: func(buf []byte) (owner.Received, error) { return g.Receive(c, uid, buf) }}
 	if data, err = r.read(); err != nil {
 		CloseAll(r.files)
 		return nil, nil, fmt.Errorf("read a frame: %w", err)
@@ -131,7 +131,7 @@ func CloseAll(files []*os.File) {
 
 // frameReader collects one frame. It owns the descriptors in files.
 type frameReader struct {
-	receive func(buf []byte) (n int, files []*os.File, flags int, err error)
+	receive func(buf []byte) (owner.Received, error)
 	files   []*os.File
 	data    []byte
 }
@@ -140,21 +140,21 @@ type frameReader struct {
 func (r *frameReader) read() ([]byte, error) {
 	buf := make([]byte, frameChunk)
 	for want := frameHeader; len(r.data) < want; {
-		n, files, flags, err := r.receive(buf)
-		r.files = append(r.files, files...) // what came with a fault is closed by whoever called
+		in, err := r.receive(buf)
+		r.files = append(r.files, in.Files...) // what came with a fault is closed by whoever called
 		switch {
 		case errors.Is(err, owner.ErrNoRights):
 			return nil, fmt.Errorf("%w: %w", ErrFrame, err)
 		case len(r.files) > MaxDescriptors:
 			return nil, fmt.Errorf("%w: more than %d descriptors", ErrFrame, MaxDescriptors)
-		case flags&unix.MSG_CTRUNC != 0:
+		case in.Flags&unix.MSG_CTRUNC != 0:
 			return nil, fmt.Errorf("%w: too many descriptors, or no room for them in this process", ErrFrame)
 		case err != nil && !errors.Is(err, io.EOF):
 			return nil, err
-		case n == 0:
+		case in.N == 0:
 			return nil, fmt.Errorf("after %d bytes: %w", len(r.data), io.ErrUnexpectedEOF)
 		}
-		r.data = append(r.data, buf[:n]...)
+		r.data = append(r.data, buf[:in.N]...)
 		if len(r.data) < frameHeader {
 			continue
 		}

@@ -67,25 +67,38 @@ func (n *Node) heard(m mark, a *objects.Attr) {
 	}
 }
 
-// made asks for something that makes an inode of a kind, or a name of the inode
-// is; 0 is any.
-func (n *Node) made(ctx context.Context, m rpc.Method, in any, who Cred, dir objects.Ino, name string, kind metadata.Mode, is objects.Ino) (objects.Attr, error) {
+// newEntry describes a name that a user asks the node to add to a directory, for
+// an inode that the request makes or for one that exists.
+type newEntry struct {
+	method rpc.Method
+	in     any
+	who    Cred
+	dir    objects.Ino
+	name   string
+	// kind is the type of the inode that the node answers with; 0 is any.
+	kind metadata.Mode
+	// ino is that inode; 0 is any.
+	ino objects.Ino
+}
+
+// addEntry asks the node for a new name.
+func (n *Node) addEntry(ctx context.Context, e newEntry) (objects.Attr, error) {
 	begun := n.cache.begin()
 	var out proto.Attr
-	err := n.ask(ctx, question{method: m, in: in, out: &out})
-	n.stirred(dir)
+	err := n.ask(ctx, question{method: e.method, in: e.in, out: &out})
+	n.stirred(e.dir)
 	if err != nil {
 		return objects.Attr{}, err
 	}
-	a, err := n.entered(&out, dir)
-	if err == nil && is != 0 && a.Ino != is || err == nil && kind != 0 && a.Mode.Type() != kind {
-		err = fmt.Errorf("node %s: inode %d of mode %o for %q: %w", n.name, a.Ino, a.Mode, name, proto.ErrBody)
+	a, err := n.entered(&out, e.dir)
+	if err == nil && e.ino != 0 && a.Ino != e.ino || err == nil && e.kind != 0 && a.Mode.Type() != e.kind {
+		err = fmt.Errorf("node %s: inode %d of mode %o for %q: %w", n.name, a.Ino, a.Mode, e.name, proto.ErrBody)
 	}
 	if err != nil {
 		return objects.Attr{}, err
 	}
 	begun.order = out.Order
-	n.cache.putName(begun, userKey(who), dir, name, &a, out.Keep)
+	n.cache.putName(begun, userKey(e.who), e.dir, e.name, &a, out.Keep)
 	return a, nil
 }
 
@@ -103,18 +116,22 @@ func (n *Node) touched(inos ...objects.Ino) {
 // Create makes a file, directory, symlink or special file. The node's UID and
 // GID are ignored: the user's are taken.
 func (n *Node) Create(ctx context.Context, who Cred, dir objects.Ino, name string, in metadata.Node) (objects.Attr, error) {
-	return n.made(ctx, proto.MethodCreate, &proto.CreateAsk{
-		Cred: credToProto(who), Dir: uint64(dir), Name: name,
-		Mode: uint32(in.Mode), Rdev: in.Rdev, Target: in.Target,
-	}, who, dir, name, in.Mode.Type(), 0)
+	return n.addEntry(ctx, newEntry{
+		method: proto.MethodCreate, who: who, dir: dir, name: name, kind: in.Mode.Type(),
+		in: &proto.CreateAsk{
+			Cred: credToProto(who), Dir: uint64(dir), Name: name,
+			Mode: uint32(in.Mode), Rdev: in.Rdev, Target: in.Target,
+		},
+	})
 }
 
 // Link adds a name.
 func (n *Node) Link(ctx context.Context, who Cred, ino, dir objects.Ino, name string) (objects.Attr, error) {
 	defer n.touched(ino)
-	return n.made(ctx, proto.MethodLink, &proto.LinkAsk{
-		Cred: credToProto(who), Ino: uint64(ino), Dir: uint64(dir), Name: name,
-	}, who, dir, name, 0, ino)
+	return n.addEntry(ctx, newEntry{
+		method: proto.MethodLink, who: who, dir: dir, name: name, ino: ino,
+		in: &proto.LinkAsk{Cred: credToProto(who), Ino: uint64(ino), Dir: uint64(dir), Name: name},
+	})
 }
 
 // Unlink removes a name.

@@ -296,13 +296,14 @@ func TestLies(t *testing.T) {
 		q := questions[what]
 		for name, answer := range answers {
 			rogue.set(q.method, answer)
-			if err := q.ask(t.Context(), b, f); !errors.Is(err, proto.ErrBody) {
+			if err = q.ask(t.Context(), b, f); !errors.Is(err, proto.ErrBody) {
 				t.Errorf("%s, %s: %v", what, name, err)
 			}
 		}
 		rogue.set(0, nil)
 	}
-	if got, err := b.Attr(t.Context(), clustertest.Root(), 2000); err != nil || got.Size != 100 || f.Size() != 100 {
+	got, err := b.Attr(t.Context(), clustertest.Root(), 2000)
+	if err != nil || got.Size != 100 || f.Size() != 100 {
 		t.Errorf("an honest answer afterwards: %+v, %v, size %d", got, err, f.Size())
 	}
 	after, err := a.Store.Attr(t.Context(), ours)

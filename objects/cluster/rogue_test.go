@@ -42,7 +42,7 @@ func newWithholding(t *testing.T, w *clustertest.World, o clustertest.Options, c
 	r := &withholding{size: uint64(len(content)), content: content}
 	listen := control.Address{Network: control.TCP, Addr: "127.0.0.1:0"}
 	if o.Unix {
-		dir, err := os.MkdirTemp("", "hc") // t.TempDir may be too long for a socket
+		dir, err := os.MkdirTemp("", "hc") //nolint:usetesting // a socket's path is short
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -106,36 +106,40 @@ func (r *withholding) read(ctx context.Context, from rpc.Caller, body []byte) ([
 func TestWithheld(t *testing.T) {
 	ways(t, func(t *testing.T, o clustertest.Options) {
 		for _, size := range []int{10, 100_000, 1 << 20, 3 << 20} {
-			t.Run(fmt.Sprint(size), func(t *testing.T) {
-				kit.Check(t)
-				w := clustertest.New(t, o)
-				a := w.Node("a")
-				r := newWithholding(t, w, o, kit.Bytes(7, 0, size))
-				first, second := open(t, w.Peer("a", "b"), 2000), open(t, w.Peer("a", "b"), 2001)
-				if got := read(t, first, size); !bytes.Equal(got, r.content) {
-					t.Fatalf("of an honest answer: differ at %d", kit.FirstDiff(got, r.content))
-				}
-				a.File("sim0", "first", copied(t, a, first, size))
-				// The memory of a file of ours is free again.
-				a.File("sim0", "gone", kit.Bytes(8, 0, 2*size))
-				for _, name := range []string{"gone", "first"} {
-					if err := a.Store.Unlink(t.Context(), a.Dir("sim0"), name); err != nil {
-						t.Fatal(err)
-					}
-				}
-				r.withhold.Store(true)
-				zeros := make([]byte, size)
-				if got := read(t, second, size); !bytes.Equal(got, zeros[:len(got)]) {
-					t.Errorf("read: bytes of another file from %d on", kit.FirstDiff(got, zeros))
-				}
-				for _, device := range []string{"sim0", "host"} {
-					if got := copiedTo(t, a, device, second, size); !bytes.Equal(got, zeros[:len(got)]) {
-						t.Errorf("copied to %s: bytes of another file from %d on", device, kit.FirstDiff(got, zeros))
-					}
-				}
-			})
+			t.Run(fmt.Sprint(size), func(t *testing.T) { testWithheld(t, o, size) })
 		}
 	})
+}
+
+// testWithheld is TestWithheld for files of one size.
+func testWithheld(t *testing.T, o clustertest.Options, size int) {
+	t.Helper()
+	kit.Check(t)
+	w := clustertest.New(t, o)
+	a := w.Node("a")
+	r := newWithholding(t, w, o, kit.Bytes(7, 0, size))
+	first, second := open(t, w.Peer("a", "b"), 2000), open(t, w.Peer("a", "b"), 2001)
+	if got := read(t, first, size); !bytes.Equal(got, r.content) {
+		t.Fatalf("of an honest answer: differ at %d", kit.FirstDiff(got, r.content))
+	}
+	a.File("sim0", "first", copied(t, a, first, size))
+	// The memory of a file of ours is free again.
+	a.File("sim0", "gone", kit.Bytes(8, 0, 2*size))
+	for _, name := range []string{"gone", "first"} {
+		if err := a.Store.Unlink(t.Context(), a.Dir("sim0"), name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.withhold.Store(true)
+	zeros := make([]byte, size)
+	if got := read(t, second, size); !bytes.Equal(got, zeros[:len(got)]) {
+		t.Errorf("read: bytes of another file from %d on", kit.FirstDiff(got, zeros))
+	}
+	for _, device := range []string{"sim0", "host"} {
+		if got := copiedTo(t, a, device, second, size); !bytes.Equal(got, zeros[:len(got)]) {
+			t.Errorf("copied to %s: bytes of another file from %d on", device, kit.FirstDiff(got, zeros))
+		}
+	}
 }
 
 // copied is the content of a file of another node, by way of a copy into a file of
@@ -152,7 +156,8 @@ func copiedTo(t *testing.T, at *clustertest.Node, device string, f *cluster.File
 	if err != nil {
 		t.Fatal(err)
 	}
-	if k, err := at.Cluster.Copy(t.Context(), cluster.End{Local: to}, cluster.End{Remote: f}, uint64(n)); err != nil || k != uint64(n) {
+	k, err := at.Cluster.Copy(t.Context(), cluster.End{Local: to}, cluster.End{Remote: f}, uint64(n))
+	if err != nil || k != uint64(n) {
 		t.Errorf("copied %d of %d bytes to %s: %v", k, n, device, err)
 	}
 	if err = to.Close(t.Context()); err != nil {

@@ -136,32 +136,43 @@ type guardAnswer struct {
 	Errno int      `json:"errno,omitempty"`
 }
 
+// Received describes what one read has taken from a connection.
+type Received struct {
+	// N counts the bytes, which are at the start of the caller's buffer.
+	N int
+	// Files are the descriptors that came with them, also with an error. They are
+	// the caller's.
+	Files []*os.File
+	// Flags are those of recvmsg.
+	Flags int
+}
+
 // Receive reads from a connection what has come, up to as much as fits, and the
-// descriptors that came with it, which are the caller's. flags are those of
-// recvmsg. It takes as long as the connection's deadline lets it.
-func (g *Guard) Receive(c *net.UnixConn, uid uint32, buf []byte) (n int, files []*os.File, flags int, err error) {
+// descriptors that came with it. It takes as long as the connection's deadline
+// lets it.
+func (g *Guard) Receive(c *net.UnixConn, uid uint32, buf []byte) (Received, error) {
 	if g == nil {
 		return receiveHere(c, buf)
 	}
 	raw, err := c.SyscallConn()
 	if err != nil {
-		return 0, nil, 0, err
+		return Received{}, err
 	}
 	for {
 		if err = awaitBytes(raw); err != nil {
-			return 0, nil, 0, err
+			return Received{}, err
 		}
 		// Closing a connection waits for the calls that use its descriptor.
 		var own int
 		failure := raw.Control(func(fd uintptr) { own, err = unix.FcntlInt(fd, unix.F_DUPFD_CLOEXEC, 0) })
 		if err = errors.Join(failure, err); err != nil {
-			return 0, nil, 0, err
+			return Received{}, err
 		}
-		a, got, err := g.ask(uid, guardRequest{Op: "receive", N: min(len(buf), guardChunk)}, own)
+		a, files, err := g.ask(uid, guardRequest{Op: "receive", N: min(len(buf), guardChunk)}, own)
 		if err = errors.Join(err, unix.Close(own)); errors.Is(err, unix.EAGAIN) {
 			continue
 		}
-		return copy(buf, a.Data), got, a.Flags, err
+		return Received{N: copy(buf, a.Data), Files: files, Flags: a.Flags}, err
 	}
 }
 
@@ -178,9 +189,10 @@ func awaitBytes(raw syscall.RawConn) error {
 }
 
 // receiveHere is Receive in this process.
-func receiveHere(c *net.UnixConn, buf []byte) (n int, files []*os.File, flags int, err error) {
+func receiveHere(c *net.UnixConn, buf []byte) (Received, error) {
 	rights := make([]byte, unix.CmsgSpace(maxRights*4))
 	n, oobn, flags, _, err := c.ReadMsgUnix(buf, rights)
+	in := Received{N: n, Flags: flags}
 	fds, rerr := parseRights(rights[:oobn])
 	for i, fd := range fds {
 		f, aerr := Adopt(fd, "received descriptor "+strconv.Itoa(i))
@@ -188,12 +200,12 @@ func receiveHere(c *net.UnixConn, buf []byte) (n int, files []*os.File, flags in
 			rerr = aerr
 			continue
 		}
-		files = append(files, f)
+		in.Files = append(in.Files, f)
 	}
 	if rerr != nil {
 		err = rerr // what came with it is no end
 	}
-	return n, files, flags, err
+	return in, err
 }
 
 // ErrNoRights is a control message that carries no descriptors.
@@ -269,20 +281,20 @@ func (g *Guard) ask(uid uint32, q guardRequest, with ...int) (guardAnswer, []*os
 		g.leave(uid)
 		return guardAnswer{}, nil, fmt.Errorf("ask the guard's process: %w", err)
 	}
-	a, files, over, err := g.readAnswer(c)
-	if over {
+	r, err := g.readReply(c)
+	if r.over {
 		_ = c.Close() // nothing more is to come
 		g.leave(uid)
 	} else {
 		g.holdOn(c, uid)
 	}
 	if err != nil {
-		for _, f := range files {
+		for _, f := range r.files {
 			_ = f.Close() // nothing was written through it
 		}
-		return a, nil, err
+		return r.answer, nil, err
 	}
-	return a, files, nil
+	return r.answer, r.files, nil
 }
 
 // enter takes a slot of a user's.
@@ -425,32 +437,42 @@ func connOf(f *os.File) (*net.UnixConn, error) {
 	return u, nil
 }
 
-// readAnswer reads an answer, and whether the descriptors that it was about are
-// closed: over says that nothing is left of the request.
-func (g *Guard) readAnswer(c *net.UnixConn) (a guardAnswer, files []*os.File, over bool, err error) {
-	if err = c.SetReadDeadline(time.Now().Add(g.limit)); err != nil {
-		return a, nil, true, err
+// reply holds all that the guard's process sends for one request.
+type reply struct {
+	answer guardAnswer
+	// files are the descriptors of the answer, also with an error.
+	files []*os.File
+	// over says that nothing is left of the request: the guard's process has
+	// closed the descriptors that it was about, or has ended.
+	over bool
+}
+
+// readReply reads the reply to a request.
+func (g *Guard) readReply(c *net.UnixConn) (reply, error) {
+	if err := c.SetReadDeadline(time.Now().Add(g.limit)); err != nil {
+		return reply{over: true}, err
 	}
 	text := make([]byte, 4*guardChunk)
-	n, files, _, err := receiveHere(c, text)
+	in, err := receiveHere(c, text)
+	r := reply{files: in.Files}
 	if err != nil {
-		over = !errors.Is(err, os.ErrDeadlineExceeded)
-		return a, files, over, g.silence(err)
+		r.over = !errors.Is(err, os.ErrDeadlineExceeded)
+		return r, g.silence(err)
 	}
-	if err = json.Unmarshal(text[:n], &a); err == nil && a.Files != len(files) {
-		err = fmt.Errorf("%d descriptors have come of %d; this process has too many open", len(files), a.Files)
+	if err = json.Unmarshal(text[:in.N], &r.answer); err == nil && r.answer.Files != len(r.files) {
+		err = fmt.Errorf("%d descriptors have come of %d; this process has too many open", len(r.files), r.answer.Files)
 	}
 	if err == nil {
-		err = a.failure()
+		err = r.answer.failure()
 	}
 	// The next message says that all is closed but what may wait for ever.
 	switch _, rerr := c.Read(text[:1]); {
 	case errors.Is(rerr, io.EOF):
-		over = true
+		r.over = true
 	case rerr != nil:
 		err = errors.Join(err, g.silence(rerr))
 	}
-	return a, files, over, err
+	return r, err
 }
 
 func (g *Guard) silence(err error) error {

@@ -137,10 +137,10 @@ func TestCheckStateBringsBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Remove(filepath.Join(p.Metadata(), "MANIFEST")); err != nil {
+	if err = os.Remove(filepath.Join(p.Metadata(), "MANIFEST")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := CheckState(t.Context(), p.State, adminapi.FsckRequest{}); err == nil || !strings.Contains(err.Error(), "MANIFEST is missing") || !strings.Contains(err.Error(), "--repair") {
+	if _, err = CheckState(t.Context(), p.State, adminapi.FsckRequest{}); err == nil || !strings.Contains(err.Error(), "MANIFEST is missing") || !strings.Contains(err.Error(), "--repair") {
 		t.Errorf("without a manifest: %v", err)
 	}
 	after, err := CheckState(t.Context(), p.State, adminapi.FsckRequest{Repair: true})
