@@ -122,11 +122,13 @@ func farJoins(t *testing.T, l *Listener, d *door, n int) []time.Duration {
 	failed := 0
 	for range n {
 		begun := time.Now()
+		// A listener sees a connection when its third packet has come, which the
+		// HELLO follows at once, however long the way is.
+		travel()
 		raw, err := net.Dial("tcp", l.Address().Addr)
 		if err != nil {
 			t.Fatal(err)
 		}
-		travel() // of connecting
 		client := options(1)
 		client.EnsureDefaults()
 		c, err := client.connect(within(t), &far{Conn: raw, meanwhile: travel}, hello(0))
