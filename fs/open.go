@@ -53,6 +53,14 @@ type fileHandle struct {
 	published bool
 }
 
+// reads says whether the handle is of a file's content.
+func (h *fileHandle) reads(ino metadata.Ino) bool {
+	if h.remote != nil {
+		return h.remote.at == ino
+	}
+	return h.file != nil && h.file.Ino() == ino
+}
+
 // Open opens a file.
 //
 // Errors: EPERM for writing to a file of .hmcfs/ or of publish/; ESTALE for one

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 
@@ -268,6 +269,31 @@ func TestReadAheadInterrupted(t *testing.T) {
 	close(src.hold)
 	if p := r.at(chunkSize, chunkSize); !bytes.Equal(p, src.content[chunkSize:2*chunkSize]) {
 		t.Error("bytes differ after an interrupted read")
+	}
+}
+
+// TestReadAheadSettles waits for a window, as long as the context lives.
+func TestReadAheadSettles(t *testing.T) {
+	src := &fakeSource{content: pattern(16*chunkSize, 9), hold: make(chan struct{})}
+	r := newReader(t, src, plenty)
+	r.mu.Lock()
+	r.extendLocked(0)
+	window := r.chunks
+	r.mu.Unlock()
+	if len(window) == 0 {
+		t.Fatal("nothing is read ahead")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	r.settle(ctx)
+	time.AfterFunc(time.Millisecond, func() { close(src.hold) })
+	r.settle(t.Context())
+	for _, c := range window {
+		select {
+		case <-c.done:
+		default:
+			t.Errorf("the chunk at %d is not read", c.off)
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package fs
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/hmcfs/hmcfs/devices"
@@ -128,6 +129,20 @@ func (r *readAhead) dropLocked() {
 		c.unref()
 	}
 	r.chunks = nil
+}
+
+// settle waits until the window has been read, or the context ends.
+func (r *readAhead) settle(ctx context.Context) {
+	r.mu.Lock()
+	chunks := slices.Clone(r.chunks)
+	r.mu.Unlock()
+	for _, c := range chunks {
+		select {
+		case <-c.done:
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // close drops the window for good and waits until nothing reads any more.

@@ -21,6 +21,7 @@ func (f *filesystem) SetAttr(cancel <-chan struct{}, in *fuse.SetAttrIn, out *fu
 	defer f.ops.done(opSetAttr, time.Now(), &status)
 	ino := metadata.Ino(in.NodeId)
 	f.storedBefore(in)
+	f.readBefore(cancel, in)
 	if isRemote(ino) {
 		return f.setRemoteAttr(cancel, in, out)
 	}
@@ -63,6 +64,22 @@ func (f *filesystem) storedBefore(in *fuse.SetAttrIn) {
 	ino := metadata.Ino(in.NodeId)
 	if in.Valid&fuse.FATTR_MTIME != 0 && in.Valid&fuse.FATTR_SIZE == 0 && f.shared.hasPages(ino) {
 		f.kernel.InvalidatePages(ino)
+	}
+}
+
+// readBefore waits for what is being read ahead of a file before its atime is
+// set: the access of a host file is noted when it is read, by the kernel, and that
+// of another node's by its owner, and would set the time to the present.
+func (f *filesystem) readBefore(cancel <-chan struct{}, in *fuse.SetAttrIn) {
+	if in.Valid&fuse.FATTR_ATIME == 0 {
+		return
+	}
+	ctx, release := untilKilled(cancel, in.Pid)
+	defer release()
+	for _, h := range f.files.all() {
+		if h.reads(metadata.Ino(in.NodeId)) {
+			h.ahead.settle(ctx)
+		}
 	}
 }
 

@@ -105,3 +105,30 @@ func soon(t testing.TB, what string, fn func() error) error {
 		return nil
 	}
 }
+
+// TestAccessTimeStays sets the access time of another node's file while it is being
+// read ahead: what was asked for before changes it no more.
+func TestAccessTimeStays(t *testing.T) {
+	_, nodes := newNodes(t, worldOptions{machines: 2})
+	for _, device := range []string{"host", "sim0"} {
+		at := nodes[0].at("b", device, "f")
+		write(t, at, 1, 16<<20)
+		p := make([]byte, 128<<10)
+		for round := range kit.Rounds(20, 30, 300) {
+			f, err := os.Open(at)
+			must(t, err)
+			for range 4 {
+				_, err = f.Read(p)
+				must(t, err)
+			}
+			set := time.Unix(1_000_000_000+int64(round), 0)
+			must(t, os.Chtimes(at, set, time.Now()))
+			must(t, f.Close())
+			var st unix.Stat_t
+			must(t, unix.Stat(at, &st))
+			if got := time.Unix(st.Atim.Unix()); !got.Equal(set) {
+				t.Fatalf("%s: round %d: accessed %v, set %v", device, round, got, set)
+			}
+		}
+	}
+}
