@@ -71,14 +71,20 @@ func (q *candidates) add(c net.Conn) (place *list.Element, surplus net.Conn) {
 	return place, surplus
 }
 
-// drop takes one away: of those who are silent, if there are any, the oldest of the
-// source that has most of them.
+// reserve is the share of the places, as 1/reserve, that those who were heard do not
+// take: a first message can be a recorded one, or be made by anybody with TLS, and who
+// comes is silent at first.
+const reserve = 4
+
+// drop takes one away: of those who are silent, if there are any and those who were
+// heard leave them their share, the oldest of the source that has most of them.
 func (q *candidates) drop() net.Conn {
-	most := map[bool]int{}
+	most, all := map[bool]int{}, map[bool]int{}
 	for g, n := range q.count {
 		most[g.heard] = max(most[g.heard], n)
+		all[g.heard] += n
 	}
-	heard := most[false] == 0
+	heard := all[false] == 0 || all[true] > q.most-q.most/reserve
 	for e := q.all.Front(); e != nil; e = e.Next() {
 		c, _ := e.Value.(*candidate)
 		if c.heard == heard && q.count[c.group] == most[heard] {

@@ -12,6 +12,8 @@ import (
 	"net"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/hmcfs/hmcfs/transport/internal/seal"
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
@@ -182,7 +184,8 @@ func (o *Options) introduce(raw net.Conn, want wire.Hello) (*Conn, error) {
 func (o *Options) challenged(opening *opening, peer wire.Rank, cover wire.Cover) (wire.Challenge, error) {
 	body, err := opening.receive(wire.KindChallenge)
 	switch {
-	case errors.Is(err, io.EOF) && o.TLS == nil:
+	case o.TLS == nil && (errors.Is(err, io.EOF) || errors.Is(err, unix.ECONNRESET)):
+		// It is reset where the peer has left some of HELLO unread.
 		return wire.Challenge{}, fmt.Errorf("%s ends the connection: %w: %w", peer, err, ErrSilent)
 	case err != nil:
 		return wire.Challenge{}, fmt.Errorf("no answer to HELLO: %w", err)

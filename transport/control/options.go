@@ -58,8 +58,9 @@ type Options struct {
 	// machine answers nothing. Default 30 s.
 	Timeout time.Duration
 	// MaxHandshakes bounds how many handshakes are under way. With one more, one is
-	// dropped that has sent nothing yet, or else any: the oldest of the source (an
-	// IPv4 address, 64 bits of an IPv6 one) that has most. Default 256.
+	// dropped of which no whole HELLO has come yet, or, where there is none or the others
+	// have more than three quarters of the places, one of those: the oldest of the source
+	// (an IPv4 address, 64 bits of an IPv6 one) that has most. Default 256.
 	MaxHandshakes int
 	// Logger gets a line for each peer that is turned away, whose message is one of a
 	// few: strangers decide how often, so limit it by message. Nil is none.

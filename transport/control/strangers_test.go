@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/hmcfs/hmcfs/tests/kit"
+	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
 // crowd is silent connections from many addresses of this machine.
@@ -158,6 +159,7 @@ func TestSources(t *testing.T) {
 func TestWhoMakesRoom(t *testing.T) {
 	for came, want := range map[string]int{
 		"aB": 0, "Ab": 1, "AB": 0, "aab": 0, "abb": 1, "ABB": 1, "AAAb": 3, "AAAbcc": 4, "ABBCC": 1,
+		"AAAAAAAb": 0, "AAAAAAbc": 6, "AAAABBBBb": 0, "ABBBBBBBc": 1,
 	} {
 		q := candidates{most: len(came)}
 		conns := make([]net.Conn, len(came))
@@ -185,4 +187,65 @@ func TestWhoMakesRoom(t *testing.T) {
 			t.Errorf("%s: %v are counted", came, q.count)
 		}
 	}
+}
+
+// TestRepeatedHello has a stranger hold all places by a HELLO that it has recorded, or
+// by the begin of TLS, which anybody can make. A member comes in nevertheless.
+func TestRepeatedHello(t *testing.T) {
+	job := newAuthority(t)
+	for name, of := range map[string]func(wire.Rank) Options{
+		"secret": options,
+		"tls":    func(rank wire.Rank) Options { return Options{Rank: rank, TLS: job.config(t, rank)} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			kit.Check(t)
+			o := of(0)
+			o.MaxHandshakes = 8
+			d := newDoor()
+			l := listen(t, loopback(), o, d)
+			words := firstWords(t, of(1))
+			for range o.MaxHandshakes {
+				from := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}
+				c, err := from.DialContext(t.Context(), "tcp", l.Address().Addr)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer func() { _ = c.Close() }()
+				if _, err = c.Write(words); err != nil {
+					t.Fatal(err)
+				}
+				if n, rerr := c.Read(make([]byte, 1)); n != 1 {
+					t.Fatalf("the stranger is not heard: %v", rerr)
+				}
+			}
+			c, err := Dial(within(t), l.Address(), of(1), hello(0))
+			if err != nil {
+				t.Fatalf("beside strangers that are heard: %v", err)
+			}
+			_, _ = c.Close(), accepted(t, d).Close()
+		})
+	}
+}
+
+// firstWords returns what a member says first.
+func firstWords(t *testing.T, member Options) []byte {
+	t.Helper()
+	bareListener, at := bare(t)
+	words := make(chan []byte, 1)
+	go func() {
+		c, err := bareListener.Accept()
+		if err != nil {
+			close(words)
+			return
+		}
+		p := make([]byte, 16<<10)
+		n, _ := c.Read(p)
+		_ = c.Close()
+		words <- p[:n]
+	}()
+	if c, err := Dial(within(t), at, member, hello(0)); err == nil {
+		_ = c.Close()
+		t.Fatal("no listener has answered")
+	}
+	return <-words
 }

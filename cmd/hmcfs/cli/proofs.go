@@ -25,6 +25,9 @@ func readProofs(s *config.Settings) (daemon.Proofs, error) {
 			return p, err
 		}
 		p.Warnings = append(p.Warnings, openToOthers(s.SecretFile)...)
+		if s.TLSCert == "" {
+			p.Warnings = append(p.Warnings, guessable(s.SecretFile, p.Secret)...)
+		}
 	}
 	if s.TLSCert != "" {
 		if p.TLS, err = readTLS(s.TLSCert, s.TLSKey, s.TLSCA); err != nil {

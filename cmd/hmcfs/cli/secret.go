@@ -6,9 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"strings"
+	"unicode"
 )
+
+// keyBits is the least, in bits, that a secret has to be hard to guess: a recorded
+// connection tests guesses offline.
+const keyBits = 128
 
 // readSecret reads the secret, or makes one where the file is missing.
 func readSecret(path string, create bool) ([]byte, error) {
@@ -27,6 +33,49 @@ func readSecret(path string, create bool) ([]byte, error) {
 		return nil, usage(fmt.Errorf("the secret in %s has %d bytes; use 16 or more", path, len(secret)))
 	}
 	return secret, nil
+}
+
+// guessable warns of a secret that is easier to guess than a key, even if its
+// characters are random. Words that are long enough for that are not found out.
+func guessable(path string, secret []byte) []string {
+	bits := int(float64(len(secret)) * math.Log2(float64(alphabet(secret))))
+	if bits >= keyBits {
+		return nil
+	}
+	return []string{fmt.Sprintf("the secret in %s is worth %d bits at most, a key has %d or more, and recorded connections test guesses; "+
+		"make it of 32 random bytes: head -c 32 /dev/urandom | base64", path, bits, keyBits)}
+}
+
+// alphabet returns how many characters there are of the kinds that a secret consists
+// of, or how many it has where it repeats a few.
+func alphabet(secret []byte) int {
+	const few = 6
+	have, kinds := map[byte]bool{}, map[int]bool{}
+	for _, b := range secret {
+		have[b] = true
+		switch {
+		case b > unicode.MaxASCII || b < ' ':
+			return math.MaxUint8 + 1
+		case b >= '0' && b <= '9':
+			kinds[10] = true
+		case b >= 'a' && b <= 'f':
+			kinds[6] = true
+		case b >= 'g' && b <= 'z':
+			kinds[20] = true
+		case b >= 'A' && b <= 'Z':
+			kinds[26] = true
+		default:
+			kinds[33] = true
+		}
+	}
+	if len(have) < few {
+		return max(len(have), 1)
+	}
+	n := 0
+	for size := range kinds {
+		n += size
+	}
+	return n
 }
 
 // makeSecret writes a new secret, whole or not at all, for the owner's eyes.
