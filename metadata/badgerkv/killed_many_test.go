@@ -123,7 +123,7 @@ func change(tx metadata.KVTxn, own []byte, n uint64, kind int) error {
 // next start is never refused, and has all that was acknowledged.
 func TestKilledCrowd(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "state")
-	for round := range kit.Rounds(1, 3, 500) {
+	for round := range kit.Rounds(1, 3, 60) {
 		cmd := exec.Command(os.Args[0], "-test.run", "^$")
 		cmd.Env = append(os.Environ(), crowdDir+"="+dir)
 		var said bytes.Buffer
