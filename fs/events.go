@@ -3,6 +3,7 @@ package fs
 import (
 	"context"
 	"encoding/json"
+	"sync"
 	"syscall"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
@@ -18,11 +19,61 @@ const eventsAhead = 64
 
 // maxStreams is how many streams may be open, since each can hold many events
 // that nobody reads. Half of them are for root alone.
-const maxStreams = 128
+// A user other than root has maxUserStreams at most, so that none takes those of
+// the others.
+const (
+	maxStreams     = 128
+	maxUserStreams = 16
+)
+
+// streams counts the open streams. The zero value has none.
+type streams struct {
+	mu sync.Mutex
+	// +checklocks:mu
+	all int
+	// +checklocks:mu
+	of map[uint32]int
+}
+
+// enter counts one more of a user's, if there may be one more.
+func (s *streams) enter(uid uint32) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	most := maxStreams
+	if uid != 0 {
+		most /= 2
+	}
+	if s.all >= most || uid != 0 && s.of[uid] >= maxUserStreams {
+		return false
+	}
+	if s.of == nil {
+		s.of = map[uint32]int{}
+	}
+	s.all++
+	s.of[uid]++
+	return true
+}
+
+// leave counts one of a user's less.
+func (s *streams) leave(uid uint32) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.all--
+	if s.of[uid]--; s.of[uid] == 0 {
+		delete(s.of, uid)
+	}
+}
+
+func (s *streams) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.all
+}
 
 // eventStream is one open .hmcfs/events. It has what happens from its opening
 // on, as lines of JSON.
 type eventStream struct {
+	uid   uint32
 	queue *objects.Events
 	stop  context.CancelFunc
 	// lines is closed when the stream has ended.
@@ -38,19 +89,14 @@ type eventStream struct {
 // Errors: EMFILE.
 func (f *filesystem) openEvents(c *fuse.Caller, out *fuse.OpenOut) fuse.Status {
 	who := callerOf(c)
-	limit := int64(maxStreams)
-	if who.UID != 0 {
-		limit /= 2
-	}
-	if f.streams.Add(1) > limit {
-		f.streams.Add(-1)
+	if !f.streams.enter(who.UID) {
 		return fuse.Status(syscall.EMFILE)
 	}
 	// The process need not live as long as the stream.
 	who.Groups = append([]uint32{}, owner.Groups(who.PID, who.UID)...)
 	ctx, stop := context.WithCancel(background())
 	s := &eventStream{
-		queue: f.store.Listen(), stop: stop,
+		uid: who.UID, queue: f.store.Listen(), stop: stop,
 		lines: make(chan []byte, eventsAhead), turn: make(chan struct{}, 1),
 	}
 	go s.follow(ctx, who, f.log)
@@ -131,7 +177,7 @@ func (s *eventStream) read(ctx context.Context, p []byte) (n int, err error) {
 // endStreams ends all streams when nothing else is open, so that those who
 // read them don't hold the mount.
 func (f *filesystem) endStreams() (ended bool) {
-	if n := f.streams.Load(); n == 0 || int64(f.files.len()) > n || f.dirs.len() > 0 {
+	if n := f.streams.count(); n == 0 || f.files.len() > n || f.dirs.len() > 0 {
 		return false
 	}
 	for _, h := range f.files.all() {

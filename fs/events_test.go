@@ -83,7 +83,7 @@ func TestEventStream(t *testing.T) {
 	for _, f := range []*file{small, large, stranger, late} {
 		f.release()
 	}
-	if n := r.streams.Load(); n != 0 {
+	if n := r.streams.count(); n != 0 {
 		t.Errorf("%d streams are left", n)
 	}
 }
@@ -157,10 +157,14 @@ func TestEventStreamsAreBounded(t *testing.T) {
 		h.Uid = uid
 		return r.Open(nil, &fuse.OpenIn{InHeader: h}, &fuse.OpenOut{})
 	}
-	for range maxStreams / 2 {
-		r.ok(open(4711))
+	const others = maxStreams / 2 / maxUserStreams
+	for uid := range uint32(others) {
+		for range maxUserStreams {
+			r.ok(open(4711 + uid)) // whatever those before have
+		}
+		r.want(open(4711+uid), syscall.EMFILE)
 	}
-	r.want(open(4711), syscall.EMFILE)
+	r.want(open(4711+others), syscall.EMFILE)
 	for range maxStreams / 2 {
 		r.ok(open(0))
 	}

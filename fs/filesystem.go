@@ -54,7 +54,7 @@ type filesystem struct {
 	fleeting  fleeting
 	asked     asked
 	// streams counts the handles of .hmcfs/events.
-	streams atomic.Int64
+	streams streams
 	// names grows before every change of a name, so that a page of a
 	// directory read under an older number is known to be stale.
 	names atomic.Uint64

@@ -189,7 +189,7 @@ func (f *filesystem) Release(_ <-chan struct{}, in *fuse.ReleaseIn) {
 func (f *filesystem) closeFile(h *fileHandle, fh uint64) fuse.Status {
 	if h.stream != nil {
 		h.stream.close()
-		f.streams.Add(-1)
+		f.streams.leave(h.stream.uid)
 	}
 	f.mappable.close(h)
 	if h.remote != nil {

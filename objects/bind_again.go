@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -26,6 +27,7 @@ func (s *Store) rebind(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("find bound objects: %w", err)
 	}
+	waited := userWaits{}
 	for _, ino := range bound {
 		in, err := s.meta.Get(ctx, ino)
 		if err != nil {
@@ -35,7 +37,7 @@ func (s *Store) rebind(ctx context.Context) error {
 		if err != nil {
 			continue // it is bound again when its device is there again
 		}
-		if err := s.rebindOne(ctx, t, in); err != nil {
+		if err := s.rebindOne(ctx, t, in, waited); err != nil {
 			if uerr := s.meta.Unbind(ctx, ino, true); uerr != nil {
 				return fmt.Errorf("note that object %d is lost: %w", ino, uerr)
 			}
@@ -51,7 +53,35 @@ func (s *Store) rebind(ctx context.Context) error {
 	return nil
 }
 
-func (s *Store) rebindOne(ctx context.Context, t *tier, in metadata.Inode) error {
+const (
+	// startPatience bounds the time that a start waits for the files of one user.
+	startPatience = 30 * time.Second
+	// ownTime is what finding the memory of one object takes without such waiting.
+	ownTime = 10 * time.Millisecond
+)
+
+// userWaits is how long a start has waited for the files of users. Any user can
+// have any number of objects bound by paths that have become those of a file system
+// that does not answer.
+type userWaits map[uint32]time.Duration
+
+// look has fn look for memory of a user, if the start still waits for that user.
+//
+// Errors: ErrLost; those of fn.
+func (w userWaits) look(uid uint32, fn func() error) error {
+	if w[uid] >= startPatience {
+		return fmt.Errorf("file systems of user %d do not answer, its memory is not looked for: %w", uid, ErrLost)
+	}
+	begun := time.Now()
+	err := fn()
+	w[uid] += max(0, time.Since(begun)-ownTime)
+	if errors.Is(err, owner.ErrSilent) {
+		w[uid] = startPatience
+	}
+	return err
+}
+
+func (s *Store) rebindOne(ctx context.Context, t *tier, in metadata.Inode, waited userWaits) error {
 	data, err := s.meta.Binding(ctx, in.Ino)
 	if err != nil {
 		return err
@@ -74,7 +104,7 @@ func (s *Store) rebindOne(ctx context.Context, t *tier, in metadata.Inode) error
 		return err
 	}
 	op := &opener{store: s, tier: t, who: Caller{UID: record.UID}, memory: record.Memory, record: record}
-	if err := op.reopen(ctx); err != nil {
+	if err := waited.look(record.UID, func() error { return op.reopen(ctx) }); err != nil {
 		return errors.Join(err, op.abandon())
 	}
 	b := op.result()

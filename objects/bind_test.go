@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
+	"os/exec"
 	"testing"
 	"time"
 
@@ -377,4 +379,52 @@ func TestBindNotAgainAfterBoot(t *testing.T) {
 	r.reopen()
 	r.wantState(inos[0], objects.StateBound)
 	r.wantState(inos[1], objects.StateLost)
+}
+
+// A user whose file systems have come not to answer holds a start for one of them
+// alone, however many objects are bound by paths that lead there.
+func TestSilentFileSystemsAtTheStart(t *testing.T) {
+	kit.Check(t)
+	r := newRig(t, small(true))
+	f, err := os.CreateTemp("/dev/shm", "hmcfs-bind-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.Remove(f.Name()) })
+	if err = errors.Join(f.Truncate(4096), f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	var bound []objects.Ino
+	for i := range 5 {
+		a, failure := r.store.Create(r.ctx(), r.root("sim0"), fmt.Sprint("f", i), metadata.Node{Mode: metadata.TypeRegular | 0o644})
+		if failure != nil {
+			t.Fatal(failure)
+		}
+		m := share.Memory{Family: "sim", Size: 4096, Pieces: []share.Piece{{Kind: devices.HandleMemfd, Path: f.Name(), Size: 4096}}}
+		if err = r.store.Bind(r.ctx(), a.Ino, objects.Caller{}, objects.BindRequest{Memory: m}); err != nil {
+			t.Fatal(err)
+		}
+		bound = append(bound, a.Ino)
+	}
+	if err = r.store.Close(r.ctx(), objects.CloseOptions{Keep: true}); err != nil {
+		t.Fatal(err)
+	}
+	var asked []*exec.Cmd // one that takes nothing is followed by another one
+	r.guard = owner.NewGuard(func() *exec.Cmd {
+		asked = append(asked, exec.Command("/bin/sleep", "60"))
+		return asked[len(asked)-1]
+	}, 100*time.Millisecond)
+	t.Cleanup(func() {
+		_ = r.guard.Close()
+		for _, cmd := range asked {
+			_ = cmd.Process.Kill()
+		}
+	})
+	r.reopen()
+	if len(asked) != 1 {
+		t.Errorf("%d files were waited for", len(asked))
+	}
+	for _, ino := range bound {
+		r.wantState(ino, objects.StateLost)
+	}
 }

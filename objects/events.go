@@ -181,7 +181,9 @@ func (h *events) nextLocked(e *Events) (ev Event, ok bool) {
 	return ev, true
 }
 
-// trimLocked lets those of the last events go that all have taken.
+// trimLocked lets those of the last events go that all have taken, once they are
+// half of them: a listener that stays behind has the others copied what is left,
+// and so at most once for as many events.
 //
 // +checklocks:h.mu
 func (h *events) trimLocked() {
@@ -192,7 +194,7 @@ func (h *events) trimLocked() {
 		}
 	}
 	keep := h.last + 1 - least
-	if n := uint64(len(h.recent)); keep < n {
+	if n := uint64(len(h.recent)); keep <= n/2 && n > 0 {
 		h.recent = slices.Clone(h.recent[n-keep:]) // its memory too
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -182,5 +183,35 @@ func TestEventOf(t *testing.T) {
 	line, err := json.Marshal(ev)
 	if want := `{"seq":1,"time":"","event":"published","key":"k","ino":17,"device":"sim0","size":9}`; err != nil || string(line) != want {
 		t.Errorf("%s, %v", line, err)
+	}
+}
+
+// TestEventsCostOfALaggard: a listener that stays behind does not have each event
+// that another one takes cost a copy of all that it has not taken.
+func TestEventsCostOfALaggard(t *testing.T) {
+	s := &Store{}
+	behind, ahead := s.Listen(), s.Listen()
+	defer behind.Close()
+	defer ahead.Close()
+	next := func(e *Events) {
+		if _, err := e.Next(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const lag, steps = queueLen / 2, 200
+	hear(s, lag)
+	for range lag {
+		next(ahead)
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for range steps {
+		hear(s, 1)
+		next(behind)
+		next(ahead)
+	}
+	runtime.ReadMemStats(&after)
+	if each := (after.TotalAlloc - before.TotalAlloc) / steps; each > 64<<10 {
+		t.Errorf("%d bytes for each event", each)
 	}
 }

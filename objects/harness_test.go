@@ -10,6 +10,7 @@ import (
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/metadata/memkv"
 	"github.com/hmcfs/hmcfs/objects"
+	"github.com/hmcfs/hmcfs/objects/owner"
 	"github.com/hmcfs/hmcfs/transport"
 )
 
@@ -23,6 +24,8 @@ type rig struct {
 	moves  transport.Options
 	// kv keeps the records; nil is one in memory.
 	kv metadata.KV
+	// guard opens what users name; nil is this process.
+	guard *owner.Guard
 }
 
 // params of a small device whose slabs are small too, so that extents split,
@@ -76,7 +79,7 @@ func (r *rig) reopen() {
 	r.t.Helper()
 	var err error
 	r.store, err = objects.Open(r.ctx(), objects.Options{
-		Meta: r.meta, Engine: r.engine, Devices: r.devs,
+		Meta: r.meta, Engine: r.engine, Devices: r.devs, Guard: r.guard,
 		Arena: arena.Options{SlabSize: devices.MiB, Retain: 4 * devices.MiB},
 	})
 	if err != nil {

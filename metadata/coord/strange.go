@@ -1,6 +1,7 @@
 package coord
 
 import (
+	"crypto/sha256"
 	"sync"
 	"time"
 
@@ -23,9 +24,10 @@ const (
 // The zero value has none.
 type Strange struct {
 	mu sync.Mutex
-	// known are the revisions at which entries were found.
+	// known are the revisions at which entries were found, by the hashes of their
+	// names: a name may be as long as the service lets it.
 	// +checklocks:mu
-	known map[string]Revision
+	known map[[sha256.Size]byte]Revision
 	// unnamed counts the finds of entries that are not in known.
 	// +checklocks:mu
 	unnamed int
@@ -46,7 +48,8 @@ func (s *Strange) Found(log *zap.Logger, message string, e Entry, err error) {
 func (s *Strange) note(e Entry) (tell bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	was, had := s.known[e.Name]
+	name := sha256.Sum256([]byte(e.Name))
+	was, had := s.known[name]
 	if had && was == e.Revision {
 		return false
 	}
@@ -55,9 +58,9 @@ func (s *Strange) note(e Entry) (tell bool) {
 		return false
 	}
 	if s.known == nil {
-		s.known = map[string]Revision{}
+		s.known = map[[sha256.Size]byte]Revision{}
 	}
-	s.known[e.Name] = e.Revision
+	s.known[name] = e.Revision
 	if now := time.Now(); now.Sub(s.since) >= strangePause {
 		s.since, s.told = now, 0
 	}
@@ -69,7 +72,7 @@ func (s *Strange) note(e Entry) (tell bool) {
 func (s *Strange) Gone(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.known, name)
+	delete(s.known, sha256.Sum256([]byte(name)))
 	if len(s.known) == 0 {
 		s.unnamed = 0
 	}

@@ -74,6 +74,8 @@ func (r *Registry) Find(ctx context.Context, s Space, key string) (Place, error)
 	var has Place
 	if err == nil {
 		has, err = r.placeOf(s, e)
+	} else if errors.Is(err, coord.ErrNotFound) {
+		r.strange.Gone(name)
 	}
 	switch {
 	case errors.Is(err, coord.ErrNotFound), err == nil && has.Node == r.o.Self:
@@ -130,6 +132,8 @@ func (r *Registry) placeOf(s Space, e coord.Entry) (Place, error) {
 	}
 	if err != nil {
 		r.strange.Found(r.o.Logger, "an entry of the index can't be read", e, err)
+	} else {
+		r.strange.Gone(e.Name)
 	}
 	return Place{Key: key, Node: has.node}, err
 }

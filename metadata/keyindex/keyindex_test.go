@@ -440,6 +440,15 @@ func TestStrangeOnce(t *testing.T) {
 		if n := a.State().Unreadable; n != 1001 {
 			t.Errorf("%d entries that can't be read, want 1001", n)
 		}
+		if _, err := a.client.Delete(t.Context(), []coord.Entry{{Name: "keys/n0007"}}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := a.Find(t.Context(), keyindex.Keys, "n0007"); !errors.Is(err, metadata.ErrNotExist) {
+			t.Errorf("find one that is gone: %v", err)
+		}
+		if n := a.State().Unreadable; n != 1000 {
+			t.Errorf("%d entries that can't be read after one is gone, want 1000", n)
+		}
 	})
 }
 

@@ -32,6 +32,9 @@ const (
 // ErrSilent says that the file system of a descriptor does not answer.
 var ErrSilent = errors.New("owner: a file system does not answer")
 
+// errAbsent says that the guard's process takes no requests.
+var errAbsent = fmt.Errorf("the guard's process takes no requests, another one takes the next: %w", ErrSilent)
+
 // Guard receives, takes and opens what other processes have opened, in a
 // process of its own. A process with a descriptor of a FUSE file system, which any
 // user can mount, waits for that file system's server in almost every call, and close
@@ -47,7 +50,7 @@ var ErrSilent = errors.New("owner: a file system does not answer")
 // of strangers. All methods may be called from any goroutine.
 type Guard struct {
 	command func() *exec.Cmd
-	// limit is guardLimit, or a test's.
+	// limit bounds the wait for an answer, and for a slot.
 	limit time.Duration
 
 	mu sync.Mutex
@@ -72,15 +75,19 @@ type slots struct {
 }
 
 // NewGuard makes a guard. command returns the command that runs ServeGuard on descriptor 3.
-func NewGuard(command func() *exec.Cmd) *Guard {
-	return &Guard{command: command, limit: guardLimit, users: map[uint32]*slots{}, held: map[*net.UnixConn]struct{}{}}
+// limit bounds the wait for an answer, and for a slot; 0 is 30 s.
+func NewGuard(command func() *exec.Cmd, limit time.Duration) *Guard {
+	if limit == 0 {
+		limit = guardLimit
+	}
+	return &Guard{command: command, limit: limit, users: map[uint32]*slots{}, held: map[*net.UnixConn]struct{}{}}
 }
 
 // GuardStats says what file systems that do not answer hold.
 type GuardStats struct {
 	// Held are requests whose descriptors are still to be closed.
 	Held int
-	// Refused counts requests that found no slot, or no answer.
+	// Refused counts requests that found no slot.
 	Refused uint64
 }
 
@@ -169,7 +176,8 @@ func (g *Guard) Receive(c *net.UnixConn, uid uint32, buf []byte) (Received, erro
 			return Received{}, err
 		}
 		a, files, err := g.ask(uid, guardRequest{Op: "receive", N: min(len(buf), guardChunk)}, own)
-		if err = errors.Join(err, unix.Close(own)); errors.Is(err, unix.EAGAIN) {
+		_, answered := errors.AsType[*relayed](err)
+		if err = errors.Join(err, unix.Close(own)); answered && errors.Is(err, unix.EAGAIN) {
 			continue
 		}
 		return Received{N: copy(buf, a.Data), Files: files, Flags: a.Flags}, err
@@ -276,12 +284,15 @@ func (g *Guard) ask(uid uint32, q guardRequest, with ...int) (guardAnswer, []*os
 	if err := g.enter(uid); err != nil {
 		return guardAnswer{}, nil, err
 	}
-	c, err := g.send(q, with)
+	c, control, err := g.send(q, with)
 	if err != nil {
 		g.leave(uid)
 		return guardAnswer{}, nil, fmt.Errorf("ask the guard's process: %w", err)
 	}
 	r, err := g.readReply(c)
+	if errors.Is(err, errAbsent) {
+		g.replace(control)
+	}
 	if r.over {
 		_ = c.Close() // nothing more is to come
 		g.leave(uid)
@@ -349,46 +360,66 @@ func (g *Guard) leave(uid uint32) {
 }
 
 // send sends a request, to a process that is started where there is none, and
-// returns the channel of its answer.
-func (g *Guard) send(q guardRequest, with []int) (*net.UnixConn, error) {
+// returns the channel of its answer, and where the request went.
+func (g *Guard) send(q guardRequest, with []int) (ours, control *net.UnixConn, err error) {
 	ours, theirs, err := channel()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	text, err := json.Marshal(q)
 	if err == nil {
-		err = g.sendText(text, append([]int{int(theirs.Fd())}, with...))
+		control, err = g.sendText(text, append([]int{int(theirs.Fd())}, with...))
 	}
 	if err = errors.Join(err, theirs.Close()); err != nil {
-		return nil, errors.Join(err, ours.Close())
+		return nil, nil, errors.Join(err, ours.Close())
 	}
-	return ours, nil
+	return ours, control, nil
 }
 
-func (g *Guard) sendText(text []byte, fds []int) error {
+func (g *Guard) sendText(text []byte, fds []int) (*net.UnixConn, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for range 2 {
 		if g.closed {
-			return net.ErrClosed
+			return nil, net.ErrClosed
 		}
 		if g.control == nil {
 			if err := g.startLocked(); err != nil {
-				return err
+				return nil, err
 			}
 		}
 		err := g.control.SetWriteDeadline(time.Now().Add(g.limit))
 		if err == nil {
 			_, _, err = g.control.WriteMsgUnix(text, unix.UnixRights(fds...), nil)
 		}
-		if err == nil || !errors.Is(err, unix.EPIPE) && !errors.Is(err, unix.ECONNRESET) {
-			return err
+		if err == nil {
+			return g.control, nil
 		}
-		// The guard's process was killed. Requests under way see the end of their channel.
+		gone := errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET)
+		if !gone && !errors.Is(err, os.ErrDeadlineExceeded) {
+			return nil, err
+		}
+		// The guard's process was killed, or reads nothing. Requests under way see
+		// the end of their channel.
 		_ = g.control.Close()
 		g.control = nil
+		if !gone {
+			return nil, errAbsent
+		}
 	}
-	return errors.New("it ends as soon as it is started")
+	return nil, errors.New("it ends as soon as it is started")
+}
+
+// replace has the next request start another process in place of one that takes
+// none. A process that was killed while it waits for a file system is one: the
+// kernel keeps its descriptors until that wait is over, so no end is seen.
+func (g *Guard) replace(control *net.UnixConn) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.control == control {
+		_ = control.Close()
+		g.control = nil
+	}
 }
 
 // startLocked starts the process.
@@ -453,6 +484,13 @@ func (g *Guard) readReply(c *net.UnixConn) (reply, error) {
 		return reply{over: true}, err
 	}
 	text := make([]byte, 4*guardChunk)
+	// The first message says that the guard's process has the request.
+	switch _, err := c.Read(text[:1]); {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return reply{over: true}, errAbsent
+	case err != nil:
+		return reply{over: true}, g.silence(err)
+	}
 	in, err := receiveHere(c, text)
 	r := reply{files: in.Files}
 	if err != nil {

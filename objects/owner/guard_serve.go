@@ -36,7 +36,14 @@ func ServeGuard(control *os.File) error {
 			err = json.Unmarshal(text[:n], &q)
 		}
 		if err != nil || len(fds) == 0 {
-			return fmt.Errorf("a request of %d descriptors: %w", len(fds), err)
+			// This process has no room for its descriptors, and serves others: who
+			// asked sees the end of the channel.
+			closeAll(fds)
+			continue
+		}
+		if _, err = unix.Write(fds[0], []byte{1}); err != nil {
+			closeAll(fds)
+			continue
 		}
 		go guarded(q, fds[0], fds[1:])
 	}
@@ -60,23 +67,23 @@ func guarded(q guardRequest, channel int, with []int) {
 	}
 	defer func() { _ = c.Close() }() // which says that all is closed
 	a, got, err := obtain(q, with)
-	a.describe(err)
-	passed, ours, theirs := sort(got)
-	a.Files = len(passed)
+	by, unnamed := sort(got)
+	a.describe(errors.Join(err, unnamed))
+	a.Files = len(by.passed)
 	text, err := json.Marshal(a)
 	if err == nil {
 		// Whoever asked may have gone: what came is closed all the same.
-		_, _, err = c.WriteMsgUnix(text, rightsOf(passed), nil)
+		_, _, err = c.WriteMsgUnix(text, rightsOf(by.passed), nil)
 	}
 	closeAll(with)
-	closeAll(ours)
-	if len(theirs) == 0 {
+	closeAll(by.ours)
+	if len(by.theirs) == 0 {
 		return
 	}
 	if err == nil {
 		_, _ = c.Write([]byte{1})
 	}
-	closeAll(theirs) // each may wait for ever
+	closeAll(by.theirs) // each may wait for ever
 }
 
 func rightsOf(fds []int) []byte {
@@ -122,22 +129,32 @@ func obtain(q guardRequest, with []int) (a guardAnswer, fds []int, err error) {
 	return a, fds, err
 }
 
+// sorted are descriptors by what becomes of them.
+type sorted struct {
+	// passed are sent on.
+	passed []int
+	// ours are closed at once, theirs are those whose closing asks their file systems.
+	ours, theirs []int
+}
+
 // sort tells what may be passed on from what may not, of which another
-// descriptor is passed that only names the file. ours are those that are closed
-// at once, theirs those whose closing asks their file systems.
-func sort(fds []int) (passed, ours, theirs []int) {
+// descriptor is passed that only names the file. With an error one is missing
+// from what is passed, and those behind it are not in their places.
+func sort(fds []int) (by sorted, err error) {
 	for _, fd := range fds {
 		if isKernels(fd) {
-			passed, ours = append(passed, fd), append(ours, fd)
+			by.passed, by.ours = append(by.passed, fd), append(by.ours, fd)
 			continue
 		}
-		theirs = append(theirs, fd)
-		name, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", fd), unix.O_PATH|unix.O_CLOEXEC, 0)
-		if err == nil {
-			passed, ours = append(passed, name), append(ours, name)
+		by.theirs = append(by.theirs, fd)
+		name, failed := unix.Open(fmt.Sprintf("/proc/self/fd/%d", fd), unix.O_PATH|unix.O_CLOEXEC, 0)
+		if failed != nil {
+			err = fmt.Errorf("name a descriptor: %w", failed)
+			continue
 		}
+		by.passed, by.ours = append(by.passed, name), append(by.ours, name)
 	}
-	return passed, ours, theirs
+	return by, err
 }
 
 // isKernels says whether a descriptor is of memory, a character device, a local

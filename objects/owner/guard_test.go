@@ -42,7 +42,7 @@ func guard(t testing.TB) (g *owner.Guard, started <-chan *exec.Cmd) {
 		cmd.Stderr = os.Stderr
 		began <- cmd
 		return cmd
-	})
+	}, 0)
 	t.Cleanup(func() {
 		if err := g.Close(); err != nil {
 			t.Error(err)
@@ -274,6 +274,86 @@ func TestGuardIsKilled(t *testing.T) {
 	}
 	if _, err := receive(t, g, memfd(t)); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("a guard that is closed: %v", err)
+	}
+}
+
+// A guard's process that takes nothing is replaced: one that is killed while it
+// waits for a file system keeps its descriptors, so that no end of it is seen.
+func TestGuardStandsStill(t *testing.T) {
+	kit.Check(t)
+	g, started := guard(t)
+	if _, err := receive(t, g, memfd(t)); err != nil {
+		t.Fatal(err)
+	}
+	process := (<-started).Process
+	if err := process.Signal(unix.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = process.Kill() })
+	g.SetLimit(time.Second)
+	if _, err := receive(t, g, memfd(t)); !errors.Is(err, owner.ErrSilent) {
+		t.Errorf("of a process that stands still: %v", err)
+	}
+	g.SetLimit(patience)
+	if _, err := receive(t, g, memfd(t)); err != nil {
+		t.Errorf("the next one: %v", err)
+	}
+	if s := g.Stats(); s != (owner.GuardStats{}) {
+		t.Errorf("%+v", s)
+	}
+}
+
+// What can't be started is no reason to try for ever.
+func TestGuardDoesNotStart(t *testing.T) {
+	kit.Check(t)
+	tries := 0
+	g := owner.NewGuard(func() *exec.Cmd {
+		if tries++; tries > 2 {
+			t.Error("tried again and again")
+			return exec.Command("/bin/false")
+		}
+		return &exec.Cmd{Path: "/proc/self/exe", Err: unix.EAGAIN}
+	}, 0)
+	t.Cleanup(func() { _ = g.Close() })
+	if _, err := receive(t, g, memfd(t)); !errors.Is(err, unix.EAGAIN) {
+		t.Error(err)
+	}
+}
+
+// A guard's process without room for more descriptors goes on with what it has:
+// what does not fit is an error, and never another file in its place.
+func TestGuardIsFull(t *testing.T) {
+	kit.Check(t)
+	starts := 0
+	g := owner.NewGuard(func() *exec.Cmd {
+		starts++
+		cmd := exec.Command("/bin/sh", "-c", "ulimit -n 32; exec /proc/$PPID/exe "+asGuard)
+		cmd.Stderr = os.Stderr
+		return cmd
+	}, 0)
+	t.Cleanup(func() { _ = g.Close() })
+	disk, err := os.Create(filepath.Join(t.TempDir(), "disk"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = disk.Close() }()
+	if _, err = receive(t, g, disk); err != nil {
+		t.Fatal(err)
+	}
+	for n := 8; n < 40; n += 2 {
+		sent := make([]*os.File, n)
+		for i := range sent {
+			sent[i] = disk
+		}
+		if got, refused := receive(t, g, sent...); refused == nil && len(got) != n {
+			t.Errorf("%d descriptors of %d, without an error", len(got), n)
+		}
+	}
+	if _, err = receive(t, g, disk); err != nil {
+		t.Errorf("afterwards: %v", err)
+	}
+	if starts != 1 {
+		t.Errorf("started %d times", starts)
 	}
 }
 

@@ -150,7 +150,12 @@ func (s *Server) readCall(w http.ResponseWriter, r *http.Request, memory *budget
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), bodyLimit)
 	defer cancel()
-	if err = memory.take(ctx, decoded*n); err != nil {
+	err = memory.take(ctx, decoded*n)
+	if errors.Is(err, errInvalid) {
+		s.opts.Refusals.add(boundCallBytes)
+		return nil, 0, fmt.Errorf("%w: a call of %d bytes, at most %d for this user", hetero.ErrInvalid, n, memory.whole/decoded)
+	}
+	if err != nil {
 		s.opts.Refusals.add(boundCallBytes)
 		return nil, 0, fmt.Errorf("%w: the calls of this user take too much memory: %w", hetero.ErrBusy, err)
 	}

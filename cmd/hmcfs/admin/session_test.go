@@ -427,6 +427,18 @@ func TestSessionHasManyKeys(t *testing.T) {
 	}
 }
 
+// A call that is too large for another user, not for all, is told to be wrong: it
+// never fits, so there is nothing to wait for.
+func TestCallTooLargeForAnotherUser(t *testing.T) {
+	r := newKeyedRig(t, owner+1)
+	s := r.open(t)
+	huge := listOf(1)
+	huge[0].Blobs = slices.Repeat(huge[0].Blobs, adminapi.MaxCall/100)
+	if _, err := s.DevMSet(t.Context(), []string{"k"}, huge); !errors.Is(err, hetero.ErrInvalid) || !strings.Contains(err.Error(), "for this user") {
+		t.Errorf("%v", err)
+	}
+}
+
 func TestRegisterCarriesDescriptors(t *testing.T) {
 	r := newKeyedRig(t, owner+1)
 	s := r.open(t)

@@ -15,6 +15,7 @@ import (
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/objects"
 	"github.com/hmcfs/hmcfs/objects/adminapi"
+	"github.com/hmcfs/hmcfs/objects/owner"
 )
 
 var (
@@ -193,7 +194,10 @@ func (s *Server) solveFrame(ctx context.Context, c *conn, solve solver) (solutio
 	defer func() { adminapi.CloseAll(files) }()
 	return solve(ctx, &q, func(into any) error {
 		data, got, err := adminapi.ReadGuarded(c.UnixConn, s.opts.Guard, uint32(c.peer.UID))
-		if files = got; err != nil {
+		if files = got; errors.Is(err, owner.ErrSilent) {
+			return err
+		}
+		if err != nil {
 			return fmt.Errorf("%w: %w", errInvalid, err)
 		}
 		q.received = got

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -25,6 +26,7 @@ import (
 	"github.com/hmcfs/hmcfs/objects"
 	"github.com/hmcfs/hmcfs/objects/adminapi"
 	"github.com/hmcfs/hmcfs/objects/client"
+	guards "github.com/hmcfs/hmcfs/objects/owner"
 	"github.com/hmcfs/hmcfs/objects/share"
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
@@ -332,6 +334,23 @@ func TestSharingRefuses(t *testing.T) {
 	if code, body := get(t, r.socket, http.MethodPost, adminapi.PathBind,
 		`{"path":"sim0/a","descriptors":1,"memory":{"family":"sim","size":1,"pieces":[]}}`); code != 400 || !strings.Contains(body, "too few") {
 		t.Errorf("announced, and not sent: %d %s", code, body)
+	}
+}
+
+// A user whose file systems do not answer is told to try again, as the limits say,
+// and not that the request was wrong.
+func TestSilentFileSystemIsBusy(t *testing.T) {
+	silent := exec.Command("/bin/sleep", "60")
+	g := guards.NewGuard(func() *exec.Cmd { return silent }, 100*time.Millisecond)
+	r := rig(t, admin.Options{Guard: g}, 0)
+	t.Cleanup(func() {
+		_ = g.Close()
+		_ = silent.Process.Kill()
+	})
+	_, err := r.client.Bind(t.Context(), r.file, share.Memory{Pieces: piecesOf(10, 0)}, kit.Memfd(t, 1, 100))
+	var said *client.Error
+	if !errors.As(err, &said) || said.Status != http.StatusConflict || said.Code != adminapi.CodeBusy {
+		t.Errorf("told %v", err)
 	}
 }
 

@@ -26,6 +26,8 @@ func statusOf(err error) (status int, code string) {
 		code   string
 	}{
 		{ErrBusy, http.StatusConflict, adminapi.CodeBusy},
+		// What has not come is missed, too: that makes the request no wrong one.
+		{owner.ErrSilent, http.StatusConflict, adminapi.CodeBusy},
 		{ErrNotFound, http.StatusNotFound, adminapi.CodeNotFound},
 		{errForbidden, http.StatusForbidden, adminapi.CodeForbidden},
 		{errInvalid, http.StatusBadRequest, adminapi.CodeInvalid},
@@ -41,7 +43,6 @@ func statusOf(err error) (status int, code string) {
 		{metadata.ErrPermission, http.StatusForbidden, adminapi.CodeForbidden},
 		{objects.ErrForbidden, http.StatusForbidden, adminapi.CodeForbidden},
 		{objects.ErrBusy, http.StatusConflict, adminapi.CodeBusy},
-		{owner.ErrSilent, http.StatusConflict, adminapi.CodeBusy},
 		{objects.ErrInvalid, http.StatusBadRequest, adminapi.CodeInvalid},
 		{objects.ErrTooLarge, http.StatusBadRequest, adminapi.CodeInvalid},
 		{objects.ErrUnsupported, http.StatusNotImplemented, adminapi.CodeUnsupported},

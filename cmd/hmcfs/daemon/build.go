@@ -107,7 +107,7 @@ func (d *Daemon) startGuard(_ context.Context, back *undo) error {
 	if d.opts.Guard == nil {
 		return nil
 	}
-	d.guard = owner.NewGuard(d.opts.Guard)
+	d.guard = owner.NewGuard(d.opts.Guard, 0)
 	back.push(func() { d.guard.Close() }) //nolint:errcheck // the failure that led here is told
 	return nil
 }
