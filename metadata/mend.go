@@ -14,7 +14,7 @@ const skipInos = 1 << 32
 // first record names can't be found by their hashes: then all entries go, and Repair
 // puts every inode back where it says that it was.
 func Mend(ctx context.Context, kv KV) (gone []string, err error) {
-	highest, err := highestIno(ctx, kv)
+	left, err := lookOver(ctx, kv)
 	if err != nil {
 		return nil, err
 	}
@@ -24,7 +24,7 @@ func Mend(ctx context.Context, kv KV) (gone []string, err error) {
 	s.log, s.now = opts.Logger, opts.Now
 	err = kv.Update(ctx, func(tx KVTxn) error {
 		gone = nil
-		return s.mend(tx, highest, &gone)
+		return s.mend(tx, left, &gone)
 	})
 	if err == nil && len(gone) > 0 && gone[0] == goneSuper {
 		err = dropEntries(ctx, kv)
@@ -37,7 +37,7 @@ const (
 	goneRoot  = "the root directory's record"
 )
 
-func (s *Store) mend(tx KVTxn, highest Ino, gone *[]string) error {
+func (s *Store) mend(tx KVTxn, left remains, gone *[]string) error {
 	data, err := tx.Get([]byte{kindSuper})
 	if err == nil {
 		s.super, err = decodeSuperblock(data)
@@ -47,6 +47,9 @@ func (s *Store) mend(tx KVTxn, highest Ino, gone *[]string) error {
 		*gone = append(*gone, goneSuper)
 		if s.super, err = s.drawSuperblock(); err != nil {
 			return err
+		}
+		if left.gen != 0 {
+			s.super.gen = left.gen // host memory is only used with the generation that it has noted
 		}
 		if err = tx.Set([]byte{kindSuper}, s.super.encode()); err != nil {
 			return err
@@ -63,18 +66,30 @@ func (s *Store) mend(tx KVTxn, highest Ino, gone *[]string) error {
 	if err != nil {
 		return err
 	}
-	return tx.Set([]byte{kindAlloc}, encodeNumber(nil, uint64(max(highest, FirstIno))+skipInos))
+	return tx.Set([]byte{kindAlloc}, encodeNumber(nil, uint64(max(left.highest, FirstIno))+skipInos))
 }
 
-// highestIno returns the highest inode number that any record names.
-func highestIno(ctx context.Context, kv KV) (highest Ino, err error) {
+// remains are facts that records tell about a store whose first ones may be gone.
+type remains struct {
+	highest Ino        // the highest inode number that any record names
+	gen     Generation // of the inodes; 0 when no record of one can be read
+}
+
+// lookOver reads all records.
+func lookOver(ctx context.Context, kv KV) (left remains, err error) {
 	err = kv.View(ctx, func(tx KVTxn) error {
+		left = remains{}
 		return tx.Scan(nil, nil, func(key, value []byte) (bool, error) {
-			highest = max(highest, inoOf(key, value))
+			left.highest = max(left.highest, inoOf(key, value))
+			if key[0] == kindInode && left.gen == 0 {
+				if rec, unreadable := decodeRecord(keyIno(key), value); unreadable == nil {
+					left.gen = rec.Gen
+				}
+			}
 			return true, nil
 		})
 	})
-	return highest, err
+	return left, err
 }
 
 // inoOf returns the inode number that a record names, 0 where it names none or can't

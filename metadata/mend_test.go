@@ -18,11 +18,12 @@ func TestMend(t *testing.T) {
 		{"inode counter", []byte{kindAlloc}, nil},
 		{"root", appendKey1(nil, kindInode, uint64(RootIno)), []string{goneRoot}},
 		{"first record", []byte{kindSuper}, []string{goneSuper}},
+		{"publish directory", appendKey1(nil, kindInode, uint64(PublishIno)), nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			ctx := t.Context()
 			d := newDamaged(t)
-			before := d.s.NextIno()
+			before, generation := d.s.NextIno(), d.s.Generation()
 			err := d.s.kv.Update(ctx, func(tx KVTxn) error { return tx.Delete(test.lose) })
 			if err != nil {
 				t.Fatal(err)
@@ -36,6 +37,9 @@ func TestMend(t *testing.T) {
 				t.Fatal(err)
 			}
 			repairAll(t, s)
+			if s.Generation() != generation {
+				t.Errorf("the generation is %x, and was %x: host memory is refused", s.Generation(), generation)
+			}
 			if s.NextIno() < before+skipInos-inoBatch {
 				t.Errorf("the next inode is %d, after %d", s.NextIno(), before)
 			}

@@ -35,11 +35,13 @@ func (s *Store) Recovery() Recovery { return s.recovery }
 // one does not come from hmcfs.
 const largestIno = uint64(1) << 62
 
+// TierOwner returns the owner for which a store of a generation claims host memory.
+func TierOwner(g metadata.Generation) string { return fmt.Sprintf("%016x", uint64(g)) }
+
 // know looks, before anything is changed, whether the records are those that a host
 // tier was last used with, and has numbers given that the tier has never seen.
 func (s *Store) know(ctx context.Context, t *tier) error {
-	owner := fmt.Sprintf("%016x", uint64(s.meta.Generation()))
-	if err := t.files.Claim(owner); err != nil {
+	if err := t.files.Claim(TierOwner(s.meta.Generation())); err != nil {
 		return err
 	}
 	seen, err := t.files.Number(inosNumber)

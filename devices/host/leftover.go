@@ -56,6 +56,24 @@ func (l Left) Remove() error {
 	return os.RemoveAll(l.Path)
 }
 
+// Owner returns the owner that the tier was claimed for; empty when it was for none.
+func (l Left) Owner() (string, error) {
+	root, err := openDir(unix.AT_FDCWD, l.Path)
+	if err != nil {
+		return "", fmt.Errorf("host tier: %w", err)
+	}
+	defer func() { _ = root.Close() }() // only read
+	var buf [128]byte
+	n, err := unix.Readlinkat(int(root.Fd()), "owner", buf[:])
+	if errors.Is(err, unix.ENOENT) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("host tier %s: read its owner: %w", l.Path, err)
+	}
+	return string(buf[:n]), nil
+}
+
 // inUse tries the lock.
 func inUse(path string) (bool, error) {
 	dir, err := openDir(unix.AT_FDCWD, path)

@@ -85,3 +85,25 @@ func TestOpenFails(t *testing.T) {
 		t.Errorf("Open with an ended context = %v", err)
 	}
 }
+
+// TestCommitAfterClose begins a transaction, closes the store, and lets the transaction
+// commit: it is refused before it stores to anything that Close has given back.
+func TestCommitAfterClose(t *testing.T) {
+	kv := open(t, t.TempDir())
+	begun, closed, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	go func() {
+		ended <- kv.Update(t.Context(), func(tx metadata.KVTxn) error {
+			close(begun)
+			<-closed
+			return tx.Set([]byte("k"), []byte("v"))
+		})
+	}()
+	<-begun
+	if err := kv.Close(); err != nil {
+		t.Error(err)
+	}
+	close(closed)
+	if err := <-ended; !errors.Is(err, metadata.ErrClosed) {
+		t.Errorf("Update = %v, want ErrClosed", err)
+	}
+}

@@ -75,10 +75,7 @@ func inspect(dir, outside string) (*records, error) {
 	for _, e := range entries {
 		r.files = append(r.files, e.Name())
 	}
-	r.fresh = !slices.ContainsFunc(r.files, func(name string) bool {
-		return name != pidFile && name != badger.ManifestFilename+"-REWRITE" && name != witnessFile+".new"
-	})
-	if r.fresh {
+	if r.fresh = noRecords(r.files); r.fresh {
 		return r, nil
 	}
 	if err := errors.Join(r.readWitnesses(outside), r.readManifest(), r.readLogs(), r.readValueLogs(), r.readRegistry()); err != nil {
@@ -86,6 +83,26 @@ func inspect(dir, outside string) (*records, error) {
 	}
 	r.judge()
 	return r, nil
+}
+
+// noRecords reports that files are those of a directory that has no records yet.
+func noRecords(names []string) bool {
+	return !slices.ContainsFunc(names, func(name string) bool {
+		return name != pidFile && name != badger.ManifestFilename+"-REWRITE" && name != witnessFile+".new"
+	})
+}
+
+// IsEmpty reports that Open would make a new store in a directory.
+func IsEmpty(dir string) (bool, error) {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return true, nil
+	}
+	names := make([]string, len(entries))
+	for i, e := range entries {
+		names[i] = e.Name()
+	}
+	return err == nil && noRecords(names), err
 }
 
 // readWitnesses finds out what was acknowledged.

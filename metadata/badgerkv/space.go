@@ -82,6 +82,9 @@ type space struct {
 	// sparse says that the file system can't allocate.
 	// +checklocks:mu
 	sparse bool
+	// ending says that no commit is admitted any more.
+	// +checklocks:mu
+	ending bool
 }
 
 // newSpace looks at the logs of a store that Badger has just opened.
@@ -112,17 +115,23 @@ func logName(log int) string { return fmt.Sprintf("%05d%s", log, logSuffix) }
 // admit waits until a commit of n bytes can be made, and counts it; done ends it.
 // Without a next log it may use what is left of the present one.
 //
-// Errors: metadata.ErrNoSpace (a *SpaceError); ErrGone (a *GoneError); the
-// context's.
+// Errors: metadata.ErrNoSpace (a *SpaceError); ErrGone (a *GoneError);
+// metadata.ErrClosed after drain; the context's.
 func (s *space) admit(ctx context.Context, n int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for s.underWay > 0 && s.underWay+n > maxUnderWay {
 		s.ended.Wait()
 	}
+	if s.ending {
+		return metadata.ErrClosed
+	}
 	err := s.awaitNextLocked(ctx)
 	if err != nil && (!errors.Is(err, metadata.ErrNoSpace) || s.used+n > usable) {
 		return err
+	}
+	if s.ending { // since awaitNextLocked has unlocked
+		return metadata.ErrClosed
 	}
 	s.underWay += n
 	s.used += n
@@ -172,10 +181,12 @@ func (s *space) done(n int64) {
 	s.ended.Broadcast()
 }
 
-// drain waits for the commits that were admitted.
+// drain waits for the commits that were admitted, and has no more admitted: they would
+// store to the witnesses when those are not mapped any more.
 func (s *space) drain() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.ending = true
 	for s.underWay > 0 {
 		s.ended.Wait()
 	}

@@ -161,6 +161,9 @@ func (d *Daemon) openRecords(ctx context.Context, back *undo) error {
 		return fmt.Errorf("remove records that the last mount had done with: %w", err)
 	}
 	dir := d.opts.Places.Metadata()
+	if err := d.claimForNew(dir); err != nil {
+		return err
+	}
 	if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
 		back.push(func() { d.opts.Places.RemoveMetadata() }) //nolint:errcheck // the failure that led here is told
 	}
@@ -182,6 +185,24 @@ func (d *Daemon) openRecords(ctx context.Context, back *undo) error {
 	return nil
 }
 
+// claimForNew refuses host memory with files where there are no records: new ones can't
+// be theirs. It is asked before a store is made, which would put its witness in place of
+// the one that knows the records that are missing.
+func (d *Daemon) claimForNew(dir string) error {
+	empty, err := badgerkv.IsEmpty(dir)
+	if err != nil || !empty {
+		return err
+	}
+	for _, dev := range d.devs {
+		if files, ok := devices.FilesOf(dev); ok {
+			if err := files.Claim(objects.TierOwner(0)); err != nil {
+				return fmt.Errorf("there are no records in %s: %w", dir, err)
+			}
+		}
+	}
+	return nil
+}
+
 // recordsFault names the directory and the way out.
 func (d *Daemon) recordsFault(err error) error {
 	dir := d.opts.Places.Metadata()
@@ -192,6 +213,8 @@ func (d *Daemon) recordsFault(err error) error {
 		return err
 	case errors.Is(err, metadata.ErrNewer):
 		return fmt.Errorf("metadata in %s: %w; use the newer hmcfs that wrote it, or give another --state-dir", dir, err)
+	case !errors.Is(err, metadata.ErrCorrupt):
+		return fmt.Errorf("metadata in %s can't be opened, and is not damaged as far as that is known: %w; see to the cause, and mount again", dir, err)
 	default:
 		return fmt.Errorf("metadata in %s can't be read: %w; put the right copy back, bring back what can be read (hmcfs fsck --repair --state-dir %s), or move the directory away to begin empty", dir, err, d.opts.Places.State)
 	}

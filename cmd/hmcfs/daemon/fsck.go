@@ -72,6 +72,9 @@ func CheckState(ctx context.Context, stateDir string, r adminapi.FsckRequest) (r
 	if _, err = os.Stat(p.Metadata()); errors.Is(err, fs.ErrNotExist) {
 		return report, fmt.Errorf("state directory %s has no records: nothing was kept there, or it is another directory", stateDir)
 	}
+	if err = p.StateIsOf(os.Geteuid()); err != nil {
+		return report, err
+	}
 	last, _, _ := place.ReadHolder(p.StateLock())
 	lock, err := place.Acquire(p.StateLock(), last)
 	if err != nil {
@@ -96,13 +99,13 @@ func CheckState(ctx context.Context, stateDir string, r adminapi.FsckRequest) (r
 		return report, errors.Join(stateFault(stateDir, err), kv.Close())
 	}
 	defer func() { err = errors.Join(err, meta.Close()) }()
-	left := survivingTiers(last)
+	left := survivingTiers(last, meta.Generation())
 	c := checker{meta: meta, epochs: survivingEpochs(left), kernel: noKernel{}}
 	report, err = c.check(ctx, r)
 	report.Problems = slices.Insert(report.Problems, 0, rows...)
 	report.Repaired += len(rows)
 	for _, l := range left {
-		if err == nil {
+		if err == nil && !l.InUse {
 			err = listAside(&report, r, l)
 		}
 	}
@@ -120,6 +123,8 @@ func stateFault(dir string, err error) error {
 		return err
 	case errors.Is(err, metadata.ErrNewer):
 		return fmt.Errorf("state directory %s: %w; use the newer hmcfs that wrote it", dir, err)
+	case !errors.Is(err, metadata.ErrCorrupt):
+		return fmt.Errorf("state directory %s can't be opened, and is not damaged as far as that is known: %w; see to the cause, and check it again", dir, err)
 	}
 	return fmt.Errorf("state directory %s can't be read: %w; put the right copy back, or bring back what can be read: hmcfs fsck --repair --state-dir %s", dir, err, dir)
 }
@@ -209,8 +214,8 @@ func (c *checker) removeNames(ctx context.Context, ino metadata.Ino) error {
 }
 
 // survivingTiers returns the host tiers where the last holder had them: which memory
-// outlives a daemon.
-func survivingTiers(last place.Holder) []host.Left {
+// outlives a daemon. A tier that other records have claimed since is not one of them.
+func survivingTiers(last place.Holder, g metadata.Generation) []host.Left {
 	if last.RuntimeDir == "" {
 		return nil
 	}
@@ -218,7 +223,10 @@ func survivingTiers(last place.Holder) []host.Left {
 	if err != nil {
 		return nil
 	}
-	return left
+	return slices.DeleteFunc(left, func(l host.Left) bool {
+		owner, unreadable := l.Owner()
+		return unreadable != nil || owner != objects.TierOwner(g)
+	})
 }
 
 // survivingEpochs returns the incarnations of the tiers.

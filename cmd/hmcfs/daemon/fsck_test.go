@@ -82,11 +82,24 @@ func TestCheckStateRefusals(t *testing.T) {
 	if err := os.WriteFile(corrupt.Metadata()+"/MANIFEST", []byte("junk"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for dir, want := range map[string]string{
-		empty:         "has no records",
-		locked.State:  "is in use by process 77; check the running mount instead: hmcfs fsck /mnt/hmc",
-		corrupt.State: "can't be read",
-	} {
+	unreadable := makeState(t)
+	if err := os.Mkdir(unreadable.Metadata()+"/00099.mem", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	dirs := map[string]string{
+		empty:            "has no records",
+		locked.State:     "is in use by process 77; check the running mount instead: hmcfs fsck /mnt/hmc",
+		corrupt.State:    "can't be read",
+		unreadable.State: "is a directory; see to the cause",
+	}
+	if os.Geteuid() == 0 {
+		foreign := makeState(t)
+		if err := os.Chown(foreign.State, 12345, 12345); err != nil {
+			t.Fatal(err)
+		}
+		dirs[foreign.State] = "belongs to user 12345; run this as that user"
+	}
+	for dir, want := range dirs {
 		_, err := CheckState(context.Background(), dir, adminapi.FsckRequest{})
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%v, want %q", err, want)

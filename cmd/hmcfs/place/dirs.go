@@ -91,6 +91,16 @@ func ownerOf(st fs.FileInfo) int {
 	return -1
 }
 
+// StateIsOf answers an error unless a user is the owner of the state directory. Files
+// that another one makes in it, root included, are ones that the owner can't open.
+func (p Paths) StateIsOf(uid int) error {
+	st, err := os.Stat(p.State)
+	if err == nil && !belongsTo(st, uid) {
+		err = fmt.Errorf("state directory %s belongs to user %d; run this as that user", p.State, ownerOf(st))
+	}
+	return err
+}
+
 // CleanSocket removes the admin socket.
 func (p Paths) CleanSocket() { _ = os.Remove(p.Socket()) }
 

@@ -1,0 +1,45 @@
+package badgerkv_test
+
+import (
+	"bytes"
+	"fmt"
+	"path/filepath"
+	"testing"
+
+	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/metadata/badgerkv"
+)
+
+// TestSalvageBetweenBadRecords damages the values of three records of one log: all
+// others come back, those between the bad ones too.
+func TestSalvageBetweenBadRecords(t *testing.T) {
+	const keys = 300
+	dir, killed := t.TempDir(), filepath.Join(t.TempDir(), "killed")
+	kv := open(t, dir)
+	for i := range keys {
+		err := kv.Update(t.Context(), func(tx metadata.KVTxn) error {
+			return tx.Set(fmt.Appendf(nil, "key%06d", i), []byte("a value"))
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	copyState(t, dir, killed)
+	if err := kv.Close(); err != nil {
+		t.Fatal(err)
+	}
+	log := first(t, killed, "*.mem")
+	f := readSparse(t, log)
+	for _, i := range []int{30, 31, 270} {
+		key := fmt.Appendf(nil, "key%06d", i)
+		f.data[bytes.Index(f.data, key)+len(key)+8+3] ^= 1 // behind the version
+	}
+	f.write(t, log)
+	got, err := badgerkv.Salvage(t.Context(), badgerkv.Options{Dir: killed}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Records != keys-3 || len(got.Gone) == 0 {
+		t.Errorf("%d records of %d are back; gone are %q", got.Records, keys, got.Gone)
+	}
+}
