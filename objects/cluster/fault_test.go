@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -129,13 +130,14 @@ func TestStorm(t *testing.T) {
 		t.Logf("seed %d", seed)
 		w := clustertest.New(t, o)
 		b := w.Peer("a", "b")
-		const users, size = 4, 3 << 20
+		const users = 4
 		rounds := 60
 		if kit.Race() {
 			rounds = 12
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		var breaker, writers sync.WaitGroup
+		var served atomic.Int64
 		var files []*cluster.File
 		for user := range users {
 			device := []string{"host", "sim0"}[user%2]
@@ -143,19 +145,23 @@ func TestStorm(t *testing.T) {
 			files = append(files, open(t, b, ino))
 		}
 		breaker.Go(func() {
-			rng := rand.New(rand.NewPCG(seed, 99))
+			rng, last := rand.New(rand.NewPCG(seed, 99)), int64(0)
 			for {
 				select {
 				case <-ctx.Done():
 					return
 				case <-time.After(time.Duration(10+rng.IntN(60)) * time.Millisecond):
 				}
-				name := members.Name([]string{"a", "b"}[rng.IntN(2)])
-				_ = w.Node(name).Cluster.Break(otherOf(name)) // there may be none
+				// Where a call takes longer than that, none would ever end.
+				if now := served.Load(); now > last {
+					last = now
+					name := members.Name([]string{"a", "b"}[rng.IntN(2)])
+					_ = w.Node(name).Cluster.Break(otherOf(name)) // there may be none
+				}
 			}
 		})
 		for user, f := range files {
-			writers.Go(func() { storm(t, w, f, rand.New(rand.NewPCG(seed, uint64(user))), rounds, size) })
+			writers.Go(func() { storm(t, w, f, rand.New(rand.NewPCG(seed, uint64(user))), rounds, &served) })
 		}
 		writers.Wait()
 		cancel()
@@ -172,18 +178,23 @@ func pause(t *testing.T) {
 	}
 }
 
+// stormSize is the size of a file, in bytes, that storm writes.
+const stormSize = 3 << 20
+
 // storm writes random stretches and reads them back. A stretch whose write
-// failed may be old, new or a mix, until it is written again.
-func storm(t *testing.T, w *clustertest.World, f *cluster.File, rng *rand.Rand, rounds, size int) {
+// failed may be old, new or a mix, until it is written again. Calls that succeed
+// are counted in served.
+func storm(t *testing.T, w *clustertest.World, f *cluster.File, rng *rand.Rand, rounds int, served *atomic.Int64) {
 	t.Helper()
-	want := make([]byte, size)
+	want := make([]byte, stormSize)
 	failed := 0
 	for i := range rounds {
-		off := rng.IntN(size - 1)
-		p := kit.Bytes(rng.Uint64(), 0, 1+rng.IntN(size-off))
+		off := rng.IntN(stormSize - 1)
+		p := kit.Bytes(rng.Uint64(), 0, 1+rng.IntN(stormSize-off))
 		for {
 			n, err := f.WriteAt(t.Context(), p, objects.Write{Off: uint64(off)})
 			if err == nil && n == len(p) {
+				served.Add(1)
 				break
 			}
 			if !errors.Is(err, cluster.ErrUnreachable) {
@@ -202,6 +213,7 @@ func storm(t *testing.T, w *clustertest.World, f *cluster.File, rng *rand.Rand, 
 					t.Errorf("round %d: %d bytes at %d, %d of them; differ at %d", i, len(p), off, n, kit.FirstDiff(got[:n], p))
 					return
 				}
+				served.Add(1)
 				break
 			}
 			if !errors.Is(err, cluster.ErrUnreachable) {
