@@ -33,8 +33,9 @@ type run struct {
 	// group is the daemons' cgroup, or nil.
 	group *group
 	// victims and attackers are their processes.
-	victims, attackers []*player
-	gauges             []*gauge
+	victims   []*player
+	attackers []*player
+	gauges    []*gauge
 
 	mu sync.Mutex
 	// +checklocks:mu

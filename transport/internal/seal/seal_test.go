@@ -43,6 +43,8 @@ func (c *tape) Read(p []byte) (int, error) {
 func (c *tape) Close() error { return nil }
 
 // recorded is a sender's records, and what makes receivers of them.
+//
+// +checklocksignore: nobody else has the connection.
 func recorded(t testing.TB, sizes ...int) (records [][]byte, receiver func(pieces [][]byte) *Conn) {
 	t.Helper()
 	one, two := shaken(t)
@@ -173,6 +175,8 @@ func TestAnyPieces(t *testing.T) {
 }
 
 // TestNewKeys sends over the records at which the key changes.
+//
+// +checklocksignore: nobody else has the connections.
 func TestNewKeys(t *testing.T) {
 	kit.Check(t)
 	a, b := sockets(t)
@@ -286,6 +290,8 @@ func TestFull(t *testing.T) {
 
 // TestDeadlines ends a read by its time, which goes on afterwards, and a write, after
 // which there is none.
+//
+// +checklocksignore: nobody else has the connections.
 func TestDeadlines(t *testing.T) {
 	kit.Check(t)
 	a, b := sockets(t)
@@ -377,6 +383,7 @@ func TestEnd(t *testing.T) {
 	}
 }
 
+// +checklocksignore: the checker does not know TryLock.
 func unlocked(m *sync.Mutex) bool {
 	m.Unlock()
 	return false

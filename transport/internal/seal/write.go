@@ -47,6 +47,8 @@ func (c *Conn) WriteParts(parts [][]byte) (int64, error) {
 func (c *Conn) Try(p []byte) (int, error) { return c.TryParts([][]byte{p}) }
 
 // TryParts is Try with the bytes of several parts.
+//
+// +checklocksignore: the checker does not know TryLock.
 func (c *Conn) TryParts(parts [][]byte) (int, error) {
 	if c.now == nil || !c.writing.TryLock() {
 		return 0, nil
