@@ -5,7 +5,7 @@ import (
 	"errors"
 )
 
-// skipInos is how many inode numbers are left out behind the highest one that is
+// skipInos is the number of inode numbers left out behind the highest one that is
 // known: records that are gone may have had some of them.
 const skipInos = 1 << 32
 

@@ -56,11 +56,11 @@ func (s *Store) rebind(ctx context.Context) error {
 const (
 	// startPatience bounds the time that a start waits for the files of one user.
 	startPatience = 30 * time.Second
-	// ownTime is what finding the memory of one object takes without such waiting.
+	// ownTime bounds the search for the memory of one object, without such waiting.
 	ownTime = 10 * time.Millisecond
 )
 
-// userWaits is how long a start has waited for the files of users. Any user can
+// userWaits adds up the time that a start has waited for the files of users. Any user can
 // have any number of objects bound by paths that have become those of a file system
 // that does not answer.
 type userWaits map[uint32]time.Duration

@@ -21,7 +21,7 @@ type older struct {
 	copied *memkv.KV
 }
 
-// olderFiles is how many files the copy does not know.
+// olderFiles is the number of files that the copy does not know.
 const olderFiles = 10
 
 func olderBytes(i int) []byte { return kit.Bytes(uint64(100+i), 0, 5000+i) }

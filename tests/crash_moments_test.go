@@ -22,7 +22,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/mnt"
 )
 
-// kills is how often each of the operations of TestKilledAtAnyMoment is killed.
+// kills is the number of kills of each operation of TestKilledAtAnyMoment.
 var kills = flag.Int("kills", 0, "How often TestKilledAtAnyMoment kills each operation. Default: few.")
 
 // TestKilledAtAnyMoment kills the daemon, or the command that works on its records, at
@@ -65,13 +65,13 @@ type moments struct {
 	rng *rand.Rand
 	// freed says that the operation frees everything when it comes to its end.
 	freed bool
-	// took is how long the operation takes, late counts the kills after its end, and
+	// took is the duration of the operation, late counts the kills after its end, and
 	// gone the times that everything was freed.
 	took       time.Duration
 	late, gone int
 }
 
-// hostFiles is how many files of host memory a round has.
+// hostFiles is the number of files of host memory in a round.
 const hostFiles = 20
 
 // bytesOf are the bytes of a file of a round.

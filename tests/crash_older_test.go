@@ -51,7 +51,7 @@ func TestOlderRecords(t *testing.T) {
 	}
 }
 
-// olderSecrets is how many files root has made since the copy.
+// olderSecrets is the number of files that root has made since the copy.
 const olderSecrets = 100
 
 func olderSecret(i int) []byte { return secrets(int64(i)<<20, 5000+i) }

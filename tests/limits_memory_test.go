@@ -23,7 +23,7 @@ import (
 )
 
 const (
-	// memoryBound is what the daemon is to take at most besides the bytes of files,
+	// memoryBound bounds the memory of the daemon besides the bytes of files,
 	// with one user at each limit.
 	memoryBound = 200 << 20
 	// greedyNames is the limit of names in the test.

@@ -27,7 +27,7 @@ const (
 	// silentName and askerName are the names of two programs of the tests'.
 	silentName = "hmcfs-test-silent"
 	askerName  = "hmcfs-test-asker"
-	// silentLife is how long a file system that does not answer is there,
+	// silentLife is the life of a file system that does not answer,
 	// whatever becomes of the test.
 	silentLife = 4 * time.Minute
 	// silentNode is its only file.
@@ -110,7 +110,7 @@ func ask() {
 	fmt.Fprintln(os.Stdout, strings.ReplaceAll(err.Error(), "\n", " "))
 }
 
-// taken is what ask says where the daemon has taken the file.
+// taken is the answer of ask where the daemon has taken the file.
 const taken = "it was taken"
 
 func give(way, socket string, silent *os.File, into string) error {

@@ -94,7 +94,7 @@ func (f files) Remove(id uint64) error {
 // takes less. Files without any would take memory of the kernel without a limit.
 const perFile = pageSize
 
-// moreFiles is how many files a tier of any size can have besides.
+// moreFiles is the number of files that a tier of any size can have besides.
 const moreFiles = 1024
 
 func filesFor(size devices.Size) uint64 { return uint64(size/perFile) + moreFiles }

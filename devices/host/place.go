@@ -71,7 +71,7 @@ func (d *Driver) quotaDir(mountDir string) (string, error) {
 		shm, filepath.Dir(mountDir))
 }
 
-// ownNames is how many names the directory of mode quota can have: anybody may
+// ownNames bounds the names in the directory of mode quota: anybody may
 // have made some of them first.
 const ownNames = 16
 

@@ -32,7 +32,7 @@ const (
 	bodyAttr   = "user.body"
 )
 
-// bodyOf is what an attribute of a file holds as of one version.
+// bodyOf returns the content of an attribute of a file at one version.
 func bodyOf(file, version int) []byte {
 	return kit.Bytes(uint64(file)<<8|uint64(version), 0, 100+file%7*700)
 }
@@ -126,7 +126,7 @@ func makeFile(ctx context.Context, s *metadata.Store, dir metadata.Ino, i int) e
 	return nil
 }
 
-// fileFacts are what was acknowledged of one file.
+// fileFacts are the acknowledged facts of one file.
 type fileFacts struct {
 	ino           metadata.Ino
 	changed, gone bool

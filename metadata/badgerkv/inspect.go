@@ -22,7 +22,7 @@ const (
 	registryFile   = badger.KeyRegistryFileName
 )
 
-// records is what a store's directory holds, as a look at all of it has found.
+// records describes a store's directory after all of it was read.
 type records struct {
 	dir string
 	// fresh says that there is nothing yet.
@@ -322,7 +322,7 @@ func span(from, to uint64) string {
 	return fmt.Sprintf("%d–%d", from, to)
 }
 
-// err is what Open answers for damaged records, nil when they are whole.
+// err returns the error of Open for damaged records, nil when they are whole.
 func (r *records) err() error {
 	if len(r.damage) == 0 {
 		return nil

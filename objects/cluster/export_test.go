@@ -23,7 +23,7 @@ func (c *Cluster) Comm() *comm.Communicator { return c.comm }
 // Lanes are the methods' lanes.
 func Lanes() map[rpc.Method]rpc.Lane { return lanes() }
 
-// Known is how many nodes are known.
+// Known counts the nodes that are known.
 func (c *Cluster) Known() int {
 	c.mu.RLock()
 	defer c.mu.RUnlock()

@@ -85,14 +85,7 @@ func TestMoreThanIsLent(t *testing.T) {
 	if err := r.asks(a, proto.MethodOpen, &proto.OpenAsk{Ino: uint64(ino), Access: 3}, &file); err != nil {
 		t.Fatal(err)
 	}
-	b, err := r.comm.Table().Alloc(4096)
-	if err != nil {
-		t.Fatal(err)
-	}
-	d, err := r.comm.Share(t.Context(), rankOf("a"), b, wire.Readable|wire.Writable)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b, memory := r.lend()
 	for name, move := range map[string]proto.MoveAsk{
 		"more":           {N: 32 << 20},
 		"one byte more":  {N: 4097},
@@ -101,7 +94,7 @@ func TestMoreThanIsLent(t *testing.T) {
 		"from behind":    {N: 1, MemOff: 4096},
 		"around":         {N: 2, MemOff: math.MaxUint64},
 	} {
-		move.Handle, move.Memory = file.Handle, d.Append(nil)
+		move.Handle, move.Memory = file.Handle, memory
 		for _, m := range []rpc.Method{proto.MethodWrite, proto.MethodRead} {
 			var failed *rpc.Error
 			if failure := r.asks(a, m, &move, &proto.MoveAnswer{}); !errors.As(failure, &failed) {
@@ -117,7 +110,7 @@ func TestMoreThanIsLent(t *testing.T) {
 	}
 	// What is lent is moved.
 	var moved proto.MoveAnswer
-	err = r.asks(a, proto.MethodRead, &proto.MoveAsk{Handle: file.Handle, N: 4096, Memory: d.Append(nil)}, &moved)
+	err := r.asks(a, proto.MethodRead, &proto.MoveAsk{Handle: file.Handle, N: 4096, Memory: memory}, &moved)
 	if err != nil || moved.N != 10 {
 		t.Errorf("%+v, %v", moved, err)
 	}
@@ -258,14 +251,7 @@ func TestClaimsOutOfOrder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := r.comm.Table().Alloc(4096)
-	if err != nil {
-		t.Fatal(err)
-	}
-	d, err := r.comm.Share(t.Context(), rankOf("a"), b, wire.Readable|wire.Writable)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b, memory := r.lend()
 	claim := func(id byte, sizes ...uint64) (out proto.ClaimAnswer, err error) {
 		err = r.asks(a, proto.MethodClaim, &proto.ClaimAsk{Key: "k", ID: [16]byte{id}, Blobs: sizes}, &out)
 		return out, err
@@ -274,7 +260,7 @@ func TestClaimsOutOfOrder(t *testing.T) {
 		return r.asks(a, proto.MethodTake, &proto.TakeAsk{ID: [16]byte{id}, Received: received}, nil)
 	}
 	read := func(handle uint64) (out proto.MoveAnswer, err error) {
-		err = r.asks(a, proto.MethodRead, &proto.MoveAsk{Handle: handle, N: 4096, Memory: d.Append(nil)}, &out)
+		err = r.asks(a, proto.MethodRead, &proto.MoveAsk{Handle: handle, N: 4096, Memory: memory}, &out)
 		return out, err
 	}
 	if out, failure := claim(1, 1, 2, 3); failure != nil || out.Handle != 0 {
@@ -289,7 +275,7 @@ func TestClaimsOutOfOrder(t *testing.T) {
 		t.Errorf("claimed again: %+v, %v", again, err)
 	}
 	for what, err := range map[string]error{
-		"writes":   r.asks(a, proto.MethodWrite, &proto.MoveAsk{Handle: first.Handle, N: 1, Memory: d.Append(nil)}, nil),
+		"writes":   r.asks(a, proto.MethodWrite, &proto.MoveAsk{Handle: first.Handle, N: 1, Memory: memory}, nil),
 		"cuts":     r.asks(a, proto.MethodAllocate, &proto.AllocateAsk{Handle: first.Handle, N: 1}, nil),
 		"touches":  r.asks(a, proto.MethodSetAttr, &proto.SetAttrAsk{Handle: first.Handle, Ino: uint64(metadata.PublishIno)}, nil),
 		"copies":   r.asks(a, proto.MethodCopy, &proto.CopyAsk{Dst: first.Handle, Src: again.Handle, N: 1}, nil),

@@ -38,6 +38,20 @@ func newRogue(t *testing.T, w *clustertest.World, at map[rpc.Method]rpc.Handler)
 	return newRogueAt(t, w, control.Address{Network: control.TCP, Addr: "127.0.0.1:0"}, at)
 }
 
+// lend lends memory of 4096 bytes to node a, and returns its description.
+func (r *rogue) lend() (b *region.Buffer, memory []byte) {
+	r.t.Helper()
+	b, err := r.comm.Table().Alloc(4096)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	d, err := r.comm.Share(r.t.Context(), rankOf("a"), b, wire.Readable|wire.Writable)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return b, d.Append(nil)
+}
+
 // newRogueAt is newRogue that listens at an address: at a socket of this machine
 // the two share memory.
 func newRogueAt(t *testing.T, w *clustertest.World, listen control.Address, at map[rpc.Method]rpc.Handler) *rogue {

@@ -232,7 +232,7 @@ func (p *peerKeys) keeps(s keyindex.Space, key string, asker members.Name) (keep
 	}
 }
 
-// maxPromised is how many keys one node is told to be free at a time, while the
+// maxPromised bounds the keys that one node is told to be free at a time, while the
 // index is away.
 const maxPromised = 1 << 16
 

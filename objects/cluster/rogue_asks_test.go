@@ -11,7 +11,6 @@ import (
 	"github.com/hmcfs/hmcfs/objects/cluster/proto"
 	"github.com/hmcfs/hmcfs/tests/kit"
 	"github.com/hmcfs/hmcfs/transport/rpc"
-	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
 // TestStrangeNumbers asks for everything that has a number, with numbers that no
@@ -23,19 +22,11 @@ func TestStrangeNumbers(t *testing.T) {
 	a := w.Node("a")
 	r := newRogue(t, w, nil)
 	r.visits(a)
-	b, err := r.comm.Table().Alloc(4096)
-	if err != nil {
-		t.Fatal(err)
-	}
-	d, err := r.comm.Share(t.Context(), rankOf("a"), b, wire.Readable|wire.Writable)
-	if err != nil {
-		t.Fatal(err)
-	}
-	memory := d.Append(nil)
+	b, memory := r.lend()
 	for _, device := range []string{"sim0", "host"} {
 		ino := a.File(device, "f", []byte("some bytes"))
 		var file proto.OpenAnswer
-		if err = r.asks(a, proto.MethodOpen, &proto.OpenAsk{Ino: uint64(ino), Access: 3}, &file); err != nil {
+		if err := r.asks(a, proto.MethodOpen, &proto.OpenAsk{Ino: uint64(ino), Access: 3}, &file); err != nil {
 			t.Fatal(err)
 		}
 		before := used(t, a, device)
@@ -48,11 +39,11 @@ func TestStrangeNumbers(t *testing.T) {
 		if got := string(a.Content(ino)); got != "some bytes" {
 			t.Errorf("%s: the file is %q", device, got)
 		}
-		if err = r.asks(a, proto.MethodClose, &proto.HandleAsk{Handle: file.Handle}, nil); err != nil {
+		if err := r.asks(a, proto.MethodClose, &proto.HandleAsk{Handle: file.Handle}, nil); err != nil {
 			t.Error(err)
 		}
 	}
-	if err = b.Close(t.Context()); err != nil {
+	if err := b.Close(t.Context()); err != nil {
 		t.Error(err)
 	}
 }

@@ -1,6 +1,7 @@
 package owner_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"net"
@@ -290,6 +291,8 @@ func TestGuardStandsStill(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = process.Kill() })
+	// Until the last of its threads stands still, it may take a request.
+	kit.Eventually(t, patience, func() error { return standsStill(process.Pid) })
 	g.SetLimit(time.Second)
 	if _, err := receive(t, g, memfd(t)); !errors.Is(err, owner.ErrSilent) {
 		t.Errorf("of a process that stands still: %v", err)
@@ -301,6 +304,24 @@ func TestGuardStandsStill(t *testing.T) {
 	if s := g.Stats(); s != (owner.GuardStats{}) {
 		t.Errorf("%+v", s)
 	}
+}
+
+// standsStill returns an error while a thread of a process is not stopped.
+func standsStill(pid int) error {
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	if err != nil || len(threads) == 0 {
+		return fmt.Errorf("the threads of %d: %w", pid, errors.Join(err, os.ErrNotExist))
+	}
+	for _, name := range threads {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		if _, state, _ := bytes.Cut(text, []byte(") ")); !bytes.HasPrefix(state, []byte("T")) {
+			return fmt.Errorf("%s: %.1s", name, state)
+		}
+	}
+	return nil
 }
 
 // What can't be started is no reason to try for ever.

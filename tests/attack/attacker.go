@@ -35,11 +35,11 @@ type attacker struct {
 type hand struct {
 	*attacker
 	random *rand.Rand
-	// name is in the names that it makes, and act is what it tries now.
+	// name is in the names that it makes, and act names its present attempt.
 	name, act string
 }
 
-// hands is how many threads an attacker has.
+// hands is the number of threads of an attacker.
 const hands = 4
 
 func newAttacker(r role, say *speaker) *attacker {

@@ -82,7 +82,7 @@ const (
 	simSize  = 256 * devices.MiB
 	// mostThreads bounds the threads, which Go keeps when they have nothing to do.
 	mostThreads = 400
-	// spare is how many descriptors more there may be afterwards, by chance.
+	// spare is the number of descriptors by which there may be more afterwards.
 	spare = 16
 )
 
@@ -154,7 +154,7 @@ func newGroup(size devices.Size) (*group, error) {
 	return nil, fmt.Errorf("make a memory cgroup, which root may outside of containers: %w", errors.Join(errs...))
 }
 
-// before is what the command line of a process begins with that runs in it.
+// before returns the words before the command line of a process that runs in it.
 func (g *group) before() []string {
 	return []string{"sh", "-c", `echo $$ >"$0" && exec "$@"`, g.tasks}
 }

@@ -348,7 +348,7 @@ func (r *run) fsck(ctx context.Context, n *lab.Node, args ...string) {
 	}
 }
 
-// compare looks, as root, whether the victims' host files are what they were.
+// compare checks, as root, that the victims' host files have not changed.
 func (r *run) compare(files []left) {
 	compared := 0
 	for _, f := range files {

@@ -18,7 +18,7 @@ type word struct {
 	Latencies map[string]latency `json:"latencies,omitempty"`
 	// Tries are an attacker's, at its end.
 	Tries map[string]tries `json:"tries,omitempty"`
-	// Files are what the victim leaves, at its end.
+	// Files lists the files that the victim leaves at its end.
 	Files []left `json:"files,omitempty"`
 }
 

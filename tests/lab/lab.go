@@ -26,9 +26,9 @@ type Options struct {
 	Program string
 	// Dir is the directory of everything, and Logs that of the daemons' logs.
 	Dir, Logs string
-	// Nodes is how many there are.
+	// Nodes is their number.
 	Nodes int
-	// Flags are more of each mount, and Before is what the command line of a
+	// Flags are more of each mount, and Before the first words of the command line of a
 	// daemon begins with: a program that runs the rest.
 	Flags, Before []string
 	// Etcd has the nodes meet by an etcd of three members, in place of a list.

@@ -100,7 +100,7 @@ func (r *relay) forward(u unit, from, to net.Conn) {
 }
 
 // speak has two ranks say something on every kind of connection of a session through
-// a relay, both ways. What arrives is what was sent, or there is an error.
+// a relay, both ways. All that arrives was sent, or there is an error.
 func speak(t *testing.T, meddle func(u unit, p []byte) []byte) (err error) {
 	t.Helper()
 	kit.Check(t)

@@ -185,7 +185,7 @@ func TestBeginIsSilence(t *testing.T) {
 	}
 }
 
-// beginning is how a stranger begins at a listener of these options.
+// beginning holds the first bytes of a stranger at a listener of these options.
 type beginning struct {
 	o    Options
 	says []byte

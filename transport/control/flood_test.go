@@ -17,9 +17,9 @@ import (
 )
 
 const (
-	// floodRate is how many strangers come in a second.
+	// floodRate is the number of strangers in a second.
 	floodRate = 5000
-	// floodWay is how long a word and its answer take between the honest one and
+	// floodWay is the time of a word and its answer between the honest one and
 	// the listener.
 	floodWay = 100 * time.Millisecond
 )

@@ -127,7 +127,7 @@ func (p Paths) RemoveMetadata() error {
 }
 
 // ForgetAll removes all witnesses when nothing else is in the runtime directory. It is
-// for the end of a mount that has given back its memory, which is what they are about.
+// for the end of a mount that has given back its memory, which they mark.
 func (p Paths) ForgetAll() {
 	names, err := os.ReadDir(p.Runtime)
 	if err != nil {

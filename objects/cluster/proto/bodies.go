@@ -65,7 +65,7 @@ type Attr struct {
 	// Keep is how long the answer may be remembered, in milliseconds: the
 	// owner pushes NoticeInvalid for as long. 0 is not at all.
 	Keep uint32
-	// Order is how many changes the owner had noted before it read the inode. Of
+	// Order counts the changes that the owner had noted before it read the inode. Of
 	// two answers about one inode the one of the lesser order is the older one,
 	// whichever arrives first.
 	Order uint64

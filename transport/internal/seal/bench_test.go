@@ -94,7 +94,7 @@ func serve(conn io.ReadWriter, ask, answer int) {
 	}
 }
 
-// processorTime is what this process has used, which other processes of the machine
+// processorTime returns the time that this process has used, which other processes of the machine
 // don't change much.
 func processorTime(b *testing.B) time.Duration {
 	b.Helper()

@@ -76,7 +76,7 @@ func recorded(t testing.TB, sizes ...int) (records [][]byte, receiver func(piece
 	}
 }
 
-// received reads all, checks that it is what was sent as far as it goes, and returns
+// received reads all, compares it with the bytes that were sent as far as it goes, and returns
 // how much it is, and why it ended.
 func received(t testing.TB, name string, c *Conn) (int, error) {
 	t.Helper()
@@ -98,7 +98,7 @@ func received(t testing.TB, name string, c *Conn) (int, error) {
 }
 
 // TestChangedOnTheWay flips every bit of every record, cuts the stream at every byte,
-// and drops, repeats and moves records: what is received is what was sent before the
+// and drops, repeats and moves records: all that is received was sent before the
 // first change, and an error that is no clean end.
 func TestChangedOnTheWay(t *testing.T) {
 	sizes := []int{1, 40, 300}

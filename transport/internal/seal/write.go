@@ -112,7 +112,7 @@ func (c *Conn) endLocked() {
 	c.writeError = errEnded
 }
 
-// place is how far the parts of a write have been taken.
+// place is the position up to which the parts of a write have been taken.
 type place struct{ part, off int }
 
 // sealLocked makes records of parts, from a place on, as many as there is room for.
@@ -166,7 +166,7 @@ func (c *Conn) gatherLocked(parts [][]byte, at *place, room int) []byte {
 	return p
 }
 
-// rest is how many bytes of parts are behind a place, as far as it matters.
+// rest counts the bytes of parts behind a place, as far as it matters.
 func rest(parts [][]byte, at place) int {
 	n := -at.off
 	for i := at.part; i < len(parts) && n < largeBuffer; i++ {
