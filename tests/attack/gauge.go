@@ -56,7 +56,7 @@ func (g *gauge) read() (now reading) {
 			now.Threads = n
 		}
 	}
-	state := filepath.Join(filepath.Dir(g.node.Dir), "state")
+	state := g.node.StateDir()
 	fds, err := os.ReadDir(proc + "/fd")
 	if err != nil {
 		return now
@@ -130,12 +130,12 @@ func (g *gauge) kinds() map[string]int {
 	return counts
 }
 
-// group is a memory cgroup that the daemons run in.
+// group is the memory cgroup that a daemon runs in.
 type group struct{ dir, tasks string }
 
-// newGroup makes one of a size, of version 2 or 1.
-func newGroup(size devices.Size) (*group, error) {
-	name := fmt.Sprint("hmcfs-attack-", time.Now().UnixNano())
+// newGroup makes one of a size for a node's daemon, of version 2 or 1.
+func newGroup(size devices.Size, node string) (*group, error) {
+	name := fmt.Sprintf("hmcfs-attack-%s-%d", node, time.Now().UnixNano())
 	var errs []error
 	for _, v := range []struct{ root, limit string }{
 		{"/sys/fs/cgroup/memory", "memory.limit_in_bytes"}, {"/sys/fs/cgroup", "memory.max"},
@@ -152,6 +152,27 @@ func newGroup(size devices.Size) (*group, error) {
 		errs = append(errs, err)
 	}
 	return nil, fmt.Errorf("make a memory cgroup, which root may outside of containers: %w", errors.Join(errs...))
+}
+
+// makeGroups makes a group for each node's daemon.
+func (r *run) makeGroups() error {
+	for i := range nodes {
+		name := lab.NodeName(i)
+		g, err := newGroup(r.cgroup, name)
+		if err != nil {
+			return err
+		}
+		r.groups[name] = g
+	}
+	return nil
+}
+
+func (r *run) removeGroups() error {
+	var errs []error
+	for _, g := range r.groups {
+		errs = append(errs, g.remove())
+	}
+	return errors.Join(errs...)
 }
 
 // before returns the words before the command line of a process that runs in it.

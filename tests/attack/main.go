@@ -13,9 +13,10 @@
 // victim's 99th percentile of each operation is at most -ratio times that of
 // before (0 reports it alone), that the daemons live, that their memory stays
 // bounded and their descriptors come back, that fsck has nothing to tell, and
-// that unmounting ends. With -cgroup the daemons run in a memory cgroup of that
-// size; with -oom one is killed by the kernel for want of memory at the end, and
-// the next mount has every host file.
+// that unmounting ends. With -cgroup each daemon runs in a memory cgroup of that
+// size, with its records below TMPDIR, which should be on a disk; with -oom one is
+// killed by the kernel for want of memory at the end, and the next mount has every
+// host file.
 //
 // It prints the seed and a summary; it ends with 1 where a property does not
 // hold, and then leaves the daemons' logs in a directory that it names. The seed
@@ -67,7 +68,7 @@ func start(args []string, out io.Writer) int {
 	flags.Uint64Var(&s.seed, "seed", uint64(time.Now().UnixNano()), "what decides what is tried")
 	flags.Float64Var(&s.ratio, "ratio", 10, "how many times longer than alone the victim's 99th percentile may be; 0 only reports it")
 	flags.DurationVar(&s.slack, "slack", 30*time.Second, "how long what must end may take on this machine")
-	flags.Func("cgroup", "the memory of a cgroup that the daemons run in, such as 512MiB", func(text string) (err error) {
+	flags.Func("cgroup", "the memory of the cgroup that each daemon runs in, such as 512MiB", func(text string) (err error) {
 		s.cgroup, err = devices.ParseSize(text)
 		return err
 	})

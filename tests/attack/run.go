@@ -30,8 +30,8 @@ type run struct {
 	lab   *lab.Lab
 	dir   string
 	start time.Time
-	// group is the daemons' cgroup, or nil.
-	group *group
+	// groups are the daemons' cgroups, by the nodes' names; none without -cgroup.
+	groups map[string]*group
 	// victims and attackers are their processes.
 	victims   []*player
 	attackers []*player
@@ -41,6 +41,9 @@ type run struct {
 	// +checklocks:mu
 	violations int
 }
+
+// nodes is the number of nodes.
+const nodes = 2
 
 // inside attacks, in the namespaces.
 func inside(ctx context.Context, s settings, dir string) (err error) {
@@ -52,18 +55,20 @@ func inside(ctx context.Context, s settings, dir string) (err error) {
 	if err = errors.Join(os.Chmod(dir, 0o711), os.Chmod(scratch, 0o777|os.ModeSticky)); err != nil {
 		return err
 	}
-	r := &run{settings: s, dir: filepath.Join(scratch, "nodes"), start: time.Now()}
+	r := &run{settings: s, dir: filepath.Join(scratch, "nodes"), start: time.Now(), groups: map[string]*group{}}
 	fmt.Fprintf(r.out, "seed %d, %v\n", s.seed, r.during())
 	if err = os.Mkdir(r.dir, 0o711); err != nil {
 		return err
 	}
-	o := lab.Options{Program: s.program, Dir: r.dir, Logs: dir, Nodes: 2, Flags: []string{"--limit", "user-names=100000"}}
+	o := lab.Options{Program: s.program, Dir: r.dir, Logs: dir, Nodes: nodes, Flags: []string{"--limit", "user-names=100000"}}
 	if s.cgroup > 0 {
-		if r.group, err = newGroup(s.cgroup); err != nil {
+		defer func() { err = errors.Join(err, r.removeGroups()) }()
+		if err = r.makeGroups(); err != nil {
 			return err
 		}
-		defer func() { err = errors.Join(err, r.group.remove()) }()
-		o.Before = r.group.before()
+		o.Before = func(node string) []string { return r.groups[node].before() }
+		// The pages of a tmpfs would count in the group and stay there.
+		o.State = filepath.Join(dir, "states")
 	}
 	if r.lab, err = lab.New(ctx, o); err != nil {
 		return err
@@ -320,7 +325,7 @@ func (r *run) finish(ctx context.Context) error {
 				r.violate("unmount: %v", err)
 				continue
 			}
-			r.fsck(ctx, n, "--state-dir", filepath.Join(filepath.Dir(n.Dir), "state"))
+			r.fsck(ctx, n, "--state-dir", n.StateDir())
 		}
 		if err := n.Start(ctx); err != nil {
 			r.violate("mount again: %v", err)

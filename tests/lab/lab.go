@@ -24,13 +24,16 @@ const (
 type Options struct {
 	// Program is the path of hmcfs.
 	Program string
-	// Dir is the directory of everything, and Logs that of the daemons' logs.
-	Dir, Logs string
+	// Dir is the directory of everything, Logs that of the daemons' logs, and State
+	// that of the state directories, which is Dir by default.
+	Dir, Logs, State string
 	// Nodes is their number.
 	Nodes int
-	// Flags are more of each mount, and Before the first words of the command line of a
-	// daemon begins with: a program that runs the rest.
-	Flags, Before []string
+	// Flags are more of each mount.
+	Flags []string
+	// Before returns the first words of the command line of a node's daemon: a
+	// program that runs the rest. It may be nil.
+	Before func(node string) []string
 	// Etcd has the nodes meet by an etcd of three members, in place of a list.
 	Etcd bool
 }
@@ -54,6 +57,9 @@ const (
 
 // New makes the machines and starts all daemons, or leaves nothing behind.
 func New(ctx context.Context, o Options) (_ *Lab, err error) {
+	if o.State == "" {
+		o.State = o.Dir
+	}
 	l := &Lab{opts: o, secret: filepath.Join(o.Dir, "secret")}
 	defer func() {
 		if err != nil {
@@ -77,13 +83,15 @@ func New(ctx context.Context, o Options) (_ *Lab, err error) {
 		}
 	}
 	for i := range o.Nodes {
-		name := nodeName(i)
+		name := NodeName(i)
 		n := &Node{
 			Name: name, Space: l.Net.Spaces[i], Dir: filepath.Join(o.Dir, name, "mnt"),
 			lab: l, log: filepath.Join(o.Logs, "node-"+name+".log"),
 		}
-		if err = os.MkdirAll(n.Dir, 0o755); err != nil {
-			return l, err
+		for _, dir := range []string{n.Dir, filepath.Dir(n.StateDir())} {
+			if err = os.MkdirAll(dir, 0o755); err != nil {
+				return l, err
+			}
 		}
 		l.Nodes = append(l.Nodes, n)
 	}
@@ -106,7 +114,8 @@ func (l *Lab) startEtcd(ctx context.Context) (err error) {
 	return err
 }
 
-func nodeName(i int) string { return string(rune('a' + i)) }
+// NodeName is the name of a node by its place among all.
+func NodeName(i int) string { return string(rune('a' + i)) }
 
 // flags are those by which a mount is a node.
 func (l *Lab) flags(name string) []string {
@@ -121,10 +130,10 @@ func (l *Lab) flags(name string) []string {
 	for i, s := range l.Net.Spaces[:l.opts.Nodes] {
 		at := s.IPv4 + ":" + port
 		switch {
-		case nodeName(i) == name:
+		case NodeName(i) == name:
 			out = append(out, "--listen", at)
 		case l.Etcd == nil:
-			out = append(out, "--peer", nodeName(i)+"="+at)
+			out = append(out, "--peer", NodeName(i)+"="+at)
 		}
 	}
 	return append(out, l.opts.Flags...)

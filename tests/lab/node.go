@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -43,6 +42,9 @@ type Node struct {
 
 // RuntimeDir is the daemon's.
 func (n *Node) RuntimeDir() string { return filepath.Join(filepath.Dir(n.Dir), "run") }
+
+// StateDir is the daemon's.
+func (n *Node) StateDir() string { return filepath.Join(n.lab.opts.State, n.Name, "state") }
 
 // Address is where the daemon listens for other nodes.
 func (n *Node) Address() string { return n.Space.IPv4 + ":" + port }
@@ -117,8 +119,11 @@ func (n *Node) launch() (process *os.Process, ended chan struct{}, err error) {
 		return nil, nil, err
 	}
 	defer func() { _ = log.Close() }() // the daemon has its own
-	base := filepath.Dir(n.Dir)
-	args := append(slices.Clone(n.lab.opts.Before), n.lab.opts.Program, "mount", "-f", "--state-dir", filepath.Join(base, "state"), "--runtime-dir", n.RuntimeDir())
+	var args []string
+	if n.lab.opts.Before != nil {
+		args = n.lab.opts.Before(n.Name)
+	}
+	args = append(args, n.lab.opts.Program, "mount", "-f", "--state-dir", n.StateDir(), "--runtime-dir", n.RuntimeDir())
 	args = append(append(args, n.lab.flags(n.Name)...), "--", n.Dir)
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = "/", log, log

@@ -56,6 +56,10 @@ func Run(ctx context.Context, o Options) error {
 			return errors.Join(fmt.Errorf("build hmcfs; run in the repository or pass -hmcfs: %w: %s", failed, text), os.RemoveAll(dir))
 		}
 	}
+	// Daemons are started in other directories.
+	if o.Hmcfs, err = filepath.Abs(o.Hmcfs); err != nil {
+		return err
+	}
 	cmd := exec.Command("/proc/self/exe", append(o.Args, "-hmcfs", o.Hmcfs)...)
 	cmd.Args[0] = os.Args[0]
 	cmd.Env = append(os.Environ(), insideEnv+"="+dir, "TMPDIR="+Scratch(dir))
