@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -18,8 +19,16 @@ import (
 )
 
 const (
-	memTableSize = 16 << 20
-	cacheSize    = 16 << 20
+	// memTableSize is the size, in bytes, at which a memtable becomes a table. It
+	// bounds a transaction to 15 % of that, which maxValue has to fit into.
+	memTableSize = 8 << 20
+	// earlierMemTableSize is that of earlier versions, which leave longer logs.
+	earlierMemTableSize = 16 << 20
+	// tableSize is the size, in bytes, of the tables that compactions write. Up to 13
+	// are built in memory at a time, and a value of 64 KiB takes three times its size
+	// there.
+	tableSize = 1 << 20
+	cacheSize = 16 << 20
 	// maxValue bounds values and is Badger's own bound for those that are kept
 	// out of the value log.
 	maxValue     = 1 << 20
@@ -130,7 +139,12 @@ func (kv *KV) open(ctx context.Context, opts Options, found *records) (err error
 	if err = dropUseless(opts, found.useless); err != nil {
 		return err
 	}
-	kv.db, err = openBadger(opts, kv.lock)
+	if found.longLogs() {
+		err = writeTables(opts, kv.lock)
+	}
+	if err == nil {
+		kv.db, err = openBadger(opts, kv.lock, memTableSize)
+	}
 	if err == nil && found.id == (token{}) && !found.fresh {
 		kv.db, err = markTables(kv.db, opts, kv.lock)
 	}
@@ -154,7 +168,24 @@ func markTables(db *badger.DB, opts Options, dir *os.File) (*badger.DB, error) {
 	if err = errors.Join(err, db.Close()); err != nil {
 		return nil, err
 	}
-	return openBadger(opts, dir)
+	return openBadger(opts, dir, memTableSize)
+}
+
+// longLogs reports whether a log may hold more than a memtable takes. In a memtable an
+// entry takes up to twice its size in the log, and less than half as much again as
+// memTableSize is there.
+func (r *records) longLogs() bool {
+	return slices.ContainsFunc(r.logs, func(l *logScan) bool { return l.end > memTableSize/2 })
+}
+
+// writeTables turns all logs into tables, with memtables that take what earlier
+// versions have left in a log.
+func writeTables(opts Options, dir *os.File) error {
+	db, err := openBadger(opts, dir, earlierMemTableSize)
+	if err != nil {
+		return err
+	}
+	return db.Close()
 }
 
 // testify writes the witnesses.
@@ -201,7 +232,7 @@ func heldPath(dir *os.File) string { return fmt.Sprintf("/proc/self/fd/%d", dir.
 
 // openBadger opens the database in the directory that is locked; what Badger
 // panics about is an error too.
-func openBadger(opts Options, dir *os.File) (db *badger.DB, err error) {
+func openBadger(opts Options, dir *os.File, memTable int64) (db *badger.DB, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			db, err = nil, fmt.Errorf("badger panicked: %v", p)
@@ -215,9 +246,10 @@ func openBadger(opts Options, dir *os.File) (db *badger.DB, err error) {
 	o.NumVersionsToKeep = 1
 	o.Compression = options.None
 	o.MetricsEnabled = false
-	o.MemTableSize = memTableSize
+	o.MemTableSize = memTable
 	o.NumMemtables = 2
-	o.BaseTableSize = memTableSize / 2
+	o.BaseTableSize = tableSize
+	o.TableSizeMultiplier = 1
 	o.BlockCacheSize = cacheSize
 	o.NumCompactors = 2
 	o.ChecksumVerificationMode = options.OnBlockRead
@@ -225,7 +257,13 @@ func openBadger(opts Options, dir *os.File) (db *badger.DB, err error) {
 	o.ValueLogFileSize = valueLogSize
 	o.Dir, o.ValueDir = heldPath(dir), heldPath(dir)
 	allocateMaps()
-	return badger.Open(o)
+	if db, err = badger.Open(o); err != nil {
+		return nil, err
+	}
+	if err = freeBuilders(db); err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return db, nil
 }
 
 // View runs fn over a snapshot; see metadata.KV.

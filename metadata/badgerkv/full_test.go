@@ -497,7 +497,7 @@ func TestAllocated(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	const least = 16 << 20 // of a log, which is not used to its end
+	const least = 8 << 20 // of a log, which is not used to its end
 	kinds := map[string]int{}
 	for _, pattern := range []string{"*.sst", "*.mem", "*.vlog", "DISCARD"} {
 		names, err := filepath.Glob(filepath.Join(dir, pattern))

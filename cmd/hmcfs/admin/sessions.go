@@ -22,7 +22,7 @@ const (
 	maxListeners = 16
 	// callMemory bounds the memory, in bytes, that the calls of one other user take: one
 	// has an eighth of it. trustedMemory is that of root and of the owner.
-	callMemory    = 96 << 20
+	callMemory    = 48 << 20
 	trustedMemory = 1 << 30
 )
 

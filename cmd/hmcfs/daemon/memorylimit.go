@@ -6,7 +6,9 @@ import (
 	"math"
 	"os"
 	"path"
+	"runtime"
 	"runtime/debug"
+	"runtime/metrics"
 	"strconv"
 	"strings"
 
@@ -15,13 +17,21 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-// memoryShare is the part of the machine's or the control group's memory up to
-// which Go's collector lets the daemon's own memory grow before it works
-// harder. The rest is for what is not Go's: the host tier, pinned buffers and
-// devices that share the host's memory.
-const memoryShare = 2
+const (
+	// memoryShare is the part of the machine's or the control group's memory that
+	// Go's memory limit is at most. The rest is for what is not Go's: the host tier,
+	// pinned buffers and devices that share the host's memory.
+	memoryShare = 2
+	// ownMemory is Go's memory limit while the daemon needs less than that.
+	ownMemory = 128 * devices.MiB
+	// spareMemory is how much of its heap, beyond what is in use, the daemon has
+	// where it needs more than ownMemory: a collection each time that so many bytes
+	// were allocated costs little.
+	spareMemory = 32 * devices.MiB
+)
 
-// limitMemory sets Go's memory limit, unless the environment does.
+// limitMemory sets Go's memory limit, unless the environment does, and has it follow
+// what is in use.
 func limitMemory(log *zap.Logger) {
 	if text := os.Getenv("GOMEMLIMIT"); text != "" {
 		log.Info("memory limit of the environment", zap.String("GOMEMLIMIT", text))
@@ -32,9 +42,49 @@ func limitMemory(log *zap.Logger) {
 		log.Info("no memory limit: the memory of the machine can't be told")
 		return
 	}
-	limit := has / memoryShare
-	debug.SetMemoryLimit(int64(min(limit, math.MaxInt64)))
-	log.Info("memory limit", zap.Stringer("limit", limit), zap.Stringer("memory", has), zap.String("from", from))
+	most := has / memoryShare
+	debug.SetMemoryLimit(int64(memoryLimit(0, most)))
+	afterCollections(func() { debug.SetMemoryLimit(int64(memoryLimit(inUse(), most))) })
+	log.Info("memory limit", zap.Stringer("limit", most), zap.Stringer("memory", has), zap.String("from", from))
+}
+
+// memoryLimit is Go's memory limit where so much is in use: what is in use and a
+// quarter more, so that collections don't follow each other. It is at most most.
+func memoryLimit(inUse, most devices.Size) devices.Size {
+	return min(max(ownMemory, inUse+max(inUse/4, spareMemory)), most, math.MaxInt64)
+}
+
+// inUse is the memory that Go can't give back: what the last collection has left of
+// the heap, stacks, and what the runtime takes for itself.
+func inUse() devices.Size {
+	samples := []metrics.Sample{
+		{Name: "/gc/heap/live:bytes"},
+		{Name: "/memory/classes/heap/stacks:bytes"},
+		{Name: "/memory/classes/metadata/mcache/inuse:bytes"},
+		{Name: "/memory/classes/metadata/mspan/inuse:bytes"},
+		{Name: "/memory/classes/metadata/other:bytes"},
+		{Name: "/memory/classes/other:bytes"},
+		{Name: "/memory/classes/profiling/buckets:bytes"},
+	}
+	metrics.Read(samples)
+	var sum devices.Size
+	for _, s := range samples {
+		sum += devices.Size(s.Value.Uint64())
+	}
+	return sum
+}
+
+// collected is freed by each collection. Its pointer keeps it from sharing memory
+// with what lives on.
+type collected struct{ _ *byte }
+
+// afterCollections has a function called after each collection, for as long as the
+// process lives.
+func afterCollections(do func()) {
+	runtime.AddCleanup(new(collected), func(do func()) {
+		do()
+		afterCollections(do)
+	}, do)
 }
 
 // memoryOf returns the memory that this process can have, and which file says

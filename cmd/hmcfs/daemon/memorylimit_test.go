@@ -1,8 +1,10 @@
 package daemon
 
 import (
+	"runtime"
 	"testing"
 	"testing/fstest"
+	"time"
 
 	"github.com/hmcfs/hmcfs/devices"
 )
@@ -66,5 +68,43 @@ func TestMemoryOf(t *testing.T) {
 				t.Errorf("%v from %q, want %v from %q", got, from, c.want, c.from)
 			}
 		})
+	}
+}
+
+// TestMemoryLimit follows what is in use.
+func TestMemoryLimit(t *testing.T) {
+	for _, c := range []struct{ inUse, most, want devices.Size }{
+		{0, 8 * devices.GiB, 128 * devices.MiB},
+		{90 * devices.MiB, 8 * devices.GiB, 128 * devices.MiB},
+		{112 * devices.MiB, 8 * devices.GiB, 144 * devices.MiB},
+		{devices.GiB, 8 * devices.GiB, 1280 * devices.MiB},
+		{7 * devices.GiB, 8 * devices.GiB, 8 * devices.GiB},
+		{0, 64 * devices.MiB, 64 * devices.MiB},
+	} {
+		if got := memoryLimit(c.inUse, c.most); got != c.want {
+			t.Errorf("with %v in use and at most %v: %v, want %v", c.inUse, c.most, got, c.want)
+		}
+	}
+	if got := inUse(); got == 0 || got > devices.GiB {
+		t.Errorf("%v are in use", got)
+	}
+}
+
+// TestAfterCollections counts collections.
+func TestAfterCollections(t *testing.T) {
+	seen := make(chan struct{}, 1)
+	afterCollections(func() {
+		select {
+		case seen <- struct{}{}:
+		default:
+		}
+	})
+	for range 3 {
+		runtime.GC()
+		select {
+		case <-seen:
+		case <-time.After(10 * time.Second):
+			t.Fatal("a collection was not seen")
+		}
 	}
 }
