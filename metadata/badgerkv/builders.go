@@ -9,9 +9,9 @@ import (
 )
 
 // Badger keeps the memory of up to eight builders of tables for the next ones, as long
-// as any are built. Each has what the largest table of its own took, so that they take
-// the most of the daemon's memory where a user changes attributes again and again. Badger
-// has no option for that.
+// as any are built. Each has what its largest table took: 30 MiB for a memtable with
+// attributes of 64 KiB, 240 MiB together where a user changes them again and again.
+// Badger has no option for that. Its pool is a channel, which anyone may receive from.
 
 // errBuilders says that Badger keeps that memory in another way than this knows.
 var errBuilders = errors.New("badgerkv: the pool of table builders is not there")

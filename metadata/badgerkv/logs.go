@@ -66,7 +66,7 @@ func enoughToOpen(opts Options, self *os.File) error {
 		if err = unix.Stat(name, &st); err != nil {
 			return fmt.Errorf("look at %s: %w", name, err)
 		}
-		needed += uint64(min(st.Blocks*512, logRoom))
+		needed += uint64(min(st.Blocks*512, earlierLogRoom))
 	}
 	s := &space{dir: opts.Dir, self: self, reserve: opts.Reserve, log: opts.Logger}
 	free, err := s.free()

@@ -30,13 +30,11 @@ func longLog(t *testing.T) string {
 		t.Fatal(err)
 	}
 	for i := 0; i < longLogKeys && err == nil; i += 500 {
-		err = db.Update(func(tx *badger.Txn) error {
-			for j := i; j < i+500; j++ {
-				if err := tx.Set(fmt.Appendf(nil, "key%d", j), bytes.Repeat([]byte{byte(j)}, longLogValue)); err != nil {
-					return err
-				}
+		err = db.Update(func(tx *badger.Txn) (err error) {
+			for j := i; j < i+500 && err == nil; j++ {
+				err = tx.Set(fmt.Appendf(nil, "key%d", j), bytes.Repeat([]byte{byte(j)}, longLogValue))
 			}
-			return nil
+			return err
 		})
 	}
 	if err != nil {

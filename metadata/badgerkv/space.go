@@ -22,6 +22,8 @@ const (
 	// logRoom is the allocation of a log, in bytes: a full memtable, the last
 	// transaction, at most 15 % of that and as much again for its headers.
 	logRoom = memTableSize + 4<<20
+	// earlierLogRoom is that of earlier versions.
+	earlierLogRoom = earlierMemTableSize + 4<<20
 	// manifestRoom is allocated beyond the manifest's end, in bytes. A log that is
 	// full becomes one table and causes a few compactions, of some 20 bytes a table.
 	manifestRoom = 1 << 20
