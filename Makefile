@@ -50,12 +50,10 @@ demo: deps build ## Mount, copy tensors across devices, show it, unmount
 test: deps build ## Run every test
 	@HMCFS_REQUIRE=$(HMCFS_REQUIRE) $(TALLY) $(TALLYFLAGS) -- $(TESTFLAGS) -timeout 14m $(PKGS)
 
-# The packages that have more to do then, and those that run the lists of
-# transport/transporttest.
-EXHAUSTIVE = $$(grep -rl --include=*_test.go 'kit\.Exhaustive()\|kit\.Rounds(\|commtest\.Run(' . | xargs -n 1 dirname | sort -u)
-
+# The tests that have more to do then, by what they ask, and those that run the
+# lists of transport/transporttest.
 check: deps build ## Run what make test leaves out: all sizes, many rounds
-	@HMCFS_CHECK=1 HMCFS_REQUIRE=$(HMCFS_REQUIRE) $(TALLY) $(TALLYFLAGS) -- $(TESTFLAGS) -timeout 25m $(EXHAUSTIVE)
+	@HMCFS_CHECK=1 HMCFS_REQUIRE=$(HMCFS_REQUIRE) $(TALLY) $(TALLYFLAGS) -using kit.Exhaustive,kit.Rounds,commtest.Run -- $(TESTFLAGS) -timeout 25m
 
 # Each process that the detector watches sleeps for a second at its end, unless
 # told otherwise, and the tests run hundreds of hmcfs commands.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hmcfs/hmcfs/tests/kit"
+	"github.com/hmcfs/hmcfs/tests/testfiles"
 )
 
 func TestParseDiff(t *testing.T) {
@@ -35,74 +36,9 @@ diff --git a/x/gone_test.go b/x/gone_test.go
 @@ -1,3 +0,0 @@
 -package x
 `)
-	want := []lines{{3, 4}, {21, 22}, {30, 30}}
+	want := []testfiles.Lines{{First: 3, Last: 4}, {First: 21, Last: 22}, {First: 30, Last: 30}}
 	if err != nil || len(got) != 1 || !slices.Equal(got["x/a_test.go"], want) {
 		t.Errorf("%v, %v; want %v", got, err, want)
-	}
-}
-
-// source is a package with a test for each way to be touched.
-const source = `package x
-
-import "testing"
-
-func TestA(t *testing.T) {
-	t.Log("a")
-}
-
-func TestB(t *testing.T) { helper(t) }
-
-type rig struct{}
-
-func (rig) close() {}
-
-func helper(t *testing.T) { limit(t) }
-
-func limit(t *testing.T) { t.Log(most) }
-
-const most = 3
-
-func TestMain(m *testing.M) { m.Run() }
-
-func FuzzC(f *testing.F) { rig{}.close() }
-
-func Testing(t *testing.T) { t.Log(most) }
-`
-
-func TestTouched(t *testing.T) {
-	kit.Check(t)
-	t.Chdir(kit.Tree(t, map[string]string{
-		"x/a_test.go":    source,
-		"x/kit_test.go":  "package x\n\nfunc shared() {}",
-		"x/user_test.go": "package x\n\nimport \"testing\"\n\nfunc TestUser(t *testing.T) { shared() }\n\nfunc TestMost(t *testing.T) { t.Log(most) }",
-	}))
-	for name, c := range map[string]struct {
-		file string
-		at   lines
-		want string
-	}{
-		"a line of a test":              {"a_test.go", lines{6, 6}, "TestA"},
-		"between two tests":             {"a_test.go", lines{8, 8}, ""},
-		"the end of one, all of one":    {"a_test.go", lines{7, 9}, "TestA TestB"},
-		"what it calls":                 {"a_test.go", lines{15, 15}, "TestB"},
-		"what that calls":               {"a_test.go", lines{17, 17}, "TestB"},
-		"a constant, not elsewhere":     {"a_test.go", lines{19, 19}, "TestB"},
-		"a type":                        {"a_test.go", lines{11, 11}, "FuzzC"},
-		"a method":                      {"a_test.go", lines{13, 13}, "FuzzC"},
-		"the imports":                   {"a_test.go", lines{3, 3}, ""},
-		"TestMain":                      {"a_test.go", lines{21, 21}, ""},
-		"a file of helpers, everywhere": {"kit_test.go", lines{3, 3}, "TestUser"},
-		"a new file":                    {"user_test.go", lines{1, 1 << 30}, "TestUser TestMost"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			p, err := parsePackage("x")
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got := strings.Join(p.touched(c.file, []lines{c.at}), " "); got != c.want {
-				t.Errorf("%q, want %q", got, c.want)
-			}
-		})
 	}
 }
 

@@ -5,7 +5,9 @@
 //
 // where subtests count like tests, and a package that doesn't build or dies
 // counts as one failure. Arguments go to go test. With -counts FILE the
-// numbers are appended to a file too.
+// numbers are appended to a file too. With -using NAMES only tests that use one
+// of these run, such as kit.Rounds, of all packages below the working directory: which
+// those are is added to the arguments.
 package main
 
 import (
@@ -15,25 +17,67 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
+
+	"github.com/hmcfs/hmcfs/tests/testfiles"
 )
 
 func main() {
 	counts := flag.String("counts", "", "append the numbers to this `file`")
+	using := flag.String("using", "", "run the tests that use one of these `names`, separated by commas")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, os.Stdout, *counts, flag.Args())
+	args, err := arguments(flag.Args(), *using)
+	if err == nil {
+		err = run(ctx, os.Stdout, *counts, args)
+	}
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "tally:", err)
 		os.Exit(1)
 	}
+}
+
+// arguments returns those of go test, with the tests that use one of some
+// identifiers, if there are any identifiers.
+func arguments(args []string, identifiers string) ([]string, error) {
+	if identifiers == "" {
+		return args, nil
+	}
+	tests := make(map[string]bool)
+	var packages []string
+	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.IsDir() {
+			return err
+		}
+		if name := d.Name(); path != "." && strings.ContainsAny(name[:1], "._") || name == "testdata" {
+			return fs.SkipDir // as the go command does
+		}
+		found, err := testfiles.Read(path)
+		if err != nil {
+			return err
+		}
+		using := found.Using(strings.Split(identifiers, ",")...)
+		for _, test := range using {
+			tests[test] = true
+		}
+		if len(using) > 0 {
+			packages = append(packages, "./"+path)
+		}
+		return nil
+	})
+	if err == nil && len(packages) == 0 {
+		err = fmt.Errorf("no test uses %s", identifiers)
+	}
+	return append(append(slices.Clone(args), "-run", "^("+strings.Join(slices.Sorted(maps.Keys(tests)), "|")+")$"), packages...), err
 }
 
 // run runs go test and fails if it does, or if anything failed in it.

@@ -3,8 +3,11 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
 // TestRun counts a module with every way in which tests can end.
@@ -76,5 +79,23 @@ func TestSkipped(t *testing.T) { t.Skip("no such device") }
 				t.Errorf("output has %q:\n%s", tc.hasNot, out.String())
 			}
 		})
+	}
+}
+
+// TestArguments chooses tests by what they use.
+func TestArguments(t *testing.T) {
+	const uses = "package x\n\nimport \"testing\"\n\nfunc TestMore(t *testing.T) { t.Log(kit.Rounds(1)) }\n\nfunc TestUsual(t *testing.T) {}\n"
+	t.Chdir(kit.Tree(t, map[string]string{
+		"a/a_test.go": uses, "b/b_test.go": "package b\n\nfunc TestOther() { Rounds() }", "c/testdata/c_test.go": uses, ".d/d_test.go": uses,
+	}))
+	got, err := arguments([]string{"-v"}, "kit.Exhaustive,kit.Rounds")
+	if want := []string{"-v", "-run", "^(TestMore)$", "./a"}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("%q, %v; want %q", got, err, want)
+	}
+	if got, err = arguments([]string{"-v"}, ""); err != nil || !slices.Equal(got, []string{"-v"}) {
+		t.Errorf("%q, %v without names", got, err)
+	}
+	if _, err = arguments(nil, "kit.None"); err == nil {
+		t.Error("no error where no test is left")
 	}
 }
