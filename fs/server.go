@@ -55,7 +55,7 @@ func (s *Server) serve() {
 // answer waits until the mount answers.
 func (s *Server) answer(ctx context.Context) error {
 	answered := make(chan error, 1)
-	go func() { answered <- s.fuse.WaitMount() }()
+	go func() { answered <- apart(s.fuse.WaitMount) }() // it opens a file of the mount
 	select {
 	case err := <-answered:
 		return err
