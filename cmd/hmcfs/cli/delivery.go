@@ -117,12 +117,24 @@ func (d *delivery) stream(ctx context.Context, w io.Writer) error {
 	if err := d.claim(ctx, 0); err != nil {
 		return err
 	}
-	if err := d.pour(ctx, w); err != nil {
+	err := d.pour(ctx, w)
+	if err != nil {
 		d.giveBack(ctx)
-		return err
+	} else if err = d.c.DevSettle(context.WithoutCancel(ctx), d.row.Key, true); err != nil && d.row.Bytes > 0 {
+		err = hinted(fmt.Errorf("all %d bytes are written, and whether they count as received is unknown: %w", d.row.Bytes, err),
+			"see with 'hmcfs ls-keys --published' whether it is offered again")
 	}
-	return d.c.DevSettle(context.WithoutCancel(ctx), d.row.Key, true)
+	if err != nil && d.row.Bytes > 0 {
+		return &writtenError{err}
+	}
+	return err
 }
+
+// writtenError is a failure after bytes were written to what can't take them
+// back: another attempt would write them again.
+type writtenError struct{ error }
+
+func (e *writtenError) Unwrap() error { return e.error }
 
 // pour writes all bytes.
 func (d *delivery) pour(ctx context.Context, w io.Writer) error {

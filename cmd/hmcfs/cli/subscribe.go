@@ -158,8 +158,11 @@ func (s *subscription) take(ctx context.Context, places []int) (again []int) {
 }
 
 // lostRace reports whether a failure is that another one has received what was
-// there, or has reserved it.
+// there, or has reserved it, and nothing was written of it.
 func (s *subscription) lostRace(place int, err error) bool {
+	if _, written := errors.AsType[*writtenError](err); written {
+		return false
+	}
 	if errors.Is(err, errReserved) {
 		return true
 	}
