@@ -9,6 +9,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"go.uber.org/zap"
 
+	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/objects"
 	"github.com/hmcfs/hmcfs/objects/owner"
 )
@@ -33,6 +34,9 @@ type streams struct {
 	all int
 	// +checklocks:mu
 	of map[uint32]int
+	// refused and refusedUsers count what maxStreams and maxUserStreams have refused.
+	// +checklocks:mu
+	refused, refusedUsers uint64
 }
 
 // enter counts one more of a user's, if there may be one more.
@@ -43,7 +47,12 @@ func (s *streams) enter(uid uint32) bool {
 	if uid != 0 {
 		most /= 2
 	}
-	if s.all >= most || uid != 0 && s.of[uid] >= maxUserStreams {
+	switch {
+	case uid != 0 && s.of[uid] >= maxUserStreams:
+		s.refusedUsers++
+		return false
+	case s.all >= most:
+		s.refused++
 		return false
 	}
 	if s.of == nil {
@@ -68,6 +77,17 @@ func (s *streams) count() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.all
+}
+
+// limits lists what bounds the streams of .hmcfs/events, and what has been refused
+// for it.
+func (s *streams) limits() []metadata.LimitStatus {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return []metadata.LimitStatus{
+		{Name: "user-event-files", Limit: maxUserStreams, Refused: s.refusedUsers},
+		{Name: "event-files", Limit: maxStreams, Refused: s.refused},
+	}
 }
 
 // eventStream is one open .hmcfs/events. It has what happens from its opening

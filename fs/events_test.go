@@ -169,4 +169,9 @@ func TestEventStreamsAreBounded(t *testing.T) {
 		r.ok(open(0))
 	}
 	r.want(open(0), syscall.EMFILE)
+	for i, want := range []uint64{others, 2} {
+		if l := r.streams.limits()[i]; l.Refused != want {
+			t.Errorf("%+v, want %d", l, want)
+		}
+	}
 }

@@ -186,6 +186,9 @@ func (s *Server) unmountAsUser(flags int) error {
 	return fmt.Errorf("unmount %s: %w: %s", s.path, err, out)
 }
 
+// Limits lists what bounds users of the mount, and what has been refused for it.
+func (s *Server) Limits() []metadata.LimitStatus { return s.fs.streams.limits() }
+
 // EntryChanged tells the kernel that a name of a directory was made, removed
 // or moved by the daemon itself. It waits for requests on that directory, so
 // it must not be called with a lock held that those need.

@@ -38,6 +38,7 @@ func (s *Store) blobContent(h *Holder, blobs []Blob) (*bound, *tier, error) {
 		return nil, nil, err
 	}
 	if has := h.blobs.Load(); has+int64(len(blobs)) > maxBlobs {
+		s.refusedBlobs.Add(1)
 		return nil, nil, fmt.Errorf("keys of this user are made of %d blobs, at most %d: remove some: %w", has, maxBlobs, devices.ErrOutOfMemory)
 	}
 	made := &boundOf{holder: h, blobs: slices.Clone(blobs), tier: blobs[0].Region.tier}

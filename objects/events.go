@@ -63,26 +63,26 @@ func (e Event) MayRead(c Caller) bool {
 	return e.Kind == EventDropped || c.may(Attr{Inode: metadata.Inode{Mode: e.mode, UID: e.uid, GID: e.gid}}, modeRead)
 }
 
-// queueLen bounds the events that a queue without a reader holds. Listeners to all
-// events share one queue, so that their number costs no memory.
+// queueLen bounds the events that wait for listeners, who share one queue, so that
+// their number costs no memory.
 const queueLen = 16384
 
-// events appends each event to the queues of its listeners.
+// events keeps each event until all listeners have taken it.
 type events struct {
 	mu sync.Mutex
 	// +checklocks:mu
 	seq uint64
 	// +checklocks:mu
 	queues map[*Events]struct{}
-	// recent are the last events, as far back as a listener to all events has
-	// not taken them, oldest first and without gaps; last is the newest one's Seq.
+	// recent are the last events, as far back as a listener has not taken them,
+	// oldest first and without gaps; last is the newest one's Seq.
 	// +checklocks:mu
 	recent []Event
 	// +checklocks:mu
 	last uint64
-	// all counts the listeners to all events.
+	// dropped counts the events that a listener had not taken when there was no room.
 	// +checklocks:mu
-	all int
+	dropped uint64
 	// +checklocks:mu
 	closed bool
 }
@@ -90,14 +90,8 @@ type events struct {
 // Events is one listener's queue. Its methods may be called from any goroutine.
 type Events struct {
 	hub *events
-	// meant says which events enter the queue; nil is all.
-	meant func(*Event) bool
-	// hub.mu guards the rest. next is the Seq of the next event of hub.recent,
-	// for a queue of all events; waiting are those of any other, oldest first.
-	next    uint64
-	waiting []Event
-	// dropped stands before them; its Dropped is 0 for none.
-	dropped Event
+	// hub.mu guards the rest. next is the Seq of the next event of hub.recent.
+	next uint64
 	// came is closed, and made anew, when something has changed.
 	came  chan struct{}
 	ended bool
@@ -106,10 +100,9 @@ type Events struct {
 // Listen begins a queue of what happens from now on. Close ends it. A queue
 // that nobody reads is bounded: the oldest events go, and one EventDropped
 // stands in their place.
-func (s *Store) Listen() *Events { return s.events.listen(nil) }
-
-func (h *events) listen(meant func(*Event) bool) *Events {
-	e := &Events{hub: h, meant: meant, came: make(chan struct{})}
+func (s *Store) Listen() *Events {
+	h := &s.events
+	e := &Events{hub: h, came: make(chan struct{})}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if e.ended = h.closed; e.ended {
@@ -119,10 +112,7 @@ func (h *events) listen(meant func(*Event) bool) *Events {
 		h.queues = map[*Events]struct{}{}
 	}
 	h.queues[e] = struct{}{}
-	if meant == nil {
-		h.all++
-		e.next = h.seq + 1
-	}
+	e.next = h.seq + 1
 	return e
 }
 
@@ -145,23 +135,37 @@ func (h *events) emit(ev *Event) {
 		return
 	}
 	ev.Seq, ev.Time = h.seq, time.Now().UTC().Format(time.RFC3339Nano)
-	if h.all > 0 {
-		if len(h.recent) == queueLen {
-			h.recent = h.recent[1:]
+	if len(h.recent) == queueLen {
+		if h.leastLocked() <= h.recent[0].Seq {
+			h.dropped++
 		}
-		h.recent, h.last = append(h.recent, *ev), h.seq
+		h.recent = h.recent[1:]
 	}
+	h.recent, h.last = append(h.recent, *ev), h.seq
 	for e := range h.queues {
-		switch {
-		case e.meant == nil:
-			h.wakeLocked(e)
-		case e.meant(ev):
-			h.addLocked(e, *ev)
-		}
+		h.wakeLocked(e)
 	}
 }
 
-// nextLocked takes the next event out of a queue of all; false when there is none.
+// leastLocked returns the Seq of the first event that not all have taken.
+//
+// +checklocks:h.mu
+func (h *events) leastLocked() uint64 {
+	least := h.last + 1
+	for e := range h.queues {
+		least = min(least, e.next)
+	}
+	return least
+}
+
+// droppedSoFar returns how many events a listener was too slow for.
+func (h *events) droppedSoFar() uint64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.dropped
+}
+
+// nextLocked takes the next event out of a queue; false when there is none.
 //
 // +checklocks:h.mu
 func (h *events) nextLocked(e *Events) (ev Event, ok bool) {
@@ -187,29 +191,10 @@ func (h *events) nextLocked(e *Events) (ev Event, ok bool) {
 //
 // +checklocks:h.mu
 func (h *events) trimLocked() {
-	least := h.last + 1
-	for e := range h.queues {
-		if e.meant == nil {
-			least = min(least, e.next)
-		}
-	}
-	keep := h.last + 1 - least
+	keep := h.last + 1 - h.leastLocked()
 	if n := uint64(len(h.recent)); keep <= n/2 && n > 0 {
 		h.recent = slices.Clone(h.recent[n-keep:]) // its memory too
 	}
-}
-
-// addLocked puts an event into a queue, and the oldest out of one that is full.
-//
-// +checklocks:h.mu
-func (h *events) addLocked(e *Events, ev Event) {
-	if len(e.waiting) == queueLen {
-		first := &e.waiting[0]
-		e.dropped = Event{Seq: first.Seq, Time: first.Time, Kind: EventDropped, Dropped: e.dropped.Dropped + 1}
-		e.waiting = e.waiting[1:]
-	}
-	e.waiting = append(e.waiting, ev)
-	h.wakeLocked(e)
 }
 
 // +checklocks:h.mu
@@ -242,22 +227,14 @@ func (e *Events) Next(ctx context.Context) (Event, error) {
 func (e *Events) take() (ev Event, came <-chan struct{}, err error) {
 	e.hub.mu.Lock()
 	defer e.hub.mu.Unlock()
-	if _, listens := e.hub.queues[e]; listens && e.meant == nil {
+	if _, listens := e.hub.queues[e]; listens {
 		if next, ok := e.hub.nextLocked(e); ok {
 			return next, nil, nil
 		}
 	}
-	switch {
-	case e.dropped.Dropped > 0:
-		ev, e.dropped = e.dropped, Event{}
-		return ev, nil, nil
-	case len(e.waiting) > 0:
-		ev, e.waiting = e.waiting[0], e.waiting[1:]
-		return ev, nil, nil
-	case e.ended:
+	if e.ended {
 		return Event{}, nil, fmt.Errorf("wait for an event: %w", ErrClosed)
 	}
-	e.waiting = nil // its memory, once it is empty
 	return Event{}, e.came, nil
 }
 
@@ -267,11 +244,8 @@ func (e *Events) Close() {
 	defer e.hub.mu.Unlock()
 	if _, listens := e.hub.queues[e]; listens {
 		delete(e.hub.queues, e)
-		e.waiting, e.dropped, e.ended = nil, Event{}, true
-		if e.meant == nil {
-			e.hub.all--
-			e.hub.trimLocked()
-		}
+		e.ended = true
+		e.hub.trimLocked()
 		e.hub.wakeLocked(e)
 	}
 }

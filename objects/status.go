@@ -77,6 +77,14 @@ func (t *tier) status() (DeviceStatus, error) {
 	return d, nil
 }
 
+// Limits lists what bounds listeners and holders, and what has been refused for it.
+func (s *Store) Limits() []metadata.LimitStatus {
+	return []metadata.LimitStatus{
+		{Name: "waiting-events", Limit: queueLen, Refused: s.events.droppedSoFar()},
+		{Name: "session-blobs", Limit: maxBlobs, Refused: s.refusedBlobs.Load()},
+	}
+}
+
 // Extents tells which device memory holds the object now.
 func (s *Store) Extents(ctx context.Context, ino Ino) ([]metadata.Mapping, error) {
 	o, err := s.pin(ctx, ino, pinUse)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"go.uber.org/zap"
 
@@ -39,10 +40,12 @@ type Store struct {
 	shared shared
 	// holders are those that have not been closed.
 	holders holders
-	keyed   keyedState
-	events  events
-	notices notices
-	turns   turns
+	// refusedBlobs counts what holders with too many blobs were refused.
+	refusedBlobs atomic.Uint64
+	keyed        keyedState
+	events       events
+	notices      notices
+	turns        turns
 	// What Open has found; immutable after it.
 	recovery  Recovery
 	witnesses witnesses

@@ -2,13 +2,18 @@ package tests
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/tests/kit"
 	"github.com/hmcfs/hmcfs/tests/mnt"
 )
@@ -64,4 +69,72 @@ func TestLimitsOfNamesAndAttributes(t *testing.T) {
 		must(t, unix.Mkdir(file(names), 0o700))
 		wantErrno(t, unix.Mkdir(file(names+1), 0o700), unix.EDQUOT)
 	})
+}
+
+// TestLimitsAreCounted compares the limits of docs/operations.md with the metrics:
+// each has a name, what happens beyond it, its value in hmcfs_limit, and a counter.
+func TestLimitsAreCounted(t *testing.T) {
+	kit.Check(t)
+	m := mnt.Mount(t, mnt.Options{})
+	text, err := m.Client().Metrics(t.Context())
+	must(t, err)
+	served := series(text, "hmcfs_limit")
+	counted := series(text, "hmcfs_limit_refusals_total")
+	if names := slices.Sorted(maps.Keys(served)); !slices.Equal(names, slices.Sorted(maps.Keys(counted))) {
+		t.Errorf("limits %q, counters %q", names, slices.Sorted(maps.Keys(counted)))
+	}
+	told := map[string]bool{}
+	beyond := regexp.MustCompile("\\bE[A-Z]{3,}\\b|`dropped`")
+	for _, row := range limitRows(t) {
+		name := strings.Trim(row[0], "`")
+		told[name] = true
+		value, err := devices.ParseSize(row[2])
+		if limit, ok := served[name]; err != nil || !ok || limit != float64(value) {
+			t.Errorf("%q is %q in the table, %v in the metrics: %v", name, row[2], limit, err)
+		}
+		if !beyond.MatchString(row[4]) {
+			t.Errorf("%q: what is beyond it is %q", name, row[4])
+		}
+	}
+	for name := range served {
+		if !told[name] {
+			t.Errorf("%q is not in the table", name)
+		}
+	}
+}
+
+// limitRows returns the cells of each row of the table of limits in docs/operations.md.
+func limitRows(t *testing.T) (rows [][]string) {
+	t.Helper()
+	text, err := os.ReadFile("../docs/operations.md")
+	must(t, err)
+	_, section, _ := strings.Cut(string(text), "\n## Limits\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	for line := range strings.Lines(section) {
+		if !strings.HasPrefix(line, "| ") {
+			continue
+		}
+		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
+		for i := range cells {
+			cells[i] = strings.TrimSpace(cells[i])
+		}
+		rows = append(rows, cells)
+	}
+	if len(rows) < 3 {
+		t.Fatalf("no table in %q", section)
+	}
+	return rows[2:] // behind the names of the columns and the line below them
+}
+
+// series returns the values of a metric by its only label.
+func series(text, metric string) map[string]float64 {
+	values := map[string]float64{}
+	line := regexp.MustCompile(`(?m)^` + metric + `\{limit="([^"]+)"\} (\S+)$`)
+	for _, found := range line.FindAllStringSubmatch(text, -1) {
+		value, err := strconv.ParseFloat(found[2], 64)
+		if err == nil {
+			values[found[1]] = value
+		}
+	}
+	return values
 }

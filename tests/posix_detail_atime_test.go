@@ -56,3 +56,28 @@ func TestReadsAndAccessTimes(t *testing.T) {
 		})
 	}
 }
+
+// TestAccessTimeStays sets the access time of files that the daemon serves while it
+// reads them ahead: what was asked for before changes it no more.
+func TestAccessTimeStays(t *testing.T) {
+	everywhereWith(t, mnt.Options{Extra: []string{"--passthrough", "off"}}, func(t *testing.T, p place) {
+		name := p.path("f")
+		create(t, name, 1, 8<<20)
+		part := make([]byte, 128<<10)
+		for round := range kit.Rounds(10, 20, 200) {
+			f, err := os.Open(name)
+			must(t, err)
+			for range 4 {
+				_, err = f.Read(part)
+				must(t, err)
+			}
+			set := time.Unix(1_000_000_000+int64(round), 0)
+			must(t, os.Chtimes(name, set, time.Now()))
+			must(t, f.Close())
+			st := lstat(t, name)
+			if got := time.Unix(st.Atim.Unix()); !got.Equal(set) {
+				t.Fatalf("round %d: accessed %v, set %v", round, got, set)
+			}
+		}
+	})
+}

@@ -88,7 +88,7 @@ func newCollector(m Metrics) *collector {
 		fsCount:         d("fs_operations_total", "Requests of the kernel, by operation.", "operation"),
 		fsErrors:        d("fs_errors_total", "Requests that were answered with an error, by operation.", "operation"),
 		fsSeconds:       d("fs_seconds_total", "Time spent on requests, by operation.", "operation"),
-		limit:           d("limit", "What one user, or one inode, may have.", "limit"),
+		limit:           d("limit", "What one user, inode or session, or all together, may have.", "limit"),
 		refusals:        d("limit_refusals_total", "What was refused since a limit was reached.", "limit"),
 	}
 }

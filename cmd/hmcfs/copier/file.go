@@ -2,6 +2,7 @@ package copier
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -48,7 +49,7 @@ func (c *copier) file(ctx context.Context, j job) (out File) {
 		if m.part == (segment{0, info.Size()}) {
 			copyTensorFacts(src, dst)
 		}
-		out.Path = pathTaken(src, dst)
+		out.Path = c.pathTaken(src, dst)
 	}
 	left := ""
 	if out.Err != nil {
@@ -133,17 +134,17 @@ func copyTensorFacts(src, dst *os.File) {
 
 // pathTaken asks hmcfs which way the bytes took: of the target if it is on a
 // mount, else of the source, whose bytes came to the host: those of the host
-// tier by passthrough, as it is where that is on. It is "" for no bytes, for
+// tier by passthrough where the mount has that. It is "" for no bytes, for
 // files outside of hmcfs, and for what comes out of another node's tree, of
 // which hmcfs nodes tells the transport.
-func pathTaken(src, dst *os.File) string {
+func (c *copier) pathTaken(src, dst *os.File) string {
 	if fileXattr(dst, "user.hmc.device") != "" {
 		return fileXattr(dst, "user.hmc.path")
 	}
 	switch device := fileXattr(src, "user.hmc.device"); {
 	case device == "", ofAnotherNode(src):
 		return ""
-	case device == "host":
+	case device == "host" && c.passthrough(src):
 		return "passthrough"
 	default:
 		return "d2h"
@@ -153,12 +154,43 @@ func pathTaken(src, dst *os.File) string {
 // ofAnotherNode reports whether a file of a mount lies below nodes/, also one that was
 // opened by a link of keys/.
 func ofAnotherNode(f *os.File) bool {
-	path, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", f.Fd()))
-	if err != nil || !strings.Contains(path, "/nodes/") {
+	path := pathOf(f)
+	if !strings.Contains(path, "/nodes/") {
 		return false
 	}
 	m, found, err := place.MountOf(path)
 	return err == nil && found && strings.HasPrefix(path, filepath.Join(m.MountPoint, "nodes")+"/")
+}
+
+// pathOf is the path that a file has now; "" where that can't be told.
+func pathOf(f *os.File) string {
+	path, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", f.Fd()))
+	if err != nil {
+		return ""
+	}
+	return path
+}
+
+// passthrough reports whether the kernel serves the host files of a file's mount by
+// itself. Each mount is asked once.
+func (c *copier) passthrough(f *os.File) bool {
+	m, found, err := place.MountOf(pathOf(f))
+	if err != nil || !found {
+		return false
+	}
+	on, known := c.byKernel[m.MountPoint]
+	if known {
+		return on
+	}
+	var stats struct {
+		Mount struct {
+			Passthrough bool `json:"passthrough"`
+		} `json:"mount"`
+	}
+	text, err := os.ReadFile(filepath.Join(m.MountPoint, ".hmcfs", "stats"))
+	on = err == nil && json.Unmarshal(text, &stats) == nil && stats.Mount.Passthrough
+	c.byKernel[m.MountPoint] = on
+	return on
 }
 
 func fileXattr(f *os.File, name string) string {

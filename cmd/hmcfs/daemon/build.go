@@ -312,7 +312,7 @@ func (d *Daemon) listen(ctx context.Context, _ *undo) error {
 // limits lists what bounds a user or a file, and what has been refused for it.
 func (d *Daemon) limits() []metadata.LimitStatus {
 	held := d.guard.Stats()
-	return slices.Concat(d.meta.Limits(), d.refusals.Limits(),
+	return slices.Concat(d.meta.Limits(), d.refusals.Limits(), d.clientRefusals.Limits(), d.store.Limits(), d.server.Limits(),
 		[]metadata.LimitStatus{{Name: "user-silent-descriptors", Limit: owner.MaxPerUser, Refused: held.Refused}})
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/objects"
 	"github.com/hmcfs/hmcfs/objects/adminapi"
+	"github.com/hmcfs/hmcfs/objects/hetero/local"
 	"github.com/hmcfs/hmcfs/objects/owner"
 	"github.com/hmcfs/hmcfs/transport"
 	"github.com/hmcfs/hmcfs/transport/affinity"
@@ -45,6 +46,8 @@ type Daemon struct {
 	admin  *admin.Server
 	// refusals count what the admin socket refuses users.
 	refusals admin.Refusals
+	// clientRefusals count what clients of heterogeneous objects are refused.
+	clientRefusals local.Refusals
 	// dev is the mount's device number, by which its connection is aborted.
 	dev string
 

@@ -23,7 +23,7 @@ var _ admin.Keyed = keyed{}
 
 // Begin begins a client for a user.
 func (k keyed) Begin(by objects.Caller) (hetero.Client, error) {
-	o := local.Options{Store: k.d.store, Caller: by, Inode: k.d.shownFile}
+	o := local.Options{Store: k.d.store, Caller: by, Inode: k.d.shownFile, Refusals: &k.d.clientRefusals}
 	if others := k.d.otherNodes(); others != nil {
 		o.Elsewhere = others
 	}

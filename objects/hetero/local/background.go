@@ -11,6 +11,8 @@ import (
 // background bounds what goes on behind calls that have returned, so that a
 // client can't fill the daemon's memory with what it does not wait for.
 type background struct {
+	refusals *Refusals
+
 	mu sync.Mutex
 	// +checklocks:mu
 	calls, keys int
@@ -22,12 +24,17 @@ type background struct {
 func (b *background) take(n int) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.calls >= hetero.MaxBackgroundCalls || b.keys+n > hetero.MaxBackgroundKeys {
-		return fmt.Errorf("%w: %d keys of %d calls are under way in the background", hetero.ErrBusy, b.keys, b.calls)
+	switch {
+	case b.calls >= hetero.MaxBackgroundCalls:
+		b.refusals.add(limitBackgroundCalls)
+	case b.keys+n > hetero.MaxBackgroundKeys:
+		b.refusals.add(limitBackgroundKeys)
+	default:
+		b.calls++
+		b.keys += n
+		return nil
 	}
-	b.calls++
-	b.keys += n
-	return nil
+	return fmt.Errorf("%w: %d keys of %d calls are under way in the background", hetero.ErrBusy, b.keys, b.calls)
 }
 
 func (b *background) give(n int) {

@@ -25,6 +25,8 @@ type Options struct {
 	// Inode tells which file of the store an open file of the mount is; nil
 	// where there is no mount.
 	Inode func(*os.File) (objects.Ino, error)
+	// Refusals counts what is refused at the limits of a client; nil counts nothing.
+	Refusals *Refusals
 }
 
 // Client is a hetero.Client of the daemon's own process.
@@ -40,6 +42,7 @@ type Client struct {
 	// calls counts what is under way; it grows with mu held, and not any more
 	// once the client is closed.
 	calls         sync.WaitGroup
+	refusals      *Refusals
 	background    background
 	subscriptions subscriptions
 	reservations  reservations
@@ -63,6 +66,7 @@ func New(o Options) *Client {
 	return &Client{
 		store: o.Store, holder: o.Store.NewHolder(o.Caller), inode: o.Inode, elsewhere: o.Elsewhere,
 		life: life, end: end,
+		refusals: o.Refusals, background: background{refusals: o.Refusals},
 		subscriptions: newSubscriptions(),
 		reservations:  reservations{byKey: map[string]*reservation{}},
 		memories:      map[hetero.MemoryID]*objects.Region{},

@@ -57,7 +57,8 @@ func TestTranslate(t *testing.T) {
 
 func TestBackground(t *testing.T) {
 	t.Parallel()
-	var b background
+	refused := &Refusals{}
+	b := background{refusals: refused}
 	for range hetero.MaxBackgroundCalls {
 		if err := b.take(1); err != nil {
 			t.Fatal(err)
@@ -76,6 +77,11 @@ func TestBackground(t *testing.T) {
 	}
 	if err := b.take(1); !errors.Is(err, hetero.ErrBusy) {
 		t.Errorf("a key too many: %v", err)
+	}
+	for _, l := range refused.Limits()[limitBackgroundCalls:] {
+		if l.Refused != 1 {
+			t.Errorf("%+v", l)
+		}
 	}
 	b.give(hetero.MaxKeys)
 	if err := b.take(hetero.MaxKeys); err != nil {

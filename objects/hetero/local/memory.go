@@ -97,6 +97,7 @@ func (c *Client) roomLocked() error {
 	case c.closed:
 		return hetero.ErrClosed
 	case len(c.memories)+len(c.targets) >= hetero.MaxMemories:
+		c.refusals.add(limitMemories)
 		return fmt.Errorf("%w: %d pieces are registered already", hetero.ErrNoMemory, len(c.memories)+len(c.targets))
 	}
 	return nil
