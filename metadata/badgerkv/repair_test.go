@@ -82,23 +82,29 @@ func TestKilledRepair(t *testing.T) {
 			if test.mended {
 				mustHaveKey(t, store)
 			} else {
-				if _, err := badgerkv.Open(t.Context(), badgerkv.Options{Dir: store}); !errors.Is(err, metadata.ErrCorrupt) {
-					t.Errorf("Open = %v, want ErrCorrupt", err)
-				}
-				if got := names(t, store); !slices.Equal(got, []string{"state"}) {
-					t.Errorf("after a start there are %q", got)
-				}
-				got, err := badgerkv.Salvage(t.Context(), badgerkv.Options{Dir: store}, nil)
-				if err != nil || got == nil || got.Records != 1 {
-					t.Fatalf("Salvage = %+v, %v", got, err)
-				}
-				mustHaveKey(t, store)
+				repairAgain(t, store)
 			}
 			if got := names(t, store); !slices.Equal(got, []string{"state", "state.damaged-1"}) {
 				t.Errorf("after the repair there are %q", got)
 			}
 		})
 	}
+}
+
+// repairAgain starts with damaged records, which is refused, and repairs them.
+func repairAgain(t *testing.T, store string) {
+	t.Helper()
+	if _, err := badgerkv.Open(t.Context(), badgerkv.Options{Dir: store}); !errors.Is(err, metadata.ErrCorrupt) {
+		t.Errorf("Open = %v, want ErrCorrupt", err)
+	}
+	if got := names(t, store); !slices.Equal(got, []string{"state"}) {
+		t.Errorf("after a start there are %q", got)
+	}
+	got, err := badgerkv.Salvage(t.Context(), badgerkv.Options{Dir: store}, nil)
+	if err != nil || got == nil || got.Records != 1 {
+		t.Fatalf("Salvage = %+v, %v", got, err)
+	}
+	mustHaveKey(t, store)
 }
 
 // TestFailedRepair has the caller's part of a repair fail, twice.
