@@ -102,6 +102,9 @@ func Open(ctx context.Context, opts Options) (*KV, error) {
 		return nil, err
 	}
 	opts.EnsureDefaults()
+	if err := finishRepair(opts.Dir); err != nil {
+		return nil, fmt.Errorf("finish a repair: %w", err)
+	}
 	if err := os.MkdirAll(opts.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make store: %w", err)
 	}
@@ -111,7 +114,7 @@ func Open(ctx context.Context, opts Options) (*KV, error) {
 	}
 	found, err := inspect(opts.Dir, opts.Witness)
 	if err == nil {
-		err = found.err()
+		err = errors.Join(found.err(), dropRepair(opts.Dir))
 	}
 	if err == nil {
 		err = enoughToOpen(opts, lock)

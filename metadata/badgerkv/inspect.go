@@ -96,7 +96,11 @@ func noRecords(names []string) bool {
 func IsEmpty(dir string) (bool, error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return true, nil
+		_, err = os.Lstat(dir + mendedSuffix)
+		if errors.Is(err, fs.ErrNotExist) {
+			return true, nil
+		}
+		return false, err
 	}
 	names := make([]string, len(entries))
 	for i, e := range entries {

@@ -9,8 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/hmcfs/hmcfs/metadata"
 )
 
@@ -41,22 +39,33 @@ type salvage struct {
 
 // Salvage puts a store of what can be read in place of one that Open refuses, whose
 // directory it renames. It holds all records in memory. mend is given the new store
-// before it takes the place. The answer is nil when nothing is damaged.
+// before it takes the place. The answer is nil when Open does not refuse.
 //
 // Where the newest version of a record is lost, an older one may take its place.
 //
 // Errors: those of Open but for metadata.ErrCorrupt, and mend's; then nothing has
-// changed.
+// changed. When the new store can't be renamed the next Open does that.
 func Salvage(ctx context.Context, opts Options, mend func(context.Context, *KV) error) (out *Salvaged, err error) {
 	opts.EnsureDefaults()
+	// Badger may refuse what an inspection finds whole.
+	kv, refused := Open(ctx, opts)
+	switch {
+	case refused == nil:
+		return nil, kv.Close()
+	case !errors.Is(refused, metadata.ErrCorrupt):
+		return nil, refused
+	}
 	lock, err := lockDir(opts.Dir)
 	if err != nil {
 		return nil, fmt.Errorf("lock store: %w", err)
 	}
 	defer func() { err = errors.Join(err, lock.Close()) }()
 	found, err := inspect(opts.Dir, opts.Witness)
-	if err != nil || found.err() == nil {
+	if err != nil {
 		return nil, err
+	}
+	if found.err() == nil {
+		found.damaged("%v", refused)
 	}
 	s := &salvage{found: found, newest: map[string]kept{}, commits: map[uint64]bool{}}
 	if err = s.readTables(); err != nil {
@@ -66,31 +75,39 @@ func Salvage(ctx context.Context, opts Options, mend func(context.Context, *KV) 
 		s.readLog(l)
 	}
 	s.missing()
-	mending := opts.Dir + ".mending"
-	if err = setAside(mending, opts.Dir); err != nil {
-		return nil, err
+	if err = s.build(ctx, opts.Dir+mendingSuffix, mend); err != nil {
+		return nil, errors.Join(err, dropRepair(opts.Dir))
 	}
-	if err = s.build(ctx, mending, mend); err != nil {
-		return nil, errors.Join(err, os.RemoveAll(mending))
-	}
-	aside, err := exchange(opts.Dir, mending)
+	aside, err := takePlace(opts.Dir)
 	if err != nil {
 		return nil, fmt.Errorf("put the mended records in place: %w", err)
 	}
 	return &Salvaged{Aside: aside, Damage: found.damage, Gone: s.gone, Records: len(s.newest)}, nil
 }
 
-// setAside renames what a death has left under a name, which may be the damaged
-// records.
-func setAside(path, dir string) error {
-	if _, err := os.Lstat(path); errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	to, err := freeName(dir)
-	if err != nil {
+// A store that a repair makes has one suffix while it is built, and the other when it
+// is whole, until it takes the place of the damaged one.
+const (
+	mendingSuffix = ".mending"
+	mendedSuffix  = ".mended"
+)
+
+// finishRepair puts a mended store in its place if the damaged one has left it: the
+// process that repaired was killed in between.
+func finishRepair(dir string) error {
+	if _, err := os.Lstat(dir); !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	return os.Rename(path, to)
+	if err := os.Rename(dir+mendedSuffix, dir); !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// dropRepair removes what a repair has left that did not come to an end. The directory
+// of the store is locked, so that no repair is under way.
+func dropRepair(dir string) error {
+	return errors.Join(os.RemoveAll(dir+mendingSuffix), os.RemoveAll(dir+mendedSuffix))
 }
 
 // freeName returns a name for damaged records.
@@ -105,23 +122,19 @@ func freeName(dir string) (string, error) {
 	}
 }
 
-// exchange puts one directory in place of another, at once where the file system can,
-// and returns where the other is.
-func exchange(dir, by string) (aside string, err error) {
+// takePlace puts a store that is built in place of the damaged one, and returns where
+// that is.
+func takePlace(dir string) (aside string, err error) {
 	if aside, err = freeName(dir); err != nil {
 		return "", err
 	}
-	err = unix.Renameat2(unix.AT_FDCWD, by, unix.AT_FDCWD, dir, unix.RENAME_EXCHANGE)
+	if err = os.Rename(dir+mendingSuffix, dir+mendedSuffix); err == nil {
+		err = os.Rename(dir, aside)
+	}
 	if err == nil {
-		return aside, os.Rename(by, aside)
+		err = os.Rename(dir+mendedSuffix, dir)
 	}
-	if !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOSYS) {
-		return "", err
-	}
-	if err := os.Rename(dir, aside); err != nil {
-		return "", err
-	}
-	return aside, os.Rename(by, dir)
+	return aside, err
 }
 
 // keep takes an entry unless a newer one of its key is there.
