@@ -2,7 +2,6 @@ package fs
 
 import (
 	"bufio"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,7 +21,7 @@ const ownMountEnv = "HMCFS_TEST_OWN_MOUNT"
 type silentFS struct{ fuse.RawFileSystem }
 
 func (silentFS) Lookup(<-chan struct{}, *fuse.InHeader, string, *fuse.EntryOut) fuse.Status {
-	fmt.Println("asked")
+	_, _ = os.Stdout.WriteString("asked\n") // the parent sees whether it came
 	select {}
 }
 

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -69,7 +68,11 @@ func listAside(report *adminapi.FsckReport, r adminapi.FsckRequest, from asideKe
 // CheckState checks the records in a state directory that no daemon uses.
 func CheckState(ctx context.Context, stateDir string, r adminapi.FsckRequest) (report adminapi.FsckReport, err error) {
 	p := place.Paths{State: stateDir}
-	if _, err = os.Stat(p.Metadata()); errors.Is(err, fs.ErrNotExist) {
+	empty, err := badgerkv.IsEmpty(p.Metadata())
+	if err != nil {
+		return report, fmt.Errorf("look at the records: %w", err)
+	}
+	if empty {
 		return report, fmt.Errorf("state directory %s has no records: nothing was kept there, or it is another directory", stateDir)
 	}
 	if err = p.StateIsOf(os.Geteuid()); err != nil {

@@ -106,3 +106,15 @@ func TestCheckStateRefusals(t *testing.T) {
 		}
 	}
 }
+
+// A repair that was killed before its last step is finished by the next look.
+func TestCheckStateFinishesARepair(t *testing.T) {
+	p := makeState(t)
+	if err := os.Rename(p.Metadata(), p.Metadata()+".mended"); err != nil {
+		t.Fatal(err)
+	}
+	report, err := CheckState(t.Context(), p.State, adminapi.FsckRequest{})
+	if err != nil || len(report.Lost) != 1 || len(report.Problems) != 0 {
+		t.Errorf("%+v, %v", report, err)
+	}
+}
