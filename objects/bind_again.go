@@ -18,38 +18,68 @@ import (
 // errOfSession says that an object was memory of a session of the run before.
 var errOfSession = fmt.Errorf("it was memory of a user of the run before: %w", ErrLost)
 
+// errUnseen says that a name does not lead to an object's memory as far as the kernel
+// knows by itself.
+var errUnseen = errors.New("the file system of its name has to be asked")
+
 // rebind binds again what was bound when the daemon before this one ended:
-// the memory is its owner's, and lives as long as he does. Who has ended
+// the memory is its owner's, and lives as long as that process. One that has ended
 // since, or has let the memory go, leaves a lost object. It runs before
 // anybody uses the store.
+//
+// What is found without a request to any file system comes first, so that one that
+// does not answer, for which a start waits a bounded time, takes nothing else.
 func (s *Store) rebind(ctx context.Context) error {
 	bound, err := s.meta.Bindings(ctx)
 	if err != nil {
 		return fmt.Errorf("find bound objects: %w", err)
 	}
 	waited := userWaits{}
-	for _, ino := range bound {
-		in, err := s.meta.Get(ctx, ino)
-		if err != nil {
-			return fmt.Errorf("find bound object %d: %w", ino, err)
-		}
-		t, err := s.tierOf(in.Device)
-		if err != nil {
-			continue // it is bound again when its device is there again
-		}
-		if err := s.rebindOne(ctx, t, in, waited); err != nil {
-			if uerr := s.meta.Unbind(ctx, ino, true); uerr != nil {
-				return fmt.Errorf("note that object %d is lost: %w", ino, uerr)
+	for _, asking := range []bool{false, true} {
+		var unseen []Ino
+		for _, ino := range bound {
+			err = s.rebindInode(ctx, ino, asking, waited)
+			switch {
+			case errors.Is(err, errUnseen):
+				unseen = append(unseen, ino)
+			case err != nil:
+				return err
 			}
-			if errors.Is(err, errOfSession) {
-				s.expireLost(ctx, ino)
-				continue
-			}
-			s.log.Warn("bound object lost", zap.Uint64("ino", uint64(ino)), zap.Error(err))
-			continue
 		}
-		s.log.Info("object bound again", zap.Uint64("ino", uint64(ino)))
+		bound = unseen
 	}
+	return nil
+}
+
+// rebindInode binds one object again, or notes that it is lost. asking says that file
+// systems may be asked for names.
+//
+// Errors: errUnseen, unless asking.
+func (s *Store) rebindInode(ctx context.Context, ino Ino, asking bool, waited userWaits) error {
+	in, err := s.meta.Get(ctx, ino)
+	if err != nil {
+		return fmt.Errorf("find bound object %d: %w", ino, err)
+	}
+	t, err := s.tierOf(in.Device)
+	if err != nil {
+		return nil //nolint:nilerr // it is bound again when its device is there again
+	}
+	err = s.rebindOne(ctx, t, in, asking, waited)
+	if errors.Is(err, errUnseen) {
+		return err
+	}
+	if err == nil {
+		s.log.Info("object bound again", zap.Uint64("ino", uint64(ino)))
+		return nil
+	}
+	if uerr := s.meta.Unbind(ctx, ino, true); uerr != nil {
+		return fmt.Errorf("note that object %d is lost: %w", ino, uerr)
+	}
+	if errors.Is(err, errOfSession) {
+		s.expireLost(ctx, ino)
+		return nil
+	}
+	s.log.Warn("bound object lost", zap.Uint64("ino", uint64(ino)), zap.Error(err))
 	return nil
 }
 
@@ -81,7 +111,7 @@ func (w userWaits) look(uid uint32, fn func() error) error {
 	return err
 }
 
-func (s *Store) rebindOne(ctx context.Context, t *tier, in metadata.Inode, waited userWaits) error {
+func (s *Store) rebindOne(ctx context.Context, t *tier, in metadata.Inode, asking bool, waited userWaits) error {
 	data, err := s.meta.Binding(ctx, in.Ino)
 	if err != nil {
 		return err
@@ -103,7 +133,7 @@ func (s *Store) rebindOne(ctx context.Context, t *tier, in metadata.Inode, waite
 	if err != nil {
 		return err
 	}
-	op := &opener{store: s, tier: t, who: Caller{UID: record.UID}, memory: record.Memory, record: record}
+	op := &opener{store: s, tier: t, who: Caller{UID: record.UID}, memory: record.Memory, record: record, asking: asking}
 	if err := waited.look(record.UID, func() error { return op.reopen(ctx) }); err != nil {
 		return errors.Join(err, op.abandon())
 	}
@@ -168,30 +198,53 @@ func (op *opener) findMemory(ctx context.Context, i int, want owner.FileID) erro
 	return op.importHandle(ctx, i, h)
 }
 
-// findFile opens the file of a piece: by its name, or else wherever its owner
-// has it by now.
+// findFile opens the file of a piece: by its name where that is known to lead to it,
+// or else wherever its owner has it by now, or else by its name, whose file system may
+// not answer.
+//
+// Errors: errUnseen in place of the last.
 func (op *opener) findFile(i int, want owner.FileID) error {
 	p := &op.memory.Pieces[i]
-	if p.FD != nil || p.Path != "" {
-		f, err := op.openFile(i)
-		if err == nil && isFile(f, want) {
+	name := p.Path
+	if name == "" && p.FD != nil {
+		name = owner.DescriptorPath(op.memory.PID, *p.FD)
+	}
+	if name != "" && owner.Leads(name, want) {
+		f, err := op.openSame(i, want)
+		if err == nil {
 			return op.addFile(i, f)
 		}
-		if err == nil {
-			err = f.Close()
-		}
-		if op.owner == nil {
-			return errors.Join(err, fmt.Errorf("its file is gone: %w", ErrLost))
+		if errors.Is(err, owner.ErrSilent) {
+			return err
 		}
 	}
-	if op.owner == nil {
-		return fmt.Errorf("nobody is known to have it: %w", ErrLost)
+	err := fmt.Errorf("nobody is known to have it: %w", ErrLost)
+	if op.owner != nil {
+		var f *os.File
+		if f, err = op.owner.Search(op.store.guard, want, op.who.UID); err == nil {
+			return op.addFile(i, f)
+		}
 	}
-	f, err := op.owner.Search(op.store.guard, want, op.who.UID)
+	if _, _, descriptor := owner.ParseDescriptor(name); descriptor || name == "" {
+		return err // the kernel knows what it leads to
+	}
+	if !op.asking {
+		return errUnseen
+	}
+	f, err := op.openSame(i, want)
 	if err != nil {
 		return err
 	}
 	return op.addFile(i, f)
+}
+
+// openSame opens the file of a piece by its name, if that is the wanted one.
+func (op *opener) openSame(i int, want owner.FileID) (*os.File, error) {
+	f, err := op.openFile(i)
+	if err != nil || isFile(f, want) {
+		return f, err
+	}
+	return nil, errors.Join(f.Close(), fmt.Errorf("its file is gone: %w", ErrLost))
 }
 
 func isFile(f *os.File, want owner.FileID) bool {

@@ -95,6 +95,8 @@ type opener struct {
 	memory share.Memory
 	record binding
 	owner  *owner.Process
+	// asking says that reopen may ask file systems for names.
+	asking bool
 
 	parts []boundPart
 	files []*os.File

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -381,32 +382,104 @@ func TestBindNotAgainAfterBoot(t *testing.T) {
 	r.wantState(inos[1], objects.StateLost)
 }
 
+// bindPath makes a file in /dev/shm, and binds a new object to it by its path.
+func (r *rig) bindPath(path string) objects.Ino {
+	r.t.Helper()
+	err := os.WriteFile(path, make([]byte, 4096), 0o600)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	a, err := r.store.Create(r.ctx(), r.root("sim0"), filepath.Base(path), metadata.Node{Mode: metadata.TypeRegular | 0o644})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	m := share.Memory{Family: "sim", Size: 4096, Pieces: []share.Piece{{Kind: devices.HandleMemfd, Path: path, Size: 4096}}}
+	if err = r.store.Bind(r.ctx(), a.Ino, objects.Caller{}, objects.BindRequest{Memory: m}); err != nil {
+		r.t.Fatal(err)
+	}
+	return a.Ino
+}
+
+// inShm makes a directory in /dev/shm.
+func inShm(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/dev/shm", "hmcfs-bind-") //nolint:usetesting // it must be on a tmpfs
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
+// silence covers a directory with a file system that does not answer. It ends with
+// the test.
+func silence(t *testing.T, dir string) {
+	t.Helper()
+	server, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	options := fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0", server.Fd())
+	if err = unix.Mount("silent", dir, "fuse", unix.MS_NOSUID|unix.MS_NODEV, options); err != nil {
+		t.Fatal(errors.Join(err, server.Close()))
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(server.Close(), unix.Unmount(dir, unix.MNT_FORCE|unix.MNT_DETACH)); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A path on a file system that has come not to answer loses the object that is bound
+// by it, and no other one of that user's, whichever comes first.
+func TestSilentPathAtTheStart(t *testing.T) {
+	kit.Check(t)
+	kit.Require(t, "root", "fuse")
+	r := newRig(t, small(true))
+	dir := inShm(t)
+	covered := filepath.Join(dir, "covered")
+	if err := os.Mkdir(covered, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	var bound []objects.Ino
+	for _, name := range []string{"a", "covered/b", "c", "covered/d", "e"} {
+		bound = append(bound, r.bindPath(filepath.Join(dir, name)))
+	}
+	if err := r.store.Close(r.ctx(), objects.CloseOptions{Keep: true}); err != nil {
+		t.Fatal(err)
+	}
+	silence(t, covered)
+	r.guard = owner.NewGuard(func() *exec.Cmd {
+		cmd := exec.Command("/proc/self/exe", asGuard)
+		cmd.Stderr = os.Stderr
+		return cmd
+	}, 5*time.Second)
+	t.Cleanup(func() {
+		if err := r.guard.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	begun := time.Now()
+	r.reopen()
+	if took := time.Since(begun); took > 30*time.Second {
+		t.Errorf("the start has taken %v", took)
+	}
+	for i, want := range []objects.State{objects.StateBound, objects.StateLost, objects.StateBound, objects.StateLost, objects.StateBound} {
+		r.wantState(bound[i], want)
+	}
+}
+
 // A user whose file systems have come not to answer holds a start for one of them
 // alone, however many objects are bound by paths that lead there.
 func TestSilentFileSystemsAtTheStart(t *testing.T) {
 	kit.Check(t)
 	r := newRig(t, small(true))
-	f, err := os.CreateTemp("/dev/shm", "hmcfs-bind-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.Remove(f.Name()) })
-	if err = errors.Join(f.Truncate(4096), f.Close()); err != nil {
-		t.Fatal(err)
-	}
+	dir := inShm(t)
 	var bound []objects.Ino
 	for i := range 5 {
-		a, failure := r.store.Create(r.ctx(), r.root("sim0"), fmt.Sprint("f", i), metadata.Node{Mode: metadata.TypeRegular | 0o644})
-		if failure != nil {
-			t.Fatal(failure)
-		}
-		m := share.Memory{Family: "sim", Size: 4096, Pieces: []share.Piece{{Kind: devices.HandleMemfd, Path: f.Name(), Size: 4096}}}
-		if err = r.store.Bind(r.ctx(), a.Ino, objects.Caller{}, objects.BindRequest{Memory: m}); err != nil {
-			t.Fatal(err)
-		}
-		bound = append(bound, a.Ino)
+		bound = append(bound, r.bindPath(filepath.Join(dir, fmt.Sprint("f", i))))
 	}
-	if err = r.store.Close(r.ctx(), objects.CloseOptions{Keep: true}); err != nil {
+	if err := r.store.Close(r.ctx(), objects.CloseOptions{Keep: true}); err != nil {
 		t.Fatal(err)
 	}
 	var asked []*exec.Cmd // one that takes nothing is followed by another one

@@ -1,9 +1,24 @@
 package objects_test
 
 import (
+	"fmt"
+	"os"
 	"testing"
 
+	"github.com/hmcfs/hmcfs/objects/owner"
 	"github.com/hmcfs/hmcfs/tests/spread"
 )
 
-func TestMain(m *testing.M) { spread.Main(m) }
+// asGuard makes this program the process of an owner.Guard.
+const asGuard = "as-guard"
+
+func TestMain(m *testing.M) {
+	if len(os.Args) == 2 && os.Args[1] == asGuard {
+		if err := owner.ServeGuard(os.NewFile(3, "control")); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	spread.Main(m)
+}

@@ -17,7 +17,7 @@
 // them. What is received, taken or opened goes through a Guard, whose process
 // waits in place of this one and lets nothing through but what the kernel
 // answers for by itself; what is asked of a descriptor here is asked of the
-// kernel alone (AT_STATX_DONT_SYNC, F_GET_SEALS). A user has a bounded number
+// kernel alone (AT_STATX_DONT_SYNC, F_GET_SEALS, RESOLVE_CACHED). A user has a bounded number
 // of requests in the guard, those included whose descriptors are still to be
 // closed.
 //

@@ -332,6 +332,39 @@ func ParseDescriptor(path string) (pid, n int, ok bool) {
 	return pid, n, err1 == nil && err2 == nil && pid > 0 && n >= 0
 }
 
+// DescriptorPath returns the path that ParseDescriptor reads.
+func DescriptorPath(pid, n int) string { return fmt.Sprintf("/proc/%d/fd/%d", pid, n) }
+
+// Leads reports whether a path leads to a file as far as the kernel knows by itself.
+// No file system is asked: where one would have to be, the answer is false.
+func Leads(path string, want FileID) bool {
+	var st unix.Statx_t
+	var err error
+	if _, _, ok := ParseDescriptor(path); ok {
+		err = unix.Statx(unix.AT_FDCWD, path, unix.AT_STATX_DONT_SYNC, unix.STATX_TYPE|unix.STATX_INO, &st)
+	} else {
+		st, err = lookCached(path)
+	}
+	return err == nil && idOf(&st).Dev == want.Dev && st.Ino == want.Ino
+}
+
+// resolveCached has openat2 look at the names that the kernel has, and ask for none:
+// RESOLVE_CACHED of linux/openat2.h, since Linux 5.12.
+const resolveCached = 0x20
+
+// lookCached looks at what a path leads to by the names that the kernel has. It has
+// those of a tmpfs, and of the directories above one, as long as they exist.
+func lookCached(path string) (unix.Statx_t, error) {
+	fd, err := unix.Openat2(unix.AT_FDCWD, path, &unix.OpenHow{
+		Flags: unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC, Resolve: resolveCached,
+	})
+	if err != nil {
+		return unix.Statx_t{}, err
+	}
+	defer func() { _ = unix.Close(fd) }() // nothing is written by it
+	return look(fd)
+}
+
 // Duplicate makes a second descriptor of an open file, which ends with this
 // program as the first one does.
 func Duplicate(f *os.File) (*os.File, error) {

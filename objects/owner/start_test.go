@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -53,5 +54,39 @@ func TestOpenByDescriptor(t *testing.T) {
 	}
 	if err = f.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// What the kernel knows by itself: a path of a tmpfs, and a process's descriptor. A
+// link is none of these, as it is not followed.
+func TestLeads(t *testing.T) {
+	dir, err := os.MkdirTemp("/dev/shm", "hmcfs-leads-") //nolint:usetesting // on a tmpfs
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	name, link := filepath.Join(dir, "f"), filepath.Join(dir, "link")
+	f, err := os.Create(name)
+	if err == nil {
+		err = os.Symlink(name, link)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, _, err := Facts(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	descriptor := DescriptorPath(os.Getpid(), int(f.Fd()))
+	for path, leads := range map[string]bool{name: true, descriptor: true, link: false, dir: false, filepath.Join(dir, "none"): false} {
+		if got := Leads(path, want); got != leads {
+			t.Errorf("%s leads to it: %t", path, got)
+		}
+	}
+	if err = f.Close(); err != nil {
+		t.Error(err)
+	}
+	if Leads(descriptor, want) {
+		t.Error("a descriptor that is closed leads to it")
 	}
 }
