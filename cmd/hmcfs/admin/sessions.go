@@ -20,9 +20,10 @@ const (
 	maxFiles = 4096
 	// maxListeners is how many streams of events he has.
 	maxListeners = 16
-	// callMemory bounds the memory, in bytes, that the calls of one other user take: one
-	// has an eighth of it. trustedMemory is that of root and of the owner.
-	callMemory    = 48 << 20
+	// callMemory bounds the memory, in bytes, that the calls of one other user take: the
+	// body of one has an eighth of it, which is enough for hetero.MaxKeys of the longest
+	// keys. trustedMemory is that of root and of the owner.
+	callMemory    = 72 << 20
 	trustedMemory = 1 << 30
 )
 
