@@ -8,6 +8,7 @@
 //
 // The unit is a top-level test: a package whose subtests take long has several
 // of those. Twice as many run at a time as -parallel says. Selected tests
-// (-run), benchmarks, fuzzing, profiles and coverage run in one process, as
-// without this package.
+// (-run), unless they are a list of whole names such as ^(TestA|TestB)$,
+// benchmarks, fuzzing, profiles and coverage run in one process, as without this
+// package.
 package spread

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -78,7 +79,7 @@ func Tests() (code int, done bool) {
 		args: forwarded(os.Args[1:]), out: os.Stdout, mark: flag.Lookup("test.v").Value.String() == "test2json",
 		limit: flagOf[time.Duration]("test.timeout"), start: time.Now(),
 	}
-	names, err := r.list()
+	names, err := r.list(chosen(os.Args[1:]))
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "list the tests: %v\n", err)
 		return 2, true
@@ -113,19 +114,34 @@ func name(arg string) string {
 	return name
 }
 
-// spreadable says whether the arguments ask for nothing but all tests.
+// spreadable says whether the arguments ask for nothing but all tests, or for a list
+// of them.
 func spreadable(args []string) bool {
 	allowed := []string{"count", "failfast", "paniconexit0", "parallel", "short", "shuffle", "skip", "testlogfile", "timeout", "v"}
 	return !slices.ContainsFunc(args, func(arg string) bool {
-		return !strings.HasPrefix(arg, "-test.") || !slices.Contains(allowed, name(arg))
+		return !strings.HasPrefix(arg, "-test.") || !slices.Contains(allowed, name(arg)) && !listed.MatchString(arg)
 	})
 }
 
-// forwarded returns the arguments that each process is given. The log of files
-// and variables that the go command's cache goes by is of one process.
+// listed matches the choice of several tests, each by its whole name.
+var listed = regexp.MustCompile(`^-test\.run=(\^\(\w+(?:\|\w+)+\)\$)$`)
+
+// chosen returns the pattern of the tests that arguments ask for.
+func chosen(args []string) string {
+	for _, arg := range args {
+		if of := listed.FindStringSubmatch(arg); of != nil {
+			return of[1]
+		}
+	}
+	return "."
+}
+
+// forwarded returns the arguments that each process is given, but for those that are
+// its own. The log of files and variables that the go command's cache goes by is of
+// one process.
 func forwarded(args []string) []string {
 	return slices.DeleteFunc(slices.Clone(args), func(arg string) bool {
-		return name(arg) == "testlogfile" || name(arg) == "timeout"
+		return slices.Contains([]string{"testlogfile", "timeout", "run"}, name(arg))
 	})
 }
 
@@ -145,9 +161,9 @@ type runner struct {
 	failed bool
 }
 
-// list returns the names of the package's tests.
-func (r *runner) list() ([]string, error) {
-	out, _, err := start("-test.list=.")
+// list returns the names of the package's tests that match a pattern.
+func (r *runner) list(pattern string) ([]string, error) {
+	out, _, err := start("-test.list=" + pattern)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s", err, out)
 	}

@@ -87,8 +87,12 @@ func TestRun(t *testing.T) {
 
 func TestList(t *testing.T) {
 	kit.Check(t)
-	names, err := new(runner).list()
+	names, err := new(runner).list(chosen(nil))
 	if err != nil || !slices.Contains(names, "TestActHangs") || slices.Contains(names, "BenchmarkNothing") {
+		t.Errorf("%q, %v", names, err)
+	}
+	names, err = new(runner).list(chosen([]string{"-test.v", "-test.run=^(TestList|TestNone)$"}))
+	if err != nil || !slices.Equal(names, []string{"TestList"}) {
 		t.Errorf("%q, %v", names, err)
 	}
 }
@@ -100,18 +104,21 @@ func TestSpreadable(t *testing.T) {
 	for args, want := range map[string]bool{
 		"": true,
 		"-test.paniconexit0 -test.testlogfile=/x -test.timeout=10m0s -test.v=test2json -test.short=true": true,
-		"-test.run=^TestX$":     false,
-		"-test.list=.":          false,
-		"-test.bench=.":         false,
-		"-test.coverprofile=/x": false,
-		"-test.timeout 10m":     false,
-		"-seed=1":               false,
+		"-test.run=^TestX$":                           false,
+		"-test.run=^(TestX)$":                         false,
+		"-test.run=^(TestX|TestY)$ -test.v=test2json": true,
+		"-test.run=^(TestX|TestY/a)$":                 false,
+		"-test.list=.":                                false,
+		"-test.bench=.":                               false,
+		"-test.coverprofile=/x":                       false,
+		"-test.timeout 10m":                           false,
+		"-seed=1":                                     false,
 	} {
 		if got := spreadable(strings.Fields(args)); got != want {
 			t.Errorf("%q: %v", args, got)
 		}
 	}
-	if got := forwarded([]string{"-test.testlogfile=/x", "-test.short=true", "-test.timeout=1m"}); !slices.Equal(got, []string{"-test.short=true"}) {
+	if got := forwarded([]string{"-test.testlogfile=/x", "-test.run=^(A|B)$", "-test.short=true", "-test.timeout=1m"}); !slices.Equal(got, []string{"-test.short=true"}) {
 		t.Errorf("%q", got)
 	}
 }
