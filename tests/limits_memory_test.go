@@ -24,9 +24,9 @@ import (
 )
 
 const (
-	// memoryBound is what the daemon takes at most besides the bytes of files, with one
-	// user at each limit. What it has mapped of files on a disk does not count: the
-	// kernel takes that back.
+	// memoryBound bounds the daemon's memory besides the bytes of files, with one user
+	// at each limit. Its maps of files on a disk do not count: the kernel takes their
+	// pages back.
 	memoryBound = 200 << 20
 	// greedyNames is the limit of names in the test.
 	greedyNames = 100_000

@@ -66,7 +66,8 @@ func TestWrittenOnce(t *testing.T) {
 	for name, c := range map[string]struct {
 		fetch  func(off int64) error
 		settle error
-		// written is what is written by the end, and again whether it is tried again.
+		// written counts the bytes that are written by the end; again says that the
+		// publication is tried again.
 		written int
 		again   bool
 	}{

@@ -99,7 +99,7 @@ type job struct {
 // and the returned error is the first.
 func Copy(ctx context.Context, sources []string, target string, o Options) (Summary, error) {
 	o.ensureDefaults()
-	c := &copier{opts: o, byKernel: map[string]bool{}}
+	c := &copier{opts: o, byKernel: map[uint64]bool{}}
 	roots, err := c.plan(sources, target)
 	if err != nil {
 		return Summary{}, err
@@ -123,8 +123,8 @@ type copier struct {
 	opts    Options
 	summary Summary
 	first   error
-	// byKernel tells, by mount point, whether a mount has passthrough.
-	byKernel map[string]bool
+	// byKernel tells, by device number, whether a mount has passthrough.
+	byKernel map[uint64]bool
 }
 
 // plan pairs sources with targets and finds what can't work before anything

@@ -174,13 +174,17 @@ func pathOf(f *os.File) string {
 // passthrough reports whether the kernel serves the host files of a file's mount by
 // itself. Each mount is asked once.
 func (c *copier) passthrough(f *os.File) bool {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return false
+	}
+	on, known := c.byKernel[st.Dev]
+	if known {
+		return on
+	}
 	m, found, err := place.MountOf(pathOf(f))
 	if err != nil || !found {
 		return false
-	}
-	on, known := c.byKernel[m.MountPoint]
-	if known {
-		return on
 	}
 	var stats struct {
 		Mount struct {
@@ -189,7 +193,7 @@ func (c *copier) passthrough(f *os.File) bool {
 	}
 	text, err := os.ReadFile(filepath.Join(m.MountPoint, ".hmcfs", "stats"))
 	on = err == nil && json.Unmarshal(text, &stats) == nil && stats.Mount.Passthrough
-	c.byKernel[m.MountPoint] = on
+	c.byKernel[st.Dev] = on
 	return on
 }
 

@@ -24,9 +24,9 @@ const (
 	memoryShare = 2
 	// ownMemory is Go's memory limit while the daemon needs less than that.
 	ownMemory = 128 * devices.MiB
-	// spareMemory is how much of its heap, beyond what is in use, the daemon has
-	// where it needs more than ownMemory: a collection each time that so many bytes
-	// were allocated costs little.
+	// spareMemory is the heap, beyond what is in use, that the daemon has where it
+	// needs more than ownMemory: a collection each time that so many bytes were
+	// allocated costs little.
 	spareMemory = 32 * devices.MiB
 )
 
