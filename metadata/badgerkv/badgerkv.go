@@ -78,6 +78,7 @@ type KV struct {
 	lock      *os.File
 	space     *space
 	witnesses *witnesses
+	stamp     uint64 // of the store's entries
 	log       *zap.Logger
 	cut       atomic.Bool
 	closed    atomic.Bool
@@ -210,6 +211,7 @@ func (kv *KV) testify(ctx context.Context, opts Options, found *records) (err er
 	if kv.witnesses, err = openWitnesses(w, paths); err != nil {
 		return err
 	}
+	kv.stamp = w.id.stamp()
 	kv.cut.Store(w.cut)
 	if w.cut {
 		kv.log.Warn("records that were not whole were cut, or brought back: what has no record is kept", zap.String("dir", opts.Dir))
@@ -295,7 +297,7 @@ func (kv *KV) try(ctx context.Context, fn func(metadata.KVTxn) error) error {
 	}
 	t := kv.db.NewTransaction(true)
 	defer t.Discard()
-	w := txn{Txn: t}
+	w := txn{Txn: t, stamp: kv.stamp}
 	if err := fn(&w); err != nil {
 		return err
 	}

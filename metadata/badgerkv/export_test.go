@@ -17,3 +17,11 @@ func Retarget(page []byte, dir string) []byte {
 	binary.LittleEndian.PutUint32(page[headSize-4:], crc32.Checksum(page[:headSize-4], y.CastagnoliCrcTable))
 	return page
 }
+
+// Reboot makes a witness one of an earlier start of the machine.
+func Reboot(page []byte) []byte {
+	page = append([]byte(nil), page...)
+	page[48]++
+	binary.LittleEndian.PutUint32(page[headSize-4:], crc32.Checksum(page[:headSize-4], y.CastagnoliCrcTable))
+	return page
+}

@@ -195,7 +195,7 @@ func (r *records) readLogs() error {
 		return nil
 	}
 	for _, n := range numbers {
-		l, err := readLog(filepath.Join(r.dir, logName(n)))
+		l, err := readLog(filepath.Join(r.dir, logName(n)), r.id.stamp())
 		if err != nil {
 			return err
 		}

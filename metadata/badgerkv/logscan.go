@@ -30,6 +30,7 @@ const longestKey = 1 << 16
 // entry is one entry of a log or a table. Its key ends with the version.
 type entry struct {
 	meta       byte
+	expiry     uint64 // the stamp of who wrote it, or 0
 	key, value []byte
 	size       int // in the log
 }
@@ -54,6 +55,7 @@ func parseEntry(data []byte) (e entry, ok bool) {
 		numbers[i], at = v, at+n
 	}
 	klen, vlen := numbers[0], numbers[1]
+	e.expiry = numbers[2]
 	left := uint64(len(data) - at)
 	if klen == 0 || klen > longestKey || vlen > left || klen+vlen+crc32.Size > left {
 		return e, false
@@ -73,6 +75,8 @@ type logScan struct {
 	size   int64 // of the file
 	data   []byte
 	keyed  bool // the header names a key of encryption, which no log of ours has
+	// stamp is on all entries that set something; 0 in logs of an earlier hmcfs.
+	stamp uint64
 	// first and last are the versions of its commits, 0 when there are none.
 	first, last uint64
 	// end is behind the last whole commit, and used behind the last byte.
@@ -83,12 +87,13 @@ type logScan struct {
 func (l *logScan) torn() bool { return l.used > l.end }
 
 // readLog reads a log as Badger replays it, up to the first entry that is not whole.
-func readLog(path string) (*logScan, error) {
+// The stamp is one that its entries have if none of them can be read.
+func readLog(path string, stamp uint64) (*logScan, error) {
 	data, size, err := readData(path)
 	if err != nil {
 		return nil, err
 	}
-	l := &logScan{size: size, data: data, used: len(bytes.TrimRight(data, "\x00"))}
+	l := &logScan{size: size, data: data, used: len(bytes.TrimRight(data, "\x00")), stamp: stamp}
 	if len(data) >= logHeader {
 		l.keyed = binary.BigEndian.Uint64(data) != 0
 	}
@@ -97,6 +102,7 @@ func readLog(path string) (*logScan, error) {
 		l.last, l.end = commit[0].version(), end
 		if l.first == 0 {
 			l.first = l.last
+			l.stamp = stampOf(commit)
 		}
 	})
 	return l, nil
@@ -133,22 +139,76 @@ func (l *logScan) replay(at int, above uint64, each func(commit []entry, end int
 	return at
 }
 
-// behind counts the whole ends of commits from a place on.
-func (l *logScan) behind(at int) (commits int) {
-	const before = 5 // bytes of the header of such an entry
-	for {
-		n := bytes.Index(l.data[min(at, len(l.data)):], []byte(endKey))
+// stampOf returns the stamp of a commit, 0 when it has none.
+func stampOf(commit []entry) (stamp uint64) {
+	for _, e := range commit {
+		stamp = max(stamp, e.expiry)
+	}
+	return stamp
+}
+
+// next returns where the first whole entry begins, from a place on, that has the log's
+// stamp, -1 when there is none. Entries within a value don't have it, as nobody knows it
+// whom the records don't belong to.
+func (l *logScan) next(at int) int {
+	if l.stamp == 0 {
+		return -1
+	}
+	// A header has 4 to 8 bytes in front of the stamp.
+	const shortest, longest = 4, 8
+	stamp := binary.AppendUvarint(nil, l.stamp)
+	for from := at; ; at++ {
+		n := bytes.Index(l.data[min(at, len(l.data)):], stamp)
 		if n < 0 {
-			return commits
+			return -1
 		}
 		at += n
-		if at >= before {
-			if e, ok := parseEntry(l.data[at-before:]); ok && e.meta&bitFinTxn != 0 {
+		for begin := at - shortest; begin >= max(from, at-longest); begin-- {
+			if e, ok := parseEntry(l.data[begin:]); ok && e.expiry == l.stamp {
+				return begin
+			}
+		}
+	}
+}
+
+// behind counts the whole ends of commits from a place on. In a log without a stamp a
+// value may hold what looks like one.
+func (l *logScan) behind(at int) (commits int) {
+	if l.stamp == 0 {
+		return bytes.Count(l.data[at:], []byte(endKey))
+	}
+	for at = l.next(at); at >= 0; at = l.next(at) {
+		for e, ok := parseEntry(l.data[at:]); ok; e, ok = parseEntry(l.data[at:]) {
+			at += e.size
+			if e.meta&bitFinTxn != 0 {
 				commits++
 			}
 		}
-		at += len(endKey)
 	}
+	return commits
+}
+
+// resume returns where whole entries go on behind a bad one, -1 when they don't: at the
+// next one that has the stamp, or where the bad one ends by its own lengths if whole
+// entries lead from there to that one: those that delete have no stamp.
+func (l *logScan) resume(at int) int {
+	next := l.next(at + 1)
+	bad, _ := parseEntry(l.data[at:])
+	if bad.size == 0 {
+		return next
+	}
+	n := at + bad.size
+	for n < next {
+		e, ok := parseEntry(l.data[n:])
+		if !ok {
+			break
+		}
+		n += e.size
+	}
+	if n == next {
+		return at + bad.size
+	}
+	return next
 }
 
 // readData reads a file up to its last byte that was written: a log is made with a

@@ -193,7 +193,7 @@ func (s *salvage) readLog(l *logScan) {
 				s.keep(e)
 			}
 		})
-		next := l.resume(at, above, s.found.acknowledged)
+		next := l.resume(at)
 		if next < 0 {
 			return
 		}
@@ -211,56 +211,6 @@ func (s *salvage) readLog(l *logScan) {
 			s.keep(e)
 		}
 	}
-}
-
-// resume returns where whole entries go on behind a bad one, -1 when they don't: where
-// the bad one ends by its own lengths or, if nothing goes on there, somewhere behind it.
-// Then they have to reach to the last end of a commit in the log: what looks like an
-// entry within a value does not.
-func (l *logScan) resume(at int, above, most uint64) int {
-	if l.behind(at) == 0 {
-		return -1
-	}
-	if bad, _ := parseEntry(l.data[at:]); bad.size > 0 && l.goesOn(at+bad.size, above, most) {
-		return at + bad.size
-	}
-	for n := at + 1; n < l.used; n++ {
-		if !l.goesOn(n, above, most) {
-			continue
-		}
-		end := l.walk(n)
-		if l.behind(end) == 0 {
-			return n
-		}
-		n = end - 1 // all entries up to there end at the same place
-	}
-	return -1
-}
-
-// goesOn reports that a whole entry begins at a place whose version is above one and,
-// unless it is 0, at most one behind another.
-func (l *logScan) goesOn(at int, above, most uint64) bool {
-	if at+1 >= l.used || l.data[at+1] != 0 {
-		return false
-	}
-	if m := l.data[at]; m != bitTxn && m != bitTxn|bitDelete && m != bitFinTxn {
-		return false
-	}
-	e, ok := parseEntry(l.data[at:])
-	v := e.version()
-	return ok && v > above && (most == 0 || v <= most+1)
-}
-
-// walk returns where whole entries end that begin at a place.
-func (l *logScan) walk(at int) int {
-	for at < len(l.data) {
-		e, ok := parseEntry(l.data[at:])
-		if !ok {
-			break
-		}
-		at += e.size
-	}
-	return at
 }
 
 // missing tells which commits are in no table and in no log.

@@ -29,7 +29,8 @@ func salvageTable(data []byte, each func(entry)) (lost, total int) {
 }
 
 // salvageBlocks finds blocks by their checksums, and returns how many bytes are behind
-// the last one.
+// the last one. A value can't hold the end of a block, as its sum takes in the stamp in
+// front of the value, which no user knows.
 func salvageBlocks(data []byte, each func(entry)) int {
 	const shortest, longest = 2, 16 // checksums
 	start := 0

@@ -13,7 +13,8 @@ import (
 type txn struct {
 	*badger.Txn
 
-	bytes int64 // at least what its commit writes to a log
+	stamp uint64 // of the entries that it sets
+	bytes int64  // at least what its commit writes to a log
 	// last is an entry that the commit sets, nil when it may set none.
 	last *badger.Entry
 }
@@ -65,6 +66,7 @@ func (t *txn) Set(key, value []byte) error {
 	}
 	t.wrote(key, value)
 	e := badger.NewEntry(key, value)
+	e.ExpiresAt = t.stamp
 	if err := t.SetEntry(e); err != nil {
 		return translate(err)
 	}

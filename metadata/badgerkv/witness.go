@@ -181,6 +181,11 @@ func newToken() (t token, err error) {
 	return t, err
 }
 
+// stamp returns the number, never 0, that entries of the store with this id have as
+// their expiry, which lies beyond all times. Users can't see it, so that a value can't
+// hold what would be taken for an entry.
+func (t token) stamp() uint64 { return 1<<62 | binary.LittleEndian.Uint64(t[:])>>2 }
+
 // bootToken is the same until the machine starts again; zero when that is not known.
 func bootToken() (t token) {
 	data, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
