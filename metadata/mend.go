@@ -113,21 +113,24 @@ func inoOf(key, value []byte) Ino {
 // dropEntries deletes all entries of directories, and the records of further links.
 func dropEntries(ctx context.Context, kv KV) error {
 	for _, kind := range []byte{kindDirent, kindLink} {
-		for more := true; more; {
+		var keys [][]byte
+		for from, more := []byte(nil), true; more; {
 			err := kv.Update(ctx, func(tx KVTxn) error {
-				var keys [][]byte
-				err := tx.Scan([]byte{kind}, nil, func(key, _ []byte) (bool, error) {
+				keys = nil
+				err := tx.Scan([]byte{kind}, from, func(key, _ []byte) (bool, error) {
 					keys = append(keys, append([]byte(nil), key...))
 					return len(keys) < inoBatch, nil
 				})
 				for _, key := range keys {
 					err = errors.Join(err, tx.Delete(key))
 				}
-				more = len(keys) > 0
 				return err
 			})
 			if err != nil {
 				return err
+			}
+			if more = len(keys) > 0; more {
+				from = keys[len(keys)-1] // a scan passes all that was deleted
 			}
 		}
 	}

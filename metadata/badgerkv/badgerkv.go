@@ -55,6 +55,9 @@ type Options struct {
 	LookOnly bool
 	// Logger receives Badger's messages; nil means they are dropped.
 	Logger *zap.Logger
+
+	// readAt reads the files that are looked at; nil means ReadAt of os.File.
+	readAt readerAt
 }
 
 // Validate reports all that is wrong with the options.
@@ -69,6 +72,9 @@ func (o *Options) Validate() error {
 func (o *Options) EnsureDefaults() {
 	if o.Logger == nil {
 		o.Logger = zap.NewNop()
+	}
+	if o.readAt == nil {
+		o.readAt = (*os.File).ReadAt
 	}
 }
 
@@ -113,7 +119,7 @@ func Open(ctx context.Context, opts Options) (*KV, error) {
 	if err != nil {
 		return nil, fmt.Errorf("lock store: %w", err)
 	}
-	found, err := inspect(opts.Dir, opts.Witness)
+	found, err := inspect(opts)
 	if err == nil {
 		err = errors.Join(found.err(), dropRepair(opts.Dir))
 	}

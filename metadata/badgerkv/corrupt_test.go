@@ -141,7 +141,7 @@ func TestSalvagedTwice(t *testing.T) {
 		if err := os.Remove(filepath.Join(dir, "MANIFEST")); err != nil {
 			t.Fatal(err)
 		}
-		if got, err := badgerkv.Salvage(t.Context(), look, nil); err != nil || got == nil {
+		if got, err := badgerkv.Salvage(t.Context(), look, nil, nil); err != nil || got == nil {
 			t.Fatalf("Salvage = %v, %v", got, err)
 		}
 		again, err := badgerkv.Open(t.Context(), o)

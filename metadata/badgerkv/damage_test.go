@@ -408,7 +408,7 @@ func (s *state) try(t *testing.T, work string, h harm, mend bool, sound map[stri
 func (s *state) mend(t *testing.T, h harm, opts badgerkv.Options) {
 	t.Helper()
 	var gone []string
-	got, err := badgerkv.Salvage(t.Context(), opts, func(ctx context.Context, kv *badgerkv.KV) (err error) {
+	got, err := badgerkv.Salvage(t.Context(), opts, nil, func(ctx context.Context, kv *badgerkv.KV) (err error) {
 		gone, err = metadata.Mend(ctx, kv)
 		return err
 	})

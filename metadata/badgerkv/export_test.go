@@ -3,8 +3,11 @@ package badgerkv
 import (
 	"encoding/binary"
 	"hash/crc32"
+	"os"
+	"path/filepath"
 
 	"github.com/dgraph-io/badger/v4/y"
+	"golang.org/x/sys/unix"
 )
 
 // Flatten runs all compactions.
@@ -24,4 +27,15 @@ func Reboot(page []byte) []byte {
 	page[48]++
 	binary.LittleEndian.PutUint32(page[headSize-4:], crc32.Checksum(page[:headSize-4], y.CastagnoliCrcTable))
 	return page
+}
+
+// BadSectors has a part of the file with a name read as if the disk did not give it.
+func (o Options) BadSectors(name string, from, to int64) Options {
+	o.readAt = func(f *os.File, p []byte, off int64) (int, error) {
+		if filepath.Base(f.Name()) == name && off < to && off+int64(len(p)) > from {
+			return 0, unix.EIO
+		}
+		return f.ReadAt(p, off)
+	}
+	return o
 }

@@ -109,7 +109,7 @@ func TestForgedInAValue(t *testing.T) {
 			}
 			if c.damaged {
 				_, refused := badgerkv.Open(t.Context(), opts)
-				if _, err := badgerkv.Salvage(t.Context(), opts, nil); err != nil || !errors.Is(refused, metadata.ErrCorrupt) {
+				if _, err := badgerkv.Salvage(t.Context(), opts, refused, nil); err != nil || !errors.Is(refused, metadata.ErrCorrupt) {
 					t.Fatalf("Open = %v, Salvage = %v", refused, err)
 				}
 			}

@@ -24,7 +24,8 @@ const (
 
 // records describes a store's directory after all of it was read.
 type records struct {
-	dir string
+	dir  string
+	read readerAt
 	// fresh says that there is nothing yet.
 	fresh bool
 	// files are the names in the directory.
@@ -66,9 +67,9 @@ func (r *records) damaged(format string, args ...any) {
 // their order, and the last version stays in the tables (see txn.commit): so the
 // highest version in the listed tables, the versions of the logs and the witness must
 // meet.
-func inspect(dir, outside string) (*records, error) {
-	r := &records{dir: dir, boot: bootToken()}
-	entries, err := os.ReadDir(dir)
+func inspect(o Options) (*records, error) {
+	r := &records{dir: o.Dir, read: o.readAt, boot: bootToken()}
+	entries, err := os.ReadDir(r.dir)
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +79,7 @@ func inspect(dir, outside string) (*records, error) {
 	if r.fresh = noRecords(r.files); r.fresh {
 		return r, nil
 	}
-	if err := errors.Join(r.readWitnesses(outside), r.readManifest(), r.readLogs(), r.readValueLogs(), r.readRegistry()); err != nil {
+	if err := errors.Join(r.readWitnesses(o.Witness), r.readManifest(), r.readLogs(), r.readValueLogs(), r.readRegistry()); err != nil {
 		return nil, err
 	}
 	r.judge()
@@ -111,11 +112,11 @@ func IsEmpty(dir string) (bool, error) {
 
 // readWitnesses finds out what was acknowledged.
 func (r *records) readWitnesses(outside string) (err error) {
-	if r.inside, err = readWitness(filepath.Join(r.dir, witnessFile)); err != nil {
+	if r.inside, err = r.read.witness(filepath.Join(r.dir, witnessFile)); err != nil {
 		return err
 	}
 	if outside != "" {
-		if r.outside, err = readWitness(outside); err != nil {
+		if r.outside, err = r.read.witness(outside); err != nil {
 			return err
 		}
 	}
@@ -175,7 +176,7 @@ func (r *records) readManifest() error {
 	for id := range listed {
 		ids = append(ids, id)
 	}
-	r.listed, r.others = verifyTables(r.dir, ids), verifyTables(r.dir, others)
+	r.listed, r.others = r.read.verifyTables(r.dir, ids), r.read.verifyTables(r.dir, others)
 	for _, t := range r.listed {
 		switch {
 		case errors.Is(t.err, fs.ErrNotExist):
@@ -195,11 +196,14 @@ func (r *records) readLogs() error {
 		return nil
 	}
 	for _, n := range numbers {
-		l, err := readLog(filepath.Join(r.dir, logName(n)), r.id.stamp())
+		l, err := r.read.log(filepath.Join(r.dir, logName(n)), r.id.stamp())
 		if err != nil {
 			return err
 		}
 		l.number, l.name = n, logName(n)
+		if l.unread > 0 {
+			r.damaged("log %s: %v", l.name, unreadable(l.unread))
+		}
 		if l.keyed {
 			r.damaged("log %s: its head is not one of ours", l.name)
 		}
@@ -219,7 +223,7 @@ func (r *records) readValueLogs() error {
 		if filepath.Ext(name) != valueLogSuffix {
 			continue
 		}
-		data, size, err := readData(filepath.Join(r.dir, name))
+		data, size, _, err := r.read.data(filepath.Join(r.dir, name))
 		if err != nil {
 			return err
 		}
@@ -239,7 +243,7 @@ func (r *records) readValueLogs() error {
 // that another one is as good.
 func (r *records) readRegistry() error {
 	const start, text = 16, "Hello Badger"
-	data, err := os.ReadFile(filepath.Join(r.dir, registryFile))
+	data, _, err := r.read.file(filepath.Join(r.dir, registryFile), nil)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -298,7 +302,7 @@ func (r *records) judgeLogs() {
 		case l.first > r.highest+1 && before != nil:
 			r.damaged("commits %s between logs %s and %s are gone%s", missing, before.name, l.name, before.why())
 		case l.first > r.highest+1 && known:
-			r.damaged("commits %s before log %s are gone: a table, a log or a part of %s is missing", missing, l.name, badger.ManifestFilename)
+			r.damaged("commits %s before log %s are gone: a table, a log or a part of %s is missing%s", missing, l.name, badger.ManifestFilename, l.earlier())
 		}
 		r.highest = max(r.highest, l.last)
 		// What is sure to be all that was acknowledged is whole, whatever is behind it.
@@ -316,6 +320,15 @@ func (l *logScan) why() string {
 	}
 	return fmt.Sprintf(": log %s has a bad record at %d, with %s and %d ends of commits behind it",
 		l.name, l.end, humanize.IBytes(uint64(l.used-l.end)), l.behind(l.end))
+}
+
+// earlier tells that a log may be of an earlier hmcfs, which did not have each commit leave
+// its version in the tables: then nothing has to be missing before the log.
+func (l *logScan) earlier() string {
+	if l.stamp != 0 {
+		return ""
+	}
+	return ", or an earlier hmcfs has used these records since"
 }
 
 // span words a range of versions.

@@ -74,6 +74,7 @@ type logScan struct {
 	number int
 	size   int64 // of the file
 	data   []byte
+	unread int  // bytes that the disk does not give
 	keyed  bool // the header names a key of encryption, which no log of ours has
 	// stamp is on all entries that set something; 0 in logs of an earlier hmcfs.
 	stamp uint64
@@ -86,14 +87,14 @@ type logScan struct {
 // torn reports that there are bytes behind the last whole commit.
 func (l *logScan) torn() bool { return l.used > l.end }
 
-// readLog reads a log as Badger replays it, up to the first entry that is not whole.
+// log reads a log as Badger replays it, up to the first entry that is not whole.
 // The stamp is one that its entries have if none of them can be read.
-func readLog(path string, stamp uint64) (*logScan, error) {
-	data, size, err := readData(path)
+func (read readerAt) log(path string, stamp uint64) (*logScan, error) {
+	data, size, unread, err := read.data(path)
 	if err != nil {
 		return nil, err
 	}
-	l := &logScan{size: size, data: data, used: len(bytes.TrimRight(data, "\x00")), stamp: stamp}
+	l := &logScan{size: size, data: data, used: len(bytes.TrimRight(data, "\x00")), stamp: stamp, unread: unread}
 	if len(data) >= logHeader {
 		l.keyed = binary.BigEndian.Uint64(data) != 0
 	}
@@ -211,24 +212,22 @@ func (l *logScan) resume(at int) int {
 	return next
 }
 
-// readData reads a file up to its last byte that was written: a log is made with a
+// data reads a file up to its last byte that was written: a log is made with a
 // size that it seldom fills.
-func readData(path string) (data []byte, size int64, err error) {
+func (read readerAt) data(path string) (data []byte, size int64, unread int, err error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, 0, err
+		return nil, 0, 0, err
 	}
 	defer func() { _ = f.Close() }() // only read
 	st, err := f.Stat()
 	if err != nil {
-		return nil, 0, err
+		return nil, 0, 0, err
 	}
 	size = st.Size()
 	data = make([]byte, dataEnd(f, size))
-	if _, err = f.ReadAt(data, 0); err != nil {
-		return nil, size, err
-	}
-	return data, size, nil
+	unread, err = read.all(f, data)
+	return data, size, unread, err
 }
 
 // dataEnd returns where the hole begins with which a file ends.

@@ -100,7 +100,7 @@ func repairAgain(t *testing.T, store string) {
 	if got := names(t, store); !slices.Equal(got, []string{"state"}) {
 		t.Errorf("after a start there are %q", got)
 	}
-	got, err := badgerkv.Salvage(t.Context(), badgerkv.Options{Dir: store}, nil)
+	got, err := badgerkv.Salvage(t.Context(), badgerkv.Options{Dir: store}, nil, nil)
 	if err != nil || got == nil || got.Records != 1 {
 		t.Fatalf("Salvage = %+v, %v", got, err)
 	}
@@ -116,7 +116,7 @@ func TestFailedRepair(t *testing.T) {
 	}
 	failure := errors.New("a failure")
 	for range 2 {
-		_, err := badgerkv.Salvage(t.Context(), badgerkv.Options{Dir: store}, func(context.Context, *badgerkv.KV) error { return failure })
+		_, err := badgerkv.Salvage(t.Context(), badgerkv.Options{Dir: store}, nil, func(context.Context, *badgerkv.KV) error { return failure })
 		if !errors.Is(err, failure) {
 			t.Errorf("Salvage = %v", err)
 		}
@@ -150,10 +150,11 @@ func TestRefusedByBadger(t *testing.T) {
 	if err = os.WriteFile(filepath.Join(store, "MANIFEST"), append(data, list...), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err = badgerkv.Open(t.Context(), badgerkv.Options{Dir: store}); !errors.Is(err, metadata.ErrCorrupt) {
-		t.Fatalf("Open = %v, want ErrCorrupt", err)
+	_, refused := badgerkv.Open(t.Context(), badgerkv.Options{Dir: store})
+	if !errors.Is(refused, metadata.ErrCorrupt) {
+		t.Fatalf("Open = %v, want ErrCorrupt", refused)
 	}
-	got, err := badgerkv.Salvage(t.Context(), badgerkv.Options{Dir: store}, nil)
+	got, err := badgerkv.Salvage(t.Context(), badgerkv.Options{Dir: store}, refused, nil)
 	if err != nil || got == nil {
 		t.Fatalf("Salvage = %v, %v", got, err)
 	}

@@ -37,34 +37,30 @@ type salvage struct {
 	gone    []string
 }
 
-// Salvage puts a store of what can be read in place of one that Open refuses, whose
-// directory it renames. It holds all records in memory. mend is given the new store
-// before it takes the place. The answer is nil when Open does not refuse.
+// Salvage puts a store of what can be read in place of one that was refused: by Open, or
+// by who reads the records. It renames the directory of that one, and holds all records
+// in memory. mend is given the new store before it takes the place. The answer is nil
+// when nothing is damaged and refused is nil.
 //
 // Where the newest version of a record is lost, an older one may take its place.
 //
-// Errors: those of Open but for metadata.ErrCorrupt, and mend's; then nothing has
-// changed. When the new store can't be renamed the next Open does that.
-func Salvage(ctx context.Context, opts Options, mend func(context.Context, *KV) error) (out *Salvaged, err error) {
+// Errors: ErrLocked (a *LockedError), what the operating system says, and mend's; then
+// nothing has changed. When the new store can't be renamed the next Open does that.
+func Salvage(ctx context.Context, opts Options, refused error, mend func(context.Context, *KV) error) (out *Salvaged, err error) {
 	opts.EnsureDefaults()
-	// Badger may refuse what an inspection finds whole.
-	kv, refused := Open(ctx, opts)
-	switch {
-	case refused == nil:
-		return nil, kv.Close()
-	case !errors.Is(refused, metadata.ErrCorrupt):
-		return nil, refused
-	}
 	lock, err := lockDir(opts.Dir)
 	if err != nil {
 		return nil, fmt.Errorf("lock store: %w", err)
 	}
 	defer func() { err = errors.Join(err, lock.Close()) }()
-	found, err := inspect(opts.Dir, opts.Witness)
+	found, err := inspect(opts)
 	if err != nil {
 		return nil, err
 	}
 	if found.err() == nil {
+		if refused == nil {
+			return nil, nil
+		}
 		found.damaged("%v", refused)
 	}
 	s := &salvage{found: found, newest: map[string]kept{}, commits: map[uint64]bool{}}
@@ -155,7 +151,7 @@ func (s *salvage) readTables() error {
 		tables = slices.Concat(tables, s.found.others)
 	}
 	for _, t := range tables {
-		data, err := os.ReadFile(filepath.Join(s.found.dir, t.name()))
+		data, _, err := s.found.read.file(filepath.Join(s.found.dir, t.name()), nil)
 		if errors.Is(err, os.ErrNotExist) {
 			s.gone = append(s.gone, fmt.Sprintf("table %s: all of it", t.name()))
 			continue
@@ -271,7 +267,7 @@ func (s *salvage) build(ctx context.Context, dir string, mend func(context.Conte
 		return err
 	}
 	path := filepath.Join(dir, witnessFile)
-	w, err := readWitness(path)
+	w, err := s.found.read.witness(path)
 	if err != nil || w == nil {
 		return errors.Join(err, errors.New("the witness of the mended records is gone"))
 	}

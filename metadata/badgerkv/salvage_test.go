@@ -35,7 +35,7 @@ func TestSalvageBetweenBadRecords(t *testing.T) {
 		f.data[bytes.Index(f.data, key)+len(key)+8+3] ^= 1 // behind the version
 	}
 	f.write(t, log)
-	got, err := badgerkv.Salvage(t.Context(), badgerkv.Options{Dir: killed}, nil)
+	got, err := badgerkv.Salvage(t.Context(), badgerkv.Options{Dir: killed}, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

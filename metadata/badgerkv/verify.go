@@ -4,8 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -30,7 +28,7 @@ func (t *tableScan) name() string { return table.IDToFilename(t.id) }
 // verifyTables looks at every byte of tables. Badger opens tables in goroutines of
 // its own and panics there when it cannot read one, which would end the process, and
 // it leaves out one whose index is damaged; so a damaged table has to be found before.
-func verifyTables(dir string, ids []uint64) []tableScan {
+func (read readerAt) verifyTables(dir string, ids []uint64) []tableScan {
 	slices.Sort(ids)
 	out := make([]tableScan, len(ids))
 	next := make(chan int)
@@ -41,8 +39,12 @@ func verifyTables(dir string, ids []uint64) []tableScan {
 			for i := range next {
 				t := &out[i]
 				t.id = ids[i]
-				if buf, t.err = readInto(buf, filepath.Join(dir, t.name())); t.err == nil {
+				var unread int
+				if buf, unread, t.err = read.file(filepath.Join(dir, t.name()), buf); t.err == nil {
 					t.high, t.err = verifyTable(buf)
+				}
+				if unread > 0 {
+					t.err = unreadable(unread)
 				}
 			}
 		})
@@ -55,23 +57,8 @@ func verifyTables(dir string, ids []uint64) []tableScan {
 	return out
 }
 
-// readInto reads a file into a slice, or one that is larger.
-func readInto(buf []byte, path string) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return buf, err
-	}
-	defer func() { _ = f.Close() }() // only read
-	st, err := f.Stat()
-	if err != nil {
-		return buf, err
-	}
-	buf = slices.Grow(buf[:0], int(st.Size()))[:st.Size()]
-	_, err = io.ReadFull(f, buf)
-	return buf, err
-}
-
-// verifyTable checks a table, and returns the highest version in it:
+// verifyTable checks a table, and returns the highest version that it had, which its
+// index says:
 //
 //	blocks … | index | index length:4 | checksum | checksum length:4
 func verifyTable(data []byte) (high uint64, err error) {
@@ -83,15 +70,15 @@ func verifyTable(data []byte) (high uint64, err error) {
 	var o fb.BlockOffset
 	for i := range index.OffsetsLength() {
 		if !index.Offsets(&o, i) || int(o.Offset()) != at || int(o.Len()) > end-at {
-			return 0, fmt.Errorf("block %d is not where block %d ends", i, i-1)
+			return index.MaxVersion(), fmt.Errorf("block %d is not where block %d ends", i, i-1)
 		}
 		if _, err := blockOf(data[at : at+int(o.Len())]); err != nil {
-			return 0, fmt.Errorf("block %d at %d: %w", i, at, err)
+			return index.MaxVersion(), fmt.Errorf("block %d at %d: %w", i, at, err)
 		}
 		at += int(o.Len())
 	}
 	if at == 0 || at != end {
-		return 0, fmt.Errorf("blocks end at %d, before %d", at, end)
+		return index.MaxVersion(), fmt.Errorf("blocks end at %d, before %d", at, end)
 	}
 	return index.MaxVersion(), nil
 }

@@ -71,8 +71,8 @@ func (w *witness) encode() []byte {
 	return page
 }
 
-// readWitness reads a page; nil when there is none, or none that can be believed.
-func readWitness(path string) (*witness, error) {
+// witness reads a page; nil when there is none, or none that can be believed.
+func (read readerAt) witness(path string) (*witness, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
 		return nil, nil
@@ -80,11 +80,12 @@ func readWitness(path string) (*witness, error) {
 	if err != nil {
 		return nil, err
 	}
-	page, err := io.ReadAll(io.LimitReader(f, witnessSize+1))
-	if err = errors.Join(err, f.Close()); err != nil {
-		return nil, err
+	page := make([]byte, witnessSize)
+	_, err = read.all(f, page)
+	if closed := f.Close(); closed != nil || err != nil && !errors.Is(err, io.EOF) {
+		return nil, errors.Join(err, closed)
 	}
-	if len(page) != witnessSize || !bytes.HasPrefix(page, []byte(witnessMagic)) ||
+	if err != nil || !bytes.HasPrefix(page, []byte(witnessMagic)) ||
 		crc32.Checksum(page[:headSize-4], y.CastagnoliCrcTable) != binary.LittleEndian.Uint32(page[headSize-4:]) {
 		return nil, nil
 	}

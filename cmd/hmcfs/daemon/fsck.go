@@ -93,13 +93,9 @@ func CheckState(ctx context.Context, stateDir string, r adminapi.FsckRequest) (r
 		p.Runtime = last.RuntimeDir
 		opts.Witness, opts.LookOnly = p.Witness(), true
 	}
-	kv, rows, err := openState(ctx, opts, r.Repair)
+	meta, rows, err := openState(ctx, opts, r.Repair)
 	if err != nil {
 		return report, stateFault(stateDir, err)
-	}
-	meta, err := metadata.Open(ctx, kv, metadata.Options{})
-	if err != nil {
-		return report, errors.Join(stateFault(stateDir, err), kv.Close())
 	}
 	defer func() { err = errors.Join(err, meta.Close()) }()
 	left := survivingTiers(last, meta.Generation())

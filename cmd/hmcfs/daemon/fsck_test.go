@@ -118,3 +118,28 @@ func TestCheckStateFinishesARepair(t *testing.T) {
 		t.Errorf("%+v, %v", report, err)
 	}
 }
+
+// TestCheckStateMendsFirstRecords has records that are whole for Badger and whose first
+// one makes no sense: a look refuses them, and a repair brings them back.
+func TestCheckStateMendsFirstRecords(t *testing.T) {
+	p := makeState(t)
+	kv, err := badgerkv.Open(t.Context(), badgerkv.Options{Dir: p.Metadata()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = kv.Update(t.Context(), func(tx metadata.KVTxn) error { return tx.Set([]byte("S"), []byte("\x01\x02senseless")) })
+	if err = errors.Join(err, kv.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err = CheckState(t.Context(), p.State, adminapi.FsckRequest{}); err == nil || !strings.Contains(err.Error(), "hmcfs fsck --repair") {
+		t.Fatalf("a look: %v", err)
+	}
+	report, err := CheckState(t.Context(), p.State, adminapi.FsckRequest{Repair: true})
+	if err != nil || report.Repaired != len(report.Problems) || report.Repaired == 0 {
+		t.Fatalf("a repair: %+v, %v", report, err)
+	}
+	report, err = CheckState(t.Context(), p.State, adminapi.FsckRequest{})
+	if err != nil || len(report.Problems) != 0 || len(report.Lost) != 1 || report.Lost[0].Path != "sim0/dir/file" {
+		t.Errorf("after that: %+v, %v", report, err)
+	}
+}

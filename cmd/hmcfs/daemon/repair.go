@@ -22,20 +22,19 @@ func (noKernel) EntryChanged(metadata.Ino, string) {}
 func (noKernel) InodeChanged(metadata.Ino)         {}
 
 // openState opens the records of a dead daemon. With repair, what can be read of
-// damaged ones is brought back first, and the answer has a row for each damage and
-// each loss.
-func openState(ctx context.Context, opts badgerkv.Options, repair bool) (*badgerkv.KV, []adminapi.Problem, error) {
-	kv, err := badgerkv.Open(ctx, opts)
-	if err == nil || !repair || !errors.Is(err, metadata.ErrCorrupt) {
-		return kv, nil, err
+// damaged ones takes their place; the problems tell of that.
+func openState(ctx context.Context, opts badgerkv.Options, repair bool) (*metadata.Store, []adminapi.Problem, error) {
+	meta, refused := openRecords(ctx, opts)
+	if refused == nil || !repair || !errors.Is(refused, metadata.ErrCorrupt) {
+		return meta, nil, refused
 	}
 	var gone []string
-	salvaged, serr := badgerkv.Salvage(ctx, opts, func(ctx context.Context, kv *badgerkv.KV) (err error) {
+	salvaged, err := badgerkv.Salvage(ctx, opts, refused, func(ctx context.Context, kv *badgerkv.KV) (err error) {
 		gone, err = metadata.Mend(ctx, kv)
 		return err
 	})
-	if serr != nil || salvaged == nil {
-		return nil, nil, errors.Join(err, serr)
+	if err != nil {
+		return nil, nil, errors.Join(refused, err)
 	}
 	var rows []adminapi.Problem
 	for _, text := range salvaged.Damage {
@@ -44,8 +43,21 @@ func openState(ctx context.Context, opts badgerkv.Options, repair bool) (*badger
 	for _, text := range append(salvaged.Gone, gone...) {
 		rows = append(rows, adminapi.Problem{Text: "gone: " + text, Repaired: true, Done: "what it changed may be missing, or be as it was before"})
 	}
-	kv, err = badgerkv.Open(ctx, opts)
-	return kv, rows, err
+	meta, err = openRecords(ctx, opts)
+	return meta, rows, err
+}
+
+// openRecords opens a store of records, which owns what it opens.
+func openRecords(ctx context.Context, opts badgerkv.Options) (*metadata.Store, error) {
+	kv, err := badgerkv.Open(ctx, opts)
+	if err != nil {
+		return nil, err
+	}
+	meta, err := metadata.Open(ctx, kv, metadata.Options{})
+	if err != nil {
+		return nil, errors.Join(err, kv.Close())
+	}
+	return meta, nil
 }
 
 // mostRounds bounds how often the records are checked anew: mending one
