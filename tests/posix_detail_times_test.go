@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -153,7 +152,7 @@ func checkTimes(t *testing.T, dir string, c timeCase) {
 	must(t, os.Mkdir(dir+"/sub", 0o755))
 	f := open(t, dir+"/f", os.O_RDONLY)
 	file, parent := fstat(t, f), lstat(t, dir)
-	tick(t)
+	kit.ClockTick(t)
 	must(t, c.do(dir))
 	fileNow, parentNow := fstat(t, f), lstat(t, dir)
 	must(t, f.Close())
@@ -170,18 +169,6 @@ func checkTimes(t *testing.T, dir string, c timeCase) {
 			t.Errorf("by name %v %v, by descriptor %v %v (%v)", byName.Mtim, byName.Ctim, fileNow.Mtim, fileNow.Ctim, st.Name())
 		}
 	}
-}
-
-// tick returns when the clock that the kernel stamps files with has passed
-// the present: it lags behind the one that the daemon reads.
-func tick(t testing.TB) {
-	t.Helper()
-	start := time.Now().UnixNano()
-	kit.Eventually(t, 5*time.Second, func() bool {
-		var coarse unix.Timespec
-		must(t, unix.ClockGettime(unix.CLOCK_REALTIME_COARSE, &coarse))
-		return coarse.Nano() > start
-	})
 }
 
 // moved tells which times are later than they were; one that went back is

@@ -45,12 +45,12 @@ func Eventually[C Condition](t testing.TB, timeout time.Duration, cond C) {
 	}
 }
 
-// ClockTick returns when the clock that the kernel stamps files with has
-// moved on, so that the next change of a file gets a later time than the
-// last one.
+// ClockTick returns when the clock that the kernel stamps files with has passed the
+// present, so that the next change of a file gets a later time than the last one: that
+// may have been stamped with a finer clock, which a tick of the coarse one lags behind.
 func ClockTick(t testing.TB) {
 	t.Helper()
-	start := coarseTime(t)
+	start := time.Now().UnixNano()
 	Eventually(t, time.Minute, func() bool { return coarseTime(t) > start })
 }
 
