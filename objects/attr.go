@@ -43,16 +43,38 @@ func (s *Store) Attr(ctx context.Context, ino Ino) (Attr, error) {
 		if !ok {
 			return Attr{}, fmt.Errorf("attributes of inode %d: %w", ino, err)
 		}
-		in, err = orphan, nil
+		return s.overlaid(orphan, o)
 	}
 	if err != nil {
 		return Attr{}, fmt.Errorf("attributes of inode %d: %w", ino, err)
 	}
-	return s.overlaid(in, o)
+	return s.sureIfLost(ctx, in, o)
+}
+
+// sureIfLost is overlaid for a record that was just read. A host file goes after its
+// record, so one that is not there may have been removed since.
+//
+// Errors: metadata.ErrNotExist.
+func (s *Store) sureIfLost(ctx context.Context, in metadata.Inode, o *object) (Attr, error) {
+	a, err := s.overlaid(in, o)
+	if err != nil || a.State != StateLost {
+		return a, err
+	}
+	if _, err = s.meta.Get(ctx, in.Ino); errors.Is(err, metadata.ErrNotExist) {
+		if _, orphan := s.orphanOf(in.Ino); orphan {
+			err = nil
+		}
+	}
+	if err != nil {
+		return Attr{}, fmt.Errorf("attributes of inode %d: %w", in.Ino, err)
+	}
+	return a, nil
 }
 
 // attrOf lays over a record, which may have been read some time ago, what is
 // known beyond it.
+//
+// Errors: metadata.ErrNotExist for a file that has been removed since.
 func (s *Store) attrOf(ctx context.Context, in metadata.Inode) (Attr, error) {
 	if !in.IsRegular() {
 		return s.overlaid(in, nil)
@@ -71,7 +93,7 @@ func (s *Store) attrOf(ctx context.Context, in metadata.Inode) (Attr, error) {
 			in = now
 		}
 	}
-	return s.overlaid(in, nil)
+	return s.sureIfLost(ctx, in, nil)
 }
 
 // overlaid lays over a record what the object knows, or, for one that is not

@@ -229,3 +229,50 @@ func (u *together) read(key string, half uint64) error {
 	}
 	return fmt.Errorf("key %q: bytes that nobody has set, in one piece", key)
 }
+
+// TestLookWhileReplaced looks at a key of the host tier, and at the name of its file,
+// while the object is replaced again and again: it is always there, and never lost.
+func TestLookWhileReplaced(t *testing.T) {
+	kit.Check(t)
+	r := newKeyed(t, keyedOptions{})
+	m := r.memory(1, 4*kib, 1)
+	set := func() error { return r.user.Gather(r.ctx(), keyedSet("k", m.all()), replacing())[0].Err }
+	if err := set(); err != nil {
+		t.Fatal(err)
+	}
+	var over atomic.Bool
+	var looks sync.WaitGroup
+	for what, look := range map[string]func() (objects.Attr, error){
+		"the key": func() (objects.Attr, error) {
+			info, err := r.user.KeyInfo(r.ctx(), "k")
+			return info.Attr, err
+		},
+		"what has the key": func() (objects.Attr, error) {
+			ino, err := r.meta.KeyIno(r.ctx(), "k")
+			if err != nil {
+				return objects.Attr{}, err
+			}
+			a, err := r.store.Attr(r.ctx(), ino)
+			if errors.Is(err, metadata.ErrNotExist) {
+				return objects.Attr{State: objects.StateLive}, nil
+			}
+			return a, err
+		},
+	} {
+		looks.Go(func() {
+			for !over.Load() {
+				if a, err := look(); err != nil || a.State != objects.StateLive {
+					t.Errorf("%s: %s, %v", what, a.State, err)
+					return
+				}
+			}
+		})
+	}
+	for range kit.Rounds(300, 1000, 10_000) {
+		if err := set(); err != nil {
+			t.Error(err)
+		}
+	}
+	over.Store(true)
+	looks.Wait()
+}

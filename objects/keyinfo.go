@@ -27,22 +27,27 @@ func (h *Holder) KeyInfo(ctx context.Context, key string) (KeyInfo, error) {
 		return KeyInfo{}, err
 	}
 	s := h.store
-	in, noted, err := s.findBlobs(ctx, key)
-	if err != nil {
-		return KeyInfo{}, err
+	for {
+		in, noted, err := s.findBlobs(ctx, key)
+		if err != nil {
+			return KeyInfo{}, err
+		}
+		if err = s.mayUse(ctx, h.who, in, modeRead); err != nil {
+			return KeyInfo{}, fmt.Errorf("look at key %q: %w", key, err)
+		}
+		a, err := s.attrOf(ctx, in)
+		if errors.Is(err, metadata.ErrNotExist) {
+			continue // it was replaced, or removed: the key tells which
+		}
+		var blobs []uint64
+		if err == nil {
+			blobs, err = sizesIn(noted, a.Size)
+		}
+		if err != nil {
+			return KeyInfo{}, fmt.Errorf("look at key %q: %w", key, err)
+		}
+		return KeyInfo{Attr: a, Blobs: blobs}, nil
 	}
-	if err = s.mayUse(ctx, h.who, in, modeRead); err != nil {
-		return KeyInfo{}, fmt.Errorf("look at key %q: %w", key, err)
-	}
-	a, err := s.attrOf(ctx, in)
-	if err != nil {
-		return KeyInfo{}, fmt.Errorf("look at key %q: %w", key, err)
-	}
-	blobs, err := sizesIn(noted, a.Size)
-	if err != nil {
-		return KeyInfo{}, fmt.Errorf("look at key %q: %w", key, err)
-	}
-	return KeyInfo{Attr: a, Blobs: blobs}, nil
 }
 
 // KeyThere says whether a key names an object whose bytes are there. Anybody

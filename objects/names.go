@@ -45,14 +45,22 @@ func (n *names) lock(a, b Ino) (unlock func()) {
 
 // Lookup finds a name.
 func (s *Store) Lookup(ctx context.Context, parent Ino, name string) (Attr, error) {
-	in, err := s.meta.Lookup(ctx, parent, name)
-	if err != nil {
-		return Attr{}, fmt.Errorf("look up %q: %w", name, err)
+	for {
+		in, err := s.meta.Lookup(ctx, parent, name)
+		if err == nil {
+			if _, none := s.tierOf(in.Device); none != nil {
+				err = metadata.ErrNotExist
+			}
+		}
+		if err != nil {
+			return Attr{}, fmt.Errorf("look up %q: %w", name, err)
+		}
+		a, err := s.attrOf(ctx, in)
+		if !errors.Is(err, metadata.ErrNotExist) {
+			return a, err
+		}
+		// It was replaced, or removed, since it was found: the name tells which.
 	}
-	if _, err := s.tierOf(in.Device); err != nil {
-		return Attr{}, fmt.Errorf("look up %q: %w", name, metadata.ErrNotExist)
-	}
-	return s.attrOf(ctx, in)
 }
 
 const (
