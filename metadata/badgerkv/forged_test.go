@@ -126,12 +126,12 @@ func hasNoForged(t *testing.T, opts badgerkv.Options, keys int) {
 		t.Fatalf("Open = %v", err)
 	}
 	err = kv.View(t.Context(), func(tx metadata.KVTxn) error {
-		if value, err := tx.Get([]byte("forged")); !errors.Is(err, metadata.ErrNoKey) {
-			t.Errorf("the forged record is %q, %v", value, err)
+		if value, none := tx.Get([]byte("forged")); !errors.Is(none, metadata.ErrNoKey) {
+			t.Errorf("the forged record is %q, %v", value, none)
 		}
 		for i := range keys {
-			if _, err := tx.Get(fmt.Appendf(nil, "key%06d", i)); (err == nil) != (i != forgedBad) {
-				t.Errorf("key %d: %v", i, err)
+			if _, none := tx.Get(fmt.Appendf(nil, "key%06d", i)); (none == nil) != (i != forgedBad) {
+				t.Errorf("key %d: %v", i, none)
 			}
 		}
 		return nil

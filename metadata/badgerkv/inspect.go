@@ -223,16 +223,16 @@ func (r *records) readValueLogs() error {
 		if filepath.Ext(name) != valueLogSuffix {
 			continue
 		}
-		data, size, _, err := r.read.data(filepath.Join(r.dir, name))
+		c, err := r.read.contents(filepath.Join(r.dir, name))
 		if err != nil {
 			return err
 		}
-		if len(data) > logHeader {
-			if _, ok := parseEntry(data[logHeader:]); ok {
+		if len(c.data) > logHeader {
+			if _, ok := parseEntry(c.data[logHeader:]); ok {
 				continue
 			}
 		}
-		if size < logHeader || len(data) >= logHeader && binary.BigEndian.Uint64(data) != 0 {
+		if c.size < logHeader || len(c.data) >= logHeader && binary.BigEndian.Uint64(c.data) != 0 {
 			r.useless = append(r.useless, name)
 		}
 	}

@@ -70,11 +70,10 @@ func parseEntry(data []byte) (e entry, ok bool) {
 
 // logScan is the content of a log.
 type logScan struct {
+	contents
+
 	name   string
 	number int
-	size   int64 // of the file
-	data   []byte
-	unread int  // bytes that the disk does not give
 	keyed  bool // the header names a key of encryption, which no log of ours has
 	// stamp is on all entries that set something; 0 in logs of an earlier hmcfs.
 	stamp uint64
@@ -90,13 +89,13 @@ func (l *logScan) torn() bool { return l.used > l.end }
 // log reads a log as Badger replays it, up to the first entry that is not whole.
 // The stamp is one that its entries have if none of them can be read.
 func (read readerAt) log(path string, stamp uint64) (*logScan, error) {
-	data, size, unread, err := read.data(path)
+	c, err := read.contents(path)
 	if err != nil {
 		return nil, err
 	}
-	l := &logScan{size: size, data: data, used: len(bytes.TrimRight(data, "\x00")), stamp: stamp, unread: unread}
-	if len(data) >= logHeader {
-		l.keyed = binary.BigEndian.Uint64(data) != 0
+	l := &logScan{contents: c, used: len(bytes.TrimRight(c.data, "\x00")), stamp: stamp}
+	if len(c.data) >= logHeader {
+		l.keyed = binary.BigEndian.Uint64(c.data) != 0
 	}
 	l.end = min(logHeader, l.used)
 	l.replay(logHeader, 0, func(commit []entry, end int) {
@@ -212,22 +211,28 @@ func (l *logScan) resume(at int) int {
 	return next
 }
 
-// data reads a file up to its last byte that was written: a log is made with a
-// size that it seldom fills.
-func (read readerAt) data(path string) (data []byte, size int64, unread int, err error) {
+// contents are a file up to its last byte that was written: a log is made with a size
+// that it seldom fills.
+type contents struct {
+	data   []byte
+	size   int64 // of the file
+	unread int   // bytes that the disk does not give, and which are zero
+}
+
+func (read readerAt) contents(path string) (c contents, err error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, 0, 0, err
+		return c, err
 	}
 	defer func() { _ = f.Close() }() // only read
 	st, err := f.Stat()
 	if err != nil {
-		return nil, 0, 0, err
+		return c, err
 	}
-	size = st.Size()
-	data = make([]byte, dataEnd(f, size))
-	unread, err = read.all(f, data)
-	return data, size, unread, err
+	c.size = st.Size()
+	c.data = make([]byte, dataEnd(f, c.size))
+	c.unread, err = read.all(f, c.data)
+	return c, err
 }
 
 // dataEnd returns where the hole begins with which a file ends.

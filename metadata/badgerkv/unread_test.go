@@ -50,31 +50,37 @@ func TestUnreadableSector(t *testing.T) {
 				mendUnread(t, bad, name, c.gone)
 				bad = good // its files are new ones
 			}
-			kv, err := badgerkv.Open(t.Context(), bad)
-			if err != nil {
-				t.Fatal(err)
-			}
-			lost := 0
-			err = kv.View(t.Context(), func(tx metadata.KVTxn) error {
-				for i := range inTable + inLog {
-					value, err := tx.Get(fmt.Appendf(nil, "key%06d", i))
-					switch {
-					case errors.Is(err, metadata.ErrNoKey):
-						lost++
-					case err != nil || string(value) != valueOf(i):
-						t.Errorf("key %d is %q, %v", i, value, err)
-					}
-				}
-				return nil
-			})
-			if err = errors.Join(err, kv.Close()); err != nil {
-				t.Error(err)
-			}
+			lost := lostKeys(t, bad, inTable+inLog)
 			if lost > c.most || (lost == 0) != (c.most == 0) {
 				t.Errorf("%d keys are lost", lost)
 			}
 		})
 	}
+}
+
+// lostKeys counts those of n keys that are not there, and looks at the rest.
+func lostKeys(t *testing.T, opts badgerkv.Options, n int) (lost int) {
+	t.Helper()
+	kv, err := badgerkv.Open(t.Context(), opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = kv.View(t.Context(), func(tx metadata.KVTxn) error {
+		for i := range n {
+			value, none := tx.Get(fmt.Appendf(nil, "key%06d", i))
+			switch {
+			case errors.Is(none, metadata.ErrNoKey):
+				lost++
+			case none != nil || string(value) != valueOf(i):
+				t.Errorf("key %d is %q, %v", i, value, none)
+			}
+		}
+		return nil
+	})
+	if err = errors.Join(err, kv.Close()); err != nil {
+		t.Error(err)
+	}
+	return lost
 }
 
 // valueOf returns the value of a key, of which some forty fill a sector.

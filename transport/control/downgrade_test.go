@@ -43,7 +43,7 @@ func TestNoDowngrade(t *testing.T) {
 	}
 	heard := &tape{Conn: raw}
 	both.EnsureDefaults()
-	if _, err = both.connect(within(t), heard, hello(0)); !errors.Is(err, ErrAuth) {
+	if _, err = both.connect(within(t), heard, hello(0)); !errors.Is(err, ErrSilent) {
 		t.Errorf("a peer without certificates: %v", err)
 	}
 	_ = raw.Close()

@@ -13,10 +13,11 @@ var (
 	ErrTaken = errors.New("control: the rank is taken")
 	// ErrAuth is a peer that can't prove its identity, or does not accept ours.
 	ErrAuth = errors.New("control: not authenticated")
-	// ErrSilent is a peer that ends the connection without an answer to our HELLO: the
-	// secret is another one, or hmcfs there is older, or it is about to end, or turns
-	// this connection away to make room.
-	ErrSilent = errors.New("control: no answer to HELLO; is the secret the same, and hmcfs there not older?")
+	// ErrSilent is a peer that ends the connection within the handshake: the secret is
+	// another one, or hmcfs there is older, or one side has certificates and the other
+	// has not, or the peer is about to end, or turns this connection away to make room,
+	// or the network has cut it.
+	ErrSilent = errors.New("control: the handshake was broken off; are the secret and the use of --tls-cert the same there, and hmcfs not older?")
 	// ErrCover is a peer that encrypts where this side does not, or the reverse.
 	ErrCover = errors.New("control: one side was started with --plain and the other was not")
 	// ErrCrossing is a peer that connects to us at the same time: its

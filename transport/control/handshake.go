@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -119,10 +120,29 @@ func (o *Options) secured(ctx context.Context, raw net.Conn, side func(net.Conn,
 		return raw, nil
 	}
 	secure := side(raw, o.tlsConfig(listens))
-	if err := secure.HandshakeContext(ctx); err != nil {
-		return nil, fmt.Errorf("TLS: %w: %w", ErrAuth, err)
+	err := secure.HandshakeContext(ctx)
+	switch {
+	case err == nil:
+		return secure, nil
+	case isCut(err) || ctx.Err() != nil || errors.Is(err, os.ErrDeadlineExceeded):
+		return nil, brokenOff("TLS", err)
 	}
-	return secure, nil
+	return nil, fmt.Errorf("TLS: %w: %w", ErrAuth, err)
+}
+
+// isCut reports that a connection has ended under a handshake, which tells nothing of
+// who the peer is. It is reset where the peer has left some of what came unread.
+func isCut(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		errors.Is(err, unix.ECONNRESET) || errors.Is(err, unix.EPIPE)
+}
+
+// brokenOff is ErrSilent where the connection has ended.
+func brokenOff(doing string, err error) error {
+	if isCut(err) {
+		return fmt.Errorf("%s: %w: %w", doing, err, ErrSilent)
+	}
+	return fmt.Errorf("%s: %w", doing, err)
 }
 
 // connect is the connecting side's handshake. want carries To, Role, Session
@@ -154,7 +174,7 @@ func (o *Options) introduce(raw net.Conn, want wire.Hello) (*Conn, error) {
 		return nil, err
 	}
 	if err = opening.send(wire.KindHello, helloFrame); err != nil {
-		return nil, fmt.Errorf("send HELLO: %w", err)
+		return nil, brokenOff("send HELLO", err)
 	}
 	challenge, err := o.challenged(opening, want.To, hello.Cover)
 	if err != nil {
@@ -167,7 +187,7 @@ func (o *Options) introduce(raw net.Conn, want wire.Hello) (*Conn, error) {
 	challengeFrame := challenge.Append(nil)
 	proof := prove(o.Secret, clientProof, helloFrame, challengeFrame)
 	if _, err = c.Write(proof.Append(nil)); err != nil {
-		return nil, fmt.Errorf("send PROOF: %w", err)
+		return nil, brokenOff("send PROOF", err)
 	}
 	welcome, err := o.welcomed(c, want.To, helloFrame, challengeFrame, proof[:])
 	if err != nil {
@@ -183,12 +203,8 @@ func (o *Options) introduce(raw net.Conn, want wire.Hello) (*Conn, error) {
 // wanted, and that it wants the same cover.
 func (o *Options) challenged(opening *opening, peer wire.Rank, cover wire.Cover) (wire.Challenge, error) {
 	body, err := opening.receive(wire.KindChallenge)
-	switch {
-	case o.TLS == nil && (errors.Is(err, io.EOF) || errors.Is(err, unix.ECONNRESET)):
-		// It is reset where the peer has left some of HELLO unread.
-		return wire.Challenge{}, fmt.Errorf("%s ends the connection: %w: %w", peer, err, ErrSilent)
-	case err != nil:
-		return wire.Challenge{}, fmt.Errorf("no answer to HELLO: %w", err)
+	if err != nil {
+		return wire.Challenge{}, brokenOff("no answer to HELLO", err)
 	}
 	challenge, err := wire.ParseChallenge(body)
 	if err != nil {
@@ -204,11 +220,8 @@ func (o *Options) challenged(opening *opening, peer wire.Rank, cover wire.Cover)
 // knows the secret.
 func (o *Options) welcomed(c net.Conn, peer wire.Rank, frames ...[]byte) (wire.Welcome, error) {
 	kind, body, err := ReadFrame(c, wire.KindWelcome, wire.KindRefusal)
-	if errors.Is(err, io.EOF) {
-		return wire.Welcome{}, fmt.Errorf("%s does not believe our proof; is the secret the same?: %w", peer, ErrAuth)
-	}
 	if err != nil {
-		return wire.Welcome{}, fmt.Errorf("no answer to PROOF: %w", err)
+		return wire.Welcome{}, brokenOff("no answer to PROOF", err)
 	}
 	if kind == wire.KindRefusal {
 		r, perr := wire.ParseRefusal(body)
