@@ -91,10 +91,17 @@ func reachOf(text string) (from reach, err error) {
 	return from, nil
 }
 
-// isHostName reports whether a text can be a name of the DNS.
+// isHostName reports whether a text can be a name of the DNS. Some resolvers take a
+// number at the end for a part of an address: 127.1 is 127.0.0.1 for them.
 func isHostName(text string) bool {
 	foreign := func(r rune) bool { return !inHostName(r) }
-	return text != "" && len(text) <= 253 && !strings.ContainsFunc(text, foreign)
+	if text == "" || len(text) > 253 || strings.ContainsFunc(text, foreign) {
+		return false
+	}
+	last := strings.TrimSuffix(text, ".")
+	last = last[strings.LastIndexByte(last, '.')+1:]
+	_, err := strconv.ParseUint(last, 0, 64)
+	return err != nil
 }
 
 // inHostName reports whether a name of the DNS may have a character.

@@ -88,6 +88,7 @@ func TestAddressesOfRecords(t *testing.T) {
 		"[fe80::1%eth0]:1", "a b:1", "a\nb:1", "unix:/run/docker.sock", "unix:", "unix:relative/node-00000001.sock",
 		fmt.Sprintf("unix:/run/../tmp/node-%08x.sock", rank), fmt.Sprintf("unix:node-%08x.sock", rank),
 		fmt.Sprintf("unix:/tmp/node-%08x.sock", rank+1), "unix:@abstract",
+		"127.1:22", "2130706433:22", "0x7f.0X1:22",
 	}
 	near := []string{"127.0.0.1:2379", "[::1]:6379", "[::ffff:127.0.0.1]:22", "localhost:22", "LOCALHOST.:22", "x.localhost:22"}
 	for name, c := range map[string]struct{ self, want []string }{
