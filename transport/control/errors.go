@@ -17,7 +17,7 @@ var (
 	// another one, or hmcfs there is older, or one side has certificates and the other
 	// has not, or the peer is about to end, or turns this connection away to make room,
 	// or the network has cut it.
-	ErrSilent = errors.New("control: the handshake was broken off; are the secret and the use of --tls-cert the same there, and hmcfs not older?")
+	ErrSilent = errors.New("control: the peer broke off the handshake; is the secret the same, and hmcfs there not older?")
 	// ErrCover is a peer that encrypts where this side does not, or the reverse.
 	ErrCover = errors.New("control: one side was started with --plain and the other was not")
 	// ErrCrossing is a peer that connects to us at the same time: its
