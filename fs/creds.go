@@ -6,8 +6,7 @@ import (
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 
-	"github.com/hmcfs/hmcfs/objects/cluster"
-	"github.com/hmcfs/hmcfs/objects/owner"
+	"github.com/hmcfs/hmcfs/objects"
 )
 
 const (
@@ -33,15 +32,17 @@ type credSlot struct {
 	at     time.Time
 }
 
-// of is who has sent a request.
-func (c *creds) of(who *fuse.Caller) cluster.Cred {
-	now := time.Now()
+// of returns the caller of a request with its groups.
+func (c *creds) of(who *fuse.Caller) objects.Caller {
+	caller, now := callerOf(who), time.Now()
 	groups, ok := c.known(who, now)
-	if !ok {
-		groups = owner.Groups(int(who.Pid), who.Uid)
-		c.note(who, groups, now)
+	if ok {
+		caller.Groups = groups
+		return caller
 	}
-	return cluster.Cred{UID: who.Uid, GID: who.Gid, Groups: groups}
+	caller = caller.WithGroups()
+	c.note(who, caller.Groups, now)
+	return caller
 }
 
 func (c *creds) known(who *fuse.Caller, now time.Time) (groups []uint32, ok bool) {

@@ -9,7 +9,6 @@ import (
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/metadata/members"
 	"github.com/hmcfs/hmcfs/objects"
-	"github.com/hmcfs/hmcfs/objects/cluster"
 )
 
 // lookupNode finds a node in nodes/.
@@ -68,7 +67,7 @@ func (f *filesystem) enterRemote(n *remoteNode, out *fuse.EntryOut, a *objects.A
 }
 
 // remoteAttr returns an inode of another node, with its numbers here.
-func (f *filesystem) remoteAttr(ctx context.Context, who cluster.Cred, ino metadata.Ino) (objects.Attr, error) {
+func (f *filesystem) remoteAttr(ctx context.Context, who objects.Caller, ino metadata.Ino) (objects.Attr, error) {
 	p, err := f.remotes.find(ino)
 	if err != nil {
 		return objects.Attr{}, err

@@ -30,6 +30,10 @@ const (
 // to what is created in it.
 const ModeSetGID Mode = 0o2000
 
+// ModeSticky is the sticky bit: of the entries of a directory with it, users may remove
+// and rename their own only.
+const ModeSticky Mode = 0o1000
+
 // Node says what Create is to make.
 type Node struct {
 	// Ino is of NewInos, so that content could be made under it before; 0 draws one.

@@ -144,7 +144,7 @@ func (m Mode) FileMode() fs.FileMode {
 		{sIFMT, TypeChar, fs.ModeDevice | fs.ModeCharDevice},
 		{0o4000, 0o4000, fs.ModeSetuid},
 		{ModeSetGID, ModeSetGID, fs.ModeSetgid},
-		{0o1000, 0o1000, fs.ModeSticky},
+		{ModeSticky, ModeSticky, fs.ModeSticky},
 	} {
 		if m&c.mask == c.bits {
 			out |= c.mode

@@ -12,10 +12,6 @@ import (
 // 4096 bytes. A walk up while directories are moved may meet more.
 const maxDepth = 2048
 
-// modeSticky lets only the owner of a directory, or of what a name stands for, remove
-// the name.
-const modeSticky metadata.Mode = 0o1000
-
 // A caller that comes by a path has passed its directories, and one that shows a
 // descriptor has been let in. A key or an inode number proves neither, so the
 // functions below check the path for them.
@@ -46,8 +42,8 @@ func (s *Store) maySearchAbove(ctx context.Context, who Caller, in metadata.Inod
 		if err != nil {
 			return fmt.Errorf("directory of inode %d: %w", in.Ino, err)
 		}
-		if !who.may(Attr{Inode: dir}, modeSearch) {
-			return Unsearchable(who, Attr{Inode: dir})
+		if !who.May(&dir, PermExec) {
+			return Unsearchable(who, &dir)
 		}
 		in = dir
 	}
@@ -55,7 +51,7 @@ func (s *Store) maySearchAbove(ctx context.Context, who Caller, in metadata.Inod
 }
 
 // Unsearchable is the error of a directory that keeps a user out.
-func Unsearchable(who Caller, dir Attr) error {
+func Unsearchable(who Caller, dir *metadata.Inode) error {
 	return fmt.Errorf("directory %q has mode %o and belongs to user %d; user %d may not search it: %w",
 		dir.Name, dir.Mode.Perm(), dir.UID, who.UID, ErrForbidden)
 }
@@ -63,8 +59,8 @@ func Unsearchable(who Caller, dir Attr) error {
 // mayUse says whether a user has the wanted rights to a file found by its key.
 //
 // Errors: ErrForbidden.
-func (s *Store) mayUse(ctx context.Context, who Caller, in metadata.Inode, want metadata.Mode) error {
-	if !who.may(Attr{Inode: in}, want) {
+func (s *Store) mayUse(ctx context.Context, who Caller, in metadata.Inode, want Permission) error {
+	if !who.May(&in, want) {
 		return ErrForbidden
 	}
 	return s.maySearchAbove(ctx, who, in)
@@ -84,13 +80,12 @@ func (s *Store) mayRemove(ctx context.Context, who Caller, in metadata.Inode) er
 	switch {
 	case err != nil:
 		return err
-	case !who.may(Attr{Inode: dir}, modeWrite|modeSearch):
+	case !who.May(&dir, PermWrite|PermExec):
 		return fmt.Errorf("user %d may not remove names of directory %q, which has mode %o and belongs to user %d: %w",
 			who.UID, dir.Name, dir.Mode.Perm(), dir.UID, ErrForbidden)
-	case who.UID == in.UID:
-	case dir.Mode&modeSticky != 0 && who.UID != dir.UID:
+	case !who.MayUnlink(&dir, &in):
 		return fmt.Errorf("directory %q is sticky, and the file belongs to user %d: %w", dir.Name, in.UID, ErrForbidden)
-	case in.Nlink > 1:
+	case in.Nlink > 1 && !who.Owns(&in):
 		return fmt.Errorf("the file has %d names, and belongs to user %d: %w", in.Nlink, in.UID, ErrForbidden)
 	}
 	return s.maySearchAbove(ctx, who, dir)
@@ -101,11 +96,11 @@ func (s *Store) mayRemove(ctx context.Context, who Caller, in metadata.Inode) er
 //
 // Errors: ErrForbidden.
 func mayReceive(who Caller, in metadata.Inode) error {
-	want := modeRead
+	want := PermRead
 	if who.UID != in.UID {
-		want |= modeWrite
+		want |= PermWrite
 	}
-	if a := (Attr{Inode: in}); !who.may(a, want) {
+	if !who.May(&in, want) {
 		return fmt.Errorf("it has mode %o and belongs to user %d; user %d, to receive it, needs to be allowed to read and to write it: %w",
 			in.Mode.Perm(), in.UID, who.UID, ErrForbidden)
 	}
@@ -117,7 +112,7 @@ func mayReceive(who Caller, in metadata.Inode) error {
 //
 // Errors: ErrForbidden.
 func (s *Store) mayVacate(ctx context.Context, who Caller, in metadata.Inode) error {
-	if err := s.mayUse(ctx, who, in, modeWrite); err != nil {
+	if err := s.mayUse(ctx, who, in, PermWrite); err != nil {
 		return err
 	}
 	made, err := s.isKeysDir(ctx, in.Parent)

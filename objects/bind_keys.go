@@ -214,7 +214,7 @@ func (h *Holder) keyFile(ctx context.Context, k *Keyed, ino Ino) error {
 	if err != nil {
 		return err
 	}
-	if !h.who.may(a, modeWrite) {
+	if !h.who.May(&a.Inode, PermWrite) {
 		return fmt.Errorf("user %d may not write file %d: %w", h.who.UID, ino, ErrForbidden)
 	}
 	had, err := s.textXattr(ctx, ino, xattrBlobs)
@@ -279,7 +279,7 @@ func (s *Store) keysDirFor(ctx context.Context, who Caller, t *tier) (Ino, error
 	if err != nil {
 		return 0, err
 	}
-	if !who.may(Attr{Inode: in}, modeWrite) {
+	if !who.May(&in, PermWrite) {
 		return 0, fmt.Errorf("user %d may not make files in %s: %w", who.UID, t.name, ErrForbidden)
 	}
 	return dir, nil

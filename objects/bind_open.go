@@ -155,7 +155,7 @@ func (op *opener) checkFile(ctx context.Context, ino Ino) error {
 	switch {
 	case !a.IsRegular():
 		return fmt.Errorf("only a regular file can be bound: %w", ErrInvalid)
-	case !op.who.may(a, modeWrite):
+	case !op.who.May(&a.Inode, PermWrite):
 		return fmt.Errorf("user %d may not write the file: %w", op.who.UID, ErrForbidden)
 	case a.State == StateBound:
 		return fmt.Errorf("the file is bound already; remove it to unbind: %w", ErrBusy)

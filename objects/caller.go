@@ -9,66 +9,70 @@ import (
 	"github.com/hmcfs/hmcfs/objects/owner"
 )
 
-// Caller is the process that asks for something which its user must be
-// entitled to beyond the file's mode.
+// Caller is the user, and where it is known the process, on whose behalf an operation
+// runs. The zero value is root.
 type Caller struct {
 	UID, GID uint32
-	PID      int
-	// Groups are the supplementary groups; nil where they are to be looked up
-	// by the PID.
+	// PID is 0 for a caller of another node.
+	PID int
+	// Groups are the supplementary groups; with nil they are read from /proc when they
+	// are needed, and a caller without PID has none.
 	Groups []uint32
 }
 
-// modes of access, as in the permission bits of others.
+// Permission is a set of rights to a file, in the bits that a mode has for others.
+type Permission = metadata.Mode
+
+// The rights to a file. For a directory PermExec is the right to search it.
 const (
-	modeRead   metadata.Mode = 0o4
-	modeWrite  metadata.Mode = 0o2
-	modeSearch metadata.Mode = 0o1
+	PermRead  Permission = 0o4
+	PermWrite Permission = 0o2
+	PermExec  Permission = 0o1
 )
 
-// MayReadWrite says whether the mode of a file lets the caller both read and
-// write it, as memory that is shared is.
-func (c Caller) MayReadWrite(a Attr) bool { return c.may(a, modeRead|modeWrite) }
+// IsRoot reports whether no permission is refused to the caller.
+func (c Caller) IsRoot() bool { return c.UID == 0 }
 
-// MayRead says whether the mode of a file lets the caller read it.
-func (c Caller) MayRead(a Attr) bool { return c.may(a, modeRead) }
+// Owns reports whether the caller has the rights of a file's owner.
+func (c Caller) Owns(in *metadata.Inode) bool { return c.IsRoot() || c.UID == in.UID }
 
-// MayWrite says whether the mode of a file lets the caller write it.
-func (c Caller) MayWrite(a Attr) bool { return c.may(a, modeWrite) }
+// InGroup reports whether a group is the caller's own or a supplementary one.
+func (c Caller) InGroup(gid uint32) bool {
+	return c.GID == gid || slices.Contains(c.WithGroups().Groups, gid)
+}
 
-// MaySearch says whether the mode of a directory lets the caller reach what is in
-// it.
-func (c Caller) MaySearch(dir Attr) bool { return c.may(dir, modeSearch) }
-
-// may says whether the mode of a file gives the caller what he wants. Root may
+// May reports whether a file's mode grants all of the wanted rights. Root is granted
 // everything.
-func (c Caller) may(a Attr, want metadata.Mode) bool {
-	if c.UID == 0 {
+func (c Caller) May(in *metadata.Inode, want Permission) bool {
+	if c.IsRoot() {
 		return true
 	}
-	have := a.Mode.Perm()
+	have := in.Mode.Perm()
 	if all := want | want<<3 | want<<6; have&all == all {
-		return true
+		return true // also without the groups, which may have to be read
 	}
 	switch {
-	case a.UID == c.UID:
+	case in.UID == c.UID:
 		have >>= 6
-	case a.GID == c.GID || slices.Contains(c.groups(), a.GID):
+	case c.InGroup(in.GID):
 		have >>= 3
 	}
 	return have&want == want
 }
 
-// Supplementary are the supplementary groups, looked up where they are not
-// known.
-func (c Caller) Supplementary() []uint32 { return c.groups() }
+// MayUnlink reports whether the caller, which may write a directory, may remove or
+// rename one of its entries. Only the sticky bit of the directory restricts that.
+func (c Caller) MayUnlink(dir, entry *metadata.Inode) bool {
+	return dir.Mode&metadata.ModeSticky == 0 || c.Owns(entry) || c.Owns(dir)
+}
 
-// groups are the caller's supplementary groups.
-func (c Caller) groups() []uint32 {
-	if c.Groups != nil {
-		return c.Groups
+// WithGroups returns the caller with its supplementary groups, read if they are not
+// known. Groups is not nil then.
+func (c Caller) WithGroups() Caller {
+	if c.Groups == nil {
+		c.Groups = append([]uint32{}, owner.Groups(c.PID, c.UID)...)
 	}
-	return owner.Groups(c.PID, c.UID)
+	return c
 }
 
 // process finds a process that must be the caller's.

@@ -60,7 +60,7 @@ type Event struct {
 // object, by its owner and mode when it happened. Everybody hears that events
 // were dropped.
 func (e Event) MayRead(c Caller) bool {
-	return e.Kind == EventDropped || c.may(Attr{Inode: metadata.Inode{Mode: e.mode, UID: e.uid, GID: e.gid}}, modeRead)
+	return e.Kind == EventDropped || c.May(&metadata.Inode{Mode: e.mode, UID: e.uid, GID: e.gid}, PermRead)
 }
 
 // queueLen bounds the events that wait for listeners, who share one queue, so that

@@ -175,7 +175,7 @@ func (s *Store) mayExport(ctx context.Context, ino Ino, who Caller, opts ExportO
 		return nil, err
 	case !a.IsRegular():
 		return nil, fmt.Errorf("only a regular file has memory: %w", ErrInvalid)
-	case !who.MayReadWrite(a):
+	case !who.May(&a.Inode, PermRead|PermWrite):
 		return nil, fmt.Errorf("user %d may not read and write the file: %w", who.UID, ErrForbidden)
 	case a.Nlink == 0:
 		return nil, fmt.Errorf("the file has no name any more: %w", ErrInvalid)

@@ -32,7 +32,7 @@ func (h *Holder) KeyInfo(ctx context.Context, key string) (KeyInfo, error) {
 		if err != nil {
 			return KeyInfo{}, err
 		}
-		if err = s.mayUse(ctx, h.who, in, modeRead); err != nil {
+		if err = s.mayUse(ctx, h.who, in, PermRead); err != nil {
 			return KeyInfo{}, fmt.Errorf("look at key %q: %w", key, err)
 		}
 		a, err := s.attrOf(ctx, in)

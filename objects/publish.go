@@ -46,7 +46,7 @@ func (h *Holder) mayPublish(ctx context.Context) error {
 		return err
 	}
 	dir, err := h.store.Attr(ctx, metadata.PublishIno)
-	if err == nil && !h.who.may(dir, modeWrite) {
+	if err == nil && !h.who.May(&dir.Inode, PermWrite) {
 		err = fmt.Errorf("user %d may make nothing in publish: %w", h.who.UID, ErrForbidden)
 	}
 	return err

@@ -24,7 +24,7 @@ func (h *Holder) RegisterFile(ctx context.Context, ino Ino) (*Region, error) {
 	switch {
 	case !a.IsRegular():
 		err = fmt.Errorf("inode %d of mode %o: %w", ino, a.Mode, ErrInvalid)
-	case !h.who.MayReadWrite(a):
+	case !h.who.May(&a.Inode, PermRead|PermWrite):
 		err = fmt.Errorf("user %d may not read and write file %d: %w", h.who.UID, ino, ErrForbidden)
 	case a.State == StateLost:
 		err = fmt.Errorf("file %d: %w", ino, ErrLost)

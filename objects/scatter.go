@@ -66,11 +66,11 @@ func (h *Holder) pinKey(ctx context.Context, sc Scatter) (o *object, blobs strin
 
 // mayScatter says whether the holder's user may do what is asked.
 func (h *Holder) mayScatter(ctx context.Context, in metadata.Inode, sc Scatter) error {
-	if err := h.store.mayUse(ctx, h.who, in, modeRead); err != nil {
+	if err := h.store.mayUse(ctx, h.who, in, PermRead); err != nil {
 		return err
 	}
 	// Who makes a replica becomes a source of the bytes of others.
-	if sc.Replica && !h.who.may(Attr{Inode: in}, modeWrite) {
+	if sc.Replica && !h.who.May(&in, PermWrite) {
 		return fmt.Errorf("a replica needs the right to write: %w", ErrForbidden)
 	}
 	return nil

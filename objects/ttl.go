@@ -50,7 +50,7 @@ func (h *Holder) Keep(ctx context.Context, ino Ino) error {
 		return err
 	}
 	err := h.store.expireAt(ctx, ino, metadata.Timespec{}, func(now metadata.Inode) error {
-		return h.store.mayUse(ctx, h.who, now, modeWrite)
+		return h.store.mayUse(ctx, h.who, now, PermWrite)
 	})
 	if err != nil {
 		return fmt.Errorf("keep file %d: %w", ino, err)
@@ -63,7 +63,7 @@ func (h *Holder) Keep(ctx context.Context, ino Ino) error {
 //
 // Errors: ErrForbidden.
 func (s *Store) mayEnd(ctx context.Context, who Caller, in metadata.Inode, at metadata.Timespec) error {
-	err := s.mayUse(ctx, who, in, modeWrite)
+	err := s.mayUse(ctx, who, in, PermWrite)
 	if err == nil && at != (metadata.Timespec{}) {
 		err = s.mayRemove(ctx, who, in)
 	}

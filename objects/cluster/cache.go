@@ -87,8 +87,9 @@ func (c *cache) open(ttl time.Duration) {
 	c.attrs, c.names = map[objects.Ino][]cachedAttr{}, map[objects.Ino]map[cachedName]named{}
 }
 
-// userKey tells users apart.
-func userKey(who Cred) string {
+// userKey encodes the ids of a caller, by which answers are kept.
+func userKey(who objects.Caller) string {
+	who = who.WithGroups()
 	p := make([]byte, 0, 8+4*len(who.Groups))
 	p = binary.LittleEndian.AppendUint32(p, who.UID)
 	p = binary.LittleEndian.AppendUint32(p, who.GID)

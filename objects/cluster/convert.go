@@ -109,13 +109,15 @@ func isType(m metadata.Mode) bool {
 	}
 }
 
-// credToProto is a user as he is told to others: of many groups the first.
-func credToProto(c Cred) proto.Cred {
-	return proto.Cred{UID: c.UID, GID: c.GID, Groups: c.Groups[:min(len(c.Groups), proto.MaxGroups)]}
+// credToProto encodes a caller for its owner: of many groups the first.
+func credToProto(c objects.Caller) proto.Cred {
+	groups := c.WithGroups().Groups
+	return proto.Cred{UID: c.UID, GID: c.GID, Groups: groups[:min(len(groups), proto.MaxGroups)]}
 }
 
-func credFromProto(c proto.Cred) Cred {
-	return Cred{UID: c.UID, GID: c.GID, Groups: c.Groups}
+// credFromProto returns a caller of another node, of which no process is here.
+func credFromProto(c proto.Cred) objects.Caller {
+	return objects.Caller{UID: c.UID, GID: c.GID, Groups: append([]uint32{}, c.Groups...)}
 }
 
 // entryToProto is an entry of a directory; nil attributes are those that the

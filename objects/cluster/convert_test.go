@@ -140,7 +140,7 @@ func TestChangesComeBack(t *testing.T) {
 }
 
 func TestManyGroups(t *testing.T) {
-	c := Cred{UID: 1, GID: 2, Groups: make([]uint32, 100)}
+	c := objects.Caller{UID: 1, GID: 2, Groups: make([]uint32, 100)}
 	if got := credToProto(c); len(got.Groups) != proto.MaxGroups {
 		t.Errorf("%d groups are told of", len(got.Groups))
 	}

@@ -17,7 +17,7 @@ const pageEntries = 2048
 // Dir is a directory that is read. One goroutine uses it at a time.
 type Dir struct {
 	n   *Node
-	who Cred
+	who objects.Caller
 	ino objects.Ino
 	// page is what the last answer held, behind the cookie begin.
 	page  []Entry
@@ -27,7 +27,9 @@ type Dir struct {
 }
 
 // OpenDir begins to read a directory. It asks nothing yet.
-func (n *Node) OpenDir(who Cred, ino objects.Ino) *Dir { return &Dir{n: n, who: who, ino: ino} }
+func (n *Node) OpenDir(who objects.Caller, ino objects.Ino) *Dir {
+	return &Dir{n: n, who: who, ino: ino}
+}
 
 // After returns entries behind a cookie, none at the end. It keeps the page
 // that came last, so that going on inside it costs no question, and begins anew

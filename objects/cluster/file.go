@@ -28,7 +28,7 @@ const (
 // are tried again in the next one.
 type File struct {
 	n      *Node
-	who    Cred
+	who    objects.Caller
 	user   string
 	ino    objects.Ino
 	gen    metadata.Generation
@@ -52,13 +52,13 @@ type File struct {
 }
 
 // Open opens a regular file.
-func (n *Node) Open(ctx context.Context, who Cred, ino objects.Ino, access Access) (*File, error) {
+func (n *Node) Open(ctx context.Context, who objects.Caller, ino objects.Ino, access Access) (*File, error) {
 	return n.start(ctx, &File{n: n, who: who, ino: ino, access: access})
 }
 
 // CreateOpen makes a regular file and opens it, by one question. The node's UID and
 // GID are ignored: the user's are taken.
-func (n *Node) CreateOpen(ctx context.Context, who Cred, dir objects.Ino, name string, in metadata.Node, access Access) (objects.Attr, *File, error) {
+func (n *Node) CreateOpen(ctx context.Context, who objects.Caller, dir objects.Ino, name string, in metadata.Node, access Access) (objects.Attr, *File, error) {
 	ctx, cancel := context.WithTimeout(ctx, n.c.opts.Timeout)
 	defer cancel()
 	ask := &proto.CreateOpenAsk{Access: uint32(access), Create: proto.CreateAsk{
@@ -94,7 +94,7 @@ func (n *Node) CreateOpen(ctx context.Context, who Cred, dir objects.Ino, name s
 }
 
 // openGen opens a file to be read, if it is of a generation.
-func (n *Node) openGen(ctx context.Context, who Cred, ino objects.Ino, gen uint64) (*File, error) {
+func (n *Node) openGen(ctx context.Context, who objects.Caller, ino objects.Ino, gen uint64) (*File, error) {
 	return n.start(ctx, &File{n: n, who: who, ino: ino, access: Read, gen: metadata.Generation(gen)})
 }
 

@@ -9,7 +9,6 @@ import (
 	"github.com/hmcfs/hmcfs/metadata/coord"
 	"github.com/hmcfs/hmcfs/metadata/keyindex"
 	"github.com/hmcfs/hmcfs/metadata/members"
-	"github.com/hmcfs/hmcfs/objects"
 	"github.com/hmcfs/hmcfs/objects/cluster/proto"
 )
 
@@ -163,9 +162,4 @@ func (k *keys) forget(s keyindex.Space, key string) {
 		k.index.Forget(s, key)
 	}
 	k.peers.Forget(s, key)
-}
-
-// credOf is a user of this node as others know him.
-func credOf(who objects.Caller) Cred {
-	return Cred{UID: who.UID, GID: who.GID, Groups: who.Supplementary()}
 }

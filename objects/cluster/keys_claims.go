@@ -137,11 +137,11 @@ func (t *claimTable) find(id claimID, rank wire.Rank) (*claim, error) {
 // Errors: those of Holder.Claim; objects.ErrBusy while somebody else has it who
 // may still fail.
 func (t *claimTable) claim(ctx context.Context, rank wire.Rank, q *proto.ClaimAsk) (*claim, error) {
-	by, err := t.c.server.caller(q.Cred)
+	by, err := t.c.server.user(q.Cred)
 	if err != nil {
 		return nil, err
 	}
-	c := &claim{holder: t.c.opts.Store.NewHolder(by), rank: rank, key: q.Key}
+	c := &claim{holder: t.c.opts.Store.NewHolder(by.Caller), rank: rank, key: q.Key}
 	soon, stop := context.WithTimeout(ctx, min(claimWait, t.c.opts.Timeout/2))
 	defer stop()
 	if c.of, err = c.holder.Claim(soon, q.Key, q.Wait); err != nil {

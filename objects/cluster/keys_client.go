@@ -120,13 +120,13 @@ func (k *keys) list(ctx context.Context, s keyindex.Space, after string, limit i
 func (c *Cluster) KeyInfo(ctx context.Context, who objects.Caller, key string, published bool) (objects.KeyInfo, error) {
 	var info objects.KeyInfo
 	err := c.keys.at(ctx, spaceOf(published), key, func(n *Node) (err error) {
-		info, err = n.keyInfo(ctx, credOf(who), key, published)
+		info, err = n.keyInfo(ctx, who, key, published)
 		return err
 	})
 	return info, err
 }
 
-func (n *Node) keyInfo(ctx context.Context, who Cred, key string, published bool) (objects.KeyInfo, error) {
+func (n *Node) keyInfo(ctx context.Context, who objects.Caller, key string, published bool) (objects.KeyInfo, error) {
 	var out proto.KeyAnswer
 	err := n.ask(ctx, question{
 		method: proto.MethodKeyInfo, out: &out, again: true,
@@ -169,7 +169,7 @@ const maxReplaced = 8
 //
 // Errors: those of KeyInfo and of objects.Holder.Fill.
 func (c *Cluster) ScatterKey(ctx context.Context, h *objects.Holder, sc objects.Scatter) error {
-	who := credOf(h.Caller())
+	who := h.Caller().WithGroups()
 	return c.keys.at(ctx, keyindex.Keys, sc.Key, func(n *Node) error {
 		for try := 0; ; try++ {
 			err := n.scatter(ctx, who, h, sc)
@@ -180,7 +180,7 @@ func (c *Cluster) ScatterKey(ctx context.Context, h *objects.Holder, sc objects.
 	})
 }
 
-func (n *Node) scatter(ctx context.Context, who Cred, h *objects.Holder, sc objects.Scatter) error {
+func (n *Node) scatter(ctx context.Context, who objects.Caller, h *objects.Holder, sc objects.Scatter) error {
 	info, err := n.keyInfo(ctx, who, sc.Key, false)
 	if err != nil {
 		return err
@@ -203,7 +203,7 @@ func (c *Cluster) DropKey(ctx context.Context, who objects.Caller, key string) e
 	err := c.keys.at(ctx, keyindex.Keys, key, func(n *Node) error {
 		return n.ask(ctx, question{
 			method: proto.MethodDropKey, again: true,
-			in: &proto.KeyAsk{Cred: credToProto(credOf(who)), Key: key},
+			in: &proto.KeyAsk{Cred: credToProto(who), Key: key},
 		})
 	})
 	c.keys.forget(keyindex.Keys, key)
@@ -220,7 +220,7 @@ func (c *Cluster) ExpireKey(ctx context.Context, who objects.Caller, key string,
 	return c.keys.at(ctx, keyindex.Keys, key, func(n *Node) error {
 		return n.ask(ctx, question{
 			method: proto.MethodExpireKey, again: true,
-			in: &proto.ExpireKeyAsk{Cred: credToProto(credOf(who)), Key: key, At: timeToProto(at)},
+			in: &proto.ExpireKeyAsk{Cred: credToProto(who), Key: key, At: timeToProto(at)},
 		})
 	})
 }

@@ -71,7 +71,7 @@ func (c *Cluster) reserve(ctx context.Context, h *objects.Holder, k objects.Keye
 }
 
 func (n *Node) reserve(ctx context.Context, h *objects.Holder, k objects.Keyed, wait bool) (*receipt, error) {
-	r := &receipt{n: n, holder: h, want: k, wait: wait, who: credOf(h.Caller())}
+	r := &receipt{n: n, holder: h, want: k, wait: wait, who: h.Caller().WithGroups()}
 	_, _ = rand.Read(r.id[:]) // never fails
 	var err error
 	if r.file, err = n.start(ctx, &File{n: n, who: r.who, access: Read, by: r.claim}); err == nil {
@@ -87,7 +87,7 @@ func (n *Node) reserve(ctx context.Context, h *objects.Holder, k objects.Keyed, 
 type receipt struct {
 	n      *Node
 	holder *objects.Holder
-	who    Cred
+	who    objects.Caller
 	// want is the key, and the blobs that it must have; none are any.
 	want objects.Keyed
 	// wait is for another one's claim.

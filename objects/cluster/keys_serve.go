@@ -126,11 +126,11 @@ func (k *keys) serveInfo(ctx context.Context, _ *guest, q *proto.KeyAsk) (any, e
 
 // as does something for a user of another node.
 func (k *keys) as(ctx context.Context, who proto.Cred, do func(h *objects.Holder) error) error {
-	by, err := k.c.server.caller(who)
+	by, err := k.c.server.user(who)
 	if err != nil {
 		return err
 	}
-	h := k.c.opts.Store.NewHolder(by)
+	h := k.c.opts.Store.NewHolder(by.Caller)
 	return errors.Join(do(h), h.Close(context.WithoutCancel(ctx)))
 }
 

@@ -20,7 +20,7 @@ type tree struct {
 	t    *testing.T
 	w    *clustertest.World
 	b    *cluster.Node
-	who  cluster.Cred
+	who  objects.Caller
 	root objects.Ino
 }
 
@@ -260,6 +260,6 @@ func TestUsersApart(t *testing.T) {
 	dir := r.make(r.root, "d", metadata.TypeDir|0o700)
 	r.make(dir.Ino, "f", metadata.TypeRegular|0o600)
 	r.lookup(dir.Ino, "f")
-	_, err := r.b.Lookup(ctx, cluster.Cred{UID: 1000, GID: 1000}, dir.Ino, "f")
+	_, err := r.b.Lookup(ctx, objects.Caller{UID: 1000, GID: 1000}, dir.Ino, "f")
 	r.want(err, cluster.ErrDenied, "look into another user's directory")
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // Attr returns an inode.
-func (n *Node) Attr(ctx context.Context, who Cred, ino objects.Ino) (objects.Attr, error) {
+func (n *Node) Attr(ctx context.Context, who objects.Caller, ino objects.Ino) (objects.Attr, error) {
 	if a, ok := n.cache.attr(userKey(who), ino); ok {
 		return a, nil
 	}
@@ -19,7 +19,7 @@ func (n *Node) Attr(ctx context.Context, who Cred, ino objects.Ino) (objects.Att
 }
 
 // freshAttr is Attr that asks.
-func (n *Node) freshAttr(ctx context.Context, who Cred, ino objects.Ino) (objects.Attr, error) {
+func (n *Node) freshAttr(ctx context.Context, who objects.Caller, ino objects.Ino) (objects.Attr, error) {
 	m := n.cache.begin()
 	var out proto.Attr
 	err := n.ask(ctx, question{
@@ -40,7 +40,7 @@ func (n *Node) freshAttr(ctx context.Context, who Cred, ino objects.Ino) (object
 
 // SetAttr changes attributes. With a file, its right to write covers a change
 // of size; nil is none.
-func (n *Node) SetAttr(ctx context.Context, who Cred, ino objects.Ino, c objects.Change, by *File) (objects.Attr, error) {
+func (n *Node) SetAttr(ctx context.Context, who objects.Caller, ino objects.Ino, c objects.Change, by *File) (objects.Attr, error) {
 	in := &proto.SetAttrAsk{Cred: credToProto(who), Ino: uint64(ino)}
 	changeToProto(c, in)
 	m := n.cache.begin()
@@ -71,7 +71,7 @@ func (n *Node) SetAttr(ctx context.Context, who Cred, ino objects.Ino, c objects
 }
 
 // GetXattr reads an extended attribute.
-func (n *Node) GetXattr(ctx context.Context, who Cred, ino objects.Ino, name string) ([]byte, error) {
+func (n *Node) GetXattr(ctx context.Context, who objects.Caller, ino objects.Ino, name string) ([]byte, error) {
 	var out proto.XattrAnswer
 	err := n.ask(ctx, question{
 		method: proto.MethodGetXattr, again: true, out: &out,
@@ -87,7 +87,7 @@ func (n *Node) GetXattr(ctx context.Context, who Cred, ino objects.Ino, name str
 }
 
 // ListXattr lists their names.
-func (n *Node) ListXattr(ctx context.Context, who Cred, ino objects.Ino) ([]string, error) {
+func (n *Node) ListXattr(ctx context.Context, who objects.Caller, ino objects.Ino) ([]string, error) {
 	var out proto.ListXattrAnswer
 	err := n.ask(ctx, question{
 		method: proto.MethodListXattr, again: true, out: &out,
@@ -126,7 +126,7 @@ type Xattr struct {
 }
 
 // SetXattr sets one.
-func (n *Node) SetXattr(ctx context.Context, who Cred, ino objects.Ino, x Xattr) error {
+func (n *Node) SetXattr(ctx context.Context, who objects.Caller, ino objects.Ino, x Xattr) error {
 	defer n.touched(ino)
 	return n.ask(ctx, question{method: proto.MethodSetXattr, in: &proto.XattrAsk{
 		Cred: credToProto(who), Ino: uint64(ino), Name: x.Name, Value: x.Value, Flags: uint32(x.Flags),
@@ -134,7 +134,7 @@ func (n *Node) SetXattr(ctx context.Context, who Cred, ino objects.Ino, x Xattr)
 }
 
 // RemoveXattr removes one.
-func (n *Node) RemoveXattr(ctx context.Context, who Cred, ino objects.Ino, name string) error {
+func (n *Node) RemoveXattr(ctx context.Context, who objects.Caller, ino objects.Ino, name string) error {
 	defer n.touched(ino)
 	return n.ask(ctx, question{
 		method: proto.MethodRemoveXattr,
@@ -149,7 +149,7 @@ type Usage struct {
 }
 
 // StatFS tells of the device that holds an inode; for the root of all together.
-func (n *Node) StatFS(ctx context.Context, who Cred, ino objects.Ino) (Usage, error) {
+func (n *Node) StatFS(ctx context.Context, who objects.Caller, ino objects.Ino) (Usage, error) {
 	var out proto.StatFSAnswer
 	err := n.ask(ctx, question{
 		method: proto.MethodStatFS, again: true, out: &out,

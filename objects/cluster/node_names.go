@@ -11,7 +11,7 @@ import (
 )
 
 // Lookup finds a name.
-func (n *Node) Lookup(ctx context.Context, who Cred, dir objects.Ino, name string) (objects.Attr, error) {
+func (n *Node) Lookup(ctx context.Context, who objects.Caller, dir objects.Ino, name string) (objects.Attr, error) {
 	user := userKey(who)
 	if a, ok := n.cache.lookup(user, dir, name); ok {
 		return a, nil
@@ -72,7 +72,7 @@ func (n *Node) heard(m mark, a *objects.Attr) {
 type newEntry struct {
 	method rpc.Method
 	in     any
-	who    Cred
+	who    objects.Caller
 	dir    objects.Ino
 	name   string
 	// kind is the type of the inode that the node answers with; 0 is any.
@@ -115,7 +115,7 @@ func (n *Node) touched(inos ...objects.Ino) {
 
 // Create makes a file, directory, symlink or special file. The node's UID and
 // GID are ignored: the user's are taken.
-func (n *Node) Create(ctx context.Context, who Cred, dir objects.Ino, name string, in metadata.Node) (objects.Attr, error) {
+func (n *Node) Create(ctx context.Context, who objects.Caller, dir objects.Ino, name string, in metadata.Node) (objects.Attr, error) {
 	return n.addEntry(ctx, newEntry{
 		method: proto.MethodCreate, who: who, dir: dir, name: name, kind: in.Mode.Type(),
 		in: &proto.CreateAsk{
@@ -126,7 +126,7 @@ func (n *Node) Create(ctx context.Context, who Cred, dir objects.Ino, name strin
 }
 
 // Link adds a name.
-func (n *Node) Link(ctx context.Context, who Cred, ino, dir objects.Ino, name string) (objects.Attr, error) {
+func (n *Node) Link(ctx context.Context, who objects.Caller, ino, dir objects.Ino, name string) (objects.Attr, error) {
 	defer n.touched(ino)
 	return n.addEntry(ctx, newEntry{
 		method: proto.MethodLink, who: who, dir: dir, name: name, ino: ino,
@@ -135,16 +135,16 @@ func (n *Node) Link(ctx context.Context, who Cred, ino, dir objects.Ino, name st
 }
 
 // Unlink removes a name.
-func (n *Node) Unlink(ctx context.Context, who Cred, dir objects.Ino, name string) error {
+func (n *Node) Unlink(ctx context.Context, who objects.Caller, dir objects.Ino, name string) error {
 	return n.remove(ctx, who, dir, name, false)
 }
 
 // Rmdir removes an empty directory.
-func (n *Node) Rmdir(ctx context.Context, who Cred, dir objects.Ino, name string) error {
+func (n *Node) Rmdir(ctx context.Context, who objects.Caller, dir objects.Ino, name string) error {
 	return n.remove(ctx, who, dir, name, true)
 }
 
-func (n *Node) remove(ctx context.Context, who Cred, dir objects.Ino, name string, folder bool) error {
+func (n *Node) remove(ctx context.Context, who objects.Caller, dir objects.Ino, name string, folder bool) error {
 	var out proto.Invalid
 	err := n.ask(ctx, question{
 		method: proto.MethodRemove, out: &out,
@@ -156,7 +156,7 @@ func (n *Node) remove(ctx context.Context, who Cred, dir objects.Ino, name strin
 }
 
 // Rename moves a name inside the node.
-func (n *Node) Rename(ctx context.Context, who Cred, r metadata.Rename) error {
+func (n *Node) Rename(ctx context.Context, who objects.Caller, r metadata.Rename) error {
 	var out proto.Invalid
 	err := n.ask(ctx, question{method: proto.MethodRename, out: &out, in: &proto.RenameAsk{
 		Cred: credToProto(who), From: uint64(r.From), Name: r.Name,

@@ -16,28 +16,18 @@ const xattrKey = "user.hmc.key"
 // nobody is who mapped users are where nothing else is said.
 const nobody = 65534
 
-// What a user wants of an inode, as in the permission bits of others.
-const (
-	wantRead  metadata.Mode = 0o4
-	wantWrite metadata.Mode = 0o2
-	wantExec  metadata.Mode = 0o1
-)
+// modeGroupExec is the bit of a mode by which a set-group-id program runs with its group.
+const modeGroupExec metadata.Mode = 0o010
 
-// The mode bits that permissions depend on.
-const (
-	modeSticky    metadata.Mode = 0o1000
-	modeGroupExec metadata.Mode = 0o010
-	modeSetID     metadata.Mode = 0o6000
-)
+// modeSetID are the set-user-id and set-group-id bits.
+const modeSetID metadata.Mode = 0o6000
 
-// user is a user of another node as he is known here.
-type user struct {
-	uid, gid uint32
-	groups   []uint32
-}
+// user is a caller of another node, mapped to its ids here. Its methods apply the rules
+// that a kernel applies to its own processes: nobody else has checked them by these ids.
+type user struct{ objects.Caller }
 
-// mapped is who a user of another node is here.
-func (q Squash) mapped(c Cred) user {
+// mapped returns a caller of another node with its ids here.
+func (q Squash) mapped(c objects.Caller) user {
 	uid, gid := q.UID, q.GID
 	if uid == 0 {
 		uid = nobody
@@ -47,76 +37,47 @@ func (q Squash) mapped(c Cred) user {
 	}
 	switch q.Mode {
 	case SquashNone:
-		return user{uid: c.UID, gid: c.GID, groups: c.Groups}
+		return user{c}
 	case SquashAll:
-		return user{uid: uid, gid: gid}
+		return user{objects.Caller{UID: uid, GID: gid, Groups: []uint32{}}}
 	default:
 	}
-	u := user{uid: c.UID, gid: c.GID, groups: slices.Clone(c.Groups)}
-	if u.uid == 0 {
-		u.uid = uid
+	c.Groups = slices.Clone(c.Groups)
+	if c.UID == 0 {
+		c.UID = uid
 	}
-	if u.gid == 0 {
-		u.gid = gid
+	if c.GID == 0 {
+		c.GID = gid
 	}
-	for i := range u.groups {
-		if u.groups[i] == 0 {
-			u.groups[i] = gid
+	for i := range c.Groups {
+		if c.Groups[i] == 0 {
+			c.Groups[i] = gid
 		}
 	}
-	return u
+	return user{c}
 }
 
-// user maps who asks.
+// user maps the caller of a request.
 //
-// Errors: ErrDenied for one who does not get in at all.
+// Errors: ErrDenied for one that is not let in at all.
 func (s *server) user(c proto.Cred) (user, error) {
 	u := s.o.Squash.mapped(credFromProto(c))
-	if s.o.Owner != nil && u.uid != *s.o.Owner {
+	if s.o.Owner != nil && u.UID != *s.o.Owner {
 		return user{}, fmt.Errorf("user %d, here %d, of another node; the mount is user %d's alone: %w",
-			c.UID, u.uid, *s.o.Owner, ErrDenied)
+			c.UID, u.UID, *s.o.Owner, ErrDenied)
 	}
 	return u, nil
 }
 
-// caller is user for what the store checks by itself.
-func (s *server) caller(c proto.Cred) (objects.Caller, error) {
-	u, err := s.user(c)
-	// No groups are none: there is no process to look them up by.
-	return objects.Caller{UID: u.uid, GID: u.gid, Groups: append([]uint32{}, u.groups...)}, err
-}
-
-func (u user) isRoot() bool { return u.uid == 0 }
-
-// owns says whether the user may do what an inode's owner may.
-func (u user) owns(a *objects.Attr) bool { return u.isRoot() || u.uid == a.UID }
-
-func (u user) isIn(gid uint32) bool { return u.gid == gid || slices.Contains(u.groups, gid) }
-
-// may says whether an inode's mode gives the user what he wants.
-func (u user) may(a *objects.Attr, want metadata.Mode) bool {
-	if u.isRoot() {
-		return true
-	}
-	have := a.Mode.Perm()
-	switch {
-	case u.uid == a.UID:
-		have >>= 6
-	case u.isIn(a.GID):
-		have >>= 3
-	}
-	return have&want == want
-}
-
-// need is may as an error.
+// need returns an error unless May grants the wanted rights.
 //
 // Errors: ErrDenied.
-func (u user) need(a *objects.Attr, want metadata.Mode) error {
-	if u.may(a, want) {
+func (u user) need(a *objects.Attr, want objects.Permission) error {
+	if u.May(&a.Inode, want) {
 		return nil
 	}
 	return fmt.Errorf("user %d wants %03b of inode %d, which is %d's with mode %o: %w",
-		u.uid, want, a.Ino, a.UID, a.Mode.Perm(), ErrDenied)
+		u.UID, want, a.Ino, a.UID, a.Mode.Perm(), ErrDenied)
 }
 
 // mayOpen says whether the user may open a file. Its owner may whatever its
@@ -125,30 +86,30 @@ func (u user) need(a *objects.Attr, want metadata.Mode) error {
 //
 // Errors: ErrDenied.
 func (u user) mayOpen(a *objects.Attr, access Access) error {
-	if u.owns(a) {
+	if u.Owns(&a.Inode) {
 		return nil
 	}
 	if access&Write != 0 {
-		if err := u.need(a, wantWrite); err != nil {
+		if err := u.need(a, objects.PermWrite); err != nil {
 			return err
 		}
 	}
-	if access&Read != 0 && !u.may(a, wantExec) {
-		return u.need(a, wantRead)
+	if access&Read != 0 && !u.May(&a.Inode, objects.PermExec) {
+		return u.need(a, objects.PermRead)
 	}
 	return nil
 }
 
-// mayRemove says whether the user may take a name of a directory which he may
-// write.
+// mayRemove returns an error unless the user may remove an entry of a directory that it
+// may write.
 //
 // Errors: objects.ErrForbidden in a sticky directory.
 func (u user) mayRemove(dir, victim *objects.Attr) error {
-	if dir.Mode&modeSticky == 0 || u.owns(victim) || u.owns(dir) {
+	if u.MayUnlink(&dir.Inode, &victim.Inode) {
 		return nil
 	}
 	return fmt.Errorf("user %d takes a name of inode %d, which is %d's, from a sticky directory: %w",
-		u.uid, victim.Ino, victim.UID, objects.ErrForbidden)
+		u.UID, victim.Ino, victim.UID, objects.ErrForbidden)
 }
 
 // changeRights are what gives a user rights to a change beside modes.
@@ -168,27 +129,27 @@ func (u user) permitChange(a *objects.Attr, c *objects.Change, r changeRights) e
 	if err := u.permitOwner(a, c); err != nil {
 		return err
 	}
-	if !u.isRoot() {
+	if !u.IsRoot() {
 		c.Ctime = nil // it tells of changes, so it is nobody's to set
 	}
 	only := c.Mode == nil && c.UID == nil && c.GID == nil
 	times := c.Atime != nil || c.Mtime != nil
 	switch {
 	case c.Size != nil && !r.writer:
-		if err := u.need(a, wantWrite); err != nil {
+		if err := u.need(a, objects.PermWrite); err != nil {
 			return err
 		}
 	case times && r.present, only && !times && c.Size == nil:
-		if !u.owns(a) && !r.writer {
-			if err := u.need(a, wantWrite); err != nil {
+		if !u.Owns(&a.Inode) && !r.writer {
+			if err := u.need(a, objects.PermWrite); err != nil {
 				return err
 			}
 		}
 	}
-	if times && !r.present && !u.owns(a) {
+	if times && !r.present && !u.Owns(&a.Inode) {
 		return u.forbidden(a, "set the times of")
 	}
-	if a.IsRegular() && (c.UID != nil || c.GID != nil || c.Size != nil && !u.isRoot()) {
+	if a.IsRegular() && (c.UID != nil || c.GID != nil || c.Size != nil && !u.IsRoot()) {
 		c.KillPriv = true
 	}
 	return nil
@@ -196,10 +157,10 @@ func (u user) permitChange(a *objects.Attr, c *objects.Change, r changeRights) e
 
 // permitOwner is permitChange of mode, owner and group.
 func (u user) permitOwner(a *objects.Attr, c *objects.Change) error {
-	if (c.Mode != nil || c.UID != nil || c.GID != nil) && !u.owns(a) {
+	if (c.Mode != nil || c.UID != nil || c.GID != nil) && !u.Owns(&a.Inode) {
 		return u.forbidden(a, "change mode or owner of")
 	}
-	if u.isRoot() {
+	if u.IsRoot() {
 		return nil
 	}
 	gid := a.GID
@@ -207,18 +168,18 @@ func (u user) permitOwner(a *objects.Attr, c *objects.Change) error {
 		return u.forbidden(a, "give away")
 	}
 	if c.GID != nil {
-		if gid = *c.GID; gid != a.GID && !u.isIn(gid) {
+		if gid = *c.GID; gid != a.GID && !u.InGroup(gid) {
 			return u.forbidden(a, "give a group he is not in to")
 		}
 	}
-	if c.Mode != nil && *c.Mode&metadata.ModeSetGID != 0 && !u.isIn(gid) {
+	if c.Mode != nil && *c.Mode&metadata.ModeSetGID != 0 && !u.InGroup(gid) {
 		c.Mode = new(*c.Mode &^ metadata.ModeSetGID)
 	}
 	return nil
 }
 
 func (u user) forbidden(a *objects.Attr, what string) error {
-	return fmt.Errorf("user %d may not %s inode %d, which is %d's: %w", u.uid, what, a.Ino, a.UID, objects.ErrForbidden)
+	return fmt.Errorf("user %d may not %s inode %d, which is %d's: %w", u.UID, what, a.Ino, a.UID, objects.ErrForbidden)
 }
 
 // permitCreate says whether the user may make such an inode in a directory that
@@ -226,16 +187,16 @@ func (u user) forbidden(a *objects.Attr, what string) error {
 //
 // Errors: objects.ErrForbidden.
 func (u user) permitCreate(dir *objects.Attr, n *metadata.Node) error {
-	if u.isRoot() {
+	if u.IsRoot() {
 		return nil
 	}
 	if t := n.Mode.Type(); t == metadata.TypeChar || t == metadata.TypeBlock {
-		return fmt.Errorf("user %d makes a device: %w", u.uid, objects.ErrForbidden)
+		return fmt.Errorf("user %d makes a device: %w", u.UID, objects.ErrForbidden)
 	}
 	// What is made in such a directory gets its group, with which a program of
 	// this user must not run.
 	const both = metadata.ModeSetGID | modeGroupExec
-	if dir.Mode&metadata.ModeSetGID != 0 && n.Mode.Type() != metadata.TypeDir && n.Mode&both == both && !u.isIn(dir.GID) {
+	if dir.Mode&metadata.ModeSetGID != 0 && n.Mode.Type() != metadata.TypeDir && n.Mode&both == both && !u.InGroup(dir.GID) {
 		n.Mode &^= metadata.ModeSetGID
 	}
 	return nil
@@ -286,26 +247,26 @@ func (u user) permitUserXattr(a *objects.Attr, name string, access xattrAccess) 
 		}
 		return u.forbidden(a, "set "+name+" of")
 	case access == xattrRead:
-		return u.need(a, wantRead)
-	case a.IsDir() && a.Mode&modeSticky != 0 && !u.owns(a):
+		return u.need(a, objects.PermRead)
+	case a.IsDir() && a.Mode&metadata.ModeSticky != 0 && !u.Owns(&a.Inode):
 		return u.forbidden(a, "set "+name+" of")
 	}
-	return u.need(a, wantWrite)
+	return u.need(a, objects.PermWrite)
 }
 
 // permitRootXattr is for attributes that root alone sets; all may read says
 // whether others may see them.
 func (u user) permitRootXattr(name string, access xattrAccess, allRead bool) error {
 	switch {
-	case u.isRoot(), access == xattrRead && allRead:
+	case u.IsRoot(), access == xattrRead && allRead:
 		return nil
 	case access == xattrRead:
 		return fmt.Errorf("attribute %q: %w", name, metadata.ErrNoXattr)
 	}
-	return fmt.Errorf("user %d sets %q: %w", u.uid, name, objects.ErrForbidden)
+	return fmt.Errorf("user %d sets %q: %w", u.UID, name, objects.ErrForbidden)
 }
 
 // mayKnowXattr says whether an attribute is in the user's list.
 func (u user) mayKnowXattr(name string) bool {
-	return u.isRoot() || !strings.HasPrefix(name, "trusted.")
+	return u.IsRoot() || !strings.HasPrefix(name, "trusted.")
 }

@@ -24,7 +24,7 @@ import (
 // person is a user of the comparison.
 type person struct {
 	name string
-	cluster.Cred
+	objects.Caller
 }
 
 const (
@@ -35,11 +35,11 @@ const (
 
 func people() []person {
 	return []person{
-		{"root", cluster.Cred{}},
-		{"owner", cluster.Cred{UID: ownerID, GID: ownerID}},
-		{"member by gid", cluster.Cred{UID: memberID, GID: ownerID}},
-		{"member by group", cluster.Cred{UID: memberID, GID: memberID, Groups: []uint32{7, ownerID}}},
-		{"other", cluster.Cred{UID: otherID, GID: otherID, Groups: []uint32{0}}},
+		{"root", objects.Caller{}},
+		{"owner", objects.Caller{UID: ownerID, GID: ownerID}},
+		{"member by gid", objects.Caller{UID: memberID, GID: ownerID}},
+		{"member by group", objects.Caller{UID: memberID, GID: memberID, Groups: []uint32{7, ownerID}}},
+		{"other", objects.Caller{UID: otherID, GID: otherID, Groups: []uint32{0}}},
 	}
 }
 
@@ -61,17 +61,17 @@ type scene struct {
 type try struct {
 	name   string
 	kernel func(c *scene) error
-	ours   func(ctx context.Context, c *scene, who cluster.Cred) error
+	ours   func(ctx context.Context, c *scene, who objects.Caller) error
 }
 
 // lookups finds d/name as a user does on his way to an inode.
-func (c *scene) lookups(ctx context.Context, who cluster.Cred, name string) (objects.Attr, error) {
+func (c *scene) lookups(ctx context.Context, who objects.Caller, name string) (objects.Attr, error) {
 	return c.peer.Lookup(ctx, who, c.d, name)
 }
 
 // onFile is an operation on the inode of d/f.
-func onFile(fn func(ctx context.Context, c *scene, who cluster.Cred, a objects.Attr) error) func(context.Context, *scene, cluster.Cred) error {
-	return func(ctx context.Context, c *scene, who cluster.Cred) error {
+func onFile(fn func(ctx context.Context, c *scene, who objects.Caller, a objects.Attr) error) func(context.Context, *scene, objects.Caller) error {
+	return func(ctx context.Context, c *scene, who objects.Caller) error {
 		a, err := c.lookups(ctx, who, "f")
 		if err != nil {
 			return err
@@ -80,22 +80,22 @@ func onFile(fn func(ctx context.Context, c *scene, who cluster.Cred, a objects.A
 	}
 }
 
-func setAttr(change objects.Change) func(context.Context, *scene, cluster.Cred) error {
-	return onFile(func(ctx context.Context, c *scene, who cluster.Cred, a objects.Attr) error {
+func setAttr(change objects.Change) func(context.Context, *scene, objects.Caller) error {
+	return onFile(func(ctx context.Context, c *scene, who objects.Caller, a objects.Attr) error {
 		_, err := c.peer.SetAttr(ctx, who, a.Ino, change, nil)
 		return err
 	})
 }
 
-func create(n metadata.Node) func(context.Context, *scene, cluster.Cred) error {
-	return func(ctx context.Context, c *scene, who cluster.Cred) error {
+func create(n metadata.Node) func(context.Context, *scene, objects.Caller) error {
+	return func(ctx context.Context, c *scene, who objects.Caller) error {
 		_, err := c.peer.Create(ctx, who, c.d, "new", n)
 		return err
 	}
 }
 
-func rename(from, name, to, newName string, flags metadata.RenameFlags) func(context.Context, *scene, cluster.Cred) error {
-	return func(ctx context.Context, c *scene, who cluster.Cred) error {
+func rename(from, name, to, newName string, flags metadata.RenameFlags) func(context.Context, *scene, objects.Caller) error {
+	return func(ctx context.Context, c *scene, who objects.Caller) error {
 		at := map[string]objects.Ino{"d": c.d, "e": c.e}
 		return c.peer.Rename(ctx, who, metadata.Rename{From: at[from], Name: name, To: at[to], NewName: newName, Flags: flags})
 	}
@@ -109,14 +109,14 @@ func tries() []try {
 	return []try{
 		{
 			"look up", func(c *scene) error { return unix.Lstat(f(c), &unix.Stat_t{}) },
-			func(ctx context.Context, c *scene, who cluster.Cred) error {
+			func(ctx context.Context, c *scene, who objects.Caller) error {
 				_, err := c.lookups(ctx, who, "f")
 				return err
 			},
 		},
 		{
 			"list", func(c *scene) error { _, err := os.ReadDir(at(c, "d")); return err },
-			func(ctx context.Context, c *scene, who cluster.Cred) error {
+			func(ctx context.Context, c *scene, who objects.Caller) error {
 				_, err := c.peer.OpenDir(who, c.d).After(ctx, 0)
 				return err
 			},
@@ -143,15 +143,19 @@ func tries() []try {
 		},
 		{
 			"unlink", func(c *scene) error { return unix.Unlink(f(c)) },
-			func(ctx context.Context, c *scene, who cluster.Cred) error { return c.peer.Unlink(ctx, who, c.d, "f") },
+			func(ctx context.Context, c *scene, who objects.Caller) error {
+				return c.peer.Unlink(ctx, who, c.d, "f")
+			},
 		},
 		{
 			"unlink symlink", func(c *scene) error { return unix.Unlink(at(c, "d", "l")) },
-			func(ctx context.Context, c *scene, who cluster.Cred) error { return c.peer.Unlink(ctx, who, c.d, "l") },
+			func(ctx context.Context, c *scene, who objects.Caller) error {
+				return c.peer.Unlink(ctx, who, c.d, "l")
+			},
 		},
 		{
 			"rmdir", func(c *scene) error { return unix.Rmdir(at(c, "d", "s")) },
-			func(ctx context.Context, c *scene, who cluster.Cred) error { return c.peer.Rmdir(ctx, who, c.d, "s") },
+			func(ctx context.Context, c *scene, who objects.Caller) error { return c.peer.Rmdir(ctx, who, c.d, "s") },
 		},
 		{"rename", func(c *scene) error { return unix.Rename(f(c), at(c, "d", "new")) }, rename("d", "f", "d", "new", 0)},
 		{"rename over", func(c *scene) error { return unix.Rename(f(c), at(c, "d", "l")) }, rename("d", "f", "d", "l", 0)},
@@ -166,7 +170,7 @@ func tries() []try {
 		{"chown", func(c *scene) error { return unix.Lchown(f(c), otherID, -1) }, setAttr(objects.Change{UID: new(uint32(otherID))})},
 		{
 			"chown to the owner", func(c *scene) error { return unix.Lchown(f(c), int(c.fileUID), -1) },
-			func(ctx context.Context, c *scene, who cluster.Cred) error {
+			func(ctx context.Context, c *scene, who objects.Caller) error {
 				return setAttr(objects.Change{UID: &c.fileUID})(ctx, c, who)
 			},
 		},
@@ -184,26 +188,26 @@ func tries() []try {
 		}, setAttr(objects.Change{Mtime: &past})},
 		{
 			"get attribute", func(c *scene) error { _, err := unix.Lgetxattr(f(c), "user.a", make([]byte, 9)); return err },
-			onFile(func(ctx context.Context, c *scene, who cluster.Cred, a objects.Attr) error {
+			onFile(func(ctx context.Context, c *scene, who objects.Caller, a objects.Attr) error {
 				_, err := c.peer.GetXattr(ctx, who, a.Ino, "user.a")
 				return err
 			}),
 		},
 		{
 			"set attribute", func(c *scene) error { return unix.Lsetxattr(f(c), "user.b", []byte("x"), 0) },
-			onFile(func(ctx context.Context, c *scene, who cluster.Cred, a objects.Attr) error {
+			onFile(func(ctx context.Context, c *scene, who objects.Caller, a objects.Attr) error {
 				return c.peer.SetXattr(ctx, who, a.Ino, cluster.Xattr{Name: "user.b", Value: []byte("x")})
 			}),
 		},
 		{
 			"remove attribute", func(c *scene) error { return unix.Lremovexattr(f(c), "user.a") },
-			onFile(func(ctx context.Context, c *scene, who cluster.Cred, a objects.Attr) error {
+			onFile(func(ctx context.Context, c *scene, who objects.Caller, a objects.Attr) error {
 				return c.peer.RemoveXattr(ctx, who, a.Ino, "user.a")
 			}),
 		},
 		{
 			"set attribute of a symlink", func(c *scene) error { return unix.Lsetxattr(at(c, "d", "l"), "user.b", []byte("x"), 0) },
-			func(ctx context.Context, c *scene, who cluster.Cred) error {
+			func(ctx context.Context, c *scene, who objects.Caller) error {
 				a, err := c.lookups(ctx, who, "l")
 				if err != nil {
 					return err
@@ -213,7 +217,7 @@ func tries() []try {
 		},
 		{
 			"set attribute of the directory", func(c *scene) error { return unix.Lsetxattr(at(c, "d"), "user.b", []byte("x"), 0) },
-			func(ctx context.Context, c *scene, who cluster.Cred) error {
+			func(ctx context.Context, c *scene, who objects.Caller) error {
 				return c.peer.SetXattr(ctx, who, c.d, cluster.Xattr{Name: "user.b", Value: []byte("x")})
 			},
 		},
@@ -226,7 +230,7 @@ func tries() []try {
 				err = errors.Join(err, file.Close())
 			}
 			return err
-		}, onFile(func(ctx context.Context, c *scene, who cluster.Cred, a objects.Attr) error {
+		}, onFile(func(ctx context.Context, c *scene, who objects.Caller, a objects.Attr) error {
 			file, err := c.peer.Open(ctx, who, a.Ino, cluster.Write)
 			if err == nil {
 				_, err = file.WriteAt(ctx, []byte("x"), objects.Write{})
@@ -245,8 +249,8 @@ func openClose(path string, flags int) error {
 	return err
 }
 
-func openOurs(access cluster.Access) func(context.Context, *scene, cluster.Cred) error {
-	return onFile(func(ctx context.Context, c *scene, who cluster.Cred, a objects.Attr) error {
+func openOurs(access cluster.Access) func(context.Context, *scene, objects.Caller) error {
+	return onFile(func(ctx context.Context, c *scene, who objects.Caller, a objects.Attr) error {
 		file, err := c.peer.Open(ctx, who, a.Ino, access)
 		if err == nil {
 			err = file.Close(ctx)
@@ -441,7 +445,7 @@ func TestPermissionsAreTheKernels(t *testing.T) {
 		op, who := all[round%len(all)], people()[random.IntN(len(people()))]
 		what := fmt.Sprintf("%s by %s: d=%o of %d, f=%o of %d, s=%o", op.name, who.name, c.dirMode, c.dirUID, c.fileMode, c.fileUID, c.sub)
 		there := errnoOf(as(who, func() error { return op.kernel(c) }))
-		err := op.ours(t.Context(), c, who.Cred)
+		err := op.ours(t.Context(), c, who.Caller)
 		if here := errnoOf(err); here != there {
 			if byOwner(op.name) && here == 0 && (who.UID == c.fileUID || op.name == "open to read") {
 				continue

@@ -135,12 +135,12 @@ func (s *server) setXattr(ctx context.Context, _ *guest, q *proto.XattrAsk) (any
 	if err != nil {
 		return nil, err
 	}
-	by, err := s.caller(q.Cred)
+	by, err := s.user(q.Cred)
 	if err != nil {
 		return nil, err
 	}
 	if flags := metadata.XattrFlags(q.Flags); q.Name == objects.XattrTTL {
-		err = s.o.Store.SetTTL(ctx, by, a.Ino, string(q.Value), flags)
+		err = s.o.Store.SetTTL(ctx, by.Caller, a.Ino, string(q.Value), flags)
 	} else {
 		err = s.o.Store.SetXattr(ctx, a.Ino, q.Name, q.Value, flags)
 	}

@@ -102,7 +102,7 @@ func (s *server) places(g *guest, q *proto.CollectAsk, j *collected) ([]collect.
 			}
 			*one.file = h.file
 			j.handles = append(j.handles, h)
-			j.killer = j.killer || !h.who.isRoot()
+			j.killer = j.killer || !h.who.IsRoot()
 		}
 		places = append(places, p)
 	}

@@ -170,7 +170,7 @@ func (s *server) write(ctx context.Context, g *guest, q *proto.MoveAsk) (any, er
 	}
 	defer s.push.changing(g, h.file.Ino())()
 	moved, err := h.file.CopyIn(ctx, src, objects.Write{
-		Off: q.Off, Append: q.Append, KillPriv: q.KillPriv || !h.who.isRoot(),
+		Off: q.Off, Append: q.Append, KillPriv: q.KillPriv || !h.who.IsRoot(),
 	})
 	s.o.Count.bytesIn.Add(moved.N)
 	s.served(h.file.Ino(), 0)
@@ -225,7 +225,7 @@ func (s *server) seek(ctx context.Context, g *guest, q *proto.SeekAsk) (any, err
 // killPriv takes set-id bits from a file whose content the user of a handle
 // changes by other ways than a write.
 func (s *server) killPriv(ctx context.Context, h *handle) error {
-	if h.who.isRoot() {
+	if h.who.IsRoot() {
 		return nil
 	}
 	a, err := s.o.Store.Attr(ctx, h.file.Ino())

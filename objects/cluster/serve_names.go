@@ -54,7 +54,7 @@ func (s *server) lookup(ctx context.Context, g *guest, q *proto.LookupAsk) (any,
 		return nil, err
 	}
 	mark := s.push.mark()
-	if _, err = s.folder(ctx, u, q.Dir, wantExec); err != nil {
+	if _, err = s.folder(ctx, u, q.Dir, objects.PermExec); err != nil {
 		return nil, err
 	}
 	names := s.push.remember(g, namesOf(metadata.Ino(q.Dir)), mark)
@@ -94,7 +94,7 @@ func (s *server) readDir(ctx context.Context, g *guest, q *proto.ReadDirAsk) (an
 		return nil, err
 	}
 	mark := s.push.mark()
-	dir, err := s.folder(ctx, u, q.Dir, wantRead)
+	dir, err := s.folder(ctx, u, q.Dir, objects.PermRead)
 	if err != nil {
 		return nil, err
 	}
@@ -113,7 +113,7 @@ func (s *server) readDir(ctx context.Context, g *guest, q *proto.ReadDirAsk) (an
 		Entries: make([]proto.Entry, 0, len(entries)),
 		End:     len(entries) == 0 || len(entries) < limit && dir.Ino != metadata.RootIno,
 	}
-	know := u.may(&dir, wantExec)
+	know := u.May(&dir.Inode, objects.PermExec)
 	for i, room := 0, pageRoom; i < len(entries); i++ {
 		entry := entryToProto(&entries[i], nil, 0)
 		if know {
@@ -147,7 +147,7 @@ func (s *server) writable(ctx context.Context, c proto.Cred, dir uint64) (user, 
 	if err != nil {
 		return user{}, objects.Attr{}, err
 	}
-	a, err := s.folder(ctx, u, dir, wantWrite|wantExec)
+	a, err := s.folder(ctx, u, dir, objects.PermWrite|objects.PermExec)
 	return u, a, err
 }
 
@@ -165,7 +165,7 @@ func (s *server) createIn(ctx context.Context, g *guest, q *proto.CreateAsk) (ob
 	if err != nil {
 		return objects.Attr{}, err
 	}
-	n := metadata.Node{Mode: metadata.Mode(q.Mode), UID: u.uid, GID: u.gid, Rdev: q.Rdev, Target: q.Target}
+	n := metadata.Node{Mode: metadata.Mode(q.Mode), UID: u.UID, GID: u.GID, Rdev: q.Rdev, Target: q.Target}
 	if err = u.permitCreate(&dir, &n); err != nil {
 		return objects.Attr{}, err
 	}
@@ -235,7 +235,7 @@ func (s *server) rename(ctx context.Context, _ *guest, q *proto.RenameAsk) (any,
 	if err != nil {
 		return nil, err
 	}
-	to, err := s.folder(ctx, u, q.To, wantWrite|wantExec)
+	to, err := s.folder(ctx, u, q.To, objects.PermWrite|objects.PermExec)
 	if err != nil {
 		return nil, err
 	}
@@ -271,7 +271,7 @@ func (u user) mayMove(from, to, moved *objects.Attr) error {
 		return err
 	}
 	if moved.IsDir() && from.Ino != to.Ino {
-		if err := u.need(moved, wantWrite); err != nil {
+		if err := u.need(moved, objects.PermWrite); err != nil {
 			return fmt.Errorf("move a directory: %w", err)
 		}
 	}

@@ -35,7 +35,7 @@ func TestRootIsNobodyElsewhere(t *testing.T) {
 	if _, err = b.SetAttr(ctx, root, private.Ino, objects.Change{Mode: new(metadata.Mode(0o666))}, nil); !errors.Is(err, objects.ErrForbidden) {
 		t.Errorf("change what is root's alone: %v", err)
 	}
-	user := cluster.Cred{UID: 4100, GID: 4100}
+	user := objects.Caller{UID: 4100, GID: 4100}
 	if made, err = b.Create(ctx, user, top, "by a user", metadata.Node{Mode: metadata.TypeRegular | 0o600}); err != nil || made.UID != 4100 {
 		t.Errorf("a file of a user's: %d, %v", made.UID, err)
 	}
@@ -54,7 +54,7 @@ func TestOnlyTheOwnerOfTheMount(t *testing.T) {
 	}})
 	ctx, b := t.Context(), w.Peer("a", "b")
 	top := w.Node("b").Dir("sim0")
-	for _, who := range []cluster.Cred{{}, {UID: 4200, GID: mounting}} {
+	for _, who := range []objects.Caller{{}, {UID: 4200, GID: mounting}} {
 		if _, err := b.Lookup(ctx, who, metadata.RootIno, "sim0"); !errors.Is(err, cluster.ErrDenied) {
 			t.Errorf("user %d looks up: %v", who.UID, err)
 		}
@@ -68,12 +68,12 @@ func TestOnlyTheOwnerOfTheMount(t *testing.T) {
 			t.Errorf("user %d asks for room: %v", who.UID, err)
 		}
 	}
-	owner := cluster.Cred{UID: mounting, GID: 4100}
+	owner := objects.Caller{UID: mounting, GID: 4100}
 	if _, err := b.Lookup(ctx, owner, metadata.RootIno, "sim0"); err != nil {
 		t.Errorf("the owner: %v", err)
 	}
 	// He was answered, and still nobody else is: not from memory either.
-	if _, err := b.Lookup(ctx, cluster.Cred{UID: 4200}, metadata.RootIno, "sim0"); !errors.Is(err, cluster.ErrDenied) {
+	if _, err := b.Lookup(ctx, objects.Caller{UID: 4200}, metadata.RootIno, "sim0"); !errors.Is(err, cluster.ErrDenied) {
 		t.Errorf("another after the owner: %v", err)
 	}
 }

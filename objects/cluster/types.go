@@ -33,12 +33,6 @@ var (
 	ErrVersion = errors.New("cluster: nodes don't fit together")
 )
 
-// Cred is a user, as the node that asks knows him.
-type Cred struct {
-	UID, GID uint32
-	Groups   []uint32
-}
-
 // Squash says who a user of another node is here.
 type Squash struct {
 	// Mode is what is mapped.

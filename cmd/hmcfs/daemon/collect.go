@@ -66,7 +66,7 @@ func (o *opened) open(ctx context.Context, ino metadata.Ino, access cluster.Acce
 	}
 	var e cluster.End
 	if there != nil {
-		who := cluster.Cred{UID: o.by.UID, GID: o.by.GID, Groups: o.by.Supplementary()}
+		who := o.by.WithGroups()
 		e.Remote, err = there.Node.Open(ctx, who, there.Ino, access)
 	} else {
 		e.Local, err = o.local(ctx, ino, access)
@@ -90,7 +90,7 @@ func (o *opened) local(ctx context.Context, ino metadata.Ino, access cluster.Acc
 		return nil, fmt.Errorf("it is no regular file, and only those have memory: %w", objects.ErrInvalid)
 	case a.Parent == metadata.PublishIno:
 		return nil, fmt.Errorf("it is published; receive it first: %w", objects.ErrBusy)
-	case access&cluster.Read != 0 && !o.by.MayRead(a), access&cluster.Write != 0 && !o.by.MayWrite(a):
+	case access&cluster.Read != 0 && !o.by.May(&a.Inode, objects.PermRead), access&cluster.Write != 0 && !o.by.May(&a.Inode, objects.PermWrite):
 		return nil, fmt.Errorf("it has mode %o and belongs to user %d; user %d may not do that: %w",
 			a.Mode.Perm(), a.UID, o.by.UID, objects.ErrForbidden)
 	}

@@ -25,8 +25,8 @@ func (d *Daemon) namedFile(ctx context.Context, by objects.Caller, path string) 
 		return 0, fmt.Errorf("%s: %w", path, err)
 	}
 	for name := range strings.SplitSeq(filepath.Clean(rest), "/") {
-		if at.IsDir() && !by.MaySearch(at) {
-			return 0, fmt.Errorf("%s: %w", path, objects.Unsearchable(by, at))
+		if at.IsDir() && !by.May(&at.Inode, objects.PermExec) {
+			return 0, fmt.Errorf("%s: %w", path, objects.Unsearchable(by, &at.Inode))
 		}
 		if at, err = d.store.Lookup(ctx, at.Ino, name); err != nil {
 			return 0, fmt.Errorf("%s: %w", path, err)

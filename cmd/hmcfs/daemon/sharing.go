@@ -110,7 +110,7 @@ func (d *Daemon) mayUse(ctx context.Context, ino metadata.Ino, by objects.Caller
 		return err
 	case !a.IsRegular():
 		return fmt.Errorf("inode %d is no regular file, and only those have memory: %w", ino, objects.ErrInvalid)
-	case !by.MayReadWrite(a):
+	case !by.May(&a.Inode, objects.PermRead|objects.PermWrite):
 		return fmt.Errorf("inode %d has mode %o and belongs to user %d: user %d may not both read and write it: %w",
 			ino, a.Mode.Perm(), a.UID, by.UID, objects.ErrForbidden)
 	}

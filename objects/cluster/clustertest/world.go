@@ -24,7 +24,7 @@ import (
 func Secret() []byte { return []byte("a secret of the cluster's tests") }
 
 // Root is the user root with no groups.
-func Root() cluster.Cred { return cluster.Cred{} }
+func Root() objects.Caller { return objects.Caller{} }
 
 // Options is what a world is made with. The zero value is two nodes, a and b,
 // over TCP, where root is root.
