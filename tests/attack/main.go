@@ -10,8 +10,8 @@
 //
 // It checks that the victim finds its bytes, names, modes and owners and meets
 // no error, that nothing was allowed that modes and owners forbid, that the
-// victim's 99th percentile of each operation is at most -ratio times that of
-// before (0 reports it alone), that the daemons live, that their memory stays
+// victim's 99th percentile of each operation but moves between directories is at
+// most -ratio times that of before (0 reports it alone), that the daemons live, that their memory stays
 // bounded and their descriptors come back, that fsck has nothing to tell, and
 // that unmounting ends. With -cgroup each daemon runs in a memory cgroup of that
 // size, with its records below TMPDIR, which should be on a disk; with -oom one is

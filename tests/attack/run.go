@@ -282,6 +282,12 @@ func (r *run) phase(name string) map[string]latency {
 // enough is the number of operations from which on a percentile says something.
 const enough = 100
 
+// kindMove is the kind of renames between directories. How long they take is reported and
+// not judged: the kernel runs one of them at a time for each file system
+// (s_vfs_rename_mutex), so they wait for those of all users, and for the other node
+// where those are below nodes/. hmcfs can't let one pass another.
+const kindMove = "move"
+
 // judgeLatencies compares the 99th percentiles.
 func (r *run) judgeLatencies(before, attacked map[string]latency) {
 	fmt.Fprintf(r.out, "  %-28s %8s %10s %10s %8s %10s %10s %8s\n", "the victims'", "alone", "p50", "p99", "attacked", "p50", "p99", "ratio")
@@ -290,7 +296,7 @@ func (r *run) judgeLatencies(before, attacked map[string]latency) {
 		ratio := float64(a.P99) / float64(max(b.P99, 1))
 		round := func(d time.Duration) time.Duration { return d.Round(time.Microsecond) }
 		fmt.Fprintf(r.out, "  %-28s %8d %10v %10v %8d %10v %10v %8.1f\n", kind, b.Count, round(b.P50), round(b.P99), a.Count, round(a.P50), round(a.P99), ratio)
-		if r.ratio > 0 && ratio > r.ratio && b.Count >= enough && a.Count >= enough {
+		if r.ratio > 0 && ratio > r.ratio && !strings.HasPrefix(kind, kindMove+" ") && b.Count >= enough && a.Count >= enough {
 			r.violate("latency: %s: p99 %v, alone %v: %.1f times", kind, a.P99, b.P99, ratio)
 		}
 	}

@@ -121,6 +121,7 @@ func (h *home) step() {
 		{"rewrite", h.rewrite},
 		{"list", h.list},
 		{"rename", h.rename},
+		{kindMove, h.move},
 		{"remove", h.remove},
 		{"key", h.key},
 		{"publish", h.publish},
@@ -258,12 +259,25 @@ func (h *home) list() error {
 	return nil
 }
 
+// rename gives a file another name in its directory.
 func (h *home) rename() error {
 	from := h.some()
 	if from == "" {
 		return nil
 	}
-	to := h.place()
+	return h.renameTo(from, filepath.Join(filepath.Dir(from), filepath.Base(h.place())))
+}
+
+// move gives a file another name, in its directory or another one.
+func (h *home) move() error {
+	from := h.some()
+	if from == "" {
+		return nil
+	}
+	return h.renameTo(from, h.place())
+}
+
+func (h *home) renameTo(from, to string) error {
 	f := h.files[from]
 	delete(h.files, from)
 	h.files[to] = f
