@@ -50,4 +50,9 @@ func TestBlobsAreCounted(t *testing.T) {
 		t.Errorf("more blobs than there may be: %v", err)
 	}
 	want("refused", 0)
+	for _, l := range r.store.Limits() {
+		if got := l.Refused; (l.Name == "session-blobs") != (got == 1) {
+			t.Errorf("%s: %d refusals are counted", l.Name, got)
+		}
+	}
 }

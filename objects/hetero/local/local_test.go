@@ -122,11 +122,18 @@ func TestWaitWhileMuchHappens(t *testing.T) {
 	}
 }
 
-// TestTooMuchMemory registers more pieces than a client may have.
+// TestTooMuchMemory registers more pieces than a client may have, which is refused and
+// counted.
 func TestTooMuchMemory(t *testing.T) {
 	kit.Check(t)
 	w := simWorld(t)
-	c := w.client(t, nil)
+	var refused local.Refusals
+	c := local.New(local.Options{Store: w.store, Refusals: &refused})
+	defer func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
 	m, err := w.devs[1].Alloc(t.Context(), 4096)
 	if err != nil {
 		t.Fatal(err)
@@ -145,6 +152,11 @@ func TestTooMuchMemory(t *testing.T) {
 	}
 	if id, rerr := c.PreRegister(t.Context(), one); !errors.Is(rerr, hetero.ErrNoMemory) || id != 0 {
 		t.Errorf("a piece too many: %d, %v", id, rerr)
+	}
+	for _, l := range refused.Limits() {
+		if got := l.Refused; (l.Name == "session-memories") != (got == 1) {
+			t.Errorf("%s: %d refusals are counted", l.Name, got)
+		}
 	}
 	if err = c.Unregister(t.Context(), last); err != nil {
 		t.Error(err)
