@@ -63,7 +63,7 @@ func (h *halfCut) accept() {
 		after := h.after
 		h.mu.Unlock()
 		h.running.Go(func() {
-			_, _ = io.Copy(server, client)
+			_, _ = io.Copy(forward{h, server}, client)
 			if !h.holds(server) {
 				_ = server.Close()
 			}
@@ -76,6 +76,20 @@ func (h *halfCut) accept() {
 			}
 		})
 	}
+}
+
+// forward writes to the server's end of a connection until that is cut. A client that
+// sees the end of one of its connections says so on the others, which end a moment later.
+type forward struct {
+	by *halfCut
+	to net.Conn
+}
+
+func (f forward) Write(p []byte) (int, error) {
+	if f.by.holds(f.to) {
+		return len(p), nil
+	}
+	return f.to.Write(p)
 }
 
 func (h *halfCut) holds(server net.Conn) bool {
