@@ -84,6 +84,7 @@ type KV struct {
 	lock      *os.File
 	space     *space
 	witnesses *witnesses
+	spares    *spares
 	stamp     uint64 // of the store's entries
 	log       *zap.Logger
 	cut       atomic.Bool
@@ -129,7 +130,7 @@ func Open(ctx context.Context, opts Options) (*KV, error) {
 	if err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
-	kv := &KV{lock: lock, log: opts.Logger}
+	kv := &KV{lock: lock, spares: &spares{dir: lock}, log: opts.Logger}
 	if err := kv.open(ctx, opts, found); err != nil {
 		return nil, errors.Join(err, unlockDir(lock))
 	}
@@ -150,13 +151,13 @@ func (kv *KV) open(ctx context.Context, opts Options, found *records) (err error
 		return err
 	}
 	if found.longLogs() {
-		err = writeTables(opts, kv.lock)
+		err = writeTables(opts, kv.spares)
 	}
 	if err == nil {
-		kv.db, err = openBadger(opts, kv.lock, memTableSize)
+		kv.db, err = openBadger(opts, kv.spares, memTableSize)
 	}
 	if err == nil && found.id == (token{}) && !found.fresh {
-		kv.db, err = markTables(kv.db, opts, kv.lock)
+		kv.db, err = markTables(kv.db, opts, kv.spares)
 	}
 	if err != nil {
 		return &CorruptError{Dir: opts.Dir, Err: err, held: heldPath(kv.lock)}
@@ -173,12 +174,12 @@ func (kv *KV) open(ctx context.Context, opts Options, found *records) (err error
 // markTables has the tables of records without a witness, which are those of an earlier
 // hmcfs, tell how far they reach: compactions drop the last of their commits if that
 // only deleted, and the log that begins behind it would seem to have lost something.
-func markTables(db *badger.DB, opts Options, dir *os.File) (*badger.DB, error) {
+func markTables(db *badger.DB, opts Options, room *spares) (*badger.DB, error) {
 	err := db.Update(func(tx *badger.Txn) error { return tx.Set([]byte(markKey), nil) })
 	if err = errors.Join(err, db.Close()); err != nil {
 		return nil, err
 	}
-	return openBadger(opts, dir, memTableSize)
+	return openBadger(opts, room, memTableSize)
 }
 
 // longLogs reports whether a log may hold more than a memtable takes. In a memtable an
@@ -190,8 +191,8 @@ func (r *records) longLogs() bool {
 
 // writeTables turns all logs into tables, with memtables that take what earlier
 // versions have left in a log.
-func writeTables(opts Options, dir *os.File) error {
-	db, err := openBadger(opts, dir, earlierMemTableSize)
+func writeTables(opts Options, room *spares) error {
+	db, err := openBadger(opts, room, earlierMemTableSize)
 	if err != nil {
 		return err
 	}
@@ -243,14 +244,15 @@ func heldPath(dir *os.File) string { return fmt.Sprintf("/proc/self/fd/%d", dir.
 
 // openBadger opens the database in the directory that is locked; what Badger
 // panics about is an error too.
-func openBadger(opts Options, dir *os.File, memTable int64) (db *badger.DB, err error) {
+func openBadger(opts Options, room *spares, memTable int64) (db *badger.DB, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			db, err = nil, fmt.Errorf("badger panicked: %v", p)
 		}
 	}()
+	dir := room.dir
 	o := badger.DefaultOptions(opts.Dir)
-	o.Logger = logger{opts.Logger.Named("badger"), strings.NewReplacer(heldPath(dir), opts.Dir)}
+	o.Logger = logger{opts.Logger.Named("badger"), strings.NewReplacer(heldPath(dir), opts.Dir), room}
 	o.BypassLockGuard = true // lockDir holds that lock
 	o.SyncWrites = false
 	o.DetectConflicts = true

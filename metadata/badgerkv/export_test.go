@@ -13,6 +13,22 @@ import (
 // Flatten runs all compactions.
 func (kv *KV) Flatten() error { return kv.db.Flatten(1) }
 
+// Looks counts how often it was looked whether a table can be made.
+func (kv *KV) Looks() int { return int(kv.spares.looks.Load()) }
+
+// Compacted counts the tables that compactions have made.
+func (kv *KV) Compacted() (n int) {
+	for _, t := range kv.db.Tables() {
+		if t.Level > 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// AwaitSpares returns when files can be made in a directory.
+func AwaitSpares(dir *os.File) { (&spares{dir: dir}).await() }
+
 // Retarget makes a witness one of another directory.
 func Retarget(page []byte, dir string) []byte {
 	page = append([]byte(nil), page...)

@@ -13,7 +13,8 @@ import (
 type logger struct {
 	log *zap.Logger
 	// names puts the directory's path in place of the one that Badger has.
-	names *strings.Replacer
+	names  *strings.Replacer
+	spares *spares
 }
 
 func (l logger) write(level zapcore.Level, format string, args []any) {
@@ -32,4 +33,8 @@ func (l logger) Warningf(format string, args ...any) { l.write(zap.WarnLevel, fo
 
 func (l logger) Infof(format string, args ...any) { l.write(zap.DebugLevel, format, args) }
 
-func (l logger) Debugf(format string, args ...any) { l.write(zap.DebugLevel, format, args) }
+// Debugf also holds a compaction up, which calls it before it makes a table.
+func (l logger) Debugf(format string, args ...any) {
+	l.spares.awaitTable(format)
+	l.write(zap.DebugLevel, format, args)
+}
