@@ -18,13 +18,15 @@
 // # Space
 //
 // What Badger maps and stores to has its blocks before (docs/adr/0013): the log that
-// follows the present one is made ahead, tables wait for space when they are mapped,
+// follows the present one is made ahead, tables wait for room for their names before they
+// are made and for space when they are mapped,
 // and a commit is refused while it could need a log that is not there. So a full disk
 // is an error of a commit, and never a SIGBUS.
 //
 // # Lock order
 //
-// One lock of its own, space.mu, a leaf; Badger has its own, which are held inside
-// its calls only.
+// Two locks of its own, space.mu and spares.mu, which are leaves; spares.mu is held by a
+// compaction as long as the disk has no room for another file. Badger has its own, which
+// are held inside its calls only.
 // The directory is locked against other processes as long as it is open.
 package badgerkv

@@ -30,7 +30,7 @@ const longestKey = 1 << 16
 // entry is one entry of a log or a table. Its key ends with the version.
 type entry struct {
 	meta       byte
-	expiry     uint64 // the stamp of who wrote it, or 0
+	expiry     uint64 // the stamp of the store that wrote it, or 0
 	key, value []byte
 	size       int // in the log
 }
@@ -148,8 +148,8 @@ func stampOf(commit []entry) (stamp uint64) {
 }
 
 // next returns where the first whole entry begins, from a place on, that has the log's
-// stamp, -1 when there is none. Entries within a value don't have it, as nobody knows it
-// whom the records don't belong to.
+// stamp, -1 when there is none. Entries within a value don't have it: only the owner of
+// the records can read it.
 func (l *logScan) next(at int) int {
 	if l.stamp == 0 {
 		return -1

@@ -37,8 +37,8 @@ type salvage struct {
 	gone    []string
 }
 
-// Salvage puts a store of what can be read in place of one that was refused: by Open, or
-// by who reads the records. It renames the directory of that one, and holds all records
+// Salvage puts a store of what can be read in place of one that was refused, by Open or
+// by the reader of the records. It renames the directory of that one, and holds all records
 // in memory. mend is given the new store before it takes the place. The answer is nil
 // when nothing is damaged and refused is nil.
 //

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// spareNames is how many files are made to see whether Badger can make one: more than
-// Badger begins between one look and the next.
+// spareNames is the number of files that are made to see whether Badger can make one: more
+// than Badger begins between one look and the next.
 const spareNames = 16
 
 // tableNext begins the message of Badger's compactions that they have the content of a

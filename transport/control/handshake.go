@@ -130,8 +130,8 @@ func (o *Options) secured(ctx context.Context, raw net.Conn, side func(net.Conn,
 	return nil, fmt.Errorf("TLS: %w: %w", ErrAuth, err)
 }
 
-// isCut reports that a connection has ended under a handshake, which tells nothing of
-// who the peer is. It is reset where the peer has left some of what came unread.
+// isCut reports that a connection has ended during a handshake, which tells nothing about
+// the peer's identity. It is reset where the peer has left some of what came unread.
 func isCut(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
 		errors.Is(err, unix.ECONNRESET) || errors.Is(err, unix.EPIPE)

@@ -24,7 +24,7 @@ func (noKernel) InodeChanged(metadata.Ino)         {}
 // openState opens the records of a dead daemon. With repair, what can be read of
 // damaged ones takes their place; the problems tell of that.
 func openState(ctx context.Context, opts badgerkv.Options, repair bool) (*metadata.Store, []adminapi.Problem, error) {
-	meta, refused := openRecords(ctx, opts)
+	meta, refused := openUnmounted(ctx, opts)
 	if refused == nil || !repair || !errors.Is(refused, metadata.ErrCorrupt) {
 		return meta, nil, refused
 	}
@@ -43,12 +43,12 @@ func openState(ctx context.Context, opts badgerkv.Options, repair bool) (*metada
 	for _, text := range append(salvaged.Gone, gone...) {
 		rows = append(rows, adminapi.Problem{Text: "gone: " + text, Repaired: true, Done: "what it changed may be missing, or be as it was before"})
 	}
-	meta, err = openRecords(ctx, opts)
+	meta, err = openUnmounted(ctx, opts)
 	return meta, rows, err
 }
 
-// openRecords opens a store of records, which owns what it opens.
-func openRecords(ctx context.Context, opts badgerkv.Options) (*metadata.Store, error) {
+// openUnmounted opens records that no daemon uses. Closing them closes all.
+func openUnmounted(ctx context.Context, opts badgerkv.Options) (*metadata.Store, error) {
 	kv, err := badgerkv.Open(ctx, opts)
 	if err != nil {
 		return nil, err
