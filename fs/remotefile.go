@@ -75,14 +75,14 @@ func (f *filesystem) serveRemote(p place, file *cluster.File, flags uint32, fore
 }
 
 // accessOf converts the flags of open(2).
-func accessOf(flags uint32) cluster.Access {
+func accessOf(flags uint32) objects.Permission {
 	switch flags & unix.O_ACCMODE {
 	case unix.O_WRONLY:
-		return cluster.Write
+		return objects.PermWrite
 	case unix.O_RDWR:
-		return cluster.Read | cluster.Write
+		return objects.PermRead | objects.PermWrite
 	}
-	return cluster.Read
+	return objects.PermRead
 }
 
 // dataStatus is the answer to what was asked of an open file and ended with

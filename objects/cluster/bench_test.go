@@ -30,7 +30,7 @@ func BenchmarkRead(b *testing.B) {
 	bench(b, func(b *testing.B, w *clustertest.World, device string) {
 		b.Helper()
 		content := kit.Bytes(1, 0, 16<<20)
-		f, err := w.Peer("a", "b").Open(b.Context(), clustertest.Root(), w.Node("b").File(device, "w", content), cluster.Read)
+		f, err := w.Peer("a", "b").Open(b.Context(), clustertest.Root(), w.Node("b").File(device, "w", content), objects.PermRead)
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -11,7 +11,6 @@ import (
 
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/objects"
-	"github.com/hmcfs/hmcfs/objects/cluster"
 	"github.com/hmcfs/hmcfs/objects/cluster/clustertest"
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
@@ -50,7 +49,7 @@ func oneFile(t *testing.T, w *clustertest.World, device string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := b.Open(ctx, root, a.Ino, cluster.Read|cluster.Write)
+	f, err := b.Open(ctx, root, a.Ino, objects.PermRead|objects.PermWrite)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +111,7 @@ func TestBytesTellOfChanges(t *testing.T) {
 		content := make([]byte, 2*half)
 		generations(content, 0, 1)
 		ino := b.File("sim0", "w", bytes.Clone(content))
-		f, err := w.Peer("a", "b").Open(t.Context(), clustertest.Root(), ino, cluster.Read)
+		f, err := w.Peer("a", "b").Open(t.Context(), clustertest.Root(), ino, objects.PermRead)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -120,6 +120,29 @@ func credFromProto(c proto.Cred) objects.Caller {
 	return objects.Caller{UID: c.UID, GID: c.GID, Groups: append([]uint32{}, c.Groups...)}
 }
 
+// accessToProto encodes the rights that a file is opened with.
+func accessToProto(p objects.Permission) (access uint32) {
+	if p&objects.PermRead != 0 {
+		access |= proto.AccessRead
+	}
+	if p&objects.PermWrite != 0 {
+		access |= proto.AccessWrite
+	}
+	return access
+}
+
+// accessFromProto decodes them; ok is false for none, and for what no file is opened
+// with.
+func accessFromProto(access uint32) (p objects.Permission, ok bool) {
+	if access&proto.AccessRead != 0 {
+		p |= objects.PermRead
+	}
+	if access&proto.AccessWrite != 0 {
+		p |= objects.PermWrite
+	}
+	return p, p != 0 && access&^(proto.AccessRead|proto.AccessWrite) == 0
+}
+
 // entryToProto is an entry of a directory; nil attributes are those that the
 // asker may not know.
 func entryToProto(e *metadata.Entry, a *objects.Attr, keep uint32) proto.Entry {

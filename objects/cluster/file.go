@@ -13,15 +13,6 @@ import (
 	"github.com/hmcfs/hmcfs/objects/cluster/proto"
 )
 
-// Access is what a file is opened for.
-type Access uint32
-
-// The accesses, to be combined.
-const (
-	Read  Access = 1
-	Write Access = 2
-)
-
 // File is an open file of another node. Its methods may be called from any
 // goroutine. It is opened again by itself when the session broke and the same
 // incarnation is back; calls under way then have failed, but for reads, which
@@ -32,7 +23,7 @@ type File struct {
 	user   string
 	ino    objects.Ino
 	gen    metadata.Generation
-	access Access
+	access objects.Permission
 	// by gets a handle, where it is not opened by its inode: that of a claim.
 	by func(ctx context.Context, s *session) (handle uint64, err error)
 	// open is shared by all files of the inode.
@@ -52,16 +43,16 @@ type File struct {
 }
 
 // Open opens a regular file.
-func (n *Node) Open(ctx context.Context, who objects.Caller, ino objects.Ino, access Access) (*File, error) {
+func (n *Node) Open(ctx context.Context, who objects.Caller, ino objects.Ino, access objects.Permission) (*File, error) {
 	return n.start(ctx, &File{n: n, who: who, ino: ino, access: access})
 }
 
 // CreateOpen makes a regular file and opens it, by one question. The node's UID and
 // GID are ignored: the user's are taken.
-func (n *Node) CreateOpen(ctx context.Context, who objects.Caller, dir objects.Ino, name string, in metadata.Node, access Access) (objects.Attr, *File, error) {
+func (n *Node) CreateOpen(ctx context.Context, who objects.Caller, dir objects.Ino, name string, in metadata.Node, access objects.Permission) (objects.Attr, *File, error) {
 	ctx, cancel := context.WithTimeout(ctx, n.c.opts.Timeout)
 	defer cancel()
-	ask := &proto.CreateOpenAsk{Access: uint32(access), Create: proto.CreateAsk{
+	ask := &proto.CreateOpenAsk{Access: accessToProto(access), Create: proto.CreateAsk{
 		Cred: credToProto(who), Dir: uint64(dir), Name: name, Mode: uint32(in.Mode),
 	}}
 	m := n.cache.begin()
@@ -95,7 +86,7 @@ func (n *Node) CreateOpen(ctx context.Context, who objects.Caller, dir objects.I
 
 // openGen opens a file to be read, if it is of a generation.
 func (n *Node) openGen(ctx context.Context, who objects.Caller, ino objects.Ino, gen uint64) (*File, error) {
-	return n.start(ctx, &File{n: n, who: who, ino: ino, access: Read, gen: metadata.Generation(gen)})
+	return n.start(ctx, &File{n: n, who: who, ino: ino, access: objects.PermRead, gen: metadata.Generation(gen)})
 }
 
 // start opens a file that is described.
@@ -210,7 +201,7 @@ func (f *File) handleIn(ctx context.Context, s *session) (out proto.OpenAnswer, 
 		return out, err
 	}
 	err = f.n.askIn(ctx, s, question{method: proto.MethodOpen, out: &out, in: &proto.OpenAsk{
-		Cred: credToProto(f.who), Ino: uint64(f.ino), Gen: uint64(f.gen), Access: uint32(f.access),
+		Cred: credToProto(f.who), Ino: uint64(f.ino), Gen: uint64(f.gen), Access: accessToProto(f.access),
 	}})
 	return out, err
 }

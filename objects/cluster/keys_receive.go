@@ -74,7 +74,7 @@ func (n *Node) reserve(ctx context.Context, h *objects.Holder, k objects.Keyed, 
 	r := &receipt{n: n, holder: h, want: k, wait: wait, who: h.Caller().WithGroups()}
 	_, _ = rand.Read(r.id[:]) // never fails
 	var err error
-	if r.file, err = n.start(ctx, &File{n: n, who: r.who, access: Read, by: r.claim}); err == nil {
+	if r.file, err = n.start(ctx, &File{n: n, who: r.who, access: objects.PermRead, by: r.claim}); err == nil {
 		return r, nil
 	}
 	if r.asked {

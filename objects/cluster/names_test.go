@@ -121,7 +121,7 @@ func TestNamesGone(t *testing.T) {
 	for range kit.Rounds(100, 300, 1000) {
 		var inos []objects.Ino
 		for _, name := range []string{"f", "g"} {
-			a, f, err := r.b.CreateOpen(ctx, r.who, r.root, name, metadata.Node{Mode: metadata.TypeRegular | 0o644}, cluster.Write)
+			a, f, err := r.b.CreateOpen(ctx, r.who, r.root, name, metadata.Node{Mode: metadata.TypeRegular | 0o644}, objects.PermWrite)
 			if err != nil {
 				t.Fatal(err)
 			}

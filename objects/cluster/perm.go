@@ -85,16 +85,16 @@ func (u user) need(a *objects.Attr, want objects.Permission) error {
 // read-only he may still write. Who may execute it reads it to do so.
 //
 // Errors: ErrDenied.
-func (u user) mayOpen(a *objects.Attr, access Access) error {
+func (u user) mayOpen(a *objects.Attr, access objects.Permission) error {
 	if u.Owns(&a.Inode) {
 		return nil
 	}
-	if access&Write != 0 {
+	if access&objects.PermWrite != 0 {
 		if err := u.need(a, objects.PermWrite); err != nil {
 			return err
 		}
 	}
-	if access&Read != 0 && !u.May(&a.Inode, objects.PermExec) {
+	if access&objects.PermRead != 0 && !u.May(&a.Inode, objects.PermExec) {
 		return u.need(a, objects.PermRead)
 	}
 	return nil

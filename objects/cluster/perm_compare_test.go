@@ -221,8 +221,8 @@ func tries() []try {
 				return c.peer.SetXattr(ctx, who, c.d, cluster.Xattr{Name: "user.b", Value: []byte("x")})
 			},
 		},
-		{"open to write", func(c *scene) error { return openClose(f(c), unix.O_WRONLY) }, openOurs(cluster.Write)},
-		{"open to read", func(c *scene) error { return openClose(f(c), unix.O_RDONLY) }, openOurs(cluster.Read)},
+		{"open to write", func(c *scene) error { return openClose(f(c), unix.O_WRONLY) }, openOurs(objects.PermWrite)},
+		{"open to read", func(c *scene) error { return openClose(f(c), unix.O_RDONLY) }, openOurs(objects.PermRead)},
 		{"write", func(c *scene) error {
 			file, err := os.OpenFile(f(c), os.O_WRONLY, 0)
 			if err == nil {
@@ -231,7 +231,7 @@ func tries() []try {
 			}
 			return err
 		}, onFile(func(ctx context.Context, c *scene, who objects.Caller, a objects.Attr) error {
-			file, err := c.peer.Open(ctx, who, a.Ino, cluster.Write)
+			file, err := c.peer.Open(ctx, who, a.Ino, objects.PermWrite)
 			if err == nil {
 				_, err = file.WriteAt(ctx, []byte("x"), objects.Write{})
 				err = errors.Join(err, file.Close(ctx))
@@ -249,7 +249,7 @@ func openClose(path string, flags int) error {
 	return err
 }
 
-func openOurs(access cluster.Access) func(context.Context, *scene, objects.Caller) error {
+func openOurs(access objects.Permission) func(context.Context, *scene, objects.Caller) error {
 	return onFile(func(ctx context.Context, c *scene, who objects.Caller, a objects.Attr) error {
 		file, err := c.peer.Open(ctx, who, a.Ino, access)
 		if err == nil {

@@ -99,14 +99,14 @@ func askings() map[string]asked {
 			return err
 		}},
 		"createopen": {proto.MethodCreateOpen, func(ctx context.Context, n *cluster.Node, _ *cluster.File) error {
-			_, f, err := n.CreateOpen(ctx, root, 2001, "x", made, cluster.Read)
+			_, f, err := n.CreateOpen(ctx, root, 2001, "x", made, objects.PermRead)
 			if err == nil {
 				err = f.Close(ctx)
 			}
 			return err
 		}},
 		"open": {proto.MethodOpen, func(ctx context.Context, n *cluster.Node, _ *cluster.File) error {
-			f, err := n.Open(ctx, root, 2000, cluster.Read)
+			f, err := n.Open(ctx, root, 2000, objects.PermRead)
 			if err == nil {
 				err = f.Close(ctx)
 			}

@@ -71,7 +71,7 @@ func rightsOf(ctx context.Context, g *guest, q *proto.SetAttrAsk) (changeRights,
 	if q.Handle == 0 {
 		return rights, nil
 	}
-	h, err := g.use(q.Handle, Write)
+	h, err := g.use(q.Handle, objects.PermWrite)
 	if err != nil {
 		return rights, err
 	}

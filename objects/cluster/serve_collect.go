@@ -90,9 +90,9 @@ func (s *server) places(g *guest, q *proto.CollectAsk, j *collected) ([]collect.
 		p := collect.Place{Rank: int(f.Rank)}
 		for _, one := range []struct {
 			number uint64
-			access Access
+			access objects.Permission
 			file   **objects.File
-		}{{f.Source, Read, &p.Source}, {f.Target, Write, &p.Target}} {
+		}{{f.Source, objects.PermRead, &p.Source}, {f.Target, objects.PermWrite, &p.Target}} {
 			if one.number == 0 {
 				continue
 			}
@@ -253,7 +253,7 @@ func (s *server) sums(ctx context.Context, g *guest, q *proto.SumsAsk) (any, err
 	if err := q.Validate(); err != nil {
 		return nil, err
 	}
-	h, err := g.use(q.Handle, Read)
+	h, err := g.use(q.Handle, objects.PermRead)
 	if err != nil {
 		return nil, err
 	}

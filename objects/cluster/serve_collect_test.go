@@ -71,7 +71,7 @@ func (r *serverRig) prepared(who rpc.Caller, name string) (job []byte, ino objec
 	}
 	job = append(make([]byte, proto.JobSize-1), name[0])
 	ino = r.file(name).Ino
-	h := r.open(who, ino, uint32(Read|Write))
+	h := r.open(who, ino, proto.AccessRead|proto.AccessWrite)
 	size := uint64(4096)
 	if _, err := r.store.SetAttr(r.t.Context(), ino, objects.Change{Size: &size}); err != nil {
 		r.t.Fatal(err)

@@ -16,8 +16,8 @@ func (s *server) open(ctx context.Context, g *guest, q *proto.OpenAsk) (any, err
 	if err != nil {
 		return nil, err
 	}
-	access := Access(q.Access)
-	if access == 0 || access&^(Read|Write) != 0 {
+	access, ok := accessFromProto(q.Access)
+	if !ok {
 		return nil, fmt.Errorf("open for %#x: %w", q.Access, objects.ErrInvalid)
 	}
 	a, err := s.inode(ctx, q.Ino)
@@ -53,8 +53,8 @@ func (s *server) open(ctx context.Context, g *guest, q *proto.OpenAsk) (any, err
 // createOpen makes a regular file and opens it. What makes a file may open it as
 // it likes, whatever the mode, as with open(2).
 func (s *server) createOpen(ctx context.Context, g *guest, q *proto.CreateOpenAsk) (any, error) {
-	access := Access(q.Access)
-	if made := (metadata.Inode{Mode: metadata.Mode(q.Create.Mode)}); !made.IsRegular() || access == 0 || access&^(Read|Write) != 0 {
+	access, ok := accessFromProto(q.Access)
+	if made := (metadata.Inode{Mode: metadata.Mode(q.Create.Mode)}); !made.IsRegular() || !ok {
 		return nil, fmt.Errorf("create %#o and open for %#x: %w", q.Create.Mode, q.Access, objects.ErrInvalid)
 	}
 	u, err := s.user(q.Create.Cred)
@@ -124,7 +124,7 @@ func (s *server) theirs(g *guest, q *proto.MoveAsk) (transport.Span, error) {
 
 // read puts bytes of a file into the asker's memory.
 func (s *server) read(ctx context.Context, g *guest, q *proto.MoveAsk) (any, error) {
-	h, err := g.use(q.Handle, Read)
+	h, err := g.use(q.Handle, objects.PermRead)
 	if err != nil {
 		return nil, err
 	}
@@ -159,7 +159,7 @@ func (s *server) moved(f *objects.File, m objects.Moved, off uint64) *proto.Move
 
 // write gets bytes of the asker's memory into a file.
 func (s *server) write(ctx context.Context, g *guest, q *proto.MoveAsk) (any, error) {
-	h, err := g.use(q.Handle, Write)
+	h, err := g.use(q.Handle, objects.PermWrite)
 	if err != nil {
 		return nil, err
 	}
@@ -181,7 +181,7 @@ func (s *server) write(ctx context.Context, g *guest, q *proto.MoveAsk) (any, er
 }
 
 func (s *server) allocate(ctx context.Context, g *guest, q *proto.AllocateAsk) (any, error) {
-	h, err := g.use(q.Handle, Write)
+	h, err := g.use(q.Handle, objects.PermWrite)
 	if err != nil {
 		return nil, err
 	}
@@ -237,12 +237,12 @@ func (s *server) killPriv(ctx context.Context, h *handle) error {
 
 // copy copies between two files of ours.
 func (s *server) copy(ctx context.Context, g *guest, q *proto.CopyAsk) (any, error) {
-	dst, err := g.use(q.Dst, Write)
+	dst, err := g.use(q.Dst, objects.PermWrite)
 	if err != nil {
 		return nil, err
 	}
 	defer g.done(ctx, dst)
-	src, err := g.use(q.Src, Read)
+	src, err := g.use(q.Src, objects.PermRead)
 	if err != nil {
 		return nil, err
 	}
@@ -274,7 +274,7 @@ func (s *server) pull(ctx context.Context, g *guest, q *proto.PullAsk) (any, err
 	if _, err := s.user(q.Cred); err != nil {
 		return nil, err
 	}
-	h, err := g.use(q.Handle, Write)
+	h, err := g.use(q.Handle, objects.PermWrite)
 	if err != nil {
 		return nil, err
 	}

@@ -42,7 +42,7 @@ type guest struct {
 // closed.
 type handle struct {
 	file   *objects.File
-	access Access
+	access objects.Permission
 	who    user
 	// end is called instead of closing the file; nil for a file that the
 	// session has opened.
@@ -80,7 +80,7 @@ func (g *guest) add(h *handle) (uint64, error) {
 // done.
 //
 // Errors: ErrStale; ErrDenied.
-func (g *guest) use(number uint64, want Access) (*handle, error) {
+func (g *guest) use(number uint64, want objects.Permission) (*handle, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	h := g.handles[number]
@@ -164,5 +164,5 @@ func (s *server) hold(from rpc.Caller, f *objects.File, end func()) (uint64, err
 	if err != nil {
 		return 0, err
 	}
-	return g.add(&handle{file: f, access: Read, end: end})
+	return g.add(&handle{file: f, access: objects.PermRead, end: end})
 }

@@ -29,7 +29,7 @@ func TestRootIsNobodyElsewhere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err = b.Open(ctx, root, private.Ino, cluster.Read); !errors.Is(err, cluster.ErrDenied) {
+	if _, err = b.Open(ctx, root, private.Ino, objects.PermRead); !errors.Is(err, cluster.ErrDenied) {
 		t.Errorf("open what is root's alone: %v", err)
 	}
 	if _, err = b.SetAttr(ctx, root, private.Ino, objects.Change{Mode: new(metadata.Mode(0o666))}, nil); !errors.Is(err, objects.ErrForbidden) {
@@ -39,7 +39,7 @@ func TestRootIsNobodyElsewhere(t *testing.T) {
 	if made, err = b.Create(ctx, user, top, "by a user", metadata.Node{Mode: metadata.TypeRegular | 0o600}); err != nil || made.UID != 4100 {
 		t.Errorf("a file of a user's: %d, %v", made.UID, err)
 	}
-	if _, err = b.Open(ctx, root, made.Ino, cluster.Read); !errors.Is(err, cluster.ErrDenied) {
+	if _, err = b.Open(ctx, root, made.Ino, objects.PermRead); !errors.Is(err, cluster.ErrDenied) {
 		t.Errorf("root opens what is a user's: %v", err)
 	}
 }

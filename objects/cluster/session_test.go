@@ -19,7 +19,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-const both = cluster.Read | cluster.Write
+const both = objects.PermRead | objects.PermWrite
 
 func open(t *testing.T, n *cluster.Node, ino objects.Ino) *cluster.File {
 	t.Helper()

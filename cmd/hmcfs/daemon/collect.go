@@ -56,7 +56,7 @@ func (o *opened) inoOf(ctx context.Context, f *admin.Named) (metadata.Ino, error
 }
 
 // open opens a file, once. All that is wanted of it is told the first time.
-func (o *opened) open(ctx context.Context, ino metadata.Ino, access cluster.Access) (cluster.End, error) {
+func (o *opened) open(ctx context.Context, ino metadata.Ino, access objects.Permission) (cluster.End, error) {
 	if e, has := o.ends[ino]; has {
 		return e, nil
 	}
@@ -79,7 +79,7 @@ func (o *opened) open(ctx context.Context, ino metadata.Ino, access cluster.Acce
 }
 
 // local opens a file of this node, which its mode must allow the caller.
-func (o *opened) local(ctx context.Context, ino metadata.Ino, access cluster.Access) (*objects.File, error) {
+func (o *opened) local(ctx context.Context, ino metadata.Ino, access objects.Permission) (*objects.File, error) {
 	a, err := o.d.store.Attr(ctx, ino)
 	switch {
 	case errors.Is(err, metadata.ErrNotExist):
@@ -90,7 +90,7 @@ func (o *opened) local(ctx context.Context, ino metadata.Ino, access cluster.Acc
 		return nil, fmt.Errorf("it is no regular file, and only those have memory: %w", objects.ErrInvalid)
 	case a.Parent == metadata.PublishIno:
 		return nil, fmt.Errorf("it is published; receive it first: %w", objects.ErrBusy)
-	case access&cluster.Read != 0 && !o.by.May(&a.Inode, objects.PermRead), access&cluster.Write != 0 && !o.by.May(&a.Inode, objects.PermWrite):
+	case access&objects.PermRead != 0 && !o.by.May(&a.Inode, objects.PermRead), access&objects.PermWrite != 0 && !o.by.May(&a.Inode, objects.PermWrite):
 		return nil, fmt.Errorf("it has mode %o and belongs to user %d; user %d may not do that: %w",
 			a.Mode.Perm(), a.UID, o.by.UID, objects.ErrForbidden)
 	}
@@ -170,12 +170,12 @@ func (o *opened) ranks(ctx context.Context, t *collect.Task, sources, targets []
 		return nil, err
 	}
 	// A file may be the source of one rank and the target of another.
-	access := func(ino metadata.Ino) (a cluster.Access) {
+	access := func(ino metadata.Ino) (a objects.Permission) {
 		if slices.Contains(from, ino) {
-			a |= cluster.Read
+			a |= objects.PermRead
 		}
 		if slices.Contains(to, ino) {
-			a |= cluster.Write
+			a |= objects.PermWrite
 		}
 		return a
 	}
@@ -187,7 +187,7 @@ func (o *opened) ranks(ctx context.Context, t *collect.Task, sources, targets []
 }
 
 // openSources opens what ranks give, and finds the size that all have.
-func (o *opened) openSources(ctx context.Context, t *collect.Task, ranks []cluster.CollectRank, from []metadata.Ino, access func(metadata.Ino) cluster.Access) (err error) {
+func (o *opened) openSources(ctx context.Context, t *collect.Task, ranks []cluster.CollectRank, from []metadata.Ino, access func(metadata.Ino) objects.Permission) (err error) {
 	first := -1
 	for rank, ino := range from {
 		if ino == 0 {
@@ -211,7 +211,7 @@ func (o *opened) openSources(ctx context.Context, t *collect.Task, ranks []clust
 }
 
 // openTargets opens what ranks get, each file for one of them.
-func (o *opened) openTargets(ctx context.Context, t *collect.Task, ranks []cluster.CollectRank, to []metadata.Ino, access func(metadata.Ino) cluster.Access) (err error) {
+func (o *opened) openTargets(ctx context.Context, t *collect.Task, ranks []cluster.CollectRank, to []metadata.Ino, access func(metadata.Ino) objects.Permission) (err error) {
 	for rank, ino := range to {
 		if ino == 0 {
 			continue

@@ -42,7 +42,7 @@ func (d *Daemon) Verify(ctx context.Context, by objects.Caller, files []*admin.N
 		}
 		ino, err := o.inoOf(ctx, f)
 		if err == nil {
-			all[i].end, err = o.open(ctx, ino, cluster.Read)
+			all[i].end, err = o.open(ctx, ino, objects.PermRead)
 		}
 		if err == nil {
 			all[i].size, err = sizeOf(ctx, all[i].end)
