@@ -60,7 +60,7 @@ func (f *filesystem) fillEntry(dir metadata.Ino, out *fuse.EntryOut, a *objects.
 	if a.State == objects.StateLost || isKey(a.Ino) || isView(a.Ino) || f.store.Volatile(dir) {
 		out.SetEntryTimeout(0)
 	} else {
-		out.SetEntryTimeout(f.lasting(a))
+		out.SetEntryTimeout(f.lasting(a, a.KeepName))
 	}
 }
 
@@ -82,15 +82,18 @@ func (f *filesystem) attrTimeout(a *objects.Attr) time.Duration {
 	case a.IsRegular() && f.backings.isWritten(a.Ino), a.IsDir() && f.store.Volatile(a.Ino):
 		return 0
 	}
-	return f.lasting(a)
+	return f.lasting(a, a.Keep)
 }
 
 // hasSetID says whether a write by another user takes bits away.
 func hasSetID(a *objects.Attr) bool { return a.IsRegular() && a.Mode&(unix.S_ISUID|unix.S_ISGID) != 0 }
 
-// lasting is how long the kernel may keep what concerns an inode: no longer
-// than it is there.
-func (f *filesystem) lasting(a *objects.Attr) time.Duration {
+// lasting is how long the kernel may keep what concerns an inode: no longer than it is
+// there, or than the tree says; 0 is no bound.
+func (f *filesystem) lasting(a *objects.Attr, keep time.Duration) time.Duration {
+	if keep > 0 {
+		return keep // the kernel can't be told of changes there
+	}
 	if a.Expires == (metadata.Timespec{}) {
 		return f.timeout
 	}

@@ -20,8 +20,18 @@ type source interface {
 	// Foreign says that the content also changes without Version.
 	Foreign() bool
 	Size() uint64
+}
+
+// slotPinner is a source whose device reads faster into memory that is locked for it.
+type slotPinner interface {
 	// PinSlot locks a slot for the device that the content is on.
 	PinSlot(s *transport.Slot)
+}
+
+func pinSlot(src source, s *transport.Slot) {
+	if p, ok := src.(slotPinner); ok {
+		p.PinSlot(s)
+	}
 }
 
 // errPanicked stands for a panic of the source in a goroutine where go-fuse
@@ -54,7 +64,7 @@ func (c *chunk) fetch(ctx context.Context, src source) {
 	defer c.unref()
 	defer close(c.done)
 	defer func() { _ = recover() }() // the reader reads again, and panics there
-	src.PinSlot(c.slot)
+	pinSlot(src, c.slot)
 	c.n, c.err = src.Peek(ctx, c.slot.Bytes()[:c.want], c.off)
 }
 

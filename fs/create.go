@@ -1,10 +1,10 @@
 package fs
 
 import (
-	"syscall"
 	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
 
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/objects"
@@ -14,38 +14,33 @@ import (
 // umask; the store applies what a set-group-id directory asks for.
 //
 // Errors: EPERM where names are hmcfs's own to make; those of the store.
-func (f *filesystem) create(cancel <-chan struct{}, header *fuse.InHeader, name string, n metadata.Node, out *fuse.EntryOut) (objects.Attr, fuse.Status) {
+func (f *filesystem) create(cancel <-chan struct{}, header *fuse.InHeader, name string, n metadata.Node, out *fuse.EntryOut) fuse.Status {
 	parent := metadata.Ino(header.NodeId)
-	if isRemote(parent) {
-		_, status := f.createRemote(cancel, header, name, n, out)
-		return objects.Attr{}, status
-	}
 	if status := refusal(parent); status != fuse.OK {
-		return objects.Attr{}, status
+		return status
 	}
-	n.UID, n.GID = header.Uid, header.Gid
+	ctx, who, done := f.call(cancel, header, parent)
+	defer done()
 	f.names.Add(1)
-	a, err := f.store.Create(background(), parent, name, n)
+	a, err := f.tree.Create(ctx, who, parent, name, n)
 	if err != nil {
-		return objects.Attr{}, f.errs.status(err)
+		return f.errs.status(err)
 	}
-	return a, f.enter(parent, out, &a)
+	return f.enter(parent, out, &a)
 }
 
 // Mknod makes a file or a special file.
 func (f *filesystem) Mknod(cancel <-chan struct{}, in *fuse.MknodIn, name string, out *fuse.EntryOut) (status fuse.Status) {
 	defer f.ops.done(opMknod, time.Now(), &status)
 	n := metadata.Node{Mode: metadata.Mode(in.Mode), Rdev: in.Rdev}
-	_, status = f.create(cancel, &in.InHeader, name, n, out)
-	return status
+	return f.create(cancel, &in.InHeader, name, n, out)
 }
 
 // Mkdir makes a directory.
 func (f *filesystem) Mkdir(cancel <-chan struct{}, in *fuse.MkdirIn, name string, out *fuse.EntryOut) (status fuse.Status) {
 	defer f.ops.done(opMkdir, time.Now(), &status)
 	n := metadata.Node{Mode: metadata.TypeDir | metadata.Mode(in.Mode).Perm()}
-	_, status = f.create(cancel, &in.InHeader, name, n, out)
-	return status
+	return f.create(cancel, &in.InHeader, name, n, out)
 }
 
 // Symlink makes a symlink.
@@ -55,8 +50,7 @@ func (f *filesystem) Symlink(cancel <-chan struct{}, header *fuse.InHeader, targ
 		return errNameTooLong
 	}
 	n := metadata.Node{Mode: metadata.TypeSymlink | 0o777, Target: target}
-	_, status = f.create(cancel, header, name, n, out)
-	return status
+	return f.create(cancel, header, name, n, out)
 }
 
 // Link adds a name to an inode of the same device.
@@ -65,14 +59,13 @@ func (f *filesystem) Symlink(cancel <-chan struct{}, header *fuse.InHeader, targ
 func (f *filesystem) Link(cancel <-chan struct{}, in *fuse.LinkIn, name string, out *fuse.EntryOut) (status fuse.Status) {
 	defer f.ops.done(opLink, time.Now(), &status)
 	parent, ino := metadata.Ino(in.NodeId), metadata.Ino(in.Oldnodeid)
-	if isRemote(parent) || isRemote(ino) {
-		return f.linkRemote(cancel, in, name, out)
-	}
 	if status := refusal(ino, parent); status != fuse.OK {
 		return status
 	}
+	ctx, who, done := f.call(cancel, &in.InHeader, ino, parent)
+	defer done()
 	f.names.Add(1)
-	a, err := f.store.Link(background(), ino, parent, name)
+	a, err := f.tree.Link(ctx, who, ino, parent, name)
 	if err != nil {
 		return f.errs.status(err)
 	}
@@ -82,31 +75,27 @@ func (f *filesystem) Link(cancel <-chan struct{}, in *fuse.LinkIn, name string, 
 // Create makes a regular file and opens it.
 func (f *filesystem) Create(cancel <-chan struct{}, in *fuse.CreateIn, name string, out *fuse.CreateOut) (status fuse.Status) {
 	defer f.ops.done(opCreate, time.Now(), &status)
-	if isRemote(metadata.Ino(in.NodeId)) {
-		return f.createOpenRemote(cancel, in, name, out)
-	}
-	n := metadata.Node{Mode: metadata.TypeRegular | metadata.Mode(in.Mode).Perm()}
-	a, status := f.create(cancel, &in.InHeader, name, n, &out.EntryOut)
-	if status != fuse.OK {
+	parent := metadata.Ino(in.NodeId)
+	if status := refusal(parent); status != fuse.OK {
 		return status
 	}
-	if status = f.open(a.Ino, &in.Caller, in.Flags, &out.OpenOut); status != fuse.OK {
-		f.undoCreate(metadata.Ino(in.NodeId), name, a.Ino)
-		return status
-	}
-	// The attributes may have to be asked for again, now that it is open.
-	f.fillEntry(metadata.Ino(in.NodeId), &out.EntryOut, &a)
-	return fuse.OK
-}
-
-// undoCreate removes a file that could not be opened. The kernel has not
-// heard of it.
-func (f *filesystem) undoCreate(parent metadata.Ino, name string, ino metadata.Ino) {
+	ctx, who, done := f.call(cancel, &in.InHeader, parent)
+	defer done()
 	f.names.Add(1)
-	if err := f.store.Unlink(background(), parent, name); err != nil {
-		f.errs.warn(syscall.EIO, "a file that could not be opened could not be removed", err)
+	a, file, err := f.tree.CreateOpen(ctx, who, parent, name, objects.NewFile{
+		Mode: metadata.Mode(in.Mode).Perm(), Want: accessOf(in.Flags), Existing: in.Flags&unix.O_EXCL == 0,
+	})
+	if err != nil {
+		return f.errs.status(err)
 	}
-	f.store.Forget(ino, 1)
+	f.tree.Reference(a.Ino, 1)
+	if status = f.serve(file, in.Flags, &out.OpenOut); status != fuse.OK {
+		// The kernel has not heard of it.
+		f.tree.Forget(a.Ino, 1)
+		return status
+	}
+	f.fillEntry(parent, &out.EntryOut, &a)
+	return fuse.OK
 }
 
 // Tmpfile is not supported: a program that asks for O_TMPFILE makes a file

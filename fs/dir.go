@@ -11,12 +11,7 @@ import (
 // OpenDir opens a directory.
 func (f *filesystem) OpenDir(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) (status fuse.Status) {
 	defer f.ops.done(opOpenDir, time.Now(), &status)
-	ino := metadata.Ino(in.NodeId)
-	if !isRemote(ino) {
-		out.Fh = f.dirs.put(f.newDirHandle(ino))
-		return fuse.OK
-	}
-	h, err := f.newRemoteDir(cancel, &in.Caller, ino)
+	h, err := f.newDirHandle(cancel, &in.InHeader, metadata.Ino(in.NodeId))
 	if err != nil {
 		return f.inodeStatus(err)
 	}
@@ -61,7 +56,7 @@ func (f *filesystem) list(cancel <-chan struct{}, in *fuse.ReadIn, add func(*dir
 		return fuse.EBADF
 	}
 	ctx := background()
-	if h.ask != nil {
+	if h.waits {
 		var release func()
 		ctx, release = untilKilled(cancel, in.Pid)
 		defer release()
@@ -93,15 +88,15 @@ func (f *filesystem) list(cancel <-chan struct{}, in *fuse.ReadIn, add func(*dir
 // without the kernel's doing, or whose pages may be older than its names, and
 // one of another node, of which the kernel would have to ask again all the same.
 func (f *filesystem) addPlus(dir metadata.Ino, e *dirEntry, out *fuse.DirEntryList) bool {
-	if e.name == "." || e.name == ".." || isReserved(e.ino) || isRemote(e.ino) || f.store.Volatile(dir) {
+	if e.name == "." || e.name == ".." || !isOwn(e.ino) || f.store.Volatile(dir) {
 		return out.AddDirLookupEntry(e.fuse()) != nil
 	}
 	// The reference goes first, so that the inode stays until it is told.
-	f.store.Reference(e.ino, 1)
+	f.tree.Reference(e.ino, 1)
 	a, err := f.store.Attr(background(), e.ino)
 	entry := out.AddDirLookupEntry(e.fuse())
 	if entry == nil || err != nil {
-		f.store.Forget(e.ino, 1)
+		f.tree.Forget(e.ino, 1)
 		return entry != nil
 	}
 	f.fillEntry(dir, entry, &a)

@@ -2,13 +2,14 @@ package fs
 
 import (
 	"context"
-	"errors"
 	"sort"
 	"sync"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 
 	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/objects"
+	"github.com/hmcfs/hmcfs/objects/cluster"
 )
 
 const (
@@ -17,7 +18,7 @@ const (
 	// entries of hmcfs's own.
 	dotsEnd = 2
 	// lastReserved is the last offset that no cookie of the store has.
-	lastReserved = 255
+	lastReserved = uint64(objects.FirstCookie) - 1
 	// pageEntries is how many entries one call of the store brings: a
 	// directory of 100 000 then takes 200 of them.
 	pageEntries = 512
@@ -38,14 +39,14 @@ func (e *dirEntry) fuse() fuse.DirEntry {
 
 // lister lists what a directory holds, in the order of offsets, beside "."
 // and "..": up to limit entries behind an offset. None is the end.
-type lister func(after uint64, limit int) ([]dirEntry, error)
+type lister func(ctx context.Context, after uint64, limit int) ([]dirEntry, error)
 
 // dirHandle is one open directory.
 type dirHandle struct {
 	ino  metadata.Ino
 	list lister
-	// ask stands for list where other nodes may be asked for entries.
-	ask func(ctx context.Context, after uint64, limit int) ([]dirEntry, error)
+	// waits is true where other nodes may be asked for entries.
+	waits bool
 	// dots makes "." and "..".
 	dots func() []dirEntry
 
@@ -60,37 +61,52 @@ type dirHandle struct {
 	names uint64
 }
 
-func (f *filesystem) newDirHandle(ino metadata.Ino) *dirHandle {
-	h := &dirHandle{ino: ino}
+// newDirHandle opens a directory of any kind.
+func (f *filesystem) newDirHandle(cancel <-chan struct{}, header *fuse.InHeader, ino metadata.Ino) (h *dirHandle, err error) {
+	h = &dirHandle{ino: ino, waits: cluster.OfAnotherNode(ino)}
 	h.dots = func() []dirEntry { return f.dots(ino) }
 	switch {
 	case isView(ino):
 		h.list = (&viewLister{views: &f.views, id: ino}).list
-	case ino == metadata.RootIno:
-		h.list = f.listRoot
 	case ino == controlIno:
 		h.list = listFixed(controlEntries())
-	case ino == keysIno && f.opts.Cluster == nil:
-		own := &keyLister{}
-		h.list = func(after uint64, limit int) ([]dirEntry, error) {
-			return own.note(after, func(behind string) ([]dirEntry, error) { return f.ownKeys(behind, limit) })
-		}
 	case ino == keysIno:
-		all := &keyLister{}
-		h.ask = func(ctx context.Context, after uint64, limit int) ([]dirEntry, error) {
-			return all.note(after, func(behind string) ([]dirEntry, error) { return f.keysBehind(ctx, behind, limit) })
+		h.waits = f.opts.Cluster != nil
+		keys := &keyLister{}
+		h.list = func(ctx context.Context, after uint64, limit int) ([]dirEntry, error) {
+			return keys.note(after, func(behind string) ([]dirEntry, error) { return f.keysBehind(ctx, behind, limit) })
 		}
 	case ino == nodesIno && f.opts.Cluster != nil:
 		h.list = (&nodesLister{fs: f}).list
 	default:
-		h.list = func(after uint64, limit int) ([]dirEntry, error) {
-			if f.opts.ListViews && ino != metadata.PublishIno {
-				return f.listWithViews(ino, after, limit)
-			}
-			return f.listStore(ino, after, limit)
-		}
+		h.list, err = f.listInTree(cancel, header, h)
 	}
-	return h
+	return h, err
+}
+
+// listInTree returns what lists a directory of the tree.
+func (f *filesystem) listInTree(cancel <-chan struct{}, header *fuse.InHeader, h *dirHandle) (lister, error) {
+	ctx, who, done := f.call(cancel, header, h.ino)
+	defer done()
+	dir, err := f.tree.OpenDir(ctx, who, h.ino)
+	if err != nil {
+		return nil, err
+	}
+	list := listDir(dir)
+	switch {
+	case h.waits:
+		// The kernel has just asked for the attributes, so the node need not be.
+		parent := h.ino
+		if a, err := f.tree.Attr(ctx, who, h.ino); err == nil && a.Parent != 0 {
+			parent = a.Parent
+		}
+		h.dots = func() []dirEntry { return dotsOf(h.ino, parent) }
+	case h.ino == metadata.RootIno:
+		return f.listRoot(list), nil
+	case f.opts.ListViews && hasViews(h.ino):
+		return f.listWithViews(h.ino, list), nil
+	}
+	return list, nil
 }
 
 // after returns entries behind an offset; none is the end. A page that was
@@ -110,20 +126,12 @@ func (h *dirHandle) after(ctx context.Context, at, names uint64) ([]dirEntry, er
 	if at < dotsEnd {
 		page = h.dots()[at:]
 	}
-	entries, err := h.read(ctx, max(at, dotsEnd))
+	entries, err := h.list(ctx, max(at, dotsEnd), pageEntries)
 	if err != nil {
 		return nil, err
 	}
 	h.page, h.from, h.names = append(page, entries...), at, names
 	return h.page, nil
-}
-
-// read returns a page.
-func (h *dirHandle) read(ctx context.Context, after uint64) ([]dirEntry, error) {
-	if h.ask != nil {
-		return h.ask(ctx, after, pageEntries)
-	}
-	return h.list(after, pageEntries)
 }
 
 // dots returns "." and "..".
@@ -146,42 +154,67 @@ func dotsOf(ino, parent metadata.Ino) []dirEntry {
 	}
 }
 
-// listStore lists a directory of the store's. One that has been removed while
-// it is open has no entries.
-func (f *filesystem) listStore(ino metadata.Ino, after uint64, limit int) ([]dirEntry, error) {
-	cookie := metadata.Cookie(after)
-	if after <= lastReserved {
-		cookie = 0
+// listDir lists a directory of the tree.
+func listDir(dir objects.Dir) lister {
+	return func(ctx context.Context, after uint64, limit int) ([]dirEntry, error) {
+		cookie := metadata.Cookie(after)
+		if after <= lastReserved {
+			cookie = 0
+		}
+		found, err := dir.After(ctx, cookie, limit)
+		if err != nil {
+			return nil, err
+		}
+		entries := make([]dirEntry, len(found))
+		for i := range found {
+			e := &found[i]
+			entries[i] = dirEntry{name: e.Name, ino: e.Ino, mode: e.Type, offset: uint64(e.Cookie)}
+		}
+		return entries, nil
 	}
-	found, err := f.store.ReadDir(background(), ino, cookie, limit)
-	if errors.Is(err, metadata.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	entries := make([]dirEntry, len(found))
-	for i := range found {
-		e := &found[i]
-		entries[i] = dirEntry{name: e.Name, ino: e.Ino, mode: e.Type, offset: uint64(e.Cookie)}
-	}
-	return entries, nil
 }
 
 // listFixed lists entries that are always there.
 func listFixed(all []dirEntry) lister {
-	return func(after uint64, _ int) ([]dirEntry, error) {
+	return func(_ context.Context, after uint64, _ int) ([]dirEntry, error) {
 		i := sort.Search(len(all), func(i int) bool { return all[i].offset > after })
 		return all[i:], nil
 	}
 }
 
 // listRoot lists what belongs to hmcfs, then the devices.
-func (f *filesystem) listRoot(after uint64, limit int) ([]dirEntry, error) {
-	own, err := listFixed(f.rootEntries())(after, limit)
-	if err != nil {
-		return nil, err
+func (f *filesystem) listRoot(devices lister) lister {
+	return func(ctx context.Context, after uint64, limit int) ([]dirEntry, error) {
+		own, err := listFixed(f.rootEntries())(ctx, after, limit)
+		if err != nil {
+			return nil, err
+		}
+		rest, err := devices(ctx, after, limit)
+		return append(own, rest...), err
 	}
-	devices, err := f.listStore(metadata.RootIno, after, limit)
-	return append(own, devices...), err
+}
+
+// nodesLister lists nodes/ as it was when the listing began. It asks no node.
+type nodesLister struct {
+	fs   *filesystem
+	seen []dirEntry
+}
+
+// list is a lister. It is called with the lock of its directory's handle.
+func (l *nodesLister) list(_ context.Context, after uint64, limit int) ([]dirEntry, error) {
+	if after == dotsEnd {
+		l.seen = l.seen[:0]
+		for _, s := range l.fs.opts.Cluster.Nodes() {
+			ino, err := l.fs.tree.NodeIno(s.Name)
+			if err != nil {
+				continue // it has gone meanwhile
+			}
+			l.seen = append(l.seen, dirEntry{
+				name: string(s.Name), ino: ino, mode: metadata.TypeDir,
+				offset: dotsEnd + uint64(len(l.seen)) + 1,
+			})
+		}
+	}
+	from := min(after-dotsEnd, uint64(len(l.seen)))
+	return l.seen[from:min(from+uint64(limit), uint64(len(l.seen)))], nil
 }

@@ -20,11 +20,16 @@
 //
 // # The way of a request
 //
-// go-fuse calls a method of filesystem on a goroutine of the request's own.
-// The method turns the request into one call of objects.Store or
-// objects.File and its error into an errno (errno.go). Operations of the
-// namespace can't be interrupted; those that move bytes stop when the kernel
+// go-fuse calls a method of filesystem on a goroutine of the request's own. The method
+// turns the request into one call of the tree (cluster.Mesh, which has this node's files
+// and those of all others) or of an open file, and its error into an errno (errno.go).
+// call.go says until when a call may take and for whom it is made. Operations of the
+// namespace of this node can't be interrupted; those that move bytes stop when the kernel
 // says so, and answer with what they moved.
+//
+// What has no inode in the tree is a kind of its own: the files of .hmcfs/ (control.go),
+// keys (keys.go, otherkeys.go) and views (view*.go). Passthrough, publishing, sharing and
+// views are for files of this node alone.
 //
 // # Names that come and go by themselves
 //
@@ -48,13 +53,10 @@
 //
 // # Other nodes
 //
-// With Options.Cluster, a request for an inode of another node becomes one
-// question of objects/cluster (remote*.go), whose owner checks once more what
-// the caller may. All it takes from here is who that is (creds.go) and the
-// number's meaning (remote.go): an index of the node's incarnation, given again
-// when that is gone and the kernel has forgotten its inodes. An inode of an
-// incarnation that is gone, or that its owner does not have any more, is
-// ESTALE, on which the kernel looks the name up anew.
+// With Options.Cluster, a request for an inode of another node becomes one question to
+// that node, which checks once more what the caller may; creds.go has the caller's groups
+// for that. An inode of an incarnation that is gone, or that its owner does not have any
+// more, is ESTALE, on which the kernel looks the name up anew.
 //
 // The kernel keeps names and attributes of other nodes for 20 ms, so that a
 // program's calls about one file are one question, and ours for 1 s, since other
@@ -81,7 +83,7 @@
 // neither of these takes it. A truncation, during which the kernel writes no
 // page back, does not either. mappable.mu comes before mapped.mu, and mapped.turn
 // before both. backings.mu, a readAhead.mu, a dirHandle.mu, errnoTable.mu,
-// published.mu, fleeting.mu, asked.mu, remotes.mu, remoteKeys.mu, shared.mu,
-// creds.mu, mapped.mu and the locks of the handle tables are leaves, apart from views.mu,
+// published.mu, fleeting.mu, asked.mu, otherKeys.mu, shared.mu, creds.mu,
+// mapped.mu and the locks of the handle tables are leaves, apart from views.mu,
 // under which the store counts a reference.
 package fs

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/objects"
+	"github.com/hmcfs/hmcfs/objects/cluster"
 	"github.com/hmcfs/hmcfs/transport"
 )
 
@@ -22,7 +23,10 @@ type filesystem struct {
 	// ENOSYS, on which the kernel stops asking for good.
 	fuse.RawFileSystem
 
-	opts  Options
+	opts Options
+	// tree has the files of this node and those of all others. store is this node's, for
+	// what other nodes' files can't do or what is this node's alone.
+	tree  *cluster.Mesh
 	store *objects.Store
 	slots *transport.SlotPool
 	log   *zap.Logger
@@ -43,12 +47,12 @@ type filesystem struct {
 	dirs     table[*dirHandle]
 	backings backings
 	views    views
-	// remotes, shared and remoteKeys are of other nodes.
-	remotes    remotes
-	shared     shared
-	remoteKeys remoteKeys
-	creds      creds
-	ahead      aheadBudget
+	shared   shared
+	// otherKeys are the symlinks of other nodes' keys, and creds the callers' groups,
+	// which other nodes are told.
+	otherKeys otherKeys
+	creds     creds
+	ahead     aheadBudget
 	// published are the files of publish/ that are open.
 	published published
 	fleeting  fleeting
@@ -67,6 +71,7 @@ func newFilesystem(o Options) *filesystem {
 	f := &filesystem{
 		RawFileSystem: fuse.NewDefaultRawFileSystem(),
 		opts:          o,
+		tree:          cluster.NewMesh(o.Store, o.Cluster, nodesIno),
 		store:         o.Store,
 		slots:         o.Engine.Slots(),
 		log:           log,
@@ -78,7 +83,7 @@ func newFilesystem(o Options) *filesystem {
 		ahead:         aheadBudget{max: int64(maxAhead)},
 		views:         newViews(o.Store),
 		published:     published{wait: releaseWait},
-		shared:        newShared(), remoteKeys: newRemoteKeys(),
+		shared:        newShared(), otherKeys: newOtherKeys(),
 	}
 	f.backings.log = log
 	f.backings.open = map[metadata.Ino]*backing{}
@@ -104,7 +109,7 @@ func background() context.Context { return context.Background() }
 func (f *filesystem) closeHandles() {
 	var others sync.WaitGroup
 	for fh, h := range f.files.drain() {
-		if h.remote != nil {
+		if h.isOther() {
 			others.Go(func() { f.closeFile(h, fh) })
 			continue
 		}

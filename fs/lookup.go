@@ -18,21 +18,17 @@ import (
 func (f *filesystem) Lookup(cancel <-chan struct{}, header *fuse.InHeader, name string, out *fuse.EntryOut) (status fuse.Status) {
 	defer f.ops.done(opLookup, time.Now(), &status)
 	parent := metadata.Ino(header.NodeId)
-	if isRemote(parent) {
-		if name == "." || name == ".." {
-			return f.lookupRemoteDot(cancel, header, name, out)
-		}
-		return f.lookupRemote(cancel, header, name, out)
-	}
 	if name == "." || name == ".." {
-		return f.lookupDot(parent, name, out)
+		return f.lookupDot(cancel, header, parent, name, out)
 	}
 	if isReserved(parent) {
-		if done, status := f.lookupReserved(parent, name, out); done {
+		if done, status := f.lookupReserved(cancel, header, parent, name, out); done {
 			return status
 		}
 	}
-	a, err := f.store.Lookup(background(), parent, name)
+	ctx, who, done := f.call(cancel, header, parent)
+	defer done()
+	a, err := f.tree.Lookup(ctx, who, parent, name)
 	if errors.Is(err, metadata.ErrNotExist) {
 		return f.lookupMissing(parent, name, out)
 	}
@@ -46,16 +42,16 @@ func (f *filesystem) Lookup(cancel <-chan struct{}, header *fuse.InHeader, name 
 // that. The kernel keeps the directory locked until the answer is there, so
 // the name, and with it the inode, can't go before the reference is counted.
 func (f *filesystem) enter(dir metadata.Ino, out *fuse.EntryOut, a *objects.Attr) fuse.Status {
-	f.store.Reference(a.Ino, 1)
+	f.tree.Reference(a.Ino, 1)
 	f.fillEntry(dir, out, a)
 	return fuse.OK
 }
 
 // lookupDot finds an inode by its number, or its parent. The kernel asks so
 // for a file handle of open_by_handle_at or NFS whose inode it has dropped.
-func (f *filesystem) lookupDot(ino metadata.Ino, name string, out *fuse.EntryOut) fuse.Status {
+func (f *filesystem) lookupDot(cancel <-chan struct{}, header *fuse.InHeader, ino metadata.Ino, name string, out *fuse.EntryOut) fuse.Status {
 	if isView(ino) {
-		return f.lookupViewDot(ino, name, out)
+		return f.lookupViewDot(cancel, header, ino, name, out)
 	}
 	if isReserved(ino) || ino == metadata.PublishIno && name == ".." {
 		if name == ".." {
@@ -68,24 +64,26 @@ func (f *filesystem) lookupDot(ino metadata.Ino, name string, out *fuse.EntryOut
 		f.fillEntry(reservedParent(ino), out, &a)
 		return fuse.OK
 	}
+	ctx, who, done := f.call(cancel, header, ino)
+	defer done()
 	// The reference goes first: no lock of the kernel's holds the inode.
-	f.store.Reference(ino, 1)
-	a, err := f.store.Attr(background(), ino)
+	f.tree.Reference(ino, 1)
+	a, err := f.tree.Attr(ctx, who, ino)
 	if err == nil && name == "." {
 		f.fillEntry(a.Parent, out, &a)
 		return fuse.OK
 	}
-	f.store.Forget(ino, 1)
+	f.tree.Forget(ino, 1)
 	if err != nil {
-		return f.errs.status(err)
+		return f.ownInodeStatus(err)
 	}
-	return f.lookupDot(a.Parent, ".", out)
+	return f.lookupDot(cancel, header, a.Parent, ".", out)
 }
 
 // Forget drops references of the kernel's.
 func (f *filesystem) Forget(nodeid, nlookup uint64) {
 	ino := metadata.Ino(nodeid)
-	if isReserved(ino) && !isView(ino) && !isRemoteKey(ino) {
+	if isReserved(ino) && !isView(ino) && !isOtherKey(ino) {
 		return
 	}
 	var status fuse.Status
@@ -94,14 +92,11 @@ func (f *filesystem) Forget(nodeid, nlookup uint64) {
 	case isView(ino):
 		f.views.forget(ino, nlookup)
 		return
-	case isRemote(ino):
-		f.remotes.forget(ino, nlookup)
-		return
-	case isRemoteKey(ino):
-		f.remoteKeys.forget(ino, nlookup)
+	case isOtherKey(ino):
+		f.otherKeys.forget(ino, nlookup)
 		return
 	}
-	if f.store.Forget(ino, nlookup) {
+	if f.tree.Forget(ino, nlookup) {
 		f.fleeting.drop(ino)
 	}
 }
@@ -110,13 +105,10 @@ func (f *filesystem) Forget(nodeid, nlookup uint64) {
 func (f *filesystem) GetAttr(cancel <-chan struct{}, in *fuse.GetAttrIn, out *fuse.AttrOut) (status fuse.Status) {
 	defer f.ops.done(opGetAttr, time.Now(), &status)
 	ino := metadata.Ino(in.NodeId)
-	if isRemote(ino) {
-		return f.getRemoteAttr(cancel, in, out)
-	}
 	if f.hasFled(ino) {
 		return errStale
 	}
-	a, err := f.attr(ino)
+	a, err := f.attr(cancel, &in.InHeader, ino)
 	if err != nil {
 		return f.ownInodeStatus(err)
 	}
@@ -124,25 +116,24 @@ func (f *filesystem) GetAttr(cancel <-chan struct{}, in *fuse.GetAttrIn, out *fu
 	return fuse.OK
 }
 
-// attr returns any inode of ours as it is now.
-func (f *filesystem) attr(ino metadata.Ino) (objects.Attr, error) {
+// attr returns any inode as it is now.
+func (f *filesystem) attr(cancel <-chan struct{}, header *fuse.InHeader, ino metadata.Ino) (objects.Attr, error) {
 	if isReserved(ino) {
 		return f.reservedAttr(ino)
 	}
-	return f.store.Attr(background(), ino)
+	ctx, who, done := f.call(cancel, header, ino)
+	defer done()
+	return f.tree.Attr(ctx, who, ino)
 }
 
 // Statx answers statx with the time of birth, which GetAttr has no room for.
 func (f *filesystem) Statx(cancel <-chan struct{}, in *fuse.StatxIn, out *fuse.StatxOut) (status fuse.Status) {
 	defer f.ops.done(opStatx, time.Now(), &status)
 	ino := metadata.Ino(in.NodeId)
-	if isRemote(ino) {
-		return f.remoteStatx(cancel, in, out)
-	}
 	if f.hasFled(ino) {
 		return errStale
 	}
-	a, err := f.attr(ino)
+	a, err := f.attr(cancel, &in.InHeader, ino)
 	if err != nil {
 		return f.ownInodeStatus(err)
 	}
@@ -160,13 +151,10 @@ func (f *filesystem) Access(<-chan struct{}, *fuse.AccessIn) (status fuse.Status
 // Readlink returns the target of a symlink.
 func (f *filesystem) Readlink(cancel <-chan struct{}, header *fuse.InHeader) (out []byte, status fuse.Status) {
 	defer f.ops.done(opReadlink, time.Now(), &status)
-	if isRemote(metadata.Ino(header.NodeId)) {
-		return f.readRemoteLink(cancel, header)
-	}
-	a, err := f.attr(metadata.Ino(header.NodeId))
+	a, err := f.attr(cancel, header, metadata.Ino(header.NodeId))
 	switch {
 	case err != nil:
-		return nil, f.errs.status(err)
+		return nil, f.ownInodeStatus(err)
 	case !a.IsSymlink():
 		return nil, fuse.EINVAL
 	}

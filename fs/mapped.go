@@ -224,7 +224,7 @@ func (m *mapped) make(ctx context.Context, first, last uint64, apply func() erro
 // pageAt reads a page, with zeros behind the end. The caller has the turn.
 func (m *mapped) pageAt(ctx context.Context, number uint64) ([]byte, error) {
 	m.mu.Lock()
-	var src content
+	var src source
 	for h := range m.readers {
 		src = h.src
 		break

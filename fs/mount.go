@@ -62,7 +62,7 @@ func (f *filesystem) Init(server *fuse.Server) {
 	f.kernel = fuseKernel{server}
 	f.store.OnChange(f.objectChanged)
 	if f.opts.Cluster != nil {
-		f.opts.Cluster.OnInvalidate(f.remoteChanged)
+		f.tree.OnInvalidate(f.otherChanged)
 		f.opts.Cluster.OnServed(f.served)
 	}
 	r := fuseRegistrar{server}

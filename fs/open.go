@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
@@ -13,27 +14,25 @@ import (
 	"github.com/hmcfs/hmcfs/objects"
 )
 
-// content is what an open file reads from.
-type content interface {
-	source
+// viewer is a file that can show its bytes in place.
+type viewer interface {
 	// Views is that of objects.File.
 	Views(ctx context.Context, off uint64, n int) (objects.Views, error)
 }
 
-// fileHandle is one open file: of the store's, of a view, of another node, or
-// of .hmcfs/.
+// fileHandle is one open file: of the tree, of a view, or of .hmcfs/.
 type fileHandle struct {
-	// file is nil for a file of another node, and for one of .hmcfs/, whose
-	// content was produced at open.
+	// open is the file of the tree, and of a view the one that has the tensor; nil for
+	// one of .hmcfs/, whose content was produced at open.
+	open objects.OpenFile
+	// file is open where it is this node's.
 	file    *objects.File
 	content []byte
 	// stream is that of .hmcfs/events.
 	stream *eventStream
-	// src is what is read: file, or view where the handle is of a view, and
-	// file is then the one that has the tensor.
-	src    content
-	view   *viewFile
-	remote *remoteFile
+	// src is what is read: view, or else open.
+	src  source
+	view *viewFile
 	// mapped counts the handle as one by which the file can be stored to
 	// through a map; nil is none.
 	mapped *mapped
@@ -53,12 +52,19 @@ type fileHandle struct {
 	published bool
 }
 
-// reads says whether the handle is of a file's content.
-func (h *fileHandle) reads(ino metadata.Ino) bool {
-	if h.remote != nil {
-		return h.remote.at == ino
+// isOther reports whether the handle is of a file of another node.
+func (h *fileHandle) isOther() bool { return h.open != nil && h.file == nil }
+
+// reads reports whether the handle is of a file's content.
+func (h *fileHandle) reads(ino metadata.Ino) bool { return h.open != nil && h.open.Ino() == ino }
+
+// context returns the context of a request about the file's bytes: where another node is
+// asked it ends when the caller is killed, and else it does not. done must be called.
+func (h *fileHandle) context(cancel <-chan struct{}, pid uint32) (ctx context.Context, done func()) {
+	if h.isOther() {
+		return untilKilled(cancel, pid)
 	}
-	return h.file != nil && h.file.Ino() == ino
+	return background(), nothingToDo
 }
 
 // Open opens a file.
@@ -71,16 +77,10 @@ func (f *filesystem) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.Ope
 	switch {
 	case isView(ino):
 		return f.openView(ino, in.Flags, out)
-	case isRemote(ino):
-		p, err := f.remotes.find(ino)
-		if err != nil {
-			return f.errs.status(err)
-		}
-		return f.openRemote(cancel, p, &in.Caller, in.Flags, out)
 	case isReserved(ino):
 		return f.openControl(ino, &in.Caller, in.Flags, out)
 	}
-	status = f.open(ino, &in.Caller, in.Flags, out)
+	status = f.open(cancel, in, out)
 	if status == fuse.OK && f.mayHaveMissed(ino, out.Fh) && !f.asked.again(in.Pid, ino) {
 		f.Release(nil, &fuse.ReleaseIn{InHeader: in.InHeader, Fh: out.Fh})
 		return errStale
@@ -95,33 +95,60 @@ func (f *filesystem) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.Ope
 
 func isWriting(flags uint32) bool { return flags&unix.O_ACCMODE != unix.O_RDONLY }
 
-// open opens a file of the store's. What is in device memory is read and
-// written past the page cache, which would only be a copy more; a map of it
-// still works, through the page cache (DIRECT_IO_ALLOW_MMAP). Closing has
-// nothing to report, so the kernel need not send FLUSH.
-func (f *filesystem) open(ino metadata.Ino, by *fuse.Caller, flags uint32, out *fuse.OpenOut) fuse.Status {
+// open opens a file of the tree.
+func (f *filesystem) open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fuse.Status {
+	ino := metadata.Ino(in.NodeId)
 	if f.hasLostName(ino) {
 		return errStale
 	}
-	file, err := f.store.OpenAs(background(), ino, callerOf(by))
+	ctx, who, done := f.call(cancel, &in.InHeader, ino)
+	defer done()
+	file, err := f.tree.Open(ctx, who, ino, accessOf(in.Flags))
 	if err != nil {
 		return f.ownInodeStatus(err)
 	}
-	h := &fileHandle{file: file, src: file}
+	if !isOwn(ino) {
+		// What was opened may be newer than what the kernel was told.
+		f.kernel.InvalidateInode(ino)
+	}
+	return f.serve(file, in.Flags, out)
+}
+
+// accessOf converts the flags of open(2).
+func accessOf(flags uint32) objects.Permission {
+	switch flags & unix.O_ACCMODE {
+	case unix.O_WRONLY:
+		return objects.PermWrite
+	case unix.O_RDWR:
+		return objects.PermRead | objects.PermWrite
+	}
+	return objects.PermRead
+}
+
+// serve makes a handle of an open file, which it closes where it fails. What is in device
+// memory, or at another node, is read and written past the page cache, which would only
+// be a copy more; a map of it still works, through the page cache
+// (DIRECT_IO_ALLOW_MMAP). Closing has nothing to report, so the kernel need not send
+// FLUSH.
+func (f *filesystem) serve(file objects.OpenFile, flags uint32, out *fuse.OpenOut) fuse.Status {
+	h := &fileHandle{open: file, src: file}
+	h.file, _ = file.(*objects.File)
 	h.ahead.init(f, file)
-	if file.Published() {
+	if h.file != nil && h.file.Published() {
 		status := f.openPublished(h, flags, out)
 		if status != fuse.OK {
 			h.ahead.close()
-			file.Abandon(background())
+			h.file.Abandon(background())
 		}
 		return status
 	}
 	out.OpenFlags = fuse.FOPEN_DIRECT_IO | fuse.FOPEN_NOFLUSH
-	if backing, ok := file.Backing(); ok {
-		f.openBacked(h, backing, isWriting(flags), out)
+	if h.file != nil {
+		if backing, ok := h.file.Backing(); ok {
+			f.openBacked(h, backing, isWriting(flags), out)
+		}
 	}
-	f.openMappable(h, ino, flags, out)
+	f.openMappable(h, file.Ino(), flags, out)
 	out.Fh = f.files.put(h)
 	return fuse.OK
 }
@@ -192,19 +219,12 @@ func (f *filesystem) closeFile(h *fileHandle, fh uint64) fuse.Status {
 		f.streams.leave(h.stream.uid)
 	}
 	f.mappable.close(h)
-	if h.remote != nil {
-		h.ahead.close()
-		if h.paged.Load() {
-			f.shared.unmapped(h.remote.at)
-		}
-		return f.dataStatus(h.remote.Close(background()))
-	}
-	if h.file == nil {
+	if h.open == nil {
 		return fuse.OK
 	}
 	h.ahead.close()
 	if h.paged.Load() && h.view == nil {
-		f.shared.unmapped(h.file.Ino())
+		f.shared.unmapped(h.open.Ino())
 	}
 	if h.published {
 		defer f.published.release(h.file.Ino(), fh)
@@ -218,19 +238,16 @@ func (f *filesystem) closeFile(h *fileHandle, fh uint64) fuse.Status {
 	if h.written { // the kernel may have written without a word
 		f.changed(h.file.Ino())
 	}
-	return f.errs.status(h.file.Close(background()))
+	return f.dataStatus(h.open.Close(background()))
 }
 
-// fileOf returns the open file, of the store's or of another node, behind a
-// handle. It is EROFS for one of a view.
+// fileOf returns the open file of the tree behind a handle. It is EROFS for one of a view.
 func (f *filesystem) fileOf(fh uint64) (*fileHandle, fuse.Status) {
 	h, ok := f.files.get(fh)
 	switch {
 	case !ok:
 		return nil, fuse.EBADF
-	case h.remote != nil:
-		return h, fuse.OK
-	case h.file == nil:
+	case h.open == nil:
 		return nil, errNotSupported
 	case h.view != nil:
 		return nil, fuse.EROFS
@@ -265,12 +282,22 @@ func (f *filesystem) Fsync(cancel <-chan struct{}, in *fuse.FsyncIn) (status fus
 	switch {
 	case !ok:
 		return fuse.EBADF
-	case h.remote != nil:
-		ctx, release := untilKilled(cancel, in.Pid)
-		defer release()
-		return f.dataStatus(h.remote.Sync(ctx))
-	case h.file == nil:
+	case h.open == nil:
 		return fuse.OK
 	}
-	return f.errs.status(h.file.Sync(background()))
+	ctx, done := h.context(cancel, in.Pid)
+	defer done()
+	return f.dataStatus(h.open.Sync(ctx))
+}
+
+// dataStatus answers a request about an open file that ended with err. That its node
+// can't be reached is EIO: programs know that of a read or a write, and EHOSTUNREACH they
+// don't.
+func (f *filesystem) dataStatus(err error) fuse.Status {
+	status := f.errs.status(err)
+	if status == fuse.Status(syscall.EHOSTUNREACH) {
+		f.errs.warn(syscall.EIO, "file of another node failed", err)
+		return fuse.EIO
+	}
+	return status
 }

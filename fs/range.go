@@ -2,6 +2,7 @@ package fs
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/objects"
+	"github.com/hmcfs/hmcfs/objects/cluster"
 )
 
 // maxCopy is the most bytes that one CopyFileRange moves. The caller asks
@@ -78,8 +80,8 @@ func (f *filesystem) copyBeside(m *mapped, dst *fileHandle, in *fuse.CopyFileRan
 
 // copyRange is CopyFileRange between files that are open.
 func (f *filesystem) copyRange(cancel <-chan struct{}, dst, src *fileHandle, in *fuse.CopyFileRangeIn) (written uint32, status fuse.Status) {
-	if src.remote != nil || dst.remote != nil {
-		n, err := f.copyRemote(requestContext(cancel), dst, src, in)
+	if src.isOther() || dst.isOther() {
+		n, err := f.copyBetween(requestContext(cancel), dst, src, in)
 		if err != nil && n == 0 {
 			return 0, f.dataStatus(err)
 		}
@@ -111,6 +113,22 @@ func (f *filesystem) copyRange(cancel <-chan struct{}, dst, src *fileHandle, in 
 	return uint32(n), fuse.OK
 }
 
+// copyBetween copies between two files of which one at least is another node's.
+//
+// Errors: EOPNOTSUPP where the other one has a content that is made while it is read, or
+// that is received by reading it; the kernel then reads and writes.
+func (f *filesystem) copyBetween(ctx context.Context, dst, src *fileHandle, in *fuse.CopyFileRangeIn) (uint64, error) {
+	if src.view != nil || src.published || dst.published {
+		return 0, fmt.Errorf("copy what is no plain file: %w", objects.ErrUnsupported)
+	}
+	to, from := cluster.FileRange{File: dst.open, Off: in.OffOut}, cluster.FileRange{File: src.open, Off: in.OffIn}
+	n, err := f.tree.Copy(ctx, to, from, min(in.Len, maxCopy))
+	if n > 0 {
+		f.changed(dst.open.Ino())
+	}
+	return n, err
+}
+
 // Fallocate takes, frees or zeroes a range.
 //
 // Errors: EBADF, ENOSPC, EFBIG, EOPNOTSUPP for modes that are not known.
@@ -125,15 +143,13 @@ func (f *filesystem) Fallocate(cancel <-chan struct{}, in *fuse.FallocateIn) (st
 		return errNotSupported
 	}
 	var ctx context.Context = requestContext(cancel)
-	allocate := func() error { return h.file.Allocate(ctx, mode, in.Offset, in.Length) }
-	if h.remote != nil {
-		var release func()
-		ctx, release = untilKilled(cancel, in.Pid)
-		defer release()
-		allocate = func() error { return h.remote.Allocate(ctx, mode, in.Offset, in.Length) }
-	} else {
-		defer f.changed(h.file.Ino())
+	if h.isOther() {
+		var done func()
+		ctx, done = h.context(cancel, in.Pid)
+		defer done()
 	}
+	defer f.changed(h.open.Ino())
+	allocate := func() error { return h.open.Allocate(ctx, mode, in.Offset, in.Length) }
 	m := f.mappable.of(metadata.Ino(in.NodeId))
 	if m == nil || mode == objects.AllocateExtend || mode == objects.AllocateKeepSize {
 		return f.dataStatus(allocate())
@@ -181,15 +197,9 @@ func (f *filesystem) Lseek(cancel <-chan struct{}, in *fuse.LseekIn, out *fuse.L
 		out.Offset, status = h.view.seek(in.Offset, whence)
 		return status
 	}
-	var off uint64
-	var err error
-	if h.remote != nil {
-		ctx, release := untilKilled(cancel, in.Pid)
-		defer release()
-		off, err = h.remote.Seek(ctx, in.Offset, whence)
-	} else {
-		off, err = h.file.Seek(background(), in.Offset, whence)
-	}
+	ctx, done := h.context(cancel, in.Pid)
+	defer done()
+	off, err := h.open.Seek(ctx, in.Offset, whence)
 	if err != nil {
 		return f.dataStatus(err)
 	}

@@ -35,34 +35,14 @@ func (f *filesystem) Read(cancel <-chan struct{}, in *fuse.ReadIn, buf []byte) (
 			return nil, f.errs.status(err)
 		}
 		result = fuse.ReadResultData(buf[:got])
-	case h.remote != nil:
-		f.notePages(h, in)
-		ctx, release := untilKilled(cancel, in.Pid)
-		defer release()
-		var err error
-		if m := f.pagesFor(in); m != nil {
-			result, err = m.read(ctx, h, in.Offset, buf[:n])
-		} else {
-			result, err = h.ahead.read(ctx, in.Offset, buf[:n])
-		}
-		if err != nil {
-			return nil, f.dataStatus(err)
-		}
-	case h.file == nil:
+	case h.open == nil:
 		result = readContent(h.content, in.Offset, n)
 	default:
+		ctx, done := h.context(cancel, in.Pid)
+		defer done()
 		var err error
-		if h.view != nil {
-			result, err = f.readView(background(), h, in.Offset, buf[:n])
-		} else if m := f.pagesFor(in); m != nil {
-			f.notePages(h, in)
-			result, err = m.read(background(), h, in.Offset, buf[:n])
-		} else {
-			f.notePages(h, in)
-			result, err = f.readFile(background(), h, in.Offset, buf[:n])
-		}
-		if err != nil {
-			return nil, f.errs.status(err)
+		if result, err = f.readOpen(ctx, h, in, buf[:n]); err != nil {
+			return nil, f.dataStatus(err)
 		}
 	}
 	if h.published && (result.Size() > 0 || h.file.Size() == 0) {
@@ -73,6 +53,18 @@ func (f *filesystem) Read(cancel <-chan struct{}, in *fuse.ReadIn, buf []byte) (
 	}
 	f.ops.moved(opRead, result.Size())
 	return result, fuse.OK
+}
+
+// readOpen reads from a file of the tree, or from a view.
+func (f *filesystem) readOpen(ctx context.Context, h *fileHandle, in *fuse.ReadIn, buf []byte) (fuse.ReadResult, error) {
+	if h.view != nil {
+		return f.readView(ctx, h, in.Offset, buf)
+	}
+	f.notePages(h, in)
+	if m := f.pagesFor(in); m != nil {
+		return m.read(ctx, h, in.Offset, buf)
+	}
+	return f.readFile(ctx, h, in.Offset, buf)
 }
 
 // pagesFor returns the file that the kernel reads for its pages, if a program
@@ -95,10 +87,11 @@ func readContent(content []byte, off uint64, n int) fuse.ReadResult {
 // readFile reads len(buf) bytes; buf is the request's own memory and may be
 // used for them.
 func (f *filesystem) readFile(ctx context.Context, h *fileHandle, off uint64, buf []byte) (fuse.ReadResult, error) {
-	if h.unmappable.Load() {
+	src, ok := h.src.(viewer)
+	if !ok || h.unmappable.Load() {
 		return h.ahead.read(ctx, off, buf)
 	}
-	views, err := h.src.Views(ctx, off, len(buf))
+	views, err := src.Views(ctx, off, len(buf))
 	switch {
 	case err == nil && len(views.Slices) <= maxSlices:
 		return viewResult(views), nil

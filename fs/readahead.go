@@ -129,7 +129,7 @@ func (r *readAhead) readRest(ctx context.Context, result *sliceResult, off uint6
 	if len(buf) >= pinnedRead {
 		if s, ok := r.slots.TryGet(devices.Size(len(buf))); ok {
 			slot, buf = s, s.Bytes()[:len(buf)]
-			r.src.PinSlot(s)
+			pinSlot(r.src, s)
 		}
 	}
 	n, err := r.src.Peek(ctx, buf, off+uint64(got))

@@ -13,6 +13,7 @@ import (
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/metadata/members"
 	"github.com/hmcfs/hmcfs/objects"
+	"github.com/hmcfs/hmcfs/objects/cluster"
 	"github.com/hmcfs/hmcfs/objects/cluster/clustertest"
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
@@ -201,7 +202,7 @@ func TestRemoteCreateRace(t *testing.T) {
 	var out fuse.CreateOut
 	r.ok(r.Create(nil, &in, "f", &out))
 	f := &file{r: r.rig, ino: out.NodeId, fh: out.Fh}
-	if got := f.readAt(10, 0); string(got) != "there" || metadata.Ino(f.ino)&(remoteInos-1) != ino {
+	if got := f.readAt(10, 0); string(got) != "there" || metadata.Ino(f.ino)&(cluster.MaxInos-1) != ino {
 		t.Errorf("%q in inode %#x", got, f.ino)
 	}
 	f.release()

@@ -58,9 +58,9 @@ func (r *remoteRig) remoteKeyGoes(keys uint64) {
 	_, status := r.find(keys, "key1")
 	r.want(status, syscall.ENOENT)
 	r.Forget(link, 100)
-	r.remoteKeys.mu.Lock()
-	defer r.remoteKeys.mu.Unlock()
-	for _, known := range r.remoteKeys.keys {
+	r.otherKeys.mu.Lock()
+	defer r.otherKeys.mu.Unlock()
+	for _, known := range r.otherKeys.keys {
 		if known.key == "key1" {
 			r.t.Error("a key that the kernel has forgotten is remembered")
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/metadata/members"
+	"github.com/hmcfs/hmcfs/objects/cluster"
 	"github.com/hmcfs/hmcfs/objects/cluster/clustertest"
 )
 
@@ -74,7 +75,7 @@ func TestRemoteNames(t *testing.T) {
 	var out fuse.EntryOut
 	r.ok(r.Mkdir(nil, &fuse.MkdirIn{InHeader: header(sim0), Mode: 0o750}, "d", &out))
 	d := out.NodeId
-	if a := r.there("b", "sim0", "d"); a.Mode != metadata.TypeDir|0o750 || metadata.Ino(d)&(remoteInos-1) != a.Ino {
+	if a := r.there("b", "sim0", "d"); a.Mode != metadata.TypeDir|0o750 || metadata.Ino(d)&(cluster.MaxInos-1) != a.Ino {
 		t.Errorf("b has a directory %d with mode %o", a.Ino, a.Mode)
 	}
 	f := r.create(d, "f")

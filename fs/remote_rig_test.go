@@ -57,7 +57,7 @@ func newRemoteRig(t *testing.T, o clustertest.Options) *remoteRig {
 	r.filesystem.kernel = &r.pages
 	reason := "there is no kernel"
 	r.backings.reason.Store(&reason)
-	a.Cluster.OnInvalidate(r.remoteChanged)
+	r.tree.OnInvalidate(r.otherChanged)
 	t.Cleanup(func() {
 		a.Cluster.OnInvalidate(nil)
 		r.closeHandles()

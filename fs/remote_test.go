@@ -1,73 +1,43 @@
 package fs
 
 import (
-	"errors"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/hmcfs/hmcfs/metadata"
-	"github.com/hmcfs/hmcfs/objects"
 	"github.com/hmcfs/hmcfs/objects/cluster"
 )
 
-// TestRemoteNumbers: what a number means is what it was made of, and no two
-// sets of numbers overlap.
-func TestRemoteNumbers(t *testing.T) {
-	var all remotes
-	nodes := make([]*cluster.Node, 3)
-	for i := range nodes {
-		nodes[i] = new(cluster.Node)
-		n, err := all.of(nodes[i], 1)
-		must(t, err)
-		for _, ino := range []metadata.Ino{1, metadata.FirstIno, remoteInos - 1} {
-			number := n.number(ino)
-			if !isRemote(number) || isReserved(number) || isView(number) || isKey(number) {
-				t.Errorf("%#x is not only another node's", uint64(number))
-			}
-			p, err := all.find(number)
-			must(t, err)
-			if p.Node != nodes[i] || p.ino != ino || p.isTop() != (ino == metadata.RootIno) {
-				t.Errorf("%#x leads to inode %d", uint64(number), p.ino)
-			}
-		}
-		if again, err := all.of(nodes[i], 0); err != nil || again != n {
-			t.Errorf("another one for the same node: %v", err)
+// TestNumbers: the sets of numbers don't overlap.
+func TestNumbers(t *testing.T) {
+	const other = 1 << 60 // of another node
+	for _, c := range []struct {
+		ino                       metadata.Ino
+		own, reserved, view, keys bool
+	}{
+		{metadata.RootIno, false, true, false, false},
+		{nodesIno, false, true, false, false},
+		{metadata.PublishIno, true, false, false, false},
+		{metadata.FirstIno, true, false, false, false},
+		{other | 1, false, false, false, false},
+		{other | 77<<44 | 2000, false, false, false, false},
+		{viewBit, false, true, true, false},
+		{viewBit | other, false, true, true, false},
+		{keyBit | 5, false, true, false, true},
+		{keyBit | otherKeyBit | 5, false, true, false, true},
+	} {
+		if isOwn(c.ino) != c.own || isReserved(c.ino) != c.reserved || isView(c.ino) != c.view || isKey(c.ino) != c.keys {
+			t.Errorf("%#x: own %t, reserved %t, of a view %t, a key %t", uint64(c.ino), isOwn(c.ino), isReserved(c.ino), isView(c.ino), isKey(c.ino))
 		}
 	}
-	if _, err := all.find(remoteBit | 77<<remoteShift | 1); !errors.Is(err, cluster.ErrStale) {
-		t.Errorf("an index that nobody has: %v", err)
-	}
-	for _, ino := range []metadata.Ino{metadata.RootIno, nodesIno, metadata.PublishIno, metadata.FirstIno, viewBit, viewBit | remoteBit, keyBit, keyBit | remoteBit} {
-		if isRemote(ino) {
-			t.Errorf("%#x is taken for another node's", uint64(ino))
-		}
-	}
-	if !isRemoteKey(keyBit|remoteBit|5) || isRemoteKey(keyBit|5) || isRemoteKey(remoteBit|5) {
+	if !isOtherKey(keyBit|otherKeyBit|5) || isOtherKey(keyBit|5) || isOtherKey(other|5) {
 		t.Error("other nodes' keys are not told from ours")
 	}
 }
 
-// TestRemoteAdopt: an owner can't give a number that means something else here.
-func TestRemoteAdopt(t *testing.T) {
-	var all remotes
-	n, err := all.of(new(cluster.Node), 0)
-	must(t, err)
-	a := objects.Attr{Inode: metadata.Inode{Ino: 2000, Parent: 1024}}
-	must(t, n.adopt(&a))
-	if a.Ino != n.number(2000) || a.Parent != n.number(1024) || uint32(a.Gen) != n.gen {
-		t.Errorf("adopted as %#x in %#x", uint64(a.Ino), uint64(a.Parent))
-	}
-	for _, ino := range []metadata.Ino{0, remoteInos, keyBit | 7, viewBit} {
-		a = objects.Attr{Inode: metadata.Inode{Ino: ino, Parent: viewBit}}
-		if err := n.adopt(&a); !errors.Is(err, cluster.ErrVersion) {
-			t.Errorf("inode %#x of another node: %v", uint64(ino), err)
-		}
-	}
-}
-
 func TestMergeKeys(t *testing.T) {
-	f := &filesystem{remoteKeys: newRemoteKeys()}
+	f := &filesystem{otherKeys: newOtherKeys()}
 	own := func(names ...string) (entries []dirEntry) {
 		for _, name := range names {
 			entries = append(entries, dirEntry{name: name, ino: 1 | keyBit})
@@ -88,7 +58,7 @@ func TestMergeKeys(t *testing.T) {
 		var got []string
 		for _, e := range f.mergeKeys(own(c.own...), c.others, c.limit) {
 			got = append(got, e.name)
-			if isRemoteKey(e.ino) == slices.Contains(c.own, e.name) {
+			if isOtherKey(e.ino) == slices.Contains(c.own, e.name) {
 				t.Errorf("%s of %v and %v is taken for the other's", e.name, c.own, c.others)
 			}
 		}
@@ -98,19 +68,19 @@ func TestMergeKeys(t *testing.T) {
 	}
 }
 
-// TestRemoteKeyNumbers: a key keeps its number as long as the kernel knows it,
+// TestOtherKeyNumbers: a key keeps its number as long as the kernel knows it,
 // and two keys of one hash have two.
-func TestRemoteKeyNumbers(t *testing.T) {
-	keys := newRemoteKeys()
+func TestOtherKeyNumbers(t *testing.T) {
+	keys := newOtherKeys()
 	a := keys.enter("a")
 	if again := keys.enter("a"); again != a || a != keys.number("a") {
 		t.Errorf("numbers %#x and %#x", uint64(a), uint64(again))
 	}
 	keys.mu.Lock()
-	keys.keys[keys.number("b")] = &remoteKey{key: "other", refs: 1}
+	keys.keys[keys.number("b")] = &otherKey{key: "other", refs: 1}
 	keys.mu.Unlock()
 	b := keys.enter("b")
-	if key, ok := keys.key(b); !ok || key != "b" || !isRemoteKey(b) {
+	if key, ok := keys.key(b); !ok || key != "b" || !isOtherKey(b) {
 		t.Errorf("%#x is %q", uint64(b), key)
 	}
 	keys.forget(a, 1)
@@ -123,14 +93,10 @@ func TestRemoteKeyNumbers(t *testing.T) {
 	}
 }
 
-// TestSharedPages: which inodes the kernel has pages of, by incarnation.
+// TestSharedPages: which inodes the kernel has pages of.
 func TestSharedPages(t *testing.T) {
-	s, all := newShared(), remotes{}
-	n, err := all.of(new(cluster.Node), 0)
-	must(t, err)
-	other, err := all.of(new(cluster.Node), 0)
-	must(t, err)
-	ino := n.number(5000)
+	s := newShared()
+	const ino = metadata.Ino(1<<60 | 5000)
 	for range 2 {
 		s.mapped(ino)
 	}
@@ -139,11 +105,8 @@ func TestSharedPages(t *testing.T) {
 	if !s.hasPages(ino) || !s.hasPages(2000) || s.hasPages(5000) {
 		t.Error("pages of other inodes")
 	}
-	if got := s.pagesOf(n); !slices.Equal(got, []metadata.Ino{ino}) {
-		t.Errorf("of one node there are pages of %v", got)
-	}
-	if got := s.pagesOf(other); got != nil {
-		t.Errorf("of another node there are pages of %v", got)
+	if got := s.pagesWhere(cluster.OfAnotherNode); !slices.Equal(got, []metadata.Ino{ino}) {
+		t.Errorf("of other nodes there are pages of %v", got)
 	}
 	s.unmapped(ino)
 	if s.hasPages(ino) {

@@ -12,28 +12,26 @@ import (
 func (f *filesystem) Unlink(cancel <-chan struct{}, header *fuse.InHeader, name string) (status fuse.Status) {
 	defer f.ops.done(opUnlink, time.Now(), &status)
 	parent := metadata.Ino(header.NodeId)
-	if isRemote(parent) {
-		return f.removeRemote(cancel, header, name, false)
-	}
 	if status := refusal(parent); status != fuse.OK {
 		return status
 	}
+	ctx, who, done := f.call(cancel, header, parent)
+	defer done()
 	f.names.Add(1)
-	return f.removed(f.store.Unlink(background(), parent, name), parent, name)
+	return f.removed(f.tree.Unlink(ctx, who, parent, name), parent, name)
 }
 
 // Rmdir removes an empty directory.
 func (f *filesystem) Rmdir(cancel <-chan struct{}, header *fuse.InHeader, name string) (status fuse.Status) {
 	defer f.ops.done(opRmdir, time.Now(), &status)
 	parent := metadata.Ino(header.NodeId)
-	if isRemote(parent) {
-		return f.removeRemote(cancel, header, name, true)
-	}
 	if status := refusal(parent); status != fuse.OK {
 		return status
 	}
+	ctx, who, done := f.call(cancel, header, parent)
+	defer done()
 	f.names.Add(1)
-	return f.removed(f.store.Rmdir(background(), parent, name), parent, name)
+	return f.removed(f.tree.Rmdir(ctx, who, parent, name), parent, name)
 }
 
 // removed answers the removal of a name, or its move away, that ended with
@@ -62,34 +60,35 @@ func (f *filesystem) Rename(cancel <-chan struct{}, in *fuse.RenameIn, oldName, 
 		To: metadata.Ino(in.Newdir), NewName: newName,
 		Flags: metadata.RenameFlags(in.Flags),
 	}
-	remote := isRemote(r.From) || isRemote(r.To)
-	if !remote {
-		if status := refusal(r.From, r.To); status != fuse.OK {
-			return status
-		}
+	if status := refusal(r.From, r.To); status != fuse.OK {
+		return status
 	}
-	switch {
-	case r.Flags&^(metadata.NoReplace|metadata.Exchange) != 0,
-		r.Flags == metadata.NoReplace|metadata.Exchange:
+	if r.Flags&^(metadata.NoReplace|metadata.Exchange) != 0 || r.Flags == metadata.NoReplace|metadata.Exchange {
 		return fuse.EINVAL
-	case remote:
-		return f.renameRemote(cancel, in, oldName, newName)
 	}
 	ctx, release := untilKilled(cancel, in.Pid)
 	defer release()
+	who := callerOf(&in.Caller)
+	if !isOwn(r.From) || !isOwn(r.To) {
+		who = f.creds.of(&in.Caller)
+	}
 	f.names.Add(1)
-	rename := func() error { return f.store.Rename(ctx, r) }
+	rename := func() error {
+		moved, err := f.tree.Rename(ctx, who, r)
+		if moved != 0 {
+			// Its attributes may have changed with its device, such as the blocks that it
+			// takes, which a rename does not do in other filesystems.
+			f.kernel.InvalidateInode(moved)
+		}
+		return err
+	}
 	switch {
-	case r.To == metadata.PublishIno:
+	case r.To == metadata.PublishIno && isOwn(r.From):
 		return f.publish(r, rename)
 	case r.From == metadata.PublishIno:
 		return f.receive(r, rename)
 	}
-	err := rename()
-	if err == nil && r.From != r.To {
-		f.moved(r)
-	}
-	return f.removed(err, r.From, r.Name)
+	return f.removed(rename(), r.From, r.Name)
 }
 
 // publish moves a file into publish/. The kernel moves its name as it keeps
@@ -120,17 +119,5 @@ func (f *filesystem) receive(r metadata.Rename, rename func() error) fuse.Status
 		return f.errs.status(err)
 	}
 	f.fleeting.isOut(a.Ino)
-	f.moved(r)
 	return fuse.OK
-}
-
-// moved tells the kernel that a file's attributes may have changed with its
-// device, such as the blocks that it takes, which a rename does not do in
-// other filesystems.
-func (f *filesystem) moved(r metadata.Rename) {
-	a, err := f.store.Lookup(background(), r.To, r.NewName)
-	if err != nil || !a.IsRegular() {
-		return
-	}
-	f.kernel.InvalidateInode(a.Ino)
 }

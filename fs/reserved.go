@@ -7,6 +7,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 
 	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/metadata/members"
 	"github.com/hmcfs/hmcfs/objects"
 )
 
@@ -21,14 +22,12 @@ const (
 	nodesIno   metadata.Ino = 8
 	topoIno    metadata.Ino = 9
 
-	// remoteBit marks an inode of another node: the bits from remoteShift on
-	// are the index of the node's incarnation, those below its owner's number.
-	remoteBit metadata.Ino = 1 << 60
 	// viewBit marks a node of a view; the other bits are a hash.
 	viewBit metadata.Ino = 1 << 61
-	// keyBit marks the symlink under keys/ of the object with the other bits;
-	// with remoteBit, of another node's key, of which the others are a hash.
-	keyBit metadata.Ino = 1 << 62
+	// keyBit marks the symlink under keys/ of the object with the other bits; with
+	// otherKeyBit, of another node's key, of which the others are a hash.
+	keyBit      metadata.Ino = 1 << 62
+	otherKeyBit metadata.Ino = 1 << 60
 
 	keysName    = "keys"
 	controlName = ".hmcfs"
@@ -81,7 +80,7 @@ func reservedParent(ino metadata.Ino) metadata.Ino {
 
 // lookupReserved finds a name in a directory of hmcfs's own. It is not done
 // with a name of the root that the store has to know.
-func (f *filesystem) lookupReserved(parent metadata.Ino, name string, out *fuse.EntryOut) (done bool, status fuse.Status) {
+func (f *filesystem) lookupReserved(cancel <-chan struct{}, header *fuse.InHeader, parent metadata.Ino, name string, out *fuse.EntryOut) (done bool, status fuse.Status) {
 	switch {
 	case isView(parent):
 		return true, f.lookupView(parent, name, out)
@@ -93,7 +92,7 @@ func (f *filesystem) lookupReserved(parent metadata.Ino, name string, out *fuse.
 		return true, fuse.ENOENT // no object can carry such a key
 	}
 	if parent == keysIno && isMissing(err) && f.opts.Cluster != nil {
-		return true, f.lookupRemoteKey(name, out)
+		return true, f.lookupOtherKey(name, out)
 	}
 	if parent == metadata.RootIno && ino == 0 {
 		return false, fuse.OK
@@ -101,7 +100,7 @@ func (f *filesystem) lookupReserved(parent metadata.Ino, name string, out *fuse.
 	if err != nil {
 		return true, f.errs.status(err)
 	}
-	a, err := f.attr(ino)
+	a, err := f.attr(cancel, header, ino)
 	if err != nil {
 		return true, f.errs.status(err)
 	}
@@ -110,6 +109,18 @@ func (f *filesystem) lookupReserved(parent metadata.Ino, name string, out *fuse.
 	}
 	f.fillEntry(parent, out, &a)
 	return true, fuse.OK
+}
+
+// lookupNode finds a node in nodes/.
+func (f *filesystem) lookupNode(name string, out *fuse.EntryOut) fuse.Status {
+	if len(name) > metadata.MaxName {
+		return errNameTooLong
+	}
+	a, err := f.tree.NodeAttr(background(), members.Name(name))
+	if err != nil {
+		return f.errs.status(err)
+	}
+	return f.enter(nodesIno, out, &a)
 }
 
 // findReserved returns the number behind a name.
@@ -175,8 +186,8 @@ func controlEntries() []dirEntry {
 // root's.
 func (f *filesystem) reservedAttr(ino metadata.Ino) (objects.Attr, error) {
 	switch {
-	case isRemoteKey(ino) && f.opts.Cluster != nil:
-		return f.remoteKeyAttr(ino)
+	case isOtherKey(ino) && f.opts.Cluster != nil:
+		return f.otherKeyAttr(ino)
 	case isKey(ino):
 		return f.keyAttr(ino)
 	case isView(ino):

@@ -45,7 +45,7 @@ func (s *Server) serve() {
 	s.fuse.Serve()
 	s.fs.store.OnChange(nil)
 	if c := s.fs.opts.Cluster; c != nil {
-		c.OnInvalidate(nil)
+		s.fs.tree.OnInvalidate(nil)
 		c.OnServed(nil)
 	}
 	s.fs.closeHandles()
@@ -88,14 +88,11 @@ type Elsewhere struct {
 //
 // Errors: cluster.ErrStale.
 func (s *Server) Elsewhere(ino metadata.Ino) (*Elsewhere, error) {
-	if !isRemote(ino) {
-		return nil, nil
-	}
-	p, err := s.fs.remotes.find(ino)
-	if err != nil {
+	node, there, err := s.fs.tree.Locate(ino)
+	if node == nil {
 		return nil, err
 	}
-	return &Elsewhere{p.Node, p.ino}, nil
+	return &Elsewhere{node, there}, nil
 }
 
 const (

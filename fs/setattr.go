@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
 
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/objects"
@@ -22,9 +23,6 @@ func (f *filesystem) SetAttr(cancel <-chan struct{}, in *fuse.SetAttrIn, out *fu
 	ino := metadata.Ino(in.NodeId)
 	f.storedBefore(in)
 	f.readBefore(cancel, in)
-	if isRemote(ino) {
-		return f.setRemoteAttr(cancel, in, out)
-	}
 	if status := ownRefusal(ino); status != fuse.OK {
 		return status
 	}
@@ -33,7 +31,15 @@ func (f *filesystem) SetAttr(cancel <-chan struct{}, in *fuse.SetAttrIn, out *fu
 			return status
 		}
 	}
-	set := func() (objects.Attr, error) { return f.store.SetAttr(background(), ino, changeOf(in)) }
+	var by objects.OpenFile
+	if fh, ok := in.GetFh(); ok {
+		if h, ok := f.files.get(fh); ok {
+			by = h.open
+		}
+	}
+	ctx, who, done := f.call(cancel, &in.InHeader, ino)
+	defer done()
+	set := func() (objects.Attr, error) { return f.tree.SetAttr(ctx, who, ino, changeOf(in), by) }
 	a, err := f.cutBeside(in, set)
 	if err != nil {
 		return f.ownInodeStatus(err)
@@ -106,20 +112,20 @@ func changeOf(in *fuse.SetAttrIn) objects.Change {
 	if size, ok := in.GetSize(); ok {
 		c.Size = &size
 	}
-	now := metadata.TimespecOf(time.Now())
-	c.Atime = timeOf(in.Valid, fuse.FATTR_ATIME, fuse.FATTR_ATIME_NOW, in.Atime, in.Atimensec, now)
-	c.Mtime = timeOf(in.Valid, fuse.FATTR_MTIME, fuse.FATTR_MTIME_NOW, in.Mtime, in.Mtimensec, now)
-	c.Ctime = timeOf(in.Valid, fuse.FATTR_CTIME, 0, in.Ctime, in.Ctimensec, now)
+	c.Atime = timeOf(in.Valid, fuse.FATTR_ATIME, fuse.FATTR_ATIME_NOW, in.Atime, in.Atimensec)
+	c.Mtime = timeOf(in.Valid, fuse.FATTR_MTIME, fuse.FATTR_MTIME_NOW, in.Mtime, in.Mtimensec)
+	c.Ctime = timeOf(in.Valid, fuse.FATTR_CTIME, 0, in.Ctime, in.Ctimensec)
 	return c
 }
 
-// timeOf returns the time to set, or nil.
-func timeOf(valid, set, setNow uint32, sec uint64, nsec uint32, now metadata.Timespec) *metadata.Timespec {
+// timeOf returns the time to set, or nil. The present is UTIME_NOW, as the owner's clock
+// says what that is.
+func timeOf(valid, set, setNow uint32, sec uint64, nsec uint32) *metadata.Timespec {
 	switch {
 	case valid&set == 0:
 		return nil
 	case valid&setNow != 0:
-		return &now
+		return &metadata.Timespec{Nsec: unix.UTIME_NOW}
 	}
 	return &metadata.Timespec{Sec: int64(sec), Nsec: nsec}
 }

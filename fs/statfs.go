@@ -5,7 +5,6 @@ import (
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 
-	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/metadata"
 )
 
@@ -22,13 +21,19 @@ const (
 func (f *filesystem) StatFs(cancel <-chan struct{}, header *fuse.InHeader, out *fuse.StatfsOut) (status fuse.Status) {
 	defer f.ops.done(opStatFs, time.Now(), &status)
 	ino := metadata.Ino(header.NodeId)
-	var usage devices.Usage
-	var err error
-	if isRemote(ino) {
-		usage, err = f.remoteUsage(cancel, header)
-	} else {
-		usage, err = f.usage(ino)
+	if isView(ino) {
+		n, err := f.views.get(ino)
+		if err != nil {
+			return f.errs.status(err)
+		}
+		ino = n.file
 	}
+	if isReserved(ino) {
+		ino = metadata.RootIno
+	}
+	ctx, who, done := f.call(cancel, header, ino)
+	defer done()
+	usage, err := f.tree.StatFS(ctx, who, ino)
 	if err != nil {
 		return f.errs.status(err)
 	}
@@ -43,26 +48,4 @@ func (f *filesystem) StatFs(cancel <-chan struct{}, header *fuse.InHeader, out *
 		NameLen: metadata.MaxName,
 	}
 	return fuse.OK
-}
-
-func (f *filesystem) usage(ino metadata.Ino) (devices.Usage, error) {
-	if isView(ino) {
-		n, err := f.views.get(ino)
-		if err != nil {
-			return devices.Usage{}, err
-		}
-		ino = n.file
-	}
-	if !isReserved(ino) && ino != metadata.PublishIno {
-		d, err := f.store.DeviceOf(background(), ino)
-		return d.Usage, err
-	}
-	all, err := f.store.Devices(background())
-	var sum devices.Usage
-	for i := range all {
-		sum.Total += all[i].Usage.Total
-		sum.Used += all[i].Usage.Used
-		sum.Free += all[i].Usage.Free
-	}
-	return sum, err
 }

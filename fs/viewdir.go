@@ -1,6 +1,7 @@
 package fs
 
 import (
+	"context"
 	"strings"
 
 	"github.com/hmcfs/hmcfs/metadata"
@@ -27,7 +28,7 @@ type viewLister struct {
 }
 
 // list is a lister. It is called with the lock of its directory's handle.
-func (l *viewLister) list(after uint64, limit int) ([]dirEntry, error) {
+func (l *viewLister) list(_ context.Context, after uint64, limit int) ([]dirEntry, error) {
 	if after == dotsEnd || l.node == nil {
 		n, err := l.views.get(l.id)
 		if err != nil {

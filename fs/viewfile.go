@@ -24,7 +24,10 @@ type viewFile struct {
 	good atomic.Pointer[objects.Mark]
 }
 
-var _ content = (*viewFile)(nil)
+var _ interface {
+	source
+	viewer
+} = (*viewFile)(nil)
 
 // Version changes with the file's content.
 func (v *viewFile) Version() uint64 { return v.file.Version() }
@@ -182,7 +185,7 @@ func (f *filesystem) openView(id metadata.Ino, flags uint32, out *fuse.OpenOut) 
 		return errStale
 	}
 	v := &viewFile{viewNode: n, views: &f.views, file: file}
-	h := &fileHandle{file: file, view: v, src: v}
+	h := &fileHandle{open: file, file: file, view: v, src: v}
 	h.ahead.init(f, v)
 	if _, ok := file.Backing(); ok {
 		h.ahead.window = 0

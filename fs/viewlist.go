@@ -2,6 +2,7 @@ package fs
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"slices"
 
@@ -16,7 +17,14 @@ const slotMask = 0xff
 
 // listWithViews lists a directory of the store's with the views of its files,
 // each of which stands soon behind its file.
-func (f *filesystem) listWithViews(ino metadata.Ino, after uint64, limit int) ([]dirEntry, error) {
+func (f *filesystem) listWithViews(ino metadata.Ino, files lister) lister {
+	return func(ctx context.Context, after uint64, limit int) ([]dirEntry, error) {
+		return f.pageWithViews(ctx, ino, files, after, limit)
+	}
+}
+
+// pageWithViews is one page of that.
+func (f *filesystem) pageWithViews(ctx context.Context, ino metadata.Ino, files lister, after uint64, limit int) ([]dirEntry, error) {
 	from := after
 	if after > lastReserved {
 		// The entries of this hash are wanted again, as some of their views
@@ -24,7 +32,7 @@ func (f *filesystem) listWithViews(ino metadata.Ino, after uint64, limit int) ([
 		from = after&^slotMask - 1
 	}
 	for {
-		entries, err := f.listStore(ino, from, limit)
+		entries, err := files(ctx, from, limit)
 		if err != nil || len(entries) == 0 {
 			return nil, err
 		}

@@ -14,10 +14,9 @@ func isMissing(err error) bool { return errors.Is(err, metadata.ErrNotExist) }
 // lookupMissing answers a name that the store does not have: as the view of a
 // file, or with nothing. The kernel may not keep a name that may become a
 // view, or cease to be one, or be made by hmcfs or by another node, without its
-// own doing. Of what
-// is published there are no views: reading is receiving.
+// own doing.
 func (f *filesystem) lookupMissing(parent metadata.Ino, name string, out *fuse.EntryOut) fuse.Status {
-	if parent == metadata.PublishIno {
+	if !hasViews(parent) {
 		return fuse.OK
 	}
 	file, ok := tensors.FileOf(name)
@@ -71,7 +70,7 @@ func (f *filesystem) enterView(n *viewNode, out *fuse.EntryOut) fuse.Status {
 }
 
 // lookupViewDot finds a node by its number, or its parent.
-func (f *filesystem) lookupViewDot(id metadata.Ino, name string, out *fuse.EntryOut) fuse.Status {
+func (f *filesystem) lookupViewDot(cancel <-chan struct{}, header *fuse.InHeader, id metadata.Ino, name string, out *fuse.EntryOut) fuse.Status {
 	n, err := f.views.get(id)
 	switch {
 	case err != nil:
@@ -85,14 +84,14 @@ func (f *filesystem) lookupViewDot(id metadata.Ino, name string, out *fuse.Entry
 	if err != nil {
 		return f.errs.status(err)
 	}
-	return f.lookupDot(a.Parent, ".", out)
+	return f.lookupDot(cancel, header, a.Parent, ".", out)
 }
 
 // isViewName says whether a name, which the store does not have, is that of a
 // view.
 func (f *filesystem) isViewName(parent metadata.Ino, name string) bool {
 	file, ok := tensors.FileOf(name)
-	if !ok || parent == metadata.PublishIno {
+	if !ok || !hasViews(parent) {
 		return false
 	}
 	a, err := f.store.Lookup(background(), parent, file)

@@ -40,25 +40,25 @@ func (f *filesystem) Writev(cancel <-chan struct{}, in *fuse.WriteIn, data [][]b
 		Append:   in.Flags&unix.O_APPEND != 0 && in.WriteFlags&fuse.WRITE_CACHE == 0,
 		KillPriv: in.WriteFlags&fuse.WRITE_KILL_SUIDGID != 0,
 	}
-	if h.remote != nil {
-		ctx, release := untilKilled(cancel, in.Pid)
-		defer release()
-		return f.writeBeside(ctx, in, h, h.remote, w, data)
+	defer f.changed(h.open.Ino())
+	if h.isOther() {
+		ctx, done := h.context(cancel, in.Pid)
+		defer done()
+		return f.writeBeside(ctx, in, h, w, data)
 	}
-	defer f.changed(h.file.Ino())
-	return f.writeBeside(requestContext(cancel), in, h, h.file, w, data)
+	return f.writeBeside(requestContext(cancel), in, h, w, data)
 }
 
 // writeBeside writes, minding what is stored through maps of the file.
-func (f *filesystem) writeBeside(ctx context.Context, in *fuse.WriteIn, h *fileHandle, to writer, w objects.Write, data [][]byte) (written uint32, status fuse.Status) {
+func (f *filesystem) writeBeside(ctx context.Context, in *fuse.WriteIn, h *fileHandle, w objects.Write, data [][]byte) (written uint32, status fuse.Status) {
 	m := f.mappable.of(metadata.Ino(in.NodeId))
 	if m == nil {
-		return f.write(ctx, to, w, data)
+		return f.write(ctx, h.open, w, data)
 	}
 	var err error
 	if in.WriteFlags&fuse.WRITE_CACHE != 0 {
 		status, err = m.writeBack(ctx, w.Off, data, func(data [][]byte) (status fuse.Status) {
-			written, status = f.write(ctx, to, w, data)
+			written, status = f.write(ctx, h.open, w, data)
 			return status
 		})
 	} else {
@@ -67,7 +67,7 @@ func (f *filesystem) writeBeside(ctx context.Context, in *fuse.WriteIn, h *fileH
 			off, n = min(off, end), n+max(off, end)-min(off, end)
 		}
 		err = m.before(ctx, f.kernel, off, n, func() error {
-			written, status = f.write(ctx, to, w, data)
+			written, status = f.write(ctx, h.open, w, data)
 			return nil
 		})
 	}
@@ -78,7 +78,7 @@ func (f *filesystem) writeBeside(ctx context.Context, in *fuse.WriteIn, h *fileH
 }
 
 // write writes pieces one behind the other.
-func (f *filesystem) write(ctx context.Context, to writer, w objects.Write, data [][]byte) (written uint32, status fuse.Status) {
+func (f *filesystem) write(ctx context.Context, to objects.OpenFile, w objects.Write, data [][]byte) (written uint32, status fuse.Status) {
 	for _, piece := range data {
 		n, err := to.WriteAt(ctx, piece, w)
 		written += uint32(n)

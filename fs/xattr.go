@@ -8,7 +8,6 @@ import (
 
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/objects"
-	"github.com/hmcfs/hmcfs/objects/cluster"
 )
 
 // The attributes that have a meaning to the kernel which hmcfs does not give
@@ -52,7 +51,7 @@ func (f *filesystem) GetXAttr(cancel <-chan struct{}, header *fuse.InHeader, nam
 		return 0, status
 	}
 	ino := metadata.Ino(header.NodeId)
-	if name == objects.XattrHandle && !isReserved(ino) && !isRemote(ino) {
+	if name == objects.XattrHandle && isOwn(ino) {
 		value, status := f.exportHandle(ino, &header.Caller)
 		if status != fuse.OK {
 			return 0, status
@@ -69,14 +68,14 @@ func (f *filesystem) GetXAttr(cancel <-chan struct{}, header *fuse.InHeader, nam
 func (f *filesystem) xattr(cancel <-chan struct{}, header *fuse.InHeader, name string) ([]byte, error) {
 	ino := metadata.Ino(header.NodeId)
 	switch {
-	case isRemote(ino):
-		return f.remoteXattr(cancel, header, name)
 	case isView(ino):
 		return f.viewXattr(ino, name)
 	case isReserved(ino):
 		return nil, metadata.ErrNoXattr
 	}
-	return f.store.GetXattr(background(), ino, name)
+	ctx, who, done := f.call(cancel, header, ino)
+	defer done()
+	return f.tree.GetXattr(ctx, who, ino, name)
 }
 
 // reply copies a value where it fits, or tells its length.
@@ -105,14 +104,14 @@ func (f *filesystem) ListXAttr(cancel <-chan struct{}, header *fuse.InHeader, de
 func (f *filesystem) xattrs(cancel <-chan struct{}, header *fuse.InHeader) ([]string, error) {
 	ino := metadata.Ino(header.NodeId)
 	switch {
-	case isRemote(ino):
-		return f.remoteXattrs(cancel, header)
 	case isView(ino):
 		return f.viewXattrs(ino)
 	case isReserved(ino):
 		return nil, nil
 	}
-	return f.store.ListXattr(background(), ino)
+	ctx, who, done := f.call(cancel, header, ino)
+	defer done()
+	return f.tree.ListXattr(ctx, who, ino)
 }
 
 // SetXAttr sets an extended attribute.
@@ -128,20 +127,17 @@ func (f *filesystem) SetXAttr(cancel <-chan struct{}, in *fuse.SetXAttrIn, name 
 	if len(value) > metadata.MaxXattr {
 		return errTooBig
 	}
-	flags := metadata.XattrFlags(in.Flags)
-	if isRemote(ino) {
-		return f.setRemoteXattr(cancel, &in.InHeader, name, &cluster.Xattr{Name: name, Value: value, Flags: flags})
-	}
-	switch name {
-	case objects.XattrBind:
+	if name == objects.XattrBind && isOwn(ino) {
 		return f.bind(ino, &in.Caller, value)
-	case objects.XattrTTL:
-		return f.errs.status(f.store.SetTTL(background(), callerOf(&in.Caller), ino, string(value), flags))
 	}
 	f.noteKey(name)
+	ctx, who, done := f.call(cancel, &in.InHeader, ino)
+	defer done()
 	// The store may keep the value; go-fuse uses its bytes again.
 	value = append([]byte(nil), value...)
-	return f.errs.status(f.store.SetXattr(background(), ino, name, value, flags))
+	return f.errs.status(f.tree.SetXattr(ctx, who, ino, objects.Xattr{
+		Name: name, Value: value, Flags: metadata.XattrFlags(in.Flags),
+	}))
 }
 
 // RemoveXAttr removes an extended attribute.
@@ -157,11 +153,10 @@ func (f *filesystem) RemoveXAttr(cancel <-chan struct{}, header *fuse.InHeader, 
 	if status := f.checkXattrChange(ino, name); status != fuse.OK {
 		return status
 	}
-	if isRemote(ino) {
-		return f.setRemoteXattr(cancel, header, name, nil)
-	}
 	f.noteKey(name)
-	return f.errs.status(f.store.RemoveXattr(background(), ino, name))
+	ctx, who, done := f.call(cancel, header, ino)
+	defer done()
+	return f.errs.status(f.tree.RemoveXattr(ctx, who, ino, name))
 }
 
 func (f *filesystem) checkXattrChange(ino metadata.Ino, name string) fuse.Status {

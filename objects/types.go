@@ -1,6 +1,12 @@
 package objects
 
-import "github.com/hmcfs/hmcfs/metadata"
+import (
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hmcfs/hmcfs/metadata"
+)
 
 // Ino is the number of an object, a directory or any other inode.
 type Ino = metadata.Ino
@@ -28,6 +34,9 @@ type Attr struct {
 	// Resident is how many bytes of device memory the content takes. It is
 	// Allocated for a live object and 0 for a lost one.
 	Resident uint64
+	// Keep bounds how long a cache may answer with these attributes, and KeepName how
+	// long with the name by which they were found; 0 is no bound.
+	Keep, KeepName time.Duration
 }
 
 // Change is what SetAttr sets; nil leaves a field as it is.
@@ -43,6 +52,16 @@ type Change struct {
 	// KillPriv clears the set-user-id bit, and the set-group-id bit of a
 	// file that its group may execute, as after a write by another user.
 	KillPriv bool
+}
+
+// resolveNow replaces times of UTIME_NOW nanoseconds by the present.
+func (c *Change) resolveNow() {
+	now := metadata.TimespecOf(time.Now())
+	for _, t := range []**metadata.Timespec{&c.Atime, &c.Mtime, &c.Ctime} {
+		if *t != nil && (*t).Nsec == unix.UTIME_NOW {
+			*t = &now
+		}
+	}
 }
 
 // Write tells where bytes go.

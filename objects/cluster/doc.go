@@ -9,6 +9,13 @@
 // owner says so, which it does for everything that it has given out within that
 // time.
 //
+// # One tree
+//
+// A Mesh is what a mount shows: it implements objects.Tree over this node's store and all
+// Nodes, numbers the inodes of these, and refuses links and renames between two of them.
+// What differs there is data: how long an answer may be kept (Attr.Keep), and that a
+// question may wait, so that it takes a context that ends with its caller.
+//
 // # The way of bytes
 //
 // The owner of a file moves them: who reads or writes lends a piece of his own
@@ -58,7 +65,8 @@
 // called with any of these, or pusher.mu, which is a leaf, held.
 //
 // File.mu comes before cache.mu. newsBox.mu, cache.mu, inos.mu, slots.mu,
-// measured.mu, cut.mu, peerKeys.mu, keyWatch.mu, inquiry.mu and conflicts.mu are
+// measured.mu, cut.mu, peerKeys.mu, keyWatch.mu, inquiry.mu, conflicts.mu and
+// incarnations.mu are
 // leaves. None of them is held while a node is asked, connected or
 // told, or while OnInvalidate's function runs.
 package cluster

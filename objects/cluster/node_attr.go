@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/objects"
 	"github.com/hmcfs/hmcfs/objects/cluster/proto"
@@ -118,15 +119,8 @@ func checkXattrs(names []string) error {
 	return nil
 }
 
-// Xattr is one to be set.
-type Xattr struct {
-	Name  string
-	Value []byte
-	Flags metadata.XattrFlags
-}
-
 // SetXattr sets one.
-func (n *Node) SetXattr(ctx context.Context, who objects.Caller, ino objects.Ino, x Xattr) error {
+func (n *Node) SetXattr(ctx context.Context, who objects.Caller, ino objects.Ino, x objects.Xattr) error {
 	defer n.touched(ino)
 	return n.ask(ctx, question{method: proto.MethodSetXattr, in: &proto.XattrAsk{
 		Cred: credToProto(who), Ino: uint64(ino), Name: x.Name, Value: x.Value, Flags: uint32(x.Flags),
@@ -142,14 +136,8 @@ func (n *Node) RemoveXattr(ctx context.Context, who objects.Caller, ino objects.
 	})
 }
 
-// Usage is the device that holds an inode, in bytes.
-type Usage struct {
-	Device            string
-	Total, Free, Used uint64
-}
-
-// StatFS tells of the device that holds an inode; for the root of all together.
-func (n *Node) StatFS(ctx context.Context, who objects.Caller, ino objects.Ino) (Usage, error) {
+// StatFS returns the use of the device that holds an inode; for the root, of all.
+func (n *Node) StatFS(ctx context.Context, who objects.Caller, ino objects.Ino) (devices.Usage, error) {
 	var out proto.StatFSAnswer
 	err := n.ask(ctx, question{
 		method: proto.MethodStatFS, again: true, out: &out,
@@ -159,7 +147,7 @@ func (n *Node) StatFS(ctx context.Context, who objects.Caller, ino objects.Ino) 
 		err = fmt.Errorf("node %s: device %.64q with %d bytes free of %d: %w", n.name, out.Device, out.Free, out.Total, proto.ErrBody)
 	}
 	if err != nil {
-		return Usage{}, err
+		return devices.Usage{}, err
 	}
-	return Usage{Device: out.Device, Total: out.Total, Free: out.Free, Used: out.Used}, nil
+	return devices.Usage{Total: devices.Size(out.Total), Free: devices.Size(out.Free), Used: devices.Size(out.Used)}, nil
 }

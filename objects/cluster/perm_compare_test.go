@@ -196,7 +196,7 @@ func tries() []try {
 		{
 			"set attribute", func(c *scene) error { return unix.Lsetxattr(f(c), "user.b", []byte("x"), 0) },
 			onFile(func(ctx context.Context, c *scene, who objects.Caller, a objects.Attr) error {
-				return c.peer.SetXattr(ctx, who, a.Ino, cluster.Xattr{Name: "user.b", Value: []byte("x")})
+				return c.peer.SetXattr(ctx, who, a.Ino, objects.Xattr{Name: "user.b", Value: []byte("x")})
 			}),
 		},
 		{
@@ -212,13 +212,13 @@ func tries() []try {
 				if err != nil {
 					return err
 				}
-				return c.peer.SetXattr(ctx, who, a.Ino, cluster.Xattr{Name: "user.b", Value: []byte("x")})
+				return c.peer.SetXattr(ctx, who, a.Ino, objects.Xattr{Name: "user.b", Value: []byte("x")})
 			},
 		},
 		{
 			"set attribute of the directory", func(c *scene) error { return unix.Lsetxattr(at(c, "d"), "user.b", []byte("x"), 0) },
 			func(ctx context.Context, c *scene, who objects.Caller) error {
-				return c.peer.SetXattr(ctx, who, c.d, cluster.Xattr{Name: "user.b", Value: []byte("x")})
+				return c.peer.SetXattr(ctx, who, c.d, objects.Xattr{Name: "user.b", Value: []byte("x")})
 			},
 		},
 		{"open to write", func(c *scene) error { return openClose(f(c), unix.O_WRONLY) }, openOurs(objects.PermWrite)},

@@ -8,7 +8,6 @@ import (
 
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/objects"
-	"github.com/hmcfs/hmcfs/objects/cluster"
 )
 
 // shared is what the kernel keeps of inodes: of its pages the daemon must know
@@ -55,13 +54,13 @@ func (s *shared) hasPages(ino metadata.Ino) bool {
 	return s.pages[ino] > 0
 }
 
-// pagesOf lists the inodes of an incarnation of which the kernel has pages.
-func (s *shared) pagesOf(n *remoteNode) []metadata.Ino {
+// pagesWhere lists those of some inodes of which the kernel has pages.
+func (s *shared) pagesWhere(is func(metadata.Ino) bool) []metadata.Ino {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var inos []metadata.Ino
 	for ino := range s.pages {
-		if isRemote(ino) && (ino&^remoteBit)>>remoteShift == n.index {
+		if is(ino) {
 			inos = append(inos, ino)
 		}
 	}
@@ -115,21 +114,15 @@ func (f *filesystem) notePages(h *fileHandle, in *fuse.ReadIn) {
 	}
 }
 
-// remoteChanged drops the kernel's pages of what has changed at another node.
-// Names and attributes it keeps none.
-func (f *filesystem) remoteChanged(i cluster.Invalidation) {
-	n, err := f.remotes.of(i.Node, 0)
-	if err != nil {
-		return // nothing of it is known
+// otherChanged drops the kernel's pages of files of other nodes whose content has
+// changed: of inos, and of those for which all, unless it is nil, is true. Names and
+// attributes the kernel keeps none.
+func (f *filesystem) otherChanged(inos []metadata.Ino, all func(metadata.Ino) bool) {
+	if all != nil {
+		inos = f.shared.pagesWhere(all)
 	}
-	if i.All {
-		for _, ino := range f.shared.pagesOf(n) {
-			f.shared.drop(ino, func() { f.kernel.InvalidatePages(ino) })
-		}
-		return
-	}
-	for _, own := range i.Inos {
-		if ino := n.number(own); f.shared.hasPages(ino) {
+	for _, ino := range inos {
+		if f.shared.hasPages(ino) {
 			f.shared.drop(ino, func() { f.kernel.InvalidatePages(ino) })
 		}
 	}
@@ -180,6 +173,16 @@ func keepFor(o *Options) time.Duration {
 func (f *filesystem) ownInodeStatus(err error) fuse.Status {
 	if f.opts.Cluster != nil {
 		return f.inodeStatus(err)
+	}
+	return f.errs.status(err)
+}
+
+// inodeStatus answers a question about an inode that ended with err. Its name was found a
+// moment ago, so that the inode is gone means that the name is another's now, and ESTALE
+// makes the kernel look it up again.
+func (f *filesystem) inodeStatus(err error) fuse.Status {
+	if isMissing(err) {
+		return errStale
 	}
 	return f.errs.status(err)
 }

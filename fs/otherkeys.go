@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"sync"
+	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 
@@ -13,43 +14,48 @@ import (
 	"github.com/hmcfs/hmcfs/objects"
 )
 
-// isRemoteKey says that an inode is the symlink of another node's key.
-func isRemoteKey(ino metadata.Ino) bool { return isKey(ino) && ino&remoteBit != 0 }
+// keepOtherKey is how long the kernel keeps the symlink of another node's key, whose
+// changes it can't be told: as long as one program may take from one call about it to the
+// next.
+const keepOtherKey = 20 * time.Millisecond
 
-// remoteKeys are the symlinks of other nodes' keys that the kernel knows. The
+// isOtherKey says that an inode is the symlink of another node's key.
+func isOtherKey(ino metadata.Ino) bool { return isKey(ino) && ino&otherKeyBit != 0 }
+
+// otherKeys are the symlinks of other nodes' keys that the kernel knows. The
 // number of one is a hash of the key, so that a listing can tell it.
-type remoteKeys struct {
+type otherKeys struct {
 	seed maphash.Seed
 
 	mu sync.Mutex
 	// +checklocks:mu
-	keys map[metadata.Ino]*remoteKey
+	keys map[metadata.Ino]*otherKey
 }
 
-// remoteKey is one of them. remoteKeys.mu guards it.
-type remoteKey struct {
+// otherKey is one of them. otherKeys.mu guards it.
+type otherKey struct {
 	key  string
 	refs uint64
 }
 
-func newRemoteKeys() remoteKeys {
-	return remoteKeys{seed: maphash.MakeSeed(), keys: map[metadata.Ino]*remoteKey{}}
+func newOtherKeys() otherKeys {
+	return otherKeys{seed: maphash.MakeSeed(), keys: map[metadata.Ino]*otherKey{}}
 }
 
 // number is what a key gets, unless another has it already.
-func (r *remoteKeys) number(key string) metadata.Ino {
-	return keyBit | remoteBit | metadata.Ino(maphash.String(r.seed, key))&(remoteBit-1)
+func (r *otherKeys) number(key string) metadata.Ino {
+	return keyBit | otherKeyBit | metadata.Ino(maphash.String(r.seed, key))&(otherKeyBit-1)
 }
 
 // enter returns the number of a key, and counts a reference of the kernel's.
-func (r *remoteKeys) enter(key string) metadata.Ino {
+func (r *otherKeys) enter(key string) metadata.Ino {
 	ino := r.number(key)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for ; ; ino = keyBit | remoteBit | (ino+1)&(remoteBit-1) {
+	for ; ; ino = keyBit | otherKeyBit | (ino+1)&(otherKeyBit-1) {
 		known := r.keys[ino]
 		if known == nil {
-			known = &remoteKey{key: key}
+			known = &otherKey{key: key}
 			r.keys[ino] = known
 		}
 		if known.key == key {
@@ -60,7 +66,7 @@ func (r *remoteKeys) enter(key string) metadata.Ino {
 }
 
 // forget drops references of the kernel's.
-func (r *remoteKeys) forget(ino metadata.Ino, refs uint64) {
+func (r *otherKeys) forget(ino metadata.Ino, refs uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if known := r.keys[ino]; known != nil {
@@ -71,7 +77,7 @@ func (r *remoteKeys) forget(ino metadata.Ino, refs uint64) {
 }
 
 // key is what a number means.
-func (r *remoteKeys) key(ino metadata.Ino) (string, bool) {
+func (r *otherKeys) key(ino metadata.Ino) (string, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	known := r.keys[ino]
@@ -81,35 +87,38 @@ func (r *remoteKeys) key(ino metadata.Ino) (string, bool) {
 	return known.key, true
 }
 
-// lookupRemoteKey answers a key of keys/ that no object of ours carries.
+// lookupOtherKey answers a key of keys/ that no object of ours carries.
 //
 // Errors: ENOENT; EHOSTUNREACH when it could not be found out who has it.
-func (f *filesystem) lookupRemoteKey(key string, out *fuse.EntryOut) fuse.Status {
-	a, err := f.findRemoteKey(background(), key)
+func (f *filesystem) lookupOtherKey(key string, out *fuse.EntryOut) fuse.Status {
+	a, err := f.findOtherKey(background(), key)
 	if errors.Is(err, metadata.ErrInvalidKey) {
 		return fuse.ENOENT // no object can carry such a key
 	}
 	if err != nil {
 		return f.errs.status(err)
 	}
-	a.Ino = f.remoteKeys.enter(key)
-	fillRemote(out, &a)
+	a.Ino = f.otherKeys.enter(key)
+	fillAttr(&out.Attr, &a)
+	out.NodeId, out.Generation = uint64(a.Ino), uint64(a.Gen)
+	out.SetAttrTimeout(keepOtherKey)
+	out.SetEntryTimeout(keepOtherKey)
 	return fuse.OK
 }
 
-// remoteKeyAttr makes the attributes of the symlink of another node's key.
-func (f *filesystem) remoteKeyAttr(ino metadata.Ino) (objects.Attr, error) {
-	key, ok := f.remoteKeys.key(ino)
+// otherKeyAttr makes the attributes of the symlink of another node's key.
+func (f *filesystem) otherKeyAttr(ino metadata.Ino) (objects.Attr, error) {
+	key, ok := f.otherKeys.key(ino)
 	if !ok {
 		return objects.Attr{}, fmt.Errorf("key %#x: %w", uint64(ino), metadata.ErrNotExist)
 	}
-	a, err := f.findRemoteKey(background(), key)
+	a, err := f.findOtherKey(background(), key)
 	a.Ino = ino
 	return a, err
 }
 
-// findRemoteKey makes a symlink to where another node has a key.
-func (f *filesystem) findRemoteKey(ctx context.Context, key string) (objects.Attr, error) {
+// findOtherKey makes a symlink to where another node has a key.
+func (f *filesystem) findOtherKey(ctx context.Context, key string) (objects.Attr, error) {
 	node, path, err := f.opts.Cluster.Key(ctx, key)
 	if err != nil {
 		return objects.Attr{}, err
@@ -131,8 +140,8 @@ func (f *filesystem) findRemoteKey(ctx context.Context, key string) (objects.Att
 // listing fails: a page without keys is the end.
 func (f *filesystem) keysBehind(ctx context.Context, behind string, limit int) ([]dirEntry, error) {
 	own, err := f.ownKeys(behind, limit) //nolint:contextcheck // the store is not interrupted
-	if err != nil {
-		return nil, err
+	if err != nil || f.opts.Cluster == nil {
+		return own, err
 	}
 	others, err := f.opts.Cluster.Keys(ctx, behind, limit)
 	if err != nil && len(own)+len(others) == 0 {
@@ -153,7 +162,7 @@ func (f *filesystem) mergeKeys(own []dirEntry, others []string, limit int) []dir
 			}
 			merged, own = append(merged, own[0]), own[1:]
 		default:
-			merged = append(merged, dirEntry{name: others[0], ino: f.remoteKeys.number(others[0]), mode: metadata.TypeSymlink})
+			merged = append(merged, dirEntry{name: others[0], ino: f.otherKeys.number(others[0]), mode: metadata.TypeSymlink})
 			others = others[1:]
 		}
 	}

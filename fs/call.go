@@ -1,0 +1,35 @@
+package fs
+
+import (
+	"context"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/objects"
+	"github.com/hmcfs/hmcfs/objects/cluster"
+)
+
+// isOwn reports whether an inode is one of this node's store that users may change.
+func isOwn(ino metadata.Ino) bool { return !isReserved(ino) && !cluster.OfAnotherNode(ino) }
+
+// hasViews reports whether files of a directory have views of their tensors: those of
+// other nodes have none, and reading what is published is receiving it.
+func hasViews(dir metadata.Ino) bool {
+	return dir != metadata.PublishIno && !cluster.OfAnotherNode(dir)
+}
+
+// call returns what the tree is asked with about inodes. A request about an inode of
+// another node ends when its caller is killed, and carries the caller's groups; others
+// are not interrupted. done must be called.
+func (f *filesystem) call(cancel <-chan struct{}, header *fuse.InHeader, inos ...metadata.Ino) (ctx context.Context, who objects.Caller, done func()) {
+	for _, ino := range inos {
+		if cluster.OfAnotherNode(ino) {
+			ctx, done = untilKilled(cancel, header.Pid)
+			return ctx, f.creds.of(&header.Caller), done
+		}
+	}
+	return background(), callerOf(&header.Caller), nothingToDo
+}
+
+func nothingToDo() {}

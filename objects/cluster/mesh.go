@@ -1,0 +1,457 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/metadata/members"
+	"github.com/hmcfs/hmcfs/objects"
+)
+
+// Mesh is the tree of a mount: the store of this node and the trees of all other nodes.
+// It numbers their inodes, gives each call to the inode's owner, and refuses what spans
+// two nodes.
+//
+// Where an answer can't be had, names are ErrUnreachable; see Node for the rest. Links
+// and renames between nodes are metadata.ErrCrossDevice.
+type Mesh struct {
+	local   objects.Local
+	cluster *Cluster // nil where there are no other nodes
+	others  incarnations
+	top     objects.Ino
+	born    metadata.Timespec
+}
+
+var _ objects.Tree = (*Mesh)(nil)
+
+// NewMesh makes the tree of a mount. cluster is nil for a node alone. top is the number
+// of the directory that lists the nodes.
+func NewMesh(store *objects.Store, cluster *Cluster, top objects.Ino) *Mesh {
+	return &Mesh{
+		local: objects.Local{Store: store}, cluster: cluster, top: top, born: metadata.TimespecOf(time.Now()),
+	}
+}
+
+// Locate returns the node that has an inode, and the inode's number there; nil for an
+// inode of this node.
+//
+// Errors: ErrStale.
+func (m *Mesh) Locate(ino objects.Ino) (*Node, objects.Ino, error) {
+	if !OfAnotherNode(ino) {
+		return nil, ino, nil
+	}
+	p, err := m.others.find(ino)
+	if err != nil {
+		return nil, 0, err
+	}
+	return p.Node, p.ino, nil
+}
+
+// Reference adds references to an inode, which stays while it has some.
+func (m *Mesh) Reference(ino objects.Ino, n uint64) {
+	if OfAnotherNode(ino) {
+		m.others.refer(ino, int64(n))
+		return
+	}
+	m.local.Reference(ino, n)
+}
+
+// Forget drops references. last is true for the last one to an inode of this node.
+func (m *Mesh) Forget(ino objects.Ino, n uint64) (last bool) {
+	if OfAnotherNode(ino) {
+		m.others.refer(ino, -int64(n))
+		return false
+	}
+	return m.local.Forget(ino, n)
+}
+
+// NodeAttr finds another node by its name, and makes the attributes of its directory
+// without asking it. It counts no reference.
+//
+// Errors: ErrNoNode, ErrStale, ENFILE.
+func (m *Mesh) NodeAttr(ctx context.Context, name members.Name) (objects.Attr, error) {
+	n, err := m.named(name)
+	if err != nil {
+		return objects.Attr{}, err
+	}
+	return m.topAttr(ctx, n)
+}
+
+// NodeIno returns the number of another node's directory, whether the node is there or
+// not.
+//
+// Errors: ErrNoNode, ENFILE.
+func (m *Mesh) NodeIno(name members.Name) (objects.Ino, error) {
+	n, err := m.named(name)
+	if err != nil {
+		return 0, err
+	}
+	return n.number(metadata.RootIno), nil
+}
+
+func (m *Mesh) named(name members.Name) (*incarnation, error) {
+	node, err := m.cluster.Node(name)
+	if err != nil {
+		return nil, err
+	}
+	return m.others.of(node, 0)
+}
+
+// topAttr makes the attributes of a node's directory.
+//
+// Errors: ErrStale.
+func (m *Mesh) topAttr(ctx context.Context, n *incarnation) (objects.Attr, error) {
+	r := n.Record()
+	if n.Gone() {
+		return objects.Attr{}, fmt.Errorf("node %s: %w", r.Name, ErrStale)
+	}
+	root, err := m.local.Store.Attr(ctx, metadata.RootIno)
+	if err != nil {
+		return objects.Attr{}, err
+	}
+	return objects.Attr{State: objects.StateLive, Inode: metadata.Inode{
+		Ino: n.number(metadata.RootIno), Gen: n.gen,
+		Mode: metadata.TypeDir | 0o555, Nlink: 2 + uint32(len(r.Devices)),
+		UID: root.UID, GID: root.GID, Parent: m.top,
+		Atime: m.born, Mtime: m.born, Ctime: m.born, Btime: m.born,
+	}}, nil
+}
+
+// Lookup finds a name; see objects.Names. The names of devices are for good.
+func (m *Mesh) Lookup(ctx context.Context, who objects.Caller, dir objects.Ino, name string) (objects.Attr, error) {
+	if !OfAnotherNode(dir) {
+		return m.local.Lookup(ctx, who, dir, name)
+	}
+	p, err := m.others.find(dir)
+	if err == nil && len(name) > metadata.MaxName {
+		err = metadata.ErrNameTooLong
+	}
+	if err != nil {
+		return objects.Attr{}, err
+	}
+	a, err := p.adopted(p.Node.Lookup(ctx, who, p.ino, name))
+	if p.isTop() {
+		a.KeepName = 0
+	}
+	return a, err
+}
+
+// adopted is adopt for an answer.
+func (n *incarnation) adopted(a objects.Attr, err error) (objects.Attr, error) {
+	if err != nil {
+		return objects.Attr{}, err
+	}
+	return n.adopt(a)
+}
+
+// Attr returns an inode; see objects.Inodes.
+func (m *Mesh) Attr(ctx context.Context, who objects.Caller, ino objects.Ino) (objects.Attr, error) {
+	if !OfAnotherNode(ino) {
+		return m.local.Attr(ctx, who, ino)
+	}
+	p, err := m.others.find(ino)
+	switch {
+	case err != nil:
+		return objects.Attr{}, err
+	case p.isTop():
+		return m.topAttr(ctx, p.incarnation)
+	}
+	return p.adopted(p.Node.Attr(ctx, who, p.ino))
+}
+
+// below resolves an inode of another node that callers may change.
+//
+// Errors: ErrStale; metadata.ErrPermission for the directory of a node, whose entries
+// are the devices.
+func (m *Mesh) below(ino objects.Ino) (place, error) {
+	p, err := m.others.find(ino)
+	if err == nil && p.isTop() {
+		err = fmt.Errorf("change directory %s of the nodes: %w", p.name, metadata.ErrPermission)
+	}
+	return p, err
+}
+
+// SetAttr changes attributes; see objects.Inodes.
+func (m *Mesh) SetAttr(ctx context.Context, who objects.Caller, ino objects.Ino, c objects.Change, by objects.OpenFile) (objects.Attr, error) {
+	if !OfAnotherNode(ino) {
+		return m.local.SetAttr(ctx, who, ino, c, by)
+	}
+	p, err := m.below(ino)
+	if err != nil {
+		return objects.Attr{}, err
+	}
+	var writer *File
+	if f, ok := by.(*meshFile); ok {
+		writer = f.File
+	}
+	return p.adopted(p.Node.SetAttr(ctx, who, p.ino, c, writer))
+}
+
+// Create makes an inode; see objects.Names.
+func (m *Mesh) Create(ctx context.Context, who objects.Caller, dir objects.Ino, name string, n metadata.Node) (objects.Attr, error) {
+	if !OfAnotherNode(dir) {
+		return m.local.Create(ctx, who, dir, name, n)
+	}
+	p, err := m.below(dir)
+	if err != nil {
+		return objects.Attr{}, err
+	}
+	return p.adopted(p.Node.Create(ctx, who, p.ino, name, n))
+}
+
+// Link adds a name; see objects.Names.
+func (m *Mesh) Link(ctx context.Context, who objects.Caller, ino, dir objects.Ino, name string) (objects.Attr, error) {
+	to, what, here, err := m.both(dir, ino)
+	switch {
+	case err != nil:
+		return objects.Attr{}, err
+	case here:
+		return m.local.Link(ctx, who, ino, dir, name)
+	}
+	return to.adopted(to.Node.Link(ctx, who, what.ino, to.ino, name))
+}
+
+// both resolves a directory and another inode; here is true where both are this node's.
+//
+// Errors: metadata.ErrCrossDevice where they are of two nodes; those of below.
+func (m *Mesh) both(dir, other objects.Ino) (to, what place, here bool, err error) {
+	switch {
+	case !OfAnotherNode(dir) && !OfAnotherNode(other):
+		return to, what, true, nil
+	case !OfAnotherNode(dir) || !OfAnotherNode(other):
+		return to, what, false, errApart()
+	}
+	if to, err = m.below(dir); err == nil {
+		what, err = m.others.find(other)
+	}
+	switch {
+	case err != nil:
+	case what.incarnation != to.incarnation:
+		err = errApart()
+	case what.isTop():
+		_, err = m.below(other)
+	}
+	return to, what, false, err
+}
+
+func errApart() error {
+	return fmt.Errorf("between the files of two nodes: %w", metadata.ErrCrossDevice)
+}
+
+// Unlink removes a name; see objects.Names.
+func (m *Mesh) Unlink(ctx context.Context, who objects.Caller, dir objects.Ino, name string) error {
+	if !OfAnotherNode(dir) {
+		return m.local.Unlink(ctx, who, dir, name)
+	}
+	p, err := m.below(dir)
+	if err != nil {
+		return err
+	}
+	return p.Node.Unlink(ctx, who, p.ino, name)
+}
+
+// Rmdir removes an empty directory; see objects.Names.
+func (m *Mesh) Rmdir(ctx context.Context, who objects.Caller, dir objects.Ino, name string) error {
+	if !OfAnotherNode(dir) {
+		return m.local.Rmdir(ctx, who, dir, name)
+	}
+	p, err := m.below(dir)
+	if err != nil {
+		return err
+	}
+	return p.Node.Rmdir(ctx, who, p.ino, name)
+}
+
+// Rename moves a name; see objects.Names. Between nodes it is metadata.ErrCrossDevice, on
+// which mv copies. Into publish/ it is objects.ErrUnsupported: mv would remove what has
+// the name, and then could not make it, and publish and subscribe are there for that.
+func (m *Mesh) Rename(ctx context.Context, who objects.Caller, r metadata.Rename) (objects.Ino, error) {
+	if r.To == metadata.PublishIno && OfAnotherNode(r.From) {
+		return 0, fmt.Errorf("publish a file of another node: %w", objects.ErrUnsupported)
+	}
+	to, from, here, err := m.both(r.To, r.From)
+	switch {
+	case err != nil:
+		return 0, err
+	case here:
+		return m.local.Rename(ctx, who, r)
+	}
+	r.From, r.To = from.ino, to.ino
+	return 0, to.Node.Rename(ctx, who, r)
+}
+
+// StatFS returns the use of devices; see objects.Inodes. The directory of a node stands
+// for all of its devices.
+func (m *Mesh) StatFS(ctx context.Context, who objects.Caller, ino objects.Ino) (devices.Usage, error) {
+	if !OfAnotherNode(ino) {
+		return m.local.StatFS(ctx, who, ino)
+	}
+	p, err := m.others.find(ino)
+	if err != nil {
+		return devices.Usage{}, err
+	}
+	return p.Node.StatFS(ctx, who, p.ino)
+}
+
+// isOfMachine reports whether an attribute has no meaning at another machine: it passes
+// memory between processes, or is of the rules of the machine whose kernel asks, as ls
+// does for every file.
+func isOfMachine(name string) bool {
+	return name == objects.XattrHandle || name == objects.XattrBind || strings.HasPrefix(name, "security.")
+}
+
+// GetXattr reads an extended attribute; see objects.Inodes.
+func (m *Mesh) GetXattr(ctx context.Context, who objects.Caller, ino objects.Ino, name string) ([]byte, error) {
+	if !OfAnotherNode(ino) {
+		return m.local.GetXattr(ctx, who, ino, name)
+	}
+	p, err := m.others.find(ino)
+	switch {
+	case err != nil:
+		return nil, err
+	case p.isTop():
+		return nil, metadata.ErrNoXattr
+	case name == objects.XattrHandle:
+		return nil, fmt.Errorf("memory of another node has no handle here: %w", objects.ErrUnsupported)
+	case isOfMachine(name):
+		return nil, metadata.ErrNoXattr
+	}
+	return p.Node.GetXattr(ctx, who, p.ino, name)
+}
+
+// ListXattr lists extended attributes; see objects.Inodes.
+func (m *Mesh) ListXattr(ctx context.Context, who objects.Caller, ino objects.Ino) ([]string, error) {
+	if !OfAnotherNode(ino) {
+		return m.local.ListXattr(ctx, who, ino)
+	}
+	p, err := m.others.find(ino)
+	if err != nil || p.isTop() {
+		return nil, err
+	}
+	return p.Node.ListXattr(ctx, who, p.ino)
+}
+
+// SetXattr sets an extended attribute; see objects.Inodes.
+func (m *Mesh) SetXattr(ctx context.Context, who objects.Caller, ino objects.Ino, x objects.Xattr) error {
+	if !OfAnotherNode(ino) {
+		return m.local.SetXattr(ctx, who, ino, x)
+	}
+	p, err := m.changeable(ino, x.Name)
+	if err != nil {
+		return err
+	}
+	return p.Node.SetXattr(ctx, who, p.ino, x)
+}
+
+// RemoveXattr removes an extended attribute; see objects.Inodes.
+func (m *Mesh) RemoveXattr(ctx context.Context, who objects.Caller, ino objects.Ino, name string) error {
+	if !OfAnotherNode(ino) {
+		return m.local.RemoveXattr(ctx, who, ino, name)
+	}
+	p, err := m.changeable(ino, name)
+	if err != nil {
+		return err
+	}
+	return p.Node.RemoveXattr(ctx, who, p.ino, name)
+}
+
+// changeable resolves an inode of which an attribute is to be changed.
+func (m *Mesh) changeable(ino objects.Ino, name string) (place, error) {
+	p, err := m.below(ino)
+	if err == nil && isOfMachine(name) {
+		err = fmt.Errorf("attribute %q of a file of another node: %w", name, objects.ErrUnsupported)
+	}
+	return p, err
+}
+
+// OpenDir begins to read a directory; see objects.Names. It asks another node for the
+// first entries at once: where opening is ErrStale, as after another incarnation has
+// come, the kernel looks the name up again, and where reading is it does not.
+func (m *Mesh) OpenDir(ctx context.Context, who objects.Caller, dir objects.Ino) (objects.Dir, error) {
+	if !OfAnotherNode(dir) {
+		return m.local.OpenDir(ctx, who, dir)
+	}
+	p, err := m.others.find(dir)
+	if err != nil {
+		return nil, err
+	}
+	d := &meshDir{place: p, dir: p.Node.OpenDir(who, p.ino)}
+	d.first, err = d.dir.After(ctx, 0)
+	return d, err
+}
+
+// meshDir reads a directory of another node. It leaves out what has no number or no place
+// here.
+type meshDir struct {
+	place
+	dir *Dir
+	// first are the entries that opening has brought, until they are listed.
+	first []Entry
+}
+
+// After returns entries behind a cookie; see objects.Dir.
+func (d *meshDir) After(ctx context.Context, at metadata.Cookie, _ int) ([]metadata.Entry, error) {
+	for {
+		found, err := d.page(ctx, at)
+		if errors.Is(err, metadata.ErrNotExist) {
+			return nil, nil
+		}
+		if err != nil || len(found) == 0 {
+			return nil, err
+		}
+		entries := make([]metadata.Entry, 0, len(found))
+		for i := range found {
+			e := found[i].Entry
+			if at = e.Cookie; at >= objects.FirstCookie && e.Ino > 0 && e.Ino < MaxInos {
+				e.Ino = d.number(e.Ino)
+				entries = append(entries, e)
+			}
+		}
+		if len(entries) > 0 {
+			return entries, nil
+		}
+	}
+}
+
+func (d *meshDir) page(ctx context.Context, at metadata.Cookie) ([]Entry, error) {
+	first := d.first
+	if d.first = nil; at == 0 && len(first) > 0 {
+		return first, nil
+	}
+	return d.dir.After(ctx, at)
+}
+
+// OnInvalidate has changed called with the inodes of other nodes whose content has
+// changed there; all, where it is not nil, is true for each that may have. nil ends that.
+func (m *Mesh) OnInvalidate(changed func(inos []objects.Ino, all func(objects.Ino) bool)) {
+	if m.cluster == nil {
+		return
+	}
+	if changed == nil {
+		m.cluster.OnInvalidate(nil)
+		return
+	}
+	m.cluster.OnInvalidate(func(i Invalidation) {
+		n, err := m.others.of(i.Node, 0)
+		if err != nil {
+			return // nothing of it is known
+		}
+		if i.All {
+			changed(nil, func(ino objects.Ino) bool {
+				p, failure := m.others.find(ino)
+				return failure == nil && OfAnotherNode(ino) && p.incarnation == n
+			})
+			return
+		}
+		inos := make([]objects.Ino, len(i.Inos))
+		for k, own := range i.Inos {
+			inos[k] = n.number(own)
+		}
+		changed(inos, nil)
+	})
+}

@@ -1,0 +1,124 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/objects"
+)
+
+// meshFile is an open file of another node, by its number in the mesh.
+type meshFile struct {
+	*File
+	at objects.Ino
+	// foreign is true where the owner's file is memory of a process, which changes
+	// without anybody's being told.
+	foreign bool
+}
+
+var _ objects.OpenFile = (*meshFile)(nil)
+
+// Ino returns the number in the mesh.
+func (f *meshFile) Ino() objects.Ino { return f.at }
+
+// Foreign reports whether the bytes change without the owner's store.
+func (f *meshFile) Foreign() bool { return f.foreign }
+
+// Accessed does nothing: the owner has noted it with the read.
+func (*meshFile) Accessed() {}
+
+// Open opens a file; see objects.Opener.
+func (m *Mesh) Open(ctx context.Context, who objects.Caller, ino objects.Ino, want objects.Permission) (objects.OpenFile, error) {
+	if !OfAnotherNode(ino) {
+		return m.local.Open(ctx, who, ino, want)
+	}
+	p, err := m.others.find(ino)
+	switch {
+	case err != nil:
+		return nil, err
+	case p.isTop():
+		return nil, metadata.ErrIsDir
+	}
+	file, err := p.Node.Open(ctx, who, p.ino, want)
+	if err != nil {
+		return nil, err
+	}
+	// The answer to the opening had the attributes, so the node is not asked again.
+	a, err := p.Node.Attr(ctx, who, p.ino)
+	return &meshFile{File: file, at: ino, foreign: err == nil && a.State == objects.StateBound}, nil
+}
+
+// CreateOpen makes a file and opens it; see objects.Opener.
+func (m *Mesh) CreateOpen(ctx context.Context, who objects.Caller, dir objects.Ino, name string, n objects.NewFile) (objects.Attr, objects.OpenFile, error) {
+	if !OfAnotherNode(dir) {
+		return m.local.CreateOpen(ctx, who, dir, name, n)
+	}
+	p, err := m.below(dir)
+	if err != nil {
+		return objects.Attr{}, nil, err
+	}
+	node := metadata.Node{Mode: metadata.TypeRegular | n.Mode.Perm()}
+	made, file, err := p.Node.CreateOpen(ctx, who, p.ino, name, node, n.Want)
+	switch {
+	case errors.Is(err, metadata.ErrExist) && n.Existing:
+		return m.openExisting(ctx, who, dir, name, n.Want)
+	case err != nil && made.Ino != 0:
+		return objects.Attr{}, nil, errors.Join(err, p.Node.Unlink(ctx, who, p.ino, name))
+	case err != nil:
+		return objects.Attr{}, nil, err
+	}
+	a, err := p.adopt(made)
+	if err != nil {
+		return objects.Attr{}, nil, errors.Join(err, file.Close(ctx))
+	}
+	return a, &meshFile{File: file, at: a.Ino, foreign: a.State == objects.StateBound}, nil
+}
+
+// openExisting opens a file that was to be made, and was there without our having known.
+//
+// Errors: metadata.ErrExist for what is no regular file.
+func (m *Mesh) openExisting(ctx context.Context, who objects.Caller, dir objects.Ino, name string, want objects.Permission) (objects.Attr, objects.OpenFile, error) {
+	a, err := m.Lookup(ctx, who, dir, name)
+	if err == nil && !a.IsRegular() {
+		err = fmt.Errorf("%q is no regular file: %w", name, metadata.ErrExist)
+	}
+	if err != nil {
+		return objects.Attr{}, nil, err
+	}
+	f, err := m.Open(ctx, who, a.Ino, want)
+	return a, f, err
+}
+
+// FileRange is one end of a copy: an open file, and the offset in bytes.
+type FileRange struct {
+	File objects.OpenFile
+	Off  uint64
+}
+
+// Copy copies n bytes between two files that the mesh has opened, of which one at least
+// is another node's, and returns how many; see Cluster.Copy.
+//
+// Errors: objects.ErrUnsupported for a file that is neither.
+func (m *Mesh) Copy(ctx context.Context, dst, src FileRange, n uint64) (uint64, error) {
+	to, err := dst.end()
+	if err != nil {
+		return 0, err
+	}
+	from, err := src.end()
+	if err != nil {
+		return 0, err
+	}
+	return m.cluster.Copy(ctx, to, from, n)
+}
+
+func (r FileRange) end() (End, error) {
+	switch f := r.File.(type) {
+	case *objects.File:
+		return End{Local: f, Off: r.Off}, nil
+	case *meshFile:
+		return End{Remote: f.File, Off: r.Off}, nil
+	}
+	return End{}, fmt.Errorf("copy a file that is not the mesh's: %w", objects.ErrUnsupported)
+}
