@@ -27,6 +27,7 @@ type filesystem struct {
 	// tree has the files of this node and those of all others. store is this node's, for
 	// what other nodes' files can't do or what is this node's alone.
 	tree  *cluster.Mesh
+	keys  objects.Keys
 	store *objects.Store
 	slots *transport.SlotPool
 	log   *zap.Logger
@@ -72,6 +73,7 @@ func newFilesystem(o Options) *filesystem {
 		RawFileSystem: fuse.NewDefaultRawFileSystem(),
 		opts:          o,
 		tree:          cluster.NewMesh(o.Store, o.Cluster, nodesIno),
+		keys:          cluster.NewKeys(o.Store, o.Cluster),
 		store:         o.Store,
 		slots:         o.Engine.Slots(),
 		log:           log,

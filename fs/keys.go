@@ -1,7 +1,5 @@
 package fs
 
-import "github.com/hmcfs/hmcfs/metadata"
-
 // keyLister lists keys/. The keys go on behind a key, the kernel at a number,
 // so the lister remembers the keys in the order in which it has listed them:
 // offset dotsEnd+i is behind the key of number i.
@@ -23,19 +21,6 @@ func (l *keyLister) note(after uint64, behind func(key string) ([]dirEntry, erro
 	for i := range entries {
 		l.seen = append(l.seen, entries[i].name)
 		entries[i].offset = dotsEnd + uint64(len(l.seen))
-	}
-	return entries, nil
-}
-
-// ownKeys lists up to limit keys of ours behind one, in order.
-func (f *filesystem) ownKeys(behind string, limit int) ([]dirEntry, error) {
-	found, err := f.store.Keys(background(), behind, limit)
-	if err != nil {
-		return nil, err
-	}
-	entries := make([]dirEntry, len(found))
-	for i, e := range found {
-		entries[i] = dirEntry{name: e.Key, ino: e.Ino | keyBit, mode: metadata.TypeSymlink}
 	}
 	return entries, nil
 }

@@ -135,36 +135,20 @@ func (f *filesystem) findOtherKey(ctx context.Context, key string) (objects.Attr
 	}}, nil
 }
 
-// keysBehind lists up to limit keys behind one, ours and other nodes', in
-// order. Where nodes can't be asked for theirs, all others are listed before the
-// listing fails: a page without keys is the end.
+// keysBehind lists up to limit keys behind one, ours and other nodes', in order. Where
+// nodes can't be asked for theirs, all others are listed before the listing fails: a page
+// without keys is the end.
 func (f *filesystem) keysBehind(ctx context.Context, behind string, limit int) ([]dirEntry, error) {
-	own, err := f.ownKeys(behind, limit) //nolint:contextcheck // the store is not interrupted
-	if err != nil || f.opts.Cluster == nil {
-		return own, err
-	}
-	others, err := f.opts.Cluster.Keys(ctx, behind, limit)
-	if err != nil && len(own)+len(others) == 0 {
+	found, err := f.keys.List(ctx, objects.KeyRange{From: behind, Limit: limit})
+	if err != nil && len(found) == 0 {
 		return nil, err
 	}
-	return f.mergeKeys(own, others, limit), nil
-}
-
-// mergeKeys merges other nodes' keys into a page of ours: as many as both
-// lists, which may go on, tell.
-func (f *filesystem) mergeKeys(own []dirEntry, others []string, limit int) []dirEntry {
-	merged := make([]dirEntry, 0, len(own)+len(others))
-	for len(merged) < limit && len(own)+len(others) > 0 {
-		switch {
-		case len(others) == 0, len(own) > 0 && own[0].name <= others[0]:
-			if len(others) > 0 && own[0].name == others[0] {
-				others = others[1:]
-			}
-			merged, own = append(merged, own[0]), own[1:]
-		default:
-			merged = append(merged, dirEntry{name: others[0], ino: f.otherKeys.number(others[0]), mode: metadata.TypeSymlink})
-			others = others[1:]
+	entries := make([]dirEntry, len(found))
+	for i, k := range found {
+		entries[i] = dirEntry{name: k.Key, ino: k.Ino | keyBit, mode: metadata.TypeSymlink}
+		if k.Node != "" {
+			entries[i].ino = f.otherKeys.number(k.Key)
 		}
 	}
-	return merged
+	return entries, nil
 }

@@ -36,38 +36,6 @@ func TestNumbers(t *testing.T) {
 	}
 }
 
-func TestMergeKeys(t *testing.T) {
-	f := &filesystem{otherKeys: newOtherKeys()}
-	own := func(names ...string) (entries []dirEntry) {
-		for _, name := range names {
-			entries = append(entries, dirEntry{name: name, ino: 1 | keyBit})
-		}
-		return entries
-	}
-	for _, c := range []struct {
-		own, others, want []string
-		limit             int
-	}{
-		{nil, nil, nil, 4},
-		{[]string{"a", "c"}, nil, []string{"a", "c"}, 4},
-		{nil, []string{"a", "c"}, []string{"a", "c"}, 4},
-		{[]string{"b", "d"}, []string{"a", "c", "e"}, []string{"a", "b", "c", "d", "e"}, 5},
-		{[]string{"b", "d"}, []string{"a", "c", "e"}, []string{"a", "b"}, 2},
-		{[]string{"a", "b"}, []string{"a", "b", "c"}, []string{"a", "b", "c"}, 3},
-	} {
-		var got []string
-		for _, e := range f.mergeKeys(own(c.own...), c.others, c.limit) {
-			got = append(got, e.name)
-			if isOtherKey(e.ino) == slices.Contains(c.own, e.name) {
-				t.Errorf("%s of %v and %v is taken for the other's", e.name, c.own, c.others)
-			}
-		}
-		if !slices.Equal(got, c.want) {
-			t.Errorf("%v and %v, at most %d: %v, want %v", c.own, c.others, c.limit, got, c.want)
-		}
-	}
-}
-
 // TestOtherKeyNumbers: a key keeps its number as long as the kernel knows it,
 // and two keys of one hash have two.
 func TestOtherKeyNumbers(t *testing.T) {

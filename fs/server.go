@@ -88,8 +88,11 @@ type Elsewhere struct {
 //
 // Errors: cluster.ErrStale.
 func (s *Server) Elsewhere(ino metadata.Ino) (*Elsewhere, error) {
+	if !cluster.OfAnotherNode(ino) {
+		return nil, nil
+	}
 	node, there, err := s.fs.tree.Locate(ino)
-	if node == nil {
+	if err != nil {
 		return nil, err
 	}
 	return &Elsewhere{node, there}, nil

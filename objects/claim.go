@@ -193,7 +193,7 @@ func (h *Holder) Fill(ctx context.Context, sc Scatter, src Source) error {
 		return fmt.Errorf("key %q: %w", sc.Key, err)
 	}
 	parts, workers := sc.parts(src.Blobs)
-	err = inParallel(ctx, len(parts), workers, func(ctx context.Context, i int) error {
+	err = Parallel(ctx, len(parts), workers, func(ctx context.Context, i int) error {
 		part := parts[i]
 		return part.region.write(ctx, part.at, src.Span(part.off, part.n))
 	})

@@ -156,7 +156,7 @@ func (g *gathering) fill(ctx context.Context, from, to int) []gathered {
 		}
 		return nil // the others go on
 	}
-	_ = inParallel(ctx, to-from, workers, try)
+	_ = Parallel(ctx, to-from, workers, try)
 	for i := 0; workers > 1 && i < to-from; i++ {
 		// One that finds no room may have taken it from others while it was
 		// under way. Alone, each has what there is.
@@ -253,7 +253,7 @@ func (g *gathering) copy(ctx context.Context, ino Ino, blobs []Blob, size uint64
 		return off
 	})
 	paths := make([]transport.Path, len(parts))
-	err = inParallel(ctx, len(parts), min(workers, int(1+size/transferInline)), func(ctx context.Context, i int) error {
+	err = Parallel(ctx, len(parts), min(workers, int(1+size/transferInline)), func(ctx context.Context, i int) error {
 		return to.gather(ctx, parts[i], &paths[i])
 	})
 	if err != nil {

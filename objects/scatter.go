@@ -90,7 +90,7 @@ func (o *object) scatter(ctx context.Context, sc Scatter, noted string) error {
 		return err
 	}
 	parts, workers := sc.parts(want)
-	err = inParallel(ctx, len(parts), workers, func(ctx context.Context, i int) error {
+	err = Parallel(ctx, len(parts), workers, func(ctx context.Context, i int) error {
 		return o.scatterPart(ctx, parts[i])
 	})
 	o.accessed()

@@ -98,9 +98,9 @@ func copyAll(ctx context.Context, look func(off, n uint64) (sight, error), off, 
 	return err
 }
 
-// inParallel runs fn for 0 to n-1, on as many workers at the same time, and
-// stops at the first error, which it returns. One worker is the caller.
-func inParallel(ctx context.Context, n, workers int, fn func(ctx context.Context, i int) error) error {
+// Parallel calls fn for 0 to n-1, in up to workers goroutines at the same time, of which
+// the caller's is one. It stops at the first error, which it returns.
+func Parallel(ctx context.Context, n, workers int, fn func(ctx context.Context, i int) error) error {
 	workers = min(n, workers)
 	if workers <= 1 {
 		for i := range n {

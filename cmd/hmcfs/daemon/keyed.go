@@ -3,7 +3,7 @@ package daemon
 import (
 	"context"
 	"errors"
-	"slices"
+	"fmt"
 	"strings"
 
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/admin"
@@ -23,11 +23,9 @@ var _ admin.Keyed = keyed{}
 
 // Begin begins a client for a user.
 func (k keyed) Begin(by objects.Caller) (hetero.Client, error) {
-	o := local.Options{Store: k.d.store, Caller: by, Inode: k.d.shownFile, Refusals: &k.d.clientRefusals}
-	if others := k.d.otherNodes(); others != nil {
-		o.Elsewhere = others
-	}
-	return local.New(o), nil
+	return local.New(local.Options{
+		Store: k.d.store, Caller: by, Keys: k.d.keys(), Inode: k.d.shownFile, Refusals: &k.d.clientRefusals,
+	}), nil
 }
 
 // Listen begins to hear what a user may hear.
@@ -54,44 +52,69 @@ func (h *heard) Next(ctx context.Context) (objects.Event, error) {
 // Close ends the queue.
 func (h *heard) Close() { h.queue.Close() }
 
-// Keys hands out the keys that begin with a prefix, or what is published, here
-// and at other nodes, in order.
+// keys are those of all nodes.
+func (d *Daemon) keys() objects.Keys { return cluster.NewKeys(d.store, d.otherNodes()) }
+
+// keysAtOnce is how many keys are listed at once.
+const keysAtOnce = 512
+
+// Keys hands out the keys that begin with a prefix, or what is published, here and at
+// other nodes, in order. Nodes that can't list theirs are its error, behind all others.
 func (k keyed) Keys(ctx context.Context, by objects.Caller, prefix string, published bool, each func(adminapi.Key) error) error {
 	h := k.d.store.NewHolder(by)
-	names, info := k.set, h.KeyInfo
-	if published {
-		names, info = k.published, h.PublicationInfo
-	}
-	others := k.otherKeys(by, prefix, published, each)
-	last := ""
-	err := names(ctx, prefix, func(key string) error {
-		if err := others.upTo(ctx, key); err != nil {
-			return err
-		}
-		last = key
-		known, err := info(ctx, key)
-		return handOut(adminapi.Key{Key: key}, known, err, each)
-	})
-	if err == nil {
-		err = others.behind(ctx, last)
-	}
-	return errors.Join(err, h.Close(ctx))
+	return errors.Join(k.list(ctx, h, prefix, published, each), h.Close(ctx))
 }
 
-// handOut hands a key out with what is known of it, unless it has gone since it
-// was listed.
-func handOut(line adminapi.Key, known objects.KeyInfo, err error, each func(adminapi.Key) error) error {
+func (k keyed) list(ctx context.Context, h *objects.Holder, prefix string, published bool, each func(adminapi.Key) error) error {
+	var unlisted error
+	for r := (objects.KeyRange{Published: published, From: prefix, Inclusive: true, Limit: keysAtOnce}); ; r.Inclusive = false {
+		page, err := k.d.keys().List(ctx, r)
+		switch {
+		case err != nil && page == nil:
+			return err
+		case err != nil:
+			unlisted = fmt.Errorf("list the keys of other nodes: %w", err)
+		}
+		for _, e := range page {
+			if !strings.HasPrefix(e.Key, prefix) {
+				return unlisted
+			}
+			if err = k.handOut(ctx, h, e, published, each); err != nil {
+				return err
+			}
+			r.From = e.Key
+		}
+		if len(page) < r.Limit {
+			return unlisted
+		}
+	}
+}
+
+// handOut hands a key out with what is known of it, unless it has gone since it was
+// listed. A node that can't be asked has its keys all the same.
+func (k keyed) handOut(ctx context.Context, h *objects.Holder, e objects.KeyEntry, published bool, each func(adminapi.Key) error) error {
+	var known objects.KeyInfo
+	var err error
+	if e.Node == "" {
+		known, err = objects.LocalKeys{Store: k.d.store}.Info(ctx, h, e.Key, published)
+	} else {
+		known, err = k.d.otherNodes().KeyInfo(ctx, h.Caller(), e.Key, published)
+	}
+	line := adminapi.Key{Key: e.Key, Node: e.Node}
 	switch {
 	case errors.Is(err, metadata.ErrNotExist):
 		return nil
 	case errors.Is(err, objects.ErrForbidden), errors.Is(err, cluster.ErrDenied):
 		line.Hidden = true
 		return each(line)
+	case e.Node != "" && errors.Is(err, cluster.ErrUnreachable):
+		line.State = "unreachable"
+		return each(line)
 	case err != nil:
 		return err
 	}
-	full := keyLine(line.Key, known)
-	full.Node = line.Node
+	full := keyLine(e.Key, known)
+	full.Node = e.Node
 	return each(full)
 }
 
@@ -105,66 +128,4 @@ func keyLine(key string, known objects.KeyInfo) adminapi.Key {
 		line.Blobs[i] = devices.Size(n)
 	}
 	return line
-}
-
-// keysAtOnce is how many keys are read at once.
-const keysAtOnce = 512
-
-// set hands out the keys of objects, in order.
-func (k keyed) set(ctx context.Context, prefix string, each func(string) error) error {
-	if prefix != "" {
-		// The list is of what comes behind a key.
-		_, err := k.d.store.KeyIno(ctx, prefix)
-		if err == nil {
-			err = each(prefix)
-		}
-		if err != nil && !errors.Is(err, metadata.ErrNotExist) && !errors.Is(err, metadata.ErrInvalid) {
-			return err
-		}
-	}
-	for after := prefix; ; {
-		entries, err := k.d.store.Keys(ctx, after, keysAtOnce)
-		if err != nil {
-			return err
-		}
-		for _, e := range entries {
-			if !strings.HasPrefix(e.Key, prefix) {
-				return nil
-			}
-			if err = each(e.Key); err != nil {
-				return err
-			}
-			after = e.Key
-		}
-		if len(entries) < keysAtOnce {
-			return nil
-		}
-	}
-}
-
-// published hands out what is published, in order.
-func (k keyed) published(ctx context.Context, prefix string, each func(string) error) error {
-	var names []string
-	for after := metadata.Cookie(0); ; {
-		entries, err := k.d.store.ReadDir(ctx, metadata.PublishIno, after, keysAtOnce)
-		if err != nil {
-			return err
-		}
-		for _, e := range entries {
-			if strings.HasPrefix(e.Name, prefix) {
-				names = append(names, e.Name)
-			}
-			after = e.Cookie
-		}
-		if len(entries) < keysAtOnce {
-			break
-		}
-	}
-	slices.Sort(names)
-	for _, name := range names {
-		if err := each(name); err != nil {
-			return err
-		}
-	}
-	return nil
 }

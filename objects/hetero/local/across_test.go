@@ -52,7 +52,7 @@ func (w *across) at(t testing.TB, name members.Name) *peer {
 	n := w.nodes.Node(name)
 	p := &peer{
 		world:  &world{store: n.Store, devs: n.Devices},
-		client: local.New(local.Options{Store: n.Store, Elsewhere: n.Cluster}),
+		client: local.New(local.Options{Store: n.Store, Keys: cluster.NewKeys(n.Store, n.Cluster)}),
 	}
 	t.Cleanup(func() { p.Kill(t) })
 	return p

@@ -20,8 +20,9 @@ type Options struct {
 	Store *objects.Store
 	// Caller is the user for whom all is done.
 	Caller objects.Caller
-	// Elsewhere is the keys of other machines; nil is none.
-	Elsewhere Elsewhere
+	// Keys has the keys of the store, and of other nodes where there are any. Default: the
+	// store's alone.
+	Keys objects.Keys
 	// Inode tells which file of the store an open file of the mount is; nil
 	// where there is no mount.
 	Inode func(*os.File) (objects.Ino, error)
@@ -34,8 +35,7 @@ type Client struct {
 	store  *objects.Store
 	holder *objects.Holder
 	inode  func(*os.File) (objects.Ino, error)
-	// elsewhere is nil where there are no other machines.
-	elsewhere Elsewhere
+	keys   objects.Keys
 	// life ends with Close, and with it every call.
 	life context.Context //nolint:containedctx // the client's own, as long as it
 	end  context.CancelFunc
@@ -62,9 +62,12 @@ var _ hetero.Client = (*Client)(nil)
 
 // New makes a client. Close ends it.
 func New(o Options) *Client {
+	if o.Keys == nil {
+		o.Keys = objects.LocalKeys{Store: o.Store}
+	}
 	life, end := context.WithCancel(context.Background())
 	return &Client{
-		store: o.Store, holder: o.Store.NewHolder(o.Caller), inode: o.Inode, elsewhere: o.Elsewhere,
+		store: o.Store, holder: o.Store.NewHolder(o.Caller), inode: o.Inode, keys: o.Keys,
 		life: life, end: end,
 		refusals: o.Refusals, background: background{refusals: o.Refusals},
 		subscriptions: newSubscriptions(),

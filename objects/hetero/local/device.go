@@ -50,14 +50,14 @@ func (c *Client) devGet(keys []string, lists []hetero.DeviceBlobList, o hetero.G
 	return plan{
 		keys: keys, timeout: o.Timeout, late: hetero.ErrNotFound,
 		try: func(ctx context.Context, i int) error {
-			return c.scatter(ctx, objects.Scatter{Keyed: set[i], Offset: offsets[i], Replica: o.Replica})
+			return c.keys.Scatter(ctx, c.holder, objects.Scatter{Keyed: set[i], Offset: offsets[i], Replica: o.Replica})
 		},
 	}, nil
 }
 
 // DevDelete removes keys with all their replicas.
 func (c *Client) DevDelete(ctx context.Context, keys []string) (hetero.Results, error) {
-	return c.remove(ctx, keys, c.drop)
+	return c.remove(ctx, keys, func(ctx context.Context, keys []string) []error { return c.keys.Drop(ctx, c.holder, keys) })
 }
 
 // DevLocalDelete removes what this client has of keys.

@@ -24,7 +24,7 @@ func (c *Client) Exist(ctx context.Context, keys []string) ([]bool, error) {
 	}
 	defer leave()
 	out, errs := make([]bool, len(keys)), make([]error, len(keys))
-	c.eachKey(len(keys), func(i int) { errs[i] = c.there(call, keys[i], false) })
+	c.eachKey(call, len(keys), func(i int) { errs[i] = c.there(call, keys[i], false) })
 	for i, err := range errs {
 		out[i] = err == nil || errors.Is(err, objects.ErrForbidden)
 		if !out[i] && !missing(err) {
@@ -36,14 +36,15 @@ func (c *Client) Exist(ctx context.Context, keys []string) ([]bool, error) {
 
 // eachKey looks at n keys: one after the other where all are here, and a few at a
 // time where others may have to be asked.
-func (c *Client) eachKey(n int, look func(i int)) {
-	if c.elsewhere != nil {
-		atOnce(n, look)
-		return
+func (c *Client) eachKey(ctx context.Context, n int, look func(i int)) {
+	atOnce := 1
+	if c.keys.CanWait() {
+		atOnce = workers
 	}
-	for i := range n {
+	_ = objects.Parallel(ctx, n, atOnce, func(_ context.Context, i int) error {
 		look(i)
-	}
+		return nil // each key has its own error
+	})
 }
 
 // there fails unless a key names an object, or a publication, whose bytes are
@@ -52,7 +53,7 @@ func (c *Client) there(ctx context.Context, key string, published bool) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	info, err := c.info(ctx, key, published)
+	info, err := c.keys.Info(ctx, c.holder, key, published)
 	if err == nil && info.Attr.State == objects.StateLost || errors.Is(err, objects.ErrLost) {
 		return metadata.ErrNotExist
 	}
@@ -70,7 +71,7 @@ func (c *Client) GetMetaInfo(ctx context.Context, keys []string, published bool)
 	}
 	defer leave()
 	out, told := make([]hetero.MetaInfo, len(keys)), make(hetero.Results, len(keys))
-	c.eachKey(len(keys), func(i int) { out[i] = c.metaInfo(call, keys[i], published) })
+	c.eachKey(call, len(keys), func(i int) { out[i] = c.metaInfo(call, keys[i], published) })
 	for i, key := range keys {
 		told[i] = hetero.Result{Key: key, Err: out[i].Err}
 	}
@@ -81,7 +82,7 @@ func (c *Client) metaInfo(ctx context.Context, key string, published bool) heter
 	err := ctx.Err()
 	var info objects.KeyInfo
 	if err == nil {
-		info, err = c.info(ctx, key, published)
+		info, err = c.keys.Info(ctx, c.holder, key, published)
 	}
 	if err != nil {
 		return hetero.MetaInfo{Key: key, Err: c.failure(err)}
@@ -107,9 +108,9 @@ func (c *Client) Expire(ctx context.Context, keys []string, ttl time.Duration) (
 	return c.do(ctx, func(call context.Context) hetero.Results {
 		at := expiry(ttl)
 		errs := make([]error, len(keys))
-		c.eachKey(len(keys), func(i int) {
+		c.eachKey(call, len(keys), func(i int) {
 			if errs[i] = call.Err(); errs[i] == nil {
-				errs[i] = c.expire(call, keys[i], at)
+				errs[i] = c.keys.Expire(call, c.holder, keys[i], at)
 			}
 		})
 		return c.results(keys, errs)

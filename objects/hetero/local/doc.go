@@ -8,9 +8,8 @@
 //
 // # Other machines
 //
-// A key that is not here may be elsewhere (Elsewhere): it is looked for here
-// first, and there when it is missing. What a call waits for may come here or
-// there. Replicas are of keys that are here.
+// A client holds objects.Keys, which may be those of all nodes. What a call waits for may
+// come here or there. Replicas are of keys that are here.
 //
 // # Lock order
 //

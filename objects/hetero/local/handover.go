@@ -67,10 +67,7 @@ func (c *Client) DevSubscribe(
 // receive receives one key. Memory that was lost is that of a publisher who has
 // ended.
 func (c *Client) receive(ctx context.Context, want objects.Keyed) error {
-	err := c.holder.Receive(ctx, want)
-	if missing(err) {
-		err = c.orElsewhere(err, func(e Elsewhere) error { return e.ReceiveKey(ctx, c.holder, want) })
-	}
+	err := c.keys.Receive(ctx, c.holder, want)
 	if errors.Is(err, objects.ErrLost) {
 		return fmt.Errorf("%w: %s", hetero.ErrOwnerGone, err.Error())
 	}

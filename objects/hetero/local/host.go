@@ -29,8 +29,7 @@ func (c *Client) gather(keys []string, lists []hetero.DeviceBlobList, o hetero.S
 	}
 	return func(call context.Context) hetero.Results {
 		options := objects.GatherOptions{Existing: existingRule(o.Existing), Expires: expiry(o.TTL)}
-		done := c.holder.Gather(call, set, options)
-		c.replace(call, set, options, done)
+		done := c.keys.Gather(call, c.holder, set, options)
 		out := make(hetero.Results, len(keys))
 		for i, key := range keys {
 			out[i] = hetero.Result{Key: key, Err: c.failure(done[i].Err), Skipped: done[i].Skipped}
@@ -73,7 +72,7 @@ func (c *Client) hostGet(keys []string, lists []hetero.DeviceBlobList, o hetero.
 	return plan{
 		keys: keys, timeout: o.Timeout, late: hetero.ErrNotFound,
 		try: func(ctx context.Context, i int) error {
-			return c.scatter(ctx, objects.Scatter{Keyed: set[i], Exact: true})
+			return c.keys.Scatter(ctx, c.holder, objects.Scatter{Keyed: set[i], Exact: true})
 		},
 	}, nil
 }
@@ -105,6 +104,6 @@ func (c *Client) AsyncDevDelete(ctx context.Context, keys []string) (*hetero.Bat
 		return nil, err
 	}
 	return c.batch(ctx, len(keys), func(call context.Context) hetero.Results {
-		return c.results(keys, c.drop(call, keys))
+		return c.results(keys, c.keys.Drop(call, c.holder, keys))
 	})
 }

@@ -128,7 +128,7 @@ func (c *Client) claim(ctx context.Context, key string, t *target, timeout time.
 	results := c.collect(soon, plan{
 		keys: []string{key}, published: true, timeout: timeout, late: hetero.ErrTimeout,
 		try: func(ctx context.Context, _ int) (err error) {
-			r.of, err = c.reserve(ctx, key, timeout > 0)
+			r.of, err = c.keys.Claim(ctx, c.holder, key, timeout > 0)
 			if errors.Is(err, context.DeadlineExceeded) {
 				err = fmt.Errorf("another one is receiving %q: %w", key, objects.ErrBusy)
 			}
@@ -153,23 +153,6 @@ func (c *Client) claim(ctx context.Context, key string, t *target, timeout time.
 		info.Size += devices.Size(n)
 	}
 	return info, nil
-}
-
-// reserve claims a publication, wherever it is.
-func (c *Client) reserve(ctx context.Context, key string, wait bool) (objects.Reservation, error) {
-	here, err := c.holder.Claim(ctx, key, wait)
-	if err == nil {
-		return here, nil
-	}
-	if !missing(err) {
-		return nil, err
-	}
-	var there objects.Reservation
-	err = c.orElsewhere(err, func(e Elsewhere) (failure error) {
-		there, failure = e.ClaimKey(ctx, c.holder, key, wait)
-		return failure
-	})
-	return there, err
 }
 
 // DevFetch copies bytes of a reserved publication into a blob.

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/hmcfs/hmcfs/metadata"
@@ -107,24 +106,16 @@ func (w *waiter) left() []int {
 // first tries every key once.
 func (w *waiter) first(ctx context.Context) {
 	n := len(w.plan.keys)
-	var next atomic.Int64
-	work := func() {
-		for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
-			if err := w.tryOnce(ctx, i); missing(err) || unasked(err) {
-				w.mu.Lock()
-				w.absent[i] = progress{unasked: unaskedOf(err)}
-				w.mu.Unlock()
-			} else {
-				w.done(i, w.client.failure(err))
-			}
+	_ = objects.Parallel(ctx, n, workers, func(ctx context.Context, i int) error {
+		if err := w.tryOnce(ctx, i); missing(err) || unasked(err) {
+			w.mu.Lock()
+			w.absent[i] = progress{unasked: unaskedOf(err)}
+			w.mu.Unlock()
+		} else {
+			w.done(i, w.client.failure(err))
 		}
-	}
-	var others sync.WaitGroup
-	for range min(n, workers) - 1 {
-		others.Go(work)
-	}
-	work()
-	others.Wait()
+		return nil // each key has its own error
+	})
 }
 
 func (w *waiter) tryOnce(ctx context.Context, i int) error {
@@ -175,11 +166,7 @@ func (w *waiter) await(ctx context.Context) {
 
 // watch has came called when a key may have come elsewhere.
 func (w *waiter) watch(ctx context.Context, places map[string]int, came func(i int)) (stop func()) {
-	e := w.client.elsewhere
-	if e == nil {
-		return func() {}
-	}
-	return e.WatchKeys(ctx, w.plan.published, slices.Collect(maps.Keys(places)), func(key string) {
+	return w.client.keys.Watch(ctx, w.plan.published, slices.Collect(maps.Keys(places)), func(key string) {
 		if i, ours := places[key]; ours {
 			came(i)
 		}

@@ -1,0 +1,208 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+
+	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/objects"
+)
+
+// KeyMesh is the keys of this node and of all others: a key is looked for here first, and
+// at other nodes where it is missing here, or its bytes are lost.
+type KeyMesh struct {
+	objects.LocalKeys
+
+	Others *Cluster
+}
+
+var _ objects.Keys = KeyMesh{}
+
+// NewKeys returns the keys of a store and of all other nodes; others is nil for a node
+// alone.
+func NewKeys(store *objects.Store, others *Cluster) objects.Keys {
+	own := objects.LocalKeys{Store: store}
+	if others == nil {
+		return own
+	}
+	return KeyMesh{own, others}
+}
+
+// keysAtOnce bounds the keys that other nodes are asked for at a time, by one call.
+const keysAtOnce = 8
+
+// CanWait is objects.Keys'.
+func (KeyMesh) CanWait() bool { return true }
+
+// isMissing reports whether a key is not here.
+func isMissing(err error) bool { return errors.Is(err, metadata.ErrNotExist) }
+
+// orThere returns what became of a key here or, where it is missing or lost here, at
+// another node. What can't be had there either has the error from here.
+func orThere(err error, there func() error) error {
+	if !isMissing(err) && !errors.Is(err, objects.ErrLost) {
+		return err
+	}
+	if failure := there(); !isMissing(failure) {
+		return failure
+	}
+	return err
+}
+
+// Info is objects.Keys'. An object that is lost here gives way to one that is not.
+func (m KeyMesh) Info(ctx context.Context, h *objects.Holder, key string, published bool) (objects.KeyInfo, error) {
+	info, err := m.LocalKeys.Info(ctx, h, key, published)
+	own, lost := info, err == nil && info.Attr.State == objects.StateLost
+	if lost {
+		err = objects.ErrLost
+	}
+	err = orThere(err, func() (failure error) {
+		info, failure = m.Others.KeyInfo(ctx, h.Caller(), key, published)
+		return failure
+	})
+	if lost && errors.Is(err, objects.ErrLost) {
+		return own, nil
+	}
+	return info, err
+}
+
+// Scatter is objects.Keys'.
+func (m KeyMesh) Scatter(ctx context.Context, h *objects.Holder, sc objects.Scatter) error {
+	return orThere(h.Scatter(ctx, sc), func() error { return m.Others.ScatterKey(ctx, h, sc) })
+}
+
+// Receive is objects.Keys'.
+func (m KeyMesh) Receive(ctx context.Context, h *objects.Holder, k objects.Keyed) error {
+	err := h.Receive(ctx, k)
+	if !isMissing(err) {
+		return err
+	}
+	return orThere(err, func() error { return m.Others.ReceiveKey(ctx, h, k) })
+}
+
+// Claim is objects.Keys'.
+func (m KeyMesh) Claim(ctx context.Context, h *objects.Holder, key string, wait bool) (r objects.Reservation, err error) {
+	if r, err = m.LocalKeys.Claim(ctx, h, key, wait); !isMissing(err) {
+		return r, err
+	}
+	err = orThere(err, func() (failure error) {
+		r, failure = m.Others.ClaimKey(ctx, h, key, wait)
+		return failure
+	})
+	return r, err
+}
+
+// Expire is objects.Keys'.
+func (m KeyMesh) Expire(ctx context.Context, h *objects.Holder, key string, at metadata.Timespec) error {
+	err := h.Expire(ctx, key, at)
+	if !isMissing(err) {
+		return err
+	}
+	return orThere(err, func() error { return m.Others.ExpireKey(ctx, h.Caller(), key, at) })
+}
+
+// Drop is objects.Keys'.
+func (m KeyMesh) Drop(ctx context.Context, h *objects.Holder, keys []string) []error {
+	// A key whose object is lost here may have been set at another node since.
+	var away []int
+	for i, key := range keys {
+		if there, err := m.Store.KeyThere(ctx, key); err == nil && !there {
+			away = append(away, i)
+		}
+	}
+	errs := h.Drop(ctx, keys)
+	_ = objects.Parallel(ctx, len(away), keysAtOnce, func(ctx context.Context, n int) error {
+		if i := away[n]; errs[i] == nil {
+			errs[i] = m.Others.DropKey(ctx, h.Caller(), keys[i])
+		}
+		return nil // each key has its own error
+	})
+	return errs
+}
+
+// Gather is objects.Keys'. With ExistingReplace it makes room for keys that other nodes
+// have, and sets them again.
+func (m KeyMesh) Gather(ctx context.Context, h *objects.Holder, set []objects.Keyed, o objects.GatherOptions) []objects.Gathered {
+	done := h.Gather(ctx, set, o)
+	if o.Existing != objects.ExistingReplace {
+		return done
+	}
+	var again []int
+	for i := range done {
+		if errors.Is(done[i].Err, metadata.ErrExist) {
+			again = append(again, i)
+		}
+	}
+	failures := make([]error, len(again))
+	_ = objects.Parallel(ctx, len(again), keysAtOnce, func(ctx context.Context, n int) error {
+		failures[n] = m.Others.DropKey(ctx, h.Caller(), set[again[n]].Key)
+		return nil // each key has its own error
+	})
+	var rest []objects.Keyed
+	var places []int
+	for n, i := range again {
+		if failures[n] != nil {
+			done[i].Err = failures[n]
+			continue
+		}
+		rest, places = append(rest, set[i]), append(places, i)
+	}
+	if len(rest) > 0 {
+		for n, one := range h.Gather(ctx, rest, o) {
+			done[places[n]] = one
+		}
+	}
+	return done
+}
+
+// Watch is objects.Keys'.
+func (m KeyMesh) Watch(ctx context.Context, published bool, keys []string, came func(string)) (stop func()) {
+	return m.Others.WatchKeys(ctx, published, keys, came)
+}
+
+// List is objects.Keys'. A key that both this node and another one have is this node's.
+func (m KeyMesh) List(ctx context.Context, r objects.KeyRange) ([]objects.KeyEntry, error) {
+	own, err := m.LocalKeys.List(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	others, err := m.listOthers(ctx, r)
+	return mergeKeys(own, others, r.Limit), err
+}
+
+// listOthers lists the keys of other nodes.
+func (m KeyMesh) listOthers(ctx context.Context, r objects.KeyRange) ([]objects.KeyEntry, error) {
+	var out []objects.KeyEntry
+	var unasked error
+	if r.Inclusive && metadata.ValidKey(r.From) == nil {
+		at, err := m.Others.KeyPlace(ctx, r.Published, r.From)
+		switch {
+		case err == nil:
+			out = append(out, objects.KeyEntry{Key: at.Key, Node: string(at.Node)})
+		case !isMissing(err):
+			unasked = err
+		}
+	}
+	places, err := m.Others.Places(ctx, r.Published, r.From, r.Limit-len(out))
+	for _, at := range places {
+		out = append(out, objects.KeyEntry{Key: at.Key, Node: string(at.Node)})
+	}
+	return out, errors.Join(err, unasked)
+}
+
+// mergeKeys merges two lists, which are in order and may both go on.
+func mergeKeys(own, others []objects.KeyEntry, limit int) []objects.KeyEntry {
+	merged := make([]objects.KeyEntry, 0, min(limit, len(own)+len(others)))
+	for len(merged) < limit && len(own)+len(others) > 0 {
+		switch {
+		case len(others) == 0, len(own) > 0 && own[0].Key <= others[0].Key:
+			if len(others) > 0 && own[0].Key == others[0].Key {
+				others = others[1:]
+			}
+			merged, own = append(merged, own[0]), own[1:]
+		default:
+			merged, others = append(merged, others[0]), others[1:]
+		}
+	}
+	return merged
+}

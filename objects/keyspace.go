@@ -1,0 +1,165 @@
+package objects
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/hmcfs/hmcfs/metadata"
+)
+
+// Keys is the keys of objects, and those of publications: of this node's store
+// (LocalKeys), or of all nodes. Each method acts for a holder's user, who is checked where
+// the object is.
+//
+// Methods may be called from any goroutine. A key that is nowhere is
+// metadata.ErrNotExist. Where a node that may have a key can't be asked, the error says
+// so; see package cluster.
+type Keys interface {
+	// Info looks a key, or a publication, up. One whose bytes are lost is told as
+	// StateLost.
+	Info(ctx context.Context, h *Holder, key string, published bool) (KeyInfo, error)
+	// Scatter is Holder.Scatter.
+	Scatter(ctx context.Context, h *Holder, sc Scatter) error
+	// Gather is Holder.Gather.
+	Gather(ctx context.Context, h *Holder, set []Keyed, o GatherOptions) []Gathered
+	// Receive is Holder.Receive, and Claim is Holder.Claim.
+	Receive(ctx context.Context, h *Holder, k Keyed) error
+	Claim(ctx context.Context, h *Holder, key string, wait bool) (Reservation, error)
+	// Drop removes keys, and returns an error for each.
+	Drop(ctx context.Context, h *Holder, keys []string) []error
+	// Expire sets when a key ends; zero is never.
+	Expire(ctx context.Context, h *Holder, key string, at metadata.Timespec) error
+	// Watch calls came, from any goroutine, when one of the keys may have come to another
+	// node; what comes to this one is told by the store's events. stop ends that.
+	Watch(ctx context.Context, published bool, keys []string, came func(key string)) (stop func())
+	// List lists keys of all nodes, in order; see KeyRange. Those of nodes that can't be
+	// asked are left out, and the error says so; where this node's can't be read the list
+	// is nil.
+	List(ctx context.Context, r KeyRange) ([]KeyEntry, error)
+	// CanWait reports whether other nodes may have to be asked, so that it is worth to
+	// ask for several keys at once.
+	CanWait() bool
+}
+
+// KeyRange says which keys are listed.
+type KeyRange struct {
+	// Published lists publications.
+	Published bool
+	// From is where the list begins: behind it, or with it where Inclusive is set.
+	From      string
+	Inclusive bool
+	// Limit is the most keys; fewer are the last.
+	Limit int
+}
+
+// KeyEntry is a key in a list.
+type KeyEntry struct {
+	Key string
+	// Ino is the object's number, where it is this node's.
+	Ino Ino
+	// Node is the other node that has it; empty for this one.
+	Node string
+}
+
+// LocalKeys is the keys of a store.
+type LocalKeys struct{ Store *Store }
+
+var _ Keys = LocalKeys{}
+
+// CanWait is Keys'.
+func (LocalKeys) CanWait() bool { return false }
+
+// Info is Keys'.
+func (LocalKeys) Info(ctx context.Context, h *Holder, key string, published bool) (KeyInfo, error) {
+	if published {
+		return h.PublicationInfo(ctx, key)
+	}
+	return h.KeyInfo(ctx, key)
+}
+
+// Scatter is Keys'.
+func (LocalKeys) Scatter(ctx context.Context, h *Holder, sc Scatter) error {
+	return h.Scatter(ctx, sc)
+}
+
+// Gather is Keys'.
+func (LocalKeys) Gather(ctx context.Context, h *Holder, set []Keyed, o GatherOptions) []Gathered {
+	return h.Gather(ctx, set, o)
+}
+
+// Receive is Keys'.
+func (LocalKeys) Receive(ctx context.Context, h *Holder, k Keyed) error { return h.Receive(ctx, k) }
+
+// Claim is Keys'.
+func (LocalKeys) Claim(ctx context.Context, h *Holder, key string, wait bool) (Reservation, error) {
+	c, err := h.Claim(ctx, key, wait)
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// Drop is Keys'.
+func (LocalKeys) Drop(ctx context.Context, h *Holder, keys []string) []error {
+	return h.Drop(ctx, keys)
+}
+
+// Expire is Keys'.
+func (LocalKeys) Expire(ctx context.Context, h *Holder, key string, at metadata.Timespec) error {
+	return h.Expire(ctx, key, at)
+}
+
+// Watch is Keys': there are no other nodes.
+func (LocalKeys) Watch(context.Context, bool, []string, func(string)) (stop func()) {
+	return func() {}
+}
+
+// List is Keys'.
+func (l LocalKeys) List(ctx context.Context, r KeyRange) ([]KeyEntry, error) {
+	if r.Published {
+		return l.publications(ctx, r)
+	}
+	var out []KeyEntry
+	if r.Inclusive && r.From != "" {
+		ino, err := l.Store.KeyIno(ctx, r.From)
+		switch {
+		case err == nil:
+			out = append(out, KeyEntry{Key: r.From, Ino: ino})
+		case !errors.Is(err, metadata.ErrNotExist) && !errors.Is(err, metadata.ErrInvalidKey) && !errors.Is(err, metadata.ErrInvalid):
+			return nil, err
+		}
+	}
+	found, err := l.Store.Keys(ctx, r.From, r.Limit-len(out))
+	for _, e := range found {
+		out = append(out, KeyEntry{Key: e.Key, Ino: e.Ino})
+	}
+	return out, err
+}
+
+// publicationsAtOnce is how many entries of publish/ are read at once.
+const publicationsAtOnce = 512
+
+// publications lists what is published. The directory is in no order, so all of it is
+// read.
+func (l LocalKeys) publications(ctx context.Context, r KeyRange) ([]KeyEntry, error) {
+	var out []KeyEntry
+	for after := metadata.Cookie(0); ; {
+		entries, err := l.Store.ReadDir(ctx, metadata.PublishIno, after, publicationsAtOnce)
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range entries {
+			after = e.Cookie
+			if e.Name > r.From || r.Inclusive && e.Name == r.From {
+				out = append(out, KeyEntry{Key: e.Name, Ino: e.Ino})
+			}
+		}
+		if len(entries) < publicationsAtOnce {
+			break
+		}
+	}
+	slices.SortFunc(out, func(a, b KeyEntry) int { return strings.Compare(a.Key, b.Key) })
+	return out[:min(len(out), r.Limit)], nil
+}
