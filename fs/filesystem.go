@@ -72,7 +72,7 @@ func newFilesystem(o Options) *filesystem {
 	f := &filesystem{
 		RawFileSystem: fuse.NewDefaultRawFileSystem(),
 		opts:          o,
-		tree:          cluster.NewMesh(o.Store, o.Cluster, nodesIno),
+		tree:          o.Tree,
 		keys:          cluster.NewKeys(o.Store, o.Cluster),
 		store:         o.Store,
 		slots:         o.Engine.Slots(),

@@ -49,6 +49,8 @@ type Options struct {
 	Store *objects.Store
 	// Engine lends the pinned buffers of read-ahead. Required.
 	Engine *transport.Engine
+	// Tree is what is mounted. Default: made of Store and Cluster.
+	Tree *cluster.Mesh
 	// Cluster has the other nodes, which the mount shows under nodes/, and
 	// keys of theirs under keys/. Nil is none. The mount does not close it.
 	Cluster *cluster.Cluster
@@ -99,6 +101,9 @@ type Options struct {
 
 // EnsureDefaults fills in what is left at its zero value.
 func (o *Options) EnsureDefaults() {
+	if o.Tree == nil {
+		o.Tree = cluster.NewMesh(o.Store, o.Cluster)
+	}
 	if o.Passthrough == "" {
 		o.Passthrough = PassthroughAuto
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/metadata/members"
 	"github.com/hmcfs/hmcfs/objects"
+	"github.com/hmcfs/hmcfs/objects/cluster"
 )
 
 // The inode numbers and names that belong to hmcfs.
@@ -19,7 +20,7 @@ const (
 	configIno  metadata.Ino = 5
 	statsIno   metadata.Ino = 6
 	eventsIno  metadata.Ino = 7
-	nodesIno   metadata.Ino = 8
+	nodesIno   metadata.Ino = cluster.NodesIno
 	topoIno    metadata.Ino = 9
 
 	// viewBit marks a node of a view; the other bits are a hash.

@@ -15,7 +15,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hmcfs/hmcfs/metadata"
-	"github.com/hmcfs/hmcfs/objects/cluster"
 )
 
 // What callers of Mount and Unmount tell apart.
@@ -76,27 +75,6 @@ func (s *Server) abort() {
 // Wait returns when the mount is gone, whoever unmounted it, and its handles
 // are closed.
 func (s *Server) Wait() { <-s.gone }
-
-// Elsewhere is a file of another node: its number there.
-type Elsewhere struct {
-	Node *cluster.Node
-	Ino  metadata.Ino
-}
-
-// Elsewhere is what an inode number of the mount is at another node; nil for
-// what is ours.
-//
-// Errors: cluster.ErrStale.
-func (s *Server) Elsewhere(ino metadata.Ino) (*Elsewhere, error) {
-	if !cluster.OfAnotherNode(ino) {
-		return nil, nil
-	}
-	node, there, err := s.fs.tree.Locate(ino)
-	if err != nil {
-		return nil, err
-	}
-	return &Elsewhere{node, there}, nil
-}
 
 const (
 	// unmountTries is how often a busy mount is tried: the kernel releases

@@ -23,6 +23,10 @@ const (
 	maxIncarnations = 1 << 16
 )
 
+// NodesIno is the number of the directory of a mount that lists the other nodes. The store
+// gives none below metadata.FirstIno.
+const NodesIno objects.Ino = 8
+
 // OfAnotherNode reports whether a number of a Mesh is that of another node's inode.
 func OfAnotherNode(ino objects.Ino) bool { return ino >= otherBit && ino < otherEnd }
 

@@ -23,18 +23,14 @@ type Mesh struct {
 	local   objects.Local
 	cluster *Cluster // nil where there are no other nodes
 	others  incarnations
-	top     objects.Ino
 	born    metadata.Timespec
 }
 
 var _ objects.Tree = (*Mesh)(nil)
 
-// NewMesh makes the tree of a mount. cluster is nil for a node alone. top is the number
-// of the directory that lists the nodes.
-func NewMesh(store *objects.Store, cluster *Cluster, top objects.Ino) *Mesh {
-	return &Mesh{
-		local: objects.Local{Store: store}, cluster: cluster, top: top, born: metadata.TimespecOf(time.Now()),
-	}
+// NewMesh makes the tree of a mount. cluster is nil for a node alone.
+func NewMesh(store *objects.Store, cluster *Cluster) *Mesh {
+	return &Mesh{local: objects.Local{Store: store}, cluster: cluster, born: metadata.TimespecOf(time.Now())}
 }
 
 // Locate returns the node that has an inode, and the inode's number there; nil for an
@@ -117,7 +113,7 @@ func (m *Mesh) topAttr(ctx context.Context, n *incarnation) (objects.Attr, error
 	return objects.Attr{State: objects.StateLive, Inode: metadata.Inode{
 		Ino: n.number(metadata.RootIno), Gen: n.gen,
 		Mode: metadata.TypeDir | 0o555, Nlink: 2 + uint32(len(r.Devices)),
-		UID: root.UID, GID: root.GID, Parent: m.top,
+		UID: root.UID, GID: root.GID, Parent: NodesIno,
 		Atime: m.born, Mtime: m.born, Ctime: m.born, Btime: m.born,
 	}}, nil
 }

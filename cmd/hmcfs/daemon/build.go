@@ -16,6 +16,7 @@ import (
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/metadata/badgerkv"
 	"github.com/hmcfs/hmcfs/objects"
+	"github.com/hmcfs/hmcfs/objects/cluster"
 	"github.com/hmcfs/hmcfs/objects/owner"
 	"github.com/hmcfs/hmcfs/transport"
 )
@@ -242,6 +243,7 @@ func (d *Daemon) openStore(ctx context.Context, back *undo) error {
 		}
 		return fmt.Errorf("recover the objects of %s: %w", d.opts.Places.State, err)
 	}
+	d.tree = cluster.NewMesh(d.store, nil)
 	d.warnRecovery(d.store.Recovery())
 	back.push(func() {
 		d.store.Close(context.WithoutCancel(ctx), objects.CloseOptions{Keep: true}) //nolint:errcheck // the failure that led here is told
@@ -274,7 +276,7 @@ func (d *Daemon) rootMode() metadata.Mode {
 func (d *Daemon) mount(ctx context.Context, back *undo) error {
 	s := d.opts.Settings
 	server, err := fs.Mount(ctx, fs.Options{
-		Store: d.store, Engine: d.engine, Cluster: d.otherNodes(), MountPoint: d.opts.Places.MountPoint,
+		Store: d.store, Engine: d.engine, Cluster: d.otherNodes(), Tree: d.tree, MountPoint: d.opts.Places.MountPoint,
 		AllowOther: s.AllowOther, Passthrough: fs.PassthroughMode(s.Passthrough),
 		ReadAhead: s.ReadAhead, NoReadAhead: s.ReadAhead == 0,
 		MaxWrite: s.MaxWrite, MaxBackground: s.MaxBackground, CacheTimeout: cacheTimeout(s.CacheTimeout),

@@ -170,6 +170,9 @@ func (d *Daemon) openCluster(ctx context.Context) error {
 		Squash: o.parsed.Squash, Owner: d.remoteOwner(), Timeout: s.NodeTimeout,
 		DialTimeout: min(s.NodeTimeout, dialLimit), Collectives: knobs, Logger: d.opts.Logger,
 	})
+	if err == nil {
+		d.tree = cluster.NewMesh(d.store, o.cluster)
+	}
 	return err
 }
 

@@ -60,14 +60,13 @@ func (o *opened) open(ctx context.Context, ino metadata.Ino, access objects.Perm
 	if e, has := o.ends[ino]; has {
 		return e, nil
 	}
-	there, err := o.d.server.Elsewhere(ino)
+	node, there, err := o.d.tree.Locate(ino)
 	if err != nil {
 		return cluster.End{}, err
 	}
 	var e cluster.End
-	if there != nil {
-		who := o.by.WithGroups()
-		e.Remote, err = there.Node.Open(ctx, who, there.Ino, access)
+	if node != nil {
+		e.Remote, err = node.Open(ctx, o.by.WithGroups(), there, access)
 	} else {
 		e.Local, err = o.local(ctx, ino, access)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/objects"
 	"github.com/hmcfs/hmcfs/objects/adminapi"
+	"github.com/hmcfs/hmcfs/objects/cluster"
 	"github.com/hmcfs/hmcfs/objects/hetero/local"
 	"github.com/hmcfs/hmcfs/objects/owner"
 	"github.com/hmcfs/hmcfs/transport"
@@ -42,6 +43,8 @@ type Daemon struct {
 	guard *owner.Guard
 	// others is nil for a mount of its own.
 	others *others
+	// tree has the files of the store and of all other nodes.
+	tree   *cluster.Mesh
 	server *fs.Server
 	admin  *admin.Server
 	// refusals count what the admin socket refuses users.

@@ -42,13 +42,13 @@ func (d *Daemon) mayReach(ctx context.Context, by objects.Caller, ino metadata.I
 	if by.UID == 0 {
 		return nil
 	}
-	there, err := d.server.Elsewhere(ino)
+	node, _, err := d.tree.Locate(ino)
 	if err != nil {
 		return err
 	}
-	if there != nil {
+	if node != nil {
 		return fmt.Errorf("inode %d is a file of node %s, which user %d has to show by its descriptor: %w",
-			ino, there.Node.Record().Name, by.UID, objects.ErrForbidden)
+			ino, node.Record().Name, by.UID, objects.ErrForbidden)
 	}
 	return d.store.MayReach(ctx, by, ino)
 }
