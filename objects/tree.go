@@ -3,6 +3,7 @@ package objects
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/metadata"
@@ -57,7 +58,9 @@ type Inodes interface {
 
 // Opener opens files.
 type Opener interface {
-	// Open opens a regular file. The caller closes it.
+	// Open opens a regular file, which the caller closes.
+	//
+	// Errors: metadata.ErrIsDir; ErrInvalid for what is neither.
 	Open(ctx context.Context, who Caller, ino Ino, want Permission) (OpenFile, error)
 	// CreateOpen makes a regular file and opens it. With Existing, a regular file that
 	// has the name already is opened where its owner checks that the caller may.
@@ -220,10 +223,13 @@ func (l Local) StatFS(ctx context.Context, _ Caller, ino Ino) (devices.Usage, er
 // Open is Opener's. The kernel has checked what is wanted.
 func (l Local) Open(ctx context.Context, who Caller, ino Ino, _ Permission) (OpenFile, error) {
 	f, err := l.OpenAs(uninterrupted(ctx), ino, who)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		return f, nil
 	}
-	return f, nil
+	if a, none := l.Store.Attr(uninterrupted(ctx), ino); none == nil && a.IsDir() {
+		err = fmt.Errorf("open inode %d: %w", ino, metadata.ErrIsDir)
+	}
+	return nil, err
 }
 
 // CreateOpen is Opener's. It opens no file that existed, as the kernel has not checked
