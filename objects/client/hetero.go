@@ -34,22 +34,31 @@ func allFailed(keys []string, err error) hetero.Results {
 
 // results reads what became of each key, and ends the answer.
 func (a *answer) results() hetero.Results {
-	r, came := make(hetero.Results, len(a.keys)), make([]bool, len(a.keys))
+	r := make(hetero.Results, len(a.keys))
+	a.outcomes(func(i int, one hetero.Result) { r[i] = one })
+	return r
+}
+
+// outcomes hands out what became of each key, once, as it comes, and ends the answer.
+func (a *answer) outcomes(each func(i int, r hetero.Result)) {
+	told := make([]bool, len(a.keys))
 	_, err := a.each(func(l adminapi.Line) {
-		r[l.N], came[l.N] = hetero.Result{Err: a.session.told(l.Code, l.Error), Skipped: l.Skipped}, true
+		if !told[l.N] {
+			told[l.N] = true
+			each(l.N, hetero.Result{Key: a.keys[l.N], Err: a.session.told(l.Code, l.Error), Skipped: l.Skipped})
+		}
 	})
 	a.end(errors.Is(err, io.EOF))
 	var why error
 	for i, key := range a.keys {
-		if r[i].Key = key; came[i] {
+		if told[i] {
 			continue
 		}
 		if why == nil {
 			why = a.why(err)
 		}
-		r[i].Err = why
+		each(i, hetero.Result{Key: key, Err: why})
 	}
-	return r
 }
 
 // batch makes a call that goes on in the background.
@@ -274,6 +283,25 @@ func (s *Session) GenerateKey(prefix string) (string, error) {
 // Expire gives keys a time to live.
 func (s *Session) Expire(ctx context.Context, keys []string, ttl time.Duration) (hetero.Results, error) {
 	return s.results(ctx, adminapi.VerbExpire, &adminapi.Call{Keys: keys, TTL: adminapi.Duration(ttl)})
+}
+
+// Each tells of each key when it names an object whose bytes are there.
+func (s *Session) Each(
+	ctx context.Context, keys []string, published bool, timeout time.Duration, came func(i int, err error),
+) error {
+	q := &adminapi.Call{Keys: keys, Published: published, Timeout: adminapi.Duration(timeout)}
+	a, asked, err := s.ask(ctx, adminapi.VerbWait, q)
+	switch {
+	case err == nil:
+		a.outcomes(func(i int, r hetero.Result) { came(i, r.Err) })
+	case !asked:
+		return err
+	default:
+		for i := range keys {
+			came(i, err)
+		}
+	}
+	return nil
 }
 
 // Wait returns, by key, when it names an object whose bytes are there.

@@ -141,8 +141,12 @@ type Directory interface {
 	// Expire gives keys a time to live from now on, in whole seconds; 0 is for
 	// ever.
 	Expire(ctx context.Context, keys []string, ttl time.Duration) (Results, error)
-	// Wait returns, by key, when it names an object whose bytes are there; with
-	// published set, when it is published. A key that is not there in time is
-	// ErrTimeout.
+	// Each calls came once for each key, by its place: with nil as soon as it names an
+	// object whose bytes are there or, with published set, as soon as it is published;
+	// with ErrTimeout when the time ends before. Calls of came do not overlap, and all
+	// have returned when Each returns. The error is that of a whole call that is
+	// refused: came is not called then.
+	Each(ctx context.Context, keys []string, published bool, timeout time.Duration, came func(i int, err error)) error
+	// Wait returns what Each tells of each key, when it has told of all.
 	Wait(ctx context.Context, keys []string, published bool, timeout time.Duration) (Results, error)
 }

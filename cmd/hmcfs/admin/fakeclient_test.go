@@ -354,8 +354,19 @@ func (c *fakeClient) Expire(ctx context.Context, keys []string, ttl time.Duratio
 	return c.run(ctx, "expire", adminapi.Call{Keys: keys, TTL: adminapi.Duration(ttl)})
 }
 
-func (c *fakeClient) Wait(ctx context.Context, keys []string, published bool, timeout time.Duration) (hetero.Results, error) {
-	return c.run(ctx, "wait", adminapi.Call{Keys: keys, Published: published, Timeout: adminapi.Duration(timeout)})
+func (c *fakeClient) Each(ctx context.Context, keys []string, published bool, timeout time.Duration, came func(int, error)) error {
+	r, err := c.run(ctx, "wait", adminapi.Call{Keys: keys, Published: published, Timeout: adminapi.Duration(timeout)})
+	if r == nil {
+		return err
+	}
+	for i, one := range r {
+		came(i, one.Err)
+	}
+	return nil
+}
+
+func (c *fakeClient) Wait(context.Context, []string, bool, time.Duration) (hetero.Results, error) {
+	return nil, errors.New("nobody asks")
 }
 
 func (c *fakeClient) Close() error {

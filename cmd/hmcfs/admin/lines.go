@@ -120,18 +120,18 @@ func (l *lines) futures(futures []*hetero.Future, err error, left <-chan struct{
 	if futures == nil && err != nil {
 		return err
 	}
-	e := &endings{came: make(chan struct{}, 1)}
+	e := newEndings()
 	for i, f := range futures {
-		f.Then(func() { e.add(i) })
+		f.Then(func() { e.add(lineOf(i, f.Key(), f.Err())) })
 	}
-	todo := len(futures) - l.ended(futures, e.take())
+	todo := len(futures) - l.putAll(e.take())
 	begun := lineOf(0, "", err)
 	begun.Begun = true
 	l.put(begun)
 	for l.flush() == nil && todo > 0 {
 		select {
 		case <-e.came:
-			todo -= l.ended(futures, e.take())
+			todo -= l.putAll(e.take())
 		case <-left:
 			return nil
 		}
@@ -139,26 +139,29 @@ func (l *lines) futures(futures []*hetero.Future, err error, left <-chan struct{
 	return nil
 }
 
-// ended puts the lines of futures that have ended.
-func (l *lines) ended(futures []*hetero.Future, which []int) int {
-	for _, i := range which {
-		l.put(lineOf(i, futures[i].Key(), futures[i].Err()))
+// putAll is put for several lines, whose number it returns.
+func (l *lines) putAll(all []adminapi.Line) int {
+	for _, line := range all {
+		l.put(line)
 	}
-	return len(which)
+	return len(all)
 }
 
-// endings are futures that have ended and were not told yet.
+// endings is what became of keys and is not put yet. Any goroutine adds to it.
 type endings struct {
+	// came has room for one: there are lines to take.
 	came chan struct{}
 
 	mu sync.Mutex
 	// +checklocks:mu
-	which []int
+	lines []adminapi.Line
 }
 
-func (e *endings) add(i int) {
+func newEndings() *endings { return &endings{came: make(chan struct{}, 1)} }
+
+func (e *endings) add(line adminapi.Line) {
 	e.mu.Lock()
-	e.which = append(e.which, i)
+	e.lines = append(e.lines, line)
 	e.mu.Unlock()
 	select {
 	case e.came <- struct{}{}:
@@ -166,10 +169,10 @@ func (e *endings) add(i int) {
 	}
 }
 
-func (e *endings) take() []int {
+func (e *endings) take() []adminapi.Line {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	which := e.which
-	e.which = nil
-	return which
+	lines := e.lines
+	e.lines = nil
+	return lines
 }

@@ -50,9 +50,7 @@ func verbs() map[adminapi.Verb]verb {
 		adminapi.VerbExpire: func(ctx context.Context, c hetero.Client, q *adminapi.Call, out *lines) error {
 			return out.results(c.Expire(ctx, q.Keys, time.Duration(q.TTL)))
 		},
-		adminapi.VerbWait: func(ctx context.Context, c hetero.Client, q *adminapi.Call, out *lines) error {
-			return out.results(c.Wait(ctx, q.Keys, q.Published, time.Duration(q.Timeout)))
-		},
+		adminapi.VerbWait: wait,
 		adminapi.VerbUnregister: func(ctx context.Context, c hetero.Client, q *adminapi.Call, out *lines) error {
 			return out.results(nil, c.Unregister(ctx, q.Memory))
 		},
@@ -77,6 +75,29 @@ func subscribe(ctx context.Context, c hetero.Client, q *adminapi.Call, out *line
 	defer cancel() // also when nobody reads the answer
 	futures, err := c.DevSubscribe(ctx, q.Keys, q.Lists, hetero.SubscribeOptions{Timeout: time.Duration(q.Timeout)})
 	return out.futures(futures, err, nil)
+}
+
+// wait answers with each key as it comes.
+func wait(ctx context.Context, c hetero.Client, q *adminapi.Call, out *lines) error {
+	e, ended := newEndings(), make(chan error, 1)
+	go func() {
+		ended <- c.Each(ctx, q.Keys, q.Published, time.Duration(q.Timeout), func(i int, err error) {
+			e.add(lineOf(i, q.Keys[i], err))
+		})
+	}()
+	for {
+		select {
+		case <-e.came:
+			out.putAll(e.take())
+			_ = out.flush() // where nobody reads, the end of the connection ends the wait
+		case err := <-ended:
+			if err == nil {
+				out.putAll(e.take())
+				out.end()
+			}
+			return err
+		}
+	}
 }
 
 // onlyKey is the key of a call that is about one.

@@ -44,15 +44,11 @@ type delivery struct {
 	row *keyRow
 	// mode is that of a target that is made.
 	mode fs.FileMode
-	c    hetero.Client
 	size int64
 }
 
 // run delivers to where the row says. inside is for a target in the mount.
-func (d *delivery) run(ctx context.Context, inside bool) (err error) {
-	if d.c, err = d.session(ctx); err != nil {
-		return err
-	}
+func (d *delivery) run(ctx context.Context, inside bool) error {
 	if d.row.Path == standardStream {
 		return d.stream(ctx, d.a.out())
 	}

@@ -84,8 +84,8 @@ func TestWrittenOnce(t *testing.T) {
 			content := kit.Bytes(1, 0, size)
 			s := &subscription{
 				a: a, m: place.Mount{MountPoint: dir}, reserved: map[int]bool{},
-				r:   a.newKeyReport("subscribe", []keyPath{{key: "k", path: standardStream}}),
-				own: &publicationClient{content: content, fetch: c.fetch, settle: c.settle},
+				r: a.newKeyReport("subscribe", []keyPath{{key: "k", path: standardStream}}),
+				c: &publicationClient{content: content, fetch: c.fetch, settle: c.settle},
 			}
 			again := s.take(t.Context(), []int{0})
 			if (len(again) > 0) != c.again || !bytes.Equal(out.Bytes(), content[:c.written]) {

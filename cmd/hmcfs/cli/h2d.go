@@ -61,13 +61,13 @@ func (a *app) h2d(ctx context.Context, args []string, f *h2dFlags) error {
 	defer func() { _ = c.Close() }() // what it has read stays
 	l := &loading{c: c, m: m, r: a.newKeyReport("h2d", pairs)}
 	l.r.line = movedLine
-	g := &getting{m: m, waits: f.timeout.Duration > 0}
-	v := &arrivals{
-		there: func(keys []string) []presence { return lookUp(keys, g.there) },
-		take:  l.take, fail: l.r.fail, kinds: []string{eventCreated},
-		listen: func(ctx context.Context) (eventStream, error) { return a.listenAll(ctx, m, keysOf(pairs)) },
+	if f.timeout.Duration == 0 {
+		l.take(ctx, l.r.places())
+		err = ctx.Err()
+	} else {
+		v := &arrivals{c: c, take: l.take, fail: l.r.fail}
+		err = v.each(ctx, l.r.keys(), f.timeout.Duration)
 	}
-	err = v.each(ctx, keysOf(pairs), f.timeout.Duration)
 	return l.r.finish(ctx, *f.asJSON, err)
 }
 

@@ -63,6 +63,15 @@ func (r *keyReport) keys() []string {
 	return keys
 }
 
+// places are those of all keys.
+func (r *keyReport) places() []int {
+	places := make([]int, len(r.rows))
+	for i := range places {
+		places[i] = i
+	}
+	return places
+}
+
 // succeed ends a key; what else there is to say of it is in its row by then.
 func (r *keyReport) succeed(i int) {
 	r.rows[i].OK, r.ended[i] = true, true

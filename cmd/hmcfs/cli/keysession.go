@@ -27,6 +27,13 @@ const (
 // keyEvent is one thing that happened to a key.
 type keyEvent = adminapi.Event
 
+// eventStream is the events of a mount from its beginning on.
+type eventStream interface {
+	// Next waits for the next event, or for the context's end.
+	Next(ctx context.Context) (keyEvent, error)
+	Close() error
+}
+
 // openKeys begins a session with the daemon of a mount. The caller closes it.
 func (a *app) openKeys(ctx context.Context, m place.Mount) (hetero.Client, error) {
 	socket, err := a.keySocket(ctx, m)

@@ -13,6 +13,7 @@ import (
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/copier"
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/place"
 	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/objects"
 	"github.com/hmcfs/hmcfs/objects/hetero"
 )
 
@@ -63,7 +64,7 @@ func (a *app) mget(ctx context.Context, args []string, f *mgetFlags) error {
 	if err != nil {
 		return err
 	}
-	g := &getting{a: a, r: a.newKeyReport("mget", pairs), waits: f.timeout.Duration > 0}
+	g := &getting{a: a, r: a.newKeyReport("mget", pairs)}
 	if g.opts, err = f.part(); err != nil {
 		return usage(err)
 	}
@@ -77,18 +78,11 @@ func (a *app) mget(ctx context.Context, args []string, f *mgetFlags) error {
 		g.r.line = nil
 	}
 	g.opts.Started, g.opts.Moved = g.r.bar.grow, g.r.bar.add
-	v := &arrivals{
-		there: func(keys []string) []presence {
-			return lookUp(keys, func(key string) (bool, error) {
-				is, failure := g.there(key)
-				return is, a.reason(ctx, g.m, key, false, failure)
-			})
-		},
-		take: g.take, kinds: []string{eventCreated},
-		fail:   func(place int, err error) { g.r.fail(place, g.late(ctx, g.r.rows[place].Key, err)) },
-		listen: func(ctx context.Context) (eventStream, error) { return a.listenAll(ctx, g.m, keysOf(pairs)) },
+	if f.timeout.Duration == 0 {
+		err = g.now(ctx)
+	} else {
+		err = g.wait(ctx, f.timeout.Duration)
 	}
-	err = v.each(ctx, keysOf(pairs), f.timeout.Duration)
 	return g.r.finish(ctx, *f.asJSON, err)
 }
 
@@ -139,39 +133,58 @@ func (f *mgetFlags) part() (copier.Options, error) {
 
 // getting copies what keys name.
 type getting struct {
-	a     *app
-	m     place.Mount
-	r     *keyReport
-	opts  copier.Options
-	waits bool
+	a    *app
+	m    place.Mount
+	r    *keyReport
+	opts copier.Options
 }
 
-// there says whether a key names an object whose bytes are there. A lost one
-// may be set again, which is worth waiting for.
-func (g *getting) there(key string) (bool, error) {
-	_, err := statIn(g.m, keysDir, key, os.Stat)
-	switch {
-	case errors.Is(err, fs.ErrNotExist), g.waits && unasked(err):
-		return false, nil
-	case err != nil:
-		return false, err
-	case xattr(keyFile(g.m, key), "user.hmc.state") != "lost":
-		return true, nil
-	case g.waits:
-		return false, nil
-	}
-	return false, hetero.ErrLost
-}
-
-// late returns the error of a key that was not there in time, given as err.
-// Where a node could not be asked for the key, the error says that too.
-func (g *getting) late(ctx context.Context, key string, err error) error {
-	if !errors.Is(err, hetero.ErrTimeout) {
+// wait copies keys as they come. It needs a session with the daemon.
+func (g *getting) wait(ctx context.Context, timeout time.Duration) error {
+	c, err := g.a.openKeys(ctx, g.m)
+	if err != nil {
 		return err
 	}
-	_, failure := statIn(g.m, keysDir, key, os.Stat)
-	if unasked(failure) {
-		err = fmt.Errorf("%w, and %w", err, g.a.reason(ctx, g.m, key, false, failure))
+	defer func() { _ = c.Close() }() // it holds nothing
+	v := &arrivals{c: c, take: g.take, fail: g.r.fail}
+	return v.each(ctx, g.r.keys(), timeout)
+}
+
+// maxLooks bounds the keys that are looked up at a time: those of other nodes take
+// a round trip each.
+const maxLooks = 16
+
+// now copies the keys that are there.
+func (g *getting) now(ctx context.Context) error {
+	keys := g.r.keys()
+	errs := make([]error, len(keys))
+	_ = objects.Parallel(ctx, len(keys), maxLooks, func(ctx context.Context, i int) error {
+		errs[i] = g.a.reason(ctx, g.m, keys[i], false, g.there(keys[i]))
+		return nil // each key has its own error
+	})
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	var there []int
+	for i, err := range errs {
+		if err == nil {
+			there = append(there, i)
+		} else {
+			g.r.fail(i, err)
+		}
+	}
+	g.take(ctx, there)
+	return ctx.Err()
+}
+
+// there fails unless a key names an object whose bytes are there.
+func (g *getting) there(key string) error {
+	_, err := statIn(g.m, keysDir, key, os.Stat)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return hetero.ErrNotFound
+	case err == nil && xattr(keyFile(g.m, key), "user.hmc.state") == "lost":
+		return hetero.ErrLost
 	}
 	return err
 }

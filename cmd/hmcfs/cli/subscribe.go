@@ -66,24 +66,14 @@ func (a *app) subscribe(ctx context.Context, args []string, f *subscribeFlags) e
 		return err
 	}
 	s := &subscription{a: a, m: m, force: f.force, r: a.newKeyReport("subscribe", pairs), reserved: map[int]bool{}}
-	if s.far, err = a.openFar(ctx, m); err != nil {
+	if s.c, err = a.openKeys(ctx, m); err != nil {
 		return err
 	}
-	defer s.close()
+	defer func() { _ = s.c.Close() }() // what is reserved is offered again
 	if s.r.line = movedLine; toOutput {
 		s.r.line = nil
 	}
-	v := &arrivals{
-		there: func(keys []string) []presence { return s.anywhere(ctx, keys) },
-		take:  s.take, fail: s.fail, kinds: []string{eventPublished},
-		listen: func(ctx context.Context) (eventStream, error) {
-			here, lerr := a.listen(ctx, m)
-			if lerr != nil || s.far == nil {
-				return here, lerr
-			}
-			return s.far.stream(ctx, keysOf(pairs), true, here), nil
-		},
-	}
+	v := &arrivals{c: s.c, published: true, take: s.take, fail: s.fail}
 	err = v.each(ctx, keysOf(pairs), timeout)
 	return s.r.finish(ctx, *f.asJSON, err)
 }
@@ -94,35 +84,11 @@ type subscription struct {
 	m     place.Mount
 	force bool
 	r     *keyReport
-	// far is nil where there are no other nodes.
-	far *far
-	// own is nil where there are, and until it is needed.
-	own hetero.Client
+	// c is the subscriber's own session with the daemon, which has its reservations.
+	c hetero.Client
 	// reserved are the places of keys that another one was receiving at the last
 	// attempt.
 	reserved map[int]bool
-}
-
-// anywhere says which keys are published, here or on another node.
-func (s *subscription) anywhere(ctx context.Context, keys []string) []presence {
-	out := lookUp(keys, s.there)
-	if s.far == nil {
-		return out
-	}
-	var absent []int
-	for i, p := range out {
-		if !p.is && p.err == nil {
-			absent = append(absent, i)
-		}
-	}
-	names := make([]string, len(absent))
-	for n, i := range absent {
-		names[n] = keys[i]
-	}
-	for n, is := range s.far.published(ctx, names) {
-		out[absent[n]].is = is // one that can't be seen now may come
-	}
-	return out
 }
 
 // fail reports a key that did not come in time, or can't be looked at.
@@ -209,28 +175,4 @@ func (s *subscription) receive(ctx context.Context, place int) error {
 		err = hinted(fmt.Errorf("%s is there already: %w", row.Path, fs.ErrExist), "-f replaces it; nothing was received")
 	}
 	return err
-}
-
-// session is the subscriber's own session with the daemon, which holds its
-// reservations.
-func (s *subscription) session(ctx context.Context) (hetero.Client, error) {
-	if s.far != nil {
-		return s.far.c, nil
-	}
-	if s.own == nil {
-		c, err := s.a.openKeys(ctx, s.m)
-		if err != nil {
-			return nil, err
-		}
-		s.own = c
-	}
-	return s.own, nil
-}
-
-// close ends the sessions. What is reserved is offered again.
-func (s *subscription) close() {
-	s.far.close()
-	if s.own != nil {
-		_ = s.own.Close() // it holds nothing more
-	}
 }

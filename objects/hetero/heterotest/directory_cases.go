@@ -20,6 +20,7 @@ func directoryCases() []testCase {
 		{"E7 exist", checkExist},
 		{"wait for keys", checkWait},
 		{"wait for publications", checkWaitPublished},
+		{"each key is told as it comes", checkEach},
 		{"a key that nobody has drawn", checkGenerate},
 	}
 }
@@ -134,6 +135,9 @@ func (u *user) refusesKeys(what string, keys []string) {
 	e.refused("Expire with "+what, r, err, hetero.ErrInvalid)
 	r, err = u.Wait(ctx, keys, false, moment)
 	e.refused("Wait with "+what, r, err, hetero.ErrInvalid)
+	var told []int
+	err = u.Each(ctx, keys, false, moment, func(i int, _ error) { told = append(told, i) })
+	e.refused("Each with "+what, told, err, hetero.ErrInvalid)
 }
 
 // checkEvents listens to a life of a key and of a publication.
@@ -236,6 +240,53 @@ func checkWaitPublished(e *env) {
 	r, err = wait.wait()
 	e.done(keys, r, err)
 	e.pending(given) // to wait is not to receive
+}
+
+func checkEach(e *env) {
+	u, other := e.user(), e.user()
+	keys := e.keys("k", 4)
+	from := u.buffer(e.near(), same(4, shape{20})...)
+	const unknown = -1
+	come := func(i int) { u.set(keys[i:i+1], from.part(i, i+1)) }
+	told, ended := make(chan int, 2*len(keys)), make(chan error, 1)
+	come(1)
+	go func() {
+		ended <- other.Each(e.Context(), keys, false, e.long(), func(i int, err error) {
+			if err != nil {
+				i = unknown
+			}
+			told <- i
+		})
+	}()
+	for n, i := range []int{1, 3, 2, 0} {
+		if n > 0 {
+			come(i)
+		}
+		select {
+		case got := <-told:
+			if got != i {
+				e.Fatalf("told of key %d, want %d", got, i)
+			}
+		case <-time.After(e.long()):
+			e.Fatalf("key %d is not told while others are missing", i)
+		}
+	}
+	e.ok(<-ended)
+	if len(told) > 0 {
+		e.Errorf("told of key %d again", <-told)
+	}
+	missing := append(e.keys("unknown", 1), keys[0])
+	var failed []int
+	e.ok(other.Each(e.Context(), missing, false, moment, func(i int, err error) {
+		if isErr(err, hetero.ErrTimeout) {
+			failed = append(failed, i)
+		} else if err != nil {
+			e.Errorf("key %d is told as %v", i, err)
+		}
+	}))
+	if len(failed) != 1 || failed[0] != 0 {
+		e.Errorf("not there in time: %v, want [0]", failed)
+	}
 }
 
 func checkGenerate(e *env) {

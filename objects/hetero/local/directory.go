@@ -3,6 +3,7 @@ package local
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/hmcfs/hmcfs/devices"
@@ -126,17 +127,38 @@ func expiry(ttl time.Duration) metadata.Timespec {
 	return metadata.TimespecOf(time.Now().Add(ttl))
 }
 
+// Each tells of each key when it is there, or the time is over.
+func (c *Client) Each(
+	ctx context.Context, keys []string, published bool, timeout time.Duration, came func(i int, err error),
+) error {
+	if err := errors.Join(hetero.CheckKeys(keys), hetero.CheckTimeout(timeout)); err != nil {
+		return err
+	}
+	call, leave, err := c.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	var one sync.Mutex
+	c.carryOut(call, plan{
+		keys: keys, published: published, timeout: timeout, late: hetero.ErrTimeout,
+		try: func(ctx context.Context, i int) error { return c.there(ctx, keys[i], published) },
+	}, func(i int, err error) {
+		one.Lock()
+		defer one.Unlock()
+		came(i, err)
+	})
+	return nil
+}
+
 // Wait returns when keys are there, or the time is over.
 func (c *Client) Wait(ctx context.Context, keys []string, published bool, timeout time.Duration) (hetero.Results, error) {
-	if err := errors.Join(hetero.CheckKeys(keys), hetero.CheckTimeout(timeout)); err != nil {
+	out := make(hetero.Results, len(keys))
+	err := c.Each(ctx, keys, published, timeout, func(i int, err error) { out[i] = hetero.Result{Key: keys[i], Err: err} })
+	if err != nil {
 		return nil, err
 	}
-	return c.do(ctx, func(call context.Context) hetero.Results {
-		return c.collect(call, plan{
-			keys: keys, published: published, timeout: timeout, late: hetero.ErrTimeout,
-			try: func(ctx context.Context, i int) error { return c.there(ctx, keys[i], published) },
-		})
-	})
+	return out, out.Outcome()
 }
 
 // do carries out a call on keys whose arguments are checked.

@@ -33,6 +33,7 @@ type mutant struct {
 	subscribe func(ctx context.Context, keys []string, l []hetero.DeviceBlobList, o hetero.SubscribeOptions) ([]*hetero.Future, error)
 	exist     func(ctx context.Context, keys []string) ([]bool, error)
 	info      func(ctx context.Context, keys []string, published bool) ([]hetero.MetaInfo, error)
+	each      func(ctx context.Context, keys []string, published bool, timeout time.Duration, came func(int, error)) error
 	wait      func(ctx context.Context, keys []string, published bool, timeout time.Duration) (hetero.Results, error)
 	forget    func(ctx context.Context, id hetero.MemoryID) error
 	generate  func(string) (string, error)
@@ -132,6 +133,13 @@ func (m *mutant) Wait(ctx context.Context, keys []string, published bool, timeou
 		return m.wait(ctx, keys, published, timeout)
 	}
 	return m.Client.Wait(ctx, keys, published, timeout)
+}
+
+func (m *mutant) Each(ctx context.Context, keys []string, published bool, timeout time.Duration, came func(int, error)) error {
+	if m.each != nil {
+		return m.each(ctx, keys, published, timeout, came)
+	}
+	return m.Client.Each(ctx, keys, published, timeout, came)
 }
 
 func (m *mutant) Unregister(ctx context.Context, id hetero.MemoryID) error {
@@ -543,6 +551,26 @@ func askMutants() []mutation {
 		{"a wait does not wait", "wait for keys", func(m *mutant) {
 			m.wait = func(ctx context.Context, keys []string, published bool, _ time.Duration) (hetero.Results, error) {
 				return m.Client.Wait(ctx, keys, published, 0)
+			}
+		}},
+		{"the missing key holds up what is told", "each key is told as it comes", func(m *mutant) {
+			m.each = func(ctx context.Context, keys []string, published bool, timeout time.Duration, came func(int, error)) error {
+				r, err := m.Client.Wait(ctx, keys, published, timeout)
+				for i, one := range r {
+					came(i, one.Err)
+				}
+				if r == nil {
+					return err
+				}
+				return nil
+			}
+		}},
+		{"a key is told twice", "each key is told as it comes", func(m *mutant) {
+			m.each = func(ctx context.Context, keys []string, published bool, timeout time.Duration, came func(int, error)) error {
+				return m.Client.Each(ctx, keys, published, timeout, func(i int, err error) {
+					came(i, err)
+					came(i, err)
+				})
 			}
 		}},
 		{"a get does not wait", "A10 keys come step by step", func(m *mutant) {
