@@ -3,31 +3,95 @@ package fs
 import (
 	"fmt"
 
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
+
 	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/objects"
 )
 
-// controlContent produces what a file of .hmcfs/ holds now. A file keeps what
-// it held when it was opened, so that reading it in pieces gives one whole.
-func (f *filesystem) controlContent(ino metadata.Ino) ([]byte, error) {
-	switch ino {
-	case versionIno:
-		return []byte(f.opts.Version + "\n"), nil
-	case configIno:
-		return f.produce("config", f.opts.Config)
-	case statsIno:
-		content, err := f.produce("stats", f.opts.Stats)
-		f.statsLen.Store(uint64(len(content)))
-		return content, err
-	case topoIno:
-		return f.produce("topology.json", f.opts.Topology)
-	case eventsIno:
-		return nil, nil // it is a stream
-	default:
-		return nil, metadata.ErrIsDir
+// eventsName is the file of .hmcfs/ that is not listed, since a copy of the
+// tree would wait for its end.
+const eventsName = "events"
+
+// controlEntries are the files of .hmcfs/ that are listed.
+func controlEntries() []dirEntry {
+	return []dirEntry{
+		{name: "config", ino: configIno, mode: metadata.TypeRegular, offset: dotsEnd + 1},
+		{name: "stats", ino: statsIno, mode: metadata.TypeRegular, offset: dotsEnd + 2},
+		{name: "topology.json", ino: topoIno, mode: metadata.TypeRegular, offset: dotsEnd + 3},
+		{name: "version", ino: versionIno, mode: metadata.TypeRegular, offset: dotsEnd + 4},
 	}
 }
 
-func (f *filesystem) produce(name string, content func() ([]byte, error)) ([]byte, error) {
+// controlDir is .hmcfs/.
+type controlDir struct{ base }
+
+func (d controlDir) attr() (objects.Attr, error) { return d.attrAs(metadata.TypeDir|0o555, 2, 0) }
+
+func (d controlDir) lookup(name string, out *fuse.EntryOut) (done bool, status fuse.Status) {
+	if len(name) > metadata.MaxName {
+		return true, errNameTooLong
+	}
+	for _, e := range append(controlEntries(), dirEntry{name: eventsName, ino: eventsIno}) {
+		if e.name == name {
+			return true, d.fs.answer(controlIno, d.fs.provided(e.ino), out)
+		}
+	}
+	return true, fuse.ENOENT
+}
+
+func (d controlDir) list(<-chan struct{}, *fuse.InHeader, *dirHandle) (lister, error) {
+	return listFixed(controlEntries()), nil
+}
+
+// controlFile is a file of .hmcfs/. An open one keeps what it held when it was opened, so
+// that reading it in pieces gives one whole. It is read past the page cache, so that its
+// size need not be known before.
+type controlFile struct{ base }
+
+func (c controlFile) attr() (objects.Attr, error) {
+	return c.attrAs(metadata.TypeRegular|0o444, 1, c.size())
+}
+
+func (c controlFile) parent() metadata.Ino { return controlIno }
+
+func (c controlFile) open(by *fuse.Caller, flags uint32, out *fuse.OpenOut) fuse.Status {
+	if isWriting(flags) || flags&unix.O_TRUNC != 0 {
+		return fuse.EPERM
+	}
+	f := c.fs
+	if c.ino == eventsIno {
+		return f.openEvents(by, out)
+	}
+	content, err := c.content()
+	if err != nil {
+		return f.errs.status(err)
+	}
+	out.OpenFlags = fuse.FOPEN_DIRECT_IO | fuse.FOPEN_NOFLUSH
+	out.Fh = f.files.put(&fileHandle{content: content})
+	return fuse.OK
+}
+
+// content produces what the file holds now.
+func (c controlFile) content() ([]byte, error) {
+	o := &c.fs.opts
+	switch c.ino {
+	case versionIno:
+		return []byte(o.Version + "\n"), nil
+	case configIno:
+		return c.produce("config", o.Config)
+	case statsIno:
+		content, err := c.produce("stats", o.Stats)
+		c.fs.statsLen.Store(uint64(len(content)))
+		return content, err
+	case topoIno:
+		return c.produce("topology.json", o.Topology)
+	}
+	return nil, nil // events is a stream
+}
+
+func (c controlFile) produce(name string, content func() ([]byte, error)) ([]byte, error) {
 	data, err := content()
 	if err != nil {
 		return nil, fmt.Errorf("content of %s/%s: %w", controlName, name, err)
@@ -35,13 +99,13 @@ func (f *filesystem) produce(name string, content func() ([]byte, error)) ([]byt
 	return data, nil
 }
 
-// controlSize is the size that stat shows. That of stats is the one it had
-// when it was last opened, since producing it asks every device.
-func (f *filesystem) controlSize(ino metadata.Ino) uint64 {
-	if ino == statsIno {
-		return f.statsLen.Load()
+// size is the size that stat shows. That of stats is the one it had when it was last
+// opened, since producing it asks every device.
+func (c controlFile) size() uint64 {
+	if c.ino == statsIno {
+		return c.fs.statsLen.Load()
 	}
-	content, err := f.controlContent(ino)
+	content, err := c.content()
 	if err != nil {
 		return 0 // opening it reports the error
 	}

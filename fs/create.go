@@ -16,7 +16,7 @@ import (
 // Errors: EPERM where names are hmcfs's own to make; those of the store.
 func (f *filesystem) create(cancel <-chan struct{}, header *fuse.InHeader, name string, n metadata.Node, out *fuse.EntryOut) fuse.Status {
 	parent := metadata.Ino(header.NodeId)
-	if status := refusal(parent); status != fuse.OK {
+	if status := f.refusal(parent); status != fuse.OK {
 		return status
 	}
 	ctx, who, done := f.call(cancel, header, parent)
@@ -59,7 +59,7 @@ func (f *filesystem) Symlink(cancel <-chan struct{}, header *fuse.InHeader, targ
 func (f *filesystem) Link(cancel <-chan struct{}, in *fuse.LinkIn, name string, out *fuse.EntryOut) (status fuse.Status) {
 	defer f.ops.done(opLink, time.Now(), &status)
 	parent, ino := metadata.Ino(in.NodeId), metadata.Ino(in.Oldnodeid)
-	if status := refusal(ino, parent); status != fuse.OK {
+	if status := f.refusal(ino, parent); status != fuse.OK {
 		return status
 	}
 	ctx, who, done := f.call(cancel, &in.InHeader, ino, parent)
@@ -76,7 +76,7 @@ func (f *filesystem) Link(cancel <-chan struct{}, in *fuse.LinkIn, name string, 
 func (f *filesystem) Create(cancel <-chan struct{}, in *fuse.CreateIn, name string, out *fuse.CreateOut) (status fuse.Status) {
 	defer f.ops.done(opCreate, time.Now(), &status)
 	parent := metadata.Ino(in.NodeId)
-	if status := refusal(parent); status != fuse.OK {
+	if status := f.refusal(parent); status != fuse.OK {
 		return status
 	}
 	ctx, who, done := f.call(cancel, &in.InHeader, parent)

@@ -65,20 +65,9 @@ type dirHandle struct {
 func (f *filesystem) newDirHandle(cancel <-chan struct{}, header *fuse.InHeader, ino metadata.Ino) (h *dirHandle, err error) {
 	h = &dirHandle{ino: ino, waits: cluster.OfAnotherNode(ino)}
 	h.dots = func() []dirEntry { return f.dots(ino) }
-	switch {
-	case isView(ino):
-		h.list = (&viewLister{views: &f.views, id: ino}).list
-	case ino == controlIno:
-		h.list = listFixed(controlEntries())
-	case ino == keysIno:
-		h.waits = f.opts.Cluster != nil
-		keys := &keyLister{}
-		h.list = func(ctx context.Context, after uint64, limit int) ([]dirEntry, error) {
-			return keys.note(after, func(behind string) ([]dirEntry, error) { return f.keysBehind(ctx, behind, limit) })
-		}
-	case ino == nodesIno && f.opts.Cluster != nil:
-		h.list = (&nodesLister{fs: f}).list
-	default:
+	if n := f.provided(ino); n != nil {
+		h.list, err = n.list(cancel, header, h)
+	} else {
 		h.list, err = f.listInTree(cancel, header, h)
 	}
 	return h, err
@@ -101,8 +90,6 @@ func (f *filesystem) listInTree(cancel <-chan struct{}, header *fuse.InHeader, h
 			parent = a.Parent
 		}
 		h.dots = func() []dirEntry { return dotsOf(h.ino, parent) }
-	case h.ino == metadata.RootIno:
-		return f.listRoot(list), nil
 	case f.opts.ListViews && hasViews(h.ino):
 		return f.listWithViews(h.ino, list), nil
 	}
@@ -137,10 +124,8 @@ func (h *dirHandle) after(ctx context.Context, at, names uint64) ([]dirEntry, er
 // dots returns "." and "..".
 func (f *filesystem) dots(ino metadata.Ino) []dirEntry {
 	parent := metadata.RootIno
-	if isView(ino) {
-		parent = f.viewParent(ino)
-	} else if isReserved(ino) || ino == metadata.PublishIno {
-		parent = reservedParent(ino)
+	if n := f.provided(ino); n != nil {
+		parent = n.parent()
 	} else if a, err := f.store.Attr(background(), ino); err == nil && a.Parent != 0 {
 		parent = a.Parent
 	}
@@ -180,41 +165,4 @@ func listFixed(all []dirEntry) lister {
 		i := sort.Search(len(all), func(i int) bool { return all[i].offset > after })
 		return all[i:], nil
 	}
-}
-
-// listRoot lists what belongs to hmcfs, then the devices.
-func (f *filesystem) listRoot(devices lister) lister {
-	return func(ctx context.Context, after uint64, limit int) ([]dirEntry, error) {
-		own, err := listFixed(f.rootEntries())(ctx, after, limit)
-		if err != nil {
-			return nil, err
-		}
-		rest, err := devices(ctx, after, limit)
-		return append(own, rest...), err
-	}
-}
-
-// nodesLister lists nodes/ as it was when the listing began. It asks no node.
-type nodesLister struct {
-	fs   *filesystem
-	seen []dirEntry
-}
-
-// list is a lister. It is called with the lock of its directory's handle.
-func (l *nodesLister) list(_ context.Context, after uint64, limit int) ([]dirEntry, error) {
-	if after == dotsEnd {
-		l.seen = l.seen[:0]
-		for _, s := range l.fs.opts.Cluster.Nodes() {
-			ino, err := l.fs.tree.NodeIno(s.Name)
-			if err != nil {
-				continue // it has gone meanwhile
-			}
-			l.seen = append(l.seen, dirEntry{
-				name: string(s.Name), ino: ino, mode: metadata.TypeDir,
-				offset: dotsEnd + uint64(len(l.seen)) + 1,
-			})
-		}
-	}
-	from := min(after-dotsEnd, uint64(len(l.seen)))
-	return l.seen[from:min(from+uint64(limit), uint64(len(l.seen)))], nil
 }

@@ -21,8 +21,8 @@ func (f *filesystem) Lookup(cancel <-chan struct{}, header *fuse.InHeader, name 
 	if name == "." || name == ".." {
 		return f.lookupDot(cancel, header, parent, name, out)
 	}
-	if isReserved(parent) {
-		if done, status := f.lookupReserved(cancel, header, parent, name, out); done {
+	if n := f.provided(parent); n != nil {
+		if done, status := n.lookup(name, out); done {
 			return status
 		}
 	}
@@ -50,19 +50,22 @@ func (f *filesystem) enter(dir metadata.Ino, out *fuse.EntryOut, a *objects.Attr
 // lookupDot finds an inode by its number, or its parent. The kernel asks so
 // for a file handle of open_by_handle_at or NFS whose inode it has dropped.
 func (f *filesystem) lookupDot(cancel <-chan struct{}, header *fuse.InHeader, ino metadata.Ino, name string, out *fuse.EntryOut) fuse.Status {
-	if isView(ino) {
-		return f.lookupViewDot(cancel, header, ino, name, out)
-	}
-	if isReserved(ino) || ino == metadata.PublishIno && name == ".." {
-		if name == ".." {
-			ino = reservedParent(ino)
+	n := f.provided(ino)
+	switch {
+	case n != nil && name == ".":
+		return f.enterProvided(n, out)
+	case n != nil:
+		up, ok := n.(ascending)
+		if !ok {
+			return f.enterProvided(f.provided(n.parent()), out)
 		}
-		a, err := f.reservedAttr(ino)
-		if err != nil {
-			return f.errs.status(err)
+		dir, status := up.enterParent(out)
+		if dir == 0 {
+			return status
 		}
-		f.fillEntry(reservedParent(ino), out, &a)
-		return fuse.OK
+		return f.lookupDot(cancel, header, dir, ".", out)
+	case ino == metadata.PublishIno && name == "..":
+		return f.enterProvided(f.provided(metadata.RootIno), out)
 	}
 	ctx, who, done := f.call(cancel, header, ino)
 	defer done()
@@ -83,17 +86,12 @@ func (f *filesystem) lookupDot(cancel <-chan struct{}, header *fuse.InHeader, in
 // Forget drops references of the kernel's.
 func (f *filesystem) Forget(nodeid, nlookup uint64) {
 	ino := metadata.Ino(nodeid)
-	if isReserved(ino) && !isView(ino) && !isOtherKey(ino) {
-		return
-	}
 	var status fuse.Status
 	defer f.ops.done(opForget, time.Now(), &status)
-	switch {
-	case isView(ino):
-		f.views.forget(ino, nlookup)
-		return
-	case isOtherKey(ino):
-		f.otherKeys.forget(ino, nlookup)
+	if n := f.provided(ino); n != nil {
+		if c, ok := n.(counted); ok {
+			c.forget(nlookup)
+		}
 		return
 	}
 	if f.tree.Forget(ino, nlookup) {
@@ -118,8 +116,8 @@ func (f *filesystem) GetAttr(cancel <-chan struct{}, in *fuse.GetAttrIn, out *fu
 
 // attr returns any inode as it is now.
 func (f *filesystem) attr(cancel <-chan struct{}, header *fuse.InHeader, ino metadata.Ino) (objects.Attr, error) {
-	if isReserved(ino) {
-		return f.reservedAttr(ino)
+	if n := f.provided(ino); n != nil {
+		return n.attr()
 	}
 	ctx, who, done := f.call(cancel, header, ino)
 	defer done()

@@ -74,11 +74,8 @@ func (h *fileHandle) context(cancel <-chan struct{}, pid uint32) (ctx context.Co
 func (f *filesystem) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) (status fuse.Status) {
 	defer f.ops.done(opOpen, time.Now(), &status)
 	ino := metadata.Ino(in.NodeId)
-	switch {
-	case isView(ino):
-		return f.openView(ino, in.Flags, out)
-	case isReserved(ino):
-		return f.openControl(ino, &in.Caller, in.Flags, out)
+	if n := f.provided(ino); n != nil {
+		return n.open(&in.Caller, in.Flags, out)
 	}
 	status = f.open(cancel, in, out)
 	if status == fuse.OK && f.mayHaveMissed(ino, out.Fh) && !f.asked.again(in.Pid, ino) {
@@ -179,24 +176,6 @@ func (f *filesystem) openBacked(h *fileHandle, backing *os.File, writing bool, o
 	}
 	out.OpenFlags = fuse.FOPEN_PASSTHROUGH | fuse.FOPEN_NOFLUSH
 	out.BackingID = id
-}
-
-// openControl opens a file of .hmcfs/. It is read past the page cache, so
-// that its size need not be known before.
-func (f *filesystem) openControl(ino metadata.Ino, c *fuse.Caller, flags uint32, out *fuse.OpenOut) fuse.Status {
-	if isWriting(flags) || flags&unix.O_TRUNC != 0 {
-		return fuse.EPERM
-	}
-	if ino == eventsIno {
-		return f.openEvents(c, out)
-	}
-	content, err := f.controlContent(ino)
-	if err != nil {
-		return f.errs.status(err)
-	}
-	out.OpenFlags = fuse.FOPEN_DIRECT_IO | fuse.FOPEN_NOFLUSH
-	out.Fh = f.files.put(&fileHandle{content: content})
-	return fuse.OK
 }
 
 // Release ends a handle. The kernel does not wait for it and does not hear

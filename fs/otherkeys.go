@@ -19,7 +19,7 @@ import (
 // next.
 const keepOtherKey = 20 * time.Millisecond
 
-// isOtherKey says that an inode is the symlink of another node's key.
+// isOtherKey reports whether an inode is the symlink of another node's key.
 func isOtherKey(ino metadata.Ino) bool { return isKey(ino) && ino&otherKeyBit != 0 }
 
 // otherKeys are the symlinks of other nodes' keys that the kernel knows. The
@@ -106,16 +106,30 @@ func (f *filesystem) lookupOtherKey(key string, out *fuse.EntryOut) fuse.Status 
 	return fuse.OK
 }
 
-// otherKeyAttr makes the attributes of the symlink of another node's key.
-func (f *filesystem) otherKeyAttr(ino metadata.Ino) (objects.Attr, error) {
-	key, ok := f.otherKeys.key(ino)
+// otherKeyLink is the symlink of the key of an object of another node.
+type otherKeyLink struct{ base }
+
+func (l otherKeyLink) attr() (objects.Attr, error) {
+	key, ok := l.fs.otherKeys.key(l.ino)
 	if !ok {
-		return objects.Attr{}, fmt.Errorf("key %#x: %w", uint64(ino), metadata.ErrNotExist)
+		return objects.Attr{}, fmt.Errorf("key %#x: %w", uint64(l.ino), metadata.ErrNotExist)
 	}
-	a, err := f.findOtherKey(background(), key)
-	a.Ino = ino
+	a, err := l.fs.findOtherKey(background(), key)
+	a.Ino = l.ino
 	return a, err
 }
+
+func (l otherKeyLink) parent() metadata.Ino { return keysIno }
+
+func (l otherKeyLink) enter(out *fuse.EntryOut) fuse.Status {
+	key, ok := l.fs.otherKeys.key(l.ino)
+	if !ok {
+		return fuse.ENOENT
+	}
+	return l.fs.lookupOtherKey(key, out)
+}
+
+func (l otherKeyLink) forget(refs uint64) { l.fs.otherKeys.forget(l.ino, refs) }
 
 // findOtherKey makes a symlink to where another node has a key.
 func (f *filesystem) findOtherKey(ctx context.Context, key string) (objects.Attr, error) {

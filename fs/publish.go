@@ -17,11 +17,11 @@ func isPublished(a *objects.Attr) bool {
 
 // ownRefusal is the answer to a change of an inode itself: publish/ is as
 // little the user's to change as what is reserved.
-func ownRefusal(ino metadata.Ino) fuse.Status {
+func (f *filesystem) ownRefusal(ino metadata.Ino) fuse.Status {
 	if ino == metadata.PublishIno {
 		return fuse.EPERM
 	}
-	return refusal(ino)
+	return f.refusal(ino)
 }
 
 // cutRefusal is the answer to setting a file's size: what is published stays

@@ -12,7 +12,7 @@ import (
 func (f *filesystem) Unlink(cancel <-chan struct{}, header *fuse.InHeader, name string) (status fuse.Status) {
 	defer f.ops.done(opUnlink, time.Now(), &status)
 	parent := metadata.Ino(header.NodeId)
-	if status := refusal(parent); status != fuse.OK {
+	if status := f.refusal(parent); status != fuse.OK {
 		return status
 	}
 	ctx, who, done := f.call(cancel, header, parent)
@@ -25,7 +25,7 @@ func (f *filesystem) Unlink(cancel <-chan struct{}, header *fuse.InHeader, name 
 func (f *filesystem) Rmdir(cancel <-chan struct{}, header *fuse.InHeader, name string) (status fuse.Status) {
 	defer f.ops.done(opRmdir, time.Now(), &status)
 	parent := metadata.Ino(header.NodeId)
-	if status := refusal(parent); status != fuse.OK {
+	if status := f.refusal(parent); status != fuse.OK {
 		return status
 	}
 	ctx, who, done := f.call(cancel, header, parent)
@@ -60,7 +60,7 @@ func (f *filesystem) Rename(cancel <-chan struct{}, in *fuse.RenameIn, oldName, 
 		To: metadata.Ino(in.Newdir), NewName: newName,
 		Flags: metadata.RenameFlags(in.Flags),
 	}
-	if status := refusal(r.From, r.To); status != fuse.OK {
+	if status := f.refusal(r.From, r.To); status != fuse.OK {
 		return status
 	}
 	if r.Flags&^(metadata.NoReplace|metadata.Exchange) != 0 || r.Flags == metadata.NoReplace|metadata.Exchange {

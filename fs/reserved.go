@@ -1,13 +1,10 @@
 package fs
 
 import (
-	"errors"
-	"strings"
-
 	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
 
 	"github.com/hmcfs/hmcfs/metadata"
-	"github.com/hmcfs/hmcfs/metadata/members"
 	"github.com/hmcfs/hmcfs/objects"
 	"github.com/hmcfs/hmcfs/objects/cluster"
 )
@@ -39,215 +36,170 @@ const (
 	keyedName = ".keys"
 )
 
-// isReserved says that an inode is not one of the store's that users may
+// isReserved reports whether an inode is not one of the store's that users may
 // change: the root, nodes/, keys/, .hmcfs/ and what is in the last two, and
 // views. publish/ is the store's, and what is in nodes/ other nodes'.
 func isReserved(ino metadata.Ino) bool {
 	return ino < metadata.FirstIno && ino != metadata.PublishIno || ino >= viewBit
 }
 
-// isView says that an inode is of a view.
+// isView reports whether an inode is of a view.
 func isView(ino metadata.Ino) bool { return ino >= viewBit && ino < keyBit }
 
-// refusal is the answer to a change of reserved inodes: a view is read-only
-// as a whole, the rest is not the user's to change. It is OK where none is
-// reserved.
-func refusal(inos ...metadata.Ino) fuse.Status {
-	status := fuse.OK
-	for _, ino := range inos {
-		switch {
-		case isView(ino):
-			return fuse.EROFS
-		case isReserved(ino):
-			status = fuse.EPERM
-		}
-	}
-	return status
-}
-
-// isKey says that an inode is a symlink under keys/.
+// isKey reports whether an inode is a symlink under keys/.
 func isKey(ino metadata.Ino) bool { return ino >= keyBit }
 
-// reservedParent returns the directory of a reserved inode.
-func reservedParent(ino metadata.Ino) metadata.Ino {
+// providedInode is an inode that the mount itself provides, as opposed to the tree. Each kind
+// is a type: rootDir, controlDir, controlFile, keysDir, keyLink, otherKeyLink, nodesDir
+// and viewInode. base has the answers that most of them give.
+type providedInode interface {
+	// attr returns its attributes. Its owner is the root's.
+	attr() (objects.Attr, error)
+	// parent returns the number of its directory.
+	parent() metadata.Ino
+	// lookup finds a name in it. done is false for a name that the tree may have.
+	lookup(name string, out *fuse.EntryOut) (done bool, status fuse.Status)
+	// list returns what lists it for a handle.
+	list(cancel <-chan struct{}, header *fuse.InHeader, h *dirHandle) (lister, error)
+	open(c *fuse.Caller, flags uint32, out *fuse.OpenOut) fuse.Status
+	xattr(name string) ([]byte, error)
+	xattrs() ([]string, error)
+	// device returns the inode of the tree whose device statfs describes.
+	device() (metadata.Ino, error)
+	// refusal is the answer to a change of it, or of its entries.
+	refusal() fuse.Status
+}
+
+// counted is a provided inode that lasts as long as the kernel has references to it.
+type counted interface {
+	// enter answers the inode, and counts a reference.
+	enter(out *fuse.EntryOut) fuse.Status
+	// forget drops references.
+	forget(refs uint64)
+}
+
+// ascending is a provided inode whose directory is counted, or one of the tree.
+type ascending interface {
+	// enterParent answers the directory and counts a reference, or returns its number
+	// where it is one of the tree.
+	enterParent(out *fuse.EntryOut) (tree metadata.Ino, status fuse.Status)
+}
+
+var (
+	_ counted   = otherKeyLink{}
+	_ counted   = viewInode{}
+	_ ascending = viewInode{}
+)
+
+// provided returns an inode that the mount provides, or nil for one of the tree.
+func (f *filesystem) provided(ino metadata.Ino) providedInode {
+	if !isReserved(ino) {
+		return nil
+	}
+	b := base{f, ino}
 	switch {
+	case isView(ino):
+		return viewInode{b}
+	case isOtherKey(ino) && f.opts.Cluster != nil:
+		return otherKeyLink{b}
 	case isKey(ino):
-		return keysIno
-	case ino == versionIno, ino == configIno, ino == statsIno, ino == eventsIno, ino == topoIno:
-		return controlIno
+		return keyLink{b}
 	}
-	return metadata.RootIno
+	switch ino {
+	case metadata.RootIno:
+		return rootDir{b}
+	case controlIno:
+		return controlDir{b}
+	case versionIno, configIno, statsIno, eventsIno, topoIno:
+		return controlFile{b}
+	case keysIno:
+		return keysDir{b}
+	case nodesIno:
+		if f.opts.Cluster != nil {
+			return nodesDir{b}
+		}
+	}
+	return b
 }
 
-// lookupReserved finds a name in a directory of hmcfs's own. It is not done
-// with a name of the root that the store has to know.
-func (f *filesystem) lookupReserved(cancel <-chan struct{}, header *fuse.InHeader, parent metadata.Ino, name string, out *fuse.EntryOut) (done bool, status fuse.Status) {
-	switch {
-	case isView(parent):
-		return true, f.lookupView(parent, name, out)
-	case parent == nodesIno && f.opts.Cluster != nil:
-		return true, f.lookupNode(name, out)
-	}
-	ino, err := f.findReserved(parent, name)
-	if errors.Is(err, metadata.ErrInvalidKey) {
-		return true, fuse.ENOENT // no object can carry such a key
-	}
-	if parent == keysIno && isMissing(err) && f.opts.Cluster != nil {
-		return true, f.lookupOtherKey(name, out)
-	}
-	if parent == metadata.RootIno && ino == 0 {
-		return false, fuse.OK
-	}
-	if err != nil {
-		return true, f.errs.status(err)
-	}
-	a, err := f.attr(cancel, header, ino)
-	if err != nil {
-		return true, f.errs.status(err)
-	}
-	if ino == metadata.PublishIno {
-		return true, f.enter(parent, out, &a)
-	}
-	f.fillEntry(parent, out, &a)
-	return true, fuse.OK
+// base is an inode that can't be changed, in the root, without entries, content or
+// attributes. By itself it is a number that stands for nothing.
+type base struct {
+	fs  *filesystem
+	ino metadata.Ino
 }
 
-// lookupNode finds a node in nodes/.
-func (f *filesystem) lookupNode(name string, out *fuse.EntryOut) fuse.Status {
-	if len(name) > metadata.MaxName {
-		return errNameTooLong
+func (b base) attr() (objects.Attr, error) { return objects.Attr{}, metadata.ErrNotExist }
+
+func (b base) parent() metadata.Ino { return metadata.RootIno }
+
+func (b base) lookup(string, *fuse.EntryOut) (bool, fuse.Status) {
+	return true, b.fs.errs.status(metadata.ErrNotDir)
+}
+
+func (b base) list(<-chan struct{}, *fuse.InHeader, *dirHandle) (lister, error) {
+	return nil, metadata.ErrNotDir
+}
+
+func (b base) open(_ *fuse.Caller, flags uint32, _ *fuse.OpenOut) fuse.Status {
+	if isWriting(flags) || flags&unix.O_TRUNC != 0 {
+		return fuse.EPERM
 	}
-	a, err := f.tree.NodeAttr(background(), members.Name(name))
+	return b.fs.errs.status(metadata.ErrIsDir)
+}
+
+func (b base) xattr(string) ([]byte, error) { return nil, metadata.ErrNoXattr }
+
+func (b base) xattrs() ([]string, error) { return nil, nil }
+
+func (b base) device() (metadata.Ino, error) { return metadata.RootIno, nil }
+
+func (b base) refusal() fuse.Status { return fuse.EPERM }
+
+// attrAs returns the attributes of an inode that is as old as the mount.
+func (b base) attrAs(mode metadata.Mode, nlink uint32, size uint64) (objects.Attr, error) {
+	root, err := b.fs.store.Attr(background(), metadata.RootIno)
+	if err != nil {
+		return objects.Attr{}, err
+	}
+	born := b.fs.born
+	return objects.Attr{State: objects.StateLive, Inode: metadata.Inode{
+		Ino: b.ino, Gen: root.Gen, UID: root.UID, GID: root.GID, Mode: mode, Nlink: nlink, Size: size,
+		Atime: born, Mtime: born, Ctime: born, Btime: born,
+	}}, nil
+}
+
+// enterProvided answers a lookup of a number.
+func (f *filesystem) enterProvided(n providedInode, out *fuse.EntryOut) fuse.Status {
+	if c, ok := n.(counted); ok {
+		return c.enter(out)
+	}
+	return f.answer(n.parent(), n, out)
+}
+
+// answer answers an entry of a directory that is an inode of the mount's.
+func (f *filesystem) answer(dir metadata.Ino, n providedInode, out *fuse.EntryOut) fuse.Status {
+	a, err := n.attr()
 	if err != nil {
 		return f.errs.status(err)
 	}
-	return f.enter(nodesIno, out, &a)
+	f.fillEntry(dir, out, &a)
+	return fuse.OK
 }
 
-// findReserved returns the number behind a name.
-func (f *filesystem) findReserved(parent metadata.Ino, name string) (metadata.Ino, error) {
-	if len(name) > metadata.MaxName {
-		return 0, metadata.ErrNameTooLong
-	}
-	switch parent {
-	case metadata.RootIno:
-		for _, e := range f.rootEntries() {
-			if e.name == name {
-				return e.ino, nil
-			}
+// refusal is the answer to a change of inodes that the mount provides: a view is
+// read-only as a whole, the rest is not the user's to change. It is OK where there are
+// none.
+func (f *filesystem) refusal(inos ...metadata.Ino) fuse.Status {
+	status := fuse.OK
+	for _, ino := range inos {
+		n := f.provided(ino)
+		if n == nil {
+			continue
 		}
-	case controlIno:
-		if name == eventsName {
-			return eventsIno, nil
+		if status = n.refusal(); status == fuse.EROFS {
+			return status
 		}
-		for _, e := range controlEntries() {
-			if e.name == name {
-				return e.ino, nil
-			}
-		}
-	case keysIno:
-		ino, err := f.store.KeyIno(background(), name)
-		return ino | keyBit, err
-	default:
-		return 0, metadata.ErrNotDir
 	}
-	return 0, metadata.ErrNotExist
-}
-
-// rootEntries are the entries of the root beside the devices. nodes/ is there
-// where there is a cluster.
-func (f *filesystem) rootEntries() []dirEntry {
-	all := []dirEntry{
-		{name: controlName, ino: controlIno, mode: metadata.TypeDir, offset: dotsEnd + 1},
-		{name: keysName, ino: keysIno, mode: metadata.TypeDir, offset: dotsEnd + 2},
-		{name: publishName, ino: metadata.PublishIno, mode: metadata.TypeDir, offset: dotsEnd + 3},
-		{name: nodesName, ino: nodesIno, mode: metadata.TypeDir, offset: dotsEnd + 4},
-	}
-	if f.opts.Cluster == nil {
-		all = all[:len(all)-1]
-	}
-	return all
-}
-
-// eventsName is the file of .hmcfs/ that is not listed, since a copy of the
-// tree would wait for its end.
-const eventsName = "events"
-
-// controlEntries are the files of .hmcfs/ that are listed.
-func controlEntries() []dirEntry {
-	return []dirEntry{
-		{name: "config", ino: configIno, mode: metadata.TypeRegular, offset: dotsEnd + 1},
-		{name: "stats", ino: statsIno, mode: metadata.TypeRegular, offset: dotsEnd + 2},
-		{name: "topology.json", ino: topoIno, mode: metadata.TypeRegular, offset: dotsEnd + 3},
-		{name: "version", ino: versionIno, mode: metadata.TypeRegular, offset: dotsEnd + 4},
-	}
-}
-
-// reservedAttr makes the attributes of a reserved inode. Its owner is the
-// root's.
-func (f *filesystem) reservedAttr(ino metadata.Ino) (objects.Attr, error) {
-	switch {
-	case isOtherKey(ino) && f.opts.Cluster != nil:
-		return f.otherKeyAttr(ino)
-	case isKey(ino):
-		return f.keyAttr(ino)
-	case isView(ino):
-		n, err := f.views.get(ino)
-		if err == nil {
-			err = f.views.check(background(), n)
-		}
-		if err != nil {
-			return objects.Attr{}, err
-		}
-		return f.views.attr(n)
-	}
-	a, err := f.store.Attr(background(), metadata.RootIno)
-	if err != nil {
-		return objects.Attr{}, err
-	}
-	if ino == metadata.RootIno {
-		a.Nlink += uint32(len(f.rootEntries()))
-		return a, nil
-	}
-	own := metadata.Inode{
-		Ino: ino, Gen: a.Gen, UID: a.UID, GID: a.GID,
-		Atime: f.born, Mtime: f.born, Ctime: f.born, Btime: f.born,
-	}
-	switch ino {
-	case keysIno, controlIno:
-		own.Mode, own.Nlink = metadata.TypeDir|0o555, 2
-	case nodesIno:
-		if f.opts.Cluster == nil {
-			return objects.Attr{}, metadata.ErrNotExist
-		}
-		own.Mode, own.Nlink = metadata.TypeDir|0o555, 2+uint32(len(f.opts.Cluster.Nodes()))
-	case versionIno, configIno, statsIno, eventsIno, topoIno:
-		own.Mode, own.Nlink = metadata.TypeRegular|0o444, 1
-		own.Size = f.controlSize(ino)
-	default:
-		return objects.Attr{}, metadata.ErrNotExist
-	}
-	return objects.Attr{Inode: own, State: objects.StateLive}, nil
-}
-
-// keyAttr makes the attributes of keys/KEY. The symlink is there as long as
-// the object carries a key.
-func (f *filesystem) keyAttr(ino metadata.Ino) (objects.Attr, error) {
-	a, err := f.store.Attr(background(), ino&^keyBit)
-	if err != nil {
-		return objects.Attr{}, err
-	}
-	if a.Key == "" {
-		return objects.Attr{}, metadata.ErrNotExist
-	}
-	path, err := f.store.KeyPath(background(), a.Key)
-	if err != nil {
-		return objects.Attr{}, err
-	}
-	a.Ino = ino
-	a.Mode = metadata.TypeSymlink | 0o777
-	a.Nlink = 1
-	a.Allocated = 0
-	a.Target = "../" + strings.TrimPrefix(path, "/")
-	return a, nil
+	return status
 }

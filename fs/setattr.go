@@ -23,7 +23,7 @@ func (f *filesystem) SetAttr(cancel <-chan struct{}, in *fuse.SetAttrIn, out *fu
 	ino := metadata.Ino(in.NodeId)
 	f.storedBefore(in)
 	f.readBefore(cancel, in)
-	if status := ownRefusal(ino); status != fuse.OK {
+	if status := f.ownRefusal(ino); status != fuse.OK {
 		return status
 	}
 	if in.Valid&fuse.FATTR_SIZE != 0 {

@@ -21,15 +21,11 @@ const (
 func (f *filesystem) StatFs(cancel <-chan struct{}, header *fuse.InHeader, out *fuse.StatfsOut) (status fuse.Status) {
 	defer f.ops.done(opStatFs, time.Now(), &status)
 	ino := metadata.Ino(header.NodeId)
-	if isView(ino) {
-		n, err := f.views.get(ino)
-		if err != nil {
+	if n := f.provided(ino); n != nil {
+		var err error
+		if ino, err = n.device(); err != nil {
 			return f.errs.status(err)
 		}
-		ino = n.file
-	}
-	if isReserved(ino) {
-		ino = metadata.RootIno
 	}
 	ctx, who, done := f.call(cancel, header, ino)
 	defer done()

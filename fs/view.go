@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"syscall"
 
+	"github.com/hanwen/go-fuse/v2/fuse"
+
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/objects"
 	"github.com/hmcfs/hmcfs/objects/tensors"
@@ -191,6 +193,30 @@ func (v *views) openOf(file metadata.Ino) []metadata.Ino {
 	}
 	return ids
 }
+
+// viewInode is an inode of a view.
+type viewInode struct{ base }
+
+func (v viewInode) attr() (objects.Attr, error) {
+	n, err := v.fs.views.get(v.ino)
+	if err == nil {
+		err = v.fs.views.check(background(), n)
+	}
+	if err != nil {
+		return objects.Attr{}, err
+	}
+	return v.fs.views.attr(n)
+}
+
+func (v viewInode) device() (metadata.Ino, error) {
+	n, err := v.fs.views.get(v.ino)
+	if err != nil {
+		return 0, err
+	}
+	return n.file, nil
+}
+
+func (v viewInode) refusal() fuse.Status { return fuse.EROFS }
 
 // find returns what the view that a node is of has at a path now.
 //

@@ -4,6 +4,8 @@ import (
 	"context"
 	"strings"
 
+	"github.com/hanwen/go-fuse/v2/fuse"
+
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/objects/tensors"
 )
@@ -56,9 +58,9 @@ func (l *viewLister) list(_ context.Context, after uint64, limit int) ([]dirEntr
 	return entries, nil
 }
 
-// viewParent is the number of a node's directory.
-func (f *filesystem) viewParent(id metadata.Ino) metadata.Ino {
-	n, err := f.views.get(id)
+func (v viewInode) parent() metadata.Ino {
+	f := v.fs
+	n, err := f.views.get(v.ino)
 	if err != nil {
 		return metadata.RootIno
 	}
@@ -70,4 +72,8 @@ func (f *filesystem) viewParent(id metadata.Ino) metadata.Ino {
 		return metadata.RootIno
 	}
 	return a.Parent
+}
+
+func (v viewInode) list(<-chan struct{}, *fuse.InHeader, *dirHandle) (lister, error) {
+	return (&viewLister{views: &v.fs.views, id: v.ino}).list, nil
 }

@@ -162,14 +162,15 @@ func (f *filesystem) readView(ctx context.Context, h *fileHandle, off uint64, bu
 	return fuse.ReadResultData(buf[:n]), nil
 }
 
-// openView opens a tensor for reading.
+// open opens a tensor for reading.
 //
 // Errors: EROFS, ESTALE, EIO.
-func (f *filesystem) openView(id metadata.Ino, flags uint32, out *fuse.OpenOut) fuse.Status {
+func (v viewInode) open(_ *fuse.Caller, flags uint32, out *fuse.OpenOut) fuse.Status {
 	if isWriting(flags) || flags&unix.O_TRUNC != 0 {
 		return fuse.EROFS
 	}
-	n, err := f.views.get(id)
+	f := v.fs
+	n, err := f.views.get(v.ino)
 	if err != nil {
 		return f.errs.status(err)
 	}
@@ -184,13 +185,13 @@ func (f *filesystem) openView(id metadata.Ino, flags uint32, out *fuse.OpenOut) 
 		file.Abandon(background())
 		return errStale
 	}
-	v := &viewFile{viewNode: n, views: &f.views, file: file}
-	h := &fileHandle{open: file, file: file, view: v, src: v}
-	h.ahead.init(f, v)
+	shown := &viewFile{viewNode: n, views: &f.views, file: file}
+	h := &fileHandle{open: file, file: file, view: shown, src: shown}
+	h.ahead.init(f, shown)
 	if _, ok := file.Backing(); ok {
 		h.ahead.window = 0
 	}
-	f.views.opened(v)
+	f.views.opened(shown)
 	out.OpenFlags = fuse.FOPEN_DIRECT_IO | fuse.FOPEN_NOFLUSH
 	out.Fh = f.files.put(h)
 	return fuse.OK

@@ -36,26 +36,26 @@ func (f *filesystem) lookupMissing(parent metadata.Ino, name string, out *fuse.E
 	return f.enterView(f.views.enter(a.Ino, file, "", nil), out)
 }
 
-// lookupView finds a name in a view.
-func (f *filesystem) lookupView(parent metadata.Ino, name string, out *fuse.EntryOut) fuse.Status {
-	dir, err := f.views.get(parent)
+func (v viewInode) lookup(name string, out *fuse.EntryOut) (done bool, status fuse.Status) {
+	f := v.fs
+	dir, err := f.views.get(v.ino)
 	switch {
 	case err != nil:
-		return f.errs.status(err)
+		return true, f.errs.status(err)
 	case dir.tensor != nil:
-		return fuse.ENOTDIR
+		return true, fuse.ENOTDIR
 	case len(name) > metadata.MaxName:
-		return errNameTooLong
+		return true, errNameTooLong
 	}
 	path := below(dir.path, name)
 	e, err := f.views.find(background(), dir, path)
 	if isMissing(err) {
-		return fuse.OK
+		return true, fuse.OK
 	}
 	if err != nil {
-		return f.errs.status(err)
+		return true, f.errs.status(err)
 	}
-	return f.enterView(f.views.enter(dir.file, dir.name, path, e.Tensor), out)
+	return true, f.enterView(f.views.enter(dir.file, dir.name, path, e.Tensor), out)
 }
 
 // enterView answers a node that has got its reference.
@@ -69,25 +69,33 @@ func (f *filesystem) enterView(n *viewNode, out *fuse.EntryOut) fuse.Status {
 	return fuse.OK
 }
 
-// lookupViewDot finds a node by its number, or its parent.
-func (f *filesystem) lookupViewDot(cancel <-chan struct{}, header *fuse.InHeader, id metadata.Ino, name string, out *fuse.EntryOut) fuse.Status {
-	n, err := f.views.get(id)
-	switch {
-	case err != nil:
-		return f.errs.status(err)
-	case name == ".":
-		return f.enterView(f.views.enter(n.file, n.name, n.path, n.tensor), out)
-	case n.path != "":
-		return f.enterView(f.views.enter(n.file, n.name, above(n.path), nil), out)
+func (v viewInode) enter(out *fuse.EntryOut) fuse.Status {
+	n, err := v.fs.views.get(v.ino)
+	if err != nil {
+		return v.fs.errs.status(err)
+	}
+	return v.fs.enterView(v.fs.views.enter(n.file, n.name, n.path, n.tensor), out)
+}
+
+func (v viewInode) enterParent(out *fuse.EntryOut) (tree metadata.Ino, status fuse.Status) {
+	f := v.fs
+	n, err := f.views.get(v.ino)
+	if err != nil {
+		return 0, f.errs.status(err)
+	}
+	if n.path != "" {
+		return 0, f.enterView(f.views.enter(n.file, n.name, above(n.path), nil), out)
 	}
 	a, err := f.store.Attr(background(), n.file)
 	if err != nil {
-		return f.errs.status(err)
+		return 0, f.errs.status(err)
 	}
-	return f.lookupDot(cancel, header, a.Parent, ".", out)
+	return a.Parent, fuse.OK
 }
 
-// isViewName says whether a name, which the store does not have, is that of a
+func (v viewInode) forget(refs uint64) { v.fs.views.forget(v.ino, refs) }
+
+// isViewName reports whether a name, which the store does not have, is that of a
 // view.
 func (f *filesystem) isViewName(parent metadata.Ino, name string) bool {
 	file, ok := tensors.FileOf(name)

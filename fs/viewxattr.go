@@ -18,9 +18,9 @@ func fileXattrs() []string {
 	return []string{"user.hmc.device", "user.hmc.path", "user.hmc.state"}
 }
 
-// viewXattr reads an attribute of a node.
-func (f *filesystem) viewXattr(id metadata.Ino, name string) ([]byte, error) {
-	n, err := f.views.get(id)
+func (v viewInode) xattr(name string) ([]byte, error) {
+	f := v.fs
+	n, err := f.views.get(v.ino)
 	if err != nil {
 		return nil, err
 	}
@@ -41,9 +41,9 @@ func (f *filesystem) viewXattr(id metadata.Ino, name string) ([]byte, error) {
 	return nil, fmt.Errorf("attribute %s of a view: %w", name, metadata.ErrNoXattr)
 }
 
-// viewXattrs lists the attributes of a node that a copy of it keeps.
-func (f *filesystem) viewXattrs(id metadata.Ino) ([]string, error) {
-	n, err := f.views.get(id)
+// xattrs lists those that a copy of the tensor keeps.
+func (v viewInode) xattrs() ([]string, error) {
+	n, err := v.fs.views.get(v.ino)
 	if err != nil || n.tensor == nil {
 		return nil, err
 	}

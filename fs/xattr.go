@@ -67,11 +67,8 @@ func (f *filesystem) GetXAttr(cancel <-chan struct{}, header *fuse.InHeader, nam
 
 func (f *filesystem) xattr(cancel <-chan struct{}, header *fuse.InHeader, name string) ([]byte, error) {
 	ino := metadata.Ino(header.NodeId)
-	switch {
-	case isView(ino):
-		return f.viewXattr(ino, name)
-	case isReserved(ino):
-		return nil, metadata.ErrNoXattr
+	if n := f.provided(ino); n != nil {
+		return n.xattr(name)
 	}
 	ctx, who, done := f.call(cancel, header, ino)
 	defer done()
@@ -103,11 +100,8 @@ func (f *filesystem) ListXAttr(cancel <-chan struct{}, header *fuse.InHeader, de
 
 func (f *filesystem) xattrs(cancel <-chan struct{}, header *fuse.InHeader) ([]string, error) {
 	ino := metadata.Ino(header.NodeId)
-	switch {
-	case isView(ino):
-		return f.viewXattrs(ino)
-	case isReserved(ino):
-		return nil, nil
+	if n := f.provided(ino); n != nil {
+		return n.xattrs()
 	}
 	ctx, who, done := f.call(cancel, header, ino)
 	defer done()
@@ -144,7 +138,7 @@ func (f *filesystem) SetXAttr(cancel <-chan struct{}, in *fuse.SetXAttrIn, name 
 func (f *filesystem) RemoveXAttr(cancel <-chan struct{}, header *fuse.InHeader, name string) (status fuse.Status) {
 	defer f.ops.done(opRemoveXattr, time.Now(), &status)
 	ino := metadata.Ino(header.NodeId)
-	if isView(ino) {
+	if f.refusal(ino) == fuse.EROFS {
 		return fuse.EROFS
 	}
 	if name == capabilityName || strings.HasPrefix(name, aclPrefix) {
@@ -160,7 +154,7 @@ func (f *filesystem) RemoveXAttr(cancel <-chan struct{}, header *fuse.InHeader, 
 }
 
 func (f *filesystem) checkXattrChange(ino metadata.Ino, name string) fuse.Status {
-	if status := ownRefusal(ino); status != fuse.OK {
+	if status := f.ownRefusal(ino); status != fuse.OK {
 		return status
 	}
 	if name == capabilityName {
