@@ -27,9 +27,10 @@
 // namespace of this node can't be interrupted; those that move bytes stop when the kernel
 // says so, and answer with what they moved.
 //
-// What has no inode in the tree is a kind of its own: the files of .hmcfs/ (control.go),
-// keys (keys.go, otherkeys.go) and views (view*.go). Passthrough, publishing, sharing and
-// views are for files of this node alone.
+// What has no inode in the tree is a providedInode (reserved.go), each kind of which is a
+// type with its answers: the root (rootdir.go), .hmcfs/ and its files (control.go), keys/
+// and its symlinks (keys.go, otherkeys.go), nodes/ (nodesdir.go) and views (view*.go).
+// Passthrough, publishing, sharing and views are for files of this node alone.
 //
 // # Names that come and go by themselves
 //

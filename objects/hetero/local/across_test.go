@@ -138,9 +138,13 @@ func indexed(t *testing.T, o clustertest.Options) clustertest.Options {
 	return o
 }
 
-// TestAcrossSuite runs the conformance suite with clients at two and three
-// nodes.
+// TestAcrossSuite runs the conformance suite with clients at the only node of a cluster,
+// and at two and three nodes.
 func TestAcrossSuite(t *testing.T) {
+	t.Run("one", func(t *testing.T) {
+		kit.Check(t)
+		heterotest.Run(t, newAcross(t, clustertest.Options{}, "a"))
+	})
 	t.Run("two without an index", func(t *testing.T) {
 		kit.Check(t)
 		heterotest.RunBut(t, newAcross(t, clustertest.Options{}, "a", "b"), ofOneNode()...)
