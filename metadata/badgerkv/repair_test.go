@@ -116,7 +116,7 @@ func TestFailedRepair(t *testing.T) {
 	}
 	failure := errors.New("a failure")
 	for range 2 {
-		_, err := badgerkv.Salvage(t.Context(), badgerkv.Options{Dir: store}, nil, func(context.Context, *badgerkv.KV) error { return failure })
+		_, err := badgerkv.Salvage(t.Context(), badgerkv.Options{Dir: store}, nil, func(context.Context, metadata.KV) ([]string, error) { return nil, failure })
 		if !errors.Is(err, failure) {
 			t.Errorf("Salvage = %v", err)
 		}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/hmcfs/hmcfs/metadata"
 )
@@ -16,7 +17,8 @@ import (
 type Salvaged struct {
 	// Aside is the directory that has the damaged records now, as they were.
 	Aside string
-	// Damage says what was wrong, and Gone what could not be brought back.
+	// Damage says what was wrong, and Gone what could not be brought back; RepairReport
+	// in Aside has both.
 	Damage, Gone []string
 	// Records counts those that were brought back.
 	Records int
@@ -39,14 +41,15 @@ type salvage struct {
 
 // Salvage puts a store of what can be read in place of one that was refused, by Open or
 // by the reader of the records. It renames the directory of that one, and holds all records
-// in memory. mend is given the new store before it takes the place. The answer is nil
-// when nothing is damaged and refused is nil.
+// in memory. mend is given the new store before it takes the place, and returns what it
+// could not keep; nil does nothing. The answer is nil when nothing is damaged and refused
+// is nil.
 //
 // Where the newest version of a record is lost, an older one may take its place.
 //
 // Errors: ErrLocked (a *LockedError), what the operating system says, and mend's; then
 // nothing has changed. When the new store can't be renamed the next Open does that.
-func Salvage(ctx context.Context, opts Options, refused error, mend func(context.Context, *KV) error) (out *Salvaged, err error) {
+func Salvage(ctx context.Context, opts Options, refused error, mend Mender) (out *Salvaged, err error) {
 	opts.EnsureDefaults()
 	lock, err := lockDir(opts.Dir)
 	if err != nil {
@@ -71,7 +74,10 @@ func Salvage(ctx context.Context, opts Options, refused error, mend func(context
 		s.readLog(l)
 	}
 	s.missing()
-	if err = s.build(ctx, opts.Dir+mendingSuffix, mend); err != nil {
+	if err = s.build(ctx, opts.Dir+mendingSuffix, mend); err == nil {
+		err = s.writeReport()
+	}
+	if err != nil {
 		return nil, errors.Join(err, dropRepair(opts.Dir))
 	}
 	aside, err := takePlace(opts.Dir)
@@ -79,6 +85,27 @@ func Salvage(ctx context.Context, opts Options, refused error, mend func(context
 		return nil, fmt.Errorf("put the mended records in place: %w", err)
 	}
 	return &Salvaged{Aside: aside, Damage: found.damage, Gone: s.gone, Records: len(s.newest)}, nil
+}
+
+// Mender changes a store so that its records fit together, and returns what it could not
+// keep, in plain words.
+type Mender func(context.Context, metadata.KV) (gone []string, err error)
+
+// RepairReport is a file among the damaged records that a repair has put aside. It has
+// what was damaged and what is gone, a line each: a process that is killed behind the
+// repair has told nobody.
+const RepairReport = "REPAIR.txt"
+
+// writeReport writes the report into the damaged records.
+func (s *salvage) writeReport() error {
+	var text strings.Builder
+	for _, line := range s.found.damage {
+		fmt.Fprintf(&text, "damaged: %s\n", line)
+	}
+	for _, line := range s.gone {
+		fmt.Fprintf(&text, "gone: %s\n", line)
+	}
+	return os.WriteFile(filepath.Join(s.found.dir, RepairReport), []byte(text.String()), 0o600)
 }
 
 // A store that a repair makes has one suffix while it is built, and the other when it
@@ -244,7 +271,7 @@ const (
 )
 
 // build makes a store of what was read.
-func (s *salvage) build(ctx context.Context, dir string, mend func(context.Context, *KV) error) error {
+func (s *salvage) build(ctx context.Context, dir string, mend Mender) error {
 	kv, err := Open(ctx, Options{Dir: dir})
 	if err != nil {
 		return err
@@ -261,7 +288,9 @@ func (s *salvage) build(ctx context.Context, dir string, mend func(context.Conte
 		keys = keys[n:]
 	}
 	if err == nil && mend != nil {
-		err = mend(ctx, kv)
+		var gone []string
+		gone, err = mend(ctx, kv)
+		s.gone = append(s.gone, gone...)
 	}
 	if err = errors.Join(err, kv.Close()); err != nil {
 		return err

@@ -3,7 +3,10 @@ package badgerkv_test
 import (
 	"bytes"
 	"fmt"
+	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/hmcfs/hmcfs/metadata"
@@ -41,5 +44,35 @@ func TestSalvageBetweenBadRecords(t *testing.T) {
 	}
 	if got.Records != keys-3 || len(got.Gone) == 0 {
 		t.Errorf("%d records of %d are back; gone are %q", got.Records, keys, got.Gone)
+	}
+	var want strings.Builder
+	for _, line := range got.Damage {
+		want.WriteString("damaged: " + line + "\n")
+	}
+	for _, line := range got.Gone {
+		want.WriteString("gone: " + line + "\n")
+	}
+	report, err := os.ReadFile(filepath.Join(got.Aside, badgerkv.RepairReport))
+	if err != nil || string(report) != want.String() {
+		t.Errorf("the report is %q, %v, want %q", report, err, want.String())
+	}
+}
+
+// TestNoRepairReport has a repair that can't write down what is gone: it changes nothing.
+func TestNoRepairReport(t *testing.T) {
+	store := filepath.Join(t.TempDir(), "state")
+	oneKey(t, badgerkv.Options{Dir: store})
+	err := os.Remove(filepath.Join(store, "MANIFEST"))
+	if err == nil {
+		err = os.Mkdir(filepath.Join(store, badgerkv.RepairReport), 0o700)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := badgerkv.Salvage(t.Context(), badgerkv.Options{Dir: store}, nil, nil); err == nil {
+		t.Errorf("Salvage = %+v", got)
+	}
+	if got := names(t, store); !slices.Equal(got, []string{"state"}) {
+		t.Errorf("there are %q", got)
 	}
 }

@@ -28,11 +28,7 @@ func openState(ctx context.Context, opts badgerkv.Options, repair bool) (*metada
 	if refused == nil || !repair || !errors.Is(refused, metadata.ErrCorrupt) {
 		return meta, nil, refused
 	}
-	var gone []string
-	salvaged, err := badgerkv.Salvage(ctx, opts, refused, func(ctx context.Context, kv *badgerkv.KV) (err error) {
-		gone, err = metadata.Mend(ctx, kv)
-		return err
-	})
+	salvaged, err := badgerkv.Salvage(ctx, opts, refused, metadata.Mend)
 	if err != nil {
 		return nil, nil, errors.Join(refused, err)
 	}
@@ -40,7 +36,7 @@ func openState(ctx context.Context, opts badgerkv.Options, repair bool) (*metada
 	for _, text := range salvaged.Damage {
 		rows = append(rows, adminapi.Problem{Text: text, Repaired: true, Done: "what can be read is brought back; the damaged records are kept in " + salvaged.Aside})
 	}
-	for _, text := range append(salvaged.Gone, gone...) {
+	for _, text := range salvaged.Gone {
 		rows = append(rows, adminapi.Problem{Text: "gone: " + text, Repaired: true, Done: "what it changed may be missing, or be as it was before"})
 	}
 	meta, err = openUnmounted(ctx, opts)
