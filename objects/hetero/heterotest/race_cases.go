@@ -34,8 +34,8 @@ func (e *env) together(n int, f func(i int)) {
 	}
 }
 
-// readUntil reads a key again and again until it is gone: each read has all
-// bytes of another buffer, or a clear error. It tells when it has read once.
+// readUntil reads a key again and again until it is gone, or the case has failed: each
+// read has all bytes of another buffer, or a clear error. It tells when it has read once.
 func (u *user) readUntil(key string, into, of *buffer, once func()) {
 	defer into.unknown(0)
 	defer once()
@@ -50,6 +50,8 @@ func (u *user) readUntil(key string, into, of *buffer, once func()) {
 		case !into.has(0, of, 0):
 			u.env.Errorf("key %q: a read that succeeded has other bytes", key)
 			return
+		case u.env.Failed():
+			return // the key may stay for ever
 		}
 		once()
 	}
