@@ -2,6 +2,7 @@ package fs
 
 import (
 	"context"
+	"slices"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 
@@ -23,11 +24,9 @@ func hasViews(dir metadata.Ino) bool {
 // another node ends when its caller is killed, and carries the caller's groups; others
 // are not interrupted. done must be called.
 func (f *filesystem) call(cancel <-chan struct{}, header *fuse.InHeader, inos ...metadata.Ino) (ctx context.Context, who objects.Caller, done func()) {
-	for _, ino := range inos {
-		if cluster.OfAnotherNode(ino) {
-			ctx, done = untilKilled(cancel, header.Pid)
-			return ctx, f.creds.of(&header.Caller), done
-		}
+	if slices.ContainsFunc(inos, cluster.OfAnotherNode) {
+		ctx, done = untilKilled(cancel, header.Pid)
+		return ctx, f.creds.of(&header.Caller), done
 	}
 	return background(), callerOf(&header.Caller), nothingToDo
 }

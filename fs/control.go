@@ -87,8 +87,9 @@ func (c controlFile) content() ([]byte, error) {
 		return content, err
 	case topoIno:
 		return c.produce("topology.json", o.Topology)
+	default:
+		return nil, nil // events is a stream
 	}
-	return nil, nil // events is a stream
 }
 
 func (c controlFile) produce(name string, content func() ([]byte, error)) ([]byte, error) {

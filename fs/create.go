@@ -76,7 +76,7 @@ func (f *filesystem) Link(cancel <-chan struct{}, in *fuse.LinkIn, name string, 
 func (f *filesystem) Create(cancel <-chan struct{}, in *fuse.CreateIn, name string, out *fuse.CreateOut) (status fuse.Status) {
 	defer f.ops.done(opCreate, time.Now(), &status)
 	parent := metadata.Ino(in.NodeId)
-	if status := f.refusal(parent); status != fuse.OK {
+	if status = f.refusal(parent); status != fuse.OK {
 		return status
 	}
 	ctx, who, done := f.call(cancel, &in.InHeader, parent)

@@ -118,8 +118,10 @@ func (f *filesystem) provided(ino metadata.Ino) providedInode {
 		if f.opts.Cluster != nil {
 			return nodesDir{b}
 		}
+		return b
+	default:
+		return b
 	}
-	return b
 }
 
 // base is an inode that can't be changed, in the root, without entries, content or

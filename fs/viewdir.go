@@ -30,13 +30,13 @@ type viewLister struct {
 }
 
 // list is a lister. It is called with the lock of its directory's handle.
-func (l *viewLister) list(_ context.Context, after uint64, limit int) ([]dirEntry, error) {
+func (l *viewLister) list(ctx context.Context, after uint64, limit int) ([]dirEntry, error) {
 	if after == dotsEnd || l.node == nil {
 		n, err := l.views.get(l.id)
 		if err != nil {
 			return nil, err
 		}
-		f, err := l.views.tensors(background(), n)
+		f, err := l.views.tensors(ctx, n)
 		if err != nil {
 			return nil, err
 		}

@@ -38,7 +38,7 @@ func (f *filesystem) pageWithViews(ctx context.Context, ino metadata.Ino, files 
 		}
 		entries = wholeHashes(entries, limit)
 		from = entries[len(entries)-1].offset | slotMask
-		if entries, err = f.addViews(ino, entries); err != nil {
+		if entries, err = f.addViews(ctx, ino, entries); err != nil {
 			return nil, err
 		}
 		behind := func(e dirEntry) bool { return e.offset <= after }
@@ -60,14 +60,14 @@ func wholeHashes(page []dirEntry, limit int) []dirEntry {
 }
 
 // addViews adds the views of the files among the entries.
-func (f *filesystem) addViews(dir metadata.Ino, entries []dirEntry) ([]dirEntry, error) {
+func (f *filesystem) addViews(ctx context.Context, dir metadata.Ino, entries []dirEntry) ([]dirEntry, error) {
 	for _, e := range entries {
 		slot := e.offset & slotMask
 		if e.mode.Type() != metadata.TypeRegular || !tensors.IsFile(e.name) || slot > slotMask/2 {
 			continue
 		}
 		name := e.name + tensors.ViewSuffix
-		_, err := f.store.Lookup(background(), dir, name)
+		_, err := f.store.Lookup(ctx, dir, name)
 		switch {
 		case errors.Is(err, metadata.ErrNameTooLong) || err == nil:
 			continue // what is really there is listed already

@@ -96,14 +96,7 @@ type Dir interface {
 // OpenFile is an open regular file. Its methods may be called from any goroutine. What
 // only some files can do is found by assertion: *File has it all.
 type OpenFile interface {
-	// Ino is the inode's number in the tree that has opened it.
-	Ino() Ino
-	// Size returns the size in bytes; of another node's file, as it was last told.
-	Size() uint64
-	// Version changes with the content. Foreign reports whether the content also changes
-	// without that, as memory of another process does.
-	Version() uint64
-	Foreign() bool
+	FileState
 	// Peek reads len(p) bytes, fewer only at the end, and is no access; Accessed notes one.
 	Peek(ctx context.Context, p []byte, off uint64) (int, error)
 	Accessed()
@@ -112,6 +105,18 @@ type OpenFile interface {
 	Seek(ctx context.Context, off uint64, w Whence) (uint64, error)
 	Sync(ctx context.Context) error
 	Close(ctx context.Context) error
+}
+
+// FileState is what is known of an open file without asking for it.
+type FileState interface {
+	// Ino is the inode's number in the tree that has opened it.
+	Ino() Ino
+	// Size returns the size in bytes; of another node's file, as it was last told.
+	Size() uint64
+	// Version changes with the content. Foreign reports whether the content also changes
+	// without that, as memory of another process does.
+	Version() uint64
+	Foreign() bool
 }
 
 var (

@@ -130,7 +130,7 @@ func (m *Mesh) Lookup(ctx context.Context, who objects.Caller, dir objects.Ino, 
 	if err != nil {
 		return objects.Attr{}, err
 	}
-	a, err := p.adopted(p.Node.Lookup(ctx, who, p.ino, name))
+	a, err := p.adopted(p.Lookup(ctx, who, p.ino, name))
 	if p.isTop() {
 		a.KeepName = 0
 	}
@@ -157,7 +157,7 @@ func (m *Mesh) Attr(ctx context.Context, who objects.Caller, ino objects.Ino) (o
 	case p.isTop():
 		return m.topAttr(ctx, p.incarnation)
 	}
-	return p.adopted(p.Node.Attr(ctx, who, p.ino))
+	return p.adopted(p.Attr(ctx, who, p.ino))
 }
 
 // below resolves an inode of another node that callers may change.
@@ -185,7 +185,7 @@ func (m *Mesh) SetAttr(ctx context.Context, who objects.Caller, ino objects.Ino,
 	if f, ok := by.(*meshFile); ok {
 		writer = f.File
 	}
-	return p.adopted(p.Node.SetAttr(ctx, who, p.ino, c, writer))
+	return p.adopted(p.SetAttr(ctx, who, p.ino, c, writer))
 }
 
 // Create makes an inode; see objects.Names.
@@ -197,30 +197,27 @@ func (m *Mesh) Create(ctx context.Context, who objects.Caller, dir objects.Ino, 
 	if err != nil {
 		return objects.Attr{}, err
 	}
-	return p.adopted(p.Node.Create(ctx, who, p.ino, name, n))
+	return p.adopted(p.Create(ctx, who, p.ino, name, n))
 }
 
 // Link adds a name; see objects.Names.
 func (m *Mesh) Link(ctx context.Context, who objects.Caller, ino, dir objects.Ino, name string) (objects.Attr, error) {
-	to, what, here, err := m.both(dir, ino)
-	switch {
-	case err != nil:
-		return objects.Attr{}, err
-	case here:
+	if !OfAnotherNode(dir) && !OfAnotherNode(ino) {
 		return m.local.Link(ctx, who, ino, dir, name)
 	}
-	return to.adopted(to.Node.Link(ctx, who, what.ino, to.ino, name))
+	to, what, err := m.both(dir, ino)
+	if err != nil {
+		return objects.Attr{}, err
+	}
+	return to.adopted(to.Link(ctx, who, what.ino, to.ino, name))
 }
 
-// both resolves a directory and another inode; here is true where both are this node's.
+// both resolves a directory and another inode, of which one or both are another node's.
 //
 // Errors: metadata.ErrCrossDevice where they are of two nodes; those of below.
-func (m *Mesh) both(dir, other objects.Ino) (to, what place, here bool, err error) {
-	switch {
-	case !OfAnotherNode(dir) && !OfAnotherNode(other):
-		return to, what, true, nil
-	case !OfAnotherNode(dir) || !OfAnotherNode(other):
-		return to, what, false, errApart()
+func (m *Mesh) both(dir, other objects.Ino) (to, what place, err error) {
+	if !OfAnotherNode(dir) || !OfAnotherNode(other) {
+		return to, what, errApart()
 	}
 	if to, err = m.below(dir); err == nil {
 		what, err = m.others.find(other)
@@ -232,7 +229,7 @@ func (m *Mesh) both(dir, other objects.Ino) (to, what place, here bool, err erro
 	case what.isTop():
 		_, err = m.below(other)
 	}
-	return to, what, false, err
+	return to, what, err
 }
 
 func errApart() error {
@@ -248,7 +245,7 @@ func (m *Mesh) Unlink(ctx context.Context, who objects.Caller, dir objects.Ino, 
 	if err != nil {
 		return err
 	}
-	return p.Node.Unlink(ctx, who, p.ino, name)
+	return p.Unlink(ctx, who, p.ino, name)
 }
 
 // Rmdir removes an empty directory; see objects.Names.
@@ -260,7 +257,7 @@ func (m *Mesh) Rmdir(ctx context.Context, who objects.Caller, dir objects.Ino, n
 	if err != nil {
 		return err
 	}
-	return p.Node.Rmdir(ctx, who, p.ino, name)
+	return p.Rmdir(ctx, who, p.ino, name)
 }
 
 // Rename moves a name; see objects.Names. Between nodes it is metadata.ErrCrossDevice, on
@@ -270,15 +267,15 @@ func (m *Mesh) Rename(ctx context.Context, who objects.Caller, r metadata.Rename
 	if r.To == metadata.PublishIno && OfAnotherNode(r.From) {
 		return 0, fmt.Errorf("publish a file of another node: %w", objects.ErrUnsupported)
 	}
-	to, from, here, err := m.both(r.To, r.From)
-	switch {
-	case err != nil:
-		return 0, err
-	case here:
+	if !OfAnotherNode(r.From) && !OfAnotherNode(r.To) {
 		return m.local.Rename(ctx, who, r)
 	}
+	to, from, err := m.both(r.To, r.From)
+	if err != nil {
+		return 0, err
+	}
 	r.From, r.To = from.ino, to.ino
-	return 0, to.Node.Rename(ctx, who, r)
+	return 0, to.Rename(ctx, who, r)
 }
 
 // StatFS returns the use of devices; see objects.Inodes. The directory of a node stands
@@ -291,7 +288,7 @@ func (m *Mesh) StatFS(ctx context.Context, who objects.Caller, ino objects.Ino) 
 	if err != nil {
 		return devices.Usage{}, err
 	}
-	return p.Node.StatFS(ctx, who, p.ino)
+	return p.StatFS(ctx, who, p.ino)
 }
 
 // isOfMachine reports whether an attribute has no meaning at another machine: it passes
@@ -317,7 +314,7 @@ func (m *Mesh) GetXattr(ctx context.Context, who objects.Caller, ino objects.Ino
 	case isOfMachine(name):
 		return nil, metadata.ErrNoXattr
 	}
-	return p.Node.GetXattr(ctx, who, p.ino, name)
+	return p.GetXattr(ctx, who, p.ino, name)
 }
 
 // ListXattr lists extended attributes; see objects.Inodes.
@@ -329,7 +326,7 @@ func (m *Mesh) ListXattr(ctx context.Context, who objects.Caller, ino objects.In
 	if err != nil || p.isTop() {
 		return nil, err
 	}
-	return p.Node.ListXattr(ctx, who, p.ino)
+	return p.ListXattr(ctx, who, p.ino)
 }
 
 // SetXattr sets an extended attribute; see objects.Inodes.
@@ -341,7 +338,7 @@ func (m *Mesh) SetXattr(ctx context.Context, who objects.Caller, ino objects.Ino
 	if err != nil {
 		return err
 	}
-	return p.Node.SetXattr(ctx, who, p.ino, x)
+	return p.SetXattr(ctx, who, p.ino, x)
 }
 
 // RemoveXattr removes an extended attribute; see objects.Inodes.
@@ -353,7 +350,7 @@ func (m *Mesh) RemoveXattr(ctx context.Context, who objects.Caller, ino objects.
 	if err != nil {
 		return err
 	}
-	return p.Node.RemoveXattr(ctx, who, p.ino, name)
+	return p.RemoveXattr(ctx, who, p.ino, name)
 }
 
 // changeable resolves an inode of which an attribute is to be changed.
@@ -376,7 +373,7 @@ func (m *Mesh) OpenDir(ctx context.Context, who objects.Caller, dir objects.Ino)
 	if err != nil {
 		return nil, err
 	}
-	d := &meshDir{place: p, dir: p.Node.OpenDir(who, p.ino)}
+	d := &meshDir{place: p, dir: p.OpenDir(who, p.ino)}
 	d.first, err = d.dir.After(ctx, 0)
 	return d, err
 }

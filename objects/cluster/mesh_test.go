@@ -33,9 +33,9 @@ func TestOneTree(t *testing.T) {
 				}
 				for i := range trees {
 					name := fmt.Sprint("tree", i)
-					made, err := b.Store.Create(t.Context(), b.Dir(device), name, metadata.Node{Mode: metadata.TypeDir | 0o755})
-					if err != nil {
-						t.Fatal(err)
+					made, failure := b.Store.Create(t.Context(), b.Dir(device), name, metadata.Node{Mode: metadata.TypeDir | 0o755})
+					if failure != nil {
+						t.Fatal(failure)
 					}
 					trees[i].Root = made.Ino
 				}

@@ -41,12 +41,12 @@ func (m *Mesh) Open(ctx context.Context, who objects.Caller, ino objects.Ino, wa
 	case p.isTop():
 		return nil, metadata.ErrIsDir
 	}
-	file, err := p.Node.Open(ctx, who, p.ino, want)
+	file, err := p.Open(ctx, who, p.ino, want)
 	if err != nil {
 		return nil, err
 	}
 	// The answer to the opening had the attributes, so the node is not asked again.
-	a, err := p.Node.Attr(ctx, who, p.ino)
+	a, err := p.Attr(ctx, who, p.ino)
 	return &meshFile{File: file, at: ino, foreign: err == nil && a.State == objects.StateBound}, nil
 }
 
@@ -60,12 +60,12 @@ func (m *Mesh) CreateOpen(ctx context.Context, who objects.Caller, dir objects.I
 		return objects.Attr{}, nil, err
 	}
 	node := metadata.Node{Mode: metadata.TypeRegular | n.Mode.Perm()}
-	made, file, err := p.Node.CreateOpen(ctx, who, p.ino, name, node, n.Want)
+	made, file, err := p.CreateOpen(ctx, who, p.ino, name, node, n.Want)
 	switch {
 	case errors.Is(err, metadata.ErrExist) && n.Existing:
 		return m.openExisting(ctx, who, dir, name, n.Want)
 	case err != nil && made.Ino != 0:
-		return objects.Attr{}, nil, errors.Join(err, p.Node.Unlink(ctx, who, p.ino, name))
+		return objects.Attr{}, nil, errors.Join(err, p.Unlink(ctx, who, p.ino, name))
 	case err != nil:
 		return objects.Attr{}, nil, err
 	}

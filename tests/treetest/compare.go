@@ -181,7 +181,10 @@ func nameOperations() []operation {
 		return metadata.Node{Mode: metadata.TypeDir | metadata.Mode(a.n)&0o2777}
 	})
 	return []operation{
-		{"create", file}, {"create", file}, {"mkdir", folder}, {"mkdir", folder},
+		{"create", file},
+		{"create", file},
+		{"mkdir", folder},
+		{"mkdir", folder},
 		{"symlink", create(func(a arguments) metadata.Node {
 			return metadata.Node{Mode: metadata.TypeSymlink | 0o777, Target: a.other}
 		})},
@@ -362,7 +365,12 @@ func fileOperations() []operation {
 			})
 			return w.keep(a, f, err)
 		}},
-		{"write", write}, {"write", write}, {"write", write}, {"read", read}, {"read", read}, {"read", read},
+		{"write", write},
+		{"write", write},
+		{"write", write},
+		{"read", read},
+		{"read", read},
+		{"read", read},
 		{"allocate", opened(func(w *walker, a arguments, f objects.OpenFile) string {
 			mode := []objects.AllocateMode{objects.AllocateExtend, objects.AllocateKeepSize, objects.AllocatePunch, objects.AllocateZero, objects.AllocateZeroKeepSize}[a.n%5]
 			return result(f.Allocate(w.ctx, mode, uint64(a.n%100_000), uint64(1+a.n%50_000)), "done")
