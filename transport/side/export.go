@@ -29,7 +29,9 @@ type export struct {
 	// The rest is guarded by Side.mu.
 	hasAnswer   bool
 	withdrawing bool
-	declined    string
+	// over says that the peer has no window: the export is being closed.
+	over     bool
+	declined string
 	// late ends the session when the peer does not close its window.
 	late *time.Timer
 }
@@ -125,7 +127,7 @@ func (s *Side) withdraw(key wire.Key) *export {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e := s.exports[key]
-	if e == nil || e.withdrawing || s.cause != nil {
+	if e == nil || e.withdrawing || e.over || s.cause != nil {
 		return e
 	}
 	e.withdrawing = true
@@ -184,13 +186,11 @@ func (s *Side) answered(key wire.Key, declined string) error {
 		return fmt.Errorf("answer to an offer that is not there: %w", ErrProtocol)
 	}
 	e.hasAnswer, e.declined = true, declined
-	over := declined != "" && !e.withdrawing
-	if over {
-		delete(s.exports, key)
-	}
+	e.over = declined != "" && !e.withdrawing
+	over := e.over
 	s.mu.Unlock()
 	if over {
-		s.closeExport(key, e)
+		s.retire(key, e)
 	}
 	close(e.answered)
 	return nil
@@ -200,17 +200,28 @@ func (s *Side) answered(key wire.Key, declined string) error {
 func (s *Side) released(key wire.Key) error {
 	s.mu.Lock()
 	e := s.exports[key]
-	if e == nil || !e.withdrawing || !e.hasAnswer {
+	if e == nil || !e.withdrawing || !e.hasAnswer || e.over {
 		s.mu.Unlock()
 		return fmt.Errorf("a window is closed that was not withdrawn: %w", ErrProtocol)
 	}
-	delete(s.exports, key)
+	e.over = true
 	s.mu.Unlock()
-	s.closeExport(key, e)
+	s.retire(key, e)
 	return nil
 }
 
-// closeExport lets a buffer go that is in no list any more.
+// retire closes an export, which stays in the list until it is closed: a Withdraw of it
+// that begins meanwhile waits for that. Only the goroutine that reads calls it.
+func (s *Side) retire(key wire.Key, e *export) {
+	s.closeExport(key, e)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.exports[key] == e {
+		delete(s.exports, key)
+	}
+}
+
+// closeExport lets a buffer go that the peer does not have any more.
 func (s *Side) closeExport(key wire.Key, e *export) {
 	s.mu.Lock()
 	if e.late != nil {

@@ -54,6 +54,8 @@ type files struct {
 	once sync.Once
 	// refuse makes it open nothing.
 	refuse atomic.Bool
+	// closing is called when an export is to be closed; nil does nothing.
+	closing func()
 
 	mu       sync.Mutex
 	exported int
@@ -89,6 +91,9 @@ type fileExport struct {
 func (x *fileExport) Offer() window.Offer { return x.offer }
 
 func (x *fileExport) Close() error {
+	if x.provider.closing != nil {
+		x.provider.closing()
+	}
 	x.buffer.Drop()
 	x.provider.count(-1, 0)
 	return nil

@@ -72,6 +72,43 @@ func TestShareUseWithdraw(t *testing.T) {
 	}
 }
 
+// TestWithdrawWhileClosing withdraws once more while the export is being closed, behind
+// which no window is left, or none was opened: that waits for its end too.
+func TestWithdrawWhileClosing(t *testing.T) {
+	kit.Check(t)
+	for _, refused := range []bool{false, true} {
+		a, b := two(t)
+		begun, end := make(chan struct{}), make(chan struct{})
+		a.provider.closing = func() {
+			close(begun)
+			<-end
+		}
+		b.provider.refuse.Store(refused)
+		memory := a.buffer(t, 1000, 1)
+		first := make(chan error, 1)
+		go func() {
+			err := a.Share(within(t), wire.Descriptor{Key: 5, Size: 1000, Rights: wire.Writable}, memory)
+			if refused == (err == nil) {
+				t.Errorf("shared with a peer that refuses (%v): %v", refused, err)
+			}
+			first <- a.Withdraw(within(t), 5)
+		}()
+		<-begun
+		over, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := a.Withdraw(over, 5); !errors.Is(err, context.Canceled) {
+			t.Errorf("refused %v: withdrawn while the export is open: %v", refused, err)
+		}
+		close(end)
+		if err := errors.Join(<-first, a.Withdraw(within(t), 5)); err != nil {
+			t.Error(err)
+		}
+		if exported, _ := a.provider.open(); exported != 0 {
+			t.Errorf("refused %v: the export is open still", refused)
+		}
+	}
+}
+
 // TestBufferClose takes a buffer back that a peer has open.
 func TestBufferClose(t *testing.T) {
 	kit.Check(t)
