@@ -16,7 +16,6 @@ import (
 	"github.com/hmcfs/hmcfs/objects/cluster/proto"
 	"github.com/hmcfs/hmcfs/transport/comm"
 	"github.com/hmcfs/hmcfs/transport/control"
-	"github.com/hmcfs/hmcfs/transport/domain"
 	"github.com/hmcfs/hmcfs/transport/rpc"
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
@@ -24,20 +23,19 @@ import (
 // Cluster is this node among the others. Its methods may be called from any
 // goroutine.
 type Cluster struct {
-	opts  Options
-	log   *zap.Logger
-	codes *codes
-	count counters
-	comm  *comm.Communicator
-	ep    *rpc.Endpoint
-	// domains are those of collectives.
-	domains *domain.Domains
-	server  *server
-	keys    *keys
+	opts   Options
+	log    *zap.Logger
+	codes  *codes
+	count  counters
+	comm   *comm.Communicator
+	ep     *rpc.Endpoint
+	server *server
+	keys   *keys
+	// begun are the extensions whose Begin was called.
+	begun []Extension
 	// life ends with Close, and what is being connected with it.
 	life      context.Context //nolint:containedctx // it is the cluster's life, from Join to Close
 	stop      context.CancelFunc
-	measured  measured
 	running   sync.WaitGroup
 	listening []string
 	// hear is OnInvalidate's.
@@ -92,10 +90,20 @@ func (c *Cluster) start(ctx context.Context) (err error) {
 	c.server = newServer(serverOptions{
 		Store: o.Store, Comm: c.comm, Self: o.View.Self, Cluster: o.Name,
 		Squash: o.Squash, Owner: o.Owner, AttrTTL: o.AttrTTL, Log: c.log,
-		Count: &c.count, Notify: c.notify, Met: c.met, Pull: c.pull, Served: c.served, Part: c.newPart,
+		Count: &c.count, Notify: c.notify, Met: c.met, Pull: c.pull, Served: c.served, Left: c.left,
 	})
 	handlers := c.server.handlers()
 	maps.Copy(handlers, c.keys.handlers())
+	for _, x := range o.Extensions {
+		c.begun = append(c.begun, x)
+		more, failure := x.Begin(c)
+		if failure != nil {
+			return failure
+		}
+		for method, h := range more {
+			handlers[method] = c.server.extended(h)
+		}
+	}
 	c.ep, err = rpc.New(rpc.Options{
 		Comm: c.comm, Handlers: handlers,
 		Notices: map[rpc.Method]func(rpc.Caller, []byte){proto.NoticeInvalid: c.invalid},
@@ -106,9 +114,6 @@ func (c *Cluster) start(ctx context.Context) (err error) {
 		return err
 	}
 	if err = c.comm.Handle(portWatch, watcher{c}); err != nil {
-		return err
-	}
-	if c.domains, err = domain.New(c.comm, domain.Options{Timeout: o.Timeout, Logger: o.Logger}); err != nil {
 		return err
 	}
 	c.running.Go(c.follow)
@@ -127,6 +132,13 @@ func (c *Cluster) notify(to wire.Rank, m rpc.Method, body []byte) (bool, error) 
 	return c.ep.Notify(to, m, body)
 }
 
+// left tells the extensions that a session of another node has ended.
+func (c *Cluster) left(from ClientSession) {
+	for _, x := range c.begun {
+		x.Left(from)
+	}
+}
+
 // Close ends all sessions; files that are open fail.
 func (c *Cluster) Close(ctx context.Context) error {
 	c.mu.Lock()
@@ -141,8 +153,8 @@ func (c *Cluster) Close(ctx context.Context) error {
 	if c.ep != nil {
 		faults = append(faults, c.ep.Close())
 	}
-	if c.domains != nil {
-		faults = append(faults, c.domains.Close()) //nolint:contextcheck // the end is not the context's
+	for _, x := range c.begun {
+		faults = append(faults, x.End()) //nolint:contextcheck // the end is not the context's
 	}
 	if c.comm != nil {
 		faults = append(faults, c.comm.Close())

@@ -81,9 +81,9 @@ func attrFromProto(a *proto.Attr) (objects.Attr, error) {
 func checkTexts(a *proto.Attr, mode metadata.Mode) error {
 	link := mode.Type() == metadata.TypeSymlink
 	switch {
-	case a.Device != "" && (!isName(a.Device) || !isShown(a.Device)):
+	case a.Device != "" && (!isName(a.Device) || !IsShown(a.Device)):
 		return fmt.Errorf("device %q", a.Device[:min(len(a.Device), maxPath)])
-	case !isShown(a.Path):
+	case !IsShown(a.Path):
 		return fmt.Errorf("a way of %d bytes", len(a.Path))
 	case a.Key != "" && metadata.ValidKey(a.Key) != nil:
 		return fmt.Errorf("a key of %d bytes", len(a.Key))
@@ -93,9 +93,9 @@ func checkTexts(a *proto.Attr, mode metadata.Mode) error {
 	return nil
 }
 
-// isShown says whether a text may be shown to a person: it has a bound, and no
+// IsShown reports whether a text may be shown to a person: it has a bound, and no
 // control characters.
-func isShown(text string) bool {
+func IsShown(text string) bool {
 	return len(text) <= maxText && !strings.ContainsFunc(text, unicode.IsControl)
 }
 

@@ -65,7 +65,7 @@
 // called with any of these, or pusher.mu, which is a leaf, held.
 //
 // File.mu comes before cache.mu. newsBox.mu, cache.mu, inos.mu, slots.mu,
-// measured.mu, cut.mu, peerKeys.mu, keyWatch.mu, inquiry.mu, conflicts.mu and
+// cut.mu, peerKeys.mu, keyWatch.mu, inquiry.mu, conflicts.mu and
 // incarnations.mu are
 // leaves. None of them is held while a node is asked, connected or
 // told, or while OnInvalidate's function runs.

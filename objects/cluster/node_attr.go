@@ -143,7 +143,7 @@ func (n *Node) StatFS(ctx context.Context, who objects.Caller, ino objects.Ino) 
 		method: proto.MethodStatFS, again: true, out: &out,
 		in: &proto.InoAsk{Cred: credToProto(who), Ino: uint64(ino)},
 	})
-	if err == nil && (out.Free > out.Total || out.Device != "" && !isShown(out.Device)) {
+	if err == nil && (out.Free > out.Total || out.Device != "" && !IsShown(out.Device)) {
 		err = fmt.Errorf("node %s: device %.64q with %d bytes free of %d: %w", n.name, out.Device, out.Free, out.Total, proto.ErrBody)
 	}
 	if err != nil {

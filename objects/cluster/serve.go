@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -16,13 +15,12 @@ import (
 	"github.com/hmcfs/hmcfs/metadata/members"
 	"github.com/hmcfs/hmcfs/objects"
 	"github.com/hmcfs/hmcfs/objects/cluster/proto"
-	"github.com/hmcfs/hmcfs/objects/collect"
 	"github.com/hmcfs/hmcfs/transport/comm"
 	"github.com/hmcfs/hmcfs/transport/rpc"
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// serverOptions is what a server is made with. All but Owner, Served and Part
+// serverOptions is what a server is made with. All but Owner, Served and Left
 // is required.
 type serverOptions struct {
 	Store *objects.Store
@@ -44,8 +42,8 @@ type serverOptions struct {
 	Served func(objects.Notice)
 	// Pull reads a file of a third node into one of ours.
 	Pull func(ctx context.Context, dst *objects.File, ask *proto.PullAsk) (objects.Moved, error)
-	// Part prepares our part of a collective; nil where there are none.
-	Part func(ctx context.Context, t collect.Task, ask *proto.CollectAsk, places []collect.Place, patience time.Duration) (*part, error)
+	// Left is told that a session has ended, before its files are closed; nil is nobody.
+	Left func(ClientSession)
 }
 
 // server answers for the tree of this node. Its methods may be called from any
@@ -57,11 +55,7 @@ type server struct {
 	unlisten func()
 	// work are goroutines that close waits for.
 	work sync.WaitGroup
-	// unwantedAfter is how long a part of a collective is kept that nobody asks
-	// for, a time.Duration; tests have less patience.
-	unwantedAfter atomic.Int64
-
-	mu sync.Mutex
+	mu   sync.Mutex
 	// +checklocks:mu
 	guests map[rpc.Caller]*guest
 	// handle is the last number that was given. It begins anywhere, so that a
@@ -72,7 +66,6 @@ type server struct {
 
 func newServer(o serverOptions) *server {
 	s := &server{o: o, push: newPusher(o.AttrTTL), guests: map[rpc.Caller]*guest{}}
-	s.unwantedAfter.Store(int64(unwantedAfter))
 	var start [8]byte
 	_, _ = rand.Read(start[:]) // never fails
 	s.handle = binary.BigEndian.Uint64(start[:])
@@ -112,10 +105,7 @@ func (s *server) handlers() map[rpc.Method]rpc.Handler {
 		proto.MethodCopy:     answer(s, s.copy),
 		proto.MethodPull:     answer(s, s.pull),
 
-		proto.MethodCollect:     answer(s, s.collect),
-		proto.MethodCollectWait: answer(s, s.collectWait),
-		proto.MethodCollectEnd:  answer(s, s.collectEnd),
-		proto.MethodSums:        answer(s, s.sums),
+		proto.MethodSums: answer(s, s.sums),
 	}
 }
 
@@ -208,10 +198,10 @@ func (s *server) ended(from rpc.Caller) {
 	delete(s.guests, from)
 	s.mu.Unlock()
 	if g != nil {
-		handles, jobs := g.finish()
+		handles := g.finish()
 		s.work.Go(func() {
-			for _, j := range jobs {
-				_ = j.end(context.Background(), g, false) // nobody is there to be told
+			if s.o.Left != nil {
+				s.o.Left(ClientSession{g})
 			}
 			for _, h := range handles {
 				g.release(context.Background(), h)

@@ -23,12 +23,6 @@ type guest struct {
 	mu sync.Mutex
 	// +checklocks:mu
 	handles map[uint64]*handle
-	// jobs are its collectives, by name.
-	// +checklocks:mu
-	jobs map[string]*collected
-	// beginning is how many more of them are being prepared.
-	// +checklocks:mu
-	beginning int
 	// +checklocks:mu
 	over bool
 	// +checklocks:mu
@@ -121,27 +115,21 @@ func (g *guest) take(number uint64) (*handle, error) {
 	return h, nil
 }
 
-// finish ends the session and returns the handles and the collectives that it
-// had. Nobody but the collectives uses the handles.
-func (g *guest) finish() ([]*handle, []*collected) {
+// finish ends the session and returns the handles that it had. Only extensions use them
+// any more.
+func (g *guest) finish() (left []*handle) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.over {
-		return nil, nil
+		return nil
 	}
 	g.over = true
 	close(g.gone)
-	var left []*handle
 	for _, h := range g.handles {
 		left = append(left, h)
 	}
 	g.handles = nil
-	var jobs []*collected
-	for _, j := range g.jobs {
-		jobs = append(jobs, j)
-	}
-	g.jobs = nil
-	return left, jobs
+	return left
 }
 
 // release closes the file of a handle that nobody uses any more.

@@ -12,7 +12,6 @@ import (
 	"github.com/hmcfs/hmcfs/metadata/members"
 	"github.com/hmcfs/hmcfs/objects"
 	"github.com/hmcfs/hmcfs/transport"
-	"github.com/hmcfs/hmcfs/transport/collective/env"
 	"github.com/hmcfs/hmcfs/transport/comm"
 	"github.com/hmcfs/hmcfs/transport/control"
 )
@@ -90,8 +89,8 @@ type Options struct {
 	// DialTimeout bounds making a connection. Default 3 s. A node that could
 	// not be reached is not tried again for 1 s.
 	DialTimeout time.Duration
-	// Collectives is what the environment says of collectives; nil is nothing.
-	Collectives *env.Settings
+	// Extensions add methods to those of this package.
+	Extensions []Extension
 	// Logger gets life-cycle messages; nil is silent.
 	Logger *zap.Logger
 }

@@ -125,6 +125,70 @@ func checkSiblings(t *Tree) []Offence {
 	})
 }
 
+// transportLevels are the packages of transport, with those below them: each imports those
+// of earlier levels alone.
+func transportLevels() [][]string {
+	return [][]string{
+		{"transport/wire", "transport/topology", "transport/internal"},
+		{"transport/affinity"},
+		{"transport"},
+		{"transport/region"},
+		{"transport/window"},
+		{"transport/control"},
+		{"transport/side", "transport/tcp", "transport/shm", "transport/ucx"},
+		{"transport/comm"},
+		{"transport/rpc", "transport/domain"},
+		{"transport/collective/plan"},
+		{"transport/collective/fabric"},
+		{"transport/collective"},
+		{"transport/collective/fusion", "transport/job"},
+		{"transport/env"},
+	}
+}
+
+// transportLevel returns the level of a folder of transport, and the package of that level
+// that it belongs to; -1 is none.
+func transportLevel(dir string) (level int, of string) {
+	level = -1
+	for i, names := range transportLevels() {
+		for _, name := range names {
+			if within(dir, name) && len(name) > len(of) {
+				level, of = i, name
+			}
+		}
+	}
+	if of == "transport" && dir != "transport" {
+		return -1, ""
+	}
+	return level, of
+}
+
+// checkTransport finds imports inside transport that go upward or sideways, and packages
+// that have no level.
+func checkTransport(t *Tree) []Offence {
+	return t.each(func(f *File) []Offence {
+		if f.Test || f.layer() != "transport" || testSupport(f.Dir) || testSupport(path.Dir(f.Dir)) {
+			return nil
+		}
+		level, own := transportLevel(f.Dir)
+		var out []Offence
+		for _, i := range f.imports() {
+			dir, ours := i.ours()
+			if !ours || layerOf(dir) != "transport" {
+				continue
+			}
+			below, of := transportLevel(dir)
+			switch {
+			case level < 0 || below < 0:
+				out = append(out, f.offence(i.Pos, "%s or %s has no level in transportLevels", f.Dir, dir))
+			case of != own && below >= level:
+				out = append(out, f.offence(i.Pos, "%s must not import %s, which is not below it", f.Dir, dir))
+			}
+		}
+		return out
+	})
+}
+
 // testSupport says whether a folder holds a package that only tests use: a
 // fault wrapper or a conformance suite.
 func testSupport(dir string) bool {

@@ -29,6 +29,7 @@ func Rules() []Rule {
 		{"layers", checkLayers},
 		{"meeting-point", checkMeetingPoint},
 		{"siblings", checkSiblings},
+		{"transport", checkTransport},
 		{"test-only", checkTestOnly},
 		{"shipped", checkShipped},
 		{"owned-imports", checkOwnedImports},

@@ -62,6 +62,23 @@ func examples() map[string]example {
 				"metadata/keys/a.go":  "package keys\nimport _ " + ours + `metadata/coord/memory"`,
 			},
 		},
+		"transport": {
+			bad: map[string]string{
+				"transport/job/a.go":               "package job\nimport _ " + ours + `transport/collective/fusion" // BAD`,
+				"transport/region/a.go":            "package region\nimport _ " + ours + `transport/comm" // BAD`,
+				"transport/a.go":                   "package transport\nimport _ " + ours + `transport/region" // BAD`,
+				"transport/collective/fabric/a.go": "package fabric\nimport _ " + ours + `transport/collective" // BAD`,
+				"transport/another/a.go":           "package another\nimport _ " + ours + `transport/wire" // BAD`,
+			},
+			good: map[string]string{
+				"transport/job/a.go":                 "package job\nimport _ " + ours + `transport/collective"`,
+				"transport/collective/fusion/a.go":   "package fusion\nimport _ " + ours + `transport/domain"`,
+				"transport/internal/seal/a.go":       "package seal\nimport _ " + ours + `transport/internal/gate"`,
+				"transport/region/a_test.go":         "package region_test\nimport _ " + ours + `transport/comm"`,
+				"transport/transporttest/sub/a.go":   "package sub\nimport _ " + ours + `transport/comm"`,
+				"transport/collective/fabric/b/a.go": "package b\nimport _ " + ours + `transport/collective/fabric"`,
+			},
+		},
 		"test-only": {
 			bad: map[string]string{
 				"objects/a.go": "package objects\nimport (\n_ " + ours + "tests/kit\" // BAD\n_ \"testing\" // BAD\n)",

@@ -19,7 +19,7 @@ import (
 	"github.com/hmcfs/hmcfs/metadata/members"
 	"github.com/hmcfs/hmcfs/objects/adminapi"
 	"github.com/hmcfs/hmcfs/transport"
-	"github.com/hmcfs/hmcfs/transport/collective/env"
+	"github.com/hmcfs/hmcfs/transport/env"
 )
 
 func update() bool { return flag.Lookup("update").Value.String() == "true" }

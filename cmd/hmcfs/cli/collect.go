@@ -16,8 +16,8 @@ import (
 	"github.com/hmcfs/hmcfs/objects"
 	"github.com/hmcfs/hmcfs/objects/adminapi"
 	"github.com/hmcfs/hmcfs/objects/client"
-	files "github.com/hmcfs/hmcfs/objects/collect"
-	"github.com/hmcfs/hmcfs/transport/collective/env"
+	"github.com/hmcfs/hmcfs/objects/filecollect"
+	"github.com/hmcfs/hmcfs/transport/env"
 	"github.com/hmcfs/hmcfs/transport/collective/plan"
 	"github.com/hmcfs/hmcfs/transport/job"
 )
@@ -60,7 +60,7 @@ func (a *app) collectVerbs() []*cobra.Command {
 
 func (a *app) collectVerb(c fileVerb) *cobra.Command {
 	f := &collectFlags{}
-	combines := files.Combines(c.kind)
+	combines := filecollect.Combines(c.kind)
 	use := c.name
 	if combines {
 		use += " [--op OP] [--dtype TYPE]"
@@ -161,7 +161,7 @@ func (c fileVerb) fromEnvironment(r *adminapi.CollectRequest, getenv func(string
 	} else if !plan.Algorithm(r.Algorithm).Known() {
 		return noAlgorithm(r.Algorithm)
 	}
-	r.Strict = r.Strict || s.Strict() && files.Combines(c.kind)
+	r.Strict = r.Strict || s.Strict() && filecollect.Combines(c.kind)
 	return nil
 }
 
@@ -225,7 +225,7 @@ func (r *rankFiles) dtype(c fileVerb, given string) (string, error) {
 		}
 		t, err := elem.ParseType(string(value[:n]))
 		if err != nil {
-			if given == "" && files.Combines(c.kind) {
+			if given == "" && filecollect.Combines(c.kind) {
 				return "", fmt.Errorf("%s: %s: %w; say what the elements are with --dtype", name, dtypeAttr, err)
 			}
 			continue
@@ -253,7 +253,7 @@ func (r *rankFiles) dtype(c fileVerb, given string) (string, error) {
 			strings.Join(types, ", and "), dtypeAttr)
 	case len(said) == 1:
 		return want, nil
-	case files.Combines(c.kind):
+	case filecollect.Combines(c.kind):
 		return "", fmt.Errorf("%s does not say what its elements are: give --dtype, such as --dtype float32, or set its attribute %s", r.names[0], dtypeAttr)
 	}
 	return elem.Uint8.String(), nil
@@ -311,7 +311,7 @@ func collectFault(verb string, err error) error {
 // what stands beside them says the same.
 func inPlainWords(err error) error {
 	text := err.Error()
-	for _, class := range []string{elem.ErrType.Error(), files.ErrTask.Error(), objects.ErrInvalid.Error(), job.ErrOptions.Error()} {
+	for _, class := range []string{elem.ErrType.Error(), filecollect.ErrTask.Error(), objects.ErrInvalid.Error(), job.ErrOptions.Error()} {
 		text = strings.ReplaceAll(text, ": "+class, "")
 		text = strings.ReplaceAll(text, class+": ", "")
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/config"
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/daemon"
 	"github.com/hmcfs/hmcfs/objects/adminapi"
-	"github.com/hmcfs/hmcfs/transport/collective/env"
+	"github.com/hmcfs/hmcfs/transport/env"
 )
 
 func (a *app) configVerb() *cobra.Command {

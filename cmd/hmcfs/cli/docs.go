@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/config"
-	"github.com/hmcfs/hmcfs/transport/collective/env"
+	"github.com/hmcfs/hmcfs/transport/env"
 )
 
 // docsVerb writes what is made from the command tree. People call it through
@@ -203,7 +203,7 @@ const variablesIntro = `
 What a program does not say itself about collectives is set by variables:
 ` + "`hmcfs perf collective`" + ` takes all of them, ` + "`hmcfs allreduce`" + ` and its like the
 algorithm and ` + "`strict`" + `, a program of yours what it asks
-` + "`transport/collective/env`" + ` for. Each is read under our name first, then under
+` + "`transport/env`" + ` for. Each is read under our name first, then under
 the one that HCOMM has for the same; an empty one is none. The strongest source
 wins: the program's own options, then what it sets for one group (by the name
 without ` + "`HMCFS_`" + `, in small letters), then the environment, then the default.

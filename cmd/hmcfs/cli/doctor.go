@@ -15,7 +15,7 @@ import (
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/doctor"
 	"github.com/hmcfs/hmcfs/devices/host"
 	"github.com/hmcfs/hmcfs/transport/affinity"
-	"github.com/hmcfs/hmcfs/transport/collective/env"
+	"github.com/hmcfs/hmcfs/transport/env"
 )
 
 func (a *app) doctorVerb() *cobra.Command {

@@ -243,7 +243,7 @@ func (d *Daemon) openStore(ctx context.Context, back *undo) error {
 		}
 		return fmt.Errorf("recover the objects of %s: %w", d.opts.Places.State, err)
 	}
-	d.tree = cluster.NewMesh(d.store, nil)
+	d.tree, d.collector = cluster.NewMesh(d.store, nil), d.newCollector(nil)
 	d.warnRecovery(d.store.Recovery())
 	back.push(func() {
 		d.store.Close(context.WithoutCancel(ctx), objects.CloseOptions{Keep: true}) //nolint:errcheck // the failure that led here is told

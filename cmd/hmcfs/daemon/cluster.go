@@ -18,7 +18,7 @@ import (
 	"github.com/hmcfs/hmcfs/metadata/members"
 	"github.com/hmcfs/hmcfs/objects/adminapi"
 	"github.com/hmcfs/hmcfs/objects/cluster"
-	"github.com/hmcfs/hmcfs/transport/collective/env"
+	"github.com/hmcfs/hmcfs/transport/env"
 	"github.com/hmcfs/hmcfs/transport/comm"
 	"github.com/hmcfs/hmcfs/transport/control"
 )
@@ -164,11 +164,12 @@ func (d *Daemon) openCluster(ctx context.Context) error {
 	for _, w := range knobs.Warnings() {
 		d.warn(w)
 	}
+	d.collector = d.newCollector(knobs)
 	o.cluster, err = cluster.Join(ctx, cluster.Options{
 		Name: o.parsed.Name, View: o.members, Index: index, Store: d.store, Engine: d.engine, Devices: d.devs,
 		Listen: listen, Secret: d.opts.Proofs.Secret, Plain: s.Plain, TLS: d.opts.Proofs.TLS, Transports: o.parsed.Transports,
 		Squash: o.parsed.Squash, Owner: d.remoteOwner(), Timeout: s.NodeTimeout,
-		DialTimeout: min(s.NodeTimeout, dialLimit), Collectives: knobs, Logger: d.opts.Logger,
+		DialTimeout: min(s.NodeTimeout, dialLimit), Extensions: []cluster.Extension{d.collector}, Logger: d.opts.Logger,
 	})
 	if err == nil {
 		d.tree = cluster.NewMesh(d.store, o.cluster)

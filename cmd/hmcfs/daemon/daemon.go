@@ -17,6 +17,7 @@ import (
 	"github.com/hmcfs/hmcfs/objects"
 	"github.com/hmcfs/hmcfs/objects/adminapi"
 	"github.com/hmcfs/hmcfs/objects/cluster"
+	"github.com/hmcfs/hmcfs/objects/filecollect"
 	"github.com/hmcfs/hmcfs/objects/hetero/local"
 	"github.com/hmcfs/hmcfs/objects/owner"
 	"github.com/hmcfs/hmcfs/transport"
@@ -43,6 +44,8 @@ type Daemon struct {
 	guard *owner.Guard
 	// others is nil for a mount of its own.
 	others *others
+	// collector does collectives of files.
+	collector *filecollect.Collector
 	// tree has the files of the store and of all other nodes.
 	tree   *cluster.Mesh
 	server *fs.Server

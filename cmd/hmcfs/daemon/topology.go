@@ -10,7 +10,7 @@ import (
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/devices/host"
-	"github.com/hmcfs/hmcfs/objects/collect"
+	"github.com/hmcfs/hmcfs/objects/filecollect"
 	"github.com/hmcfs/hmcfs/transport/affinity"
 	"github.com/hmcfs/hmcfs/transport/collective/plan"
 	"github.com/hmcfs/hmcfs/transport/comm"
@@ -130,7 +130,7 @@ func (d *Daemon) Topology() (*topology.Graph, error) {
 }
 
 // placesOf are the devices of ranks with files here.
-func placesOf(places []collect.Place) []topology.ID {
+func placesOf(places []filecollect.Place) []topology.ID {
 	at := make([]topology.ID, len(places))
 	for i, p := range places {
 		f := p.Source

@@ -1,9 +1,8 @@
-package cluster
+package filecollect
 
 import (
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"slices"
@@ -12,26 +11,26 @@ import (
 	"time"
 
 	"github.com/hmcfs/hmcfs/objects"
+	"github.com/hmcfs/hmcfs/objects/cluster"
 	"github.com/hmcfs/hmcfs/objects/cluster/proto"
-	"github.com/hmcfs/hmcfs/objects/collect"
 )
 
-// CollectRank is a rank of a collective: its files, which stay the caller's and
+// FileRank is a rank of a collective: its files, which stay the caller's and
 // are both of one node. The zero End is none.
-type CollectRank struct {
-	Source, Target End
+type FileRank struct {
+	Source, Target cluster.End
 }
 
-// node is whose the files are; nil for ours.
-func (r CollectRank) node() (*Node, error) {
-	var n *Node
-	for i, e := range []End{r.Source, r.Target} {
+// node returns the node that has the files, nil for this one.
+func (r FileRank) node() (*cluster.Node, error) {
+	var n *cluster.Node
+	for i, e := range []cluster.End{r.Source, r.Target} {
 		if e.Local == nil && e.Remote == nil {
 			continue
 		}
-		var its *Node
+		var its *cluster.Node
 		if e.Remote != nil {
-			its = e.Remote.n
+			its = e.Remote.Node()
 		}
 		if i == 1 && (r.Source.Local != nil || r.Source.Remote != nil) && its != n {
 			return nil, fmt.Errorf("source and target are on two nodes: %w", objects.ErrInvalid)
@@ -41,15 +40,11 @@ func (r CollectRank) node() (*Node, error) {
 	return n, nil
 }
 
-// Collect does a collective whose ranks are files of any nodes. Nothing is
-// changed before all results are whole.
-//
-// Errors: collect.ErrTask, and for files of ours a collect.RankError; those of
-// the nodes, which name themselves; ErrUnreachable where one does not answer.
-func (c *Cluster) Collect(ctx context.Context, t collect.Task, ranks []CollectRank, killPriv bool) (collect.Report, error) {
+// runAcross does a collective of files of which some are another node's.
+func (c *Collector) runAcross(ctx context.Context, t Task, ranks []FileRank, killPriv bool) (Report, error) {
 	k, err := c.newCollection(t, ranks, killPriv)
 	if err != nil {
-		return collect.Report{}, err
+		return Report{}, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -60,7 +55,7 @@ func (c *Cluster) Collect(ctx context.Context, t collect.Task, ranks []CollectRa
 	if err != nil {
 		c.measured.put(k.ask, nil, time.Now()) // the links may be others now
 		_ = k.each(calm, func() {}, func(ctx context.Context, p party) error { p.drop(ctx); return nil })
-		return collect.Report{}, err
+		return Report{}, err
 	}
 	if len(k.parties) > 1 {
 		c.measured.put(k.ask, k.parties[0].costs(), time.Now())
@@ -71,7 +66,7 @@ func (c *Cluster) Collect(ctx context.Context, t collect.Task, ranks []CollectRa
 
 // collection is a collective that we have others take part in.
 type collection struct {
-	c       *Cluster
+	c       *Collector
 	parties []party
 	// order is that of their names.
 	order []int
@@ -86,7 +81,7 @@ type party interface {
 	commit(ctx context.Context) error
 	// drop ends what was prepared, or is under way.
 	drop(ctx context.Context)
-	report() collect.Report
+	report() Report
 	// costs are what the nodes have measured, or were given.
 	costs() []byte
 }
@@ -103,7 +98,7 @@ func (k *collection) prepare(ctx context.Context) error {
 }
 
 // newCollection sorts the ranks by nodes, in the order in which they come.
-func (c *Cluster) newCollection(t collect.Task, ranks []CollectRank, killPriv bool) (*collection, error) {
+func (c *Collector) newCollection(t Task, ranks []FileRank, killPriv bool) (*collection, error) {
 	t.Ranks = len(ranks)
 	if err := t.Validate(); err != nil {
 		return nil, err
@@ -113,8 +108,8 @@ func (c *Cluster) newCollection(t collect.Task, ranks []CollectRank, killPriv bo
 		Size: t.Size, Strict: t.Strict, Algorithm: string(t.Algorithm),
 	}
 	_, _ = rand.Read(ask.Job) // never fails
-	places := map[*Node]int{}
-	var nodes []*Node
+	places := map[*cluster.Node]int{}
+	var nodes []*cluster.Node
 	for i, r := range ranks {
 		n, err := r.node()
 		if err != nil {
@@ -123,11 +118,11 @@ func (c *Cluster) newCollection(t collect.Task, ranks []CollectRank, killPriv bo
 		if _, known := places[n]; !known {
 			places[n] = len(nodes)
 			nodes = append(nodes, n)
-			name, epoch := c.opts.View.Self().Name, c.opts.View.Self().Epoch
+			record := c.cluster.Self()
 			if n != nil {
-				name, epoch = n.name, n.Record().Epoch
+				record = n.Record()
 			}
-			ask.Nodes, ask.Epochs = append(ask.Nodes, string(name)), append(ask.Epochs, uint64(epoch))
+			ask.Nodes, ask.Epochs = append(ask.Nodes, string(record.Name)), append(ask.Epochs, uint64(record.Epoch))
 		}
 		ask.Of = append(ask.Of, uint32(places[n]))
 	}
@@ -143,7 +138,7 @@ func (c *Cluster) newCollection(t collect.Task, ranks []CollectRank, killPriv bo
 		if n == nil {
 			k.parties = append(k.parties, &ownParty{c: c, task: t, ask: &mine, ranks: ranks, killPriv: killPriv})
 		} else {
-			k.parties = append(k.parties, &otherParty{n: n, ask: mine, ranks: ranks})
+			k.parties = append(k.parties, &otherParty{c: c, n: n, ask: mine, ranks: ranks})
 		}
 	}
 	return k, nil
@@ -176,20 +171,20 @@ func (k *collection) each(ctx context.Context, cancel context.CancelFunc, do fun
 
 // ownParty is this node.
 type ownParty struct {
-	c        *Cluster
-	task     collect.Task
+	c        *Collector
+	task     Task
 	ask      *proto.CollectAsk
-	ranks    []CollectRank
+	ranks    []FileRank
 	killPriv bool
 	part     *part
 }
 
 func (p *ownParty) prepare(ctx context.Context) (err error) {
-	var places []collect.Place
+	var places []Place
 	for rank, node := range p.ask.Of {
 		if node == p.ask.Me {
 			r := p.ranks[rank]
-			places = append(places, collect.Place{Rank: rank, Source: r.Source.Local, Target: r.Target.Local})
+			places = append(places, Place{Rank: rank, Source: r.Source.Local, Target: r.Target.Local})
 		}
 	}
 	p.part, err = p.c.newPart(ctx, p.task, p.ask, places, 0)
@@ -209,17 +204,18 @@ func (p *ownParty) drop(context.Context) {
 	}
 }
 
-func (p *ownParty) report() collect.Report { return p.part.report() }
+func (p *ownParty) report() Report { return p.part.report() }
 
 func (p *ownParty) costs() []byte { return p.part.costs }
 
 // otherParty is another node.
 type otherParty struct {
-	n     *Node
+	c     *Collector
+	n     *cluster.Node
 	ask   proto.CollectAsk
-	ranks []CollectRank
+	ranks []FileRank
 	// in is the session in which it was prepared.
-	in   *session
+	in   cluster.Session
 	last proto.CollectAnswer
 	// enough ends keep; nil before that.
 	enough func()
@@ -227,25 +223,25 @@ type otherParty struct {
 
 // handles gives the node's ranks their handles, which must be of one session.
 func (p *otherParty) handles(ctx context.Context) error {
-	p.ask.Files, p.in = nil, nil
+	p.ask.Files, p.in = nil, cluster.Session{}
 	for rank, node := range p.ask.Of {
 		if node != p.ask.Me {
 			continue
 		}
 		f := proto.CollectFile{Rank: uint32(rank)}
 		for _, one := range []struct {
-			file   *File
+			file   *cluster.File
 			handle *uint64
 		}{{p.ranks[rank].Source.Remote, &f.Source}, {p.ranks[rank].Target.Remote, &f.Target}} {
 			if one.file == nil {
 				continue
 			}
-			s, handle, err := one.file.opened(ctx)
+			s, handle, err := one.file.Session(ctx)
 			if err != nil {
 				return err
 			}
-			if p.in != nil && p.in != s {
-				return fmt.Errorf("node %s: the session broke meanwhile: %w", p.n.name, ErrUnreachable)
+			if p.in != (cluster.Session{}) && p.in != s {
+				return fmt.Errorf("node %s: the session broke meanwhile: %w", p.n.Record().Name, cluster.ErrUnreachable)
 			}
 			p.in, *one.handle = s, handle
 		}
@@ -260,7 +256,7 @@ func (p *otherParty) prepare(ctx context.Context) error {
 	}
 	for {
 		var turn proto.CollectAnswer
-		if err := p.askOnce(ctx, question{method: proto.MethodCollect, in: &p.ask, out: &turn}); err != nil {
+		if err := p.in.Ask(ctx, proto.MethodCollect, &p.ask, &turn); err != nil {
 			return err
 		}
 		if turn.Done {
@@ -270,27 +266,15 @@ func (p *otherParty) prepare(ctx context.Context) error {
 	}
 }
 
-// askOnce asks in the session in which it was prepared.
-func (p *otherParty) askOnce(ctx context.Context, q question) error {
-	ctx, cancel := context.WithTimeout(ctx, p.n.c.opts.Timeout)
-	defer cancel()
-	err := p.n.askIn(ctx, p.in, q)
-	if err != nil {
-		p.n.broke(p.in, err, false)
-	}
-	return p.n.failed(err)
-}
-
 func (p *otherParty) work(ctx context.Context) error {
 	// Half of the time of a question, so that an answer has some too.
-	wait := uint32(max(1, min(p.n.c.opts.Timeout/2, answerLimit)/time.Millisecond))
+	wait := uint32(max(1, min(p.c.o.Timeout/2, answerLimit)/time.Millisecond))
 	for {
-		q := question{method: proto.MethodCollectWait, in: &proto.JobAsk{Job: p.ask.Job, Wait: wait}, out: &p.last}
-		if err := p.askOnce(ctx, q); err != nil {
+		if err := p.in.Ask(ctx, proto.MethodCollectWait, &proto.JobAsk{Job: p.ask.Job, Wait: wait}, &p.last); err != nil {
 			return err
 		}
-		if a := &p.last; !isShown(a.Algorithm) || !isShown(a.Because) || !isShown(a.Path) {
-			return fmt.Errorf("node %s: a report that can't be shown: %w", p.n.name, proto.ErrBody)
+		if a := &p.last; !cluster.IsShown(a.Algorithm) || !cluster.IsShown(a.Because) || !cluster.IsShown(a.Path) {
+			return fmt.Errorf("node %s: a report that can't be shown: %w", p.n.Record().Name, proto.ErrBody)
 		}
 		if p.last.Done {
 			return nil
@@ -302,10 +286,10 @@ func (p *otherParty) commit(ctx context.Context) error {
 	p.enough()
 	for rank, node := range p.ask.Of {
 		if f := p.ranks[rank].Target.Remote; node == p.ask.Me && f != nil {
-			defer f.changing()()
+			defer f.Changing()()
 		}
 	}
-	return p.askOnce(ctx, question{method: proto.MethodCollectEnd, in: &proto.JobAsk{Job: p.ask.Job, Commit: true}})
+	return p.in.Ask(ctx, proto.MethodCollectEnd, &proto.JobAsk{Job: p.ask.Job, Commit: true}, nil)
 }
 
 // drop tells the node; where it can't be told, the end of the session does.
@@ -313,28 +297,37 @@ func (p *otherParty) drop(ctx context.Context) {
 	if p.enough != nil {
 		p.enough()
 	}
-	if p.in == nil || p.in.ended() {
+	if p.in == (cluster.Session{}) || p.in.Ended() {
 		return
 	}
-	_ = p.askOnce(ctx, question{method: proto.MethodCollectEnd, in: &proto.JobAsk{Job: p.ask.Job}}) // it is over, whatever it says
+	_ = p.in.Ask(ctx, proto.MethodCollectEnd, &proto.JobAsk{Job: p.ask.Job}, nil) // it is over, whatever it says
 }
 
-func (p *otherParty) report() collect.Report { return reportFromProto(&p.last) }
+func (p *otherParty) report() Report { return reportFromProto(&p.last) }
 
 func (p *otherParty) costs() []byte { return p.last.Costs }
 
-// Sums are the SHA-256 sums of n blocks of the file, as SumsOf; the owner makes
-// them.
-func (f *File) Sums(ctx context.Context, block, from uint64, n int) ([]byte, error) {
-	var out proto.SumsAnswer
-	err := f.ask(ctx, true, func(handle uint64) question {
-		return question{method: proto.MethodSums, out: &out, in: &proto.SumsAsk{Handle: handle, Block: block, From: from, N: uint32(n)}}
-	})
-	if err == nil && (len(out.Sums)%sha256.Size != 0 || len(out.Sums) > n*sha256.Size) {
-		err = fmt.Errorf("node %s: sums of %d bytes for %d blocks: %w", f.n.name, len(out.Sums), n, proto.ErrBody)
+// keep says now and then that the part is wanted, until enough: before it is begun
+// others may have the files of the next node for long, and after it has ended other
+// nodes may still be at theirs.
+func (p *otherParty) keep(ctx context.Context) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	gone := make(chan struct{})
+	p.enough = func() {
+		cancel()
+		<-gone
 	}
-	return out.Sums, err
+	go func() {
+		defer close(gone)
+		t := time.NewTicker(p.c.patience() / 8)
+		defer t.Stop()
+		for {
+			select {
+			case <-t.C:
+				_ = p.in.Ask(ctx, proto.MethodCollectWait, &proto.JobAsk{Job: p.ask.Job}, &proto.CollectAnswer{}) // a wait that works with it is told too
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
 }
-
-// Length asks for the size of the file.
-func (f *File) Length(ctx context.Context) (uint64, error) { return f.end(ctx) }

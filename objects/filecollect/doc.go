@@ -1,8 +1,8 @@
-// Package collect does collectives whose ranks are files: what is in the files
+// Package filecollect does collectives whose ranks are files: what is in the files
 // of all of them becomes what is in some or all of them.
 //
-//	err := collect.Run(ctx, task, files, nil)             all files are here
-//	err := collect.Run(ctx, task, files, &collect.Nodes{…}) some are on other nodes
+//	err := filecollect.Run(ctx, task, files, nil)             all files are here
+//	err := filecollect.Run(ctx, task, files, &filecollect.Nodes{…}) some are on other nodes
 //
 // It reads sources, which nobody holds still, and writes results, which nobody
 // sees yet: they are drafts (objects.Draft) that whoever calls commits when all
@@ -33,7 +33,14 @@
 // the nodes exchange the files' bytes, instead of what each has combined. Without
 // it, equal files in equal places give equal bits.
 //
+// # Nodes
+//
+// A Collector is an extension of a cluster (cluster.Extension): it asks the nodes that
+// have files to prepare their parts, has all of them work, and has all commit, or drop
+// what they have prepared. A part is kept as long as the node that asked says that it is
+// wanted. Verify compares files by the checksums that their nodes make.
+//
 // # Lock order
 //
-// No locks.
-package collect
+// Collector.mu comes before the cluster's; measured.mu is a leaf.
+package filecollect

@@ -1,4 +1,4 @@
-package collect_test
+package filecollect_test
 
 import (
 	"testing"

@@ -1,4 +1,4 @@
-package cluster
+package filecollect
 
 import (
 	"context"
@@ -7,12 +7,10 @@ import (
 	"fmt"
 	"time"
 
-	"go.uber.org/zap"
-
 	"github.com/hmcfs/hmcfs/metadata/members"
 	"github.com/hmcfs/hmcfs/objects"
+	"github.com/hmcfs/hmcfs/objects/cluster"
 	"github.com/hmcfs/hmcfs/objects/cluster/proto"
-	"github.com/hmcfs/hmcfs/objects/collect"
 	"github.com/hmcfs/hmcfs/transport/collective"
 	"github.com/hmcfs/hmcfs/transport/collective/fabric"
 	"github.com/hmcfs/hmcfs/transport/collective/plan"
@@ -21,12 +19,12 @@ import (
 
 // part is what this node does of a collective.
 type part struct {
-	c    *Cluster
-	task collect.Task
-	job  *collect.Job
+	c    *Collector
+	task Task
+	job  *Job
 	// ask has the nodes, of which we are the one Me.
 	ask      *proto.CollectAsk
-	recorder collect.Recorder
+	recorder Recorder
 	// given are the costs that all nodes were given, nil where they measure them;
 	// costs are those of the group, encoded.
 	given *plan.Costs
@@ -37,15 +35,15 @@ type part struct {
 }
 
 // errTurn is files that other collectives have.
-var errTurn = errors.New("cluster: other collectives have these files")
+var errTurn = errors.New("filecollect: other collectives have these files")
 
 // newPart checks who takes part, and prepares our files. For their turn it waits no
 // longer than patience; 0 is as long as the context.
 //
 // Errors: errTurn.
-func (c *Cluster) newPart(ctx context.Context, t collect.Task, ask *proto.CollectAsk, places []collect.Place, patience time.Duration) (*part, error) {
-	if ask.Nodes[ask.Me] != string(c.opts.View.Self().Name) {
-		return nil, fmt.Errorf("node %s is asked as node %s: %w", c.opts.View.Self().Name, ask.Nodes[ask.Me], ErrDenied)
+func (c *Collector) newPart(ctx context.Context, t Task, ask *proto.CollectAsk, places []Place, patience time.Duration) (*part, error) {
+	if self := c.cluster.Self().Name; ask.Nodes[ask.Me] != string(self) {
+		return nil, fmt.Errorf("node %s is asked as node %s: %w", self, ask.Nodes[ask.Me], cluster.ErrDenied)
 	}
 	for i := range ask.Nodes {
 		if i == int(ask.Me) {
@@ -67,7 +65,7 @@ func (c *Cluster) newPart(ctx context.Context, t collect.Task, ask *proto.Collec
 	if patience > 0 {
 		waiting, cancel = context.WithTimeout(ctx, patience)
 	}
-	done, err := collect.Turn(waiting, c.opts.Store, places)
+	done, err := Turn(waiting, c.o.Store, places)
 	cancel()
 	if err != nil && ctx.Err() == nil {
 		return nil, errTurn
@@ -75,42 +73,25 @@ func (c *Cluster) newPart(ctx context.Context, t collect.Task, ask *proto.Collec
 	if err != nil {
 		return nil, err
 	}
-	job, err := collect.Prepare(ctx, t, places, done)
-	if errors.Is(err, collect.ErrTask) {
+	job, err := Prepare(ctx, t, places, done)
+	if errors.Is(err, ErrTask) {
 		err = fmt.Errorf("%w: %w", err, objects.ErrInvalid)
 	}
 	if err != nil {
 		return nil, err
 	}
 	p := &part{c: c, task: t, job: job, ask: ask, given: given}
-	p.life, p.stop = context.WithCancel(c.life)
+	p.life, p.stop = context.WithCancel(c.cluster.Life())
 	return p, nil
 }
 
 // taking finds a node that takes part, in the incarnation that is meant.
-func (c *Cluster) taking(ask *proto.CollectAsk, i int) (*Node, error) {
-	n, err := c.Node(members.Name(ask.Nodes[i]))
-	if err != nil {
-		return nil, err
-	}
-	if now := n.Record().Epoch; now != 0 && ask.Epochs[i] != 0 && now != members.Epoch(ask.Epochs[i]) {
-		return nil, fmt.Errorf("node %s is another one than was meant: %w", n.name, ErrStale)
-	}
-	return n, nil
+func (c *Collector) taking(ask *proto.CollectAsk, i int) (*cluster.Node, error) {
+	return c.cluster.NodeAs(members.Name(ask.Nodes[i]), members.Epoch(ask.Epochs[i]))
 }
 
 // run makes the results.
 func (p *part) run() error { return p.c.contained(p.attempt) }
-
-// contained runs what is done of a collective. Others have asked for that: a panic
-// ends the collective alone.
-func (c *Cluster) contained(fn func() error) error {
-	err := collect.Contained(fn)
-	if panicked, ok := errors.AsType[*collect.PanicError](err); ok {
-		c.opts.Logger.Error("a collective has panicked", zap.Stringer("panic", panicked))
-	}
-	return err
-}
 
 func (p *part) attempt() error {
 	if len(p.ask.Nodes) == 1 {
@@ -129,7 +110,7 @@ func (p *part) explain(err error) error {
 	if err == nil {
 		return nil
 	}
-	if _, ours := errors.AsType[*collect.RankError](err); ours {
+	if _, ours := errors.AsType[*RankError](err); ours {
 		return err
 	}
 	gone := errors.Is(err, fabric.ErrLink) || errors.Is(err, collective.ErrTimeout)
@@ -138,14 +119,14 @@ func (p *part) explain(err error) error {
 	}
 	text := fmt.Sprintf("node %s, among nodes %q", p.ask.Nodes[p.ask.Me], p.ask.Nodes)
 	if gone {
-		return fmt.Errorf("%s: %w: %w", text, ErrUnreachable, err)
+		return fmt.Errorf("%s: %w: %w", text, cluster.ErrUnreachable, err)
 	}
 	return fmt.Errorf("%s: %w", text, err)
 }
 
 // join meets the other nodes: each is one rank of a domain, and of a group over
 // it. leave ends it.
-func (p *part) join(ctx context.Context) (nodes *collect.Nodes, leave func() error, err error) {
+func (p *part) join(ctx context.Context) (nodes *Nodes, leave func() error, err error) {
 	ranks := make([]wire.Rank, len(p.ask.Nodes))
 	for i, name := range p.ask.Nodes {
 		ranks[i] = wire.Rank(members.Name(name).Rank())
@@ -154,7 +135,7 @@ func (p *part) join(ctx context.Context) (nodes *collect.Nodes, leave func() err
 		}
 		n, failure := p.c.taking(p.ask, i)
 		if failure == nil {
-			_, failure = n.live(ctx) // by which there is a session
+			failure = n.Connect(ctx)
 		}
 		if failure != nil {
 			return nil, nil, failure
@@ -175,18 +156,18 @@ func (p *part) join(ctx context.Context) (nodes *collect.Nodes, leave func() err
 		return nil, nil, errors.Join(err, leave())
 	}
 	p.costs = collective.EncodeCosts(g.Costs())
-	return &collect.Nodes{Group: g, Table: p.c.comm.Table(), Of: p.of()}, leave, nil
+	return &Nodes{Group: g, Table: p.c.cluster.Communicator().Table(), Of: p.of()}, leave, nil
 }
 
 // options are those of the fabric and of the group: what was asked for, else what
 // the environment says.
 func (p *part) options() (fabric.Options, collective.Options) {
-	links := fabric.Options{Timeout: p.c.opts.Timeout}
+	links := fabric.Options{Timeout: p.c.o.Timeout}
 	o := collective.Options{
-		Algorithm: p.task.Algorithm, Strict: p.task.Strict && collect.Ordered(p.of()), Timeout: 2 * p.c.opts.Timeout,
-		Costs: p.given, Observe: p.recorder.Observe, Logger: p.c.opts.Logger,
+		Algorithm: p.task.Algorithm, Strict: p.task.Strict && Ordered(p.of()), Timeout: 2 * p.c.o.Timeout,
+		Costs: p.given, Observe: p.recorder.Observe, Logger: p.c.o.Logger,
 	}
-	if s := p.c.opts.Collectives; s != nil {
+	if s := p.c.o.Settings; s != nil {
 		return s.Fabric(links), s.Options(o)
 	}
 	return links, o
@@ -202,9 +183,9 @@ func (p *part) of() []int {
 }
 
 // report is how it went.
-func (p *part) report() collect.Report {
+func (p *part) report() Report {
 	if len(p.ask.Nodes) == 1 {
-		return collect.OneNode()
+		return OneNode()
 	}
 	return p.recorder.Report()
 }

@@ -1,0 +1,178 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/metadata/members"
+	"github.com/hmcfs/hmcfs/objects"
+	"github.com/hmcfs/hmcfs/objects/cluster/proto"
+	"github.com/hmcfs/hmcfs/transport/comm"
+	"github.com/hmcfs/hmcfs/transport/rpc"
+)
+
+// Extension adds methods to those that nodes ask each other. Its methods may be called
+// from any goroutine.
+type Extension interface {
+	// Begin is called by Join, before another node can ask. It returns what answers the
+	// extension's methods.
+	Begin(c *Cluster) (map[rpc.Method]Handler, error)
+	// Left is called once for each session of another node that has ended, if Begin was.
+	// The files of the session are closed when it returns, and Close waits for that.
+	Left(from ClientSession)
+	// End is called by Close when no question is answered any more and sessions still
+	// live: what the extension has made of the communicator ends with it.
+	End() error
+}
+
+// Handler answers a question in a session; see rpc.Handler.
+type Handler func(ctx context.Context, from ClientSession, body []byte) ([]byte, error)
+
+// Answer makes a Handler of a function for one kind of question, a body of package proto.
+// An answer of nil has no body.
+func Answer[Q any](fn func(context.Context, ClientSession, *Q) (any, error)) Handler {
+	return func(ctx context.Context, from ClientSession, body []byte) ([]byte, error) {
+		var question Q
+		if err := proto.Decode(body, &question); err != nil {
+			return nil, err
+		}
+		reply, err := fn(ctx, from, &question)
+		if err != nil || reply == nil {
+			return nil, err
+		}
+		return proto.Encode(reply)
+	}
+}
+
+// extended makes an endpoint's handler of an extension's.
+func (s *server) extended(h Handler) rpc.Handler {
+	return func(ctx context.Context, from rpc.Caller, body []byte) ([]byte, error) {
+		g, err := s.guest(from)
+		if err != nil {
+			return nil, err
+		}
+		s.o.Count.answers.Add(1)
+		return h(ctx, ClientSession{g}, body)
+	}
+}
+
+// ClientSession is a session in which another node asks this one. Sessions can be
+// compared.
+type ClientSession struct{ g *guest }
+
+// Ended reports whether the session has ended.
+func (s ClientSession) Ended() bool {
+	select {
+	case <-s.g.gone:
+		return true
+	default:
+		return false
+	}
+}
+
+// Use finds a file that the session has open, and keeps it open until Done.
+//
+// Errors: ErrStale; ErrDenied for a file that was not opened for what is wanted.
+func (s ClientSession) Use(handle uint64, want objects.Permission) (UsedFile, error) {
+	h, err := s.g.use(handle, want)
+	return UsedFile{s.g, h}, err
+}
+
+// UsedFile is a file that a session has open.
+type UsedFile struct {
+	g *guest
+	h *handle
+}
+
+// File returns the file.
+func (u UsedFile) File() *objects.File { return u.h.file }
+
+// ByRoot reports whether root has opened it, whose writes take no bits away.
+func (u UsedFile) ByRoot() bool { return u.h.who.IsRoot() }
+
+// Changing begins a change of the file of which the session is not told, since an answer
+// tells it. What it returns ends that.
+func (u UsedFile) Changing() (done func()) { return u.g.server.push.changing(u.g, u.h.file.Ino()) }
+
+// Done ends the use.
+func (u UsedFile) Done(ctx context.Context) { u.g.done(ctx, u.h) }
+
+// Changed tells this node's mount that a question of another node has changed a file.
+func (c *Cluster) Changed(ino metadata.Ino) { c.server.served(ino, 0) }
+
+// Session is a session in which this node asks another one. Sessions can be compared; the
+// zero Session is none.
+type Session struct {
+	n *Node
+	s *session
+}
+
+// Session returns the present session with the owner of the file, and the file's handle in
+// it.
+//
+// Errors: those of a question.
+func (f *File) Session(ctx context.Context) (Session, uint64, error) {
+	s, handle, err := f.opened(ctx)
+	if err != nil {
+		return Session{}, 0, err
+	}
+	return Session{f.n, s}, handle, nil
+}
+
+// Ended reports whether the session has ended.
+func (s Session) Ended() bool { return s.s.ended() }
+
+// Ask asks a question in this session, within Options.Timeout: in and out are bodies of
+// package proto, or nil.
+//
+// Errors: the owner's; ErrUnreachable, also when the session has ended; ErrDenied; the
+// context's.
+func (s Session) Ask(ctx context.Context, m rpc.Method, in, out any) error {
+	ctx, cancel := context.WithTimeout(ctx, s.n.c.opts.Timeout)
+	defer cancel()
+	err := s.n.askIn(ctx, s.s, question{method: m, in: in, out: out})
+	if err != nil {
+		s.n.broke(s.s, err, false)
+	}
+	return s.n.failed(err)
+}
+
+// Changing begins a change of the file that this node makes by a question of its own.
+// What it returns ends that.
+func (f *File) Changing() (done func()) { return f.changing() }
+
+// Connect makes a session with the node where there is none.
+//
+// Errors: those of a question.
+func (n *Node) Connect(ctx context.Context) error {
+	_, err := n.live(ctx)
+	return err
+}
+
+// NodeAs is Node for a node in one incarnation; 0 is any.
+//
+// Errors: ErrNoNode; ErrStale.
+func (c *Cluster) NodeAs(name members.Name, epoch members.Epoch) (*Node, error) {
+	n, err := c.Node(name)
+	if err != nil {
+		return nil, err
+	}
+	if now := n.Record().Epoch; now != 0 && epoch != 0 && now != epoch {
+		return nil, fmt.Errorf("node %s is another one than was meant: %w", n.name, ErrStale)
+	}
+	return n, nil
+}
+
+// Self returns this node's record.
+func (c *Cluster) Self() members.Record { return c.opts.View.Self() }
+
+// Communicator returns the communicator, whose rank i is the node of that rank. The
+// cluster closes it.
+func (c *Cluster) Communicator() *comm.Communicator { return c.comm }
+
+// Life returns a context that ends with Close.
+func (c *Cluster) Life() context.Context { return c.life }
+
+// Go runs a function that Close waits for, and returns false where Close has begun.
+func (c *Cluster) Go(fn func()) bool { return c.begin(fn) }

@@ -1,0 +1,89 @@
+package cluster
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+
+	"github.com/hmcfs/hmcfs/objects"
+	"github.com/hmcfs/hmcfs/objects/cluster/proto"
+)
+
+// Sums are the SHA-256 sums of n blocks of the file, as SumsOf; the owner makes
+// them.
+func (f *File) Sums(ctx context.Context, block, from uint64, n int) ([]byte, error) {
+	var out proto.SumsAnswer
+	err := f.ask(ctx, true, func(handle uint64) question {
+		return question{method: proto.MethodSums, out: &out, in: &proto.SumsAsk{Handle: handle, Block: block, From: from, N: uint32(n)}}
+	})
+	if err == nil && (len(out.Sums)%sha256.Size != 0 || len(out.Sums) > n*sha256.Size) {
+		err = fmt.Errorf("node %s: sums of %d bytes for %d blocks: %w", f.n.name, len(out.Sums), n, proto.ErrBody)
+	}
+	return out.Sums, err
+}
+
+// Length asks for the size of the file.
+func (f *File) Length(ctx context.Context) (uint64, error) { return f.end(ctx) }
+
+// sums are the checksums of blocks of a file.
+func (s *server) sums(ctx context.Context, g *guest, q *proto.SumsAsk) (any, error) {
+	if err := q.Validate(); err != nil {
+		return nil, err
+	}
+	h, err := g.use(q.Handle, objects.PermRead)
+	if err != nil {
+		return nil, err
+	}
+	defer g.done(ctx, h)
+	out := &proto.SumsAnswer{Size: h.file.Size()}
+	if out.Sums, err = SumsOf(ctx, h.file, q.Block, q.From, int(q.N)); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// SumsOf are the SHA-256 sums of n blocks of a file, one behind the other; fewer
+// at its end, where the last block is as long as it is.
+func SumsOf(ctx context.Context, f *objects.File, block, from uint64, n int) ([]byte, error) {
+	p := make([]byte, min(block, sumAtOnce))
+	var all []byte
+	for i := range n {
+		h := sha256.New()
+		got, err := sumBlock(ctx, h, f, p, (from+uint64(i))*block, block)
+		if err != nil {
+			return nil, err
+		}
+		if got == 0 {
+			break
+		}
+		all = h.Sum(all)
+	}
+	return all, nil
+}
+
+// sumAtOnce is how much of a block is in memory at once: many may ask.
+const sumAtOnce = 1 << 20
+
+// sumBlock adds a block, or what there is of it, by way of p.
+func sumBlock(ctx context.Context, h hash.Hash, f *objects.File, p []byte, off, block uint64) (done uint64, err error) {
+	for done < block {
+		// What has no memory is read without a look at the context.
+		if err = ctx.Err(); err != nil {
+			return done, err
+		}
+		want := p[:min(uint64(len(p)), block-done)]
+		n, err := f.ReadAt(ctx, want, off+done)
+		if err != nil && !errors.Is(err, io.EOF) {
+			return done, err
+		}
+		_, _ = h.Write(want[:n]) // a hash takes everything
+		done += uint64(n)
+		if n < len(want) {
+			break
+		}
+	}
+	return done, nil
+}

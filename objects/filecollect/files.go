@@ -1,0 +1,187 @@
+package filecollect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/objects"
+	"github.com/hmcfs/hmcfs/objects/cluster"
+	"github.com/hmcfs/hmcfs/transport/collective/plan"
+)
+
+// Request is a collective of files of a mount.
+type Request struct {
+	// Task has no Size yet: that is the size of the sources.
+	Task Task
+	// Sources and Targets are the files of each rank, by their numbers in the tree; 0 is
+	// none.
+	Sources, Targets []objects.Ino
+	// By is the user, whose rights to the files are checked.
+	By objects.Caller
+}
+
+// Collect opens the files of a request and does it. It sets the task's size.
+//
+// Errors: those of Run; *RankError for a file that can't be used.
+func (c *Collector) Collect(ctx context.Context, tree *cluster.Mesh, r *Request) (Result, error) {
+	o := newOpened(c.o.Store, tree, r.By)
+	defer o.close(ctx)
+	ranks, err := o.ranks(ctx, &r.Task, r.Sources, r.Targets)
+	if err != nil {
+		return Result{}, err
+	}
+	return c.Run(ctx, r.Task, ranks, !r.By.IsRoot())
+}
+
+// opened is files that are open for one request.
+type opened struct {
+	store *objects.Store
+	tree  *cluster.Mesh
+	by    objects.Caller
+	// ends are the files that are open, by their numbers in the tree.
+	ends map[metadata.Ino]cluster.End
+}
+
+func newOpened(store *objects.Store, tree *cluster.Mesh, by objects.Caller) *opened {
+	return &opened{store: store, tree: tree, by: by, ends: map[metadata.Ino]cluster.End{}}
+}
+
+// close ends them.
+func (o *opened) close(ctx context.Context) {
+	ctx = context.WithoutCancel(ctx)
+	for _, e := range o.ends {
+		if e.Remote != nil {
+			_ = e.Remote.Close(ctx) // what was written is there
+			continue
+		}
+		_ = e.Local.Close(ctx) // the store has logged what fails
+	}
+}
+
+// open opens a file, once. All that is wanted of it is told the first time.
+func (o *opened) open(ctx context.Context, ino metadata.Ino, access objects.Permission) (cluster.End, error) {
+	if e, has := o.ends[ino]; has {
+		return e, nil
+	}
+	node, there, err := o.tree.Locate(ino)
+	if err != nil {
+		return cluster.End{}, err
+	}
+	var e cluster.End
+	if node != nil {
+		e.Remote, err = node.Open(ctx, o.by.WithGroups(), there, access)
+	} else {
+		e.Local, err = o.local(ctx, ino, access)
+	}
+	if err != nil {
+		return cluster.End{}, err
+	}
+	o.ends[ino] = e
+	return e, nil
+}
+
+// local opens a file of this node, which its mode must allow the caller.
+func (o *opened) local(ctx context.Context, ino metadata.Ino, access objects.Permission) (*objects.File, error) {
+	a, err := o.store.Attr(ctx, ino)
+	switch {
+	case errors.Is(err, metadata.ErrNotExist):
+		return nil, fmt.Errorf("it has no memory of its own; name a file in a device's directory: %w", err)
+	case err != nil:
+		return nil, err
+	case !a.IsRegular():
+		return nil, fmt.Errorf("it is no regular file, and only those have memory: %w", objects.ErrInvalid)
+	case a.Parent == metadata.PublishIno:
+		return nil, fmt.Errorf("it is published; receive it first: %w", objects.ErrBusy)
+	case access&objects.PermRead != 0 && !o.by.May(&a.Inode, objects.PermRead), access&objects.PermWrite != 0 && !o.by.May(&a.Inode, objects.PermWrite):
+		return nil, fmt.Errorf("it has mode %o and belongs to user %d; user %d may not do that: %w",
+			a.Mode.Perm(), a.UID, o.by.UID, objects.ErrForbidden)
+	}
+	return o.store.OpenFile(ctx, ino)
+}
+
+// sizeOf is the present size of a file.
+func sizeOf(ctx context.Context, e cluster.End) (uint64, error) {
+	if e.Remote != nil {
+		return e.Remote.Length(ctx)
+	}
+	return e.Local.Size(), nil
+}
+
+// ranks opens the files, and finds the size that all sources have.
+func (o *opened) ranks(ctx context.Context, t *Task, from, to []metadata.Ino) ([]FileRank, error) {
+	// A file may be the source of one rank and the target of another.
+	access := func(ino metadata.Ino) (a objects.Permission) {
+		if slices.Contains(from, ino) {
+			a |= objects.PermRead
+		}
+		if slices.Contains(to, ino) {
+			a |= objects.PermWrite
+		}
+		return a
+	}
+	ranks := make([]FileRank, t.Ranks)
+	if err := o.openSources(ctx, t, ranks, from, access); err != nil {
+		return nil, err
+	}
+	return ranks, o.openTargets(ctx, t, ranks, to, access)
+}
+
+// openSources opens what ranks give, and finds the size that all have.
+func (o *opened) openSources(ctx context.Context, t *Task, ranks []FileRank, from []metadata.Ino, access func(metadata.Ino) objects.Permission) (err error) {
+	first := -1
+	for rank, ino := range from {
+		if ino == 0 {
+			continue
+		}
+		var size uint64
+		if ranks[rank].Source, err = o.open(ctx, ino, access(ino)); err == nil {
+			size, err = sizeOf(ctx, ranks[rank].Source)
+		}
+		if first < 0 && err == nil {
+			first, t.Size = rank, size
+		}
+		if err == nil && size != t.Size {
+			err = fmt.Errorf("it has %d bytes, and rank %d has %d: %w", size, first, t.Size, objects.ErrInvalid)
+		}
+		if err != nil {
+			return rankFault(rank, err)
+		}
+	}
+	return nil
+}
+
+// openTargets opens what ranks get, each file for one of them.
+func (o *opened) openTargets(ctx context.Context, t *Task, ranks []FileRank, to []metadata.Ino, access func(metadata.Ino) objects.Permission) (err error) {
+	for rank, ino := range to {
+		if ino == 0 {
+			continue
+		}
+		if other := slices.Index(to, ino); other < rank {
+			return rankFault(rank, fmt.Errorf("its target is that of rank %d too: %w", other, objects.ErrInvalid))
+		}
+		if ranks[rank].Target, err = o.open(ctx, ino, access(ino)); err == nil {
+			err = checkTarget(ctx, t, ranks[rank].Target)
+		}
+		if err != nil {
+			return rankFault(rank, err)
+		}
+	}
+	return nil
+}
+
+// checkTarget refuses to broadcast over what is not as long, or nothing yet.
+func checkTarget(ctx context.Context, t *Task, e cluster.End) error {
+	if t.Kind != plan.Broadcast {
+		return nil
+	}
+	size, err := sizeOf(ctx, e)
+	if err == nil && size != 0 && size != t.Size {
+		err = fmt.Errorf("it has %d bytes, and rank %d has %d: %w", size, t.Root, t.Size, objects.ErrInvalid)
+	}
+	return err
+}
+
+func rankFault(rank int, err error) error { return &RankError{Rank: rank, Err: err} }

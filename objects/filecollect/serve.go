@@ -1,0 +1,358 @@
+package filecollect
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/hmcfs/hmcfs/devices/elem"
+	"github.com/hmcfs/hmcfs/objects"
+	"github.com/hmcfs/hmcfs/objects/cluster"
+	"github.com/hmcfs/hmcfs/objects/cluster/proto"
+	"github.com/hmcfs/hmcfs/transport/collective/plan"
+)
+
+const (
+	// maxJobs is how many collectives of one session may be under way.
+	maxJobs = 16
+	// answerLimit is how long a wait for a collective takes at most.
+	answerLimit = 5 * time.Second
+	// turnLimit is how long a question waits for the turn of its files, before it has
+	// to be asked again.
+	turnLimit = 500 * time.Millisecond
+	// unwantedAfter is how long a node keeps its part of a collective that nobody asks
+	// for: it holds memory, and others wait for the files. The node that has asked for
+	// it says that it is wanted several times in that time.
+	unwantedAfter = 2 * time.Minute
+)
+
+// collected is this node's part of a collective that a session has asked for. It is
+// ended once, by the session or by its end.
+type collected struct {
+	part *part
+	// files are in use until the end.
+	files    []cluster.UsedFile
+	killPriv bool
+	// ended is closed when what was under way has ended.
+	ended chan struct{}
+	// begin is done once: by the first wait, or by the end in its place.
+	begin sync.Once
+	err   error
+	// unwanted ends it when nobody has asked for it for some time. Collector.mu guards
+	// it.
+	unwanted *time.Timer
+}
+
+// jobName names a collective of a session.
+type jobName struct {
+	from cluster.ClientSession
+	id   string
+}
+
+// String returns the id as it is logged.
+func (n jobName) String() string { return hex.EncodeToString([]byte(n.id)) }
+
+// servePrepare prepares this node's part of a collective. Where other collectives have its
+// files for long, it has to be asked for again, which the answer says.
+func (c *Collector) servePrepare(ctx context.Context, from cluster.ClientSession, q *proto.CollectAsk) (any, error) {
+	if err := q.Validate(); err != nil {
+		return nil, err
+	}
+	t := taskFromProto(q)
+	if err := t.Validate(); err != nil {
+		return nil, fmt.Errorf("%w: %w", objects.ErrInvalid, err)
+	}
+	// The memory is taken after that, and counts.
+	if err := c.reserve(from); err != nil {
+		return nil, err
+	}
+	j := &collected{ended: make(chan struct{})}
+	places, err := j.places(from, q)
+	if err == nil {
+		j.part, err = c.newPart(ctx, t, q, places, turnLimit)
+	}
+	if err != nil {
+		j.letGo(ctx)
+		c.unreserve(from)
+		if errors.Is(err, errTurn) {
+			return &proto.CollectAnswer{}, nil
+		}
+		return nil, err
+	}
+	name := jobName{from, string(q.Job)}
+	if err = c.addJob(name, j); err != nil {
+		j.end(ctx, c, false) //nolint:errcheck // the failure that led here is told
+		c.unreserve(from)
+		return nil, err
+	}
+	c.expect(name, j) //nolint:contextcheck // it ends by itself, whoever asked
+	return &proto.CollectAnswer{Done: true}, nil
+}
+
+// places returns the files of this node's ranks.
+func (j *collected) places(from cluster.ClientSession, q *proto.CollectAsk) ([]Place, error) {
+	var places []Place
+	for _, f := range q.Files {
+		p := Place{Rank: int(f.Rank)}
+		for _, one := range []struct {
+			number uint64
+			access objects.Permission
+			file   **objects.File
+		}{{f.Source, objects.PermRead, &p.Source}, {f.Target, objects.PermWrite, &p.Target}} {
+			if one.number == 0 {
+				continue
+			}
+			used, err := from.Use(one.number, one.access)
+			if err != nil {
+				return nil, err
+			}
+			*one.file = used.File()
+			j.files = append(j.files, used)
+			j.killPriv = j.killPriv || !used.ByRoot()
+		}
+		places = append(places, p)
+	}
+	return places, nil
+}
+
+// letGo ends the use of the files.
+func (j *collected) letGo(ctx context.Context) {
+	for _, f := range j.files {
+		f.Done(ctx)
+	}
+	j.files = nil
+}
+
+// run begins what is to be done, in the background.
+func (j *collected) run(background func(func()) bool) {
+	j.begin.Do(func() {
+		begun := background(func() {
+			j.err = j.part.run()
+			close(j.ended)
+		})
+		if !begun {
+			j.err = fmt.Errorf("this node leaves the cluster: %w", objects.ErrClosed)
+			close(j.ended)
+		}
+	})
+}
+
+// end takes the results, or drops them, once nothing is under way.
+func (j *collected) end(ctx context.Context, c *Collector, commit bool) error {
+	if !commit {
+		j.part.stop()
+	}
+	j.begin.Do(func() {
+		j.err = errors.New("it was not begun")
+		close(j.ended)
+	})
+	select {
+	case <-j.ended:
+	case <-ctx.Done():
+		// The node that asked has gone, and nobody else ends what is under way.
+		j.part.stop()
+		<-j.ended
+	}
+	defer j.letGo(ctx)
+	if !commit || j.err != nil {
+		j.part.drop()
+		return j.err
+	}
+	for _, f := range j.files {
+		defer f.Changing()()
+	}
+	err := j.part.commit(ctx, j.killPriv)
+	for _, f := range j.files {
+		c.cluster.Changed(f.File().Ino())
+	}
+	return err
+}
+
+// serveWait begins this node's part, and answers when it has ended. A question that does
+// not wait only says that the part is wanted.
+func (c *Collector) serveWait(ctx context.Context, from cluster.ClientSession, q *proto.JobAsk) (any, error) {
+	j, err := c.job(jobName{from, string(q.Job)}, false)
+	if err != nil {
+		return nil, err
+	}
+	if q.Wait == 0 {
+		return &proto.CollectAnswer{}, nil
+	}
+	j.run(c.cluster.Go)
+	limit := time.NewTimer(min(time.Duration(q.Wait)*time.Millisecond, answerLimit))
+	defer limit.Stop()
+	select {
+	case <-j.ended:
+		if j.err != nil {
+			return nil, j.err
+		}
+		out := reportToProto(j.part.report())
+		out.Costs = j.part.costs
+		return out, nil
+	case <-limit.C:
+		return &proto.CollectAnswer{}, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// serveEnd ends this node's part.
+func (c *Collector) serveEnd(ctx context.Context, from cluster.ClientSession, q *proto.JobAsk) (any, error) {
+	j, err := c.job(jobName{from, string(q.Job)}, true)
+	if err != nil {
+		return nil, err
+	}
+	if err = j.end(ctx, c, q.Commit); !q.Commit {
+		err = nil // the node that drops it knows why
+	}
+	return nil, err
+}
+
+// Left is called by the cluster. It drops what the session had under way.
+func (c *Collector) Left(from cluster.ClientSession) {
+	c.mu.Lock()
+	var left []*collected
+	for name, j := range c.jobs {
+		if name.from == from {
+			left = append(left, j)
+			c.removeLocked(name, j)
+		}
+	}
+	c.mu.Unlock()
+	for _, j := range left {
+		_ = j.end(context.Background(), c, false) // nobody is there to be told
+	}
+}
+
+// reserve counts a collective of a session before it takes memory, until unreserve or
+// until it is removed.
+//
+// Errors: objects.ErrBusy.
+func (c *Collector) reserve(from cluster.ClientSession) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if n := c.reserved[from]; n >= maxJobs {
+		return fmt.Errorf("%d collectives under way: %w", n, objects.ErrBusy)
+	}
+	c.reserved[from]++
+	return nil
+}
+
+func (c *Collector) unreserve(from cluster.ClientSession) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.unreserveLocked(from)
+}
+
+// +checklocks:c.mu
+func (c *Collector) unreserveLocked(from cluster.ClientSession) {
+	if c.reserved[from]--; c.reserved[from] == 0 {
+		delete(c.reserved, from)
+	}
+}
+
+// addJob notes a collective that was counted.
+//
+// Errors: cluster.ErrStale when the session has ended; objects.ErrInvalid for an id that
+// the session has used.
+func (c *Collector) addJob(name jobName, j *collected) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case name.from.Ended(): // Left may have been called
+		return fmt.Errorf("the session has ended: %w", cluster.ErrStale)
+	case c.jobs[name] != nil:
+		return fmt.Errorf("collective %s is there already: %w", name, objects.ErrInvalid)
+	}
+	c.jobs[name] = j
+	return nil
+}
+
+// job finds a collective, and with take removes it: the caller ends it then. It counts as
+// wanted from now on.
+//
+// Errors: cluster.ErrStale.
+func (c *Collector) job(name jobName, take bool) (*collected, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	j := c.jobs[name]
+	switch {
+	case j == nil:
+		return nil, fmt.Errorf("collective %s is not known: %w", name, cluster.ErrStale)
+	case take:
+		c.removeLocked(name, j)
+	case j.unwanted != nil:
+		j.unwanted.Reset(c.patience())
+	}
+	return j, nil
+}
+
+// removeLocked removes a collective, which the caller ends.
+//
+// +checklocks:c.mu
+func (c *Collector) removeLocked(name jobName, j *collected) {
+	delete(c.jobs, name)
+	c.unreserveLocked(name.from)
+	if j.unwanted != nil {
+		j.unwanted.Stop()
+	}
+}
+
+func (c *Collector) patience() time.Duration { return time.Duration(c.unwantedAfter.Load()) }
+
+// expect has a part dropped that nobody asks for any more, unless it is taken, or the
+// session ends, before.
+func (c *Collector) expect(name jobName, j *collected) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.jobs[name] != j {
+		return
+	}
+	j.unwanted = time.AfterFunc(c.patience(), func() { c.expire(name, j) })
+}
+
+// expire drops a part that nobody has asked for.
+func (c *Collector) expire(name jobName, j *collected) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.jobs[name] != j {
+		return
+	}
+	begun := c.cluster.Go(func() {
+		c.o.Logger.Warn("a collective that nobody asks for is dropped", zap.Stringer("collective", name),
+			zap.Duration("after", c.patience()))
+		_ = j.end(context.Background(), c, false) // nobody is there to be told
+	})
+	if begun { // else the end of the session drops it
+		c.removeLocked(name, j)
+	}
+}
+
+// taskFromProto is what a node is asked for.
+func taskFromProto(q *proto.CollectAsk) Task {
+	return Task{
+		Kind: plan.Kind(q.Kind), Type: elem.Type(q.Type), Op: elem.Op(q.Op), Root: int(q.Root),
+		Ranks: len(q.Of), Size: q.Size, Strict: q.Strict, Algorithm: plan.Algorithm(q.Algorithm),
+	}
+}
+
+func reportToProto(r Report) *proto.CollectAnswer {
+	return &proto.CollectAnswer{
+		Done: true, Algorithm: string(r.Algorithm), Because: r.Because, Path: r.Path, Calls: r.Calls,
+		Predicted: uint64(max(0, r.Predicted)), Measured: uint64(max(0, r.Measured)),
+		Sent: r.Sent, Received: r.Received, Retries: uint32(max(0, r.Retries)),
+	}
+}
+
+func reportFromProto(a *proto.CollectAnswer) Report {
+	return Report{
+		Algorithm: plan.Algorithm(a.Algorithm), Because: a.Because, Path: a.Path, Calls: a.Calls,
+		Predicted: time.Duration(a.Predicted), Measured: time.Duration(a.Measured),
+		Sent: a.Sent, Received: a.Received, Retries: int(a.Retries),
+	}
+}

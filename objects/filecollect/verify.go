@@ -1,0 +1,197 @@
+package filecollect
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/objects"
+	"github.com/hmcfs/hmcfs/objects/cluster"
+)
+
+const (
+	// VerifyBlock is how many bytes have one checksum.
+	VerifyBlock = uint64(devices.MiB)
+	// verifyAtOnce is how many blocks a node is asked for at a time: what it
+	// sums in a small part of the time that an answer may take.
+	verifyAtOnce = 64
+	// MaxVerified is how many files are compared at most.
+	MaxVerified = 128
+)
+
+// Verified compares a file with the first one of a list.
+type Verified struct {
+	// Size is that of the file in bytes.
+	Size uint64
+	// First is the first block of VerifyBlock bytes that differs; Blocks is how many do.
+	First, Blocks uint64
+}
+
+// Verify compares files with the first one. Each node reads its own files, and sends
+// checksums.
+//
+// Errors: objects.ErrInvalid for none or more than MaxVerified; *RankError for a file that
+// can't be read.
+func Verify(ctx context.Context, store *objects.Store, tree *cluster.Mesh, by objects.Caller, inos []objects.Ino) ([]Verified, error) {
+	if len(inos) == 0 || len(inos) > MaxVerified {
+		return nil, fmt.Errorf("%d files, can be 1 to %d: %w", len(inos), MaxVerified, objects.ErrInvalid)
+	}
+	o := newOpened(store, tree, by)
+	defer o.close(ctx)
+	all := make([]verified, len(inos))
+	for i, ino := range inos {
+		var err error
+		if all[i].end, err = o.open(ctx, ino, objects.PermRead); err == nil {
+			all[i].size, err = sizeOf(ctx, all[i].end)
+		}
+		if err != nil {
+			return nil, rankFault(i, err)
+		}
+	}
+	if err := compare(ctx, all); err != nil {
+		return nil, err
+	}
+	out := make([]Verified, len(all))
+	for i, f := range all {
+		out[i] = Verified{Size: f.size, First: f.first, Blocks: f.blocks}
+	}
+	return out, nil
+}
+
+// verified is a file that is compared with the first one.
+type verified struct {
+	end  cluster.End
+	size uint64
+	// first is the first block that differs, blocks how many do.
+	first, blocks uint64
+}
+
+// compare counts the blocks that differ.
+func compare(ctx context.Context, all []verified) error {
+	var longest uint64
+	for i := range all {
+		longest = max(longest, all[i].size)
+	}
+	for from := uint64(0); from*VerifyBlock < longest; from += verifyAtOnce {
+		data, err := nextData(ctx, all, from, longest)
+		if err != nil {
+			return err
+		}
+		for i := range all[1:] {
+			all[i+1].skip(&all[0], from, data)
+		}
+		if from = data; from*VerifyBlock >= longest {
+			return nil
+		}
+		sums := make([][]byte, len(all))
+		errs := make(chan error, len(all))
+		for i := range all {
+			go func() {
+				var err error
+				sums[i], err = all[i].sums(ctx, from)
+				if err != nil {
+					err = rankFault(i, err)
+				}
+				errs <- err
+			}()
+		}
+		var failure error
+		for range all {
+			if err := <-errs; err != nil && failure == nil {
+				failure = err
+			}
+		}
+		if failure != nil {
+			return failure
+		}
+		for i := range all[1:] {
+			all[i+1].count(sums[0], sums[i+1], from)
+		}
+	}
+	return nil
+}
+
+// nextData finds the first block at or behind from that has to be read: one with
+// data in any of the files, or the last one of any. What lies between are holes,
+// of which a file can have 2^63 bytes.
+func nextData(ctx context.Context, all []verified, from, longest uint64) (uint64, error) {
+	next := (longest + VerifyBlock - 1) / VerifyBlock
+	for i := range all {
+		at, err := all[i].data(ctx, from)
+		if err != nil {
+			return 0, rankFault(i, err)
+		}
+		next = min(next, at)
+	}
+	return max(from, next), nil
+}
+
+// data is the first block at or behind from that has data, or is the file's last
+// one; a number too great for a block where there is none.
+func (v *verified) data(ctx context.Context, from uint64) (uint64, error) {
+	if from*VerifyBlock >= v.size {
+		return math.MaxUint64, nil
+	}
+	last := (v.size - 1) / VerifyBlock
+	var at uint64
+	var err error
+	if v.end.Remote != nil {
+		at, err = v.end.Remote.Seek(ctx, from*VerifyBlock, objects.SeekData)
+	} else {
+		at, err = v.end.Local.Seek(ctx, from*VerifyBlock, objects.SeekData)
+	}
+	if errors.Is(err, objects.ErrNoData) {
+		return last, nil
+	}
+	return min(last, at/VerifyBlock), err
+}
+
+// skip notes the blocks [from, to), of which each file has all or none, without
+// data: they differ where one of the two files has ended.
+func (v *verified) skip(first *verified, from, to uint64) {
+	if from == to || (from*VerifyBlock >= v.size) == (from*VerifyBlock >= first.size) {
+		return
+	}
+	if v.blocks == 0 {
+		v.first = from
+	}
+	v.blocks += to - from
+}
+
+// sums are the checksums of the next blocks.
+func (v *verified) sums(ctx context.Context, from uint64) ([]byte, error) {
+	if from*VerifyBlock >= v.size {
+		return nil, nil
+	}
+	var all []byte
+	var err error
+	if v.end.Remote != nil {
+		all, err = v.end.Remote.Sums(ctx, VerifyBlock, from, verifyAtOnce)
+	} else {
+		all, err = cluster.SumsOf(ctx, v.end.Local, VerifyBlock, from, verifyAtOnce)
+	}
+	want := min((v.size+VerifyBlock-1)/VerifyBlock-from, verifyAtOnce)
+	if err == nil && uint64(len(all)) != want*sha256.Size {
+		err = fmt.Errorf("it was cut meanwhile: %w", io.ErrUnexpectedEOF)
+	}
+	return all, err
+}
+
+// count notes the blocks that differ from those of the first file.
+func (v *verified) count(first, own []byte, from uint64) {
+	for at := 0; at < max(len(first), len(own)); at += sha256.Size {
+		a, b := first[min(at, len(first)):], own[min(at, len(own)):]
+		if bytes.Equal(a[:min(sha256.Size, len(a))], b[:min(sha256.Size, len(b))]) {
+			continue
+		}
+		if v.blocks == 0 {
+			v.first = from + uint64(at/sha256.Size)
+		}
+		v.blocks++
+	}
+}
