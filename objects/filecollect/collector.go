@@ -89,8 +89,8 @@ func (c *Collector) End() error {
 	return c.domains.Close()
 }
 
-// Result describes a collective that is done.
-type Result struct {
+// Outcome describes a collective that is done.
+type Outcome struct {
 	Report
 
 	// Nodes counts the nodes that have files.
@@ -103,7 +103,7 @@ type Result struct {
 //
 // Errors: ErrTask, and for files of this node a *RankError; those of the nodes, which name
 // themselves; cluster.ErrUnreachable where one does not answer.
-func (c *Collector) Run(ctx context.Context, t Task, ranks []FileRank, killPriv bool) (Result, error) {
+func (c *Collector) Run(ctx context.Context, t Task, ranks []FileRank, killPriv bool) (Outcome, error) {
 	has := map[*cluster.Node]bool{}
 	for _, r := range ranks {
 		for _, e := range []cluster.End{r.Source, r.Target} {
@@ -120,7 +120,7 @@ func (c *Collector) Run(ctx context.Context, t Task, ranks []FileRank, killPriv 
 	}
 	begun := time.Now()
 	report, err := run(ctx, t, ranks, killPriv)
-	return Result{Report: report, Nodes: len(has), Took: time.Since(begun)}, err
+	return Outcome{Report: report, Nodes: len(has), Took: time.Since(begun)}, err
 }
 
 // runHere does a collective of files of this node.

@@ -26,12 +26,12 @@ type Request struct {
 // Collect opens the files of a request and does it. It sets the task's size.
 //
 // Errors: those of Run; *RankError for a file that can't be used.
-func (c *Collector) Collect(ctx context.Context, tree *cluster.Mesh, r *Request) (Result, error) {
+func (c *Collector) Collect(ctx context.Context, tree *cluster.Mesh, r *Request) (Outcome, error) {
 	o := newOpened(c.o.Store, tree, r.By)
 	defer o.close(ctx)
 	ranks, err := o.ranks(ctx, &r.Task, r.Sources, r.Targets)
 	if err != nil {
-		return Result{}, err
+		return Outcome{}, err
 	}
 	return c.Run(ctx, r.Task, ranks, !r.By.IsRoot())
 }
