@@ -23,7 +23,7 @@
 // go-fuse calls a method of filesystem on a goroutine of the request's own. The method
 // turns the request into one call of the tree (cluster.Mesh, which has this node's files
 // and those of all others) or of an open file, and its error into an errno (errno.go).
-// call.go says until when a call may take and for whom it is made. Operations of the
+// call.go says until when a call may take and on whose behalf it is made. Operations of the
 // namespace of this node can't be interrupted; those that move bytes stop when the kernel
 // says so, and answer with what they moved.
 //

@@ -97,7 +97,7 @@ func (f *fleeting) mayHaveLeft(ino metadata.Ino) bool {
 }
 
 // hasFled says that an inode's name is one that the kernel keeps by mistake.
-// Who has the file open may go on asking for it, as long as he may read it.
+// A process that has the file open may go on asking for it, as long as it may read it.
 func (f *filesystem) hasFled(ino metadata.Ino) bool {
 	known, ok := f.fleeting.get(ino)
 	if !ok {

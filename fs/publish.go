@@ -90,7 +90,7 @@ func (f *filesystem) delivered(err error) fuse.Status {
 }
 
 // copyPublished copies from a file of publish/. Nobody who comes second may
-// have all bytes in the end, and nobody may have received what he has no room
+// have all bytes in the end, and nobody may have received what it has no room
 // for. So the last byte is copied when it is the caller's, and its room is
 // taken before.
 func (f *filesystem) copyPublished(ctx context.Context, src *fileHandle, r objects.CopyRange) (uint64, fuse.Status) {

@@ -213,7 +213,7 @@ func TestRemoteCreateRace(t *testing.T) {
 	must(t, err)
 	in.Flags = rdwr
 	r.want(r.Create(nil, &in, "d", &out), syscall.EEXIST)
-	// Who makes a file that nobody may write still writes what he makes.
+	// A process that makes a file that nobody may write still writes it.
 	in.Mode = syscall.S_IFREG | 0o444
 	r.ok(r.Create(nil, &in, "readonly", &out))
 	f = &file{r: r.rig, ino: out.NodeId, fh: out.Fh}

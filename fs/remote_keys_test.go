@@ -67,7 +67,7 @@ func (r *remoteRig) remoteKeyGoes(keys uint64) {
 	}
 }
 
-// TestCreds: who asks goes with his groups, which belong to the thread that
+// TestCreds: a caller goes with its groups, which belong to the thread that
 // the kernel names, and to nobody else.
 func TestCreds(t *testing.T) {
 	var all creds

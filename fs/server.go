@@ -88,7 +88,7 @@ const (
 
 // Unmount ends the mount and returns when its handles are closed. On a mount
 // that is gone already it does nothing. Who does nothing but listen at
-// .hmcfs/events does not hold it: his stream ends.
+// .hmcfs/events does not hold it: the reader's stream ends.
 //
 // Errors: ErrBusy, the context's, and the kernel's.
 func (s *Server) Unmount(ctx context.Context) error {

@@ -106,8 +106,8 @@ func (s *shared) close() {
 	s.drops.Wait()
 }
 
-// notePages notes that the kernel reads for its pages: it does not say for
-// whom.
+// notePages notes that the kernel reads for its pages: it does not say on
+// whose behalf.
 func (f *filesystem) notePages(h *fileHandle, in *fuse.ReadIn) {
 	if in.ReadFlags&fuse.READ_LOCKOWNER == 0 && h.paged.CompareAndSwap(false, true) {
 		f.shared.mapped(metadata.Ino(in.NodeId))

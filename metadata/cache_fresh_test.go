@@ -90,7 +90,7 @@ func (f *fixture) rival(name string) error {
 }
 
 // TestCacheOfWhatIsJustMade lets somebody find a new name and write the inode
-// before the operation that made it has returned: what he wrote stays.
+// before the operation that made it has returned: what it wrote stays.
 func TestCacheOfWhatIsJustMade(t *testing.T) {
 	ctx := t.Context()
 	kv := &committedKV{KV: memkv.New()}

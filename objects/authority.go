@@ -90,7 +90,7 @@ type spaced struct {
 	key   string
 }
 
-// claims is who decides on keys, and what is being asked of him.
+// claims is the authority that decides on keys, and what it is being asked.
 type claims struct {
 	// life is that of what nobody asks for: a key goes whoever has ended it.
 	life context.Context //nolint:containedctx // the store's own, as long as it
@@ -240,7 +240,7 @@ func (s *Store) claimOne(ctx context.Context, space KeySpace, key string) (done 
 }
 
 // authorityTold tells the authority what an event means for it. It is called
-// before who listens hears of the event, so that he finds the key free.
+// before listeners hear of the event, so that they find the key free.
 func (s *Store) authorityTold(kind EventKind, key string) {
 	switch kind {
 	case EventRemoved, EventExpired, EventLost:

@@ -31,7 +31,7 @@ type BindRequest struct {
 // When the owner ends, the object is lost.
 //
 // Errors: ErrForbidden when the caller may not write the file, or the memory
-// is not his; ErrBusy when the file has content or is open; devices.ErrHandle
+// is not the caller's; ErrBusy when the file has content or is open; devices.ErrHandle
 // for what names no memory of the file's device; ErrInvalid for dtype, shape
 // and blobs that don't fit.
 func (s *Store) Bind(ctx context.Context, ino Ino, who Caller, r BindRequest) error {
@@ -46,7 +46,7 @@ func (s *Store) Bind(ctx context.Context, ino Ino, who Caller, r BindRequest) er
 	if err = s.describe(ctx, ino, record.Memory); err != nil {
 		s.log.Warn("what a bound object holds could not be noted", zap.Uint64("ino", uint64(ino)), zap.Error(err))
 	}
-	err = s.watch(ino, b) //nolint:contextcheck // the owner ends when he ends
+	err = s.watch(ino, b) //nolint:contextcheck // it lasts as long as the owner
 	s.changed(ino, false)
 	return err
 }

@@ -143,7 +143,7 @@ func (s *Store) rebindOne(ctx context.Context, t *tier, in metadata.Inode, askin
 		return errors.Join(fmt.Errorf("the memory has %d bytes, the object %d: %w", b.body.size, in.Size, ErrLost), b.letOwnerGo())
 	}
 	s.adoptBound(in.Ino, t, b.body, facts{size: in.Size, atime: in.Atime, mtime: in.Mtime, ctime: in.Ctime})
-	return s.watch(in.Ino, b) //nolint:contextcheck // the owner ends when he ends
+	return s.watch(in.Ino, b) //nolint:contextcheck // it lasts as long as the owner
 }
 
 // reopen opens the memory of a record, which must be the same as before.

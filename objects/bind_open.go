@@ -28,7 +28,7 @@ type binding struct {
 	// Owner is the process whose end is the object's; nil where the memory is
 	// a file that nobody is named for.
 	Owner *owner.ID `json:"owner,omitempty"`
-	// UID is the user for whom it was bound.
+	// UID is the user on whose behalf it was bound.
 	UID uint32 `json:"uid"`
 	// Files are the files of the pieces that are descriptors, in the pieces'
 	// order; zero for all others. Those of device memory may all be one file,

@@ -139,7 +139,7 @@ func TestBindVendorHandle(t *testing.T) {
 	}
 }
 
-// A reader who is inside when the owner ends keeps the mapping until he has
+// A reader that is inside when the owner ends keeps the mapping until it has
 // left.
 func TestOwnerEndsWhileRead(t *testing.T) {
 	kit.Check(t)

@@ -184,7 +184,7 @@ func (b *bound) pieces(have []piece, off, end, to uint64) []piece {
 	return have
 }
 
-// stay is a reader's in the gates of all that he reads.
+// stay is a reader's in the gates of all that it reads.
 type stay []stayed
 
 type stayed struct {

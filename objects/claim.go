@@ -218,5 +218,5 @@ func (sc *Scatter) parts(want []uint64) (parts []stretch, workers int) {
 	return parts, int(min(total/transferInline, transferWorkers-1)) + 1
 }
 
-// Caller is the user for whom the holder acts.
+// Caller is the user on whose behalf the holder acts.
 func (h *Holder) Caller() Caller { return h.who }

@@ -36,7 +36,7 @@ func (o *object) begin() (*reading, error) {
 func (f *File) Published() bool { return f.reading != nil }
 
 // Deliver notes that n bytes at off are about to be given to the reader. With
-// the last of those that he has not read yet the file is his, and gone when he
+// the last of those that it has not read yet the file is its own, and gone when it
 // closes it; who comes second gets an error, and none of the bytes. It does
 // nothing for a file that was not published when it was opened. Of an empty file
 // the read that finds its end is the last one.

@@ -92,9 +92,9 @@
 //	   └──────────────┴───────────────────────────────────┘
 //
 // A call that receives claims the offer, copies, and ends it in the step that
-// takes the name from publish/. A reader claims it with the read that makes his
-// bytes complete: the records say that it is taken before he is given them, and
-// the name goes when he closes the file. What fails in between gives the offer
+// takes the name from publish/. A reader claims it with the read that makes its
+// bytes complete: the records say that it is taken before it is given them, and
+// the name goes when it closes the file. What fails in between gives the offer
 // back, as it was.
 //
 // An offer is in memory with its object and needs no record: one that nobody

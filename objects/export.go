@@ -52,7 +52,7 @@ type export struct {
 	sessions int
 }
 
-// held says whether there is somebody for whom the export lasts. The caller
+// held says whether there is a holder for which the export lasts. The caller
 // has the object's mu.
 func (e *export) held() bool { return e.lasting || len(e.holders) > 0 || e.sessions > 0 }
 
@@ -117,7 +117,7 @@ func (t *tier) hasFile(file owner.FileID) bool {
 // exported as long as it was.
 //
 // Errors: ErrForbidden when the caller may not read and write the file, or the
-// holder is not his; ErrInvalid for an empty file; ErrBusy when it is exported
+// holder is not the caller's; ErrInvalid for an empty file; ErrBusy when it is exported
 // as another kind; ErrLost; ErrUnsupported for a bound file, and
 // devices.ErrUnsupported where the device has no such handles;
 // devices.ErrOutOfMemory when there is no room for the move.
@@ -140,7 +140,7 @@ func (s *Store) Export(ctx context.Context, ino Ino, who Caller, opts ExportOpti
 			out, err = o.beginSession() //nolint:contextcheck // the session outlives the request
 			return err
 		}
-		err = s.addHolder(o, holder) //nolint:contextcheck // the holder ends when he ends
+		err = s.addHolder(o, holder) //nolint:contextcheck // it lasts as long as the holder
 		holder = nil
 		if err == nil {
 			out, err = o.exportedAs()
@@ -305,7 +305,7 @@ func (s *Store) holderEnded(ino Ino, e *export, id owner.ID) {
 	s.release(ino, e, func() { delete(e.holders, id) })
 }
 
-// release lets one of those go for whom an export lasts, with the object's mu
+// release lets one of those go for which an export lasts, with the object's mu
 // held, and ends the export with the last of them.
 func (s *Store) release(ino Ino, e *export, one func()) {
 	o := s.pinLoaded(ino)
@@ -395,7 +395,7 @@ func (s *Store) describeExport(ctx context.Context, ino Ino, m *share.Memory) er
 }
 
 // EndExport ends every export of the file: it may be cut again. Who has the
-// memory mapped keeps it as long as the vendor's library lets him.
+// memory mapped keeps it as long as the vendor's library lets it.
 //
 // Errors: metadata.ErrNoXattr when it is not exported.
 func (s *Store) EndExport(ctx context.Context, ino Ino) error {

@@ -28,7 +28,7 @@ const keyedMode = metadata.TypeRegular | 0o600
 //
 // Errors by key: metadata.ErrExist with ExistingFail; devices.ErrOutOfMemory;
 // ErrForbidden for replacing what the holder's user may not write, and for all
-// where he may not make files in host memory; ErrInvalid for blobs that are not
+// where the caller may not make files in host memory; ErrInvalid for blobs that are not
 // inside their regions; ErrLost for those of a region that has ended;
 // metadata.ErrTooLarge for more blobs than can be noted; ErrUnsupported for all
 // in a mount without host memory.

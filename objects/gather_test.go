@@ -96,8 +96,8 @@ func TestGatherExisting(t *testing.T) {
 	}
 }
 
-// TestGatherOpen replaces an object that somebody has open: he goes on with the
-// old bytes, which go with his handle.
+// TestGatherOpen replaces an object that a reader has open: it goes on with the
+// old bytes, which go with its handle.
 func TestGatherOpen(t *testing.T) {
 	kit.Check(t)
 	r := newKeyed(t, keyedOptions{})

@@ -8,7 +8,7 @@ import (
 	"github.com/hmcfs/hmcfs/metadata"
 )
 
-// placing says into which directory of keyed objects files go, for whom, and
+// placing says into which directory of keyed objects files go, for which user, and
 // what becomes of those that have the keys.
 type placing struct {
 	who  Caller

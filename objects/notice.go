@@ -27,7 +27,7 @@ type notices struct {
 }
 
 // OnNotice has fn called after every change of attributes, content or names
-// that went through the store, by whomever; what the kernel writes to a host
+// that went through the store, by any caller; what the kernel writes to a host
 // file by itself is noticed when the file is closed. fn may be told of more
 // than has changed. It must not wait and calls nothing of the store's. cancel
 // returns when fn is not running and won't be called again.

@@ -16,7 +16,7 @@ import (
 //	   └────giveBack────┘    └────end──────┴──> gone
 //
 // One claims it at a time, and who comes meanwhile waits for what becomes of
-// that. A reader takes it before he is given its last byte: from then on it is
+// that. A reader takes it before it is given its last byte: from then on it is
 // received, whatever happens, and only its name is left to go. All others end
 // it in the step that takes the name away. Withdrawn it goes from any state
 // but taken.
@@ -34,8 +34,8 @@ type offer struct {
 	mu sync.Mutex
 	// +checklocks:mu
 	state offerState
-	// by has claimed or taken it. He stays known, and reads on, when it is gone
-	// since he has received it.
+	// by has claimed or taken it. It stays known, and reads on, when the offer is gone
+	// since it has received it.
 	// +checklocks:mu
 	by *claimant
 	// why is what others are told who come when it is taken or gone.
@@ -145,7 +145,7 @@ func (f *offer) giveBack(by *claimant) bool {
 	return true
 }
 
-// take makes it received by who has claimed it. Nobody waits for him any more.
+// take makes it received by its claimant. Nobody waits for that any more.
 //
 // Errors: those of look, when it has gone meanwhile; ErrInvalid without a claim.
 func (f *offer) take(by *claimant) error {

@@ -302,7 +302,7 @@ func TestTakeFailsLate(t *testing.T) {
 	c.finish()
 }
 
-// TestWithdrawalFails: a publisher who ends is told so, and nobody reads his
+// TestWithdrawalFails: a publisher that ends is told so, and nobody reads its
 // memory, also when the name can't be removed; the next run removes it.
 func TestWithdrawalFails(t *testing.T) {
 	kit.Check(t)

@@ -85,7 +85,7 @@ func TestRenamePublish(t *testing.T) {
 	}
 }
 
-// TestRenameOfBound: what a publisher's memory is, is copied: his next write is
+// TestRenameOfBound: what a publisher's memory is, is copied: its next write is
 // not in the receiver's file.
 func TestRenameOfBound(t *testing.T) {
 	kit.Check(t)

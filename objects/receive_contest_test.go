@@ -17,7 +17,7 @@ import (
 )
 
 // contender is one who tries to receive what is published under k, and says
-// whether he has.
+// whether it has.
 type contender func(t *testing.T, round int) bool
 
 // TestOneWinner has many receive one publication in all ways at once: exactly

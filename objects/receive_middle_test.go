@@ -70,7 +70,7 @@ func TestPublisherEndsInTheMiddle(t *testing.T) {
 }
 
 // TestWithdrawnInTheMiddle: removing the name while it is received leaves the
-// receiver an error, and so does his own end leave the publication.
+// receiver an error, and so does its own end leave the publication.
 func TestWithdrawnInTheMiddle(t *testing.T) {
 	kit.Check(t)
 	for name, c := range map[string]struct {
@@ -124,7 +124,7 @@ func TestWithdrawnInTheMiddle(t *testing.T) {
 	}
 }
 
-// TestReceiverEndsInTheMiddle: who ends before he has consumed it leaves it.
+// TestReceiverEndsInTheMiddle: a receiver that ends before it has consumed it leaves it.
 func TestReceiverEndsInTheMiddle(t *testing.T) {
 	kit.Check(t)
 	h := holding(t)
@@ -157,7 +157,7 @@ func TestReceiverEndsInTheMiddle(t *testing.T) {
 	}
 }
 
-// TestReaderGivesUpInTheMiddle: what a reader was not given, since he did not
+// TestReaderGivesUpInTheMiddle: what a reader was not given, since it did not
 // wait for another one who was about to receive the file, does not count.
 func TestReaderGivesUpInTheMiddle(t *testing.T) {
 	kit.Check(t)

@@ -13,8 +13,8 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// TestReadReceives: who is given the last byte that he had not read has
-// received the file, in any order, and it goes when he closes it.
+// TestReadReceives: a reader that is given the last byte that it had not read has
+// received the file, in any order, and it goes when the reader closes it.
 func TestReadReceives(t *testing.T) {
 	kit.Check(t)
 	r := newRig(t, small(false))

@@ -63,7 +63,7 @@ func (h *Holder) Register(ctx context.Context, device devices.Name, r BindReques
 	if o.owner == nil {
 		return reg, nil
 	}
-	cancel, err := s.owners.Watch(o.owner, func() { reg.end(context.Background()) }) //nolint:contextcheck // the owner ends when he ends
+	cancel, err := s.owners.Watch(o.owner, func() { reg.end(context.Background()) }) //nolint:contextcheck // it lasts as long as the owner
 	if err != nil {
 		reg.end(ctx)
 		return nil, fmt.Errorf("register memory of %s: %w", device, err)

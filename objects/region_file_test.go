@@ -63,7 +63,7 @@ func TestBindFile(t *testing.T) {
 	wantErr(t, "a second key", u.bind(of(reg, "l", 0, 1000)), objects.ErrInconsistent)
 	wantErr(t, "memory with the key", u.bind(u.keyed("k", 0, 10)), metadata.ErrExist)
 	other := r.user(0, 1, 4096)
-	other.dropLocal("k") // of which he has nothing
+	other.dropLocal("k") // of which it has nothing
 	r.wantPath("k", "sim1/f")
 	u.dropLocal("k")
 	r.wantGone("k")

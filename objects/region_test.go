@@ -173,8 +173,8 @@ func (s *stopping) reading(key string, want []byte) (finish func()) {
 	}
 }
 
-// Who is inside when the owner ends gets what he came for, and the owner waits
-// for him.
+// A reader that is inside when the owner ends gets what it came for, and the owner waits
+// for it.
 func TestOwnerEndsInMidRead(t *testing.T) {
 	r := newStopping(t)
 	u := r.user(0, 1, 4096)

@@ -16,7 +16,7 @@ import (
 )
 
 // replicated is key k, that one user has set and others have a replica of. Each
-// replica's memory is changed afterwards, so that a reader sees whose he reads.
+// replica's memory is changed afterwards, so that a reader sees whose bytes it reads.
 func (r *rig) replicated(owner *user, others ...*user) objects.Ino {
 	r.t.Helper()
 	ino := owner.mustBind(owner.keyed("k", 0, 600, 1000, 400))
@@ -39,7 +39,7 @@ func ofReplica(i int) []byte {
 
 func ofOwner(seed uint64) []byte { return slicesOf(kit.Bytes(seed, 0, 4096), 0, 600, 1000, 400) }
 
-// Readers get the owner's bytes as long as he is there, and then those of a
+// Readers get the owner's bytes as long as that is there, and then those of a
 // replica, one after the other, whatever way each owner goes.
 func TestReplicaTakesOver(t *testing.T) {
 	for name, goes := range map[string]func(*user, string){
@@ -120,7 +120,7 @@ func TestReplicaInTheNextRun(t *testing.T) {
 	}
 }
 
-// Who has given the file a name of his own finds it where he put it: it does
+// A client that has given the file a name of its own finds it where it put it: it does
 // not follow a replica to another device, and goes without one.
 func TestReplicaOfANamedFile(t *testing.T) {
 	r := twoDevices(t)
@@ -147,7 +147,7 @@ func TestReplicaGoes(t *testing.T) {
 	owner.close()
 	r.wantState(ino, objects.StateLost)
 	wantErr(t, "read", first.get(first.keyed("k", 0, 600, 1000, 400), false), objects.ErrLost)
-	first.dropLocal("k") // he has nothing of it
+	first.dropLocal("k") // it has nothing of that
 	r.wantState(ino, objects.StateLost)
 }
 
@@ -247,7 +247,7 @@ func TestNothingIsLeftOfKeys(t *testing.T) {
 	}
 }
 
-// Who writes while another copies leaves him with bytes that are none of the
+// A writer leaves one that copies meanwhile with bytes that are none of the
 // object's: they become no replica.
 func TestReplicaOfWhatChanges(t *testing.T) {
 	r := newStopping(t)

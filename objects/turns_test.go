@@ -60,8 +60,8 @@ func some(rng *rand.Rand, files int) (reads, writes []objects.Ino) {
 	return reads, writes
 }
 
-// TestTurns has many take turns of some files: nobody meets who replaces what he
-// uses, and everybody gets his turn.
+// TestTurns has many take turns of some files: nobody meets one that replaces what it
+// uses, and each gets its turn.
 func TestTurns(t *testing.T) {
 	kit.Check(t)
 	r := newRig(t, small(true))

@@ -100,7 +100,7 @@ func wantEvents(t *testing.T, l *listener, want ...string) {
 }
 
 // TestEvents hears of keys and publications, each listener of what happens from
-// his beginning on, however small the pieces are in which he reads.
+// its beginning on, however small the pieces are in which it reads.
 func TestEvents(t *testing.T) {
 	kit.Check(t)
 	m := mnt.Mount(t, mnt.Options{})

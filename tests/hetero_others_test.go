@@ -14,7 +14,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/mnt"
 )
 
-// Another user gets nothing of what is not his, by any call.
+// Another user gets nothing of what belongs to others, by any call.
 func TestOthersKeysAreTheirs(t *testing.T) {
 	kit.Check(t)
 	m := mnt.Mount(t, mnt.Options{AllowOther: true})
@@ -61,7 +61,7 @@ func TestOthersKeysAreTheirs(t *testing.T) {
 		t.Errorf("publish under root's key: %+v", s)
 	}
 	his.hears("offered", "exists") // the future, behind the call's own error
-	// Memory that is not registered by him is nobody's.
+	// Memory that this user has not registered is nobody's.
 	forged := his.whole()
 	forged[0].Blobs[0].Memory = 99
 	his.send(adminapi.VerbMSet, adminapi.Call{Keys: []string{"forged"}, Lists: forged})
@@ -70,7 +70,7 @@ func TestOthersKeysAreTheirs(t *testing.T) {
 	}
 	his.has(2, 1)
 	roots.has(1, 1)
-	// All of it is as it was, and what is the user's own is his.
+	// All of it is as it was, and what is the user's own stays so.
 	reader := startRank(t, m, 0, "sim1", 3, n)
 	for _, key := range []string{"set", "stored"} {
 		reader.do(adminapi.VerbMGet, key)
@@ -84,7 +84,7 @@ func TestOthersKeysAreTheirs(t *testing.T) {
 	his.do(adminapi.VerbDelete, "own")
 }
 
-// Another user sees the names of keys, as in keys/, and nothing else of what he
+// Another user sees the names of keys, as in keys/, and nothing else of what that user
 // may not read: no sizes, and no events.
 func TestOthersKeysAreHidden(t *testing.T) {
 	kit.Check(t)

@@ -163,7 +163,7 @@ func TestSetIDBitsAreClearedByWhoeverChanges(t *testing.T) {
 	})
 }
 
-// byRoot does the change as root, whom the bits survive, and puts the file
+// byRoot does the change as root, which the bits survive, and puts the file
 // back.
 func byRoot(t *testing.T, name string, change func(f *os.File, name string) error) {
 	t.Helper()

@@ -174,7 +174,7 @@ func TestPublishReaderKilled(t *testing.T) {
 	onPublishers(t, func(t *testing.T, p place) {
 		offer := p.publish(t, "t", 1, publishSize)
 		for _, program := range []string{"dd bs=64k if=%s", "cat %s"} {
-			// Nobody reads what he writes: he gets stuck in the middle.
+			// Nobody reads what it writes: it gets stuck in the middle.
 			from, to, err := os.Pipe()
 			must(t, err)
 			cmd := exec.Command("sh", "-c", "exec "+fmt.Sprintf(program, offer))

@@ -180,8 +180,8 @@ func emptyByOneOfMany(t *testing.T, p place) {
 	wantGone(t, offer)
 }
 
-// TestPublishGoesWithItsReader has the reader keep the file open when he has
-// everything: he may read it again, nobody else does, and it goes when he
+// TestPublishGoesWithItsReader has the reader keep the file open when it has
+// everything: it may read it again, nobody else does, and the file goes when it
 // closes it.
 func TestPublishGoesWithItsReader(t *testing.T) {
 	onPublishers(t, func(t *testing.T, p place) {
@@ -252,7 +252,7 @@ func TestPublishPartsConsumeNothing(t *testing.T) {
 }
 
 // TestPublishMappedIsExclusive has one reader with a map: the kernel's pages
-// are everybody's, so nobody else gets at the file as long as he has it.
+// are everybody's, so nobody else gets at the file as long as it is open.
 func TestPublishMappedIsExclusive(t *testing.T) {
 	onDevices(t, func(t *testing.T, p place) {
 		offer := p.publish(t, "t", 1, publishSize)

@@ -242,7 +242,7 @@ func cmdNewer(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(errors.Join(err, kv.Close()))
 }
 
-// asnobody COMMAND… runs a program as an unprivileged user. hmcfs is in his
+// asnobody COMMAND… runs a program as an unprivileged user. hmcfs is in its
 // PATH.
 func cmdAsNobody(ts *testscript.TestScript, neg bool, args []string) {
 	bin := ts.MkAbs(ts.Getenv("WORK") + "/nobody-bin")

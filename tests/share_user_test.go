@@ -17,7 +17,7 @@ import (
 )
 
 // The daemon is root here and acts for another user: what that user could not
-// have opened is not opened for him.
+// have opened is not opened for another user.
 func TestBindIsForTheOwnerOfTheMemory(t *testing.T) {
 	withoutUmask(t)
 	onBoth(t, func(t *testing.T, p place) {
@@ -150,7 +150,7 @@ func TestOpenCLHasNoHandles(t *testing.T) {
 }
 
 // TestSharingByAnUnprivilegedDaemon binds and exports where the daemon is the
-// user himself, and root's rights are nobody's.
+// user alone, and root's rights are nobody's.
 func TestSharingByAnUnprivilegedDaemon(t *testing.T) {
 	kit.Check(t)
 	kit.Require(t, "fuse", "root", "tool:fusermount3")

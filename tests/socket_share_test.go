@@ -67,7 +67,7 @@ func eventuallyCut(t *testing.T, f string) {
 	kit.Eventually(t, mntPatience, func() error { return unix.Truncate(f, 1) })
 }
 
-// Each of those for whom a file is exported ends by himself, in any order; who
+// Each of those for which a file is exported ends by itself, in any order; who
 // ends all of them takes nothing from who has it mapped.
 func TestKindsOfExportsEndAlone(t *testing.T) {
 	kit.Check(t)
@@ -226,7 +226,7 @@ func TestOthersShareOverTheSocket(t *testing.T) {
 	})
 }
 
-// Memory is bound by whoever has its descriptor, into a file that is his.
+// Memory is bound by a process that has its descriptor, into a file of its user.
 func TestOthersBindOverTheSocket(t *testing.T) {
 	kit.Check(t)
 	m := mnt.Mount(t, mnt.Options{AllowOther: true})
@@ -414,7 +414,7 @@ func TestBadClientsLeaveNothing(t *testing.T) {
 	must(t, unix.Truncate(f, 1)) // nothing of it is exported
 }
 
-// By plain HTTP, as curl speaks it, root binds and exports what he names.
+// By plain HTTP, as curl speaks it, root binds and exports what it names.
 func TestPlainHTTPShares(t *testing.T) {
 	kit.Check(t)
 	kit.Require(t, "tool:curl")

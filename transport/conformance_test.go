@@ -57,7 +57,7 @@ func newSim(tb testing.TB, ordinal devices.Ordinal, mapped bool) devices.Device 
 	return d
 }
 
-// pairs is the table of doc.go: from, to, the way, and whom it is counted
+// pairs is the table of doc.go: from, to, the way, and the device it is counted
 // for.
 func pairs() []struct {
 	src, dst string

@@ -110,7 +110,7 @@ func (r *regions) sweepLocked(f *pinnedFile) {
 }
 
 // drop takes a region out of the table: nobody finds it any more, and it goes
-// with its last user, of whom the caller is one.
+// with its last user, of which the caller is one.
 func (r *regions) drop(g *region) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -86,7 +86,7 @@ func (s Span) sub(off, n devices.Size) Span {
 // mover moves every byte of a span that is not empty.
 type mover func(ctx context.Context, dst, src Span) error
 
-// route is how a copy is done and for whom it is counted.
+// route says how a copy is done and for which device it is counted.
 type route struct {
 	// path is the way that is taken; where ask finds it, the one that is meant,
 	// for a copy that fails before it has taken one.

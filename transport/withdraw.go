@@ -31,7 +31,7 @@ func (e *Engine) Withdraw(ctx context.Context, f *os.File, off uint64, n devices
 
 // Share takes a file back from all devices for good, before it is given to
 // somebody who may take pages from it without a word: who has a descriptor
-// keeps it for as long as he likes. Errors are those of Withdraw.
+// keeps it for as long as it likes. Errors are those of Withdraw.
 func (e *Engine) Share(ctx context.Context, f *os.File) error {
 	release, err := e.Withdraw(ctx, f, 0, ^devices.Size(0))
 	if err != nil || e.regions == nil {

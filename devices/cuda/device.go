@@ -110,7 +110,7 @@ func (d *device) Epoch() devices.Epoch { return devices.Epoch(d.epoch.Load()) }
 func (a *api) in(c cuContext, fn func() error) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	// Nothing is restored: everybody sets his own.
+	// Nothing is restored: every thread sets its own.
 	if err := a.setCurrent(c); err != nil {
 		return err
 	}

@@ -11,7 +11,7 @@ import (
 // ErrLocked says that another process has the directory open.
 var ErrLocked = errors.New("badgerkv: directory is in use by another process")
 
-// LockedError tells which directory is in use, and by whom. It matches
+// LockedError tells which directory is in use, and by which process. It matches
 // ErrLocked.
 type LockedError struct {
 	Dir string

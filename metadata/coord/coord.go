@@ -47,7 +47,7 @@ type Result struct {
 	Err error
 }
 
-// Event is one change. Deleted ones, by whomever or by the end of a lease,
+// Event is one change. Deleted ones, by any client or by the end of a lease,
 // have no value.
 type Event struct {
 	Entry

@@ -25,8 +25,8 @@
 //	                   (none), or of a key in use:
 //	                   unasked ──clerk──> ours, or contested
 //
-// Who changes a claim at the service marks it busy before he lets the lock go,
-// and all others wait for him. That is either a caller of Claim or the clerk, a
+// Who changes a claim at the service marks it busy before it lets the lock go,
+// and all others wait for it. That is either a caller of Claim or the clerk, a
 // goroutine that does what can be done later: releases, and claims that were
 // granted without having been asked for. With another lease all claims are made
 // again.

@@ -62,7 +62,7 @@ func TestServiceAway(t *testing.T) {
 				}
 				sees(t, a, "b")
 				s.SetDown(false)
-				// Who has lost his lease waits for up to TTL/3 before he tries
+				// A member that has lost its lease waits for up to TTL/3 before it tries
 				// again, and that time and a half with jitter.
 				pass(members.DefaultTTL)
 				reachable(t, a, true)

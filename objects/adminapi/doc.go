@@ -43,7 +43,7 @@
 // is answered by lines of JSON, one for each key, in any order. Publish,
 // subscribe and what is asked for with "async" answer with {"begun":true} once
 // the call has returned, with the keys before it that have ended by then, and
-// go on with the others as they end. Who closes his direction of a call's
+// go on with the others as they end. A client that closes its direction of a call's
 // connection wants the call no more: it ends, and its lines say so. What was
 // published stays.
 //
@@ -81,7 +81,7 @@
 //
 // The first descriptor of bind and export is the file's, opened in any way, O_PATH
 // being enough: it names the file, and shows that the kernel has let its owner
-// get there. What he may do with the file is told by its mode, and by what the
+// get there. What the user may do with the file is told by its mode, and by what the
 // kernel says of who has connected: user, groups and process. The descriptors
 // that follow, and all of register, are the memory's. Every one that is announced must come and be
 // used by a piece; nothing else may.

@@ -18,7 +18,7 @@
 // there; both need no session.
 //
 // Who calls may read and write the file. The kernel tells the daemon who that
-// is, and the file's descriptor, which goes along, that he can reach it.
+// is, and the file's descriptor, which goes along, that the user can reach it.
 //
 // # Lock order
 //

@@ -18,7 +18,7 @@
 //
 // # The way of bytes
 //
-// The owner of a file moves them: who reads or writes lends a piece of his own
+// The owner of a file moves them: a reader or writer lends a piece of its own
 // memory, under a key for this peer, and the owner puts or gets. So no peer ever
 // has a key to the memory of an object, which may be freed at any time. A span
 // of a remote file is a transport.Remote, and every copy is one Engine.Copy.
@@ -40,7 +40,7 @@
 // of one key are settled by the times at which they were made; docs/cluster.md has
 // the rule as a table.
 //
-// # Whom to trust
+// # Trust
 //
 // A node that has proved itself (transport/control) is believed which user asks
 // it, as far as Options.Squash allows. The owner checks modes and owners by

@@ -53,7 +53,7 @@ func (f *File) moveIn(ctx context.Context, s *session, m rpc.Method, in *proto.M
 	var out proto.MoveAnswer
 	if err := f.n.askIn(ctx, s, question{method: m, in: in, out: &out}); err != nil {
 		if answer, ok := errors.AsType[*rpc.Error](err); ok && answer.Code == proto.CodeUnreachable {
-			// The owner can't reach our memory: to him the session is over.
+			// The owner can't reach our memory: to it the session is over.
 			err = fmt.Errorf("%w: %w", control.ErrDisconnected, err)
 		}
 		return proto.MoveAnswer{}, err

@@ -297,7 +297,7 @@ func (k *keys) serveTake(ctx context.Context, g *guest, q *proto.TakeAsk) (any, 
 }
 
 // take ends a claim as received. Who has asked for it may be gone: it was
-// decided when he asked.
+// decided when it asked.
 func (t *claimTable) take(ctx context.Context, c *claim) error {
 	ctx = context.WithoutCancel(ctx)
 	err := c.of.Take(ctx)

@@ -9,7 +9,7 @@ import (
 )
 
 // TestManyEndedClaims: a node that ends claims without end does not have those
-// of another one forgotten, who may ask again how his has ended.
+// of another one forgotten, which may ask again how its own has ended.
 func TestManyEndedClaims(t *testing.T) {
 	table := newClaims(nil)
 	end := func(n uint32, rank wire.Rank) claimID {

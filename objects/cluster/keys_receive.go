@@ -16,12 +16,12 @@ import (
 )
 
 const (
-	// maxSizes is how many blobs are told to the owner with a claim, for him to
+	// maxSizes is how many blobs are told to the owner with a claim, for it to
 	// compare. With more they are compared here.
 	maxSizes = 2048
 	// takeRetry is the pause before the owner is told again that the bytes are
 	// there, and takeFor how long that is tried beyond a question's time: as
-	// long as he keeps the claim.
+	// long as it keeps the claim.
 	takeRetry = 50 * time.Millisecond
 	takeFor   = claimGrace
 )
@@ -166,8 +166,8 @@ func (r *receipt) GiveBack(ctx context.Context) {
 	}
 }
 
-// take tells the owner that the bytes are here, again and again until he has
-// heard it: he answers the same each time.
+// take tells the owner that the bytes are here, again and again until it has
+// heard it: it answers the same each time.
 func (r *receipt) take(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.n.c.opts.Timeout+takeFor)
 	defer cancel()

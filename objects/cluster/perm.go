@@ -81,8 +81,8 @@ func (u user) need(a *objects.Attr, want objects.Permission) error {
 }
 
 // mayOpen says whether the user may open a file. Its owner may whatever its
-// mode says, since his own kernel has checked that: what he has just made
-// read-only he may still write. Who may execute it reads it to do so.
+// mode says, since the user's own kernel has checked that: what a user has just made
+// read-only can still be written. To execute a file is to read it.
 //
 // Errors: ErrDenied.
 func (u user) mayOpen(a *objects.Attr, access objects.Permission) error {
@@ -121,7 +121,7 @@ type changeRights struct {
 }
 
 // permitChange says whether the user may change attributes so, and takes from
-// the change what he may not, as the kernel does with its own files.
+// the change what the user may not, as the kernel does with its own files.
 //
 // Errors: objects.ErrForbidden for what only the owner, or root, may; ErrDenied
 // for want of the right to write.
@@ -183,7 +183,7 @@ func (u user) forbidden(a *objects.Attr, what string) error {
 }
 
 // permitCreate says whether the user may make such an inode in a directory that
-// he may write, and takes from the mode what he may not.
+// the user may write, and takes from the mode what the user may not.
 //
 // Errors: objects.ErrForbidden.
 func (u user) permitCreate(dir *objects.Attr, n *metadata.Node) error {
@@ -212,7 +212,7 @@ const (
 
 // permitXattr says whether the user may read or change an extended attribute.
 //
-// Errors: metadata.ErrNoXattr for what he may not know of; objects.ErrForbidden;
+// Errors: metadata.ErrNoXattr for what the user may not know of; objects.ErrForbidden;
 // ErrDenied; objects.ErrUnsupported for what does not exist between nodes.
 func (u user) permitXattr(a *objects.Attr, name string, access xattrAccess) error {
 	space, rest, _ := strings.Cut(name, ".")

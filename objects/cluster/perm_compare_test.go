@@ -64,7 +64,7 @@ type try struct {
 	ours   func(ctx context.Context, c *scene, who objects.Caller) error
 }
 
-// lookups finds d/name as a user does on his way to an inode.
+// lookups finds d/name as a user does on the way to an inode.
 func (c *scene) lookups(ctx context.Context, who objects.Caller, name string) (objects.Attr, error) {
 	return c.peer.Lookup(ctx, who, c.d, name)
 }
@@ -397,7 +397,7 @@ func (c *scene) facts(t *testing.T) (kernel, ours string) {
 }
 
 // byOwner are operations that the owner of a file is allowed beyond its mode,
-// since his own kernel has checked that.
+// since the user's own kernel has checked that.
 func byOwner(name string) bool {
 	return name == "open to write" || name == "open to read" || name == "write"
 }

@@ -138,7 +138,7 @@ func entrySize(e *proto.Entry) int {
 	return entryRoom + len(e.Name) + len(a.Device) + len(a.Target) + len(a.Key) + len(a.Path) + len(a.State)
 }
 
-// writable is who a user is here, and a directory in which he may make and
+// writable returns which user asks, and a directory in which that user may make and
 // remove names.
 //
 // Errors: ErrDenied; ErrStale; metadata.ErrNotDir.
@@ -264,7 +264,7 @@ func (s *server) rename(ctx context.Context, _ *guest, q *proto.RenameAsk) (any,
 	return outdated(moved.Ino, replaced.Ino), err
 }
 
-// mayMove says whether a user may move an inode between two directories that he
+// mayMove says whether a user may move an inode between two directories that the user
 // may write. A directory that gets another parent is written itself.
 func (u user) mayMove(from, to, moved *objects.Attr) error {
 	if err := u.mayRemove(from, moved); err != nil {

@@ -73,7 +73,7 @@ type pushShard struct {
 	// held are who has a file open, and how often.
 	// +checklocks:mu
 	held map[metadata.Ino]map[*guest]int
-	// busy are who changes a file just now, and knows that himself.
+	// busy are the sessions that change a file just now, and know that.
 	// +checklocks:mu
 	busy map[metadata.Ino]map[*guest]int
 }
@@ -178,14 +178,14 @@ func (p *pusher) changed(t topic) {
 			break
 		}
 	}
-	for _, g := range p.shard(t).whom(t) {
+	for _, g := range p.shard(t).listeners(t) {
 		g.invalid(t)
 	}
 }
 
-// whom lists who is to be told of a change, and forgets those who are told only
+// listeners returns the sessions that are to be told of a change, and forgets those that are told only
 // once.
-func (sh *pushShard) whom(t topic) []*guest {
+func (sh *pushShard) listeners(t topic) []*guest {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	young, old := sh.young[t], sh.old[t]

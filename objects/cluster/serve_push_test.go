@@ -51,7 +51,7 @@ func TestWhoWasToldIsToldOfChanges(t *testing.T) {
 	if inos, names := inosOfTold(r.settle()); !slices.Equal(inos, []uint64{uint64(a.Ino)}) || len(names) > 0 {
 		t.Errorf("told of %v and names of %v", inos, names)
 	}
-	// He has forgotten it, so there is nothing more to tell.
+	// The session has forgotten it, so there is nothing more to tell.
 	r.chmod(a.Ino, 0o644)
 	if told := r.settle(); len(told) > 0 {
 		t.Errorf("told again: %+v", told)
@@ -65,7 +65,7 @@ func TestWhoWasToldIsToldOfChanges(t *testing.T) {
 			t.Errorf("change %d of an open file: told of %v", i, inos)
 		}
 	}
-	// What he does himself he knows.
+	// What it does itself it knows.
 	r.must(who, proto.MethodAllocate, &proto.AllocateAsk{Handle: h, N: 1}, &proto.Attr{})
 	if told := r.settle(); len(told) > 0 {
 		t.Errorf("told of his own change: %+v", told)

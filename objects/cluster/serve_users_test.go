@@ -72,14 +72,14 @@ func TestOnlyTheOwnerOfTheMount(t *testing.T) {
 	if _, err := b.Lookup(ctx, owner, metadata.RootIno, "sim0"); err != nil {
 		t.Errorf("the owner: %v", err)
 	}
-	// He was answered, and still nobody else is: not from memory either.
+	// The owner was answered, and still nobody else is: not from memory either.
 	if _, err := b.Lookup(ctx, objects.Caller{UID: 4200}, metadata.RootIno, "sim0"); !errors.Is(err, cluster.ErrDenied) {
 		t.Errorf("another after the owner: %v", err)
 	}
 }
 
 // TestChangesOfTheOwnerAreSeenAtOnce: with a memory of an hour, what the owner
-// changes is seen as soon as he has told it.
+// changes is seen as soon as the owner has told it.
 func TestChangesOfTheOwnerAreSeenAtOnce(t *testing.T) {
 	kit.Check(t)
 	w := clustertest.New(t, clustertest.Options{Change: func(_ members.Name, o *cluster.Options) { o.AttrTTL = time.Hour }})

@@ -212,8 +212,8 @@ func (p *Process) Descriptor(g *Guard, n int, uid uint32) (*os.File, error) {
 }
 
 // Open opens shared memory by its path, for its user. Another user than the
-// daemon's hears only that it is not his: the daemon may see what is in folders
-// that he can't enter.
+// daemon's hears only that it is not the user's: the daemon may see what is in folders
+// that the user can't enter.
 //
 // Errors: ErrDenied; ErrNotMemory and fs.ErrNotExist for root and the daemon's
 // own user.

@@ -243,7 +243,7 @@ func testFiles(t *testing.T, g *owner.Guard) {
 }
 
 // A process that was a user's when it was found may have become another's
-// program since, which has descriptors that are not his to have.
+// program since, which has descriptors that are not for the user.
 func TestTakeAsksAgain(t *testing.T) {
 	kit.Check(t)
 	eachGuard(t, func(t *testing.T, g *owner.Guard) { testTakeAsksAgain(t, g) })

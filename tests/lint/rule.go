@@ -46,6 +46,7 @@ func Rules() []Rule {
 		{"error-text", checkErrorText},
 		{"sleep", checkSleep},
 		{"todo", checkTodo},
+		{"pronouns", checkPronouns},
 		{"size", checkSize},
 		{"machine-paths", checkMachinePaths},
 		{"named-tests", checkNamedTests},

@@ -329,6 +329,13 @@ func a(err error) string {
 				"fs/a.go": "package fs\n// TO" + "DO(#12): later.\n// TO" + "DO: with issue 12.\nvar TO" + "DO int",
 			},
 		},
+		"pronouns": {
+			bad: map[string]string{
+				"fs/a.go":      "package fs\n// The rank has hi" + "s own. // BAD",
+				"fs/a_test.go": "package fs\nvar x = 1 // for wh" + "om it is BAD",
+			},
+			good: map[string]string{"fs/a.go": "package fs\n// The history of this.\nvar hi" + "s = 1"},
+		},
 		"size": {
 			bad: map[string]string{
 				"fs/a.go":      "package fs\nfunc a() { // BAD\n" + long + "}",

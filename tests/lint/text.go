@@ -25,6 +25,22 @@ func checkTodo(t *Tree) []Offence {
 	})
 }
 
+// checkPronouns finds comments that speak of software as of a person.
+func checkPronouns(t *Tree) []Offence {
+	person := regexp.MustCompile(`(?i)\b(he|him|his|himself|whom|whomever)\b`)
+	return t.each(func(f *File) []Offence {
+		var out []Offence
+		for _, group := range f.Syntax.Comments {
+			for _, c := range group.List {
+				if word := person.FindString(c.Text); word != "" {
+					out = append(out, f.offence(c.Pos(), "%q in a comment: a process or a rank is \"it\", or is named", word))
+				}
+			}
+		}
+		return out
+	})
+}
+
 // checkMachinePaths finds paths that only exist on the machine of whoever
 // wrote them.
 func checkMachinePaths(t *Tree) []Offence {

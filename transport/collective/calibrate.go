@@ -62,7 +62,7 @@ func (g *Group) calibrate(ctx context.Context) error {
 	return nil
 }
 
-// ring is whom a rank sends to and receives from; both are ourselves where there
+// ring returns the ranks that a rank sends to and receives from; both are ourselves where there
 // is nobody.
 type ring struct{ next, before plan.Rank }
 

@@ -66,7 +66,7 @@ func (e *OutOfStepError) Is(target error) bool { return target == ErrInconsisten
 
 // TimeoutError is ranks that were waited for in vain. It is ErrTimeout.
 type TimeoutError struct {
-	// Rank is who has waited, and For whom: the peers of its step.
+	// Rank has waited For the peers of its step.
 	Rank plan.Rank
 	For  []plan.Rank
 	// Missing are the ranks that are in no call at all, where that was found out:

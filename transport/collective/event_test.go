@@ -165,7 +165,7 @@ func stale(t *testing.T, d devices.Device, steps int, change func(*trainer)) (wr
 
 // TestEvents has a collective wait for the stream that makes its source, and the
 // stream that takes its result wait for it: nobody ever sees old bytes. Without
-// one of the waits he does.
+// one of the waits it does.
 func TestEvents(t *testing.T) {
 	steps := 1000
 	if testing.Short() || kit.Race() {

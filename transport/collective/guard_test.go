@@ -219,7 +219,7 @@ func allReduce(t *testing.T, w *ranks, count uint64) []byte {
 // TestRetry cuts a link at one byte after the other of a call: it is done again,
 // and comes to the same bits.
 func TestRetry(t *testing.T) {
-	// So large that who has his result waits for the others, or told to.
+	// So large that a rank that has its result waits for the others, or is told to.
 	for count, settle := range map[uint64]devices.Size{(4<<20)/4 + 1: 0, 3000: 1} {
 		for _, inPlace := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%d, in place %v", count, inPlace), func(t *testing.T) {

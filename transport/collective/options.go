@@ -59,7 +59,7 @@ type Options struct {
 	// names it. Who sends less than 64 KiB in that time, and does not end a step
 	// of the plan, is waited for no longer either. Default 30 minutes.
 	Timeout time.Duration
-	// Stuck is after how long a wait is reported: who waits, for whom, in which
+	// Stuck is after how long a wait is reported: the rank, its peers, in which
 	// call and step. Default 10 s.
 	Stuck time.Duration
 	// Retry is how often a call is done again after a link was lost. A call in

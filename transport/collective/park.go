@@ -75,7 +75,7 @@ func setOf(ranks []plan.Rank) (set uint64) {
 	return set
 }
 
-// stop returns why whoever waits has to stop, if he has.
+// stop returns why the wait has to end, nil where it has not.
 func (w *watch) stop() error {
 	if e := w.halted.Load(); e != nil {
 		return *e
@@ -223,7 +223,7 @@ func (g *Group) timedOut(waited time.Duration) *TimeoutError {
 	return e
 }
 
-// tellStuck tells who waits for whom.
+// tellStuck reports which rank waits for which.
 func (g *Group) tellStuck(waited time.Duration) {
 	e := g.timedOut(waited)
 	g.opts.Logger.Warn("a rank waits for others",

@@ -58,8 +58,8 @@ func (c *Communicator) ConnectAnew(ctx context.Context, peer wire.Rank, at contr
 	}
 }
 
-// Reconnect makes a session anew that has ended, with a peer to whom we have
-// connected before, or waits for him to do so. With a peer that is connected it
+// Reconnect makes a session anew that has ended, with a peer to which we have
+// connected before, or waits for it to do so. With a peer that is connected it
 // does nothing.
 //
 // Errors: those of ConnectAnew and Await; ErrNotConnected where there never was a

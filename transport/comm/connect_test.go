@@ -13,7 +13,7 @@ import (
 )
 
 // Who connects while the peer does waits for that; where it comes to nothing,
-// he connects himself.
+// it connects itself.
 func TestConnectBehindAPeerThatGivesUp(t *testing.T) {
 	kit.Check(t)
 	c := hasty(t)

@@ -13,8 +13,8 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// maxWaited is the most bytes that a caller who waits moves himself: so many
-// are moved before he looks at his context.
+// maxWaited is the most bytes that a waiting caller moves itself: so many
+// are moved before it looks at its context.
 const maxWaited = 64 * devices.MiB
 
 // Share gives a peer the right to use a buffer, for as long as the session,
@@ -168,7 +168,7 @@ func (c *Communicator) RecvTag(ctx context.Context, peer wire.Rank) (wire.Tag, e
 }
 
 // tagError is what a caller is told of a provider that carries no tag: that the
-// session has ended, unless it was his context.
+// session has ended, unless it was the caller's context.
 func (s *session) tagError(ctx context.Context, err error) error {
 	if err == nil || ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		return err

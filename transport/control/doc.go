@@ -1,4 +1,4 @@
-// Package control is who talks to whom: it listens and connects, makes both
+// Package control makes the sessions between ranks: it listens and connects, makes both
 // sides prove who they are, and carries tags and small messages between two
 // ranks.
 //
@@ -35,7 +35,7 @@
 // # Tags and messages
 //
 // A [Link] carries them on a connection of its own, in order. Receivers have
-// bounded queues: who does not receive slows his peer down, and nothing else.
+// bounded queues: a rank that does not receive slows its peer down, and nothing else.
 // Tags and messages share the connection, so a full queue of the one holds
 // up the other.
 //

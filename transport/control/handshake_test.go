@@ -294,7 +294,7 @@ func TestReplayedHello(t *testing.T) {
 	}
 }
 
-// Others come in while somebody says nothing, and he is dropped in the end.
+// Others come in while a silent peer is connected, which is dropped in the end.
 func TestSilentClients(t *testing.T) {
 	kit.Check(t)
 	o := options(0)

@@ -44,7 +44,7 @@ type Options struct {
 	// and so may PeerRank.
 	PeerName func(wire.Rank) string
 	// PeerRank is the rank that a DNS name is of, for who connects and has a name
-	// that PeerName does not know: his certificate says it. Nil turns him away.
+	// that PeerName does not know: its certificate says it. Nil turns it away.
 	PeerRank func(name string) wire.Rank
 	// Epochs makes the epochs of connections. Nil makes a source that only
 	// these options use.

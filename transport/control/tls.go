@@ -10,7 +10,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// tlsConfig is the caller's with what is not his to choose: both sides show
+// tlsConfig is the caller's with what the caller does not choose: both sides show
 // certificates, and the one who listens has one for the name of who was asked
 // for.
 func (o *Options) tlsConfig(listens string) *tls.Config {

@@ -36,7 +36,7 @@ func newChases(d *Domains) *chases {
 	return c
 }
 
-// begin asks the rank that a request waits for whom it waits for.
+// begin asks the rank that a request waits for which rank it waits for.
 func (c *chases) begin(r *Request) {
 	me := c.d.c.Rank()
 	if r.pair.self {
@@ -61,7 +61,7 @@ func (c *chases) forget(r *Request) {
 	}
 }
 
-// probe passes a probe on to whom we wait for, or says that it has come
+// probe passes a probe on to the rank that we wait for, or says that it has come
 // round.
 func (c *chases) probe(from wire.Rank, in chase) error {
 	me, first := c.d.c.Rank(), in.path[0]

@@ -82,7 +82,7 @@ func (c *Comm) Destroy() error {
 	var errs []error
 	for _, p := range c.pairs {
 		first := p.shut(ErrDestroyed)
-		// Whoever is told of the end may write to his buffers: a peer that
+		// A caller that is told of the end may write to its buffers: a peer that
 		// fetches must not take that for the message.
 		errs = append(errs, p.revokeAll())
 		if first {

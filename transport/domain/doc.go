@@ -71,9 +71,9 @@
 // Ranks that wait for each other in a ring end in a timeout, which names the
 // ring. Who has waited for half of its time sends a probe to the rank that it
 // waits for, and again after half of what is left. A probe carries the ranks
-// that it has passed. Who gets one, and waits himself, adds his rank and passes
-// it on to whomever he waits for, in whichever domain; a probe that comes to
-// whom it began with has gone round, and is reported to him. A rank passes on
+// that it has passed. A rank that gets one, and waits itself, adds its number and passes
+// it on to the rank that it waits for, in whichever domain; a probe that comes to
+// the rank where it began has gone round, and is reported there. A rank passes on
 // each probe once, and none that it is in: so it ends, after at most as many
 // steps as there are ranks.
 //

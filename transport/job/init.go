@@ -208,7 +208,7 @@ func commonSecret(ctx context.Context, dir string) ([]byte, error) {
 const longestSecret = 4096
 
 // ownSecret reads the secret in a job's directory, where somebody else may have
-// put his own: of a file that is ours alone.
+// put its own: of a file that is ours alone.
 func ownSecret(path string) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0) //nolint:gosec // what it is, is looked at
 	if err != nil {

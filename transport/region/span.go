@@ -11,8 +11,8 @@ import (
 // Register, RegisterDevice and RegisterFile do for their kinds.
 //
 // It is for memory that is lent for one transfer: a file's own pages may be on
-// their way to a peer until he has answered. Who revokes the key before, and
-// writes the file, may send what he writes. Only ever bytes of this file are
+// their way to a peer until it has answered. A program that revokes the key before, and
+// writes the file, may send what it writes. Only ever bytes of this file are
 // sent, however it is cut.
 //
 // Errors: devices.ErrUnsupported for a remote span, and those of the others.

@@ -26,7 +26,7 @@ type question struct {
 	dropped atomic.Bool
 }
 
-// peer is who asks, over all sessions with him: one that comes and goes gets
+// peer is a rank that asks, over all sessions with it: one that comes and goes gets
 // no more answered at once than one that stays.
 type peer struct {
 	limit int

@@ -13,7 +13,7 @@
 // A question and its answer belong to one session of the two ranks. When that
 // ends, questions under way fail with control.ErrDisconnected, and whether
 // they were carried out is not known. Who answers is told that the session
-// has ended (OnEnd), so that what he kept for it can go. An answer that is
+// has ended (OnEnd), so that what was kept for it can go. An answer that is
 // ready too late is sent to nobody: least of all to a later session, whose
 // asker may be another process that counts its questions from 1 again.
 //

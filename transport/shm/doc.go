@@ -3,7 +3,7 @@
 // it, and a tag one store into a ring that both have mapped. The processor of
 // the other side has no part in it.
 //
-// # Whom it may be used with
+// # Trust
 //
 // Whoever has mapped memory can go on to use it: a key that is revoked, rights
 // and ranges are kept by this library on the peer's side, not by the kernel.

@@ -65,7 +65,7 @@ func ownFacts() (facts, error) {
 }
 
 // sameUser asks the kernel who is at the other end of a connection, and says
-// why he is not to be trusted with our memory.
+// why the peer is not to be trusted with our memory.
 func sameUser(c net.Conn) (*unix.Ucred, error) {
 	u, ok := c.(*net.UnixConn)
 	if !ok {

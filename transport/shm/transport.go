@@ -12,7 +12,7 @@ import (
 
 // Options is what the transport is made with.
 type Options struct {
-	// Devices are those on which memory of a peer is opened, when he shares it
+	// Devices are those on which memory of a peer is opened, when the peer shares it
 	// by a handle. They are borrowed, and must outlive the sessions.
 	Devices []devices.Device
 }

@@ -21,7 +21,7 @@ type Pair struct {
 	Dst, Src End
 	// Path is the way that every copy from Src to Dst takes.
 	Path transport.Path
-	// Device is whom the engine counts those copies for.
+	// Device is the device for which the engine counts those copies.
 	Device devices.Name
 	// SameEnd says that Dst and Src are one place, where spans may overlap.
 	SameEnd bool

@@ -1,7 +1,7 @@
 // Package ucx reaches the memory of a peer by UCX: libucp.so.0, opened at run
 // time. Without the library there is no such transport, and all else works.
 //
-// # Whom it may be used with
+// # Trust
 //
 // Only with peers, and on networks, that are trusted with this process. A
 // worker of the library listens by itself where its transports say, for all

@@ -20,6 +20,6 @@
 // The peer's own side of the library checks key, rights and range before each
 // operation, and an owner's Revoke waits until the peer has closed its window.
 // A peer that is not this library, and that was given a window, can go on to
-// use it: a provider says in its documentation whom it therefore may be used
+// use it: a provider says in its documentation with which peers it therefore may be used
 // with.
 package window

@@ -86,7 +86,7 @@ const MaxChannels = 16
 
 // Hello is the first frame, from who connects.
 type Hello struct {
-	// From is who connects, To whom it wants.
+	// From is the rank that connects, To the one that it wants.
 	From, To Rank
 	Epoch    Epoch
 	// Session is 0 on a control connection, which opens one; the others name

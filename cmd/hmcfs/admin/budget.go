@@ -7,7 +7,7 @@ import (
 )
 
 // budget is an amount that many take parts of. Who asks for more than is left
-// waits, and those behind him too.
+// waits, and those behind it too.
 type budget struct {
 	whole int64
 

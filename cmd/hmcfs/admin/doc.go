@@ -5,7 +5,7 @@
 // connection is made. Root and the user who mounted are answered; others are
 // served, on a mount that lets them in, bind and export alone, only with a
 // descriptor of the file: by name they could mean files that they can't reach;
-// and sessions, keys and events, where what each may is told by his own user.
+// and sessions, keys and events, where each acts with the rights of its own user.
 //
 // # Sessions
 //

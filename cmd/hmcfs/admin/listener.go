@@ -9,7 +9,7 @@ import (
 
 // maxForeign bounds the connections of each user who is neither root nor the
 // one who mounted: whoever lets others in lends them the daemon's descriptors.
-// Each session of his lets him have perSession more.
+// Each session adds perSession.
 const (
 	maxForeign = 32
 	perSession = 32

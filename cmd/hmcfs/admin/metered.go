@@ -7,7 +7,7 @@ import (
 )
 
 // metered is a client of another user than root and the owner: the descriptors
-// of what he registers are counted, in all his sessions together, since the
+// of what that user registers are counted, in all sessions together, since the
 // daemon has so many for all users.
 type metered struct {
 	hetero.Client

@@ -16,9 +16,9 @@ const (
 	// maxSessions is how many another user than root and the owner has.
 	maxSessions = 32
 	// maxFiles is how many descriptors, or pieces of memory that may be one
-	// each, he has registered in all of them.
+	// each, a user has registered in all of them.
 	maxFiles = 4096
-	// maxListeners is how many streams of events he has.
+	// maxListeners bounds the streams of events of a user.
 	maxListeners = 16
 	// callMemory bounds the memory, in bytes, that the calls of one other user take: the
 	// body of one has an eighth of it, which is enough for hetero.MaxKeys of the longest
@@ -29,7 +29,7 @@ const (
 
 var (
 	// errNoSession is what everybody is told who names a session that is not
-	// there, or not his: nobody learns which.
+	// there, or another user's: nobody learns which.
 	errNoSession = errors.New("this user has no such session")
 	errFiles     = fmt.Errorf("%w: too many pieces of memory of this user, at most %d", hetero.ErrNoMemory, maxFiles)
 	errListeners = fmt.Errorf("%w: too many streams of events of this user, at most %d", hetero.ErrBusy, maxListeners)

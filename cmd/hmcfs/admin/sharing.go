@@ -92,7 +92,7 @@ type solver func(ctx context.Context, q *question, read func(into any) error) (s
 func (s *Server) sharing(solve solver) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if !upgrades(r) && !connOf(r).trusted {
-			// He names a file, and nothing says that he could get at it.
+			// The client names a file, and nothing says that it could get at it.
 			writeError(w, http.StatusForbidden, adminapi.CodeForbidden,
 				"without the file's descriptor only root and the user who mounted are answered; use the verbs of hmcfs, the Go client, or the attributes")
 			return

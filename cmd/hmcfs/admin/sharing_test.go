@@ -135,7 +135,7 @@ func (s *sharer) fail(err error) {
 	s.failure = err
 }
 
-// last is what was asked last, by whom.
+// last returns what was asked last, and the caller.
 func (s *sharer) last() asked {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -397,7 +397,7 @@ func TestOthersAreServedWhereTheyAreLetIn(t *testing.T) {
 	if err := e.Close(); err != nil {
 		t.Error(err)
 	}
-	// Who shows no descriptor could name files that he can't reach.
+	// A client that shows no descriptor could name files that it can't reach.
 	for _, path := range []string{adminapi.PathBind, adminapi.PathExport} {
 		if code, body := get(t, open.socket, http.MethodPost, path, `{"path":"sim0/a"}`); code != http.StatusForbidden {
 			t.Errorf("%s: %d %s", path, code, body)
@@ -414,7 +414,7 @@ func TestOthersAreServedWhereTheyAreLetIn(t *testing.T) {
 	}
 }
 
-// TestOthersConnectionsAreBounded has another user hold as many exports as he
+// TestOthersConnectionsAreBounded has another user hold as many exports as it
 // gets.
 func TestOthersConnectionsAreBounded(t *testing.T) {
 	refused := &admin.Refusals{}
@@ -460,7 +460,7 @@ func TestTheEndOfTheServerEndsExports(t *testing.T) {
 	if _, err := r.client.Export(t.Context(), r.file, ""); err == nil || !strings.Contains(err.Error(), "about to end") {
 		t.Errorf("export behind the end: %v", err)
 	}
-	// The memory itself is the client's for as long as he holds it.
+	// The memory itself is the client's for as long as it holds it.
 	if _, err := e.File.ReadAt(make([]byte, 1), 0); err != nil {
 		t.Error(err)
 	}

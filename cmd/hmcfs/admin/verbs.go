@@ -62,7 +62,7 @@ func getOptions(q *adminapi.Call) hetero.GetOptions {
 }
 
 // publish lasts as long as what is published, or the connection. Who has gone
-// by then asks for no answer; what he has published is his session's.
+// by then asks for no answer; what it has published is its session's.
 func publish(ctx context.Context, c hetero.Client, q *adminapi.Call, out *lines) error {
 	futures, err := c.DevPublish(ctx, q.Keys, q.Lists)
 	return out.futures(futures, err, ctx.Done())

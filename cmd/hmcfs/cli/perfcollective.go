@@ -19,8 +19,8 @@ import (
 	"github.com/hmcfs/hmcfs/devices/elem"
 	"github.com/hmcfs/hmcfs/devices/host"
 	"github.com/hmcfs/hmcfs/transport/collective"
-	"github.com/hmcfs/hmcfs/transport/env"
 	"github.com/hmcfs/hmcfs/transport/collective/plan"
+	"github.com/hmcfs/hmcfs/transport/env"
 	"github.com/hmcfs/hmcfs/transport/job"
 	"github.com/hmcfs/hmcfs/transport/region"
 )

@@ -139,7 +139,7 @@ func (a *app) executable() string {
 
 // jobsDir is where jobs have their directories: the user's own place for
 // sockets, or that of all. After su the place is another user's, who could put
-// what he likes where the job's secret is to be.
+// anything where the job's secret is to be.
 func (a *app) jobsDir() string {
 	dir := a.Getenv("XDG_RUNTIME_DIR")
 	var st unix.Stat_t

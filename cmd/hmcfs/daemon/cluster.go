@@ -18,9 +18,9 @@ import (
 	"github.com/hmcfs/hmcfs/metadata/members"
 	"github.com/hmcfs/hmcfs/objects/adminapi"
 	"github.com/hmcfs/hmcfs/objects/cluster"
-	"github.com/hmcfs/hmcfs/transport/env"
 	"github.com/hmcfs/hmcfs/transport/comm"
 	"github.com/hmcfs/hmcfs/transport/control"
+	"github.com/hmcfs/hmcfs/transport/env"
 )
 
 // membership is the view of the nodes, which we are one of.
@@ -180,7 +180,7 @@ func (d *Daemon) openCluster(ctx context.Context) error {
 // dialLimit is how long a connection to a node may take to be made.
 const dialLimit = 3 * time.Second
 
-// remoteOwner is the only user who gets in from other nodes, as only he does
+// remoteOwner returns the only user that gets in from other nodes, as it is the only one
 // here; nil is everybody.
 func (d *Daemon) remoteOwner() *uint32 {
 	if d.opts.Settings.AllowOther {

@@ -12,8 +12,8 @@ import (
 	"github.com/hmcfs/hmcfs/objects"
 	"github.com/hmcfs/hmcfs/objects/adminapi"
 	"github.com/hmcfs/hmcfs/objects/filecollect"
-	"github.com/hmcfs/hmcfs/transport/env"
 	"github.com/hmcfs/hmcfs/transport/collective/plan"
+	"github.com/hmcfs/hmcfs/transport/env"
 )
 
 // Daemon does what several files are needed for.

@@ -13,7 +13,7 @@ import (
 )
 
 // TestReach tells a file by path and by number: who may not search its
-// directories gets no further than the kernel would let him.
+// directories gets no further than the kernel would allow.
 func TestReach(t *testing.T) {
 	kit.Check(t)
 	d := unmounted(t, "host,size=16MiB", "sim:0,size=16MiB")

@@ -39,7 +39,7 @@ func (d *Daemon) File(ctx context.Context, by objects.Caller, named adminapi.Fil
 }
 
 // shownFile is the file of a descriptor, which whoever sent it got from the
-// kernel: he can reach the file. What he may do with it is told by its mode,
+// kernel: the caller can reach the file. What the caller may do with it is told by its mode,
 // as it is now. The kernel does not ask the file system, which may be another
 // one that never answers.
 func (d *Daemon) shownFile(f *os.File) (metadata.Ino, error) {

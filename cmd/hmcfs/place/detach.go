@@ -55,8 +55,8 @@ func describeDetach(mountPoint string, err error) error {
 	}
 }
 
-// fusermount asks the set-user-id helper, which lets a user unmount what is
-// his.
+// fusermount asks the set-user-id helper, which lets a user unmount what
+// that user has mounted.
 func fusermount(mountPoint string, lazy bool) error {
 	args := []string{"-u", "--", mountPoint}
 	if lazy {
@@ -84,7 +84,7 @@ func fusermount(mountPoint string, lazy bool) error {
 // IsDead says whether a mount's daemon is gone: the kernel answers for it
 // that the transport endpoint is not connected. It is asked by statfs, which
 // the kernel always hands on; stat may be answered from what it has kept.
-// A user whom the mount does not let in is not told.
+// A user that the mount does not let in is not told.
 func IsDead(mountPoint string) bool {
 	var st unix.Statfs_t
 	err := unix.Statfs(mountPoint, &st)

@@ -37,7 +37,7 @@
 // is queued, and who is silent, or says what no host says, is lost. A host that
 // hears no more of its runner ends its part.
 //
-// # Who ends whom
+// # The end
 //
 // A supervisor (Supervise) is this same program, between the runner and one
 // rank. The kernel gives it every process of its rank whose parent has ended,

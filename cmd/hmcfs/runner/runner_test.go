@@ -459,7 +459,7 @@ func TestBarrierNamesWhoIsMissing(t *testing.T) {
 		})
 	}
 	all.Wait()
-	// A caller that is gone is as if he had not come.
+	// A caller that is gone is as if it had not come.
 	cut, cancel := context.WithCancel(ctx)
 	gone := make(chan error, 1)
 	go func() { gone <- Barrier(cut, socket, "y", 2, 0) }()

@@ -2,7 +2,7 @@ package proto
 
 import "github.com/hmcfs/hmcfs/transport/wire"
 
-// Cred is who asks, as the asking node knows him. The owner maps it by its own
+// Cred is the user that asks, as the asking node knows it. The owner maps it by its own
 // policy before it believes anything.
 type Cred struct {
 	_      struct{} `cbor:",toarray"`

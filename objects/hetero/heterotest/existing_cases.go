@@ -81,7 +81,7 @@ func checkReplace(e *env) {
 	}
 }
 
-// checkReplaceBound replaces what names memory of a client: his bytes stay.
+// checkReplaceBound replaces what names memory of a client: its bytes stay.
 func checkReplaceBound(e *env) {
 	owner, u := e.user(), e.user()
 	keys, shapes := e.keys("k", 2), e.shapes(2, 3, 700)

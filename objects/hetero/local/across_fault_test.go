@@ -89,7 +89,7 @@ func TestA20ReaderNodeGoes(t *testing.T) {
 }
 
 // TestC16RacingSets has two nodes set the same keys at once: each key is set
-// once, and everybody reads the bytes of who says that he has set it.
+// once, and everybody reads the bytes of the one that reports that it has set it.
 func TestC16RacingSets(t *testing.T) {
 	eachIndex(t, func(t *testing.T, o clustertest.Options) {
 		w := newAcross(t, o, "a", "b", "c")

@@ -18,7 +18,7 @@ const closeWait = 2 * time.Second
 type Options struct {
 	// Store holds the objects. Required. It is closed after the client.
 	Store *objects.Store
-	// Caller is the user for whom all is done.
+	// Caller is the user on whose behalf all is done.
 	Caller objects.Caller
 	// Keys has the keys of the store, and of other nodes where there are any. Default: the
 	// store's alone.

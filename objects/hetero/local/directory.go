@@ -13,7 +13,7 @@ import (
 )
 
 // Exist tells of each key whether it names an object whose bytes are there. Of
-// an object that the caller may not read he learns no more than its name, which
+// an object that the caller may not read the caller learns no more than its name, which
 // keys/ shows anyway.
 func (c *Client) Exist(ctx context.Context, keys []string) ([]bool, error) {
 	if err := hetero.CheckKeys(keys); err != nil {

@@ -189,7 +189,7 @@ func (r *retrier) all(ctx context.Context) {
 	}
 }
 
-// one tries a key, unless it is done; if somebody is about to, he tries it
+// one tries a key, unless it is done; if a goroutine is about to, that one tries it
 // again behind that.
 func (r *retrier) one(ctx context.Context, i int) {
 	w := r.waiter

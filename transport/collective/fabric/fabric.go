@@ -10,7 +10,7 @@ import (
 
 // What callers tell apart.
 var (
-	// ErrLink is a link that has ended, as a LinkError, which says to whom.
+	// ErrLink is a link that has ended, as a LinkError, which names the peer.
 	ErrLink = errors.New("fabric: link lost")
 	// ErrUnmapped is memory that not all ranks can map.
 	ErrUnmapped = errors.New("fabric: memory can't be mapped by all ranks")

@@ -11,7 +11,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/region"
 )
 
-// DefaultSpin is how long who waits looks before he sleeps.
+// DefaultSpin is the time that a waiting rank polls before it sleeps.
 const DefaultSpin = 50 * time.Microsecond
 
 // Local makes the fabrics of n ranks that are goroutines of one process. Host

@@ -29,7 +29,7 @@ const (
 type packet struct {
 	kind packetKind
 	// have says that the sender has what we bring to this meeting, and that we
-	// know him: it wants no answer.
+	// know the rank: it wants no answer.
 	have       bool
 	epoch, seq uint32
 	// from is the sender's number for its fabric, and to ours, as far as it knows.

@@ -94,7 +94,7 @@ func (o *over) poll(ctx context.Context, want []Want) error {
 			i++
 		case l.bell != nil:
 			if fds[i].Revents != 0 && l.bell.quiet() != nil {
-				// It would wake us again at once, for ever. What he has sent before
+				// It would wake us again at once, for ever. What the peer has sent before
 				// is in the ring.
 				o.lose(w.Peer, errEnded)
 			}

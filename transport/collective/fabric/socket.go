@@ -173,7 +173,7 @@ func (d *doorbell) ring() {
 }
 
 // quiet takes the bytes of those who have rung, but for a peer that rings without
-// end: what he has left wakes us again.
+// end: what the peer has left wakes us again.
 //
 // Errors: those of a doorbell that nobody can ring any more.
 func (d *doorbell) quiet() error {

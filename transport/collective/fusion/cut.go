@@ -34,7 +34,7 @@ const alignment = 128
 func align(end uint64) uint64 { return (end + alignment - 1) &^ (alignment - 1) }
 
 // limits are what a tensor's size decides by: the same for who cuts, and for who
-// packs before he knows of the cut.
+// packs before it knows of the cut.
 type limits struct {
 	bytes, capacity uint64
 	// split is set where static splits cut, and Bytes does not.

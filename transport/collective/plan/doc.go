@@ -1,5 +1,5 @@
 // Package plan says what each rank does in a collective: who sends which
-// elements to whom, in which order, and what becomes of them. A plan is made
+// elements to which ranks, in which order, and what becomes of them. A plan is made
 // once, holds no memory and no connection, and can be checked without data.
 //
 //	p, err := plan.Compile(task, shape, plan.Ring)

@@ -62,7 +62,7 @@ type Step struct {
 	Peer   Rank
 	Block  Block
 	From   Block
-	// To is whom a Fold gives its result, in ascending order. It may be shared
+	// To are the ranks that a Fold gives its result, in ascending order. It may be shared
 	// between steps: it is read only.
 	To []Rank
 }

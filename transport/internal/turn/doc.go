@@ -10,13 +10,13 @@
 //	    │                                waits in the socket, reads, Give
 //	    │                                … again and again
 //	    │                     Unwant  <──
-//	    ▼                     Recall  <── a frame that he does not read
+//	    ▼                     Recall  <── a frame that it does not read
 //	has the turn again: after Recall, or when nothing was read for a
 //	millisecond or two. Who reads then is interrupted.
 //
 // What comes while nobody waits is read that much later, so who begins to wait
 // for something else of the same peer recalls the turn.
 //
-// Who reads must be able to stop between any two bytes, and leave what he
+// A reader must be able to stop between any two bytes, and leave what it
 // has read to the next.
 package turn

@@ -40,7 +40,7 @@ func New(interrupt, resume func()) *Turn {
 	return &Turn{token: make(chan struct{}, 1), recall: make(chan struct{}, 1), interrupt: interrupt, resume: resume}
 }
 
-// Want notes that somebody waits who would read by himself.
+// Want notes a waiter that would read by itself.
 func (t *Turn) Want() { t.waiting.Add(1) }
 
 // Unwant ends a Want.

@@ -80,7 +80,7 @@ func (l *line) receive() byte {
 	}
 }
 
-// While frames come fast, who waits reads them by himself; each frame is there
+// While frames come fast, a waiter reads them by itself; each frame is there
 // once and in order.
 func TestWhoWaitsReads(t *testing.T) {
 	kit.Check(t)
