@@ -6,7 +6,7 @@ import (
 	"github.com/hmcfs/hmcfs/metadata"
 )
 
-// askedSlots is how many threads may open files that have just left publish/
+// askedSlots is the number of threads that may open files that have just left publish/
 // at the same time, more or less.
 const askedSlots = 1024
 

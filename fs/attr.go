@@ -70,7 +70,7 @@ func (f *filesystem) fillAttrOut(out *fuse.AttrOut, a *objects.Attr) {
 	out.SetTimeout(f.attrTimeout(a))
 }
 
-// attrTimeout is how long the kernel may keep attributes. It may not keep
+// attrTimeout returns the time the kernel may keep attributes. It may not keep
 // those of a file that is open for writing and that it serves by itself: a
 // store through a map of such a file changes its times without a request. Nor
 // those of a file that runs as its owner or group: a write takes that away, and
@@ -88,7 +88,7 @@ func (f *filesystem) attrTimeout(a *objects.Attr) time.Duration {
 // hasSetID says whether a write by another user takes bits away.
 func hasSetID(a *objects.Attr) bool { return a.IsRegular() && a.Mode&(unix.S_ISUID|unix.S_ISGID) != 0 }
 
-// lasting is how long the kernel may keep what concerns an inode: no longer than it is
+// lasting returns the time the kernel may keep an answer about an inode: no longer than it is
 // there, or than the tree says; 0 is no bound.
 func (f *filesystem) lasting(a *objects.Attr, keep time.Duration) time.Duration {
 	if keep > 0 {

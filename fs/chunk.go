@@ -9,7 +9,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport"
 )
 
-// source is what is read ahead of: an open object.
+// source is an open object that is read ahead of.
 type source interface {
 	// Peek reads len(p) bytes, less only at the end, and does not count as an
 	// access; Accessed does.
@@ -89,7 +89,7 @@ type aheadBudget struct {
 	max  int64
 }
 
-// maxAhead is how much pinned memory may be read ahead into: half of what the
+// maxAhead bounds the pinned memory that may be read ahead into: half of what the
 // engine has, as long as nobody gave it another amount.
 const maxAhead = transport.DefaultMaxPinned / 2
 

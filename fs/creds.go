@@ -10,9 +10,9 @@ import (
 )
 
 const (
-	// credSlots is how many threads' groups are remembered, more or less.
+	// credSlots is the number of threads whose groups are remembered, more or less.
 	credSlots = 64
-	// credsFor is how long: a walk through a tree asks for them with each
+	// credsFor is the time they are remembered: a walk through a tree asks for them with each
 	// name. The kernel, which knows the groups of now, has judged before.
 	credsFor = time.Second
 )

@@ -19,7 +19,7 @@ const (
 	dotsEnd = 2
 	// lastReserved is the last offset that no cookie of the store has.
 	lastReserved = uint64(objects.FirstCookie) - 1
-	// pageEntries is how many entries one call of the store brings: a
+	// pageEntries is the number of entries one call of the store brings: a
 	// directory of 100 000 then takes 200 of them.
 	pageEntries = 512
 )

@@ -14,11 +14,11 @@ import (
 	"github.com/hmcfs/hmcfs/objects/owner"
 )
 
-// eventsAhead is how many lines wait for a reader beyond what the store's
+// eventsAhead is the number of lines that wait for a reader beyond what the store's
 // queue holds, so that one read gets several.
 const eventsAhead = 64
 
-// maxStreams is how many streams may be open, since each can hold many events
+// maxStreams bounds the open streams, since each can hold many events
 // that nobody reads. Half of them are for root alone.
 // A user other than root has maxUserStreams at most, so that none takes those of
 // the others.

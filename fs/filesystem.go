@@ -32,7 +32,7 @@ type filesystem struct {
 	slots *transport.SlotPool
 	log   *zap.Logger
 	errs  *errnoTable
-	// timeout is how long the kernel keeps names and attributes.
+	// timeout is the time the kernel keeps names and attributes.
 	timeout time.Duration
 	// born is the time that the directories of hmcfs's own show.
 	born metadata.Timespec

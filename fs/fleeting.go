@@ -8,7 +8,7 @@ import (
 	"github.com/hmcfs/hmcfs/metadata"
 )
 
-// leftFor is how long the kernel may take from finding a name to opening what
+// leftFor is the time the kernel may take from finding a name to opening what
 // it is.
 const leftFor = 10 * time.Second
 
@@ -20,7 +20,7 @@ const leftFor = 10 * time.Second
 // asks for their attributes each time, and the answer ESTALE makes it look the
 // name up anew.
 type fleeting struct {
-	// count is how many there are: most of the time none, and then nobody
+	// count counts them: most of the time there are none, and then nobody
 	// need look.
 	count atomic.Int64
 
@@ -29,12 +29,12 @@ type fleeting struct {
 	inos map[metadata.Ino]fleet
 }
 
-// fleet is what is known of one.
+// fleet has the state of one.
 type fleet struct {
 	// published says that the file was moved into publish/, and not out again
 	// since.
 	published bool
-	// left is when it was last tried to move it out.
+	// left is the time of the last attempt to move it out.
 	left time.Time
 }
 

@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 )
 
-// tableShards is how many parts a table has, each with a lock of its own, so
+// tableShards is the number of parts of a table, each with a lock of its own, so
 // that requests on different handles do not meet.
 const tableShards = 16
 

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// killedPoll is how often a request that has been interrupted asks again
+// killedPoll is the interval at which a request that has been interrupted asks again
 // whether its caller is to die: the kernel tells of the first signal only.
 const killedPoll = 100 * time.Millisecond
 

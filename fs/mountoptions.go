@@ -12,7 +12,7 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-// capabilities are what is asked of the kernel beyond go-fuse's own.
+// capabilities returns those asked of the kernel beyond go-fuse's own.
 //
 //   - EXPORT_SUPPORT: LOOKUP of "." finds an inode by its number.
 //   - DIRECT_IO_ALLOW_MMAP: shared maps of files opened for direct I/O.

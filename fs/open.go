@@ -30,7 +30,7 @@ type fileHandle struct {
 	content []byte
 	// stream is that of .hmcfs/events.
 	stream *eventStream
-	// src is what is read: view, or else open.
+	// src is the source of reads: view, or else open.
 	src  source
 	view *viewFile
 	// mapped counts the handle as one by which the file can be stored to

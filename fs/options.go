@@ -43,13 +43,13 @@ const (
 	pageSize         = 4 * devices.KiB
 )
 
-// Options are what a mount is made of.
+// Options describe a mount.
 type Options struct {
-	// Store is what the mount shows. Required. The mount does not close it.
+	// Store has this node's files. Required. The mount does not close it.
 	Store *objects.Store
 	// Engine lends the pinned buffers of read-ahead. Required.
 	Engine *transport.Engine
-	// Tree is what is mounted. Default: made of Store and Cluster.
+	// Tree has the files of the mount. Default: made of Store and Cluster.
 	Tree *cluster.Mesh
 	// Cluster has the other nodes, which the mount shows under nodes/, and
 	// keys of theirs under keys/. Nil is none. The mount does not close it.
@@ -61,7 +61,7 @@ type Options struct {
 	// Passthrough says whether the kernel serves files of the host tier by
 	// itself. Default auto.
 	Passthrough PassthroughMode
-	// ReadAhead is how many bytes the daemon reads ahead of a sequential
+	// ReadAhead is the number of bytes the daemon reads ahead of a sequential
 	// reader of a device that cannot be mapped, from 0 to 1 GiB, rounded
 	// down to whole requests; less than MaxWrite is none. Default 4 MiB;
 	// NoReadAhead turns it off.
@@ -72,10 +72,10 @@ type Options struct {
 	// 16 MiB, a multiple of 4 KiB. The kernel's fs.fuse.max_pages_limit
 	// lowers it. Default 1 MiB.
 	MaxWrite devices.Size
-	// MaxBackground is how many asynchronous requests the kernel keeps in
+	// MaxBackground bounds the asynchronous requests the kernel keeps in
 	// flight, from 1 to 65535. Default 64.
 	MaxBackground int
-	// CacheTimeout is how long the kernel may keep names and attributes
+	// CacheTimeout is the time the kernel may keep names and attributes
 	// without asking. Nothing but the mount changes them, so it can be long.
 	// Default 1 h; less than 0 is not to keep them at all. With a Cluster it is
 	// 1 s at most: other nodes change what is ours.

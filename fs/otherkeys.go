@@ -14,7 +14,7 @@ import (
 	"github.com/hmcfs/hmcfs/objects"
 )
 
-// keepOtherKey is how long the kernel keeps the symlink of another node's key, whose
+// keepOtherKey is the time the kernel keeps the symlink of another node's key, whose
 // changes it can't be told: as long as one program may take from one call about it to the
 // next.
 const keepOtherKey = 20 * time.Millisecond
@@ -42,7 +42,7 @@ func newOtherKeys() otherKeys {
 	return otherKeys{seed: maphash.MakeSeed(), keys: map[metadata.Ino]*otherKey{}}
 }
 
-// number is what a key gets, unless another has it already.
+// number returns the number that a key gets, unless another has it already.
 func (r *otherKeys) number(key string) metadata.Ino {
 	return keyBit | otherKeyBit | metadata.Ino(maphash.String(r.seed, key))&(otherKeyBit-1)
 }
@@ -76,7 +76,7 @@ func (r *otherKeys) forget(ino metadata.Ino, refs uint64) {
 	}
 }
 
-// key is what a number means.
+// key returns the key of a number.
 func (r *otherKeys) key(ino metadata.Ino) (string, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -7,7 +7,7 @@ import (
 	"github.com/hmcfs/hmcfs/metadata"
 )
 
-// releaseWait is how long is waited for the end of a handle that has been
+// releaseWait bounds the wait for the end of a handle that has been
 // closed already, perhaps: the kernel tells of it after close(2) has returned.
 const releaseWait = 2 * time.Second
 
@@ -16,7 +16,7 @@ const releaseWait = 2 * time.Second
 // asked for again. So pages are given only to a handle that is the file's only
 // one, and there is no other one beside it from then on.
 type published struct {
-	// wait is how long is waited for handles to end. It does not change.
+	// wait bounds the wait for handles to end. It does not change.
 	wait time.Duration
 
 	mu sync.Mutex

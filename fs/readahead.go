@@ -20,7 +20,7 @@ const (
 	// pinnedRead is the size from which a read that was not foreseen is made
 	// into pinned memory, which is then worth the trip to the pool.
 	pinnedRead = 128 << 10
-	// idleWindow is how long a reader may pause before its window is dropped.
+	// idleWindow is the time a reader may pause before its window is dropped.
 	idleWindow = 2 * time.Second
 )
 
@@ -36,11 +36,11 @@ type readAhead struct {
 	budget *aheadBudget
 	// request is the size of a chunk.
 	request int
-	// window is how far to be ahead.
+	// window is the number of bytes to be ahead.
 	window int
 
 	mu sync.Mutex
-	// next is where a sequential reader goes on.
+	// next is the offset at which a sequential reader goes on.
 	// +checklocks:mu
 	next uint64
 	// run counts the requests that went on where the one before had ended.

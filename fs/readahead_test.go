@@ -23,7 +23,7 @@ type fakeSource struct {
 	version atomic.Uint64
 	foreign atomic.Bool
 	reads   atomic.Int64
-	// accesses is how often a read was one that somebody asked for.
+	// accesses counts the reads that somebody asked for.
 	accesses atomic.Int64
 	fail     error
 	// hold stops reads while it is open; nil stops none.

@@ -7,7 +7,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport"
 )
 
-// maxSlices is how many pieces an answer is written in at most: the kernel
+// maxSlices bounds the pieces that an answer is written in: the kernel
 // takes 1024 in one writev, two of which are go-fuse's.
 const maxSlices = 512
 
@@ -44,7 +44,7 @@ func (r *sliceResult) Bytes(buf []byte) ([]byte, fuse.Status) {
 	return buf, fuse.OK
 }
 
-// Size is how many bytes there are.
+// Size returns the number of bytes.
 func (r *sliceResult) Size() int { return r.n }
 
 // Done gives the bytes back.

@@ -34,13 +34,13 @@ type Status struct {
 type OperationStats struct {
 	// Name is the kernel's, lower case: "lookup", "read".
 	Name string `json:"name"`
-	// Count is how many have ended, Errors those of them that failed. That
+	// Count counts those that have ended, Errors those of them that failed. That
 	// something is not there, or not supported, is no failure.
 	Count  uint64 `json:"count"`
 	Errors uint64 `json:"errors"`
 	// Seconds is the time that they took in the daemon, together.
 	Seconds float64 `json:"seconds"`
-	// Bytes is how many bytes they moved; 0 for those that move none.
+	// Bytes counts the bytes they moved; 0 for those that move none.
 	Bytes uint64 `json:"bytes,omitempty"`
 }
 

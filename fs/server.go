@@ -77,11 +77,11 @@ func (s *Server) abort() {
 func (s *Server) Wait() { <-s.gone }
 
 const (
-	// unmountTries is how often a busy mount is tried: the kernel releases
+	// unmountTries bounds the attempts on a busy mount: the kernel releases
 	// files that were just closed a moment later.
 	unmountTries = 6
 	unmountPause = 10 * time.Millisecond
-	// streamTries is how often it is tried beyond that when programs have to
+	// streamTries bounds the attempts beyond that when programs have to
 	// see the ends of their streams before.
 	streamTries = 4
 )

@@ -10,7 +10,7 @@ import (
 	"github.com/hmcfs/hmcfs/objects"
 )
 
-// shared is what the kernel keeps of inodes: of its pages the daemon must know
+// shared tracks what the kernel keeps of inodes: of its pages the daemon must know
 // before it sets times, and where other nodes change them.
 type shared struct {
 	mu sync.Mutex
@@ -154,12 +154,12 @@ func (f *filesystem) served(n objects.Notice) {
 	})
 }
 
-// keepShared is how long the kernel may keep names and attributes of ours while
+// keepShared is the time the kernel may keep names and attributes of ours while
 // other nodes may change them. To be told to drop a name it would have to be
 // told with its lock of the directory (doc.go).
 const keepShared = time.Second
 
-// keepFor is how long the kernel may keep names and attributes.
+// keepFor returns the time the kernel may keep names and attributes.
 func keepFor(o *Options) time.Duration {
 	keep := max(o.CacheTimeout, 0)
 	if o.Cluster != nil {

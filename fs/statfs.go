@@ -11,7 +11,7 @@ import (
 const (
 	// fragment is the unit of statfs in bytes.
 	fragment = 4096
-	// maxInodes is what df -i shows: only memory bounds the number.
+	// maxInodes is the number that df -i shows: only memory bounds it.
 	maxInodes = 1 << 32
 )
 

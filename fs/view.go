@@ -21,10 +21,10 @@ import (
 // FILE.tensors, one below it, or a tensor as a file. It does not change.
 type viewNode struct {
 	id metadata.Ino
-	// file is whose view it is, name the name by which that was found.
+	// file is the file that the view is of, name the name by which that was found.
 	file metadata.Ino
 	name string
-	// path is where in the view the node is; "" is FILE.tensors itself.
+	// path is the node's path in the view; "" is FILE.tensors itself.
 	path string
 	// tensor is nil for a directory; header is what stands before its bytes.
 	tensor *tensors.Tensor
@@ -61,7 +61,7 @@ func newViews(store *objects.Store) views {
 	return views{store: store, seed: maphash.MakeSeed(), nodes: map[metadata.Ino]*viewNode{}, open: map[metadata.Ino][]*viewFile{}}
 }
 
-// number is what a node gets, unless another has it already.
+// number returns the number that a node gets, unless another has it already.
 func (v *views) number(file metadata.Ino, name, path string, t *tensors.Tensor) metadata.Ino {
 	key := struct {
 		file             metadata.Ino

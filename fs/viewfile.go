@@ -124,7 +124,7 @@ func (v *viewFile) verify(ctx context.Context) (mark objects.Mark, ok bool, err 
 	return mark, err == nil, err
 }
 
-// steadyTries is how often a read is made beside changes of the file before
+// steadyTries bounds the reads that are made beside changes of the file before
 // it waits for them to end.
 const steadyTries = 3
 

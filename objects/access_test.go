@@ -14,7 +14,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// byKey are what a user may ask for by a key alone, or by a number.
+// byKey lists what a user may ask for by a key alone, or by a number.
 func byKey(r *keyedRig, who objects.Caller, key string, ino objects.Ino) map[string]func() error {
 	h := r.store.NewHolder(who)
 	r.t.Cleanup(func() {

@@ -17,7 +17,7 @@ import (
 
 // BindRequest makes memory of another process the content of a file.
 type BindRequest struct {
-	// Memory is what was asked for.
+	// Memory is the memory that was asked for.
 	Memory share.Memory
 	// Handles are the pieces' memory, in their order, opened. Bind takes the
 	// descriptors over, also when it fails. Where it is nil, Bind opens what

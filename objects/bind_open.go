@@ -18,7 +18,7 @@ import (
 // its object is lost.
 const bindingVersion = 1
 
-// binding is what finds the memory of a bound object again.
+// binding finds the memory of a bound object again.
 type binding struct {
 	Version int          `json:"version"`
 	Memory  share.Memory `json:"memory"`

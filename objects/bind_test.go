@@ -61,7 +61,7 @@ func withTheirs(t *testing.T) (r *rig, mine *card, th *theirs) {
 	return r, mine, newTheirs(t, d)
 }
 
-// opens is how often the driver has the memory open.
+// opens counts how often the driver has the memory open.
 func (th *theirs) opens() int { return th.card.driver.opens(string(th.handle.Bytes)) }
 
 func (th *theirs) fill(t *testing.T, seed uint64) {

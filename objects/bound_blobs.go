@@ -18,7 +18,7 @@ type boundOf struct {
 	regions []*Region
 }
 
-// maxBlobs is how many blobs what a holder has set and published is made of at
+// maxBlobs bounds the blobs of what a holder has set and published at
 // most: each takes some 150 bytes of this process.
 const maxBlobs = 1 << 20
 

@@ -9,7 +9,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport"
 )
 
-// content is where an object's bytes live. It knows ranges, not sizes: the
+// content has an object's bytes. It knows ranges, not sizes: the
 // object says where its end is.
 //
 // find and usage may be called at any time. All others change the content,

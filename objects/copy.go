@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// copyStep is how much of a source is looked at at a time, in bytes: as much as
+// copyStep is the number of bytes of a source that are looked at at a time: as much as
 // one device call may move.
 const copyStep = longPiece
 

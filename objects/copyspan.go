@@ -11,12 +11,12 @@ import (
 	"github.com/hmcfs/hmcfs/transport"
 )
 
-// maxZeros is how much of a hole goes to another machine at once, in bytes.
+// maxZeros bounds the part of a hole that goes to another machine at once, in bytes.
 const maxZeros = 8 << 20
 
-// Moved is what CopyOut and CopyIn have done.
+// Moved is the result of CopyOut and CopyIn.
 type Moved struct {
-	// N is how many bytes were moved, from or to Off of the file.
+	// N is the number of bytes that were moved, from or to Off of the file.
 	N, Off uint64
 	// Path is the way of the last of them; empty where there were none.
 	Path transport.Path

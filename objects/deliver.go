@@ -8,7 +8,7 @@ import (
 	"github.com/hmcfs/hmcfs/metadata"
 )
 
-// reading is what an open file of publish/ was given by now.
+// reading records what an open file of publish/ was given by now.
 type reading struct {
 	offer *offer
 	me    claimant

@@ -26,12 +26,12 @@ type Draft struct {
 	size uint64
 	// redo is for a file of the host tier; nil for others.
 	redo *redo
-	// before is what the file was like.
+	// before describes the file as it was.
 	before draftMark
 
 	// turn admits one write at a time to device memory.
 	turn sync.Mutex
-	// path is how the bytes have come.
+	// path is the way by which the bytes have come.
 	// +checklocks:turn
 	path transport.Path
 }

@@ -38,7 +38,7 @@ var (
 type ShapeError struct {
 	// Want are the sizes of the source's blobs, Got those of the request.
 	Want, Got []uint64
-	// Offset is where the request begins in each.
+	// Offset is the place in each at which the request begins.
 	Offset uint64
 }
 
@@ -48,7 +48,7 @@ func (e *ShapeError) Error() string {
 		shapeOf(e.Want), shapeOf(e.Got), e.Offset)
 }
 
-// shownBlobs is how many sizes of a shape are told.
+// shownBlobs bounds the sizes of a shape that are told.
 const shownBlobs = 8
 
 func shapeOf(sizes []uint64) string {

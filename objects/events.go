@@ -10,7 +10,7 @@ import (
 	"github.com/hmcfs/hmcfs/metadata"
 )
 
-// EventKind is what happened to a key.
+// EventKind says what happened to a key.
 type EventKind string
 
 // The kinds of events.

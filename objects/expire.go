@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	// expireBatch is how many files are asked for at a time.
+	// expireBatch is the number of files that are asked for at a time.
 	expireBatch = 256
-	// expireLook is how long the sweeper sleeps at most while a file has a time
+	// expireLook bounds the sleep of the sweeper while a file has a time
 	// to live: the clock may be set.
 	expireLook = time.Minute
 	// expireRetry is after how long a file is tried again that could not be
@@ -27,7 +27,7 @@ const (
 // expiry wakes the sweeper of expired files.
 type expiry struct {
 	mu sync.Mutex
-	// next is when it wakes by itself; zero is never.
+	// next is the time at which it wakes by itself; zero is never.
 	// +checklocks:mu
 	next metadata.Timespec
 	// wake has room for one.
@@ -76,7 +76,7 @@ type sweeper struct {
 	failures int
 }
 
-// retry is when a file is tried again, and how long that was put off.
+// retry is the time at which a file is tried again, and how long that was put off.
 type retry struct {
 	at    time.Time
 	pause time.Duration
@@ -173,7 +173,7 @@ func (x *sweeper) forget(over []Ino) {
 	x.bad = kept
 }
 
-// pause is how long nothing is to be done.
+// pause returns the time in which nothing is to be done.
 func (x *sweeper) pause(now, next metadata.Timespec) time.Duration {
 	pause := time.Duration(-1)
 	if next != (metadata.Timespec{}) {

@@ -17,7 +17,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// within is how long a test waits for what happens by itself.
+// within bounds the wait of a test for what happens by itself.
 const within = 60 * time.Second
 
 // clock is a time that a test sets.

@@ -17,7 +17,7 @@ func (o *object) exporting() *export {
 	return o.export
 }
 
-// exported is how many of the first bytes are exported.
+// exported returns the number of the first bytes that are exported.
 func (o *object) exported() uint64 {
 	if e := o.exporting(); e != nil {
 		return e.length

@@ -65,14 +65,14 @@ type extents struct {
 	mu    sync.RWMutex
 	tree  btree.Map[uint64, extent] // by offset; never overlapping
 	bytes uint64                    // sum of the lengths
-	// ahead is where memory begins that was taken before it was needed; 0
+	// ahead is the beginning of memory that was taken before it was needed; 0
 	// for none.
 	ahead uint64
 	// bad are ranges that a failed copy left with unknown bytes.
 	bad []devices.Range
 	// wholes is the sum of the lengths that are not the arena's.
 	wholes uint64
-	// pinned is how many of the first bytes another process may have mapped:
+	// pinned is the number of the first bytes that another process may have mapped:
 	// they stay where they are. Whoever has the lane may use it.
 	pinned uint64
 }

@@ -47,7 +47,7 @@ func (x *extents) fill(ctx context.Context, at, end uint64) (taken []devices.Ran
 	return taken, nil
 }
 
-// missing is how many bytes of [off, end), page boundaries both, have no
+// missing returns the number of bytes of [off, end), page boundaries both, that have no
 // memory.
 func (x *extents) missing(off, end uint64) uint64 {
 	n := end - off

@@ -16,7 +16,7 @@ import (
 type whole struct {
 	mem  *devices.Memory
 	kind devices.HandleKind
-	// left is how many bytes are some extent's.
+	// left is the number of bytes that are some extent's.
 	left atomic.Int64
 }
 
@@ -27,7 +27,7 @@ func (w *whole) drop(n uint64) error {
 	return w.mem.Release()
 }
 
-// wholeBytes is how much of the content is not in the arena, so that records
+// wholeBytes returns the number of bytes of the content that are not in the arena, so that records
 // can't tell where it is.
 func (x *extents) wholeBytes() uint64 {
 	x.mu.RLock()

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// maxAhead is how much memory a growing object takes ahead of need at
+	// maxAhead bounds the memory that a growing object takes ahead of need at
 	// most, so that a stream of small writes ends in few long extents.
 	maxAhead = 16 << 20
 	// minAhead is the size from which an object is taken to be growing.

@@ -17,7 +17,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport"
 )
 
-// errInjected is what injected failures look like from above.
+// errInjected is the error by which injected failures are seen from above.
 var errInjected = errors.New("injected")
 
 // countdown fails one device operation: the n-th after it was armed. It

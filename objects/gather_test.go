@@ -182,7 +182,7 @@ func TestGatherMany(t *testing.T) {
 	}
 }
 
-// TestGatherForbidden is what another user may not do with private objects.
+// TestGatherForbidden tries what another user may not do with private objects.
 func TestGatherForbidden(t *testing.T) {
 	kit.Check(t)
 	r := newKeyed(t, keyedOptions{})
@@ -235,7 +235,7 @@ func TestGatherForbidden(t *testing.T) {
 	}
 }
 
-// TestScatterShapes is what fits a source of 100, 200 and 300 bytes.
+// TestScatterShapes tries shapes on a source of 100, 200 and 300 bytes.
 func TestScatterShapes(t *testing.T) {
 	kit.Check(t)
 	r := newKeyed(t, keyedOptions{})

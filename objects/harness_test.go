@@ -172,7 +172,7 @@ func (r *rig) attr(ino objects.Ino) objects.Attr {
 	return a
 }
 
-// used is what df shows of a device.
+// used returns what df shows of a device.
 func (r *rig) used(name devices.Name) devices.Size {
 	r.t.Helper()
 	all, err := r.store.Devices(r.ctx())

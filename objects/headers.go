@@ -13,18 +13,18 @@ import (
 )
 
 const (
-	// maxHeaders is how many parsed headers are kept, maxHeaderBytes how much
+	// maxHeaders bounds the parsed headers that are kept, maxHeaderBytes how much
 	// memory they may take together. The last one stays however large it is.
 	maxHeaders     = 256
 	maxHeaderBytes = 128 << 20
-	// parsers is how many headers are read at the same time.
+	// parsers is the number of headers that are read at the same time.
 	parsers = 2
-	// fresh is how long after a change the next one may get the same time,
+	// fresh is the time after a change in which the next one may get the same time,
 	// generously: the clock of the times goes in ticks of a few milliseconds.
 	fresh = 50 * time.Millisecond
 )
 
-// headers are what was read from the beginnings of files of tensors.
+// headers keeps what was read from the beginnings of files of tensors.
 type headers struct {
 	files   memo[*tensors.File]
 	singles memo[*tensors.Tensor]

@@ -55,7 +55,7 @@ func makeHostFile(t *tier, e *transport.Engine, id uint64) (*hostFile, error) {
 	return &hostFile{tier: t, engine: e, id: id, file: f}, nil
 }
 
-// stat is what the file knows.
+// stat returns what the file knows.
 func (h *hostFile) stat() (unix.Stat_t, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(h.file.Fd()), &st); err != nil {
@@ -166,7 +166,7 @@ func (h *hostFile) write(ctx context.Context, off uint64, src transport.Span) (u
 	return done, path, nil
 }
 
-// end is how long the file is before bytes of another machine are written.
+// end returns the file's length before bytes of another machine are written.
 func (h *hostFile) end(src transport.Span) uint64 {
 	if !src.IsRemote() {
 		return 0

@@ -44,7 +44,7 @@ func (h *hostFile) room(off, n uint64) error {
 	return h.tier.files.Reserve(missing)
 }
 
-// missing is how many bytes of a range have no memory yet.
+// missing returns the number of bytes of a range that have no memory yet.
 func (h *hostFile) missing(off, n uint64) (devices.Size, error) {
 	st, err := h.stat()
 	if err != nil {

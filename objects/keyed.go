@@ -11,7 +11,7 @@ type Keyed struct {
 	Blobs []Blob
 }
 
-// ExistingRule is what Gather does with a key that names an object already. A
+// ExistingRule says what Gather does with a key that names an object already. A
 // lost object always gives way.
 type ExistingRule int
 
@@ -25,11 +25,11 @@ const (
 // GatherOptions are those of Gather.
 type GatherOptions struct {
 	Existing ExistingRule
-	// Expires is when the objects end; zero is never.
+	// Expires is the time at which the objects end; zero is never.
 	Expires metadata.Timespec
 }
 
-// Gathered is what became of one key of Gather.
+// Gathered is the outcome for one key of Gather.
 type Gathered struct {
 	Skipped bool
 	Err     error
@@ -38,7 +38,7 @@ type Gathered struct {
 // Scatter says which bytes of a key go where.
 type Scatter struct {
 	Keyed
-	// Offset is where the bytes begin in each blob of the source.
+	// Offset is the place where the bytes begin in each blob of the source.
 	Offset uint64
 	// Exact asks for blobs of just the source's sizes.
 	Exact bool

@@ -15,7 +15,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// keyedLife is what is tried with a fault in every place (case C14): keys are
+// keyedLife is tried with a fault in every place (case C14): keys are
 // set, replaced, read, given a time to live and removed.
 type keyedLife struct {
 	*keyedRig

@@ -106,7 +106,7 @@ func TestKeyFromOtherTier(t *testing.T) {
 	}
 }
 
-// TestKeyedRefusals is what fails before anything moves.
+// TestKeyedRefusals has calls that fail before anything moves.
 func TestKeyedRefusals(t *testing.T) {
 	kit.Check(t)
 	r := newKeyed(t, keyedOptions{})

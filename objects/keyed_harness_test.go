@@ -29,7 +29,7 @@ type keyedRig struct {
 // me is the user who may everything.
 func me() objects.Caller { return objects.Caller{UID: 0, GID: 0, Groups: []uint32{}} }
 
-// keyedOptions are what a test has of its own.
+// keyedOptions are a test's own options.
 type keyedOptions struct {
 	hook devfaulty.Hook
 	kv   metadata.KV

@@ -16,7 +16,7 @@ type placing struct {
 	rule ExistingRule
 }
 
-// placed is what became of one file of putKeyed.
+// placed is the outcome for one file of putKeyed.
 type placed struct {
 	Inode   metadata.Inode
 	Skipped bool

@@ -7,14 +7,14 @@ import (
 	"github.com/hmcfs/hmcfs/metadata"
 )
 
-// keyedState is what the store knows of keys beyond their records.
+// keyedState has what the store knows of keys beyond their records.
 type keyedState struct {
 	// turn is held for reading by who gives a file a key that nobody has, and
 	// for writing by who takes a key from a file that was judged before. No
 	// device copy runs under it.
 	turn   sync.RWMutex
 	expiry expiry
-	// claims is what other machines have to say.
+	// claims asks other machines about keys.
 	claims claims
 }
 

@@ -63,7 +63,7 @@ func TestKeysAreToldOf(t *testing.T) {
 	}
 }
 
-// TestLostKeys is what becomes of a key whose bytes went with their memory: it
+// TestLostKeys follows a key whose bytes went with their memory: it
 // is not there, whoever sets it has it, and the lost object goes.
 func TestLostKeys(t *testing.T) {
 	kit.Check(t)

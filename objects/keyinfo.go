@@ -10,7 +10,7 @@ import (
 	"github.com/hmcfs/hmcfs/metadata"
 )
 
-// KeyInfo is what is known of a key, or of a publication.
+// KeyInfo describes a key, or a publication.
 type KeyInfo struct {
 	Attr Attr
 	// Blobs are the sizes of the blobs, in order: those of user.hmc.blobs, or
@@ -91,7 +91,7 @@ func sizesIn(text string, size uint64) ([]uint64, error) {
 	return parseSizes(text)
 }
 
-// blobsText is what user.hmc.blobs says of sizes; nil for a single one, which
+// blobsText returns the value of user.hmc.blobs for sizes; nil for a single one, which
 // is the whole object.
 //
 // Errors: metadata.ErrTooLarge for more than an attribute can hold.

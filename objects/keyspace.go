@@ -47,7 +47,7 @@ type Keys interface {
 type KeyRange struct {
 	// Published lists publications.
 	Published bool
-	// From is where the list begins: behind it, or with it where Inclusive is set.
+	// From is the key at which the list begins: behind it, or with it where Inclusive is set.
 	From      string
 	Inclusive bool
 	// Limit is the most keys; fewer are the last.
@@ -138,7 +138,7 @@ func (l LocalKeys) List(ctx context.Context, r KeyRange) ([]KeyEntry, error) {
 	return out, err
 }
 
-// publicationsAtOnce is how many entries of publish/ are read at once.
+// publicationsAtOnce is the number of entries of publish/ that are read at once.
 const publicationsAtOnce = 512
 
 // publications lists what is published. The directory is in no order, so all of it is

@@ -2,7 +2,7 @@ package objects
 
 import "fmt"
 
-// sight is what a range of an object held at one moment.
+// sight describes a range of an object at one moment.
 type sight struct {
 	// n is the range's length: less than was asked for only at the end.
 	n      uint64

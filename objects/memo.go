@@ -27,13 +27,13 @@ type memo[T any] struct {
 type memoized[T any] struct {
 	value T
 	err   error
-	// memory is how many bytes the value takes, about.
+	// memory is the size of the value in bytes, about.
 	memory uint64
 	// keep says that it holds until the stamp changes.
 	keep bool
 
 	stamp stamp
-	// used is when it was last asked for, protected by memo.mu.
+	// used is the time at which it was last asked for, protected by memo.mu.
 	used uint64
 	// done is closed when value and err are set.
 	done chan struct{}

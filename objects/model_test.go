@@ -37,7 +37,7 @@ type model struct {
 	want  [][]byte
 	made  uint64
 	log   []string
-	// max is where the last range begins, longest how long one is at most.
+	// max is the beginning of the last range, longest the length of the longest.
 	max, longest int
 	// copies are that many steps of 10 on top, which are all copies.
 	copies int

@@ -53,7 +53,7 @@ func (s *Store) moveBetween(ctx context.Context, r metadata.Rename) error {
 	return err
 }
 
-// lastClose is how long a move waits, at most, for the last handle's end to be
+// lastClose bounds the wait of a move for the last handle's end to be
 // heard of: the kernel tells of it after close(2) has returned, and a program
 // that closes and renames must not be told that the file is open.
 const lastClose = 250 * time.Millisecond
@@ -128,7 +128,7 @@ func (s *Store) moveObject(ctx context.Context, m move) error {
 	return nil
 }
 
-// home is where content is, or shall be.
+// home is the place of content, present or future.
 type home struct {
 	tier  *tier
 	body  content

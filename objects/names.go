@@ -12,7 +12,7 @@ import (
 	"github.com/hmcfs/hmcfs/metadata"
 )
 
-// nameStripes is how many locks the directories share. A power of two.
+// nameStripes is the number of locks that the directories share. A power of two.
 const nameStripes = 64
 
 // names makes operations that may remove a name follow one another in each
@@ -202,14 +202,14 @@ type victim struct {
 	obj   *object
 	// xattrs gives up its attributes, until they are the orphan's; nil for none.
 	xattrs func()
-	// kind is what is told of its key; empty is EventRemoved. A file of publish/
+	// kind is the event that is told of its key; empty is EventRemoved. A file of publish/
 	// is withdrawn if it is not EventConsumed.
 	kind EventKind
-	// size is what it had, if anybody is told.
+	// size is the size that it had, if anybody is told.
 	size uint64
 	// unasked says that it is not the kernel that removes the name.
 	unasked bool
-	// ended is how a publication has ended, which its publisher is told when no
+	// ended says how a publication has ended, which its publisher is told when no
 	// lock is held any more.
 	ended  *Publication
 	result error

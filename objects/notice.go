@@ -16,7 +16,7 @@ type Notice struct {
 
 // notices hands changes to those who remember what the store has said.
 type notices struct {
-	// count is how many listen, so that a store to which nobody does need not
+	// count counts the listeners, so that a store to which nobody listens need not
 	// ask for the lock.
 	count atomic.Int32
 

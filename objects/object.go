@@ -48,7 +48,7 @@ type object struct {
 	offer atomic.Pointer[offer]
 }
 
-// facts are what an object in device memory knows better than its record.
+// facts has what an object in device memory knows better than its record.
 type facts struct {
 	size  uint64
 	atime metadata.Timespec

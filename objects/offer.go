@@ -27,7 +27,7 @@ import (
 type offer struct {
 	// name is that in publish/; it never changes.
 	name string
-	// publication is what its publisher waits for; nil for a renamed file.
+	// publication is waited for by its publisher; nil for a renamed file.
 	publication *Publication
 
 	// mu is a leaf.
@@ -38,7 +38,7 @@ type offer struct {
 	// since it has received it.
 	// +checklocks:mu
 	by *claimant
-	// why is what others are told who come when it is taken or gone.
+	// why is the error for others that come when it is taken or gone.
 	// +checklocks:mu
 	why error
 	// changed is closed, and made anew, with each change of state.

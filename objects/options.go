@@ -13,7 +13,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport"
 )
 
-// Options are what a store is made of.
+// Options describe a store.
 type Options struct {
 	// Meta keeps the records. Required. The store does not close it.
 	Meta *metadata.Store
@@ -23,7 +23,7 @@ type Options struct {
 	Engine *transport.Engine
 	// Arena says how device memory is cut. The zero value is good.
 	Arena arena.Options
-	// TrimEvery is how long device memory that no object uses is kept for the
+	// TrimEvery is the time that device memory that no object uses is kept for the
 	// next one: between one and two of these. Default 10 s.
 	TrimEvery time.Duration
 	// DirMode, UID and GID are what a device's root directory gets when it is

@@ -14,7 +14,7 @@ const (
 	maxPiece = 16 << 20
 	// longPiece is the most that one device call moves, in bytes.
 	longPiece = 1 << 30
-	// pieceTime is how long a piece should take, so that an interrupted copy
+	// pieceTime is the time that a piece should take, so that an interrupted copy
 	// ends soon.
 	pieceTime = 8 * time.Millisecond
 	// farTime is the same for bytes of another machine. Each piece is asked for,
@@ -22,14 +22,14 @@ const (
 	farTime = 100 * time.Millisecond
 )
 
-// pace is how much is moved between two looks at the context. A call costs the
+// pace sizes what is moved between two looks at the context. A call costs the
 // same however much it moves: a card that copies 16 MiB inside itself in 8 us
 // waits as long for the next. So pieces grow while they take less than
 // pieceTime, and get shorter again when they take longer. The zero value begins
 // with maxPiece. It may be used from any goroutine.
 type pace struct{ length atomic.Uint64 }
 
-// piece is how long the next piece should be, in bytes.
+// piece returns the length of the next piece, in bytes.
 func (p *pace) piece() uint64 { return max(p.length.Load(), maxPiece) }
 
 // took learns from a piece of n bytes that should have taken as long as want.

@@ -2,7 +2,7 @@ package objects
 
 import "sync"
 
-// Publication is what a holder has offered under a key. Its methods may be
+// Publication is an offer of a holder under a key. Its methods may be
 // called from any goroutine.
 type Publication struct {
 	done chan struct{}

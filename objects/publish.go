@@ -8,7 +8,7 @@ import (
 	"github.com/hmcfs/hmcfs/metadata"
 )
 
-// publishChunk is how many keys are published under the lock of the names at a
+// publishChunk is the number of keys that are published under the lock of the names at a
 // time.
 const publishChunk = 256
 

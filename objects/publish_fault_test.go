@@ -204,7 +204,7 @@ func eachHandOver(t *testing.T, run func(t *testing.T, n int, play func(*handOve
 	}
 }
 
-// most is how often an operation is made to fail.
+// most bounds how often an operation is made to fail.
 const most = 400
 
 // TestHandOverDeviceErrors fails the n-th operation of the devices, for every

@@ -16,7 +16,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport"
 )
 
-// moved is how many bytes the engine has copied.
+// moved returns the number of bytes that the engine has copied.
 func (r *rig) moved() uint64 {
 	r.t.Helper()
 	var sum uint64

@@ -65,7 +65,7 @@ type contest struct {
 	p   *objects.Publication
 	won atomic.Int64
 	mu  sync.Mutex
-	// moved is where the winner of a rename has it: a device and a name.
+	// moved is the place where the winner of a rename has it: a device and a name.
 	moved [][2]string
 }
 

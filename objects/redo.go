@@ -14,7 +14,7 @@ import (
 	"github.com/hmcfs/hmcfs/metadata"
 )
 
-// redo is what makes a draft whole that is being copied over a file of the host
+// redo makes a draft whole that is being copied over a file of the host
 // tier when the daemon dies: a file of the tier beside the draft's, which says
 // over which object it is being copied. The next run copies it again, before
 // anybody sees the object. It is made with the draft, and has its memory from
@@ -77,7 +77,7 @@ func (r *redo) remove() error {
 	return errors.Join(r.tier.files.Remove(r.draft|redoBit), r.file.Close())
 }
 
-// read is what the file says; ok is false where it says nothing.
+// read returns what the file says; ok is false where it says nothing.
 func (r *redo) read() (ino Ino, size uint64, ok bool) {
 	p := make([]byte, redoSize)
 	if _, err := io.ReadFull(r.file, p); err != nil || string(p[:len(redoMagic)]) != redoMagic {

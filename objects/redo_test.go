@@ -14,10 +14,10 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// redoBit is what tells the numbers of files that say what is being copied.
+// redoBit marks the numbers of files that say what is being copied.
 const redoBit = uint64(1) << 63
 
-// redoRecord is what such a file says.
+// redoRecord returns the content of such a file.
 func redoRecord(ino metadata.Ino, size int) []byte {
 	p := binary.LittleEndian.AppendUint64([]byte("hmcredo1"), uint64(ino))
 	return binary.LittleEndian.AppendUint64(p, uint64(size))

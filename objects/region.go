@@ -29,7 +29,7 @@ type Region struct {
 	mu sync.Mutex
 	// +checklocks:mu
 	ended bool
-	// users is what is made of it, and what is to happen when it ends.
+	// users has the contents made of it, and the calls for when it ends.
 	// +checklocks:mu
 	users map[*bound]func(ctx context.Context)
 }
@@ -113,7 +113,7 @@ func (h *Holder) Adopt(ctx context.Context, device devices.Name, m *devices.Memo
 // when it was registered.
 func (r *Region) Device() devices.Name { return devices.Name(r.tier.name) }
 
-// Size is how much memory it is, in bytes.
+// Size returns its size in bytes.
 func (r *Region) Size() uint64 { return r.size }
 
 // Close lets the memory go, for the holder's further calls at once. What is

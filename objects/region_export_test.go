@@ -19,7 +19,7 @@ func (f *File) Leaves(now bool) {
 	}
 }
 
-// Users is how many contents are made of the region.
+// Users counts the contents that are made of the region.
 func (r *Region) Users() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -57,10 +57,10 @@ func (h *Holder) Attend(blobs []Blob, fn func()) (begin func(), err error) {
 	return func() { b.attend(func(context.Context) { fn() }) }, err
 }
 
-// Loaded is how many objects are in memory.
+// Loaded counts the objects in memory.
 func (s *Store) Loaded() int { return len(s.table.loaded(func(*entry) bool { return true })) }
 
-// Holders is how many holders have not ended.
+// Holders counts those that have not ended.
 func (s *Store) Holders() int {
 	s.holders.mu.Lock()
 	defer s.holders.mu.Unlock()
@@ -70,5 +70,5 @@ func (s *Store) Holders() int {
 // MaxBlobs is the bound of a holder's blobs.
 const MaxBlobs = maxBlobs
 
-// Blobs is how many blobs count.
+// Blobs counts the blobs.
 func (h *Holder) Blobs() int64 { return h.blobs.Load() }

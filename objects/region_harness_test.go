@@ -12,7 +12,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// long is how long a test waits for what must happen.
+// long bounds the wait of a test for what must happen.
 const long = time.Minute
 
 // user is a holder with memory of a device of its own.

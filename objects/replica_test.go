@@ -32,7 +32,7 @@ func (r *rig) replicated(owner *user, others ...*user) objects.Ino {
 	return ino
 }
 
-// ofReplica is what the memory of the i-th of the others holds.
+// ofReplica returns what the memory of the i-th of the others holds.
 func ofReplica(i int) []byte {
 	return slicesOf(kit.Bytes(uint64(100+i), 0, 4096), 2000, 600, 3000, 400)
 }
@@ -365,7 +365,7 @@ const (
 	lifePart    = 512
 )
 
-// holderLife is what one user does in TestHoldersAtTheSameTime. The first part
+// holderLife is the life of one user in TestHoldersAtTheSameTime. The first part
 // of its memory is what it sets; into each other it reads once.
 type holderLife struct {
 	*user

@@ -24,7 +24,7 @@ type Store struct {
 	tiers  []*tier // in the order of Options.Devices; immutable
 	table  table
 	names  names
-	// headers is what is known of files of tensors
+	// headers has what was read of files of tensors
 	headers headers
 	hole    []byte // what a hole looks like in place; nobody writes to it
 	// background work that Close waits for

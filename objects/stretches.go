@@ -5,7 +5,7 @@ import "slices"
 // maxStretches bounds what is kept of one reader's reads.
 const maxStretches = 4096
 
-// coverage is what a reader was given of a file: stretches without touching
+// coverage records what a reader was given of a file: stretches without touching
 // ones, in order. The zero value is nothing.
 type coverage struct {
 	parts []span

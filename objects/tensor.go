@@ -58,7 +58,7 @@ func (s *Store) isTold(ctx context.Context, ino Ino, name string) bool {
 	return ok
 }
 
-// tensorSize is how many bytes dtype and shape speak of: those of the tensor
+// tensorSize returns the number of bytes that dtype and shape speak of: those of the tensor
 // in a file of one, else all.
 func (s *Store) tensorSize(ctx context.Context, a Attr) uint64 {
 	if t, ok := s.tensorIn(ctx, &a); ok {

@@ -49,7 +49,7 @@ func (t *tier) epoch() metadata.Epoch { return metadata.Epoch(t.dev.Epoch()) }
 // gone is an incarnation before the present one: that of content which is lost.
 func (t *tier) gone() metadata.Epoch { return t.epoch() - 1 }
 
-// usage is what df shows: the files' memory on the host tier, leased pages on
+// usage returns the numbers for df: the files' memory on the host tier, leased pages on
 // all others. Pages that the arena holds and nobody leases are free.
 func (t *tier) usage() (devices.Usage, error) {
 	t.settle(statfsWait)

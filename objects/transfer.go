@@ -9,11 +9,11 @@ import (
 )
 
 const (
-	// transferWorkers is how many stretches of one call are copied at the same
+	// transferWorkers is the number of stretches of one call that are copied at the same
 	// time, at most: while a device moves the bytes of one, the host finds, or
 	// writes, those of others.
 	transferWorkers = 4
-	// transferInline is how many bytes the caller copies by itself: less than
+	// transferInline is the number of bytes that the caller copies by itself: less than
 	// what it costs to have others do it.
 	transferInline = 512 << 10
 )
@@ -21,7 +21,7 @@ const (
 // stretch is a run of bytes that has one place at each end.
 type stretch struct {
 	region *Region
-	// at is where it begins in the region, off where in the object.
+	// at is its offset in the region, off the one in the object.
 	at, off, n uint64
 }
 

@@ -107,7 +107,7 @@ type OpenFile interface {
 	Close(ctx context.Context) error
 }
 
-// FileState is what is known of an open file without asking for it.
+// FileState can be read of an open file without asking for it.
 type FileState interface {
 	// Ino is the inode's number in the tree that has opened it.
 	Ino() Ino

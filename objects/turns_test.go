@@ -11,7 +11,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// usage is who reads and who replaces which files.
+// usage records which turns read and which replace which files.
 type usage struct {
 	mu sync.Mutex
 	// +checklocks:mu

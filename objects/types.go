@@ -31,7 +31,7 @@ type Attr struct {
 	metadata.Inode
 	// State is StateLive for everything but content that is gone.
 	State State
-	// Resident is how many bytes of device memory the content takes. It is
+	// Resident is the number of bytes of device memory that the content takes. It is
 	// Allocated for a live object and 0 for a lost one.
 	Resident uint64
 	// Keep bounds how long a cache may answer with these attributes, and KeepName how
@@ -39,7 +39,7 @@ type Attr struct {
 	Keep, KeepName time.Duration
 }
 
-// Change is what SetAttr sets; nil leaves a field as it is.
+// Change has the attributes that SetAttr sets; nil leaves a field as it is.
 type Change struct {
 	Mode  *metadata.Mode // permission bits only; the type never changes
 	UID   *uint32
@@ -73,7 +73,7 @@ type Write struct {
 	KillPriv bool
 }
 
-// AllocateMode is what Allocate does with a range.
+// AllocateMode selects what Allocate does with a range.
 type AllocateMode int
 
 // The ways of fallocate(2) that hmcfs has.
@@ -91,7 +91,7 @@ const (
 	AllocateZeroKeepSize
 )
 
-// Whence is what Seek looks for.
+// Whence selects what Seek looks for.
 type Whence int
 
 // Data or a hole, as lseek(2) has them.

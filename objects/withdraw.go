@@ -35,7 +35,7 @@ func (v *victim) endOffer(ino Ino) EventKind {
 	return kind
 }
 
-// publisherEnded is what a receiver is told when the memory has gone; nil while
+// publisherEnded returns the error for a receiver when the memory has gone; nil while
 // it is there.
 func (o *object) publisherEnded(of *offer) error {
 	if b, theirs := o.content().(*bound); theirs && b.state() == metadata.BoundLost {

@@ -21,13 +21,13 @@ type ForgetRequest struct {
 type Cluster struct {
 	// Name tells clusters apart that share a service.
 	Name string `json:"name"`
-	// Self is what other nodes know of this one.
+	// Self is the record that other nodes have of this one.
 	Self members.Record `json:"self"`
 	// Listening are the addresses that it really listens at.
 	Listening []string `json:"listening"`
-	// Squash is who users of other nodes are here, as the option has it.
+	// Squash says which users others are mapped to here, as the option has it.
 	Squash string `json:"squash"`
-	// State is how the view of the nodes is doing.
+	// State is that of the view of the nodes.
 	State members.State `json:"state"`
 	// Nodes are the others, by name.
 	Nodes []Node `json:"nodes"`
@@ -68,7 +68,7 @@ type Node struct {
 	Problem string `json:"problem,omitempty"`
 }
 
-// Traffic is what was said between this node and the others.
+// Traffic counts what was said between this node and the others.
 type Traffic struct {
 	// Questions were asked of others, Answers given to others. Failures are
 	// questions that had no answer.

@@ -22,7 +22,7 @@ type CollectRequest struct {
 	Root int    `json:"root,omitempty"`
 	// Strict combines in the order of the ranks, wherever the files are.
 	Strict bool `json:"strict,omitempty"`
-	// Algorithm is what nodes use among them; empty is the fastest.
+	// Algorithm is the one between nodes; empty is the fastest.
 	Algorithm string `json:"algorithm,omitempty"`
 	// Sources are the ranks' files, Targets what gets their results: the same
 	// ones, for those that are done in place. Both have an entry for each rank;
@@ -41,7 +41,7 @@ type CollectAnswer struct {
 	Op    string `json:"op,omitempty"`
 	// Size is the bytes of each source.
 	Size devices.Size `json:"size"`
-	// Algorithm is what was used: among the nodes, or on the one. Because says
+	// Algorithm is the one that was used: among the nodes, or on the one. Because says
 	// what chose it, and Path how the bytes went.
 	Algorithm string `json:"algorithm"`
 	Because   string `json:"because"`

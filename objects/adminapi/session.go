@@ -27,7 +27,7 @@ const SessionHeader = "Hmcfs-Session"
 // room for more than a hundred blobs each.
 const MaxCall = 64 << 20
 
-// Verb is what a call does: one of the calls of hetero.Client.
+// Verb names a call: one of those of hetero.Client.
 type Verb string
 
 // The verbs.
@@ -117,7 +117,7 @@ type Register struct {
 	// Target says that the one descriptor is of a file that claim may name as
 	// what a publication is written to.
 	Target bool `json:"target,omitempty"`
-	// Descriptors is how many descriptors travel with the request.
+	// Descriptors is the number of descriptors that travel with the request.
 	Descriptors int `json:"descriptors,omitempty"`
 }
 

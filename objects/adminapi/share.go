@@ -12,7 +12,7 @@ const (
 	PathExport = "/v1/export"
 )
 
-// DescriptorProtocol is what a client asks to upgrade to when descriptors are
+// DescriptorProtocol is the protocol that a client asks to upgrade to when descriptors are
 // to travel.
 const DescriptorProtocol = "hmcfs-descriptors"
 
@@ -30,7 +30,7 @@ type File struct {
 type BindRequest struct {
 	File
 	Memory share.Memory `json:"memory"`
-	// Descriptors is how many descriptors of the memory travel with the
+	// Descriptors is the number of descriptors of the memory that travel with the
 	// request, the file's not counted. Where it is 0, a piece's fd is a number
 	// in the process pid; otherwise its place among these, from 0.
 	Descriptors int `json:"descriptors,omitempty"`
@@ -74,10 +74,10 @@ type Reply struct {
 	Failure *Error      `json:"failure,omitempty"`
 	Status  int         `json:"status"`
 	Bound   *BindAnswer `json:"bound,omitempty"`
-	// Memory is what was exported: a piece's fd is the place of its
+	// Memory describes the exported memory: a piece's fd is the place of its
 	// descriptor among those of the reply.
 	Memory *share.Memory `json:"memory,omitempty"`
-	// Descriptors is how many descriptors travel with the reply.
+	// Descriptors is the number of descriptors that travel with the reply.
 	Descriptors int        `json:"descriptors,omitempty"`
 	Ended       *EndAnswer `json:"ended,omitempty"`
 	// Registered is memory that a session knows now.

@@ -29,7 +29,7 @@ type Version struct {
 	MountPoint string `json:"mount_point,omitempty"`
 }
 
-// Status is what a mount is and does now.
+// Status describes a mount and its state.
 type Status struct {
 	Version       string      `json:"version"`
 	PID           int         `json:"pid"`
@@ -71,7 +71,7 @@ type Device struct {
 	Total  devices.Size   `json:"total"`
 	Used   devices.Size   `json:"used"`
 	Free   devices.Size   `json:"free"`
-	// Held is what hmcfs has taken from the device and not given back: Used
+	// Held counts the bytes that hmcfs has taken from the device and not given back: Used
 	// and what it keeps for new objects. 0 for a file tier.
 	Held devices.Size `json:"held"`
 	// Aside counts the files without a record that were set aside, and AsideUsed is
@@ -90,7 +90,7 @@ type Device struct {
 	Lost    *int `json:"lost,omitempty"`
 }
 
-// Memory is what the daemon's process takes, in bytes.
+// Memory is that of the daemon's process, in bytes.
 type Memory struct {
 	// Resident is the process's resident memory, and Devices the part of it
 	// that is no overhead: what the devices hold that keep their memory in
@@ -121,7 +121,7 @@ type Object struct {
 	Blobs     string              `json:"blobs,omitempty"`
 	Key       string              `json:"key,omitempty"`
 	LastPath  string              `json:"last_path,omitempty"`
-	// Exported is how many of the first bytes can't be cut, since other
+	// Exported is the number of the first bytes that can't be cut, since other
 	// processes may have them mapped, by handles of ExportKind.
 	Exported   uint64             `json:"exported,omitempty"`
 	ExportKind devices.HandleKind `json:"export_kind,omitempty"`
@@ -157,7 +157,7 @@ type FsckRequest struct {
 	RemoveAside bool `json:"remove_aside,omitempty"`
 }
 
-// FsckReport is what a check found.
+// FsckReport is the result of a check.
 type FsckReport struct {
 	// Checked counts the inodes that were looked at.
 	Checked int `json:"checked"`
@@ -232,7 +232,7 @@ const (
 	CodeNotFound  = "not_found"
 	CodeInvalid   = "invalid"
 	CodeInternal  = "internal"
-	// CodeUnsupported is what this file's device can't do.
+	// CodeUnsupported says that this file's device can't do that.
 	CodeUnsupported = "unsupported"
 	// CodeLost is memory that is gone.
 	CodeLost = "lost"

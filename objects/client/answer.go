@@ -120,7 +120,7 @@ func (e *toldError) Error() string { return e.text }
 // Unwrap is the sentinel that its code stands for.
 func (e *toldError) Unwrap() error { return e.is }
 
-// sentinelOf is what a code stands for: one of a hetero.Status, or of an
+// sentinelOf returns the error that a code stands for: one of a hetero.Status, or of an
 // adminapi.Error.
 func sentinelOf(code string) error {
 	for _, s := range hetero.Statuses() {
@@ -146,7 +146,7 @@ func (c *Client) heteroError(err error) error {
 	return err
 }
 
-// settling is how long it may take that the end of a connection is seen to be
+// settling bounds the time until the end of a connection is seen to be
 // that of the daemon.
 const settling = time.Second
 

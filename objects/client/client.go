@@ -114,7 +114,7 @@ func listenerOf(conn *net.UnixConn) (uid int, err error) {
 	return int(cred.Uid), nil
 }
 
-// Socket is where the daemon listens.
+// Socket returns the path at which the daemon listens.
 func (c *Client) Socket() string { return c.socket }
 
 // Version asks which program serves.

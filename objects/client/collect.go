@@ -8,7 +8,7 @@ import (
 	"github.com/hmcfs/hmcfs/objects/adminapi"
 )
 
-// endless is how long a collective may take where the context sets no deadline:
+// endless bounds a collective where the context sets no deadline:
 // it ends with the context, the daemon, or an error.
 const endless = 30 * 24 * time.Hour
 

@@ -17,7 +17,7 @@ import (
 type Mapping struct {
 	// Bytes are the content, until Close.
 	Bytes []byte
-	// Export is what is mapped.
+	// Export describes the mapped memory.
 	Export *Export
 
 	whole []byte

@@ -42,13 +42,13 @@ var _ hetero.Client = (*Session)(nil)
 
 // The limits of connections.
 const (
-	// maxIdle is how many connections wait for further calls.
+	// maxIdle bounds the connections that wait for further calls.
 	maxIdle = 16
-	// idleLimit is how long they may: the daemon closes them later.
+	// idleLimit is the time that they may: the daemon closes them later.
 	idleLimit = 30 * time.Second
-	// endLimit is how long the daemon may take to end a session.
+	// endLimit bounds the time that the daemon takes to end a session.
 	endLimit = 30 * time.Second
-	// lastLimit is how long its last answers may take after that.
+	// lastLimit bounds the time that its last answers take after that.
 	lastLimit = 10 * time.Second
 )
 

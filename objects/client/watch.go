@@ -13,7 +13,7 @@ import (
 	"github.com/hmcfs/hmcfs/objects/hetero"
 )
 
-// Watch is what happens to keys of a mount. Its methods may be called from any
+// Watch is a stream of the events of keys of a mount. Its methods may be called from any
 // goroutine.
 type Watch struct {
 	wire   *wire

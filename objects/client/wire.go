@@ -20,11 +20,11 @@ import (
 type wire struct {
 	conn *net.UnixConn
 	in   *bufio.Reader
-	// rested is when it was used last.
+	// rested is the time of its last use.
 	rested time.Time
 }
 
-// leaveLimit is how long the daemon may take to end a call whose caller does
+// leaveLimit bounds the time that the daemon takes to end a call whose caller does
 // not want it any more: copies under way come to their end.
 const leaveLimit = 30 * time.Second
 

@@ -9,15 +9,15 @@ import (
 )
 
 const (
-	// maxCached is how many attributes, and how many names, are remembered of
+	// maxCached bounds the attributes, and the names, that are remembered of
 	// one node.
 	maxCached = 1 << 15
-	// maxRecent is how many invalidations an answer may be overtaken by and
+	// maxRecent bounds the invalidations that an answer may be overtaken by and
 	// still be remembered, if none of them was about it.
 	maxRecent = 256
 )
 
-// cache is what a node has said and may be remembered, by the user who was
+// cache has the answers of a node that may be remembered, by the user that was
 // told: another one might have been told otherwise.
 //
 // An invalidation can overtake the answer that it is about. So who asks begins
@@ -71,7 +71,7 @@ type named struct {
 	order uint64
 }
 
-// mark is when a question began.
+// mark is the time at which a question began.
 type mark struct {
 	seq uint64
 	at  time.Time
@@ -135,7 +135,7 @@ func (c *cache) lookup(who string, dir objects.Ino, name string) (objects.Attr, 
 	return c.attrLocked(who, at.ino, now)
 }
 
-// until is how long an answer is good that the owner lets us keep for so many
+// until returns the end of an answer that the owner lets us keep for so many
 // milliseconds.
 func (c *cache) until(m mark, keep uint32) time.Time {
 	return m.at.Add(min(c.ttl, time.Duration(keep)*time.Millisecond))

@@ -122,7 +122,7 @@ func newCodes() *codes {
 	return c
 }
 
-// code is what an error of ours is told as: the rpc.Coder of the endpoint. It
+// code returns the code of an error of ours: it is the rpc.Coder of the endpoint. It
 // is total; what nothing is known of is rpc.CodeUnknown.
 func (c *codes) code(err error) rpc.Code {
 	if _, shape := errors.AsType[*objects.ShapeError](err); shape {
@@ -143,7 +143,7 @@ func (c *codes) code(err error) rpc.Code {
 	return rpc.CodeUnknown
 }
 
-// err is what a code means; nil for one that means nothing here.
+// err returns the error of a code; nil for one that means nothing here.
 func (c *codes) err(code rpc.Code) error {
 	if code > proto.CodeErrno && code <= proto.CodeErrnoLast {
 		// The kernel takes no others, and gives an operation up on ENOSYS.

@@ -211,7 +211,7 @@ func changeToProto(c objects.Change, ask *proto.SetAttrAsk) {
 	}
 }
 
-// changeFromProto is what SetAttrAsk sets. Bits that mean nothing are refused.
+// changeFromProto returns the change of a SetAttrAsk. Bits that mean nothing are refused.
 //
 // Errors: objects.ErrInvalid.
 func changeFromProto(ask *proto.SetAttrAsk) (objects.Change, error) {

@@ -13,7 +13,7 @@ import (
 	"github.com/hmcfs/hmcfs/objects/cluster/proto"
 )
 
-// copyStep is how much is copied before it counts: what a copy that fails has
+// copyStep is the number of bytes copied before it counts: what a copy that fails has
 // done is a multiple of it.
 const copyStep = uint64(128 * devices.MiB)
 

@@ -10,7 +10,7 @@ import (
 	"github.com/hmcfs/hmcfs/objects/cluster/proto"
 )
 
-// pageEntries is how many entries are asked for at once. The owner sends fewer
+// pageEntries is the number of entries that are asked for at once. The owner sends fewer
 // where their names and attributes are long.
 const pageEntries = 2048
 
@@ -19,7 +19,7 @@ type Dir struct {
 	n   *Node
 	who objects.Caller
 	ino objects.Ino
-	// page is what the last answer held, behind the cookie begin.
+	// page has the entries of the last answer, behind the cookie begin.
 	page  []Entry
 	begin metadata.Cookie
 	// asked says that there is a page, end that nothing follows it.

@@ -9,7 +9,7 @@ import (
 // Break ends the session with a node.
 func (c *Cluster) Break(name members.Name) error { return c.comm.Disconnect(wire.Rank(name.Rank())) }
 
-// Dials is how many connections were made.
+// Dials counts the connections that were made.
 func (c *Cluster) Dials() uint64 { return c.comm.Stats().Dials }
 
 // Lanes are the methods' lanes.

@@ -106,7 +106,7 @@ func (f *File) generation() metadata.Generation {
 	return f.gen
 }
 
-// Node is whose file it is.
+// Node returns the owner of the file.
 func (f *File) Node() *Node { return f.n }
 
 // Ino is its number there.

@@ -12,7 +12,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/rpc"
 )
 
-// readAhead is how many requests of one read are under way at once. Those of a
+// readAhead is the number of requests of one read that are under way at once. Those of a
 // write follow each other: see readPieces.
 const readAhead = 4
 

@@ -55,7 +55,7 @@ func (r *rogue) asks(at *clustertest.Node, m rpc.Method, in, out any) error {
 	return proto.Decode(answer, out)
 }
 
-// used is how much of a node's device is in use.
+// used returns the bytes of a node's device that are in use.
 func used(t *testing.T, n *clustertest.Node, device string) devices.Size {
 	t.Helper()
 	all, err := n.Store.Devices(t.Context())

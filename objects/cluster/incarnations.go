@@ -19,7 +19,7 @@ const (
 	otherBit   objects.Ino = 1 << 60
 	otherEnd   objects.Ino = 1 << 61
 	indexShift             = 44
-	// maxIncarnations is how many incarnations have an index at a time.
+	// maxIncarnations bounds the incarnations that have an index at a time.
 	maxIncarnations = 1 << 16
 )
 

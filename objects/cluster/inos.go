@@ -14,9 +14,9 @@ type inos struct {
 	open map[objects.Ino]*opened
 }
 
-// opened is what all handles of one file share.
+// opened is shared by all handles of one file.
 type opened struct {
-	// uses is how many there are; guarded by inos.mu.
+	// uses counts them; guarded by inos.mu.
 	uses int
 	// size is that of the file as last heard.
 	size atomic.Uint64

@@ -19,13 +19,13 @@ import (
 )
 
 const (
-	// claimWait is how long a claim waits at the owner for another one who may
+	// claimWait bounds the wait of a claim at the owner for another one that may
 	// still fail, before the asker asks again.
 	claimWait = 2 * time.Second
-	// claimGrace is how long a claim stays that nobody can read by any more,
+	// claimGrace is the time a claim stays that nobody can read by any more,
 	// since the session has ended: the receiver may come back.
 	claimGrace = 5 * time.Second
-	// claimMemory is how long it is remembered how a claim has ended, for a
+	// claimMemory is the time that the end of a claim is remembered, for a
 	// receiver who asks again, and maxEnded of how many of one node at most.
 	claimMemory = time.Minute
 	maxEnded    = 1 << 12
@@ -69,7 +69,7 @@ type claim struct {
 	grace *time.Timer
 }
 
-// outcome is how a claim has ended; err is read when done is closed.
+// outcome is the end of a claim; err is read when done is closed.
 type outcome struct {
 	rank     wire.Rank
 	received bool

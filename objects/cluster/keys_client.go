@@ -161,7 +161,7 @@ func addUp(blobs []uint64, size uint64) error {
 	return nil
 }
 
-// maxReplaced is how often a key is looked up anew that was replaced since.
+// maxReplaced bounds the lookups of a key that was replaced since.
 const maxReplaced = 8
 
 // ScatterKey copies the bytes of another node's key into a holder's blobs; see

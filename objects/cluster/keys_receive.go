@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// maxSizes is how many blobs are told to the owner with a claim, for it to
+	// maxSizes bounds the blobs that are told to the owner with a claim, for it to
 	// compare. With more they are compared here.
 	maxSizes = 2048
 	// takeRetry is the pause before the owner is told again that the bytes are

@@ -14,7 +14,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/rpc"
 )
 
-// maxListed is how many keys are listed at once.
+// maxListed bounds the keys that are listed at once.
 const maxListed = 1024
 
 // handlers are the methods of keys.

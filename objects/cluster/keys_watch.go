@@ -19,7 +19,7 @@ const (
 	lookLast  = 250 * time.Millisecond
 )
 
-// findAtOnce is how many keys are looked for in the index at a time.
+// findAtOnce is the number of keys that are looked for in the index at a time.
 const findAtOnce = 4
 
 // WatchKeys has came called when keys can be seen at other nodes, or are

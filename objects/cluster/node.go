@@ -23,7 +23,7 @@ type Node struct {
 	c    *Cluster
 	name members.Name
 	rank wire.Rank
-	// record is what is known of it. It is replaced, never changed.
+	// record has what is known of the node. It is replaced, never changed.
 	record atomic.Pointer[members.Record]
 	// left says that the view does not have it now.
 	left atomic.Bool
@@ -68,7 +68,7 @@ func newNode(c *Cluster, r members.Record) *Node {
 	return n
 }
 
-// Record is what is known of it.
+// Record returns what is known of the node.
 func (n *Node) Record() members.Record { return *n.record.Load() }
 
 // Gone says that the incarnation has left for good.

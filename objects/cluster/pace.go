@@ -20,11 +20,11 @@ const (
 	slow  = time.Second
 )
 
-// pace is how large the pieces of one node's moves are. The zero value is
+// pace sizes the pieces of one node's moves. The zero value is
 // ready.
 type pace struct{ bytes atomic.Uint64 }
 
-// piece is how large the next one should be.
+// piece returns the size of the next one, in bytes.
 func (p *pace) piece() uint64 {
 	if n := p.bytes.Load(); n != 0 {
 		return n
@@ -46,10 +46,10 @@ func (p *pace) took(n uint64, d time.Duration) {
 // cut is a move that several workers do in pieces.
 type cut struct {
 	mu sync.Mutex
-	// next is where the next piece begins.
+	// next is the offset at which the next piece begins.
 	// +checklocks:mu
 	next uint64
-	// end is where the move ends: everything before it is done, or being done.
+	// end is the offset at which the move ends: everything before it is done, or being done.
 	// +checklocks:mu
 	end uint64
 	// +checklocks:mu

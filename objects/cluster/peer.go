@@ -23,10 +23,10 @@ import (
 // sessions, also of those in which the peer has asked nothing.
 const portWatch wire.Port = 64
 
-// retryAfter is how long a node that could not be reached is left alone.
+// retryAfter is the time a node that could not be reached is left alone.
 const retryAfter = time.Second
 
-// meetAgain is how often a node is connected once more whose session breaks
+// meetAgain bounds the attempts to connect a node once more whose session breaks
 // before it has said hello.
 const meetAgain = 3
 
@@ -230,7 +230,7 @@ func (n *Node) connect(ctx context.Context) error {
 	return errors.Join(faults...)
 }
 
-// addresses are where the node listens: at sockets that are here, and
+// addresses returns those at which the node listens: at sockets that are here, and
 // elsewhere.
 func (n *Node) addresses() (near, far []control.Address, faults []error) {
 	r := n.Record()

@@ -31,7 +31,7 @@ type question struct {
 	again bool
 }
 
-// tries is how often something is asked once more in another session.
+// tries bounds the attempts to ask something once more in another session.
 const tries = 2
 
 // ask asks the node, within Options.Timeout.

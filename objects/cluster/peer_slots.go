@@ -17,7 +17,7 @@ import (
 const (
 	// slotSize is as much as one request of the kernel moves.
 	slotSize = devices.MiB
-	// maxSlots is how many slots a session has at most.
+	// maxSlots bounds the slots of a session.
 	maxSlots = 32
 	// stageSize is a slot of those that large moves go through: what it costs to
 	// ask is little then.

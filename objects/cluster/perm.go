@@ -13,7 +13,7 @@ import (
 // xattrKey is the attribute that is a name.
 const xattrKey = "user.hmc.key"
 
-// nobody is who mapped users are where nothing else is said.
+// nobody is the user that others are mapped to where nothing else is said.
 const nobody = 65534
 
 // modeGroupExec is the bit of a mode by which a set-group-id program runs with its group.
@@ -112,7 +112,7 @@ func (u user) mayRemove(dir, victim *objects.Attr) error {
 		u.UID, victim.Ino, victim.UID, objects.ErrForbidden)
 }
 
-// changeRights are what gives a user rights to a change beside modes.
+// changeRights are the grounds on which a user may make a change beside modes.
 type changeRights struct {
 	// writer has the file open for writing.
 	writer bool
@@ -202,7 +202,7 @@ func (u user) permitCreate(dir *objects.Attr, n *metadata.Node) error {
 	return nil
 }
 
-// xattrAccess is what is done with an extended attribute.
+// xattrAccess is an operation on an extended attribute.
 type xattrAccess bool
 
 const (

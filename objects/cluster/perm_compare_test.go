@@ -259,7 +259,7 @@ func openOurs(access objects.Permission) func(context.Context, *scene, objects.C
 	})
 }
 
-// errnoOf is what fs makes of our errors, of those that matter here.
+// errnoOf returns the errno that fs makes of our errors, of those that matter here.
 func errnoOf(err error) syscall.Errno {
 	for _, r := range []struct {
 		err   error

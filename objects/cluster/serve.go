@@ -20,7 +20,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// serverOptions is what a server is made with. All but Owner, Served and Left
+// serverOptions describe a server. All but Owner, Served and Left
 // is required.
 type serverOptions struct {
 	Store *objects.Store

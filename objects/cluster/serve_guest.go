@@ -10,7 +10,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/rpc"
 )
 
-// maxHandles is how many files a session may have open.
+// maxHandles bounds the files that a session has open.
 const maxHandles = 1 << 16
 
 // guest is one session with another node: what it has open, and what it has

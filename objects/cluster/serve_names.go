@@ -78,11 +78,11 @@ func (s *server) attr(ctx context.Context, g *guest, q *proto.InoAsk) (any, erro
 }
 
 const (
-	// defaultPage is how many entries a page has where nothing is asked for.
+	// defaultPage is the number of entries of a page where nothing is asked for.
 	defaultPage = 1024
 	// entryRoom is more than an entry takes beside its texts.
 	entryRoom = 256
-	// pageRoom is how much of an answer entries may take.
+	// pageRoom bounds the bytes of an answer that entries take.
 	pageRoom = rpc.MaxAnswer - 64
 )
 

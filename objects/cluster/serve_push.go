@@ -13,7 +13,7 @@ import (
 	"github.com/hmcfs/hmcfs/objects/cluster/proto"
 )
 
-// topic is what sessions are told changes of: an inode's attributes and
+// topic is a subject of notices to sessions: an inode's attributes and
 // content, or a directory's names.
 type topic struct {
 	ino   metadata.Ino
@@ -27,7 +27,7 @@ func namesOf(dir metadata.Ino) topic { return topic{ino: dir, names: true} }
 const (
 	// pushShards spreads what sessions remember over locks. A power of two.
 	pushShards = 64
-	// pushMarks is how many counters say when topics changed last. A power of
+	// pushMarks is the number of counters that say when topics changed last. A power of
 	// two.
 	pushMarks = 4096
 )
@@ -70,7 +70,7 @@ type pushShard struct {
 	young map[topic][]*guest
 	// +checklocks:mu
 	old map[topic][]*guest
-	// held are who has a file open, and how often.
+	// held counts, by session, the handles of files.
 	// +checklocks:mu
 	held map[metadata.Ino]map[*guest]int
 	// busy are the sessions that change a file just now, and know that.
@@ -248,16 +248,16 @@ func (p *pusher) stop() {
 }
 
 const (
-	// maxPending is how many topics wait for a session before it is told to
+	// maxPending bounds the topics that wait for a session before it is told to
 	// forget everything instead.
 	maxPending = 16384
-	// maxTold is how many are in one notice: it must fit rpc.MaxQuestion.
+	// maxTold bounds the topics of one notice: it must fit rpc.MaxQuestion.
 	maxTold = 4096
-	// retellAfter is how long a session waits that does not take a notice.
+	// retellAfter is the time that a session waits which does not take a notice.
 	retellAfter = 2 * time.Millisecond
 )
 
-// pending is what a session has not been told yet.
+// pending has the topics that a session has not been told yet.
 type pending struct {
 	topics map[topic]struct{}
 	// all stands for everything.

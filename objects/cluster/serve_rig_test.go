@@ -33,7 +33,7 @@ type serverRig struct {
 	ask    map[rpc.Method]rpc.Handler
 
 	mu sync.Mutex
-	// deaf is how many notices are refused before one is taken.
+	// deaf is the number of notices that are refused before one is taken.
 	deaf int
 	told []proto.Invalid
 	// hear is called with each notice, if not nil.

@@ -242,7 +242,7 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// TestTenThousandEntries is what `ls -l` asks.
+// TestTenThousandEntries asks as `ls -l` does.
 func TestTenThousandEntries(t *testing.T) {
 	r := newServerRig(t)
 	who, top := r.hello(1), r.top()

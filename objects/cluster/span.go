@@ -16,7 +16,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// readPieces is how many pieces of one span are read at once: while the owner
+// readPieces is the number of pieces of one span that are read at once: while the owner
 // moves one, the question for the next is there. Pieces of a file are written
 // one after the other, at either side: if a later one arrived and the one before
 // it did not, the file would have a hole that nobody has written.
@@ -58,13 +58,13 @@ func (r remote) Store(ctx context.Context, src transport.Span, off devices.Offse
 	})
 }
 
-// lending is what the owner is asked to do with memory of ours.
+// lending describes what the owner is asked to do with memory of ours.
 type lending struct {
 	method rpc.Method
 	rights wire.Rights
 	// staged does it by way of memory that the owner can open.
 	staged func(ctx context.Context, f *File, m staging) (string, error)
-	// pieces is how many are under way at once.
+	// pieces is the number of pieces that are under way at once.
 	pieces int
 	// again says that it may be done twice.
 	again bool

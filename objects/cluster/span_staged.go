@@ -10,7 +10,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport"
 )
 
-// stagesAhead is how many stages of one move are under way at once.
+// stagesAhead is the number of stages of one move that are under way at once.
 const stagesAhead = 3
 
 func oneStage() uint64 { return uint64(stageSize) }

@@ -2,7 +2,7 @@ package cluster
 
 import "sync/atomic"
 
-// counters are what Stats tells. Each may be changed by anybody.
+// counters has what Stats returns. Any goroutine may change them.
 type counters struct {
 	questions, answers, failures      atomic.Uint64
 	bytesIn, bytesOut                 atomic.Uint64

@@ -64,7 +64,7 @@ func SumsOf(ctx context.Context, f *objects.File, block, from uint64, n int) ([]
 	return all, nil
 }
 
-// sumAtOnce is how much of a block is in memory at once: many may ask.
+// sumAtOnce bounds the bytes of a block that are in memory at once: many may ask.
 const sumAtOnce = 1 << 20
 
 // sumBlock adds a block, or what there is of it, by way of p.

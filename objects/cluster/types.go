@@ -34,7 +34,7 @@ var (
 
 // Squash says who a user of another node is here.
 type Squash struct {
-	// Mode is what is mapped.
+	// Mode says which users are mapped.
 	Mode SquashMode
 	// UID and GID are who the mapped users are. Default 65534, nobody.
 	UID, GID uint32
@@ -50,7 +50,7 @@ const (
 	SquashNone SquashMode = "none"
 )
 
-// Options is what a cluster is made with.
+// Options describe a cluster.
 type Options struct {
 	// Name is the cluster's. Nodes of another one are refused.
 	Name string
@@ -59,12 +59,12 @@ type Options struct {
 	View members.View
 	// Index says where keys are. Nil asks each node.
 	Index keyindex.Index
-	// Store is what this node serves. Required, borrowed.
+	// Store has the files that this node serves. Required, borrowed.
 	Store *objects.Store
 	// Engine and Devices are the store's. Required, borrowed.
 	Engine  *transport.Engine
 	Devices []devices.Device
-	// Listen is where other nodes connect.
+	// Listen has the addresses at which other nodes connect.
 	Listen []control.Address
 	// Secret and TLS prove who is there: one is required. With TLS a node's
 	// certificate is for the DNS name that is its node name.
@@ -81,9 +81,9 @@ type Options struct {
 	// Owner is the only user who gets in from other nodes, after mapping;
 	// nil is everybody, as modes allow (--allow-other).
 	Owner *uint32
-	// AttrTTL is how long what another node said is remembered. Default 1 s.
+	// AttrTTL is the time another node's answers are remembered. Default 1 s.
 	AttrTTL time.Duration
-	// Timeout is how long a question may take, and a transfer may stand still.
+	// Timeout bounds a question, and the time that a transfer may stand still.
 	// Default 10 s.
 	Timeout time.Duration
 	// DialTimeout bounds making a connection. Default 3 s. A node that could
@@ -95,7 +95,7 @@ type Options struct {
 	Logger *zap.Logger
 }
 
-// NodeState is what is known of another node, without asking it.
+// NodeState describes another node as far as it is known without asking it.
 type NodeState struct {
 	members.Record
 	// Connected says that there is a session, Transport by what.
@@ -111,7 +111,7 @@ type NodeState struct {
 	Problem string `json:"problem,omitempty"`
 }
 
-// Invalidation is what may not be remembered any more of a node.
+// Invalidation says which answers of a node may not be remembered any more.
 type Invalidation struct {
 	Node *Node
 	// Inos have other attributes or content, Dirs other names. All is

@@ -82,7 +82,7 @@ type party interface {
 	// drop ends what was prepared, or is under way.
 	drop(ctx context.Context)
 	report() Report
-	// costs are what the nodes have measured, or were given.
+	// costs returns what the nodes have measured, or were given.
 	costs() []byte
 }
 

@@ -80,7 +80,7 @@ func floats(seed uint64, count int) []byte {
 	return p
 }
 
-// results are what the files of a collective have to be, the plain way.
+// results returns what the files of a collective have to hold, the plain way.
 func results(t *testing.T, task filecollect.Task, sources [][]byte) [][]byte {
 	t.Helper()
 	n := len(sources)

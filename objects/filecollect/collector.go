@@ -20,7 +20,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/rpc"
 )
 
-// Options is what a Collector is made with.
+// Options describe a Collector.
 type Options struct {
 	// Store has the files of this node, which Engine copies.
 	Store  *objects.Store
@@ -28,7 +28,7 @@ type Options struct {
 	// Timeout bounds a question to another node, and how long a collective may stand
 	// still.
 	Timeout time.Duration
-	// Settings is what the environment says of collectives; nil is nothing.
+	// Settings are those of the environment for collectives; nil is nothing.
 	Settings *env.Settings
 	// Order returns the order in which ranks of this node use the fast links between
 	// their devices, and a hash of the topology; nil is the order of the ranks.

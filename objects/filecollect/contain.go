@@ -9,7 +9,7 @@ import (
 // It ends that collective, whose files are what they were, and not the daemon,
 // which has other files to look after.
 type PanicError struct {
-	// Value is what was panicked with, and Stack where: they are for the log of
+	// Value is the value of the panic, and Stack its place: they are for the log of
 	// the node, not for others.
 	Value any
 	Stack []byte
@@ -30,5 +30,5 @@ func Contained(fn func() error) (err error) {
 	return fn()
 }
 
-// String is what the log gets.
+// String returns the text for the log.
 func (e *PanicError) String() string { return fmt.Sprintf("%v\n%s", e.Value, e.Stack) }

@@ -11,14 +11,14 @@ import (
 )
 
 const (
-	// costsFor is how long what was measured between some nodes is taken for what
+	// costsFor is the time that a measurement between some nodes is taken for what
 	// it costs: a collective of small files takes less time than to measure.
 	costsFor = time.Minute
 	// maxMeasured is of how many groups of nodes it is kept.
 	maxMeasured = 64
 )
 
-// measured is what the links between nodes cost, as the groups of earlier
+// measured has the costs of links between nodes, as the groups of earlier
 // collectives that we have asked for have measured it. All nodes of a collective
 // are given the same.
 type measured struct {
@@ -42,7 +42,7 @@ func groupName(ask *proto.CollectAsk) string {
 	return strings.Join(names, " ")
 }
 
-// get is what some nodes have measured; empty where they have to.
+// get returns what some nodes have measured; empty where they have to.
 func (m *measured) get(ask *proto.CollectAsk, now time.Time) []byte {
 	m.mu.Lock()
 	defer m.mu.Unlock()

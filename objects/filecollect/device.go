@@ -12,7 +12,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport"
 )
 
-// deviceSegment is how much of a file a device combines at once.
+// deviceSegment is the number of bytes of a file that a device combines at once.
 const deviceSegment = 16 << 20
 
 // soleDevice is the device that has all sources and results, which combines

@@ -10,7 +10,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/region"
 )
 
-// meeting is where the nodes of a test do their collectives: the last one to
+// meeting joins the nodes of a test for their collectives: the last one to
 // come does it for all.
 type meeting struct {
 	n int

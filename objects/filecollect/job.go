@@ -17,7 +17,7 @@ type Place struct {
 	Rank int
 	// Source is read where the task reads the rank.
 	Source *objects.File
-	// Target is what gets the result; nil is none.
+	// Target gets the result; nil is none.
 	Target *objects.File
 }
 

@@ -31,7 +31,7 @@ type Group interface {
 
 var _ Group = (*collective.Group)(nil)
 
-// Nodes is how the nodes that have files are joined.
+// Nodes joins the nodes that have files.
 type Nodes struct {
 	// Group has each node as one rank, and is strict where the task is and
 	// Ordered says so. Run closes it.
@@ -43,12 +43,12 @@ type Nodes struct {
 }
 
 const (
-	// slots is how many segments are under way: one is read, one is between the
+	// slots is the number of segments that are under way: one is read, one is between the
 	// nodes, one is written.
 	slots = 3
 	// slotBytes is about how long the memory of one segment is.
 	slotBytes = 4 << 20
-	// leastPiece is how much of a file is in a segment at least, as long as its
+	// leastPiece is the least number of bytes of a file in a segment, as long as its
 	// memory is no longer than mostBytes: a few files of many nodes and many of
 	// one are tens of thousands of pieces.
 	leastPiece = 4 << 10
@@ -118,7 +118,7 @@ func newRounds(t Task, files []*File, nodes *Nodes) *rounds {
 	return r
 }
 
-// factors are how many pieces the memory of a segment has: what is given to the
+// factors returns the number of pieces that the memory of a segment has: what is given to the
 // group, and what it gives; 0 is none of its own.
 func (r *rounds) factors() (in, out int) {
 	switch {
@@ -234,7 +234,7 @@ func (r *rounds) view(b *region.Buffer, first, pieces int, n uint64) (domain.Vie
 	return domain.NewView(b, devices.Offset(uint64(first)*r.piece), r.t.Type, bytes/size)
 }
 
-// partOf is how many bytes of a rank's part are in a segment; none where the
+// partOf returns the number of bytes of a rank's part in a segment; none where the
 // part is at its end before.
 func (r *rounds) partOf(rank int, s *slot) uint64 {
 	n := r.t.part(rank).Len
@@ -314,7 +314,7 @@ func (r *rounds) loadExchange(ctx context.Context, s *slot) error {
 	return nil
 }
 
-// exchange is what the nodes do together.
+// exchange does what the nodes do together.
 func (r *rounds) exchange(ctx context.Context, s *slot) error {
 	g := r.nodes.Group
 	in, out := r.factors()

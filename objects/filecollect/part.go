@@ -17,7 +17,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// part is what this node does of a collective.
+// part is this node's share of a collective.
 type part struct {
 	c    *Collector
 	task Task
@@ -182,7 +182,7 @@ func (p *part) of() []int {
 	return of
 }
 
-// report is how it went.
+// report returns how it went.
 func (p *part) report() Report {
 	if len(p.ask.Nodes) == 1 {
 		return OneNode()

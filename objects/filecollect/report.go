@@ -8,16 +8,16 @@ import (
 	"github.com/hmcfs/hmcfs/transport/collective/plan"
 )
 
-// Report is how a task went between the nodes, or on one.
+// Report tells how a task went between the nodes, or on one.
 type Report struct {
 	Algorithm plan.Algorithm `json:"algorithm"`
 	// Because says what the algorithm was chosen by: "model", "option", "one
 	// node" or "one device".
 	Because string `json:"because"`
-	// Path is how the bytes went between the nodes: "direct", "window",
+	// Path is the way of the bytes between the nodes: "direct", "window",
 	// "stream"; "local" on one node, "device" inside one device.
 	Path string `json:"path"`
-	// Calls is how many collectives the nodes did, one for each segment;
+	// Calls counts the collectives that the nodes did, one for each segment;
 	// Predicted and Measured are the sums of their times.
 	Calls     uint64        `json:"calls"`
 	Predicted time.Duration `json:"predicted"`

@@ -72,7 +72,7 @@ func byRank(t Task, files []File) ([]*File, error) {
 	return byRank, nil
 }
 
-// segment is how many bytes of a file are in memory at once: what two of them
+// segment is the number of bytes of a file that are in memory at once: what two of them
 // take fits a processor's own cache.
 const segment = uint64(256 << 10)
 
@@ -80,7 +80,7 @@ const segment = uint64(256 << 10)
 type unit struct {
 	// from are the ranks that are read, to those that are written.
 	from, to []int
-	// at is where in a source, off where in a result.
+	// at is the offset in a source, off the one in a result.
 	at, off, n uint64
 }
 

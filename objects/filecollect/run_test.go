@@ -43,7 +43,7 @@ func (m *memory) failed() error {
 	return m.fail
 }
 
-// reference is what the results of a task are, the plain way.
+// reference returns the results of a task, the plain way.
 func reference(t *testing.T, task Task, sources [][]byte) [][]byte {
 	t.Helper()
 	results := make([][]byte, task.Ranks)

@@ -18,14 +18,14 @@ import (
 )
 
 const (
-	// maxJobs is how many collectives of one session may be under way.
+	// maxJobs bounds the collectives of one session that are under way.
 	maxJobs = 16
-	// answerLimit is how long a wait for a collective takes at most.
+	// answerLimit bounds a wait for a collective.
 	answerLimit = 5 * time.Second
-	// turnLimit is how long a question waits for the turn of its files, before it has
+	// turnLimit bounds the wait of a question for the turn of its files, before it has
 	// to be asked again.
 	turnLimit = 500 * time.Millisecond
-	// unwantedAfter is how long a node keeps its part of a collective that nobody asks
+	// unwantedAfter is the time a node keeps its part of a collective that nobody asks
 	// for: it holds memory, and others wait for the files. The node that has asked for
 	// it says that it is wanted several times in that time.
 	unwantedAfter = 2 * time.Minute
@@ -333,7 +333,7 @@ func (c *Collector) expire(name jobName, j *collected) {
 	}
 }
 
-// taskFromProto is what a node is asked for.
+// taskFromProto returns the task that a node is asked for.
 func taskFromProto(q *proto.CollectAsk) Task {
 	return Task{
 		Kind: plan.Kind(q.Kind), Type: elem.Type(q.Type), Op: elem.Op(q.Op), Root: int(q.Root),

@@ -11,7 +11,7 @@ import (
 // ErrTask is a task that can't be done.
 var ErrTask = errors.New("collect: not possible")
 
-// Task is what is to be done. It is the same at every node.
+// Task describes a collective. It is the same at every node.
 type Task struct {
 	// Kind is any but plan.Barrier.
 	Kind  plan.Kind
@@ -23,7 +23,7 @@ type Task struct {
 	Size uint64
 	// Strict combines in the order of the ranks.
 	Strict bool
-	// Algorithm is what nodes use among them; empty is the fastest.
+	// Algorithm is the one between the nodes; empty is the fastest.
 	Algorithm plan.Algorithm
 }
 
@@ -125,7 +125,7 @@ func (t Task) finish(p []byte) error {
 	return elem.Divide(t.Type, p, uint64(t.Ranks))
 }
 
-// RankError is what went wrong with the file of a rank.
+// RankError is a fault of the file of a rank.
 type RankError struct {
 	Rank int
 	Err  error

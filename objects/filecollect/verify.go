@@ -15,12 +15,12 @@ import (
 )
 
 const (
-	// VerifyBlock is how many bytes have one checksum.
+	// VerifyBlock is the number of bytes that have one checksum.
 	VerifyBlock = uint64(devices.MiB)
-	// verifyAtOnce is how many blocks a node is asked for at a time: what it
+	// verifyAtOnce is the number of blocks a node is asked for at a time: what it
 	// sums in a small part of the time that an answer may take.
 	verifyAtOnce = 64
-	// MaxVerified is how many files are compared at most.
+	// MaxVerified bounds the files that are compared.
 	MaxVerified = 128
 )
 

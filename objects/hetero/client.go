@@ -127,7 +127,7 @@ type HostObjects interface {
 	Delete(ctx context.Context, keys []string) (Results, error)
 }
 
-// Directory is what can be asked of keys and said of them.
+// Directory answers questions about keys, and changes their times to live.
 type Directory interface {
 	// Exist tells of each key whether it names an object whose bytes are there.
 	Exist(ctx context.Context, keys []string) ([]bool, error)

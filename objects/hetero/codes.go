@@ -34,7 +34,7 @@ type Status struct {
 	Err error
 	// Name is the sentinel's on the wire and in --json.
 	Name string
-	// Errno is what the same failure is in terms of files.
+	// Errno is the same failure in terms of files.
 	Errno syscall.Errno
 	// Seed are the status names of openYuanrong v0.9.2 that it stands for.
 	Seed []string
@@ -76,7 +76,7 @@ func StatusOf(err error) Status {
 	return rows[len(rows)-1]
 }
 
-// ContextError is what a call fails with that a context has ended.
+// ContextError returns the error of a call whose context has ended.
 func ContextError(err error) error {
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):

@@ -73,7 +73,7 @@ type DeviceBlobList struct {
 	// Device names the device that all blobs are on.
 	Device devices.Name `json:"device"`
 	Blobs  []Blob       `json:"blobs"`
-	// SourceOffset is where DevMGet begins to read in each blob of the key, in
+	// SourceOffset is the offset at which DevMGet begins to read in each blob of the key, in
 	// bytes. It is 0 in all other calls, and never negative.
 	SourceOffset int64 `json:"source_offset,omitempty"`
 }
@@ -87,12 +87,12 @@ func (l DeviceBlobList) Size() devices.Size {
 	return sum
 }
 
-// MetaInfo is what GetMetaInfo tells of one key.
+// MetaInfo is the answer of GetMetaInfo for one key.
 type MetaInfo struct {
 	Key string `json:"key"`
 	// Err is why nothing else is told: ErrNotFound for a key that is not there.
 	Err error `json:"-"`
-	// Device is where the object is.
+	// Device is the device that has the object.
 	Device devices.Name `json:"device"`
 	// Blobs are the sizes of the blobs in order; their sum is Size.
 	Blobs []devices.Size `json:"blobs"`

@@ -24,7 +24,7 @@ const (
 type SetOptions struct {
 	// Existing is ExistingSkip where it is empty.
 	Existing Existing
-	// TTL is how long the objects live, in whole seconds; 0 is for ever. The
+	// TTL is the objects' time to live, in whole seconds; 0 is for ever. The
 	// end is a point in time, which a restart of the mount does not move.
 	TTL time.Duration
 }
@@ -60,7 +60,7 @@ type ClaimOptions struct {
 
 // GetOptions are those of DevMGet and MGetH2D.
 type GetOptions struct {
-	// Timeout is how long keys that are not there yet are waited for; 0 is not
+	// Timeout bounds the wait for keys that are not there yet; 0 is not
 	// at all. Each key is on its own: one that is missing holds up no other.
 	Timeout time.Duration
 	// Replica makes the memory that was read into another source of the key,
@@ -74,7 +74,7 @@ func (o GetOptions) Validate() error { return CheckTimeout(o.Timeout) }
 
 // SubscribeOptions are those of DevSubscribe.
 type SubscribeOptions struct {
-	// Timeout is how long keys that are not published yet are waited for; 0
+	// Timeout bounds the wait for keys that are not published yet; 0
 	// is OneKeyTimeout for one key, and ManyKeysTimeout for several.
 	Timeout time.Duration
 }

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// Result is what became of one key of a call.
+// Result is the outcome for one key of a call.
 type Result struct {
 	Key string
 	// Err is nil for a key that succeeded.

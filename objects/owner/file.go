@@ -14,9 +14,9 @@ import (
 
 // What can be said of a file that was offered as memory.
 var (
-	// ErrNotMemory is what is no regular file of shared host memory.
+	// ErrNotMemory says that a file is no regular file of shared host memory.
 	ErrNotMemory = errors.New("owner: not shared host memory")
-	// ErrDenied is what the user may not have.
+	// ErrDenied says that the user may not have a file.
 	ErrDenied = errors.New("owner: not allowed to this user")
 )
 

@@ -56,7 +56,7 @@ type Guard struct {
 	mu sync.Mutex
 	// +checklocks:mu
 	closed bool
-	// control is where requests go; nil while there is no process.
+	// control takes requests; nil while there is no process.
 	// +checklocks:mu
 	control *net.UnixConn
 	// +checklocks:mu

@@ -18,7 +18,7 @@ var ErrGone = errors.New("owner: process is gone")
 // ID names one process for good.
 type ID struct {
 	PID int `json:"pid"`
-	// Start is when it began, in clock ticks since the boot.
+	// Start is the time at which it began, in clock ticks since the boot.
 	Start uint64 `json:"start"`
 	// Boot is the kernel's id of the boot that Start counts from.
 	Boot string `json:"boot"`
@@ -151,7 +151,7 @@ func (p *Process) BelongsTo(uid uint32) (bool, error) {
 	return mine, nil
 }
 
-// status is what /proc/PID/status says of a process's rights.
+// status has what /proc/PID/status says of a process's rights.
 type status struct {
 	leader int
 	uids   []uint32

@@ -33,7 +33,7 @@ type watched struct {
 	ended   map[uint64]func()
 }
 
-// poll is what the goroutine waits with.
+// poll is the descriptor that the goroutine waits with.
 type poll struct {
 	epoll, wake int
 	done        chan struct{}

@@ -15,7 +15,7 @@ import (
 
 // What a text may hold. A larger one is refused before it takes memory.
 const (
-	// MaxPieces is how many pieces an object can have.
+	// MaxPieces bounds the pieces of an object.
 	MaxPieces = 4096
 	// MaxText is the size in bytes of the longest text.
 	MaxText = 1 << 20

@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// ViewSuffix is what a view's name has behind that of its file.
+	// ViewSuffix ends a view's name, behind that of its file.
 	ViewSuffix = ".tensors"
 
 	npySuffix         = ".npy"
@@ -34,7 +34,7 @@ func FileOf(view string) (file string, ok bool) {
 	return file, ok && IsFile(file)
 }
 
-// File is what a file of tensors holds.
+// File has the contents of a file of tensors.
 type File struct {
 	// Tensors are in the order of their bytes.
 	Tensors []Tensor

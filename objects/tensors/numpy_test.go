@@ -21,7 +21,7 @@ func seed(t *testing.T) uint64 {
 	return n
 }
 
-// told is what NumPy says of a file.
+// told is NumPy's answer about a file.
 type told struct {
 	File    string
 	Error   string

@@ -10,7 +10,7 @@ import (
 	"slices"
 )
 
-// lengthBytes is how long the length before the header is.
+// lengthBytes is the size of the length before the header.
 const lengthBytes = 8
 
 // safetensorsHeader returns the length of the header, which is in the file as
@@ -155,7 +155,7 @@ func (s *scanner) counts(most int) []uint64 {
 	return out
 }
 
-// maxDepth is how deep what is not known may be nested.
+// maxDepth bounds the nesting of what is not known.
 const maxDepth = 32
 
 // ignore reads any value.

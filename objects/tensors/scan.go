@@ -22,7 +22,7 @@ type scanner struct {
 	longs bool
 }
 
-// scanBuffer is how much of a header is in memory at a time.
+// scanBuffer is the number of bytes of a header that are in memory at a time.
 const scanBuffer = 64 << 10
 
 // newScanner reads n bytes at off.

@@ -19,9 +19,9 @@ const (
 	// MaxHeader is the longest header in bytes, that of the safetensors
 	// format.
 	MaxHeader = 100_000_000
-	// MaxEntries is how many tensors and directories a file may have.
+	// MaxEntries bounds the tensors and directories of a file.
 	MaxEntries = 500_000
-	// maxDims is how many dimensions NumPy 2 opens; those before open 32.
+	// maxDims is the number of dimensions that NumPy 2 opens; those before open 32.
 	maxDims = 64
 	// maxCount is the largest number that is taken: what lseek can reach.
 	maxCount = 1<<63 - 1
@@ -29,7 +29,7 @@ const (
 
 // Tensor is one tensor of a file.
 type Tensor struct {
-	// Path is where the tree has it, such as "h/0/bias.npy".
+	// Path is its place in the tree, such as "h/0/bias.npy".
 	Path string
 	Type Type
 	// Shape are the lengths of the dimensions, the slowest first.
@@ -78,7 +78,7 @@ func (t *Tensor) packedShape() []uint64 {
 	return shape
 }
 
-// headerAlign is what the data of a .npy file is aligned to.
+// headerAlign is the alignment of the data of a .npy file.
 const headerAlign = 64
 
 const npyMagic = "\x93NUMPY"
@@ -124,7 +124,7 @@ func padded(out, text []byte, n int) []byte {
 	return append(out, '\n')
 }
 
-// byteLen is how many bytes a shape of a type takes.
+// byteLen returns the number of bytes that a shape of a type takes.
 func byteLen(t Type, shape []uint64) (uint64, error) {
 	n := t.Bits
 	// A dimension of 0 makes nothing of all others, however large.

@@ -9,7 +9,7 @@ import (
 
 // Type is the type of a tensor's elements.
 type Type struct {
-	// Name is what user.hmc.dtype tells: NumPy's or ml_dtypes' name
+	// Name is the text of user.hmc.dtype: NumPy's or ml_dtypes' name
 	// ("float32", "bfloat16"), or NumPy's type string for what has no name
 	// of its own (">f4", "|S10").
 	Name string

@@ -121,7 +121,7 @@ func (c *fakeClient) note(verb string, q adminapi.Call) error {
 	return c.whole
 }
 
-// last is what was asked last.
+// last returns what was asked last.
 func (c *fakeClient) last() (string, adminapi.Call) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -147,7 +147,7 @@ func (c *fakeClient) count(n int) {
 	c.under += n
 }
 
-// run is what becomes of the keys of a call.
+// run returns the outcomes for the keys of a call.
 func (c *fakeClient) run(ctx context.Context, verb string, q adminapi.Call) (hetero.Results, error) {
 	if err := c.note(verb, q); err != nil {
 		return nil, err

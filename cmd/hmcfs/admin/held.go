@@ -87,7 +87,7 @@ func (s *Server) sendLine(c *conn, head string, line adminapi.SessionLine) error
 	return err
 }
 
-// lastAnswers is how long the answers to a session's last calls may take.
+// lastAnswers bounds the time for the answers to a session's last calls.
 const lastAnswers = 5 * time.Second
 
 // endSession ends a session's client and returns when its last call has been
@@ -127,12 +127,12 @@ func (s *Server) call(do verb) http.HandlerFunc {
 }
 
 const (
-	// decoded is how much memory a byte of a call stands for at most, once it
+	// decoded bounds the memory that a byte of a call stands for, once it
 	// is decoded; sparseCall keeps to that. Up to manyValues values of a call
 	// may be shorter.
 	decoded    = 8
 	manyValues = 100_000
-	// bodyLimit is how long a call's body may take.
+	// bodyLimit bounds the time for a call's body.
 	bodyLimit = time.Minute
 )
 

@@ -21,7 +21,7 @@ type Keyed interface {
 	Listen(by objects.Caller) EventQueue
 }
 
-// EventQueue is what happens to keys, bounded by itself.
+// EventQueue has the events of keys, bounded by itself.
 type EventQueue interface {
 	// Next waits for the next event.
 	Next(ctx context.Context) (objects.Event, error)

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// lineBuffer is how much of an answer is gathered, in bytes.
+	// lineBuffer is the size to which an answer is gathered, in bytes.
 	lineBuffer = 32 << 10
 	// linesType is the type of their text.
 	linesType = "application/x-ndjson"
@@ -27,7 +27,7 @@ type lines struct {
 	control *http.ResponseController
 	text    bytes.Buffer
 	coder   *json.Encoder
-	// limit is how long a client may leave lines unread, once there is no room
+	// limit bounds the time that a client leaves lines unread, once there is no room
 	// for more of them; 0 is for ever.
 	limit time.Duration
 	// sent says that some have gone out.
@@ -77,7 +77,7 @@ func (l *lines) flush() error {
 // end hands over the rest, which the server sends with the answer's end.
 func (l *lines) end() { l.write() }
 
-// lineOf is what became of a key.
+// lineOf returns the line of a key and its error.
 func lineOf(n int, key string, err error) adminapi.Line {
 	line := adminapi.Line{N: n, Key: key}
 	if err != nil {
@@ -147,7 +147,7 @@ func (l *lines) putAll(all []adminapi.Line) int {
 	return len(all)
 }
 
-// endings is what became of keys and is not put yet. Any goroutine adds to it.
+// endings has the lines of keys that are not put yet. Any goroutine adds to it.
 type endings struct {
 	// came has room for one: there are lines to take.
 	came chan struct{}

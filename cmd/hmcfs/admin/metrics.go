@@ -22,7 +22,7 @@ type Operation struct {
 	Seconds float64
 }
 
-// Metrics are where the numbers come from. A nil function has none.
+// Metrics are the sources of the numbers. A nil function has none.
 type Metrics struct {
 	Version    string
 	Transfers  func() transport.Stats

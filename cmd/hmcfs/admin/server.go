@@ -64,7 +64,7 @@ type Sharer interface {
 	EndExports(ctx context.Context, ino metadata.Ino, by objects.Caller) error
 }
 
-// Options are what a server is made of.
+// Options describe a server.
 type Options struct {
 	// Socket is the path to listen at. What is there is removed: the caller
 	// holds the lock of the directory.
@@ -323,7 +323,7 @@ func (s *Server) answer(w http.ResponseWriter, value any, err error) {
 	writeError(w, status, code, err.Error())
 }
 
-// fault is how an error is told; the daemon's own is logged too.
+// fault returns the text and status of an error; the daemon's own is logged too.
 func (s *Server) fault(err error) (status int, code string) {
 	status, code = statusOf(err)
 	if status == http.StatusInternalServerError {

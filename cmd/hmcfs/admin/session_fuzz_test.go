@@ -122,7 +122,7 @@ func waitFor(t *testing.T, b *budget, n int) {
 	})
 }
 
-// stateOf is how much is left, and how many wait.
+// stateOf returns how much is left, and the number of those that wait.
 func stateOf(b *budget) (left int64, waiting int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -23,7 +23,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// sessionPatience is how long what is to happen may take.
+// sessionPatience bounds the wait for what is to happen.
 const sessionPatience = 60 * time.Second
 
 // keyedRig is a server of keys with fake clients.
@@ -32,7 +32,7 @@ type keyedRig struct {
 
 	server *admin.Server
 	socket string
-	// uid is whose the next connections are.
+	// uid is the user of the next connections.
 	uid atomic.Int64
 }
 

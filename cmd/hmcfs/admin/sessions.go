@@ -13,9 +13,9 @@ import (
 
 // What bounds the sessions of a user.
 const (
-	// maxSessions is how many another user than root and the owner has.
+	// maxSessions bounds those of a user other than root and the owner.
 	maxSessions = 32
-	// maxFiles is how many descriptors, or pieces of memory that may be one
+	// maxFiles bounds the descriptors, or pieces of memory that may be one
 	// each, a user has registered in all of them.
 	maxFiles = 4096
 	// maxListeners bounds the streams of events of a user.
@@ -28,7 +28,7 @@ const (
 )
 
 var (
-	// errNoSession is what everybody is told who names a session that is not
+	// errNoSession is the answer to all that name a session that is not
 	// there, or another user's: nobody learns which.
 	errNoSession = errors.New("this user has no such session")
 	errFiles     = fmt.Errorf("%w: too many pieces of memory of this user, at most %d", hetero.ErrNoMemory, maxFiles)
@@ -51,7 +51,7 @@ type session struct {
 	under map[*conn]struct{}
 }
 
-// user is what the sessions of one user share.
+// user is shared by the sessions of one user.
 type user struct {
 	sessions int // guarded by sessions.mu
 	files    int // guarded by sessions.mu
@@ -177,7 +177,7 @@ func (s *sessions) cut(one *session) {
 	}
 }
 
-// count is how many sessions a user has.
+// count returns the number of sessions of a user.
 func (s *sessions) count(uid int) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -41,7 +41,7 @@ type question struct {
 	conn *conn
 }
 
-// callerOf is who asks, as the store wants it.
+// callerOf returns the client as the store's caller.
 func callerOf(p Peer) objects.Caller {
 	return objects.Caller{UID: uint32(p.UID), GID: uint32(p.GID), PID: p.PID, Groups: p.Groups}
 }

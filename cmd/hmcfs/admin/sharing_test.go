@@ -142,12 +142,12 @@ func (s *sharer) last() asked {
 	return s.asked
 }
 
-// asked is what a store is asked.
+// asked is a question to a store.
 type asked struct {
 	caller objects.Caller
 	bind   objects.BindRequest
 	option objects.ExportOptions
-	// bound is what the memory of a bind holds.
+	// bound has the content of the memory of a bind.
 	bound []byte
 }
 

@@ -87,7 +87,7 @@ func (d *fakeDirectory) Each(ctx context.Context, keys []string, _ bool, timeout
 	return nil
 }
 
-// takes is what arrivals hands out.
+// takes records what arrivals hands out.
 type takes struct {
 	taken  chan string
 	failed map[int]error

@@ -17,7 +17,7 @@ import (
 	"github.com/hmcfs/hmcfs/objects/share"
 )
 
-// bindFlags are how a person tells memory.
+// bindFlags are the options by which a person names memory.
 type bindFlags struct {
 	handle, path, ipc, family, device string
 	memfd, vmm, pid                   int

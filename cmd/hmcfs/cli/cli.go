@@ -121,7 +121,7 @@ func Run(ctx context.Context, env Env) int {
 	return a.runWithSignals(ctx, cancel)
 }
 
-// patience is how long a verb has to end after a signal; a mount after a
+// patience is the time that a verb has to end after a signal; a mount after a
 // second one.
 const patience = 3 * time.Second
 
@@ -212,8 +212,8 @@ func (a *app) note(format string, args ...any) {
 	fmt.Fprintf(a.Stderr, "hmcfs: "+format+"\n", args...)
 }
 
-// host is what the places of mounts depend on.
+// host returns what the places of mounts depend on.
 func (a *app) host() place.Host { return place.Host{UID: a.UID, Getenv: a.Getenv} }
 
-// out is where answers go.
+// out returns the writer for answers.
 func (a *app) out() io.Writer { return a.Stdout }

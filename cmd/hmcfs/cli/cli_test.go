@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// result is what one run of the command line gave.
+// result is the result of one run of the command line.
 type result struct {
 	code        int
 	out, errors string

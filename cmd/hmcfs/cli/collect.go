@@ -165,7 +165,7 @@ func (c fileVerb) fromEnvironment(r *adminapi.CollectRequest, getenv func(string
 	return nil
 }
 
-// request is what can be told without looking at the files.
+// request returns what can be told without looking at the files.
 func (c fileVerb) request(args []string, f *collectFlags) (adminapi.CollectRequest, error) {
 	r := adminapi.CollectRequest{Verb: c.kind.String(), Root: f.root, Strict: f.strict, Algorithm: f.algorithm}
 	if f.op != "" {
@@ -207,7 +207,7 @@ func (a *app) printCollect(c fileVerb, r adminapi.CollectAnswer) {
 	}
 }
 
-// dtypeAttr is where a file says what its elements are.
+// dtypeAttr is the attribute in which a file says what its elements are.
 const dtypeAttr = "user.hmc.dtype"
 
 // dtype is the type of the elements: what was given, or what the files say.

@@ -16,7 +16,7 @@ import (
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/place"
 )
 
-// readyMessage is what a daemon tells the command that started it, once.
+// readyMessage is told once, by a daemon to the command that started it.
 type readyMessage struct {
 	Ready    bool     `json:"ready"`
 	Warnings []string `json:"warnings,omitempty"`

@@ -96,7 +96,7 @@ func measureAll(m *share.Memory) error {
 	return nil
 }
 
-// rest is how many bytes of host memory lie behind the offset of a piece.
+// rest returns the number of bytes of host memory that lie behind the offset of a piece.
 func rest(pid int, p share.Piece) (devices.Size, error) {
 	path := p.Path
 	if p.FD != nil {

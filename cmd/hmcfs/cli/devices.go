@@ -71,7 +71,7 @@ func discover(ctx context.Context, reg *devices.Registry) []familyRow {
 	return rows
 }
 
-// specOf is how a person asks for a device. There is only one host.
+// specOf returns the spec by which a person asks for a device. There is only one host.
 func specOf(i devices.Info) string {
 	if i.Family == host.Family {
 		return string(i.Family)

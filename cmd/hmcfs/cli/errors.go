@@ -12,7 +12,7 @@ import (
 // The exit codes. docs/cli.md promises them.
 const (
 	exitOK = 0
-	// exitFailure is what went wrong on the way.
+	// exitFailure says that something went wrong on the way.
 	exitFailure = 1
 	// exitUsage is a fault in the flags, the environment or a config file;
 	// nothing has been touched.

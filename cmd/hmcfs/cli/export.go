@@ -18,7 +18,7 @@ import (
 	"github.com/hmcfs/hmcfs/objects/share"
 )
 
-// exportEnv is where a command finds the text of what it gets.
+// exportEnv is the variable in which a command finds the text of what it gets.
 const exportEnv = "HMCFS_EXPORT"
 
 type exportFlags struct {
@@ -121,7 +121,7 @@ func printExport(w io.Writer, file string, m share.Memory) error {
 	return t.Flush()
 }
 
-// handleText is what names a piece.
+// handleText returns the text that names a piece.
 func handleText(pid int, p share.Piece) string {
 	switch {
 	case p.Path != "":

@@ -29,7 +29,7 @@ func findMount(path string) (place.Mount, error) {
 	return m, nil
 }
 
-// wayOut is what somebody may have meant by a path that is on no mount.
+// wayOut guesses what somebody may have meant by a path that is on no mount.
 func wayOut(abs, path string) string {
 	_, err := os.Stat(abs)
 	if all, merr := place.Mounts(); merr == nil && err != nil {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// helperName is what mount(8) calls for file systems of type hmcfs.
+// helperName is the name by which mount(8) calls the helper for type hmcfs.
 const helperName = "mount.hmcfs"
 
 // The exit codes of mount(8).
@@ -16,7 +16,7 @@ const (
 	mountFailure = 32
 )
 
-// helperCall is what mount(8) asks for.
+// helperCall is a request of mount(8).
 type helperCall struct {
 	source, mountPoint string
 	options            []string

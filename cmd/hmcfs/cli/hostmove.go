@@ -120,7 +120,7 @@ func (h *hostMoves) batch(ctx context.Context, moves []hostMove) {
 	}
 }
 
-// pace is how many seconds a byte of a call took.
+// pace returns the seconds that a byte of a call took.
 func pace(moves []*hostMove, took time.Duration) float64 {
 	var sum devices.Size
 	for _, v := range moves {
@@ -163,7 +163,7 @@ func parseBlobs(text string) ([]devices.Size, error) {
 	return out, nil
 }
 
-// blobsText is what parseBlobs reads.
+// blobsText returns a text that parseBlobs reads.
 func blobsText(sizes []devices.Size) string {
 	texts := make([]string, len(sizes))
 	for i, s := range sizes {

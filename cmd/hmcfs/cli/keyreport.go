@@ -11,7 +11,7 @@ import (
 	"github.com/hmcfs/hmcfs/objects/hetero"
 )
 
-// keyRow is what became of one key, and its row in --json.
+// keyRow is the outcome for one key, and its row in --json.
 type keyRow struct {
 	Key  string `json:"key"`
 	Path string `json:"path,omitempty"`
@@ -34,7 +34,7 @@ type keyReport struct {
 	verb string
 	bar  *progress
 	rows []keyRow
-	// line is what is written of a key that succeeded, before the sum of all;
+	// line returns the line of a key that succeeded, before the sum of all;
 	// nil is nothing.
 	line   func(keyRow) string
 	failed int
@@ -187,7 +187,7 @@ func faultText(err error) string {
 	return text
 }
 
-// wayOutOf is what helps where nobody knows better.
+// wayOutOf returns the hint where nobody knows better.
 func wayOutOf(kind error) string {
 	for _, w := range []struct {
 		kind error

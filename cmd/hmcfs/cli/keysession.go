@@ -43,7 +43,7 @@ func (a *app) openKeys(ctx context.Context, m place.Mount) (hetero.Client, error
 	return client.OpenSession(ctx, socket)
 }
 
-// keySocket is where the daemon of a mount listens. The mount itself tells it
+// keySocket returns the path at which the daemon of a mount listens. The mount itself tells it
 // to whoever it is open to; others learn what is wrong.
 func (a *app) keySocket(ctx context.Context, m place.Mount) (string, error) {
 	socket, err := answers(ctx, m, socketOf)
@@ -95,10 +95,10 @@ func (a *app) onKeys(ctx context.Context, verb string, pairs []keyPath, f *keyFl
 	return r.finish(ctx, *f.asJSON, err)
 }
 
-// keyFile is where a mount shows a key.
+// keyFile returns the path at which a mount shows a key.
 func keyFile(m place.Mount, key string) string { return filepath.Join(m.MountPoint, keysDir, key) }
 
-// publishedFile is where a mount shows what is published under a key.
+// publishedFile returns the path at which a mount shows what is published under a key.
 func publishedFile(m place.Mount, key string) string {
 	return filepath.Join(m.MountPoint, publishDir, key)
 }

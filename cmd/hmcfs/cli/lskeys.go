@@ -24,7 +24,7 @@ type listedKey struct {
 	State  string `json:"state"`
 	// Blobs are the sizes of the blobs, separated by commas.
 	Blobs string `json:"blobs,omitempty"`
-	// TTL is how many seconds are left; nil is for ever.
+	// TTL is the number of seconds that are left; nil is for ever.
 	TTL *int64 `json:"ttl,omitempty"`
 	// Path is the object's file.
 	Path string `json:"path"`

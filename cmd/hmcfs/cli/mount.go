@@ -136,7 +136,7 @@ func (m *mountRun) background(ctx context.Context, s *config.Settings, p place.P
 	return err
 }
 
-// logPath is where a daemon in the background logs to.
+// logPath returns the path of the log of a daemon in the background.
 func logPath(s *config.Settings, p place.Paths) string {
 	if s.LogFile != "" {
 		return s.LogFile

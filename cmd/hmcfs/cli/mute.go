@@ -17,10 +17,10 @@ import (
 )
 
 const (
-	// answerLimit is how long a daemon may take to say that it is there. It
+	// answerLimit bounds the time that a daemon takes to say that it is there. It
 	// asks no device and no file for that.
 	answerLimit = 5 * time.Second
-	// askAgain is how often a daemon that works at something is asked.
+	// askAgain is the interval at which a daemon that works at something is asked.
 	askAgain = time.Second
 )
 
@@ -104,7 +104,7 @@ func whileHeard(ctx context.Context, c *client.Client, p place.Paths, ask func(c
 	return err
 }
 
-// answers is what fn, which asks the mount itself, returns; a mount that says
+// answers returns what fn, which asks the mount itself, returns; a mount that says
 // nothing within answerLimit is a *muteError. fn may go on then.
 func answers[T any](ctx context.Context, m place.Mount, fn func(mountPoint string) T) (T, error) {
 	got := make(chan T, 1)

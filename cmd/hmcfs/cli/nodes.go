@@ -158,7 +158,7 @@ func nodeState(n adminapi.Node) string {
 	}
 }
 
-// maxProblem is how many characters of a problem fit into a table.
+// maxProblem bounds the characters of a problem in a table.
 const maxProblem = 60
 
 // shortProblem is the end of a chain of errors, which says why: the rest says
@@ -175,7 +175,7 @@ func shortProblem(text string) string {
 	return last
 }
 
-// viewProblem is what is wrong with the service that knows the nodes.
+// viewProblem tells what is wrong with the service that knows the nodes.
 func viewProblem(s members.State) string {
 	switch {
 	case !s.UnreachableSince.IsZero():

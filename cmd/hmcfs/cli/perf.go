@@ -123,7 +123,7 @@ func (a *app) perfServeVerb() *cobra.Command {
 	return cmd
 }
 
-// listen is where a server listens.
+// listen returns the address at which a server listens.
 func (f *perfFlags) listen(texts []string) ([]control.Address, error) {
 	var all []control.Address
 	var faults []error
@@ -242,7 +242,7 @@ func (m *measureFlags) runOptions(a *app, args []string) (perf.RunOptions, error
 	return o, err
 }
 
-// peer is where a server is, by HMC's rule where there is a directory of
+// peer returns the address of a server, by HMC's rule where there is a directory of
 // sockets.
 func (f *perfFlags) peer(text, local, override string) (control.Address, error) {
 	at, err := control.ParseAddress(text)

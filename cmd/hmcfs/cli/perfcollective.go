@@ -146,7 +146,7 @@ func (f *collectiveFlags) add(cmd *cobra.Command) {
 	flags.BoolVar(&f.strict, "strict", false, "Combine in the order of the ranks.")
 }
 
-// options are what the flags say, but for the memory.
+// options returns those that the flags mean, but for the memory.
 func (f *collectiveFlags) options() (perf.CollectiveOptions, error) {
 	o := perf.CollectiveOptions{Rounds: f.rounds, WarmUp: f.warmUp, Apart: f.apart, Private: f.private, Compare: f.compare}
 	var faults []error
@@ -210,7 +210,7 @@ func (f *collectiveFlags) measure(ctx context.Context, j *job.Job, set *env.Sett
 	return append(rows, more...), err
 }
 
-// source is where memory is taken, until done is called.
+// source returns a source of memory, until done is called.
 func (f *collectiveFlags) source(ctx context.Context, j *job.Job) (take func(devices.Size) (*region.Buffer, error), done func() error, err error) {
 	if devices.Name(f.memory) == perf.Host {
 		return j.Table().Alloc, func() error { return nil }, nil

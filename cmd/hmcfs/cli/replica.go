@@ -43,7 +43,7 @@ type holding struct {
 	c    hetero.Client
 	r    *keyReport
 	keys []string
-	// lists are where each key goes, without blobs where it does not.
+	// lists has the place for each key, without blobs for one that goes nowhere.
 	lists []hetero.DeviceBlobList
 	size  devices.Size
 	held  int

@@ -137,7 +137,7 @@ func (a *app) executable() string {
 	return a.Executable
 }
 
-// jobsDir is where jobs have their directories: the user's own place for
+// jobsDir returns the place for the directories of jobs: the user's own place for
 // sockets, or that of all. After su the place is another user's, who could put
 // anything where the job's secret is to be.
 func (a *app) jobsDir() string {

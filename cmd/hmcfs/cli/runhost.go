@@ -18,7 +18,7 @@ import (
 // done, by way of an agent such as ssh.
 const runHostName = "run-host"
 
-// defaultAgent is what reaches other machines where nobody says otherwise. It
+// defaultAgent reaches other machines where nobody says otherwise. It
 // asks for no password: nobody could answer it.
 const defaultAgent = "ssh -x -o BatchMode=yes"
 

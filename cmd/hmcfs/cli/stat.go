@@ -145,7 +145,7 @@ func mountOfDev(file string, dev uint64) (place.Mount, error) {
 	return place.Mount{}, notMounted("%s is not on an hmcfs mount", file)
 }
 
-// objectFromXattrs is what anyone who may read the file can know of it.
+// objectFromXattrs returns what anyone who may read the file can know of it.
 func objectFromXattrs(file string) adminapi.Object {
 	get := func(name string) string { return xattr(file, "user.hmc."+name) }
 	o := adminapi.Object{

@@ -36,7 +36,7 @@ func (f *topoFlags) addSize(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.size, "size", "1MiB", "The size of a transfer, which decides between short ways and wide ones.")
 }
 
-// graph is what the flags mean.
+// graph returns the graph that the flags mean.
 func (f *topoFlags) graph(ctx context.Context, a *app) (*topology.Graph, error) {
 	switch {
 	case f.file != "" && f.mount != "":
@@ -232,7 +232,7 @@ func printRoute(w io.Writer, r *topology.Route) error {
 	return nil
 }
 
-// topoRing is what `topo ring --json` prints.
+// topoRing is printed by `topo ring --json`.
 type topoRing struct {
 	Ring  []topology.ID `json:"ring"`
 	Order []int         `json:"order"`

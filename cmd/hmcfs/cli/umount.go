@@ -134,9 +134,9 @@ func (a *app) umountLiving(ctx context.Context, c *client.Client, p place.Paths,
 }
 
 const (
-	// endLimit is how long a daemon may take from its answer to its end.
+	// endLimit bounds the time from a daemon's answer to its end.
 	endLimit = 30 * time.Second
-	// muteEndLimit is how long one is waited for that lost its mount because
+	// muteEndLimit bounds the wait for one that lost its mount because
 	// it did not answer: it may have been slow only.
 	muteEndLimit = 2 * time.Second
 )

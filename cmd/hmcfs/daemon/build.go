@@ -65,7 +65,7 @@ func (d *Daemon) takePlaces(ctx context.Context, back *undo) error {
 	return clearMountPoint(p.MountPoint)
 }
 
-// endingLimit is how long a daemon that ends is waited for.
+// endingLimit bounds the wait for a daemon that ends.
 const endingLimit = 15 * time.Second
 
 // acquire locks a file. A holder without a mount is about to end, as after

@@ -129,7 +129,7 @@ func joinFault(err error) error {
 	return err
 }
 
-// localSocket is where nodes of this machine connect, who may then share
+// localSocket returns the address at which nodes of this machine connect, which may then share
 // memory; none where they are told not to.
 func (d *Daemon) localSocket() (control.Address, bool) {
 	may := d.others.parsed.Transports
@@ -177,7 +177,7 @@ func (d *Daemon) openCluster(ctx context.Context) error {
 	return err
 }
 
-// dialLimit is how long a connection to a node may take to be made.
+// dialLimit bounds the time to make a connection to a node.
 const dialLimit = 3 * time.Second
 
 // remoteOwner returns the only user that gets in from other nodes, as it is the only one
@@ -207,7 +207,7 @@ func closedTo(owner *uint32, s cluster.Squash) string {
 	return ""
 }
 
-// leaveLimit is how long leaving may take: who waits longer has nobody to tell.
+// leaveLimit bounds the time to leave: a process that waits longer has nobody to tell.
 const leaveLimit = 5 * time.Second
 
 // leaveOthers ends what join began. What fails of it is not the mount's.
@@ -243,7 +243,7 @@ func (d *Daemon) leave(ctx context.Context, o *others) error {
 	return errors.Join(errs...)
 }
 
-// otherNodes are what the mount shows of them; nil is none.
+// otherNodes returns those that the mount shows; nil is none.
 func (d *Daemon) otherNodes() *cluster.Cluster {
 	if d.others == nil {
 		return nil

@@ -66,7 +66,7 @@ type Daemon struct {
 	// over is closed when Run serves no more wishes.
 	over chan struct{}
 
-	// warned is what the person who mounts is told. Only build writes it.
+	// warned has the warnings for the person who mounts. Only build writes it.
 	warned []string
 }
 
@@ -154,7 +154,7 @@ func (d *Daemon) finish(ctx context.Context, keep bool, reply chan<- umountReply
 	return err
 }
 
-// sharesLimit is how long sessions, bind and export under way are waited for.
+// sharesLimit bounds the wait for sessions, bind and export under way.
 const sharesLimit = 30 * time.Second
 
 // endShares keeps the admin socket from the store, which is about to close.

@@ -55,7 +55,7 @@ func (h *heard) Close() { h.queue.Close() }
 // keys are those of all nodes.
 func (d *Daemon) keys() objects.Keys { return cluster.NewKeys(d.store, d.otherNodes()) }
 
-// keysAtOnce is how many keys are listed at once.
+// keysAtOnce is the number of keys that are listed at once.
 const keysAtOnce = 512
 
 // Keys hands out the keys that begin with a prefix, or what is published, here and at

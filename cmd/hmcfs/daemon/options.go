@@ -10,13 +10,13 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-// Options are what a daemon is made of.
+// Options describe a daemon.
 type Options struct {
 	// Settings are the mount's options. Required.
 	Settings *config.Settings
 	// Proofs are for a mount among others.
 	Proofs Proofs
-	// Places are where the mount's things go. Required.
+	// Places are those of the mount's things. Required.
 	Places place.Paths
 	// UID is the user whose mount it is.
 	UID int
@@ -28,7 +28,7 @@ type Options struct {
 	// Guard is the command of the process that takes what clients send and
 	// name: it runs owner.ServeGuard. nil takes it in this process.
 	Guard func() *exec.Cmd
-	// LogFile is where the log goes, for status.
+	// LogFile is the path of the log, for status.
 	LogFile string
 	// Logger gets the messages of all layers; nil is silent.
 	Logger *zap.Logger

@@ -2,10 +2,10 @@ package daemon
 
 import "crypto/tls"
 
-// Proofs are what a mount among others shows and demands, read from their
+// Proofs has what a mount among others shows and demands, read from their
 // files.
 type Proofs struct {
-	// Secret is what all nodes share.
+	// Secret is shared by all nodes.
 	Secret []byte
 	// TLS is for the connections between nodes; nil is none.
 	TLS *tls.Config
@@ -13,6 +13,6 @@ type Proofs struct {
 	Etcd *tls.Config
 	// EtcdPassword is that of the user that the options name.
 	EtcdPassword string
-	// Warnings are what is wrong with the files, and does not stop anybody.
+	// Warnings tells what is wrong with the files, and does not stop anybody.
 	Warnings []string
 }

@@ -37,7 +37,7 @@ func (d *Daemon) warn(text string) {
 	d.log.Warn(text)
 }
 
-// warnings are what was noted, and what of the mount is slower than it could
+// warnings returns what was noted, and what of the mount is slower than it could
 // be.
 func (d *Daemon) warnings() []string {
 	st := d.server.Status()

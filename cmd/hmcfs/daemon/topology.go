@@ -17,7 +17,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/topology"
 )
 
-// joined is what is known of how devices are joined. It does not change once
+// joined has what is known of how devices are joined. It does not change once
 // the mount answers.
 type joined struct {
 	// file is the graph of the option; nil is to look.
@@ -109,7 +109,7 @@ func Pairs(ctx context.Context, reg *devices.Registry, infos []devices.Info) (pa
 	return pairs, problems
 }
 
-// Topology is how our devices are joined with each other and, as far as that is
+// Topology returns how our devices are joined with each other and, as far as that is
 // known here, with those of other nodes, which are called NODE/DEVICE.
 func (d *Daemon) Topology() (*topology.Graph, error) {
 	if d.joined.file != nil {

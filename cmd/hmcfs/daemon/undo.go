@@ -2,7 +2,7 @@ package daemon
 
 import "slices"
 
-// undo is what has to be done to take back what was built so far.
+// undo has the steps that take back what was built so far.
 type undo struct{ steps []func() }
 
 func (u *undo) push(step func()) { u.steps = append(u.steps, step) }

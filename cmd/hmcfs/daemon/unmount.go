@@ -15,7 +15,7 @@ import (
 	"github.com/hmcfs/hmcfs/objects/adminapi"
 )
 
-// grace is how long whoever still has files open may go on after a lazy
+// grace is the time that programs which still have files open may go on after a lazy
 // unmount, before the connection is cut.
 const grace = 5 * time.Second
 

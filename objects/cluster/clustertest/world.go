@@ -20,13 +20,13 @@ import (
 	"github.com/hmcfs/hmcfs/transport/control"
 )
 
-// Secret is what the nodes know.
+// Secret returns the secret that the nodes share.
 func Secret() []byte { return []byte("a secret of the cluster's tests") }
 
 // Root is the user root with no groups.
 func Root() objects.Caller { return objects.Caller{} }
 
-// Options is what a world is made with. The zero value is two nodes, a and b,
+// Options describe a world. The zero value is two nodes, a and b,
 // over TCP, where root is root.
 type Options struct {
 	Names []members.Name

@@ -62,7 +62,7 @@ type Attr struct {
 	Path      string
 	State     string
 	Expires   Time
-	// Keep is how long the answer may be remembered, in milliseconds: the
+	// Keep is the time the answer may be remembered, in milliseconds: the
 	// owner pushes NoticeInvalid for as long. 0 is not at all.
 	Keep uint32
 	// Order counts the changes that the owner had noted before it read the inode. Of
@@ -266,7 +266,7 @@ type MoveAsk struct {
 	KillPriv bool
 }
 
-// MoveAnswer is what was moved. Less than asked for without an error is the
+// MoveAnswer counts what was moved. Less than asked for without an error is the
 // end of a file that was read, or a device that is full.
 type MoveAnswer struct {
 	_    struct{} `cbor:",toarray"`
@@ -298,7 +298,7 @@ type SeekAsk struct {
 	Hole   bool
 }
 
-// SeekAnswer is where it leads.
+// SeekAnswer has the offset that was found.
 type SeekAnswer struct {
 	_   struct{} `cbor:",toarray"`
 	Off uint64
@@ -336,7 +336,7 @@ type KeyAsk struct {
 	Publish bool
 }
 
-// KeyAnswer is where its object is: a path from the mount's root ("cuda0/a"),
+// KeyAnswer has the place of its object: a path from the mount's root ("cuda0/a"),
 // its attributes and the sizes of its blobs.
 type KeyAnswer struct {
 	_     struct{} `cbor:",toarray"`

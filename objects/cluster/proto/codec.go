@@ -12,7 +12,7 @@ import (
 // ErrBody is a body that breaks the rules.
 var ErrBody = errors.New("proto: malformed body")
 
-// maxDepth is how deep arrays lie in each other: a page has entries, these have
+// maxDepth bounds the nesting of arrays: a page has entries, these have
 // attributes, these have times.
 const maxDepth = 6
 
@@ -20,7 +20,7 @@ const maxDepth = 6
 // structs have bounds of their own: see bounded.
 const maxElements = 1 << 16
 
-// modes are how bodies are written and read.
+// modes has the options by which bodies are written and read.
 type modes struct {
 	enc cbor.EncMode
 	// dec reads lists of numbers and texts, page lists of structs too.

@@ -12,7 +12,7 @@ const (
 	MaxRanks = 64
 	// JobSize is the length of the name of one, in bytes.
 	JobSize = 16
-	// MaxBlocks is how many blocks are summed at once, of MaxBlock bytes at most.
+	// MaxBlocks bounds the blocks summed at once, of MaxBlock bytes at most.
 	MaxBlocks = 256
 	MaxBlock  = 16 << 20
 	// maxCosts is the most bytes of costs.
@@ -58,7 +58,7 @@ type CollectFile struct {
 type JobAsk struct {
 	_   struct{} `cbor:",toarray"`
 	Job []byte
-	// Wait is how long the answer may take, in milliseconds.
+	// Wait bounds the time that the answer takes, in milliseconds.
 	Wait uint32
 	// Commit makes the results the contents of their files; without it they are
 	// dropped.
@@ -79,7 +79,7 @@ type CollectAnswer struct {
 	Sent      uint64
 	Received  uint64
 	Retries   uint32
-	// Costs are what was measured, or given.
+	// Costs has what was measured, or given.
 	Costs []byte
 }
 

@@ -2,7 +2,7 @@ package proto
 
 import "fmt"
 
-// MaxKeys is how many keys are asked for at once.
+// MaxKeys bounds the keys that are asked for at once.
 const MaxKeys = 192
 
 // HaveKeysAsk asks whether a node has keys that can be seen there. With Claim

@@ -38,14 +38,14 @@ type buffer struct {
 	mem Memory
 	// lists are the blobs, a list for each key.
 	lists []hetero.DeviceBlobList
-	// shadow is what the memory must hold.
+	// shadow has the bytes that the memory must hold.
 	shadow []byte
 	// loose says that nobody knows what the memory holds: its client was
 	// killed while it received.
 	loose bool
 }
 
-// maxGap is how many bytes lie between two blobs at most.
+// maxGap bounds the bytes between two blobs.
 const maxGap = 40
 
 // buffer takes memory for blobs on a device, and fills it.
@@ -82,7 +82,7 @@ func (b *buffer) fill() {
 	b.mem.Write(b.env.TB, 0, b.shadow)
 }
 
-// blob is what the k-th blob of the i-th key must hold.
+// blob returns what the k-th blob of the i-th key must hold.
 func (b *buffer) blob(i, k int) []byte {
 	at := b.lists[i].Blobs[k]
 	return b.shadow[at.Off:][:at.Size]

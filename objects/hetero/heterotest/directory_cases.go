@@ -9,7 +9,7 @@ import (
 	"github.com/hmcfs/hmcfs/objects/hetero"
 )
 
-// directoryCases are what can be asked of keys.
+// directoryCases ask about keys.
 func directoryCases() []testCase {
 	return []testCase{
 		{"E1 the sizes of what is set", checkInfoOfSet},

@@ -14,11 +14,11 @@ import (
 )
 
 const (
-	// runPatience is how long Run waits for what must happen, tryPatience how
+	// runPatience is the time that Run waits for what must happen, tryPatience how
 	// long Try does, which expects that it does not.
 	runPatience = 60 * time.Second
 	tryPatience = time.Second
-	// moment is how long it waits for what must not.
+	// moment is the time it waits for what must not.
 	moment = 50 * time.Millisecond
 )
 
@@ -31,7 +31,7 @@ type env struct {
 	prefix string
 	// made are the keys that keys has made, but for those of very many.
 	made []string
-	// patience is how long the case waits for what must happen.
+	// patience is the time that the case waits for what must happen.
 	patience time.Duration
 	buffers  []*buffer
 }
@@ -67,7 +67,7 @@ func (e *env) keys(name string, n int) []string {
 	return out
 }
 
-// tidyKeys is how many keys tidy removes at a time. Cases of more remove them
+// tidyKeys is the number of keys that tidy removes at a time. Cases of more remove them
 // themselves.
 const tidyKeys = 1000
 

@@ -25,7 +25,7 @@ func (u *user) tiny(n int) *buffer {
 	return u.buffer(u.env.near(), same(n, shape{1})...)
 }
 
-// most is how many keys a call takes: in a short run the fifth of it, which the
+// most returns the number of keys of a call: in a short run the fifth of it, which the
 // records hold in more than one transaction too.
 func most() int {
 	if testing.Short() {

@@ -7,7 +7,7 @@ import (
 	"github.com/hmcfs/hmcfs/objects/hetero"
 )
 
-// room is how much the host device takes at most. The case is skipped where it
+// room bounds the host device's size. The case is skipped where it
 // is too much to be filled.
 func (e *env) room() int {
 	e.Helper()

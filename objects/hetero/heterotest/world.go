@@ -8,7 +8,7 @@ import (
 	"github.com/hmcfs/hmcfs/objects/hetero"
 )
 
-// World is where clients live: one mount. Its methods are called by one test
+// World is one mount, with clients. Its methods are called by one test
 // at a time.
 type World interface {
 	// Devices names the devices whose memory clients can have, at least one.
@@ -27,7 +27,7 @@ type World interface {
 
 // Limited is a world whose host device is small enough to be filled.
 type Limited interface {
-	// HostRoom is how many bytes the host device takes at most.
+	// HostRoom bounds the bytes that the host device takes.
 	HostRoom() devices.Size
 }
 
@@ -48,7 +48,7 @@ type Peer interface {
 // Memory is memory of a client, seen by its owner: not by way of the objects
 // that are made of it.
 type Memory interface {
-	// ID is what blobs name it by.
+	// ID returns the number by which blobs name it.
 	ID() hetero.MemoryID
 	// Write puts bytes at an offset.
 	Write(t testing.TB, off devices.Offset, p []byte)

@@ -11,10 +11,10 @@ import (
 	"github.com/hmcfs/hmcfs/objects/hetero"
 )
 
-// closeWait is how long Close waits for calls that end.
+// closeWait bounds the wait of Close for calls that end.
 const closeWait = 2 * time.Second
 
-// Options are what a client is made of.
+// Options describe a client.
 type Options struct {
 	// Store holds the objects. Required. It is closed after the client.
 	Store *objects.Store
@@ -129,7 +129,7 @@ func (c *Client) begin(ctx context.Context) (call context.Context, leave func(),
 	}, nil
 }
 
-// failure is what a key of a call fails with: ErrClosed for all that the
+// failure returns the error of a key of a call: ErrClosed for all that the
 // client's end has cut short.
 func (c *Client) failure(err error) error {
 	if err == nil {

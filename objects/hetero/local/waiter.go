@@ -15,7 +15,7 @@ import (
 	"github.com/hmcfs/hmcfs/objects/hetero"
 )
 
-// workers is how many keys of one call are transferred at a time: enough to
+// workers is the number of keys of one call that are transferred at a time: enough to
 // hide what each key costs beside its bytes.
 const workers = 8
 
@@ -24,7 +24,7 @@ type plan struct {
 	keys []string
 	// published says that publications are meant.
 	published bool
-	// timeout is how long a missing key is waited for; late is what it fails
+	// timeout bounds the wait for a missing key; late is what it fails
 	// with.
 	timeout time.Duration
 	late    error
@@ -78,7 +78,7 @@ type waiter struct {
 	absent map[int]progress
 }
 
-// progress is how far a key is that was not there.
+// progress is the state of a key that was not there.
 type progress struct {
 	// trying says that an attempt is under way, again that something happened to
 	// the key since it began.

@@ -18,7 +18,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport"
 )
 
-// hostRoom is how much the host device of a world takes.
+// hostRoom is the size of the host device of a world, in bytes.
 const hostRoom = 16 * devices.MiB
 
 // world is a store of this process, whose clients adopt memory of its devices.
