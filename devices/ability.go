@@ -145,7 +145,7 @@ type AsideFile struct {
 	// Size is its length, and Used the memory that it takes.
 	Size uint64
 	Used Size
-	// Changed is when its bytes were changed last.
+	// Changed is the time of the last change of its bytes.
 	Changed time.Time
 }
 

@@ -11,7 +11,7 @@ type Family string
 // Ordinal counts the devices of one family from 0.
 type Ordinal int
 
-// Name is what a device is called everywhere: its directory in the mount,
+// Name is the name of a device everywhere: its directory in the mount,
 // its row in a table. "host" has no ordinal; others are "sim0", "ocl1".
 type Name string
 
@@ -25,11 +25,11 @@ type Info struct {
 	Ordinal Ordinal
 	// Model is the vendor's name for it, for people.
 	Model string
-	// Total is how much memory hmcfs may use of it, in bytes.
+	// Total is the memory that hmcfs may use of it, in bytes.
 	Total Size
 	// MaxAlloc is the largest single allocation; 0 means Total.
 	MaxAlloc Size
-	// Align is what the start of an allocation is aligned to, in bytes.
+	// Align is the alignment of the start of an allocation, in bytes.
 	Align Size
 	// PCI is the bus address ("0000:65:00.0"), empty where there is none.
 	PCI string

@@ -21,7 +21,7 @@ type Memory struct {
 	refs   atomic.Int64
 }
 
-// MemorySpec is what a device knows of an allocation that it hands out.
+// MemorySpec describes an allocation that a device hands out.
 type MemorySpec struct {
 	Device Device
 	Size   Size

@@ -7,7 +7,7 @@ import "context"
 type Peering struct {
 	A Ordinal
 	B Ordinal
-	// Rank is how fast that is, of all such pairs of the family: 0 is the
+	// Rank orders such pairs of the family by speed: 0 is the
 	// fastest.
 	Rank int
 }

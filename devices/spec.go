@@ -17,7 +17,7 @@ type Spec struct {
 	// Params are the key=value parts, in no order. A family refuses those
 	// that it does not know.
 	Params map[string]string
-	// Text is what the user wrote, for messages.
+	// Text is the user's text, for messages.
 	Text string
 }
 

@@ -37,7 +37,7 @@ func (s *Store) Check(ctx context.Context, fn func(Problem)) error {
 	return nil
 }
 
-// checkNode is what an inode says of itself, and what was found of it.
+// checkNode has what an inode says of itself, and what was found of it.
 type checkNode struct {
 	rec record
 

@@ -99,7 +99,7 @@ func (t *txn) enter(dir *record, name string, sl slot, rec *record) error {
 	return t.putInode(dir)
 }
 
-// subdirs is how many directories an entry is.
+// subdirs returns the number of directories that an entry is.
 func subdirs(rec *record) int {
 	if rec.IsDir() {
 		return 1

@@ -18,7 +18,7 @@ type scriptOp struct {
 	run  func(e *errorsEnv) error
 }
 
-// errorsEnv is what the operations of the script work on.
+// errorsEnv has what the operations of the script work on.
 type errorsEnv struct {
 	t *testing.T
 	s *metadata.Store

@@ -8,7 +8,7 @@ import "context"
 // one out, to a directory of its device or of another.
 const PublishIno Ino = 16
 
-// publishName is how paths call PublishIno.
+// publishName is the name of PublishIno in paths.
 const publishName = "publish"
 
 // publishDir is the directory publish/ as it is when nothing is in it.
@@ -65,7 +65,7 @@ func (op *renameOp) publish() error {
 	return op.t.kv.Delete(op.t.keyString(kindKey, key))
 }
 
-// permitPublish is what holds for all other renames of names in PublishIno: a
+// permitPublish checks what holds for all other renames of names in PublishIno: a
 // file only leaves it, and not when it is received.
 func (op *renameOp) permitPublish() error {
 	switch {

@@ -6,7 +6,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// purgeBatch is how many mappings or attributes of an inode one transaction
+// purgeBatch is the number of mappings or attributes of an inode that one transaction
 // removes, so that it stays within what every KV takes.
 const purgeBatch = 2048
 

@@ -12,12 +12,12 @@ type txn struct {
 	s   *Store
 	kv  KVTxn
 	now Timespec // one time for all that the transaction changes
-	// arena is where keys and values come from, so that an operation needs
+	// arena provides the memory of keys and values, so that an operation needs
 	// one allocation for most of them. Slices of it live as long as the
 	// transaction, even when the arena has moved on.
 	arena []byte
 	chunk int // by how much the arena grows
-	// watch is what update keeps for the cache; nil in other transactions.
+	// watch has what update keeps for the cache; nil in other transactions.
 	watch *watchedTxn
 	// used are the transaction's changes of users' usage.
 	used []usageChange

@@ -278,7 +278,7 @@ func TestSignalsDuringOperations(t *testing.T) {
 	together(t, append(work, func() error { return hammer(&over) })...)
 }
 
-// signalTime is how long TestSignalsDuringOperations hammers.
+// signalTime returns the time that TestSignalsDuringOperations hammers.
 func signalTime() time.Duration {
 	if testing.Short() {
 		return time.Second

@@ -14,7 +14,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// maxCrashFile is how long the files of a bytesWriter get.
+// maxCrashFile bounds the length of the files of a bytesWriter.
 const maxCrashFile = 384 << 10
 
 // bytesWriter changes one file and knows what must be in it, whenever the

@@ -13,7 +13,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/mnt"
 )
 
-// commitRounds is how often the daemon is killed at most, until it was in the
+// commitRounds bounds how often the daemon is killed, until it was in the
 // middle of a file.
 const commitRounds = 12
 

@@ -87,7 +87,7 @@ type move struct {
 	// over says that there is a file under the new name, with replaced in it.
 	over     bool
 	replaced []byte
-	// after is how long after its beginning the move is killed.
+	// after is the time after its beginning at which the move is killed.
 	after time.Duration
 }
 

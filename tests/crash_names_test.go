@@ -28,7 +28,7 @@ type namesWriter struct {
 	acked, next map[string]entry
 }
 
-// entry is what is known of one name.
+// entry has what is known of one name.
 type entry struct {
 	dir        bool
 	xattr, key string

@@ -32,7 +32,7 @@ type listener struct {
 	bad []string
 }
 
-// heard is what a test looks at of an event.
+// heard is the part of an event that a test looks at.
 type heard struct {
 	Seq    uint64 `json:"seq"`
 	Time   string `json:"time"`
@@ -69,7 +69,7 @@ func (l *listener) add(line []byte) {
 	l.heard = append(l.heard, e)
 }
 
-// words are what was heard, each as kind and key.
+// words returns what was heard, each as kind and key.
 func (l *listener) words() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -38,7 +38,7 @@ func faultyMountWithPairs(t *testing.T) (*mnt.M, [][2]string) {
 // faultySize is the size of the files of faultyWork.
 const faultySize = 2<<20 + 100
 
-// faultyWork is what the tests do on devices that break down: it ends at the
+// faultyWork does the work of tests on devices that break down: it ends at the
 // first error, having checked every byte that it was given.
 func faultyWork(m *mnt.M, device, other string) error {
 	a, b, c := m.Path(device, "a"), m.Path(device, "b"), m.Path(other, "c")

@@ -26,5 +26,5 @@ func TestHeteroSuite(t *testing.T) {
 	}
 }
 
-// socketOf is where a mount's daemon listens.
+// socketOf returns the path at which a mount's daemon listens.
 func socketOf(m *mnt.M) string { return filepath.Join(m.RuntimeDir, "admin.sock") }

@@ -115,7 +115,7 @@ func (r *rank) hear() keyworld.Said {
 	return keyworld.Said{}
 }
 
-// ends is what a key's order comes to: what is said of the key, or of the whole
+// ends returns the end of a key's order: what is said of the key, or of the whole
 // order.
 func (r *rank) ends() keyworld.Said {
 	r.t.Helper()
@@ -134,7 +134,7 @@ func (r *rank) hears(key, code string) {
 	}
 }
 
-// blobGap is what lies between two blobs, so that they are copied one by one.
+// blobGap lies between two blobs, in bytes, so that they are copied one by one.
 const blobGap = 64
 
 // list is the rank's memory in blobs.

@@ -34,7 +34,7 @@ const (
 	piece = 16 << 20
 )
 
-// bytesMoved is how many bytes the daemon has moved between memories since it
+// bytesMoved returns the number of bytes that the daemon has moved between memories since it
 // began. What is under way is not counted before it is there.
 func bytesMoved(m *mnt.M) uint64 {
 	var n uint64

@@ -150,7 +150,7 @@ func TestSeekInPreallocatedMemory(t *testing.T) {
 	})
 }
 
-// usedBy is how many bytes of a device are.
+// usedBy returns the number of bytes of a device that are used.
 func usedBy(t *testing.T, path string) uint64 {
 	t.Helper()
 	var st unix.Statfs_t

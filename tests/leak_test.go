@@ -118,7 +118,7 @@ func (l *leaker) rareCases(f *os.File, name string) {
 	_ = os.Remove(l.m.Path("sim0", "moved"))
 }
 
-// holding is what a daemon holds.
+// holding has what a daemon holds.
 type holding struct {
 	memory adminapi.Memory
 	used   map[string]uint64

@@ -73,7 +73,7 @@ func (o *memOwner) piece(off, n int) string {
 	return fmt.Sprintf(`{"kind":"memfd","fd":3,"offset":%d,"size":%d}`, off, n)
 }
 
-// value is what is written to user.hmc.bind to bind pieces.
+// value returns the value of user.hmc.bind that binds pieces.
 func (o *memOwner) value(family string, pieces ...string) string {
 	return bindValue(family, o.pid(), pieces...)
 }
@@ -110,7 +110,7 @@ func newBound(t *testing.T, p place, n int) (o *memOwner, path string) {
 	return o, path
 }
 
-// path is where the test itself has the memory.
+// path returns the place at which the test itself has the memory.
 func (o *memOwner) path() string { return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), o.file.Fd()) }
 
 func pathPiece(path string, n int) string {

@@ -19,21 +19,21 @@ import (
 	"github.com/hmcfs/hmcfs/tests/netns"
 )
 
-// perfPatience is how long a process of a measurement may take for what it is
+// perfPatience bounds the time that a process of a measurement takes for what it is
 // to do at once, or within perfTimeout.
 const perfPatience = 60 * time.Second
 
-// perfLong is how long one may take that measures much: what it does is little by
+// perfLong bounds the time of one that measures much: what it does is little by
 // little, and a busy machine takes minutes for all of it.
 const perfLong = 10 * time.Minute
 
-// perfTimeout is what hmcfs perf is told to wait for the other side.
+// perfTimeout is the time that hmcfs perf is told to wait for the other side.
 const perfTimeout = 3 * time.Second
 
 // command makes a command at one end.
 type command func(ctx context.Context, name string, args ...string) *exec.Cmd
 
-// perfEnds are where the two sides of a measurement run.
+// perfEnds are the places at which the two sides of a measurement run.
 type perfEnds struct {
 	serve, run command
 	secret     string
@@ -75,7 +75,7 @@ type perfProcess struct {
 	out, said text
 }
 
-// text is what a process has written, also while it writes.
+// text collects what a process has written, also while it writes.
 type text struct {
 	mu sync.Mutex
 	// +checklocks:mu

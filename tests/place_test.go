@@ -135,6 +135,6 @@ func mode(t testing.TB, path string) uint32 {
 	return lstat(t, path).Mode & 0o7777
 }
 
-// mntPatience is how long a test waits for what the daemon does in the
+// mntPatience bounds the wait of a test for what the daemon does in the
 // background.
 const mntPatience = time.Minute

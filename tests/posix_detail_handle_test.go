@@ -12,7 +12,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/mnt"
 )
 
-// handleOf is what an NFS server keeps of a file.
+// handleOf returns what an NFS server keeps of a file.
 func handleOf(t testing.TB, path string) unix.FileHandle {
 	t.Helper()
 	h, _, err := unix.NameToHandleAt(unix.AT_FDCWD, path, 0)

@@ -158,7 +158,7 @@ type opsRun struct {
 	tmpfs  string
 }
 
-// opsPatience is how long one program may take before its daemon is taken to
+// opsPatience bounds the time of one program before its daemon is taken to
 // hang, and told to say where.
 const opsPatience = 2 * time.Minute
 

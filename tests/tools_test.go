@@ -53,7 +53,7 @@ func TestTools(t *testing.T) {
 	}
 }
 
-// prelude is what each script begins with: set -e does not see what is behind
+// prelude begins each script: set -e does not see what is behind
 // an exclamation mark, nor what is before &&.
 const prelude = `no() { if "$@"; then exit 1; fi; }
 `

@@ -102,7 +102,7 @@ func TestViewsOfManyTensors(t *testing.T) {
 	}
 }
 
-// count is how many requests of a kind the kernel has made.
+// count returns the number of requests of a kind that the kernel has made.
 func count(m *mnt.M, operation string) uint64 {
 	for _, row := range m.Stats().Mount.Operations {
 		if row.Name == operation {

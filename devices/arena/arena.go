@@ -16,7 +16,7 @@ type SlabID uint64
 // record and rebuilt with Resolve.
 type Lease struct {
 	Slab SlabID
-	// Span is where the bytes are. It begins at a page and has whole pages.
+	// Span is the place of the bytes. It begins at a page and has whole pages.
 	Span devices.Span
 }
 

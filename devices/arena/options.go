@@ -26,13 +26,13 @@ const (
 type Options struct {
 	// PageSize is the unit of leases, a power of two. 4 KiB by default.
 	PageSize devices.Size
-	// SlabSize is how much is taken from the device at a time; larger leases
+	// SlabSize is taken from the device at a time, in bytes; larger leases
 	// get a slab of their own size. By default a 16th of the device, at least
 	// 1 MiB and at most 64 MiB; from 32 GiB on twice that, from 64 GiB on four
 	// times. It is rounded up to pages and never exceeds what the device can
 	// give.
 	SlabSize devices.Size
-	// Retain is how many bytes of wholly free slabs are kept for the next
+	// Retain is the number of bytes of wholly free slabs that are kept for the next
 	// lease. 1 GiB by default; less than a slab keeps none.
 	Retain devices.Size
 }

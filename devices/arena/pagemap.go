@@ -3,7 +3,7 @@ package arena
 import "math/bits"
 
 const (
-	// leafPages is how many pages one leaf of the run tree sums up.
+	// leafPages is the number of pages that one leaf of the run tree sums up.
 	leafPages = 256
 	leafWords = leafPages / wordBits
 )

@@ -2,7 +2,7 @@ package arena
 
 import "slices"
 
-// maxWaste is how many times a lease a spare slab may be that is taken for it.
+// maxWaste bounds the size of a spare slab that is taken for a lease, in times of the lease.
 const maxWaste = 2
 
 // spareFor returns the smallest spare slab with room for n pages. One that is

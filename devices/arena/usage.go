@@ -4,15 +4,15 @@ import "github.com/hmcfs/hmcfs/devices"
 
 // Usage is an arena's memory at one moment, in bytes.
 type Usage struct {
-	// Total is how much can be leased at most: the device's total in pages.
+	// Total bounds what can be leased: the device's total in pages.
 	Total devices.Size `json:"total"`
-	// Leased is what is in use; Total - Leased is free to the user.
+	// Leased is in use; Total - Leased is free to the user.
 	Leased devices.Size `json:"leased"`
-	// Held is what the slabs take from the device.
+	// Held is taken from the device by slabs.
 	Held devices.Size `json:"held"`
 	// Retained is the part of Held in slabs that are wholly free.
 	Retained devices.Size `json:"retained"`
-	// Slabs is how many there are.
+	// Slabs is their number.
 	Slabs int `json:"slabs"`
 	// LargestFree is the longest free run inside the slabs. A new slab may
 	// have more.

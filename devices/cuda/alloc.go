@@ -14,11 +14,11 @@ const virtualFrom = 16 * devices.MiB
 
 // block is memory that the driver has given, or opened for, this device.
 type block struct {
-	// addr is where the memory begins.
+	// addr is the address at which the memory begins.
 	addr address
-	// counted is what it takes of the card's memory, 0 for another process's.
+	// counted is its share of the card's memory, 0 for another process's.
 	counted devices.Size
-	// kind is how the block can be exported, "" for not at all.
+	// kind is the kind by which the block can be exported, "" for not at all.
 	kind devices.HandleKind
 	// virtual is set for mapped physical memory.
 	virtual *mapping
@@ -114,7 +114,7 @@ func (d *device) newPlain(n devices.Size) (*block, error) {
 	return &block{addr: p, give: func() error { return d.api.free(p) }}, nil
 }
 
-// left is what the device may still take of its size.
+// left returns what the device may still take of its size.
 func (d *device) left() devices.Size {
 	d.mu.Lock()
 	defer d.mu.Unlock()

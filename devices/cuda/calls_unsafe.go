@@ -128,7 +128,7 @@ func (a *api) synchronize(s cuStream) error {
 	return a.check("cuStreamSynchronize", code(a.StreamSynchronize.Call(uintptr(s))))
 }
 
-// memInfo is what the card has left for all programs.
+// memInfo returns the memory that the card has left for all programs.
 func (a *api) memInfo() (devices.Size, error) {
 	var free, total uint64
 	err := a.check("cuMemGetInfo",
@@ -160,7 +160,7 @@ func (a *api) freeHost(p []byte) error {
 	return a.check("cuMemFreeHost", code(a.MemFreeHost.Call(hostAddress(p))))
 }
 
-// hostAddress is where p, which is not empty, lies.
+// hostAddress returns the address of p, which is not empty.
 func hostAddress(p []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(p))) }
 
 func (a *api) hostRegister(p []byte) error {

@@ -38,7 +38,7 @@ type device struct {
 	life life.Life
 
 	mu sync.Mutex
-	// used is what is allocated, in bytes, as the card rounds it.
+	// used counts allocated bytes, as the card rounds them.
 	// +checklocks:mu
 	used devices.Size
 	// blocks are those that the driver still has.
@@ -168,7 +168,7 @@ func (d *device) Usage() (devices.Usage, error) {
 	return devices.Usage{Total: d.info.Total, Used: used, Free: min(free, d.info.Total-used)}, nil
 }
 
-// free is what the card has left for all programs.
+// free returns the memory that the card has left for all programs.
 func (d *device) free() (free devices.Size, err error) {
 	err = d.on(func() (err error) {
 		free, err = d.api.memInfo()

@@ -98,7 +98,7 @@ func lost(t *testing.T, dev *device, mems ...*devices.Memory) {
 	}
 }
 
-// TestErrorText is what a person reads.
+// TestErrorText looks at the text that a person reads.
 func TestErrorText(t *testing.T) {
 	lib := newStandIn(t)
 	d := open(t, lib.driver(), "cuda:0")

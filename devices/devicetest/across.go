@@ -19,7 +19,7 @@ const (
 	wordExport = "devicetest-export"
 )
 
-// acrossSize is what the two processes share, in bytes: more than a unit of
+// acrossSize is the size of what the two processes share, in bytes: more than a unit of
 // anybody's, and no multiple of one.
 const acrossSize = 3<<20 + 4567
 

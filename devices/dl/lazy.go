@@ -2,7 +2,7 @@ package dl
 
 import "sync"
 
-// Lazy is what a family makes of an open library, made at the first use. The
+// Lazy has what a family makes of an open library, made at the first use. The
 // zero value is ready to use, from any goroutine, and must not be copied.
 type Lazy[T any] struct {
 	mu sync.Mutex

@@ -2,7 +2,7 @@ package elem
 
 import "fmt"
 
-// Op is how elements are combined. Its numbers are on the wire.
+// Op combines elements. Its numbers are on the wire.
 type Op uint8
 
 // The operations.

@@ -9,7 +9,7 @@ import (
 // combined.
 var ErrType = errors.New("elem: type or operation not known here")
 
-// Type is what elements are. Its numbers are on the wire.
+// Type is a type of elements. Its numbers are on the wire.
 type Type uint8
 
 // The types, by NumPy's and ml_dtypes' names.

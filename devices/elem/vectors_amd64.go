@@ -4,7 +4,7 @@ import "golang.org/x/sys/cpu"
 
 //go:generate go -C ../../tests/tools/elemasm run . -out ../../../devices/elem/loops_amd64.s -stubs ../../../devices/elem/loops_amd64.go -pkg elem
 
-// vectorBytes is what the loops combine at a time.
+// vectorBytes is the number of bytes that the loops combine at a time.
 const vectorBytes = 32
 
 // vectors says whether the loops can run for elements of the type.

@@ -2,5 +2,5 @@ package sim
 
 import "unsafe"
 
-// addressOf is where memory begins.
+// addressOf returns the address at which memory begins.
 func addressOf(p []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(p))) }

@@ -17,7 +17,7 @@ import (
 
 // Device is a simulated device without the ability to be mapped.
 type Device struct {
-	// self is what memories name as their device: this, or the MappedDevice
+	// self is the device that memories name as theirs: this, or the MappedDevice
 	// or PinnedDevice around it.
 	self  devices.Device
 	info  devices.Info
@@ -36,7 +36,7 @@ type Device struct {
 	blocks map[*hostmem.Block]allocation
 }
 
-// allocation is what the books say of a block.
+// allocation is the record of a block.
 type allocation struct {
 	size devices.Size
 	// shared is the memfd of a block that can be exported, else nil.

@@ -12,7 +12,7 @@ import (
 // Family is the name of the family in specs.
 const Family devices.Family = "sim"
 
-// pageSize is what allocations are aligned to.
+// pageSize is the alignment of allocations.
 const pageSize = 4 * devices.KiB
 
 // Params are a simulated device's facts.

@@ -45,7 +45,7 @@ func (c *channel) pace() hostmem.Pace {
 	if c.rate == 0 && c.latency == 0 {
 		return nil
 	}
-	// at is where this copy is in virtual time, so that what a wait oversleeps
+	// at is the present of this copy in virtual time, so that what a wait oversleeps
 	// is not added to the pieces after it.
 	at := c.begin()
 	return func(ctx context.Context, n int) error {

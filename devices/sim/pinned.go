@@ -36,7 +36,7 @@ type PinCounts struct {
 	// Ranges and Bytes are what is registered now.
 	Ranges int
 	Bytes  devices.Size
-	// Calls is how often memory was registered.
+	// Calls counts the registrations of memory.
 	Calls int
 	// Pinned and Pageable are the bytes copied from and to memory that was
 	// registered and that was not.

@@ -39,7 +39,7 @@ const (
 // the logs that may wait, and for two logs more.
 const DefaultReserve = 64 << 20
 
-// Options are what Open can be told.
+// Options are those of Open.
 type Options struct {
 	// Dir is the directory; it is made, with mode 0700, when it is missing.
 	Dir string

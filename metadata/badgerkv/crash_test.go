@@ -41,7 +41,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// pairs is how many keys one transaction of the victim writes; they always
+// pairs is the number of keys that one transaction of the victim writes; they always
 // hold the same number.
 const pairs = 5
 

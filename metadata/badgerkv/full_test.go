@@ -321,7 +321,7 @@ func works(ctx context.Context, dir string) int {
 	return 0
 }
 
-// counts are what a process that works has done.
+// counts has what a process that works has done.
 type counts struct{ put, removed, refused int64 }
 
 func (c *child) counts(t *testing.T) counts {

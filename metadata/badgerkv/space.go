@@ -106,7 +106,7 @@ func newSpace(opts Options, self *os.File) (*space, error) {
 	return s, nil
 }
 
-// path is where a log is found by others; held leads there when the directory has
+// path returns the place where a log is found by others; held leads there when the directory has
 // another name.
 func (s *space) path(log int) string { return filepath.Join(s.dir, logName(log)) }
 

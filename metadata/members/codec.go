@@ -22,7 +22,7 @@ var errRecord = errors.New("members: invalid record")
 // errFull is a record of one node too many.
 var errFull = fmt.Errorf("members: a view has up to %d nodes, of %d bytes together", MaxNodes, maxBytes)
 
-// prefix is where records are in the coordination service.
+// prefix is the place of records in the coordination service.
 const prefix = "nodes/"
 
 // Validate says whether the record may be shown to others: a valid name, up to

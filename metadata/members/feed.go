@@ -14,7 +14,7 @@ type feed[T any] struct {
 	mu sync.Mutex
 	// +checklocks:mu
 	queue []T
-	// pushed is how many have ever been queued.
+	// pushed counts all that were ever queued.
 	// +checklocks:mu
 	pushed uint64
 	// +checklocks:mu
@@ -25,7 +25,7 @@ type feed[T any] struct {
 
 type listener[T any] struct {
 	fn func(T)
-	// since is how many had been queued before the listener came.
+	// since is the number of those that were queued before the listener came.
 	since uint64
 }
 

@@ -45,7 +45,7 @@ type Members struct {
 	// there.
 	// +checklocks:mu
 	written coord.Entry
-	// lease is what our record is bound to, nil while it is not there;
+	// lease is the one that our record is bound to, nil while it is not there;
 	// leased is closed when that changes.
 	// +checklocks:mu
 	lease coord.Lease
@@ -129,7 +129,7 @@ func (m *Members) State() State {
 	return state
 }
 
-// Lease is what our record is bound to at present, and our epoch. What else
+// Lease returns the lease of our record at present, and our epoch. What else
 // belongs to the node is bound to it too, so that it ends with the node. The
 // lease is nil while there is none. Another one comes when that was lost; the
 // epoch stays as long as the process does. changed is closed when the answer is

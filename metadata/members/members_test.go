@@ -63,7 +63,7 @@ func leave(t *testing.T, m *members.Members) {
 	}
 }
 
-// names are who a view shows.
+// names returns the names that a view shows.
 func names(v members.View) []string {
 	out := []string{}
 	for _, r := range v.Nodes() {
@@ -84,7 +84,7 @@ func sees(t *testing.T, v members.View, want ...string) {
 	}
 }
 
-// kinds are what a node was told, in words, and forgets it.
+// kinds returns what a node was told, in words, and forgets it.
 func (n *node) kinds() []string {
 	synctest.Wait()
 	n.mu.Lock()

@@ -10,12 +10,12 @@ import (
 	"github.com/hmcfs/hmcfs/metadata/coord"
 )
 
-// DefaultTTL is how long a node that answers no more stays in the view.
+// DefaultTTL is the time that a node that answers no more stays in the view.
 const DefaultTTL = 10 * time.Second
 
-// Options is what Join is told.
+// Options are those of Join.
 type Options struct {
-	// Service is where the records are kept. Required, borrowed: Leave before
+	// Service keeps the records. Required, borrowed: Leave before
 	// it is closed.
 	Service coord.Service
 	// Self is our own record. The name is required. ID should be random and
@@ -27,7 +27,7 @@ type Options struct {
 	// TTL is the lease: how long after a node's death it is still seen. Whole
 	// seconds, from 1 s to 1 h. Default DefaultTTL.
 	TTL time.Duration
-	// Probe is how often is looked whether the service answers and still has
+	// Probe is the interval at which is looked whether the service answers and still has
 	// our record. From 1 ms to TTL. Default TTL/3.
 	Probe time.Duration
 	// Backend and Endpoints are for State. Backend defaults to "etcd".

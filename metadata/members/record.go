@@ -57,7 +57,7 @@ func (n Name) Rank() uint32 {
 // growing. 0 is unknown.
 type Epoch uint64
 
-// Device is what others know of a node's device.
+// Device describes a node's device to others.
 type Device struct {
 	Name  string `json:"name"`
 	Model string `json:"model,omitempty"`
@@ -68,7 +68,7 @@ type Device struct {
 // Record is one node.
 type Record struct {
 	Name Name `json:"name"`
-	// Addresses are where it listens, the best first: "10.0.0.1:7070", or
+	// Addresses are those at which it listens, the best first: "10.0.0.1:7070", or
 	// "unix:/path".
 	Addresses []string `json:"addresses"`
 	Epoch     Epoch    `json:"epoch"`
@@ -83,7 +83,7 @@ type Record struct {
 	Lapsed time.Time `json:"lapsed,omitzero"`
 }
 
-// Kind is what happened to a node.
+// Kind says what happened to a node.
 type Kind int
 
 // The kinds.
@@ -100,13 +100,13 @@ type Event struct {
 	Record Record
 }
 
-// State is how the view is doing.
+// State is that of the view.
 type State struct {
 	// Backend is "etcd", "static" or what else keeps the view.
 	Backend string `json:"backend"`
 	// Endpoints are the service's addresses.
 	Endpoints []string `json:"endpoints,omitempty"`
-	// UnreachableSince is when the service stopped answering; zero while it
+	// UnreachableSince is the time at which the service stopped answering; zero while it
 	// answers.
 	UnreachableSince time.Time `json:"unreachable_since,omitzero"`
 	// Problem is the last error in words, or empty.
@@ -116,7 +116,7 @@ type State struct {
 	Unreadable int `json:"unreadable,omitempty"`
 }
 
-// View is which nodes there are now. Its methods may be called from any
+// View knows which nodes there are now. Its methods may be called from any
 // goroutine and don't wait for the network.
 type View interface {
 	// Self is our own record.

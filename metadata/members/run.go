@@ -13,7 +13,7 @@ import (
 	"github.com/hmcfs/hmcfs/metadata/coord"
 )
 
-// page is how many records are listed at once, and minBackoff the least wait
+// page is the number of records that are listed at once, and minBackoff the least wait
 // before what failed is tried again.
 const (
 	page       = 1000

@@ -10,7 +10,7 @@ import (
 	"github.com/hmcfs/hmcfs/metadata/coord"
 )
 
-// StaticOptions is what a static view is made with.
+// StaticOptions describe a static view.
 type StaticOptions struct {
 	// Self is our own record: the name is required, and the epoch that of the
 	// node's last time, 0 if that is not known. Static makes the next one.

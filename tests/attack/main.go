@@ -111,12 +111,12 @@ type role struct {
 	// Mount is the mount point, Other the name of the other node.
 	Mount string `json:"mount"`
 	Other string `json:"other"`
-	// Addresses are where the nodes listen, Runtime their runtime directories.
+	// Addresses are those at which the nodes listen, Runtime their runtime directories.
 	Addresses []string `json:"addresses"`
 	Runtime   []string `json:"runtime"`
 	// Victims are the names of the victims' directories.
 	Victims []string `json:"victims"`
-	// VictimUID is whose places are squatted.
+	// VictimUID is the user whose places are squatted.
 	VictimUID int `json:"victim_uid"`
 }
 

@@ -35,7 +35,7 @@ type home struct {
 	// dir is the victim's own, with private, that nobody else may enter, and
 	// shared is everybody's, with the sticky bit.
 	dir, shared string
-	// local is whether the device is the mount's own.
+	// local says that the device is the mount's own.
 	local bool
 	files map[string]*kept
 }

@@ -88,9 +88,9 @@ func openRecords(ctx context.Context, state string) (float64, error) {
 }
 
 const (
-	// perDir is how many files a directory gets.
+	// perDir is the number of files that a directory gets.
 	perDir = 1000
-	// builders is how many goroutines make files.
+	// builders is the number of goroutines that make files.
 	builders = 4
 )
 

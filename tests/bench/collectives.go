@@ -26,7 +26,7 @@ var mpiSource []byte
 //go:embed others/allreduce.py
 var glooSource []byte
 
-// collectives is what the rows of collectives are measured with: groups of
+// collectives are those with which the rows are measured: groups of
 // ranks of one host, of hmcfs and of others.
 type collectives struct {
 	undo
@@ -49,7 +49,7 @@ type group struct {
 	took  map[point]bench.Series
 }
 
-// point is what is measured.
+// point is one measurement.
 type point struct {
 	ranks int
 	bytes devices.Size

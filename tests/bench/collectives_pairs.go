@@ -27,7 +27,7 @@ type half struct {
 	view   domain.View
 }
 
-// pairSize is what a pair sums up, and pairCalls how often at once.
+// pairSize is the size that a pair sums up, and pairCalls how often at once.
 const (
 	pairSize  = devices.MiB
 	pairCalls = 50

@@ -60,7 +60,7 @@ func (c *collectives) latency(name string, at point, wants ...want) row {
 	}}
 }
 
-// result is what all groups reached at one point.
+// result returns what all groups reached at one point.
 func (c *collectives) result(ctx context.Context, rounds int, at point, value func(s float64) float64) (result, error) {
 	if err := c.measure(ctx, rounds); err != nil {
 		return result{}, err

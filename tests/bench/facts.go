@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// facts are what the numbers depend on besides hmcfs.
+// facts has what the numbers depend on besides hmcfs.
 type facts struct {
 	lines      []string
 	loadBefore string
@@ -112,7 +112,7 @@ func word(path string) string {
 	return chosen
 }
 
-// load is how many processes wanted to run, on average of the last minute.
+// load returns the number of processes that wanted to run, on average of the last minute.
 func load() string {
 	data, err := os.ReadFile("/proc/loadavg")
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/hmcfs/hmcfs/devices/opencl"
 )
 
-// lab is what is measured: a mount, a tmpfs, and go-fuse's loopback example
+// lab has what is measured: a mount, a tmpfs, and go-fuse's loopback example
 // on that tmpfs.
 type lab struct {
 	undo

@@ -138,7 +138,7 @@ func run(ctx context.Context, o options, out, progress io.Writer) (err error) {
 	return table(ctx, o, l, sectionBegin, out, progress)
 }
 
-// bed is where rows are measured.
+// bed is a place in which rows are measured.
 type bed interface {
 	facts(ctx context.Context) *facts
 	rows() []row

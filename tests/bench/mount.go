@@ -21,7 +21,7 @@ type mount struct {
 	hmcfs string
 	point string
 	pid   int
-	// took is how long the command took that mounted it.
+	// took is the duration of the command that mounted it.
 	took time.Duration
 }
 

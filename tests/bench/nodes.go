@@ -20,7 +20,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/netns"
 )
 
-// nodes is what the rows of a cluster are measured with: two mounts in network
+// nodes are those with which the rows of a cluster are measured: two mounts in network
 // namespaces that know each other, two on one host, and one that knows nobody.
 type nodes struct {
 	undo
@@ -43,7 +43,7 @@ type member struct {
 	command func(ctx context.Context, name string, args ...string) *exec.Cmd
 }
 
-// nodePort is where nodes listen.
+// nodePort is that at which nodes listen.
 const nodePort = "7070"
 
 // newNodes sets everything up, or leaves nothing behind.

@@ -112,13 +112,13 @@ func (n *nodes) hostCopies() []row {
 	}
 }
 
-// looked is how many files are looked at one by one, listed how many are listed.
+// looked is the number of files that are looked at one by one, listed how many are listed.
 const (
 	looked = 500
 	listed = 10_000
 )
 
-// questionRows are what asking another node costs.
+// questionRows measure what asking another node costs.
 func (n *nodes) questionRows() []row {
 	dir := n.a.at(n.b, "host", "names")
 	return []row{
@@ -171,7 +171,7 @@ func (n *nodes) roundTrip() side {
 	}}
 }
 
-// questions is how many questions a asks others while a program runs.
+// questions returns the number of questions that a asks others while a program runs.
 func (n *nodes) questions(ctx context.Context, name string, args ...string) (float64, error) {
 	before, err := n.a.status(ctx)
 	if err != nil {

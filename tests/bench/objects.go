@@ -24,7 +24,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport"
 )
 
-// lobby is what the rows of keyed objects are measured with: a store in this
+// lobby has what the rows of keyed objects are measured with: a store in this
 // process with two clients of it, and a mount with one over its socket.
 type lobby struct {
 	undo
@@ -108,7 +108,7 @@ func (b *lobby) closeDevices() error {
 	return errors.Join(errs...)
 }
 
-// tier is where the host tier is mounted.
+// tier returns the directory at which the host tier is mounted.
 func (b *lobby) tier() string { return filepath.Join(b.lab.dir, "tier") }
 
 // device finds a device by its name.

@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// times is how often a run of a large transfer moves it.
+	// times is the number of times that a run of a large transfer moves it.
 	times = 8
 	// keySize is the size of a key in a call of many small keys.
 	keySize = 128 * devices.KiB
@@ -63,7 +63,7 @@ func (l *lane) moved(fn func(ctx context.Context) error) func(context.Context) (
 	})
 }
 
-// engineCopy is what the bytes take without keys.
+// engineCopy measures what the bytes take without keys.
 func (l *lane) engineCopy(ctx context.Context) error {
 	for range times {
 		_, err := l.lobby.engine.Copy(ctx, transport.DeviceSpan(l.dst.mem.All()), transport.DeviceSpan(l.src.mem.All()))
@@ -236,7 +236,7 @@ func (b *lobby) hostRow(name string, keyCount, blobCount int, size devices.Size,
 	}
 }
 
-// callRows are what a call costs that moves next to nothing.
+// callRows measure what a call costs that moves next to nothing.
 func (b *lobby) callRows() []row {
 	c := &smallCalls{lobby: b}
 	return []row{{

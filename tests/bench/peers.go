@@ -15,7 +15,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/netns"
 )
 
-// peers is what the rows of the communicator are measured with: two places
+// peers are those with which the rows of the communicator are measured: two places
 // that reach each other over loopback, and two over a cable.
 type peers struct {
 	undo
@@ -31,7 +31,7 @@ type peers struct {
 	cable  *netns.Cable
 }
 
-// spot is where a side of a row runs: a server, and who measures.
+// spot is a place in which a side of a row runs: a server, and who measures.
 type spot struct {
 	// host is the server's address.
 	host string
@@ -40,9 +40,9 @@ type spot struct {
 	// at are the addresses of the server of hmcfs: TCP, and a Unix socket
 	// where both ends are on one host.
 	at []string
-	// env is what both ends have in their environment besides.
+	// env has what both ends have in their environment besides.
 	env []string
-	// flags are what hmcfs perf gets at both ends besides.
+	// flags are further ones of hmcfs perf at both ends.
 	flags []string
 }
 
@@ -143,5 +143,5 @@ func (p *peers) rows() []row {
 	)
 }
 
-// patience is how long a program of a row may take.
+// patience bounds the time of a program of a row.
 const patience = 5 * time.Minute

@@ -179,7 +179,7 @@ func (p *peers) allocationRows() []row {
 	}}
 }
 
-// allocationOps is how many operations are counted together.
+// allocationOps is the number of operations that are counted together.
 const allocationOps = 2000
 
 // allocations counts.
@@ -212,7 +212,7 @@ func (p *peers) allocations(ctx context.Context, rounds int) (res result, err er
 	return res, nil
 }
 
-// allocated is how many objects an operation allocates, on average.
+// allocated returns the number of objects that an operation allocates, on average.
 func allocated(do func() error) (float64, error) {
 	var before, after runtime.MemStats
 	for i := range 2 * allocationOps {

@@ -208,7 +208,7 @@ func (t *two) one(ctx context.Context, i int, views []domain.View) error {
 	return t.talk[1].Flush(ctx, 0)
 }
 
-// messages is how many messages a second a function moves, the best of some.
+// messages returns the number of messages a second that a function moves, the best of some.
 func messages(fn func() error) (float64, error) {
 	var best float64
 	for range 5 {

@@ -50,13 +50,13 @@ type want struct {
 	atMost      bool
 }
 
-// figure is what one side reached.
+// figure is the result of one side.
 type figure struct {
 	name   string
 	series bench.Series
 }
 
-// verdict is what became of a target.
+// verdict is the outcome for a target.
 type verdict struct {
 	text    string // "ocl0 / tmpfs"
 	bound   string // "≥ 0.50"
@@ -70,7 +70,7 @@ type result struct {
 	figures    []figure
 	verdicts   []verdict
 	notes      []string
-	// load is how busy the machine was at the end.
+	// load is that of the machine at the end.
 	load string
 }
 

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// undo is how what was set up is taken away again. The zero value is ready.
+// undo takes away what was set up. The zero value is ready.
 type undo struct {
 	steps []func() error
 }

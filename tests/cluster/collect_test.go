@@ -139,7 +139,7 @@ func collectives(t *testing.T, nodes []*node) {
 }
 
 // TestCollectiveOfADeadNode: a node that dies is named, and the files of the
-// others are what they were.
+// others are left as they were.
 func TestCollectiveOfADeadNode(t *testing.T) {
 	const count = 16 << 20 / 4
 	slow := "sim:0,size=256MiB,bandwidth=8MiB"

@@ -34,7 +34,7 @@ func devicesOf(t *testing.T) (specs, names []string) {
 	return specs, names
 }
 
-// TestCommands is what a user does with three machines and etcd.
+// TestCommands does what a user does with three machines and etcd.
 func TestCommands(t *testing.T) {
 	specs, names := devicesOf(t)
 	w, nodes := newNodes(t, worldOptions{etcd: plainEtcd(), devices: specs})
@@ -57,7 +57,7 @@ func TestCommands(t *testing.T) {
 	}
 }
 
-// commands are what is done on three nodes.
+// commands are done on three nodes.
 type commands struct {
 	w       *world
 	a, b, c *node
@@ -185,7 +185,7 @@ func (k *commands) moves(t *testing.T) {
 	must(t, os.Remove(k.a.Path("host", "u")))
 }
 
-// attributes is what POSIX has for names, from another node.
+// attributes does what POSIX has for names, from another node.
 func (k *commands) attributes(t *testing.T) {
 	dir := k.a.at("b", "sim0", "d")
 	must(t, os.MkdirAll(filepath.Join(dir, "e", "f"), 0o750))
@@ -317,7 +317,7 @@ func (k *commands) publications(t *testing.T) {
 	verify(t, k.a.Path("sim0", "later"), 32, 4*mib)
 }
 
-// status is what the node says of itself and of the others.
+// status returns what the node says of itself and of the others.
 func (k *commands) status(t *testing.T) {
 	known := k.a.cluster()
 	if known.Name != "lab" || known.Self.Name != "a" || known.State.Backend != "etcd" || !known.State.UnreachableSince.IsZero() {

@@ -26,7 +26,7 @@ type copying struct {
 	done     chan error
 }
 
-// enough is how many bytes of bigSize have a copy be in its middle.
+// enough is the number of bytes of bigSize by which a copy is in its middle.
 const enough = 3 * mib
 
 // beginCopy begins one and returns when it is in its middle, by what the node

@@ -56,7 +56,7 @@ func prefix(path string, seed uint64) (int, error) {
 	return len(got), nil
 }
 
-// way is which way the last transfer into a file took.
+// way returns the way that the last transfer into a file took.
 func way(t testing.TB, path string) string {
 	t.Helper()
 	p := make([]byte, 256)

@@ -18,7 +18,7 @@ import (
 
 const (
 	writersEach = 4
-	// steps is how many files are written between two disturbances.
+	// steps is the number of files that are written between two disturbances.
 	steps = 40
 )
 
@@ -48,7 +48,7 @@ func TestStorm(t *testing.T) {
 	s.verify()
 }
 
-// storm is what the writers share.
+// storm is shared by the writers.
 type storm struct {
 	t       *testing.T
 	nodes   []*node
@@ -167,7 +167,7 @@ type writer struct {
 	count  int
 }
 
-// maxFiles is how many of its files a writer leaves.
+// maxFiles bounds the files that a writer leaves.
 const maxFiles = 24
 
 func (wr *writer) run() {

@@ -19,7 +19,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/netns"
 )
 
-// patience is how long something may take that happens at once, or within a
+// patience bounds the time of something that happens at once, or within a
 // lease, on a machine that has more to do.
 const patience = 60 * time.Second
 
@@ -29,12 +29,12 @@ const (
 	nodeTimeout = "3s"
 )
 
-// port is where each node listens, on an address of its own.
+// port is that at which each node listens, on an address of its own.
 const port = "7070"
 
-// worldOptions are what a world is like.
+// worldOptions describe a world.
 type worldOptions struct {
-	// machines is how many there are; 0 is 3.
+	// machines is their number; 0 is 3.
 	machines int
 	// etcd is nil for a fixed list of nodes.
 	etcd *etcdkit.Options
@@ -59,7 +59,7 @@ type world struct {
 	etcd   *etcdkit.Server
 	secret string
 	nodes  []*node
-	// at is where each machine listens.
+	// at has the address at which each machine listens.
 	at []string
 }
 
@@ -223,7 +223,7 @@ func (n *node) at(name string, elem ...string) string {
 	return n.Path(append([]string{"nodes", name}, elem...)...)
 }
 
-// cluster is what hmcfs nodes tells.
+// cluster returns what hmcfs nodes tells.
 func (n *node) cluster() adminapi.Cluster {
 	n.w.t.Helper()
 	text, err := n.Run("nodes", "--json", n.Dir)

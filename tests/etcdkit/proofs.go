@@ -20,13 +20,13 @@ import (
 	"go.uber.org/zap"
 )
 
-// User is who may read and write below Allowed, where there is a password.
+// User may read and write below Allowed, where there is a password.
 const (
 	User    = "hmcfs"
 	Allowed = "/hmcfs/"
 )
 
-// Files is where the proofs for a client are, in PEM.
+// Files has the paths of the proofs for a client, in PEM.
 type Files struct {
 	// CA are the authorities that the server's certificate is from.
 	CA string
@@ -43,10 +43,10 @@ type proofs struct {
 	cert *x509.Certificate
 }
 
-// Files is where the certificates are. The server must be one with TLS.
+// Files returns the paths of the certificates. The server must be one with TLS.
 func (s *Server) Files() Files { return s.proofs.Files }
 
-// TLS is what a client connects with; nil where the server has none.
+// TLS returns the configuration of a client; nil where the server has none.
 func (s *Server) TLS() (*tls.Config, error) {
 	if s.proofs == nil {
 		return nil, nil

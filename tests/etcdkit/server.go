@@ -22,7 +22,7 @@ import (
 // startTimeout bounds the start of the server, on a machine with much to do.
 const startTimeout = 60 * time.Second
 
-// Options is what a Server is made with.
+// Options describe a Server.
 type Options struct {
 	// Host is the address that it listens on. Default 127.0.0.1.
 	Host string
@@ -99,7 +99,7 @@ func (s *Server) Close() error {
 	return os.RemoveAll(s.dir)
 }
 
-// Endpoints is where it listens, HOST:PORT. It stays the same.
+// Endpoints returns its addresses, HOST:PORT. They stay the same.
 func (s *Server) Endpoints() []string {
 	return []string{net.JoinHostPort(s.options.Host, strconv.Itoa(s.port))}
 }

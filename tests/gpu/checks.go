@@ -22,7 +22,7 @@ const (
 	seedC
 )
 
-// fileChecks are what must hold of files in the device's directory.
+// fileChecks returns what must hold of files in the device's directory.
 func (s *suite) fileChecks(ctx context.Context) {
 	s.check(ctx, "what is written is read, by odd calls and by a map", s.roundTrip)
 	s.check(ctx, "cp in, cp inside the device, mv to the host tier, cp out", s.copies)

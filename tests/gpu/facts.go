@@ -18,7 +18,7 @@ import (
 // errNoDevice is that the machine lacks the device.
 var errNoDevice = errors.New("no such device here")
 
-// device is what is checked and measured.
+// device is the one that is checked and measured.
 type device struct {
 	name, family, spec, model string
 	free                      devices.Size

@@ -11,7 +11,7 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-// constant is how much longer the largest file may take than the smallest
+// constant bounds how much longer the largest file may take than the smallest
 // where the time should not depend on the size.
 const constant = 2.0
 

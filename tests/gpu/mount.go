@@ -67,7 +67,7 @@ func (m *mount) status(ctx context.Context) (adminapi.Status, error) {
 	return client.New(m.runtime()+"/admin.sock").Status(ctx, false)
 }
 
-// deviceStatus is what the daemon says of one device.
+// deviceStatus returns what the daemon says of one device.
 func (m *mount) deviceStatus(ctx context.Context, name string) (adminapi.Device, error) {
 	st, err := m.status(ctx)
 	if err != nil {
@@ -103,7 +103,7 @@ func (s *suite) endMount(ctx context.Context) error {
 	return errors.Join(err, failed)
 }
 
-// log is what the daemon has written.
+// log returns what the daemon has written.
 func (m *mount) log() (string, error) {
 	log, err := os.ReadFile(filepath.Join(m.point+".state", "hmcfs.log"))
 	return string(log), err

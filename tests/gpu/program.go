@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// patience is how long a helper gets to end by itself.
+// patience is the time that a helper gets to end by itself.
 const patience = 20 * time.Second
 
 // tool is a command of one of the carried programs.

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// verdict is what became of a row.
+// verdict is the outcome of a row.
 type verdict string
 
 // The verdicts.

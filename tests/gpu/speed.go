@@ -12,7 +12,7 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-// target is what a ratio should be at least: side of over side against.
+// target is the least that a ratio should be: side of over side against.
 type target struct {
 	of, against string
 	bound       float64

@@ -36,12 +36,12 @@ type suite struct {
 	tmpfs string
 	// raw answers what the driver's own copies take; nil for other families.
 	raw *session
-	// log is what the daemon has written, once it has ended.
+	// log has what the daemon has written, once it has ended.
 	log     string
 	cleanup []func(context.Context) error
 }
 
-// sizes are how much is moved, in bytes.
+// sizes are those of what is moved, in bytes.
 type sizes struct {
 	// file is that of one file that is read or written, large of one that is
 	// copied inside the device, staged of one that is copied to and from the

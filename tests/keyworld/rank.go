@@ -19,14 +19,14 @@ import (
 // RankName is the name that a test binary is started under to be a rank.
 const RankName = "hmcfs-test-rank"
 
-// Order is what a rank is told to do. The blobs of its call name memory by its
+// Order is a command to a rank. The blobs of its call name memory by its
 // place among the rank's, from 1.
 type Order struct {
 	Verb adminapi.Verb `json:"verb"`
 	Call adminapi.Call `json:"call"`
 }
 
-// Said is what a rank says: that it is ready, or what became of a key of an
+// Said is an answer of a rank: that it is ready, or what became of a key of an
 // order. Of publish and subscribe the lines come when the futures end.
 type Said struct {
 	Ready bool   `json:"ready,omitempty"`

@@ -21,7 +21,7 @@ import (
 type Options struct {
 	// Devices are those that memory of this process can be of.
 	Devices []devices.Name
-	// HostRoom is how much its host device takes at most, in bytes.
+	// HostRoom bounds its host device, in bytes.
 	HostRoom devices.Size
 }
 
@@ -155,7 +155,7 @@ func (p *peer) Memory(t testing.TB, device devices.Name, n devices.Size) heterot
 	return &memory{id: id, file: f}
 }
 
-// Shared is how shared memory is told: all of a file, whose descriptor keeps it
+// Shared returns the text of shared memory: all of a file, whose descriptor keeps it
 // alive, whatever process it is of.
 func Shared(device devices.Name, n devices.Size, f *os.File) (*share.Memory, []*os.File) {
 	first := 0

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// settle is how long Check waits for goroutines, descriptors and mounts to
+// settle bounds the wait of Check for goroutines, descriptors and mounts to
 // go away after a test: a server that was told to stop needs a moment, and a
 // busy machine many of them.
 const settle = 30 * time.Second
@@ -55,7 +55,7 @@ func check(t testing.TB, timeout time.Duration, ignore []Ignore) {
 	})
 }
 
-// resources is what a process holds at one moment: description by identity.
+// resources has those that a process holds at one moment: description by identity.
 type resources struct {
 	goroutines  map[string]string
 	descriptors map[string]string

@@ -22,7 +22,7 @@ type recorder struct {
 	cleanups []func()
 }
 
-// ended is what a recorder panics with where a test would stop.
+// ended is the value with which a recorder panics where a test would stop.
 type ended struct{}
 
 func (r *recorder) Helper()                   {}

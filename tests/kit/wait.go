@@ -13,7 +13,7 @@ const (
 	longestPause  = 50 * time.Millisecond
 )
 
-// Condition is what Eventually waits for: true, or no error.
+// Condition is waited for by Eventually: true, or no error.
 type Condition interface {
 	func() bool | func() error
 }

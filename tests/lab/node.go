@@ -46,7 +46,7 @@ func (n *Node) RuntimeDir() string { return filepath.Join(filepath.Dir(n.Dir), "
 // StateDir is the daemon's.
 func (n *Node) StateDir() string { return filepath.Join(n.lab.opts.State, n.Name, "state") }
 
-// Address is where the daemon listens for other nodes.
+// Address returns the address at which the daemon listens for other nodes.
 func (n *Node) Address() string { return n.Space.IPv4 + ":" + port }
 
 // PID is the daemon's process, or 0.

@@ -52,7 +52,7 @@ func startGuard() (stop func(), err error) {
 	}, nil
 }
 
-// programDir is where testscript.Main has put the program, for the case that
+// programDir returns the directory in which testscript.Main has put the program, for the case that
 // it can't clear up by itself.
 func programDir() []string {
 	path, err := exec.LookPath(programName)

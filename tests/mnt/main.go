@@ -31,7 +31,7 @@ const (
 const (
 	// umaskEnv is the umask, in octal, that the program starts with.
 	umaskEnv = "HMCFS_TEST_UMASK"
-	// baseEnv is where everything of one test process lies.
+	// baseEnv is the variable with the directory of all that one test process has.
 	baseEnv = "HMCFS_TEST_BASE"
 )
 

@@ -16,11 +16,11 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// patience is how long a daemon may take to mount or to end. It is generous:
+// patience bounds the time that a daemon takes to mount or to end. It is generous:
 // the race detector and a busy machine slow both.
 const patience = 60 * time.Second
 
-// Options are what a test mounts.
+// Options describe a mount of a test.
 type Options struct {
 	// Devices are the devices' specs. Default: host, sim:0 and sim:1 of
 	// 64 MiB each.
@@ -36,7 +36,7 @@ type Options struct {
 	// Enter, if not nil, is called on the thread that starts the daemon, to
 	// put it into a namespace: see netns.Space.
 	Enter func() error
-	// Umask is what the daemon is started with; 0 is 022.
+	// Umask is that of the daemon; 0 is 022.
 	Umask int
 	// Faulty puts a wrapper around each device that obeys M.Faults. Default
 	// is the devices as they are.
@@ -204,7 +204,7 @@ func (m *M) Remount() {
 	m.Start()
 }
 
-// Log is what the daemon, and those before it, have written.
+// Log returns what the daemon, and those before it, have written.
 func (m *M) Log() string {
 	data, err := os.ReadFile(m.logPath())
 	if err != nil && !errors.Is(err, os.ErrNotExist) {

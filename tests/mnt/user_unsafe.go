@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// User is who does something in a test.
+// User is a user of the system that a test acts as.
 type User struct {
 	UID, GID int
 	// Groups are the supplementary groups.

@@ -26,7 +26,7 @@ type Net struct {
 	relay *relay
 }
 
-// maxSpaces is how many addresses there are beside the hub's.
+// maxSpaces is the number of addresses beside the hub's.
 const maxSpaces = 100
 
 // hubNumber is the hub's place among the addresses.
@@ -187,7 +187,7 @@ func (s *Space) Slow(ctx context.Context, rate string) error {
 	return s.run(ctx, "tc", "qdisc", "replace", "dev", device, "root", "tbf", "rate", rate, "burst", "64kb", "latency", "200ms")
 }
 
-// Sent is how many bytes the space has sent since it is there.
+// Sent returns the number of bytes that the space has sent since it is there.
 func (s *Space) Sent(ctx context.Context) (uint64, error) {
 	out, err := s.Command(ctx, "ip", "-s", "-j", "link", "show", "dev", device).Output()
 	if err != nil {

@@ -32,10 +32,10 @@ type Space struct {
 	stdin io.Closer
 }
 
-// device is what the end of the cable is called in either namespace.
+// device is the name of the end of the cable in either namespace.
 const device = "cable0"
 
-// hosts is what the two know each other by.
+// hosts are the names by which the two know each other.
 const hosts = `127.0.0.1 localhost
 ::1 localhost
 10.213.0.1 left.hmcfs.test left4.hmcfs.test
@@ -120,7 +120,7 @@ func (s *Space) up(ctx context.Context) error {
 	return nil
 }
 
-// linkPatience is how long a device may take to carry what it is given.
+// linkPatience bounds the time until a device carries what it is given.
 const linkPatience = 30 * time.Second
 
 // carries waits until a device passes on what it is given. The kernel notices

@@ -117,7 +117,7 @@ func TestNet(t *testing.T) {
 	}
 }
 
-// said is what arrives of a text that one space sends another, if it is let in
+// said returns what arrives of a text that one space sends another, if it is let in
 // within the limit.
 func said(t *testing.T, from, to *Space, text string, limit time.Duration) string {
 	t.Helper()

@@ -27,7 +27,7 @@ func doFstat(r *runner, o Op) Step {
 	})
 }
 
-// facts are what stat tells and both sides must agree on. A directory's size
+// facts returns what stat tells and both sides must agree on. A directory's size
 // is a filesystem's own affair.
 func facts(st *unix.Stat_t) string {
 	text := fmt.Sprintf("mode %o, %d links, owner %d:%d", st.Mode, st.Nlink, st.Uid, st.Gid)
@@ -115,7 +115,7 @@ func readAll(fd int) ([]byte, error) {
 	}
 }
 
-// whole is what the file of a slot is at the end; it may have no name.
+// whole returns the file of a slot at the end; it may have no name.
 func (r *runner) whole(slot int) Step {
 	return r.with(slot, func(fd int) Step {
 		var st unix.Stat_t

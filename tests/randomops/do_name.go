@@ -90,7 +90,7 @@ func (r *runner) isOpen(ino uint64) bool {
 	return false
 }
 
-// copyOver is what mv does between two filesystems: content, mode and
+// copyOver does what mv does between two filesystems: content, mode and
 // attributes go over, then the old name goes.
 func copyOver(from, to string) error {
 	in, err := os.Open(from)

@@ -22,7 +22,7 @@ type generator struct {
 	sizes map[string]int64
 }
 
-// guess is what is believed of a slot.
+// guess is the believed state of a slot.
 type guess struct {
 	used bool
 	path string

@@ -12,7 +12,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// Target is where a program runs.
+// Target has the directories in which a program runs.
 type Target struct {
 	// A and B are the directories that paths begin with. They are empty.
 	A, B string
@@ -21,7 +21,7 @@ type Target struct {
 	Crash func() error
 }
 
-// Step is what one operation answered.
+// Step is the answer of one operation.
 type Step struct {
 	// Text has the errno or what was moved.
 	Text string
@@ -87,7 +87,7 @@ func (r *runner) unmap(i int) {
 	*m = mapping{fd: none}
 }
 
-// path is where a path of the program is.
+// path returns the place of a path of the program.
 func (r *runner) path(name string) string {
 	top, rest, _ := strings.Cut(name, "/")
 	if top == "B" {

@@ -1,6 +1,6 @@
 package randomops
 
-// slots is how many handles, and how many maps, a program may have.
+// slots bounds the handles, and the maps, of a program.
 const slots = 8
 
 // The kinds of arguments.
@@ -15,7 +15,7 @@ const (
 	argSeed   = "seed"
 )
 
-// Verb is what an operation takes, does, and by which words it is explained.
+// Verb says which arguments an operation takes, what it does, and by which words it is explained.
 type Verb struct {
 	// Args are the kinds of the arguments.
 	Args string

@@ -25,7 +25,7 @@ type Options struct {
 	Args []string
 	// Keep leaves the directory also where all is well.
 	Keep bool
-	// Out is where the program prints.
+	// Out takes what the program prints.
 	Out io.Writer
 }
 

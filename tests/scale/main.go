@@ -100,7 +100,7 @@ func measure(ctx context.Context, s service, o options, progress io.Writer) ([]f
 	return t.figures, err
 }
 
-// bare is what a service in this process needs for the records of all nodes,
+// bare returns what a service in this process needs for the records of all nodes,
 // or for their keys.
 func bare(ctx context.Context, nodes, keys int, wantKeys bool) (uint64, error) {
 	before := heap()
@@ -132,7 +132,7 @@ func bare(ctx context.Context, nodes, keys int, wantKeys bool) (uint64, error) {
 	return used, c.Close()
 }
 
-// column is what was measured of one world.
+// column has the measurements of one world.
 type column struct {
 	title   string
 	figures []figure
@@ -181,7 +181,7 @@ func replaceSection(path, text string) error {
 	return os.WriteFile(path, []byte(before+sectionBegin+"\n"+text+"\n"+sectionEnd+after), 0o644)
 }
 
-// load is how busy the machine is, with us.
+// load returns the load of the machine, with us.
 func load() string {
 	text, err := os.ReadFile("/proc/loadavg")
 	first, _, ok := strings.Cut(string(text), " ")

@@ -38,7 +38,7 @@ func (m *meter) now() usage {
 	}
 }
 
-// since is what has been used since another state.
+// since returns what has been used since another state.
 func (m *meter) since(u usage) usage {
 	now := m.now()
 	return usage{

@@ -13,7 +13,7 @@ import (
 	"github.com/hmcfs/hmcfs/metadata/members"
 )
 
-// figure is what was measured, in words.
+// figure is a measurement, in words.
 type figure struct{ name, value string }
 
 // trial measures one world.
@@ -23,7 +23,7 @@ type trial struct {
 	figures   []figure
 	progress  io.Writer
 	resting   time.Duration // how long nodes at rest are looked at
-	// bare is how much of the process's memory is the service's.
+	// bare is the service's share of the process's memory.
 	bare func(ctx context.Context, keys bool) (uint64, error)
 }
 

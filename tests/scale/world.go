@@ -17,10 +17,10 @@ import (
 // patience bounds every wait.
 const patience = 10 * time.Minute
 
-// atOnce is how many nodes do something at one time.
+// atOnce is the number of nodes that do something at one time.
 const atOnce = 32
 
-// service is what a world's nodes meet at.
+// service is the one that a world's nodes share.
 type service interface {
 	// client is a node's way to it.
 	client(ctx context.Context) (coord.Service, error)
@@ -61,7 +61,7 @@ type awaited struct {
 // name of the node with a number. Numbers beyond the world's are newcomers.
 func name(i int) members.Name { return members.Name(fmt.Sprintf("node-%04d.rack-%02d", i, i/40)) }
 
-// record is what a machine with eight cards would say of itself.
+// record returns what a machine with eight cards would say of itself.
 func record(i int) members.Record {
 	r := members.Record{
 		Name:      name(i),

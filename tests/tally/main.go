@@ -115,7 +115,7 @@ func appendCounts(file string, t *tally) error {
 	return errors.Join(err, f.Close())
 }
 
-// event is what go test -json says; see go doc test2json.
+// event is a line of go test -json; see go doc test2json.
 type event struct {
 	Action     string
 	Package    string

@@ -56,7 +56,7 @@ func Compare(t *testing.T, trees []Rooted, seed uint64, n int) {
 	}
 }
 
-// arguments are what an operation is given.
+// arguments are those of an operation.
 type arguments struct {
 	path, other string
 	n           int
@@ -320,7 +320,7 @@ func inodeOperations() []operation {
 	}
 }
 
-// slots is how many files stay open.
+// slots is the number of files that stay open.
 const slots = 4
 
 func fileOperations() []operation {

@@ -9,7 +9,7 @@ import (
 	"slices"
 )
 
-// baseName is what the baseline's rows are called.
+// baseName is the name of the baseline's rows.
 const baseName = "tmpfs"
 
 // Run measures. What it writes is removed, also after a failure.

@@ -20,16 +20,16 @@ type Options struct {
 	MountPoint string
 	// Devices are the directories to measure; none is all.
 	Devices []string
-	// Size is how large the files are, at least 1 MiB. Default 256 MiB.
+	// Size is the size of the files, at least 1 MiB. Default 256 MiB.
 	// Every directory needs room for two of them.
 	Size devices.Size
-	// Files is how many empty files are made, looked at and removed.
+	// Files is the number of empty files that are made, looked at and removed.
 	// Default 1000.
 	Files int
 	// Baseline is a directory on tmpfs. Empty is a tmpfs that is mounted for
 	// the run, or /dev/shm where that may not be done.
 	Baseline string
-	// Rounds is how often each row is measured. Default 5.
+	// Rounds is the number of times that each row is measured. Default 5.
 	Rounds int
 	// Progress is told what is measured next; nil is not called.
 	Progress func(line string)

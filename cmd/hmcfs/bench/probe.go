@@ -9,7 +9,7 @@ import (
 
 // Probe measures one thing once.
 type Probe struct {
-	// Name is what is measured, for errors.
+	// Name names the measurement, for errors.
 	Name string
 	// Prepare makes ready, and is not timed; nil is nothing.
 	Prepare func(ctx context.Context) error

@@ -24,7 +24,7 @@ type Row struct {
 	All []float64 `json:"all"`
 }
 
-// Report is what a run measured. Fields are only ever added.
+// Report has the measurements of a run. Fields are only ever added.
 type Report struct {
 	MountPoint string       `json:"mount_point"`
 	Size       devices.Size `json:"size"`

@@ -12,7 +12,7 @@ const (
 	times          = "x"
 )
 
-// randomReads is how many 4 KiB reads one round makes.
+// randomReads is the number of 4 KiB reads that one round makes.
 const randomReads = 5000
 
 // workload is a row of every directory.

@@ -20,9 +20,9 @@ import (
 const (
 	// DefaultCluster is a cluster's name where none is given.
 	DefaultCluster = "hmcfs"
-	// DefaultLease is how long a node that died is still seen.
+	// DefaultLease is the time that a node that died is still seen.
 	DefaultLease = 10 * time.Second
-	// DefaultNodeTimeout is how long a question to another node may take.
+	// DefaultNodeTimeout bounds a question to another node.
 	DefaultNodeTimeout = 10 * time.Second
 )
 
@@ -32,7 +32,7 @@ const (
 	maxLease = 10 * time.Minute
 )
 
-// Cluster is what the options say of other machines.
+// Cluster has the options about other machines.
 type Cluster struct {
 	// Node is our name. Empty is a mount of its own, and all else is empty
 	// then.
@@ -45,7 +45,7 @@ type Cluster struct {
 	EndpointTLS bool
 	// Peers are the other nodes of a fixed list.
 	Peers []members.Record
-	// Listen is where other nodes connect, Advertise what they are told.
+	// Listen has the addresses at which other nodes connect, Advertise what they are told.
 	Listen    []control.Address
 	Advertise []string
 	// Transports are those that may be used; none is comm's default.
@@ -246,7 +246,7 @@ func isAnyHost(a control.Address) bool {
 	return err == nil && ip.IsUnspecified()
 }
 
-// addresses are where we listen and what others are told.
+// addresses returns those at which we listen and those that others are told.
 func (o *Options) addresses() (listen []control.Address, advertise []string, err error) {
 	var faults []error
 	if len(o.Listen) == 0 {

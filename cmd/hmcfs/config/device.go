@@ -9,7 +9,7 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-// Family is what a specification of a device of one family may say. The
+// Family lists what a specification of a device of one family may say. The
 // family's driver has the last word; this one comes before anything is
 // touched.
 type Family struct {
@@ -26,7 +26,7 @@ type Param struct {
 	Words []string
 }
 
-// ParamKind is what the value of a parameter is.
+// ParamKind is the type of a parameter's value.
 type ParamKind int
 
 // The kinds of parameters.

@@ -15,7 +15,7 @@ type limitOf struct {
 	field *uint64
 }
 
-// limitNames are what can be limited.
+// limitNames returns the names of all limits.
 func limitNames(l *metadata.Limits) []limitOf {
 	return []limitOf{
 		{"user-names", &l.UserNames},

@@ -70,7 +70,7 @@ func numaWords() []string { return []string{"auto", "off"} }
 
 func logLevelWords() []string { return []string{"debug", "info", "warn", "error"} }
 
-// mountWords are what the kernel is told as it is.
+// mountWords returns the options that the kernel is told as they are.
 func mountWords() []string {
 	return []string{"ro", "rw", "nosuid", "suid", "nodev", "dev", "noexec", "exec", "noatime", "atime", "nodiratime", "relatime", "strictatime", "lazytime", "sync", "async", "dirsync"}
 }
@@ -117,7 +117,7 @@ func (o *Options) Validate(families []Family) error {
 	return errors.Join(faults...)
 }
 
-// Transport is what the values mean for the engine.
+// Transport returns the values as the engine's options.
 func (o *Options) Transport() transport.Options {
 	return transport.Options{
 		ChunkSize: o.ChunkSize, Slots: o.Slots, MaxPinned: o.MaxPinned,

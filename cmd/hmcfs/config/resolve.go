@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Inputs are where values are looked for.
+// Inputs are the sources in which values are looked for.
 type Inputs struct {
 	// Flags holds what was given on the command line, by option name.
 	Flags map[string][]Given
@@ -24,7 +24,7 @@ type Inputs struct {
 // Given is one value as it was written, and where.
 type Given struct {
 	Text string
-	// Source is what `config show` prints: "flag --read-ahead".
+	// Source is printed by `config show`: "flag --read-ahead".
 	Source string
 }
 

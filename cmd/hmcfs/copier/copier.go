@@ -40,7 +40,7 @@ func (o *Options) ensureDefaults() {
 	}
 }
 
-// part is what is copied of a file of a size.
+// part returns the range that is copied of a file of a size.
 func (o *Options) part(size int64) segment {
 	p := segment{min(o.Off, size), size}
 	if o.Len > 0 {
@@ -49,12 +49,12 @@ func (o *Options) part(size int64) segment {
 	return p
 }
 
-// File is what became of one file.
+// File is the outcome for one file.
 type File struct {
 	Source string `json:"source"`
 	Target string `json:"target"`
 	Bytes  int64  `json:"bytes"`
-	// Seconds is how long the copy took.
+	// Seconds is the duration of the copy.
 	Seconds float64 `json:"seconds"`
 	// Path is the way that the bytes took, as hmcfs tells it; empty where
 	// neither file is on a mount.
@@ -67,7 +67,7 @@ type File struct {
 	Err error `json:"-"`
 }
 
-// Summary is what became of a whole copy.
+// Summary is the outcome of a whole copy.
 type Summary struct {
 	Files          []File  `json:"files"`
 	Bytes          int64   `json:"bytes"`

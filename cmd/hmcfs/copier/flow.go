@@ -24,7 +24,7 @@ type piece struct {
 	off   int64
 }
 
-// buffers is how many buffers go round between reader and writer.
+// buffers is the number of buffers that go round between reader and writer.
 const buffers = 3
 
 // run moves [off, end) of the source, or up to its end where that comes before.

@@ -12,7 +12,7 @@ import (
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/copier"
 )
 
-// part is what a test copies of a file.
+// part is the range of a file that a test copies.
 type part struct {
 	off, n int64
 }

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// nudge is how often a system call that is to end is told so: a signal that
+// nudge is the interval at which a system call that is to end is told so: a signal that
 // comes just before the call begins is lost on it.
 const nudge = 20 * time.Millisecond
 

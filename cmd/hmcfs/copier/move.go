@@ -26,7 +26,7 @@ const (
 type mover struct {
 	c        *copier
 	src, dst *os.File
-	// part is what is copied of the source, and shift how much further to the
+	// part is the range that is copied of the source, and shift how much further to the
 	// front it lies in the target.
 	part  segment
 	shift int64

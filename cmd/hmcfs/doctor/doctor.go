@@ -14,7 +14,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/affinity"
 )
 
-// Level is how much a finding matters.
+// Level is the weight of a finding.
 type Level string
 
 // The levels.
@@ -33,7 +33,7 @@ type Finding struct {
 	Area  string `json:"area"`
 	Level Level  `json:"level"`
 	What  string `json:"what"`
-	// Remedy is what a person can do about it.
+	// Remedy tells a person the way out.
 	Remedy string `json:"remedy,omitempty"`
 }
 
@@ -41,7 +41,7 @@ type Finding struct {
 type Report struct {
 	Findings []Finding      `json:"findings"`
 	Affinity *affinity.Plan `json:"affinity,omitempty"`
-	// IRQs is what became of the interrupts that were moved; nil where nobody
+	// IRQs has the interrupts that were moved, with the outcome; nil where nobody
 	// asked for it.
 	IRQs []affinity.Result `json:"irqs,omitempty"`
 }
@@ -61,20 +61,20 @@ func (r *Report) add(area string, level Level, remedy, format string, args ...an
 	r.Findings = append(r.Findings, Finding{Area: area, Level: level, What: fmt.Sprintf(format, args...), Remedy: remedy})
 }
 
-// Machine is what is looked at.
+// Machine describes the machine that is checked.
 type Machine struct {
 	// Root is put before every path; empty is this machine.
 	Root string
 	UID  int
 	// Look finds a program.
 	Look func(program string) (string, error)
-	// Locked is how much memory a process may lock, and Files how many files it
+	// Locked is the memory that a process may lock, in bytes, and Files the number of files it
 	// may have open.
 	Locked uint64
 	Files  uint64
 }
 
-// Family is what a device family has.
+// Family describes a device family on the machine.
 type Family struct {
 	Name    devices.Family
 	Devices []devices.Info

@@ -24,7 +24,7 @@ type CollectiveOptions struct {
 	// Sizes are the bytes of the whole, as plan.Task.Count is its elements.
 	Sizes []devices.Size
 	Type  elem.Type
-	// Rounds is how many times each row is measured, WarmUp how many times are
+	// Rounds is the number of times that each row is measured, WarmUp how many times are
 	// not counted before.
 	Rounds int
 	WarmUp int
@@ -94,7 +94,7 @@ type Judge struct {
 	apart devices.Offset
 	took  *region.Buffer
 	made  *content
-	// host is where bytes bounce.
+	// host is the memory through which bytes bounce.
 	host *region.Buffer
 	// taken is all memory.
 	taken []*region.Buffer

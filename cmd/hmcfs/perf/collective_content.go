@@ -15,7 +15,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/region"
 )
 
-// content is what the ranks give: small whole numbers that depend on rank and
+// content makes the ranks' numbers: small whole ones that depend on rank and
 // place, so that every sum of them is exact in every type, and a place or rank
 // that was mistaken is seen.
 type content struct {

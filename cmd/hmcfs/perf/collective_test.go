@@ -60,7 +60,7 @@ func judged(t *testing.T, n int, o func(rank int) CollectiveOptions, change func
 
 func noChange(int, *Judge) {}
 
-// newTable is where memory is registered.
+// newTable returns a table in which memory is registered.
 func newTable(t *testing.T) *region.Table {
 	t.Helper()
 	e, err := transport.New(transport.Options{})

@@ -17,7 +17,7 @@ func wordAt(seed, index uint64) uint64 {
 	return z ^ z>>29
 }
 
-// piece is how much content is made or looked at in one step, in bytes, a
+// piece is the content that is made or looked at in one step, in bytes, a
 // multiple of a word.
 const piece = 1 << 20
 

@@ -19,7 +19,7 @@ import (
 // Host is the name of plain host memory.
 const Host devices.Name = "host"
 
-// Options is what both sides are made with.
+// Options are those of both sides.
 type Options struct {
 	Rank   wire.Rank
 	Secret []byte
@@ -32,10 +32,10 @@ type Options struct {
 	// Channels and Chunk are the communicator's; 0 is its default.
 	Channels int
 	Chunk    devices.Size
-	// Timeout is how long the other side may let us wait without anything
+	// Timeout bounds the time that the other side lets us wait without anything
 	// moving; 0 is the communicator's default.
 	Timeout time.Duration
-	// UCX is what libucp uses for the transports rdma and ucx.
+	// UCX has libucp's options for the transports rdma and ucx.
 	UCX ucx.Options
 	// Progress is told, in one line, what is under way. Required.
 	Progress func(line string)

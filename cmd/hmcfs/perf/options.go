@@ -32,7 +32,7 @@ const (
 // Operations are all that are measured where nothing is said.
 func Operations() []string { return []string{OpTag, OpPut, OpGet, OpSend, OpRecv} }
 
-// RunOptions is what is measured.
+// RunOptions say what is measured.
 type RunOptions struct {
 	Options
 
@@ -41,7 +41,7 @@ type RunOptions struct {
 	// Transports are measured in turn by each address. One that the two
 	// sides can't use is an error. Auto is the fastest that both have.
 	Transports []comm.Transport
-	// Operations are what is measured: Operations, OpBounce, or some.
+	// Operations are those that are measured: Operations, OpBounce, or some.
 	Operations []string
 	// PeerMemory is the server's memory that each of ours is measured
 	// against; none is the same as ours.
@@ -50,14 +50,14 @@ type RunOptions struct {
 	Sizes []devices.Size
 	// Bytes is about how much a bandwidth row moves, where Iterations is 0.
 	Bytes devices.Size
-	// Iterations is how many times a bandwidth row takes.
+	// Iterations is the number of times that a bandwidth row takes.
 	Iterations int
-	// Rounds is how many times a latency row takes.
+	// Rounds is the number of times that a latency row takes.
 	Rounds int
-	// WarmUp is how many times are not counted before each row; before a
+	// WarmUp is the number of times that are not counted before each row; before a
 	// bandwidth row not more than a quarter of those that are.
 	WarmUp int
-	// Depth is how many operations of a bandwidth row are begun together.
+	// Depth is the number of operations of a bandwidth row that are begun together.
 	Depth int
 }
 
@@ -151,7 +151,7 @@ func checkTransport(t comm.Transport) error {
 	return nil
 }
 
-// times is how many times a bandwidth row of a size takes.
+// times returns the number of times that a bandwidth row of a size takes.
 func (o *RunOptions) times(n devices.Size) int {
 	if o.Iterations > 0 {
 		return o.Iterations
@@ -160,7 +160,7 @@ func (o *RunOptions) times(n devices.Size) int {
 	return int(min(max(uint64(o.Bytes/each), minTimes), maxTimes))
 }
 
-// warmUp is how many times come before those that count.
+// warmUp returns the number of times that come before those that count.
 func (o *RunOptions) warmUp(mode string, times int) int {
 	if mode == bandwidth {
 		return min(o.WarmUp, max(1, times/4))

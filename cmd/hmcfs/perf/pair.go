@@ -21,7 +21,7 @@ type pair struct {
 	local, remote devices.Name
 	buffer        *region.Buffer
 	descriptor    wire.Descriptor
-	// carrier is what carries the bytes: TCP where the session's transport
+	// carrier carries the bytes: TCP where the session's transport
 	// can't reach the server's memory.
 	carrier comm.Transport
 	// domain is for sends and receives; nil where there are none.

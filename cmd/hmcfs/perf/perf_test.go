@@ -101,7 +101,7 @@ func server(t *testing.T, o Options, once bool) control.Address {
 	return at
 }
 
-// some is what both sides are made with.
+// some returns the options of both sides.
 func some() Options {
 	return Options{
 		Secret: kit.Bytes(1, 0, 32), Memory: []string{"host", "sim:0,size=1MiB"}, Families: devices.NewRegistry(sim.NewDriver()),

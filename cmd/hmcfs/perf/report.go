@@ -13,9 +13,9 @@ import (
 	"github.com/hmcfs/hmcfs/transport/control"
 )
 
-// Report is what was measured.
+// Report has the measurements.
 type Report struct {
-	// GB is what a GB is, in bytes.
+	// GB is the number of bytes of a GB.
 	GB int64 `json:"gb_bytes"`
 	// Channels and Chunk are those of the last session.
 	Channels int          `json:"channels"`
@@ -55,7 +55,7 @@ type Row struct {
 	Memory     devices.Name `json:"memory,omitempty"`
 	PeerMemory devices.Name `json:"peer_memory,omitempty"`
 	Bytes      devices.Size `json:"bytes"`
-	// Count is how many times were taken, each of Depth operations that were
+	// Count is the number of times that were taken, each of Depth operations that were
 	// begun together.
 	Count int `json:"count"`
 	Depth int `json:"depth"`

@@ -59,7 +59,7 @@ type runner struct {
 	named comm.Transport
 }
 
-// settle is how long a server may take to see that the runner before has gone.
+// settle bounds the time that a server takes to see that the runner before has gone.
 const settle = 2 * time.Second
 
 // connect makes the session. The rank may still be that of the session before,
@@ -121,7 +121,7 @@ func (r *runner) connected(at control.Address) error {
 	return nil
 }
 
-// because is what a line says of the transports that were not taken.
+// because returns the words about the transports that were not taken.
 func because(reasons []string) string {
 	var line strings.Builder
 	for _, why := range reasons {

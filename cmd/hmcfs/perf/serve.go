@@ -43,7 +43,7 @@ type ask struct {
 	Last bool `json:"last,omitempty"`
 }
 
-// reply is what the server has to say to it.
+// reply is the server's answer to it.
 type reply struct {
 	Error string `json:"error,omitempty"`
 	// Descriptor is the memory that was opened.
@@ -52,11 +52,11 @@ type reply struct {
 	Differs int64 `json:"differs"`
 }
 
-// ServeOptions is what a server is made with.
+// ServeOptions describe a server.
 type ServeOptions struct {
 	Options
 
-	// Listen is where; at least one.
+	// Listen has the addresses, at least one.
 	Listen []control.Address
 	// Transports are those that a runner may take; none is all of them. A
 	// runner that takes RDMA or UCX is trusted with the memory of the process.

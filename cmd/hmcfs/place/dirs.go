@@ -11,7 +11,7 @@ import (
 	"syscall"
 )
 
-// longestSocket is how long the path of a Unix socket can be.
+// longestSocket is the longest path of a Unix socket, in bytes.
 const longestSocket = 107
 
 // The modes of directories: for their owner alone, or to be passed through by

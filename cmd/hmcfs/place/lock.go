@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Holder is what a lock file tells of the process that holds it.
+// Holder describes the process that holds a lock file.
 type Holder struct {
 	PID        int    `json:"pid"`
 	MountPoint string `json:"mount_point"`

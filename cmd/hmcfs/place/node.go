@@ -14,7 +14,7 @@ import (
 // NodeFile keeps who the mount is among other machines.
 func (p Paths) NodeFile() string { return filepath.Join(p.State, "node.json") }
 
-// NodeSocket is where nodes of this machine connect to a node. The name tells
+// NodeSocket returns the path at which nodes of this machine connect to a node. The name tells
 // nodes apart that have the same directories on different machines.
 func (p Paths) NodeSocket(rank uint32) string {
 	return filepath.Join(p.Runtime, fmt.Sprintf("node-%08x.sock", rank))
@@ -26,7 +26,7 @@ func (p Paths) CleanNodeSocket(rank uint32) { _ = os.Remove(p.NodeSocket(rank)) 
 // IsSocketPath says whether a path is short enough for a socket.
 func IsSocketPath(path string) bool { return len(path) <= longestSocket }
 
-// Node is who a mount is among other machines: it outlives the daemon and the
+// Node is the identity of a mount among other machines: it outlives the daemon and the
 // mount, as long as the state directory does.
 type Node struct {
 	// ID tells it from any other mount of the same node name.
@@ -35,7 +35,7 @@ type Node struct {
 	Epoch uint64 `json:"epoch"`
 }
 
-// idBytes is how many random bytes an ID has.
+// idBytes is the number of random bytes of an ID.
 const idBytes = 16
 
 // ReadNode returns who the mount was the last time, or makes somebody new.

@@ -10,9 +10,9 @@ import (
 	"strings"
 )
 
-// Host is what the names of directories depend on.
+// Host has what the names of directories depend on.
 type Host struct {
-	// UID is whose daemon it is.
+	// UID is the user of the daemon.
 	UID int
 	// Getenv reads the environment.
 	Getenv func(string) string
@@ -23,7 +23,7 @@ type Paths struct {
 	MountPoint string
 	State      string
 	Runtime    string
-	// DefaultRuntime is where other commands look first. It is Runtime, or a
+	// DefaultRuntime is the directory in which other commands look first. It is Runtime, or a
 	// link to it.
 	DefaultRuntime string
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/hmcfs/hmcfs/objects/adminapi"
 )
 
-// lookUpTime is how long names are looked up to find our own address.
+// lookUpTime bounds the lookup of names to find our own address.
 const lookUpTime = 5 * time.Second
 
 // ownAddress is the IP address by which other hosts reach this one: what the

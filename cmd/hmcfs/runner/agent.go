@@ -32,7 +32,7 @@ type agent struct {
 	last tail
 }
 
-// lastWords is how long is waited for what an agent that has ended has left in
+// lastWords bounds the wait for what an agent that has ended has left in
 // its pipes.
 const lastWords = 2 * time.Second
 
@@ -151,7 +151,7 @@ func (l *link) close(grace time.Duration) {
 	<-l.gone
 }
 
-// reader is what comes from a host, as frames.
+// reader returns the stream from a host, as frames.
 func (l *link) reader(silence time.Duration) *bufio.Reader {
 	if l.agent == nil {
 		silence = 0 // it is this process

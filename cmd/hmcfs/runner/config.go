@@ -19,12 +19,12 @@ import (
 const (
 	// MaxRanks is as many as a CommContext has room for.
 	MaxRanks = 64
-	// DefaultRanks is how many there are where nobody says.
+	// DefaultRanks is the number of ranks where nobody says.
 	DefaultRanks = 8
 	// DefaultWindow is the size of windows. Memory is only taken for what is
 	// written.
 	DefaultWindow = devices.Size(16 << 20)
-	// DefaultGrace is how long a rank has after SIGTERM.
+	// DefaultGrace is the time that a rank has after SIGTERM.
 	DefaultGrace = 5 * time.Second
 	// maxWindow is the most bytes of a window and of a buffer.
 	maxWindow = 1 << 40
@@ -52,11 +52,11 @@ type Config struct {
 	// Inputs and Outputs name buffers.
 	Inputs  []string `yaml:"inputs"`
 	Outputs []string `yaml:"outputs"`
-	// Args are what stands behind the program's own arguments: nranks, root,
+	// Args stand behind the program's own arguments: nranks, root,
 	// deviceCtx, or a buffer.
 	Args []string `yaml:"args"`
 
-	// Program is what is run where the command line names none.
+	// Program is run where the command line names none.
 	Program []string          `yaml:"program"`
 	Env     map[string]string `yaml:"env"`
 	// Timeout is the time of the whole run; empty is none.
@@ -73,7 +73,7 @@ type Config struct {
 	Verify string `yaml:"verify"`
 }
 
-// Source is where values of buffers come from: one of the three.
+// Source has the source of a buffer's values: one of the three.
 type Source struct {
 	// Command is run once for each rank, with that rank's environment, and writes
 	// NAME.bin for each buffer to the directory HMCFS_OUT, which is empty.
@@ -237,7 +237,7 @@ func (p *Plan) settings(c *Config) error {
 	return errors.Join(faults...)
 }
 
-// bufferName is what names of buffers look like: they are in the names of
+// bufferName matches names of buffers: they are in the names of
 // files and variables.
 var bufferName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,63}$`)
 

@@ -13,7 +13,7 @@ import (
 // longestArrival is the most bytes of what a rank says that comes to a barrier.
 const longestArrival = 4096
 
-// door is where the ranks of a host come that wait for each other. Who has come
+// door is a barrier of the ranks of a host. Who has come
 // is known to the runner.
 type door struct {
 	listener net.Listener

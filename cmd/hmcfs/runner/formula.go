@@ -14,7 +14,7 @@ import (
 // brackets, in 64-bit floating point.
 type formula struct{ root ast.Expr }
 
-// variables are what formulas may name, in the order of their values.
+// variables returns the names that formulas may use, in the order of their values.
 func variables() []string { return []string{"i", "rank", "nranks", "root"} }
 
 // parseFormula reads a formula.

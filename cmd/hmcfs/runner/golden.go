@@ -7,7 +7,7 @@ import (
 	"math"
 )
 
-// shown is how many differences of a buffer are told.
+// shown bounds the differences of a buffer that are told.
 const shown = 5
 
 // Mismatch is an element that is not what was expected.
@@ -24,7 +24,7 @@ func (m Mismatch) String() string {
 	return fmt.Sprintf("rank %d %s[%d]: got %s, want %s", m.Rank, m.Buffer, m.Index, m.Got, m.Want)
 }
 
-// Verdict is how the outputs compare with what was expected of them.
+// Verdict is the result of comparing the outputs with what was expected of them.
 type Verdict struct {
 	// Compared and Wrong are elements.
 	Compared uint64 `json:"compared"`

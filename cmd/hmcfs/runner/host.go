@@ -27,9 +27,9 @@ type host struct {
 
 	plan *Plan
 	link *link
-	// out is what is to be told: a host that does not read holds nobody up.
+	// out has what is to be told: a host that does not read holds nobody up.
 	out chan []byte
-	// streams are where the output of its ranks goes, and saved its buffers.
+	// streams take the output of its ranks, and saved its buffers.
 	streams []*stream
 	saved   *saver
 	events  chan<- event
@@ -108,7 +108,7 @@ func (h *host) leave(m *meeting, id uint64) {
 	}
 }
 
-// event is what has come from a host: a message, or the end.
+// event is a message of a host, or its end.
 type event struct {
 	host *host
 	kind kind
@@ -117,15 +117,15 @@ type event struct {
 }
 
 const (
-	// mostQueued is how many messages may wait for a host.
+	// mostQueued bounds the messages that wait for a host.
 	mostQueued = 4096
 	// DefaultSilence is after how long without a word the other side is lost.
 	DefaultSilence = time.Minute
-	// mostArrivals is how many barriers the ranks of a host wait at.
+	// mostArrivals bounds the barriers at which the ranks of a host wait.
 	mostArrivals = 1024
 )
 
-// pulse is how often each side says that it is there.
+// pulse returns the interval at which each side says that it is there.
 func pulse(silence time.Duration) time.Duration { return max(silence/12, time.Millisecond) }
 
 // open connects a host, and goes on by itself.
@@ -326,7 +326,7 @@ func checked[T any](f frame, look func(*T) error) (*T, error) {
 // has says whether a rank is one of the host's.
 func (h *host) has(rank int) bool { return rank >= h.first && rank < h.first+h.count }
 
-// listens is how many addresses it has.
+// listens returns the number of addresses that it has.
 func (h *host) listens() int {
 	if h.count == h.plan.Ranks {
 		return 0

@@ -14,7 +14,7 @@ import (
 
 // Place is a machine, and how many ranks it has room for.
 type Place struct {
-	// Name is how the agent finds it: a host name, an address, user@host.
+	// Name is the name by which the agent finds it: a host name, an address, user@host.
 	Name  string
 	Slots int
 	// Address is the IP address by which the others reach it. Empty leaves it to

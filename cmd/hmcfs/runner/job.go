@@ -24,7 +24,7 @@ const (
 	barrierSock = "barrier.sock"
 )
 
-// job is what a job has on one host besides its ranks.
+// job has what a job has on one host besides its ranks.
 type job struct {
 	plan *Plan
 	// first and count are the ranks of this host, which is the host-th of hosts.
@@ -32,7 +32,7 @@ type job struct {
 	count int
 	host  int
 	hosts int
-	// book is where all ranks listen; nil where there is one host.
+	// book has the addresses of all ranks; nil where there is one host.
 	book []string
 	// env are variables that come from the runner.
 	env    []string
@@ -183,7 +183,7 @@ func (j *job) bufferPath(rank int, name string) string {
 	return filepath.Join(j.dir, buffersDir, fmt.Sprint(rank), name)
 }
 
-// place is where a buffer of a rank is.
+// spot is the location of a buffer of a rank.
 type spot struct {
 	path string
 	file *os.File
@@ -191,7 +191,7 @@ type spot struct {
 	size uint64
 }
 
-// spot is where a buffer of a rank is.
+// spot returns the location of a buffer of a rank.
 func (j *job) spot(rank int, b *Buffer) spot {
 	if b.inWindow() {
 		return spot{path: j.windowPath(rank), file: j.windows[rank-j.first], off: j.layout.offsets[b.Name], size: b.size()}
@@ -199,7 +199,7 @@ func (j *job) spot(rank int, b *Buffer) spot {
 	return spot{path: j.bufferPath(rank, b.Name), file: j.buffers[rank-j.first][b.Name], size: b.size()}
 }
 
-// addresses are where all ranks listen, for those of this host: sockets for each
+// addresses returns those of all ranks, for those of this host: sockets for each
 // other, and the network for the ranks of other hosts. With --transport tcp
 // several hosts use nothing else.
 func (j *job) addresses() ([]string, error) {
@@ -219,7 +219,7 @@ func (j *job) addresses() ([]string, error) {
 	return out, nil
 }
 
-// environment is what a rank is told.
+// environment returns the variables of a rank.
 func (j *job) environment(rank int) ([]string, error) {
 	book, err := j.addresses()
 	if err != nil {

@@ -6,12 +6,12 @@ import (
 	"slices"
 )
 
-// windowBase is where rank 0's window is mapped by whoever follows the
+// windowBase is the address at which rank 0's window is mapped by programs that follow the
 // context: an address that neither Go's heap nor the kernel's choice for maps
 // and programs comes near.
 const windowBase = 0x1000_0000_0000
 
-// pageOfWindows is what windows begin at multiples of, in memory.
+// pageOfWindows is the alignment of windows in memory.
 const pageOfWindows = 2 << 20
 
 // layout says what is where in a window. It is that of every rank.

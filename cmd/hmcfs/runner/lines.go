@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// longestLine is how much of a line is kept until its end has come.
+// longestLine bounds the part of a line that is kept until its end has come.
 const longestLine = 64 << 10
 
 // lines writes whole lines of several ranks to one writer, each with its rank
@@ -18,7 +18,7 @@ type lines struct {
 	mu  sync.Mutex
 }
 
-// stream is what one rank writes to one of its streams, or an agent. It is
+// stream is one of the streams of a rank, or of an agent. It is
 // written to by one goroutine.
 type stream struct {
 	to     *lines
@@ -85,7 +85,7 @@ func (l *lines) write(prefix string, text []byte) {
 	_, _ = l.out.Write(b.Bytes()) // whoever does not read it does not want it
 }
 
-// prefixOf is what stands before a rank's lines, of one width in a job.
+// prefixOf returns the text before a rank's lines, of one width in a job.
 func prefixOf(rank, world int) string {
 	width := len(fmt.Sprint(world - 1))
 	return fmt.Sprintf("[%*d] ", width, rank)

@@ -31,7 +31,7 @@ func (e *MissingError) Error() string {
 // Is makes the error ErrMissing.
 func (e *MissingError) Is(target error) bool { return target == ErrMissing }
 
-// arrival is what a rank says that comes to a barrier.
+// arrival is the message of a rank that comes to a barrier.
 type arrival struct {
 	Rank int    `json:"rank"`
 	Name string `json:"name"`
@@ -39,14 +39,14 @@ type arrival struct {
 	Timeout time.Duration `json:"timeout"`
 }
 
-// answer is what it is told.
+// answer is the reply to it.
 type answer struct {
 	Missing []int  `json:"missing,omitempty"`
 	Ended   bool   `json:"ended,omitempty"`
 	Fault   string `json:"fault,omitempty"`
 }
 
-// mostBarriers is how many barriers can be waited at in one job.
+// mostBarriers bounds the barriers that can be waited at in one job.
 const mostBarriers = 4096
 
 // meeting is the barriers of a job, of all its hosts, for ranks that are no Go
@@ -57,7 +57,7 @@ type meeting struct {
 	ranks int
 	// +checklocks:mu
 	ended map[int]bool
-	// waiting are who has come to each barrier.
+	// waiting has the ranks that have come to each barrier.
 	// +checklocks:mu
 	waiting map[string]map[int]chan answer
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/control"
 )
 
-// brief is what a host is told first. It has nothing that a command line could
+// brief is told to a host first. It has nothing that a command line could
 // not have, but the job's secret, and is not on one: everybody sees those.
 type brief struct {
 	// Job is the job's id, and Secret what its ranks know each other by.
@@ -41,7 +41,7 @@ type brief struct {
 	Address string
 	// Peers are the names of other hosts.
 	Peers []string
-	// Silence is how long the host may hear nothing of the runner; 0 is for ever.
+	// Silence bounds the time in which the host hears nothing of the runner; 0 is for ever.
 	Silence time.Duration
 }
 
@@ -86,7 +86,7 @@ func (w *words) UnmarshalJSON(p []byte) error {
 // ready says where a host's ranks will listen: nowhere if there is one host.
 type ready struct{ Addresses []string }
 
-// book is where the ranks of all hosts listen.
+// book has the addresses at which the ranks of all hosts listen.
 type book struct{ Addresses []string }
 
 // departure is a rank that waits at a barrier no longer.
@@ -110,7 +110,7 @@ type fault struct {
 	Text  string
 }
 
-// done is how a host has cleaned up.
+// done tells how a host has cleaned up.
 type done struct{ Fault string }
 
 // The classes of faults, by what callers tell apart.

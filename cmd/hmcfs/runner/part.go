@@ -14,9 +14,9 @@ import (
 	"github.com/hmcfs/hmcfs/objects/adminapi"
 )
 
-// HostOptions is what a host's part of a job is told by its own machine.
+// HostOptions are those of a host's part of a job that its own machine sets.
 type HostOptions struct {
-	// TempDir is where the job's directory is made. Its path is short, for the
+	// TempDir is the directory in which the job's is made. Its path is short, for the
 	// sockets in it.
 	TempDir string
 	// Supervisor is the command that calls Supervise, without the program, and
@@ -42,7 +42,7 @@ type serving struct {
 	ranks   []*child
 	started bool
 	running sync.WaitGroup
-	// work is what is being done, one thing at a time; leave ends it.
+	// work is the present step, one at a time; leave ends it.
 	work  sync.WaitGroup
 	leave context.CancelFunc
 }

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 )
 
-// findProgram is what a shell would run.
+// findProgram returns what a shell would run.
 func findProgram(name string) (string, error) {
 	path, err := exec.LookPath(name)
 	if err != nil {

@@ -17,10 +17,10 @@ import (
 	"github.com/hmcfs/hmcfs/objects/adminapi"
 )
 
-// Ending is how a rank has ended.
+// Ending tells how a rank has ended.
 type Ending struct {
 	Rank int `json:"rank"`
-	// Host is where it ran, if there are several hosts.
+	// Host is the host on which it ran, if there are several.
 	Host string `json:"host,omitempty"`
 	// Code is the program's exit code, -1 if a signal has ended it or it could
 	// not be begun.
@@ -58,7 +58,7 @@ type child struct {
 	from    []*os.File
 }
 
-// order is what a child is to be.
+// order describes a child that is to be started.
 type order struct {
 	rank    int
 	program []string

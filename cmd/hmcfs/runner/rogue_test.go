@@ -70,7 +70,7 @@ func (r *rogue) reach(last kind) error {
 	return nil
 }
 
-// tricks are what it does then.
+// tricks returns what it does then.
 func tricks() map[string]func(r *rogue) error {
 	raw := func(r *rogue, p []byte) error {
 		r.to.mu.Lock()

@@ -26,30 +26,30 @@ var (
 	ErrStopped = errors.New("stopped")
 )
 
-// Options is what a job is started with. What is left open comes from its
+// Options describe a job. What is left open comes from its
 // Config.
 type Options struct {
 	// Program is the program and its arguments.
 	Program []string
-	// Ranks is how many; 0 is the config's.
+	// Ranks is their number; 0 is the config's.
 	Ranks int
 	// Timeout is the time of the whole run; 0 is the config's, or none.
 	Timeout time.Duration
-	// Grace is how long a rank has after SIGTERM. 0 is DefaultGrace.
+	// Grace is the time that a rank has after SIGTERM. 0 is DefaultGrace.
 	Grace time.Duration
 	// Window is the size of each window; 0 is the config's, or what its buffers
 	// need, or DefaultWindow.
 	Window devices.Size
-	// Dir is where windows and buffers are files. Empty is anonymous memory.
+	// Dir is the directory in which windows and buffers are files. Empty is anonymous memory.
 	Dir string
 	// LogDir gets rankN.log of each rank; Save gets the buffers after the run.
 	// Empty is none.
 	LogDir string
 	Save   string
-	// TempDir is where the job's directory is made. Its path is short, for the
+	// TempDir is the directory in which the job's is made. Its path is short, for the
 	// sockets in it.
 	TempDir string
-	// Transport is what ranks are told to use (HMCFS_TRANSPORT). Empty leaves it
+	// Transport is the one that ranks are told to use (HMCFS_TRANSPORT). Empty leaves it
 	// to them.
 	Transport string
 	// Unbound has ranks run on any processor, and not each on its share of them.
@@ -70,8 +70,8 @@ type Options struct {
 	// them where the agent puts them. Export are variables for all ranks, as NAME=VALUE.
 	WorkDir string
 	Export  []string
-	// Patience is how long a host may take to be there; 0 is DefaultPatience.
-	// Silence is how long both sides of a connection wait for a word of each other;
+	// Patience bounds the wait for a host to be there; 0 is DefaultPatience.
+	// Silence bounds the wait of both sides of a connection for a word of each other;
 	// 0 is DefaultSilence.
 	Patience time.Duration
 	Silence  time.Duration
@@ -80,7 +80,7 @@ type Options struct {
 	Errors io.Writer
 }
 
-// Report is how a run went.
+// Report tells how a run went.
 type Report struct {
 	Ranks   int      `json:"ranks"`
 	Seconds float64  `json:"seconds"`

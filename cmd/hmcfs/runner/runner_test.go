@@ -85,7 +85,7 @@ func options(tmp string, out *os.File, program ...string) Options {
 	}
 }
 
-// output is where two streams may be written.
+// output is a place to which two streams may be written.
 type output struct {
 	mu sync.Mutex
 	// +checklocks:mu

@@ -42,7 +42,7 @@ const elsewhere = "elsewhere"
 // wherever it is. Supervisors don't have it.
 const marker = "HMCFS_RANK_OF"
 
-// ending is what the supervisor says: first the program's number, then how it
+// ending has the messages of the supervisor: first the program's number, then how it
 // has ended.
 type ending struct {
 	PID    int    `json:"pid,omitempty"`
@@ -158,7 +158,7 @@ func killAll(group int) {
 	}
 }
 
-// endingOf is how a command has ended.
+// endingOf returns how a command has ended.
 func endingOf(cmd *exec.Cmd, err error) ending {
 	if cmd.ProcessState == nil {
 		return ending{Code: -1, Error: fmt.Sprint(err)}

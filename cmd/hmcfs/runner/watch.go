@@ -14,9 +14,9 @@ import (
 
 // The times that hosts have.
 const (
-	// DefaultPatience is how long a host may take to be there.
+	// DefaultPatience bounds the wait for a host to be there.
 	DefaultPatience = 2 * time.Minute
-	// farewell is how long one has to clean up, and to say what becomes of ranks
+	// farewell is the time that one has to clean up, and to say what becomes of ranks
 	// that were killed.
 	farewell = 10 * time.Second
 )
@@ -40,7 +40,7 @@ type watch struct {
 	// closing says that the job is over; remains are what went wrong since.
 	closing bool
 	remains []error
-	// wanted is what is waited for.
+	// wanted has what is waited for.
 	wanted kind
 
 	stopped <-chan struct{}
@@ -123,7 +123,7 @@ func (w *watch) brief() error {
 	return nil
 }
 
-// silence is how long a host may say nothing.
+// silence returns the time in which a host may say nothing.
 func (p *Plan) silence() time.Duration {
 	if p.Silence == 0 {
 		return DefaultSilence

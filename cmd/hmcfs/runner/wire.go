@@ -24,11 +24,11 @@ var ErrTalk = errors.New("not understood")
 const (
 	greeting = "hmcfs run-host "
 	version  = "1"
-	// mostNoise is how much of that there may be.
+	// mostNoise bounds that, in bytes.
 	mostNoise = 64 << 10
 )
 
-// kind is what a frame is about. What is behind it is a message as JSON, or
+// kind is the kind of a frame. What is behind it is a message as JSON, or
 // bytes with a small head.
 type kind byte
 
@@ -182,10 +182,10 @@ func (s *sender) sendPiece(k kind, head, p []byte) error {
 	return err
 }
 
-// outputHead is what stands before output: the rank, and 0 or 1 for the stream.
+// outputHead returns the bytes before output: the rank, and 0 or 1 for the stream.
 func outputHead(rank, stream int) []byte { return []byte{byte(rank), byte(stream)} }
 
-// dataHead is what stands before bytes of a buffer: the rank, and the buffer by
+// dataHead returns what stands before bytes of a buffer: the rank, and the buffer by
 // its place in the config.
 func dataHead(rank, buffer int) []byte {
 	return binary.BigEndian.AppendUint16([]byte{byte(rank)}, uint16(buffer))

@@ -94,7 +94,7 @@ func checkSpread(t *testing.T, what string, values []float64) {
 	}
 }
 
-// entry is what a reader of the format expects.
+// entry is one entry as a reader of the format expects it.
 type entry struct {
 	Dtype   string `json:"dtype"`
 	Shape   []int  `json:"shape"`

@@ -108,7 +108,7 @@ func (r *Rank) Floats(ctx context.Context, n int) (*Vector, error) {
 	return &Vector{View: v, p: b.Host(0, devices.Size(4*n))}, err
 }
 
-// Len is how many there are.
+// Len returns their number.
 func (v *Vector) Len() int { return len(v.p) / 4 }
 
 // At is one of them.

@@ -19,7 +19,7 @@ const (
 // width is a vector's bytes.
 const width = 32
 
-// kind is how elements of a type are combined, a vector at a time.
+// kind combines elements of a type, a vector at a time.
 type kind struct {
 	name, what string
 	// setup makes the constants that the loops use.
