@@ -157,7 +157,7 @@ func (q *Queue) do(ctx context.Context, j Job) {
 	}
 }
 
-// Failure is what has failed.
+// Failure returns the error of what has failed.
 func (q *Queue) Failure() error {
 	q.mu.Lock()
 	defer q.mu.Unlock()

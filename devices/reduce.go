@@ -20,7 +20,7 @@ type Reducer interface {
 	Reduce(ctx context.Context, dst, src Span, t elem.Type, op elem.Op) error
 }
 
-// reducePiece is how much is combined between two looks at the context, in
+// reducePiece is the number of bytes combined between two looks at the context, in
 // bytes, and what goes by way of the host at once.
 const reducePiece = MiB
 

@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 )
 
-// inoBatch is how many inode numbers are taken from the KV at once. A crash
+// inoBatch is the number of inode numbers that are taken from the KV at once. A crash
 // wastes at most this many.
 const inoBatch = 4096
 

@@ -10,7 +10,7 @@ import (
 const (
 	// cacheShards spreads the cache over locks. A power of two.
 	cacheShards = 16
-	// shardEntries is how many inodes, and as many names, one shard keeps:
+	// shardEntries is the number of inodes, and as many names, that one shard keeps:
 	// 32768 of each in all, some 20 MB when full.
 	shardEntries = 2048
 )

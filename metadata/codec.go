@@ -56,9 +56,9 @@ func decodeSuperblock(data []byte) (superblock, error) {
 // that save a scan for what is not there.
 type record struct {
 	Inode
-	// xattrs is how many extended attributes the inode has.
+	// xattrs is the number of extended attributes of the inode.
 	xattrs uint32
-	// maps is how many mappings the content has, and firstMap the file offset
+	// maps is the number of mappings of the content, and firstMap the file offset
 	// of the first one.
 	maps     uint64
 	firstMap uint64

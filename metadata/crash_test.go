@@ -70,7 +70,7 @@ func victim(ctx context.Context, dir string) error {
 	}
 }
 
-// claims are what a victim said before its death.
+// claims are the statements of a victim before its death.
 type claims struct {
 	dir     metadata.Ino
 	done    map[int]metadata.Ino

@@ -20,7 +20,7 @@ type damaged struct {
 	file, other, device1, pub Inode
 }
 
-// pubEnds is when publish/pub ends.
+// pubEnds returns the time at which publish/pub ends.
 func pubEnds() Timespec { return Timespec{Sec: 1 << 40, Nsec: 5} }
 
 func newDamaged(t *testing.T) *damaged {

@@ -5,7 +5,7 @@ import (
 	"errors"
 )
 
-// dropBatch is how many entries one transaction of DropDevice removes.
+// dropBatch is the number of entries that one transaction of DropDevice removes.
 const dropBatch = 256
 
 // DropDevice removes what is on a device, with all names, attributes,
@@ -154,7 +154,7 @@ func (w *dropper) unlink(ctx context.Context, dir Ino, files []Entry) error {
 	return nil
 }
 
-// dropStep is what one transaction of a dropper did.
+// dropStep has the results of one transaction of a dropper.
 type dropStep struct {
 	done int   // how many entries it saw to
 	gone int   // how many inodes went with them

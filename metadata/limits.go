@@ -9,7 +9,7 @@ const (
 	MaxKey = 255
 	// MaxXattr is the size in bytes of the largest value of an attribute.
 	MaxXattr = 64 << 10
-	// MaxLinks is how many links an inode can have.
+	// MaxLinks bounds the links of an inode.
 	MaxLinks = 1 << 20
 	// MaxTarget is the length in bytes of the longest target of a symlink.
 	MaxTarget = 4095
@@ -43,13 +43,13 @@ type Node struct {
 	GID  uint32
 	// Rdev is the device number of a character or block special file.
 	Rdev uint32
-	// Target is what a symlink points to.
+	// Target is the target of a symlink.
 	Target string
 	// Expires is the time at which a regular file ends; zero is never.
 	Expires Timespec
 }
 
-// DeviceRecord is what the store keeps of one device.
+// DeviceRecord has what the store keeps of one device.
 type DeviceRecord struct {
 	Name  DeviceName
 	Ino   Ino   // the device's root directory

@@ -28,7 +28,7 @@ func sortedMappings(maps []Mapping) ([]Mapping, error) {
 	return maps, nil
 }
 
-// saveBatch is how many mappings one transaction changes at most.
+// saveBatch bounds the mappings that one transaction changes.
 const saveBatch = 2048
 
 // SaveContent makes maps all the mappings of an inode, and changes the inode

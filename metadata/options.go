@@ -6,7 +6,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// Options are what a Store can be told.
+// Options are those of a Store.
 type Options struct {
 	// Logger receives what a person should know; nil means nothing is logged.
 	Logger *zap.Logger

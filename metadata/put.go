@@ -10,11 +10,11 @@ type NewFile struct {
 	// Ino is of NewInos, so that content could be made under it before.
 	Ino  Ino
 	Name string
-	// Key is what the file carries; empty for none, as in PublishIno.
+	// Key is the file's key; empty for none, as in PublishIno.
 	Key string
 	// Node is a regular file's.
 	Node Node
-	// Device is where the content is; where it is empty, the directory's. It
+	// Device is the device of the content; where it is empty, the directory's. It
 	// differs from that in PublishIno alone, where it is needed.
 	Device    DeviceName
 	Size      uint64
@@ -28,7 +28,7 @@ type NewFile struct {
 	Binding []byte
 	// Maps are the mappings of the content, in any order.
 	Maps []Mapping
-	// Expires is when the file ends; zero is never.
+	// Expires is the time at which the file ends; zero is never.
 	Expires Timespec
 	// Replace lets the file take the name, and the key, of others: the one that
 	// has the name in the directory loses it, and any other one that carries the
@@ -36,7 +36,7 @@ type NewFile struct {
 	Replace bool
 }
 
-// PutResult is what became of one file of Put.
+// PutResult is the outcome for one file of Put.
 type PutResult struct {
 	Inode Inode
 	// Replaced is the inode that had the name, as it is after; when its Nlink
@@ -54,7 +54,7 @@ type PutResult struct {
 }
 
 const (
-	// putBatch is how many files one transaction of Put makes at most.
+	// putBatch bounds the files that one transaction of Put makes.
 	putBatch = 256
 	// putKeys and putBytes are how many records, and how many bytes of them,
 	// Put expects one transaction to take. A single file may be more.

@@ -79,7 +79,7 @@ type Inode struct {
 	// its path is built from.
 	Parent Ino
 	Name   string
-	// Target is what a symlink points to.
+	// Target is the target of a symlink.
 	Target string
 	// Key is the key under keys/ that the inode carries, or empty.
 	Key string
@@ -87,7 +87,7 @@ type Inode struct {
 	Path string
 	// Bound says whether the content is memory of another process.
 	Bound BindState
-	// Expires is when the file ends; zero is never. Expire sets it.
+	// Expires is the time at which the file ends; zero is never. Expire sets it.
 	Expires Timespec
 	// Taken says that a file in PublishIno is received. Take sets it.
 	Taken bool
@@ -158,7 +158,7 @@ type Entry struct {
 	Name string
 	Ino  Ino
 	Type Mode // the type bits of the inode's mode
-	// Cookie is where a listing goes on after this entry. It stays the same
+	// Cookie is the place at which a listing goes on after this entry. It stays the same
 	// while the entry stays, whatever happens to other entries.
 	Cookie Cookie
 }

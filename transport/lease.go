@@ -55,7 +55,7 @@ func (r *regions) usable(g *region, w want) bool {
 	return true
 }
 
-// claim is what lease finds: a region, or none, for the first n bytes.
+// claim is a result of lease: a region, or none, for the first n bytes.
 type claim struct {
 	region *region
 	n      devices.Size

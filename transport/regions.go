@@ -56,7 +56,7 @@ type regions struct {
 	closed bool
 }
 
-// regionCounts are what RegisteredStats tells.
+// regionCounts has what RegisteredStats returns.
 type regionCounts struct {
 	hits, registered, failures, evicted, stale, bytes atomic.Uint64
 }

@@ -12,7 +12,7 @@ type Stats struct {
 	PinnedInUse devices.Size `json:"pinned_in_use"`
 	// PinnedTotal is the bytes of all slots, with those kept for reuse.
 	PinnedTotal devices.Size `json:"pinned_total"`
-	// PinFailures is how often a device that locks host memory failed to lock
+	// PinFailures counts how often a device that locks host memory failed to lock
 	// a slot: copies through it are slower.
 	PinFailures uint64 `json:"pin_failures"`
 	// Registered tells of the files' own pages that devices reach.
@@ -21,21 +21,21 @@ type Stats struct {
 
 // RegisteredStats counts what devices copy from and to files' own pages.
 type RegisteredStats struct {
-	// Bytes is how much of files is registered now: a gauge.
+	// Bytes is the size of the parts of files that are registered now: a gauge.
 	Bytes devices.Size `json:"bytes"`
-	// Hits is how many pieces found their pages registered, Registered how
+	// Hits counts the pieces that found their pages registered, Registered how
 	// many had to be registered first.
 	Hits       uint64 `json:"hits"`
 	Registered uint64 `json:"registered"`
-	// Failures is how many pieces a device could not register. They, and
+	// Failures counts the pieces that a device could not register. They, and
 	// later copies between that file and that device, went through slots.
 	Failures uint64 `json:"failures"`
-	// Evicted is how many pieces were given up for others, for want of room.
+	// Evicted counts the pieces that were given up for others, for want of room.
 	Evicted uint64 `json:"evicted"`
-	// Stale is how many pieces were found to be registered no more, since the
+	// Stale counts the pieces that were found to be registered no more, since the
 	// device was lost or the pages were taken from the file unnoticed.
 	Stale uint64 `json:"stale"`
-	// DirectBytes is how many bytes went this way. They are in the path's
+	// DirectBytes counts the bytes that went this way. They are in the path's
 	// Bytes too.
 	DirectBytes uint64 `json:"direct_bytes"`
 }
@@ -44,7 +44,7 @@ type RegisteredStats struct {
 type PathStats struct {
 	Path   Path         `json:"path"`
 	Device devices.Name `json:"device"`
-	// Operations is how many copies moved every byte.
+	// Operations counts the copies that moved every byte.
 	Operations uint64 `json:"operations"`
 	// Bytes is how many bytes those moved.
 	Bytes uint64 `json:"bytes"`

@@ -117,7 +117,7 @@ const (
 	oldestDriver  = "450"
 )
 
-// library is where the driver's library is found.
+// library returns the path of the driver's library.
 func library(path string) dl.Library {
 	l := dl.Library{
 		Names: []string{"libcuda.so.1", "libcuda.so"},

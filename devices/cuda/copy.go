@@ -7,7 +7,7 @@ import (
 	"github.com/hmcfs/hmcfs/devices/internal/moves"
 )
 
-// insidePiece is how much is moved inside the card between two looks at a
+// insidePiece is the number of bytes moved inside the card between two looks at a
 // context, in bytes. Two are on their way, so that the card does not wait for
 // the host between them: it takes less than 0.1 ms for one.
 const insidePiece = 128 * devices.MiB
@@ -146,7 +146,7 @@ func end(leave func(), err error) error {
 	return err
 }
 
-// addressOf is where a span that has been checked begins.
+// addressOf returns the address of a span that has been checked.
 func addressOf(s devices.Span) address { return blockOf(s).addr.at(devices.Size(s.Off)) }
 
 // at is the address n bytes on.

@@ -10,7 +10,7 @@ import (
 	"github.com/hmcfs/hmcfs/devices/internal/sysfs"
 )
 
-// align is what every allocation is aligned to at least, in bytes.
+// align is the least alignment of allocations, in bytes.
 const align = 256
 
 // entry is one card of the machine, not opened.
@@ -30,11 +30,11 @@ type entry struct {
 	virtual, export, rdma, ipc bool
 }
 
-// byDefault is how much of its memory a card lends when the spec does not say:
+// byDefault returns how much of its memory a card lends when the spec does not say:
 // the contexts of hmcfs and of others need some.
 func (e entry) byDefault() devices.Size { return e.total / 10 * 9 }
 
-// info is what an entry is as a device of n bytes.
+// info returns the description of an entry as a device of n bytes.
 func (e entry) info(n devices.Size) devices.Info {
 	return devices.Info{
 		Name:     devices.Name(fmt.Sprintf("cuda%d", e.ordinal)),

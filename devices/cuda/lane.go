@@ -9,14 +9,14 @@ import (
 )
 
 const (
-	// laneCount is how many moves a device makes at the same time; more wait.
+	// laneCount is the number of moves that a device makes at the same time; more wait.
 	laneCount = 8
 	// chunkSize is a lane's piece of pinned memory. All lanes of a device
 	// together pin at most 32 MiB.
 	chunkSize = 2 * devices.MiB
 )
 
-// lane is what one move needs: two streams, and two chunks of pinned memory
+// lane has the resources of one move: two streams, and two chunks of pinned memory
 // once it has moved bytes of memory that is not pinned.
 type lane struct {
 	streams [2]cuStream
@@ -119,7 +119,7 @@ func (l *lane) pump(ctx context.Context, a *api, n, piece devices.Size, m mover)
 	}.Run(ctx, n)
 }
 
-// mover is what a pump does with each piece.
+// mover handles each piece for a pump.
 type mover struct {
 	start func(slot moves.Slot, off, n devices.Size) error
 	done  func(slot moves.Slot, off, n devices.Size) error

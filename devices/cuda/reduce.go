@@ -13,7 +13,7 @@ import (
 	"github.com/hmcfs/hmcfs/devices/internal/moves"
 )
 
-// kernels are what the driver has compiled for a card: a module for each type
+// kernels has what the driver has compiled for a card: a module for each type
 // that was asked for.
 type kernels struct {
 	mu sync.Mutex

@@ -11,16 +11,16 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-// shareUnit is what memory that is exported by IPC is taken in, in bytes. The
+// shareUnit is the unit in which memory that is exported by IPC is taken, in bytes. The
 // driver shares the whole block that an allocation lies in, and puts several
 // smaller ones into one.
 const shareUnit = 2 * devices.MiB
 
 // opened is memory of another process that is open here, by one handle.
 type opened struct {
-	// base is what the driver gave: what closes it, and what offsets count from.
+	// base is the driver's pointer: it is closed, and offsets count from it.
 	base address
-	// size is how much is there from base on.
+	// size is the number of bytes from base on.
 	size devices.Size
 	// users are the memories made of it.
 	users int

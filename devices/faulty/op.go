@@ -8,7 +8,7 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-// Kind is what an operation does.
+// Kind is the kind of an operation.
 type Kind int
 
 // The operations of a device and of its abilities.
@@ -49,7 +49,7 @@ func (k Kind) String() string {
 type Op struct {
 	Kind   Kind
 	Device devices.Name
-	// Bytes is how many it moves, takes or frees; 0 where that says nothing.
+	// Bytes is the number that it moves, takes or frees; 0 where that says nothing.
 	Bytes devices.Size
 	// Write says that it changes bytes or takes memory, for Map that the view
 	// may be written.

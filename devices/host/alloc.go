@@ -11,7 +11,7 @@ import (
 	"github.com/hmcfs/hmcfs/devices/internal/hostmem"
 )
 
-// allocPiece is how much is taken between two looks at the context.
+// allocPiece is the number of bytes taken between two looks at the context.
 const allocPiece = 64 * devices.MiB
 
 // Alloc takes n bytes as an unlinked file of the tier, with its blocks. They

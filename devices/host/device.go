@@ -26,7 +26,7 @@ const (
 	ModeQuota Mode = "quota"
 )
 
-// limit is who counts the tier's bytes.
+// limit counts the tier's bytes.
 type limit interface {
 	usage() (devices.Usage, error)
 	// take counts n bytes for an allocation, give uncounts them.

@@ -12,10 +12,10 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-// tmpfsMagic is what statfs calls a tmpfs.
+// tmpfsMagic is the type of a tmpfs in statfs.
 const tmpfsMagic = 0x01021994
 
-// place is where a tier is or will be.
+// place is the directory of a tier, present or future.
 type place struct {
 	// mountDir is Dir/host, without symlinks.
 	mountDir string
@@ -104,7 +104,7 @@ func isTmpfs(path string) bool {
 	return unix.Statfs(path, &st) == nil && int64(st.Type) == tmpfsMagic
 }
 
-// errInUse is what a tier answers that another process has open.
+// errInUse is the error for a tier that another process has open.
 var errInUse = errors.New("in use by another process")
 
 // store is the open directory of a tier.

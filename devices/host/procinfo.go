@@ -10,7 +10,7 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-// memInfo is what the kernel tells about memory.
+// memInfo has the kernel's numbers about memory.
 type memInfo struct {
 	total, available devices.Size
 }
@@ -43,7 +43,7 @@ type mountPoint struct {
 	options []string
 }
 
-// mountSource is what our tmpfs is called in mountinfo.
+// mountSource is the source of our tmpfs in mountinfo.
 const mountSource = "hmcfs-host"
 
 func (m mountPoint) ours() bool { return m.fsType == "tmpfs" && m.source == mountSource }

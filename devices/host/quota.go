@@ -70,7 +70,7 @@ type quotaLimit struct {
 	// filed is the files' blocks at the last count.
 	// +checklocks:mu
 	filed devices.Size
-	// reserved is what files have been promised since.
+	// reserved counts the bytes that files have been promised since.
 	// +checklocks:mu
 	reserved devices.Size
 	// files counts the files, those that were set aside not among them.
@@ -78,7 +78,7 @@ type quotaLimit struct {
 	files uint64
 }
 
-// account is what bytes are counted for.
+// account counts bytes of one owner.
 type account int
 
 const (

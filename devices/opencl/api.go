@@ -57,7 +57,7 @@ type api struct {
 	ReleaseKernel  dl.Func `dl:"clReleaseKernel"`
 }
 
-// library is where the loader of OpenCL drivers is found.
+// library returns the path of the loader of OpenCL drivers.
 func library() dl.Library {
 	return dl.Library{
 		Names: []string{"libOpenCL.so.1", "libOpenCL.so"},

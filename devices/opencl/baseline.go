@@ -12,14 +12,14 @@ import (
 
 // BaselineOptions says what to measure.
 type BaselineOptions struct {
-	// Size is how many bytes each pass moves; 256 MiB by default.
+	// Size is the number of bytes that each pass moves; 256 MiB by default.
 	Size devices.Size
-	// Chunk is how many bytes each read and write command moves; 1 MiB by
+	// Chunk is the number of bytes that each read and write command moves; 1 MiB by
 	// default. It is at most Size. A copy is one command.
 	Chunk devices.Size
 }
 
-// Baseline is what a device does with plain OpenCL calls, in bytes a second:
+// Baseline has the speeds of a device with plain OpenCL calls, in bytes a second:
 // what everything above it is measured against.
 type Baseline struct {
 	Read  float64 `json:"read"`

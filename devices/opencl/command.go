@@ -64,7 +64,7 @@ func (d *device) place(s devices.Span) place {
 	return place{mem: d.buffer(s).mem, off: uint64(s.Off)}
 }
 
-// piece is how much is moved inside the device at once.
+// piece returns the number of bytes that are moved inside the device at once.
 func (d *device) piece() devices.Size {
 	if d.entry.unified {
 		return sharedPiece

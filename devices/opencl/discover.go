@@ -43,7 +43,7 @@ func (e entry) rank() int {
 // isHost says that the device is the host's processor in the host's memory.
 func (e entry) isHost() bool { return e.unified && e.kind&clDeviceTypeCPU != 0 }
 
-// byDefault is how much of its memory a device lends when the spec does not
+// byDefault returns how much of its memory a device lends when the spec does not
 // say: a device that shares the host's memory leaves half to the host.
 func (e entry) byDefault() devices.Size {
 	if e.unified {
@@ -52,7 +52,7 @@ func (e entry) byDefault() devices.Size {
 	return e.global / 10 * 9
 }
 
-// info is what an entry is as a device of n bytes.
+// info returns the description of an entry as a device of n bytes.
 func (e entry) info(ordinal devices.Ordinal, n devices.Size) devices.Info {
 	return devices.Info{
 		Name:       devices.Name(fmt.Sprintf("ocl%d", ordinal)),

@@ -141,7 +141,7 @@ func readParams(spec devices.Spec, e entry) (size devices.Size, mode string, err
 	return size, mode, errors.Join(faults...)
 }
 
-// free is how much of total other programs leave, as far as the driver or,
+// free returns how much of total other programs leave, as far as the driver or,
 // for shared memory, the host tells.
 func (a *api) free(e entry, files system, total devices.Size) devices.Size {
 	if e.unified {

@@ -8,7 +8,7 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-// Code is what an OpenCL call returns: 0 or a negative number.
+// Code is the return value of an OpenCL call: 0 or a negative number.
 type Code int32
 
 // The codes that this package tells apart.

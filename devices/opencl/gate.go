@@ -20,7 +20,7 @@ type buffer struct {
 
 	// mapMu is held while the map is made or ended.
 	mapMu sync.Mutex
-	// addr is where the host sees the buffer, 0 while it is not mapped.
+	// addr is the address at which the host sees the buffer, 0 while it is not mapped.
 	// +checklocks:mapMu
 	addr uintptr
 }

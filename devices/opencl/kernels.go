@@ -17,11 +17,11 @@ import (
 //go:embed kernels.cl
 var kernelSource string
 
-// itemBlock is what the number of work items is a multiple of, so that a driver
+// itemBlock divides the number of work items, so that a driver
 // finds a good size for its groups.
 const itemBlock = 256
 
-// kernels are what a device has compiled: a program for each type that was
+// kernels has what a device has compiled: a program for each type that was
 // asked for.
 type kernels struct {
 	mu sync.Mutex

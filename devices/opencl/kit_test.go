@@ -100,7 +100,7 @@ func core(dev devices.Device) *device {
 	panic("not a device of this package")
 }
 
-// left is what a device has not given back yet.
+// left is the memory that a device has not given back yet.
 type left struct {
 	used    devices.Size
 	buffers int

@@ -65,7 +65,7 @@ func (d *mappedDevice) populate(ctx context.Context, b *buffer) error {
 	})
 }
 
-// pageOffset is how far into its page the byte at off lies.
+// pageOffset returns the offset in its page of the byte at off.
 func (b *buffer) pageOffset(off devices.Size) uintptr {
 	b.mapMu.Lock()
 	defer b.mapMu.Unlock()

@@ -12,7 +12,7 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-// TestProcess is what the tests below run in a process of its own, with an
+// TestProcess runs the tests below in a process of its own, with an
 // environment of its own: it prints what Discover says and moves some bytes.
 func TestProcess(t *testing.T) {
 	if os.Getenv("HMCFS_OPENCL_PROCESS") == "" {

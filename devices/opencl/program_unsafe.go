@@ -28,7 +28,7 @@ func (a *api) compile(c contextID, d deviceID, source, options string) (programI
 	return p, nil
 }
 
-// buildLog is what the compiler says of a program.
+// buildLog returns the compiler's text about a program.
 func (a *api) buildLog(p programID, d deviceID) string {
 	text := make([]byte, 4096)
 	a.GetBuildInfo.Call(uintptr(p), uintptr(d), clProgramBuildLog, uintptr(len(text)), uintptr(unsafe.Pointer(&text[0])), 0)

@@ -10,7 +10,7 @@ import (
 	"github.com/hmcfs/hmcfs/devices/internal/moves"
 )
 
-// reduction is what a kernel does: elements of both places are combined into
+// reduction describes the work of a kernel: elements of both places are combined into
 // the first.
 type reduction struct {
 	dst, src place

@@ -12,7 +12,7 @@ import (
 	"github.com/hmcfs/hmcfs/devices/internal/sysfs"
 )
 
-// system is where the kernel tells of the machine.
+// system has the directories in which the kernel tells of the machine.
 type system struct {
 	sys  string // "/sys"
 	proc string // "/proc"
@@ -24,7 +24,7 @@ func (s system) numaNode(pci string) int {
 	return sysfs.NUMANode(s.sys, pci)
 }
 
-// available is how much memory the host can still give out; ok is false
+// available returns the memory that the host can still give out; ok is false
 // where the kernel does not tell.
 func (s system) available() (n devices.Size, ok bool) {
 	f, err := os.Open(filepath.Join(s.proc, "meminfo"))

@@ -8,7 +8,7 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-// shareUnit is what memory that is exported is taken in, in bytes. HIP gives no
+// shareUnit is the unit in which memory that is exported is taken, in bytes. HIP gives no
 // handle of more than that which is not whole pages, and what shares whole
 // blocks, as CUDA does, shares those of others with smaller ones.
 const shareUnit = 2 * devices.MiB
@@ -16,11 +16,11 @@ const shareUnit = 2 * devices.MiB
 // block is device memory that a Memory stands for.
 type block struct {
 	at address
-	// size is how many bytes lie at that address.
+	// size is the number of bytes at that address.
 	size devices.Size
 	// shared says that the memory may be exported.
 	shared bool
-	// name is what the memory was exported as, nil until then. device.mu
+	// name is the name under which the memory was exported, nil until then. device.mu
 	// guards it.
 	name []byte
 	// from is the mapping that an imported memory is a part of; nil for our

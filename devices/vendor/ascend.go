@@ -9,7 +9,7 @@ import (
 	"github.com/hmcfs/hmcfs/devices/dl"
 )
 
-// aclAPI is what is used of libascendcl. Signatures and numbers are those of
+// aclAPI is the used part of libascendcl. Signatures and numbers are those of
 // acl/acl_rt.h, acl_base_rt.h and error_codes/rt_error_codes.h of CANN's public
 // sources, and what a call asks for is from the API reference there.
 //

@@ -1,6 +1,6 @@
 package vendor
 
-// handleSize is how long the handles of HIP and MUSA are, in bytes.
+// handleSize is the size of the handles of HIP and MUSA, in bytes.
 const handleSize = 64
 
 // handle is hipIpcMemHandle_t and musaIpcMemHandle_t.

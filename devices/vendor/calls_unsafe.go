@@ -67,5 +67,5 @@ func outBytes(f dl.Func, p []byte, args ...uintptr) (word, result uintptr) {
 	return word, result
 }
 
-// addressOf is where p lies in the host's memory.
+// addressOf returns the address of p in the host's memory.
 func addressOf(p []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(p))) }

@@ -7,7 +7,7 @@ import (
 	"github.com/hmcfs/hmcfs/devices/dl"
 )
 
-// cnAPI is what is used of libcndrv, Cambricon's driver interface. Signatures
+// cnAPI is the used part of libcndrv, Cambricon's driver interface. Signatures
 // and numbers are those of cn_api.h as it is in public copies of the CNToolkit.
 //
 // A thread works with a context. The shared one of each device is taken, as

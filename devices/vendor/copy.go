@@ -9,7 +9,7 @@ import (
 	"github.com/hmcfs/hmcfs/devices/internal/moves"
 )
 
-// devicePiece is how much is moved inside a device between two looks at the
+// devicePiece is the number of bytes moved inside a device between two looks at the
 // context, in bytes.
 const devicePiece = 512 * devices.MiB
 
@@ -83,7 +83,7 @@ func (d *device) Fill(ctx context.Context, dst devices.Span, value byte) error {
 	})
 }
 
-// place is where a span that has been checked begins.
+// place returns the address of a span that has been checked.
 func place(s devices.Span) target {
 	b := s.Mem.Handle().(*block) //nolint:errcheck // each memory of this package has one
 	return target{at: b.at, room: uint64(b.size)}.plus(devices.Size(s.Off))

@@ -154,7 +154,7 @@ func (d *device) Usage() (devices.Usage, error) {
 	return devices.Usage{Total: d.info.Total, Used: used, Free: min(d.info.Total-used, free)}, nil
 }
 
-// left is how much of the card is free, whoever has the rest. A failed device
+// left returns the free part of the card, whoever has the rest. A failed device
 // has nothing.
 func (d *device) left() (free devices.Size, err error) {
 	if d.failed() != nil {

@@ -19,11 +19,11 @@ type entry struct {
 	free, total devices.Size
 }
 
-// byDefault is how much of its memory a device lends when the spec does not
+// byDefault returns how much of its memory a device lends when the spec does not
 // say: the runtime takes some for itself.
 func (e entry) byDefault() devices.Size { return e.total / 10 * 9 }
 
-// info is what an entry is as a device of n bytes.
+// info returns the description of an entry as a device of n bytes.
 func (e entry) info(f devices.Family, n, align devices.Size) devices.Info {
 	return devices.Info{
 		Name:     devices.Name(fmt.Sprintf("%s%d", f, e.ordinal)),

@@ -30,13 +30,13 @@ type Options struct {
 	Logger *zap.Logger
 }
 
-// family is what tells the vendors apart before their library is open.
+// family tells the vendors apart before their library is open.
 type family struct {
 	name devices.Family
 	// vendor is for people.
 	vendor  string
 	library dl.Library
-	// check is what a person looks at when there is no device.
+	// check names what a person looks at when there is no device.
 	check string
 	// adapt makes a table of an open library.
 	adapt func(lib *dl.Handle) (*table, error)

@@ -13,7 +13,7 @@ import (
 type Error struct {
 	// Call is the function, such as "hipMalloc".
 	Call string
-	// Code is what it returned, Name the vendor's name for that.
+	// Code is the value that it returned, Name the vendor's name for that.
 	Code int32
 	Name string
 	// Text is the vendor's explanation, "" where there is none.
@@ -33,7 +33,7 @@ func (e *Error) Error() string {
 // Unwrap makes errors.Is(err, devices.ErrDevice) true.
 func (e *Error) Unwrap() error { return devices.ErrDevice }
 
-// codes is what a vendor's return codes mean.
+// codes has the meaning of a vendor's return codes.
 type codes struct {
 	// name and text are the vendor's words for a code.
 	name, text func(code int32) string
@@ -62,7 +62,7 @@ func (c *codes) check(call string, result uintptr) error {
 	return e
 }
 
-// maxText is how much of a vendor's explanation is passed on, in bytes.
+// maxText bounds the part of a vendor's explanation that is passed on, in bytes.
 const maxText = 300
 
 // oneLine is the first line of a vendor's text that says something.

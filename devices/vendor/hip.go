@@ -8,7 +8,7 @@ import (
 	"github.com/hmcfs/hmcfs/devices/dl"
 )
 
-// hipAPI is what is used of libamdhip64. Signatures and numbers are those of
+// hipAPI is the used part of libamdhip64. Signatures and numbers are those of
 // hip/hip_runtime_api.h and hip/driver_types.h of HIP 5.2; a test compares them
 // where the headers are installed. The copies are the ones whose name says the
 // direction: they have no kind that could be the wrong one.

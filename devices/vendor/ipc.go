@@ -32,7 +32,7 @@ type imports struct {
 type mapping struct {
 	handle []byte
 	at     address
-	// users is how many memories are parts of it. imports.mu guards it.
+	// users counts the memories that are parts of it. imports.mu guards it.
 	users int
 }
 

@@ -132,7 +132,7 @@ func (v vendorTest) control(t testing.TB, name string) dl.Func {
 	return f
 }
 
-// left is what was not given back to a stand-in.
+// left returns what was not given back to a stand-in.
 func (v vendorTest) left(t testing.TB) string {
 	t.Helper()
 	n := uint64(v.control(t, "hmcfs_standin_left").Call())

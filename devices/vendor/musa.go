@@ -6,7 +6,7 @@ import (
 	"github.com/hmcfs/hmcfs/devices/dl"
 )
 
-// musaAPI is what is used of libmusart. The names and their arguments are those
+// musaAPI is the used part of libmusart. The names and their arguments are those
 // of public users of the runtime (torch_musa, TileLang's loader of libmusart),
 // which call it as CUDA's; the numbers of the errors are those of the enum
 // musaError in public copies of its header, and the kinds of copies are CUDA's,

@@ -13,10 +13,10 @@ type peerer struct{ d *device }
 
 var _ devices.PeerCopier = peerer{}
 
-// peers is what a device knows of the others of its runtime, by ordinal.
+// peers has what a device knows of the others of its runtime, by ordinal.
 // table.peering guards it.
 type peers struct {
-	// reach is whether the device may copy from and to another; one that was
+	// reach says that the device may copy from and to another; one that was
 	// not asked for yet is missing.
 	reach map[int]bool
 	// enabled are those that the runtime was told of.

@@ -14,7 +14,7 @@ type (
 	stream uintptr
 )
 
-// binding is what a thread needs to work with one device.
+// binding has what a thread needs to work with one device.
 type binding struct {
 	ordinal int
 	// handle is the vendor's context, 0 where the ordinal is enough.
@@ -24,7 +24,7 @@ type binding struct {
 // target is a destination in device memory.
 type target struct {
 	at address
-	// room is how many bytes of the allocation lie at and behind it.
+	// room is the number of bytes of the allocation that lie at and behind it.
 	room uint64
 }
 
@@ -35,10 +35,10 @@ type table struct {
 	// library is the name that the library was found by.
 	library string
 	codes   codes
-	// align is what the runtime aligns an allocation to, in bytes; 0 where it
+	// align is the alignment that the runtime gives an allocation, in bytes; 0 where it
 	// does not say.
 	align devices.Size
-	// copyAlign is what both addresses of a copy inside the device must be
+	// copyAlign is the alignment that both addresses of a copy inside the device must
 	// multiples of.
 	copyAlign uint64
 
@@ -81,7 +81,7 @@ type table struct {
 	pin  *pinTable
 }
 
-// peerTable is how a runtime copies between two devices.
+// peerTable has the calls by which a runtime copies between two devices.
 type peerTable struct {
 	// onSource says that the copy belongs to the source's thread and stream,
 	// instead of the destination's.
@@ -97,9 +97,9 @@ type peerTable struct {
 	copy   func(dst target, dstDevice binding, src address, srcDevice binding, n uint64, s stream) error
 }
 
-// ipcTable is how a runtime names memory for other processes.
+// ipcTable has the calls by which a runtime names memory for other processes.
 type ipcTable struct {
-	// size is how many bytes a handle has.
+	// size is the number of bytes of a handle.
 	size int
 	// export names the allocation at p, of n bytes.
 	export func(p address, n uint64) ([]byte, error)
@@ -114,9 +114,9 @@ type ipcTable struct {
 	extent func(p address) (uint64, error)
 }
 
-// pinTable is how a runtime locks host memory for its copies.
+// pinTable has the calls by which a runtime locks host memory for its copies.
 type pinTable struct {
-	// align is what both the address and the length must be multiples of.
+	// align is the unit of both the address and the length.
 	align    uintptr
 	register func(p []byte) error
 	// unregister takes what register took.

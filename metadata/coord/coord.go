@@ -37,11 +37,11 @@ type Entry struct {
 	Revision Revision
 }
 
-// Result is what became of one name of a call on many.
+// Result is the outcome for one name of a call on many.
 type Result struct {
 	// Revision is that of the entry that was made.
 	Revision Revision
-	// Found is what has the name; only with ErrExist.
+	// Found is the entry that has the name; only with ErrExist.
 	Found Entry
 	// Err is nil, ErrExist, ErrLease, ErrNotFound or ErrChanged.
 	Err error

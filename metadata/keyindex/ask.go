@@ -80,7 +80,7 @@ func (r *Registry) ask(ctx context.Context, names []string, who asker) []verdict
 	return r.settle(names, answers, who)
 }
 
-// answer is what the service has said of a claim.
+// answer is the service's answer about a claim.
 type answer struct {
 	revision coord.Revision
 	turn     int
@@ -110,7 +110,7 @@ func (r *Registry) judge(want coord.Entry, got coord.Result) (a answer, again bo
 	return answer{unsure: true}, true
 }
 
-// lease is what claims are bound to, and which one that is. Who is the first to
+// lease returns the lease that claims are bound to, and which one that is. Who is the first to
 // see another one has all claims made again under it.
 func (r *Registry) lease() (l coord.Lease, epoch members.Epoch, turn int) {
 	r.mu.Lock()

@@ -11,7 +11,7 @@ import (
 	"github.com/hmcfs/hmcfs/metadata/coord"
 )
 
-// clerkBatch is how many claims the clerk does at a time.
+// clerkBatch is the number of claims that the clerk does at a time.
 const clerkBatch = 1024
 
 // run is the clerk: it does what was put off.

@@ -12,7 +12,7 @@ import (
 // errForeign is an entry that is not of the space that was listed.
 var errForeign = errors.New("keyindex: not of this list")
 
-// nameOf is what the service calls a key.
+// nameOf returns the service's name of a key.
 func nameOf(s Space, key string) string { return string(s) + "/" + key }
 
 // keyIn is the key that the service calls by a name.
@@ -20,7 +20,7 @@ func keyIn(s Space, name string) (key string, ok bool) {
 	return strings.CutPrefix(name, string(s)+"/")
 }
 
-// tenant is who has a key.
+// tenant is the owner of a key.
 type tenant struct {
 	node  members.Name
 	epoch members.Epoch

@@ -12,11 +12,11 @@ import (
 	"github.com/hmcfs/hmcfs/metadata/members"
 )
 
-// maxRemembered is how many places are remembered; with one more all are
+// maxRemembered bounds the places that are remembered; with one more all are
 // forgotten.
 const maxRemembered = 1 << 16
 
-// memory is where keys were found.
+// memory has the places at which keys were found.
 type memory struct {
 	keep time.Duration
 

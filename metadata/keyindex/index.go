@@ -17,7 +17,7 @@ const (
 	Publish Space = "publish"
 )
 
-// Place is where a key is.
+// Place is the location of a key.
 type Place struct {
 	Key  string       `json:"key"`
 	Node members.Name `json:"node"`
@@ -92,7 +92,7 @@ type Watch interface {
 
 // State counts this node's keys.
 type State struct {
-	// Keys is how many are in use, of both spaces.
+	// Keys counts those in use, of both spaces.
 	Keys int `json:"keys"`
 	// Unasked are those of them that the others don't know of yet, since the
 	// service can't be asked.

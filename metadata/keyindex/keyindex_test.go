@@ -532,7 +532,7 @@ func TestContest(t *testing.T) {
 	})
 }
 
-// owners are who has which key, as those see it who were granted it.
+// owners has the owner of each key, as those see it who were granted it.
 type owners struct {
 	t  *testing.T
 	mu sync.Mutex

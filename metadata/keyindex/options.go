@@ -10,22 +10,22 @@ import (
 	"github.com/hmcfs/hmcfs/metadata/members"
 )
 
-// Options are what a Registry is made with.
+// Options describe a Registry.
 type Options struct {
 	// Service keeps the index. Required, borrowed.
 	Service coord.Service
 	// Self is this node. Required.
 	Self members.Name
-	// Lease is what keys are bound to at present, nil where there is nothing,
+	// Lease returns what keys are bound to at present, nil where there is nothing,
 	// the node's incarnation, and what is closed when the answer is another one.
 	// Required; members.Members.Lease.
 	Lease func() (l coord.Lease, epoch members.Epoch, changed <-chan struct{})
-	// Remember is how long Find remembers where a key was. Default 5 s.
+	// Remember is the time that Find remembers a key's place. Default 5 s.
 	Remember time.Duration
 	// Retry is after how long the service is asked again that could not be.
 	// Default 1 s.
 	Retry time.Duration
-	// Look is how often the registry looks whether its keys are still in the
+	// Look is the interval at which the registry looks whether its keys are still in the
 	// service, and whether contested ones have become free. Default 15 s.
 	Look time.Duration
 	// Logger gets a line for what people should know; nil is silent.

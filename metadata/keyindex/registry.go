@@ -45,7 +45,7 @@ type Registry struct {
 
 var _ Index = (*Registry)(nil)
 
-// claim is what is known of one key of ours. The registry's lock guards it.
+// claim has what is known of one key of ours. The registry's lock guards it.
 type claim struct {
 	// wanted says that the key is in use here.
 	wanted bool

@@ -54,7 +54,7 @@ func (r *Registry) watchOne(ctx context.Context, prefix string) (coord.Watch, er
 	return r.o.Service.Watch(ctx, prefix, now)
 }
 
-// commonPrefix is what all keys begin with.
+// commonPrefix returns the prefix of all keys.
 func commonPrefix(keys []string) string {
 	common := keys[0]
 	for _, key := range keys[1:] {

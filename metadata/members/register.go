@@ -11,7 +11,7 @@ import (
 	"github.com/hmcfs/hmcfs/metadata/coord"
 )
 
-// replaceAttempts is how often our own old record may change under us.
+// replaceAttempts bounds how often our own old record may change under us.
 const replaceAttempts = 5
 
 // register sees to it that the service has our record, under a lease that

@@ -103,7 +103,7 @@ func Delay(d time.Duration, when ...Matcher) Rule {
 }
 
 // Call makes matching operations call f, which may block, and fail if f does.
-// It is how a test acts in the middle of an operation.
+// It lets a test act in the middle of an operation.
 func Call(f func() error, when ...Matcher) Rule {
 	return Rule{when: when, effect: func(context.Context) error { return f() }}
 }

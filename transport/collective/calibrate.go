@@ -13,15 +13,15 @@ import (
 )
 
 const (
-	// probes is how many small messages are measured, of probeSize bytes each.
+	// probes is the number of small messages that are measured, of probeSize bytes each.
 	probes    = 16
 	probeSize = 8
-	// loads is how many large ones, of loadSize bytes each at least: with few
+	// loads is the number of large ones, of loadSize bytes each at least: with few
 	// ranks of more, so that a stream is measured which its buffers and a cache
 	// don't hold, and with many of no more, so that New takes no longer.
 	loads    = 3
 	loadSize = 512 << 10
-	// memorySize is how many bytes all ranks together combine and copy.
+	// memorySize is the number of bytes that all ranks together combine and copy.
 	memorySize = 8 << 20
 )
 

@@ -34,14 +34,14 @@ type running struct {
 	source, result memory
 }
 
-// callKey is what calls have in common that are done in the same way.
+// callKey has what calls have in common that are done in the same way.
 type callKey struct {
 	task   plan.Task
 	staged staging
 	plan   *plan.Plan
 }
 
-// prepared is how such calls are done.
+// prepared has the plan and program of such calls.
 type prepared struct {
 	staged staging
 	// ident is nil until the call is made.

@@ -8,7 +8,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/collective/plan"
 )
 
-// shape is what plans are made for; mapped says whether memory is used where it
+// shape returns the shape that plans are made for; mapped says whether memory is used where it
 // is.
 func (g *Group) shape(mapped bool) plan.Shape {
 	return plan.Shape{Order: g.opts.Order, Nodes: g.fabric.Nodes(), Mapped: mapped, Topology: g.opts.Topology}
@@ -73,7 +73,7 @@ func (g *Group) usePlan(r *running, p *prepared) error {
 	return g.translate(w, p.staged)
 }
 
-// predict is what the cost model says of a plan.
+// predict returns the cost model's estimate of a plan.
 //
 // +checklocks:g.mu
 func (g *Group) predict(p *plan.Plan) time.Duration {

@@ -246,7 +246,7 @@ func checkChoice(t *testing.T, w *ranks, task plan.Task) {
 	}
 }
 
-// TestImpossible is what simpler's example leaves out in silence: no ranks, one
+// TestImpossible tries what simpler's example leaves out in silence: no ranks, one
 // too many, and a root that is none of them.
 func TestImpossible(t *testing.T) {
 	for _, n := range []int{-1, 0, plan.MaxRanks + 1} {

@@ -73,7 +73,7 @@ func newTrainer(t *testing.T, w *ranks, rank int, d devices.Device) *trainer {
 	return tr
 }
 
-// contribution is what a rank adds in a round.
+// contribution returns what a rank adds in a round.
 func contribution(rank, round int) []byte {
 	return kit.Bytes(uint64(rank)<<32|uint64(round), 0, gradient)
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/collective/plan"
 )
 
-// purpose is what a control message is for. Its numbers are on the wire.
+// purpose is the purpose of a control message. Its numbers are on the wire.
 type purpose uint16
 
 const (

@@ -67,7 +67,7 @@ type Group struct {
 	// own is our own memory.
 	// +checklocks:mu
 	own own
-	// window is what all ranks have mapped of the group's own memory; nil where
+	// window is the part of the group's own memory that all ranks have mapped; nil where
 	// they map none. shares lists the shared buffers in order, and shareCount
 	// counts the calls of Share.
 	// +checklocks:mu
@@ -76,7 +76,7 @@ type Group struct {
 	shares []*shared
 	// +checklocks:mu
 	shareCount uint64
-	// costs is what calls are chosen by: the same at all ranks.
+	// costs are those by which calls choose: the same at all ranks.
 	// +checklocks:mu
 	costs plan.Costs
 }
@@ -116,7 +116,7 @@ func (g *Group) Rank() plan.Rank { return g.fabric.Rank() }
 // Size is the number of ranks.
 func (g *Group) Size() int { return g.fabric.Size() }
 
-// Call is what a rank asks for: a task, and where its elements are.
+// Call is the request of a rank: a task, and where its elements are.
 type Call struct {
 	Kind plan.Kind
 	// Source and Result are as Kind says. Equal views are in place; for
@@ -255,7 +255,7 @@ func (g *Group) Close() error {
 	return errors.Join(g.closeMemory(context.Background()), g.fabric.Close())
 }
 
-// Costs is what the group has measured, by which it chooses: the same at all
+// Costs returns what the group has measured, by which it chooses: the same at all
 // ranks.
 func (g *Group) Costs() plan.Costs {
 	g.mu.Lock()

@@ -163,7 +163,7 @@ type trial struct {
 	task plan.Task
 	// shared has the memory be used in place.
 	shared bool
-	// plans are what each rank does it by; nil leaves it to the group.
+	// plans are those of each rank; nil leaves it to the group.
 	plans []*plan.Plan
 }
 

@@ -19,11 +19,11 @@ type guard struct {
 	ident *ident
 	// ahead is a rank that has ended the lapsed calls.
 	ahead plan.Rank
-	// base is what a call adds to its values of Signals, so that they only grow.
+	// base is added by a call to its values of Signals, so that they only grow.
 	base uint64
 	// lost says that links have to be made anew before the next call.
 	lost bool
-	// tries is how often the call was begun at some rank, when they last came
+	// tries counts how often the call was begun at some rank, when they last came
 	// together.
 	tries int
 	// resumable says that the call before was a Barrier that can go on where it

@@ -7,13 +7,13 @@ import (
 	"github.com/hmcfs/hmcfs/transport/collective/plan"
 )
 
-// headKind is what a message is. Its numbers are on the wire.
+// headKind is the kind of a message. Its numbers are on the wire.
 type headKind uint8
 
 const (
 	// headData is the elements of a step.
 	headData headKind = iota + 1
-	// headControl is what the ranks tell each other about a call: see exchange.
+	// headControl is a message of the ranks about a call: see exchange.
 	headControl
 )
 
@@ -30,7 +30,7 @@ type header struct {
 	// call is the number of the call.
 	call uint32
 	kind headKind
-	// step is which message it is of this link and direction; of control, its
+	// step is the number of the message of this link and direction; of control, its
 	// purpose.
 	step uint16
 	// size is the bytes behind the header.

@@ -5,7 +5,7 @@ import "fmt"
 // ident is a call's arguments, and what is found out for them once.
 type ident struct {
 	frame frame
-	// digest is what each message's header has of the frame, and name how the
+	// digest is the part of the frame in each message's header, and name how the
 	// call is called.
 	digest uint16
 	name   string
@@ -80,7 +80,7 @@ func (f *frame) digest() uint16 {
 	return sum
 }
 
-// name is how a call of the frame is called.
+// name returns the name of a call of the frame.
 func (f *frame) name() string {
 	fields := f.fields()
 	if f[0] >= kindControl {

@@ -92,7 +92,7 @@ func (gd *guard) dropKept() {
 	}
 }
 
-// stagedOn is where the source of a call is on a device, if it is staged.
+// stagedOn returns the device that has the source of a call, if it is staged.
 func stagedOn(r *running) (devices.Span, bool) {
 	if !r.source.staged {
 		return devices.Span{}, false

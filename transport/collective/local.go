@@ -5,7 +5,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/collective/plan"
 )
 
-// foldPiece is how many bytes of a result are combined at a time: those of two
+// foldPiece is the number of bytes of a result that are combined at a time: those of two
 // sources and the result stay in the cache.
 const foldPiece = 64 << 10
 

@@ -11,14 +11,14 @@ import (
 
 const (
 	headSize = 16
-	// piece is how many bytes one turn of a link or of a local step moves: what
+	// piece is the number of bytes that one turn of a link or of a local step moves: what
 	// is combined comes out of the cache again, and the other links don't wait
 	// long.
 	piece = 128 << 10
-	// sendPiece is how many bytes one turn sends: the peer has something to do
+	// sendPiece is the number of bytes that one turn sends: the peer has something to do
 	// while we receive.
 	sendPiece = 512 << 10
-	// early is how many bytes of a message are received together with its header.
+	// early is the number of bytes of a message that are received together with its header.
 	early = 4 << 10
 )
 
@@ -39,7 +39,7 @@ type loop struct {
 	ends   []linkEnd
 	want   []fabric.Want
 	buffer []byte
-	// phase is which one is run, and entered says that it has begun. Local is the
+	// phase is the number of the one that is run, and entered says that it has begun. Local is the
 	// step of it that needs no link, left how many steps are not over.
 	phase   int
 	entered bool
@@ -52,7 +52,7 @@ type loop struct {
 	pace  pace
 }
 
-// linkEnd is where we are with one peer.
+// linkEnd is the state of the exchange with one peer.
 type linkEnd struct {
 	link        fabric.Link
 	sends, gets int
@@ -63,10 +63,10 @@ type linkEnd struct {
 	nrest int
 }
 
-// counters are what went over links, but for staged and local.
+// counters count what went over links, but for staged and local.
 type counters struct {
 	sent, received, messages uint64
-	// staged is what was copied from and to devices, and local what steps did that
+	// staged counts what was copied from and to devices, and local what steps did that
 	// need no link.
 	staged, local uint64
 }
@@ -174,7 +174,7 @@ func (l *loop) run(ctx context.Context, p *phase) error {
 	return nil
 }
 
-// limit is how many bytes of a step may be done now.
+// limit returns the number of bytes of a step that may be done now.
 func (l *loop) limit(i int) uint64 {
 	s := &l.prog.steps[i]
 	n := s.block.len

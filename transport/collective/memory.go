@@ -90,7 +90,7 @@ func (m *memory) drop() {
 	*m = memory{}
 }
 
-// place is where a view begins: an address of one space. Spaces that differ
+// place is the beginning of a view: an address of one space. Spaces that differ
 // have nothing in common.
 type place struct {
 	host bool

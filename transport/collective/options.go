@@ -11,7 +11,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/collective/plan"
 )
 
-// Check is when arguments are compared between the ranks.
+// Check says when arguments are compared between the ranks.
 type Check string
 
 // The checks.
@@ -24,7 +24,7 @@ const (
 	CheckAll Check = "on"
 )
 
-// Options is what a group is made with. Every rank has to have the same, but
+// Options describe a group. Every rank has to have the same, but
 // for Logger, Observe and those of staging: New compares them.
 type Options struct {
 	// Algorithm is used for every call that it can do. Empty is the fastest by
@@ -35,34 +35,34 @@ type Options struct {
 	Algorithms map[plan.Kind]plan.Algorithm
 	// Strict combines in the order of the ranks: see package plan.
 	Strict bool
-	// Check is when arguments are compared. Default CheckFirst.
+	// Check says when arguments are compared. Default CheckFirst.
 	Check Check
-	// Costs are what the links cost. Nil measures them, which takes some
+	// Costs are those of the links. Nil measures them, which takes some
 	// milliseconds.
 	Costs *plan.Costs
 	// Order and Topology are those of plan.Shape: package topology makes them.
 	Order    []plan.Rank
 	Topology string
-	// Buffer is how much memory a group keeps from call to call for what its plans
+	// Buffer bounds the memory that a group keeps from call to call for what its plans
 	// put aside. A call that needs more takes it from the system, and gives it
 	// back. Default 64 MiB, of which only what is needed is taken.
 	Buffer devices.Size
 	// StageSlot and StageSlots are the size and the number of the pinned slots
 	// through which memory goes that the host does not see. They bound what a call
 	// takes for that, whatever its size; what was taken is kept until Close. A
-	// slot is what is copied at once, where there are slots enough for all ranks.
+	// slot is the size that is copied at once, where there are slots enough for all ranks.
 	// They may be others at each rank. A power of two from 64 KiB to 1 GiB, and 4
 	// to 1024, together at least 1 MiB. Default 8 of 1 MiB.
 	StageSlot  devices.Size
 	StageSlots int
-	// Timeout is how long a rank waits for another one before the call fails and
+	// Timeout bounds the wait of a rank for another one before the call fails and
 	// names it. Who sends less than 64 KiB in that time, and does not end a step
 	// of the plan, is waited for no longer either. Default 30 minutes.
 	Timeout time.Duration
 	// Stuck is after how long a wait is reported: the rank, its peers, in which
 	// call and step. Default 10 s.
 	Stuck time.Duration
-	// Retry is how often a call is done again after a link was lost. A call in
+	// Retry is the number of times that a call is done again after a link was lost. A call in
 	// place is only done again with KeepSource. Default 1; negative is never.
 	Retry int
 	// KeepSource keeps a copy of what a call in place overwrites: on the device
@@ -76,7 +76,7 @@ type Options struct {
 	Settle devices.Size
 	// Observe gets the report of each call, in the caller's goroutine.
 	Observe func(*Report)
-	// Logger is where degraded calls are told. Nil is none.
+	// Logger gets the messages about degraded calls. Nil is none.
 	Logger *zap.Logger
 }
 

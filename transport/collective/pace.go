@@ -1,6 +1,6 @@
 package collective
 
-// quantum is how many bytes have to move in Options.Timeout, unless a step ends
+// quantum is the number of bytes that have to move in Options.Timeout, unless a step ends
 // or there are no more: a rank that trickles bytes is waited for no longer than
 // one that sends none.
 const quantum = 64 << 10

@@ -21,17 +21,17 @@ func stagingOf(t *plan.Task, source, result bool) staging {
 	return st
 }
 
-// paging is how a program uses staged buffers. They are cut so that each step
+// paging says how a program uses staged buffers. They are cut so that each step
 // uses whole areas, and these into pages: a page has the bytes of one area, and
 // all of them are used by the same steps, which go through them from the begin to
 // the end.
 type paging struct {
 	staged staging
-	// cuts are where areas begin and end, in ascending order, and last is the
+	// cuts are the ends and beginnings of areas, in ascending order, and last is the
 	// last step that writes the area behind each cut, -1 for none.
 	cuts [4][]uint64
 	last [4][]int
-	// heads is how many pages steps can be at at once.
+	// heads is the number of pages that steps can be at at once.
 	heads int
 }
 
@@ -110,7 +110,7 @@ func (p *paging) headsOf(g *program, f *phase) int {
 	return n
 }
 
-// spansOf is how many staged spans a step uses.
+// spansOf returns the number of staged spans that a step uses.
 func (p *paging) spansOf(s *step) (n int) {
 	seen := [3]span{}
 	for _, x := range s.spans() {
@@ -122,5 +122,5 @@ func (p *paging) spansOf(s *step) (n int) {
 	return n
 }
 
-// spans are what a step touches: what it reads first.
+// spans returns what a step touches: what it reads first.
 func (s *step) spans() [3]span { return [...]span{s.reads[0], s.reads[1], s.write} }

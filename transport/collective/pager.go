@@ -41,11 +41,11 @@ type pager struct {
 	faults, soon []fault
 	// turn counts the looks at all steps, from 1.
 	turn uint64
-	// dirty is how many pages are not on the device as they are here; loading and
-	// storing are how many are on their way.
+	// dirty counts the pages that are not on the device as they are here; loading and
+	// storing count those that are on their way.
 	dirty, loading, storing int
 	results                 chan moved
-	// flying is who copies them.
+	// flying copies them.
 	flying sync.WaitGroup
 }
 
@@ -77,7 +77,7 @@ type moved struct {
 	err   error
 }
 
-// flights is how many pages are on their way at once, in each direction: while
+// flights is the number of pages that are on their way at once, in each direction: while
 // one is copied, the device knows of the next.
 const flights = 2
 
@@ -159,7 +159,7 @@ func (pg *pager) close() error {
 	return pg.slots.Close()
 }
 
-// busy is how many pages are on their way.
+// busy returns the number of pages that are on their way.
 func (pg *pager) busy() int { return pg.loading + pg.storing }
 
 // stages says whether a buffer is not in memory as a whole.

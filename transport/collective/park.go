@@ -13,7 +13,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/collective/plan"
 )
 
-// watch is what the watchdog sees of a call: written by the rank's goroutine,
+// watch has what the watchdog sees of a call: written by the rank's goroutine,
 // with no more than some stores, and read from time to time.
 type watch struct {
 	// call is the number of the call under way; 0 is none.
@@ -160,7 +160,7 @@ func (g *Group) unhalt() {
 	w.moved.Add(1)
 }
 
-// sight is what the watchdog has seen.
+// sight has what the watchdog has seen.
 type sight struct {
 	call         uint32
 	moved, waits uint64

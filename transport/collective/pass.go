@@ -23,7 +23,7 @@ const (
 	// some under way.
 	passArea  = 512 << 10
 	passLeast = 256 << 10
-	// passAreas is how many segments are under way.
+	// passAreas is the number of segments that are under way.
 	passAreas = 4
 )
 
@@ -59,7 +59,7 @@ func (r *running) passes() bool {
 	return false
 }
 
-// state is what the ranks tell each other of their areas: 1 has them, 2 can't.
+// state returns what the ranks tell each other of their areas: 1 has them, 2 can't.
 func (p *passing) state() byte {
 	switch {
 	case p.refused:
@@ -212,7 +212,7 @@ func (g *Group) passed(k int) error {
 	return <-p.moved[i]
 }
 
-// segment is where segment k begins, and its length.
+// segment returns the beginning of segment k, and its length.
 //
 // +checklocks:g.mu
 func (g *Group) segment(r *running, k int) (off, n uint64) {

@@ -21,7 +21,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/region"
 )
 
-// paths is which ways calls have taken.
+// paths counts the ways that calls have taken.
 type paths struct{ passed, staged, other atomic.Int64 }
 
 func (p *paths) observe(r *Report) {

@@ -31,7 +31,7 @@ import (
 // they listen. rankName is its number, and rankStreams is set for sockets.
 const rankDir, rankName, rankStreams = "HMCFS_TEST_DIR", "HMCFS_TEST_NAME", "HMCFS_TEST_STREAMS"
 
-// processes is how many of them there are.
+// processes is the number of them.
 const processes = 3
 
 func TestMain(m *testing.M) {
@@ -193,7 +193,7 @@ type proxy struct {
 	mu sync.Mutex
 	// +checklocks:mu
 	conns []net.Conn
-	// left is how many bytes may pass before it is cut; negative is for ever.
+	// left is the number of bytes that may pass before it is cut; negative is for ever.
 	// +checklocks:mu
 	left int64
 }

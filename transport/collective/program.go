@@ -44,13 +44,13 @@ type wait struct {
 	follow bool
 }
 
-// program is what one rank does, as the loop runs it.
+// program has the steps of one rank, as the loop runs them.
 type program struct {
 	steps  []step
 	phases []phase
 	// element is the size of one.
 	element uint64
-	// paging is how staged buffers are used; nil where none is.
+	// paging says how staged buffers are used; nil where none is.
 	paging *paging
 }
 
@@ -116,7 +116,7 @@ func bytesOf(b plan.Block, element uint64) span {
 	return span{buffer: b.Buffer, off: b.Off * element, len: b.Len * element}
 }
 
-// waitsOf is which earlier steps step i has to come after: those that write what
+// waitsOf returns the earlier steps that step i has to come after: those that write what
 // it touches, or touch what it writes.
 func waitsOf(steps []step, i int) []wait {
 	var waits []wait

@@ -6,7 +6,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/collective/plan"
 )
 
-// Report is how a call went.
+// Report tells how a call went.
 type Report struct {
 	Task plan.Task `json:"task"`
 	// Algorithm and Because say what was chosen, and by what: "model", "option",
@@ -20,7 +20,7 @@ type Report struct {
 	Received uint64 `json:"received"`
 	Messages uint64 `json:"messages"`
 	Retries  int    `json:"retries"`
-	// Path is how the bytes went: "direct" is memory that all ranks have mapped,
+	// Path is the way of the bytes: "direct" is memory that all ranks have mapped,
 	// "window" the group's own such memory, "passed" that for device memory which
 	// the host does not see, "stream" the links, and "staged" the links, from or to
 	// such memory of a device.

@@ -226,7 +226,7 @@ func TestStagedMemory(t *testing.T) {
 	}
 }
 
-// taken is what a group has of its own: scratch and slots.
+// taken returns what a group has of its own: scratch and slots.
 func (g *Group) taken() uint64 {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -16,7 +16,7 @@ import (
 // VerifyBlock is the bytes that Verify makes a checksum of.
 const VerifyBlock devices.Size = 1 << 20
 
-// Difference is where the ranks' elements differ.
+// Difference is a place where the ranks' elements differ.
 type Difference struct {
 	// Blocks are the blocks that differ, in order. There are none where the
 	// sizes do.

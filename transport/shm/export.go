@@ -37,7 +37,7 @@ const (
 //	└───┴───┴───┴───────────┴───────────────┴───────────────┴───────┴────────┘
 type place struct {
 	how how
-	// off is where the memory begins in its file or allocation.
+	// off is the offset at which the memory begins in its file or allocation.
 	off uint64
 	// The rest is of handles.
 	allocation   uint64

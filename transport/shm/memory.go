@@ -13,7 +13,7 @@ import (
 // maxMapped is the most bytes of one mapping.
 const maxMapped = 1 << 46
 
-// received is what the kernel says of a descriptor of the peer.
+// received has the kernel's facts about a descriptor of the peer.
 type received struct {
 	size   uint64
 	blocks uint64

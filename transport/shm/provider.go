@@ -21,10 +21,10 @@ const (
 	// inline is the most bytes that are moved by whoever starts an operation
 	// and does not wait for it.
 	inline = 32 * devices.KiB
-	// piece is how much is moved between two looks whether the session has
+	// piece is the number of bytes that are moved between two looks whether the session has
 	// ended.
 	piece = 4 * devices.MiB
-	// maxWorkers is how many operations are moved at once, besides those of
+	// maxWorkers bounds the operations that are moved at once, besides those of
 	// goroutines that wait.
 	maxWorkers = 4
 )
@@ -47,7 +47,7 @@ type provider struct {
 	// queue are the operations that wait for a worker.
 	// +checklocks:mu
 	queue []job
-	// workers is how many move.
+	// workers is the number of goroutines that move.
 	// +checklocks:mu
 	workers int
 	// +checklocks:mu

@@ -12,7 +12,7 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-// slots is how many tags may be on their way in one direction.
+// slots is the number of tags that may be on their way in one direction.
 const slots = 4096
 
 // ring is the memory of one direction, with the two bells of those who sleep.

@@ -13,11 +13,11 @@ import (
 )
 
 const (
-	// spin is how long whoever waits polls before it sleeps: longer than a
+	// spin is the time that a waiter polls before it sleeps: longer than a
 	// sleeper takes to wake on a busy machine, so that one who slept does not
 	// make both sleep again and again.
 	spin = 100 * time.Microsecond
-	// spinPolls is how many polls are between two looks at the clock.
+	// spinPolls is the number of polls between two looks at the clock.
 	spinPolls = 64
 )
 

@@ -10,7 +10,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/window"
 )
 
-// Options is what the transport is made with.
+// Options describe the transport.
 type Options struct {
 	// Devices are those on which memory of a peer is opened, when the peer shares it
 	// by a handle. They are borrowed, and must outlive the sessions.

@@ -30,7 +30,7 @@ var (
 // goroutine.
 type Channel struct {
 	conn *control.Conn
-	// turn is who reads in.
+	// turn decides which goroutine reads in.
 	turn *turn.Turn
 	in   *reader
 	opts Options
@@ -70,7 +70,7 @@ type Channel struct {
 	// writing is true while the writer writes without the lock.
 	// +checklocks:mu
 	writing bool
-	// small is where a small frame is put together.
+	// small is the buffer in which a small frame is put together.
 	// +checklocks:mu
 	small [wire.DataHeaderSize + maxSmall]byte
 	// owed is the requests of the peer that are not answered.
@@ -89,7 +89,7 @@ type Channel struct {
 // copying it behind its header.
 const maxSmall = 8 << 10
 
-// looks is how many times the watch looks within the timeout.
+// looks is the number of times that the watch looks within the timeout.
 const looks = 4
 
 // New starts a channel on a data connection, which it owns then.

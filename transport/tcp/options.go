@@ -14,24 +14,24 @@ import (
 const (
 	DefaultInFlight = 32
 	DefaultTimeout  = 30 * time.Second
-	// MaxInFlight is what a peer may have unanswered; one that has more is
+	// MaxInFlight bounds what a peer has unanswered; one that has more is
 	// not one of ours, and is dropped.
 	MaxInFlight = 256
 )
 
-// Options is what a channel is made with.
+// Options describe a channel.
 type Options struct {
-	// Keys are what the peer may use. Required.
+	// Keys are those that the peer may use. Required.
 	Keys *region.Keys
 	// Engine lends pinned slots for device memory. Required.
 	Engine *transport.Engine
-	// Pipes are what pages of files go through, shared by channels. By default
+	// Pipes carry the pages of files, shared by channels. By default
 	// a channel has its own.
 	Pipes *pages.Pool
-	// InFlight is how many fragments may wait for their answer, from 1 to
+	// InFlight is the number of fragments that may wait for their answer, from 1 to
 	// 256. Default 32.
 	InFlight int
-	// Timeout is how long nothing may move while something is waited for;
+	// Timeout is the time that nothing may move while something is waited for;
 	// then the channel ends. Default 30 s.
 	Timeout time.Duration
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// never is how long a copy takes that does not end before its test: the end of
+// never is the duration of a copy that does not end before its test: the end of
 // the channel ends it.
 const never = 1000 * time.Hour
 
@@ -40,7 +40,7 @@ func TestDeviceIsReadAhead(t *testing.T) {
 	}
 }
 
-// copies is how many a side's engine has made on a path.
+// copies returns the number that a side's engine has made on a path.
 func copies(s *side, p transport.Path) uint64 {
 	n := uint64(0)
 	for _, row := range s.engine.Stats().Paths {

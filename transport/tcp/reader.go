@@ -14,10 +14,10 @@ import (
 
 // The reader's sizes, in bytes.
 const (
-	// readAhead is what is read with a header: many small frames at once, and
+	// readAhead is the number of bytes read with a header: many small frames at once, and
 	// little to copy of a large one.
 	readAhead = 8 << 10
-	// direct is how much must be missing to be read into its place and not
+	// direct is the number of bytes that must be missing to be read into their place and not
 	// into the read-ahead.
 	direct = 2 << 10
 )

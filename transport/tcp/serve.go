@@ -114,7 +114,7 @@ func dataHeader(id wire.RequestID, n devices.Size) wire.DataHeader {
 	return wire.DataHeader{Kind: wire.KindData, Length: uint32(n), ID: id}
 }
 
-// frame is what waits to be written. It owns what must be given back then.
+// frame waits to be written. It owns what must be given back then.
 type frame struct {
 	head    wire.DataHeader
 	payload []byte
@@ -123,7 +123,7 @@ type frame struct {
 	raw []byte
 	// use is held by an answer to a get; its Buffer is nil otherwise.
 	use region.Use
-	// slot is where the payload was staged, view ends the map that it is in,
+	// slot is the slot in which the payload was staged, view ends the map that it is in,
 	// and pipe holds the pages that are sent in its place.
 	slot slot
 	view func()

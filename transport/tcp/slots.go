@@ -8,7 +8,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/region"
 )
 
-// slotsPerWay is how many fragments a channel has between memory and network at
+// slotsPerWay is the number of fragments that a channel has between memory and network at
 // most, for each direction: one with the device, one with the network, one
 // between them.
 const slotsPerWay = 3

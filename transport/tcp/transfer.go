@@ -15,7 +15,7 @@ type Completer interface {
 	Complete(err error)
 }
 
-// Plan is what a transfer shall do.
+// Plan describes a transfer.
 type Plan struct {
 	// Kind is wire.KindPut or wire.KindGet.
 	Kind wire.Kind
@@ -41,10 +41,10 @@ type Transfer struct {
 	// earlier one is void.
 	// +checklocks:mu
 	round uint64
-	// cut is how many bytes were given to fragments.
+	// cut is the number of bytes that were given to fragments.
 	// +checklocks:mu
 	cut devices.Size
-	// flying is how many fragments are not answered.
+	// flying is the number of fragments that are not answered.
 	// +checklocks:mu
 	flying int
 	// +checklocks:mu

@@ -18,7 +18,7 @@ type batch struct {
 	bytes  devices.Size
 	heads  [maxBatch][wire.DataHeaderSize]byte
 	pieces [2 * maxBatch][]byte
-	// vector is what WriteTo eats: a field, so that it needs no memory.
+	// vector is consumed by WriteTo: a field, so that it needs no memory.
 	vector net.Buffers
 }
 

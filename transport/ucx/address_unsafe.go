@@ -2,5 +2,5 @@ package ucx
 
 import "unsafe"
 
-// address is where p begins.
+// address returns the address of p.
 func address(p []byte) uint64 { return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(p)))) }

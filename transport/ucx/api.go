@@ -63,7 +63,7 @@ type api struct {
 	GlobalOptsGet       dl.Func `dl:"ucs_global_opts_get_value,optional"`
 }
 
-// systemLibrary is where libucp is found.
+// systemLibrary returns the path of libucp.
 func systemLibrary() dl.Library {
 	return dl.Library{Names: []string{"libucp.so.0"}, Hint: "apt install libucx0"}
 }

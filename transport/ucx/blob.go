@@ -29,7 +29,7 @@ const (
 	memoryHead    = 16
 	maxBody       = wire.MaxOffer - blobHead - blobTail
 	maxPackedKeys = 64
-	// keyPadding is how much the library may read beyond a key whose own
+	// keyPadding is the number of bytes that the library may read beyond a key whose own
 	// lengths are wrong: a key has at most one entry for each of 64 memory
 	// domains, of one byte for the length and at most 255 others.
 	keyPadding = 16 + maxPackedKeys*256

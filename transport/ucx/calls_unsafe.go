@@ -66,7 +66,7 @@ func (a *api) createWorker(h contextHandle) (workerHandle, error) {
 	return w, a.check("ucp_worker_create", status)
 }
 
-// address is what a peer connects to a worker by.
+// address returns the address by which a peer connects to a worker.
 func (a *api) address(w workerHandle) ([]byte, error) {
 	var at uintptr
 	var n uint64

@@ -28,9 +28,9 @@ type Context struct {
 
 // Stats counts what a context has done, but for Live.
 type Stats struct {
-	// Registrations is how often memory was registered with the library.
+	// Registrations counts how often memory was registered with the library.
 	Registrations uint64 `json:"registrations"`
-	// Reuses is how often it was found registered.
+	// Reuses counts how often it was found registered.
 	Reuses uint64 `json:"reuses"`
 	// Live is the registrations of now.
 	Live uint64 `json:"live"`
@@ -44,7 +44,7 @@ type mapping struct {
 	// own says that the library has allocated it: it serves every right.
 	own    bool
 	handle memoryHandle
-	// key is what a peer unpacks.
+	// key is unpacked by a peer.
 	key []byte
 	// refs is guarded by Context.mu.
 	refs int
@@ -177,7 +177,7 @@ func (c *Context) Alloc(n devices.Size) (p []byte, free func() error, err error)
 	return p, func() error { return c.release(m) }, nil
 }
 
-// protection is what a peer with the rights may do, for devices that check it.
+// protection returns what a peer with the rights may do, for devices that check it.
 func protection(r wire.Rights) uint32 {
 	prot := uint32(protLocalRead | protLocalWrite)
 	if r.Allows(wire.Readable) {

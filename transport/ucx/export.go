@@ -39,7 +39,7 @@ type export struct {
 	// mapping is nil where the peer has us reach the memory.
 	mapping *mapping
 	id      uint64
-	// uses is how many messages are being served, free is closed when that are
+	// uses is the number of messages that are being served, free is closed when that are
 	// none, of an export that is closed; both are guarded by Provider.mu.
 	uses   int
 	closed bool
@@ -83,7 +83,7 @@ func (e *export) name() (err error) {
 	return nil
 }
 
-// Offer is where the memory is, or its name.
+// Offer returns the place of the memory, or its name.
 func (e *export) Offer() window.Offer { return window.Offer{Blob: e.blob} }
 
 // Close ends the registration with the last export of it. What the peer has

@@ -17,7 +17,7 @@ type result chan error
 
 func (r result) Complete(err error) { r <- err }
 
-// side is what one process of a session has.
+// side has what one process of a session has.
 type side struct {
 	ctx   *Context
 	table *region.Table

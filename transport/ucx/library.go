@@ -14,7 +14,7 @@ import (
 // from any goroutine.
 type Library struct {
 	lazy dl.Lazy[*api]
-	// from is what to open instead of the system's.
+	// from is opened instead of the system's.
 	from dl.Library
 }
 
@@ -43,7 +43,7 @@ type Options struct {
 // direct says whether the library puts and gets by itself.
 func (o Options) direct() bool { return o.RDMA || o.OneSided }
 
-// features are what a context is made for. Without RMA the library writes
+// features returns those that a context is made for. Without RMA the library writes
 // nothing of what a peer sends to where the peer says.
 func (o Options) features() uint64 {
 	if o.direct() {
@@ -151,7 +151,7 @@ func (o Options) explain(err error) error {
 		ErrNoDevice, o.Transports, o.Devices, err)
 }
 
-// infiniband is where the kernel lists RDMA adapters of all kinds.
+// infiniband is the directory in which the kernel lists RDMA adapters of all kinds.
 const infiniband = "/sys/class/infiniband"
 
 // adapters says which RDMA adapters the kernel knows.

@@ -26,7 +26,7 @@ type head [headSize]byte
 // into their place, and not sent along.
 const rendezvousFrom = 32 << 10
 
-// maxAsked is how many operations wait for the peer's answer at a time.
+// maxAsked bounds the operations that wait for the peer's answer at a time.
 const maxAsked = 64
 
 func makeHead(k wire.Kind, s wire.Status, words ...uint64) (h head) {
@@ -44,14 +44,14 @@ func (h *head) window() uint64      { return binary.LittleEndian.Uint64(h[16:]) 
 func (h *head) offset() uint64      { return binary.LittleEndian.Uint64(h[24:]) }
 func (h *head) size() uint64        { return binary.LittleEndian.Uint64(h[32:]) }
 
-// talk is what is under way by messages. It is the worker's goroutine's own.
+// talk has what is under way by messages. It is the worker's goroutine's own.
 type talk struct {
 	last uint64
 	// asked are our operations that the peer has not answered.
 	asked map[uint64]*op
 	// told are those that it has.
 	told []*op
-	// tasks are what the peer has sent and we have to do.
+	// tasks were sent by the peer, and are ours to do.
 	tasks []*task
 	spare []*task
 }
@@ -263,7 +263,7 @@ func (p *Provider) conclude(o *op) {
 	p.line.over = append(p.line.over, o)
 }
 
-// refused is what callers know a refusal by.
+// refused returns the error by which callers know a refusal.
 func refused(s wire.Status) error {
 	switch s {
 	case wire.StatusRange:

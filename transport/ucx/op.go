@@ -26,7 +26,7 @@ type op struct {
 // The bounds of what the library is given at a time. More waits with us, so
 // that what is first is told first, and the end finds little to give up.
 const (
-	// maxFlushes is how many batches there are.
+	// maxFlushes is the number of batches.
 	maxFlushes = 8
 	// batchBytes and batchOps end a batch that has reached them: small
 	// operations share a flush, large ones have their own.
@@ -43,7 +43,7 @@ type batch struct {
 	status Status
 }
 
-// line is what is to be done and under way, in the order in which it came. It
+// line has what is to be done and under way, in the order in which it came. It
 // is the worker's goroutine's own.
 type line struct {
 	// waiting have not begun; the first is at head.

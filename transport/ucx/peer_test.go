@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// peerPlan is what a peer is started with.
+// peerPlan is told to a peer at its start.
 type peerPlan struct {
 	Options Options
 	// Size is the bytes of its buffer, Own that the library allocates them.
@@ -41,7 +41,7 @@ type peerPlan struct {
 	Own  bool
 }
 
-// peerTold is what either process tells the other: the peer begins.
+// peerTold is a message of either process to the other: the peer begins.
 type peerTold struct {
 	Address, Offer []byte `json:",omitempty"`
 	// Fill or check the peer's buffer.

@@ -55,7 +55,7 @@ func BenchmarkAgainstPerftest(b *testing.B) {
 	}
 }
 
-// repeats is how often a size is put.
+// repeats returns the number of times that a size is put.
 func repeats(size int) int { return max(8, (256<<20)/size) }
 
 // putRate is the rate of puts into a peer process, in GB/s.

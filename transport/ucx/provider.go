@@ -62,7 +62,7 @@ type Provider struct {
 	ops []*op
 	// +checklocks:mu
 	calls []func()
-	// taken is what ops was before, to be used again.
+	// taken is the earlier ops, to be used again.
 	// +checklocks:mu
 	taken []*op
 	// idle are ops to use again.
@@ -74,7 +74,7 @@ type Provider struct {
 	asleep bool
 	// +checklocks:mu
 	stall stall
-	// exports are what the peer may name in messages.
+	// exports are those that the peer may name in messages.
 	// +checklocks:mu
 	exports map[uint64]*export
 }
@@ -150,7 +150,7 @@ func (p *Provider) describe() error {
 	return err
 }
 
-// Address is what the peer's Connect needs. It may not be changed.
+// Address returns what the peer's Connect needs. It may not be changed.
 func (p *Provider) Address() []byte { return p.address }
 
 // Connect makes the way to the peer whose Address is given. It is called once,

@@ -16,7 +16,7 @@ const (
 	// stageChunk is the bytes of one piece of device memory on its way: long
 	// enough for a device's copy to be worth its call.
 	stageChunk = devices.MiB
-	// stageWays is how many pieces are under way: one with the device, one
+	// stageWays is the number of pieces that are under way: one with the device, one
 	// with the network, one between them.
 	stageWays = 3
 )
@@ -28,7 +28,7 @@ type staged struct {
 	p     *Provider
 	op    window.Op
 	first op
-	// pieces is how many there are, next the one to be taken next.
+	// pieces is their number, next the one to be taken next.
 	pieces uint64
 	next   atomic.Uint64
 

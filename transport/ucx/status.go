@@ -12,7 +12,7 @@ var (
 	// ErrNoDevice says that none of the transports that were asked for has a
 	// device on this machine.
 	ErrNoDevice = errors.New("ucx: no device")
-	// ErrOffer is what a peer has sent and no ucx of ours has made.
+	// ErrOffer says that a peer has sent what no ucx of ours has made.
 	ErrOffer = errors.New("ucx: bad offer")
 	// ErrPeer says that the peer can't be reached any more.
 	ErrPeer = errors.New("ucx: peer lost")

@@ -9,7 +9,7 @@ import (
 // ErrStalled says that nothing has moved for too long.
 var ErrStalled = errors.New("ucx: the peer does not go on")
 
-// looks is how often the stall of a worker is looked for within its timeout.
+// looks is the number of times that the stall of a worker is looked for within its timeout.
 const looks = 4
 
 // stall ends a provider for which nothing moves while something is waited

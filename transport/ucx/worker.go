@@ -6,16 +6,16 @@ import (
 )
 
 const (
-	// spins is how often the worker looks for work in vain before it sleeps:
+	// spins is the number of times that the worker looks for work in vain before it sleeps:
 	// an answer that comes within microseconds is not slept for.
 	spins = 64
-	// rounds is how often the library is asked to go on before what is done
+	// rounds is the number of times that the library is asked to go on before what is done
 	// is told, and new work is taken.
 	rounds = 16
-	// parting is how long the library gets to end what a lost peer has left.
+	// parting is the time that the library gets to end what a lost peer has left.
 	// After that the worker is destroyed with it.
 	parting = time.Second
-	// wiringUp is how long the peer gets to answer for the first time.
+	// wiringUp is the time that the peer gets to answer for the first time.
 	wiringUp = 10 * time.Second
 )
 

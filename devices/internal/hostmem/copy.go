@@ -8,7 +8,7 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-// pieceSize is how much moves between two looks at the context.
+// pieceSize is the number of bytes that move between two looks at the context.
 const pieceSize = 1 << 20
 
 // Pace is called after each piece of n bytes and may take its time; its error

@@ -7,7 +7,7 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-// HostPiece is how much is moved between host and device at once, in bytes:
+// HostPiece is the number of bytes moved between host and device at once, in bytes:
 // large enough that a command's cost does not show, and so short that a
 // cancelled call ends soon.
 const HostPiece = 16 * devices.MiB
@@ -40,7 +40,7 @@ func PiecesDown(ctx context.Context, n, piece devices.Size, fn Step) error {
 	})
 }
 
-// Overlap is how a device moves bytes between two ranges of one memory, of
+// Overlap moves bytes between two ranges of one memory, of
 // the same length, that overlap.
 type Overlap struct {
 	// Piece is the most that one command moves, in bytes.
@@ -97,7 +97,7 @@ type Slot int
 // Pump moves n bytes in pieces, two of which are on their way at a time: while
 // the device moves one, the host copies the other into or out of its slot.
 type Pump struct {
-	// Piece is how many bytes a slot moves at once.
+	// Piece is the number of bytes that a slot moves at once.
 	Piece devices.Size
 	// Start sets a piece on its way in a slot that is free.
 	Start func(slot Slot, off, n devices.Size) error

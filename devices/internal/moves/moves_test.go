@@ -11,7 +11,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// memory is what a device does, on a slice. It refuses a copy whose parts
+// memory does what a device does, on a slice. It refuses a copy whose parts
 // overlap, as devices do.
 type memory struct {
 	bytes    []byte

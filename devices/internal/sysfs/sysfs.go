@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Root is where the kernel shows it.
+// Root is the directory in which the kernel shows it.
 const Root = "/sys"
 
 // NUMANode is the node of the host that a PCI device ("0000:65:00.0") hangs

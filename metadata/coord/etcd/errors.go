@@ -12,7 +12,7 @@ import (
 	"github.com/hmcfs/hmcfs/metadata/coord"
 )
 
-// fault is what an error of the client library means to callers. The context
+// fault returns what an error of the client library means to callers. The context
 // is theirs, without our own time limit.
 func (s *Service) fault(ctx context.Context, err error) error {
 	switch {

@@ -12,7 +12,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// limit is how long is waited for what has to come.
+// limit bounds the wait for what has to come.
 const limit = 60 * time.Second
 
 // short makes calls give up soon, since tests wait for that.

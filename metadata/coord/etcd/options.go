@@ -11,7 +11,7 @@ import (
 // DefaultTimeout bounds every call.
 const DefaultTimeout = 5 * time.Second
 
-// Options is what a Service is made with.
+// Options describe a Service.
 type Options struct {
 	// Endpoints are the members of the cluster, HOST:PORT. Required.
 	Endpoints []string

@@ -108,7 +108,7 @@ func (s *Service) highest() int64 {
 	return s.seen
 }
 
-// brokenNow is what is closed when history is lost from now on.
+// brokenNow returns a channel that is closed when history is lost from now on.
 func (s *Service) brokenNow() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -109,7 +109,7 @@ func (s *Service) many(ctx context.Context, entries []coord.Entry,
 	return results, nil
 }
 
-// batchLen is how many of the entries fit into one transaction, at least one.
+// batchLen returns how many of the entries fit into one transaction, at least one.
 // No name may be in it twice.
 func batchLen(entries []coord.Entry) int {
 	names := make(map[string]bool, min(len(entries), maxOps))
@@ -124,7 +124,7 @@ func batchLen(entries []coord.Entry) int {
 	return len(entries)
 }
 
-// result is what became of one entry.
+// result returns the outcome for one entry.
 func (s *Service) result(h *pb.ResponseHeader, inner *pb.TxnResponse, unmet func(*coord.Entry) coord.Result) coord.Result {
 	if inner.GetSucceeded() {
 		return coord.Result{Revision: coord.Revision(h.GetRevision())}

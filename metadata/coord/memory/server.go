@@ -9,12 +9,12 @@ import (
 	"github.com/hmcfs/hmcfs/metadata/coord"
 )
 
-// DefaultHistory is how many changes a server remembers.
+// DefaultHistory is the number of changes that a server remembers.
 const DefaultHistory = 10_000
 
-// Options is what a server is made with.
+// Options describe a server.
 type Options struct {
-	// History is how many of the last changes are remembered, for watches
+	// History is the number of the last changes that are remembered, for watches
 	// that begin behind an earlier revision and for those that are slow to
 	// read. Default DefaultHistory.
 	History int
@@ -27,7 +27,7 @@ type Stats struct {
 	// Events counts changes handed to watches, once for each watch, and
 	// EventBytes the bytes of their names and values.
 	Events, EventBytes uint64
-	// Values is how many there are now, Leases and Watches alike.
+	// Values counts them, Leases and Watches alike.
 	Values, Leases, Watches int
 }
 

@@ -19,7 +19,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// facts are what the ranks tell each other first.
+// facts are told by the ranks to each other first.
 type facts struct {
 	// streams says that memory stays unmapped.
 	streams bool
@@ -36,7 +36,7 @@ const (
 	factsSize = 17
 	// maxHost is the most bytes of the name of a host.
 	maxHost = 255
-	// maxCPU is how many processors unix.CPUSet knows.
+	// maxCPU is the number of processors that unix.CPUSet knows.
 	maxCPU = 1024
 )
 
@@ -280,5 +280,5 @@ func (o *over) stream(ctx context.Context, l *link, bell bool) error {
 	return nil
 }
 
-// wireRights is what the ranks of a host may do with each other's memory.
+// wireRights are those of the ranks of a host to each other's memory.
 const wireRights = wire.Readable | wire.Writable

@@ -42,7 +42,7 @@ type meeting struct {
 	err  error
 }
 
-// offer is what a rank brings.
+// offer is a rank's contribution.
 type offer struct {
 	buffer *region.Buffer
 	bytes  []byte

@@ -12,7 +12,7 @@ import (
 const (
 	// lendFrom is from how many bytes on pages are lent: to copy fewer is faster.
 	lendFrom = 32 << 10
-	// lendPiece is how many bytes are lent at a time.
+	// lendPiece is the number of bytes that are lent at a time.
 	lendPiece = 128 << 10
 )
 

@@ -13,7 +13,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// grace is how long a rank whose session has ended may take to come back.
+// grace is the time that a rank whose session has ended may take to come back.
 const grace = time.Second
 
 // The pauses after which a rank that has not answered is told again.
@@ -22,20 +22,20 @@ const (
 	latest  = time.Second
 )
 
-// maxParts is how much of a rank is kept that is not asked for yet: it is at
+// maxParts bounds what is kept of a rank that is not asked for yet: it is at
 // most one meeting ahead, and may have begun anew.
 const maxParts = 4
 
 // errAnew is a rank that makes all links anew.
 var errAnew = errors.New("the peer makes its links anew")
 
-// part is what a rank brings to a meeting.
+// part is a rank's contribution to a meeting.
 type part struct {
 	epoch, seq uint32
 	blob       []byte
 }
 
-// meetings is where the ranks of a fabric meet: each brings something for each,
+// meetings are the exchanges of the ranks of a fabric: each brings something for each,
 // and has what all others bring afterwards. An epoch is from one Reform to the
 // next, and meetings are numbered in it.
 type meetings struct {
@@ -52,7 +52,7 @@ type meetings struct {
 	// later epoch takes no part in it.
 	// +checklocks:mu
 	forming context.CancelCauseFunc
-	// sent is what we bring to the meetings of this epoch, by number and rank.
+	// sent has our contributions to the meetings of this epoch, by number and rank.
 	// +checklocks:mu
 	sent map[uint32][][]byte
 	// +checklocks:mu
@@ -74,7 +74,7 @@ type peer struct {
 	left bool
 }
 
-// find is what a rank brings to a meeting, and forgets what came before.
+// find returns a rank's contribution to a meeting, and forgets what came before.
 func (p *peer) find(epoch, seq uint32) (blob []byte, found bool) {
 	for len(p.parts) > 0 {
 		first := &p.parts[0]
@@ -164,7 +164,7 @@ func (o *over) took(rank plan.Rank, in *packet) (answer *packet, lost error) {
 	return answer, lost
 }
 
-// partLocked is what we bring for a rank.
+// partLocked returns our contribution for a rank.
 //
 // +checklocks:o.meetings.mu
 func (o *over) partLocked(to plan.Rank, seq uint32, have bool) *packet {
@@ -252,7 +252,7 @@ func (o *over) gather(ctx context.Context, seq uint32) ([][]byte, error) {
 	}
 }
 
-// collect is what has come to a meeting, and who has not.
+// collect returns what has come to a meeting, and which ranks have not.
 func (o *over) collect(seq uint32) (got [][]byte, missing []plan.Rank, err error) {
 	m := &o.meetings
 	m.mu.Lock()

@@ -22,20 +22,20 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// DefaultTimeout is how long a rank may take to come to what all do together.
+// DefaultTimeout bounds the time until a rank comes to what all do together.
 const DefaultTimeout = 30 * time.Second
 
-// Options is what Over is told.
+// Options are those of Over.
 type Options struct {
 	// Streams leaves memory unmapped: ranks of one host use sockets too.
 	Streams bool
 	// Host names our host: ranks of hosts with other names share no memory. Empty
 	// asks the kernel.
 	Host string
-	// Timeout is how long a rank may take to come to Over, Share and Reform.
+	// Timeout bounds the time until a rank comes to Over, Share and Reform.
 	// Default 30 s.
 	Timeout time.Duration
-	// Spin is how long Park and Await look before they sleep. Default 50 µs, and
+	// Spin is the time that Park and Await look before they sleep. Default 50 µs, and
 	// none where this host has more ranks than processors. Negative is none.
 	Spin time.Duration
 }
@@ -57,7 +57,7 @@ type over struct {
 	// seated is set when seats change no more. Nobody sleeps before.
 	seated atomic.Bool
 	links  []*link
-	// pipes are what sockets lend memory by.
+	// pipes are those by which sockets lend memory.
 	pipes pages.Pool
 	// event wakes who sleeps in poll; -1 where nobody does.
 	event int

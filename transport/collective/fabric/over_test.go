@@ -40,7 +40,7 @@ type member struct {
 	fabric  fabric.Fabric
 }
 
-// way is how the ranks of a run are joined.
+// way is the way in which the ranks of a run are joined.
 type way struct {
 	commtest.Way
 	// options are those of a rank.

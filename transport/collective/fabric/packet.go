@@ -8,11 +8,11 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// packetKind is what a packet is for.
+// packetKind is the kind of a packet.
 type packetKind uint8
 
 const (
-	// kindPart is what a rank brings to a meeting.
+	// kindPart is a rank's contribution to a meeting.
 	kindPart packetKind = 1
 	// kindBye says that a rank closes its fabric.
 	kindBye packetKind = 2
@@ -25,7 +25,7 @@ const (
 	maxBlob = 1024
 )
 
-// packet is what the ranks of a fabric tell each other. docs/wire.md draws it.
+// packet is a message between the ranks of a fabric. docs/wire.md draws it.
 type packet struct {
 	kind packetKind
 	// have says that the sender has what we bring to this meeting, and that we

@@ -9,7 +9,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/collective/plan"
 )
 
-// seat is what the other ranks of a node see of a rank. It may lie in memory
+// seat is the part of a rank that the other ranks of a node see. It may lie in memory
 // that they can write.
 type seat struct {
 	// count is the rank's counter of Signals.
@@ -23,7 +23,7 @@ type seat struct {
 	_    [56]byte
 }
 
-// bells are what ranks sleep at.
+// bells are the words at which ranks sleep.
 type bells interface {
 	// ring wakes a rank, which was asleep as its seat said.
 	ring(of plan.Rank, how uint32)
@@ -38,7 +38,7 @@ type node struct {
 	// seats are by rank; nil for ranks of other hosts.
 	seats []*seat
 	bells bells
-	// spin is how long is looked before who waits sleeps.
+	// spin is the time that a waiter looks before it sleeps.
 	spin time.Duration
 	// yields has who looks let others run: they are in this process.
 	yields bool
@@ -64,7 +64,7 @@ func (n *node) Set(value uint64) {
 	}
 }
 
-// glance is how often Meet looks at a counter: about as long as a rank takes that
+// glance is the interval at which Meet looks at a counter: about as long as a rank takes that
 // is on its way already. To look at a clock takes longer than that.
 const glance = 1000
 
@@ -170,7 +170,7 @@ const (
 	// look is the turns between two looks at the clock, and between two times
 	// that others may run.
 	look = 32
-	// turnsAnyway is how often others may run before a rank sleeps that has no
+	// turnsAnyway is the number of times that others may run before a rank sleeps that has no
 	// processor of its own. Going on after that is cheaper than to be woken.
 	turnsAnyway = 4
 )

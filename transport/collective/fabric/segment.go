@@ -71,7 +71,7 @@ func (s *segments) close() error {
 	return errors.Join(errs...)
 }
 
-// slice is how long a rank sleeps at most before it looks at its context.
+// slice bounds the sleep of a rank before it looks at its context.
 const slice = 50 * time.Millisecond
 
 // futexes are the bells of ranks that are processes, or look like ones: each

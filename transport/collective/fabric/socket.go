@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// aheadSize is how much is received at once at least: a head, and what comes with
+// aheadSize is the least that is received at once: a head, and what comes with
 // it, then cost one call.
 const aheadSize = 16 << 10
 
@@ -21,7 +21,7 @@ type socket struct {
 	buf  [aheadSize]byte
 	from int
 	to   int
-	// asked is how many bytes were asked for last.
+	// asked is the number of bytes that were asked for last.
 	asked int
 	// failed says why it has ended.
 	failed error
@@ -152,7 +152,7 @@ func (s *socket) ready(w Want, room bool) bool {
 	return (w.Receive || w.Send) && polled(s.pollFd(w))
 }
 
-// pollFd is how the socket is waited for.
+// pollFd returns the descriptor and events by which the socket is waited for.
 func (s *socket) pollFd(w Want) unix.PollFd {
 	fd := unix.PollFd{Fd: int32(s.fd)}
 	if w.Receive {

@@ -27,13 +27,13 @@ func (r Reason) String() string {
 	return names[r]
 }
 
-// alignment is where tensors begin in a bucket, in bytes.
+// alignment is that of tensors in a bucket, in bytes.
 const alignment = 128
 
 // align is the next place for a tensor.
 func align(end uint64) uint64 { return (end + alignment - 1) &^ (alignment - 1) }
 
-// limits are what a tensor's size decides by: the same for who cuts, and for who
+// limits are those by which a tensor's size decides: the same for who cuts, and for who
 // packs before it knows of the cut.
 type limits struct {
 	bytes, capacity uint64
@@ -49,7 +49,7 @@ func (l limits) alone(size uint64) bool {
 	return size > l.bytes
 }
 
-// place is where a tensor comes in a bucket that ends at end so far; ok is
+// place returns the place of a tensor in a bucket that ends at end so far; ok is
 // false where there is no room for it.
 func (l limits) place(end, size uint64) (off uint64, ok bool) {
 	off = align(end)

@@ -23,7 +23,7 @@ type Fuser struct {
 	opts  Options
 	limits
 	leads bool
-	// control is what records and votes are read from and written to.
+	// control has the records and votes that are read and written.
 	control *region.Buffer
 	slots   []*slot
 	// changed is told of every change of what mu guards.
@@ -51,7 +51,7 @@ type Fuser struct {
 	cutter cutter
 	// +checklocks:mu
 	cuts queue[cut]
-	// packer is what is being packed.
+	// packer has what is being packed.
 	// +checklocks:mu
 	packer packer
 	// closing is set by Close, and err by whatever goes wrong.
@@ -61,7 +61,7 @@ type Fuser struct {
 	err error
 }
 
-// cut is where a bucket ends.
+// cut is the end of a bucket.
 type cut struct {
 	last   Ticket
 	reason Reason

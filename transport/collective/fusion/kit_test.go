@@ -20,7 +20,7 @@ import (
 // reduce what does not belong together.
 var errMixed = errors.New("ranks have made different calls")
 
-// hub is where the ranks of a fake group meet for each call.
+// hub joins the ranks of a fake group for each call.
 type hub struct {
 	n int
 
@@ -40,7 +40,7 @@ type round struct {
 	err   error
 }
 
-// call is what one rank asks for.
+// call is the request of one rank.
 type call struct {
 	text           string
 	result, source []byte
@@ -203,7 +203,7 @@ func (m memory) close(b *region.Buffer) {
 	}
 }
 
-// value is what a rank has as an element of a tensor.
+// value returns what a rank has as an element of a tensor.
 func value(rank, tensor, i int) uint32 { return uint32(rank*7919 + tensor*104729 + i*31 + 1) }
 
 func put(p []byte, v uint32) { p[0], p[1], p[2], p[3] = byte(v), byte(v>>8), byte(v>>16), byte(v>>24) }

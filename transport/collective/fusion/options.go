@@ -21,7 +21,7 @@ var (
 	ErrClosed = errors.New("fusion: closed")
 )
 
-// Group is what a fuser needs of a collective.Group. It is the fuser's alone
+// Group has what a fuser needs of a collective.Group. It is the fuser's alone
 // until Close, since its calls have to come in one order.
 type Group interface {
 	Rank() plan.Rank
@@ -33,22 +33,22 @@ type Group interface {
 	Broadcast(ctx context.Context, v domain.View, root plan.Rank) error
 }
 
-// Options is what a fuser is made with. Every rank has to have the same, but
+// Options describe a fuser. Every rank has to have the same, but
 // for Observe.
 type Options struct {
-	// Type is what all tensors are of, and Op how they are combined.
+	// Type is that of all tensors, and Op how they are combined.
 	Type elem.Type
 	Op   elem.Op
-	// Bytes is when a bucket is due, without what lies between its tensors.
+	// Bytes is the size at which a bucket is due, without what lies between its tensors.
 	// Default 32 MiB.
 	Bytes devices.Size
 	// Capacity is the memory of one buffer, for whose sake a bucket may end
 	// before it is due. Default Bytes and a half.
 	Capacity devices.Size
-	// Window is how long the first tensor of a bucket waits for others. Default
+	// Window is the time that the first tensor of a bucket waits for others. Default
 	// 5 ms; negative is for ever.
 	Window time.Duration
-	// Buffers is how many buckets are under way at a time. Default 2, and never
+	// Buffers is the number of buckets that are under way at a time. Default 2, and never
 	// fewer.
 	Buffers int
 	// Ends are the last tensors of the buckets, counted from 0 in each step, of

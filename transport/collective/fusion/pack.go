@@ -25,7 +25,7 @@ type packer struct {
 	end   uint64
 }
 
-// bucket is what was agreed on. Slot is nil for one tensor that is reduced where
+// bucket has what was agreed on. Slot is nil for one tensor that is reduced where
 // it is.
 type bucket struct {
 	Bucket
@@ -36,7 +36,7 @@ type bucket struct {
 type piece struct {
 	view domain.View
 	slot *slot
-	// off is where it begins in the slot, and gap the bytes before it that
+	// off is the offset at which it begins in the slot, and gap the bytes before it that
 	// belong to no tensor.
 	off, gap uint64
 }

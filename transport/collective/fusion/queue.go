@@ -7,7 +7,7 @@ type queue[T any] struct {
 	head int
 }
 
-// len is how many there are.
+// len returns their number.
 func (q *queue[T]) len() int { return len(q.all) - q.head }
 
 // at is the one behind i others.

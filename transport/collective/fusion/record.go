@@ -20,7 +20,7 @@ const recordSize = 24
 // magic begins a record.
 const magic = 0x31434d48
 
-// record is what the leader tells: a bucket, or the end.
+// record is a message of the leader: a bucket, or the end.
 type record struct {
 	reason      Reason
 	end         bool
@@ -58,7 +58,7 @@ func parse(p []byte, next Ticket) (record, error) {
 // voteSize is the bytes of a vote.
 const voteSize = 24
 
-// vote is what a rank has in a bucket: how many tensors, their bytes, and a
+// vote has what a rank has in a bucket: how many tensors, their bytes, and a
 // digest of their sizes in order.
 type vote struct {
 	count, bytes, digest uint64
@@ -94,7 +94,7 @@ func (v *vote) add(size uint64) {
 // It is collective.ErrInconsistent.
 type DifferentError struct {
 	Rank plan.Rank
-	// First is where the bucket begins.
+	// First is the tensor at which the bucket begins.
 	First Ticket
 	// Count and Bytes are the rank's tensors, and LeaderCount and LeaderBytes
 	// those of the leader.

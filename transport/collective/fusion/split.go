@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// DefaultPercent is what hcomm splits a model by where nothing else is said: a
+// DefaultPercent is hcomm's split of a model where nothing else is said: a
 // first bucket of 96.54 % of the bytes, and the rest.
 const DefaultPercent = 96.54
 

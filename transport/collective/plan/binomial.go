@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// rounds is how often something doubles until it has reached n ranks.
+// rounds returns how often something doubles until it has reached n ranks.
 func rounds(n int) int { return bits.Len(uint(n - 1)) }
 
 // binomial grows a tree from the root: after round s, 1<<s ranks are in it.
@@ -30,7 +30,7 @@ func (b *builder) rootOwn() {
 	}
 }
 
-// distance is how far behind a rank of the crowd we are in the ring.
+// distance returns how far behind a rank of the crowd we are in the ring.
 func (c crowd) distance(of Rank) int { return c.wrap(c.me - slices.Index(c.ranks, of)) }
 
 // grow goes from the root to everybody.
@@ -81,7 +81,7 @@ func (b *builder) wholeSum(root Rank) *sums {
 	return s
 }
 
-// words is what a rank says in a Barrier: that it, and all it has heard of,
+// words is a rank's message in a Barrier: that it, and all it has heard of,
 // have come. What it hears is copied to where it speaks from: so a word comes
 // after all that was heard before, and none has to be heard before its rank can
 // hear one.

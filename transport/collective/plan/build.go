@@ -10,7 +10,7 @@ type builder struct {
 	rank  Rank
 	n     int
 	order []Rank
-	// pos is where our rank is in order.
+	// pos is the place of our rank in order.
 	pos     int
 	steps   Program
 	scratch uint64

@@ -7,7 +7,7 @@ import "slices"
 const (
 	pieceBytes = 256 << 10
 	maxPieces  = 128
-	// ahead is how many pieces a rank that only combines may hold.
+	// ahead is the number of pieces that a rank that only combines may hold.
 	ahead = 4
 )
 
@@ -64,7 +64,7 @@ func (b *builder) line() crowd {
 	return b.among(ranks)
 }
 
-// place is where a rank is in the ring.
+// place returns the place of a rank in the ring.
 func (c crowd) place(r Rank) int { return slices.Index(c.ranks, r) }
 
 // up adds our own piece to what comes from before us in the line, and passes it

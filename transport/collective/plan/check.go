@@ -55,7 +55,7 @@ func (c *checker) wrong(r Rank, i int, format string, args ...any) error {
 	return fmt.Errorf("%w: rank %d, step %d (%v): %s", ErrWrong, r, i, c.programs[r][i], fmt.Sprintf(format, args...))
 }
 
-// size is how many elements of a buffer a rank's program may speak of.
+// size returns the number of elements of a buffer that a rank's program may speak of.
 func (c *checker) size(r Rank, b Buffer) uint64 {
 	whole := c.task.Place(r, Block{Buffer: Source})
 	result := c.task.Place(r, Block{Buffer: Result})
@@ -181,7 +181,7 @@ type place struct {
 	phase int
 }
 
-// places is who touches which memory, and when. Where there is no Sync, nobody
+// places returns which ranks touch which memory, and when. Where there is no Sync, nobody
 // may touch another one's, and each step has its order.
 func (c *checker) places() (map[place][]done, error) {
 	syncs := 0

@@ -6,31 +6,31 @@ import (
 	"time"
 )
 
-// Link is what a message between two ranks costs: Latency, and its bytes
+// Link has the costs of a message between two ranks: Latency, and its bytes
 // divided by Bandwidth, in bytes per second.
 type Link struct {
 	Latency   time.Duration `json:"latency"`
 	Bandwidth float64       `json:"bandwidth"`
 }
 
-// Costs is what was measured of a group, while all its ranks were busy. Every
+// Costs has the measurements of a group, while all its ranks were busy. Every
 // rank has to choose by the same. A speed of 0 costs no time.
 type Costs struct {
 	// Inside is the links between ranks of one node, Between the others.
 	Inside  Link `json:"inside"`
 	Between Link `json:"between"`
-	// Combine is how many bytes of results one rank combines in a second, and
+	// Combine is the number of bytes of results that one rank combines in a second, and
 	// Memory how many it copies.
 	Combine float64 `json:"combine"`
 	Memory  float64 `json:"memory"`
 }
 
-// Estimate is how long an algorithm takes: the sum of its three parts, as if
+// Estimate is the predicted time of an algorithm: the sum of its three parts, as if
 // none of them went on during another one. No link slows another one down.
 type Estimate struct {
 	Algorithm Algorithm     `json:"algorithm"`
 	Time      time.Duration `json:"time"`
-	// Latency is what the messages cost that wait for each other, Transfer what
+	// Latency is the cost of the messages that wait for each other, Transfer what
 	// the bytes of the busiest link take, and Compute combining and copying.
 	Latency  time.Duration `json:"latency"`
 	Transfer time.Duration `json:"transfer"`
@@ -64,7 +64,7 @@ func Estimates(t Task, s Shape, c Costs) ([]Estimate, error) {
 	return all, nil
 }
 
-// load is what an algorithm does one thing after the other: rounds of messages
+// load has what an algorithm does one thing after the other: rounds of messages
 // and bytes over links, bytes of results combined, and bytes copied.
 type load struct {
 	inside, between  traffic
@@ -86,7 +86,7 @@ func (c *Costs) estimate(a Algorithm, w load) Estimate {
 	return e
 }
 
-// at is how long bytes take at a speed.
+// at returns the time for bytes at a speed.
 func at(bytes, speed float64) time.Duration {
 	if speed <= 0 {
 		return 0
@@ -131,7 +131,7 @@ func flatLoad(t *Task, a Algorithm) (tr traffic, combined float64) {
 	n, total := float64(t.Ranks), float64(t.Type.Size())*float64(t.Count)
 	share := (n - 1) / n * total
 	logs := float64(rounds(t.Ranks))
-	// phases is how often shares go around.
+	// phases is the number of times that shares go around.
 	phases := 1.0
 	if t.Kind == AllReduce || t.Kind == Reduce {
 		phases = 2

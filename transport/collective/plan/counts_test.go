@@ -17,7 +17,7 @@ func compile(t *testing.T, task Task, s Shape, a Algorithm) *Plan {
 	return p
 }
 
-// countSent is how many messages and elements a program sends.
+// countSent returns the numbers of messages and elements that a program sends.
 func countSent(p Program) (messages int, elements uint64) {
 	for _, s := range p {
 		if s.Action == Send {
@@ -120,7 +120,7 @@ func sameLinks(t *testing.T, p *Plan) {
 	}
 }
 
-// links is what a program does with others.
+// links returns what a program does with others.
 func links(p Program) []string {
 	var all []string
 	for _, s := range p {

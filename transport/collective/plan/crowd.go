@@ -50,7 +50,7 @@ func (b *builder) averageAll(all pieces) {
 	}
 }
 
-// sums is what a rank knows of the slices that a crowd combines, by the place
+// sums has what a rank knows of the slices that a crowd combines, by the place
 // of the rank that owns each in the end: where its present value is, and where
 // a combined one is put. A slice that has no place is put in scratch.
 type sums struct {
@@ -79,7 +79,7 @@ func (s *sums) turns(n int) {
 	}
 }
 
-// target is where the combined value of a slice is put.
+// target returns the place for the combined value of a slice.
 func (s *sums) target(i int) pieces {
 	switch {
 	case s.mine[i]:
@@ -146,7 +146,7 @@ func (t *Task) share(owner Rank) Range {
 	return t.slice(owner)
 }
 
-// shares is where everybody's share has its place in our result.
+// shares returns the place of everybody's share in our result.
 func (b *builder) shares() []pieces {
 	all := make([]pieces, b.n)
 	for i, owner := range b.order {

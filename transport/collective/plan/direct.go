@@ -40,7 +40,7 @@ func (b *builder) direct() {
 	b.sync()
 }
 
-// fromAmongAll is where a rank's elements come to in the result of an AllToAll.
+// fromAmongAll returns the place of a rank's elements in the result of an AllToAll.
 func (b *builder) fromAmongAll(p Rank) Block {
 	n := b.task.part(b.rank).Len
 	return b.result(Range{Off: uint64(p) * n, Len: n})

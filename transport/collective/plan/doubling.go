@@ -18,7 +18,7 @@ func (b *builder) doubling() {
 	}
 	places := [2]Block{b.result(whole), b.take(whole.Len)}
 	own := b.source(whole)
-	// left is how many rounds are behind the present one.
+	// left is the number of rounds behind the present one.
 	left := count
 	if b.pos+full < b.n {
 		k := places[left%2]

@@ -1,6 +1,6 @@
 package plan
 
-// lanes is how a hierarchical plan sees the ranks: the same number of ranks of
+// lanes has a hierarchical plan's view of the ranks: the same number of ranks of
 // each node, the lanes, go between the nodes, each with its share; ranks beyond
 // them go by the lane that their place in the node is of.
 type lanes struct {
@@ -158,7 +158,7 @@ func (l lanes) allReduce() {
 	b, t := l.b, l.b.task
 	m := len(l.nodes)
 	lane := func(i int) Range { return t.cut(t.Count, i, l.n) }
-	// sub is what a node owns of a lane's share while the lane goes between.
+	// sub is the part of a lane's share that a node owns while the lane goes between.
 	sub := func(i, node int) Range {
 		g := t.cut(lane(i).Len, node, m)
 		g.Off += lane(i).Off

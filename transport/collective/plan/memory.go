@@ -6,7 +6,7 @@ import (
 	"github.com/hmcfs/hmcfs/devices/elem"
 )
 
-// memory is what the buffers of all ranks hold while a plan is proved.
+// memory has the contents of the buffers of all ranks while a plan is proved.
 type memory struct {
 	*checker
 	trees trees

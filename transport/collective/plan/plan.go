@@ -20,7 +20,7 @@ var (
 	ErrWrong = errors.New("plan: wrong")
 )
 
-// Algorithm is how a task is done.
+// Algorithm is a way to do a task.
 type Algorithm string
 
 // The algorithms. N is the number of ranks, S the bytes of the whole.
@@ -51,7 +51,7 @@ const (
 	Hierarchical Algorithm = "hierarchical"
 )
 
-// Shape is what a plan has to know of how its ranks are joined. It is the same
+// Shape has what a plan has to know of how its ranks are joined. It is the same
 // at every rank.
 type Shape struct {
 	// Order is the ranks as a ring that uses the fast links. Nil is 0, 1, 2, …
@@ -140,7 +140,7 @@ func (p *Plan) Program(r Rank) Program {
 	return b.steps
 }
 
-// scratch is how many elements of scratch a program uses.
+// scratch returns the number of elements of scratch that a program uses.
 func (p Program) scratch() uint64 {
 	n := uint64(0)
 	for i := range p {

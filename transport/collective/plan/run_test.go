@@ -21,11 +21,11 @@ type sent struct {
 type runner struct {
 	plan     *Plan
 	programs []Program
-	// done is how many elements of each step are done; a Sync has one.
+	// done is the number of elements of each step that are done; a Sync has one.
 	done [][]uint64
 	// mem is by rank and buffer.
 	mem [][Scratch + 1][]string
-	// wire is what is on its way; nil has nothing be on its way: an element is
+	// wire has what is on its way; nil has nothing be on its way: an element is
 	// sent when it is received.
 	wire map[[2]Rank][]sent
 	// lent says which steps send without a copy.

@@ -26,7 +26,7 @@ type Block struct {
 	Range
 }
 
-// Action is what a step does.
+// Action is the work of a step.
 type Action uint8
 
 // The actions. Send, Receive and ReceiveCombine go over the links between the

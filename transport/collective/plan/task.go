@@ -12,7 +12,7 @@ type Rank int
 // MaxRanks is the most ranks of a plan.
 const MaxRanks = 64
 
-// Kind is what is done together. Its numbers are on the wire.
+// Kind is the kind of a collective. Its numbers are on the wire.
 type Kind uint8
 
 // The kinds. Parts are those of Part: where count does not divide by the number
@@ -35,7 +35,7 @@ const (
 	Barrier
 )
 
-// Task is what is to be done. It is the same at every rank.
+// Task describes a collective. It is the same at every rank.
 type Task struct {
 	Kind  Kind
 	Ranks int
@@ -112,7 +112,7 @@ func (k Kind) Combines() bool { return k == AllReduce || k == ReduceScatter || k
 // Rooted says whether one rank is not like the others.
 func (k Kind) Rooted() bool { return k == Broadcast || k == Reduce }
 
-// SourceLen is how many elements a rank gives.
+// SourceLen returns the number of elements that a rank gives.
 func (t *Task) SourceLen(r Rank) uint64 {
 	switch {
 	case t.Kind == Barrier, t.Kind == Broadcast && r != t.Root:
@@ -123,7 +123,7 @@ func (t *Task) SourceLen(r Rank) uint64 {
 	return t.Count
 }
 
-// ResultLen is how many elements a rank gets.
+// ResultLen returns the number of elements that a rank gets.
 func (t *Task) ResultLen(r Rank) uint64 {
 	switch t.Kind {
 	case AllReduce, AllGather, Broadcast:
@@ -183,7 +183,7 @@ const (
 	cutFrom  = 8192
 )
 
-// slice is what a rank combines where the plan is free to choose: parts cut so
+// slice returns the elements that a rank combines where the plan is free to choose: parts cut so
 // that no two ranks write to one cache line.
 func (t *Task) slice(r Rank) Range { return t.cut(t.Count, int(r), t.Ranks) }
 

@@ -5,11 +5,11 @@ import (
 	"math/bits"
 )
 
-// value is what an element is made of.
+// value has the terms of an element.
 type value struct {
 	// terms is the ranks of which the value has a contribution, by their bits.
 	terms uint64
-	// tree is how they were combined, as a number that says all of it.
+	// tree is a number that says all of how they were combined.
 	tree int
 	// fold says that ranks 0, 1, … were combined in this order.
 	fold bool
@@ -33,7 +33,7 @@ func (p part) lease(off, n uint64) part {
 	return p
 }
 
-// store is what a buffer holds: parts in order, without gaps.
+// store has the content of a buffer: parts in order, without gaps.
 type store []part
 
 // read returns what is in a range, as a store that begins at 0.

@@ -62,7 +62,7 @@ type touch struct {
 	write bool
 }
 
-// touches is what a step reads and writes of our own memory. What a Fold does
+// touches returns what a step reads and writes of our own memory. What a Fold does
 // elsewhere, and a Fetch reads there, is ordered by Sync alone.
 func (s *Step) touches() [2]touch {
 	switch s.Action {

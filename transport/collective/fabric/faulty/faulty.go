@@ -15,7 +15,7 @@ import (
 // ErrCut is why a link was lost that was cut.
 var ErrCut = errors.New("faulty: cut")
 
-// Faults is what goes wrong among some ranks. Its methods may be called at any
+// Faults says what goes wrong among some ranks. Its methods may be called at any
 // time, from any goroutine.
 type Faults struct {
 	n int
@@ -33,13 +33,13 @@ type pair struct {
 	// sent counts bytes, and cutAt and flipAt are the counts at which something
 	// happens; 0 is never.
 	sent, cutAt, flipAt atomic.Uint64
-	// left is how often it is cut again, every so many bytes.
+	// left is the number of times that it is cut again, every so many bytes.
 	every atomic.Uint64
 	left  atomic.Int64
-	// pause is how long it takes until there is room for one more byte; 0 is no
+	// pause is the time until there is room for one more byte; 0 is no
 	// limit. next is when, in nanoseconds since 1970.
 	pause, next atomic.Int64
-	// lag is how many looks for bytes find none before one that does, and looks
+	// lag is the number of looks for bytes that find none before one that does, and looks
 	// counts them.
 	lag, looks atomic.Int64
 }
