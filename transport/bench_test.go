@@ -86,7 +86,7 @@ func median(x []float64) float64 {
 	return x[len(x)/2]
 }
 
-// BenchmarkHostCopy is what the mapped paths reach: Go's copy in 1 MiB
+// BenchmarkHostCopy measures what the mapped paths reach: Go's copy in 1 MiB
 // pieces, device to device.
 func BenchmarkHostCopy(b *testing.B) {
 	const size = 256 * devices.MiB
@@ -220,7 +220,7 @@ func (d *nullCard) CopyOut(context.Context, []byte, devices.Span) error { return
 func (d *nullCard) Fill(context.Context, devices.Span, byte) error      { return nil }
 func (d *nullCard) PinHost([]byte) (func(), error)                      { return func() {}, nil }
 
-// BenchmarkDirectOverhead is what a copy by a file's own pages costs beside
+// BenchmarkDirectOverhead measures what a copy by a file's own pages costs beside
 // the device's work: nothing is moved.
 func BenchmarkDirectOverhead(b *testing.B) {
 	for _, n := range []devices.Size{8 * mib, 16 * mib, 64 * mib} {

@@ -13,7 +13,7 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-// directWorkers is how many pieces of one direct copy are under way: while one
+// directWorkers is the number of pieces of one direct copy that are under way: while one
 // is copied by the device, the next ones are started, checked or registered.
 const directWorkers = 4
 

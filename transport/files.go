@@ -13,7 +13,7 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-// rangePiece is how much one copy_file_range is asked for.
+// rangePiece is the number of bytes that one copy_file_range is asked for.
 const rangePiece = 16 * devices.MiB
 
 // readFile fills p from the file span's start. Bytes are read and never

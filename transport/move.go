@@ -7,7 +7,7 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-// piece is how much the host's processor moves between two looks at the
+// piece is the number of bytes that the host's processor moves between two looks at the
 // context: long enough to cost nothing, short enough that an interrupt is
 // answered within milliseconds.
 const piece = 4 * devices.MiB

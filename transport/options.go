@@ -34,7 +34,7 @@ type Options struct {
 	// 4 KiB. Small pieces stay in the processor's cache between their two
 	// stages; large ones cost fewer calls to the device. Default 256 KiB.
 	ChunkSize devices.Size
-	// Slots is how many pinned slots one staged copy keeps in flight, from 3
+	// Slots is the number of pinned slots that one staged copy keeps in flight, from 3
 	// to 64: some being filled, some being emptied. Default 6.
 	Slots int
 	// MaxPinned is the most bytes of pinned slots that the pool holds, in

@@ -52,7 +52,7 @@ func (p *pagemap) scan(start, end uint64) (missing bool, err error) {
 	return regions > 0 || arg.walkEnd != end, err
 }
 
-// address is where a mapping begins.
+// address returns the address of a mapping.
 func address(mem []byte) uintptr {
 	return uintptr(unsafe.Pointer(unsafe.SliceData(mem)))
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-// errInjected is what a ram device fails with.
+// errInjected is the error of a ram device.
 var errInjected = errors.New("injected")
 
 // ram is a device of plain Go memory, to test against. Its fields are set

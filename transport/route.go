@@ -8,7 +8,7 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-// kind is what a span is made of.
+// kind is the kind of a span's memory.
 type kind int
 
 const (

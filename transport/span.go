@@ -6,7 +6,7 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-// Span is where bytes come from or go to: a part of a device's memory, host
+// Span is a source or target of bytes: a part of a device's memory, host
 // bytes of the caller, a part of a file in pinned host memory, or memory of
 // another process or machine. The zero Span is empty.
 //
@@ -41,7 +41,7 @@ func FileSpan(device devices.Name, f *os.File, off int64, n devices.Size) Span {
 // Len is the length in bytes.
 func (s Span) Len() devices.Size { return s.n }
 
-// Place is what a span is made of, for who registers it: host bytes, unless
+// Place is the memory of a span, for its registration: host bytes, unless
 // one of the others is set.
 type Place struct {
 	Host []byte

@@ -131,7 +131,7 @@ func oneByOne(ctx context.Context, dst, src Span, slot *Slot) error {
 type pipeline struct {
 	dst, src Span
 	size     devices.Size
-	// next is where the next chunk begins.
+	// next is the offset at which the next chunk begins.
 	next atomic.Uint64
 	// reading and writing hold a token for each worker in that stage.
 	reading, writing chan struct{}

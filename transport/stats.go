@@ -46,9 +46,9 @@ type PathStats struct {
 	Device devices.Name `json:"device"`
 	// Operations counts the copies that moved every byte.
 	Operations uint64 `json:"operations"`
-	// Bytes is how many bytes those moved.
+	// Bytes counts the bytes that those moved.
 	Bytes uint64 `json:"bytes"`
-	// Errors is how many copies failed, cancelled ones included.
+	// Errors counts the copies that failed, cancelled ones included.
 	Errors uint64 `json:"errors"`
 	// Seconds is the time that the Operations took together.
 	Seconds float64 `json:"seconds"`

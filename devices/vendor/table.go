@@ -38,7 +38,7 @@ type table struct {
 	// align is the alignment that the runtime gives an allocation, in bytes; 0 where it
 	// does not say.
 	align devices.Size
-	// copyAlign is the alignment that both addresses of a copy inside the device must
+	// copyAlign is the number that both addresses of a copy inside the device must be
 	// multiples of.
 	copyAlign uint64
 

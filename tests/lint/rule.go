@@ -47,6 +47,7 @@ func Rules() []Rule {
 		{"sleep", checkSleep},
 		{"todo", checkTodo},
 		{"pronouns", checkPronouns},
+		{"comment-beginning", checkBeginnings},
 		{"size", checkSize},
 		{"machine-paths", checkMachinePaths},
 		{"named-tests", checkNamedTests},

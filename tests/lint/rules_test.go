@@ -329,6 +329,15 @@ func a(err error) string {
 				"fs/a.go": "package fs\n// TO" + "DO(#12): later.\n// TO" + "DO: with issue 12.\nvar TO" + "DO int",
 			},
 		},
+		"comment-beginning": {
+			bad: map[string]string{
+				"fs/a.go":      "package fs\n// size is ho" + "w many bytes there are. // BAD\nvar size int",
+				"fs/a_test.go": "package fs\n// open are wh" + "at is open. BAD\nvar open []int",
+			},
+			good: map[string]string{
+				"fs/a.go": "package fs\n// size is the number of bytes. It is wh" + "at stat shows.\nvar size int",
+			},
+		},
 		"pronouns": {
 			bad: map[string]string{
 				"fs/a.go":      "package fs\n// The rank has hi" + "s own. // BAD",

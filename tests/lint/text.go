@@ -41,6 +41,21 @@ func checkPronouns(t *Tree) []Offence {
 	})
 }
 
+// checkBeginnings finds comments that begin "X is what …": a comment says what X does or
+// means, by a verb or a noun.
+func checkBeginnings(t *Tree) []Offence {
+	clause := regexp.MustCompile(`^// \w+ (is|are) (what|who|how|where|when|whether|which|whose)\b`)
+	return t.each(func(f *File) []Offence {
+		var out []Offence
+		for _, group := range f.Syntax.Comments {
+			if begins := clause.FindString(group.List[0].Text); begins != "" {
+				out = append(out, f.offence(group.Pos(), "a comment begins %q; see the section on comments in CONTRIBUTING.md", begins))
+			}
+		}
+		return out
+	})
+}
+
 // checkMachinePaths finds paths that only exist on the machine of whoever
 // wrote them.
 func checkMachinePaths(t *Tree) []Offence {

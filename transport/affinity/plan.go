@@ -11,10 +11,10 @@ import (
 	"github.com/hmcfs/hmcfs/transport/topology"
 )
 
-// ProcRoot is where the kernel shows interrupts.
+// ProcRoot is the directory in which the kernel shows interrupts.
 const ProcRoot = "/proc"
 
-// Options is what Make is told.
+// Options are those of Make.
 type Options struct {
 	// Sys and Proc are the kernel's trees. Default topology.SysRoot and ProcRoot.
 	Sys  string
@@ -24,9 +24,9 @@ type Options struct {
 	Graph *topology.Graph
 }
 
-// Plan is what should run on which processors.
+// Plan says what should run on which processors.
 type Plan struct {
-	// Nodes is how many NUMA nodes there are.
+	// Nodes is the number of NUMA nodes.
 	Nodes int `json:"nodes"`
 	// Idle says why there is nothing to do, where that is so.
 	Idle string `json:"idle,omitempty"`
@@ -36,7 +36,7 @@ type Plan struct {
 	IRQs []IRQ `json:"irqs"`
 }
 
-// Thread is where threads for a device belong.
+// Thread has the processors for threads of a device.
 type Thread struct {
 	Device topology.ID `json:"device"`
 	// NUMA is the device's node, -1 where unknown: then all processors will do.
@@ -44,13 +44,13 @@ type Thread struct {
 	CPUs string `json:"cpus"`
 }
 
-// IRQ is where an interrupt belongs.
+// IRQ has the processors for an interrupt.
 type IRQ struct {
 	Number int    `json:"irq"`
 	Name   string `json:"name"`
 	NIC    string `json:"nic"`
 	NUMA   int    `json:"numa"`
-	// CPUs is where it should go, Now where it goes; empty is unknown.
+	// CPUs are those where it should go, Now those where it goes; empty is unknown.
 	CPUs string `json:"cpus"`
 	Now  string `json:"now"`
 	// Right says that Now is inside of CPUs.
@@ -93,7 +93,7 @@ func Make(o Options) (*Plan, error) {
 	return p, nil
 }
 
-// threadOf is where threads of a device belong.
+// threadOf returns the processors for threads of a device.
 func threadOf(m *topology.Machine, id topology.ID, node int) Thread {
 	t := Thread{Device: id, NUMA: node}
 	n, is := m.Node(node)
@@ -172,7 +172,7 @@ func interrupts(proc string) map[int]string {
 	return out
 }
 
-// Result is what became of an interrupt.
+// Result is the outcome for an interrupt.
 type Result struct {
 	IRQ IRQ `json:"irq"`
 	// Done says that it was moved. Problem says why not; one that was right

@@ -83,7 +83,7 @@ type chosen struct {
 	because []string
 }
 
-// proposal is what we tell a peer that we connect to.
+// proposal returns what we tell a peer that we connect to.
 func (c *Communicator) proposal(s window.Setting, cover wire.Cover) wire.Ways {
 	var out wire.Ways
 	for _, r := range c.routes {
@@ -147,7 +147,7 @@ func (c *Communicator) taken(proposal, answer wire.Ways) (*chosen, error) {
 	return way, nil
 }
 
-// told is what a transport says, without its own name: reason names it.
+// told returns what a transport says, without its own name: reason names it.
 func told(t wire.Transport, err error) string {
 	return strings.TrimPrefix(err.Error(), fmt.Sprintf("transport %s: ", t))
 }
@@ -162,7 +162,7 @@ func (w *chosen) agreed(peer wire.Rank) error {
 	return nil
 }
 
-// setting is what transports are told of the session.
+// setting returns what transports are told of the session.
 func (s *session) setting(conn *control.Conn) window.Setting {
 	o := &s.c.opts
 	return window.Setting{Conn: conn.Conn, Local: o.Rank, Peer: s.peer, Engine: o.Engine, Timeout: o.Timeout, Logger: s.c.log}

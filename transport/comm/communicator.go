@@ -22,7 +22,7 @@ type Communicator struct {
 	log    *zap.Logger
 	epochs control.Epochs
 	table  *region.Table
-	// pipes are what pages of files go through.
+	// pipes carry the pages of files.
 	pipes pages.Pool
 	// routes are the transports, the fastest first.
 	routes []route
@@ -88,17 +88,17 @@ type Peer struct {
 	// why it is not that.
 	Transport Transport
 	Because   []string
-	// Windows is how many of the peer's regions are open here, so that puts and
+	// Windows is the number of the peer's regions that are open here, so that puts and
 	// gets do not go by the data connections.
 	Windows int
 	// Remote is the address of the other end of the control connection; empty
 	// where it has none.
 	Remote string
-	// Network is what the data connections run over.
+	// Network is that of the data connections.
 	Network control.Network
 	// Cover is the protection of all connections of the session.
 	Cover wire.Cover
-	// Channels is how many there are.
+	// Channels is their number.
 	Channels int
 	// Chunk is the payload of one frame, in bytes.
 	Chunk uint32

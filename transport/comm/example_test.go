@@ -60,7 +60,7 @@ func example(ctx context.Context) (err error) {
 	return errors.Join(give(ctx, giver, taker))
 }
 
-// give is what the two ranks do once they are connected.
+// give does what the two ranks do once they are connected.
 func give(ctx context.Context, giver, taker *comm.Communicator) error {
 	// The taker registers memory, and gives the other a key to write there.
 	target, err := taker.Table().Alloc(64)

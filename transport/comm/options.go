@@ -41,7 +41,7 @@ const DefaultChannels = 1
 // bytes: less is done sooner by one.
 const stripe = 512 << 10
 
-// Options is what a communicator is made with.
+// Options describe a communicator.
 type Options struct {
 	// Rank is our own.
 	Rank wire.Rank
@@ -72,20 +72,20 @@ type Options struct {
 	// UCX says what libucp is to use for the transports RDMA and UCX. Its
 	// Engine and RDMA are set from here.
 	UCX ucx.Options
-	// Channels is how many data connections a session has that we connect,
+	// Channels is the number of data connections of a session that we connect,
 	// from 1 to 16. Large transfers are striped over them. Default 1.
 	Channels int
 	// Chunk is the payload of one frame, in bytes, from 4 KiB to 64 MiB; the
 	// smaller one of two ranks counts. Default 1 MiB.
 	Chunk uint32
-	// InFlight is how many chunks of a channel may wait for their answer,
+	// InFlight is the number of chunks of a channel that may wait for their answer,
 	// from 1 to 256. Default 32.
 	InFlight int
-	// Timeout is how long a peer may let us wait without anything moving, and
+	// Timeout bounds the time that a peer lets us wait without anything moving, and
 	// how long a peer whose machine is dead, or cut off, is taken for alive.
 	// The latter is counted in seconds. Default 30 s.
 	Timeout time.Duration
-	// HandshakeTimeout is how long a peer has to prove itself. Default 10 s.
+	// HandshakeTimeout bounds the time that a peer has to prove itself. Default 10 s.
 	HandshakeTimeout time.Duration
 	// Logger gets a line for the begin and the end of each session. Nil is
 	// none.

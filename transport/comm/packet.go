@@ -15,7 +15,7 @@ type Origin struct {
 	Session wire.Session
 }
 
-// Handler is what a package over the communicator gets of its port. Its
+// Handler is the part of its port that a package over the communicator gets. Its
 // methods are called one after the other for one session, side by side for
 // several, and must not wait.
 type Handler interface {

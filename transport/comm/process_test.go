@@ -30,7 +30,7 @@ const (
 	// rankAt makes a process of the tests rank 1: it is the socket on which it
 	// listens. cudaAt is the library of its card.
 	rankAt, cudaAt = "HMCFS_TEST_RANK_AT", "HMCFS_TEST_CUDA"
-	// memorySize is what each of the ranks' buffers has, in bytes.
+	// memorySize is the size of each of the ranks' buffers, in bytes.
 	memorySize = 8 << 20
 	// load is the tag that makes rank 1 put without an end.
 	load wire.Tag = 1000
@@ -92,7 +92,7 @@ func (m *member) close() error {
 	return err
 }
 
-// beRank is what rank 1 does: it shares its memory with rank 0, and answers
+// beRank does what rank 1 does: it shares its memory with rank 0, and answers
 // each tag with its own content. It ends when the other disconnects, or by
 // kill -9.
 func beRank(at, library string) error {

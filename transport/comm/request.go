@@ -13,7 +13,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// Op is what a put or a get moves: Size bytes between a place in local
+// Op says what a put or a get moves: Size bytes between a place in local
 // registered memory and one in a region that the peer has shared.
 type Op struct {
 	Local     *region.Buffer

@@ -20,7 +20,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// state is where a session is: forming, then live, then ended; or forming,
+// state is the state of a session: forming, then live, then ended; or forming,
 // then ended.
 type state int32
 
@@ -30,14 +30,14 @@ const (
 	stateEnded
 )
 
-// session is what two ranks have from connect to disconnect.
+// session has what two ranks have from connect to disconnect.
 type session struct {
 	c    *Communicator
 	peer wire.Rank
 	keys *region.Keys
 	// dialing says that we connect; it is guarded by the communicator's mu.
 	dialing bool
-	// at is where we have connected to, and streams are.
+	// at is the address that we have connected to, and streams are.
 	at   control.Address
 	now  atomic.Int32
 	turn atomic.Uint32
@@ -55,7 +55,7 @@ type session struct {
 	tags     window.Tags
 
 	mu sync.Mutex
-	// id is what the data connections name; 0 before it is known.
+	// id is named by the data connections; 0 before it is known.
 	// +checklocks:mu
 	id wire.Session
 	// conns are the connections that the session is made of, while it forms:

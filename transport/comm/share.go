@@ -119,7 +119,7 @@ func (w *windowed) Complete(err error) {
 	r.Complete(err)
 }
 
-// windowError is what a caller is told of an operation that failed: that the
+// windowError returns a caller's error of an operation that failed: that the
 // session has ended, where that is why.
 func (s *session) windowError(err error) error {
 	cause := s.side.Err()
@@ -167,7 +167,7 @@ func (c *Communicator) RecvTag(ctx context.Context, peer wire.Rank) (wire.Tag, e
 	return tag, s.tagError(ctx, err)
 }
 
-// tagError is what a caller is told of a provider that carries no tag: that the
+// tagError returns a caller's error of a provider that carries no tag: that the
 // session has ended, unless it was the caller's context.
 func (s *session) tagError(ctx context.Context, err error) error {
 	if err == nil || ctx.Err() != nil && errors.Is(err, ctx.Err()) {

@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// maxStreams is how many connections of a peer may wait to be taken, and how
+	// maxStreams bounds the connections of a peer that wait to be taken, and how
 	// many may have to say which they are; one more, and the oldest is closed.
 	maxStreams = 64
 	// nameSize is the bytes of a stream's name, which come first.

@@ -34,7 +34,7 @@ const (
 	vethAddr          = "10.213.0.2:7070"
 )
 
-// vethJob is what the two ends do.
+// vethJob describes the work of the two ends.
 type vethJob struct {
 	Memory   string // "file", "opencl" or "bytes"
 	Channels int

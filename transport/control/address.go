@@ -10,7 +10,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// Network is what a connection runs over, by the name that package net has
+// Network is the network of a connection, by the name that package net has
 // for it.
 type Network string
 
@@ -20,7 +20,7 @@ const (
 	Unix Network = "unix"
 )
 
-// Address is where a rank listens.
+// Address is a place at which a rank listens.
 type Address struct {
 	Network Network
 	// Addr is host:port, where the host is a name, an IPv4 or a bracketed

@@ -19,7 +19,7 @@ const sourceBits = 64
 // on a Unix socket.
 type source struct{ netip.Prefix }
 
-// sourceOf is where a connection comes from.
+// sourceOf returns the source of a connection.
 func sourceOf(c net.Conn) source {
 	at, ok := c.RemoteAddr().(*net.TCPAddr)
 	if !ok {

@@ -10,10 +10,10 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// probes is how often the kernel asks a machine that is silent.
+// probes is the number of times that the kernel asks a machine that is silent.
 const probes = 3
 
-// grace is how much later than the limit the kernel gives a connection up that
+// grace is the time behind the limit at which the kernel gives a connection up that
 // confirms nothing: who knows better why it does not go on says so first.
 const grace = 2 * time.Second
 

@@ -31,7 +31,7 @@ var (
 	ErrTooLong = errors.New("control: message too long")
 )
 
-// RefusalError is what a peer has answered in the place of a welcome. It is
+// RefusalError is a peer's answer in the place of a welcome. It is
 // ErrTaken, ErrCrossing or ErrRefused.
 type RefusalError struct {
 	Peer   wire.Rank

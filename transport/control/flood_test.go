@@ -29,7 +29,7 @@ const (
 type flood struct {
 	at   Address
 	says []byte
-	// from is where the n-th comes from.
+	// from is the source of the n-th.
 	from         func(n uint64) net.IP
 	made, failed atomic.Uint64
 	work         sync.WaitGroup

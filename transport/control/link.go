@@ -23,17 +23,17 @@ const (
 	maxMessages = 32
 )
 
-// goodbye is how long the end of a link waits for what is unsent.
+// goodbye bounds the wait of a link's end for what is unsent.
 const goodbye = time.Second
 
 // Link carries tags and messages on a control connection. All methods may be
 // called from any goroutine; what one of them sends arrives in order.
 type Link struct {
 	conn *Conn
-	// turn is who reads the connection, through in.
+	// turn decides which goroutine reads the connection, through in.
 	turn *turn.Turn
 	in   *bufio.Reader
-	// from is what in reads; who has the turn may make it spin.
+	// from is read by in; the goroutine that has the turn may make it spin.
 	from *spin.Reader
 	tags chan wire.Tag
 	// messages are owned by whoever receives them.
@@ -54,7 +54,7 @@ type Link struct {
 	// try writes what fits without waiting.
 	// +checklocks:mu
 	try *trywrite.Writer
-	// tag is where the frame of a tag is made.
+	// tag is the buffer in which the frame of a tag is made.
 	// +checklocks:mu
 	tag [wire.TagFrameSize]byte
 	// packet and pieces are where that of a packet is made.
@@ -62,7 +62,7 @@ type Link struct {
 	packet []byte
 	// +checklocks:mu
 	pieces [][]byte
-	// unsent is what did not fit; the writer takes it away and says so on
+	// unsent has what did not fit; the writer takes it away and says so on
 	// space.
 	// +checklocks:mu
 	unsent []byte

@@ -85,7 +85,7 @@ func open(ctx context.Context, at Address, limit time.Duration) (net.Listener, e
 	return socket, os.Chmod(at.Addr, 0o600)
 }
 
-// Address is where the listener really listens: with the port that the kernel
+// Address returns that of the listener: with the port that the kernel
 // chose.
 func (l *Listener) Address() Address {
 	a := l.socket.Addr()

@@ -25,11 +25,11 @@ const (
 // guesses.
 const minSecret = 16
 
-// Options is what a rank connects and listens with.
+// Options are those with which a rank connects and listens.
 type Options struct {
 	// Rank is our own.
 	Rank wire.Rank
-	// Secret is what all ranks of the job know, at least 16 bytes. It may be
+	// Secret is known to all ranks of the job, at least 16 bytes. It may be
 	// empty with TLS. Without TLS it encrypts what goes over TCP.
 	Secret []byte
 	// Plain leaves connections over TCP unencrypted behind the handshake. Both sides
@@ -52,7 +52,7 @@ type Options struct {
 	// Chunk is the most payload of one data frame, in bytes, from 4 KiB to
 	// 64 MiB. The smaller one of the two sides counts. Default 1 MiB.
 	Chunk uint32
-	// HandshakeTimeout is how long a peer has to prove itself. Default 10 s.
+	// HandshakeTimeout bounds the time that a peer has to prove itself. Default 10 s.
 	HandshakeTimeout time.Duration
 	// Timeout is about how long a TCP connection lives on when the peer's
 	// machine answers nothing. Default 30 s.

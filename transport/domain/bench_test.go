@@ -66,7 +66,7 @@ func BenchmarkMulti(b *testing.B) {
 	b.ReportMetric(float64(median(multi).Microseconds()), "us-multi")
 }
 
-// BenchmarkIsend is how long Isend of 64 MiB takes to return where nobody
+// BenchmarkIsend measures how long Isend of 64 MiB takes to return where nobody
 // receives.
 func BenchmarkIsend(b *testing.B) {
 	nodes := job(b, 2, func(o *Options) { o.Window = MaxWindow })

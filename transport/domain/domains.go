@@ -44,7 +44,7 @@ type Domains struct {
 	early map[joiner]join
 }
 
-// joiner is who has joined: a domain of a peer.
+// joiner is a domain of a peer that has joined.
 type joiner struct {
 	from  comm.Origin
 	index uint32
@@ -60,7 +60,7 @@ type Stats struct {
 	Rendezvous uint64 `json:"rendezvous"`
 	// Unexpected is the messages that came before their receive.
 	Unexpected uint64 `json:"unexpected"`
-	// Keys is how often a peer was given the right to fetch from a buffer.
+	// Keys counts how often a peer was given the right to fetch from a buffer.
 	Keys uint64 `json:"keys"`
 }
 
@@ -199,7 +199,7 @@ func (d *Domains) chase(from comm.Origin, o op, b []byte) error {
 	return nil
 }
 
-// packet is what belongs to one pair.
+// packet handles a packet of one pair.
 func (p *pair) packet(from comm.Origin, o op, b []byte) error {
 	switch o {
 	case opMessage:

@@ -41,7 +41,7 @@ var (
 	ErrProtocol = errors.New("domain: the peer breaks the protocol")
 )
 
-// Param is what a send and a receive must agree on.
+// Param is something that a send and a receive must agree on.
 type Param uint8
 
 // The parameters.
@@ -75,7 +75,7 @@ type MismatchError struct {
 	Peer   wire.Rank
 	Tag    wire.Tag
 	Param  Param
-	// Buffer is which one of several; 0 for ParamBuffers.
+	// Buffer is the place of one of several; 0 for ParamBuffers.
 	Buffer uint32
 	// Local and Remote are this side's and the peer's value.
 	Local, Remote uint64

@@ -23,13 +23,13 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// elements is how long the data of a rank of the ring are.
+// elements is the length of the data of a rank of the ring.
 const elements = 10
 
 // member is one rank of the ring and its data, uint32 each.
 type member struct {
 	c *domain.Comm
-	// data is what it has, in what it gets.
+	// data is the rank's, in what it gets.
 	data, in domain.View
 	memory   []byte
 	received []byte

@@ -120,7 +120,7 @@ func withRogue(t *testing.T) *trial {
 	return &trial{nodes, good, c, r}
 }
 
-// left is what a pair has of keys, of sends that are not answered, and of the
+// left returns what a pair has of keys, of sends that are not answered, and of the
 // peer's bytes.
 func (p *pair) left() (keys, sends int, held uint64) {
 	p.keyMu.Lock()

@@ -20,7 +20,7 @@ type lane[T any] struct {
 	head  int
 }
 
-// spareLanes is how many empty lanes are kept.
+// spareLanes is the number of empty lanes that are kept.
 const spareLanes = 16
 
 func (l *lanes[T]) push(tag wire.Tag, v T) {

@@ -14,7 +14,7 @@ type mail struct {
 	d *Domains
 
 	mu sync.Mutex
-	// waiting is what is to be sent to each peer; somebody sends what is there.
+	// waiting has what is to be sent to each peer; somebody sends what is there.
 	// +checklocks:mu
 	waiting map[wire.Rank][][]byte
 	// +checklocks:mu

@@ -21,7 +21,7 @@ const (
 	MaxWindow      = 1 << 30
 )
 
-// Options is what the domains of a communicator are made with.
+// Options are those of the domains of a communicator.
 type Options struct {
 	// Book says where ranks listen. Of two ranks the higher one connects to
 	// the lower one, so each needs the addresses of those below it, but for
@@ -36,10 +36,10 @@ type Options struct {
 	// Window is the most bytes of one peer in one domain that lie here without
 	// having been received, from 1 MiB to 1 GiB. Default 8 MiB.
 	Window devices.Size
-	// Timeout is how long an operation waits whose context has no deadline.
+	// Timeout bounds the wait of an operation whose context has no deadline.
 	// Default 30 minutes.
 	Timeout time.Duration
-	// Grace is how long a send whose time is over waits for the receiver to
+	// Grace bounds the wait of a send whose time is over for the receiver to
 	// say that it will not use the bytes. Default 1 s.
 	Grace time.Duration
 	// Logger gets a line for the begin and the end of each domain. Nil is

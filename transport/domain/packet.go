@@ -11,7 +11,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// op is what a packet tells. docs/wire.md draws each.
+// op is the kind of a packet. docs/wire.md draws each.
 type op uint8
 
 const (
@@ -124,7 +124,7 @@ type envelope struct {
 	eager, streams bool
 	// extents are the elements of each buffer.
 	extents []extent
-	// remote is where each buffer is at the sender, unless eager.
+	// remote has the place of each buffer at the sender, unless eager.
 	remote []place
 	// rest is the first bytes, where eager.
 	rest []byte
@@ -136,7 +136,7 @@ type extent struct {
 	count uint64
 }
 
-// typeShift is where the type stands in the number that is an extent.
+// typeShift is the place of the type in the number that is an extent.
 const typeShift = 56
 
 // size is the bytes of all elements.
@@ -238,7 +238,7 @@ func (e *envelope) size() devices.Size {
 	return n
 }
 
-// cost is what a message takes of the receiver's window. Both sides count it.
+// cost returns what a message takes of the receiver's window. Both sides count it.
 func cost(views int, eager bool, n devices.Size) uint64 {
 	c := uint64(128 + 48*views)
 	if eager {
@@ -247,7 +247,7 @@ func cost(views int, eager bool, n devices.Size) uint64 {
 	return c
 }
 
-// outcome is how a message ended at its receiver.
+// outcome is the end of a message at its receiver.
 type outcome uint8
 
 const (

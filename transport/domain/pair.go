@@ -30,10 +30,10 @@ type pair struct {
 
 	// keyMu is held while a key is given or revoked, and then no other is.
 	keyMu sync.Mutex
-	// keys are what the peer may read, each buffer once.
+	// keys are those that the peer may read, each buffer once.
 	// +checklocks:keyMu
 	keys map[*region.Buffer]wire.Descriptor
-	// sweepAt is how many keys there must be before closed buffers are looked
+	// sweepAt is the number of keys at which closed buffers are looked
 	// for.
 	// +checklocks:keyMu
 	sweepAt int
@@ -66,7 +66,7 @@ type pair struct {
 	// late are the mismatches of messages whose send was complete.
 	// +checklocks:mu
 	late []error
-	// scratch is where packets are made.
+	// scratch is the buffer in which packets are made.
 	// +checklocks:mu
 	scratch scratch
 
@@ -179,7 +179,7 @@ func (p *pair) resetLocked() {
 // minSweep is the least number of keys that are looked through.
 const minSweep = 64
 
-// places are where the peer finds the bytes of views. The first time for a
+// places returns where the peer finds the bytes of views. The first time for a
 // buffer it is given a key, which it keeps until the buffer is closed.
 func (p *pair) places(ctx context.Context, views []View) ([]place, error) {
 	out := make([]place, 0, len(views))

@@ -17,7 +17,7 @@ type message struct {
 	envelope
 
 	total devices.Size
-	// got is how many of the bytes have come; data is those that came before
+	// got is the number of bytes that have come; data is those that came before
 	// their receive.
 	got  devices.Size
 	data []byte
@@ -233,7 +233,7 @@ func (p *pair) worthAsking(r *Request, m *message) bool {
 	return m.streams && n > 1 && m.total/n < smallView && hosts(r.views)
 }
 
-// disagree is what a receive and a message don't agree on; nil is nothing.
+// disagree returns what a receive and a message don't agree on; nil is nothing.
 func (p *pair) disagree(r *Request, m *message) *MismatchError {
 	bad := func(param Param, buffer int, local, remote uint64) *MismatchError {
 		return &MismatchError{
@@ -303,7 +303,7 @@ func (p *pair) landLocked(m *message) {
 	p.endLocked(r, nil)
 }
 
-// land is what is left of landLocked for device memory and many bytes.
+// land does the rest of landLocked for device memory and many bytes.
 //
 // Preconditions: the views are held.
 func (p *pair) land(r *Request, m *message) {

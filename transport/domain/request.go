@@ -11,7 +11,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// kind is what a request does.
+// kind is the kind of a request.
 type kind uint8
 
 const (
@@ -29,7 +29,7 @@ type Request struct {
 	kind  kind
 	tag   wire.Tag
 	views []View
-	// one is where the only view of most requests stands.
+	// one has the only view of most requests.
 	one   [1]View
 	total devices.Size
 	// stage is a copy of device memory that goes without being asked for.
@@ -40,7 +40,7 @@ type Request struct {
 	done chan struct{}
 	// err is set before the token is there.
 	err error
-	// waiting is how many goroutines wait: the ranks that a cycle is made of
+	// waiting counts the goroutines that wait: the ranks that a cycle is made of
 	// have some.
 	waiting atomic.Int32
 	cycle   atomic.Pointer[[]wire.Rank]
@@ -56,9 +56,9 @@ type Request struct {
 	eager  bool
 	wrote  cursor
 	remote []place
-	// withdrawn is what a send ends with when the receiver has let it go.
+	// withdrawn is the error of a send when the receiver has let it go.
 	withdrawn error
-	// msg is what a receive has met.
+	// msg is the message that a receive has met.
 	msg *message
 	// stop ends the pull.
 	stop context.CancelFunc

@@ -62,7 +62,7 @@ func (v View) Size() devices.Size { return v.size() }
 // they begin there, in bytes. The zero View has no buffer.
 func (v View) Buffer() *region.Buffer { return v.buffer }
 
-// Offset is where the elements begin in Buffer.
+// Offset returns the place of the elements in Buffer.
 func (v View) Offset() devices.Offset { return v.off }
 
 // Slice is count elements from the given one on.

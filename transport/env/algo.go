@@ -52,7 +52,7 @@ func readAlgo(v *values, text string, foreign bool) bool {
 	return true
 }
 
-// kinds is what an operation's name is of; some names are known, and of nothing
+// kinds returns the kinds that an operation's name means; some names are known, and of nothing
 // that is done here.
 func kinds(op string) (which []plan.Kind, known bool) {
 	switch op {
@@ -98,7 +98,7 @@ func isAlgo(s string) bool {
 	return oneOf("null", "ring", "pipeline", "fullmesh", "H-D_R", "pairwise", "NHR", "NHR_V1", "AHC", "AHC_BROKE", "NB", "NA")(s)
 }
 
-// algorithm is which of ours does what one of HCOMM's does; empty leaves the
+// algorithm returns which of ours does what one of HCOMM's does; empty leaves the
 // choice to the model.
 func algorithm(name string, k plan.Kind) plan.Algorithm {
 	switch name {

@@ -10,7 +10,7 @@ func nothing(right check) func(*values, string, bool) bool {
 	return func(_ *values, text string, _ bool) bool { return right(text) }
 }
 
-// rdma is what HCOMM's queue pairs are told.
+// rdma returns the knobs of HCOMM's queue pairs.
 func rdma() []Knob {
 	const why = "there are no queue pairs of our own; UCX has variables for those that it makes"
 	return []Knob{
@@ -43,7 +43,7 @@ func rdma() []Knob {
 	}
 }
 
-// sockets is where HCOMM listens and connects.
+// sockets returns the knobs that say where HCOMM listens and connects.
 func sockets() []Knob {
 	const why = "addresses are those of HMCFS_BOOK, which `hmcfs run` sets, or of a mount's --listen"
 	return []Knob{

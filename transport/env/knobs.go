@@ -38,7 +38,7 @@ const (
 // Knobs is all that can be set: what does something here first.
 func Knobs() []Knob { return slices.Concat(chosen(), waited(), fused(), rdma(), sockets(), others()) }
 
-// chosen is how a call is done.
+// chosen returns the knobs that say how a call is done.
 func chosen() []Knob {
 	return []Knob{
 		{
@@ -84,7 +84,7 @@ func chosen() []Knob {
 	}
 }
 
-// waited is how long is waited, and what happens then.
+// waited returns the knobs of timeouts, and of what happens then.
 func waited() []Knob {
 	return []Knob{
 		{
@@ -159,7 +159,7 @@ func readWatch(v *values, text string, _ bool) bool {
 	})
 }
 
-// fused is how small tensors are fused.
+// fused returns the knobs of the fusion of small tensors.
 func fused() []Knob {
 	return []Knob{
 		{

@@ -38,7 +38,7 @@ type Settings struct {
 	values values
 }
 
-// values is what the texts mean. What is not given is zero.
+// values has the meaning of the texts. What is not given is zero.
 type values struct {
 	buffer       devices.Size
 	algorithm    plan.Algorithm
@@ -149,7 +149,7 @@ func (s *Settings) source(name string) string {
 	return name
 }
 
-// Warnings are what was given and means nothing here, or not what was meant.
+// Warnings returns what was given and means nothing here, or not what was meant.
 func (s *Settings) Warnings() []string {
 	var all []string
 	for i := range s.List {
@@ -188,7 +188,7 @@ func (s *Settings) Options(o collective.Options) collective.Options {
 	return o
 }
 
-// Algorithm is what is set for a kind of call; empty is the fastest.
+// Algorithm returns the one that is set for a kind of call; empty is the fastest.
 func (s *Settings) Algorithm(k plan.Kind) plan.Algorithm {
 	if a, own := s.values.algorithms[k]; own {
 		return a

@@ -130,7 +130,7 @@ func (d *Domain) Barrier(ctx context.Context) error {
 	return err
 }
 
-// exchangeKind is what ranks do together.
+// exchangeKind is the kind of what ranks do together.
 type exchangeKind byte
 
 const (
@@ -266,7 +266,7 @@ func (r *round) missing() (ranks []plan.Rank) {
 	return ranks
 }
 
-// result is what the ranks have sent.
+// result returns what the ranks have sent.
 func (r *round) result(kind exchangeKind) ([][]byte, error) {
 	for i, p := range r.in {
 		if exchangeKind(p[0]) != kind || p[1] > cellRoom {

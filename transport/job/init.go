@@ -132,7 +132,7 @@ func (j *Job) listen(ctx context.Context, book map[wire.Rank]control.Address) er
 	return nil
 }
 
-// address is where a rank listens.
+// address returns the address at which a rank listens.
 func (o *Options) address(r int) (control.Address, error) {
 	if o.Book != nil {
 		return o.Book[r], nil

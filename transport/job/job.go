@@ -36,7 +36,7 @@ var (
 	ErrClosed = errors.New("job: closed")
 )
 
-// Backend is how ranks reach each other.
+// Backend is the transport between ranks.
 type Backend string
 
 // The backends.
@@ -50,7 +50,7 @@ const (
 	TCP Backend = "tcp"
 )
 
-// DefaultTimeout is how long others may take to come to what all do together.
+// DefaultTimeout bounds the time until others come to what all do together.
 const DefaultTimeout = 120 * time.Second
 
 // Options say which job, and who we are in it.
@@ -64,26 +64,26 @@ type Options struct {
 	// Book says where each rank listens. Nil is sockets in Dir. With TCP the
 	// sockets of Book are taken for names in Dir.
 	Book []control.Address
-	// Listen is where we listen besides, for ranks in whose Book that is: those of
+	// Listen has further addresses of ours, for ranks in whose Book that is: those of
 	// other hosts can't come to a socket in Dir.
 	Listen []control.Address
-	// Secret is what all ranks know, at least 16 bytes. Nil is the text in the
+	// Secret is known to all ranks, at least 16 bytes. Nil is the text in the
 	// file "secret" of Dir, which the first rank makes, and which has to be this
 	// user's alone.
 	Secret []byte
 	// Plain is as in comm.Options: all ranks have it, or none.
 	Plain bool
-	// Backend is how ranks reach each other. Default Auto.
+	// Backend is the transport between ranks. Default Auto.
 	Backend Backend
 	// Host names our host; ranks of hosts with different names share no memory.
 	// Empty asks the kernel.
 	Host string
 	// Devices are as in comm.Options.
 	Devices []devices.Device
-	// Timeout is how long others may take to come to what all do together.
+	// Timeout bounds the time until others come to what all do together.
 	// Default 120 s.
 	Timeout time.Duration
-	// Logger is where the job's course is told. Nil is none.
+	// Logger gets the job's course. Nil is none.
 	Logger *zap.Logger
 }
 
@@ -195,7 +195,7 @@ type Job struct {
 	comm    *comm.Communicator
 	domains *domain.Domains
 	world   *Domain
-	// files are what we have put into Dir.
+	// files are those that we have put into Dir.
 	files []string
 
 	mu sync.Mutex

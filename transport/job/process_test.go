@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 	os.Exit(0)
 }
 
-// beRank is what a process does: it fills its window, and waits for the others
+// beRank does what a process does: it fills its window, and waits for the others
 // until one is gone.
 func beRank(rank int, dir string, b job.Backend) error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)

@@ -2,7 +2,7 @@ package region
 
 import "unsafe"
 
-// address is where the first byte lies. It is a number for comparison, and
+// address returns the address of the first byte. It is a number for comparison, and
 // keeps nothing alive.
 func address(p []byte) uint64 {
 	return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(p))))

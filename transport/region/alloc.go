@@ -105,7 +105,7 @@ func duplicate(f *os.File) (*os.File, error) {
 	return dup, nil
 }
 
-// Source is where the memory of a buffer is, for a provider that gives it to
+// Source describes the memory of a buffer, for a provider that gives it to
 // another process. It is borrowed while the buffer is held.
 type Source struct {
 	// File holds the memory from Off on; nil where it is in none. Sealed says

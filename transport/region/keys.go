@@ -29,7 +29,7 @@ type Keys struct {
 	sweep int
 }
 
-// minSweep is how many grants are kept whatever they are.
+// minSweep is the number of grants that are kept whatever they are.
 const minSweep = 64
 
 // grant is one key's meaning.

@@ -27,7 +27,7 @@ type Table struct {
 	stats Stats
 }
 
-// space is what offsets count in: the host's addresses (the zero value), one
+// space is the space that offsets count in: the host's addresses (the zero value), one
 // device memory, or one file.
 type space struct {
 	mem  *devices.Memory
@@ -36,9 +36,9 @@ type space struct {
 
 // Stats counts what a table has done since it was made, but for Live.
 type Stats struct {
-	// Registrations is how often memory was registered anew.
+	// Registrations counts how often memory was registered anew.
 	Registrations uint64 `json:"registrations"`
-	// Aliases is how often memory was found registered already.
+	// Aliases counts how often memory was found registered already.
 	Aliases uint64 `json:"aliases"`
 	// Live is the registrations of now.
 	Live uint64 `json:"live"`
@@ -61,7 +61,7 @@ func (t *Table) Stats() Stats {
 // other contains.
 type registration struct {
 	start, end uint64
-	// refs is how many buffers use it; guarded by Table.mu.
+	// refs is the number of buffers that use it; guarded by Table.mu.
 	refs int
 	// file holds memory of Alloc, from its begin on; nil for all other.
 	file *os.File

@@ -46,7 +46,7 @@ type lane struct {
 
 func newPeer(limit int) *peer { return &peer{limit: limit} }
 
-// admission is what becomes of a question.
+// admission is the decision on a question.
 type admission int
 
 const (
@@ -251,7 +251,7 @@ func (e *Endpoint) panicked(m Method, p any) {
 	e.log.Error("a handler has panicked", zap.Uint16("method", uint16(m)), zap.Any("panic", p), zap.Stack("stack"))
 }
 
-// code is what the peer is told of an error.
+// code returns the code of an error for the peer.
 func (q *question) code(err error) Code {
 	switch {
 	case errors.Is(err, context.Canceled) && q.s.e.isClosed():

@@ -128,7 +128,7 @@ func (s *session) withdraw(id uint64) {
 	_ = s.post(p.encode())
 }
 
-// left is how many milliseconds a context has, one at least.
+// left returns the number of milliseconds that a context has, one at least.
 func left(ctx context.Context) uint32 {
 	deadline, limited := ctx.Deadline()
 	if !limited {

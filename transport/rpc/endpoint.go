@@ -12,7 +12,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// goodbye is how long Close waits for peers to read their last answers.
+// goodbye bounds the wait of Close for peers to read their last answers.
 const goodbye = time.Second
 
 // Endpoint asks and answers. Its methods may be called from any goroutine.

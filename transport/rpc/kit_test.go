@@ -24,7 +24,7 @@ type hub struct {
 	running  sync.WaitGroup
 }
 
-// room is how many packets are on their way at most.
+// room bounds the packets that are on their way.
 const room = 4
 
 // rank is one carrier.

@@ -23,10 +23,10 @@ const (
 // never wait for those of another.
 type Lane uint8
 
-// Lanes is how many there are.
+// Lanes is their number.
 const Lanes Lane = 4
 
-// Options is what an endpoint is made with.
+// Options describe an endpoint.
 type Options struct {
 	// Comm carries the packets. Required. It is borrowed: the endpoint is
 	// closed first.
@@ -54,10 +54,10 @@ type Options struct {
 	// may take as long as it likes, since heartbeats are answered without one. Default
 	// Timeout.
 	Silence time.Duration
-	// MaxConcurrent is how many questions of one peer are answered at once in
+	// MaxConcurrent bounds the questions of one peer that are answered at once in
 	// one lane, from 1 to 1024; as many again may wait. Default 64.
 	MaxConcurrent int
-	// MaxPending is how many questions of ours to one peer are under way at once
+	// MaxPending bounds the questions of ours to one peer that are under way at once
 	// in one lane, from 1 to 1024: the next ones wait until one is answered. It
 	// is no more than the peers' MaxConcurrent twice. Default 64.
 	MaxPending int

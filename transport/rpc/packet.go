@@ -9,7 +9,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// op is what a packet is. docs/wire.md draws each.
+// op is the kind of a packet. docs/wire.md draws each.
 type op uint8
 
 const (
@@ -26,7 +26,7 @@ const (
 // version is that of the packets.
 const version = 1
 
-// headSize is what every packet begins with.
+// headSize is the size of what every packet begins with.
 const headSize = 16
 
 // maxPart is the most bytes of an answer in one packet.

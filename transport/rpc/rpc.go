@@ -25,7 +25,7 @@ const (
 // Method names what is asked for.
 type Method uint16
 
-// Code is what an error is, to both sides. Those below 16 are the package's.
+// Code is the meaning of an error, to both sides. Those below 16 are the package's.
 type Code uint16
 
 // The package's codes.
@@ -43,7 +43,7 @@ const (
 	CodeClosing Code = 5
 )
 
-// Error is what the peer has answered in the place of a body.
+// Error is the peer's answer in the place of a body.
 type Error struct {
 	Peer wire.Rank
 	Code Code
@@ -66,7 +66,7 @@ var (
 	ErrProtocol = errors.New("rpc: against the protocol")
 )
 
-// Caller is who asks.
+// Caller is the rank that asks, in one session.
 type Caller struct {
 	Rank wire.Rank
 	// Session is the session that the question came by.

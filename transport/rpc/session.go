@@ -14,7 +14,7 @@ import (
 // asks and does not read.
 const maxPosted = 4 * MaxConcurrent
 
-// session is what is said in one session.
+// session has the questions and answers of one session.
 type session struct {
 	e      *Endpoint
 	origin comm.Origin

@@ -14,7 +14,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// outcome is how a call ended.
+// outcome is the end of a call.
 type outcome struct {
 	answer []byte
 	err    error
@@ -307,7 +307,7 @@ func TestEnd(t *testing.T) {
 	})
 }
 
-// left is what is kept of sessions.
+// left returns what is kept of sessions.
 func (e *Endpoint) left() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()

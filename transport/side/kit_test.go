@@ -68,7 +68,7 @@ func (f *files) Done() <-chan struct{} { return f.done }
 func (f *files) Err() error            { return errors.New("the provider has ended") }
 func (f *files) Close()                { f.once.Do(func() { close(f.done) }) }
 
-// open is how many exports and windows are open.
+// open returns the numbers of exports and windows that are open.
 func (f *files) open() (exported, opened int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

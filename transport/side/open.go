@@ -67,7 +67,7 @@ func (s *Side) Use(key wire.Key, need wire.Rights, off uint64, n devices.Size) (
 	return Use{}, status, true
 }
 
-// Windows is how many there are.
+// Windows returns their number.
 func (s *Side) Windows() int { return len(*s.windows.Load()) }
 
 // offered is an OFFER of the peer.

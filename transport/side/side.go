@@ -25,7 +25,7 @@ var (
 )
 
 const (
-	// MaxWindows is how many windows of a peer may be open at once. A key
+	// MaxWindows bounds the windows of a peer that are open at once. A key
 	// beyond it goes by the data connections.
 	MaxWindows = 4096
 	// maxUnsent is the frames that wait to be written before a peer counts as
@@ -33,9 +33,9 @@ const (
 	maxUnsent = 4 * MaxWindows
 )
 
-// Options is what a side connection is made with.
+// Options describe a side connection.
 type Options struct {
-	// Timeout is how long the peer has for each answer.
+	// Timeout is the time that the peer has for each answer.
 	Timeout time.Duration
 	Logger  *zap.Logger
 }
@@ -49,7 +49,7 @@ type Side struct {
 	// windows are those of the peer that are open here. The map never changes
 	// once published: it is replaced, under mu.
 	windows atomic.Pointer[map[wire.Key]*opened]
-	// closing is how many are withdrawn and still used.
+	// closing is the number of those that are withdrawn and still used.
 	closing atomic.Int32
 	wake    chan struct{}
 	running sync.WaitGroup

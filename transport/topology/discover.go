@@ -8,16 +8,16 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-// Options is what Discover is told.
+// Options are those of Discover.
 type Options struct {
 	// Root is the tree of sysfs. Default SysRoot.
 	Root string
-	// Server is what the machine is called. May be empty.
+	// Server is the machine's name. May be empty.
 	Server string
 	// Devices are the facts of the devices; those of other machines come by
 	// Remotes.
 	Devices []devices.Info
-	// Peers are which devices reach each other by themselves.
+	// Peers lists the devices that reach each other by themselves.
 	Peers []Pair
 	// Remotes are the other machines.
 	Remotes []Remote
@@ -27,7 +27,7 @@ type Options struct {
 type Pair struct {
 	A devices.Name
 	B devices.Name
-	// Rank is how fast that is among all such pairs of the family: 0 is the
+	// Rank orders all such pairs of the family by speed: 0 is the
 	// fastest.
 	Rank int
 }

@@ -5,9 +5,9 @@ import (
 	"fmt"
 )
 
-// FieldError is what is wrong with a file. It is ErrFile.
+// FieldError is a fault of a file. It is ErrFile.
 type FieldError struct {
-	// Field is where: "edge_list[2].local_b".
+	// Field is the place: "edge_list[2].local_b".
 	Field  string
 	Reason string
 }
@@ -23,7 +23,7 @@ func fault(field, format string, args ...any) error {
 	return &FieldError{Field: field, Reason: fmt.Sprintf(format, args...)}
 }
 
-// maxFaults is how many faults of one file are told.
+// maxFaults bounds the faults of one file that are told.
 const maxFaults = 20
 
 // faults collects what is wrong with a file.

@@ -35,7 +35,7 @@ const (
 // name before it where there are several: "b/cuda0".
 type ID string
 
-// Kind is what a device is.
+// Kind is the kind of a device.
 type Kind string
 
 // The kinds.
@@ -83,7 +83,7 @@ const (
 // Classes are all classes, the fastest first.
 func Classes() []Class { return []Class{OnChip, SameCard, Peer, PCIe, NUMA, SHM, RoCE, TCP} }
 
-// Typical is what a link of the class is taken to be where nobody says: bytes a
+// Typical returns what a link of the class is taken to be where nobody says: bytes a
 // second, and the time of an empty message.
 func (c Class) Typical() (bandwidth float64, latency time.Duration) {
 	switch c {
@@ -268,7 +268,7 @@ func (g *Graph) Device(id ID) (*Device, error) {
 	return &g.Devices[i], nil
 }
 
-// listed is how many devices an error lists.
+// listed bounds the devices that an error lists.
 const listed = 16
 
 func (g *Graph) find(id ID) (int, error) {

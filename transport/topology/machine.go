@@ -11,10 +11,10 @@ import (
 	"strings"
 )
 
-// SysRoot is where the kernel shows the machine.
+// SysRoot is the directory in which the kernel shows the machine.
 const SysRoot = "/sys"
 
-// Machine is what the kernel tells of a machine.
+// Machine has what the kernel tells of a machine.
 type Machine struct {
 	// Nodes are the NUMA nodes, by number: at least one, since a kernel without
 	// them has one in effect.
@@ -212,7 +212,7 @@ func (m *Machine) nodeOf(pci string) int {
 	return -1
 }
 
-// pciSpeed is what a PCI device's link to what is above it can do, in bytes a
+// pciSpeed returns what a PCI device's link to what is above it can do, in bytes a
 // second: a card that is idle has it slower. 0 is unknown.
 func (m *Machine) pciSpeed(pci string) (bytes float64, text string) {
 	speed := m.text(pciDir, pci, "max_link_speed")

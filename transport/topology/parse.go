@@ -9,7 +9,7 @@ import (
 	"strconv"
 )
 
-// MaxFile is how many bytes of a file are read.
+// MaxFile bounds the bytes of a file that are read.
 const MaxFile = 64 << 20
 
 // Parse reads a topology.json, a rank table of version 1 or 2.0, or a topology

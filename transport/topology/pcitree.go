@@ -37,7 +37,7 @@ func (t *tree) rename(from, to ID) {
 	}
 }
 
-// shared is how many bridges two devices have in common.
+// shared returns the number of bridges that two devices have in common.
 func (t *tree) shared(a, b string) int {
 	x, y := t.bridges(a), t.bridges(b)
 	n := 0

@@ -46,7 +46,7 @@ func (g *Graph) Ring(places []ID, size uint64) ([]int, error) {
 	return canonical(order), nil
 }
 
-// times are what a message takes between each two places.
+// times returns the time of a message between each two places.
 func (g *Graph) times(places []ID, size uint64) ([][]float64, error) {
 	at := make([]int, len(places))
 	for r, id := range places {
@@ -106,7 +106,7 @@ func (g *Graph) reach(from int, others []int, size uint64) []float64 {
 // tour compares rings.
 type tour struct{ times [][]float64 }
 
-// cost is what a ring is judged by: its slowest link, then their sum.
+// cost ranks a ring: by its slowest link, then their sum.
 type cost struct{ slowest, sum float64 }
 
 func (c cost) less(o cost) bool {

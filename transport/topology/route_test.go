@@ -169,7 +169,7 @@ func TestRouteAgainstAllPaths(t *testing.T) {
 	}
 }
 
-// way is where a path is, what it has cost and how narrow its last stretch is.
+// way is a path so far: its end, its cost and how narrow its last stretch is.
 type way struct {
 	at           ID
 	done, narrow float64

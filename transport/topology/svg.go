@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// maxPicture is how many devices a picture has room for.
+// maxPicture bounds the devices that a picture has room for.
 const maxPicture = 256
 
 // The measures of a picture, in pixels.
@@ -42,7 +42,7 @@ func (g *Graph) SVG(w io.Writer) error {
 
 type point struct{ x, y float64 }
 
-// frame is what is around the devices of a machine.
+// frame is drawn around the devices of a machine.
 type frame struct {
 	name                     string
 	left, right, top, bottom float64
@@ -74,7 +74,7 @@ func rowOf(k Kind) int {
 	return 3
 }
 
-// lined is how many devices stand beside each other before the next machine goes
+// lined is the number of devices that stand beside each other before the next machine goes
 // below.
 const lined = 16
 
@@ -153,7 +153,7 @@ func (p *picture) placeRows(m *machine, f frame) (bottom float64) {
 	return y - gapHigh + margin
 }
 
-// arcs is how much room the links inside a row of cards need above it.
+// arcs returns the room that the links inside a row of cards need above it.
 func (p *picture) arcs(row []*Device) float64 {
 	names := map[ID]int{}
 	for i, d := range row {
@@ -170,7 +170,7 @@ func (p *picture) arcs(row []*Device) float64 {
 	return room
 }
 
-// arcHeight is how far a link between two of one row rises above it.
+// arcHeight returns how far a link between two of one row rises above it.
 func arcHeight(distance float64) float64 { return 14 + math.Abs(distance)/7 }
 
 func (p *picture) placeRow(row []*Device, f frame, y float64) {
@@ -295,7 +295,7 @@ func linkTitle(l *Link) string {
 	return text
 }
 
-// maxLine is how many characters fit into a box.
+// maxLine is the number of characters that fit into a box.
 const maxLine = 21
 
 func (p *picture) box(d *Device) {

@@ -177,7 +177,7 @@ func (b *topoBuilder) link(x, y ID, by []string) {
 	b.links[key] = Link{A: x, B: y, Class: class, Transport: strings.Join(by, ",")}
 }
 
-// classOf is what a protocol of a topology file runs over.
+// classOf returns the class of a protocol of a topology file.
 func classOf(protocol string) Class {
 	switch protocol {
 	case "UB_CTP", "UB_TP", "UB_RTP", "UB_MEM", "HCCS":

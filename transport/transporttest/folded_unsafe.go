@@ -12,7 +12,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// Fold is how far apart two addresses of Folded memory are that are the same
+// Fold is the distance of two addresses of Folded memory that are the same
 // bytes, in bytes.
 const Fold = 32 << 20
 

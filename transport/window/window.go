@@ -23,7 +23,7 @@ type Completer interface {
 	Complete(err error)
 }
 
-// Offer is what a peer must know to open a buffer.
+// Offer has what a peer must know to open a buffer.
 type Offer struct {
 	// Blob means something to the provider alone; at most wire.MaxOffer bytes.
 	Blob []byte
@@ -79,7 +79,7 @@ type Window interface {
 	Close() error
 }
 
-// Mapper is what a Window has besides whose bytes can be seen in place.
+// Mapper is a Window whose bytes can be seen in place.
 type Mapper interface {
 	// Map shows the bytes until Close, also when the window is closed before.
 	//
@@ -94,7 +94,7 @@ type Mapping interface {
 	Close() error
 }
 
-// Setting is what a transport is told of a session that is being made.
+// Setting describes a session that is being made to a transport.
 type Setting struct {
 	// Conn is the session's control connection, to look at: nothing may be read
 	// from it or written to it.
@@ -103,7 +103,7 @@ type Setting struct {
 	Local, Peer wire.Rank
 	// Engine moves bytes from and to device memory. It is borrowed.
 	Engine *transport.Engine
-	// Timeout is how long the peer may let us wait without anything moving.
+	// Timeout bounds the time that the peer lets us wait without anything moving.
 	Timeout time.Duration
 	Logger  *zap.Logger
 }
@@ -130,7 +130,7 @@ type Transport interface {
 
 // Starter is one side of a session before it knows the other.
 type Starter interface {
-	// Start is what the peer's Meet gets. The blob has at most wire.MaxStart
+	// Start returns what the peer's Meet gets. The blob has at most wire.MaxStart
 	// bytes, and the files stay the starter's until Meet or Close.
 	Start() Offer
 	// Meet makes the provider. The offer comes from the peer, and is not
@@ -140,7 +140,7 @@ type Starter interface {
 	Close()
 }
 
-// Tags is what a Provider has besides that carries tags by itself, and faster
+// Tags is a Provider that carries tags by itself, and faster
 // than the control connection. Whoever sends a tag has waited for the
 // operations before it.
 type Tags interface {

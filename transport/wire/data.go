@@ -12,7 +12,7 @@ const (
 	MaxChunk = 64 << 20
 )
 
-// Status is how an operation ended at its target.
+// Status is the end of an operation at its target.
 type Status uint16
 
 // The ends of an operation.
@@ -119,11 +119,11 @@ func (h *DataHeader) consistent() bool {
 // DescriptorSize is the bytes of a Descriptor.
 const DescriptorSize = 24
 
-// Descriptor is what a peer has to know of a region that it may use.
+// Descriptor has what a peer has to know of a region that it may use.
 type Descriptor struct {
 	Key  Key
 	Size uint64
-	// Rights are what the key allows. The target checks them again.
+	// Rights are those of the key. The target checks them again.
 	Rights Rights
 }
 

@@ -30,7 +30,7 @@ const envelope = 32 + 16 + HeaderSize
 // magic begins every HELLO.
 const magic = "hmcfs\x00cm"
 
-// Role is what a connection is for.
+// Role is the purpose of a connection.
 type Role uint8
 
 // The roles of a connection.

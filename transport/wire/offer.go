@@ -23,7 +23,7 @@ const (
 // Start is the first frame of a side connection, from either side: what a
 // provider tells the one of the peer.
 type Start struct {
-	// Files is how many descriptors come with the frame.
+	// Files is the number of descriptors that come with the frame.
 	Files uint8
 	Blob  []byte
 }
@@ -47,7 +47,7 @@ func ParseStart(body []byte) (Start, error) {
 type Offer struct {
 	Descriptor
 
-	// Files is how many descriptors come with the frame.
+	// Files is the number of descriptors that come with the frame.
 	Files uint8
 	// Blob means something to the provider alone.
 	Blob []byte

@@ -19,7 +19,7 @@ type Epoch uint64
 // is random; 0 is none.
 type Session uint64
 
-// Tag is what one rank tells another in one word.
+// Tag is a word of one rank to another.
 type Tag uint64
 
 // Port names a package that has packets of its own on the control connection,
@@ -44,7 +44,7 @@ type Key uint64
 // something on one channel only.
 type RequestID uint64
 
-// Rights is what a key allows.
+// Rights are those of a key.
 type Rights uint8
 
 // The rights of a key.

@@ -40,7 +40,7 @@ const (
 	maxWays = 4 * (wayHead + MaxFacts)
 )
 
-// Way is what one side says of a transport.
+// Way is one side's statement about a transport.
 type Way struct {
 	Transport Transport
 	// Usable says, in a proposal, that the sender can use it, and in a choice
@@ -97,7 +97,7 @@ func ParseWays(body []byte) (Ways, error) {
 	return out, nil
 }
 
-// Find is what the list says of a transport; ok is false where it says
+// Find returns what the list says of a transport; ok is false where it says
 // nothing.
 func (w Ways) Find(t Transport) (way Way, ok bool) {
 	for _, way := range w {

@@ -23,7 +23,7 @@ func (p *Pipe) FromMemory(b []byte) error {
 	return nil
 }
 
-// Held is how many bytes are in the pipe.
+// Held returns the number of bytes in the pipe.
 func (p *Pipe) Held() int { return p.held }
 
 // ToSocket sends up to n bytes of the pipe, and does not wait. The runtime is not

@@ -11,10 +11,10 @@ import (
 )
 
 const (
-	// wanted is what a pipe should have room for, in bytes of whole pages:
+	// wanted is the size that a pipe should have, in bytes of whole pages:
 	// twice a frame of usual length. An unprivileged process gets the half.
 	wanted = 2 << 20
-	// maxIdle is how many pipes a pool keeps, maxPipes how many it gives out.
+	// maxIdle bounds the pipes that a pool keeps, maxPipes those that it gives out.
 	maxIdle, maxPipes = 8, 128
 )
 
@@ -83,9 +83,9 @@ func (p *Pool) Close() {
 // Pipe holds bytes on their way. One goroutine uses it at a time.
 type Pipe struct {
 	r, w int
-	// pages is how many it has room for.
+	// pages is the number of pages that it has room for.
 	pages int
-	// held is how many bytes are in it.
+	// held is the number of bytes in it.
 	held int
 }
 

@@ -56,7 +56,7 @@ type Conn struct {
 	writing sync.Mutex
 	// +checklocks:writing
 	out *direction
-	// records is where records are made. left are those that the kernel has not
+	// records is the buffer in which records are made. left are those that the kernel has not
 	// taken: a goroutine writes them.
 	// +checklocks:writing
 	records []byte

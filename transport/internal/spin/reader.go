@@ -9,10 +9,10 @@ import (
 )
 
 const (
-	// patience is how long the socket is asked before the reader sleeps: longer
+	// patience is the time that the socket is asked before the reader sleeps: longer
 	// than a peer takes to wake and answer, so that two readers come to agree.
 	patience = 50 * time.Microsecond
-	// maxSkip is how many reads sleep at once at most after others have asked
+	// maxSkip bounds the reads that sleep at once after others have asked
 	// in vain.
 	maxSkip = 256
 )
@@ -32,7 +32,7 @@ type Reader struct {
 	err     error
 	// Eager makes reads spin.
 	Eager bool
-	// skip is how many reads do not, since the last ones did so in vain.
+	// skip is the number of reads that do not, since the last ones did so in vain.
 	skip, next int
 }
 

@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// rest is how long nothing must have been read before the connection's
+// rest is the time in which nothing must have been read before the connection's
 // goroutine takes the turn back, and how close together the frames must have
 // come before it lets it go.
 const rest = time.Millisecond
 
-// trust is how many frames in a row must have come close together.
+// trust is the number of frames in a row that must have come close together.
 const trust = 4
 
 // Turn is the right to read from a connection.
@@ -21,7 +21,7 @@ type Turn struct {
 	// interrupt makes a read of the connection end, resume lets it be read
 	// again.
 	interrupt, resume func()
-	// waiting is how many would read by themselves, uses how often one has.
+	// waiting counts those that would read by themselves, uses how often one has.
 	waiting atomic.Int32
 	uses    atomic.Uint64
 	// away is true while the connection's goroutine has let the turn go.

@@ -139,7 +139,7 @@ func remoteSpan(t *testing.T, job *world, end transporttest.End, remote *region.
 	}
 }
 
-// testRemoteErrors is what can't be copied, and nothing is left of it.
+// testRemoteErrors copies what can't be copied, and nothing is left of it.
 func testRemoteErrors(t *testing.T, w Way) {
 	job := w.pair(t)
 	remote := job.host(t, 1, 10_000)

@@ -300,7 +300,7 @@ func testNoWorkOnDataPath(t *testing.T, w Way) {
 	}
 }
 
-// allocations is how often the process allocates for a put and a get.
+// allocations returns the number of times that the process allocates for a put and a get.
 func allocations(ctx context.Context, t *testing.T, rank *comm.Communicator, op comm.Op) float64 {
 	t.Helper()
 	return testing.AllocsPerRun(500, func() {

@@ -26,12 +26,12 @@ const patience = 60 * time.Second
 // both is all rights of a key.
 const both = wire.Readable | wire.Writable
 
-// Way is how the ranks of a run are connected.
+// Way is the way in which the ranks of a run are connected.
 type Way struct {
 	// Beside says that bytes go neither by the control connection nor by the
 	// data connections: a relay can't stop them.
 	Beside bool
-	// Address is where a rank listens.
+	// Address is that at which a rank listens.
 	Address func(t testing.TB) control.Address
 	// Options changes the options of every rank; nil leaves them.
 	Options func(t testing.TB, o *comm.Options)

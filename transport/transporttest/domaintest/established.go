@@ -12,7 +12,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/transporttest/commtest"
 )
 
-// effort is what was set up for a rank: all of it stays as it is once the
+// effort has what was set up for a rank: all of it stays as it is once the
 // domain is made and its buffers are prepared.
 type effort struct {
 	dials  comm.Stats

@@ -33,7 +33,7 @@ type pair struct {
 	// sent counts bytes, and cutAt and flipAt are the counts at which something
 	// happens; 0 is never.
 	sent, cutAt, flipAt atomic.Uint64
-	// left is the number of times that it is cut again, every so many bytes.
+	// every and left say how often it is cut again: left times, every so many bytes.
 	every atomic.Uint64
 	left  atomic.Int64
 	// pause is the time until there is room for one more byte; 0 is no
