@@ -136,7 +136,7 @@ func said(t *testing.T, from, to *Space, text string, limit time.Duration) strin
 			got <- ""
 			return
 		}
-		p, _ := io.ReadAll(c) // nothing is what is asserted on
+		p, _ := io.ReadAll(c) // the test asserts that nothing came
 		got <- string(p)
 		_ = c.Close()
 	})

@@ -101,7 +101,7 @@ func (d *discovery) numa() {
 			l := Link{A: numaID(d.m.Nodes[j].ID), B: v.ID, Class: NUMA, Assumed: true}
 			if n.Distances != nil && n.Distances[j] >= 10 {
 				typical, _ := NUMA.Typical()
-				// 20 is what most machines say of a neighbour.
+				// Most machines say 20 of a neighbour.
 				l.Bandwidth = typical / 1e9 * 20 / float64(n.Distances[j])
 				l.Transport = fmt.Sprintf("distance %d", n.Distances[j])
 			}

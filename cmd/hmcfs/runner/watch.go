@@ -310,7 +310,7 @@ func (w *watch) take(e event) error {
 		h.verdicts = append(h.verdicts, v)
 		return nil
 	case *fault:
-		h.said[w.wanted] = true // it is what has come of it
+		h.said[w.wanted] = true // its end has been told
 		if w.wanted == kindSaved && w.cause != nil {
 			w.remains = append(w.remains, h.error(v))
 		}
