@@ -15,7 +15,7 @@ import (
 func (a *app) barrierVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "barrier [--timeout TIME] [NAME]",
-		Short: "Wait, as a rank of hmcfs run, for all other ranks",
+		Short: "Wait for all other ranks of a job",
 		Long: "Return when every rank of the job has called this, with the same NAME. It is for ranks that are\n" +
 			"shell scripts; programs have barriers of their own. After an error it can be called again.",
 		Args: arguments(0, 1, "at most one NAME"),

@@ -12,7 +12,7 @@ import (
 func (a *app) benchVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bench [--json] [--device NAME] [--size SIZE] MOUNTPOINT",
-		Short: "Measure a mount beside tmpfs",
+		Short: "Measure a mount, and tmpfs for comparison",
 		Long: "Measure each device directory of a mount, and tmpfs in the same run: medians of five.\n" +
 			"Everything that is written is removed.",
 		Args: arguments(1, 1, "one MOUNTPOINT"),

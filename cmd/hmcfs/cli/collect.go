@@ -41,12 +41,12 @@ type fileVerb struct {
 // collectives are the verbs, in the order in which help shows them.
 func collectives() []fileVerb {
 	return []fileVerb{
-		{plan.AllReduce, "allreduce", "Combine files element by element, into each of them", "All FILEs are combined element by element, and the result is what each of them holds then."},
-		{plan.Reduce, "reduce", "Combine files element by element, into one of them", "All FILEs are combined element by element, and the result is what the one of --root holds then."},
-		{plan.Broadcast, "broadcast", "Give several files the bytes of one", "Every FILE gets the bytes of the one of --root, and has to be there, as long as that or\nempty. With --out that is the only one, and each of --out is made with its bytes."},
-		{plan.AllGather, "allgather", "Put files behind each other, into each of them", "Each FILE holds the bytes of all of them then, one behind the other: it is longer."},
-		{plan.ReduceScatter, "reduce-scatter", "Combine files element by element, and give each its part", "All FILEs are combined element by element, and each holds its part of the result then: it is\nshorter. Where the elements can't be shared out evenly, the first ones get one more."},
-		{plan.AllToAll, "alltoall", "Give each file its part of every file", "Each FILE holds its part of every FILE then, in their order."},
+		{plan.AllReduce, "allreduce", "Combine files element by element; every file receives the result", "Combine the FILEs element by element; each FILE then holds the result."},
+		{plan.Reduce, "reduce", "Combine files element by element into one of them", "Combine the FILEs element by element; the FILE of --root then holds the result."},
+		{plan.Broadcast, "broadcast", "Copy the bytes of one file into several", "Each FILE receives the bytes of the one selected by --root. It must exist and be empty or have\nthe same length. With --out, the root is the only FILE, and each --out file is made with its bytes."},
+		{plan.AllGather, "allgather", "Concatenate files; every file receives the result", "Concatenate the FILEs in order; each FILE then holds the result, and is longer."},
+		{plan.ReduceScatter, "reduce-scatter", "Combine files element by element; each file receives its part of the result", "Combine the FILEs element by element; each FILE then holds its part of the result, and is\nshorter. If the elements cannot be divided evenly, the first FILEs hold one more."},
+		{plan.AllToAll, "alltoall", "Exchange parts: each file receives its part of every file", "Each FILE then holds its part of every FILE, in order."},
 	}
 }
 
@@ -72,12 +72,12 @@ func (a *app) collectVerb(c fileVerb) *cobra.Command {
 		Use:   use + " [--out FILE]... [--json] FILE...",
 		Short: c.short,
 		Long: c.what + "\n\n" +
-			"The FILEs are the ranks, from 0, in the order in which they are given. They are files of one\n" +
-			"mount, on any devices, and on other nodes (nodes/NODE/…). Files on several nodes are combined\n" +
-			"by those nodes, among them; only what must goes over the network.\n\n" +
-			"They must be equally long, or nothing is touched. Nor is it when something fails: the results\n" +
-			"are made in memory of their own first, which there must be room for. With --out, or --out-dir,\n" +
-			"the FILEs stay as they are, and the results become files of their own.",
+			"The FILEs are the ranks, numbered from 0 in the order given. They are files of one mount, on any\n" +
+			"devices, and of other nodes (nodes/NODE/…). Files on several nodes are combined by those nodes;\n" +
+			"only what must be sent goes over the network.\n\n" +
+			"All FILEs must have the same length. On any error no file is changed: results are first made in\n" +
+			"memory of their own, which must fit. With --out, or --out-dir, the FILEs stay as they are and the\n" +
+			"results become new files.",
 		Example: collectExample(c),
 		Args:    arguments(1, plan.MaxRanks, fmt.Sprintf("1 to %d FILEs", plan.MaxRanks)),
 	}

@@ -23,7 +23,7 @@ type d2hFlags struct {
 func (a *app) d2hVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "d2h [--existing RULE] [--ttl TIME] [--blobs SIZES] [--json] KEY=FILE...",
-		Short: "Copy files of devices into host memory under keys",
+		Short: "Copy files from device to host memory, under keys",
 		Long: "Copy each FILE, which lies in the mount, into an object in host memory that has the key. The\n" +
 			"object's bytes are the FILE's alone; the sizes of its blobs, by --blobs or as the FILE has them\n" +
 			"in user.hmc.blobs, are kept beside. Nobody sees an object before it is whole.\n\n" +

@@ -21,7 +21,7 @@ import (
 func (a *app) doctorVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor [--apply] [--json] [MOUNTPOINT]",
-		Short: "Look at what a mount needs, and what makes it fast",
+		Short: "Check what a mount needs to work and to be fast",
 		Long: "Look at the kernel, privileges, limits, devices, the environment, and at which processors\n" +
 			"threads and the interrupts of network cards should be on; with a MOUNTPOINT also where its\n" +
 			"threads are. The exit code is 1 where something keeps a mount from working, else 0.",

@@ -16,8 +16,8 @@ type existRow struct {
 func (a *app) existVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "exist [--json] KEY...",
-		Short: "Tell whether keys are there",
-		Long: "Print each key and true or false: whether it names an object whose bytes are there. The exit\n" +
+		Short: "Test whether keys exist",
+		Long: "Print each key and true or false: whether it names an object whose bytes are available. The exit\n" +
 			"code is 1 if one does not.\n\n" + keysText,
 		Example: "  hmcfs exist w0 w1\n  ls weights | hmcfs exist -",
 		Args:    arguments(1, -1, "at least one KEY"),

@@ -12,7 +12,7 @@ import (
 func (a *app) expireVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "expire --ttl TIME [--json] KEY...",
-		Short: "Give keys a time to live",
+		Short: "Set the time to live of keys",
 		Long: "Have the objects of the keys removed when a time is over, in whole seconds from now on; 0 keeps\n" +
 			"them for ever. The end is a point in time, which goes on while nothing is mounted.\n\n" + keysText,
 		Example: "  hmcfs expire --ttl 30s w0\n  hmcfs expire --ttl 0 w0",

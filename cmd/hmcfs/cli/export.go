@@ -30,7 +30,7 @@ type exportFlags struct {
 func (a *app) exportVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "export [--json] [--kind KIND] [--pid PID | --end] FILE [-- COMMAND [ARG]...]",
-		Short: "Name a file's memory for another process",
+		Short: "Export a file's memory to another process",
 		Long: "Print what another process needs to map the memory behind FILE without a copy. The content is\n" +
 			"moved into one allocation first where it is in several. While it is exported it can't be cut:\n" +
 			"truncating it is EBUSY.\n\n" +

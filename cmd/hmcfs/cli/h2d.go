@@ -25,7 +25,7 @@ type h2dFlags struct {
 func (a *app) h2dVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "h2d [--timeout TIME] [--dir DIR] [--json] KEY=PATH...",
-		Short: "Copy what keys name into files of devices",
+		Short: "Copy objects by key into files of devices",
 		Long: "Copy the object of each key into PATH, a file in the mount, which is made with the object's size\n" +
 			"and blobs. A PATH that is there has to have blobs of the same number and exact sizes, by its\n" +
 			"user.hmc.blobs, or the key fails. A new PATH is removed when its key fails.\n\n" + pairsText,

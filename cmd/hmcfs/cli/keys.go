@@ -14,12 +14,12 @@ import (
 )
 
 // keysText tells, in the help of every verb of keys, how they are given.
-const keysText = "Keys are A-Z a-z 0-9 and -_!@#%^*()+=:;. in any order, up to 255 of them, and 10000 in one call.\n" +
-	"With - they are read from standard input, one in each line. One that begins with - stands behind --."
+const keysText = "A key has 1 to 255 of the characters A-Z a-z 0-9 and -_!@#%^*()+=:;. and a call at most 10000 keys.\n" +
+	"With - keys are read from standard input, one per line. A key that begins with - goes behind --."
 
 // pairsText is keysText for verbs that take a path behind a key.
 const pairsText = keysText + "\n" +
-	"Path and key stand apart at the last = before the first /: a path with = in it is written ./a=b."
+	"The last = before the first / separates key and path: write a path that contains = as ./a=b."
 
 // standardStream stands for standard input among the arguments, and for
 // standard output as a path.

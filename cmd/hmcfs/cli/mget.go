@@ -28,13 +28,14 @@ type mgetFlags struct {
 func (a *app) mgetVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "mget [--offset SIZE] [--length SIZE] [--timeout TIME] [--dir DIR | --replica] [--json] KEY[=PATH]...",
-		Short: "Copy what keys name",
-		Long: "Copy the bytes of each key: to a PATH in the mount from device to device, to any other PATH,\n" +
-			"or to standard output for - and where there is none. A PATH that is there is replaced, as by\n" +
-			"cp(1). Keys stay, and can be read again.\n\n" +
-			"With --replica nothing is written: each KEY is read into memory of this program, which is\n" +
-			"another source of what a program has set (DevMSet) until ^C. When that program ends, the key\n" +
-			"is read from here. What lies in the mount's own memory needs no replica.\n\n" + pairsText,
+		Short: "Copy objects by key",
+		Long: "Copy the bytes of each key: to a PATH in the mount from device to device, to any other PATH, or\n" +
+			"to standard output for - and where there is none. An existing PATH is replaced, as by cp(1).\n" +
+			"Keys stay, and can be read again.\n" +
+			"\n" +
+			"With --replica nothing is written: each KEY is read into memory of this program, which serves as\n" +
+			"another source for what a program has set (DevMSet) until ^C. When that program ends, the key is\n" +
+			"read from here. Objects in the mount's own memory need no replica.\n\n" + pairsText,
 		Example: "  hmcfs mget w0=/mnt/hmc/cuda1/w0\n" +
 			"  hmcfs mget --offset 4KiB --length 512 w0 | od -t f4\n" +
 			"  hmcfs mget --timeout 30s --dir ./out w0 w1 w2\n" +

@@ -22,10 +22,10 @@ const keyXattr = "user.hmc.key"
 func (a *app) msetVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "mset [--device NAME] [--json] KEY=FILE...",
-		Short: "Give files keys, to be read many times",
-		Long: "A FILE in the mount gets the key: keys/KEY leads to it, and no byte moves. Any other FILE is\n" +
-			"copied to DEVICE/KEY first, and stays. A file has one key, and a key one object; setting what\n" +
-			"is set already succeeds.\n\n" + pairsText,
+		Short: "Set keys on files, to be read many times",
+		Long: "A FILE in the mount gets the key: keys/KEY points to it, and no byte moves. Any other FILE is\n" +
+			"first copied to DEVICE/KEY, and stays. A file has one key, and a key one object; setting a key\n" +
+			"again on the same file succeeds.\n\n" + pairsText,
 		Example: "  hmcfs mset w0=/mnt/hmc/cuda0/w0.npy w1=/mnt/hmc/cuda0/w1.npy\n" +
 			"  hmcfs mset --device cuda0 vocab=./vocab.bin",
 		Args: arguments(1, -1, "at least one KEY=FILE"),

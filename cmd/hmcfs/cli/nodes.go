@@ -22,19 +22,20 @@ import (
 func (a *app) nodesVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "nodes [--json] [--forget NODE] [MOUNTPOINT]",
-		Short: "List the nodes that a mount is together with",
-		Long: "List the nodes that a mount is together with, itself first. Nobody is asked for it: it is\n" +
-			"what this node knows. One that is idle has not been needed yet, or not for long. Why one is\n" +
-			"unreachable is said in full by --json.\n\n" +
-			"A node that has died, or is cut off, is known until it is back, so that nothing takes its files and\n" +
-			"keys for removed; until then no key can be set that it may have. --forget takes one that does not\n" +
-			"come back out of the cluster: with etcd for all nodes, with a fixed list for this one, so give it to\n" +
-			"each of the others. When it is met again, its keys are compared with ours: docs/cluster.md tells\n" +
-			"which are kept.",
+		Short: "List the nodes of a mount's cluster",
+		Long: "List the nodes of a mount's cluster, this one first, as this node knows them: none is asked. An\n" +
+			"idle node has not been needed yet, or not recently. --json has the whole reason why one is\n" +
+			"unreachable.\n" +
+			"\n" +
+			"A node that died, or is cut off, stays listed until it returns, so that its files and keys do not\n" +
+			"count as removed; until then no key can be set that it may hold. --forget removes a node that will\n" +
+			"not return: with etcd from the cluster, with a fixed list from this node only, so run it on each\n" +
+			"of the others. If the node returns after all, its keys are compared with the others':\n" +
+			"docs/cluster.md says which are kept.",
 		Args: arguments(0, 1, "one MOUNTPOINT, or none"),
 	}
 	asJSON := addJSON(cmd)
-	forget := cmd.Flags().String("forget", "", "Take a node that does not come back out of the cluster.")
+	forget := cmd.Flags().String("forget", "", "Remove a node that will not return from the cluster.")
 	cmd.RunE = running(func(ctx context.Context, args []string) error {
 		var m place.Mount
 		var err error

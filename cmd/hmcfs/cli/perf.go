@@ -90,7 +90,7 @@ func (f *perfFlags) named() []comm.Transport {
 func (a *app) perfServeVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve --secret-file FILE [--listen ADDRESS] [--memory KIND] [--once]",
-		Short: "Serve a process that measures",
+		Short: "Serve a measuring process",
 		Long:  "Serve processes that measure, one after the other, until interrupted. The addresses\nthat they may use are printed.",
 		Args:  arguments(0, 0, "no argument"),
 	}
@@ -144,7 +144,7 @@ func (f *perfFlags) listen(texts []string) ([]control.Address, error) {
 func (a *app) perfRunVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run --secret-file FILE [--json] [--csv FILE] [--memory KIND] [--transport NAME] ADDRESS...",
-		Short: "Measure against a process that serves",
+		Short: "Measure against a serving process",
 		Long: "Measure latency (medians and 99th percentiles) and bandwidth by size, by each ADDRESS\n" +
 			"of one server and each transport. Every byte is verified. A GB is 1e9 bytes.\n\n" +
 			"Which transport was taken, and why none of the faster ones, is told for each session.\n" +

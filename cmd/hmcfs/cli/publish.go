@@ -29,10 +29,10 @@ type publishFlags struct {
 func (a *app) publishVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "publish [--device NAME] [--wait [--timeout TIME]] [--json] KEY=FILE...",
-		Short: "Offer files, each to one receiver",
-		Long: "A FILE in the mount becomes publish/KEY: it is renamed, and no byte moves. Nobody may have it\n" +
-			"open. Any other FILE is copied to the device first, and stays. Who receives it first, by\n" +
-			"hmcfs subscribe, by mv or by reading all of it, has it; rm withdraws it.\n\n" + pairsText,
+		Short: "Publish files, each for one receiver",
+		Long: "A FILE in the mount becomes publish/KEY: it is renamed, and no byte moves; no process may have it\n" +
+			"open. Any other FILE is first copied to the device, and stays. The first receiver, by hmcfs\n" +
+			"subscribe, by mv or by reading all of it, takes it; rm withdraws it.\n\n" + pairsText,
 		Example: "  hmcfs publish step1=/mnt/hmc/cuda0/grad.npy\n" +
 			"  hmcfs publish --device cuda0 --wait --timeout 1m w0=./w0.bin",
 		Args: arguments(1, -1, "at least one KEY=FILE"),

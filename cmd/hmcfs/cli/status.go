@@ -16,7 +16,7 @@ import (
 func (a *app) statusVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status [--json] MOUNTPOINT",
-		Short: "Show a mount: its devices, what was moved and how",
+		Short: "Show a mount: devices, transfers and their paths",
 		Args:  arguments(1, 1, "one MOUNTPOINT"),
 	}
 	asJSON := addJSON(cmd)

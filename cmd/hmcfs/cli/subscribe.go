@@ -27,13 +27,12 @@ type subscribeFlags struct {
 func (a *app) subscribeVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "subscribe [--timeout TIME] [--dir DIR] [-f] [--json] KEY[=PATH]...",
-		Short: "Receive what is published, each once",
-		Long: "Wait until the keys are published and receive them. A PATH in the mount gets the object by\n" +
-			"rename: on its own device no byte moves, to another one it is copied from device to device.\n" +
-			"Any other PATH, or standard output for - and where there is none, gets all of its bytes.\n" +
-			"What was received is gone from publish/: when its last byte has been written, and not before.\n" +
-			"A key that is missing holds up no other.\n" +
-			"What is published on another node comes over the network, and is of this one then.\n\n" + pairsText,
+		Short: "Receive published files, each once",
+		Long: "Wait until the keys are published, and receive them. A PATH in the mount receives the object by\n" +
+			"rename: on its own device no byte moves, to another device it is copied directly. Any other PATH,\n" +
+			"or standard output for - and where there is none, receives all bytes. A publication leaves\n" +
+			"publish/ when its last byte has been written, and not before. A missing key delays no other.\n" +
+			"What another node published comes over the network, and then belongs to this node.\n\n" + pairsText,
 		Example: "  hmcfs subscribe step1=/mnt/hmc/cuda1/grad.npy\n" +
 			"  hmcfs subscribe --timeout 5s w0 >w0.bin\n" +
 			"  seq -f layer%g 0 31 | hmcfs subscribe --dir /mnt/hmc/cuda1 -",

@@ -85,7 +85,7 @@ func (a *app) topoVerb() *cobra.Command {
 		Use: "topo [show] [--json] [--svg FILE] [--file FILE | --mount MOUNTPOINT]",
 		Example: "  hmcfs topo --mount /mnt/hmc\n" +
 			"  hmcfs topo --file rank_table.json --svg ranks.svg",
-		Short: "Show how devices, network cards and NUMA nodes are joined",
+		Short: "Show how devices, network cards and NUMA nodes are connected",
 		Long: "Show how the devices of this machine are joined, of a mount with its other nodes, or of a\n" +
 			"file: a topology.json, or a rank table or topology file of HCCL's. Bandwidths with ~ are\n" +
 			"typical of their kind of link; the others are the kernel's or the file's.",

@@ -18,11 +18,11 @@ func (a *app) umountVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "umount [--keep] [--force] MOUNTPOINT",
 		Aliases: []string{"unmount"},
-		Short:   "Unmount, and free the memory",
-		Long: "Unmount and return when the daemon has cleaned up and ended. All objects are freed,\n" +
-			"as with tmpfs, unless --keep leaves the host tier and the records for the next mount.\n" +
-			"A mount whose daemon is dead is taken away; what a next mount can use stays. One\n" +
-			"whose daemon lives but does not answer is taken away with --force.",
+		Short:   "Unmount and free the memory",
+		Long: "Unmount, and return when the daemon has cleaned up and exited. All objects are freed, as with\n" +
+			"tmpfs, unless --keep leaves the host tier and the records for the next mount. The mount of a\n" +
+			"dead daemon is removed, and what the next mount can use stays. The mount of a daemon that runs\n" +
+			"but does not answer is removed with --force.",
 		Args: arguments(1, 1, "one MOUNTPOINT"),
 	}
 	var keep, force, lazy bool

@@ -16,11 +16,12 @@ const exitDifferent = exitFailure
 func (a *app) verifyVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify [--json] FILE...",
-		Short: "Check that files have the same bytes, wherever they are",
-		Long: "Compare checksums (SHA-256) of each block of 1 MiB of the FILEs with those of the first one,\n" +
-			"and name the files that differ, and where. Each node reads its own files; only the checksums\n" +
-			"go over the network. The FILEs are of one mount, on any devices and nodes.\n\n" +
-			"The exit code is 0 where all are equal, and 1 where they are not.",
+		Short: "Compare files by checksums, also across nodes",
+		Long: "Compare the SHA-256 checksums of each 1 MiB block of the FILEs with those of the first FILE, and\n" +
+			"report which files differ, and where. Each node reads its own files; only checksums go over the\n" +
+			"network. The FILEs are of one mount, on any devices and nodes.\n" +
+			"\n" +
+			"The exit code is 0 if all are equal, and 1 otherwise.",
 		Example: "  hmcfs verify /mnt/hmc/cuda0/w /mnt/hmc/nodes/*/cuda0/w",
 		Args:    arguments(1, 128, "1 to 128 FILEs"),
 	}

@@ -11,8 +11,8 @@ import (
 func (a *app) waitVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "wait [--published] [--timeout TIME] [--json] KEY...",
-		Short: "Wait until keys are there",
-		Long: "Return when each key names an object whose bytes are there, or, with --published, when each is\n" +
+		Short: "Wait until keys exist",
+		Long: "Return when each key names an object whose bytes are available or, with --published, when each is\n" +
 			"published. Keys that are not there in time fail.\n\n" + keysText,
 		Example: "  hmcfs wait w0 --timeout 20s && python3 infer.py",
 		Args:    arguments(1, -1, "at least one KEY"),

@@ -28,12 +28,13 @@ type watchFlags struct {
 func (a *app) watchVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "watch [--event KIND,...] [--published] [--count N] [KEY...]",
-		Short: "Show what happens to keys, as it happens",
-		Long: "Print a line of JSON for each event from now on, until ^C or until there were N: created,\n" +
-			"removed, expired, lost, published, consumed, withdrawn, conflict, and dropped, which stands for\n" +
-			"events that could not be kept while this did not read. docs/semantics.md tells their fields. KEYs,\n" +
-			"--event and --published show those alone.\n\n" +
-			"That it listens is told on standard error.",
+		Short: "Show events of keys as they happen",
+		Long: "Print a line of JSON for each event from now on, until ^C or until N events: created, removed,\n" +
+			"expired, lost, published, consumed, withdrawn, conflict, and dropped, which counts events that\n" +
+			"could not be kept while this command did not read. docs/semantics.md describes their fields.\n" +
+			"KEYs, --event and --published select events.\n" +
+			"\n" +
+			"A line on standard error says when it has begun to listen.",
 		Example: "  hmcfs watch --event created,lost\n  hmcfs watch --published --count 1 step1",
 		Args:    arguments(0, -1, "any number of KEYs"),
 	}
