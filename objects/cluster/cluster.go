@@ -154,7 +154,7 @@ func (c *Cluster) Close(ctx context.Context) error {
 		faults = append(faults, c.ep.Close())
 	}
 	for _, x := range c.begun {
-		faults = append(faults, x.End()) //nolint:contextcheck // the end is not the context's
+		faults = append(faults, x.End())
 	}
 	if c.comm != nil {
 		faults = append(faults, c.comm.Close())

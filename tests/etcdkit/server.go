@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -232,15 +233,11 @@ func (s *Server) begin(p *process) error {
 		}
 	}
 	if s.port == 0 {
-		l, err := net.Listen("tcp", net.JoinHostPort(s.options.Host, "0"))
+		port, err := freePort(s.options.Host)
 		if err != nil {
 			return err
 		}
-		addr, ok := l.Addr().(*net.TCPAddr)
-		if err = l.Close(); err != nil || !ok {
-			return fmt.Errorf("find a port: %v: %w", l.Addr(), err)
-		}
-		s.port = addr.Port
+		s.port = port
 	}
 	p.cmd = exec.Command("etcd", s.args()...)
 	p.cmd.Dir = s.dir
@@ -248,6 +245,22 @@ func (s *Server) begin(p *process) error {
 	p.cmd.Stderr = p
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	return p.cmd.Start()
+}
+
+// freePort returns a port that nobody listens at. A server keeps it while it is stopped, and
+// clients dial it meanwhile; so it is none that the kernel gives to others by itself, from
+// 32768 on: another server would be taken for this one, or a client would connect to itself.
+func freePort(host string) (int, error) {
+	const lowest, above = 20_000, 32_000
+	var err error
+	for range 100 {
+		port := lowest + rand.IntN(above-lowest)
+		var l net.Listener
+		if l, err = net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(port))); err == nil {
+			return port, l.Close()
+		}
+	}
+	return 0, fmt.Errorf("find a port: %w", err)
 }
 
 func (s *Server) args() []string {
