@@ -23,6 +23,12 @@
 // has a key to the memory of an object, which may be freed at any time. A span
 // of a remote file is a transport.Remote, and every copy is one Engine.Copy.
 //
+// # Extensions
+//
+// An Extension adds methods to those that nodes ask each other: collectives of files are
+// one (package filecollect). It asks in the sessions of files (Session), answers in those of
+// other nodes (ClientSession), and ends what it has when such a session leaves.
+//
 // # Nodes that come and go
 //
 // A Node is one incarnation. When it has gone, or its session broke, questions
