@@ -80,43 +80,14 @@ func floats(seed uint64, count int) []byte {
 	return p
 }
 
-// results returns what the files of a collective have to hold, the plain way.
+// results returns what the files of a collective have to hold: a rank without a result
+// keeps its source.
 func results(t *testing.T, task filecollect.Task, sources [][]byte) [][]byte {
 	t.Helper()
-	n := len(sources)
-	var sum []byte
-	if task.Op != 0 {
-		sum = bytes.Clone(sources[0])
-		for _, p := range sources[1:] {
-			if err := elem.Combine(task.Op, task.Type, sum, sum, p); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	out := make([][]byte, n)
+	out := filecollect.Reference(t, task, sources)
 	for r := range out {
-		out[r] = sources[r]
 		if !task.HasResult(r) {
-			continue
-		}
-		size := task.Type.Size()
-		part := plan.Part(task.Size/size, r, n)
-		from, to := part.Off*size, (part.Off+part.Len)*size
-		switch task.Kind {
-		case plan.AllReduce, plan.Reduce:
-			out[r] = sum
-		case plan.Broadcast:
-			out[r] = sources[task.Root]
-		case plan.AllGather:
-			out[r] = bytes.Join(sources, nil)
-		case plan.ReduceScatter:
-			out[r] = sum[from:to]
-		case plan.AllToAll:
-			out[r] = nil
-			for _, p := range sources {
-				out[r] = append(out[r], p[from:to]...)
-			}
-		default:
+			out[r] = sources[r]
 		}
 	}
 	return out
@@ -350,4 +321,15 @@ func TestPartEndsWithItsSession(t *testing.T) {
 	_, _, ino := w.prepared(t)
 	w.Node("a").Leave()
 	w.turn(t, ino)
+}
+
+// TestNoFiles asks for a collective of ranks without a file, where there is no cluster.
+func TestNoFiles(t *testing.T) {
+	c := filecollect.New(filecollect.Options{Logger: zap.NewNop()})
+	task := filecollect.Task{Kind: plan.AllReduce, Type: elem.Uint8, Op: elem.Sum, Ranks: 2, Size: 4096}
+	for _, n := range []int{0, 2} {
+		if _, err := c.Run(t.Context(), task, make([]filecollect.FileRank, n), false); !errors.Is(err, objects.ErrInvalid) {
+			t.Errorf("%d ranks: %v", n, err)
+		}
+	}
 }

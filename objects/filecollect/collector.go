@@ -3,6 +3,7 @@ package filecollect
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -113,6 +114,9 @@ func (c *Collector) Run(ctx context.Context, t Task, ranks []FileRank, killPriv 
 				has[nil] = true
 			}
 		}
+	}
+	if len(has) == 0 {
+		return Outcome{}, fmt.Errorf("no rank has a file: %w", objects.ErrInvalid)
 	}
 	run := c.runHere
 	if !has[nil] || len(has) > 1 {

@@ -1,6 +1,7 @@
 package filecollect
 
 import (
+	"testing"
 	"time"
 
 	"github.com/hmcfs/hmcfs/transport/collective"
@@ -22,6 +23,12 @@ func (c *Collector) Remeasure(change func(*plan.Costs)) (groups int, err error) 
 		c.measured.groups[name] = g
 	}
 	return len(c.measured.groups), nil
+}
+
+// Reference returns the results of a task, the plain way.
+func Reference(t *testing.T, task Task, sources [][]byte) [][]byte {
+	t.Helper()
+	return reference(t, task, sources)
 }
 
 // Unwanted sets after how long parts of collectives are dropped that nobody asks for.

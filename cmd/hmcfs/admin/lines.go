@@ -169,6 +169,28 @@ func (e *endings) add(line adminapi.Line) {
 	}
 }
 
+// write puts and sends lines in the background, until end is called, which may be done
+// again. Where nobody reads, the end of the connection ends the call.
+func (e *endings) write(out *lines) (end func()) {
+	over, written := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(written)
+		for {
+			select {
+			case <-e.came:
+				out.putAll(e.take())
+				_ = out.flush() // out notes it
+			case <-over:
+				return
+			}
+		}
+	}()
+	return sync.OnceFunc(func() {
+		close(over)
+		<-written
+	})
+}
+
 func (e *endings) take() []adminapi.Line {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -77,27 +77,20 @@ func subscribe(ctx context.Context, c hetero.Client, q *adminapi.Call, out *line
 	return out.futures(futures, err, nil)
 }
 
-// wait answers with each key as it comes.
+// wait answers with each key as it comes. The call is made here, where a panic of it ends
+// the answer alone.
 func wait(ctx context.Context, c hetero.Client, q *adminapi.Call, out *lines) error {
-	e, ended := newEndings(), make(chan error, 1)
-	go func() {
-		ended <- c.Each(ctx, q.Keys, q.Published, time.Duration(q.Timeout), func(i int, err error) {
-			e.add(lineOf(i, q.Keys[i], err))
-		})
-	}()
-	for {
-		select {
-		case <-e.came:
-			out.putAll(e.take())
-			_ = out.flush() // where nobody reads, the end of the connection ends the wait
-		case err := <-ended:
-			if err == nil {
-				out.putAll(e.take())
-				out.end()
-			}
-			return err
-		}
+	e := newEndings()
+	end := e.write(out)
+	defer end()
+	err := c.Each(ctx, q.Keys, q.Published, time.Duration(q.Timeout), func(i int, err error) {
+		e.add(lineOf(i, q.Keys[i], err))
+	})
+	if end(); err == nil {
+		out.putAll(e.take())
+		out.end()
 	}
+	return err
 }
 
 // onlyKey is the key of a call that is about one.
