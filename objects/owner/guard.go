@@ -376,13 +376,14 @@ func (g *Guard) readReply(c *net.UnixConn) (reply, error) {
 	}
 	text := make([]byte, 4*guardChunk)
 	// The first message says that the guard's process has the request.
-	switch _, err := c.Read(text[:1]); {
+	switch err := confirmed(func() error { _, err := c.Read(text[:1]); return err }); {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return reply{over: true}, errAbsent
 	case err != nil:
 		return reply{over: true}, g.silence(err)
 	}
-	in, err := receiveHere(c, text)
+	var in Received
+	err := confirmed(func() (err error) { in, err = receiveHere(c, text); return err })
 	r := reply{files: in.Files}
 	if err != nil {
 		r.over = !errors.Is(err, os.ErrDeadlineExceeded)
@@ -402,6 +403,18 @@ func (g *Guard) readReply(c *net.UnixConn) (reply, error) {
 		err = errors.Join(err, g.silence(rerr))
 	}
 	return r, err
+}
+
+// confirmed calls read, which reads one message of a channel, and once more if the channel has
+// ended. The kernel looks for a message first, and then whether the other end is closed
+// (__unix_dgram_recvmsg), so what was sent and closed between the two looks like an end without
+// it. Nothing can be sent after the first end, so the second is one.
+func confirmed(read func() error) error {
+	err := read()
+	if errors.Is(err, io.EOF) {
+		err = read()
+	}
+	return err
 }
 
 func (g *Guard) silence(err error) error {
