@@ -51,7 +51,7 @@ test: deps build ## Run every test
 	@HMCFS_REQUIRE=$(HMCFS_REQUIRE) $(TALLY) $(TALLYFLAGS) -- $(TESTFLAGS) -timeout 14m $(PKGS)
 
 # The tests that have more to do then, by what they ask, and those that run the
-# lists of transport/transporttest.
+# lists of tests/conformance/commtest.
 check: deps build ## Run what make test leaves out: all sizes, many rounds
 	@HMCFS_CHECK=1 HMCFS_REQUIRE=$(HMCFS_REQUIRE) $(TALLY) $(TALLYFLAGS) -using kit.Exhaustive,kit.Rounds,commtest.Run -- $(TESTFLAGS) -timeout 25m
 

@@ -11,7 +11,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 
 	"github.com/hmcfs/hmcfs/metadata/members"
-	"github.com/hmcfs/hmcfs/objects/cluster/clustertest"
+	"github.com/hmcfs/hmcfs/tests/clustertest"
 )
 
 // TestRemoteKeys: keys/ leads to objects wherever they are, lists all of them

@@ -12,7 +12,7 @@ import (
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/metadata/members"
 	"github.com/hmcfs/hmcfs/objects"
-	"github.com/hmcfs/hmcfs/objects/cluster/clustertest"
+	"github.com/hmcfs/hmcfs/tests/clustertest"
 )
 
 // pages is a kernel that remembers whose pages it was told to drop, by

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/hmcfs/hmcfs/metadata"
-	"github.com/hmcfs/hmcfs/metadata/memkv"
+	"github.com/hmcfs/hmcfs/tests/memkv"
 )
 
 // What an operation has changed is seen by every reader as soon as it has

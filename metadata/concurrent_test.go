@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/hmcfs/hmcfs/metadata"
-	"github.com/hmcfs/hmcfs/metadata/memkv"
+	"github.com/hmcfs/hmcfs/tests/memkv"
 )
 
 // onBoth runs a test over both KVs.

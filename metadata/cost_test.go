@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/hmcfs/hmcfs/metadata"
-	"github.com/hmcfs/hmcfs/metadata/memkv"
+	"github.com/hmcfs/hmcfs/tests/memkv"
 )
 
 // countKV counts what is asked of a KV.

@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/hmcfs/hmcfs/metadata"
-	"github.com/hmcfs/hmcfs/metadata/faulty"
-	"github.com/hmcfs/hmcfs/metadata/memkv"
+	"github.com/hmcfs/hmcfs/tests/fault/metadata/faulty"
+	"github.com/hmcfs/hmcfs/tests/memkv"
 )
 
 // scriptOp is one operation of the script that fails again and again.

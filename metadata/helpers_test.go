@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/hmcfs/hmcfs/metadata"
-	"github.com/hmcfs/hmcfs/metadata/memkv"
+	"github.com/hmcfs/hmcfs/tests/memkv"
 )
 
 // fixture is an empty store on a memkv with two devices.

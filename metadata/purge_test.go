@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/hmcfs/hmcfs/metadata"
-	"github.com/hmcfs/hmcfs/metadata/faulty"
-	"github.com/hmcfs/hmcfs/metadata/memkv"
+	"github.com/hmcfs/hmcfs/tests/fault/metadata/faulty"
+	"github.com/hmcfs/hmcfs/tests/memkv"
 )
 
 // TestPurgeAtOpen lets the removal of a large file's records fail at each

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/hmcfs/hmcfs/metadata"
-	"github.com/hmcfs/hmcfs/metadata/memkv"
+	"github.com/hmcfs/hmcfs/tests/memkv"
 )
 
 // newFiles makes n files for Put, with numbers of their own.

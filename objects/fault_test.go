@@ -7,13 +7,13 @@ import (
 	"testing"
 
 	"github.com/hmcfs/hmcfs/devices"
-	devfaulty "github.com/hmcfs/hmcfs/devices/faulty"
 	"github.com/hmcfs/hmcfs/devices/sim"
 	"github.com/hmcfs/hmcfs/metadata"
-	metafaulty "github.com/hmcfs/hmcfs/metadata/faulty"
-	"github.com/hmcfs/hmcfs/metadata/memkv"
 	"github.com/hmcfs/hmcfs/objects"
+	devfaulty "github.com/hmcfs/hmcfs/tests/fault/devices/faulty"
+	metafaulty "github.com/hmcfs/hmcfs/tests/fault/metadata/faulty"
 	"github.com/hmcfs/hmcfs/tests/kit"
+	"github.com/hmcfs/hmcfs/tests/memkv"
 	"github.com/hmcfs/hmcfs/transport"
 )
 

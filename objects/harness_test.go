@@ -8,9 +8,9 @@ import (
 	"github.com/hmcfs/hmcfs/devices/arena"
 	"github.com/hmcfs/hmcfs/devices/sim"
 	"github.com/hmcfs/hmcfs/metadata"
-	"github.com/hmcfs/hmcfs/metadata/memkv"
 	"github.com/hmcfs/hmcfs/objects"
 	"github.com/hmcfs/hmcfs/objects/owner"
+	"github.com/hmcfs/hmcfs/tests/memkv"
 	"github.com/hmcfs/hmcfs/transport"
 )
 

@@ -7,12 +7,12 @@ import (
 	"sync/atomic"
 	"testing"
 
-	devfaulty "github.com/hmcfs/hmcfs/devices/faulty"
 	"github.com/hmcfs/hmcfs/metadata"
-	metafaulty "github.com/hmcfs/hmcfs/metadata/faulty"
-	"github.com/hmcfs/hmcfs/metadata/memkv"
 	"github.com/hmcfs/hmcfs/objects"
+	devfaulty "github.com/hmcfs/hmcfs/tests/fault/devices/faulty"
+	metafaulty "github.com/hmcfs/hmcfs/tests/fault/metadata/faulty"
 	"github.com/hmcfs/hmcfs/tests/kit"
+	"github.com/hmcfs/hmcfs/tests/memkv"
 )
 
 // keyedLife is tried with a fault in every place (case C14): keys are

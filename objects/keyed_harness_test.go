@@ -9,13 +9,13 @@ import (
 	"time"
 
 	"github.com/hmcfs/hmcfs/devices"
-	devfaulty "github.com/hmcfs/hmcfs/devices/faulty"
 	"github.com/hmcfs/hmcfs/devices/host"
 	"github.com/hmcfs/hmcfs/devices/sim"
 	"github.com/hmcfs/hmcfs/metadata"
-	"github.com/hmcfs/hmcfs/metadata/memkv"
 	"github.com/hmcfs/hmcfs/objects"
+	devfaulty "github.com/hmcfs/hmcfs/tests/fault/devices/faulty"
 	"github.com/hmcfs/hmcfs/tests/kit"
+	"github.com/hmcfs/hmcfs/tests/memkv"
 	"github.com/hmcfs/hmcfs/transport"
 )
 

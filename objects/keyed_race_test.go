@@ -9,12 +9,12 @@ import (
 	"testing"
 	"time"
 
-	devfaulty "github.com/hmcfs/hmcfs/devices/faulty"
 	"github.com/hmcfs/hmcfs/metadata"
-	metafaulty "github.com/hmcfs/hmcfs/metadata/faulty"
-	"github.com/hmcfs/hmcfs/metadata/memkv"
 	"github.com/hmcfs/hmcfs/objects"
+	devfaulty "github.com/hmcfs/hmcfs/tests/fault/devices/faulty"
+	metafaulty "github.com/hmcfs/hmcfs/tests/fault/metadata/faulty"
 	"github.com/hmcfs/hmcfs/tests/kit"
+	"github.com/hmcfs/hmcfs/tests/memkv"
 )
 
 // TestDropUnderReader drops, or replaces, a key in the middle of a reading: the

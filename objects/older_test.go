@@ -9,10 +9,10 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/devices/arena"
 	"github.com/hmcfs/hmcfs/metadata"
-	"github.com/hmcfs/hmcfs/metadata/faulty"
-	"github.com/hmcfs/hmcfs/metadata/memkv"
 	"github.com/hmcfs/hmcfs/objects"
+	"github.com/hmcfs/hmcfs/tests/fault/metadata/faulty"
 	"github.com/hmcfs/hmcfs/tests/kit"
+	"github.com/hmcfs/hmcfs/tests/memkv"
 )
 
 // older is a host tier and a copy of its records from before its last files.

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/tests/conformance/transporttest"
 	"github.com/hmcfs/hmcfs/transport"
-	"github.com/hmcfs/hmcfs/transport/transporttest"
 )
 
 // TestRandomCopies copies and fills random spans of all kinds of places, and

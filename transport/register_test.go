@@ -13,11 +13,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hmcfs/hmcfs/devices"
-	"github.com/hmcfs/hmcfs/devices/faulty"
 	"github.com/hmcfs/hmcfs/devices/sim"
+	"github.com/hmcfs/hmcfs/tests/conformance/transporttest"
+	"github.com/hmcfs/hmcfs/tests/fault/devices/faulty"
 	"github.com/hmcfs/hmcfs/tests/kit"
 	"github.com/hmcfs/hmcfs/transport"
-	"github.com/hmcfs/hmcfs/transport/transporttest"
 )
 
 // pinnedChunk makes the conformance list long enough for devices to register.

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/hmcfs/hmcfs/devices"
-	"github.com/hmcfs/hmcfs/devices/devicetest"
+	"github.com/hmcfs/hmcfs/tests/conformance/devicetest"
 )
 
 func TestConformance(t *testing.T) {

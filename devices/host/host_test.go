@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hmcfs/hmcfs/devices"
-	"github.com/hmcfs/hmcfs/devices/devicetest"
+	"github.com/hmcfs/hmcfs/tests/conformance/devicetest"
 )
 
 func TestConformance(t *testing.T) {

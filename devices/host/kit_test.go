@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hmcfs/hmcfs/devices"
-	"github.com/hmcfs/hmcfs/devices/devicetest"
+	"github.com/hmcfs/hmcfs/tests/conformance/devicetest"
 )
 
 // mounted skips a test where tmpfs can't be mounted.

@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/hmcfs/hmcfs/devices"
-	"github.com/hmcfs/hmcfs/devices/devicetest"
 	"github.com/hmcfs/hmcfs/devices/internal/moves"
+	"github.com/hmcfs/hmcfs/tests/conformance/devicetest"
 )
 
 func TestConformance(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/hmcfs/hmcfs/devices"
-	"github.com/hmcfs/hmcfs/devices/devicetest"
+	"github.com/hmcfs/hmcfs/tests/conformance/devicetest"
 )
 
 func open(t testing.TB, text string) devices.Device {

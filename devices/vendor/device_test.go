@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/hmcfs/hmcfs/devices"
-	"github.com/hmcfs/hmcfs/devices/devicetest"
+	"github.com/hmcfs/hmcfs/tests/conformance/devicetest"
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 

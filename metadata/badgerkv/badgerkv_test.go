@@ -10,7 +10,7 @@ import (
 
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/metadata/badgerkv"
-	"github.com/hmcfs/hmcfs/metadata/kvtest"
+	"github.com/hmcfs/hmcfs/tests/conformance/kvtest"
 )
 
 func open(t *testing.T, dir string) *badgerkv.KV {

@@ -18,26 +18,26 @@ import (
 
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/metadata/coord"
-	"github.com/hmcfs/hmcfs/metadata/coord/memory"
 	"github.com/hmcfs/hmcfs/metadata/keyindex"
 	"github.com/hmcfs/hmcfs/metadata/members"
+	"github.com/hmcfs/hmcfs/tests/memcoord"
 )
 
 // node is a member with an index.
 type node struct {
 	*keyindex.Registry
 	t       *testing.T
-	client  *memory.Client
+	client  *memcoord.Client
 	members *members.Members
 }
 
 // join has a node join that leaves with the test.
-func join(t *testing.T, s *memory.Server, name string) *node {
+func join(t *testing.T, s *memcoord.Server, name string) *node {
 	t.Helper()
 	return joinLogged(t, s, name, nil)
 }
 
-func joinLogged(t *testing.T, s *memory.Server, name string, log *zap.Logger) *node {
+func joinLogged(t *testing.T, s *memcoord.Server, name string, log *zap.Logger) *node {
 	t.Helper()
 	n := &node{t: t, client: s.Client()}
 	var err error
@@ -123,7 +123,7 @@ func (n *node) is(want keyindex.State) {
 
 func TestClaimAndRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := memory.NewServer(memory.Options{})
+		s := memcoord.NewServer(memcoord.Options{})
 		a, b := join(t, s, "a"), join(t, s, "b")
 		a.gets([]string{"x", "y"}, "x", "y")
 		a.gets([]string{"x"}, "x")
@@ -153,7 +153,7 @@ func TestClaimAndRelease(t *testing.T) {
 
 func TestList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := memory.NewServer(memory.Options{})
+		s := memcoord.NewServer(memcoord.Options{})
 		a, b := join(t, s, "a"), join(t, s, "b")
 		a.claim("k1", "k3", "k5")
 		b.claim("k2", "k4")
@@ -181,7 +181,7 @@ func TestList(t *testing.T) {
 // it is back; of two nodes that have set one key meanwhile, one has it alone.
 func TestAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := memory.NewServer(memory.Options{})
+		s := memcoord.NewServer(memcoord.Options{})
 		a, b := join(t, s, "a"), join(t, s, "b")
 		a.claim("before")
 		a.client.SetCut(true)
@@ -231,7 +231,7 @@ func TestAway(t *testing.T) {
 // is not settled the service is asked again soon, and is told when it can be.
 func TestUnsettled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := memory.NewServer(memory.Options{})
+		s := memcoord.NewServer(memcoord.Options{})
 		a, b := join(t, s, "a"), join(t, s, "b")
 		a.claim("z")
 		b.claim("x")
@@ -257,7 +257,7 @@ func TestUnsettled(t *testing.T) {
 // the clerk comes in between: it takes none of them for one in use.
 func TestManyWhileAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := memory.NewServer(memory.Options{})
+		s := memcoord.NewServer(memcoord.Options{})
 		a := join(t, s, "a")
 		keys := make([]string, 2000)
 		for i := range keys {
@@ -279,7 +279,7 @@ func TestReleaseWhileAway(t *testing.T) {
 	for name, pause := range map[string]time.Duration{"short": time.Second, "long": time.Minute} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := memory.NewServer(memory.Options{})
+				s := memcoord.NewServer(memcoord.Options{})
 				a, b := join(t, s, "a"), join(t, s, "b")
 				a.claim("x", "y")
 				a.client.SetCut(true)
@@ -301,7 +301,7 @@ func TestReleaseWhileAway(t *testing.T) {
 // answer is not granted from memory: another node may have it by then.
 func TestClaimAgainWhileAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := memory.NewServer(memory.Options{})
+		s := memcoord.NewServer(memcoord.Options{})
 		a, b := join(t, s, "a"), join(t, s, "b")
 		a.claim("x", "y")
 		a.client.SetCut(true)
@@ -321,14 +321,14 @@ func TestClaimAgainWhileAway(t *testing.T) {
 
 // TestDown: the service stops and starts again, or has lost everything.
 func TestDown(t *testing.T) {
-	for name, harm := range map[string]func(s *memory.Server){
-		"stopped": func(s *memory.Server) {
+	for name, harm := range map[string]func(s *memcoord.Server){
+		"stopped": func(s *memcoord.Server) {
 			s.SetDown(true)
 			pass(time.Hour)
 			s.SetDown(false)
 		},
-		"wiped": func(s *memory.Server) { s.Wipe() },
-		"stopped and wiped": func(s *memory.Server) {
+		"wiped": func(s *memcoord.Server) { s.Wipe() },
+		"stopped and wiped": func(s *memcoord.Server) {
 			s.SetDown(true)
 			pass(5 * time.Second)
 			s.Wipe()
@@ -337,7 +337,7 @@ func TestDown(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := memory.NewServer(memory.Options{})
+				s := memcoord.NewServer(memcoord.Options{})
 				a, b := join(t, s, "a"), join(t, s, "b")
 				a.claim("x")
 				harm(s)
@@ -353,7 +353,7 @@ func TestDown(t *testing.T) {
 // TestEmptied: somebody removes the keys in the service by hand.
 func TestEmptied(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := memory.NewServer(memory.Options{})
+		s := memcoord.NewServer(memcoord.Options{})
 		a, b := join(t, s, "a"), join(t, s, "b")
 		a.claim("x", "y")
 		if _, err := b.client.Delete(t.Context(), []coord.Entry{{Name: "keys/x"}, {Name: "keys/y"}}); err != nil {
@@ -369,7 +369,7 @@ func TestEmptied(t *testing.T) {
 // TestDeath: with its node a key is free.
 func TestDeath(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := memory.NewServer(memory.Options{})
+		s := memcoord.NewServer(memcoord.Options{})
 		a, b := join(t, s, "a"), join(t, s, "b")
 		a.claim("x")
 		a.client.Kill()
@@ -382,7 +382,7 @@ func TestDeath(t *testing.T) {
 // is in no list, and what comes behind it is.
 func TestStrange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := memory.NewServer(memory.Options{})
+		s := memcoord.NewServer(memcoord.Options{})
 		a, b := join(t, s, "a"), join(t, s, "b")
 		var strange []coord.Entry
 		for i, value := range []string{"", "a", "a 5 6", "a b", " 5", "a/b 5", string(make([]byte, 1000))} {
@@ -411,7 +411,7 @@ func TestStrange(t *testing.T) {
 // once, however often it is found.
 func TestStrangeOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := memory.NewServer(memory.Options{})
+		s := memcoord.NewServer(memcoord.Options{})
 		core, told := observer.New(zap.WarnLevel)
 		a := joinLogged(t, s, "a", zap.New(core))
 		name := "keys/" + strings.Repeat("k", metadata.MaxKey)
@@ -460,7 +460,7 @@ func TestWatch(t *testing.T) {
 	for name, keys := range map[string][]string{"few": {"w-1", "w-3"}, "many": many} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := memory.NewServer(memory.Options{})
+				s := memcoord.NewServer(memcoord.Options{})
 				a, b := join(t, s, "a"), join(t, s, "b")
 				b.claim("w-1")
 				w, err := a.Watch(t.Context(), keyindex.Keys, keys)
@@ -491,7 +491,7 @@ func TestWatch(t *testing.T) {
 // TestWatchEmptyHands: a watch that nobody reads, and one that can't begin.
 func TestWatchEmptyHands(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := memory.NewServer(memory.Options{})
+		s := memcoord.NewServer(memcoord.Options{})
 		a, b := join(t, s, "a"), join(t, s, "b")
 		w, err := a.Watch(t.Context(), keyindex.Keys, []string{"x", "y"})
 		if err != nil {
@@ -511,7 +511,7 @@ func TestWatchEmptyHands(t *testing.T) {
 // has a key that another one has, and at last nobody has any.
 func TestContest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := memory.NewServer(memory.Options{})
+		s := memcoord.NewServer(memcoord.Options{})
 		o := &owners{t: t, of: map[string]string{}}
 		var users sync.WaitGroup
 		var nodes []*node
@@ -569,7 +569,7 @@ func (o *owners) own(name string, keys []string) {
 // at last the service and the nodes agree.
 func TestContestAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := memory.NewServer(memory.Options{})
+		s := memcoord.NewServer(memcoord.Options{})
 		rng := rand.New(rand.NewPCG(1, 2))
 		nodes := []*node{join(t, s, "n1"), join(t, s, "n2")}
 		used := []map[string]bool{{}, {}}

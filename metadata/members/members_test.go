@@ -11,14 +11,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hmcfs/hmcfs/metadata/coord"
-	"github.com/hmcfs/hmcfs/metadata/coord/memory"
 	"github.com/hmcfs/hmcfs/metadata/members"
+	"github.com/hmcfs/hmcfs/tests/memcoord"
 )
 
 // node is a member with its way to the service, and what it was told.
 type node struct {
 	*members.Members
-	client *memory.Client
+	client *memcoord.Client
 
 	mu     sync.Mutex
 	events []members.Event
@@ -35,7 +35,7 @@ func record(name string) members.Record {
 }
 
 // join has a node join that leaves with the test.
-func join(t *testing.T, s *memory.Server, self members.Record) *node {
+func join(t *testing.T, s *memcoord.Server, self members.Record) *node {
 	t.Helper()
 	n := &node{client: s.Client()}
 	var err error
@@ -100,7 +100,7 @@ func (n *node) kinds() []string {
 
 func TestJoinAndLeave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := memory.NewServer(memory.Options{})
+		s := memcoord.NewServer(memcoord.Options{})
 		a := join(t, s, record("a"))
 		b := join(t, s, record("b"))
 		sees(t, a, "b")
@@ -123,7 +123,7 @@ func TestJoinAndLeave(t *testing.T) {
 // the time, to all nodes, also to one that joins meanwhile, until it is back.
 func TestDeath(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := memory.NewServer(memory.Options{})
+		s := memcoord.NewServer(memcoord.Options{})
 		a, b := join(t, s, record("a")), join(t, s, record("b"))
 		before := b.Self().Epoch
 		b.client.SetCut(true)
@@ -149,7 +149,7 @@ func TestDeath(t *testing.T) {
 // has ended while it was cut off itself.
 func TestDeathUnseen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := memory.NewServer(memory.Options{})
+		s := memcoord.NewServer(memcoord.Options{})
 		a, b, c := join(t, s, record("a")), join(t, s, record("b")), join(t, s, record("c"))
 		a.client.SetCut(true)
 		c.client.Kill()
@@ -167,7 +167,7 @@ func TestDeathUnseen(t *testing.T) {
 // TestForget has an operator decide that a node that died does not come back.
 func TestForget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := memory.NewServer(memory.Options{})
+		s := memcoord.NewServer(memcoord.Options{})
 		a, b, c := join(t, s, record("a")), join(t, s, record("b")), join(t, s, record("c"))
 		if err := a.Forget(t.Context(), "b"); !errors.Is(err, members.ErrPresent) {
 			t.Errorf("a node that is there: %v", err)
@@ -206,7 +206,7 @@ func lapsed(t *testing.T, v members.View, name members.Name, want bool) {
 
 func TestKilledNodeComesBackAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := memory.NewServer(memory.Options{})
+		s := memcoord.NewServer(memcoord.Options{})
 		a := join(t, s, record("a"))
 		b := join(t, s, record("b"))
 		old := b.Self()
@@ -225,7 +225,7 @@ func TestKilledNodeComesBackAtOnce(t *testing.T) {
 
 func TestDuplicateName(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := memory.NewServer(memory.Options{})
+		s := memcoord.NewServer(memcoord.Options{})
 		a := join(t, s, record("a"))
 		other := record("a")
 		other.ID = "another"

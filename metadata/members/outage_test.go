@@ -13,8 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hmcfs/hmcfs/metadata/coord"
-	"github.com/hmcfs/hmcfs/metadata/coord/memory"
 	"github.com/hmcfs/hmcfs/metadata/members"
+	"github.com/hmcfs/hmcfs/tests/memcoord"
 )
 
 // told fails the test if a node was not told just this.
@@ -50,7 +50,7 @@ func TestServiceAway(t *testing.T) {
 	for name, away := range map[string]time.Duration{"shorter than a lease": 6 * time.Second, "longer": time.Hour} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := memory.NewServer(memory.Options{})
+				s := memcoord.NewServer(memcoord.Options{})
 				a, b := join(t, s, record("a")), join(t, s, record("b"))
 				a.told(t, "joined b")
 				epoch, before := a.Self().Epoch, time.Now()
@@ -87,7 +87,7 @@ func TestServiceAway(t *testing.T) {
 // TestLeaseLostWhileCut has a node come back that the others took for dead.
 func TestLeaseLostWhileCut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := memory.NewServer(memory.Options{})
+		s := memcoord.NewServer(memcoord.Options{})
 		a, b := join(t, s, record("a")), join(t, s, record("b"))
 		old, epoch, changed := b.Lease()
 		b.client.SetCut(true)
@@ -118,7 +118,7 @@ func TestLeaseLostWhileCut(t *testing.T) {
 
 func TestServiceWiped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := memory.NewServer(memory.Options{})
+		s := memcoord.NewServer(memcoord.Options{})
 		a, b, c := join(t, s, record("a")), join(t, s, record("b")), join(t, s, record("c"))
 		old := leaseOf(t, a)
 		s.Wipe()
@@ -142,7 +142,7 @@ func TestServiceWiped(t *testing.T) {
 // TestRecordRemoved has somebody remove a node's record by hand.
 func TestRecordRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := memory.NewServer(memory.Options{})
+		s := memcoord.NewServer(memcoord.Options{})
 		a, b := join(t, s, record("a")), join(t, s, record("b"))
 		l := leaseOf(t, b)
 		if _, err := s.Client().Delete(t.Context(), []coord.Entry{{Name: "nodes/b"}}); err != nil {
@@ -163,7 +163,7 @@ func TestRecordRemoved(t *testing.T) {
 // beside it, and remove it.
 func TestRecordOverwritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := memory.NewServer(memory.Options{})
+		s := memcoord.NewServer(memcoord.Options{})
 		a, b := join(t, s, record("a")), join(t, s, record("b"))
 		c := s.Client()
 		e, err := c.Get(t.Context(), "nodes/b")
@@ -193,7 +193,7 @@ func TestRecordOverwritten(t *testing.T) {
 // lives: the older one gives way, and comes back when the other one has gone.
 func TestSuperseded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := memory.NewServer(memory.Options{})
+		s := memcoord.NewServer(memcoord.Options{})
 		old := join(t, s, record("a"))
 		newer := join(t, s, record("a"))
 		pass(time.Minute)
@@ -226,7 +226,7 @@ func (u *unmarkable) Replace(ctx context.Context, entries []coord.Entry, l coord
 // is cut off.
 func TestLeaveBesideNewer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := memory.NewServer(memory.Options{})
+		s := memcoord.NewServer(memcoord.Options{})
 		b, service := join(t, s, record("b")), &unmarkable{Service: s.Client()}
 		old, err := members.Join(t.Context(), members.Options{Service: service, Self: record("a")})
 		if err != nil {
@@ -247,7 +247,7 @@ func TestLeaveBesideNewer(t *testing.T) {
 
 func TestHistoryForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := memory.NewServer(memory.Options{})
+		s := memcoord.NewServer(memcoord.Options{})
 		a := join(t, s, record("a"))
 		gone := join(t, s, record("gone"))
 		a.client.SetCut(true)
@@ -263,7 +263,7 @@ func TestHistoryForgotten(t *testing.T) {
 
 func TestUpdate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := memory.NewServer(memory.Options{})
+		s := memcoord.NewServer(memcoord.Options{})
 		a, b := join(t, s, record("a")), join(t, s, record("b"))
 		grow := func(r *members.Record) {
 			r.Devices = append(r.Devices, members.Device{Name: "sim" + strconv.Itoa(len(r.Devices))})
@@ -296,17 +296,17 @@ func TestUpdate(t *testing.T) {
 
 func TestJoinRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := memory.NewServer(memory.Options{})
+		s := memcoord.NewServer(memcoord.Options{})
 		join(t, s, record("a"))
 		for name, c := range map[string]struct {
-			prepare func(c *memory.Client, o *members.Options)
+			prepare func(c *memcoord.Client, o *members.Options)
 			want    error
 		}{
-			"away":    {func(c *memory.Client, _ *members.Options) { c.SetCut(true) }, coord.ErrUnavailable},
-			"name":    {func(_ *memory.Client, o *members.Options) { o.Self.Name = "a/b" }, members.ErrName},
-			"no ID":   {func(_ *memory.Client, o *members.Options) { o.Self = members.Record{Name: "a"} }, members.ErrTaken},
-			"closed":  {func(c *memory.Client, _ *members.Options) { _ = c.Close() }, coord.ErrClosed},
-			"options": {func(_ *memory.Client, o *members.Options) { o.TTL, o.Self.Name = time.Millisecond, "" }, members.ErrName},
+			"away":    {func(c *memcoord.Client, _ *members.Options) { c.SetCut(true) }, coord.ErrUnavailable},
+			"name":    {func(_ *memcoord.Client, o *members.Options) { o.Self.Name = "a/b" }, members.ErrName},
+			"no ID":   {func(_ *memcoord.Client, o *members.Options) { o.Self = members.Record{Name: "a"} }, members.ErrTaken},
+			"closed":  {func(c *memcoord.Client, _ *members.Options) { _ = c.Close() }, coord.ErrClosed},
+			"options": {func(_ *memcoord.Client, o *members.Options) { o.TTL, o.Self.Name = time.Millisecond, "" }, members.ErrName},
 		} {
 			o := members.Options{Service: s.Client(), Self: record("b")}
 			client := s.Client()
@@ -341,7 +341,7 @@ func sameRank(t *testing.T) (a, b string) {
 func TestSameRank(t *testing.T) {
 	one, two := sameRank(t)
 	synctest.Test(t, func(t *testing.T) {
-		s := memory.NewServer(memory.Options{})
+		s := memcoord.NewServer(memcoord.Options{})
 		a := join(t, s, record(one))
 		_, err := members.Join(t.Context(), members.Options{Service: s.Client(), Self: record(two)})
 		if !errors.Is(err, members.ErrTaken) {
@@ -361,7 +361,7 @@ func TestSameRank(t *testing.T) {
 
 // lister counts the lists that go through it.
 type lister struct {
-	*memory.Client
+	*memcoord.Client
 	lists atomic.Int32
 }
 
@@ -374,7 +374,7 @@ func (l *lister) List(ctx context.Context, prefix, after string, limit int) ([]c
 // again, which with many nodes is much.
 func TestResume(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := memory.NewServer(memory.Options{})
+		s := memcoord.NewServer(memcoord.Options{})
 		way := &lister{Client: s.Client()}
 		a, err := members.Join(t.Context(), members.Options{Service: way, Self: record("a")})
 		if err != nil {

@@ -15,9 +15,9 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/hmcfs/hmcfs/metadata/coord"
-	"github.com/hmcfs/hmcfs/metadata/coord/memory"
 	"github.com/hmcfs/hmcfs/metadata/members"
 	"github.com/hmcfs/hmcfs/tests/kit"
+	"github.com/hmcfs/hmcfs/tests/memcoord"
 )
 
 // puts has the service have a value, whatever was there.
@@ -53,7 +53,7 @@ func TestAltered(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := memory.NewServer(memory.Options{})
+				s := memcoord.NewServer(memcoord.Options{})
 				a, b := join(t, s, record("a")), join(t, s, record("b"))
 				r := b.Self()
 				value := alter(&r)
@@ -97,7 +97,7 @@ func TestAddressesOfRecords(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := memory.NewServer(memory.Options{})
+				s := memcoord.NewServer(memcoord.Options{})
 				self := record("a")
 				self.Addresses = c.self
 				a := join(t, s, self)
@@ -127,7 +127,7 @@ func TestAddressesOfRecords(t *testing.T) {
 // they are removed. What can't be read is told once.
 func TestManyRecords(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := memory.NewServer(memory.Options{})
+		s := memcoord.NewServer(memcoord.Options{})
 		core, told := observer.New(zap.WarnLevel)
 		client := s.Client()
 		a, err := members.Join(t.Context(), members.Options{Service: client, Self: record("a"), Logger: zap.New(core)})
@@ -198,7 +198,7 @@ func shortTexts(t *testing.T, lines []observer.LoggedEntry) {
 // memory is kept for what is gone.
 func TestRecordsGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := memory.NewServer(memory.Options{History: 1})
+		s := memcoord.NewServer(memcoord.Options{History: 1})
 		a, client := join(t, s, record("a")), s.Client()
 		inUse := func() int64 {
 			synctest.Wait()

@@ -7,9 +7,9 @@ import (
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/objects"
 	"github.com/hmcfs/hmcfs/objects/cluster"
-	"github.com/hmcfs/hmcfs/objects/cluster/clustertest"
+	"github.com/hmcfs/hmcfs/tests/clustertest"
+	"github.com/hmcfs/hmcfs/tests/conformance/treetest"
 	"github.com/hmcfs/hmcfs/tests/kit"
-	"github.com/hmcfs/hmcfs/tests/treetest"
 )
 
 // TestOneTree holds a store, a mesh of that node alone, and the same store through the

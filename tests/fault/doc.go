@@ -1,5 +1,5 @@
 // Package fault decides which operations of a wrapped thing go wrong. The
-// wrappers (devices/faulty, metadata/faulty, …) ask an Injector before each
+// wrappers (devices/faulty, metadata/faulty and fabric/faulty below it) ask an Injector before each
 // operation and return the error that it gives.
 //
 // A Rule is an effect with the matchers that must all let an operation

@@ -29,7 +29,7 @@ func (s *suite) deviceChecks(ctx context.Context) {
 	}
 }
 
-// conformance runs the suite of devices/devicetest on the device.
+// conformance runs the suite of tests/conformance/devicetest on the device.
 func (s *suite) conformance(ctx context.Context) (string, error) {
 	const size = 64 * devices.MiB
 	cmd := s.tool(ctx, "conformance", "-test.v", "-test.timeout=2m")

@@ -3,5 +3,5 @@
 // may be skipped.
 //
 // It is imported by _test.go files, by the fault wrappers and by the
-// conformance suites, never by code that is shipped.
+// conformance suites, never by shipped code.
 package kit

@@ -12,7 +12,7 @@ import (
 // test that is a package.
 func (f *File) library() bool {
 	_, layer := below()[f.layer()]
-	return layer && f.layer() != "cmd" && !f.Test && !testSupport(f.Dir)
+	return layer && f.layer() != "cmd" && !f.Test
 }
 
 // checkInit finds init functions: nothing happens before main.
@@ -188,7 +188,7 @@ func checkZapGlobals(t *Tree) []Offence {
 // may look at texts: that is how they check what a person reads.
 func checkErrorText(t *Tree) []Offence {
 	return t.each(func(f *File) []Offence {
-		if f.Test || f.layer() == "tests" || testSupport(f.Dir) {
+		if f.Test || f.layer() == "tests" {
 			return nil
 		}
 		var out []Offence
@@ -246,7 +246,7 @@ func searches(fun ast.Expr) bool {
 // checkSleep finds tests that sleep instead of waiting for something.
 func checkSleep(t *Tree) []Offence {
 	return t.each(func(f *File) []Offence {
-		if !f.Test && f.layer() != "tests" && !testSupport(f.Dir) || within(f.Dir, "tests/kit") {
+		if !f.Test && f.layer() != "tests" || within(f.Dir, "tests/kit") {
 			return nil
 		}
 		var out []Offence

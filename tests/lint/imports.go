@@ -90,8 +90,8 @@ func siblings() map[string][]string {
 	return map[string][]string{
 		"devices":        {"host", "sim", "opencl", "cuda", "vendor"},
 		"transport":      {"tcp", "shm", "ucx"},
-		"metadata":       {"badgerkv", "memkv"},
-		"metadata/coord": {"etcd", "memory"},
+		"metadata":       {"badgerkv"},
+		"metadata/coord": {"etcd"},
 	}
 }
 
@@ -167,7 +167,7 @@ func transportLevel(dir string) (level int, of string) {
 // that have no level.
 func checkTransport(t *Tree) []Offence {
 	return t.each(func(f *File) []Offence {
-		if f.Test || f.layer() != "transport" || testSupport(f.Dir) || testSupport(path.Dir(f.Dir)) {
+		if f.Test || f.layer() != "transport" {
 			return nil
 		}
 		level, own := transportLevel(f.Dir)
@@ -189,26 +189,16 @@ func checkTransport(t *Tree) []Offence {
 	})
 }
 
-// testSupport says whether a folder holds a package that only tests use: a
-// fault wrapper or a conformance suite.
-func testSupport(dir string) bool {
-	switch path.Base(dir) {
-	case "faulty", "devicetest", "transporttest", "commtest", "domaintest", "fabrictest", "kvtest", "coordtest", "heterotest", "clustertest":
-		return true
-	}
-	return false
-}
-
 // checkTestOnly finds product code that imports what is made for tests.
 func checkTestOnly(t *Tree) []Offence {
 	return t.each(func(f *File) []Offence {
-		if f.Test || f.layer() == "tests" || testSupport(f.Dir) {
+		if f.Test || f.layer() == "tests" {
 			return nil
 		}
 		var out []Offence
 		for _, i := range f.imports() {
 			dir, ours := i.ours()
-			if ours && (layerOf(dir) == "tests" || testSupport(dir)) {
+			if ours && layerOf(dir) == "tests" {
 				out = append(out, f.offence(i.Pos, "%s is for tests only", dir))
 			}
 			if i.Path == "testing" || i.within("testing") {
@@ -247,7 +237,7 @@ func checkShipped(t *Tree) []Offence {
 			way := reached[todo[0]] + " → " + e.to
 			reached[e.to] = way
 			todo = append(todo, e.to)
-			if layerOf(e.to) == "tests" || testSupport(e.to) {
+			if layerOf(e.to) == "tests" {
 				e.from.Text = "the binary reaches " + way
 				out = append(out, e.from)
 			}

@@ -78,7 +78,7 @@ func TestBinaryDependencies(t *testing.T) {
 		if p.ImportPath == "testing" {
 			t.Errorf("the binary is linked with the package testing")
 		}
-		if dir, ok := (Import{Path: p.ImportPath}).ours(); ok && (layerOf(dir) == "tests" || testSupport(dir)) {
+		if dir, ok := (Import{Path: p.ImportPath}).ours(); ok && layerOf(dir) == "tests" {
 			t.Errorf("the binary is linked with %s, which is for tests only", dir)
 		}
 	}

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/hmcfs/hmcfs/devices"
-	"github.com/hmcfs/hmcfs/devices/faulty"
 	"github.com/hmcfs/hmcfs/tests/fault"
+	"github.com/hmcfs/hmcfs/tests/fault/devices/faulty"
 )
 
 // faultsEnv names the file with the faults of the daemon's devices. The

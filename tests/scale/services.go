@@ -5,14 +5,14 @@ import (
 
 	"github.com/hmcfs/hmcfs/metadata/coord"
 	"github.com/hmcfs/hmcfs/metadata/coord/etcd"
-	"github.com/hmcfs/hmcfs/metadata/coord/memory"
 	"github.com/hmcfs/hmcfs/tests/etcdkit"
+	"github.com/hmcfs/hmcfs/tests/memcoord"
 )
 
 // simulated is a service in this process: its network takes no time.
-type simulated struct{ *memory.Server }
+type simulated struct{ *memcoord.Server }
 
-func newSimulated() simulated { return simulated{memory.NewServer(memory.Options{})} }
+func newSimulated() simulated { return simulated{memcoord.NewServer(memcoord.Options{})} }
 
 func (s simulated) client(context.Context) (coord.Service, error) { return s.Client(), nil }
 

@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"github.com/hmcfs/hmcfs/devices"
-	"github.com/hmcfs/hmcfs/devices/devicetest"
 	"github.com/hmcfs/hmcfs/devices/elem"
-	"github.com/hmcfs/hmcfs/devices/faulty"
 	"github.com/hmcfs/hmcfs/devices/sim"
+	"github.com/hmcfs/hmcfs/tests/conformance/devicetest"
+	"github.com/hmcfs/hmcfs/tests/fault/devices/faulty"
 	"github.com/hmcfs/hmcfs/tests/kit"
 	"github.com/hmcfs/hmcfs/transport"
 	"github.com/hmcfs/hmcfs/transport/collective/fabric"

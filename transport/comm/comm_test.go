@@ -4,11 +4,11 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/hmcfs/hmcfs/tests/conformance/commtest"
 	"github.com/hmcfs/hmcfs/tests/kit"
 	"github.com/hmcfs/hmcfs/transport"
 	"github.com/hmcfs/hmcfs/transport/comm"
 	"github.com/hmcfs/hmcfs/transport/control"
-	"github.com/hmcfs/hmcfs/transport/transporttest/commtest"
 )
 
 func loopback(testing.TB) control.Address {

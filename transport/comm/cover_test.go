@@ -11,11 +11,11 @@ import (
 	"testing"
 
 	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/tests/conformance/commtest"
 	"github.com/hmcfs/hmcfs/tests/kit"
 	"github.com/hmcfs/hmcfs/transport"
 	"github.com/hmcfs/hmcfs/transport/comm"
 	"github.com/hmcfs/hmcfs/transport/control"
-	"github.com/hmcfs/hmcfs/transport/transporttest/commtest"
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 

@@ -3,8 +3,8 @@ package comm_test
 import (
 	"testing"
 
+	"github.com/hmcfs/hmcfs/tests/conformance/commtest"
 	"github.com/hmcfs/hmcfs/transport/comm"
-	"github.com/hmcfs/hmcfs/transport/transporttest/commtest"
 )
 
 func TestConformanceTLS(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/hmcfs/hmcfs/devices"
-	"github.com/hmcfs/hmcfs/transport/transporttest"
+	"github.com/hmcfs/hmcfs/tests/conformance/transporttest"
 )
 
 // median is that of some times.

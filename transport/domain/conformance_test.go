@@ -4,11 +4,11 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/hmcfs/hmcfs/tests/conformance/commtest"
+	"github.com/hmcfs/hmcfs/tests/conformance/domaintest"
 	"github.com/hmcfs/hmcfs/tests/kit"
 	"github.com/hmcfs/hmcfs/transport/comm"
 	"github.com/hmcfs/hmcfs/transport/control"
-	"github.com/hmcfs/hmcfs/transport/transporttest/commtest"
-	"github.com/hmcfs/hmcfs/transport/transporttest/domaintest"
 )
 
 func loopback(testing.TB) control.Address {

@@ -4,8 +4,8 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/hmcfs/hmcfs/tests/conformance/transporttest"
 	"github.com/hmcfs/hmcfs/tests/kit"
-	"github.com/hmcfs/hmcfs/transport/transporttest"
 )
 
 // TestMoreThan2GiB is the largest size of the contract's first case, 2^31 + 1

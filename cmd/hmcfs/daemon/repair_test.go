@@ -13,8 +13,8 @@ import (
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/place"
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/metadata/badgerkv"
-	"github.com/hmcfs/hmcfs/metadata/memkv"
 	"github.com/hmcfs/hmcfs/objects/adminapi"
+	"github.com/hmcfs/hmcfs/tests/memkv"
 )
 
 // cut removes the first record of a kind whose value holds a text.

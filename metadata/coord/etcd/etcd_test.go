@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"github.com/hmcfs/hmcfs/metadata/coord"
-	"github.com/hmcfs/hmcfs/metadata/coord/coordtest"
 	"github.com/hmcfs/hmcfs/metadata/coord/etcd"
+	"github.com/hmcfs/hmcfs/tests/conformance/coordtest"
 	"github.com/hmcfs/hmcfs/tests/etcdkit"
 )
 

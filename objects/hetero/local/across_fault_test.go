@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/hmcfs/hmcfs/devices"
-	"github.com/hmcfs/hmcfs/objects/cluster/clustertest"
 	"github.com/hmcfs/hmcfs/objects/hetero"
-	"github.com/hmcfs/hmcfs/objects/hetero/heterotest"
+	"github.com/hmcfs/hmcfs/tests/clustertest"
+	"github.com/hmcfs/hmcfs/tests/conformance/heterotest"
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 

@@ -9,15 +9,15 @@ import (
 	"time"
 
 	"github.com/hmcfs/hmcfs/metadata/coord"
-	coordmem "github.com/hmcfs/hmcfs/metadata/coord/memory"
 	"github.com/hmcfs/hmcfs/metadata/keyindex"
 	"github.com/hmcfs/hmcfs/metadata/members"
 	"github.com/hmcfs/hmcfs/objects"
 	"github.com/hmcfs/hmcfs/objects/cluster"
-	"github.com/hmcfs/hmcfs/objects/cluster/clustertest"
 	"github.com/hmcfs/hmcfs/objects/hetero"
-	"github.com/hmcfs/hmcfs/objects/hetero/heterotest"
+	"github.com/hmcfs/hmcfs/tests/clustertest"
+	"github.com/hmcfs/hmcfs/tests/conformance/heterotest"
 	"github.com/hmcfs/hmcfs/tests/kit"
+	coordmem "github.com/hmcfs/hmcfs/tests/memcoord"
 )
 
 // answers are the results of the operations on keys, in the words that

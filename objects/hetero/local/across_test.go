@@ -10,14 +10,14 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/devices/sim"
 	"github.com/hmcfs/hmcfs/metadata/coord"
-	coordmem "github.com/hmcfs/hmcfs/metadata/coord/memory"
 	"github.com/hmcfs/hmcfs/metadata/keyindex"
 	"github.com/hmcfs/hmcfs/metadata/members"
 	"github.com/hmcfs/hmcfs/objects/cluster"
-	"github.com/hmcfs/hmcfs/objects/cluster/clustertest"
-	"github.com/hmcfs/hmcfs/objects/hetero/heterotest"
 	"github.com/hmcfs/hmcfs/objects/hetero/local"
+	"github.com/hmcfs/hmcfs/tests/clustertest"
+	"github.com/hmcfs/hmcfs/tests/conformance/heterotest"
 	"github.com/hmcfs/hmcfs/tests/kit"
+	coordmem "github.com/hmcfs/hmcfs/tests/memcoord"
 )
 
 // across is a world of several nodes: each client is at the next one, so that

@@ -11,7 +11,7 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/devices/sim"
 	"github.com/hmcfs/hmcfs/objects/hetero"
-	"github.com/hmcfs/hmcfs/objects/hetero/heterotest"
+	"github.com/hmcfs/hmcfs/tests/conformance/heterotest"
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 

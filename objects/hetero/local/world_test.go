@@ -9,12 +9,12 @@ import (
 	"github.com/hmcfs/hmcfs/devices/opencl"
 	"github.com/hmcfs/hmcfs/devices/sim"
 	"github.com/hmcfs/hmcfs/metadata"
-	"github.com/hmcfs/hmcfs/metadata/memkv"
 	"github.com/hmcfs/hmcfs/objects"
 	"github.com/hmcfs/hmcfs/objects/hetero"
-	"github.com/hmcfs/hmcfs/objects/hetero/heterotest"
 	"github.com/hmcfs/hmcfs/objects/hetero/local"
+	"github.com/hmcfs/hmcfs/tests/conformance/heterotest"
 	"github.com/hmcfs/hmcfs/tests/kit"
+	"github.com/hmcfs/hmcfs/tests/memkv"
 	"github.com/hmcfs/hmcfs/transport"
 )
 

@@ -9,8 +9,8 @@ import (
 
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/daemon"
 	"github.com/hmcfs/hmcfs/devices"
-	"github.com/hmcfs/hmcfs/devices/devicetest"
 	"github.com/hmcfs/hmcfs/devices/host"
+	"github.com/hmcfs/hmcfs/tests/conformance/devicetest"
 )
 
 // specEnv names the device, such as cuda:0,size=256MiB: with a size, since the

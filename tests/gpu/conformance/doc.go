@@ -1,4 +1,4 @@
-// Package conformance is the suite of devices/devicetest for one real device.
+// Package conformance is the suite of tests/conformance/devicetest for one real device.
 // Its test binary is carried to machines without a toolchain, and needs no
 // mount there.
 //

@@ -1,0 +1,211 @@
+package memcoord
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/hmcfs/hmcfs/metadata/coord"
+)
+
+// Client is one node's way to the service. All below server belongs to the
+// server's lock.
+type Client struct {
+	server  *Server
+	cut     bool
+	closed  bool
+	watches map[*watch]struct{}
+}
+
+var _ coord.Service = (*Client)(nil)
+
+// SetCut cuts the way between this client and the service, or heals it.
+func (c *Client) SetCut(cut bool) {
+	s := c.server
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c.cut = cut
+	if cut {
+		s.breakWatchesLocked(c, coord.ErrUnavailable)
+	}
+	s.tendLocked(c)
+}
+
+// Kill is the death of the client's process, seen when the time of its leases
+// has passed: they end now, and the client answers no more.
+func (c *Client) Kill() {
+	s := c.server
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c.closeLocked()
+	for l := range s.leases {
+		if l.client == c && !l.ended {
+			s.endLeaseLocked(l)
+		}
+		if l.client == c {
+			s.tellLocked(l)
+		}
+	}
+}
+
+// Close ends watches and keeps leases no more; see coord.Service.
+func (c *Client) Close() error {
+	s := c.server
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c.closed {
+		return coord.ErrClosed
+	}
+	c.closeLocked()
+	return nil
+}
+
+// closeLocked has everything of the client's end but its leases.
+//
+// +checklocks:c.server.mu
+func (c *Client) closeLocked() {
+	c.closed = true
+	for w := range c.watches {
+		c.server.endWatchLocked(w, coord.ErrClosed)
+	}
+	c.server.tendLocked(c)
+}
+
+// beginLocked begins a call.
+//
+// +checklocks:c.server.mu
+func (c *Client) beginLocked(ctx context.Context) error {
+	c.server.stats.Calls++
+	switch {
+	case c.closed:
+		return coord.ErrClosed
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case c.cut || c.server.down:
+		return coord.ErrUnavailable
+	case c.server.deny:
+		return coord.ErrDenied
+	}
+	return nil
+}
+
+// leaseOf says which of the service's leases a caller means; false for one
+// that has ended or is of another service.
+func (c *Client) leaseOf(l coord.Lease) (*lease, bool) {
+	if l == nil {
+		return nil, true
+	}
+	own, ok := l.(*lease)
+	if !ok || own.client.server != c.server || own.ended {
+		return nil, false
+	}
+	return own, true
+}
+
+// Create makes entries; see coord.Service.
+func (c *Client) Create(ctx context.Context, entries []coord.Entry, l coord.Lease) ([]coord.Result, error) {
+	s := c.server
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := c.beginLocked(ctx); err != nil {
+		return nil, err
+	}
+	own, alive := c.leaseOf(l)
+	results := make([]coord.Result, len(entries))
+	for i, e := range entries {
+		if !alive {
+			results[i].Err = coord.ErrLease
+			continue
+		}
+		if it, ok := s.values.Get(item{Entry: e}); ok {
+			results[i] = coord.Result{Found: it.Entry, Err: coord.ErrExist}
+			continue
+		}
+		results[i].Revision = s.putLocked(e.Name, slices.Clone(e.Value), own)
+	}
+	return results, nil
+}
+
+// Replace changes entries; see coord.Service.
+func (c *Client) Replace(ctx context.Context, entries []coord.Entry, l coord.Lease) ([]coord.Result, error) {
+	s := c.server
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := c.beginLocked(ctx); err != nil {
+		return nil, err
+	}
+	own, alive := c.leaseOf(l)
+	results := make([]coord.Result, len(entries))
+	for i, e := range entries {
+		it, ok := s.values.Get(item{Entry: e})
+		switch {
+		case !alive:
+			results[i].Err = coord.ErrLease
+		case !ok || it.Revision != e.Revision:
+			results[i].Err = coord.ErrChanged
+		default:
+			results[i].Revision = s.putLocked(e.Name, slices.Clone(e.Value), own)
+		}
+	}
+	return results, nil
+}
+
+// Delete removes entries; see coord.Service.
+func (c *Client) Delete(ctx context.Context, entries []coord.Entry) ([]coord.Result, error) {
+	s := c.server
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := c.beginLocked(ctx); err != nil {
+		return nil, err
+	}
+	results := make([]coord.Result, len(entries))
+	for i, e := range entries {
+		it, ok := s.values.Get(item{Entry: e})
+		switch {
+		case !ok:
+			results[i].Revision = s.revision
+		case e.Revision != 0 && e.Revision != it.Revision:
+			results[i].Err = coord.ErrChanged
+		default:
+			results[i].Revision = s.removeLocked(it)
+		}
+	}
+	return results, nil
+}
+
+// Get reads an entry; see coord.Service. The value is not to be changed.
+func (c *Client) Get(ctx context.Context, name string) (coord.Entry, error) {
+	s := c.server
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := c.beginLocked(ctx); err != nil {
+		return coord.Entry{}, err
+	}
+	it, ok := s.values.Get(item{Entry: coord.Entry{Name: name}})
+	if !ok {
+		return coord.Entry{}, coord.ErrNotFound
+	}
+	return it.Entry, nil
+}
+
+// List reads entries in order; see coord.Service.
+func (c *Client) List(ctx context.Context, prefix, after string, limit int) ([]coord.Entry, coord.Revision, error) {
+	s := c.server
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := c.beginLocked(ctx); err != nil {
+		return nil, 0, err
+	}
+	var found []coord.Entry
+	from := max(prefix, after)
+	s.values.Ascend(item{Entry: coord.Entry{Name: from}}, func(it item) bool {
+		if !strings.HasPrefix(it.Name, prefix) || len(found) >= limit {
+			return false
+		}
+		if it.Name != after || after == "" {
+			found = append(found, it.Entry)
+		}
+		return true
+	})
+	return found, s.revision, nil
+}
