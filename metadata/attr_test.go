@@ -81,8 +81,6 @@ func TestDevices(t *testing.T) {
 	_, err := f.DeviceEpoch(ctx, "none")
 	fails(t, "DeviceEpoch", err, metadata.ErrNotExist)
 	fails(t, "SetDeviceEpoch", f.SetDeviceEpoch(ctx, "none", 1), metadata.ErrNotExist)
-	_, err = f.DropDevice(ctx, "none", false)
-	fails(t, "DropDevice", err, metadata.ErrNotExist)
 	f.ok(f.SetDeviceEpoch(ctx, "sim1", 1<<64-1))
 	if e, err := f.DeviceEpoch(ctx, "sim1"); e != 1<<64-1 || err != nil {
 		t.Errorf("the epoch is %d, %v", e, err)

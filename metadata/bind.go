@@ -123,28 +123,28 @@ func (s *Store) Bindings(ctx context.Context) ([]Ino, error) {
 	return bound, err
 }
 
-func (t *txn) repairDanglingBinding(p Problem) error {
-	rec, err := t.maybe(p.Ino)
+func (r repairer) danglingBinding(p Problem) error {
+	rec, err := r.maybe(p.Ino)
 	if err != nil {
 		return err
 	}
 	if rec != nil && rec.Bound == BoundLive {
 		return ErrChanged
 	}
-	return t.kv.Delete(t.key1(kindBinding, uint64(p.Ino)))
+	return r.kv.Delete(r.key1(kindBinding, uint64(p.Ino)))
 }
 
-func (t *txn) repairMissingBinding(p Problem) error {
-	rec, err := t.inode(p.Ino)
+func (r repairer) missingBinding(p Problem) error {
+	rec, err := r.inode(p.Ino)
 	if err != nil {
 		return err
 	}
-	if _, err = t.kv.Get(t.key1(kindBinding, uint64(p.Ino))); !errors.Is(err, ErrNoKey) {
+	if _, err = r.kv.Get(r.key1(kindBinding, uint64(p.Ino))); !errors.Is(err, ErrNoKey) {
 		return errors.Join(err, ErrChanged)
 	}
 	if rec.Bound != BoundLive {
 		return ErrChanged
 	}
 	rec.Bound = BoundLost
-	return t.putInode(&rec)
+	return r.putInode(&rec)
 }

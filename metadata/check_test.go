@@ -107,13 +107,16 @@ func useWhole(t *testing.T, s *Store) {
 	if err != nil {
 		t.Error(err)
 	}
-	for _, name := range []DeviceName{"sim0", "sim1"} {
-		if _, err := s.DropDevice(ctx, name, false); err != nil {
-			t.Errorf("DropDevice: %v", err)
+	for _, name := range []string{"sim0", "sim1"} {
+		dev, err := s.Lookup(ctx, RootIno, name)
+		if err != nil {
+			t.Fatal(err)
 		}
+		RemoveBelow(t, s, dev.Ino)
 	}
+	RemoveBelow(t, s, PublishIno)
 	if found := problems(t, s); len(found) > 0 {
-		t.Errorf("after DropDevice: %v", found)
+		t.Errorf("after the removal of all: %v", found)
 	}
 	left := 0
 	if err := s.Walk(ctx, func(Inode) error { left++; return nil }); err != nil || left != 4 {

@@ -220,37 +220,3 @@ func TestErrors(t *testing.T) {
 		}
 	}
 }
-
-// TestErrorsDrop lets DropDevice fail at every operation: the tree is sound
-// after each, and the drop goes on where it ended.
-func TestErrorsDrop(t *testing.T) {
-	for i := 0; ; i++ {
-		base := memkv.New()
-		var c faulty.Counter
-		e := newErrorsEnv(t, base, &c)
-		s := e.s
-		for _, op := range errorsScript()[:16] {
-			if err := op.run(e); err != nil {
-				t.Fatalf("%s: %v", op.name, err)
-			}
-		}
-		if err := e.put(metadata.PublishIno, "pub", 1, func(*metadata.NewFile) {}); err != nil {
-			t.Fatal(err)
-		}
-		c.Arm(i)
-		n, err := s.DropDevice(t.Context(), "sim0", false)
-		hit := c.Disarm()
-		checkClean(t, s)
-		if err != nil && !errors.Is(err, faulty.ErrInjected) {
-			t.Fatalf("operation %d: %v", i, err)
-		}
-		rest, err := s.DropDevice(t.Context(), "sim0", false)
-		if err != nil || n+rest != 7 {
-			t.Fatalf("operation %d: %d and %d inodes were removed (%v), want 7", i, n, rest, err)
-		}
-		checkClean(t, s)
-		if !hit {
-			return
-		}
-	}
-}

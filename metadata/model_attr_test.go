@@ -2,7 +2,6 @@ package metadata_test
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 
 	"github.com/hmcfs/hmcfs/metadata"
@@ -70,31 +69,4 @@ func (m *model) keys() map[string]metadata.Ino {
 		}
 	}
 	return keys
-}
-
-// dropDevice removes what is under a device and counts it.
-func (m *model) dropDevice(root *modelNode, keepTree bool) int {
-	before := len(m.nodes)
-	m.dropUnder(root, keepTree)
-	for name, n := range m.publish.children {
-		if n.in.Device == root.in.Device {
-			m.leave(m.publish, name)
-			m.drop(n)
-		}
-	}
-	return before - len(m.nodes)
-}
-
-func (m *model) dropUnder(dir *modelNode, keepTree bool) {
-	for _, name := range slices.Sorted(maps.Keys(dir.children)) {
-		n := dir.children[name]
-		if n.children != nil {
-			m.dropUnder(n, keepTree)
-		}
-		if keepTree && n.in.Mode.Type() != metadata.TypeRegular {
-			continue
-		}
-		m.leave(dir, name)
-		m.drop(n)
-	}
 }

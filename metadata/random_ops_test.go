@@ -2,6 +2,8 @@ package metadata_test
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/hmcfs/hmcfs/metadata"
 )
@@ -138,15 +140,23 @@ func (x *randomRun) bindKey() {
 	x.agree(fmt.Sprintf("bind %d to %q", ino, key), err, x.m.bindKey(ino, key))
 }
 
-func (x *randomRun) dropDevice() {
+// removeBelow removes all that is below a directory, or its regular files alone.
+func (x *randomRun) removeBelow(dir metadata.Ino, filesOnly bool) {
 	x.tick()
-	name, keepTree := metadata.DeviceName("sim1"), x.r.IntN(2) == 0
-	n, err := x.s.DropDevice(x.t.Context(), name, keepTree)
-	want := x.m.dropDevice(x.m.root.children[string(name)], keepTree)
-	x.agree(fmt.Sprintf("drop %s, keep tree %v", name, keepTree), err, nil)
-	if n != want {
-		x.t.Fatalf("DropDevice removed %d inodes, want %d", n, want)
+	for _, name := range slices.Sorted(maps.Keys(x.m.nodes[dir].children)) {
+		n := x.m.nodes[dir].children[name]
+		isDir := n.children != nil
+		if isDir {
+			x.removeBelow(n.in.Ino, filesOnly)
+		}
+		if filesOnly && n.in.Mode.Type() != metadata.TypeRegular {
+			continue
+		}
+		remove := x.s.Unlink
+		if isDir {
+			remove = x.s.Rmdir
+		}
+		_, err := remove(x.t.Context(), dir, name)
+		x.agree(fmt.Sprintf("remove %d/%s", dir, name), err, x.m.remove(dir, name, isDir))
 	}
-	// A drop touches a directory once for each batch, the model for each name;
-	// with one time for all that is the same, except where nothing was touched.
 }

@@ -178,7 +178,8 @@ func randomTest(t *testing.T, weak bool, kv metadata.KV, reopen func(s *metadata
 			x.step()
 		}
 		if batch%4 == 3 {
-			x.dropDevice()
+			x.removeBelow(x.m.root.children["sim1"].in.Ino, x.r.IntN(2) == 0)
+			x.removeBelow(metadata.PublishIno, false)
 		}
 		x.compare()
 		if reopen != nil {

@@ -17,36 +17,36 @@ func (s *Store) Repair(ctx context.Context, p Problem) error {
 	if p.Kind == DanglingRecords {
 		return s.repairDangling(ctx, p)
 	}
-	repairs := map[ProblemKind]func(*txn, Problem) error{
-		CorruptRecord:  (*txn).repairCorrupt,
-		DanglingEntry:  (*txn).repairDanglingEntry,
-		WrongEntryType: (*txn).repairEntryType,
-		SecondEntry:    (*txn).repairSecondEntry,
-		Orphan:         (*txn).repairOrphan,
-		Circle:         (*txn).repairCircle,
-		WrongPrimary:   (*txn).repairPrimary,
-		MissingLink:    (*txn).repairMissingLink,
-		DanglingLink:   (*txn).repairDanglingLink,
-		WrongNlink:     (*txn).repairNlink,
-		WrongSize:      (*txn).repairSize,
-		WrongCount:     (*txn).repairCount,
-		DanglingKey:    (*txn).repairDanglingKey,
-		MissingKey:     (*txn).repairMissingKey,
-		DanglingDevice: (*txn).repairDanglingDevice,
-		MissingDevice:  (*txn).repairMissingDevice,
+	repairs := map[ProblemKind]func(repairer, Problem) error{
+		CorruptRecord:  repairer.corrupt,
+		DanglingEntry:  repairer.danglingEntry,
+		WrongEntryType: repairer.entryType,
+		SecondEntry:    repairer.secondEntry,
+		Orphan:         repairer.orphan,
+		Circle:         repairer.circle,
+		WrongPrimary:   repairer.primary,
+		MissingLink:    repairer.missingLink,
+		DanglingLink:   repairer.danglingLink,
+		WrongNlink:     repairer.nlink,
+		WrongSize:      repairer.size,
+		WrongCount:     repairer.count,
+		DanglingKey:    repairer.danglingKey,
+		MissingKey:     repairer.missingKey,
+		DanglingDevice: repairer.danglingDevice,
+		MissingDevice:  repairer.missingDevice,
 
-		DanglingBinding: (*txn).repairDanglingBinding,
-		MissingBinding:  (*txn).repairMissingBinding,
-		MissingPublish:  (*txn).repairMissingPublish,
-		DanglingExpiry:  (*txn).repairDanglingExpiry,
-		MissingExpiry:   (*txn).repairMissingExpiry,
-		WrongTaken:      (*txn).repairTaken,
+		DanglingBinding: repairer.danglingBinding,
+		MissingBinding:  repairer.missingBinding,
+		MissingPublish:  repairer.missingPublish,
+		DanglingExpiry:  repairer.danglingExpiry,
+		MissingExpiry:   repairer.missingExpiry,
+		WrongTaken:      repairer.taken,
 	}
 	repair := repairs[p.Kind]
 	if repair == nil {
 		return fmt.Errorf("%w: %v", ErrInvalid, p.Kind)
 	}
-	err := s.update(ctx, func(t *txn) error { return repair(t, p) })
+	err := s.update(ctx, func(t *txn) error { return repair(repairer{t}, p) })
 	if errors.Is(err, ErrNotExist) {
 		err = ErrChanged
 	}
@@ -76,12 +76,15 @@ func (s *Store) repairDangling(ctx context.Context, p Problem) error {
 	return s.purge(ctx, p.Ino)
 }
 
-func (t *txn) repairCorrupt(p Problem) error {
+// repairer mends problems in a transaction: a method for each kind.
+type repairer struct{ *txn }
+
+func (r repairer) corrupt(p Problem) error {
 	if p.Key == "" {
 		return ErrInvalid
 	}
 	key := []byte(p.Key)
-	value, err := t.kv.Get(key)
+	value, err := r.kv.Get(key)
 	if errors.Is(err, ErrNoKey) {
 		return ErrChanged
 	}
@@ -93,7 +96,7 @@ func (t *txn) repairCorrupt(p Problem) error {
 	} else if !errors.Is(err, ErrCorrupt) {
 		return err
 	}
-	return t.kv.Delete(key)
+	return r.kv.Delete(key)
 }
 
 // decodable tries to decode any record that Check decodes.
@@ -129,23 +132,23 @@ type foundEntry struct {
 }
 
 // entryOf reads the entry that a problem is about.
-func (t *txn) entryOf(p Problem) (e foundEntry, err error) {
-	if e.dirent, err = t.direntAt(p.Parent, p.cookie); err != nil {
+func (r repairer) entryOf(p Problem) (e foundEntry, err error) {
+	if e.dirent, err = r.direntAt(p.Parent, p.cookie); err != nil {
 		return e, err
 	}
 	if e.ino != p.Ino || e.ino == 0 || e.name != p.Name {
 		return e, ErrChanged
 	}
-	if e.rec, err = t.maybe(e.ino); err != nil {
+	if e.rec, err = r.maybe(e.ino); err != nil {
 		return e, err
 	}
-	e.dir, err = t.maybe(p.Parent)
+	e.dir, err = r.maybe(p.Parent)
 	return e, err
 }
 
 // maybe reads an inode; nil when there is none.
-func (t *txn) maybe(ino Ino) (*record, error) {
-	rec, err := t.inode(ino)
+func (r repairer) maybe(ino Ino) (*record, error) {
+	rec, err := r.inode(ino)
 	if errors.Is(err, ErrNotExist) {
 		return nil, nil
 	}
@@ -153,29 +156,29 @@ func (t *txn) maybe(ino Ino) (*record, error) {
 }
 
 // eraseEntry removes an entry, and counts its directory anew if there is one.
-func (t *txn) eraseEntry(p Problem, e foundEntry) error {
+func (r repairer) eraseEntry(p Problem, e foundEntry) error {
 	if e.dir == nil {
-		return t.kv.Delete(t.key2(kindDirent, uint64(p.Parent), uint64(p.cookie)))
+		return r.kv.Delete(r.key2(kindDirent, uint64(p.Parent), uint64(p.cookie)))
 	}
 	sl := slot{dirent: e.dirent, cookie: p.cookie, found: true}
 	if first := p.cookie &^ lastSlot; first != p.cookie {
 		var err error
-		if sl.head, err = t.direntAt(p.Parent, first); err != nil {
+		if sl.head, err = r.direntAt(p.Parent, first); err != nil {
 			return err
 		}
 	}
-	if err := t.removeDirent(p.Parent, sl); err != nil {
+	if err := r.removeDirent(p.Parent, sl); err != nil {
 		return err
 	}
-	return t.recount(e.dir)
+	return r.recount(e.dir)
 }
 
 // recount counts a directory's entries and stores it.
-func (t *txn) recount(dir *record) error {
+func (r repairer) recount(dir *record) error {
 	dir.Size, dir.Nlink = 0, 2
-	prefix := t.key1(kindDirent, uint64(dir.Ino))
-	err := t.kv.Scan(prefix, nil, func(_, value []byte) (bool, error) {
-		d, err := t.readDirent(dir.Ino, value)
+	prefix := r.key1(kindDirent, uint64(dir.Ino))
+	err := r.kv.Scan(prefix, nil, func(_, value []byte) (bool, error) {
+		d, err := r.readDirent(dir.Ino, value)
 		if err == nil && d.ino != 0 {
 			dir.Size++
 			if d.mode == TypeDir {
@@ -187,11 +190,11 @@ func (t *txn) recount(dir *record) error {
 	if err != nil {
 		return err
 	}
-	return t.putInode(dir)
+	return r.putInode(dir)
 }
 
-func (t *txn) repairDanglingEntry(p Problem) error {
-	e, err := t.entryOf(p)
+func (r repairer) danglingEntry(p Problem) error {
+	e, err := r.entryOf(p)
 	if err != nil {
 		return err
 	}
@@ -201,11 +204,11 @@ func (t *txn) repairDanglingEntry(p Problem) error {
 	if e.rec != nil && e.dir != nil {
 		return ErrChanged
 	}
-	return t.eraseEntry(p, e)
+	return r.eraseEntry(p, e)
 }
 
-func (t *txn) repairEntryType(p Problem) error {
-	e, err := t.entryOf(p)
+func (r repairer) entryType(p Problem) error {
+	e, err := r.entryOf(p)
 	if err != nil {
 		return err
 	}
@@ -213,19 +216,19 @@ func (t *txn) repairEntryType(p Problem) error {
 		return ErrChanged
 	}
 	e.mode = e.rec.Mode.Type()
-	if err := t.putDirent(p.Parent, p.cookie, &e.dirent); err != nil {
+	if err := r.putDirent(p.Parent, p.cookie, &e.dirent); err != nil {
 		return err
 	}
-	return t.recount(e.dir)
+	return r.recount(e.dir)
 }
 
-func (t *txn) repairSecondEntry(p Problem) error {
-	e, err := t.entryOf(p)
+func (r repairer) secondEntry(p Problem) error {
+	e, err := r.entryOf(p)
 	if err != nil {
 		return err
 	}
 	if e.rec == nil || e.dir == nil || !e.rec.IsDir() {
 		return ErrChanged
 	}
-	return t.eraseEntry(p, e)
+	return r.eraseEntry(p, e)
 }

@@ -5,167 +5,167 @@ import (
 	"fmt"
 )
 
-func (t *txn) repairOrphan(p Problem) error {
-	rec, err := t.inode(p.Ino)
+func (r repairer) orphan(p Problem) error {
+	rec, err := r.inode(p.Ino)
 	if err != nil {
 		return err
 	}
-	sl, err := t.findDirent(rec.Parent, rec.Name)
+	sl, err := r.findDirent(rec.Parent, rec.Name)
 	if err != nil {
 		return err
 	}
 	if sl.found && sl.ino == rec.Ino {
 		return ErrChanged
 	}
-	return t.adopt(&rec)
+	return r.adopt(&rec)
 }
 
 // adopt gives an entry to an inode that has none: where it says it was, or
 // else in its device's directory. An inode that nobody takes is removed.
-func (t *txn) adopt(rec *record) error {
+func (r repairer) adopt(rec *record) error {
 	if !rec.IsDir() {
 		rec.Nlink = 1
 	}
-	ok, err := t.adoptAs(rec, rec.Parent, rec.Name)
+	ok, err := r.adoptAs(rec, rec.Parent, rec.Name)
 	if ok || err != nil {
 		return err
 	}
-	d, err := t.device(rec.Device)
+	d, err := r.device(rec.Device)
 	if err == nil {
-		ok, err = t.adoptAs(rec, d.Ino, fmt.Sprintf("#%d", rec.Ino))
+		ok, err = r.adoptAs(rec, d.Ino, fmt.Sprintf("#%d", rec.Ino))
 	}
 	if ok || err != nil && !errors.Is(err, ErrNotExist) {
 		return err
 	}
 	rec.Nlink = 0
-	return t.removeInode(rec)
+	return r.removeInode(rec)
 }
 
 // adoptAs gives an inode an entry, if the place is free and outside of it.
-func (t *txn) adoptAs(rec *record, parent Ino, name string) (ok bool, err error) {
-	dir, err := t.maybe(parent)
+func (r repairer) adoptAs(rec *record, parent Ino, name string) (ok bool, err error) {
+	dir, err := r.maybe(parent)
 	if err != nil || dir == nil || !dir.IsDir() || validName(name) != nil {
 		return false, err
 	}
-	err = t.outside(rec, parent)
+	err = r.outside(rec, parent)
 	if errors.Is(err, ErrInvalid) || errors.Is(err, ErrNotExist) || errors.Is(err, ErrCorrupt) {
 		return false, nil
 	}
 	if err != nil {
 		return false, err
 	}
-	sl, err := t.findDirent(parent, name)
+	sl, err := r.findDirent(parent, name)
 	if err != nil || sl.found {
 		return false, err
 	}
 	rec.Parent, rec.Name = parent, name
-	if err := t.addDirent(parent, name, sl, rec); err != nil {
+	if err := r.addDirent(parent, name, sl, rec); err != nil {
 		return false, err
 	}
-	if err := t.putInode(rec); err != nil {
+	if err := r.putInode(rec); err != nil {
 		return false, err
 	}
-	return true, t.recount(dir)
+	return true, r.recount(dir)
 }
 
-// repairCircle takes a directory out of the circle that it is part of.
-func (t *txn) repairCircle(p Problem) error {
-	e, err := t.entryOf(p)
+// circle takes a directory out of the circle that it is part of.
+func (r repairer) circle(p Problem) error {
+	e, err := r.entryOf(p)
 	if err != nil {
 		return err
 	}
 	if e.rec == nil || e.dir == nil {
 		return ErrChanged
 	}
-	if err = t.eraseEntry(p, e); err != nil {
+	if err = r.eraseEntry(p, e); err != nil {
 		return err
 	}
 	// The directory may be its own parent, and then it was just stored.
-	rec, err := t.inode(p.Ino)
+	rec, err := r.inode(p.Ino)
 	if err != nil {
 		return err
 	}
-	return t.adopt(&rec)
+	return r.adopt(&rec)
 }
 
-func (t *txn) repairPrimary(p Problem) error {
-	e, err := t.entryOf(p)
+func (r repairer) primary(p Problem) error {
+	e, err := r.entryOf(p)
 	if err != nil {
 		return err
 	}
 	if e.rec == nil || e.rec.isPrimary(p.Parent, p.Name) {
 		return ErrChanged
 	}
-	if err := t.deleteLink(p.Ino, p.Parent, p.cookie); err != nil {
+	if err := r.deleteLink(p.Ino, p.Parent, p.cookie); err != nil {
 		return err
 	}
 	e.rec.Parent, e.rec.Name = p.Parent, p.Name
-	return t.putInode(e.rec)
+	return r.putInode(e.rec)
 }
 
-func (t *txn) repairMissingLink(p Problem) error {
-	e, err := t.entryOf(p)
+func (r repairer) missingLink(p Problem) error {
+	e, err := r.entryOf(p)
 	if err != nil {
 		return err
 	}
 	if e.rec == nil || e.rec.isPrimary(p.Parent, p.Name) {
 		return ErrChanged
 	}
-	return t.putLink(p.Ino, p.Parent, p.cookie, p.Name)
+	return r.putLink(p.Ino, p.Parent, p.cookie, p.Name)
 }
 
-func (t *txn) repairDanglingLink(p Problem) error {
-	d, err := t.direntAt(p.Parent, p.cookie)
+func (r repairer) danglingLink(p Problem) error {
+	d, err := r.direntAt(p.Parent, p.cookie)
 	if err != nil {
 		return err
 	}
-	rec, err := t.inode(p.Ino)
+	rec, err := r.inode(p.Ino)
 	if err != nil {
 		return err
 	}
 	if d.ino == p.Ino && d.name == p.Name && !rec.isPrimary(p.Parent, p.Name) {
 		return ErrChanged
 	}
-	return t.deleteLink(p.Ino, p.Parent, p.cookie)
+	return r.deleteLink(p.Ino, p.Parent, p.cookie)
 }
 
-func (t *txn) repairNlink(p Problem) error {
-	rec, err := t.inode(p.Ino)
+func (r repairer) nlink(p Problem) error {
+	rec, err := r.inode(p.Ino)
 	if err != nil {
 		return err
 	}
 	if rec.IsDir() {
-		return t.recount(&rec)
+		return r.recount(&rec)
 	}
 	if uint64(rec.Nlink) != p.Got || p.Want == 0 || p.Want > MaxLinks {
 		return ErrChanged
 	}
 	rec.Nlink = uint32(p.Want)
-	return t.putInode(&rec)
+	return r.putInode(&rec)
 }
 
-func (t *txn) repairSize(p Problem) error {
-	rec, err := t.dir(p.Ino)
+func (r repairer) size(p Problem) error {
+	rec, err := r.dir(p.Ino)
 	if err != nil {
 		return err
 	}
-	return t.recount(&rec)
+	return r.recount(&rec)
 }
 
-func (t *txn) repairCount(p Problem) error {
-	rec, err := t.inode(p.Ino)
+func (r repairer) count(p Problem) error {
+	rec, err := r.inode(p.Ino)
 	if err != nil {
 		return err
 	}
 	rec.xattrs, rec.maps, rec.firstMap = 0, 0, 0
-	err = t.kv.Scan(t.key1(kindXattr, uint64(p.Ino)), nil, func(_, _ []byte) (bool, error) {
+	err = r.kv.Scan(r.key1(kindXattr, uint64(p.Ino)), nil, func(_, _ []byte) (bool, error) {
 		rec.xattrs++
 		return true, nil
 	})
 	if err != nil {
 		return err
 	}
-	err = t.kv.Scan(t.key1(kindMapping, uint64(p.Ino)), nil, func(key, _ []byte) (bool, error) {
+	err = r.kv.Scan(r.key1(kindMapping, uint64(p.Ino)), nil, func(key, _ []byte) (bool, error) {
 		if rec.maps == 0 {
 			rec.firstMap = keySecond(key)
 		}
@@ -175,67 +175,67 @@ func (t *txn) repairCount(p Problem) error {
 	if err != nil {
 		return err
 	}
-	return t.putInode(&rec)
+	return r.putInode(&rec)
 }
 
-func (t *txn) repairDanglingKey(p Problem) error {
-	ino, err := t.keyIno(p.Key)
+func (r repairer) danglingKey(p Problem) error {
+	ino, err := r.keyIno(p.Key)
 	if err != nil {
 		return err
 	}
-	rec, err := t.maybe(ino)
+	rec, err := r.maybe(ino)
 	if err != nil {
 		return err
 	}
 	if rec != nil && rec.Key == p.Key {
 		return ErrChanged
 	}
-	return t.kv.Delete(t.keyString(kindKey, p.Key))
+	return r.kv.Delete(r.keyString(kindKey, p.Key))
 }
 
-func (t *txn) repairMissingKey(p Problem) error {
-	rec, err := t.inode(p.Ino)
+func (r repairer) missingKey(p Problem) error {
+	rec, err := r.inode(p.Ino)
 	if err != nil {
 		return err
 	}
 	if rec.Key != p.Key {
 		return ErrChanged
 	}
-	owner, err := t.keyIno(p.Key)
+	owner, err := r.keyIno(p.Key)
 	switch {
 	case errors.Is(err, ErrNotExist):
-		return t.kv.Set(t.keyString(kindKey, p.Key), encodeNumber(nil, uint64(p.Ino)))
+		return r.kv.Set(r.keyString(kindKey, p.Key), encodeNumber(nil, uint64(p.Ino)))
 	case err != nil:
 		return err
 	case owner == p.Ino:
 		return ErrChanged
 	}
 	rec.Key = ""
-	return t.putInode(&rec)
+	return r.putInode(&rec)
 }
 
-func (t *txn) repairDanglingDevice(p Problem) error {
-	d, err := t.device(p.Device)
+func (r repairer) danglingDevice(p Problem) error {
+	d, err := r.device(p.Device)
 	if err != nil {
 		return err
 	}
 	if d.Ino != p.Ino {
 		return ErrChanged
 	}
-	return t.kv.Delete(t.keyString(kindDevice, string(p.Device)))
+	return r.kv.Delete(r.keyString(kindDevice, string(p.Device)))
 }
 
-func (t *txn) repairMissingDevice(p Problem) error {
-	rec, err := t.inode(p.Ino)
+func (r repairer) missingDevice(p Problem) error {
+	rec, err := r.inode(p.Ino)
 	if err != nil {
 		return err
 	}
-	if _, err := t.device(DeviceName(rec.Name)); !errors.Is(err, ErrNotExist) {
+	if _, err := r.device(DeviceName(rec.Name)); !errors.Is(err, ErrNotExist) {
 		return errors.Join(err, ErrChanged)
 	}
 	rec.Device = DeviceName(rec.Name)
-	if err := t.putInode(&rec); err != nil {
+	if err := r.putInode(&rec); err != nil {
 		return err
 	}
-	return t.putDevice(&DeviceRecord{Name: rec.Device, Ino: rec.Ino})
+	return r.putDevice(&DeviceRecord{Name: rec.Device, Ino: rec.Ino})
 }

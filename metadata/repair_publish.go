@@ -2,46 +2,46 @@ package metadata
 
 import "errors"
 
-func (t *txn) repairMissingPublish(Problem) error {
-	old, err := t.maybe(PublishIno)
+func (r repairer) missingPublish(Problem) error {
+	old, err := r.maybe(PublishIno)
 	if err != nil {
 		return err
 	}
 	if old != nil && old.isPublishDir() {
 		return ErrChanged
 	}
-	publish := t.publishDir()
-	return t.recount(&publish)
+	publish := r.publishDir()
+	return r.recount(&publish)
 }
 
-func (t *txn) repairDanglingExpiry(p Problem) error {
-	rec, err := t.maybe(p.Ino)
+func (r repairer) danglingExpiry(p Problem) error {
+	rec, err := r.maybe(p.Ino)
 	if err != nil {
 		return err
 	}
 	if rec != nil && rec.Expires == p.expires {
 		return ErrChanged
 	}
-	return t.deleteExpiry(p.Ino, p.expires)
+	return r.deleteExpiry(p.Ino, p.expires)
 }
 
-func (t *txn) repairMissingExpiry(p Problem) error {
-	rec, err := t.inode(p.Ino)
+func (r repairer) missingExpiry(p Problem) error {
+	rec, err := r.inode(p.Ino)
 	if err != nil {
 		return err
 	}
 	if rec.Expires == (Timespec{}) {
 		return ErrChanged
 	}
-	_, err = t.kv.Get(t.expiryKey(rec.Expires, p.Ino))
+	_, err = r.kv.Get(r.expiryKey(rec.Expires, p.Ino))
 	if !errors.Is(err, ErrNoKey) {
 		return errors.Join(err, ErrChanged)
 	}
-	return t.putExpiry(p.Ino, rec.Expires)
+	return r.putExpiry(p.Ino, rec.Expires)
 }
 
-func (t *txn) repairTaken(p Problem) error {
-	rec, err := t.inode(p.Ino)
+func (r repairer) taken(p Problem) error {
+	rec, err := r.inode(p.Ino)
 	if err != nil {
 		return err
 	}
@@ -49,5 +49,5 @@ func (t *txn) repairTaken(p Problem) error {
 		return ErrChanged
 	}
 	rec.Taken = false
-	return t.putInode(&rec)
+	return r.putInode(&rec)
 }

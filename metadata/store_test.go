@@ -257,7 +257,6 @@ func TestContextEnds(t *testing.T) {
 	add(f.Rename(ctx, metadata.Rename{From: f.sim0, Name: "file", To: f.sim0, NewName: "y"}))
 	add(f.Update(ctx, ino, func(in *metadata.Inode) error { in.Size = 1; return nil }))
 	add(f.SaveContent(ctx, ino, nil, bigMappings(3)))
-	add(f.DropDevice(ctx, "sim0", false))
 	add(nil, f.SetXattr(ctx, ino, "user.x", nil, 0))
 	add(nil, f.BindKey(ctx, ino, "k"))
 	add(f.Get(ctx, ino))
