@@ -36,11 +36,12 @@ type app struct {
 
 // verbs lists every verb, in the order in which help shows them.
 func (a *app) verbs() []*cobra.Command {
+	keys := keyVerbs{a}
 	return slices.Concat([]*cobra.Command{
 		a.mountVerb(), a.umountVerb(), a.statusVerb(), a.nodesVerb(), a.devicesVerb(), a.statVerb(), a.cpVerb(),
 		a.bindVerb(), a.exportVerb(),
-		a.publishVerb(), a.subscribeVerb(), a.msetVerb(), a.mgetVerb(), a.d2hVerb(), a.h2dVerb(),
-		a.existVerb(), a.waitVerb(), a.delVerb(), a.lsKeysVerb(), a.expireVerb(), a.watchVerb(),
+		keys.publishVerb(), keys.subscribeVerb(), keys.msetVerb(), keys.mgetVerb(), keys.d2hVerb(), keys.h2dVerb(),
+		keys.existVerb(), keys.waitVerb(), keys.delVerb(), keys.lsKeysVerb(), keys.expireVerb(), keys.watchVerb(),
 	}, a.collectVerbs(), []*cobra.Command{
 		a.verifyVerb(),
 		a.runVerb(), a.barrierVerb(), a.superviseVerb(), a.runHostVerb(), a.guardVerb(),

@@ -20,7 +20,7 @@ type d2hFlags struct {
 	ttl             seconds
 }
 
-func (a *app) d2hVerb() *cobra.Command {
+func (a keyVerbs) d2hVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "d2h [--existing RULE] [--ttl TIME] [--blobs SIZES] [--json] KEY=FILE...",
 		Short: "Copy files from device to host memory, under keys",
@@ -45,7 +45,7 @@ func (a *app) d2hVerb() *cobra.Command {
 	return cmd
 }
 
-func (a *app) d2h(ctx context.Context, args []string, f *d2hFlags) error {
+func (a keyVerbs) d2h(ctx context.Context, args []string, f *d2hFlags) error {
 	pairs, err := keyArgs(args, a.Stdin, pathsAlways)
 	if err != nil {
 		return err

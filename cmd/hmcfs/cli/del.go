@@ -8,7 +8,7 @@ import (
 	"github.com/hmcfs/hmcfs/objects/hetero"
 )
 
-func (a *app) delVerb() *cobra.Command {
+func (a keyVerbs) delVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "del [--json] KEY...",
 		Short: "Remove keys",

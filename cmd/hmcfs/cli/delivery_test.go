@@ -80,7 +80,7 @@ func TestWrittenOnce(t *testing.T) {
 			dir := t.TempDir()
 			must(t, os.Mkdir(filepath.Join(dir, publishDir), 0o700))
 			var out bytes.Buffer
-			a := &app{Env: Env{Stdout: &out, Stderr: io.Discard}}
+			a := keyVerbs{&app{Env: Env{Stdout: &out, Stderr: io.Discard}}}
 			content := kit.Bytes(1, 0, size)
 			s := &subscription{
 				a: a, m: place.Mount{MountPoint: dir}, reserved: map[int]bool{},

@@ -13,7 +13,7 @@ type existRow struct {
 	Exists bool   `json:"exists"`
 }
 
-func (a *app) existVerb() *cobra.Command {
+func (a keyVerbs) existVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "exist [--json] KEY...",
 		Short: "Test whether keys exist",
@@ -29,7 +29,7 @@ func (a *app) existVerb() *cobra.Command {
 	return cmd
 }
 
-func (a *app) exist(ctx context.Context, args []string, f *keyFlags) error {
+func (a keyVerbs) exist(ctx context.Context, args []string, f *keyFlags) error {
 	pairs, err := keyArgs(args, a.Stdin, keysAlone)
 	if err != nil {
 		return err

@@ -9,7 +9,7 @@ import (
 	"github.com/hmcfs/hmcfs/objects/hetero"
 )
 
-func (a *app) expireVerb() *cobra.Command {
+func (a keyVerbs) expireVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "expire --ttl TIME [--json] KEY...",
 		Short: "Set the time to live of keys",

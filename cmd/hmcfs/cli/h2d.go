@@ -22,7 +22,7 @@ type h2dFlags struct {
 	timeout seconds
 }
 
-func (a *app) h2dVerb() *cobra.Command {
+func (a keyVerbs) h2dVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "h2d [--timeout TIME] [--dir DIR] [--json] KEY=PATH...",
 		Short: "Copy objects by key into files of devices",
@@ -42,7 +42,7 @@ func (a *app) h2dVerb() *cobra.Command {
 	return cmd
 }
 
-func (a *app) h2d(ctx context.Context, args []string, f *h2dFlags) error {
+func (a keyVerbs) h2d(ctx context.Context, args []string, f *h2dFlags) error {
 	pairs, _, err := a.aimed(args, f.dir, pathsAlways)
 	if err != nil {
 		return err

@@ -70,7 +70,7 @@ func TestHostMoves(t *testing.T) {
 	kit.Check(t)
 	pairs := []keyPath{{"a", "x"}, {"bad", "x"}, {"skip", "x"}, {"refused", "x"}, {"b", "x"}}
 	var out, errs bytes.Buffer
-	a := &app{Env: Env{Stdout: &out, Stderr: &errs}}
+	a := keyVerbs{&app{Env: Env{Stdout: &out, Stderr: &errs}}}
 	f := &fakeClient{refuse: map[string]error{"refused": hetero.ErrNotAuthorized}}
 	r := a.newKeyReport("d2h", pairs)
 	r.line = d2hLine
@@ -113,7 +113,7 @@ func TestHostMovesStopped(t *testing.T) {
 	kit.Check(t)
 	pairs := []keyPath{{"a", "x"}, {"b", "x"}}
 	var out, errs bytes.Buffer
-	a := &app{Env: Env{Stdout: &out, Stderr: &errs}}
+	a := keyVerbs{&app{Env: Env{Stdout: &out, Stderr: &errs}}}
 	f := &fakeClient{}
 	r := a.newKeyReport("h2d", pairs)
 	ctx, cancel := context.WithCancel(t.Context())

@@ -156,7 +156,7 @@ func unasked(err error) bool {
 // reason returns, in place of err, the daemon's error for a key, or a
 // publication, that could not be asked for: the kernel passes on only a number,
 // which does not say which node does not answer.
-func (a *app) reason(ctx context.Context, m place.Mount, key string, published bool, err error) error {
+func (a keyVerbs) reason(ctx context.Context, m place.Mount, key string, published bool, err error) error {
 	if !unasked(err) {
 		return err
 	}

@@ -30,7 +30,7 @@ type keyRow struct {
 // keyReport collects what became of the keys of a call. Its methods are called
 // from one goroutine at a time.
 type keyReport struct {
-	a    *app
+	a    keyVerbs
 	verb string
 	bar  *progress
 	rows []keyRow
@@ -41,7 +41,7 @@ type keyReport struct {
 	ended  []bool
 }
 
-func (a *app) newKeyReport(verb string, pairs []keyPath) *keyReport {
+func (a keyVerbs) newKeyReport(verb string, pairs []keyPath) *keyReport {
 	r := &keyReport{a: a, verb: verb, rows: make([]keyRow, len(pairs)), ended: make([]bool, len(pairs))}
 	name := fmt.Sprintf("%d keys", len(pairs))
 	if len(pairs) == 1 {

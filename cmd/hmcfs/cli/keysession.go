@@ -34,8 +34,11 @@ type eventStream interface {
 	Close() error
 }
 
+// keyVerbs are the verbs about keys.
+type keyVerbs struct{ *app }
+
 // openKeys begins a session with the daemon of a mount. The caller closes it.
-func (a *app) openKeys(ctx context.Context, m place.Mount) (hetero.Client, error) {
+func (a keyVerbs) openKeys(ctx context.Context, m place.Mount) (hetero.Client, error) {
 	socket, err := a.keySocket(ctx, m)
 	if err != nil {
 		return nil, err
@@ -45,7 +48,7 @@ func (a *app) openKeys(ctx context.Context, m place.Mount) (hetero.Client, error
 
 // keySocket returns the path at which the daemon of a mount listens. The mount itself tells it
 // to whoever it is open to; others learn what is wrong.
-func (a *app) keySocket(ctx context.Context, m place.Mount) (string, error) {
+func (a keyVerbs) keySocket(ctx context.Context, m place.Mount) (string, error) {
 	socket, err := answers(ctx, m, socketOf)
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", m.MountPoint, err)
@@ -58,7 +61,7 @@ func (a *app) keySocket(ctx context.Context, m place.Mount) (string, error) {
 }
 
 // openKeysOf begins a session with the daemon of the mount that is meant.
-func (a *app) openKeysOf(ctx context.Context, f *keyFlags, pairs []keyPath) (hetero.Client, error) {
+func (a keyVerbs) openKeysOf(ctx context.Context, f *keyFlags, pairs []keyPath) (hetero.Client, error) {
 	m, err := keyMount(f.mount, pairs)
 	if err != nil {
 		return nil, err
@@ -67,7 +70,7 @@ func (a *app) openKeysOf(ctx context.Context, f *keyFlags, pairs []keyPath) (het
 }
 
 // listen begins a stream of what happens in a mount. The caller closes it.
-func (a *app) listen(ctx context.Context, m place.Mount) (eventStream, error) {
+func (a keyVerbs) listen(ctx context.Context, m place.Mount) (eventStream, error) {
 	socket, err := a.keySocket(ctx, m)
 	if err != nil {
 		return nil, err
@@ -77,7 +80,7 @@ func (a *app) listen(ctx context.Context, m place.Mount) (eventStream, error) {
 
 // onKeys runs a call of the API that gives a result for each key and moves no
 // bytes.
-func (a *app) onKeys(ctx context.Context, verb string, pairs []keyPath, f *keyFlags, call func(hetero.Client, []string) (hetero.Results, error)) error {
+func (a keyVerbs) onKeys(ctx context.Context, verb string, pairs []keyPath, f *keyFlags, call func(hetero.Client, []string) (hetero.Results, error)) error {
 	c, err := a.openKeysOf(ctx, f, nil)
 	if err != nil {
 		return err

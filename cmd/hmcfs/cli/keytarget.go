@@ -95,7 +95,7 @@ func aimPairs(pairs []keyPath, dir string) (toOutput bool, err error) {
 
 // aimed reads the pairs of a verb that writes what keys hold. toOutput says
 // that some of it goes to standard output.
-func (a *app) aimed(args []string, dir string, with pairing) (pairs []keyPath, toOutput bool, err error) {
+func (a keyVerbs) aimed(args []string, dir string, with pairing) (pairs []keyPath, toOutput bool, err error) {
 	if dir != "" {
 		with = keysAlone
 	}

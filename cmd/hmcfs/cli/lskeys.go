@@ -30,7 +30,7 @@ type listedKey struct {
 	Path string `json:"path"`
 }
 
-func (a *app) lsKeysVerb() *cobra.Command {
+func (a keyVerbs) lsKeysVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ls-keys [--published] [--json] [PREFIX]",
 		Short: "List keys",
@@ -57,7 +57,7 @@ func (a *app) lsKeysVerb() *cobra.Command {
 	return cmd
 }
 
-func (a *app) lsKeys(ctx context.Context, m place.Mount, dir, prefix string, asJSON bool) error {
+func (a keyVerbs) lsKeys(ctx context.Context, m place.Mount, dir, prefix string, asJSON bool) error {
 	entries, unlisted := os.ReadDir(dir)
 	if unlisted != nil && !unasked(unlisted) {
 		return unlisted
@@ -87,7 +87,7 @@ func (a *app) lsKeys(ctx context.Context, m place.Mount, dir, prefix string, asJ
 }
 
 // silentNodes names the nodes whose keys a list lacks.
-func (a *app) silentNodes(ctx context.Context, m place.Mount, err error) error {
+func (a keyVerbs) silentNodes(ctx context.Context, m place.Mount, err error) error {
 	c, failure := a.connect(ctx, m)
 	if failure != nil {
 		return err
@@ -105,7 +105,7 @@ func (a *app) silentNodes(ctx context.Context, m place.Mount, err error) error {
 	return fmt.Errorf("keys of %s are missing or not told: %w; hmcfs nodes tells why", strings.Join(names, ", "), err)
 }
 
-func (a *app) printKeys(m place.Mount, rows []listedKey, asJSON bool) error {
+func (a keyVerbs) printKeys(m place.Mount, rows []listedKey, asJSON bool) error {
 	if asJSON {
 		return printJSON(a.out(), rows)
 	}

@@ -25,7 +25,7 @@ type mgetFlags struct {
 	replica             bool
 }
 
-func (a *app) mgetVerb() *cobra.Command {
+func (a keyVerbs) mgetVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "mget [--offset SIZE] [--length SIZE] [--timeout TIME] [--dir DIR | --replica] [--json] KEY[=PATH]...",
 		Short: "Copy objects by key",
@@ -54,7 +54,7 @@ func (a *app) mgetVerb() *cobra.Command {
 	return cmd
 }
 
-func (a *app) mget(ctx context.Context, args []string, f *mgetFlags) error {
+func (a keyVerbs) mget(ctx context.Context, args []string, f *mgetFlags) error {
 	if f.replica {
 		return a.mgetReplicas(ctx, args, f)
 	}
@@ -88,7 +88,7 @@ func (a *app) mget(ctx context.Context, args []string, f *mgetFlags) error {
 }
 
 // mgetReplicas is mget with --replica.
-func (a *app) mgetReplicas(ctx context.Context, args []string, f *mgetFlags) error {
+func (a keyVerbs) mgetReplicas(ctx context.Context, args []string, f *mgetFlags) error {
 	if f.dir != "" || f.offset != wholeOffset || f.length != "" {
 		return usage(errors.New("--replica holds whole objects and writes nothing: --dir, --offset and --length have no meaning"))
 	}
@@ -134,7 +134,7 @@ func (f *mgetFlags) part() (copier.Options, error) {
 
 // getting copies what keys name.
 type getting struct {
-	a    *app
+	a    keyVerbs
 	m    place.Mount
 	r    *keyReport
 	opts copier.Options

@@ -19,7 +19,7 @@ import (
 // keyXattr is the attribute that holds a file's key.
 const keyXattr = "user.hmc.key"
 
-func (a *app) msetVerb() *cobra.Command {
+func (a keyVerbs) msetVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "mset [--device NAME] [--json] KEY=FILE...",
 		Short: "Set keys on files, to be read many times",
@@ -38,7 +38,7 @@ func (a *app) msetVerb() *cobra.Command {
 	return cmd
 }
 
-func (a *app) mset(ctx context.Context, args []string, device string, f *keyFlags) error {
+func (a keyVerbs) mset(ctx context.Context, args []string, device string, f *keyFlags) error {
 	pairs, err := keyArgs(args, a.Stdin, pathsAlways)
 	if err != nil {
 		return err

@@ -26,7 +26,7 @@ type publishFlags struct {
 	timeout seconds
 }
 
-func (a *app) publishVerb() *cobra.Command {
+func (a keyVerbs) publishVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "publish [--device NAME] [--wait [--timeout TIME]] [--json] KEY=FILE...",
 		Short: "Publish files, each for one receiver",
@@ -50,7 +50,7 @@ func (a *app) publishVerb() *cobra.Command {
 	return cmd
 }
 
-func (a *app) publish(ctx context.Context, args []string, f *publishFlags) error {
+func (a keyVerbs) publish(ctx context.Context, args []string, f *publishFlags) error {
 	pairs, err := keyArgs(args, a.Stdin, pathsAlways)
 	if err != nil {
 		return err
@@ -92,7 +92,7 @@ func (a *app) publish(ctx context.Context, args []string, f *publishFlags) error
 }
 
 // publishOne publishes one file, and returns its number.
-func (a *app) publishOne(ctx context.Context, m place.Mount, dir string, p keyPath, r *keyReport) (metadata.Ino, error) {
+func (a keyVerbs) publishOne(ctx context.Context, m place.Mount, dir string, p keyPath, r *keyReport) (metadata.Ino, error) {
 	file, err := filepath.EvalSymlinks(p.path)
 	if err != nil {
 		return 0, err
@@ -126,7 +126,7 @@ func (a *app) publishOne(ctx context.Context, m place.Mount, dir string, p keyPa
 
 // stage copies a file from outside into a device's directory, under a name
 // that is no key.
-func (a *app) stage(ctx context.Context, dir, file string, r *keyReport) (string, error) {
+func (a keyVerbs) stage(ctx context.Context, dir, file string, r *keyReport) (string, error) {
 	staged := filepath.Join(dir, fmt.Sprintf(".publish~%d.%d", os.Getpid(), time.Now().UnixNano()))
 	_, err := copyIn(ctx, file, staged, r)
 	return staged, err

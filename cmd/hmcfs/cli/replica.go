@@ -17,7 +17,7 @@ import (
 
 // replicas reads keys into host memory of this process, which is another source
 // of them from then on, and keeps it until the context ends.
-func (a *app) replicas(ctx context.Context, m place.Mount, r *keyReport, f *mgetFlags) error {
+func (a keyVerbs) replicas(ctx context.Context, m place.Mount, r *keyReport, f *mgetFlags) error {
 	c, err := a.openKeys(ctx, m)
 	if err != nil {
 		return err

@@ -24,7 +24,7 @@ type subscribeFlags struct {
 	timeout seconds
 }
 
-func (a *app) subscribeVerb() *cobra.Command {
+func (a keyVerbs) subscribeVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "subscribe [--timeout TIME] [--dir DIR] [-f] [--json] KEY[=PATH]...",
 		Short: "Receive published files, each once",
@@ -48,7 +48,7 @@ func (a *app) subscribeVerb() *cobra.Command {
 	return cmd
 }
 
-func (a *app) subscribe(ctx context.Context, args []string, f *subscribeFlags) error {
+func (a keyVerbs) subscribe(ctx context.Context, args []string, f *subscribeFlags) error {
 	pairs, toOutput, err := a.aimed(args, f.dir, pathsIfAny)
 	if err == nil {
 		err = unmixed(toOutput, *f.asJSON)
@@ -79,7 +79,7 @@ func (a *app) subscribe(ctx context.Context, args []string, f *subscribeFlags) e
 
 // subscription receives publications.
 type subscription struct {
-	a     *app
+	a     keyVerbs
 	m     place.Mount
 	force bool
 	r     *keyReport

@@ -8,7 +8,7 @@ import (
 	"github.com/hmcfs/hmcfs/objects/hetero"
 )
 
-func (a *app) waitVerb() *cobra.Command {
+func (a keyVerbs) waitVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "wait [--published] [--timeout TIME] [--json] KEY...",
 		Short: "Wait until keys exist",

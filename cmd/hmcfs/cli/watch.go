@@ -25,7 +25,7 @@ type watchFlags struct {
 	count     int
 }
 
-func (a *app) watchVerb() *cobra.Command {
+func (a keyVerbs) watchVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "watch [--event KIND,...] [--published] [--count N] [KEY...]",
 		Short: "Show events of keys as they happen",
@@ -51,7 +51,7 @@ func (a *app) watchVerb() *cobra.Command {
 	return cmd
 }
 
-func (a *app) watch(ctx context.Context, args []string, f *watchFlags) error {
+func (a keyVerbs) watch(ctx context.Context, args []string, f *watchFlags) error {
 	if f.count < 0 {
 		return usage(fmt.Errorf("--count %d: how many events are shown is 1 or more", f.count))
 	}
@@ -80,7 +80,7 @@ func (a *app) watch(ctx context.Context, args []string, f *watchFlags) error {
 		return err
 	}
 	a.note("watching %s", m.MountPoint)
-	return errors.Join(f.show(ctx, a, events, keys), events.Close())
+	return errors.Join(f.show(ctx, a.app, events, keys), events.Close())
 }
 
 // show prints events until there were enough.
