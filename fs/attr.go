@@ -48,26 +48,35 @@ func fillAttr(out *fuse.Attr, a *objects.Attr) {
 	}
 }
 
+// replies fills in what the kernel is told of inodes, and how long it may keep that.
+type replies struct {
+	store *objects.Store
+	// timeout is the time the kernel keeps names and attributes.
+	timeout  time.Duration
+	backings *backings
+	fleeting *fleeting
+}
+
 // fillEntry answers an inode by a name of a directory. Nothing else changes
 // the tree, so the kernel may keep it, apart from what can change without it:
 // an object that is lost, a key, a name that hmcfs itself takes away, and what
 // is written past the daemon (attrTimeout).
-func (f *filesystem) fillEntry(dir metadata.Ino, out *fuse.EntryOut, a *objects.Attr) {
+func (r *replies) fillEntry(dir metadata.Ino, out *fuse.EntryOut, a *objects.Attr) {
 	fillAttr(&out.Attr, a)
 	out.NodeId = uint64(a.Ino)
 	out.Generation = uint64(a.Gen)
-	out.SetAttrTimeout(f.attrTimeout(a))
-	if a.State == objects.StateLost || isKey(a.Ino) || isView(a.Ino) || f.store.Volatile(dir) {
+	out.SetAttrTimeout(r.attrTimeout(a))
+	if a.State == objects.StateLost || isKey(a.Ino) || isView(a.Ino) || r.store.Volatile(dir) {
 		out.SetEntryTimeout(0)
 	} else {
-		out.SetEntryTimeout(f.lasting(a, a.KeepName))
+		out.SetEntryTimeout(r.lasting(a, a.KeepName))
 	}
 }
 
 // fillAttrOut answers the attributes of an inode.
-func (f *filesystem) fillAttrOut(out *fuse.AttrOut, a *objects.Attr) {
+func (r *replies) fillAttrOut(out *fuse.AttrOut, a *objects.Attr) {
 	fillAttr(&out.Attr, a)
-	out.SetTimeout(f.attrTimeout(a))
+	out.SetTimeout(r.attrTimeout(a))
 }
 
 // attrTimeout returns the time the kernel may keep attributes. It may not keep
@@ -75,14 +84,14 @@ func (f *filesystem) fillAttrOut(out *fuse.AttrOut, a *objects.Attr) {
 // store through a map of such a file changes its times without a request. Nor
 // those of a file that runs as its owner or group: a write takes that away, and
 // does not have the kernel ask for the mode again.
-func (f *filesystem) attrTimeout(a *objects.Attr) time.Duration {
+func (r *replies) attrTimeout(a *objects.Attr) time.Duration {
 	switch {
 	case a.State == objects.StateLost, isKey(a.Ino), isView(a.Ino), a.Ino == statsIno, isPublished(a), hasSetID(a):
 		return 0
-	case a.IsRegular() && f.backings.isWritten(a.Ino), a.IsDir() && f.store.Volatile(a.Ino):
+	case a.IsRegular() && r.backings.isWritten(a.Ino), a.IsDir() && r.store.Volatile(a.Ino):
 		return 0
 	}
-	return f.lasting(a, a.Keep)
+	return r.lasting(a, a.Keep)
 }
 
 // hasSetID says whether a write by another user takes bits away.
@@ -90,13 +99,13 @@ func hasSetID(a *objects.Attr) bool { return a.IsRegular() && a.Mode&(unix.S_ISU
 
 // lasting returns the time the kernel may keep an answer about an inode: no longer than it is
 // there, or than the tree says; 0 is no bound.
-func (f *filesystem) lasting(a *objects.Attr, keep time.Duration) time.Duration {
+func (r *replies) lasting(a *objects.Attr, keep time.Duration) time.Duration {
 	if keep > 0 {
 		return keep // the kernel can't be told of changes there
 	}
 	if a.Expires == (metadata.Timespec{}) {
-		return f.timeout
+		return r.timeout
 	}
-	f.fleeting.add(a.Ino)
-	return max(0, min(f.timeout, time.Until(a.Expires.Time())))
+	r.fleeting.add(a.Ino)
+	return max(0, min(r.timeout, time.Until(a.Expires.Time())))
 }

@@ -13,7 +13,7 @@ func (f *filesystem) OpenDir(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.
 	defer f.ops.done(opOpenDir, time.Now(), &status)
 	h, err := f.newDirHandle(cancel, &in.InHeader, metadata.Ino(in.NodeId))
 	if err != nil {
-		return f.inodeStatus(err)
+		return f.errs.inodeStatus(err)
 	}
 	out.Fh = f.dirs.put(h)
 	return fuse.OK

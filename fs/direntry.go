@@ -91,7 +91,7 @@ func (f *filesystem) listInTree(cancel <-chan struct{}, header *fuse.InHeader, h
 		}
 		h.dots = func() []dirEntry { return dotsOf(h.ino, parent) }
 	case f.opts.ListViews && hasViews(h.ino):
-		return f.listWithViews(h.ino, list), nil
+		return f.views.listWithViews(h.ino, list), nil
 	}
 	return list, nil
 }

@@ -181,3 +181,25 @@ func (t *errnoTable) first(number syscall.Errno, text string) bool {
 	texts[text] = struct{}{}
 	return true
 }
+
+// dataStatus answers a request about an open file that ended with err. That its node
+// can't be reached is EIO: programs know that of a read or a write, and EHOSTUNREACH they
+// don't.
+func (t *errnoTable) dataStatus(err error) fuse.Status {
+	status := t.status(err)
+	if status == fuse.Status(syscall.EHOSTUNREACH) {
+		t.warn(syscall.EIO, "file of another node failed", err)
+		return fuse.EIO
+	}
+	return status
+}
+
+// inodeStatus answers a question about an inode that ended with err. Its name was found a
+// moment ago, so that the inode is gone means that the name is another's now, and ESTALE
+// makes the kernel look it up again.
+func (t *errnoTable) inodeStatus(err error) fuse.Status {
+	if isMissing(err) {
+		return errStale
+	}
+	return t.status(err)
+}

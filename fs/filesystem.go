@@ -18,29 +18,23 @@ import (
 // filesystem answers the kernel's requests. Its methods run at the same time
 // on any goroutine.
 type filesystem struct {
-	// RawFileSystem is only there for methods that a later go-fuse adds:
-	// every method of today's is overridden, since its own ones answer
-	// ENOSYS, on which the kernel stops asking for good.
-	fuse.RawFileSystem
+	unsupported
+	replies
+	invalidator
+	sharing
 
 	opts Options
 	// tree has the files of this node and those of all others. store is this node's, for
 	// what other nodes' files can't do or what is this node's alone.
 	tree  *cluster.Mesh
-	keys  objects.Keys
 	store *objects.Store
 	slots *transport.SlotPool
 	log   *zap.Logger
 	errs  *errnoTable
-	// timeout is the time the kernel keeps names and attributes.
-	timeout time.Duration
 	// born is the time that the directories of hmcfs's own show.
 	born metadata.Timespec
 	// request is the largest request in bytes.
 	request int
-
-	// kernel is told of what changes without it. It is set in Init.
-	kernel Kernel
 
 	ops      counters
 	files    table[*fileHandle]
@@ -69,23 +63,31 @@ type filesystem struct {
 
 func newFilesystem(o Options) *filesystem {
 	log := o.Logger.Named("fs")
+	errs, born := newErrnoTable(log), metadata.TimespecOf(time.Now())
+	keys := cluster.NewKeys(o.Store, o.Cluster)
 	f := &filesystem{
-		RawFileSystem: fuse.NewDefaultRawFileSystem(),
-		opts:          o,
-		tree:          o.Tree,
-		keys:          cluster.NewKeys(o.Store, o.Cluster),
-		store:         o.Store,
-		slots:         o.Engine.Slots(),
-		log:           log,
-		errs:          newErrnoTable(log),
-		timeout:       keepFor(&o),
-		born:          metadata.TimespecOf(time.Now()),
-		request:       int(o.MaxWrite),
-		kernel:        noKernel{},
-		ahead:         aheadBudget{max: int64(maxAhead)},
-		views:         newViews(o.Store),
-		published:     published{wait: releaseWait},
-		shared:        newShared(), otherKeys: newOtherKeys(),
+		opts:      o,
+		tree:      o.Tree,
+		store:     o.Store,
+		slots:     o.Engine.Slots(),
+		log:       log,
+		errs:      errs,
+		born:      born,
+		request:   int(o.MaxWrite),
+		ahead:     aheadBudget{max: int64(maxAhead)},
+		views:     newViews(o.Store),
+		published: published{store: o.Store, errs: errs, wait: releaseWait},
+		shared:    newShared(),
+		fleeting:  fleeting{store: o.Store},
+		otherKeys: newOtherKeys(),
+		sharing:   sharing{store: o.Store, errs: errs, log: log},
+	}
+	f.otherKeys.all, f.otherKeys.store, f.otherKeys.cluster = keys, o.Store, o.Cluster
+	f.otherKeys.errs, f.otherKeys.born = errs, born
+	f.unsupported = unsupported{RawFileSystem: fuse.NewDefaultRawFileSystem(), ops: &f.ops}
+	f.replies = replies{store: o.Store, timeout: keepFor(&o), backings: &f.backings, fleeting: &f.fleeting}
+	f.invalidator = invalidator{
+		kernel: noKernel{}, store: o.Store, views: &f.views, shared: &f.shared, fleeting: &f.fleeting, names: &f.names,
 	}
 	f.backings.log = log
 	f.backings.open = map[metadata.Ino]*backing{}
@@ -94,12 +96,6 @@ func newFilesystem(o Options) *filesystem {
 
 // String names the filesystem in go-fuse's messages.
 func (f *filesystem) String() string { return "hmcfs" }
-
-// SetDebug does nothing: Options.Debug decides.
-func (f *filesystem) SetDebug(bool) {}
-
-// OnUnmount is called after the last request.
-func (f *filesystem) OnUnmount() {}
 
 // background is the context of what must not be interrupted: namespace
 // operations, which are short and must happen whole or not at all.

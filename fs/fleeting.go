@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/objects"
 )
 
 // leftFor is the time the kernel may take from finding a name to opening what
@@ -20,6 +21,7 @@ const leftFor = 10 * time.Second
 // asks for their attributes each time, and the answer ESTALE makes it look the
 // name up anew.
 type fleeting struct {
+	store *objects.Store
 	// count counts them: most of the time there are none, and then nobody
 	// need look.
 	count atomic.Int64
@@ -98,8 +100,8 @@ func (f *fleeting) mayHaveLeft(ino metadata.Ino) bool {
 
 // hasFled says that an inode's name is one that the kernel keeps by mistake.
 // A process that has the file open may go on asking for it, as long as it may read it.
-func (f *filesystem) hasFled(ino metadata.Ino) bool {
-	known, ok := f.fleeting.get(ino)
+func (f *fleeting) hasFled(ino metadata.Ino) bool {
+	known, ok := f.get(ino)
 	if !ok {
 		return false
 	}
@@ -108,8 +110,8 @@ func (f *filesystem) hasFled(ino metadata.Ino) bool {
 }
 
 // hasLostName says the same to those who would open it.
-func (f *filesystem) hasLostName(ino metadata.Ino) bool {
-	if _, ok := f.fleeting.get(ino); !ok {
+func (f *fleeting) hasLostName(ino metadata.Ino) bool {
+	if _, ok := f.get(ino); !ok {
 		return false
 	}
 	nameless, _ := f.store.Nameless(background(), ino)

@@ -2,10 +2,12 @@ package fs
 
 import (
 	"math"
+	"sync/atomic"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 
 	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/objects"
 )
 
 // Kernel is told of what changes without it, so that it drops what it keeps.
@@ -60,4 +62,77 @@ func (k fuseKernel) InvalidateRange(ino metadata.Ino, off, n uint64) {
 		n = 0 // to the end
 	}
 	k.server.InodeNotify(uint64(ino), int64(off), int64(n))
+}
+
+// invalidator tells the kernel of inodes that change without it.
+type invalidator struct {
+	// kernel is set when the kernel is there (Init).
+	kernel   Kernel
+	store    *objects.Store
+	views    *views
+	shared   *shared
+	fleeting *fleeting
+	// names counts the changes of names.
+	names *atomic.Uint64
+}
+
+// changed drops what the kernel keeps of the open tensors of a file whose
+// content has changed, for those who have them mapped.
+func (v *invalidator) changed(file metadata.Ino) {
+	for _, id := range v.views.openOf(file) {
+		v.kernel.InvalidatePages(id)
+	}
+}
+
+// objectChanged tells the kernel of what was bound, has another end, or is lost
+// with its owner. The pages of a map of what is lost must not go on showing it.
+func (v *invalidator) objectChanged(ino metadata.Ino, lost bool) {
+	if !lost {
+		if v.kernel.InvalidateInode(ino) {
+			v.fleeting.add(ino) // it may have an end now
+		}
+		return
+	}
+	v.kernel.InvalidatePages(ino)
+	v.changed(ino)
+}
+
+// otherChanged drops the kernel's pages of files of other nodes whose content has
+// changed: of inos, and of those for which all, unless it is nil, is true. Names and
+// attributes the kernel keeps none.
+func (v *invalidator) otherChanged(inos []metadata.Ino, all func(metadata.Ino) bool) {
+	if all != nil {
+		inos = v.shared.pagesWhere(all)
+	}
+	for _, ino := range inos {
+		if v.shared.hasPages(ino) {
+			v.shared.drop(ino, func() { v.kernel.InvalidatePages(ino) })
+		}
+	}
+}
+
+// served drops what the kernel keeps of an inode of ours that another node has
+// changed. Names go by themselves (keepShared).
+func (v *invalidator) served(n objects.Notice) {
+	if n.Dir != 0 {
+		v.names.Add(1)
+		v.shared.drop(n.Dir, func() { v.kernel.InvalidateInode(n.Dir) })
+	}
+	if n.Ino == 0 {
+		return
+	}
+	v.shared.drop(n.Ino, func() {
+		if v.shared.hasPages(n.Ino) {
+			v.kernel.InvalidatePages(n.Ino)
+			v.changed(n.Ino)
+			return
+		}
+		if !v.kernel.InvalidateInode(n.Ino) {
+			return
+		}
+		v.changed(n.Ino)
+		if nameless, _ := v.store.Nameless(background(), n.Ino); nameless {
+			v.fleeting.add(n.Ino) // the kernel keeps its name by mistake
+		}
+	})
 }

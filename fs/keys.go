@@ -26,7 +26,7 @@ func (d keysDir) lookup(name string, out *fuse.EntryOut) (done bool, status fuse
 	case errors.Is(err, metadata.ErrInvalidKey):
 		return true, fuse.ENOENT // no object can carry such a key
 	case isMissing(err) && f.opts.Cluster != nil:
-		return true, f.lookupOtherKey(name, out)
+		return true, f.otherKeys.lookup(name, out)
 	case err != nil:
 		return true, f.errs.status(err)
 	}
@@ -37,7 +37,7 @@ func (d keysDir) list(_ <-chan struct{}, _ *fuse.InHeader, h *dirHandle) (lister
 	h.waits = d.fs.opts.Cluster != nil
 	keys := &keyLister{}
 	return func(ctx context.Context, after uint64, limit int) ([]dirEntry, error) {
-		return keys.note(after, func(behind string) ([]dirEntry, error) { return d.fs.keysBehind(ctx, behind, limit) })
+		return keys.note(after, func(behind string) ([]dirEntry, error) { return d.fs.otherKeys.listBehind(ctx, behind, limit) })
 	}, nil
 }
 

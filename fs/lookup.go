@@ -103,7 +103,7 @@ func (f *filesystem) Forget(nodeid, nlookup uint64) {
 func (f *filesystem) GetAttr(cancel <-chan struct{}, in *fuse.GetAttrIn, out *fuse.AttrOut) (status fuse.Status) {
 	defer f.ops.done(opGetAttr, time.Now(), &status)
 	ino := metadata.Ino(in.NodeId)
-	if f.hasFled(ino) {
+	if f.fleeting.hasFled(ino) {
 		return errStale
 	}
 	a, err := f.attr(cancel, &in.InHeader, ino)
@@ -128,7 +128,7 @@ func (f *filesystem) attr(cancel <-chan struct{}, header *fuse.InHeader, ino met
 func (f *filesystem) Statx(cancel <-chan struct{}, in *fuse.StatxIn, out *fuse.StatxOut) (status fuse.Status) {
 	defer f.ops.done(opStatx, time.Now(), &status)
 	ino := metadata.Ino(in.NodeId)
-	if f.hasFled(ino) {
+	if f.fleeting.hasFled(ino) {
 		return errStale
 	}
 	a, err := f.attr(cancel, &in.InHeader, ino)

@@ -70,7 +70,7 @@ func (f *filesystem) Init(server *fuse.Server) {
 	reason := probePassthrough(f.opts.Passthrough, server.KernelSettings(), r)
 	switch {
 	case reason == "":
-	case f.opts.Passthrough == PassthroughOff || !f.hasHostTier():
+	case f.opts.Passthrough == PassthroughOff || !hasHostTier(f.store):
 		f.backings.reason.Store(&reason) // nobody misses it
 	default:
 		f.backings.disable(reason)
@@ -78,8 +78,8 @@ func (f *filesystem) Init(server *fuse.Server) {
 }
 
 // hasHostTier says whether any device has files for the kernel to serve.
-func (f *filesystem) hasHostTier() bool {
-	all, err := f.store.Devices(background())
+func hasHostTier(s *objects.Store) bool {
+	all, err := s.Devices(background())
 	return err != nil || slices.ContainsFunc(all, func(d objects.DeviceStatus) bool { return d.Passthrough })
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"os"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
@@ -95,7 +94,7 @@ func isWriting(flags uint32) bool { return flags&unix.O_ACCMODE != unix.O_RDONLY
 // open opens a file of the tree.
 func (f *filesystem) open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fuse.Status {
 	ino := metadata.Ino(in.NodeId)
-	if f.hasLostName(ino) {
+	if f.fleeting.hasLostName(ino) {
 		return errStale
 	}
 	ctx, who, done := f.call(cancel, &in.InHeader, ino)
@@ -217,7 +216,7 @@ func (f *filesystem) closeFile(h *fileHandle, fh uint64) fuse.Status {
 	if h.written { // the kernel may have written without a word
 		f.changed(h.file.Ino())
 	}
-	return f.dataStatus(h.open.Close(background()))
+	return f.errs.dataStatus(h.open.Close(background()))
 }
 
 // fileOf returns the open file of the tree behind a handle. It is EROFS for one of a view.
@@ -266,17 +265,5 @@ func (f *filesystem) Fsync(cancel <-chan struct{}, in *fuse.FsyncIn) (status fus
 	}
 	ctx, done := h.context(cancel, in.Pid)
 	defer done()
-	return f.dataStatus(h.open.Sync(ctx))
-}
-
-// dataStatus answers a request about an open file that ended with err. That its node
-// can't be reached is EIO: programs know that of a read or a write, and EHOSTUNREACH they
-// don't.
-func (f *filesystem) dataStatus(err error) fuse.Status {
-	status := f.errs.status(err)
-	if status == fuse.Status(syscall.EHOSTUNREACH) {
-		f.errs.warn(syscall.EIO, "file of another node failed", err)
-		return fuse.EIO
-	}
-	return status
+	return f.errs.dataStatus(h.open.Sync(ctx))
 }

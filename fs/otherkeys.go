@@ -12,6 +12,7 @@ import (
 
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/objects"
+	"github.com/hmcfs/hmcfs/objects/cluster"
 )
 
 // keepOtherKey is the time the kernel keeps the symlink of another node's key, whose
@@ -25,6 +26,13 @@ func isOtherKey(ino metadata.Ino) bool { return isKey(ino) && ino&otherKeyBit !=
 // otherKeys are the symlinks of other nodes' keys that the kernel knows. The
 // number of one is a hash of the key, so that a listing can tell it.
 type otherKeys struct {
+	// all are the keys of all nodes. store is this node's, and cluster may be nil.
+	all     objects.Keys
+	store   *objects.Store
+	cluster *cluster.Cluster
+	errs    *errnoTable
+	// born is the time that the symlinks show.
+	born metadata.Timespec
 	seed maphash.Seed
 
 	mu sync.Mutex
@@ -87,18 +95,18 @@ func (r *otherKeys) key(ino metadata.Ino) (string, bool) {
 	return known.key, true
 }
 
-// lookupOtherKey answers a key of keys/ that no object of ours carries.
+// lookup answers a key of keys/ that no object of ours carries.
 //
 // Errors: ENOENT; EHOSTUNREACH when it could not be found out who has it.
-func (f *filesystem) lookupOtherKey(key string, out *fuse.EntryOut) fuse.Status {
-	a, err := f.findOtherKey(background(), key)
+func (r *otherKeys) lookup(key string, out *fuse.EntryOut) fuse.Status {
+	a, err := r.find(background(), key)
 	if errors.Is(err, metadata.ErrInvalidKey) {
 		return fuse.ENOENT // no object can carry such a key
 	}
 	if err != nil {
-		return f.errs.status(err)
+		return r.errs.status(err)
 	}
-	a.Ino = f.otherKeys.enter(key)
+	a.Ino = r.enter(key)
 	fillAttr(&out.Attr, &a)
 	out.NodeId, out.Generation = uint64(a.Ino), uint64(a.Gen)
 	out.SetAttrTimeout(keepOtherKey)
@@ -114,7 +122,7 @@ func (l otherKeyLink) attr() (objects.Attr, error) {
 	if !ok {
 		return objects.Attr{}, fmt.Errorf("key %#x: %w", uint64(l.ino), metadata.ErrNotExist)
 	}
-	a, err := l.fs.findOtherKey(background(), key)
+	a, err := l.fs.otherKeys.find(background(), key)
 	a.Ino = l.ino
 	return a, err
 }
@@ -126,18 +134,18 @@ func (l otherKeyLink) enter(out *fuse.EntryOut) fuse.Status {
 	if !ok {
 		return fuse.ENOENT
 	}
-	return l.fs.lookupOtherKey(key, out)
+	return l.fs.otherKeys.lookup(key, out)
 }
 
 func (l otherKeyLink) forget(refs uint64) { l.fs.otherKeys.forget(l.ino, refs) }
 
-// findOtherKey makes a symlink to where another node has a key.
-func (f *filesystem) findOtherKey(ctx context.Context, key string) (objects.Attr, error) {
-	node, path, err := f.opts.Cluster.Key(ctx, key)
+// find makes a symlink to where another node has a key.
+func (r *otherKeys) find(ctx context.Context, key string) (objects.Attr, error) {
+	node, path, err := r.cluster.Key(ctx, key)
 	if err != nil {
 		return objects.Attr{}, err
 	}
-	root, err := f.store.Attr(ctx, metadata.RootIno)
+	root, err := r.store.Attr(ctx, metadata.RootIno)
 	if err != nil {
 		return objects.Attr{}, err
 	}
@@ -145,15 +153,15 @@ func (f *filesystem) findOtherKey(ctx context.Context, key string) (objects.Attr
 		Gen: root.Gen, Mode: metadata.TypeSymlink | 0o777, Nlink: 1,
 		UID: root.UID, GID: root.GID, Parent: keysIno,
 		Target: "../" + nodesName + "/" + string(node.Record().Name) + "/" + path,
-		Atime:  f.born, Mtime: f.born, Ctime: f.born, Btime: f.born,
+		Atime:  r.born, Mtime: r.born, Ctime: r.born, Btime: r.born,
 	}}, nil
 }
 
-// keysBehind lists up to limit keys behind one, ours and other nodes', in order. Where
+// listBehind lists up to limit keys behind one, ours and other nodes', in order. Where
 // nodes can't be asked for theirs, all others are listed before the listing fails: a page
 // without keys is the end.
-func (f *filesystem) keysBehind(ctx context.Context, behind string, limit int) ([]dirEntry, error) {
-	found, err := f.keys.List(ctx, objects.KeyRange{From: behind, Limit: limit})
+func (r *otherKeys) listBehind(ctx context.Context, behind string, limit int) ([]dirEntry, error) {
+	found, err := r.all.List(ctx, objects.KeyRange{From: behind, Limit: limit})
 	if err != nil && len(found) == 0 {
 		return nil, err
 	}
@@ -161,7 +169,7 @@ func (f *filesystem) keysBehind(ctx context.Context, behind string, limit int) (
 	for i, k := range found {
 		entries[i] = dirEntry{name: k.Key, ino: k.Ino | keyBit, mode: metadata.TypeSymlink}
 		if k.Node != "" {
-			entries[i].ino = f.otherKeys.number(k.Key)
+			entries[i].ino = r.number(k.Key)
 		}
 	}
 	return entries, nil

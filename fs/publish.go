@@ -70,53 +70,53 @@ func (f *filesystem) openPublished(h *fileHandle, flags uint32, out *fuse.OpenOu
 //
 // Errors: EIO when another reader has received the file, or has it open beside
 // pages that all who have it open would share.
-func (f *filesystem) deliver(cancel <-chan struct{}, h *fileHandle, in *fuse.ReadIn, n int) fuse.Status {
-	if in.ReadFlags&fuse.READ_LOCKOWNER == 0 && !f.published.mapped(h.file.Ino(), in.Fh) {
+func (p *published) deliver(cancel <-chan struct{}, h *fileHandle, in *fuse.ReadIn, n int) fuse.Status {
+	if in.ReadFlags&fuse.READ_LOCKOWNER == 0 && !p.mapped(h.file.Ino(), in.Fh) {
 		return fuse.EIO
 	}
 	// It may wait for another one who is about to receive the file, and fails.
 	ctx, release := untilKilled(cancel, in.Pid)
 	defer release()
-	return f.delivered(h.file.Deliver(ctx, in.Offset, n))
+	return p.delivered(h.file.Deliver(ctx, in.Offset, n))
 }
 
 // delivered is the status of a delivery: that the file is somebody else's now
 // is an error of reading, not of its name.
-func (f *filesystem) delivered(err error) fuse.Status {
+func (p *published) delivered(err error) fuse.Status {
 	if errors.Is(err, metadata.ErrNotExist) {
 		return fuse.EIO
 	}
-	return f.errs.status(err)
+	return p.errs.status(err)
 }
 
 // copyPublished copies from a file of publish/. Nobody who comes second may
 // have all bytes in the end, and nobody may have received what it has no room
 // for. So the last byte is copied when it is the caller's, and its room is
 // taken before.
-func (f *filesystem) copyPublished(ctx context.Context, src *fileHandle, r objects.CopyRange) (uint64, fuse.Status) {
+func (p *published) copyPublished(ctx context.Context, src *fileHandle, r objects.CopyRange) (uint64, fuse.Status) {
 	size := src.file.Size()
 	if r.N = min(r.N, size-min(r.SrcOff, size)); r.N == 0 {
-		return 0, f.delivered(src.file.Deliver(ctx, r.SrcOff, 0))
+		return 0, p.delivered(src.file.Deliver(ctx, r.SrcOff, 0))
 	}
 	body, last := r, r
 	body.N--
 	last.SrcOff, last.DstOff, last.N = r.SrcOff+body.N, r.DstOff+body.N, 1
 	whole := context.WithoutCancel(ctx)
-	n, err := f.store.CopyRange(ctx, body)
+	n, err := p.store.CopyRange(ctx, body)
 	if err == nil && n == body.N {
 		_, err = r.Dst.WriteAt(ctx, []byte{0}, objects.Write{Off: last.DstOff})
 	}
 	switch {
 	case err != nil && n == 0:
-		return 0, f.errs.status(err)
+		return 0, p.errs.status(err)
 	case err != nil || n < body.N: // less than was asked for, as it came
-		return n, f.delivered(src.file.Deliver(whole, r.SrcOff, int(n)))
+		return n, p.delivered(src.file.Deliver(whole, r.SrcOff, int(n)))
 	}
-	if status := f.delivered(src.file.Deliver(ctx, r.SrcOff, int(r.N))); status != fuse.OK {
+	if status := p.delivered(src.file.Deliver(ctx, r.SrcOff, int(r.N))); status != fuse.OK {
 		return 0, status
 	}
-	if _, err = f.store.CopyRange(whole, last); err != nil {
-		return 0, f.errs.status(err)
+	if _, err = p.store.CopyRange(whole, last); err != nil {
+		return 0, p.errs.status(err)
 	}
 	return r.N, fuse.OK
 }

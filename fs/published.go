@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/objects"
 )
 
 // releaseWait bounds the wait for the end of a handle that has been
@@ -16,6 +17,8 @@ const releaseWait = 2 * time.Second
 // asked for again. So pages are given only to a handle that is the file's only
 // one, and there is no other one beside it from then on.
 type published struct {
+	store *objects.Store
+	errs  *errnoTable
 	// wait bounds the wait for handles to end. It does not change.
 	wait time.Duration
 

@@ -48,7 +48,7 @@ func (f *filesystem) CopyFileRange(cancel <-chan struct{}, in *fuse.CopyFileRang
 		return nil
 	})
 	if err != nil {
-		return 0, f.dataStatus(err)
+		return 0, f.errs.dataStatus(err)
 	}
 	return written, status
 }
@@ -83,7 +83,7 @@ func (f *filesystem) copyRange(cancel <-chan struct{}, dst, src *fileHandle, in 
 	if src.isOther() || dst.isOther() {
 		n, err := f.copyBetween(requestContext(cancel), dst, src, in)
 		if err != nil && n == 0 {
-			return 0, f.dataStatus(err)
+			return 0, f.errs.dataStatus(err)
 		}
 		f.ops.moved(opCopyFileRange, int(n))
 		return uint32(n), fuse.OK
@@ -95,14 +95,14 @@ func (f *filesystem) copyRange(cancel <-chan struct{}, dst, src *fileHandle, in 
 	}
 	defer f.changed(dst.file.Ino())
 	if src.published {
-		n, status := f.copyPublished(requestContext(cancel), src, r)
+		n, status := f.published.copyPublished(requestContext(cancel), src, r)
 		f.ops.moved(opCopyFileRange, int(n))
 		return uint32(n), status
 	}
 	var n uint64
 	var err error
 	if src.view != nil {
-		n, err = f.copyView(requestContext(cancel), src.view, r)
+		n, err = src.view.copyTo(requestContext(cancel), r)
 	} else {
 		n, err = f.store.CopyRange(requestContext(cancel), r)
 	}
@@ -152,9 +152,9 @@ func (f *filesystem) Fallocate(cancel <-chan struct{}, in *fuse.FallocateIn) (st
 	allocate := func() error { return h.open.Allocate(ctx, mode, in.Offset, in.Length) }
 	m := f.mappable.of(metadata.Ino(in.NodeId))
 	if m == nil || mode == objects.AllocateExtend || mode == objects.AllocateKeepSize {
-		return f.dataStatus(allocate())
+		return f.errs.dataStatus(allocate())
 	}
-	return f.dataStatus(m.before(ctx, f.kernel, in.Offset, in.Length, allocate))
+	return f.errs.dataStatus(m.before(ctx, f.kernel, in.Offset, in.Length, allocate))
 }
 
 // allocateMode converts the mode of fallocate(2).
@@ -201,7 +201,7 @@ func (f *filesystem) Lseek(cancel <-chan struct{}, in *fuse.LseekIn, out *fuse.L
 	defer done()
 	off, err := h.open.Seek(ctx, in.Offset, whence)
 	if err != nil {
-		return f.dataStatus(err)
+		return f.errs.dataStatus(err)
 	}
 	out.Offset = off
 	return fuse.OK

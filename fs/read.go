@@ -42,11 +42,11 @@ func (f *filesystem) Read(cancel <-chan struct{}, in *fuse.ReadIn, buf []byte) (
 		defer done()
 		var err error
 		if result, err = f.readOpen(ctx, h, in, buf[:n]); err != nil {
-			return nil, f.dataStatus(err)
+			return nil, f.errs.dataStatus(err)
 		}
 	}
 	if h.published && (result.Size() > 0 || h.file.Size() == 0) {
-		if status = f.deliver(cancel, h, in, result.Size()); status != fuse.OK {
+		if status = f.published.deliver(cancel, h, in, result.Size()); status != fuse.OK {
 			result.Done()
 			return nil, status
 		}
@@ -60,7 +60,7 @@ func (f *filesystem) readOpen(ctx context.Context, h *fileHandle, in *fuse.ReadI
 	if h.view != nil {
 		return f.readView(ctx, h, in.Offset, buf)
 	}
-	f.notePages(h, in)
+	f.shared.notePages(h, in)
 	if m := f.pagesFor(in); m != nil {
 		return m.read(ctx, h, in.Offset, buf)
 	}

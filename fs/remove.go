@@ -37,7 +37,7 @@ func (f *filesystem) Rmdir(cancel <-chan struct{}, header *fuse.InHeader, name s
 // removed answers the removal of a name, or its move away, that ended with
 // err: a view is there, though the store does not have it.
 func (f *filesystem) removed(err error, parent metadata.Ino, name string) fuse.Status {
-	if isMissing(err) && f.isViewName(parent, name) {
+	if isMissing(err) && f.views.isViewName(parent, name) {
 		return fuse.EROFS
 	}
 	return f.errs.status(err)

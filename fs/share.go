@@ -14,17 +14,11 @@ func callerOf(c *fuse.Caller) objects.Caller {
 	return objects.Caller{UID: c.Uid, GID: c.Gid, PID: int(c.Pid)}
 }
 
-// objectChanged tells the kernel of what was bound, has another end, or is lost
-// with its owner. The pages of a map of what is lost must not go on showing it.
-func (f *filesystem) objectChanged(ino metadata.Ino, lost bool) {
-	if !lost {
-		if f.kernel.InvalidateInode(ino) {
-			f.fleeting.add(ino) // it may have an end now
-		}
-		return
-	}
-	f.kernel.InvalidatePages(ino)
-	f.changed(ino)
+// sharing is the memory that other processes and files share: xattrs bind and handle.
+type sharing struct {
+	store *objects.Store
+	errs  *errnoTable
+	log   *zap.Logger
 }
 
 // bind makes memory of another process the content of a file. The kernel has
@@ -32,34 +26,34 @@ func (f *filesystem) objectChanged(ino metadata.Ino, lost bool) {
 //
 // Errors: EINVAL for what is no handle, or one of another device; EPERM for
 // memory that is not the caller's; EBUSY for a file with content.
-func (f *filesystem) bind(ino metadata.Ino, who *fuse.Caller, value []byte) fuse.Status {
+func (s *sharing) bind(ino metadata.Ino, who *fuse.Caller, value []byte) fuse.Status {
 	memory, err := share.Parse(value)
 	if err == nil {
-		err = f.store.Bind(background(), ino, callerOf(who), objects.BindRequest{Memory: memory})
+		err = s.store.Bind(background(), ino, callerOf(who), objects.BindRequest{Memory: memory})
 	}
 	if err != nil {
 		// The caller sees a number; which of the many things it was is here.
-		f.log.Info("memory not bound", zap.Uint64("ino", uint64(ino)), zap.Uint32("uid", who.Uid), zap.Error(err))
+		s.log.Info("memory not bound", zap.Uint64("ino", uint64(ino)), zap.Uint32("uid", who.Uid), zap.Error(err))
 	}
-	return f.errs.status(err)
+	return s.errs.status(err)
 }
 
 // exportHandle names the memory of a file for another process.
 //
 // Errors: EPERM for a caller who may not write it too; EINVAL for an empty
 // file; ENODATA for what is no file; EOPNOTSUPP where the device can't.
-func (f *filesystem) exportHandle(ino metadata.Ino, who *fuse.Caller) ([]byte, fuse.Status) {
-	a, err := f.store.Attr(background(), ino)
+func (s *sharing) exportHandle(ino metadata.Ino, who *fuse.Caller) ([]byte, fuse.Status) {
+	a, err := s.store.Attr(background(), ino)
 	if err == nil && !a.IsRegular() {
 		return nil, fuse.ENODATA
 	}
-	out, err := f.store.Export(background(), ino, callerOf(who), objects.ExportOptions{})
+	out, err := s.store.Export(background(), ino, callerOf(who), objects.ExportOptions{})
 	if err != nil {
-		f.log.Info("memory not exported", zap.Uint64("ino", uint64(ino)), zap.Uint32("uid", who.Uid), zap.Error(err))
-		return nil, f.errs.status(err)
+		s.log.Info("memory not exported", zap.Uint64("ino", uint64(ino)), zap.Uint32("uid", who.Uid), zap.Error(err))
+		return nil, s.errs.status(err)
 	}
 	if err := out.Handle.Close(); err != nil {
-		return nil, f.errs.status(err)
+		return nil, s.errs.status(err)
 	}
 	return []byte(out.Memory.String()), fuse.OK
 }

@@ -7,7 +7,6 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 
 	"github.com/hmcfs/hmcfs/metadata"
-	"github.com/hmcfs/hmcfs/objects"
 )
 
 // shared tracks what the kernel keeps of inodes: of its pages the daemon must know
@@ -108,50 +107,10 @@ func (s *shared) close() {
 
 // notePages notes that the kernel reads for its pages: it does not say on
 // whose behalf.
-func (f *filesystem) notePages(h *fileHandle, in *fuse.ReadIn) {
+func (s *shared) notePages(h *fileHandle, in *fuse.ReadIn) {
 	if in.ReadFlags&fuse.READ_LOCKOWNER == 0 && h.paged.CompareAndSwap(false, true) {
-		f.shared.mapped(metadata.Ino(in.NodeId))
+		s.mapped(metadata.Ino(in.NodeId))
 	}
-}
-
-// otherChanged drops the kernel's pages of files of other nodes whose content has
-// changed: of inos, and of those for which all, unless it is nil, is true. Names and
-// attributes the kernel keeps none.
-func (f *filesystem) otherChanged(inos []metadata.Ino, all func(metadata.Ino) bool) {
-	if all != nil {
-		inos = f.shared.pagesWhere(all)
-	}
-	for _, ino := range inos {
-		if f.shared.hasPages(ino) {
-			f.shared.drop(ino, func() { f.kernel.InvalidatePages(ino) })
-		}
-	}
-}
-
-// served drops what the kernel keeps of an inode of ours that another node has
-// changed. Names go by themselves (keepShared).
-func (f *filesystem) served(n objects.Notice) {
-	if n.Dir != 0 {
-		f.names.Add(1)
-		f.shared.drop(n.Dir, func() { f.kernel.InvalidateInode(n.Dir) })
-	}
-	if n.Ino == 0 {
-		return
-	}
-	f.shared.drop(n.Ino, func() {
-		if f.shared.hasPages(n.Ino) {
-			f.kernel.InvalidatePages(n.Ino)
-			f.changed(n.Ino)
-			return
-		}
-		if !f.kernel.InvalidateInode(n.Ino) {
-			return
-		}
-		f.changed(n.Ino)
-		if nameless, _ := f.store.Nameless(background(), n.Ino); nameless {
-			f.fleeting.add(n.Ino) // the kernel keeps its name by mistake
-		}
-	})
 }
 
 // keepShared is the time the kernel may keep names and attributes of ours while
@@ -172,17 +131,7 @@ func keepFor(o *Options) time.Duration {
 // without the kernel's knowing only where there are other nodes.
 func (f *filesystem) ownInodeStatus(err error) fuse.Status {
 	if f.opts.Cluster != nil {
-		return f.inodeStatus(err)
-	}
-	return f.errs.status(err)
-}
-
-// inodeStatus answers a question about an inode that ended with err. Its name was found a
-// moment ago, so that the inode is gone means that the name is another's now, and ESTALE
-// makes the kernel look it up again.
-func (f *filesystem) inodeStatus(err error) fuse.Status {
-	if isMissing(err) {
-		return errStale
+		return f.errs.inodeStatus(err)
 	}
 	return f.errs.status(err)
 }

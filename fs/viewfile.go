@@ -9,7 +9,6 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 
-	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/objects"
 	"github.com/hmcfs/hmcfs/transport"
 )
@@ -197,20 +196,12 @@ func (v viewInode) open(_ *fuse.Caller, flags uint32, out *fuse.OpenOut) fuse.St
 	return fuse.OK
 }
 
-// changed drops what the kernel keeps of the open tensors of a file whose
-// content has changed, for those who have them mapped.
-func (f *filesystem) changed(file metadata.Ino) {
-	for _, id := range f.views.openOf(file) {
-		f.kernel.InvalidatePages(id)
-	}
-}
-
-// copyView copies from a tensor to a file: the header, then the bytes from
+// copyTo copies from a tensor to a file: the header, then the bytes from
 // device to device.
 //
 // Errors: EOPNOTSUPP for a copy into the file that the tensor is in, which
 // the kernel then reads and writes; those of readView and of CopyRange.
-func (f *filesystem) copyView(ctx context.Context, v *viewFile, r objects.CopyRange) (uint64, error) {
+func (v *viewFile) copyTo(ctx context.Context, r objects.CopyRange) (uint64, error) {
 	if r.Dst.Ino() == v.viewNode.file {
 		return 0, fmt.Errorf("copy a tensor into its own file: %w", objects.ErrUnsupported)
 	}
@@ -229,7 +220,7 @@ func (f *filesystem) copyView(ctx context.Context, v *viewFile, r objects.CopyRa
 	}
 	if rest := min(r.N, v.size()-min(r.SrcOff, v.size())); rest > done {
 		var n uint64
-		n, err = f.store.CopyRange(ctx, objects.CopyRange{
+		n, err = v.views.store.CopyRange(ctx, objects.CopyRange{
 			Dst: r.Dst, DstOff: r.DstOff + done, Src: v.file, SrcOff: at, N: rest - done,
 		})
 		done += n

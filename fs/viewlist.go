@@ -17,14 +17,14 @@ const slotMask = 0xff
 
 // listWithViews lists a directory of the store's with the views of its files,
 // each of which stands soon behind its file.
-func (f *filesystem) listWithViews(ino metadata.Ino, files lister) lister {
+func (v *views) listWithViews(ino metadata.Ino, files lister) lister {
 	return func(ctx context.Context, after uint64, limit int) ([]dirEntry, error) {
-		return f.pageWithViews(ctx, ino, files, after, limit)
+		return v.pageWithViews(ctx, ino, files, after, limit)
 	}
 }
 
 // pageWithViews is one page of that.
-func (f *filesystem) pageWithViews(ctx context.Context, ino metadata.Ino, files lister, after uint64, limit int) ([]dirEntry, error) {
+func (v *views) pageWithViews(ctx context.Context, ino metadata.Ino, files lister, after uint64, limit int) ([]dirEntry, error) {
 	from := after
 	if after > lastReserved {
 		// The entries of this hash are wanted again, as some of their views
@@ -38,7 +38,7 @@ func (f *filesystem) pageWithViews(ctx context.Context, ino metadata.Ino, files 
 		}
 		entries = wholeHashes(entries, limit)
 		from = entries[len(entries)-1].offset | slotMask
-		if entries, err = f.addViews(ctx, ino, entries); err != nil {
+		if entries, err = v.addViews(ctx, ino, entries); err != nil {
 			return nil, err
 		}
 		behind := func(e dirEntry) bool { return e.offset <= after }
@@ -60,14 +60,14 @@ func wholeHashes(page []dirEntry, limit int) []dirEntry {
 }
 
 // addViews adds the views of the files among the entries.
-func (f *filesystem) addViews(ctx context.Context, dir metadata.Ino, entries []dirEntry) ([]dirEntry, error) {
+func (v *views) addViews(ctx context.Context, dir metadata.Ino, entries []dirEntry) ([]dirEntry, error) {
 	for _, e := range entries {
 		slot := e.offset & slotMask
 		if e.mode.Type() != metadata.TypeRegular || !tensors.IsFile(e.name) || slot > slotMask/2 {
 			continue
 		}
 		name := e.name + tensors.ViewSuffix
-		_, err := f.store.Lookup(ctx, dir, name)
+		_, err := v.store.Lookup(ctx, dir, name)
 		switch {
 		case errors.Is(err, metadata.ErrNameTooLong) || err == nil:
 			continue // what is really there is listed already
@@ -76,7 +76,7 @@ func (f *filesystem) addViews(ctx context.Context, dir metadata.Ino, entries []d
 		}
 		entries = append(entries, dirEntry{
 			name: name, mode: metadata.TypeDir, offset: (e.offset | slotMask) - slot,
-			ino: f.views.number(e.ino, e.name, "", nil),
+			ino: v.number(e.ino, e.name, "", nil),
 		})
 	}
 	slices.SortStableFunc(entries, func(a, b dirEntry) int { return cmp.Compare(a.offset, b.offset) })

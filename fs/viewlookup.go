@@ -97,11 +97,11 @@ func (v viewInode) forget(refs uint64) { v.fs.views.forget(v.ino, refs) }
 
 // isViewName reports whether a name, which the store does not have, is that of a
 // view.
-func (f *filesystem) isViewName(parent metadata.Ino, name string) bool {
+func (v *views) isViewName(parent metadata.Ino, name string) bool {
 	file, ok := tensors.FileOf(name)
 	if !ok || !hasViews(parent) {
 		return false
 	}
-	a, err := f.store.Lookup(background(), parent, file)
+	a, err := v.store.Lookup(background(), parent, file)
 	return err == nil && a.IsRegular()
 }

@@ -72,7 +72,7 @@ func (f *filesystem) writeBeside(ctx context.Context, in *fuse.WriteIn, h *fileH
 		})
 	}
 	if err != nil {
-		return 0, f.dataStatus(err)
+		return 0, f.errs.dataStatus(err)
 	}
 	return written, status
 }
@@ -92,7 +92,7 @@ func (f *filesystem) write(ctx context.Context, to objects.OpenFile, w objects.W
 		if err == nil { // a write of nothing would be tried for ever
 			err = devices.ErrOutOfMemory
 		}
-		return 0, f.dataStatus(err)
+		return 0, f.errs.dataStatus(err)
 	}
 	f.ops.moved(opWrite, int(written))
 	return written, fuse.OK
