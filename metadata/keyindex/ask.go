@@ -17,8 +17,8 @@ const (
 	// caller asks for what it does not have yet. What the service does not grant
 	// is given up. A service that does not answer is not asked.
 	caller asker = false
-	// clerk asks again for what is in use.
-	clerk asker = true
+	// worker asks again for what is in use.
+	worker asker = true
 )
 
 // verdict tells the outcome of a claim that the service was asked for.
@@ -126,7 +126,7 @@ func (r *Registry) lease() (l coord.Lease, epoch members.Epoch, turn int) {
 
 // settle notes what became of claims that were asked for: those without an
 // answer were not. What a caller is not granted is given up in the same step, so
-// that the clerk takes it for nothing that is in use.
+// that the worker takes it for nothing that is in use.
 func (r *Registry) settle(names []string, answers map[string]answer, who asker) []verdict {
 	out := make([]verdict, len(names))
 	r.mu.Lock()

@@ -23,10 +23,10 @@
 //	   another has it <┘ │       │ └────Claim───────┘
 //	                     v       v another lease
 //	                   (none), or of a key in use:
-//	                   unasked ──clerk──> ours, or contested
+//	                   unasked ──worker──> ours, or contested
 //
 // Who changes a claim at the service marks it busy before it lets the lock go,
-// and all others wait for it. That is either a caller of Claim or the clerk, a
+// and all others wait for it. That is either a caller of Claim or the worker, a
 // goroutine that does what can be done later: releases, and claims that were
 // granted without having been asked for. With another lease all claims are made
 // again.

@@ -152,7 +152,7 @@ func (r *Registry) heard(err error) {
 	}
 }
 
-// isAway says that the service did not answer when it was asked last. The clerk
+// isAway says that the service did not answer when it was asked last. The worker
 // asks it again and again, so that others need not wait for it.
 func (r *Registry) isAway() bool {
 	r.mu.Lock()

@@ -254,7 +254,7 @@ func TestUnsettled(t *testing.T) {
 }
 
 // TestManyWhileAway claims so many keys of a service that does not answer that
-// the clerk comes in between: it takes none of them for one in use.
+// the worker comes in between: it takes none of them for one in use.
 func TestManyWhileAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memcoord.NewServer(memcoord.Options{})

@@ -16,13 +16,13 @@ type Registry struct {
 	memory memory
 	end    context.CancelFunc
 	ended  chan struct{}
-	// wake has room for one: there is something for the clerk.
+	// wake has room for one: there is something for the worker.
 	wake chan struct{}
 
 	mu sync.Mutex
 	// +checklocks:mu
 	claims map[string]*claim
-	// queue are the claims, by name, that the clerk has to look at.
+	// queue are the claims, by name, that the worker has to look at.
 	// +checklocks:mu
 	queue map[string]struct{}
 	// bound is the last lease that there was, and turn counts them.
@@ -183,7 +183,7 @@ func (r *Registry) begin(s Space, keys []string, which []int) (mine, theirs []in
 		case c.busy:
 			theirs = append(theirs, i)
 		case c.contested, !c.wanted, !c.shown && !c.isOurs(r.turn):
-			// One that was given up is asked for too: the clerk may be waiting for
+			// One that was given up is asked for too: the worker may be waiting for
 			// the service to answer again, and the lease have ended meanwhile.
 			c.wanted, c.busy = true, true
 			mine = append(mine, i)
@@ -231,7 +231,7 @@ func (r *Registry) Has(s Space, key string) bool {
 	return c != nil && c.wanted
 }
 
-// awake has the clerk look at the queue.
+// awake has the worker look at the queue.
 func (r *Registry) awake() {
 	select {
 	case r.wake <- struct{}{}:

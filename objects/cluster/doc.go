@@ -63,11 +63,11 @@
 //	  Node.mu
 //
 //	server.mu
-//	  guest.mu
+//	  servedSession.mu
 //	    pushShard.mu
 //
 // pusher.notice is called by the store with locks of its own held; it takes a
-// pushShard.mu, lets go of it, and takes a guest.mu. Nothing of the store is
+// pushShard.mu, lets go of it, and takes a servedSession.mu. Nothing of the store is
 // called with any of these, or pusher.mu, which is a leaf, held.
 //
 // File.mu comes before cache.mu. newsBox.mu, cache.mu, inos.mu, slots.mu,

@@ -48,7 +48,7 @@ func Answer[Q any](fn func(context.Context, ClientSession, *Q) (any, error)) Han
 // extended makes an endpoint's handler of an extension's.
 func (s *server) extended(h Handler) rpc.Handler {
 	return func(ctx context.Context, from rpc.Caller, body []byte) ([]byte, error) {
-		g, err := s.guest(from)
+		g, err := s.session(from)
 		if err != nil {
 			return nil, err
 		}
@@ -59,7 +59,7 @@ func (s *server) extended(h Handler) rpc.Handler {
 
 // ClientSession is a session in which another node asks this one. Sessions can be
 // compared.
-type ClientSession struct{ g *guest }
+type ClientSession struct{ g *servedSession }
 
 // Ended reports whether the session has ended.
 func (s ClientSession) Ended() bool {
@@ -81,7 +81,7 @@ func (s ClientSession) Use(handle uint64, want objects.Permission) (UsedFile, er
 
 // UsedFile is a file that a session has open.
 type UsedFile struct {
-	g *guest
+	g *servedSession
 	h *handle
 }
 

@@ -83,7 +83,7 @@ func newClaims(c *Cluster) *claimTable {
 }
 
 // serveClaim begins to receive a publication, or goes on in another session.
-func (k *keys) serveClaim(ctx context.Context, g *guest, q *proto.ClaimAsk) (any, error) {
+func (k *keys) serveClaim(ctx context.Context, g *servedSession, q *proto.ClaimAsk) (any, error) {
 	t := k.claims
 	c, err := t.find(q.ID, g.from.Rank)
 	if err != nil {
@@ -264,7 +264,7 @@ func (t *claimTable) forgetLocked(now time.Time) {
 }
 
 // serveTake ends a claim. Asked again it answers the same.
-func (k *keys) serveTake(ctx context.Context, g *guest, q *proto.TakeAsk) (any, error) {
+func (k *keys) serveTake(ctx context.Context, g *servedSession, q *proto.TakeAsk) (any, error) {
 	t, id := k.claims, claimID(q.ID)
 	t.mu.Lock()
 	c, o := t.open[id], t.ended[id]

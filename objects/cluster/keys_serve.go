@@ -35,7 +35,7 @@ func (k *keys) handlers() map[rpc.Method]rpc.Handler {
 
 // serveFind tells the path of a key's object, which anybody may know, as
 // anybody may list keys/.
-func (k *keys) serveFind(ctx context.Context, _ *guest, q *proto.KeyAsk) (any, error) {
+func (k *keys) serveFind(ctx context.Context, _ *servedSession, q *proto.KeyAsk) (any, error) {
 	store := k.c.opts.Store
 	if q.Publish {
 		if err := k.published(ctx, q.Key); err != nil {
@@ -68,7 +68,7 @@ func (k *keys) published(ctx context.Context, key string) error {
 }
 
 // serveList tells this node's own keys.
-func (k *keys) serveList(ctx context.Context, _ *guest, q *proto.ListKeysAsk) (any, error) {
+func (k *keys) serveList(ctx context.Context, _ *servedSession, q *proto.ListKeysAsk) (any, error) {
 	limit := int(min(max(q.Limit, 1), maxListed))
 	if q.Publish {
 		names, err := k.ownPublished(ctx, q.After, limit)
@@ -107,7 +107,7 @@ func (k *keys) ownPublished(ctx context.Context, after string, limit int) ([]str
 }
 
 // serveInfo tells of a key, or of a publication, what its user may know.
-func (k *keys) serveInfo(ctx context.Context, _ *guest, q *proto.KeyAsk) (any, error) {
+func (k *keys) serveInfo(ctx context.Context, _ *servedSession, q *proto.KeyAsk) (any, error) {
 	var out proto.KeyAnswer
 	err := k.as(ctx, q.Cred, func(h *objects.Holder) error {
 		tell := h.KeyInfo
@@ -138,7 +138,7 @@ func (k *keys) as(ctx context.Context, who proto.Cred, do func(h *objects.Holder
 // gone to another node since, so one that is not here is an error.
 //
 // Errors: metadata.ErrNotExist.
-func (k *keys) serveDrop(ctx context.Context, _ *guest, q *proto.KeyAsk) (any, error) {
+func (k *keys) serveDrop(ctx context.Context, _ *servedSession, q *proto.KeyAsk) (any, error) {
 	if q.Publish {
 		return nil, fmt.Errorf("remove what is published: %w", objects.ErrUnsupported)
 	}
@@ -154,13 +154,13 @@ func (k *keys) serveDrop(ctx context.Context, _ *guest, q *proto.KeyAsk) (any, e
 }
 
 // serveExpire sets when a key's object ends.
-func (k *keys) serveExpire(ctx context.Context, _ *guest, q *proto.ExpireKeyAsk) (any, error) {
+func (k *keys) serveExpire(ctx context.Context, _ *servedSession, q *proto.ExpireKeyAsk) (any, error) {
 	return nil, k.as(ctx, q.Cred, func(h *objects.Holder) error { return h.Expire(ctx, q.Key, timeFromProto(q.At)) })
 }
 
 // serveHave tells which of some keys can be seen here, or for who is about to
 // claim them, which are in use.
-func (k *keys) serveHave(ctx context.Context, g *guest, q *proto.HaveKeysAsk) (any, error) {
+func (k *keys) serveHave(ctx context.Context, g *servedSession, q *proto.HaveKeysAsk) (any, error) {
 	asker := k.c.byRank(g.from.Rank)
 	if q.Claim && (asker == nil || string(asker.name) != q.Node) {
 		return nil, fmt.Errorf("node %q claims keys by another name: %w", q.Node, ErrDenied)

@@ -57,7 +57,7 @@ type server struct {
 	work sync.WaitGroup
 	mu   sync.Mutex
 	// +checklocks:mu
-	guests map[rpc.Caller]*guest
+	sessions map[rpc.Caller]*servedSession
 	// handle is the last number that was given. It begins anywhere, so that a
 	// handle of an earlier run, or of another session, names no other file.
 	// +checklocks:mu
@@ -65,7 +65,7 @@ type server struct {
 }
 
 func newServer(o serverOptions) *server {
-	s := &server{o: o, push: newPusher(o.AttrTTL), guests: map[rpc.Caller]*guest{}}
+	s := &server{o: o, push: newPusher(o.AttrTTL), sessions: map[rpc.Caller]*servedSession{}}
 	var start [8]byte
 	_, _ = rand.Read(start[:]) // never fails
 	s.handle = binary.BigEndian.Uint64(start[:])
@@ -111,9 +111,9 @@ func (s *server) handlers() map[rpc.Method]rpc.Handler {
 
 // answer makes a handler of a method that answers one kind of question in a
 // session. What has no answer returns nil.
-func answer[Q any](s *server, fn func(context.Context, *guest, *Q) (any, error)) rpc.Handler {
+func answer[Q any](s *server, fn func(context.Context, *servedSession, *Q) (any, error)) rpc.Handler {
 	return func(ctx context.Context, from rpc.Caller, body []byte) ([]byte, error) {
-		g, err := s.guest(from)
+		g, err := s.session(from)
 		if err != nil {
 			return nil, err
 		}
@@ -130,13 +130,13 @@ func answer[Q any](s *server, fn func(context.Context, *guest, *Q) (any, error))
 	}
 }
 
-// guest finds the session of a question.
+// session finds the session of a question.
 //
 // Errors: errNoHello.
-func (s *server) guest(from rpc.Caller) (*guest, error) {
+func (s *server) session(from rpc.Caller) (*servedSession, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if g := s.guests[from]; g != nil {
+	if g := s.sessions[from]; g != nil {
 		return g, nil
 	}
 	return nil, fmt.Errorf("rank %v: %w", from.Rank, errNoHello)
@@ -163,8 +163,8 @@ func (s *server) hello(_ context.Context, from rpc.Caller, body []byte) ([]byte,
 		return nil, fmt.Errorf("our own record: %w", err)
 	}
 	s.mu.Lock()
-	if s.guests[from] == nil {
-		s.guests[from] = &guest{from: from, server: s, gone: make(chan struct{})}
+	if s.sessions[from] == nil {
+		s.sessions[from] = &servedSession{from: from, server: s, gone: make(chan struct{})}
 	}
 	s.mu.Unlock()
 	s.o.Count.answers.Add(1)
@@ -194,8 +194,8 @@ func recordOf(rank wire.Rank, text []byte) (members.Record, error) {
 // ended lets go of what a session had. It does not wait.
 func (s *server) ended(from rpc.Caller) {
 	s.mu.Lock()
-	g := s.guests[from]
-	delete(s.guests, from)
+	g := s.sessions[from]
+	delete(s.sessions, from)
 	s.mu.Unlock()
 	if g != nil {
 		handles := g.finish()
@@ -215,7 +215,7 @@ func (s *server) close() {
 	s.unlisten()
 	s.mu.Lock()
 	var left []rpc.Caller
-	for from := range s.guests {
+	for from := range s.sessions {
 		left = append(left, from)
 	}
 	s.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 	"github.com/hmcfs/hmcfs/objects/cluster/proto"
 )
 
-func (s *server) setAttr(ctx context.Context, g *guest, q *proto.SetAttrAsk) (any, error) {
+func (s *server) setAttr(ctx context.Context, g *servedSession, q *proto.SetAttrAsk) (any, error) {
 	u, err := s.user(q.Cred)
 	if err != nil {
 		return nil, err
@@ -54,7 +54,7 @@ func ours(ino uint64) error {
 
 // rightsOf tells what beside modes allows a change, and puts the present where
 // it is asked for.
-func rightsOf(ctx context.Context, g *guest, q *proto.SetAttrAsk) (changeRights, error) {
+func rightsOf(ctx context.Context, g *servedSession, q *proto.SetAttrAsk) (changeRights, error) {
 	now := timeToProto(metadata.TimespecOf(time.Now()))
 	rights := changeRights{present: q.Set&(proto.SetAtime|proto.SetMtime) != 0}
 	for _, t := range []struct {
@@ -101,7 +101,7 @@ func (s *server) xattrOf(ctx context.Context, q *proto.XattrAsk, access xattrAcc
 	return a, err
 }
 
-func (s *server) getXattr(ctx context.Context, _ *guest, q *proto.XattrAsk) (any, error) {
+func (s *server) getXattr(ctx context.Context, _ *servedSession, q *proto.XattrAsk) (any, error) {
 	a, err := s.xattrOf(ctx, q, xattrRead)
 	if err != nil {
 		return nil, err
@@ -113,7 +113,7 @@ func (s *server) getXattr(ctx context.Context, _ *guest, q *proto.XattrAsk) (any
 	return &proto.XattrAnswer{Value: value}, nil
 }
 
-func (s *server) listXattr(ctx context.Context, _ *guest, q *proto.InoAsk) (any, error) {
+func (s *server) listXattr(ctx context.Context, _ *servedSession, q *proto.InoAsk) (any, error) {
 	u, err := s.user(q.Cred)
 	if err != nil {
 		return nil, err
@@ -130,7 +130,7 @@ func (s *server) listXattr(ctx context.Context, _ *guest, q *proto.InoAsk) (any,
 	return &proto.ListXattrAnswer{Names: names}, nil
 }
 
-func (s *server) setXattr(ctx context.Context, _ *guest, q *proto.XattrAsk) (any, error) {
+func (s *server) setXattr(ctx context.Context, _ *servedSession, q *proto.XattrAsk) (any, error) {
 	a, err := s.xattrOf(ctx, q, xattrWrite)
 	if err != nil {
 		return nil, err
@@ -148,7 +148,7 @@ func (s *server) setXattr(ctx context.Context, _ *guest, q *proto.XattrAsk) (any
 	return nil, err
 }
 
-func (s *server) removeXattr(ctx context.Context, _ *guest, q *proto.XattrAsk) (any, error) {
+func (s *server) removeXattr(ctx context.Context, _ *servedSession, q *proto.XattrAsk) (any, error) {
 	a, err := s.xattrOf(ctx, q, xattrWrite)
 	if err != nil {
 		return nil, err
@@ -170,7 +170,7 @@ func (s *server) servedXattr(a *objects.Attr, name string) {
 
 // statFS tells of the device that holds an inode; for the root, which is on
 // none, of all together.
-func (s *server) statFS(ctx context.Context, _ *guest, q *proto.InoAsk) (any, error) {
+func (s *server) statFS(ctx context.Context, _ *servedSession, q *proto.InoAsk) (any, error) {
 	if _, err := s.user(q.Cred); err != nil {
 		return nil, err
 	}

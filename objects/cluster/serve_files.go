@@ -11,7 +11,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport"
 )
 
-func (s *server) open(ctx context.Context, g *guest, q *proto.OpenAsk) (any, error) {
+func (s *server) open(ctx context.Context, g *servedSession, q *proto.OpenAsk) (any, error) {
 	u, err := s.user(q.Cred)
 	if err != nil {
 		return nil, err
@@ -52,7 +52,7 @@ func (s *server) open(ctx context.Context, g *guest, q *proto.OpenAsk) (any, err
 
 // createOpen makes a regular file and opens it. What makes a file may open it as
 // it likes, whatever the mode, as with open(2).
-func (s *server) createOpen(ctx context.Context, g *guest, q *proto.CreateOpenAsk) (any, error) {
+func (s *server) createOpen(ctx context.Context, g *servedSession, q *proto.CreateOpenAsk) (any, error) {
 	access, ok := accessFromProto(q.Access)
 	if made := (metadata.Inode{Mode: metadata.Mode(q.Create.Mode)}); !made.IsRegular() || !ok {
 		return nil, fmt.Errorf("create %#o and open for %#x: %w", q.Create.Mode, q.Access, objects.ErrInvalid)
@@ -77,7 +77,7 @@ func (s *server) createOpen(ctx context.Context, g *guest, q *proto.CreateOpenAs
 
 // closeHandle ends a handle. The file is closed when it is answered, unless
 // another question of the session still uses it.
-func (s *server) closeHandle(ctx context.Context, g *guest, q *proto.HandleAsk) (any, error) {
+func (s *server) closeHandle(ctx context.Context, g *servedSession, q *proto.HandleAsk) (any, error) {
 	h, err := g.take(q.Handle)
 	if err != nil {
 		return nil, err
@@ -95,7 +95,7 @@ func (s *server) closeHandle(ctx context.Context, g *guest, q *proto.HandleAsk) 
 	return &after, nil
 }
 
-func (s *server) sync(ctx context.Context, g *guest, q *proto.HandleAsk) (any, error) {
+func (s *server) sync(ctx context.Context, g *servedSession, q *proto.HandleAsk) (any, error) {
 	h, err := g.use(q.Handle, 0)
 	if err != nil {
 		return nil, err
@@ -107,7 +107,7 @@ func (s *server) sync(ctx context.Context, g *guest, q *proto.HandleAsk) (any, e
 // theirs is the memory of the asker that a question names.
 //
 // Errors: proto.ErrBody, also for more than that memory has.
-func (s *server) theirs(g *guest, q *proto.MoveAsk) (transport.Span, error) {
+func (s *server) theirs(g *servedSession, q *proto.MoveAsk) (transport.Span, error) {
 	d, err := q.Descriptor()
 	if err != nil {
 		return transport.Span{}, fmt.Errorf("memory of the asker: %w: %w", proto.ErrBody, err)
@@ -123,7 +123,7 @@ func (s *server) theirs(g *guest, q *proto.MoveAsk) (transport.Span, error) {
 }
 
 // read puts bytes of a file into the asker's memory.
-func (s *server) read(ctx context.Context, g *guest, q *proto.MoveAsk) (any, error) {
+func (s *server) read(ctx context.Context, g *servedSession, q *proto.MoveAsk) (any, error) {
 	h, err := g.use(q.Handle, objects.PermRead)
 	if err != nil {
 		return nil, err
@@ -158,7 +158,7 @@ func (s *server) moved(f *objects.File, m objects.Moved, off uint64) *proto.Move
 }
 
 // write gets bytes of the asker's memory into a file.
-func (s *server) write(ctx context.Context, g *guest, q *proto.MoveAsk) (any, error) {
+func (s *server) write(ctx context.Context, g *servedSession, q *proto.MoveAsk) (any, error) {
 	h, err := g.use(q.Handle, objects.PermWrite)
 	if err != nil {
 		return nil, err
@@ -180,7 +180,7 @@ func (s *server) write(ctx context.Context, g *guest, q *proto.MoveAsk) (any, er
 	return s.moved(h.file, moved, moved.Off), nil
 }
 
-func (s *server) allocate(ctx context.Context, g *guest, q *proto.AllocateAsk) (any, error) {
+func (s *server) allocate(ctx context.Context, g *servedSession, q *proto.AllocateAsk) (any, error) {
 	h, err := g.use(q.Handle, objects.PermWrite)
 	if err != nil {
 		return nil, err
@@ -205,7 +205,7 @@ func (s *server) allocate(ctx context.Context, g *guest, q *proto.AllocateAsk) (
 	return new(s.changed(ctx, g, &a)), nil
 }
 
-func (s *server) seek(ctx context.Context, g *guest, q *proto.SeekAsk) (any, error) {
+func (s *server) seek(ctx context.Context, g *servedSession, q *proto.SeekAsk) (any, error) {
 	h, err := g.use(q.Handle, 0)
 	if err != nil {
 		return nil, err
@@ -236,7 +236,7 @@ func (s *server) killPriv(ctx context.Context, h *handle) error {
 }
 
 // copy copies between two files of ours.
-func (s *server) copy(ctx context.Context, g *guest, q *proto.CopyAsk) (any, error) {
+func (s *server) copy(ctx context.Context, g *servedSession, q *proto.CopyAsk) (any, error) {
 	dst, err := g.use(q.Dst, objects.PermWrite)
 	if err != nil {
 		return nil, err
@@ -270,7 +270,7 @@ func (s *server) copy(ctx context.Context, g *guest, q *proto.CopyAsk) (any, err
 }
 
 // pull copies from a file of a third node.
-func (s *server) pull(ctx context.Context, g *guest, q *proto.PullAsk) (any, error) {
+func (s *server) pull(ctx context.Context, g *servedSession, q *proto.PullAsk) (any, error) {
 	if _, err := s.user(q.Cred); err != nil {
 		return nil, err
 	}

@@ -17,7 +17,7 @@ func isGone(err error) bool { return errors.Is(err, metadata.ErrNotExist) }
 // told is an inode for a session that is told when it changes. mark is the
 // pusher's from before the inode was read; names says whether it is as when a
 // name of a directory led to it.
-func (s *server) told(g *guest, a *objects.Attr, mark uint64, names bool) proto.Attr {
+func (s *server) told(g *servedSession, a *objects.Attr, mark uint64, names bool) proto.Attr {
 	var keep uint32
 	if s.push.remember(g, topicOf(a.Ino), mark) && names {
 		keep = s.keep(a)
@@ -29,7 +29,7 @@ func (s *server) told(g *guest, a *objects.Attr, mark uint64, names bool) proto.
 
 // changed is told for an inode that the session itself has just changed, so that
 // it is read once more: a is how it was then.
-func (s *server) changed(ctx context.Context, g *guest, a *objects.Attr) proto.Attr {
+func (s *server) changed(ctx context.Context, g *servedSession, a *objects.Attr) proto.Attr {
 	mark := s.push.mark()
 	now, err := s.o.Store.Attr(ctx, a.Ino)
 	if err != nil {
@@ -48,7 +48,7 @@ func (s *server) keep(a *objects.Attr) uint32 {
 	return uint32(ttl.Milliseconds())
 }
 
-func (s *server) lookup(ctx context.Context, g *guest, q *proto.LookupAsk) (any, error) {
+func (s *server) lookup(ctx context.Context, g *servedSession, q *proto.LookupAsk) (any, error) {
 	u, err := s.user(q.Cred)
 	if err != nil {
 		return nil, err
@@ -65,7 +65,7 @@ func (s *server) lookup(ctx context.Context, g *guest, q *proto.LookupAsk) (any,
 	return new(s.told(g, &a, mark, names)), nil
 }
 
-func (s *server) attr(ctx context.Context, g *guest, q *proto.InoAsk) (any, error) {
+func (s *server) attr(ctx context.Context, g *servedSession, q *proto.InoAsk) (any, error) {
 	if _, err := s.user(q.Cred); err != nil {
 		return nil, err
 	}
@@ -88,7 +88,7 @@ const (
 
 // readDir lists a page of a directory, with what is known of each entry where
 // the user may look them up.
-func (s *server) readDir(ctx context.Context, g *guest, q *proto.ReadDirAsk) (any, error) {
+func (s *server) readDir(ctx context.Context, g *servedSession, q *proto.ReadDirAsk) (any, error) {
 	u, err := s.user(q.Cred)
 	if err != nil {
 		return nil, err
@@ -151,7 +151,7 @@ func (s *server) writable(ctx context.Context, c proto.Cred, dir uint64) (user, 
 	return u, a, err
 }
 
-func (s *server) create(ctx context.Context, g *guest, q *proto.CreateAsk) (any, error) {
+func (s *server) create(ctx context.Context, g *servedSession, q *proto.CreateAsk) (any, error) {
 	a, err := s.createIn(ctx, g, q)
 	if err != nil {
 		return nil, err
@@ -160,7 +160,7 @@ func (s *server) create(ctx context.Context, g *guest, q *proto.CreateAsk) (any,
 }
 
 // createIn makes an inode in a directory.
-func (s *server) createIn(ctx context.Context, g *guest, q *proto.CreateAsk) (objects.Attr, error) {
+func (s *server) createIn(ctx context.Context, g *servedSession, q *proto.CreateAsk) (objects.Attr, error) {
 	u, dir, err := s.writable(ctx, q.Cred, q.Dir)
 	if err != nil {
 		return objects.Attr{}, err
@@ -178,7 +178,7 @@ func (s *server) createIn(ctx context.Context, g *guest, q *proto.CreateAsk) (ob
 	return a, nil
 }
 
-func (s *server) link(ctx context.Context, g *guest, q *proto.LinkAsk) (any, error) {
+func (s *server) link(ctx context.Context, g *servedSession, q *proto.LinkAsk) (any, error) {
 	_, dir, err := s.writable(ctx, q.Cred, q.Dir)
 	if err != nil {
 		return nil, err
@@ -196,7 +196,7 @@ func (s *server) link(ctx context.Context, g *guest, q *proto.LinkAsk) (any, err
 	return new(s.changed(ctx, g, &a)), nil
 }
 
-func (s *server) remove(ctx context.Context, _ *guest, q *proto.RemoveAsk) (any, error) {
+func (s *server) remove(ctx context.Context, _ *servedSession, q *proto.RemoveAsk) (any, error) {
 	u, dir, err := s.writable(ctx, q.Cred, q.Dir)
 	if err != nil {
 		return nil, err
@@ -230,7 +230,7 @@ func outdated(inos ...metadata.Ino) *proto.Invalid {
 	return out
 }
 
-func (s *server) rename(ctx context.Context, _ *guest, q *proto.RenameAsk) (any, error) {
+func (s *server) rename(ctx context.Context, _ *servedSession, q *proto.RenameAsk) (any, error) {
 	u, from, err := s.writable(ctx, q.Cred, q.From)
 	if err != nil {
 		return nil, err

@@ -67,15 +67,15 @@ type pushShard struct {
 	// young and old are who was told of a topic, in the present stretch of
 	// time, and in the last.
 	// +checklocks:mu
-	young map[topic][]*guest
+	young map[topic][]*servedSession
 	// +checklocks:mu
-	old map[topic][]*guest
+	old map[topic][]*servedSession
 	// held counts, by session, the handles of files.
 	// +checklocks:mu
-	held map[metadata.Ino]map[*guest]int
+	held map[metadata.Ino]map[*servedSession]int
 	// busy are the sessions that change a file just now, and know that.
 	// +checklocks:mu
-	busy map[metadata.Ino]map[*guest]int
+	busy map[metadata.Ino]map[*servedSession]int
 }
 
 // newPusher makes a pusher for answers that may be remembered for ttl, and are on
@@ -97,12 +97,12 @@ func (p *pusher) mark() uint64 { return p.count.Load() }
 
 // remember has a session told of the next change of a topic, and says whether
 // none has happened since the mark, as far as can be known.
-func (p *pusher) remember(g *guest, t topic, mark uint64) bool {
+func (p *pusher) remember(g *servedSession, t topic, mark uint64) bool {
 	sh := p.shard(t)
 	sh.mu.Lock()
 	if !slices.Contains(sh.young[t], g) {
 		if sh.young == nil {
-			sh.young = map[topic][]*guest{}
+			sh.young = map[topic][]*servedSession{}
 		}
 		sh.young[t] = append(sh.young[t], g)
 	}
@@ -112,14 +112,14 @@ func (p *pusher) remember(g *guest, t topic, mark uint64) bool {
 }
 
 // hold has a session told of every change of a file, until unhold.
-func (p *pusher) hold(g *guest, ino metadata.Ino) {
+func (p *pusher) hold(g *servedSession, ino metadata.Ino) {
 	sh := p.shard(topicOf(ino))
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	count(&sh.held, ino, g, 1)
 }
 
-func (p *pusher) unhold(g *guest, ino metadata.Ino) {
+func (p *pusher) unhold(g *servedSession, ino metadata.Ino) {
 	sh := p.shard(topicOf(ino))
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
@@ -128,7 +128,7 @@ func (p *pusher) unhold(g *guest, ino metadata.Ino) {
 
 // changing says that a session changes a file until the result is called: it is
 // not told of that, since its answer will say it.
-func (p *pusher) changing(g *guest, ino metadata.Ino) (done func()) {
+func (p *pusher) changing(g *servedSession, ino metadata.Ino) (done func()) {
 	sh := p.shard(topicOf(ino))
 	sh.mu.Lock()
 	count(&sh.busy, ino, g, 1)
@@ -142,13 +142,13 @@ func (p *pusher) changing(g *guest, ino metadata.Ino) (done func()) {
 
 // count adds to how often a session is noted for a file. The caller has the
 // lock.
-func count(m *map[metadata.Ino]map[*guest]int, ino metadata.Ino, g *guest, n int) {
+func count(m *map[metadata.Ino]map[*servedSession]int, ino metadata.Ino, g *servedSession, n int) {
 	if *m == nil {
-		*m = map[metadata.Ino]map[*guest]int{}
+		*m = map[metadata.Ino]map[*servedSession]int{}
 	}
 	of := (*m)[ino]
 	if of == nil {
-		of = map[*guest]int{}
+		of = map[*servedSession]int{}
 		(*m)[ino] = of
 	}
 	if of[g] += n; of[g] == 0 {
@@ -185,11 +185,11 @@ func (p *pusher) changed(t topic) {
 
 // listeners returns the sessions that are to be told of a change, and forgets those that are told only
 // once.
-func (sh *pushShard) listeners(t topic) []*guest {
+func (sh *pushShard) listeners(t topic) []*servedSession {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	young, old := sh.young[t], sh.old[t]
-	var held, busy map[*guest]int
+	var held, busy map[*servedSession]int
 	if !t.names {
 		held, busy = sh.held[t.ino], sh.busy[t.ino]
 	}
@@ -205,7 +205,7 @@ func (sh *pushShard) listeners(t topic) []*guest {
 	if len(busy) == 0 {
 		return told
 	}
-	return slices.DeleteFunc(told, func(g *guest) bool { return busy[g] > 0 })
+	return slices.DeleteFunc(told, func(g *servedSession) bool { return busy[g] > 0 })
 }
 
 // startAging sees to it that what is remembered is forgotten in time.
@@ -265,7 +265,7 @@ type pending struct {
 }
 
 // invalid has the session told that a topic has changed. It does not wait.
-func (g *guest) invalid(t topic) {
+func (g *servedSession) invalid(t topic) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.over || g.pending.all {
@@ -285,7 +285,7 @@ func (g *guest) invalid(t topic) {
 }
 
 // tell sends what is pending until nothing is.
-func (g *guest) tell() {
+func (g *servedSession) tell() {
 	s := g.server
 	for {
 		news, ok := g.news()
@@ -307,7 +307,7 @@ func (g *guest) tell() {
 }
 
 // news takes what is to be told next; false when nothing is.
-func (g *guest) news() (proto.Invalid, bool) {
+func (g *servedSession) news() (proto.Invalid, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	var news proto.Invalid
@@ -331,7 +331,7 @@ func (g *guest) news() (proto.Invalid, bool) {
 }
 
 // notify sends a notice, as soon as the session takes it.
-func (g *guest) notify(body []byte) error {
+func (g *servedSession) notify(body []byte) error {
 	for {
 		sent, err := g.server.o.Notify(g.from.Rank, proto.NoticeInvalid, body)
 		if err != nil || sent {

@@ -120,7 +120,7 @@ func TestOnlyWhoAsked(t *testing.T) {
 
 // listener is a session that takes no notices until it is opened.
 type listener struct {
-	*guest
+	*servedSession
 	mu   sync.Mutex
 	open bool
 	told []proto.Invalid
@@ -128,7 +128,7 @@ type listener struct {
 
 func newListener(t *testing.T) *listener {
 	t.Helper()
-	l := &listener{guest: &guest{from: from(1), gone: make(chan struct{})}}
+	l := &listener{servedSession: &servedSession{from: from(1), gone: make(chan struct{})}}
 	l.server = &server{push: newPusher(time.Hour), o: serverOptions{Count: &counters{}}}
 	l.server.o.Notify = func(_ wire.Rank, _ rpc.Method, body []byte) (bool, error) {
 		l.mu.Lock()
@@ -210,7 +210,7 @@ func TestEndWhileWaiting(t *testing.T) {
 func TestForgottenInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const ttl = time.Second
-		p, g := newPusher(ttl), &guest{}
+		p, g := newPusher(ttl), &servedSession{}
 		held := func(topic topic) int {
 			sh := p.shard(topic)
 			sh.mu.Lock()
@@ -243,7 +243,7 @@ func TestForgottenInTime(t *testing.T) {
 // TestChangesAfterTheMark: whoever reads before a change and is remembered after
 // it is told at once that it is too late.
 func TestChangesAfterTheMark(t *testing.T) {
-	p, g := newPusher(time.Hour), &guest{}
+	p, g := newPusher(time.Hour), &servedSession{}
 	defer p.stop()
 	mark := p.mark()
 	p.changed(topicOf(7))

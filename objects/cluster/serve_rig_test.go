@@ -203,7 +203,7 @@ func (r *serverRig) settle() []proto.Invalid {
 	kit.Eventually(r.t, 10*time.Second, func() bool {
 		r.server.mu.Lock()
 		defer r.server.mu.Unlock()
-		for _, g := range r.server.guests {
+		for _, g := range r.server.sessions {
 			g.mu.Lock()
 			busy := g.pushing
 			g.mu.Unlock()

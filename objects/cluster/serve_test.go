@@ -386,7 +386,7 @@ func TestStatFS(t *testing.T) {
 func TestManyHandles(t *testing.T) {
 	r := newServerRig(t)
 	who, a := r.hello(1), r.file("a")
-	g, err := r.server.guest(who)
+	g, err := r.server.session(who)
 	if err != nil {
 		t.Fatal(err)
 	}

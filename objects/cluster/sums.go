@@ -29,7 +29,7 @@ func (f *File) Sums(ctx context.Context, block, from uint64, n int) ([]byte, err
 func (f *File) Length(ctx context.Context) (uint64, error) { return f.end(ctx) }
 
 // sums are the checksums of blocks of a file.
-func (s *server) sums(ctx context.Context, g *guest, q *proto.SumsAsk) (any, error) {
+func (s *server) sums(ctx context.Context, g *servedSession, q *proto.SumsAsk) (any, error) {
 	if err := q.Validate(); err != nil {
 		return nil, err
 	}

@@ -128,7 +128,7 @@ func (c *Communicator) Peers() []Peer {
 // Listen lets peers connect at an address, besides those before, and returns
 // the address with the port that the kernel has chosen.
 func (c *Communicator) Listen(ctx context.Context, at control.Address) (control.Address, error) {
-	l, err := control.Listen(ctx, at, c.opts.control(&c.epochs), (*doorman)(c))
+	l, err := control.Listen(ctx, at, c.opts.control(&c.epochs), (*acceptor)(c))
 	if err != nil {
 		return control.Address{}, err
 	}

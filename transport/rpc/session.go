@@ -74,7 +74,7 @@ func newSession(e *Endpoint, origin comm.Origin, p *peer) *session {
 		s.slots[i] = make(chan struct{}, e.opts.MaxPending)
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.startBeat()
+	s.startHeartbeat()
 	return s
 }
 

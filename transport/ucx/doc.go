@@ -83,7 +83,7 @@
 //	                       ▼                    │
 //	   take ─> post ─> ucp_worker_progress ─> reap, attend
 //	              ▲                             │
-//	              └── arm, sleep on the bell <──┘ nothing to do, 64 times
+//	              └── arm, sleep on wakeup <───┘ nothing to do, 64 times
 //
 // One goroutine for each provider calls its worker (UCS_THREAD_MODE_SERIALIZED:
 // one thread at a time, any thread, so that it is not locked to one). It sleeps

@@ -19,8 +19,8 @@ type Provider struct {
 	api *api
 	// address is the blob for the peer.
 	address []byte
-	// bell is the worker's event descriptor.
-	bell *bell
+	// wakeup is the worker's event descriptor.
+	wakeup *wakeup
 	// done is closed when the provider has come to its end, stopped when
 	// nothing of it runs.
 	done    chan struct{}
@@ -68,7 +68,7 @@ type Provider struct {
 	// idle are ops to use again.
 	// +checklocks:mu
 	idle []*op
-	// asleep says that the worker's goroutine waits for its bell, or is about
+	// asleep says that the worker's goroutine waits for its wakeup, or is about
 	// to.
 	// +checklocks:mu
 	asleep bool
@@ -146,7 +146,7 @@ func (p *Provider) describe() error {
 	if err != nil {
 		return err
 	}
-	p.bell, err = newBell(fd)
+	p.wakeup, err = newWakeup(fd)
 	return err
 }
 

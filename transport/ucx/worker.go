@@ -90,12 +90,12 @@ func (p *Provider) sleep() {
 	if !idle {
 		return
 	}
-	// From here on a wake makes arming fail, or rings the bell.
+	// From here on a wake makes arming fail, or ends that wait.
 	s := p.call.arm(p.worker)
 	var err error
 	switch {
 	case s == statusOK:
-		err = p.bell.wait()
+		err = p.wakeup.wait()
 	case s != statusBusy:
 		err = p.api.check("ucp_worker_arm", s)
 	}
@@ -184,7 +184,7 @@ func (p *Provider) teardown() {
 		p.api.RkeyDestroy.Call(uintptr(k))
 	}
 	// Nobody waits for it any more.
-	_ = p.bell.Close()
+	_ = p.wakeup.Close()
 	p.ctx.mu.Lock()
 	p.destroyWorkerLocked()
 	p.ctx.mu.Unlock()

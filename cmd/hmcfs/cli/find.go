@@ -65,7 +65,7 @@ func (a *app) findDaemon(ctx context.Context, m place.Mount) (*client.Client, pl
 		if err == nil {
 			return c, p, nil
 		}
-		if _, mute := errors.AsType[*muteError](err); mute || ctx.Err() != nil {
+		if _, unresponsive := errors.AsType[*unresponsiveError](err); unresponsive || ctx.Err() != nil {
 			// The mount would be asked in vain too.
 			return nil, place.Paths{}, fmt.Errorf("%s: %w", m.MountPoint, err)
 		}

@@ -56,15 +56,15 @@ func (a *app) umount(ctx context.Context, path string, r adminapi.UmountRequest)
 	if err == nil {
 		err = a.umountLiving(ctx, c, p, r)
 	}
-	if mute, ok := errors.AsType[*muteError](err); ok && r.Lazy {
-		return a.umountMute(ctx, m, mute)
+	if unresponsive, ok := errors.AsType[*unresponsiveError](err); ok && r.Lazy {
+		return a.umountUnresponsive(ctx, m, unresponsive)
 	}
 	return err
 }
 
-// umountMute takes a mount away by the kernel, since its daemon does not
+// umountUnresponsive takes a mount away by the kernel, since its daemon does not
 // answer. The daemon lives: what it holds goes when it goes on, or is killed.
-func (a *app) umountMute(ctx context.Context, m place.Mount, mute *muteError) error {
+func (a *app) umountUnresponsive(ctx context.Context, m place.Mount, unresponsive *unresponsiveError) error {
 	cutErr, err := place.Wrest(m)
 	if err != nil {
 		return fmt.Errorf("the daemon does not answer, and the kernel does not take the mount away: %w", err)
@@ -75,12 +75,12 @@ func (a *app) umountMute(ctx context.Context, m place.Mount, mute *muteError) er
 	} else {
 		a.note("the connection is cut: files that are still open fail")
 	}
-	switch err := place.AwaitEnd(ctx, mute.pid, mute.lock, muteEndLimit); {
+	switch err := place.AwaitEnd(ctx, unresponsive.pid, unresponsive.lock, unresponsiveEndLimit); {
 	case ctx.Err() != nil:
 		return err
-	case err != nil && mute.pid > 0:
+	case err != nil && unresponsive.pid > 0:
 		a.note("process %d still holds its memory; it cleans up and ends once it goes on (kill -CONT %d), and frees it too when it is killed (kill -KILL %d)",
-			mute.pid, mute.pid, mute.pid)
+			unresponsive.pid, unresponsive.pid, unresponsive.pid)
 	}
 	return nil
 }
@@ -93,9 +93,9 @@ func (a *app) umountNameless(ctx context.Context, mountPoint string, r adminapi.
 	for _, p := range places {
 		c := client.NewOf(p.Socket(), a.UID)
 		_, err := hear(ctx, c, p)
-		if mute, ok := errors.AsType[*muteError](err); ok && mute.pid > 0 {
+		if unresponsive, ok := errors.AsType[*unresponsiveError](err); ok && unresponsive.pid > 0 {
 			return notMounted("%s is not mounted, but process %d, which served it, has not ended and does not answer; let it go on (kill -CONT %d), or end it (kill -KILL %d)",
-				mountPoint, mute.pid, mute.pid, mute.pid)
+				mountPoint, unresponsive.pid, unresponsive.pid, unresponsive.pid)
 		}
 		st, err := c.Status(ctx, false)
 		if err != nil || st.MountPoint != mountPoint {
@@ -136,9 +136,9 @@ func (a *app) umountLiving(ctx context.Context, c *client.Client, p place.Paths,
 const (
 	// endLimit bounds the time from a daemon's answer to its end.
 	endLimit = 30 * time.Second
-	// muteEndLimit bounds the wait for one that lost its mount because
+	// unresponsiveEndLimit bounds the wait for one that lost its mount because
 	// it did not answer: it may have been slow only.
-	muteEndLimit = 2 * time.Second
+	unresponsiveEndLimit = 2 * time.Second
 )
 
 func lockOf(st adminapi.Status) string {

@@ -56,7 +56,7 @@ func (p *pair) bouncedPut(ctx context.Context, row Row) error {
 }
 
 // openBounce takes host memory and shares it.
-func (g *guest) openBounce(ctx context.Context, n devices.Size) ([]byte, error) {
+func (g *servedRunner) openBounce(ctx context.Context, n devices.Size) ([]byte, error) {
 	if g.bounce != nil {
 		return nil, errors.New("it has memory to bounce off")
 	}
@@ -74,7 +74,7 @@ func (g *guest) openBounce(ctx context.Context, n devices.Size) ([]byte, error) 
 
 // store copies what has come into host memory to the memory that is open, for
 // each tag, and sends the tag back.
-func (g *guest) store(ctx context.Context, size devices.Size, count int) error {
+func (g *servedRunner) store(ctx context.Context, size devices.Size, count int) error {
 	if g.bounce == nil || size > g.bounce.buffer.Size() {
 		return errors.New("there is no memory to bounce off")
 	}

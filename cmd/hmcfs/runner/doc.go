@@ -61,6 +61,6 @@
 //
 // # Lock order
 //
-// visits.mu comes before meeting.mu. All others, door.mu, lines.mu and sender.mu,
+// visits.mu comes before jobBarriers.mu. All others, hostBarrier.mu, lines.mu and sender.mu,
 // have nothing inside.
 package runner

@@ -73,7 +73,7 @@ type waiter struct {
 }
 
 // arrive has a rank wait at a barrier. Its error is what no host says.
-func (h *host) arrive(m *meeting, v *visit) error {
+func (h *host) arrive(m *jobBarriers, v *visit) error {
 	h.visits.mu.Lock()
 	defer h.visits.mu.Unlock()
 	_, double := h.visits.waiting[v.ID]
@@ -99,7 +99,7 @@ func (h *host) arrive(m *meeting, v *visit) error {
 }
 
 // leave has a rank wait no longer, if it still does.
-func (h *host) leave(m *meeting, id uint64) {
+func (h *host) leave(m *jobBarriers, id uint64) {
 	h.visits.mu.Lock()
 	w, waits := h.visits.waiting[id]
 	h.visits.mu.Unlock()
@@ -377,7 +377,7 @@ func (h *host) inTime(k, wanted kind) error {
 // close ends the connection and waits for the host to go. One that never came,
 // or is mute, is not waited for.
 func (h *host) close() {
-	h.waits.Wait() // the meeting is over
+	h.waits.Wait() // the barriers are over
 	close(h.out)
 	grace := farewell
 	if !h.said[kindReady] || h.silent.Load() {

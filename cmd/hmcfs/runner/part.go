@@ -35,9 +35,9 @@ type serving struct {
 	brief *brief
 	plan  *Plan
 	// held are the ports of the ranks, until they have their own sockets on them.
-	held []*os.File
-	job  *job
-	door *door
+	held    []*os.File
+	job     *job
+	barrier *hostBarrier
 	// ranks are supervisors; running waits for their programs.
 	ranks   []*child
 	started bool
@@ -144,8 +144,8 @@ func (s *serving) order(ctx context.Context, f frame) error {
 		if err != nil {
 			return err
 		}
-		if s.door != nil {
-			s.door.answer(p.ID, p.Answer)
+		if s.barrier != nil {
+			s.barrier.answer(p.ID, p.Answer)
 		}
 	case kindBook:
 		b, err := decode[book](f)
@@ -238,7 +238,7 @@ func (s *serving) enter(ctx context.Context, all *book) (err error) {
 	if s.job, err = newJob(s.plan, s.brief, all.Addresses); err != nil {
 		return err
 	}
-	if s.door, err = newDoor(filepath.Join(s.job.dir, barrierSock), s.brief.First, s.brief.Count, s.to.send); err != nil {
+	if s.barrier, err = newHostBarrier(filepath.Join(s.job.dir, barrierSock), s.brief.First, s.brief.Count, s.to.send); err != nil {
 		return err
 	}
 	// The supervisors come first: from now on there is somebody to clean up.
@@ -328,8 +328,8 @@ func (s *serving) close(now bool) error {
 			break
 		}
 	}
-	if s.door != nil {
-		s.door.close()
+	if s.barrier != nil {
+		s.barrier.close()
 	}
 	err := s.job.close()
 	for _, c := range s.ranks {

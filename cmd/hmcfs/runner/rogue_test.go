@@ -283,7 +283,7 @@ func FuzzHost(f *testing.F) {
 			default:
 			}
 		}
-		w.meeting.close()
+		w.barriers.close()
 		h.waits.Wait()
 		h.saved.finish()
 		if len(h.verdicts) > 3 || len(w.report.Endings) > 2 {

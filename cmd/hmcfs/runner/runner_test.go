@@ -413,9 +413,9 @@ func TestBarrierNamesWhoIsMissing(t *testing.T) {
 	dir := must(os.MkdirTemp("", "r")) //nolint:usetesting // a test's own directory is too long for a socket's path
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	socket := filepath.Join(dir, "b.sock")
-	m := newMeeting(3)
+	m := newJobBarriers(3)
 	h := &host{part: part{count: 3}, out: make(chan []byte, mostQueued)}
-	d := must(newDoor(socket, 0, 4, func(k kind, v any) error {
+	d := must(newHostBarrier(socket, 0, 4, func(k kind, v any) error {
 		switch v := v.(type) {
 		case visit:
 			return h.arrive(m, &v)
@@ -483,7 +483,7 @@ func TestBarrierNamesWhoIsMissing(t *testing.T) {
 }
 
 // at are the ranks at a barrier.
-func (m *meeting) at(name string) map[int]chan answer {
+func (m *jobBarriers) at(name string) map[int]chan answer {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return maps.Clone(m.waiting[name])

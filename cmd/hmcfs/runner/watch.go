@@ -24,10 +24,10 @@ const (
 // watch is a job under way: one loop, which takes what the hosts say and what
 // comes from outside. This machine is a host like the others.
 type watch struct {
-	plan    *Plan
-	hosts   []*host
-	meeting *meeting
-	events  chan event
+	plan     *Plan
+	hosts    []*host
+	barriers *jobBarriers
+	events   chan event
 	// over is closed when nothing more is listened to.
 	over   chan struct{}
 	logs   []*os.File
@@ -54,7 +54,7 @@ type watch struct {
 
 func newWatch(ctx context.Context, p *Plan, force <-chan struct{}) *watch {
 	return &watch{
-		plan: p, meeting: newMeeting(p.Ranks), events: make(chan event), over: make(chan struct{}),
+		plan: p, barriers: newJobBarriers(p.Ranks), events: make(chan event), over: make(chan struct{}),
 		report: &Report{Ranks: p.Ranks}, stopped: ctx.Done(), force: force,
 	}
 }
@@ -300,9 +300,9 @@ func (w *watch) take(e event) error {
 	case *Ending:
 		return w.note(h, *v)
 	case *visit:
-		return h.arrive(w.meeting, v)
+		return h.arrive(w.barriers, v)
 	case *departure:
-		h.leave(w.meeting, v.ID)
+		h.leave(w.barriers, v.ID)
 	case *Verdict:
 		if len(h.verdicts) > h.count*len(w.plan.Outputs) {
 			return fmt.Errorf("more verdicts than outputs: %w", ErrTalk)
@@ -332,7 +332,7 @@ func (w *watch) note(h *host, e Ending) error {
 		return fmt.Errorf("rank %d has ended twice: %w", e.Rank, ErrTalk)
 	}
 	h.ended[e.Rank-h.first] = true
-	w.meeting.end(e.Rank)
+	w.barriers.end(e.Rank)
 	e.Ended = w.cause != nil && e.Failed()
 	if len(w.hosts) > 1 {
 		e.Host = h.Name
@@ -385,7 +385,7 @@ func (w *watch) end(cause error) {
 // close ends what is left of the job, everywhere.
 func (w *watch) close() error {
 	w.closing = true
-	w.meeting.close()
+	w.barriers.close()
 	w.stopped, w.late, w.kill = nil, nil, nil
 	w.giveUp = time.After(farewell)
 	for _, h := range w.hosts {

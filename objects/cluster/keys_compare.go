@@ -227,7 +227,7 @@ func (k *keys) made(ctx context.Context, s keyindex.Space, key string) (metadata
 
 // serveMeet compares the keys of another node with ours. Both settle what they
 // find, each its own side.
-func (k *keys) serveMeet(ctx context.Context, g *guest, q *proto.MeetKeysAsk) (any, error) {
+func (k *keys) serveMeet(ctx context.Context, g *servedSession, q *proto.MeetKeysAsk) (any, error) {
 	asker := k.c.byRank(g.from.Rank)
 	if asker == nil || string(asker.name) != q.Node {
 		return nil, fmt.Errorf("node %q compares keys by another name: %w", q.Node, ErrDenied)

@@ -13,9 +13,9 @@ import (
 // maxHandles bounds the files that a session has open.
 const maxHandles = 1 << 16
 
-// guest is one session with another node: what it has open, and what it has
+// servedSession is one session with another node: what it has open, and what it has
 // to be told.
-type guest struct {
+type servedSession struct {
 	from   rpc.Caller
 	server *server
 	gone   chan struct{} // closed at the end
@@ -47,7 +47,7 @@ type handle struct {
 }
 
 // add gives a file a number. The file is the session's then.
-func (g *guest) add(h *handle) (uint64, error) {
+func (g *servedSession) add(h *handle) (uint64, error) {
 	s := g.server
 	s.mu.Lock()
 	if s.handle++; s.handle == 0 {
@@ -74,7 +74,7 @@ func (g *guest) add(h *handle) (uint64, error) {
 // done.
 //
 // Errors: ErrStale; ErrDenied.
-func (g *guest) use(number uint64, want objects.Permission) (*handle, error) {
+func (g *servedSession) use(number uint64, want objects.Permission) (*handle, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	h := g.handles[number]
@@ -89,7 +89,7 @@ func (g *guest) use(number uint64, want objects.Permission) (*handle, error) {
 }
 
 // done ends a use. With the last one of a closed handle its file is closed.
-func (g *guest) done(ctx context.Context, h *handle) {
+func (g *servedSession) done(ctx context.Context, h *handle) {
 	g.mu.Lock()
 	h.users--
 	last := h.users == 0 && h.closed
@@ -102,7 +102,7 @@ func (g *guest) done(ctx context.Context, h *handle) {
 // take removes a handle, which the caller then uses and is done with.
 //
 // Errors: ErrStale.
-func (g *guest) take(number uint64) (*handle, error) {
+func (g *servedSession) take(number uint64) (*handle, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	h := g.handles[number]
@@ -117,7 +117,7 @@ func (g *guest) take(number uint64) (*handle, error) {
 
 // finish ends the session and returns the handles that it had. Only extensions use them
 // any more.
-func (g *guest) finish() (left []*handle) {
+func (g *servedSession) finish() (left []*handle) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.over {
@@ -133,7 +133,7 @@ func (g *guest) finish() (left []*handle) {
 }
 
 // release closes the file of a handle that nobody uses any more.
-func (g *guest) release(ctx context.Context, h *handle) {
+func (g *servedSession) release(ctx context.Context, h *handle) {
 	g.server.push.unhold(g, h.file.Ino())
 	if h.end != nil {
 		h.end()
@@ -148,7 +148,7 @@ func (g *guest) release(ctx context.Context, h *handle) {
 //
 // Errors: errNoHello; ErrStale; EMFILE. end is not called then.
 func (s *server) hold(from rpc.Caller, f *objects.File, end func()) (uint64, error) {
-	g, err := s.guest(from)
+	g, err := s.session(from)
 	if err != nil {
 		return 0, err
 	}

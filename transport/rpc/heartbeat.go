@@ -7,11 +7,11 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// beats is the number of heartbeats that are sent while a peer may be silent: the
+// heartbeats is the number of them that are sent while a peer may be silent: the
 // session ends when all but the first tick have passed without an answer, so a peer
 // that stops is noticed within Options.Silence, and one that is slow has four fifths
 // of that to answer.
-const beats = 5
+const heartbeats = 5
 
 // SilentError reports a peer that has stopped answering: neither a question nor
 // a heartbeat. The session with it has ended.
@@ -29,18 +29,18 @@ func (e *SilentError) Error() string {
 // alive notes that the peer has answered something.
 func (s *session) alive() { s.answeredAt.Store(time.Now().UnixNano()) }
 
-// startBeat begins the heartbeats of a session.
-func (s *session) startBeat() {
+// startHeartbeat begins the heartbeats of a session.
+func (s *session) startHeartbeat() {
 	s.alive()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.timer = time.AfterFunc(s.e.opts.Silence/beats, s.beat)
+	s.timer = time.AfterFunc(s.e.opts.Silence/heartbeats, s.heartbeat)
 }
 
-// beat asks for a sign of life, and ends the session when the last ones have not
+// heartbeat asks for a sign of life, and ends the session when the last ones have not
 // been answered. It counts heartbeats and does not compare clocks: a process that was
 // stopped itself would find all its peers silent.
-func (s *session) beat() {
+func (s *session) heartbeat() {
 	at := s.answeredAt.Load()
 	s.mu.Lock()
 	if s.cause != nil || s.ctx.Err() != nil {
@@ -51,15 +51,15 @@ func (s *session) beat() {
 	if at != s.seenAt {
 		s.seenAt, s.missed = at, 0
 	}
-	silent := s.missed >= beats-1
+	silent := s.missed >= heartbeats-1
 	if !silent {
-		s.timer.Reset(s.e.opts.Silence / beats)
+		s.timer.Reset(s.e.opts.Silence / heartbeats)
 	}
 	s.mu.Unlock()
 	if silent {
 		s.e.comm.End(s.origin, &SilentError{Peer: s.origin.Rank, Since: time.Unix(0, at)})
 		return
 	}
-	// Where there is no room the peer does not read, and this beat is missed.
+	// Where there is no room the peer does not read, and this one is missed.
 	_, _ = s.e.comm.TryPacketIn(s.origin, Port, (&packet{op: opPing}).encode())
 }

@@ -11,10 +11,10 @@ import (
 	"github.com/hmcfs/hmcfs/metadata/coord"
 )
 
-// clerkBatch is the number of claims that the clerk does at a time.
-const clerkBatch = 1024
+// workerBatch is the number of claims that the worker does at a time.
+const workerBatch = 1024
 
-// run is the clerk: it does what was put off.
+// run does, in the background, what was put off.
 func (r *Registry) run(ctx context.Context, changed <-chan struct{}) {
 	defer close(r.ended)
 	look := time.NewTicker(r.o.Look)
@@ -66,7 +66,7 @@ func (r *Registry) work(ctx context.Context) (left bool) {
 		if len(claims)+len(leaving) == 0 {
 			return left || r.isAway() && !r.answers(ctx)
 		}
-		if len(claims) > 0 && !r.tellContested(claims, r.ask(ctx, claims, clerk)) {
+		if len(claims) > 0 && !r.tellContested(claims, r.ask(ctx, claims, worker)) {
 			left = true
 		}
 		if len(leaving) > 0 {
@@ -86,7 +86,7 @@ func (r *Registry) next() (claims, leaving []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for name := range r.queue {
-		if len(claims)+len(leaving) == clerkBatch {
+		if len(claims)+len(leaving) == workerBatch {
 			break
 		}
 		c := r.claims[name]

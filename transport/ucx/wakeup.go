@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// bell waits for a descriptor of the library's with Go's poller, so that no
+// wakeup waits for a descriptor of the library's with Go's poller, so that no
 // thread is held by a worker that sleeps.
-type bell struct {
+type wakeup struct {
 	file *os.File
 	raw  syscall.RawConn
 	ring func(fd uintptr) bool
@@ -18,8 +18,8 @@ type bell struct {
 	poll [1]unix.PollFd
 }
 
-// newBell makes a bell of a descriptor, which stays the caller's.
-func newBell(fd int) (*bell, error) {
+// newWakeup makes a wakeup of a descriptor, which stays the caller's.
+func newWakeup(fd int) (*wakeup, error) {
 	own, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("event descriptor of the worker: %w", err)
@@ -29,7 +29,7 @@ func newBell(fd int) (*bell, error) {
 		_ = unix.Close(own)
 		return nil, fmt.Errorf("event descriptor of the worker: %w", err)
 	}
-	b := &bell{file: os.NewFile(uintptr(own), "ucx events")}
+	b := &wakeup{file: os.NewFile(uintptr(own), "ucx events")}
 	if b.raw, err = b.file.SyscallConn(); err != nil {
 		_ = b.file.Close()
 		return nil, fmt.Errorf("event descriptor of the worker: %w", err)
@@ -39,7 +39,7 @@ func newBell(fd int) (*bell, error) {
 }
 
 // wait returns when the descriptor is ready.
-func (b *bell) wait() error {
+func (b *wakeup) wait() error {
 	if err := b.raw.Read(b.ring); err != nil {
 		return fmt.Errorf("wait for the worker's events: %w", err)
 	}
@@ -47,7 +47,7 @@ func (b *bell) wait() error {
 }
 
 // rung looks without waiting.
-func (b *bell) rung(fd uintptr) bool {
+func (b *wakeup) rung(fd uintptr) bool {
 	b.poll[0] = unix.PollFd{Fd: int32(fd), Events: unix.POLLIN}
 	for {
 		n, err := unix.Poll(b.poll[:], 0)
@@ -60,4 +60,4 @@ func (b *bell) rung(fd uintptr) bool {
 }
 
 // Close gives the descriptor back. Nobody waits.
-func (b *bell) Close() error { return b.file.Close() }
+func (b *wakeup) Close() error { return b.file.Close() }

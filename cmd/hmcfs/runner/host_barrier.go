@@ -13,9 +13,9 @@ import (
 // longestArrival is the most bytes of what a rank says that comes to a barrier.
 const longestArrival = 4096
 
-// door is a barrier of the ranks of a host. Who has come
+// hostBarrier is a barrier of the ranks of a host. Who has come
 // is known to the runner.
-type door struct {
+type hostBarrier struct {
 	listener net.Listener
 	first    int
 	count    int
@@ -33,18 +33,18 @@ type door struct {
 	waiting map[uint64]chan answer
 }
 
-// newDoor listens for ranks that come to barriers.
-func newDoor(socket string, first, count int, tell func(k kind, v any) error) (*door, error) {
+// newHostBarrier listens for ranks that come to barriers.
+func newHostBarrier(socket string, first, count int, tell func(k kind, v any) error) (*hostBarrier, error) {
 	l, err := net.Listen("unix", socket)
 	if err != nil {
 		return nil, fmt.Errorf("barriers: %w", err)
 	}
-	d := &door{listener: l, first: first, count: count, tell: tell, waiting: map[uint64]chan answer{}}
+	d := &hostBarrier{listener: l, first: first, count: count, tell: tell, waiting: map[uint64]chan answer{}}
 	d.closed.Go(d.accept)
 	return d, nil
 }
 
-func (d *door) accept() {
+func (d *hostBarrier) accept() {
 	for {
 		c, err := d.listener.Accept()
 		if err != nil {
@@ -58,7 +58,7 @@ func (d *door) accept() {
 }
 
 // serve lets one rank wait.
-func (d *door) serve(c net.Conn) answer {
+func (d *hostBarrier) serve(c net.Conn) answer {
 	var a arrival
 	from := bufio.NewReaderSize(c, longestArrival)
 	line, err := from.ReadSlice('\n')
@@ -104,7 +104,7 @@ func (d *door) serve(c net.Conn) answer {
 }
 
 // enter gives who comes a number.
-func (d *door) enter() (id uint64, ch chan answer, fault string) {
+func (d *hostBarrier) enter() (id uint64, ch chan answer, fault string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	switch {
@@ -119,14 +119,14 @@ func (d *door) enter() (id uint64, ch chan answer, fault string) {
 	return d.last, ch, ""
 }
 
-func (d *door) forget(id uint64) {
+func (d *hostBarrier) forget(id uint64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.waiting, id)
 }
 
 // answer lets one go.
-func (d *door) answer(id uint64, a answer) {
+func (d *hostBarrier) answer(id uint64, a answer) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if ch := d.waiting[id]; ch != nil {
@@ -136,7 +136,7 @@ func (d *door) answer(id uint64, a answer) {
 }
 
 // close lets nobody come any more. All ranks have ended, or the runner has.
-func (d *door) close() {
+func (d *hostBarrier) close() {
 	_ = d.listener.Close()
 	d.mu.Lock()
 	d.shut = true

@@ -49,9 +49,9 @@ type answer struct {
 // mostBarriers bounds the barriers that can be waited at in one job.
 const mostBarriers = 4096
 
-// meeting is the barriers of a job, of all its hosts, for ranks that are no Go
+// jobBarriers are the barriers of a job, of all its hosts, for ranks that are no Go
 // programs.
-type meeting struct {
+type jobBarriers struct {
 	mu sync.Mutex
 	// +checklocks:mu
 	ranks int
@@ -62,12 +62,12 @@ type meeting struct {
 	waiting map[string]map[int]chan answer
 }
 
-func newMeeting(ranks int) *meeting {
-	return &meeting{ranks: ranks, ended: map[int]bool{}, waiting: map[string]map[int]chan answer{}}
+func newJobBarriers(ranks int) *jobBarriers {
+	return &jobBarriers{ranks: ranks, ended: map[int]bool{}, waiting: map[string]map[int]chan answer{}}
 }
 
 // come notes a rank at a barrier, and lets all go when it is the last one.
-func (m *meeting) come(a arrival) (chan answer, string) {
+func (m *jobBarriers) come(a arrival) (chan answer, string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	at := m.waiting[a.Name]
@@ -91,7 +91,7 @@ func (m *meeting) come(a arrival) (chan answer, string) {
 // the others never will.
 //
 // +checklocks:m.mu
-func (m *meeting) settleLocked(name string) {
+func (m *jobBarriers) settleLocked(name string) {
 	at := m.waiting[name]
 	var out answer
 	if len(at) < m.ranks {
@@ -113,7 +113,7 @@ func (m *meeting) settleLocked(name string) {
 
 // leave takes a rank away that waits no longer, and tells it who is missing: the
 // barrier is as it was before it came. If it was let go already, that holds.
-func (m *meeting) leave(a arrival, ch chan answer) {
+func (m *jobBarriers) leave(a arrival, ch chan answer) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	at := m.waiting[a.Name]
@@ -134,7 +134,7 @@ func (m *meeting) leave(a arrival, ch chan answer) {
 }
 
 // end notes that a rank will come to no barrier any more.
-func (m *meeting) end(rank int) {
+func (m *jobBarriers) end(rank int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.ended[rank] = true
@@ -144,7 +144,7 @@ func (m *meeting) end(rank int) {
 }
 
 // close lets nobody wait any more. All ranks have ended.
-func (m *meeting) close() {
+func (m *jobBarriers) close() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for name, at := range m.waiting {

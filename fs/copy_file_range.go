@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
-	"golang.org/x/sys/unix"
 
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/objects"
@@ -127,82 +126,4 @@ func (f *filesystem) copyBetween(ctx context.Context, dst, src *fileHandle, in *
 		f.changed(dst.open.Ino())
 	}
 	return n, err
-}
-
-// Fallocate takes, frees or zeroes a range.
-//
-// Errors: EBADF, ENOSPC, EFBIG, EOPNOTSUPP for modes that are not known.
-func (f *filesystem) Fallocate(cancel <-chan struct{}, in *fuse.FallocateIn) (status fuse.Status) {
-	defer f.ops.done(opFallocate, time.Now(), &status)
-	h, status := f.fileOf(in.Fh)
-	if status != fuse.OK {
-		return status
-	}
-	mode, ok := allocateMode(in.Mode)
-	if !ok {
-		return errNotSupported
-	}
-	var ctx context.Context = requestContext(cancel)
-	if h.isOther() {
-		var done func()
-		ctx, done = h.context(cancel, in.Pid)
-		defer done()
-	}
-	defer f.changed(h.open.Ino())
-	allocate := func() error { return h.open.Allocate(ctx, mode, in.Offset, in.Length) }
-	m := f.mappable.of(metadata.Ino(in.NodeId))
-	if m == nil || mode == objects.AllocateExtend || mode == objects.AllocateKeepSize {
-		return f.errs.dataStatus(allocate())
-	}
-	return f.errs.dataStatus(m.before(ctx, f.kernel, in.Offset, in.Length, allocate))
-}
-
-// allocateMode converts the mode of fallocate(2).
-func allocateMode(mode uint32) (objects.AllocateMode, bool) {
-	switch mode {
-	case 0:
-		return objects.AllocateExtend, true
-	case unix.FALLOC_FL_KEEP_SIZE:
-		return objects.AllocateKeepSize, true
-	case unix.FALLOC_FL_PUNCH_HOLE | unix.FALLOC_FL_KEEP_SIZE:
-		return objects.AllocatePunch, true
-	case unix.FALLOC_FL_ZERO_RANGE:
-		return objects.AllocateZero, true
-	case unix.FALLOC_FL_ZERO_RANGE | unix.FALLOC_FL_KEEP_SIZE:
-		return objects.AllocateZeroKeepSize, true
-	}
-	return 0, false
-}
-
-// Lseek finds data or a hole. The kernel does the other ways of seeking by
-// itself.
-//
-// Errors: EBADF, EINVAL, ENXIO beyond the end.
-func (f *filesystem) Lseek(cancel <-chan struct{}, in *fuse.LseekIn, out *fuse.LseekOut) (status fuse.Status) {
-	defer f.ops.done(opLseek, time.Now(), &status)
-	h, status := f.handleOf(in.Fh)
-	if status != fuse.OK {
-		return status
-	}
-	var whence objects.Whence
-	switch in.Whence {
-	case unix.SEEK_DATA:
-		whence = objects.SeekData
-	case unix.SEEK_HOLE:
-		whence = objects.SeekHole
-	default:
-		return fuse.EINVAL
-	}
-	if h.view != nil {
-		out.Offset, status = h.view.seek(in.Offset, whence)
-		return status
-	}
-	ctx, done := h.context(cancel, in.Pid)
-	defer done()
-	off, err := h.open.Seek(ctx, in.Offset, whence)
-	if err != nil {
-		return f.errs.dataStatus(err)
-	}
-	out.Offset = off
-	return fuse.OK
 }

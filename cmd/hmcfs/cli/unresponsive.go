@@ -24,8 +24,8 @@ const (
 	askAgain = time.Second
 )
 
-// muteError says that a daemon has its socket but does not answer at it.
-type muteError struct {
+// unresponsiveError says that a daemon has its socket but does not answer at it.
+type unresponsiveError struct {
 	mountPoint string
 	// pid is the daemon; 0 where this user may not see which it is.
 	pid  int
@@ -33,7 +33,7 @@ type muteError struct {
 }
 
 // Error names the daemon, says whether it is stopped, and how to go on.
-func (e *muteError) Error() string {
+func (e *unresponsiveError) Error() string {
 	out := "take the mount away without it: hmcfs umount --force " + e.mountPoint
 	switch {
 	case e.pid == 0:
@@ -57,7 +57,7 @@ func isStopped(pid int) bool {
 }
 
 // hear asks a daemon whether it is there; one that says nothing within
-// answerLimit is a *muteError.
+// answerLimit is a *unresponsiveError.
 func hear(ctx context.Context, c *client.Client, p place.Paths) (adminapi.Version, error) {
 	limited, cancel := context.WithTimeout(ctx, answerLimit)
 	defer cancel()
@@ -67,22 +67,22 @@ func hear(ctx context.Context, c *client.Client, p place.Paths) (adminapi.Versio
 	if !silent || ctx.Err() != nil {
 		return v, err
 	}
-	mute := &muteError{mountPoint: p.MountPoint, lock: p.Lock()}
+	unresponsive := &unresponsiveError{mountPoint: p.MountPoint, lock: p.Lock()}
 	if holder, living, err := place.ReadHolder(p.Lock()); err == nil && living {
-		mute.pid = holder.PID
+		unresponsive.pid = holder.PID
 	}
-	return v, mute
+	return v, unresponsive
 }
 
 // whileHeard runs what asks a daemon for something that may take long, and
-// gives it up with a *muteError when the daemon falls silent meanwhile.
+// gives it up with a *unresponsiveError when the daemon falls silent meanwhile.
 func whileHeard(ctx context.Context, c *client.Client, p place.Paths, ask func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	var asking sync.WaitGroup
 	asking.Go(func() {
 		for {
 			_, err := hear(ctx, c, p)
-			if _, mute := errors.AsType[*muteError](err); mute {
+			if _, unresponsive := errors.AsType[*unresponsiveError](err); unresponsive {
 				cancel(err)
 			}
 			if err != nil { // it ends, and answers what it was asked first
@@ -96,8 +96,8 @@ func whileHeard(ctx context.Context, c *client.Client, p place.Paths, ask func(c
 		}
 	})
 	err := ask(ctx)
-	if mute, ok := errors.AsType[*muteError](context.Cause(ctx)); ok && err != nil {
-		err = mute
+	if unresponsive, ok := errors.AsType[*unresponsiveError](context.Cause(ctx)); ok && err != nil {
+		err = unresponsive
 	}
 	cancel(nil)
 	asking.Wait()
@@ -105,7 +105,7 @@ func whileHeard(ctx context.Context, c *client.Client, p place.Paths, ask func(c
 }
 
 // answers returns what fn, which asks the mount itself, returns; a mount that says
-// nothing within answerLimit is a *muteError. fn may go on then.
+// nothing within answerLimit is a *unresponsiveError. fn may go on then.
 func answers[T any](ctx context.Context, m place.Mount, fn func(mountPoint string) T) (T, error) {
 	got := make(chan T, 1)
 	go func() { got <- fn(m.MountPoint) }()
@@ -117,6 +117,6 @@ func answers[T any](ctx context.Context, m place.Mount, fn func(mountPoint strin
 		return none, ctx.Err()
 	case <-time.After(answerLimit):
 		var none T
-		return none, &muteError{mountPoint: m.MountPoint}
+		return none, &unresponsiveError{mountPoint: m.MountPoint}
 	}
 }

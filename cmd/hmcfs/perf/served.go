@@ -13,8 +13,8 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// guest is a runner that is served.
-type guest struct {
+// servedRunner is a runner that this process serves.
+type servedRunner struct {
 	*station
 
 	memory *memory
@@ -26,7 +26,7 @@ type guest struct {
 // serve does what one runner asks for, until it goes. last says that it has
 // come to its end, and not to that of one of several sessions.
 func (s *station) serve(ctx context.Context) (last bool, err error) {
-	g := &guest{station: s}
+	g := &servedRunner{station: s}
 	defer func() { err = errors.Join(err, g.leave(context.WithoutCancel(ctx))) }()
 	for ended := false; ; {
 		p, err := s.comm.RecvMessage(ctx, runnerRank)
@@ -57,7 +57,7 @@ func (s *station) serve(ctx context.Context) (last bool, err error) {
 }
 
 // leave takes away what the runner has had.
-func (g *guest) leave(ctx context.Context) error {
+func (g *servedRunner) leave(ctx context.Context) error {
 	m, b, d := g.memory, g.bounce, g.domain
 	g.memory, g.bounce, g.domain = nil, nil, nil
 	var errs []error
@@ -77,7 +77,7 @@ func (s *station) drop(cause error) error {
 }
 
 // do does one thing.
-func (g *guest) do(ctx context.Context, a ask, r *reply) (err error) {
+func (g *servedRunner) do(ctx context.Context, a ask, r *reply) (err error) {
 	switch a.Do {
 	case askEnd:
 		return nil
@@ -122,7 +122,7 @@ func (g *guest) do(ctx context.Context, a ask, r *reply) (err error) {
 }
 
 // open registers and shares memory, in place of what was open.
-func (g *guest) open(ctx context.Context, name devices.Name, n devices.Size) ([]byte, error) {
+func (g *servedRunner) open(ctx context.Context, name devices.Name, n devices.Size) ([]byte, error) {
 	// The last memory goes first: there may not be room for both.
 	if err := g.leave(ctx); err != nil {
 		return nil, err
@@ -140,7 +140,7 @@ func (g *guest) open(ctx context.Context, name devices.Name, n devices.Size) ([]
 }
 
 // echo sends tags back.
-func (g *guest) echo(ctx context.Context, count int) error {
+func (g *servedRunner) echo(ctx context.Context, count int) error {
 	for range count {
 		tag, err := g.comm.RecvTag(ctx, runnerRank)
 		if err != nil {

@@ -10,11 +10,11 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// doorman is the communicator as a listener's handler.
-type doorman Communicator
+// acceptor is the communicator as a listener's handler.
+type acceptor Communicator
 
 // Admit says whether a peer that has proved itself may come in.
-func (d *doorman) Admit(h wire.Hello) (wire.Session, *wire.Refusal) {
+func (d *acceptor) Admit(h wire.Hello) (wire.Session, *wire.Refusal) {
 	c := (*Communicator)(d)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -47,7 +47,7 @@ func (d *doorman) Admit(h wire.Hello) (wire.Session, *wire.Refusal) {
 }
 
 // Serve gets a connection that was admitted.
-func (d *doorman) Serve(conn *control.Conn) {
+func (d *acceptor) Serve(conn *control.Conn) {
 	c := (*Communicator)(d)
 	c.mu.RLock()
 	s := c.sessions[conn.Peer]
