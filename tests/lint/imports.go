@@ -88,7 +88,7 @@ func checkMeetingPoint(t *Tree) []Offence {
 // other.
 func siblings() map[string][]string {
 	return map[string][]string{
-		"devices":        {"host", "sim", "opencl", "cuda", "vendor"},
+		"devices":        {"host", "sim", "opencl", "cuda", "cudalike"},
 		"transport":      {"tcp", "shm", "ucx"},
 		"metadata":       {"badgerkv"},
 		"metadata/coord": {"etcd"},

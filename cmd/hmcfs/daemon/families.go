@@ -12,10 +12,10 @@ import (
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/config"
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/devices/cuda"
+	"github.com/hmcfs/hmcfs/devices/cudalike"
 	"github.com/hmcfs/hmcfs/devices/host"
 	"github.com/hmcfs/hmcfs/devices/opencl"
 	"github.com/hmcfs/hmcfs/devices/sim"
-	"github.com/hmcfs/hmcfs/devices/vendor"
 )
 
 // Families is the explicit list of all device families, in the order in
@@ -24,10 +24,10 @@ func Families(tier host.Options, log *zap.Logger) *devices.Registry {
 	return devices.NewRegistry(
 		host.NewDriver(tier),
 		cuda.NewDriver(cuda.Options{Logger: log}),
-		vendor.NewHIP(vendor.Options{Logger: log}),
-		vendor.NewCambricon(vendor.Options{Logger: log}),
-		vendor.NewMUSA(vendor.Options{Logger: log}),
-		vendor.NewAscend(vendor.Options{Logger: log}),
+		cudalike.NewHIP(cudalike.Options{Logger: log}),
+		cudalike.NewCambricon(cudalike.Options{Logger: log}),
+		cudalike.NewMUSA(cudalike.Options{Logger: log}),
+		cudalike.NewAscend(cudalike.Options{Logger: log}),
 		opencl.NewDriver(opencl.Options{Logger: log}),
 		sim.NewDriver(),
 	)
@@ -42,10 +42,10 @@ func FamilyParams() []config.Family {
 			{Name: "mlock", Kind: config.ParamBool},
 		}},
 		{Name: string(cuda.Family), Params: sizeOnly()},
-		{Name: string(vendor.HIP), Params: sizeOnly()},
-		{Name: string(vendor.Cambricon), Params: sizeOnly()},
-		{Name: string(vendor.MUSA), Params: sizeOnly()},
-		{Name: string(vendor.Ascend), Params: sizeOnly()},
+		{Name: string(cudalike.HIP), Params: sizeOnly()},
+		{Name: string(cudalike.Cambricon), Params: sizeOnly()},
+		{Name: string(cudalike.MUSA), Params: sizeOnly()},
+		{Name: string(cudalike.Ascend), Params: sizeOnly()},
 		{Name: string(opencl.Family), Params: []config.Param{
 			{Name: "size", Kind: config.ParamSize},
 			{Name: "map", Kind: config.ParamWord, Words: []string{"auto", "off"}},

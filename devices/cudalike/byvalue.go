@@ -1,4 +1,4 @@
-package vendor
+package cudalike
 
 // handleSize is the size of the handles of HIP and MUSA, in bytes.
 const handleSize = 64

@@ -1,4 +1,4 @@
-// Package vendor is the families of accelerators whose runtimes have the shape
+// Package cudalike has the families of accelerators whose runtimes have the shape
 // of CUDA's: HIP (AMD, Hygon DCU), Cambricon, Moore Threads and Ascend. There
 // is one implementation, over a table of functions; an adapter for each vendor
 // fills the table and irons out what differs. The libraries are opened at run
@@ -47,4 +47,4 @@
 //	Driver.table (a dl.Lazy, held while the library is opened)
 //
 // Only Close holds device.life for writing.
-package vendor
+package cudalike
