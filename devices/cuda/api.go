@@ -5,6 +5,7 @@ import (
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/devices/dl"
+	"github.com/hmcfs/hmcfs/devices/internal/card"
 )
 
 // The handles of CUDA. Addresses are of the device, never to be touched by the
@@ -13,8 +14,8 @@ type (
 	cuDevice   int32
 	cuContext  uintptr
 	cuStream   uintptr
-	cuPhysical uint64 // CUmemGenericAllocationHandle
-	address    uint64 // CUdeviceptr
+	cuPhysical uint64         // CUmemGenericAllocationHandle
+	address    = card.Address // CUdeviceptr
 )
 
 // api is the function table of the driver's library. All may be called from

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/devices/internal/card"
 	"github.com/hmcfs/hmcfs/devices/internal/moves"
 )
 
@@ -14,16 +15,16 @@ const insidePiece = 128 * devices.MiB
 
 // CopyIn moves bytes host to device.
 func (d *device) CopyIn(ctx context.Context, dst devices.Span, src []byte) error {
-	leave, err := d.life.Begin(ctx, d, dst, len(src))
+	leave, err := d.Begin(ctx, dst, len(src))
 	if err != nil || len(src) == 0 {
 		return end(leave, err)
 	}
 	defer leave()
-	to := addressOf(dst)
+	to := card.AddressOf(dst)
 	err = d.withLane(ctx, func(l *lane) error {
-		if d.pins.Covers(d, src) {
+		if d.Pinned(src) {
 			return l.pump(ctx, d.api, dst.Len, moves.HostPiece, mover{start: func(s moves.Slot, off, n devices.Size) error {
-				return d.api.copyIn(l.streams[s], to.at(off), src[off:off+n])
+				return d.api.copyIn(l.streams[s], to.At(off), src[off:off+n])
 			}})
 		}
 		if serr := l.stage(d.api); serr != nil {
@@ -31,7 +32,7 @@ func (d *device) CopyIn(ctx context.Context, dst devices.Span, src []byte) error
 		}
 		return l.pump(ctx, d.api, dst.Len, chunkSize, mover{start: func(s moves.Slot, off, n devices.Size) error {
 			copy(l.chunks[s], src[off:off+n])
-			return d.api.copyIn(l.streams[s], to.at(off), l.chunks[s][:n])
+			return d.api.copyIn(l.streams[s], to.At(off), l.chunks[s][:n])
 		}})
 	})
 	keep(src)
@@ -40,16 +41,16 @@ func (d *device) CopyIn(ctx context.Context, dst devices.Span, src []byte) error
 
 // CopyOut moves bytes device to host.
 func (d *device) CopyOut(ctx context.Context, dst []byte, src devices.Span) error {
-	leave, err := d.life.Begin(ctx, d, src, len(dst))
+	leave, err := d.Begin(ctx, src, len(dst))
 	if err != nil || len(dst) == 0 {
 		return end(leave, err)
 	}
 	defer leave()
-	from := addressOf(src)
+	from := card.AddressOf(src)
 	err = d.withLane(ctx, func(l *lane) error {
-		if d.pins.Covers(d, dst) {
+		if d.Pinned(dst) {
 			return l.pump(ctx, d.api, src.Len, moves.HostPiece, mover{start: func(s moves.Slot, off, n devices.Size) error {
-				return d.api.copyOut(l.streams[s], dst[off:off+n], from.at(off))
+				return d.api.copyOut(l.streams[s], dst[off:off+n], from.At(off))
 			}})
 		}
 		if serr := l.stage(d.api); serr != nil {
@@ -57,7 +58,7 @@ func (d *device) CopyOut(ctx context.Context, dst []byte, src devices.Span) erro
 		}
 		return l.pump(ctx, d.api, src.Len, chunkSize, mover{
 			start: func(s moves.Slot, off, n devices.Size) error {
-				return d.api.copyOut(l.streams[s], l.chunks[s][:n], from.at(off))
+				return d.api.copyOut(l.streams[s], l.chunks[s][:n], from.At(off))
 			},
 			done: func(s moves.Slot, off, n devices.Size) error {
 				copy(dst[off:off+n], l.chunks[s])
@@ -71,19 +72,19 @@ func (d *device) CopyOut(ctx context.Context, dst []byte, src devices.Span) erro
 
 // Copy moves bytes inside the card.
 func (d *device) Copy(ctx context.Context, dst, src devices.Span) error {
-	leave, err := d.life.BeginCopy(ctx, d, dst, src)
+	leave, err := d.BeginCopy(ctx, dst, src)
 	if err != nil || dst.Len == 0 {
 		return end(leave, err)
 	}
 	defer leave()
-	to, from := addressOf(dst), addressOf(src)
+	to, from := card.AddressOf(dst), card.AddressOf(src)
 	return d.withLane(ctx, func(l *lane) error {
 		step := func(to, from address) moves.Step {
-			return func(off, n devices.Size) error { return d.copyWithin(l, to.at(off), from.at(off), n) }
+			return func(off, n devices.Size) error { return d.copyWithin(l, to.At(off), from.At(off), n) }
 		}
 		if max(to, from)-min(to, from) >= address(src.Len) {
 			return l.pump(ctx, d.api, src.Len, insidePiece, mover{start: func(s moves.Slot, off, n devices.Size) error {
-				return d.api.copyWithin(l.streams[s], to.at(off), from.at(off), n)
+				return d.api.copyWithin(l.streams[s], to.At(off), from.At(off), n)
 			}})
 		}
 		return moves.Overlap{
@@ -106,36 +107,28 @@ func (d *device) copyWithin(l *lane, to, from address, n devices.Size) error {
 func (d *device) scratch(l *lane, to, from address, n devices.Size) (moves.Scratch, error) {
 	p, err := d.api.alloc(n)
 	if err != nil {
-		return moves.Scratch{}, d.allocError(n, err)
+		return moves.Scratch{}, d.AllocError(n, err)
 	}
 	return moves.Scratch{
-		Out:  func(off, n devices.Size) error { return d.copyWithin(l, p, from.at(off), n) },
-		Back: func(off, n devices.Size) error { return d.copyWithin(l, to.at(off), p, n) },
+		Out:  func(off, n devices.Size) error { return d.copyWithin(l, p, from.At(off), n) },
+		Back: func(off, n devices.Size) error { return d.copyWithin(l, to.At(off), p, n) },
 		Free: func() error { return d.api.free(p) },
 	}, nil
 }
 
 // Fill sets every byte of the span.
 func (d *device) Fill(ctx context.Context, dst devices.Span, value byte) error {
-	leave, err := d.life.Begin(ctx, d, dst, int(dst.Len))
+	leave, err := d.Begin(ctx, dst, int(dst.Len))
 	if err != nil || dst.Len == 0 {
 		return end(leave, err)
 	}
 	defer leave()
-	to := addressOf(dst)
+	to := card.AddressOf(dst)
 	return d.withLane(ctx, func(l *lane) error {
 		return l.pump(ctx, d.api, dst.Len, insidePiece, mover{start: func(s moves.Slot, off, n devices.Size) error {
-			return d.api.fill(l.streams[s], to.at(off), value, n)
+			return d.api.fill(l.streams[s], to.At(off), value, n)
 		}})
 	})
-}
-
-// set sets n bytes.
-func (d *device) set(l *lane, to address, n devices.Size, value byte) error {
-	if err := d.api.fill(l.streams[0], to, value, n); err != nil {
-		return err
-	}
-	return d.api.synchronize(l.streams[0])
 }
 
 // end ends an operation that has failed or has nothing to do.
@@ -145,9 +138,3 @@ func end(leave func(), err error) error {
 	}
 	return err
 }
-
-// addressOf returns the address of a span that has been checked.
-func addressOf(s devices.Span) address { return blockOf(s).addr.at(devices.Size(s.Off)) }
-
-// at is the address n bytes on.
-func (p address) at(n devices.Size) address { return p + address(n) }

@@ -7,7 +7,7 @@
 // A device uses its primary context, which is the one that PyTorch and CUDA's
 // runtime use too; it is released at the end and never reset, since others may
 // be using it. The current context belongs to an operating-system thread, and
-// goroutines wander: device.on locks the thread and sets the context before
+// goroutines wander: Card.On locks the thread and sets the context before
 // each piece of work, and no call that needs a context is made outside of it.
 //
 // # Moves
@@ -51,24 +51,18 @@
 //
 // # A card that fails
 //
-// Some errors kill the context for good (Code.Sticky). The device then takes a
-// new epoch, all its memories are lost, and no call to the driver is made any
-// more, not even to free: a card that has fallen off its bus would not answer.
-// What was held goes with the process.
+// Some errors kill the context for good (Code.Sticky). What follows from that is
+// in package card, as is what else this family has in common with others:
+// the account of memory, sharing, pinning and the access of peers.
 //
 // # Lock order
 //
-//	device.life of the lower ordinal (for reading, by every operation)
-//	  device.life of the higher ordinal (CopyPeer)
-//	    device.linkMu (held while access to a peer is set up)
-//	    device.openMu (held while an IPC handle is opened or closed)
-//	      mapping.mu (held while VMM memory is opened to a peer)
-//	    kernels.mu (held while a module is compiled)
-//	    stream.mu
-//	        device.mu
-//	    Driver.pins (held while memory is registered; see pins)
+//	the locks of card.Card, in which are
+//	  mapping.mu (held while VMM memory is opened to a peer)
+//	  kernels.mu (held while a module is compiled)
+//	  stream.mu
 //	Driver.api (a dl.Lazy, held while the library is opened)
 //
-// A lane is not a lock, yet orders like one: it is borrowed after device.life,
+// A lane is not a lock, yet orders like one: it is borrowed after Card.life,
 // and nothing else is waited for while it is held.
 package cuda

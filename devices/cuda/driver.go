@@ -9,7 +9,7 @@ import (
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/devices/dl"
-	"github.com/hmcfs/hmcfs/devices/internal/pins"
+	"github.com/hmcfs/hmcfs/devices/internal/card"
 	"github.com/hmcfs/hmcfs/devices/internal/sysfs"
 )
 
@@ -35,11 +35,11 @@ type Options struct {
 
 // Driver opens CUDA devices. It may be used from any goroutine.
 type Driver struct {
-	log  *zap.Logger
-	from dl.Library
-	sys  string
-	api  dl.Lazy[*api]
-	pins pins.Table[*device]
+	log   *zap.Logger
+	from  dl.Library
+	sys   string
+	api   dl.Lazy[*api]
+	cards card.Set
 	// management is the path of the management library, managed what it has.
 	management string
 	managed    dl.Lazy[*management]
@@ -141,7 +141,7 @@ func (d *Driver) open(a *api, e entry, size devices.Size) (devices.Device, error
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", e.model, err)
 	}
-	d.log.Info("device opened", zap.String("device", string(dev.info.Name)),
+	d.log.Info("device opened", zap.String("device", string(dev.Info().Name)),
 		zap.String("model", e.model), zap.String("uuid", e.uuid), zap.Stringer("size", size),
 		zap.Bool("virtual memory", e.virtual))
 	return dev, nil

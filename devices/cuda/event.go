@@ -24,12 +24,12 @@ func newEvent(s *stream) *event {
 // record puts it into the stream.
 func (e *event) record(ctx context.Context) error {
 	d := e.stream.d
-	leave, err := d.life.Enter(ctx, d)
+	leave, err := d.Enter(ctx)
 	if err != nil {
 		return err
 	}
 	defer leave()
-	return d.on(func() (err error) {
+	return d.On(func() (err error) {
 		if e.id, err = d.api.createEvent(); err != nil {
 			return err
 		}
@@ -67,7 +67,7 @@ func (e *event) Wait(ctx context.Context) error {
 
 // look asks whether it has happened.
 func (e *event) look(ctx context.Context) (bool, error) {
-	leave, err := e.stream.d.life.Enter(ctx, e.stream.d)
+	leave, err := e.stream.d.Enter(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -81,7 +81,7 @@ func (e *event) destroy() {
 		return
 	}
 	d := e.stream.d
-	leave, gone := d.life.Enter(context.Background(), d)
+	leave, gone := d.Enter(context.Background())
 	if gone != nil {
 		return
 	}

@@ -44,7 +44,7 @@ func (d *device) withLane(ctx context.Context, fn func(*lane) error) error {
 		return ctx.Err()
 	}
 	defer func() { d.lanes.idle <- l }()
-	return d.on(func() error {
+	return d.On(func() error {
 		if l == nil {
 			made, err := newLane(d.api)
 			if err != nil {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/devices/internal/card"
 	"github.com/hmcfs/hmcfs/devices/sim"
 )
 
@@ -160,7 +161,7 @@ func TestSharedUnitIsClean(t *testing.T) {
 		}
 		rest := make([]byte, shareUnit-5000)
 		err = d.withLane(t.Context(), func(l *lane) error {
-			if cerr := d.api.copyOut(l.streams[0], rest, blockOf(mem.All()).addr.at(5000)); cerr != nil {
+			if cerr := d.api.copyOut(l.streams[0], rest, card.BlockOf(mem.All()).Addr.At(5000)); cerr != nil {
 				return cerr
 			}
 			return d.api.synchronize(l.streams[0])

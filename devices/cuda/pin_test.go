@@ -12,9 +12,9 @@ import (
 // whatever request.
 func registered(t *testing.T, d *device, p []byte) bool {
 	t.Helper()
-	err := d.on(func() error { return d.api.hostRegister(p) })
+	err := d.On(func() error { return d.api.hostRegister(p) })
 	if err == nil {
-		err = d.on(func() error { return d.api.hostUnregister(p) })
+		err = d.On(func() error { return d.api.hostUnregister(p) })
 		if err != nil {
 			t.Fatal(err)
 		}

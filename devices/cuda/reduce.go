@@ -10,6 +10,7 @@ import (
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/devices/elem"
+	"github.com/hmcfs/hmcfs/devices/internal/card"
 	"github.com/hmcfs/hmcfs/devices/internal/moves"
 )
 
@@ -47,7 +48,7 @@ func (d *device) kernel(t elem.Type, op elem.Op) (cuFunction, error) {
 			return 0, m.failed
 		}
 		if m.failed != nil {
-			d.log.Warn("elements are combined by the host", zap.Stringer("type", t), zap.Error(m.failed))
+			d.Log.Warn("elements are combined by the host", zap.Stringer("type", t), zap.Error(m.failed))
 		}
 		if ks.modules == nil {
 			ks.modules = map[elem.Type]*module{}
@@ -55,7 +56,7 @@ func (d *device) kernel(t elem.Type, op elem.Op) (cuFunction, error) {
 		ks.modules[t] = m
 	}
 	if m.failed != nil {
-		return 0, fmt.Errorf("%v of %v on %s: %w: %w", op, t, d.info.Name, devices.ErrUnsupported, m.failed)
+		return 0, fmt.Errorf("%v of %v on %s: %w: %w", op, t, d.Info().Name, devices.ErrUnsupported, m.failed)
 	}
 	if op == elem.Avg {
 		op = elem.Sum
@@ -99,19 +100,19 @@ func (d *device) Reduce(ctx context.Context, dst, src devices.Span, t elem.Type,
 	if err := d.checkReduce(dst, src, t, op); err != nil {
 		return err
 	}
-	leave, err := d.life.Enter(ctx, d)
+	leave, err := d.Enter(ctx)
 	if err != nil || dst.Len == 0 {
 		return end(leave, err)
 	}
 	defer leave()
-	to, from := addressOf(dst), addressOf(src)
+	to, from := card.AddressOf(dst), card.AddressOf(src)
 	return d.withLane(ctx, func(l *lane) error {
 		f, err := d.kernel(t, op)
 		if err != nil {
 			return err
 		}
 		return l.pump(ctx, d.api, dst.Len, insidePiece, mover{start: func(s moves.Slot, off, n devices.Size) error {
-			return d.api.reduce(l.streams[s], f, to.at(off), from.at(off), n/devices.Size(t.Size()))
+			return d.api.reduce(l.streams[s], f, to.At(off), from.At(off), n/devices.Size(t.Size()))
 		}})
 	})
 }
@@ -123,7 +124,7 @@ func (d *device) checkReduce(dst, src devices.Span, t elem.Type, op elem.Op) err
 		return err
 	}
 	if !devices.Aligned(t, dst, src) {
-		return fmt.Errorf("elements on %s are not aligned: %w", d.info.Name, devices.ErrUnsupported)
+		return fmt.Errorf("elements on %s are not aligned: %w", d.Info().Name, devices.ErrUnsupported)
 	}
 	return nil
 }

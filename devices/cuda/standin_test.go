@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/hmcfs/hmcfs/devices/internal/card"
 )
 
 // wrong are calls that the stand-in must end the process for. Each is made by
@@ -19,7 +21,7 @@ func wrong() map[string]struct {
 } {
 	plain := func(t *testing.T, d *device) address {
 		t.Helper()
-		return blockOf(alloc(t, d, 100).All()).addr
+		return card.BlockOf(alloc(t, d, 100).All()).Addr
 	}
 	stream := func(t *testing.T, d *device) (s cuStream) {
 		t.Helper()
@@ -49,35 +51,35 @@ func wrong() map[string]struct {
 		}, "cuMemGetInfo_v2: the thread has no context"},
 		"another card's memory": {func(t *testing.T, a, b *device) {
 			p, s := plain(t, b), stream(t, a)
-			_ = a.on(func() error { return a.api.fill(s, p, 1, 100) })
+			_ = a.On(func() error { return a.api.fill(s, p, 1, 100) })
 		}, "device 0 has no access"},
 		"another card's stream": {func(t *testing.T, a, b *device) {
 			p, s := plain(t, a), stream(t, b)
-			_ = a.on(func() error { return a.api.fill(s, p, 1, 100) })
+			_ = a.On(func() error { return a.api.fill(s, p, 1, 100) })
 		}, "the stream is of device 1"},
 		"past the end": {func(t *testing.T, a, _ *device) {
 			p, s := plain(t, a), stream(t, a)
-			_ = a.on(func() error { return a.api.fill(s, p.at(1), 1, 100) })
+			_ = a.On(func() error { return a.api.fill(s, p.At(1), 1, 100) })
 		}, "the allocation ends after 99"},
 		"a host's address": {func(t *testing.T, a, _ *device) {
 			s, p := stream(t, a), make([]byte, 100)
-			_ = a.on(func() error { return a.api.copyIn(s, address(hostAddress(p)), p) })
+			_ = a.On(func() error { return a.api.copyIn(s, address(hostAddress(p)), p) })
 		}, "is no address of a device"},
 		"a double free": {func(t *testing.T, a, _ *device) {
 			p := plain(t, a)
-			_ = a.on(func() error { _ = a.api.free(p); return a.api.free(p) })
+			_ = a.On(func() error { _ = a.api.free(p); return a.api.free(p) })
 		}, "is no address of a device"},
 		"a free inside": {func(t *testing.T, a, _ *device) {
 			p := plain(t, a)
-			_ = a.on(func() error { return a.api.free(p.at(1)) })
+			_ = a.On(func() error { return a.api.free(p.At(1)) })
 		}, "is not the begin"},
 		"an overlap": {func(t *testing.T, a, _ *device) {
 			p, s := plain(t, a), stream(t, a)
-			_ = a.on(func() error { return a.api.copyWithin(s, p.at(1), p, 50) })
+			_ = a.On(func() error { return a.api.copyWithin(s, p.At(1), p, 50) })
 		}, "overlap"},
 		"no access set": {func(t *testing.T, a, _ *device) {
 			s := stream(t, a)
-			_ = a.on(func() error {
+			_ = a.On(func() error {
 				h, _ := a.api.create(a.units.plain, a.prop())
 				p, _ := a.api.reserve(a.units.plain)
 				_ = a.api.mapPhysical(p, a.units.plain, h)
@@ -85,20 +87,20 @@ func wrong() map[string]struct {
 			})
 		}, "has no access"},
 		"half a unit": {func(_ *testing.T, a, _ *device) {
-			_ = a.on(func() error { _, err := a.api.create(a.units.plain/2, a.prop()); return err })
+			_ = a.On(func() error { _, err := a.api.create(a.units.plain/2, a.prop()); return err })
 		}, "cuMemCreate: 1048576 bytes"},
 		"memory that is left": {func(_ *testing.T, a, _ *device) {
-			_ = a.on(func() error { _, err := a.api.alloc(100); return err })
+			_ = a.On(func() error { _, err := a.api.alloc(100); return err })
 			_ = a.Close()
 		}, "100 bytes of device 0 are left"},
 		"a peer without access": {func(t *testing.T, a, b *device) {
 			c := peerCopy{dst: plain(t, a), src: plain(t, b), to: a.context, from: b.context}
 			s := stream(t, a)
-			_ = a.on(func() error { return a.api.copyPeer(s, c, 100) })
+			_ = a.On(func() error { return a.api.copyPeer(s, c, 100) })
 		}, "device 0 has no access to 1"},
 		"memory unpinned on its way": {func(t *testing.T, a, _ *device) {
 			p, s, host := plain(t, a), stream(t, a), mapped(t, 4096)
-			_ = a.on(func() error {
+			_ = a.On(func() error {
 				_ = a.api.hostRegister(host)
 				_ = a.api.copyIn(s, p, host[:100])
 				_ = a.api.hostUnregister(host)
@@ -144,7 +146,7 @@ func TestNothingMovesBeforeItIsWaitedFor(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		p := blockOf(mem.All()).addr
+		p := card.BlockOf(mem.All()).Addr
 		if err := d.api.fill(l.streams[0], p, 7, 100); err != nil {
 			return err
 		}

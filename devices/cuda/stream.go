@@ -8,6 +8,7 @@ import (
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/devices/elem"
+	"github.com/hmcfs/hmcfs/devices/internal/card"
 )
 
 // stream is a stream of the card. Work is put into it by a goroutine, which
@@ -39,7 +40,7 @@ func (a *api) hasStreams() bool {
 
 // NewStream makes a stream that waits for no other.
 func (d *device) NewStream(ctx context.Context) (devices.Stream, error) {
-	leave, err := d.life.Enter(ctx, d)
+	leave, err := d.Enter(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -48,7 +49,7 @@ func (d *device) NewStream(ctx context.Context) (devices.Stream, error) {
 		return devices.NewHostStream(ctx, d), nil
 	}
 	s := &stream{d: d}
-	err = d.on(func() (err error) {
+	err = d.On(func() (err error) {
 		s.id, err = d.api.createStream()
 		return err
 	})
@@ -66,17 +67,17 @@ func (s *stream) HostDriven() bool { return false }
 // Copy begins a copy inside the card.
 func (s *stream) Copy(dst, src devices.Span) error {
 	if dst.Len != src.Len {
-		return fmt.Errorf("copy of %v to %v on %s: %w", src.Range, dst.Range, s.d.info.Name, devices.ErrRange)
+		return fmt.Errorf("copy of %v to %v on %s: %w", src.Range, dst.Range, s.d.Info().Name, devices.ErrRange)
 	}
 	if dst.Mem == src.Mem && dst.Overlaps(src.Range) {
 		return s.byHost(func(ctx context.Context) error { return s.d.Copy(ctx, dst, src) }, dst, src)
 	}
-	return s.begin(func() error { return s.d.api.copyWithin(s.id, addressOf(dst), addressOf(src), src.Len) }, dst, src)
+	return s.begin(func() error { return s.d.api.copyWithin(s.id, card.AddressOf(dst), card.AddressOf(src), src.Len) }, dst, src)
 }
 
 // Fill begins to set bytes.
 func (s *stream) Fill(dst devices.Span, value byte) error {
-	return s.begin(func() error { return s.d.api.fill(s.id, addressOf(dst), value, dst.Len) }, dst)
+	return s.begin(func() error { return s.d.api.fill(s.id, card.AddressOf(dst), value, dst.Len) }, dst)
 }
 
 // Reduce begins to combine elements: by a kernel, or by the host where the
@@ -93,19 +94,19 @@ func (s *stream) Reduce(dst, src devices.Span, t elem.Type, op elem.Op) error {
 		if err != nil {
 			return err
 		}
-		return s.d.api.reduce(s.id, f, addressOf(dst), addressOf(src), dst.Len/devices.Size(t.Size()))
+		return s.d.api.reduce(s.id, f, card.AddressOf(dst), card.AddressOf(src), dst.Len/devices.Size(t.Size()))
 	}, dst, src)
 }
 
 // kernelMissing says whether the driver has refused a kernel. Any other fault is
 // found when the work begins.
 func (s *stream) kernelMissing(t elem.Type, op elem.Op) bool {
-	leave, err := s.d.life.Enter(context.Background(), s.d)
+	leave, err := s.d.Enter(context.Background())
 	if err != nil {
 		return false
 	}
 	defer leave()
-	err = s.d.on(func() (err error) {
+	err = s.d.On(func() (err error) {
 		_, err = s.d.kernel(t, op)
 		return err
 	})
@@ -121,13 +122,13 @@ func (s *stream) begin(start func() error, spans ...devices.Span) error {
 		if spans[0].Len == 0 {
 			return nil
 		}
-		leave, err := s.d.life.Enter(ctx, s.d)
+		leave, err := s.d.Enter(ctx)
 		if err != nil {
 			return err
 		}
 		defer leave()
 		defer s.reap()
-		return s.d.on(func() error {
+		return s.d.On(func() error {
 			event, err := s.d.api.createEvent()
 			if err != nil {
 				return err
@@ -164,9 +165,9 @@ func (s *stream) recordNow(ctx context.Context) (devices.Event, error) {
 }
 
 // reap lets go of what is done, or of all that there is once the card has
-// failed. The caller is inside of device.life.
+// failed. The caller is inside of an operation.
 func (s *stream) reap() {
-	failed := s.d.failed() != nil
+	failed := s.d.Failed() != nil
 	s.mu.Lock()
 	n := 0
 	for n < len(s.pending) && !failed {
@@ -195,7 +196,7 @@ func (s *stream) reap() {
 
 // query asks for an event.
 func (s *stream) query(e cuEvent) (done bool, err error) {
-	err = s.d.on(func() (err error) {
+	err = s.d.On(func() (err error) {
 		done, err = s.d.api.happened(e)
 		return err
 	})
@@ -205,7 +206,7 @@ func (s *stream) query(e cuEvent) (done bool, err error) {
 // destroy gives an event back; one of a card that has failed goes with the
 // process.
 func (s *stream) destroy(e cuEvent) {
-	_ = s.d.on(func() error { return s.d.api.destroyEvent(e) })
+	_ = s.d.On(func() error { return s.d.api.destroyEvent(e) })
 }
 
 // Record makes an event behind all work.
@@ -229,12 +230,12 @@ func (s *stream) After(e devices.Event) error {
 		if err := own.Recorded.Wait(ctx); err != nil {
 			return err
 		}
-		leave, err := s.d.life.Enter(ctx, s.d)
+		leave, err := s.d.Enter(ctx)
 		if err != nil {
 			return err
 		}
 		defer leave()
-		return s.d.on(func() error { return s.d.api.streamAfter(s.id, own.id) })
+		return s.d.On(func() error { return s.d.api.streamAfter(s.id, own.id) })
 	}})
 }
 
@@ -245,7 +246,7 @@ func (s *stream) Sync(ctx context.Context) error {
 		return err
 	}
 	err = errors.Join(e.Wait(ctx), e.Close())
-	if leave, gone := s.d.life.Enter(context.WithoutCancel(ctx), s.d); gone == nil {
+	if leave, gone := s.d.Enter(context.WithoutCancel(ctx)); gone == nil {
 		s.reap()
 		leave()
 	}
@@ -257,15 +258,15 @@ func (s *stream) Sync(ctx context.Context) error {
 func (s *stream) Close() (err error) {
 	s.once.Do(func() {
 		s.queue.Close()
-		leave, gone := s.d.life.Enter(context.Background(), s.d)
+		leave, gone := s.d.Enter(context.Background())
 		if gone != nil {
 			return // with the device, as all that it had
 		}
 		defer leave()
-		err = s.d.on(func() error { return s.d.api.synchronize(s.id) })
+		err = s.d.On(func() error { return s.d.api.synchronize(s.id) })
 		s.reap()
-		if s.d.failed() == nil {
-			err = errors.Join(err, s.d.on(func() error { return s.d.api.destroyStream(s.id) }))
+		if s.d.Failed() == nil {
+			err = errors.Join(err, s.d.On(func() error { return s.d.api.destroyStream(s.id) }))
 		}
 	})
 	return err

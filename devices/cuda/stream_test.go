@@ -16,7 +16,7 @@ func newStream(t *testing.T, dev *device) devices.Stream {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := s.Close(); err != nil && dev.failed() == nil {
+		if err := s.Close(); err != nil && dev.Failed() == nil {
 			t.Error(err)
 		}
 	})

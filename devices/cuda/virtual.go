@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/devices/internal/card"
 )
 
 // mapping is physical memory that is mapped into addresses of its own.
@@ -17,6 +18,12 @@ type mapping struct {
 	// peers are the other cards that may touch it.
 	// +checklocks:mu
 	peers map[cuDevice]bool
+}
+
+// mappingOf returns the mapping of a block, nil for plain memory.
+func mappingOf(b *card.Block) *mapping {
+	m, _ := b.Own.(*mapping)
+	return m
 }
 
 // units are the granularities, in bytes, of physical memory.
@@ -64,19 +71,14 @@ func (d *device) exportedProp() *allocationProp {
 }
 
 // newVirtual makes physical memory and maps it. n is a multiple of units.plain.
-func (d *device) newVirtual(n devices.Size) (*block, error) { return d.newPhysical(n, d.prop()) }
+func (d *device) newVirtual(n devices.Size) (*card.Block, error) { return d.newPhysical(n, d.prop()) }
 
 // newExported is newVirtual of memory that can be exported, in units.exported.
-func (d *device) newExported(n devices.Size) (*block, error) {
-	b, err := d.newPhysical(n, d.exportedProp())
-	if err != nil {
-		return nil, err
-	}
-	b.kind = devices.HandleVMM
-	return b, nil
+func (d *device) newExported(n devices.Size) (*card.Block, error) {
+	return d.newPhysical(n, d.exportedProp())
 }
 
-func (d *device) newPhysical(n devices.Size, p *allocationProp) (*block, error) {
+func (d *device) newPhysical(n devices.Size, p *allocationProp) (*card.Block, error) {
 	h, err := d.api.create(n, p)
 	if err != nil {
 		return nil, err
@@ -89,7 +91,7 @@ func (d *device) newPhysical(n devices.Size, p *allocationProp) (*block, error) 
 }
 
 // newMapped maps physical memory, which it owns unless it fails.
-func (d *device) newMapped(h cuPhysical, n devices.Size) (*block, error) {
+func (d *device) newMapped(h cuPhysical, n devices.Size) (*card.Block, error) {
 	p, err := d.api.reserve(n)
 	if err != nil {
 		return nil, err
@@ -101,7 +103,7 @@ func (d *device) newMapped(h cuPhysical, n devices.Size) (*block, error) {
 		return nil, errors.Join(err, d.api.unmap(p, n), d.api.unreserve(p, n))
 	}
 	m := &mapping{addr: p, size: n, physical: h}
-	return &block{addr: p, virtual: m, give: func() error {
+	return &card.Block{Addr: p, Size: n, Own: m, Give: func() error {
 		return errors.Join(d.api.unmap(p, n), d.api.releasePhysical(h), d.api.unreserve(p, n))
 	}}, nil
 }

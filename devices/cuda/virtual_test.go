@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/devices/internal/card"
 )
 
 // TestMemoryForNetworkCards asks the driver whether large memory, exported or
@@ -18,8 +19,8 @@ func TestMemoryForNetworkCards(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, mem := range []*devices.Memory{plain, shared} {
-			err := d.on(func() error {
-				p, err := d.api.properties(blockOf(mem.All()).virtual.physical)
+			err := d.On(func() error {
+				p, err := d.api.properties(mappingOf(card.BlockOf(mem.All())).physical)
 				if p.GPUDirectRDMA != want {
 					t.Errorf("%s: memory is made with %d", setting, p.GPUDirectRDMA)
 				}
@@ -67,7 +68,7 @@ func TestImportOfSmallUnits(t *testing.T) {
 	const n = 2 << 20
 	var physical cuPhysical
 	h := devices.Handle{Kind: devices.HandleVMM, Size: n - 100, Offset: 100}
-	err := d.on(func() (err error) {
+	err := d.On(func() (err error) {
 		if physical, err = d.api.create(n, prop); err != nil {
 			return err
 		}
@@ -93,7 +94,7 @@ func TestImportOfSmallUnits(t *testing.T) {
 	if err := h.Close(); err != nil {
 		t.Error(err)
 	}
-	if err := d.on(func() error { return d.api.releasePhysical(physical) }); err != nil {
+	if err := d.On(func() error { return d.api.releasePhysical(physical) }); err != nil {
 		t.Error(err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/devices/internal/card"
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
@@ -173,12 +174,12 @@ func TestPinTwice(t *testing.T) {
 			unpin[i] = pin(t, dev, p)
 			pin(t, dev, p)()
 			pin(t, dev, p[4096:8192])()
-			if !dev.pins.Covers(dev, p) || !dev.pins.Covers(dev, p[100:200]) {
+			if !dev.Pinned(p) || !dev.Pinned(p[100:200]) {
 				t.Error("what is still pinned is forgotten")
 			}
 		}
 		unpin[order[0]]()
-		if d.pins.Covers(devs[order[0]], p[:1]) || !d.pins.Covers(devs[order[1]], p) {
+		if devs[order[0]].Pinned(p[:1]) || !devs[order[1]].Pinned(p) {
 			t.Error("the wrong card's pin has ended")
 		}
 		mem := alloc(t, devs[order[1]], 1<<20)
@@ -251,7 +252,7 @@ func TestOthersTakeMemory(t *testing.T) {
 func TestRoundingIsNotRefused(t *testing.T) {
 	d := open(t, newStandIn(t).driver(), "cuda:0,size=20971521")
 	mem := alloc(t, d, 20<<20+1)
-	if blockOf(mem.All()).virtual != nil {
+	if mappingOf(card.BlockOf(mem.All())) != nil {
 		t.Error("mapped memory does not fit")
 	}
 	put(t, mem.All(), 1)
@@ -264,7 +265,7 @@ func TestKindsOfMemory(t *testing.T) {
 	for _, virtual := range []bool{true, false} {
 		d := open(t, lib.with(t, fmt.Sprintf("vmm=%d", map[bool]int{true: 1}[virtual])).driver(), "cuda:0")
 		small, large := alloc(t, d, virtualFrom-1), alloc(t, d, virtualFrom)
-		if blockOf(small.All()).virtual != nil || (blockOf(large.All()).virtual != nil) != virtual {
+		if mappingOf(card.BlockOf(small.All())) != nil || (mappingOf(card.BlockOf(large.All())) != nil) != virtual {
 			t.Errorf("virtual memory %v: wrong kinds", virtual)
 		}
 		want := map[bool]int{true: 2, false: 1}[virtual]

@@ -1,6 +1,9 @@
 package cudalike
 
-import "github.com/hmcfs/hmcfs/devices"
+import (
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/devices/internal/card"
+)
 
 // One type for each combination of abilities, since a type can't lose a method
 // at run time.
@@ -11,7 +14,7 @@ type (
 	}
 	withShare struct {
 		*device
-		sharer
+		card.Sharer
 	}
 	withPin struct {
 		*device
@@ -20,7 +23,7 @@ type (
 	withPeerShare struct {
 		*device
 		peerer
-		sharer
+		card.Sharer
 	}
 	withPeerPin struct {
 		*device
@@ -29,37 +32,36 @@ type (
 	}
 	withSharePin struct {
 		*device
-		sharer
+		card.Sharer
 		pinner
 	}
 	withAll struct {
 		*device
 		peerer
-		sharer
+		card.Sharer
 		pinner
 	}
 )
 
-// combine gives the device the abilities that its table has.
+// combine returns the device with the abilities that its table has.
 func (d *device) combine() devices.Device {
-	peer, share, pin := peerer{d}, sharer{d}, pinner{d}
+	peer, share, pin := peerer{d}, card.NewSharer(d.Card, sharing{d}), pinner{d}
 	switch [3]bool{d.t.peer != nil, d.t.ipc != nil, d.t.pin != nil} {
 	case [3]bool{true, false, false}:
-		d.self = &withPeer{d, peer}
+		return &withPeer{d, peer}
 	case [3]bool{false, true, false}:
-		d.self = &withShare{d, share}
+		return &withShare{d, share}
 	case [3]bool{false, false, true}:
-		d.self = &withPin{d, pin}
+		return &withPin{d, pin}
 	case [3]bool{true, true, false}:
-		d.self = &withPeerShare{d, peer, share}
+		return &withPeerShare{d, peer, share}
 	case [3]bool{true, false, true}:
-		d.self = &withPeerPin{d, peer, pin}
+		return &withPeerPin{d, peer, pin}
 	case [3]bool{false, true, true}:
-		d.self = &withSharePin{d, share, pin}
+		return &withSharePin{d, share, pin}
 	case [3]bool{true, true, true}:
-		d.self = &withAll{d, peer, share, pin}
+		return &withAll{d, peer, share, pin}
 	default:
-		d.self = d
+		return d
 	}
-	return d.self
 }

@@ -6,6 +6,7 @@ import (
 	"runtime"
 
 	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/devices/internal/card"
 	"github.com/hmcfs/hmcfs/devices/internal/moves"
 )
 
@@ -15,7 +16,7 @@ const devicePiece = 512 * devices.MiB
 
 // CopyIn moves bytes host to device.
 func (d *device) CopyIn(ctx context.Context, dst devices.Span, src []byte) error {
-	leave, err := d.life.Begin(ctx, d.self, dst, len(src))
+	leave, err := d.Begin(ctx, dst, len(src))
 	if err != nil {
 		return err
 	}
@@ -30,7 +31,7 @@ func (d *device) CopyIn(ctx context.Context, dst devices.Span, src []byte) error
 
 // CopyOut moves bytes device to host.
 func (d *device) CopyOut(ctx context.Context, dst []byte, src devices.Span) error {
-	leave, err := d.life.Begin(ctx, d.self, src, len(dst))
+	leave, err := d.Begin(ctx, src, len(dst))
 	if err != nil {
 		return err
 	}
@@ -45,7 +46,7 @@ func (d *device) CopyOut(ctx context.Context, dst []byte, src devices.Span) erro
 
 // Copy moves bytes inside the device.
 func (d *device) Copy(ctx context.Context, dst, src devices.Span) error {
-	leave, err := d.life.BeginCopy(ctx, d.self, dst, src)
+	leave, err := d.BeginCopy(ctx, dst, src)
 	if err != nil {
 		return err
 	}
@@ -70,7 +71,7 @@ func (d *device) Copy(ctx context.Context, dst, src devices.Span) error {
 
 // Fill sets every byte of the span.
 func (d *device) Fill(ctx context.Context, dst devices.Span, value byte) error {
-	leave, err := d.life.Begin(ctx, d.self, dst, int(dst.Len))
+	leave, err := d.Begin(ctx, dst, int(dst.Len))
 	if err != nil {
 		return err
 	}
@@ -84,9 +85,11 @@ func (d *device) Fill(ctx context.Context, dst devices.Span, value byte) error {
 }
 
 // place returns the address of a span that has been checked.
-func place(s devices.Span) target {
-	b := s.Mem.Handle().(*block) //nolint:errcheck // each memory of this package has one
-	return target{at: b.at, room: uint64(b.size)}.plus(devices.Size(s.Off))
+func place(s devices.Span) target { return placeIn(card.BlockOf(s), devices.Size(s.Off)) }
+
+// placeIn returns the address off bytes into a block.
+func placeIn(b *card.Block, off devices.Size) target {
+	return target{at: b.Addr, room: uint64(b.Size)}.plus(off)
 }
 
 // plus is the place n bytes on.
@@ -98,14 +101,14 @@ func (t target) plus(n devices.Size) target {
 // is another one: the caller's memory is given up afterwards, and the stream is
 // used again. A runtime that has failed for good answers the second one at once.
 func (d *device) work(s stream, begin func() error) error {
-	err := d.on(func() error {
+	err := d.On(func() error {
 		if err := begin(); err != nil {
 			return err
 		}
 		return d.t.wait(s)
 	})
-	if err != nil && d.failed() == nil {
-		err = errors.Join(err, d.on(func() error { return d.t.wait(s) }))
+	if err != nil && d.Failed() == nil {
+		err = errors.Join(err, d.On(func() error { return d.t.wait(s) }))
 	}
 	return err
 }
@@ -130,7 +133,7 @@ func (d *device) moveOut(dst []byte, src target, s stream) error {
 func (d *device) eachUniform(p []byte, fn func(part []byte, off devices.Size) error) error {
 	defer runtime.KeepAlive(p)
 	for off := 0; off < len(p); {
-		n := d.pins.Uniform(p[off:])
+		n := d.Uniform(p[off:])
 		if err := fn(p[off:off+n], devices.Size(off)); err != nil {
 			return err
 		}
@@ -177,7 +180,14 @@ func (d *device) moveByHost(dst, src target, n devices.Size, s stream) error {
 // scratch takes n bytes of device memory aside for a move between ranges that
 // overlap; where there are none left, of the host's.
 func (d *device) scratch(to, from target, n devices.Size, s stream) (moves.Scratch, error) {
-	at, err := d.take(n)
+	var at address
+	err := d.On(func() (err error) {
+		at, err = d.t.alloc(uint64(n))
+		return err
+	})
+	if err != nil {
+		err = d.AllocError(n, err)
+	}
 	if errors.Is(err, devices.ErrOutOfMemory) {
 		buf := make([]byte, n)
 		return moves.Scratch{
@@ -193,6 +203,6 @@ func (d *device) scratch(to, from target, n devices.Size, s stream) (moves.Scrat
 	return moves.Scratch{
 		Out:  func(off, n devices.Size) error { return d.moveWithin(aside, from.plus(off), n, s) },
 		Back: func(off, n devices.Size) error { return d.moveWithin(to.plus(off), aside, n, s) },
-		Free: func() error { return d.on(func() error { return d.t.free(at) }) },
+		Free: func() error { return d.On(func() error { return d.t.free(at) }) },
 	}, nil
 }

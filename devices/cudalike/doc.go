@@ -2,19 +2,13 @@
 // of CUDA's: HIP (AMD, Hygon DCU), Cambricon, Moore Threads and Ascend. There
 // is one implementation, over a table of functions; an adapter for each vendor
 // fills the table and irons out what differs. The libraries are opened at run
-// time; where one is missing its family has no device, and says why.
+// time; where one is missing its family has no device, and says why. What the
+// device has in common with those of CUDA, its threads and its failure among it,
+// is in package card.
 //
 // No adapter has been run on its vendor's hardware: each is tested against a
 // stand-in library with the vendor's ABI. The comment at the head of each
 // adapter says where its signatures and numbers come from.
-//
-// # Threads
-//
-// A runtime of this shape works with the device that the calling thread has
-// chosen, and goroutines wander between threads. So every call that is about a
-// device goes through one helper, device.on, which holds the thread, chooses
-// the device and then calls. Nothing is restored afterwards, because every
-// entry chooses for itself.
 //
 // # Streams
 //
@@ -23,14 +17,6 @@
 // waits for it. A copy returns when its stream is done, also from pageable
 // memory, where a runtime may return from the call earlier.
 //
-// # Failure
-//
-// After some errors (an illegal address, a memory fault, a device that fell
-// off the bus) a runtime refuses everything until the process ends. Such an
-// error marks the device as failed: it takes a new epoch, its memories are
-// devices.ErrLost from then on, and it gives out no new ones. Other devices go
-// on.
-//
 // # Abilities
 //
 // What a library lacks is missing in its table, and a device then has no such
@@ -38,13 +24,7 @@
 //
 // # Lock order
 //
-//	device.life (for reading, by every operation; of two devices the one
-//	that was opened first)
-//	  table.peering (held while access between two devices is arranged)
-//	  device.pins.mu (held while Close unlocks host memory)
-//	  device.imports.mu (held while a handle is opened or closed)
-//	    device.mu
+//	the locks of card.Card, in which is
+//	  device.mu
 //	Driver.table (a dl.Lazy, held while the library is opened)
-//
-// Only Close holds device.life for writing.
 package cudalike

@@ -5,13 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"sync/atomic"
 
 	"go.uber.org/zap"
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/devices/dl"
-	"github.com/hmcfs/hmcfs/devices/internal/pins"
+	"github.com/hmcfs/hmcfs/devices/internal/card"
 	"github.com/hmcfs/hmcfs/devices/internal/sysfs"
 )
 
@@ -48,8 +47,7 @@ type Driver struct {
 	log    *zap.Logger
 	sys    string // as sysfs.Root
 	table  dl.Lazy[*table]
-	opened atomic.Uint64 // how many devices, ever
-	pins   pins.Table[*device]
+	cards  card.Set
 }
 
 var _ devices.Driver = (*Driver)(nil)
@@ -175,10 +173,10 @@ func (d *Driver) Open(_ context.Context, spec devices.Spec) (devices.Device, err
 	if err != nil {
 		return nil, err
 	}
-	dev := d.newDevice(t, c, e.info(d.family.name, size, t.align))
-	d.log.Info("device opened", zap.String("device", string(dev.info.Name)),
-		zap.String("model", dev.info.Model), zap.Stringer("size", size))
-	return dev.combine(), nil
+	info := e.info(d.family.name, size, t.align)
+	d.log.Info("device opened", zap.String("device", string(info.Name)),
+		zap.String("model", info.Model), zap.Stringer("size", size))
+	return d.newDevice(t, c, info), nil
 }
 
 // readParams reads the parameters of a spec for one device.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/devices/dl"
+	"github.com/hmcfs/hmcfs/devices/internal/card"
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
@@ -28,7 +29,7 @@ func TestOrdinalIsUsed(t *testing.T) {
 	each(t, func(t *testing.T, v vendorTest) {
 		first, second := v.pair(t)
 		left := func(dev devices.Device) devices.Size {
-			n, err := coreOf(t, dev).left()
+			n, err := coreOf(t, dev).Free()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -49,9 +50,9 @@ func TestMemoryIsTheCards(t *testing.T) {
 	each(t, func(t *testing.T, v vendorTest) {
 		dev := v.open(t, 0)
 		mem := filled(t, dev, 3, 100000)
-		b, ok := mem.Handle().(*block)
-		if !ok || b.at>>56 != 0x0d {
-			t.Errorf("address %#x is the host's", b.at)
+		b, ok := mem.Handle().(*card.Block)
+		if !ok || b.Addr>>56 != 0x0d {
+			t.Errorf("address %#x is the host's", b.Addr)
 		}
 		if left := v.left(t); strings.Contains(left, " 1 pinned") || !strings.Contains(left, "1 allocations") {
 			t.Errorf("taken: %s", left)
@@ -159,11 +160,11 @@ func TestMistake(t *testing.T) {
 	first, second := v.pair(t)
 	a, b := coreOf(t, first), coreOf(t, second)
 	mem := filled(t, first, 1, 4096)
-	blk, ok := mem.Handle().(*block)
+	blk, ok := mem.Handle().(*card.Block)
 	if !ok {
 		t.Fatal("no block")
 	}
-	at := target{at: blk.at, room: 4096}
+	at := target{at: blk.Addr, room: 4096}
 	buf := make([]byte, 4096)
 	must := func(err error) {
 		if err != nil {
@@ -173,8 +174,8 @@ func TestMistake(t *testing.T) {
 	switch os.Getenv("HMCFS_VENDOR_MISTAKE") {
 	case "swapped copies":
 		must(a.withStream(func(s stream) error {
-			card, host := dl.Bytes(uintptr(blk.at), 64), target{at: address(addressOf(buf)), room: 4096}
-			return a.on(func() error { return a.t.in(host, card, s) })
+			card, host := dl.Bytes(uintptr(blk.Addr), 64), target{at: address(addressOf(buf)), room: 4096}
+			return a.On(func() error { return a.t.in(host, card, s) })
 		}))
 	case "no device set":
 		must(a.withStream(func(s stream) error { return a.t.in(at, buf, s) }))
@@ -182,12 +183,12 @@ func TestMistake(t *testing.T) {
 		must(b.withStream(func(s stream) error { return b.moveIn(at, buf, s) }))
 	case "no wait":
 		must(a.withStream(func(s stream) error {
-			return a.on(func() error { return a.t.in(at, buf, s) })
+			return a.On(func() error { return a.t.in(at, buf, s) })
 		}))
-		must(a.on(func() error { return a.t.free(blk.at) }))
+		must(a.On(func() error { return a.t.free(blk.Addr) }))
 	case "freed twice":
-		must(a.on(func() error { return a.t.free(blk.at) }))
-		must(a.on(func() error { return a.t.free(blk.at) }))
+		must(a.On(func() error { return a.t.free(blk.Addr) }))
+		must(a.On(func() error { return a.t.free(blk.Addr) }))
 	case "beyond the end":
 		must(a.withStream(func(s stream) error { return a.moveOut(buf, at.plus(1), s) }))
 	case "plain overlap":

@@ -1,15 +1,14 @@
 package cudalike
 
 import (
-	"sync"
-
 	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/devices/internal/card"
 )
 
 // The vendor's names of things, which mean nothing on the host.
 type (
 	// address is a place in device memory.
-	address uintptr
+	address = card.Address
 	// stream is a queue of work of one device.
 	stream uintptr
 )
@@ -72,9 +71,6 @@ type table struct {
 	out  func(dst []byte, src address, s stream) error
 	copy func(dst target, src address, n uint64, s stream) error
 	fill func(dst target, value byte, n uint64, s stream) error
-
-	// peering is held while access between two devices is arranged.
-	peering sync.Mutex
 
 	peer *peerTable
 	ipc  *ipcTable

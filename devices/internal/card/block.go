@@ -1,0 +1,181 @@
+package card
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/hmcfs/hmcfs/devices"
+)
+
+// Address is a place in a card's memory, which means nothing on the host.
+type Address uint64
+
+// At returns the address n bytes on.
+func (a Address) At(n devices.Size) Address { return a + Address(n) }
+
+// Block is memory that a runtime has given, or opened, for a card.
+type Block struct {
+	Addr Address
+	// Size is the number of bytes at Addr.
+	Size devices.Size
+	// Kind is the kind of handle by which the block can be exported, "" for not
+	// at all.
+	Kind devices.HandleKind
+	// Own has the family's own record of the block, nil for none.
+	Own any
+	// Give gives the block back to the runtime, on a thread that is bound to the
+	// card.
+	Give func() error
+
+	// counted is its share of the card's memory, 0 for another process's.
+	counted devices.Size
+	// handle has the bytes by which it was exported. Card.handleMu guards it.
+	handle []byte
+}
+
+// BlockOf returns the block of a span that has been checked.
+func BlockOf(s devices.Span) *Block {
+	return s.Mem.Handle().(*Block) //nolint:errcheck // each memory of a card has one
+}
+
+// AddressOf returns the address of a span that has been checked.
+func AddressOf(s devices.Span) Address { return BlockOf(s).Addr.At(devices.Size(s.Off)) }
+
+// RoundUp returns the least multiple of unit from n on; one that is less than n
+// means that there is none.
+func RoundUp(n, unit devices.Size) devices.Size {
+	if rest := n % unit; rest != 0 {
+		n += unit - rest
+	}
+	return n
+}
+
+// Take counts whole bytes as used, has make take them of the runtime, and hands
+// out the first n. make is called on a thread that is bound to the card; finish,
+// if not nil, makes the block ready afterwards, and on no such thread.
+//
+// Errors:
+//   - devices.ErrRange for 0 bytes;
+//   - devices.ErrOutOfMemory where the card, or the size that it has been given,
+//     has no room.
+func (c *Card) Take(ctx context.Context, n, whole devices.Size,
+	make func(whole devices.Size) (*Block, error), finish func(*Block) error,
+) (*devices.Memory, error) {
+	leave, err := c.Enter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	if n == 0 {
+		return nil, fmt.Errorf("allocate 0 bytes on %s: %w", c.spec.Info.Name, devices.ErrRange)
+	}
+	epoch := c.Epoch()
+	if err = c.Failed(); err != nil {
+		return nil, err
+	}
+	if err = c.reserve(n, whole); err != nil {
+		return nil, err
+	}
+	b, err := c.makeBlock(n, func() (*Block, error) { return make(whole) })
+	if err == nil && finish != nil {
+		if err = finish(b); err != nil {
+			err = errors.Join(err, c.give(b))
+		}
+	}
+	if err != nil {
+		c.unreserve(whole)
+		return nil, err
+	}
+	b.counted = whole
+	return c.memory(b, n, epoch), nil
+}
+
+// makeBlock has a block made of which n bytes were asked for.
+func (c *Card) makeBlock(n devices.Size, make func() (*Block, error)) (b *Block, err error) {
+	err = c.On(func() (err error) {
+		b, err = make()
+		return err
+	})
+	if err != nil {
+		return nil, c.AllocError(n, err)
+	}
+	return b, nil
+}
+
+// memory hands out the first n bytes of a block that was taken in an epoch.
+func (c *Card) memory(b *Block, n devices.Size, epoch devices.Epoch) *devices.Memory {
+	c.mu.Lock()
+	c.blocks[b] = struct{}{}
+	c.mu.Unlock()
+	return devices.NewMemory(devices.MemorySpec{
+		Device: c.self, Size: n, Epoch: epoch, Handle: b,
+		Free: func() error { return c.retire(b) },
+	})
+}
+
+// retire gives a block back, unless Close has. Of a card that has failed only the
+// account is settled.
+func (c *Card) retire(b *Block) error {
+	c.life.RLock()
+	defer c.life.RUnlock()
+	c.mu.Lock()
+	_, held := c.blocks[b]
+	if held {
+		delete(c.blocks, b)
+		c.used -= b.counted
+	}
+	c.mu.Unlock()
+	if !held {
+		return nil
+	}
+	return c.give(b)
+}
+
+// give gives a block back, unless the card has failed.
+func (c *Card) give(b *Block) error {
+	if c.Failed() != nil {
+		return nil
+	}
+	return c.On(b.Give)
+}
+
+// Left returns what the card may still take of its size, in bytes.
+func (c *Card) Left() devices.Size {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.spec.Info.Total - c.used
+}
+
+// reserve counts whole bytes, of which n were asked for, as used if they fit the
+// size that was set. A whole that was rounded past the largest number is less
+// than n.
+func (c *Card) reserve(n, whole devices.Size) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if left := c.spec.Info.Total - c.used; whole > left || whole < n {
+		return &devices.OutOfMemoryError{Device: c.spec.Info.Name, Asked: n, Free: left}
+	}
+	c.used += whole
+	return nil
+}
+
+func (c *Card) unreserve(n devices.Size) {
+	c.mu.Lock()
+	c.used -= n
+	c.mu.Unlock()
+}
+
+// AllocError makes a runtime's out of memory a devices.OutOfMemoryError, with
+// what the card has left for all programs.
+func (c *Card) AllocError(n devices.Size, err error) error {
+	if !c.spec.Runtime.OutOfMemory(err) {
+		return fmt.Errorf("allocate %v on %s: %w", n, c.spec.Info.Name, err)
+	}
+	free, ferr := c.Free()
+	if ferr != nil {
+		return errors.Join(ferr, err)
+	}
+	oom := &devices.OutOfMemoryError{Device: c.spec.Info.Name, Asked: n, Free: min(free, c.Left())}
+	return fmt.Errorf("%w (the driver says %w)", oom, err)
+}

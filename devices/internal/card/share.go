@@ -1,0 +1,227 @@
+package card
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/hmcfs/hmcfs/devices"
+)
+
+// Sharing has the calls by which a family shares memory with other processes.
+// They are made on a thread that is bound to the card, but for Unit, Clear and
+// Check.
+type Sharing interface {
+	// Unit returns the unit in which memory is taken that can be exported as
+	// kind, in bytes; 0 where the card can neither export nor open that.
+	Unit(kind devices.HandleKind) devices.Size
+	// TakeShared takes n bytes, a multiple of the kind's unit.
+	TakeShared(n devices.Size, kind devices.HandleKind) (*Block, error)
+	// Clear sets the bytes of a block from off on to 0.
+	Clear(ctx context.Context, b *Block, off devices.Size) error
+	// Name fills in by what another process opens a block of TakeShared.
+	Name(b *Block, h *devices.Handle) error
+	// Check returns an ErrHandle for a handle that needs no runtime to be seen as
+	// wrong. Its kind, its device and its part have been looked at.
+	Check(h devices.Handle) error
+	// Open opens the part of a handle.
+	Open(h devices.Handle) (*Block, error)
+}
+
+// Sharer is the ability of a card to share memory with other processes.
+type Sharer struct {
+	card *Card
+	by   Sharing
+}
+
+var (
+	_ devices.Exporter = Sharer{}
+	_ devices.Importer = Sharer{}
+)
+
+// NewSharer returns the ability of a card.
+func NewSharer(c *Card, by Sharing) Sharer { return Sharer{card: c, by: by} }
+
+// ExportKinds lists what the card can do. IPC is first, because that is what
+// PyTorch and CuPy open.
+func (s Sharer) ExportKinds() []devices.HandleKind {
+	var kinds []devices.HandleKind
+	for _, kind := range []devices.HandleKind{devices.HandleIPC, devices.HandleVMM} {
+		if s.by.Unit(kind) > 0 {
+			kinds = append(kinds, kind)
+		}
+	}
+	return kinds
+}
+
+// AllocShared takes memory that can be exported as kind, in whole units of the
+// kind.
+func (s Sharer) AllocShared(ctx context.Context, n devices.Size, kind devices.HandleKind) (*devices.Memory, error) {
+	unit := s.by.Unit(kind)
+	if unit == 0 {
+		return nil, fmt.Errorf("export memory of %s as %s: %w", s.card.spec.Info.Name, kind, devices.ErrUnsupported)
+	}
+	take := func(whole devices.Size) (*Block, error) { return s.by.TakeShared(whole, kind) }
+	// The process that opens the handle sees the whole unit, and must not see what
+	// was left there.
+	finish := func(b *Block) error {
+		if b.Size == n {
+			return nil
+		}
+		return s.by.Clear(ctx, b, n)
+	}
+	return s.card.Take(ctx, n, RoundUp(n, unit), take, finish)
+}
+
+// Export names a memory of AllocShared.
+func (s Sharer) Export(ctx context.Context, m *devices.Memory) (devices.Handle, error) {
+	c := s.card
+	leave, err := c.Begin(ctx, m.All(), int(m.Size()))
+	if err != nil {
+		return devices.Handle{}, err
+	}
+	defer leave()
+	b := BlockOf(m.All())
+	h := devices.Handle{Kind: b.Kind, Device: c.spec.Info.UUID, Size: m.Size()}
+	err = c.On(func() error {
+		if b.Kind == "" {
+			return fmt.Errorf("memory of %s that was not allocated to be exported: %w", c.spec.Info.Name, devices.ErrUnsupported)
+		}
+		return s.by.Name(b, &h)
+	})
+	if err != nil {
+		return devices.Handle{}, fmt.Errorf("export %v of %s: %w", m.Size(), c.spec.Info.Name, err)
+	}
+	return h, nil
+}
+
+// Import opens memory of another process.
+func (s Sharer) Import(ctx context.Context, h devices.Handle) (*devices.Memory, error) {
+	c := s.card
+	if err := s.check(h); err != nil {
+		return nil, fmt.Errorf("open a %s handle on %s: %w", h.Kind, c.spec.Info.Name, err)
+	}
+	leave, err := c.Enter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	epoch := c.Epoch()
+	var b *Block
+	err = c.On(func() (err error) {
+		b, err = s.by.Open(h)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("open a %s handle on %s: %w", h.Kind, c.spec.Info.Name, err)
+	}
+	return c.memory(b, h.Size, epoch), nil
+}
+
+// check refuses what needs no runtime to be seen as wrong.
+func (s Sharer) check(h devices.Handle) error {
+	if s.by.Unit(h.Kind) == 0 {
+		return devices.ErrUnsupported
+	}
+	if err := s.card.spec.Info.CheckUUID(h.Device); err != nil {
+		return err
+	}
+	part := devices.Range{Off: h.Offset, Len: h.Size}
+	switch {
+	case h.Size == 0:
+		return fmt.Errorf("it names no bytes: %w", devices.ErrHandle)
+	case h.Allocation != 0 && !part.Within(h.Allocation):
+		return Outside(part, h.Allocation)
+	}
+	return s.by.Check(h)
+}
+
+// Outside returns the ErrHandle of a part that lies outside of an allocation.
+func Outside(part devices.Range, whole devices.Size) error {
+	return fmt.Errorf("%v lies outside of the allocation of %d bytes: %w", part, uint64(whole), devices.ErrHandle)
+}
+
+// Exported returns the handle of a block, made by export when it is first asked
+// for: a second one would be another name. The caller may change the copy that it
+// gets.
+func (c *Card) Exported(b *Block, export func() ([]byte, error)) ([]byte, error) {
+	c.handleMu.Lock()
+	defer c.handleMu.Unlock()
+	if b.handle != nil {
+		return bytes.Clone(b.handle), nil
+	}
+	handle, err := export()
+	if err != nil {
+		return nil, err
+	}
+	b.handle = handle
+	c.named[string(handle)] = struct{}{}
+	give := b.Give
+	b.Give = func() error {
+		c.handleMu.Lock()
+		delete(c.named, string(handle))
+		c.handleMu.Unlock()
+		return give()
+	}
+	return bytes.Clone(handle), nil
+}
+
+// Foreign is memory of another process that a runtime has opened.
+type Foreign struct {
+	Addr Address
+	// Size is the number of bytes from Addr on, 0 where the runtime does not tell.
+	Size devices.Size
+	// Close ends the opening, on a thread that is bound to the card.
+	Close func() error
+}
+
+// opened is a handle that is open.
+type opened struct {
+	Foreign
+	// users counts the blocks that are parts of it. Card.handleMu guards it.
+	users int
+}
+
+// OpenOnce returns the part of a handle as a block. The handle is opened by open
+// unless it is open already, and closed with the last block. own tells open that
+// it is a handle of the card's own memory.
+func (c *Card) OpenOnce(h devices.Handle, open func(own bool) (Foreign, error)) (*Block, error) {
+	key := string(h.Bytes)
+	c.handleMu.Lock()
+	defer c.handleMu.Unlock()
+	o := c.opened[key]
+	if o == nil {
+		_, own := c.named[key]
+		f, err := open(own)
+		if err != nil {
+			return nil, err
+		}
+		o = &opened{Foreign: f}
+		c.opened[key] = o
+	}
+	o.users++
+	if part := (devices.Range{Off: h.Offset, Len: h.Size}); o.Size != 0 && !part.Within(o.Size) {
+		return nil, errors.Join(Outside(part, o.Size), c.leaveHandle(key, o))
+	}
+	return &Block{
+		Addr: o.Addr.At(devices.Size(h.Offset)),
+		Size: h.Size,
+		Give: func() error {
+			c.handleMu.Lock()
+			defer c.handleMu.Unlock()
+			return c.leaveHandle(key, o)
+		},
+	}, nil
+}
+
+// leaveHandle ends one use of a handle.
+//
+// +checklocks:c.handleMu
+func (c *Card) leaveHandle(key string, o *opened) error {
+	if o.users--; o.users > 0 {
+		return nil
+	}
+	delete(c.opened, key)
+	return o.Close()
+}
