@@ -1,6 +1,7 @@
 package cudalike
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/hmcfs/hmcfs/devices/dl"
@@ -15,29 +16,11 @@ import (
 // Memory is of musaMalloc, the card's own: registered host memory has a device
 // address too, and is not what a user of the card means.
 type musaAPI struct {
-	GetDeviceCount      dl.Func     `dl:"musaGetDeviceCount"`
-	GetDeviceProperties dl.Func     `dl:"musaGetDeviceProperties,optional"`
-	GetPropertiesV2     dl.Func     `dl:"musaGetDeviceProperties_v2,optional"`
-	DeviceGetPCIBusID   dl.Func     `dl:"musaDeviceGetPCIBusId,optional"`
-	SetDevice           dl.Func     `dl:"musaSetDevice"`
-	MemGetInfo          dl.Func     `dl:"musaMemGetInfo"`
-	Malloc              dl.Func     `dl:"musaMalloc"`
-	Free                dl.Func     `dl:"musaFree"`
-	StreamCreate        dl.Func     `dl:"musaStreamCreateWithFlags"`
-	StreamDestroy       dl.Func     `dl:"musaStreamDestroy"`
-	StreamSynchronize   dl.Func     `dl:"musaStreamSynchronize"`
-	MemcpyAsync         dl.Func     `dl:"musaMemcpyAsync"`
-	MemsetAsync         dl.Func     `dl:"musaMemsetAsync"`
-	CanAccessPeer       dl.Func     `dl:"musaDeviceCanAccessPeer,optional"`
-	EnablePeerAccess    dl.Func     `dl:"musaDeviceEnablePeerAccess,optional"`
-	MemcpyPeerAsync     dl.Func     `dl:"musaMemcpyPeerAsync,optional"`
-	IPCGetMemHandle     dl.Func     `dl:"musaIpcGetMemHandle,optional"`
-	IPCOpenMemHandle    openByValue `dl:"musaIpcOpenMemHandle,optional"`
-	IPCCloseMemHandle   dl.Func     `dl:"musaIpcCloseMemHandle,optional"`
-	HostRegister        dl.Func     `dl:"musaHostRegister,optional"`
-	HostUnregister      dl.Func     `dl:"musaHostUnregister,optional"`
-	GetErrorName        dl.Func     `dl:"musaGetErrorName"`
-	GetErrorString      dl.Func     `dl:"musaGetErrorString"`
+	prefixAPI
+	GetDeviceProperties dl.Func `dl:"musaGetDeviceProperties,optional"`
+	GetPropertiesV2     dl.Func `dl:"musaGetDeviceProperties_v2,optional"`
+	MemcpyAsync         dl.Func `dl:"musaMemcpyAsync"`
+	MemsetAsync         dl.Func `dl:"musaMemsetAsync"`
 }
 
 // The constants of MUSA's headers.
@@ -52,8 +35,6 @@ const (
 	musaErrorAssert                   = 710
 	musaErrorHardwareStackError       = 714
 	musaErrorLaunchFailure            = 719
-	musaStreamNonBlocking             = 1
-	musaHostRegisterPortable          = 1
 	musaIPCLazyEnablePeerAccess       = 1
 	musaMemcpyHostToDevice            = 1
 	musaMemcpyDeviceToHost            = 2
@@ -79,13 +60,11 @@ func NewMUSA(opts Options) *Driver {
 }
 
 func adaptMUSA(lib *dl.Handle) (*table, error) {
-	a := &musaAPI{}
-	if err := lib.Resolve(a); err != nil {
+	a := &musaAPI{prefixAPI: prefixAPI{prefix: "musa", lazyPeer: []uint32{musaIPCLazyEnablePeerAccess}}}
+	if err := errors.Join(lib.ResolvePrefix(a.prefix, &a.prefixAPI), lib.Resolve(a)); err != nil {
 		return nil, fmt.Errorf("a MUSA runtime is needed: %w", err)
 	}
 	t := &table{codes: codes{
-		name:        func(code int32) string { return dl.String(a.GetErrorName.Call(uintptr(code))) },
-		text:        func(code int32) string { return dl.String(a.GetErrorString.Call(uintptr(code))) },
 		outOfMemory: []int32{musaErrorMemoryAllocation},
 		fatal: []int32{
 			musaErrorECCUncorrectable, musaErrorMtlinkUncorrectable, musaErrorIllegalAddress,
@@ -94,135 +73,42 @@ func adaptMUSA(lib *dl.Handle) (*table, error) {
 		},
 		peerEnabled: musaErrorPeerAccessAlreadyEnabled,
 	}}
-	a.devices(t)
-	a.memory(t)
-	if a.CanAccessPeer.Present() && a.EnablePeerAccess.Present() && a.MemcpyPeerAsync.Present() {
-		t.peer = a.peer(t)
-	}
-	if a.IPCGetMemHandle.Present() && a.IPCOpenMemHandle != nil && a.IPCCloseMemHandle.Present() {
-		t.ipc = a.ipc(t)
-	}
-	if a.HostRegister.Present() && a.HostUnregister.Present() {
-		t.pin = a.pin(t)
-	}
+	a.adapt(t)
+	a.copies(t)
+	t.name = a.deviceName
 	return t, nil
 }
 
-func (a *musaAPI) devices(t *table) {
-	t.init = func() error { return nil }
-	t.count = func() (int, error) {
-		n, r := outFirst(a.GetDeviceCount)
-		return int(int32(n)), t.codes.check("musaGetDeviceCount", r)
+// deviceName reads the name in a card's properties.
+func (a *musaAPI) deviceName(ordinal int) (string, error) {
+	f := a.GetDeviceProperties
+	if !f.Present() { // as newer headers name it
+		f = a.GetPropertiesV2
 	}
-	t.name = func(ordinal int) (string, error) {
-		f := a.GetDeviceProperties
-		if !f.Present() { // as newer headers name it
-			f = a.GetPropertiesV2
-		}
-		if !f.Present() {
-			return "Moore Threads GPU", nil
-		}
-		buf := make([]byte, musaProperties)
-		r := bytesFirst(f, buf, uintptr(ordinal))
-		return cString(buf[:musaNameSize]), t.codes.check("musaGetDeviceProperties", r)
+	if !f.Present() {
+		return "Moore Threads GPU", nil
 	}
-	if a.DeviceGetPCIBusID.Present() {
-		t.pci = func(ordinal int) (string, error) {
-			buf := make([]byte, 64)
-			r := bytesFirst(a.DeviceGetPCIBusID, buf, uintptr(len(buf)), uintptr(ordinal))
-			return cString(buf), t.codes.check("musaDeviceGetPCIBusId", r)
-		}
-	}
-	t.set = func(b binding) error {
-		return t.codes.check("musaSetDevice", a.SetDevice.Call(uintptr(b.ordinal)))
-	}
-	t.acquire = func(ordinal int) (binding, error) {
-		b := binding{ordinal: ordinal}
-		return b, t.set(b)
-	}
-	t.release = func(binding) error { return nil }
+	buf := make([]byte, musaProperties)
+	r := bytesFirst(f, buf, uintptr(ordinal))
+	return dl.Text(buf[:musaNameSize]), a.check("GetDeviceProperties", r)
 }
 
-func (a *musaAPI) memory(t *table) {
-	check := t.codes.check
-	t.memory = func() (free, total uint64, err error) {
-		x, y, r := outBoth(a.MemGetInfo)
-		return uint64(x), uint64(y), check("musaMemGetInfo", r)
-	}
-	t.alloc = func(n uint64) (address, error) {
-		p, r := outFirst(a.Malloc, uintptr(n))
-		return address(p), check("musaMalloc", r)
-	}
-	t.free = func(p address) error { return check("musaFree", a.Free.Call(uintptr(p))) }
-	t.newStream = func() (stream, error) {
-		s, r := outFirst(a.StreamCreate, musaStreamNonBlocking)
-		return stream(s), check("musaStreamCreateWithFlags", r)
-	}
-	t.endStream = func(s stream) error { return check("musaStreamDestroy", a.StreamDestroy.Call(uintptr(s))) }
-	t.wait = func(s stream) error { return check("musaStreamSynchronize", a.StreamSynchronize.Call(uintptr(s))) }
+// copies fills in the moves.
+func (a *musaAPI) copies(t *table) {
 	t.in = func(dst target, src []byte, s stream) error {
 		r := bytesSecond(a.MemcpyAsync, uintptr(dst.at), src, uintptr(len(src)), musaMemcpyHostToDevice, uintptr(s))
-		return check("musaMemcpyAsync H2D", r)
+		return a.check("MemcpyAsync H2D", r)
 	}
 	t.out = func(dst []byte, src address, s stream) error {
 		r := bytesFirst(a.MemcpyAsync, dst, uintptr(src), uintptr(len(dst)), musaMemcpyDeviceToHost, uintptr(s))
-		return check("musaMemcpyAsync D2H", r)
+		return a.check("MemcpyAsync D2H", r)
 	}
 	t.copy = func(dst target, src address, n uint64, s stream) error {
 		r := a.MemcpyAsync.Call(uintptr(dst.at), uintptr(src), uintptr(n), musaMemcpyDeviceToDevice, uintptr(s))
-		return check("musaMemcpyAsync D2D", r)
+		return a.check("MemcpyAsync D2D", r)
 	}
 	t.fill = func(dst target, value byte, n uint64, s stream) error {
 		r := a.MemsetAsync.Call(uintptr(dst.at), uintptr(value), uintptr(n), uintptr(s))
-		return check("musaMemsetAsync", r)
-	}
-}
-
-func (a *musaAPI) peer(t *table) *peerTable {
-	return &peerTable{
-		can: func(worker, other binding) (bool, error) {
-			can, r := outFirst(a.CanAccessPeer, uintptr(worker.ordinal), uintptr(other.ordinal))
-			return int32(can) != 0, t.codes.check("musaDeviceCanAccessPeer", r)
-		},
-		enable: func(other binding) error {
-			return t.codes.check("musaDeviceEnablePeerAccess", a.EnablePeerAccess.Call(uintptr(other.ordinal), 0))
-		},
-		copy: func(dst target, to binding, src address, from binding, n uint64, s stream) error {
-			r := a.MemcpyPeerAsync.Call(uintptr(dst.at), uintptr(to.ordinal),
-				uintptr(src), uintptr(from.ordinal), uintptr(n), uintptr(s))
-			return t.codes.check("musaMemcpyPeerAsync", r)
-		},
-	}
-}
-
-// ipc has no extent: the runtime has no question for it.
-func (a *musaAPI) ipc(t *table) *ipcTable {
-	return &ipcTable{
-		size: handleSize,
-		export: func(p address, _ uint64) ([]byte, error) {
-			handle := make([]byte, handleSize)
-			r := bytesFirst(a.IPCGetMemHandle, handle, uintptr(p))
-			return handle, t.codes.check("musaIpcGetMemHandle", r)
-		},
-		open: func(handle []byte) (address, error) {
-			p, r := a.IPCOpenMemHandle.call(handle, musaIPCLazyEnablePeerAccess)
-			return address(p), t.codes.check("musaIpcOpenMemHandle", uintptr(r))
-		},
-		close: func(_ []byte, p address) error {
-			return t.codes.check("musaIpcCloseMemHandle", a.IPCCloseMemHandle.Call(uintptr(p)))
-		},
-	}
-}
-
-func (a *musaAPI) pin(t *table) *pinTable {
-	return &pinTable{
-		align: 1,
-		register: func(p []byte) error {
-			r := bytesFirst(a.HostRegister, p, uintptr(len(p)), musaHostRegisterPortable)
-			return t.codes.check("musaHostRegister", r)
-		},
-		unregister: func(p []byte) error {
-			return t.codes.check("musaHostUnregister", bytesFirst(a.HostUnregister, p))
-		},
+		return a.check("MemsetAsync", r)
 	}
 }

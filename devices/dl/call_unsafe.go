@@ -1,6 +1,7 @@
 package dl
 
 import (
+	"bytes"
 	"unsafe"
 
 	"github.com/ebitengine/purego"
@@ -43,4 +44,10 @@ func String(addr uintptr) string {
 		n++
 	}
 	return string(unsafe.Slice((*byte)(p), n))
+}
+
+// Text returns what a library has written into a buffer, up to the first zero.
+func Text(p []byte) string {
+	text, _, _ := bytes.Cut(p, []byte{0})
+	return string(text)
 }

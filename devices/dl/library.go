@@ -114,7 +114,11 @@ func (h *Handle) Lookup(symbol string) (Func, error) {
 // A field of a Go function type is far slower to call than a Func.
 //
 // It panics if table is not such a pointer: that is a bug of the caller.
-func (h *Handle) Resolve(table any) error {
+func (h *Handle) Resolve(table any) error { return h.ResolvePrefix("", table) }
+
+// ResolvePrefix is Resolve of symbols that begin with prefix, which the tags leave
+// out.
+func (h *Handle) ResolvePrefix(prefix string, table any) error {
 	v := reflect.ValueOf(table).Elem()
 	var faults []error
 	for i := range v.NumField() {
@@ -123,7 +127,7 @@ func (h *Handle) Resolve(table any) error {
 			continue
 		}
 		symbol, option, _ := strings.Cut(tag, ",")
-		fn, err := h.Lookup(symbol)
+		fn, err := h.Lookup(prefix + symbol)
 		field := v.Field(i)
 		switch {
 		case err != nil && option != "optional":

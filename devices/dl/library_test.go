@@ -72,6 +72,28 @@ func TestResolve(t *testing.T) {
 	}
 }
 
+// TestResolvePrefix finds functions whose tags leave out how their names begin,
+// and names in full what is missing.
+func TestResolvePrefix(t *testing.T) {
+	h, err := Open(libc())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var table struct {
+		Pid     Func `dl:"pid"`
+		Missing Func `dl:"no_such_function,optional"`
+	}
+	if err := h.ResolvePrefix("get", &table); err != nil {
+		t.Fatal(err)
+	}
+	if got := int(int32(table.Pid.Call())); table.Missing.Present() || got != os.Getpid() {
+		t.Errorf("getpid says %d, it is %d", got, os.Getpid())
+	}
+	if err := h.ResolvePrefix("no_such_", &table); !errors.Is(err, ErrNoSymbol) || !strings.Contains(err.Error(), "no_such_pid") {
+		t.Errorf("%v", err)
+	}
+}
+
 // TestResolveTyped calls functions with a structure by value, small enough for
 // registers and too large for them.
 func TestResolveTyped(t *testing.T) {
