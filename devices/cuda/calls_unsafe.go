@@ -1,7 +1,6 @@
 package cuda
 
 import (
-	"bytes"
 	"runtime"
 	"unsafe"
 
@@ -45,20 +44,14 @@ func (a *api) deviceName(d cuDevice) (string, error) {
 	var text [256]byte
 	err := a.check("cuDeviceGetName",
 		code(a.DeviceGetName.Call(uintptr(unsafe.Pointer(&text)), uintptr(len(text)), uintptr(d))))
-	return cText(text[:]), err
+	return dl.Text(text[:]), err
 }
 
 func (a *api) devicePCI(d cuDevice) (string, error) {
 	var text [64]byte
 	err := a.check("cuDeviceGetPCIBusId",
 		code(a.DeviceGetPCIBusID.Call(uintptr(unsafe.Pointer(&text)), uintptr(len(text)), uintptr(d))))
-	return cText(text[:]), err
-}
-
-// cText is the text before the first zero.
-func cText(p []byte) string {
-	text, _, _ := bytes.Cut(p, []byte{0})
-	return string(text)
+	return dl.Text(text[:]), err
 }
 
 func (a *api) deviceTotal(d cuDevice) (devices.Size, error) {

@@ -13,42 +13,15 @@ import (
 // align is the least alignment of allocations, in bytes.
 const align = 256
 
-// entry is one card of the machine, not opened.
+// entry is one card of the machine, not opened. Its Info is that of all of its
+// memory.
 type entry struct {
-	device  cuDevice
-	ordinal devices.Ordinal
-	model   string
-	total   devices.Size
-	pci     string
-	uuid    string
-	// card is the UUID of the whole card, of a part of one (MIG).
-	card string
-	numa int
+	devices.Info
+	device cuDevice
 	// virtual says that the card has virtual memory calls, export that
 	// their memory can be exported as a descriptor, rdma that it can be made for
 	// network cards, ipc that plain memory can be exported by handle.
 	virtual, export, rdma, ipc bool
-}
-
-// byDefault returns how much of its memory a card lends when the spec does not say:
-// the contexts of hmcfs and of others need some.
-func (e entry) byDefault() devices.Size { return e.total / 10 * 9 }
-
-// info returns the description of an entry as a device of n bytes.
-func (e entry) info(n devices.Size) devices.Info {
-	return devices.Info{
-		Name:     devices.Name(fmt.Sprintf("cuda%d", e.ordinal)),
-		Family:   Family,
-		Ordinal:  e.ordinal,
-		Model:    e.model,
-		Total:    n,
-		MaxAlloc: n,
-		Align:    align,
-		PCI:      e.pci,
-		UUID:     e.uuid,
-		Card:     e.card,
-		NUMA:     e.numa,
-	}
 }
 
 // list finds every card, in the driver's order. The ordinals stay the driver's
@@ -82,28 +55,29 @@ func (a *api) list(ctx context.Context, sys string) ([]entry, error) {
 
 // describe reads the facts of a card.
 func (a *api) describe(ordinal int, sys string) (e entry, err error) {
-	e.ordinal = devices.Ordinal(ordinal)
+	e.Family, e.Ordinal, e.Align = Family, devices.Ordinal(ordinal), align
+	e.Name = devices.Name(fmt.Sprintf("%s%d", Family, ordinal))
 	if e.device, err = a.deviceGet(ordinal); err != nil {
 		return e, err
 	}
-	if e.model, err = a.deviceName(e.device); err != nil {
+	if e.Model, err = a.deviceName(e.device); err != nil {
 		return e, err
 	}
-	if e.total, err = a.deviceTotal(e.device); err != nil {
+	if e.Total, err = a.deviceTotal(e.device); err != nil {
 		return e, err
 	}
-	if e.total == 0 {
-		return e, fmt.Errorf("%s says that it has no memory", e.model)
+	if e.Total == 0 {
+		return e, fmt.Errorf("%s says that it has no memory", e.Model)
 	}
-	if e.uuid, e.card, err = a.uuids(e.device); err != nil {
+	if e.UUID, e.Card, err = a.uuids(e.device); err != nil {
 		return e, err
 	}
 	// What a card can't tell is left out: an address is for people and for
 	// the choice of a node.
 	if pci, err := a.devicePCI(e.device); err == nil {
-		e.pci = strings.ToLower(pci)
+		e.PCI = strings.ToLower(pci)
 	}
-	e.numa = sysfs.NUMANode(sys, e.pci)
+	e.NUMA = sysfs.NUMANode(sys, e.PCI)
 	e.virtual = a.hasVirtual() && a.can(cuAttributeVirtualMemory, e.device, false)
 	e.export = e.virtual && a.can(cuAttributePosixFD, e.device, false)
 	e.rdma = e.virtual && a.can(cuAttributeVirtualRDMA, e.device, false)

@@ -2,7 +2,6 @@ package cuda
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"go.uber.org/zap"
@@ -92,8 +91,8 @@ func (d *Driver) Discover(ctx context.Context) ([]devices.Found, error) {
 	}
 	var found []devices.Found
 	for _, e := range entries {
-		info := e.info(e.byDefault())
-		free, told := known[e.uuid]
+		info := card.Lend(e.Info, card.ByDefault(e.Info))
+		free, told := known[e.UUID]
 		if !told {
 			free = info.Total
 		}
@@ -122,38 +121,27 @@ func (d *Driver) Open(ctx context.Context, spec devices.Spec) (devices.Device, e
 		return nil, fmt.Errorf("%w: %w", err, devices.ErrNoDevice)
 	}
 	for _, e := range entries {
-		if e.ordinal != spec.Ordinal {
+		if e.Ordinal != spec.Ordinal {
 			continue
 		}
-		size, err := readParams(spec, e)
+		size, err := card.ReadParams(spec, e.Info)
 		if err != nil {
 			return nil, err
 		}
 		return d.open(a, e, size)
 	}
 	return nil, fmt.Errorf("there is no CUDA device %d, the last is %d; hmcfs devices lists them: %w",
-		spec.Ordinal, entries[len(entries)-1].ordinal, devices.ErrNoDevice)
+		spec.Ordinal, entries[len(entries)-1].Ordinal, devices.ErrNoDevice)
 }
 
 // open opens a card.
 func (d *Driver) open(a *api, e entry, size devices.Size) (devices.Device, error) {
 	dev, err := newDevice(d, a, e, size)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", e.model, err)
+		return nil, fmt.Errorf("%s: %w", e.Model, err)
 	}
 	d.log.Info("device opened", zap.String("device", string(dev.Info().Name)),
-		zap.String("model", e.model), zap.String("uuid", e.uuid), zap.Stringer("size", size),
+		zap.String("model", e.Model), zap.String("uuid", e.UUID), zap.Stringer("size", size),
 		zap.Bool("virtual memory", e.virtual))
 	return dev, nil
-}
-
-// readParams reads the parameters of a spec for one card.
-func readParams(spec devices.Spec, e entry) (devices.Size, error) {
-	p := spec.Read()
-	size := p.Size("size", e.byDefault())
-	faults := []error{p.Err()}
-	if size > e.total {
-		faults = append(faults, fmt.Errorf("device %q: size is %v, %s has %v", spec.Text, size, e.model, e.total))
-	}
-	return size, errors.Join(faults...)
 }

@@ -54,12 +54,12 @@ func (d *Driver) freeOf(entries []entry) (free map[string]devices.Size, err erro
 	free = map[string]devices.Size{}
 	var errs []error
 	for _, e := range entries {
-		n, err := m.free(e.uuid)
+		n, err := m.free(e.UUID)
 		if err != nil {
-			errs = append(errs, fmt.Errorf("card %d: %w", e.ordinal, err))
+			errs = append(errs, fmt.Errorf("card %d: %w", e.Ordinal, err))
 			continue
 		}
-		free[e.uuid] = n
+		free[e.UUID] = n
 	}
 	return free, errors.Join(append(errs, m.shutdown())...)
 }

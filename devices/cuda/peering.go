@@ -25,10 +25,10 @@ func (d *Driver) Peerings(ctx context.Context) ([]devices.Peering, error) {
 		for _, other := range entries[i+1:] {
 			mutual, err := a.mutual(one.device, other.device)
 			if err != nil {
-				return out, fmt.Errorf("cuda%d and cuda%d: %w", one.ordinal, other.ordinal, err)
+				return out, fmt.Errorf("cuda%d and cuda%d: %w", one.Ordinal, other.Ordinal, err)
 			}
 			if mutual {
-				out = append(out, devices.Peering{A: one.ordinal, B: other.ordinal, Rank: a.peerRank(one.device, other.device)})
+				out = append(out, devices.Peering{A: one.Ordinal, B: other.Ordinal, Rank: a.peerRank(one.device, other.device)})
 			}
 		}
 	}

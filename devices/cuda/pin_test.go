@@ -61,7 +61,7 @@ func TestPinOverlapping(t *testing.T) {
 // thereAndBack copies host memory to a card and back.
 func thereAndBack(t *testing.T, dev *device, host []byte) {
 	t.Helper()
-	seed := uint64(len(host)) + uint64(dev.entry.ordinal)
+	seed := uint64(len(host)) + uint64(dev.entry.Ordinal)
 	mem := alloc(t, dev, devices.Size(len(host)))
 	copy(host, kit.Bytes(seed, 0, len(host)))
 	if err := dev.CopyIn(t.Context(), mem.All(), host); err != nil {

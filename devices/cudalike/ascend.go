@@ -175,7 +175,7 @@ func (a *aclAPI) devices(t *table) {
 		t.pci = func(ordinal int) (string, error) {
 			buf := make([]byte, 64)
 			r := bytesSecond(a.DeviceGetPCIBusID, uintptr(ordinal), buf, uintptr(len(buf)))
-			return cString(buf), check("aclrtDeviceGetPCIBusId", r)
+			return dl.Text(buf), check("aclrtDeviceGetPCIBusId", r)
 		}
 	}
 	if a.DeviceGetUUID.Present() {

@@ -132,7 +132,7 @@ func (a *cnAPI) text(t *table, call string, f dl.Func, n int) func(ordinal int) 
 		}
 		buf := make([]byte, n)
 		r := bytesFirst(f, buf, uintptr(n), dev)
-		return cString(buf), t.codes.check(call, r)
+		return dl.Text(buf), t.codes.check(call, r)
 	}
 }
 

@@ -10,55 +10,32 @@ import (
 	"github.com/hmcfs/hmcfs/devices/internal/sysfs"
 )
 
-// entry is one device of the machine, not opened.
-type entry struct {
-	ordinal     int
-	model       string
-	pci, uuid   string
-	numa        int
-	free, total devices.Size
-}
-
-// byDefault returns how much of its memory a device lends when the spec does not
-// say: the runtime takes some for itself.
-func (e entry) byDefault() devices.Size { return e.total / 10 * 9 }
-
-// info returns the description of an entry as a device of n bytes.
-func (e entry) info(f devices.Family, n, align devices.Size) devices.Info {
-	return devices.Info{
-		Name:     devices.Name(fmt.Sprintf("%s%d", f, e.ordinal)),
-		Family:   f,
-		Ordinal:  devices.Ordinal(e.ordinal),
-		Model:    e.model,
-		Total:    n,
-		MaxAlloc: n,
-		Align:    align,
-		PCI:      e.pci,
-		UUID:     e.uuid,
-		NUMA:     e.numa,
+// describe asks a device for its facts, with all of its memory, and how much of
+// that is free. For that it makes it ready for a moment.
+func (d *Driver) describe(t *table, ordinal int) (whole devices.Info, free devices.Size, err error) {
+	whole = devices.Info{
+		Name:    devices.Name(fmt.Sprintf("%s%d", d.family.name, ordinal)),
+		Family:  d.family.name,
+		Ordinal: devices.Ordinal(ordinal),
+		Align:   t.align,
+		NUMA:    -1,
 	}
-}
-
-// describe asks a device for its facts, and for that makes it ready for a
-// moment.
-func (d *Driver) describe(t *table, ordinal int) (e entry, err error) {
-	e = entry{ordinal: ordinal, numa: -1}
-	if e.model, err = t.name(ordinal); err != nil {
-		return entry{}, err
+	if whole.Model, err = t.name(ordinal); err != nil {
+		return devices.Info{}, 0, err
 	}
 	if t.pci != nil {
-		if e.pci, err = t.pci(ordinal); err != nil {
-			return entry{}, err
+		if whole.PCI, err = t.pci(ordinal); err != nil {
+			return devices.Info{}, 0, err
 		}
-		e.pci = strings.ToLower(e.pci)
-		e.numa = sysfs.NUMANode(d.sys, e.pci)
+		whole.PCI = strings.ToLower(whole.PCI)
+		whole.NUMA = sysfs.NUMANode(d.sys, whole.PCI)
 	}
 	if t.uuid != nil {
 		// Only some cards have one; without it a record is told apart by less.
-		e.uuid, _ = t.uuid(ordinal)
+		whole.UUID, _ = t.uuid(ordinal)
 	}
-	e.free, e.total, err = memoryOf(t, ordinal)
-	return e, err
+	free, whole.Total, err = memoryOf(t, ordinal)
+	return whole, free, err
 }
 
 // acquire makes a device ready on a thread of its own.
@@ -82,10 +59,4 @@ func memoryOf(t *table, ordinal int) (free, total devices.Size, err error) {
 	}
 	left, all, err := t.memory()
 	return devices.Size(left), devices.Size(all), err
-}
-
-// cString is the text that a library has written into a buffer.
-func cString(p []byte) string {
-	text, _, _ := strings.Cut(string(p), "\x00")
-	return text
 }

@@ -123,16 +123,16 @@ func (d *Driver) Discover(ctx context.Context) ([]devices.Found, error) {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		e, err := d.describe(t, i)
+		whole, free, err := d.describe(t, i)
 		if err != nil {
 			d.log.Warn("device does not answer", zap.Int("ordinal", i), zap.Error(err))
 			reasons = append(reasons, fmt.Errorf("%s%d: %w", d.family.name, i, err))
 			continue
 		}
-		total := e.byDefault()
+		info := card.Lend(whole, card.ByDefault(whole))
 		found = append(found, devices.Found{
-			Info:  e.info(d.family.name, total, t.align),
-			Usage: devices.Usage{Total: total, Free: min(total, e.free)},
+			Info:  info,
+			Usage: devices.Usage{Total: info.Total, Free: min(info.Total, free)},
 		})
 	}
 	if len(found) == 0 {
@@ -161,11 +161,11 @@ func (d *Driver) Open(_ context.Context, spec devices.Spec) (devices.Device, err
 		return nil, fmt.Errorf("there is no %s device %d, the last is %d; hmcfs devices lists them: %w",
 			d.family.vendor, ordinal, n-1, devices.ErrNoDevice)
 	}
-	e, err := d.describe(t, ordinal)
+	whole, _, err := d.describe(t, ordinal)
 	if err != nil {
 		return nil, err
 	}
-	size, err := readParams(spec, e)
+	size, err := card.ReadParams(spec, whole)
 	if err != nil {
 		return nil, err
 	}
@@ -173,21 +173,8 @@ func (d *Driver) Open(_ context.Context, spec devices.Spec) (devices.Device, err
 	if err != nil {
 		return nil, err
 	}
-	info := e.info(d.family.name, size, t.align)
+	info := card.Lend(whole, size)
 	d.log.Info("device opened", zap.String("device", string(info.Name)),
 		zap.String("model", info.Model), zap.Stringer("size", size))
 	return d.newDevice(t, c, info), nil
-}
-
-// readParams reads the parameters of a spec for one device.
-func readParams(spec devices.Spec, e entry) (devices.Size, error) {
-	p := spec.Read()
-	size := p.Size("size", e.byDefault())
-	if err := p.Err(); err != nil {
-		return 0, err
-	}
-	if size > e.total {
-		return 0, fmt.Errorf("device %q: size is %v, %s has %v", spec.Text, size, e.model, e.total)
-	}
-	return size, nil
 }

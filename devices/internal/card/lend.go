@@ -1,0 +1,31 @@
+package card
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/hmcfs/hmcfs/devices"
+)
+
+// Lend returns the description of a card of which n bytes are used; whole is that
+// of all of it.
+func Lend(whole devices.Info, n devices.Size) devices.Info {
+	whole.Total, whole.MaxAlloc = n, n
+	return whole
+}
+
+// ByDefault returns how much of its memory a card lends when the spec does not
+// say: the contexts of hmcfs and of others need some.
+func ByDefault(whole devices.Info) devices.Size { return whole.Total / 10 * 9 }
+
+// ReadParams reads the parameters of a spec for one card, and returns how much of
+// its memory to use.
+func ReadParams(spec devices.Spec, whole devices.Info) (devices.Size, error) {
+	p := spec.Read()
+	size := p.Size("size", ByDefault(whole))
+	faults := []error{p.Err()}
+	if size > whole.Total {
+		faults = append(faults, fmt.Errorf("device %q: size is %v, %s has %v", spec.Text, size, whole.Model, whole.Total))
+	}
+	return size, errors.Join(faults...)
+}
