@@ -2,13 +2,12 @@ package collective
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
-	"math"
 	"slices"
 	"time"
 
 	"github.com/hmcfs/hmcfs/devices/elem"
+	"github.com/hmcfs/hmcfs/transport/collective/fabric"
 	"github.com/hmcfs/hmcfs/transport/collective/plan"
 )
 
@@ -25,41 +24,44 @@ const (
 	memorySize = 8 << 20
 )
 
-// calibrate measures what links and memory cost while all ranks do the same, and
+// calibration measures what links and memory cost. New makes one, and needs it no more
+// afterwards; Group.mu guards it.
+type calibration struct {
+	places   fabric.Places
+	seq      *sequence
+	messages *messenger
+	exec     *executor
+	scratch  *scratch
+}
+
+// run measures what links and memory cost while all ranks do the same, and
 // agrees on it: what is slowest at any rank counts.
-//
-// +checklocks:g.mu
-func (g *Group) calibrate(ctx context.Context) error {
-	if c := g.opts.Costs; c != nil {
-		g.costs = *c
-		return nil
+func (c *calibration) run(ctx context.Context) (costs plan.Costs, err error) {
+	if c.places.Size() == 1 {
+		return costs, nil
 	}
-	if g.Size() == 1 {
-		return nil
-	}
-	g.guard.next()
-	g.guard.ident = g.guard.intern(controlFrame(forGroup))
+	c.seq.next()
+	c.seq.ident = c.seq.intern(controlFrame(forGroup))
 	var mine plan.Costs
-	var err error
-	inside, between := g.neighbours()
-	if mine.Inside, err = g.measure(ctx, inside); err != nil {
-		return err
+	inside, between := c.neighbours()
+	if mine.Inside, err = c.measure(ctx, inside); err != nil {
+		return costs, err
 	}
-	if mine.Between, err = g.measure(ctx, between); err != nil {
-		return err
+	if mine.Between, err = c.measure(ctx, between); err != nil {
+		return costs, err
 	}
-	if mine.Combine, mine.Memory, err = g.measureMemory(ctx); err != nil {
-		return err
+	if mine.Combine, mine.Memory, err = c.measureMemory(ctx); err != nil {
+		return costs, err
 	}
-	g.guard.next()
-	all := g.rows(costsSize)
-	if err = g.exchange(ctx, forGroup, putCosts(&mine), all); err != nil {
-		return fmt.Errorf("agree on costs: %w", err)
+	c.seq.next()
+	all := rows(c.places.Size(), costsSize)
+	if err = c.messages.exchange(ctx, forGroup, putCosts(&mine), all); err != nil {
+		return costs, fmt.Errorf("agree on costs: %w", err)
 	}
 	for _, p := range all {
-		worse(&g.costs, readCosts(p))
+		worse(&costs, readCosts(p))
 	}
-	return nil
+	return costs, nil
 }
 
 // ring returns the ranks that a rank sends to and receives from; both are ourselves where there
@@ -68,9 +70,9 @@ type ring struct{ next, before plan.Rank }
 
 // neighbours are the rings inside each node, and of the first ranks of the
 // nodes.
-func (g *Group) neighbours() (inside, between ring) {
-	nodes := g.fabric.Nodes()
-	me := g.Rank()
+func (c *calibration) neighbours() (inside, between ring) {
+	nodes := c.places.Nodes()
+	me := c.places.Rank()
 	var mates, leaders []plan.Rank
 	seen := map[int]bool{}
 	for r, node := range nodes {
@@ -96,55 +98,48 @@ func ringOf(all []plan.Rank, me plan.Rank) ring {
 }
 
 // measure sends around a ring.
-//
-// +checklocks:g.mu
-func (g *Group) measure(ctx context.Context, r ring) (plan.Link, error) {
-	if r.next == g.Rank() {
+func (c *calibration) measure(ctx context.Context, r ring) (plan.Link, error) {
+	if r.next == c.places.Rank() {
 		return plan.Link{}, nil
 	}
-	small, err := g.rounds(ctx, r, probeSize, probes)
+	small, err := c.rounds(ctx, r, probeSize, probes)
 	if err != nil {
 		return plan.Link{}, err
 	}
-	size := g.largeSize()
-	large, err := g.rounds(ctx, r, size, loads)
+	size := c.largeSize()
+	large, err := c.rounds(ctx, r, size, loads)
 	if err != nil {
 		return plan.Link{}, err
 	}
-	c := plan.Link{Latency: small}
-	c.Bandwidth = float64(size) / max(large-small, time.Nanosecond).Seconds()
-	return c, nil
+	bandwidth := float64(size) / max(large-small, time.Nanosecond).Seconds()
+	return plan.Link{Latency: small, Bandwidth: bandwidth}, nil
 }
 
 // largeSize is the bytes of a message, or of memory, whose speed is measured:
 // its share for each rank of memorySize.
-func (g *Group) largeSize() uint64 {
-	n := min(max(memorySize/uint64(g.Size()), loadSize), memorySize/4)
+func (c *calibration) largeSize() uint64 {
+	n := min(max(memorySize/uint64(c.places.Size()), loadSize), memorySize/4)
 	return n - n%loadSize
 }
 
 // rounds says how long it takes to send some bytes to the next rank and receive
 // as many from the one before: the median, as a rank may be kept waiting by
 // something else. The first time does not count.
-//
-// +checklocks:g.mu
-func (g *Group) rounds(ctx context.Context, r ring, size uint64, times int) (time.Duration, error) {
-	l := g.loop
-	memory, err := g.own.bytes(ctx, 2*size)
+func (c *calibration) rounds(ctx context.Context, r ring, size uint64, times int) (time.Duration, error) {
+	memory, err := c.scratch.bytes(ctx, 2*size)
 	if err != nil {
 		return 0, err
 	}
-	l.memory = [4][]byte{plan.Scratch: memory}
-	t := plan.Task{Kind: plan.AllGather, Ranks: g.Size(), Type: elem.Uint8}
+	t := plan.Task{Kind: plan.AllGather, Ranks: c.places.Size(), Type: elem.Uint8}
 	prog := newProgram(plan.Program{
 		{Action: plan.Send, Peer: r.next, Block: plan.Block{Buffer: plan.Scratch, Range: plan.Range{Len: size}}},
 		{Action: plan.Receive, Peer: r.before, Block: plan.Block{Buffer: plan.Scratch, Range: plan.Range{Off: size, Len: size}}},
-	}, g.Rank(), 1, staging{})
+	}, c.places.Rank(), 1, staging{})
 	took := make([]time.Duration, times+1)
 	for i := range took {
 		began := time.Now()
-		l.begin(&t, prog)
-		if err := l.all(ctx); err != nil {
+		c.exec.begin(work{task: &t, prog: prog, memory: [4][]byte{plan.Scratch: memory}})
+		if err := c.exec.run(ctx); err != nil {
 			return 0, fmt.Errorf("measure the links: %w", err)
 		}
 		took[i] = time.Since(began)
@@ -155,12 +150,10 @@ func (g *Group) rounds(ctx context.Context, r ring, size uint64, times int) (tim
 }
 
 // measureMemory says how many bytes are combined and copied in a second.
-//
-// +checklocks:g.mu
-func (g *Group) measureMemory(ctx context.Context) (combine, memory float64, err error) {
+func (c *calibration) measureMemory(ctx context.Context) (combine, memory float64, err error) {
 	// So much that the ranks of a node, all together, do not keep it in a cache.
-	n := g.largeSize()
-	p, err := g.own.bytes(ctx, 2*n)
+	n := c.largeSize()
+	p, err := c.scratch.bytes(ctx, 2*n)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -189,52 +182,4 @@ func worse(c *plan.Costs, o plan.Costs) {
 	}
 	slower(&c.Combine, o.Combine)
 	slower(&c.Memory, o.Memory)
-}
-
-// EncodeCosts writes costs for DecodeCosts: for ranks that are given those of a
-// group before.
-func EncodeCosts(c plan.Costs) []byte { return putCosts(&c) }
-
-// DecodeCosts reads what EncodeCosts has written, and may have been written by
-// somebody else.
-//
-// Errors: ErrArgument.
-func DecodeCosts(p []byte) (plan.Costs, error) {
-	if len(p) != costsSize {
-		return plan.Costs{}, fmt.Errorf("%w: costs of %d bytes", ErrArgument, len(p))
-	}
-	c := readCosts(p)
-	for _, speed := range []float64{c.Inside.Bandwidth, c.Between.Bandwidth, c.Combine, c.Memory} {
-		if math.IsNaN(speed) || math.IsInf(speed, 0) || speed < 0 {
-			return plan.Costs{}, fmt.Errorf("%w: a speed of %v", ErrArgument, speed)
-		}
-	}
-	for _, l := range []time.Duration{c.Inside.Latency, c.Between.Latency} {
-		if l < 0 || l > time.Hour {
-			return plan.Costs{}, fmt.Errorf("%w: a latency of %v", ErrArgument, l)
-		}
-	}
-	return c, nil
-}
-
-// costsSize is the bytes that costs are exchanged in.
-const costsSize = 48
-
-func putCosts(c *plan.Costs) []byte {
-	p := make([]byte, 0, costsSize)
-	p = binary.LittleEndian.AppendUint64(p, uint64(c.Inside.Latency))
-	p = binary.LittleEndian.AppendUint64(p, uint64(c.Between.Latency))
-	for _, f := range []float64{c.Inside.Bandwidth, c.Between.Bandwidth, c.Combine, c.Memory} {
-		p = binary.LittleEndian.AppendUint64(p, math.Float64bits(f))
-	}
-	return p
-}
-
-func readCosts(p []byte) (c plan.Costs) {
-	c.Inside.Latency = time.Duration(binary.LittleEndian.Uint64(p))
-	c.Between.Latency = time.Duration(binary.LittleEndian.Uint64(p[8:]))
-	for i, f := range []*float64{&c.Inside.Bandwidth, &c.Between.Bandwidth, &c.Combine, &c.Memory} {
-		*f = math.Float64frombits(binary.LittleEndian.Uint64(p[16+8*i:]))
-	}
-	return c
 }

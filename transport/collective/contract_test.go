@@ -229,8 +229,8 @@ func checkChoice(t *testing.T, w *ranks, task plan.Task) {
 	}
 	for _, g := range w.groups {
 		g.mu.Lock()
-		got, err := g.choose(task, false)
-		shape := g.shape(false)
+		got, err := g.planner.choose(task, false)
+		shape := g.planner.shape(false)
 		g.mu.Unlock()
 		if err != nil {
 			t.Fatal(err)

@@ -114,8 +114,32 @@
 // wait for that, and for that all know it: until then they have no result, and do
 // the call again or fail.
 //
+// # Parts
+//
+// Each part knows those that stand below it, and none above it:
+//
+//	Group       the calls of a caller, one at a time
+//	calibration what links and memory cost: New has it measured
+//	guard       keeps the ranks in the same call, repeats it after an error
+//	recovery    makes the links anew and exchanges standings, to which rule is applied
+//	keeper      copies of what calls overwrite
+//	dispatcher  attempts a call: by windowPath, directPath, passPath or over links
+//	executor    runs a program over links and mapped memory; has folder, which combines
+//	            mapped memory, and stager with pager, which stage a device's
+//	planner     finds and keeps plans and programs
+//	shares      maps buffers; slots are those in which the ranks describe calls
+//	messenger   control messages; hostSync waits for the ranks of one host
+//	sequence    numbers of calls and their arguments, headers of messages
+//	watchdog    ends all waits that last too long
+//
+// The executor is given work (task, program, buffers), and has the fabric's links, the
+// sequence, hostSync and the watchdog. It reports back an error and what it has moved. It
+// knows neither Group nor what the call is for, nor how errors are dealt with.
+//
 // # Lock order
 //
 // Group.mu is held for a whole call: calls of one group come one after the
-// other. Nothing else is taken inside but what fabric and region take.
+// other. It guards all parts but watchdog, which has atomic fields only, since its own
+// goroutine reads them and Close ends waits without Group.mu. Nothing else is taken
+// inside but what fabric and region take.
 package collective

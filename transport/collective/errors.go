@@ -1,11 +1,30 @@
 package collective
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/hmcfs/hmcfs/transport/collective/plan"
+)
+
+// What callers tell apart, beside those of plan, fabric and elem.
+var (
+	// ErrArgument is a call that can't be, whatever the other ranks say.
+	ErrArgument = errors.New("collective: argument not usable")
+	// ErrInconsistent is ranks that ask for different things: a
+	// InconsistentError.
+	ErrInconsistent = errors.New("collective: ranks don't agree")
+	// ErrTimeout is a rank that was waited for in vain.
+	ErrTimeout = errors.New("collective: timeout")
+	// ErrRetry reports a call that failed and is not repeated, as a RetryError. The
+	// rank continues with its next call.
+	ErrRetry = errors.New("collective: not done again")
+	// ErrSuspended is a group that is suspended.
+	ErrSuspended = errors.New("collective: suspended")
+	// ErrClosed is a group that is closed.
+	ErrClosed = errors.New("collective: closed")
 )
 
 // FieldDifference is an argument or option that two ranks have given

@@ -8,30 +8,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/devices/elem"
 	"github.com/hmcfs/hmcfs/transport/collective/fabric"
 	"github.com/hmcfs/hmcfs/transport/collective/plan"
 	"github.com/hmcfs/hmcfs/transport/domain"
 	"github.com/hmcfs/hmcfs/transport/region"
-)
-
-// What callers tell apart, beside those of plan, fabric and elem.
-var (
-	// ErrArgument is a call that can't be, whatever the other ranks say.
-	ErrArgument = errors.New("collective: argument not usable")
-	// ErrInconsistent is ranks that ask for different things: a
-	// InconsistentError.
-	ErrInconsistent = errors.New("collective: ranks don't agree")
-	// ErrTimeout is a rank that was waited for in vain.
-	ErrTimeout = errors.New("collective: timeout")
-	// ErrRetry reports a call that failed and is not repeated, as a RetryError. The
-	// rank continues with its next call.
-	ErrRetry = errors.New("collective: not done again")
-	// ErrSuspended is a group that is suspended.
-	ErrSuspended = errors.New("collective: suspended")
-	// ErrClosed is a group that is closed.
-	ErrClosed = errors.New("collective: closed")
 )
 
 // Group is some ranks that do collectives. Its methods may be called from any
@@ -40,74 +21,117 @@ var (
 type Group struct {
 	fabric fabric.Fabric
 	opts   Options
-	guard  guard
+	watch  *watchdog
 	// closed is set by Close.
 	closed atomic.Bool
 
 	mu sync.Mutex
-	// loop is the run of now.
+	// guard runs the calls, dispatcher moves their bytes, planner has the plan of each, and
+	// shares the callers' buffers that all ranks have mapped. All that they hold is
+	// guarded by mu too.
 	// +checklocks:mu
-	loop *loop
-	// calls are the calls that were made before, and what was found out for
-	// them.
+	guard *guard
 	// +checklocks:mu
-	calls map[callKey]*prepared
+	dispatcher *dispatcher
+	// +checklocks:mu
+	planner *planner
+	// +checklocks:mu
+	shares *shares
 	// running is the call of now, kept because it takes no memory then. A
 	// Barrier that was left before its end stays in it: unfinished.
 	// +checklocks:mu
 	running running
 	// +checklocks:mu
 	unfinished bool
-	// setting says that our counter was set for the Sync of now.
+	// suspended is set by Suspend.
 	// +checklocks:mu
-	setting bool
-	// pass is areas for memory that the host does not see.
-	// +checklocks:mu
-	pass passing
-	// own is our own memory.
-	// +checklocks:mu
-	own own
-	// window is the part of the group's own memory that all ranks have mapped; nil where
-	// they map none. shares lists the shared buffers in order, and shareCount
-	// counts the calls of Share.
-	// +checklocks:mu
-	window *shared
-	// +checklocks:mu
-	shares []*shared
-	// +checklocks:mu
-	shareCount uint64
-	// costs are those by which calls choose: the same at all ranks.
-	// +checklocks:mu
-	costs plan.Costs
+	suspended bool
 }
 
 // New makes a group of the ranks of a fabric, which is borrowed: the group uses a
 // duplicate. All ranks call it in the same order. Groups over one fabric may be made
 // one after the other and side by side, and are independent.
 func New(ctx context.Context, f fabric.Fabric, o Options) (*Group, error) {
-	g := &Group{opts: o.withDefaults(), calls: map[callKey]*prepared{}}
-	if err := g.opts.check(); err != nil {
+	o = o.withDefaults()
+	if err := o.check(); err != nil {
 		return nil, err
 	}
-	var err error
-	if g.fabric, err = f.Duplicate(ctx); err != nil {
+	own, err := f.Duplicate(ctx)
+	if err != nil {
 		return nil, fmt.Errorf("make a group of %d ranks: %w", f.Size(), err)
 	}
+	g := newGroup(own, o)
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.loop = newLoop(g)
-	g.own.table = region.NewTable(nil)
-	if err = g.startGuard(ctx); err == nil {
-		err = g.openWindow(ctx)
-	}
-	if err == nil {
-		err = g.calibrate(ctx)
-	}
-	if err != nil {
-		g.endGuard()
+	if err = g.open(ctx); err != nil {
+		g.watch.close()
 		return nil, errors.Join(fmt.Errorf("make a group of %d ranks: %w", f.Size(), err), g.closeMemory(ctx), g.fabric.Close())
 	}
 	return g, nil
+}
+
+// newGroup joins the parts of a group. None of them does anything yet.
+func newGroup(f fabric.Fabric, o Options) *Group {
+	g := &Group{fabric: f, opts: o, watch: newWatchdog(f, &o)}
+	seq, meet := newSequence(), &hostSync{fabric: f, watch: g.watch}
+	messages := &messenger{fabric: f, watch: g.watch, seq: seq}
+	exec := newExecutor(f, seq, meet, g.watch, &o)
+	memory := &scratch{table: region.NewTable(nil)}
+	common := &shares{fabric: f, watch: g.watch}
+	windows := &slots{fabric: f, seq: seq, meet: meet}
+	pass := &passPath{fabric: f, table: memory.table, shares: common, meet: meet, watch: g.watch, folder: exec.folder}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.shares = common
+	g.planner = &planner{places: f, opts: &g.opts, calls: map[callKey]*prepared{}}
+	g.dispatcher = &dispatcher{
+		window: windowPath{slots: windows, exec: exec},
+		direct: directPath{slots: windows, shares: common, pass: pass, exec: exec},
+		pass:   pass, exec: exec, scratch: memory, planner: g.planner, meet: meet,
+	}
+	g.guard = &guard{
+		fabric: f, opts: &g.opts, watch: g.watch, seq: seq, messages: messages, meet: meet,
+		recovery:   recovery{fabric: f, watch: g.watch, seq: seq, messages: messages, timeout: o.Timeout},
+		keeper:     &keeper{enabled: o.KeepSource && o.Retry >= 0, rank: f.Rank()},
+		dispatcher: g.dispatcher, frames: rows(f.Size(), frameSize),
+	}
+	return g
+}
+
+// open has the watchdog look after the group, compares its options, maps its windows and
+// measures its costs. All ranks call it.
+//
+// Errors: an InconsistentError; those of exchange.
+//
+// +checklocks:g.mu
+func (g *Group) open(ctx context.Context) error {
+	g.watch.start()
+	if err := g.compareOptions(ctx); err != nil {
+		return err
+	}
+	windows := g.dispatcher.window.slots
+	if err := windows.open(ctx, g.shares, g.dispatcher.scratch.table); err != nil {
+		return err
+	}
+	g.planner.windowed = windows.window != nil
+	if c := g.opts.Costs; c != nil {
+		g.planner.costs = *c
+		return nil
+	}
+	c := calibration{places: g.fabric, seq: g.guard.seq, messages: g.guard.messages, exec: g.dispatcher.exec, scratch: g.dispatcher.scratch}
+	costs, err := c.run(ctx)
+	g.planner.costs = costs
+	return err
+}
+
+// compareOptions has the ranks compare their options, as the watchdog's first call.
+//
+// +checklocks:g.mu
+func (g *Group) compareOptions(ctx context.Context) error {
+	name := "new group"
+	g.watch.begin(1, &name)
+	defer g.watch.end()
+	return compareOptions(ctx, g.guard.messages, &g.opts)
 }
 
 // Rank is our own.
@@ -115,24 +139,6 @@ func (g *Group) Rank() plan.Rank { return g.fabric.Rank() }
 
 // Size is the number of ranks.
 func (g *Group) Size() int { return g.fabric.Size() }
-
-// Call is the request of a rank: a task, and where its elements are.
-type Call struct {
-	Kind plan.Kind
-	// Source and Result are as Kind says. Equal views are in place; for
-	// ReduceScatter and AllGather in place is a part inside the whole.
-	Source domain.View
-	Result domain.View
-	Op     elem.Op
-	Root   plan.Rank
-	// Plan is a plan that was compiled for just this. Nil finds one.
-	Plan *plan.Plan
-	// After has to happen before the source is read or the result written, and
-	// Done is set when the call is over, by its error. Nil is none. They are this
-	// rank's own matter.
-	After devices.Event
-	Done  *devices.Signal
-}
 
 // Do does what a call asks for. It allocates nothing once such a call has been
 // done before.
@@ -179,7 +185,7 @@ func (g *Group) doCall(ctx context.Context, c *Call) error {
 		}
 	}
 	r.resumed, g.unfinished = resumed, false
-	err := g.guarded(ctx, r)
+	err := g.guard.call(ctx, r)
 	g.unfinished = err != nil && c.Kind == plan.Barrier && !errors.Is(err, ErrRetry) && (errors.Is(err, ErrTimeout) || ctx.Err() != nil)
 	if !g.unfinished {
 		g.closeCall(ctx)
@@ -193,12 +199,73 @@ func (g *Group) doCall(ctx context.Context, c *Call) error {
 
 // miss counts a call that fails before it begins, unless it continues a Barrier, which
 // has a number already.
+//
+// +checklocks:g.mu
 func (g *Group) miss(numbered bool) error {
 	if numbered {
 		return nil
 	}
-	g.guard.resumable = false
-	return g.number()
+	return g.guard.skip()
+}
+
+// admit returns an error if the group takes no call now. Such a call is not counted:
+// ranks may make different numbers of them.
+//
+// Errors: ErrClosed; ErrSuspended, except for the call that ends the suspension.
+//
+// +checklocks:g.mu
+func (g *Group) admit(resumes bool) error {
+	switch {
+	case g.closed.Load():
+		return ErrClosed
+	case g.suspended && !resumes:
+		return ErrSuspended
+	}
+	return nil
+}
+
+// openCall finds out what is asked for, and how it is done.
+//
+// +checklocks:g.mu
+func (g *Group) openCall(ctx context.Context, c *Call) error {
+	r, rank := &g.running, g.Rank()
+	var err error
+	if r.repeats(c) {
+		err = r.again(c, rank)
+	} else {
+		*r = running{call: *c}
+		if r.task, err = c.task(g.planner.places, g.opts.Strict); err != nil {
+			return err
+		}
+		if err = r.hold(ctx, rank); err == nil {
+			err = r.prepare(g.planner)
+		}
+	}
+	if err != nil {
+		g.closeCall(ctx)
+	}
+	return err
+}
+
+// closeCall lets the memory of a call go.
+//
+// +checklocks:g.mu
+func (g *Group) closeCall(ctx context.Context) {
+	g.running.drop()
+	g.guard.keeper.drop()
+	g.dispatcher.scratch.trim(ctx, g.opts.Buffer)
+}
+
+// convene is an exchange that is a call of its own.
+//
+// +checklocks:g.mu
+func (g *Group) convene(ctx context.Context, why purpose, mine []byte, all [][]byte) error {
+	if g.unfinished {
+		// A Barrier after this call is a new one.
+		g.unfinished = false
+		g.closeCall(ctx)
+	}
+	return g.guard.exchange(ctx, why, mine, all)
 }
 
 // AllReduce combines the sources of all ranks into the result of each.
@@ -240,13 +307,57 @@ func (g *Group) Barrier(ctx context.Context) error {
 	return g.Do(ctx, &Call{Kind: plan.Barrier})
 }
 
+// Share lets the other ranks of this host use a buffer in place. All ranks call it in
+// the same order, each with a buffer of its own. mapped reports whether they can; a
+// fabric that cannot map memory is no error.
+func (g *Group) Share(ctx context.Context, b *region.Buffer) (mapped bool, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed.Load() {
+		return false, ErrClosed
+	}
+	return g.shares.add(ctx, b)
+}
+
+// Unshare undoes Share, so that the buffer can be closed before the group. All ranks
+// call it in the same order, between the same calls. It ignores a buffer that is not
+// shared.
+func (g *Group) Unshare(b *region.Buffer) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.shares.remove(b)
+}
+
+// Compile makes the plan that a call would be done by, for Call.Plan.
+func (g *Group) Compile(c *Call) (*plan.Plan, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	t, err := c.task(g.planner.places, g.opts.Strict)
+	if err != nil {
+		return nil, err
+	}
+	w, err := g.planner.choose(t, g.planner.windowed)
+	if err != nil {
+		return nil, err
+	}
+	return w.plan, nil
+}
+
+// Costs returns what the group has measured, by which it chooses: the same at all
+// ranks.
+func (g *Group) Costs() plan.Costs {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.planner.costs
+}
+
 // Close ends the group. Current calls fail with ErrClosed, and ranks that wait for this
 // one get an error. The fabric that New was given stays open.
 func (g *Group) Close() error {
 	if g.closed.Swap(true) {
 		return nil
 	}
-	g.endGuard()
+	g.watch.close()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.unfinished {
@@ -255,10 +366,10 @@ func (g *Group) Close() error {
 	return errors.Join(g.closeMemory(context.Background()), g.fabric.Close())
 }
 
-// Costs returns what the group has measured, by which it chooses: the same at all
-// ranks.
-func (g *Group) Costs() plan.Costs {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.costs
+// closeMemory gives back what the group has taken.
+//
+// +checklocks:g.mu
+func (g *Group) closeMemory(ctx context.Context) error {
+	g.planner.windowed = false
+	return errors.Join(g.shares.close(), g.dispatcher.close(ctx))
 }

@@ -3,24 +3,30 @@ package collective
 import (
 	"context"
 	"errors"
-	"sync"
+	"fmt"
 
-	"github.com/hmcfs/hmcfs/devices"
+	"go.uber.org/zap"
+
 	"github.com/hmcfs/hmcfs/transport/collective/fabric"
 	"github.com/hmcfs/hmcfs/transport/collective/plan"
 )
 
-// guard keeps the ranks of a group in the same call: it compares their arguments, times
-// out waits, and repeats calls. Group.mu guards it, except watch.
+// guard keeps the ranks of a group in the same call: it numbers calls, compares their
+// arguments, has the dispatcher attempt them, ends them together, and repeats them after
+// recovery. It belongs to one group; Group.mu guards it.
 type guard struct {
-	watch watch
-	// tally numbers the calls; ident holds the arguments of the current one.
-	tally
-	ident *ident
+	fabric     fabric.Fabric
+	opts       *Options
+	watch      *watchdog
+	seq        *sequence
+	messages   *messenger
+	meet       *hostSync
+	recovery   recovery
+	keeper     *keeper
+	dispatcher *dispatcher
+
 	// ahead is a rank that has ended the lapsed calls.
 	ahead plan.Rank
-	// base is added by a call to its values of Signals, so that they only grow.
-	base uint64
 	// lost says that links have to be made anew before the next call.
 	lost bool
 	// tries counts how often the call was begun at some rank, when they last came
@@ -29,60 +35,19 @@ type guard struct {
 	// resumable says that the call before was a Barrier that can go on where it
 	// was left.
 	resumable bool
-	// suspended is set by Suspend.
-	suspended bool
-	// idents are those of the calls before, of which agreed were compared. Age is
-	// how often they were forgotten.
-	idents map[frame]*ident
-	agreed int
-	age    uint32
-	// kept is a copy of what the call overwrites, or keptOn where that is on a
-	// device; has says that it is one.
-	kept    []byte
-	keptOn  *devices.Memory
-	hasKept bool
-
-	// What follows is kept because it takes no memory then.
-	talks   []talk
-	want    []fabric.Want
-	nothing [0]byte
-	frames  [][]byte
-
-	done    chan struct{}
-	stopped sync.WaitGroup
+	// frames is kept for compare because it takes no memory then.
+	frames [][]byte
 }
 
-// startGuard compares the groups' options and has the watchdog look after the
-// group until endGuard.
-//
-// Errors: an InconsistentError; those of exchange.
-func (g *Group) startGuard(ctx context.Context) error {
-	gd := &g.guard
-	gd.idents, gd.frames = map[frame]*ident{}, g.rows(frameSize)
-	gd.ident = gd.intern(frame{})
-	gd.done = make(chan struct{})
-	gd.stopped.Go(func() { g.dog(gd.done) })
-	name := "new group"
-	gd.watch.begin(1, &name)
-	defer gd.watch.end()
-	return g.compareOptions(ctx)
-}
+// errLost reports that links were lost before the call.
+var errLost = fmt.Errorf("collective: links were lost in an earlier call: %w", fabric.ErrLink)
 
-// endGuard stops the watchdog and ends all waits. It may be called during a call, but
-// only once.
-func (g *Group) endGuard() {
-	g.halt(ErrClosed)
-	close(g.guard.done)
-	g.guard.stopped.Wait()
-}
-
-// rows returns n bytes for each rank.
-func (g *Group) rows(n int) [][]byte {
-	all := make([][]byte, g.Size())
-	for i := range all {
-		all[i] = make([]byte, n)
-	}
-	return all
+// failedTry describes how a try has ended.
+type failedTry struct {
+	at stage
+	// tries counts this one.
+	tries int
+	cause error
 }
 
 // duty describes a call, or an exchange that counts as one. All ranks run it together,
@@ -101,106 +66,84 @@ func (d *duty) waits(err error) bool {
 	return d.run != nil && d.run.task.Kind == plan.Barrier && errors.Is(err, ErrTimeout)
 }
 
-// guarded runs a numbered call: it compares the arguments, runs the program, and
+// call runs a numbered call: it compares the arguments, runs the program, and
 // recovers from errors where possible.
-//
-// +checklocks:g.mu
-func (g *Group) guarded(ctx context.Context, r *running) error {
-	gd := &g.guard
+func (gd *guard) call(ctx context.Context, r *running) error {
 	// A Barrier that was given up is the same one when it is called again: ranks
 	// that come late are still in it.
 	again := r.resumed && (gd.resumable || gd.lost)
 	r.resumed = again && gd.resumable
 	gd.resumable = false
 	if !again {
-		if err := g.number(); err != nil {
+		if err := gd.number(); err != nil {
 			return err
 		}
-		gd.ident = g.identOf(r)
+		gd.seq.ident = gd.identOf(r)
 	}
-	return g.serve(ctx, &duty{run: r})
+	return gd.serve(ctx, &duty{run: r})
 }
 
-// convene is an exchange that is a call of its own.
-//
-// +checklocks:g.mu
-func (g *Group) convene(ctx context.Context, why purpose, mine []byte, all [][]byte) error {
-	g.guard.resumable = false
-	if g.unfinished {
-		// A Barrier after this call is a new one.
-		g.unfinished = false
-		g.closeCall(ctx)
-	}
-	if err := g.number(); err != nil {
+// exchange tells the other ranks something and hears as much from each, in a call of its
+// own: see messenger.exchange.
+func (gd *guard) exchange(ctx context.Context, why purpose, mine []byte, all [][]byte) error {
+	gd.resumable = false
+	if err := gd.number(); err != nil {
 		return err
 	}
-	g.guard.ident = g.guard.intern(controlFrame(why))
-	return g.serve(ctx, &duty{why: why, mine: mine, all: all})
+	gd.seq.ident = gd.seq.intern(controlFrame(why))
+	return gd.serve(ctx, &duty{why: why, mine: mine, all: all})
 }
 
-// admit returns an error if the group takes no call now. Such a call is not counted:
-// ranks may make different numbers of them.
+// skip counts a call that fails before it begins.
 //
-// Errors: ErrClosed; ErrSuspended, except for the call that ends the suspension.
-func (g *Group) admit(resumes bool) error {
-	switch {
-	case g.closed.Load():
-		return ErrClosed
-	case g.guard.suspended && !resumes:
-		return ErrSuspended
+// Errors: those of number.
+func (gd *guard) skip() error {
+	gd.resumable = false
+	return gd.number()
+}
+
+// identOf returns the arguments of a call.
+func (gd *guard) identOf(r *running) *ident {
+	p := r.prepared
+	if p.ident == nil || p.ident.age != gd.seq.age {
+		p.ident = gd.seq.intern(frameOf(&r.task, r.plan.Algorithm))
 	}
-	return nil
+	return p.ident
 }
 
 // number begins the next call.
 //
 // Errors: a RetryError for a call that has lapsed.
-func (g *Group) number() error {
-	gd := &g.guard
-	gd.hasKept = false
-	if gd.next() {
-		return &RetryError{Call: gd.call, Rank: gd.ahead, Because: "had ended it when the ranks recovered"}
+func (gd *guard) number() error {
+	gd.keeper.forget()
+	if gd.seq.next() {
+		return &RetryError{Call: gd.seq.call, Rank: gd.ahead, Because: "had ended it when the ranks recovered"}
 	}
 	return nil
 }
 
-// stamp writes the header of the nth message to a peer.
-func (g *Group) stamp(b *[headSize]byte, nth uint16, size uint64) {
-	header{call: g.guard.call, kind: headData, step: nth, size: size, digest: g.guard.ident.digest}.put(b)
-}
-
-// verifyHead looks whether a peer has sent the header of its nth message to us.
-//
-// Errors: an OutOfStepError.
-func (g *Group) verifyHead(b *[headSize]byte, peer plan.Rank, nth uint16, size uint64) error {
-	return expect(b, peer, header{call: g.guard.call, kind: headData, step: nth, size: size, digest: g.guard.ident.digest})
-}
-
 // serve runs a duty, and repeats it after errors.
-//
-// +checklocks:g.mu
-func (g *Group) serve(ctx context.Context, d *duty) error {
-	gd := &g.guard
+func (gd *guard) serve(ctx context.Context, d *duty) error {
 	if err := gd.watch.stop(); errors.Is(err, ErrClosed) {
 		return err
 	}
 	if gd.watch.halted.Load() != nil {
-		g.unhalt()
+		gd.watch.unhalt()
 	}
-	gd.watch.begin(gd.call, &gd.ident.name)
+	gd.watch.begin(gd.seq.call, &gd.seq.ident.name)
 	defer gd.watch.end()
 	for tries := 0; ; {
-		at, err := g.once(ctx, d, tries)
+		at, err := gd.once(ctx, d, tries)
 		if err == nil {
 			return nil
 		}
 		if at != fresh && !d.waits(err) {
 			tries++
 		}
-		if !g.recoverable(ctx, d, at, err) {
+		if !gd.recoverable(ctx, d, at, err) {
 			return err
 		}
-		over, err := g.recover(ctx, d, failedTry{at: at, tries: tries, cause: err})
+		over, err := gd.recover(ctx, d, failedTry{at: at, tries: tries, cause: err})
 		if over || err != nil {
 			return err
 		}
@@ -213,45 +156,42 @@ func (g *Group) serve(ctx context.Context, d *duty) error {
 }
 
 // once tries a duty, and returns the stage that it has reached.
-//
-// +checklocks:g.mu
-func (g *Group) once(ctx context.Context, d *duty, tries int) (stage, error) {
-	gd := &g.guard
+func (gd *guard) once(ctx context.Context, d *duty, tries int) (stage, error) {
 	if gd.lost {
 		return fresh, errLost
 	}
-	if err := g.linked(); err != nil {
+	if err := gd.linked(); err != nil {
 		return fresh, err
 	}
 	if d.run == nil {
-		return comparing, g.exchange(ctx, d.why, d.mine, d.all)
+		return comparing, gd.messages.exchange(ctx, d.why, d.mine, d.all)
 	}
-	if err := g.compare(ctx, d); err != nil {
+	if err := gd.compare(ctx, d); err != nil {
 		return comparing, err
 	}
-	if err := g.keep(ctx, d.run, tries); err != nil {
+	if err := gd.keeper.keep(ctx, d.run, tries); err != nil {
 		return comparing, err
 	}
-	if err := g.attempt(ctx, d.run); err != nil {
+	if err := gd.dispatcher.attempt(ctx, d.run); err != nil {
 		return begun, err
 	}
-	return g.conclude(ctx, d.run)
+	return gd.conclude(ctx, d.run)
 }
 
 // conclude ends a call of which we have our result. Where ranks have lent memory it
 // is good only if no rank has given up, and may have written to what it has lent,
 // before all had received it. Who leaves the first settle knows that all have
 // received theirs, and who leaves the second that all knew it.
-func (g *Group) conclude(ctx context.Context, r *running) (stage, error) {
+func (gd *guard) conclude(ctx context.Context, r *running) (stage, error) {
 	if r.lends {
 		for range 2 {
-			if err := g.settle(ctx); err != nil {
+			if err := gd.messages.settle(ctx); err != nil {
 				return begun, err
 			}
 		}
 	}
-	if g.settles(r) {
-		return settling, g.settle(ctx)
+	if gd.settles(r) {
+		return settling, gd.messages.settle(ctx)
 	}
 	return settling, nil
 }
@@ -261,15 +201,15 @@ func (g *Group) conclude(ctx context.Context, r *running) (stage, error) {
 // counters.
 //
 // Errors: fabric.ErrLink.
-func (g *Group) linked() error {
-	if g.fabric.Signals() == nil {
+func (gd *guard) linked() error {
+	if gd.fabric.Signals() == nil {
 		return nil
 	}
-	for r := range g.Size() {
-		if plan.Rank(r) == g.Rank() {
+	for r := range gd.fabric.Size() {
+		if plan.Rank(r) == gd.fabric.Rank() {
 			continue
 		}
-		if _, err := g.fabric.Link(plan.Rank(r)).TrySend(nil, nil); err != nil {
+		if _, err := gd.fabric.Link(plan.Rank(r)).TrySend(nil, nil); err != nil {
 			return err
 		}
 	}
@@ -277,14 +217,115 @@ func (g *Group) linked() error {
 }
 
 // settles says whether a call that went over links ends with settle.
-func (g *Group) settles(r *running) bool {
-	return g.opts.Retry > 0 && g.Size() > 1 && (r.report.Path == pathStream || r.report.Path == pathStaged) && r.task.Kind != plan.Barrier &&
-		r.task.Count*r.task.Type.Size() >= uint64(g.opts.Settle)
+func (gd *guard) settles(r *running) bool {
+	return gd.opts.Retry > 0 && gd.fabric.Size() > 1 && (r.report.Path == pathStream || r.report.Path == pathStaged) && r.task.Kind != plan.Barrier &&
+		r.total() >= uint64(gd.opts.Settle)
 }
 
-// pathStream and pathStaged are Report.Path of what went over links: which one is
-// each rank's own matter.
-const (
-	pathStream = "stream"
-	pathStaged = "staged"
-)
+// compare has the ranks compare what they ask for, where Options.Check says so.
+//
+// Errors: an InconsistentError, at every rank and before any element moves.
+func (gd *guard) compare(ctx context.Context, d *duty) error {
+	if gd.opts.Check == CheckOff || gd.fabric.Size() == 1 || d.run == nil || d.run.resumed {
+		return nil
+	}
+	// A Barrier has no arguments, and one that is given up can go on where it was:
+	// frames that some ranks have sent would be in its way.
+	if d.run.task.Kind == plan.Barrier {
+		return nil
+	}
+	if gd.seq.ident.agreed && gd.opts.Check == CheckFirst {
+		return nil
+	}
+	if err := gd.messages.exchange(ctx, forCall, gd.seq.ident.frame[:], gd.frames); err != nil {
+		return err
+	}
+	for r := range gd.frames {
+		theirs := frame(gd.frames[r])
+		if diff := differences(&gd.seq.ident.frame, &theirs); diff != nil {
+			return &InconsistentError{Call: gd.seq.call, Rank: plan.Rank(r), Fields: diff}
+		}
+	}
+	gd.seq.agree()
+	return nil
+}
+
+// recoverable reports whether an error requires recovery. These do not: an error that
+// all ranks return, a Barrier that can be continued, and a context that has ended.
+func (gd *guard) recoverable(ctx context.Context, d *duty, at stage, err error) bool {
+	var different *InconsistentError
+	if gd.fabric.Size() == 1 || errors.Is(err, ErrClosed) || errors.As(err, &different) {
+		return false
+	}
+	if d.run != nil && d.run.task.Kind == plan.Barrier && at == begun {
+		// The counters tell which ranks are missing, and nothing was sent.
+		var late *TimeoutError
+		if ctx.Err() != nil || errors.As(err, &late) && late.Missing != nil {
+			gd.resumable = true
+			return false
+		}
+	}
+	if ctx.Err() != nil {
+		gd.lost = true
+		return false
+	}
+	return true
+}
+
+// recover makes the links anew after a failed try, and applies the rule of recovery. It
+// returns nil if the duty is to be repeated, and over if it has succeeded.
+//
+// Errors: fabric.ErrLink for ranks that have ended; ErrTimeout for ranks that do not
+// take part; ErrRetry; ErrInconsistent.
+func (gd *guard) recover(ctx context.Context, d *duty, m failedTry) (over bool, err error) {
+	gd.lost = true
+	gd.opts.Logger.Warn("the ranks recover from an error",
+		zap.Int("rank", int(gd.fabric.Rank())), zap.Uint32("number", gd.seq.call), zap.String("call", gd.seq.ident.name), zap.Error(m.cause))
+	mine := standing{
+		call: gd.seq.call, at: m.at, again: verdictOn(failureOf(m.cause), m.at, d.run == nil || gd.keeper.repeatable(d.run)),
+		tries: uint16(min(m.tries, 1<<16-1)), counter: gd.meet.reached(), frame: gd.seq.ident.frame,
+	}
+	if d.waits(m.cause) {
+		// All ranks take part now, so the Barrier can complete.
+		mine.again = canAgain
+	}
+	all, err := gd.recovery.gather(ctx, mine, m.cause)
+	if err != nil && m.at == settling && ctx.Err() == nil && !errors.Is(err, ErrClosed) {
+		// The result is complete. A rank that still needed this one would have taken part.
+		return true, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	gd.lost = false
+	// The ranks may be in different calls, so what they have compared is not known:
+	// they compare all arguments again.
+	gd.seq.forget()
+	gd.seq.ident = gd.seq.intern(gd.seq.ident.frame)
+	gd.tries = 0
+	for _, s := range all {
+		gd.meet.raise(s.counter)
+		if s.call == gd.seq.call {
+			gd.tries = max(gd.tries, int(s.tries))
+		}
+	}
+	gd.watch.unhalt()
+	ruling := rule(all, gd.fabric.Rank(), gd.opts.Retry)
+	gd.seq.apply(ruling)
+	gd.ahead = ruling.ahead
+	if ruling.outcome == fails {
+		return false, refusal(all, gd.fabric.Rank(), ruling, m.cause)
+	}
+	return ruling.outcome == succeeds, nil
+}
+
+// failureOf classifies the error that has ended a try.
+func failureOf(err error) failure {
+	switch {
+	case errors.Is(err, ErrTimeout):
+		return timeFailure
+	case errors.Is(err, fabric.ErrLink), errors.Is(err, ErrInconsistent):
+		return linkFailure
+	}
+	return ownFailure
+}

@@ -658,11 +658,10 @@ func TestIndependent(t *testing.T) {
 // meanwhile, has not waited in vain.
 func TestBusy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := &Group{fabric: localFabrics(t, 2)[0], opts: Options{Timeout: time.Second}.withDefaults()}
-		done := make(chan struct{})
-		defer close(done)
-		go g.dog(done)
-		w := &g.guard.watch
+		o := Options{Timeout: time.Second}.withDefaults()
+		w := newWatchdog(localFabrics(t, 2)[0], &o)
+		w.start()
+		defer w.close()
 		name := "call"
 		w.begin(1, &name)
 		<-time.After(10 * time.Second)

@@ -13,7 +13,7 @@ type headKind uint8
 const (
 	// headData is the elements of a step.
 	headData headKind = iota + 1
-	// headControl is a message of the ranks about a call: see exchange.
+	// headControl is a message of the ranks about a call: see messenger.
 	headControl
 )
 
@@ -40,6 +40,8 @@ type header struct {
 }
 
 const (
+	// headSize is the bytes of a header.
+	headSize  = 16
 	headMagic = 0xc7
 	sizeMask  = 1<<48 - 1
 )

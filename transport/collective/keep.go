@@ -10,57 +10,54 @@ import (
 	"github.com/hmcfs/hmcfs/transport/collective/plan"
 )
 
-// overwrites says whether a call may write into its source before it is over.
-func (g *Group) overwrites(r *running) bool {
-	if !r.task.InPlace || g.Size() == 1 {
-		return false
-	}
-	switch r.task.Kind {
-	case plan.AllReduce, plan.ReduceScatter, plan.AllToAll:
-		return true
-	case plan.Reduce:
-		return r.task.Root == g.Rank()
-	case plan.AllGather, plan.Broadcast, plan.Barrier:
-		// Only what others give is written.
-	}
-	return false
+// keeper keeps what calls overwrite (Options.KeepSource), so that they can be repeated. It
+// belongs to one group; Group.mu guards it.
+type keeper struct {
+	// enabled says that calls are repeated and sources kept.
+	enabled bool
+	rank    plan.Rank
+	// kept is a copy of what the call overwrites, or keptOn where that is on a
+	// device; has says that it is one.
+	kept   []byte
+	keptOn *devices.Memory
+	has    bool
 }
 
 // repeatable says whether a call that has begun can be done again.
-func (g *Group) repeatable(r *running) bool {
-	return r == nil || !g.overwrites(r) || g.guard.hasKept
-}
+func (k *keeper) repeatable(r *running) bool { return !r.overwrites(k.rank) || k.has }
 
 // keep copies what a call will overwrite, the first time, and puts it back when
 // it is done again.
-func (g *Group) keep(ctx context.Context, r *running, tries int) error {
-	if !g.opts.KeepSource || g.opts.Retry < 0 || !g.overwrites(r) {
+func (k *keeper) keep(ctx context.Context, r *running, tries int) error {
+	if !k.enabled || !r.overwrites(k.rank) {
 		return nil
 	}
-	gd := &g.guard
-	if gd.hasKept && tries > 0 {
-		if err := gd.putBack(ctx, r); err != nil {
+	if k.has && tries > 0 {
+		if err := k.putBack(ctx, r); err != nil {
 			return fmt.Errorf("put the source back: %w", err)
 		}
 		return nil
 	}
-	if err := gd.take(ctx, r); err != nil {
+	if err := k.take(ctx, r); err != nil {
 		return fmt.Errorf("keep the source: %w", err)
 	}
-	gd.hasKept = true
+	k.has = true
 	return nil
 }
 
+// forget has the next call keep anew.
+func (k *keeper) forget() { k.has = false }
+
 // take copies the source of a call: memory that the host does not see to the same
 // device, where that has room, and other memory to the host's.
-func (gd *guard) take(ctx context.Context, r *running) error {
+func (k *keeper) take(ctx context.Context, r *running) error {
 	v := r.source.view
 	if src, on := stagedOn(r); on {
-		gd.dropKept()
+		k.drop()
 		d := src.Mem.Device()
 		m, err := d.Alloc(ctx, src.Len)
 		if err == nil {
-			gd.keptOn = m
+			k.keptOn = m
 			return d.Copy(ctx, m.All(), src)
 		}
 		if !errors.Is(err, devices.ErrOutOfMemory) {
@@ -68,27 +65,27 @@ func (gd *guard) take(ctx context.Context, r *running) error {
 		}
 	}
 	n := uint64(v.Size())
-	if uint64(cap(gd.kept)) < n {
-		gd.kept = make([]byte, n)
+	if uint64(cap(k.kept)) < n {
+		k.kept = make([]byte, n)
 	}
-	return v.Buffer().Load(ctx, transport.HostSpan(gd.kept[:n]), v.Offset())
+	return v.Buffer().Load(ctx, transport.HostSpan(k.kept[:n]), v.Offset())
 }
 
 // putBack overwrites the source with what was kept.
-func (gd *guard) putBack(ctx context.Context, r *running) error {
+func (k *keeper) putBack(ctx context.Context, r *running) error {
 	v := r.source.view
-	if src, on := stagedOn(r); on && gd.keptOn != nil {
-		return src.Mem.Device().Copy(ctx, src, gd.keptOn.All())
+	if src, on := stagedOn(r); on && k.keptOn != nil {
+		return src.Mem.Device().Copy(ctx, src, k.keptOn.All())
 	}
-	return v.Buffer().Store(ctx, v.Offset(), transport.HostSpan(gd.kept[:v.Size()]))
+	return v.Buffer().Store(ctx, v.Offset(), transport.HostSpan(k.kept[:v.Size()]))
 }
 
-// dropKept gives the memory of a device back.
-func (gd *guard) dropKept() {
-	if gd.keptOn != nil {
+// drop gives the memory of a device back.
+func (k *keeper) drop() {
+	if k.keptOn != nil {
 		// The device reports what it can't free by itself.
-		_ = gd.keptOn.Release()
-		gd.keptOn = nil
+		_ = k.keptOn.Release()
+		k.keptOn = nil
 	}
 }
 

@@ -118,7 +118,7 @@ func (w *ranks) leave(r int, v domain.View) error {
 	ctx, cancel := context.WithTimeout(w.t.Context(), 20*time.Second)
 	defer cancel()
 	g := w.groups[r]
-	g.guard.watch.step.Store(0)
+	g.watch.step.Store(0)
 	done := make(chan error, 1)
 	go func() { done <- g.Broadcast(ctx, v, 0) }()
 	for {
@@ -128,7 +128,7 @@ func (w *ranks) leave(r int, v domain.View) error {
 		default:
 			runtime.Gosched()
 		}
-		if g.guard.watch.step.Load() == -int64(forEnd) {
+		if g.watch.step.Load() == -int64(forEnd) {
 			cancel()
 		}
 	}

@@ -70,7 +70,7 @@ func TestEveryAlgorithm(t *testing.T) {
 // everyTask does what an algorithm can do.
 func (w *ranks) everyTask(t *testing.T, a plan.Algorithm, counts []uint64) {
 	t.Helper()
-	shape := w.groups[0].shape(a == plan.Direct)
+	shape := w.groups[0].planner.shape(a == plan.Direct)
 	tasks(len(w.groups), counts, func(x plan.Task) {
 		if plan.Can(x, shape, a) != nil {
 			return

@@ -2,11 +2,10 @@ package collective
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"math/bits"
 
 	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/transport"
 	"github.com/hmcfs/hmcfs/transport/collective/plan"
 	"github.com/hmcfs/hmcfs/transport/domain"
 	"github.com/hmcfs/hmcfs/transport/region"
@@ -145,45 +144,24 @@ func inPlace(t *plan.Task, rank plan.Rank, source, result domain.View) (bool, er
 	return true, nil
 }
 
-// own is a group's own memory for scratch, which grows with the calls.
-type own struct {
-	table   *region.Table
-	scratch *region.Buffer
-}
-
-// bytes are n bytes of it. They hold what was left there.
-func (o *own) bytes(ctx context.Context, n uint64) ([]byte, error) {
-	if n == 0 {
-		return nil, nil
-	}
-	if o.scratch == nil || uint64(o.scratch.Size()) < n {
-		size := devices.Size(1) << bits.Len64(max(n, 1<<16)-1)
-		fresh, err := o.table.Alloc(size)
-		if err != nil {
-			return nil, fmt.Errorf("memory of a collective: %w", err)
-		}
-		if err = o.close(ctx); err != nil {
-			return nil, errors.Join(err, fresh.Close(ctx))
-		}
-		o.scratch = fresh
-	}
-	return o.scratch.Host(0, devices.Size(n)), nil
-}
-
-// trim gives back memory of which there is more than a group may keep.
-func (o *own) trim(ctx context.Context, keep devices.Size) {
-	if o.scratch != nil && o.scratch.Size() > keep {
-		// The kernel takes back what it has given.
-		_ = o.close(ctx)
-	}
-}
-
-// close gives all of it back. Nobody else has it, so that this does not wait.
-func (o *own) close(ctx context.Context) error {
-	b := o.scratch
-	if b == nil {
+// readView copies the bytes of a view from off on, whatever memory they are.
+func readView(ctx context.Context, v domain.View, off devices.Offset, p []byte) error {
+	if len(p) == 0 {
 		return nil
 	}
-	o.scratch = nil
-	return b.Close(context.WithoutCancel(ctx))
+	if err := v.Buffer().Load(ctx, transport.HostSpan(p), v.Offset()+off); err != nil {
+		return fmt.Errorf("read %d bytes of a source: %w", len(p), err)
+	}
+	return nil
+}
+
+// writeView sets the bytes of a view from off on.
+func writeView(ctx context.Context, v domain.View, off devices.Offset, p []byte) error {
+	if len(p) == 0 {
+		return nil
+	}
+	if err := v.Buffer().Store(ctx, v.Offset()+off, transport.HostSpan(p)); err != nil {
+		return fmt.Errorf("write %d bytes of a result: %w", len(p), err)
+	}
+	return nil
 }

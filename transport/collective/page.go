@@ -42,13 +42,13 @@ type pageAt struct {
 }
 
 // newPaging finds out how a program uses staged buffers; nil where none is.
-func newPaging(g *program, st staging) *paging {
+func newPaging(steps []step, phases []phase, st staging) *paging {
 	if st == (staging{}) {
 		return nil
 	}
 	p := &paging{staged: st}
-	for i := range g.steps {
-		for _, x := range g.steps[i].spans() {
+	for i := range steps {
+		for _, x := range steps[i].spans() {
 			if p.stages(x) {
 				p.cuts[x.buffer] = append(p.cuts[x.buffer], x.off, x.end())
 			}
@@ -59,8 +59,8 @@ func newPaging(g *program, st staging) *paging {
 		p.cuts[b] = slices.Compact(p.cuts[b])
 		p.last[b] = slices.Repeat([]int{-1}, len(p.cuts[b]))
 	}
-	for i := range g.steps {
-		w := g.steps[i].write
+	for i := range steps {
+		w := steps[i].write
 		if !p.stages(w) {
 			continue
 		}
@@ -68,8 +68,8 @@ func newPaging(g *program, st staging) *paging {
 			p.last[w.buffer][a] = i
 		}
 	}
-	for i := range g.phases {
-		p.heads = max(p.heads, p.headsOf(g, &g.phases[i]))
+	for i := range phases {
+		p.heads = max(p.heads, p.headsOf(steps, &phases[i]))
 	}
 	return p
 }
@@ -96,10 +96,10 @@ func (p *paging) pageOf(b plan.Buffer, off, size uint64) (at pageAt, n uint64) {
 
 // headsOf is at how many pages the steps of a phase can be at once: of each link
 // one that sends and one that receives, and one that needs none.
-func (p *paging) headsOf(g *program, f *phase) int {
+func (p *paging) headsOf(all []step, f *phase) int {
 	most := func(steps []int) (n int) {
 		for _, i := range steps {
-			n = max(n, p.spansOf(&g.steps[i]))
+			n = max(n, p.spansOf(&all[i]))
 		}
 		return n
 	}
@@ -121,6 +121,3 @@ func (p *paging) spansOf(s *step) (n int) {
 	}
 	return n
 }
-
-// spans returns what a step touches: what it reads first.
-func (s *step) spans() [3]span { return [...]span{s.reads[0], s.reads[1], s.write} }

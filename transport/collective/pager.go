@@ -3,7 +3,6 @@ package collective
 import (
 	"context"
 	"fmt"
-	"sync"
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/transport"
@@ -31,7 +30,7 @@ type pager struct {
 
 	// What follows is of the call of now. Plan is nil where nothing is staged.
 	plan  *paging
-	views [4]domain.View
+	views *[4]domain.View
 	page  uint64
 	// frames is room for pages; where says which ones are here.
 	frames []pageFrame
@@ -44,9 +43,6 @@ type pager struct {
 	// dirty counts the pages that are not on the device as they are here; loading and
 	// storing count those that are on their way.
 	dirty, loading, storing int
-	results                 chan moved
-	// flying copies them.
-	flying sync.WaitGroup
 }
 
 // pageFrame is room for a page.
@@ -71,8 +67,8 @@ type fault struct {
 	load bool
 }
 
-// moved is a page that was copied.
-type moved struct {
+// pageCopy tells that the copy of a page has ended.
+type pageCopy struct {
 	frame int
 	err   error
 }
@@ -84,15 +80,15 @@ const flights = 2
 func newPager(o *Options) *pager {
 	return &pager{
 		slots: transport.NewSlotPool(o.StageSlot * devices.Size(o.StageSlots)), slot: uint64(o.StageSlot), most: o.StageSlots,
-		where: map[pageAt]int{}, results: make(chan moved, 2*flights),
+		where: map[pageAt]int{},
 	}
 }
 
-// begin makes the pager ready for a program.
+// begin makes the pager ready for a program, whose staged buffers are views.
 //
 // Preconditions: nothing is on its way.
-func (pg *pager) begin(p *paging) {
-	pg.plan, pg.dirty = p, 0
+func (pg *pager) begin(p *paging, views *[4]domain.View) {
+	pg.plan, pg.views, pg.dirty = p, views, 0
 	if p == nil {
 		return
 	}
@@ -233,4 +229,18 @@ func (pg *pager) put(k int, x fault) {
 	}
 	*f = pageFrame{mem: f.mem, at: x.at, n: x.n, last: pg.turn, near: pg.turn}
 	pg.where[x.at] = k
+}
+
+// landed notes a page that was copied.
+func (pg *pager) landed(r pageCopy) {
+	f := &pg.frames[r.frame]
+	if f.loading {
+		pg.loading--
+		f.last = pg.turn
+	} else {
+		pg.storing--
+		pg.dirty--
+		f.dirty = false
+	}
+	f.loading, f.storing = false, false
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/transport/collective/fabric"
 	"github.com/hmcfs/hmcfs/transport/collective/plan"
+	"github.com/hmcfs/hmcfs/transport/region"
 )
 
 // Device memory that the host does not see, of ranks that have each other's
@@ -30,8 +31,20 @@ const (
 // pathPassed is Report.Path of what went through such areas.
 const pathPassed = "passed"
 
-// passing is the areas of a group.
-type passing struct {
+// passStep is the step in which the watchdog says that such a call waits: behind the
+// rendezvous of a direct one.
+const passStep = 1
+
+// passPath does calls of ranks on one host through areas of the group's own memory,
+// where the host does not see that of some. It belongs to one group; Group.mu guards it.
+type passPath struct {
+	fabric fabric.Fabric
+	table  *region.Table
+	shares *shares
+	meet   *hostSync
+	watch  *watchdog
+	folder *folder
+
 	// areas are those of all ranks, one behind the other; nil until a call needs
 	// them. Refused says that they can't be mapped.
 	areas   *shared
@@ -60,7 +73,7 @@ func (r *running) passes() bool {
 }
 
 // state returns what the ranks tell each other of their areas: 1 has them, 2 can't.
-func (p *passing) state() byte {
+func (p *passPath) state() byte {
 	switch {
 	case p.refused:
 		return 2
@@ -70,12 +83,9 @@ func (p *passing) state() byte {
 	return 0
 }
 
-// openPass makes the areas, where they can be. All ranks call it. Where not all are
+// open makes the areas, where they can be. All ranks call it. Where not all are
 // as far, as one had given up in it, all begin anew.
-//
-// +checklocks:g.mu
-func (g *Group) openPass(ctx context.Context, apart bool) (ok bool, err error) {
-	p := &g.pass
+func (p *passPath) open(ctx context.Context, apart bool) (ok bool, err error) {
 	if apart {
 		if err = p.close(ctx); err != nil {
 			return false, err
@@ -85,20 +95,15 @@ func (g *Group) openPass(ctx context.Context, apart bool) (ok bool, err error) {
 	if p.areas != nil || p.refused {
 		return !p.refused, nil
 	}
-	b, err := g.own.table.Alloc(passAreas * passArea)
-	if err != nil {
+	if p.areas, err = p.shares.open(ctx, p.table, passAreas*passArea); err != nil {
 		return false, err
 	}
-	if p.areas, err = g.share(ctx, b); err != nil {
-		p.areas = nil
-		err = errors.Join(err, b.Close(context.WithoutCancel(ctx)))
-		if errors.Is(err, fabric.ErrUnmapped) {
-			p.refused, err = true, nil
-		}
-		return false, err
+	if p.areas == nil {
+		p.refused = true
+		return false, nil
 	}
 	p.pinned, p.to = map[devices.Device]struct{}{}, nil
-	for r := range g.Size() {
+	for r := range p.fabric.Size() {
 		p.to = append(p.to, plan.Rank(r))
 	}
 	for i := range p.moved {
@@ -107,11 +112,8 @@ func (g *Group) openPass(ctx context.Context, apart bool) (ok bool, err error) {
 	return true, nil
 }
 
-// pinPass locks our areas for the device of some memory.
-//
-// +checklocks:g.mu
-func (g *Group) pinPass(m *memory) {
-	p := &g.pass
+// pin locks our areas for the device of some memory.
+func (p *passPath) pin(m *memory) {
 	if !m.staged || m.held.Source().Device.Mem == nil {
 		return
 	}
@@ -119,13 +121,13 @@ func (g *Group) pinPass(m *memory) {
 	if _, done := p.pinned[d]; done {
 		return
 	}
-	unpin, _ := devices.PinHost(d, p.areas.ranks[g.Rank()])
+	unpin, _ := devices.PinHost(d, p.areas.ranks[p.fabric.Rank()])
 	p.pinned[d] = struct{}{}
 	p.unpin = append(p.unpin, unpin)
 }
 
 // close gives the areas back.
-func (p *passing) close(ctx context.Context) error {
+func (p *passPath) close(ctx context.Context) error {
 	for _, unpin := range p.unpin {
 		unpin()
 	}
@@ -133,148 +135,126 @@ func (p *passing) close(ctx context.Context) error {
 	if p.areas == nil {
 		return nil
 	}
-	err := p.areas.shared.Close()
-	// Ranks of this process have it mapped until they close too.
-	last := p.areas.buffer
-	go func() { _ = last.Close(context.WithoutCancel(ctx)) }()
+	err := p.areas.release(ctx)
 	p.areas = nil
 	return err
 }
 
-// doPass does a call through the areas. Ok is false, at all ranks, where there
+// do does a call through the areas. Ok is false, at all ranks, where there
 // are none.
-//
-// +checklocks:g.mu
-func (g *Group) doPass(ctx context.Context, r *running) (ok bool, err error) {
-	if ok, err = g.openPass(ctx, r.apart); !ok {
+func (p *passPath) do(ctx context.Context, r *running) (ok bool, err error) {
+	if ok, err = p.open(ctx, r.apart); !ok {
 		return false, err
 	}
-	g.pinPass(&r.source)
-	g.pinPass(&r.result)
-	total := r.task.Count * r.task.Type.Size()
-	g.pass.size = min(max((total/8+passLeast-1)/passLeast*passLeast, passLeast), passArea)
-	segments := int((total + g.pass.size - 1) / g.pass.size)
-	err = g.passAll(ctx, r, segments)
+	p.pin(&r.source)
+	p.pin(&r.result)
+	total := r.total()
+	p.size = min(max((total/8+passLeast-1)/passLeast*passLeast, passLeast), passArea)
+	segments := int((total + p.size - 1) / p.size)
+	err = p.passAll(ctx, r, segments)
 	for i := range passAreas {
-		err = errors.Join(err, g.passed(i))
+		err = errors.Join(err, p.passed(i))
 	}
 	if err == nil {
 		// A device that fails with the last segment does so for all ranks.
-		err = g.sync(ctx)
+		err = p.meet.sync(ctx, passStep)
 	}
-	r.report.note(g.loop.count, pathPassed)
+	r.report.note(counters{}, pathPassed)
 	return true, err
 }
 
 // passAll passes all segments. What is still under way is in our own areas.
-//
-// +checklocks:g.mu
-func (g *Group) passAll(ctx context.Context, r *running, segments int) error {
+func (p *passPath) passAll(ctx context.Context, r *running, segments int) error {
 	for k := range min(passAreas-1, segments) {
-		g.loadArea(ctx, r, k)
+		p.load(ctx, r, k)
 	}
 	for k := range segments {
-		if err := g.passed(k); err != nil {
+		if err := p.passed(k); err != nil {
 			return err
 		}
-		if err := g.sync(ctx); err != nil {
+		if err := p.meet.sync(ctx, passStep); err != nil {
 			return err
 		}
-		if err := g.combineAreas(r, k); err != nil {
+		if err := p.combine(r, k); err != nil {
 			return err
 		}
-		if err := g.sync(ctx); err != nil {
+		if err := p.meet.sync(ctx, passStep); err != nil {
 			return err
 		}
-		g.storeArea(ctx, r, k)
+		p.store(ctx, r, k)
 		if next := k + passAreas - 1; next < segments {
 			// The area is that of the segment before this one.
-			if err := g.passed(next); err != nil {
+			if err := p.passed(next); err != nil {
 				return err
 			}
-			g.loadArea(ctx, r, next)
+			p.load(ctx, r, next)
 		}
 	}
 	return nil
 }
 
 // passed waits until the area of a segment is not being copied.
-//
-// +checklocks:g.mu
-func (g *Group) passed(k int) error {
-	p := &g.pass
+func (p *passPath) passed(k int) error {
 	i := k % passAreas
 	if !p.away[i] {
 		return nil
 	}
 	p.away[i] = false
-	g.guard.watch.moved.Add(1)
+	p.watch.advance()
 	return <-p.moved[i]
 }
 
 // segment returns the beginning of segment k, and its length.
-//
-// +checklocks:g.mu
-func (g *Group) segment(r *running, k int) (off, n uint64) {
-	off = uint64(k) * g.pass.size
-	return off, min(g.pass.size, r.task.Count*r.task.Type.Size()-off)
+func (p *passPath) segment(r *running, k int) (off, n uint64) {
+	off = uint64(k) * p.size
+	return off, min(p.size, r.total()-off)
 }
 
 // area is the area of a rank that segment k is in.
-//
-// +checklocks:g.mu
-func (g *Group) area(of plan.Rank, k int, n uint64) []byte {
+func (p *passPath) area(of plan.Rank, k int, n uint64) []byte {
 	at := uint64(k%passAreas) * passArea
-	return g.pass.areas.ranks[of][at : at+n : at+n]
+	return p.areas.ranks[of][at : at+n : at+n]
 }
 
-// loadArea begins to put our source of segment k into our area.
-//
-// +checklocks:g.mu
-func (g *Group) loadArea(ctx context.Context, r *running, k int) {
-	if r.task.Kind == plan.Broadcast && g.Rank() != r.task.Root {
+// load begins to put our source of segment k into our area.
+func (p *passPath) load(ctx context.Context, r *running, k int) {
+	if r.task.Kind == plan.Broadcast && p.fabric.Rank() != r.task.Root {
 		return
 	}
-	off, n := g.segment(r, k)
-	mem := g.area(g.Rank(), k, n)
+	off, n := p.segment(r, k)
+	mem := p.area(p.fabric.Rank(), k, n)
 	if !r.source.staged {
 		copy(mem, r.source.bytes[off:])
 		return
 	}
 	v := r.source.view
-	g.passAway(k, g.alone(r), func() error { return readView(ctx, v, devices.Offset(off), mem) })
+	p.copyAway(k, p.alone(r), func() error { return readView(ctx, v, devices.Offset(off), mem) })
 }
 
-// storeArea begins to put what is in our area into our result of segment k.
-//
-// +checklocks:g.mu
-func (g *Group) storeArea(ctx context.Context, r *running, k int) {
-	if (r.task.Kind == plan.Broadcast) == (g.Rank() == r.task.Root) && r.task.Kind != plan.AllReduce {
+// store begins to put what is in our area into our result of segment k.
+func (p *passPath) store(ctx context.Context, r *running, k int) {
+	if (r.task.Kind == plan.Broadcast) == (p.fabric.Rank() == r.task.Root) && r.task.Kind != plan.AllReduce {
 		// A root has what it gives, and the others get nothing of a Reduce.
 		return
 	}
-	off, n := g.segment(r, k)
-	mem := g.area(g.Rank(), k, n)
+	off, n := p.segment(r, k)
+	mem := p.area(p.fabric.Rank(), k, n)
 	if !r.result.staged {
 		copy(r.result.bytes[off:], mem)
 		return
 	}
 	v := r.result.view
-	g.passAway(k, g.alone(r), func() error { return writeView(ctx, v, devices.Offset(off), mem) })
+	p.copyAway(k, p.alone(r), func() error { return writeView(ctx, v, devices.Offset(off), mem) })
 }
 
 // alone says that a call is one segment.
-//
-// +checklocks:g.mu
-func (g *Group) alone(r *running) bool { return r.task.Count*r.task.Type.Size() <= g.pass.size }
+func (p *passPath) alone(r *running) bool { return r.total() <= p.size }
 
-// passAway copies an area while the ranks go on with others.
-//
-// +checklocks:g.mu
-func (g *Group) passAway(k int, alone bool, do func() error) {
+// copyAway copies an area while the ranks go on with others.
+func (p *passPath) copyAway(k int, alone bool, do func() error) {
 	i := k % passAreas
-	done := g.pass.moved[i]
-	g.pass.away[i] = true
+	done := p.moved[i]
+	p.away[i] = true
 	if alone {
 		done <- do() // there is nothing to do meanwhile
 		return
@@ -282,36 +262,34 @@ func (g *Group) passAway(k int, alone bool, do func() error) {
 	go func() { done <- do() }()
 }
 
-// combineAreas does our share of segment k: in the areas of all, which have all
+// combine does our share of segment k: in the areas of all, which have all
 // sources.
-//
-// +checklocks:g.mu
-func (g *Group) combineAreas(r *running, k int) error {
-	l, t := g.loop, &r.task
-	_, n := g.segment(r, k)
+func (p *passPath) combine(r *running, k int) error {
+	t := &r.task
+	_, n := p.segment(r, k)
 	if t.Kind == plan.Broadcast {
-		if g.Rank() != t.Root {
-			copy(g.area(g.Rank(), k, n), g.area(t.Root, k, n))
+		if p.fabric.Rank() != t.Root {
+			copy(p.area(p.fabric.Rank(), k, n), p.area(t.Root, k, n))
 		}
 		return nil
 	}
-	for i := range l.peers {
-		a := g.area(plan.Rank(i), k, n)
-		l.peers[i] = [4][]byte{plan.Source: a, plan.Result: a}
+	for i := range p.folder.peers {
+		a := p.area(plan.Rank(i), k, n)
+		p.folder.peers[i] = [4][]byte{plan.Source: a, plan.Result: a}
 	}
 	share := (n/uint64(t.Ranks) + foldAlign) / foldAlign * foldAlign
-	off := min(share*uint64(g.Rank()), n)
+	off := min(share*uint64(p.fabric.Rank()), n)
 	part := span{off: off, len: min(share, n-off)}
 	if part.len == 0 {
 		return nil
 	}
-	s := step{action: plan.Fold, to: g.pass.to}
+	s := step{action: plan.Fold, to: p.to}
 	s.block, s.from = part, part
 	s.block.buffer, s.from.buffer = plan.Result, plan.Source
 	if t.Kind == plan.Reduce {
 		s.to = []plan.Rank{t.Root}
 	}
-	if err := l.fold(&s, 0, part.len); err != nil {
+	if err := p.folder.fold(t, &s, 0, part.len); err != nil {
 		return fmt.Errorf("combine segment %d: %w", k, err)
 	}
 	return nil

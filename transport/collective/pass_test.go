@@ -245,10 +245,10 @@ func TestPassedApart(t *testing.T) {
 		}
 		g := w.groups[0]
 		g.mu.Lock()
-		if err := g.pass.close(t.Context()); err != nil {
+		if err := g.dispatcher.pass.close(t.Context()); err != nil {
 			t.Error(err)
 		}
-		g.pass.refused = refused
+		g.dispatcher.pass.refused = refused
 		g.mu.Unlock()
 	}
 }

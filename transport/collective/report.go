@@ -49,3 +49,14 @@ func (r *Report) Bandwidths() (algorithm, bus float64) {
 func (r *Report) note(c counters, path string) {
 	r.Sent, r.Received, r.Messages, r.Path = c.sent, c.received, c.messages, path
 }
+
+// counters count what went over links, but for staged and local.
+type counters struct {
+	sent, received, messages uint64
+	// staged counts what was copied from and to devices, and local what steps did that
+	// need no link.
+	staged, local uint64
+}
+
+// moved is all bytes that went anywhere.
+func (c *counters) moved() uint64 { return c.sent + c.received + c.staged + c.local }

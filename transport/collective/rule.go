@@ -6,7 +6,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/collective/plan"
 )
 
-// This file contains the rule of recovery, without communication: Group.recover
+// This file contains the rule of recovery, without communication: guard.recover
 // applies it, and a test checks it against every order of events.
 
 // tally numbers the calls of a rank. The number of a call is its place among all

@@ -2,21 +2,52 @@ package collective
 
 import (
 	"context"
-	"fmt"
+	"sync"
 
 	"github.com/hmcfs/hmcfs/devices"
-	"github.com/hmcfs/hmcfs/transport"
+	"github.com/hmcfs/hmcfs/transport/collective/fabric"
 	"github.com/hmcfs/hmcfs/transport/domain"
 )
 
+// stager moves pages between the devices and the pager while the steps of a program go
+// on: it reads from progress what they come to next. It copies in goroutines of its own,
+// which interrupt the fabric when they end, so that the executor does not sleep then. All
+// methods are called by the executor's goroutine; Group.mu guards the fields.
+type stager struct {
+	fabric fabric.Fabric
+	pager  *pager
+	at     *progress
+	// views are the staged buffers of the call.
+	views [4]domain.View
+	// moved says that this turn has done something, and staged is the bytes that were
+	// copied for the call.
+	moved   bool
+	staged  uint64
+	results chan pageCopy
+	// flying copies pages.
+	flying sync.WaitGroup
+}
+
+func newStager(f fabric.Fabric, at *progress, o *Options) *stager {
+	return &stager{fabric: f, pager: newPager(o), at: at, results: make(chan pageCopy, 2*flights)}
+}
+
+// begin makes the stager ready for a program and the views that it is about.
+//
+// Preconditions: nothing is on its way.
+func (st *stager) begin(p *paging, views [4]domain.View) {
+	st.views, st.staged = views, 0
+	st.pager.begin(p, &st.views)
+}
+
 // ready is up to where a step can go on from a byte on, and not further than to:
 // its pages are here.
-func (l *loop) ready(i int, from, to uint64) uint64 {
-	pg := l.pager
+func (st *stager) ready(i int, from, to uint64) uint64 {
+	pg := st.pager
 	if pg.plan == nil || to <= from {
 		return to
 	}
-	s := &l.prog.steps[i]
+	s := &st.at.prog.steps[i]
 	for _, x := range s.reads {
 		if pg.plan.stages(x) {
 			to = min(to, pg.reach(x, from, false))
@@ -28,19 +59,21 @@ func (l *loop) ready(i int, from, to uint64) uint64 {
 	return to
 }
 
-// stage takes what was copied, and has copied what the steps need next:
+// turn takes what was copied, and has copied what the steps need next. It reports
+// whether something went on:
 //
 //	load  ──> pages that a step waits for, then those that one comes to
 //	store <── pages that nobody writes any more, and others where there is no room
-func (l *loop) stage(ctx context.Context, p *phase) error {
-	pg := l.pager
+func (st *stager) turn(ctx context.Context, p *phase) (bool, error) {
+	pg := st.pager
 	if pg.plan == nil {
-		return nil
+		return false, nil
 	}
-	if err := l.land(); err != nil {
-		return err
+	st.moved = false
+	if err := st.land(); err != nil {
+		return st.moved, err
 	}
-	l.mark(p)
+	st.mark(p)
 	full := false
 	for _, x := range pg.faults {
 		k := pg.room(false)
@@ -48,35 +81,35 @@ func (l *loop) stage(ctx context.Context, p *phase) error {
 			full = true
 			continue
 		}
-		if err := l.bring(ctx, k, x); err != nil {
-			return err
+		if err := st.bring(ctx, k, x); err != nil {
+			return st.moved, err
 		}
 	}
-	l.storeAll(ctx, full)
+	st.storeAll(ctx, full)
 	for _, x := range pg.soon {
 		if k := pg.room(true); k >= 0 {
-			if err := l.bring(ctx, k, x); err != nil {
-				return err
+			if err := st.bring(ctx, k, x); err != nil {
+				return st.moved, err
 			}
 		}
 	}
 	pg.turn++
 	pg.faults, pg.soon = pg.faults[:0], pg.soon[:0]
-	return nil
+	return st.moved, nil
 }
 
 // land notes the pages that were copied.
-func (l *loop) land() error {
-	pg := l.pager
+func (st *stager) land() error {
+	pg := st.pager
 	for pg.busy() > 0 {
 		select {
-		case r := <-pg.results:
+		case r := <-st.results:
 			pg.landed(r)
 			if r.err != nil {
 				return r.err
 			}
-			l.moved = true
-			l.count.staged += pg.frames[r.frame].n
+			st.moved = true
+			st.staged += pg.frames[r.frame].n
 		default:
 			return nil
 		}
@@ -84,65 +117,52 @@ func (l *loop) land() error {
 	return nil
 }
 
-func (pg *pager) landed(r moved) {
-	f := &pg.frames[r.frame]
-	if f.loading {
-		pg.loading--
-		f.last = pg.turn
-	} else {
-		pg.storing--
-		pg.dirty--
-		f.dirty = false
-	}
-	f.loading, f.storing = false, false
-}
-
 // mark finds the pages that steps are at, and those that they come to next.
-func (l *loop) mark(p *phase) {
+func (st *stager) mark(p *phase) {
 	for i := range p.lanes {
-		e := &l.ends[p.lanes[i].peer]
-		l.markNext(p.lanes[i].sends, e.sends)
-		l.markNext(p.lanes[i].receive, e.gets)
+		at := st.at.lanes[p.lanes[i].peer]
+		st.markNext(p.lanes[i].sends, at.sends)
+		st.markNext(p.lanes[i].receive, at.gets)
 	}
-	l.markNext(p.local, l.local)
+	st.markNext(p.local, st.at.local)
 }
 
 // markNext marks the pages of the first of some steps that are left.
-func (l *loop) markNext(steps []int, at int) {
+func (st *stager) markNext(steps []int, at int) {
 	if at == len(steps) {
 		return
 	}
-	pg := l.pager
+	pg := st.pager
 	i := steps[at]
-	s := &l.prog.steps[i]
-	limit := l.limit(i)
+	s := &st.at.prog.steps[i]
+	limit := st.at.limit(i)
 	for _, x := range s.spans() {
 		if !pg.plan.stages(x) {
 			continue
 		}
-		begin, n := pg.plan.pageOf(x.buffer, x.off+l.done[i], pg.page)
+		begin, n := pg.plan.pageOf(x.buffer, x.off+st.at.done[i], pg.page)
 		if k, here := pg.where[begin]; here {
 			pg.frames[k].last = pg.turn
 		}
 		if end := begin.off + n; end < x.end() && end-x.off < limit {
-			l.near(s, x, end-x.off)
+			st.near(s, x, end-x.off)
 		}
 	}
 	if at+1 < len(steps) {
 		next := steps[at+1]
-		s = &l.prog.steps[next]
-		if l.limit(next) == 0 {
+		s = &st.at.prog.steps[next]
+		if st.at.limit(next) == 0 {
 			return
 		}
 		for _, x := range s.reads {
-			l.near(s, x, 0)
+			st.near(s, x, 0)
 		}
 	}
 }
 
 // near marks a page that a step comes to next, and asks for it if it is read.
-func (l *loop) near(s *step, x span, from uint64) {
-	pg := l.pager
+func (st *stager) near(s *step, x span, from uint64) {
+	pg := st.pager
 	if !pg.plan.stages(x) {
 		return
 	}
@@ -157,8 +177,8 @@ func (l *loop) near(s *step, x span, from uint64) {
 }
 
 // bring makes a frame that of a page, and has it loaded.
-func (l *loop) bring(ctx context.Context, k int, x fault) error {
-	pg := l.pager
+func (st *stager) bring(ctx context.Context, k int, x fault) error {
+	pg := st.pager
 	if _, here := pg.where[x.at]; here || x.load && pg.loading == flights {
 		return nil
 	}
@@ -167,44 +187,44 @@ func (l *loop) bring(ctx context.Context, k int, x fault) error {
 	}
 	pg.put(k, x)
 	if !x.load {
-		l.moved = true
+		st.moved = true
 		return nil
 	}
 	f := &pg.frames[k]
 	f.loading = true
 	pg.loading++
-	v, host := pg.views[x.at.buffer], f.mem[:x.n:x.n]
-	l.away(k, func() error { return readView(ctx, v, devices.Offset(x.at.off), host) })
+	v, host := st.views[x.at.buffer], f.mem[:x.n:x.n]
+	st.away(k, func() error { return readView(ctx, v, devices.Offset(x.at.off), host) })
 	return nil
 }
 
 // storeAll has pages stored that nobody writes any more, and where there is no
 // room, one that nobody is at.
-func (l *loop) storeAll(ctx context.Context, full bool) {
-	pg := l.pager
+func (st *stager) storeAll(ctx context.Context, full bool) {
+	pg := st.pager
 	for pg.storing < flights && pg.dirty > pg.storing {
-		k := l.toStore(full && pg.storing == 0)
+		k := st.toStore(full && pg.storing == 0)
 		if k < 0 {
 			return
 		}
 		f := &pg.frames[k]
 		f.storing = true
 		pg.storing++
-		v, at, host := pg.views[f.at.buffer], devices.Offset(f.at.off), f.mem[:f.n:f.n]
-		l.away(k, func() error { return writeView(ctx, v, at, host) })
+		v, at, host := st.views[f.at.buffer], devices.Offset(f.at.off), f.mem[:f.n:f.n]
+		st.away(k, func() error { return writeView(ctx, v, at, host) })
 	}
 }
 
 // toStore is the page to be stored next, -1 for none.
-func (l *loop) toStore(full bool) int {
-	pg := l.pager
+func (st *stager) toStore(full bool) int {
+	pg := st.pager
 	best, final := -1, false
 	for k := range pg.frames {
 		f := &pg.frames[k]
 		if !f.dirty || f.storing {
 			continue
 		}
-		over := l.final(f)
+		over := st.final(f)
 		if !over && (!full || f.last == pg.turn) || final && !over {
 			continue
 		}
@@ -216,47 +236,25 @@ func (l *loop) toStore(full bool) int {
 }
 
 // final says whether nobody writes a page any more.
-func (l *loop) final(f *pageFrame) bool {
-	p := l.pager.plan
+func (st *stager) final(f *pageFrame) bool {
+	p := st.pager.plan
 	i := p.last[f.at.buffer][p.area(f.at.buffer, f.at.off)]
-	return l.prog.steps[i].write.off+l.done[i] >= f.at.off+f.n
+	return st.at.prog.steps[i].write.off+st.at.done[i] >= f.at.off+f.n
 }
 
-// away copies a page while the loop goes on.
-func (l *loop) away(k int, do func() error) {
-	results, f := l.pager.results, l.fabric
-	l.pager.flying.Go(func() {
-		results <- moved{frame: k, err: do()}
+// away copies a page while the steps go on.
+func (st *stager) away(k int, do func() error) {
+	results, f := st.results, st.fabric
+	st.flying.Go(func() {
+		results <- pageCopy{frame: k, err: do()}
 		f.Interrupt()
 	})
 }
 
 // settle waits until no page is on its way, and nobody interrupts us any more.
-func (l *loop) settle() {
-	defer l.pager.flying.Wait()
-	for l.pager.busy() > 0 {
-		l.pager.landed(<-l.pager.results)
+func (st *stager) settle() {
+	defer st.flying.Wait()
+	for st.pager.busy() > 0 {
+		st.pager.landed(<-st.results)
 	}
-}
-
-// readView copies the bytes of a view from off on, whatever memory they are.
-func readView(ctx context.Context, v domain.View, off devices.Offset, p []byte) error {
-	if len(p) == 0 {
-		return nil
-	}
-	if err := v.Buffer().Load(ctx, transport.HostSpan(p), v.Offset()+off); err != nil {
-		return fmt.Errorf("read %d bytes of a source: %w", len(p), err)
-	}
-	return nil
-}
-
-// writeView sets the bytes of a view from off on.
-func writeView(ctx context.Context, v domain.View, off devices.Offset, p []byte) error {
-	if len(p) == 0 {
-		return nil
-	}
-	if err := v.Buffer().Store(ctx, v.Offset()+off, transport.HostSpan(p)); err != nil {
-		return fmt.Errorf("write %d bytes of a result: %w", len(p), err)
-	}
-	return nil
 }

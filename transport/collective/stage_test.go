@@ -128,7 +128,7 @@ func TestStagedBounded(t *testing.T) {
 				o := Options{Algorithm: a, StageSlot: 64 * devices.KiB, StageSlots: 16}
 				w := newRanks(t, n, o)
 				d, f := counted(t, sim.New(0, sim.Params{Size: devices.GiB}))
-				shape := w.groups[0].shape(false)
+				shape := w.groups[0].planner.shape(false)
 				tasks(n, []uint64{count}, func(x plan.Task) {
 					if plan.Can(x, shape, a) != nil {
 						return
@@ -230,9 +230,9 @@ func TestStagedMemory(t *testing.T) {
 func (g *Group) taken() uint64 {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	_, n := g.loop.pager.slots.Pinned()
-	if g.own.scratch != nil {
-		n += g.own.scratch.Size()
+	_, n := g.dispatcher.exec.stager.pager.slots.Pinned()
+	if g.dispatcher.scratch.buffer != nil {
+		n += g.dispatcher.scratch.buffer.Size()
 	}
 	return uint64(n)
 }

@@ -11,7 +11,7 @@ func (g *Group) Suspend(ctx context.Context) error {
 	if err := g.agreed(ctx, forSuspend); err != nil {
 		return err
 	}
-	g.guard.suspended = true
+	g.suspended = true
 	return nil
 }
 
@@ -22,7 +22,7 @@ func (g *Group) Resume(ctx context.Context) error {
 	if err := g.agreed(ctx, forResume); err != nil {
 		return err
 	}
-	g.guard.suspended = false
+	g.suspended = false
 	return nil
 }
 
@@ -33,5 +33,5 @@ func (g *Group) agreed(ctx context.Context, why purpose) error {
 	if err := g.admit(true); err != nil {
 		return err
 	}
-	return g.convene(ctx, why, []byte{1}, g.rows(1))
+	return g.convene(ctx, why, []byte{1}, rows(g.Size(), 1))
 }

@@ -73,21 +73,21 @@ func (g *Group) Verify(ctx context.Context, v domain.View) (*Difference, error) 
 	if err := g.admit(false); err != nil {
 		return nil, err
 	}
-	sums, failed := g.sums(ctx, v)
+	sums, failed := sumsOf(ctx, v)
 	whole := make([]byte, 13)
 	binary.LittleEndian.PutUint64(whole, uint64(v.Size()))
 	binary.LittleEndian.PutUint32(whole[8:], crc32.Checksum(sums, castagnoli()))
 	if failed != nil {
 		whole[12] = 1
 	}
-	all := g.rows(len(whole))
+	all := rows(g.Size(), len(whole))
 	err := g.convene(ctx, forVerify, whole, all)
 	if err = errors.Join(failed, err); err != nil {
 		return nil, err
 	}
 	for r, w := range all {
 		if w[12] != 0 {
-			return nil, &RetryError{Call: g.guard.call, Rank: plan.Rank(r), Because: "can't read its memory", Err: errUnread}
+			return nil, &RetryError{Call: g.guard.seq.call, Rank: plan.Rank(r), Because: "can't read its memory", Err: errUnread}
 		}
 	}
 	same, sizes := true, false
@@ -108,8 +108,8 @@ func (g *Group) Verify(ctx context.Context, v domain.View) (*Difference, error) 
 	return g.verifyBlocks(ctx, v, sums)
 }
 
-// sums are the checksums of all blocks of a view.
-func (g *Group) sums(ctx context.Context, v domain.View) ([]byte, error) {
+// sumsOf returns the checksums of all blocks of a view.
+func sumsOf(ctx context.Context, v domain.View) ([]byte, error) {
 	blocks := (v.Size() + VerifyBlock - 1) / VerifyBlock
 	sums := make([]byte, 0, blocks*sumSize)
 	var piece []byte
@@ -145,7 +145,7 @@ func (g *Group) verifyBlocks(ctx context.Context, v domain.View, sums []byte) (*
 	d := &Difference{}
 	for from := 0; from < len(sums); from += roundSums * sumSize {
 		mine := sums[from:min(from+roundSums*sumSize, len(sums))]
-		all := g.rows(len(mine))
+		all := rows(g.Size(), len(mine))
 		if err := g.convene(ctx, forVerify, mine, all); err != nil {
 			return nil, err
 		}

@@ -7,21 +7,18 @@ import (
 	"github.com/hmcfs/hmcfs/transport/collective/plan"
 )
 
-// fitsWindow says whether all ranks can read all sources from the windows.
-func (g *Group) fitsWindow(t *plan.Task) bool {
-	n := t.Count * t.Type.Size()
-	return n <= windowData && n*uint64(t.Ranks) <= windowReads
+// windowPath does small calls of ranks on one host in the windows of all. It belongs to
+// one group; Group.mu guards it.
+type windowPath struct {
+	*slots
+	exec *executor
 }
 
-// doWindow does a call with one meeting: each rank puts its source into its
+// do does a call with one meeting: each rank puts its source into its
 // window, and makes its result of those of all.
-//
-// +checklocks:g.mu
-func (g *Group) doWindow(ctx context.Context, r *running) error {
-	l := g.loop
+func (w *windowPath) do(ctx context.Context, r *running) error {
 	if !r.resumed {
-		l.count = counters{}
-		src := g.slot(g.Rank())[describing:]
+		src := w.mine()[describing:]
 		src = src[:r.source.view.Size()]
 		if r.source.staged {
 			if err := readView(ctx, r.source.view, 0, src); err != nil {
@@ -31,19 +28,22 @@ func (g *Group) doWindow(ctx context.Context, r *running) error {
 			copy(src, r.source.bytes)
 		}
 	}
-	if err := g.meet(ctx, r); err != nil {
+	if !w.meet.entered {
+		w.stamp(r.task.Count)
+	}
+	if err := w.meet.sync(ctx, w.exec.phase); err != nil {
 		return err
 	}
-	r.report.note(l.count, "window")
-	n := r.task.ResultLen(g.Rank()) * r.task.Type.Size()
+	r.report.note(counters{}, "window")
+	n := r.task.ResultLen(w.fabric.Rank()) * r.task.Type.Size()
 	if n == 0 {
-		return g.seen(r)
+		return w.seen(r)
 	}
 	dst := r.result.bytes
 	if r.result.staged {
-		dst = l.buffer[headSize : headSize+n]
+		dst = w.exec.folder.buffer[:n]
 	}
-	if err := g.fromWindows(r, dst); err != nil {
+	if err := w.fromWindows(r, dst); err != nil {
 		return err
 	}
 	if r.result.staged {
@@ -53,11 +53,9 @@ func (g *Group) doWindow(ctx context.Context, r *running) error {
 }
 
 // seen looks at what all ranks have described.
-//
-// +checklocks:g.mu
-func (g *Group) seen(r *running) error {
-	for of := range g.Size() {
-		if _, err := g.described(r, plan.Rank(of)); err != nil {
+func (w *windowPath) seen(r *running) error {
+	for of := range r.task.Ranks {
+		if _, err := w.described(plan.Rank(of), r.task.Count); err != nil {
 			return err
 		}
 	}
@@ -65,14 +63,12 @@ func (g *Group) seen(r *running) error {
 }
 
 // fromWindows makes the result of the sources in all windows.
-//
-// +checklocks:g.mu
-func (g *Group) fromWindows(r *running, dst []byte) error {
+func (w *windowPath) fromWindows(r *running, dst []byte) error {
 	t, size := &r.task, r.task.Type.Size()
-	part := plan.Part(t.Count, int(g.Rank()), t.Ranks)
-	for i := range g.Size() {
+	part := plan.Part(t.Count, int(w.fabric.Rank()), t.Ranks)
+	for i := range r.task.Ranks {
 		of := plan.Rank(i)
-		slot, err := g.described(r, of)
+		slot, err := w.described(of, t.Count)
 		if err != nil {
 			return err
 		}

@@ -7,23 +7,19 @@ import (
 	"github.com/hmcfs/hmcfs/transport/collective/plan"
 )
 
-// purpose is the purpose of a control message. Its numbers are on the wire.
-type purpose uint16
+// messenger exchanges control messages with the other ranks over the links: what the
+// ranks have to tell each other beside elements. It belongs to one group; Group.mu
+// guards it.
+type messenger struct {
+	fabric fabric.Fabric
+	watch  *watchdog
+	seq    *sequence
 
-const (
-	// forOptions compares options, forCall the arguments of a call, and forState
-	// where the ranks are after a link was lost.
-	forOptions purpose = iota + 1
-	forCall
-	forState
-	// forEnd is told when a rank has all that it was to get.
-	forEnd
-	forSuspend
-	forResume
-	forVerify
-	// forGroup and what follows is what else the group has to agree on.
-	forGroup
-)
+	// What follows is kept because it takes no memory then.
+	talks   []talk
+	want    []fabric.Want
+	nothing [0]byte
+}
 
 // talk is one control message in each direction with a peer.
 type talk struct {
@@ -41,29 +37,29 @@ type talk struct {
 //
 // Errors: ErrInconsistent for a rank that is somewhere else; those of park;
 // fabric.ErrLink.
-func (g *Group) exchange(ctx context.Context, why purpose, mine []byte, all [][]byte) error {
-	t := g.guard.talks[:0]
+func (m *messenger) exchange(ctx context.Context, why purpose, mine []byte, all [][]byte) error {
+	t := m.talks[:0]
 	for r := range all {
-		if plan.Rank(r) == g.Rank() {
+		if plan.Rank(r) == m.fabric.Rank() {
 			copy(all[r], mine)
 			continue
 		}
 		t = append(t, talk{peer: plan.Rank(r), out: mine, in: all[r][:len(mine)]})
 	}
-	g.guard.talks = t
-	return g.talkAll(ctx, why, t)
+	m.talks = t
+	return m.talkAll(ctx, why, t)
 }
 
 // settle returns when every rank has come to it: the dissemination barrier, on
 // links. Whoever leaves it knows that all others have what they were to get.
-func (g *Group) settle(ctx context.Context) error {
-	n, me := g.Size(), int(g.Rank())
+func (m *messenger) settle(ctx context.Context) error {
+	n, me := m.fabric.Size(), int(m.fabric.Rank())
 	for by := 1; by < n; by *= 2 {
-		t := append(g.guard.talks[:0],
-			talk{peer: plan.Rank((me + by) % n), out: g.guard.nothing[:]},
-			talk{peer: plan.Rank((me - by + n) % n), in: g.guard.nothing[:]})
-		g.guard.talks = t
-		if err := g.talkAll(ctx, forEnd, t); err != nil {
+		t := append(m.talks[:0],
+			talk{peer: plan.Rank((me + by) % n), out: m.nothing[:]},
+			talk{peer: plan.Rank((me - by + n) % n), in: m.nothing[:]})
+		m.talks = t
+		if err := m.talkAll(ctx, forEnd, t); err != nil {
 			return err
 		}
 	}
@@ -71,19 +67,19 @@ func (g *Group) settle(ctx context.Context) error {
 }
 
 // talkAll does all talks side by side.
-func (g *Group) talkAll(ctx context.Context, why purpose, all []talk) error {
-	h := header{call: g.guard.call, kind: headControl, step: uint16(why)}
+func (m *messenger) talkAll(ctx context.Context, why purpose, all []talk) error {
+	h := header{call: m.seq.call, kind: headControl, step: uint16(why)}
 	if why == forState {
 		h.call = 0 // the ranks may be in different calls
 	}
 	for i := range all {
 		t := &all[i]
-		t.link = g.fabric.Link(t.peer)
+		t.link = m.fabric.Link(t.peer)
 		out := h
 		out.size = uint64(len(t.out))
 		out.put(&t.head)
 	}
-	want := g.guard.want[:0]
+	want := m.want[:0]
 	var p pace
 	for since := false; ; {
 		moved := false
@@ -102,7 +98,7 @@ func (g *Group) talkAll(ctx context.Context, why purpose, all []talk) error {
 				want = append(want, w)
 			}
 		}
-		g.guard.want = want
+		m.want = want
 		if len(want) == 0 {
 			return nil
 		}
@@ -110,7 +106,7 @@ func (g *Group) talkAll(ctx context.Context, why purpose, all []talk) error {
 			since = p.advanced(len(want), bytes) || since
 			continue
 		}
-		if err := g.park(ctx, want, -int(why), since); err != nil {
+		if err := m.watch.park(ctx, want, -int(why), since); err != nil {
 			return err
 		}
 		since = false
@@ -149,4 +145,13 @@ func (t *talk) try(h header) error {
 		return err
 	}
 	return nil
+}
+
+// rows returns n bytes for each rank.
+func rows(ranks, n int) [][]byte {
+	all := make([][]byte, ranks)
+	for i := range all {
+		all[i] = make([]byte, n)
+	}
+	return all
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/bits"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -13,13 +14,20 @@ import (
 	"github.com/hmcfs/hmcfs/transport/collective/plan"
 )
 
-// watch has what the watchdog sees of a call: written by the rank's goroutine,
-// with no more than some stores, and read from time to time.
-type watch struct {
+// watchdog ends the waits of a rank that last too long. It is told of the current call
+// by the goroutine of the rank, with no more than some stores, reads that from time to
+// time in a goroutine of its own, reports a wait of stuck, and halts one of timeout.
+// Every wait of a group for another rank goes through park or await. All methods may be
+// called at the same time; it needs no lock.
+type watchdog struct {
+	fabric         fabric.Fabric
+	stuck, timeout time.Duration
+	logger         *zap.Logger
+
 	// call is the number of the call under way; 0 is none.
 	call atomic.Uint32
-	// moved counts whatever goes on, step is where we are, and peers the ranks
-	// that we wait for, a bit each. Waits counts the begins and the ends of waits:
+	// moved counts whatever goes on, step is where the rank is, and peers the ranks
+	// that it waits for, a bit each. waits counts the begins and the ends of waits:
 	// it is odd in one.
 	moved atomic.Uint64
 	waits atomic.Uint64
@@ -30,12 +38,31 @@ type watch struct {
 	// quiet is since when the watchdog has seen nothing go on in the call; 0 is
 	// not yet.
 	quiet atomic.Int64
-	// halted is why whoever waits has to stop.
+	// halted is why every wait has to stop.
 	halted atomic.Pointer[error]
+
+	done    chan struct{}
+	stopped sync.WaitGroup
+}
+
+// newWatchdog makes the watchdog of a group with a fabric; start sets it to work.
+func newWatchdog(f fabric.Fabric, o *Options) *watchdog {
+	return &watchdog{fabric: f, stuck: o.Stuck, timeout: o.Timeout, logger: o.Logger, done: make(chan struct{})}
+}
+
+// start has the watchdog look after the group until close.
+func (w *watchdog) start() { w.stopped.Go(w.run) }
+
+// close ends all waits with ErrClosed, and the watchdog. It is called once, also during a
+// call.
+func (w *watchdog) close() {
+	w.halt(ErrClosed)
+	close(w.done)
+	w.stopped.Wait()
 }
 
 // begin begins a call, and end ends it.
-func (w *watch) begin(call uint32, what *string) {
+func (w *watchdog) begin(call uint32, what *string) {
 	w.moved.Add(1)
 	// To look is cheaper than to store, and these seldom change.
 	if w.peers.Load() != 0 {
@@ -50,7 +77,10 @@ func (w *watch) begin(call uint32, what *string) {
 	w.call.Store(call)
 }
 
-func (w *watch) end() { w.call.Store(0) }
+func (w *watchdog) end() { w.call.Store(0) }
+
+// advance notes that something went on.
+func (w *watchdog) advance() { w.moved.Add(1) }
 
 // ranksOf are the bits of a set.
 func ranksOf(set uint64) []plan.Rank {
@@ -62,7 +92,7 @@ func ranksOf(set uint64) []plan.Rank {
 }
 
 // quietSince is since when nothing has gone on, where the watchdog knows.
-func (w *watch) quietSince() (time.Time, bool) {
+func (w *watchdog) quietSince() (time.Time, bool) {
 	at := w.quiet.Load()
 	return time.Unix(0, at), at != 0
 }
@@ -76,7 +106,7 @@ func setOf(ranks []plan.Rank) (set uint64) {
 }
 
 // stop returns why the wait has to end, nil where it has not.
-func (w *watch) stop() error {
+func (w *watchdog) stop() error {
 	if e := w.halted.Load(); e != nil {
 		return *e
 	}
@@ -88,8 +118,7 @@ func (w *watch) stop() error {
 //
 // Errors: ErrTimeout after Options.Timeout in which nothing went on; ErrClosed;
 // the context's.
-func (g *Group) park(ctx context.Context, want []fabric.Want, step int, moved bool) error {
-	w := &g.guard.watch
+func (w *watchdog) park(ctx context.Context, want []fabric.Want, step int, moved bool) error {
 	var set uint64
 	for i := range want {
 		set |= 1 << want[i].Peer
@@ -100,7 +129,7 @@ func (g *Group) park(ctx context.Context, want []fabric.Want, step int, moved bo
 		w.moved.Add(1)
 	}
 	w.waits.Add(1)
-	err := g.fabric.Park(ctx, want)
+	err := w.fabric.Park(ctx, want)
 	w.waits.Add(1)
 	if stop := w.stop(); stop != nil {
 		return stop
@@ -115,11 +144,10 @@ func (g *Group) park(ctx context.Context, want []fabric.Want, step int, moved bo
 // nothing.
 //
 // Errors: those of park; fabric.ErrLink for a rank that is gone.
-func (g *Group) await(ctx context.Context, s fabric.Signals, of plan.Rank, value uint64, step int) error {
+func (w *watchdog) await(ctx context.Context, s fabric.Signals, of plan.Rank, value uint64, step int) error {
 	if s.Get(of) >= value {
 		return nil
 	}
-	w := &g.guard.watch
 	w.peers.Store(1 << of)
 	w.step.Store(int64(step))
 	w.moved.Add(1)
@@ -139,21 +167,34 @@ func (g *Group) await(ctx context.Context, s fabric.Signals, of plan.Rank, value
 	}
 }
 
-// halt has whoever waits stop with an error. The first one counts, but for
+// calm ends the interruptions of waits that are over, such as by a page that was
+// copied: the ranks would not find each other.
+//
+// Errors: ErrClosed, the interruption that counts; the context's.
+func (w *watchdog) calm(ctx context.Context) error {
+	w.fabric.Interrupt()
+	if err := w.fabric.Park(ctx, nil); err != nil && !errors.Is(err, fabric.ErrInterrupted) {
+		return err
+	}
+	if err := w.stop(); errors.Is(err, ErrClosed) {
+		return err
+	}
+	return nil
+}
+
+// halt ends every wait with an error. The first one counts, but for
 // ErrClosed, which is for good.
-func (g *Group) halt(err error) {
-	w := &g.guard.watch
+func (w *watchdog) halt(err error) {
 	if errors.Is(err, ErrClosed) {
 		w.halted.Store(&err)
 	} else {
 		w.halted.CompareAndSwap(nil, &err)
 	}
-	g.fabric.Interrupt()
+	w.fabric.Interrupt()
 }
 
 // unhalt lets calls wait again after a timeout.
-func (g *Group) unhalt() {
-	w := &g.guard.watch
+func (w *watchdog) unhalt() {
 	if e := w.halted.Load(); e != nil && !errors.Is(*e, ErrClosed) {
 		w.halted.CompareAndSwap(e, nil)
 	}
@@ -172,50 +213,48 @@ func (s sight) goesOn(since sight) bool {
 	return s.call != since.call || s.moved != since.moved || s.call == 0 || s.waits == since.waits && s.waits%2 == 0
 }
 
-// dog looks after a group until done is closed: it tells who waits for longer
-// than Options.Stuck, and ends what takes longer than Options.Timeout.
-func (g *Group) dog(done <-chan struct{}) {
-	limit := min(g.opts.Stuck, g.opts.Timeout)
+// run reports waits of more than stuck, and ends those of more than timeout, until
+// done is closed.
+func (w *watchdog) run() {
+	limit := min(w.stuck, w.timeout)
 	tick := time.NewTicker(min(max(limit/8, time.Millisecond), time.Second))
 	defer tick.Stop()
 	var last sight
-	since, tell := time.Now(), g.opts.Stuck
+	since, tell := time.Now(), w.stuck
 	for {
 		select {
-		case <-done:
+		case <-w.done:
 			return
 		case <-tick.C:
 		}
-		w := &g.guard.watch
 		now := sight{w.call.Load(), w.moved.Load(), w.waits.Load()}
 		on := now.goesOn(last)
 		last = now
 		if on {
-			since, tell = time.Now(), g.opts.Stuck
+			since, tell = time.Now(), w.stuck
 			w.quiet.Store(since.UnixNano())
 			continue
 		}
 		waited := time.Since(since)
 		if waited >= tell {
 			tell *= 2
-			g.tellStuck(waited)
+			w.report(waited)
 		}
-		if waited >= g.opts.Timeout {
-			g.halt(g.timedOut(waited))
+		if waited >= w.timeout {
+			w.halt(w.timedOut(waited))
 		}
 	}
 }
 
 // timedOut is the error of a wait in vain.
-func (g *Group) timedOut(waited time.Duration) *TimeoutError {
-	w := &g.guard.watch
-	e := &TimeoutError{Rank: g.Rank(), For: ranksOf(w.peers.Load()), Call: w.call.Load(), Step: int(w.step.Load()), After: waited}
+func (w *watchdog) timedOut(waited time.Duration) *TimeoutError {
+	e := &TimeoutError{Rank: w.fabric.Rank(), For: ranksOf(w.peers.Load()), Call: w.call.Load(), Step: int(w.step.Load()), After: waited}
 	if what := w.what.Load(); what != nil {
 		e.What = *what
 	}
-	if s := g.fabric.Signals(); s != nil {
-		for r := range g.Size() {
-			if s.Get(plan.Rank(r)) < s.Get(g.Rank()) {
+	if s := w.fabric.Signals(); s != nil {
+		for r := range w.fabric.Size() {
+			if s.Get(plan.Rank(r)) < s.Get(w.fabric.Rank()) {
 				e.Missing = append(e.Missing, plan.Rank(r))
 			}
 		}
@@ -223,10 +262,10 @@ func (g *Group) timedOut(waited time.Duration) *TimeoutError {
 	return e
 }
 
-// tellStuck reports which rank waits for which.
-func (g *Group) tellStuck(waited time.Duration) {
-	e := g.timedOut(waited)
-	g.opts.Logger.Warn("a rank waits for others",
+// report logs which rank waits for which.
+func (w *watchdog) report(waited time.Duration) {
+	e := w.timedOut(waited)
+	w.logger.Warn("a rank waits for others",
 		zap.Int("rank", int(e.Rank)), zap.Any("for", e.For), zap.String("call", e.What), zap.Uint32("number", e.Call),
 		zap.Int("step", e.Step), zap.Duration("since", waited))
 }

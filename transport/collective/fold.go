@@ -1,0 +1,64 @@
+package collective
+
+import (
+	"github.com/hmcfs/hmcfs/devices/elem"
+	"github.com/hmcfs/hmcfs/transport/collective/plan"
+)
+
+// foldPiece is the number of bytes of a result that are combined at a time: those of two
+// sources and the result stay in the cache.
+const foldPiece = 64 << 10
+
+// folder combines what all ranks have in mapped memory, without a link. It belongs to
+// one group; Group.mu guards it.
+type folder struct {
+	// peers are the buffers of all ranks, by plan.Buffer.
+	peers [][4][]byte
+	// buffer holds foldPiece bytes and more, for sums of some ranks.
+	buffer []byte
+}
+
+// part is n bytes of a span of a rank's memory.
+func (f *folder) part(r plan.Rank, s span, off, n uint64) []byte {
+	m := f.peers[r][s.buffer]
+	return m[s.off+off : s.off+off+n : s.off+off+n]
+}
+
+// fold combines n bytes of all ranks, and gives them to each rank of s.to.
+func (f *folder) fold(t *plan.Task, s *step, at, n uint64) error {
+	for end := at + n; at < end; at += foldPiece {
+		if err := f.foldPiece(t, s, at, min(foldPiece, end-at)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f *folder) foldPiece(t *plan.Task, s *step, at, n uint64) error {
+	ranks := len(f.peers)
+	first := f.part(s.to[0], s.block, at, n)
+	if ranks == 1 {
+		copy(first, f.part(0, s.from, at, n))
+	}
+	// Only the last combination writes where a source may be.
+	sum := f.part(0, s.from, at, n)
+	for r := 1; r < ranks; r++ {
+		dst := first
+		if r < ranks-1 {
+			dst = f.buffer[:n]
+		}
+		if err := elem.Combine(t.Op, t.Type, dst, sum, f.part(plan.Rank(r), s.from, at, n)); err != nil {
+			return err
+		}
+		sum = dst
+	}
+	if t.Op == elem.Avg {
+		if err := elem.Divide(t.Type, first, uint64(ranks)); err != nil {
+			return err
+		}
+	}
+	for _, r := range s.to[1:] {
+		copy(f.part(r, s.block, at, n), first)
+	}
+	return nil
+}

@@ -1,0 +1,181 @@
+package collective
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/transport/collective/plan"
+	"github.com/hmcfs/hmcfs/transport/domain"
+)
+
+// running is a call that is under way.
+type running struct {
+	call Call
+	task plan.Task
+	// plan is by what the call is done.
+	plan   *plan.Plan
+	report Report
+	// resumed says that this is a Barrier that was left before its end: it goes on
+	// where it was.
+	resumed bool
+	// unseen says that the host does not see the memory of some rank.
+	unseen bool
+	// apart says that some ranks have areas to pass it through and some don't.
+	apart bool
+
+	prepared *prepared
+	// lends says that ranks may have lent what they have sent: the call is not over
+	// before all have received it.
+	lends bool
+	// plain says that source and result are host memory.
+	plain          bool
+	source, result memory
+}
+
+// hold holds what the call needs of its views, and finds out whether it is in place.
+func (r *running) hold(ctx context.Context, rank plan.Rank) error {
+	t := &r.task
+	source, result := r.call.Source, r.call.Result
+	if t.Kind == plan.Broadcast && source.Buffer() == nil {
+		source = result
+	}
+	if t.SourceLen(rank) == 0 {
+		source = domain.View{}
+	}
+	if t.ResultLen(rank) == 0 {
+		result = domain.View{}
+	}
+	err := r.source.hold(source)
+	if err == nil {
+		err = r.result.hold(result)
+	}
+	if err == nil {
+		t.InPlace, err = inPlace(t, rank, source, result)
+	}
+	if err != nil {
+		return err
+	}
+	access := devices.ReadOnly
+	if t.InPlace {
+		access = devices.ReadWrite
+	}
+	if err = r.source.show(ctx, access); err != nil {
+		return err
+	}
+	if err = r.result.show(ctx, devices.ReadWrite); err != nil {
+		return err
+	}
+	if err = r.aligned(); err != nil || t.Kind != plan.Broadcast {
+		return err
+	}
+	return r.rootCopies(ctx, rank)
+}
+
+// rootCopies makes every Broadcast one in place: the ranks that are not the root
+// have nothing else.
+func (r *running) rootCopies(ctx context.Context, rank plan.Rank) error {
+	t := &r.task
+	if rank == t.Root && !t.InPlace && t.Count > 0 {
+		if err := copyView(ctx, r.call.Result, &r.source); err != nil {
+			return err
+		}
+		r.source.drop()
+		if err := r.source.hold(r.call.Result); err != nil {
+			return err
+		}
+		if err := r.source.show(ctx, devices.ReadWrite); err != nil {
+			return err
+		}
+	}
+	t.InPlace = true
+	return nil
+}
+
+// aligned refuses elements that do not begin where such elements may.
+func (r *running) aligned() error {
+	if !r.task.Kind.Combines() {
+		return nil
+	}
+	for _, m := range []*memory{&r.source, &r.result} {
+		if len(m.bytes) > 0 && address(m.bytes)%r.task.Type.Size() != 0 {
+			return fmt.Errorf("%w: a view of %v is not aligned to its elements", ErrArgument, r.task.Type)
+		}
+	}
+	return nil
+}
+
+// drop lets the memory of the call go.
+func (r *running) drop() {
+	r.source.drop()
+	r.result.drop()
+}
+
+// fresh is the report of a call that begins. It finds the plan, too.
+func (r *running) fresh() Report {
+	w := r.prepared.direct
+	if w == nil {
+		w = r.prepared.stream
+	}
+	r.plan = w.plan
+	return Report{Task: r.task, Algorithm: w.plan.Algorithm, Because: w.because, Predicted: w.predicted}
+}
+
+// prepare finds out how the call is done, and begins its report.
+func (r *running) prepare(p *planner) error {
+	key := callKey{task: r.task, staged: stagingOf(&r.task, r.source.staged, r.result.staged), plan: r.call.Plan}
+	have, err := p.prepared(key)
+	if err != nil {
+		return err
+	}
+	r.prepared = have
+	r.plain = r.call.Kind != plan.Broadcast && r.source.plain() && r.result.plain()
+	r.report = r.fresh()
+	return nil
+}
+
+// repeats says that a call is the one before once more, of memory that stays where
+// it is: then there is nothing to find out.
+func (r *running) repeats(c *Call) bool {
+	b := &r.call
+	return r.plain && r.prepared != nil && b.Kind == c.Kind && b.Op == c.Op && b.Root == c.Root && b.Plan == c.Plan &&
+		b.Source == c.Source && b.Result == c.Result
+}
+
+// again makes the call ready for another one that repeats it.
+func (r *running) again(c *Call, rank plan.Rank) error {
+	r.call, r.resumed, r.lends = *c, false, false
+	err := r.source.again(r.task.SourceLen(rank), c.Source)
+	if err == nil {
+		err = r.result.again(r.task.ResultLen(rank), c.Result)
+	}
+	if err != nil {
+		return err
+	}
+	r.report = r.fresh()
+	return nil
+}
+
+// switchTo has the call be done in another way than its report says.
+func (r *running) switchTo(w *way) {
+	r.plan, r.report.Algorithm, r.report.Because, r.report.Predicted = w.plan, w.plan.Algorithm, w.because, w.predicted
+}
+
+// total returns the bytes of the elements of the call's task.
+func (r *running) total() uint64 { return r.task.Count * r.task.Type.Size() }
+
+// overwrites says whether the call may write into its source before it is over.
+func (r *running) overwrites(rank plan.Rank) bool {
+	if !r.task.InPlace || r.task.Ranks == 1 {
+		return false
+	}
+	switch r.task.Kind {
+	case plan.AllReduce, plan.ReduceScatter, plan.AllToAll:
+		return true
+	case plan.Reduce:
+		return r.task.Root == rank
+	case plan.AllGather, plan.Broadcast, plan.Barrier:
+		// Only what others give is written.
+	}
+	return false
+}

@@ -1,0 +1,55 @@
+package collective
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/bits"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/transport/region"
+)
+
+// scratch is a group's own memory for what plans put aside, which grows with the calls.
+// Group.mu guards it.
+type scratch struct {
+	table  *region.Table
+	buffer *region.Buffer
+}
+
+// bytes are n bytes of it. They hold what was left there.
+func (s *scratch) bytes(ctx context.Context, n uint64) ([]byte, error) {
+	if n == 0 {
+		return nil, nil
+	}
+	if s.buffer == nil || uint64(s.buffer.Size()) < n {
+		size := devices.Size(1) << bits.Len64(max(n, 1<<16)-1)
+		fresh, err := s.table.Alloc(size)
+		if err != nil {
+			return nil, fmt.Errorf("memory of a collective: %w", err)
+		}
+		if err = s.close(ctx); err != nil {
+			return nil, errors.Join(err, fresh.Close(ctx))
+		}
+		s.buffer = fresh
+	}
+	return s.buffer.Host(0, devices.Size(n)), nil
+}
+
+// trim gives back memory of which there is more than a group may keep.
+func (s *scratch) trim(ctx context.Context, keep devices.Size) {
+	if s.buffer != nil && s.buffer.Size() > keep {
+		// The kernel takes back what it has given.
+		_ = s.close(ctx)
+	}
+}
+
+// close gives all of it back. Nobody else has it, so that this does not wait.
+func (s *scratch) close(ctx context.Context) error {
+	b := s.buffer
+	if b == nil {
+		return nil
+	}
+	s.buffer = nil
+	return b.Close(context.WithoutCancel(ctx))
+}
