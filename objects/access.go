@@ -12,6 +12,13 @@ import (
 // 4096 bytes. A walk up while directories are moved may meet more.
 const maxDepth = 2048
 
+// access checks permissions by the records: those of keys and of the names that the
+// store makes itself. It has no state of its own.
+type access struct {
+	meta  *metadata.Store
+	tiers tiers
+}
+
 // A caller that comes by a path has passed its directories, and one that shows a
 // descriptor has been let in. A key or an inode number proves neither, so the
 // functions below check the path for them.
@@ -25,20 +32,20 @@ func (s *Store) MayReach(ctx context.Context, who Caller, ino Ino) error {
 	if who.UID == 0 {
 		return nil
 	}
-	a, err := s.Attr(ctx, ino)
+	a, err := s.attrs.get(ctx, ino)
 	if err != nil {
 		return err
 	}
-	return s.maySearchAbove(ctx, who, a.Inode)
+	return s.access.maySearchAbove(ctx, who, a.Inode)
 }
 
 // maySearchAbove is MayReach for a record.
-func (s *Store) maySearchAbove(ctx context.Context, who Caller, in metadata.Inode) error {
+func (ac *access) maySearchAbove(ctx context.Context, who Caller, in metadata.Inode) error {
 	for depth := 0; who.UID != 0 && in.Ino != metadata.RootIno; depth++ {
 		if depth == maxDepth {
 			return fmt.Errorf("inode %d: its directories are being moved: %w", in.Ino, ErrBusy)
 		}
-		dir, err := s.meta.Get(ctx, in.Parent)
+		dir, err := ac.meta.Get(ctx, in.Parent)
 		if err != nil {
 			return fmt.Errorf("directory of inode %d: %w", in.Ino, err)
 		}
@@ -59,11 +66,11 @@ func Unsearchable(who Caller, dir *metadata.Inode) error {
 // mayUse says whether a user has the wanted rights to a file found by its key.
 //
 // Errors: ErrForbidden.
-func (s *Store) mayUse(ctx context.Context, who Caller, in metadata.Inode, want Permission) error {
+func (ac *access) mayUse(ctx context.Context, who Caller, in metadata.Inode, want Permission) error {
 	if !who.May(&in, want) {
 		return ErrForbidden
 	}
-	return s.maySearchAbove(ctx, who, in)
+	return ac.maySearchAbove(ctx, who, in)
 }
 
 // mayRemove says whether a user may take all names of a file, as unlink(2) would
@@ -72,11 +79,11 @@ func (s *Store) mayUse(ctx context.Context, who Caller, in metadata.Inode, want 
 // file then.
 //
 // Errors: ErrForbidden; metadata.ErrNotExist.
-func (s *Store) mayRemove(ctx context.Context, who Caller, in metadata.Inode) error {
+func (ac *access) mayRemove(ctx context.Context, who Caller, in metadata.Inode) error {
 	if who.UID == 0 {
 		return nil
 	}
-	dir, err := s.meta.Get(ctx, in.Parent)
+	dir, err := ac.meta.Get(ctx, in.Parent)
 	switch {
 	case err != nil:
 		return err
@@ -88,7 +95,7 @@ func (s *Store) mayRemove(ctx context.Context, who Caller, in metadata.Inode) er
 	case in.Nlink > 1 && !who.Owns(&in):
 		return fmt.Errorf("the file has %d names, and belongs to user %d: %w", in.Nlink, in.UID, ErrForbidden)
 	}
-	return s.maySearchAbove(ctx, who, dir)
+	return ac.maySearchAbove(ctx, who, dir)
 }
 
 // mayReceive says whether a user may receive what is published, which removes it:
@@ -111,13 +118,13 @@ func mayReceive(who Caller, in metadata.Inode) error {
 // made for it, or by taking it from another file.
 //
 // Errors: ErrForbidden.
-func (s *Store) mayVacate(ctx context.Context, who Caller, in metadata.Inode) error {
-	if err := s.mayUse(ctx, who, in, PermWrite); err != nil {
+func (ac *access) mayVacate(ctx context.Context, who Caller, in metadata.Inode) error {
+	if err := ac.mayUse(ctx, who, in, PermWrite); err != nil {
 		return err
 	}
-	made, err := s.isKeysDir(ctx, in.Parent)
+	made, err := ac.isKeysDir(ctx, in.Parent)
 	if err == nil && made {
-		err = s.mayRemove(ctx, who, in)
+		err = ac.mayRemove(ctx, who, in)
 	}
 	return err
 }
@@ -127,21 +134,21 @@ func (s *Store) mayVacate(ctx context.Context, who Caller, in metadata.Inode) er
 // are hmcfs's to make, and so are those directories.
 //
 // Errors: metadata.ErrPermission.
-func (s *Store) mayName(ctx context.Context, dir Ino, name string) error {
-	if s.volatile(ctx, dir) {
+func (ac *access) mayName(ctx context.Context, dir Ino, name string) error {
+	if ac.volatile(ctx, dir) {
 		return fmt.Errorf("hmcfs makes the names of this directory: %w", metadata.ErrPermission)
 	}
-	return s.mayMoveAway(ctx, dir, name)
+	return ac.mayMoveAway(ctx, dir, name)
 }
 
 // mayMoveAway says whether users may move what has a name.
 //
 // Errors: metadata.ErrPermission.
-func (s *Store) mayMoveAway(ctx context.Context, dir Ino, name string) error {
+func (ac *access) mayMoveAway(ctx context.Context, dir Ino, name string) error {
 	if name != keysDirName {
 		return nil
 	}
-	in, err := s.meta.Get(ctx, dir)
+	in, err := ac.meta.Get(ctx, dir)
 	switch {
 	case errors.Is(err, metadata.ErrNotExist):
 		return nil // which the operation will say
@@ -156,15 +163,15 @@ func (s *Store) mayMoveAway(ctx context.Context, dir Ino, name string) error {
 // mayRename is mayName for a rename. A file comes into publish/ by being moved
 // there from elsewhere, and leaves it, or a directory of keyed objects, in the same
 // way; nothing is exchanged with what is in them.
-func (s *Store) mayRename(ctx context.Context, r metadata.Rename) error {
-	if err := s.mayMoveAway(ctx, r.From, r.Name); err != nil {
+func (ac *access) mayRename(ctx context.Context, r metadata.Rename) error {
+	if err := ac.mayMoveAway(ctx, r.From, r.Name); err != nil {
 		return err
 	}
 	switch {
-	case r.Flags&metadata.Exchange != 0 && (s.volatile(ctx, r.From) || s.volatile(ctx, r.To)):
+	case r.Flags&metadata.Exchange != 0 && (ac.volatile(ctx, r.From) || ac.volatile(ctx, r.To)):
 		return fmt.Errorf("exchange with a name of hmcfs's: %w", metadata.ErrPermission)
 	case r.To == metadata.PublishIno && r.From != metadata.PublishIno:
 		return nil
 	}
-	return s.mayName(ctx, r.To, r.NewName)
+	return ac.mayName(ctx, r.To, r.NewName)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 
 	"github.com/hmcfs/hmcfs/metadata"
@@ -29,39 +30,49 @@ func overlayStat(in *metadata.Inode, st unix.Stat_t) {
 	}
 }
 
-// Attr returns an inode as it is now, also one that is unlinked but referenced.
-func (s *Store) Attr(ctx context.Context, ino Ino) (Attr, error) {
+// attributes reads and changes inodes: their records, with what the objects in use
+// know beyond them.
+type attributes struct {
+	meta    *metadata.Store
+	log     *zap.Logger
+	tiers   tiers
+	table   *table
+	notices *notices
+}
+
+// get returns an inode as it is now, also one that is unlinked but referenced.
+func (as *attributes) get(ctx context.Context, ino Ino) (Attr, error) {
 	// Who lets an object go has written its record before, so one that is not
 	// there now has told the record all that it knew.
-	o := s.pinLoaded(ino)
+	o := as.table.pinLoaded(ino)
 	if o != nil {
-		defer s.unpin(ctx, o, pinUse)
+		defer as.table.unpin(ctx, o, pinUse)
 	}
-	in, err := s.meta.Get(ctx, ino)
+	in, err := as.meta.Get(ctx, ino)
 	if errors.Is(err, metadata.ErrNotExist) {
-		orphan, ok := s.orphanOf(ino)
+		orphan, ok := as.table.orphanOf(ino)
 		if !ok {
 			return Attr{}, fmt.Errorf("attributes of inode %d: %w", ino, err)
 		}
-		return s.overlaid(orphan, o)
+		return as.overlaid(orphan, o)
 	}
 	if err != nil {
 		return Attr{}, fmt.Errorf("attributes of inode %d: %w", ino, err)
 	}
-	return s.sureIfLost(ctx, in, o)
+	return as.sureIfLost(ctx, in, o)
 }
 
 // sureIfLost is overlaid for a record that was just read. A host file goes after its
 // record, so one that is not there may have been removed since.
 //
 // Errors: metadata.ErrNotExist.
-func (s *Store) sureIfLost(ctx context.Context, in metadata.Inode, o *object) (Attr, error) {
-	a, err := s.overlaid(in, o)
+func (as *attributes) sureIfLost(ctx context.Context, in metadata.Inode, o *object) (Attr, error) {
+	a, err := as.overlaid(in, o)
 	if err != nil || a.State != StateLost {
 		return a, err
 	}
-	if _, err = s.meta.Get(ctx, in.Ino); errors.Is(err, metadata.ErrNotExist) {
-		if _, orphan := s.orphanOf(in.Ino); orphan {
+	if _, err = as.meta.Get(ctx, in.Ino); errors.Is(err, metadata.ErrNotExist) {
+		if _, orphan := as.table.orphanOf(in.Ino); orphan {
 			err = nil
 		}
 	}
@@ -71,39 +82,39 @@ func (s *Store) sureIfLost(ctx context.Context, in metadata.Inode, o *object) (A
 	return a, nil
 }
 
-// attrOf lays over a record, which may have been read some time ago, what is
+// of lays over a record, which may have been read some time ago, what is
 // known beyond it.
 //
 // Errors: metadata.ErrNotExist for a file that has been removed since.
-func (s *Store) attrOf(ctx context.Context, in metadata.Inode) (Attr, error) {
+func (as *attributes) of(ctx context.Context, in metadata.Inode) (Attr, error) {
 	if !in.IsRegular() {
-		return s.overlaid(in, nil)
+		return as.overlaid(in, nil)
 	}
-	if o := s.pinLoaded(in.Ino); o != nil {
-		defer s.unpin(ctx, o, pinUse)
-		return s.overlaid(in, o)
+	if o := as.table.pinLoaded(in.Ino); o != nil {
+		defer as.table.unpin(ctx, o, pinUse)
+		return as.overlaid(in, o)
 	}
-	t, err := s.tierOf(in.Device)
+	t, err := as.tiers.named(in.Device)
 	if err != nil {
 		return Attr{}, err
 	}
 	if t.files == nil {
 		// Who had it open may have written the record since it was read.
-		if now, failure := s.meta.Get(ctx, in.Ino); failure == nil && now.Device == in.Device {
+		if now, failure := as.meta.Get(ctx, in.Ino); failure == nil && now.Device == in.Device {
 			in = now
 		}
 	}
-	return s.sureIfLost(ctx, in, nil)
+	return as.sureIfLost(ctx, in, nil)
 }
 
 // overlaid lays over a record what the object knows, or, for one that is not
 // loaded, its host file.
-func (s *Store) overlaid(in metadata.Inode, o *object) (Attr, error) {
+func (as *attributes) overlaid(in metadata.Inode, o *object) (Attr, error) {
 	a := Attr{Inode: in, State: StateLive}
 	if !in.IsRegular() {
 		return a, nil
 	}
-	t, err := s.tierOf(in.Device)
+	t, err := as.tiers.named(in.Device)
 	if err != nil {
 		return Attr{}, err
 	}
@@ -131,9 +142,12 @@ func (s *Store) overlaid(in metadata.Inode, o *object) (Attr, error) {
 	return a, nil
 }
 
+// Attr returns an inode as it is now, also one that is unlinked but referenced.
+func (s *Store) Attr(ctx context.Context, ino Ino) (Attr, error) { return s.attrs.get(ctx, ino) }
+
 // SetAttr changes attributes, and the size with the content.
 func (s *Store) SetAttr(ctx context.Context, ino Ino, c Change) (Attr, error) {
-	before, err := s.Attr(ctx, ino)
+	before, err := s.attrs.get(ctx, ino)
 	if err != nil {
 		return Attr{}, err
 	}
@@ -141,25 +155,25 @@ func (s *Store) SetAttr(ctx context.Context, ino Ino, c Change) (Attr, error) {
 		return Attr{}, fmt.Errorf("set the size of inode %d: %w", ino, ErrInvalid)
 	}
 	if !before.IsRegular() || c.Size == nil && c.Atime == nil && c.Mtime == nil {
-		return s.setRecord(ctx, ino, c)
+		return s.attrs.setRecord(ctx, ino, c)
 	}
-	o, err := s.pin(ctx, ino, pinUse)
+	o, err := s.table.pin(ctx, ino, pinUse)
 	if err != nil {
 		return Attr{}, err
 	}
-	defer s.unpin(ctx, o, pinUse)
+	defer s.table.unpin(ctx, o, pinUse)
 	var after Attr
 	err = o.setAttr(ctx, c, func() (err error) {
 		if c.Size != nil && *c.Size == 0 && before.Size > 0 {
-			if err = s.forgetTensor(ctx, ino); err != nil {
+			if err = s.headers.forgetTensor(ctx, ino); err != nil {
 				return err
 			}
 		}
-		after, err = s.setRecord(ctx, ino, c)
+		after, err = s.attrs.setRecord(ctx, ino, c)
 		return err
 	})
 	if err == nil && before.State == StateLost {
-		s.inodeCame(ctx, ino)
+		s.keyed.inodeCame(ctx, ino)
 	}
 	return after, err
 }
@@ -171,7 +185,7 @@ func (o *object) setAttr(ctx context.Context, c Change, commit func() error) err
 		return err
 	}
 	defer o.lane.leave()
-	defer o.store.notice(Notice{Ino: o.ino})
+	defer o.table.notices.send(Notice{Ino: o.ino})
 	if c.Size != nil {
 		o.version.Add(1)
 		defer o.version.Add(1)
@@ -205,7 +219,7 @@ func (o *object) resize(ctx context.Context, size uint64) error {
 	_, body := o.place()
 	was := o.shrink(size)
 	err := body.cut(ctx, size)
-	now := o.store.now()
+	now := o.table.meta.Now()
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if err != nil {
@@ -234,12 +248,12 @@ func (o *object) revive() {
 	// holes below it: see look.
 	o.cuts.Add(1)
 	if t.files == nil {
-		o.body = o.store.emptyContent(t)
+		o.body = o.table.emptyContent(t)
 		o.size, o.epoch = 0, 0
 		o.dirty.Store(true)
 		return
 	}
-	h, err := makeHostFile(t, o.store.engine, uint64(o.ino))
+	h, err := makeHostFile(t, o.table.engine, uint64(o.ino))
 	if err == nil {
 		o.body, o.epoch = h, t.epoch()
 		o.revived.Store(true)
@@ -281,28 +295,28 @@ func (h *hostFile) setTimes(c Change) error {
 }
 
 // setRecord changes the record, or the orphan that has none any more.
-func (s *Store) setRecord(ctx context.Context, ino Ino, c Change) (Attr, error) {
+func (as *attributes) setRecord(ctx context.Context, ino Ino, c Change) (Attr, error) {
 	apply := func(in *metadata.Inode) error {
-		c.apply(in, s.now())
+		c.apply(in, as.meta.Now())
 		return nil
 	}
 	if c.Size == nil { // a new size is data's, which needs no space for names
-		if err := s.meta.Room(ctx); err != nil {
+		if err := as.meta.Room(ctx); err != nil {
 			return Attr{}, fmt.Errorf("set attributes of inode %d: %w", ino, err)
 		}
 	}
-	in, err := s.meta.Update(ctx, ino, apply)
+	in, err := as.meta.Update(ctx, ino, apply)
 	if errors.Is(err, metadata.ErrNotExist) {
 		var ok bool
-		if in, ok, err = s.changeOrphan(ino, apply); !ok {
+		if in, ok, err = as.table.changeOrphan(ino, apply); !ok {
 			err = metadata.ErrNotExist
 		}
-		s.notice(Notice{Ino: ino})
+		as.notices.send(Notice{Ino: ino})
 	}
 	if err != nil {
 		return Attr{}, fmt.Errorf("set attributes of inode %d: %w", ino, err)
 	}
-	return s.attrOf(ctx, in)
+	return as.of(ctx, in)
 }
 
 // apply changes an inode's fields. The size is the content's to know; the
@@ -353,11 +367,11 @@ func withoutSetID(m metadata.Mode) metadata.Mode {
 }
 
 // killPriv clears set-id bits of an inode that has any.
-func (s *Store) killPriv(ctx context.Context, ino Ino) error {
-	a, err := s.Attr(ctx, ino)
+func (as *attributes) killPriv(ctx context.Context, ino Ino) error {
+	a, err := as.get(ctx, ino)
 	if err != nil || withoutSetID(a.Mode) == a.Mode {
 		return err
 	}
-	_, err = s.setRecord(context.WithoutCancel(ctx), ino, Change{KillPriv: true})
+	_, err = as.setRecord(context.WithoutCancel(ctx), ino, Change{KillPriv: true})
 	return err
 }

@@ -26,7 +26,7 @@ const (
 type KeyAuthority interface {
 	// Claim asks for keys: for each nil, metadata.ErrExist when another machine
 	// has it, or another error when that can't be found out. A key that is ours already is a success. With a lane, a
-	// stripe or keyedState.turn held it is not called.
+	// stripe or keyed.turn held it is not called.
 	Claim(ctx context.Context, s KeySpace, keys []string) []error
 	// Have tells of keys that are visible here without having been asked for:
 	// they were there before the authority was, or their bytes are there again.
@@ -41,42 +41,42 @@ type KeyAuthority interface {
 //
 // Errors: those of reading the records; a decides all the same.
 func (s *Store) SetAuthority(ctx context.Context, a KeyAuthority) error {
-	c := &s.keyed.claims
+	c := s.claims
 	c.mu.Lock()
 	c.authority = a
 	c.mu.Unlock()
 	if a == nil {
 		return nil
 	}
-	if err := s.tellKeys(ctx); err != nil {
+	if err := s.claims.tellKeys(ctx); err != nil {
 		return fmt.Errorf("tell of the keys that are there: %w", err)
 	}
 	return nil
 }
 
 // tellKeys tells the authority of all keys.
-func (s *Store) tellKeys(ctx context.Context) error {
+func (c *claims) tellKeys(ctx context.Context) error {
 	for after := ""; ; {
-		entries, err := s.meta.Keys(ctx, after, publishChunk)
+		entries, err := c.meta.Keys(ctx, after, publishChunk)
 		if err != nil {
 			return err
 		}
 		for _, e := range entries {
 			after = e.Key
-			s.have(ctx, SpaceKeys, after)
+			c.have(ctx, SpaceKeys, after)
 		}
 		if len(entries) < publishChunk {
 			break
 		}
 	}
 	for after := metadata.Cookie(0); ; {
-		entries, err := s.meta.ReadDir(ctx, metadata.PublishIno, after, publishChunk)
+		entries, err := c.meta.ReadDir(ctx, metadata.PublishIno, after, publishChunk)
 		if err != nil {
 			return err
 		}
 		for _, e := range entries {
 			after = e.Cookie
-			s.have(ctx, SpacePublish, e.Name)
+			c.have(ctx, SpacePublish, e.Name)
 		}
 		if len(entries) < publishChunk {
 			return nil
@@ -92,6 +92,8 @@ type spaced struct {
 
 // claims is the authority that decides on keys, and what it is being asked.
 type claims struct {
+	meta  *metadata.Store
+	index *keyIndex
 	// life is that of what nobody asks for: a key goes whoever has ended it.
 	life context.Context //nolint:containedctx // the store's own, as long as it
 
@@ -107,8 +109,7 @@ type claims struct {
 // claim asks for keys that are about to become visible. Each has an error, nil
 // where it may be used. The caller calls done, once, when those are visible or
 // will not be. It has no lock.
-func (s *Store) claim(ctx context.Context, space KeySpace, keys []string) (errs []error, done func()) {
-	c := &s.keyed.claims
+func (c *claims) claim(ctx context.Context, space KeySpace, keys []string) (errs []error, done func()) {
 	c.mu.Lock()
 	a := c.authority
 	if a == nil || len(keys) == 0 {
@@ -124,33 +125,32 @@ func (s *Store) claim(ctx context.Context, space KeySpace, keys []string) (errs 
 	c.mu.Unlock()
 	return a.Claim(ctx, space, keys), func() {
 		for _, key := range keys {
-			s.claimed(context.WithoutCancel(ctx), space, key)
+			c.claimed(context.WithoutCancel(ctx), space, key)
 		}
 	}
 }
 
 // claimed ends what claim began for a key. Whoever is the last gives the key up
 // unless it is visible.
-func (s *Store) claimed(ctx context.Context, space KeySpace, key string) {
-	c, at := &s.keyed.claims, spaced{space, key}
+func (c *claims) claimed(ctx context.Context, space KeySpace, key string) {
+	at := spaced{space, key}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.asking[at]--; c.asking[at] > 0 {
 		return
 	}
 	delete(c.asking, at)
-	if c.authority != nil && !s.shows(ctx, space, key) {
+	if c.authority != nil && !c.index.shows(ctx, space, key) {
 		c.authority.Release(space, []string{key})
 	}
 }
 
 // keyWent gives up a key that is not visible any more, unless somebody is about
 // to use it again.
-func (s *Store) keyWent(space KeySpace, key string) {
-	c := &s.keyed.claims
+func (c *claims) keyWent(space KeySpace, key string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.authority == nil || c.asking[spaced{space, key}] > 0 || s.shows(c.life, space, key) {
+	if c.authority == nil || c.asking[spaced{space, key}] > 0 || c.index.shows(c.life, space, key) {
 		return
 	}
 	c.authority.Release(space, []string{key})
@@ -158,31 +158,30 @@ func (s *Store) keyWent(space KeySpace, key string) {
 
 // have tells the authority of a key that is visible without having been asked
 // for, if it is.
-func (s *Store) have(ctx context.Context, space KeySpace, key string) {
-	c := &s.keyed.claims
+func (c *claims) have(ctx context.Context, space KeySpace, key string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.authority != nil && s.shows(context.WithoutCancel(ctx), space, key) {
+	if c.authority != nil && c.index.shows(context.WithoutCancel(ctx), space, key) {
 		c.authority.Have(space, []string{key})
 	}
 }
 
 // shows says whether a key names something here. A lost object does not show
 // its key: it gives way, here and elsewhere. The caller has claims.mu.
-func (s *Store) shows(ctx context.Context, space KeySpace, key string) bool {
+func (ix *keyIndex) shows(ctx context.Context, space KeySpace, key string) bool {
 	var in metadata.Inode
 	var err error
 	if space == SpacePublish {
-		in, err = s.meta.Lookup(ctx, metadata.PublishIno, key)
+		in, err = ix.meta.Lookup(ctx, metadata.PublishIno, key)
 	} else {
-		in, err = s.keyHolder(ctx, key)
+		in, err = ix.holder(ctx, key)
 	}
 	if err != nil && !errors.Is(err, metadata.ErrNotExist) {
 		// It is given up later, or with our incarnation.
-		s.log.Warn("whether a key is in use can't be told", zap.String("key", key), zap.Error(err))
+		ix.log.Warn("whether a key is in use can't be told", zap.String("key", key), zap.Error(err))
 		return true
 	}
-	return err == nil && (space == SpacePublish || !s.lostNow(in))
+	return err == nil && (space == SpacePublish || !ix.lostNow(in))
 }
 
 // KeyMade tells when the object was made that shows a key, or was published under
@@ -194,7 +193,7 @@ func (s *Store) KeyMade(ctx context.Context, space KeySpace, key string) (metada
 	var err error
 	if space == SpacePublish {
 		in, err = s.meta.Lookup(ctx, metadata.PublishIno, key)
-	} else if in, err = s.findKey(ctx, key); err == nil && s.lostNow(in) {
+	} else if in, err = s.index.find(ctx, key); err == nil && s.index.lostNow(in) {
 		err = metadata.ErrNotExist
 	}
 	if err != nil {
@@ -214,24 +213,24 @@ func (s *Store) Conflict(ctx context.Context, space KeySpace, key string, yields
 	if space == SpacePublish {
 		in, err = s.meta.Lookup(ctx, metadata.PublishIno, key)
 	} else {
-		in, err = s.keyHolder(ctx, key)
+		in, err = s.index.holder(ctx, key)
 	}
 	if err == nil {
 		path, err = s.meta.PathOf(ctx, in.Ino)
 	}
 	if err == nil && yields && space == SpaceKeys {
-		err = s.takeKey(ctx, in)
+		err = s.keyed.takeKey(ctx, in)
 	}
 	if err != nil {
 		return "", fmt.Errorf("key %q of two machines: %w", key, err)
 	}
-	s.emit(EventConflict, key, in)
+	s.events.emit(EventConflict, key, in)
 	return path, nil
 }
 
 // claimOne is claim for one key.
-func (s *Store) claimOne(ctx context.Context, space KeySpace, key string) (done func(), err error) {
-	errs, done := s.claim(ctx, space, []string{key})
+func (c *claims) claimOne(ctx context.Context, space KeySpace, key string) (done func(), err error) {
+	errs, done := c.claim(ctx, space, []string{key})
 	if errs[0] != nil {
 		done()
 		return func() {}, errs[0]
@@ -241,12 +240,12 @@ func (s *Store) claimOne(ctx context.Context, space KeySpace, key string) (done 
 
 // authorityTold tells the authority what an event means for it. It is called
 // before listeners hear of the event, so that they find the key free.
-func (s *Store) authorityTold(kind EventKind, key string) {
+func (h *events) authorityTold(kind EventKind, key string) {
 	switch kind {
 	case EventRemoved, EventExpired, EventLost:
-		s.keyWent(SpaceKeys, key)
+		h.claims.keyWent(SpaceKeys, key)
 	case EventConsumed, EventWithdrawn:
-		s.keyWent(SpacePublish, key)
+		h.claims.keyWent(SpacePublish, key)
 	default: // it has come, or stays
 	}
 }

@@ -7,12 +7,16 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 
 	"go.uber.org/zap"
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/objects/owner"
 	"github.com/hmcfs/hmcfs/objects/share"
+	"github.com/hmcfs/hmcfs/transport"
 )
 
 // BindRequest makes memory of another process the content of a file.
@@ -25,6 +29,29 @@ type BindRequest struct {
 	Handles []devices.Handle
 }
 
+// bindings makes memory of other processes and of holders the content of objects, and
+// follows the end of it.
+type bindings struct {
+	meta   *metadata.Store
+	engine *transport.Engine
+	log    *zap.Logger
+	// owners tells when processes end that own memory.
+	owners *owner.Watcher
+	guard  *owner.Guard
+	// work counts what goes on in the background.
+	work    *sync.WaitGroup
+	tiers   tiers
+	table   *table
+	attrs   *attributes
+	access  *access
+	events  *events
+	names   *names
+	changes *changes
+	keyed   *keyed
+	// refusedBlobs counts what holders with too many blobs were refused.
+	refusedBlobs atomic.Uint64
+}
+
 // Bind makes memory that another process owns the content of the file ino,
 // which must be a regular file without content that nobody has open. The file
 // is that memory from then on: nothing is copied, and unlinking only unbinds.
@@ -35,46 +62,46 @@ type BindRequest struct {
 // for what names no memory of the file's device; ErrInvalid for dtype, shape
 // and blobs that don't fit.
 func (s *Store) Bind(ctx context.Context, ino Ino, who Caller, r BindRequest) error {
-	b, record, err := s.openBinding(ctx, ino, who, r)
+	b, record, err := s.bindings.openBinding(ctx, ino, who, r)
 	if err != nil {
 		return fmt.Errorf("bind object %d: %w", ino, err)
 	}
-	if err = s.attach(ctx, ino, b, record); err != nil {
+	if err = s.bindings.attach(ctx, ino, b, record); err != nil {
 		b.body.end()
 		return errors.Join(fmt.Errorf("bind object %d: %w", ino, err), b.letOwnerGo())
 	}
-	if err = s.describe(ctx, ino, record.Memory); err != nil {
+	if err = s.bindings.describe(ctx, ino, record.Memory); err != nil {
 		s.log.Warn("what a bound object holds could not be noted", zap.Uint64("ino", uint64(ino)), zap.Error(err))
 	}
-	err = s.watch(ino, b) //nolint:contextcheck // it lasts as long as the owner
-	s.changed(ino, false)
+	err = s.bindings.watch(ino, b) //nolint:contextcheck // it lasts as long as the owner
+	s.changes.tell(ino, false)
 	return err
 }
 
 // attach gives an object without content the memory of another process.
-func (s *Store) attach(ctx context.Context, ino Ino, of opened, record binding) error {
+func (bs *bindings) attach(ctx context.Context, ino Ino, of opened, record binding) error {
 	b := of.body
 	data, err := json.Marshal(record)
 	if err != nil {
 		return err
 	}
-	end, ok := s.awaitMove(ctx, ino)
+	end, ok := bs.table.awaitMove(ctx, ino)
 	if !ok {
 		return fmt.Errorf("the file is open; close it first: %w", ErrBusy)
 	}
 	defer end()
-	o, err := s.pin(ctx, ino, pinUse)
+	o, err := bs.table.pin(ctx, ino, pinUse)
 	if err != nil {
 		return err
 	}
-	defer s.unpin(context.WithoutCancel(ctx), o, pinUse)
+	defer bs.table.unpin(context.WithoutCancel(ctx), o, pinUse)
 	var old content
 	err = o.change(ctx, func() (err error) {
 		if err = o.mayBind(of.tier); err != nil {
 			return err
 		}
-		now := s.now()
-		_, err = s.meta.Bind(context.WithoutCancel(ctx), ino, data, func(in *metadata.Inode) error {
+		now := bs.meta.Now()
+		_, err = bs.meta.Bind(context.WithoutCancel(ctx), ino, data, func(in *metadata.Inode) error {
 			in.Size, in.Allocated, in.Epoch, in.Path = b.size, b.size, 0, ""
 			in.Atime, in.Mtime, in.Ctime = now, now, now
 			return nil
@@ -89,7 +116,7 @@ func (s *Store) attach(ctx context.Context, ino Ino, of opened, record binding) 
 		return err
 	}
 	if err := old.discard(); err != nil {
-		s.log.Warn("memory of a bound object not given back", zap.Uint64("ino", uint64(ino)), zap.Error(err))
+		bs.log.Warn("memory of a bound object not given back", zap.Uint64("ino", uint64(ino)), zap.Error(err))
 	}
 	return nil
 }
@@ -131,7 +158,7 @@ func (o *object) mayBind(of *tier) error {
 }
 
 // describe sets what was said of the bytes. It was checked before.
-func (s *Store) describe(ctx context.Context, ino Ino, m share.Memory) error {
+func (bs *bindings) describe(ctx context.Context, ino Ino, m share.Memory) error {
 	blobs := m.Blobs
 	if blobs == "" && len(m.Pieces) > 1 {
 		blobs = blobsOf(m)
@@ -141,7 +168,7 @@ func (s *Store) describe(ctx context.Context, ino Ino, m share.Memory) error {
 		{xattrDtype, m.Dtype}, {xattrShape, m.Shape}, {xattrBlobs, blobs},
 	} {
 		if x.value != "" {
-			errs = append(errs, s.setXattr(ctx, ino, x.name, []byte(x.value), 0))
+			errs = append(errs, bs.attrs.setXattr(ctx, ino, x.name, []byte(x.value), 0))
 		}
 	}
 	return errors.Join(errs...)
@@ -157,14 +184,14 @@ func blobsOf(m share.Memory) string {
 }
 
 // watch makes the object lost when its owner ends.
-func (s *Store) watch(ino Ino, b opened) error {
+func (bs *bindings) watch(ino Ino, b opened) error {
 	if b.owner == nil {
 		return nil
 	}
-	cancel, err := s.owners.Watch(b.owner, func() { s.ownerEnded(ino, b.body) })
+	cancel, err := bs.owners.Watch(b.owner, func() { bs.ownerEnded(ino, b.body) })
 	if err != nil {
 		b.body.end()
-		s.lose(context.Background(), ino, b.body)
+		bs.lose(context.Background(), ino, b.body)
 		return fmt.Errorf("bind object %d: %w", ino, err)
 	}
 	b.body.watched(cancel)
@@ -173,26 +200,26 @@ func (s *Store) watch(ino Ino, b opened) error {
 
 // ownerEnded is called by the watcher. From its first line on nobody gets at
 // the memory; the record follows, which waits for who changes the object now.
-func (s *Store) ownerEnded(ino Ino, b *bound) {
+func (bs *bindings) ownerEnded(ino Ino, b *bound) {
 	b.end()
-	s.work.Go(func() { s.lose(context.Background(), ino, b) })
+	bs.work.Go(func() { bs.lose(context.Background(), ino, b) })
 }
 
 // lose makes the record say that the content is gone, unless a replica takes
 // its place.
-func (s *Store) lose(ctx context.Context, ino Ino, b *bound) {
-	o := s.pinLoaded(ino)
+func (bs *bindings) lose(ctx context.Context, ino Ino, b *bound) {
+	o := bs.table.pinLoaded(ino)
 	if o == nil {
 		return
 	}
-	defer s.unpin(ctx, o, pinUse)
+	defer bs.table.unpin(ctx, o, pinUse)
 	gone := false
 	err := o.exclusively(ctx, func() error {
-		if o.content() != content(b) || s.takeOver(ctx, o, b) == nil {
+		if o.content() != content(b) || bs.takeOver(ctx, o, b) == nil {
 			return nil
 		}
 		gone = true
-		err := s.meta.Unbind(ctx, ino, true)
+		err := bs.meta.Unbind(ctx, ino, true)
 		if err != nil && !errors.Is(err, metadata.ErrNotExist) {
 			return err
 		}
@@ -203,30 +230,30 @@ func (s *Store) lose(ctx context.Context, ino Ino, b *bound) {
 		return nil
 	})
 	if err != nil {
-		s.log.Warn("record of a lost object not written", zap.Uint64("ino", uint64(ino)), zap.Error(err))
+		bs.log.Warn("record of a lost object not written", zap.Uint64("ino", uint64(ino)), zap.Error(err))
 	}
 	if !gone {
 		return
 	}
-	s.tellLost(ctx, ino)
+	bs.tellLost(ctx, ino)
 	if b.made != nil {
-		s.expireLost(ctx, ino)
+		bs.keyed.expireLost(ctx, ino)
 	} else {
-		s.log.Info("object lost with the process that owned its memory", zap.Uint64("ino", uint64(ino)))
+		bs.log.Info("object lost with the process that owned its memory", zap.Uint64("ino", uint64(ino)))
 	}
-	s.changed(ino, true)
+	bs.changes.tell(ino, true)
 }
 
 // tellLost tells of a key whose object is lost.
-func (s *Store) tellLost(ctx context.Context, ino Ino) {
-	in, err := s.meta.Get(ctx, ino)
+func (bs *bindings) tellLost(ctx context.Context, ino Ino) {
+	in, err := bs.meta.Get(ctx, ino)
 	if err != nil || in.Key == "" {
 		return
 	}
 	// Before anybody tells that the name is gone.
-	defer s.names.lock(in.Parent, in.Parent)()
-	if now, gone := s.meta.Get(ctx, ino); gone == nil && now.Key == in.Key {
-		s.emit(EventLost, now.Key, now)
+	defer bs.names.lock(in.Parent, in.Parent)()
+	if now, gone := bs.meta.Get(ctx, ino); gone == nil && now.Key == in.Key {
+		bs.events.emit(EventLost, now.Key, now)
 	}
 }
 
@@ -236,7 +263,7 @@ func (o *object) forgetBinding(ctx context.Context) error {
 	if _, gone := o.content().(lost); !gone {
 		return nil
 	}
-	err := o.store.meta.Unbind(context.WithoutCancel(ctx), o.ino, false)
+	err := o.table.meta.Unbind(context.WithoutCancel(ctx), o.ino, false)
 	if err != nil && !errors.Is(err, metadata.ErrNotExist) {
 		return fmt.Errorf("unbind object %d: %w", o.ino, err)
 	}
@@ -244,21 +271,29 @@ func (o *object) forgetBinding(ctx context.Context) error {
 	return nil
 }
 
+// changes tells the function of OnChange of changes that no request made.
+type changes struct {
+	notices   *notices
+	notifying sync.RWMutex
+	// +checklocks:notifying
+	notify func(ino Ino, lost bool)
+}
+
 // OnChange has fn called when an object was bound, when it gets another end, and
 // when it is lost with its owner, which nobody has asked for. When it is bound,
 // fn may be called within Bind. fn calls nothing of the store's, and nobody who reads waits for it. nil
 // ends it; no call is under way when OnChange returns.
 func (s *Store) OnChange(fn func(ino Ino, lost bool)) {
-	s.notifying.Lock()
-	defer s.notifying.Unlock()
-	s.notify = fn
+	s.changes.notifying.Lock()
+	defer s.changes.notifying.Unlock()
+	s.changes.notify = fn
 }
 
-func (s *Store) changed(ino Ino, lost bool) {
-	s.notice(Notice{Ino: ino})
-	s.notifying.RLock()
-	defer s.notifying.RUnlock()
-	if s.notify != nil {
-		s.notify(ino, lost)
+func (ch *changes) tell(ino Ino, lost bool) {
+	ch.notices.send(Notice{Ino: ino})
+	ch.notifying.RLock()
+	defer ch.notifying.RUnlock()
+	if ch.notify != nil {
+		ch.notify(ino, lost)
 	}
 }

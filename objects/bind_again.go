@@ -29,8 +29,8 @@ var errUnseen = errors.New("the file system of its name has to be asked")
 //
 // What is found without a request to any file system comes first, so that one that
 // does not answer, for which a start waits a bounded time, takes nothing else.
-func (s *Store) rebind(ctx context.Context) error {
-	bound, err := s.meta.Bindings(ctx)
+func (bs *bindings) rebind(ctx context.Context) error {
+	bound, err := bs.meta.Bindings(ctx)
 	if err != nil {
 		return fmt.Errorf("find bound objects: %w", err)
 	}
@@ -38,7 +38,7 @@ func (s *Store) rebind(ctx context.Context) error {
 	for _, asking := range []bool{false, true} {
 		var unseen []Ino
 		for _, ino := range bound {
-			err = s.rebindInode(ctx, ino, asking, waited)
+			err = bs.rebindInode(ctx, ino, asking, waited)
 			switch {
 			case errors.Is(err, errUnseen):
 				unseen = append(unseen, ino)
@@ -55,31 +55,31 @@ func (s *Store) rebind(ctx context.Context) error {
 // systems may be asked for names.
 //
 // Errors: errUnseen, unless asking.
-func (s *Store) rebindInode(ctx context.Context, ino Ino, asking bool, waited userWaits) error {
-	in, err := s.meta.Get(ctx, ino)
+func (bs *bindings) rebindInode(ctx context.Context, ino Ino, asking bool, waited userWaits) error {
+	in, err := bs.meta.Get(ctx, ino)
 	if err != nil {
 		return fmt.Errorf("find bound object %d: %w", ino, err)
 	}
-	t, err := s.tierOf(in.Device)
+	t, err := bs.tiers.named(in.Device)
 	if err != nil {
 		return nil //nolint:nilerr // it is bound again when its device is there again
 	}
-	err = s.rebindOne(ctx, t, in, asking, waited)
+	err = bs.rebindOne(ctx, t, in, asking, waited)
 	if errors.Is(err, errUnseen) {
 		return err
 	}
 	if err == nil {
-		s.log.Info("object bound again", zap.Uint64("ino", uint64(ino)))
+		bs.log.Info("object bound again", zap.Uint64("ino", uint64(ino)))
 		return nil
 	}
-	if uerr := s.meta.Unbind(ctx, ino, true); uerr != nil {
+	if uerr := bs.meta.Unbind(ctx, ino, true); uerr != nil {
 		return fmt.Errorf("note that object %d is lost: %w", ino, uerr)
 	}
 	if errors.Is(err, errOfSession) {
-		s.expireLost(ctx, ino)
+		bs.keyed.expireLost(ctx, ino)
 		return nil
 	}
-	s.log.Warn("bound object lost", zap.Uint64("ino", uint64(ino)), zap.Error(err))
+	bs.log.Warn("bound object lost", zap.Uint64("ino", uint64(ino)), zap.Error(err))
 	return nil
 }
 
@@ -111,8 +111,8 @@ func (w userWaits) look(uid uint32, fn func() error) error {
 	return err
 }
 
-func (s *Store) rebindOne(ctx context.Context, t *tier, in metadata.Inode, asking bool, waited userWaits) error {
-	data, err := s.meta.Binding(ctx, in.Ino)
+func (bs *bindings) rebindOne(ctx context.Context, t *tier, in metadata.Inode, asking bool, waited userWaits) error {
+	data, err := bs.meta.Binding(ctx, in.Ino)
 	if err != nil {
 		return err
 	}
@@ -133,7 +133,7 @@ func (s *Store) rebindOne(ctx context.Context, t *tier, in metadata.Inode, askin
 	if err != nil {
 		return err
 	}
-	op := &opener{store: s, tier: t, who: Caller{UID: record.UID}, memory: record.Memory, record: record, asking: asking}
+	op := &opener{bindings: bs, tier: t, who: Caller{UID: record.UID}, memory: record.Memory, record: record, asking: asking}
 	if err := waited.look(record.UID, func() error { return op.reopen(ctx) }); err != nil {
 		return errors.Join(err, op.abandon())
 	}
@@ -142,8 +142,8 @@ func (s *Store) rebindOne(ctx context.Context, t *tier, in metadata.Inode, askin
 		b.body.end()
 		return errors.Join(fmt.Errorf("the memory has %d bytes, the object %d: %w", b.body.size, in.Size, ErrLost), b.letOwnerGo())
 	}
-	s.adoptBound(in.Ino, t, b.body, facts{size: in.Size, atime: in.Atime, mtime: in.Mtime, ctime: in.Ctime})
-	return s.watch(in.Ino, b) //nolint:contextcheck // it lasts as long as the owner
+	bs.table.adoptBound(in.Ino, t, b.body, facts{size: in.Size, atime: in.Atime, mtime: in.Mtime, ctime: in.Ctime})
+	return bs.watch(in.Ino, b) //nolint:contextcheck // it lasts as long as the owner
 }
 
 // reopen opens the memory of a record, which must be the same as before.
@@ -189,7 +189,7 @@ func (op *opener) findMemory(ctx context.Context, i int, want owner.FileID) erro
 	if fd := op.memory.Pieces[i].FD; fd != nil {
 		n = *fd
 	}
-	f, err := op.owner.TakeAgain(op.store.guard, want, n, op.who.UID)
+	f, err := op.owner.TakeAgain(op.bindings.guard, want, n, op.who.UID)
 	if err != nil {
 		return err
 	}
@@ -221,7 +221,7 @@ func (op *opener) findFile(i int, want owner.FileID) error {
 	err := fmt.Errorf("nobody is known to have it: %w", ErrLost)
 	if op.owner != nil {
 		var f *os.File
-		if f, err = op.owner.Search(op.store.guard, want, op.who.UID); err == nil {
+		if f, err = op.owner.Search(op.bindings.guard, want, op.who.UID); err == nil {
 			return op.addFile(i, f)
 		}
 	}
@@ -253,10 +253,10 @@ func isFile(f *os.File, want owner.FileID) bool {
 }
 
 // boundTo tells what a file was bound to, in the text form of package share.
-func (s *Store) boundTo(ctx context.Context, a Attr) ([]byte, error) {
+func (bs *bindings) boundTo(ctx context.Context, a Attr) ([]byte, error) {
 	ino, data, err := a.Ino, []byte(nil), metadata.ErrNoXattr
 	if a.State == StateBound {
-		data, err = s.meta.Binding(ctx, ino)
+		data, err = bs.meta.Binding(ctx, ino)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("attribute %s of inode %d: %w", XattrBind, ino, err)

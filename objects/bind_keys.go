@@ -60,7 +60,7 @@ func (b *binder) prepare(ctx context.Context, i int) error {
 	if len(k.Blobs) > 0 && k.Blobs[0].Region != nil && k.Blobs[0].Region.body == nil {
 		return b.holder.bindFile(ctx, k)
 	}
-	body, t, err := b.store.blobContent(b.holder, k.Blobs)
+	body, t, err := b.store.bindings.blobContent(b.holder, k.Blobs)
 	if err != nil {
 		return err
 	}
@@ -79,18 +79,18 @@ func (b *binder) prepare(ctx context.Context, i int) error {
 // settled says whether there is something left to do for a key, and else what
 // became of it: nil when it names these blobs already.
 func (b *binder) settled(ctx context.Context, k *Keyed) (free bool, err error) {
-	in, err := b.store.keyHolder(ctx, k.Key)
-	if errors.Is(err, metadata.ErrNotExist) || err == nil && b.store.isVacant(in) {
+	in, err := b.store.index.holder(ctx, k.Key)
+	if errors.Is(err, metadata.ErrNotExist) || err == nil && b.store.index.isVacant(in) {
 		return true, nil
 	}
 	if err != nil {
 		return false, err
 	}
-	o := b.store.pinLoaded(in.Ino)
+	o := b.store.table.pinLoaded(in.Ino)
 	if o == nil {
 		return false, metadata.ErrExist
 	}
-	defer b.store.unpin(context.WithoutCancel(ctx), o, pinUse)
+	defer b.store.table.unpin(context.WithoutCancel(ctx), o, pinUse)
 	body, bound := o.content().(*bound)
 	switch {
 	case !bound || !body.belongsTo(b.holder):
@@ -125,7 +125,7 @@ func (b *binder) run(ctx context.Context, t *tier, jobs []*bindJob) {
 	s := b.store
 	jobs, claimed := b.claim(ctx, jobs)
 	defer claimed()
-	dir, err := s.keysDirFor(ctx, b.holder.who, t)
+	dir, err := s.access.keysDirFor(ctx, b.holder.who, t)
 	var inos []Ino
 	if err == nil {
 		inos, err = s.meta.NewInos(ctx, len(jobs))
@@ -136,14 +136,14 @@ func (b *binder) run(ctx context.Context, t *tier, jobs []*bindJob) {
 		}
 		return
 	}
-	now, files := s.now(), make([]metadata.NewFile, len(jobs))
+	now, files := s.meta.Now(), make([]metadata.NewFile, len(jobs))
 	for i, j := range jobs {
 		j.file.Ino = inos[i]
 		files[i] = j.file
 		// Before its record, so that nobody finds the one without the other.
-		s.adoptBound(inos[i], t, j.body, facts{size: j.body.size, atime: now, mtime: now, ctime: now})
+		s.table.adoptBound(inos[i], t, j.body, facts{size: j.body.size, atime: now, mtime: now, ctime: now})
 	}
-	done := s.putKeyed(ctx, placing{who: b.holder.who, dir: dir, rule: ExistingFail}, files)
+	done := s.keyed.put(ctx, placing{who: b.holder.who, dir: dir, rule: ExistingFail}, files)
 	for i, j := range jobs {
 		b.errs[j.at] = b.finish(ctx, j, done[i].Err)
 	}
@@ -155,7 +155,7 @@ func (b *binder) claim(ctx context.Context, jobs []*bindJob) (granted []*bindJob
 	for i, j := range jobs {
 		keys[i] = j.file.Key
 	}
-	errs, done := b.store.claim(ctx, SpaceKeys, keys)
+	errs, done := b.store.claims.claim(ctx, SpaceKeys, keys)
 	for i, j := range jobs {
 		if b.errs[j.at] = errs[i]; errs[i] == nil {
 			granted = append(granted, j)
@@ -168,10 +168,10 @@ func (b *binder) claim(ctx context.Context, jobs []*bindJob) (granted []*bindJob
 func (b *binder) finish(ctx context.Context, j *bindJob, err error) error {
 	s, ino := b.store, j.file.Ino
 	if err == nil {
-		j.body.attend(func(ctx context.Context) { s.memoryEnded(ctx, ino, j.body) }) //nolint:contextcheck // memory ends when it ends
+		j.body.attend(func(ctx context.Context) { s.bindings.memoryEnded(ctx, ino, j.body) }) //nolint:contextcheck // memory ends when it ends
 		return nil
 	}
-	s.dropBound(ino)
+	s.table.dropBound(ino)
 	if errors.Is(err, metadata.ErrExist) {
 		// The same call may have come twice, at the same time.
 		if free, now := b.settled(ctx, &b.set[j.at]); !free {
@@ -210,14 +210,14 @@ func (h *Holder) bindFile(ctx context.Context, k *Keyed) error {
 // keyFile gives a file a key, and its blobs.
 func (h *Holder) keyFile(ctx context.Context, k *Keyed, ino Ino) error {
 	s := h.store
-	a, err := s.Attr(ctx, ino)
+	a, err := s.attrs.get(ctx, ino)
 	if err != nil {
 		return err
 	}
 	if !h.who.May(&a.Inode, PermWrite) {
 		return fmt.Errorf("user %d may not write file %d: %w", h.who.UID, ino, ErrForbidden)
 	}
-	had, err := s.textXattr(ctx, ino, xattrBlobs)
+	had, err := s.attrs.textXattr(ctx, ino, xattrBlobs)
 	if err != nil {
 		return err
 	}
@@ -232,13 +232,13 @@ func (h *Holder) keyFile(ctx context.Context, k *Keyed, ino Ino) error {
 	case a.Key != "":
 		return fmt.Errorf("the file has key %q, and blobs %q: %w", a.Key, had, ErrInconsistent)
 	}
-	if err = s.claimKey(ctx, k.Key); err != nil {
+	if err = s.keyed.claimKey(ctx, k.Key); err != nil {
 		return err
 	}
 	if want != nil {
-		err = s.setXattr(ctx, ino, xattrBlobs, want, 0)
+		err = s.attrs.setXattr(ctx, ino, xattrBlobs, want, 0)
 	} else if had != "" {
-		err = goneIsFine(s.removeXattr(ctx, ino, xattrBlobs))
+		err = goneIsFine(s.attrs.removeXattr(ctx, ino, xattrBlobs))
 	}
 	if err == nil {
 		err = s.setKey(ctx, a, k.Key, 0)
@@ -253,29 +253,29 @@ func (h *Holder) keyFile(ctx context.Context, k *Keyed, ino Ino) error {
 // claimKey takes a key from what has nothing to show for it.
 //
 // Errors: metadata.ErrExist.
-func (s *Store) claimKey(ctx context.Context, key string) error {
-	in, err := s.keyHolder(ctx, key)
+func (ks *keyed) claimKey(ctx context.Context, key string) error {
+	in, err := ks.index.holder(ctx, key)
 	switch {
 	case errors.Is(err, metadata.ErrNotExist):
 		return nil
 	case err != nil:
 		return err
-	case !s.isVacant(in):
+	case !ks.index.isVacant(in):
 		return metadata.ErrExist
 	}
-	return goneIsFine(s.vacate(ctx, in))
+	return goneIsFine(ks.vacate(ctx, in))
 }
 
 // keysDirFor is the directory of a device's keyed objects for a user who is to
 // make some.
 //
 // Errors: ErrForbidden.
-func (s *Store) keysDirFor(ctx context.Context, who Caller, t *tier) (Ino, error) {
-	dir, err := s.keysDir(ctx, t)
+func (ac *access) keysDirFor(ctx context.Context, who Caller, t *tier) (Ino, error) {
+	dir, err := ac.keysDir(ctx, t)
 	if err != nil {
 		return 0, err
 	}
-	in, err := s.meta.Get(ctx, dir)
+	in, err := ac.meta.Get(ctx, dir)
 	if err != nil {
 		return 0, err
 	}

@@ -57,14 +57,14 @@ func (b opened) letOwnerGo() error {
 
 // openBinding checks a request for a file and opens its memory. It takes the
 // request's descriptors over.
-func (s *Store) openBinding(ctx context.Context, ino Ino, who Caller, r BindRequest) (opened, binding, error) {
-	return s.openMemory(ctx, who, r, func(op *opener) error { return op.checkFile(ctx, ino) })
+func (bs *bindings) openBinding(ctx context.Context, ino Ino, who Caller, r BindRequest) (opened, binding, error) {
+	return bs.openMemory(ctx, who, r, func(op *opener) error { return op.checkFile(ctx, ino) })
 }
 
 // openMemory checks a request and opens its memory. place finds the device
 // that the memory is to be of. It takes the request's descriptors over.
-func (s *Store) openMemory(ctx context.Context, who Caller, r BindRequest, place func(*opener) error) (opened, binding, error) {
-	op := &opener{store: s, who: who, given: r.Handles, memory: r.Memory}
+func (bs *bindings) openMemory(ctx context.Context, who Caller, r BindRequest, place func(*opener) error) (opened, binding, error) {
+	op := &opener{bindings: bs, who: who, given: r.Handles, memory: r.Memory}
 	op.record = binding{Version: bindingVersion, Memory: r.Memory, UID: who.UID}
 	op.record.Memory.Pieces = slices.Clone(r.Memory.Pieces)
 	err := op.check(r, place)
@@ -88,13 +88,13 @@ func (s *Store) openMemory(ctx context.Context, who Caller, r BindRequest, place
 
 // opener opens the memory of one binding.
 type opener struct {
-	store  *Store
-	tier   *tier
-	who    Caller
-	given  []devices.Handle
-	memory share.Memory
-	record binding
-	owner  *owner.Process
+	bindings *bindings
+	tier     *tier
+	who      Caller
+	given    []devices.Handle
+	memory   share.Memory
+	record   binding
+	owner    *owner.Process
 	// asking says that reopen may ask file systems for names.
 	asking bool
 
@@ -106,11 +106,11 @@ type opener struct {
 }
 
 func (op *opener) result() opened {
-	s := op.store
+	s := op.bindings
 	return opened{owner: op.owner, tier: op.tier, body: &bound{
 		engine: s.engine, name: devices.Name(op.tier.name), size: op.end,
 		parts: op.parts, files: op.files, mems: op.mems,
-		logf: s.warn,
+		logf: s.table.warn,
 	}}
 }
 
@@ -148,7 +148,7 @@ func (op *opener) check(r BindRequest, place func(*opener) error) error {
 
 // checkFile says whether memory may become the content of a file.
 func (op *opener) checkFile(ctx context.Context, ino Ino) error {
-	a, err := op.store.Attr(ctx, ino)
+	a, err := op.bindings.attrs.get(ctx, ino)
 	if err != nil {
 		return err
 	}
@@ -162,7 +162,7 @@ func (op *opener) checkFile(ctx context.Context, ino Ino) error {
 	case a.Size > 0 || a.Allocated > 0:
 		return fmt.Errorf("the file has content, %d bytes; bind an empty one: %w", a.Size, ErrBusy)
 	}
-	op.tier, err = op.store.tierOf(a.Device)
+	op.tier, err = op.bindings.tiers.named(a.Device)
 	return err
 }
 
@@ -299,7 +299,7 @@ func (op *opener) addFile(i int, f *os.File) error {
 	if err == nil {
 		err = owner.CheckWritable(f)
 	}
-	if err == nil && op.store.isOurs(id) {
+	if err == nil && op.bindings.table.isOurs(id) {
 		err = fmt.Errorf("it is memory of this mount, which is not bound to itself: %w", devices.ErrHandle)
 	}
 	if need := uint64(p.Offset) + uint64(p.Size); err == nil && size < need {
@@ -340,7 +340,7 @@ func (op *opener) openFile(i int) (*os.File, error) {
 	if pid, n, ok := owner.ParseDescriptor(p.Path); ok {
 		return op.descriptor(pid, n)
 	}
-	return op.store.guard.Open(p.Path, op.who.UID)
+	return op.bindings.guard.Open(p.Path, op.who.UID)
 }
 
 // descriptor opens what a process has as descriptor n; without a number the
@@ -353,7 +353,7 @@ func (op *opener) descriptor(pid, n int) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, err := p.Descriptor(op.store.guard, n, op.who.UID)
+	f, err := p.Descriptor(op.bindings.guard, n, op.who.UID)
 	if err = errors.Join(err, p.Close()); err != nil {
 		if f != nil {
 			err = errors.Join(err, f.Close())
@@ -417,7 +417,7 @@ func (op *opener) fillHandle(h *devices.Handle, i int) (err error) {
 		h.File, op.given[i].File = op.given[i].File, nil
 		op.record.Memory.Pieces[i].FD = nil // the number meant the list that was passed
 	case p.FD != nil:
-		h.File, err = op.owner.Take(op.store.guard, *p.FD, op.who.UID)
+		h.File, err = op.owner.Take(op.bindings.guard, *p.FD, op.who.UID)
 	}
 	if err == nil && p.Kind != devices.HandleIPC && h.File == nil {
 		err = fmt.Errorf("a %s is passed as a descriptor: %w", p.Kind, devices.ErrHandle)

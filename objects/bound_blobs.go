@@ -33,16 +33,16 @@ func (b *bound) isOf(h *Holder, blobs []Blob) bool {
 // Errors: ErrInvalid for blobs that are none of the holder's memory, or of
 // several devices; ErrUnsupported for those of a file; ErrLost when the memory
 // has ended; devices.ErrOutOfMemory when the holder has too many.
-func (s *Store) blobContent(h *Holder, blobs []Blob) (*bound, *tier, error) {
+func (bs *bindings) blobContent(h *Holder, blobs []Blob) (*bound, *tier, error) {
 	if err := checkBlobList(h, blobs); err != nil {
 		return nil, nil, err
 	}
 	if has := h.blobs.Load(); has+int64(len(blobs)) > maxBlobs {
-		s.refusedBlobs.Add(1)
+		bs.refusedBlobs.Add(1)
 		return nil, nil, fmt.Errorf("keys of this user are made of %d blobs, at most %d: remove some: %w", has, maxBlobs, devices.ErrOutOfMemory)
 	}
 	made := &boundOf{holder: h, blobs: slices.Clone(blobs), tier: blobs[0].Region.tier}
-	b := &bound{engine: s.engine, name: devices.Name(made.tier.name), logf: s.warn, made: made}
+	b := &bound{engine: bs.engine, name: devices.Name(made.tier.name), logf: bs.table.warn, made: made}
 	for i := range blobs {
 		r := blobs[i].Region
 		if r.body == nil {
@@ -114,18 +114,18 @@ func (b *bound) part() {
 // adoptBound puts an object of bound content in the table, where it stays. One
 // that is new is put there before its record is written, so that who finds the
 // record finds the content; dropBound takes it out again.
-func (s *Store) adoptBound(ino Ino, t *tier, b *bound, f facts) {
-	o := &object{store: s, ino: ino, lane: newLane(), tier: t, body: b, facts: f}
+func (tb *table) adoptBound(ino Ino, t *tier, b *bound, f facts) {
+	o := &object{table: tb, ino: ino, lane: newLane(), tier: t, body: b, facts: f}
 	o.foreign.Store(true)
-	sh := s.table.shard(ino)
+	sh := tb.shard(ino)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	sh.getLocked(ino).obj = o
 }
 
 // dropBound takes an object out of the table whose record was not written.
-func (s *Store) dropBound(ino Ino) {
-	sh := s.table.shard(ino)
+func (tb *table) dropBound(ino Ino) {
+	sh := tb.shard(ino)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	if e := sh.entries[ino]; e != nil && e.pins == 0 {

@@ -37,7 +37,7 @@ func (h *Holder) claim(ctx context.Context, key string, me claimant, p patience)
 		return nil, err
 	}
 	s := h.store
-	o, err := s.pin(ctx, a.Ino, pinUse)
+	o, err := s.table.pin(ctx, a.Ino, pinUse)
 	if err != nil {
 		return nil, err
 	}
@@ -48,7 +48,7 @@ func (h *Holder) claim(ctx context.Context, key string, me claimant, p patience)
 		_, err = c.offer.claim(ctx, &c.me, p)
 	}
 	if err != nil {
-		s.unpin(context.WithoutCancel(ctx), o, pinUse)
+		s.table.unpin(context.WithoutCancel(ctx), o, pinUse)
 		return nil, err
 	}
 	return c, nil
@@ -109,7 +109,7 @@ func (c *Claimed) Fetch(ctx context.Context, to Blob, off uint64) error {
 // before Take and GiveBack are called.
 func (c *Claimed) Open(ctx context.Context) (*File, error) {
 	s := c.holder.store
-	o, err := s.pin(ctx, c.obj.ino, pinOpen)
+	o, err := s.table.pin(ctx, c.obj.ino, pinOpen)
 	if err != nil {
 		return nil, fmt.Errorf("open %q of publish: %w", c.key, err)
 	}
@@ -121,7 +121,7 @@ func (c *Claimed) Open(ctx context.Context) (*File, error) {
 //
 // Errors: those of Claim.
 func (c *Claimed) Take(ctx context.Context) error {
-	err := c.holder.store.removeOffered(ctx, c.obj, c.offer, EventConsumed, func() error {
+	err := c.holder.store.publications.removeOffered(ctx, c.obj, c.offer, EventConsumed, func() error {
 		return cmp.Or(ctx.Err(), c.holder.begin(), c.offer.holds(&c.me))
 	})
 	if err != nil {
@@ -133,13 +133,13 @@ func (c *Claimed) Take(ctx context.Context) error {
 
 // GiveBack offers it again, as it was.
 func (c *Claimed) GiveBack(ctx context.Context) {
-	c.holder.store.giveBack(ctx, c.obj, c.offer, &c.me)
+	c.holder.store.publications.giveBack(ctx, c.obj, c.offer, &c.me)
 	c.leave(ctx)
 }
 
 // fail gives it back, and tells why it has failed.
 func (c *Claimed) fail(ctx context.Context, err error) error {
-	c.holder.store.giveBack(ctx, c.obj, c.offer, &c.me)
+	c.holder.store.publications.giveBack(ctx, c.obj, c.offer, &c.me)
 	// What ended it tells more than what the copy has met.
 	err = cmp.Or(c.offer.untaken(), err)
 	c.leave(ctx)
@@ -147,7 +147,7 @@ func (c *Claimed) fail(ctx context.Context, err error) error {
 }
 
 func (c *Claimed) leave(ctx context.Context) {
-	c.holder.store.unpin(context.WithoutCancel(ctx), c.obj, pinUse)
+	c.holder.store.table.unpin(context.WithoutCancel(ctx), c.obj, pinUse)
 }
 
 // Reservation is a publication, of this store or of another machine's, that a

@@ -86,7 +86,7 @@ func copyContent(ctx context.Context, look func(off, n uint64) (sight, error), o
 // caller has the lane.
 func (o *object) receive(ctx context.Context, off uint64, at piece) (uint64, error) {
 	if !at.hole {
-		n, _, err := o.put(ctx, off, at.span, false)
+		n, _, err := o.put(ctx, off, at.span, nil)
 		return n, err
 	}
 	if err := o.notOffered(); err != nil {

@@ -63,12 +63,12 @@ func (f *File) copyPiece(ctx context.Context, dst transport.Span, at piece, wher
 	}
 	switch {
 	case !at.hole:
-		return f.store.engine.Copy(ctx, to, at.span)
+		return f.obj.table.engine.Copy(ctx, to, at.span)
 	case !dst.IsRemote():
-		return "", f.store.engine.Fill(ctx, to, 0)
+		return "", f.obj.table.engine.Fill(ctx, to, 0)
 	}
 	var path transport.Path
-	zeros := f.store.hole
+	zeros := f.obj.table.hole
 	if at.n > uint64(len(zeros)) {
 		zeros = make([]byte, min(at.n, maxZeros))
 	}
@@ -76,7 +76,7 @@ func (f *File) copyPiece(ctx context.Context, dst transport.Span, at piece, wher
 		n := min(at.n-done, uint64(len(zeros)))
 		part, err := to.Part(devices.Offset(done), devices.Size(n))
 		if err == nil {
-			path, err = f.store.engine.Copy(ctx, part, transport.HostSpan(zeros[:n]))
+			path, err = f.obj.table.engine.Copy(ctx, part, transport.HostSpan(zeros[:n]))
 		}
 		if err != nil {
 			return path, err
@@ -96,7 +96,11 @@ func (f *File) CopyIn(ctx context.Context, src transport.Span, w Write) (Moved, 
 				return err
 			}
 		}
-		m.N, m.Path, err = o.put(ctx, m.Off, src, w.KillPriv)
+		var attrs *attributes
+		if w.KillPriv {
+			attrs = f.store.attrs
+		}
+		m.N, m.Path, err = o.put(ctx, m.Off, src, attrs)
 		return err
 	})
 	if m.N > 0 && stopped(err) {

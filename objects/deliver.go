@@ -65,7 +65,7 @@ func (f *File) deliver(ctx context.Context, s span) error {
 	}
 	size, err := f.obj.end()
 	if err == nil && size == 0 {
-		return f.store.take(ctx, f.obj, r)
+		return f.store.publications.take(ctx, f.obj, r)
 	}
 	if err != nil || s.from == s.end {
 		return err
@@ -79,18 +79,18 @@ func (f *File) deliver(ctx context.Context, s span) error {
 	if !last {
 		return nil
 	}
-	return f.store.take(ctx, f.obj, r)
+	return f.store.publications.take(ctx, f.obj, r)
 }
 
 // take makes a reader the receiver, in the records first: a death of the daemon
 // must not give the file to another one.
-func (s *Store) take(ctx context.Context, o *object, r *reading) error {
+func (ps *publications) take(ctx context.Context, o *object, r *reading) error {
 	mine, err := r.offer.claim(ctx, &r.me, waits)
 	if err != nil || mine {
 		return err
 	}
-	if err = s.meta.Take(context.WithoutCancel(ctx), o.ino); err != nil && !s.isTaken(ctx, o.ino) {
-		s.giveBack(ctx, o, r.offer, &r.me)
+	if err = ps.meta.Take(context.WithoutCancel(ctx), o.ino); err != nil && !ps.isTaken(ctx, o.ino) {
+		ps.giveBack(ctx, o, r.offer, &r.me)
 		return err
 	}
 	return r.offer.take(&r.me)
@@ -98,21 +98,21 @@ func (s *Store) take(ctx context.Context, o *object, r *reading) error {
 
 // isTaken says whether the records have it that a file is received. Who has
 // claimed it asks after a failure, which may have come behind the commit.
-func (s *Store) isTaken(ctx context.Context, ino Ino) bool {
-	in, err := s.meta.Get(context.WithoutCancel(ctx), ino)
+func (ps *publications) isTaken(ctx context.Context, ino Ino) bool {
+	in, err := ps.meta.Get(context.WithoutCancel(ctx), ino)
 	return err == nil && in.Taken
 }
 
 // giveBack offers again what one has claimed who has failed, and tells it.
-func (s *Store) giveBack(ctx context.Context, o *object, of *offer, by *claimant) {
-	in, err := s.meta.Get(context.WithoutCancel(ctx), o.ino)
+func (ps *publications) giveBack(ctx context.Context, o *object, of *offer, by *claimant) {
+	in, err := ps.meta.Get(context.WithoutCancel(ctx), o.ino)
 	if err == nil {
 		err = o.overlay(&in)
 	}
-	unlock := s.names.lock(metadata.PublishIno, metadata.PublishIno)
+	unlock := ps.names.lock(metadata.PublishIno, metadata.PublishIno)
 	defer unlock()
 	if of.giveBack(by) && err == nil {
-		s.emit(EventPublished, of.name, in)
+		ps.events.emit(EventPublished, of.name, in)
 	}
 }
 
@@ -132,7 +132,7 @@ func (f *File) finish(ctx context.Context) {
 		return
 	}
 	mine := func() error { return r.offer.holds(&r.me) }
-	if err := f.store.removeOffered(ctx, f.obj, r.offer, EventConsumed, mine); err != nil {
-		f.store.warn("the name of a file that was received could not be removed", err)
+	if err := f.store.publications.removeOffered(ctx, f.obj, r.offer, EventConsumed, mine); err != nil {
+		f.store.table.warn("the name of a file that was received could not be removed", err)
 	}
 }

@@ -75,7 +75,7 @@
 //
 // A key is free when nothing has it, or when what has it is lost or has
 // expired. Who takes a key from a file has judged it before, and nobody gives
-// or takes keys in between (keyedState.turn).
+// or takes keys in between (keyed.turn).
 //
 // Where there are other machines, an authority (SetAuthority) is asked before a
 // key, or a name in publish/, becomes visible, with no lock held, and told with
@@ -114,7 +114,7 @@
 // nodes, in the order of their names.
 //
 //	lane of an object
-//	  keyedState.turn
+//	  keyed.turn
 //	    names.stripes, lower number first
 //	      claims.mu
 //	        table shard
@@ -131,10 +131,10 @@
 // are turns.mu, expiry.mu, events.mu, offer.mu, reading.mu and
 // Publication.mu. Nobody waits for a claim of an offer with a lane, or any of
 // these locks, held. With a stripe held nothing is unpinned: the last user of an
-// object saves it, which waits for its lane. Events are emitted with keyedState.turn or a
+// object saves it, which waits for its lane. Events are emitted with keyed.turn or a
 // stripe held, so that those of one key come in order.
 //
-// Store.notifying is held for reading, with no other lock, while a function
+// changes.notifying is held for reading, with no other lock, while a function
 // given to OnChange runs. Functions given to OnNotice run with any of these
 // locks, and the metadata's, held, and with notices.mu for reading: they call
 // nothing of the store's.

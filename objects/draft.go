@@ -76,7 +76,7 @@ func (f *File) draft(ctx context.Context, size uint64) (*Draft, error) {
 	}
 	d.tier = t
 	if t.files == nil {
-		d.body = f.store.emptyContent(t)
+		d.body = f.store.table.emptyContent(t)
 		if err = reserveAll(ctx, d.body, size); err != nil {
 			return nil, errors.Join(err, d.body.discard())
 		}
@@ -200,7 +200,7 @@ func (d *Draft) Commit(ctx context.Context, killPriv bool) error {
 			return err
 		}
 		if killPriv {
-			if err = o.store.killPriv(ctx, o.ino); err != nil {
+			if err = d.file.store.attrs.killPriv(ctx, o.ino); err != nil {
 				return err
 			}
 		}
@@ -224,12 +224,12 @@ func (d *Draft) Commit(ctx context.Context, killPriv bool) error {
 		old = d.body
 	}
 	if failure := errors.Join(d.redo.remove(), old.discard()); failure != nil {
-		o.store.log.Warn("memory of what was replaced not given back", zap.Uint64("ino", uint64(o.ino)), zap.Error(failure))
+		o.table.log.Warn("memory of what was replaced not given back", zap.Uint64("ino", uint64(o.ino)), zap.Error(failure))
 	}
 	if err != nil {
 		return fmt.Errorf("replace the content of object %d: %w", o.ino, err)
 	}
-	o.store.changed(o.ino, false)
+	d.file.store.changes.tell(o.ino, false)
 	return nil
 }
 
@@ -278,7 +278,7 @@ func (d *Draft) switches() bool {
 // take makes the draft's memory the file's, and returns what was.
 func (d *Draft) take() content {
 	o := d.file.obj
-	now := o.store.now()
+	now := o.table.meta.Now()
 	d.turn.Lock()
 	path := d.path
 	d.turn.Unlock()

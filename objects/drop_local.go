@@ -30,7 +30,7 @@ func (h *Holder) DropLocal(ctx context.Context, keys []string) []error {
 
 func (h *Holder) dropLocal(ctx context.Context, key string) error {
 	s := h.store
-	in, err := s.keyHolder(ctx, key)
+	in, err := s.index.holder(ctx, key)
 	if errors.Is(err, metadata.ErrNotExist) {
 		return nil
 	}
@@ -38,20 +38,20 @@ func (h *Holder) dropLocal(ctx context.Context, key string) error {
 		return err
 	}
 	if h.forgetFile(key, in.Ino) {
-		return goneIsFine(s.takeKey(ctx, in))
+		return goneIsFine(s.keyed.takeKey(ctx, in))
 	}
-	o := s.pinLoaded(in.Ino)
+	o := s.table.pinLoaded(in.Ino)
 	if o == nil {
 		return nil
 	}
-	defer s.unpin(context.WithoutCancel(ctx), o, pinUse)
+	defer s.table.unpin(context.WithoutCancel(ctx), o, pinUse)
 	last, err := h.stepDown(ctx, o)
 	if last == nil || err != nil {
 		return err
 	}
 	// The name may be another by now than it was found.
 	if in, err = s.meta.Get(ctx, in.Ino); err == nil && in.Key == key {
-		err = s.vacate(context.WithoutCancel(ctx), in)
+		err = s.keyed.vacate(context.WithoutCancel(ctx), in)
 	}
 	if err = goneIsFine(err); err != nil {
 		last.leaves(false)
@@ -76,7 +76,7 @@ func (h *Holder) stepDown(ctx context.Context, o *object) (last *bound, err erro
 			return nil
 		}
 		b.dropReplicas(func(r *bound) bool { return r.belongsTo(h) })
-		if !b.belongsTo(h) || h.store.takeOver(context.WithoutCancel(ctx), o, b) == nil {
+		if !b.belongsTo(h) || h.store.bindings.takeOver(context.WithoutCancel(ctx), o, b) == nil {
 			return nil
 		}
 		b.leaves(true)

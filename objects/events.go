@@ -69,6 +69,8 @@ const queueLen = 16384
 
 // events keeps each event until all listeners have taken it.
 type events struct {
+	claims *claims
+
 	mu sync.Mutex
 	// +checklocks:mu
 	seq uint64
@@ -101,7 +103,7 @@ type Events struct {
 // that nobody reads is bounded: the oldest events go, and one EventDropped
 // stands in their place.
 func (s *Store) Listen() *Events {
-	h := &s.events
+	h := s.events
 	e := &Events{hub: h, came: make(chan struct{})}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -119,15 +121,16 @@ func (s *Store) Listen() *Events {
 // emit tells all who listen. It is called when what happened is in the
 // records, and by who changes one key in the order of the changes: under the
 // lock that puts them in order. It waits for nobody.
-func (s *Store) emit(kind EventKind, key string, in metadata.Inode) {
-	s.authorityTold(kind, key)
-	s.events.emit(&Event{
+func (h *events) emit(kind EventKind, key string, in metadata.Inode) {
+	h.authorityTold(kind, key)
+	h.add(&Event{
 		Kind: kind, Key: key, Ino: in.Ino, Device: in.Device, Size: in.Size,
 		mode: in.Mode, uid: in.UID, gid: in.GID,
 	})
 }
 
-func (h *events) emit(ev *Event) {
+// add appends an event to the queues.
+func (h *events) add(ev *Event) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.seq++

@@ -15,14 +15,14 @@ import (
 
 func hear(s *Store, n int) {
 	for i := range n {
-		s.emit(EventCreated, fmt.Sprint(i), metadata.Inode{Ino: Ino(i)})
+		s.events.emit(EventCreated, fmt.Sprint(i), metadata.Inode{Ino: Ino(i)})
 	}
 }
 
 // TestEventsOrder: each listener gets all, in order, from its beginning on.
 func TestEventsOrder(t *testing.T) {
 	t.Parallel()
-	s := &Store{}
+	s := &Store{events: &events{claims: &claims{}}, bindings: &bindings{}}
 	hear(s, 5) // nobody listens
 	e := s.Listen()
 	defer e.Close()
@@ -48,7 +48,7 @@ func TestEventsOrder(t *testing.T) {
 // many.
 func TestEventsDropped(t *testing.T) {
 	t.Parallel()
-	s := &Store{}
+	s := &Store{events: &events{claims: &claims{}}, bindings: &bindings{}}
 	e := s.Listen()
 	defer e.Close()
 	hear(s, queueLen+7)
@@ -89,7 +89,7 @@ func TestEventsDropped(t *testing.T) {
 // than one does, and each goes on where it was.
 func TestEventsAreShared(t *testing.T) {
 	t.Parallel()
-	s := &Store{}
+	s := &Store{events: &events{claims: &claims{}}, bindings: &bindings{}}
 	const listeners = 100
 	all := make([]*Events, listeners)
 	for i := range all {
@@ -127,7 +127,7 @@ func TestEventsAreShared(t *testing.T) {
 // the context's.
 func TestEventsEnd(t *testing.T) {
 	t.Parallel()
-	s := &Store{}
+	s := &Store{events: &events{claims: &claims{}}, bindings: &bindings{}}
 	waiting := func(ctx context.Context, e *Events) <-chan error {
 		got := make(chan error, 1)
 		go func() {
@@ -170,10 +170,10 @@ func TestEventsEnd(t *testing.T) {
 // TestEventOf: who may hear, and what a line says.
 func TestEventOf(t *testing.T) {
 	t.Parallel()
-	s := &Store{}
+	s := &Store{events: &events{claims: &claims{}}, bindings: &bindings{}}
 	e := s.Listen()
 	defer e.Close()
-	s.emit(EventPublished, "k", metadata.Inode{Ino: 17, UID: 5, GID: 6, Mode: 0o640, Size: 9, Device: "sim0"})
+	s.events.emit(EventPublished, "k", metadata.Inode{Ino: 17, UID: 5, GID: 6, Mode: 0o640, Size: 9, Device: "sim0"})
 	ev, err := e.Next(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -201,7 +201,7 @@ func TestEventOf(t *testing.T) {
 // TestEventsCostOfALaggard: a listener that stays behind does not have each event
 // that another one takes cost a copy of all that it has not taken.
 func TestEventsCostOfALaggard(t *testing.T) {
-	s := &Store{}
+	s := &Store{events: &events{claims: &claims{}}, bindings: &bindings{}}
 	behind, ahead := s.Listen(), s.Listen()
 	defer behind.Close()
 	defer ahead.Close()

@@ -62,14 +62,14 @@ func (e *expiry) sleeps(until metadata.Timespec) {
 // startExpiry removes what expired while nobody looked, and whatever expires
 // from then on.
 func (s *Store) startExpiry(ctx context.Context) {
-	x := &sweeper{store: s, bad: map[Ino]retry{}}
+	x := &sweeper{keyed: s.keyed, bad: map[Ino]retry{}}
 	pause := x.pass(ctx)
 	s.work.Go(func() { x.run(ctx, pause) })
 }
 
 // sweeper removes expired files.
 type sweeper struct {
-	store *Store
+	keyed *keyed
 	// bad are files that could not be removed.
 	bad map[Ino]retry
 	// failures counts the looks, one after the other, that failed.
@@ -94,7 +94,7 @@ func (x *sweeper) run(ctx context.Context, pause time.Duration) {
 		}
 		select {
 		case <-due:
-		case <-x.store.keyed.expiry.wake:
+		case <-x.keyed.expiry.wake:
 		case <-ctx.Done():
 			stop()
 			return
@@ -107,10 +107,10 @@ func (x *sweeper) run(ctx context.Context, pause time.Duration) {
 // pass removes what is over, and tells after what pause to look again, or a
 // negative one for never. A file that can't be removed holds up no other.
 func (x *sweeper) pass(ctx context.Context) time.Duration {
-	s := x.store
+	s := x.keyed
 	for {
-		s.keyed.expiry.sleeps(metadata.Timespec{})
-		now := s.now()
+		s.expiry.sleeps(metadata.Timespec{})
+		now := s.meta.Now()
 		limit := expireBatch + len(x.bad)
 		over, next, err := s.meta.Expired(ctx, now, limit)
 		if err != nil {
@@ -125,7 +125,7 @@ func (x *sweeper) pass(ctx context.Context) time.Duration {
 		}
 		if len(over) < limit {
 			x.forget(over)
-			s.keyed.expiry.sleeps(next)
+			s.expiry.sleeps(next)
 			return x.pause(now, next)
 		}
 	}
@@ -136,7 +136,7 @@ func (x *sweeper) failed(ctx context.Context, err error) time.Duration {
 	if ctx.Err() != nil {
 		return -1
 	}
-	x.store.log.Warn("expired files can't be told", zap.Error(err))
+	x.keyed.log.Warn("expired files can't be told", zap.Error(err))
 	x.failures++
 	return min(expireRetry<<min(x.failures-1, 6), expireRetryMax)
 }
@@ -147,13 +147,13 @@ func (x *sweeper) try(ctx context.Context, ino Ino) {
 	if failed && time.Now().Before(before.at) {
 		return
 	}
-	err := x.store.expireOne(ctx, ino)
+	err := x.keyed.expireOne(ctx, ino)
 	if err == nil {
 		delete(x.bad, ino)
 		return
 	}
 	if !failed {
-		x.store.log.Warn("expired file could not be removed", zap.Uint64("ino", uint64(ino)), zap.Error(err))
+		x.keyed.log.Warn("expired file could not be removed", zap.Uint64("ino", uint64(ino)), zap.Error(err))
 	}
 	pause := min(max(2*before.pause, expireRetry), expireRetryMax)
 	x.bad[ino] = retry{at: time.Now().Add(pause), pause: pause}
@@ -193,16 +193,16 @@ const lostStays = time.Minute
 
 // expireLost removes, after lostStays, an object that a session has set and
 // that is lost with it.
-func (s *Store) expireLost(ctx context.Context, ino Ino) {
-	at := metadata.TimespecOf(s.now().Time().Add(lostStays))
-	err := s.expireAt(ctx, ino, at, func(now metadata.Inode) error {
+func (ks *keyed) expireLost(ctx context.Context, ino Ino) {
+	at := metadata.TimespecOf(ks.meta.Now().Time().Add(lostStays))
+	err := ks.expireAt(ctx, ino, at, func(now metadata.Inode) error {
 		if now.Expires != (metadata.Timespec{}) && at.After(now.Expires) {
 			return errNotOver // it goes before
 		}
 		return nil
 	})
 	if err != nil && !errors.Is(err, metadata.ErrNotExist) && !errors.Is(err, errNotOver) {
-		s.log.Warn("a lost key stays until it is removed", zap.Uint64("ino", uint64(ino)), zap.Error(err))
+		ks.log.Warn("a lost key stays until it is removed", zap.Uint64("ino", uint64(ino)), zap.Error(err))
 	}
 }
 
@@ -212,16 +212,16 @@ var errNotOver = errors.New("its time is not over")
 
 // expireOne removes a file whose time is over, with all its names. A process
 // that has it open keeps its bytes.
-func (s *Store) expireOne(ctx context.Context, ino Ino) error {
-	return s.removeIf(ctx, ino, EventExpired, s.isOver)
+func (ks *keyed) expireOne(ctx context.Context, ino Ino) error {
+	return ks.removeIf(ctx, ino, EventExpired, ks.index.isOver)
 }
 
 // RemoveLost removes a lost object with all its names. One that is not lost any
 // more, or has gone, is a success.
 func (s *Store) RemoveLost(ctx context.Context, ino Ino) error {
-	err := s.removeIf(ctx, ino, EventRemoved, func(now metadata.Inode) bool {
-		_, away := s.tierOf(now.Device)
-		return away != nil || s.lostNow(now)
+	err := s.keyed.removeIf(ctx, ino, EventRemoved, func(now metadata.Inode) bool {
+		_, away := s.tiers.named(now.Device)
+		return away != nil || s.index.lostNow(now)
 	})
 	if err != nil {
 		return fmt.Errorf("remove lost object %d: %w", ino, err)
@@ -230,17 +230,17 @@ func (s *Store) RemoveLost(ctx context.Context, ino Ino) error {
 }
 
 // removeIf removes a file with all its names as long as is reports true of it.
-func (s *Store) removeIf(ctx context.Context, ino Ino, kind EventKind, is func(metadata.Inode) bool) error {
+func (ks *keyed) removeIf(ctx context.Context, ino Ino, kind EventKind, is func(metadata.Inode) bool) error {
 	ctx = context.WithoutCancel(ctx)
 	for races := 0; ; {
-		in, err := s.meta.Get(ctx, ino)
+		in, err := ks.meta.Get(ctx, ino)
 		if errors.Is(err, metadata.ErrNotExist) {
 			return nil
 		}
 		if err != nil {
 			return fmt.Errorf("look at a file that is to go: %w", err)
 		}
-		err = s.unlinkSame(ctx, in, kind, func(now metadata.Inode) error {
+		err = ks.names.unlinkSame(ctx, in, kind, func(now metadata.Inode) error {
 			if !is(now) {
 				return errNotOver
 			}
@@ -254,7 +254,7 @@ func (s *Store) removeIf(ctx context.Context, ino Ino, kind EventKind, is func(m
 		case err != nil:
 			return err
 		}
-		if _, err = s.meta.Get(ctx, ino); errors.Is(err, metadata.ErrNotExist) {
+		if _, err = ks.meta.Get(ctx, ino); errors.Is(err, metadata.ErrNotExist) {
 			return nil
 		}
 	}

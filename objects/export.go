@@ -80,10 +80,20 @@ func (s *shared) has(id owner.FileID) bool {
 	return s.files[id] > 0
 }
 
+// exports names the memory of objects for other processes, and follows the end of
+// those.
+type exports struct {
+	owners  *owner.Watcher
+	work    *sync.WaitGroup
+	table   *table
+	attrs   *attributes
+	headers *headers
+}
+
 // isOurs says whether a file is memory of this mount: one that it exports, or
 // one of a host tier.
-func (s *Store) isOurs(id owner.FileID) bool {
-	return s.shared.has(id) || slices.ContainsFunc(s.tiers, func(t *tier) bool { return t.hasFile(id) })
+func (tb *table) isOurs(id owner.FileID) bool {
+	return tb.shared.has(id) || slices.ContainsFunc(tb.tiers, func(t *tier) bool { return t.hasFile(id) })
 }
 
 // errFound ends a search.
@@ -122,15 +132,15 @@ func (t *tier) hasFile(file owner.FileID) bool {
 // devices.ErrUnsupported where the device has no such handles;
 // devices.ErrOutOfMemory when there is no room for the move.
 func (s *Store) Export(ctx context.Context, ino Ino, who Caller, opts ExportOptions) (Exported, error) {
-	holder, err := s.mayExport(ctx, ino, who, opts)
+	holder, err := s.exports.mayExport(ctx, ino, who, opts)
 	if err != nil {
 		return Exported{}, fmt.Errorf("export object %d: %w", ino, err)
 	}
-	o, err := s.pin(ctx, ino, pinUse)
+	o, err := s.table.pin(ctx, ino, pinUse)
 	if err != nil {
 		return Exported{}, errors.Join(fmt.Errorf("export object %d: %w", ino, err), closeProcess(holder))
 	}
-	defer s.unpin(context.WithoutCancel(ctx), o, pinUse)
+	defer s.table.unpin(context.WithoutCancel(ctx), o, pinUse)
 	var out Exported
 	err = o.change(ctx, func() (err error) {
 		if err = o.beginExport(ctx, opts.Kind); err != nil {
@@ -140,7 +150,7 @@ func (s *Store) Export(ctx context.Context, ino Ino, who Caller, opts ExportOpti
 			out, err = o.beginSession() //nolint:contextcheck // the session outlives the request
 			return err
 		}
-		err = s.addHolder(o, holder) //nolint:contextcheck // it lasts as long as the holder
+		err = s.exports.addHolder(o, holder) //nolint:contextcheck // it lasts as long as the holder
 		holder = nil
 		if err == nil {
 			out, err = o.exportedAs()
@@ -150,7 +160,7 @@ func (s *Store) Export(ctx context.Context, ino Ino, who Caller, opts ExportOpti
 	if err = errors.Join(err, closeProcess(holder)); err != nil {
 		return Exported{}, fmt.Errorf("export object %d: %w", ino, err)
 	}
-	if err = s.describeExport(ctx, ino, &out.Memory); err != nil {
+	if err = s.exports.describeExport(ctx, ino, &out.Memory); err != nil {
 		if out.End != nil {
 			out.End()
 		}
@@ -168,8 +178,8 @@ func closeProcess(p *owner.Process) error {
 
 // mayExport says whether the caller is entitled to the memory, and finds the
 // process that it is for; nil where none is named.
-func (s *Store) mayExport(ctx context.Context, ino Ino, who Caller, opts ExportOptions) (*owner.Process, error) {
-	a, err := s.Attr(ctx, ino)
+func (es *exports) mayExport(ctx context.Context, ino Ino, who Caller, opts ExportOptions) (*owner.Process, error) {
+	a, err := es.attrs.get(ctx, ino)
 	switch {
 	case err != nil:
 		return nil, err
@@ -218,13 +228,13 @@ func (o *object) beginExport(ctx context.Context, kind devices.HandleKind) error
 		if e.file, _, err = owner.Facts(handle.File); err != nil {
 			return errors.Join(err, handle.Close())
 		}
-		o.store.shared.add(e.file, 1)
+		o.table.shared.add(e.file, 1)
 	}
 	o.mu.Lock()
 	o.export = e
 	o.foreign.Store(true)
 	o.mu.Unlock()
-	if e.kind == devices.HandleIPC && o.store.isLeaving(o.ino) {
+	if e.kind == devices.HandleIPC && o.table.isLeaving(o.ino) {
 		return errors.Join(fmt.Errorf("the file is being removed: %w", ErrBusy), o.endExport())
 	}
 	return nil
@@ -266,7 +276,7 @@ func (o *object) nameMemory(ctx context.Context, size uint64, kind devices.Handl
 
 // addHolder makes the export last for a process, which it takes over, or, for
 // nil, until it is ended.
-func (s *Store) addHolder(o *object, p *owner.Process) error {
+func (es *exports) addHolder(o *object, p *owner.Process) error {
 	o.mu.Lock()
 	e := o.export
 	if p == nil {
@@ -283,7 +293,7 @@ func (s *Store) addHolder(o *object, p *owner.Process) error {
 	if known {
 		return p.Close()
 	}
-	cancel, err := s.owners.Watch(p, func() { s.work.Go(func() { s.holderEnded(o.ino, e, id) }) })
+	cancel, err := es.owners.Watch(p, func() { es.work.Go(func() { es.holderEnded(o.ino, e, id) }) })
 	o.mu.Lock()
 	_, there := e.holders[id]
 	switch {
@@ -301,18 +311,18 @@ func (s *Store) addHolder(o *object, p *owner.Process) error {
 }
 
 // holderEnded ends the export when the last process that it was for has ended.
-func (s *Store) holderEnded(ino Ino, e *export, id owner.ID) {
-	s.release(ino, e, func() { delete(e.holders, id) })
+func (es *exports) holderEnded(ino Ino, e *export, id owner.ID) {
+	es.table.release(ino, e, func() { delete(e.holders, id) })
 }
 
 // release lets one of those go for which an export lasts, with the object's mu
 // held, and ends the export with the last of them.
-func (s *Store) release(ino Ino, e *export, one func()) {
-	o := s.pinLoaded(ino)
+func (tb *table) release(ino Ino, e *export, one func()) {
+	o := tb.pinLoaded(ino)
 	if o == nil {
 		return
 	}
-	defer s.unpin(context.Background(), o, pinUse)
+	defer tb.unpin(context.Background(), o, pinUse)
 	if err := o.lane.enter(context.Background()); err != nil {
 		return
 	}
@@ -323,7 +333,7 @@ func (s *Store) release(ino Ino, e *export, one func()) {
 	o.mu.Unlock()
 	if last {
 		if err := o.endExport(); err != nil {
-			s.warn("an export could not be ended", err)
+			tb.warn("an export could not be ended", err)
 		}
 	}
 }
@@ -337,7 +347,7 @@ func (o *object) beginSession() (Exported, error) {
 	o.mu.Unlock()
 	out, err := o.exportedAs()
 	if err == nil {
-		out.End = func() { o.store.release(o.ino, e, func() { e.sessions-- }) }
+		out.End = func() { o.table.release(o.ino, e, func() { e.sessions-- }) }
 		return out, nil
 	}
 	o.mu.Lock()
@@ -379,13 +389,13 @@ func (o *object) exportedAs() (Exported, error) {
 
 // describeExport says what the bytes are, as far as that is known of just
 // those that are exported.
-func (s *Store) describeExport(ctx context.Context, ino Ino, m *share.Memory) error {
-	a, err := s.Attr(ctx, ino)
+func (es *exports) describeExport(ctx context.Context, ino Ino, m *share.Memory) error {
+	a, err := es.attrs.get(ctx, ino)
 	if err != nil || a.Size != uint64(m.Size) {
 		return err
 	}
 	for name, field := range map[string]*string{xattrDtype: &m.Dtype, xattrShape: &m.Shape, xattrBlobs: &m.Blobs} {
-		value, err := s.tensorXattr(ctx, a, name)
+		value, err := es.headers.tensorXattr(ctx, a, name)
 		if err != nil && !errors.Is(err, metadata.ErrNoXattr) {
 			return err
 		}
@@ -399,11 +409,11 @@ func (s *Store) describeExport(ctx context.Context, ino Ino, m *share.Memory) er
 //
 // Errors: metadata.ErrNoXattr when it is not exported.
 func (s *Store) EndExport(ctx context.Context, ino Ino) error {
-	o := s.pinLoaded(ino)
+	o := s.table.pinLoaded(ino)
 	if o == nil {
 		return fmt.Errorf("end the exports of object %d: %w", ino, metadata.ErrNoXattr)
 	}
-	defer s.unpin(context.WithoutCancel(ctx), o, pinUse)
+	defer s.table.unpin(context.WithoutCancel(ctx), o, pinUse)
 	if err := o.lane.enter(ctx); err != nil {
 		return err
 	}

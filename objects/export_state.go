@@ -28,11 +28,11 @@ func (o *object) exported() uint64 {
 // Exported tells how many of an object's first bytes other processes may have
 // mapped, and by which kind of handle; 0 when it is not exported.
 func (s *Store) Exported(ctx context.Context, ino Ino) (uint64, devices.HandleKind) {
-	o := s.pinLoaded(ino) // one that is not loaded is not exported
+	o := s.table.pinLoaded(ino) // one that is not loaded is not exported
 	if o == nil {
 		return 0, ""
 	}
-	defer s.unpin(context.WithoutCancel(ctx), o, pinUse)
+	defer s.table.unpin(context.WithoutCancel(ctx), o, pinUse)
 	if e := o.exporting(); e != nil {
 		return e.length, e.kind
 	}
@@ -60,7 +60,7 @@ func (o *object) endExport() error {
 		cancel()
 	}
 	if e.kind == devices.HandleMemfd {
-		o.store.shared.add(e.file, -1)
+		o.table.shared.add(e.file, -1)
 	}
 	return e.handle.Close()
 }
@@ -112,9 +112,9 @@ func (o *object) mayGo() error {
 }
 
 // isLeaving says whether an inode has lost its last name, or is about to.
-func (s *Store) isLeaving(ino Ino) bool {
-	_, leaving := s.orphanOf(ino)
+func (tb *table) isLeaving(ino Ino) bool {
+	_, leaving := tb.orphanOf(ino)
 	return leaving
 }
 
-func (s *Store) warn(msg string, err error) { s.log.Warn(msg, zap.Error(err)) }
+func (tb *table) warn(msg string, err error) { tb.log.Warn(msg, zap.Error(err)) }

@@ -32,7 +32,7 @@ func (s *Store) OpenFile(ctx context.Context, ino Ino) (*File, error) {
 //
 // Errors: ErrForbidden.
 func (s *Store) OpenAs(ctx context.Context, ino Ino, who Caller) (*File, error) {
-	o, err := s.pin(ctx, ino, pinOpen)
+	o, err := s.table.pin(ctx, ino, pinOpen)
 	if err != nil {
 		return nil, fmt.Errorf("open: %w", err)
 	}
@@ -42,12 +42,12 @@ func (s *Store) OpenAs(ctx context.Context, ino Ino, who Caller) (*File, error) 
 	r, err := o.begin()
 	if err == nil && r != nil && who.UID != 0 {
 		var in Attr
-		if in, err = s.Attr(ctx, ino); err == nil {
+		if in, err = s.attrs.get(ctx, ino); err == nil {
 			err = mayReceive(who, in.Inode)
 		}
 	}
 	if err != nil {
-		s.unpin(ctx, o, pinOpen)
+		s.table.unpin(ctx, o, pinOpen)
 		return nil, fmt.Errorf("open: %w", err)
 	}
 	return &File{store: s, obj: o, reading: r}, nil
@@ -59,9 +59,9 @@ func (f *File) Close(ctx context.Context) error {
 	if f.reading != nil {
 		f.finish(ctx)
 	}
-	f.store.unpin(ctx, f.obj, pinOpen)
+	f.store.table.unpin(ctx, f.obj, pinOpen)
 	if f.byKernel.Load() {
-		f.store.notice(Notice{Ino: f.obj.ino})
+		f.store.notices.send(Notice{Ino: f.obj.ino})
 	}
 	return nil
 }
@@ -69,7 +69,7 @@ func (f *File) Close(ctx context.Context) error {
 // Abandon ends a handle that was given to nobody: unlike Close it receives
 // nothing, not even an empty file of publish/.
 func (f *File) Abandon(ctx context.Context) {
-	f.store.unpin(context.WithoutCancel(ctx), f.obj, pinOpen)
+	f.store.table.unpin(context.WithoutCancel(ctx), f.obj, pinOpen)
 }
 
 // Ino returns the object's number.
@@ -174,7 +174,7 @@ func (f *File) readAt(ctx context.Context, p []byte, off uint64) (int, error) {
 			clear(part)
 			continue
 		}
-		if _, err := f.store.engine.Copy(ctx, transport.HostSpan(part), at.span); err != nil {
+		if _, err := f.obj.table.engine.Copy(ctx, transport.HostSpan(part), at.span); err != nil {
 			return 0, fmt.Errorf("read object %d: %w", f.obj.ino, err)
 		}
 	}
@@ -214,7 +214,7 @@ func (s *Store) views(ctx context.Context, pieces []piece) (Views, error) {
 	for _, at := range pieces {
 		v.Len += int(at.n)
 		if at.hole {
-			v.Slices = appendZeros(v.Slices, s.hole[:], at.n)
+			v.Slices = appendZeros(v.Slices, s.table.hole, at.n)
 			continue
 		}
 		if at.dev.Mem == nil {
@@ -248,8 +248,9 @@ func (f *File) WriteAt(ctx context.Context, p []byte, w Write) (int, error) {
 	return int(m.N), err
 }
 
-// put writes a span at off. The caller has the lane.
-func (o *object) put(ctx context.Context, off uint64, src transport.Span, killPriv bool) (uint64, transport.Path, error) {
+// put writes a span at off. attrs, where it is not nil, clears set-id bits first.
+// The caller has the lane.
+func (o *object) put(ctx context.Context, off uint64, src transport.Span, attrs *attributes) (uint64, transport.Path, error) {
 	if off > maxSize || uint64(src.Len()) > maxSize-off {
 		return 0, "", fmt.Errorf("%d bytes at %d: %w", src.Len(), off, ErrTooLarge)
 	}
@@ -259,8 +260,8 @@ func (o *object) put(ctx context.Context, off uint64, src transport.Span, killPr
 	if err := o.notOffered(); err != nil {
 		return 0, "", err
 	}
-	if killPriv {
-		if err := o.store.killPriv(ctx, o.ino); err != nil {
+	if attrs != nil {
+		if err := attrs.killPriv(ctx, o.ino); err != nil {
 			return 0, "", err
 		}
 	}

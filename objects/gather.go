@@ -37,11 +37,11 @@ func (h *Holder) Gather(ctx context.Context, set []Keyed, o GatherOptions) []Gat
 	g := &gathering{store: h.store, options: o, set: set, out: out, refused: make([]bool, len(set))}
 	err := h.begin()
 	if err == nil {
-		g.tier, err = h.store.hostTier()
+		g.tier, err = h.store.tiers.host()
 	}
 	if err == nil {
 		g.place = placing{who: h.who, rule: o.Existing}
-		g.place.dir, err = h.store.keysDirFor(ctx, h.who, g.tier)
+		g.place.dir, err = h.store.access.keysDirFor(ctx, h.who, g.tier)
 	}
 	if err != nil {
 		for i := range out {
@@ -118,7 +118,7 @@ func (g *gathering) claim(ctx context.Context, from, to int) (done func()) {
 			keys, places = append(keys, key), append(places, i)
 		}
 	}
-	errs, done := g.store.claim(ctx, SpaceKeys, keys)
+	errs, done := g.store.claims.claim(ctx, SpaceKeys, keys)
 	for i, err := range errs {
 		if err == nil {
 			continue
@@ -200,7 +200,7 @@ func (g *gathering) one(ctx context.Context, ino Ino, k *Keyed, f *metadata.NewF
 	}
 	// Before any byte moves; what has the key by the time that there are bytes
 	// is judged again.
-	if skip, err = g.store.judge(ctx, g.place, k.Key); skip || err != nil {
+	if skip, err = g.store.keyed.judge(ctx, g.place, k.Key); skip || err != nil {
 		return skip, err
 	}
 	if err = g.fits(size); err != nil {
@@ -292,7 +292,7 @@ func (g *gathering) record(ctx context.Context, files []gathered) {
 	for i := range files {
 		news[i] = files[i].file
 	}
-	for i, p := range g.store.putKeyed(ctx, g.place, news) {
+	for i, p := range g.store.keyed.put(ctx, g.place, news) {
 		one := &g.out[files[i].at]
 		if p.Err != nil {
 			p.Err = fmt.Errorf("record key %q: %w", news[i].Key, p.Err)

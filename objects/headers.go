@@ -26,13 +26,17 @@ const (
 
 // headers keeps what was read from the beginnings of files of tensors.
 type headers struct {
+	table   *table
+	attrs   *attributes
 	files   memo[*tensors.File]
 	singles memo[*tensors.Tensor]
 	// turn is taken by who reads one.
 	turn chan struct{}
 }
 
-func newHeaders() headers { return headers{turn: make(chan struct{}, parsers)} }
+func newHeaders(tb *table, as *attributes) *headers {
+	return &headers{table: tb, attrs: as, turn: make(chan struct{}, parsers)}
+}
 
 // forget drops what is known of an inode.
 func (h *headers) forget(ino Ino) {
@@ -62,15 +66,15 @@ func stampOf(a *Attr, name string) stamp {
 //
 // Errors: tensors.ErrFormat, ErrLost, metadata.ErrNotExist.
 func (s *Store) Tensors(ctx context.Context, ino Ino, name string) (*tensors.File, error) {
-	a, err := s.Attr(ctx, ino)
+	a, err := s.attrs.get(ctx, ino)
 	if err != nil {
 		return nil, err
 	}
 	if !a.IsRegular() || !tensors.IsFile(name) {
 		return nil, fmt.Errorf("tensors of inode %d: %w", ino, metadata.ErrNotExist)
 	}
-	f, err := known(ctx, s, &s.headers.files, &a, name, func() (out memoized[*tensors.File]) {
-		out.keep, out.err = s.readHeader(ctx, ino, func(r io.ReaderAt, size uint64) (err error) {
+	f, err := known(ctx, s.table, &s.headers.files, &a, name, func() (out memoized[*tensors.File]) {
+		out.keep, out.err = s.headers.readHeader(ctx, ino, func(r io.ReaderAt, size uint64) (err error) {
 			if out.value, err = tensors.Parse(name, r, size); err == nil {
 				out.memory = out.value.Memory()
 			}
@@ -86,12 +90,12 @@ func (s *Store) Tensors(ctx context.Context, ino Ino, name string) (*tensors.Fil
 
 // tensorIn returns the tensor that a file by its name and its header is, if
 // it is one and nothing else. Whatever is in the way, it is none then.
-func (s *Store) tensorIn(ctx context.Context, a *Attr) (*tensors.Tensor, bool) {
+func (h *headers) tensorIn(ctx context.Context, a *Attr) (*tensors.Tensor, bool) {
 	if !a.IsRegular() || !tensors.IsFile(a.Name) || a.State == StateLost || a.Size == 0 {
 		return nil, false
 	}
-	t, err := known(ctx, s, &s.headers.singles, a, a.Name, func() (out memoized[*tensors.Tensor]) {
-		out.keep, out.err = s.readHeader(ctx, a.Ino, func(r io.ReaderAt, size uint64) error {
+	t, err := known(ctx, h.table, &h.singles, a, a.Name, func() (out memoized[*tensors.Tensor]) {
+		out.keep, out.err = h.readHeader(ctx, a.Ino, func(r io.ReaderAt, size uint64) error {
 			t, ok, err := tensors.ParseSingle(a.Name, r, size)
 			if ok {
 				out.value = &t
@@ -106,8 +110,8 @@ func (s *Store) tensorIn(ctx context.Context, a *Attr) (*tensors.Tensor, bool) {
 // known returns what a memo has of an inode, or finds it out. A stamp that is
 // fresh does not tell one content from the next, nor does that of memory which
 // another process may change, so then it is found out anew.
-func known[T any](ctx context.Context, s *Store, m *memo[T], a *Attr, name string, find func() memoized[T]) (T, error) {
-	if s.isFresh(a.Mtime) || s.isFresh(a.Ctime) || s.isForeign(ctx, a.Ino) {
+func known[T any](ctx context.Context, tb *table, m *memo[T], a *Attr, name string, find func() memoized[T]) (T, error) {
+	if now := tb.meta.Now(); isFresh(now, a.Mtime) || isFresh(now, a.Ctime) || tb.isForeign(ctx, a.Ino) {
 		found := find()
 		return found.value, found.err
 	}
@@ -116,35 +120,36 @@ func known[T any](ctx context.Context, s *Store, m *memo[T], a *Attr, name strin
 
 // isForeign says whether another process may change an object's bytes. Such an
 // object is always loaded.
-func (s *Store) isForeign(ctx context.Context, ino Ino) bool {
-	o := s.pinLoaded(ino)
+func (tb *table) isForeign(ctx context.Context, ino Ino) bool {
+	o := tb.pinLoaded(ino)
 	if o == nil {
 		return false
 	}
-	defer s.unpin(ctx, o, pinUse)
+	defer tb.unpin(ctx, o, pinUse)
 	return o.foreign.Load()
 }
 
-// isFresh says whether a time is so near that another change may get it too.
-func (s *Store) isFresh(t metadata.Timespec) bool {
-	return s.now().Time().Sub(t.Time()).Abs() < fresh
+// isFresh reports whether a time is so near to now that another change may get it
+// too.
+func isFresh(now, t metadata.Timespec) bool {
+	return now.Time().Sub(t.Time()).Abs() < fresh
 }
 
 // readHeader hands an object's content to parse. What parse has found may be
 // kept unless the content was changed meanwhile.
-func (s *Store) readHeader(ctx context.Context, ino Ino, parse func(io.ReaderAt, uint64) error) (keep bool, err error) {
+func (h *headers) readHeader(ctx context.Context, ino Ino, parse func(io.ReaderAt, uint64) error) (keep bool, err error) {
 	select {
-	case s.headers.turn <- struct{}{}:
-		defer func() { <-s.headers.turn }()
+	case h.turn <- struct{}{}:
+		defer func() { <-h.turn }()
 	case <-ctx.Done():
 		return false, ctx.Err()
 	}
-	o, err := s.pin(ctx, ino, pinUse)
+	o, err := h.table.pin(ctx, ino, pinUse)
 	if err != nil {
 		return false, err
 	}
-	defer s.unpin(ctx, o, pinUse)
-	f := &File{store: s, obj: o}
+	defer h.table.unpin(ctx, o, pinUse)
+	f := &File{obj: o}
 	before, err := f.Mark()
 	if err != nil {
 		return false, err
@@ -211,7 +216,8 @@ func (f *File) Same(m Mark) bool {
 // host file, which the kernel writes by itself, goes in ticks; what another
 // process does to its memory makes no mark at all.
 func (f *File) Settled(m Mark) bool {
-	return !f.Foreign() && (m.ctime == (metadata.Timespec{}) || !f.store.isFresh(m.ctime) && !f.store.isFresh(m.mtime))
+	now := f.obj.table.meta.Now()
+	return !f.Foreign() && (m.ctime == (metadata.Timespec{}) || !isFresh(now, m.ctime) && !isFresh(now, m.mtime))
 }
 
 // Still runs fn while nobody changes the content, apart from the kernel, which

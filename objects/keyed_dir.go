@@ -18,13 +18,13 @@ const keysDirName = ".keys"
 //
 // Errors: ErrForbidden for one that a user has made, as hmcfs once let users of
 // other nodes do.
-func (s *Store) keysDir(ctx context.Context, t *tier) (Ino, error) {
-	in, err := s.meta.Lookup(ctx, t.root, keysDirName)
+func (ac *access) keysDir(ctx context.Context, t *tier) (Ino, error) {
+	in, err := ac.meta.Lookup(ctx, t.root, keysDirName)
 	there := err == nil && in.IsDir()
 	if there && in.UID == 0 {
 		return in.Ino, nil
 	}
-	root, err := s.meta.Get(ctx, t.root)
+	root, err := ac.meta.Get(ctx, t.root)
 	if err != nil {
 		return 0, fmt.Errorf("directory of keyed objects of %s: %w", t.name, err)
 	}
@@ -35,7 +35,7 @@ func (s *Store) keysDir(ctx context.Context, t *tier) (Ino, error) {
 		}
 		return in.Ino, nil
 	}
-	dir, err := s.meta.EnsureDir(ctx, t.root, keysDirName, metadata.Node{
+	dir, err := ac.meta.EnsureDir(ctx, t.root, keysDirName, metadata.Node{
 		Mode: metadata.TypeDir | root.Mode.Perm(), UID: root.UID, GID: root.GID,
 	})
 	if err != nil {
@@ -45,8 +45,8 @@ func (s *Store) keysDir(ctx context.Context, t *tier) (Ino, error) {
 }
 
 // isKeysDir says whether an inode is the directory of a device's keyed objects.
-func (s *Store) isKeysDir(ctx context.Context, dir Ino) (bool, error) {
-	in, err := s.meta.Get(ctx, dir)
+func (ac *access) isKeysDir(ctx context.Context, dir Ino) (bool, error) {
+	in, err := ac.meta.Get(ctx, dir)
 	switch {
 	case errors.Is(err, metadata.ErrNotExist):
 		return false, nil
@@ -55,14 +55,14 @@ func (s *Store) isKeysDir(ctx context.Context, dir Ino) (bool, error) {
 	case in.Name != keysDirName || !in.IsDir():
 		return false, nil
 	}
-	return slices.ContainsFunc(s.tiers, func(t *tier) bool { return t.root == in.Parent }), nil
+	return slices.ContainsFunc(ac.tiers, func(t *tier) bool { return t.root == in.Parent }), nil
 }
 
-// hostTier is the tier of host memory.
+// host is the tier of host memory.
 //
 // Errors: ErrUnsupported for a mount without one.
-func (s *Store) hostTier() (*tier, error) {
-	for _, t := range s.tiers {
+func (ts tiers) host() (*tier, error) {
+	for _, t := range ts {
 		if t.files != nil {
 			return t, nil
 		}

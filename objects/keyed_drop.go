@@ -32,23 +32,23 @@ func (h *Holder) Drop(ctx context.Context, keys []string) []error {
 func (h *Holder) drop(ctx context.Context, key string) error {
 	s := h.store
 	for {
-		in, err := s.keyHolder(ctx, key)
+		in, err := s.index.holder(ctx, key)
 		switch {
 		case errors.Is(err, metadata.ErrNotExist):
 			return nil
 		case err != nil:
 			return err
-		case !s.isOver(in):
-			if err = s.mayVacate(ctx, h.who, in); err != nil {
+		case !s.index.isOver(in):
+			if err = s.access.mayVacate(ctx, h.who, in); err != nil {
 				return fmt.Errorf("remove key %q: %w", key, err)
 			}
 		}
-		if err = s.vacate(ctx, in); err == nil {
+		if err = s.keyed.vacate(ctx, in); err == nil {
 			return nil
 		}
 		// Who has renamed or replaced it meanwhile leaves something to be judged
 		// anew; with everything as it was the error is the removal's own.
-		if now, again := s.keyHolder(ctx, key); again != nil || now.Ino == in.Ino && now.Parent == in.Parent && now.Name == in.Name {
+		if now, again := s.index.holder(ctx, key); again != nil || now.Ino == in.Ino && now.Parent == in.Parent && now.Name == in.Name {
 			if errors.Is(again, metadata.ErrNotExist) {
 				return nil
 			}
@@ -59,46 +59,46 @@ func (h *Holder) drop(ctx context.Context, key string) error {
 
 // vacate makes an inode's key free: by its removal where it was made for the
 // key.
-func (s *Store) vacate(ctx context.Context, in metadata.Inode) error {
-	made, err := s.isKeysDir(ctx, in.Parent)
+func (ks *keyed) vacate(ctx context.Context, in metadata.Inode) error {
+	made, err := ks.access.isKeysDir(ctx, in.Parent)
 	if err != nil {
 		return err
 	}
 	if !made || in.Nlink > 1 {
-		if err := s.takeKey(ctx, in); err != nil {
+		if err := ks.takeKey(ctx, in); err != nil {
 			return err
 		}
 	}
 	if !made {
 		return nil
 	}
-	return s.unlinkSame(ctx, in, EventRemoved, nil)
+	return ks.names.unlinkSame(ctx, in, EventRemoved, nil)
 }
 
 // claimAndGive is giveKey for a key that another machine may have.
-func (s *Store) claimAndGive(ctx context.Context, in metadata.Inode, key string) error {
-	done, err := s.claimOne(ctx, SpaceKeys, key)
+func (ks *keyed) claimAndGive(ctx context.Context, in metadata.Inode, key string) error {
+	done, err := ks.claims.claimOne(ctx, SpaceKeys, key)
 	if err != nil {
 		return err
 	}
 	defer done()
-	return s.giveKey(context.WithoutCancel(ctx), in, key)
+	return ks.giveKey(context.WithoutCancel(ctx), in, key)
 }
 
 // giveKey gives an inode a key, in place of the one that it carries. One that
 // has nothing to show for the key loses it.
-func (s *Store) giveKey(ctx context.Context, in metadata.Inode, key string) error {
+func (ks *keyed) giveKey(ctx context.Context, in metadata.Inode, key string) error {
 	for races := 0; ; races++ {
-		err := s.bindKey(ctx, in, key)
+		err := ks.bindKey(ctx, in, key)
 		if !errors.Is(err, metadata.ErrExist) || races == 8 {
 			return err
 		}
-		holder, again := s.keyHolder(ctx, key)
-		if again == nil && !s.isVacant(holder) {
+		holder, again := ks.index.holder(ctx, key)
+		if again == nil && !ks.index.isVacant(holder) {
 			return err
 		}
 		if again == nil {
-			again = s.vacate(ctx, holder)
+			again = ks.vacate(ctx, holder)
 		}
 		if again != nil && !errors.Is(again, metadata.ErrNotExist) {
 			return errors.Join(err, again)
@@ -106,17 +106,17 @@ func (s *Store) giveKey(ctx context.Context, in metadata.Inode, key string) erro
 	}
 }
 
-func (s *Store) bindKey(ctx context.Context, in metadata.Inode, key string) error {
-	s.keyed.turn.RLock()
-	defer s.keyed.turn.RUnlock()
-	if err := s.meta.BindKey(ctx, in.Ino, key); err != nil || key == in.Key {
+func (ks *keyed) bindKey(ctx context.Context, in metadata.Inode, key string) error {
+	ks.turn.RLock()
+	defer ks.turn.RUnlock()
+	if err := ks.meta.BindKey(ctx, in.Ino, key); err != nil || key == in.Key {
 		return err
 	}
 	if in.Key != "" {
-		s.emit(EventRemoved, in.Key, in)
+		ks.events.emit(EventRemoved, in.Key, in)
 	}
 	in.Key = key
-	s.keyCame(in)
+	ks.keyCame(in)
 	return nil
 }
 
@@ -126,45 +126,45 @@ func (v *victim) tell(after metadata.Inode) {
 	after.Size = v.size
 	switch {
 	case after.Parent == metadata.PublishIno && after.IsRegular():
-		v.store.emit(v.endOffer(after.Ino), after.Name, after)
+		v.names.events.emit(v.endOffer(after.Ino), after.Name, after)
 	case after.Key != "" && v.kind == "":
-		v.store.emit(EventRemoved, after.Key, after)
+		v.names.events.emit(EventRemoved, after.Key, after)
 	case after.Key != "":
-		v.store.emit(v.kind, after.Key, after)
+		v.names.events.emit(v.kind, after.Key, after)
 	}
 }
 
 // takeKey takes an inode's key away, if it is still the one that it was.
-func (s *Store) takeKey(ctx context.Context, in metadata.Inode) error {
-	s.keyed.turn.Lock()
-	defer s.keyed.turn.Unlock()
-	now, err := s.meta.Get(ctx, in.Ino)
+func (ks *keyed) takeKey(ctx context.Context, in metadata.Inode) error {
+	ks.turn.Lock()
+	defer ks.turn.Unlock()
+	now, err := ks.meta.Get(ctx, in.Ino)
 	if err == nil && now.Key != in.Key {
 		err = metadata.ErrNotExist
 	}
 	if err == nil {
-		err = s.meta.BindKey(ctx, in.Ino, "")
+		err = ks.meta.BindKey(ctx, in.Ino, "")
 	}
 	if err != nil {
 		return fmt.Errorf("take key %q from inode %d: %w", in.Key, in.Ino, err)
 	}
-	s.emit(EventRemoved, in.Key, now)
+	ks.events.emit(EventRemoved, in.Key, now)
 	return nil
 }
 
 // removeUnkeyed removes an object that another one has taken the key from, if
 // it was made for that key.
-func (s *Store) removeUnkeyed(ctx context.Context, ino Ino) {
+func (ks *keyed) removeUnkeyed(ctx context.Context, ino Ino) {
 	made := false
-	in, err := s.meta.Get(ctx, ino)
+	in, err := ks.meta.Get(ctx, ino)
 	if err == nil && in.Key == "" {
-		made, err = s.isKeysDir(ctx, in.Parent)
+		made, err = ks.access.isKeysDir(ctx, in.Parent)
 	}
 	if made && err == nil {
-		err = s.unlinkSame(ctx, in, EventRemoved, nil)
+		err = ks.names.unlinkSame(ctx, in, EventRemoved, nil)
 	}
 	if err != nil && !errors.Is(err, metadata.ErrNotExist) {
-		s.log.Warn("an object that lost its key could not be removed", zap.Uint64("ino", uint64(ino)), zap.Error(err))
+		ks.log.Warn("an object that lost its key could not be removed", zap.Uint64("ino", uint64(ino)), zap.Error(err))
 	}
 }
 
@@ -173,13 +173,13 @@ func (s *Store) removeUnkeyed(ctx context.Context, ino Ino) {
 // remove the name.
 //
 // Errors: metadata.ErrNotExist when the name is not the inode's any more.
-func (s *Store) unlinkSame(ctx context.Context, in metadata.Inode, kind EventKind, may func(now metadata.Inode) error) error {
-	unlock := s.names.lock(in.Parent, in.Parent)
-	v, err := s.victim(ctx, in.Parent, in.Name)
+func (n *names) unlinkSame(ctx context.Context, in metadata.Inode, kind EventKind, may func(now metadata.Inode) error) error {
+	unlock := n.lock(in.Parent, in.Parent)
+	v, err := n.victim(ctx, in.Parent, in.Name)
 	v.kind, v.unasked = kind, true
 	var now metadata.Inode
 	if err == nil {
-		now, err = s.meta.Lookup(ctx, in.Parent, in.Name)
+		now, err = n.meta.Lookup(ctx, in.Parent, in.Name)
 	}
 	if err == nil && now.Ino != in.Ino {
 		err = metadata.ErrNotExist
@@ -188,7 +188,7 @@ func (s *Store) unlinkSame(ctx context.Context, in metadata.Inode, kind EventKin
 		err = may(now)
 	}
 	if err == nil {
-		if now, err = s.meta.Unlink(ctx, in.Parent, in.Name); err == nil {
+		if now, err = n.meta.Unlink(ctx, in.Parent, in.Name); err == nil {
 			v.removed(now)
 		}
 	}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	"go.uber.org/zap"
+
 	"github.com/hmcfs/hmcfs/metadata"
 )
 
@@ -16,31 +18,31 @@ type placing struct {
 	rule ExistingRule
 }
 
-// placed is the outcome for one file of putKeyed.
+// placed is the outcome for one file of keyed.put.
 type placed struct {
 	Inode   metadata.Inode
 	Skipped bool
 	Err     error
 }
 
-// putKeyed makes files that carry their names as keys. Their content is there
+// put makes files that carry their names as keys. Their content is there
 // before; that of a file which was not made is the caller's still. Events and
 // who waits for the keys are told.
-func (s *Store) putKeyed(ctx context.Context, p placing, files []metadata.NewFile) []placed {
+func (ks *keyed) put(ctx context.Context, p placing, files []metadata.NewFile) []placed {
 	ctx = context.WithoutCancel(ctx)
 	done := make([]placed, len(files))
-	if contested := s.putFree(ctx, p, files, done); len(contested) > 0 {
-		s.putContested(ctx, p, files, contested, done)
+	if contested := ks.putFree(ctx, p, files, done); len(contested) > 0 {
+		ks.putContested(ctx, p, files, contested, done)
 	}
 	return done
 }
 
 // putFree makes the files whose keys nobody has, and tells the places of the
 // others.
-func (s *Store) putFree(ctx context.Context, p placing, files []metadata.NewFile, done []placed) (contested []int) {
-	s.keyed.turn.RLock()
-	defer s.keyed.turn.RUnlock()
-	results, err := s.meta.Put(ctx, p.dir, files)
+func (ks *keyed) putFree(ctx context.Context, p placing, files []metadata.NewFile, done []placed) (contested []int) {
+	ks.turn.RLock()
+	defer ks.turn.RUnlock()
+	results, err := ks.meta.Put(ctx, p.dir, files)
 	for i := range files {
 		r := putResult(results, i, err)
 		if errors.Is(r.Err, metadata.ErrExist) || errors.Is(r.Err, metadata.ErrIsDir) {
@@ -48,7 +50,7 @@ func (s *Store) putFree(ctx context.Context, p placing, files []metadata.NewFile
 			continue
 		}
 		if done[i] = (placed{Inode: r.Inode, Err: r.Err}); r.Err == nil {
-			s.keyCame(r.Inode)
+			ks.keyCame(r.Inode)
 		}
 	}
 	return contested
@@ -66,17 +68,17 @@ func putResult(results []metadata.PutResult, i int, err error) metadata.PutResul
 // putContested makes those of the files, by place, whose key or name another
 // inode has that gives way. Nobody gives or takes keys meanwhile, so that it is
 // still the one that was judged which is replaced.
-func (s *Store) putContested(ctx context.Context, p placing, files []metadata.NewFile, which []int, done []placed) {
-	s.keyed.turn.Lock()
-	unlock := s.names.lock(p.dir, p.dir)
+func (ks *keyed) putContested(ctx context.Context, p placing, files []metadata.NewFile, which []int, done []placed) {
+	ks.turn.Lock()
+	unlock := ks.names.lock(p.dir, p.dir)
 	var put []metadata.NewFile
 	var victims []*victim
 	places := make([]int, 0, len(which))
 	for _, i := range which {
-		skip, err := s.judge(ctx, p, files[i].Key)
-		v := &victim{store: s}
+		skip, err := ks.judge(ctx, p, files[i].Key)
+		v := &victim{names: ks.names}
 		if err == nil && !skip {
-			v, err = s.victim(ctx, p.dir, files[i].Name)
+			v, err = ks.names.victim(ctx, p.dir, files[i].Name)
 			v.unasked = true
 		}
 		victims = append(victims, v)
@@ -90,7 +92,7 @@ func (s *Store) putContested(ctx context.Context, p placing, files []metadata.Ne
 	}
 	var unkeyed []Ino
 	if len(put) > 0 {
-		results, err := s.meta.Put(ctx, p.dir, put)
+		results, err := ks.meta.Put(ctx, p.dir, put)
 		for n, at := range places {
 			r := putResult(results, n, err)
 			done[which[at]] = placed{Inode: r.Inode, Err: r.Err}
@@ -103,16 +105,16 @@ func (s *Store) putContested(ctx context.Context, p placing, files []metadata.Ne
 			if r.Unkeyed != 0 {
 				unkeyed = append(unkeyed, r.Unkeyed)
 			}
-			s.keyCame(r.Inode)
+			ks.keyCame(r.Inode)
 		}
 	}
 	unlock()
-	s.keyed.turn.Unlock()
+	ks.turn.Unlock()
 	for _, v := range victims {
 		v.release(ctx)
 	}
 	for _, ino := range unkeyed {
-		s.removeUnkeyed(ctx, ino)
+		ks.removeUnkeyed(ctx, ino)
 	}
 }
 
@@ -122,34 +124,34 @@ func (v *victim) of(ino Ino) *victim {
 	if v.ino == ino {
 		return v
 	}
-	return &victim{store: v.store, unasked: true}
+	return &victim{names: v.names, unasked: true}
 }
 
 // judge says whether a key is left as it is, or why it can't be set; with
-// neither it is free, or what has it gives way. Who has s.keyed.turn for
+// neither it is free, or what has it gives way. Who has keyed.turn for
 // writing can rely on it.
-func (s *Store) judge(ctx context.Context, p placing, key string) (skip bool, err error) {
-	holder, err := s.keyHolder(ctx, key)
+func (ks *keyed) judge(ctx context.Context, p placing, key string) (skip bool, err error) {
+	holder, err := ks.index.holder(ctx, key)
 	if err == nil {
-		skip, err = s.givesWay(ctx, p.who, p.rule, holder)
+		skip, err = ks.givesWay(ctx, p.who, p.rule, holder)
 	} else if errors.Is(err, metadata.ErrNotExist) {
 		err = nil
 	}
 	if skip || err != nil {
 		return skip, err
 	}
-	named, err := s.meta.Lookup(ctx, p.dir, key)
+	named, err := ks.meta.Lookup(ctx, p.dir, key)
 	switch {
 	case errors.Is(err, metadata.ErrNotExist):
 		return false, nil
 	case err != nil || named.Ino == holder.Ino:
 		return false, err
 	case named.Key == key: // it has come since
-		return s.givesWay(ctx, p.who, p.rule, named)
+		return ks.givesWay(ctx, p.who, p.rule, named)
 	}
 	// A file that has lost its key. It is nobody's object, but it is somebody's
 	// file.
-	skip, err = s.givesWay(ctx, p.who, p.rule, named)
+	skip, err = ks.givesWay(ctx, p.who, p.rule, named)
 	if skip || named.IsDir() {
 		err = fmt.Errorf("%s/%s is there without the key: %w", keysDirName, key, metadata.ErrExist)
 	}
@@ -158,15 +160,15 @@ func (s *Store) judge(ctx context.Context, p placing, key string) (skip bool, er
 
 // givesWay says what becomes of an inode whose key or name somebody else wants:
 // skip leaves it, and without an error it goes.
-func (s *Store) givesWay(ctx context.Context, who Caller, rule ExistingRule, in metadata.Inode) (skip bool, err error) {
-	if s.isVacant(in) {
+func (ks *keyed) givesWay(ctx context.Context, who Caller, rule ExistingRule, in metadata.Inode) (skip bool, err error) {
+	if ks.index.isVacant(in) {
 		return false, nil
 	}
 	switch rule {
 	case ExistingSkip:
 		return true, nil
 	case ExistingReplace:
-		if err = s.mayVacate(ctx, who, in); err != nil {
+		if err = ks.access.mayVacate(ctx, who, in); err != nil {
 			return false, fmt.Errorf("replace what has key %q: %w", in.Key, err)
 		}
 		return false, nil
@@ -175,18 +177,27 @@ func (s *Store) givesWay(ctx context.Context, who Caller, rule ExistingRule, in 
 	return false, metadata.ErrExist
 }
 
+// keyIndex finds the inodes that carry keys, and tells whether they have bytes to show
+// for them. It takes no lock but those of the table.
+type keyIndex struct {
+	meta  *metadata.Store
+	log   *zap.Logger
+	tiers tiers
+	table *table
+}
+
 // isVacant says whether an inode holds its key without having anything to show
 // for it: its bytes are lost, or its time is over.
-func (s *Store) isVacant(in metadata.Inode) bool { return s.isOver(in) || s.lostNow(in) }
+func (ix *keyIndex) isVacant(in metadata.Inode) bool { return ix.isOver(in) || ix.lostNow(in) }
 
 // lostNow says whether an inode's bytes are known to be lost. It pins nothing,
 // so that it can be asked with any lock of the names held.
-func (s *Store) lostNow(in metadata.Inode) bool {
-	t, err := s.tierOf(in.Device)
+func (ix *keyIndex) lostNow(in metadata.Inode) bool {
+	t, err := ix.tiers.named(in.Device)
 	if err != nil {
 		return false // they are there again when the device is
 	}
-	sh := s.table.shard(in.Ino)
+	sh := ix.table.shard(in.Ino)
 	sh.mu.Lock()
 	var o *object
 	if e := sh.entries[in.Ino]; e != nil {
@@ -209,15 +220,15 @@ func (s *Store) lostNow(in metadata.Inode) bool {
 	return o.epoch != 0 && o.epoch != o.tier.epoch()
 }
 
-// keyHolder is the inode that carries a key, also one whose time is over.
+// holder is the inode that carries a key, also one whose time is over.
 //
 // Errors: metadata.ErrNotExist.
-func (s *Store) keyHolder(ctx context.Context, key string) (metadata.Inode, error) {
+func (ix *keyIndex) holder(ctx context.Context, key string) (metadata.Inode, error) {
 	for before := Ino(0); ; {
-		ino, err := s.meta.KeyIno(ctx, key)
+		ino, err := ix.meta.KeyIno(ctx, key)
 		var in metadata.Inode
 		if err == nil {
-			in, err = s.meta.Get(ctx, ino)
+			in, err = ix.meta.Get(ctx, ino)
 		}
 		if err == nil && in.Key != key {
 			err = metadata.ErrNotExist
@@ -233,18 +244,18 @@ func (s *Store) keyHolder(ctx context.Context, key string) (metadata.Inode, erro
 	}
 }
 
-// findKey is the inode that a key names, live or lost.
+// find is the inode that a key names, live or lost.
 //
 // Errors: metadata.ErrNotExist, also for one whose time is over.
-func (s *Store) findKey(ctx context.Context, key string) (metadata.Inode, error) {
-	in, err := s.keyHolder(ctx, key)
-	if err == nil && s.isOver(in) {
+func (ix *keyIndex) find(ctx context.Context, key string) (metadata.Inode, error) {
+	in, err := ix.holder(ctx, key)
+	if err == nil && ix.isOver(in) {
 		err = fmt.Errorf("key %q has expired: %w", key, metadata.ErrNotExist)
 	}
 	return in, err
 }
 
 // isOver says whether an inode's time to live is over.
-func (s *Store) isOver(in metadata.Inode) bool {
-	return in.Expires != (metadata.Timespec{}) && !in.Expires.After(s.now())
+func (ix *keyIndex) isOver(in metadata.Inode) bool {
+	return in.Expires != (metadata.Timespec{}) && !in.Expires.After(ix.meta.Now())
 }

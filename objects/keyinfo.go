@@ -28,14 +28,14 @@ func (h *Holder) KeyInfo(ctx context.Context, key string) (KeyInfo, error) {
 	}
 	s := h.store
 	for {
-		in, noted, err := s.findBlobs(ctx, key)
+		in, noted, err := s.index.findBlobs(ctx, key)
 		if err != nil {
 			return KeyInfo{}, err
 		}
-		if err = s.mayUse(ctx, h.who, in, PermRead); err != nil {
+		if err = s.access.mayUse(ctx, h.who, in, PermRead); err != nil {
 			return KeyInfo{}, fmt.Errorf("look at key %q: %w", key, err)
 		}
-		a, err := s.attrOf(ctx, in)
+		a, err := s.attrs.of(ctx, in)
 		if errors.Is(err, metadata.ErrNotExist) {
 			continue // it was replaced, or removed: the key tells which
 		}
@@ -53,25 +53,25 @@ func (h *Holder) KeyInfo(ctx context.Context, key string) (KeyInfo, error) {
 // KeyThere says whether a key names an object whose bytes are there. Anybody
 // may ask, as anybody may list keys/.
 func (s *Store) KeyThere(ctx context.Context, key string) (bool, error) {
-	in, err := s.findKey(ctx, key)
+	in, err := s.index.find(ctx, key)
 	if errors.Is(err, metadata.ErrNotExist) {
 		return false, nil
 	}
 	if err != nil {
 		return false, err
 	}
-	_, gone := s.tierOf(in.Device)
-	return gone == nil && !s.lostNow(in), nil
+	_, gone := s.tiers.named(in.Device)
+	return gone == nil && !s.index.lostNow(in), nil
 }
 
-// findBlobs is findKey with what is noted of the object's blobs. That goes with
+// findBlobs is find with what is noted of the object's blobs. That goes with
 // the records, so it is read while they are there.
-func (s *Store) findBlobs(ctx context.Context, key string) (in metadata.Inode, noted string, err error) {
+func (ix *keyIndex) findBlobs(ctx context.Context, key string) (in metadata.Inode, noted string, err error) {
 	for {
-		if in, err = s.findKey(ctx, key); err != nil {
+		if in, err = ix.find(ctx, key); err != nil {
 			return in, "", err
 		}
-		text, err := s.meta.GetXattr(ctx, in.Ino, xattrBlobs)
+		text, err := ix.meta.GetXattr(ctx, in.Ino, xattrBlobs)
 		switch {
 		case errors.Is(err, metadata.ErrNotExist):
 			continue // it was replaced, or removed: the key tells which

@@ -11,42 +11,51 @@ import (
 	"github.com/hmcfs/hmcfs/metadata"
 )
 
+// moves takes files from one device to another.
+type moves struct {
+	meta  *metadata.Store
+	log   *zap.Logger
+	tiers tiers
+	table *table
+	names *names
+}
+
 // moveBetween renames between two devices: the content is copied first, then
 // one transaction moves the name and the records, then the old content goes.
 // A death in between leaves the object whole under its old name.
-func (s *Store) moveBetween(ctx context.Context, r metadata.Rename) error {
+func (mv *moves) moveBetween(ctx context.Context, r metadata.Rename) error {
 	whole := context.WithoutCancel(ctx)
-	in, err := s.meta.Lookup(whole, r.From, r.Name)
+	in, err := mv.meta.Lookup(whole, r.From, r.Name)
 	if err != nil {
 		return err
 	}
-	dir, err := s.meta.Get(whole, r.To)
+	dir, err := mv.meta.Get(whole, r.To)
 	if err != nil {
 		return err
 	}
 	if in.IsDir() || in.Nlink > 1 || in.Bound == metadata.BoundLive {
 		return metadata.ErrCrossDevice
 	}
-	to, err := s.tierOf(dir.Device)
+	to, err := mv.tiers.named(dir.Device)
 	if err != nil {
 		return err
 	}
 	if !in.IsRegular() {
-		return s.replace(whole, r, func() (metadata.RenameResult, error) {
-			return s.moveName(whole, r, in.Ino, home{tier: to}, nil)
+		return mv.names.replace(whole, r, func() (metadata.RenameResult, error) {
+			return mv.names.moveName(whole, r, in.Ino, home{tier: to}, nil)
 		})
 	}
-	end, ok := s.awaitMove(ctx, in.Ino)
+	end, ok := mv.table.awaitMove(ctx, in.Ino)
 	if !ok {
 		return fmt.Errorf("the file is open: %w", metadata.ErrCrossDevice)
 	}
 	defer end()
-	o, err := s.pin(ctx, in.Ino, pinUse)
+	o, err := mv.table.pin(ctx, in.Ino, pinUse)
 	if err != nil {
 		return err
 	}
-	defer s.unpin(whole, o, pinUse)
-	err = s.moveObject(ctx, move{Rename: r, object: o, to: to})
+	defer mv.table.unpin(whole, o, pinUse)
+	err = mv.moveObject(ctx, move{Rename: r, object: o, to: to})
 	if errors.Is(err, metadata.ErrTooManyLinks) { // it got a second name meanwhile
 		err = metadata.ErrCrossDevice
 	}
@@ -59,9 +68,9 @@ func (s *Store) moveBetween(ctx context.Context, r metadata.Rename) error {
 const lastClose = 250 * time.Millisecond
 
 // awaitMove is beginMove, tried again for as long as a close may take.
-func (s *Store) awaitMove(ctx context.Context, ino Ino) (end func(), ok bool) {
+func (tb *table) awaitMove(ctx context.Context, ino Ino) (end func(), ok bool) {
 	for pause := time.Millisecond; ; pause *= 2 {
-		if end, ok = s.beginMove(ino); ok || pause > lastClose/2 {
+		if end, ok = tb.beginMove(ino); ok || pause > lastClose/2 {
 			return end, ok
 		}
 		timer := time.NewTimer(pause)
@@ -76,15 +85,15 @@ func (s *Store) awaitMove(ctx context.Context, ino Ino) (end func(), ok bool) {
 
 // moveName is metadata.MoveDevice for a name that must still be what was
 // copied. The caller has the names' locks.
-func (s *Store) moveName(ctx context.Context, r metadata.Rename, ino Ino, to home, maps []metadata.Mapping) (metadata.RenameResult, error) {
-	now, err := s.meta.Lookup(ctx, r.From, r.Name)
+func (n *names) moveName(ctx context.Context, r metadata.Rename, ino Ino, to home, maps []metadata.Mapping) (metadata.RenameResult, error) {
+	now, err := n.meta.Lookup(ctx, r.From, r.Name)
 	if err != nil {
 		return metadata.RenameResult{}, err
 	}
 	if now.Ino != ino {
 		return metadata.RenameResult{}, fmt.Errorf("%q was replaced meanwhile: %w", r.Name, metadata.ErrNotExist)
 	}
-	return s.meta.MoveDevice(ctx, r, to.tier.name, to.epoch, maps)
+	return n.meta.MoveDevice(ctx, r, to.tier.name, to.epoch, maps)
 }
 
 // move is a file on its way to another tier.
@@ -98,7 +107,7 @@ type move struct {
 }
 
 // moveObject moves a file that nobody has open; the caller keeps it so.
-func (s *Store) moveObject(ctx context.Context, m move) error {
+func (mv *moves) moveObject(ctx context.Context, m move) error {
 	o := m.object
 	var old, fresh content
 	err := o.change(ctx, func() (err error) {
@@ -110,10 +119,10 @@ func (s *Store) moveObject(ctx context.Context, m move) error {
 			return fmt.Errorf("move an object of which %d bytes are exported: %w", length, ErrBusy)
 		}
 		var epoch metadata.Epoch
-		if fresh, epoch, err = s.newContent(m.to, o.ino); err != nil {
+		if fresh, epoch, err = mv.table.newContent(m.to, o.ino); err != nil {
 			return err
 		}
-		old, err = s.transplant(ctx, m, home{tier: m.to, body: fresh, epoch: epoch})
+		old, err = mv.transplant(ctx, m, home{tier: m.to, body: fresh, epoch: epoch})
 		return err
 	})
 	switch {
@@ -123,7 +132,7 @@ func (s *Store) moveObject(ctx context.Context, m move) error {
 		return err
 	}
 	if err = old.discard(); err != nil {
-		s.log.Warn("memory of a moved object not given back", zap.Uint64("ino", uint64(o.ino)), zap.Error(err))
+		mv.log.Warn("memory of a moved object not given back", zap.Uint64("ino", uint64(o.ino)), zap.Error(err))
 	}
 	return nil
 }
@@ -137,7 +146,7 @@ type home struct {
 
 // transplant copies the object's content to a new home and moves the name
 // there. It returns the old content, or an error and nothing has changed.
-func (s *Store) transplant(ctx context.Context, m move, to home) (content, error) {
+func (mv *moves) transplant(ctx context.Context, m move, to home) (content, error) {
 	o := m.object
 	if err := o.duplicate(ctx, to.body); err != nil {
 		return nil, err
@@ -159,8 +168,8 @@ func (s *Store) transplant(ctx context.Context, m move, to home) (content, error
 	if commit == nil {
 		commit = func(run func() (metadata.RenameResult, error)) (metadata.RenameResult, error) { return run() }
 	}
-	err := s.replace(ctx, m.Rename, func() (metadata.RenameResult, error) {
-		return commit(func() (metadata.RenameResult, error) { return s.moveName(ctx, m.Rename, o.ino, to, maps) })
+	err := mv.names.replace(ctx, m.Rename, func() (metadata.RenameResult, error) {
+		return commit(func() (metadata.RenameResult, error) { return mv.names.moveName(ctx, m.Rename, o.ino, to, maps) })
 	})
 	if err != nil {
 		return nil, err
@@ -171,11 +180,11 @@ func (s *Store) transplant(ctx context.Context, m move, to home) (content, error
 // newContent makes empty content on a tier for an object that lives on
 // another. The caller has the object's lane: what is in the tier for an object
 // that lives elsewhere is swept away else.
-func (s *Store) newContent(to *tier, ino Ino) (content, metadata.Epoch, error) {
+func (tb *table) newContent(to *tier, ino Ino) (content, metadata.Epoch, error) {
 	if to.files == nil {
-		return s.emptyContent(to), to.epoch(), nil
+		return tb.emptyContent(to), to.epoch(), nil
 	}
-	h, err := makeHostFile(to, s.engine, uint64(ino))
+	h, err := makeHostFile(to, tb.engine, uint64(ino))
 	if err != nil {
 		return nil, 0, err
 	}

@@ -63,14 +63,14 @@ func (e *entry) expect(t *tier) {
 }
 
 // end gives back what is left of an orphan.
-func (s *Store) end(left remains) {
+func (tb *table) end(left remains) {
 	switch {
 	case left.orphan == nil:
 		return
 	case left.obj != nil:
-		s.retire(left.obj, true)
+		tb.retire(left.obj, true)
 	default:
-		s.forgetHost(*left.orphan)
+		tb.forgetHost(*left.orphan)
 	}
 	if left.came != nil {
 		left.came()
@@ -81,31 +81,31 @@ func (s *Store) end(left remains) {
 }
 
 // forgetHost removes the host-tier file of an object that is not loaded.
-func (s *Store) forgetHost(in metadata.Inode) {
-	t, err := s.tierOf(in.Device)
+func (tb *table) forgetHost(in metadata.Inode) {
+	t, err := tb.tiers.named(in.Device)
 	if err != nil || t.files == nil || !in.IsRegular() {
 		return
 	}
-	if err := removeHost(t, s.engine, uint64(in.Ino)); err != nil {
-		s.log.Warn("host memory of a removed object not given back", zap.Error(err))
+	if err := removeHost(t, tb.engine, uint64(in.Ino)); err != nil {
+		tb.log.Warn("host memory of a removed object not given back", zap.Error(err))
 	}
 }
 
 // orphaned notes that an inode has lost its last name, and with it its
 // records, but for its attributes if they are held. Its content goes at once
 // if nothing can reach it; xattrs and dropped are those of entry.
-func (s *Store) orphaned(in metadata.Inode, xattrs func(), dropped bool) {
-	sh := s.table.shard(in.Ino)
+func (tb *table) orphaned(in metadata.Inode, xattrs func(), dropped bool) {
+	sh := tb.shard(in.Ino)
 	sh.mu.Lock()
 	e := sh.getLocked(in.Ino)
 	e.orphan, e.xattrs, e.dropped = &in, xattrs, dropped
-	if t, err := s.tierOf(in.Device); err == nil && in.IsRegular() {
+	if t, err := tb.tiers.named(in.Device); err == nil && in.IsRegular() {
 		e.expect(t)
 	}
 	left := e.leave()
 	sh.sweepLocked(in.Ino, e)
 	sh.mu.Unlock()
-	s.end(left)
+	tb.end(left)
 }
 
 // Drop says of an inode that it may have lost its last name without the
@@ -120,13 +120,13 @@ func (s *Store) Drop(ino Ino) {
 		left = e.leave()
 	}
 	sh.mu.Unlock()
-	s.end(left)
+	s.table.end(left)
 }
 
 // endOrphans gives back what the kernel alone refers to.
-func (s *Store) endOrphans() {
-	for i := range s.table.shards {
-		sh := &s.table.shards[i]
+func (tb *table) endOrphans() {
+	for i := range tb.shards {
+		sh := &tb.shards[i]
 		var left []remains
 		sh.mu.Lock()
 		for ino, e := range sh.entries {
@@ -138,7 +138,7 @@ func (s *Store) endOrphans() {
 		}
 		sh.mu.Unlock()
 		for _, l := range left {
-			s.end(l)
+			tb.end(l)
 		}
 	}
 }

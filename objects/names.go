@@ -19,6 +19,11 @@ const nameStripes = 64
 // directory, so that what such an operation finds behind the name is what it
 // removes. No device copy runs under these locks.
 type names struct {
+	meta    *metadata.Store
+	tiers   tiers
+	table   *table
+	attrs   *attributes
+	events  *events
 	stripes [nameStripes]sync.Mutex
 }
 
@@ -48,14 +53,14 @@ func (s *Store) Lookup(ctx context.Context, parent Ino, name string) (Attr, erro
 	for {
 		in, err := s.meta.Lookup(ctx, parent, name)
 		if err == nil {
-			if _, none := s.tierOf(in.Device); none != nil {
+			if _, none := s.tiers.named(in.Device); none != nil {
 				err = metadata.ErrNotExist
 			}
 		}
 		if err != nil {
 			return Attr{}, fmt.Errorf("look up %q: %w", name, err)
 		}
-		a, err := s.attrOf(ctx, in)
+		a, err := s.attrs.of(ctx, in)
 		if !errors.Is(err, metadata.ErrNotExist) {
 			return a, err
 		}
@@ -77,11 +82,11 @@ const (
 // Errors: metadata.ErrPermission where names are hmcfs's to make; those of
 // metadata.Create.
 func (s *Store) Create(ctx context.Context, parent Ino, name string, n metadata.Node) (Attr, error) {
-	if err := s.mayName(ctx, parent, name); err != nil {
+	if err := s.access.mayName(ctx, parent, name); err != nil {
 		return Attr{}, fmt.Errorf("create %q: %w", name, err)
 	}
 	if strings.HasPrefix(name, UnfinishedPrefix) {
-		n.Expires = metadata.TimespecOf(s.now().Time().Add(UnfinishedTTL))
+		n.Expires = metadata.TimespecOf(s.meta.Now().Time().Add(UnfinishedTTL))
 	}
 	a, err := s.create(ctx, parent, name, n)
 	if err != nil {
@@ -134,7 +139,7 @@ func (s *Store) homeOf(ctx context.Context, parent Ino, n metadata.Node) *tier {
 	if err != nil {
 		return nil // making the record tells why
 	}
-	t, err := s.tierOf(dir.Device)
+	t, err := s.tiers.named(dir.Device)
 	if err != nil || t.files == nil {
 		return nil
 	}
@@ -144,10 +149,10 @@ func (s *Store) homeOf(ctx context.Context, parent Ino, n metadata.Node) *tier {
 // Link adds a name to an inode.
 func (s *Store) Link(ctx context.Context, ino, parent Ino, name string) (Attr, error) {
 	// What may fail goes first: a link that was made can't be refused.
-	err := s.mayName(ctx, parent, name)
+	err := s.access.mayName(ctx, parent, name)
 	var a Attr
 	if err == nil {
-		a, err = s.Attr(ctx, ino)
+		a, err = s.attrs.get(ctx, ino)
 	}
 	if err != nil {
 		return Attr{}, fmt.Errorf("link %q: %w", name, err)
@@ -168,7 +173,7 @@ func (s *Store) Link(ctx context.Context, ino, parent Ino, name string) (Attr, e
 // by Drop.
 func (s *Store) Unlink(ctx context.Context, parent Ino, name string) error {
 	unlock := s.names.lock(parent, parent)
-	victim, err := s.victim(ctx, parent, name)
+	victim, err := s.names.victim(ctx, parent, name)
 	if err == nil {
 		var after metadata.Inode
 		if after, err = s.meta.Unlink(ctx, parent, name); err == nil {
@@ -189,7 +194,7 @@ func (s *Store) Rmdir(ctx context.Context, parent Ino, name string) error {
 	if err != nil {
 		return fmt.Errorf("remove directory %q: %w", name, err)
 	}
-	s.orphaned(after, nil, false)
+	s.table.orphaned(after, nil, false)
 	return nil
 }
 
@@ -197,7 +202,7 @@ func (s *Store) Rmdir(ctx context.Context, parent Ino, name string) error {
 // loaded before, and its attributes are held if it is open, because its records
 // go with the name.
 type victim struct {
-	store *Store
+	names *names
 	ino   Ino // 0 when the last name does not go
 	obj   *object
 	// xattrs gives up its attributes, until they are the orphan's; nil for none.
@@ -217,9 +222,9 @@ type victim struct {
 
 // victim finds what may lose its last name. The caller has the lock of the
 // names, and releases it without, also after an error.
-func (s *Store) victim(ctx context.Context, parent Ino, name string) (*victim, error) {
-	v := &victim{store: s}
-	in, err := s.meta.Lookup(ctx, parent, name)
+func (n *names) victim(ctx context.Context, parent Ino, name string) (*victim, error) {
+	v := &victim{names: n}
+	in, err := n.meta.Lookup(ctx, parent, name)
 	if err == nil && !in.IsDir() && in.Nlink <= 1 {
 		err = v.find(ctx, in)
 		v.measure(in)
@@ -228,27 +233,27 @@ func (s *Store) victim(ctx context.Context, parent Ino, name string) (*victim, e
 }
 
 func (v *victim) find(ctx context.Context, in metadata.Inode) (err error) {
-	s := v.store
+	s := v.names
 	v.ino = in.Ino
 	nameless := in
 	nameless.Nlink = 0
-	s.leaves(in.Ino, &nameless)
+	s.table.leaves(in.Ino, &nameless)
 	if !in.IsRegular() {
 		return nil
 	}
-	if s.isOpen(in.Ino) {
+	if s.table.isOpen(in.Ino) {
 		s.meta.HoldXattrs(in.Ino)
-		v.xattrs = s.xattrsEnd(ctx, in.Ino)
+		v.xattrs = s.attrs.xattrsEnd(ctx, in.Ino)
 	}
-	if v.obj = s.pinLoaded(in.Ino); v.obj == nil {
-		if in.Epoch == 0 && s.inHostTier(in) {
+	if v.obj = s.table.pinLoaded(in.Ino); v.obj == nil {
+		if in.Epoch == 0 && s.tiers.inHostTier(in) {
 			return nil
 		}
 		// Also when it has no content yet: who opens, writes and closes it
 		// before its name goes would leave records that name memory, and with
 		// the records nobody would know of that memory any more.
-		v.obj, err = s.pin(ctx, in.Ino, pinUse)
-		if errors.Is(err, ErrLost) || err != nil && s.inHostTier(in) {
+		v.obj, err = s.table.pin(ctx, in.Ino, pinUse)
+		if errors.Is(err, ErrLost) || err != nil && s.tiers.inHostTier(in) {
 			// A host file goes by its number: one that can't be opened, when
 			// there are no descriptors left, can be removed all the same.
 			return nil
@@ -259,12 +264,12 @@ func (v *victim) find(ctx context.Context, in metadata.Inode) (err error) {
 	}
 	// Again, since an entry is there only now: an export that begins sees that
 	// the name goes, or was seen here.
-	s.leaves(in.Ino, &nameless)
+	s.table.leaves(in.Ino, &nameless)
 	return v.obj.mayGo()
 }
 
-func (s *Store) inHostTier(in metadata.Inode) bool {
-	t, err := s.tierOf(in.Device)
+func (ts tiers) inHostTier(in metadata.Inode) bool {
+	t, err := ts.named(in.Device)
 	return err == nil && t.files != nil
 }
 
@@ -273,12 +278,12 @@ func (v *victim) removed(after metadata.Inode) {
 	if after.Nlink == 0 {
 		// A process that has found it by O_PATH goes on asking for what its content
 		// knows.
-		if last, err := v.store.overlaid(after, v.obj); err == nil {
+		if last, err := v.names.attrs.overlaid(after, v.obj); err == nil {
 			after = last.Inode
 		}
 		// In this order: what loads the object meanwhile finds its bytes, or
 		// that it is an orphan.
-		v.store.orphaned(after, v.xattrs, v.unasked)
+		v.names.table.orphaned(after, v.xattrs, v.unasked)
 		v.xattrs = nil
 		v.tell(after)
 	}
@@ -289,7 +294,7 @@ func (v *victim) measure(in metadata.Inode) {
 	if in.Key == "" && in.Parent != metadata.PublishIno {
 		return
 	}
-	if a, err := v.store.overlaid(in, v.obj); err == nil {
+	if a, err := v.names.attrs.overlaid(in, v.obj); err == nil {
 		v.size = a.Size
 	}
 }
@@ -302,10 +307,10 @@ func (v *victim) release(ctx context.Context) {
 		v.xattrs()
 	}
 	if v.ino != 0 {
-		v.store.leaves(v.ino, nil)
+		v.names.table.leaves(v.ino, nil)
 	}
 	if v.obj != nil {
-		v.store.unpin(ctx, v.obj, pinUse)
+		v.names.table.unpin(ctx, v.obj, pinUse)
 	}
 }
 
@@ -316,17 +321,17 @@ func (v *victim) release(ctx context.Context) {
 // publishes a file, and out of it it receives one, see publishFile and
 // receiveFile.
 func (s *Store) Rename(ctx context.Context, r metadata.Rename) error {
-	err := s.mayRename(ctx, r)
+	err := s.access.mayRename(ctx, r)
 	switch {
 	case err != nil:
 	case r.To == metadata.PublishIno:
-		err = s.publishFile(ctx, r)
+		err = s.publications.publishFile(ctx, r)
 	case r.From == metadata.PublishIno:
-		err = s.receiveFile(ctx, r)
+		err = s.publications.receiveFile(ctx, r)
 	default:
 		err = s.rename(context.WithoutCancel(ctx), r)
 		if errors.Is(err, metadata.ErrCrossDevice) && r.Flags&metadata.Exchange == 0 {
-			err = s.moveBetween(ctx, r)
+			err = s.moves.moveBetween(ctx, r)
 		}
 	}
 	if err != nil {
@@ -336,19 +341,19 @@ func (s *Store) Rename(ctx context.Context, r metadata.Rename) error {
 }
 
 func (s *Store) rename(ctx context.Context, r metadata.Rename) error {
-	return s.replace(ctx, r, func() (metadata.RenameResult, error) {
+	return s.names.replace(ctx, r, func() (metadata.RenameResult, error) {
 		return s.meta.Rename(ctx, r)
 	})
 }
 
 // replace runs a rename that may take the last name of what is at its new
 // name.
-func (s *Store) replace(ctx context.Context, r metadata.Rename, run func() (metadata.RenameResult, error)) error {
-	unlock := s.names.lock(r.From, r.To)
-	v := &victim{store: s}
+func (n *names) replace(ctx context.Context, r metadata.Rename, run func() (metadata.RenameResult, error)) error {
+	unlock := n.lock(r.From, r.To)
+	v := &victim{names: n}
 	var err error
 	if r.Flags == 0 {
-		if v, err = s.victim(ctx, r.To, r.NewName); errors.Is(err, metadata.ErrNotExist) {
+		if v, err = n.victim(ctx, r.To, r.NewName); errors.Is(err, metadata.ErrNotExist) {
 			err = nil
 		}
 	}
@@ -393,6 +398,6 @@ func (s *Store) isPresent(ctx context.Context, dir Ino, e metadata.Entry) bool {
 		}
 		device = in.Device
 	}
-	_, err := s.tierOf(device)
+	_, err := s.tiers.named(device)
 	return err == nil
 }

@@ -32,12 +32,12 @@ type notices struct {
 // than has changed. It must not wait and calls nothing of the store's. cancel
 // returns when fn is not running and won't be called again.
 func (s *Store) OnNotice(fn func(Notice)) (cancel func()) {
-	n := &s.notices
+	n := s.notices
 	mine := &fn
 	n.mu.Lock()
 	n.listeners = append(slices.Clone(n.listeners), mine)
 	n.count.Store(int32(len(n.listeners)))
-	s.meta.OnWrite(s.noticeWritten)
+	s.meta.OnWrite(s.notices.sendWritten)
 	n.mu.Unlock()
 	return func() {
 		n.mu.Lock()
@@ -50,22 +50,22 @@ func (s *Store) OnNotice(fn func(Notice)) (cancel func()) {
 	}
 }
 
-func (s *Store) notice(n Notice) {
-	if s.notices.count.Load() == 0 {
+func (ns *notices) send(n Notice) {
+	if ns.count.Load() == 0 {
 		return
 	}
-	s.notices.mu.RLock()
-	defer s.notices.mu.RUnlock()
-	for _, fn := range s.notices.listeners {
+	ns.mu.RLock()
+	defer ns.mu.RUnlock()
+	for _, fn := range ns.listeners {
 		(*fn)(n)
 	}
 }
 
-// noticeWritten tells of what was written to the records.
-func (s *Store) noticeWritten(ino Ino, names bool) {
+// sendWritten tells of what was written to the records.
+func (ns *notices) sendWritten(ino Ino, names bool) {
 	if names {
-		s.notice(Notice{Dir: ino})
+		ns.send(Notice{Dir: ino})
 	} else {
-		s.notice(Notice{Ino: ino})
+		ns.send(Notice{Ino: ino})
 	}
 }

@@ -20,7 +20,7 @@ import (
 // the record follows when the last user goes. For the host tier the tmpfs
 // file knows them, since the kernel writes to it by itself.
 type object struct {
-	store *Store
+	table *table
 	ino   Ino
 	lane  lane
 	// version is raised when a change of the content begins and ends.
@@ -60,10 +60,10 @@ type facts struct {
 
 // load reads an object from its records; one of the host tier that has lost
 // its last name from what is left of them.
-func (s *Store) load(ctx context.Context, ino Ino) (*object, error) {
-	in, err := s.meta.Get(ctx, ino)
+func (tb *table) load(ctx context.Context, ino Ino) (*object, error) {
+	in, err := tb.meta.Get(ctx, ino)
 	if errors.Is(err, metadata.ErrNotExist) {
-		if orphan, ok := s.orphanOf(ino); ok && s.inHostTier(orphan) {
+		if orphan, ok := tb.orphanOf(ino); ok && tb.tiers.inHostTier(orphan) {
 			in, err = orphan, nil
 		}
 	}
@@ -73,15 +73,15 @@ func (s *Store) load(ctx context.Context, ino Ino) (*object, error) {
 	if !in.IsRegular() {
 		return nil, fmt.Errorf("load inode %d of mode %o: %w", ino, in.Mode, ErrInvalid)
 	}
-	t, err := s.tierOf(in.Device)
+	t, err := tb.tiers.named(in.Device)
 	if err != nil {
 		return nil, err
 	}
-	o := &object{store: s, ino: ino, lane: newLane(), tier: t, facts: facts{
+	o := &object{table: tb, ino: ino, lane: newLane(), tier: t, facts: facts{
 		size: in.Size, atime: in.Atime, mtime: in.Mtime, ctime: in.Ctime,
 		epoch: in.Epoch, path: transport.Path(in.Path),
 	}}
-	o.body, err = s.loadContent(ctx, t, in)
+	o.body, err = tb.loadContent(ctx, t, in)
 	if err != nil {
 		return nil, fmt.Errorf("load object %d: %w", ino, err)
 	}
@@ -105,32 +105,32 @@ func (o *object) notOffered() error {
 	return nil
 }
 
-func (s *Store) loadContent(ctx context.Context, t *tier, in metadata.Inode) (content, error) {
+func (tb *table) loadContent(ctx context.Context, t *tier, in metadata.Inode) (content, error) {
 	// A bound object is in the table from its binding, or the recovery of the
 	// next run, on.
 	if IsLost(in, t.epoch()) || in.Bound == metadata.BoundLive {
 		return lost{}, nil
 	}
 	if t.files != nil {
-		h, err := openHostFile(t, s.engine, uint64(in.Ino))
+		h, err := openHostFile(t, tb.engine, uint64(in.Ino))
 		if errors.Is(err, fs.ErrNotExist) {
 			return lost{}, nil
 		}
 		return h, err
 	}
-	x := s.emptyContent(t)
+	x := tb.emptyContent(t)
 	if in.Epoch != t.epoch() {
 		return x, nil
 	}
-	maps, err := s.meta.Mappings(ctx, in.Ino)
+	maps, err := tb.meta.Mappings(ctx, in.Ino)
 	if err != nil {
 		return nil, err
 	}
 	return x, x.load(maps)
 }
 
-func (s *Store) emptyContent(t *tier) *extents {
-	return newExtents(t, s.engine, func(msg string, err error) { s.log.Warn(msg, zap.Error(err)) })
+func (tb *table) emptyContent(t *tier) *extents {
+	return newExtents(t, tb.engine, func(msg string, err error) { tb.log.Warn(msg, zap.Error(err)) })
 }
 
 // IsLost says whether an inode's content was in memory that is gone: in that of
@@ -210,7 +210,7 @@ func (o *object) change(ctx context.Context, fn func() error) error {
 		return err
 	}
 	defer o.lane.leave()
-	defer o.store.notice(Notice{Ino: o.ino})
+	defer o.table.notices.send(Notice{Ino: o.ino})
 	o.version.Add(1)
 	defer o.version.Add(1)
 	err := fn()
@@ -251,7 +251,7 @@ func (o *object) mark(ctx context.Context, end uint64) error {
 	if known != 0 {
 		return fmt.Errorf("object %d on %s: %w", o.ino, t.name, ErrLost)
 	}
-	_, err := o.store.meta.Update(context.WithoutCancel(ctx), o.ino, func(in *metadata.Inode) error {
+	_, err := o.table.meta.Update(context.WithoutCancel(ctx), o.ino, func(in *metadata.Inode) error {
 		in.Epoch, in.Size = now, max(in.Size, end)
 		return nil
 	})
@@ -274,7 +274,7 @@ func (o *object) noteSize(ctx context.Context) error {
 	if !none {
 		return nil
 	}
-	_, err := o.store.meta.Update(context.WithoutCancel(ctx), o.ino, func(in *metadata.Inode) error {
+	_, err := o.table.meta.Update(context.WithoutCancel(ctx), o.ino, func(in *metadata.Inode) error {
 		in.Size = max(in.Size, size)
 		return nil
 	})
@@ -286,7 +286,7 @@ func (o *object) noteSize(ctx context.Context) error {
 
 // touch notes a change of the content that ended at end, by a path.
 func (o *object) touch(end uint64, path transport.Path) {
-	now := o.store.now()
+	now := o.table.meta.Now()
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.size = max(o.size, end)
@@ -304,8 +304,8 @@ func (o *object) accessed() {
 	stale := !o.atime.After(o.mtime) || !o.atime.After(o.ctime)
 	last := o.atime
 	o.mu.RUnlock()
-	now := o.store.now()
-	if host || now == last || !o.store.atime.Notes(stale || now.Sec-last.Sec > 24*60*60) {
+	now := o.table.meta.Now()
+	if host || now == last || !o.table.atime.Notes(stale || now.Sec-last.Sec > 24*60*60) {
 		return
 	}
 	o.mu.Lock()
@@ -328,7 +328,7 @@ func (o *object) save(ctx context.Context) error {
 	f, body := o.facts, o.body
 	o.mu.RUnlock()
 	maps := body.settle(f.size)
-	_, err := o.store.meta.SaveContent(ctx, o.ino, func(in *metadata.Inode) error {
+	_, err := o.table.meta.SaveContent(ctx, o.ino, func(in *metadata.Inode) error {
 		in.Path, in.Epoch = string(f.path), f.epoch
 		if body.backing() != nil {
 			return nil

@@ -12,56 +12,56 @@ import (
 
 // withoutXattrs returns ErrNoXattr for an orphan whose attributes are not held,
 // and otherwise missing, the records' error.
-func (s *Store) withoutXattrs(ino Ino, name string, missing error) error {
-	if _, orphan := s.orphanOf(ino); orphan && errors.Is(missing, metadata.ErrNotExist) {
+func (as *attributes) withoutXattrs(ino Ino, name string, missing error) error {
+	if _, orphan := as.table.orphanOf(ino); orphan && errors.Is(missing, metadata.ErrNotExist) {
 		return fmt.Errorf("attribute %s: %w", name, metadata.ErrNoXattr)
 	}
 	return missing
 }
 
-func (s *Store) getXattr(ctx context.Context, ino Ino, name string) ([]byte, error) {
-	value, err := s.meta.GetXattr(ctx, ino, name)
+func (as *attributes) getXattr(ctx context.Context, ino Ino, name string) ([]byte, error) {
+	value, err := as.meta.GetXattr(ctx, ino, name)
 	if err != nil {
-		err = s.withoutXattrs(ino, name, err)
+		err = as.withoutXattrs(ino, name, err)
 	}
 	return value, err
 }
 
-func (s *Store) setXattr(ctx context.Context, ino Ino, name string, value []byte, flags metadata.XattrFlags) error {
-	err := s.meta.SetXattr(ctx, ino, name, value, flags)
+func (as *attributes) setXattr(ctx context.Context, ino Ino, name string, value []byte, flags metadata.XattrFlags) error {
+	err := as.meta.SetXattr(ctx, ino, name, value, flags)
 	if !errors.Is(err, metadata.ErrNotExist) {
 		return err
 	}
-	orphan, ok := s.holdOrphan(ino, s.xattrsEnd(ctx, ino))
+	orphan, ok := as.table.holdOrphan(ino, as.xattrsEnd(ctx, ino))
 	if !ok {
 		return err
 	}
-	if err = s.meta.HoldNameless(ctx, orphan); err != nil {
+	if err = as.meta.HoldNameless(ctx, orphan); err != nil {
 		return err
 	}
-	return s.meta.SetXattr(ctx, ino, name, value, flags)
+	return as.meta.SetXattr(ctx, ino, name, value, flags)
 }
 
-func (s *Store) listXattr(ctx context.Context, ino Ino) ([]string, error) {
-	names, err := s.meta.ListXattr(ctx, ino)
-	if _, orphan := s.orphanOf(ino); orphan && errors.Is(err, metadata.ErrNotExist) {
+func (as *attributes) listXattr(ctx context.Context, ino Ino) ([]string, error) {
+	names, err := as.meta.ListXattr(ctx, ino)
+	if _, orphan := as.table.orphanOf(ino); orphan && errors.Is(err, metadata.ErrNotExist) {
 		return nil, nil
 	}
 	return names, err
 }
 
-func (s *Store) removeXattr(ctx context.Context, ino Ino, name string) error {
-	err := s.meta.RemoveXattr(ctx, ino, name)
+func (as *attributes) removeXattr(ctx context.Context, ino Ino, name string) error {
+	err := as.meta.RemoveXattr(ctx, ino, name)
 	if err != nil {
-		err = s.withoutXattrs(ino, name, err)
+		err = as.withoutXattrs(ino, name, err)
 	}
 	return err
 }
 
 // holdOrphan notes that an orphan that can be reached has attributes from now
 // on, and what ends them.
-func (s *Store) holdOrphan(ino Ino, end func()) (orphan metadata.Inode, ok bool) {
-	sh := s.table.shard(ino)
+func (tb *table) holdOrphan(ino Ino, end func()) (orphan metadata.Inode, ok bool) {
+	sh := tb.shard(ino)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	e := sh.entries[ino]
@@ -74,11 +74,11 @@ func (s *Store) holdOrphan(ino Ino, end func()) (orphan metadata.Inode, ok bool)
 
 // xattrsEnd returns what gives up the attributes of an inode that nothing can
 // reach, or that has kept its name. The end of the context does not stop it.
-func (s *Store) xattrsEnd(ctx context.Context, ino Ino) func() {
+func (as *attributes) xattrsEnd(ctx context.Context, ino Ino) func() {
 	ctx = context.WithoutCancel(ctx)
 	return func() {
-		if err := s.meta.ReleaseXattrs(ctx, ino); err != nil {
-			s.log.Warn("attributes of a removed inode are left for the next start",
+		if err := as.meta.ReleaseXattrs(ctx, ino); err != nil {
+			as.log.Warn("attributes of a removed inode are left for the next start",
 				zap.Uint64("ino", uint64(ino)), zap.Error(err))
 		}
 	}

@@ -5,12 +5,26 @@ import (
 	"errors"
 	"fmt"
 
+	"go.uber.org/zap"
+
 	"github.com/hmcfs/hmcfs/metadata"
 )
 
 // publishChunk is the number of keys that are published under the lock of the names at a
 // time.
 const publishChunk = 256
+
+// publications makes names in publish/, and takes them away with their offers.
+type publications struct {
+	meta   *metadata.Store
+	log    *zap.Logger
+	tiers  tiers
+	table  *table
+	claims *claims
+	events *events
+	names  *names
+	moves  *moves
+}
 
 // Publish offers memory under keys, each to the first who receives it: an
 // object of each key is made in publish/. The results have the order of set;
@@ -45,7 +59,7 @@ func (h *Holder) mayPublish(ctx context.Context) error {
 	if err := h.begin(); err != nil {
 		return err
 	}
-	dir, err := h.store.Attr(ctx, metadata.PublishIno)
+	dir, err := h.store.attrs.get(ctx, metadata.PublishIno)
 	if err == nil && !h.who.May(&dir.Inode, PermWrite) {
 		err = fmt.Errorf("user %d may make nothing in publish: %w", h.who.UID, ErrForbidden)
 	}
@@ -71,21 +85,21 @@ func (h *Holder) publish(ctx context.Context, set []Keyed, all []*Publication, e
 		made = append(made, n)
 	}
 	s := h.store
-	made, claimed := s.claimOffered(ctx, made, errs)
+	made, claimed := s.publications.claimOffered(ctx, made, errs)
 	defer claimed()
 	inos, err := s.meta.NewInos(ctx, len(made))
 	for i, n := range made {
 		if errs[n.at] = err; err == nil {
 			n.file.Ino = inos[i]
-			s.adoptOffered(n)
+			s.publications.adoptOffered(n)
 		}
 	}
 	if err == nil {
-		s.putPublished(context.WithoutCancel(ctx), made, all, errs)
+		s.publications.putPublished(context.WithoutCancel(ctx), made, all, errs)
 	}
 	for _, n := range made {
 		if all[n.at] == n.offer.publication {
-			n.body.attend(func(ctx context.Context) { s.withdraw(ctx, n.file.Ino, n.offer) }) //nolint:contextcheck // memory ends when it ends
+			n.body.attend(func(ctx context.Context) { s.publications.withdraw(ctx, n.file.Ino, n.offer) }) //nolint:contextcheck // memory ends when it ends
 		}
 	}
 	for i, err := range errs {
@@ -97,12 +111,12 @@ func (h *Holder) publish(ctx context.Context, set []Keyed, all []*Publication, e
 
 // claimOffered asks for the names of newcomers, and returns those that may have
 // them.
-func (s *Store) claimOffered(ctx context.Context, made []*newcomer, errs []error) (granted []*newcomer, done func()) {
+func (ps *publications) claimOffered(ctx context.Context, made []*newcomer, errs []error) (granted []*newcomer, done func()) {
 	keys := make([]string, len(made))
 	for i, n := range made {
 		keys[i] = n.file.Name
 	}
-	refused, done := s.claim(ctx, SpacePublish, keys)
+	refused, done := ps.claims.claim(ctx, SpacePublish, keys)
 	for i, n := range made {
 		if errs[n.at] = refused[i]; refused[i] == nil {
 			granted = append(granted, n)
@@ -116,7 +130,7 @@ func (h *Holder) newcomer(k *Keyed) (*newcomer, error) {
 	if err := metadata.ValidKey(k.Key); err != nil {
 		return nil, err
 	}
-	body, t, err := h.store.blobContent(h, k.Blobs)
+	body, t, err := h.store.bindings.blobContent(h, k.Blobs)
 	if err != nil {
 		return nil, err
 	}
@@ -130,30 +144,30 @@ func (h *Holder) newcomer(k *Keyed) (*newcomer, error) {
 
 // adoptOffered puts the object of a new number in the table, with its offer:
 // who finds the name finds that.
-func (s *Store) adoptOffered(n *newcomer) {
-	now := s.now()
-	s.adoptBound(n.file.Ino, n.body.made.tier, n.body, facts{size: n.body.size, atime: now, mtime: now, ctime: now})
-	s.peek(n.file.Ino).offer.Store(n.offer)
+func (ps *publications) adoptOffered(n *newcomer) {
+	now := ps.meta.Now()
+	ps.table.adoptBound(n.file.Ino, n.body.made.tier, n.body, facts{size: n.body.size, atime: now, mtime: now, ctime: now})
+	ps.table.peek(n.file.Ino).offer.Store(n.offer)
 }
 
 // putPublished makes the names. What can't be made leaves the table.
-func (s *Store) putPublished(ctx context.Context, made []*newcomer, all []*Publication, errs []error) {
+func (ps *publications) putPublished(ctx context.Context, made []*newcomer, all []*Publication, errs []error) {
 	files := make([]metadata.NewFile, len(made))
 	for i, n := range made {
 		files[i] = n.file
 	}
-	defer s.names.lock(metadata.PublishIno, metadata.PublishIno)()
-	results, failure := s.meta.Put(ctx, metadata.PublishIno, files)
+	defer ps.names.lock(metadata.PublishIno, metadata.PublishIno)()
+	results, failure := ps.meta.Put(ctx, metadata.PublishIno, files)
 	for i, n := range made {
 		r := putResult(results, i, failure)
 		if r.Err == nil {
 			all[n.at] = n.offer.publication
-			s.emit(EventPublished, n.file.Name, r.Inode)
+			ps.events.emit(EventPublished, n.file.Name, r.Inode)
 			continue
 		}
-		s.dropBound(n.file.Ino)
+		ps.table.dropBound(n.file.Ino)
 		if errors.Is(r.Err, metadata.ErrExist) {
-			all[n.at], r.Err = s.publishedBefore(ctx, n)
+			all[n.at], r.Err = ps.publishedBefore(ctx, n)
 		}
 		errs[n.at] = r.Err
 	}
@@ -163,12 +177,12 @@ func (s *Store) putPublished(ctx context.Context, made []*newcomer, all []*Publi
 // is meant to be the same. The caller has the lock of the names.
 //
 // Errors: metadata.ErrExist, ErrInconsistent.
-func (s *Store) publishedBefore(ctx context.Context, n *newcomer) (*Publication, error) {
-	in, err := s.meta.Lookup(ctx, metadata.PublishIno, n.file.Name)
+func (ps *publications) publishedBefore(ctx context.Context, n *newcomer) (*Publication, error) {
+	in, err := ps.meta.Lookup(ctx, metadata.PublishIno, n.file.Name)
 	if err != nil {
 		return nil, err
 	}
-	o := s.peek(in.Ino)
+	o := ps.table.peek(in.Ino)
 	if o == nil {
 		return nil, metadata.ErrExist
 	}
@@ -227,13 +241,13 @@ func (h *Holder) published(ctx context.Context, key string) (Attr, error) {
 // doing, so that it must not keep them: publish/, and the directories of keyed
 // objects.
 func (s *Store) Volatile(dir Ino) bool {
-	return s.volatile(context.Background(), dir)
+	return s.access.volatile(context.Background(), dir)
 }
 
-func (s *Store) volatile(ctx context.Context, dir Ino) bool {
+func (ac *access) volatile(ctx context.Context, dir Ino) bool {
 	if dir == metadata.PublishIno {
 		return true
 	}
-	made, err := s.isKeysDir(ctx, dir)
+	made, err := ac.isKeysDir(ctx, dir)
 	return made || err != nil
 }

@@ -19,12 +19,12 @@ import (
 // Errors: metadata.ErrPermission for what is in publish/ already, and for an
 // exchange; metadata.ErrExist; ErrBusy for a file that is open, mapped, bound,
 // or exported; those of metadata.Publish.
-func (s *Store) publishFile(ctx context.Context, r metadata.Rename) error {
+func (ps *publications) publishFile(ctx context.Context, r metadata.Rename) error {
 	whole := context.WithoutCancel(ctx)
 	if r.From == metadata.PublishIno || r.Flags&metadata.Exchange != 0 {
 		return metadata.ErrPermission
 	}
-	in, err := s.meta.Lookup(whole, r.From, r.Name)
+	in, err := ps.meta.Lookup(whole, r.From, r.Name)
 	switch {
 	case err != nil:
 		return err
@@ -34,22 +34,22 @@ func (s *Store) publishFile(ctx context.Context, r metadata.Rename) error {
 		return fmt.Errorf("publish what is no regular file: %w", ErrInvalid)
 	}
 	if metadata.ValidKey(r.NewName) == nil { // else the records refuse it
-		claimed, refused := s.claimOne(ctx, SpacePublish, r.NewName)
+		claimed, refused := ps.claims.claimOne(ctx, SpacePublish, r.NewName)
 		if refused != nil {
 			return refused
 		}
 		defer claimed()
 	}
-	end, ok := s.awaitMove(ctx, in.Ino)
+	end, ok := ps.table.awaitMove(ctx, in.Ino)
 	if !ok {
 		return fmt.Errorf("the file is open; close it first: %w", ErrBusy)
 	}
 	defer end()
-	o, err := s.pin(ctx, in.Ino, pinUse)
+	o, err := ps.table.pin(ctx, in.Ino, pinUse)
 	if err != nil {
 		return err
 	}
-	defer s.unpin(whole, o, pinUse)
+	defer ps.table.unpin(whole, o, pinUse)
 	// Who changes, exports or binds it has the lane, and sees the offer after.
 	if err = o.lane.enter(ctx); err != nil {
 		return err
@@ -58,7 +58,7 @@ func (s *Store) publishFile(ctx context.Context, r metadata.Rename) error {
 	if err = o.mayPublish(ctx); err != nil {
 		return err
 	}
-	return s.publishName(whole, r, o)
+	return ps.publishName(whole, r, o)
 }
 
 // mayPublish fails while others can get at the bytes. The caller has the lane,
@@ -80,9 +80,9 @@ func (o *object) mayPublish(ctx context.Context) error {
 }
 
 // publishName moves the name of an object that is ready for it.
-func (s *Store) publishName(ctx context.Context, r metadata.Rename, o *object) error {
-	defer s.names.lock(r.From, metadata.PublishIno)()
-	now, err := s.meta.Lookup(ctx, r.From, r.Name)
+func (ps *publications) publishName(ctx context.Context, r metadata.Rename, o *object) error {
+	defer ps.names.lock(r.From, metadata.PublishIno)()
+	now, err := ps.meta.Lookup(ctx, r.From, r.Name)
 	if err == nil && now.Ino != o.ino {
 		err = fmt.Errorf("%q was replaced meanwhile: %w", r.Name, metadata.ErrNotExist)
 	}
@@ -91,18 +91,18 @@ func (s *Store) publishName(ctx context.Context, r metadata.Rename, o *object) e
 	}
 	// Before its record says so: who finds the name finds the offer.
 	o.offer.Store(newOffer(r.NewName, false, nil))
-	in, err := s.meta.Publish(ctx, r.From, r.Name, r.NewName)
+	in, err := ps.meta.Publish(ctx, r.From, r.Name, r.NewName)
 	if err != nil {
 		o.offer.Store(nil)
 		return err
 	}
 	if err = o.overlay(&in); err != nil {
-		s.warn("the size of what is published is not known", err)
+		ps.table.warn("the size of what is published is not known", err)
 	}
 	if now.Key != "" {
-		s.emit(EventRemoved, now.Key, in)
+		ps.events.emit(EventRemoved, now.Key, in)
 	}
-	s.emit(EventPublished, r.NewName, in)
+	ps.events.emit(EventPublished, r.NewName, in)
 	return nil
 }
 

@@ -15,28 +15,28 @@ import (
 // Errors: metadata.ErrNotExist when somebody else has received it; ErrBusy for
 // a file that would be copied while somebody has it open;
 // metadata.ErrPermission for an exchange; ErrLost.
-func (s *Store) receiveFile(ctx context.Context, r metadata.Rename) error {
+func (ps *publications) receiveFile(ctx context.Context, r metadata.Rename) error {
 	whole := context.WithoutCancel(ctx)
 	if r.Flags&metadata.Exchange != 0 {
 		return metadata.ErrPermission
 	}
-	in, err := s.meta.Lookup(whole, metadata.PublishIno, r.Name)
+	in, err := ps.meta.Lookup(whole, metadata.PublishIno, r.Name)
 	if err != nil {
 		return err
 	}
-	dir, err := s.meta.Get(whole, r.To)
+	dir, err := ps.meta.Get(whole, r.To)
 	if err != nil {
 		return err
 	}
-	to, err := s.tierOf(dir.Device)
+	to, err := ps.tiers.named(dir.Device)
 	if err != nil {
 		return fmt.Errorf("receive outside of a device: %w", metadata.ErrPermission)
 	}
-	o, err := s.pin(ctx, in.Ino, pinUse)
+	o, err := ps.table.pin(ctx, in.Ino, pinUse)
 	if err != nil {
 		return err
 	}
-	defer s.unpin(whole, o, pinUse)
+	defer ps.table.unpin(whole, o, pinUse)
 	of := o.offer.Load()
 	if of == nil {
 		return fmt.Errorf("%q is not published any more: %w", r.Name, metadata.ErrNotExist)
@@ -45,14 +45,14 @@ func (s *Store) receiveFile(ctx context.Context, r metadata.Rename) error {
 	if _, err = of.claim(ctx, me, asksOnce); err != nil {
 		return err
 	}
-	rec := &receipt{store: s, rename: r, object: o, offer: of, me: me}
+	rec := &receipt{publications: ps, rename: r, object: o, offer: of, me: me}
 	if from, body := o.place(); from == to && !isBound(body) {
 		err = rec.moveName(whole)
 	} else {
 		err = rec.moveBytes(ctx, to)
 	}
 	if err != nil {
-		s.giveBack(whole, o, of, me)
+		ps.giveBack(whole, o, of, me)
 		return err
 	}
 	if of.publication != nil {
@@ -68,11 +68,11 @@ func isBound(body content) bool {
 
 // receipt is a file on its way out of publish/ to another name.
 type receipt struct {
-	store  *Store
-	rename metadata.Rename
-	object *object
-	offer  *offer
-	me     *claimant
+	publications *publications
+	rename       metadata.Rename
+	object       *object
+	offer        *offer
+	me           *claimant
 }
 
 // moveName moves the name alone.
@@ -81,21 +81,21 @@ func (r *receipt) moveName(ctx context.Context) error {
 		return err
 	}
 	defer r.object.lane.leave()
-	return r.store.replace(ctx, r.rename, func() (metadata.RenameResult, error) {
+	return r.publications.names.replace(ctx, r.rename, func() (metadata.RenameResult, error) {
 		return r.commit(func() (metadata.RenameResult, error) {
-			return r.store.meta.Rename(ctx, r.rename)
+			return r.publications.meta.Rename(ctx, r.rename)
 		})
 	})
 }
 
 // moveBytes copies the content to a tier and moves the name then.
 func (r *receipt) moveBytes(ctx context.Context, to *tier) error {
-	end, ok := r.store.awaitMove(ctx, r.object.ino)
+	end, ok := r.publications.table.awaitMove(ctx, r.object.ino)
 	if !ok {
 		return fmt.Errorf("somebody else has the file open: %w", ErrBusy)
 	}
 	defer end()
-	return r.store.moveObject(ctx, move{Rename: r.rename, object: r.object, to: to, commit: r.commit})
+	return r.publications.moves.moveObject(ctx, move{Rename: r.rename, object: r.object, to: to, commit: r.commit})
 }
 
 // commit runs what moves the name, under the lock of the names, while the
@@ -111,13 +111,13 @@ func (r *receipt) commit(run func() (metadata.RenameResult, error)) (metadata.Re
 	o, in := r.object, result.Moved
 	r.offer.end(EventConsumed, nil)
 	o.offer.Store(nil)
-	if r.store.isOpen(o.ino) {
+	if r.publications.table.isOpen(o.ino) {
 		// The kernel has the file as one that it does not serve by itself.
 		o.revived.Store(true)
 	}
 	if err := o.overlay(&in); err != nil {
-		r.store.warn("the size of what was received is not known", err)
+		r.publications.table.warn("the size of what was received is not known", err)
 	}
-	r.store.emit(EventConsumed, r.offer.name, in)
+	r.publications.events.emit(EventConsumed, r.offer.name, in)
 	return result, nil
 }

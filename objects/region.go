@@ -47,8 +47,8 @@ func (h *Holder) newRegion(t *tier, size uint64) *Region {
 // Errors: those of Bind that concern the memory; ErrClosed.
 func (h *Holder) Register(ctx context.Context, device devices.Name, r BindRequest) (*Region, error) {
 	s := h.store
-	o, _, err := s.openMemory(ctx, h.who, r, func(op *opener) (err error) {
-		op.tier, err = s.deviceNamed(device)
+	o, _, err := s.bindings.openMemory(ctx, h.who, r, func(op *opener) (err error) {
+		op.tier, err = s.tiers.deviceNamed(device)
 		return err
 	})
 	if err != nil {
@@ -72,9 +72,9 @@ func (h *Holder) Register(ctx context.Context, device devices.Name, r BindReques
 	return reg, nil
 }
 
-// deviceNamed is tierOf for a name that a user gave.
-func (s *Store) deviceNamed(device devices.Name) (*tier, error) {
-	t, err := s.tierOf(metadata.DeviceName(device))
+// deviceNamed is named for a name that a user gave.
+func (ts tiers) deviceNamed(device devices.Name) (*tier, error) {
+	t, err := ts.named(metadata.DeviceName(device))
 	if err != nil {
 		return nil, fmt.Errorf("device %q is not part of this mount: %w", device, ErrInvalid)
 	}
@@ -89,7 +89,7 @@ func (h *Holder) Adopt(ctx context.Context, device devices.Name, m *devices.Memo
 		return nil, err
 	}
 	s := h.store
-	t, err := s.deviceNamed(device)
+	t, err := s.tiers.deviceNamed(device)
 	if err != nil {
 		return nil, err
 	}
@@ -101,7 +101,7 @@ func (h *Holder) Adopt(ctx context.Context, device devices.Name, m *devices.Memo
 	m.Retain()
 	reg.body = &bound{
 		engine: s.engine, name: device, size: size, mems: []*devices.Memory{m},
-		parts: []boundPart{{n: size, mem: m}}, logf: s.warn,
+		parts: []boundPart{{n: size, mem: m}}, logf: s.table.warn,
 	}
 	if err := h.add(reg); err != nil {
 		return nil, errors.Join(err, m.Release())

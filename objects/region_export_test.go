@@ -53,7 +53,7 @@ func (r *Region) Write(ctx context.Context, off uint64, p []byte) error {
 
 // Attend makes content of blobs. What it returns begins to attend to it.
 func (h *Holder) Attend(blobs []Blob, fn func()) (begin func(), err error) {
-	b, _, err := h.store.blobContent(h, blobs)
+	b, _, err := h.store.bindings.blobContent(h, blobs)
 	return func() { b.attend(func(context.Context) { fn() }) }, err
 }
 

@@ -17,7 +17,7 @@ import (
 // Errors: ErrForbidden, also for a file in publish/; ErrInvalid for what is no
 // regular file, or an empty one; ErrLost; ErrClosed.
 func (h *Holder) RegisterFile(ctx context.Context, ino Ino) (*Region, error) {
-	a, err := h.store.Attr(ctx, ino)
+	a, err := h.store.attrs.get(ctx, ino)
 	if err != nil {
 		return nil, fmt.Errorf("register a file: %w", err)
 	}
@@ -36,7 +36,7 @@ func (h *Holder) RegisterFile(ctx context.Context, ino Ino) (*Region, error) {
 	if err != nil {
 		return nil, fmt.Errorf("register a file: %w", err)
 	}
-	t, err := h.store.tierOf(a.Device)
+	t, err := h.store.tiers.named(a.Device)
 	if err != nil {
 		return nil, err
 	}
@@ -118,11 +118,11 @@ func (r *Region) writeFile(ctx context.Context, off uint64, src transport.Span) 
 			failure = r.cutTo(size)
 		}
 		if failure == nil {
-			_, _, failure = o.put(ctx, off, src, true)
+			_, _, failure = o.put(ctx, off, src, r.holder.store.attrs)
 		}
 		return failure
 	})
 	// The kernel may have pages of what it was.
-	r.holder.store.changed(r.ino, true)
+	r.holder.store.changes.tell(r.ino, true)
 	return err
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport"
 )
 
-// hostTier is a host tier of 128 MiB, which ends with the test.
+// host is a host tier of 128 MiB, which ends with the test.
 func hostTier(t *testing.T) devices.Device {
 	t.Helper()
 	reg := devices.NewRegistry(host.NewDriver(host.Options{Dir: t.TempDir(), NoMount: true}))

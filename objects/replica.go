@@ -89,7 +89,7 @@ func (h *Holder) replicate(ctx context.Context, o *object, before uint64, blobs 
 	if b, ok := o.content().(*bound); !ok || b.made == nil {
 		return nil
 	}
-	r, _, err := h.store.blobContent(h, blobs)
+	r, _, err := h.store.bindings.blobContent(h, blobs)
 	if err != nil {
 		return fmt.Errorf("make a replica of object %d: %w", o.ino, err)
 	}
@@ -111,15 +111,15 @@ func (h *Holder) replicate(ctx context.Context, o *object, before uint64, blobs 
 		return fmt.Errorf("make a replica of object %d: %w", o.ino, err)
 	}
 	if added {
-		r.attend(func(ctx context.Context) { h.store.memoryEnded(ctx, o.ino, r) }) //nolint:contextcheck // memory ends when it ends
+		r.attend(func(ctx context.Context) { h.store.bindings.memoryEnded(ctx, o.ino, r) }) //nolint:contextcheck // memory ends when it ends
 	}
 	return nil
 }
 
 // memoryEnded follows the end of memory that an object is made of, or a
 // replica of it.
-func (s *Store) memoryEnded(ctx context.Context, ino Ino, b *bound) {
-	o := s.pinLoaded(ino)
+func (bs *bindings) memoryEnded(ctx context.Context, ino Ino, b *bound) {
+	o := bs.table.pinLoaded(ino)
 	if o == nil {
 		return
 	}
@@ -129,9 +129,9 @@ func (s *Store) memoryEnded(ctx context.Context, ino Ino, b *bound) {
 		}
 		return nil
 	})
-	s.unpin(ctx, o, pinUse)
+	bs.table.unpin(ctx, o, pinUse)
 	if err == nil {
-		s.lose(ctx, ino, b)
+		bs.lose(ctx, ino, b)
 	}
 }
 
@@ -139,7 +139,7 @@ func (s *Store) memoryEnded(ctx context.Context, ino Ino, b *bound) {
 // The caller has the lane.
 //
 // Errors: ErrLost when there is none that can.
-func (s *Store) takeOver(ctx context.Context, o *object, b *bound) error {
+func (bs *bindings) takeOver(ctx context.Context, o *object, b *bound) error {
 	heirs := slices.Clone(b.replicas())
 	here, _ := o.place()
 	slices.SortStableFunc(heirs, func(x, y *bound) int {
@@ -150,7 +150,7 @@ func (s *Store) takeOver(ctx context.Context, o *object, b *bound) error {
 		if !next.alive() {
 			continue
 		}
-		if err := s.moveKeyed(ctx, o, next.made.tier); err != nil {
+		if err := bs.moveKeyed(ctx, o, next.made.tier); err != nil {
 			errs = errors.Join(errs, err)
 			continue
 		}
@@ -160,7 +160,7 @@ func (s *Store) takeOver(ctx context.Context, o *object, b *bound) error {
 		o.mu.Unlock()
 		// Who has found the old content goes on with it, and its replicas.
 		b.part()
-		s.log.Info("a replica is the object now", zap.Uint64("ino", uint64(o.ino)), zap.String("device", string(next.made.tier.name)))
+		bs.log.Info("a replica is the object now", zap.Uint64("ino", uint64(o.ino)), zap.String("device", string(next.made.tier.name)))
 		return nil
 	}
 	return errs
@@ -182,57 +182,57 @@ func (b *bound) inherit(spares []*bound) {
 
 // moveKeyed moves the name of an object that was made for a key to another
 // device, without a copy. The caller has the lane.
-func (s *Store) moveKeyed(ctx context.Context, o *object, to *tier) error {
+func (bs *bindings) moveKeyed(ctx context.Context, o *object, to *tier) error {
 	if here, _ := o.place(); here == to {
 		return nil
 	}
-	err := s.moveKeyedName(ctx, o.ino, to)
+	err := bs.moveKeyedName(ctx, o.ino, to)
 	if errors.Is(err, metadata.ErrNotExist) {
-		if _, gone := s.meta.Get(ctx, o.ino); errors.Is(gone, metadata.ErrNotExist) {
+		if _, gone := bs.meta.Get(ctx, o.ino); errors.Is(gone, metadata.ErrNotExist) {
 			return nil // it has no name any more
 		}
 	}
 	return err
 }
 
-func (s *Store) moveKeyedName(ctx context.Context, ino Ino, to *tier) error {
-	in, err := s.meta.Get(ctx, ino)
+func (bs *bindings) moveKeyedName(ctx context.Context, ino Ino, to *tier) error {
+	in, err := bs.meta.Get(ctx, ino)
 	if err != nil {
 		return err
 	}
-	made, err := s.isKeysDir(ctx, in.Parent)
+	made, err := bs.access.isKeysDir(ctx, in.Parent)
 	if err != nil {
 		return err
 	}
 	if !made || in.Nlink > 1 {
 		return fmt.Errorf("it has a name that was given by hand: %w", metadata.ErrCrossDevice)
 	}
-	record, err := s.meta.Binding(ctx, ino)
+	record, err := bs.meta.Binding(ctx, ino)
 	if err != nil {
 		return err
 	}
-	dir, err := s.keysDir(ctx, to)
+	dir, err := bs.access.keysDir(ctx, to)
 	if err != nil {
 		return err
 	}
 	// The move ends the binding. It is lost rather than empty if that is where
 	// the daemon dies.
-	if err = s.meta.Unbind(ctx, ino, true); err != nil {
+	if err = bs.meta.Unbind(ctx, ino, true); err != nil {
 		return err
 	}
 	r := metadata.Rename{From: in.Parent, Name: in.Name, To: dir, NewName: in.Name, Flags: metadata.NoReplace}
-	err = s.replace(ctx, r, func() (metadata.RenameResult, error) {
-		return s.moveName(ctx, r, ino, home{tier: to}, nil)
+	err = bs.names.replace(ctx, r, func() (metadata.RenameResult, error) {
+		return bs.names.moveName(ctx, r, ino, home{tier: to}, nil)
 	})
 	if err != nil {
 		return err
 	}
-	_, err = s.meta.Bind(ctx, ino, record, func(now *metadata.Inode) error {
+	_, err = bs.meta.Bind(ctx, ino, record, func(now *metadata.Inode) error {
 		now.Allocated = now.Size
 		return nil
 	})
 	if err != nil {
-		s.log.Warn("an object that a replica has taken over is lost to the next run", zap.Uint64("ino", uint64(ino)), zap.Error(err))
+		bs.log.Warn("an object that a replica has taken over is lost to the next run", zap.Uint64("ino", uint64(ino)), zap.Error(err))
 	}
 	return nil
 }

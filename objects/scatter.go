@@ -31,7 +31,7 @@ func (h *Holder) Scatter(ctx context.Context, sc Scatter) error {
 	if err != nil {
 		return fmt.Errorf("read key %q: %w", sc.Key, err)
 	}
-	defer h.store.unpin(context.WithoutCancel(ctx), o, pinUse)
+	defer h.store.table.unpin(context.WithoutCancel(ctx), o, pinUse)
 	before := o.version.Load()
 	if err = o.scatter(ctx, sc, noted); err != nil {
 		return fmt.Errorf("read key %q: %w", sc.Key, err)
@@ -49,14 +49,14 @@ func (h *Holder) Scatter(ctx context.Context, sc Scatter) error {
 // returns what is noted of its blobs.
 func (h *Holder) pinKey(ctx context.Context, sc Scatter) (o *object, blobs string, err error) {
 	for {
-		in, blobs, err := h.store.findBlobs(ctx, sc.Key)
+		in, blobs, err := h.store.index.findBlobs(ctx, sc.Key)
 		if err == nil {
 			err = h.mayScatter(ctx, in, sc)
 		}
 		if err != nil {
 			return nil, "", err
 		}
-		o, err := h.store.pin(ctx, in.Ino, pinUse)
+		o, err := h.store.table.pin(ctx, in.Ino, pinUse)
 		if !errors.Is(err, metadata.ErrNotExist) {
 			return o, blobs, err
 		}
@@ -66,7 +66,7 @@ func (h *Holder) pinKey(ctx context.Context, sc Scatter) (o *object, blobs strin
 
 // mayScatter says whether the holder's user may do what is asked.
 func (h *Holder) mayScatter(ctx context.Context, in metadata.Inode, sc Scatter) error {
-	if err := h.store.mayUse(ctx, h.who, in, PermRead); err != nil {
+	if err := h.store.access.mayUse(ctx, h.who, in, PermRead); err != nil {
 		return err
 	}
 	// Who makes a replica becomes a source of the bytes of others.
@@ -119,7 +119,7 @@ func (o *object) scatterPart(ctx context.Context, part stretch) error {
 	return copyAll(ctx, look, part.off, part.n, func(at piece) error {
 		to := part.at + at.off - part.off
 		if at.hole {
-			return part.region.zero(ctx, to, at.n, o.store.hole)
+			return part.region.zero(ctx, to, at.n, o.table.hole)
 		}
 		return part.region.write(ctx, to, at.span)
 	})

@@ -41,11 +41,11 @@ func (s *Store) Devices(ctx context.Context) ([]DeviceStatus, error) {
 
 // DeviceOf tells the state of the device whose tree holds the inode.
 func (s *Store) DeviceOf(ctx context.Context, ino Ino) (DeviceStatus, error) {
-	a, err := s.Attr(ctx, ino)
+	a, err := s.attrs.get(ctx, ino)
 	if err != nil {
 		return DeviceStatus{}, err
 	}
-	t, err := s.tierOf(a.Device)
+	t, err := s.tiers.named(a.Device)
 	if err != nil {
 		return DeviceStatus{}, err
 	}
@@ -81,17 +81,17 @@ func (t *tier) status() (DeviceStatus, error) {
 func (s *Store) Limits() []metadata.LimitStatus {
 	return []metadata.LimitStatus{
 		{Name: "waiting-events", Limit: queueLen, Refused: s.events.droppedSoFar()},
-		{Name: "session-blobs", Limit: maxBlobs, Refused: s.refusedBlobs.Load()},
+		{Name: "session-blobs", Limit: maxBlobs, Refused: s.bindings.refusedBlobs.Load()},
 	}
 }
 
 // Extents tells which device memory holds the object now.
 func (s *Store) Extents(ctx context.Context, ino Ino) ([]metadata.Mapping, error) {
-	o, err := s.pin(ctx, ino, pinUse)
+	o, err := s.table.pin(ctx, ino, pinUse)
 	if err != nil {
 		return nil, err
 	}
-	defer s.unpin(ctx, o, pinUse)
+	defer s.table.unpin(ctx, o, pinUse)
 	x, ok := o.content().(*extents)
 	if !ok {
 		return nil, nil

@@ -5,11 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 
 	"go.uber.org/zap"
 
-	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/objects/owner"
 	"github.com/hmcfs/hmcfs/transport"
@@ -17,38 +15,36 @@ import (
 
 // Store is the object store. Its methods may be called from any goroutine.
 type Store struct {
-	meta   *metadata.Store
-	engine *transport.Engine
-	log    *zap.Logger
-	atime  devices.Atime
-	tiers  []*tier // in the order of Options.Devices; immutable
-	table  table
-	names  names
-	// headers has what was read of files of tensors
-	headers headers
-	hole    []byte // what a hole looks like in place; nobody writes to it
-	// background work that Close waits for
-	work sync.WaitGroup
+	meta    *metadata.Store
+	engine  *transport.Engine
+	log     *zap.Logger
+	tiers   tiers
+	notices *notices
+	table   *table
+	attrs   *attributes
+	access  *access
+	index   *keyIndex
+	claims  *claims
+	events  *events
+	names   *names
+	changes *changes
+	keyed   *keyed
+	// bindings has memory of others, and exports gives memory to others.
+	bindings     *bindings
+	exports      *exports
+	moves        *moves
+	publications *publications
+	headers      *headers
+	// work counts what goes on in the background, which Close waits for.
+	work *sync.WaitGroup
 	stop context.CancelFunc
 	// owners tells when processes end that own memory, or hold it.
-	owners    *owner.Watcher
-	guard     *owner.Guard
-	notifying sync.RWMutex
-	// notify is told of changes that no request made.
-	// +checklocks:notifying
-	notify func(ino Ino, lost bool)
-	shared shared
+	owners *owner.Watcher
 	// holders are those that have not been closed.
 	holders holders
-	// refusedBlobs counts what holders with too many blobs were refused.
-	refusedBlobs atomic.Uint64
-	keyed        keyedState
-	events       events
-	notices      notices
-	turns        turns
-	// What Open has found; immutable after it.
-	recovery  Recovery
-	witnesses witnesses
+	turns   turns
+	// recovery has what Open has found; immutable after it.
+	recovery Recovery
 }
 
 // Open recovers the records of the devices and starts the store.
@@ -57,29 +53,24 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	s := &Store{
-		meta: o.Meta, engine: o.Engine, log: o.Logger.Named("objects"), atime: o.Atime,
-		hole: make([]byte, 64<<10), owners: owner.NewWatcher(), guard: o.Guard, headers: newHeaders(),
-		keyed: keyedState{
-			expiry: expiry{wake: make(chan struct{}, 1)},
-			claims: claims{life: context.WithoutCancel(ctx)},
-		},
-	}
+	st := &startup{meta: o.Meta, engine: o.Engine, log: o.Logger.Named("objects")}
 	for _, dev := range o.Devices {
 		t, err := newTier(dev, o.Arena)
 		if err != nil {
-			return nil, errors.Join(err, s.closeTiers())
+			return nil, errors.Join(err, st.tiers.close())
 		}
-		s.tiers = append(s.tiers, t)
-		if err := s.adopt(ctx, t, o); err != nil {
-			return nil, errors.Join(err, s.closeTiers())
+		st.tiers = append(st.tiers, t)
+		if err := st.adopt(ctx, t, o); err != nil {
+			return nil, errors.Join(err, st.tiers.close())
 		}
 	}
-	if err := s.recover(ctx, o); err != nil {
+	s := newStore(ctx, o, st.tiers)
+	if err := s.recover(ctx, st, o); err != nil {
 		err = errors.Join(err, s.owners.Close())
 		s.work.Wait()
-		return nil, errors.Join(err, s.letGo(), s.closeTiers())
+		return nil, errors.Join(err, s.table.letGo(), s.tiers.close())
 	}
+	s.recovery = st.recovery
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
 	s.stop = stop
 	s.startExpiry(background)
@@ -87,18 +78,56 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	return s, nil
 }
 
+// newStore makes the parts of a store, each of those above it.
+func newStore(ctx context.Context, o Options, ts tiers) *Store {
+	meta, engine, log := o.Meta, o.Engine, o.Logger.Named("objects")
+	work, owners := &sync.WaitGroup{}, owner.NewWatcher()
+	ns := &notices{}
+	tb := &table{
+		meta: meta, engine: engine, log: log, atime: o.Atime, tiers: ts, notices: ns,
+		hole: make([]byte, 64<<10),
+	}
+	as := &attributes{meta: meta, log: log, tiers: ts, table: tb, notices: ns}
+	ac := &access{meta: meta, tiers: ts}
+	ix := &keyIndex{meta: meta, log: log, tiers: ts, table: tb}
+	cl := &claims{meta: meta, index: ix, life: context.WithoutCancel(ctx)}
+	ev := &events{claims: cl}
+	nm := &names{meta: meta, tiers: ts, table: tb, attrs: as, events: ev}
+	ch := &changes{notices: ns}
+	ks := &keyed{
+		meta: meta, log: log, attrs: as, access: ac, index: ix, claims: cl, events: ev, names: nm,
+		changes: ch, expiry: expiry{wake: make(chan struct{}, 1)},
+	}
+	mv := &moves{meta: meta, log: log, tiers: ts, table: tb, names: nm}
+	hs := newHeaders(tb, as)
+	return &Store{
+		meta: meta, engine: engine, log: log, tiers: ts, notices: ns, table: tb, attrs: as, access: ac,
+		index: ix, claims: cl, events: ev, names: nm, changes: ch, keyed: ks,
+		bindings: &bindings{
+			meta: meta, engine: engine, log: log, owners: owners, guard: o.Guard, work: work, tiers: ts,
+			table: tb, attrs: as, access: ac, events: ev, names: nm, changes: ch, keyed: ks,
+		},
+		exports: &exports{owners: owners, work: work, table: tb, attrs: as, headers: hs},
+		moves:   mv,
+		publications: &publications{
+			meta: meta, log: log, tiers: ts, table: tb, claims: cl, events: ev, names: nm, moves: mv,
+		},
+		headers: hs, work: work, owners: owners,
+	}
+}
+
 // recover sees to what an earlier run has left that depends on others.
-func (s *Store) recover(ctx context.Context, o Options) error {
-	if err := s.clearPublished(ctx, o); err != nil {
+func (s *Store) recover(ctx context.Context, st *startup, o Options) error {
+	if err := st.clearPublished(ctx, o); err != nil {
 		return err
 	}
-	if err := s.rebind(ctx); err != nil {
+	if err := s.bindings.rebind(ctx); err != nil {
 		return err
 	}
 	if err := s.redoAll(ctx); err != nil {
 		return err
 	}
-	return s.reckon(ctx)
+	return st.reckon(ctx)
 }
 
 // adopt makes the device's directory, or finds the one of an earlier run,
@@ -106,31 +135,31 @@ func (s *Store) recover(ctx context.Context, o Options) error {
 //
 // Files of the host tier that belong to other records are refused: their
 // numbers are given anew here, and old bytes would be seen in new objects.
-func (s *Store) adopt(ctx context.Context, t *tier, o Options) error {
+func (st *startup) adopt(ctx context.Context, t *tier, o Options) error {
 	if t.files != nil {
-		if err := s.know(ctx, t); err != nil {
+		if err := st.know(ctx, t); err != nil {
 			return fmt.Errorf("adopt device %s: %w", t.name, err)
 		}
-		s.meta.SetWitness(s.witnesses)
+		st.meta.SetWitness(st.witnesses)
 	}
-	before, err := s.meta.DeviceEpoch(ctx, t.name)
+	before, err := st.meta.DeviceEpoch(ctx, t.name)
 	if err != nil && !errors.Is(err, metadata.ErrNotExist) {
 		return fmt.Errorf("adopt device %s: %w", t.name, err)
 	}
-	root, err := s.meta.EnsureDevice(ctx, t.name, o.DirMode, o.UID, o.GID)
+	root, err := st.meta.EnsureDevice(ctx, t.name, o.DirMode, o.UID, o.GID)
 	if err != nil {
 		return fmt.Errorf("adopt device %s: %w", t.name, err)
 	}
 	t.root = root.Ino
 	if t.files != nil && before != 0 && before != t.epoch() {
-		if err := s.loseHost(ctx, t, before); err != nil {
+		if err := st.loseHost(ctx, t, before); err != nil {
 			return fmt.Errorf("adopt device %s: %w", t.name, err)
 		}
 	}
-	if err := s.meta.SetDeviceEpoch(ctx, t.name, t.epoch()); err != nil {
+	if err := st.meta.SetDeviceEpoch(ctx, t.name, t.epoch()); err != nil {
 		return fmt.Errorf("adopt device %s: %w", t.name, err)
 	}
-	s.log.Info("device adopted", zap.String("device", string(t.name)),
+	st.log.Info("device adopted", zap.String("device", string(t.name)),
 		zap.Uint64("epoch", uint64(t.epoch())), zap.Bool("same_epoch", before == t.epoch()))
 	return nil
 }
@@ -150,46 +179,42 @@ func (s *Store) Close(ctx context.Context, o CloseOptions) error {
 	errs := []error{s.owners.Close()}
 	s.work.Wait()
 	if o.Keep {
-		errs = append(errs, s.saveAll(ctx))
+		errs = append(errs, s.table.saveAll(ctx))
 	}
-	s.endOrphans()
-	return errors.Join(append(errs, s.letGo(), s.closeTiers())...)
+	s.table.endOrphans()
+	return errors.Join(append(errs, s.table.letGo(), s.tiers.close())...)
 }
 
 // letGo gives back what the table holds for other processes.
-func (s *Store) letGo() error {
+func (tb *table) letGo() error {
 	var errs []error
-	for _, o := range s.table.loaded(func(e *entry) bool { return e.pins == 0 }) {
+	for _, o := range tb.loaded(func(e *entry) bool { return e.pins == 0 }) {
 		errs = append(errs, o.letGo())
 	}
 	return errors.Join(errs...)
 }
 
-func (s *Store) saveAll(ctx context.Context) error {
+func (tb *table) saveAll(ctx context.Context) error {
 	var errs []error
-	for _, o := range s.table.loaded(func(e *entry) bool { return e.orphan == nil }) {
+	for _, o := range tb.loaded(func(e *entry) bool { return e.orphan == nil }) {
 		errs = append(errs, o.save(ctx))
 	}
 	return errors.Join(errs...)
 }
 
-func (s *Store) closeTiers() error {
+func (ts tiers) close() error {
 	var errs []error
-	for _, t := range s.tiers {
+	for _, t := range ts {
 		errs = append(errs, t.close())
 	}
 	return errors.Join(errs...)
 }
 
-func (s *Store) tierOf(name metadata.DeviceName) (*tier, error) {
-	for _, t := range s.tiers {
+func (ts tiers) named(name metadata.DeviceName) (*tier, error) {
+	for _, t := range ts {
 		if t.name == name {
 			return t, nil
 		}
 	}
 	return nil, fmt.Errorf("device %q is not part of this mount: %w", name, ErrLost)
 }
-
-// now is the time that inodes get: by the records' clock, so that times of
-// one inode can be compared.
-func (s *Store) now() metadata.Timespec { return s.meta.Now() }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/transport"
 )
 
 // Recovery reports the differences that Open has found between the records and the
@@ -38,10 +39,21 @@ const largestIno = uint64(1) << 62
 // TierOwner returns the owner for which a store of a generation claims host memory.
 func TierOwner(g metadata.Generation) string { return fmt.Sprintf("%016x", uint64(g)) }
 
+// startup compares the records with the devices, before anybody uses the store.
+type startup struct {
+	meta   *metadata.Store
+	engine *transport.Engine
+	log    *zap.Logger
+	tiers  tiers
+	// What was found.
+	recovery  Recovery
+	witnesses witnesses
+}
+
 // know looks, before anything is changed, whether the records are those that a host
 // tier was last used with, and has numbers given that the tier has never seen.
-func (s *Store) know(ctx context.Context, t *tier) error {
-	if err := t.files.Claim(TierOwner(s.meta.Generation())); err != nil {
+func (st *startup) know(ctx context.Context, t *tier) error {
+	if err := t.files.Claim(TierOwner(st.meta.Generation())); err != nil {
 		return err
 	}
 	seen, err := t.files.Number(inosNumber)
@@ -56,17 +68,17 @@ func (s *Store) know(ctx context.Context, t *tier) error {
 		return nil
 	})
 	if err == nil {
-		err = s.compare(ctx, t)
+		err = st.compare(ctx, t)
 	}
 	if err == nil {
-		err = s.meta.RaiseInos(ctx, Ino(seen))
+		err = st.meta.RaiseInos(ctx, Ino(seen))
 	}
 	return err
 }
 
 // compare finds out in what the records are not those of the tier.
-func (s *Store) compare(ctx context.Context, t *tier) error {
-	bond, err := s.meta.DeviceBond(ctx, t.name)
+func (st *startup) compare(ctx context.Context, t *tier) error {
+	bond, err := st.meta.DeviceBond(ctx, t.name)
 	if err != nil {
 		return err
 	}
@@ -74,10 +86,10 @@ func (s *Store) compare(ctx context.Context, t *tier) error {
 	if err != nil {
 		return err
 	}
-	s.witnesses = append(s.witnesses, &witness{numbers: t.files})
+	st.witnesses = append(st.witnesses, &witness{numbers: t.files})
 	t.bonded = bond.Now != 0
 	switch {
-	case s.meta.Cut():
+	case st.meta.Cut():
 		t.older = "something was cut from their end, or damaged ones were brought back"
 	case number == 0 && (bond.Now == 0 || !t.hasFiles): // the first use, or one by an earlier hmcfs
 	case !bond.Fits(number):
@@ -87,7 +99,7 @@ func (s *Store) compare(ctx context.Context, t *tier) error {
 }
 
 // tie makes the records and the tier known to each other.
-func (s *Store) tie(ctx context.Context, t *tier) error {
+func (st *startup) tie(ctx context.Context, t *tier) error {
 	before, err := t.files.Number(bondNumber)
 	if err != nil {
 		return err
@@ -97,7 +109,7 @@ func (s *Store) tie(ctx context.Context, t *tier) error {
 		return err
 	}
 	now := binary.BigEndian.Uint64(random[:])>>2 | 1
-	if err = s.meta.SetDeviceBond(ctx, t.name, metadata.Bond{Now: now, Before: before}); err != nil {
+	if err = st.meta.SetDeviceBond(ctx, t.name, metadata.Bond{Now: now, Before: before}); err != nil {
 		return err
 	}
 	return t.files.SetNumber(bondNumber, now)
@@ -108,32 +120,32 @@ func (s *Store) tie(ctx context.Context, t *tier) error {
 // were moving to or from another device: their record went first, or names the other
 // device. They are removed, if the records are surely those that the files were made
 // with; else they may be all that is left of an object, and are set aside.
-func (s *Store) reckon(ctx context.Context) error {
-	for _, t := range s.tiers {
+func (st *startup) reckon(ctx context.Context) error {
+	for _, t := range st.tiers {
 		if t.files == nil {
 			continue
 		}
-		r := reckoning{store: s, tier: t}
+		r := reckoning{startup: st, tier: t}
 		err := r.compare(ctx)
 		if err == nil {
 			err = r.settle(ctx)
 		}
 		if err == nil {
-			err = s.tie(ctx, t)
+			err = st.tie(ctx, t)
 		}
 		if err != nil {
 			return fmt.Errorf("compare the host memory of %s with the records: %w", t.name, err)
 		}
 		r.tell()
 	}
-	s.meta.Settle()
+	st.meta.Settle()
 	return nil
 }
 
 // reckoning is the comparison of one tier.
 type reckoning struct {
-	store *Store
-	tier  *tier
+	startup *startup
+	tier    *tier
 	// ids are the numbers of the files, ascending.
 	ids []uint64
 	// strays are those of them that no record is of, revived those whose records
@@ -155,7 +167,7 @@ func (r *reckoning) compare(ctx context.Context) error {
 	}
 	slices.Sort(r.ids)
 	at := 0
-	err = r.store.meta.WalkAll(ctx, func(in metadata.Inode, unreadable error) error {
+	err = r.startup.meta.WalkAll(ctx, func(in metadata.Inode, unreadable error) error {
 		for at < len(r.ids) && r.ids[at] < uint64(in.Ino) {
 			r.strays = append(r.strays, r.ids[at])
 			at++
@@ -217,9 +229,9 @@ func (r *reckoning) stray(id uint64) error {
 	}
 	if r.tier.older == "" || st.Size == 0 && st.Blocks == 0 {
 		r.removed++
-		return removeHost(r.tier, r.store.engine, id)
+		return removeHost(r.tier, r.startup.engine, id)
 	}
-	sum := &r.store.recovery
+	sum := &r.startup.recovery
 	sum.Aside++
 	sum.AsideUsed += devices.Size(st.Blocks) * 512
 	return r.tier.files.SetAside(id)
@@ -229,18 +241,18 @@ func (r *reckoning) stray(id uint64) error {
 // files when they were first opened; those of its records are empty.
 func (r *reckoning) absent(ctx context.Context, ino Ino) error {
 	if !r.tier.bonded && r.tier.older == "" {
-		h, err := makeHostFile(r.tier, r.store.engine, uint64(ino))
+		h, err := makeHostFile(r.tier, r.startup.engine, uint64(ino))
 		if err != nil {
 			return err
 		}
 		return h.file.Close()
 	}
-	r.store.recovery.Missing++
+	r.startup.recovery.Missing++
 	return r.epoch(ctx, ino, r.tier.gone())
 }
 
 func (r *reckoning) epoch(ctx context.Context, ino Ino, epoch metadata.Epoch) error {
-	_, err := r.store.meta.Update(ctx, ino, func(in *metadata.Inode) error {
+	_, err := r.startup.meta.Update(ctx, ino, func(in *metadata.Inode) error {
 		in.Epoch = epoch
 		return nil
 	})
@@ -249,7 +261,7 @@ func (r *reckoning) epoch(ctx context.Context, ino Ino, epoch metadata.Epoch) er
 
 // tell logs what was done.
 func (r *reckoning) tell() {
-	s := r.store
+	s := r.startup
 	if r.removed > 0 {
 		s.log.Info("host memory of removed objects given back", zap.Int("objects", r.removed))
 	}
@@ -261,9 +273,9 @@ func (r *reckoning) tell() {
 // loseHost marks the objects of a host tier whose files are gone, as after a
 // reboot: they were in epoch before. Their records name no epoch while the
 // files are there.
-func (s *Store) loseHost(ctx context.Context, t *tier, before metadata.Epoch) error {
+func (st *startup) loseHost(ctx context.Context, t *tier, before metadata.Epoch) error {
 	var gone []Ino
-	err := s.meta.Walk(ctx, func(in metadata.Inode) error {
+	err := st.meta.Walk(ctx, func(in metadata.Inode) error {
 		if in.Device == t.name && in.IsRegular() && in.Epoch == 0 && in.Bound == metadata.Unbound {
 			gone = append(gone, in.Ino)
 		}
@@ -273,7 +285,7 @@ func (s *Store) loseHost(ctx context.Context, t *tier, before metadata.Epoch) er
 		return err
 	}
 	for _, ino := range gone {
-		_, err := s.meta.Update(ctx, ino, func(in *metadata.Inode) error {
+		_, err := st.meta.Update(ctx, ino, func(in *metadata.Inode) error {
 			in.Epoch = before
 			return nil
 		})
@@ -281,6 +293,6 @@ func (s *Store) loseHost(ctx context.Context, t *tier, before metadata.Epoch) er
 			return err
 		}
 	}
-	s.log.Warn("host memory of an earlier run is gone", zap.Int("objects", len(gone)))
+	st.log.Warn("host memory of an earlier run is gone", zap.Int("objects", len(gone)))
 	return nil
 }

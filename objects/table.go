@@ -7,7 +7,9 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/transport"
 )
 
 // tableShards spreads the entries over locks. A power of two.
@@ -17,7 +19,15 @@ const tableShards = 64
 // refers to them, and the content of those that are in use. An inode that
 // nobody uses has no entry and costs no memory.
 type table struct {
-	shards [tableShards]tableShard
+	meta    *metadata.Store
+	engine  *transport.Engine
+	log     *zap.Logger
+	atime   devices.Atime
+	tiers   tiers
+	notices *notices
+	hole    []byte // what a hole looks like in place; nobody writes to it
+	shared  shared
+	shards  [tableShards]tableShard
 }
 
 type tableShard struct {
@@ -106,7 +116,7 @@ func (s *Store) Forget(ino Ino, n uint64) (last bool) {
 		sh.sweepLocked(ino, e)
 	}
 	sh.mu.Unlock()
-	s.end(left)
+	s.table.end(left)
 	if last {
 		s.headers.forget(ino)
 	}
@@ -134,8 +144,8 @@ func (s *Store) ForgetPart(ino Ino) {
 }
 
 // orphanOf returns the inode that has lost its last name but is in use.
-func (s *Store) orphanOf(ino Ino) (metadata.Inode, bool) {
-	sh := s.table.shard(ino)
+func (tb *table) orphanOf(ino Ino) (metadata.Inode, bool) {
+	sh := tb.shard(ino)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	e := sh.entries[ino]
@@ -152,8 +162,8 @@ func (s *Store) orphanOf(ino Ino) (metadata.Inode, bool) {
 
 // leaves notes that an operation is about to take the last name of an inode
 // that is in use; a nil inode that it has ended.
-func (s *Store) leaves(ino Ino, in *metadata.Inode) {
-	sh := s.table.shard(ino)
+func (tb *table) leaves(ino Ino, in *metadata.Inode) {
+	sh := tb.shard(ino)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	if e := sh.entries[ino]; e != nil {
@@ -162,8 +172,8 @@ func (s *Store) leaves(ino Ino, in *metadata.Inode) {
 }
 
 // changeOrphan alters the inode of an orphan; ok is false if it is none.
-func (s *Store) changeOrphan(ino Ino, fn func(*metadata.Inode) error) (in metadata.Inode, ok bool, err error) {
-	sh := s.table.shard(ino)
+func (tb *table) changeOrphan(ino Ino, fn func(*metadata.Inode) error) (in metadata.Inode, ok bool, err error) {
+	sh := tb.shard(ino)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	e := sh.entries[ino]
@@ -190,8 +200,8 @@ const (
 
 // pin returns the object of a regular file, loaded, and keeps it so until
 // unpin.
-func (s *Store) pin(ctx context.Context, ino Ino, mode pinMode) (*object, error) {
-	sh := s.table.shard(ino)
+func (tb *table) pin(ctx context.Context, ino Ino, mode pinMode) (*object, error) {
+	sh := tb.shard(ino)
 	for {
 		sh.mu.Lock()
 		e := sh.getLocked(ino)
@@ -214,7 +224,7 @@ func (s *Store) pin(ctx context.Context, ino Ino, mode pinMode) (*object, error)
 		case e.obj == nil:
 			e.loading = make(chan struct{})
 			sh.mu.Unlock()
-			if err := s.fill(ctx, ino, e); err != nil {
+			if err := tb.fill(ctx, ino, e); err != nil {
 				return nil, err
 			}
 			continue
@@ -231,9 +241,9 @@ func (s *Store) pin(ctx context.Context, ino Ino, mode pinMode) (*object, error)
 // fill loads the object of an entry whose loading this goroutine has set. An
 // inode that nothing could reach meanwhile is not there any more: its content
 // may have gone between its record and its bytes being read.
-func (s *Store) fill(ctx context.Context, ino Ino, e *entry) error {
-	obj, err := s.load(ctx, ino)
-	sh := s.table.shard(ino)
+func (tb *table) fill(ctx context.Context, ino Ino, e *entry) error {
+	obj, err := tb.load(ctx, ino)
+	sh := tb.shard(ino)
 	sh.mu.Lock()
 	close(e.loading)
 	e.loading = nil
@@ -243,7 +253,7 @@ func (s *Store) fill(ctx context.Context, ino Ino, e *entry) error {
 	left := e.leave()
 	sh.sweepLocked(ino, e)
 	sh.mu.Unlock()
-	s.end(left)
+	tb.end(left)
 	if err == nil && left.orphan != nil {
 		return fmt.Errorf("open object %d: %w", ino, metadata.ErrNotExist)
 	}
@@ -251,8 +261,8 @@ func (s *Store) fill(ctx context.Context, ino Ino, e *entry) error {
 }
 
 // pinLoaded pins an object if its content is in memory, without loading it.
-func (s *Store) pinLoaded(ino Ino) *object {
-	sh := s.table.shard(ino)
+func (tb *table) pinLoaded(ino Ino) *object {
+	sh := tb.shard(ino)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	e := sh.entries[ino]
@@ -265,8 +275,8 @@ func (s *Store) pinLoaded(ino Ino) *object {
 
 // peek is the object of an inode if it is in memory. The caller does not use it,
 // but for what it knows of itself: under the lock of the names nobody unpins.
-func (s *Store) peek(ino Ino) *object {
-	sh := s.table.shard(ino)
+func (tb *table) peek(ino Ino) *object {
+	sh := tb.shard(ino)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	if e := sh.entries[ino]; e != nil {
@@ -277,15 +287,15 @@ func (s *Store) peek(ino Ino) *object {
 
 // unpin ends one use. With the last one the record is written if it must be,
 // and the content leaves memory; that of an orphan is given back.
-func (s *Store) unpin(ctx context.Context, o *object, mode pinMode) {
-	sh := s.table.shard(o.ino)
+func (tb *table) unpin(ctx context.Context, o *object, mode pinMode) {
+	sh := tb.shard(o.ino)
 	sh.mu.Lock()
 	e := sh.entries[o.ino]
 	for failed := false; e.pins == 1 && e.orphan == nil && o.dirty.Load() && !failed; {
 		sh.mu.Unlock()
 		if err := o.save(ctx); err != nil {
 			failed = true
-			s.log.Warn("record of an object not written", zap.Uint64("ino", uint64(o.ino)), zap.Error(err))
+			tb.log.Warn("record of an object not written", zap.Uint64("ino", uint64(o.ino)), zap.Error(err))
 		}
 		sh.mu.Lock()
 	}
@@ -304,17 +314,17 @@ func (s *Store) unpin(ctx context.Context, o *object, mode pinMode) {
 	sh.sweepLocked(o.ino, e)
 	sh.mu.Unlock()
 	if idle != nil {
-		s.retire(idle, false)
+		tb.retire(idle, false)
 	}
-	s.end(left)
+	tb.end(left)
 }
 
 // retire ends an object that nobody uses any more.
-func (s *Store) retire(o *object, discard bool) {
+func (tb *table) retire(o *object, discard bool) {
 	body := o.content()
 	err := o.endExport()
 	if err != nil {
-		s.log.Warn("an export could not be ended", zap.Uint64("ino", uint64(o.ino)), zap.Error(err))
+		tb.log.Warn("an export could not be ended", zap.Uint64("ino", uint64(o.ino)), zap.Error(err))
 	}
 	if discard {
 		err = body.discard()
@@ -322,7 +332,7 @@ func (s *Store) retire(o *object, discard bool) {
 		err = f.Close()
 	}
 	if err != nil {
-		s.log.Warn("memory of an object not given back", zap.Uint64("ino", uint64(o.ino)), zap.Error(err))
+		tb.log.Warn("memory of an object not given back", zap.Uint64("ino", uint64(o.ino)), zap.Error(err))
 	}
 }
 
@@ -344,8 +354,8 @@ func (t *table) loaded(meant func(*entry) bool) []*object {
 }
 
 // isOpen says whether anybody has a handle of the inode.
-func (s *Store) isOpen(ino Ino) bool {
-	sh := s.table.shard(ino)
+func (tb *table) isOpen(ino Ino) bool {
+	sh := tb.shard(ino)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	e := sh.entries[ino]
@@ -358,14 +368,14 @@ func (s *Store) Nameless(ctx context.Context, ino Ino) (nameless, open bool) {
 	if _, err := s.meta.Get(ctx, ino); err == nil {
 		return false, false
 	}
-	_, known := s.orphanOf(ino)
-	return known, s.isOpen(ino)
+	_, known := s.table.orphanOf(ino)
+	return known, s.table.isOpen(ino)
 }
 
 // beginMove keeps everybody from opening the object until the result is
 // called. ok is false when somebody has it open, or it moves already.
-func (s *Store) beginMove(ino Ino) (end func(), ok bool) {
-	sh := s.table.shard(ino)
+func (tb *table) beginMove(ino Ino) (end func(), ok bool) {
+	sh := tb.shard(ino)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	e := sh.getLocked(ino)

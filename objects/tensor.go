@@ -27,18 +27,18 @@ func checkDtype(name string) error {
 // headerXattr returns dtype or shape as the header of a file of one tensor
 // tells it. A shape is not told beside a dtype set by hand that it does not
 // fit.
-func (s *Store) headerXattr(ctx context.Context, a Attr, name string) (string, bool) {
+func (h *headers) headerXattr(ctx context.Context, a Attr, name string) (string, bool) {
 	if name != xattrDtype && name != xattrShape {
 		return "", false
 	}
-	t, ok := s.tensorIn(ctx, &a)
+	t, ok := h.tensorIn(ctx, &a)
 	if !ok {
 		return "", false
 	}
 	if name == xattrDtype {
 		return t.Type.Name, true
 	}
-	dtype, err := s.textXattr(ctx, a.Ino, xattrDtype)
+	dtype, err := h.attrs.textXattr(ctx, a.Ino, xattrDtype)
 	if err != nil || dtype != "" && checkShape(t.ShapeText(), dtype, t.Len) != nil {
 		return "", false
 	}
@@ -46,22 +46,22 @@ func (s *Store) headerXattr(ctx context.Context, a Attr, name string) (string, b
 }
 
 // isTold says whether an attribute that nobody has set is there all the same.
-func (s *Store) isTold(ctx context.Context, ino Ino, name string) bool {
+func (h *headers) isTold(ctx context.Context, ino Ino, name string) bool {
 	if name != xattrDtype && name != xattrShape {
 		return false
 	}
-	a, err := s.Attr(ctx, ino)
+	a, err := h.attrs.get(ctx, ino)
 	if err != nil {
 		return false
 	}
-	_, ok := s.headerXattr(ctx, a, name)
+	_, ok := h.headerXattr(ctx, a, name)
 	return ok
 }
 
 // tensorSize returns the number of bytes that dtype and shape speak of: those of the tensor
 // in a file of one, else all.
-func (s *Store) tensorSize(ctx context.Context, a Attr) uint64 {
-	if t, ok := s.tensorIn(ctx, &a); ok {
+func (h *headers) tensorSize(ctx context.Context, a Attr) uint64 {
+	if t, ok := h.tensorIn(ctx, &a); ok {
 		return t.Len
 	}
 	return a.Size

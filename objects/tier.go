@@ -29,6 +29,9 @@ type tier struct {
 	older            string
 }
 
+// tiers are the devices of a store, in the order of Options.Devices.
+type tiers []*tier
+
 func newTier(dev devices.Device, o arena.Options) (*tier, error) {
 	t := &tier{dev: dev, name: metadata.DeviceName(dev.Info().Name)}
 	if files, ok := devices.FilesOf(dev); ok {

@@ -20,7 +20,7 @@ func (s *Store) startTrim(ctx context.Context, every time.Duration) {
 			case <-ctx.Done():
 				return
 			}
-			s.saveIdle(ctx)
+			s.table.saveIdle(ctx)
 			for _, t := range s.tiers {
 				if err := t.trim(); err != nil {
 					s.log.Warn("device memory could not be given back",
@@ -33,8 +33,8 @@ func (s *Store) startTrim(ctx context.Context, every time.Duration) {
 
 // saveIdle writes the records that could not be written when the last handle
 // was closed: nobody may ever open those objects again.
-func (s *Store) saveIdle(ctx context.Context) {
-	late := s.table.loaded(func(e *entry) bool {
+func (tb *table) saveIdle(ctx context.Context) {
+	late := tb.loaded(func(e *entry) bool {
 		if e.pins > 0 || e.orphan != nil || !e.obj.dirty.Load() {
 			return false
 		}
@@ -42,7 +42,7 @@ func (s *Store) saveIdle(ctx context.Context) {
 		return true
 	})
 	for _, o := range late {
-		s.unpin(ctx, o, pinUse)
+		tb.unpin(ctx, o, pinUse)
 	}
 }
 

@@ -21,15 +21,15 @@ func (h *Holder) Expire(ctx context.Context, key string, at metadata.Timespec) e
 		return err
 	}
 	for {
-		in, err := h.store.findKey(ctx, key)
+		in, err := h.store.index.find(ctx, key)
 		if err != nil {
 			return err
 		}
-		err = h.store.expireAt(ctx, in.Ino, at, func(now metadata.Inode) error {
+		err = h.store.keyed.expireAt(ctx, in.Ino, at, func(now metadata.Inode) error {
 			if now.Key != key {
 				return metadata.ErrNotExist
 			}
-			return h.store.mayEnd(ctx, h.who, now, at)
+			return h.store.keyed.mayEnd(ctx, h.who, now, at)
 		})
 		if errors.Is(err, metadata.ErrNotExist) {
 			continue // the key tells whether there is another object
@@ -49,8 +49,8 @@ func (h *Holder) Keep(ctx context.Context, ino Ino) error {
 	if err := h.begin(); err != nil {
 		return err
 	}
-	err := h.store.expireAt(ctx, ino, metadata.Timespec{}, func(now metadata.Inode) error {
-		return h.store.mayUse(ctx, h.who, now, PermWrite)
+	err := h.store.keyed.expireAt(ctx, ino, metadata.Timespec{}, func(now metadata.Inode) error {
+		return h.store.access.mayUse(ctx, h.who, now, PermWrite)
 	})
 	if err != nil {
 		return fmt.Errorf("keep file %d: %w", ino, err)
@@ -62,41 +62,41 @@ func (h *Holder) Keep(ctx context.Context, ino Ino) error {
 // then; zero is never.
 //
 // Errors: ErrForbidden.
-func (s *Store) mayEnd(ctx context.Context, who Caller, in metadata.Inode, at metadata.Timespec) error {
-	err := s.mayUse(ctx, who, in, PermWrite)
+func (ks *keyed) mayEnd(ctx context.Context, who Caller, in metadata.Inode, at metadata.Timespec) error {
+	err := ks.access.mayUse(ctx, who, in, PermWrite)
 	if err == nil && at != (metadata.Timespec{}) {
-		err = s.mayRemove(ctx, who, in)
+		err = ks.access.mayRemove(ctx, who, in)
 	}
 	return err
 }
 
 // expireAt sets when a file ends, if may has nothing against it. The sweeper
 // does not remove it meanwhile.
-func (s *Store) expireAt(ctx context.Context, ino Ino, at metadata.Timespec, may func(now metadata.Inode) error) error {
+func (ks *keyed) expireAt(ctx context.Context, ino Ino, at metadata.Timespec, may func(now metadata.Inode) error) error {
 	for {
-		in, err := s.meta.Get(ctx, ino)
+		in, err := ks.meta.Get(ctx, ino)
 		if err != nil {
 			return err
 		}
-		unlock := s.names.lock(in.Parent, in.Parent)
-		now, err := s.meta.Get(ctx, ino)
+		unlock := ks.names.lock(in.Parent, in.Parent)
+		now, err := ks.meta.Get(ctx, ino)
 		if err == nil && now.Parent != in.Parent {
 			unlock()
 			continue
 		}
-		if err == nil && s.isOver(now) {
+		if err == nil && ks.index.isOver(now) {
 			err = metadata.ErrNotExist
 		}
 		if err == nil {
 			err = may(now)
 		}
 		if err == nil {
-			err = s.meta.Expire(ctx, ino, at)
+			err = ks.meta.Expire(ctx, ino, at)
 		}
 		unlock()
 		if err == nil {
-			s.keyed.expiry.note(at)
-			s.changed(ino, false)
+			ks.expiry.note(at)
+			ks.changes.tell(ino, false)
 		}
 		return err
 	}
@@ -110,7 +110,7 @@ const maxTTL = 1 << 40
 // Errors: ErrInvalid; ErrUnsupported for what is no regular file; ErrForbidden for
 // what the user may not write, or may not remove; those of the flags.
 func (s *Store) SetTTL(ctx context.Context, who Caller, ino Ino, text string, flags metadata.XattrFlags) error {
-	a, err := s.Attr(ctx, ino)
+	a, err := s.attrs.get(ctx, ino)
 	if err != nil {
 		return err
 	}
@@ -127,25 +127,25 @@ func (s *Store) SetTTL(ctx context.Context, who Caller, ino Ino, text string, fl
 	case flags&metadata.XattrReplace != 0 && none:
 		return fmt.Errorf("set %s: %w", XattrTTL, metadata.ErrNoXattr)
 	}
-	at := s.now()
+	at := s.meta.Now()
 	at.Sec += seconds
-	return s.changeTTL(ctx, ino, at, func(now metadata.Inode) error { return s.mayEnd(ctx, who, now, at) })
+	return s.keyed.changeTTL(ctx, ino, at, func(now metadata.Inode) error { return s.keyed.mayEnd(ctx, who, now, at) })
 }
 
 // removeTTL lets a file stay for ever.
-func (s *Store) removeTTL(ctx context.Context, ino Ino) error {
-	a, err := s.Attr(ctx, ino)
+func (ks *keyed) removeTTL(ctx context.Context, ino Ino) error {
+	a, err := ks.attrs.get(ctx, ino)
 	if err != nil {
 		return err
 	}
 	if a.Expires == (metadata.Timespec{}) {
 		return fmt.Errorf("remove %s: %w", XattrTTL, metadata.ErrNoXattr)
 	}
-	return s.changeTTL(ctx, ino, metadata.Timespec{}, func(metadata.Inode) error { return nil })
+	return ks.changeTTL(ctx, ino, metadata.Timespec{}, func(metadata.Inode) error { return nil })
 }
 
-func (s *Store) changeTTL(ctx context.Context, ino Ino, at metadata.Timespec, may func(metadata.Inode) error) error {
-	err := s.expireAt(ctx, ino, at, may)
+func (ks *keyed) changeTTL(ctx context.Context, ino Ino, at metadata.Timespec, may func(metadata.Inode) error) error {
+	err := ks.expireAt(ctx, ino, at, may)
 	if err != nil {
 		return fmt.Errorf("change %s: %w", XattrTTL, err)
 	}
@@ -158,6 +158,6 @@ func (s *Store) ttlText(in metadata.Inode) string {
 	if in.Expires == (metadata.Timespec{}) {
 		return ""
 	}
-	left := in.Expires.Time().Sub(s.now().Time())
+	left := in.Expires.Time().Sub(s.meta.Now().Time())
 	return strconv.FormatInt(int64((max(left, 0)+time.Second-1)/time.Second), 10)
 }

@@ -20,7 +20,7 @@ func (v *victim) endOffer(ino Ino) EventKind {
 	o := v.obj
 	if o == nil {
 		// Somebody may have opened it since the name was looked at.
-		if o = v.store.peek(ino); o == nil {
+		if o = v.names.table.peek(ino); o == nil {
 			return kind
 		}
 	}
@@ -46,30 +46,30 @@ func (o *object) publisherEnded(of *offer) error {
 
 // removeOffered takes the name of a file in publish/, which the caller has in
 // use. may is asked under the lock of the names, when nothing has changed yet.
-func (s *Store) removeOffered(ctx context.Context, o *object, of *offer, kind EventKind, may func() error) error {
+func (ps *publications) removeOffered(ctx context.Context, o *object, of *offer, kind EventKind, may func() error) error {
 	in := metadata.Inode{Ino: o.ino, Parent: metadata.PublishIno, Name: of.name}
-	return s.unlinkSame(context.WithoutCancel(ctx), in, kind, func(metadata.Inode) error { return may() })
+	return ps.names.unlinkSame(context.WithoutCancel(ctx), in, kind, func(metadata.Inode) error { return may() })
 }
 
 // withdraw removes a publication whose memory has ended: nobody receives it any
 // more, but for a reader who has every byte.
-func (s *Store) withdraw(ctx context.Context, ino Ino, of *offer) {
-	o := s.pinLoaded(ino)
+func (ps *publications) withdraw(ctx context.Context, ino Ino, of *offer) {
+	o := ps.table.pinLoaded(ino)
 	if o == nil {
 		return
 	}
-	defer s.unpin(ctx, o, pinUse)
+	defer ps.table.unpin(ctx, o, pinUse)
 	if o.offer.Load() != of {
 		return
 	}
-	err := s.removeOffered(ctx, o, of, EventWithdrawn, of.untaken)
+	err := ps.removeOffered(ctx, o, of, EventWithdrawn, of.untaken)
 	if err == nil || of.untaken() != nil {
 		return
 	}
 	if of.end(EventWithdrawn, o.publisherEnded(of)) == EventWithdrawn {
 		of.publication.end(ErrWithdrawn)
 	}
-	s.log.Warn("the name of what was published and has ended could not be removed",
+	ps.log.Warn("the name of what was published and has ended could not be removed",
 		zap.Uint64("ino", uint64(ino)), zap.Error(err))
 }
 
@@ -77,8 +77,8 @@ func (s *Store) withdraw(ctx context.Context, ino Ino, of *offer) {
 // can receive: what was received but for its name, and memory that was of
 // users of that run. It gives the directory the mode and owner of those of
 // devices. It runs before anybody uses the store.
-func (s *Store) clearPublished(ctx context.Context, o Options) error {
-	_, err := s.meta.Update(ctx, metadata.PublishIno, func(in *metadata.Inode) error {
+func (st *startup) clearPublished(ctx context.Context, o Options) error {
+	_, err := st.meta.Update(ctx, metadata.PublishIno, func(in *metadata.Inode) error {
 		in.Mode, in.UID, in.GID = metadata.TypeDir|o.DirMode.Perm(), o.UID, o.GID
 		return nil
 	})
@@ -88,13 +88,13 @@ func (s *Store) clearPublished(ctx context.Context, o Options) error {
 	var over []metadata.Entry
 	after := metadata.Cookie(0)
 	for {
-		entries, err := s.meta.ReadDir(ctx, metadata.PublishIno, after, publishChunk)
+		entries, err := st.meta.ReadDir(ctx, metadata.PublishIno, after, publishChunk)
 		if err != nil {
 			return fmt.Errorf("list publish: %w", err)
 		}
 		for _, e := range entries {
 			after = e.Cookie
-			in, err := s.meta.Get(ctx, e.Ino)
+			in, err := st.meta.Get(ctx, e.Ino)
 			if err != nil {
 				return fmt.Errorf("look at %q of publish: %w", e.Name, err)
 			}
@@ -107,7 +107,7 @@ func (s *Store) clearPublished(ctx context.Context, o Options) error {
 		}
 	}
 	for _, e := range over {
-		if _, err := s.meta.Unlink(ctx, metadata.PublishIno, e.Name); err != nil && !errors.Is(err, metadata.ErrNotExist) {
+		if _, err := st.meta.Unlink(ctx, metadata.PublishIno, e.Name); err != nil && !errors.Is(err, metadata.ErrNotExist) {
 			return fmt.Errorf("remove %q of publish: %w", e.Name, err)
 		}
 	}

@@ -52,9 +52,9 @@ func (s *Store) told(a Attr) []struct{ name, value string } {
 // GetXattr reads an extended attribute by its full name.
 func (s *Store) GetXattr(ctx context.Context, ino Ino, name string) ([]byte, error) {
 	if !strings.HasPrefix(name, hmcPrefix) {
-		return s.getXattr(ctx, ino, name)
+		return s.attrs.getXattr(ctx, ino, name)
 	}
-	a, err := s.Attr(ctx, ino)
+	a, err := s.attrs.get(ctx, ino)
 	if err != nil {
 		return nil, err
 	}
@@ -68,9 +68,9 @@ func (s *Store) GetXattr(ctx context.Context, ino Ino, name string) ([]byte, err
 	}
 	switch name {
 	case xattrDtype, xattrShape, xattrBlobs:
-		return s.tensorXattr(ctx, a, name)
+		return s.headers.tensorXattr(ctx, a, name)
 	case XattrBind:
-		return s.boundTo(ctx, a)
+		return s.bindings.boundTo(ctx, a)
 	case XattrHandle:
 		return nil, fmt.Errorf("read %s without saying for whom: %w", name, ErrForbidden)
 	}
@@ -79,15 +79,15 @@ func (s *Store) GetXattr(ctx context.Context, ino Ino, name string) ([]byte, err
 
 // tensorXattr reads what somebody has said of the bytes. It is not there any
 // more when the object has another size since, to which it does not fit.
-func (s *Store) tensorXattr(ctx context.Context, a Attr, name string) ([]byte, error) {
-	value, err := s.getXattr(ctx, a.Ino, name)
+func (h *headers) tensorXattr(ctx context.Context, a Attr, name string) ([]byte, error) {
+	value, err := h.attrs.getXattr(ctx, a.Ino, name)
 	if err == nil && name != xattrDtype {
-		if err = s.checkTensor(ctx, a, name, string(value)); errors.Is(err, ErrInvalid) {
+		if err = h.checkTensor(ctx, a, name, string(value)); errors.Is(err, ErrInvalid) {
 			err = fmt.Errorf("attribute %s of another size: %w", name, metadata.ErrNoXattr)
 		}
 	}
 	if errors.Is(err, metadata.ErrNoXattr) {
-		if told, ok := s.headerXattr(ctx, a, name); ok {
+		if told, ok := h.headerXattr(ctx, a, name); ok {
 			return []byte(told), nil
 		}
 	}
@@ -98,8 +98,8 @@ func (s *Store) tensorXattr(ctx context.Context, a Attr, name string) ([]byte, e
 }
 
 // forgetTensor removes what was said of bytes that are all gone.
-func (s *Store) forgetTensor(ctx context.Context, ino Ino) error {
-	names, err := s.listXattr(ctx, ino)
+func (h *headers) forgetTensor(ctx context.Context, ino Ino) error {
+	names, err := h.attrs.listXattr(ctx, ino)
 	if err != nil {
 		return err
 	}
@@ -107,7 +107,7 @@ func (s *Store) forgetTensor(ctx context.Context, ino Ino) error {
 		if name != xattrDtype && name != xattrShape && name != xattrBlobs {
 			continue
 		}
-		if err := s.removeXattr(ctx, ino, name); err != nil && !errors.Is(err, metadata.ErrNoXattr) {
+		if err := h.attrs.removeXattr(ctx, ino, name); err != nil && !errors.Is(err, metadata.ErrNoXattr) {
 			return err
 		}
 	}
@@ -117,9 +117,9 @@ func (s *Store) forgetTensor(ctx context.Context, ino Ino) error {
 // SetXattr sets one.
 func (s *Store) SetXattr(ctx context.Context, ino Ino, name string, value []byte, flags metadata.XattrFlags) error {
 	if !strings.HasPrefix(name, hmcPrefix) {
-		return s.setXattr(ctx, ino, name, value, flags)
+		return s.attrs.setXattr(ctx, ino, name, value, flags)
 	}
-	a, err := s.Attr(ctx, ino)
+	a, err := s.attrs.get(ctx, ino)
 	if err != nil {
 		return err
 	}
@@ -130,13 +130,13 @@ func (s *Store) SetXattr(ctx context.Context, ino Ino, name string, value []byte
 	case xattrKey:
 		return s.setKey(ctx, a, string(value), flags)
 	case xattrDtype, xattrShape, xattrBlobs:
-		if err := s.checkTensor(ctx, a, name, string(value)); err != nil {
+		if err := s.headers.checkTensor(ctx, a, name, string(value)); err != nil {
 			return fmt.Errorf("set %s: %w", name, err)
 		}
-		if _, told := s.headerXattr(ctx, a, name); told {
+		if _, told := s.headers.headerXattr(ctx, a, name); told {
 			flags &^= metadata.XattrReplace // what the header tells is there
 		}
-		return s.setXattr(ctx, ino, name, value, flags)
+		return s.attrs.setXattr(ctx, ino, name, value, flags)
 	case xattrDevice, xattrResident, xattrState, xattrPath:
 		return fmt.Errorf("set %s: %w", name, ErrReadOnly)
 	case XattrHandle:
@@ -158,7 +158,7 @@ func (s *Store) setKey(ctx context.Context, a Attr, key string, flags metadata.X
 	}
 	err := metadata.ValidKey(key)
 	if err == nil {
-		err = s.claimAndGive(ctx, a.Inode, key)
+		err = s.keyed.claimAndGive(ctx, a.Inode, key)
 	}
 	if err != nil {
 		return fmt.Errorf("set %s to %q: %w", xattrKey, key, err)
@@ -168,23 +168,23 @@ func (s *Store) setKey(ctx context.Context, a Attr, key string, flags metadata.X
 
 // checkTensor says whether dtype, shape and blobs are sound, the new value
 // beside the old ones.
-func (s *Store) checkTensor(ctx context.Context, a Attr, name, value string) error {
+func (h *headers) checkTensor(ctx context.Context, a Attr, name, value string) error {
 	switch name {
 	case xattrBlobs:
 		return checkBlobs(value, a.Size)
 	case xattrShape:
-		dtype, err := s.textXattr(ctx, a.Ino, xattrDtype)
+		dtype, err := h.attrs.textXattr(ctx, a.Ino, xattrDtype)
 		if err != nil {
 			return err
 		}
-		return checkShape(value, dtype, s.tensorSize(ctx, a))
+		return checkShape(value, dtype, h.tensorSize(ctx, a))
 	}
 	if err := checkDtype(value); err != nil {
 		return err
 	}
-	shape, err := s.getXattr(ctx, a.Ino, xattrShape)
+	shape, err := h.attrs.getXattr(ctx, a.Ino, xattrShape)
 	if err == nil {
-		err = s.checkTensor(ctx, a, xattrShape, string(shape))
+		err = h.checkTensor(ctx, a, xattrShape, string(shape))
 	}
 	if errors.Is(err, metadata.ErrNoXattr) || errors.Is(err, ErrInvalid) {
 		return nil // there is none, or none that still fits
@@ -192,12 +192,12 @@ func (s *Store) checkTensor(ctx context.Context, a Attr, name, value string) err
 	if err != nil {
 		return err
 	}
-	return checkShape(string(shape), value, s.tensorSize(ctx, a))
+	return checkShape(string(shape), value, h.tensorSize(ctx, a))
 }
 
 // textXattr reads an attribute; one that is not there is empty.
-func (s *Store) textXattr(ctx context.Context, ino Ino, name string) (string, error) {
-	value, err := s.getXattr(ctx, ino, name)
+func (as *attributes) textXattr(ctx context.Context, ino Ino, name string) (string, error) {
+	value, err := as.getXattr(ctx, ino, name)
 	if errors.Is(err, metadata.ErrNoXattr) {
 		return "", nil
 	}
@@ -208,11 +208,11 @@ func (s *Store) textXattr(ctx context.Context, ino Ino, name string) (string, er
 // comparisons of two files go by the list; what hmcfs tells by itself would
 // differ there, and can't be set.
 func (s *Store) ListXattr(ctx context.Context, ino Ino) ([]string, error) {
-	a, err := s.Attr(ctx, ino)
+	a, err := s.attrs.get(ctx, ino)
 	if err != nil {
 		return nil, err
 	}
-	names, err := s.listXattr(ctx, ino)
+	names, err := s.attrs.listXattr(ctx, ino)
 	if err != nil || !a.IsRegular() {
 		return names, err
 	}
@@ -220,8 +220,8 @@ func (s *Store) ListXattr(ctx context.Context, ino Ino) ([]string, error) {
 		if name != xattrShape && name != xattrBlobs {
 			return false
 		}
-		value, err := s.getXattr(ctx, ino, name)
-		return err == nil && errors.Is(s.checkTensor(ctx, a, name, string(value)), ErrInvalid)
+		value, err := s.attrs.getXattr(ctx, ino, name)
+		return err == nil && errors.Is(s.headers.checkTensor(ctx, a, name, string(value)), ErrInvalid)
 	})
 	if a.Key != "" {
 		names = append(names, xattrKey)
@@ -237,23 +237,23 @@ func (s *Store) ListXattr(ctx context.Context, ino Ino) ([]string, error) {
 func (s *Store) RemoveXattr(ctx context.Context, ino Ino, name string) error {
 	switch name {
 	case xattrKey:
-		a, err := s.Attr(ctx, ino)
+		a, err := s.attrs.get(ctx, ino)
 		if err != nil {
 			return err
 		}
 		if a.Key == "" {
 			return fmt.Errorf("remove %s: %w", name, metadata.ErrNoXattr)
 		}
-		return s.takeKey(context.WithoutCancel(ctx), a.Inode)
+		return s.keyed.takeKey(context.WithoutCancel(ctx), a.Inode)
 	case XattrTTL:
-		return s.removeTTL(ctx, ino)
+		return s.keyed.removeTTL(ctx, ino)
 	case xattrDevice, xattrResident, xattrState, xattrPath, XattrBind:
 		return fmt.Errorf("remove %s: %w", name, ErrReadOnly)
 	case XattrHandle:
 		return s.EndExport(ctx, ino)
 	}
-	err := s.removeXattr(ctx, ino, name)
-	if errors.Is(err, metadata.ErrNoXattr) && s.isTold(ctx, ino, name) {
+	err := s.attrs.removeXattr(ctx, ino, name)
+	if errors.Is(err, metadata.ErrNoXattr) && s.headers.isTold(ctx, ino, name) {
 		return fmt.Errorf("remove %s, which the file's header tells: %w", name, ErrReadOnly)
 	}
 	return err

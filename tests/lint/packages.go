@@ -197,6 +197,52 @@ func checkSize(t *Tree) []Offence {
 	})
 }
 
+// maxMethods is the most methods that a type may have: one with more is several types.
+const maxMethods = 90
+
+// checkMethods finds types of the product with too many methods, those of embedded types left
+// out.
+func checkMethods(t *Tree) []Offence {
+	type receiver struct{ dir, name string }
+	found := map[receiver]int{}
+	return t.each(func(f *File) []Offence {
+		if f.Test {
+			return nil
+		}
+		var out []Offence
+		for _, d := range f.Syntax.Decls {
+			fn, ok := d.(*ast.FuncDecl)
+			if !ok || fn.Recv == nil {
+				continue
+			}
+			of := receiver{f.Dir, receiverOf(fn)}
+			if found[of]++; found[of] == maxMethods+1 {
+				out = append(out, f.offence(fn.Pos(), "%s has more than %d methods", of.name, maxMethods))
+			}
+		}
+		return out
+	})
+}
+
+// receiverOf returns the name of a method's type.
+func receiverOf(fn *ast.FuncDecl) string {
+	of := fn.Recv.List[0].Type
+	for {
+		switch t := of.(type) {
+		case *ast.StarExpr:
+			of = t.X
+		case *ast.IndexExpr:
+			of = t.X
+		case *ast.IndexListExpr:
+			of = t.X
+		case *ast.Ident:
+			return t.Name
+		default:
+			return ""
+		}
+	}
+}
+
 // commentLines returns the lines that hold nothing but a comment.
 func (f *File) commentLines() map[int]bool {
 	lines := strings.Split(string(f.Data), "\n")

@@ -49,6 +49,7 @@ func Rules() []Rule {
 		{"pronouns", checkPronouns},
 		{"comment-beginning", checkBeginnings},
 		{"size", checkSize},
+		{"methods", checkMethods},
 		{"machine-paths", checkMachinePaths},
 		{"named-tests", checkNamedTests},
 	}

@@ -342,6 +342,18 @@ func a(err error) string {
 			},
 			good: map[string]string{"fs/a.go": "package fs\n// The history of this.\nvar hi" + "s = 1"},
 		},
+		"methods": {
+			bad: map[string]string{
+				"fs/a.go": "package fs\ntype a[T any] struct{}\n" + strings.Repeat("func (*a[T]) _() {}\n", maxMethods),
+				"fs/b.go": "package fs\nfunc (a[T]) _() {} // BAD",
+			},
+			good: map[string]string{
+				"fs/a.go":       "package fs\ntype a struct{}\n" + strings.Repeat("func (*a) _() {}\n", maxMethods),
+				"fs/a_test.go":  "package fs\nfunc (*a) _() {}",
+				"metadata/a.go": "package metadata\ntype a struct{}\nfunc (*a) _() {}",
+				"fs/b.go":       "package fs\ntype b struct{}\nfunc (*b) _() {}",
+			},
+		},
 		"size": {
 			bad: map[string]string{
 				"fs/a.go":      "package fs\nfunc a() { // BAD\n" + long + "}",
