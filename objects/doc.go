@@ -2,6 +2,30 @@
 // memory, and owns life cycle, semantics and recovery. It is the only place
 // where metadata and data meet.
 //
+// # Parts
+//
+// Store has the exported methods; what it does is done by its parts, each of which
+// holds what it needs and knows those above it in this list alone:
+//
+//	tiers         the devices: arenas, or files of the host tier
+//	notices       who is told of each change
+//	table         the inodes in use: references, pins, handles → object
+//	attributes    inodes: records, with what the objects in use know beyond them
+//	access        permissions by the records
+//	keyIndex      the inodes that carry keys
+//	claims        the authority on keys, and what it is being asked
+//	events        what happens to keys, for listeners
+//	names         removal, replacement and renaming of names
+//	changes       the function of OnChange
+//	keyed         giving and taking keys, and their time to live
+//	bindings      memory of other processes and of holders as content
+//	moves         files that change their device
+//	publications  names in publish/ and their offers
+//	headers       what is known of files of tensors
+//	exports       memory of objects in other processes
+//
+// startup compares records and devices inside Open and is not kept.
+//
 // # The life of an object
 //
 //	Create ──> record only: no memory, no entry in the table
