@@ -311,7 +311,7 @@ func TestCosts(t *testing.T) {
 		}
 		task := p.Task
 		task.InPlace = true
-		best, err := plan.Estimates(task, w.groups[0].planner.shape(false), costs)
+		best, err := plan.Estimates(task, w.shape(false), costs)
 		if err != nil || best[0].Algorithm != p.Algorithm {
 			t.Errorf("%d elements: %v, not the best of %+v (%v)", count, p.Algorithm, best, err)
 		}
@@ -326,7 +326,7 @@ func TestPlan(t *testing.T) {
 	buffers := w.mine(3, 4000)
 	v := view(t, buffers[0], elem.Float32, 0, 1000)
 	p, err := plan.Compile(plan.Task{Kind: plan.AllReduce, Ranks: 3, Count: 1000, Type: elem.Float32, Op: elem.Sum},
-		w.groups[0].planner.shape(false), plan.NHR)
+		w.shape(false), plan.NHR)
 	if err != nil {
 		t.Fatal(err)
 	}

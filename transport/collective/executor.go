@@ -139,12 +139,9 @@ func (x *executor) runPhase(ctx context.Context, p *phase) error {
 		if err := x.here(p); err != nil {
 			return err
 		}
-		moved, err := x.stager.turn(ctx, p)
-		x.count.staged = x.stager.staged
-		if err != nil {
+		if err := x.stage(ctx, p); err != nil {
 			return err
 		}
-		x.moved = x.moved || moved
 		if x.moved {
 			since = x.pace.advanced(x.left, x.count.moved()) || since
 			continue
@@ -162,6 +159,14 @@ func (x *executor) runPhase(ctx context.Context, p *phase) error {
 		since = false
 	}
 	return nil
+}
+
+// stage has devices copy for the steps of a phase.
+func (x *executor) stage(ctx context.Context, p *phase) error {
+	moved, err := x.stager.turn(ctx, p)
+	x.count.staged = x.stager.staged
+	x.moved = x.moved || moved
+	return err
 }
 
 // here does what needs no link, in order.

@@ -26,10 +26,9 @@ type Group struct {
 	closed atomic.Bool
 
 	mu sync.Mutex
-	// guard runs the calls, dispatcher moves their bytes, planner has the plan of each, and
-	// shares the callers' buffers that all ranks have mapped. All that they hold is
-	// guarded by mu too.
-	// +checklocks:mu
+	// guard runs the calls. The pointer never changes; mu guards what it points to, as
+	// what these do: dispatcher moves the bytes, planner has the plan of each call, and
+	// shares the callers' buffers that all ranks have mapped.
 	guard *guard
 	// +checklocks:mu
 	dispatcher *dispatcher

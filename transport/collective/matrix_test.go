@@ -67,10 +67,18 @@ func TestEveryAlgorithm(t *testing.T) {
 	}
 }
 
+// shape is that of the plans of a group.
+func (w *ranks) shape(mapped bool) plan.Shape {
+	g := w.groups[0]
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.planner.shape(mapped)
+}
+
 // everyTask does what an algorithm can do.
 func (w *ranks) everyTask(t *testing.T, a plan.Algorithm, counts []uint64) {
 	t.Helper()
-	shape := w.groups[0].planner.shape(a == plan.Direct)
+	shape := w.shape(a == plan.Direct)
 	tasks(len(w.groups), counts, func(x plan.Task) {
 		if plan.Can(x, shape, a) != nil {
 			return

@@ -128,7 +128,7 @@ func TestStagedBounded(t *testing.T) {
 				o := Options{Algorithm: a, StageSlot: 64 * devices.KiB, StageSlots: 16}
 				w := newRanks(t, n, o)
 				d, f := counted(t, sim.New(0, sim.Params{Size: devices.GiB}))
-				shape := w.groups[0].planner.shape(false)
+				shape := w.shape(false)
 				tasks(n, []uint64{count}, func(x plan.Task) {
 					if plan.Can(x, shape, a) != nil {
 						return
