@@ -97,7 +97,7 @@ func TestEventsAreShared(t *testing.T) {
 		hear(s, 1)
 	}
 	hear(s, queueLen-listeners)
-	if n := len(s.events.recent); n != queueLen {
+	if n, _ := heldEvents(s); n != queueLen {
 		t.Errorf("%d events wait, want %d", n, queueLen)
 	}
 	for i, e := range all {
@@ -113,13 +113,13 @@ func TestEventsAreShared(t *testing.T) {
 			t.Fatalf("event %d is %+v, %v", i, ev, err)
 		}
 	}
-	if n := len(s.events.recent); n != 0 {
+	if n, _ := heldEvents(s); n != 0 {
 		t.Errorf("%d events wait that all have taken", n)
 	}
 	hear(s, 3)
 	all[0].Close()
-	if len(s.events.recent) != 0 || len(s.events.queues) != 0 {
-		t.Errorf("%d events wait for %d listeners", len(s.events.recent), len(s.events.queues))
+	if n, listeners := heldEvents(s); n != 0 || listeners != 0 {
+		t.Errorf("%d events wait for %d listeners", n, listeners)
 	}
 }
 
@@ -162,9 +162,16 @@ func TestEventsEnd(t *testing.T) {
 	if _, err := s.Listen().Next(t.Context()); !errors.Is(err, ErrClosed) {
 		t.Errorf("listening after the end: %v", err)
 	}
-	if len(s.events.queues) != 0 {
-		t.Errorf("%d queues are left", len(s.events.queues))
+	if _, listeners := heldEvents(s); listeners != 0 {
+		t.Errorf("%d queues are left", listeners)
 	}
+}
+
+// heldEvents returns the number of events that wait, and of those who listen.
+func heldEvents(s *Store) (waiting, listeners int) {
+	s.events.mu.Lock()
+	defer s.events.mu.Unlock()
+	return len(s.events.recent), len(s.events.queues)
 }
 
 // TestEventOf: who may hear, and what a line says.

@@ -68,8 +68,8 @@ func (e *entry) idle() bool {
 	return e.lookups == 0 && e.parts == 0 && e.pins == 0 && e.obj == nil && e.loading == nil && e.moving == nil
 }
 
-func (t *table) shard(ino Ino) *tableShard {
-	return &t.shards[uint64(ino)%tableShards]
+func (tb *table) shard(ino Ino) *tableShard {
+	return &tb.shards[uint64(ino)%tableShards]
 }
 
 // +checklocks:s.mu
@@ -338,10 +338,10 @@ func (tb *table) retire(o *object, discard bool) {
 
 // loaded lists the objects in memory that are meant. meant has the lock of the
 // entry's shard, and may change the entry.
-func (t *table) loaded(meant func(*entry) bool) []*object {
+func (tb *table) loaded(meant func(*entry) bool) []*object {
 	var found []*object
-	for i := range t.shards {
-		sh := &t.shards[i]
+	for i := range tb.shards {
+		sh := &tb.shards[i]
 		sh.mu.Lock()
 		for _, e := range sh.entries {
 			if e.obj != nil && meant(e) {

@@ -177,7 +177,7 @@ func (l Local) Rename(ctx context.Context, _ Caller, r metadata.Rename) (moved I
 
 // Attr is Inodes'.
 func (l Local) Attr(ctx context.Context, _ Caller, ino Ino) (Attr, error) {
-	return l.Store.attrs.get(uninterrupted(ctx), ino)
+	return l.attrs.get(uninterrupted(ctx), ino)
 }
 
 // SetAttr is Inodes'.
@@ -231,7 +231,7 @@ func (l Local) Open(ctx context.Context, who Caller, ino Ino, _ Permission) (Ope
 	if err == nil {
 		return f, nil
 	}
-	if a, none := l.Store.attrs.get(uninterrupted(ctx), ino); none == nil && a.IsDir() {
+	if a, none := l.attrs.get(uninterrupted(ctx), ino); none == nil && a.IsDir() {
 		err = fmt.Errorf("open inode %d: %w", ino, metadata.ErrIsDir)
 	}
 	return nil, err
