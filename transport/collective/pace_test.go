@@ -24,12 +24,12 @@ func TestTrickle(t *testing.T) {
 		} {
 			t.Run(string(algorithm)+"/"+name, func(t *testing.T) {
 				kit.Check(t)
-				w, faults := newFaulty(t, 2, Options{Algorithm: algorithm, Timeout: 200 * time.Millisecond, Retry: -1})
+				w, faults := newFaulty(t, 2, Options{Algorithm: algorithm, Timeout: time.Second, Retry: -1})
 				allReduce(t, w, 1<<20) // from now on its arguments are not compared
 				ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 				defer cancel()
 				// What is said is 16 bytes at least.
-				faults.Trickle(1, 0, 50*time.Millisecond)
+				faults.Trickle(1, 0, 250*time.Millisecond)
 				errs := make([]error, 2)
 				_ = together(2, func(r int) error {
 					errs[r] = ask(ctx, w, r)
