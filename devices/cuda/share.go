@@ -75,9 +75,9 @@ func (s sharing) exportIPC(b *card.Block, h *devices.Handle) error {
 	}
 	h.Offset = devices.Offset(b.Addr - base)
 	h.Allocation = size
-	h.Bytes, err = s.d.Exported(b, func() ([]byte, error) {
+	h.Bytes, err = s.d.Exported(b, func() ([]byte, func() error, error) {
 		handle, gerr := s.d.api.ipcGet(b.Addr)
-		return handle.bytes(), gerr
+		return handle.bytes(), nil, gerr
 	})
 	return err
 }

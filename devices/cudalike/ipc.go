@@ -49,22 +49,17 @@ func (s sharing) Clear(_ context.Context, b *card.Block, off devices.Size) error
 // Name fills in the handle of the memory, which ends with the memory.
 func (s sharing) Name(b *card.Block, h *devices.Handle) (err error) {
 	h.Allocation = b.Size
-	h.Bytes, err = s.d.Exported(b, func() ([]byte, error) { return s.export(b) })
+	ipc := s.d.t.ipc
+	h.Bytes, err = s.d.Exported(b, func() (handle []byte, unname func() error, err error) {
+		if handle, err = ipc.export(b.Addr, uint64(b.Size)); err == nil && ipc.unexport != nil {
+			unname = func() error { return ipc.unexport(handle) }
+		}
+		return handle, unname, err
+	})
 	return err
 }
 
-// export has the runtime name a block, which is given back after its name.
-func (s sharing) export(b *card.Block) ([]byte, error) {
-	ipc := s.d.t.ipc
-	handle, err := ipc.export(b.Addr, uint64(b.Size))
-	if err == nil && ipc.unexport != nil {
-		give := b.Give
-		b.Give = func() error { return errors.Join(ipc.unexport(handle), s.d.On(give)) }
-	}
-	return handle, err
-}
-
-// Check says what is wrong with a handle on its face.
+// Check refuses a handle that needs no runtime to be seen as wrong.
 func (s sharing) Check(h devices.Handle) error {
 	switch ipc := s.d.t.ipc; {
 	case len(h.Bytes) != ipc.size:
@@ -101,6 +96,9 @@ func (s sharing) open(handle []byte) (card.Foreign, error) {
 	err = s.d.On(func() error {
 		n, xerr := ipc.extent(at)
 		f.Size = devices.Size(n)
+		if xerr == nil && n == 0 {
+			return fmt.Errorf("it names no bytes: %w", devices.ErrHandle)
+		}
 		return xerr
 	})
 	if err != nil {

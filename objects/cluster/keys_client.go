@@ -225,14 +225,6 @@ func (c *Cluster) ExpireKey(ctx context.Context, who objects.Caller, key string,
 	})
 }
 
-// KeyState says how the index of keys is doing.
-func (c *Cluster) KeyState() keyindex.State {
-	if c.keys.index != nil {
-		return c.keys.index.State()
-	}
-	return c.keys.peers.State()
-}
-
 // sizesOf are the lengths of blobs.
 func sizesOf(blobs []objects.Blob) []uint64 {
 	sizes := make([]uint64, len(blobs))

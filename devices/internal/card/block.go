@@ -30,8 +30,10 @@ type Block struct {
 
 	// counted is its share of the card's memory, 0 for another process's.
 	counted devices.Size
-	// handle has the bytes by which it was exported. Card.handleMu guards it.
+	// handle has the bytes by which it was exported, and unname ends that name, where it does
+	// not end with the memory. Card.handleMu guards both.
 	handle []byte
+	unname func() error
 }
 
 // BlockOf returns the block of a span that has been checked.
@@ -137,7 +139,21 @@ func (c *Card) give(b *Block) error {
 	if c.Failed() != nil {
 		return nil
 	}
-	return c.On(b.Give)
+	return c.On(func() error { return c.end(b) })
+}
+
+// end ends the name of a block and gives it back. The thread is bound to the card.
+func (c *Card) end(b *Block) error {
+	c.handleMu.Lock()
+	unname := b.unname
+	if b.handle != nil {
+		delete(c.named, string(b.handle))
+	}
+	c.handleMu.Unlock()
+	if unname == nil {
+		return b.Give()
+	}
+	return errors.Join(unname(), c.On(b.Give))
 }
 
 // Left returns what the card may still take of its size, in bytes.

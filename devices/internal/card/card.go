@@ -208,7 +208,7 @@ func (c *Card) giveBack() error {
 	c.blocks = map[*Block]struct{}{}
 	c.mu.Unlock()
 	for b := range left {
-		errs = append(errs, c.On(b.Give))
+		errs = append(errs, c.On(func() error { return c.end(b) }))
 	}
 	errs = append(errs, c.On(c.spec.Clear), c.release())
 	if err := errors.Join(errs...); err != nil {

@@ -143,27 +143,21 @@ func Outside(part devices.Range, whole devices.Size) error {
 }
 
 // Exported returns the handle of a block, made by export when it is first asked
-// for: a second one would be another name. The caller may change the copy that it
-// gets.
-func (c *Card) Exported(b *Block, export func() ([]byte, error)) ([]byte, error) {
+// for: a second one would be another name. export returns unname too, where the
+// name must be ended before the memory is given back. The caller may change the
+// copy that it gets.
+func (c *Card) Exported(b *Block, export func() (handle []byte, unname func() error, err error)) ([]byte, error) {
 	c.handleMu.Lock()
 	defer c.handleMu.Unlock()
 	if b.handle != nil {
 		return bytes.Clone(b.handle), nil
 	}
-	handle, err := export()
+	handle, unname, err := export()
 	if err != nil {
 		return nil, err
 	}
-	b.handle = handle
+	b.handle, b.unname = handle, unname
 	c.named[string(handle)] = struct{}{}
-	give := b.Give
-	b.Give = func() error {
-		c.handleMu.Lock()
-		delete(c.named, string(handle))
-		c.handleMu.Unlock()
-		return give()
-	}
 	return bytes.Clone(handle), nil
 }
 
